@@ -1,0 +1,56 @@
+// What tests of several folders share.
+#pragma once
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace weft::testing {
+
+// The folder `shared` beside the checkout, with data too large or too foreign for the repository; empty where absent.
+inline std::filesystem::path shared_dir() {
+  const std::filesystem::path dir = std::filesystem::path(WEFT_SOURCE_DIR).parent_path() / "shared";
+  return std::filesystem::exists(dir) ? dir : std::filesystem::path();
+}
+
+inline std::string slurp(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+inline void spill(const std::filesystem::path& file, std::string_view bytes) {
+  std::ofstream(file, std::ios::binary).write(bytes.data(), std::streamsize(bytes.size()));
+}
+
+// A fresh folder, removed with all it holds at the end of the scope.
+class TempDir {
+ public:
+  TempDir() {
+    std::string name = (std::filesystem::temp_directory_path() / "weft-test-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder: " + name);
+    path_ = name;
+  }
+  TempDir(const TempDir&) = delete;
+  TempDir& operator=(const TempDir&) = delete;
+  ~TempDir() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace weft::testing
+
+// Ends a test with a message where the shared data is not at hand.
+#define WEFT_NEEDS_SHARED()                                                                                         \
+  if (::weft::testing::shared_dir().empty()) {                                                                      \
+    GTEST_SKIP() << "needs the folder 'shared' beside the checkout (data for tests that is not in the repository)"; \
+  }
