@@ -7,14 +7,14 @@
 namespace weft {
 
 // f64 lives in the reference backend; f16 is a file format here until fp16 training arrives.
-enum class DType : uint8_t { f64, f32, bf16, f16, i32, u8 };
+enum class DType : uint8_t { f64, f32, bf16, f16, i32, i64, u8 };
 
 constexpr int64_t size_of(DType t) {
-  constexpr int64_t kBytes[] = {8, 4, 2, 2, 4, 1};
+  constexpr int64_t kBytes[] = {8, 4, 2, 2, 4, 8, 1};
   return kBytes[size_t(t)];
 }
 constexpr std::string_view name_of(DType t) {
-  constexpr std::string_view kNames[] = {"f64", "f32", "bf16", "f16", "i32", "u8"};
+  constexpr std::string_view kNames[] = {"f64", "f32", "bf16", "f16", "i32", "i64", "u8"};
   return kNames[size_t(t)];
 }
 
@@ -54,6 +54,10 @@ struct dtype_of_t<bf16> {
 template <>
 struct dtype_of_t<int32_t> {
   static constexpr DType value = DType::i32;
+};
+template <>
+struct dtype_of_t<int64_t> {
+  static constexpr DType value = DType::i64;
 };
 template <>
 struct dtype_of_t<uint8_t> {

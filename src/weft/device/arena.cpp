@@ -1,0 +1,76 @@
+#include "weft/device/arena.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace weft {
+namespace {
+
+constexpr size_t kHugePage = size_t{2} << 20;
+
+int64_t rounded(int64_t bytes) { return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment; }
+
+}  // namespace
+
+void Arena::Unmap::operator()(std::byte* p) const { munmap(p, bytes); }
+
+Arena::Arena(std::string name, int64_t capacity_bytes) : name_(std::move(name)), capacity_(capacity_bytes) {
+  const size_t bytes = std::max<size_t>(size_t(rounded(capacity_bytes)), kArenaAlignment);
+  void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) {
+    throw Error(fmt::format("no memory for {}: {:.2f} GiB ({}); `weft plan` shows what the recipe needs and why", name_,
+                            double(bytes) / double(1 << 30), std::strerror(errno)));
+  }
+  if (bytes >= kHugePage) madvise(p, bytes, MADV_HUGEPAGE);  // a hint; matrices walk many pages
+  memory_ = {static_cast<std::byte*>(p), Unmap{bytes}};
+}
+
+Tensor Arena::alloc(DType dtype, Shape shape, Placement place) {
+  const int64_t bytes = rounded(shape.elements() * size_of(dtype));
+  void* data = memory_ ? memory_.get() + used_ : nullptr;
+  used_ += bytes;
+  peak_ = std::max(peak_, used_);
+  WEFT_CHECK(counts_only() || used_ <= capacity_, "arena '{}' exceeds its plan: {} bytes of {}", name_, used_,
+             capacity_);
+  return {data, dtype, shape, place};
+}
+
+void Arena::rewind(int64_t mark) {
+  WEFT_CHECK(mark >= 0 && mark <= used_, "arena '{}' rewound from {} to {}", name_, used_, mark);
+  used_ = mark;
+}
+
+Slots::Slots(const std::string& name, int num_slots, int64_t capacity_bytes) {
+  for (int i = 0; i < num_slots; ++i) {
+    arenas_.push_back(std::make_unique<Arena>(name, capacity_bytes));
+    free_.push_back(arenas_.back().get());
+  }
+}
+
+Arena& Slots::take() {
+  WEFT_CHECK(!free_.empty(), "the schedule keeps more than the {} micro-batches planned", arenas_.size());
+  Arena* arena = free_.back();
+  free_.pop_back();
+  most_taken_ = std::max(most_taken_, int(arenas_.size() - free_.size()));
+  arena->rewind();
+  return *arena;
+}
+
+void Slots::give(Arena& arena) { free_.push_back(&arena); }
+
+int64_t Slots::capacity_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& arena : arenas_) bytes += arena->capacity();
+  return bytes;
+}
+
+std::vector<const Arena*> Slots::arenas() const {
+  std::vector<const Arena*> all;
+  for (const auto& arena : arenas_) all.push_back(arena.get());
+  return all;
+}
+
+}  // namespace weft

@@ -1,0 +1,105 @@
+// The one interface between layers and machines: every op once. A backend that lacks one does not compile.
+#pragma once
+#include <string_view>
+
+#include "weft/ops/ops.h"
+
+namespace weft {
+
+template <class Op>
+class Runs {
+ public:
+  virtual ~Runs() = default;
+  virtual void run(const Op&) = 0;
+};
+
+template <class... Ops>
+class BackendOf : public Runs<Ops>... {
+ public:
+  using Runs<Ops>::run...;
+};
+
+template <class... Ops>
+struct OpList {
+  using Interface = BackendOf<Ops...>;
+};
+using AllOps = OpList<Matmul, BiasGrad, Embed, EmbedBackward, Norm, NormApply, NormBackward, HeadNorm, HeadNormBackward,
+                      Rope, Attention, AttentionBackward, Swiglu, SwigluBackward, Gelu, GeluBackward, Dropout,
+                      CrossEntropy, Add, Copy, Zero, Sum, SumSquares, CountNonfinite, AdamW, Sgd>;
+
+// Issues ops on the one stream it was made with, in order; a second stream is a second backend. Asynchronous where the
+// device is: tensors must stay alive and unchanged until `sync`. Belongs to one rank; not thread-safe.
+// Operands are taken as valid: the dry run has checked shapes, dtypes and placements of every op before (ops/rules.h).
+class Backend : public AllOps::Interface {
+ public:
+  // The part of the model whose ops follow ("blocks.3.attn"), for traces and error messages. Regions nest.
+  virtual void enter(std::string_view /*region*/) {}
+  virtual void leave() {}
+  // Blocks until everything issued has finished.
+  virtual void wait_all() {}
+};
+
+// Names what runs inside a scope.
+class Region {
+ public:
+  Region(Backend& backend, std::string_view name) : backend_(backend) { backend_.enter(name); }
+  Region(const Region&) = delete;
+  Region& operator=(const Region&) = delete;
+  ~Region() { backend_.leave(); }
+
+ private:
+  Backend& backend_;
+};
+
+// Temporary memory that a backend's kernels need beside their operands, in bytes, so that a dry run can plan it.
+// A backend takes it from its own workspace arena, whose planned capacity is the largest of these.
+class WorkspaceModel {
+ public:
+  virtual ~WorkspaceModel() = default;
+  virtual int64_t bytes(const Matmul&) const { return 0; }
+  virtual int64_t bytes(const BiasGrad&) const { return 0; }
+  virtual int64_t bytes(const EmbedBackward&) const { return 0; }
+  virtual int64_t bytes(const NormBackward&) const { return 0; }
+  virtual int64_t bytes(const HeadNormBackward&) const { return 0; }
+  virtual int64_t bytes(const Attention&) const { return 0; }
+  virtual int64_t bytes(const AttentionBackward&) const { return 0; }
+  virtual int64_t bytes(const CrossEntropy&) const { return 0; }
+  virtual int64_t bytes(const Sum&) const { return 0; }
+  virtual int64_t bytes(const SumSquares&) const { return 0; }
+  virtual int64_t bytes(const CountNonfinite&) const { return 0; }
+  template <class Op>
+  int64_t of(const Op& op) const {  // every op; those not listed above need none
+    if constexpr (requires { bytes(op); })
+      return bytes(op);
+    else
+      return 0;
+  }
+};
+
+namespace detail {
+template <class Self, class Base, class... Ops>
+class EveryOp : public Base {
+ public:
+  using Base::Base;
+};
+template <class Self, class Base, class Op, class... Rest>
+class EveryOp<Self, Base, Op, Rest...> : public EveryOp<Self, Base, Rest...> {
+ public:
+  using EveryOp<Self, Base, Rest...>::EveryOp;
+  using EveryOp<Self, Base, Rest...>::run;
+  void run(const Op& op) override { static_cast<Self*>(this)->apply(op); }
+};
+template <class Self, class List>
+struct ForwardAll;
+template <class Self, class... Ops>
+struct ForwardAll<Self, OpList<Ops...>> {
+  using type = EveryOp<Self, Backend, Ops...>;
+};
+}  // namespace detail
+
+// Base of backends that treat all ops alike: class Dry : public UniformBackend<Dry> { template <class Op> void
+// apply(const Op&); };
+template <class Self>
+using UniformBackend = typename detail::ForwardAll<Self, AllOps>::type;
+
+}  // namespace weft

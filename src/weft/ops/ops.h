@@ -1,0 +1,315 @@
+// Every kernel of weft as a value: what it reads, what it writes, and the formula. A Backend runs them.
+//   t  tokens here     d  width of the stream     V  vocabulary     f  inner width of the MLP
+//   h, g  query and key heads here     e  width of a head
+//   "compute" tensors are f32, bf16 or f64 (one of them per model); "stat" tensors are f32, or f64 in a f64 model;
+//   gradients of weights and optimizer state are stat tensors too.
+// Outputs never alias inputs unless a comment says so. A tensor that does not exist (`!t`) is an option not taken.
+#pragma once
+#include <array>
+#include <span>
+#include <string_view>
+
+#include "weft/tensor/tensor.h"
+
+namespace weft {
+
+enum class Role : uint8_t { in, out, inout };
+struct Field {
+  std::string_view name;
+  const Tensor* tensor;
+  Role role;
+};
+
+// out = op(a) op(b) + bias, or out += op(a) op(b).   op(a) [m, k], op(b) [k, n], out [m, n], bias [n] or none.
+// a, b, bias compute; out compute or stat. Sums over k are kept in f32 (f64) until the end. Any row stride.
+struct Matmul {
+  static constexpr std::string_view kName = "matmul";
+  Tensor a, b, out;
+  bool trans_a = false, trans_b = false, accumulate = false;
+  Tensor bias = {};
+  int64_t m() const { return out.rows(); }
+  int64_t n() const { return out.cols(); }
+  int64_t k() const { return trans_a ? a.rows() : a.cols(); }
+  auto fields() const {
+    return std::array{Field{"a", &a, Role::in}, Field{"b", &b, Role::in}, Field{"bias", &bias, Role::in},
+                      Field{"out", &out, accumulate ? Role::inout : Role::out}};
+  }
+};
+
+// db[j] (+)= sum over rows of dy[., j].   dy [t, n] compute, db [n] stat. Rows are summed in fixed chunks.
+struct BiasGrad {
+  static constexpr std::string_view kName = "bias_grad";
+  Tensor dy, db;
+  bool accumulate = false;
+  auto fields() const {
+    return std::array{Field{"dy", &dy, Role::in}, Field{"db", &db, accumulate ? Role::inout : Role::out}};
+  }
+};
+
+// out[i] (+)= table[ids[i] - first].   ids i32 [t]; table [rows, d], out [t, d] compute.
+// Ids outside [first, first + rows) contribute zero: another rank holds their row.
+struct Embed {
+  static constexpr std::string_view kName = "embed";
+  Tensor ids, table, out;
+  int64_t first = 0;
+  bool accumulate = false;
+  auto fields() const {
+    return std::array{Field{"ids", &ids, Role::in}, Field{"table", &table, Role::in},
+                      Field{"out", &out, accumulate ? Role::inout : Role::out}};
+  }
+};
+
+// dtable[ids[i] - first] += dy[i], in the order of i for each row, whatever the number of threads.   dtable stat.
+struct EmbedBackward {
+  static constexpr std::string_view kName = "embed_backward";
+  Tensor ids, dy, dtable;
+  int64_t first = 0;
+  auto fields() const {
+    return std::array{Field{"ids", &ids, Role::in}, Field{"dy", &dy, Role::in}, Field{"dtable", &dtable, Role::inout}};
+  }
+};
+
+// s = x + delta (s = x where delta is none); y = (s - mean) rstd w + b, over each row.
+// Layer norm (Ba et al. 2016) where `mean` exists: mean(s), rstd = 1 / sqrt(var(s) + eps).
+// RMS norm (Zhang & Sennrich 2019, eq. 4) where it does not: mean = 0, rstd = 1 / sqrt(mean(s^2) + eps).
+// x, delta, sum, y [t, d] and w, b [d] compute; mean, rstd [t] stat. `sum` receives s and exists iff delta does; it may
+// be x or delta.
+struct Norm {
+  static constexpr std::string_view kName = "norm";
+  Tensor x, delta = {}, sum = {}, w, b = {}, y, mean = {}, rstd;
+  double eps = 0;
+  auto fields() const {
+    return std::array{Field{"x", &x, Role::in},        Field{"delta", &delta, Role::in}, Field{"w", &w, Role::in},
+                      Field{"b", &b, Role::in},        Field{"sum", &sum, Role::out},    Field{"y", &y, Role::out},
+                      Field{"mean", &mean, Role::out}, Field{"rstd", &rstd, Role::out}};
+  }
+};
+
+// y again, from x (the sum s of the forward pass) and its statistics.
+struct NormApply {
+  static constexpr std::string_view kName = "norm_apply";
+  Tensor x, w, b = {}, mean = {}, rstd, y;
+  auto fields() const {
+    return std::array{Field{"x", &x, Role::in},       Field{"w", &w, Role::in},       Field{"b", &b, Role::in},
+                      Field{"mean", &mean, Role::in}, Field{"rstd", &rstd, Role::in}, Field{"y", &y, Role::out}};
+  }
+};
+
+// dx = carry + J^T dy (carry: the gradient that reaches x beside the norm; none = 0). dw (+)=, db (+)= as asked.
+// dx may be dy or carry. dw, db [d] stat. Rows are summed in fixed chunks.
+struct NormBackward {
+  static constexpr std::string_view kName = "norm_backward";
+  Tensor x, w, mean = {}, rstd, dy, carry = {}, dx, dw, db = {};
+  bool accumulate = false;  // dw, db
+  auto fields() const {
+    const Role sum = accumulate ? Role::inout : Role::out;
+    return std::array{Field{"x", &x, Role::in},       Field{"w", &w, Role::in},   Field{"mean", &mean, Role::in},
+                      Field{"rstd", &rstd, Role::in}, Field{"dy", &dy, Role::in}, Field{"carry", &carry, Role::in},
+                      Field{"dx", &dx, Role::out},    Field{"dw", &dw, sum},      Field{"db", &db, sum}};
+  }
+};
+
+// RMS norm of each head: x, y [t, h e]; w [e]; rstd [t, h] stat. y may be x only where no backward follows.
+struct HeadNorm {
+  static constexpr std::string_view kName = "head_norm";
+  Tensor x, w, y, rstd;
+  double eps = 0;
+  auto fields() const {
+    return std::array{Field{"x", &x, Role::in}, Field{"w", &w, Role::in}, Field{"y", &y, Role::out},
+                      Field{"rstd", &rstd, Role::out}};
+  }
+};
+// dx may be dy. dw [e] stat. Rows are summed in fixed chunks.
+struct HeadNormBackward {
+  static constexpr std::string_view kName = "head_norm_backward";
+  Tensor x, w, rstd, dy, dx, dw;
+  bool accumulate = false;  // dw
+  auto fields() const {
+    return std::array{Field{"x", &x, Role::in},       Field{"w", &w, Role::in},
+                      Field{"rstd", &rstd, Role::in}, Field{"dy", &dy, Role::in},
+                      Field{"dx", &dx, Role::out},    Field{"dw", &dw, accumulate ? Role::inout : Role::out}};
+  }
+};
+
+// Rotates, in place, the pair (x[i], x[i + e/2]) of each head of width e by the angle of row positions[.] of `table`.
+// x [t, h e] compute; positions i32 [t]; table [P, e] stat: e/2 cosines, then e/2 sines. `inverse` turns back: the
+// adjoint.
+struct Rope {
+  static constexpr std::string_view kName = "rope";
+  Tensor x, positions, table;
+  bool inverse = false;
+  auto fields() const {
+    return std::array{Field{"positions", &positions, Role::in}, Field{"table", &table, Role::in},
+                      Field{"x", &x, Role::inout}};
+  }
+};
+
+// Queries that may see keys: runs of consecutive positions of one document.
+struct AttentionSpan {
+  int64_t q_row = 0, q_count = 0;          // rows of q and o
+  int64_t k_row = 0, k_count = 0;          // rows of k and v
+  int64_t q_position = 0, k_position = 0;  // in the document, of the first query and the first key
+  int64_t sample = 0;                      // global index of the sample: keys the random numbers of dropout
+};
+struct AttentionHeads {
+  int64_t q = 0, kv = 0, dim = 0;  // query head i reads key head i / (q / kv)
+  int64_t first = 0, total = 0;    // the heads here are [first, first + q) of `total`: keys the random numbers
+  double scale = 1;                // of q k^T
+  int64_t window = 0;              // query at position p sees keys in (p - window, p]; 0: all up to p
+};
+// Zeroed with probability p, else scaled by 1 / (1 - p). Which ones is a function of the key and the global element.
+struct DropoutSpec {
+  double p = 0;
+  uint64_t key = 0;
+};
+
+// o = dropout(softmax(scale q k^T)) v, causal by position, for each span and head; lse = log-sum-exp of the scaled
+// scores.   q, o [tq, h e]; k, v [tk, g e] compute; lse [tq, h] stat. Every row of q is in exactly one span; every
+// query sees at least one key. Never holds a tq x tk buffer.   Dao et al. 2022 Dropout: element (query position a, key
+// position b) of head i of a sample uses
+//   random_bits(rng_key(key, sample * total + first + i), a << 32 | b) < p 2^32  ->  zero.
+struct Attention {
+  static constexpr std::string_view kName = "attention";
+  Tensor q, k, v, o, lse;
+  std::span<const AttentionSpan> spans;
+  AttentionHeads heads;
+  DropoutSpec dropout = {};
+  auto fields() const {
+    return std::array{Field{"q", &q, Role::in}, Field{"k", &k, Role::in}, Field{"v", &v, Role::in},
+                      Field{"o", &o, Role::out}, Field{"lse", &lse, Role::out}};
+  }
+};
+// Writes dq, dk, dv (rows of k in several spans receive the sum). Every row of k is in at least one span.
+struct AttentionBackward {
+  static constexpr std::string_view kName = "attention_backward";
+  Tensor q, k, v, o, lse, dout, dq, dk, dv;
+  std::span<const AttentionSpan> spans;
+  AttentionHeads heads;
+  DropoutSpec dropout = {};
+  auto fields() const {
+    return std::array{Field{"q", &q, Role::in},    Field{"k", &k, Role::in},     Field{"v", &v, Role::in},
+                      Field{"o", &o, Role::in},    Field{"lse", &lse, Role::in}, Field{"dout", &dout, Role::in},
+                      Field{"dq", &dq, Role::out}, Field{"dk", &dk, Role::out},  Field{"dv", &dv, Role::out}};
+  }
+};
+
+// a = silu(gate) up.   u [t, 2 f]: gate | up; a [t, f].          Shazeer 2020
+struct Swiglu {
+  static constexpr std::string_view kName = "swiglu";
+  Tensor u, a;
+  auto fields() const { return std::array{Field{"u", &u, Role::in}, Field{"a", &a, Role::out}}; }
+};
+struct SwigluBackward {  // du may be u
+  static constexpr std::string_view kName = "swiglu_backward";
+  Tensor u, da, du;
+  auto fields() const {
+    return std::array{Field{"u", &u, Role::in}, Field{"da", &da, Role::in}, Field{"du", &du, Role::out}};
+  }
+};
+
+// GELU: x Phi(x) exactly (erf), or its tanh approximation.       Hendrycks & Gimpel 2016
+struct Gelu {
+  static constexpr std::string_view kName = "gelu";
+  Tensor x, y;
+  bool exact = false;
+  auto fields() const { return std::array{Field{"x", &x, Role::in}, Field{"y", &y, Role::out}}; }
+};
+struct GeluBackward {  // dx may be x or dy
+  static constexpr std::string_view kName = "gelu_backward";
+  Tensor x, dy, dx;
+  bool exact = false;
+  auto fields() const {
+    return std::array{Field{"x", &x, Role::in}, Field{"dy", &dy, Role::in}, Field{"dx", &dx, Role::out}};
+  }
+};
+
+// y = x with elements zeroed or scaled; its own adjoint. y may be x.   x, y [t, n] compute; tokens i64 [t], the global
+// number of each token (sample * seq_length + position). Column j is column first + j of `total`:
+//   random_bits(key, tokens[i] * total + first + j) < p 2^32  ->  zero.
+struct Dropout {
+  static constexpr std::string_view kName = "dropout";
+  Tensor x, y, tokens;
+  DropoutSpec dropout;
+  int64_t first = 0, total = 0;
+  auto fields() const {
+    return std::array{Field{"x", &x, Role::in}, Field{"tokens", &tokens, Role::in}, Field{"y", &y, Role::out}};
+  }
+};
+
+// nll[i] = logsumexp(logits[i]) - logits[i][targets[i]] where counted[i], else 0;
+// dlogits[i] = scale (softmax(logits[i]) - onehot(targets[i])) where counted[i], else 0; not computed where none.
+// logits [t, V] stat; targets i32 [t]; counted u8 [t]; nll [t] stat; dlogits [t, V] compute, may be logits.
+struct CrossEntropy {
+  static constexpr std::string_view kName = "cross_entropy";
+  Tensor logits, targets, counted, nll, dlogits = {};
+  double scale = 1;
+  auto fields() const {
+    return std::array{Field{"logits", &logits, Role::in}, Field{"targets", &targets, Role::in},
+                      Field{"counted", &counted, Role::in}, Field{"nll", &nll, Role::out},
+                      Field{"dlogits", &dlogits, Role::out}};
+  }
+};
+
+// y += x, same dtype.
+struct Add {
+  static constexpr std::string_view kName = "add";
+  Tensor x, y;
+  auto fields() const { return std::array{Field{"x", &x, Role::in}, Field{"y", &y, Role::inout}}; }
+};
+// to = from, rounded to nearest even where `to` is narrower.
+struct Copy {
+  static constexpr std::string_view kName = "copy";
+  Tensor from, to;
+  auto fields() const { return std::array{Field{"from", &from, Role::in}, Field{"to", &to, Role::out}}; }
+};
+struct Zero {
+  static constexpr std::string_view kName = "zero";
+  Tensor x;
+  auto fields() const { return std::array{Field{"x", &x, Role::out}}; }
+};
+
+// Reductions of a whole contiguous tensor to one f64, over fixed chunks in a fixed order: the same bits for any number
+// of threads. out f64 [1], written.
+struct Sum {
+  static constexpr std::string_view kName = "sum";
+  Tensor x, out;  // x stat or f64
+  auto fields() const { return std::array{Field{"x", &x, Role::in}, Field{"out", &out, Role::out}}; }
+};
+struct SumSquares {
+  static constexpr std::string_view kName = "sum_squares";
+  Tensor x, out;
+  auto fields() const { return std::array{Field{"x", &x, Role::in}, Field{"out", &out, Role::out}}; }
+};
+struct CountNonfinite {  // x compute or stat
+  static constexpr std::string_view kName = "count_nonfinite";
+  Tensor x, out;
+  auto fields() const { return std::array{Field{"x", &x, Role::in}, Field{"out", &out, Role::out}}; }
+};
+
+// AdamW with decoupled decay (Loshchilov & Hutter 2019, algorithm 2, as PyTorch scales it):
+//   g = grad_scale grad;  m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2
+//   w -= lr weight_decay w;  w -= lr (m / (1 - b1^step)) / (sqrt(v / (1 - b2^step)) + eps)
+// w, grad, m, v [n] stat; value, where it exists, receives w rounded to compute. One pass over memory.
+struct AdamW {
+  static constexpr std::string_view kName = "adamw";
+  Tensor w, grad, m, v, value = {};
+  double lr = 0, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0, grad_scale = 1;
+  int64_t step = 1;  // from 1
+  auto fields() const {
+    return std::array{Field{"grad", &grad, Role::in}, Field{"w", &w, Role::inout}, Field{"m", &m, Role::inout},
+                      Field{"v", &v, Role::inout}, Field{"value", &value, Role::out}};
+  }
+};
+// g = grad_scale grad + weight_decay w;  buf = momentum buf + g (buf = g at step 1);  w -= lr buf (nesterov: none).
+struct Sgd {
+  static constexpr std::string_view kName = "sgd";
+  Tensor w, grad, buf, value = {};
+  double lr = 0, momentum = 0, weight_decay = 0, grad_scale = 1;
+  int64_t step = 1;
+  auto fields() const {
+    return std::array{Field{"grad", &grad, Role::in}, Field{"w", &w, Role::inout}, Field{"buf", &buf, Role::inout},
+                      Field{"value", &value, Role::out}};
+  }
+};
+
+}  // namespace weft
