@@ -250,11 +250,19 @@ struct CrossEntropy {
   }
 };
 
-// y += x, same dtype.
+// out = x + y, same dtype and shape. out may be x or y.
 struct Add {
   static constexpr std::string_view kName = "add";
-  Tensor x, y;
-  auto fields() const { return std::array{Field{"x", &x, Role::in}, Field{"y", &y, Role::inout}}; }
+  Tensor x, y, out;
+  auto fields() const {
+    return std::array{Field{"x", &x, Role::in}, Field{"y", &y, Role::in}, Field{"out", &out, Role::out}};
+  }
+};
+// y[i] += b for each row i: a bias that follows a sum over ranks.   b [n], y [t, n] compute.
+struct AddRow {
+  static constexpr std::string_view kName = "add_row";
+  Tensor b, y;
+  auto fields() const { return std::array{Field{"b", &b, Role::in}, Field{"y", &y, Role::inout}}; }
 };
 // to = from, rounded to nearest even where `to` is narrower.
 struct Copy {
