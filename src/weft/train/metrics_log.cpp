@@ -1,0 +1,153 @@
+#include "weft/train/metrics_log.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "weft/base/error.h"
+
+namespace weft {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The JSON object of one line, if it is one and says its step.
+std::optional<Json> parse_record(const std::string& line) {
+  Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) return std::nullopt;
+  return json;
+}
+
+// Calls visit(line, record, end offset) for each whole record, in order, until it returns false. A torn or unreadable
+// last line is what a crash leaves behind and ends the walk; the same anywhere else throws.
+template <typename Visit>
+void for_each_record(const std::filesystem::path& file, Visit visit) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) throw FileError(fmt::format("{}: cannot be read: {}", file.string(), std::strerror(errno)));
+  int64_t end = 0, number = 0;
+  for (std::string line; std::getline(in, line) && !in.eof();) {
+    ++number;
+    const std::optional<Json> record = parse_record(line);
+    if (!record) {
+      if (in.peek() == std::char_traits<char>::eof()) return;
+      throw FileError(fmt::format(
+          "{}: line {} is not a JSON object with a whole number \"step\"; repair that line or move the file away",
+          file.string(), number));
+    }
+    end += int64_t(line.size()) + 1;
+    if (!visit(number, *record, end)) return;
+  }
+}
+
+double number_at(const Json& json, const char* key) {
+  if (!json.contains(key)) return 0;
+  const Json& value = json[key];
+  if (value.is_null()) return std::numeric_limits<double>::quiet_NaN();
+  return value.get<double>();
+}
+
+StepRecord step_record(const Json& json) {
+  return {.step = json["step"].get<int64_t>(),
+          .loss = number_at(json, "loss"),
+          .aux_loss = number_at(json, "aux_loss"),
+          .grad_norm = number_at(json, "grad_norm"),
+          .lr = number_at(json, "lr"),
+          .tokens_per_s = number_at(json, "tokens_per_s"),
+          .step_time_s = number_at(json, "step_time_s"),
+          .mfu = number_at(json, "mfu"),
+          .memory_bytes = json.value("memory_bytes", int64_t(0))};
+}
+
+EvalRecord eval_record(const Json& json) {
+  const Json& eval = json["eval"];
+  return {.step = json["step"].get<int64_t>(),
+          .loss = number_at(eval, "loss"),
+          .perplexity = number_at(eval, "perplexity"),
+          .tokens = eval.value("tokens", int64_t(0))};
+}
+
+}  // namespace
+
+std::string to_json(const StepRecord& r) {
+  return Json{{"step", r.step},
+              {"loss", r.loss},
+              {"aux_loss", r.aux_loss},
+              {"grad_norm", r.grad_norm},
+              {"lr", r.lr},
+              {"tokens_per_s", r.tokens_per_s},
+              {"step_time_s", r.step_time_s},
+              {"mfu", r.mfu},
+              {"memory_bytes", r.memory_bytes}}
+      .dump();
+}
+
+std::string to_json(const EvalRecord& r) {
+  return Json{{"step", r.step}, {"eval", {{"loss", r.loss}, {"perplexity", r.perplexity}, {"tokens", r.tokens}}}}
+      .dump();
+}
+
+MetricsLog::MetricsLog(const std::filesystem::path& file, int64_t last_step) : file_(file) {
+  if (std::filesystem::exists(file)) {
+    for_each_record(file, [&](int64_t, const Json& record, int64_t end) {
+      if (record["step"].get<int64_t>() > last_step) return false;
+      size_ = end;
+      return true;
+    });
+  }
+  fd_ = ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (fd_ < 0) throw FileError(fmt::format("{}: cannot be opened: {}", file.string(), std::strerror(errno)));
+  if (::ftruncate(fd_, size_) != 0) {
+    const int error = errno;
+    ::close(fd_);
+    throw FileError(fmt::format("{}: cannot be cut to {} bytes: {}", file.string(), size_, std::strerror(error)));
+  }
+}
+
+MetricsLog::~MetricsLog() { ::close(fd_); }
+
+void MetricsLog::append_line(std::string line) {
+  line += '\n';
+  size_t done = 0;
+  while (done < line.size()) {
+    const ssize_t written = ::write(fd_, line.data() + done, line.size() - done);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) {
+      const int error = errno;
+      const bool cut = ::ftruncate(fd_, size_) == 0;
+      throw FileError(fmt::format("{}: cannot be written: {}{}", file_.string(), std::strerror(error),
+                                  cut ? "" : " (and its last line is torn)"));
+    }
+    done += size_t(written);
+  }
+  size_ += int64_t(line.size());
+}
+
+void MetricsLog::sync_to_disk() {
+  if (::fsync(fd_) != 0) throw FileError(fmt::format("{}: cannot be synced: {}", file_.string(), std::strerror(errno)));
+}
+
+Metrics read_metrics(const std::filesystem::path& file) {
+  Metrics metrics;
+  for_each_record(file, [&](int64_t number, const Json& record, int64_t) {
+    try {
+      if (record.contains("eval")) {
+        metrics.evals.push_back(eval_record(record));
+      } else {
+        metrics.steps.push_back(step_record(record));
+      }
+    } catch (const Json::exception& e) {
+      throw FileError(fmt::format("{}: line {}: {}", file.string(), number, e.what()));
+    }
+    return true;
+  });
+  return metrics;
+}
+
+}  // namespace weft

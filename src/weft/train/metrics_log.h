@@ -1,0 +1,74 @@
+// What a run reports of itself, and metrics.jsonl, the file it keeps it in: one JSON object a line
+// (docs/formats/metrics.md).
+//   step  number of optimizer steps done: the record of the first step says 1; an evaluation before any training, 0
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace weft {
+
+struct StepRecord {
+  int64_t step = 0;
+  double loss = 0;          // nats per counted target token
+  double aux_loss = 0;      // of the experts' router, as added to the loss; 0 for dense models
+  double grad_norm = 0;     // before clipping
+  double lr = 0;            // of this step
+  double tokens_per_s = 0;  // of all ranks together
+  double step_time_s = 0;
+  double mfu = 0;            // fraction of the measured matmul rate: 0.45 is 45 %
+  int64_t memory_bytes = 0;  // peak of the busiest rank
+
+  bool operator==(const StepRecord&) const = default;
+};
+
+struct EvalRecord {
+  int64_t step = 0;
+  double loss = 0;  // nats per counted target token of the held-out text
+  double perplexity = 0;
+  int64_t tokens = 0;  // counted targets
+
+  bool operator==(const EvalRecord&) const = default;
+};
+
+// One line of metrics.jsonl, without its newline. Every finite number reads back as exactly the same bits; NaN and the
+// infinities, which JSON cannot say, become null.
+std::string to_json(const StepRecord& record);
+std::string to_json(const EvalRecord& record);
+
+// The log of one run, written by one process. Append-only: a record is in the hands of the operating system when append
+// returns, so a killed process loses none; only sync_to_disk protects from a power cut.
+// Every function throws FileError; after a failed append (a full disk) the file ends with the record before it.
+class MetricsLog {
+ public:
+  // Opens or creates `file` and drops what a resumed run will write again: every record after the first one with a step
+  // beyond `last_step`, and a last line torn by a crash. -1 keeps nothing. The cut is one truncation: it happens or
+  // not. A file with a broken line before the cut was not written by weft, or is damaged: refused, and left as it is.
+  MetricsLog(const std::filesystem::path& file, int64_t last_step);
+  ~MetricsLog();
+  MetricsLog(const MetricsLog&) = delete;
+  MetricsLog& operator=(const MetricsLog&) = delete;
+
+  void append(const StepRecord& record) { append_line(to_json(record)); }
+  void append(const EvalRecord& record) { append_line(to_json(record)); }
+  void sync_to_disk();
+
+ private:
+  void append_line(std::string line);
+
+  std::filesystem::path file_;
+  int fd_ = -1;
+  int64_t size_ = 0;  // bytes of whole records
+};
+
+struct Metrics {
+  std::vector<StepRecord> steps;
+  std::vector<EvalRecord> evals;
+};
+
+// All whole records of a metrics.jsonl; null reads as NaN, an absent number as 0, a torn last line is left out. Throws
+// FileError naming the line of anything else.
+Metrics read_metrics(const std::filesystem::path& file);
+
+}  // namespace weft
