@@ -1,0 +1,44 @@
+// Collectives among the ranks of one mesh axis.
+#pragma once
+#include <memory>
+#include <utility>
+
+#include "weft/tensor/tensor.h"
+
+namespace weft {
+
+// A collective that has been issued. Its tensors belong to the communicator until it is waited on.
+class Work {
+ public:
+  class Pending {
+   public:
+    virtual ~Pending() = default;
+    virtual void wait() = 0;  // throws CommError
+  };
+  Work() = default;  // already finished
+  explicit Work(std::shared_ptr<Pending> pending) : pending_(std::move(pending)) {}
+  // Blocks until the collective has finished here.
+  void wait() {
+    if (auto pending = std::exchange(pending_, nullptr)) pending->wait();
+  }
+
+ private:
+  std::shared_ptr<Pending> pending_;
+};
+
+// The ranks of one axis. All of them issue the same collectives in the same order. Reductions add in rank order, in the
+// tensors' dtype (16-bit floats: in f32), so results repeat bit for bit and are equal on every rank. Tensors are
+// contiguous and of the same dtype and shape on every rank. After a CommError the communicator is dead.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual int size() const = 0;
+  virtual int rank() const = 0;
+  [[nodiscard]] virtual Work all_reduce(Tensor x) = 0;                       // in place, sum
+  [[nodiscard]] virtual Work all_gather(Tensor shard, Tensor full) = 0;      // along dim 0
+  [[nodiscard]] virtual Work reduce_scatter(Tensor full, Tensor shard) = 0;  // along dim 0, sum
+  [[nodiscard]] virtual Work send(Tensor x, int to) = 0;
+  [[nodiscard]] virtual Work recv(Tensor x, int from) = 0;
+};
+
+}  // namespace weft

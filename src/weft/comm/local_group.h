@@ -1,0 +1,30 @@
+// Ranks as threads of one process: each reads its peers' memory directly.
+#pragma once
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "weft/comm/communicator.h"
+
+namespace weft {
+
+// A communicator for each of `size` threads. A rank that dies must call `abort`, or the others wait for it for ever.
+class LocalGroup {
+ public:
+  explicit LocalGroup(int size);
+  ~LocalGroup();
+  Communicator& rank(int r);  // to be used by one thread
+  void abort();               // every rank that waits, now or later, throws CommError
+
+  struct Shared;  // of the implementation
+
+ private:
+  std::shared_ptr<Shared> shared_;
+  std::vector<std::unique_ptr<Communicator>> ranks_;
+};
+
+// Runs body(communicator) on `size` threads and joins them; the first exception of any aborts the group and is
+// rethrown.
+void run_local(int size, const std::function<void(Communicator&)>& body);
+
+}  // namespace weft

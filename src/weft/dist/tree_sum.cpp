@@ -1,0 +1,65 @@
+#include "weft/dist/tree_sum.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "weft/base/error.h"
+
+namespace weft {
+
+TreeNode tree_root(int64_t leaves) { return {int(std::bit_width(uint64_t(std::max<int64_t>(leaves, 1) - 1))), 0}; }
+
+int TreeSum::take() {
+  if (free_.empty()) free_.push_back(num_buffers_++);
+  const int buffer = free_.back();
+  free_.pop_back();
+  peak_ = std::max(peak_, ++in_use_);
+  return buffer;
+}
+
+void TreeSum::settle(int64_t leaf, int buffer, const std::function<void(int, int)>& add) {
+  WEFT_CHECK(leaf >= 0 && leaf < num_leaves_, "leaf {} of {}", leaf, num_leaves_);
+  TreeNode node{0, leaf};
+  for (; node != tree_root(num_leaves_); node = node.parent()) {
+    if (node.sibling().first() >= num_leaves_) continue;  // absent: promoted as it is
+    const auto other =
+        std::find_if(held_.begin(), held_.end(), [&](const Held& h) { return h.node == node.sibling(); });
+    if (other == held_.end()) break;
+    add(other->buffer, buffer);
+    free_.push_back(buffer);
+    --in_use_;
+    buffer = other->buffer;
+    held_.erase(other);
+  }
+  held_.push_back({node, buffer});
+}
+
+int TreeSum::root() const {
+  WEFT_CHECK(held_.size() == 1 && held_[0].node == tree_root(num_leaves_), "a sum over {} leaves is not complete",
+             num_leaves_);
+  return held_[0].buffer;
+}
+
+void TreeSum::clear() {
+  for (const Held& h : held_) free_.push_back(h.buffer);
+  in_use_ -= int(held_.size());
+  held_.clear();
+}
+
+int tree_buffers(int64_t num_leaves) {
+  TreeSum tree(num_leaves);
+  for (int64_t leaf = 0; leaf < num_leaves; ++leaf) tree.settle(leaf, tree.take(), [](int, int) {});
+  return tree.peak();
+}
+
+double tree_sum(const std::vector<double>& leaves) {
+  if (leaves.empty()) return 0;
+  std::vector<double> level = leaves;
+  for (; level.size() > 1; level.resize((level.size() + 1) / 2)) {
+    for (size_t i = 0; i < level.size(); i += 2)
+      level[i / 2] = i + 1 < level.size() ? level[i] + level[i + 1] : level[i];
+  }
+  return level[0];
+}
+
+}  // namespace weft
