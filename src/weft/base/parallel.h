@@ -1,0 +1,37 @@
+// Work spread over threads, for host-side loops outside of a step (a step's kernels have their backend's own threads).
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace weft {
+
+// Calls f(begin, end) on disjoint ranges that cover [0, n), on up to num_threads threads; ranges are multiples of
+// `grain`. Blocks; the first exception is rethrown.
+template <class F>
+void parallel_for(int64_t n, int num_threads, int64_t grain, const F& f) {
+  const int64_t grains = (n + grain - 1) / grain;
+  const int64_t workers = std::clamp<int64_t>(num_threads, 1, std::max<int64_t>(grains, 1));
+  std::exception_ptr failure;
+  std::mutex mutex;
+  std::vector<std::thread> threads;
+  for (int64_t w = 0; w < workers; ++w) {
+    const int64_t begin = std::min(n, grains * w / workers * grain),
+                  end = std::min(n, grains * (w + 1) / workers * grain);
+    threads.emplace_back([&f, &failure, &mutex, begin, end] {
+      try {
+        if (begin < end) f(begin, end);
+      } catch (...) {
+        std::lock_guard lock(mutex);
+        failure = std::current_exception();
+      }
+    });
+  }
+  for (auto& t : threads) t.join();
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace weft

@@ -1,0 +1,69 @@
+// The attention half of a block: grouped-query, rotary or not, causal, optionally with a sliding window.
+//   t tokens of this rank's stream   T the same, whole on tp   d width of the stream
+//   h, g query and key heads (here)   e head width             W = (h + 2 g) e
+#pragma once
+#include <string>
+
+#include "weft/dist/boundary.h"
+#include "weft/nn/linear.h"
+#include "weft/nn/stream_dropout.h"
+
+namespace weft {
+
+// Keys and values of the tokens that a sequence has so far, for one layer: [max tokens, g e] each. Rows are appended.
+struct KvCache {
+  Tensor k, v;
+  int64_t count = 0;  // tokens held
+};
+
+class SelfAttention {
+ public:
+  struct Spec {
+    int64_t width, heads, kv_heads, head_dim;
+    int64_t window;  // keys a query sees, itself included; 0: all before it
+    bool qkv_bias, out_bias;
+    bool qk_norm;  // RMS norm of each head of q and k
+    double norm_eps;
+    const Tensor* rope_table;  // [P, e] of the model; null: no rotation. Read when layers run
+    double init_std, out_init_std;
+    double dropout, attention_dropout;
+  };
+  struct Saved {
+    Tensor raw;             // [T, (h+g) e] q and k before their norm, if they have one   till dgrad
+    Tensor q_rstd, k_rstd;  // [T, h], [T, g]                                             till dgrad
+    Tensor qkv;             // [T, W]      as attention reads them                        till dgrad
+    Tensor lse;             // [T, h]      till dgrad; empty where the core is computed again
+    Tensor o;               // [T, h e]    till wgrad; or dgrad .. wgrad where computed again
+    Tensor dy;              // [t, d]      till wgrad (owned by the block)
+    Tensor dqkv;            // [T, W]      dgrad .. wgrad
+  };
+  SelfAttention(ParamStore& params, const std::string& name, const Spec& spec, const LayerPlan& plan);
+
+  // The result lies in scratch, placed like the stream.
+  Tensor forward(Pass& p, Saved& s, Tensor h) const;
+  Tensor dgrad(Pass& p, Saved& s, Tensor dy) const;
+  void wgrad(Pass& p, const Saved& s, Tensor h) const;
+  // Forward of tokens that follow those in the cache, which receives theirs. One sequence; nothing is saved.
+  Tensor decode(Pass& p, KvCache& cache, Tensor h) const;
+
+ private:
+  struct Qkv {
+    Tensor q, k, v;
+  };
+  Qkv split(Tensor qkv) const;
+  void project(Pass& p, Saved& s, Tensor h, Arena* home) const;
+  void core(Pass& p, const Tensor& qkv, Tensor o, Tensor lse) const;
+  Tensor leave(Pass& p, Tensor o) const;
+  int64_t qk_width() const { return (spec_.heads + spec_.kv_heads) * spec_.head_dim; }
+  AttentionHeads heads() const;
+
+  Spec spec_;
+  bool keep_;
+  Linear qkv_, out_;
+  RowBias out_bias_;
+  Param *q_norm_ = nullptr, *k_norm_ = nullptr;
+  Boundary enter_, leave_;
+  StreamDropout dropout_, attention_dropout_;
+};
+
+}  // namespace weft

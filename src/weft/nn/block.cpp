@@ -1,0 +1,79 @@
+#include "weft/nn/block.h"
+
+namespace weft {
+
+Block::Block(ParamStore& params, const std::string& name, const Spec& spec, const LayerPlan& plan)
+    : attn_name_(name + ".attn"),
+      mlp_name_(name + ".mlp"),
+      keep_(plan.keep_activations),
+      attn_norm_(params, name + ".attn_norm", spec.norm),
+      attn_(params, name + ".attn", spec.attention, plan),
+      mlp_norm_(params, name + ".mlp_norm", spec.norm),
+      mlp_(params, name + ".mlp", spec.mlp, plan) {}
+
+void Block::forward(Pass& p, Saved& s, Tensor x, Tensor y) const {
+  Arena* kept = keep_ ? p.till_wgrad : p.scratch;
+  s.middle = p.compute(p.till_dgrad, {x.rows(), x.cols()}, x.place);
+  Scope temporaries(*p.scratch);
+  Tensor attn_h = p.compute(kept, {x.rows(), x.cols()}, x.place);
+  Tensor mlp_h = p.compute(kept, {x.rows(), x.cols()}, x.place);
+  {
+    Region region(p.be, attn_name_);
+    Scope inner(*p.scratch);
+    attn_norm_.forward(p, s.attn_norm, x, attn_h);
+    Tensor added = attn_.forward(p, s.attn, attn_h);
+    mlp_norm_.forward_add(p, s.mlp_norm, x, added, s.middle, mlp_h);
+  }
+  {
+    Region region(p.be, mlp_name_);
+    Scope inner(*p.scratch);
+    Tensor added = mlp_.forward(p, s.mlp, mlp_h);
+    p.be.run(Add{.x = s.middle, .y = added, .out = y});
+  }
+  s.attn_h = keep_ ? attn_h : Tensor{};
+  s.mlp_h = keep_ ? mlp_h : Tensor{};
+}
+
+void Block::dgrad(Pass& p, Saved& s, Tensor dy, Tensor dx) const {
+  Tensor dmiddle = p.compute(p.dgrad_till_wgrad, {dy.rows(), dy.cols()}, dy.place);
+  {
+    Region region(p.be, mlp_name_);
+    Scope temporaries(*p.scratch);
+    Tensor dh = mlp_.dgrad(p, s.mlp, dy);
+    mlp_norm_.dgrad(p, s.mlp_norm, dh, dy, dmiddle);
+  }
+  {
+    Region region(p.be, attn_name_);
+    Scope temporaries(*p.scratch);
+    Tensor dh = attn_.dgrad(p, s.attn, dmiddle);
+    attn_norm_.dgrad(p, s.attn_norm, dh, dmiddle, dx);
+  }
+  if (keep_) return;
+  s.attn_h = p.compute(p.dgrad_till_wgrad, {dy.rows(), dy.cols()}, s.middle.place);
+  s.mlp_h = p.compute(p.dgrad_till_wgrad, {dy.rows(), dy.cols()}, s.middle.place);
+  attn_norm_.again(p, s.attn_norm, s.attn_h);
+  mlp_norm_.again(p, s.mlp_norm, s.mlp_h);
+}
+
+void Block::wgrad(Pass& p, Saved& s) const {
+  {
+    Region region(p.be, mlp_name_);
+    Scope temporaries(*p.scratch);
+    mlp_.wgrad(p, s.mlp, s.mlp_h);
+  }
+  Region region(p.be, attn_name_);
+  Scope temporaries(*p.scratch);
+  attn_.wgrad(p, s.attn, s.attn_h);
+}
+
+void Block::decode(Pass& p, KvCache& cache, Tensor x, Tensor y) const {
+  Scope temporaries(*p.scratch);
+  Saved s;
+  Tensor h = p.compute(p.scratch, {x.rows(), x.cols()}, x.place);
+  Tensor middle = p.compute(p.scratch, {x.rows(), x.cols()}, x.place);
+  attn_norm_.forward(p, s.attn_norm, x, h);
+  mlp_norm_.forward_add(p, s.mlp_norm, x, attn_.decode(p, cache, h), middle, h);
+  p.be.run(Add{.x = middle, .y = mlp_.forward(p, s.mlp, h), .out = y});
+}
+
+}  // namespace weft

@@ -1,0 +1,44 @@
+// Matrix products with a weight.   t tokens, in / out widths, on whatever part of the weight lives here
+#pragma once
+#include <string>
+
+#include "weft/dist/param_store.h"
+#include "weft/nn/pass.h"
+
+namespace weft {
+
+// y = x W^T + b. Three matrix products, nothing else.
+//   x, dx [t, in]   y, dy [t, out]   W [out, in]   b [out] or none
+class Linear {
+ public:
+  struct Spec {
+    int64_t in, out;
+    Placement place;
+    bool bias = false;                // cut as the rows of W are; not for a W cut by columns (see RowBias)
+    std::vector<int64_t> parts = {};  // rows of stacked matrices
+    double init_std = 0.02;
+  };
+  Linear(ParamStore& params, const std::string& name, const Spec& spec);
+  int64_t in() const { return w_->spec().shape[1]; }
+  int64_t out() const { return w_->spec().shape[0]; }
+  void forward(Pass& p, Tensor x, Tensor y) const;
+  void dgrad(Pass& p, Tensor dy, Tensor dx) const;
+  void wgrad(Pass& p, Tensor x, Tensor dy) const;  // adds to W.grad, b.grad
+
+ private:
+  Param* w_;
+  Param* b_ = nullptr;
+};
+
+// A bias that follows a sum over ranks: y += b on the stream.
+class RowBias {
+ public:
+  RowBias(ParamStore& params, const std::string& name, int64_t width, Spmd whole, bool exists);
+  void forward(Pass& p, Tensor y) const;
+  void wgrad(Pass& p, Tensor dy) const;
+
+ private:
+  Param* b_ = nullptr;
+};
+
+}  // namespace weft

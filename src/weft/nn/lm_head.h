@@ -1,0 +1,36 @@
+// From the last stream to the loss: final norm, output head, cross-entropy.
+//   t tokens here   c tokens of a chunk   d width   V vocabulary
+#pragma once
+#include "weft/dist/param_store.h"
+#include "weft/nn/norm.h"
+
+namespace weft {
+
+// Logits exist for one chunk of tokens at a time: loss, gradient of the logits, and their two products are made while
+// they are there. So the head's weight gradient is written here and not in a wgrad (docs/decisions/0002).
+class LmHead {
+ public:
+  struct Spec {
+    StreamNorm::Spec norm;
+    int64_t vocab_size;
+    Param* tied_to;  // the embedding table, or null for a head of its own
+    double init_std;
+  };
+  LmHead(ParamStore& params, const Spec& spec, const LayerPlan& plan);
+
+  // The loss of every counted token goes to p.batch.loss.   x [t, d]
+  void loss(Pass& p, Tensor x) const;
+  // The same; dx [t, d] receives the gradient of loss_scale * loss, and the weights' gradients theirs.
+  void loss_and_backward(Pass& p, Tensor x, Tensor dx) const;
+  // logits [t, V] stat.
+  void logits(Pass& p, Tensor x, Tensor logits) const;
+  // Losses of single tokens: nll [t] stat.
+  void token_losses(Pass& p, Tensor x, Tensor nll) const;
+
+ private:
+  int64_t chunk_rows(const Pass& p, int64_t tokens) const;
+  StreamNorm norm_;
+  Param* w_;  // [V, d]
+};
+
+}  // namespace weft

@@ -1,0 +1,82 @@
+#include "weft/nn/mlp.h"
+
+namespace weft {
+namespace {
+
+std::vector<int64_t> up_parts(const Mlp::Spec& spec) {
+  if (spec.act == Mlp::Act::swiglu) return {spec.inner, spec.inner};
+  return {spec.inner};
+}
+
+}  // namespace
+
+Mlp::Mlp(ParamStore& params, const std::string& name, const Spec& spec, const LayerPlan& plan)
+    : act_(spec.act),
+      keep_(plan.keep_activations),
+      up_(params, name + ".up",
+          {.in = spec.width,
+           .out = spec.inner * int64_t(up_parts(spec).size()),
+           .place = weights(Spmd::Shard0),
+           .bias = spec.bias,
+           .parts = up_parts(spec),
+           .init_std = spec.init_std}),
+      down_(params, name + ".down",
+            {.in = spec.inner, .out = spec.width, .place = weights(Spmd::Shard1), .init_std = spec.down_init_std}),
+      down_bias_(params, name + ".down", spec.width, plan.whole(), spec.bias),
+      enter_(Axis::tp, plan.stream, Spmd::Replicate),
+      leave_(Axis::tp, Spmd::Partial, plan.stream),
+      dropout_(name, spec.dropout) {}
+
+Tensor Mlp::forward(Pass& p, Saved& s, Tensor h) const {
+  Tensor x = enter_.forward(p.mesh, h, *p.scratch);
+  s.u = p.compute(p.till_dgrad, {x.rows(), up_.out()}, tokens(Spmd::Shard1));
+  up_.forward(p, x, s.u);
+  Tensor a = p.compute(keep_ ? p.till_wgrad : p.scratch, {x.rows(), down_.in()}, tokens(Spmd::Shard1));
+  activate(p, s.u, a);
+  s.a = keep_ ? a : Tensor{};
+  Tensor z = p.compute(p.scratch, {x.rows(), down_.out()}, tokens(Spmd::Partial));
+  down_.forward(p, a, z);
+  Tensor y = leave_.forward(p.mesh, z, *p.scratch);
+  down_bias_.forward(p, y);
+  dropout_.forward(p, y);
+  return y;
+}
+
+Tensor Mlp::dgrad(Pass& p, Saved& s, Tensor dy) const {
+  s.dy = dy;
+  Tensor dz = leave_.backward(p.mesh, dropout_.backward(p, dy, *p.scratch), *p.scratch);
+  Tensor da = p.compute(p.scratch, {dz.rows(), down_.in()}, tokens(Spmd::Shard1));
+  down_.dgrad(p, dz, da);
+  if (!keep_) {
+    s.a = p.compute(p.dgrad_till_wgrad, {s.u.rows(), down_.in()}, s.u.place);
+    activate(p, s.u, s.a);
+  }
+  s.du = p.compute(p.dgrad_till_wgrad, {s.u.rows(), s.u.cols()}, s.u.place.dual());
+  activate_backward(p, s.u, da, s.du);
+  Tensor dx = p.compute(p.scratch, {dz.rows(), up_.in()}, tokens(Spmd::Partial));
+  up_.dgrad(p, s.du, dx);
+  return enter_.backward(p.mesh, dx, *p.scratch);
+}
+
+void Mlp::wgrad(Pass& p, const Saved& s, Tensor h) const {
+  Tensor dy = dropout_.backward(p, s.dy, *p.scratch);
+  down_bias_.wgrad(p, dy);
+  down_.wgrad(p, s.a, leave_.backward(p.mesh, dy, *p.scratch));
+  up_.wgrad(p, enter_.forward(p.mesh, h, *p.scratch), s.du);
+}
+
+void Mlp::activate(Pass& p, Tensor u, Tensor a) const {
+  if (act_ == Act::swiglu)
+    p.be.run(Swiglu{.u = u, .a = a});
+  else
+    p.be.run(Gelu{.x = u, .y = a, .exact = act_ == Act::gelu_erf});
+}
+
+void Mlp::activate_backward(Pass& p, Tensor u, Tensor da, Tensor du) const {
+  if (act_ == Act::swiglu)
+    p.be.run(SwigluBackward{.u = u, .da = da, .du = du});
+  else
+    p.be.run(GeluBackward{.x = u, .dy = da, .dx = du, .exact = act_ == Act::gelu_erf});
+}
+
+}  // namespace weft

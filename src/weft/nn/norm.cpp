@@ -1,0 +1,46 @@
+#include "weft/nn/norm.h"
+
+namespace weft {
+
+StreamNorm::StreamNorm(ParamStore& params, const std::string& name, const Spec& spec)
+    : w_(&params.add(
+          {.name = name + ".weight", .shape = {spec.width}, .place = weights(spec.whole), .init = {Init::Kind::ones}})),
+      eps_(spec.eps) {
+  if (spec.layer_norm) b_ = &params.add({.name = name + ".bias", .shape = {spec.width}, .place = weights(spec.whole)});
+}
+
+void StreamNorm::forward_add(Pass& p, Saved& s, Tensor x, Tensor delta, Tensor sum, Tensor y) const {
+  s.x = sum;
+  s.mean = b_ ? p.stat(p.till_dgrad, {x.rows()}, x.place) : Tensor{};
+  s.rstd = p.stat(p.till_dgrad, {x.rows()}, x.place);
+  p.be.run(Norm{.x = x,
+                .delta = delta,
+                .sum = delta ? sum : Tensor{},
+                .w = w_->value,
+                .b = b_ ? b_->value : Tensor{},
+                .y = y,
+                .mean = s.mean,
+                .rstd = s.rstd,
+                .eps = eps_});
+}
+
+void StreamNorm::again(Pass& p, const Saved& s, Tensor y) const {
+  p.be.run(NormApply{.x = s.x, .w = w_->value, .b = b_ ? b_->value : Tensor{}, .mean = s.mean, .rstd = s.rstd, .y = y});
+}
+
+void StreamNorm::dgrad(Pass& p, const Saved& s, Tensor dy, Tensor carry, Tensor dx) const {
+  const bool accumulate = w_->accumulates();
+  if (b_) b_->accumulates();
+  p.be.run(NormBackward{.x = s.x,
+                        .w = w_->value,
+                        .mean = s.mean,
+                        .rstd = s.rstd,
+                        .dy = dy,
+                        .carry = carry,
+                        .dx = dx,
+                        .dw = w_->grad,
+                        .db = b_ ? b_->grad : Tensor{},
+                        .accumulate = accumulate});
+}
+
+}  // namespace weft

@@ -1,0 +1,53 @@
+// What one micro-batch's trip through a model may use. Layers see nothing else: no rank, no axis size, no allocator.
+#pragma once
+#include <span>
+
+#include "weft/comm/process_mesh.h"
+#include "weft/device/arena.h"
+#include "weft/dist/param.h"
+#include "weft/ops/backend.h"
+
+namespace weft {
+
+// The tokens of one micro-batch, and what the model must know about them.   t tokens here
+struct MicroBatch {
+  int64_t index = 0;  // among the micro-batches of its step
+  Tensor ids;         // i32 [t]
+  Tensor targets;     // i32 [t]  the token that follows
+  Tensor counted;     // u8  [t]  1 where the target counts in the loss
+  Tensor positions;   // i32 [t]  in the document
+  Tensor tokens;      // i64 [t]  global number of each token: keys the random numbers of dropout
+  std::span<const AttentionSpan> spans;
+  Tensor loss;            // f64 [1]  receives the sum of the counted tokens' losses
+  double loss_scale = 1;  // 1 / number of counted targets in the global batch
+};
+
+// Each arena is a lifetime.
+struct Pass {
+  Backend& be;
+  const ProcessMesh& mesh;
+  Precision precision;
+  const MicroBatch& batch;
+  Arena* scratch;           // until the enclosing Scope ends
+  Arena* till_dgrad;        // forward .. dgrad
+  Arena* till_wgrad;        // forward .. wgrad
+  Arena* dgrad_till_wgrad;  // dgrad .. wgrad
+  Arena* replay;  // forward .. dgrad of a layer that is being recomputed; not scratch, whose Scopes end between
+  uint64_t dropout_key = 0;  // of the step; 0 outside of training: nothing is dropped
+
+  Tensor compute(Arena* arena, Shape shape, Placement place) const {
+    return arena->alloc(precision.compute, shape, place);
+  }
+  Tensor stat(Arena* arena, Shape shape, Placement place) const { return arena->alloc(precision.stat, shape, place); }
+};
+
+// How layers are placed and what they keep: the plan's values that constructors turn into placements and arenas.
+struct LayerPlan {
+  Spmd stream = Spmd::Invariant;  // the residual stream on tp: Invariant, or Shard0 (sequence parallel)
+  bool keep_activations = true;   // false: norm outputs, MLP activations and the attention core are computed again
+  // How a whole weight applied to the stream is held: ranks do equal work on an Invariant stream, different work on a
+  // cut one.
+  Spmd whole() const { return stream == Spmd::Invariant ? Spmd::Invariant : Spmd::Replicate; }
+};
+
+}  // namespace weft
