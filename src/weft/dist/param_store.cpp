@@ -136,9 +136,11 @@ void ParamStore::flush(Backend& backend, int unit, int64_t micro_batch, bool las
 void ParamStore::finish_step(Backend& backend) {
   for (Unit& u : units_) point_grads(u, u.tree.root());
   for (auto& p : all_) {
-    if (p->tied_to_ == nullptr || !order_.separate_ties()) continue;
-    backend.run(Add{.x = p->tied_to_->grad, .y = p->grad, .out = p->tied_to_->grad});
+    if (p->tied_to_ != nullptr && order_.separate_ties()) {
+      backend.run(Add{.x = p->tied_to_->grad, .y = p->grad, .out = p->tied_to_->grad});
+    }
   }
+  for (Param* p : params()) p->grad = p->grad.placed(p->spec().place);  // reduced: held as the weight is
 }
 
 std::vector<ParamStore::Segment> ParamStore::segments(int unit) const {

@@ -1,0 +1,13 @@
+// Random weights.
+#pragma once
+#include <cstdint>
+
+#include "weft/dist/param_store.h"
+
+namespace weft {
+
+// Writes every master weight by its Init rule. Element i of a weight is a function of (seed, its name, i) alone: the
+// same on any layout and any number of threads. Follow with masters_changed.
+void init_weights(const ParamStore& params, uint64_t seed, int num_threads);
+
+}  // namespace weft
