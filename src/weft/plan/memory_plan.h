@@ -1,0 +1,43 @@
+// Exact memory and arithmetic of a training step, before it runs: the very same layer code, on a backend that computes
+// nothing and arenas that only count.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "weft/plan/training_state.h"
+
+namespace weft {
+
+struct MemoryPlan {
+  PersistentArenas::Sizes persistent;
+  Liveness slots;                // micro-batches alive at once, for the three that follow
+  int64_t till_dgrad = 0;        // bytes of one micro-batch: forward .. dgrad
+  int64_t till_wgrad = 0;        // forward .. wgrad, with the micro-batch itself
+  int64_t dgrad_till_wgrad = 0;  // dgrad .. wgrad
+  int64_t replay = 0;            // a layer that is computed again
+  int64_t scratch = 0;           // temporaries of layers
+  int64_t workspace = 0;         // temporaries of kernels
+  int64_t evaluation = 0;        // loss without training; 0 where there is none
+  int64_t total_bytes() const;
+
+  struct Row {
+    std::string name, meaning;
+    int64_t count, bytes_each;
+    int64_t bytes() const { return count * bytes_each; }
+  };
+  std::vector<Row> rows() const;  // what total_bytes is the sum of
+
+  int64_t num_params = 0;     // weights
+  double model_flops = 0;     // of a step: matrix products and attention, forward and backward, once
+  double hardware_flops = 0;  // with what is computed again
+};
+
+// For one rank; `workspace` is that of the backend that will run. Throws ConfigError or PlacementError where the step
+// cannot run. Milliseconds, whatever the size.
+MemoryPlan measure(const ModelSpec& model, const StepSpec& step, const Optimizer& optimizer,
+                   const WorkspaceModel& workspace);
+
+// "  parameters   masters and compute copies   1 x 497.76 MiB ..." with a total.
+std::string to_string(const MemoryPlan& plan);
+
+}  // namespace weft

@@ -1,0 +1,35 @@
+#include "weft/plan/training_state.h"
+
+namespace weft {
+
+PersistentArenas::PersistentArenas(const Sizes& s)
+    : params("parameters", s.params),
+      grads("gradients", s.grads),
+      states("optimizer state", s.states),
+      constants("constants", s.constants),
+      records("losses and norms", s.records) {}
+
+PersistentArenas::Sizes PersistentArenas::peak() const {
+  return {params.peak(), grads.peak(), states.peak(), constants.peak(), records.peak()};
+}
+
+TrainingState::TrainingState(const ModelSpec& spec, const StepSpec& step, const Optimizer& optimizer,
+                             PersistentArenas& arenas)
+    : params(step.precision, step.order), model(params, spec, step.model) {
+  params.allocate(arenas.params, arenas.grads, arenas.states, int(optimizer.state_names().size()));
+  model.allocate_constants(arenas.constants, step.precision);
+  norm = std::make_unique<GradNorm>(params, arenas.records);
+  losses = arenas.records.alloc(DType::f64, {step.order.num_micro_batches});
+}
+
+MicroBatch alloc_micro_batch(Arena& arena, int64_t tokens) {
+  MicroBatch b;
+  b.ids = arena.alloc(DType::i32, {tokens});
+  b.targets = arena.alloc(DType::i32, {tokens});
+  b.counted = arena.alloc(DType::u8, {tokens});
+  b.positions = arena.alloc(DType::i32, {tokens});
+  b.tokens = arena.alloc(DType::i64, {tokens});
+  return b;
+}
+
+}  // namespace weft

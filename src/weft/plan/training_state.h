@@ -1,0 +1,37 @@
+// What a run keeps from step to step: weights, gradients, optimizer state, and the model over them.
+#pragma once
+#include <memory>
+
+#include "weft/optim/grad_norm.h"
+#include "weft/optim/optimizer.h"
+#include "weft/plan/step_spec.h"
+
+namespace weft {
+
+// Default-made, they count: a dry run. With capacities, they hold.
+struct PersistentArenas {
+  struct Sizes {
+    int64_t params = 0, grads = 0, states = 0, constants = 0, records = 0;  // bytes
+    bool operator==(const Sizes&) const = default;
+  };
+  PersistentArenas() = default;
+  explicit PersistentArenas(const Sizes& sizes);
+  Sizes peak() const;
+
+  Arena params{"parameters"};  // masters and compute copies
+  Arena grads{"gradients"};    // with the extra sums of invariant numerics
+  Arena states{"optimizer state"};
+  Arena constants{"constants"};  // the table of rotations
+  Arena records{"losses and norms"};
+};
+
+class TrainingState {
+ public:
+  TrainingState(const ModelSpec& model, const StepSpec& step, const Optimizer& optimizer, PersistentArenas& arenas);
+  ParamStore params;
+  Transformer model;
+  std::unique_ptr<GradNorm> norm;
+  Tensor losses;  // f64 [micro-batches of a step]: sums over counted tokens
+};
+
+}  // namespace weft

@@ -1,0 +1,58 @@
+// Runs one step's schedule. Knows nothing of the model's inside or of the data.
+#pragma once
+#include <functional>
+#include <vector>
+
+#include "weft/plan/memory_plan.h"
+
+namespace weft {
+
+// Fills ids, targets, counted, positions, tokens of micro-batch b.index; spans must stay alive until it is done.
+using LoadMicroBatch = std::function<void(MicroBatch& b)>;
+
+class Executor {
+ public:
+  struct Resources {
+    Backend& backend;
+    const ProcessMesh& mesh;
+  };
+  // Allocates what the plan says. `state` must outlive this.
+  Executor(TrainingState& state, const StepSpec& step, const MemoryPlan& plan, Resources resources);
+
+  struct StepInput {
+    const LoadMicroBatch& load;
+    double loss_scale;     // 1 / counted targets of the global batch
+    uint64_t dropout_key;  // of this step
+  };
+  // Forward and backward of all micro-batches; gradients and losses are summed. Returns the sum of the counted tokens'
+  // losses. Blocks.
+  double run(const StepInput& input);
+  // Forward only, of one micro-batch that `load` fills: the losses of its tokens (stat, [tokens]), until the next call.
+  Tensor evaluate(const LoadMicroBatch& load);
+
+  // That every arena's peak is its plan: a WEFT_CHECK that names the one that differs. After at least one step.
+  void check_used() const;
+  Arena& scratch() { return scratch_; }
+
+ private:
+  struct InFlight {
+    Arena *till_dgrad = nullptr, *till_wgrad = nullptr, *dgrad_till_wgrad = nullptr;
+    Transformer::Saved saved;
+    MicroBatch batch;
+    bool busy = false;
+  };
+  void act(Action action, const StepInput& input);
+  void begin(InFlight& m, int64_t micro_batch, const StepInput& input);
+  InFlight& find(int64_t micro_batch);
+  Pass pass(const InFlight& m, uint64_t dropout_key);
+
+  TrainingState& state_;
+  const StepSpec& step_;
+  const MemoryPlan plan_;
+  Resources resources_;
+  Arena scratch_, replay_, evaluation_;
+  Slots till_dgrad_, till_wgrad_, dgrad_till_wgrad_;
+  std::vector<InFlight> in_flight_;
+};
+
+}  // namespace weft
