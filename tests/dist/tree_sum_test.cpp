@@ -1,0 +1,75 @@
+#include "weft/dist/tree_sum.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+#include <random>
+
+#include "weft/base/error.h"
+
+namespace weft {
+namespace {
+
+// Adds numbers of very different sizes, so that any other order of additions shows in the bits.
+std::vector<float> uneven(int64_t n) {
+  std::mt19937 gen(5);
+  std::uniform_real_distribution<float> u(-1, 1);
+  std::vector<float> x(size_t(n), 0.f);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = std::ldexp(u(gen), int(gen() % 40));
+  return x;
+}
+
+float by_tree(const std::vector<float>& x, const std::vector<int64_t>& order, int* peak = nullptr) {
+  TreeSum tree(int64_t(x.size()));
+  std::vector<float> buffers(x.size() + 1);
+  for (int64_t leaf : order) {
+    const int b = tree.take();
+    buffers[size_t(b)] = x[size_t(leaf)];
+    tree.settle(leaf, b, [&](int into, int from) { buffers[size_t(into)] += buffers[size_t(from)]; });
+  }
+  if (peak) *peak = tree.peak();
+  return buffers[size_t(tree.root())];
+}
+
+TEST(TreeSum, TheOrderOfArrivalDoesNotChangeABit) {
+  std::mt19937 gen(1);
+  for (int64_t n : {1, 2, 3, 5, 6, 7, 8, 12, 33, 64}) {
+    const auto x = uneven(n);
+    std::vector<int64_t> order(size_t(n), 0);
+    std::iota(order.begin(), order.end(), 0);
+    const float in_order = by_tree(x, order);
+    for (int repeat = 0; repeat < 20; ++repeat) {
+      std::shuffle(order.begin(), order.end(), gen);
+      EXPECT_EQ(std::bit_cast<uint32_t>(by_tree(x, order)), std::bit_cast<uint32_t>(in_order)) << n;
+    }
+  }
+}
+
+TEST(TreeSum, OfDoublesEqualsTheTreeOfBuffers) {
+  const std::vector<double> x{1e16, 1, -1e16, 1, 3};  // ((1e16 + 1) + (-1e16 + 1)) + 3
+  EXPECT_EQ(tree_sum(x), ((1e16 + 1.0) + (-1e16 + 1.0)) + 3.0);
+  EXPECT_EQ(tree_sum({}), 0);
+}
+
+TEST(TreeSum, KeepsAboutLog2Buffers) {
+  EXPECT_EQ(tree_buffers(1), 1);
+  EXPECT_EQ(tree_buffers(2), 2);
+  EXPECT_EQ(tree_buffers(8), 4);
+  EXPECT_EQ(tree_buffers(1024), 11);
+  int peak = 0;
+  std::vector<int64_t> order(12);
+  std::iota(order.begin(), order.end(), 0);
+  by_tree(uneven(12), order, &peak);
+  EXPECT_EQ(peak, tree_buffers(12));
+}
+
+TEST(TreeSum, AnIncompleteSumHasNoRoot) {
+  TreeSum tree(2);
+  tree.settle(0, tree.take(), [](int, int) {});
+  EXPECT_THROW(tree.root(), CheckFailure);
+}
+
+}  // namespace
+}  // namespace weft
