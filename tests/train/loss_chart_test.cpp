@@ -161,6 +161,9 @@ TEST(LossChart, OddRunsAreDrawnToo) {
     for (const char* bad : {"nan<", "inf", "nan "}) EXPECT_EQ(count(svg + text, bad), 0u) << curve.title << svg << text;
   }
   EXPECT_NE(loss_chart_svg(nothing).find("none &lt;&amp;&gt; &quot;yet&quot; "), std::string::npos);
+  LossCurve huge{.title = "größer"};
+  huge.train = {{1, 1e30}, {2e15, 3e30}};
+  for (const std::string& line : lines_of(loss_chart_text(huge, 30, 12))) EXPECT_LE(columns(line), 30) << line;
   EXPECT_EQ(path_points(loss_chart_svg(broken), "smooth").size(), 2u);
   EXPECT_NE(loss_chart_text(nothing, 60, 12).find("no step has been recorded"), std::string::npos);
 }

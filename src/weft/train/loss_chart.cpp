@@ -38,9 +38,10 @@ Range loss_range(const Plot& plot) {
   return {.lo = lo - margin, .hi = hi + margin};
 }
 
-// As few decimals as keep neighbouring ticks apart; thousands of steps as 20k.
+// As few decimals as keep neighbouring ticks apart; thousands as 20k, what is huge as 1e+30.
 std::string tick_label(double value, double distance) {
   if (distance >= 1000 && std::fmod(value, 1000) == 0 && value != 0) return fmt::format("{:.0f}k", value / 1000);
+  if (distance >= 1e6) return fmt::format("{:.3g}", value);
   const int decimals = std::clamp(int(-std::floor(std::log10(distance) + 1e-9)), 0, 9);
   return fmt::format("{:.{}f}", value + 0.0, decimals);
 }

@@ -15,7 +15,7 @@ namespace {
 // A braille character is 2 x 4 dots.
 class Canvas {
  public:
-  Canvas(int columns, int rows) : columns_(columns), rows_(rows), cells_(size_t(columns * rows), 0) {}
+  Canvas(int columns, int rows) : columns_(columns), rows_(rows), cells_(size_t(columns) * size_t(rows), 0) {}
   int width() const { return 2 * columns_; }
   int height() const { return 4 * rows_; }
 
@@ -33,20 +33,22 @@ class Canvas {
   std::string row(int row) const {
     std::string out;
     for (int column = 0; column < columns_; ++column) {
-      const int bits = cells_[size_t(row * columns_ + column)];
-      if (bits == 0)
+      const int bits = cells_[index(column, row)];
+      if (bits == 0) {
         out += ' ';
-      else if (bits == kMark)
+      } else if (bits >= kMark) {
         out += 'o';
-      else
+      } else {
         out += {char(0xe2), char(0xa0 | bits >> 6), char(0x80 | (bits & 0x3f))};  // U+2800 + bits, in UTF-8
+      }
     }
     return out;
   }
 
  private:
   static constexpr int kMark = 0x100;
-  int& cell(int x, int y) { return cells_[size_t(y / 4 * columns_ + x / 2)]; }
+  size_t index(int column, int row) const { return size_t(row) * size_t(columns_) + size_t(column); }
+  int& cell(int x, int y) { return cells_[index(x / 2, y / 4)]; }
   int columns_, rows_;
   std::vector<int> cells_;
 };
@@ -93,18 +95,18 @@ std::string loss_chart_text(const LossCurve& curve, int width, int height) {
   const int columns = width - int(margin) - 2;
   std::vector<std::string> left(size_t(rows), std::string(margin, ' ') + " │");
   for (size_t i = 0; i < losses.size(); ++i) {
-    const int row = int(plot.losses.map(losses[i], 4 * rows - 1, 0) + 0.5) / 4;
+    const int row = int(std::lround(plot.losses.map(losses[i], 4 * rows - 1, 0))) / 4;
     left[size_t(std::clamp(row, 0, rows - 1))] = fmt::format("{:>{}} ┤", loss_labels[i], margin);
   }
 
   Canvas canvas(columns, rows);
   draw(canvas, plot);
-  std::string out = curve.title.substr(0, size_t(width)) + "\n";
+  std::string out = fmt::format("{:.{}}\n", curve.title, width);
   for (int row = 0; row < rows; ++row) out += left[size_t(row)] + canvas.row(row) + "\n";
 
   const std::vector<double> steps = step_ticks(plot, columns / 10);
   std::vector<int> at;
-  for (const double step : steps) at.push_back(int(plot.steps.map(step, 0, columns - 1) + 0.5));
+  for (const double step : steps) at.push_back(int(std::lround(plot.steps.map(step, 0, columns - 1))));
   std::string axis;
   for (int column = 0; column < columns; ++column) {
     axis += std::find(at.begin(), at.end(), column) != at.end() ? "┴" : "─";
