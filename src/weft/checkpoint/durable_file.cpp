@@ -1,0 +1,184 @@
+#include "weft/checkpoint/durable_file.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "weft/base/error.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What somebody can do about it.
+const char* advice_for(int error) {
+  switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+      return "free some space there, or choose a folder on another disk";
+    case EFBIG:
+      return "raise the limit on file sizes (ulimit -f), or choose another file system";
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return "make the folder writable, or choose another one";
+    case ENOENT:
+      return "create the folder first";
+    case ENOTDIR:
+    case EISDIR:
+    case EEXIST:
+    case ENOTEMPTY:
+      return "move what has this name away";
+    case EIO:
+    case ESTALE:
+      return "the disk or its connection is failing: check it, or choose another one";
+    case EMFILE:
+    case ENFILE:
+      return "raise the limit on open files (ulimit -n)";
+    default:
+      return "check the disk, or choose another folder";
+  }
+}
+
+[[noreturn]] void fail_with(const fs::path& path, const char* what, int error) {
+  throw FileError(fmt::format("{}: {}: {}; {}", path.string(), what, std::strerror(error), advice_for(error)));
+}
+
+fs::path with_suffix(fs::path path, const char* suffix) {
+  if (!path.has_filename()) path = path.parent_path();  // "folder/"
+  return path += suffix;
+}
+
+fs::path parent_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
+
+// fsync of a file or folder by name.
+void sync_path(const fs::path& path, int flags) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags);
+  if (fd < 0) fail_with(path, "cannot be synced", errno);
+  const int error = ::fsync(fd) == 0 ? 0 : errno;
+  ::close(fd);
+  // Some network file systems cannot sync a folder, and need not.
+  if (error != 0 && !((flags & O_DIRECTORY) != 0 && (error == EINVAL || error == ENOTSUP)))
+    fail_with(path, "cannot be synced", error);
+}
+
+void sync_all_in(const fs::path& folder) {
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.is_symlink()) continue;
+    sync_path(entry.path(), entry.is_directory() ? O_DIRECTORY : 0);
+  }
+  sync_path(folder, O_DIRECTORY);
+}
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(fs::symlink_status(path, ignored));
+}
+
+void remove_tree(const fs::path& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  if (error) fail_with(path, "cannot be removed", error.value());
+}
+
+void rename_path(const fs::path& from, const fs::path& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0) fail_with(to, "cannot be put in place", errno);
+}
+
+}  // namespace
+
+void sync_folder(const fs::path& folder) { sync_path(folder, O_DIRECTORY); }
+
+DurableFile::DurableFile(fs::path path) : path_(std::move(path)), temporary_(with_suffix(path_, ".tmp")) {
+  fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+  if (fd_ < 0) fail("cannot be written");
+}
+
+DurableFile::~DurableFile() {
+  if (fd_ < 0) return;
+  ::close(fd_);
+  ::unlink(temporary_.c_str());
+}
+
+void DurableFile::write(std::span<const std::byte> bytes) {
+  WEFT_CHECK(fd_ >= 0, "{} is committed", path_.string());
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd_, bytes.data(), std::min<size_t>(bytes.size(), 1 << 30));
+    if (written < 0 && errno == EINTR) continue;
+    if (written == 0) errno = ENOSPC;  // nothing was said, and nothing was taken
+    if (written <= 0) fail("cannot be written");
+    size_ += written;
+    bytes = bytes.subspan(size_t(written));
+  }
+}
+
+void DurableFile::write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
+
+void DurableFile::commit() {
+  WEFT_CHECK(fd_ >= 0, "{} is committed already", path_.string());
+  if (::fsync(fd_) != 0) fail("cannot be written to disk");
+  const int closed = ::close(std::exchange(fd_, -1));
+  if (closed != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    const int error = errno;
+    ::unlink(temporary_.c_str());
+    fail_with(path_, "cannot be put in place", error);
+  }
+  sync_folder(parent_of(path_));
+}
+
+void DurableFile::fail(const char* what) const { fail_with(path_, what, errno); }
+
+void write_file_durably(const fs::path& path, std::string_view content) {
+  DurableFile file(path);
+  file.write(content);
+  file.commit();
+}
+
+DurableFolder::DurableFolder(fs::path path) : path_(std::move(path)), temporary_(with_suffix(path_, ".tmp")) {
+  // Between the two renames of replace_existing, ".old" is the only whole one.
+  if (const fs::path old = with_suffix(path_, ".old"); is_there(old))
+    is_there(path_) ? remove_tree(old) : rename_path(old, path_);
+  remove_tree(temporary_);
+  std::error_code error;
+  fs::create_directory(temporary_, error);
+  if (error) fail_with(temporary_, "cannot be created", error.value());
+}
+
+DurableFolder::~DurableFolder() {
+  std::error_code ignored;
+  if (!committed_) fs::remove_all(temporary_, ignored);
+}
+
+void DurableFolder::commit() {
+  WEFT_CHECK(!committed_, "{} is committed already", path_.string());
+  try {
+    sync_all_in(temporary_);
+  } catch (const fs::filesystem_error& e) { fail_with(e.path1(), "cannot be synced", e.code().value()); }
+  if (is_there(path_))
+    replace_existing();
+  else
+    rename_path(temporary_, path_);
+  committed_ = true;
+  sync_folder(parent_of(path_));
+}
+
+void DurableFolder::replace_existing() {
+  if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) == 0) {
+    sync_folder(parent_of(path_));
+    return remove_tree(temporary_);
+  }
+  if (errno != EINVAL && errno != ENOSYS) fail_with(path_, "cannot be put in place", errno);
+  const fs::path old = with_suffix(path_, ".old");  // a file system that cannot exchange two names
+  rename_path(path_, old);
+  rename_path(temporary_, path_);
+  sync_folder(parent_of(path_));
+  remove_tree(old);
+}
+
+}  // namespace weft

@@ -1,0 +1,64 @@
+// Files and folders that are whole or absent, whatever stops the program: written beside, synced, renamed.
+//   All failures are FileErrors that name the path, the reason and what to do. What stood there before stays intact.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string_view>
+
+namespace weft {
+
+// Writes one file. Until commit, all goes to `path`.tmp, which the destructor removes.
+class DurableFile {
+ public:
+  explicit DurableFile(std::filesystem::path path);
+  DurableFile(const DurableFile&) = delete;
+  DurableFile& operator=(const DurableFile&) = delete;
+  ~DurableFile();
+
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view text);
+  int64_t size() const { return size_; }
+
+  // Syncs the file, renames it to its name, syncs the folder: afterwards it survives a loss of power. Blocks. Once.
+  void commit();
+
+ private:
+  [[noreturn]] void fail(const char* what) const;  // with errno
+
+  std::filesystem::path path_, temporary_;
+  int fd_ = -1;
+  int64_t size_ = 0;
+};
+
+// The same in one call.
+void write_file_durably(const std::filesystem::path& path, std::string_view content);
+
+// Builds one folder. Until commit, it is `path`.tmp, which the destructor removes with all that is in it.
+class DurableFolder {
+ public:
+  // Removes what a crash may have left under that name. The parent must exist.
+  explicit DurableFolder(std::filesystem::path path);
+  DurableFolder(const DurableFolder&) = delete;
+  DurableFolder& operator=(const DurableFolder&) = delete;
+  ~DurableFolder();
+
+  // Where to write files and folders.
+  const std::filesystem::path& building() const { return temporary_; }
+
+  // Syncs all that was written there, renames the folder to `path` (in exchange for a folder of that name, which is
+  // then removed), syncs the parent. Blocks. Once.
+  void commit();
+
+ private:
+  void replace_existing();
+
+  std::filesystem::path path_, temporary_;
+  bool committed_ = false;
+};
+
+// Syncs a folder's list of names: after it, files created, renamed or removed there stay so.
+void sync_folder(const std::filesystem::path& folder);
+
+}  // namespace weft

@@ -1,0 +1,194 @@
+#include "weft/checkpoint/durable_file.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
+
+#include "support.h"
+#include "weft/base/error.h"
+
+namespace weft {
+namespace {
+
+using testing::TempDir;
+
+int64_t entries_in(const std::filesystem::path& folder) {
+  return std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator());
+}
+
+// What `act` throws; empty where it does not.
+std::string error_of(const std::function<void()>& act) {
+  try {
+    act();
+    return "";
+  } catch (const FileError& e) { return e.what(); }
+}
+
+// Whether `holds` is true in a child process.
+bool in_child(const std::function<bool()>& holds) {
+  const pid_t pid = fork();
+  if (pid == 0) _exit(holds() ? 0 : 1);
+  int status = 0;
+  waitpid(pid, &status, 0);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+TEST(DurableFile, AppearsWholeWhenCommitted) {
+  TempDir dir;
+  {
+    DurableFile file(dir / "a");
+    file.write("hello ");
+    file.write("world");
+    EXPECT_FALSE(std::filesystem::exists(dir / "a"));
+    EXPECT_EQ(file.size(), 11);
+    file.commit();
+  }
+  EXPECT_EQ(testing::slurp(dir / "a"), "hello world");
+  EXPECT_EQ(entries_in(dir.path()), 1);
+}
+
+TEST(DurableFile, LeavesNothingWhenAbandoned) {
+  TempDir dir;
+  testing::spill(dir / "a", "old");
+  {
+    DurableFile file(dir / "a");
+    file.write("new");
+  }
+  EXPECT_EQ(testing::slurp(dir / "a"), "old");
+  EXPECT_EQ(entries_in(dir.path()), 1);
+}
+
+TEST(DurableFile, WritesOverWhatACrashLeft) {
+  TempDir dir;
+  testing::spill(dir / "a.tmp", "a long torn write");
+  write_file_durably(dir / "a", "new");
+  EXPECT_EQ(testing::slurp(dir / "a"), "new");
+  EXPECT_EQ(entries_in(dir.path()), 1);
+}
+
+TEST(DurableFile, NamesThePathTheReasonAndWhatToDo) {
+  TempDir dir;
+  const std::string message = error_of([&] { write_file_durably(dir / "none" / "a", "x"); });
+  EXPECT_EQ(message,
+            (dir / "none" / "a").string() + ": cannot be written: No such file or directory; create the folder first");
+  std::filesystem::create_directories(dir / "b" / "c");
+  EXPECT_NE(error_of([&] { write_file_durably(dir / "b", "x"); }).find("move what has this name away"),
+            std::string::npos);
+  EXPECT_EQ(entries_in(dir.path()), 1);
+}
+
+TEST(DurableFile, FailsWholeAtTheLimitOnFileSizes) {
+  TempDir dir;
+  testing::spill(dir / "a", "old");
+  const bool as_promised = in_child([&] {
+    signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{1000, 1000};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    const std::string message = error_of([&] { write_file_durably(dir / "a", std::string(5000, 'x')); });
+    return message.find("/a: cannot be written: File too large; raise the limit") != std::string::npos;
+  });
+  EXPECT_TRUE(as_promised);
+  EXPECT_EQ(testing::slurp(dir / "a"), "old");
+  EXPECT_EQ(entries_in(dir.path()), 1);
+}
+
+// A file system of its own, of 64 KiB, gone at the end of the scope.
+class SmallDisk {
+ public:
+  explicit SmallDisk(std::filesystem::path path) : path_(std::move(path)) {
+    std::filesystem::create_directory(path_);
+    mounted_ = mount("tmpfs", path_.c_str(), "tmpfs", 0, "size=64k") == 0;
+  }
+  ~SmallDisk() {
+    if (mounted_) umount2(path_.c_str(), MNT_DETACH);
+  }
+  bool mounted() const { return mounted_; }
+
+ private:
+  std::filesystem::path path_;
+  bool mounted_ = false;
+};
+
+TEST(DurableFile, FailsWholeOnAFullDisk) {
+  TempDir dir;
+  const SmallDisk disk(dir / "disk");
+  if (!disk.mounted()) GTEST_SKIP() << "needs the right to mount a small file system";
+  testing::spill(dir / "disk/a", "old");
+  const std::string message = error_of([&] { write_file_durably(dir / "disk/a", std::string(200'000, 'x')); });
+  EXPECT_NE(message.find("No space left on device; free some space"), std::string::npos) << message;
+  EXPECT_EQ(testing::slurp(dir / "disk/a"), "old");
+  EXPECT_EQ(entries_in(dir / "disk"), 1);
+  write_file_durably(dir / "disk/a", "new");
+  EXPECT_EQ(testing::slurp(dir / "disk/a"), "new");
+}
+
+TEST(DurableFolder, AppearsWholeWhenCommitted) {
+  TempDir dir;
+  {
+    DurableFolder folder(dir / "step-1");
+    EXPECT_EQ(folder.building(), dir / "step-1.tmp");
+    testing::spill(folder.building() / "a", "1");
+    std::filesystem::create_directory(folder.building() / "sub");
+    testing::spill(folder.building() / "sub/b", "2");
+    EXPECT_FALSE(std::filesystem::exists(dir / "step-1"));
+    folder.commit();
+  }
+  EXPECT_EQ(testing::slurp(dir / "step-1/sub/b"), "2");
+  EXPECT_EQ(entries_in(dir.path()), 1);
+}
+
+TEST(DurableFolder, LeavesNothingWhenAbandoned) {
+  TempDir dir;
+  {
+    DurableFolder folder(dir / "step-1");
+    testing::spill(folder.building() / "a", "1");
+  }
+  EXPECT_EQ(entries_in(dir.path()), 0);
+}
+
+TEST(DurableFolder, TakesThePlaceOfAnOlderOne) {
+  TempDir dir;
+  for (const char* content : {"1", "2"}) {
+    DurableFolder folder(dir / "step-1");
+    testing::spill(folder.building() / "a", content);
+    if (*content == '1') testing::spill(folder.building() / "only-in-the-first", "");
+    folder.commit();
+  }
+  EXPECT_EQ(testing::slurp(dir / "step-1/a"), "2");
+  EXPECT_EQ(entries_in(dir / "step-1"), 1);
+  EXPECT_EQ(entries_in(dir.path()), 1);
+}
+
+TEST(DurableFolder, ClearsWhatACrashLeft) {
+  TempDir dir;
+  std::filesystem::create_directory(dir / "step-1.tmp");
+  testing::spill(dir / "step-1.tmp/torn", "x");
+  DurableFolder folder(dir / "step-1");
+  testing::spill(folder.building() / "a", "1");
+  folder.commit();
+  EXPECT_EQ(entries_in(dir / "step-1"), 1);
+}
+
+TEST(DurableFolder, BringsBackTheOlderOneThatACrashLeftAside) {
+  TempDir dir;
+  std::filesystem::create_directory(dir / "step-1.old");
+  testing::spill(dir / "step-1.old/a", "1");
+  { DurableFolder folder(dir / "step-1"); }
+  EXPECT_EQ(testing::slurp(dir / "step-1/a"), "1");
+  EXPECT_EQ(entries_in(dir.path()), 1);
+}
+
+TEST(DurableFolder, SaysWhereItCannotBeMade) {
+  TempDir dir;
+  const std::string message = error_of([&] { DurableFolder folder(dir / "none/step-1"); });
+  EXPECT_NE(message.find("none/step-1.tmp: cannot be created: No such file or directory"), std::string::npos)
+      << message;
+}
+
+}  // namespace
+}  // namespace weft
