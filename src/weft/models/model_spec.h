@@ -16,13 +16,13 @@ struct RopeSpec {
   enum class Scaling : uint8_t { none, linear, llama3 };
   double theta = 10000;
   Scaling scaling = Scaling::none;
-  double factor = 1;             // linear, llama3
-  double low_freq_factor = 1;    // llama3: wavelengths above original / low are slowed by `factor` ...
-  double high_freq_factor = 4;   // ... those below original / high are kept, those between are blended
+  double factor = 1;            // linear, llama3
+  double low_freq_factor = 1;   // llama3: wavelengths above original / low are slowed by `factor` ...
+  double high_freq_factor = 4;  // ... those below original / high are kept, those between are blended
   int64_t original_positions = 0;
 };
 
-struct Dropouts {  // probabilities of being zeroed while training
+struct Dropouts {        // probabilities of being zeroed while training
   double embedding = 0;  // after the embeddings
   double hidden = 0;     // on what each sublayer adds to the stream
   double attention = 0;  // on attention probabilities
@@ -31,7 +31,7 @@ struct Dropouts {  // probabilities of being zeroed while training
 struct ModelSpec {
   Family family = Family::llama;
   int64_t vocab_size = 0;
-  int64_t width = 0;       // of the residual stream
+  int64_t width = 0;  // of the residual stream
   int64_t num_layers = 0;
   int64_t num_heads = 0;     // query heads
   int64_t num_kv_heads = 0;  // divides num_heads
@@ -45,12 +45,12 @@ struct ModelSpec {
   bool learned_positions = false;  // a table of positions (gpt2) ...
   std::optional<RopeSpec> rope;    // ... or rotation
   bool qkv_bias = false, attention_out_bias = false, mlp_bias = false;
-  bool qk_norm = false;     // RMSNorm of each head of q and k
-  bool tied_head = false;   // the output head is the embedding table
+  bool qk_norm = false;         // RMSNorm of each head of q and k
+  bool tied_head = false;       // the output head is the embedding table
   std::vector<int64_t> window;  // per layer: keys a query sees, itself included; 0 = all before it
 
-  double init_std = 0.02;             // of every matrix and table
-  double residual_init_scale = 1;     // further factor on the two matrices that write to the stream (gpt2: 1/sqrt(2 L))
+  double init_std = 0.02;          // of every matrix and table
+  double residual_init_scale = 1;  // further factor on the two matrices that write to the stream (gpt2: 1/sqrt(2 L))
   Dropouts dropout;
 
   int64_t q_width() const { return num_heads * head_dim; }

@@ -8,7 +8,8 @@ Executor::Executor(TrainingState& state, const StepSpec& step, const MemoryPlan&
     : state_(state),
       step_(step),
       plan_(plan),
-      resources_(resources),
+      backend_(&resources.backend),
+      mesh_(resources.mesh),
       scratch_("scratch", plan.scratch),
       replay_("replay", plan.replay),
       evaluation_("evaluation", plan.evaluation),
@@ -22,10 +23,22 @@ Executor::Executor(TrainingState& state, const StepSpec& step, const MemoryPlan&
 double Executor::run(const StepInput& input) {
   state_.params.begin_step();
   for (const Action& action : step_.schedule) act(action, input);
-  state_.params.finish_step(resources_.backend);
-  resources_.backend.wait_all();
+  state_.params.finish_step(*backend_);
+  backend_->wait_all();
   const double* losses = state_.losses.as<double>();
   return tree_sum({losses, losses + state_.losses.rows()});
+}
+
+double Executor::run_on(Backend& backend, const StepInput& input) {
+  Backend* const mine = std::exchange(backend_, &backend);
+  try {
+    const double loss = run(input);
+    backend_ = mine;
+    return loss;
+  } catch (...) {  // the micro-batches in flight are lost; the executor is not used again
+    backend_ = mine;
+    throw;
+  }
 }
 
 void Executor::act(Action action, const StepInput& input) {
@@ -70,8 +83,8 @@ Executor::InFlight& Executor::find(int64_t micro_batch) {
 }
 
 Pass Executor::pass(const InFlight& m, uint64_t dropout_key) {
-  return {.be = resources_.backend,
-          .mesh = resources_.mesh,
+  return {.be = *backend_,
+          .mesh = mesh_,
           .precision = step_.precision,
           .batch = m.batch,
           .scratch = &scratch_,
@@ -88,8 +101,8 @@ Tensor Executor::evaluate(const LoadMicroBatch& load) {
   MicroBatch batch = alloc_micro_batch(evaluation_, step_.micro_batch_tokens());
   load(batch);
   Tensor nll = evaluation_.alloc(step_.precision.stat, {step_.micro_batch_tokens()}, tokens(step_.model.layers.stream));
-  Pass p{.be = resources_.backend,
-         .mesh = resources_.mesh,
+  Pass p{.be = *backend_,
+         .mesh = mesh_,
          .precision = step_.precision,
          .batch = batch,
          .scratch = &evaluation_,
@@ -98,7 +111,7 @@ Tensor Executor::evaluate(const LoadMicroBatch& load) {
          .dgrad_till_wgrad = &evaluation_,
          .replay = &evaluation_};
   state_.model.evaluate(p, nll);
-  resources_.backend.wait_all();
+  backend_->wait_all();
   WEFT_CHECK(evaluation_.peak() == plan_.evaluation, "evaluation used {} bytes, planned {}", evaluation_.peak(),
              plan_.evaluation);
   return nll;

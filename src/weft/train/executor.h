@@ -27,6 +27,8 @@ class Executor {
   // Forward and backward of all micro-batches; gradients and losses are summed. Returns the sum of the counted tokens'
   // losses. Blocks.
   double run(const StepInput& input);
+  // The same on another backend over the same memory (a decorator of it).
+  double run_on(Backend& backend, const StepInput& input);
   // Forward only, of one micro-batch that `load` fills: the losses of its tokens (stat, [tokens]), until the next call.
   Tensor evaluate(const LoadMicroBatch& load);
 
@@ -49,7 +51,8 @@ class Executor {
   TrainingState& state_;
   const StepSpec& step_;
   const MemoryPlan plan_;
-  Resources resources_;
+  Backend* backend_;
+  const ProcessMesh& mesh_;
   Arena scratch_, replay_, evaluation_;
   Slots till_dgrad_, till_wgrad_, dgrad_till_wgrad_;
   std::vector<InFlight> in_flight_;

@@ -1,0 +1,28 @@
+// From a recipe to the plain values of a run: model, step, optimizer, learning rate. Touches no data and no device.
+#pragma once
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "weft/optim/lr_schedule.h"
+#include "weft/plan/memory_plan.h"
+#include "weft/recipe/recipe.h"
+
+namespace weft {
+
+struct RunPlan {
+  nlohmann::json config;              // the model folder's config.json, as it stands there
+  std::vector<std::string> warnings;  // of that config: fields that are not known
+  ModelSpec model;
+  StepSpec step;
+  std::unique_ptr<Optimizer> optimizer;
+  LrSchedule lr;
+  MemoryPlan memory;
+};
+
+// Reads config.json of the recipe's model folder and measures the step. Throws ConfigError, FileError or
+// PlacementError, before any data is touched.
+RunPlan plan_run(const Recipe& recipe, const WorkspaceModel& workspace);
+
+Precision precision_of(const Recipe& recipe);
+
+}  // namespace weft

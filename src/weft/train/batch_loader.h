@@ -1,0 +1,31 @@
+// From samples of a data stream to the tensors of micro-batches.
+#pragma once
+#include <vector>
+
+#include "weft/data/data_stream.h"
+#include "weft/nn/pass.h"
+
+namespace weft {
+
+// Micro-batch m of step s holds global samples [s G + m B, s G + (m + 1) B): the order is the stream's alone.
+//   G sequences of a global batch   B sequences of a micro-batch
+class BatchLoader {
+ public:
+  struct Shape {
+    int64_t seq_length, micro_batch_size, num_micro_batches;
+    int64_t global_batch_size() const { return micro_batch_size * num_micro_batches; }
+  };
+  BatchLoader(const DataStream& stream, Shape shape);
+
+  // Counted targets of a step's global batch.
+  int64_t counted(int64_t step) const;
+  // Fills micro-batch b.index of a step. Its spans stay valid until the next load of that index.
+  void load(int64_t step, MicroBatch& b);
+
+ private:
+  const DataStream& stream_;
+  Shape shape_;
+  std::vector<std::vector<AttentionSpan>> spans_;  // [micro-batch]
+};
+
+}  // namespace weft

@@ -1,0 +1,41 @@
+// What a checkpoint holds beside the Hugging Face folder, and where checkpoints lie (docs/formats/checkpoint.md).
+#pragma once
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "weft/plan/training_state.h"
+
+namespace weft {
+
+struct Progressed {     // how far a run is
+  int64_t step = 0;     // optimizer steps done
+  int64_t samples = 0;  // global samples consumed: the position in the data
+  std::string data;     // fingerprint of the data stream
+  uint64_t seed = 0;    // of the run
+};
+
+struct CheckpointSource {
+  std::filesystem::path model_folder;  // whose config.json, tokenizer files ... go along
+  nlohmann::json config;
+  std::string recipe;  // resolved, as text
+};
+
+// RUN/checkpoints/step-N for the newest N that is whole; none where there is none.
+std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& run);
+std::vector<std::filesystem::path> all_checkpoints(const std::filesystem::path& run);  // oldest first
+
+// Writes RUN/checkpoints/step-N: to a temporary name, synced, renamed. What is there already stays until then. Throws
+// FileError; then nothing has changed.
+std::filesystem::path save_checkpoint(const std::filesystem::path& run, const ModelSpec& model,
+                                      const TrainingState& state, const Optimizer& optimizer,
+                                      const Progressed& progressed, const CheckpointSource& source);
+// Restores weights and optimizer state, bit for bit. Throws FileError that names what does not fit.
+Progressed load_checkpoint(const std::filesystem::path& checkpoint, const ModelSpec& model, TrainingState& state,
+                           const Optimizer& optimizer);
+// Removes all but the newest `keep` checkpoints (0: keeps all), oldest first, and what a crash left behind.
+void prune_checkpoints(const std::filesystem::path& run, int64_t keep);
+
+}  // namespace weft

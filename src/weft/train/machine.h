@@ -1,0 +1,23 @@
+// What a run needs of the machine it is on. Made by apps, which alone knows which backends were built.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "weft/device/arena.h"
+#include "weft/dist/param.h"
+#include "weft/ops/backend.h"
+
+namespace weft {
+
+struct Machine {
+  std::string description;  // "cpu, 2 threads, AVX3_SPR, oneDNN 2.6.3"
+  int threads = 1;
+  std::shared_ptr<const WorkspaceModel> workspace_model;
+  // A backend whose kernels take their temporaries from `workspace`.
+  std::function<std::unique_ptr<Backend>(Arena& workspace)> make_backend;
+  // Rate of large matrix products in this dtype, in flop/s: measured once, in about 0.1 s. 0 where it means nothing.
+  std::function<double(DType)> measure_matmul_rate;
+};
+
+}  // namespace weft

@@ -1,0 +1,30 @@
+#include "weft/train/run_folder.h"
+
+#include "weft/checkpoint/durable_file.h"
+
+namespace weft {
+
+void claim_run_folder(const Recipe& recipe) {
+  namespace fs = std::filesystem;
+  const fs::path dir = recipe.run.dir, file = dir / "recipe.toml";
+  if (fs::exists(file)) {
+    const auto differences = recipe_differences(parse_recipe_file(file.string(), {}), recipe);
+    if (!differences.empty()) {
+      std::string list;
+      for (const auto& d : differences) list += "\n  " + d;
+      throw ConfigError(
+          fmt::format("run.dir = \"{}\" holds a run of another recipe; choose another run.dir, or remove that folder. "
+                      "Differences:{}",
+                      recipe.run.dir, list));
+    }
+  } else if (fs::exists(dir) && !fs::is_empty(dir)) {
+    throw ConfigError(fmt::format("run.dir = \"{}\" exists, and is no run of weft's: choose another", recipe.run.dir));
+  }
+  std::error_code error;
+  fs::create_directories(dir, error);
+  if (error)
+    throw FileError(fmt::format("{}: cannot be created: {}; choose another run.dir", dir.string(), error.message()));
+  write_file_durably(file, to_toml(recipe));
+}
+
+}  // namespace weft

@@ -1,0 +1,146 @@
+#include "weft/train/trainer.h"
+
+#include <cmath>
+
+#include "weft/base/rng.h"
+#include "weft/models/hf_weights.h"
+#include "weft/models/init.h"
+#include "weft/ops/checked.h"
+#include "weft/train/clock.h"
+
+namespace weft {
+
+Trainer::Trainer(RunPlan plan, const Setup& setup)
+    : recipe_(setup.recipe),
+      machine_(setup.machine),
+      stop_(setup.stop),
+      plan_(std::move(plan)),
+      arenas_(plan_.memory.persistent),
+      state_(plan_.model, plan_.step, *plan_.optimizer, arenas_),
+      workspace_("workspace", plan_.memory.workspace),
+      backend_(machine_.make_backend(workspace_)),
+      mesh_(single_mesh()),
+      executor_(state_, plan_.step, plan_.memory, {*backend_, mesh_}),
+      data_(open_run_data(recipe_, plan_.model)),
+      batches_(*data_.train, {.seq_length = recipe_.train.seq_length,
+                              .micro_batch_size = recipe_.train.micro_batch_size,
+                              .num_micro_batches = plan_.step.order.num_micro_batches}) {
+  start_weights();
+  matmul_rate_ = machine_.measure_matmul_rate(plan_.step.precision.compute);
+  records_ = std::make_unique<RunRecords>(RunRecords::Spec{.run = recipe_.run.dir,
+                                                           .first_step = step_,
+                                                           .total_steps = recipe_.train.train_iters,
+                                                           .log_interval = recipe_.train.log_interval,
+                                                           .terminal_fd = setup.terminal_fd});
+}
+
+bool Trainer::run() {
+  while (step_ < recipe_.train.train_iters && !stop_) {
+    records_->step(step_once());
+    if (due(recipe_.train.eval_interval)) evaluate();
+    if (due(recipe_.checkpoint.save_interval)) save(false);
+  }
+  save(true);
+  records_->finish(recipe_.run.dir);
+  return step_ == recipe_.train.train_iters;
+}
+
+StepRecord Trainer::step_once() {
+  const double began = now_s();
+  const double counted = double(std::max<int64_t>(1, batches_.counted(step_)));
+  const double loss =
+      executor_.run({.load = loader_of(step_),
+                     .loss_scale = 1 / counted,
+                     .dropout_key = rng_key(rng_key(uint64_t(recipe_.train.seed), "dropout"), uint64_t(step_))}) /
+      counted;
+  executor_.check_used();
+  const double norm = state_.norm->wait_measure(*backend_);
+  watch(loss, norm);
+  const double lr = plan_.lr.at(step_);
+  update_all(*backend_, *plan_.optimizer, state_.params,
+             {.lr = lr, .grad_scale = clip_scale(norm, recipe_.optimizer.clip_grad), .step = step_ + 1});
+  backend_->wait_all();
+  ++step_;
+  const double took = now_s() - began;
+  const double tokens = double(recipe_.train.global_batch_size * recipe_.train.seq_length);
+  return {.step = step_,
+          .loss = loss,
+          .grad_norm = norm,
+          .lr = lr,
+          .tokens_per_s = tokens / took,
+          .step_time_s = took,
+          .mfu = matmul_rate_ > 0 ? plan_.memory.model_flops / took / matmul_rate_ : 0,
+          .memory_bytes = plan_.memory.total_bytes()};
+}
+
+LoadMicroBatch Trainer::loader_of(int64_t step) {
+  return [this, step](MicroBatch& b) { batches_.load(step, b); };
+}
+
+// A checkpoint, else pretrained weights, else random ones.
+void Trainer::start_weights() {
+  const auto checkpoint = newest_checkpoint(recipe_.run.dir);
+  if (checkpoint) {
+    const Progressed at = load_checkpoint(*checkpoint, plan_.model, state_, *plan_.optimizer);
+    if (at.data != data_.train->fingerprint()) {
+      throw FileError(fmt::format(
+          "{}: the training data has changed since this checkpoint was written; restore it, or begin a new run "
+          "in another run.dir",
+          checkpoint->string()));
+    }
+    step_ = saved_step_ = at.step;
+  } else if (recipe_.model.init == "pretrained") {
+    load_hf_weights(recipe_.model.path, plan_.model, state_.params);
+  } else {
+    init_weights(state_.params, uint64_t(recipe_.train.seed), machine_.threads);
+  }
+  state_.params.masters_changed(*backend_);
+}
+
+void Trainer::watch(double loss, double norm) {
+  if (!std::isfinite(loss) || !std::isfinite(norm)) report_nonfinite(loss, norm);
+}
+
+// The weights are still those of before the step: the same step again, watched, stops at the first bad value.
+void Trainer::report_nonfinite(double loss, double norm) {
+  const std::string what = fmt::format("step {}: loss {}, gradient norm {}", step_ + 1, loss, norm);
+  const std::string advice = fmt::format(
+      "; weights and checkpoints are those of step {}. Lower optimizer.lr, or look at the data of this step", step_);
+  const std::string gradient = state_.norm->first_nonfinite(*backend_, executor_.scratch());
+  Checked watched(*backend_, {.finite = true});
+  try {
+    executor_.run_on(watched,
+                     {.load = loader_of(step_),
+                      .loss_scale = 1.0 / double(std::max<int64_t>(1, batches_.counted(step_))),
+                      .dropout_key = rng_key(rng_key(uint64_t(recipe_.train.seed), "dropout"), uint64_t(step_))});
+  } catch (const NumericsError& e) { throw NumericsError(fmt::format("{}: first in {}{}", what, e.what(), advice)); }
+  throw NumericsError(
+      fmt::format("{}: {}{}", what, gradient.empty() ? "no single value is to blame" : gradient, advice));
+}
+
+void Trainer::evaluate() {
+  if (data_.valid == nullptr) return;
+  records_->eval(evaluate_loss(*data_.valid, executor_, plan_.step, step_, recipe_.train.eval_iters));
+}
+
+// A save that fails leaves the older checkpoints and does not end the run; the last one does.
+void Trainer::save(bool last) {
+  if (saved_step_ == step_) return;
+  try {
+    const auto path =
+        save_checkpoint(recipe_.run.dir, plan_.model, state_, *plan_.optimizer,
+                        {.step = step_,
+                         .samples = step_ * recipe_.train.global_batch_size,
+                         .data = data_.train->fingerprint(),
+                         .seed = uint64_t(recipe_.train.seed)},
+                        {.model_folder = recipe_.model.path, .config = plan_.config, .recipe = to_toml(recipe_)});
+    saved_step_ = step_;
+    prune_checkpoints(recipe_.run.dir, recipe_.checkpoint.keep_latest);
+    records_->note(fmt::format("step {}: saved {}", step_, path.string()));
+  } catch (const FileError& e) {
+    if (last) throw;
+    records_->note(fmt::format("step {}: NOT SAVED, older checkpoints are kept: {}", step_, e.what()));
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,59 @@
+// A training run, from the first step to the last. This is the file to read first: run() is the loop, step_once() is
+// one step; everything else they call has its own.
+#pragma once
+#include <atomic>
+#include <memory>
+
+#include "weft/plan/run_plan.h"
+#include "weft/train/batch_loader.h"
+#include "weft/train/checkpoint_state.h"
+#include "weft/train/executor.h"
+#include "weft/train/machine.h"
+#include "weft/train/run_records.h"
+
+namespace weft {
+
+class Trainer {
+ public:
+  // Reads data and weights, allocates what the plan says, resumes where the run folder has a checkpoint. `stop` may be
+  // set at any time (by a signal): the run saves and returns after the step it is in.
+  struct Setup {
+    const Recipe& recipe;
+    const Machine& machine;
+    const std::atomic<bool>& stop;
+    int terminal_fd = 2;  // progress goes there
+  };
+  Trainer(RunPlan plan, const Setup& setup);
+
+  // Returns true when train_iters steps are done, false when stopped before. Throws NumericsError, FileError.
+  bool run();
+  int64_t steps_done() const { return step_; }
+
+ private:
+  void start_weights();
+  StepRecord step_once();
+  void watch(double loss, double norm);
+  [[noreturn]] void report_nonfinite(double loss, double norm);
+  void evaluate();
+  void save(bool last);
+  bool due(int64_t interval) const { return interval > 0 && step_ % interval == 0; }
+  LoadMicroBatch loader_of(int64_t step);
+
+  const Recipe recipe_;
+  const Machine machine_;
+  const std::atomic<bool>& stop_;
+  const RunPlan plan_;
+  PersistentArenas arenas_;
+  TrainingState state_;
+  Arena workspace_;
+  std::unique_ptr<Backend> backend_;
+  ProcessMesh mesh_;
+  Executor executor_;
+  RunData data_;
+  BatchLoader batches_;
+  int64_t step_ = 0, saved_step_ = -1;
+  double matmul_rate_ = 0;  // flop/s
+  std::unique_ptr<RunRecords> records_;
+};
+
+}  // namespace weft

@@ -1,0 +1,173 @@
+// Small models of every kind, and one training step of them in fp64, for tests.
+#pragma once
+#include <random>
+#include <string>
+#include <vector>
+
+#include "weft/comm/process_mesh.h"
+#include "weft/models/init.h"
+#include "weft/ops/ref/ref_backend.h"
+#include "weft/train/executor.h"
+
+namespace weft::testing {
+
+inline ModelSpec tiny_llama() {
+  return {.family = Family::llama,
+          .vocab_size = 37,
+          .width = 16,
+          .num_layers = 2,
+          .num_heads = 4,
+          .num_kv_heads = 2,
+          .head_dim = 6,
+          .ffn_width = 20,
+          .max_positions = 32,
+          .rope = RopeSpec{},
+          .init_std = 0.2};
+}
+inline ModelSpec tiny_gpt2() {
+  ModelSpec m = tiny_llama();
+  m.family = Family::gpt2;
+  m.num_kv_heads = 4;
+  m.head_dim = 4;
+  m.norm = NormKind::layer_norm;
+  m.mlp = MlpKind::gelu_tanh;
+  m.learned_positions = m.qkv_bias = m.attention_out_bias = m.mlp_bias = m.tied_head = true;
+  m.rope.reset();
+  return m;
+}
+inline ModelSpec tiny_qwen3() {
+  ModelSpec m = tiny_llama();
+  m.family = Family::qwen3;
+  m.qk_norm = m.qkv_bias = true;  // biases as in qwen2: all options at once
+  m.tied_head = true;
+  m.window = {0, 3};
+  return m;
+}
+inline std::vector<std::pair<std::string, ModelSpec>> tiny_models() {
+  return {{"llama", tiny_llama()}, {"gpt2", tiny_gpt2()}, {"qwen3", tiny_qwen3()}};
+}
+
+struct StepOptions {
+  bool keep_activations = true, recompute_blocks = false, tree = false;
+  int64_t micro_batch_size = 1, num_micro_batches = 4;
+  std::string schedule = "1f1b";
+  double dropout = 0;
+  Spmd stream = Spmd::Invariant;
+};
+
+inline constexpr int64_t kSeq = 7;
+
+inline StepSpec step_spec(const StepOptions& o, Precision precision = kF64) {
+  return {.precision = precision,
+          .model = {.layers = {.stream = o.stream, .keep_activations = o.keep_activations},
+                    .recompute_blocks = o.recompute_blocks,
+                    .max_positions = kSeq},
+          .seq_length = kSeq,
+          .micro_batch_size = o.micro_batch_size,
+          .order = {.num_micro_batches = o.num_micro_batches, .tree = o.tree},
+          .schedule = schedule_named(o.schedule, {}, o.num_micro_batches),
+          .evaluates = true};
+}
+
+// One rank, one step, on made-up tokens of which some do not count.
+class TinyRun {
+ public:
+  TinyRun(ModelSpec model, const StepOptions& options)
+      : model_(with_dropout(std::move(model), options.dropout)),
+        step_(step_spec(options)),
+        optimizer_(make_adamw({.eps = 1e-3})),
+        plan_(measure(model_, step_, *optimizer_, no_workspace_)),
+        arenas_(plan_.persistent),
+        state(model_, step_, *optimizer_, arenas_),
+        workspace_("workspace", plan_.workspace),
+        backend(1),
+        executor_(state, step_, plan_, {backend, mesh_}) {
+    init_weights(state.params, 11, 1);
+  }
+
+  double loss_and_gradients() {
+    const double loss = executor_.run({.load = load_, .loss_scale = 1 / counted(), .dropout_key = 99}) / counted();
+    executor_.check_used();
+    return loss;
+  }
+  void update() {
+    update_all(backend, *optimizer_, state.params,
+               {.lr = 1e-2, .grad_scale = clip_scale(state.norm->wait_measure(backend), 1), .step = ++steps_});
+  }
+  // The mean loss without gradients.
+  double evaluate() {
+    double sum = 0;
+    for (int64_t mb = 0; mb < step_.order.num_micro_batches; ++mb) {
+      const Tensor nll = executor_.evaluate([&](MicroBatch& b) {
+        b.index = mb;
+        load_(b);
+      });
+      for (int64_t i = 0; i < nll.elements(); ++i) sum += nll.as<double>()[i];
+    }
+    return sum / counted();
+  }
+  const MemoryPlan& plan() const { return plan_; }
+
+ private:
+  static ModelSpec with_dropout(ModelSpec m, double p) {
+    m.dropout = {p, p, p};
+    return m;
+  }
+  double counted() const {
+    double n = 0;
+    for (int64_t i = 0; i < step_.order.num_micro_batches * step_.micro_batch_tokens(); ++i) n += counts(i);
+    return n;
+  }
+  static bool counts(int64_t token) { return token % 5 != 1; }
+  int32_t id(int64_t token) const { return int32_t((token * 7919 + token * token * 31) % model_.vocab_size); }
+  void fill(MicroBatch& b) {
+    const int64_t first = b.index * step_.micro_batch_tokens();
+    spans_.resize(size_t(step_.order.num_micro_batches));
+    auto& spans = spans_[size_t(b.index)];
+    spans.clear();
+    for (int64_t i = 0; i < step_.micro_batch_tokens(); ++i) {
+      b.ids.as<int32_t>()[i] = id(first + i);
+      b.targets.as<int32_t>()[i] = id(first + i + 1);
+      b.counted.as<uint8_t>()[i] = counts(first + i);
+      b.positions.as<int32_t>()[i] = int32_t(i % kSeq);
+      b.tokens.as<int64_t>()[i] = first + i;
+      if (i % kSeq == 0)
+        spans.push_back({.q_row = i, .q_count = kSeq, .k_row = i, .k_count = kSeq, .sample = (first + i) / kSeq});
+    }
+    b.spans = spans;
+  }
+
+  const ModelSpec model_;
+  const StepSpec step_;
+  const WorkspaceModel no_workspace_;
+  std::unique_ptr<Optimizer> optimizer_;
+  const MemoryPlan plan_;
+  PersistentArenas arenas_;
+  std::vector<std::vector<AttentionSpan>> spans_;
+  int64_t steps_ = 0;
+
+ public:
+  TrainingState state;
+
+ private:
+  Arena workspace_;
+  const ProcessMesh mesh_ = single_mesh();
+
+ public:
+  RefBackend backend;
+
+ private:
+  const LoadMicroBatch load_ = [this](MicroBatch& b) { fill(b); };
+  Executor executor_;
+};
+
+inline std::vector<double> gradients(const TinyRun& run) {
+  std::vector<double> all;
+  for (const Param* p : run.state.params.params()) {
+    const double* g = p->grad.as<double>();
+    all.insert(all.end(), g, g + p->grad.elements());
+  }
+  return all;
+}
+
+}  // namespace weft::testing

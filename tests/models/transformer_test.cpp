@@ -1,0 +1,131 @@
+#include "weft/models/transformer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "models/tiny.h"
+
+namespace weft {
+namespace {
+
+using testing::gradients;
+using testing::StepOptions;
+using testing::tiny_models;
+using testing::TinyRun;
+
+double worst_relative(const std::vector<double>& a, const std::vector<double>& b) {
+  double worst = 0, scale = 0;
+  for (double x : b) scale = std::max(scale, std::abs(x));
+  for (size_t i = 0; i < a.size(); ++i) worst = std::max(worst, std::abs(a[i] - b[i]) / scale);
+  return a.size() == b.size() && scale > 0 ? worst : INFINITY;
+}
+
+// Along a random direction in the space of all weights: (L(w + h v) - L(w - h v)) / 2h == <dL/dw, v>.
+TEST(Transformer, TheGradientIsTheDerivativeOfTheLoss) {
+  for (const auto& [name, model] : tiny_models()) {
+    TinyRun run(model, {.num_micro_batches = 2});
+    run.loss_and_gradients();
+    double slope = 0, moved = 0;
+    const auto move = [&](double h) {
+      std::mt19937 gen(3);
+      std::normal_distribution<double> n;
+      for (const Param* p : run.state.params.params()) {
+        double* w = run.state.params.master(*p).as<double>();
+        for (int64_t i = 0; i < p->spec().shape.elements(); ++i) {
+          const double v = n(gen);
+          w[i] += h * v;
+          if (h == 0) slope += p->grad.as<double>()[i] * v;
+        }
+      }
+      moved += h;
+    };
+    move(0);
+    const double h = 1e-5;
+    move(h);
+    const double above = run.evaluate();
+    move(-2 * h);
+    const double below = run.evaluate();
+    EXPECT_NEAR((above - below) / (2 * h), slope, 1e-8 * std::abs(slope) + 1e-9) << name;
+  }
+}
+
+TEST(Transformer, LossWithoutTrainingIsTheLossOfTraining) {
+  for (const auto& [name, model] : tiny_models()) {
+    TinyRun run(model, {});
+    EXPECT_NEAR(run.evaluate(), run.loss_and_gradients(), 1e-13) << name;
+  }
+}
+
+// Recomputation draws the same dropout and adds nothing twice: the same bits.
+TEST(Transformer, RecomputationChangesNoBit) {
+  for (const auto& [name, model] : tiny_models()) {
+    for (double dropout : {0.0, 0.3}) {
+      for (const char* schedule : {"1f1b", "gpipe", "zb_h1"}) {
+        for (bool tree : {false, true}) {
+          TinyRun none(model, {.tree = tree, .schedule = schedule, .dropout = dropout});
+          TinyRun selective(model, {.keep_activations = false, .tree = tree, .schedule = schedule, .dropout = dropout});
+          TinyRun full(model, {.recompute_blocks = true, .tree = tree, .schedule = schedule, .dropout = dropout});
+          const double loss = none.loss_and_gradients();
+          EXPECT_EQ(selective.loss_and_gradients(), loss) << name;
+          EXPECT_EQ(full.loss_and_gradients(), loss) << name;
+          EXPECT_EQ(gradients(selective), gradients(none)) << name << schedule;
+          EXPECT_EQ(gradients(full), gradients(none)) << name << schedule;
+          EXPECT_LT(full.plan().total_bytes(), none.plan().total_bytes());
+        }
+      }
+    }
+  }
+}
+
+TEST(Transformer, SchedulesAndTreesGiveTheSameSums) {
+  for (const auto& [name, model] : tiny_models()) {
+    TinyRun plain(model, {.micro_batch_size = 4, .num_micro_batches = 1});
+    const double loss = plain.loss_and_gradients();
+    for (const char* schedule : {"1f1b", "gpipe", "zb_h1"}) {
+      for (bool tree : {false, true}) {
+        for (Spmd stream : {Spmd::Invariant, Spmd::Shard0}) {
+          TinyRun run(model, {.tree = tree, .schedule = schedule, .stream = stream});
+          EXPECT_NEAR(run.loss_and_gradients(), loss, 1e-13) << name;
+          EXPECT_LT(worst_relative(gradients(run), gradients(plain)), 1e-12) << name << schedule << tree;
+        }
+      }
+    }
+  }
+}
+
+// The leaves are micro-batches: how they are scheduled does not change a bit of an invariant run.
+TEST(Transformer, InvariantStepsHaveTheSameBitsUnderEverySchedule) {
+  for (const auto& [name, model] : tiny_models()) {
+    TinyRun a(model, {.tree = true, .num_micro_batches = 6}),
+        b(model, {.tree = true, .num_micro_batches = 6, .schedule = "gpipe"}),
+        c(model, {.recompute_blocks = true, .tree = true, .num_micro_batches = 6, .schedule = "zb_h1"});
+    for (int step = 0; step < 3; ++step) {
+      const double loss = a.loss_and_gradients();
+      EXPECT_EQ(b.loss_and_gradients(), loss) << name;
+      EXPECT_EQ(c.loss_and_gradients(), loss) << name;
+      for (TinyRun* run : {&a, &b, &c}) run->update();
+    }
+  }
+}
+
+TEST(Transformer, DropoutDropsAndTheNextStepDropsOthers) {
+  for (const auto& [name, model] : tiny_models()) {
+    TinyRun with(model, {.dropout = 0.3}), without(model, {});
+    EXPECT_NE(with.loss_and_gradients(), without.loss_and_gradients()) << name;
+    EXPECT_EQ(with.evaluate(), without.evaluate()) << name;  // not outside of training
+  }
+}
+
+TEST(Transformer, RandomWeightsDoNotDependOnTheNumberOfThreads) {
+  TinyRun a(testing::tiny_llama(), {}), b(testing::tiny_llama(), {});
+  init_weights(b.state.params, 11, 3);
+  for (size_t i = 0; i < a.state.params.params().size(); ++i) {
+    const Tensor x = a.state.params.master(*a.state.params.params()[i]),
+                 y = b.state.params.master(*b.state.params.params()[i]);
+    EXPECT_TRUE(std::equal(x.as<double>(), x.as<double>() + x.elements(), y.as<double>()));
+  }
+}
+
+}  // namespace
+}  // namespace weft
