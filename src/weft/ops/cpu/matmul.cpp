@@ -1,0 +1,45 @@
+#include "weft/ops/cpu/matmul.h"
+
+#include <cstring>
+
+#include "weft/ops/cpu/matmul_dnnl.h"
+
+namespace weft {
+namespace {
+
+// out = bias in every row, or zero: what an empty sum over k leaves.
+void run_without_k(const Matmul& op) {
+  if (op.accumulate) return;
+  const int64_t row_bytes = op.n() * size_of(op.out.dtype), stride_bytes = op.out.row_stride * size_of(op.out.dtype);
+  for (int64_t i = 0; i < op.m(); ++i) {
+    std::byte* row = static_cast<std::byte*>(op.out.data) + i * stride_bytes;
+    if (!op.bias)
+      std::memset(row, 0, size_t(row_bytes));
+    else if (op.bias.dtype == op.out.dtype)
+      std::memcpy(row, op.bias.data, size_t(row_bytes));
+    else
+      for (int64_t j = 0; j < op.n(); ++j) reinterpret_cast<float*>(row)[j] = float(op.bias.as<bf16>()[j]);
+  }
+}
+
+}  // namespace
+
+CpuMatmul::CpuMatmul(int threads, Numerics numerics) : dnnl_(std::make_unique<DnnlMatmul>(threads, numerics)) {
+  WEFT_CHECK(threads > 0, "{} threads", threads);
+}
+CpuMatmul::~CpuMatmul() = default;
+CpuMatmul::CpuMatmul(CpuMatmul&&) noexcept = default;
+CpuMatmul& CpuMatmul::operator=(CpuMatmul&&) noexcept = default;
+
+int64_t CpuMatmul::workspace_bytes(const Matmul& op) const {
+  if (op.m() == 0 || op.n() == 0 || op.k() == 0) return 0;
+  return dnnl_->workspace_bytes(op);
+}
+
+void CpuMatmul::run(const Matmul& op, std::byte* workspace) {
+  if (op.m() == 0 || op.n() == 0) return;
+  if (op.k() == 0) return run_without_k(op);
+  dnnl_->run(op, workspace);
+}
+
+}  // namespace weft

@@ -1,0 +1,35 @@
+// Matrix products on the CPU.
+//   m, n, k  as in Matmul: op(a) [m, k], op(b) [k, n], out [m, n]
+#pragma once
+#include <cstddef>
+#include <memory>
+
+#include "weft/ops/numerics.h"
+#include "weft/ops/ops.h"
+
+namespace weft {
+
+class DnnlMatmul;
+
+// Runs Matmul ops on `threads` threads of the caller's own pool. f32 x f32 -> f32; bf16 x bf16 -> bf16 or f32, summed
+// in f32; bias of the operands' type. Any size, zero included; any row stride.
+//
+// What it needs for a shape is made at the shape's first use (some milliseconds) and kept. Nothing of a matrix's size
+// is allocated: temporary memory is the caller's. Not thread-safe: one rank, one CpuMatmul.
+class CpuMatmul {
+ public:
+  CpuMatmul(int threads, Numerics numerics);
+  ~CpuMatmul();
+  CpuMatmul(CpuMatmul&&) noexcept;
+  CpuMatmul& operator=(CpuMatmul&&) noexcept;
+
+  // Temporary memory of `run` for this op, in bytes. Reads shapes, strides and types only, so a dry tensor will do.
+  int64_t workspace_bytes(const Matmul& op) const;
+  // workspace: workspace_bytes(op) bytes at a multiple of 64, free for other uses afterwards. Blocks until done.
+  void run(const Matmul& op, std::byte* workspace);
+
+ private:
+  std::unique_ptr<DnnlMatmul> dnnl_;
+};
+
+}  // namespace weft

@@ -1,0 +1,203 @@
+// CpuMatmul against a double loop, and what its Numerics promise about bits.
+#include "weft/ops/cpu/matmul.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "weft/base/rng.h"
+
+namespace weft {
+namespace {
+
+struct Case {
+  int64_t m, n, k;
+  bool trans_a = false, trans_b = false, accumulate = false, bias = false;
+  DType in = DType::f32, out = DType::f32;
+  int64_t gap = 0;  // elements between rows
+  std::string name() const {
+    return fmt::format("[{} {} {}]{}{}{}{} {}->{} gap {}", m, n, k, trans_a ? " a^T" : "", trans_b ? " b^T" : "",
+                       accumulate ? " +=" : "", bias ? " +bias" : "", name_of(in), name_of(out), gap);
+  }
+};
+
+double value_of(const Tensor& t, int64_t row, int64_t col) {
+  const int64_t at = row * t.row_stride + col;
+  return t.dtype == DType::bf16 ? double(float(t.as<bf16>()[at])) : double(t.as<float>()[at]);
+}
+
+// A matrix of pseudo-random values in [-1, 1), and of 7.5 in the gaps between its rows.
+class Matrix {
+ public:
+  Matrix(DType type, int64_t rows, int64_t cols, int64_t gap, uint64_t seed)
+      : memory_(size_t((rows * (cols + gap) + 1) * size_of(type))), tensor_(memory_.data(), type, {rows, cols}) {
+    tensor_.row_stride = cols + gap;
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t j = 0; j < cols + gap; ++j)
+        set(i * (cols + gap) + j,
+            j < cols ? float(random_bits(seed, uint64_t(i * cols + j)) >> 8) * 0x1p-23f - 1.0f : 7.5f);
+  }
+  const Tensor& tensor() const { return tensor_; }
+  const std::vector<std::byte>& memory() const { return memory_; }
+
+ private:
+  void set(int64_t at, float x) {
+    if (tensor_.dtype == DType::bf16)
+      tensor_.as<bf16>()[at] = bf16(x);
+    else
+      tensor_.as<float>()[at] = x;
+  }
+  std::vector<std::byte> memory_;
+  Tensor tensor_;
+};
+
+// The operands of a case. A Matmul refers to them.
+struct Operands {
+  explicit Operands(const Case& c)
+      : a(c.in, c.trans_a ? c.k : c.m, c.trans_a ? c.m : c.k, c.gap, 1),
+        b(c.in, c.trans_b ? c.n : c.k, c.trans_b ? c.k : c.n, c.gap, 2),
+        out(c.out, c.m, c.n, c.gap, 3),
+        bias(c.in, 1, c.n, 0, 4) {
+    op = {.a = a.tensor(), .b = b.tensor(), .out = out.tensor(), .trans_a = c.trans_a, .trans_b = c.trans_b};
+    op.accumulate = c.accumulate;
+    if (c.bias) op.bias = Tensor(bias.tensor().data, c.in, {c.n});
+  }
+  Operands(const Operands&) = delete;
+  Matrix a, b, out, bias;
+  Matmul op;
+};
+
+void run(CpuMatmul& matmul, const Matmul& op) {
+  const int64_t bytes = matmul.workspace_bytes(op);
+  std::vector<std::byte> memory(size_t(bytes) + 64 + 8, std::byte{0x5a});
+  const size_t skip = (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
+  matmul.run(op, memory.data() + skip);
+  for (size_t i = skip + size_t(bytes); i < memory.size(); ++i) ASSERT_EQ(memory[i], std::byte{0x5a});
+}
+
+std::vector<std::byte> bits_of(const Case& c, int threads, Numerics numerics) {
+  Operands x(c);
+  CpuMatmul matmul(threads, numerics);
+  run(matmul, x.op);
+  return x.out.memory();
+}
+
+// |got - exact| stays within what rounding can do: sums over k in f32, then one rounding to the type of `out`.
+void expect_equals_double_loop(const Case& c, CpuMatmul& matmul) {
+  SCOPED_TRACE(c.name());
+  Operands x(c);
+  const Operands before(c);
+  run(matmul, x.op);
+  const double last = c.out == DType::bf16 ? 0x1p-8 : 0x1p-24;
+  for (int64_t i = 0; i < c.m; ++i) {
+    for (int64_t j = 0; j < c.n; ++j) {
+      double sum = 0, size = 0;
+      for (int64_t p = 0; p < c.k; ++p) {
+        const double term = value_of(x.op.a, c.trans_a ? p : i, c.trans_a ? i : p) *
+                            value_of(x.op.b, c.trans_b ? j : p, c.trans_b ? p : j);
+        sum += term, size += std::abs(term);
+      }
+      const double start = c.accumulate ? value_of(before.op.out, i, j) : c.bias ? value_of(x.bias.tensor(), 0, j) : 0;
+      const double tolerance = 0x1p-24 * 0.5 * std::sqrt(double(c.k) + 4) * 4 * size / std::sqrt(double(c.k) + 1) +
+                               0x1p-22 * size + last * (std::abs(sum + start) + std::abs(start) * 0.01);
+      ASSERT_NEAR(value_of(x.op.out, i, j), sum + start, tolerance) << "at " << i << ", " << j;
+    }
+    for (int64_t j = 0; i + 1 < c.m && j < c.gap; ++j) ASSERT_EQ(value_of(x.op.out, i, c.n + j), 7.5) << "gap";
+  }
+}
+
+std::vector<Case> shapes() {
+  std::vector<Case> cases;
+  for (const auto& [m, n, k] : std::vector<std::array<int64_t, 3>>{{1, 1, 1},
+                                                                   {1, 17, 5},
+                                                                   {3, 1, 64},
+                                                                   {2, 33, 1},
+                                                                   {13, 31, 63},
+                                                                   {14, 32, 48},
+                                                                   {15, 47, 129},
+                                                                   {64, 65, 257},
+                                                                   {129, 257, 100},
+                                                                   {200, 131, 515},
+                                                                   {31, 700, 33}})
+    for (const bool trans_a : {false, true})
+      for (const bool trans_b : {false, true})
+        for (const int64_t gap : {0, 3, 16})
+          cases.push_back({.m = m, .n = n, .k = k, .trans_a = trans_a, .trans_b = trans_b, .gap = gap});
+  return cases;
+}
+
+// Every way a result can start and end, for each shape.
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const Case& shape : shapes())
+    for (const auto& [in, out] : std::vector<std::pair<DType, DType>>{
+             {DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::f32}})
+      for (const int start : {0, 1, 2}) {
+        Case c = shape;
+        c.in = in, c.out = out, c.accumulate = start == 1, c.bias = start == 2;
+        if (c.accumulate && out == DType::bf16) continue;
+        cases.push_back(c);
+      }
+  return cases;
+}
+
+TEST(CpuMatmul, EqualsADoubleLoop) {
+  CpuMatmul matmul(2, Numerics::fast);
+  for (const Case& c : all_cases()) expect_equals_double_loop(c, matmul);
+}
+
+TEST(CpuMatmul, EqualsADoubleLoopInInvariantNumerics) {
+  CpuMatmul matmul(3, Numerics::invariant);
+  for (const Case& c : all_cases()) expect_equals_double_loop(c, matmul);
+}
+
+TEST(CpuMatmul, AnEmptySumIsTheBiasOrZeroOrNothingAdded) {
+  CpuMatmul matmul(2, Numerics::fast);
+  for (const DType in : {DType::f32, DType::bf16})
+    for (const DType out : {DType::f32, in})
+      for (const int start : {0, 1, 2})
+        expect_equals_double_loop(
+            {.m = 5, .n = 7, .k = 0, .accumulate = start == 1, .bias = start == 2, .in = in, .out = out, .gap = 3},
+            matmul);
+}
+
+TEST(CpuMatmul, WritesNothingWhereOutIsEmpty) {
+  CpuMatmul matmul(2, Numerics::fast);
+  expect_equals_double_loop({.m = 0, .n = 7, .k = 5}, matmul);
+  expect_equals_double_loop({.m = 7, .n = 0, .k = 5}, matmul);
+}
+
+TEST(CpuMatmul, RepeatsBitForBit) {
+  for (const Case& c : all_cases()) {
+    SCOPED_TRACE(c.name());
+    ASSERT_EQ(bits_of(c, 2, Numerics::fast), bits_of(c, 2, Numerics::fast));
+  }
+}
+
+TEST(CpuMatmul, InvariantBitsDoNotDependOnThreads) {
+  std::vector<Case> cases = all_cases();
+  cases.push_back({.m = 384, .n = 520, .k = 2048, .trans_a = true});
+  cases.push_back({.m = 384, .n = 520, .k = 2048, .trans_a = true, .in = DType::bf16});
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.name());
+    const std::vector<std::byte> one = bits_of(c, 1, Numerics::invariant);
+    for (const int threads : {2, 3, 4}) ASSERT_EQ(one, bits_of(c, threads, Numerics::invariant)) << threads;
+  }
+}
+
+TEST(CpuMatmul, RanksOnThreadsOfTheirOwnDoNotDisturbEachOther) {
+  const Case c{.m = 200, .n = 131, .k = 515, .trans_b = true};
+  const std::vector<std::byte> alone = bits_of(c, 2, Numerics::fast);
+  std::vector<std::vector<std::byte>> got(4);
+  std::vector<std::thread> ranks;
+  for (auto& bits : got) ranks.emplace_back([&bits, &c] { bits = bits_of(c, 2, Numerics::fast); });
+  for (auto& rank : ranks) rank.join();
+  for (const auto& bits : got) EXPECT_EQ(bits, alone);
+}
+
+}  // namespace
+}  // namespace weft
