@@ -1,0 +1,35 @@
+// A Hugging Face config.json as a ModelSpec. What weft does with each field: docs/formats/hugging_face.md
+#pragma once
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/models/model_spec.h"
+#include "weft/tensor/dtype.h"
+
+namespace weft {
+
+struct HfConfig {
+  ModelSpec spec;
+  nlohmann::json json;                // as it was read
+  std::vector<std::string> warnings;  // one for each field that weft does not know and that looks harmless
+};
+
+// Families: gpt2, llama, mistral, qwen2, qwen3. Fields that are absent have the values that transformers gives them;
+// sizes must be there, and dropouts of GPT-2 are 0 (transformers: 0.1). `source` begins every message. Throws FileError
+// where a field has the wrong type or range or is missing; ConfigError, naming the field and its value, where it asks
+// for something that weft does not do. No config makes it allocate more than a few megabytes.
+HfConfig parse_hf_config(nlohmann::json json, std::string_view source);
+// Of a model's folder, or of a config file itself.
+HfConfig read_hf_config(const std::filesystem::path& folder_or_file);
+
+// The config.json to stand beside weights written as `dtype`: the one that was read, telling that type, and an
+// architecture where none was named (other programs choose their class by it).
+nlohmann::json hf_config_of(const HfConfig& config, DType dtype);
+
+// "llama": the family as model_type names it.
+std::string_view model_type_of(Family family);
+
+}  // namespace weft

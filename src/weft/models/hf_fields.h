@@ -1,0 +1,57 @@
+// The fields of a config.json, each either read, known to change nothing, or judged at the end.
+#pragma once
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/base/json.h"
+
+namespace weft {
+
+// Getters as JsonFields has them, that remember what was asked for.
+class HfFields {
+ public:
+  explicit HfFields(JsonFields fields) : fields_(std::move(fields)) {}
+
+  bool has(std::string_view key) { return take(key).has(key); }
+  // Absent, which is not the same as null for fields whose default is not null.
+  bool absent(std::string_view key) const { return !fields_.json().contains(key); }
+  int64_t integer(std::string_view key, JsonFields::IntRange range, std::optional<int64_t> fallback = {}) {
+    return take(key).integer(key, range, fallback);
+  }
+  double number(std::string_view key, JsonFields::Range range, std::optional<double> fallback = {}) {
+    return take(key).number(key, range, fallback);
+  }
+  bool flag(std::string_view key, std::optional<bool> fallback = {}) { return take(key).flag(key, fallback); }
+  std::string string(std::string_view key, std::optional<std::string> fallback = {}) {
+    return take(key).string(key, std::move(fallback));
+  }
+  HfFields object(std::string_view key) { return HfFields(take(key).object(key)); }
+  // The value as it is; it must be there.
+  const nlohmann::json& value(std::string_view key) { return *take(key).find(key); }
+
+  // Marks `key` as read.
+  const JsonFields& take(std::string_view key) {
+    used_.emplace(key);
+    return fields_;
+  }
+  const JsonFields& fields() const { return fields_; }
+  bool was_taken(const std::string& key) const { return used_.count(key) != 0; }
+
+  // Throws ConfigError: `source: "key": VALUE is not supported: why`.
+  [[noreturn]] void refuse(std::string_view key, std::string_view why) const;
+
+ private:
+  JsonFields fields_;
+  std::set<std::string, std::less<>> used_;
+};
+
+// Judges every field that was not taken: fields known to change nothing about training are passed over; fields of which
+// only the neutral value is supported, and unknown fields that by their name may change the result, are refused; for
+// the rest there is a warning each.
+std::vector<std::string> judge_other_fields(const HfFields& fields);
+
+}  // namespace weft

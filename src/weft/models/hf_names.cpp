@@ -1,0 +1,220 @@
+#include "weft/models/hf_names.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "weft/base/error.h"
+#include "weft/base/json.h"
+
+namespace weft {
+namespace {
+
+// Writes down the tensors of one model.
+class Lister {
+ public:
+  explicit Lister(const ModelSpec& model) : m_(model) {}
+
+  std::vector<HfTensor> list() {
+    m_.family == Family::gpt2 ? list_gpt2() : list_llama_like();
+    if (!m_.tied_head) add("lm_head.weight", {m_.vocab_size, m_.width}, "head.weight");
+    return std::move(tensors_);
+  }
+
+ private:
+  void add(const std::string& name, std::vector<int64_t> shape, const std::string& param, int64_t first_row = 0) {
+    const int64_t rows = shape[0];
+    tensors_.push_back({name, std::move(shape), false, param, first_row, rows});
+  }
+  // A matrix [in, out] on disk.
+  void add_conv1d(const std::string& name, int64_t out, int64_t in, const std::string& param) {
+    tensors_.push_back({name + ".weight", {in, out}, true, param + ".weight", 0, out});
+    add(name + ".bias", {out}, param + ".bias");
+  }
+  void add_norm(const std::string& name, const std::string& param) {
+    add(name + ".weight", {m_.width}, param + ".weight");
+    if (m_.norm == NormKind::layer_norm) add(name + ".bias", {m_.width}, param + ".bias");
+  }
+
+  void list_gpt2() {
+    const int64_t d = m_.width;
+    add("transformer.wte.weight", {m_.vocab_size, d}, "embed.tokens");
+    add("transformer.wpe.weight", {m_.max_positions, d}, "embed.positions");
+    for (int64_t i = 0; i < m_.num_layers; ++i) {
+      const std::string h = fmt::format("transformer.h.{}.", i), block = fmt::format("blocks.{}.", i);
+      add_norm(h + "ln_1", block + "attn_norm");
+      add_conv1d(h + "attn.c_attn", 3 * d, d, block + "attn.qkv");
+      add_conv1d(h + "attn.c_proj", d, d, block + "attn.out");
+      add_norm(h + "ln_2", block + "mlp_norm");
+      add_conv1d(h + "mlp.c_fc", m_.ffn_width, d, block + "mlp.up");
+      add_conv1d(h + "mlp.c_proj", d, m_.ffn_width, block + "mlp.down");
+    }
+    add_norm("transformer.ln_f", "final_norm");
+  }
+
+  // Rows from `first_row` on of a matrix, and of its bias.
+  void add_linear(const std::string& name, std::vector<int64_t> shape, bool bias, const std::string& param,
+                  int64_t first_row = 0) {
+    const int64_t out = shape[0];
+    add(name + ".weight", std::move(shape), param + ".weight", first_row);
+    if (bias) add(name + ".bias", {out}, param + ".bias", first_row);
+  }
+
+  void list_llama_like() {
+    add("model.embed_tokens.weight", {m_.vocab_size, m_.width}, "embed.tokens");
+    for (int64_t i = 0; i < m_.num_layers; ++i) {
+      const std::string layer = fmt::format("model.layers.{}.", i), block = fmt::format("blocks.{}.", i);
+      add_norm(layer + "input_layernorm", block + "attn_norm");
+      list_attention(layer + "self_attn.", block + "attn.");
+      add_norm(layer + "post_attention_layernorm", block + "mlp_norm");
+      const int64_t d = m_.width, f = m_.ffn_width;
+      add_linear(layer + "mlp.gate_proj", {f, d}, m_.mlp_bias, block + "mlp.up");
+      add_linear(layer + "mlp.up_proj", {f, d}, m_.mlp_bias, block + "mlp.up", f);
+      add_linear(layer + "mlp.down_proj", {d, f}, m_.mlp_bias, block + "mlp.down");
+    }
+    add_norm("model.norm", "final_norm");
+  }
+
+  void list_attention(const std::string& name, const std::string& param) {
+    const int64_t d = m_.width, q = m_.q_width(), kv = m_.kv_width();
+    add_linear(name + "q_proj", {q, d}, m_.qkv_bias, param + "qkv");
+    add_linear(name + "k_proj", {kv, d}, m_.qkv_bias, param + "qkv", q);
+    add_linear(name + "v_proj", {kv, d}, m_.qkv_bias, param + "qkv", q + kv);
+    add_linear(name + "o_proj", {d, q}, m_.attention_out_bias, param + "out");
+    if (!m_.qk_norm) return;
+    add(name + "q_norm.weight", {m_.head_dim}, param + "q_norm.weight");
+    add(name + "k_norm.weight", {m_.head_dim}, param + "k_norm.weight");
+  }
+
+  const ModelSpec& m_;
+  std::vector<HfTensor> tensors_;
+};
+
+std::string_view prefix_of(Family family) { return family == Family::gpt2 ? "transformer." : "model."; }
+
+std::string_view without_prefix(std::string_view name, std::string_view prefix) {
+  if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
+  return name;
+}
+
+// Tables that older versions of transformers stored beside the weights and computes itself now.
+bool is_buffer(std::string_view name, Family family) {
+  if (family != Family::gpt2) return name.ends_with("rotary_emb.inv_freq");
+  name = without_prefix(name, "transformer.");
+  return name.starts_with("h.") && (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias"));
+}
+
+std::string shape_text(std::span<const int64_t> shape) {
+  std::string text;
+  for (const int64_t size : shape) text += fmt::format("{}{}", text.empty() ? "" : ", ", size);
+  return "[" + text + "]";
+}
+
+// Lines of one message; only the first 50 of each kind are written out.
+class Complaint {
+ public:
+  explicit Complaint(const char* title) : title_(title) {}
+  void add(const std::string& line) {
+    if (++count_ <= 50) lines_ += "\n  " + line;
+  }
+  std::string text() const {
+    if (count_ == 0) return "";
+    return fmt::format("\n{} ({}):{}{}", title_, count_, lines_, count_ > 50 ? "\n  ..." : "");
+  }
+
+ private:
+  const char* title_;
+  int64_t count_ = 0;
+  std::string lines_;
+};
+
+class Matcher {
+ public:
+  Matcher(const ModelSpec& model, const SafetensorsFolder& folder) : model_(model), folder_(folder) {}
+
+  HfMatch match() {
+    for (HfTensor& tensor : hf_tensors(model_)) find(std::move(tensor));
+    for (const SafetensorsFolder::Tensor& t : folder_.tensors())
+      if (found_.count(t.entry) == 0) judge_leftover(t);
+    const std::string wrong = missing_.text() + misshaped_.text() + unexpected_.text();
+    if (wrong.empty()) return std::move(match_);
+    throw FileError(fmt::format("{}: its tensors are not those that its config.json asks for:{}{}",
+                                folder_.path().string(), wrong, hint()));
+  }
+
+ private:
+  void find(HfTensor tensor) {
+    const SafetensorsFolder::Tensor* source = folder_.find(tensor.name);
+    if (source == nullptr) source = folder_.find(without_prefix(tensor.name, prefix_of(model_.family)));
+    if (source == nullptr) {
+      head_is_missing_ = head_is_missing_ || tensor.param == "head.weight";
+      return missing_.add(fmt::format("{} {}", tensor.name, shape_text(tensor.shape)));
+    }
+    found_.insert(source->entry);
+    if (source->entry->shape != tensor.shape)
+      misshaped_.add(
+          fmt::format("{} {} instead of {}", tensor.name, shape_text(source->entry->shape), shape_text(tensor.shape)));
+    else if (!is_convertible(source->entry->dtype))
+      misshaped_.add(
+          fmt::format("{} holds {}; weft reads F64, F32, BF16 and F16", tensor.name, name_of(source->entry->dtype)));
+    match_.tensors.push_back({std::move(tensor), *source});
+  }
+
+  void judge_leftover(const SafetensorsFolder::Tensor& t) {
+    if (is_buffer(t.name(), model_.family)) return;
+    if (t.name() == "lm_head.weight" && model_.tied_head) return judge_tied_head(t);
+    unexpected_.add(fmt::format("{} {}", in_quotes(t.name()), shape_text(t.entry->shape)));
+  }
+
+  // Other programs pass over a head that the config ties, whatever it holds: then training would start from another
+  // model.
+  void judge_tied_head(const SafetensorsFolder::Tensor& head) {
+    if (match_.tensors.empty() || match_.tensors[0].tensor.param != "embed.tokens") return;  // missing: said already
+    const SafetensorsFolder::Tensor& embed = match_.tensors[0].source;
+    const auto a = folder_.bytes(head), b = folder_.bytes(embed);
+    if (head.entry->dtype == embed.entry->dtype && head.entry->shape == embed.entry->shape &&
+        std::equal(a.begin(), a.end(), b.begin(), b.end()))
+      match_.notes.push_back("lm_head.weight is passed over: it equals the embedding, to which config.json ties it");
+    else
+      unexpected_.add(
+          "lm_head.weight, which differs from the embedding to which config.json ties it (set tie_word_embeddings to "
+          "false to keep it)");
+  }
+
+  std::string hint() const {
+    return head_is_missing_ ? "\nif the head is the embedding table, set tie_word_embeddings to true in config.json"
+                            : "";
+  }
+
+  const ModelSpec& model_;
+  const SafetensorsFolder& folder_;
+  HfMatch match_;
+  std::set<const SafetensorsEntry*> found_;
+  bool head_is_missing_ = false;
+  Complaint missing_{"missing"}, misshaped_{"of another shape or type"}, unexpected_{"unexpected"};
+};
+
+}  // namespace
+
+int64_t HfTensor::cols() const {
+  const int64_t elements = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+  return elements / rows;
+}
+
+std::vector<HfTensor> hf_tensors(const ModelSpec& model) { return Lister(model).list(); }
+
+HfMatch match_hf_tensors(const ModelSpec& model, const SafetensorsFolder& folder) {
+  return Matcher(model, folder).match();
+}
+
+void read_hf_rows(const FoundHfTensor& found, const SafetensorsFolder& folder, BlockStart start, const MatrixOut& to) {
+  const FileMatrix matrix = folder.matrix(found.source);
+  if (found.tensor.transposed)
+    read_transposed(matrix, {start.col, start.row}, to);
+  else
+    read_matrix(matrix, start, to);
+}
+
+}  // namespace weft

@@ -1,0 +1,49 @@
+// The tensors of a Hugging Face model folder, and which part of which weight of weft each of them is.
+//   docs/formats/hugging_face.md has the table.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "weft/checkpoint/safetensors.h"
+#include "weft/models/model_spec.h"
+
+namespace weft {
+
+// One tensor on disk: rows [first_row, first_row + rows) of the weight `param`, which is row-major [out, in] (a bias or
+// the weight of a norm is [out, 1]). Together they cover every weight of the model once.
+struct HfTensor {
+  std::string name;
+  std::vector<int64_t> shape;
+  bool transposed = false;  // on disk the matrix is [in, out] (GPT-2)
+  std::string param;
+  int64_t first_row = 0, rows = 0;
+
+  int64_t cols() const;  // of the weight
+};
+
+// All tensors of the model, in the order of its layers: as weft writes them.
+std::vector<HfTensor> hf_tensors(const ModelSpec& model);
+
+// A tensor of the model, found in a folder (perhaps under a shorter name, as older files have it).
+struct FoundHfTensor {
+  HfTensor tensor;
+  SafetensorsFolder::Tensor source;  // points into the folder
+};
+
+struct HfMatch {
+  std::vector<FoundHfTensor> tensors;  // as hf_tensors orders them
+  std::vector<std::string> notes;      // what was passed over, in words
+};
+
+// Finds every tensor of `model`. Names may lack their first part ("transformer." or "model."). Passed over: buffers
+// that older files hold (attention masks, inverse frequencies), and the head of a model whose config ties it to the
+// embedding, if it is equal to it. Throws FileError that names every tensor that is missing, of another shape, of a
+// type without conversion, or that the model does not have. Does not look at numbers, but for that head.
+HfMatch match_hf_tensors(const ModelSpec& model, const SafetensorsFolder& folder);
+
+// Reads rows [first_row, first_row + to.rows) of the part of the weight that this tensor is (0 = its own first row),
+// with their columns from `first_col` on, into `to`; transposes where the file does.
+void read_hf_rows(const FoundHfTensor& found, const SafetensorsFolder& folder, BlockStart start, const MatrixOut& to);
+
+}  // namespace weft

@@ -1,0 +1,312 @@
+#include "weft/models/hf_config.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "support.h"
+#include "weft/base/error.h"
+#include "weft/base/json.h"
+
+namespace weft {
+namespace {
+
+using Json = nlohmann::json;
+
+Json llama(const Json& more = Json::object()) {
+  Json json = {{"model_type", "llama"},  {"vocab_size", 100},        {"hidden_size", 64},
+               {"num_hidden_layers", 4}, {"num_attention_heads", 8}, {"intermediate_size", 176}};
+  json.update(more);
+  return json;
+}
+
+Json gpt2(const Json& more = Json::object()) {
+  Json json = {{"model_type", "gpt2"}, {"vocab_size", 100}, {"n_embd", 64}, {"n_layer", 8}, {"n_head", 4}};
+  json.update(more);
+  return json;
+}
+
+Json as(const char* model_type, const Json& more = Json::object()) {
+  Json json = llama(more);
+  json["model_type"] = model_type;
+  return json;
+}
+
+ModelSpec spec(const Json& json) { return parse_hf_config(json, "config.json").spec; }
+
+std::string error(const Json& json) {
+  try {
+    parse_hf_config(json, "config.json");
+    return "none";
+  } catch (const Error& e) { return e.what(); }
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+#define EXPECT_REFUSED(part, ...) EXPECT_TRUE(contains(error(__VA_ARGS__), part)) << error(__VA_ARGS__)
+
+TEST(HfConfig, AbsentFieldsHaveTheValuesOfTransformers) {
+  const ModelSpec s = spec(llama());
+  EXPECT_EQ(s.num_kv_heads, 8);
+  EXPECT_EQ(s.head_dim, 8);
+  EXPECT_EQ(s.max_positions, 2048);
+  EXPECT_EQ(s.norm_eps, 1e-6);
+  EXPECT_EQ(s.rope->theta, 10000);
+  EXPECT_EQ(s.rope->scaling, RopeSpec::Scaling::none);
+  EXPECT_EQ(s.init_std, 0.02);
+  EXPECT_EQ(s.residual_init_scale, 1);
+  EXPECT_FALSE(s.tied_head || s.qkv_bias || s.attention_out_bias || s.mlp_bias || s.qk_norm || s.learned_positions);
+  EXPECT_EQ(s.window, std::vector<int64_t>(4, 0));
+  EXPECT_EQ(s.dropout.attention, 0);
+}
+
+TEST(HfConfig, LlamaFields) {
+  const ModelSpec s = spec(llama({{"num_key_value_heads", 2},
+                                  {"head_dim", 16},
+                                  {"attention_bias", true},
+                                  {"mlp_bias", true},
+                                  {"tie_word_embeddings", true},
+                                  {"rope_theta", 500000},
+                                  {"attention_dropout", 0.1},
+                                  {"hidden_act", "silu"}}));
+  EXPECT_EQ(s.num_kv_heads, 2);
+  EXPECT_EQ(s.q_width(), 128);
+  EXPECT_TRUE(s.qkv_bias && s.attention_out_bias && s.mlp_bias && s.tied_head);
+  EXPECT_EQ(s.rope->theta, 500000);
+  EXPECT_EQ(s.dropout.attention, 0.1);
+  EXPECT_EQ(spec(llama({{"num_key_value_heads", nullptr}, {"head_dim", nullptr}})).num_kv_heads, 8);
+}
+
+TEST(HfConfig, Gpt2Fields) {
+  const ModelSpec s = spec(gpt2());
+  EXPECT_EQ(s.ffn_width, 256);
+  EXPECT_EQ(s.max_positions, 1024);
+  EXPECT_EQ(s.norm, NormKind::layer_norm);
+  EXPECT_EQ(s.norm_eps, 1e-5);
+  EXPECT_EQ(s.mlp, MlpKind::gelu_tanh);
+  EXPECT_TRUE(s.tied_head && s.learned_positions && s.qkv_bias && s.attention_out_bias && s.mlp_bias);
+  EXPECT_FALSE(s.rope.has_value());
+  EXPECT_EQ(s.residual_init_scale, 0.25);
+  EXPECT_EQ(s.dropout.embedding + s.dropout.hidden + s.dropout.attention, 0);
+  const ModelSpec other = spec(gpt2({{"n_inner", 100},
+                                     {"activation_function", "gelu"},
+                                     {"tie_word_embeddings", false},
+                                     {"embd_pdrop", 0.1},
+                                     {"resid_pdrop", 0.2},
+                                     {"attn_pdrop", 0.3},
+                                     {"n_positions", 77}}));
+  EXPECT_EQ(other.ffn_width, 100);
+  EXPECT_EQ(other.mlp, MlpKind::gelu_erf);
+  EXPECT_FALSE(other.tied_head);
+  EXPECT_EQ(other.dropout.embedding, 0.1);
+  EXPECT_EQ(other.dropout.hidden, 0.2);
+  EXPECT_EQ(other.dropout.attention, 0.3);
+  EXPECT_EQ(other.max_positions, 77);
+}
+
+TEST(HfConfig, Gpt2SizesHaveTwoNamesThatMustAgree) {
+  Json json = gpt2({{"hidden_size", 64}, {"num_hidden_layers", 8}, {"num_attention_heads", 4}});
+  EXPECT_EQ(spec(json).width, 64);
+  json.erase("n_embd");
+  EXPECT_EQ(spec(json).width, 64);
+  EXPECT_REFUSED("\"hidden_size\": 32 is not supported: n_embd says something else", gpt2({{"hidden_size", 32}}));
+}
+
+TEST(HfConfig, QwenFields) {
+  const ModelSpec two = spec(as("qwen2", {{"num_key_value_heads", 2}}));
+  EXPECT_TRUE(two.qkv_bias);
+  EXPECT_FALSE(two.attention_out_bias || two.qk_norm);
+  const ModelSpec three = spec(as("qwen3", {{"num_key_value_heads", 2}}));
+  EXPECT_TRUE(three.qk_norm);
+  EXPECT_FALSE(three.qkv_bias);
+  EXPECT_EQ(three.head_dim, 128);
+  EXPECT_TRUE(spec(as("qwen3", {{"num_key_value_heads", 2}, {"attention_bias", true}})).attention_out_bias);
+  // transformers takes 32 here, whatever the number of query heads
+  EXPECT_REFUSED("8 heads cannot share 32 heads of keys and values", as("qwen2"));
+}
+
+TEST(HfConfig, WindowsOfMistral) {
+  EXPECT_EQ(spec(as("mistral")).window, std::vector<int64_t>(4, 4096));
+  EXPECT_EQ(spec(as("mistral", {{"sliding_window", nullptr}})).window, std::vector<int64_t>(4, 0));
+  EXPECT_EQ(spec(as("mistral", {{"sliding_window", 24}})).window, std::vector<int64_t>(4, 24));
+  EXPECT_REFUSED("\"use_sliding_window\": false",
+                 as("mistral", {{"sliding_window", 24}, {"use_sliding_window", false}}));
+  EXPECT_REFUSED("\"sliding_window\": expected", as("mistral", {{"sliding_window", 0}}));
+  EXPECT_REFUSED("\"sliding_window\": 24 is not supported", llama({{"sliding_window", 24}}));
+  EXPECT_EQ(spec(llama({{"sliding_window", 24}, {"use_sliding_window", false}})).window[0], 0);
+}
+
+TEST(HfConfig, WindowsOfQwen) {
+  const auto windows = [](Json more) {
+    more["num_key_value_heads"] = 2;
+    return spec(as("qwen2", more)).window;
+  };
+  EXPECT_EQ(windows({{"sliding_window", 8}}), std::vector<int64_t>(4, 0));
+  EXPECT_EQ(windows({{"sliding_window", 8}, {"use_sliding_window", true}, {"max_window_layers", 3}}),
+            (std::vector<int64_t>{0, 0, 0, 8}));
+  EXPECT_EQ(windows({{"use_sliding_window", true}, {"max_window_layers", 0}}), std::vector<int64_t>(4, 4096));
+  EXPECT_EQ(windows({{"use_sliding_window", true}}), std::vector<int64_t>(4, 0));  // 28 layers come first
+  const Json types = {"full_attention", "sliding_attention", "full_attention", "sliding_attention"};
+  EXPECT_EQ(windows({{"sliding_window", 8}, {"use_sliding_window", true}, {"layer_types", types}}),
+            (std::vector<int64_t>{0, 8, 0, 8}));
+  EXPECT_REFUSED("\"layer_types\"", as("qwen2", {{"num_key_value_heads", 2}, {"layer_types", types}}));
+  EXPECT_REFUSED("chunked_attention",
+                 as("qwen3", {{"num_key_value_heads", 2},
+                              {"layer_types", Json(std::vector<std::string>(4, "chunked_attention"))}}));
+  EXPECT_REFUSED("one name for each of the 4 layers",
+                 as("qwen3", {{"num_key_value_heads", 2}, {"layer_types", {"full_attention"}}}));
+  EXPECT_REFUSED("all layers of this kind", llama({{"layer_types", types}}));
+  EXPECT_EQ(error(llama({{"layer_types", Json(std::vector<std::string>(4, "full_attention"))}})), "none");
+}
+
+TEST(HfConfig, RopeScaling) {
+  const Json llama3 = {{"rope_type", "llama3"},
+                       {"factor", 8.0},
+                       {"low_freq_factor", 1.0},
+                       {"high_freq_factor", 4.0},
+                       {"original_max_position_embeddings", 8192}};
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const ModelSpec s = spec(llama({{key, llama3}, {"rope_theta", 500000.0}}));
+    EXPECT_EQ(s.rope->scaling, RopeSpec::Scaling::llama3);
+    EXPECT_EQ(s.rope->theta, 500000);
+    EXPECT_EQ(s.rope->factor, 8);
+    EXPECT_EQ(s.rope->original_positions, 8192);
+  }
+  const ModelSpec linear = spec(llama({{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}}}));
+  EXPECT_EQ(linear.rope->scaling, RopeSpec::Scaling::linear);
+  EXPECT_EQ(linear.rope->factor, 2);
+  EXPECT_EQ(spec(llama({{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 7.0}}}})).rope->theta, 7);
+}
+
+TEST(HfConfig, RefusesRopeThatItDoesNotDo) {
+  for (const char* type : {"yarn", "longrope", "dynamic", "su", "mrope", "ntk"})
+    for (const char* key : {"type", "rope_type"})
+      EXPECT_REFUSED(
+          fmt::format("\"rope_scaling.{}\": \"{}\" is not supported: weft does default, linear and llama3", key, type),
+          llama({{"rope_scaling", {{key, type}, {"factor", 2.0}}}}));
+  EXPECT_REFUSED("\"rope_scaling.factor\": is missing", llama({{"rope_scaling", {{"type", "linear"}}}}));
+  EXPECT_REFUSED("\"rope_scaling.factor\": expected", llama({{"rope_scaling", {{"type", "linear"}, {"factor", 0}}}}));
+  EXPECT_REFUSED("\"rope_scaling.mscale\": 2",
+                 llama({{"rope_scaling", {{"type", "linear"}, {"factor", 2}, {"mscale", 2}}}}));
+  EXPECT_REFUSED("\"rope_scaling\": expected an object", llama({{"rope_scaling", "linear"}}));
+  EXPECT_REFUSED("\"rope_theta\": 5",
+                 llama({{"rope_theta", 5}, {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 7}}}}));
+  EXPECT_REFUSED("\"rope_parameters.full_attention\"",
+                 llama({{"rope_parameters", {{"full_attention", {{"rope_theta", 7}}}}}}));
+}
+
+TEST(HfConfig, RefusesByNameWhatWouldChangeTheResult) {
+  const Json fields = {{"quantization_config", {{"quant_method", "fp8"}}},
+                       {"pretraining_tp", 2},
+                       {"attention_multiplier", 0.1},
+                       {"partial_rotary_factor", 0.5},
+                       {"final_logit_softcapping", 30.0},
+                       {"attn_logit_softcapping", 50.0},
+                       {"add_cross_attention", true},
+                       {"embedding_multiplier", 12},
+                       {"logits_scaling", 8},
+                       {"num_experts", 8},
+                       {"num_local_experts", 8},
+                       {"use_qk_norm", true},
+                       {"rope_interleaved", true},
+                       {"alibi", true},
+                       {"my_attention_trick", 3},
+                       {"EmbeddingScale", 2},
+                       {"pruned_heads", {{"1", {0}}}},
+                       {"residual_dropout", 0.1},
+                       {"layer_norm_type", "rms"}};
+  for (const auto& [key, value] : fields.items())
+    EXPECT_REFUSED("config.json: \"" + key + "\": " + shown(value) + " is not supported", llama({{key, value}}));
+  EXPECT_REFUSED("\"hidden_act\": \"gelu\"", llama({{"hidden_act", "gelu"}}));
+  EXPECT_REFUSED("\"activation_function\": \"relu\"", gpt2({{"activation_function", "relu"}}));
+  EXPECT_REFUSED("\"scale_attn_by_inverse_layer_idx\": true", gpt2({{"scale_attn_by_inverse_layer_idx", true}}));
+  EXPECT_REFUSED("\"scale_attn_weights\": false", gpt2({{"scale_attn_weights", false}}));
+  EXPECT_REFUSED("\"attention_bias\": true", as("mistral", {{"attention_bias", true}}));
+  EXPECT_REFUSED("\"model_type\": \"phi\" is not supported: weft has gpt2, llama, mistral, qwen2, qwen3", as("phi"));
+}
+
+TEST(HfConfig, PassesOverWhatChangesNothingAndWarnsOfWhatItDoesNotKnow) {
+  const Json harmless = {{"architectures", {"LlamaForCausalLM"}},
+                         {"torch_dtype", "bfloat16"},
+                         {"use_cache", true},
+                         {"bos_token_id", 1},
+                         {"eos_token_id", {1, 2}},
+                         {"transformers_version", "4.40.0"},
+                         {"pretraining_tp", 1},
+                         {"quantization_config", nullptr},
+                         {"sliding_window", nullptr}};
+  EXPECT_TRUE(parse_hf_config(llama(harmless), "config.json").warnings.empty());
+  const auto warnings =
+      parse_hf_config(llama({{"note", "mine"}, {"new_attention_kind", false}}), "config.json").warnings;
+  ASSERT_EQ(warnings.size(), 2u);
+  EXPECT_EQ(warnings[1], "config.json: \"note\" is not known to weft, and ignored");
+}
+
+TEST(HfConfig, ChecksSizes) {
+  EXPECT_REFUSED("config.json: \"hidden_size\": expected a whole number from 1 to 16777216, got \"64\"",
+                 llama({{"hidden_size", "64"}}));
+  for (const char* key :
+       {"vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"}) {
+    for (const Json& bad : {Json(0), Json(-1), Json(1.5), Json(true), Json(UINT64_MAX)})
+      EXPECT_REFUSED(fmt::format("\"{}\": expected a whole number", key), llama({{key, bad}}));
+    Json json = llama();
+    json.erase(key);
+    EXPECT_REFUSED(fmt::format("\"{}\": is missing", key), json);
+  }
+  EXPECT_REFUSED("64 cannot be divided among 7 heads", llama({{"num_attention_heads", 7}, {"num_key_value_heads", 7}}));
+  EXPECT_REFUSED("8 heads cannot share 3 heads", llama({{"num_key_value_heads", 3}}));
+  EXPECT_REFUSED("heads of 5 numbers cannot be rotated in pairs", llama({{"head_dim", 5}}));
+  EXPECT_REFUSED("parameters", llama({{"hidden_size", 1 << 24}, {"intermediate_size", int64_t{1} << 31}}));
+  EXPECT_REFUSED("\"num_hidden_layers\": expected", llama({{"num_hidden_layers", 1'000'000'000}}));
+  EXPECT_REFUSED("\"attention_dropout\": expected", llama({{"attention_dropout", 1.0}}));
+  EXPECT_REFUSED("\"model_type\": is missing", Json::object());
+  EXPECT_REFUSED("expected a JSON object", Json::array());
+}
+
+TEST(HfConfig, WritesTheConfigThatItRead) {
+  const Json json = llama({{"torch_dtype", "float16"}, {"note", "mine"}});
+  const Json back = hf_config_of(parse_hf_config(json, "config.json"), DType::bf16);
+  EXPECT_EQ(back["torch_dtype"], "bfloat16");
+  EXPECT_EQ(back["note"], "mine");
+  EXPECT_EQ(back["architectures"], Json::parse(R"(["LlamaForCausalLM"])"));
+  const Json newer =
+      hf_config_of(parse_hf_config(llama({{"dtype", "float32"}, {"architectures", {"X"}}}), ""), DType::f32);
+  EXPECT_FALSE(newer.contains("torch_dtype"));
+  EXPECT_EQ(newer["architectures"], Json::parse(R"(["X"])"));
+}
+
+TEST(HfConfig, ConformanceConfigsAreJudgedRightly) {
+  WEFT_NEEDS_SHARED();
+  const auto dir = testing::shared_dir() / "data/conformance/hf_configs";
+  const std::map<std::string, std::string> expected = {{"deepseek-v3", "\"model_type\": \"deepseek_v3\""},
+                                                       {"gemma-2b", "\"model_type\": \"gemma\""},
+                                                       {"llama-2-70b", ""},
+                                                       {"llama-2-7b", ""},
+                                                       {"llama-3-70b", ""},
+                                                       {"llama-3-8b", ""},
+                                                       {"mistral-7b-v2", ""},
+                                                       {"mixtral-8x7b", "\"model_type\": \"mixtral\""},
+                                                       {"olmo-1b", "\"model_type\": \"olmo\""},
+                                                       {"phi-2", "\"model_type\": \"phi\""},
+                                                       {"phi-3-medium-longrope", "\"model_type\": \"phi3\""},
+                                                       {"phi-3-mini", "\"model_type\": \"phi3\""},
+                                                       {"qwen3-235b-fp8", "\"model_type\": \"qwen2_moe\""},
+                                                       {"qwen3-30b-a3b", "\"model_type\": \"qwen3_moe\""},
+                                                       {"qwen3-8b", ""}};
+  for (const auto& [name, reason] : expected) {
+    try {
+      const HfConfig config = read_hf_config(dir / (name + ".json"));
+      EXPECT_EQ(reason, "") << name;
+      EXPECT_TRUE(config.warnings.empty()) << name << ": " << config.warnings[0];
+    } catch (const ConfigError& e) {
+      EXPECT_TRUE(reason != "" && contains(e.what(), reason)) << name << ": " << e.what();
+    }
+  }
+  const ModelSpec llama3 = read_hf_config(dir / "llama-3-70b.json").spec;
+  EXPECT_EQ(llama3.num_kv_heads, 8);
+  EXPECT_EQ(llama3.head_dim, 128);
+  EXPECT_EQ(read_hf_config(dir / "mistral-7b-v2.json").spec.window, std::vector<int64_t>(32, 0));
+}
+
+}  // namespace
+}  // namespace weft

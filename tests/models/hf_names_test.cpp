@@ -1,0 +1,192 @@
+#include "weft/models/hf_names.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "support.h"
+#include "weft/base/error.h"
+#include "weft/checkpoint/safetensors_writer.h"
+#include "weft/models/hf_config.h"
+
+namespace weft {
+namespace {
+
+using testing::TempDir;
+using Json = nlohmann::json;
+
+ModelSpec small(Family family) {
+  Json json = {{"model_type", model_type_of(family)}, {"vocab_size", 10}, {"hidden_size", 8}, {"num_hidden_layers", 2}};
+  if (family == Family::gpt2)
+    json.update({{"num_attention_heads", 2}, {"n_positions", 5}});
+  else
+    json.update({{"num_attention_heads", 4}, {"num_key_value_heads", 2}, {"head_dim", 2}, {"intermediate_size", 6}});
+  return parse_hf_config(json, "config.json").spec;
+}
+
+// Writes tensors of F32 whose every number is its tensor's position in the list.
+void write_model(const TempDir& dir, const std::vector<HfTensor>& tensors) {
+  std::vector<TensorToWrite> files;
+  for (const HfTensor& t : tensors) {
+    std::vector<float> numbers(size_t(t.rows * t.cols()), float(files.size()));
+    files.push_back({t.name, FileDType::f32, t.shape,
+                     [numbers](const ByteSink& sink) { sink(std::as_bytes(std::span(numbers))); }});
+  }
+  write_safetensors_folder(dir.path(), std::move(files));
+}
+
+std::string match_error(const ModelSpec& model, const TempDir& dir) {
+  const SafetensorsFolder folder = SafetensorsFolder::open(dir.path());
+  try {
+    match_hf_tensors(model, folder);
+    return "";
+  } catch (const FileError& e) { return e.what(); }
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+const HfTensor& named(const std::vector<HfTensor>& tensors, const std::string& name) {
+  for (const HfTensor& t : tensors)
+    if (t.name == name) return t;
+  throw std::runtime_error("no " + name);
+}
+
+TEST(HfTensors, EveryRowOfEveryWeightIsThereOnce) {
+  for (const Family family : {Family::gpt2, Family::llama, Family::mistral, Family::qwen2, Family::qwen3}) {
+    std::map<std::string, int64_t> next_row;
+    for (const HfTensor& t : hf_tensors(small(family))) {
+      EXPECT_EQ(t.first_row, next_row[t.param]) << t.name;
+      next_row[t.param] = t.first_row + t.rows;
+    }
+    EXPECT_EQ(next_row.count("head.weight"), family == Family::gpt2 ? 0u : 1u);
+    EXPECT_EQ(next_row.count("blocks.1.attn.q_norm.weight"), family == Family::qwen3 ? 1u : 0u);
+    EXPECT_EQ(next_row.count("blocks.1.attn.qkv.bias"), family == Family::gpt2 || family == Family::qwen2 ? 1u : 0u);
+    EXPECT_EQ(next_row["blocks.0.attn.qkv.weight"], family == Family::gpt2 ? 24 : 16);
+    EXPECT_EQ(next_row["blocks.0.mlp.up.weight"], family == Family::gpt2 ? 32 : 12);
+  }
+}
+
+TEST(HfTensors, StackQueriesKeysValuesAndGateUp) {
+  const auto tensors = hf_tensors(small(Family::llama));
+  EXPECT_EQ(named(tensors, "model.layers.1.self_attn.v_proj.weight").first_row, 12);
+  EXPECT_EQ(named(tensors, "model.layers.1.self_attn.v_proj.weight").shape, (std::vector<int64_t>{4, 8}));
+  EXPECT_EQ(named(tensors, "model.layers.0.mlp.up_proj.weight").first_row, 6);
+  EXPECT_EQ(named(tensors, "model.layers.0.mlp.up_proj.weight").param, "blocks.0.mlp.up.weight");
+}
+
+TEST(HfTensors, Gpt2MatricesAreTransposedOnDisk) {
+  const auto tensors = hf_tensors(small(Family::gpt2));
+  const HfTensor& t = named(tensors, "transformer.h.1.mlp.c_fc.weight");
+  EXPECT_TRUE(t.transposed);
+  EXPECT_EQ(t.shape, (std::vector<int64_t>{8, 32}));
+  EXPECT_EQ(t.rows, 32);
+  EXPECT_EQ(t.cols(), 8);
+  EXPECT_FALSE(named(tensors, "transformer.wte.weight").transposed);
+}
+
+TEST(MatchHfTensors, FindsWhatIsWritten) {
+  for (const Family family : {Family::gpt2, Family::llama, Family::qwen2, Family::qwen3}) {
+    TempDir dir;
+    const auto tensors = hf_tensors(small(family));
+    write_model(dir, tensors);
+    const SafetensorsFolder folder = SafetensorsFolder::open(dir.path());
+    const HfMatch match = match_hf_tensors(small(family), folder);
+    ASSERT_EQ(match.tensors.size(), tensors.size());
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const HfTensor& t = match.tensors[i].tensor;
+      std::vector<float> numbers(size_t(t.rows * t.cols()));
+      read_hf_rows(match.tensors[i], folder, {}, {numbers.data(), DType::f32, t.rows, t.cols(), t.cols()});
+      EXPECT_EQ(numbers, std::vector<float>(numbers.size(), float(i))) << t.name;
+    }
+  }
+}
+
+TEST(MatchHfTensors, AcceptsNamesWithoutTheirFirstPartAndOldBuffers) {
+  TempDir dir;
+  auto tensors = hf_tensors(small(Family::gpt2));
+  for (HfTensor& t : tensors) t.name = t.name.substr(12);
+  tensors.push_back({"h.0.attn.bias", {1, 1, 5, 5}, false, "", 0, 1});
+  tensors.push_back({"h.1.attn.masked_bias", {}, false, "", 0, 1});
+  write_model(dir, tensors);
+  EXPECT_EQ(match_error(small(Family::gpt2), dir), "");
+}
+
+TEST(MatchHfTensors, PassesOverInverseFrequencies) {
+  TempDir dir;
+  auto tensors = hf_tensors(small(Family::llama));
+  tensors.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", {1}, false, "", 0, 1});
+  write_model(dir, tensors);
+  EXPECT_EQ(match_error(small(Family::llama), dir), "");
+}
+
+TEST(MatchHfTensors, NamesAllThatIsWrong) {
+  TempDir dir;
+  auto tensors = hf_tensors(small(Family::llama));
+  tensors[0].shape = {8, 10};
+  tensors.erase(tensors.begin() + 1);
+  tensors.push_back({"model.layers.2.mlp.up_proj.weight", {6, 8}, false, "", 0, 6});
+  write_model(dir, tensors);
+  const std::string message = match_error(small(Family::llama), dir);
+  EXPECT_TRUE(contains(message, "missing (1):\n  model.layers.0.input_layernorm.weight [8]")) << message;
+  EXPECT_TRUE(contains(message, "model.embed_tokens.weight [8, 10] instead of [10, 8]")) << message;
+  EXPECT_TRUE(contains(message, "unexpected (1):\n  \"model.layers.2.mlp.up_proj.weight\" [6, 8]")) << message;
+}
+
+TEST(MatchHfTensors, PassesOverATiedHeadOnlyIfItEqualsTheEmbedding) {
+  ModelSpec model = small(Family::llama);
+  model.tied_head = true;
+  auto tensors = hf_tensors(model);
+  {
+    TempDir dir;
+    tensors.insert(tensors.begin() + 1, {"lm_head.weight", {10, 8}, false, "", 0, 10});
+    write_model(dir, tensors);  // ones, but the embedding is zeros
+    EXPECT_TRUE(contains(match_error(model, dir), "lm_head.weight, which differs from the embedding"));
+  }
+  TempDir dir;
+  std::vector<TensorToWrite> files;
+  for (const HfTensor& t : tensors)
+    files.push_back({t.name, FileDType::bf16, t.shape,
+                     [n = size_t(2 * t.rows * t.cols())](const ByteSink& sink) { sink(std::vector<std::byte>(n)); }});
+  write_safetensors_folder(dir.path(), files);
+  const SafetensorsFolder folder = SafetensorsFolder::open(dir.path());
+  const HfMatch match = match_hf_tensors(model, folder);
+  ASSERT_EQ(match.notes.size(), 1u);
+  EXPECT_TRUE(contains(match.notes[0], "lm_head.weight is passed over"));
+}
+
+TEST(MatchHfTensors, SaysWhatToDoWhereTheHeadIsMissing) {
+  TempDir dir;
+  auto tensors = hf_tensors(small(Family::llama));
+  tensors.pop_back();
+  write_model(dir, tensors);
+  EXPECT_TRUE(contains(match_error(small(Family::llama), dir), "set tie_word_embeddings to true"));
+}
+
+TEST(MatchHfTensors, RefusesQuantizedWeights) {
+  TempDir dir;
+  std::vector<TensorToWrite> files;
+  for (const HfTensor& t : hf_tensors(small(Family::llama)))
+    files.push_back({t.name, FileDType::f8_e4m3, t.shape,
+                     [n = size_t(t.rows * t.cols())](const ByteSink& sink) { sink(std::vector<std::byte>(n)); }});
+  write_safetensors_folder(dir.path(), files);
+  EXPECT_TRUE(contains(match_error(small(Family::llama), dir), "model.norm.weight holds F8_E4M3; weft reads F64"));
+}
+
+TEST(MatchHfTensors, RealAndGoldenModelsMatchTheirConfigs) {
+  WEFT_NEEDS_SHARED();
+  int64_t count = 0;
+  for (const char* parent : {"golden", "data/models"}) {
+    for (const auto& entry : std::filesystem::directory_iterator(testing::shared_dir() / parent)) {
+      if (!entry.is_directory() || entry.path().filename() == "mixtral" || entry.path().filename() == "qwen3-moe-aux")
+        continue;
+      const SafetensorsFolder folder = SafetensorsFolder::open(entry.path());
+      const HfMatch match = match_hf_tensors(read_hf_config(entry.path()).spec, folder);
+      EXPECT_EQ(match.tensors.size(), folder.tensors().size()) << entry.path();
+      ++count;
+    }
+  }
+  EXPECT_EQ(count, 9);
+}
+
+}  // namespace
+}  // namespace weft
