@@ -43,15 +43,15 @@ struct ModelSpec {
   double norm_eps = 1e-5;
   MlpKind mlp = MlpKind::swiglu;
   bool learned_positions = false;  // a table of positions (gpt2) ...
-  std::optional<RopeSpec> rope;    // ... or rotation
+  std::optional<RopeSpec> rope = {};    // ... or rotation
   bool qkv_bias = false, attention_out_bias = false, mlp_bias = false;
   bool qk_norm = false;         // RMSNorm of each head of q and k
   bool tied_head = false;       // the output head is the embedding table
-  std::vector<int64_t> window;  // per layer: keys a query sees, itself included; 0 = all before it
+  std::vector<int64_t> window = {};  // per layer: keys a query sees, itself included; 0 = all before it
 
   double init_std = 0.02;          // of every matrix and table
   double residual_init_scale = 1;  // further factor on the two matrices that write to the stream (gpt2: 1/sqrt(2 L))
-  Dropouts dropout;
+  Dropouts dropout = {};
 
   int64_t q_width() const { return num_heads * head_dim; }
   int64_t kv_width() const { return num_kv_heads * head_dim; }

@@ -1,0 +1,40 @@
+// What operands an op may have: that they exist, their shapes and dtypes (else CheckFailure: a bug in a layer), and how
+// the ranks may hold them (else PlacementError). One function for each op; the dry run calls them all, so kernels
+// themselves check nothing.
+//
+// Placements are judged one axis at a time, which is sound because every op is linear in whatever operand is cut. Index
+// tensors (ids, positions, targets, counted, tokens) are host data and may be unplaced.
+#pragma once
+#include "weft/ops/ops.h"
+
+namespace weft::rules {
+
+void check(const Matmul& op);
+void check(const BiasGrad& op);
+void check(const Embed& op);
+void check(const EmbedBackward& op);
+void check(const Norm& op);
+void check(const NormApply& op);
+void check(const NormBackward& op);
+void check(const HeadNorm& op);
+void check(const HeadNormBackward& op);
+void check(const Rope& op);
+void check(const Attention& op);
+void check(const AttentionBackward& op);
+void check(const Swiglu& op);
+void check(const SwigluBackward& op);
+void check(const Gelu& op);
+void check(const GeluBackward& op);
+void check(const Dropout& op);
+void check(const CrossEntropy& op);
+void check(const Add& op);
+void check(const AddRow& op);
+void check(const Copy& op);
+void check(const Zero& op);
+void check(const Sum& op);
+void check(const SumSquares& op);
+void check(const CountNonfinite& op);
+void check(const AdamW& op);
+void check(const Sgd& op);
+
+}  // namespace weft::rules
