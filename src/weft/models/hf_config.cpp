@@ -194,7 +194,7 @@ HfConfig read_hf_config(const std::filesystem::path& folder_or_file) {
   std::error_code ignored;
   const bool folder = std::filesystem::is_directory(folder_or_file, ignored);
   const std::filesystem::path file = folder ? folder_or_file / "config.json" : folder_or_file;
-  return parse_hf_config(read_json_file(file, {.max_bytes = 16 << 20}), file.string());
+  return parse_hf_config(read_json_file(file, {.max_bytes = 4 << 20}), file.string());
 }
 
 Json hf_config_of(const HfConfig& config, DType dtype) {

@@ -103,7 +103,9 @@ void HfFields::refuse(std::string_view key, std::string_view why) const {
 
 std::vector<std::string> judge_other_fields(const HfFields& fields) {
   std::vector<std::string> warnings;
-  for (const auto& [key, value] : fields.fields().json().items()) {
+  for (const auto& item : fields.fields().json().items()) {
+    const std::string& key = item.key();
+    const Json& value = item.value();
     if (fields.was_taken(key) || value.is_null()) continue;
     if (std::find(std::begin(kHarmless), std::end(kHarmless), key) != std::end(kHarmless)) continue;
     const auto neutral =
