@@ -1,0 +1,82 @@
+// One typed value for a whole run. Written as TOML (docs/formats/recipe.md); every key is described in recipe_keys.cpp.
+// Relative paths are relative to the current folder.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace weft {
+
+struct Recipe {
+  struct Model {
+    std::string path = {};
+    std::string init = "pretrained";
+    std::optional<double> embedding_dropout = {}, hidden_dropout = {}, attention_dropout = {};
+    bool operator==(const Model&) const = default;
+  } model;
+  struct Data {
+    std::vector<std::string> train = {}, valid = {};
+    std::vector<double> weights = {};
+    double valid_fraction = 0;
+    std::string dtype = "uint16", loss_mask = {}, text_key = "text", tokenizer = "auto";
+    bool shuffle = true;
+    bool operator==(const Data&) const = default;
+  } data;
+  struct Train {
+    int64_t seq_length = 1024, global_batch_size = 64, micro_batch_size = 4, train_iters = 1000;
+    std::string precision = "f32", numerics = "fast";
+    int64_t seed = 1234;
+    int64_t eval_interval = 0, eval_iters = 0, log_interval = 10;
+    bool log_grad_norms = false;
+    bool operator==(const Train&) const = default;
+  } train;
+  struct Optimizer {
+    std::string name = "adamw";
+    double lr = 3e-4, min_lr = 0;
+    std::string lr_decay_style = "cosine";
+    int64_t lr_warmup_iters = 0, lr_decay_iters = 0, lr_wsd_decay_iters = 0;
+    double weight_decay = 0.1, adam_beta1 = 0.9, adam_beta2 = 0.95, adam_eps = 1e-8, momentum = 0.9, clip_grad = 1;
+    bool operator==(const Optimizer&) const = default;
+  } optimizer;
+  struct Parallel {
+    int64_t dp = 1, tp = 1, pp = 1, cp = 1, ep = 1, zero_stage = 0;
+    bool sequence_parallel = true;
+    std::string pipeline_schedule = "1f1b", recompute = "none";
+    bool operator==(const Parallel&) const = default;
+  } parallel;
+  struct Checkpoint {
+    int64_t save_interval = 0, keep_latest = 2;
+    bool operator==(const Checkpoint&) const = default;
+  } checkpoint;
+  struct Run {
+    std::string dir = "runs/first", backend = "cpu", ranks = "local";
+    int64_t threads = 0;
+    bool operator==(const Run&) const = default;
+  } run;
+  bool operator==(const Recipe&) const = default;
+};
+
+// Reads a recipe and applies overrides "section.key=value", in order. The value is TOML, or plain text where it is not;
+// one value stands for a list of one. Throws ConfigError that lists every problem: key, value, file, line, and what
+// would be right. FileError where the file cannot be read.
+Recipe parse_recipe_file(const std::string& path, const std::vector<std::string>& overrides);
+Recipe parse_recipe(const std::string& toml, const std::string& source, const std::vector<std::string>& overrides);
+
+// The whole recipe as TOML, every key with its value: parse_recipe(to_toml(r)) == r.
+std::string to_toml(const Recipe& recipe);
+
+// Refuses what this version of weft cannot run, by name, with the reason and the nearest that works. ConfigError.
+void check_supported(const Recipe& recipe);
+
+// "optimizer.lr: 0.0003 there, 0.001 here" for every key that differs and that may not change when a run is resumed.
+std::vector<std::string> recipe_differences(const Recipe& there, const Recipe& here);
+
+// "train.seq_length": all keys, for completion and documents.
+struct KeyHelp {
+  std::string key, type, fallback, help;
+  std::vector<std::string> choices;
+};
+std::vector<KeyHelp> recipe_help();
+
+}  // namespace weft
