@@ -101,6 +101,9 @@ TEST(SafetensorsHeader, RefusesMetadataThatIsNotTextByText) {
        {"1", "[]", "\"x\"", R"({"a":1})", R"({"a":null})", R"({"a":{}})", R"({"a":"1","a":"2"})"})
     EXPECT_VERDICT("InvalidHeaderDeserialization", std::string("{\"__metadata__\":") + metadata + "}", 0);
   EXPECT_VERDICT("InvalidHeaderDeserialization", R"({"__metadata__":{},"__metadata__":{}})", 0);
+  std::string many = R"({"__metadata__":{"x":"")";
+  for (int i = 0; i < 100'000; ++i) many += fmt::format(R"(,"{}":"")", i);
+  EXPECT_VERDICT("InvalidHeaderDeserialization", many + "}}", 0);
 }
 
 std::string two(const char* a, const char* b) {

@@ -20,7 +20,8 @@ static_assert(std::endian::native == std::endian::little, "safetensors are littl
 
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 constexpr size_t kMaxDims = 64;
-constexpr int kMaxDepth = 128;  // within fields that are ignored
+constexpr size_t kMaxMetadata = 100'000;  // entries: each takes ten times its bytes in the file
+constexpr int kMaxDepth = 128;            // within fields that are ignored
 
 [[noreturn]] void fail(std::string_view source, std::string_view kind, const std::string& what) {
   throw FileError(fmt::format("{}: {}: {}; the file is damaged, incomplete or hostile: fetch or write it again", source,
@@ -117,6 +118,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     switch (at_) {
       case At::metadata:
         if (kind != Kind::string) refuse(fmt::format("{} in __metadata__ is not a string", in_quotes(field_)));
+        if (metadata.size() == kMaxMetadata) refuse(fmt::format("more than {} entries in __metadata__", kMaxMetadata));
         metadata[field_] = std::move(*text);
         return true;
       case At::tensor:
