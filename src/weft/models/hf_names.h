@@ -42,8 +42,8 @@ struct HfMatch {
 // type without conversion, or that the model does not have. Does not look at numbers, but for that head.
 HfMatch match_hf_tensors(const ModelSpec& model, const SafetensorsFolder& folder);
 
-// Reads rows [first_row, first_row + to.rows) of the part of the weight that this tensor is (0 = its own first row),
-// with their columns from `first_col` on, into `to`; transposes where the file does.
+// to[i, j] = row start.row + i, column start.col + j of this tensor's part of the weight (its row 0 is the weight's row
+// first_row); transposes where the file does.
 void read_hf_rows(const FoundHfTensor& found, const SafetensorsFolder& folder, BlockStart start, const MatrixOut& to);
 
 }  // namespace weft
