@@ -1,7 +1,5 @@
 #include "weft/plan/run_plan.h"
 
-#include "weft/models/hf_config.h"
-
 namespace weft {
 namespace {
 
@@ -56,8 +54,8 @@ Precision precision_of(const Recipe& r) {
 
 RunPlan plan_run(const Recipe& recipe, const WorkspaceModel& workspace) {
   RunPlan plan;
-  plan.config = read_json_file(std::filesystem::path(recipe.model.path) / "config.json");
-  plan.model = parse_hf_config(plan.config, recipe.model.path + "/config.json", &plan.warnings);
+  plan.config = read_hf_config(recipe.model.path);
+  plan.model = plan.config.spec;
   override_dropout(recipe, plan.model.dropout);
   plan.step = step_of(recipe);
   plan.optimizer = optimizer_of(recipe);

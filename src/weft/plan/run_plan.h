@@ -1,8 +1,8 @@
 // From a recipe to the plain values of a run: model, step, optimizer, learning rate. Touches no data and no device.
 #pragma once
 #include <memory>
-#include <nlohmann/json.hpp>
 
+#include "weft/models/hf_config.h"
 #include "weft/optim/lr_schedule.h"
 #include "weft/plan/memory_plan.h"
 #include "weft/recipe/recipe.h"
@@ -10,9 +10,8 @@
 namespace weft {
 
 struct RunPlan {
-  nlohmann::json config;              // the model folder's config.json, as it stands there
-  std::vector<std::string> warnings;  // of that config: fields that are not known
-  ModelSpec model;
+  HfConfig config;  // of the model's folder
+  ModelSpec model;  // of that config, with the recipe's dropout
   StepSpec step;
   std::unique_ptr<Optimizer> optimizer;
   LrSchedule lr;

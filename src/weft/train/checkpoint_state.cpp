@@ -142,7 +142,7 @@ fs::path save_checkpoint(const fs::path& run, const ModelSpec& model, const Trai
   if (error)
     throw FileError(fmt::format("{}: {}; free space or choose another run.dir", here.string(), error.message()));
   save_hf_weights(here, model, state.params);
-  write_file_durably(here / "config.json", source.config.dump(2) + "\n");
+  write_file_durably(here / "config.json", hf_config_of(source.config, state.params.precision().stat).dump(2) + "\n");
   copy_companions(source.model_folder, here);
   save_optimizer(here / "weft" / "optimizer.safetensors", state, optimizer);
   write_file_durably(here / "weft" / "recipe.toml", source.recipe);

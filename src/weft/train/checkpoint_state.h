@@ -1,11 +1,11 @@
 // What a checkpoint holds beside the Hugging Face folder, and where checkpoints lie (docs/formats/checkpoint.md).
 #pragma once
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "weft/models/hf_config.h"
 #include "weft/plan/training_state.h"
 
 namespace weft {
@@ -18,8 +18,8 @@ struct Progressed {     // how far a run is
 };
 
 struct CheckpointSource {
-  std::filesystem::path model_folder;  // whose config.json, tokenizer files ... go along
-  nlohmann::json config;
+  std::filesystem::path model_folder;  // whose tokenizer files go along
+  const HfConfig& config;
   std::string recipe;  // resolved, as text
 };
 

@@ -7,8 +7,10 @@
 #include "weft/plan/run_plan.h"
 #include "weft/train/batch_loader.h"
 #include "weft/train/checkpoint_state.h"
+#include "weft/train/evaluate.h"
 #include "weft/train/executor.h"
 #include "weft/train/machine.h"
+#include "weft/train/run_data.h"
 #include "weft/train/run_records.h"
 
 namespace weft {

@@ -1,0 +1,206 @@
+#include "weft/apps/cli.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <iostream>
+#include <map>
+
+#include "weft/apps/commands.h"
+#include "weft/base/error.h"
+#include "weft/base/nearest.h"
+
+namespace weft {
+namespace {
+
+constexpr const char* kVersion = "weft 0.1.0";
+
+// One subcommand: its options are parsed into a value that `run` holds.
+struct Command {
+  CLI::App* app;
+  std::function<int()> run;
+};
+
+void recipe_arguments(CLI::App& app, std::string& recipe, std::vector<std::string>& overrides) {
+  app.add_option("recipe", recipe, "Recipe file (TOML)")->type_name("RECIPE");
+  app.add_option("overrides", overrides, "Settings that replace the recipe's, as train.seed=7")->type_name("KEY=VALUE");
+}
+
+Command add_train(CLI::App& weft) {
+  auto o = std::make_shared<TrainOptions>();
+  CLI::App* app = weft.add_subcommand("train", "Train a model as a recipe says; the same command again resumes");
+  recipe_arguments(*app, o->recipe, o->overrides);
+  app->add_flag("--help-recipe", o->help_recipe, "List every key of a recipe");
+  app->footer(
+      "Examples:\n  weft train examples/quickstart.toml\n  weft train recipe.toml optimizer.lr=1e-4 "
+      "run.dir=runs/second\n\n"
+      "Ctrl-C saves and stops; twice stops at once.");
+  return {app, [o] { return run_train(*o); }};
+}
+
+Command add_plan(CLI::App& weft) {
+  auto o = std::make_shared<PlanOptions>();
+  CLI::App* app = weft.add_subcommand("plan", "Say what a recipe will need, without touching data");
+  recipe_arguments(*app, o->recipe, o->overrides);
+  app->add_flag("--json", o->json, "Print JSON");
+  app->add_flag("--schedule", o->schedule, "Print the schedule of a step");
+  app->footer("Example:\n  weft plan recipe.toml train.micro_batch_size=8 parallel.recompute=full");
+  return {app, [o] { return run_plan(*o); }};
+}
+
+Command add_generate(CLI::App& weft) {
+  auto o = std::make_shared<GenerateOptions>();
+  CLI::App* app = weft.add_subcommand("generate", "Continue a text");
+  app->add_option("model", o->model, "Model folder, checkpoint, or run folder")->required()->type_name("FOLDER");
+  app->add_option("--prompt", o->prompt, "Text to continue")->type_name("TEXT");
+  app->add_option("--prompt-ids", o->prompt_ids, "Or: token ids, as 1,403,407")->type_name("IDS");
+  app->add_option("--max-tokens", o->max_tokens, "Tokens to add")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
+  app->add_option("--temperature", o->temperature, "0 takes the likeliest token")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1e6));
+  app->add_option("--top-k", o->top_k, "Choose among the k likeliest; 0: all")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  app->add_option("--top-p", o->top_p, "Choose among the likeliest that hold this probability")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1.0));
+  app->add_option("--seed", o->seed, "Of the choices")->capture_default_str()->check(CLI::NonNegativeNumber);
+  app->add_option("--tokenizer", o->tokenizer, "auto, byte, or a SentencePiece .model file")->capture_default_str();
+  app->add_option("--backend", o->backend, "cpu or ref")->capture_default_str();
+  app->add_option("--precision", o->precision, "f32 or bf16")->capture_default_str();
+  app->add_option("--threads", o->threads, "0: all cores")->capture_default_str()->check(CLI::NonNegativeNumber);
+  app->add_flag("--ids", o->ids, "Print token ids instead of text");
+  app->footer("Example:\n  weft generate runs/first --prompt \"In the beginning\" --temperature 0.8 --top-k 40");
+  return {app, [o] { return run_generate(*o); }};
+}
+
+Command add_eval(CLI::App& weft) {
+  auto o = std::make_shared<EvalOptions>();
+  CLI::App* app = weft.add_subcommand("eval", "Measure loss and perplexity on text or token files");
+  app->add_option("model", o->model, "Model folder, checkpoint, or run folder")->required()->type_name("FOLDER");
+  app->add_option("data", o->data, "Text, JSONL or token files")->required()->type_name("FILES");
+  app->add_option("--seq-length", o->seq_length, "Tokens of a window; 0: the model's")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  app->add_option("--micro-batch-size", o->micro_batch_size, "Windows at once")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  app->add_option("--max-batches", o->max_batches, "0: all")->capture_default_str()->check(CLI::NonNegativeNumber);
+  app->add_option("--dtype", o->dtype, "Of raw id files: uint16 or uint32")->capture_default_str();
+  app->add_option("--text-key", o->text_key, "Key of the text in JSONL")->capture_default_str();
+  app->add_option("--tokenizer", o->tokenizer, "auto, byte, or a SentencePiece .model file")->capture_default_str();
+  app->add_option("--backend", o->backend, "cpu or ref")->capture_default_str();
+  app->add_option("--precision", o->precision, "f32 or bf16")->capture_default_str();
+  app->add_option("--threads", o->threads, "0: all cores")->capture_default_str()->check(CLI::NonNegativeNumber);
+  app->add_flag("--json", o->json, "Print JSON");
+  app->footer("Example:\n  weft eval runs/first held-out.txt");
+  return {app, [o] { return run_eval(*o); }};
+}
+
+Command add_inspect(CLI::App& weft) {
+  auto o = std::make_shared<InspectOptions>();
+  CLI::App* app =
+      weft.add_subcommand("inspect", "Say what is in a model folder, checkpoint, safetensors or token file");
+  app->add_option("path", o->path, "File or folder")->required()->type_name("PATH");
+  app->add_option("--dtype", o->dtype, "Of raw id files: uint16 or uint32")->capture_default_str();
+  app->add_flag("--json", o->json, "Print JSON");
+  return {app, [o] { return run_inspect(*o); }};
+}
+
+Command add_bench(CLI::App& weft) {
+  auto o = std::make_shared<BenchOptions>();
+  CLI::App* app = weft.add_subcommand("bench", "Time a step against what the machine allows, or single kernels");
+  app->add_option("what", o->what, "step or kernels")->required()->check(CLI::IsMember({"step", "kernels"}));
+  recipe_arguments(*app, o->recipe, o->overrides);
+  app->add_option("--iters", o->iters, "Repetitions; the best counts")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
+  app->add_option("--threads", o->threads, "For kernels; 0: all cores")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  app->footer("Example:\n  weft bench step bench/gpt2-124m.toml run.threads=2");
+  return {app, [o] { return run_bench(*o); }};
+}
+
+Command add_completion(CLI::App& weft) {
+  auto o = std::make_shared<CompletionOptions>();
+  CLI::App* app = weft.add_subcommand("completion", "Print a completion script for a shell");
+  app->add_option("shell", o->shell, "bash, zsh or fish")->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  app->footer("Example:\n  source <(weft completion bash)");
+  return {app, [o] { return run_completion(*o); }};
+}
+
+// "did you mean ...?" for the first word of the command line that is no subcommand or option.
+std::string nearest_advice(const std::vector<Command>& commands, int argc, char** argv) {
+  std::vector<std::string> names;
+  const Command* chosen = nullptr;
+  for (const Command& c : commands) {
+    names.push_back(c.app->get_name());
+    if (argc > 1 && c.app->get_name() == argv[1]) chosen = &c;
+  }
+  const auto advice = [](const std::string& word, const std::vector<std::string>& known) {
+    const std::string near = nearest_name(word, known);
+    return near.empty() ? std::string() : fmt::format("\n'{}': did you mean {}?", word, near);
+  };
+  if (chosen == nullptr) return argc > 1 ? advice(argv[1], names) : "";
+  std::vector<std::string> options;
+  for (const CLI::Option* o : chosen->app->get_options()) {
+    for (const auto& name : o->get_lnames()) options.push_back("--" + name);
+  }
+  for (int i = 2; i < argc; ++i) {
+    const std::string word = std::string(argv[i]).substr(0, std::string(argv[i]).find('='));
+    if (word.starts_with("--") && std::find(options.begin(), options.end(), word) == options.end())
+      return advice(word, options);
+  }
+  return "";
+}
+
+int say(const std::string& command, const std::string& message, int status) {
+  const bool colour = isatty(STDERR_FILENO) == 1;
+  std::cerr << "weft" << (command.empty() ? "" : " " + command) << (colour ? ": \033[1;31merror:\033[0m " : ": error: ")
+            << message << std::endl;
+  return status;
+}
+
+int run_command(const Command& command) {
+  const std::string name = command.app->get_name();
+  try {
+    return command.run();
+  } catch (const ConfigError& e) { return say(name, e.what(), kExitUsage); } catch (const Error& e) {
+    return say(name, e.what(), kExitFailure);
+  } catch (const CheckFailure& e) {
+    return say(name, fmt::format("{}\nThis is a bug in weft: please report it with the command.", e.what()),
+               kExitFailure);
+  } catch (const std::bad_alloc&) {
+    return say(name, "out of memory; `weft plan` shows what the recipe needs", kExitFailure);
+  } catch (const std::exception& e) { return say(name, e.what(), kExitFailure); }
+}
+
+}  // namespace
+
+int run_cli(int argc, char** argv) {
+  CLI::App app("weft trains large language models", "weft");
+  app.set_version_flag("--version", kVersion);
+  app.require_subcommand(1);
+  app.footer("Begin with ./quickstart. `weft COMMAND --help` says more about each.");
+  const std::vector<Command> commands{add_train(app),   add_plan(app),  add_generate(app),  add_eval(app),
+                                      add_inspect(app), add_bench(app), add_completion(app)};
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& e) {  // --help, --version
+    return app.exit(e);
+  } catch (const CLI::ParseError& e) {
+    return say("",
+               fmt::format("{}{}\n`weft --help` lists the commands.", e.what(), nearest_advice(commands, argc, argv)),
+               kExitUsage);
+  }
+  for (const Command& command : commands) {
+    if (command.app->parsed()) return run_command(command);
+  }
+  return kExitUsage;
+}
+
+}  // namespace weft

@@ -1,0 +1,63 @@
+// The subcommands of weft: what each needs, as plain values. Each returns its exit status and throws Error.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace weft {
+
+// Exit statuses.
+inline constexpr int kExitOk = 0, kExitFailure = 1, kExitUsage = 2, kExitInterrupted = 130;
+
+struct TrainOptions {
+  std::string recipe;
+  std::vector<std::string> overrides;
+  bool help_recipe = false;
+};
+int run_train(const TrainOptions& options);
+
+struct PlanOptions {
+  std::string recipe;
+  std::vector<std::string> overrides;
+  bool json = false, schedule = false;
+};
+int run_plan(const PlanOptions& options);
+
+struct GenerateOptions {
+  std::string model;  // a model's folder, a checkpoint, or a run's folder (its newest checkpoint)
+  std::string prompt, prompt_ids, tokenizer = "auto";
+  int64_t max_tokens = 200;
+  double temperature = 1, top_p = 1;
+  int64_t top_k = 0, seed = 1234, threads = 0;
+  std::string backend = "cpu", precision = "f32";
+  bool ids = false;  // print ids, not text
+};
+int run_generate(const GenerateOptions& options);
+
+struct EvalOptions {
+  std::string model, tokenizer = "auto", dtype = "uint16", text_key = "text", backend = "cpu", precision = "f32";
+  std::vector<std::string> data;
+  int64_t seq_length = 0, micro_batch_size = 4, max_batches = 0, threads = 0;
+  bool json = false;
+};
+int run_eval(const EvalOptions& options);
+
+struct InspectOptions {
+  std::string path, dtype = "uint16";
+  bool json = false;
+};
+int run_inspect(const InspectOptions& options);
+
+struct BenchOptions {
+  std::string what, recipe;
+  std::vector<std::string> overrides;
+  int64_t iters = 5, threads = 0;
+};
+int run_bench(const BenchOptions& options);
+
+struct CompletionOptions {
+  std::string shell;
+};
+int run_completion(const CompletionOptions& options);
+
+}  // namespace weft

@@ -1,0 +1,65 @@
+#include <unistd.h>
+#include <csignal>
+
+#include <iostream>
+
+#include "weft/apps/backends.h"
+#include "weft/apps/commands.h"
+#include "weft/base/error.h"
+#include "weft/train/run_folder.h"
+#include "weft/train/trainer.h"
+
+namespace weft {
+namespace {
+
+std::atomic<bool> stop_requested{false};  // a signal handler reaches nothing else
+
+extern "C" void on_signal(int) {
+  if (stop_requested.exchange(true)) _exit(kExitInterrupted);  // the second time: at once
+  constexpr char kMessage[] = "\nstopping after this step, then saving; again to stop at once\n";
+  [[maybe_unused]] const auto written = write(STDERR_FILENO, kMessage, sizeof kMessage - 1);
+}
+
+void print_recipe_help() {
+  for (const KeyHelp& k : recipe_help()) {
+    std::string choices;
+    for (const auto& c : k.choices) choices += (choices.empty() ? " [" : " | ") + c;
+    std::cout << fmt::format("{:<32} {:<16} {:<14} {}{}\n", k.key, k.type, k.fallback, k.help,
+                             choices.empty() ? "" : choices + "]");
+  }
+}
+
+std::string header(const Recipe& r, const Machine& machine, const RunPlan& plan) {
+  return format_header(
+      "weft train",
+      {{"model", fmt::format("{}, {} parameters", r.model.path, format_count(double(plan.memory.num_params)))},
+       {"machine", machine.description},
+       {"step", fmt::format("{} sequences of {} tokens, {} at a time, {}", r.train.global_batch_size,
+                            r.train.seq_length, r.train.micro_batch_size, r.train.precision)},
+       {"memory", format_bytes(double(plan.memory.total_bytes()))},
+       {"run folder", r.run.dir}});
+}
+
+}  // namespace
+
+int run_train(const TrainOptions& options) {
+  if (options.help_recipe) {
+    print_recipe_help();
+    return kExitOk;
+  }
+  if (options.recipe.empty())
+    throw ConfigError("a recipe is missing, as in `weft train recipe.toml`; `weft train --help` says more");
+  const Recipe recipe = parse_recipe_file(options.recipe, options.overrides);
+  check_supported(recipe);
+  const Machine machine = machine_for(recipe);
+  RunPlan plan = plan_run(recipe, *machine.workspace_model);
+  for (const auto& warning : plan.config.warnings) std::cerr << "note: " << warning << "\n";
+  claim_run_folder(recipe);
+  std::cerr << header(recipe, machine, plan) << to_string(plan.memory) << std::flush;
+  std::signal(SIGINT, on_signal);
+  std::signal(SIGTERM, on_signal);
+  Trainer trainer(std::move(plan), {.recipe = recipe, .machine = machine, .stop = stop_requested});
+  return trainer.run() ? kExitOk : kExitInterrupted;
+}
+
+}  // namespace weft

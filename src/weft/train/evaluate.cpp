@@ -1,0 +1,65 @@
+#include "weft/train/evaluate.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace weft {
+namespace {
+
+// Windows [first, first + B); beyond the last, sequences of which nothing counts.
+struct EvalBatch {
+  const EvalWindows& windows;
+  const StepSpec& spec;
+  int64_t first;
+  std::vector<AttentionSpan>& spans;
+  int64_t& counted;
+
+  void load(MicroBatch& b) const {
+    const int64_t s = spec.seq_length;
+    spans.clear();
+    for (int64_t i = 0; i < spec.micro_batch_size; ++i) {
+      const int64_t row = i * s;
+      int32_t *ids = b.ids.as<int32_t>() + row, *targets = b.targets.as<int32_t>() + row;
+      uint8_t* counts = b.counted.as<uint8_t>() + row;
+      if (first + i < windows.num_windows()) {
+        windows.read(first + i, {ids, size_t(s)}, {targets, size_t(s)}, {counts, size_t(s)});
+      } else {
+        std::fill_n(ids, s, 0);
+        std::fill_n(targets, s, 0);
+        std::fill_n(counts, s, uint8_t(0));
+      }
+      for (int64_t j = 0; j < s; ++j) {
+        b.positions.as<int32_t>()[row + j] = int32_t(j);
+        b.tokens.as<int64_t>()[row + j] = 0;  // keys dropout, of which there is none here
+        counted += counts[j];
+      }
+      spans.push_back({.q_row = row, .q_count = s, .k_row = row, .k_count = s});
+    }
+    b.spans = spans;
+  }
+};
+
+double sum_of(const Tensor& nll) {
+  double sum = 0;
+  for (int64_t i = 0; i < nll.elements(); ++i)
+    sum += nll.dtype == DType::f64 ? nll.as<double>()[i] : double(nll.as<float>()[i]);
+  return sum;
+}
+
+}  // namespace
+
+EvalRecord evaluate_loss(const EvalWindows& windows, Executor& executor, const StepSpec& spec, int64_t step,
+                         int64_t max_batches) {
+  const int64_t batches = (windows.num_windows() + spec.micro_batch_size - 1) / spec.micro_batch_size;
+  std::vector<double> losses;
+  std::vector<AttentionSpan> spans;
+  int64_t counted = 0;
+  for (int64_t i = 0; i < (max_batches > 0 ? std::min(max_batches, batches) : batches); ++i) {
+    const EvalBatch batch{windows, spec, i * spec.micro_batch_size, spans, counted};
+    losses.push_back(sum_of(executor.evaluate([&](MicroBatch& b) { batch.load(b); })));
+  }
+  const double loss = tree_sum(losses) / double(std::max<int64_t>(counted, 1));
+  return {.step = step, .loss = loss, .perplexity = std::exp(loss), .tokens = counted};
+}
+
+}  // namespace weft

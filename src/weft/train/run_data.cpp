@@ -1,0 +1,31 @@
+#include "weft/train/run_data.h"
+
+namespace weft {
+
+RunData open_run_data(const Recipe& r, const ModelSpec& model) {
+  DataSpec spec;
+  spec.paths = r.data.train;
+  spec.weights = r.data.weights;
+  spec.dtype = r.data.dtype;
+  spec.loss_mask = r.data.loss_mask;
+  spec.text_key = r.data.text_key;
+  spec.tokenizer = r.data.tokenizer;
+  spec.vocab_size = model.vocab_size;
+  spec.seq_length = r.train.seq_length;
+  spec.seed = uint64_t(r.train.seed);
+  spec.shuffle = r.data.shuffle;
+  spec.valid_fraction = r.data.valid_fraction;
+  RunData data;
+  data.train = open_data_stream(spec);
+  if (r.data.valid.empty() && r.data.valid_fraction == 0) return data;
+  spec.part = DataSpec::Part::valid;
+  if (!r.data.valid.empty()) {
+    spec.paths = r.data.valid;
+    spec.loss_mask.clear();
+    spec.valid_fraction = 0;
+  }
+  data.valid = open_eval_windows(spec);
+  return data;
+}
+
+}  // namespace weft

@@ -1,0 +1,128 @@
+#include "weft/train/text_generator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "weft/base/rng.h"
+#include "weft/models/hf_weights.h"
+#include "weft/ops/dry/dry_backend.h"
+#include "weft/train/checkpoint_state.h"
+
+namespace weft {
+
+std::filesystem::path model_folder_of(const std::filesystem::path& path) {
+  namespace fs = std::filesystem;
+  if (fs::exists(path / "config.json")) return path;
+  if (const auto checkpoint = newest_checkpoint(path)) return *checkpoint;
+  throw FileError(fmt::format("{}: neither a model's folder (config.json) nor a run with checkpoints", path.string()));
+}
+
+int32_t sample_token(std::span<const double> logits, const Sampling& how, uint64_t index) {
+  std::vector<int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto likelier = [&](int32_t a, int32_t b) {
+    return logits[size_t(a)] != logits[size_t(b)] ? logits[size_t(a)] > logits[size_t(b)] : a < b;
+  };
+  if (how.temperature == 0) return *std::min_element(order.begin(), order.end(), likelier);
+  const size_t k = how.top_k > 0 ? std::min(size_t(how.top_k), order.size()) : order.size();
+  std::partial_sort(order.begin(), order.begin() + std::ptrdiff_t(k), order.end(), likelier);
+  order.resize(k);
+  std::vector<double> weight(k);
+  const double most = logits[size_t(order[0])];
+  for (size_t i = 0; i < k; ++i) weight[i] = std::exp((logits[size_t(order[i])] - most) / how.temperature);
+  const double all = std::accumulate(weight.begin(), weight.end(), 0.0);
+  double held = 0;
+  size_t kept = 0;
+  while (kept < k && (kept == 0 || held < how.top_p * all)) held += weight[kept++];
+  double left = random_uniform(rng_key(how.seed, "sampling"), index) * held;
+  for (size_t i = 0; i < kept; ++i) {
+    left -= weight[i];
+    if (left < 0) return order[i];
+  }
+  return order[kept - 1];
+}
+
+TextGenerator::TextGenerator(const std::filesystem::path& folder, const Spec& spec)
+    : config_(read_hf_config(folder)),
+      machine_(spec.machine),
+      precision_(spec.precision),
+      max_tokens_(spec.max_tokens),
+      max_prompt_(spec.max_prompt),
+      mesh_(single_mesh()),
+      plan_(measure()),
+      values_("parameters", plan_.params),
+      constants_("constants and cache", plan_.constants),
+      scratch_("scratch", plan_.scratch),
+      workspace_("workspace", plan_.workspace),
+      params_(precision_, {}),
+      model_(params_, config_.spec, {.layers = {}, .max_positions = max_tokens_}),
+      backend_(machine_.make_backend(workspace_)),
+      logits_(size_t(config_.spec.vocab_size)) {
+  params_.allocate_values(values_);
+  model_.allocate_constants(constants_, precision_);
+  caches_ = make_caches(constants_);
+  load_hf_weights(folder, config_.spec, params_);
+  params_.masters_changed(*backend_);
+}
+
+// The same passes, dry: the longest prompt at once, then one token.
+TextGenerator::Plan TextGenerator::measure() const {
+  if (config_.spec.learned_positions && max_tokens_ > config_.spec.max_positions) {
+    throw ConfigError(fmt::format("{} tokens: the model has a table of {} positions; ask for fewer tokens", max_tokens_,
+                                  config_.spec.max_positions));
+  }
+  Arena values("values"), constants("constants"), scratch("scratch");
+  ParamStore params(precision_, {});
+  Transformer model(params, config_.spec, {.layers = {}, .max_positions = max_tokens_});
+  params.allocate_values(values);
+  model.allocate_constants(constants, precision_);
+  auto caches = make_caches(constants);
+  DryBackend backend(*machine_.workspace_model);
+  const std::vector<int32_t> ids(size_t(max_prompt_), 0);
+  pass(backend, model, caches, scratch, ids);
+  if (max_prompt_ < max_tokens_) pass(backend, model, caches, scratch, std::span(ids).first(1));
+  return {values.peak(), constants.peak(), scratch.peak(), backend.workspace_bytes()};
+}
+
+std::vector<KvCache> TextGenerator::make_caches(Arena& arena) const {
+  std::vector<KvCache> caches(size_t(config_.spec.num_layers));
+  for (KvCache& c : caches) {
+    c.k = arena.alloc(precision_.compute, {max_tokens_, config_.spec.kv_width()}, tokens(Spmd::Shard1));
+    c.v = arena.alloc(precision_.compute, {max_tokens_, config_.spec.kv_width()}, tokens(Spmd::Shard1));
+  }
+  return caches;
+}
+
+Tensor TextGenerator::pass(Backend& backend, const Transformer& model, std::vector<KvCache>& caches, Arena& scratch,
+                           std::span<const int32_t> ids) const {
+  scratch.rewind();
+  MicroBatch batch = alloc_micro_batch(scratch, int64_t(ids.size()));
+  const int64_t first = caches[0].count;
+  for (size_t i = 0; i < ids.size() && batch.ids.data != nullptr; ++i) {
+    batch.ids.as<int32_t>()[i] = ids[i];
+    batch.positions.as<int32_t>()[i] = int32_t(first + int64_t(i));
+  }
+  Pass p{backend, mesh_, precision_, batch, &scratch, &scratch, &scratch, &scratch, &scratch};
+  Tensor logits = p.stat(&scratch, {1, config_.spec.vocab_size}, tokens(Spmd::Invariant));
+  model.decode(p, caches, logits);
+  backend.wait_all();
+  return logits;
+}
+
+std::span<const double> TextGenerator::feed(std::span<const int32_t> ids) {
+  WEFT_CHECK(!ids.empty() && int64_t(ids.size()) <= max_prompt_ && fed_ + int64_t(ids.size()) <= max_tokens_,
+             "{} tokens after {}", ids.size(), fed_);
+  for (int32_t id : ids) {
+    if (id < 0 || id >= config_.spec.vocab_size) {
+      throw ConfigError(fmt::format("token {} is not in the model's vocabulary of {}", id, config_.spec.vocab_size));
+    }
+  }
+  const Tensor logits = pass(*backend_, model_, caches_, scratch_, ids);
+  fed_ += int64_t(ids.size());
+  for (size_t i = 0; i < logits_.size(); ++i)
+    logits_[i] = logits.dtype == DType::f64 ? logits.as<double>()[i] : double(logits.as<float>()[i]);
+  return logits_;
+}
+
+}  // namespace weft

@@ -1,0 +1,68 @@
+// Continues a sequence of tokens: forward passes with a cache of keys and values.
+#pragma once
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "weft/models/hf_config.h"
+#include "weft/plan/training_state.h"
+#include "weft/train/machine.h"
+
+namespace weft {
+
+// The folder of weights that a path means: a model's folder or checkpoint itself, or the newest checkpoint of a run.
+// Throws FileError where there is none.
+std::filesystem::path model_folder_of(const std::filesystem::path& path);
+
+struct Sampling {
+  double temperature = 1;  // 0: the likeliest token
+  int64_t top_k = 0;       // among the k likeliest; 0: all
+  double top_p = 1;        // among the likeliest that together hold this probability
+  uint64_t seed = 0;
+};
+
+// The token chosen from logits [V]; `index` numbers the choices of a sequence.
+int32_t sample_token(std::span<const double> logits, const Sampling& how, uint64_t index);
+
+class TextGenerator {
+ public:
+  struct Spec {
+    const Machine& machine;
+    Precision precision;
+    int64_t max_tokens;  // of prompt and continuation together
+    int64_t max_prompt;  // tokens fed at once
+  };
+  // Loads the weights of `folder`. Throws ConfigError where its positions do not reach.
+  TextGenerator(const std::filesystem::path& folder, const Spec& spec);
+
+  // Feeds tokens that follow all those fed so far; returns the logits [V] after the last. Blocks.
+  std::span<const double> feed(std::span<const int32_t> ids);
+  int64_t fed() const { return fed_; }
+  const ModelSpec& model() const { return config_.spec; }
+
+ private:
+  struct Plan {
+    int64_t params, constants, scratch, workspace;
+  };
+  Plan measure() const;
+  Tensor pass(Backend& backend, const Transformer& model, std::vector<KvCache>& caches, Arena& scratch,
+              std::span<const int32_t> ids) const;
+  std::vector<KvCache> make_caches(Arena& arena) const;
+
+  const HfConfig config_;
+  const Machine machine_;
+  const Precision precision_;
+  const int64_t max_tokens_, max_prompt_;
+  ProcessMesh mesh_;
+  const Plan plan_;
+  Arena values_, constants_, scratch_, workspace_;
+  ParamStore params_;
+  Transformer model_;
+  std::unique_ptr<Backend> backend_;
+  std::vector<KvCache> caches_;
+  int64_t fed_ = 0;
+  std::vector<double> logits_;
+};
+
+}  // namespace weft
