@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "weft/base/rng.h"
+#include "weft/ops/cpu/matmul_converted.h"
 
 namespace weft {
 namespace {
@@ -71,7 +72,8 @@ struct Operands {
   Matmul op;
 };
 
-void run(CpuMatmul& matmul, const Matmul& op) {
+template <class AnyMatmul>
+void run(AnyMatmul& matmul, const Matmul& op) {
   const int64_t bytes = matmul.workspace_bytes(op);
   std::vector<std::byte> memory(size_t(bytes) + 64 + 8, std::byte{0x5a});
   const size_t skip = (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
@@ -87,7 +89,8 @@ std::vector<std::byte> bits_of(const Case& c, int threads, Numerics numerics) {
 }
 
 // |got - exact| stays within what rounding can do: sums over k in f32, then one rounding to the type of `out`.
-void expect_equals_double_loop(const Case& c, CpuMatmul& matmul) {
+template <class AnyMatmul>
+void expect_equals_double_loop(const Case& c, AnyMatmul& matmul) {
   SCOPED_TRACE(c.name());
   Operands x(c);
   const Operands before(c);
@@ -122,7 +125,10 @@ std::vector<Case> shapes() {
                                                                    {64, 65, 257},
                                                                    {129, 257, 100},
                                                                    {200, 131, 515},
-                                                                   {31, 700, 33}})
+                                                                   {31, 700, 33},
+                                                                   {40, 50, 1100},
+                                                                   {1200, 20, 70},
+                                                                   {20, 1200, 600}})
     for (const bool trans_a : {false, true})
       for (const bool trans_b : {false, true})
         for (const int64_t gap : {0, 3, 16})
@@ -153,6 +159,12 @@ TEST(CpuMatmul, EqualsADoubleLoop) {
 TEST(CpuMatmul, EqualsADoubleLoopInInvariantNumerics) {
   CpuMatmul matmul(3, Numerics::invariant);
   for (const Case& c : all_cases()) expect_equals_double_loop(c, matmul);
+}
+
+TEST(ConvertedMatmul, EqualsADoubleLoop) {
+  ConvertedMatmul matmul(2);
+  for (const Case& c : all_cases())
+    if (c.in == DType::bf16) expect_equals_double_loop(c, matmul);
 }
 
 TEST(CpuMatmul, AnEmptySumIsTheBiasOrZeroOrNothingAdded) {
@@ -186,6 +198,21 @@ TEST(CpuMatmul, InvariantBitsDoNotDependOnThreads) {
     SCOPED_TRACE(c.name());
     const std::vector<std::byte> one = bits_of(c, 1, Numerics::invariant);
     for (const int threads : {2, 3, 4}) ASSERT_EQ(one, bits_of(c, threads, Numerics::invariant)) << threads;
+  }
+}
+
+// The order of a sum must not follow from where the operands happen to lie.
+TEST(CpuMatmul, InvariantBitsDoNotDependOnStrides) {
+  for (Case c : all_cases()) {
+    if (c.in != DType::f32) continue;  // oneDNN does not promise it
+    SCOPED_TRACE(c.name());
+    Operands dense((c.gap = 0, c)), apart((c.gap = 19, c));
+    CpuMatmul matmul(2, Numerics::invariant);
+    run(matmul, dense.op);
+    run(matmul, apart.op);
+    for (int64_t i = 0; i < c.m; ++i)
+      for (int64_t j = 0; j < c.n; ++j)
+        ASSERT_EQ(value_of(dense.op.out, i, j), value_of(apart.op.out, i, j)) << "at " << i << ", " << j;
   }
 }
 

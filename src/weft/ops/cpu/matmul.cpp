@@ -2,7 +2,9 @@
 
 #include <cstring>
 
+#include "weft/ops/cpu/matmul_converted.h"
 #include "weft/ops/cpu/matmul_dnnl.h"
+#include "weft/ops/cpu/matmul_f32.h"
 
 namespace weft {
 namespace {
@@ -24,7 +26,10 @@ void run_without_k(const Matmul& op) {
 
 }  // namespace
 
-CpuMatmul::CpuMatmul(int threads, Numerics numerics) : dnnl_(std::make_unique<DnnlMatmul>(threads, numerics)) {
+CpuMatmul::CpuMatmul(int threads, Numerics numerics)
+    : f32_(std::make_unique<F32Matmul>(threads)),
+      converted_(std::make_unique<ConvertedMatmul>(threads)),
+      dnnl_(std::make_unique<DnnlMatmul>(threads, numerics)) {
   WEFT_CHECK(threads > 0, "{} threads", threads);
 }
 CpuMatmul::~CpuMatmul() = default;
@@ -33,13 +38,16 @@ CpuMatmul& CpuMatmul::operator=(CpuMatmul&&) noexcept = default;
 
 int64_t CpuMatmul::workspace_bytes(const Matmul& op) const {
   if (op.m() == 0 || op.n() == 0 || op.k() == 0) return 0;
-  return dnnl_->workspace_bytes(op);
+  if (op.a.dtype == DType::f32) return f32_->workspace_bytes(op);
+  return dnnl_->supports(op) ? dnnl_->workspace_bytes(op) : converted_->workspace_bytes(op);
 }
 
 void CpuMatmul::run(const Matmul& op, std::byte* workspace) {
   if (op.m() == 0 || op.n() == 0) return;
   if (op.k() == 0) return run_without_k(op);
-  dnnl_->run(op, workspace);
+  if (op.a.dtype == DType::f32) return f32_->run(op, workspace);
+  if (dnnl_->supports(op)) return dnnl_->run(op, workspace);
+  converted_->run(op, workspace);
 }
 
 }  // namespace weft

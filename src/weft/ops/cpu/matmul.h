@@ -9,13 +9,18 @@
 
 namespace weft {
 
+class ConvertedMatmul;
 class DnnlMatmul;
+class F32Matmul;
 
 // Runs Matmul ops on `threads` threads of the caller's own pool. f32 x f32 -> f32; bf16 x bf16 -> bf16 or f32, summed
 // in f32; bias of the operands' type. Any size, zero included; any row stride.
 //
-// What it needs for a shape is made at the shape's first use (some milliseconds) and kept. Nothing of a matrix's size
-// is allocated: temporary memory is the caller's. Not thread-safe: one rank, one CpuMatmul.
+// f32 runs on weft's own kernels (matmul_f32.h), in either Numerics: an element's bits follow from its row of op(a),
+// its column of op(b) and k alone. bf16 runs on oneDNN where this CPU has instructions for it (AMX, AVX-512 bf16), else
+// widened to f32.
+// Nothing of a matrix's size is allocated: temporary memory is the caller's. oneDNN makes a primitive at a shape's
+// first use (some milliseconds). Not thread-safe: one rank, one CpuMatmul.
 class CpuMatmul {
  public:
   CpuMatmul(int threads, Numerics numerics);
@@ -29,6 +34,8 @@ class CpuMatmul {
   void run(const Matmul& op, std::byte* workspace);
 
  private:
+  std::unique_ptr<F32Matmul> f32_;
+  std::unique_ptr<ConvertedMatmul> converted_;
   std::unique_ptr<DnnlMatmul> dnnl_;
 };
 
