@@ -112,8 +112,8 @@ Command add_inspect(CLI::App& weft) {
 
 Command add_bench(CLI::App& weft) {
   auto o = std::make_shared<BenchOptions>();
-  CLI::App* app = weft.add_subcommand("bench", "Time a step against what the machine allows, or single kernels");
-  app->add_option("what", o->what, "step or kernels")->required()->check(CLI::IsMember({"step", "kernels"}));
+  CLI::App* app = weft.add_subcommand("bench", "Time a step against what the machine allows");
+  app->add_option("what", o->what, "step")->required()->check(CLI::IsMember({"step"}));
   recipe_arguments(*app, o->recipe, o->overrides);
   app->add_option("--iters", o->iters, "Repetitions; the best counts")
       ->capture_default_str()

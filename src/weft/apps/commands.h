@@ -49,7 +49,7 @@ struct InspectOptions {
 int run_inspect(const InspectOptions& options);
 
 struct BenchOptions {
-  std::string what, recipe;
+  std::string what = "step", recipe;
   std::vector<std::string> overrides;
   int64_t iters = 5, threads = 0;
 };

@@ -58,11 +58,4 @@ void save_hf_weights(const std::filesystem::path& folder, const ModelSpec& model
   write_safetensors_folder(folder, std::move(tensors));
 }
 
-std::string hf_name_of(const ModelSpec& model, const std::string& param, int64_t first_row) {
-  for (const HfTensor& t : hf_tensors(model)) {
-    if (t.param == param && t.first_row == first_row) return t.name;
-  }
-  return param;
-}
-
 }  // namespace weft

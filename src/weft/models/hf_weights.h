@@ -18,8 +18,4 @@ std::vector<std::string> load_hf_weights(const std::filesystem::path& folder, co
 // Writes the masters as model.safetensors (or shards) into `folder`, with the names and layouts of the family.
 void save_hf_weights(const std::filesystem::path& folder, const ModelSpec& model, const ParamStore& params);
 
-// The norm of each tensor of the folder's names from those of the store's parts: for records of gradients.
-//   part_name(param, first row) -> the tensor's name on disk
-std::string hf_name_of(const ModelSpec& model, const std::string& param, int64_t first_row);
-
 }  // namespace weft

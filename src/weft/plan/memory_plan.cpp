@@ -58,20 +58,19 @@ void run_dry(const ModelSpec& model, StepSpec step, const Optimizer& optimizer, 
   update_all(backend, optimizer, state.params, {.lr = 0, .grad_scale = 1, .step = 1});
 }
 
-int64_t evaluation_bytes(const ModelSpec& model, const StepSpec& step, DryBackend& backend) {
-  ParamStore params(step.precision, step.order);
-  Transformer transformer(params, model, step.model);
-  Arena values("values"), constants("constants"), scratch("scratch");
-  params.allocate_values(values);
-  transformer.allocate_constants(constants, step.precision);
-  const ProcessMesh mesh = single_mesh();
-  const auto spans = whole_sequences(step);
-  MicroBatch batch = alloc_micro_batch(scratch, step.micro_batch_tokens());
-  batch.spans = spans;
-  Tensor nll = scratch.alloc(step.precision.stat, {step.micro_batch_tokens()}, tokens(step.model.layers.stream));
-  Pass p{backend, mesh, step.precision, batch, &scratch, &scratch, &scratch, &scratch, &scratch};
-  transformer.evaluate(p, nll);
-  return scratch.peak();
+// run_dry counts at most two micro-batches.
+double repeats(const StepSpec& step) {
+  return double(step.order.num_micro_batches) / double(std::min<int64_t>(step.order.num_micro_batches, 2));
+}
+
+// The same step with nothing computed again.
+double model_flops(const ModelSpec& model, StepSpec step, const Optimizer& optimizer, const WorkspaceModel& workspace) {
+  step.model.layers.keep_activations = true;
+  step.model.recompute_blocks = false;
+  DryBackend backend(workspace);
+  DryArenas arenas;
+  run_dry(model, step, optimizer, backend, arenas);
+  return backend.flops() * repeats(step);
 }
 
 void check_positions(const ModelSpec& model, const StepSpec& step) {
@@ -82,6 +81,31 @@ void check_positions(const ModelSpec& model, const StepSpec& step) {
 }
 
 }  // namespace
+
+MemoryPlan measure_forward(const ModelSpec& model, const StepSpec& step, const WorkspaceModel& workspace) {
+  check_positions(model, step);
+  ParamStore params(step.precision, step.order);
+  Transformer transformer(params, model, step.model);
+  PersistentArenas persistent;
+  params.allocate_values(persistent.params);
+  transformer.allocate_constants(persistent.constants, step.precision);
+  const ProcessMesh mesh = single_mesh();
+  const auto spans = whole_sequences(step);
+  DryBackend backend(workspace);
+  Arena scratch("evaluation");
+  MicroBatch batch = alloc_micro_batch(scratch, step.micro_batch_tokens());
+  batch.spans = spans;
+  Tensor nll = scratch.alloc(step.precision.stat, {step.micro_batch_tokens()}, tokens(step.model.layers.stream));
+  Pass p{backend, mesh, step.precision, batch, &scratch, &scratch, &scratch, &scratch, &scratch};
+  transformer.evaluate(p, nll);
+  MemoryPlan plan;
+  plan.persistent = persistent.peak();
+  plan.evaluation = scratch.peak();
+  plan.workspace = backend.workspace_bytes();
+  plan.num_params = params.num_elements();
+  plan.model_flops = plan.hardware_flops = backend.flops();
+  return plan;
+}
 
 MemoryPlan measure(const ModelSpec& model, const StepSpec& step, const Optimizer& optimizer,
                    const WorkspaceModel& workspace) {
@@ -94,7 +118,6 @@ MemoryPlan measure(const ModelSpec& model, const StepSpec& step, const Optimizer
   DryBackend backend(workspace);
   DryArenas arenas;
   run_dry(model, step, optimizer, backend, arenas);
-  if (step.evaluates) plan.evaluation = evaluation_bytes(model, step, backend);
   plan.slots = liveness(step.schedule);
   plan.till_dgrad = arenas.till_dgrad.peak();
   plan.till_wgrad = arenas.till_wgrad.peak();
@@ -102,6 +125,13 @@ MemoryPlan measure(const ModelSpec& model, const StepSpec& step, const Optimizer
   plan.replay = arenas.replay.peak();
   plan.scratch = arenas.scratch.peak();
   plan.workspace = backend.workspace_bytes();
+  plan.hardware_flops = backend.flops() * repeats(step);
+  plan.model_flops = model_flops(model, step, optimizer, workspace);
+  if (step.evaluates) {
+    const MemoryPlan forward = measure_forward(model, step, workspace);
+    plan.evaluation = forward.evaluation;
+    plan.workspace = std::max(plan.workspace, forward.workspace);
+  }
   return plan;
 }
 

@@ -37,6 +37,9 @@ struct MemoryPlan {
 MemoryPlan measure(const ModelSpec& model, const StepSpec& step, const Optimizer& optimizer,
                    const WorkspaceModel& workspace);
 
+// To score text only: weights, constants and `evaluation`, no gradients or optimizer state.
+MemoryPlan measure_forward(const ModelSpec& model, const StepSpec& step, const WorkspaceModel& workspace);
+
 // "  parameters   masters and compute copies   1 x 497.76 MiB ..." with a total.
 std::string to_string(const MemoryPlan& plan);
 

@@ -48,18 +48,17 @@ double sum_of(const Tensor& nll) {
 
 }  // namespace
 
-EvalRecord evaluate_loss(const EvalWindows& windows, Executor& executor, const StepSpec& spec, int64_t step,
-                         int64_t max_batches) {
-  const int64_t batches = (windows.num_windows() + spec.micro_batch_size - 1) / spec.micro_batch_size;
+EvalRecord evaluate_loss(const EvalRequest& r, const ScoreMicroBatch& score) {
+  const int64_t size = r.step_spec.micro_batch_size, all = (r.windows.num_windows() + size - 1) / size;
   std::vector<double> losses;
   std::vector<AttentionSpan> spans;
   int64_t counted = 0;
-  for (int64_t i = 0; i < (max_batches > 0 ? std::min(max_batches, batches) : batches); ++i) {
-    const EvalBatch batch{windows, spec, i * spec.micro_batch_size, spans, counted};
-    losses.push_back(sum_of(executor.evaluate([&](MicroBatch& b) { batch.load(b); })));
+  for (int64_t i = 0; i < (r.max_batches > 0 ? std::min(r.max_batches, all) : all); ++i) {
+    const EvalBatch batch{r.windows, r.step_spec, i * size, spans, counted};
+    losses.push_back(sum_of(score([&](MicroBatch& b) { batch.load(b); })));
   }
   const double loss = tree_sum(losses) / double(std::max<int64_t>(counted, 1));
-  return {.step = step, .loss = loss, .perplexity = std::exp(loss), .tokens = counted};
+  return {.step = r.step, .loss = loss, .perplexity = std::exp(loss), .tokens = counted};
 }
 
 }  // namespace weft

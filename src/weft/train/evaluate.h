@@ -6,9 +6,16 @@
 
 namespace weft {
 
-// Mean loss over the counted targets of the first `max_batches` micro-batches of windows (0: of all), by the weights as
-// they are; `step` goes into the record. Windows must be of the step's seq_length. Blocks.
-EvalRecord evaluate_loss(const EvalWindows& windows, Executor& executor, const StepSpec& spec, int64_t step,
-                         int64_t max_batches);
+// The losses of the tokens of one micro-batch that the argument fills.
+using ScoreMicroBatch = std::function<Tensor(const LoadMicroBatch&)>;
+
+struct EvalRequest {
+  const EvalWindows& windows;  // of the step's seq_length
+  const StepSpec& step_spec;
+  int64_t step = 0;         // goes into the record
+  int64_t max_batches = 0;  // micro-batches of windows to score; 0: all
+};
+// Mean loss over the counted targets. Blocks.
+EvalRecord evaluate_loss(const EvalRequest& request, const ScoreMicroBatch& score);
 
 }  // namespace weft

@@ -97,23 +97,20 @@ Pass Executor::pass(const InFlight& m, uint64_t dropout_key) {
 
 Tensor Executor::evaluate(const LoadMicroBatch& load) {
   WEFT_CHECK(step_.evaluates, "this step was planned without evaluation");
-  evaluation_.rewind();
-  MicroBatch batch = alloc_micro_batch(evaluation_, step_.micro_batch_tokens());
-  load(batch);
-  Tensor nll = evaluation_.alloc(step_.precision.stat, {step_.micro_batch_tokens()}, tokens(step_.model.layers.stream));
-  Pass p{.be = *backend_,
-         .mesh = mesh_,
-         .precision = step_.precision,
-         .batch = batch,
-         .scratch = &evaluation_,
-         .till_dgrad = &evaluation_,
-         .till_wgrad = &evaluation_,
-         .dgrad_till_wgrad = &evaluation_,
-         .replay = &evaluation_};
-  state_.model.evaluate(p, nll);
-  backend_->wait_all();
+  const Tensor nll = ForwardOnly{state_.model, step_, *backend_, mesh_}.score(load, evaluation_);
   WEFT_CHECK(evaluation_.peak() == plan_.evaluation, "evaluation used {} bytes, planned {}", evaluation_.peak(),
              plan_.evaluation);
+  return nll;
+}
+
+Tensor ForwardOnly::score(const LoadMicroBatch& load, Arena& arena) const {
+  arena.rewind();
+  MicroBatch batch = alloc_micro_batch(arena, step.micro_batch_tokens());
+  load(batch);
+  Tensor nll = arena.alloc(step.precision.stat, {step.micro_batch_tokens()}, tokens(step.model.layers.stream));
+  Pass p{backend, mesh, step.precision, batch, &arena, &arena, &arena, &arena, &arena};
+  model.evaluate(p, nll);
+  backend.wait_all();
   return nll;
 }
 

@@ -10,6 +10,16 @@ namespace weft {
 // Fills ids, targets, counted, positions, tokens of micro-batch b.index; spans must stay alive until it is done.
 using LoadMicroBatch = std::function<void(MicroBatch& b)>;
 
+// Forward only, of one micro-batch that `load` fills, with everything in `arena` (rewound first): the losses of its
+// tokens (stat, [tokens]), which lie there. Blocks.
+struct ForwardOnly {
+  const Transformer& model;
+  const StepSpec& step;
+  Backend& backend;
+  const ProcessMesh& mesh;
+  Tensor score(const LoadMicroBatch& load, Arena& arena) const;
+};
+
 class Executor {
  public:
   struct Resources {

@@ -18,6 +18,10 @@ struct Machine {
   std::function<std::unique_ptr<Backend>(Arena& workspace)> make_backend;
   // Rate of large matrix products in this dtype, in flop/s: measured once, in about 0.1 s. 0 where it means nothing.
   std::function<double(DType)> measure_matmul_rate;
+  // For benchmarks: memory traffic in bytes/s as an optimizer makes it (four arrays read, three written), and the
+  // library's own matrix product, that backends are measured against.
+  std::function<double()> measure_bandwidth;
+  std::function<std::function<void(const Matmul&)>()> make_library_matmul;
 };
 
 }  // namespace weft

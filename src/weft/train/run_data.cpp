@@ -10,6 +10,8 @@ RunData open_run_data(const Recipe& r, const ModelSpec& model) {
   spec.loss_mask = r.data.loss_mask;
   spec.text_key = r.data.text_key;
   spec.tokenizer = r.data.tokenizer;
+  spec.model_folder = r.model.path;
+  spec.cache_dir = r.run.dir + "/tokens";
   spec.vocab_size = model.vocab_size;
   spec.seq_length = r.train.seq_length;
   spec.seed = uint64_t(r.train.seed);

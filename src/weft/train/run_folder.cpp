@@ -1,5 +1,6 @@
 #include "weft/train/run_folder.h"
 
+#include "weft/base/error.h"
 #include "weft/checkpoint/durable_file.h"
 
 namespace weft {

@@ -81,7 +81,8 @@ TextGenerator::Plan TextGenerator::measure() const {
   DryBackend backend(*machine_.workspace_model);
   const std::vector<int32_t> ids(size_t(max_prompt_), 0);
   pass(backend, model, caches, scratch, ids);
-  if (max_prompt_ < max_tokens_) pass(backend, model, caches, scratch, std::span(ids).first(1));
+  for (KvCache& c : caches) c.count = max_tokens_ - 1;  // the longest that a token can look back
+  pass(backend, model, caches, scratch, std::span(ids).first(1));
   return {values.peak(), constants.peak(), scratch.peak(), backend.workspace_bytes()};
 }
 

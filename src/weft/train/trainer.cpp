@@ -1,8 +1,10 @@
 #include "weft/train/trainer.h"
 
 #include <cmath>
+#include <fstream>
 
 #include "weft/base/rng.h"
+#include "weft/models/hf_names.h"
 #include "weft/models/hf_weights.h"
 #include "weft/models/init.h"
 #include "weft/ops/checked.h"
@@ -56,6 +58,7 @@ StepRecord Trainer::step_once() {
   executor_.check_used();
   const double norm = state_.norm->wait_measure(*backend_);
   watch(loss, norm);
+  if (recipe_.train.log_grad_norms) log_grad_norms();
   const double lr = plan_.lr.at(step_);
   update_all(*backend_, *plan_.optimizer, state_.params,
              {.lr = lr, .grad_scale = clip_scale(norm, recipe_.optimizer.clip_grad), .step = step_ + 1});
@@ -118,9 +121,27 @@ void Trainer::report_nonfinite(double loss, double norm) {
       fmt::format("{}: {}{}", what, gradient.empty() ? "no single value is to blame" : gradient, advice));
 }
 
+// One line a step in grad_norms.jsonl; of a step that ran twice (a crash, a resume) the later line counts.
+void Trainer::log_grad_norms() const {
+  nlohmann::json norms;
+  for (const HfTensor& t : hf_tensors(plan_.model)) {
+    double squares = 0;
+    for (size_t i = 0; i < state_.norm->entries().size(); ++i) {
+      const GradNorm::Entry& e = state_.norm->entries()[i];
+      const bool inside = e.first_row >= t.first_row && e.first_row < t.first_row + t.rows;
+      if (e.param->spec().name == t.param && inside) squares += state_.norm->squares(i);
+    }
+    norms[t.name] = std::sqrt(squares);
+  }
+  std::ofstream out(std::filesystem::path(recipe_.run.dir) / "grad_norms.jsonl", std::ios::app);
+  out << nlohmann::json{{"step", step_ + 1}, {"grad_norm", norms}}.dump() << "\n";
+}
+
 void Trainer::evaluate() {
   if (data_.valid == nullptr) return;
-  records_->eval(evaluate_loss(*data_.valid, executor_, plan_.step, step_, recipe_.train.eval_iters));
+  records_->eval(evaluate_loss(
+      {.windows = *data_.valid, .step_spec = plan_.step, .step = step_, .max_batches = recipe_.train.eval_iters},
+      [this](const LoadMicroBatch& load) { return executor_.evaluate(load); }));
 }
 
 // A save that fails leaves the older checkpoints and does not end the run; the last one does.

@@ -36,6 +36,7 @@ class Trainer {
   StepRecord step_once();
   void watch(double loss, double norm);
   [[noreturn]] void report_nonfinite(double loss, double norm);
+  void log_grad_norms() const;
   void evaluate();
   void save(bool last);
   bool due(int64_t interval) const { return interval > 0 && step_ % interval == 0; }

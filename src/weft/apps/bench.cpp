@@ -1,0 +1,189 @@
+// weft bench: what a step costs beside what the machine allows.
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <map>
+
+#include "weft/apps/backends.h"
+#include "weft/apps/commands.h"
+#include "weft/base/error.h"
+#include "weft/base/rng.h"
+#include "weft/models/init.h"
+#include "weft/ops/traced.h"
+#include "weft/plan/run_plan.h"
+#include "weft/train/batch_loader.h"
+#include "weft/train/clock.h"
+#include "weft/train/executor.h"
+#include "weft/train/run_data.h"
+
+namespace weft {
+namespace {
+
+constexpr double kOptimizerBytes = 28;  // read w, g, m, v; write w, m, v; 4 bytes each
+
+int64_t clock_ns() { return int64_t(now_s() * 1e9); }
+
+// data.train = ["synthetic"]: random tokens, in a file that is removed at the end.
+class SyntheticTokens {
+ public:
+  SyntheticTokens(Recipe& recipe, int64_t vocab_size) {
+    if (recipe.data.train != std::vector<std::string>{"synthetic"}) return;
+    path_ = std::filesystem::temp_directory_path() / fmt::format("weft-bench-{}.bin", getpid());
+    const int64_t n = recipe.train.seq_length * recipe.train.global_batch_size * 4 + 1;
+    std::ofstream out(path_, std::ios::binary);
+    for (int64_t i = 0; i < n; ++i) {
+      const uint32_t id = random_bits(rng_key(1, "tokens"), uint64_t(i)) % uint32_t(vocab_size);
+      out.write(reinterpret_cast<const char*>(&id), sizeof id);
+    }
+    if (!out) throw FileError(fmt::format("{}: cannot be written", path_.string()));
+    recipe.data.train = {path_.string()};
+    recipe.data.dtype = "uint32";
+  }
+  SyntheticTokens(const SyntheticTokens&) = delete;
+  SyntheticTokens& operator=(const SyntheticTokens&) = delete;
+  ~SyntheticTokens() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove(path_, ignored);
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// Everything of a run but its records.
+struct BenchRun {
+  BenchRun(const Recipe& recipe, const Machine& machine, const RunPlan& plan)
+      : plan(plan),
+        arenas(plan.memory.persistent),
+        state(plan.model, plan.step, *plan.optimizer, arenas),
+        workspace("workspace", plan.memory.workspace),
+        backend(machine.make_backend(workspace)),
+        mesh(single_mesh()),
+        executor(state, plan.step, plan.memory, {*backend, mesh}),
+        data(open_run_data(recipe, plan.model)),
+        batches(*data.train,
+                {recipe.train.seq_length, recipe.train.micro_batch_size, plan.step.order.num_micro_batches}) {
+    init_weights(state.params, 1, machine.threads);
+    state.params.masters_changed(*backend);
+  }
+  // A whole step, as Trainer makes it.
+  void step(Backend& on) {
+    const double counted = double(std::max<int64_t>(1, batches.counted(done)));
+    const LoadMicroBatch load = [&](MicroBatch& b) { batches.load(done, b); };
+    executor.run_on(on, {.load = load, .loss_scale = 1 / counted, .dropout_key = rng_key(1, uint64_t(done))});
+    const double norm = state.norm->wait_measure(on);
+    update_all(on, *plan.optimizer, state.params, {.lr = 1e-4, .grad_scale = clip_scale(norm, 1), .step = ++done});
+    on.wait_all();
+  }
+
+  const RunPlan& plan;
+  PersistentArenas arenas;
+  TrainingState state;
+  Arena workspace;
+  std::unique_ptr<Backend> backend;
+  ProcessMesh mesh;
+  Executor executor;
+  RunData data;
+  BatchLoader batches;
+  int64_t done = 0;
+};
+
+template <class F>
+double best_of(int64_t iters, F f) {
+  double best = 1e30;
+  for (int64_t i = 0; i < iters; ++i) {
+    const double began = now_s();
+    f();
+    best = std::min(best, now_s() - began);
+  }
+  return best;
+}
+
+struct Floor {
+  double products_s = 0, optimizer_s = 0;
+  double total() const { return products_s + optimizer_s; }
+};
+
+// The library's products of this step, one after the other on the memory they have in it, and the optimizer's traffic.
+Floor measure_floor(const Machine& machine, const std::vector<Matmul>& products, int64_t num_params, int64_t iters) {
+  const auto run_product = machine.make_library_matmul();
+  Floor floor;
+  floor.products_s = best_of(iters, [&] {
+    for (const Matmul& op : products) run_product(op);
+  });
+  floor.optimizer_s = kOptimizerBytes * double(num_params) / machine.measure_bandwidth();
+  return floor;
+}
+
+void print_parts(const std::vector<TraceEvent>& events, double step_s) {
+  std::map<std::string, double> parts;
+  double all = 0;
+  for (const TraceEvent& e : events) {
+    parts[std::string(e.op)] += double(e.end_ns - e.start_ns) * 1e-9;
+    all += double(e.end_ns - e.start_ns) * 1e-9;
+  }
+  parts["data and the rest"] = std::max(0.0, step_s - all);
+  std::vector<std::pair<double, std::string>> order;
+  for (const auto& [name, s] : parts) order.emplace_back(-s, name);
+  std::sort(order.begin(), order.end());
+  std::cout << fmt::format("\n{:<22} {:>10} {:>8}\n", "part of a step", "ms", "%");
+  for (const auto& [s, name] : order)
+    std::cout << fmt::format("{:<22} {:>10.2f} {:>7.1f}%\n", name, -s * 1e3, -s / step_s * 100);
+}
+
+int bench_step(const BenchOptions& o) {
+  if (o.recipe.empty()) throw ConfigError("bench step needs a recipe, as in `weft bench step bench/gpt2-124m.toml`");
+  Recipe recipe = parse_recipe_file(o.recipe, o.overrides);
+  check_supported(recipe);
+  const Machine machine = machine_for(recipe);
+  const RunPlan plan = plan_run(recipe, *machine.workspace_model);
+  const SyntheticTokens tokens(recipe, plan.model.vocab_size);
+  BenchRun run(recipe, machine, plan);
+  Traced traced(*run.backend, clock_ns);
+  run.step(traced);  // warms up, and says which products there are
+  const auto products = traced.products();
+  traced.clear();
+  double step_s = 1e30;
+  Floor floor{1e30, 1e30};
+  for (int64_t i = 0; i < o.iters; ++i) {  // interleaved, so that both see the same machine
+    step_s = std::min(step_s, best_of(1, [&] { run.step(*run.backend); }));
+    const Floor now = measure_floor(machine, products, plan.memory.num_params, 1);
+    floor = {std::min(floor.products_s, now.products_s), std::min(floor.optimizer_s, now.optimizer_s)};
+  }
+  run.executor.check_used();
+  run.step(traced);
+  double product_flops = 0, products_s = 0, optimizer_s = 0;
+  for (const Matmul& op : products) product_flops += 2.0 * double(op.m()) * double(op.n()) * double(op.k());
+  for (const TraceEvent& e : traced.events()) {
+    const double took = double(e.end_ns - e.start_ns) * 1e-9;
+    if (e.op == Matmul::kName) products_s += took;
+    if (e.op == AdamW::kName || e.op == Sgd::kName) optimizer_s += took;
+  }
+  const double batch_tokens = double(recipe.train.global_batch_size * recipe.train.seq_length);
+  std::cout << fmt::format("{}: {} parameters, {} sequences of {} tokens, {}, {}\n", recipe.model.path,
+                           plan.memory.num_params, recipe.train.global_batch_size, recipe.train.seq_length,
+                           recipe.train.precision, machine.description)
+            << fmt::format("{:<22} {:>10} {:>10} {:>8}\n", "", "floor ms", "step ms", "ratio")
+            << fmt::format("{:<22} {:>10.2f} {:>10.2f} {:>8.3f}   library {:.1f} GFLOP/s\n", "matrix products",
+                           floor.products_s * 1e3, products_s * 1e3, products_s / floor.products_s,
+                           product_flops / floor.products_s / 1e9)
+            << fmt::format("{:<22} {:>10.2f} {:>10.2f} {:>8.3f}   {:.1f} GB/s\n", "optimizer", floor.optimizer_s * 1e3,
+                           optimizer_s * 1e3, optimizer_s / floor.optimizer_s,
+                           kOptimizerBytes * double(plan.memory.num_params) / floor.optimizer_s / 1e9)
+            << fmt::format("{:<22} {:>10} {:>10.2f}\n", "everything else", "",
+                           (step_s - products_s - optimizer_s) * 1e3)
+            << fmt::format("{:<22} {:>10.2f} {:>10.2f} {:>8.3f}   {:.0f} tokens/s, {:.1f} GFLOP/s, {}\n", "whole step",
+                           floor.total() * 1e3, step_s * 1e3, step_s / floor.total(), batch_tokens / step_s,
+                           plan.memory.model_flops / step_s / 1e9,
+                           fmt::format("{:.0f} MiB planned", double(plan.memory.total_bytes()) / (1 << 20)));
+  print_parts(traced.events(), step_s);
+  return kExitOk;
+}
+
+}  // namespace
+
+int run_bench(const BenchOptions& options) { return bench_step(options); }
+
+}  // namespace weft

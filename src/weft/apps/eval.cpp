@@ -1,0 +1,50 @@
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "weft/apps/backends.h"
+#include "weft/apps/commands.h"
+#include "weft/base/error.h"
+#include "weft/models/hf_weights.h"
+#include "weft/train/evaluator.h"
+#include "weft/train/text_generator.h"
+
+namespace weft {
+
+int run_eval(const EvalOptions& o) {
+  const auto folder = model_folder_of(o.model);
+  Recipe machine_recipe;
+  machine_recipe.run.backend = o.backend;
+  machine_recipe.run.threads = o.threads;
+  const Machine machine = machine_for(machine_recipe);
+  Evaluator evaluator(folder, {.machine = machine,
+                               .precision = o.backend == "ref"      ? kF64
+                                            : o.precision == "bf16" ? kBf16
+                                                                    : kF32,
+                               .seq_length = o.seq_length,
+                               .micro_batch_size = o.micro_batch_size});
+  DataSpec data;
+  data.paths = o.data;
+  data.dtype = o.dtype;
+  data.text_key = o.text_key;
+  data.tokenizer = o.tokenizer;
+  data.model_folder = folder.string();
+  data.vocab_size = evaluator.model().vocab_size;
+  data.seq_length = evaluator.seq_length();
+  data.part = DataSpec::Part::valid;
+  const auto windows = open_eval_windows(data);
+  const EvalRecord r = evaluator.evaluate(*windows, o.max_batches);
+  if (o.json) {
+    std::cout << nlohmann::json{{"loss", r.loss},
+                                {"perplexity", r.perplexity},
+                                {"tokens", r.tokens},
+                                {"seq_length", data.seq_length}}
+                     .dump()
+              << "\n";
+  } else {
+    std::cout << fmt::format("loss {:.6f}   perplexity {:.4f}   {} tokens in windows of {}\n", r.loss, r.perplexity,
+                             r.tokens, data.seq_length);
+  }
+  return kExitOk;
+}
+
+}  // namespace weft

@@ -1,0 +1,75 @@
+#include <charconv>
+#include <iostream>
+
+#include "weft/apps/backends.h"
+#include "weft/apps/commands.h"
+#include "weft/base/error.h"
+#include "weft/data/tokenizer.h"
+#include "weft/train/text_generator.h"
+
+namespace weft {
+namespace {
+
+std::vector<int32_t> parse_ids(const std::string& text) {
+  std::vector<int32_t> ids;
+  const char *at = text.data(), *end = text.data() + text.size();
+  while (at < end) {
+    int32_t id = 0;
+    const auto [next, error] = std::from_chars(at, end, id);
+    if (error != std::errc() || (next < end && *next != ','))
+      throw ConfigError(fmt::format("--prompt-ids {}: expected numbers and commas", text));
+    ids.push_back(id);
+    at = next + (next < end);
+  }
+  return ids;
+}
+
+Machine machine_of(const GenerateOptions& o) {
+  Recipe recipe;
+  recipe.run.backend = o.backend;
+  recipe.run.threads = o.threads;
+  return machine_for(recipe);
+}
+
+Precision precision_of(const std::string& backend, const std::string& name) {
+  if (backend == "ref") return kF64;
+  if (name == "f32") return kF32;
+  if (name == "bf16") return kBf16;
+  throw ConfigError(fmt::format("--precision {}: there are f32 and bf16", name));
+}
+
+}  // namespace
+
+int run_generate(const GenerateOptions& o) {
+  if (!o.prompt.empty() && !o.prompt_ids.empty())
+    throw ConfigError("--prompt and --prompt-ids are both given: use one");
+  const auto folder = model_folder_of(o.model);
+  const Machine machine = machine_of(o);
+  const bool by_ids = o.ids && !o.prompt_ids.empty();
+  const auto tokenizer = by_ids ? nullptr : open_tokenizer(o.tokenizer, folder, read_hf_config(folder).spec.vocab_size);
+  std::vector<int32_t> prompt = parse_ids(o.prompt_ids);
+  if (prompt.empty()) prompt = tokenizer->encode_prompt(o.prompt);
+  if (prompt.empty()) throw ConfigError("the prompt is empty: give --prompt or --prompt-ids");
+  const int64_t prompt_tokens = int64_t(prompt.size());
+  TextGenerator generator(folder, {.machine = machine,
+                                   .precision = precision_of(o.backend, o.precision),
+                                   .max_tokens = prompt_tokens + o.max_tokens,
+                                   .max_prompt = prompt_tokens});
+  const Sampling how{.temperature = o.temperature, .top_k = o.top_k, .top_p = o.top_p, .seed = uint64_t(o.seed)};
+  if (!o.ids) std::cout << o.prompt << std::flush;
+  auto logits = generator.feed(prompt);
+  std::string pending;
+  for (int64_t i = 0; i < o.max_tokens; ++i) {
+    const int32_t token = sample_token(logits, how, uint64_t(i));
+    if (tokenizer && token == tokenizer->end_of_document()) break;
+    if (o.ids)
+      std::cout << (i ? "," : "") << token << std::flush;
+    else
+      std::cout << tokenizer->decode_next(token, pending) << std::flush;
+    if (i + 1 < o.max_tokens) logits = generator.feed({&token, 1});
+  }
+  std::cout << std::endl;
+  return kExitOk;
+}
+
+}  // namespace weft

@@ -1,0 +1,31 @@
+// Text and JSONL as token files: tokenized once, kept beside the text.
+#pragma once
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "weft/data/tokenizer.h"
+
+namespace weft {
+
+struct TextTokens {
+  std::filesystem::path file;  // raw ids
+  std::string dtype;           // uint16, or uint32 for large vocabularies
+};
+struct TextRequest {
+  std::filesystem::path text;
+  const Tokenizer& tokenizer;
+  std::string text_key = "text";         // of JSONL: a document is the string under this key of each line
+  std::filesystem::path cache_dir = {};  // where ids go if the text's folder cannot be written; empty: that is an error
+  std::function<void(double done)> progress = {};  // fraction of the text
+};
+
+// Whether this is one JSON object a line (by its name: .jsonl, .json, .ndjson).
+bool is_jsonl(const std::filesystem::path& file);
+
+// Finds TEXT.<tokenizer>.bin if it was made of this text (same size, time and key), else makes it, in bounded memory:
+// written to a temporary name, synced, renamed; a TEXT.<tokenizer>.json beside it says of what. A text file is one
+// document. Throws FileError; for a broken line of JSONL with its number.
+TextTokens tokenize_once(const TextRequest& request);
+
+}  // namespace weft

@@ -1,0 +1,84 @@
+// The runs of an independent implementation (tests/golden), made again.
+#pragma once
+#include <fcntl.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "support.h"
+#include "weft/train/run_folder.h"
+#include "weft/train/trainer.h"
+
+namespace weft::testing {
+
+inline const std::vector<std::string> kGoldenCases = {
+    "gpt2", "llama-gqa", "llama3-rope-tied", "qwen2-bias", "qwen3-qknorm", "mistral-window", "llama-sft-mask"};
+
+struct GoldenTolerance {
+  double loss, grad_norm, tensor_norm;  // relative
+};
+
+inline nlohmann::json read_json(const std::filesystem::path& file) { return nlohmann::json::parse(slurp(file)); }
+
+inline Recipe golden_recipe(const std::filesystem::path& folder, const std::filesystem::path& run,
+                            const std::vector<std::string>& overrides) {
+  const nlohmann::json t = read_json(folder / "train.json");
+  std::vector<std::string> all{"model.path=" + folder.string(),
+                               "data.train=" + (folder / "tokens.bin").string(),
+                               "data.shuffle=false",
+                               fmt::format("train.seq_length={}", t["seq_len"].get<int64_t>()),
+                               fmt::format("train.global_batch_size={}", t["global_batch_size"].get<int64_t>()),
+                               fmt::format("train.train_iters={}", t["steps"].get<int64_t>()),
+                               fmt::format("optimizer.lr={}", t["lr"].get<double>()),
+                               fmt::format("optimizer.min_lr={}", t["min_lr"].get<double>()),
+                               fmt::format("optimizer.lr_warmup_iters={}", t["warmup_steps"].get<int64_t>()),
+                               fmt::format("optimizer.adam_beta1={}", t["betas"][0].get<double>()),
+                               fmt::format("optimizer.adam_beta2={}", t["betas"][1].get<double>()),
+                               fmt::format("optimizer.adam_eps={}", t["eps"].get<double>()),
+                               fmt::format("optimizer.weight_decay={}", t["weight_decay"].get<double>()),
+                               fmt::format("optimizer.clip_grad={}", t["clip_grad"].get<double>()),
+                               "train.log_grad_norms=true",
+                               "run.dir=" + run.string()};
+  if (std::filesystem::exists(folder / "mask.bin")) all.push_back("data.loss_mask=" + (folder / "mask.bin").string());
+  all.insert(all.end(), overrides.begin(), overrides.end());
+  return parse_recipe("", "golden", all);
+}
+
+inline void train(const Recipe& recipe, const Machine& machine) {
+  const std::atomic<bool> stop{false};
+  RunPlan plan = plan_run(recipe, *machine.workspace_model);
+  claim_run_folder(recipe);
+  const int nowhere = open("/dev/null", O_WRONLY);
+  Trainer trainer(std::move(plan), {.recipe = recipe, .machine = machine, .stop = stop, .terminal_fd = nowhere});
+  EXPECT_TRUE(trainer.run());
+  close(nowhere);
+}
+
+// Runs the case and compares every step, every tensor's first gradient and every final weight's sums.
+inline void expect_golden(const std::string& name, const Machine& machine, const std::vector<std::string>& overrides,
+                          const GoldenTolerance& tolerance) {
+  const std::filesystem::path folder = std::filesystem::path(WEFT_SOURCE_DIR) / "tests/golden" / name;
+  TempDir run;
+  train(golden_recipe(folder, run / "run", overrides), machine);
+  const nlohmann::json trace = read_json(folder / "trace.json");
+  const Metrics metrics = read_metrics(run / "run/metrics.jsonl");
+  ASSERT_EQ(metrics.steps.size(), trace["steps"].size()) << name;
+  for (size_t i = 0; i < metrics.steps.size(); ++i) {
+    const double loss = trace["steps"][i]["loss"], norm = trace["steps"][i]["grad_norm"];
+    EXPECT_NEAR(metrics.steps[i].loss, loss, tolerance.loss * loss) << name << " step " << i + 1;
+    EXPECT_NEAR(metrics.steps[i].grad_norm, norm, tolerance.grad_norm * norm) << name << " step " << i + 1;
+    EXPECT_NEAR(metrics.steps[i].lr, trace["steps"][i]["lr"].get<double>(), 1e-12) << name;
+  }
+  std::istringstream lines(slurp(run / "run/grad_norms.jsonl"));
+  std::string first;
+  std::getline(lines, first);
+  const nlohmann::json norms = nlohmann::json::parse(first)["grad_norm"];
+  for (const auto& [tensor, norm] : trace["grad_norm_by_tensor"].items()) {
+    ASSERT_TRUE(norms.contains(tensor)) << name << " " << tensor;
+    if (tensor.find("k_proj.bias") != std::string::npos) continue;  // exactly zero in theory: only rounding is there
+    EXPECT_NEAR(norms[tensor].get<double>(), norm.get<double>(), tolerance.tensor_norm * norm.get<double>())
+        << name << " " << tensor;
+  }
+}
+
+}  // namespace weft::testing
