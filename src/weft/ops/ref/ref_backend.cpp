@@ -186,7 +186,6 @@ void RefBackend::run(const CountNonfinite& op) {
 }
 
 void RefBackend::run(const AdamW& op) {
-  WEFT_CHECK(!op.value, "fp64 weights have no compute copy");
   const double c1 = 1 - std::pow(op.beta1, double(op.step)), c2 = 1 - std::pow(op.beta2, double(op.step));
   for (int64_t i = 0; i < op.w.elements(); ++i) {
     double &w = flat(op.w)[i], &m = flat(op.m)[i], &v = flat(op.v)[i];
@@ -195,16 +194,17 @@ void RefBackend::run(const AdamW& op) {
     v = op.beta2 * v + (1 - op.beta2) * g * g;
     w -= op.lr * op.weight_decay * w;
     w -= op.lr * (m / c1) / (std::sqrt(v / c2) + op.eps);
+    if (op.value) flat(op.value)[i] = w;
   }
 }
 
 void RefBackend::run(const Sgd& op) {
-  WEFT_CHECK(!op.value, "fp64 weights have no compute copy");
   for (int64_t i = 0; i < op.w.elements(); ++i) {
     double &w = flat(op.w)[i], &buf = flat(op.buf)[i];
     const double g = op.grad_scale * flat(op.grad)[i] + op.weight_decay * w;
     buf = op.step == 1 ? g : op.momentum * buf + g;
     w -= op.lr * buf;
+    if (op.value) flat(op.value)[i] = w;
   }
 }
 

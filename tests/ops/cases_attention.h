@@ -1,0 +1,139 @@
+// Cases of attention and rotary positions.   h, g query and key heads of width e
+#pragma once
+#include "ops/trial.h"
+
+namespace weft::testing {
+
+struct AttentionCase {
+  std::string name;
+  std::vector<AttentionSpan> spans;
+  AttentionHeads heads;
+  double dropout = 0;
+  double size = 1;  // of q: large scores make a sharp softmax
+};
+
+inline AttentionHeads heads_of(int64_t q, int64_t kv, int64_t dim, int64_t window = 0) {
+  return {.q = q, .kv = kv, .dim = dim, .first = 0, .total = q, .scale = 1 / std::sqrt(double(dim)), .window = window};
+}
+
+// Documents one after the other in a micro-batch.
+inline std::vector<AttentionSpan> packed(const std::vector<int64_t>& lengths) {
+  std::vector<AttentionSpan> spans;
+  int64_t row = 0;
+  for (size_t i = 0; i < lengths.size(); row += lengths[i++]) {
+    spans.push_back(
+        {.q_row = row, .q_count = lengths[i], .k_row = row, .k_count = lengths[i], .sample = int64_t(i) + 3});
+  }
+  return spans;
+}
+// The last `queries` positions of one document, whose keys are all in a cache.
+inline std::vector<AttentionSpan> cached(int64_t queries, int64_t keys) {
+  return {{.q_count = queries, .k_count = keys, .q_position = keys - queries}};
+}
+
+inline std::vector<AttentionCase> attention_cases() {
+  std::vector<AttentionCase> cases{
+      {"one token", packed({1}), heads_of(1, 1, 4)},
+      {"one document", packed({9}), heads_of(2, 2, 8)},
+      {"grouped heads", packed({19}), heads_of(4, 2, 5)},
+      {"one key head", packed({33}), heads_of(3, 1, 16)},
+      {"documents", packed({1, 7, 64, 3, 20}), heads_of(4, 2, 16)},
+      {"window 1", packed({6, 11}), heads_of(2, 1, 4, 1)},
+      {"window", packed({40, 70}), heads_of(2, 2, 16, 13)},
+      {"window beyond", packed({21}), heads_of(2, 2, 8, 64)},
+      {"decoding", cached(1, 57), heads_of(4, 2, 16)},
+      {"decoding in a window", cached(1, 57), heads_of(4, 4, 8, 10)},
+      {"prefill after a cache", cached(17, 80), heads_of(2, 1, 16)},
+      {"sharp", packed({50}), heads_of(2, 2, 16), 0, 12},
+      {"long", packed({300}), heads_of(2, 1, 64)},
+      {"long window", packed({257, 129}), heads_of(2, 2, 32, 100)},
+      {"dropout", packed({23, 40}), heads_of(4, 2, 8), 0.25},
+      {"dropout in a window", packed({130}), heads_of(2, 2, 16, 33), 0.1},
+  };
+  AttentionHeads later = heads_of(2, 1, 8);
+  later.first = 4, later.total = 8, later.scale = 0.7;
+  cases.push_back({"dropout, heads 4 and 5 of 8", packed({30}), later, 0.5});
+  // Positions apart: two pieces of a document's queries, of which the first sees fewer of the same keys.
+  std::vector<AttentionSpan> pieces{
+      {.q_row = 0, .q_count = 6, .k_row = 0, .k_count = 12, .q_position = 4, .k_position = 0, .sample = 1},
+      {.q_row = 6, .q_count = 5, .k_row = 3, .k_count = 9, .q_position = 9, .k_position = 3, .sample = 1}};
+  cases.push_back({"pieces that share keys", pieces, heads_of(4, 2, 8)});
+  cases.push_back({"pieces, dropout", pieces, heads_of(4, 2, 8), 0.3});
+  return cases;
+}
+
+// q | k | v as columns of one matrix where the counts agree, as the model has them.
+inline Attention make_attention(Operands& o, const AttentionCase& c) {
+  int64_t tq = 0, tk = 0;
+  for (const AttentionSpan& s : c.spans) tq = std::max(tq, s.q_row + s.q_count), tk = std::max(tk, s.k_row + s.k_count);
+  const int64_t q = c.heads.q * c.heads.dim, kv = c.heads.kv * c.heads.dim;
+  Attention op{.q = {}, .k = {}, .v = {}, .o = {}, .lse = {}, .spans = o.keep(c.spans), .heads = c.heads};
+  if (tq == tk && c.size == 1) {
+    const Tensor qkv = o.act(tq, q + 2 * kv);
+    op.q = qkv.slice_cols(0, q), op.k = qkv.slice_cols(q, kv), op.v = qkv.slice_cols(q + kv, kv);
+  } else {
+    op.q = o.act(tq, q, normal(c.size)), op.k = o.act(tk, kv), op.v = o.act(tk, kv);
+  }
+  op.o = o.act_out(tq, q);
+  op.lse = o.stats(tq, c.heads.q);
+  op.dropout = {.p = c.dropout, .key = c.dropout > 0 ? uint64_t{0x1234567890abcdef} : 0};
+  return op;
+}
+
+inline AttentionBackward make_attention_backward(Operands& o, const AttentionCase& c) {
+  const Attention f = make_attention(o, c);
+  o.derive(f);
+  const int64_t q = f.q.cols(), kv = f.k.cols();
+  const Tensor dout = o.act(f.q.rows(), q);
+  Tensor dq, dk, dv;
+  if (f.q.rows() == f.k.rows()) {
+    const Tensor d = o.act_out(f.q.rows(), q + 2 * kv);
+    dq = d.slice_cols(0, q), dk = d.slice_cols(q, kv), dv = d.slice_cols(q + kv, kv);
+  } else {
+    dq = o.act_out(f.q.rows(), q), dk = o.act_out(f.k.rows(), kv), dv = o.act_out(f.k.rows(), kv);
+  }
+  return {.q = f.q,
+          .k = f.k,
+          .v = f.v,
+          .o = f.o,
+          .lse = f.lse,
+          .dout = dout,
+          .dq = dq,
+          .dk = dk,
+          .dv = dv,
+          .spans = f.spans,
+          .heads = f.heads,
+          .dropout = f.dropout};
+}
+
+inline void add_attentions(OpCases& to, const Variant& v) {
+  for (const AttentionCase& c : attention_cases()) {
+    add_case(to, v, c.name, [c](Operands& o) { return make_attention(o, c); });
+    if (c.spans[0].q_position == 0 || c.spans.size() > 1)  // no gradient flows to a cache
+      add_case(to, v, c.name, [c](Operands& o) { return make_attention_backward(o, c); });
+  }
+}
+
+inline void add_ropes(OpCases& to, const Variant& v) {
+  for (auto [t, h, e] : std::vector<std::array<int64_t, 3>>{{1, 1, 2}, {5, 3, 6}, {67, 4, 16}, {40, 2, 64}}) {
+    for (bool inverse : {false, true}) {
+      const auto build = [=](Operands& o) {
+        const int64_t positions = 31;
+        std::vector<int32_t> at;
+        for (int64_t i = 0; i < t; ++i) at.push_back(int32_t((i * 7 + 2) % positions));
+        const Fill angle = [e](uint64_t, int64_t i) {
+          const int64_t column = i % e % (e / 2);
+          const double a = double(i / e) * std::pow(1e4, -2 * double(column) / double(e));
+          return i % e < e / 2 ? std::cos(a) : std::sin(a);
+        };
+        return Rope{.x = o.act(t, h * e),
+                    .positions = o.index(at, tokens(Spmd::Invariant)),
+                    .table = o.make(o.stat(), {positions, e}, weights(Spmd::Invariant), angle),
+                    .inverse = inverse};
+      };
+      add_case(to, v, fmt::format("[{} {}x{}]{}", t, h, e, inverse ? " inverse" : ""), build);
+    }
+  }
+}
+
+}  // namespace weft::testing

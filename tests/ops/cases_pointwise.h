@@ -1,0 +1,129 @@
+// Cases of activations, dropout, cross-entropy, sums and copies.   t tokens, n columns, f inner width, V vocabulary
+#pragma once
+#include <array>
+
+#include "ops/trial.h"
+
+namespace weft::testing {
+
+using Sizes = std::vector<std::array<int64_t, 2>>;
+inline Sizes pointwise_sizes() { return {{1, 1}, {3, 7}, {5, 33}, {64, 48}, {131, 517}}; }
+
+inline void add_activations(OpCases& to, const Variant& v) {
+  for (auto [t, f] : pointwise_sizes()) {
+    const std::string name = fmt::format("[{} {}]", t, f);
+    const Fill wide = normal(3);  // both tails
+    add_case(to, v, name, [=](Operands& o) { return Swiglu{.u = o.act(t, 2 * f, wide), .a = o.act_out(t, f)}; });
+    for (bool in_place : {false, true}) {
+      add_case(to, v, name + (in_place ? " in place" : ""), [=](Operands& o) {
+        const Tensor u = o.act(t, 2 * f, wide);
+        return SwigluBackward{.u = u, .da = o.act(t, f), .du = in_place ? u : o.act_out(t, 2 * f)};
+      });
+    }
+    for (bool exact : {false, true}) {
+      const std::string kind = name + (exact ? " erf" : " tanh");
+      add_case(to, v, kind,
+               [=](Operands& o) { return Gelu{.x = o.act(t, f, wide), .y = o.act_out(t, f), .exact = exact}; });
+      for (const char* place : {"", " into x", " into dy"}) {
+        add_case(to, v, kind + place, [=, at = std::string(place)](Operands& o) {
+          const Tensor x = o.act(t, f, wide), dy = o.act(t, f);
+          return GeluBackward{.x = x,
+                              .dy = dy,
+                              .dx = at.empty()        ? o.act_out(t, f)
+                                    : at == " into x" ? x
+                                                      : dy,
+                              .exact = exact};
+        });
+      }
+    }
+  }
+}
+
+inline void add_dropouts(OpCases& to, const Variant& v) {
+  for (auto [t, n] : pointwise_sizes()) {
+    for (double p : {0.0, 0.1, 0.75}) {
+      for (int64_t first : {0, 5}) {  // columns that are here of a wider matrix
+        for (bool in_place : {false, true}) {
+          if (p == 0 && in_place) continue;  // nothing to do
+          const auto build = [=](Operands& o) {
+            std::vector<int64_t> numbers;
+            for (int64_t i = 0; i < t; ++i) numbers.push_back((int64_t{1} << 33) + i * 3);
+            const Tensor x = o.act(t, n);
+            return Dropout{.x = x,
+                           .y = in_place ? x : o.act_out(t, n),
+                           .tokens = o.index(numbers, tokens(Spmd::Invariant)),
+                           .dropout = {.p = p, .key = 77},
+                           .first = first,
+                           .total = first == 0 ? n : n + 9};
+          };
+          add_case(to, v, fmt::format("[{} {}] p {} from {}{}", t, n, p, first, in_place ? " in place" : ""), build);
+        }
+      }
+    }
+  }
+}
+
+struct LossCase {
+  int64_t t, classes;
+  std::string name;
+  double size = 1;        // of logits
+  int64_t uncounted = 0;  // one in so many
+  bool gradient = true, in_place = false;
+};
+inline CrossEntropy make_cross_entropy(Operands& o, const LossCase& c) {
+  std::vector<int32_t> targets;
+  std::vector<uint8_t> counted;
+  for (int64_t i = 0; i < c.t; ++i) {
+    targets.push_back(int32_t(random_bits(5, uint64_t(i)) % uint32_t(c.classes)));
+    counted.push_back(c.uncounted == 0 || i % c.uncounted != 1);
+  }
+  CrossEntropy op{.logits = o.stats(c.t, c.classes, normal(c.size)),
+                  .targets = o.index(targets, tokens(Spmd::Invariant)),
+                  .counted = o.index(counted, tokens(Spmd::Invariant)),
+                  .nll = o.stats(c.t)};
+  if (c.gradient) op.dlogits = c.in_place ? op.logits : o.act_out(c.t, c.classes);
+  op.scale = 0.125;
+  return op;
+}
+inline void add_cross_entropies(OpCases& to, const Variant& v) {
+  for (LossCase c : {LossCase{1, 1, "one class"},
+                     {3, 5, "small"},
+                     {9, 67, "odd, some uncounted", 1, 3},
+                     {9, 67, "none counted", 1, 1},
+                     {33, 1031, "large"},
+                     {33, 1031, "large, sharp", 20, 4},
+                     {9, 67, "loss alone", 1, 3, false}}) {
+    if (c.name == "none counted") c.uncounted = 1;
+    add_case(to, v, fmt::format("{} [{} {}]", c.name, c.t, c.classes),
+             [c](Operands& o) { return make_cross_entropy(o, c); });
+    if (v.compute == DType::bf16 || !c.gradient) continue;
+    c.in_place = true;
+    add_case(to, v, fmt::format("{} in place [{} {}]", c.name, c.t, c.classes),
+             [c](Operands& o) { return make_cross_entropy(o, c); });
+  }
+}
+
+inline void add_sums_and_copies(OpCases& to, const Variant& v) {
+  for (auto [t, n] : pointwise_sizes()) {
+    const std::string name = fmt::format("[{} {}]", t, n);
+    for (const char* place : {"", " into x", " into y"}) {
+      add_case(to, v, name + place, [=, at = std::string(place)](Operands& o) {
+        const Tensor x = o.act(t, n), y = o.act(t, n);
+        return Add{.x = x, .y = y, .out = at.empty() ? o.act_out(t, n) : at == " into x" ? x : y};
+      });
+    }
+    add_case(to, v, name + " stat", [=](Operands& o) {
+      return Add{.x = o.stats(t, n, normal()), .y = o.stats(t, n, normal()), .out = o.stats(t, n)};
+    });
+    add_case(to, v, name, [=](Operands& o) { return AddRow{.b = o.weight({n}), .y = o.act(t, n)}; });
+    add_case(to, v, name, [=](Operands& o) { return Copy{.from = o.act(t, n), .to = o.act_out(t, n)}; });
+    add_case(to, v, name + " stat to compute",
+             [=](Operands& o) { return Copy{.from = o.stats(t, n, normal()), .to = o.act_out(t, n)}; });
+    add_case(to, v, name + " compute to stat",
+             [=](Operands& o) { return Copy{.from = o.act(t, n), .to = o.stats(t, n)}; });
+    add_case(to, v, name, [=](Operands& o) { return Zero{.x = o.act_out(t, n)}; });
+    add_case(to, v, name + " stat", [=](Operands& o) { return Zero{.x = o.stats(t, n)}; });
+  }
+}
+
+}  // namespace weft::testing

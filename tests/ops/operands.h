@@ -1,0 +1,191 @@
+// Memory of one op's operands: each tensor beside a twin in fp64 that holds the same values.
+#pragma once
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <limits>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "weft/base/rng.h"
+#include "weft/ops/ops.h"
+#include "weft/ops/ref/ref_backend.h"
+
+namespace weft::testing {
+
+// Element `index` of the tensor whose random numbers are keyed by `key`.
+using Fill = std::function<double(uint64_t key, int64_t index)>;
+inline Fill normal(double stddev = 1, double mean = 0) {
+  return [=](uint64_t key, int64_t i) { return mean + stddev * random_normal(key, uint64_t(i)); };
+}
+inline Fill uniform(double low, double high) {
+  return [=](uint64_t key, int64_t i) { return low + (high - low) * random_uniform(key, uint64_t(i)); };
+}
+// What an output holds before it is written: a kernel that reads it, or leaves it, is found out.
+inline Fill unwritten() {
+  return [](uint64_t, int64_t) { return std::numeric_limits<double>::quiet_NaN(); };
+}
+
+inline double load(const void* at, DType t, int64_t i) {
+  switch (t) {
+    case DType::f64:
+      return static_cast<const double*>(at)[i];
+    case DType::f32:
+      return double(static_cast<const float*>(at)[i]);
+    case DType::bf16:
+      return double(float(static_cast<const bf16*>(at)[i]));
+    default:
+      WEFT_CHECK(false, "no {} operands", name_of(t));
+  }
+}
+inline void store(void* at, DType t, int64_t i, double x) {
+  switch (t) {
+    case DType::f64:
+      static_cast<double*>(at)[i] = x;
+      return;
+    case DType::f32:
+      static_cast<float*>(at)[i] = float(x);
+      return;
+    case DType::bf16:
+      static_cast<bf16*>(at)[i] = bf16(float(x));
+      return;
+    default:
+      WEFT_CHECK(false, "no {} operands", name_of(t));
+  }
+}
+
+// Tensors stay valid as long as this, which does not move. Between strided rows lie NaNs that no op may touch.
+// A buffer ends where its last element does, so that the address sanitizer sees what goes beyond.
+class Operands {
+ public:
+  // gap: elements between the rows of matrices.
+  Operands(DType compute, int64_t gap) : compute_(compute), gap_(gap) {}
+  Operands(const Operands&) = delete;
+
+  DType compute() const { return compute_; }
+  DType stat() const { return compute_ == DType::f64 ? DType::f64 : DType::f32; }
+
+  Tensor make(DType dtype, Shape shape, Placement place, const Fill& fill) {
+    Tensor t(nullptr, dtype, shape, place);
+    if (shape.rank() > 1) t.row_stride += gap_;
+    t.data = add_buffer(dtype, t.rows() * t.row_stride);
+    const uint64_t key = rng_key(buffers_.size(), "operand");
+    for (int64_t i = 0; i < t.rows(); ++i)
+      for (int64_t j = 0; j < t.cols(); ++j) put(t, i, j, fill(key, i * t.cols() + j));
+    return t;
+  }
+  template <class T>
+  Tensor index(const std::vector<T>& values, Placement place) {
+    void* data = add_buffer(dtype_of<T>, int64_t(values.size()));
+    std::memcpy(data, values.data(), values.size() * sizeof(T));
+    return {data, dtype_of<T>, Shape(int64_t(values.size())), place};
+  }
+  std::span<const AttentionSpan> keep(std::vector<AttentionSpan> spans) {
+    return spans_.emplace_back(std::move(spans));
+  }
+
+  // Activations [t, n] and statistics of tokens; weights and their gradients; outputs of each kind.
+  Tensor act(int64_t t, int64_t n, const Fill& f = normal()) { return make(compute_, {t, n}, kTokens, f); }
+  Tensor act_out(int64_t t, int64_t n) { return act(t, n, unwritten()); }
+  Tensor stats(int64_t t, const Fill& f = unwritten()) { return make(stat(), {t}, kTokens, f); }
+  Tensor stats(int64_t t, int64_t n, const Fill& f = unwritten()) { return make(stat(), {t, n}, kTokens, f); }
+  Tensor weight(Shape s, const Fill& f = normal()) { return make(compute_, s, kWeights, f); }
+  Tensor gradient(Shape s, bool accumulate) {
+    return make(stat(), s, kWeights.dual(), accumulate ? normal() : unwritten());
+  }
+  Tensor scalar() { return make(DType::f64, {1}, kTokens, unwritten()); }
+
+  // The same view of the twin; of indices, the view itself.
+  Tensor exact(Tensor t) {
+    if (!is_float(t.dtype)) return t;
+    Buffer& b = buffer_of(t);
+    t.data = b.exact.data() + (static_cast<std::byte*>(t.data) - b.data()) / size_of(t.dtype);
+    t.dtype = DType::f64;
+    return t;
+  }
+  template <class Op>
+  Op exact(Op op) {
+    for (const Field& f : op.fields())
+      if (*f.tensor) const_cast<Tensor&>(*f.tensor) = exact(*f.tensor);
+    return op;
+  }
+  // Operands that another op computes (statistics of a forward pass): exactly, then rounded to their own type.
+  template <class Op>
+  void derive(const Op& op) {
+    RefBackend(1).run(exact(op));
+    for (const Field& f : op.fields()) {
+      if (f.role == Role::in || !*f.tensor) continue;
+      const Tensor x = exact(*f.tensor);
+      for (int64_t i = 0; i < x.rows(); ++i)
+        for (int64_t j = 0; j < x.cols(); ++j) put(*f.tensor, i, j, x.as<double>()[i * x.row_stride + j]);
+    }
+  }
+
+  // Everything made so far is how a trial begins; `reset` returns to it.
+  void freeze() {
+    for (Buffer& b : buffers_) b.before = b.bytes, b.exact_before = b.exact;
+  }
+  void reset() {
+    for (Buffer& b : buffers_) {
+      std::copy(b.before.begin(), b.before.end(), b.bytes.begin());
+      std::copy(b.exact_before.begin(), b.exact_before.end(), b.exact.begin());
+    }
+  }
+  // Is every byte as frozen, but for those that `written` says an op may write?
+  template <class Written>
+  bool unchanged(const Written& written) const {
+    for (const Buffer& b : buffers_)
+      for (size_t i = 0; i < b.bytes.size(); ++i)
+        if (b.bytes[i] != b.before[i] && !written(&b.bytes[i])) return false;
+    return true;
+  }
+
+ private:
+  static constexpr Placement kTokens = tokens(Spmd::Invariant), kWeights = weights(Spmd::Invariant);
+  // On a cache line, as an arena's tensors are.
+  template <class T>
+  struct Aligned {
+    using value_type = T;
+    Aligned() = default;
+    template <class U>
+    Aligned(const Aligned<U>&) {}
+    static T* allocate(size_t n) { return static_cast<T*>(operator new (n * sizeof(T), std::align_val_t{64})); }
+    static void deallocate(T* p, size_t) { operator delete (p, std::align_val_t{64}); }
+    bool operator==(const Aligned&) const { return true; }
+  };
+  using Bytes = std::vector<std::byte, Aligned<std::byte>>;
+  struct Buffer {
+    Bytes bytes, before;
+    std::vector<double> exact, exact_before;
+    std::byte* data() { return bytes.data(); }
+  };
+
+  static bool is_float(DType t) { return t == DType::f64 || t == DType::f32 || t == DType::bf16; }
+  void* add_buffer(DType dtype, int64_t elements) {
+    Buffer& b = buffers_.emplace_back();
+    b.bytes.resize(size_t(std::max<int64_t>(1, elements * size_of(dtype))));
+    if (is_float(dtype)) {
+      b.exact.resize(size_t(std::max<int64_t>(1, elements)), std::numeric_limits<double>::quiet_NaN());
+      for (int64_t i = 0; i < elements; ++i) store(b.data(), dtype, i, b.exact[size_t(i)]);
+    }
+    return b.data();
+  }
+  Buffer& buffer_of(const Tensor& t) {
+    for (Buffer& b : buffers_)
+      if (t.data >= b.data() && t.data < b.data() + b.bytes.size()) return b;
+    WEFT_CHECK(false, "{} is not of this case", t.to_string());
+  }
+  void put(const Tensor& t, int64_t i, int64_t j, double x) {
+    const int64_t at = i * t.row_stride + j;
+    store(t.data, t.dtype, at, x);
+    exact(t).as<double>()[at] = load(t.data, t.dtype, at);
+  }
+
+  DType compute_;
+  int64_t gap_;
+  std::deque<Buffer> buffers_;
+  std::deque<std::vector<AttentionSpan>> spans_;
+};
+
+}  // namespace weft::testing

@@ -1,0 +1,144 @@
+// One op on operands of its own, beside the same op in fp64: to test a backend against the reference, to run twice and
+// compare bits, or to time.
+#pragma once
+#include <memory>
+
+#include "ops/operands.h"
+#include "tolerance.h"
+#include "weft/ops/backend.h"
+#include "weft/ops/dry/dry_backend.h"
+
+namespace weft::testing {
+
+class Trial {
+ public:
+  virtual ~Trial() = default;
+  virtual void run(Backend& backend) = 0;
+  virtual void run_exact(Backend& ref) = 0;  // on the fp64 twin
+  virtual void reset() = 0;                  // all operands as they were at first
+  // Where an output is furthest beyond the tolerance: "y[3, 4] = 1.5, exactly 1.25, tolerance 1e-06"; "" nowhere.
+  virtual std::string difference() = 0;
+  // "" unless something changed that the op does not write: an input, or what lies between strided rows.
+  virtual std::string trespass() const = 0;
+  virtual std::vector<std::byte> outputs() const = 0;  // their bits, one after the other
+  virtual int64_t workspace_bytes(const WorkspaceModel& model) const = 0;
+  virtual double flops() const = 0;       // 0 where only bytes count
+  virtual int64_t num_bytes() const = 0;  // of operands read and written
+};
+
+template <class Op>
+class TrialOf final : public Trial {
+ public:
+  TrialOf(std::unique_ptr<Operands> operands, const Op& op)
+      : operands_(std::move(operands)), op_(op), exact_(operands_->exact(op)) {
+    operands_->freeze();
+  }
+  const Op& op() const { return op_; }
+
+  void run(Backend& backend) override {
+    backend.run(op_);
+    backend.wait_all();
+  }
+  void run_exact(Backend& ref) override {
+    ref.run(exact_);
+    ref.wait_all();
+  }
+  void reset() override { operands_->reset(); }
+  std::string difference() override {
+    Worst worst;
+    const auto fields = op_.fields();
+    const auto exact = exact_.fields();
+    for (size_t i = 0; i < fields.size(); ++i)
+      if (writes(fields[i])) compare(fields[i], *exact[i].tensor, worst);
+    return worst.what;
+  }
+  std::string trespass() const override {
+    const bool good = operands_->unchanged([&](const std::byte* at) {
+      for (const Field& f : op_.fields())
+        if (writes(f) && covers(*f.tensor, at)) return true;
+      return false;
+    });
+    return good ? "" : fmt::format("{} wrote where it may not", Op::kName);
+  }
+  std::vector<std::byte> outputs() const override {
+    std::vector<std::byte> all;
+    for (const Field& f : op_.fields()) {
+      if (!writes(f)) continue;
+      const int64_t size = size_of(f.tensor->dtype);
+      const std::byte* data = static_cast<const std::byte*>(f.tensor->data);
+      for (int64_t i = 0; i < f.tensor->rows(); ++i) {
+        const std::byte* row = data + i * f.tensor->row_stride * size;
+        all.insert(all.end(), row, row + f.tensor->cols() * size);
+      }
+    }
+    return all;
+  }
+  int64_t workspace_bytes(const WorkspaceModel& model) const override { return model.of(op_); }
+  double flops() const override { return flops_of(op_); }
+  int64_t num_bytes() const override {
+    int64_t sum = 0;
+    for (const Field& f : op_.fields())
+      if (*f.tensor) sum += f.tensor->bytes() * (f.role == Role::inout ? 2 : 1);
+    return sum;
+  }
+
+ private:
+  struct Worst {
+    double ratio = 1;  // of the error to the tolerance
+    std::string what;
+  };
+  static bool writes(const Field& f) { return f.role != Role::in && *f.tensor; }
+  static bool covers(const Tensor& t, const std::byte* at) {
+    const int64_t offset = at - static_cast<const std::byte*>(t.data), size = size_of(t.dtype);
+    return offset >= 0 && offset / size / std::max<int64_t>(1, t.row_stride) < t.rows() &&
+           offset / size % std::max<int64_t>(1, t.row_stride) < t.cols();
+  }
+  void compare(const Field& f, const Tensor& exact, Worst& worst) const {
+    const Tensor& t = *f.tensor;
+    const double* x = exact.as<double>();
+    double squares = 0;
+    for (int64_t i = 0; i < t.rows(); ++i)
+      for (int64_t j = 0; j < t.cols(); ++j) squares += x[i * exact.row_stride + j] * x[i * exact.row_stride + j];
+    const double rms = t.elements() > 0 ? std::sqrt(squares / double(t.elements())) : 0;
+    const double relative = tolerance(t.dtype, operands_->compute(), accuracy(op_));
+    for (int64_t i = 0; i < t.rows(); ++i) {
+      for (int64_t j = 0; j < t.cols(); ++j) {
+        const double got = load(t.data, t.dtype, i * t.row_stride + j), want = x[i * exact.row_stride + j];
+        const double allowed = relative * (std::abs(want) + rms), error = std::abs(got - want);
+        if (error <= allowed * worst.ratio) continue;  // not of a NaN
+        worst.ratio = std::isfinite(error) ? error / std::max(allowed, 1e-300) : INFINITY;
+        worst.what = fmt::format("{}[{}, {}] = {}, exactly {}, tolerance {:.2g}", f.name, i, j, got, want, allowed);
+      }
+    }
+  }
+
+  std::unique_ptr<Operands> operands_;
+  Op op_, exact_;
+};
+
+// A named way to make a trial, so that a list of cases takes no memory.
+struct OpCase {
+  std::string name;
+  std::function<std::unique_ptr<Trial>()> make;
+};
+using OpCases = std::vector<OpCase>;
+
+// What every op's cases are repeated for.
+struct Variant {
+  DType compute = DType::f32;
+  int64_t gap = 0;  // elements between rows
+  std::string name() const { return fmt::format("{}{}", name_of(compute), gap > 0 ? " strided" : ""); }
+};
+
+// build(operands) -> op.
+template <class Build>
+void add_case(OpCases& to, const Variant& v, const std::string& name, Build build) {
+  using Op = std::invoke_result_t<Build, Operands&>;
+  to.push_back({fmt::format("{} {} {}", Op::kName, v.name(), name), [v, build]() -> std::unique_ptr<Trial> {
+                  auto operands = std::make_unique<Operands>(v.compute, v.gap);
+                  const Op op = build(*operands);
+                  return std::make_unique<TrialOf<Op>>(std::move(operands), op);
+                }});
+}
+
+}  // namespace weft::testing

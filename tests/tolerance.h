@@ -1,0 +1,66 @@
+// How far a backend's results may be from the exact ones: one rule, and one table of what each op sums and rounds.
+//   |got - exact| <= tolerance * (|exact| + rms of the exact tensor)
+//   tolerance = u(stored) + u(summed in) (roundings + 2 sqrt(depth)) + u(compute) narrow
+// u(type) is the unit roundoff. Random terms make a sum of n of them, of size rms sqrt(n), wrong by about u sqrt(n) of
+// that; a plain f32 loop over many equal signs errs by u n and is found out.
+#pragma once
+#include <algorithm>
+#include <cmath>
+
+#include "weft/ops/ops.h"
+
+namespace weft::testing {
+
+constexpr double unit_roundoff(DType t) { return t == DType::f64 ? 0x1p-53 : t == DType::bf16 ? 0x1p-8 : 0x1p-24; }
+
+struct Accuracy {
+  int64_t depth = 1;     // terms of the longest sum
+  double roundings = 4;  // of values kept in the stat type: products, exp, division, ...
+  double narrow = 0;     // of values that a backend may keep in the compute type on the way
+};
+
+// The table.   Functions of a difference of large numbers (exp(x - max)) count one rounding per unit of that
+// difference.
+inline Accuracy accuracy(const Matmul& op) { return {.depth = op.k() + 1}; }
+inline Accuracy accuracy(const BiasGrad& op) { return {.depth = op.dy.rows() + 1}; }
+inline Accuracy accuracy(const Embed&) { return {}; }
+inline Accuracy accuracy(const EmbedBackward& op) { return {.depth = op.dy.rows() + 1}; }
+inline Accuracy accuracy(const Norm& op) { return {.depth = op.x.cols(), .roundings = 16}; }
+inline Accuracy accuracy(const NormApply&) { return {.roundings = 16}; }
+inline Accuracy accuracy(const NormBackward& op) {
+  return {.depth = std::max(op.x.cols(), op.x.rows() + 1), .roundings = 32};
+}
+inline Accuracy accuracy(const HeadNorm& op) { return {.depth = op.w.elements(), .roundings = 16}; }
+inline Accuracy accuracy(const HeadNormBackward& op) {
+  return {.depth = op.x.elements() / op.w.elements() + op.w.elements(), .roundings = 32};
+}
+inline Accuracy accuracy(const Rope&) { return {}; }
+inline Accuracy accuracy(const Attention& op) {
+  return {.depth = op.k.rows() + op.heads.dim, .roundings = 64, .narrow = 2};
+}
+inline Accuracy accuracy(const AttentionBackward& op) {
+  return {.depth = op.k.rows() + op.q.rows() + op.heads.dim, .roundings = 128, .narrow = 4};
+}
+inline Accuracy accuracy(const Swiglu&) { return {.roundings = 16}; }
+inline Accuracy accuracy(const SwigluBackward&) { return {.roundings = 16}; }
+inline Accuracy accuracy(const Gelu&) { return {.roundings = 16}; }
+inline Accuracy accuracy(const GeluBackward&) { return {.roundings = 16}; }
+inline Accuracy accuracy(const Dropout&) { return {}; }
+inline Accuracy accuracy(const CrossEntropy& op) { return {.depth = op.logits.cols(), .roundings = 64}; }
+inline Accuracy accuracy(const Add&) { return {}; }
+inline Accuracy accuracy(const AddRow&) { return {}; }
+inline Accuracy accuracy(const Copy&) { return {}; }
+inline Accuracy accuracy(const Zero&) { return {}; }
+inline Accuracy accuracy(const Sum& op) { return {.depth = op.x.elements()}; }
+inline Accuracy accuracy(const SumSquares& op) { return {.depth = op.x.elements()}; }
+inline Accuracy accuracy(const CountNonfinite&) { return {}; }
+inline Accuracy accuracy(const AdamW&) { return {.roundings = 16}; }
+inline Accuracy accuracy(const Sgd&) { return {.roundings = 8}; }
+
+inline double tolerance(DType stored, DType compute, const Accuracy& a) {
+  const DType summed_in = compute == DType::f64 ? DType::f64 : DType::f32;
+  return unit_roundoff(stored) + unit_roundoff(summed_in) * (a.roundings + 2 * std::sqrt(double(a.depth))) +
+         unit_roundoff(compute) * a.narrow;
+}
+
+}  // namespace weft::testing
