@@ -1,0 +1,190 @@
+#include "weft/data/data_stream.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "support.h"
+#include "weft/base/error.h"
+#include "weft/data/eval_windows.h"
+
+namespace weft {
+namespace {
+
+using testing::TempDir;
+
+constexpr int64_t kSeq = 4;
+
+// Tokens 0, 1, 2, ...: a token says where it lies.
+std::string counting_file(const TempDir& dir, const std::string& name, int64_t n) {
+  std::vector<int32_t> ids(size_t(n), 0);
+  std::iota(ids.begin(), ids.end(), 0);
+  write_raw_tokens(dir / name, ids, "uint32");
+  return (dir / name).string();
+}
+DataSpec spec_of(std::vector<std::string> paths) {
+  DataSpec spec;
+  spec.paths = std::move(paths);
+  spec.dtype = "uint32";
+  spec.vocab_size = 1 << 20;
+  spec.seq_length = kSeq;
+  spec.seed = 7;
+  spec.shuffle = true;
+  return spec;
+}
+struct Sample {
+  std::vector<int32_t> ids = std::vector<int32_t>(kSeq), targets = ids;
+  std::vector<uint8_t> counted = std::vector<uint8_t>(kSeq);
+  bool operator==(const Sample&) const = default;
+};
+template <class Source>
+Sample read(const Source& source, int64_t k) {
+  Sample s;
+  source.read(k, s.ids, s.targets, s.counted);
+  return s;
+}
+
+TEST(Permutation, IsOneForEverySizeAndDiffersByKey) {
+  for (int64_t n : {1, 2, 3, 5, 16, 17, 100, 1000}) {
+    std::set<int64_t> seen;
+    const Permutation p(5, n), q(6, n);
+    int64_t same = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      EXPECT_TRUE(p(i) >= 0 && p(i) < n);
+      seen.insert(p(i));
+      same += p(i) == q(i);
+    }
+    EXPECT_EQ(int64_t(seen.size()), n);
+    EXPECT_LE(same, n / 10 + 8);  // about one is by chance
+  }
+}
+
+TEST(DataStream, EverySampleOnceAnEpochAndAnotherOrderInTheNext) {
+  TempDir dir;
+  const DataStream stream(spec_of({counting_file(dir, "a.bin", 403), counting_file(dir, "b.bin", 30)}));
+  EXPECT_EQ(stream.samples_per_epoch(), 100 + 7);  // floor((n - 1) / S)
+  std::vector<std::vector<int32_t>> orders;
+  for (int64_t epoch = 0; epoch < 3; ++epoch) {
+    std::map<int32_t, int> seen;
+    orders.emplace_back();
+    for (int64_t i = 0; i < 107; ++i) {
+      const Sample s = read(stream, epoch * 107 + i);
+      EXPECT_EQ(s.targets[0], s.ids[0] + 1);
+      ++seen[s.ids[0]];
+      orders.back().push_back(s.ids[0]);
+    }
+    for (const auto& [first, times] : seen)
+      EXPECT_EQ(times, first < 28 ? 2 : 1) << first;  // b.bin begins as a.bin does
+  }
+  EXPECT_NE(orders[0], orders[1]);
+  EXPECT_NE(orders[1], orders[2]);
+}
+
+// Any split over ranks and any restart see the same samples: a sample is a function of its number alone.
+TEST(DataStream, SeekingEqualsWalkingInAnotherProcessOfAnyLayout) {
+  TempDir dir;
+  const DataSpec spec = spec_of({counting_file(dir, "a.bin", 4001)});
+  const DataStream one(spec), other(spec);
+  std::vector<Sample> walked;
+  for (int64_t k = 0; k < 48; ++k) walked.push_back(read(one, k));
+  for (int64_t dp : {1, 2, 3, 4, 6}) {
+    for (int64_t rank = dp; rank-- > 0;) {
+      for (int64_t k = rank; k < 48; k += dp) EXPECT_EQ(read(other, k), walked[size_t(k)]);
+    }
+  }
+}
+
+TEST(DataStream, SequentialFollowsTheFile) {
+  TempDir dir;
+  DataSpec spec = spec_of({counting_file(dir, "a.bin", 41)});
+  spec.shuffle = false;
+  const DataStream stream(spec);
+  EXPECT_EQ(read(stream, 3).ids, (std::vector<int32_t>{12, 13, 14, 15}));
+  EXPECT_EQ(read(stream, 3).targets, (std::vector<int32_t>{13, 14, 15, 16}));
+  EXPECT_EQ(read(stream, 10), read(stream, 0));  // the next epoch
+}
+
+TEST(DataStream, WeightsAreKeptExactlyAndEpochsOfEachSourceToo) {
+  TempDir dir;
+  DataSpec spec = spec_of({counting_file(dir, "a.bin", 201), counting_file(dir, "b.bin", 4001)});
+  spec.weights = {0.25, 0.75};
+  const DataStream stream(spec);
+  int64_t of_a = 0;
+  std::map<int64_t, int> seen;
+  for (int64_t k = 0; k < 4096; ++k) {
+    const auto place = stream.place_of(k);
+    if (place.source != 0) continue;
+    ++of_a;
+    ++seen[place.sample];
+    if (of_a % 50 == 0) {
+      for (const auto& [sample, times] : seen) EXPECT_EQ(times, of_a / 50) << sample;  // each once an epoch
+    }
+  }
+  EXPECT_EQ(of_a, 1024);
+}
+
+TEST(DataStream, AMaskSaysWhichTargetsCount) {
+  TempDir dir;
+  DataSpec spec = spec_of({counting_file(dir, "a.bin", 9)});
+  spec.shuffle = false;
+  testing::spill(dir / "mask.bin", std::string("\1\0\0\1\0\0\0\1\1", 9));
+  spec.loss_mask = (dir / "mask.bin").string();
+  const DataStream stream(spec);
+  EXPECT_EQ(read(stream, 0).counted, (std::vector<uint8_t>{1, 0, 0, 1}));
+  EXPECT_EQ(stream.counted_targets(0), 2);
+  EXPECT_EQ(stream.counted_targets(1), 1);
+}
+
+TEST(DataStream, WhatIsHeldOutIsNeverATargetOfTraining) {
+  TempDir dir;
+  DataSpec spec = spec_of({counting_file(dir, "a.bin", 403)});
+  spec.valid_fraction = 0.1;
+  const DataStream stream(spec);
+  const EvalWindows held(spec);
+  std::set<int32_t> trained, measured;
+  for (int64_t k = 0; k < stream.samples_per_epoch(); ++k)
+    for (int32_t t : read(stream, k).targets) trained.insert(t);
+  for (int64_t w = 0; w < held.num_windows(); ++w) {
+    const Sample s = read(held, w);
+    for (size_t j = 0; j < kSeq; ++j)
+      if (s.counted[j]) measured.insert(s.targets[j]);
+  }
+  EXPECT_EQ(stream.samples_per_epoch(), 90);
+  EXPECT_EQ(trained.size() + measured.size(), 402u);  // every token but the first, once
+  for (int32_t t : measured) EXPECT_EQ(trained.count(t), 0u);
+}
+
+TEST(EvalWindows, EveryTokenButTheFirstIsATargetOnce) {
+  TempDir dir;
+  for (int64_t n : {2, 5, 6, 9, 11}) {
+    const EvalWindows windows(spec_of({counting_file(dir, "a.bin", n)}));
+    std::vector<int32_t> targets;
+    for (int64_t w = 0; w < windows.num_windows(); ++w) {
+      const Sample s = read(windows, w);
+      for (size_t j = 0; j < kSeq; ++j)
+        if (s.counted[j]) targets.push_back(s.targets[j]);
+    }
+    std::vector<int32_t> all(size_t(n - 1), 0);
+    std::iota(all.begin(), all.end(), 1);
+    EXPECT_EQ(targets, all);
+  }
+}
+
+TEST(DataStream, TheFingerprintChangesWithTheDataAndItsOrder) {
+  TempDir dir;
+  DataSpec spec = spec_of({counting_file(dir, "a.bin", 403)});
+  const std::string before = DataStream(spec).fingerprint();
+  EXPECT_EQ(DataStream(spec).fingerprint(), before);
+  spec.seed = 8;
+  EXPECT_NE(DataStream(spec).fingerprint(), before);
+  spec.seed = 7;
+  std::string bytes = testing::slurp(dir / "a.bin");
+  bytes[100] = 77;
+  testing::spill(dir / "a.bin", bytes);
+  EXPECT_NE(DataStream(spec).fingerprint(), before);
+}
+
+}  // namespace
+}  // namespace weft
