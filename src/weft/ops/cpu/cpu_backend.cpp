@@ -1,0 +1,184 @@
+#include "weft/ops/cpu/cpu_backend.h"
+
+#include <cstring>
+
+#include "weft/ops/cpu/attention.h"
+#include "weft/ops/cpu/cross_entropy.h"
+#include "weft/ops/cpu/dropout.h"
+#include "weft/ops/cpu/norm.h"
+#include "weft/ops/cpu/optimizer.h"
+#include "weft/ops/cpu/pointwise.h"
+#include "weft/ops/cpu/reduce.h"
+#include "weft/ops/cpu/team.h"
+
+namespace weft {
+namespace {
+
+using cpu::Chunks;
+using cpu::for_ranges;
+using cpu::for_tasks;
+using cpu::Range;
+
+// What is worth a thread of its own.
+constexpr int64_t kGrain = 1 << 13;  // elements
+constexpr int64_t kColumns = 64;     // of a sum over rows: some cache lines
+
+// Before threads start: they could not throw.
+template <class Op>
+void check_types(const Op& op) {
+  for (const Field& f : op.fields()) {
+    const DType t = f.tensor->dtype;
+    WEFT_CHECK(!*f.tensor || (t != DType::f64 && t != DType::f16),
+               "the CPU backend computes in f32 and bf16; {} of {} is {}", f.name, Op::kName, name_of(t));
+  }
+}
+
+}  // namespace
+
+CpuBackend::CpuBackend(CpuSpec spec, Arena& workspace)
+    : threads_(spec.threads), model_(spec), matmul_(spec.threads, spec.numerics), workspace_(workspace) {}
+
+// Of the op's whole workspace, within the caller's Scope.
+template <class T, class Op>
+T* CpuBackend::temporary(const Op& op) {
+  return static_cast<T*>(workspace_.alloc(DType::u8, {model_.of(op)}).data);
+}
+
+template <class Op>
+void CpuBackend::by_rows(const Op& op, const Tensor& x, void (*kernel)(const Op&, Range)) {
+  check_types(op);
+  const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, x.cols()));
+  for_ranges(threads_, x.rows(), grain, [&](Range rows) { kernel(op, rows); });
+}
+template <class Op>
+void CpuBackend::by_elements(const Op& op, const Tensor& x, void (*kernel)(const Op&, Range)) {
+  check_types(op);
+  for_ranges(threads_, x.elements(), kGrain, [&](Range elements) { kernel(op, elements); });
+}
+
+void CpuBackend::run(const Matmul& op) {
+  Scope scope(workspace_);
+  matmul_.run(op, temporary<std::byte>(op));
+}
+
+void CpuBackend::run(const BiasGrad& op) {
+  check_types(op);
+  Scope scope(workspace_);
+  float* parts = temporary<float>(op);
+  const int64_t n = op.dy.cols();
+  const Chunks chunks{op.dy.rows()};
+  for_tasks(threads_, chunks.count(), [&](int64_t i, int) { cpu::bias_grad(op, chunks[i], parts + i * n); });
+  const cpu::PartSum sum{parts, chunks.count(), n, op.db.as<float>(), op.accumulate};
+  for_ranges(threads_, n, kColumns, [&](Range columns) { cpu::sum_parts(sum, columns); });
+}
+
+void CpuBackend::run(const Embed& op) { by_rows(op, op.out, cpu::embed); }
+
+// Every thread adds its columns of all tokens, in their order.
+void CpuBackend::run(const EmbedBackward& op) {
+  check_types(op);
+  for_ranges(threads_, op.dy.cols(), kColumns, [&](Range columns) { cpu::embed_backward(op, columns); });
+}
+
+void CpuBackend::run(const Norm& op) { by_rows(op, op.x, cpu::norm); }
+
+void CpuBackend::run(const NormApply& op) { by_rows(op, op.x, cpu::norm_apply); }
+
+void CpuBackend::run(const NormBackward& op) {
+  check_types(op);
+  Scope scope(workspace_);
+  float* parts = temporary<float>(op);
+  const int64_t d = op.x.cols(), stride = op.db ? 2 * d : d;
+  const Chunks chunks{op.x.rows()};
+  for_tasks(threads_, chunks.count(), [&](int64_t i, int) { cpu::norm_backward(op, chunks[i], parts + i * stride); });
+  const auto finish = [&](const Tensor& out, const float* from) {
+    const cpu::PartSum sum{from, chunks.count(), stride, out.as<float>(), op.accumulate};
+    for_ranges(threads_, d, kColumns, [&](Range columns) { cpu::sum_parts(sum, columns); });
+  };
+  finish(op.dw, parts);
+  if (op.db) finish(op.db, parts + d);
+}
+
+void CpuBackend::run(const HeadNorm& op) { by_rows(op, op.x, cpu::head_norm); }
+
+void CpuBackend::run(const HeadNormBackward& op) {
+  check_types(op);
+  Scope scope(workspace_);
+  float* parts = temporary<float>(op);
+  const int64_t e = op.w.elements();
+  const Chunks chunks{op.x.rows()};
+  for_tasks(threads_, chunks.count(), [&](int64_t i, int) { cpu::head_norm_backward(op, chunks[i], parts + i * e); });
+  cpu::sum_parts({parts, chunks.count(), e, op.dw.as<float>(), op.accumulate}, {0, e});
+}
+
+void CpuBackend::run(const Rope& op) { by_rows(op, op.x, cpu::rope); }
+
+void CpuBackend::run(const Attention& op) {
+  check_types(op);
+  Scope scope(workspace_);
+  cpu::attention(op, threads_, temporary<std::byte>(op));
+}
+
+void CpuBackend::run(const AttentionBackward& op) {
+  check_types(op);
+  Scope scope(workspace_);
+  cpu::attention_backward(op, threads_, temporary<std::byte>(op));
+}
+
+void CpuBackend::run(const Swiglu& op) { by_elements(op, op.a, cpu::swiglu); }
+
+void CpuBackend::run(const SwigluBackward& op) { by_elements(op, op.da, cpu::swiglu_backward); }
+
+void CpuBackend::run(const Gelu& op) { by_elements(op, op.y, cpu::gelu); }
+
+void CpuBackend::run(const GeluBackward& op) { by_elements(op, op.dx, cpu::gelu_backward); }
+
+void CpuBackend::run(const Dropout& op) { by_rows(op, op.x, cpu::dropout); }
+
+void CpuBackend::run(const CrossEntropy& op) { by_rows(op, op.logits, cpu::cross_entropy); }
+
+void CpuBackend::run(const Add& op) { by_elements(op, op.out, cpu::add); }
+
+void CpuBackend::run(const AddRow& op) { by_rows(op, op.y, cpu::add_row); }
+
+void CpuBackend::run(const Copy& op) { by_elements(op, op.to, cpu::copy); }
+
+void CpuBackend::run(const Zero& op) {
+  const int64_t size = size_of(op.x.dtype);
+  for_ranges(threads_, op.x.elements(), kGrain, [&](Range elements) {
+    cpu::for_pieces(elements, cpu::piece_cols(op.x), [&](int64_t i, int64_t first, int64_t n) {
+      std::memset(static_cast<std::byte*>(op.x.data) + (i * op.x.row_stride + first) * size, 0, size_t(n * size));
+    });
+  });
+}
+
+void CpuBackend::run(const Sum& op) {
+  reduce(op, [](const Tensor& x, Range part) { return cpu::sum(x, part); });
+}
+
+void CpuBackend::run(const SumSquares& op) {
+  reduce(op, [](const Tensor& x, Range part) { return cpu::sum_squares(x, part); });
+}
+
+void CpuBackend::run(const CountNonfinite& op) {
+  reduce(op, [](const Tensor& x, Range part) { return double(cpu::count_nonfinite(x, part)); });
+}
+
+template <class Op, class F>
+void CpuBackend::reduce(const Op& op, const F& part) {
+  Scope scope(workspace_);
+  double* parts = temporary<double>(op);
+  const int64_t n = op.x.elements(), count = cpu::sum_parts_of(op.x);
+  for_tasks(threads_, count, [&](int64_t i, int) {
+    parts[i] = part(op.x, Range{i * cpu::kSumElements, std::min(n, (i + 1) * cpu::kSumElements)});
+  });
+  double total = 0;
+  for (int64_t i = 0; i < count; ++i) total += parts[i];
+  *op.out.template as<double>() = total;
+}
+
+void CpuBackend::run(const AdamW& op) { by_elements(op, op.w, cpu::adamw); }
+
+void CpuBackend::run(const Sgd& op) { by_elements(op, op.w, cpu::sgd); }
+
+}  // namespace weft

@@ -1,0 +1,64 @@
+// The CPU backend: f32 and bf16 on the threads of one rank.
+#pragma once
+#include "weft/device/arena.h"
+#include "weft/ops/cpu/cpu_workspace.h"
+#include "weft/ops/cpu/rows.h"
+
+namespace weft {
+
+// Compute tensors are f32 or bf16, stat tensors f32 (anything else is a WEFT_CHECK); all arithmetic is f32. Every op
+// but Matmul gives the same bits for any number of threads; Matmul does as its Numerics say. Kernels are compiled for
+// several kinds of CPU, the best for this one is chosen at run time.
+//
+// An op has finished when `run` returns. Nothing is allocated in it but what a Matmul keeps of a new shape; temporaries
+// come from `workspace`, CpuWorkspace(spec).of(op) bytes in one piece, and are given back.
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend(CpuSpec spec, Arena& workspace);
+  void run(const Matmul&) override;
+  void run(const BiasGrad&) override;
+  void run(const Embed&) override;
+  void run(const EmbedBackward&) override;
+  void run(const Norm&) override;
+  void run(const NormApply&) override;
+  void run(const NormBackward&) override;
+  void run(const HeadNorm&) override;
+  void run(const HeadNormBackward&) override;
+  void run(const Rope&) override;
+  void run(const Attention&) override;
+  void run(const AttentionBackward&) override;
+  void run(const Swiglu&) override;
+  void run(const SwigluBackward&) override;
+  void run(const Gelu&) override;
+  void run(const GeluBackward&) override;
+  void run(const Dropout&) override;
+  void run(const CrossEntropy&) override;
+  void run(const Add&) override;
+  void run(const AddRow&) override;
+  void run(const Copy&) override;
+  void run(const Zero&) override;
+  void run(const Sum&) override;
+  void run(const SumSquares&) override;
+  void run(const CountNonfinite&) override;
+  void run(const AdamW&) override;
+  void run(const Sgd&) override;
+
+ private:
+  template <class T, class Op>
+  T* temporary(const Op& op);
+  // Shares the rows, or the elements, of x among the threads.
+  template <class Op>
+  void by_rows(const Op& op, const Tensor& x, void (*kernel)(const Op&, cpu::Range));
+  template <class Op>
+  void by_elements(const Op& op, const Tensor& x, void (*kernel)(const Op&, cpu::Range));
+  // The sum of part(x, range) over fixed ranges of the elements.
+  template <class Op, class F>
+  void reduce(const Op& op, const F& part);
+
+  int threads_;
+  CpuWorkspace model_;
+  CpuMatmul matmul_;
+  Arena& workspace_;
+};
+
+}  // namespace weft

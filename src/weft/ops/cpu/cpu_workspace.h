@@ -1,0 +1,40 @@
+// What the CPU backend's kernels need beside their operands.
+#pragma once
+#include "weft/ops/backend.h"
+#include "weft/ops/cpu/matmul.h"
+#include "weft/ops/numerics.h"
+
+namespace weft {
+
+struct CpuSpec {
+  int threads = 1;
+  Numerics numerics = Numerics::fast;
+};
+
+// The same functions plan a CpuBackend's workspace and serve it, so what was planned is what is used.
+class CpuWorkspace final : public WorkspaceModel {
+ public:
+  explicit CpuWorkspace(CpuSpec spec) : threads_(spec.threads), matmul_(spec.threads, spec.numerics) {}
+  int64_t bytes(const Matmul& op) const override { return matmul_.workspace_bytes(op); }
+  int64_t bytes(const BiasGrad& op) const override;
+  int64_t bytes(const NormBackward& op) const override;
+  int64_t bytes(const HeadNormBackward& op) const override;
+  int64_t bytes(const Attention& op) const override;
+  int64_t bytes(const AttentionBackward& op) const override;
+  int64_t bytes(const Sum& op) const override;
+  int64_t bytes(const SumSquares& op) const override;
+  int64_t bytes(const CountNonfinite& op) const override;
+  using WorkspaceModel::bytes;
+
+ private:
+  int threads_;
+  CpuMatmul matmul_;
+};
+
+namespace cpu {
+// Elements of a whole tensor that are summed by one task.
+inline constexpr int64_t kSumElements = int64_t{1} << 16;
+inline int64_t sum_parts_of(const Tensor& x) { return (x.elements() + kSumElements - 1) / kSumElements; }
+}  // namespace cpu
+
+}  // namespace weft

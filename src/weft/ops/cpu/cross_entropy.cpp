@@ -1,0 +1,83 @@
+#include "weft/ops/cpu/cross_entropy.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "weft/ops/cpu/simd_targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "weft/ops/cpu/cross_entropy.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "weft/ops/cpu/math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace weft::cpu {
+namespace HWY_NAMESPACE {
+namespace {
+
+float largest(const float* x, int64_t n) {
+  const Lanes d;
+  auto m0 = hn::Set(d, -INFINITY), m1 = m0, m2 = m0, m3 = m0;
+  int64_t j = 0;
+  for (; j + 4 * kLanes <= n; j += 4 * kLanes) {
+    m0 = hn::Max(m0, hn::LoadU(d, x + j));
+    m1 = hn::Max(m1, hn::LoadU(d, x + j + kLanes));
+    m2 = hn::Max(m2, hn::LoadU(d, x + j + 2 * kLanes));
+    m3 = hn::Max(m3, hn::LoadU(d, x + j + 3 * kLanes));
+  }
+  float most = hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(m0, m1), hn::Max(m2, m3))));
+  for (; j < n; ++j) most = std::max(most, x[j]);
+  return most;
+}
+
+// Returns the loss. Writes scale (softmax - onehot) over dlogits where it exists.
+template <class T>
+float cross_entropy_row(const float* logits, int64_t n, int64_t target, T* dlogits, float scale) {
+  const float most = largest(logits, n), at_target = logits[target];
+  const float sum = sum_of(n, [=](auto t, int64_t j) HWY_ATTR {
+    return exp_of_negative(t, hn::Sub(load(t, logits + j), hn::Set(t, most)));
+  });
+  if (dlogits) {
+    const float factor = scale / sum;
+    for_each(n, [=](auto t, int64_t j) HWY_ATTR {
+      const auto e = exp_of_negative(t, hn::Sub(load(t, logits + j), hn::Set(t, most)));
+      store(hn::Mul(e, hn::Set(t, factor)), t, dlogits + j);
+    });
+    const float p = std::exp(at_target - most) / sum;
+    dlogits[target] = T(scale * (p - 1));
+  }
+  return std::log(sum) + (most - at_target);
+}
+
+template <class T>
+void cross_entropy_rows(const CrossEntropy& op, Range rows) {
+  const auto logits = rows_of<const float>(op.logits);
+  const auto dlogits = rows_of<T>(op.dlogits);
+  const uint8_t* counted = op.counted.as<uint8_t>();
+  float* nll = op.nll.as<float>();
+  for (int64_t i = rows.begin; i < rows.end; ++i) {
+    T* d = dlogits ? dlogits[i] : nullptr;
+    if (counted[i]) {
+      nll[i] = cross_entropy_row(logits[i], logits.cols, op.targets.as<int32_t>()[i], d, float(op.scale));
+    } else {
+      nll[i] = 0;
+      if (d) std::fill_n(d, logits.cols, T(0.0f));
+    }
+  }
+}
+void cross_entropy(const CrossEntropy& op, Range rows) {
+  op.dlogits&& is_bf16(op.dlogits) ? cross_entropy_rows<bf16>(op, rows) : cross_entropy_rows<float>(op, rows);
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace weft::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace weft::cpu {
+HWY_EXPORT(cross_entropy);
+void cross_entropy(const CrossEntropy& op, Range rows) { HWY_DYNAMIC_DISPATCH(cross_entropy)(op, rows); }
+}  // namespace weft::cpu
+#endif

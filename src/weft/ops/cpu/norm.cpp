@@ -1,0 +1,220 @@
+#include "weft/ops/cpu/norm.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "weft/ops/cpu/simd_targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "weft/ops/cpu/norm.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "weft/ops/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace weft::cpu {
+namespace HWY_NAMESPACE {
+namespace {
+
+// y = (x - mean) rstd w + b
+template <class T>
+void scale_row(int64_t d, const T* x, const T* w, const T* b, float mean, float rstd, T* y) {
+  for_each(d, [=](auto t, int64_t j) HWY_ATTR {
+    const auto xhat = hn::Mul(hn::Sub(load(t, x + j), hn::Set(t, mean)), hn::Set(t, rstd));
+    const auto scaled = b ? hn::MulAdd(xhat, load(t, w + j), load(t, b + j)) : hn::Mul(xhat, load(t, w + j));
+    store(scaled, t, y + j);
+  });
+}
+
+template <class T>
+float rstd_of(int64_t d, const T* x, float mean, double eps) {
+  const float squares = sum_of(d, [=](auto t, int64_t j) HWY_ATTR {
+    const auto centered = hn::Sub(load(t, x + j), hn::Set(t, mean));
+    return hn::Mul(centered, centered);
+  });
+  return float(1 / std::sqrt(double(squares) / double(d) + eps));
+}
+
+template <class T>
+void norm_rows(const Norm& op, Range rows) {
+  const auto x = rows_of<const T>(op.x), delta = rows_of<const T>(op.delta);
+  const auto sum = rows_of<T>(op.sum), y = rows_of<T>(op.y);
+  float *means = flat<float>(op.mean), *rstd = flat<float>(op.rstd);
+  for (int64_t i = rows.begin; i < rows.end; ++i) {
+    const T* s = x[i];
+    if (delta) {
+      for_each(x.cols, [a = x[i], b = delta[i], to = sum[i]](auto t, int64_t j)
+                           HWY_ATTR { store(hn::Add(load(t, a + j), load(t, b + j)), t, to + j); });
+      s = sum[i];
+    }
+    float mean = 0;
+    if (means) {
+      mean = sum_of(x.cols, [s](auto t, int64_t j) HWY_ATTR { return load(t, s + j); }) / float(x.cols);
+      means[i] = mean;
+    }
+    rstd[i] = rstd_of(x.cols, s, mean, op.eps);
+    scale_row<T>(x.cols, s, flat<T>(op.w), flat<T>(op.b), mean, rstd[i], y[i]);
+  }
+}
+void norm(const Norm& op, Range rows) { is_bf16(op.x) ? norm_rows<bf16>(op, rows) : norm_rows<float>(op, rows); }
+
+template <class T>
+void norm_apply_rows(const NormApply& op, Range rows) {
+  const auto x = rows_of<const T>(op.x);
+  const auto y = rows_of<T>(op.y);
+  const float *mean = flat<float>(op.mean), *rstd = flat<float>(op.rstd);
+  for (int64_t i = rows.begin; i < rows.end; ++i)
+    scale_row<T>(x.cols, x[i], flat<T>(op.w), flat<T>(op.b), mean ? mean[i] : 0, rstd[i], y[i]);
+}
+void norm_apply(const NormApply& op, Range rows) {
+  is_bf16(op.x) ? norm_apply_rows<bf16>(op, rows) : norm_apply_rows<float>(op, rows);
+}
+
+// One row of a norm's backward pass.
+template <class T>
+struct RowBackward {
+  int64_t d;
+  const T *x, *w, *dy, *carry;
+  T* dx;
+  float mean, rstd;
+  bool centered;
+  float *dw, *db;  // added to
+};
+// With xhat = (x - mean) rstd and g = w dy:  dx = carry + rstd (g - mean(g) - xhat mean(g xhat)).
+template <class T>
+void row_backward(const RowBackward<T>& r) {
+  float g_sum = 0;
+  if (r.centered)
+    g_sum = sum_of(r.d, [&](auto t, int64_t j) HWY_ATTR { return hn::Mul(load(t, r.w + j), load(t, r.dy + j)); });
+  const float gx_sum = sum_of(r.d, [&](auto t, int64_t j) HWY_ATTR {
+    const auto xhat = hn::Mul(hn::Sub(load(t, r.x + j), hn::Set(t, r.mean)), hn::Set(t, r.rstd));
+    const auto dy = load(t, r.dy + j), product = hn::Mul(dy, xhat);
+    store(hn::Add(load(t, r.dw + j), product), t, r.dw + j);
+    if (r.db) store(hn::Add(load(t, r.db + j), dy), t, r.db + j);
+    return hn::Mul(load(t, r.w + j), product);
+  });
+  const float g_mean = g_sum / float(r.d), gx_mean = gx_sum / float(r.d);
+  for_each(r.d, [&](auto t, int64_t j) HWY_ATTR {
+    const auto rstd = hn::Set(t, r.rstd);
+    const auto xhat = hn::Mul(hn::Sub(load(t, r.x + j), hn::Set(t, r.mean)), rstd);
+    const auto g = hn::MulSub(load(t, r.w + j), load(t, r.dy + j), hn::Set(t, g_mean));
+    const auto inner = hn::NegMulAdd(xhat, hn::Set(t, gx_mean), g);
+    store(r.carry ? hn::MulAdd(rstd, inner, load(t, r.carry + j)) : hn::Mul(rstd, inner), t, r.dx + j);
+  });
+}
+
+template <class T>
+void norm_backward_rows(const NormBackward& op, Range rows, float* part) {
+  const auto x = rows_of<const T>(op.x), dy = rows_of<const T>(op.dy), carry = rows_of<const T>(op.carry);
+  const auto dx = rows_of<T>(op.dx);
+  const float *mean = flat<float>(op.mean), *rstd = flat<float>(op.rstd);
+  const int64_t d = x.cols;
+  std::fill_n(part, op.db ? 2 * d : d, 0.0f);
+  for (int64_t i = rows.begin; i < rows.end; ++i) {
+    row_backward<T>({.d = d,
+                     .x = x[i],
+                     .w = flat<T>(op.w),
+                     .dy = dy[i],
+                     .carry = carry ? carry[i] : nullptr,
+                     .dx = dx[i],
+                     .mean = mean ? mean[i] : 0,
+                     .rstd = rstd[i],
+                     .centered = mean != nullptr,
+                     .dw = part,
+                     .db = op.db ? part + d : nullptr});
+  }
+}
+void norm_backward(const NormBackward& op, Range rows, float* part) {
+  is_bf16(op.x) ? norm_backward_rows<bf16>(op, rows, part) : norm_backward_rows<float>(op, rows, part);
+}
+
+template <class T>
+void head_norm_rows(const HeadNorm& op, Range rows) {
+  const auto x = rows_of<const T>(op.x);
+  const auto y = rows_of<T>(op.y);
+  const auto rstd = rows_of<float>(op.rstd);
+  const T* w = flat<T>(op.w);
+  const int64_t e = op.w.elements();
+  for (int64_t i = rows.begin; i < rows.end; ++i) {
+    for (int64_t h = 0; h < rstd.cols; ++h) {
+      rstd[i][h] = rstd_of(e, x[i] + h * e, 0, op.eps);
+      scale_row<T>(e, x[i] + h * e, w, nullptr, 0, rstd[i][h], y[i] + h * e);
+    }
+  }
+}
+void head_norm(const HeadNorm& op, Range rows) {
+  is_bf16(op.x) ? head_norm_rows<bf16>(op, rows) : head_norm_rows<float>(op, rows);
+}
+
+template <class T>
+void head_norm_backward_rows(const HeadNormBackward& op, Range rows, float* part) {
+  const auto x = rows_of<const T>(op.x), dy = rows_of<const T>(op.dy);
+  const auto dx = rows_of<T>(op.dx);
+  const auto rstd = rows_of<const float>(op.rstd);
+  const int64_t e = op.w.elements();
+  std::fill_n(part, e, 0.0f);
+  for (int64_t i = rows.begin; i < rows.end; ++i) {
+    for (int64_t h = 0; h < rstd.cols; ++h) {
+      row_backward<T>({.d = e,
+                       .x = x[i] + h * e,
+                       .w = flat<T>(op.w),
+                       .dy = dy[i] + h * e,
+                       .carry = nullptr,
+                       .dx = dx[i] + h * e,
+                       .mean = 0,
+                       .rstd = rstd[i][h],
+                       .centered = false,
+                       .dw = part,
+                       .db = nullptr});
+    }
+  }
+}
+void head_norm_backward(const HeadNormBackward& op, Range rows, float* part) {
+  is_bf16(op.x) ? head_norm_backward_rows<bf16>(op, rows, part) : head_norm_backward_rows<float>(op, rows, part);
+}
+
+template <class T>
+void rope_rows(const Rope& op, Range rows) {
+  const auto x = rows_of<T>(op.x);
+  const auto table = rows_of<const float>(op.table);
+  const int64_t e = table.cols, half = e / 2;
+  const float sign = op.inverse ? -1.0f : 1.0f;
+  for (int64_t i = rows.begin; i < rows.end; ++i) {
+    const float* angle = table[op.positions.as<int32_t>()[i]];
+    for (T* v = x[i]; v < x[i] + x.cols; v += e) {
+      for_each(half, [=](auto t, int64_t j) HWY_ATTR {
+        const auto c = load(t, angle + j), s = hn::Mul(hn::Set(t, sign), load(t, angle + half + j));
+        const auto a = load(t, v + j), b = load(t, v + half + j);
+        store(hn::NegMulAdd(b, s, hn::Mul(a, c)), t, v + j);
+        store(hn::MulAdd(a, s, hn::Mul(b, c)), t, v + half + j);
+      });
+    }
+  }
+}
+void rope(const Rope& op, Range rows) { is_bf16(op.x) ? rope_rows<bf16>(op, rows) : rope_rows<float>(op, rows); }
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace weft::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace weft::cpu {
+HWY_EXPORT(norm);
+HWY_EXPORT(norm_apply);
+HWY_EXPORT(norm_backward);
+HWY_EXPORT(head_norm);
+HWY_EXPORT(head_norm_backward);
+HWY_EXPORT(rope);
+void norm(const Norm& op, Range rows) { HWY_DYNAMIC_DISPATCH(norm)(op, rows); }
+void norm_apply(const NormApply& op, Range rows) { HWY_DYNAMIC_DISPATCH(norm_apply)(op, rows); }
+void norm_backward(const NormBackward& op, Range rows, float* part) {
+  HWY_DYNAMIC_DISPATCH(norm_backward)(op, rows, part);
+}
+void head_norm(const HeadNorm& op, Range rows) { HWY_DYNAMIC_DISPATCH(head_norm)(op, rows); }
+void head_norm_backward(const HeadNormBackward& op, Range rows, float* part) {
+  HWY_DYNAMIC_DISPATCH(head_norm_backward)(op, rows, part);
+}
+void rope(const Rope& op, Range rows) { HWY_DYNAMIC_DISPATCH(rope)(op, rows); }
+}  // namespace weft::cpu
+#endif

@@ -1,0 +1,212 @@
+#include "weft/ops/cpu/pointwise.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "weft/ops/cpu/simd_targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "weft/ops/cpu/pointwise.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "weft/ops/cpu/math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace weft::cpu {
+namespace HWY_NAMESPACE {
+namespace {
+
+template <class T>
+void swiglu_of(const Swiglu& op, Range elements) {
+  const auto u = rows_of<const T>(op.u);
+  const auto a = rows_of<T>(op.a);
+  for_pieces(elements, a.cols, [&](int64_t i, int64_t first, int64_t n) {
+    const T *gate = u[i] + first, *up = gate + a.cols;
+    for_each(n, [=, to = a[i] + first](auto t, int64_t j) HWY_ATTR {
+      const auto g = load(t, gate + j);
+      store(hn::Mul(hn::Mul(g, sigmoid(t, g).s), load(t, up + j)), t, to + j);
+    });
+  });
+}
+void swiglu(const Swiglu& op, Range elements) {
+  is_bf16(op.u) ? swiglu_of<bf16>(op, elements) : swiglu_of<float>(op, elements);
+}
+
+template <class T>
+void swiglu_backward_of(const SwigluBackward& op, Range elements) {
+  const auto u = rows_of<const T>(op.u), da = rows_of<const T>(op.da);
+  const auto du = rows_of<T>(op.du);
+  for_pieces(elements, da.cols, [&](int64_t i, int64_t first, int64_t n) {
+    const T *gate = u[i] + first, *up = gate + da.cols, *grad = da[i] + first;
+    T *dgate = du[i] + first, *dup = dgate + da.cols;
+    for_each(n, [=](auto t, int64_t j) HWY_ATTR {
+      const auto g = load(t, gate + j), d = load(t, grad + j), times_up = hn::Mul(d, load(t, up + j));
+      const auto s = sigmoid(t, g);
+      const auto slope = hn::MulAdd(g, s.one_minus_s, hn::Set(t, 1.0f));
+      store(hn::Mul(d, hn::Mul(g, s.s)), t, dup + j);
+      store(hn::Mul(times_up, hn::Mul(s.s, slope)), t, dgate + j);
+    });
+  });
+}
+void swiglu_backward(const SwigluBackward& op, Range elements) {
+  is_bf16(op.u) ? swiglu_backward_of<bf16>(op, elements) : swiglu_backward_of<float>(op, elements);
+}
+
+// (1 + tanh(z)) / 2 = sigmoid(2 z),  z = sqrt(2 / pi) (x + 0.044715 x^3)
+constexpr float kTwiceRoot = 1.59576912161f;  // 2 sqrt(2 / pi)
+template <class D, class V>
+HWY_INLINE Sigmoid<D> gelu_sigmoid(D d, V x) {
+  const auto inner = hn::MulAdd(hn::Mul(hn::Mul(x, x), hn::Set(d, 0.044715f)), x, x);
+  return sigmoid(d, hn::Mul(hn::Set(d, kTwiceRoot), inner));
+}
+
+template <class T>
+void gelu_of(const Gelu& op, Range elements) {
+  const auto x = rows_of<const T>(op.x);
+  const auto y = rows_of<T>(op.y);
+  const int64_t cols = piece_cols(op.x, op.y);
+  for_pieces(elements, cols, [&](int64_t i, int64_t first, int64_t n) {
+    const T* from = x[i] + first;
+    T* to = y[i] + first;
+    for_each(n, [=, exact = op.exact](auto t, int64_t j) HWY_ATTR {
+      const auto v = load(t, from + j);
+      store(hn::Mul(v, exact ? gaussian(t, v).cumulative : gelu_sigmoid(t, v).s), t, to + j);
+    });
+  });
+}
+void gelu(const Gelu& op, Range elements) {
+  is_bf16(op.x) ? gelu_of<bf16>(op, elements) : gelu_of<float>(op, elements);
+}
+
+template <class D, class V>
+HWY_INLINE V gelu_slope(D d, V x, bool exact) {
+  if (exact) {
+    const auto g = gaussian(d, x);
+    return hn::MulAdd(x, g.density, g.cumulative);
+  }
+  const auto s = gelu_sigmoid(d, x);
+  const auto slope = hn::MulAdd(hn::Mul(x, x), hn::Set(d, 3 * 0.044715f * kTwiceRoot), hn::Set(d, kTwiceRoot));
+  return hn::MulAdd(hn::Mul(s.s, s.one_minus_s), hn::Mul(x, slope), s.s);
+}
+template <class T>
+void gelu_backward_of(const GeluBackward& op, Range elements) {
+  const auto x = rows_of<const T>(op.x), dy = rows_of<const T>(op.dy);
+  const auto dx = rows_of<T>(op.dx);
+  for_pieces(elements, piece_cols(op.x, op.dy, op.dx), [&](int64_t i, int64_t first, int64_t n) {
+    const T *from = x[i] + first, *grad = dy[i] + first;
+    T* to = dx[i] + first;
+    for_each(n, [=, exact = op.exact](auto t, int64_t j) HWY_ATTR {
+      store(hn::Mul(load(t, grad + j), gelu_slope(t, load(t, from + j), exact)), t, to + j);
+    });
+  });
+}
+void gelu_backward(const GeluBackward& op, Range elements) {
+  is_bf16(op.x) ? gelu_backward_of<bf16>(op, elements) : gelu_backward_of<float>(op, elements);
+}
+
+template <class T>
+void add_row_of(const AddRow& op, Range rows) {
+  const auto y = rows_of<T>(op.y);
+  const T* b = flat<T>(op.b);
+  for (int64_t i = rows.begin; i < rows.end; ++i)
+    for_each(y.cols,
+             [b, y = y[i]](auto t, int64_t j) HWY_ATTR { store(hn::Add(load(t, y + j), load(t, b + j)), t, y + j); });
+}
+void add_row(const AddRow& op, Range rows) { is_bf16(op.y) ? add_row_of<bf16>(op, rows) : add_row_of<float>(op, rows); }
+
+template <class T>
+void add_of(const Add& op, Range elements) {
+  const auto x = rows_of<const T>(op.x), y = rows_of<const T>(op.y);
+  const auto out = rows_of<T>(op.out);
+  for_pieces(elements, piece_cols(op.x, op.y, op.out), [&](int64_t i, int64_t first, int64_t n) {
+    const T *a = x[i] + first, *b = y[i] + first;
+    for_each(n, [=, to = out[i] + first](auto t, int64_t j)
+                    HWY_ATTR { store(hn::Add(load(t, a + j), load(t, b + j)), t, to + j); });
+  });
+}
+void add(const Add& op, Range elements) { is_bf16(op.x) ? add_of<bf16>(op, elements) : add_of<float>(op, elements); }
+
+template <class From, class To>
+void copy_of(const Copy& op, Range elements) {
+  const auto from = rows_of<const From>(op.from);
+  const auto to = rows_of<To>(op.to);
+  for_pieces(elements, piece_cols(op.from, op.to), [&](int64_t i, int64_t first, int64_t n) {
+    const From* source = from[i] + first;
+    To* target = to[i] + first;
+    if constexpr (std::is_same_v<From, To>)
+      std::memcpy(target, source, size_t(n) * sizeof(To));
+    else
+      for_each(n, [=](auto t, int64_t j) HWY_ATTR { store(load(t, source + j), t, target + j); });
+  });
+}
+void copy(const Copy& op, Range elements) {
+  if (is_bf16(op.from))
+    is_bf16(op.to) ? copy_of<bf16, bf16>(op, elements) : copy_of<bf16, float>(op, elements);
+  else
+    is_bf16(op.to) ? copy_of<float, bf16>(op, elements) : copy_of<float, float>(op, elements);
+}
+
+template <class T>
+void embed_of(const Embed& op, Range rows) {
+  const auto table = rows_of<const T>(op.table);
+  const auto out = rows_of<T>(op.out);
+  const int32_t* ids = op.ids.as<int32_t>();
+  for (int64_t i = rows.begin; i < rows.end; ++i) {
+    const int64_t row = ids[i] - op.first;
+    const bool here = row >= 0 && row < table.rows;
+    T* to = out[i];
+    if (here && op.accumulate)
+      for_each(out.cols, [to, from = table[row]](auto t, int64_t j)
+                             HWY_ATTR { store(hn::Add(load(t, to + j), load(t, from + j)), t, to + j); });
+    else if (here)
+      std::memcpy(to, table[row], size_t(out.cols) * sizeof(T));
+    else if (!op.accumulate)
+      std::fill_n(to, out.cols, T(0.0f));
+  }
+}
+void embed(const Embed& op, Range rows) { is_bf16(op.out) ? embed_of<bf16>(op, rows) : embed_of<float>(op, rows); }
+
+template <class T>
+void embed_backward_of(const EmbedBackward& op, Range columns) {
+  const auto dy = rows_of<const T>(op.dy);
+  const auto dtable = rows_of<float>(op.dtable);
+  const int32_t* ids = op.ids.as<int32_t>();
+  for (int64_t i = 0; i < dy.rows; ++i) {
+    const int64_t row = ids[i] - op.first;
+    if (row < 0 || row >= dtable.rows) continue;
+    for_each(columns.size(), [from = dy[i] + columns.begin, to = dtable[row] + columns.begin](auto t, int64_t j)
+                                 HWY_ATTR { store(hn::Add(load(t, to + j), load(t, from + j)), t, to + j); });
+  }
+}
+void embed_backward(const EmbedBackward& op, Range columns) {
+  is_bf16(op.dy) ? embed_backward_of<bf16>(op, columns) : embed_backward_of<float>(op, columns);
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace weft::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace weft::cpu {
+HWY_EXPORT(swiglu);
+HWY_EXPORT(swiglu_backward);
+HWY_EXPORT(gelu);
+HWY_EXPORT(gelu_backward);
+HWY_EXPORT(add);
+HWY_EXPORT(add_row);
+HWY_EXPORT(copy);
+HWY_EXPORT(embed);
+HWY_EXPORT(embed_backward);
+void swiglu(const Swiglu& op, Range elements) { HWY_DYNAMIC_DISPATCH(swiglu)(op, elements); }
+void swiglu_backward(const SwigluBackward& op, Range elements) { HWY_DYNAMIC_DISPATCH(swiglu_backward)(op, elements); }
+void gelu(const Gelu& op, Range elements) { HWY_DYNAMIC_DISPATCH(gelu)(op, elements); }
+void gelu_backward(const GeluBackward& op, Range elements) { HWY_DYNAMIC_DISPATCH(gelu_backward)(op, elements); }
+void add(const Add& op, Range elements) { HWY_DYNAMIC_DISPATCH(add)(op, elements); }
+void add_row(const AddRow& op, Range rows) { HWY_DYNAMIC_DISPATCH(add_row)(op, rows); }
+void copy(const Copy& op, Range elements) { HWY_DYNAMIC_DISPATCH(copy)(op, elements); }
+void embed(const Embed& op, Range rows) { HWY_DYNAMIC_DISPATCH(embed)(op, rows); }
+void embed_backward(const EmbedBackward& op, Range columns) { HWY_DYNAMIC_DISPATCH(embed_backward)(op, columns); }
+}  // namespace weft::cpu
+#endif

@@ -1,0 +1,115 @@
+#include "weft/ops/cpu/reduce.h"
+
+#include <algorithm>
+
+#include "weft/ops/cpu/simd_targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "weft/ops/cpu/reduce.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "weft/ops/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace weft::cpu {
+namespace HWY_NAMESPACE {
+namespace {
+
+template <class T>
+void bias_grad_rows(const BiasGrad& op, Range rows, float* part) {
+  const auto dy = rows_of<const T>(op.dy);
+  std::fill_n(part, dy.cols, 0.0f);
+  int64_t i = rows.begin;
+  for (; i + 4 <= rows.end; i += 4) {  // four at a time: a quarter of the reads and writes of `part`
+    const T *a = dy[i], *b = dy[i + 1], *c = dy[i + 2], *d = dy[i + 3];
+    for_each(dy.cols, [=](auto t, int64_t j) HWY_ATTR {
+      const auto pairs = hn::Add(hn::Add(load(t, a + j), load(t, b + j)), hn::Add(load(t, c + j), load(t, d + j)));
+      store(hn::Add(load(t, part + j), pairs), t, part + j);
+    });
+  }
+  for (; i < rows.end; ++i)
+    for_each(dy.cols, [part, row = dy[i]](auto t, int64_t j)
+                          HWY_ATTR { store(hn::Add(load(t, part + j), load(t, row + j)), t, part + j); });
+}
+void bias_grad(const BiasGrad& op, Range rows, float* part) {
+  is_bf16(op.dy) ? bias_grad_rows<bf16>(op, rows, part) : bias_grad_rows<float>(op, rows, part);
+}
+
+void sum_parts(const PartSum& s, Range columns) {
+  for_each(columns.size(), [&](auto t, int64_t j) HWY_ATTR {
+    const float* from = s.parts + columns.begin + j;
+    float* to = s.out + columns.begin + j;
+    auto total = load(t, from);
+    for (int64_t i = 1; i < s.count; ++i) total = hn::Add(total, load(t, from + i * s.stride));
+    store(s.accumulate ? hn::Add(load(t, to), total) : total, t, to);
+  });
+}
+
+// The sum of f over a run of numbers, in double.
+template <class F>
+double sum_in_double(const float* x, int64_t n, const F& f) {
+  const hn::ScalableTag<double> d;
+  const hn::Rebind<float, decltype(d)> half;
+  const int64_t lanes = int64_t(hn::Lanes(d));
+  auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
+  int64_t j = 0;
+  for (; j + 4 * lanes <= n; j += 4 * lanes) {
+    s0 = hn::Add(s0, f(d, hn::PromoteTo(d, hn::LoadU(half, x + j))));
+    s1 = hn::Add(s1, f(d, hn::PromoteTo(d, hn::LoadU(half, x + j + lanes))));
+    s2 = hn::Add(s2, f(d, hn::PromoteTo(d, hn::LoadU(half, x + j + 2 * lanes))));
+    s3 = hn::Add(s3, f(d, hn::PromoteTo(d, hn::LoadU(half, x + j + 3 * lanes))));
+  }
+  double total = hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
+  const hn::CappedTag<double, 1> one;
+  for (; j < n; ++j) total += hn::GetLane(f(one, hn::Set(one, double(x[j]))));
+  return total;
+}
+double sum_f32(const float* x, int64_t n) {
+  return sum_in_double(x, n, [](auto, auto v) HWY_ATTR { return v; });
+}
+double sum_squares_f32(const float* x, int64_t n) {
+  return sum_in_double(x, n, [](auto, auto v) HWY_ATTR { return hn::Mul(v, v); });
+}
+
+template <class T>
+int64_t count_nonfinite_of(const T* x, int64_t n) {
+  int64_t count = 0;
+  for_each(n, [&](auto t, int64_t j)
+                  HWY_ATTR { count += int64_t(hn::CountTrue(t, hn::Not(hn::IsFinite(load(t, x + j))))); });
+  return count;
+}
+int64_t count_nonfinite(const Tensor& x, Range r) {
+  return is_bf16(x) ? count_nonfinite_of(flat<bf16>(x) + r.begin, r.size())
+                    : count_nonfinite_of(flat<float>(x) + r.begin, r.size());
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace weft::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace weft::cpu {
+HWY_EXPORT(bias_grad);
+HWY_EXPORT(sum_parts);
+HWY_EXPORT(sum_f32);
+HWY_EXPORT(sum_squares_f32);
+HWY_EXPORT(count_nonfinite);
+void bias_grad(const BiasGrad& op, Range rows, float* part) { HWY_DYNAMIC_DISPATCH(bias_grad)(op, rows, part); }
+void sum_parts(const PartSum& sum, Range columns) { HWY_DYNAMIC_DISPATCH(sum_parts)(sum, columns); }
+
+double sum(const Tensor& x, Range r) {
+  if (x.dtype == DType::f32) return HWY_DYNAMIC_DISPATCH(sum_f32)(flat<float>(x) + r.begin, r.size());
+  double total = 0;
+  for (int64_t i = r.begin; i < r.end; ++i) total += flat<double>(x)[i];
+  return total;
+}
+double sum_squares(const Tensor& x, Range r) {
+  if (x.dtype == DType::f32) return HWY_DYNAMIC_DISPATCH(sum_squares_f32)(flat<float>(x) + r.begin, r.size());
+  double total = 0;
+  for (int64_t i = r.begin; i < r.end; ++i) total += flat<double>(x)[i] * flat<double>(x)[i];
+  return total;
+}
+int64_t count_nonfinite(const Tensor& x, Range elements) { return HWY_DYNAMIC_DISPATCH(count_nonfinite)(x, elements); }
+}  // namespace weft::cpu
+#endif
