@@ -1,10 +1,10 @@
 // Matrix products in f32 by weft's own kernels.
 //   m, n, k  as in Matmul       panel  mr rows of a, or nr columns of b       kc  length of a block of k
 //
-// One operand stays: blocks of it (some panels, kc deep) are packed into memory that all threads share and that fits
-// their L2 caches. The other streams by: each panel of it is packed into a thread's own memory, multiplied with the
-// whole block, and dropped, while the next is prefetched. The larger operand streams, so weights and their gradients
-// are read and written once, behind the arithmetic.                         after Goto & van de Geijn 2008
+// Threads share out as rectangles and nothing else. In each, one operand stays: blocks of it (some panels, kc deep) are
+// packed so that they fit the L2 cache. The other streams by: each panel of it is packed, multiplied with the whole
+// block, and dropped, while the next is prefetched. The larger operand streams, so weights and their gradients are
+// read and written once, behind the arithmetic.                              after Goto & van de Geijn 2008
 //
 // Every element of out is summed over k in an order that depends on k alone: neither on m, n, strides, nor on the
 // number of threads. So the results are those of Numerics::invariant at no cost.
