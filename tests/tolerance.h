@@ -25,7 +25,10 @@ inline Accuracy accuracy(const Matmul& op) { return {.depth = op.k() + 1}; }
 inline Accuracy accuracy(const BiasGrad& op) { return {.depth = op.dy.rows() + 1}; }
 inline Accuracy accuracy(const Embed&) { return {}; }
 inline Accuracy accuracy(const EmbedBackward& op) { return {.depth = op.dy.rows() + 1}; }
-inline Accuracy accuracy(const Norm& op) { return {.depth = op.x.cols(), .roundings = 16}; }
+inline Accuracy accuracy(
+    const Norm& op) {  // statistics are of the sum as it is stored, so that y can be computed again
+  return {.depth = op.x.cols(), .roundings = 16, .narrow = op.delta ? 1.0 : 0.0};
+}
 inline Accuracy accuracy(const NormApply&) { return {.roundings = 16}; }
 inline Accuracy accuracy(const NormBackward& op) {
   return {.depth = std::max(op.x.cols(), op.x.rows() + 1), .roundings = 32};

@@ -11,11 +11,11 @@ struct CpuSpec {
   Numerics numerics = Numerics::fast;
 };
 
-// The same functions plan a CpuBackend's workspace and serve it, so what was planned is what is used.
+// The same functions plan a CpuBackend's workspace and serve it, so what was planned is what is used. Multiples of 64.
 class CpuWorkspace final : public WorkspaceModel {
  public:
   explicit CpuWorkspace(CpuSpec spec) : threads_(spec.threads), matmul_(spec.threads, spec.numerics) {}
-  int64_t bytes(const Matmul& op) const override { return matmul_.workspace_bytes(op); }
+  int64_t bytes(const Matmul& op) const override;
   int64_t bytes(const BiasGrad& op) const override;
   int64_t bytes(const NormBackward& op) const override;
   int64_t bytes(const HeadNormBackward& op) const override;
