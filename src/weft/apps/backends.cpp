@@ -2,11 +2,16 @@
 
 #include <sched.h>
 
+#include <hwy/targets.h>
 #include <algorithm>
+#include <dnnl.hpp>
+#include <memory>
+#include <vector>
 
 #include "weft/base/error.h"
 #include "weft/ops/cpu/cpu_backend.h"
 #include "weft/ops/cpu/cpu_workspace.h"
+#include "weft/ops/cpu/matmul_dnnl.h"
 #include "weft/ops/cpu/peak.h"
 #include "weft/ops/ref/ref_backend.h"
 
@@ -19,13 +24,41 @@ int usable_cores() {
   return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
 }
 
+constexpr size_t kBandwidthBytes = size_t{1} << 28;  // far beyond the caches
+
+std::string cpu_description() {
+  const auto targets = hwy::SupportedTargets();
+  return fmt::format("{} kernels, oneDNN {}.{}.{}", hwy::TargetName(targets & -targets), DNNL_VERSION_MAJOR,
+                     DNNL_VERSION_MINOR, DNNL_VERSION_PATCH);
+}
+
+double measure_bandwidth(int threads) {
+  std::vector<std::byte> memory(kBandwidthBytes);
+  return measure_memory_bandwidth(threads, memory);
+}
+
+// oneDNN's product for each op, with memory of its own.
+std::function<void(const Matmul&)> library_matmul(int threads) {
+  auto dnnl = std::make_shared<DnnlMatmul>(threads, Numerics::fast);
+  auto workspace = std::make_shared<std::vector<std::byte>>();
+  return [dnnl, workspace](const Matmul& op) {
+    const size_t bytes = size_t(dnnl->workspace_bytes(op)) + kArenaAlignment;
+    if (workspace->size() < bytes) workspace->resize(bytes);
+    void* aligned = workspace->data();
+    size_t space = workspace->size();
+    dnnl->run(op, static_cast<std::byte*>(std::align(kArenaAlignment, bytes - kArenaAlignment, aligned, space)));
+  };
+}
+
 Machine cpu_machine(int threads, Numerics numerics) {
   const CpuSpec spec{.threads = threads, .numerics = numerics};
   return {.description = fmt::format("cpu, {} thread{}, {}", threads, threads == 1 ? "" : "s", cpu_description()),
           .threads = threads,
           .workspace_model = std::make_shared<CpuWorkspace>(spec),
           .make_backend = [spec](Arena& workspace) { return std::make_unique<CpuBackend>(spec, workspace); },
-          .measure_matmul_rate = [threads](DType dtype) { return measure_matmul_flops(threads, dtype); }};
+          .measure_matmul_rate = [threads](DType dtype) { return measure_matmul_flops(threads, dtype); },
+          .measure_bandwidth = [threads] { return measure_bandwidth(threads); },
+          .make_library_matmul = [threads] { return library_matmul(threads); }};
 }
 
 Machine ref_machine(int threads) {
@@ -33,7 +66,9 @@ Machine ref_machine(int threads) {
           .threads = threads,
           .workspace_model = std::make_shared<WorkspaceModel>(),
           .make_backend = [threads](Arena&) { return std::make_unique<RefBackend>(threads); },
-          .measure_matmul_rate = [](DType) { return 0.0; }};
+          .measure_matmul_rate = [](DType) { return 0.0; },
+          .measure_bandwidth = [threads] { return measure_bandwidth(threads); },
+          .make_library_matmul = [threads] { return library_matmul(threads); }};
 }
 
 }  // namespace
