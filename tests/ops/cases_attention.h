@@ -36,6 +36,7 @@ inline std::vector<AttentionCase> attention_cases() {
       {"one token", packed({1}), heads_of(1, 1, 4)},
       {"one document", packed({9}), heads_of(2, 2, 8)},
       {"grouped heads", packed({19}), heads_of(4, 2, 5)},
+      {"short documents", packed({1, 5, 3}), heads_of(4, 2, 4, 3)},
       {"one key head", packed({33}), heads_of(3, 1, 16)},
       {"documents", packed({1, 7, 64, 3, 20}), heads_of(4, 2, 16)},
       {"window 1", packed({6, 11}), heads_of(2, 1, 4, 1)},
@@ -52,7 +53,7 @@ inline std::vector<AttentionCase> attention_cases() {
   };
   AttentionHeads later = heads_of(2, 1, 8);
   later.first = 4, later.total = 8, later.scale = 0.7;
-  cases.push_back({"dropout, heads 4 and 5 of 8", packed({30}), later, 0.5});
+  cases.push_back({"dropout, heads 4 and 5 of 8", packed({3, 10}), later, 0.5});
   // Positions apart: two pieces of a document's queries, of which the first sees fewer of the same keys.
   std::vector<AttentionSpan> pieces{
       {.q_row = 0, .q_count = 6, .k_row = 0, .k_count = 12, .q_position = 4, .k_position = 0, .sample = 1},

@@ -58,7 +58,7 @@ inline NormBackward make_norm_backward(Operands& o, const NormCase& c) {
 }
 
 inline void add_norms(OpCases& to, const Variant& v) {
-  for (auto [t, d] : std::vector<std::array<int64_t, 2>>{{1, 3}, {5, 33}, {67, 64}, {130, 257}, {300, 96}}) {
+  for (auto [t, d] : std::vector<std::array<int64_t, 2>>{{1, 3}, {5, 33}, {67, 64}, {130, 257}, {300, 40}}) {
     const NormCase rms{.t = t, .d = d}, layer{.t = t, .d = d, .layer_norm = true, .bias = true};
     for (NormCase c : {rms, layer}) {
       add_case(to, v, name_of_case(c), [c](Operands& o) { return make_norm(o, c); });

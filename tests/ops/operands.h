@@ -55,6 +55,8 @@ inline void store(void* at, DType t, int64_t i, double x) {
   }
 }
 
+inline bool is_float(DType t) { return t == DType::f64 || t == DType::f32 || t == DType::bf16; }
+
 // Tensors stay valid as long as this, which does not move. Between strided rows lie NaNs that no op may touch.
 // A buffer ends where its last element does, so that the address sanitizer sees what goes beyond.
 class Operands {
@@ -99,8 +101,8 @@ class Operands {
   // The same view of the twin; of indices, the view itself.
   Tensor exact(Tensor t) {
     if (!is_float(t.dtype)) return t;
-    Buffer& b = buffer_of(t);
-    t.data = b.exact.data() + (static_cast<std::byte*>(t.data) - b.data()) / size_of(t.dtype);
+    const Place at = locate(t);
+    t.data = buffers_[at.buffer].exact.data() + at.element;
     t.dtype = DType::f64;
     return t;
   }
@@ -110,6 +112,21 @@ class Operands {
       if (*f.tensor) const_cast<Tensor&>(*f.tensor) = exact(*f.tensor);
     return op;
   }
+  // Where a tensor begins, and all values of a buffer's twin, gaps included.
+  struct Place {
+    size_t buffer;
+    int64_t element;
+  };
+  Place locate(const Tensor& t) const {
+    const auto* data = static_cast<const std::byte*>(t.data);
+    for (size_t i = 0; i < buffers_.size(); ++i) {
+      const Bytes& b = buffers_[i].bytes;
+      if (data >= b.data() && data < b.data() + b.size()) return {i, (data - b.data()) / size_of(t.dtype)};
+    }
+    WEFT_CHECK(false, "{} is not of this case", t.to_string());
+  }
+  std::span<const double> exact_values(size_t buffer) const { return buffers_[buffer].exact; }
+
   // Operands that another op computes (statistics of a forward pass): exactly, then rounded to their own type.
   template <class Op>
   void derive(const Op& op) {
@@ -158,10 +175,9 @@ class Operands {
   struct Buffer {
     Bytes bytes, before;
     std::vector<double> exact, exact_before;
-    std::byte* data() { return bytes.data(); }
+    void* data() { return bytes.data(); }
   };
 
-  static bool is_float(DType t) { return t == DType::f64 || t == DType::f32 || t == DType::bf16; }
   void* add_buffer(DType dtype, int64_t elements) {
     Buffer& b = buffers_.emplace_back();
     b.bytes.resize(size_t(std::max<int64_t>(1, elements * size_of(dtype))));
@@ -170,11 +186,6 @@ class Operands {
       for (int64_t i = 0; i < elements; ++i) store(b.data(), dtype, i, b.exact[size_t(i)]);
     }
     return b.data();
-  }
-  Buffer& buffer_of(const Tensor& t) {
-    for (Buffer& b : buffers_)
-      if (t.data >= b.data() && t.data < b.data() + b.bytes.size()) return b;
-    WEFT_CHECK(false, "{} is not of this case", t.to_string());
   }
   void put(const Tensor& t, int64_t i, int64_t j, double x) {
     const int64_t at = i * t.row_stride + j;

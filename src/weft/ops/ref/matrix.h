@@ -1,93 +1,88 @@
-// Reference kernels on matrices and tables: plain loops, templated so that tests can differentiate them by complex
-// step.
-//   T  double, or std::complex<double>
+// Reference kernels on matrices and tables.
 #pragma once
-#include <complex>
-#include <cstdint>
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "weft/ops/ref/view.h"
 
 namespace weft::ref {
 
-// A view of rows of `cols` numbers, `stride` apart. A null `at` is an operand that does not exist.
-template <class T>
-struct Rows {
-  T* at = nullptr;
-  int64_t rows = 0, cols = 0, stride = 0;
-  T* operator[](int64_t i) const { return at + i * stride; }
-  explicit operator bool() const { return at != nullptr; }
-};
+constexpr int64_t kPanel = 8;              // columns of a product that are computed together
+constexpr int64_t kFewProducts = 1 << 16;  // not worth a thread
 
+// Columns [first, first + count) of op(b), as rows of kPanel numbers; zeros beyond.
 template <class T>
-struct MatmulArgs {
-  Rows<const T> a, b;
-  Rows<T> out;
-  bool trans_a, trans_b, accumulate;
-  const T* bias;
-  int64_t k() const { return trans_a ? a.rows : a.cols; }
-};
-// Row i of out.
+std::vector<std::array<T, kPanel>> panel_of(const Matmul& op, int64_t first, int64_t count) {
+  const auto b = rows<T>(op.b);
+  std::vector<std::array<T, kPanel>> panel(size_t(op.k()));
+  for (int64_t k = 0; k < op.k(); ++k)
+    for (int64_t j = 0; j < count; ++j) panel[size_t(k)][size_t(j)] = op.trans_b ? b[first + j][k] : b[k][first + j];
+  return panel;
+}
+
+// Those columns of out: each element is one sum over k, in order.
 template <class T>
-void matmul_row(const MatmulArgs<T>& m, int64_t i) {
-  T* y = m.out[i];
-  const auto a = [&](int64_t k) { return m.trans_a ? m.a[k][i] : m.a[i][k]; };
-  for (int64_t j = 0; j < m.out.cols; ++j) y[j] = m.accumulate ? y[j] : m.bias ? m.bias[j] : T(0);
-  if (m.trans_b) {
-    for (int64_t j = 0; j < m.out.cols; ++j) {
-      T sum(0);
-      for (int64_t k = 0; k < m.k(); ++k) sum += a(k) * m.b[j][k];
-      y[j] += sum;
+void matmul_panel(const Matmul& op, int64_t first) {
+  const int64_t count = std::min(kPanel, op.n() - first);
+  const auto panel = panel_of<T>(op, first, count);
+  const auto a = rows<T>(op.a), out = rows<T>(op.out);
+  const T* bias = flat<T>(op.bias);
+  const int64_t step = op.trans_a ? a.stride : 1;
+  for (int64_t i = 0; i < op.m(); ++i) {
+    const T* x = op.trans_a ? a.at + i : a[i];
+    std::array<T, kPanel> sum{};
+    for (const auto& row : panel) {
+      const T factor = *x;
+      for (size_t j = 0; j < kPanel; ++j) sum[j] += factor * row[j];
+      x += step;
     }
-  } else {
-    for (int64_t k = 0; k < m.k(); ++k) {
-      const T factor = a(k);
-      for (int64_t j = 0; j < m.out.cols; ++j) y[j] += factor * m.b[k][j];
+    for (int64_t j = 0; j < count; ++j) {
+      const T start = op.accumulate ? out[i][first + j] : bias ? bias[first + j] : T(0);
+      out[i][first + j] = start + sum[size_t(j)];
     }
   }
 }
 
 template <class T>
-void bias_grad(Rows<const T> dy, T* db, bool accumulate) {
+void run(const Matmul& op, int threads) {
+  spread((op.n() + kPanel - 1) / kPanel, op.m() * op.n() * op.k() < kFewProducts ? 1 : threads,
+         [&](int64_t i) { matmul_panel<T>(op, i * kPanel); });
+}
+
+template <class T>
+void run(const BiasGrad& op, int) {
+  const auto dy = rows<T>(op.dy);
+  T* db = flat<T>(op.db);
   for (int64_t j = 0; j < dy.cols; ++j) {
     T sum(0);
     for (int64_t i = 0; i < dy.rows; ++i) sum += dy[i][j];
-    db[j] = accumulate ? db[j] + sum : sum;
+    db[j] = op.accumulate ? db[j] + sum : sum;
   }
 }
 
 template <class T>
-void embed(const int32_t* ids, Rows<const T> table, Rows<T> out, int64_t first, bool accumulate) {
+void run(const Embed& op, int) {
+  const auto table = rows<T>(op.table), out = rows<T>(op.out);
+  const int32_t* ids = op.ids.as<int32_t>();
   for (int64_t i = 0; i < out.rows; ++i) {
-    const int64_t row = ids[i] - first;
+    const int64_t row = ids[i] - op.first;
     const bool here = row >= 0 && row < table.rows;
     for (int64_t j = 0; j < out.cols; ++j) {
       const T value = here ? table[row][j] : T(0);
-      out[i][j] = accumulate ? out[i][j] + value : value;
+      out[i][j] = op.accumulate ? out[i][j] + value : value;
     }
   }
 }
 
 template <class T>
-void embed_backward(const int32_t* ids, Rows<const T> dy, Rows<T> dtable, int64_t first) {
+void run(const EmbedBackward& op, int) {
+  const auto dy = rows<T>(op.dy), dtable = rows<T>(op.dtable);
+  const int32_t* ids = op.ids.as<int32_t>();
   for (int64_t i = 0; i < dy.rows; ++i) {
-    const int64_t row = ids[i] - first;
+    const int64_t row = ids[i] - op.first;
     if (row < 0 || row >= dtable.rows) continue;
     for (int64_t j = 0; j < dy.cols; ++j) dtable[row][j] += dy[i][j];
-  }
-}
-
-// In place; `sign` -1 turns back.   table: cos | sin of each position
-template <class T>
-void rope(Rows<T> x, const int32_t* positions, Rows<const T> table, double sign) {
-  const int64_t width = table.cols, half = width / 2;
-  for (int64_t i = 0; i < x.rows; ++i) {
-    const T* angle = table[positions[i]];
-    for (int64_t head = 0; head < x.cols; head += width) {
-      T* v = x[i] + head;
-      for (int64_t j = 0; j < half; ++j) {
-        const T c = angle[j], s = sign * angle[half + j], a = v[j], b = v[half + j];
-        v[j] = a * c - b * s;
-        v[half + j] = b * c + a * s;
-      }
-    }
   }
 }
 

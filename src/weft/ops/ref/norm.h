@@ -2,145 +2,117 @@
 #pragma once
 #include <cmath>
 
-#include "weft/ops/ref/matrix.h"
+#include "weft/ops/ref/view.h"
 
 namespace weft::ref {
 
+// A normalized row: of a token, or of one head of it.   xhat = (x - mean) rstd
 template <class T>
-struct NormArgs {
-  Rows<const T> x, delta;
-  Rows<T> sum;  // x + delta, where delta exists
-  const T *w, *b;
-  Rows<T> y;
-  T *mean, *rstd;  // no mean: RMS norm
-  double eps;
-};
-template <class T>
-void norm(const NormArgs<T>& n) {
-  const int64_t d = n.x.cols;
-  for (int64_t i = 0; i < n.x.rows; ++i) {
-    const T* s = n.x[i];
-    if (n.delta) {
-      for (int64_t j = 0; j < d; ++j) n.sum[i][j] = n.x[i][j] + n.delta[i][j];
-      s = n.sum[i];
-    }
-    T mean(0), squares(0);
-    if (n.mean) {
-      for (int64_t j = 0; j < d; ++j) mean += s[j];
-      mean /= double(d);
-      n.mean[i] = mean;
-    }
-    for (int64_t j = 0; j < d; ++j) squares += (s[j] - mean) * (s[j] - mean);
-    const T rstd = 1.0 / std::sqrt(squares / double(d) + n.eps);
-    n.rstd[i] = rstd;
-    for (int64_t j = 0; j < d; ++j) n.y[i][j] = (s[j] - mean) * rstd * n.w[j] + (n.b ? n.b[j] : T(0));
-  }
-}
-
-template <class T>
-struct NormApplyArgs {
-  Rows<const T> x;
-  const T *w, *b, *mean, *rstd;
-  Rows<T> y;
-};
-template <class T>
-void norm_apply(const NormApplyArgs<T>& n) {
-  for (int64_t i = 0; i < n.x.rows; ++i) {
-    const T mean = n.mean ? n.mean[i] : T(0);
-    for (int64_t j = 0; j < n.x.cols; ++j) n.y[i][j] = (n.x[i][j] - mean) * n.rstd[i] * n.w[j] + (n.b ? n.b[j] : T(0));
-  }
-}
-
-template <class T>
-struct NormBackwardArgs {
-  Rows<const T> x;
-  const T *w, *mean, *rstd;
-  Rows<const T> dy, carry;
-  Rows<T> dx;
-  T *dw, *db;
-  bool accumulate;
-};
-// With xhat = (x - mean) rstd and g = w dy:  dx = rstd (g - mean(g) - xhat mean(g xhat)); RMS norm: without mean(g).
-template <class T>
-void norm_backward(const NormBackwardArgs<T>& n) {
-  const int64_t d = n.x.cols;
-  for (int64_t j = 0; j < d && !n.accumulate; ++j) {
-    n.dw[j] = T(0);
-    if (n.db) n.db[j] = T(0);
-  }
-  for (int64_t i = 0; i < n.x.rows; ++i) {
-    const T mean = n.mean ? n.mean[i] : T(0), rstd = n.rstd[i];
-    T g_sum(0), gx_sum(0);
-    for (int64_t j = 0; j < d; ++j) {
-      const T xhat = (n.x[i][j] - mean) * rstd, dy = n.dy[i][j];
-      g_sum += n.w[j] * dy;
-      gx_sum += n.w[j] * dy * xhat;
-      n.dw[j] += dy * xhat;
-      if (n.db) n.db[j] += dy;
-    }
-    if (!n.mean) g_sum = T(0);
-    for (int64_t j = 0; j < d; ++j) {
-      const T xhat = (n.x[i][j] - mean) * rstd;
-      const T inner = rstd * (n.w[j] * n.dy[i][j] - g_sum / double(d) - xhat * gx_sum / double(d));
-      n.dx[i][j] = (n.carry ? n.carry[i][j] : T(0)) + inner;
-    }
-  }
-}
-
-// One head of one token as a row of its own.
-template <class T, class U>
-Rows<T> head_row(Rows<U> x, int64_t i, int64_t head, int64_t width) {
-  return {x[i] + head * width, 1, width, width};
-}
-
-template <class T>
-struct HeadNormArgs {
-  Rows<const T> x;
-  const T* w;
+struct Normalized {
+  const T* x;
   int64_t width;
-  Rows<T> y, rstd;
-  double eps;
+  T mean, rstd;
+  T xhat(int64_t j) const { return (x[j] - mean) * rstd; }
+};
+
+template <class T>
+Normalized<T> normalized(const T* x, int64_t width, bool centered, double eps) {
+  T mean(0), squares(0);
+  for (int64_t j = 0; j < width && centered; ++j) mean += x[j];
+  mean /= double(width);
+  for (int64_t j = 0; j < width; ++j) squares += (x[j] - mean) * (x[j] - mean);
+  return {x, width, mean, 1.0 / std::sqrt(squares / double(width) + eps)};
+}
+
+// y = xhat w + b
+template <class T>
+void scale_row(const Normalized<T>& n, const T* w, const T* b, T* y) {
+  for (int64_t j = 0; j < n.width; ++j) y[j] = n.xhat(j) * w[j] + (b ? b[j] : T(0));
+}
+
+// With g = w dy:  dx = carry + rstd (g - mean(g) - xhat mean(g xhat)), without mean(g) where x was not centered.
+// Adds to dw and db. dx may be dy or carry.
+template <class T>
+struct RowGradient {
+  const T *dy, *carry;
+  T *dx, *dw, *db;
 };
 template <class T>
-void head_norm(const HeadNormArgs<T>& n) {
-  for (int64_t i = 0; i < n.x.rows; ++i)
-    for (int64_t h = 0; h < n.x.cols / n.width; ++h)
-      norm<T>({head_row<const T>(n.x, i, h, n.width),
-               {},
-               {},
-               n.w,
-               nullptr,
-               head_row<T>(n.y, i, h, n.width),
-               nullptr,
-               n.rstd[i] + h,
-               n.eps});
+void scale_row_backward(const Normalized<T>& n, const T* w, bool centered, const RowGradient<T>& d) {
+  T g_sum(0), gx_sum(0);
+  for (int64_t j = 0; j < n.width; ++j) {
+    if (centered) g_sum += w[j] * d.dy[j];
+    gx_sum += w[j] * d.dy[j] * n.xhat(j);
+    d.dw[j] += d.dy[j] * n.xhat(j);
+    if (d.db) d.db[j] += d.dy[j];
+  }
+  const double width = double(n.width);
+  for (int64_t j = 0; j < n.width; ++j) {
+    const T inner = w[j] * d.dy[j] - g_sum / width - n.xhat(j) * gx_sum / width;
+    d.dx[j] = (d.carry ? d.carry[j] : T(0)) + n.rstd * inner;
+  }
 }
 
 template <class T>
-struct HeadNormBackwardArgs {
-  Rows<const T> x;
-  const T* w;
-  int64_t width;
-  Rows<const T> rstd, dy;
-  Rows<T> dx;
-  T* dw;
-  bool accumulate;
-};
+void run(const Norm& op, int) {
+  const auto x = rows<T>(op.x), delta = rows<T>(op.delta), sum = rows<T>(op.sum), y = rows<T>(op.y);
+  for (int64_t i = 0; i < x.rows; ++i) {
+    for (int64_t j = 0; j < x.cols && delta; ++j) sum[i][j] = x[i][j] + delta[i][j];
+    const auto n = normalized<T>(delta ? sum[i] : x[i], x.cols, bool(op.mean), op.eps);
+    if (op.mean) flat<T>(op.mean)[i] = n.mean;
+    flat<T>(op.rstd)[i] = n.rstd;
+    scale_row(n, flat<T>(op.w), flat<T>(op.b), y[i]);
+  }
+}
+
 template <class T>
-void head_norm_backward(const HeadNormBackwardArgs<T>& n) {
-  bool accumulate = n.accumulate;
-  for (int64_t i = 0; i < n.x.rows; ++i)
-    for (int64_t h = 0; h < n.x.cols / n.width; ++h, accumulate = true)
-      norm_backward<T>({head_row<const T>(n.x, i, h, n.width),
-                        n.w,
-                        nullptr,
-                        n.rstd[i] + h,
-                        head_row<const T>(n.dy, i, h, n.width),
-                        {},
-                        head_row<T>(n.dx, i, h, n.width),
-                        n.dw,
-                        nullptr,
-                        accumulate});
+Normalized<T> row_of(const Tensor& x, const Tensor& mean, const Tensor& rstd, int64_t i) {
+  return {rows<T>(x)[i], x.cols(), mean ? flat<T>(mean)[i] : T(0), flat<T>(rstd)[i]};
+}
+
+template <class T>
+void run(const NormApply& op, int) {
+  for (int64_t i = 0; i < op.x.rows(); ++i)
+    scale_row(row_of<T>(op.x, op.mean, op.rstd, i), flat<T>(op.w), flat<T>(op.b), rows<T>(op.y)[i]);
+}
+
+template <class T>
+void run(const NormBackward& op, int) {
+  T *dw = flat<T>(op.dw), *db = flat<T>(op.db);
+  if (!op.accumulate) std::fill_n(dw, op.x.cols(), T(0));
+  if (!op.accumulate && db) std::fill_n(db, op.x.cols(), T(0));
+  const auto carry = rows<T>(op.carry);
+  for (int64_t i = 0; i < op.x.rows(); ++i) {
+    scale_row_backward<T>(row_of<T>(op.x, op.mean, op.rstd, i), flat<T>(op.w), bool(op.mean),
+                          {rows<T>(op.dy)[i], carry ? carry[i] : nullptr, rows<T>(op.dx)[i], dw, db});
+  }
+}
+
+template <class T>
+void run(const HeadNorm& op, int) {
+  const auto x = rows<T>(op.x), y = rows<T>(op.y), rstd = rows<T>(op.rstd);
+  const int64_t e = op.w.elements();
+  for (int64_t i = 0; i < x.rows; ++i) {
+    for (int64_t h = 0; h < rstd.cols; ++h) {
+      const auto n = normalized<T>(x[i] + h * e, e, false, op.eps);
+      rstd[i][h] = n.rstd;
+      scale_row<T>(n, flat<T>(op.w), nullptr, y[i] + h * e);
+    }
+  }
+}
+
+template <class T>
+void run(const HeadNormBackward& op, int) {
+  const auto x = rows<T>(op.x), rstd = rows<T>(op.rstd), dy = rows<T>(op.dy), dx = rows<T>(op.dx);
+  const int64_t e = op.w.elements();
+  T* dw = flat<T>(op.dw);
+  if (!op.accumulate) std::fill_n(dw, e, T(0));
+  for (int64_t i = 0; i < x.rows; ++i) {
+    for (int64_t at = 0; at < x.cols; at += e) {
+      const Normalized<T> n{x[i] + at, e, T(0), rstd[i][at / e]};
+      scale_row_backward<T>(n, flat<T>(op.w), false, {dy[i] + at, nullptr, dx[i] + at, dw, nullptr});
+    }
+  }
 }
 
 }  // namespace weft::ref

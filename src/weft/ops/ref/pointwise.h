@@ -1,12 +1,11 @@
-// Reference kernels: activations, cross-entropy, dropout, optimizers.
+// Reference kernels: activations, dropout, cross-entropy, sums and copies.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
-#include "weft/base/rng.h"
-#include "weft/ops/ops.h"
-#include "weft/ops/ref/attention.h"
-#include "weft/ops/ref/matrix.h"
+#include "weft/ops/ref/dropout.h"
+#include "weft/ops/ref/view.h"
 
 namespace weft::ref {
 
@@ -14,43 +13,71 @@ template <class T>
 T sigmoid(T x) {
   return 1.0 / (1.0 + std::exp(-x));
 }
+
 template <class T>
-T swiglu(T gate, T up) {
-  return gate * sigmoid(gate) * up;
-}
-template <class T>
-struct GateUp {
-  T gate, up;
-};
-template <class T>
-GateUp<T> swiglu_backward(T gate, T up, T da) {
-  const T s = sigmoid(gate);
-  return {da * up * s * (1.0 + gate * (1.0 - s)), da * gate * s};
+void run(const Swiglu& op, int) {
+  const auto u = rows<T>(op.u);
+  const int64_t f = op.a.cols();
+  each<T>(op.a, [&](int64_t i, int64_t j) { return u[i][j] * sigmoid(u[i][j]) * u[i][f + j]; });
 }
 
-// erf of a complex number near the real axis, to first order: enough for a complex step.
+template <class T>
+void run(const SwigluBackward& op, int) {
+  const auto u = rows<T>(op.u), da = rows<T>(op.da), du = rows<T>(op.du);
+  const int64_t f = da.cols;
+  for (int64_t i = 0; i < da.rows; ++i) {
+    for (int64_t j = 0; j < f; ++j) {
+      const T gate = u[i][j], up = u[i][f + j], s = sigmoid(gate);
+      du[i][j] = da[i][j] * up * s * (1.0 + gate * (1.0 - s));
+      du[i][f + j] = da[i][j] * gate * s;
+    }
+  }
+}
+
+// erf near the real axis, to first order: exact for a complex step.
 inline double erf_of(double x) { return std::erf(x); }
 inline std::complex<double> erf_of(std::complex<double> x) {
   const double slope = 2 / std::sqrt(std::numbers::pi) * std::exp(-x.real() * x.real());
   return {std::erf(x.real()), slope * x.imag()};
 }
+
+constexpr double kTanhCubic = 0.044715;  // Hendrycks & Gimpel 2016
+inline const double kTanhScale = std::sqrt(2 / std::numbers::pi);
+
 template <class T>
 T gelu(T x, bool exact) {
   if (exact) return 0.5 * x * (1.0 + erf_of(x / std::numbers::sqrt2));
-  return 0.5 * x * (1.0 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+  return 0.5 * x * (1.0 + std::tanh(kTanhScale * (x + kTanhCubic * x * x * x)));
 }
 template <class T>
 T gelu_slope(T x, bool exact) {
-  if (exact)
-    return 0.5 * (1.0 + erf_of(x / std::numbers::sqrt2)) + x * std::exp(-0.5 * x * x) / std::sqrt(2 * std::numbers::pi);
-  const double c = std::sqrt(2 / std::numbers::pi);
-  const T t = std::tanh(c * (x + 0.044715 * x * x * x));
-  return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * c * (1.0 + 3 * 0.044715 * x * x);
+  if (exact) {
+    const T density = std::exp(-0.5 * x * x) / std::sqrt(2 * std::numbers::pi);
+    return 0.5 * (1.0 + erf_of(x / std::numbers::sqrt2)) + x * density;
+  }
+  const T t = std::tanh(kTanhScale * (x + kTanhCubic * x * x * x));
+  return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * kTanhScale * (1.0 + 3 * kTanhCubic * x * x);
 }
 
-inline double kept(const DropoutSpec& d, uint64_t index) {
-  if (d.p == 0) return 1;
-  return double(random_bits(d.key, index)) < d.p * 0x1p32 ? 0 : 1 / (1 - d.p);
+template <class T>
+void run(const Gelu& op, int) {
+  const auto x = rows<T>(op.x);
+  each<T>(op.y, [&](int64_t i, int64_t j) { return gelu(x[i][j], op.exact); });
+}
+
+template <class T>
+void run(const GeluBackward& op, int) {
+  const auto x = rows<T>(op.x), dy = rows<T>(op.dy);
+  each<T>(op.dx, [&](int64_t i, int64_t j) { return dy[i][j] * gelu_slope(x[i][j], op.exact); });
+}
+
+template <class T>
+void run(const Dropout& op, int) {
+  const auto x = rows<T>(op.x);
+  const int64_t* token = op.tokens.as<int64_t>();
+  each<T>(op.y, [&](int64_t i, int64_t j) {
+    return x[i][j] * kept(op.dropout.p, op.dropout.key, uint64_t(token[i] * op.total + op.first + j));
+  });
 }
 
 template <class T>
@@ -61,14 +88,43 @@ T log_sum_exp(const T* x, int64_t n) {
   for (int64_t j = 0; j < n; ++j) sum += std::exp(x[j] - most);
   return most + std::log(sum);
 }
-// One token: its loss; dlogits (may be logits) where it exists.
+
 template <class T>
-T cross_entropy(const T* logits, int64_t classes, int64_t target, T* dlogits, double scale) {
-  const T lse = log_sum_exp(logits, classes);
-  const T loss = lse - logits[target];
-  for (int64_t j = 0; j < classes && dlogits; ++j)
-    dlogits[j] = scale * (std::exp(logits[j] - lse) - (j == target ? 1.0 : 0.0));
-  return loss;
+void run(const CrossEntropy& op, int) {
+  const auto logits = rows<T>(op.logits), dlogits = rows<T>(op.dlogits);
+  for (int64_t i = 0; i < logits.rows; ++i) {
+    const bool counted = op.counted.as<uint8_t>()[i] != 0;
+    const int64_t target = op.targets.as<int32_t>()[i];
+    const T lse = log_sum_exp(logits[i], logits.cols);
+    flat<T>(op.nll)[i] = counted ? lse - logits[i][target] : T(0);
+    for (int64_t j = 0; j < logits.cols && dlogits; ++j) {
+      const T p = std::exp(logits[i][j] - lse);
+      dlogits[i][j] = counted ? op.scale * (p - (j == target ? 1.0 : 0.0)) : T(0);
+    }
+  }
+}
+
+template <class T>
+void run(const Add& op, int) {
+  const auto x = rows<T>(op.x), y = rows<T>(op.y);
+  each<T>(op.out, [&](int64_t i, int64_t j) { return x[i][j] + y[i][j]; });
+}
+
+template <class T>
+void run(const AddRow& op, int) {
+  const auto y = rows<T>(op.y);
+  each<T>(op.y, [&](int64_t i, int64_t j) { return y[i][j] + flat<T>(op.b)[j]; });
+}
+
+template <class T>
+void run(const Copy& op, int) {
+  const auto from = rows<T>(op.from);
+  each<T>(op.to, [&](int64_t i, int64_t j) { return from[i][j]; });
+}
+
+template <class T>
+void run(const Zero& op, int) {
+  each<T>(op.x, [](int64_t, int64_t) { return T(0); });
 }
 
 }  // namespace weft::ref

@@ -1,0 +1,253 @@
+// Every backward op is the derivative of its forward op: by each element of each input, to rounding.
+#include <gtest/gtest.h>
+
+#include "ops/cases.h"
+#include "ops/complex_step.h"
+
+namespace weft {
+namespace {
+
+using testing::complex_step_error;
+using testing::Operands;
+using testing::Paired;
+
+constexpr double kRounding = 1e-12;
+
+// Operands in f64, with rows apart so that strides count. What runs here leaves their twins as they were made, from
+// which complex steps begin.
+struct Given {
+  Operands o{DType::f64, 2};
+  RefBackend ref{1};
+  template <class Op>
+  void run(const Op& op) {
+    ref.run(op);
+  }
+  Tensor copy(const Tensor& t) {
+    Tensor to = o.act_out(t.rows(), t.cols());
+    run(Copy{.from = t, .to = to});
+    return to;
+  }
+};
+
+TEST(RefGradient, OfMatmulAreTwoMatmuls) {
+  for (bool accumulate : {false, true}) {
+    Given s;
+    const Tensor x = s.o.act(3, 5), w = s.o.weight({4, 5}), b = s.o.weight({4}), dy = s.o.act(3, 4);
+    const Matmul forward{.a = x,
+                         .b = w,
+                         .out = s.o.act(3, 4),
+                         .trans_b = true,
+                         .accumulate = accumulate,
+                         .bias = accumulate ? Tensor{} : b};
+    const Tensor dx = s.o.act_out(3, 5), dw = s.o.gradient({4, 5}, false), db = s.o.gradient({4}, false);
+    s.run(Matmul{.a = dy, .b = w, .out = dx});
+    s.run(Matmul{.a = dy, .b = x, .out = dw, .trans_a = true});
+    s.run(BiasGrad{.dy = dy, .db = db});
+    std::vector<Paired> inputs{{x, dx}, {w, dw}};
+    inputs.push_back(accumulate ? Paired{forward.out, dy} : Paired{b, db});
+    EXPECT_LT(complex_step_error(s.o, forward, {{forward.out, dy}}, inputs), kRounding);
+  }
+}
+
+TEST(RefGradient, OfMatmulInEveryTransposition) {
+  for (bool trans_a : {false, true}) {
+    for (bool trans_b : {false, true}) {
+      Given s;
+      const Tensor a = trans_a ? s.o.act(5, 3) : s.o.act(3, 5), b = trans_b ? s.o.act(4, 5) : s.o.act(5, 4);
+      const Matmul forward{.a = a, .b = b, .out = s.o.act_out(3, 4), .trans_a = trans_a, .trans_b = trans_b};
+      const Tensor dy = s.o.act(3, 4), da = s.o.act_out(a.rows(), a.cols()), db = s.o.act_out(b.rows(), b.cols());
+      // dA = dY B^T and dB = A^T dY, each transposed where its operand is.
+      if (trans_a)
+        s.run(Matmul{.a = b, .b = dy, .out = da, .trans_a = trans_b, .trans_b = true});
+      else
+        s.run(Matmul{.a = dy, .b = b, .out = da, .trans_b = !trans_b});
+      if (trans_b)
+        s.run(Matmul{.a = dy, .b = a, .out = db, .trans_a = true, .trans_b = trans_a});
+      else
+        s.run(Matmul{.a = a, .b = dy, .out = db, .trans_a = !trans_a});
+      EXPECT_LT(complex_step_error(s.o, forward, {{forward.out, dy}}, {{a, da}, {b, db}}), kRounding)
+          << trans_a << trans_b;
+    }
+  }
+}
+
+TEST(RefGradient, OfEmbedAddsToTheRowsThatAreHere) {
+  for (int32_t first : {0, 3}) {
+    Given s;
+    const Tensor ids = s.o.index(std::vector<int32_t>{4, 1, 4, 7, 3}, tokens(Spmd::Invariant));
+    const Tensor table = s.o.weight({5, 3}), dy = s.o.act(5, 3), dtable = s.o.gradient({5, 3}, true);
+    const Embed forward{.ids = ids, .table = table, .out = s.o.act_out(5, 3), .first = first};
+    s.run(Zero{.x = dtable});
+    s.run(EmbedBackward{.ids = ids, .dy = dy, .dtable = dtable, .first = first});
+    EXPECT_LT(complex_step_error(s.o, forward, {{forward.out, dy}}, {{table, dtable}}), kRounding) << first;
+  }
+}
+
+// The objective is <y, dy> + <sum, carry>, as in a residual stream.
+TEST(RefGradient, OfNormsWithAndWithoutResidual) {
+  for (bool layer_norm : {false, true}) {
+    for (bool residual : {false, true}) {
+      for (const char* place : {"", "dy", "carry"}) {
+        const std::string at = place;
+        if (at == "carry" && !residual) continue;
+        Given s;
+        const Norm f =
+            testing::make_norm(s.o, {.t = 3, .d = 5, .layer_norm = layer_norm, .bias = layer_norm, .delta = residual});
+        s.run(f);
+        const Tensor dy = s.o.act(3, 5), carry = residual ? s.o.act(3, 5) : Tensor{};
+        const Tensor dy_in = s.copy(dy), carry_in = residual ? s.copy(carry) : Tensor{};
+        const Tensor dx = at.empty() ? s.o.act_out(3, 5) : at == "dy" ? dy_in : carry_in;
+        const Tensor dw = s.o.gradient({5}, false), db = layer_norm ? s.o.gradient({5}, false) : Tensor{};
+        s.run(NormBackward{.x = residual ? f.sum : f.x,
+                           .w = f.w,
+                           .mean = f.mean,
+                           .rstd = f.rstd,
+                           .dy = dy_in,
+                           .carry = carry_in,
+                           .dx = dx,
+                           .dw = dw,
+                           .db = db});
+        std::vector<Paired> outputs{{f.y, dy}}, inputs{{f.x, dx}, {f.w, dw}};
+        if (residual) outputs.push_back({f.sum, carry}), inputs.push_back({f.delta, dx});
+        if (layer_norm) inputs.push_back({f.b, db});
+        EXPECT_LT(complex_step_error(s.o, f, outputs, inputs), kRounding) << layer_norm << residual << place;
+      }
+    }
+  }
+}
+
+TEST(RefGradient, OfNormsAddsToWhatIsThere) {
+  for (bool accumulate : {false, true}) {
+    Given s;
+    const Norm f = testing::make_norm(s.o, {.t = 4, .d = 3, .layer_norm = true, .bias = true});
+    s.run(f);
+    const Tensor dy = s.o.act(4, 3), dx = s.o.act_out(4, 3);
+    const Tensor dw = s.o.gradient({3}, true), db = s.o.gradient({3}, true);
+    const std::vector<double> before(dw.as<double>(), dw.as<double>() + 3);
+    NormBackward backward{.x = f.x, .w = f.w, .mean = f.mean, .rstd = f.rstd, .dy = dy, .dx = dx, .dw = dw, .db = db};
+    backward.accumulate = accumulate;
+    s.run(backward);
+    const std::vector<double> once(dw.as<double>(), dw.as<double>() + 3);
+    backward.accumulate = false;
+    s.run(backward);
+    for (size_t j = 0; j < 3; ++j)
+      EXPECT_NEAR(once[j], dw.as<double>()[j] + (accumulate ? before[j] : 0), 1e-14) << accumulate;
+  }
+}
+
+TEST(RefGradient, OfHeadNorm) {
+  for (bool in_place : {false, true}) {
+    Given s;
+    const HeadNorm f = testing::make_head_norm(s.o, {.t = 3, .h = 2, .e = 4});
+    s.run(f);
+    const Tensor dy = s.o.act(3, 8), dy_in = s.copy(dy), dx = in_place ? dy_in : s.o.act_out(3, 8);
+    const Tensor dw = s.o.gradient({4}, false);
+    s.run(HeadNormBackward{.x = f.x, .w = f.w, .rstd = f.rstd, .dy = dy_in, .dx = dx, .dw = dw});
+    EXPECT_LT(complex_step_error(s.o, f, {{f.y, dy}}, {{f.x, dx}, {f.w, dw}}), kRounding);
+  }
+}
+
+TEST(RefGradient, OfRopeIsTheInverse) {
+  for (bool inverse : {false, true}) {
+    Given s;
+    const Tensor x = s.o.act(3, 8), dy = s.o.act(3, 8), dx = s.copy(dy);
+    const Tensor positions = s.o.index(std::vector<int32_t>{5, 0, 2}, tokens(Spmd::Invariant));
+    const Tensor table = s.o.weight({6, 4}, testing::normal());  // rotations or not: the adjoint holds
+    s.run(Rope{.x = dx, .positions = positions, .table = table, .inverse = !inverse});
+    const Rope f{.x = x, .positions = positions, .table = table, .inverse = inverse};
+    EXPECT_LT(complex_step_error(s.o, f, {{x, dy}}, {{x, dx}}), kRounding);
+  }
+}
+
+TEST(RefGradient, OfAttention) {
+  for (testing::AttentionCase c : testing::attention_cases()) {
+    int64_t most = 0;
+    for (const AttentionSpan& span : c.spans) most = std::max(most, span.q_row + span.q_count);
+    if (most > 24) continue;  // each element of q, k and v costs a forward pass
+    Given s;
+    const Attention f = testing::make_attention(s.o, c);
+    s.run(f);
+    const Tensor dout = s.o.act(f.o.rows(), f.o.cols());
+    const Tensor dq = s.o.act_out(f.q.rows(), f.q.cols()), dk = s.o.act_out(f.k.rows(), f.k.cols()),
+                 dv = s.o.act_out(f.k.rows(), f.k.cols());
+    s.run(AttentionBackward{.q = f.q,
+                            .k = f.k,
+                            .v = f.v,
+                            .o = f.o,
+                            .lse = f.lse,
+                            .dout = dout,
+                            .dq = dq,
+                            .dk = dk,
+                            .dv = dv,
+                            .spans = f.spans,
+                            .heads = f.heads,
+                            .dropout = f.dropout});
+    EXPECT_LT(complex_step_error(s.o, f, {{f.o, dout}}, {{f.q, dq}, {f.k, dk}, {f.v, dv}}), kRounding) << c.name;
+  }
+}
+
+TEST(RefGradient, OfSwiglu) {
+  for (bool in_place : {false, true}) {
+    Given s;
+    const Tensor u = s.o.act(3, 8), u_in = s.copy(u), da = s.o.act(3, 4), du = in_place ? u_in : s.o.act_out(3, 8);
+    s.run(SwigluBackward{.u = u_in, .da = da, .du = du});
+    const Swiglu f{.u = u, .a = s.o.act_out(3, 4)};
+    EXPECT_LT(complex_step_error(s.o, f, {{f.a, da}}, {{u, du}}), kRounding);
+  }
+}
+
+TEST(RefGradient, OfBothGelus) {
+  for (bool exact : {false, true}) {
+    for (const char* place : {"", "x", "dy"}) {
+      const std::string at = place;
+      Given s;
+      const Tensor x = s.o.act(3, 5, testing::normal(2)), dy = s.o.act(3, 5), x_in = s.copy(x), dy_in = s.copy(dy);
+      const Tensor dx = at.empty() ? s.o.act_out(3, 5) : at == "x" ? x_in : dy_in;
+      s.run(GeluBackward{.x = x_in, .dy = dy_in, .dx = dx, .exact = exact});
+      const Gelu f{.x = x, .y = s.o.act_out(3, 5), .exact = exact};
+      EXPECT_LT(complex_step_error(s.o, f, {{f.y, dy}}, {{x, dx}}), kRounding) << exact << place;
+    }
+  }
+}
+
+TEST(RefGradient, OfDropoutIsItself) {
+  Given s;
+  const Tensor x = s.o.act(4, 6), dy = s.o.act(4, 6), dx = s.o.act_out(4, 6);
+  const Tensor numbers = s.o.index(std::vector<int64_t>{9, 2, 5, 6}, tokens(Spmd::Invariant));
+  Dropout f{.x = x, .y = s.o.act_out(4, 6), .tokens = numbers, .dropout = {0.4, 5}, .first = 2, .total = 9};
+  s.run(Dropout{.x = dy, .y = dx, .tokens = numbers, .dropout = {0.4, 5}, .first = 2, .total = 9});
+  EXPECT_LT(complex_step_error(s.o, f, {{f.y, dy}}, {{x, dx}}), kRounding);
+}
+
+TEST(RefGradient, OfCrossEntropyIsItsSecondResult) {
+  for (bool in_place : {false, true}) {
+    Given s;
+    CrossEntropy f = testing::make_cross_entropy(s.o, {.t = 5, .classes = 7, .name = "", .size = 2, .uncounted = 3});
+    const Tensor logits = f.logits, scale = s.o.stats(5, [](uint64_t, int64_t) { return 0.125; });
+    if (in_place) f.logits = f.dlogits = s.copy(f.logits);
+    s.run(f);
+    const Tensor dlogits = f.dlogits;
+    f.logits = logits, f.dlogits = {};
+    EXPECT_LT(complex_step_error(s.o, f, {{f.nll, scale}}, {{logits, dlogits}}), kRounding);
+  }
+}
+
+TEST(RefGradient, OfAddRowIsBiasGrad) {
+  Given s;
+  const Tensor b = s.o.weight({4}), y = s.o.act(3, 4), dy = s.o.act(3, 4), db = s.o.gradient({4}, false);
+  s.run(BiasGrad{.dy = dy, .db = db});
+  EXPECT_LT(complex_step_error(s.o, AddRow{.b = b, .y = y}, {{y, dy}}, {{b, db}, {y, dy}}), kRounding);
+}
+
+// The test itself: a wrong gradient shows.
+TEST(RefGradient, TestsSeeAWrongGradient) {
+  Given s;
+  const Tensor x = s.o.act(2, 3), dy = s.o.act(2, 3), dx = s.o.act_out(2, 3);
+  s.run(GeluBackward{.x = x, .dy = dy, .dx = dx, .exact = true});
+  const Gelu f{.x = x, .y = s.o.act_out(2, 3), .exact = true};
+  dx.as<double>()[1] += 1e-9;
+  EXPECT_GT(complex_step_error(s.o, f, {{f.y, dy}}, {{x, dx}}), 1e-10);
+}
+
+}  // namespace
+}  // namespace weft
