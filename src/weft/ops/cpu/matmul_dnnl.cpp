@@ -56,7 +56,7 @@ bool DnnlMatmul::supports(const Matmul& op) { return bool(plan_for(key_of(op)).p
 
 int64_t DnnlMatmul::workspace_bytes(const Matmul& op) {
   if (numerics_ == Numerics::fast) return plan_for(key_of(op)).scratch_bytes();
-  return std::min<int64_t>(threads_, tiling_of(op).count()) * thread_scratch_bytes(op);
+  return threads_ * thread_scratch_bytes(op);
 }
 
 void DnnlMatmul::run(const Matmul& op, std::byte* workspace) {
@@ -65,8 +65,7 @@ void DnnlMatmul::run(const Matmul& op, std::byte* workspace) {
 
   const Tiling tiles = tiling_of(op);
   const int64_t scratch_bytes = thread_scratch_bytes(op);  // also makes every plan: the map is only read below
-  const int team = int(std::min<int64_t>(threads_, tiles.count()));
-#pragma omp parallel for schedule(dynamic) num_threads(team)
+#pragma omp parallel for schedule(dynamic) num_threads(threads_)
   for (int64_t tile = 0; tile < tiles.count(); ++tile) {
     const int64_t row = tile % tiles.rows * tiles.m, col = tile / tiles.rows * tiles.n;
     const Matmul part = part_of(op, {row, std::min(tiles.m, op.m() - row), col, std::min(tiles.n, op.n() - col)});

@@ -5,8 +5,7 @@
 #include <cstring>
 #include <utility>
 
-// Vectors of unknown length cannot be held in arrays of registers; NEON serves those CPUs.
-#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV | HWY_AVX3_DL)
+#include "weft/ops/cpu/simd_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "weft/ops/cpu/matmul_f32_kernels.cpp"
 #include <hwy/foreach_target.h>
