@@ -8,6 +8,7 @@
 #include <map>
 
 #include "weft/apps/commands.h"
+#include "weft/apps/completion.h"
 #include "weft/base/error.h"
 #include "weft/base/nearest.h"
 
@@ -69,8 +70,12 @@ Command add_generate(CLI::App& weft) {
       ->check(CLI::Range(0.0, 1.0));
   app->add_option("--seed", o->seed, "Of the choices")->capture_default_str()->check(CLI::NonNegativeNumber);
   app->add_option("--tokenizer", o->tokenizer, "auto, byte, or a SentencePiece .model file")->capture_default_str();
-  app->add_option("--backend", o->backend, "cpu or ref")->capture_default_str();
-  app->add_option("--precision", o->precision, "f32 or bf16")->capture_default_str();
+  app->add_option("--backend", o->backend, "Kernels: fast, or the reference in fp64")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"cpu", "ref"}));
+  app->add_option("--precision", o->precision, "Of backend cpu")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"f32", "bf16"}));
   app->add_option("--threads", o->threads, "0: all cores")->capture_default_str()->check(CLI::NonNegativeNumber);
   app->add_flag("--ids", o->ids, "Print token ids instead of text");
   app->footer("Example:\n  weft generate runs/first --prompt \"In the beginning\" --temperature 0.8 --top-k 40");
@@ -89,11 +94,19 @@ Command add_eval(CLI::App& weft) {
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
   app->add_option("--max-batches", o->max_batches, "0: all")->capture_default_str()->check(CLI::NonNegativeNumber);
-  app->add_option("--dtype", o->dtype, "Of raw id files: uint16 or uint32")->capture_default_str();
+  app->add_option("--dtype", o->dtype, "Of raw id files")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"uint16", "uint32"}));
+  app->add_option("--loss-mask", o->loss_mask, "uint8 file, one per token: 1 where the target at that position counts")
+      ->type_name("FILE");
   app->add_option("--text-key", o->text_key, "Key of the text in JSONL")->capture_default_str();
   app->add_option("--tokenizer", o->tokenizer, "auto, byte, or a SentencePiece .model file")->capture_default_str();
-  app->add_option("--backend", o->backend, "cpu or ref")->capture_default_str();
-  app->add_option("--precision", o->precision, "f32 or bf16")->capture_default_str();
+  app->add_option("--backend", o->backend, "Kernels: fast, or the reference in fp64")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"cpu", "ref"}));
+  app->add_option("--precision", o->precision, "Of backend cpu")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"f32", "bf16"}));
   app->add_option("--threads", o->threads, "0: all cores")->capture_default_str()->check(CLI::NonNegativeNumber);
   app->add_flag("--json", o->json, "Print JSON");
   app->footer("Example:\n  weft eval runs/first held-out.txt");
@@ -105,7 +118,9 @@ Command add_inspect(CLI::App& weft) {
   CLI::App* app =
       weft.add_subcommand("inspect", "Say what is in a model folder, checkpoint, safetensors or token file");
   app->add_option("path", o->path, "File or folder")->required()->type_name("PATH");
-  app->add_option("--dtype", o->dtype, "Of raw id files: uint16 or uint32")->capture_default_str();
+  app->add_option("--dtype", o->dtype, "Of raw id files")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"uint16", "uint32"}));
   app->add_flag("--json", o->json, "Print JSON");
   return {app, [o] { return run_inspect(*o); }};
 }
@@ -125,12 +140,39 @@ Command add_bench(CLI::App& weft) {
   return {app, [o] { return run_bench(*o); }};
 }
 
+// "TEXT:{f32,bf16}", as CLI11 tells the type of an option that takes one of a few values.
+std::vector<std::string> choices_of(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  const size_t begin = type.find('{'), end = type.rfind('}');
+  if (begin == std::string::npos || end == std::string::npos) return {};
+  return CLI::detail::split(type.substr(begin + 1, end - begin - 1), ',');
+}
+
+// The options and arguments of all subcommands, for completion: read from the parser, so that nothing is said twice.
+CommandLine describe(CLI::App& weft) {
+  CommandLine line;
+  for (CLI::App* app : weft.get_subcommands({})) {
+    CommandLine::Command command{.name = app->get_name(), .help = app->get_description()};
+    for (const CLI::Option* o : app->get_options()) {
+      const bool positional = o->get_positional();
+      CommandLine::Argument a{.name = positional ? o->get_type_name() : "--" + o->get_lnames().at(0),
+                              .help = o->get_description(),
+                              .takes_value = o->get_items_expected_max() > 0,
+                              .repeats = o->get_expected_max() > 1,
+                              .choices = choices_of(*o)};
+      (positional ? command.positionals : command.options).push_back(std::move(a));
+    }
+    line.commands.push_back(std::move(command));
+  }
+  return line;
+}
+
 Command add_completion(CLI::App& weft) {
   auto o = std::make_shared<CompletionOptions>();
   CLI::App* app = weft.add_subcommand("completion", "Print a completion script for a shell");
   app->add_option("shell", o->shell, "bash, zsh or fish")->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));
   app->footer("Example:\n  source <(weft completion bash)");
-  return {app, [o] { return run_completion(*o); }};
+  return {app, [o, &weft] { return run_completion(*o, describe(weft)); }};
 }
 
 // "did you mean ...?" for the first word of the command line that is no subcommand or option.

@@ -35,7 +35,7 @@ struct GenerateOptions {
 int run_generate(const GenerateOptions& options);
 
 struct EvalOptions {
-  std::string model, tokenizer = "auto", dtype = "uint16", text_key = "text", backend = "cpu", precision = "f32";
+  std::string model, loss_mask, tokenizer = "auto", dtype = "uint16", text_key = "text", backend = "cpu", precision = "f32";
   std::vector<std::string> data;
   int64_t seq_length = 0, micro_batch_size = 4, max_batches = 0, threads = 0;
   bool json = false;
@@ -58,6 +58,7 @@ int run_bench(const BenchOptions& options);
 struct CompletionOptions {
   std::string shell;
 };
-int run_completion(const CompletionOptions& options);
+struct CommandLine;  // completion.h
+int run_completion(const CompletionOptions& options, const CommandLine& line);
 
 }  // namespace weft

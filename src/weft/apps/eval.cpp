@@ -25,6 +25,7 @@ int run_eval(const EvalOptions& o) {
   DataSpec data;
   data.paths = o.data;
   data.dtype = o.dtype;
+  data.loss_mask = o.loss_mask;
   data.text_key = o.text_key;
   data.tokenizer = o.tokenizer;
   data.model_folder = folder.string();

@@ -65,7 +65,7 @@ int run_generate(const GenerateOptions& o) {
     if (o.ids)
       std::cout << (i ? "," : "") << token << std::flush;
     else
-      std::cout << tokenizer->decode_next(token, pending) << std::flush;
+      std::cout << tokenizer->decode_next(token, i == 0 && o.prompt.empty(), pending) << std::flush;
     if (i + 1 < o.max_tokens) logits = generator.feed({&token, 1});
   }
   std::cout << std::endl;

@@ -41,7 +41,8 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
       {"data.valid_fraction", &d.valid_fraction, "or: share of the training samples to hold out", 0, 1, true},
       choice({"data.dtype", &d.dtype, "of raw id files"}, {"uint16", "uint32"}),
       {"data.loss_mask", &d.loss_mask, "uint8 file, one per position: 1 where the target at that position counts"},
-      choice({"data.tokenizer", &d.tokenizer, "for text and JSONL"}, {"auto", "byte"}),
+      {"data.tokenizer", &d.tokenizer,
+       "for text and JSONL: auto (of the model's folder, else byte), byte, or a SentencePiece .model file"},
       {"data.text_key", &d.text_key, "key of the text in JSONL"},
       {"data.shuffle", &d.shuffle, "a new order each epoch, from train.seed; else the order of the files"},
 
