@@ -1,9 +1,9 @@
-// What operands an op may have: that they exist, their shapes and dtypes (else CheckFailure: a bug in a layer), and how
-// the ranks may hold them (else PlacementError). One function for each op; the dry run calls them all, so kernels
-// themselves check nothing.
+// What operands an op may have: that they exist, their shapes, strides and dtypes (else CheckFailure: a bug in a
+// layer), and how the ranks may hold them (else PlacementError). One function for each op; the dry run calls them all,
+// so kernels themselves check nothing. Messages name op, field, and every operand.
 //
-// Placements are judged one axis at a time, which is sound because every op is linear in whatever operand is cut. Index
-// tensors (ids, positions, targets, counted, tokens) are host data and may be unplaced.
+// Placements are judged one axis at a time, which is sound because every op is linear in whatever operand is cut.
+// Index tensors (ids, positions, targets, counted, tokens) and constants may be unplaced: host data, whole everywhere.
 #pragma once
 #include "weft/ops/ops.h"
 

@@ -1,0 +1,147 @@
+// Rules of activations, losses, sums, copies, reductions and updates.
+#include "weft/ops/rules_judge.h"
+
+namespace weft::rules {
+namespace {
+
+constexpr std::string_view kNonlinear = "a nonlinear function of a sum over ranks that is not complete";
+
+// x an input of a nonlinear function, dy and dx gradients; outputs are held as x.
+template <class Op>
+void check_pointwise_backward(const Op& op, const Tensor& x, const Tensor& dy, const Tensor& dx) {
+  const Judge judge(op);
+  judge.not_partial(x, kNonlinear);
+  judge.held_as(x.place.dual(), {&dy, &dx}, "as the gradient is");
+}
+
+template <class Op>
+void check_reduction(const Op& op) {
+  const Judge judge(op);
+  judge.that(op.x, op.x && op.x.contiguous(), "should be contiguous");
+  judge.vector(op.out, 1, DType::f64);
+  judge.not_partial(op.x, "a sum over ranks is not complete");
+}
+
+// All of an update's operands are the same part of the same weights.
+template <class Op>
+void check_update(const Op& op, std::initializer_list<const Tensor*> states) {
+  const Judge judge(op);
+  judge.exist({&op.w, &op.grad});
+  judge.exist(states);
+  judge.that(op.w, op.w.dtype == DType::f32 || op.w.dtype == DType::f64, "should be f32 or f64");
+  judge.vector(op.w, op.w.elements(), op.w.dtype);
+  judge.vectors_like(op.w, {&op.grad});
+  judge.vectors_like(op.w, states);
+  if (op.value) judge.vector(op.value, op.w.elements(), op.value.dtype);
+  judge.that(op.value, !op.value || (is_compute(op.value.dtype) && stat_of(op.value.dtype) == op.w.dtype),
+             "should be a compute dtype whose stats are as w");
+  judge.that(op.w, op.step >= 1, "steps count from 1");
+  judge.not_partial(op.grad, "the gradient is not reduced");
+  judge.held_as(op.w.place, {&op.grad, &op.value}, "as w is");
+  judge.held_as(op.w.place, states, "as w is");
+}
+
+}  // namespace
+
+void check(const Swiglu& op) {
+  const Judge judge(op);
+  judge.exist({&op.u, &op.a});
+  judge.compute(op.a);
+  judge.matrix(op.u, op.a.rows(), 2 * op.a.cols(), op.a.dtype);
+  judge.not_partial(op.u, kNonlinear);
+  judge.held_as(op.u.place, {&op.a}, "as u is");
+}
+
+void check(const SwigluBackward& op) {
+  const Judge judge(op);
+  judge.exist({&op.u, &op.da, &op.du});
+  judge.compute(op.da);
+  judge.matrix(op.u, op.da.rows(), 2 * op.da.cols(), op.da.dtype);
+  judge.like(op.u, {&op.du});
+  check_pointwise_backward(op, op.u, op.da, op.du);
+}
+
+void check(const Gelu& op) {
+  const Judge judge(op);
+  judge.exist({&op.x, &op.y});
+  judge.compute(op.x);
+  judge.like(op.x, {&op.y});
+  judge.not_partial(op.x, kNonlinear);
+  judge.held_as(op.x.place, {&op.y}, "as x is");
+}
+
+void check(const GeluBackward& op) {
+  const Judge judge(op);
+  judge.exist({&op.x, &op.dy, &op.dx});
+  judge.compute(op.x);
+  judge.like(op.x, {&op.dy, &op.dx});
+  check_pointwise_backward(op, op.x, op.dy, op.dx);
+}
+
+void check(const Dropout& op) {
+  const Judge judge(op);
+  judge.exist({&op.x, &op.y, &op.tokens});
+  judge.compute(op.x);
+  judge.like(op.x, {&op.y});
+  judge.indexes(op.tokens, op.x.rows(), DType::i64, op.x.place);
+  judge.that(op.x, op.dropout.p >= 0 && op.dropout.p < 1, "dropout is in [0, 1)");
+  judge.that(op.x, op.first >= 0 && op.first + op.x.cols() <= op.total, "its columns are not among `total`");
+  judge.held_as(op.x.place, {&op.y}, "as x is");
+}
+
+void check(const CrossEntropy& op) {
+  const Judge judge(op);
+  const int64_t t = op.logits.rows();
+  judge.exist({&op.logits, &op.targets, &op.counted, &op.nll});
+  judge.that(op.logits, op.logits.dtype == DType::f32 || op.logits.dtype == DType::f64, "should be f32 or f64");
+  judge.that(op.logits, op.logits.cols() > 0, "has no classes");
+  judge.indexes(op.targets, t, DType::i32, op.logits.place);
+  judge.indexes(op.counted, t, DType::u8, op.logits.place);
+  judge.vector(op.nll, t, op.logits.dtype);
+  if (op.dlogits) judge.matrix(op.dlogits, t, op.logits.cols(), op.dlogits.dtype);
+  judge.that(op.dlogits, !op.dlogits || (is_compute(op.dlogits.dtype) && stat_of(op.dlogits.dtype) == op.logits.dtype),
+             "should be a compute dtype whose stats are as logits");
+  judge.held_where(
+      op.logits, [&](Axis a) { return op.logits.place[a] != Spmd::Shard1; },
+      "a vocabulary cut over ranks is not supported yet: hold the head's weight whole");
+  judge.held_where(
+      op.logits, [&](Axis a) { return op.logits.place[a] != Spmd::Partial && op.logits.place[a] != Spmd::Replicate; },
+      "a loss counts each token once: Shard0 or Invariant");
+  judge.held_as(op.logits.place, {&op.nll, &op.dlogits}, "as logits are");
+}
+
+void check(const Add& op) {
+  const Judge judge(op);
+  judge.exist({&op.x, &op.y, &op.out});
+  judge.compute(op.x);
+  judge.like(op.x, {&op.y, &op.out});
+  judge.held_as(op.x.place, {&op.y, &op.out}, "as x is");
+}
+
+void check(const Copy& op) {
+  const Judge judge(op);
+  judge.compute(op.from);
+  judge.compute(op.to);
+  judge.matrix(op.to, op.from.rows(), op.from.cols(), op.to.dtype);
+  judge.held_as(op.from.place, {&op.to}, "as what is copied");
+}
+
+void check(const Zero& op) { Judge(op).compute(op.x); }
+
+void check(const Sum& op) {
+  check_reduction(op);
+  Judge(op).that(op.x, op.x.dtype == DType::f32 || op.x.dtype == DType::f64, "should be f32 or f64");
+}
+void check(const SumSquares& op) {
+  check_reduction(op);
+  Judge(op).that(op.x, op.x.dtype == DType::f32 || op.x.dtype == DType::f64, "should be f32 or f64");
+}
+void check(const CountNonfinite& op) {
+  check_reduction(op);
+  Judge(op).compute(op.x);
+}
+
+void check(const AdamW& op) { check_update(op, {&op.m, &op.v}); }
+void check(const Sgd& op) { check_update(op, {&op.buf}); }
+
+}  // namespace weft::rules
