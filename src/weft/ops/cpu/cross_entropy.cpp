@@ -31,21 +31,34 @@ float largest(const float* x, int64_t n) {
   return most;
 }
 
+// e^(x - most) for a row, into `e` where there is room to keep it; returns their sum.
+float exps(const float* x, int64_t n, float most, float* e) {
+  return sum_of(n, [=](auto t, int64_t j) HWY_ATTR {
+    const auto v = exp_of_negative(t, hn::Sub(load(t, x + j), hn::Set(t, most)));
+    if (e) store(v, t, e + j);
+    return v;
+  });
+}
+void scale_exps(const float*, float* e, int64_t n, float, float factor) {
+  for_each(n, [=](auto t, int64_t j) HWY_ATTR { store(hn::Mul(load(t, e + j), hn::Set(t, factor)), t, e + j); });
+}
+void scale_exps(const float* x, bf16* e, int64_t n, float most, float factor) {  // bf16 cannot keep them
+  for_each(n, [=](auto t, int64_t j) HWY_ATTR {
+    const auto v = exp_of_negative(t, hn::Sub(load(t, x + j), hn::Set(t, most)));
+    store(hn::Mul(v, hn::Set(t, factor)), t, e + j);
+  });
+}
+
 // Returns the loss. Writes scale (softmax - onehot) over dlogits where it exists.
 template <class T>
 float cross_entropy_row(const float* logits, int64_t n, int64_t target, T* dlogits, float scale) {
   const float most = largest(logits, n), at_target = logits[target];
-  const float sum = sum_of(n, [=](auto t, int64_t j) HWY_ATTR {
-    return exp_of_negative(t, hn::Sub(load(t, logits + j), hn::Set(t, most)));
-  });
+  float* keep = nullptr;
+  if constexpr (std::is_same_v<T, float>) keep = dlogits;
+  const float sum = exps(logits, n, most, keep);
   if (dlogits) {
-    const float factor = scale / sum;
-    for_each(n, [=](auto t, int64_t j) HWY_ATTR {
-      const auto e = exp_of_negative(t, hn::Sub(load(t, logits + j), hn::Set(t, most)));
-      store(hn::Mul(e, hn::Set(t, factor)), t, dlogits + j);
-    });
-    const float p = std::exp(at_target - most) / sum;
-    dlogits[target] = T(scale * (p - 1));
+    scale_exps(logits, dlogits, n, most, scale / sum);
+    dlogits[target] = T(scale * (std::exp(at_target - most) / sum - 1));
   }
   return std::log(sum) + (most - at_target);
 }

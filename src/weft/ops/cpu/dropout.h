@@ -1,4 +1,4 @@
-// Dropout of elements.
+// Dropout of elements, vectorised; `rows` of the op at a time.
 #pragma once
 #include "weft/ops/cpu/rows.h"
 
