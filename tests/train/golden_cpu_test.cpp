@@ -18,7 +18,7 @@ TEST(GoldenCpu, EveryDenseCaseInF32) {
     testing::expect_golden(name, cpu("fast", 2), {"train.micro_batch_size=8"}, kF32Bound);
 }
 
-TEST(GoldenCpu, EveryDenseCaseInInvariantNumericsRecomputedAndAccumulated) {
+TEST(GoldenCpuSlow, EveryDenseCaseInInvariantNumericsRecomputedAndAccumulated) {
   for (const std::string& name : testing::kGoldenCases) {
     testing::expect_golden(name, cpu("invariant", 1),
                            {"train.numerics=invariant", "train.micro_batch_size=1", "parallel.recompute=full"},
@@ -30,7 +30,7 @@ TEST(GoldenCpu, EveryDenseCaseInInvariantNumericsRecomputedAndAccumulated) {
 }
 
 // bf16 has eight bits: activations and weights are each rounded to 2^-9, so a loss of a few nats moves by about 1e-3.
-TEST(GoldenCpu, Bf16FollowsTheF32Run) {
+TEST(GoldenCpuSlow, Bf16FollowsTheF32Run) {
   for (const std::string& name : testing::kGoldenCases) {
     testing::expect_golden(name, cpu("fast", 2), {"train.precision=bf16", "train.micro_batch_size=4"},
                            {.loss = 2e-3, .grad_norm = 6e-2, .tensor_norm = 6e-2});
@@ -38,7 +38,7 @@ TEST(GoldenCpu, Bf16FollowsTheF32Run) {
 }
 
 // One recipe, all the ways to compute it: the weights of the end are the same file.
-TEST(GoldenCpu, InvariantNumericsGiveTheSameBitsForAnyThreadsScheduleAndRecomputation) {
+TEST(GoldenCpuSlow, InvariantNumericsGiveTheSameBitsForAnyThreadsScheduleAndRecomputation) {
   const auto folder = std::filesystem::path(WEFT_SOURCE_DIR) / "tests/golden/qwen3-qknorm";
   std::string first;
   int64_t threads = 0;

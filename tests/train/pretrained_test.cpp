@@ -93,12 +93,20 @@ TEST_P(Pretrained, FineTuningFollowsTheReference) {
                       std::string("run.backend=") + backend, "run.dir=" + (dir / backend).string()});
     testing::train(recipe, machine(backend));
     const Metrics metrics = read_metrics(dir / backend / "metrics.jsonl");
-    const nlohmann::json& expected = golden["fp64"];
-    for (size_t i = 0; i < 20; ++i) {
-      const double loss = expected["adamw_losses"][i], norm = expected["adamw_gradnorms_before_clip"][i];
-      EXPECT_NEAR(metrics.steps[i].loss, loss, (ref ? 1e-9 : 1e-6) * loss) << backend << i;
-      EXPECT_NEAR(metrics.steps[i].grad_norm, norm, (ref ? 1e-8 : 2e-5) * norm) << backend << i;
-    }
+    const auto expect_near = [&](const char* key, auto of) {
+      double f32_distance = 0;  // of the reference's own f32 run from its fp64 run: what f32 can do here
+      for (size_t i = 0; i < 20; ++i) {
+        const double exact = golden["fp64"][key][i], f32 = golden["fp32"][key][i];
+        f32_distance = std::max(f32_distance, std::abs(f32 - exact) / exact);
+      }
+      for (size_t i = 0; i < 20; ++i) {
+        const double exact = golden["fp64"][key][i];
+        EXPECT_NEAR(of(metrics.steps[i]), exact, (ref ? 1e-8 : 4 * f32_distance) * exact)
+            << backend << " " << key << " " << i;
+      }
+    };
+    expect_near("adamw_losses", [](const StepRecord& r) { return r.loss; });
+    expect_near("adamw_gradnorms_before_clip", [](const StepRecord& r) { return r.grad_norm; });
   }
 }
 
