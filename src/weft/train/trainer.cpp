@@ -34,6 +34,7 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
                                                            .total_steps = recipe_.train.train_iters,
                                                            .log_interval = recipe_.train.log_interval,
                                                            .terminal_fd = setup.terminal_fd});
+  for (const std::string& note : notes_) records_->note(note);
 }
 
 bool Trainer::run() {
@@ -93,7 +94,7 @@ void Trainer::start_weights() {
     }
     step_ = saved_step_ = at.step;
   } else if (recipe_.model.init == "pretrained") {
-    load_hf_weights(recipe_.model.path, plan_.model, state_.params);
+    notes_ = load_hf_weights(recipe_.model.path, plan_.model, state_.params);
   } else {
     init_weights(state_.params, uint64_t(recipe_.train.seed), machine_.threads);
   }

@@ -55,7 +55,8 @@ class Trainer {
   RunData data_;
   BatchLoader batches_;
   int64_t step_ = 0, saved_step_ = -1;
-  double matmul_rate_ = 0;  // flop/s
+  double matmul_rate_ = 0;          // flop/s
+  std::vector<std::string> notes_;  // of loading: what was passed over
   std::unique_ptr<RunRecords> records_;
 };
 
