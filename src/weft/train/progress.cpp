@@ -100,11 +100,11 @@ std::string format_header(std::string_view title, const std::vector<std::pair<st
 
 void Progress::update(const StepRecord& record, double now_s) {
   const double elapsed_s = std::max(now_s - last_s_, 0.0);
-  const double weight = 1 - std::exp(-elapsed_s / kPaceMemory_s);
-  const int64_t steps = record.step - (pace_weight_ > 0 ? record_.step : spec_.first_step);
+  const double keep = std::exp(-elapsed_s / kPaceMemory_s);
+  const int64_t steps = record.step - (recent_steps_ > 0 ? record_.step : spec_.first_step);
   if (steps > 0) {
-    pace_s_ += weight * (elapsed_s / double(steps) - pace_s_);
-    pace_weight_ += weight * (1 - pace_weight_);
+    recent_s_ = keep * recent_s_ + elapsed_s;
+    recent_steps_ = keep * recent_steps_ + double(steps);
   }
   last_s_ = now_s;
   record_ = record;
@@ -138,8 +138,8 @@ void Progress::finish() {
 }
 
 double Progress::eta_s() const {
-  if (pace_weight_ <= 0) return -1;
-  return pace_s_ / pace_weight_ * double(std::max<int64_t>(spec_.total_steps - record_.step, 0));
+  if (recent_steps_ <= 0) return -1;
+  return recent_s_ / recent_steps_ * double(std::max<int64_t>(spec_.total_steps - record_.step, 0));
 }
 
 // Overwrites the line that stands, then erases what is left of it: nothing blinks. One column stays free, because some

@@ -60,13 +60,12 @@ class Progress {
   void write_all(std::string_view text) const;
 
   Spec spec_;
-  double last_s_;           // of the last update
-  double pace_s_ = 0;       // moving average of seconds per step
-  double pace_weight_ = 0;  // how much of it has been seen: corrects the average's start from 0
-  double drawn_s_ = 0;      // of the last redraw
-  StepRecord record_;       // of the last update
-  bool drawn_ = false;      // the live line stands on the terminal
-  bool stale_ = false;      // an update came too soon after the last redraw
+  double last_s_;                           // of the last update
+  double recent_s_ = 0, recent_steps_ = 0;  // time and steps of late, older ones fading: their ratio is the pace
+  double drawn_s_ = 0;                      // of the last redraw
+  StepRecord record_;                       // of the last update
+  bool drawn_ = false;                      // the live line stands on the terminal
+  bool stale_ = false;                      // an update came too soon after the last redraw
 };
 
 }  // namespace weft
