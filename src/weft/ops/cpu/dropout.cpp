@@ -35,7 +35,7 @@ void dropout_rows(const Dropout& op, Range rows) {
   const int64_t* tokens = op.tokens.as<int64_t>();
   const auto threshold = uint64_t(std::ceil(op.dropout.p * 0x1p32));  // words below are dropped
   const auto scale = float(1 / (1 - op.dropout.p));
-  HWY_ALIGN uint32_t words[size_t(kRun + 4 * kBlocks + 4)];
+  HWY_ALIGN uint32_t words[size_t(kRun + 4 * kPhiloxBlocks + 4)];
   for (int64_t i = rows.begin; i < rows.end; ++i) {
     const uint64_t first = uint64_t(tokens[i] * op.total + op.first);
     for (int64_t j = 0; j < x.cols; j += kRun) {
