@@ -5,6 +5,7 @@
 
 #include "ops/cases.h"
 #include "weft/ops/checked.h"
+#include "weft/ops/dry/dry_backend.h"
 
 namespace weft {
 namespace {

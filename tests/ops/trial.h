@@ -6,7 +6,7 @@
 #include "ops/operands.h"
 #include "tolerance.h"
 #include "weft/ops/backend.h"
-#include "weft/ops/dry/dry_backend.h"
+#include "weft/ops/cost.h"
 
 namespace weft::testing {
 
@@ -22,8 +22,7 @@ class Trial {
   virtual std::string trespass() const = 0;
   virtual std::vector<std::byte> outputs() const = 0;  // their bits, one after the other
   virtual int64_t workspace_bytes(const WorkspaceModel& model) const = 0;
-  virtual double flops() const = 0;       // 0 where only bytes count
-  virtual int64_t num_bytes() const = 0;  // of operands read and written
+  virtual OpCost cost() const = 0;  // for rates
 };
 
 template <class Op>
@@ -74,13 +73,7 @@ class TrialOf final : public Trial {
     return all;
   }
   int64_t workspace_bytes(const WorkspaceModel& model) const override { return model.of(op_); }
-  double flops() const override { return flops_of(op_); }
-  int64_t num_bytes() const override {
-    int64_t sum = 0;
-    for (const Field& f : op_.fields())
-      if (*f.tensor) sum += f.tensor->bytes() * (f.role == Role::inout ? 2 : 1);
-    return sum;
-  }
+  OpCost cost() const override { return cost_of(op_); }
 
  private:
   struct Worst {

@@ -1,17 +1,19 @@
-// Backends around a backend: one that checks what goes in and comes out, one that records when.
+// A backend around a backend that checks what goes in and what comes out: for finding out where a run went wrong.
 #pragma once
 #include <string>
-#include <vector>
 
 #include "weft/ops/backend.h"
+#include "weft/ops/region_path.h"
 #include "weft/ops/rules.h"
 
 namespace weft {
 
-// Where the first value of a tensor is that is not finite, as "[row, column] is nan"; empty when all are. Host memory.
+// Where the first value of a tensor is that is not finite, as "[row, column] is nan"; empty when all are. Integers are
+// always finite. Reads host memory.
 std::string find_nonfinite(const Tensor& t);
 
-// Judges every op by the rules before it runs and, if asked, every value that it wrote.
+// Judges every op by the rules before it runs (PlacementError, CheckFailure) and, if asked, every value that it wrote.
+// The inner backend is borrowed.
 class Checked final : public UniformBackend<Checked> {
  public:
   struct Options {
@@ -21,35 +23,36 @@ class Checked final : public UniformBackend<Checked> {
 
   template <class Op>
   void apply(const Op& op) {
-    rules::check(op);
+    try {
+      rules::check(op);
+    } catch (const PlacementError& e) { throw PlacementError(path_.prefix() + e.what()); }
     inner_.run(op);
-    if (options_.finite) check_finite(Op::kName, op.fields());
+    if (options_.finite) wait_check_finite(Op::kName, op.fields());
   }
   void enter(std::string_view region) override {
-    regions_.emplace_back(region);
+    path_.enter(region);
     inner_.enter(region);
   }
   void leave() override {
-    regions_.pop_back();
+    path_.leave();
     inner_.leave();
   }
   void wait_all() override { inner_.wait_all(); }
 
  private:
   template <class Fields>
-  void check_finite(std::string_view op, const Fields& fields) {
+  void wait_check_finite(std::string_view op, const Fields& fields) {
     inner_.wait_all();
     for (const Field& f : fields) {
       if (f.role == Role::in || !*f.tensor) continue;
       const std::string bad = find_nonfinite(*f.tensor);
-      if (!bad.empty()) fail(op, f.name, bad);
+      if (!bad.empty()) throw NumericsError(fmt::format("{}{}.{} {}", path_.prefix(), op, f.name, bad));
     }
   }
-  [[noreturn]] void fail(std::string_view op, std::string_view field, const std::string& bad) const;
 
   Backend& inner_;
   Options options_;
-  std::vector<std::string> regions_;
+  RegionPath path_;
 };
 
 }  // namespace weft

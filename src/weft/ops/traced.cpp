@@ -1,22 +1,116 @@
 #include "weft/ops/traced.h"
 
+#include <algorithm>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 namespace weft {
+namespace {
+
+nlohmann::json slice(std::string_view name, std::string_view kind, int64_t start_ns, int64_t end_ns) {
+  return {{"name", std::string(name)},
+          {"cat", std::string(kind)},
+          {"ph", "X"},
+          {"pid", 0},
+          {"tid", 0},
+          {"ts", double(start_ns) / 1e3},
+          {"dur", double(end_ns - start_ns) / 1e3}};
+}
+
+// "a/b/c" -> "a", "a/b", "a/b/c".
+std::vector<std::string_view> enclosing(std::string_view path) {
+  std::vector<std::string_view> all;
+  for (size_t at = 0; at != std::string_view::npos && !path.empty();) {
+    at = path.find('/', at + 1);
+    all.push_back(path.substr(0, at));
+  }
+  return all;
+}
+
+// Consecutive events in one region are one slice of it.
+class RegionSlices {
+ public:
+  explicit RegionSlices(nlohmann::json& to) : to_(to) {}
+  void add(std::string_view path, int64_t start_ns, int64_t end_ns) {
+    const auto inside = enclosing(path);
+    size_t common = 0;
+    while (common < std::min(open_.size(), inside.size()) && open_[common].path == inside[common]) ++common;
+    close(common);
+    for (size_t i = common; i < inside.size(); ++i) open_.push_back({inside[i], start_ns});
+    last_end_ns_ = end_ns;
+  }
+  void close(size_t down_to = 0) {
+    for (; open_.size() > down_to; open_.pop_back()) {
+      const std::string_view path = open_.back().path;
+      to_.push_back(slice(path.substr(path.rfind('/') + 1), "region", open_.back().start_ns, last_end_ns_));
+    }
+  }
+
+ private:
+  struct Open {
+    std::string_view path;
+    int64_t start_ns;
+  };
+  nlohmann::json& to_;
+  std::vector<Open> open_;
+  int64_t last_end_ns_ = 0;
+};
+
+}  // namespace
+
+Traced::Traced(Backend& inner, Clock clock, int64_t capacity) : inner_(inner), clock_(std::move(clock)) {
+  WEFT_CHECK(capacity > 0, "a trace of {} events", capacity);
+  ring_.resize(size_t(capacity));
+}
+
+void Traced::enter(std::string_view region) {
+  path_.enter(region);
+  name_region();
+  inner_.enter(region);
+}
+
+void Traced::leave() {
+  path_.leave();
+  name_region();
+  inner_.leave();
+}
+
+void Traced::name_region() {
+  auto at = names_.find(path_.text());
+  if (at == names_.end()) at = names_.insert(path_.text()).first;
+  region_ = *at;
+}
+
+std::vector<TraceEvent> Traced::events() const {
+  std::vector<TraceEvent> all;
+  for (int64_t i = num_dropped(); i < num_recorded_; ++i) all.push_back(ring_[size_t(i) % ring_.size()]);
+  return all;
+}
+
+void Traced::clear() {
+  num_recorded_ = 0;
+  products_.clear();
+}
 
 std::string to_chrome_trace(const std::vector<TraceEvent>& events) {
   nlohmann::json list = nlohmann::json::array();
+  RegionSlices regions(list);
   const int64_t origin = events.empty() ? 0 : events.front().start_ns;
   for (const TraceEvent& e : events) {
-    list.push_back({{"name", std::string(e.op)},
-                    {"cat", e.region},
-                    {"ph", "X"},
-                    {"pid", 0},
-                    {"tid", 0},
-                    {"ts", double(e.start_ns - origin) / 1e3},
-                    {"dur", double(e.end_ns - e.start_ns) / 1e3}});
+    regions.add(e.region, e.start_ns - origin, e.end_ns - origin);
+    list.push_back(slice(e.op, "op", e.start_ns - origin, e.end_ns - origin));
+    list.back()["args"] = {{"region", std::string(e.region)},
+                           {"flops", e.cost.flops},
+                           {"bytes", e.cost.bytes_read + e.cost.bytes_written}};
   }
+  regions.close();
   return nlohmann::json{{"traceEvents", list}}.dump();
+}
+
+void write_chrome_trace(const std::filesystem::path& file, const std::vector<TraceEvent>& events) {
+  std::ofstream out(file, std::ios::binary);
+  out << to_chrome_trace(events) << '\n';
+  if (!out.flush()) throw FileError(fmt::format("{}: the trace cannot be written", file.string()));
 }
 
 }  // namespace weft

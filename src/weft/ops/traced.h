@@ -1,25 +1,33 @@
 // A backend around a backend that records what ran when.
 #pragma once
+#include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
+#include <set>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "weft/ops/backend.h"
+#include "weft/ops/cost.h"
+#include "weft/ops/region_path.h"
 
 namespace weft {
 
 struct TraceEvent {
-  std::string region;  // the innermost, "" outside of all
+  std::string_view region;  // the path of regions, "" outside of all; valid as long as the Traced that recorded it
   std::string_view op;
   int64_t start_ns = 0, end_ns = 0;
+  OpCost cost;
 };
 
-// Waits for each op, so that its time is its own: for finding out, not for training.
+// Waits for each op, so that its time is its own: for finding out, not for training. Keeps the last `capacity` events
+// in memory that is taken at construction. The inner backend is borrowed.
 class Traced final : public UniformBackend<Traced> {
  public:
   using Clock = std::function<int64_t()>;  // nanoseconds
-  Traced(Backend& inner, Clock clock) : inner_(inner), clock_(std::move(clock)) {}
+  Traced(Backend& inner, Clock clock, int64_t capacity = int64_t{1} << 16);
 
   template <class Op>
   void apply(const Op& op) {
@@ -27,32 +35,36 @@ class Traced final : public UniformBackend<Traced> {
     const int64_t start = clock_();
     inner_.run(op);
     inner_.wait_all();
-    events_.push_back({regions_.empty() ? "" : regions_.back(), Op::kName, start, clock_()});
+    record({region_, Op::kName, start, clock_(), cost_of(op)});
     if constexpr (std::is_same_v<Op, Matmul>) products_.push_back(op);
   }
-  void enter(std::string_view region) override {
-    regions_.emplace_back(region);
-    inner_.enter(region);
-  }
-  void leave() override {
-    regions_.pop_back();
-    inner_.leave();
-  }
+  void enter(std::string_view region) override;
+  void leave() override;
   void wait_all() override { inner_.wait_all(); }
 
-  const std::vector<TraceEvent>& events() const { return events_; }
+  std::vector<TraceEvent> events() const;  // oldest first
+  int64_t num_dropped() const { return std::max<int64_t>(0, num_recorded_ - int64_t(ring_.size())); }
   const std::vector<Matmul>& products() const { return products_; }  // every matrix product that ran
-  void clear() { events_.clear(), products_.clear(); }
+  void clear();
 
  private:
+  void record(const TraceEvent& event) { ring_[size_t(num_recorded_++) % ring_.size()] = event; }
+  void name_region();
+
   Backend& inner_;
   Clock clock_;
-  std::vector<std::string> regions_;
-  std::vector<TraceEvent> events_;
+  RegionPath path_;
+  std::set<std::string, std::less<>> names_;  // of all regions so far
+  std::string_view region_;                   // the present one, in names_
+  std::vector<TraceEvent> ring_;
+  int64_t num_recorded_ = 0;
   std::vector<Matmul> products_;
 };
 
-// The events as a Chrome trace (JSON), which Perfetto and chrome://tracing show.
+// The events as a Chrome trace (JSON), which Perfetto and chrome://tracing show: each op a slice with its flops and
+// bytes, within slices of the regions it ran in. Times begin at the first event.
 std::string to_chrome_trace(const std::vector<TraceEvent>& events);
+// The same into a file. Throws FileError where it cannot be written.
+void write_chrome_trace(const std::filesystem::path& file, const std::vector<TraceEvent>& events);
 
 }  // namespace weft

@@ -3,24 +3,25 @@
 namespace weft {
 namespace {
 
-// Pairs of a query and a key that it sees.
-double pairs(const AttentionHeads& heads, std::span<const AttentionSpan> spans) {
-  double n = 0;
-  for (const AttentionSpan& s : spans) {
-    for (int64_t i = 0; i < s.q_count; ++i) {
-      const int64_t at = s.q_position + i;
-      const int64_t last = std::min(at, s.k_position + s.k_count - 1);
-      const int64_t first = std::max(s.k_position, heads.window > 0 ? at - heads.window + 1 : s.k_position);
-      n += double(std::max<int64_t>(0, last - first + 1));
-    }
-  }
-  return n * double(heads.q);
+void add(Tally& to, const OpCost& cost) {
+  ++to.num_ops;
+  to.cost += cost;
+}
+void add(DryBackend::Tallies& to, std::string_view name, const OpCost& cost) {
+  auto at = to.find(name);
+  if (at == to.end()) at = to.emplace(name, Tally{}).first;
+  add(at->second, cost);
 }
 
 }  // namespace
 
-double flops_of(const Matmul& op) { return 2.0 * double(op.m()) * double(op.n()) * double(op.k()); }
-double flops_of(const Attention& op) { return 4.0 * pairs(op.heads, op.spans) * double(op.heads.dim); }
-double flops_of(const AttentionBackward& op) { return 8.0 * pairs(op.heads, op.spans) * double(op.heads.dim); }
+void DryBackend::count(std::string_view op, const OpCost& cost, int64_t workspace_bytes) {
+  add(total_, cost);
+  add(by_op_, op, cost);
+  add(by_region_, path_.outermost(), cost);
+  if (workspace_bytes <= workspace_bytes_) return;
+  workspace_bytes_ = workspace_bytes;
+  workspace_op_ = path_.prefix() + std::string(op);
+}
 
 }  // namespace weft

@@ -1,0 +1,48 @@
+// What an op's result takes, whoever computes it: for plans, traces and rooflines.
+#pragma once
+#include "weft/ops/ops.h"
+
+namespace weft {
+
+struct OpCost {
+  double flops = 0;  // floating-point operations of products; what backends compute twice is not counted
+  int64_t bytes_read = 0, bytes_written = 0;  // of operands, each once
+  OpCost& operator+=(const OpCost& c) {
+    flops += c.flops;
+    bytes_read += c.bytes_read;
+    bytes_written += c.bytes_written;
+    return *this;
+  }
+};
+
+// 2 m n k of a product; of attention, 4 per element of a head and pair of a query and a key that it sees forward, 8
+// backward. 0 of all others: they cost bytes.
+double flops_of(const Matmul& op);
+double flops_of(const Attention& op);
+double flops_of(const AttentionBackward& op);
+template <class Op>
+double flops_of(const Op&) {
+  return 0;
+}
+
+// Bytes that one operand moves: all of it, but of tables only the rows that are looked up.
+template <class Op>
+int64_t bytes_of(const Op& op, const Field& field) {
+  int64_t rows = field.tensor->rows();
+  if constexpr (requires { op.ids; }) rows = field.name == "table" || field.name == "dtable" ? op.ids.rows() : rows;
+  if constexpr (requires { op.positions; }) rows = field.name == "table" ? op.positions.rows() : rows;
+  return rows * field.tensor->cols() * size_of(field.tensor->dtype);
+}
+
+template <class Op>
+OpCost cost_of(const Op& op) {
+  OpCost c{.flops = flops_of(op)};
+  for (const Field& f : op.fields()) {
+    if (!*f.tensor) continue;
+    if (f.role != Role::out) c.bytes_read += bytes_of(op, f);
+    if (f.role != Role::in) c.bytes_written += bytes_of(op, f);
+  }
+  return c;
+}
+
+}  // namespace weft
