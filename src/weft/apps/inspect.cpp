@@ -1,0 +1,292 @@
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <limits>
+#include <set>
+
+#include "weft/apps/commands.h"
+#include "weft/apps/report.h"
+#include "weft/base/error.h"
+#include "weft/base/json.h"
+#include "weft/checkpoint/safetensors.h"
+#include "weft/data/token_source.h"
+#include "weft/models/hf_config.h"
+#include "weft/models/hf_names.h"
+#include "weft/recipe/recipe.h"
+#include "weft/train/checkpoint_state.h"
+#include "weft/train/metrics_log.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+int64_t size_of(const fs::path& file) {
+  std::error_code error;
+  const auto bytes = fs::file_size(file, error);
+  return error ? 0 : int64_t(bytes);
+}
+
+int64_t bytes_under(const fs::path& folder) {
+  int64_t bytes = 0;
+  std::error_code error;
+  for (const auto& entry : fs::recursive_directory_iterator(folder, error)) {
+    if (entry.is_regular_file(error)) bytes += size_of(entry.path());
+  }
+  return bytes;
+}
+
+std::string joined(const std::set<std::string>& names) {
+  std::string text;
+  for (const auto& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+// --- tensors ---
+
+Report tensor_row(const SafetensorsEntry& t) {
+  return {{"name", t.name}, {"dtype", name_of(t.dtype)}, {"shape", t.shape}, {"bytes", t.end - t.begin}};
+}
+
+std::string dtypes_of(const std::vector<SafetensorsEntry>& tensors) {
+  std::set<std::string> names;
+  for (const auto& t : tensors) names.emplace(name_of(t.dtype));
+  return joined(names);
+}
+
+Report of_safetensors(const fs::path& path) {
+  const SafetensorsFile file = SafetensorsFile::open(path);
+  Report report{{"kind", "safetensors file"}, {"path", path.string()}, {"bytes", size_of(path)}};
+  int64_t numbers = 0;
+  Report rows = Report::array();
+  for (const SafetensorsEntry& t : file.tensors()) {
+    numbers += t.num_elements();
+    rows.push_back(tensor_row(t));
+  }
+  report["numbers"] = numbers;
+  report["num_tensors"] = file.tensors().size();
+  report["dtypes"] = dtypes_of(file.tensors());
+  if (!file.metadata().empty()) report["metadata"] = file.metadata();
+  report["tensors"] = std::move(rows);
+  return report;
+}
+
+// --- models ---
+
+std::string rope_text(const RopeSpec& rope) {
+  constexpr const char* kScalings[] = {"", ", linear", ", llama3"};
+  const std::string text = fmt::format("theta {}{}", rope.theta, kScalings[size_t(rope.scaling)]);
+  return rope.scaling == RopeSpec::Scaling::none ? text : fmt::format("{} x {}", text, rope.factor);
+}
+
+// "all before", "4096", or how many layers have which.
+std::string window_text(const ModelSpec& m) {
+  const auto name = [](int64_t w) { return w == 0 ? std::string("all before") : std::to_string(w); };
+  std::map<int64_t, int64_t> layers;
+  for (int64_t w : m.window) ++layers[w];
+  if (layers.empty()) return name(0);
+  if (layers.size() == 1) return name(layers.begin()->first);
+  std::string text;
+  for (const auto& [window, count] : layers)
+    text += fmt::format("{}{} in {} layers", text.empty() ? "" : ", ", name(window), count);
+  return text;
+}
+
+int64_t parameters_of(const ModelSpec& model) {
+  int64_t sum = 0;
+  for (const HfTensor& t : hf_tensors(model)) {
+    int64_t numbers = 1;
+    for (int64_t n : t.shape) numbers *= n;
+    sum += numbers;
+  }
+  return sum;
+}
+
+void add_model(Report& report, const HfConfig& config) {
+  const ModelSpec& m = config.spec;
+  constexpr const char* kNorms[] = {"LayerNorm", "RMSNorm"};
+  constexpr const char* kMlps[] = {"GELU (tanh)", "GELU (erf)", "SwiGLU"};
+  report.update(Report{{"family", model_type_of(m.family)},
+                       {"parameters", parameters_of(m)},
+                       {"vocab_size", m.vocab_size},
+                       {"width", m.width},
+                       {"num_layers", m.num_layers},
+                       {"num_heads", m.num_heads},
+                       {"num_kv_heads", m.num_kv_heads},
+                       {"head_dim", m.head_dim},
+                       {"ffn_width", m.ffn_width},
+                       {"max_positions", m.max_positions},
+                       {"norm", fmt::format("{}, eps {}", kNorms[size_t(m.norm)], m.norm_eps)},
+                       {"mlp", kMlps[size_t(m.mlp)]},
+                       {"positions", m.rope ? "rotary, " + rope_text(*m.rope) : "learned"},
+                       {"attends_to", window_text(m)},
+                       {"tied_head", m.tied_head}});
+  if (!config.warnings.empty()) report["warnings"] = config.warnings;
+}
+
+bool has_weights(const fs::path& folder) {
+  return fs::exists(folder / "model.safetensors") || fs::exists(folder / "model.safetensors.index.json");
+}
+
+// What is in the files of weights; checks that they are those of the model.
+Report weights_of(const fs::path& folder, const ModelSpec& model) {
+  const SafetensorsFolder weights = SafetensorsFolder::open(folder);
+  const HfMatch match = match_hf_tensors(model, weights);
+  std::set<std::string> dtypes, files;
+  int64_t bytes = 0;
+  for (const auto& t : weights.tensors()) {
+    dtypes.emplace(name_of(t.entry->dtype));
+    files.insert(t.file->path().filename().string());
+    bytes += t.entry->end - t.entry->begin;
+  }
+  Report report{{"dtypes", joined(dtypes)}, {"num_tensors", weights.tensors().size()}, {"bytes", bytes}};
+  if (!match.notes.empty()) report["notes"] = match.notes;
+  report["files"] = Report::array();
+  for (const auto& file : files) report["files"].push_back({{"name", file}, {"bytes", size_of(folder / file)}});
+  return report;
+}
+
+Report of_model(const fs::path& folder) {
+  const HfConfig config = read_hf_config(folder);
+  Report report{{"kind", "model folder"}, {"path", folder.string()}};
+  add_model(report, config);
+  if (has_weights(folder))
+    report["weights"] = weights_of(folder, config.spec);
+  else
+    report["weights"] = "none: it can be trained with model.init = \"random\"";
+  return report;
+}
+
+Report of_config(const fs::path& file) {
+  Report report{{"kind", "model config"}, {"path", file.string()}};
+  add_model(report, read_hf_config(file));
+  return report;
+}
+
+// --- checkpoints and runs ---
+
+bool is_checkpoint(const fs::path& folder) { return fs::exists(folder / "weft" / "state.json"); }
+
+Report progress_of(const fs::path& checkpoint) {
+  const fs::path file = checkpoint / "weft" / "state.json";
+  const nlohmann::json json = read_json_file(file);
+  const JsonFields fields(json, file.string());
+  return {{"step", fields.integer("step", {.min = 0})},
+          {"samples", fields.integer("samples", {.min = 0})},
+          {"seed", fields.integer("seed", {.min = 0})},
+          {"data", fields.string("data")}};
+}
+
+Report optimizer_of(const fs::path& path) {
+  const SafetensorsFile file = SafetensorsFile::open(path);
+  std::set<std::string> states;  // what stands behind the last dot of a tensor's name
+  for (const auto& t : file.tensors()) states.insert(t.name.substr(t.name.rfind('.') + 1));
+  return {{"states", joined(states)},
+          {"dtypes", dtypes_of(file.tensors())},
+          {"num_tensors", file.tensors().size()},
+          {"bytes", size_of(path)}};
+}
+
+Report of_checkpoint(const fs::path& folder) {
+  Report report = of_model(folder);
+  report["kind"] = "checkpoint";
+  report["progress"] = progress_of(folder);
+  report["optimizer"] = optimizer_of(folder / "weft" / "optimizer.safetensors");
+  return report;
+}
+
+// The last records of metrics.jsonl.
+void add_metrics(Report& report, const fs::path& file) {
+  if (!fs::exists(file)) return;
+  const Metrics metrics = read_metrics(file);
+  report["num_records"] = metrics.steps.size();
+  if (!metrics.steps.empty()) report["last_step"] = Report::parse(to_json(metrics.steps.back()));
+  if (!metrics.evals.empty()) report["last_eval"] = Report::parse(to_json(metrics.evals.back()))["eval"];
+}
+
+Report of_run(const fs::path& folder) {
+  const Recipe recipe = parse_recipe_file((folder / "recipe.toml").string(), {});
+  Report report{{"kind", "run folder"},      {"path", folder.string()},   {"model", recipe.model.path},
+                {"init", recipe.model.init}, {"data", recipe.data.train}, {"train_iters", recipe.train.train_iters}};
+  Report checkpoints = Report::array();
+  for (const auto& c : all_checkpoints(folder)) {
+    checkpoints.push_back(
+        {{"name", c.filename().string()}, {"step", progress_of(c)["step"]}, {"bytes", bytes_under(c)}});
+  }
+  report["checkpoints"] = checkpoints;
+  add_metrics(report, folder / "metrics.jsonl");
+  return report;
+}
+
+// --- tokens ---
+
+// Passes over all ids: also a check that each is one.
+void add_ids(Report& report, const TokenSource& tokens) {
+  constexpr int64_t kPiece = 1 << 20, kFirst = 16;
+  std::vector<int32_t> ids;
+  int32_t least = std::numeric_limits<int32_t>::max(), most = 0;
+  Report first = Report::array();
+  for (int64_t at = 0; at < tokens.size(); at += kPiece) {
+    ids.resize(size_t(std::min(kPiece, tokens.size() - at)));
+    tokens.read(at, ids);
+    const auto [low, high] = std::minmax_element(ids.begin(), ids.end());
+    least = std::min(least, *low);
+    most = std::max(most, *high);
+    for (size_t i = 0; at == 0 && i < ids.size() && i < kFirst; ++i) first.push_back(ids[i]);
+  }
+  if (tokens.size() == 0) return;
+  report["smallest_id"] = least;
+  report["largest_id"] = most;
+  report["first_ids"] = first;
+}
+
+Report of_tokens(const fs::path& path, const std::string& dtype) {
+  const bool pair = is_megatron(path);
+  const auto tokens = pair ? open_megatron_tokens(path, 0) : open_raw_tokens(path, dtype, 0);
+  Report report{{"kind", pair ? "Megatron token files" : "raw token file"}, {"path", tokens->path()}};
+  const int64_t bytes = size_of(tokens->path());
+  if (!pair) report["read_as"] = dtype;
+  report["tokens"] = tokens->size();
+  if (pair) report["documents"] = tokens->num_documents();
+  report["bytes"] = bytes;
+  if (tokens->size() > 0) report["token_bytes"] = bytes / tokens->size();
+  add_ids(report, *tokens);
+  return report;
+}
+
+// --- what is it? ---
+
+Report of_folder(const fs::path& folder) {
+  if (is_checkpoint(folder)) return of_checkpoint(folder);
+  if (fs::exists(folder / "recipe.toml")) return of_run(folder);
+  if (fs::exists(folder / "config.json")) return of_model(folder);
+  throw FileError(fmt::format(
+      "{}: no model folder (config.json), checkpoint (weft/state.json) or run folder (recipe.toml)", folder.string()));
+}
+
+Report of_file(const fs::path& file, const std::string& dtype) {
+  const std::string extension = file.extension().string();
+  if (extension == ".safetensors") return of_safetensors(file);
+  if (extension == ".json") return of_config(file);
+  if (extension == ".bin" || is_megatron(file)) return of_tokens(file, dtype);
+  if (extension == ".idx") throw FileError(fmt::format("{}: its .bin file is missing", file.string()));
+  throw FileError(
+      fmt::format("{}: weft inspects .safetensors, token files (.bin, or .bin with .idx) and config.json; `weft plan` "
+                  "reads recipes",
+                  file.string()));
+}
+
+}  // namespace
+
+int run_inspect(const InspectOptions& options) {
+  const fs::path path = options.path;
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status) && !is_megatron(path))
+    throw FileError(fmt::format("{}: {}", path.string(), error ? error.message() : "no such file or folder"));
+  const Report report = fs::is_directory(status) ? of_folder(path) : of_file(path, options.dtype);
+  std::cout << (options.json ? report.dump(1, ' ', false, Report::error_handler_t::replace) + "\n" : to_text(report));
+  return kExitOk;
+}
+
+}  // namespace weft
