@@ -2,13 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <limits>
+
 #include "support.h"
 #include "weft/base/error.h"
+#include "weft/recipe/recipe_keys.h"
 
 namespace weft {
 namespace {
 
-const char* const kSmall = "[model]\npath = \"m\"\n[data]\ntrain = [\"a.bin\"]\n";
+const std::string kSmall = "[model]\npath = \"m\"\n[data]\ntrain = [\"a.bin\"]\n";
 
 std::string error_of(const std::string& toml, const std::vector<std::string>& overrides = {}) {
   try {
@@ -16,76 +20,345 @@ std::string error_of(const std::string& toml, const std::vector<std::string>& ov
   } catch (const Error& e) { return e.what(); }
   return "";
 }
-#define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
+Recipe with(const std::vector<std::string>& overrides) { return parse_recipe(kSmall, "r.toml", overrides); }
+#define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << "says: " << (text)
 
-TEST(Recipe, PrintsWhatItWouldRead) {
-  const Recipe r = parse_recipe(kSmall, "r.toml",
-                                {"optimizer.lr=0.1234567890123", "data.weights=[0.5]", "model.hidden_dropout=0.1",
-                                 "run.dir=a \"b\"\\c", "optimizer.adam_eps=1e-08", "train.seed=7"});
-  EXPECT_EQ(parse_recipe(to_toml(r), "again.toml", {}), r);
-  EXPECT_EQ(r.run.dir, "a \"b\"\\c");
+// Another value than the default that the key allows.
+struct OtherValue {
+  const Allowed& allowed;
+  std::string operator()(const std::string& now) const {
+    for (const auto& choice : allowed.choices)
+      if (choice != now) return "\"" + choice + "\"";
+    return "\"other \\\"\\\\\\u0001\\u007F\\t\xc3\xa9\"";
+  }
+  std::string operator()(int64_t now) const { return std::to_string(now == 2 ? 3 : 2); }
+  std::string operator()(double now) const {
+    return now == 0.000123456789012345678 ? "0.5" : "0.000123456789012345678";
+  }
+  std::string operator()(bool now) const { return now ? "false" : "true"; }
+  std::string operator()(const std::vector<std::string>&) const { return "[\"a\", \"b c\"]"; }
+  std::string operator()(const std::vector<double>&) const { return "[0.25, 3]"; }
+  std::string operator()(const std::optional<double>&) const { return "1e-9"; }
+};
+
+// Every key with a value that is not its default, each alone: fields cannot be mixed up without being seen.
+TEST(Recipe, EveryKeyIsReadIntoItsOwnFieldAndPrintedBack) {
+  Recipe fallback;
+  for (const RecipeKey& key : recipe_keys(fallback)) {
+    const std::string value = std::visit([&](const auto* field) { return OtherValue{key.allowed}(*field); }, key.field);
+    std::vector<std::string> given = {key.name + "=" + value};
+    if (key.name == "data.weights") given.push_back("data.train=[\"a\", \"b\"]");
+    if (key.name == "train.global_batch_size") given.push_back("train.micro_batch_size=1");
+    if (key.name == "train.eval_interval") given.push_back("data.valid=v");
+    if (key.name == "run.backend") given = {"run.backend=cuda"};
+    Recipe r = with(given), small = with({});
+    EXPECT_EQ(parse_recipe(to_toml(r), "again.toml", {}), r) << given[0];
+    const auto fields = recipe_keys(r), others = recipe_keys(small);
+    for (size_t i = 0; i < fields.size(); ++i) {
+      const bool meant = std::any_of(given.begin(), given.end(),
+                                     [&](const std::string& g) { return g.starts_with(fields[i].name + "="); });
+      EXPECT_EQ(value_of(fields[i]) != value_of(others[i]), meant) << given[0] << " and " << fields[i].name;
+    }
+  }
 }
 
-TEST(Recipe, OverridesTakePlainTextListsAndNumbers) {
-  const Recipe r =
-      parse_recipe(kSmall, "r.toml", {"data.train=x.bin", "run.backend=ref", "optimizer.lr=1", "data.shuffle=false"});
+TEST(Recipe, NumbersReadBackToTheLastBit) {
+  for (double v : {3e-4, 0.1 + 0.2, 1e-300, 5e-324, 1e22, 123456789.125, std::numeric_limits<double>::max()}) {
+    Recipe r = with({});
+    r.optimizer.lr = v;
+    EXPECT_EQ(parse_recipe(to_toml(r), "again.toml", {}).optimizer.lr, v);
+  }
+  const Recipe r = with({"train.seed=9223372036854775807"});
+  EXPECT_EQ(parse_recipe(to_toml(r), "again.toml", {}).train.seed, std::numeric_limits<int64_t>::max());
+}
+
+TEST(Recipe, TheRecipesOfTheRepositoryAreRead) {
+  const std::filesystem::path root = WEFT_SOURCE_DIR;
+  int found = 0;
+  for (const char* folder : {"examples", "bench"}) {
+    for (const auto& entry : std::filesystem::directory_iterator(root / folder)) {
+      if (entry.path().extension() != ".toml") continue;
+      EXPECT_NO_THROW(check_supported(parse_recipe_file(entry.path().string(), {}))) << entry.path();
+      ++found;
+    }
+  }
+  EXPECT_GE(found, 2);
+  for (const char* page : {"README.md", "docs/formats/recipe.md"}) {
+    const std::string text = testing::slurp(root / page), fence = "```toml\n";
+    const size_t begin = text.find(fence);
+    ASSERT_NE(begin, std::string::npos) << page;
+    const std::string toml = text.substr(begin + fence.size(), text.find("```\n", begin + 1) - begin - fence.size());
+    EXPECT_NO_THROW(check_supported(parse_recipe(toml, page, {})));
+  }
+}
+
+// --- overrides ---
+
+TEST(Recipe, OverridesAreTomlOrPlainText) {
+  const Recipe r = with({"data.train=x.bin", "run.backend=ref", "optimizer.lr=1", "data.shuffle=false",
+                         "run.dir=runs/a=b c", "model.path=\"quoted\"", "data.weights=2"});
   EXPECT_EQ(r.data.train, std::vector<std::string>{"x.bin"});
+  EXPECT_EQ(r.data.weights, std::vector<double>{2});
+  EXPECT_EQ(r.run.dir, "runs/a=b c");
+  EXPECT_EQ(r.model.path, "quoted");
   EXPECT_EQ(r.optimizer.lr, 1);
   EXPECT_FALSE(r.data.shuffle);
-  EXPECT_EQ(r.train.precision, "f64");  // what ref computes in
+  EXPECT_EQ(with({"data.train=[\"x.bin\", \"y.bin\"]"}).data.train, (std::vector<std::string>{"x.bin", "y.bin"}));
+  EXPECT_EQ(with({"optimizer.lr=0.5", "optimizer.lr=0.25"}).optimizer.lr, 0.25) << "the last one counts";
 }
 
-TEST(Recipe, AnUnknownKeyNamesTheNearestWithFileAndLine) {
-  EXPECT_SAYS(error_of(std::string(kSmall) + "[train]\nsequence_length = 8\n"), "r.toml:6:");
-  EXPECT_SAYS(error_of(std::string(kSmall) + "[train]\nseq_lenght = 8\n"), "did you mean train.seq_length?");
-  EXPECT_SAYS(error_of(std::string(kSmall) + "[train]\nlr = 8\n"), "did you mean optimizer.lr?");
-  EXPECT_SAYS(error_of(kSmall, {"trian.seed=1"}),
-              "command line: no recipe key trian.seed (= 1); did you mean train.seed?");
+TEST(Recipe, WhereTextIsWantedAnyPlainWordIsText) {
+  const Recipe r = with({"run.dir=2024", "model.path=true", "data.train=2024-01-01", "data.text_key=1.5"});
+  EXPECT_EQ(r.run.dir, "2024");
+  EXPECT_EQ(r.model.path, "true");
+  EXPECT_EQ(r.data.train, std::vector<std::string>{"2024-01-01"});
+  EXPECT_EQ(r.data.text_key, "1.5");
 }
 
-TEST(Recipe, EveryProblemIsReportedAtOnce) {
+TEST(Recipe, NothingBehindTheEqualsSignIsNoText) {
+  EXPECT_EQ(with({"data.loss_mask="}).data.loss_mask, "");
+  EXPECT_TRUE(with({"data.valid=v.bin", "data.valid="}).data.valid.empty());
+  EXPECT_SAYS(error_of(kSmall, {"train.seed="}), "command line: train.seed = \"\": expected a whole number");
+}
+
+TEST(Recipe, TheReferenceBackendComputesInFp64) {
+  EXPECT_EQ(with({"run.backend=ref"}).train.precision, "f64");
+  EXPECT_EQ(with({"run.backend=ref", "train.precision=bf16"}).train.precision, "f64");
+  EXPECT_EQ(error_of(kSmall, {"run.backend=ref"}), "");
+}
+
+// --- what is wrong, where, and what would be right ---
+
+TEST(Recipe, AnUnknownKeyNamesTheNearest) {
+  const std::vector<std::array<std::string, 2>> cases = {
+      {"train.seq_lenght", "train.seq_length"},
+      {"train.lr", "optimizer.lr"},
+      {"trian.seed", "train.seed"},
+      {"lr", "optimizer.lr"},
+      {"optimizer.beta1", "optimizer.adam_beta1"},
+      {"optimizer.warmup", "optimizer.lr_warmup_iters"},
+      {"train.seq_len", "train.seq_length"},
+      {"parallel.micro_batch", "train.micro_batch_size"},
+      {"data.path", "model.path"},
+      {"train.iters", "train.train_iters or train.eval_iters"},
+      {"run.backends", "run.backend"},
+      {"checkpoints.keep_latest", "checkpoint.keep_latest"},
+      {"train.batch_size", "train.global_batch_size or train.micro_batch_size"},
+  };
+  for (const auto& [unknown, nearest] : cases) {
+    EXPECT_SAYS(error_of(kSmall, {unknown + "=1"}),
+                fmt::format("command line: no recipe key {} (= 1); did you mean {}", unknown, nearest));
+  }
+  EXPECT_SAYS(error_of(kSmall, {"train.zzzzzz=1"}), "no recipe key train.zzzzzz (= 1); `weft train --help-recipe`");
+}
+
+TEST(Recipe, ErrorsNameFileLineAndColumn) {
+  EXPECT_SAYS(error_of(kSmall + "[train]\n  seq_lenght = 8\n"),
+              "r.toml:6:3: no recipe key train.seq_lenght (= 8); did you mean train.seq_length?");
+  EXPECT_SAYS(error_of(kSmall + "[train]\nseed = 1.5\n"), "r.toml:6:8: train.seed = 1.5: expected a whole number");
+  EXPECT_SAYS(error_of(kSmall + "[train]\nglobal_batch_size = 6\n"),
+              "r.toml:6:21: train.global_batch_size = 6: expected a multiple of train.micro_batch_size x parallel.dp");
+  EXPECT_SAYS(error_of("[train]\nseed = \n"), "r.toml:2:");
+  EXPECT_SAYS(error_of("[train]\nseed = 1\nseed = 2\n"), "r.toml:3:");
+}
+
+TEST(Recipe, AnUnknownSectionNamesTheNearest) {
+  EXPECT_SAYS(error_of(kSmall + "[trian]\n"), "r.toml:5:2: no recipe key trian (= {}); did you mean [train]?");
+  EXPECT_SAYS(error_of("train = 3\n" + kSmall), "r.toml:1:1: train = 3: expected a section, [train]");
+  EXPECT_SAYS(error_of(kSmall + "[[train]]\nseed = 1\n"), "expected a section, [train]");
+  EXPECT_SAYS(error_of(kSmall + "[train.deeper]\nseed = 1\n"), "no recipe key train.deeper");
+  EXPECT_SAYS(error_of("seed = 3\n" + kSmall), "no recipe key seed (= 3); did you mean train.seed?");
+}
+
+TEST(Recipe, EveryProblemIsReportedAtOnceInTheOrderOfTheFile) {
   const std::string e =
-      error_of("[train]\nseed = \"x\"\nmicro_batch_size = 0\n[optimizer]\nadam_beta1 = 1.0\nlr = -1\n");
-  for (const char* part : {"train.seed = 'x'", "train.micro_batch_size = 0", "optimizer.adam_beta1 = 1.0",
-                           "optimizer.lr = -1", "model.path is missing", "data.train is missing", "r.toml:2:"})
+      error_of("[train]\nseed = \"x\"\nmicro_batch_size = 0\n[optimizer]\nadam_beta1 = 1.0\nlr = -1\n", {"run.x=1"});
+  size_t at = 0;
+  for (const char* part : {"7 problems", "r.toml:2:8: train.seed = \"x\"", "r.toml:3:20: train.micro_batch_size = 0",
+                           "r.toml:5:14: optimizer.adam_beta1 = 1.0: expected a number from 0 to below 1",
+                           "r.toml:6:6: optimizer.lr = -1: expected a number of at least 0"}) {
+    const size_t found = e.find(part, at);
+    ASSERT_NE(found, std::string::npos) << part << "\n" << e;
+    at = found;
+  }
+  for (const char* part : {"command line: no recipe key run.x", "r.toml: model.path is missing",
+                           "as in [model] path =", "r.toml: data.train is missing"})
     EXPECT_SAYS(e, part);
 }
 
+TEST(Recipe, WhatIsToldAlreadyIsNotToldAgain) {
+  const std::string e = error_of(kSmall, {"train.micro_batch_size=many", "model.path=[1]"});
+  EXPECT_EQ(e.find("multiple"), std::string::npos) << e;
+  EXPECT_EQ(e.find("missing"), std::string::npos) << e;
+}
+
+TEST(Recipe, ValuesOutOfRangeAreRefused) {
+  for (const char* o : {"train.seq_length=0",
+                        "train.micro_batch_size=-1",
+                        "train.train_iters=0",
+                        "train.log_interval=0",
+                        "train.global_batch_size=2147483648",
+                        "train.seed=-1",
+                        "parallel.dp=0",
+                        "parallel.zero_stage=4",
+                        "optimizer.lr=-1e-9",
+                        "optimizer.lr=nan",
+                        "optimizer.lr=inf",
+                        "optimizer.adam_beta2=1",
+                        "optimizer.adam_eps=0",
+                        "optimizer.momentum=1.5",
+                        "optimizer.weight_decay=-0.1",
+                        "optimizer.clip_grad=-1",
+                        "model.hidden_dropout=1.0",
+                        "model.attention_dropout=-0.1",
+                        "data.valid_fraction=1.0",
+                        "data.weights=[-1]",
+                        "run.threads=5000"}) {
+    const std::string text = o, key = text.substr(0, text.find('='));
+    EXPECT_SAYS(error_of(kSmall, {o}), "command line: " + key + " = ");
+    EXPECT_SAYS(error_of(kSmall, {o}), ": expected a ");
+  }
+  EXPECT_SAYS(error_of(kSmall, {"train.seq_length=3000000000"}), "of at least 1 and at most 2147483647");
+  EXPECT_EQ(error_of(kSmall, {"optimizer.lr=0", "optimizer.adam_beta1=0", "model.hidden_dropout=0"}), "");
+}
+
+TEST(Recipe, ValuesOfAnotherTypeAreRefused) {
+  for (const char* o : {"train.train_iters=1.0", "train.train_iters=true", "train.seed=\"1\"", "optimizer.lr=\"1\"",
+                        "data.shuffle=1", "data.shuffle=yes", "data.train=[1]", "data.train=[\"\"]", "data.weights=x",
+                        "model.path=[\"m\"]", "run.dir=\"a\\u0000b\"", "train.seed=[1]", "train.seed={a=1}"})
+    EXPECT_SAYS(error_of(kSmall, {o}), "expected");
+  EXPECT_SAYS(error_of(kSmall, {"run.dir=\xff"}), "expected text");
+  EXPECT_SAYS(error_of(kSmall, {"train.precision=fp32"}),
+              "expected one of \"f32\", \"bf16\", \"fp16\", \"f64\"; did you mean \"f32\"?");
+}
+
 TEST(Recipe, ValuesThatDoNotFitEachOtherAreRefused) {
-  EXPECT_SAYS(error_of(kSmall, {"train.global_batch_size=6", "train.micro_batch_size=4"}), "no multiple");
-  EXPECT_SAYS(error_of(kSmall, {"optimizer.lr_warmup_iters=2000"}), "exceeds train.train_iters");
-  EXPECT_SAYS(error_of(kSmall, {"train.eval_interval=5"}), "needs data.valid");
-  EXPECT_SAYS(error_of(kSmall, {"data.weights=[1, 2]"}), "2 values for 1 files");
-  EXPECT_SAYS(error_of(kSmall, {"train.train_iters=1.5"}), "expected a whole number");
-  EXPECT_SAYS(error_of(kSmall, {"train.precision=f8"}), "one of \"f32\", \"bf16\"");
+  EXPECT_SAYS(error_of(kSmall, {"train.global_batch_size=6"}), "command line: train.global_batch_size = 6: expected");
+  EXPECT_SAYS(error_of(kSmall, {"train.micro_batch_size=48"}),
+              "r.toml: train.global_batch_size = 64 (its default): expected a multiple");
+  EXPECT_SAYS(error_of(kSmall, {"train.micro_batch_size=2147483647", "parallel.dp=2147483647"}), "a multiple");
+  EXPECT_SAYS(error_of(kSmall, {"optimizer.lr_warmup_iters=1001"}), "expected at most train.train_iters = 1000");
+  EXPECT_SAYS(error_of(kSmall, {"optimizer.lr_warmup_iters=9", "optimizer.lr_decay_iters=8"}), "lr_decay_iters = 8");
+  EXPECT_SAYS(error_of(kSmall, {"optimizer.min_lr=1"}), "expected at most optimizer.lr");
+  EXPECT_SAYS(error_of(kSmall, {"optimizer.lr_decay_style=wsd"}), "optimizer.lr_wsd_decay_iters = 0");
+  EXPECT_SAYS(error_of(kSmall, {"optimizer.lr_decay_style=wsd", "optimizer.lr_wsd_decay_iters=901",
+                                "optimizer.lr_warmup_iters=100"}),
+              "1000 - 100");
+  EXPECT_SAYS(error_of(kSmall, {"train.eval_interval=5"}), "set data.valid");
+  EXPECT_SAYS(error_of(kSmall, {"data.weights=[1, 2]"}), "one number for each of the 1 files");
+  EXPECT_SAYS(error_of(kSmall, {"data.weights=[0]"}), "above 0");
+  EXPECT_SAYS(error_of(kSmall, {"data.valid=v", "data.valid_fraction=0.1"}), "use one of them");
+  EXPECT_SAYS(error_of(kSmall, {"data.loss_mask=m", "data.train=[\"a\", \"b\"]"}), "there are 2");
+  EXPECT_EQ(error_of(kSmall, {"optimizer.lr_decay_style=wsd", "optimizer.lr_wsd_decay_iters=900",
+                              "optimizer.lr_warmup_iters=100", "optimizer.lr=0", "optimizer.min_lr=0"}),
+            "");
 }
 
 TEST(Recipe, WhatThisVersionCannotRunIsRefusedWithTheNearestThatWorks) {
   for (const char* o :
-       {"parallel.tp=2", "parallel.pp=2", "parallel.cp=2", "parallel.ep=2", "run.ranks=mpi", "run.backend=cuda",
-        "train.precision=fp16", "parallel.pipeline_schedule=zbv", "train.precision=f64"})
-    EXPECT_SAYS(error_of(kSmall, {o}), "the nearest that works");
-  EXPECT_SAYS(error_of(kSmall, {"parallel.dp=2"}), "parallel.dp = 2 cannot run");
+       {"parallel.dp = 2", "parallel.tp = 2", "parallel.pp = 2", "parallel.cp = 2", "parallel.ep = 2",
+        "run.ranks = \"mpi\"", "run.backend = \"cuda\"", "train.precision = \"fp16\"", "train.precision = \"f64\"",
+        "parallel.pipeline_schedule = \"zbv\"", "parallel.pipeline_schedule = \"interleaved_1f1b\""}) {
+    std::string given = o;
+    given.erase(std::remove(given.begin(), given.end(), ' '), given.end());
+    EXPECT_SAYS(error_of(kSmall, {given}), std::string(o) + " cannot run: ");
+    EXPECT_SAYS(error_of(kSmall, {given}), "; the nearest that works: ");
+  }
+  const std::string both = error_of(kSmall, {"parallel.tp=2", "run.ranks=mpi"});
+  EXPECT_SAYS(both, "parallel.tp = 2 cannot run");
+  EXPECT_SAYS(both, "run.ranks = \"mpi\" cannot run");
 }
+
+TEST(Recipe, WhatIsTheSameOnOneRankIsAccepted) {
+  for (const char* o : {"parallel.zero_stage=3", "parallel.sequence_parallel=true", "parallel.sequence_parallel=false",
+                        "parallel.pipeline_schedule=gpipe", "parallel.pipeline_schedule=zb_h1"})
+    EXPECT_EQ(error_of(kSmall, {o}), "");
+}
+
+// --- hostile files ---
 
 TEST(Recipe, HostileTextIsRefusedWithoutACrash) {
+  const std::string deep = [] {
+    std::string s = "a";
+    for (int i = 0; i < 400000; ++i) s += ".a";
+    return s;
+  }();
   EXPECT_SAYS(error_of("[model\npath = 1"), "r.toml:1:");
   EXPECT_FALSE(error_of(std::string("a\0b", 3)).empty());
+  EXPECT_FALSE(error_of(kSmall + std::string("[run]\ndir = \"a\0b\"", 18)).empty());
+  EXPECT_FALSE(error_of("\xff\xfe[\0m\0").empty());
   EXPECT_FALSE(error_of("x = " + std::string(100000, '[')).empty());
   EXPECT_FALSE(error_of("model = 3\ndata = []\n").empty());
-  EXPECT_SAYS(error_of(kSmall, {"nonsense"}), "expected section.key=value");
+  EXPECT_SAYS(error_of("\n" + deep + " = 1\n"), "r.toml:2: a key of more than 17 parts");
+  EXPECT_SAYS(error_of("[" + deep + "]\nx = 1\n"), "a key of more than 17 parts");
+  EXPECT_SAYS(error_of("x = {" + deep + " = 1}\n"), "a key of more than 17 parts");
+  EXPECT_SAYS(error_of(kSmall, {"nonsense"}), "command line: \"nonsense\": expected section.key=value");
+  EXPECT_FALSE(error_of(kSmall, {"=1", deep + "=1", "train.seed={" + deep + "=1}"}).empty());
 }
+
+TEST(Recipe, DotsInTextAndCommentsAreNotKeys) {
+  const std::string dots(100, '.');
+  EXPECT_EQ(error_of(kSmall + "# it's " + dots + "\n[run]\ndir = \"\\\"" + dots + "\" # \"" + dots + "\n"), "");
+  EXPECT_EQ(error_of(kSmall + "[run]\ndir = '''\n'" + dots + "''''\n"), "");
+  EXPECT_EQ(with({"data.train=[\"" + dots + "\", '" + dots + "']"}).data.train.size(), 2u);
+}
+
+TEST(Recipe, ManyProblemsMakeAShortMessageInAShortTime) {
+  std::string text = kSmall + "[train]\n";
+  for (int i = 0; i < 60000; ++i) text += fmt::format("seed{} = {}\n", i, i);
+  const auto began = std::chrono::steady_clock::now();
+  const std::string e = error_of(text);
+  EXPECT_SAYS(e, "60000 problems");
+  EXPECT_SAYS(e, "and 59980 more");
+  EXPECT_LT(e.size(), 4000u);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(20));
+}
+
+TEST(Recipe, AFileThatCannotBeARecipeIsRefused) {
+  const testing::TempDir dir;
+  testing::spill(dir / "large.toml", kSmall + std::string(2 << 20, '\n'));
+  testing::spill(dir / "good.toml", kSmall);
+  EXPECT_THROW(parse_recipe_file((dir / "large.toml").string(), {}), ConfigError);
+  EXPECT_THROW(parse_recipe_file((dir / "none.toml").string(), {}), FileError);
+  EXPECT_THROW(parse_recipe_file(dir.path().string(), {}), FileError);
+  EXPECT_EQ(parse_recipe_file((dir / "good.toml").string(), {}), with({}));
+}
+
+// --- what is made from the list of keys ---
 
 TEST(Recipe, DifferencesLeaveOutWhatMayChangeOnResume) {
-  const Recipe a = parse_recipe(kSmall, "r.toml", {}),
-               b = parse_recipe(kSmall, "r.toml", {"run.threads=2", "optimizer.lr=1.0", "checkpoint.keep_latest=5"});
-  EXPECT_EQ(recipe_differences(a, b), std::vector<std::string>{"optimizer.lr: 0.0003 there, 1.0 here"});
+  const Recipe a = with({}),
+               b = with({"run.threads=2", "optimizer.lr=1.0", "checkpoint.keep_latest=5", "checkpoint.save_interval=9",
+                         "train.log_interval=3", "train.eval_iters=7", "model.hidden_dropout=0.5"});
+  EXPECT_EQ(recipe_differences(a, b), (std::vector<std::string>{"model.hidden_dropout: not set there, 0.5 here",
+                                                                "optimizer.lr: 0.0003 there, 1.0 here"}));
+  EXPECT_TRUE(recipe_differences(a, a).empty());
+  EXPECT_FALSE(recipe_differences(a, with({"train.train_iters=2000"})).empty()) << "the learning rate depends on it";
 }
 
-// docs/formats/recipe.md is written by hand; no key may be missing from it.
-TEST(Recipe, EveryKeyIsInTheDocument) {
+TEST(Recipe, EveryKeySaysWhatItIs) {
+  for (const KeyHelp& key : recipe_help()) {
+    EXPECT_FALSE(key.help.empty()) << key.key;
+    EXPECT_FALSE(key.expected.empty()) << key.key;
+  }
+}
+
+TEST(Recipe, TheReferenceFitsItsColumns) {
+  for (int columns : {80, 120}) {
+    std::istringstream text(recipe_reference(columns));
+    int keys = 0;
+    for (std::string line; std::getline(text, line);) {
+      EXPECT_LE(line.size(), size_t(std::max(columns, 90))) << line;
+      keys += line.size() > 3 && line[0] == ' ' && line[2] != ' ';
+    }
+    EXPECT_EQ(keys, int(recipe_help().size()));
+  }
+}
+
+// The tables at the end of docs/formats/recipe.md are recipe_markdown(): put there what this test prints.
+TEST(Recipe, TheDocumentHasTheTablesOfTheKeys) {
   const std::string text = testing::slurp(std::filesystem::path(WEFT_SOURCE_DIR) / "docs/formats/recipe.md");
-  for (const KeyHelp& key : recipe_help()) EXPECT_NE(text.find("`" + key.key + "`"), std::string::npos) << key.key;
+  EXPECT_TRUE(text.ends_with("\n" + recipe_markdown())) << recipe_markdown();
 }
 
 }  // namespace

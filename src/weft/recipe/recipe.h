@@ -1,5 +1,5 @@
 // One typed value for a whole run. Written as TOML (docs/formats/recipe.md); every key is described in recipe_keys.cpp.
-// Relative paths are relative to the current folder.
+// Relative paths are relative to the current folder, and stay as they were given.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -58,25 +58,35 @@ struct Recipe {
 };
 
 // Reads a recipe and applies overrides "section.key=value", in order. The value is TOML, or plain text where it is not;
-// one value stands for a list of one. Throws ConfigError that lists every problem: key, value, file, line, and what
-// would be right. FileError where the file cannot be read.
+// one value stands for a list of one. With run.backend "ref", train.precision is "f64" whatever was given. Throws
+// ConfigError that lists every problem: file, line, column (or: command line), key, value, and what would be right.
+// FileError where the file cannot be read.
 Recipe parse_recipe_file(const std::string& path, const std::vector<std::string>& overrides);
 Recipe parse_recipe(const std::string& toml, const std::string& source, const std::vector<std::string>& overrides);
 
 // The whole recipe as TOML, every key with its value: parse_recipe(to_toml(r)) == r.
 std::string to_toml(const Recipe& recipe);
 
-// Refuses what this version of weft cannot run, by name, with the reason and the nearest that works. ConfigError.
+// Throws ConfigError where this version of weft cannot run the recipe: each such setting by name, with the reason and
+// the nearest that works.
 void check_supported(const Recipe& recipe);
 
 // "optimizer.lr: 0.0003 there, 0.001 here" for every key that differs and that may not change when a run is resumed.
 std::vector<std::string> recipe_differences(const Recipe& there, const Recipe& here);
 
-// "train.seq_length": all keys, for completion and documents.
+// All keys, for completion and documents.
 struct KeyHelp {
-  std::string key, type, fallback, help;
-  std::vector<std::string> choices;
+  std::string key;  // "train.seq_length"
+  std::string type, fallback, help;
+  std::vector<std::string> choices;  // of text: the only ones
+  std::string expected;              // what the value must be, as messages say it
+  bool needed;                       // there is no fallback
+  bool may_change;                   // when a run is resumed
 };
 std::vector<KeyHelp> recipe_help();
+
+// The keys as a text of so many columns, for a terminal; and as the tables of docs/formats/recipe.md.
+std::string recipe_reference(int columns);
+std::string recipe_markdown();
 
 }  // namespace weft

@@ -3,18 +3,14 @@
 namespace weft {
 namespace {
 
-constexpr double kMost = 1e15;  // counts beyond this are slips
-constexpr double kAny = std::numeric_limits<double>::infinity();
+Allowed count(int64_t min, double max = kMostCount) { return {.min = double(min), .max = max}; }
+Allowed fraction() { return {.min = 0, .max = 1, .below_max = true}; }
+Allowed at_least(double min) { return {.min = min}; }
+Allowed above(double min) { return {.min = min, .above_min = true}; }
+Allowed one_of(std::vector<std::string> choices) { return {.choices = std::move(choices)}; }
+Allowed needed(std::string example) { return {.example = std::move(example)}; }
 
-RecipeKey choice(RecipeKey key, std::vector<std::string> choices) {
-  key.choices = std::move(choices);
-  return key;
-}
-// May change when a run is resumed.
-RecipeKey free(RecipeKey key) {
-  key.may_change = true;
-  return key;
-}
+constexpr bool kMayChange = true;
 
 }  // namespace
 
@@ -24,79 +20,109 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
   auto& t = r.train;
   auto& o = r.optimizer;
   auto& p = r.parallel;
+  auto& c = r.checkpoint;
   return {
-      {"model.path", &m.path, "Hugging Face folder: config.json, safetensors, tokenizer files"},
-      choice({"model.init", &m.init, "weights of the folder, or random ones (only config.json is needed)"},
-             {"pretrained", "random"}),
-      {"model.embedding_dropout", &m.embedding_dropout, "after the embeddings; default: as config.json says, else 0", 0,
-       1, true},
-      {"model.hidden_dropout", &m.hidden_dropout, "on what each sublayer adds to the stream; default as above", 0, 1,
-       true},
-      {"model.attention_dropout", &m.attention_dropout, "on attention probabilities; default as above", 0, 1, true},
+      {"model.path", &m.path, needed("path = \"hf-folder\""),
+       "Hugging Face folder: config.json, weights in safetensors, tokenizer files, which go along into checkpoints"},
+      {"model.init", &m.init, one_of({"pretrained", "random"}),
+       "weights of that folder, or random ones by the family's rule from train.seed, which need config.json only"},
+      {"model.embedding_dropout", &m.embedding_dropout, fraction(),
+       "probability that a number is zeroed after the embeddings; not set: as config.json says, else 0"},
+      {"model.hidden_dropout", &m.hidden_dropout, fraction(), "the same on what each sublayer adds to the stream"},
+      {"model.attention_dropout", &m.attention_dropout, fraction(), "the same on attention probabilities"},
 
-      {"data.train", &d.train,
-       "token files (.bin, or Megatron .bin/.idx), text or JSONL (tokenized once, cached beside)"},
-      {"data.weights", &d.weights, "share of each training source; default: by size", 0, kAny},
-      {"data.valid", &d.valid, "held-out files of the same kinds"},
-      {"data.valid_fraction", &d.valid_fraction, "or: share of the training samples to hold out", 0, 1, true},
-      choice({"data.dtype", &d.dtype, "of raw id files"}, {"uint16", "uint32"}),
-      {"data.loss_mask", &d.loss_mask, "uint8 file, one per position: 1 where the target at that position counts"},
-      {"data.tokenizer", &d.tokenizer,
-       "for text and JSONL: auto (of the model's folder, else byte), byte, or a SentencePiece .model file"},
-      {"data.text_key", &d.text_key, "key of the text in JSONL"},
-      {"data.shuffle", &d.shuffle, "a new order each epoch, from train.seed; else the order of the files"},
+      {"data.train", &d.train, needed("train = [\"corpus.txt\"]"),
+       "raw token files (.bin), Megatron pairs (.bin beside .idx), JSONL (.jsonl, .json, .ndjson) or text (any other "
+       "name); text is tokenized once, and the ids are kept beside it"},
+      {"data.weights", &d.weights, at_least(0),
+       "share of each file of data.train in the samples; empty: all their samples once an epoch"},
+      {"data.valid", &d.valid, {}, "files held out for evaluation, of the same kinds"},
+      {"data.valid_fraction", &d.valid_fraction, fraction(),
+       "instead: the last samples of each training file are held out, this share of them"},
+      {"data.dtype", &d.dtype, one_of({"uint16", "uint32"}), "ids of raw token files; Megatron's say their own"},
+      {"data.loss_mask",
+       &d.loss_mask,
+       {},
+       "file with a byte for each token of the only training file: 1 where the target at that position counts in the "
+       "loss, else 0; empty: all count"},
+      {"data.tokenizer",
+       &d.tokenizer,
+       {},
+       "for text and JSONL: auto (what the model's folder holds; without tokenizer files, byte), byte (one id a byte, "
+       "256 ends a document), or a SentencePiece .model file"},
+      {"data.text_key", &d.text_key, {}, "JSONL: the key of a document's text"},
+      {"data.shuffle",
+       &d.shuffle,
+       {},
+       "a new order of samples each epoch, from train.seed; else the order of the files"},
 
-      {"train.seq_length", &t.seq_length, "tokens of a sequence", 1, kMost},
-      {"train.global_batch_size", &t.global_batch_size, "sequences of an optimizer step", 1, kMost},
-      {"train.micro_batch_size", &t.micro_batch_size, "sequences of one forward pass on one rank", 1, kMost},
-      {"train.train_iters", &t.train_iters, "optimizer steps", 1, kMost},
-      choice({"train.precision", &t.precision,
-              "of compute; bf16 keeps f32 masters and gradients; f64 is what backend ref computes in"},
-             {"f32", "bf16", "fp16", "f64"}),
-      choice({"train.numerics", &t.numerics, "invariant: the same bits for any number of micro-batches and threads"},
-             {"fast", "invariant"}),
-      {"train.seed", &t.seed, "of weights, data order and dropout", 0, kMost},
-      free({"train.eval_interval", &t.eval_interval, "steps between evaluations of data.valid; 0: none", 0, kMost}),
-      free({"train.eval_iters", &t.eval_iters, "micro-batches of an evaluation; 0: all", 0, kMost}),
-      free(
-          {"train.log_interval", &t.log_interval, "steps between progress lines where there is no terminal", 1, kMost}),
-      free({"train.log_grad_norms", &t.log_grad_norms, "write the gradient norm of every tensor to metrics.jsonl"}),
+      {"train.seq_length", &t.seq_length, count(1), "tokens of a sample"},
+      {"train.global_batch_size", &t.global_batch_size, count(1), "samples of a step"},
+      {"train.micro_batch_size", &t.micro_batch_size, count(1),
+       "samples that go through the model at once, on one rank"},
+      {"train.train_iters", &t.train_iters, count(1), "steps of the whole run"},
+      {"train.precision", &t.precision, one_of({"f32", "bf16", "fp16", "f64"}),
+       "of compute; bf16 keeps f32 masters and sums gradients in f32; backend ref computes in f64, whatever stands "
+       "here"},
+      {"train.numerics", &t.numerics, one_of({"fast", "invariant"}),
+       "fast: repeats to the bit on the same layout; invariant: the same bits for any number of micro-batches and "
+       "threads"},
+      {"train.seed", &t.seed, count(0, kNoLimit), "of random weights, the order of the data, and dropout"},
+      {"train.eval_interval", &t.eval_interval, count(0), "steps between evaluations on the held-out data; 0: none",
+       kMayChange},
+      {"train.eval_iters", &t.eval_iters, count(0), "micro-batches of an evaluation; 0: all of the held-out data",
+       kMayChange},
+      {"train.log_interval", &t.log_interval, count(1),
+       "steps between progress lines where standard error is no terminal; metrics.jsonl has every step", kMayChange},
+      {"train.log_grad_norms",
+       &t.log_grad_norms,
+       {},
+       "write the gradient norm of every tensor of every step to grad_norms.jsonl",
+       kMayChange},
 
-      choice({"optimizer.name", &o.name, ""}, {"adamw", "sgd"}),
-      {"optimizer.lr", &o.lr, "learning rate at its peak", 0, kAny},
-      {"optimizer.min_lr", &o.min_lr, "at the end of decay", 0, kAny},
-      choice({"optimizer.lr_decay_style", &o.lr_decay_style, ""}, {"constant", "linear", "cosine", "wsd"}),
-      {"optimizer.lr_warmup_iters", &o.lr_warmup_iters, "steps of linear warm-up", 0, kMost},
-      {"optimizer.lr_decay_iters", &o.lr_decay_iters, "step at which min_lr is reached; 0: train_iters", 0, kMost},
-      {"optimizer.lr_wsd_decay_iters", &o.lr_wsd_decay_iters, "wsd: length of the decay at the end", 0, kMost},
-      {"optimizer.weight_decay", &o.weight_decay, "decoupled (adamw); of matrices and tables only", 0, kAny},
-      {"optimizer.adam_beta1", &o.adam_beta1, "", 0, 1, true},
-      {"optimizer.adam_beta2", &o.adam_beta2, "", 0, 1, true},
-      {"optimizer.adam_eps", &o.adam_eps, "", 0, kAny},
-      {"optimizer.momentum", &o.momentum, "of sgd", 0, 1, true},
-      {"optimizer.clip_grad", &o.clip_grad, "largest global gradient norm; 0: no clipping", 0, kAny},
+      {"optimizer.name", &o.name, one_of({"adamw", "sgd"}), "AdamW (Loshchilov & Hutter 2019), or SGD with momentum"},
+      {"optimizer.lr", &o.lr, at_least(0), "learning rate at its peak"},
+      {"optimizer.min_lr", &o.min_lr, at_least(0), "learning rate at the end of decay, at most lr"},
+      {"optimizer.lr_decay_style", &o.lr_decay_style, one_of({"constant", "linear", "cosine", "wsd"}),
+       "the way from lr to min_lr, after warm-up; wsd stays at lr and falls linearly at the end"},
+      {"optimizer.lr_warmup_iters", &o.lr_warmup_iters, count(0),
+       "steps of linear warm-up; the first has lr / lr_warmup_iters"},
+      {"optimizer.lr_decay_iters", &o.lr_decay_iters, count(0),
+       "step at which min_lr is reached, warm-up included; 0: train.train_iters"},
+      {"optimizer.lr_wsd_decay_iters", &o.lr_wsd_decay_iters, count(0), "wsd: length of the fall at the end"},
+      {"optimizer.weight_decay", &o.weight_decay, at_least(0),
+       "of matrices and tables only, not of biases and norms; adamw: decoupled; sgd: added to the gradient"},
+      {"optimizer.adam_beta1", &o.adam_beta1, fraction(), "adamw: decay of the first moment"},
+      {"optimizer.adam_beta2", &o.adam_beta2, fraction(), "adamw: decay of the second moment"},
+      {"optimizer.adam_eps", &o.adam_eps, above(0), "adamw: added to the root of the second moment"},
+      {"optimizer.momentum", &o.momentum, fraction(), "sgd: decay of the sum of gradients"},
+      {"optimizer.clip_grad", &o.clip_grad, at_least(0),
+       "gradients are scaled down where their global norm is above this; 0: never"},
 
-      {"parallel.dp", &p.dp, "data parallel ranks", 1, kMost},
-      {"parallel.tp", &p.tp, "tensor parallel ranks", 1, kMost},
-      {"parallel.pp", &p.pp, "pipeline parallel ranks", 1, kMost},
-      {"parallel.cp", &p.cp, "context parallel ranks", 1, kMost},
-      {"parallel.ep", &p.ep, "expert parallel ranks", 1, kMost},
-      {"parallel.zero_stage", &p.zero_stage,
-       "what data parallel ranks share: 1 optimizer state, 2 gradients, 3 weights", 0, 3},
-      {"parallel.sequence_parallel", &p.sequence_parallel, "tensor parallel ranks cut the residual stream by tokens"},
-      choice({"parallel.pipeline_schedule", &p.pipeline_schedule, ""},
-             {"gpipe", "1f1b", "interleaved_1f1b", "zb_h1", "zbv"}),
-      choice({"parallel.recompute", &p.recompute, "selective: norms, activations, attention core; full: whole blocks"},
-             {"none", "selective", "full"}),
+      {"parallel.dp", &p.dp, count(1), "data parallel ranks"},
+      {"parallel.tp", &p.tp, count(1), "tensor parallel ranks"},
+      {"parallel.pp", &p.pp, count(1), "pipeline stages"},
+      {"parallel.cp", &p.cp, count(1), "context parallel ranks"},
+      {"parallel.ep", &p.ep, count(1), "expert parallel ranks"},
+      {"parallel.zero_stage", &p.zero_stage, count(0, 3),
+       "what data parallel ranks divide among them: 1 optimizer state, 2 gradients too, 3 weights too"},
+      {"parallel.sequence_parallel", &p.sequence_parallel, {}, "tensor parallel ranks divide the stream by tokens"},
+      {"parallel.pipeline_schedule", &p.pipeline_schedule,
+       one_of({"gpipe", "1f1b", "interleaved_1f1b", "zb_h1", "zbv"}),
+       "order of forward, dgrad and wgrad of the micro-batches; weft plan --schedule prints it"},
+      {"parallel.recompute", &p.recompute, one_of({"none", "selective", "full"}),
+       "what is computed again in backward instead of kept; selective: norms, activations, attention core; full: whole "
+       "blocks"},
 
-      free({"checkpoint.save_interval", &r.checkpoint.save_interval, "steps between checkpoints; 0: only at the end", 0,
-            kMost}),
-      free({"checkpoint.keep_latest", &r.checkpoint.keep_latest, "newest checkpoints to keep; 0: all", 0, kMost}),
+      {"checkpoint.save_interval", &c.save_interval, count(0),
+       "steps between checkpoints; the last step is always saved, 0: only that", kMayChange},
+      {"checkpoint.keep_latest", &c.keep_latest, count(0), "newest checkpoints to keep; 0: all", kMayChange},
 
-      free({"run.dir", &r.run.dir, "folder of the run's records and checkpoints"}),
-      choice({"run.backend", &r.run.backend, ""}, {"cpu", "cuda", "ref"}),
-      choice({"run.ranks", &r.run.ranks, "threads of this process, or MPI processes"}, {"local", "mpi"}),
-      free({"run.threads", &r.run.threads, "per rank; 0: share the cores", 0, 4096}),
+      {"run.dir", &r.run.dir, {}, "the run folder: records and checkpoints", kMayChange},
+      {"run.backend", &r.run.backend, one_of({"cpu", "cuda", "ref"}),
+       "kernels: vectorised ones, those of a GPU, or the plain fp64 ones that all others are tested against"},
+      {"run.ranks", &r.run.ranks, one_of({"local", "mpi"}), "ranks are threads of one process, or MPI processes"},
+      {"run.threads", &r.run.threads, count(0, 4096), "of each rank; 0: the cores are shared", kMayChange},
   };
 }
 

@@ -1,4 +1,5 @@
-// The one list of the recipe's keys: where each value lies, what it may be, what it means.
+// The one list of the recipe's keys: where each value lies, what it may be, what it means. Parsing, printing, checks,
+// messages, completion and documents are all made from it.
 #pragma once
 #include <limits>
 #include <string>
@@ -12,17 +13,44 @@ namespace weft {
 using RecipeField = std::variant<std::string*, int64_t*, double*, bool*, std::vector<std::string>*,
                                  std::vector<double>*, std::optional<double>*>;
 
+inline constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+inline constexpr double kMostCount = std::numeric_limits<int32_t>::max();  // products of two counts are int64_t
+
+// What a value, or each value of a list, may be.
+struct Allowed {
+  double min = -kNoLimit, max = kNoLimit;     // of numbers, which are never infinite
+  bool above_min = false, below_max = false;  // min itself is not allowed; nor max
+  std::vector<std::string> choices = {};      // of text: the only ones
+  std::string example = {};                   // not empty: the key must be given, for instance so
+};
+
 struct RecipeKey {
   std::string name;  // "train.seq_length"
   RecipeField field;
+  Allowed allowed;
   std::string help;
-  double min = -std::numeric_limits<double>::infinity(), max = std::numeric_limits<double>::infinity();
-  bool below_max = false;  // max itself is not allowed
-  std::vector<std::string> choices = {};
-  bool may_change = false;  // when a run is resumed: it does not change the result
+  bool may_change = false;  // when a run is resumed, for what is trained does not depend on it
+
+  std::string section() const { return name.substr(0, name.find('.')); }
+  std::string last() const { return name.substr(name.find('.') + 1); }
 };
 
-// The keys of `recipe`, in the order of the file.
+// The keys of `recipe`, in the order of the file. Fields point into it.
 std::vector<RecipeKey> recipe_keys(Recipe& recipe);
+
+// What its value must be: "a whole number of at least 1", "a list of texts", "one of \"fast\", \"invariant\"".
+std::string expectation(const RecipeKey& key);
+// Its value as TOML; empty where it has none.
+std::string value_of(const RecipeKey& key);
+// Up to three keys that may have been meant by a name that is none.
+std::vector<std::string> keys_like(const std::string& name, const std::vector<RecipeKey>& keys);
+
+// Values that do not fit each other.
+struct Conflict {
+  std::string key;
+  std::vector<std::string> others;  // the keys it does not fit to
+  std::string expected;             // of `key`
+};
+std::vector<Conflict> conflicts(const Recipe& recipe);
 
 }  // namespace weft

@@ -6,43 +6,47 @@
 namespace weft {
 namespace {
 
-std::string print(const std::string& s) {
-  std::string text = "\"";
-  for (unsigned char c : s) {
-    if (c == '"' || c == '\\')
-      text += fmt::format("\\{}", char(c));
-    else if (c < 0x20 || c == 0x7f)
-      text += fmt::format("\\u{:04X}", c);
-    else
-      text += char(c);
-  }
-  return text + "\"";
-}
-std::string print(int64_t v) { return std::to_string(v); }
-std::string print(double v) {
-  std::string text = fmt::format("{}", v);  // the shortest that reads back the same
-  return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
-}
-std::string print(bool v) { return v ? "true" : "false"; }
-std::string print(const std::optional<double>& v) { return v ? print(*v) : ""; }
-template <class T>
-std::string print(const std::vector<T>& all) {
-  std::string text = "[";
-  for (const T& one : all) text += (text.size() > 1 ? ", " : "") + print(one);
-  return text + "]";
-}
-std::string value_of(const RecipeKey& key) {
-  return std::visit([](const auto* field) { return print(*field); }, key.field);
-}
-
 std::string type_of(const RecipeKey& key) {
   constexpr const char* kTypes[] = {"text",          "whole number",    "number", "true or false",
                                     "list of texts", "list of numbers", "number"};
   return kTypes[key.field.index()];
 }
 
-[[noreturn]] void refuse(const std::string& setting, const std::string& reason, const std::string& nearest) {
-  throw ConfigError(fmt::format("{} cannot run: {}; the nearest that works: {}", setting, reason, nearest));
+std::string or_not_set(const std::string& value) { return value.empty() ? "not set" : value; }
+
+// Calls `row` for every key, and `section` before the first of each section.
+template <class Section, class Row>
+void for_each_key(Section section, Row row) {
+  std::string now;
+  for (const KeyHelp& key : recipe_help()) {
+    const size_t dot = key.key.find('.');
+    if (now != key.key.substr(0, dot)) section(now = key.key.substr(0, dot));
+    row(key, key.key.substr(dot + 1));
+  }
+}
+
+std::string default_of(const KeyHelp& key) { return key.needed ? "needed" : or_not_set(key.fallback); }
+
+// Breaks the text between words; lines but the first begin with `indent` spaces.
+std::string wrapped(const std::string& text, size_t columns, size_t indent) {
+  std::string out, line;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(' ', at), text.size());
+    if (!line.empty() && line.size() + 1 + (end - at) > columns) {
+      out += line + "\n" + std::string(indent, ' ');
+      line.clear();
+    }
+    line += (line.empty() ? "" : " ") + text.substr(at, end - at);
+    at = end + 1;
+  }
+  return out + line;
+}
+
+// What is worth saying beside the type that the default shows.
+std::string remark(const KeyHelp& key) {
+  std::string choices;
+  for (const auto& c : key.choices) choices += (choices.empty() ? "" : " | ") + c;
+  return choices.empty() ? key.help : choices + "; " + key.help;
 }
 
 }  // namespace
@@ -51,41 +55,13 @@ std::string to_toml(const Recipe& recipe) {
   Recipe copy = recipe;
   std::string text, section;
   for (const RecipeKey& key : recipe_keys(copy)) {
-    const size_t dot = key.name.find('.');
-    if (key.name.substr(0, dot) != section) {
-      section = key.name.substr(0, dot);
-      text += fmt::format("{}[{}]\n", text.empty() ? "" : "\n", section);
+    if (key.section() != section) {
+      text += fmt::format("{}[{}]\n", section.empty() ? "" : "\n", key.section());
+      section = key.section();
     }
-    if (const std::string value = value_of(key); !value.empty())
-      text += fmt::format("{} = {}\n", key.name.substr(dot + 1), value);
+    if (const std::string value = value_of(key); !value.empty()) text += fmt::format("{} = {}\n", key.last(), value);
   }
   return text;
-}
-
-void check_supported(const Recipe& r) {
-  const auto& p = r.parallel;
-  const std::pair<const char*, int64_t> axes[] = {{"dp", p.dp}, {"tp", p.tp}, {"pp", p.pp}, {"cp", p.cp}, {"ep", p.ep}};
-  for (const auto& [axis, ranks] : axes) {
-    if (ranks > 1)
-      refuse(fmt::format("parallel.{} = {}", axis, ranks), "this version runs one rank",
-             fmt::format("parallel.{} = 1", axis));
-  }
-  if (r.run.ranks == "mpi") refuse("run.ranks = \"mpi\"", "this version runs one rank", "run.ranks = \"local\"");
-  if (r.run.backend == "cuda")
-    refuse("run.backend = \"cuda\"", "this version has no GPU kernels", "run.backend = \"cpu\"");
-  if (r.train.precision == "fp16") {
-    refuse("train.precision = \"fp16\"", "this version does not scale the loss",
-           "train.precision = \"bf16\", which needs no scaling");
-  }
-  if (r.train.precision == "f64" && r.run.backend != "ref") {
-    refuse("train.precision = \"f64\"", "only the reference backend computes in it",
-           "run.backend = \"ref\", or train.precision = \"f32\"");
-  }
-  if (p.pipeline_schedule == "interleaved_1f1b" || p.pipeline_schedule == "zbv") {
-    refuse(fmt::format("parallel.pipeline_schedule = \"{}\"", p.pipeline_schedule),
-           "it needs several stages on a rank, and this version has one",
-           "\"1f1b\", which is the same at parallel.pp = 1");
-  }
 }
 
 std::vector<std::string> recipe_differences(const Recipe& there, const Recipe& here) {
@@ -94,9 +70,8 @@ std::vector<std::string> recipe_differences(const Recipe& there, const Recipe& h
   std::vector<std::string> all;
   for (size_t i = 0; i < old_keys.size(); ++i) {
     const std::string x = value_of(old_keys[i]), y = value_of(new_keys[i]);
-    if (x == y || old_keys[i].may_change) continue;
-    all.push_back(
-        fmt::format("{}: {} there, {} here", old_keys[i].name, x.empty() ? "not set" : x, y.empty() ? "not set" : y));
+    if (x != y && !old_keys[i].may_change)
+      all.push_back(fmt::format("{}: {} there, {} here", old_keys[i].name, or_not_set(x), or_not_set(y)));
   }
   return all;
 }
@@ -105,8 +80,42 @@ std::vector<KeyHelp> recipe_help() {
   Recipe fallbacks;
   std::vector<KeyHelp> all;
   for (const RecipeKey& key : recipe_keys(fallbacks))
-    all.push_back({key.name, type_of(key), value_of(key), key.help, key.choices});
+    all.push_back({.key = key.name,
+                   .type = type_of(key),
+                   .fallback = value_of(key),
+                   .help = key.help,
+                   .choices = key.allowed.choices,
+                   .expected = expectation(key),
+                   .needed = !key.allowed.example.empty(),
+                   .may_change = key.may_change});
   return all;
+}
+
+std::string recipe_reference(int columns) {
+  constexpr size_t kIndent = 2 + 23 + 15, kNarrowest = 30;
+  const size_t width = std::max(size_t(std::max(columns, 0)), kIndent + kNarrowest) - kIndent;
+  std::string text = "A recipe is a TOML file; on the command line, section.key=value replaces what it says.\n";
+  for_each_key([&](const std::string& section) { text += fmt::format("\n[{}]\n", section); },
+               [&](const KeyHelp& key, const std::string& last) {
+                 text +=
+                     fmt::format("  {:<22} {:<14} {}\n", last, default_of(key), wrapped(remark(key), width, kIndent));
+               });
+  return text;
+}
+
+std::string recipe_markdown() {
+  std::string text;
+  for_each_key(
+      [&](const std::string& section) {
+        text += fmt::format("{}## [{}]\n\n| key | default | value | meaning |\n|---|---|---|---|\n",
+                            text.empty() ? "" : "\n", section);
+      },
+      [&](const KeyHelp& key, const std::string&) {
+        const std::string fallback = key.fallback.empty() ? "not set" : "`" + key.fallback + "`";
+        text += fmt::format("| `{}`{} | {} | {} | {} |\n", key.key, key.may_change ? " *free*" : "",
+                            key.needed ? "needed" : fallback, key.expected, key.help);
+      });
+  return text;
 }
 
 }  // namespace weft

@@ -1,0 +1,118 @@
+// What a recipe says as a whole: values that do not fit each other, and what this version cannot run.
+#include <algorithm>
+
+#include "weft/base/error.h"
+#include "weft/recipe/recipe_keys.h"
+
+namespace weft {
+namespace {
+
+class Conflicts {
+ public:
+  void unless(bool fits, Conflict conflict) {
+    if (!fits) all_.push_back(std::move(conflict));
+  }
+  std::vector<Conflict> take() { return std::move(all_); }
+
+ private:
+  std::vector<Conflict> all_;
+};
+
+void check_batches(const Recipe::Train& t, const Recipe::Parallel& p, Conflicts& c) {
+  c.unless(t.global_batch_size % (t.micro_batch_size * p.dp) == 0,
+           {.key = "train.global_batch_size",
+            .others = {"train.micro_batch_size", "parallel.dp"},
+            .expected =
+                fmt::format("a multiple of train.micro_batch_size x parallel.dp = {} x {}", t.micro_batch_size, p.dp)});
+}
+
+void check_data(const Recipe::Data& d, const Recipe::Train& t, Conflicts& c) {
+  c.unless(d.weights.empty() || d.weights.size() == d.train.size(),
+           {.key = "data.weights",
+            .others = {"data.train"},
+            .expected = fmt::format("one number for each of the {} files of data.train", d.train.size())});
+  double all = d.weights.empty() ? 1 : 0;
+  for (double w : d.weights) all += w;
+  c.unless(all > 0, {.key = "data.weights", .others = {}, .expected = "a number above 0 among them"});
+  c.unless(
+      d.loss_mask.empty() || d.train.size() <= 1,
+      {.key = "data.loss_mask",
+       .others = {"data.train"},
+       .expected = fmt::format("one file in data.train, to which the mask belongs; there are {}", d.train.size())});
+  c.unless(
+      d.valid.empty() || d.valid_fraction == 0,
+      {.key = "data.valid_fraction", .others = {"data.valid"}, .expected = "0 beside data.valid: use one of them"});
+  c.unless(t.eval_interval == 0 || !d.valid.empty() || d.valid_fraction > 0,
+           {.key = "train.eval_interval",
+            .others = {"data.valid", "data.valid_fraction"},
+            .expected = "0, or data to evaluate: set data.valid or data.valid_fraction"});
+}
+
+void check_learning_rate(const Recipe::Optimizer& o, int64_t train_iters, Conflicts& c) {
+  const bool own_end = o.lr_decay_iters > 0;
+  const int64_t end = own_end ? o.lr_decay_iters : train_iters;
+  const std::string end_key = own_end ? "optimizer.lr_decay_iters" : "train.train_iters";
+  c.unless(o.lr_warmup_iters <= end, {.key = "optimizer.lr_warmup_iters",
+                                      .others = {end_key},
+                                      .expected = fmt::format("at most {} = {}", end_key, end)});
+  c.unless(o.min_lr <= o.lr, {.key = "optimizer.min_lr",
+                              .others = {"optimizer.lr"},
+                              .expected = fmt::format("at most optimizer.lr = {}", o.lr)});
+  c.unless(o.lr_decay_style != "wsd" ||
+               (o.lr_wsd_decay_iters > 0 && o.lr_wsd_decay_iters <= end - std::min(end, o.lr_warmup_iters)),
+           {.key = "optimizer.lr_wsd_decay_iters",
+            .others = {"optimizer.lr_decay_style", "optimizer.lr_warmup_iters", end_key},
+            .expected = fmt::format("at least 1 and at most the steps after warm-up, {} - {}, for style \"wsd\"", end,
+                                    o.lr_warmup_iters)});
+}
+
+class Refusals {
+ public:
+  void add(bool refused, const std::string& setting, const std::string& reason, const std::string& nearest) {
+    if (refused)
+      lines_.push_back(fmt::format("{} cannot run: {}; the nearest that works: {}", setting, reason, nearest));
+  }
+  void throw_any() const {
+    if (lines_.empty()) return;
+    std::string text = lines_[0];
+    for (size_t i = 1; i < lines_.size(); ++i) text += "\n" + lines_[i];
+    throw ConfigError(text);
+  }
+
+ private:
+  std::vector<std::string> lines_;
+};
+
+}  // namespace
+
+std::vector<Conflict> conflicts(const Recipe& recipe) {
+  Conflicts c;
+  check_batches(recipe.train, recipe.parallel, c);
+  check_data(recipe.data, recipe.train, c);
+  check_learning_rate(recipe.optimizer, recipe.train.train_iters, c);
+  return c.take();
+}
+
+void check_supported(const Recipe& r) {
+  const auto& p = r.parallel;
+  Refusals refusals;
+  const std::pair<const char*, int64_t> axes[] = {{"dp", p.dp}, {"tp", p.tp}, {"pp", p.pp}, {"cp", p.cp}, {"ep", p.ep}};
+  for (const auto& [axis, ranks] : axes) {
+    refusals.add(ranks > 1, fmt::format("parallel.{} = {}", axis, ranks), "this version runs one rank",
+                 fmt::format("parallel.{} = 1", axis));
+  }
+  refusals.add(p.pipeline_schedule == "interleaved_1f1b" || p.pipeline_schedule == "zbv",
+               fmt::format("parallel.pipeline_schedule = \"{}\"", p.pipeline_schedule),
+               "it needs several stages on a rank, and this version has one",
+               "\"1f1b\", which is the same at parallel.pp = 1");
+  refusals.add(r.run.ranks == "mpi", "run.ranks = \"mpi\"", "this version runs one rank", "run.ranks = \"local\"");
+  refusals.add(r.run.backend == "cuda", "run.backend = \"cuda\"", "this version has no GPU kernels",
+               "run.backend = \"cpu\"");
+  refusals.add(r.train.precision == "fp16", "train.precision = \"fp16\"", "this version does not scale the loss",
+               "train.precision = \"bf16\", which needs no scaling");
+  refusals.add(r.train.precision == "f64" && r.run.backend != "ref", "train.precision = \"f64\"",
+               "only the reference backend computes in it", "run.backend = \"ref\", or train.precision = \"f32\"");
+  refusals.throw_any();
+}
+
+}  // namespace weft

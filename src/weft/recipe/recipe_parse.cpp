@@ -1,0 +1,197 @@
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <set>
+
+#include "weft/base/error.h"
+#include "weft/base/json.h"
+#include "weft/base/nearest.h"
+#include "weft/recipe/recipe_read.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t kMaxBytes = 1 << 20;  // of a recipe
+constexpr size_t kMaxProblems = 20;    // that are told
+
+// Where a value stands: in the file, or (behind all of that) on the command line.
+struct Place {
+  std::string text;
+  uint32_t line = std::numeric_limits<uint32_t>::max(), column = 0;
+};
+
+// A name from outside, for messages.
+std::string plain(const std::string& name) {
+  const bool tame = name.size() <= 60 && std::all_of(name.begin(), name.end(), [](unsigned char c) {
+                      return std::isalnum(c) || c == '_' || c == '-' || c == '.';
+                    });
+  return tame ? name : in_quotes(name);
+}
+
+// Sets the fields of a recipe, and collects every problem before it speaks.
+class Parser {
+ public:
+  Parser(Recipe& recipe, const std::string& source) : source_(source), keys_(recipe_keys(recipe)) {}
+
+  void table(const toml::table& top) {
+    for (const auto& [name, node] : top) {
+      const std::string section(name.str());
+      const toml::table* inside = node.as_table();
+      if (inside == nullptr || inside->empty()) {
+        if (!is_section(section))
+          refuse_name(section, node, place(name.source()));
+        else if (inside == nullptr)
+          add(place(name.source()), fmt::format("{} = {}: expected a section, [{}]", section, shown(node), section));
+        continue;
+      }
+      for (const auto& [key, value] : *inside) {
+        const std::string full = fmt::format("{}.{}", section, key.str());
+        if (const RecipeKey* known = find(full))
+          set(*known, value, place(value.source()));
+        else
+          refuse_name(full, value, place(key.source()));
+      }
+    }
+  }
+
+  void override_with(const std::string& text) {
+    const Place here{.text = "command line"};
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos) return add(here, fmt::format("{}: expected section.key=value", in_quotes(text)));
+    const std::string name = text.substr(0, equals);
+    const RecipeKey* key = find(name);
+    const toml::table value = override_value(text.substr(equals + 1), key);
+    if (key != nullptr)
+      set(*key, *value.get("v"), here);
+    else
+      refuse_name(name, *value.get("v"), here);
+  }
+
+  // After all values: those that are missing, and those that do not fit each other.
+  void check(const Recipe& recipe) {
+    for (const RecipeKey& key : keys_) {
+      const std::string value = value_of(key);
+      if (!key.allowed.example.empty() && (value == "\"\"" || value == "[]") && !bad_.count(key.name))
+        add({.text = source_},
+            fmt::format("{} is missing: {}; as in [{}] {}", key.name, key.help, key.section(), key.allowed.example));
+    }
+    for (const Conflict& c : conflicts(recipe)) {
+      const bool told = bad_.count(c.key) || std::any_of(c.others.begin(), c.others.end(),
+                                                         [&](const auto& other) { return bad_.count(other) > 0; });
+      if (told) continue;
+      const auto set = places_.find(c.key);
+      add(set == places_.end() ? Place{.text = source_} : set->second,
+          fmt::format("{} = {}{}: expected {}", c.key, value_of(*find(c.key)),
+                      set == places_.end() ? " (its default)" : "", c.expected));
+    }
+  }
+
+  void throw_problems() {
+    if (problems_.empty()) return;
+    std::stable_sort(problems_.begin(), problems_.end(), [](const Problem& a, const Problem& b) {
+      return std::pair(a.place.line, a.place.column) < std::pair(b.place.line, b.place.column);
+    });
+    if (problems_.size() == 1) throw ConfigError(problems_[0].text);
+    std::string text = fmt::format("{} problems in the recipe:", problems_.size());
+    for (size_t i = 0; i < std::min(problems_.size(), kMaxProblems); ++i) text += "\n  " + problems_[i].text;
+    if (problems_.size() > kMaxProblems) text += fmt::format("\n  and {} more", problems_.size() - kMaxProblems);
+    throw ConfigError(text);
+  }
+
+ private:
+  struct Problem {
+    Place place;
+    std::string text;
+  };
+
+  Place place(const toml::source_region& region) const {
+    return {.text = fmt::format("{}:{}:{}", source_, region.begin.line, region.begin.column),
+            .line = region.begin.line,
+            .column = region.begin.column};
+  }
+  const RecipeKey* find(const std::string& name) const {
+    const auto key = std::find_if(keys_.begin(), keys_.end(), [&](const RecipeKey& k) { return k.name == name; });
+    return key == keys_.end() ? nullptr : &*key;
+  }
+  bool is_section(const std::string& name) const {
+    return std::any_of(keys_.begin(), keys_.end(), [&](const RecipeKey& k) { return k.section() == name; });
+  }
+
+  // As TOML; as plain text where it is none, or where only text is wanted (run.dir=2024 is a folder).
+  static toml::table override_value(const std::string& value, const RecipeKey* key) {
+    const bool text = key != nullptr && (std::holds_alternative<std::string*>(key->field) ||
+                                         std::holds_alternative<std::vector<std::string>*>(key->field));
+    try {
+      toml::table parsed = parse_toml("v = " + value, "command line");
+      const toml::node* v = parsed.get("v");
+      if (parsed.size() == 1 && (!text || v->is_string() || v->is_array())) return parsed;
+    } catch (const ConfigError&) {  // plain text
+    }
+    return toml::table{{"v", value}};
+  }
+
+  void set(const RecipeKey& key, const toml::node& value, const Place& where) {
+    if (read_value(key, value)) {
+      places_[key.name] = where;
+      return;
+    }
+    bad_.insert(key.name);
+    std::string expected = expectation(key);
+    if (key.allowed.max == kMostCount) expected += fmt::format(" and at most {}", int64_t(kMostCount));
+    if (value.is_string() && !key.allowed.choices.empty()) {
+      const std::string near = nearest_name(*value.value<std::string>(), key.allowed.choices);
+      if (!near.empty()) expected += fmt::format("; did you mean \"{}\"?", near);
+    }
+    add(where, fmt::format("{} = {}: expected {}", key.name, shown(value), expected));
+  }
+
+  void refuse_name(const std::string& name, const toml::node& value, const Place& where) {
+    const std::string problem = fmt::format("no recipe key {} (= {})", plain(name), shown(value));
+    if (problems_.size() >= kMaxProblems) return add(where, problem);  // hardly told, and there may be very many
+    std::string meant;
+    if (name.find('.') == std::string::npos && value.is_table()) {
+      std::vector<std::string> sections;
+      for (const RecipeKey& key : keys_) sections.push_back(key.section());
+      meant = nearest_name(name, sections);
+      if (!meant.empty()) meant = "[" + meant + "]";
+    } else {
+      for (const auto& key : keys_like(name, keys_)) meant += (meant.empty() ? "" : " or ") + key;
+    }
+    add(where, problem + (meant.empty() ? "; `weft train --help-recipe` lists all keys"
+                                        : fmt::format("; did you mean {}?", meant)));
+  }
+  void add(const Place& where, const std::string& what) { problems_.push_back({where, where.text + ": " + what}); }
+
+  const std::string source_;
+  std::vector<RecipeKey> keys_;
+  std::vector<Problem> problems_;
+  std::map<std::string, Place> places_;  // of the keys that were given
+  std::set<std::string> bad_;            // keys whose value is told already
+};
+
+}  // namespace
+
+Recipe parse_recipe(const std::string& text, const std::string& source, const std::vector<std::string>& overrides) {
+  Recipe recipe;
+  Parser parser(recipe, source);
+  parser.table(parse_toml(text, source));
+  for (const std::string& o : overrides) parser.override_with(o);
+  if (recipe.run.backend == "ref") recipe.train.precision = "f64";  // it computes in nothing else
+  parser.check(recipe);
+  parser.throw_problems();
+  return recipe;
+}
+
+Recipe parse_recipe_file(const std::string& path, const std::vector<std::string>& overrides) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw FileError(fmt::format("{}: cannot be read; is the path right?", path));
+  std::string text(kMaxBytes + 1, '\0');
+  in.read(text.data(), std::streamsize(text.size()));
+  text.resize(size_t(in.gcount()));
+  if (in.bad() || (text.empty() && !in.eof())) throw FileError(fmt::format("{}: cannot be read; is it a file?", path));
+  if (text.size() > kMaxBytes)
+    throw ConfigError(fmt::format("{}: more than {} bytes: this is no recipe", path, kMaxBytes));
+  return parse_recipe(text, path, overrides);
+}
+
+}  // namespace weft

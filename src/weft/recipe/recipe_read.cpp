@@ -1,0 +1,149 @@
+#include "weft/recipe/recipe_read.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <sstream>
+
+#include "weft/base/error.h"
+#include "weft/base/json.h"
+#include "weft/base/utf8.h"
+
+namespace weft {
+namespace {
+
+constexpr int kMostDots = 16;  // in a dotted key; section.key has one
+
+// The library bounds the nesting of values, but not that of dotted keys, whose tables it destroys recursively.
+// So: counts the dots of each key, outside of strings and comments.
+class DotLimit {
+ public:
+  DotLimit(const std::string& text, const std::string& source) : text_(text), source_(source) {}
+
+  void check() {
+    int dots = 0;
+    while (at_ < text_.size()) {
+      const char c = text_[at_];
+      if (c == '"' || c == '\'')
+        skip_string(c);
+      else if (c == '#')
+        at_ = std::min(text_.find('\n', at_), text_.size());
+      else
+        ++at_;
+      if (std::string_view("=,[]{}\n").find(c) != std::string_view::npos) dots = 0;
+      if (c == '.' && ++dots > kMostDots) fail();
+    }
+  }
+
+ private:
+  void skip_string(char quote) {
+    const std::string three(3, quote);
+    const bool long_string = text_.compare(at_, 3, three) == 0;
+    const std::string end = long_string ? three : three.substr(0, 1);
+    at_ += end.size();
+    while (at_ < text_.size() && text_.compare(at_, end.size(), end) != 0) {
+      if (!long_string && text_[at_] == '\n') return;  // an error, which the parser will find
+      at_ += quote == '"' && text_[at_] == '\\' ? 2 : 1;
+    }
+    at_ += end.size();
+    while (long_string && at_ < text_.size() && text_[at_] == quote) ++at_;  // """a"""" ends with a quote of its own
+  }
+  [[noreturn]] void fail() const {
+    const auto line = 1 + std::count(text_.begin(), text_.begin() + std::ptrdiff_t(at_), '\n');
+    throw ConfigError(
+        fmt::format("{}:{}: a key of more than {} parts; a recipe has only section.key", source_, line, kMostDots + 1));
+  }
+
+  const std::string &text_, &source_;
+  size_t at_ = 0;
+};
+
+bool in_range(const Allowed& a, double v) {
+  return std::isfinite(v) && (a.above_min ? v > a.min : v >= a.min) && (a.below_max ? v < a.max : v <= a.max);
+}
+
+bool read(const Allowed& a, std::string& field, const toml::node& value) {
+  const auto v = value.is_string() ? value.value<std::string>() : std::nullopt;
+  const bool text = v && v->find('\0') == std::string::npos && utf8_error(*v) == std::string::npos;
+  if (!text || (!a.choices.empty() && std::find(a.choices.begin(), a.choices.end(), *v) == a.choices.end()))
+    return false;
+  field = *v;
+  return true;
+}
+bool read(const Allowed& a, int64_t& field, const toml::node& value) {
+  const auto v = value.is_integer() ? value.value<int64_t>() : std::nullopt;
+  if (!v || !in_range(a, double(*v))) return false;
+  field = *v;
+  return true;
+}
+bool read(const Allowed& a, double& field, const toml::node& value) {
+  const auto v = value.is_number() ? value.value<double>() : std::nullopt;
+  if (!v || !in_range(a, *v)) return false;
+  field = *v;
+  return true;
+}
+bool read(const Allowed&, bool& field, const toml::node& value) {
+  if (!value.is_boolean()) return false;
+  field = *value.value<bool>();
+  return true;
+}
+bool read(const Allowed& a, std::optional<double>& field, const toml::node& value) {
+  double v = 0;
+  if (!read(a, v, value)) return false;
+  field = v;
+  return true;
+}
+template <class T>
+bool read(const Allowed& a, std::vector<T>& field, const toml::node& value) {
+  std::vector<T> all;
+  bool good = true;
+  const auto add = [&](const toml::node& one) {
+    T v{};
+    good = good && read(a, v, one) && one.value<std::string>() != "";
+    all.push_back(std::move(v));
+  };
+  if (const toml::array* list = value.as_array()) {
+    for (const toml::node& one : *list) add(one);
+  } else if (value.value<std::string>() != "") {
+    add(value);
+  }
+  if (good) field = std::move(all);
+  return good;
+}
+
+}  // namespace
+
+toml::table parse_toml(const std::string& text, const std::string& source) {
+  DotLimit(text, source).check();
+  try {
+    return toml::parse(text, source);
+  } catch (const toml::parse_error& e) {
+    throw ConfigError(fmt::format("{}:{}:{}: {}", source, e.source().begin.line, e.source().begin.column,
+                                  std::string(e.description())));
+  }
+}
+
+bool read_value(const RecipeKey& key, const toml::node& value) {
+  return std::visit([&](auto* field) { return read(key.allowed, *field, value); }, key.field);
+}
+
+std::string shown(const toml::node& value) {
+  if (value.is_table() && value.as_table()->empty()) return "{}";
+  if (value.is_string()) return in_quotes(*value.value<std::string>());
+  std::ostringstream out;
+  value.visit([&](const auto& v) { out << v; });
+  std::string text, written = out.str();
+  for (char c : written) {
+    if (!std::isspace(static_cast<unsigned char>(c)))
+      text += c;
+    else if (!text.empty() && text.back() != ' ')
+      text += ' ';
+  }
+  constexpr size_t kLongest = 80;
+  if (text.size() <= kLongest) return text;
+  text.resize(kLongest - 3);
+  text.resize(std::min(text.size(), utf8_error(text)));
+  return text + "...";
+}
+
+}  // namespace weft
