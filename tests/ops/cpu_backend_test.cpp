@@ -56,18 +56,18 @@ std::vector<int64_t> kinds_of_cpu() {
 INSTANTIATE_TEST_SUITE_P(Kinds, CpuBackendOn, ::testing::ValuesIn(kinds_of_cpu()),
                          [](const auto& info) { return std::string(hwy::TargetName(info.param)); });
 
-std::vector<std::byte> bits_of(const OpCase& c, int threads) {
-  auto trial = c.make();
-  Planned cpu(*trial, {.threads = threads, .numerics = Numerics::invariant});
-  trial->run(cpu.backend);
-  return trial->outputs();
-}
-
 TEST(CpuBackend, GivesTheSameBitsAgainAndOnAnyNumberOfThreads) {
   for (DType t : {DType::f32, DType::bf16}) {
     for (const OpCase& c : op_cases(t)) {
-      const auto bits = bits_of(c, 1);
-      for (int threads : {1, 2, 3, 7}) EXPECT_EQ(bits_of(c, threads), bits) << c.name << " on " << threads;
+      auto trial = c.make();
+      std::vector<std::byte> bits;
+      for (int threads : {1, 1, 2, 3, 7}) {
+        Planned cpu(*trial, {.threads = threads, .numerics = Numerics::invariant});
+        trial->reset();
+        trial->run(cpu.backend);
+        if (bits.empty()) bits = trial->outputs();
+        EXPECT_EQ(trial->outputs(), bits) << c.name << " on " << threads;
+      }
     }
   }
 }
