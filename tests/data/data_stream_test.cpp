@@ -2,17 +2,19 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <set>
 
-#include "support.h"
-#include "weft/base/error.h"
+#include "data/data_support.h"
 #include "weft/data/eval_windows.h"
+#include "weft/data/permutation.h"
 
 namespace weft {
 namespace {
 
+using testing::error_of;
 using testing::TempDir;
 
 constexpr int64_t kSeq = 4;
@@ -59,6 +61,58 @@ TEST(Permutation, IsOneForEverySizeAndDiffersByKey) {
     EXPECT_EQ(int64_t(seen.size()), n);
     EXPECT_LE(same, n / 10 + 8);  // about one is by chance
   }
+}
+
+// Over many keys, each place is as likely as any: mean and spread of where 0 goes.
+TEST(Permutation, IsFairOverKeys) {
+  constexpr int64_t kKeys = 4000;
+  for (int64_t n : {2, 3, 7, 20}) {
+    std::vector<int64_t> times(size_t(n), 0);
+    for (int64_t key = 0; key < kKeys; ++key) ++times[size_t(Permutation(uint64_t(key), n)(0))];
+    const double expected = double(kKeys) / double(n);
+    for (int64_t t : times) EXPECT_NEAR(double(t), expected, 5 * std::sqrt(expected)) << n;
+  }
+}
+
+TEST(Permutation, OfAHugeRangeStaysInIt) {
+  const int64_t n = (int64_t(1) << 61) + 12345;
+  const Permutation p(3, n);
+  std::set<int64_t> seen;
+  for (int64_t i = 0; i < 1000; ++i) seen.insert(p(n - 1 - i));
+  EXPECT_EQ(seen.size(), 1000u);
+  EXPECT_TRUE(*seen.begin() >= 0 && *seen.rbegin() < n);
+}
+
+TEST(Mixture, KeepsSharesAtEveryPointAndWalksEachSourceInOrder) {
+  for (const std::vector<double>& weights : std::vector<std::vector<double>>{
+           {1}, {1, 1}, {0.25, 0.75}, {3, 1, 2}, {1, 1e-3, 1}, {0, 1, 0, 2}, {1, 2, 3, 4, 5, 6, 7, 8, 9}}) {
+    const Mixture mixture(weights);
+    const double all = std::accumulate(weights.begin(), weights.end(), 0.0);
+    std::vector<int64_t> had(weights.size(), 0);
+    for (int64_t k = 0; k < 20000; ++k) {
+      const auto [source, index] = mixture(k);
+      ASSERT_EQ(index, had[source]++) << k;  // none left out, none twice
+      for (size_t s = 0; s < weights.size(); ++s)
+        ASSERT_LE(std::abs(double(had[s]) - weights[s] / all * double(k + 1)), 1 + std::log2(double(weights.size())));
+    }
+  }
+}
+
+TEST(Mixture, IsExactFarOut) {
+  const Mixture mixture({1, 2});
+  const int64_t far = int64_t(3) << 40;
+  for (int64_t k = far; k < far + 3; ++k) {
+    const auto [source, index] = mixture(k);
+    EXPECT_NEAR(double(index), double(far / 3 * (source == 0 ? 1 : 2)), 2) << k;
+  }
+}
+
+TEST(Mixture, RefusesSharesThatAreNone) {
+  EXPECT_THROW(Mixture({0, 0}), ConfigError);
+  EXPECT_THROW(Mixture({1, -1}), ConfigError);
+  EXPECT_THROW(Mixture({1, std::nan("")}), ConfigError);
+  EXPECT_THROW(Mixture({1, INFINITY}), ConfigError);
+  EXPECT_THROW(Mixture({1e308, 1e308}), ConfigError);
 }
 
 TEST(DataStream, EverySampleOnceAnEpochAndAnotherOrderInTheNext) {
@@ -156,6 +210,65 @@ TEST(DataStream, WhatIsHeldOutIsNeverATargetOfTraining) {
   for (int32_t t : measured) EXPECT_EQ(trained.count(t), 0u);
 }
 
+TEST(DataStream, OfTheHeldOutPartIsTheRest) {
+  TempDir dir;
+  DataSpec spec = spec_of({counting_file(dir, "a.bin", 403), counting_file(dir, "b.bin", 43)});
+  for (const std::vector<double>& weights : {std::vector<double>{}, std::vector<double>{1, 1}}) {
+    spec.weights = weights;
+    for (double fraction : {0.001, 0.1, 0.5, 0.99}) {
+      spec.valid_fraction = fraction;
+      spec.part = DataSpec::Part::train;
+      const DataStream train(spec);
+      spec.part = DataSpec::Part::valid;
+      const DataStream valid(spec);
+      std::set<std::pair<size_t, int64_t>> of_train, of_valid;
+      for (int64_t k = 0; k < 40 * 110; ++k) {
+        const auto a = train.place_of(k), b = valid.place_of(k);
+        of_train.insert({a.source, a.sample});
+        of_valid.insert({b.source, b.sample});
+      }
+      for (const auto& place : of_valid) EXPECT_EQ(of_train.count(place), 0u);
+      EXPECT_EQ(of_train.size() + of_valid.size(), 100u + 10u);
+      EXPECT_EQ(train.samples_per_epoch() + valid.samples_per_epoch(), 110);
+      EXPECT_NE(train.fingerprint(), valid.fingerprint());
+    }
+  }
+}
+
+TEST(DataStream, SettingsThatCannotBeAreRefused) {
+  TempDir dir;
+  const DataSpec good = spec_of({counting_file(dir, "a.bin", 41), counting_file(dir, "b.bin", 41)});
+  const auto refused = [&](auto change) {
+    DataSpec spec = good;
+    change(spec);
+    return error_of([&] { DataStream{spec}; });
+  };
+  EXPECT_SAYS(refused([](DataSpec& s) { s.paths.clear(); }), "no file is named");
+  EXPECT_SAYS(refused([](DataSpec& s) { s.seq_length = 0; }), "seq_length is 0");
+  EXPECT_SAYS(refused([](DataSpec& s) { s.valid_fraction = 1; }), "valid_fraction is 1");
+  EXPECT_SAYS(refused([](DataSpec& s) { s.weights = {1}; }), "1 shares for 2 sources");
+  EXPECT_SAYS(refused([](DataSpec& s) { s.loss_mask = "m"; }), "belongs to one token file, but there are 2");
+  EXPECT_SAYS(refused([](DataSpec& s) { s.dtype = "float"; }), "\"float\"");
+  EXPECT_SAYS(refused([](DataSpec& s) { s.seq_length = 41; }), "41 tokens give no training sample of 41");
+  EXPECT_SAYS(refused([](DataSpec& s) { s.seq_length = 40, s.valid_fraction = 0.1; }), "beside those held out");
+}
+
+TEST(EvalWindows, AreAllOfTheSourceWithAMask) {
+  TempDir dir;
+  DataSpec spec = spec_of({counting_file(dir, "a.bin", 7)});
+  testing::spill(dir / "mask.bin", std::string("\1\0\1\1\0\1\1", 7));
+  spec.loss_mask = (dir / "mask.bin").string();
+  const EvalWindows windows(spec);
+  ASSERT_EQ(windows.num_windows(), 2);
+  EXPECT_EQ(read(windows, 0).counted, (std::vector<uint8_t>{1, 0, 1, 1}));
+  EXPECT_EQ(read(windows, 1).counted, (std::vector<uint8_t>{0, 1, 0, 0}));  // 6 targets, then filled up
+}
+
+TEST(EvalWindows, OfASourceOfOneTokenAreRefused) {
+  TempDir dir;
+  EXPECT_SAYS(error_of([&] { EvalWindows{spec_of({counting_file(dir, "a.bin", 1)})}; }), "1 tokens give nothing");
+}
+
 TEST(EvalWindows, EveryTokenButTheFirstIsATargetOnce) {
   TempDir dir;
   for (int64_t n : {2, 5, 6, 9, 11}) {
@@ -184,6 +297,11 @@ TEST(DataStream, TheFingerprintChangesWithTheDataAndItsOrder) {
   bytes[100] = 77;
   testing::spill(dir / "a.bin", bytes);
   EXPECT_NE(DataStream(spec).fingerprint(), before);
+  testing::spill(dir / "mask.bin", std::string(403, 1));
+  spec.loss_mask = (dir / "mask.bin").string();
+  const std::string masked = DataStream(spec).fingerprint();
+  testing::spill(dir / "mask.bin", std::string(402, 1) + std::string(1, 0));
+  EXPECT_NE(DataStream(spec).fingerprint(), masked);
 }
 
 }  // namespace

@@ -2,33 +2,41 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
-#include "support.h"
-#include "weft/base/error.h"
-#include "weft/data/data_stream.h"
-#include "weft/data/text_tokens.h"
+#include "data/data_support.h"
+#include "weft/data/token_writer.h"
 
 namespace weft {
 namespace {
 
+using testing::all_of;
+using testing::error_of;
 using testing::slurp;
 using testing::spill;
 using testing::TempDir;
 
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const Error& e) { return e.what(); }
-  return "";
+std::vector<std::vector<int32_t>> documents_of(const TokenSource& source) {
+  std::vector<std::vector<int32_t>> documents;
+  for (int64_t d = 0; d < source.num_documents(); ++d) {
+    const int64_t first = source.document_begin(d);
+    documents.emplace_back(size_t(source.document_begin(d + 1) - first));
+    source.read(first, documents.back());
+  }
+  return documents;
 }
-#define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
 
-std::vector<int32_t> all_of(const TokenSource& source) {
-  std::vector<int32_t> ids(size_t(source.size()), 0);
-  source.read(0, ids);
-  return ids;
+template <class T>
+std::string bytes_of_all(const std::vector<T>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
+}
+// A Megatron index, right or wrong.
+std::string index_of(uint8_t dtype, const std::vector<int32_t>& sizes, const std::vector<int64_t>& offsets,
+                     const std::vector<int64_t>& documents) {
+  return std::string("MMIDIDX\0\0", 9) + bytes_of_all<uint64_t>({1}) + char(dtype) +
+         bytes_of_all<uint64_t>({sizes.size(), documents.size()}) + bytes_of_all(sizes) + bytes_of_all(offsets) +
+         bytes_of_all(documents);
 }
 
 TEST(RawTokens, ReadWhatWasWritten) {
@@ -46,8 +54,28 @@ TEST(RawTokens, AnIdBeyondTheVocabularyNamesFileOffsetAndId) {
   const std::string e = error_of([&] { all_of(*source); });
   EXPECT_SAYS(e, "a.bin: token 2 at byte 4 is 99");
   EXPECT_SAYS(e, "50 ids");
+  EXPECT_SAYS(e, "0 to 49");
   spill(dir / "b.bin", std::string("\xff\xff\xff\xff", 4));
   EXPECT_SAYS(error_of([&] { all_of(*open_raw_tokens(dir / "b.bin", "uint32", 0)); }), "4294967295");
+}
+
+TEST(RawTokens, IdsThatDoNotFitAreNotWritten) {
+  TempDir dir;
+  const std::string e = error_of([&] { write_raw_tokens(dir / "a.bin", std::vector<int32_t>{1, 70000}, "uint16"); });
+  EXPECT_SAYS(e, "a.bin: id 70000 of token 1 does not fit into 2 bytes");
+  EXPECT_SAYS(error_of([&] { write_raw_tokens(dir / "a.bin", std::vector<int32_t>{-1}, "uint32"); }), "id -1");
+  EXPECT_TRUE(std::filesystem::is_empty(dir.path()));  // nor is a part of them
+}
+
+TEST(RawTokens, AWriterThatIsStoppedLeavesTheOldFile) {
+  TempDir dir;
+  write_raw_tokens(dir / "a.bin", std::vector<int32_t>{1, 2}, "uint16");
+  {
+    RawTokenWriter other(dir / "a.bin", "uint16");
+    other.append(std::vector<int32_t>(3 << 20, 7));
+  }
+  EXPECT_EQ(slurp(dir / "a.bin").size(), 4u);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir.path()), {}), 1);
 }
 
 TEST(RawTokens, EmptyAndTruncatedFilesAreRefused) {
@@ -73,13 +101,74 @@ TEST(MegatronTokens, ThoseOfOthersAreReadAndWrittenAgainByteForByte) {
   WEFT_NEEDS_SHARED();
   const auto folder = testing::shared_dir() / "data/conformance/megatron";
   TempDir dir;
-  for (const char* name :
-       {"ag_news_prompt_inputs_document", "ag_news_prompt_targets_document", "meg-gpt2-openwebtext_text_document"}) {
+  const auto expected = nlohmann::json::parse(slurp(folder / "expected.json"));
+  ASSERT_EQ(expected.size(), 3u);
+  for (const auto& [name, e] : expected.items()) {
     const auto source = open_megatron_tokens(folder / name, 0);
-    EXPECT_GT(source->size(), 0);
-    EXPECT_GT(source->num_documents(), 0);
-    EXPECT_EQ(all_of(*source).size(), size_t(source->size()));
+    EXPECT_EQ(source->size(), e["tokens"].get<int64_t>());
+    EXPECT_EQ(source->num_documents(), e["documents"].get<int64_t>());
+    EXPECT_EQ(source->document_begin(1), e["first_sequence_len"].get<int64_t>());
+    const std::vector<int32_t> ids = all_of(*source), first = e["first_tokens"], last = e["last_tokens"];
+    EXPECT_TRUE(std::equal(first.begin(), first.end(), ids.begin()));
+    EXPECT_TRUE(std::equal(last.rbegin(), last.rend(), ids.rbegin()));
+
+    write_megatron_tokens(dir / name, documents_of(*source), e["dtype_code"] == 8 ? "uint16" : "int32");
+
+    EXPECT_EQ(slurp(dir / (name + ".bin")), slurp(folder / (name + ".bin"))) << name;
+    EXPECT_EQ(slurp(dir / (name + ".idx")), slurp(folder / (name + ".idx"))) << name;
   }
+}
+
+TEST(MegatronTokens, DocumentsAreRunsOfSequencesOfEveryIntegerType) {
+  TempDir dir;
+  const std::map<int, int> bytes{{1, 1}, {2, 1}, {3, 2}, {4, 4}, {5, 8}, {8, 2}};
+  for (const auto& [code, each] : bytes) {
+    std::string bin;
+    for (int id = 10; id < 16; ++id) bin += char(id) + std::string(size_t(each - 1), '\0');
+    spill(dir / "m.bin", bin);
+    // sequences of 1, 2, 0, 3 tokens; documents of the first two, none, and the rest
+    spill(dir / "m.idx", index_of(uint8_t(code), {1, 2, 0, 3}, {0, each, 3 * each, 3 * each}, {0, 2, 2, 4}));
+    const auto source = open_megatron_tokens(dir / "m.idx", 16);
+    EXPECT_EQ(documents_of(*source), (std::vector<std::vector<int32_t>>{{10, 11, 12}, {}, {13, 14, 15}})) << code;
+    EXPECT_SAYS(error_of([&] { all_of(*open_megatron_tokens(dir / "m", 15)); }),
+                fmt::format("m.bin: token 5 at byte {} is 15", 5 * each));
+  }
+  for (int code : {0, 6, 7, 9, 255}) {
+    spill(dir / "m.idx", index_of(uint8_t(code), {}, {}, {0}));
+    EXPECT_SAYS(error_of([&] { open_megatron_tokens(dir / "m", 0); }), fmt::format("dtype {}", code));
+  }
+}
+
+TEST(MegatronTokens, NegativeIdsAreNamed) {
+  TempDir dir;
+  spill(dir / "m.bin", "\x05\xfe");
+  spill(dir / "m.idx", index_of(2, {2}, {0}, {0, 1}));
+  EXPECT_SAYS(error_of([&] { all_of(*open_megatron_tokens(dir / "m", 100)); }), "m.bin: token 1 at byte 1 is -2");
+}
+
+// Counts and sizes whose sums or products overflow 64 bits must not look small.
+TEST(MegatronTokens, HugeClaimsAreRefused) {
+  TempDir dir;
+  spill(dir / "m.bin", std::string(8, '\1'));
+  const std::string good = index_of(8, {4}, {0}, {0, 1});
+  for (const uint64_t claim : {uint64_t(1) << 62, uint64_t(1) << 61, ~uint64_t(0), (uint64_t(1) << 63) / 4 + 1}) {
+    for (size_t at : {size_t(18), size_t(26)}) {  // sequences, documents
+      std::string bad = good;
+      bad.replace(at, 8, reinterpret_cast<const char*>(&claim), 8);
+      spill(dir / "m.idx", bad);
+      EXPECT_SAYS(error_of([&] { open_megatron_tokens(dir / "m", 0); }), "bytes are left") << claim << " at " << at;
+    }
+  }
+  spill(dir / "m.idx", index_of(8, {-4}, {0}, {0, 1}));
+  EXPECT_SAYS(error_of([&] { open_megatron_tokens(dir / "m", 0); }), "sequence 0 has -4 tokens");
+  spill(dir / "m.idx", index_of(8, {2, 2147483647}, {0, 4}, {0, 2}));
+  EXPECT_SAYS(error_of([&] { open_megatron_tokens(dir / "m", 0); }), "sequence 1 ends at byte 4294967298");
+  spill(dir / "m.idx", index_of(8, {3}, {0}, {0, 1}));
+  EXPECT_SAYS(error_of([&] { open_megatron_tokens(dir / "m", 0); }), "6 bytes, the .bin file 8");
+  spill(dir / "m.idx", index_of(8, {2, 2}, {0, 2}, {0, 2}));
+  EXPECT_SAYS(error_of([&] { open_megatron_tokens(dir / "m", 0); }), "sequence 1 begins at byte 2");
+  spill(dir / "m.idx", index_of(8, {4}, {0}, {0, 2}));
+  EXPECT_SAYS(error_of([&] { open_megatron_tokens(dir / "m", 0); }), "document 1 begins at sequence 2 of 1");
 }
 
 // Every byte of the index is changed in turn, and the file cut everywhere: an error or an answer, never a crash.
@@ -109,56 +198,6 @@ TEST(LossMask, OfAnotherLengthIsRefusedWithBoth) {
   spill(dir / "mask", std::string("\1\2\1", 3));
   std::vector<uint8_t> counted(3);
   EXPECT_SAYS(error_of([&] { open_loss_mask(dir / "mask", *source)->read(0, counted); }), "byte 1 is 2");
-}
-
-DataSpec text_spec(const std::filesystem::path& path) {
-  DataSpec spec;
-  spec.paths = {path.string()};
-  spec.vocab_size = 257;
-  spec.seq_length = 2;
-  return spec;
-}
-
-TEST(Text, BecomesBytesAndAnEnd) {
-  TempDir dir;
-  spill(dir / "t.txt", "h\xc3\xa9");
-  EXPECT_EQ(all_of(*open_sources(text_spec(dir / "t.txt"))[0].tokens), (std::vector<int32_t>{'h', 0xc3, 0xa9, 256}));
-}
-
-TEST(Text, IsTokenizedOnceAndAgainWhenItChanges) {
-  TempDir dir;
-  const auto tokenizer = make_byte_tokenizer();
-  spill(dir / "t.txt", "first");
-  const TextTokens made = tokenize_once({.text = dir / "t.txt", .tokenizer = *tokenizer});
-  const auto time = std::filesystem::last_write_time(made.file);
-  EXPECT_EQ(std::filesystem::last_write_time(tokenize_once({.text = dir / "t.txt", .tokenizer = *tokenizer}).file),
-            time);
-  spill(dir / "t.txt", "second!");
-  EXPECT_EQ(
-      open_raw_tokens(tokenize_once({.text = dir / "t.txt", .tokenizer = *tokenizer}).file, "uint16", 257)->size(), 8);
-}
-
-TEST(Jsonl, IsADocumentALineAndABrokenLineIsNamed) {
-  TempDir dir;
-  spill(dir / "t.jsonl", "{\"text\": \"ab\"}\n\n{\"text\": \"c\", \"x\": 1}\n");
-  EXPECT_EQ(all_of(*open_sources(text_spec(dir / "t.jsonl"))[0].tokens),
-            (std::vector<int32_t>{'a', 'b', 256, 'c', 256}));
-  spill(dir / "bad.jsonl", "{\"text\": \"ab\"}\n{\"text\": 3}\n");
-  EXPECT_SAYS(error_of([&] { open_sources(text_spec(dir / "bad.jsonl")); }), "bad.jsonl: line 2");
-  spill(dir / "worse.jsonl", "{\"text\": \"\xff\"}\n");
-  EXPECT_SAYS(error_of([&] { open_sources(text_spec(dir / "worse.jsonl")); }), "worse.jsonl: line 1");
-}
-
-TEST(Sources, ThatCannotBeAreRefusedWithAdvice) {
-  TempDir dir;
-  EXPECT_SAYS(error_of([&] { open_sources(text_spec(dir.path())); }), "is a folder");
-  EXPECT_SAYS(error_of([&] { open_sources(text_spec(dir / "none.txt")); }), "no such file");
-  write_raw_tokens(dir / "a.bin", std::vector<int32_t>{1, 2}, "uint16");
-  EXPECT_SAYS(error_of([&] { open_sources(text_spec(dir / "a.bin")); }), "2 tokens give no training sample of 2");
-  spill(dir / "t.txt", "abc");
-  DataSpec small = text_spec(dir / "t.txt");
-  small.vocab_size = 256;
-  EXPECT_SAYS(error_of([&] { open_sources(small); }), "vocab_size is 256; make it 257");
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // All of some text, once, in windows: for measuring a loss exactly.
 #pragma once
-#include "weft/data/data_stream.h"
+#include "weft/data/open_sources.h"
 
 namespace weft {
 
@@ -9,18 +9,18 @@ namespace weft {
 // count. Immutable; any thread may read.
 class EvalWindows {
  public:
+  // Weights, seed and shuffling of `spec` do not matter here. Throws FileError, ConfigError: also where a source has
+  // nothing to measure.
   explicit EvalWindows(const DataSpec& spec);
+
   int64_t num_windows() const { return ends_.empty() ? 0 : ends_.back(); }
+  // Each span has seq_length elements; counted[j] is 1 where targets[j] counts. Throws as DataStream::read.
   void read(int64_t window, std::span<int32_t> ids, std::span<int32_t> targets, std::span<uint8_t> counted) const;
 
  private:
-  struct Range {
-    size_t source;
-    int64_t first;  // token
-  };
   std::vector<OpenSource> sources_;
-  std::vector<Range> ranges_;
-  std::vector<int64_t> ends_;  // windows of ranges 0 .. r
+  std::vector<int64_t> first_;  // token of each source's first window
+  std::vector<int64_t> ends_;   // windows of sources 0 .. s
   int64_t seq_length_;
 };
 

@@ -1,18 +1,17 @@
 #include "weft/data/text_tokens.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <limits>
+#include <vector>
 
 #include "weft/base/error.h"
 #include "weft/base/json.h"
 #include "weft/base/mapped_file.h"
+#include "weft/data/jsonl.h"
+#include "weft/data/token_writer.h"
 
 namespace weft {
 namespace {
@@ -21,144 +20,124 @@ namespace fs = std::filesystem;
 
 constexpr size_t kPiece = 1 << 20;  // bytes of text tokenized at once
 
-// A file of ids that appears whole or not at all.
-class IdsWriter {
- public:
-  IdsWriter(fs::path path, bool wide)
-      : path_(std::move(path)), temporary_(path_.string() + fmt::format(".tmp{}", getpid())), wide_(wide) {
-    fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd_ < 0) fail("cannot be created");
-  }
-  IdsWriter(const IdsWriter&) = delete;
-  IdsWriter& operator=(const IdsWriter&) = delete;
-  ~IdsWriter() {
-    if (fd_ >= 0) close(fd_);
-    if (!done_) unlink(temporary_.c_str());
-  }
-  void append(const std::vector<int32_t>& ids) {
-    bytes_.clear();
-    for (int32_t id : ids) bytes_.append(reinterpret_cast<const char*>(&id), wide_ ? 4 : 2);
-    count_ += int64_t(ids.size());
-    for (size_t at = 0; at < bytes_.size();) {
-      const ssize_t n = write(fd_, bytes_.data() + at, bytes_.size() - at);
-      if (n < 0 && errno != EINTR) fail("cannot be written");
-      at += size_t(std::max<ssize_t>(n, 0));
-    }
-  }
-  void commit() {
-    if (fsync(fd_) != 0) fail("cannot be synced");
-    if (rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot be renamed");
-    done_ = true;
-  }
-  int64_t count() const { return count_; }
-
- private:
-  [[noreturn]] void fail(const char* what) const {
-    throw FileError(
-        fmt::format("{}: {}: {}; token files are kept beside their text: free space, or make the folder writable",
-                    temporary_.string(), what, std::strerror(errno)));
-  }
-  fs::path path_, temporary_;
-  bool wide_, done_ = false;
-  int fd_ = -1;
-  int64_t count_ = 0;
-  std::string bytes_;
+// The two files of a cache.
+struct Cache {
+  fs::path ids, stamp;
 };
 
-// What a cache was made of.
-nlohmann::json stamp_of(const TextRequest& r) {
-  return {{"format", 1},
-          {"size", int64_t(fs::file_size(r.text))},
-          {"mtime", fs::last_write_time(r.text).time_since_epoch().count()},
+Cache cache_in(const fs::path& folder, const std::string& name) {
+  return {folder / (name + ".bin"), folder / (name + ".json")};
+}
+
+std::string name_of(const TextRequest& r) {
+  return fmt::format("{}.{}", r.text.filename().string(), r.tokenizer.fingerprint());
+}
+
+Cache cache_beside(const TextRequest& r) { return cache_in(r.text.parent_path(), name_of(r)); }
+
+// Texts of several folders may have one name: theirs is part of the cache's.
+Cache cache_elsewhere(const TextRequest& r) {
+  const std::string where = fs::absolute(r.text).string();
+  return cache_in(r.cache_dir, fmt::format("{:016x}-{}", XXH64(where.data(), where.size(), 0), name_of(r)));
+}
+
+// What a cache is made of.
+nlohmann::json stamp_of(const TextRequest& r, const MappedFile& text) {
+  std::error_code why;
+  const auto time = fs::last_write_time(r.text, why);
+  if (why) throw FileError(fmt::format("{}: {}", r.text.string(), why.message()));
+  return {{"format", 2},
+          {"mtime", time.time_since_epoch().count()},
+          {"text", hash_of(text)},
           {"text_key", is_jsonl(r.text) ? r.text_key : ""},
           {"tokenizer", r.tokenizer.fingerprint()}};
 }
 
-bool is_current(const fs::path& ids, const fs::path& stamp, const nlohmann::json& expected) {
-  if (!fs::exists(ids) || !fs::exists(stamp)) return false;
+bool is_current(const Cache& cache, nlohmann::json expected) {
+  std::error_code ignored;
+  if (!fs::exists(cache.ids, ignored) || !fs::exists(cache.stamp, ignored)) return false;
   try {
-    const nlohmann::json found = read_json_file(stamp);
-    for (const auto& [key, value] : expected.items()) {
-      if (!found.is_object() || !found.contains(key) || found[key] != value) return false;
-    }
-    return found.contains("bytes") && found["bytes"] == int64_t(fs::file_size(ids));
-  } catch (const FileError&) {  // a stamp that cannot be read is no stamp
+    expected["ids"] = hash_of(MappedFile(cache.ids));
+    nlohmann::json found = read_json_file(cache.stamp);
+    return found == expected;
+  } catch (const FileError&) {  // what cannot be read is no cache
     return false;
   }
 }
 
-fs::path cache_base(const TextRequest& r) {
-  const fs::path folder = r.text.has_parent_path() ? r.text.parent_path() : fs::path(".");
-  const std::string name = fmt::format("{}.{}", r.text.filename().string(), r.tokenizer.fingerprint());
-  if (access(folder.c_str(), W_OK) == 0 || r.cache_dir.empty()) return folder / name;
-  fs::create_directories(r.cache_dir);
-  const std::string where = fs::absolute(r.text).string();
-  return r.cache_dir / fmt::format("{:016x}-{}", XXH64(where.data(), where.size(), 0), name);
+bool is_writable(const fs::path& folder) { return access(folder.empty() ? "." : folder.c_str(), W_OK) == 0; }
+
+Cache place_for(const TextRequest& r) {
+  if (r.cache_dir.empty() || is_writable(r.text.parent_path())) return cache_beside(r);
+  std::error_code why;
+  fs::create_directories(r.cache_dir, why);
+  if (why) throw FileError(fmt::format("{}: cannot be created: {}", r.cache_dir.string(), why.message()));
+  return cache_elsewhere(r);
 }
 
-void encode_text(const TextRequest& r, std::string_view text, IdsWriter& out) {
+// Compressed and other binary files, of whatever name, would train a model on noise.
+void refuse_binary(const TextRequest& r, std::string_view text) {
+  constexpr size_t kEnough = 1 << 16;
+  const size_t nul = text.substr(0, kEnough).find('\0');
+  const bool gzip = text.starts_with("\x1f\x8b");
+  if (nul == std::string_view::npos && !gzip) return;
+  const std::string why = gzip ? "is compressed by gzip" : fmt::format("is no text: byte {} is 0", nul);
+  throw FileError(fmt::format("{}: {}; {}", r.text.string(), why,
+                              gzip ? "decompress it first" : "raw token ids are recognised by the name .bin"));
+}
+
+void encode_text(const TextRequest& r, std::string_view text, RawTokenWriter& out) {
   std::vector<int32_t> ids;
-  const size_t piece = r.tokenizer.streams() ? kPiece : std::max<size_t>(text.size(), 1);
+  const size_t piece = r.tokenizer.streams() ? kPiece : text.size();
   for (size_t at = 0; at < text.size(); at += piece) {
     ids.clear();
     r.tokenizer.encode(text.substr(at, piece), ids);
     out.append(ids);
-    if (r.progress) r.progress(double(at + piece) / double(text.size()));
+    if (r.progress) r.progress(double(std::min(at + piece, text.size())) / double(text.size()));
   }
-  if (r.tokenizer.end_of_document() >= 0) out.append({r.tokenizer.end_of_document()});
+  if (r.tokenizer.end_of_document() >= 0) out.append({{r.tokenizer.end_of_document()}});
 }
 
-void encode_jsonl(const TextRequest& r, std::string_view text, IdsWriter& out) {
+void encode_jsonl(const TextRequest& r, std::string_view text, RawTokenWriter& out) {
   std::vector<int32_t> ids;
-  int64_t line = 0;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    const std::string_view row = text.substr(at, end - at);
-    at = end + 1;
-    ++line;
-    if (row.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    const std::string source = fmt::format("{}: line {}", r.text.string(), line);
-    const nlohmann::json json = parse_json(row, source);
-    const std::string document = JsonFields(json, source).string(r.text_key);
+  size_t next_report = 0;
+  for_each_document({text, r.text.string(), r.text_key}, [&](std::string_view document, size_t done) {
     ids.clear();
     r.tokenizer.encode(document, ids);
     if (r.tokenizer.end_of_document() >= 0) ids.push_back(r.tokenizer.end_of_document());
     out.append(ids);
-    if (r.progress) r.progress(double(at) / double(text.size()));
-  }
+    if (!r.progress || (done < next_report && done < text.size())) return;
+    next_report = done + kPiece;
+    r.progress(double(done) / double(text.size()));
+  });
 }
 
 }  // namespace
 
-bool is_jsonl(const fs::path& file) {
-  const std::string extension = file.extension().string();
-  return extension == ".jsonl" || extension == ".json" || extension == ".ndjson";
-}
-
 TextTokens tokenize_once(const TextRequest& r) {
   const MappedFile file(r.text);
   if (file.text().empty()) throw FileError(fmt::format("{}: is empty", r.text.string()));
+  refuse_binary(r, file.text());
   const bool wide = r.tokenizer.vocab_size() > std::numeric_limits<uint16_t>::max() + 1;
-  const fs::path base = cache_base(r), ids = base.string() + ".bin", stamp = base.string() + ".json";
-  TextTokens result{ids, wide ? "uint32" : "uint16"};
-  nlohmann::json expected = stamp_of(r);
-  if (is_current(ids, stamp, expected)) return result;
+  const std::string dtype = wide ? "uint32" : "uint16";
+  nlohmann::json stamp = stamp_of(r, file);
+  if (const Cache beside = cache_beside(r); is_current(beside, stamp)) return {beside.ids, dtype};
+  const Cache cache = place_for(r);
+  if (is_current(cache, stamp)) return {cache.ids, dtype};
+
   std::error_code ignored;
-  fs::remove(stamp, ignored);  // first: ids without a stamp are never used
-  IdsWriter out(ids, wide);
-  if (is_jsonl(r.text))
-    encode_jsonl(r, file.text(), out);
-  else
-    encode_text(r, file.text(), out);
-  if (out.count() == 0) throw FileError(fmt::format("{}: holds no text", r.text.string()));
+  fs::remove(cache.stamp, ignored);  // first: ids without a stamp are never used
+  RawTokenWriter out(cache.ids, dtype);
+  is_jsonl(r.text) ? encode_jsonl(r, file.text(), out) : encode_text(r, file.text(), out);
+  if (out.size() == 0) throw FileError(fmt::format("{}: holds no text", r.text.string()));
+  if (stamp_of(r, MappedFile(r.text)) != stamp)
+    throw FileError(fmt::format("{}: was changed while it was read; try again", r.text.string()));
   out.commit();
-  expected["bytes"] = int64_t(fs::file_size(ids));
-  expected["tokens"] = out.count();
-  expected["hash"] = fmt::format("{:016x}", XXH64(file.text().data(), file.text().size(), 0));
-  const std::string temporary = stamp.string() + fmt::format(".tmp{}", getpid());
-  std::ofstream(temporary) << expected.dump(1) << "\n";
-  fs::rename(temporary, stamp, ignored);
-  return result;
+  stamp["ids"] = hash_of(MappedFile(cache.ids));
+  WholeFile stamp_file(cache.stamp);
+  stamp_file.write(stamp.dump(1) + "\n");
+  stamp_file.commit();
+  return {cache.ids, dtype};
 }
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// Text and JSONL as token files: tokenized once, kept beside the text.
+// Text and JSONL as token files: tokenized once, kept beside the text (docs/formats/token_files.md).
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -17,15 +17,13 @@ struct TextRequest {
   const Tokenizer& tokenizer;
   std::string text_key = "text";         // of JSONL: a document is the string under this key of each line
   std::filesystem::path cache_dir = {};  // where ids go if the text's folder cannot be written; empty: that is an error
-  std::function<void(double done)> progress = {};  // fraction of the text
+  std::function<void(double done)> progress = {};  // called with the fraction of the text that is done
 };
 
-// Whether this is one JSON object a line (by its name: .jsonl, .json, .ndjson).
-bool is_jsonl(const std::filesystem::path& file);
-
-// Finds TEXT.<tokenizer>.bin if it was made of this text (same size, time and key), else makes it, in bounded memory:
-// written to a temporary name, synced, renamed; a TEXT.<tokenizer>.json beside it says of what. A text file is one
-// document. Throws FileError; for a broken line of JSONL with its number.
+// Finds TEXT.<tokenizer>.bin if it was made of this text (same size, time, content and key), beside it or in cache_dir,
+// else makes it, in bounded memory where the tokenizer streams: written to a temporary name, synced, renamed; a
+// TEXT.<tokenizer>.json beside it says of what. A text file is one document, each followed by the tokenizer's end of
+// document. Throws FileError: for an empty text, what looks binary, a broken line of JSONL with its number.
 TextTokens tokenize_once(const TextRequest& request);
 
 }  // namespace weft

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,8 +17,10 @@ class TokenSource {
   // Tokens [first, first + ids.size()). Throws FileError naming file, offset and id where one is not in the vocabulary.
   virtual void read(int64_t first, std::span<int32_t> ids) const = 0;
   virtual int64_t num_documents() const = 0;  // 1 where documents are not told apart
+  // Token at which a document begins; of num_documents(): where the last ends.
+  virtual int64_t document_begin(int64_t document) const = 0;
   virtual std::string path() const = 0;
-  // Changes when the tokens do: sizes and a hash of the content's beginning, middle and end.
+  // Changes when the tokens do: a hash of all up to 64 MiB, of pieces spread over the file beyond.
   virtual std::string fingerprint() const = 0;
 };
 
@@ -29,18 +30,23 @@ std::unique_ptr<TokenSource> open_raw_tokens(const std::filesystem::path& file, 
 
 // Megatron's indexed dataset: PREFIX.idx and PREFIX.bin. `prefix` may end in either.
 std::unique_ptr<TokenSource> open_megatron_tokens(const std::filesystem::path& prefix, int64_t vocab_size);
-bool is_megatron(const std::filesystem::path& file);  // are both there
+// Whether `file` is the prefix or one half of such a pair, and both are there.
+bool is_megatron(const std::filesystem::path& file);
 
-// One byte for each token: 1 where the target at that position counts.
+// One byte for each token: 1 where the target at that position counts. Immutable; any thread may read.
 class LossMask {
  public:
   virtual ~LossMask() = default;
   virtual void read(int64_t first, std::span<uint8_t> counted) const = 0;
+  virtual std::string fingerprint() const = 0;
 };
-// Throws FileError where the file has another length than the source has tokens, or a byte is neither 0 nor 1.
+// Throws FileError where the file has another length than the source has tokens; reading does where a byte is neither
+// 0 nor 1.
 std::unique_ptr<LossMask> open_loss_mask(const std::filesystem::path& file, const TokenSource& source);
 
-// Writes documents as raw ids, or as Megatron's pair of files with the same bytes that Megatron writes.
+// Write what the two functions above read; whole or not at all (token_writer.h, which also writes piece by piece).
+// `dtype` of a pair is uint16 or int32, the two that Megatron's tools use. Throws FileError: also for ids that do not
+// fit.
 void write_raw_tokens(const std::filesystem::path& file, std::span<const int32_t> ids, const std::string& dtype);
 void write_megatron_tokens(const std::filesystem::path& prefix, const std::vector<std::vector<int32_t>>& documents,
                            const std::string& dtype);

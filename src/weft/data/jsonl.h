@@ -1,0 +1,24 @@
+// JSON lines: one JSON object a line, one of its fields a document.
+#pragma once
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace weft {
+
+// Whether this is JSON lines, by its name: .jsonl, .json, .ndjson.
+bool is_jsonl(const std::filesystem::path& file);
+
+struct JsonlRequest {
+  std::string_view text;     // all of the file
+  std::string source;        // its name, for messages
+  std::string key = "text";  // of the string that is the document
+};
+// Hands over document after document, and how many bytes of `text` are done. Lines of white space, and a byte order
+// mark before the first, are skipped. Throws FileError, `source: line N...`, for a line that is no valid JSON object
+// (weft/base/json.h) or has no string under the key.
+void for_each_document(const JsonlRequest& request,
+                       const std::function<void(std::string_view document, size_t done)>& take);
+
+}  // namespace weft
