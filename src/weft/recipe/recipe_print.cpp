@@ -21,7 +21,7 @@ void for_each_key(Section section, Row row) {
   for (const KeyHelp& key : recipe_help()) {
     const size_t dot = key.key.find('.');
     if (now != key.key.substr(0, dot)) section(now = key.key.substr(0, dot));
-    row(key, key.key.substr(dot + 1));
+    row(key);
   }
 }
 
@@ -92,13 +92,13 @@ std::vector<KeyHelp> recipe_help() {
 }
 
 std::string recipe_reference(int columns) {
-  constexpr size_t kIndent = 2 + 23 + 15, kNarrowest = 30;
+  constexpr size_t kIndent = 29 + 1 + 13 + 1, kNarrowest = 30;
   const size_t width = std::max(size_t(std::max(columns, 0)), kIndent + kNarrowest) - kIndent;
   std::string text = "A recipe is a TOML file; on the command line, section.key=value replaces what it says.\n";
-  for_each_key([&](const std::string& section) { text += fmt::format("\n[{}]\n", section); },
-               [&](const KeyHelp& key, const std::string& last) {
+  for_each_key([&](const std::string&) { text += "\n"; },
+               [&](const KeyHelp& key) {
                  text +=
-                     fmt::format("  {:<22} {:<14} {}\n", last, default_of(key), wrapped(remark(key), width, kIndent));
+                     fmt::format("{:<29} {:<13} {}\n", key.key, default_of(key), wrapped(remark(key), width, kIndent));
                });
   return text;
 }
@@ -110,7 +110,7 @@ std::string recipe_markdown() {
         text += fmt::format("{}## [{}]\n\n| key | default | value | meaning |\n|---|---|---|---|\n",
                             text.empty() ? "" : "\n", section);
       },
-      [&](const KeyHelp& key, const std::string&) {
+      [&](const KeyHelp& key) {
         const std::string fallback = key.fallback.empty() ? "not set" : "`" + key.fallback + "`";
         text += fmt::format("| `{}`{} | {} | {} | {} |\n", key.key, key.may_change ? " *free*" : "",
                             key.needed ? "needed" : fallback, key.expected, key.help);
