@@ -52,16 +52,16 @@ HWY_INLINE V exp_of_negative(D d, V x) {
   return hn::Mul(e.power, power_of_two(d, e.n));
 }
 
-// s = 1 / (1 + e^-x) and 1 - s, without cancellation.
+// s = 1 / (1 + e^-x), and 1 - s without cancellation (where s is 0, anything finite).
 template <class D, class V = hn::Vec<D>>
 struct Sigmoid {
   V s, one_minus_s;
 };
 template <class D, class V>
 HWY_INLINE Sigmoid<D> sigmoid(D d, V x) {
-  const auto e = exp(d, hn::Min(hn::Set(d, 87.0f), hn::Neg(x)));
+  const auto e = exp(d, hn::Neg(x));  // infinite where s is 0
   const auto s = hn::Div(hn::Set(d, 1.0f), hn::Add(hn::Set(d, 1.0f), e));
-  return {s, hn::Mul(e, s)};
+  return {s, hn::Mul(hn::Min(hn::Set(d, 1e38f), e), s)};
 }
 
 // The normal distribution Phi(x) and its density phi(x).
@@ -77,7 +77,7 @@ HWY_INLINE Gaussian<D> gaussian(D d, V x) {
                             -0.0080608251130f, -0.0542142664500f, 0.1640549213000f,
                             -0.1660304204000f, -0.0927639492000f, 1.2769783770000f};
   const auto one = hn::Set(d, 1.0f);
-  const auto a = hn::Min(hn::Set(d, 14.0f), hn::Abs(x));
+  const auto a = hn::Min(hn::Set(d, 16.0f), hn::Abs(x));               // there the tail is 0
   const auto square = hn::Mul(a, a), lost = hn::MulSub(a, a, square);  // a^2 = square + lost
   const auto e = exp(d, hn::Mul(hn::Set(d, -0.5f), square));
   const auto decay = hn::NegMulAdd(e, hn::Mul(hn::Set(d, 0.5f), lost), e);  // e^(-a^2 / 2)
