@@ -123,10 +123,11 @@ void expect_equals_double_loop(const Case& c, AnyMatmul& matmul) {
 
 // Odd shapes in each orientation, around the sizes of tiles and blocks; the gaps between rows take turns.
 std::vector<Case> shapes() {
-  constexpr std::array<std::array<int64_t, 3>, 13> kShapes{{{1, 1, 1},
+  constexpr std::array<std::array<int64_t, 3>, 14> kShapes{{{1, 1, 1},
                                                             {1, 17, 5},
                                                             {3, 1, 64},
                                                             {2, 33, 1},
+                                                            {4, 39, 101},
                                                             {13, 31, 63},
                                                             {14, 32, 48},
                                                             {15, 47, 129},
@@ -248,6 +249,21 @@ TEST(CpuMatmul, InvariantBitsDoNotDependOnStrides) {
     for (int64_t i = 0; i < c.m; ++i)
       for (int64_t j = 0; j < c.n; ++j)
         ASSERT_EQ(value_of(dense.op.out, i, j), value_of(apart.op.out, i, j)) << "at " << i << ", " << j;
+  }
+}
+
+// A micro-batch cut differently gives the same rows.
+TEST(CpuMatmul, InvariantBitsOfARowDoNotDependOnTheOtherRows) {
+  Operands x({.m = 131, .n = 67, .k = 900, .trans_b = true});
+  CpuMatmul matmul(2, Numerics::invariant);
+  run(matmul, x.op);
+  const std::vector<std::byte> whole = x.out.memory();
+  for (const int64_t rows : {1, 5, 64}) {
+    Matmul part = x.op;
+    part.a = x.op.a.slice_rows(7, rows);
+    part.out = x.op.out.slice_rows(7, rows);
+    run(matmul, part);
+    EXPECT_EQ(x.out.memory(), whole) << rows;
   }
 }
 

@@ -27,7 +27,7 @@ void run_without_k(const Matmul& op) {
 }  // namespace
 
 CpuMatmul::CpuMatmul(int threads, Numerics numerics)
-    : f32_(std::make_unique<F32Matmul>(threads)),
+    : f32_(std::make_unique<F32Matmul>(threads, numerics)),
       converted_(std::make_unique<ConvertedMatmul>(threads)),
       dnnl_(std::make_unique<DnnlMatmul>(threads, numerics)) {
   WEFT_CHECK(threads > 0, "{} threads", threads);

@@ -10,7 +10,7 @@ namespace weft {
 // a workspace as large as the operands. Invariant in the number of threads, as F32Matmul is.
 class ConvertedMatmul {
  public:
-  explicit ConvertedMatmul(int threads) : threads_(threads), f32_(threads) {}
+  explicit ConvertedMatmul(int threads) : threads_(threads), f32_(threads, Numerics::invariant) {}
   int64_t workspace_bytes(const Matmul& op) const;
   void run(const Matmul& op, std::byte* workspace) const;
 

@@ -1,6 +1,7 @@
 #include "weft/ops/cpu/matmul_dnnl.h"
 
 #include <omp.h>
+#include <oneapi/dnnl/dnnl_version.h>
 
 #include <algorithm>
 #include <unordered_map>
@@ -25,6 +26,19 @@ memory::desc matrix(int64_t rows, int64_t cols, DType type, int64_t row_stride, 
 
 // A single row may come with any stride; oneDNN wants one that is at least a row long.
 int64_t stride_of(const Tensor& t) { return std::max<int64_t>(t.row_stride, t.cols()); }
+
+dnnl::matmul::primitive_desc describe(const dnnl::engine& engine, const memory::desc& a, const memory::desc& b,
+                                      const memory::desc& bias, const memory::desc& out,
+                                      const dnnl::primitive_attr& attr) {
+  const bool with_bias = bias.get_size() > 0;
+#if DNNL_VERSION_MAJOR >= 3
+  if (with_bias) return {engine, a, b, bias, out, attr};
+  return {engine, a, b, out, attr};
+#else
+  if (with_bias) return {dnnl::matmul::desc(a, b, bias, out), attr, engine};
+  return {dnnl::matmul::desc(a, b, out), attr, engine};
+#endif
+}
 
 // The part of `op` that makes out[rows of i, columns of j].
 struct Block {
@@ -131,11 +145,7 @@ DnnlMatmul::Plan DnnlMatmul::make_plan(const Key& key) const {
     attr.set_post_ops(sum);
   }
   try {
-#if DNNL_VERSION_MAJOR >= 3
-    const dnnl::matmul::primitive_desc desc(engine_, plan.a, plan.b, plan.bias, plan.out, attr);
-#else
-    const dnnl::matmul::primitive_desc desc({plan.a, plan.b, plan.bias, plan.out}, attr, engine_);
-#endif
+    const dnnl::matmul::primitive_desc desc = describe(engine_, plan.a, plan.b, plan.bias, plan.out, attr);
     plan.scratch = desc.scratchpad_desc();
     plan.primitive = dnnl::matmul(desc);
   } catch (const dnnl::error& e) {

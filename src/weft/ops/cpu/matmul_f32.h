@@ -7,11 +7,13 @@
 // read and written once, behind the arithmetic.                              after Goto & van de Geijn 2008
 //
 // Every element of out is summed over k in an order that depends on k alone: neither on m, n, strides, nor on the
-// number of threads. So the results are those of Numerics::invariant at no cost.
+// number of threads. So the results are those of Numerics::invariant at no cost. Only where Numerics::fast is asked for
+// do a few rows times a transposed matrix (generation, token by token) take another way, without packing.
 #pragma once
 #include <cstddef>
 
 #include "weft/ops/cpu/matmul_f32_kernels.h"
+#include "weft/ops/numerics.h"
 #include "weft/ops/ops.h"
 
 namespace weft {
@@ -19,12 +21,16 @@ namespace weft {
 // The contract of CpuMatmul; f32 only, sizes > 0.
 class F32Matmul {
  public:
-  explicit F32Matmul(int threads);
+  F32Matmul(int threads, Numerics numerics);
   int64_t workspace_bytes(const Matmul& op) const;
   void run(const Matmul& op, std::byte* workspace) const;
 
  private:
+  bool has_few_rows(const Matmul& op) const;
+  void run_few_rows(const Matmul& op) const;
+
   int threads_;
+  Numerics numerics_;
   F32Kernels kernels_;
 };
 

@@ -184,13 +184,55 @@ void pack_b(const float* b, int64_t k_stride, int64_t n_stride, int cols, int64_
   }
 }
 
+// sums[r] = a . (row r of b) for kRows rows.
+template <int kRows>
+void dot(const float* a, const float* b, int64_t b_stride, int64_t k, float* sums) {
+  const Lanes d;
+  Vector even[size_t(kRows)], odd[size_t(kRows)];
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) even[r] = odd[r] = hn::Zero(d);
+  int64_t p = 0;
+  for (; p + 2 * kLanes <= k; p += 2 * kLanes) {
+    const Vector a0 = hn::LoadU(d, a + p), a1 = hn::LoadU(d, a + p + kLanes);
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+      even[r] = hn::MulAdd(a0, hn::LoadU(d, b + r * b_stride + p), even[r]);
+      odd[r] = hn::MulAdd(a1, hn::LoadU(d, b + r * b_stride + p + kLanes), odd[r]);
+    }
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+    sums[r] = hn::GetLane(hn::SumOfLanes(d, hn::Add(even[r], odd[r])));
+    for (int64_t q = p; q < k; ++q) sums[r] += a[q] * b[r * b_stride + q];
+  }
+}
+
+void few_rows(const FewRows& f) {
+  constexpr int kTogether = 4;
+  float sums[kTogether];
+  for (int64_t j = 0; j < f.cols; j += kTogether) {
+    const int n = int(std::min<int64_t>(kTogether, f.cols - j));
+    for (int64_t i = 0; i < f.rows; ++i) {  // the rows of b stay in the L1 cache
+      const float *a = f.a + i * f.a_stride, *b = f.b + j * f.b_stride;
+      if (n == kTogether)
+        dot<kTogether>(a, b, f.b_stride, f.k, sums);
+      else
+        for (int r = 0; r < n; ++r) dot<1>(a, b + r * f.b_stride, f.b_stride, f.k, sums + r);
+      float* c = f.c + i * f.c_stride + j;
+      const float* start = f.add_to_c ? c : f.bias ? f.bias + j : nullptr;
+      for (int r = 0; r < n; ++r) c[r] = start ? start[r] + sums[r] : sums[r];
+    }
+  }
+}
+
 F32Kernels kernels() {
   return {.mr = kMr,
           .nr = kNr,
           .pack_a = pack_a,
           .pack_b = pack_b,
           .tile_by_rows = tile_of_any_rows<true>,
-          .tile_by_k = tile_of_any_rows<false>};
+          .tile_by_k = tile_of_any_rows<false>,
+          .few_rows = few_rows};
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 namespace weft {
 
 // Longest block of k. A packed panel of a (mr rows) then fits the L1 cache, one of b (nr columns) a part of the L2.
-inline constexpr int64_t kMaxKc = 512;
+inline constexpr int64_t kMaxKc = 384;
 // Floats from row to row of a panel of a packed by rows: an odd number of cache lines, so that rows do not share sets.
 inline constexpr int64_t kPanelStride = kMaxKc + 16;
 
@@ -31,6 +31,15 @@ struct Tile {
   int64_t prefetch_lines;  // of *prefetch, during this tile; at most kc / 4 are
 };
 
+// c[i, j] = start[j] + a[i] . b[j] for rows of a and of b, where packing b would cost more than using it once.
+struct FewRows {
+  const float *a, *b;
+  float* c;
+  int64_t a_stride, b_stride, c_stride, rows, cols, k;
+  bool add_to_c;
+  const float* bias;  // [cols] or null
+};
+
 struct F32Kernels {
   int mr, nr;
   // Packs a[rows, kc], rows <= mr, whose element (i, p) is a[i * m_stride + p * k_stride]; one stride is 1. By rows
@@ -41,6 +50,7 @@ struct F32Kernels {
   void (*pack_b)(const float* b, int64_t k_stride, int64_t n_stride, int cols, int64_t kc, float* panel);
   void (*tile_by_rows)(const Tile& tile);  // a packed by rows
   void (*tile_by_k)(const Tile& tile);     // a packed by p
+  void (*few_rows)(const FewRows& product);
 };
 
 // The best kernels for this CPU.
