@@ -21,21 +21,19 @@ std::vector<std::array<T, kPanel>> panel_of(const Matmul& op, int64_t first, int
   return panel;
 }
 
-// Those columns of out: each element is one sum over k, in order.
+// Those columns of out, from rows of op(a): each element is one sum over k, in order.
 template <class T>
-void matmul_panel(const Matmul& op, int64_t first) {
+void matmul_panel(const Matmul& op, Rows<T> a, int64_t first) {
   const int64_t count = std::min(kPanel, op.n() - first);
   const auto panel = panel_of<T>(op, first, count);
-  const auto a = rows<T>(op.a), out = rows<T>(op.out);
+  const auto out = rows<T>(op.out);
   const T* bias = flat<T>(op.bias);
-  const int64_t step = op.trans_a ? a.stride : 1;
   for (int64_t i = 0; i < op.m(); ++i) {
-    const T* x = op.trans_a ? a.at + i : a[i];
+    const T* x = a[i];
     std::array<T, kPanel> sum{};
     for (const auto& row : panel) {
-      const T factor = *x;
+      const T factor = *x++;
       for (size_t j = 0; j < kPanel; ++j) sum[j] += factor * row[j];
-      x += step;
     }
     for (int64_t j = 0; j < count; ++j) {
       const T start = op.accumulate ? out[i][first + j] : bias ? bias[first + j] : T(0);
@@ -46,8 +44,16 @@ void matmul_panel(const Matmul& op, int64_t first) {
 
 template <class T>
 void run(const Matmul& op, int threads) {
+  auto a = rows<T>(op.a);
+  std::vector<T> turned;
+  if (op.trans_a) {
+    turned.resize(size_t(op.m() * op.k()));
+    for (int64_t k = 0; k < op.k(); ++k)
+      for (int64_t i = 0; i < op.m(); ++i) turned[size_t(i * op.k() + k)] = a[k][i];
+    a = {turned.data(), op.m(), op.k(), op.k()};
+  }
   spread((op.n() + kPanel - 1) / kPanel, op.m() * op.n() * op.k() < kFewProducts ? 1 : threads,
-         [&](int64_t i) { matmul_panel<T>(op, i * kPanel); });
+         [&](int64_t i) { matmul_panel<T>(op, a, i * kPanel); });
 }
 
 template <class T>
