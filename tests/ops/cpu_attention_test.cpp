@@ -111,8 +111,10 @@ void expect_key(const Document& d, int64_t j, int64_t g) {
     }
   }
   for (int64_t c = 0; c < e; ++c) {
-    ASSERT_NEAR(d.head(d.dk, j, g, d.heads.kv)[c], dk[size_t(c)], 1e-5) << "dk of key " << j << ", head " << g;
-    ASSERT_NEAR(d.head(d.dv, j, g, d.heads.kv)[c], dv[size_t(c)], 1e-5) << "dv of key " << j << ", head " << g;
+    ASSERT_NEAR(d.head(d.dk, j, g, d.heads.kv)[c], dk[size_t(c)], 1e-5 * (1 + std::abs(dk[size_t(c)])))
+        << "dk of key " << j << ", head " << g;
+    ASSERT_NEAR(d.head(d.dv, j, g, d.heads.kv)[c], dv[size_t(c)], 1e-5 * (1 + std::abs(dv[size_t(c)])))
+        << "dv of key " << j << ", head " << g;
   }
 }
 

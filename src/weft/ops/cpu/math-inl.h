@@ -12,6 +12,24 @@ HWY_BEFORE_NAMESPACE();
 namespace weft::cpu {
 namespace HWY_NAMESPACE {
 
+// The greater of x and a number, the lesser; NaN where x is: Max and Min of x86 then return their second operand.
+template <class D, class V>
+HWY_INLINE V at_least(D d, float least, V x) {
+#if HWY_TARGET == HWY_SCALAR
+  return hn::IfThenElse(hn::Lt(x, hn::Set(d, least)), hn::Set(d, least), x);
+#else
+  return hn::Max(hn::Set(d, least), x);
+#endif
+}
+template <class D, class V>
+HWY_INLINE V at_most(D d, float most, V x) {
+#if HWY_TARGET == HWY_SCALAR
+  return hn::IfThenElse(hn::Gt(x, hn::Set(d, most)), hn::Set(d, most), x);
+#else
+  return hn::Min(hn::Set(d, most), x);
+#endif
+}
+
 // 2^n for n in [-126, 127].
 template <class D, class VI>
 HWY_INLINE hn::Vec<D> power_of_two(D d, VI n) {
@@ -38,17 +56,16 @@ HWY_INLINE Reduced<D> reduce_exp(D d, V x) {
   return {hn::Add(p, hn::Set(d, 1.0f)), hn::ConvertTo(hn::RebindToSigned<D>(), whole)};
 }
 
-// The constants come first in Min and Max: then a NaN of x passes on x86 too.
 template <class D, class V>
 HWY_INLINE V exp(D d, V x) {
-  const auto e = reduce_exp(d, hn::Max(hn::Set(d, -104.0f), hn::Min(hn::Set(d, 89.0f), x)));
+  const auto e = reduce_exp(d, at_least(d, -104, at_most(d, 89, x)));
   const auto half = hn::ShiftRight<1>(e.n);  // in two steps: 2^n may be subnormal, or infinite
   return hn::Mul(hn::Mul(e.power, power_of_two(d, half)), power_of_two(d, hn::Sub(e.n, half)));
 }
 // Of x <= 0; what would be subnormal is about 1e-38.
 template <class D, class V>
 HWY_INLINE V exp_of_negative(D d, V x) {
-  const auto e = reduce_exp(d, hn::Max(hn::Set(d, -87.0f), x));
+  const auto e = reduce_exp(d, at_least(d, -87, x));
   return hn::Mul(e.power, power_of_two(d, e.n));
 }
 
@@ -61,7 +78,7 @@ template <class D, class V>
 HWY_INLINE Sigmoid<D> sigmoid(D d, V x) {
   const auto e = exp(d, hn::Neg(x));  // infinite where s is 0
   const auto s = hn::Div(hn::Set(d, 1.0f), hn::Add(hn::Set(d, 1.0f), e));
-  return {s, hn::Mul(hn::Min(hn::Set(d, 1e38f), e), s)};
+  return {s, hn::Mul(at_most(d, 1e38f, e), s)};
 }
 
 // The normal distribution Phi(x) and its density phi(x).
@@ -77,7 +94,7 @@ HWY_INLINE Gaussian<D> gaussian(D d, V x) {
                             -0.0080608251130f, -0.0542142664500f, 0.1640549213000f,
                             -0.1660304204000f, -0.0927639492000f, 1.2769783770000f};
   const auto one = hn::Set(d, 1.0f);
-  const auto a = hn::Min(hn::Set(d, 16.0f), hn::Abs(x));               // there the tail is 0
+  const auto a = at_most(d, 16, hn::Abs(x));                           // there the tail is 0
   const auto square = hn::Mul(a, a), lost = hn::MulSub(a, a, square);  // a^2 = square + lost
   const auto e = exp(d, hn::Mul(hn::Set(d, -0.5f), square));
   const auto decay = hn::NegMulAdd(e, hn::Mul(hn::Set(d, 0.5f), lost), e);  // e^(-a^2 / 2)
