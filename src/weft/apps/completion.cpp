@@ -214,16 +214,23 @@ std::string fish_option(const std::string& condition, const Argument& o) {
   return text + "\n";
 }
 
-// Settings with few values are offered whole, the others up to their '='.
+// Settings with few values are offered whole, and no files for them; the others up to their '='.
 std::string fish_settings(const std::vector<KeyHelp>& keys) {
-  std::string text = "function __weft_settings\n";
+  std::string settings, chosen;
   for (const KeyHelp& key : keys) {
     auto values = values_of(key);
-    if (values.empty()) values.push_back("");
-    for (const auto& value : values)
-      text += fmt::format("  printf '%s\\t%s\\n' {} {}\n", fish_quoted(key.key + "=" + value), fish_quoted(key.help));
+    if (!values.empty()) chosen += (chosen.empty() ? "" : "|") + key.key;
+    if (values.empty()) values.emplace_back();
+    for (const auto& value : values) {
+      settings +=
+          fmt::format("  printf '%s\\t%s\\n' {} {}\n", fish_quoted(key.key + "=" + value), fish_quoted(key.help));
+    }
   }
-  return text + "end\n";
+  return fmt::format(
+      "function __weft_settings\n{}end\n"
+      "function __weft_has_choices\n  string match -rq {} -- (commandline -ct)\nend\n"
+      "complete -c weft -f -n __weft_has_choices\n",
+      settings, fish_quoted("^(" + chosen + ")="));
 }
 
 std::string fish_script(const CommandLine& line, const std::vector<KeyHelp>& keys) {

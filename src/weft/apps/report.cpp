@@ -44,6 +44,20 @@ std::string value_text(const std::string& key, const Report& value) {
   return value.is_null() ? "-" : value.dump();
 }
 
+// A list of sentences stands below its key, one a line.
+bool is_prose(const Report& value) {
+  constexpr size_t kLong = 60;
+  return value.is_array() && std::any_of(value.begin(), value.end(), [](const Report& one) {
+           return one.is_string() && one.get_ref<const std::string&>().size() > kLong;
+         });
+}
+
+std::string prose_text(const Report& lines, const std::string& indent) {
+  std::string text;
+  for (const Report& one : lines) text += indent + value_text("", one) + "\n";
+  return text;
+}
+
 bool is_table(const Report& value) { return value.is_array() && !value.empty() && value.front().is_object(); }
 
 std::string padded(std::string text, size_t width, bool right) {
@@ -86,7 +100,7 @@ std::string table_text(const Report& table, const std::string& indent) {
 std::string lines_of(const Report& report, const std::string& indent) {
   size_t width = 0;
   for (const auto& [key, value] : report.items()) {
-    if (!is_table(value) && !value.is_object()) width = std::max(width, key.size());
+    if (!is_table(value) && !is_prose(value) && !value.is_object()) width = std::max(width, key.size());
   }
   std::string text;
   for (const auto& [key, value] : report.items()) {
@@ -94,6 +108,8 @@ std::string lines_of(const Report& report, const std::string& indent) {
       text += fmt::format("{}{}:\n{}", indent, label_of(key), lines_of(value, indent + "  "));
     else if (is_table(value))
       text += fmt::format("{}{}:\n{}", indent, label_of(key), table_text(value, indent + "  "));
+    else if (is_prose(value))
+      text += fmt::format("{}{}:\n{}", indent, label_of(key), prose_text(value, indent + "  "));
     else
       text += trimmed(indent + padded(label_of(key), width, false) + "  " + value_text(key, value)) + "\n";
   }

@@ -1,0 +1,86 @@
+// Runs the program under test as a process.
+#pragma once
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "support.h"
+
+namespace weft::testing {
+
+struct Finished {
+  int status = -1;  // of exit; 128 + signal where one ended it
+  std::string out, err;
+};
+
+struct Command {
+  std::vector<std::string> args;  // after the program's name
+  std::string program = WEFT_PROGRAM;
+  rlim_t largest_file = RLIM_INFINITY;  // bytes: writing beyond fails, as on a full disk
+};
+
+// A running child; killed by the destructor if it has not been waited for.
+class Process {
+ public:
+  explicit Process(const Command& command) {
+    std::vector<char*> argv{const_cast<char*>(command.program.c_str())};
+    for (const auto& a : command.args) argv.push_back(const_cast<char*>(a.c_str()));
+    argv.push_back(nullptr);
+    const std::string out = (dir_ / "out").string(), err = (dir_ / "err").string();
+    pid_ = fork();
+    if (pid_ != 0) return;
+    redirect(out, STDOUT_FILENO);
+    redirect(err, STDERR_FILENO);
+    const rlimit limit{command.largest_file, command.largest_file};
+    if (command.largest_file != RLIM_INFINITY) {
+      signal(SIGXFSZ, SIG_IGN);  // then write fails with EFBIG instead
+      setrlimit(RLIMIT_FSIZE, &limit);
+    }
+    execvp(argv[0], argv.data());
+    _exit(127);
+  }
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+  ~Process() {
+    if (pid_ <= 0) return;
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+
+  void send(int signal_number) const { kill(pid_, signal_number); }
+  bool running() {
+    if (pid_ > 0 && waitpid(pid_, &raw_, WNOHANG) == pid_) pid_ = -1;
+    return pid_ > 0;
+  }
+  Finished wait() {
+    if (pid_ > 0) waitpid(pid_, &raw_, 0);
+    pid_ = -1;
+    return {.status = WIFEXITED(raw_) ? WEXITSTATUS(raw_) : 128 + WTERMSIG(raw_),
+            .out = slurp(dir_ / "out"),
+            .err = slurp(dir_ / "err")};
+  }
+
+ private:
+  static void redirect(const std::string& file, int fd) {
+    const int to = open(file.c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0600);
+    dup2(to, fd);
+    close(to);
+  }
+  TempDir dir_;
+  pid_t pid_ = -1;
+  int raw_ = 0;
+};
+
+inline Finished run(const Command& command) { return Process(command).wait(); }
+inline Finished weft(std::vector<std::string> args) { return run({.args = std::move(args)}); }
+
+}  // namespace weft::testing
+
+#define EXPECT_SAYS(text, part) \
+  EXPECT_NE((text).find(part), std::string::npos) << "no '" << (part) << "' in: " << (text)
