@@ -284,6 +284,7 @@ TEST(Recipe, HostileTextIsRefusedWithoutACrash) {
     return s;
   }();
   EXPECT_SAYS(error_of("[model\npath = 1"), "r.toml:1:");
+  EXPECT_SAYS(error_of(kSmall + "[$ata]\n"), "r.toml: not valid TOML");  // an assertion of the library
   EXPECT_FALSE(error_of(std::string("a\0b", 3)).empty());
   EXPECT_FALSE(error_of(kSmall + std::string("[run]\ndir = \"a\0b\"", 18)).empty());
   EXPECT_FALSE(error_of("\xff\xfe[\0m\0").empty());

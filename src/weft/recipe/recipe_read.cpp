@@ -113,6 +113,8 @@ bool read(const Allowed& a, std::vector<T>& field, const toml::node& value) {
 
 }  // namespace
 
+void fail_toml(const char* condition) { throw std::logic_error(condition); }
+
 toml::table parse_toml(const std::string& text, const std::string& source) {
   DotLimit(text, source).check();
   try {
@@ -120,6 +122,8 @@ toml::table parse_toml(const std::string& text, const std::string& source) {
   } catch (const toml::parse_error& e) {
     throw ConfigError(fmt::format("{}:{}:{}: {}", source, e.source().begin.line, e.source().begin.column,
                                   std::string(e.description())));
+  } catch (const std::logic_error&) {  // of fail_toml: the library does not say where
+    throw ConfigError(fmt::format("{}: not valid TOML; look at the names of its sections and keys", source));
   }
 }
 

@@ -1,5 +1,14 @@
 // A value of the recipe from TOML. The only header here that needs the TOML library.
 #pragma once
+
+namespace weft {
+[[noreturn]] void fail_toml(const char* condition);
+}
+// Some texts ("[$a]") break conditions that the library takes for granted: it would abort, or with NDEBUG go on from
+// there. So they are checked, always, and become errors.
+#undef NDEBUG
+#undef TOML_ASSERT
+#define TOML_ASSERT(condition) ((condition) ? void() : ::weft::fail_toml(#condition))
 #include <toml++/toml.h>
 
 #include <string>
