@@ -35,7 +35,8 @@ struct GenerateOptions {
 int run_generate(const GenerateOptions& options);
 
 struct EvalOptions {
-  std::string model, loss_mask, tokenizer = "auto", dtype = "uint16", text_key = "text", backend = "cpu", precision = "f32";
+  std::string model, loss_mask, tokenizer = "auto", dtype = "uint16", text_key = "text", backend = "cpu",
+                                precision = "f32";
   std::vector<std::string> data;
   int64_t seq_length = 0, micro_batch_size = 4, max_batches = 0, threads = 0;
   bool json = false;
@@ -51,7 +52,7 @@ int run_inspect(const InspectOptions& options);
 struct BenchOptions {
   std::string what = "step", recipe;
   std::vector<std::string> overrides;
-  int64_t iters = 5, threads = 0;
+  int64_t iters = 5;
 };
 int run_bench(const BenchOptions& options);
 

@@ -12,21 +12,14 @@
 namespace weft {
 namespace {
 
+constexpr int kHelpColumns = 110;
+
 std::atomic<bool> stop_requested{false};  // a signal handler reaches nothing else
 
 extern "C" void on_signal(int) {
   if (stop_requested.exchange(true)) _exit(kExitInterrupted);  // the second time: at once
   constexpr char kMessage[] = "\nstopping after this step, then saving; again to stop at once\n";
   [[maybe_unused]] const auto written = write(STDERR_FILENO, kMessage, sizeof kMessage - 1);
-}
-
-void print_recipe_help() {
-  for (const KeyHelp& k : recipe_help()) {
-    std::string choices;
-    for (const auto& c : k.choices) choices += (choices.empty() ? " [" : " | ") + c;
-    std::cout << fmt::format("{:<32} {:<16} {:<14} {}{}\n", k.key, k.type, k.fallback, k.help,
-                             choices.empty() ? "" : choices + "]");
-  }
 }
 
 std::string header(const Recipe& r, const Machine& machine, const RunPlan& plan) {
@@ -44,7 +37,7 @@ std::string header(const Recipe& r, const Machine& machine, const RunPlan& plan)
 
 int run_train(const TrainOptions& options) {
   if (options.help_recipe) {
-    print_recipe_help();
+    std::cout << recipe_reference(kHelpColumns);
     return kExitOk;
   }
   if (options.recipe.empty())

@@ -42,11 +42,11 @@ struct ModelSpec {
   NormKind norm = NormKind::rms_norm;
   double norm_eps = 1e-5;
   MlpKind mlp = MlpKind::swiglu;
-  bool learned_positions = false;  // a table of positions (gpt2) ...
-  std::optional<RopeSpec> rope = {};    // ... or rotation
+  bool learned_positions = false;     // a table of positions (gpt2) ...
+  std::optional<RopeSpec> rope = {};  // ... or rotation
   bool qkv_bias = false, attention_out_bias = false, mlp_bias = false;
-  bool qk_norm = false;         // RMSNorm of each head of q and k
-  bool tied_head = false;       // the output head is the embedding table
+  bool qk_norm = false;              // RMSNorm of each head of q and k
+  bool tied_head = false;            // the output head is the embedding table
   std::vector<int64_t> window = {};  // per layer: keys a query sees, itself included; 0 = all before it
 
   double init_std = 0.02;          // of every matrix and table
