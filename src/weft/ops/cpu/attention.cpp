@@ -9,126 +9,135 @@
 namespace weft::cpu {
 namespace {
 
-// A part of a span that one thread computes for a head, and how much work it is. There are at most as many as rows: how
-// an op's spans will be cut is not known when its memory is planned.
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t rounded(int64_t bytes) { return ceil_div(bytes, 64) * 64; }
+
+// Tasks of alike cost that belong together: those of a span, or of a chunk of keys.
 struct Item {
-  int64_t cost;
-  int32_t span, part;
+  int64_t cost = 0;   // of all its tasks
+  int64_t first = 0;  // task
+  int32_t index = 0;  // of the span or chunk
+  int32_t tasks = 0;
 };
-bool costlier(const Item& a, const Item& b) {
-  return a.cost != b.cost ? a.cost > b.cost : a.span != b.span ? a.span < b.span : a.part < b.part;
-}
-// Items in memory that the caller provides.
-struct Items {
-  Item* at;
-  int64_t count = 0;
-  void add(int64_t cost, int64_t span, int64_t part) { at[count++] = {cost, int32_t(span), int32_t(part)}; }
-  // Large ones first, so that threads end together.
-  void sort() { std::sort(at, at + count, costlier); }
-};
-
-// Blocks of kStripKeys keys by position.
-int64_t num_key_blocks(const AttentionSpan& s) {
-  return s.k_count == 0 ? 0 : (s.k_position + s.k_count - 1) / kStripKeys - s.k_position / kStripKeys + 1;
-}
-Range key_block(const AttentionSpan& s, int64_t i) {
-  const int64_t start = (s.k_position / kStripKeys + i) * kStripKeys - s.k_position;
-  return {std::max<int64_t>(0, start), std::min(s.k_count, start + kStripKeys)};
-}
-// Pairs of a query and a key.
-int64_t cost_of(const AttentionHeads& h, const QueryBlock& b) { return Strips(h, b).keys().size() * b.queries; }
-int64_t cost_of(const AttentionHeads& h, const AttentionSpan& s) {
-  int64_t cost = 0;
-  for (int64_t i = 0; i < QueryBlocks(h).count(s); ++i) cost += cost_of(h, QueryBlocks(h).at(s, 0, 0, i));
-  return cost;
-}
-
-// Queries that may see these keys.
-int64_t cost_of_keys(const AttentionHeads& h, const AttentionSpan& s, Range keys) {
-  const int64_t first = s.q_position - s.k_position;  // the key at the first query's position
-  const int64_t begin = std::max<int64_t>(0, keys.begin - first);
-  const int64_t end = h.window ? std::min(s.q_count, keys.end - 1 + h.window - first) : s.q_count;
-  return std::max<int64_t>(0, end - begin);
-}
-
-void add_query_blocks(const AttentionHeads& h, std::span<const AttentionSpan> spans, Items& items) {
-  for (size_t i = 0; i < spans.size(); ++i)
-    for (int64_t b = 0; b < QueryBlocks(h).count(spans[i]); ++b)
-      items.add(cost_of(h, QueryBlocks(h).at(spans[i], 0, 0, b)), int64_t(i), b);
-  items.sort();
-}
-
-int64_t rounded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
-
-class Forward {
+// In memory of the caller's. Each item has a row of its own in q or in k: how spans will be cut is not known when an
+// op's memory is planned.
+class Items {
  public:
-  Forward(const Attention& op, int threads, std::byte* memory)
-      : op_(op), threads_(threads), blocks_(op.heads), items_{reinterpret_cast<Item*>(memory)} {
-    floats_ = reinterpret_cast<float*>(memory + items_bytes(op));
+  explicit Items(std::byte* memory) : at_(reinterpret_cast<Item*>(memory)) {}
+  static int64_t bytes(int64_t rows) { return rounded(rows * int64_t(sizeof(Item))); }
+
+  void clear() { count_ = tasks_ = 0; }
+  void add(int64_t cost, int64_t index, int64_t tasks) {
+    at_[count_++] = {cost, 0, int32_t(index), int32_t(tasks)};
+    tasks_ += tasks;
   }
-  static int64_t bytes(const Attention& op, int threads) {
-    return items_bytes(op) + threads * 4 * forward_block_floats(op.heads.dim);
+  // Costly items first, so that threads end together.
+  void order() {
+    std::sort(at_, at_ + count_,
+              [](const Item& a, const Item& b) { return a.cost != b.cost ? a.cost > b.cost : a.index < b.index; });
+    for (int64_t i = 0, first = 0; i < count_; first += at_[i++].tasks) at_[i].first = first;
   }
-  void run() {
-    add_query_blocks(op_.heads, op_.spans, items_);
-    const int64_t lists = op_.heads.kv * blocks_.sets();
-    for_tasks(threads_, items_.count * lists, [&](int64_t task, int thread) {
-      const Item& item = items_.at[task / lists];
-      const int64_t kv = task % lists / blocks_.sets(), set = task % blocks_.sets();
-      forward_block(op_, blocks_.at(op_.spans[size_t(item.span)], kv, set, item.part),
-                    floats_ + thread * forward_block_floats(op_.heads.dim));
-    });
+  int64_t tasks() const { return tasks_; }
+  const Item& of_task(int64_t task) const {
+    return *std::prev(std::upper_bound(at_, at_ + count_, task, [](int64_t t, const Item& i) { return t < i.first; }));
+  }
+  // By when `threads` threads are done with tasks taken in order, in units of cost.
+  double finish(int threads) const {
+    double total = 0, largest = 0;
+    for (const Item* i = at_; i < at_ + count_; ++i)
+      total += double(i->cost), largest = std::max(largest, double(i->cost) / i->tasks);
+    return std::min(total / threads + largest * (1 - 1.0 / threads), std::ceil(double(tasks_) / threads) * largest);
+  }
+  double total() const {
+    double sum = 0;
+    for (const Item* i = at_; i < at_ + count_; ++i) sum += double(i->cost);
+    return sum;
   }
 
  private:
-  static int64_t items_bytes(const Attention& op) {
-    return rounded(op.q.rows() * int64_t(sizeof(Item)));  // a block has a row
-  }
-
-  const Attention& op_;
-  int threads_;
-  QueryBlocks blocks_;
-  Items items_;
-  float* floats_;
+  Item* at_;
+  int64_t count_ = 0, tasks_ = 0;
 };
 
-// Gradients of keys are summed over the blocks of rows that see them, in order; each thread sums keys of its own. It
-// visits whole spans and heads (5 products for each block and strip), or, where those are too few for the threads,
-// writes dq by blocks of rows and then dk and dv by blocks of keys (7 products). Every sum is the same in both.
+// Pairs of a query and a key.
+int64_t cost_of(const AttentionHeads& h, const AttentionSpan& s) {
+  const QueryBlocks blocks(h);
+  int64_t cost = 0;
+  for (int64_t i = 0; i < blocks.count(s); ++i) {
+    const QueryBlock b = blocks.at(s, 0, 0, i);
+    cost += Strips(h, b).keys().size() * b.queries;
+  }
+  return cost * h.kv;
+}
+
+// Blocks of a span and set that one task takes, so that they share tiles of keys.
+struct Group {
+  int64_t kv, set, begin, end;
+};
+int64_t groups_of(const QueryBlocks& blocks, const AttentionSpan& s) { return ceil_div(blocks.count(s), kGroupBlocks); }
+// Tasks of a key head follow each other: its keys stay in the caches. Those that see most keys come first.
+Group group_of(const QueryBlocks& blocks, const AttentionSpan& s, int64_t task) {
+  const int64_t groups = groups_of(blocks, s), list = task / groups, group = groups - 1 - task % groups;
+  return {list / blocks.sets(), list % blocks.sets(), group * kGroupBlocks,
+          std::min((group + 1) * kGroupBlocks, blocks.count(s))};
+}
+void add_groups(const AttentionHeads& h, std::span<const AttentionSpan> spans, Items& items) {
+  const QueryBlocks blocks(h);
+  for (size_t i = 0; i < spans.size(); ++i)
+    if (spans[i].q_count > 0)
+      items.add(cost_of(h, spans[i]), int64_t(i), h.kv * blocks.sets() * groups_of(blocks, spans[i]));
+  items.order();
+}
+
+void run_forward(const Attention& op, int threads, std::byte* workspace) {
+  Items items(workspace);
+  float* memory = reinterpret_cast<float*>(workspace + Items::bytes(op.q.rows()));
+  const QueryBlocks blocks(op.heads);
+  add_groups(op.heads, op.spans, items);
+  for_tasks(threads, items.tasks(), [&](int64_t task, int thread) {
+    const Item& item = items.of_task(task);
+    const AttentionSpan& span = op.spans[size_t(item.index)];
+    const Group group = group_of(blocks, span, task - item.first);
+    QueryBlock group_blocks[size_t(kGroupBlocks)];
+    for (int64_t i = group.begin; i < group.end; ++i)
+      group_blocks[i - group.begin] = blocks.at(span, group.kv, group.set, i);
+    forward_blocks(op, {group_blocks, size_t(group.end - group.begin)}, memory + thread * forward_floats(op.heads.dim));
+  });
+}
+
+// Each thread sums the gradients of keys of its own, over the blocks of rows that see them, in order. It takes whole
+// spans and key heads (5 products for each block and strip); where those are too few for the threads, or share rows of
+// keys, dq is written by groups of blocks and then dk and dv by chunks of keys (7 products). Sums are the same in both.
 class Backward {
  public:
-  Backward(const AttentionBackward& op, int threads, std::byte* memory)
-      : op_(op), threads_(threads), blocks_(op.heads), items_{reinterpret_cast<Item*>(memory)} {
-    float* floats = reinterpret_cast<float*>(memory + items_bytes(op));
-    floats_ = floats + sum_floats(op);
-    if (sums_in_place(op))
-      sums_ = {op.dk.as<float>(), op.dv.as<float>(), op.dk.row_stride, op.dv.row_stride};
-    else
-      sums_ = {floats, floats + sum_floats(op) / 2, sum_width(op), sum_width(op)};
+  Backward(const AttentionBackward& op, int threads, std::byte* workspace)
+      : op_(op), threads_(threads), blocks_(op.heads), items_(workspace) {
+    float* floats = reinterpret_cast<float*>(workspace + items_bytes(op));
+    unfinished_ = rows_unfinished(op) ? Rows<float>{floats, op.q.rows(), op.q.cols(), op.q.cols()} : in_place(op.dq);
+    memory_ = floats + unfinished_floats(op);
   }
   static int64_t bytes(const AttentionBackward& op, int threads) {
-    return items_bytes(op) + 4 * (sum_floats(op) + threads * backward_block_floats(op.heads.dim));
+    return items_bytes(op) + 4 * (unfinished_floats(op) + threads * thread_floats(op));
   }
 
   void run() {
-    if (!keys_disjoint()) return run_by_heads();
-    if (whole_spans_balance()) return run_by_spans();
+    if (keys_disjoint() && whole_spans_balance()) return run_by_spans();
     run_by_queries();
     run_by_keys();
   }
 
  private:
-  // f32 heads of whole vectors are summed where they belong.
-  static bool sums_in_place(const AttentionBackward& op) {
-    return op.dk.dtype == DType::f32 && padded(op.heads.dim) == op.heads.dim;
+  static int64_t items_bytes(const AttentionBackward& op) { return Items::bytes(std::max(op.q.rows(), op.k.rows())); }
+  static int64_t most_rows(const AttentionBackward& op) { return std::min(chunk_rows(op.heads.dim), op.k.rows()); }
+  static int64_t thread_floats(const AttentionBackward& op) { return backward_floats(op.heads.dim, most_rows(op)); }
+  // Whether rows of dq may have to wait between chunks in memory of their own: f32 rows wait in dq.
+  static bool rows_unfinished(const AttentionBackward& op) {
+    return op.dq.dtype == DType::bf16 && op.k.rows() + kStripKeys > chunk_rows(op.heads.dim);
   }
-  static int64_t sum_width(const AttentionBackward& op) { return op.heads.kv * padded(op.heads.dim); }
-  static int64_t sum_floats(const AttentionBackward& op) {
-    return sums_in_place(op) ? 0 : 2 * op.k.rows() * sum_width(op);
+  static int64_t unfinished_floats(const AttentionBackward& op) {
+    return rows_unfinished(op) ? ceil_div(op.q.elements(), 16) * 16 : 0;
   }
-  static int64_t items_bytes(const AttentionBackward& op) {
-    return rounded(std::max(op.q.rows(), op.k.rows()) * int64_t(sizeof(Item)));
-  }
+  static Rows<float> in_place(const Tensor& dq) { return dq.dtype == DType::f32 ? rows_of<float>(dq) : Rows<float>{}; }
 
   // Or out of order, which costs no more than time.
   bool keys_disjoint() const {
@@ -136,115 +145,98 @@ class Backward {
       if (op_.spans[i].k_row < op_.spans[i - 1].k_row + op_.spans[i - 1].k_count) return false;
     return true;
   }
-  // Whether whole spans and heads keep the threads busy enough to be worth 5 products instead of 7.
   bool whole_spans_balance() {
-    int64_t sum = 0, most = 0;
-    items_.count = 0;
+    items_.clear();
     for (size_t i = 0; i < op_.spans.size(); ++i)
-      if (op_.spans[i].k_count > 0) items_.add(cost_of(op_.heads, op_.spans[i]), int64_t(i), 0);
-    for (int64_t i = 0; i < items_.count; ++i) sum += items_.at[i].cost, most = std::max(most, items_.at[i].cost);
-    items_.sort();
-    const double tasks = double(items_.count * op_.heads.kv), total = double(sum * op_.heads.kv);
-    const double listed = total / threads_ + double(most) * (1 - 1.0 / threads_);
-    const double alike = std::ceil(tasks / threads_) * double(most);
-    return std::min(listed, alike) * 5 <= total / threads_ * 7;
+      if (op_.spans[i].k_count > 0) items_.add(cost_of(op_.heads, op_.spans[i]), int64_t(i), op_.heads.kv);
+    items_.order();
+    return 5 * items_.finish(threads_) <= 7 * items_.total() / threads_;
   }
 
-  // Rows [first, first + n) of the sums of one head.
-  KeySums sums_at(int64_t first, int64_t kv) const {
-    const int64_t at = kv * padded(op_.heads.dim);
-    return {sums_.dk + first * sums_.dk_stride + at, sums_.dv + first * sums_.dv_stride + at, sums_.dk_stride,
-            sums_.dv_stride};
-  }
-  void begin_sums(int64_t kv, int64_t first, int64_t n) const {
-    const KeySums sums = sums_at(first, kv);
-    for (int64_t j = 0; j < n; ++j) {
-      std::fill_n(sums.dk + j * sums.dk_stride, padded(op_.heads.dim), 0.0f);
-      std::fill_n(sums.dv + j * sums.dv_stride, padded(op_.heads.dim), 0.0f);
-    }
-  }
-  template <class T>
-  void write_sums(int64_t kv, int64_t first, int64_t n) const {
-    const KeySums sums = sums_at(first, kv);
-    const auto dk = rows_of<T>(op_.dk), dv = rows_of<T>(op_.dv);
-    for (int64_t j = 0; j < n; ++j)
-      for (int64_t c = 0, at = kv * op_.heads.dim; c < op_.heads.dim; ++c) {
-        dk[first + j][at + c] = T(sums.dk[j * sums.dk_stride + c]);
-        dv[first + j][at + c] = T(sums.dv[j * sums.dv_stride + c]);
-      }
-  }
-  void end_sums(int64_t kv, int64_t first, int64_t n) const {
-    if (sums_in_place(op_)) return;
-    is_bf16(op_.dk) ? write_sums<bf16>(kv, first, n) : write_sums<float>(kv, first, n);
-  }
-
-  // Every block of rows of a span and the query heads that read a key head, in order.
-  void visit(const AttentionSpan& s, int64_t kv, const BackwardTask& task, int thread) const {
-    for (int64_t set = 0; set < blocks_.sets(); ++set)
-      for (int64_t i = 0; i < blocks_.count(s); ++i) visit(blocks_.at(s, kv, set, i), task, thread);
-  }
-  void visit(const QueryBlock& block, const BackwardTask& task, int thread) const {
-    backward_block(op_, block, task, floats_ + thread * backward_block_floats(op_.heads.dim));
-  }
-
-  void run_by_heads() {
-    for_tasks(threads_, op_.heads.kv, [&](int64_t kv, int thread) {
-      begin_sums(kv, 0, op_.k.rows());
-      for (const AttentionSpan& s : op_.spans) visit(s, kv, {{0, s.k_count}, sums_at(s.k_row, kv), true}, thread);
-      end_sums(kv, 0, op_.k.rows());
-    });
-  }
   void run_by_spans() {
-    for_tasks(threads_, items_.count * op_.heads.kv, [&](int64_t task, int thread) {
-      const AttentionSpan& s = op_.spans[size_t(items_.at[task / op_.heads.kv].span)];
-      const int64_t kv = task % op_.heads.kv;
-      begin_sums(kv, s.k_row, s.k_count);
-      visit(s, kv, {{0, s.k_count}, sums_at(s.k_row, kv), true}, thread);
-      end_sums(kv, s.k_row, s.k_count);
+    for_tasks(threads_, items_.tasks(), [&](int64_t task, int thread) {
+      const Item& item = items_.of_task(task);
+      const AttentionSpan& span = op_.spans[size_t(item.index)];
+      for_chunks(span, task - item.first, [&](const KeyChunk& chunk) {
+        begin_keys(op_, chunk, memory(thread));
+        visit(span, BackwardTask{chunk, true, true, unfinished_}, thread);
+        end_keys(op_, chunk, memory(thread));
+      });
     });
   }
   void run_by_queries() {
-    items_.count = 0;
-    add_query_blocks(op_.heads, op_.spans, items_);
-    const int64_t lists = op_.heads.kv * blocks_.sets();
-    for_tasks(threads_, items_.count * lists, [&](int64_t task, int thread) {
-      const Item& item = items_.at[task / lists];
-      const AttentionSpan& s = op_.spans[size_t(item.span)];
-      const int64_t kv = task % lists / blocks_.sets(), set = task % blocks_.sets();
-      visit(blocks_.at(s, kv, set, item.part), {{0, s.k_count}, {}, true}, thread);
+    items_.clear();
+    add_groups(op_.heads, op_.spans, items_);
+    for_tasks(threads_, items_.tasks(), [&](int64_t task, int thread) {
+      const Item& item = items_.of_task(task);
+      const AttentionSpan& span = op_.spans[size_t(item.index)];
+      const Group group = group_of(blocks_, span, task - item.first);
+      for_chunks(span, group.kv, [&](const KeyChunk& chunk) {
+        begin_keys(op_, chunk, memory(thread));
+        visit(span, group, BackwardTask{chunk, false, true, unfinished_}, thread);
+      });
     });
   }
   void run_by_keys() {
-    items_.count = 0;
-    for (size_t i = 0; i < op_.spans.size(); ++i)
-      for (int64_t b = 0; b < num_key_blocks(op_.spans[i]); ++b)
-        items_.add(cost_of_keys(op_.heads, op_.spans[i], key_block(op_.spans[i], b)), int64_t(i), b);
-    items_.sort();
-    for_tasks(threads_, items_.count * op_.heads.kv, [&](int64_t task, int thread) {
-      const Item& item = items_.at[task / op_.heads.kv];
-      const AttentionSpan& s = op_.spans[size_t(item.span)];
-      const int64_t kv = task % op_.heads.kv;
-      const Range keys = key_block(s, item.part);
-      begin_sums(kv, s.k_row + keys.begin, keys.size());
-      visit(s, kv, {keys, sums_at(s.k_row, kv), false}, thread);
-      end_sums(kv, s.k_row + keys.begin, keys.size());
+    items_.clear();
+    const int64_t tk = op_.k.rows(), few = tk * op_.heads.kv / (kTasksPerThread * threads_) / kStripKeys * kStripKeys;
+    const int64_t rows = std::clamp(few, kStripKeys, chunk_rows(op_.heads.dim));
+    for (int64_t i = 0; i < ceil_div(tk, rows); ++i) items_.add(i, i, op_.heads.kv);
+    items_.order();
+    for_tasks(threads_, items_.tasks(), [&](int64_t task, int thread) {
+      const Item& item = items_.of_task(task);
+      const KeyChunk chunk{task - item.first, {item.index * rows, std::min(tk, (item.index + 1) * rows)}};
+      begin_keys(op_, chunk, memory(thread));
+      for (const AttentionSpan& span : op_.spans)
+        if (span.k_row < chunk.rows.end && chunk.rows.begin < span.k_row + span.k_count)
+          visit(span, BackwardTask{chunk, true, false}, thread);
+      end_keys(op_, chunk, memory(thread));
     });
   }
 
+  float* memory(int thread) const { return memory_ + thread * thread_floats(op_); }
+  // f(chunk) for the chunks of a span's keys. Tiles of keys, which begin at multiples of their size, lie in one each.
+  template <class F>
+  void for_chunks(const AttentionSpan& s, int64_t kv, const F& f) const {
+    const int64_t most = chunk_rows(op_.heads.dim);
+    for (int64_t key = 0, end; key < s.k_count; key = end) {
+      end = std::min(s.k_count, key + most - (s.k_position + key) % kStripKeys);
+      f(KeyChunk{kv, {s.k_row + key, s.k_row + end}});
+    }
+  }
+  // Every block of rows of a span and the query heads that read a key head, in order.
+  void visit(const AttentionSpan& s, const BackwardTask& task, int thread) const {
+    for (int64_t set = 0; set < blocks_.sets(); ++set)
+      visit(s, {task.chunk.kv, set, 0, blocks_.count(s)}, task, thread);
+  }
+  void visit(const AttentionSpan& s, const Group& group, BackwardTask task, int thread) const {
+    QueryBlock block = blocks_.at(s, group.kv, group.set, group.begin);
+    for (int64_t i = group.begin; i < group.end; ++i) {
+      const bool last = i + 1 == group.end;
+      const QueryBlock next = last ? block : blocks_.at(s, group.kv, group.set, i + 1);
+      task.next = last ? nullptr : &next;
+      backward_block(op_, block, task, memory(thread));
+      block = next;
+    }
+  }
+
+  static constexpr int64_t kTasksPerThread = 4;
   const AttentionBackward& op_;
   int threads_;
   QueryBlocks blocks_;
   Items items_;
-  float* floats_;
-  KeySums sums_;
+  Rows<float> unfinished_;
+  float* memory_;
 };
 
 }  // namespace
 
-int64_t attention_bytes(const Attention& op, int threads) { return Forward::bytes(op, threads); }
+int64_t attention_bytes(const Attention& op, int threads) {
+  return Items::bytes(op.q.rows()) + threads * 4 * forward_floats(op.heads.dim);
+}
 int64_t attention_bytes(const AttentionBackward& op, int threads) { return Backward::bytes(op, threads); }
 
-void attention(const Attention& op, int threads, std::byte* workspace) { Forward(op, threads, workspace).run(); }
+void attention(const Attention& op, int threads, std::byte* workspace) { run_forward(op, threads, workspace); }
 void attention_backward(const AttentionBackward& op, int threads, std::byte* workspace) {
   Backward(op, threads, workspace).run();
 }

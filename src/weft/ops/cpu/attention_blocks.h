@@ -92,4 +92,21 @@ class Strips {
   Range seen_, whole_;
 };
 
+// Where the tile of kStripKeys positions that a key lies in ends. No strip crosses it.
+inline int64_t tile_end(const AttentionSpan& s, int64_t key) {
+  return ((s.k_position + key) / kStripKeys + 1) * kStripKeys - s.k_position;
+}
+
+// f(strip) for the strips of a block with these keys, in order.
+template <class F>
+void for_strips(const AttentionHeads& h, const QueryBlock& b, Range keys, const F& f) {
+  const Strips strips(h, b);
+  const int64_t end = std::min(keys.end, strips.keys().end);
+  for (int64_t key = std::max(keys.begin, strips.keys().begin); key < end;) {
+    const Strip s = strips.at(key, end);
+    f(s);
+    key += s.keys;
+  }
+}
+
 }  // namespace weft::cpu

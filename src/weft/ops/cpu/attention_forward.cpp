@@ -19,31 +19,33 @@ namespace {
 constexpr float kLn2 = float(std::numbers::ln2);
 constexpr float kLeast = -1e30f;  // the maximum of no scores: finite, so that differences of it are numbers
 
-// One block's running softmax. Scores are in units of ln 2 and lie transposed, [keys, rows]: a vector holds the same
-// key of many rows, and sums and maxima over keys need no exchange within vectors.
-struct ForwardBlock {
-  float* q;                    // [dim, kBlockRows] scaled queries
-  float* score;                // [kStripKeys, kBlockRows], then probabilities
-  float *k, *v;                // [kStripKeys, padded dim]
-  float* o;                    // [kBlockRows, padded dim]
-  float *most, *sum, *shrink;  // [kBlockRows] of the scores so far; what the last strip scales earlier sums by
-  float* kept;                 // [kStripKeys, kBlockRows] factors of dropout
+// The running softmax of a block's rows.
+struct Running {
+  float* q;           // [dim, kBlockRows] scaled queries
+  float* o;           // [kBlockRows, padded dim]
+  float *most, *sum;  // [kBlockRows] of the scores so far
+};
+struct ForwardMemory {
+  float *k, *v;         // [kStripKeys, padded dim]
+  float *score, *kept;  // [kStripKeys, kBlockRows] scores in units of ln 2, then probabilities; factors of dropout
+  float* shrink;        // [kBlockRows] what the last strip scales earlier sums by
+  Running running[size_t(kGroupBlocks)];
   int64_t width;
-  ForwardBlock(int64_t dim, float* memory) : width(padded(dim)) {
+  ForwardMemory(int64_t dim, float* memory) : width(padded(dim)) {
     const auto take = [&](int64_t n) { return std::exchange(memory, memory + n); };
-    q = take(dim * kBlockRows), score = take(kStripKeys * kBlockRows);
-    k = take(kStripKeys * width), v = take(kStripKeys * width), o = take(kBlockRows * width);
-    most = take(kBlockRows), sum = take(kBlockRows), shrink = take(kBlockRows);
-    kept = take(kStripKeys * kBlockRows);
+    k = take(kStripKeys * width), v = take(kStripKeys * width);
+    score = take(kStripKeys * kBlockRows), kept = take(kStripKeys * kBlockRows), shrink = take(kBlockRows);
+    for (Running& r : running)
+      r = {take(dim * kBlockRows), take(kBlockRows * width), take(kBlockRows), take(kBlockRows)};
   }
 };
 
 // Scores become probabilities relative to the maximum so far.
-void softmax_strip(const ForwardBlock& f, const Strip& s) {
+void softmax_strip(const ForwardMemory& f, const Running& r, const Strip& s) {
   const Lanes d;
-  for (int64_t r = first_lane(s); r < s.end; r += kLanes) {
-    float* column = f.score + r;
-    const auto before = hn::LoadU(d, f.most + r);
+  for (int64_t row = first_lane(s); row < s.end; row += kLanes) {
+    float* column = f.score + row;
+    const auto before = hn::LoadU(d, r.most + row);
     auto m0 = before, m1 = before;
     int64_t i = 0;
     for (; i + 2 <= s.keys; i += 2) {
@@ -60,82 +62,96 @@ void softmax_strip(const ForwardBlock& f, const Strip& s) {
       sum = hn::Add(sum, p);
       hn::StoreU(p, d, column + i * kBlockRows);
     }
-    hn::StoreU(most, d, f.most + r);
-    hn::StoreU(shrink, d, f.shrink + r);
-    hn::StoreU(hn::MulAdd(hn::LoadU(d, f.sum + r), shrink, sum), d, f.sum + r);
+    hn::StoreU(most, d, r.most + row);
+    hn::StoreU(shrink, d, f.shrink + row);
+    hn::StoreU(hn::MulAdd(hn::LoadU(d, r.sum + row), shrink, sum), d, r.sum + row);
   }
 }
 
-template <class T>
+// The strip begins with the key `in_tile` of f.k and f.v.
 void add_strip(const Attention& op, const QueryBlock& block, const Strip& s, const BlockDropout& dropout,
-               const ForwardBlock& f) {
-  const int64_t e = op.heads.dim, first = first_lane(s), n = end_lane(s) - first;
-  copy_keys(rows_of<const T>(op.k), block, s, e, f.k);
+               const ForwardMemory& f, const Running& r, int64_t in_tile) {
+  const int64_t first = first_lane(s);
   multiply<true>({.m = s.keys,
-                  .n = n,
-                  .k = e,
-                  .a = f.k,
+                  .n = end_lane(s) - first,
+                  .k = op.heads.dim,
+                  .a = f.k + in_tile * f.width,
                   .a_stride = f.width,
-                  .b = f.q + first,
+                  .b = r.q + first,
                   .b_stride = kBlockRows,
                   .c = f.score + first,
                   .c_stride = kBlockRows});
   if (s.partly)
     for_hidden(block, op.heads, s, [&](int64_t at, int64_t count) { std::fill_n(f.score + at, count, -INFINITY); });
-  softmax_strip(f, s);
+  softmax_strip(f, r, s);
   if (dropout) {
     dropout.factors(s, f.kept);
     for_lanes(s, [&](Lanes d, int64_t at) HWY_ATTR {
       hn::StoreU(hn::Mul(hn::LoadU(d, f.score + at), hn::LoadU(d, f.kept + at)), d, f.score + at);
     });
   }
-  copy_keys(rows_of<const T>(op.v), block, s, e, f.v);
   multiply<false>({.m = s.end - s.begin,
                    .n = f.width,
                    .k = s.keys,
                    .a = f.score + s.begin,
                    .a_stride = kBlockRows,
-                   .b = f.v,
+                   .b = f.v + in_tile * f.width,
                    .b_stride = f.width,
-                   .c = f.o + s.begin * f.width,
+                   .c = r.o + s.begin * f.width,
                    .c_stride = f.width,
                    .start = Start::scaled,
                    .factor = f.shrink + s.begin});
 }
 
 template <class T>
-void write_rows(const Attention& op, const QueryBlock& block, const ForwardBlock& f) {
-  const BlockRows<T> o(rows_of<T>(op.o), block, op.heads.dim);
-  const auto lse = rows_of<float>(op.lse);
-  for (int64_t r = 0; r < block.rows(); ++r) {
-    const float inverse = 1 / f.sum[r];
-    for_each(op.heads.dim, [from = f.o + r * f.width, to = o.at[r], inverse](auto t, int64_t j)
-                               HWY_ATTR { store(hn::Mul(load(t, from + j), hn::Set(t, inverse)), t, to + j); });
-    lse[block.first_row() + r / block.heads][block.head + r % block.heads] = kLn2 * (f.most[r] + std::log2(f.sum[r]));
-  }
+void begin_rows(const Attention& op, const QueryBlock& block, const Running& r) {
+  const int64_t e = op.heads.dim;
+  copy_transposed(BlockRows<const T>(rows_of<const T>(op.q), block, e), block.rows(), e, float(op.heads.scale) * kLog2E,
+                  r.q);
+  std::fill_n(r.o, block.rows() * padded(e), 0.0f);
+  std::fill_n(r.most, kBlockRows, kLeast);
+  std::fill_n(r.sum, kBlockRows, 0.0f);
 }
 
 template <class T>
-void forward_of(const Attention& op, const QueryBlock& block, float* memory) {
-  const int64_t e = op.heads.dim;
-  const ForwardBlock f(e, memory);
-  const BlockDropout dropout(op.dropout, op.heads, block);
-  copy_transposed(BlockRows<const T>(rows_of<const T>(op.q), block, e), block.rows(), e, float(op.heads.scale) * kLog2E,
-                  f.q);
-  std::fill_n(f.o, block.rows() * f.width, 0.0f);
-  std::fill_n(f.most, kBlockRows, kLeast);
-  std::fill_n(f.sum, kBlockRows, 0.0f);
-  const Strips strips(op.heads, block);
-  const Range keys = strips.keys();
-  for (int64_t key = keys.begin; key < keys.end;) {
-    const Strip s = strips.at(key, keys.end);
-    add_strip<T>(op, block, s, dropout, f);
-    key += s.keys;
+void write_rows(const Attention& op, const QueryBlock& block, const Running& running) {
+  const BlockRows<T> o(rows_of<T>(op.o), block, op.heads.dim);
+  const auto lse = rows_of<float>(op.lse);
+  for (int64_t r = 0; r < block.rows(); ++r) {
+    const float inverse = 1 / running.sum[r];
+    for_each(op.heads.dim, [from = running.o + r * padded(op.heads.dim), to = o[r], inverse](auto t, int64_t j)
+                               HWY_ATTR { store(hn::Mul(load(t, from + j), hn::Set(t, inverse)), t, to + j); });
+    lse[block.first_row() + r / block.heads][block.head + r % block.heads] =
+        kLn2 * (running.most[r] + std::log2(running.sum[r]));
   }
-  write_rows<T>(op, block, f);
 }
-void forward_block(const Attention& op, const QueryBlock& block, float* memory) {
-  is_bf16(op.q) ? forward_of<bf16>(op, block, memory) : forward_of<float>(op, block, memory);
+
+// Keys that any of the blocks sees.
+Range keys_of(const AttentionHeads& h, std::span<const QueryBlock> blocks) {
+  return {Strips(h, blocks.front()).keys().begin, Strips(h, blocks.back()).keys().end};
+}
+
+template <class T>
+void forward_of(const Attention& op, std::span<const QueryBlock> blocks, float* memory) {
+  const int64_t e = op.heads.dim;
+  const AttentionSpan& span = *blocks.front().span;
+  const ForwardMemory f(e, memory);
+  for (size_t i = 0; i < blocks.size(); ++i) begin_rows<T>(op, blocks[i], f.running[i]);
+  const Range keys = keys_of(op.heads, blocks);
+  for (Range tile{keys.begin, keys.begin}; tile.begin < keys.end; tile.begin = tile.end) {
+    tile.end = std::min(keys.end, tile_end(span, tile.begin));
+    const Range rows{span.k_row + tile.begin, span.k_row + tile.end};
+    copy_keys(rows_of<const T>(op.k), rows, blocks.front().kv, e, f.k);
+    copy_keys(rows_of<const T>(op.v), rows, blocks.front().kv, e, f.v);
+    for (size_t i = 0; i < blocks.size(); ++i)
+      for_strips(op.heads, blocks[i], tile, [&](const Strip& s) {
+        add_strip(op, blocks[i], s, BlockDropout(op.dropout, op.heads, blocks[i]), f, f.running[i], s.key - tile.begin);
+      });
+  }
+  for (size_t i = 0; i < blocks.size(); ++i) write_rows<T>(op, blocks[i], f.running[i]);
+}
+void forward_blocks(const Attention& op, std::span<const QueryBlock> blocks, float* memory) {
+  is_bf16(op.q) ? forward_of<bf16>(op, blocks, memory) : forward_of<float>(op, blocks, memory);
 }
 
 }  // namespace
@@ -145,12 +161,13 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace weft::cpu {
-HWY_EXPORT(forward_block);
-int64_t forward_block_floats(int64_t dim) {
-  return dim * kBlockRows + 2 * kStripKeys * kBlockRows + (2 * kStripKeys + kBlockRows) * padded(dim) + 3 * kBlockRows;
+HWY_EXPORT(forward_blocks);
+int64_t forward_floats(int64_t dim) {
+  const int64_t running = dim * kBlockRows + kBlockRows * padded(dim) + 2 * kBlockRows;
+  return 2 * kStripKeys * padded(dim) + 2 * kStripKeys * kBlockRows + kBlockRows + kGroupBlocks * running;
 }
-void forward_block(const Attention& op, const QueryBlock& block, float* memory) {
-  HWY_DYNAMIC_DISPATCH(forward_block)(op, block, memory);
+void forward_blocks(const Attention& op, std::span<const QueryBlock> blocks, float* memory) {
+  HWY_DYNAMIC_DISPATCH(forward_blocks)(op, blocks, memory);
 }
 }  // namespace weft::cpu
 #endif

@@ -1,5 +1,7 @@
-// Attention of one block of rows with the keys that it sees, vectorised.
+// Attention of blocks of rows with the keys that they see, vectorised.
 #pragma once
+#include <span>
+
 #include "weft/ops/cpu/attention_blocks.h"
 
 namespace weft::cpu {
@@ -7,21 +9,35 @@ namespace weft::cpu {
 // A head as tiles hold it: whole vectors of any CPU.
 inline int64_t padded(int64_t dim) { return (dim + 15) / 16 * 16; }
 
-// Where the gradients of a key head's keys are summed: f32 [k_count, padded(dim)] each.
-struct KeySums {
-  float *dk = nullptr, *dv = nullptr;
-  int64_t dk_stride = 0, dv_stride = 0;  // from row to row
+inline constexpr int64_t kGroupBlocks = 4;  // of rows, that read a tile of keys together
+
+// Up to kGroupBlocks blocks of one span and key head.
+int64_t forward_floats(int64_t dim);
+void forward_blocks(const Attention& op, std::span<const QueryBlock> blocks, float* memory);
+
+// Rows of k and v, and of their gradients, of one key head. Their copies in a thread's memory stay in its caches while
+// blocks of rows pass by.
+struct KeyChunk {
+  int64_t kv = 0;
+  Range rows;
 };
-// What a visit of a block computes.
+// At most so many rows make a chunk: a multiple of kStripKeys.
+inline int64_t chunk_rows(int64_t dim) { return std::max(kStripKeys, (int64_t{1} << 16) / padded(dim) / 64 * 64); }
+
+// What a visit of a block adds to or writes. Rows of dq that see other chunks too wait in `unfinished`, f32, until the
+// last of their keys.
 struct BackwardTask {
-  Range keys;       // of the block's keys; kStripKeys of them begin together
-  KeySums sums;     // added to where they exist
-  bool dq = false;  // written
+  KeyChunk chunk;
+  bool key_sums = false;  // of dk and dv
+  bool dq = false;
+  Rows<float> unfinished = {};       // as dq
+  const QueryBlock* next = nullptr;  // visited next with this memory, if known
 };
 
-int64_t forward_block_floats(int64_t dim);
-void forward_block(const Attention& op, const QueryBlock& block, float* memory);
-int64_t backward_block_floats(int64_t dim);
+int64_t backward_floats(int64_t dim, int64_t most_rows);
+// Around the visits of the blocks that see a chunk.
+void begin_keys(const AttentionBackward& op, const KeyChunk& chunk, float* memory);
 void backward_block(const AttentionBackward& op, const QueryBlock& block, const BackwardTask& task, float* memory);
+void end_keys(const AttentionBackward& op, const KeyChunk& chunk, float* memory);  // writes dk and dv
 
 }  // namespace weft::cpu

@@ -155,13 +155,26 @@ inline constexpr float kLog2E = 1.44269504088896341f;  // scores are kept in uni
 
 // The rows of a block in a tensor of heads.
 template <class T>
-struct BlockRows {
-  T* at[size_t(kBlockRows)];
-  BlockRows(const Rows<T>& x, const QueryBlock& b, int64_t dim) {
-    for (int64_t q = 0, r = 0; q < b.queries; ++q)
-      for (int64_t h = 0; h < b.heads; ++h, ++r) at[r] = x[b.first_row() + q] + (b.head + h) * dim;
-  }
+class BlockRows {
+ public:
+  BlockRows() = default;
+  BlockRows(const Rows<T>& x, const QueryBlock& b, int64_t dim)
+      : x_(x), first_(b.first_row()), head_(b.head), heads_(uint32_t(b.heads)), dim_(dim) {}
+  T* operator[](int64_t r) const { return x_[first_ + uint32_t(r) / heads_] + (head_ + uint32_t(r) % heads_) * dim_; }
+
+ private:
+  Rows<T> x_;
+  int64_t first_ = 0, head_ = 0;
+  uint32_t heads_ = 1;
+  int64_t dim_ = 0;
 };
+
+// Asks for n elements to be on their way into the second cache.
+template <class T>
+HWY_INLINE void prefetch(const T* at, int64_t n) {
+  const char* end = reinterpret_cast<const char*>(at + n);
+  for (const char* line = reinterpret_cast<const char*>(at); line < end; line += 64) __builtin_prefetch(line, 0, 2);
+}
 
 // to[r, c] = from[r][c], zeros up to `width`.
 template <class T>
@@ -170,32 +183,29 @@ HWY_INLINE void copy_row(const T* from, int64_t dim, int64_t width, float* to) {
   std::fill(to + dim, to + width, 0.0f);
 }
 
-// A head's keys or values of a strip as f32 rows of whole vectors.
+// A head's keys or values as f32 rows of whole vectors.
 template <class T>
-void copy_keys(const Rows<const T>& x, const QueryBlock& block, const Strip& s, int64_t dim, float* to) {
-  for (int64_t i = 0; i < s.keys; ++i)
-    copy_row(x[block.span->k_row + s.key + i] + block.kv * dim, dim, padded(dim), to + i * padded(dim));
+void copy_keys(const Rows<const T>& x, Range rows, int64_t kv, int64_t dim, float* to) {
+  for (int64_t i = rows.begin; i < rows.end; ++i, to += padded(dim)) copy_row(x[i] + kv * dim, dim, padded(dim), to);
 }
 
 // to[c, r] = scale from[r][c], rows of kBlockRows; zeros where r is beyond `rows`.
-template <class T>
-void copy_transposed(const BlockRows<const T>& from, int64_t rows, int64_t dim, float scale, float* to) {
+template <class RowsOf>
+void copy_transposed(const RowsOf& from, int64_t rows, int64_t dim, float scale, float* to) {
   const Lanes d;
   HWY_ALIGN float block[size_t(4 * kLanes)];
   const int64_t whole_rows = kLanes % 4 == 0 ? rows / 4 * 4 : 0, whole_cols = dim / kLanes * kLanes;
   for (int64_t r = 0; r < whole_rows; r += 4) {
+    const auto *r0 = from[r], *r1 = from[r + 1], *r2 = from[r + 2], *r3 = from[r + 3];
     for (int64_t c = 0; c < whole_cols; c += kLanes) {
-      transpose_four(hn::Mul(load(d, from.at[r] + c), hn::Set(d, scale)),
-                     hn::Mul(load(d, from.at[r + 1] + c), hn::Set(d, scale)),
-                     hn::Mul(load(d, from.at[r + 2] + c), hn::Set(d, scale)),
-                     hn::Mul(load(d, from.at[r + 3] + c), hn::Set(d, scale)), block);
+      transpose_four(hn::Mul(load(d, r0 + c), hn::Set(d, scale)), hn::Mul(load(d, r1 + c), hn::Set(d, scale)),
+                     hn::Mul(load(d, r2 + c), hn::Set(d, scale)), hn::Mul(load(d, r3 + c), hn::Set(d, scale)), block);
       for (int64_t i = 0; i < kLanes; ++i)
         std::memcpy(to + (c + i) * kBlockRows + r, block + i % 4 * kLanes + i / 4 * 4, 16);
     }
   }
   for (int64_t r = 0; r < rows; ++r)
-    for (int64_t c = r < whole_rows ? whole_cols : 0; c < dim; ++c)
-      to[c * kBlockRows + r] = scale * float(from.at[r][c]);
+    for (int64_t c = r < whole_rows ? whole_cols : 0; c < dim; ++c) to[c * kBlockRows + r] = scale * float(from[r][c]);
   for (int64_t c = 0; c < dim && rows < kBlockRows; ++c)
     std::fill(to + c * kBlockRows + rows, to + (c + 1) * kBlockRows, 0.0f);
 }
