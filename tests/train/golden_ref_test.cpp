@@ -14,7 +14,7 @@ Machine ref_machine() {
           .make_backend = [](Arena&) { return std::make_unique<RefBackend>(2); },
           .measure_matmul_rate = [](DType) { return 0.0; },
           .measure_bandwidth = [] { return 0.0; },
-          .make_library_matmul = {}};
+          .make_library_matmuls = {}};
 }
 
 // The traces are f32 themselves: 2e-7 in loss and 2e-6 in gradient norm is how far they are from fp64.

@@ -12,6 +12,7 @@
 #include "weft/ops/cpu/cpu_backend.h"
 #include "weft/ops/cpu/cpu_workspace.h"
 #include "weft/ops/cpu/matmul_dnnl.h"
+#include "weft/ops/cpu/omp_threads.h"
 #include "weft/ops/cpu/peak.h"
 #include "weft/ops/ref/ref_backend.h"
 
@@ -50,6 +51,23 @@ std::function<void(const Matmul&)> library_matmul(int threads) {
   };
 }
 
+// oneDNN's sgemm, which packs into memory of its own. A bias is left out.
+void library_sgemm(int threads, const Matmul& op) {
+  const OmpThreads team(threads);
+  dnnl_sgemm(op.trans_a ? 'T' : 'N', op.trans_b ? 'T' : 'N', op.m(), op.n(), op.k(), 1, op.a.as<float>(),
+             op.a.row_stride, op.b.as<float>(), op.b.row_stride, op.accumulate ? 1 : 0, op.out.as<float>(),
+             op.out.row_stride);
+}
+
+std::vector<std::function<void(const Matmul&)>> library_matmuls(int threads) {
+  return {library_matmul(threads), [primitive = library_matmul(threads), threads](const Matmul& op) {
+            if (op.a.dtype == DType::f32)
+              library_sgemm(threads, op);
+            else
+              primitive(op);
+          }};
+}
+
 Machine cpu_machine(int threads, Numerics numerics) {
   const CpuSpec spec{.threads = threads, .numerics = numerics};
   return {.description = fmt::format("cpu, {} thread{}, {}", threads, threads == 1 ? "" : "s", cpu_description()),
@@ -58,7 +76,7 @@ Machine cpu_machine(int threads, Numerics numerics) {
           .make_backend = [spec](Arena& workspace) { return std::make_unique<CpuBackend>(spec, workspace); },
           .measure_matmul_rate = [threads](DType dtype) { return measure_matmul_flops(threads, dtype); },
           .measure_bandwidth = [threads] { return measure_bandwidth(threads); },
-          .make_library_matmul = [threads] { return library_matmul(threads); }};
+          .make_library_matmuls = [threads] { return library_matmuls(threads); }};
 }
 
 Machine ref_machine(int threads) {
@@ -68,7 +86,7 @@ Machine ref_machine(int threads) {
           .make_backend = [threads](Arena&) { return std::make_unique<RefBackend>(threads); },
           .measure_matmul_rate = [](DType) { return 0.0; },
           .measure_bandwidth = [threads] { return measure_bandwidth(threads); },
-          .make_library_matmul = [threads] { return library_matmul(threads); }};
+          .make_library_matmuls = [threads] { return library_matmuls(threads); }};
 }
 
 }  // namespace

@@ -133,9 +133,6 @@ Command add_bench(CLI::App& weft) {
   app->add_option("--iters", o->iters, "Repetitions; the best counts")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000));
-  app->add_option("--threads", o->threads, "For kernels; 0: all cores")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
   app->footer("Example:\n  weft bench step bench/gpt2-124m.toml run.threads=2");
   return {app, [o] { return run_bench(*o); }};
 }

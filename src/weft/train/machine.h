@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "weft/device/arena.h"
 #include "weft/dist/param.h"
@@ -19,9 +20,9 @@ struct Machine {
   // Rate of large matrix products in this dtype, in flop/s: measured once, in about 0.1 s. 0 where it means nothing.
   std::function<double(DType)> measure_matmul_rate;
   // For benchmarks: memory traffic in bytes/s as an optimizer makes it (four arrays read, three written), and the
-  // library's own matrix product, that backends are measured against.
+  // library's own matrix products (each of its ways), that backends are measured against.
   std::function<double()> measure_bandwidth;
-  std::function<std::function<void(const Matmul&)>()> make_library_matmul;
+  std::function<std::vector<std::function<void(const Matmul&)>>()> make_library_matmuls;
 };
 
 }  // namespace weft
