@@ -41,8 +41,20 @@ inline Accuracy accuracy(const Rope&) { return {}; }
 inline Accuracy accuracy(const Attention& op) {
   return {.depth = op.k.rows() + op.heads.dim, .roundings = 64, .narrow = 2};
 }
+// A probability exp(score - lse) has the absolute error of both as its relative one: each is rounded a few times at its
+// own size, which lse bounds.
+inline double largest_lse(const Tensor& lse) {
+  double most = 0;
+  for (int64_t i = 0; i < lse.rows(); ++i) {
+    for (int64_t j = 0; j < lse.cols(); ++j) {
+      const int64_t at = i * lse.row_stride + j;
+      most = std::max(most, std::abs(lse.dtype == DType::f64 ? lse.as<double>()[at] : double(lse.as<float>()[at])));
+    }
+  }
+  return most;
+}
 inline Accuracy accuracy(const AttentionBackward& op) {
-  return {.depth = op.k.rows() + op.q.rows() + op.heads.dim, .roundings = 128, .narrow = 4};
+  return {.depth = op.k.rows() + op.q.rows() + op.heads.dim, .roundings = 128 + 4 * largest_lse(op.lse), .narrow = 4};
 }
 inline Accuracy accuracy(const Swiglu&) { return {.roundings = 16}; }
 inline Accuracy accuracy(const SwigluBackward&) { return {.roundings = 16}; }

@@ -235,7 +235,7 @@ TEST(Train, InterruptedSavesHasStatus130AndGoesOnToTheSameEnd) {
 
 TEST(Train, InterruptedTwiceStopsAtOnceWithoutSaving) {
   const Workplace w;
-  const std::vector<std::string> slow{"train.global_batch_size=8192"};  // a step that nobody waits for
+  const std::vector<std::string> slow{"train.global_batch_size=262144"};  // a step that nobody waits for
   Process process(w.command("run", slow));
   while (process.running() && !fs::exists(w / "run/metrics.jsonl"))
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
