@@ -340,7 +340,7 @@ TEST(Rules, UpdatesTakeReducedGradients) {
 
 // ---- Shapes and dtypes: each field of each op, spoilt in turn.
 
-// Every field must be refused in another dtype and with another size.
+// Every field must be refused in another dtype, with another size, and as a part of a sum beside others that are whole.
 template <class Op>
 void expect_every_field_judged(const Op& op) {
   ASSERT_EQ(bug(op), "") << Op::kName;
@@ -350,6 +350,11 @@ void expect_every_field_judged(const Op& op) {
     Op spoilt = op;
     const_cast<Tensor*>(spoilt.fields()[i].tensor)->dtype = DType::f16;
     EXPECT_NE(bug(spoilt), "") << field << " may be f16";
+    spoilt = op;
+    Placement& place = const_cast<Tensor*>(spoilt.fields()[i].tensor)->place;
+    place = place.with(Axis::tp, Spmd::Partial);
+    const bool free = field == "zero.x" || field == "rope.x";  // linear, and nothing beside them
+    EXPECT_EQ(accepts(spoilt), free) << field;
     spoilt = op;
     Tensor& t = *const_cast<Tensor*>(spoilt.fields()[i].tensor);
     t = Tensor(nullptr, t.dtype, {t.rows() + 1, t.cols() + 1}, t.place);

@@ -8,23 +8,18 @@ namespace {
 // 1 + 2 + ... + n, and 0 for less.
 double triangle(int64_t n) { return n <= 0 ? 0 : double(n) * double(n + 1) / 2; }
 
-// Pairs of one of `queries` consecutive queries, the first at position p, with a key in [first, p]: a trapezoid.
-double pairs_up_to(int64_t p, int64_t queries, int64_t first) {
+// Pairs of one of `queries` consecutive queries, the first at position p, with a key in [first, its position].
+double pairs_from(int64_t first, int64_t p, int64_t queries) {
   return triangle(p + queries - first) - triangle(p - first);
 }
 
-// Pairs of a query and a key that it sees: keys not after it, less those beyond its window, less those that both count
-// but are not there (after the last key).
+// Pairs of a query and a key that it sees: keys not after it, less those after the last key, less those that left its
+// window (which a query `window` earlier would see). Every query sees a key, so the last key leaves no window.
 double pairs_of(const AttentionSpan& s, int64_t window) {
-  const auto up_to = [&](int64_t first) {  // keys of positions from `first` on
-    return pairs_up_to(s.q_position, s.q_count, first);
-  };
-  const int64_t end = s.k_position + s.k_count;
-  double pairs = up_to(s.k_position) - up_to(end);
-  if (window == 0) return pairs;
-  // A key that left the window of a query is one that a query `window` earlier would see.
-  const auto before = [&](int64_t first) { return pairs_up_to(s.q_position - window, s.q_count, first); };
-  return pairs - (before(s.k_position) - before(end));
+  double pairs =
+      pairs_from(s.k_position, s.q_position, s.q_count) - pairs_from(s.k_position + s.k_count, s.q_position, s.q_count);
+  if (window > 0) pairs -= pairs_from(s.k_position, s.q_position - window, s.q_count);
+  return pairs;
 }
 
 double pairs_of(const AttentionHeads& heads, std::span<const AttentionSpan> spans) {
