@@ -153,6 +153,9 @@ def main():
         queue = Queue()
         process = Process(target=time_pytorch, args=(name, queue))
         process.start()
+        while queue.empty():
+            process.join(0.1)
+            if process.exitcode: sys.exit("PyTorch did not run, see above")
         version, torch_s, torch_bytes, parameters = queue.get()
         process.join()
         again_s, again_flops, again_floor, _, _ = time_weft(name)  # both sides of the other
