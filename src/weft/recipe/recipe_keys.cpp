@@ -65,8 +65,8 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "of compute; bf16 keeps f32 masters and sums gradients in f32; backend ref computes in f64, whatever stands "
        "here"},
       {"train.numerics", &t.numerics, one_of({"fast", "invariant"}),
-       "fast: repeats to the bit on the same layout; invariant: the same bits for any number of micro-batches and "
-       "threads"},
+       "fast: repeats to the bit on the same layout; invariant: the same bits for any schedule, recomputation and "
+       "number of threads, at the same micro_batch_size"},
       {"train.seed", &t.seed, count(0, kNoLimit), "of random weights, the order of the data, and dropout"},
       {"train.eval_interval", &t.eval_interval, count(0), "steps between evaluations on the held-out data; 0: none",
        kMayChange},
