@@ -8,6 +8,7 @@ namespace weft {
 SelfAttention::SelfAttention(ParamStore& params, const std::string& name, const Spec& spec, const LayerPlan& plan)
     : spec_(spec),
       keep_(plan.keep_activations),
+      enter_(Axis::tp, plan.stream, Spmd::Replicate),
       qkv_(params, name + ".qkv",
            {.in = spec.width,
             .out = (spec.heads + 2 * spec.kv_heads) * spec.head_dim,
@@ -18,12 +19,11 @@ SelfAttention::SelfAttention(ParamStore& params, const std::string& name, const 
       out_(params, name + ".out",
            {.in = spec.heads * spec.head_dim,
             .out = spec.width,
-            .place = weights(Spmd::Shard1),
-            .init_std = spec.out_init_std}),
-      out_bias_(params, name + ".out", spec.width, plan.whole(), spec.out_bias),
-      enter_(Axis::tp, plan.stream, Spmd::Replicate),
-      leave_(Axis::tp, Spmd::Partial, plan.stream),
-      dropout_(name, spec.dropout),
+            .bias = spec.out_bias,
+            .init_std = spec.out_init_std,
+            .dropout_name = name,
+            .dropout = spec.dropout},
+           plan),
       attention_dropout_(name + ".core", spec.attention_dropout) {
   if (!spec.qk_norm) return;
   const auto norm = [&](const char* which) {
@@ -59,7 +59,7 @@ Tensor SelfAttention::forward(Pass& p, Saved& s, Tensor h) const {
   core(p, s.qkv, o, lse);
   s.o = keep_ ? o : Tensor{};
   s.lse = keep_ ? lse : Tensor{};
-  return leave(p, o);
+  return out_.forward(p, o);
 }
 
 // q, k and v of these tokens, normalized and rotated, in s.qkv.
@@ -101,20 +101,9 @@ void SelfAttention::core(Pass& p, const Tensor& qkv, Tensor o, Tensor lse) const
                      .dropout = attention_dropout_.spec(p)});
 }
 
-Tensor SelfAttention::leave(Pass& p, Tensor o) const {
-  Tensor z = p.compute(p.scratch, {o.rows(), out_.out()}, tokens(Spmd::Partial));
-  out_.forward(p, o, z);
-  Tensor y = leave_.forward(p.mesh, z, *p.scratch);
-  out_bias_.forward(p, y);
-  dropout_.forward(p, y);
-  return y;
-}
-
 Tensor SelfAttention::dgrad(Pass& p, Saved& s, Tensor dy) const {
   s.dy = dy;
-  Tensor dz = leave_.backward(p.mesh, dropout_.backward(p, dy, *p.scratch), *p.scratch);
-  Tensor dout = p.compute(p.scratch, {dz.rows(), out_.in()}, s.qkv.place);
-  out_.dgrad(p, dz, dout);
+  Tensor dout = out_.dgrad(p, dy);
   if (!keep_) {
     s.o = p.compute(p.dgrad_till_wgrad, {s.qkv.rows(), out_.in()}, s.qkv.place);
     s.lse = p.stat(p.scratch, {s.qkv.rows(), spec_.heads}, s.qkv.place);
@@ -147,15 +136,13 @@ Tensor SelfAttention::dgrad(Pass& p, Saved& s, Tensor dy) const {
     backward(*q_norm_, s.raw.slice_cols(0, width), s.q_rstd, dq);
     backward(*k_norm_, s.raw.slice_cols(width, k.cols()), s.k_rstd, dk);
   }
-  Tensor dx = p.compute(p.scratch, {dz.rows(), qkv_.in()}, tokens(Spmd::Partial));
+  Tensor dx = p.compute(p.scratch, {dout.rows(), qkv_.in()}, tokens(Spmd::Partial));
   qkv_.dgrad(p, s.dqkv, dx);
   return enter_.backward(p.mesh, dx, *p.scratch);
 }
 
 void SelfAttention::wgrad(Pass& p, const Saved& s, Tensor h) const {
-  Tensor dy = dropout_.backward(p, s.dy, *p.scratch);
-  out_bias_.wgrad(p, dy);
-  out_.wgrad(p, s.o, leave_.backward(p.mesh, dy, *p.scratch));
+  out_.wgrad(p, s.o, s.dy);
   qkv_.wgrad(p, enter_.forward(p.mesh, h, *p.scratch), s.dqkv);
 }
 
@@ -177,7 +164,7 @@ Tensor SelfAttention::decode(Pass& p, KvCache& cache, Tensor h) const {
                      .spans = span,
                      .heads = heads()});
   cache.count = all;
-  return leave(p, o);
+  return out_.forward(p, o);
 }
 
 }  // namespace weft

@@ -6,7 +6,7 @@
 
 #include "weft/dist/boundary.h"
 #include "weft/nn/linear.h"
-#include "weft/nn/stream_dropout.h"
+#include "weft/nn/row_parallel_linear.h"
 
 namespace weft {
 
@@ -53,17 +53,16 @@ class SelfAttention {
   Qkv split(Tensor qkv) const;
   void project(Pass& p, Saved& s, Tensor h, Arena* home) const;
   void core(Pass& p, const Tensor& qkv, Tensor o, Tensor lse) const;
-  Tensor leave(Pass& p, Tensor o) const;
   int64_t qk_width() const { return (spec_.heads + spec_.kv_heads) * spec_.head_dim; }
   AttentionHeads heads() const;
 
   Spec spec_;
   bool keep_;
-  Linear qkv_, out_;
-  RowBias out_bias_;
+  Boundary enter_;
+  Linear qkv_;
+  RowParallelLinear out_;
   Param *q_norm_ = nullptr, *k_norm_ = nullptr;
-  Boundary enter_, leave_;
-  StreamDropout dropout_, attention_dropout_;
+  StreamDropout attention_dropout_;
 };
 
 }  // namespace weft

@@ -13,6 +13,7 @@ std::vector<int64_t> up_parts(const Mlp::Spec& spec) {
 Mlp::Mlp(ParamStore& params, const std::string& name, const Spec& spec, const LayerPlan& plan)
     : act_(spec.act),
       keep_(plan.keep_activations),
+      enter_(Axis::tp, plan.stream, Spmd::Replicate),
       up_(params, name + ".up",
           {.in = spec.width,
            .out = spec.inner * int64_t(up_parts(spec).size()),
@@ -21,11 +22,13 @@ Mlp::Mlp(ParamStore& params, const std::string& name, const Spec& spec, const La
            .parts = up_parts(spec),
            .init_std = spec.init_std}),
       down_(params, name + ".down",
-            {.in = spec.inner, .out = spec.width, .place = weights(Spmd::Shard1), .init_std = spec.down_init_std}),
-      down_bias_(params, name + ".down", spec.width, plan.whole(), spec.bias),
-      enter_(Axis::tp, plan.stream, Spmd::Replicate),
-      leave_(Axis::tp, Spmd::Partial, plan.stream),
-      dropout_(name, spec.dropout) {}
+            {.in = spec.inner,
+             .out = spec.width,
+             .bias = spec.bias,
+             .init_std = spec.down_init_std,
+             .dropout_name = name,
+             .dropout = spec.dropout},
+            plan) {}
 
 Tensor Mlp::forward(Pass& p, Saved& s, Tensor h) const {
   Tensor x = enter_.forward(p.mesh, h, *p.scratch);
@@ -34,34 +37,25 @@ Tensor Mlp::forward(Pass& p, Saved& s, Tensor h) const {
   Tensor a = p.compute(keep_ ? p.till_wgrad : p.scratch, {x.rows(), down_.in()}, tokens(Spmd::Shard1));
   activate(p, s.u, a);
   s.a = keep_ ? a : Tensor{};
-  Tensor z = p.compute(p.scratch, {x.rows(), down_.out()}, tokens(Spmd::Partial));
-  down_.forward(p, a, z);
-  Tensor y = leave_.forward(p.mesh, z, *p.scratch);
-  down_bias_.forward(p, y);
-  dropout_.forward(p, y);
-  return y;
+  return down_.forward(p, a);
 }
 
 Tensor Mlp::dgrad(Pass& p, Saved& s, Tensor dy) const {
   s.dy = dy;
-  Tensor dz = leave_.backward(p.mesh, dropout_.backward(p, dy, *p.scratch), *p.scratch);
-  Tensor da = p.compute(p.scratch, {dz.rows(), down_.in()}, tokens(Spmd::Shard1));
-  down_.dgrad(p, dz, da);
+  Tensor da = down_.dgrad(p, dy);
   if (!keep_) {
     s.a = p.compute(p.dgrad_till_wgrad, {s.u.rows(), down_.in()}, s.u.place);
     activate(p, s.u, s.a);
   }
   s.du = p.compute(p.dgrad_till_wgrad, {s.u.rows(), s.u.cols()}, s.u.place.dual());
   activate_backward(p, s.u, da, s.du);
-  Tensor dx = p.compute(p.scratch, {dz.rows(), up_.in()}, tokens(Spmd::Partial));
+  Tensor dx = p.compute(p.scratch, {da.rows(), up_.in()}, tokens(Spmd::Partial));
   up_.dgrad(p, s.du, dx);
   return enter_.backward(p.mesh, dx, *p.scratch);
 }
 
 void Mlp::wgrad(Pass& p, const Saved& s, Tensor h) const {
-  Tensor dy = dropout_.backward(p, s.dy, *p.scratch);
-  down_bias_.wgrad(p, dy);
-  down_.wgrad(p, s.a, leave_.backward(p.mesh, dy, *p.scratch));
+  down_.wgrad(p, s.a, s.dy);
   up_.wgrad(p, enter_.forward(p.mesh, h, *p.scratch), s.du);
 }
 

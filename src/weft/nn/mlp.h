@@ -5,7 +5,7 @@
 
 #include "weft/dist/boundary.h"
 #include "weft/nn/linear.h"
-#include "weft/nn/stream_dropout.h"
+#include "weft/nn/row_parallel_linear.h"
 
 namespace weft {
 
@@ -40,10 +40,9 @@ class Mlp {
 
   Act act_;
   bool keep_;
-  Linear up_, down_;
-  RowBias down_bias_;
-  Boundary enter_, leave_;
-  StreamDropout dropout_;
+  Boundary enter_;
+  Linear up_;
+  RowParallelLinear down_;
 };
 
 }  // namespace weft

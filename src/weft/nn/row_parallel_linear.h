@@ -1,0 +1,39 @@
+// The way out of a sublayer, from features cut on tp back to the stream.
+//   t tokens of this rank's stream   T the same, whole on tp   d width of the stream
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "weft/dist/boundary.h"
+#include "weft/nn/linear.h"
+#include "weft/nn/stream_dropout.h"
+
+namespace weft {
+
+// y = dropout(sum over tp of x W^T + b).
+//   x, dx [T, in]   y, dy [t, d]   W [d, in], cut by columns   b [d] or none, whole
+class RowParallelLinear {
+ public:
+  struct Spec {
+    int64_t in, out;
+    bool bias;
+    double init_std;
+    std::string_view dropout_name;
+    double dropout;
+  };
+  RowParallelLinear(ParamStore& params, const std::string& name, const Spec& spec, const LayerPlan& plan);
+  int64_t in() const { return linear_.in(); }
+
+  // Both results lie in scratch: y placed like the stream, dx cut by columns like x.
+  Tensor forward(Pass& p, Tensor x) const;
+  Tensor dgrad(Pass& p, Tensor dy) const;
+  void wgrad(Pass& p, Tensor x, Tensor dy) const;
+
+ private:
+  Linear linear_;
+  RowBias bias_;
+  Boundary leave_;
+  StreamDropout dropout_;
+};
+
+}  // namespace weft
