@@ -10,40 +10,11 @@
 
 #include "weft/base/rng.h"
 #include "weft/ops/cpu/attention_tile-inl.h"
+#include "weft/ops/cpu/philox-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace weft::cpu {
 namespace HWY_NAMESPACE {
-
-#if HWY_TARGET != HWY_SCALAR
-using Words = hn::Repartition<uint32_t, Lanes>;
-using Pairs = hn::Repartition<uint64_t, Lanes>;
-
-// Four words of Philox4x32-10 in the lower half of each 64-bit lane; upper halves are arbitrary.
-template <class V = hn::Vec<Pairs>>
-struct PhiloxWords {
-  V word[4];
-};
-// counter and key: the lower and upper 32 bits of each.
-template <class V>
-HWY_INLINE PhiloxWords<V> philox_of(V counter_low, V counter_high, V key_low, V key_high) {
-  const Pairs d;
-  const Words w;
-  const auto times = [=](V x, uint32_t m) HWY_ATTR { return hn::MulEven(hn::BitCast(w, x), hn::Set(w, m)); };
-  V c0 = counter_low, c1 = counter_high, c2 = hn::Zero(d), c3 = hn::Zero(d);
-#pragma GCC unroll 10
-  for (int round = 0; round < 10; ++round) {
-    const V a = times(c0, 0xD2511F53u), b = times(c2, 0xCD9E8D57u);
-    c0 = hn::Xor(hn::Xor(hn::ShiftRight<32>(b), c1), key_low);
-    c2 = hn::Xor(hn::Xor(hn::ShiftRight<32>(a), c3), key_high);
-    c1 = b;
-    c3 = a;
-    key_low = hn::Add(key_low, hn::Set(d, uint64_t(0x9E3779B9u)));
-    key_high = hn::Add(key_high, hn::Set(d, uint64_t(0xBB67AE85u)));
-  }
-  return {{c0, c1, c2, c3}};
-}
-#endif
 
 // Of the rows of one block.
 class BlockDropout {
