@@ -100,4 +100,18 @@ Machine machine_for(const Recipe& recipe) {
       fmt::format("run.backend = \"{}\" is not in this program; there are cpu and ref", recipe.run.backend));
 }
 
+Machine machine_for(const ModelOptions& options) {
+  Recipe recipe;
+  recipe.run.backend = options.backend;
+  recipe.run.threads = options.threads;
+  return machine_for(recipe);
+}
+
+Precision precision_of(const ModelOptions& options) {
+  if (options.backend == "ref") return kF64;
+  if (options.precision == "f32") return kF32;
+  if (options.precision == "bf16") return kBf16;
+  throw ConfigError(fmt::format("--precision {}: there are f32 and bf16", options.precision));
+}
+
 }  // namespace weft

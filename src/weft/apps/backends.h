@@ -2,6 +2,7 @@
 #pragma once
 #include <string>
 
+#include "weft/apps/commands.h"
 #include "weft/recipe/recipe.h"
 #include "weft/train/machine.h"
 
@@ -10,5 +11,8 @@ namespace weft {
 // The machine that `run.backend`, `run.threads` and `train.numerics` of a recipe ask for. threads 0: the cores that
 // this process may use. Throws ConfigError for a backend that is not there.
 Machine machine_for(const Recipe& recipe);
+Machine machine_for(const ModelOptions& options);
+// What the options ask the model to compute in. Throws ConfigError for a name that is not known.
+Precision precision_of(const ModelOptions& options);
 
 }  // namespace weft

@@ -28,6 +28,28 @@ void recipe_arguments(CLI::App& app, std::string& recipe, std::vector<std::strin
   app.add_option("overrides", overrides, "Settings that replace the recipe's, as train.seed=7")->type_name("KEY=VALUE");
 }
 
+void model_options(CLI::App& app, ModelOptions& o) {
+  app.add_option("--tokenizer", o.tokenizer, "auto, byte, or a SentencePiece .model file")->capture_default_str();
+  app.add_option("--backend", o.backend, "Kernels: fast, or the reference in fp64")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"cpu", "ref"}));
+  app.add_option("--precision", o.precision, "Of backend cpu")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"f32", "bf16"}));
+  app.add_option("--threads", o.threads, "0: all cores")->capture_default_str()->check(CLI::NonNegativeNumber);
+}
+
+// CLI::Range takes NaN for a number within it.
+CLI::Validator number_in(double low, double high) {
+  return CLI::Validator(
+      [=](std::string& text) {
+        double x = 0;
+        const bool good = CLI::detail::lexical_cast(text, x) && x >= low && x <= high;
+        return good ? std::string() : fmt::format("{} is not a number in [{}, {}]", text, low, high);
+      },
+      fmt::format("FLOAT in [{}, {}]", low, high));
+}
+
 Command add_train(CLI::App& weft) {
   auto o = std::make_shared<TrainOptions>();
   CLI::App* app = weft.add_subcommand("train", "Train a model as a recipe says; the same command again resumes");
@@ -61,22 +83,15 @@ Command add_generate(CLI::App& weft) {
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
   app->add_option("--temperature", o->temperature, "0 takes the likeliest token")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 1e6));
+      ->check(number_in(0, 1e6));
   app->add_option("--top-k", o->top_k, "Choose among the k likeliest; 0: all")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
   app->add_option("--top-p", o->top_p, "Choose among the likeliest that hold this probability")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(number_in(0, 1));
   app->add_option("--seed", o->seed, "Of the choices")->capture_default_str()->check(CLI::NonNegativeNumber);
-  app->add_option("--tokenizer", o->tokenizer, "auto, byte, or a SentencePiece .model file")->capture_default_str();
-  app->add_option("--backend", o->backend, "Kernels: fast, or the reference in fp64")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"cpu", "ref"}));
-  app->add_option("--precision", o->precision, "Of backend cpu")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"f32", "bf16"}));
-  app->add_option("--threads", o->threads, "0: all cores")->capture_default_str()->check(CLI::NonNegativeNumber);
+  model_options(*app, *o);
   app->add_flag("--ids", o->ids, "Print token ids instead of text");
   app->footer("Example:\n  weft generate runs/first --prompt \"In the beginning\" --temperature 0.8 --top-k 40");
   return {app, [o] { return run_generate(*o); }};
@@ -100,14 +115,7 @@ Command add_eval(CLI::App& weft) {
   app->add_option("--loss-mask", o->loss_mask, "uint8 file, one per token: 1 where the target at that position counts")
       ->type_name("FILE");
   app->add_option("--text-key", o->text_key, "Key of the text in JSONL")->capture_default_str();
-  app->add_option("--tokenizer", o->tokenizer, "auto, byte, or a SentencePiece .model file")->capture_default_str();
-  app->add_option("--backend", o->backend, "Kernels: fast, or the reference in fp64")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"cpu", "ref"}));
-  app->add_option("--precision", o->precision, "Of backend cpu")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"f32", "bf16"}));
-  app->add_option("--threads", o->threads, "0: all cores")->capture_default_str()->check(CLI::NonNegativeNumber);
+  model_options(*app, *o);
   app->add_flag("--json", o->json, "Print JSON");
   app->footer("Example:\n  weft eval runs/first held-out.txt");
   return {app, [o] { return run_eval(*o); }};
@@ -207,7 +215,10 @@ int say(const std::string& command, const std::string& message, int status) {
 int run_command(const Command& command) {
   const std::string name = command.app->get_name();
   try {
-    return command.run();
+    const int status = command.run();
+    std::cout.flush();
+    if (!std::cout) throw Error("the output could not be written: is the disk full, or the reader gone?");
+    return status;
   } catch (const ConfigError& e) { return say(name, e.what(), kExitUsage); } catch (const Error& e) {
     return say(name, e.what(), kExitFailure);
   } catch (const CheckFailure& e) {

@@ -23,22 +23,26 @@ struct PlanOptions {
 };
 int run_plan(const PlanOptions& options);
 
-struct GenerateOptions {
+// Of the commands that run a model forward.
+struct ModelOptions {
   std::string model;  // a model's folder, a checkpoint, or a run's folder (its newest checkpoint)
-  std::string prompt, prompt_ids, tokenizer = "auto";
+  std::string tokenizer = "auto", backend = "cpu", precision = "f32";
+  int64_t threads = 0;
+};
+
+struct GenerateOptions : ModelOptions {
+  std::string prompt, prompt_ids;
   int64_t max_tokens = 200;
   double temperature = 1, top_p = 1;
-  int64_t top_k = 0, seed = 1234, threads = 0;
-  std::string backend = "cpu", precision = "f32";
+  int64_t top_k = 0, seed = 1234;
   bool ids = false;  // print ids, not text
 };
 int run_generate(const GenerateOptions& options);
 
-struct EvalOptions {
-  std::string model, loss_mask, tokenizer = "auto", dtype = "uint16", text_key = "text", backend = "cpu",
-                                precision = "f32";
+struct EvalOptions : ModelOptions {
+  std::string loss_mask, dtype = "uint16", text_key = "text";
   std::vector<std::string> data;
-  int64_t seq_length = 0, micro_batch_size = 4, max_batches = 0, threads = 0;
+  int64_t seq_length = 0, micro_batch_size = 4, max_batches = 0;
   bool json = false;
 };
 int run_eval(const EvalOptions& options);

@@ -12,14 +12,9 @@ namespace weft {
 
 int run_eval(const EvalOptions& o) {
   const auto folder = model_folder_of(o.model);
-  Recipe machine_recipe;
-  machine_recipe.run.backend = o.backend;
-  machine_recipe.run.threads = o.threads;
-  const Machine machine = machine_for(machine_recipe);
+  const Machine machine = machine_for(o);
   Evaluator evaluator(folder, {.machine = machine,
-                               .precision = o.backend == "ref"      ? kF64
-                                            : o.precision == "bf16" ? kBf16
-                                                                    : kF32,
+                               .precision = precision_of(o),
                                .seq_length = o.seq_length,
                                .micro_batch_size = o.micro_batch_size});
   DataSpec data;

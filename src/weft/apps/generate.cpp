@@ -24,27 +24,13 @@ std::vector<int32_t> parse_ids(const std::string& text) {
   return ids;
 }
 
-Machine machine_of(const GenerateOptions& o) {
-  Recipe recipe;
-  recipe.run.backend = o.backend;
-  recipe.run.threads = o.threads;
-  return machine_for(recipe);
-}
-
-Precision precision_of(const std::string& backend, const std::string& name) {
-  if (backend == "ref") return kF64;
-  if (name == "f32") return kF32;
-  if (name == "bf16") return kBf16;
-  throw ConfigError(fmt::format("--precision {}: there are f32 and bf16", name));
-}
-
 }  // namespace
 
 int run_generate(const GenerateOptions& o) {
   if (!o.prompt.empty() && !o.prompt_ids.empty())
     throw ConfigError("--prompt and --prompt-ids are both given: use one");
   const auto folder = model_folder_of(o.model);
-  const Machine machine = machine_of(o);
+  const Machine machine = machine_for(o);
   const bool by_ids = o.ids && !o.prompt_ids.empty();
   const auto tokenizer = by_ids ? nullptr : open_tokenizer(o.tokenizer, folder, read_hf_config(folder).spec.vocab_size);
   std::vector<int32_t> prompt = parse_ids(o.prompt_ids);
@@ -52,7 +38,7 @@ int run_generate(const GenerateOptions& o) {
   if (prompt.empty()) throw ConfigError("the prompt is empty: give --prompt or --prompt-ids");
   const int64_t prompt_tokens = int64_t(prompt.size());
   TextGenerator generator(folder, {.machine = machine,
-                                   .precision = precision_of(o.backend, o.precision),
+                                   .precision = precision_of(o),
                                    .max_tokens = prompt_tokens + o.max_tokens,
                                    .max_prompt = prompt_tokens});
   const Sampling how{.temperature = o.temperature, .top_k = o.top_k, .top_p = o.top_p, .seed = uint64_t(o.seed)};
