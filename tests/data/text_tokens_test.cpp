@@ -173,7 +173,8 @@ TEST(Jsonl, AnotherKeyIsAnotherText) {
   spec.text_key = "title";
   EXPECT_EQ(all_of(*open_sources(spec)[0].tokens), as_ids("c"));
   spec.text_key = "body";
-  EXPECT_SAYS(error_of([&] { open_sources(spec); }), "t.jsonl: line 1: \"body\": is missing");
+  EXPECT_SAYS(error_of([&] { open_sources(spec); }), "t.jsonl: line 1: \"body\" is missing; say by data.text_key");
+  EXPECT_SAYS(error_of([&] { open_sources(spec); }), "\"text\", \"title\"");
 }
 
 TEST(Jsonl, ABrokenLineIsNamed) {

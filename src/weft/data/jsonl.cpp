@@ -29,6 +29,17 @@ nlohmann::json parse_line(std::string_view row, const std::string& source) {
   }
 }
 
+std::string document_of(const nlohmann::json& json, const std::string& source, const std::string& key) {
+  const JsonFields fields(json, source);
+  if (fields.has(key)) return fields.string(key);
+  std::string keys;
+  for (const auto& [name, value] : json.items())
+    if (value.is_string() && keys.size() < 100) keys += (keys.empty() ? "" : ", ") + in_quotes(name);
+  throw FileError(fmt::format(
+      "{}: {} is missing; {}", source, in_quotes(key),
+      keys.empty() ? "there is no text in this line" : "say by data.text_key which of these is the document: " + keys));
+}
+
 }  // namespace
 
 bool is_jsonl(const std::filesystem::path& file) {
@@ -47,7 +58,7 @@ void for_each_document(const JsonlRequest& r, const std::function<void(std::stri
     if (row.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     const std::string source = fmt::format("{}: line {}", r.source, line);
     const nlohmann::json json = parse_line(row, source);
-    take(JsonFields(json, source).string(r.key), std::min(at, r.text.size()));
+    take(document_of(json, source, r.key), std::min(at, r.text.size()));
   }
 }
 

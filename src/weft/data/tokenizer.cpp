@@ -127,11 +127,12 @@ std::unique_ptr<Tokenizer> open_tokenizer(const std::string& name, const std::fi
                                           int64_t model_vocab) {
   auto tokenizer = named_tokenizer(name, model_folder);
   if (model_vocab < tokenizer->vocab_size()) {
+    const bool bytes = tokenizer->streams();
     throw ConfigError(
         fmt::format("the tokenizer ({}) has {} ids, the model's vocab_size is {}; make it {} or more, or give another "
                     "tokenizer or token files",
-                    name == "auto" ? "byte: 256 bytes and the end of a document" : name, tokenizer->vocab_size(),
-                    model_vocab, tokenizer->vocab_size()));
+                    bytes ? "byte: 256 bytes and the end of a document" : tokenizer->fingerprint(),
+                    tokenizer->vocab_size(), model_vocab, tokenizer->vocab_size()));
   }
   return tokenizer;
 }
