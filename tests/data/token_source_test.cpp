@@ -169,6 +169,8 @@ TEST(MegatronTokens, HugeClaimsAreRefused) {
   EXPECT_SAYS(error_of([&] { open_megatron_tokens(dir / "m", 0); }), "sequence 1 begins at byte 2");
   spill(dir / "m.idx", index_of(8, {4}, {0}, {0, 2}));
   EXPECT_SAYS(error_of([&] { open_megatron_tokens(dir / "m", 0); }), "document 1 begins at sequence 2 of 1");
+  spill(dir / "m.idx", index_of(8, {1, 3}, {0, 2}, {0, 1}));
+  EXPECT_SAYS(error_of([&] { open_megatron_tokens(dir / "m", 0); }), "last document ends at sequence 1 of 2");
 }
 
 // Every byte of the index is changed in turn, and the file cut everywhere: an error or an answer, never a crash.

@@ -95,6 +95,8 @@ void MegatronIndex::judge_documents(int64_t bounds) {
       fail(fmt::format("document {} begins at sequence {} of {}, the one before at {}", i, bound, sequences_, last));
     last = bound;
   }
+  if (bounds > 0 && last != sequences_)
+    fail(fmt::format("its last document ends at sequence {} of {}; the rest is in none", last, sequences_));
   documents_ = bounds > 0 ? bounds - 1 : 0;
 }
 

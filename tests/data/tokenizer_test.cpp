@@ -1,0 +1,73 @@
+#include "weft/data/tokenizer.h"
+
+#include <gtest/gtest.h>
+
+#include "data/data_support.h"
+
+namespace weft {
+namespace {
+
+using testing::error_of;
+using testing::slurp;
+using testing::spill;
+using testing::TempDir;
+
+std::string decoded(const Tokenizer& tokenizer, const std::vector<int32_t>& ids) {
+  std::string text, pending;
+  for (int32_t id : ids) text += tokenizer.decode_next(id, text.empty(), pending);
+  return text;
+}
+
+TEST(ByteTokenizer, GivesBackEveryText) {
+  const auto tokenizer = make_byte_tokenizer();
+  EXPECT_EQ(tokenizer->vocab_size(), 257);
+  EXPECT_EQ(tokenizer->end_of_document(), 256);
+  for (const std::string text : {"plain", "h\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80!", "line\nline\t"}) {
+    std::vector<int32_t> ids;
+    tokenizer->encode(text, ids);
+    EXPECT_EQ(ids.size(), text.size());
+    EXPECT_EQ(decoded(*tokenizer, ids), text);
+  }
+  EXPECT_EQ(tokenizer->encode_prompt(""), (std::vector<int32_t>{256}));  // as at the beginning of a document
+}
+
+TEST(ByteTokenizer, ShowsACharacterWhenItIsComplete) {
+  const auto tokenizer = make_byte_tokenizer();
+  std::string pending;
+  EXPECT_EQ(tokenizer->decode_next(0xe2, true, pending), "");
+  EXPECT_EQ(tokenizer->decode_next(0x82, false, pending), "");
+  EXPECT_EQ(tokenizer->decode_next(0xac, false, pending), "\xe2\x82\xac");
+  EXPECT_EQ(tokenizer->decode_next(256, false, pending), "");
+}
+
+TEST(OpenTokenizer, RefusesWhatItCannotUseByName) {
+  TempDir dir;
+  EXPECT_SAYS(error_of([&] { open_tokenizer("gpt2", {}, 50257); }), "\"gpt2\"");
+  EXPECT_SAYS(error_of([&] { open_tokenizer("byte", {}, 256); }), "has 257 ids, the model's vocab_size is 256");
+  EXPECT_SAYS(error_of([&] { open_tokenizer((dir / "none.model").string(), {}, 300); }), "none.model");
+  spill(dir / "tokenizer.json", "{}");
+  EXPECT_SAYS(error_of([&] { open_tokenizer("auto", dir.path(), 300); }), "tokenizer.json");
+  EXPECT_EQ(open_tokenizer("byte", dir.path(), 300)->vocab_size(), 257);
+}
+
+// Cut everywhere, and with each byte of its beginning changed: an error that names the file or a tokenizer, no crash.
+TEST(SentencePiece, ABrokenModelIsRefusedOrRead) {
+  WEFT_NEEDS_SHARED();
+  TempDir dir;
+  const auto tiny = testing::shared_dir() / "data/tokenizers/tiny";
+  const std::string good = slurp(tiny / "torchtune_m.model");
+  ASSERT_GT(open_sentencepiece(tiny / "torchtune_m.model")->vocab_size(), 0);
+  const auto judge = [&](const std::string& bytes) {
+    spill(dir / "m.model", bytes);
+    const std::string e = error_of([&] { open_sentencepiece(dir / "m.model")->encode_prompt("Hello, \xff 12"); });
+    if (!e.empty()) { EXPECT_SAYS(e, "entencePiece"); }
+    return e;
+  };
+  for (size_t at = 0; at < good.size(); at += 1 + good.size() / 100) judge(good.substr(0, at));
+  for (size_t at = 0; at < 100; ++at) judge(std::string(good).replace(at, 1, 1, char(good[at] ^ 0x81)));
+  EXPECT_FALSE(judge("").empty());
+  EXPECT_FALSE(judge(slurp(tiny / "torchtune_tiktoken_small.model")).empty());  // another kind of the same name
+}
+
+}  // namespace
+}  // namespace weft
