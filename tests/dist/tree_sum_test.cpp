@@ -27,7 +27,7 @@ float by_tree(const std::vector<float>& x, const std::vector<int64_t>& order, in
   for (int64_t leaf : order) {
     const int b = tree.take();
     buffers[size_t(b)] = x[size_t(leaf)];
-    tree.settle(leaf, b, [&](int into, int from) { buffers[size_t(into)] += buffers[size_t(from)]; });
+    tree.settle({0, leaf}, b, [&](int into, int from) { buffers[size_t(into)] += buffers[size_t(from)]; });
   }
   if (peak) *peak = tree.peak();
   return buffers[size_t(tree.root())];
@@ -54,20 +54,54 @@ TEST(TreeSum, OfDoublesEqualsTheTreeOfBuffers) {
 }
 
 TEST(TreeSum, KeepsAboutLog2Buffers) {
-  EXPECT_EQ(tree_buffers(1), 1);
-  EXPECT_EQ(tree_buffers(2), 2);
-  EXPECT_EQ(tree_buffers(8), 4);
-  EXPECT_EQ(tree_buffers(1024), 11);
+  EXPECT_EQ(tree_buffers(1, {0, 1}), 1);
+  EXPECT_EQ(tree_buffers(2, {0, 2}), 2);
+  EXPECT_EQ(tree_buffers(8, {0, 8}), 4);
+  EXPECT_EQ(tree_buffers(1024, {0, 1024}), 11);
   int peak = 0;
   std::vector<int64_t> order(12);
   std::iota(order.begin(), order.end(), 0);
   by_tree(uneven(12), order, &peak);
-  EXPECT_EQ(peak, tree_buffers(12));
+  EXPECT_EQ(peak, tree_buffers(12, {0, 12}));
+}
+
+// Ranks that sum runs of their own, and what they are left with afterwards, are the same tree.
+TEST(TreeSum, RunsOfLeavesMeetInTheSameTree) {
+  for (int64_t each : {1, 2, 3, 5, 8})
+    for (int64_t ranks : {1, 2, 3, 4, 7}) {
+      const int64_t n = each * ranks;
+      const auto x = uneven(n);
+      std::vector<int64_t> order(size_t(n), 0);
+      std::iota(order.begin(), order.end(), 0);
+      TreeSum top(n);
+      std::vector<float> tops;
+      std::vector<TreeNode> nodes;
+      for (int64_t r = 0; r < ranks; ++r) {
+        TreeSum tree(n);
+        std::vector<float> buffers(size_t(tree_buffers(n, {r * each, each})));
+        for (int64_t leaf = r * each; leaf < (r + 1) * each; ++leaf) {
+          const int b = tree.take();
+          buffers.at(size_t(b)) = x[size_t(leaf)];
+          tree.settle({0, leaf}, b, [&](int into, int from) { buffers[size_t(into)] += buffers[size_t(from)]; });
+        }
+        const auto cover = tree_cover(n, {r * each, each});
+        for (size_t i = 0; i < cover.size(); ++i) {
+          EXPECT_EQ(tree.held()[i].node, cover[i]);
+          tops.push_back(buffers[size_t(tree.held()[i].buffer)]);
+          nodes.push_back(cover[i]);
+        }
+      }
+      for (size_t i = 0; i < nodes.size(); ++i) EXPECT_EQ(top.take(), int(i));
+      for (size_t i = 0; i < nodes.size(); ++i)
+        top.settle(nodes[i], int(i), [&](int into, int from) { tops[size_t(into)] += tops[size_t(from)]; });
+      EXPECT_EQ(std::bit_cast<uint32_t>(tops[size_t(top.root())]), std::bit_cast<uint32_t>(by_tree(x, order)))
+          << each << " on each of " << ranks;
+    }
 }
 
 TEST(TreeSum, AnIncompleteSumHasNoRoot) {
   TreeSum tree(2);
-  tree.settle(0, tree.take(), [](int, int) {});
+  tree.settle({0, 0}, tree.take(), [](int, int) {});
   EXPECT_THROW(tree.root(), CheckFailure);
 }
 

@@ -7,7 +7,7 @@
 
 #include "support.h"
 #include "weft/train/run_folder.h"
-#include "weft/train/trainer.h"
+#include "weft/train/train_on_ranks.h"
 
 namespace weft::testing {
 
@@ -46,11 +46,9 @@ inline Recipe golden_recipe(const std::filesystem::path& folder, const std::file
 
 inline void train(const Recipe& recipe, const Machine& machine) {
   const std::atomic<bool> stop{false};
-  RunPlan plan = plan_run(recipe, *machine.workspace_model);
   claim_run_folder(recipe);
   const int nowhere = open("/dev/null", O_WRONLY);
-  Trainer trainer(std::move(plan), {.recipe = recipe, .machine = machine, .stop = stop, .terminal_fd = nowhere});
-  EXPECT_TRUE(trainer.run());
+  EXPECT_TRUE(train_on_ranks({.recipe = recipe, .machine = machine, .stop = stop, .terminal_fd = nowhere}));
   close(nowhere);
 }
 

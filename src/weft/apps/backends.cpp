@@ -15,6 +15,7 @@
 #include "weft/ops/cpu/omp_threads.h"
 #include "weft/ops/cpu/peak.h"
 #include "weft/ops/ref/ref_backend.h"
+#include "weft/plan/run_plan.h"
 
 namespace weft {
 namespace {
@@ -92,7 +93,8 @@ Machine ref_machine(int threads) {
 }  // namespace
 
 Machine machine_for(const Recipe& recipe) {
-  const int threads = recipe.run.threads > 0 ? int(recipe.run.threads) : usable_cores();
+  const int threads =
+      recipe.run.threads > 0 ? int(recipe.run.threads) : std::max(1, usable_cores() / mesh_sizes_of(recipe).world());
   if (recipe.run.backend == "ref") return ref_machine(threads);
   if (recipe.run.backend == "cpu")
     return cpu_machine(threads, recipe.train.numerics == "invariant" ? Numerics::invariant : Numerics::fast);

@@ -63,8 +63,7 @@ struct BenchRun {
         mesh(single_mesh()),
         executor(state, plan.step, plan.memory, {*backend, mesh}),
         data(open_run_data(recipe, plan.model)),
-        batches(*data.train,
-                {recipe.train.seq_length, recipe.train.micro_batch_size, plan.step.order.num_micro_batches}) {
+        batches(*data.train, {recipe.train.seq_length, recipe.train.micro_batch_size, plan.step.order}) {
     init_weights(state.params, 1, machine.threads);
     state.params.masters_changed(*backend);
   }

@@ -7,7 +7,7 @@
 #include "weft/apps/commands.h"
 #include "weft/base/error.h"
 #include "weft/train/run_folder.h"
-#include "weft/train/trainer.h"
+#include "weft/train/train_on_ranks.h"
 
 namespace weft {
 namespace {
@@ -22,6 +22,12 @@ extern "C" void on_signal(int) {
   [[maybe_unused]] const auto written = write(STDERR_FILENO, kMessage, sizeof kMessage - 1);
 }
 
+std::string layout_text(const Recipe& r) {
+  const int world = mesh_sizes_of(r).world();
+  if (world == 1) return "one rank";
+  return fmt::format("{} ranks as threads of this process: dp {}", world, r.parallel.dp);
+}
+
 std::string header(const Recipe& r, const Machine& machine, const RunPlan& plan) {
   return format_header(
       "weft train",
@@ -29,7 +35,8 @@ std::string header(const Recipe& r, const Machine& machine, const RunPlan& plan)
        {"machine", machine.description},
        {"step", fmt::format("{} sequences of {} tokens, {} at a time, {}", r.train.global_batch_size,
                             r.train.seq_length, r.train.micro_batch_size, r.train.precision)},
-       {"memory", format_bytes(double(plan.memory.total_bytes()))},
+       {"layout", layout_text(r)},
+       {"memory", format_bytes(double(plan.memory.total_bytes())) + (r.parallel.dp > 1 ? " each rank" : "")},
        {"run folder", r.run.dir}});
 }
 
@@ -45,14 +52,14 @@ int run_train(const TrainOptions& options) {
   const Recipe recipe = parse_recipe_file(options.recipe, options.overrides);
   check_supported(recipe);
   const Machine machine = machine_for(recipe);
-  RunPlan plan = plan_run(recipe, *machine.workspace_model);
+  const RunPlan plan = plan_run(recipe, *machine.workspace_model);
   for (const auto& warning : plan.config.warnings) std::cerr << "note: " << warning << "\n";
   claim_run_folder(recipe);
   std::cerr << header(recipe, machine, plan) << to_string(plan.memory) << std::flush;
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
-  Trainer trainer(std::move(plan), {.recipe = recipe, .machine = machine, .stop = stop_requested});
-  return trainer.run() ? kExitOk : kExitInterrupted;
+  const bool finished = train_on_ranks({.recipe = recipe, .machine = machine, .stop = stop_requested});
+  return finished ? kExitOk : kExitInterrupted;
 }
 
 }  // namespace weft

@@ -41,4 +41,10 @@ class Communicator {
   [[nodiscard]] virtual Work recv(Tensor x, int from) = 0;
 };
 
+// Returns when every rank has called it. Throws CommError.
+inline void barrier(Communicator& ranks) {
+  double nothing = 0;
+  ranks.all_reduce({&nothing, DType::f64, {1}}).wait();
+}
+
 }  // namespace weft

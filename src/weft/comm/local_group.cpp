@@ -1,5 +1,6 @@
 #include "weft/comm/local_group.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstring>
 #include <map>
@@ -35,17 +36,22 @@ struct LocalGroup::Shared {
 
 namespace {
 
+// In pieces that stay in the first-level cache, so that every rank's memory is read once, in long runs.
 template <class T, class Sum = T>
 void add_ranks(const std::vector<Tensor>& from, int64_t first, const Tensor& out) {
-  T* y = out.as<T>();
-  for (int64_t i = 0; i < out.elements(); ++i) {
-    Sum sum(from[0].as<T>()[first + i]);
-    for (size_t r = 1; r < from.size(); ++r) sum += Sum(from[r].as<T>()[first + i]);
-    y[i] = T(sum);
+  constexpr int64_t kPiece = 1024;
+  Sum sum[kPiece];
+  for (int64_t at = 0; at < out.elements(); at += kPiece) {
+    const int64_t n = std::min(kPiece, out.elements() - at);
+    for (size_t r = 0; r < from.size(); ++r) {
+      const T* x = from[r].as<T>() + first + at;
+      for (int64_t i = 0; i < n; ++i) sum[i] = r == 0 ? Sum(x[i]) : sum[i] + Sum(x[i]);
+    }
+    for (int64_t i = 0; i < n; ++i) out.as<T>()[at + i] = T(sum[i]);
   }
 }
 
-// out = sum over ranks, in rank order, of their elements [first, first + n).
+// out = sum over ranks, in rank order, of their elements [first, first + n). `out` may be those of one of them.
 void reduce(const std::vector<Tensor>& from, int64_t first, const Tensor& out) {
   switch (out.dtype) {
     case DType::f64:
@@ -66,10 +72,16 @@ class LocalCommunicator final : public Communicator {
   int rank() const override { return rank_; }
 
   Work all_reduce(Tensor x) override {
-    std::vector<std::byte> sum(size_t(x.bytes()));
-    Tensor y(sum.data(), x.dtype, Shape(x.elements()));
-    share(x, [&] { reduce(shared_->posted, 0, y); });
-    std::memcpy(x.data, sum.data(), sum.size());
+    const Tensor flat = x.reshape({x.elements()});
+    share(flat, [&] {  // each rank sums its share in place, then takes the others'
+      const Tensor mine = share_of(flat, rank_);
+      if (mine.elements() > 0) reduce(shared_->posted, first_of_share(flat, rank_), mine);
+      shared_->wait_barrier();
+      for (int r = 0; r < size(); ++r) {
+        const Tensor to = share_of(flat, r), from = share_of(shared_->posted[size_t(r)], r);
+        if (r != rank_ && to.elements() > 0) std::memcpy(to.data, from.data, size_t(to.bytes()));
+      }
+    });
     return {};
   }
   Work all_gather(Tensor shard, Tensor full) override {
@@ -78,7 +90,7 @@ class LocalCommunicator final : public Communicator {
     share(shard, [&] {
       auto* to = static_cast<std::byte*>(full.data);
       for (const Tensor& theirs : shared_->posted) {
-        std::memcpy(to, theirs.data, size_t(shard.bytes()));
+        if (to != theirs.data) std::memcpy(to, theirs.data, size_t(shard.bytes()));  // a shard may lie in its place
         to += shard.bytes();
       }
     });
@@ -131,6 +143,16 @@ class LocalCommunicator final : public Communicator {
     std::pair<int, int> box_;
     void* data_;
   };
+  // Rank r's share of an all-reduce: whole cache lines.
+  int64_t first_of_share(const Tensor& flat, int r) const {
+    constexpr int64_t kLine = 64;
+    const int64_t each = ((flat.elements() + size() - 1) / size() + kLine - 1) / kLine * kLine;
+    return std::min(flat.elements(), r * each);
+  }
+  Tensor share_of(const Tensor& flat, int r) const {
+    const int64_t first = first_of_share(flat, r);
+    return flat.slice_rows(first, first_of_share(flat, r + 1) - first);
+  }
   template <class Read>
   void share(const Tensor& mine, Read read) {
     WEFT_CHECK(mine.contiguous(), "a collective on {} with gaps", mine.to_string());
@@ -158,26 +180,52 @@ void LocalGroup::abort() {
   shared_->changed.notify_all();
 }
 
-void run_local(int size, const std::function<void(Communicator&)>& body) {
-  LocalGroup group(size);
+namespace {
+
+// Runs body(r) on a thread for each rank and joins them; the first exception calls `abort` and is rethrown.
+void run_threads(int size, const std::function<void(int)>& body, const std::function<void()>& abort) {
   std::exception_ptr failure;
   std::mutex mutex;
   std::vector<std::thread> threads;
   for (int r = 0; r < size; ++r) {
     threads.emplace_back([&, r] {
       try {
-        body(group.rank(r));
+        body(r);
       } catch (...) {
         {
           std::lock_guard lock(mutex);
           if (!failure) failure = std::current_exception();
         }
-        group.abort();
+        abort();
       }
     });
   }
   for (auto& t : threads) t.join();
   if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace
+
+void run_local(int size, const std::function<void(Communicator&)>& body) {
+  LocalGroup group(size);
+  run_threads(
+      size, [&](int r) { body(group.rank(r)); }, [&] { group.abort(); });
+}
+
+void run_local(const MeshSizes& sizes, const std::function<void(const ProcessMesh&)>& body) {
+  std::map<std::string, std::shared_ptr<LocalGroup>> groups;
+  const auto join = [&](const MeshGroup& g) {
+    auto& group = groups[g.name];
+    if (group == nullptr) group = std::make_shared<LocalGroup>(g.size);
+    return std::shared_ptr<Communicator>(group, &group->rank(g.rank));
+  };
+  std::vector<ProcessMesh> meshes;
+  for (int r = 0; r < sizes.world(); ++r) meshes.push_back(make_mesh(sizes, r, join));
+  run_threads(
+      sizes.world(), [&](int r) { body(meshes[size_t(r)]); },
+      [&] {
+        for (auto& [name, group] : groups) group->abort();
+      });
 }
 
 }  // namespace weft

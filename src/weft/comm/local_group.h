@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "weft/comm/communicator.h"
+#include "weft/comm/process_mesh.h"
 
 namespace weft {
 
@@ -26,5 +26,7 @@ class LocalGroup {
 // Runs body(communicator) on `size` threads and joins them; the first exception of any aborts the group and is
 // rethrown.
 void run_local(int size, const std::function<void(Communicator&)>& body);
+// The same with a mesh of these sizes: a thread for each of sizes.world() ranks.
+void run_local(const MeshSizes& sizes, const std::function<void(const ProcessMesh&)>& body);
 
 }  // namespace weft

@@ -33,7 +33,25 @@ class DryCommunicator final : public Communicator {
 
 ProcessMesh dry_mesh(const MeshSizes& n) {
   auto dry = [](int size) { return std::make_shared<DryCommunicator>(size); };
-  return {{dry(n.dp), dry(n.cp), dry(n.tp), dry(n.edp()), dry(n.ep)}, dry(n.pp)};
+  return {{dry(n.dp), dry(n.cp), dry(n.tp), dry(n.edp()), dry(n.ep)}, dry(n.pp), dry(n.world())};
+}
+
+ProcessMesh make_mesh(const MeshSizes& n, int rank,
+                      const std::function<std::shared_ptr<Communicator>(const MeshGroup&)>& join) {
+  WEFT_CHECK(rank >= 0 && rank < n.world(), "rank {} of {}", rank, n.world());
+  const int tp = rank % n.tp, cp = rank / n.tp % n.cp, dp = rank / (n.tp * n.cp) % n.dp,
+            pp = rank / (n.tp * n.cp * n.dp);
+  const int data = dp * n.cp + cp, ep = data % n.ep, edp = data / n.ep;
+  const auto dense = [&](const char* axis, int size, int mine, int d, int c, int t, int p) {
+    return join({fmt::format("{} of dp {} cp {} tp {} pp {}", axis, d, c, t, p), size, mine});
+  };
+  const auto expert = [&](const char* axis, int size, int mine, int d, int e) {
+    return join({fmt::format("{} of edp {} ep {} tp {} pp {}", axis, d, e, tp, pp), size, mine});
+  };
+  return {{dense("dp", n.dp, dp, -1, cp, tp, pp), dense("cp", n.cp, cp, dp, -1, tp, pp),
+           dense("tp", n.tp, tp, dp, cp, -1, pp), expert("edp", n.edp(), edp, -1, ep), expert("ep", n.ep, ep, edp, -1)},
+          dense("pp", n.pp, pp, dp, cp, tp, -1),
+          join({"world", n.world(), rank})};
 }
 
 ProcessMesh single_mesh() { return dry_mesh({}); }

@@ -7,9 +7,25 @@ namespace {
 
 constexpr int64_t kPadding = kArenaAlignment / 4;  // elements: a cache line of f32
 
-int64_t padded(int64_t n) { return (n + kPadding - 1) / kPadding * kPadding; }
+int64_t padded(int64_t n, int64_t to = kPadding) { return (n + to - 1) / to * to; }
 
 }  // namespace
+
+int GradientOrder::num_buffers() const {
+  if (!tree) return 1;
+  int most = 1;
+  for (int64_t r = 0; r < ranks; ++r) most = std::max(most, tree_buffers(num_leaves(), run_of(r)));
+  return most;
+}
+
+ParamStore::ParamStore(Precision precision, GradientOrder order, const ProcessMesh& mesh)
+    : precision_(precision), order_(order), mesh_(mesh) {
+  WEFT_CHECK(dp().size() == order.ranks && dp().rank() == order.rank, "data-parallel rank {} of {}, planned {} of {}",
+             dp().rank(), dp().size(), order.rank, order.ranks);
+  if (!order_.tree) return;
+  for (int64_t r = 0; r < order_.ranks; ++r)
+    for (const TreeNode& node : tree_cover(order_.num_leaves(), order_.run_of(r))) all_nodes_.push_back(node);
+}
 
 Param& ParamStore::add(ParamSpec spec) {
   pending_.push_back(all_.emplace_back(std::make_unique<Param>(std::move(spec))).get());
@@ -29,12 +45,14 @@ int ParamStore::close_unit(std::string name) {
   place(unit, true);
   unit.decayed = unit.size;
   place(unit, false);
+  unit.size = padded(unit.size, kPadding * order_.ranks);  // each rank sums a share of it
   unit.grad_size = unit.size;
   for (Param* p : unit.params) {
     if (p->tied_to_ == nullptr) continue;
     p->offset_ = unit.grad_size;
     if (order_.separate_ties()) unit.grad_size += padded(p->spec().shape.elements());
   }
+  unit.grad_size = padded(unit.grad_size, kPadding * order_.ranks);
   unit.tree = TreeSum(order_.num_leaves());
   units_.push_back(std::move(unit));
   return num_units() - 1;
@@ -51,13 +69,17 @@ void ParamStore::place(Unit& unit, bool decays) {
 void ParamStore::allocate(Arena& params, Arena& grads, Arena& states, int num_states) {
   allocate_values(params);
   for (Unit& u : units_) {
-    for (int b = tree_buffers(order_.num_leaves()); b > 0; --b) {
+    for (int b = order_.num_buffers(); b > 0; --b) {
       u.buffers.push_back(grads.alloc(precision_.stat, u.grad_size));
       u.written.emplace_back(u.params.size());
     }
     for (int k = 0; k < num_states; ++k) u.states.push_back(states.alloc(precision_.stat, u.size));
     u.open.reserve(u.buffers.size());
   }
+  if (!order_.tree || order_.ranks == 1) return;
+  int64_t share = 0;
+  for (const Unit& u : units_) share = std::max(share, u.grad_size / order_.ranks);
+  staging_ = grads.alloc(precision_.stat, {int64_t(all_nodes_.size()), share});
 }
 
 void ParamStore::allocate_values(Arena& params) {
@@ -127,14 +149,64 @@ void ParamStore::flush(Backend& backend, int unit, int64_t micro_batch, bool las
   WEFT_CHECK(open != u.open.end(), "flush of unit {}, whose gradients are not open", u.name);
   const int buffer = open->buffer;
   u.open.erase(open);
-  u.tree.settle(leaf, buffer, [&](int into, int from) {
+  u.tree.settle({0, leaf}, buffer, [&](int into, int from) {
     const Tensor &sum = u.buffers[size_t(into)], &more = u.buffers[size_t(from)];
     backend.run(Add{.x = sum, .y = more, .out = sum});
   });
+  if (order_.tree || order_.ranks == 1) return;
+  backend.wait_all();
+  u.reduction = dp().all_reduce(u.buffers[size_t(buffer)]);  // while earlier layers still run backward
+}
+
+// Every rank sums its share of the elements over the nodes of all ranks, as the tree says, and gives it to all.
+void ParamStore::join_trees(Backend& backend, Unit& u) {
+  const int64_t ranks = order_.ranks, share = u.grad_size / ranks;
+  const std::vector<TreeSum::Held> mine = u.tree.held();
+  std::vector<Work> sent;
+  for (int64_t step = 1; step < ranks; ++step) {
+    const int64_t to = (order_.rank + step) % ranks;
+    for (const auto& h : mine)
+      sent.push_back(dp().send(u.buffers[size_t(h.buffer)].slice_rows(to * share, share), int(to)));
+  }
+  std::vector<Tensor> sums(all_nodes_.size());
+  const auto receive = [&](int64_t from) {
+    const LeafRun run = order_.run_of(from);
+    for (size_t i = 0, own = 0; i < all_nodes_.size(); ++i) {
+      if (all_nodes_[i].first() < run.first || all_nodes_[i].first() >= run.first + run.count) continue;
+      if (from == order_.rank) {
+        sums[i] = u.buffers[size_t(mine.at(own++).buffer)].slice_rows(from * share, share);
+      } else {
+        sums[i] = staging_.slice_rows(int64_t(i), 1).reshape({staging_.cols()}).slice_rows(0, share);
+        dp().recv(sums[i], int(from)).wait();
+      }
+    }
+  };
+  for (int64_t step = 0; step < ranks; ++step) receive((order_.rank + ranks - step) % ranks);
+  for (Work& w : sent) w.wait();
+  TreeSum top(order_.num_leaves());
+  for (size_t i = 0; i < sums.size(); ++i) WEFT_CHECK(top.take() == int(i), "node {} of a sum is not its buffer", i);
+  for (size_t i = 0; i < sums.size(); ++i) {
+    top.settle(all_nodes_[i], int(i), [&](int into, int from) {
+      backend.run(Add{.x = sums[size_t(into)], .y = sums[size_t(from)], .out = sums[size_t(into)]});
+    });
+  }
+  backend.wait_all();
+  dp().all_gather(sums[size_t(top.root())], gradient(u)).wait();
+}
+
+Tensor ParamStore::gradient(const Unit& u) const {
+  const auto held = u.tree.held();
+  WEFT_CHECK(!held.empty(), "unit {} has no gradient", u.name);
+  return u.buffers[size_t(held.front().buffer)];
 }
 
 void ParamStore::finish_step(Backend& backend) {
-  for (Unit& u : units_) point_grads(u, u.tree.root());
+  backend.wait_all();
+  for (Unit& u : units_) {
+    u.reduction.wait();
+    if (order_.tree && order_.ranks > 1) join_trees(backend, u);
+    point_grads(u, u.tree.held().at(0).buffer);
+  }
   for (auto& p : all_) {
     if (p->tied_to_ != nullptr && order_.separate_ties()) {
       backend.run(Add{.x = p->tied_to_->grad, .y = p->grad, .out = p->tied_to_->grad});
@@ -149,11 +221,7 @@ std::vector<ParamStore::Segment> ParamStore::segments(int unit) const {
   auto add = [&](int64_t first, int64_t n, bool decays) {
     if (n == 0) return;
     auto cut = [&](const Tensor& t) { return t.slice_rows(first, n); };
-    Segment s{.master = cut(u.master),
-              .grad = cut(u.buffers[size_t(u.tree.root())]),
-              .value = {},
-              .states = {},
-              .decays = decays};
+    Segment s{.master = cut(u.master), .grad = cut(gradient(u)), .value = {}, .states = {}, .decays = decays};
     if (precision_.compute != precision_.stat) s.value = cut(u.value);
     for (const Tensor& t : u.states) s.states.push_back(cut(t));
     all.push_back(std::move(s));

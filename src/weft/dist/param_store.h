@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "weft/comm/process_mesh.h"
 #include "weft/device/arena.h"
 #include "weft/dist/param.h"
 #include "weft/dist/tree_sum.h"
@@ -14,20 +15,27 @@
 
 namespace weft {
 
-// How the gradients of a step's micro-batches become one sum.
+// How the gradients of a step's micro-batches become one sum. Each data-parallel rank has a run of consecutive ones.
 struct GradientOrder {
-  int64_t num_micro_batches = 1;
+  int64_t num_micro_batches = 1;  // of one rank
   bool tree = false;  // over a fixed binary tree of micro-batches (invariant numerics), else in the order they come
+  int64_t ranks = 1, rank = 0;  // data parallel
+  int64_t global_micro_batches() const { return ranks * num_micro_batches; }
+  LeafRun run_of(int64_t r) const { return {r * num_micro_batches, num_micro_batches}; }
+  int64_t first() const { return run_of(rank).first; }  // of this rank's
   // Each use of a tied weight keeps a gradient of its own, summed last: the tree of each must not depend on the layout.
   bool separate_ties() const { return tree; }
-  int64_t num_leaves() const { return tree ? num_micro_batches : 1; }
-  int64_t leaf_of(int64_t micro_batch) const { return tree ? micro_batch : 0; }
+  int64_t num_leaves() const { return tree ? global_micro_batches() : 1; }
+  int64_t leaf_of(int64_t micro_batch) const { return tree ? first() + micro_batch : 0; }
+  // Of gradients on one rank; the largest number of any, so that all ranks need the same memory.
+  int num_buffers() const;
   bool ends_leaf(int64_t micro_batch) const { return tree || micro_batch == num_micro_batches - 1; }
 };
 
 class ParamStore {
  public:
-  ParamStore(Precision precision, GradientOrder order) : precision_(precision), order_(order) {}
+  // Gradients are summed over the ranks of `mesh` when every micro-batch has been flushed.
+  ParamStore(Precision precision, GradientOrder order, const ProcessMesh& mesh = single_mesh());
   ParamStore(const ParamStore&) = delete;
   ParamStore& operator=(const ParamStore&) = delete;
 
@@ -47,7 +55,8 @@ class ParamStore {
   // Gradients of a unit are writable for this micro-batch until flushed; `last` when it writes no more of them.
   void open_grads(int unit, int64_t micro_batch);
   void flush(Backend& backend, int unit, int64_t micro_batch, bool last);
-  // After the last micro-batch: every `grad` is the sum over all of them and over ties, until begin_step.
+  // After the last micro-batch: every `grad` is the sum over all of them, of all ranks, and over ties, until
+  // begin_step. Blocks.
   void finish_step(Backend& backend);
   void begin_step();
 
@@ -85,7 +94,11 @@ class ParamStore {
     std::vector<std::vector<char>> written = {};  // [buffer][parameter]: does it hold a sum yet
     TreeSum tree{1};
     std::vector<OpenLeaf> open = {};
+    Work reduction = {};  // over dp
   };
+  Communicator& dp() const { return mesh_[Axis::dp]; }
+  Tensor gradient(const Unit& unit) const;  // the buffer that holds the sum
+  void join_trees(Backend& backend, Unit& unit);
   void place(Unit& unit, bool decays);
   void allocate_unit_values(Unit& unit, Arena& params);
   void point_grads(Unit& unit, int buffer);
@@ -94,6 +107,9 @@ class ParamStore {
 
   Precision precision_;
   GradientOrder order_;
+  ProcessMesh mesh_;
+  std::vector<TreeNode> all_nodes_;  // of the runs of all ranks, in order
+  Tensor staging_;                   // what other ranks send of their nodes
   std::vector<std::unique_ptr<Param>> all_;
   std::vector<Param*> pending_;  // of the open unit
   std::vector<Unit> units_;

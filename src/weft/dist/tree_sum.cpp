@@ -17,9 +17,9 @@ int TreeSum::take() {
   return buffer;
 }
 
-void TreeSum::settle(int64_t leaf, int buffer, const std::function<void(int, int)>& add) {
-  WEFT_CHECK(leaf >= 0 && leaf < num_leaves_, "leaf {} of {}", leaf, num_leaves_);
-  TreeNode node{0, leaf};
+void TreeSum::settle(TreeNode node, int buffer, const std::function<void(int, int)>& add) {
+  WEFT_CHECK(node.index >= 0 && node.first() < num_leaves_, "node {} of level {} in a tree of {} leaves", node.index,
+             node.level, num_leaves_);
   for (; node != tree_root(num_leaves_); node = node.parent()) {
     if (node.sibling().first() >= num_leaves_) continue;  // absent: promoted as it is
     const auto other =
@@ -34,6 +34,12 @@ void TreeSum::settle(int64_t leaf, int buffer, const std::function<void(int, int
   held_.push_back({node, buffer});
 }
 
+std::vector<TreeSum::Held> TreeSum::held() const {
+  std::vector<Held> all = held_;
+  std::sort(all.begin(), all.end(), [](const Held& a, const Held& b) { return a.node.first() < b.node.first(); });
+  return all;
+}
+
 int TreeSum::root() const {
   WEFT_CHECK(held_.size() == 1 && held_[0].node == tree_root(num_leaves_), "a sum over {} leaves is not complete",
              num_leaves_);
@@ -46,11 +52,23 @@ void TreeSum::clear() {
   held_.clear();
 }
 
-int tree_buffers(int64_t num_leaves) {
+namespace {
+
+TreeSum settled(int64_t num_leaves, LeafRun run) {
   TreeSum tree(num_leaves);
-  for (int64_t leaf = 0; leaf < num_leaves; ++leaf) tree.settle(leaf, tree.take(), [](int, int) {});
-  return tree.peak();
+  for (int64_t i = 0; i < run.count; ++i) tree.settle({0, run.first + i}, tree.take(), [](int, int) {});
+  return tree;
 }
+
+}  // namespace
+
+std::vector<TreeNode> tree_cover(int64_t num_leaves, LeafRun run) {
+  std::vector<TreeNode> nodes;
+  for (const TreeSum::Held& h : settled(num_leaves, run).held()) nodes.push_back(h.node);
+  return nodes;
+}
+
+int tree_buffers(int64_t num_leaves, LeafRun run) { return settled(num_leaves, run).peak(); }
 
 double tree_sum(const std::vector<double>& leaves) {
   if (leaves.empty()) return 0;

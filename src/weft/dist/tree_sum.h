@@ -20,6 +20,13 @@ struct TreeNode {
 };
 TreeNode tree_root(int64_t leaves);
 
+// Consecutive leaves.
+struct LeafRun {
+  int64_t first, count;
+};
+// The nodes that the leaves of a run sum to without any other, in their order: one where the run is a sub-tree.
+std::vector<TreeNode> tree_cover(int64_t num_leaves, LeafRun run);
+
 // Which buffers of a pool hold which nodes while leaves arrive, each exactly once, in any order. Knows no numbers: the
 // caller adds buffers when told to, and a planner counts without any.
 class TreeSum {
@@ -28,9 +35,15 @@ class TreeSum {
 
   // An unused buffer for the next leaf's sum.
   int take();
-  // The leaf whose sum is in `buffer` is complete. Calls add(into, from) for each addition that is now possible:
-  // buffer `into` += buffer `from`; `from` is free again.
-  void settle(int64_t leaf, int buffer, const std::function<void(int into, int from)>& add);
+  // The node whose sum is in `buffer` (a leaf, or what others have summed) is complete. Calls add(into, from) for each
+  // addition that is now possible: buffer `into` += buffer `from`; `from` is free again.
+  void settle(TreeNode node, int buffer, const std::function<void(int into, int from)>& add);
+  struct Held {
+    TreeNode node;
+    int buffer;
+  };
+  // What is complete and waits for a sibling, in the order of the leaves.
+  std::vector<Held> held() const;
   // The buffer that holds the sum of all leaves. WEFT_CHECK if some are missing.
   int root() const;
   // Forgets everything: the next sum begins.
@@ -39,18 +52,14 @@ class TreeSum {
   int peak() const { return peak_; }
 
  private:
-  struct Held {
-    TreeNode node;
-    int buffer;
-  };
   int64_t num_leaves_;
   std::vector<Held> held_;
   std::vector<int> free_;
   int num_buffers_ = 0, in_use_ = 0, peak_ = 0;
 };
 
-// The number of buffers that TreeSum needs for leaves that arrive in order.
-int tree_buffers(int64_t num_leaves);
+// The number of buffers that TreeSum needs for the leaves of a run that arrive in order.
+int tree_buffers(int64_t num_leaves, LeafRun run);
 
 // The sum of f(0) ... f(leaves - 1) as the tree adds it.
 double tree_sum(const std::vector<double>& leaves);

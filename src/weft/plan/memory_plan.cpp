@@ -23,6 +23,8 @@ bool splits_backward(const Schedule& schedule) {
   return std::any_of(schedule.begin(), schedule.end(), [](const Action& a) { return a.what == Do::dgrad; });
 }
 
+ProcessMesh mesh_of(const StepSpec& step) { return dry_mesh({.dp = int(step.order.ranks)}); }
+
 struct DryArenas {
   Arena scratch{"scratch"}, replay{"replay"}, till_dgrad{"till dgrad"}, till_wgrad{"till wgrad"}, between{"between"};
   void rewind() {
@@ -34,8 +36,8 @@ struct DryArenas {
 void run_dry(const ModelSpec& model, StepSpec step, const Optimizer& optimizer, DryBackend& backend, DryArenas& a) {
   step.order.num_micro_batches = std::min<int64_t>(step.order.num_micro_batches, 2);
   PersistentArenas persistent;
-  TrainingState state(model, step, optimizer, persistent);
-  const ProcessMesh mesh = single_mesh();
+  const ProcessMesh mesh = mesh_of(step);
+  TrainingState state(model, step, optimizer, persistent, mesh);
   const auto spans = whole_sequences(step);
   auto saved = state.model.make_saved();
   for (int64_t mb = 0; mb < step.order.num_micro_batches; ++mb) {
@@ -84,7 +86,7 @@ void check_positions(const ModelSpec& model, const StepSpec& step) {
 
 MemoryPlan measure_forward(const ModelSpec& model, const StepSpec& step, const WorkspaceModel& workspace) {
   check_positions(model, step);
-  ParamStore params(step.precision, step.order);
+  ParamStore params(step.precision, {});
   Transformer transformer(params, model, step.model);
   PersistentArenas persistent;
   params.allocate_values(persistent.params);
@@ -110,9 +112,10 @@ MemoryPlan measure_forward(const ModelSpec& model, const StepSpec& step, const W
 MemoryPlan measure(const ModelSpec& model, const StepSpec& step, const Optimizer& optimizer,
                    const WorkspaceModel& workspace) {
   check_positions(model, step);
+  WEFT_CHECK(step.order.rank == 0, "a step is planned as rank 0, not {}", step.order.rank);
   MemoryPlan plan;
   PersistentArenas persistent;
-  const TrainingState state(model, step, optimizer, persistent);
+  const TrainingState state(model, step, optimizer, persistent, mesh_of(step));
   plan.persistent = persistent.peak();
   plan.num_params = state.params.num_elements();
   DryBackend backend(workspace);

@@ -28,15 +28,16 @@ LrSchedule lr_of(const Recipe& r) {
 
 StepSpec step_of(const Recipe& r) {
   const int64_t micro_batches = r.train.global_batch_size / r.train.micro_batch_size / r.parallel.dp;
-  return {.precision = precision_of(r),
-          .model = {.layers = {.stream = Spmd::Invariant, .keep_activations = r.parallel.recompute != "selective"},
-                    .recompute_blocks = r.parallel.recompute == "full",
-                    .max_positions = r.train.seq_length},
-          .seq_length = r.train.seq_length,
-          .micro_batch_size = r.train.micro_batch_size,
-          .order = {.num_micro_batches = micro_batches, .tree = r.train.numerics == "invariant"},
-          .schedule = schedule_named(r.parallel.pipeline_schedule, {}, micro_batches),
-          .evaluates = !r.data.valid.empty() || r.data.valid_fraction > 0};
+  return {
+      .precision = precision_of(r),
+      .model = {.layers = {.stream = Spmd::Invariant, .keep_activations = r.parallel.recompute != "selective"},
+                .recompute_blocks = r.parallel.recompute == "full",
+                .max_positions = r.train.seq_length},
+      .seq_length = r.train.seq_length,
+      .micro_batch_size = r.train.micro_batch_size,
+      .order = {.num_micro_batches = micro_batches, .tree = r.train.numerics == "invariant", .ranks = r.parallel.dp},
+      .schedule = schedule_named(r.parallel.pipeline_schedule, {}, micro_batches),
+      .evaluates = !r.data.valid.empty() || r.data.valid_fraction > 0};
 }
 
 void override_dropout(const Recipe& r, Dropouts& d) {
@@ -50,6 +51,11 @@ void override_dropout(const Recipe& r, Dropouts& d) {
 Precision precision_of(const Recipe& r) {
   if (r.train.precision == "bf16") return kBf16;
   return r.train.precision == "f64" ? kF64 : kF32;
+}
+
+MeshSizes mesh_sizes_of(const Recipe& r) {
+  const auto& p = r.parallel;
+  return {.dp = int(p.dp), .pp = int(p.pp), .cp = int(p.cp), .tp = int(p.tp), .ep = int(p.ep)};
 }
 
 RunPlan plan_run(const Recipe& recipe, const WorkspaceModel& workspace) {

@@ -23,5 +23,6 @@ struct RunPlan {
 RunPlan plan_run(const Recipe& recipe, const WorkspaceModel& workspace);
 
 Precision precision_of(const Recipe& recipe);
+MeshSizes mesh_sizes_of(const Recipe& recipe);
 
 }  // namespace weft

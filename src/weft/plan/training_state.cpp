@@ -14,12 +14,12 @@ PersistentArenas::Sizes PersistentArenas::peak() const {
 }
 
 TrainingState::TrainingState(const ModelSpec& spec, const StepSpec& step, const Optimizer& optimizer,
-                             PersistentArenas& arenas)
-    : params(step.precision, step.order), model(params, spec, step.model) {
+                             PersistentArenas& arenas, const ProcessMesh& mesh)
+    : params(step.precision, step.order, mesh), model(params, spec, step.model) {
   params.allocate(arenas.params, arenas.grads, arenas.states, int(optimizer.state_names().size()));
   model.allocate_constants(arenas.constants, step.precision);
   norm = std::make_unique<GradNorm>(params, arenas.records);
-  losses = arenas.records.alloc(DType::f64, {step.order.num_micro_batches});
+  losses = arenas.records.alloc(DType::f64, {step.order.global_micro_batches()});
 }
 
 MicroBatch alloc_micro_batch(Arena& arena, int64_t tokens) {

@@ -27,11 +27,12 @@ struct PersistentArenas {
 
 class TrainingState {
  public:
-  TrainingState(const ModelSpec& model, const StepSpec& step, const Optimizer& optimizer, PersistentArenas& arenas);
+  TrainingState(const ModelSpec& model, const StepSpec& step, const Optimizer& optimizer, PersistentArenas& arenas,
+                const ProcessMesh& mesh = single_mesh());
   ParamStore params;
   Transformer model;
   std::unique_ptr<GradNorm> norm;
-  Tensor losses;  // f64 [micro-batches of a step]: sums over counted tokens
+  Tensor losses;  // f64 [micro-batches of a step, of all ranks]: sums over counted tokens
 };
 
 }  // namespace weft

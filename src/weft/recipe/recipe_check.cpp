@@ -96,16 +96,20 @@ std::vector<Conflict> conflicts(const Recipe& recipe) {
 void check_supported(const Recipe& r) {
   const auto& p = r.parallel;
   Refusals refusals;
-  const std::pair<const char*, int64_t> axes[] = {{"dp", p.dp}, {"tp", p.tp}, {"pp", p.pp}, {"cp", p.cp}, {"ep", p.ep}};
+  const std::pair<const char*, int64_t> axes[] = {{"tp", p.tp}, {"pp", p.pp}, {"cp", p.cp}, {"ep", p.ep}};
   for (const auto& [axis, ranks] : axes) {
-    refusals.add(ranks > 1, fmt::format("parallel.{} = {}", axis, ranks), "this version runs one rank",
-                 fmt::format("parallel.{} = 1", axis));
+    refusals.add(ranks > 1, fmt::format("parallel.{} = {}", axis, ranks),
+                 "this version cuts nothing but the batch (dp)", fmt::format("parallel.{} = 1", axis));
   }
+  refusals.add(p.zero_stage > 0 && p.dp > 1,
+               fmt::format("parallel.zero_stage = {} with parallel.dp = {}", p.zero_stage, p.dp),
+               "this version keeps gradients and optimizer state whole on every rank", "parallel.zero_stage = 0");
   refusals.add(p.pipeline_schedule == "interleaved_1f1b" || p.pipeline_schedule == "zbv",
                fmt::format("parallel.pipeline_schedule = \"{}\"", p.pipeline_schedule),
                "it needs several stages on a rank, and this version has one",
                "\"1f1b\", which is the same at parallel.pp = 1");
-  refusals.add(r.run.ranks == "mpi", "run.ranks = \"mpi\"", "this version runs one rank", "run.ranks = \"local\"");
+  refusals.add(r.run.ranks == "mpi", "run.ranks = \"mpi\"", "this version runs ranks as threads of one process",
+               "run.ranks = \"local\"");
   refusals.add(r.run.backend == "cuda", "run.backend = \"cuda\"", "this version has no GPU kernels",
                "run.backend = \"cpu\"");
   refusals.add(r.train.precision == "fp16", "train.precision = \"fp16\"", "this version does not scale the loss",

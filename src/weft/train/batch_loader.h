@@ -3,17 +3,19 @@
 #include <vector>
 
 #include "weft/data/data_stream.h"
+#include "weft/dist/param_store.h"
 #include "weft/nn/pass.h"
 
 namespace weft {
 
-// Micro-batch m of step s holds global samples [s G + m B, s G + (m + 1) B): the order is the stream's alone.
-//   G sequences of a global batch   B sequences of a micro-batch
+// Micro-batch m of a rank's step s holds the global samples from s G + (F + m) B on: the order is the stream's alone.
+//   G sequences of a global batch   B sequences of a micro-batch   F the first of the rank's micro-batches
 class BatchLoader {
  public:
   struct Shape {
-    int64_t seq_length, micro_batch_size, num_micro_batches;
-    int64_t global_batch_size() const { return micro_batch_size * num_micro_batches; }
+    int64_t seq_length, micro_batch_size;
+    GradientOrder order;
+    int64_t global_batch_size() const { return micro_batch_size * order.global_micro_batches(); }
   };
   BatchLoader(const DataStream& stream, Shape shape);
 

@@ -39,6 +39,12 @@ struct EvalBatch {
   }
 };
 
+int64_t sum_over(Communicator& ranks, int64_t n) {
+  auto sum = double(n);  // exact: far below 2^53
+  ranks.all_reduce({&sum, DType::f64, {1}}).wait();
+  return int64_t(sum);
+}
+
 double sum_of(const Tensor& nll) {
   double sum = 0;
   for (int64_t i = 0; i < nll.elements(); ++i)
@@ -50,13 +56,16 @@ double sum_of(const Tensor& nll) {
 
 EvalRecord evaluate_loss(const EvalRequest& r, const ScoreMicroBatch& score) {
   const int64_t size = r.step_spec.micro_batch_size, all = (r.windows.num_windows() + size - 1) / size;
-  std::vector<double> losses;
+  const int64_t batches = r.max_batches > 0 ? std::min(r.max_batches, all) : all;
+  std::vector<double> losses(size_t(batches), 0.0);
   std::vector<AttentionSpan> spans;
   int64_t counted = 0;
-  for (int64_t i = 0; i < (r.max_batches > 0 ? std::min(r.max_batches, all) : all); ++i) {
+  for (int64_t i = r.ranks.rank(); i < batches; i += r.ranks.size()) {
     const EvalBatch batch{r.windows, r.step_spec, i * size, spans, counted};
-    losses.push_back(sum_of(score([&](MicroBatch& b) { batch.load(b); })));
+    losses[size_t(i)] = sum_of(score([&](MicroBatch& b) { batch.load(b); }));
   }
+  r.ranks.all_reduce({losses.data(), DType::f64, {batches}}).wait();  // each is zero on all ranks but one
+  counted = sum_over(r.ranks, counted);
   const double loss = tree_sum(losses) / double(std::max<int64_t>(counted, 1));
   return {.step = r.step, .loss = loss, .perplexity = std::exp(loss), .tokens = counted};
 }

@@ -14,8 +14,9 @@ struct EvalRequest {
   const StepSpec& step_spec;
   int64_t step = 0;         // goes into the record
   int64_t max_batches = 0;  // micro-batches of windows to score; 0: all
+  Communicator& ranks;      // that share the work: each scores every size-th micro-batch
 };
-// Mean loss over the counted targets. Blocks.
+// Mean loss over the counted targets, the same on every rank and for any number of them. Blocks.
 EvalRecord evaluate_loss(const EvalRequest& request, const ScoreMicroBatch& score);
 
 }  // namespace weft

@@ -29,7 +29,7 @@ Evaluator::Evaluator(const std::filesystem::path& folder, const Spec& spec)
       step_(forward_step(config_.spec, spec)),
       plan_(measure_forward(config_.spec, step_, *machine_.workspace_model)),
       arenas_(plan_.persistent),
-      params_(step_.precision, step_.order),
+      params_(step_.precision, {}),
       model_(params_, config_.spec, step_.model),
       workspace_("workspace", plan_.workspace),
       scratch_("evaluation", plan_.evaluation),
@@ -43,8 +43,9 @@ Evaluator::Evaluator(const std::filesystem::path& folder, const Spec& spec)
 
 EvalRecord Evaluator::evaluate(const EvalWindows& windows, int64_t max_batches) {
   const ForwardOnly forward{model_, step_, *backend_, mesh_};
-  return evaluate_loss({.windows = windows, .step_spec = step_, .step = 0, .max_batches = max_batches},
-                       [&](const LoadMicroBatch& load) { return forward.score(load, scratch_); });
+  return evaluate_loss(
+      {.windows = windows, .step_spec = step_, .step = 0, .max_batches = max_batches, .ranks = mesh_[Axis::dp]},
+      [&](const LoadMicroBatch& load) { return forward.score(load, scratch_); });
 }
 
 }  // namespace weft

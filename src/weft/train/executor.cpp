@@ -22,11 +22,13 @@ Executor::Executor(TrainingState& state, const StepSpec& step, const MemoryPlan&
 
 double Executor::run(const StepInput& input) {
   state_.params.begin_step();
+  const Tensor& losses = state_.losses;
+  std::fill_n(losses.as<double>(), losses.rows(), 0.0);
   for (const Action& action : step_.schedule) act(action, input);
   state_.params.finish_step(*backend_);
   backend_->wait_all();
-  const double* losses = state_.losses.as<double>();
-  return tree_sum({losses, losses + state_.losses.rows()});
+  mesh_[Axis::dp].all_reduce(losses).wait();  // each is of one rank and zero on the others: the sum is exact
+  return tree_sum({losses.as<double>(), losses.as<double>() + losses.rows()});
 }
 
 double Executor::run_on(Backend& backend, const StepInput& input) {
@@ -68,7 +70,7 @@ void Executor::begin(InFlight& m, int64_t micro_batch, const StepInput& input) {
   m.till_wgrad = &till_wgrad_.take();
   m.batch = alloc_micro_batch(*m.till_wgrad, step_.micro_batch_tokens());
   m.batch.index = micro_batch;
-  m.batch.loss = state_.losses.slice_rows(micro_batch, 1);
+  m.batch.loss = state_.losses.slice_rows(step_.order.first() + micro_batch, 1);
   m.batch.loss_scale = input.loss_scale;
   input.load(m.batch);
 }

@@ -12,23 +12,34 @@
 
 namespace weft {
 
+namespace {
+
+RunPlan of_rank(RunPlan plan, const ProcessMesh& mesh) {
+  plan.step.order.rank = mesh[Axis::dp].rank();
+  return plan;
+}
+
+}  // namespace
+
 Trainer::Trainer(RunPlan plan, const Setup& setup)
     : recipe_(setup.recipe),
       machine_(setup.machine),
       stop_(setup.stop),
-      plan_(std::move(plan)),
+      mesh_(setup.mesh),
+      plan_(of_rank(std::move(plan), mesh_)),
       arenas_(plan_.memory.persistent),
-      state_(plan_.model, plan_.step, *plan_.optimizer, arenas_),
+      state_(plan_.model, plan_.step, *plan_.optimizer, arenas_, mesh_),
       workspace_("workspace", plan_.memory.workspace),
       backend_(machine_.make_backend(workspace_)),
-      mesh_(single_mesh()),
       executor_(state_, plan_.step, plan_.memory, {*backend_, mesh_}),
-      data_(open_run_data(recipe_, plan_.model)),
+      data_(open_data()),
       batches_(*data_.train, {.seq_length = recipe_.train.seq_length,
                               .micro_batch_size = recipe_.train.micro_batch_size,
-                              .num_micro_batches = plan_.step.order.num_micro_batches}) {
+                              .order = plan_.step.order}) {
   start_weights();
+  barrier(*mesh_.world);  // so that all measure what they get beside the others
   matmul_rate_ = machine_.measure_matmul_rate(plan_.step.precision.compute);
+  if (!leads()) return;
   records_ = std::make_unique<RunRecords>(RunRecords::Spec{.run = recipe_.run.dir,
                                                            .first_step = step_,
                                                            .total_steps = recipe_.train.train_iters,
@@ -37,14 +48,30 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
   for (const std::string& note : notes_) records_->note(note);
 }
 
+// The first rank makes the caches of tokenized text, the others find them.
+RunData Trainer::open_data() const {
+  if (!leads()) barrier(*mesh_.world);
+  RunData data = open_run_data(recipe_, plan_.model);
+  if (leads()) barrier(*mesh_.world);
+  return data;
+}
+
+// Ranks see a signal at different times; all stop when one has.
+bool Trainer::stopped() const {
+  double stops = stop_ ? 1 : 0;
+  mesh_.world->all_reduce({&stops, DType::f64, {1}}).wait();
+  return stops > 0;
+}
+
 bool Trainer::run() {
-  while (step_ < recipe_.train.train_iters && !stop_) {
-    records_->step(step_once());
+  while (step_ < recipe_.train.train_iters && !stopped()) {
+    const StepRecord record = step_once();
+    if (leads()) records_->step(record);
     if (due(recipe_.train.eval_interval)) evaluate();
     if (due(recipe_.checkpoint.save_interval)) save(false);
   }
   save(true);
-  records_->finish(recipe_.run.dir);
+  if (leads()) records_->finish(recipe_.run.dir);
   return step_ == recipe_.train.train_iters;
 }
 
@@ -59,7 +86,7 @@ StepRecord Trainer::step_once() {
   executor_.check_used();
   const double norm = state_.norm->wait_measure(*backend_);
   watch(loss, norm);
-  if (recipe_.train.log_grad_norms) log_grad_norms();
+  if (recipe_.train.log_grad_norms && leads()) log_grad_norms();
   const double lr = plan_.lr.at(step_);
   update_all(*backend_, *plan_.optimizer, state_.params,
              {.lr = lr, .grad_scale = clip_scale(norm, recipe_.optimizer.clip_grad), .step = step_ + 1});
@@ -140,14 +167,18 @@ void Trainer::log_grad_norms() const {
 
 void Trainer::evaluate() {
   if (data_.valid == nullptr) return;
-  records_->eval(evaluate_loss(
-      {.windows = *data_.valid, .step_spec = plan_.step, .step = step_, .max_batches = recipe_.train.eval_iters},
-      [this](const LoadMicroBatch& load) { return executor_.evaluate(load); }));
+  const EvalRecord record = evaluate_loss({.windows = *data_.valid,
+                                           .step_spec = plan_.step,
+                                           .step = step_,
+                                           .max_batches = recipe_.train.eval_iters,
+                                           .ranks = mesh_[Axis::dp]},
+                                          [this](const LoadMicroBatch& load) { return executor_.evaluate(load); });
+  if (leads()) records_->eval(record);
 }
 
 // A save that fails leaves the older checkpoints and does not end the run; the last one does.
 void Trainer::save(bool last) {
-  if (saved_step_ == step_) return;
+  if (!leads() || saved_step_ == step_) return;
   try {
     const auto path =
         save_checkpoint(recipe_.run.dir, plan_.model, state_, *plan_.optimizer,

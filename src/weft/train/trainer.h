@@ -17,11 +17,13 @@ namespace weft {
 
 class Trainer {
  public:
-  // Reads data and weights, allocates what the plan says, resumes where the run folder has a checkpoint. `stop` may be
-  // set at any time (by a signal): the run saves and returns after the step it is in.
+  // Reads data and weights, allocates what the plan (of rank 0) says, resumes where the run folder has a checkpoint.
+  // `stop` may be set at any time (by a signal): the run saves and returns after the step it is in. Each rank of the
+  // mesh makes a Trainer of the same recipe; the first one writes what all of them have to say.
   struct Setup {
     const Recipe& recipe;
     const Machine& machine;
+    const ProcessMesh& mesh;
     const std::atomic<bool>& stop;
     int terminal_fd = 2;  // progress goes there
   };
@@ -32,6 +34,9 @@ class Trainer {
   int64_t steps_done() const { return step_; }
 
  private:
+  bool leads() const { return mesh_.world->rank() == 0; }
+  RunData open_data() const;
+  bool stopped() const;
   void start_weights();
   StepRecord step_once();
   void watch(double loss, double norm);
@@ -45,19 +50,19 @@ class Trainer {
   const Recipe recipe_;
   const Machine machine_;
   const std::atomic<bool>& stop_;
+  const ProcessMesh mesh_;
   const RunPlan plan_;
   PersistentArenas arenas_;
   TrainingState state_;
   Arena workspace_;
   std::unique_ptr<Backend> backend_;
-  ProcessMesh mesh_;
   Executor executor_;
   RunData data_;
   BatchLoader batches_;
   int64_t step_ = 0, saved_step_ = -1;
-  double matmul_rate_ = 0;          // flop/s
-  std::vector<std::string> notes_;  // of loading: what was passed over
-  std::unique_ptr<RunRecords> records_;
+  double matmul_rate_ = 0;               // flop/s
+  std::vector<std::string> notes_;       // of loading: what was passed over
+  std::unique_ptr<RunRecords> records_;  // of the rank that leads
 };
 
 }  // namespace weft

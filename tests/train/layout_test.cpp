@@ -1,0 +1,162 @@
+// Layouts: the same training, cut over ranks.
+#include "train/golden.h"
+#include "weft/apps/backends.h"
+
+namespace weft {
+namespace {
+
+struct Outcome {
+  Metrics metrics;
+  std::string weights, optimizer;  // files of the last checkpoint
+};
+
+// A golden case with these overrides, on threads as ranks; `backend` is cpu or ref.
+Outcome run_case(const std::string& name, const std::string& backend, std::vector<std::string> overrides) {
+  const auto folder = std::filesystem::path(WEFT_SOURCE_DIR) / "tests/golden" / name;
+  testing::TempDir dir;
+  overrides.push_back("run.backend=" + backend);
+  overrides.push_back("run.threads=1");
+  const Recipe recipe = testing::golden_recipe(folder, dir / "run", overrides);
+  testing::train(recipe, machine_for(recipe));
+  const auto last = dir / fmt::format("run/checkpoints/step-{}", recipe.train.train_iters);
+  return {read_metrics(dir / "run/metrics.jsonl"), testing::slurp(last / "model.safetensors"),
+          testing::slurp(last / "weft/optimizer.safetensors")};
+}
+
+void expect_same_losses(const Outcome& one, const Outcome& many, double tolerance, const std::string& what) {
+  ASSERT_EQ(one.metrics.steps.size(), many.metrics.steps.size()) << what;
+  for (size_t i = 0; i < one.metrics.steps.size(); ++i) {
+    const auto &a = one.metrics.steps[i], &b = many.metrics.steps[i];
+    EXPECT_NEAR(a.loss, b.loss, tolerance * a.loss) << what << " step " << i + 1;
+    EXPECT_NEAR(a.grad_norm, b.grad_norm, 10 * tolerance * a.grad_norm) << what << " step " << i + 1;
+  }
+}
+
+// In fp64 a layout differs from one rank by the order of its sums alone.
+TEST(Layouts, DataParallelEqualsOneRankInFp64) {
+  for (const char* name : {"llama3-rope-tied", "llama-sft-mask", "gpt2"}) {
+    const std::vector<std::string> base{"train.train_iters=3", "optimizer.lr_warmup_iters=1",
+                                        "train.micro_batch_size=1"};
+    const Outcome one = run_case(name, "ref", base);
+    for (const char* dp : {"2", "4", "8"}) {
+      for (const char* recompute : {"none", "full"}) {
+        std::vector<std::string> overrides = base;
+        overrides.push_back(std::string("parallel.dp=") + dp);
+        overrides.push_back(std::string("parallel.recompute=") + recompute);
+        const Outcome many = run_case(name, "ref", overrides);
+        expect_same_losses(one, many, 1e-11, fmt::format("{} dp {} recompute {}", name, dp, recompute));
+      }
+    }
+  }
+}
+
+TEST(Layouts, DataParallelGoldenCases) {
+  for (const std::string& name : testing::kGoldenCases) {
+    for (const char* dp : {"2", "4"}) {
+      Recipe recipe;
+      recipe.run.threads = 1;
+      testing::expect_golden(name, machine_for(recipe),
+                             {"train.micro_batch_size=2", std::string("parallel.dp=") + dp, "run.threads=1"},
+                             {.loss = 1e-6, .grad_norm = 2e-5, .tensor_norm = 1e-4});
+    }
+  }
+}
+
+// Any number of ranks that divides the batch, powers of two or not, any accumulation, schedule, recomputation: one run.
+TEST(Layouts, InvariantNumericsGiveTheSameBitsForAnyDataParallelSize) {
+  const std::vector<std::string> base{
+      "train.numerics=invariant",    "train.micro_batch_size=1", "train.global_batch_size=12", "train.train_iters=4",
+      "optimizer.lr_warmup_iters=1", "model.hidden_dropout=0.1", "model.attention_dropout=0.1"};
+  for (const char* name : {"llama3-rope-tied", "qwen2-bias"}) {
+    const Outcome one = run_case(name, "cpu", base);
+    ASSERT_FALSE(one.weights.empty());
+    for (const auto& [dp, schedule, recompute] :
+         {std::tuple("2", "1f1b", "none"), std::tuple("3", "gpipe", "full"), std::tuple("4", "zb_h1", "selective"),
+          std::tuple("6", "zb_h1", "full"), std::tuple("12", "1f1b", "none")}) {
+      std::vector<std::string> overrides = base;
+      overrides.push_back(std::string("parallel.dp=") + dp);
+      overrides.push_back(std::string("parallel.pipeline_schedule=") + schedule);
+      overrides.push_back(std::string("parallel.recompute=") + recompute);
+      const Outcome many = run_case(name, "cpu", overrides);
+      EXPECT_TRUE(many.weights == one.weights) << name << " dp " << dp << " " << schedule << " " << recompute;
+      EXPECT_TRUE(many.optimizer == one.optimizer) << name << " dp " << dp;
+      for (size_t i = 0; i < one.metrics.steps.size(); ++i) {
+        EXPECT_EQ(many.metrics.steps[i].loss, one.metrics.steps[i].loss) << name << " dp " << dp;
+        EXPECT_EQ(many.metrics.steps[i].grad_norm, one.metrics.steps[i].grad_norm) << name << " dp " << dp;
+      }
+    }
+  }
+}
+
+// The control of the test above: sums in the order of the ranks are not the same bits.
+TEST(Layouts, FastNumericsDependOnTheLayout) {
+  const std::vector<std::string> base{"train.micro_batch_size=1", "train.train_iters=4", "optimizer.lr_warmup_iters=1"};
+  std::vector<std::string> cut = base;
+  cut.push_back("parallel.dp=4");
+  EXPECT_FALSE(run_case("llama3-rope-tied", "cpu", base).weights == run_case("llama3-rope-tied", "cpu", cut).weights);
+  EXPECT_TRUE(run_case("llama3-rope-tied", "cpu", cut).weights == run_case("llama3-rope-tied", "cpu", cut).weights);
+}
+
+// bf16, SGD, held-out loss: what is counted over ranks agrees with one.
+TEST(Layouts, EvaluationIsSharedAmongTheRanks) {
+  const auto folder = std::filesystem::path(WEFT_SOURCE_DIR) / "tests/golden/llama-gqa";
+  const std::vector<std::string> base{"train.train_iters=4",      "optimizer.lr_warmup_iters=1",
+                                      "train.micro_batch_size=1", "train.eval_interval=2",
+                                      "optimizer.name=sgd",       "data.valid=" + (folder / "tokens.bin").string()};
+  const Outcome one = run_case("llama-gqa", "ref", base);
+  std::vector<std::string> overrides = base;
+  overrides.push_back("parallel.dp=4");
+  const Outcome many = run_case("llama-gqa", "ref", overrides);
+  ASSERT_EQ(one.metrics.evals.size(), 2u);
+  ASSERT_EQ(many.metrics.evals.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_NEAR(one.metrics.evals[i].loss, many.metrics.evals[i].loss, 1e-11);
+    EXPECT_EQ(one.metrics.evals[i].tokens, many.metrics.evals[i].tokens);
+  }
+}
+
+// A checkpoint knows nothing of the layout that wrote it.
+TEST(Layouts, ARunGoesOnUnderAnotherLayoutToTheBit) {
+  const auto folder = std::filesystem::path(WEFT_SOURCE_DIR) / "tests/golden/qwen3-qknorm";
+  testing::TempDir dir;
+  const auto part = [&](const std::filesystem::path& run, const std::string& dp, bool stopping) {
+    Recipe recipe = testing::golden_recipe(folder, run,
+                                           {"train.numerics=invariant", "train.micro_batch_size=1", "run.threads=1",
+                                            "train.train_iters=6", "checkpoint.save_interval=1", "parallel.dp=" + dp});
+    claim_run_folder(recipe);
+    const Machine machine = machine_for(recipe);
+    const std::atomic<bool> stop{stopping};
+    const int nowhere = open("/dev/null", O_WRONLY);
+    const bool done = train_on_ranks({.recipe = recipe, .machine = machine, .stop = stop, .terminal_fd = nowhere});
+    close(nowhere);
+    return done;
+  };
+  EXPECT_TRUE(part(dir / "whole", "1", false));
+  EXPECT_FALSE(part(dir / "cut", "4", true));  // before the first step: it saves and ends
+  std::filesystem::copy(dir / "whole/checkpoints/step-5", dir / "cut/checkpoints/step-5",
+                        std::filesystem::copy_options::recursive);
+  EXPECT_TRUE(part(dir / "cut", "2", false));
+  EXPECT_TRUE(testing::slurp(dir / "whole/checkpoints/step-6/model.safetensors") ==
+              testing::slurp(dir / "cut/checkpoints/step-6/model.safetensors"));
+}
+
+// Bad numbers on one rank end all of them, with the message of the one that found them.
+TEST(Layouts, ABadStepEndsEveryRankAndNamesItself) {
+  const auto folder = std::filesystem::path(WEFT_SOURCE_DIR) / "tests/golden/llama-gqa";
+  testing::TempDir dir;
+  const Recipe recipe = testing::golden_recipe(folder, dir / "run",
+                                               {"train.micro_batch_size=1", "run.threads=1", "parallel.dp=4",
+                                                "optimizer.lr=1e30", "optimizer.lr_warmup_iters=0"});
+  claim_run_folder(recipe);
+  const Machine machine = machine_for(recipe);
+  const std::atomic<bool> stop{false};
+  const int nowhere = open("/dev/null", O_WRONLY);
+  try {
+    train_on_ranks({.recipe = recipe, .machine = machine, .stop = stop, .terminal_fd = nowhere});
+    FAIL() << "a learning rate of 1e30 trained";
+  } catch (const NumericsError& e) { EXPECT_NE(std::string(e.what()).find("step 2"), std::string::npos) << e.what(); }
+  close(nowhere);
+}
+
+}  // namespace
+}  // namespace weft
