@@ -33,7 +33,7 @@ void expect_same_losses(const Outcome& one, const Outcome& many, double toleranc
 }
 
 // In fp64 a layout differs from one rank by the order of its sums alone.
-TEST(Layouts, DataParallelEqualsOneRankInFp64) {
+TEST(LayoutsSlow, DataParallelEqualsOneRankInFp64) {
   for (const char* name : {"llama3-rope-tied", "llama-sft-mask", "gpt2"}) {
     const std::vector<std::string> base{"train.train_iters=3", "optimizer.lr_warmup_iters=1",
                                         "train.micro_batch_size=1"};
@@ -50,7 +50,7 @@ TEST(Layouts, DataParallelEqualsOneRankInFp64) {
   }
 }
 
-TEST(Layouts, DataParallelGoldenCases) {
+TEST(LayoutsSlow, DataParallelGoldenCases) {
   for (const std::string& name : testing::kGoldenCases) {
     for (const char* dp : {"2", "4"}) {
       Recipe recipe;
@@ -98,7 +98,7 @@ TEST(Layouts, FastNumericsDependOnTheLayout) {
 }
 
 // bf16, SGD, held-out loss: what is counted over ranks agrees with one.
-TEST(Layouts, EvaluationIsSharedAmongTheRanks) {
+TEST(LayoutsSlow, EvaluationIsSharedAmongTheRanks) {
   const auto folder = std::filesystem::path(WEFT_SOURCE_DIR) / "tests/golden/llama-gqa";
   const std::vector<std::string> base{"train.train_iters=4",      "optimizer.lr_warmup_iters=1",
                                       "train.micro_batch_size=1", "train.eval_interval=2",

@@ -102,7 +102,7 @@ Command add_eval(CLI::App& weft) {
   CLI::App* app = weft.add_subcommand("eval", "Measure loss and perplexity on text or token files");
   app->add_option("model", o->model, "Model folder, checkpoint, or run folder")->required()->type_name("FOLDER");
   app->add_option("data", o->data, "Text, JSONL or token files")->required()->type_name("FILES");
-  app->add_option("--seq-length", o->seq_length, "Tokens of a window; 0: the model's")
+  app->add_option("--seq-length", o->seq_length, "Tokens of a window; 0: those of its training, else the model's")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
   app->add_option("--micro-batch-size", o->micro_batch_size, "Windows at once")
@@ -205,6 +205,18 @@ std::string nearest_advice(const std::vector<Command>& commands, int argc, char*
   return "";
 }
 
+// What the parser says of a wrong command line, and what to do.
+std::string usage_error(const CLI::ParseError& e, const std::vector<Command>& commands, int argc, char** argv) {
+  std::string text = e.what(), command;
+  for (const Command& c : commands)
+    if (argc > 1 && c.app->get_name() == argv[1]) command = " " + c.app->get_name();
+  for (int i = 1; i < argc; ++i)
+    if (const std::string word = argv[i];
+        word.starts_with("--") && word.substr(0, word.find('=')).find('.') != std::string::npos)
+      text += fmt::format("\nsettings of a recipe are written without dashes: {}", word.substr(2));
+  return fmt::format("{}{}\n`weft{} --help` says more.", text, nearest_advice(commands, argc, argv), command);
+}
+
 int say(const std::string& command, const std::string& message, int status) {
   const bool colour = isatty(STDERR_FILENO) == 1;
   std::cerr << "weft" << (command.empty() ? "" : " " + command) << (colour ? ": \033[1;31merror:\033[0m " : ": error: ")
@@ -238,15 +250,17 @@ int run_cli(int argc, char** argv) {
   app.footer("Begin with ./quickstart. `weft COMMAND --help` says more about each.");
   const std::vector<Command> commands{add_train(app),   add_plan(app),  add_generate(app),  add_eval(app),
                                       add_inspect(app), add_bench(app), add_completion(app)};
+  const auto named = [&](const Command& c) { return c.app->get_name() == argv[1]; };
+  if (argc > 1 && argv[1][0] != '-' && std::none_of(commands.begin(), commands.end(), named))
+    return say("",
+               fmt::format("there is no command {}{}\n`weft --help` lists them.", argv[1],
+                           nearest_advice(commands, argc, argv)),
+               kExitUsage);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& e) {  // --help, --version
     return app.exit(e);
-  } catch (const CLI::ParseError& e) {
-    return say("",
-               fmt::format("{}{}\n`weft --help` lists the commands.", e.what(), nearest_advice(commands, argc, argv)),
-               kExitUsage);
-  }
+  } catch (const CLI::ParseError& e) { return say("", usage_error(e, commands, argc, argv), kExitUsage); }
   for (const Command& command : commands) {
     if (command.app->parsed()) return run_command(command);
   }

@@ -12,10 +12,14 @@ namespace weft {
 
 int run_eval(const EvalOptions& o) {
   const auto folder = model_folder_of(o.model);
+  const auto trained_by = folder / "weft" / "recipe.toml";  // of a checkpoint
+  const int64_t seq_length = o.seq_length > 0 || !std::filesystem::exists(trained_by)
+                                 ? o.seq_length
+                                 : parse_recipe_file(trained_by.string(), {}).train.seq_length;
   const Machine machine = machine_for(o);
   Evaluator evaluator(folder, {.machine = machine,
                                .precision = precision_of(o),
-                               .seq_length = o.seq_length,
+                               .seq_length = seq_length,
                                .micro_batch_size = o.micro_batch_size});
   DataSpec data;
   data.paths = o.data;

@@ -54,6 +54,9 @@ int run_train(const TrainOptions& options) {
   const Machine machine = machine_for(recipe);
   const RunPlan plan = plan_run(recipe, *machine.workspace_model);
   for (const auto& warning : plan.config.warnings) std::cerr << "note: " << warning << "\n";
+  if (plan.model.max_positions > 0 && recipe.train.seq_length > plan.model.max_positions)
+    std::cerr << fmt::format("note: train.seq_length = {} is beyond the {} positions that the model was made for\n",
+                             recipe.train.seq_length, plan.model.max_positions);
   claim_run_folder(recipe);
   std::cerr << header(recipe, machine, plan) << to_string(plan.memory) << std::flush;
   std::signal(SIGINT, on_signal);

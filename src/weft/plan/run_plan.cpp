@@ -1,5 +1,7 @@
 #include "weft/plan/run_plan.h"
 
+#include <filesystem>
+
 namespace weft {
 namespace {
 
@@ -60,6 +62,9 @@ MeshSizes mesh_sizes_of(const Recipe& r) {
 
 RunPlan plan_run(const Recipe& recipe, const WorkspaceModel& workspace) {
   RunPlan plan;
+  if (!std::filesystem::exists(recipe.model.path))
+    throw FileError(fmt::format("model.path = \"{}\" does not exist, seen from {}", recipe.model.path,
+                                std::filesystem::current_path().string()));
   plan.config = read_hf_config(recipe.model.path);
   plan.model = plan.config.spec;
   override_dropout(recipe, plan.model.dropout);

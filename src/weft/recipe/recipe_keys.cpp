@@ -68,8 +68,8 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "fast: repeats to the bit on the same layout; invariant: the same bits for any dp, schedule, recomputation "
        "and number of threads, at the same micro_batch_size"},
       {"train.seed", &t.seed, count(0, kNoLimit), "of random weights, the order of the data, and dropout"},
-      {"train.eval_interval", &t.eval_interval, count(0), "steps between evaluations on the held-out data; 0: none",
-       kMayChange},
+      {"train.eval_interval", &t.eval_interval, count(0),
+       "steps between evaluations on the held-out data; the end is always evaluated, 0: only that", kMayChange},
       {"train.eval_iters", &t.eval_iters, count(0), "micro-batches of an evaluation; 0: all of the held-out data",
        kMayChange},
       {"train.log_interval", &t.log_interval, count(1),

@@ -121,7 +121,7 @@ toml::table parse_toml(const std::string& text, const std::string& source) {
     return toml::parse(text, source);
   } catch (const toml::parse_error& e) {
     throw ConfigError(fmt::format("{}:{}:{}: {}", source, e.source().begin.line, e.source().begin.column,
-                                  std::string(e.description())));
+                                  std::string(e.description()) + "; texts stand in quotes, as in name = \"adamw\""));
   } catch (const std::logic_error&) {  // of fail_toml: the library does not say where
     throw ConfigError(fmt::format("{}: not valid TOML; look at the names of its sections and keys", source));
   }

@@ -24,10 +24,10 @@ void claim_run_folder(const Recipe& recipe) {
     if (!differences.empty()) {
       std::string list;
       for (const auto& d : differences) list += "\n  " + d;
-      throw ConfigError(
-          fmt::format("run.dir = \"{}\" holds a run of another recipe; choose another run.dir, or remove that folder. "
-                      "Differences:{}",
-                      recipe.run.dir, list));
+      throw ConfigError(fmt::format(
+          "run.dir = \"{}\" holds a run of another recipe; choose another run.dir (to go on from that run's "
+          "weights: model.path=<its newest checkpoint> model.init=pretrained). Differences:{}",
+          recipe.run.dir, list));
     }
   } else if (fs::exists(dir) && !fs::exists(file) && !fs::is_empty(dir)) {
     throw ConfigError(fmt::format("run.dir = \"{}\" exists, and is no run of weft's: choose another", recipe.run.dir));

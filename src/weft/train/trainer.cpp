@@ -70,6 +70,7 @@ bool Trainer::run() {
     if (due(recipe_.train.eval_interval)) evaluate();
     if (due(recipe_.checkpoint.save_interval)) save(false);
   }
+  if (step_ == recipe_.train.train_iters && evaluated_step_ != step_) evaluate();
   save(true);
   if (leads()) records_->finish(recipe_.run.dir);
   return step_ == recipe_.train.train_iters;
@@ -119,7 +120,7 @@ void Trainer::start_weights() {
           "in another run.dir",
           checkpoint->string()));
     }
-    step_ = saved_step_ = at.step;
+    step_ = saved_step_ = evaluated_step_ = at.step;
   } else if (recipe_.model.init == "pretrained") {
     notes_ = load_hf_weights(recipe_.model.path, plan_.model, state_.params);
   } else {
@@ -167,6 +168,7 @@ void Trainer::log_grad_norms() const {
 
 void Trainer::evaluate() {
   if (data_.valid == nullptr) return;
+  evaluated_step_ = step_;
   const EvalRecord record = evaluate_loss({.windows = *data_.valid,
                                            .step_spec = plan_.step,
                                            .step = step_,

@@ -59,7 +59,7 @@ class Trainer {
   Executor executor_;
   RunData data_;
   BatchLoader batches_;
-  int64_t step_ = 0, saved_step_ = -1;
+  int64_t step_ = 0, saved_step_ = -1, evaluated_step_ = -1;
   double matmul_rate_ = 0;               // flop/s
   std::vector<std::string> notes_;       // of loading: what was passed over
   std::unique_ptr<RunRecords> records_;  // of the rank that leads
