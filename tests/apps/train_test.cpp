@@ -239,6 +239,7 @@ TEST(Train, InterruptedTwiceStopsAtOnceWithoutSaving) {
   Process process(w.command("run", slow));
   while (process.running() && !fs::exists(w / "run/metrics.jsonl"))
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // the step begins right after
   process.send(SIGINT);
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   ASSERT_TRUE(process.running());

@@ -180,7 +180,7 @@ void Trainer::evaluate() {
 
 // A save that fails leaves the older checkpoints and does not end the run; the last one does.
 void Trainer::save(bool last) {
-  if (!leads() || saved_step_ == step_) return;
+  if (!leads() || saved_step_ == step_ || step_ == 0) return;
   try {
     const auto path =
         save_checkpoint(recipe_.run.dir, plan_.model, state_, *plan_.optimizer,
