@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
+#include <chrono>
+#include <vector>
 
 namespace weft {
 namespace {
@@ -41,6 +44,66 @@ TEST(LocalGroup, ARankThatDiesDoesNotLeaveTheOthersWaiting) {
     run_local(3, dies);
     FAIL();
   } catch (const Error& e) { EXPECT_STREQ(e.what(), "rank 1 is gone"); }
+}
+
+std::string failure_of(int size, const std::function<void(Communicator&)>& body) {
+  try {
+    run_local(size, body);
+  } catch (const CommError& e) { return e.what(); }
+  return "";
+}
+
+// The shorter tensor's memory is not read beyond its end: the ranks find out before they touch any.
+TEST(LocalGroup, RanksThatDoNotAgreeAreNamedWithBothSites) {
+  for (const int64_t longer : {1, 4, 1000}) {
+    const std::string text = failure_of(3, [&](Communicator& c) {
+      std::vector<float> x(size_t(c.rank() == 2 ? longer : 2), 1.f);
+      c.all_reduce({x.data(), DType::f32, {int64_t(x.size())}}).wait();
+    });
+    EXPECT_NE(text.find("rank 0 is in all-reduce 0 of 2 f32 at "), std::string::npos) << text;
+    EXPECT_NE(text.find(fmt::format("rank 2 in all-reduce 0 of {} f32 at ", longer)), std::string::npos) << text;
+    EXPECT_NE(text.find("local_group_test.cpp:"), std::string::npos) << text;
+  }
+  const std::string text = failure_of(2, [&](Communicator& c) {
+    std::array<double, 2> x{}, y{};
+    if (c.rank() == 0)
+      c.all_reduce({x.data(), DType::f64, {1}}).wait();
+    else
+      c.all_gather({x.data(), DType::f64, {1}}, {y.data(), DType::f64, {2}}).wait();
+  });
+  EXPECT_NE(text.find("all-reduce 0 of 1 f64"), std::string::npos) << text;
+  EXPECT_NE(text.find("all-gather 0 of 1 f64"), std::string::npos) << text;
+}
+
+TEST(LocalGroup, AWaitThatCannotEndIsNamed) {
+  std::atomic<int> told{0};
+  const auto began = std::chrono::steady_clock::now();
+  const std::string text = failure_of(3, [&](Communicator& c) {
+    float x = 0;
+    try {
+      if (c.rank() == 0) c.all_reduce({&x, DType::f32, {1}}).wait();
+      if (c.rank() == 1) c.recv({&x, DType::f32, {1}}, 0).wait();
+    } catch (const CommError& e) {
+      told += std::string(e.what()).find("rank 1 waits in receive 0 of 1 f32 with rank 0") != std::string::npos;
+      throw;
+    }
+  });
+  EXPECT_NE(text.find("rank 0 waits in all-reduce 0 of 1 f32"), std::string::npos) << text;
+  EXPECT_NE(text.find("rank 2 has ended"), std::string::npos) << text;
+  EXPECT_EQ(told, 2);  // everyone who waited
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(8));
+}
+
+TEST(ProcessMesh, AxesHoldTheRanksThatDifferInNothingElse) {
+  run_local(MeshSizes{.dp = 2, .pp = 2, .cp = 1, .tp = 2}, [](const ProcessMesh& mesh) {
+    const int rank = mesh.world->rank();
+    EXPECT_EQ(mesh[Axis::tp].rank(), rank % 2);
+    EXPECT_EQ(mesh[Axis::dp].rank(), rank / 2 % 2);
+    EXPECT_EQ(mesh.pp->rank(), rank / 4);
+    double sum = rank;
+    mesh[Axis::dp].all_reduce({&sum, DType::f64, {1}}).wait();
+    EXPECT_EQ(sum, 2 * (rank - rank / 2 % 2 * 2) + 2);
+  });
 }
 
 }  // namespace

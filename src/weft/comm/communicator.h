@@ -1,6 +1,7 @@
 // Collectives among the ranks of one mesh axis.
 #pragma once
 #include <memory>
+#include <source_location>
 #include <utility>
 
 #include "weft/tensor/tensor.h"
@@ -26,6 +27,9 @@ class Work {
   std::shared_ptr<Pending> pending_;
 };
 
+// Where a communicator is called from: what it says when ranks do not agree.
+using Site = std::source_location;
+
 // The ranks of one axis. All of them issue the same collectives in the same order. Reductions add in rank order, in the
 // tensors' dtype (16-bit floats: in f32), so results repeat bit for bit and are equal on every rank. Tensors are
 // contiguous and of the same dtype and shape on every rank. After a CommError the communicator is dead.
@@ -34,17 +38,20 @@ class Communicator {
   virtual ~Communicator() = default;
   virtual int size() const = 0;
   virtual int rank() const = 0;
-  [[nodiscard]] virtual Work all_reduce(Tensor x) = 0;                       // in place, sum
-  [[nodiscard]] virtual Work all_gather(Tensor shard, Tensor full) = 0;      // along dim 0
-  [[nodiscard]] virtual Work reduce_scatter(Tensor full, Tensor shard) = 0;  // along dim 0, sum
-  [[nodiscard]] virtual Work send(Tensor x, int to) = 0;
-  [[nodiscard]] virtual Work recv(Tensor x, int from) = 0;
+  // In place, sum.
+  [[nodiscard]] virtual Work all_reduce(Tensor x, Site site = Site::current()) = 0;
+  // Along dim 0. `shard` may lie in its place in `full`.
+  [[nodiscard]] virtual Work all_gather(Tensor shard, Tensor full, Site site = Site::current()) = 0;
+  // Along dim 0, sum.
+  [[nodiscard]] virtual Work reduce_scatter(Tensor full, Tensor shard, Site site = Site::current()) = 0;
+  [[nodiscard]] virtual Work send(Tensor x, int to, Site site = Site::current()) = 0;
+  [[nodiscard]] virtual Work recv(Tensor x, int from, Site site = Site::current()) = 0;
 };
 
 // Returns when every rank has called it. Throws CommError.
-inline void barrier(Communicator& ranks) {
+inline void barrier(Communicator& ranks, Site site = Site::current()) {
   double nothing = 0;
-  ranks.all_reduce({&nothing, DType::f64, {1}}).wait();
+  ranks.all_reduce({&nothing, DType::f64, {1}}, site).wait();
 }
 
 }  // namespace weft

@@ -11,11 +11,11 @@ class DryCommunicator final : public Communicator {
   explicit DryCommunicator(int size) : size_(size) {}
   int size() const override { return size_; }
   int rank() const override { return 0; }
-  Work all_reduce(Tensor) override { return {}; }
-  Work all_gather(Tensor shard, Tensor full) override { return copy_own(shard, full); }
-  Work reduce_scatter(Tensor full, Tensor shard) override { return copy_own(full, shard); }
-  Work send(Tensor, int to) override { return point_to_point(to); }
-  Work recv(Tensor, int from) override { return point_to_point(from); }
+  Work all_reduce(Tensor, Site) override { return {}; }
+  Work all_gather(Tensor shard, Tensor full, Site) override { return copy_own(shard, full); }
+  Work reduce_scatter(Tensor full, Tensor shard, Site) override { return copy_own(full, shard); }
+  Work send(Tensor, int to, Site) override { return point_to_point(to); }
+  Work recv(Tensor, int from, Site) override { return point_to_point(from); }
 
  private:
   Work copy_own(const Tensor& from, const Tensor& to) const {

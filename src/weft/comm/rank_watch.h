@@ -1,0 +1,47 @@
+// What each rank of a process waits for, so that a wait that cannot end is found and named.
+#pragma once
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "weft/comm/communicator.h"
+
+namespace weft {
+
+// One call of a communicator. Two ranks that meet in a collective must say the same, but for the site.
+struct CommCall {
+  const char* op = "";  // "all-reduce"
+  int64_t number = 0;   // of this rank on this communicator, from 0
+  DType dtype = DType::u8;
+  int64_t elements = 0;  // of the tensor that every rank has alike
+  int peer = -1;         // of send and receive
+  Site site = {};
+  bool matches(const CommCall& other) const;
+  std::string to_string() const;  // "all-reduce 12 of 100 f32 at dist/param_store.cpp:158"
+};
+
+// Thread-safe.
+class RankWatch {
+ public:
+  explicit RankWatch(int ranks) : ranks_(size_t(ranks)) {}
+  void waits(int rank, const CommCall& call);
+  void goes_on(int rank);
+  void ended(int rank);
+  // Counts what ranks have begun or ended to do.
+  int64_t changes() const { return changes_; }
+  // "rank 0 waits in ...; rank 1 has ended" where no rank is left to end another's wait; else empty.
+  std::string stuck() const;
+
+ private:
+  enum class Is : uint8_t { busy, waiting, ended };
+  struct Rank {
+    Is is = Is::busy;
+    CommCall call = {};
+  };
+  mutable std::mutex mutex_;
+  std::vector<Rank> ranks_;
+  std::atomic<int64_t> changes_{0};
+};
+
+}  // namespace weft
