@@ -1,5 +1,6 @@
 #include "weft/dist/boundary.h"
 
+#include <algorithm>
 #include <gtest/gtest.h>
 
 #include <mutex>

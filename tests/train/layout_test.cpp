@@ -123,7 +123,7 @@ TEST(Layouts, ARunGoesOnUnderAnotherLayoutToTheBit) {
     Recipe recipe = testing::golden_recipe(folder, run,
                                            {"train.numerics=invariant", "train.micro_batch_size=1", "run.threads=1",
                                             "train.train_iters=6", "checkpoint.save_interval=1", "parallel.dp=" + dp});
-    claim_run_folder(recipe);
+    const RunLock lock = claim_run_folder(recipe);
     const Machine machine = machine_for(recipe);
     const std::atomic<bool> stop{stopping};
     const int nowhere = open("/dev/null", O_WRONLY);
@@ -149,7 +149,7 @@ TEST(Layouts, ABadStepEndsEveryRankAndNamesItself) {
   const Recipe recipe = testing::golden_recipe(folder, dir / "run",
                                                {"train.micro_batch_size=1", "run.threads=1", "parallel.dp=4",
                                                 "optimizer.lr=1e30", "optimizer.lr_warmup_iters=0"});
-  claim_run_folder(recipe);
+  const RunLock lock = claim_run_folder(recipe);
   const Machine machine = machine_for(recipe);
   const std::atomic<bool> stop{false};
   const int nowhere = open("/dev/null", O_WRONLY);

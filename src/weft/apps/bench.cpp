@@ -138,6 +138,8 @@ int bench_step(const BenchOptions& o) {
   if (o.recipe.empty()) throw ConfigError("bench step needs a recipe, as in `weft bench step bench/gpt2-124m.toml`");
   Recipe recipe = parse_recipe_file(o.recipe, o.overrides);
   check_supported(recipe);
+  if (recipe.parallel.dp > 1)
+    throw ConfigError(fmt::format("parallel.dp = {}: bench times one rank; set parallel.dp=1", recipe.parallel.dp));
   const Machine machine = machine_for(recipe);
   const RunPlan plan = plan_run(recipe, *machine.workspace_model);
   const SyntheticTokens tokens(recipe, plan.model.vocab_size);

@@ -36,7 +36,9 @@ void model_options(CLI::App& app, ModelOptions& o) {
   app.add_option("--precision", o.precision, "Of backend cpu")
       ->capture_default_str()
       ->check(CLI::IsMember({"f32", "bf16"}));
-  app.add_option("--threads", o.threads, "0: all cores")->capture_default_str()->check(CLI::NonNegativeNumber);
+  app.add_option("--threads", o.threads, "0: all cores")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{0}, int64_t{4096}));
 }
 
 // CLI::Range takes NaN for a number within it.
@@ -104,10 +106,10 @@ Command add_eval(CLI::App& weft) {
   app->add_option("data", o->data, "Text, JSONL or token files")->required()->type_name("FILES");
   app->add_option("--seq-length", o->seq_length, "Tokens of a window; 0: those of its training, else the model's")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 24));
   app->add_option("--micro-batch-size", o->micro_batch_size, "Windows at once")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 16));
   app->add_option("--max-batches", o->max_batches, "0: all")->capture_default_str()->check(CLI::NonNegativeNumber);
   app->add_option("--dtype", o->dtype, "Of raw id files")
       ->capture_default_str()
@@ -259,7 +261,10 @@ int run_cli(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& e) {  // --help, --version
-    return app.exit(e);
+    const int status = app.exit(e);
+    std::cout.flush();
+    return std::cout ? status
+                     : say("", "the output could not be written: is the disk full, or the reader gone?", kExitFailure);
   } catch (const CLI::ParseError& e) { return say("", usage_error(e, commands, argc, argv), kExitUsage); }
   for (const Command& command : commands) {
     if (command.app->parsed()) return run_command(command);

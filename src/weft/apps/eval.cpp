@@ -1,3 +1,4 @@
+#include <cmath>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -33,6 +34,10 @@ int run_eval(const EvalOptions& o) {
   data.part = DataSpec::Part::valid;
   const auto windows = open_eval_windows(data);
   const EvalRecord r = evaluator.evaluate(*windows, o.max_batches);
+  if (r.tokens == 0) throw ConfigError("no target of this data counts: is the loss mask all zeros?");
+  if (!std::isfinite(r.loss))
+    throw NumericsError(
+        fmt::format("{}: the loss of this model is {}: are its weights finite?", folder.string(), r.loss));
   if (o.json) {
     std::cout << nlohmann::json{{"loss", r.loss},
                                 {"perplexity", r.perplexity},

@@ -57,10 +57,11 @@ int run_train(const TrainOptions& options) {
   if (plan.model.max_positions > 0 && recipe.train.seq_length > plan.model.max_positions)
     std::cerr << fmt::format("note: train.seq_length = {} is beyond the {} positions that the model was made for\n",
                              recipe.train.seq_length, plan.model.max_positions);
-  claim_run_folder(recipe);
+  const RunLock lock = claim_run_folder(recipe);
   std::cerr << header(recipe, machine, plan) << to_string(plan.memory) << std::flush;
-  std::signal(SIGINT, on_signal);
-  std::signal(SIGTERM, on_signal);
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away does not end the run
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP})
+    if (std::signal(signal, on_signal) == SIG_IGN) std::signal(signal, SIG_IGN);  // as nohup asked
   const bool finished = train_on_ranks({.recipe = recipe, .machine = machine, .stop = stop_requested});
   return finished ? kExitOk : kExitInterrupted;
 }

@@ -13,6 +13,7 @@ struct PersistentArenas {
   struct Sizes {
     int64_t params = 0, grads = 0, states = 0, constants = 0, records = 0;  // bytes
     bool operator==(const Sizes&) const = default;
+    int64_t total() const { return params + grads + states + constants + records; }
   };
   PersistentArenas() = default;
   explicit PersistentArenas(const Sizes& sizes);

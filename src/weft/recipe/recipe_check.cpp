@@ -7,6 +7,8 @@
 namespace weft {
 namespace {
 
+constexpr int64_t kMostMicroBatches = 1 << 20;  // a schedule is a list of them
+
 class Conflicts {
  public:
   void unless(bool fits, Conflict conflict) {
@@ -24,6 +26,10 @@ void check_batches(const Recipe::Train& t, const Recipe::Parallel& p, Conflicts&
             .others = {"train.micro_batch_size", "parallel.dp"},
             .expected =
                 fmt::format("a multiple of train.micro_batch_size x parallel.dp = {} x {}", t.micro_batch_size, p.dp)});
+  c.unless(t.global_batch_size / t.micro_batch_size / p.dp <= kMostMicroBatches,
+           {.key = "train.global_batch_size",
+            .others = {"train.micro_batch_size", "parallel.dp"},
+            .expected = fmt::format("at most {} micro-batches of a rank", kMostMicroBatches)});
 }
 
 void check_data(const Recipe::Data& d, const Recipe::Train& t, Conflicts& c) {

@@ -6,7 +6,6 @@ namespace {
 Allowed count(int64_t min, double max = kMostCount) { return {.min = double(min), .max = max}; }
 Allowed fraction() { return {.min = 0, .max = 1, .below_max = true}; }
 Allowed at_least(double min) { return {.min = min}; }
-Allowed above(double min) { return {.min = min, .above_min = true}; }
 Allowed one_of(std::vector<std::string> choices) { return {.choices = std::move(choices)}; }
 Allowed needed(std::string example) { return {.example = std::move(example)}; }
 
@@ -94,7 +93,7 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "of matrices and tables only, not of biases and norms; adamw: decoupled; sgd: added to the gradient"},
       {"optimizer.adam_beta1", &o.adam_beta1, fraction(), "adamw: decay of the first moment"},
       {"optimizer.adam_beta2", &o.adam_beta2, fraction(), "adamw: decay of the second moment"},
-      {"optimizer.adam_eps", &o.adam_eps, above(0), "adamw: added to the root of the second moment"},
+      {"optimizer.adam_eps", &o.adam_eps, at_least(1e-30), "adamw: added to the root of the second moment"},
       {"optimizer.momentum", &o.momentum, fraction(), "sgd: decay of the sum of gradients"},
       {"optimizer.clip_grad", &o.clip_grad, at_least(0),
        "gradients are scaled down where their global norm is above this; 0: never"},

@@ -117,7 +117,8 @@ std::vector<fs::path> all_checkpoints(const fs::path& run) {
   std::vector<fs::path> found;
   std::error_code none;
   for (const auto& entry : fs::directory_iterator(run / "checkpoints", none)) {
-    if (entry.is_directory() && step_of(entry.path()) >= 0) found.push_back(entry.path());
+    if (step_of(entry.path()) >= 0 && fs::exists(entry.path() / "weft" / "state.json", none))
+      found.push_back(entry.path());
   }
   std::sort(found.begin(), found.end(), [](const fs::path& a, const fs::path& b) { return step_of(a) < step_of(b); });
   return found;
@@ -154,6 +155,10 @@ fs::path save_checkpoint(const fs::path& run, const ModelSpec& model, const Trai
 Progressed load_checkpoint(const fs::path& checkpoint, const ModelSpec& model, TrainingState& state,
                            const Optimizer& optimizer) {
   const Progressed progressed = load_progress(checkpoint / "weft" / "state.json");
+  if (progressed.step != step_of(checkpoint))
+    throw FileError(
+        fmt::format("{}: its state.json says step {}; restore it, or remove the folder to go on from an older one",
+                    checkpoint.string(), progressed.step));
   load_hf_weights(checkpoint, model, state.params);
   load_optimizer(checkpoint / "weft" / "optimizer.safetensors", state, optimizer);
   return progressed;

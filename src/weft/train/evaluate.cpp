@@ -54,20 +54,23 @@ double sum_of(const Tensor& nll) {
 
 }  // namespace
 
-EvalRecord evaluate_loss(const EvalRequest& r, const ScoreMicroBatch& score) {
+std::optional<EvalRecord> evaluate_loss(const EvalRequest& r, const ScoreMicroBatch& score) {
   const int64_t size = r.step_spec.micro_batch_size, all = (r.windows.num_windows() + size - 1) / size;
   const int64_t batches = r.max_batches > 0 ? std::min(r.max_batches, all) : all;
   std::vector<double> losses(size_t(batches), 0.0);
   std::vector<AttentionSpan> spans;
   int64_t counted = 0;
-  for (int64_t i = r.ranks.rank(); i < batches; i += r.ranks.size()) {
+  for (int64_t round = 0; round < batches; round += r.ranks.size()) {
+    if (r.stopped && r.stopped()) return {};
+    const int64_t i = round + r.ranks.rank();
+    if (i >= batches) continue;
     const EvalBatch batch{r.windows, r.step_spec, i * size, spans, counted};
     losses[size_t(i)] = sum_of(score([&](MicroBatch& b) { batch.load(b); }));
   }
   r.ranks.all_reduce({losses.data(), DType::f64, {batches}}).wait();  // each is zero on all ranks but one
   counted = sum_over(r.ranks, counted);
   const double loss = tree_sum(losses) / double(std::max<int64_t>(counted, 1));
-  return {.step = r.step, .loss = loss, .perplexity = std::exp(loss), .tokens = counted};
+  return EvalRecord{.step = r.step, .loss = loss, .perplexity = std::exp(loss), .tokens = counted};
 }
 
 }  // namespace weft

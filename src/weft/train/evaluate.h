@@ -1,5 +1,7 @@
 // The loss of held-out text.
 #pragma once
+#include <optional>
+
 #include "weft/data/eval_windows.h"
 #include "weft/train/executor.h"
 #include "weft/train/metrics_log.h"
@@ -12,11 +14,13 @@ using ScoreMicroBatch = std::function<Tensor(const LoadMicroBatch&)>;
 struct EvalRequest {
   const EvalWindows& windows;  // of the step's seq_length
   const StepSpec& step_spec;
-  int64_t step = 0;         // goes into the record
-  int64_t max_batches = 0;  // micro-batches of windows to score; 0: all
-  Communicator& ranks;      // that share the work: each scores every size-th micro-batch
+  int64_t step = 0;                         // goes into the record
+  int64_t max_batches = 0;                  // micro-batches of windows to score; 0: all
+  Communicator& ranks;                      // that share the work: each scores every size-th micro-batch
+  std::function<bool()> stopped = nullptr;  // asked between micro-batches, the same answer on every rank; none: never
 };
-// Mean loss over the counted targets, the same on every rank and for any number of them. Blocks.
-EvalRecord evaluate_loss(const EvalRequest& request, const ScoreMicroBatch& score);
+// Mean loss over the counted targets, the same on every rank and for any number of them; none where it was
+// stopped. Blocks.
+std::optional<EvalRecord> evaluate_loss(const EvalRequest& request, const ScoreMicroBatch& score);
 
 }  // namespace weft

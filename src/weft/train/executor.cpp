@@ -116,6 +116,13 @@ Tensor ForwardOnly::score(const LoadMicroBatch& load, Arena& arena) const {
   return nll;
 }
 
+int64_t Executor::peak_bytes() const {
+  int64_t bytes = scratch_.peak() + replay_.peak() + evaluation_.peak();
+  for (const Slots* slots : {&till_dgrad_, &till_wgrad_, &dgrad_till_wgrad_})
+    for (const Arena* arena : slots->arenas()) bytes += arena->peak();
+  return bytes;
+}
+
 void Executor::check_used() const {
   const auto same = [](const Arena& arena, int64_t planned) {
     WEFT_CHECK(arena.peak() == planned, "{}: {} bytes used, {} planned", arena.name(), arena.peak(), planned);

@@ -1,42 +1,85 @@
 #include "weft/train/run_folder.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+
 #include "weft/base/error.h"
 #include "weft/checkpoint/durable_file.h"
 
 namespace weft {
 namespace {
 
+constexpr std::string_view kMark = "# weft wrote this: the whole recipe of the run in this folder.\n";
+
 // A start that failed before its first step leaves a folder that any recipe may take.
 bool has_results(const std::filesystem::path& dir) {
   namespace fs = std::filesystem;
   std::error_code none;
-  return (fs::exists(dir / "metrics.jsonl") && fs::file_size(dir / "metrics.jsonl", none) > 0) ||
-         (fs::exists(dir / "checkpoints") && !fs::is_empty(dir / "checkpoints", none));
+  return (fs::exists(dir / "metrics.jsonl", none) && fs::file_size(dir / "metrics.jsonl", none) > 0) ||
+         (fs::exists(dir / "checkpoints", none) && !fs::is_empty(dir / "checkpoints", none));
+}
+
+void refuse_another_recipe(const Recipe& recipe, const std::filesystem::path& file) {
+  const auto differences = recipe_differences(parse_recipe_file(file.string(), {}), recipe);
+  if (differences.empty()) return;
+  std::string list;
+  for (const auto& d : differences) list += "\n  " + d;
+  throw ConfigError(
+      fmt::format("run.dir = \"{}\" holds a run of another recipe; choose another run.dir (to go on from that run's "
+                  "weights: model.path=<its newest checkpoint> model.init=pretrained). Differences:{}",
+                  recipe.run.dir, list));
+}
+
+// Whether it is the recipe of a run that has not begun yet: not a file of the user's.
+bool is_ours(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  std::string line;
+  return std::getline(in, line) && line + "\n" == kMark;
 }
 
 }  // namespace
 
-void claim_run_folder(const Recipe& recipe) {
+RunLock::RunLock(const std::filesystem::path& dir) {
+  const std::filesystem::path file = dir / "run.lock";
+  fd_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd_ < 0) throw FileError(fmt::format("{}: cannot be opened: {}", file.string(), std::strerror(errno)));
+  if (::flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
+  const int error = errno;
+  ::close(fd_);
+  fd_ = -1;
+  if (error == EWOULDBLOCK)
+    throw ConfigError(
+        fmt::format("run.dir = \"{}\" is in use by another weft: wait for it, or choose another", dir.string()));
+  // A file system without locks: two runs in one folder are then not noticed.
+}
+
+RunLock::~RunLock() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+RunLock claim_run_folder(const Recipe& recipe) {
   namespace fs = std::filesystem;
+  if (recipe.run.dir.empty()) throw ConfigError("run.dir is empty: name a folder, as in run.dir=runs/first");
   const fs::path dir = recipe.run.dir, file = dir / "recipe.toml";
-  if (fs::exists(file) && has_results(dir)) {
-    const auto differences = recipe_differences(parse_recipe_file(file.string(), {}), recipe);
-    if (!differences.empty()) {
-      std::string list;
-      for (const auto& d : differences) list += "\n  " + d;
-      throw ConfigError(fmt::format(
-          "run.dir = \"{}\" holds a run of another recipe; choose another run.dir (to go on from that run's "
-          "weights: model.path=<its newest checkpoint> model.init=pretrained). Differences:{}",
-          recipe.run.dir, list));
-    }
-  } else if (fs::exists(dir) && !fs::exists(file) && !fs::is_empty(dir)) {
+  std::error_code error;
+  if (fs::exists(dir, error) && !fs::is_directory(dir, error))
+    throw ConfigError(fmt::format("run.dir = \"{}\" is no folder: choose another", recipe.run.dir));
+  const bool has_recipe = fs::exists(file, error);
+  if (has_recipe && has_results(dir)) {
+    refuse_another_recipe(recipe, file);
+  } else if (fs::exists(dir, error) && !(has_recipe && is_ours(file)) && !fs::is_empty(dir, error)) {
     throw ConfigError(fmt::format("run.dir = \"{}\" exists, and is no run of weft's: choose another", recipe.run.dir));
   }
-  std::error_code error;
   fs::create_directories(dir, error);
   if (error)
     throw FileError(fmt::format("{}: cannot be created: {}; choose another run.dir", dir.string(), error.message()));
-  write_file_durably(file, to_toml(recipe));
+  RunLock lock(dir);
+  write_file_durably(file, std::string(kMark) + to_toml(recipe));
+  return lock;
 }
 
 }  // namespace weft

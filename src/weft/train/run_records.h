@@ -19,6 +19,7 @@ class RunRecords {
 
   void step(const StepRecord& record);
   void eval(const EvalRecord& record);
+  void sync() { metrics_.sync_to_disk(); }  // blocks until metrics.jsonl would survive a loss of power
   void note(std::string_view line) { progress_.note(line); }
   // Draws loss.svg, and the same as text; says where the files are.
   void finish(std::string_view title);

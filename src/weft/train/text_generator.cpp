@@ -19,6 +19,8 @@ std::filesystem::path model_folder_of(const std::filesystem::path& path) {
 }
 
 int32_t sample_token(std::span<const double> logits, const Sampling& how, uint64_t index) {
+  for (const double x : logits)
+    if (std::isnan(x)) throw NumericsError("the model's logits are not numbers: are its weights finite?");
   std::vector<int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
   const auto likelier = [&](int32_t a, int32_t b) {

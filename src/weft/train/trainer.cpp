@@ -3,6 +3,7 @@
 #include <cmath>
 #include <fstream>
 
+#include "weft/base/json.h"
 #include "weft/base/rng.h"
 #include "weft/models/hf_names.h"
 #include "weft/models/hf_weights.h"
@@ -64,13 +65,13 @@ bool Trainer::stopped() const {
 }
 
 bool Trainer::run() {
+  if (evaluation_due() && evaluated_step_ != step_) evaluate();  // a stop came before it
   while (step_ < recipe_.train.train_iters && !stopped()) {
     const StepRecord record = step_once();
     if (leads()) records_->step(record);
-    if (due(recipe_.train.eval_interval)) evaluate();
+    if (evaluation_due()) evaluate();
     if (due(recipe_.checkpoint.save_interval)) save(false);
   }
-  if (step_ == recipe_.train.train_iters && evaluated_step_ != step_) evaluate();
   save(true);
   if (leads()) records_->finish(recipe_.run.dir);
   return step_ == recipe_.train.train_iters;
@@ -78,13 +79,17 @@ bool Trainer::run() {
 
 StepRecord Trainer::step_once() {
   const double began = now_s();
-  const double counted = double(std::max<int64_t>(1, batches_.counted(step_)));
+  const int64_t targets = batches_.counted(step_);
+  if (targets == 0 && leads())
+    records_->note(
+        fmt::format("step {}: no target of its batch counts, by the loss mask: nothing is learned", step_ + 1));
+  const double counted = double(std::max<int64_t>(1, targets));
   const double loss =
       executor_.run({.load = loader_of(step_),
                      .loss_scale = 1 / counted,
                      .dropout_key = rng_key(rng_key(uint64_t(recipe_.train.seed), "dropout"), uint64_t(step_))}) /
       counted;
-  executor_.check_used();
+  check_used();
   const double norm = state_.norm->wait_measure(*backend_);
   watch(loss, norm);
   if (recipe_.train.log_grad_norms && leads()) log_grad_norms();
@@ -102,7 +107,16 @@ StepRecord Trainer::step_once() {
           .tokens_per_s = tokens / took,
           .step_time_s = took,
           .mfu = matmul_rate_ > 0 ? plan_.memory.model_flops / took / matmul_rate_ : 0,
-          .memory_bytes = plan_.memory.total_bytes()};
+          .memory_bytes = arenas_.peak().total() + workspace_.peak() + executor_.peak_bytes()};
+}
+
+// That the memory used is the memory planned, in every arena. A larger evaluation may own the workspace's peak.
+void Trainer::check_used() const {
+  executor_.check_used();
+  WEFT_CHECK(arenas_.peak() == plan_.memory.persistent, "weights, gradients and state use {} bytes, {} planned",
+             arenas_.peak().total(), plan_.memory.persistent.total());
+  WEFT_CHECK(plan_.step.evaluates || workspace_.peak() == plan_.memory.workspace,
+             "workspace: {} bytes used, {} planned", workspace_.peak(), plan_.memory.workspace);
 }
 
 LoadMicroBatch Trainer::loader_of(int64_t step) {
@@ -114,19 +128,43 @@ void Trainer::start_weights() {
   const auto checkpoint = newest_checkpoint(recipe_.run.dir);
   if (checkpoint) {
     const Progressed at = load_checkpoint(*checkpoint, plan_.model, state_, *plan_.optimizer);
-    if (at.data != data_.train->fingerprint()) {
-      throw FileError(fmt::format(
-          "{}: the training data has changed since this checkpoint was written; restore it, or begin a new run "
-          "in another run.dir",
-          checkpoint->string()));
-    }
-    step_ = saved_step_ = evaluated_step_ = at.step;
+    check_checkpoint(*checkpoint, at);
+    step_ = saved_step_ = at.step;
+    for (const EvalRecord& e : read_metrics(std::filesystem::path(recipe_.run.dir) / "metrics.jsonl").evals)
+      if (e.step == step_) evaluated_step_ = step_;
   } else if (recipe_.model.init == "pretrained") {
     notes_ = load_hf_weights(recipe_.model.path, plan_.model, state_.params);
   } else {
     init_weights(state_.params, uint64_t(recipe_.train.seed), machine_.threads);
   }
   state_.params.masters_changed(*backend_);
+}
+
+// That the run goes on with what it began with.
+void Trainer::check_checkpoint(const std::filesystem::path& checkpoint, const Progressed& at) const {
+  const auto refuse = [&](const std::string& what) {
+    throw FileError(
+        fmt::format("{}: {}; restore it, or begin a new run in another run.dir", checkpoint.string(), what));
+  };
+  if (at.data != data_.train->fingerprint()) refuse("the training data has changed since this checkpoint was written");
+  if (at.samples != at.step * recipe_.train.global_batch_size || at.seed != uint64_t(recipe_.train.seed))
+    refuse(fmt::format("state.json says {} samples and seed {}, this run has {} and {} at step {}", at.samples, at.seed,
+                       at.step * recipe_.train.global_batch_size, recipe_.train.seed, at.step));
+  const nlohmann::json then = read_json_file(checkpoint / "config.json");
+  const nlohmann::json now = hf_config_of(plan_.config, plan_.step.precision.stat);
+  std::string changed;
+  for (const nlohmann::json& side : {then, now})
+    for (const auto& [key, value] : side.items()) {
+      const nlohmann::json a = then.value(key, nlohmann::json()), b = now.value(key, nlohmann::json());
+      if (a != b && changed.find(key + ":") == std::string::npos)
+        changed += fmt::format("{}{}: {} there, {} now", changed.empty() ? "" : "; ", key, a.dump(), b.dump());
+    }
+  if (!changed.empty()) refuse(fmt::format("{}/config.json has changed: {}", recipe_.model.path, changed));
+}
+
+bool Trainer::evaluation_due() const {
+  return data_.valid != nullptr && step_ > 0 &&
+         (due(recipe_.train.eval_interval) || step_ == recipe_.train.train_iters);
 }
 
 void Trainer::watch(double loss, double norm) {
@@ -163,25 +201,45 @@ void Trainer::log_grad_norms() const {
     norms[t.name] = std::sqrt(squares);
   }
   std::ofstream out(std::filesystem::path(recipe_.run.dir) / "grad_norms.jsonl", std::ios::app);
-  out << nlohmann::json{{"step", step_ + 1}, {"grad_norm", norms}}.dump() << "\n";
+  out << nlohmann::json{{"step", step_ + 1}, {"grad_norm", norms}}.dump() << std::endl;
+  if (!out) throw FileError(fmt::format("{}/grad_norms.jsonl: cannot be written; is the disk full?", recipe_.run.dir));
 }
 
 void Trainer::evaluate() {
-  if (data_.valid == nullptr) return;
+  const std::optional<EvalRecord> record =
+      evaluate_loss({.windows = *data_.valid,
+                     .step_spec = plan_.step,
+                     .step = step_,
+                     .max_batches = recipe_.train.eval_iters,
+                     .ranks = mesh_[Axis::dp],
+                     .stopped = [this] { return stopped(); }},
+                    [this](const LoadMicroBatch& load) { return executor_.evaluate(load); });
+  if (!record) return;
   evaluated_step_ = step_;
-  const EvalRecord record = evaluate_loss({.windows = *data_.valid,
-                                           .step_spec = plan_.step,
-                                           .step = step_,
-                                           .max_batches = recipe_.train.eval_iters,
-                                           .ranks = mesh_[Axis::dp]},
-                                          [this](const LoadMicroBatch& load) { return executor_.evaluate(load); });
-  if (leads()) records_->eval(record);
+  if (leads()) records_->eval(*record);
+}
+
+// The watch of a step sees its loss and gradients; what the last update made of the weights shows only here.
+void Trainer::refuse_bad_weights() {
+  Scope temporaries(executor_.scratch());
+  Tensor count = executor_.scratch().alloc(DType::f64, {1});
+  for (const Param* p : state_.params.params()) {
+    backend_->run(CountNonfinite{.x = state_.params.master(*p), .out = count});
+    backend_->wait_all();
+    if (*count.as<double>() > 0)
+      throw NumericsError(
+          fmt::format("step {}: {}: {} of {} values are not finite after the update; it is not saved, and older "
+                      "checkpoints are kept. Lower optimizer.lr, or look at the data of this step",
+                      step_, p->spec().name, int64_t(*count.as<double>()), p->spec().shape.elements()));
+  }
 }
 
 // A save that fails leaves the older checkpoints and does not end the run; the last one does.
 void Trainer::save(bool last) {
   if (!leads() || saved_step_ == step_ || step_ == 0) return;
+  refuse_bad_weights();
   try {
+    records_->sync();  // the records of every step that the checkpoint holds
     const auto path =
         save_checkpoint(recipe_.run.dir, plan_.model, state_, *plan_.optimizer,
                         {.step = step_,

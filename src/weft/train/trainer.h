@@ -31,18 +31,21 @@ class Trainer {
 
   // Returns true when train_iters steps are done, false when stopped before. Throws NumericsError, FileError.
   bool run();
-  int64_t steps_done() const { return step_; }
 
  private:
   bool leads() const { return mesh_.world->rank() == 0; }
   RunData open_data() const;
   bool stopped() const;
+  void check_used() const;
+  void check_checkpoint(const std::filesystem::path& checkpoint, const Progressed& at) const;
   void start_weights();
   StepRecord step_once();
   void watch(double loss, double norm);
   [[noreturn]] void report_nonfinite(double loss, double norm);
   void log_grad_norms() const;
   void evaluate();
+  bool evaluation_due() const;
+  void refuse_bad_weights();
   void save(bool last);
   bool due(int64_t interval) const { return interval > 0 && step_ % interval == 0; }
   LoadMicroBatch loader_of(int64_t step);

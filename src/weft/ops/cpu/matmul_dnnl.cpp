@@ -77,6 +77,8 @@ void DnnlMatmul::run(const Matmul& op, std::byte* workspace) {
   const OmpThreads scope(threads_);
   if (numerics_ == Numerics::fast) return execute(plan_for(key_of(op)), op, workspace, streams_[0]);
 
+  constexpr size_t kPlansOfOneProduct = 4;                              // whole tiles and those of the edges
+  if (plans_.size() + kPlansOfOneProduct > kMostPlans) plans_.clear();  // now, not between two of them
   const Tiling tiles = tiling_of(op);
   const int64_t scratch_bytes = thread_scratch_bytes(op);  // also makes every plan: the map is only read below
 #pragma omp parallel for schedule(dynamic) num_threads(threads_)

@@ -17,13 +17,15 @@ namespace {
 
 // An update's scalars, combined in double before they are rounded.
 struct AdamWScalars {
-  float beta1, beta2, grad1, grad2;  // m = beta1 m + grad1 grad, v = beta2 v + grad2 grad^2
-  float keep, step, root, eps;       // w = keep w - step m / (root sqrt(v) + eps)
+  float scale;                     // g = scale grad: first, for the square of either may be out of range
+  float beta1, beta2, new1, new2;  // m = beta1 m + new1 g, v = beta2 v + new2 g^2
+  float keep, step, root, eps;     // w = keep w - step m / (root sqrt(v) + eps)
   explicit AdamWScalars(const AdamW& op)
-      : beta1(float(op.beta1)),
+      : scale(float(op.grad_scale)),
+        beta1(float(op.beta1)),
         beta2(float(op.beta2)),
-        grad1(float((1 - op.beta1) * op.grad_scale)),
-        grad2(float((1 - op.beta2) * op.grad_scale * op.grad_scale)),
+        new1(float(1 - op.beta1)),
+        new2(float(1 - op.beta2)),
         keep(float(1 - op.lr * op.weight_decay)),
         step(float(op.lr / (1 - std::pow(op.beta1, double(op.step))))),
         root(float(1 / std::sqrt(1 - std::pow(op.beta2, double(op.step))))),
@@ -37,9 +39,9 @@ void adamw_of(const AdamW& op, Range r) {
   const float* grad = flat<float>(op.grad) + r.begin;
   T* value = op.value ? flat<T>(op.value) + r.begin : nullptr;
   for_each(r.size(), [=](auto t, int64_t j) HWY_ATTR {
-    const auto g = load(t, grad + j);
-    const auto mj = hn::MulAdd(hn::Set(t, s.beta1), load(t, m + j), hn::Mul(hn::Set(t, s.grad1), g));
-    const auto vj = hn::MulAdd(hn::Set(t, s.beta2), load(t, v + j), hn::Mul(hn::Mul(hn::Set(t, s.grad2), g), g));
+    const auto g = hn::Mul(hn::Set(t, s.scale), load(t, grad + j));
+    const auto mj = hn::MulAdd(hn::Set(t, s.beta1), load(t, m + j), hn::Mul(hn::Set(t, s.new1), g));
+    const auto vj = hn::MulAdd(hn::Set(t, s.beta2), load(t, v + j), hn::Mul(hn::Mul(hn::Set(t, s.new2), g), g));
     const auto size = hn::MulAdd(hn::Sqrt(vj), hn::Set(t, s.root), hn::Set(t, s.eps));
     const auto step = hn::Div(hn::Mul(hn::Set(t, s.step), mj), size);
     const auto wj = hn::MulSub(load(t, w + j), hn::Set(t, s.keep), step);
