@@ -213,6 +213,55 @@ TEST(Train, InvariantNumericsDropoutAndRecomputationResumeToTheBitToo) {
   expect_same_result(w / "whole", w / "resumed", 6);
 }
 
+// --- what a resumed run refuses ---
+
+TEST(Train, AModelThatChangedUnderACheckpointIsRefusedByField) {
+  const Workplace w;
+  ASSERT_EQ(w.train("run").status, 0);
+  fs::remove_all(w / "run/checkpoints/step-6");
+  spill(w / "model/config.json", std::string(kConfig).replace(std::string(kConfig).find("1e-5"), 4, "1e-3"));
+  const Finished f = w.train("run");
+  EXPECT_EQ(f.status, 1);
+  EXPECT_SAYS(f.err, "config.json has changed: rms_norm_eps: 1e-05 there, 0.001 now");
+}
+
+TEST(Train, ACheckpointWhoseStateIsOfAnotherRunIsRefused) {
+  const Workplace w;
+  ASSERT_EQ(w.train("run").status, 0);
+  fs::remove_all(w / "run/checkpoints/step-6");
+  auto state = nlohmann::json::parse(slurp(w / "run/checkpoints/step-4/weft/state.json"));
+  state["seed"] = 99;
+  spill(w / "run/checkpoints/step-4/weft/state.json", state.dump());
+  EXPECT_SAYS(w.train("run").err, "seed 99");
+  state["step"] = 2;
+  spill(w / "run/checkpoints/step-4/weft/state.json", state.dump());
+  EXPECT_SAYS(w.train("run").err, "state.json says step 2");
+}
+
+// Finite loss, finite gradients, and an update that no weight survives: the checkpoint before it stays.
+TEST(Train, WeightsThatAreNoNumbersAreNotSaved) {
+  const Workplace w;
+  const std::vector<std::string> wild{"optimizer.lr=1e300", "optimizer.lr_warmup_iters=0", "optimizer.name=sgd"};
+  const Finished f = w.train("run", {wild[0], wild[1], wild[2], "train.train_iters=1", "run.backend=cpu"});
+  EXPECT_EQ(f.status, 1) << f.err;
+  EXPECT_SAYS(f.err, "values are not finite after the update; it is not saved");
+  EXPECT_FALSE(fs::exists(w / "run/checkpoints/step-1"));
+}
+
+TEST(Train, AFolderIsOfOneRunAtATimeAndARecipeOfTheUsersIsNotReplaced) {
+  const Workplace w;
+  Process process(w.command("run", {"train.global_batch_size=262144"}));
+  while (process.running() && !fs::exists(w / "run/metrics.jsonl"))
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  EXPECT_SAYS(w.train("run", {"train.global_batch_size=262144"}).err, "is in use by another weft");
+  process.send(SIGKILL);
+  process.wait();
+  fs::create_directories(w / "own");
+  spill(w / "own/recipe.toml", "# mine\n");
+  EXPECT_SAYS(w.train("own").err, "exists, and is no run of weft's");
+  EXPECT_EQ(slurp(w / "own/recipe.toml"), "# mine\n");
+}
+
 // --- what stops a run ---
 
 // Long enough to be interrupted.

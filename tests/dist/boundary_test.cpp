@@ -1,8 +1,8 @@
 #include "weft/dist/boundary.h"
 
-#include <algorithm>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <mutex>
 #include <random>
 

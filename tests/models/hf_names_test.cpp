@@ -45,7 +45,7 @@ std::string match_error(const ModelSpec& model, const TempDir& dir) {
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-const HfTensor& named(const std::vector<HfTensor>& tensors, const std::string& name) {
+HfTensor named(const std::vector<HfTensor>& tensors, const std::string& name) {
   for (const HfTensor& t : tensors)
     if (t.name == name) return t;
   throw std::runtime_error("no " + name);
@@ -76,7 +76,7 @@ TEST(HfTensors, StackQueriesKeysValuesAndGateUp) {
 
 TEST(HfTensors, Gpt2MatricesAreTransposedOnDisk) {
   const auto tensors = hf_tensors(small(Family::gpt2));
-  const HfTensor& t = named(tensors, "transformer.h.1.mlp.c_fc.weight");
+  const HfTensor t = named(tensors, "transformer.h.1.mlp.c_fc.weight");
   EXPECT_TRUE(t.transposed);
   EXPECT_EQ(t.shape, (std::vector<int64_t>{8, 32}));
   EXPECT_EQ(t.rows, 32);

@@ -42,7 +42,7 @@ inline Tensor rounded_value(Operands& o, int64_t n) {
 inline AdamW make_adamw(Operands& o, const UpdateCase& c) {
   const bool first = c.step == 1;
   return {.w = updated(o, c.n, normal(0.02)),
-          .grad = updated(o, c.n, normal(1e-3)),
+          .grad = updated(o, c.n, normal(1e-3 / std::min(1.0, c.grad_scale * 1e6))),  // huge where it is clipped hard
           .m = updated(o, c.n, first ? uniform(0, 0) : normal(1e-3)),
           .v = updated(o, c.n, first ? uniform(0, 0) : uniform(0, 1e-6)),
           .value = rounded_value(o, c.n),
@@ -64,9 +64,9 @@ inline Sgd make_sgd(Operands& o, const UpdateCase& c) {
 }
 inline void add_updates(OpCases& to, const Variant& v) {
   for (int64_t n : flat_sizes()) {
-    for (const UpdateCase& c :
-         {UpdateCase{n, 1, 0.1, 1, 0.9}, UpdateCase{n, 2, 0, 0.37, 0}, UpdateCase{n, 5000, 0.1, 0.37, 0.9}}) {
-      const std::string name = fmt::format("[{}] step {}", n, c.step);
+    for (const UpdateCase& c : {UpdateCase{n, 1, 0.1, 1, 0.9}, UpdateCase{n, 2, 0, 0.37, 0},
+                                UpdateCase{n, 5000, 0.1, 0.37, 0.9}, UpdateCase{n, 1, 0, 1e-26, 0}}) {
+      const std::string name = fmt::format("[{}] step {} scale {}", n, c.step, c.grad_scale);
       add_case(to, v, name, [c](Operands& o) { return make_adamw(o, c); });
       add_case(to, v, name, [c](Operands& o) { return make_sgd(o, c); });
     }

@@ -66,7 +66,7 @@ TEST(Traced, KeepsTheLastEventsInMemoryOfItsOwn) {
   EXPECT_EQ(traced.num_dropped(), 0);
 }
 
-const nlohmann::json& slice_named(const nlohmann::json& trace, const std::string& name) {
+nlohmann::json slice_named(const nlohmann::json& trace, const std::string& name) {
   for (const auto& e : trace["traceEvents"])
     if (e["name"] == name) return e;
   throw std::runtime_error("no slice " + name);
@@ -86,8 +86,8 @@ TEST(Traced, AChromeTraceHasOpsWithinTheirRegions) {
   write_chrome_trace(dir / "trace.json", traced.events());
   const auto trace = nlohmann::json::parse(testing::slurp(dir / "trace.json"));
   ASSERT_EQ(trace["traceEvents"].size(), 4u);
-  const auto &add = slice_named(trace, "add"), &product = slice_named(trace, "matmul"),
-             &block = slice_named(trace, "a \"block\""), &attn = slice_named(trace, "attn");
+  const auto add = slice_named(trace, "add"), product = slice_named(trace, "matmul"),
+             block = slice_named(trace, "a \"block\""), attn = slice_named(trace, "attn");
   EXPECT_EQ(add["ts"], 0.0);
   EXPECT_EQ(product["ts"], 2.0);  // microseconds
   EXPECT_DOUBLE_EQ(product["dur"].get<double>(), 0.001);
