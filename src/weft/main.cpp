@@ -20,7 +20,7 @@ void open_standard_files() {
 // fails.
 void let_idle_threads_sleep(char** argv) {
   if (std::getenv("OMP_WAIT_POLICY") || std::getenv("GOMP_SPINCOUNT")) return;
-  ::setenv("GOMP_SPINCOUNT", "10000", 1);
+  ::setenv("GOMP_SPINCOUNT", "2000", 1);
   ::execv("/proc/self/exe", argv);
 }
 

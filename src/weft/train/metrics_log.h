@@ -1,6 +1,6 @@
 // What a run reports of itself, and metrics.jsonl, the file it keeps it in: one JSON object a line
 // (docs/formats/metrics.md).
-//   step  number of optimizer steps done: the record of the first step says 1; an evaluation before any training, 0
+//   step  number of optimizer steps done: the record of the first step says 1
 #pragma once
 #include <cstdint>
 #include <filesystem>

@@ -2,8 +2,9 @@
 
 namespace weft {
 
-RunData open_run_data(const Recipe& r, const ModelSpec& model) {
+RunData open_run_data(const Recipe& r, const ModelSpec& model, const TokenizeProgress& progress) {
   DataSpec spec;
+  spec.progress = progress;
   spec.paths = r.data.train;
   spec.weights = r.data.weights;
   spec.dtype = r.data.dtype;

@@ -16,7 +16,9 @@ struct RunData {
   std::unique_ptr<EvalWindows> valid;  // null where nothing is held out
 };
 
-// Opens (and tokenizes, where that is needed) what the recipe names. Throws FileError, ConfigError.
-RunData open_run_data(const Recipe& recipe, const ModelSpec& model);
+// Opens (and tokenizes, where that is needed) what the recipe names; `progress` hears how far a file is, from 0 to 1.
+// Throws FileError, ConfigError.
+using TokenizeProgress = std::function<void(std::string_view path, double done)>;
+RunData open_run_data(const Recipe& recipe, const ModelSpec& model, const TokenizeProgress& progress = nullptr);
 
 }  // namespace weft

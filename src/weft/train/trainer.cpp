@@ -1,5 +1,7 @@
 #include "weft/train/trainer.h"
 
+#include <stdio.h>
+
 #include <cmath>
 #include <fstream>
 
@@ -33,7 +35,7 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
       workspace_("workspace", plan_.memory.workspace),
       backend_(machine_.make_backend(workspace_)),
       executor_(state_, plan_.step, plan_.memory, {*backend_, mesh_}),
-      data_(open_data()),
+      data_(open_data(setup.terminal_fd)),
       batches_(*data_.train, {.seq_length = recipe_.train.seq_length,
                               .micro_batch_size = recipe_.train.micro_batch_size,
                               .order = plan_.step.order}) {
@@ -50,9 +52,15 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
 }
 
 // The first rank makes the caches of tokenized text, the others find them.
-RunData Trainer::open_data() const {
+RunData Trainer::open_data(int terminal_fd) const {
   if (!leads()) barrier(*mesh_.world);
-  RunData data = open_run_data(recipe_, plan_.model);
+  double told = now_s();
+  RunData data = open_run_data(recipe_, plan_.model, [&](std::string_view path, double done) {
+    constexpr double kEvery = 2;  // seconds
+    if (now_s() - told < kEvery) return;
+    told = now_s();
+    ::dprintf(terminal_fd, "tokenizing %.*s: %.0f %%\n", int(path.size()), path.data(), 100 * done);
+  });
   if (leads()) barrier(*mesh_.world);
   return data;
 }

@@ -34,7 +34,7 @@ class Trainer {
 
  private:
   bool leads() const { return mesh_.world->rank() == 0; }
-  RunData open_data() const;
+  RunData open_data(int terminal_fd) const;
   bool stopped() const;
   void check_used() const;
   void check_checkpoint(const std::filesystem::path& checkpoint, const Progressed& at) const;
