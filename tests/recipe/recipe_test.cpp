@@ -236,7 +236,7 @@ TEST(Recipe, ValuesThatDoNotFitEachOtherAreRefused) {
   EXPECT_SAYS(error_of(kSmall, {"train.global_batch_size=6"}), "command line: train.global_batch_size = 6: expected");
   EXPECT_SAYS(error_of(kSmall, {"train.micro_batch_size=48"}),
               "r.toml: train.global_batch_size = 64 (its default): expected a multiple");
-  EXPECT_SAYS(error_of(kSmall, {"train.micro_batch_size=2147483647", "parallel.dp=2147483647"}), "a multiple");
+  EXPECT_SAYS(error_of(kSmall, {"train.micro_batch_size=65536", "parallel.dp=2147483647"}), "a multiple");
   EXPECT_SAYS(error_of(kSmall, {"optimizer.lr_warmup_iters=1001"}), "expected at most train.train_iters = 1000");
   EXPECT_SAYS(error_of(kSmall, {"optimizer.lr_warmup_iters=9", "optimizer.lr_decay_iters=8"}), "lr_decay_iters = 8");
   EXPECT_SAYS(error_of(kSmall, {"optimizer.min_lr=1"}), "expected at most optimizer.lr");

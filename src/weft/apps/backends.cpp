@@ -109,6 +109,12 @@ Machine machine_for(const ModelOptions& options) {
   return machine_for(recipe);
 }
 
+std::optional<Recipe> recipe_of_checkpoint(const std::filesystem::path& folder) {
+  const auto file = folder / "weft" / "recipe.toml";
+  if (!std::filesystem::exists(file)) return {};
+  return parse_recipe_file(file.string(), {});
+}
+
 Precision precision_of(const ModelOptions& options) {
   if (options.backend == "ref") return kF64;
   if (options.precision == "f32") return kF32;

@@ -1,5 +1,7 @@
 // Which backends this program was built with. The one file that includes them is backends.cpp.
 #pragma once
+#include <filesystem>
+#include <optional>
 #include <string>
 
 #include "weft/apps/commands.h"
@@ -12,6 +14,8 @@ namespace weft {
 // this process may use. Throws ConfigError for a backend that is not there.
 Machine machine_for(const Recipe& recipe);
 Machine machine_for(const ModelOptions& options);
+// The recipe that a checkpoint was trained by; none where the folder is not of weft.
+std::optional<Recipe> recipe_of_checkpoint(const std::filesystem::path& folder);
 // What the options ask the model to compute in. Throws ConfigError for a name that is not known.
 Precision precision_of(const ModelOptions& options);
 

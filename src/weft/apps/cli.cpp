@@ -29,7 +29,9 @@ void recipe_arguments(CLI::App& app, std::string& recipe, std::vector<std::strin
 }
 
 void model_options(CLI::App& app, ModelOptions& o) {
-  app.add_option("--tokenizer", o.tokenizer, "auto, byte, or a SentencePiece .model file")->capture_default_str();
+  app.add_option("--tokenizer", o.tokenizer,
+                 "auto (that of its training, else of the folder, else byte), byte, or a SentencePiece .model file")
+      ->capture_default_str();
   app.add_option("--backend", o.backend, "Kernels: fast, or the reference in fp64")
       ->capture_default_str()
       ->check(CLI::IsMember({"cpu", "ref"}));
@@ -116,7 +118,7 @@ Command add_eval(CLI::App& weft) {
       ->check(CLI::IsMember({"uint16", "uint32"}));
   app->add_option("--loss-mask", o->loss_mask, "uint8 file, one per token: 1 where the target at that position counts")
       ->type_name("FILE");
-  app->add_option("--text-key", o->text_key, "Key of the text in JSONL")->capture_default_str();
+  app->add_option("--text-key", o->text_key, "Key of the text in JSONL; else that of its training, or text");
   model_options(*app, *o);
   app->add_flag("--json", o->json, "Print JSON");
   app->footer("Example:\n  weft eval runs/first held-out.txt");

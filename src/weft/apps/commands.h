@@ -40,7 +40,7 @@ struct GenerateOptions : ModelOptions {
 int run_generate(const GenerateOptions& options);
 
 struct EvalOptions : ModelOptions {
-  std::string loss_mask, dtype = "uint16", text_key = "text";
+  std::string loss_mask, dtype = "uint16", text_key;
   std::vector<std::string> data;
   int64_t seq_length = 0, micro_batch_size = 4, max_batches = 0;
   bool json = false;

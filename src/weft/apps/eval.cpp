@@ -13,10 +13,8 @@ namespace weft {
 
 int run_eval(const EvalOptions& o) {
   const auto folder = model_folder_of(o.model);
-  const auto trained_by = folder / "weft" / "recipe.toml";  // of a checkpoint
-  const int64_t seq_length = o.seq_length > 0 || !std::filesystem::exists(trained_by)
-                                 ? o.seq_length
-                                 : parse_recipe_file(trained_by.string(), {}).train.seq_length;
+  const std::optional<Recipe> trained = recipe_of_checkpoint(folder);
+  const int64_t seq_length = trained && o.seq_length == 0 ? trained->train.seq_length : o.seq_length;
   const Machine machine = machine_for(o);
   Evaluator evaluator(folder, {.machine = machine,
                                .precision = precision_of(o),
@@ -26,8 +24,9 @@ int run_eval(const EvalOptions& o) {
   data.paths = o.data;
   data.dtype = o.dtype;
   data.loss_mask = o.loss_mask;
-  data.text_key = o.text_key;
-  data.tokenizer = o.tokenizer;
+  data.text_key = trained && o.text_key.empty() ? trained->data.text_key : o.text_key;
+  if (data.text_key.empty()) data.text_key = "text";
+  data.tokenizer = trained && o.tokenizer == "auto" ? trained->data.tokenizer : o.tokenizer;
   data.model_folder = folder.string();
   data.vocab_size = evaluator.model().vocab_size;
   data.seq_length = evaluator.seq_length();

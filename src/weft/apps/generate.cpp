@@ -31,8 +31,10 @@ int run_generate(const GenerateOptions& o) {
     throw ConfigError("--prompt and --prompt-ids are both given: use one");
   const auto folder = model_folder_of(o.model);
   const Machine machine = machine_for(o);
+  const std::optional<Recipe> trained = recipe_of_checkpoint(folder);
+  const std::string name = trained && o.tokenizer == "auto" ? trained->data.tokenizer : o.tokenizer;
   const bool by_ids = o.ids && !o.prompt_ids.empty();
-  const auto tokenizer = by_ids ? nullptr : open_tokenizer(o.tokenizer, folder, read_hf_config(folder).spec.vocab_size);
+  const auto tokenizer = by_ids ? nullptr : open_tokenizer(name, folder, read_hf_config(folder).spec.vocab_size);
   std::vector<int32_t> prompt = parse_ids(o.prompt_ids);
   if (prompt.empty()) prompt = tokenizer->encode_prompt(o.prompt);
   if (prompt.empty()) throw ConfigError("the prompt is empty: give --prompt or --prompt-ids");

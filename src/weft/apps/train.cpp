@@ -16,8 +16,12 @@ constexpr int kHelpColumns = 110;
 
 std::atomic<bool> stop_requested{false};  // a signal handler reaches nothing else
 
-extern "C" void on_signal(int) {
-  if (stop_requested.exchange(true)) _exit(kExitInterrupted);  // the second time: at once
+extern "C" void on_signal(int signal) {
+  // The second Ctrl-C: at once. A session that closes sends several signals, and must not lose the run.
+  if (stop_requested.exchange(true)) {
+    if (signal == SIGINT) _exit(kExitInterrupted);
+    return;
+  }
   constexpr char kMessage[] = "\nstopping after this step, then saving; again to stop at once\n";
   [[maybe_unused]] const auto written = write(STDERR_FILENO, kMessage, sizeof kMessage - 1);
 }

@@ -32,7 +32,8 @@ class DataStream {
 
   int64_t samples_per_epoch() const;  // of all sources together, each once
   // Changes when samples do: of sources, their contents, masks, weights, seed and lengths. Of a file above 64 MiB, 64
-  // pieces of a MiB are looked at and the size, so that a start does not read a corpus: a change between them is missed.
+  // pieces of a MiB are looked at and the size, so that a start does not read a corpus: a change between them is
+  // missed.
   const std::string& fingerprint() const { return fingerprint_; }
 
   struct Place {

@@ -57,7 +57,7 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
 
       {"train.seq_length", &t.seq_length, count(1), "tokens of a sample"},
       {"train.global_batch_size", &t.global_batch_size, count(1), "samples of a step"},
-      {"train.micro_batch_size", &t.micro_batch_size, count(1),
+      {"train.micro_batch_size", &t.micro_batch_size, count(1, 1 << 16),
        "samples that go through the model at once, on one rank"},
       {"train.train_iters", &t.train_iters, count(1), "steps of the whole run"},
       {"train.precision", &t.precision, one_of({"f32", "bf16", "fp16", "f64"}),

@@ -41,6 +41,28 @@ bool is_ours(const std::filesystem::path& file) {
   return std::getline(in, line) && line + "\n" == kMark;
 }
 
+// What a start that ended early may have left counts as nothing.
+bool is_as_good_as_empty(const std::filesystem::path& dir) {
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(dir, none)) {
+    const auto name = entry.path().filename();
+    if (name != "run.lock" && name != "recipe.toml.tmp") return false;
+  }
+  return true;
+}
+
+void refuse_foreign(const Recipe& recipe) {
+  namespace fs = std::filesystem;
+  const fs::path dir = recipe.run.dir, file = dir / "recipe.toml";
+  std::error_code error;
+  const bool has_recipe = fs::exists(file, error);
+  if (has_recipe && has_results(dir)) {
+    refuse_another_recipe(recipe, file);
+  } else if (fs::exists(dir, error) && !(has_recipe && is_ours(file)) && !is_as_good_as_empty(dir)) {
+    throw ConfigError(fmt::format("run.dir = \"{}\" exists, and is no run of weft's: choose another", recipe.run.dir));
+  }
+}
+
 }  // namespace
 
 RunLock::RunLock(const std::filesystem::path& dir) {
@@ -68,16 +90,12 @@ RunLock claim_run_folder(const Recipe& recipe) {
   std::error_code error;
   if (fs::exists(dir, error) && !fs::is_directory(dir, error))
     throw ConfigError(fmt::format("run.dir = \"{}\" is no folder: choose another", recipe.run.dir));
-  const bool has_recipe = fs::exists(file, error);
-  if (has_recipe && has_results(dir)) {
-    refuse_another_recipe(recipe, file);
-  } else if (fs::exists(dir, error) && !(has_recipe && is_ours(file)) && !fs::is_empty(dir, error)) {
-    throw ConfigError(fmt::format("run.dir = \"{}\" exists, and is no run of weft's: choose another", recipe.run.dir));
-  }
+  refuse_foreign(recipe);  // before anything is written there
   fs::create_directories(dir, error);
   if (error)
     throw FileError(fmt::format("{}: cannot be created: {}; choose another run.dir", dir.string(), error.message()));
   RunLock lock(dir);
+  refuse_foreign(recipe);  // now that nobody else changes it
   write_file_durably(file, std::string(kMark) + to_toml(recipe));
   return lock;
 }

@@ -89,8 +89,8 @@ StepRecord Trainer::step_once() {
   const double began = now_s();
   const int64_t targets = batches_.counted(step_);
   if (targets == 0 && leads())
-    records_->note(
-        fmt::format("step {}: no target of its batch counts, by the loss mask: nothing is learned", step_ + 1));
+    records_->note(fmt::format("step {}: no target of its batch counts, by the loss mask: only decay and momentum act",
+                               step_ + 1));
   const double counted = double(std::max<int64_t>(1, targets));
   const double loss =
       executor_.run({.load = loader_of(step_),
@@ -138,8 +138,10 @@ void Trainer::start_weights() {
     const Progressed at = load_checkpoint(*checkpoint, plan_.model, state_, *plan_.optimizer);
     check_checkpoint(*checkpoint, at);
     step_ = saved_step_ = at.step;
-    for (const EvalRecord& e : read_metrics(std::filesystem::path(recipe_.run.dir) / "metrics.jsonl").evals)
-      if (e.step == step_) evaluated_step_ = step_;
+    const auto metrics = std::filesystem::path(recipe_.run.dir) / "metrics.jsonl";
+    if (std::filesystem::exists(metrics))
+      for (const EvalRecord& e : read_metrics(metrics).evals)
+        if (e.step == step_) evaluated_step_ = step_;
   } else if (recipe_.model.init == "pretrained") {
     notes_ = load_hf_weights(recipe_.model.path, plan_.model, state_.params);
   } else {
@@ -224,7 +226,11 @@ void Trainer::evaluate() {
                     [this](const LoadMicroBatch& load) { return executor_.evaluate(load); });
   if (!record) return;
   evaluated_step_ = step_;
-  if (leads()) records_->eval(*record);
+  if (!leads()) return;
+  if (record->tokens > 0)
+    records_->eval(*record);
+  else
+    records_->note(fmt::format("step {}: no target of the held-out data counts: nothing to evaluate", step_));
 }
 
 // The watch of a step sees its loss and gradients; what the last update made of the weights shows only here.
