@@ -115,10 +115,10 @@ std::vector<std::string> judge_other_fields(const HfFields& fields) {
         fields.refuse(key, fmt::format("for this kind of model weft only does {}", neutral->value));
       continue;
     }
-    if (is_suspicious(key) && !says_off(value))
-      fields.refuse(key,
-                    "weft does not know this field, and by its name it may change what the model computes; remove "
-                    "it if it does not");
+    // A text that is no suspect is a remark; a number, a switch or a list may be part of the model under any name.
+    if (!says_off(value) && (is_suspicious(key) || !value.is_string()))
+      fields.refuse(
+          key, "weft does not know this field, and it may change what the model computes; remove it if it does not");
     if (warnings.size() < 100) warnings.push_back(fields.fields().where(key) + " is not known to weft, and ignored");
   }
   return warnings;
