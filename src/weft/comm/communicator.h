@@ -1,7 +1,6 @@
 // Collectives among the ranks of one mesh axis.
 #pragma once
 #include <memory>
-#include <source_location>
 #include <utility>
 
 #include "weft/tensor/tensor.h"
@@ -27,8 +26,15 @@ class Work {
   std::shared_ptr<Pending> pending_;
 };
 
-// Where a communicator is called from: what it says when ranks do not agree.
-using Site = std::source_location;
+// Where a communicator is called from: what it says when ranks do not agree. (std::source_location, which clang 14 has
+// not.)
+struct Site {
+  const char* file = "";
+  int line = 0;
+  static constexpr Site current(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    return {file, line};
+  }
+};
 
 // The ranks of one axis. All of them issue the same collectives in the same order. Reductions add in rank order, in the
 // tensors' dtype (16-bit floats: in f32), so results repeat bit for bit and are equal on every rank. Tensors are

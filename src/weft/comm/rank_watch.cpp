@@ -11,10 +11,10 @@ bool CommCall::matches(const CommCall& other) const {
 }
 
 std::string CommCall::to_string() const {
-  std::string_view file = site.file_name();
+  std::string_view file = site.file;
   if (const size_t at = file.rfind("weft/"); at != std::string_view::npos) file.remove_prefix(at + 5);
   return fmt::format("{} {} of {} {}{} at {}:{}", op, number, elements, name_of(dtype),
-                     peer < 0 ? "" : fmt::format(" with rank {}", peer), file, site.line());
+                     peer < 0 ? "" : fmt::format(" with rank {}", peer), file, site.line);
 }
 
 void RankWatch::waits(int rank, const CommCall& call) {
