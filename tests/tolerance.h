@@ -62,6 +62,8 @@ inline Accuracy accuracy(const Gelu&) { return {.roundings = 16}; }
 inline Accuracy accuracy(const GeluBackward&) { return {.roundings = 16}; }
 inline Accuracy accuracy(const Dropout&) { return {}; }
 inline Accuracy accuracy(const CrossEntropy& op) { return {.depth = op.logits.cols(), .roundings = 64}; }
+inline Accuracy accuracy(const CrossEntropyPart& op) { return {.depth = op.logits.cols(), .roundings = 64}; }
+inline Accuracy accuracy(const CrossEntropyJoin&) { return {.roundings = 64}; }
 inline Accuracy accuracy(const Add&) { return {}; }
 inline Accuracy accuracy(const AddRow&) { return {}; }
 inline Accuracy accuracy(const Copy&) { return {}; }

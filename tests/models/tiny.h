@@ -164,8 +164,8 @@ class TinyRun {
 inline std::vector<double> gradients(const TinyRun& run) {
   std::vector<double> all;
   for (const Param* p : run.state.params.params()) {
-    const double* g = p->grad.as<double>();
-    all.insert(all.end(), g, g + p->grad.elements());
+    const double* g = run.state.params.stored(*p)[0].grad.as<double>();
+    all.insert(all.end(), g, g + p->shape().elements());
   }
   return all;
 }

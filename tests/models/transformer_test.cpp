@@ -31,11 +31,11 @@ TEST(Transformer, TheGradientIsTheDerivativeOfTheLoss) {
       std::mt19937 gen(3);
       std::normal_distribution<double> n;
       for (const Param* p : run.state.params.params()) {
-        double* w = run.state.params.master(*p).as<double>();
+        double* w = run.state.params.stored(*p)[0].master.as<double>();
         for (int64_t i = 0; i < p->spec().shape.elements(); ++i) {
           const double v = n(gen);
           w[i] += h * v;
-          if (h == 0) slope += p->grad.as<double>()[i] * v;
+          if (h == 0) slope += run.state.params.stored(*p)[0].grad.as<double>()[i] * v;
         }
       }
       moved += h;
@@ -121,9 +121,10 @@ TEST(Transformer, RandomWeightsDoNotDependOnTheNumberOfThreads) {
   TinyRun a(testing::tiny_llama(), {}), b(testing::tiny_llama(), {});
   init_weights(b.state.params, 11, 3);
   for (size_t i = 0; i < a.state.params.params().size(); ++i) {
-    const Tensor x = a.state.params.master(*a.state.params.params()[i]),
-                 y = b.state.params.master(*b.state.params.params()[i]);
-    EXPECT_TRUE(std::equal(x.as<double>(), x.as<double>() + x.elements(), y.as<double>()));
+    const Param& p = *a.state.params.params()[i];
+    const auto *x = a.state.params.stored(p)[0].master.as<double>(),
+               *y = b.state.params.stored(*b.state.params.params()[i])[0].master.as<double>();
+    EXPECT_TRUE(std::equal(x, x + p.spec().shape.elements(), y));
   }
 }
 

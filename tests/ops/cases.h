@@ -29,6 +29,7 @@ inline OpCases op_cases(DType compute) {
     add_activations(all, v);
     add_dropouts(all, v);
     add_cross_entropies(all, v);
+    add_cut_cross_entropies(all, v);
     add_sums_and_copies(all, v);
     if (gap > 0) continue;
     add_reductions(all, v);

@@ -103,6 +103,49 @@ inline void add_cross_entropies(OpCases& to, const Variant& v) {
   }
 }
 
+// Losses over classes that `ranks` ranks have parts of, as one of them computes them.
+struct PartCase {
+  int64_t t, classes, ranks;
+  std::string name;
+};
+inline CrossEntropyPart make_cross_entropy_part(Operands& o, const PartCase& c) {
+  std::vector<int32_t> targets;  // some of them are other ranks'
+  for (int64_t i = 0; i < c.t; ++i)
+    targets.push_back(int32_t(random_bits(5, uint64_t(i)) % uint32_t(c.ranks * c.classes)));
+  return {.logits = o.stats(c.t, c.classes, normal(3)),
+          .targets = o.index(targets, tokens(Spmd::Invariant)),
+          .parts = o.stats(c.t, 3),
+          .first = c.classes};
+}
+inline CrossEntropyJoin make_cross_entropy_join(Operands& o, const PartCase& c, bool gradient) {
+  const CrossEntropyPart part = make_cross_entropy_part(o, c);
+  std::vector<uint8_t> counted;
+  for (int64_t i = 0; i < c.t; ++i) counted.push_back(i % 4 != 1);
+  // The largest logit of a rank is above any here; sums are at least 1.
+  const Fill parts = [](uint64_t key, int64_t i) {
+    return (i % 3 == 2 ? 0.0 : 1.0) + 11 * (i % 3 == 0) + random_uniform(key, uint64_t(i));
+  };
+  CrossEntropyJoin op{.parts = o.stats(c.ranks * c.t, 3, parts),
+                      .logits = part.logits,
+                      .targets = part.targets,
+                      .counted = o.index(counted, tokens(Spmd::Invariant)),
+                      .nll = o.stats(c.t),
+                      .scale = 0.125,
+                      .first = part.first};
+  if (gradient) op.dlogits = o.act_out(c.t, c.classes);
+  return op;
+}
+inline void add_cut_cross_entropies(OpCases& to, const Variant& v) {
+  for (const PartCase& c :
+       {PartCase{1, 1, 2, "one class a rank"}, {3, 5, 2, "small"}, {9, 67, 3, "odd"}, {33, 1031, 4, "large"}}) {
+    add_case(to, v, fmt::format("part, {} [{} {}]", c.name, c.t, c.classes),
+             [c](Operands& o) { return make_cross_entropy_part(o, c); });
+    for (bool gradient : {false, true})
+      add_case(to, v, fmt::format("join{}, {} [{} {}]", gradient ? " and gradient" : "", c.name, c.t, c.classes),
+               [c, gradient](Operands& o) { return make_cross_entropy_join(o, c, gradient); });
+  }
+}
+
 inline void add_sums_and_copies(OpCases& to, const Variant& v) {
   for (auto [t, n] : pointwise_sizes()) {
     const std::string name = fmt::format("[{} {}]", t, n);

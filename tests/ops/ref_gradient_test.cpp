@@ -232,6 +232,38 @@ TEST(RefGradient, OfCrossEntropyIsItsSecondResult) {
   }
 }
 
+TEST(RefGradient, LossesOfCutClassesAreThoseOfAllOfThem) {
+  Given s;
+  CrossEntropy whole = testing::make_cross_entropy(s.o, {.t = 5, .classes = 7, .name = "", .size = 2, .uncounted = 3});
+  whole.scale = 0.125;
+  s.run(whole);
+  const std::array<int64_t, 4> cuts{0, 2, 3, 7};
+  const Tensor parts = s.o.stats(15, 3, testing::unwritten());
+  for (size_t r = 0; r < 3; ++r)
+    s.run(CrossEntropyPart{.logits = whole.logits.slice_cols(cuts[r], cuts[r + 1] - cuts[r]),
+                           .targets = whole.targets,
+                           .parts = parts.slice_rows(int64_t(r) * 5, 5),
+                           .first = cuts[r]});
+  for (size_t r = 0; r < 3; ++r) {
+    const int64_t n = cuts[r + 1] - cuts[r];
+    const Tensor nll = s.o.stats(5, testing::unwritten()), dlogits = s.o.act_out(5, n);
+    s.run(CrossEntropyJoin{.parts = parts,
+                           .logits = whole.logits.slice_cols(cuts[r], n),
+                           .targets = whole.targets,
+                           .counted = whole.counted,
+                           .nll = nll,
+                           .dlogits = dlogits,
+                           .scale = whole.scale,
+                           .first = cuts[r]});
+    for (int64_t i = 0; i < 5; ++i) {
+      EXPECT_NEAR(nll.as<double>()[i], whole.nll.as<double>()[i], 1e-14);
+      for (int64_t j = 0; j < n; ++j)
+        EXPECT_NEAR(dlogits.as<double>()[i * dlogits.row_stride + j],
+                    whole.dlogits.as<double>()[i * whole.dlogits.row_stride + cuts[r] + j], 1e-14);
+    }
+  }
+}
+
 TEST(RefGradient, OfAddRowIsBiasGrad) {
   Given s;
   const Tensor b = s.o.weight({4}), y = s.o.act(3, 4), dy = s.o.act(3, 4), db = s.o.gradient({4}, false);

@@ -321,8 +321,26 @@ TEST(Rules, ALossCountsEachTokenOnceOverTheWholeVocabulary) {
                           .dlogits = dry({8, 4}, held)};
     EXPECT_EQ(accepts(op), held == Spmd::None || held == Spmd::Invariant || held == Spmd::Shard0) << name_of(held);
     if (held != Spmd::Shard1) continue;
-    EXPECT_TRUE(has(refusal(op), {"vocabulary cut over ranks is not supported yet"}));
+    EXPECT_TRUE(has(refusal(op), {"CrossEntropyPart and CrossEntropyJoin"}));
   }
+}
+
+TEST(Rules, OfCutClassesEachRankGivesAPartAndHasEveryLoss) {
+  const Tensor logits = dry({8, 4}, Spmd::Shard1), ids = dry({8}, Spmd::None, DType::i32);
+  EXPECT_TRUE(accepts(CrossEntropyPart{.logits = logits, .targets = ids, .parts = dry({8, 3}, Spmd::Shard0)}));
+  EXPECT_FALSE(accepts(CrossEntropyPart{.logits = logits, .targets = ids, .parts = dry({8, 3}, Spmd::Replicate)}));
+  CrossEntropyJoin join{.parts = dry({16, 3}, Spmd::Replicate),
+                        .logits = logits,
+                        .targets = ids,
+                        .counted = dry({8}, Spmd::None, DType::u8),
+                        .nll = dry({8}, Spmd::Invariant),
+                        .dlogits = logits};
+  EXPECT_TRUE(accepts(join));
+  join.nll.place = tokens(Spmd::Partial);
+  EXPECT_FALSE(accepts(join));
+  join.nll.place = tokens(Spmd::Invariant);
+  join.parts = dry({15, 3}, Spmd::Replicate);
+  EXPECT_THROW(rules::check(join), CheckFailure);
 }
 
 TEST(Rules, UpdatesTakeReducedGradients) {

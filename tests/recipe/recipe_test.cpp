@@ -50,6 +50,7 @@ TEST(Recipe, EveryKeyIsReadIntoItsOwnFieldAndPrintedBack) {
     if (key.name == "data.weights") given.push_back("data.train=[\"a\", \"b\"]");
     if (key.name == "train.global_batch_size") given.push_back("train.micro_batch_size=1");
     if (key.name == "train.eval_interval") given.push_back("data.valid=v");
+    if (key.name == "parallel.zero_shard_size") given.push_back("parallel.dp=2");
     if (key.name == "run.backend") given = {"run.backend=cuda"};
     Recipe r = with(given), small = with({});
     EXPECT_EQ(parse_recipe(to_toml(r), "again.toml", {}), r) << given[0];
@@ -255,20 +256,18 @@ TEST(Recipe, ValuesThatDoNotFitEachOtherAreRefused) {
 }
 
 TEST(Recipe, WhatThisVersionCannotRunIsRefusedWithTheNearestThatWorks) {
-  for (const char* o :
-       {"parallel.tp = 2", "parallel.pp = 2", "parallel.cp = 2", "parallel.ep = 2", "run.ranks = \"mpi\"",
-        "run.backend = \"cuda\"", "train.precision = \"fp16\"", "train.precision = \"f64\"",
-        "parallel.pipeline_schedule = \"zbv\"", "parallel.pipeline_schedule = \"interleaved_1f1b\""}) {
+  for (const char* o : {"parallel.pp = 2", "parallel.cp = 2", "parallel.ep = 2", "run.ranks = \"mpi\"",
+                        "run.backend = \"cuda\"", "train.precision = \"fp16\"", "train.precision = \"f64\"",
+                        "parallel.pipeline_schedule = \"zbv\"", "parallel.pipeline_schedule = \"interleaved_1f1b\""}) {
     std::string given = o;
     given.erase(std::remove(given.begin(), given.end(), ' '), given.end());
     EXPECT_SAYS(error_of(kSmall, {given}), std::string(o) + " cannot run: ");
     EXPECT_SAYS(error_of(kSmall, {given}), "; the nearest that works: ");
   }
-  const std::string both = error_of(kSmall, {"parallel.tp=2", "run.ranks=mpi"});
-  EXPECT_SAYS(both, "parallel.tp = 2 cannot run");
-  EXPECT_SAYS(error_of(kSmall, {"parallel.dp=2", "parallel.zero_stage=1"}),
-              "parallel.zero_stage = 1 with parallel.dp = 2 cannot run: ");
-  EXPECT_EQ(error_of(kSmall, {"parallel.dp=2"}), "");
+  const std::string both = error_of(kSmall, {"parallel.cp=2", "run.ranks=mpi"});
+  EXPECT_SAYS(both, "parallel.cp = 2 cannot run");
+  EXPECT_EQ(error_of(kSmall, {"parallel.dp=2", "parallel.tp=2", "parallel.zero_stage=3"}), "");
+  EXPECT_SAYS(error_of(kSmall, {"parallel.dp=4", "parallel.zero_shard_size=3"}), "a divisor of parallel.dp = 4");
   EXPECT_SAYS(both, "run.ranks = \"mpi\" cannot run");
 }
 

@@ -29,7 +29,12 @@ extern "C" void on_signal(int signal) {
 std::string layout_text(const Recipe& r) {
   const int world = mesh_sizes_of(r).world();
   if (world == 1) return "one rank";
-  return fmt::format("{} ranks as threads of this process: dp {}", world, r.parallel.dp);
+  std::string axes;
+  const std::pair<const char*, int64_t> sizes[] = {{"dp", r.parallel.dp}, {"tp", r.parallel.tp}};
+  for (const auto& [axis, size] : sizes)
+    if (size > 1) axes += fmt::format("{}{} {}", axes.empty() ? "" : ", ", axis, size);
+  if (r.parallel.dp > 1 && r.parallel.zero_stage > 0) axes += fmt::format(", ZeRO stage {}", r.parallel.zero_stage);
+  return fmt::format("{} ranks as threads of this process: {}", world, axes);
 }
 
 std::string header(const Recipe& r, const Machine& machine, const RunPlan& plan) {
@@ -40,7 +45,7 @@ std::string header(const Recipe& r, const Machine& machine, const RunPlan& plan)
        {"step", fmt::format("{} sequences of {} tokens, {} at a time, {}", r.train.global_batch_size,
                             r.train.seq_length, r.train.micro_batch_size, r.train.precision)},
        {"layout", layout_text(r)},
-       {"memory", format_bytes(double(plan.memory.total_bytes())) + (r.parallel.dp > 1 ? " each rank" : "")},
+       {"memory", format_bytes(double(plan.memory.total_bytes())) + (mesh_sizes_of(r).world() > 1 ? " each rank" : "")},
        {"run folder", r.run.dir}});
 }
 

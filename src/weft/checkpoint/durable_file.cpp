@@ -140,7 +140,9 @@ void write_file_durably(const fs::path& path, std::string_view content) {
   file.commit();
 }
 
-DurableFolder::DurableFolder(fs::path path) : path_(std::move(path)), temporary_(with_suffix(path_, ".tmp")) {
+fs::path DurableFolder::building_name(const fs::path& path) { return with_suffix(path, ".tmp"); }
+
+DurableFolder::DurableFolder(fs::path path) : path_(std::move(path)), temporary_(building_name(path_)) {
   // Between the two renames of replace_existing, ".old" is the only whole one.
   if (const fs::path old = with_suffix(path_, ".old"); is_there(old))
     is_there(path_) ? remove_tree(old) : rename_path(old, path_);

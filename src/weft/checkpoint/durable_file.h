@@ -44,6 +44,8 @@ class DurableFolder {
   DurableFolder& operator=(const DurableFolder&) = delete;
   ~DurableFolder();
 
+  // The name that a folder has until its commit.
+  static std::filesystem::path building_name(const std::filesystem::path& path);
   // Where to write files and folders.
   const std::filesystem::path& building() const { return temporary_; }
 

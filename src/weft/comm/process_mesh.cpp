@@ -5,12 +5,12 @@
 namespace weft {
 namespace {
 
-// Rank 0 of `size` ranks of which nothing is moved; of one rank, every collective is the identity.
+// One of `size` ranks among which nothing is moved; of one rank, every collective is the identity.
 class DryCommunicator final : public Communicator {
  public:
-  explicit DryCommunicator(int size) : size_(size) {}
+  DryCommunicator(int size, int rank) : size_(size), rank_(rank) {}
   int size() const override { return size_; }
-  int rank() const override { return 0; }
+  int rank() const override { return rank_; }
   Work all_reduce(Tensor, Site) override { return {}; }
   Work all_gather(Tensor shard, Tensor full, Site) override { return copy_own(shard, full); }
   Work reduce_scatter(Tensor full, Tensor shard, Site) override { return copy_own(full, shard); }
@@ -23,35 +23,47 @@ class DryCommunicator final : public Communicator {
     return {};
   }
   Work point_to_point(int peer) const {
-    WEFT_CHECK(peer >= 0 && peer < size_ && peer != 0, "rank 0 of {} sends to or receives from rank {}", size_, peer);
+    WEFT_CHECK(peer >= 0 && peer < size_ && peer != rank_, "rank {} of {} sends to or receives from rank {}", rank_,
+               size_, peer);
     return {};
   }
-  int size_;
+  int size_, rank_;
 };
 
 }  // namespace
 
-ProcessMesh dry_mesh(const MeshSizes& n) {
-  auto dry = [](int size) { return std::make_shared<DryCommunicator>(size); };
-  return {{dry(n.dp), dry(n.cp), dry(n.tp), dry(n.edp()), dry(n.ep)}, dry(n.pp), dry(n.world())};
+MeshPlace place_of(const MeshSizes& n, int rank) {
+  WEFT_CHECK(rank >= 0 && rank < n.world(), "rank {} of {}", rank, n.world());
+  return {.dp = rank / (n.tp * n.cp) % n.dp,
+          .pp = rank / (n.tp * n.cp * n.dp),
+          .cp = rank / n.tp % n.cp,
+          .tp = rank % n.tp};
+}
+
+int rank_at(const MeshSizes& n, const MeshPlace& at) { return ((at.pp * n.dp + at.dp) * n.cp + at.cp) * n.tp + at.tp; }
+
+ProcessMesh dry_mesh(const MeshSizes& sizes, int rank) {
+  return make_mesh(sizes, rank, [](const MeshGroup& g) { return std::make_shared<DryCommunicator>(g.size, g.rank); });
 }
 
 ProcessMesh make_mesh(const MeshSizes& n, int rank,
                       const std::function<std::shared_ptr<Communicator>(const MeshGroup&)>& join) {
-  WEFT_CHECK(rank >= 0 && rank < n.world(), "rank {} of {}", rank, n.world());
-  const int tp = rank % n.tp, cp = rank / n.tp % n.cp, dp = rank / (n.tp * n.cp) % n.dp,
-            pp = rank / (n.tp * n.cp * n.dp);
-  const int data = dp * n.cp + cp, ep = data % n.ep, edp = data / n.ep;
-  const auto dense = [&](const char* axis, int size, int mine, int d, int c, int t, int p) {
-    return join({fmt::format("{} of dp {} cp {} tp {} pp {}", axis, d, c, t, p), size, mine});
+  WEFT_CHECK(n.dp % n.shards == 0 && n.dp * n.cp % n.ep == 0, "{} shards of dp {}, ep {} of dp {} x cp {}", n.shards,
+             n.dp, n.ep, n.dp, n.cp);
+  const auto [dp, pp, cp, tp] = place_of(n, rank);
+  const int data = dp * n.cp + cp, ep = data % n.ep, edp = data / n.ep, shard = dp % n.shards, replica = dp / n.shards;
+  const auto group = [&](const char* axis, int size, int mine, const std::string& others) {
+    return join({fmt::format("{} of {} tp {} pp {}", axis, others, tp, pp), size, mine});
   };
-  const auto expert = [&](const char* axis, int size, int mine, int d, int e) {
-    return join({fmt::format("{} of edp {} ep {} tp {} pp {}", axis, d, e, tp, pp), size, mine});
-  };
-  return {{dense("dp", n.dp, dp, -1, cp, tp, pp), dense("cp", n.cp, cp, dp, -1, tp, pp),
-           dense("tp", n.tp, tp, dp, cp, -1, pp), expert("edp", n.edp(), edp, -1, ep), expert("ep", n.ep, ep, edp, -1)},
-          dense("pp", n.pp, pp, dp, cp, tp, -1),
-          join({"world", n.world(), rank})};
+  ProcessMesh mesh;
+  mesh.axes = {group("dp", n.dp, dp, fmt::format("cp {}", cp)), group("cp", n.cp, cp, fmt::format("dp {}", dp)),
+               join({fmt::format("tp of dp {} cp {} pp {}", dp, cp, pp), n.tp, tp}),
+               group("edp", n.edp(), edp, fmt::format("ep {}", ep)), group("ep", n.ep, ep, fmt::format("edp {}", edp))};
+  mesh.pp = join({fmt::format("pp of dp {} cp {} tp {}", dp, cp, tp), n.pp, pp});
+  mesh.world = join({"world", n.world(), rank});
+  mesh.shards = group("shards", n.shards, shard, fmt::format("replica {} cp {}", replica, cp));
+  mesh.replicas = group("replicas", n.replicas(), replica, fmt::format("shard {} cp {}", shard, cp));
+  return mesh;
 }
 
 ProcessMesh single_mesh() { return dry_mesh({}); }

@@ -9,32 +9,40 @@
 
 namespace weft {
 
-// One communicator for each axis of placements, and one for the pipeline. Shared: a mesh is a value that names them.
+// One communicator for each axis of placements, one for the pipeline, and dp once more in two steps: the ranks that
+// ZeRO shards over, and those that hold the same shard. Shared: a mesh is a value that names them.
 struct ProcessMesh {
   std::array<std::shared_ptr<Communicator>, kAxes> axes;
-  std::shared_ptr<Communicator> pp, world;
+  std::shared_ptr<Communicator> pp, world, shards, replicas;
   Communicator& operator[](Axis axis) const { return *axes[size_t(axis)]; }
 };
 
-// The sizes of a layout; `ep` cuts experts over ranks of dp x cp.
+// The sizes of a layout; `ep` cuts experts over ranks of dp x cp, `shards` divides dp.
 struct MeshSizes {
-  int dp = 1, pp = 1, cp = 1, tp = 1, ep = 1;
+  int dp = 1, pp = 1, cp = 1, tp = 1, ep = 1, shards = 1;
   int edp() const { return dp * cp / ep; }
+  int replicas() const { return dp / shards; }
   int world() const { return dp * pp * cp * tp; }
 };
+// Where a rank stands: tp innermost, then cp, dp, pp outermost. Of dp, shards are inner and replicas outer; of the data
+// ranks (dp x cp), ep is inner and edp outer.
+struct MeshPlace {
+  int dp, pp, cp, tp;
+};
+MeshPlace place_of(const MeshSizes& sizes, int rank);
+int rank_at(const MeshSizes& sizes, const MeshPlace& place);
 
 // One axis as one rank sees it: the ranks that differ in nothing else share the name.
 struct MeshGroup {
   std::string name;
   int size, rank;
 };
-// The mesh of world rank `rank`, whose communicators `join` makes. Ranks lie tp innermost, then cp, dp, pp outermost;
-// of the data ranks (dp x cp), ep is inner and edp outer.
+// The mesh of world rank `rank`, whose communicators `join` makes.
 ProcessMesh make_mesh(const MeshSizes& sizes, int rank,
                       const std::function<std::shared_ptr<Communicator>(const MeshGroup&)>& join);
 // Every axis of size one.
 ProcessMesh single_mesh();
-// For a dry run as rank 0 of a mesh of these sizes: collectives move nothing.
-ProcessMesh dry_mesh(const MeshSizes& sizes);
+// For a dry run as one rank of a mesh of these sizes: collectives move nothing.
+ProcessMesh dry_mesh(const MeshSizes& sizes, int rank = 0);
 
 }  // namespace weft

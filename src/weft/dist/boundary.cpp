@@ -13,6 +13,23 @@ Boundary::Boundary(Axis axis, Spmd from, Spmd to) : axis_(axis), from_(from), to
       fmt::format("no collective changes {} into {} on axis {}", name_of(from), name_of(to), name_of(axis)));
 }
 
+Tensor Boundary::operand_for(const ProcessMesh& mesh, Tensor y, Arena& scratch) const {
+  WEFT_CHECK(y.place[axis_] == to_ && (from_ == to_ || from_ != Spmd::Shard0), "a boundary to {} was given {} to write to", name_of(to_),
+             y.to_string());
+  const Placement place = y.place.with(axis_, from_);
+  const int64_t n = mesh[axis_].size();
+  if (n == 1 || from_ == to_ || to_ != Spmd::Shard0) return y.placed(place);
+  return scratch.alloc(y.dtype, {y.rows() * n, y.cols()}, place);
+}
+
+void Boundary::forward_into(const ProcessMesh& mesh, Tensor x, Tensor y) const {
+  if (mesh[axis_].size() == 1 || from_ != Spmd::Partial || from_ == to_) return;
+  if (to_ == Spmd::Shard0)
+    mesh[axis_].reduce_scatter(x, y).wait();
+  else
+    mesh[axis_].all_reduce(x).wait();
+}
+
 Tensor Boundary::move(const ProcessMesh& mesh, Tensor x, Change change, Arena& out) const {
   if (x.place[axis_] != change.from) {
     throw PlacementError(fmt::format("a boundary from {} to {} on axis {} was given {}", name_of(change.from),

@@ -20,6 +20,10 @@ class Boundary {
   // x [n, d], placed `from` on the axis. The result is x itself (all-reduced in place where the table says so), or lies
   // in `out`. Blocks until it is there.
   Tensor forward(const ProcessMesh& mesh, Tensor x, Arena& out) const { return move(mesh, x, {from_, to_}, out); }
+  // The same, with a result that lies in `y`: `x` must have been made by operand_for, which is y itself where the
+  // result comes to lie where x was, and else from `scratch`.
+  Tensor operand_for(const ProcessMesh& mesh, Tensor y, Arena& scratch) const;
+  void forward_into(const ProcessMesh& mesh, Tensor x, Tensor y) const;
   Tensor backward(const ProcessMesh& mesh, Tensor dy, Arena& out) const {
     return move(mesh, dy, {dual(to_), dual(from_)}, out);
   }

@@ -22,21 +22,55 @@ struct Init {
   double std = 0;  // of normal
 };
 
+// A run of a weight's rows (of its columns, where those are cut) that is cut over the ranks on its own.
+struct Part {
+  int64_t size;             // rows or columns of the whole weight
+  int64_t grain = 1;        // what stays together: cut only at multiples of it (a head)
+  bool everywhere = false;  // not cut, though the weight is: whole on every rank (Replicate)
+};
+
 struct ParamSpec {
   std::string name;  // global: "blocks.3.attn.qkv.weight"; names its random numbers and its checkpoint entry
   Shape shape;       // global: [out, in], or [n]
   Placement place;
-  std::vector<int64_t> parts = {};  // rows of matrices stacked along dim 0, each cut on its own; none: one
+  std::vector<Part> parts = {};  // of the dimension that is cut (else dim 0); none: one
   Init init = {};
   bool decays() const { return shape.rank() >= 2; }  // weight decay: matrices and tables only
 };
+
+// One of `size` ranks of an axis.
+struct RankOf {
+  int64_t size = 1, rank = 0;
+};
+// The run of [0, n) that falls to a rank: as even as can be, in order.
+struct Run {
+  int64_t first = 0, count = 0;
+  int64_t end() const { return first + count; }
+};
+inline Run share_of(int64_t n, RankOf r) {
+  const int64_t first = n * r.rank / r.size;
+  return {first, n * (r.rank + 1) / r.size - first};
+}
+
+// What of one part lives on a rank: a block of the whole matrix (a vector is one column), whose rows lie together.
+struct Piece {
+  Run rows, cols;     // of the whole weight
+  int64_t local_row;  // its first row on this rank
+  Spmd held;          // on tp
+};
+// The pieces that a tensor-parallel rank holds of a weight, one for each part, in order. Throws PlacementError where a
+// part has fewer grains than there are ranks.
+std::vector<Piece> pieces_of(const ParamSpec& spec, RankOf tp);
 
 // A weight as a layer sees it. Its gradient is summed over exactly the axes where it is Replicate; nothing else in the
 // program says which gradients to reduce. Owned by a ParamStore, which says when value and grad may be touched.
 class Param {
  public:
-  explicit Param(ParamSpec spec) : spec_(std::move(spec)) {}
+  Param(ParamSpec spec, RankOf tp);
   const ParamSpec& spec() const { return spec_; }
+  const std::vector<Piece>& pieces() const { return pieces_; }
+  const Shape& shape() const { return shape_; }             // here
+  int64_t most_elements() const { return most_elements_; }  // here or on another rank, where they are not cut evenly
 
   Tensor value;  // compute dtype; from fetch to release
   Tensor grad;   // stat dtype; from open_grads to flush
@@ -48,6 +82,9 @@ class Param {
  private:
   friend class ParamStore;
   ParamSpec spec_;
+  std::vector<Piece> pieces_;
+  Shape shape_;
+  int64_t most_elements_ = 0;
   Param* tied_to_ = nullptr;  // owner of the value
   int unit_ = -1;
   int64_t offset_ = 0;       // elements into the unit's flat tensors

@@ -5,30 +5,28 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kPadding = kArenaAlignment / 4;  // elements: a cache line of f32
+int64_t padded(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-int64_t padded(int64_t n, int64_t to = kPadding) { return (n + to - 1) / to * to; }
+Run overlap(Run a, Run b) {
+  const int64_t first = std::max(a.first, b.first), end = std::max(first, std::min(a.end(), b.end()));
+  return {first, end - first};
+}
 
 }  // namespace
-
-int GradientOrder::num_buffers() const {
-  if (!tree) return 1;
-  int most = 1;
-  for (int64_t r = 0; r < ranks; ++r) most = std::max(most, tree_buffers(num_leaves(), run_of(r)));
-  return most;
-}
 
 ParamStore::ParamStore(Precision precision, GradientOrder order, const ProcessMesh& mesh)
     : precision_(precision), order_(order), mesh_(mesh) {
   WEFT_CHECK(dp().size() == order.ranks && dp().rank() == order.rank, "data-parallel rank {} of {}, planned {} of {}",
              dp().rank(), dp().size(), order.rank, order.ranks);
+  WEFT_CHECK(shards().size() == order.shards && (order.shards > 1) == (order.zero_stage > 0),
+             "{} shards of a mesh for ZeRO stage {} over {}", shards().size(), order.zero_stage, order.shards);
   if (!order_.tree) return;
   for (int64_t r = 0; r < order_.ranks; ++r)
     for (const TreeNode& node : tree_cover(order_.num_leaves(), order_.run_of(r))) all_nodes_.push_back(node);
 }
 
 Param& ParamStore::add(ParamSpec spec) {
-  pending_.push_back(all_.emplace_back(std::make_unique<Param>(std::move(spec))).get());
+  pending_.push_back(all_.emplace_back(std::make_unique<Param>(std::move(spec), tp())).get());
   return *pending_.back();
 }
 
@@ -39,195 +37,267 @@ Param& ParamStore::tie(Param& owner) {
 }
 
 int ParamStore::close_unit(std::string name) {
-  Unit unit{.name = std::move(name), .params = std::move(pending_)};
+  const int index = num_units();
+  Unit& u = units_.emplace_back(Unit{.name = std::move(name), .params = std::move(pending_)});
   pending_.clear();
-  for (Param* p : unit.params) p->unit_ = int(units_.size());
-  place(unit, true);
-  unit.decayed = unit.size;
-  place(unit, false);
-  unit.size = padded(unit.size, kPadding * order_.ranks);  // each rank sums a share of it
-  unit.grad_size = unit.size;
-  for (Param* p : unit.params) {
-    if (p->tied_to_ == nullptr) continue;
-    p->offset_ = unit.grad_size;
-    if (order_.separate_ties()) unit.grad_size += padded(p->spec().shape.elements());
-  }
-  unit.grad_size = padded(unit.grad_size, kPadding * order_.ranks);
-  unit.tree = TreeSum(order_.num_leaves());
-  units_.push_back(std::move(unit));
-  return num_units() - 1;
+  for (Param* p : u.params) p->unit_ = index;
+  lay_out(u);
+  u.tree = TreeSum(order_.num_leaves());
+  if (order_.separate_ties()) make_mirrors(index);
+  return index;
 }
 
-void ParamStore::place(Unit& unit, bool decays) {
-  for (Param* p : unit.params) {
-    if (p->tied_to_ != nullptr || p->spec().decays() != decays) continue;
-    p->offset_ = unit.size;
-    unit.size += padded(p->spec().shape.elements());
+// Those that decay first; among them, what tensor-parallel ranks hold alike lies together. Offsets are the same on all
+// of those ranks, so that what they must sum lies in the same shards.
+void ParamStore::lay_out(Unit& u) {
+  std::vector<Param*> owned;
+  std::copy_if(u.params.begin(), u.params.end(), std::back_inserter(owned), [](Param* p) { return !p->tied_to_; });
+  std::stable_sort(owned.begin(), owned.end(), [](const Param* a, const Param* b) {
+    const auto key = [](const Param* p) { return std::pair(!p->spec().decays(), p->spec().place[Axis::tp]); };
+    return key(a) < key(b);
+  });
+  for (Param* p : owned) {
+    p->offset_ = u.size;
+    for (const Piece& piece : p->pieces()) {
+      const Run run{u.size + piece.local_row * piece.cols.count, piece.rows.count * piece.cols.count};
+      Range* last = u.ranges.empty() ? nullptr : &u.ranges.back();
+      const bool goes_on = last && last->held == piece.held && last->decays == p->spec().decays();
+      if (goes_on)
+        last->run.count = run.end() - last->run.first;
+      else
+        u.ranges.push_back({run, piece.held, p->spec().decays()});
+    }
+    u.size = padded(u.size + p->most_elements(), kSumLeaf);
+  }
+  u.size = padded(u.size, kSumLeaf * order_.ranks);  // each rank sums a share of it
+}
+
+// Second gradients of tied weights lie as the first: in a unit like the owner's, without values.
+void ParamStore::make_mirrors(int index) {
+  for (size_t i = 0; i < unit(index).params.size(); ++i) {
+    Param* p = unit(index).params[i];
+    if (p->tied_to_ == nullptr) continue;
+    const Unit& owner = unit(p->tied_to_->unit_);
+    p->offset_ = p->tied_to_->offset_;
+    p->unit_ = num_units();
+    units_.push_back(Unit{.name = owner.name + " in " + unit(index).name,
+                          .params = {p},
+                          .mirrors = p->tied_to_->unit_,
+                          .size = owner.size,
+                          .tree = TreeSum(order_.num_leaves())});
   }
 }
 
 void ParamStore::allocate(Arena& params, Arena& grads, Arena& states, int num_states) {
   allocate_values(params);
+  int64_t largest = 0, share = 0;
+  for (const Unit& u : units_) largest = std::max(largest, u.size), share = std::max(share, u.size / order_.ranks);
   for (Unit& u : units_) {
-    for (int b = order_.num_buffers(); b > 0; --b) {
-      u.buffers.push_back(grads.alloc(precision_.stat, u.grad_size));
-      u.written.emplace_back(u.params.size());
-    }
-    for (int k = 0; k < num_states; ++k) u.states.push_back(states.alloc(precision_.stat, u.size));
-    u.open.reserve(u.buffers.size());
+    allocate_gradients(u, grads);
+    for (int k = 0; k < num_states && u.mirrors < 0; ++k)
+      u.states.push_back(states.alloc(precision_.stat, {shard_of(u).count}));
   }
-  if (!order_.tree || order_.ranks == 1) return;
-  int64_t share = 0;
-  for (const Unit& u : units_) share = std::max(share, u.grad_size / order_.ranks);
-  staging_ = grads.alloc(precision_.stat, {int64_t(all_nodes_.size()), share});
+  if (order_.reduces_each()) {
+    transient_.add(grads, precision_.stat, largest);
+    for (const auto& p : all_)
+      if (p->tied_to_ != nullptr) transient_.add(grads, precision_.stat, second_largest());
+    size_t most = 0;
+    for (const Unit& u : units_) most = std::max(most, u.params.size());
+    transient_written_.assign(transient_.size(), std::vector<char>(most));
+  } else if (order_.tree && order_.ranks > 1) {
+    staging_ = grads.alloc(precision_.stat, {int64_t(all_nodes_.size()), share});
+  }
+}
+
+int64_t ParamStore::second_largest() const {
+  std::vector<int64_t> sizes{0};
+  for (const Unit& u : units_) sizes.push_back(u.size);
+  std::sort(sizes.rbegin(), sizes.rend());
+  return sizes[1];
+}
+
+void ParamStore::allocate_gradients(Unit& u, Arena& grads) {
+  const int num_sums = order_.reduces_each() && !order_.tree ? 0 : order_.num_buffers();
+  const int64_t each = order_.reduces_each() ? u.size / order_.ranks : u.size;
+  for (int b = 0; b < num_sums; ++b) {
+    u.buffers.push_back(grads.alloc(precision_.stat, {each}));
+    u.written.emplace_back(u.params.size());
+  }
+  u.open.reserve(u.buffers.size() + 1);
+  if (order_.reduces_each() && !(order_.tree && mesh_.replicas->size() == 1))
+    u.sum = grads.alloc(precision_.stat, {shard_of(u).count});
 }
 
 void ParamStore::allocate_values(Arena& params) {
   WEFT_CHECK(pending_.empty(), "a unit is still open");
-  for (Unit& u : units_) allocate_unit_values(u, params);
-  for (auto& p : all_) {  // after every owner has its value
-    if (p->tied_to_ != nullptr) p->value = p->tied_to_->value;
+  const bool cut = order_.zero_stage == 3, rounded = precision_.compute != precision_.stat;
+  int64_t largest = 0;
+  for (Unit& u : units_) {
+    if (u.mirrors >= 0) continue;
+    const Run shard = shard_of(u);
+    largest = std::max(largest, u.size);
+    if (!cut) u.value = params.alloc(precision_.compute, {u.size});
+    u.master =
+        cut || rounded ? params.alloc(precision_.stat, {shard.count}) : u.value.slice_rows(shard.first, shard.count);
+    u.value_shard = !cut      ? u.value.slice_rows(shard.first, shard.count)
+                    : rounded ? params.alloc(precision_.compute, {shard.count})
+                              : u.master;
   }
+  if (cut) {
+    values_.add(params, precision_.compute, largest);
+    for (const auto& p : all_)
+      if (p->tied_to_ != nullptr) values_.add(params, precision_.compute, second_largest());
+  }
+  for (Unit& u : units_)
+    if (!cut) point_values(u);
 }
 
-void ParamStore::allocate_unit_values(Unit& u, Arena& params) {
-  u.master = params.alloc(precision_.stat, u.size);
-  u.value = precision_.compute == precision_.stat ? u.master : params.alloc(precision_.compute, u.size);
+void ParamStore::point_values(Unit& u) {
   for (Param* p : u.params) {
-    if (p->tied_to_ == nullptr) p->value = slice(u.value, *p).placed(p->spec().place);
+    const Unit& owner = p->tied_to_ ? unit(p->tied_to_->unit_) : u;
+    const Param& at = p->tied_to_ ? *p->tied_to_ : *p;
+    p->value = slice(owner.value, at).placed(p->spec().place);
   }
 }
 
 Tensor ParamStore::slice(const Tensor& flat, const Param& p) const {
-  return flat.slice_rows(p.offset_, p.spec().shape.elements()).reshape(p.spec().shape);
+  return flat.slice_rows(p.offset_, p.shape().elements()).reshape(p.shape());
 }
 
-void ParamStore::fetch(int unit) { WEFT_CHECK(units_[size_t(unit)].master, "unit {} has no memory", unit); }
-void ParamStore::release(int unit) { WEFT_CHECK(unit < num_units(), "no unit {}", unit); }
-
-void ParamStore::begin_step() {
-  for (Unit& u : units_) u.tree.clear();
+Run ParamStore::shard_of(const Unit& u) const {
+  const int64_t each = u.size / order_.shards;
+  return {shards().rank() * each, each};
 }
 
-void ParamStore::open_grads(int unit, int64_t micro_batch) {
-  Unit& u = units_[size_t(unit)];
-  const int64_t leaf = order_.leaf_of(micro_batch);
-  auto open = std::find_if(u.open.begin(), u.open.end(), [&](const OpenLeaf& o) { return o.leaf == leaf; });
-  if (open == u.open.end()) {
-    open = u.open.insert(open, {leaf, u.tree.take()});
-    WEFT_CHECK(size_t(open->buffer) < u.buffers.size(), "unit {} keeps more gradients than planned", u.name);
-    std::fill(u.written[size_t(open->buffer)].begin(), u.written[size_t(open->buffer)].end(), char(false));
+// Of its rank's shard, the part that a data-parallel rank sums: as many as there are replicas of the shard.
+Run ParamStore::share_of_rank(const Unit& u, int64_t r) const {
+  const int64_t each = u.size / order_.ranks;
+  return {(r % order_.shards) * (u.size / order_.shards) + r / order_.shards * each, each};
+}
+
+void ParamStore::fetch(int index) {
+  Unit& u = unit(index);
+  WEFT_CHECK(u.master, "unit {} has no memory", u.name);
+  if (order_.zero_stage < 3) return;
+  for (Param* p : u.params)
+    if (p->tied_to_ != nullptr) fetch(p->tied_to_->unit_);
+  if (u.fetched++ > 0) return;
+  if (u.size > 0) {
+    u.slot = values_.take(u.size);
+    u.value = values_[u.slot].slice_rows(0, u.size);
+    shards().all_gather(u.value_shard, u.value).wait();
   }
-  point_grads(u, open->buffer);
-  share_grads(u, micro_batch);
+  point_values(u);
 }
 
-void ParamStore::point_grads(Unit& u, int buffer) {
-  for (size_t i = 0; i < u.params.size(); ++i) {
-    Param& p = *u.params[i];
-    if (p.tied_to_ != nullptr && !order_.separate_ties()) continue;
-    p.grad = slice(u.buffers[size_t(buffer)], p).placed(p.spec().place.dual());
-    p.written_ = &u.written[size_t(buffer)][i];
-  }
+void ParamStore::release(int index) {
+  Unit& u = unit(index);
+  if (order_.zero_stage < 3) return;
+  for (Param* p : u.params)
+    if (p->tied_to_ != nullptr) release(p->tied_to_->unit_);
+  WEFT_CHECK(u.fetched > 0, "unit {} is released, but not fetched", u.name);
+  if (--u.fetched > 0 || u.size == 0) return;
+  values_.give(u.slot);
+  u.value = {};
 }
 
-// Ties that add into their owner's gradient: the owner's leaf must be open.
-void ParamStore::share_grads(Unit& u, int64_t micro_batch) {
-  for (Param* p : u.params) {
-    if (p->tied_to_ == nullptr || order_.separate_ties()) continue;
-    if (p->tied_to_->unit_ != p->unit_) open_grads(p->tied_to_->unit_, micro_batch);
-    p->grad = p->tied_to_->grad;
-    p->written_ = p->tied_to_->written_;
-  }
-}
-
-void ParamStore::flush(Backend& backend, int unit, int64_t micro_batch, bool last) {
-  if (!last || !order_.ends_leaf(micro_batch)) return;
-  Unit& u = units_[size_t(unit)];
-  const int64_t leaf = order_.leaf_of(micro_batch);
-  const auto open = std::find_if(u.open.begin(), u.open.end(), [&](const OpenLeaf& o) { return o.leaf == leaf; });
-  WEFT_CHECK(open != u.open.end(), "flush of unit {}, whose gradients are not open", u.name);
-  const int buffer = open->buffer;
-  u.open.erase(open);
-  u.tree.settle({0, leaf}, buffer, [&](int into, int from) {
-    const Tensor &sum = u.buffers[size_t(into)], &more = u.buffers[size_t(from)];
-    backend.run(Add{.x = sum, .y = more, .out = sum});
-  });
-  if (order_.tree || order_.ranks == 1) return;
+void ParamStore::masters_changed(Backend& backend) {
+  for (Unit& u : units_)
+    if (precision_.compute != precision_.stat && u.mirrors < 0 && u.size > 0)
+      backend.run(Copy{.from = u.master, .to = u.value_shard});
   backend.wait_all();
-  u.reduction = dp().all_reduce(u.buffers[size_t(buffer)]);  // while earlier layers still run backward
+  updated();
 }
 
-// Every rank sums its share of the elements over the nodes of all ranks, as the tree says, and gives it to all.
-void ParamStore::join_trees(Backend& backend, Unit& u) {
-  const int64_t ranks = order_.ranks, share = u.grad_size / ranks;
-  const std::vector<TreeSum::Held> mine = u.tree.held();
-  std::vector<Work> sent;
-  for (int64_t step = 1; step < ranks; ++step) {
-    const int64_t to = (order_.rank + step) % ranks;
-    for (const auto& h : mine)
-      sent.push_back(dp().send(u.buffers[size_t(h.buffer)].slice_rows(to * share, share), int(to)));
-  }
-  std::vector<Tensor> sums(all_nodes_.size());
-  const auto receive = [&](int64_t from) {
-    const LeafRun run = order_.run_of(from);
-    for (size_t i = 0, own = 0; i < all_nodes_.size(); ++i) {
-      if (all_nodes_[i].first() < run.first || all_nodes_[i].first() >= run.first + run.count) continue;
-      if (from == order_.rank) {
-        sums[i] = u.buffers[size_t(mine.at(own++).buffer)].slice_rows(from * share, share);
-      } else {
-        sums[i] = staging_.slice_rows(int64_t(i), 1).reshape({staging_.cols()}).slice_rows(0, share);
-        dp().recv(sums[i], int(from)).wait();
-      }
-    }
-  };
-  for (int64_t step = 0; step < ranks; ++step) receive((order_.rank + ranks - step) % ranks);
-  for (Work& w : sent) w.wait();
-  TreeSum top(order_.num_leaves());
-  for (size_t i = 0; i < sums.size(); ++i) WEFT_CHECK(top.take() == int(i), "node {} of a sum is not its buffer", i);
-  for (size_t i = 0; i < sums.size(); ++i) {
-    top.settle(all_nodes_[i], int(i), [&](int into, int from) {
-      backend.run(Add{.x = sums[size_t(into)], .y = sums[size_t(from)], .out = sums[size_t(into)]});
-    });
-  }
-  backend.wait_all();
-  dp().all_gather(sums[size_t(top.root())], gradient(u)).wait();
+void ParamStore::updated() {
+  if (order_.zero_stage == 0 || order_.zero_stage == 3) return;
+  for (Unit& u : units_)
+    if (u.mirrors < 0 && u.size > 0) shards().all_gather(u.value_shard, u.value).wait();
 }
 
-Tensor ParamStore::gradient(const Unit& u) const {
-  const auto held = u.tree.held();
-  WEFT_CHECK(!held.empty(), "unit {} has no gradient", u.name);
-  return u.buffers[size_t(held.front().buffer)];
-}
-
-void ParamStore::finish_step(Backend& backend) {
-  backend.wait_all();
-  for (Unit& u : units_) {
-    u.reduction.wait();
-    if (order_.tree && order_.ranks > 1) join_trees(backend, u);
-    point_grads(u, u.tree.held().at(0).buffer);
-  }
-  for (auto& p : all_) {
-    if (p->tied_to_ != nullptr && order_.separate_ties()) {
-      backend.run(Add{.x = p->tied_to_->grad, .y = p->grad, .out = p->tied_to_->grad});
-    }
-  }
-  for (Param* p : params()) p->grad = p->grad.placed(p->spec().place);  // reduced: held as the weight is
-}
-
-std::vector<ParamStore::Segment> ParamStore::segments(int unit) const {
-  const Unit& u = units_[size_t(unit)];
+std::vector<ParamStore::Segment> ParamStore::segments(int index) const {
+  const Unit& u = units_[size_t(index)];
+  const Run shard = shard_of(u);
   std::vector<Segment> all;
-  auto add = [&](int64_t first, int64_t n, bool decays) {
-    if (n == 0) return;
-    auto cut = [&](const Tensor& t) { return t.slice_rows(first, n); };
-    Segment s{.master = cut(u.master), .grad = cut(gradient(u)), .value = {}, .states = {}, .decays = decays};
-    if (precision_.compute != precision_.stat) s.value = cut(u.value);
+  const auto add = [&](Run run) {
+    const Run here = overlap(run, shard);
+    if (here.count == 0) return;
+    const auto cut = [&](const Tensor& t) { return t.slice_rows(here.first - shard.first, here.count); };
+    Segment s{.master = cut(u.master), .grad = cut(shard_gradient(u)), .value = {}, .states = {}, .decays = false};
+    if (precision_.compute != precision_.stat) s.value = cut(u.value_shard);
     for (const Tensor& t : u.states) s.states.push_back(cut(t));
     all.push_back(std::move(s));
   };
-  add(0, u.decayed, true);
-  add(u.decayed, u.size - u.decayed, false);
+  if (u.mirrors >= 0) return all;
+  int64_t decayed = 0;
+  for (const Range& r : u.ranges)
+    if (r.decays) decayed = padded(r.run.end(), kSumLeaf);
+  add({0, decayed});
+  if (!all.empty()) all[0].decays = true;
+  add({decayed, u.size - decayed});
+  return all;
+}
+
+std::vector<ParamStore::GradRange> ParamStore::grad_ranges() const {
+  std::vector<GradRange> all;
+  for (const Unit& u : units_) {
+    if (u.mirrors >= 0) continue;
+    const int64_t each = u.size / order_.shards;
+    for (const Range& r : u.ranges) {
+      GradRange range{.size = r.run.count, .shards = {}, .held = r.held, .grad = {}};
+      for (int64_t s = 0; s < order_.shards; ++s) {
+        const Run here = overlap(r.run, {s * each, each});
+        range.shards.push_back({here.first - r.run.first, here.count});
+        if (s == shards().rank() && here.count > 0 && has_gradient(u))
+          range.grad = shard_gradient(u).slice_rows(here.first - s * each, here.count);
+      }
+      all.push_back(std::move(range));
+    }
+  }
+  return all;
+}
+
+namespace {
+
+// A run of the elements of a block of `width` columns, row by row, as rectangles: what is left of a first row, whole
+// rows, the beginning of a last one. Calls f(rows, cols, at), `at` counting from the run's first element.
+template <class F>
+void for_each_rectangle(Run run, int64_t width, const F& f) {
+  for (int64_t at = run.first; at < run.end();) {
+    const int64_t row = at / width, col = at % width, left = run.end() - at;
+    const bool whole = col == 0 && left >= width;
+    const Run rows{row, whole ? left / width : 1}, cols{col, whole ? width : std::min(width - col, left)};
+    f(rows, cols, at - run.first);
+    at += rows.count * cols.count;
+  }
+}
+
+}  // namespace
+
+std::vector<ParamStore::Stored> ParamStore::stored(const Param& p) const {
+  const Unit& u = units_[size_t(p.unit_)];
+  const Run shard = shard_of(u);
+  std::vector<Stored> all;
+  for (size_t i = 0; i < p.pieces().size(); ++i) {
+    const Piece& piece = p.pieces()[i];
+    const int64_t first = p.offset_ + piece.local_row * piece.cols.count;
+    const Run here = overlap({first, piece.rows.count * piece.cols.count}, shard);
+    for_each_rectangle({here.first - first, here.count}, piece.cols.count, [&](Run rows, Run cols, int64_t at) {
+      const auto cut = [&](const Tensor& flat) {
+        return flat.slice_rows(here.first - shard.first + at, rows.count * cols.count)
+            .reshape({rows.count, cols.count});
+      };
+      Stored s{.rows = {piece.rows.first + rows.first, rows.count},
+               .cols = {piece.cols.first + cols.first, cols.count},
+               .piece = int(i),
+               .master = cut(u.master),
+               .grad = {},
+               .states = {}};
+      if (has_gradient(u)) s.grad = cut(shard_gradient(u));
+      for (const Tensor& t : u.states) s.states.push_back(cut(t));
+      all.push_back(std::move(s));
+    });
+  }
   return all;
 }
 
@@ -237,16 +307,6 @@ std::vector<Param*> ParamStore::params() const {
     for (Param* p : u.params)
       if (p->tied_to_ == nullptr) owners.push_back(p);
   return owners;
-}
-
-Tensor ParamStore::master(const Param& p) const { return slice(units_[size_t(p.unit_)].master, p); }
-Tensor ParamStore::state(const Param& p, int k) const { return slice(units_[size_t(p.unit_)].states.at(size_t(k)), p); }
-
-void ParamStore::masters_changed(Backend& backend) {
-  if (precision_.compute == precision_.stat) return;
-  for (Unit& u : units_) {
-    if (u.size > 0) backend.run(Copy{.from = u.master, .to = u.value});
-  }
 }
 
 int64_t ParamStore::num_elements() const {

@@ -1,40 +1,26 @@
 // Where weights, gradients and optimizer state lie, and when layers may touch them.
 //
-// The unit of movement is a block's weights: flat tensors, in which every weight begins on a cache line and those that
-// decay come first. ZeRO is where those flat tensors are placed on dp; on one rank all of it is whole.
+// The unit of movement is a block's weights: flat tensors, in which every weight begins at a multiple of kSumLeaf and
+// those that decay come first. ZeRO is where those flat tensors are placed on dp: its first step cuts them into equal
+// shards.
 #pragma once
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "weft/comm/process_mesh.h"
 #include "weft/device/arena.h"
+#include "weft/dist/buffer_pool.h"
+#include "weft/dist/gradient_order.h"
 #include "weft/dist/param.h"
-#include "weft/dist/tree_sum.h"
 #include "weft/ops/backend.h"
 
 namespace weft {
 
-// How the gradients of a step's micro-batches become one sum. Each data-parallel rank has a run of consecutive ones.
-struct GradientOrder {
-  int64_t num_micro_batches = 1;  // of one rank
-  bool tree = false;  // over a fixed binary tree of micro-batches (invariant numerics), else in the order they come
-  int64_t ranks = 1, rank = 0;  // data parallel
-  int64_t global_micro_batches() const { return ranks * num_micro_batches; }
-  LeafRun run_of(int64_t r) const { return {r * num_micro_batches, num_micro_batches}; }
-  int64_t first() const { return run_of(rank).first; }  // of this rank's
-  // Each use of a tied weight keeps a gradient of its own, summed last: the tree of each must not depend on the layout.
-  bool separate_ties() const { return tree; }
-  int64_t num_leaves() const { return tree ? global_micro_batches() : 1; }
-  int64_t leaf_of(int64_t micro_batch) const { return tree ? first() + micro_batch : 0; }
-  // Of gradients on one rank; the largest number of any, so that all ranks need the same memory.
-  int num_buffers() const;
-  bool ends_leaf(int64_t micro_batch) const { return tree || micro_batch == num_micro_batches - 1; }
-};
-
 class ParamStore {
  public:
-  // Gradients are summed over the ranks of `mesh` when every micro-batch has been flushed.
+  // Gradients are summed over the ranks of `mesh`.
   ParamStore(Precision precision, GradientOrder order, const ProcessMesh& mesh = single_mesh());
   ParamStore(const ParamStore&) = delete;
   ParamStore& operator=(const ParamStore&) = delete;
@@ -49,70 +35,119 @@ class ParamStore {
   // The same without gradients and state, to run forward only.
   void allocate_values(Arena& params);
 
-  // Values of a unit are readable until released.
+  // Values of a unit are readable until released as often as fetched. Blocks where they lie on other ranks.
   void fetch(int unit);
   void release(int unit);
   // Gradients of a unit are writable for this micro-batch until flushed; `last` when it writes no more of them.
-  void open_grads(int unit, int64_t micro_batch);
+  void open_grads(Backend& backend, int unit, int64_t micro_batch);
   void flush(Backend& backend, int unit, int64_t micro_batch, bool last);
-  // After the last micro-batch: every `grad` is the sum over all of them, of all ranks, and over ties, until
-  // begin_step. Blocks.
+  // After the last micro-batch: gradients are the sums over all of them, of all ranks, and over ties, until begin_step.
+  // Blocks.
   void finish_step(Backend& backend);
   void begin_step();
+  // After the masters have been written (by an update, from outside): rounds them into values, and gives them to the
+  // ranks that keep values whole. Blocks.
+  void masters_changed(Backend& backend);
+  void updated();  // the same where values are rounded already
 
-  struct Segment {               // of a unit's flat tensors: what an optimizer updates at once
+  // What this rank keeps of a unit, for an optimizer to update at once; gradients after finish_step.
+  struct Segment {
     Tensor master, grad, value;  // value: none where it is the master
     std::vector<Tensor> states;
     bool decays;
   };
-  std::vector<Segment> segments(int unit) const;  // grads: after finish_step
+  std::vector<Segment> segments(int unit) const;
+  // A run of a unit's weights that tensor-parallel ranks hold alike, and what this rank keeps of its gradient.
+  struct GradRange {
+    int64_t size;             // elements, here and on the ranks that shard it
+    std::vector<Run> shards;  // of [0, size): what each of those keeps; all but the last end at multiples of kSumLeaf
+    Spmd held;                // on tp
+    Tensor grad;              // of the run that is kept here
+  };
+  std::vector<GradRange> grad_ranges() const;
+  // What this rank keeps of a weight: blocks of the whole matrix (a vector is one column), rows together.
+  struct Stored {
+    Run rows, cols;
+    int piece;                   // that it is of
+    Tensor master;               // [rows, cols]
+    Tensor grad;                 // after finish_step; none where gradients are not allocated
+    std::vector<Tensor> states;  // likewise
+  };
+  std::vector<Stored> stored(const Param& p) const;
 
   int num_units() const { return int(units_.size()); }
   const std::string& unit_name(int unit) const { return units_[size_t(unit)].name; }
   // Weights in the order of the model, without ties.
   std::vector<Param*> params() const;
-  Tensor master(const Param& p) const;        // stat dtype
-  Tensor state(const Param& p, int k) const;  // stat dtype
-  // Rounds masters into compute copies, after they have been written from outside.
-  void masters_changed(Backend& backend);
-  int64_t num_elements() const;  // of all weights, without padding
+  int64_t num_elements() const;  // of all weights, whole
   const Precision& precision() const { return precision_; }
   const GradientOrder& order() const { return order_; }
+  const ProcessMesh& mesh() const { return mesh_; }
 
  private:
-  struct OpenLeaf {
+  struct Open {
     int64_t leaf;
-    int buffer;
+    int buffer;  // of the unit's (of the transient ones, where each micro-batch is reduced)
+  };
+  struct Range {
+    Run run;  // of the flat tensors
+    Spmd held;
+    bool decays;
   };
   struct Unit {
     std::string name;
     std::vector<Param*> params = {};  // ties included
-    int64_t decayed = 0, size = 0;    // elements with padding; those that decay come first
-    int64_t grad_size = 0;            // with the gradients of separate ties behind
-    Tensor master = {}, value = {};
+    int mirrors = -1;                 // the unit whose tied weights' second gradients it holds; no values of its own
+    std::vector<Range> ranges = {};
+    int64_t size = 0;  // elements with padding
+    Tensor master = {}, value = {}, value_shard = {};
+    int fetched = 0, slot = -1;  // of the pool of values
     std::vector<Tensor> states = {}, buffers = {};
     std::vector<std::vector<char>> written = {};  // [buffer][parameter]: does it hold a sum yet
     TreeSum tree{1};
-    std::vector<OpenLeaf> open = {};
-    Work reduction = {};  // over dp
+    std::vector<Open> open = {};
+    Tensor sum = {};    // [shard] where each micro-batch is reduced
+    bool sums = false;  // does it hold one
+    Work reduction = {};
   };
   Communicator& dp() const { return mesh_[Axis::dp]; }
-  Tensor gradient(const Unit& unit) const;  // the buffer that holds the sum
-  void join_trees(Backend& backend, Unit& unit);
-  void place(Unit& unit, bool decays);
-  void allocate_unit_values(Unit& unit, Arena& params);
-  void point_grads(Unit& unit, int buffer);
-  void share_grads(Unit& unit, int64_t micro_batch);
+  Communicator& shards() const { return *mesh_.shards; }
+  RankOf tp() const { return {mesh_[Axis::tp].size(), mesh_[Axis::tp].rank()}; }
+  Unit& unit(int index) { return units_[size_t(index)]; }
+
+  void lay_out(Unit& unit);
+  int64_t second_largest() const;
+  void point_values(Unit& unit);
+  void make_mirrors(int unit);
+  std::vector<Run> gaps(const Unit& unit) const;
+  void allocate_gradients(Unit& unit, Arena& grads);
   Tensor slice(const Tensor& flat, const Param& p) const;
+  Run shard_of(const Unit& unit) const;
+  Run share_of_rank(const Unit& unit, int64_t dp_rank) const;
+  static bool has_gradient(const Unit& unit) { return unit.sum || !unit.buffers.empty(); }
+  Tensor shard_gradient(const Unit& unit) const;
+
+  Open& open_leaf(Backend& backend, Unit& unit, int64_t leaf);
+  void point_grads(Unit& unit, const Tensor& flat, std::vector<char>& written);
+  void share_grads(Backend& backend, Unit& unit, int64_t micro_batch);
+  void settle(Backend& backend, Unit& unit, TreeNode node, int buffer);
+  void reduce_sum(Unit& unit, const Tensor& whole);
+  void reduce_each(Backend& backend, Unit& unit, int64_t micro_batch, const Tensor& whole);
+  void exchange_leaves(Backend& backend, Unit& unit, int64_t micro_batch, const Tensor& whole);
+  void join_trees(Backend& backend, Unit& unit);
+  void sum_over_tp(Unit& unit);
+  void add_ties(Backend& backend);
 
   Precision precision_;
   GradientOrder order_;
   ProcessMesh mesh_;
   std::vector<TreeNode> all_nodes_;  // of the runs of all ranks, in order
   Tensor staging_;                   // what other ranks send of their nodes
+  BufferPool values_, transient_;    // fetched values; gradients that are reduced at once
+  std::vector<std::vector<char>> transient_written_;
   std::vector<std::unique_ptr<Param>> all_;
   std::vector<Param*> pending_;  // of the open unit
-  std::vector<Unit> units_;
+  std::deque<Unit> units_;
 };
 
 }  // namespace weft

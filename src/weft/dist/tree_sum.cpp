@@ -80,4 +80,15 @@ double tree_sum(const std::vector<double>& leaves) {
   return level[0];
 }
 
+double tree_sum(int64_t num_leaves, const std::vector<NodeSum>& nodes) {
+  TreeSum tree(num_leaves);
+  std::vector<double> sums(nodes.size());
+  for (const NodeSum& n : nodes) {
+    const auto buffer = size_t(tree.take());
+    sums[buffer] = n.sum;
+    tree.settle(n.node, int(buffer), [&](int into, int from) { sums[size_t(into)] += sums[size_t(from)]; });
+  }
+  return num_leaves == 0 ? 0 : sums[size_t(tree.root())];
+}
+
 }  // namespace weft

@@ -63,5 +63,11 @@ int tree_buffers(int64_t num_leaves, LeafRun run);
 
 // The sum of f(0) ... f(leaves - 1) as the tree adds it.
 double tree_sum(const std::vector<double>& leaves);
+// The same from the sums of nodes that cover all leaves once.
+struct NodeSum {
+  TreeNode node;
+  double sum;
+};
+double tree_sum(int64_t num_leaves, const std::vector<NodeSum>& nodes);
 
 }  // namespace weft

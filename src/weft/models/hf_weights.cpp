@@ -1,24 +1,84 @@
 #include "weft/models/hf_weights.h"
 
+#include <algorithm>
 #include <map>
 
-#include "weft/checkpoint/safetensors_writer.h"
 #include "weft/models/hf_names.h"
 
 namespace weft {
 namespace {
 
-std::map<std::string, const Param*> by_name(const ParamStore& params) {
-  std::map<std::string, const Param*> names;
-  for (const Param* p : params.params()) names[p->spec().name] = p;
-  return names;
+FileDType file_dtype(DType t) {
+  return t == DType::f64 ? FileDType::f64 : t == DType::bf16 ? FileDType::bf16 : FileDType::f32;
 }
 
-// The rows of the masters that are this tensor.
-Tensor rows_of(const HfTensor& tensor, const ParamStore& params, const std::map<std::string, const Param*>& names) {
-  const auto found = names.find(tensor.param);
-  WEFT_CHECK(found != names.end(), "{} is part of {}, which this model does not have", tensor.name, tensor.param);
-  return params.master(*found->second).slice_rows(tensor.first_row, tensor.rows);
+// What a rank keeps of one tensor of the folder: a block of the tensor's rows [first_row, first_row + rows) of a
+// weight.
+struct Block {
+  BlockStart at;  // in those rows
+  Tensor master;
+};
+class Stores {
+ public:
+  explicit Stores(const ParamStore& params) : params_(params) {
+    for (const Param* p : params.params()) names_[p->spec().name] = p;
+  }
+  // Those of a weight that this rank has nothing of are none.
+  std::vector<Block> blocks_of(const HfTensor& tensor) const {
+    std::vector<Block> blocks;
+    const auto found = names_.find(tensor.param);
+    if (found == names_.end()) return blocks;
+    for (const ParamStore::Stored& s : params_.stored(*found->second)) {
+      const int64_t first = std::max(s.rows.first, tensor.first_row);
+      const int64_t end = std::min(s.rows.end(), tensor.first_row + tensor.rows);
+      if (first >= end) continue;
+      blocks.push_back(
+          {{first - tensor.first_row, s.cols.first}, s.master.slice_rows(first - s.rows.first, end - first)});
+    }
+    return blocks;
+  }
+
+ private:
+  const ParamStore& params_;
+  std::map<std::string, const Param*> names_;
+};
+
+// Writes a rectangle of a file's matrix from its bytes in order.
+class Rectangle {
+ public:
+  struct Where {
+    std::string_view tensor;
+    int64_t first, bytes, apart;  // bytes: of the first row's beginning, of a row, from row to row
+  };
+  Rectangle(SharedWriter& writer, Where where) : writer_(writer), where_(where) {}
+  void operator()(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const int64_t row = done_ / where_.bytes, in_row = done_ % where_.bytes;
+      const auto n = size_t(std::min<int64_t>(where_.bytes - in_row, int64_t(bytes.size())));
+      writer_.write(where_.tensor, where_.first + row * where_.apart + in_row, bytes.first(n));
+      bytes = bytes.subspan(n);
+      done_ += int64_t(n);
+    }
+  }
+
+ private:
+  SharedWriter& writer_;
+  Where where_;
+  int64_t done_ = 0;
+};
+
+void write_block(SharedWriter& writer, const HfTensor& t, const Block& block) {
+  const FileDType dtype = file_dtype(block.master.dtype);
+  const int64_t size = bits_of(dtype) / 8, rows = block.master.rows(), cols = block.master.cols();
+  const int64_t width = t.transposed ? t.rows : t.cols();
+  const int64_t first = t.transposed ? block.at.col * width + block.at.row : block.at.row * width + block.at.col;
+  Rectangle to(writer, {t.name, first * size, (t.transposed ? rows : cols) * size, width * size});
+  stream_matrix({.data = block.master.data,
+                 .dtype = block.master.dtype,
+                 .rows = rows,
+                 .cols = cols,
+                 .row_stride = block.master.row_stride},
+                dtype, t.transposed, [&](std::span<const std::byte> bytes) { to(bytes); });
 }
 
 }  // namespace
@@ -27,35 +87,28 @@ std::vector<std::string> load_hf_weights(const std::filesystem::path& folder, co
                                          const ParamStore& params) {
   const SafetensorsFolder files = SafetensorsFolder::open(folder);
   const HfMatch match = match_hf_tensors(model, files);
-  const auto names = by_name(params);
+  const Stores stores(params);
   for (const FoundHfTensor& found : match.tensors) {
-    const Tensor to = rows_of(found.tensor, params, names);
-    read_hf_rows(
-        found, files, {},
-        {.data = to.data, .dtype = to.dtype, .rows = to.rows(), .cols = to.cols(), .row_stride = to.row_stride});
+    for (const Block& block : stores.blocks_of(found.tensor)) {
+      const Tensor& to = block.master;
+      read_hf_rows(
+          found, files, block.at,
+          {.data = to.data, .dtype = to.dtype, .rows = to.rows(), .cols = to.cols(), .row_stride = to.row_stride});
+    }
   }
   return match.notes;
 }
 
-void save_hf_weights(const std::filesystem::path& folder, const ModelSpec& model, const ParamStore& params) {
-  const auto names = by_name(params);
-  std::vector<TensorToWrite> tensors;
-  for (const HfTensor& t : hf_tensors(model)) {
-    const Tensor from = rows_of(t, params, names);
-    const FileDType dtype = from.dtype == DType::f64 ? FileDType::f64 : FileDType::f32;
-    const MatrixIn matrix{.data = from.data,
-                          .dtype = from.dtype,
-                          .rows = from.rows(),
-                          .cols = from.cols(),
-                          .row_stride = from.row_stride};
-    tensors.push_back({.name = t.name,
-                       .dtype = dtype,
-                       .shape = t.shape,
-                       .data = [=, transposed = t.transposed](const ByteSink& sink) {
-                         stream_matrix(matrix, dtype, transposed, sink);
-                       }});
-  }
-  write_safetensors_folder(folder, std::move(tensors));
+SafetensorsLayout hf_layout(const ModelSpec& model, DType dtype) {
+  std::vector<TensorInFile> tensors;
+  for (const HfTensor& t : hf_tensors(model)) tensors.push_back({t.name, file_dtype(dtype), t.shape});
+  return SafetensorsLayout::of_model(std::move(tensors));
+}
+
+void write_hf_weights(SharedWriter& writer, const ModelSpec& model, const ParamStore& params) {
+  const Stores stores(params);
+  for (const HfTensor& t : hf_tensors(model))
+    for (const Block& block : stores.blocks_of(t)) write_block(writer, t, block);
 }
 
 }  // namespace weft

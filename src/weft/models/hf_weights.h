@@ -4,18 +4,22 @@
 #include <string>
 #include <vector>
 
+#include "weft/checkpoint/shared_writer.h"
 #include "weft/dist/param_store.h"
 #include "weft/models/model_spec.h"
 
 namespace weft {
 
-// Reads every weight of the model from model.safetensors (or its shards) of `folder` into the masters of `params`, in
-// their dtype, transposed where the file's layout is (GPT-2). Returns what was passed over, in words. Throws FileError
-// naming every tensor that is missing, of another shape, or unexpected. Follow with masters_changed.
+// Reads what this rank keeps of the weights of the model from model.safetensors (or its shards) of `folder` into the
+// masters of `params`, in their dtype, transposed where the file's layout is (GPT-2). Returns what was passed over, in
+// words. Throws FileError naming every tensor that is missing, of another shape, or unexpected. Follow with
+// masters_changed.
 std::vector<std::string> load_hf_weights(const std::filesystem::path& folder, const ModelSpec& model,
                                          const ParamStore& params);
 
-// Writes the masters as model.safetensors (or shards) into `folder`, with the names and layouts of the family.
-void save_hf_weights(const std::filesystem::path& folder, const ModelSpec& model, const ParamStore& params);
+// The files that hold a model's weights, in this dtype, with the names and layouts of its family.
+SafetensorsLayout hf_layout(const ModelSpec& model, DType dtype);
+// Writes what this rank keeps of the masters into files of that layout.
+void write_hf_weights(SharedWriter& writer, const ModelSpec& model, const ParamStore& params);
 
 }  // namespace weft

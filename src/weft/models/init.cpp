@@ -1,5 +1,7 @@
 #include "weft/models/init.h"
 
+#include <algorithm>
+
 #include "weft/base/parallel.h"
 #include "weft/base/rng.h"
 
@@ -9,35 +11,55 @@ namespace {
 constexpr int64_t kGrain = 1 << 14;  // elements a thread takes at once
 
 template <class T>
-void fill(const ParamSpec& spec, uint64_t seed, const Tensor& master, int num_threads) {
-  T* w = master.as<T>();
-  const uint64_t key = rng_key(seed, spec.name);
-  parallel_for(master.elements(), num_threads, kGrain, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      switch (spec.init.kind) {
-        case Init::Kind::normal:
-          w[i] = T(spec.init.std * random_normal(key, uint64_t(i)));
-          break;
-        case Init::Kind::ones:
-          w[i] = T(1);
-          break;
-        case Init::Kind::zeros:
-          w[i] = T(0);
-          break;
-      }
+void fill(const ParamSpec& spec, uint64_t key, int64_t first, T* w, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    switch (spec.init.kind) {
+      case Init::Kind::normal:
+        w[i] = T(spec.init.std * random_normal(key, uint64_t(first + i)));
+        break;
+      case Init::Kind::ones:
+        w[i] = T(1);
+        break;
+      case Init::Kind::zeros:
+        w[i] = T(0);
+        break;
     }
-  });
+  }
+}
+
+// Consecutive elements of the whole weight that lie together here.
+struct Span {
+  int64_t first, at, count;
+};
+std::vector<Span> spans_of(const ParamStore::Stored& block, int64_t width) {
+  std::vector<Span> spans;
+  const bool together = block.cols.count == width;
+  const int64_t rows = together ? 1 : block.rows.count, each = together ? block.master.elements() : block.cols.count;
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t at = 0; at < each; at += kGrain)
+      spans.push_back(
+          {(block.rows.first + r) * width + block.cols.first + at, r * each + at, std::min(kGrain, each - at)});
+  return spans;
 }
 
 }  // namespace
 
 void init_weights(const ParamStore& params, uint64_t seed, int num_threads) {
   for (const Param* p : params.params()) {
-    const Tensor master = params.master(*p);
-    if (master.dtype == DType::f64)
-      fill<double>(p->spec(), seed, master, num_threads);
-    else
-      fill<float>(p->spec(), seed, master, num_threads);
+    const ParamSpec& spec = p->spec();
+    const uint64_t key = rng_key(seed, spec.name);
+    for (const ParamStore::Stored& block : params.stored(*p)) {
+      const std::vector<Span> spans = spans_of(block, spec.shape.elements() / spec.shape[0]);
+      parallel_for(int64_t(spans.size()), num_threads, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          const auto [first, at, count] = spans[size_t(i)];
+          if (block.master.dtype == DType::f64)
+            fill(spec, key, first, block.master.as<double>() + at, count);
+          else
+            fill(spec, key, first, block.master.as<float>() + at, count);
+        }
+      });
+    }
   }
 }
 

@@ -42,6 +42,14 @@ Block::Spec block_spec(const ModelSpec& m, const LayerPlan& plan, int64_t layer,
 
 }  // namespace
 
+std::vector<ParamSpec> all_params(const ModelSpec& model) {
+  ParamStore store(kF32, {});
+  const Transformer declared(store, model, {});
+  std::vector<ParamSpec> specs;
+  for (const Param* p : store.params()) specs.push_back(p->spec());
+  return specs;
+}
+
 Transformer::Transformer(ParamStore& params, const ModelSpec& spec, const TransformerPlan& plan)
     : spec_(spec), plan_(plan), params_(params) {
   embedding_ = std::make_unique<Embedding>(params,
@@ -89,7 +97,7 @@ Transformer::Saved Transformer::make_saved() const {
 }
 
 Tensor Transformer::stream(const Pass& p, Arena* arena) const {
-  return p.compute(arena, {p.batch.ids.rows(), spec_.width}, tokens(plan_.layers.stream));
+  return p.compute(arena, {p.batch.stream.count, spec_.width}, tokens(plan_.layers.stream));
 }
 
 void Transformer::forward(Pass& p, Saved& s) const {
@@ -118,11 +126,9 @@ void Transformer::backward(Pass& p, Saved& s) const {
     Scope block(*p.dgrad_till_wgrad);
     const int unit = first_block_unit_ + int(l);
     params_.fetch(unit);
-    params_.open_grads(unit, p.batch.index);
     blocks_[l]->dgrad(p, *s.blocks[l], dy, dx);
     params_.release(unit);
-    blocks_[l]->wgrad(p, *s.blocks[l]);
-    params_.flush(p.be, unit, p.batch.index, true);
+    block_wgrad(p, l, *s.blocks[l]);
     std::swap(dx, dy);
   }
   embedding_wgrad(p, dy);
@@ -135,33 +141,33 @@ void Transformer::dgrad(Pass& p, Saved& s) const {
     const int unit = first_block_unit_ + int(l);
     s.gradient[l] = stream(p, p.dgrad_till_wgrad);
     params_.fetch(unit);
-    params_.open_grads(unit, p.batch.index);
     blocks_[l]->dgrad(p, *s.blocks[l], s.gradient[l + 1], s.gradient[l]);
     params_.release(unit);
-    params_.flush(p.be, unit, p.batch.index, false);
   }
 }
 
 void Transformer::wgrad(Pass& p, Saved& s) const {
-  for (size_t l = blocks_.size(); l-- > 0;) {
-    const int unit = first_block_unit_ + int(l);
-    params_.open_grads(unit, p.batch.index);
-    blocks_[l]->wgrad(p, *s.blocks[l]);
-    params_.flush(p.be, unit, p.batch.index, true);
-  }
+  for (size_t l = blocks_.size(); l-- > 0;) block_wgrad(p, l, *s.blocks[l]);
   embedding_wgrad(p, s.gradient[0]);
+}
+
+void Transformer::block_wgrad(Pass& p, size_t block, AnyLayer::Saved& s) const {
+  const int unit = first_block_unit_ + int(block);
+  params_.open_grads(p.be, unit, p.batch.index);
+  blocks_[block]->wgrad(p, s);
+  params_.flush(p.be, unit, p.batch.index, true);
 }
 
 void Transformer::head_backward(Pass& p, Saved& s, Tensor dx) const {
   params_.fetch(head_unit_);
-  params_.open_grads(head_unit_, p.batch.index);
+  params_.open_grads(p.be, head_unit_, p.batch.index);
   head_->loss_and_backward(p, s.stream.back(), dx);
   params_.flush(p.be, head_unit_, p.batch.index, true);
   params_.release(head_unit_);
 }
 
 void Transformer::embedding_wgrad(Pass& p, Tensor dx) const {
-  params_.open_grads(embedding_unit_, p.batch.index);
+  params_.open_grads(p.be, embedding_unit_, p.batch.index);
   embedding_->wgrad(p, dx);
   params_.flush(p.be, embedding_unit_, p.batch.index, true);
 }
@@ -169,14 +175,19 @@ void Transformer::embedding_wgrad(Pass& p, Tensor dx) const {
 void Transformer::evaluate(Pass& p, Tensor nll) const {
   Scope temporaries(*p.scratch);
   Tensor x = stream(p, p.scratch), y = stream(p, p.scratch);
-  embedding_->forward(p, x);
-  for (const auto& block : plain_blocks_) {
+  const auto fetched = [&](int unit, const auto& layer) {
+    params_.fetch(unit);
+    layer();
+    params_.release(unit);
+  };
+  fetched(embedding_unit_, [&] { embedding_->forward(p, x); });
+  for (size_t l = 0; l < plain_blocks_.size(); ++l) {
     Scope layer(*p.scratch);
     Block::Saved unused;
-    block->forward(p, unused, x, y);
+    fetched(first_block_unit_ + int(l), [&] { plain_blocks_[l]->forward(p, unused, x, y); });
     std::swap(x, y);
   }
-  head_->token_losses(p, x, nll);
+  fetched(head_unit_, [&] { head_->token_losses(p, x, nll); });
 }
 
 void Transformer::decode(Pass& p, std::vector<KvCache>& caches, Tensor logits) const {

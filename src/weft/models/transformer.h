@@ -19,6 +19,9 @@ struct TransformerPlan {
   int64_t max_positions = 0;      // longest sequence that will be seen: rows of the table of rotations
 };
 
+// The weights of a model, whole, in its order.
+std::vector<ParamSpec> all_params(const ModelSpec& model);
+
 class Transformer {
  public:
   // Declares the weights, one unit each for embedding, every block and head. `params` must outlive this.
@@ -41,7 +44,9 @@ class Transformer {
   void dgrad(Pass& p, Saved& s) const;
   void wgrad(Pass& p, Saved& s) const;
 
-  // Forward only; everything lies in p.scratch.   nll [t] stat
+  // How the losses of tokens are held.
+  Placement loss_place() const { return head_->loss_place(tokens(plan_.layers.stream)); }
+  // Forward only; everything lies in p.scratch.   nll [tokens] stat
   void evaluate(Pass& p, Tensor nll) const;
   // The tokens of p.batch follow those in the caches (one for each block). logits [1, V] stat: after the last of them.
   void decode(Pass& p, std::vector<KvCache>& caches, Tensor logits) const;
@@ -51,6 +56,7 @@ class Transformer {
  private:
   Tensor stream(const Pass& p, Arena* arena) const;
   void forward_block(Pass& p, size_t block, AnyLayer::Saved& s, Tensor x, Tensor y) const;
+  void block_wgrad(Pass& p, size_t block, AnyLayer::Saved& s) const;
   void head_backward(Pass& p, Saved& s, Tensor dx) const;
   void embedding_wgrad(Pass& p, Tensor dx) const;
 

@@ -4,21 +4,33 @@
 #include <cmath>
 
 namespace weft {
+namespace {
+
+// Heads that share a key head stay together, where key heads are cut.
+std::vector<Part> qkv_parts(const SelfAttention::Spec& s, bool keys_everywhere) {
+  const int64_t e = s.head_dim, group = keys_everywhere ? e : s.heads / s.kv_heads * e;
+  const Part kv{.size = s.kv_heads * e, .grain = e, .everywhere = keys_everywhere};
+  return {{.size = s.heads * e, .grain = group}, kv, kv};
+}
+
+}  // namespace
 
 SelfAttention::SelfAttention(ParamStore& params, const std::string& name, const Spec& spec, const LayerPlan& plan)
     : spec_(spec),
       keep_(plan.keep_activations),
+      keys_everywhere_(plan.keys_everywhere),
       enter_(Axis::tp, plan.stream, Spmd::Replicate),
       qkv_(params, name + ".qkv",
            {.in = spec.width,
             .out = (spec.heads + 2 * spec.kv_heads) * spec.head_dim,
             .place = weights(Spmd::Shard0),
             .bias = spec.qkv_bias,
-            .parts = {spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim, spec.kv_heads * spec.head_dim},
+            .parts = qkv_parts(spec, plan.keys_everywhere),
             .init_std = spec.init_std}),
       out_(params, name + ".out",
            {.in = spec.heads * spec.head_dim,
             .out = spec.width,
+            .grain = qkv_parts(spec, plan.keys_everywhere)[0].grain,
             .bias = spec.out_bias,
             .init_std = spec.out_init_std,
             .dropout_name = name,
@@ -36,16 +48,30 @@ SelfAttention::SelfAttention(ParamStore& params, const std::string& name, const 
   k_norm_ = norm(".k_norm.weight");
 }
 
-SelfAttention::Qkv SelfAttention::split(Tensor qkv) const {
-  const int64_t q = spec_.heads * spec_.head_dim, kv = spec_.kv_heads * spec_.head_dim;
-  return {qkv.slice_cols(0, q), qkv.slice_cols(q, kv), qkv.slice_cols(q + kv, kv)};
+SelfAttention::Widths SelfAttention::widths() const {
+  const std::vector<Piece>& pieces = qkv_.weight().pieces();
+  return {.q = pieces[0].rows.count, .k = pieces[1].rows.count};
+}
+
+// `everywhere`: how keys and values are held where each rank has all of them.
+SelfAttention::Qkv SelfAttention::split(Tensor qkv, Spmd everywhere) const {
+  const auto [q, k] = widths();
+  const Placement kv = keys_everywhere_ ? qkv.place.with(Axis::tp, everywhere) : qkv.place;
+  return {qkv.slice_cols(0, q), qkv.slice_cols(q, k).placed(kv), qkv.slice_cols(q + k, k).placed(kv)};
+}
+
+// Of keys or values, the heads that the queries here read.
+Tensor SelfAttention::attended(Tensor k) const {
+  if (!keys_everywhere_) return k;
+  return k.slice_cols(heads().first * spec_.kv_heads / spec_.heads * spec_.head_dim, spec_.head_dim);
 }
 
 AttentionHeads SelfAttention::heads() const {
-  return {.q = spec_.heads,
-          .kv = spec_.kv_heads,
+  const auto [q, k] = widths();
+  return {.q = q / spec_.head_dim,
+          .kv = keys_everywhere_ ? 1 : k / spec_.head_dim,
           .dim = spec_.head_dim,
-          .first = 0,
+          .first = qkv_.weight().pieces()[0].rows.first / spec_.head_dim,
           .total = spec_.heads,
           .scale = 1 / std::sqrt(double(spec_.head_dim)),
           .window = spec_.window};
@@ -55,7 +81,7 @@ Tensor SelfAttention::forward(Pass& p, Saved& s, Tensor h) const {
   project(p, s, h, p.till_dgrad);
   const int64_t t = s.qkv.rows();
   Tensor o = p.compute(keep_ ? p.till_wgrad : p.scratch, {t, out_.in()}, s.qkv.place);
-  Tensor lse = p.stat(keep_ ? p.till_dgrad : p.scratch, {t, spec_.heads}, s.qkv.place);
+  Tensor lse = p.stat(keep_ ? p.till_dgrad : p.scratch, {t, heads().q}, s.qkv.place);
   core(p, s.qkv, o, lse);
   s.o = keep_ ? o : Tensor{};
   s.lse = keep_ ? lse : Tensor{};
@@ -65,35 +91,34 @@ Tensor SelfAttention::forward(Pass& p, Saved& s, Tensor h) const {
 // q, k and v of these tokens, normalized and rotated, in s.qkv.
 void SelfAttention::project(Pass& p, Saved& s, Tensor h, Arena* home) const {
   Tensor x = enter_.forward(p.mesh, h, *p.scratch);
-  const Placement cut = tokens(Spmd::Shard1);
-  s.qkv = p.compute(home, {x.rows(), qkv_.out()}, cut);
+  s.qkv = p.compute(home, {x.rows(), qkv_.out()}, tokens(Spmd::Shard1));
   qkv_.forward(p, x, s.qkv);
-  Tensor qk = s.qkv.slice_cols(0, qk_width());
-  if (q_norm_) {
-    s.raw = p.compute(home, {x.rows(), qk_width()}, cut);
-    s.q_rstd = p.stat(home, {x.rows(), spec_.heads}, cut);
-    s.k_rstd = p.stat(home, {x.rows(), spec_.kv_heads}, cut);
-    p.be.run(Copy{.from = qk, .to = s.raw});
-    const int64_t q = spec_.heads * spec_.head_dim, k = qk_width() - q;
-    p.be.run(HeadNorm{.x = s.raw.slice_cols(0, q),
-                      .w = q_norm_->value,
-                      .y = qk.slice_cols(0, q),
-                      .rstd = s.q_rstd,
-                      .eps = spec_.norm_eps});
-    p.be.run(HeadNorm{.x = s.raw.slice_cols(q, k),
-                      .w = k_norm_->value,
-                      .y = qk.slice_cols(q, k),
-                      .rstd = s.k_rstd,
-                      .eps = spec_.norm_eps});
-  }
-  if (spec_.rope_table) p.be.run(Rope{.x = qk, .positions = p.batch.positions, .table = *spec_.rope_table});
+  const Qkv qkv = split(s.qkv, Spmd::Replicate);
+  if (q_norm_) normalize(p, s, qkv, home);
+  if (!spec_.rope_table) return;
+  for (const Tensor& x : {qkv.q, qkv.k})
+    p.be.run(Rope{.x = x, .positions = p.batch.positions, .table = *spec_.rope_table});
+}
+
+void SelfAttention::normalize(Pass& p, Saved& s, const Qkv& qkv, Arena* home) const {
+  const int64_t t = qkv.q.rows(), e = spec_.head_dim;
+  s.raw = p.compute(home, {t, qkv.q.cols() + qkv.k.cols()}, s.qkv.place);
+  s.q_rstd = p.stat(home, {t, qkv.q.cols() / e}, qkv.q.place);
+  s.k_rstd = p.stat(home, {t, qkv.k.cols() / e}, qkv.k.place);
+  const auto norm = [&](const Tensor& x, int64_t first, const Param& w, const Tensor& rstd) {
+    const Tensor raw = s.raw.slice_cols(first, x.cols()).placed(x.place);
+    p.be.run(Copy{.from = x, .to = raw});
+    p.be.run(HeadNorm{.x = raw, .w = w.value, .y = x, .rstd = rstd, .eps = spec_.norm_eps});
+  };
+  norm(qkv.q, 0, *q_norm_, s.q_rstd);
+  norm(qkv.k, qkv.q.cols(), *k_norm_, s.k_rstd);
 }
 
 void SelfAttention::core(Pass& p, const Tensor& qkv, Tensor o, Tensor lse) const {
-  const auto [q, k, v] = split(qkv);
+  const auto [q, k, v] = split(qkv, Spmd::Replicate);
   p.be.run(Attention{.q = q,
-                     .k = k,
-                     .v = v,
+                     .k = attended(k),
+                     .v = attended(v),
                      .o = o,
                      .lse = lse,
                      .spans = p.batch.spans,
@@ -106,56 +131,69 @@ Tensor SelfAttention::dgrad(Pass& p, Saved& s, Tensor dy) const {
   Tensor dout = out_.dgrad(p, dy);
   if (!keep_) {
     s.o = p.compute(p.dgrad_till_wgrad, {s.qkv.rows(), out_.in()}, s.qkv.place);
-    s.lse = p.stat(p.scratch, {s.qkv.rows(), spec_.heads}, s.qkv.place);
+    s.lse = p.stat(p.scratch, {s.qkv.rows(), heads().q}, s.qkv.place);
     core(p, s.qkv, s.o, s.lse);
   }
   s.dqkv = p.compute(p.dgrad_till_wgrad, {s.qkv.rows(), qkv_.out()}, s.qkv.place);
-  const auto [q, k, v] = split(s.qkv);
-  const auto [dq, dk, dv] = split(s.dqkv);
-  p.be.run(AttentionBackward{.q = q,
-                             .k = k,
-                             .v = v,
-                             .o = s.o,
-                             .lse = s.lse,
-                             .dout = dout,
-                             .dq = dq,
-                             .dk = dk,
-                             .dv = dv,
-                             .spans = p.batch.spans,
-                             .heads = heads(),
-                             .dropout = attention_dropout_.spec(p)});
-  Tensor dqk = s.dqkv.slice_cols(0, qk_width());
-  if (spec_.rope_table)
-    p.be.run(Rope{.x = dqk, .positions = p.batch.positions, .table = *spec_.rope_table, .inverse = true});
+  core_backward(p, s, dout);
+  const auto [dq, dk, dv] = split(s.dqkv, Spmd::Partial);
+  for (const Tensor& dx : {dq, dk})
+    if (spec_.rope_table)
+      p.be.run(Rope{.x = dx, .positions = p.batch.positions, .table = *spec_.rope_table, .inverse = true});
   if (q_norm_) {
-    const auto backward = [&](Param& w, Tensor x, Tensor rstd, Tensor dx) {
-      p.be.run(HeadNormBackward{
-          .x = x, .w = w.value, .rstd = rstd, .dy = dx, .dx = dx, .dw = w.grad, .accumulate = w.accumulates()});
-    };
-    const int64_t width = q.cols();
-    backward(*q_norm_, s.raw.slice_cols(0, width), s.q_rstd, dq);
-    backward(*k_norm_, s.raw.slice_cols(width, k.cols()), s.k_rstd, dk);
+    const Placement k_place = split(s.qkv, Spmd::Replicate).k.place;
+    s.dq_norm = normalize_backward(p, *q_norm_, s.raw.slice_cols(0, dq.cols()), s.q_rstd, dq);
+    s.dk_norm = normalize_backward(p, *k_norm_, s.raw.slice_cols(dq.cols(), dk.cols()).placed(k_place), s.k_rstd, dk);
   }
   Tensor dx = p.compute(p.scratch, {dout.rows(), qkv_.in()}, tokens(Spmd::Partial));
   qkv_.dgrad(p, s.dqkv, dx);
   return enter_.backward(p.mesh, dx, *p.scratch);
 }
 
+void SelfAttention::core_backward(Pass& p, const Saved& s, Tensor dout) const {
+  const auto [q, k, v] = split(s.qkv, Spmd::Replicate);
+  const auto [dq, dk, dv] = split(s.dqkv, Spmd::Partial);
+  if (keys_everywhere_)  // the key heads of other ranks' queries
+    for (const Tensor& dx : {dk, dv}) p.be.run(Zero{.x = dx});
+  p.be.run(AttentionBackward{.q = q,
+                             .k = attended(k),
+                             .v = attended(v),
+                             .o = s.o,
+                             .lse = s.lse,
+                             .dout = dout,
+                             .dq = dq,
+                             .dk = attended(dk),
+                             .dv = attended(dv),
+                             .spans = p.batch.spans,
+                             .heads = heads(),
+                             .dropout = attention_dropout_.spec(p)});
+}
+
+// dx in place; returns the gradient of w.
+Tensor SelfAttention::normalize_backward(Pass& p, const Param& w, Tensor x, Tensor rstd, Tensor dx) const {
+  Tensor dw = p.stat(p.dgrad_till_wgrad, w.shape(), w.spec().place.dual());
+  p.be.run(HeadNormBackward{.x = x, .w = w.value, .rstd = rstd, .dy = dx, .dx = dx, .dw = dw});
+  return dw;
+}
+
 void SelfAttention::wgrad(Pass& p, const Saved& s, Tensor h) const {
   out_.wgrad(p, s.o, s.dy);
   qkv_.wgrad(p, enter_.forward(p.mesh, h, *p.scratch), s.dqkv);
+  if (!q_norm_) return;
+  add_gradient(p, *q_norm_, s.dq_norm);
+  add_gradient(p, *k_norm_, s.dk_norm);
 }
 
 Tensor SelfAttention::decode(Pass& p, KvCache& cache, Tensor h) const {
   Saved s;
   project(p, s, h, p.scratch);
-  const auto [q, k, v] = split(s.qkv);
+  const auto [q, k, v] = split(s.qkv, Spmd::Replicate);
   const int64_t n = h.rows(), all = cache.count + n;
   p.be.run(Copy{.from = k, .to = cache.k.slice_rows(cache.count, n)});
   p.be.run(Copy{.from = v, .to = cache.v.slice_rows(cache.count, n)});
   const std::array span{AttentionSpan{.q_row = 0, .q_count = n, .k_row = 0, .k_count = all, .q_position = cache.count}};
   Tensor o = p.compute(p.scratch, {n, out_.in()}, s.qkv.place);
-  Tensor lse = p.stat(p.scratch, {n, spec_.heads}, s.qkv.place);
+  Tensor lse = p.stat(p.scratch, {n, heads().q}, s.qkv.place);
   p.be.run(Attention{.q = q,
                      .k = cache.k.slice_rows(0, all),
                      .v = cache.v.slice_rows(0, all),

@@ -1,6 +1,8 @@
 // The attention half of a block: grouped-query, rotary or not, causal, optionally with a sliding window.
 //   t tokens of this rank's stream   T the same, whole on tp   d width of the stream
 //   h, g query and key heads (here)   e head width             W = (h + 2 g) e
+// Query heads are cut on tp. Key heads are cut with them; or they are everywhere (LayerPlan), and a rank attends to the
+// one that its queries need.
 #pragma once
 #include <string>
 
@@ -29,13 +31,14 @@ class SelfAttention {
     double dropout, attention_dropout;
   };
   struct Saved {
-    Tensor raw;             // [T, (h+g) e] q and k before their norm, if they have one   till dgrad
-    Tensor q_rstd, k_rstd;  // [T, h], [T, g]                                             till dgrad
-    Tensor qkv;             // [T, W]      as attention reads them                        till dgrad
-    Tensor lse;             // [T, h]      till dgrad; empty where the core is computed again
-    Tensor o;               // [T, h e]    till wgrad; or dgrad .. wgrad where computed again
-    Tensor dy;              // [t, d]      till wgrad (owned by the block)
-    Tensor dqkv;            // [T, W]      dgrad .. wgrad
+    Tensor raw;               // [T, (h+g) e] q and k before their norm, if they have one   till dgrad
+    Tensor q_rstd, k_rstd;    // [T, h], [T, g]                                             till dgrad
+    Tensor qkv;               // [T, W]      as attention reads them                        till dgrad
+    Tensor lse;               // [T, h]      till dgrad; empty where the core is computed again
+    Tensor o;                 // [T, h e]    till wgrad; or dgrad .. wgrad where computed again
+    Tensor dy;                // [t, d]      till wgrad (owned by the block)
+    Tensor dqkv;              // [T, W]      dgrad .. wgrad
+    Tensor dq_norm, dk_norm;  // [e]  stat   dgrad .. wgrad
   };
   SelfAttention(ParamStore& params, const std::string& name, const Spec& spec, const LayerPlan& plan);
 
@@ -50,14 +53,21 @@ class SelfAttention {
   struct Qkv {
     Tensor q, k, v;
   };
-  Qkv split(Tensor qkv) const;
+  struct Widths {  // here
+    int64_t q, k;
+  };
+  Widths widths() const;
+  Qkv split(Tensor qkv, Spmd everywhere) const;
+  Tensor attended(Tensor k) const;
   void project(Pass& p, Saved& s, Tensor h, Arena* home) const;
+  void normalize(Pass& p, Saved& s, const Qkv& qkv, Arena* home) const;
+  Tensor normalize_backward(Pass& p, const Param& w, Tensor x, Tensor rstd, Tensor dx) const;
   void core(Pass& p, const Tensor& qkv, Tensor o, Tensor lse) const;
-  int64_t qk_width() const { return (spec_.heads + spec_.kv_heads) * spec_.head_dim; }
+  void core_backward(Pass& p, const Saved& s, Tensor dout) const;
   AttentionHeads heads() const;
 
   Spec spec_;
-  bool keep_;
+  bool keep_, keys_everywhere_;
   Boundary enter_;
   Linear qkv_;
   RowParallelLinear out_;

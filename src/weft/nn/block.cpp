@@ -60,10 +60,12 @@ void Block::wgrad(Pass& p, Saved& s) const {
     Region region(p.be, mlp_name_);
     Scope temporaries(*p.scratch);
     mlp_.wgrad(p, s.mlp, s.mlp_h);
+    mlp_norm_.wgrad(p, s.mlp_norm);
   }
   Region region(p.be, attn_name_);
   Scope temporaries(*p.scratch);
   attn_.wgrad(p, s.attn, s.attn_h);
+  attn_norm_.wgrad(p, s.attn_norm);
 }
 
 void Block::decode(Pass& p, KvCache& cache, Tensor x, Tensor y) const {

@@ -26,7 +26,7 @@ class Block {
 
   // x, y [t, d]. x must live till dgrad.
   void forward(Pass& p, Saved& s, Tensor x, Tensor y) const;
-  // dy must live till wgrad. Adds the norms' gradients.
+  // dy must live till wgrad.
   void dgrad(Pass& p, Saved& s, Tensor dy, Tensor dx) const;
   void wgrad(Pass& p, Saved& s) const;
   void decode(Pass& p, KvCache& cache, Tensor x, Tensor y) const;

@@ -1,11 +1,14 @@
-// Tokens (and, in some models, their positions) as vectors of the stream.   t tokens here, d width, V vocabulary
+// Tokens (and, in some models, their positions) as vectors of the stream.
+//   T tokens, whole on tp   t those of this rank's stream   d width   V vocabulary
 #pragma once
+#include "weft/dist/boundary.h"
 #include "weft/dist/param_store.h"
 #include "weft/nn/pass.h"
 #include "weft/nn/stream_dropout.h"
 
 namespace weft {
 
+// The table of tokens may be cut by rows: a rank then looks up those that it has, and the sum over ranks is the result.
 class Embedding {
  public:
   struct Spec {
@@ -20,9 +23,9 @@ class Embedding {
   Param& tokens_table() const { return *tokens_; }
 
  private:
-  void add_rows(Pass& p, Param& table, Tensor ids, Tensor dx) const;
   Param* tokens_;
   Param* positions_ = nullptr;
+  Boundary leave_;
   StreamDropout dropout_;
 };
 

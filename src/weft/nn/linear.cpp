@@ -10,17 +10,47 @@ Linear::Linear(ParamStore& params, const std::string& name, const Spec& spec)
                       .init = {Init::Kind::normal, spec.init_std}})) {
   if (spec.bias)
     b_ = &params.add({.name = name + ".bias", .shape = {spec.out}, .place = spec.place, .parts = spec.parts});
+  for (const Piece& piece : w_->pieces()) {
+    if (!runs_.empty() && runs_.back().held == piece.held)
+      runs_.back().count += piece.rows.count;
+    else
+      runs_.push_back({piece.local_row, piece.rows.count, piece.held});
+  }
+}
+
+// These rows of W, of b, or of their gradients.
+Tensor Linear::Rows::of(const Tensor& w, Spmd on_tp) const {
+  return w.slice_rows(first, count).placed(w.place.with(Axis::tp, on_tp));
+}
+
+Tensor Linear::Rows::columns(const Tensor& y, Spmd everywhere) const {
+  const bool cut = held == Spmd::Shard0 || held == Spmd::Shard1 || count == y.cols();
+  return y.slice_cols(first, count).placed(cut ? y.place : y.place.with(Axis::tp, everywhere));
 }
 
 void Linear::forward(Pass& p, Tensor x, Tensor y) const {
-  p.be.run(Matmul{.a = x, .b = w_->value, .out = y, .trans_b = true, .bias = b_ ? b_->value : Tensor{}});
+  for (const Rows& run : runs_)
+    p.be.run(Matmul{.a = x,
+                    .b = run.of(w_->value, run.held),
+                    .out = run.columns(y, Spmd::Replicate),
+                    .trans_b = true,
+                    .bias = b_ ? run.of(b_->value, run.held) : Tensor{}});
 }
 
-void Linear::dgrad(Pass& p, Tensor dy, Tensor dx) const { p.be.run(Matmul{.a = dy, .b = w_->value, .out = dx}); }
+void Linear::dgrad(Pass& p, Tensor dy, Tensor dx) const {
+  for (const Rows& run : runs_)
+    p.be.run(Matmul{
+        .a = run.columns(dy, Spmd::Partial), .b = run.of(w_->value, run.held), .out = dx, .accumulate = run.first > 0});
+}
 
 void Linear::wgrad(Pass& p, Tensor x, Tensor dy) const {
-  p.be.run(Matmul{.a = dy, .b = x, .out = w_->grad, .trans_a = true, .accumulate = w_->accumulates()});
-  if (b_) p.be.run(BiasGrad{.dy = dy, .db = b_->grad, .accumulate = b_->accumulates()});
+  const bool accumulate = w_->accumulates(), accumulate_bias = b_ && b_->accumulates();
+  for (const Rows& run : runs_) {
+    const Tensor part = run.columns(dy, Spmd::Partial);
+    p.be.run(
+        Matmul{.a = part, .b = x, .out = run.of(w_->grad, dual(run.held)), .trans_a = true, .accumulate = accumulate});
+    if (b_) p.be.run(BiasGrad{.dy = part, .db = run.of(b_->grad, dual(run.held)), .accumulate = accumulate_bias});
+  }
 }
 
 RowBias::RowBias(ParamStore& params, const std::string& name, int64_t width, Spmd whole, bool exists) {

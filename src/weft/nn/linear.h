@@ -9,25 +9,35 @@ namespace weft {
 
 // y = x W^T + b. Three matrix products, nothing else.
 //   x, dx [t, in]   y, dy [t, out]   W [out, in]   b [out] or none
+// Where W is cut by rows, but has parts that are everywhere, those columns of y are Replicate and of dy Partial,
+// whatever the placement y and dy are given with.
 class Linear {
  public:
   struct Spec {
     int64_t in, out;
     Placement place;
-    bool bias = false;                // cut as the rows of W are; not for a W cut by columns (see RowBias)
-    std::vector<int64_t> parts = {};  // rows of stacked matrices
+    bool bias = false;             // cut as the rows of W are; not for a W cut by columns (see RowBias)
+    std::vector<Part> parts = {};  // stacked matrices (columns of one, where it is cut so)
     double init_std = 0.02;
   };
   Linear(ParamStore& params, const std::string& name, const Spec& spec);
-  int64_t in() const { return w_->spec().shape[1]; }
-  int64_t out() const { return w_->spec().shape[0]; }
+  int64_t in() const { return w_->shape()[1]; }
+  int64_t out() const { return w_->shape()[0]; }
+  const Param& weight() const { return *w_; }
   void forward(Pass& p, Tensor x, Tensor y) const;
   void dgrad(Pass& p, Tensor dy, Tensor dx) const;
   void wgrad(Pass& p, Tensor x, Tensor dy) const;  // adds to W.grad, b.grad
 
  private:
+  struct Rows {  // of W that are held alike
+    int64_t first, count;
+    Spmd held;
+    Tensor of(const Tensor& w, Spmd on_tp) const;
+    Tensor columns(const Tensor& y, Spmd everywhere) const;
+  };
   Param* w_;
   Param* b_ = nullptr;
+  std::vector<Rows> runs_;
 };
 
 // A bias that follows a sum over ranks: y += b on the stream.

@@ -10,12 +10,6 @@ constexpr int64_t kChunkBytes = int64_t{64} << 20;
 constexpr int64_t kChunkMultiple = 16;
 constexpr int64_t kRowMultiple = 16;  // elements: rows that begin on a cache line make the head's products faster
 
-// Logits of some rows, each beginning on a cache line.
-Tensor alloc_logits(Pass& p, DType dtype, Shape shape, Placement place) {
-  const int64_t stride = (shape[1] + kRowMultiple - 1) / kRowMultiple * kRowMultiple;
-  return p.scratch->alloc(dtype, {shape[0], stride}, place).slice_cols(0, shape[1]);
-}
-
 }  // namespace
 
 LmHead::LmHead(ParamStore& params, const Spec& spec, const LayerPlan& plan)
@@ -23,21 +17,43 @@ LmHead::LmHead(ParamStore& params, const Spec& spec, const LayerPlan& plan)
       w_(spec.tied_to ? &params.tie(*spec.tied_to)
                       : &params.add({.name = "head.weight",
                                      .shape = {spec.vocab_size, spec.norm.width},
-                                     .place = weights(plan.whole()),
-                                     .init = {Init::Kind::normal, spec.init_std}})) {}
+                                     .place = weights(plan.table()),
+                                     .init = {Init::Kind::normal, spec.init_std}})),
+      loss_(*w_),
+      enter_(Axis::tp, plan.stream, plan.cut_vocabulary ? Spmd::Replicate : plan.stream) {}
 
-// Equal chunks, as few as fit.
-int64_t LmHead::chunk_rows(const Pass& p, int64_t tokens) const {
+// Equal chunks, as few as fit: the same on every rank.
+std::vector<LmHead::Chunk> LmHead::chunks_of(const Pass& p, int64_t tokens) const {
   const int64_t row_bytes = w_->spec().shape[0] * size_of(p.precision.stat);
   const int64_t most = std::max(kChunkMultiple, kChunkBytes / row_bytes);
-  const int64_t chunks = (tokens + most - 1) / most;
-  const int64_t rows = (tokens + chunks - 1) / std::max<int64_t>(chunks, 1);
-  return std::min(tokens, (rows + kChunkMultiple - 1) / kChunkMultiple * kChunkMultiple);
+  const int64_t count = (tokens + most - 1) / most;
+  const int64_t even = (tokens + count - 1) / std::max<int64_t>(count, 1);
+  const int64_t rows = std::min(tokens, (even + kChunkMultiple - 1) / kChunkMultiple * kChunkMultiple);
+  std::vector<Chunk> chunks;
+  for (int64_t first = 0; first < tokens; first += rows) chunks.push_back({first, std::min(rows, tokens - first)});
+  return chunks;
+}
+
+// Logits of some rows of an h held so, each beginning on a cache line.
+Tensor LmHead::alloc_logits(Pass& p, DType dtype, int64_t rows, Placement h) const {
+  const int64_t classes = w_->shape()[0], stride = (classes + kRowMultiple - 1) / kRowMultiple * kRowMultiple;
+  const Placement place = loss_.is_cut() ? h.with(Axis::tp, Spmd::Shard1) : h;
+  return p.scratch->alloc(dtype, {rows, stride}, place).slice_cols(0, classes);
+}
+
+Placement LmHead::loss_place(Placement stream) const {
+  return loss_.is_cut() ? stream.with(Axis::tp, Spmd::Invariant) : stream;
+}
+
+Tensor LmHead::project(Pass& p, Tensor h) const {
+  Tensor logits = alloc_logits(p, p.precision.stat, h.rows(), h.place);
+  p.be.run(Matmul{.a = h, .b = w_->value, .out = logits, .trans_b = true});
+  return logits;
 }
 
 void LmHead::loss(Pass& p, Tensor x) const {
   Scope temporaries(*p.scratch);
-  Tensor nll = p.stat(p.scratch, {x.rows()}, x.place);
+  Tensor nll = p.stat(p.scratch, {p.batch.targets.rows()}, loss_place(x.place));
   token_losses(p, x, nll);
   p.be.run(Sum{.x = nll, .out = p.batch.loss});
 }
@@ -46,49 +62,43 @@ void LmHead::token_losses(Pass& p, Tensor x, Tensor nll) const {
   Region region(p.be, "head");
   Scope temporaries(*p.scratch);
   StreamNorm::Saved saved;
-  Tensor h = p.compute(p.scratch, {x.rows(), x.cols()}, x.place);
-  norm_.forward(p, saved, x, h);
-  const int64_t rows = chunk_rows(p, x.rows());
-  for (int64_t first = 0; first < x.rows(); first += rows) {
+  Tensor normed = p.compute(p.scratch, {x.rows(), x.cols()}, x.place);
+  norm_.forward(p, saved, x, normed);
+  const Tensor h = enter_.forward(p.mesh, normed, *p.scratch);
+  for (const Chunk& c : chunks_of(p, h.rows())) {
     Scope chunk(*p.scratch);
-    const int64_t n = std::min(rows, x.rows() - first);
-    Tensor logits = alloc_logits(p, p.precision.stat, {n, w_->spec().shape[0]}, x.place);
-    p.be.run(Matmul{.a = h.slice_rows(first, n), .b = w_->value, .out = logits, .trans_b = true});
-    p.be.run(CrossEntropy{.logits = logits,
-                          .targets = p.batch.targets.slice_rows(first, n),
-                          .counted = p.batch.counted.slice_rows(first, n),
-                          .nll = nll.slice_rows(first, n)});
+    loss_.run(p, {.logits = project(p, h.slice_rows(c.first, c.rows)),
+                  .targets = p.batch.targets.slice_rows(c.first, c.rows),
+                  .counted = p.batch.counted.slice_rows(c.first, c.rows),
+                  .nll = nll.slice_rows(c.first, c.rows)});
   }
 }
 
 void LmHead::loss_and_backward(Pass& p, Tensor x, Tensor dx) const {
   Region region(p.be, "head");
-  Scope temporaries(*p.scratch);
+  Scope temporaries(*p.scratch), gradients(*p.dgrad_till_wgrad);
   StreamNorm::Saved saved;
-  Tensor nll = p.stat(p.scratch, {x.rows()}, x.place);
-  Tensor h = p.compute(p.scratch, {x.rows(), x.cols()}, x.place);
-  Tensor dh = p.compute(p.scratch, {x.rows(), x.cols()}, x.place.dual());
-  norm_.forward(p, saved, x, h);
-  const int64_t rows = chunk_rows(p, x.rows());
-  for (int64_t first = 0; first < x.rows(); first += rows) {
+  Tensor normed = p.compute(p.scratch, {x.rows(), x.cols()}, x.place);
+  norm_.forward(p, saved, x, normed);
+  const Tensor h = enter_.forward(p.mesh, normed, *p.scratch);
+  Tensor nll = p.stat(p.scratch, {h.rows()}, loss_place(x.place));
+  Tensor dh = p.compute(p.scratch, {h.rows(), h.cols()}, h.place.dual());
+  for (const Chunk& c : chunks_of(p, h.rows())) {
     Scope chunk(*p.scratch);
-    const int64_t n = std::min(rows, x.rows() - first);
-    const Shape shape{n, w_->spec().shape[0]};
-    Tensor hc = h.slice_rows(first, n);
-    Tensor logits = alloc_logits(p, p.precision.stat, shape, x.place);
+    Tensor hc = h.slice_rows(c.first, c.rows), logits = project(p, hc);
     Tensor dlogits =
-        p.precision.compute == p.precision.stat ? logits : alloc_logits(p, p.precision.compute, shape, x.place);
-    p.be.run(Matmul{.a = hc, .b = w_->value, .out = logits, .trans_b = true});
-    p.be.run(CrossEntropy{.logits = logits,
-                          .targets = p.batch.targets.slice_rows(first, n),
-                          .counted = p.batch.counted.slice_rows(first, n),
-                          .nll = nll.slice_rows(first, n),
-                          .dlogits = dlogits,
-                          .scale = p.batch.loss_scale});
-    p.be.run(Matmul{.a = dlogits, .b = w_->value, .out = dh.slice_rows(first, n)});
+        p.precision.compute == p.precision.stat ? logits : alloc_logits(p, p.precision.compute, c.rows, h.place);
+    loss_.run(p, {.logits = logits,
+                  .targets = p.batch.targets.slice_rows(c.first, c.rows),
+                  .counted = p.batch.counted.slice_rows(c.first, c.rows),
+                  .nll = nll.slice_rows(c.first, c.rows),
+                  .dlogits = dlogits,
+                  .scale = p.batch.loss_scale});
+    p.be.run(Matmul{.a = dlogits, .b = w_->value, .out = dh.slice_rows(c.first, c.rows)});
     p.be.run(Matmul{.a = dlogits, .b = hc, .out = w_->grad, .trans_a = true, .accumulate = w_->accumulates()});
   }
-  norm_.dgrad(p, saved, dh, {}, dx);
+  norm_.dgrad(p, saved, enter_.backward(p.mesh, dh, *p.scratch), {}, dx);
+  norm_.wgrad(p, saved);
   p.be.run(Sum{.x = nll, .out = p.batch.loss});
 }
 

@@ -1,8 +1,11 @@
 // From the last stream to the loss: final norm, output head, cross-entropy.
-//   t tokens here   c tokens of a chunk   d width   V vocabulary
+//   t tokens of this rank's stream   T the same, whole on tp   c tokens of a chunk   d width
+//   V vocabulary, v the part of it here
 #pragma once
+#include "weft/dist/boundary.h"
 #include "weft/dist/param_store.h"
 #include "weft/nn/norm.h"
+#include "weft/nn/vocabulary_loss.h"
 
 namespace weft {
 
@@ -24,13 +27,22 @@ class LmHead {
   void loss_and_backward(Pass& p, Tensor x, Tensor dx) const;
   // logits [t, V] stat.
   void logits(Pass& p, Tensor x, Tensor logits) const;
-  // Losses of single tokens: nll [t] stat.
+  // Losses of single tokens: nll [T] stat.
   void token_losses(Pass& p, Tensor x, Tensor nll) const;
+  // How losses are held, of a stream placed so.
+  Placement loss_place(Placement stream) const;
 
  private:
-  int64_t chunk_rows(const Pass& p, int64_t tokens) const;
+  struct Chunk {
+    int64_t first, rows;
+  };
+  std::vector<Chunk> chunks_of(const Pass& p, int64_t tokens) const;
+  Tensor project(Pass& p, Tensor h) const;
+  Tensor alloc_logits(Pass& p, DType dtype, int64_t rows, Placement h) const;
   StreamNorm norm_;
-  Param* w_;  // [V, d]
+  Param* w_;  // [v, d]
+  VocabularyLoss loss_;
+  Boundary enter_;
 };
 
 }  // namespace weft

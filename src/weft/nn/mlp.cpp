@@ -3,9 +3,9 @@
 namespace weft {
 namespace {
 
-std::vector<int64_t> up_parts(const Mlp::Spec& spec) {
-  if (spec.act == Mlp::Act::swiglu) return {spec.inner, spec.inner};
-  return {spec.inner};
+std::vector<Part> up_parts(const Mlp::Spec& spec) {
+  if (spec.act == Mlp::Act::swiglu) return {{spec.inner}, {spec.inner}};
+  return {{spec.inner}};
 }
 
 }  // namespace
@@ -24,6 +24,7 @@ Mlp::Mlp(ParamStore& params, const std::string& name, const Spec& spec, const La
       down_(params, name + ".down",
             {.in = spec.inner,
              .out = spec.width,
+             .grain = 1,
              .bias = spec.bias,
              .init_std = spec.down_init_std,
              .dropout_name = name,

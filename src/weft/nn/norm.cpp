@@ -28,9 +28,9 @@ void StreamNorm::again(Pass& p, const Saved& s, Tensor y) const {
   p.be.run(NormApply{.x = s.x, .w = w_->value, .b = b_ ? b_->value : Tensor{}, .mean = s.mean, .rstd = s.rstd, .y = y});
 }
 
-void StreamNorm::dgrad(Pass& p, const Saved& s, Tensor dy, Tensor carry, Tensor dx) const {
-  const bool accumulate = w_->accumulates();
-  if (b_) b_->accumulates();
+void StreamNorm::dgrad(Pass& p, Saved& s, Tensor dy, Tensor carry, Tensor dx) const {
+  s.dw = p.stat(p.dgrad_till_wgrad, w_->shape(), w_->spec().place.dual());
+  if (b_) s.db = p.stat(p.dgrad_till_wgrad, b_->shape(), b_->spec().place.dual());
   p.be.run(NormBackward{.x = s.x,
                         .w = w_->value,
                         .mean = s.mean,
@@ -38,9 +38,13 @@ void StreamNorm::dgrad(Pass& p, const Saved& s, Tensor dy, Tensor carry, Tensor 
                         .dy = dy,
                         .carry = carry,
                         .dx = dx,
-                        .dw = w_->grad,
-                        .db = b_ ? b_->grad : Tensor{},
-                        .accumulate = accumulate});
+                        .dw = s.dw,
+                        .db = s.db});
+}
+
+void StreamNorm::wgrad(Pass& p, const Saved& s) const {
+  add_gradient(p, *w_, s.dw);
+  if (b_) add_gradient(p, *b_, s.db);
 }
 
 }  // namespace weft

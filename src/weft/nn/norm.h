@@ -19,9 +19,10 @@ class StreamNorm {
     Spmd whole;
   };
   struct Saved {
-    Tensor x;     // [t, d]  what was normalized                till dgrad (owned by the caller)
-    Tensor mean;  // [t]     layer norm only                    till dgrad
-    Tensor rstd;  // [t]                                        till dgrad
+    Tensor x;       // [t, d]  what was normalized                till dgrad (owned by the caller)
+    Tensor mean;    // [t]     layer norm only                    till dgrad
+    Tensor rstd;    // [t]                                        till dgrad
+    Tensor dw, db;  // [d]   stat                               dgrad .. wgrad
   };
   StreamNorm(ParamStore& params, const std::string& name, const Spec& spec);
 
@@ -29,8 +30,9 @@ class StreamNorm {
   // sum = x + delta, y = norm(sum). `sum` must live till dgrad.
   void forward_add(Pass& p, Saved& s, Tensor x, Tensor delta, Tensor sum, Tensor y) const;
   void again(Pass& p, const Saved& s, Tensor y) const;  // the same y
-  // dx = carry + what comes through the norm. Also adds to w.grad, b.grad: too cheap to defer.
-  void dgrad(Pass& p, const Saved& s, Tensor dy, Tensor carry, Tensor dx) const;
+  // dx = carry + what comes through the norm.
+  void dgrad(Pass& p, Saved& s, Tensor dy, Tensor carry, Tensor dx) const;
+  void wgrad(Pass& p, const Saved& s) const;  // adds to w.grad, b.grad what dgrad has made
 
  private:
   Param* w_;

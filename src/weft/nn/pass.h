@@ -9,15 +9,19 @@
 
 namespace weft {
 
-// The tokens of one micro-batch, and what the model must know about them.   t tokens here
+// The tokens of one micro-batch, and what the model must know about them.
+//   T tokens, whole on tp   t those of this rank's stream
 struct MicroBatch {
   int64_t index = 0;  // among the micro-batches of its step
-  Tensor ids;         // i32 [t]
-  Tensor targets;     // i32 [t]  the token that follows
-  Tensor counted;     // u8  [t]  1 where the target counts in the loss
-  Tensor positions;   // i32 [t]  in the document
-  Tensor tokens;      // i64 [t]  global number of each token: keys the random numbers of dropout
+  Tensor ids;         // i32 [T]
+  Tensor targets;     // i32 [T]  the token that follows
+  Tensor counted;     // u8  [T]  1 where the target counts in the loss
+  Tensor positions;   // i32 [T]  in the document
+  Tensor tokens;      // i64 [T]  global number of each token: keys the random numbers of dropout
+  Run stream;         // of [0, T): the rows of the stream here
   std::span<const AttentionSpan> spans;
+  Tensor stream_positions() const { return positions.slice_rows(stream.first, stream.count); }  // i32 [t]
+  Tensor stream_tokens() const { return tokens.slice_rows(stream.first, stream.count); }        // i64 [t]
   Tensor loss;            // f64 [1]  receives the sum of the counted tokens' losses
   double loss_scale = 1;  // 1 / number of counted targets in the global batch
 };
@@ -44,10 +48,21 @@ struct Pass {
 // How layers are placed and what they keep: the plan's values that constructors turn into placements and arenas.
 struct LayerPlan {
   Spmd stream = Spmd::Invariant;  // the residual stream on tp: Invariant, or Shard0 (sequence parallel)
+  bool cut_vocabulary = false;    // embedding table and head are cut by rows on tp, else whole
+  bool keys_everywhere = false;   // key heads are fewer than the ranks that cut the query heads: each has all of them
   bool keep_activations = true;   // false: norm outputs, MLP activations and the attention core are computed again
   // How a whole weight applied to the stream is held: ranks do equal work on an Invariant stream, different work on a
   // cut one.
   Spmd whole() const { return stream == Spmd::Invariant ? Spmd::Invariant : Spmd::Replicate; }
+  Spmd table() const { return cut_vocabulary ? Spmd::Shard0 : whole(); }
 };
+
+// w.grad (+)= dw, for a gradient that was made before its time.
+inline void add_gradient(Pass& p, Param& w, const Tensor& dw) {
+  if (w.accumulates())
+    p.be.run(Add{.x = w.grad, .y = dw, .out = w.grad});
+  else
+    p.be.run(Copy{.from = dw, .to = w.grad});
+}
 
 }  // namespace weft

@@ -5,7 +5,11 @@ namespace weft {
 RowParallelLinear::RowParallelLinear(ParamStore& params, const std::string& name, const Spec& spec,
                                      const LayerPlan& plan)
     : linear_(params, name,
-              {.in = spec.in, .out = spec.out, .place = weights(Spmd::Shard1), .init_std = spec.init_std}),
+              {.in = spec.in,
+               .out = spec.out,
+               .place = weights(Spmd::Shard1),
+               .parts = {{.size = spec.in, .grain = spec.grain}},
+               .init_std = spec.init_std}),
       bias_(params, name, spec.out, plan.whole(), spec.bias),
       leave_(Axis::tp, Spmd::Partial, plan.stream),
       dropout_(spec.dropout_name, spec.dropout) {}

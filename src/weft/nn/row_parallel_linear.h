@@ -16,6 +16,7 @@ class RowParallelLinear {
  public:
   struct Spec {
     int64_t in, out;
+    int64_t grain;  // of its columns: those of a head stay together
     bool bias;
     double init_std;
     std::string_view dropout_name;

@@ -32,7 +32,8 @@ class StreamDropout {
  private:
   bool active(const Pass& p) const { return p_ > 0 && p.dropout_key != 0; }
   void run(Pass& p, Tensor x, Tensor y) const {
-    p.be.run(Dropout{.x = x, .y = y, .tokens = p.batch.tokens, .dropout = spec(p), .first = 0, .total = x.cols()});
+    p.be.run(
+        Dropout{.x = x, .y = y, .tokens = p.batch.stream_tokens(), .dropout = spec(p), .first = 0, .total = x.cols()});
   }
   uint64_t name_key_;
   double p_;

@@ -250,6 +250,32 @@ struct CrossEntropy {
   }
 };
 
+// Cross-entropy over classes that the ranks have parts of, in two ops. First, of the classes here, for each token:
+// parts[i] = (m, sum of exp(logits[i] - m), logits[i][targets[i] - first] or 0 where that class is elsewhere),
+// m = max(logits[i]).   logits [t, v] stat, parts [t, 3] stat.
+struct CrossEntropyPart {
+  static constexpr std::string_view kName = "cross_entropy_part";
+  Tensor logits, targets, parts;
+  int64_t first = 0;
+  auto fields() const {
+    return std::array{Field{"logits", &logits, Role::in}, Field{"targets", &targets, Role::in},
+                      Field{"parts", &parts, Role::out}};
+  }
+};
+// Then, from the parts of all ranks, parts [ranks t, 3] rank by rank: nll and dlogits as CrossEntropy has them, dlogits
+// of the classes here.
+struct CrossEntropyJoin {
+  static constexpr std::string_view kName = "cross_entropy_join";
+  Tensor parts, logits, targets, counted, nll, dlogits = {};
+  double scale = 1;
+  int64_t first = 0;
+  auto fields() const {
+    return std::array{Field{"parts", &parts, Role::in},     Field{"logits", &logits, Role::in},
+                      Field{"targets", &targets, Role::in}, Field{"counted", &counted, Role::in},
+                      Field{"nll", &nll, Role::out},        Field{"dlogits", &dlogits, Role::out}};
+  }
+};
+
 // out = x + y, same dtype and shape. out may be x or y.
 struct Add {
   static constexpr std::string_view kName = "add";
@@ -278,6 +304,9 @@ struct Zero {
 
 // Reductions of a whole contiguous tensor to one f64, over fixed chunks in a fixed order: the same bits for any number
 // of threads. out f64 [1], written.
+// SumSquares adds runs of kSumLeaf elements in a binary tree (node (level, index) sums the leaves
+// [index << level, (index + 1) << level)), so that ranks which hold aligned parts of x can sum them apart.
+inline constexpr int64_t kSumLeaf = 256;
 struct Sum {
   static constexpr std::string_view kName = "sum";
   Tensor x, out;  // x stat or f64

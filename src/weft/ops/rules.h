@@ -27,6 +27,8 @@ void check(const Gelu& op);
 void check(const GeluBackward& op);
 void check(const Dropout& op);
 void check(const CrossEntropy& op);
+void check(const CrossEntropyPart& op);
+void check(const CrossEntropyJoin& op);
 void check(const Add& op);
 void check(const AddRow& op);
 void check(const Copy& op);

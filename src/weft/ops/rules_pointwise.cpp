@@ -89,21 +89,77 @@ void check(const Dropout& op) {
   judge.held_as(op.x.place, {&op.y}, "as x is");
 }
 
-void check(const CrossEntropy& op) {
+namespace {
+
+template <class Op>
+void check_logits(const Op& op) {
   const Judge judge(op);
-  const int64_t t = op.logits.rows();
-  judge.exist({&op.logits, &op.targets, &op.counted, &op.nll});
+  judge.exist({&op.logits, &op.targets});
   judge.that(op.logits, op.logits.dtype == DType::f32 || op.logits.dtype == DType::f64, "should be f32 or f64");
   judge.that(op.logits, op.logits.cols() > 0, "has no classes");
-  judge.indexes(op.targets, t, DType::i32, op.logits.place);
+  judge.indexes(op.targets, op.logits.rows(), DType::i32, op.logits.place);
+}
+
+template <class Op>
+void check_losses(const Op& op) {
+  const Judge judge(op);
+  const int64_t t = op.logits.rows();
+  judge.exist({&op.counted, &op.nll});
   judge.indexes(op.counted, t, DType::u8, op.logits.place);
   judge.vector(op.nll, t, op.logits.dtype);
   if (op.dlogits) judge.matrix(op.dlogits, t, op.logits.cols(), op.dlogits.dtype);
   judge.that(op.dlogits, !op.dlogits || (is_compute(op.dlogits.dtype) && stat_of(op.dlogits.dtype) == op.logits.dtype),
              "should be a compute dtype whose stats are as logits");
+}
+
+// The classes are cut over some axis; tokens may be over others.
+template <class Op>
+void check_cut_logits(const Op& op) {
+  Judge(op).held_where(
+      op.logits,
+      [&](Axis a) {
+        const Spmd s = op.logits.place[a];
+        return s == Spmd::Shard1 || s == Spmd::Shard0 || s == Spmd::None || s == Spmd::Invariant;
+      },
+      "classes are cut by columns, tokens by rows");
+}
+
+}  // namespace
+
+void check(const CrossEntropyPart& op) {
+  const Judge judge(op);
+  check_logits(op);
+  check_cut_logits(op);
+  judge.matrix(op.parts, op.logits.rows(), 3, op.logits.dtype);
+  judge.held(
+      op.parts, [&](Axis a) { return op.logits.place[a] == Spmd::Shard1 ? Spmd::Shard0 : op.logits.place[a]; },
+      "a run of rows for each rank that has classes");
+}
+
+void check(const CrossEntropyJoin& op) {
+  const Judge judge(op);
+  check_logits(op);
+  check_losses(op);
+  check_cut_logits(op);
+  judge.that(op.parts, op.parts && op.parts.rows() > 0 && op.parts.rows() % op.logits.rows() == 0,
+             "should be [ranks tokens, 3]");
+  judge.matrix(op.parts, op.parts.rows(), 3, op.logits.dtype);
+  judge.held(
+      op.parts, [&](Axis a) { return op.logits.place[a] == Spmd::Shard1 ? Spmd::Replicate : op.logits.place[a]; },
+      "all ranks' parts");
+  judge.held(
+      op.nll, [&](Axis a) { return op.logits.place[a] == Spmd::Shard1 ? Spmd::Invariant : op.logits.place[a]; },
+      "every rank has every loss");
+  judge.held_as(op.logits.place, {&op.dlogits}, "as logits are");
+}
+
+void check(const CrossEntropy& op) {
+  const Judge judge(op);
+  check_logits(op);
+  check_losses(op);
   judge.held_where(
       op.logits, [&](Axis a) { return op.logits.place[a] != Spmd::Shard1; },
-      "a vocabulary cut over ranks is not supported yet: hold the head's weight whole");
+      "classes that are cut over ranks need CrossEntropyPart and CrossEntropyJoin");
   judge.held_where(
       op.logits, [&](Axis a) { return op.logits.place[a] != Spmd::Partial && op.logits.place[a] != Spmd::Replicate; },
       "a loss counts each token once: Shard0 or Invariant");

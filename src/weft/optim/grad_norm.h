@@ -1,4 +1,5 @@
-// The norms of gradients, by matrix and of all, and which of them are not numbers.
+// The norms of gradients, by matrix and of all, and which of them are not numbers; whatever part of them this rank
+// keeps.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,29 +8,43 @@
 
 namespace weft {
 
-// The L2 norm of each part of each weight (q, k, v of a fused qkv apart), and of all. Each is summed over fixed chunks
-// and they are added in the order of the model: the same bits for any number of threads.
+// The L2 norm of all gradients is summed over a fixed tree of the elements that tensor-parallel ranks hold alike, then
+// in the order of the model: the same bits for any number of threads and however gradients are sharded over dp.
 class GradNorm {
  public:
-  // Takes one f64 for each part from `arena`.
+  // Takes its sums from `arena`.
   GradNorm(const ParamStore& store, Arena& arena);
-  // The norm of all gradients, after finish_step. Blocks.
+  // The norm of all gradients, after finish_step; the same on every rank. Blocks.
   double wait_measure(Backend& backend);
-  // Sums of squares of the last measure, in the order of `entries`.
+
+  // A part of a weight (q, k, v of a fused qkv apart): rows [first_row, first_row + rows) of the whole.
   struct Entry {
     const Param* param;
-    int part;
     int64_t first_row, rows;
+    double squares = 0;  // sum of the gradient's
   };
-  const std::vector<Entry>& entries() const { return entries_; }
-  double squares(size_t entry) const { return squares_.as<double>()[entry]; }
-  // "blocks.3.attn.qkv.weight: 12 of 4096 values are not finite", for the first weight of the model's order that has
-  // such; empty when there is none.
-  std::string first_nonfinite(Backend& backend, Arena& scratch) const;
+  // Of every weight, after finish_step; the same on every rank. Blocks.
+  std::vector<Entry> wait_measure_parts(Backend& backend, Arena& scratch) const;
+  // "gradient of blocks.3.attn.qkv.weight: 12 of 4096 values are not finite", for the first weight of the model's order
+  // that has such; empty when there is none. The same on every rank. Blocks.
+  std::string wait_first_nonfinite(Backend& backend, Arena& scratch) const;
 
  private:
-  std::vector<Entry> entries_;
-  Tensor squares_;  // f64 [entries]
+  struct Node {  // of the tree of a range: what one rank sums
+    size_t range;
+    TreeNode at;
+    int64_t shard;  // of the rank that keeps it
+    Run run;        // of the range's elements
+  };
+  template <class Op>
+  std::vector<Entry> measure_parts(Backend& backend, Arena& scratch) const;
+
+  const ParamStore& store_;
+  std::vector<Node> nodes_;
+  std::vector<int64_t> sizes_;  // of the ranges
+  std::vector<Spmd> held_;
+  Tensor squares_;  // f64 [nodes]
+  Tensor sums_;     // f64 [ranges]
 };
 
 }  // namespace weft

@@ -53,10 +53,12 @@ class SgdOptimizer final : public Optimizer {
 std::unique_ptr<Optimizer> make_adamw(const AdamWSpec& spec) { return std::make_unique<AdamWOptimizer>(spec); }
 std::unique_ptr<Optimizer> make_sgd(const SgdSpec& spec) { return std::make_unique<SgdOptimizer>(spec); }
 
-void update_all(Backend& backend, const Optimizer& optimizer, const ParamStore& store, const StepSize& size) {
+void update_all(Backend& backend, const Optimizer& optimizer, ParamStore& store, const StepSize& size) {
   for (int u = 0; u < store.num_units(); ++u) {
     for (const auto& segment : store.segments(u)) optimizer.update(backend, segment, size);
   }
+  backend.wait_all();
+  store.updated();
 }
 
 double clip_scale(double norm, double max_norm) {

@@ -30,8 +30,8 @@ struct SgdSpec {
 };
 std::unique_ptr<Optimizer> make_sgd(const SgdSpec& spec);
 
-// Every weight of the store, after finish_step.
-void update_all(Backend& backend, const Optimizer& optimizer, const ParamStore& store, const StepSize& size);
+// Every weight of the store, after finish_step. Blocks.
+void update_all(Backend& backend, const Optimizer& optimizer, ParamStore& store, const StepSize& size);
 
 // Factor that brings a gradient of this norm down to max_norm, as PyTorch's clip_grad_norm_; 1 where max_norm is 0.
 double clip_scale(double norm, double max_norm);

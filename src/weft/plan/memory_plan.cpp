@@ -23,7 +23,7 @@ bool splits_backward(const Schedule& schedule) {
   return std::any_of(schedule.begin(), schedule.end(), [](const Action& a) { return a.what == Do::dgrad; });
 }
 
-ProcessMesh mesh_of(const StepSpec& step) { return dry_mesh({.dp = int(step.order.ranks)}); }
+ProcessMesh mesh_of(const StepSpec& step) { return dry_mesh(step.mesh, step.rank); }
 
 struct DryArenas {
   Arena scratch{"scratch"}, replay{"replay"}, till_dgrad{"till dgrad"}, till_wgrad{"till wgrad"}, between{"between"};
@@ -42,10 +42,10 @@ void run_dry(const ModelSpec& model, StepSpec step, const Optimizer& optimizer, 
   auto saved = state.model.make_saved();
   for (int64_t mb = 0; mb < step.order.num_micro_batches; ++mb) {
     a.rewind();
-    MicroBatch batch = alloc_micro_batch(a.till_wgrad, step.micro_batch_tokens());
+    MicroBatch batch = alloc_micro_batch(a.till_wgrad, step);
     batch.index = mb;
     batch.spans = spans;
-    batch.loss = state.losses.slice_rows(mb, 1);
+    batch.loss = state.losses.slice_rows(step.order.global_of(mb), 1);
     Pass p{backend, mesh, step.precision, batch, &a.scratch, &a.till_dgrad, &a.till_wgrad, &a.between, &a.replay, 1};
     state.model.forward(p, saved);
     if (splits_backward(step.schedule)) {
@@ -86,18 +86,18 @@ void check_positions(const ModelSpec& model, const StepSpec& step) {
 
 MemoryPlan measure_forward(const ModelSpec& model, const StepSpec& step, const WorkspaceModel& workspace) {
   check_positions(model, step);
-  ParamStore params(step.precision, {});
+  const ProcessMesh mesh = mesh_of(step);
+  ParamStore params(step.precision, step.order, mesh);
   Transformer transformer(params, model, step.model);
   PersistentArenas persistent;
   params.allocate_values(persistent.params);
   transformer.allocate_constants(persistent.constants, step.precision);
-  const ProcessMesh mesh = single_mesh();
   const auto spans = whole_sequences(step);
   DryBackend backend(workspace);
   Arena scratch("evaluation");
-  MicroBatch batch = alloc_micro_batch(scratch, step.micro_batch_tokens());
+  MicroBatch batch = alloc_micro_batch(scratch, step);
   batch.spans = spans;
-  Tensor nll = scratch.alloc(step.precision.stat, {step.micro_batch_tokens()}, tokens(step.model.layers.stream));
+  Tensor nll = scratch.alloc(step.precision.stat, {step.micro_batch_tokens()}, transformer.loss_place());
   Pass p{backend, mesh, step.precision, batch, &scratch, &scratch, &scratch, &scratch, &scratch};
   transformer.evaluate(p, nll);
   MemoryPlan plan;
@@ -112,10 +112,9 @@ MemoryPlan measure_forward(const ModelSpec& model, const StepSpec& step, const W
 MemoryPlan measure(const ModelSpec& model, const StepSpec& step, const Optimizer& optimizer,
                    const WorkspaceModel& workspace) {
   check_positions(model, step);
-  WEFT_CHECK(step.order.rank == 0, "a step is planned as rank 0, not {}", step.order.rank);
   MemoryPlan plan;
   PersistentArenas persistent;
-  const TrainingState state(model, step, optimizer, persistent, mesh_of(step));
+  TrainingState state(model, step, optimizer, persistent, mesh_of(step));
   plan.persistent = persistent.peak();
   plan.num_params = state.params.num_elements();
   DryBackend backend(workspace);

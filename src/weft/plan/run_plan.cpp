@@ -28,18 +28,18 @@ LrSchedule lr_of(const Recipe& r) {
           .wsd_decay_steps = o.lr_wsd_decay_iters};
 }
 
-StepSpec step_of(const Recipe& r) {
-  const int64_t micro_batches = r.train.global_batch_size / r.train.micro_batch_size / r.parallel.dp;
-  return {
-      .precision = precision_of(r),
-      .model = {.layers = {.stream = Spmd::Invariant, .keep_activations = r.parallel.recompute != "selective"},
-                .recompute_blocks = r.parallel.recompute == "full",
-                .max_positions = r.train.seq_length},
-      .seq_length = r.train.seq_length,
-      .micro_batch_size = r.train.micro_batch_size,
-      .order = {.num_micro_batches = micro_batches, .tree = r.train.numerics == "invariant", .ranks = r.parallel.dp},
-      .schedule = schedule_named(r.parallel.pipeline_schedule, {}, micro_batches),
-      .evaluates = !r.data.valid.empty() || r.data.valid_fraction > 0};
+StepSpec step_of(const Recipe& r, const ModelSpec& model) {
+  const GradientOrder order = gradient_order_of(r);
+  return {.precision = precision_of(r),
+          .model = {.layers = layer_plan_of(r, model),
+                    .recompute_blocks = r.parallel.recompute == "full",
+                    .max_positions = r.train.seq_length},
+          .seq_length = r.train.seq_length,
+          .micro_batch_size = r.train.micro_batch_size,
+          .order = order,
+          .schedule = schedule_named(r.parallel.pipeline_schedule, {}, order.num_micro_batches),
+          .evaluates = !r.data.valid.empty() || r.data.valid_fraction > 0,
+          .mesh = mesh_sizes_of(r)};
 }
 
 void override_dropout(const Recipe& r, Dropouts& d) {
@@ -50,17 +50,7 @@ void override_dropout(const Recipe& r, Dropouts& d) {
 
 }  // namespace
 
-Precision precision_of(const Recipe& r) {
-  if (r.train.precision == "bf16") return kBf16;
-  return r.train.precision == "f64" ? kF64 : kF32;
-}
-
-MeshSizes mesh_sizes_of(const Recipe& r) {
-  const auto& p = r.parallel;
-  return {.dp = int(p.dp), .pp = int(p.pp), .cp = int(p.cp), .tp = int(p.tp), .ep = int(p.ep)};
-}
-
-RunPlan plan_run(const Recipe& recipe, const WorkspaceModel& workspace) {
+RunPlan plan_run(const Recipe& recipe, const WorkspaceModel& workspace, int rank) {
   RunPlan plan;
   if (!std::filesystem::exists(recipe.model.path))
     throw FileError(fmt::format("model.path = \"{}\" does not exist, seen from {}", recipe.model.path,
@@ -68,7 +58,8 @@ RunPlan plan_run(const Recipe& recipe, const WorkspaceModel& workspace) {
   plan.config = read_hf_config(recipe.model.path);
   plan.model = plan.config.spec;
   override_dropout(recipe, plan.model.dropout);
-  plan.step = step_of(recipe);
+  check_layout(recipe, plan.model);
+  plan.step = of_rank(step_of(recipe, plan.model), rank);
   plan.optimizer = optimizer_of(recipe);
   plan.lr = lr_of(recipe);
   plan.memory = measure(plan.model, plan.step, *plan.optimizer, workspace);

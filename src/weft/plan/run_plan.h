@@ -4,6 +4,7 @@
 
 #include "weft/models/hf_config.h"
 #include "weft/optim/lr_schedule.h"
+#include "weft/plan/layout.h"
 #include "weft/plan/memory_plan.h"
 #include "weft/recipe/recipe.h"
 
@@ -20,9 +21,6 @@ struct RunPlan {
 
 // Reads config.json of the recipe's model folder and measures the step. Throws ConfigError, FileError or
 // PlacementError, before any data is touched.
-RunPlan plan_run(const Recipe& recipe, const WorkspaceModel& workspace);
-
-Precision precision_of(const Recipe& recipe);
-MeshSizes mesh_sizes_of(const Recipe& recipe);
+RunPlan plan_run(const Recipe& recipe, const WorkspaceModel& workspace, int rank = 0);
 
 }  // namespace weft

@@ -13,10 +13,21 @@ struct StepSpec {
   GradientOrder order;           // micro-batches of a step, and how their gradients are summed
   Schedule schedule;
   bool evaluates = false;  // is the loss also measured without training
+  MeshSizes mesh = {};
+  int rank = 0;  // of the mesh
   int64_t micro_batch_tokens() const { return seq_length * micro_batch_size; }
+  // Of a micro-batch's tokens, those of this rank's stream.
+  Run stream() const {
+    const bool cut = model.layers.stream == Spmd::Shard0;
+    return share_of(micro_batch_tokens(), cut ? RankOf{mesh.tp, place_of(mesh, rank).tp} : RankOf{});
+  }
 };
+// The same step as another rank of its mesh has it.
+StepSpec of_rank(StepSpec step, int rank);
 
-// The tensors of one micro-batch (MicroBatch without spans), of `tokens` tokens.
+// The tensors of one micro-batch (MicroBatch without spans).
+MicroBatch alloc_micro_batch(Arena& arena, const StepSpec& step);
+// The same for `tokens` that are all of one rank's stream.
 MicroBatch alloc_micro_batch(Arena& arena, int64_t tokens);
 
 }  // namespace weft

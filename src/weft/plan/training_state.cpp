@@ -22,8 +22,21 @@ TrainingState::TrainingState(const ModelSpec& spec, const StepSpec& step, const 
   losses = arenas.records.alloc(DType::f64, {step.order.global_micro_batches()});
 }
 
+StepSpec of_rank(StepSpec step, int rank) {
+  step.rank = rank;
+  step.order.rank = place_of(step.mesh, rank).dp;
+  return step;
+}
+
+MicroBatch alloc_micro_batch(Arena& arena, const StepSpec& step) {
+  MicroBatch b = alloc_micro_batch(arena, step.micro_batch_tokens());
+  b.stream = step.stream();
+  return b;
+}
+
 MicroBatch alloc_micro_batch(Arena& arena, int64_t tokens) {
   MicroBatch b;
+  b.stream = {0, tokens};
   b.ids = arena.alloc(DType::i32, {tokens});
   b.targets = arena.alloc(DType::i32, {tokens});
   b.counted = arena.alloc(DType::u8, {tokens});

@@ -40,7 +40,7 @@ struct Recipe {
     bool operator==(const Optimizer&) const = default;
   } optimizer;
   struct Parallel {
-    int64_t dp = 1, tp = 1, pp = 1, cp = 1, ep = 1, zero_stage = 0;
+    int64_t dp = 1, tp = 1, pp = 1, cp = 1, ep = 1, zero_stage = 0, zero_shard_size = 0;
     bool sequence_parallel = true;
     std::string pipeline_schedule = "1f1b", recompute = "none";
     bool operator==(const Parallel&) const = default;

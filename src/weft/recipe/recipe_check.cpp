@@ -32,6 +32,13 @@ void check_batches(const Recipe::Train& t, const Recipe::Parallel& p, Conflicts&
             .expected = fmt::format("at most {} micro-batches of a rank", kMostMicroBatches)});
 }
 
+void check_shards(const Recipe::Parallel& p, Conflicts& c) {
+  c.unless(p.zero_shard_size == 0 || p.dp % p.zero_shard_size == 0,
+           {.key = "parallel.zero_shard_size",
+            .others = {"parallel.dp"},
+            .expected = fmt::format("a divisor of parallel.dp = {}, or 0", p.dp)});
+}
+
 void check_data(const Recipe::Data& d, const Recipe::Train& t, Conflicts& c) {
   c.unless(d.weights.empty() || d.weights.size() == d.train.size(),
            {.key = "data.weights",
@@ -94,6 +101,7 @@ class Refusals {
 std::vector<Conflict> conflicts(const Recipe& recipe) {
   Conflicts c;
   check_batches(recipe.train, recipe.parallel, c);
+  check_shards(recipe.parallel, c);
   check_data(recipe.data, recipe.train, c);
   check_learning_rate(recipe.optimizer, recipe.train.train_iters, c);
   return c.take();
@@ -102,14 +110,11 @@ std::vector<Conflict> conflicts(const Recipe& recipe) {
 void check_supported(const Recipe& r) {
   const auto& p = r.parallel;
   Refusals refusals;
-  const std::pair<const char*, int64_t> axes[] = {{"tp", p.tp}, {"pp", p.pp}, {"cp", p.cp}, {"ep", p.ep}};
+  const std::pair<const char*, int64_t> axes[] = {{"pp", p.pp}, {"cp", p.cp}, {"ep", p.ep}};
   for (const auto& [axis, ranks] : axes) {
     refusals.add(ranks > 1, fmt::format("parallel.{} = {}", axis, ranks),
-                 "this version cuts nothing but the batch (dp)", fmt::format("parallel.{} = 1", axis));
+                 "this version cuts the batch (dp) and matrices (tp) alone", fmt::format("parallel.{} = 1", axis));
   }
-  refusals.add(p.zero_stage > 0 && p.dp > 1,
-               fmt::format("parallel.zero_stage = {} with parallel.dp = {}", p.zero_stage, p.dp),
-               "this version keeps gradients and optimizer state whole on every rank", "parallel.zero_stage = 0");
   refusals.add(p.pipeline_schedule == "interleaved_1f1b" || p.pipeline_schedule == "zbv",
                fmt::format("parallel.pipeline_schedule = \"{}\"", p.pipeline_schedule),
                "it needs several stages on a rank, and this version has one",

@@ -16,7 +16,7 @@ int64_t BatchLoader::counted(int64_t step) const {
 
 void BatchLoader::load(int64_t step, MicroBatch& b) {
   const int64_t s = shape_.seq_length;
-  const int64_t first = step * shape_.global_batch_size() + (shape_.order.first() + b.index) * shape_.micro_batch_size;
+  const int64_t first = step * shape_.global_batch_size() + shape_.order.global_of(b.index) * shape_.micro_batch_size;
   for (int64_t i = 0; i < shape_.micro_batch_size; ++i) {
     const int64_t sample = first + i, row = i * s;
     stream_.read(sample, {b.ids.as<int32_t>() + row, size_t(s)}, {b.targets.as<int32_t>() + row, size_t(s)},

@@ -8,8 +8,8 @@
 
 namespace weft {
 
-// Micro-batch m of a rank's step s holds the global samples from s G + (F + m) B on: the order is the stream's alone.
-//   G sequences of a global batch   B sequences of a micro-batch   F the first of the rank's micro-batches
+// Micro-batch m of a rank's step s holds the global samples from s G + g(m) B on: the order is the stream's alone.
+//   G sequences of a global batch   B sequences of a micro-batch   g(m) which of the global batch's micro-batches it is
 class BatchLoader {
  public:
   struct Shape {

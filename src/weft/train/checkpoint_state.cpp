@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <memory>
 
 #include "weft/base/json.h"
 #include "weft/checkpoint/durable_file.h"
 #include "weft/checkpoint/safetensors.h"
-#include "weft/checkpoint/safetensors_writer.h"
+#include "weft/comm/agree.h"
 #include "weft/models/hf_weights.h"
 
 namespace weft {
@@ -17,10 +18,6 @@ namespace fs = std::filesystem;
 constexpr int kFormat = 1;
 constexpr std::string_view kPrefix = "step-";
 
-FileDType file_dtype(DType t) {
-  return t == DType::f64 ? FileDType::f64 : t == DType::bf16 ? FileDType::bf16 : FileDType::f32;
-}
-
 int64_t step_of(const fs::path& checkpoint) {
   const std::string name = checkpoint.filename().string();
   int64_t step = -1;
@@ -30,49 +27,67 @@ int64_t step_of(const fs::path& checkpoint) {
   return error == std::errc() && end == last ? step : -1;
 }
 
-std::string state_entry(const Param& p, const std::string& state) { return p.spec().name + "." + state; }
+std::string state_entry(const ParamSpec& p, const std::string& state) { return p.name + "." + state; }
 
-void save_optimizer(const fs::path& file, const TrainingState& state, const Optimizer& optimizer) {
-  std::vector<TensorToWrite> tensors;
-  const auto names = optimizer.state_names();
-  for (const Param* p : state.params.params()) {
-    for (size_t k = 0; k < names.size(); ++k) {
-      const Tensor t = state.params.state(*p, int(k));
-      TensorToWrite w{.name = state_entry(*p, names[k]), .dtype = file_dtype(t.dtype), .shape = {}, .data = {}};
-      for (int d = 0; d < t.shape.rank(); ++d) w.shape.push_back(t.shape[d]);
-      w.data = [t](const ByteSink& sink) { sink({static_cast<const std::byte*>(t.data), size_t(t.bytes())}); };
-      tensors.push_back(std::move(w));
+// The tensors of the optimizer, of the whole model: each as its weight, in the run's statistics dtype.
+SafetensorsLayout optimizer_layout(const ModelSpec& model, const Optimizer& optimizer, DType dtype) {
+  std::vector<TensorInFile> tensors;
+  for (const ParamSpec& p : all_params(model)) {
+    for (const std::string& state : optimizer.state_names()) {
+      TensorInFile t{state_entry(p, state), dtype == DType::f64 ? FileDType::f64 : FileDType::f32, {}};
+      for (int d = 0; d < p.shape.rank(); ++d) t.shape.push_back(p.shape[d]);
+      tensors.push_back(std::move(t));
     }
   }
-  write_safetensors(file, std::move(tensors), {{"format", "weft-optimizer"}});
+  return SafetensorsLayout("optimizer.safetensors", std::move(tensors), {{"format", "weft-optimizer"}});
 }
 
-void load_optimizer(const fs::path& path, const TrainingState& state, const Optimizer& optimizer) {
-  const SafetensorsFile file = SafetensorsFile::open(path);
+// Calls f(entry, offset in bytes, row) for the rows of the optimizer's tensors that this rank keeps; rows that lie
+// together, in memory and in the file, at once.
+template <class F>
+void for_each_kept(const TrainingState& state, const Optimizer& optimizer, const F& f) {
   const auto names = optimizer.state_names();
-  size_t expected = 0;
   for (const Param* p : state.params.params()) {
-    for (size_t k = 0; k < names.size(); ++k, ++expected) {
-      const Tensor to = state.params.state(*p, int(k));
-      const SafetensorsEntry* from = file.find(state_entry(*p, names[k]));
-      if (from == nullptr) {
-        throw FileError(fmt::format("{}: no tensor {}: the checkpoint was made with another optimizer or model",
-                                    path.string(), state_entry(*p, names[k])));
+    const int64_t width = p->spec().shape.elements() / p->spec().shape[0];
+    for (const ParamStore::Stored& block : state.params.stored(*p)) {
+      const bool together = block.cols.count == width;
+      for (size_t k = 0; k < names.size(); ++k) {
+        const Tensor& all = block.states[k];
+        for (int64_t r = 0; r < (together ? 1 : block.rows.count); ++r) {
+          const Tensor rows = together ? all : all.slice_rows(r, 1);
+          const int64_t first = (block.rows.first + r) * width + block.cols.first;
+          f(state_entry(p->spec(), names[k]), first * size_of(rows.dtype),
+            std::span(static_cast<std::byte*>(rows.data), size_t(rows.bytes())));
+        }
       }
-      std::vector<int64_t> shape;
-      for (int d = 0; d < to.shape.rank(); ++d) shape.push_back(to.shape[d]);
-      if (from->shape != shape || from->dtype != file_dtype(to.dtype)) {
-        throw FileError(fmt::format("{}: tensor {} has another shape or type than this run's, {}", path.string(),
-                                    from->name, to.to_string()));
-      }
-      const auto bytes = file.bytes(*from);
-      std::copy(bytes.begin(), bytes.end(), static_cast<std::byte*>(to.data));
     }
   }
-  if (file.tensors().size() != expected) {
-    throw FileError(fmt::format("{}: {} tensors, {} expected: the checkpoint was made with another optimizer",
-                                path.string(), file.tensors().size(), expected));
+}
+
+void check_optimizer(const SafetensorsFile& file, const fs::path& path, const SafetensorsLayout& layout) {
+  const std::vector<TensorInFile>& expected = layout.files()[0].tensors;
+  for (const TensorInFile& t : expected) {
+    const SafetensorsEntry* from = file.find(t.name);
+    if (from == nullptr)
+      throw FileError(fmt::format("{}: no tensor {}: the checkpoint was made with another optimizer or model",
+                                  path.string(), t.name));
+    if (from->shape != t.shape || from->dtype != t.dtype)
+      throw FileError(fmt::format("{}: tensor {} has another shape or type than this run's, {} of {} numbers",
+                                  path.string(), t.name, name_of(t.dtype), t.num_bytes() * 8 / bits_of(t.dtype)));
   }
+  if (file.tensors().size() != expected.size())
+    throw FileError(fmt::format("{}: {} tensors, {} expected: the checkpoint was made with another optimizer",
+                                path.string(), file.tensors().size(), expected.size()));
+}
+
+void load_optimizer(const fs::path& path, const ModelSpec& model, const TrainingState& state,
+                    const Optimizer& optimizer) {
+  const SafetensorsFile file = SafetensorsFile::open(path);
+  check_optimizer(file, path, optimizer_layout(model, optimizer, state.params.precision().stat));
+  for_each_kept(state, optimizer, [&](const std::string& entry, int64_t offset, std::span<std::byte> to) {
+    const auto from = file.bytes(*file.find(entry)).subspan(size_t(offset), to.size());
+    std::copy(from.begin(), from.end(), to.begin());
+  });
 }
 
 // Tokenizer and generation settings of the model's folder: all its small files that are not weights.
@@ -130,25 +145,52 @@ std::optional<fs::path> newest_checkpoint(const fs::path& run) {
   return all.back();
 }
 
-fs::path save_checkpoint(const fs::path& run, const ModelSpec& model, const TrainingState& state,
-                         const Optimizer& optimizer, const Progressed& progressed, const CheckpointSource& source) {
-  const fs::path parent = run / "checkpoints", path = parent / fmt::format("{}{}", kPrefix, progressed.step);
+namespace {
+
+void create_folders(const fs::path& folder) {
   std::error_code error;
-  fs::create_directories(parent, error);
+  fs::create_directories(folder, error);
   if (error)
-    throw FileError(fmt::format("{}: {}; free space or choose another run.dir", parent.string(), error.message()));
-  DurableFolder folder(path);
-  const fs::path here = folder.building();
-  fs::create_directories(here / "weft", error);
-  if (error)
-    throw FileError(fmt::format("{}: {}; free space or choose another run.dir", here.string(), error.message()));
-  save_hf_weights(here, model, state.params);
-  write_file_durably(here / "config.json", hf_config_of(source.config, state.params.precision().stat).dump(2) + "\n");
-  copy_companions(source.model_folder, here);
-  save_optimizer(here / "weft" / "optimizer.safetensors", state, optimizer);
-  write_file_durably(here / "weft" / "recipe.toml", source.recipe);
-  save_progress(here / "weft" / "state.json", progressed);
-  folder.commit();
+    throw FileError(fmt::format("{}: {}; free space or choose another run.dir", folder.string(), error.message()));
+}
+
+}  // namespace
+
+fs::path save_checkpoint(const fs::path& run, const TrainingState& state, const CheckpointSource& source) {
+  const fs::path parent = run / "checkpoints", path = parent / fmt::format("{}{}", kPrefix, source.progressed.step);
+  const DType dtype = state.params.precision().stat;
+  const SafetensorsLayout weights = hf_layout(source.model, dtype);
+  const SafetensorsLayout optimizer = optimizer_layout(source.model, source.optimizer, dtype);
+  Communicator& ranks = *state.params.mesh().world;
+  const bool leads = ranks.rank() == 0;
+  std::unique_ptr<DurableFolder> folder;
+  agree(ranks, [&] {
+    if (!leads) return;
+    create_folders(parent);
+    folder = std::make_unique<DurableFolder>(path);
+    create_folders(folder->building() / "weft");
+    create_files(folder->building(), weights);
+    create_files(folder->building() / "weft", optimizer);
+  });
+  agree(ranks, [&] {
+    const fs::path here = DurableFolder::building_name(path);
+    SharedWriter to_weights(here, weights), to_optimizer(here / "weft", optimizer);
+    write_hf_weights(to_weights, source.model, state.params);
+    for_each_kept(state, source.optimizer, [&](const std::string& entry, int64_t offset, std::span<std::byte> from) {
+      to_optimizer.write(entry, offset, from);
+    });
+    to_weights.sync();
+    to_optimizer.sync();
+  });
+  agree(ranks, [&] {
+    if (!leads) return;
+    const fs::path here = folder->building();
+    write_file_durably(here / "config.json", hf_config_of(source.config, dtype).dump(2) + "\n");
+    copy_companions(source.model_folder, here);
+    write_file_durably(here / "weft" / "recipe.toml", source.recipe);
+    save_progress(here / "weft" / "state.json", source.progressed);
+    folder->commit();
+  });
   return path;
 }
 
@@ -160,7 +202,7 @@ Progressed load_checkpoint(const fs::path& checkpoint, const ModelSpec& model, T
         fmt::format("{}: its state.json says step {}; restore it, or remove the folder to go on from an older one",
                     checkpoint.string(), progressed.step));
   load_hf_weights(checkpoint, model, state.params);
-  load_optimizer(checkpoint / "weft" / "optimizer.safetensors", state, optimizer);
+  load_optimizer(checkpoint / "weft" / "optimizer.safetensors", model, state, optimizer);
   return progressed;
 }
 

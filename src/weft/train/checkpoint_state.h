@@ -18,6 +18,9 @@ struct Progressed {     // how far a run is
 };
 
 struct CheckpointSource {
+  const ModelSpec& model;
+  const Optimizer& optimizer;
+  Progressed progressed;
   std::filesystem::path model_folder;  // whose tokenizer files go along
   const HfConfig& config;
   std::string recipe;  // resolved, as text
@@ -27,12 +30,13 @@ struct CheckpointSource {
 std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& run);
 std::vector<std::filesystem::path> all_checkpoints(const std::filesystem::path& run);  // oldest first
 
-// Writes RUN/checkpoints/step-N: to a temporary name, synced, renamed. What is there already stays until then. Throws
-// FileError; then nothing has changed.
-std::filesystem::path save_checkpoint(const std::filesystem::path& run, const ModelSpec& model,
-                                      const TrainingState& state, const Optimizer& optimizer,
-                                      const Progressed& progressed, const CheckpointSource& source);
-// Restores weights and optimizer state, bit for bit. Throws FileError that names what does not fit.
+// Writes RUN/checkpoints/step-N: to a temporary name, synced, renamed. What is there already stays until then. Every
+// rank calls this and writes what it keeps, on a file system that all of them see. Throws the same FileError on all;
+// then nothing has changed.
+std::filesystem::path save_checkpoint(const std::filesystem::path& run, const TrainingState& state,
+                                      const CheckpointSource& source);
+// Restores what this rank keeps of weights and optimizer state, bit for bit. Throws FileError that names what does not
+// fit.
 Progressed load_checkpoint(const std::filesystem::path& checkpoint, const ModelSpec& model, TrainingState& state,
                            const Optimizer& optimizer);
 // Removes all but the newest `keep` checkpoints (0: keeps all), oldest first, and what a crash left behind.

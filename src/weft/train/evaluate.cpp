@@ -62,10 +62,13 @@ std::optional<EvalRecord> evaluate_loss(const EvalRequest& r, const ScoreMicroBa
   int64_t counted = 0;
   for (int64_t round = 0; round < batches; round += r.ranks.size()) {
     if (r.stopped && r.stopped()) return {};
-    const int64_t i = round + r.ranks.rank();
+    const int64_t i = round + r.ranks.rank();  // beyond the last: windows of which nothing counts, for the others' sake
+    int64_t here = 0;
+    const EvalBatch batch{r.windows, r.step_spec, (i < batches ? i * size : r.windows.num_windows()), spans, here};
+    const double loss = sum_of(score([&](MicroBatch& b) { batch.load(b); }));
     if (i >= batches) continue;
-    const EvalBatch batch{r.windows, r.step_spec, i * size, spans, counted};
-    losses[size_t(i)] = sum_of(score([&](MicroBatch& b) { batch.load(b); }));
+    losses[size_t(i)] = loss;
+    counted += here;
   }
   r.ranks.all_reduce({losses.data(), DType::f64, {batches}}).wait();  // each is zero on all ranks but one
   counted = sum_over(r.ranks, counted);

@@ -68,9 +68,9 @@ void Executor::begin(InFlight& m, int64_t micro_batch, const StepInput& input) {
   m.busy = true;
   m.till_dgrad = &till_dgrad_.take();
   m.till_wgrad = &till_wgrad_.take();
-  m.batch = alloc_micro_batch(*m.till_wgrad, step_.micro_batch_tokens());
+  m.batch = alloc_micro_batch(*m.till_wgrad, step_);
   m.batch.index = micro_batch;
-  m.batch.loss = state_.losses.slice_rows(step_.order.first() + micro_batch, 1);
+  m.batch.loss = state_.losses.slice_rows(step_.order.global_of(micro_batch), 1);
   m.batch.loss_scale = input.loss_scale;
   input.load(m.batch);
 }
@@ -107,9 +107,9 @@ Tensor Executor::evaluate(const LoadMicroBatch& load) {
 
 Tensor ForwardOnly::score(const LoadMicroBatch& load, Arena& arena) const {
   arena.rewind();
-  MicroBatch batch = alloc_micro_batch(arena, step.micro_batch_tokens());
+  MicroBatch batch = alloc_micro_batch(arena, step);
   load(batch);
-  Tensor nll = arena.alloc(step.precision.stat, {step.micro_batch_tokens()}, tokens(step.model.layers.stream));
+  Tensor nll = arena.alloc(step.precision.stat, {step.micro_batch_tokens()}, model.loss_place());
   Pass p{backend, mesh, step.precision, batch, &arena, &arena, &arena, &arena, &arena};
   model.evaluate(p, nll);
   backend.wait_all();

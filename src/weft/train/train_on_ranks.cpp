@@ -7,11 +7,12 @@ namespace weft {
 bool train_on_ranks(const RanksSetup& setup) {
   std::atomic<bool> finished{false};  // every rank says the same
   const auto train = [&](const ProcessMesh& mesh) {
-    Trainer trainer(plan_run(setup.recipe, *setup.machine.workspace_model), {.recipe = setup.recipe,
-                                                                             .machine = setup.machine,
-                                                                             .mesh = mesh,
-                                                                             .stop = setup.stop,
-                                                                             .terminal_fd = setup.terminal_fd});
+    Trainer trainer(plan_run(setup.recipe, *setup.machine.workspace_model, mesh.world->rank()),
+                    {.recipe = setup.recipe,
+                     .machine = setup.machine,
+                     .mesh = mesh,
+                     .stop = setup.stop,
+                     .terminal_fd = setup.terminal_fd});
     finished = trainer.run();
   };
   const MeshSizes sizes = mesh_sizes_of(setup.recipe);

@@ -7,6 +7,7 @@
 
 #include "weft/base/json.h"
 #include "weft/base/rng.h"
+#include "weft/comm/agree.h"
 #include "weft/models/hf_names.h"
 #include "weft/models/hf_weights.h"
 #include "weft/models/init.h"
@@ -15,21 +16,14 @@
 
 namespace weft {
 
-namespace {
-
-RunPlan of_rank(RunPlan plan, const ProcessMesh& mesh) {
-  plan.step.order.rank = mesh[Axis::dp].rank();
-  return plan;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 Trainer::Trainer(RunPlan plan, const Setup& setup)
     : recipe_(setup.recipe),
       machine_(setup.machine),
       stop_(setup.stop),
       mesh_(setup.mesh),
-      plan_(of_rank(std::move(plan), mesh_)),
+      plan_(std::move(plan)),
       arenas_(plan_.memory.persistent),
       state_(plan_.model, plan_.step, *plan_.optimizer, arenas_, mesh_),
       workspace_("workspace", plan_.memory.workspace),
@@ -100,7 +94,7 @@ StepRecord Trainer::step_once() {
   check_used();
   const double norm = state_.norm->wait_measure(*backend_);
   watch(loss, norm);
-  if (recipe_.train.log_grad_norms && leads()) log_grad_norms();
+  if (recipe_.train.log_grad_norms) log_grad_norms();
   const double lr = plan_.lr.at(step_);
   update_all(*backend_, *plan_.optimizer, state_.params,
              {.lr = lr, .grad_scale = clip_scale(norm, recipe_.optimizer.clip_grad), .step = step_ + 1});
@@ -186,7 +180,7 @@ void Trainer::report_nonfinite(double loss, double norm) {
   const std::string what = fmt::format("step {}: loss {}, gradient norm {}", step_ + 1, loss, norm);
   const std::string advice = fmt::format(
       "; weights and checkpoints are those of step {}. Lower optimizer.lr, or look at the data of this step", step_);
-  const std::string gradient = state_.norm->first_nonfinite(*backend_, executor_.scratch());
+  const std::string gradient = state_.norm->wait_first_nonfinite(*backend_, executor_.scratch());
   Checked watched(*backend_, {.finite = true});
   try {
     executor_.run_on(watched,
@@ -199,14 +193,15 @@ void Trainer::report_nonfinite(double loss, double norm) {
 }
 
 // One line a step in grad_norms.jsonl; of a step that ran twice (a crash, a resume) the later line counts.
-void Trainer::log_grad_norms() const {
+void Trainer::log_grad_norms() {
+  const std::vector<GradNorm::Entry> entries = state_.norm->wait_measure_parts(*backend_, executor_.scratch());
+  if (!leads()) return;
   nlohmann::json norms;
   for (const HfTensor& t : hf_tensors(plan_.model)) {
     double squares = 0;
-    for (size_t i = 0; i < state_.norm->entries().size(); ++i) {
-      const GradNorm::Entry& e = state_.norm->entries()[i];
+    for (const GradNorm::Entry& e : entries) {
       const bool inside = e.first_row >= t.first_row && e.first_row < t.first_row + t.rows;
-      if (e.param->spec().name == t.param && inside) squares += state_.norm->squares(i);
+      if (e.param->spec().name == t.param && inside) squares += e.squares;
     }
     norms[t.name] = std::sqrt(squares);
   }
@@ -237,36 +232,49 @@ void Trainer::evaluate() {
 void Trainer::refuse_bad_weights() {
   Scope temporaries(executor_.scratch());
   Tensor count = executor_.scratch().alloc(DType::f64, {1});
+  std::string bad;
   for (const Param* p : state_.params.params()) {
-    backend_->run(CountNonfinite{.x = state_.params.master(*p), .out = count});
-    backend_->wait_all();
-    if (*count.as<double>() > 0)
-      throw NumericsError(
-          fmt::format("step {}: {}: {} of {} values are not finite after the update; it is not saved, and older "
-                      "checkpoints are kept. Lower optimizer.lr, or look at the data of this step",
-                      step_, p->spec().name, int64_t(*count.as<double>()), p->spec().shape.elements()));
+    for (const ParamStore::Stored& block : state_.params.stored(*p)) {
+      backend_->run(CountNonfinite{.x = block.master, .out = count});
+      backend_->wait_all();
+      if (*count.as<double>() > 0 && bad.empty())
+        bad = fmt::format("{}: {} of {} values", p->spec().name, int64_t(*count.as<double>()), block.master.elements());
+    }
   }
+  double ranks = bad.empty() ? 0 : 1;
+  mesh_.world->all_reduce({&ranks, DType::f64, {1}}).wait();
+  if (ranks > 0)
+    throw NumericsError(
+        fmt::format("step {}: {} not finite after the update; it is not saved, and older checkpoints are kept. Lower "
+                    "optimizer.lr, or look at the data of this step",
+                    step_, bad.empty() ? "weights of another rank are" : bad + " are"));
 }
 
 // A save that fails leaves the older checkpoints and does not end the run; the last one does.
 void Trainer::save(bool last) {
-  if (!leads() || saved_step_ == step_ || step_ == 0) return;
+  if (saved_step_ == step_ || step_ == 0) return;
   refuse_bad_weights();
   try {
-    records_->sync();  // the records of every step that the checkpoint holds
-    const auto path =
-        save_checkpoint(recipe_.run.dir, plan_.model, state_, *plan_.optimizer,
-                        {.step = step_,
-                         .samples = step_ * recipe_.train.global_batch_size,
-                         .data = data_.train->fingerprint(),
-                         .seed = uint64_t(recipe_.train.seed)},
-                        {.model_folder = recipe_.model.path, .config = plan_.config, .recipe = to_toml(recipe_)});
+    agree(*mesh_.world, [&] {
+      if (leads()) records_->sync();  // the records of every step that the checkpoint holds
+    });
+    const auto path = save_checkpoint(recipe_.run.dir, state_,
+                                      {.model = plan_.model,
+                                       .optimizer = *plan_.optimizer,
+                                       .progressed = {.step = step_,
+                                                      .samples = step_ * recipe_.train.global_batch_size,
+                                                      .data = data_.train->fingerprint(),
+                                                      .seed = uint64_t(recipe_.train.seed)},
+                                       .model_folder = recipe_.model.path,
+                                       .config = plan_.config,
+                                       .recipe = to_toml(recipe_)});
     saved_step_ = step_;
+    if (!leads()) return;
     prune_checkpoints(recipe_.run.dir, recipe_.checkpoint.keep_latest);
     records_->note(fmt::format("step {}: saved {}", step_, path.string()));
   } catch (const FileError& e) {
     if (last) throw;
-    records_->note(fmt::format("step {}: NOT SAVED, older checkpoints are kept: {}", step_, e.what()));
+    if (leads()) records_->note(fmt::format("step {}: NOT SAVED, older checkpoints are kept: {}", step_, e.what()));
   }
 }
 

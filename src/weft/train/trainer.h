@@ -17,7 +17,7 @@ namespace weft {
 
 class Trainer {
  public:
-  // Reads data and weights, allocates what the plan (of rank 0) says, resumes where the run folder has a checkpoint.
+  // Reads data and weights, allocates what the plan (of this rank) says, resumes where the run folder has a checkpoint.
   // `stop` may be set at any time (by a signal): the run saves and returns after the step it is in. Each rank of the
   // mesh makes a Trainer of the same recipe; the first one writes what all of them have to say.
   struct Setup {
@@ -42,7 +42,7 @@ class Trainer {
   StepRecord step_once();
   void watch(double loss, double norm);
   [[noreturn]] void report_nonfinite(double loss, double norm);
-  void log_grad_norms() const;
+  void log_grad_norms();
   void evaluate();
   bool evaluation_due() const;
   void refuse_bad_weights();

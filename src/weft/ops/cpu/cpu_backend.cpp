@@ -1,6 +1,7 @@
 #include "weft/ops/cpu/cpu_backend.h"
 
 #include <cstring>
+#include <numeric>
 
 #include "weft/ops/cpu/attention.h"
 #include "weft/ops/cpu/cross_entropy.h"
@@ -136,6 +137,8 @@ void CpuBackend::run(const GeluBackward& op) { by_elements(op, op.dx, cpu::gelu_
 void CpuBackend::run(const Dropout& op) { by_rows(op, op.x, cpu::dropout); }
 
 void CpuBackend::run(const CrossEntropy& op) { by_rows(op, op.logits, cpu::cross_entropy); }
+void CpuBackend::run(const CrossEntropyPart& op) { by_rows(op, op.logits, cpu::cross_entropy_part); }
+void CpuBackend::run(const CrossEntropyJoin& op) { by_rows(op, op.logits, cpu::cross_entropy_join); }
 
 void CpuBackend::run(const Add& op) { by_elements(op, op.out, cpu::add); }
 
@@ -152,29 +155,34 @@ void CpuBackend::run(const Zero& op) {
   });
 }
 
+namespace {
+double add_up(double* parts, int64_t n) { return std::accumulate(parts, parts + n, 0.0); }
+}  // namespace
+
 void CpuBackend::run(const Sum& op) {
-  reduce(op, [](const Tensor& x, Range part) { return cpu::sum(x, part); });
+  reduce(
+      op, [](const Tensor& x, Range part) { return cpu::sum(x, part); }, add_up);
 }
 
 void CpuBackend::run(const SumSquares& op) {
-  reduce(op, [](const Tensor& x, Range part) { return cpu::sum_squares(x, part); });
+  reduce(
+      op, [](const Tensor& x, Range part) { return cpu::sum_squares(x, part); }, cpu::tree_sum);
 }
 
 void CpuBackend::run(const CountNonfinite& op) {
-  reduce(op, [](const Tensor& x, Range part) { return double(cpu::count_nonfinite(x, part)); });
+  reduce(
+      op, [](const Tensor& x, Range part) { return double(cpu::count_nonfinite(x, part)); }, add_up);
 }
 
-template <class Op, class F>
-void CpuBackend::reduce(const Op& op, const F& part) {
+template <class Op, class F, class G>
+void CpuBackend::reduce(const Op& op, const F& part, const G& add) {
   Scope scope(workspace_);
   double* parts = temporary<double>(op);
   const int64_t n = op.x.elements(), count = cpu::sum_parts_of(op.x);
   for_tasks(threads_, count, [&](int64_t i, int) {
     parts[i] = part(op.x, Range{i * cpu::kSumElements, std::min(n, (i + 1) * cpu::kSumElements)});
   });
-  double total = 0;
-  for (int64_t i = 0; i < count; ++i) total += parts[i];
-  *op.out.template as<double>() = total;
+  *op.out.template as<double>() = add(parts, count);
 }
 
 void CpuBackend::run(const AdamW& op) { by_elements(op, op.w, cpu::adamw); }

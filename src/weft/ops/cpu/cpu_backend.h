@@ -33,6 +33,8 @@ class CpuBackend final : public Backend {
   void run(const GeluBackward&) override;
   void run(const Dropout&) override;
   void run(const CrossEntropy&) override;
+  void run(const CrossEntropyPart&) override;
+  void run(const CrossEntropyJoin&) override;
   void run(const Add&) override;
   void run(const AddRow&) override;
   void run(const Copy&) override;
@@ -51,9 +53,9 @@ class CpuBackend final : public Backend {
   void by_rows(const Op& op, const Tensor& x, void (*kernel)(const Op&, cpu::Range));
   template <class Op>
   void by_elements(const Op& op, const Tensor& x, void (*kernel)(const Op&, cpu::Range));
-  // The sum of part(x, range) over fixed ranges of the elements.
-  template <class Op, class F>
-  void reduce(const Op& op, const F& part);
+  // The sum, by `add`, of part(x, range) over fixed ranges of the elements.
+  template <class Op, class F, class G>
+  void reduce(const Op& op, const F& part, const G& add);
 
   int threads_;
   CpuWorkspace model_;

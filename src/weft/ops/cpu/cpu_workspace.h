@@ -2,6 +2,7 @@
 #pragma once
 #include "weft/ops/backend.h"
 #include "weft/ops/cpu/matmul.h"
+#include "weft/ops/cpu/reduce.h"
 #include "weft/ops/numerics.h"
 
 namespace weft {
@@ -30,11 +31,5 @@ class CpuWorkspace final : public WorkspaceModel {
   int threads_;
   CpuMatmul matmul_;
 };
-
-namespace cpu {
-// Elements of a whole tensor that are summed by one task.
-inline constexpr int64_t kSumElements = int64_t{1} << 16;
-inline int64_t sum_parts_of(const Tensor& x) { return (x.elements() + kSumElements - 1) / kSumElements; }
-}  // namespace cpu
 
 }  // namespace weft

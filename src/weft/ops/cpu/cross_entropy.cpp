@@ -83,6 +83,61 @@ void cross_entropy(const CrossEntropy& op, Range rows) {
   op.dlogits&& is_bf16(op.dlogits) ? cross_entropy_rows<bf16>(op, rows) : cross_entropy_rows<float>(op, rows);
 }
 
+void cross_entropy_part(const CrossEntropyPart& op, Range rows) {
+  const auto logits = rows_of<const float>(op.logits);
+  const auto parts = rows_of<float>(op.parts);
+  for (int64_t i = rows.begin; i < rows.end; ++i) {
+    const int64_t at = op.targets.as<int32_t>()[i] - op.first;
+    const float most = largest(logits[i], logits.cols);
+    parts[i][0] = most;
+    parts[i][1] = exps(logits[i], logits.cols, most > -INFINITY ? most : 0, nullptr);
+    parts[i][2] = at >= 0 && at < logits.cols ? logits[i][at] : 0;
+  }
+}
+
+// The largest logit of a token, the sum of e^(logit - largest), and the target's, over all ranks.
+struct JoinedParts {
+  float most, sum, at_target;
+};
+JoinedParts join_parts(const Rows<const float>& parts, int64_t token, int64_t tokens) {
+  JoinedParts all{-INFINITY, 0, 0};
+  for (int64_t r = token; r < parts.rows; r += tokens) all.most = std::max(all.most, parts[r][0]);
+  for (int64_t r = token; r < parts.rows; r += tokens) {
+    all.sum += parts[r][1] * std::exp(parts[r][0] - all.most);
+    all.at_target += parts[r][2];
+  }
+  return all;
+}
+
+template <class T>
+void cross_entropy_join_rows(const CrossEntropyJoin& op, Range rows) {
+  const auto logits = rows_of<const float>(op.logits), parts = rows_of<const float>(op.parts);
+  const auto dlogits = rows_of<T>(op.dlogits);
+  for (int64_t i = rows.begin; i < rows.end; ++i) {
+    const bool counted = op.counted.as<uint8_t>()[i] != 0;
+    const JoinedParts all = join_parts(parts, i, logits.rows);
+    const float scale = float(op.scale);
+    op.nll.as<float>()[i] = counted ? std::log(all.sum) + (all.most - all.at_target) : 0;
+    if (!dlogits) continue;
+    T* d = dlogits[i];
+    if (!counted) {
+      std::fill_n(d, logits.cols, T(0.0f));
+      continue;
+    }
+    const int64_t target = op.targets.as<int32_t>()[i] - op.first;
+    const bool here = target >= 0 && target < logits.cols;
+    const float at_target = here ? logits[i][target] : 0;
+    for_each(logits.cols, [&, x = logits[i]](auto t, int64_t j) HWY_ATTR {
+      const auto v = exp_of_negative(t, hn::Sub(load(t, x + j), hn::Set(t, all.most)));
+      store(hn::Mul(v, hn::Set(t, scale / all.sum)), t, d + j);
+    });
+    if (here) d[target] = T(scale * (std::exp(at_target - all.most) / all.sum - 1));
+  }
+}
+void cross_entropy_join(const CrossEntropyJoin& op, Range rows) {
+  op.dlogits&& is_bf16(op.dlogits) ? cross_entropy_join_rows<bf16>(op, rows) : cross_entropy_join_rows<float>(op, rows);
+}
+
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace weft::cpu
@@ -91,6 +146,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace weft::cpu {
 HWY_EXPORT(cross_entropy);
+HWY_EXPORT(cross_entropy_part);
+HWY_EXPORT(cross_entropy_join);
 void cross_entropy(const CrossEntropy& op, Range rows) { HWY_DYNAMIC_DISPATCH(cross_entropy)(op, rows); }
+void cross_entropy_part(const CrossEntropyPart& op, Range rows) { HWY_DYNAMIC_DISPATCH(cross_entropy_part)(op, rows); }
+void cross_entropy_join(const CrossEntropyJoin& op, Range rows) { HWY_DYNAMIC_DISPATCH(cross_entropy_join)(op, rows); }
 }  // namespace weft::cpu
 #endif

@@ -5,5 +5,7 @@
 namespace weft::cpu {
 
 void cross_entropy(const CrossEntropy& op, Range rows);
+void cross_entropy_part(const CrossEntropyPart& op, Range rows);
+void cross_entropy_join(const CrossEntropyJoin& op, Range rows);
 
 }  // namespace weft::cpu

@@ -1,6 +1,7 @@
 #include "weft/ops/cpu/reduce.h"
 
 #include <algorithm>
+#include <array>
 
 #include "weft/ops/cpu/simd_targets.h"
 #undef HWY_TARGET_INCLUDE
@@ -67,8 +68,9 @@ double sum_in_double(const float* x, int64_t n, const F& f) {
 double sum_f32(const float* x, int64_t n) {
   return sum_in_double(x, n, [](auto, auto v) HWY_ATTR { return v; });
 }
-double sum_squares_f32(const float* x, int64_t n) {
-  return sum_in_double(x, n, [](auto, auto v) HWY_ATTR { return hn::Mul(v, v); });
+void leaf_squares_f32(const float* x, int64_t n, double* leaves) {
+  for (int64_t i = 0; i < n; i += kSumLeaf)
+    *leaves++ = sum_in_double(x + i, std::min(kSumLeaf, n - i), [](auto, auto v) HWY_ATTR { return hn::Mul(v, v); });
 }
 
 template <class T>
@@ -93,7 +95,7 @@ namespace weft::cpu {
 HWY_EXPORT(bias_grad);
 HWY_EXPORT(sum_parts);
 HWY_EXPORT(sum_f32);
-HWY_EXPORT(sum_squares_f32);
+HWY_EXPORT(leaf_squares_f32);
 HWY_EXPORT(count_nonfinite);
 void bias_grad(const BiasGrad& op, Range rows, float* part) { HWY_DYNAMIC_DISPATCH(bias_grad)(op, rows, part); }
 void sum_parts(const PartSum& sum, Range columns) { HWY_DYNAMIC_DISPATCH(sum_parts)(sum, columns); }
@@ -104,11 +106,22 @@ double sum(const Tensor& x, Range r) {
   for (int64_t i = r.begin; i < r.end; ++i) total += flat<double>(x)[i];
   return total;
 }
+double tree_sum(double* leaves, int64_t n) {
+  for (; n > 1; n = (n + 1) / 2)
+    for (int64_t i = 0; i < n; i += 2) leaves[i / 2] = i + 1 < n ? leaves[i] + leaves[i + 1] : leaves[i];
+  return n == 0 ? 0 : leaves[0];
+}
 double sum_squares(const Tensor& x, Range r) {
-  if (x.dtype == DType::f32) return HWY_DYNAMIC_DISPATCH(sum_squares_f32)(flat<float>(x) + r.begin, r.size());
-  double total = 0;
-  for (int64_t i = r.begin; i < r.end; ++i) total += flat<double>(x)[i] * flat<double>(x)[i];
-  return total;
+  std::array<double, kSumElements / kSumLeaf> leaves;
+  if (x.dtype == DType::f32) {
+    HWY_DYNAMIC_DISPATCH(leaf_squares_f32)(flat<float>(x) + r.begin, r.size(), leaves.data());
+  } else {
+    for (int64_t i = 0; i < r.size(); ++i) {
+      const double v = flat<double>(x)[r.begin + i];
+      leaves[size_t(i / kSumLeaf)] = (i % kSumLeaf ? leaves[size_t(i / kSumLeaf)] : 0) + v * v;
+    }
+  }
+  return tree_sum(leaves.data(), (r.size() + kSumLeaf - 1) / kSumLeaf);
 }
 int64_t count_nonfinite(const Tensor& x, Range elements) { return HWY_DYNAMIC_DISPATCH(count_nonfinite)(x, elements); }
 }  // namespace weft::cpu

@@ -105,6 +105,43 @@ void run(const CrossEntropy& op, int) {
 }
 
 template <class T>
+void run(const CrossEntropyPart& op, int) {
+  const auto logits = rows<T>(op.logits), parts = rows<T>(op.parts);
+  for (int64_t i = 0; i < logits.rows; ++i) {
+    const int64_t at = op.targets.as<int32_t>()[i] - op.first;
+    double most = -INFINITY;
+    for (int64_t j = 0; j < logits.cols; ++j) most = std::max(most, real_part(logits[i][j]));
+    T sum(0);
+    for (int64_t j = 0; j < logits.cols && most > -INFINITY; ++j) sum += std::exp(logits[i][j] - most);
+    parts[i][0] = T(most);
+    parts[i][1] = sum;
+    parts[i][2] = at >= 0 && at < logits.cols ? logits[i][at] : T(0);
+  }
+}
+
+template <class T>
+void run(const CrossEntropyJoin& op, int) {
+  const auto logits = rows<T>(op.logits), dlogits = rows<T>(op.dlogits), parts = rows<T>(op.parts);
+  for (int64_t i = 0; i < logits.rows; ++i) {
+    const bool counted = op.counted.as<uint8_t>()[i] != 0;
+    const int64_t target = op.targets.as<int32_t>()[i] - op.first;
+    double most = -INFINITY;
+    for (int64_t r = i; r < parts.rows; r += logits.rows) most = std::max(most, real_part(parts[r][0]));
+    T sum(0), at_target(0);
+    for (int64_t r = i; r < parts.rows; r += logits.rows) {
+      sum += parts[r][1] * std::exp(real_part(parts[r][0]) - most);
+      at_target += parts[r][2];
+    }
+    const T lse = most + std::log(sum);
+    flat<T>(op.nll)[i] = counted ? lse - at_target : T(0);
+    for (int64_t j = 0; j < logits.cols && dlogits; ++j) {
+      const T p = std::exp(logits[i][j] - lse);
+      dlogits[i][j] = counted ? op.scale * (p - (j == target ? 1.0 : 0.0)) : T(0);
+    }
+  }
+}
+
+template <class T>
 void run(const Add& op, int) {
   const auto x = rows<T>(op.x), y = rows<T>(op.y);
   each<T>(op.out, [&](int64_t i, int64_t j) { return x[i][j] + y[i][j]; });

@@ -1,6 +1,7 @@
 // Reference kernels: reductions and optimizers.
 #pragma once
 #include <cmath>
+#include <vector>
 
 #include "weft/ops/ref/view.h"
 
@@ -19,7 +20,12 @@ void run(const Sum& op, int) {
 }
 template <class T>
 void run(const SumSquares& op, int) {
-  reduce<T>(op.x, op.out, [](T x) { return x * x; });
+  const int64_t n = op.x.elements();
+  std::vector<T> sums(size_t((n + kSumLeaf - 1) / kSumLeaf));
+  for (int64_t i = 0; i < n; ++i) sums[size_t(i / kSumLeaf)] += flat<T>(op.x)[i] * flat<T>(op.x)[i];
+  for (; sums.size() > 1; sums.resize((sums.size() + 1) / 2))
+    for (size_t i = 0; i < sums.size(); i += 2) sums[i / 2] = i + 1 < sums.size() ? sums[i] + sums[i + 1] : sums[i];
+  *flat<T>(op.out) = sums.empty() ? T(0) : sums[0];
 }
 template <class T>
 void run(const CountNonfinite& op, int) {

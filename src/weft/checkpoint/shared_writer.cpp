@@ -1,0 +1,87 @@
+#include "weft/checkpoint/shared_writer.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "weft/base/error.h"
+#include "weft/checkpoint/durable_file.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t kBufferBytes = size_t{1} << 18;
+
+[[noreturn]] void fail_at(const std::filesystem::path& path, const char* what) {
+  throw FileError(fmt::format("{}: cannot {}: {}; free space or choose another run.dir", path.string(), what,
+                              std::strerror(errno)));
+}
+
+}  // namespace
+
+void create_files(const std::filesystem::path& folder, const SafetensorsLayout& layout) {
+  for (const SafetensorsLayout::File& file : layout.files()) {
+    const std::filesystem::path path = folder / file.name;
+    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) fail_at(path, "be created");
+    const bool good = ::pwrite(fd, file.head.data(), file.head.size(), 0) == ssize_t(file.head.size()) &&
+                      ::ftruncate(fd, file.bytes) == 0;
+    const int error = errno;
+    ::close(fd);
+    errno = error;
+    if (!good) fail_at(path, "be written");
+  }
+  if (!layout.index().empty()) write_file_durably(folder / "model.safetensors.index.json", layout.index());
+}
+
+SharedWriter::SharedWriter(const std::filesystem::path& folder, const SafetensorsLayout& layout)
+    : folder_(folder), layout_(layout), fds_(layout.files().size(), -1) {
+  buffer_.reserve(kBufferBytes);
+}
+
+SharedWriter::~SharedWriter() {
+  for (const int fd : fds_)
+    if (fd >= 0) ::close(fd);
+}
+
+void SharedWriter::fail(size_t file, const char* what) const { fail_at(folder_ / layout_.files()[file].name, what); }
+
+void SharedWriter::write(std::string_view tensor, int64_t offset, std::span<const std::byte> bytes) {
+  const SafetensorsLayout::Place place = layout_.find(tensor);
+  WEFT_CHECK(offset >= 0 && offset + int64_t(bytes.size()) <= place.bytes, "bytes [{}, {}) of {}, which has {}", offset,
+             offset + int64_t(bytes.size()), tensor, place.bytes);
+  const int64_t at = place.offset + offset;
+  const bool follows = place.file == buffered_file_ && at == buffered_at_ + int64_t(buffer_.size());
+  if (!follows || buffer_.size() + bytes.size() > kBufferBytes) flush();
+  if (bytes.size() > kBufferBytes) return write_at(place.file, at, bytes);
+  if (buffer_.empty()) buffered_file_ = place.file, buffered_at_ = at;
+  buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+}
+
+void SharedWriter::flush() {
+  if (!buffer_.empty()) write_at(buffered_file_, buffered_at_, buffer_);
+  buffer_.clear();
+}
+
+void SharedWriter::write_at(size_t file, int64_t offset, std::span<const std::byte> bytes) {
+  int& fd = fds_[file];
+  if (fd < 0) fd = ::open((folder_ / layout_.files()[file].name).c_str(), O_WRONLY | O_CLOEXEC);
+  if (fd < 0) fail(file, "be opened");
+  while (!bytes.empty()) {
+    const ssize_t n = ::pwrite(fd, bytes.data(), bytes.size(), offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) fail(file, "be written");
+    offset += n;
+    bytes = bytes.subspan(size_t(n));
+  }
+}
+
+void SharedWriter::sync() {
+  flush();
+  for (size_t file = 0; file < fds_.size(); ++file)
+    if (fds_[file] >= 0 && ::fsync(fds_[file]) != 0) fail(file, "be synced");
+}
+
+}  // namespace weft

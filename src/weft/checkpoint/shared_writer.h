@@ -1,0 +1,45 @@
+// Writing the files of a layout together: one rank creates them, then every rank writes the parts that it has.
+#pragma once
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "weft/checkpoint/safetensors_layout.h"
+
+namespace weft {
+
+// Creates the files of `layout` in `folder`: heads, and room for the data; and the index, if there is one. Throws
+// FileError.
+void create_files(const std::filesystem::path& folder, const SafetensorsLayout& layout);
+
+// Not thread-safe. All failures are FileErrors that name the path, the reason and what to do.
+class SharedWriter {
+ public:
+  // The files must have been created.
+  SharedWriter(const std::filesystem::path& folder, const SafetensorsLayout& layout);
+  SharedWriter(const SharedWriter&) = delete;
+  SharedWriter& operator=(const SharedWriter&) = delete;
+  ~SharedWriter();
+
+  // Bytes [offset, offset + bytes.size()) of a tensor's data. Runs that follow each other are written together.
+  void write(std::string_view tensor, int64_t offset, std::span<const std::byte> bytes);
+  // All that was written is on the disk. Blocks.
+  void sync();
+
+ private:
+  void flush();
+  void write_at(size_t file, int64_t offset, std::span<const std::byte> bytes);
+  [[noreturn]] void fail(size_t file, const char* what) const;  // with errno
+
+  const std::filesystem::path folder_;
+  const SafetensorsLayout& layout_;
+  std::vector<int> fds_;  // -1: not opened yet
+  std::vector<std::byte> buffer_;
+  size_t buffered_file_ = 0;
+  int64_t buffered_at_ = 0;
+};
+
+}  // namespace weft

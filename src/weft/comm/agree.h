@@ -1,0 +1,14 @@
+// What one rank has to say to all.
+#pragma once
+#include <functional>
+#include <string>
+
+#include "weft/comm/communicator.h"
+
+namespace weft {
+
+// Runs `f`, which may throw a FileError, on every rank that calls this, and throws the FileError of the first that did
+// on all of them. Without `f` a rank only hears of the others. Blocks until all have called it. Throws CommError.
+void agree(Communicator& ranks, const std::function<void()>& f, Site site = Site::current());
+
+}  // namespace weft

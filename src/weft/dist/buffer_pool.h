@@ -1,0 +1,37 @@
+// A few buffers that many users take turns with.
+#pragma once
+#include <vector>
+
+#include "weft/device/arena.h"
+
+namespace weft {
+
+// Not thread-safe.
+class BufferPool {
+ public:
+  // Adds a buffer of `elements`.
+  void add(Arena& arena, DType dtype, int64_t elements) {
+    buffers_.push_back(arena.alloc(dtype, {elements}));
+    busy_.push_back(false);
+  }
+  // The smallest free one that holds `elements`. WEFT_CHECK where there is none: the plan was wrong.
+  int take(int64_t elements) {
+    int best = -1;
+    for (size_t i = 0; i < buffers_.size(); ++i) {
+      if (busy_[i] || buffers_[i].rows() < elements) continue;
+      if (best < 0 || buffers_[i].rows() < buffers_[size_t(best)].rows()) best = int(i);
+    }
+    WEFT_CHECK(best >= 0, "none of {} buffers is free for {} elements", buffers_.size(), elements);
+    busy_[size_t(best)] = true;
+    return best;
+  }
+  void give(int buffer) { busy_[size_t(buffer)] = false; }
+  const Tensor& operator[](int buffer) const { return buffers_[size_t(buffer)]; }
+  size_t size() const { return buffers_.size(); }
+
+ private:
+  std::vector<Tensor> buffers_;
+  std::vector<bool> busy_;
+};
+
+}  // namespace weft

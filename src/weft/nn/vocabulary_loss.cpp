@@ -1,0 +1,29 @@
+#include "weft/nn/vocabulary_loss.h"
+
+namespace weft {
+
+void VocabularyLoss::run(Pass& p, const Chunk& c) const {
+  if (!is_cut()) {
+    p.be.run(CrossEntropy{.logits = c.logits,
+                          .targets = c.targets,
+                          .counted = c.counted,
+                          .nll = c.nll,
+                          .dlogits = c.dlogits,
+                          .scale = c.scale});
+    return;
+  }
+  Scope temporaries(*p.scratch);
+  const int64_t first = table_->pieces()[0].rows.first;
+  Tensor part = p.stat(p.scratch, {c.logits.rows(), 3}, c.logits.place.with(Axis::tp, Spmd::Shard0));
+  p.be.run(CrossEntropyPart{.logits = c.logits, .targets = c.targets, .parts = part, .first = first});
+  p.be.run(CrossEntropyJoin{.parts = join_.forward(p.mesh, part, *p.scratch),
+                            .logits = c.logits,
+                            .targets = c.targets,
+                            .counted = c.counted,
+                            .nll = c.nll,
+                            .dlogits = c.dlogits,
+                            .scale = c.scale,
+                            .first = first});
+}
+
+}  // namespace weft

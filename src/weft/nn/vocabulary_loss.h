@@ -1,0 +1,33 @@
+// Cross-entropy of logits, whether a rank has all classes or a part of them.
+//   c tokens   v classes here
+#pragma once
+#include "weft/dist/boundary.h"
+#include "weft/dist/param.h"
+#include "weft/nn/pass.h"
+
+namespace weft {
+
+// Logits are never gathered: of a vocabulary that is cut on tp, ranks exchange three numbers a token (Shoeybi et al.
+// 2019, section 3).
+class VocabularyLoss {
+ public:
+  // Of the classes that the rows of `table` [V, d] score.
+  explicit VocabularyLoss(const Param& table) : table_(&table), join_(Axis::tp, Spmd::Shard0, Spmd::Replicate) {}
+
+  struct Chunk {
+    Tensor logits;            // [c, v] stat
+    Tensor targets, counted;  // [c]
+    Tensor nll;               // [c] stat  written
+    Tensor dlogits = {};      // [c, v]    written with the gradient of scale * loss; none: not computed
+    double scale = 1;
+  };
+  // Blocks while ranks exchange.
+  void run(Pass& p, const Chunk& chunk) const;
+  bool is_cut() const { return table_->spec().place[Axis::tp] == Spmd::Shard0; }
+
+ private:
+  const Param* table_;
+  Boundary join_;
+};
+
+}  // namespace weft

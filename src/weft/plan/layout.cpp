@@ -1,0 +1,63 @@
+#include "weft/plan/layout.h"
+
+#include <algorithm>
+
+namespace weft {
+namespace {
+
+// Query heads are cut with their key heads; or, where there are fewer of those, so that each rank's read one of them.
+bool heads_fit(const ModelSpec& m, int64_t tp) {
+  return tp <= m.num_kv_heads || (tp % m.num_kv_heads == 0 && m.num_heads % tp == 0);
+}
+
+bool cuts_fit(const ModelSpec& m, int64_t tp) { return heads_fit(m, tp) && tp <= m.ffn_width && tp <= m.vocab_size; }
+
+}  // namespace
+
+Precision precision_of(const Recipe& r) {
+  if (r.train.precision == "bf16") return kBf16;
+  return r.train.precision == "f64" ? kF64 : kF32;
+}
+
+MeshSizes mesh_sizes_of(const Recipe& r) {
+  const auto& p = r.parallel;
+  const int64_t shards = p.zero_stage == 0 ? 1 : p.zero_shard_size > 0 ? p.zero_shard_size : p.dp;
+  return {.dp = int(p.dp), .pp = int(p.pp), .cp = int(p.cp), .tp = int(p.tp), .ep = int(p.ep), .shards = int(shards)};
+}
+
+GradientOrder gradient_order_of(const Recipe& r) {
+  const MeshSizes mesh = mesh_sizes_of(r);
+  return {.num_micro_batches = r.train.global_batch_size / r.train.micro_batch_size / r.parallel.dp,
+          .tree = r.train.numerics == "invariant",
+          .ranks = mesh.dp,
+          .zero_stage = mesh.shards > 1 ? int(r.parallel.zero_stage) : 0,
+          .shards = mesh.shards};
+}
+
+LayerPlan layer_plan_of(const Recipe& r, const ModelSpec& model) {
+  const bool cut = r.parallel.tp > 1;
+  return {.stream = cut && r.parallel.sequence_parallel ? Spmd::Shard0 : Spmd::Invariant,
+          .cut_vocabulary = cut,
+          .keys_everywhere = r.parallel.tp > model.num_kv_heads,
+          .keep_activations = r.parallel.recompute != "selective"};
+}
+
+void check_layout(const Recipe& r, const ModelSpec& m) {
+  const int64_t tp = r.parallel.tp, tokens = r.train.seq_length * r.train.micro_batch_size;
+  if (!cuts_fit(m, tp)) {
+    int64_t nearest = tp;
+    while (!cuts_fit(m, nearest)) --nearest;
+    throw ConfigError(fmt::format(
+        "parallel.tp = {} cannot run: {} query heads and {} key heads (inner width {}, vocabulary {}) cannot be cut "
+        "over so many ranks (at most the key heads, or a multiple of them that divides the query heads); the nearest "
+        "that works: parallel.tp = {}",
+        tp, m.num_heads, m.num_kv_heads, m.ffn_width, m.vocab_size, nearest));
+  }
+  if (tp > 1 && r.parallel.sequence_parallel && tokens % tp != 0)
+    throw ConfigError(fmt::format(
+        "parallel.sequence_parallel = true cannot run: {} tokens of a micro-batch cannot be cut evenly over "
+        "parallel.tp = {}; the nearest that works: parallel.sequence_parallel = false",
+        tokens, tp));
+}
+
+}  // namespace weft

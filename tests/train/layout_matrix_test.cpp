@@ -1,0 +1,220 @@
+// Every layout equals one rank: pairs of features and random combinations of all of them, in fp64.
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <random>
+#include <set>
+
+#include "train/golden.h"
+#include "weft/apps/backends.h"
+
+namespace weft {
+namespace {
+
+constexpr double kTolerance = 1e-11;  // of any weight, relative to the largest of its tensor
+constexpr int kMostRanks = 16;
+constexpr int64_t kSteps = 3;
+
+// What may vary, with the values it may have. The first ones make another model or another run; the rest only cut it.
+struct Feature {
+  std::string key;
+  std::vector<std::string> values;
+};
+const std::vector<Feature> kRuns = {
+    {"model", {"gpt2", "llama-tied", "llama-gqa", "qwen2", "qwen3", "mistral"}},
+    {"model.hidden_dropout", {"0", "0.1"}},
+    {"optimizer.name", {"adamw", "sgd"}},
+    {"data.mask", {"none", "some"}},
+};
+const std::vector<Feature> kCuts = {
+    {"parallel.dp", {"1", "2", "3", "4", "6"}},
+    {"parallel.tp", {"1", "2", "3", "4"}},
+    {"parallel.sequence_parallel", {"true", "false"}},
+    {"parallel.zero_stage", {"0", "1", "2", "3"}},
+    {"parallel.zero_shard_size", {"0", "2"}},
+    {"parallel.recompute", {"none", "selective", "full"}},
+    {"parallel.pipeline_schedule", {"1f1b", "gpipe", "zb_h1"}},
+    {"train.numerics", {"fast", "invariant"}},
+    {"train.micro_batch_size", {"1", "2"}},
+};
+
+using Choice = std::map<std::string, std::string>;
+
+std::string text_of(const Choice& c) {
+  std::string text;
+  for (const auto& [key, value] : c) text += fmt::format("{}{}={}", text.empty() ? "" : " ", key, value);
+  return text;
+}
+
+std::string config_of(const std::string& model) {
+  if (model == "gpt2")
+    return R"({"model_type": "gpt2", "vocab_size": 37, "n_positions": 12, "n_embd": 24, "n_layer": 2, "n_head": 4})";
+  const bool window = model == "mistral", bias = model == "qwen2", norm = model == "qwen3";
+  const std::string type = window ? "mistral" : bias ? "qwen2" : norm ? "qwen3" : "llama";
+  return fmt::format(R"({{"model_type": "{}", "vocab_size": 37, "hidden_size": 24, "intermediate_size": 30,
+    "num_hidden_layers": 2, "num_attention_heads": 12, "num_key_value_heads": {}, "head_dim": 4,
+    "max_position_embeddings": 64, "rms_norm_eps": 1e-6, "tie_word_embeddings": {}{}}})",
+                     type, bias ? 2 : 3, model == "llama-tied" ? "true" : "false",
+                     window ? R"(, "sliding_window": 5)" : "");
+}
+
+class LayoutMatrixSlow : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (const std::string& model : kRuns[0].values) {
+      std::filesystem::create_directories(dir_ / model);
+      std::ofstream(dir_ / model / "config.json") << config_of(model);
+    }
+    std::mt19937 gen(7);
+    std::ofstream tokens(dir_ / "tokens.bin", std::ios::binary), mask(dir_ / "mask.bin", std::ios::binary);
+    for (int i = 0; i < 12 * 12 * (kSteps + 1); ++i) {
+      const auto id = uint16_t(gen() % 37);
+      tokens.write(reinterpret_cast<const char*>(&id), sizeof id);
+      mask.put(char(gen() % 3 != 0));
+    }
+  }
+
+  Recipe recipe_of(const Choice& c, const std::filesystem::path& run) {
+    std::vector<std::string> all{"model.path=" + (dir_ / c.at("model")).string(),
+                                 "model.init=random",
+                                 "data.train=" + (dir_ / "tokens.bin").string(),
+                                 "train.seq_length=12",
+                                 "train.global_batch_size=12",
+                                 fmt::format("train.train_iters={}", kSteps),
+                                 "optimizer.lr=1e-2",
+                                 "optimizer.min_lr=1e-2",
+                                 "optimizer.lr_warmup_iters=1",
+                                 "optimizer.adam_eps=1e-3",  // sees the gradients' absolute size, not their sign alone
+                                 "optimizer.clip_grad=0.5",
+                                 "run.backend=ref",
+                                 "run.threads=1",
+                                 "run.dir=" + run.string()};
+    if (c.at("data.mask") == "some") all.push_back("data.loss_mask=" + (dir_ / "mask.bin").string());
+    if (c.at("model.hidden_dropout") != "0") all.push_back("model.attention_dropout=0.2");
+    for (const auto& [key, value] : c)
+      if (key != "model" && key != "data.mask") all.push_back(key + "=" + value);
+    return parse_recipe("", "matrix", all);
+  }
+
+  using Weights = std::map<std::string, std::vector<double>>;
+  struct Outcome {
+    Weights weights;
+    std::vector<StepRecord> steps;
+  };
+  Outcome outcome_of(const Choice& c) {
+    const Recipe recipe = recipe_of(c, dir_ / fmt::format("run{}", runs_++));
+    testing::train(recipe, machine_for(recipe));
+    Outcome out;
+    out.steps = read_metrics(recipe.run.dir + "/metrics.jsonl").steps;
+    const auto last = std::filesystem::path(recipe.run.dir) / fmt::format("checkpoints/step-{}", kSteps);
+    for (const char* name : {"model.safetensors", "weft/optimizer.safetensors"}) {
+      const SafetensorsFile file = SafetensorsFile::open(last / name);
+      for (const SafetensorsEntry& entry : file.tensors()) {
+        std::vector<double> values(size_t(entry.num_elements()));
+        std::memcpy(values.data(), file.bytes(entry).data(), values.size() * sizeof(double));
+        out.weights[entry.name] = std::move(values);
+      }
+    }
+    std::filesystem::remove_all(recipe.run.dir);
+    return out;
+  }
+
+  // Of one rank: made once for each run.
+  const Outcome& reference_of(const Choice& c) {
+    Choice one;
+    for (const Feature& f : kRuns) one[f.key] = c.at(f.key);
+    auto found = references_.find(text_of(one));
+    if (found == references_.end()) found = references_.emplace(text_of(one), outcome_of(one)).first;
+    return found->second;
+  }
+
+  // Whether the layout can run; if so, that it equals one rank.
+  bool judge(const Choice& c) {
+    try {
+      const Recipe recipe = recipe_of(c, dir_ / "none");
+      check_supported(recipe);
+      if (mesh_sizes_of(recipe).world() > kMostRanks) return false;
+      const Machine machine = machine_for(recipe);
+      plan_run(recipe, *machine.workspace_model);
+    } catch (const ConfigError&) { return false; }
+    SCOPED_TRACE(text_of(c));
+    const Outcome &one = reference_of(c), many = outcome_of(c);
+    for (size_t i = 0; i < one.steps.size(); ++i) {
+      EXPECT_NEAR(one.steps[i].loss, many.steps[i].loss, kTolerance * one.steps[i].loss) << text_of(c);
+      EXPECT_NEAR(one.steps[i].grad_norm, many.steps[i].grad_norm, kTolerance * one.steps[i].grad_norm) << text_of(c);
+    }
+    for (const auto& [name, values] : one.weights) {
+      const auto found = many.weights.find(name);
+      if (found == many.weights.end() || found->second.size() != values.size()) {
+        ADD_FAILURE() << text_of(c) << ": " << name << " is missing";
+        continue;
+      }
+      double largest = 0, apart = 0;
+      for (size_t i = 0; i < values.size(); ++i) {
+        largest = std::max(largest, std::abs(values[i]));
+        apart = std::max(apart, std::abs(values[i] - found->second[i]));
+      }
+      EXPECT_LE(apart, kTolerance * largest) << text_of(c) << ": " << name;
+    }
+    return true;
+  }
+
+  Choice random_choice(std::mt19937& gen) {
+    Choice c;
+    for (const auto* features : {&kRuns, &kCuts})
+      for (const Feature& f : *features) c[f.key] = f.values[gen() % f.values.size()];
+    return c;
+  }
+
+  testing::TempDir dir_;
+  std::map<std::string, Outcome> references_;
+  int runs_ = 0;
+};
+
+unsigned seed_of_today() {
+  const char* given = std::getenv("WEFT_TEST_SEED");
+  const unsigned seed = given ? unsigned(std::atoi(given)) : std::random_device()();
+  std::cout << "WEFT_TEST_SEED=" << seed << " repeats this" << std::endl;
+  return seed;
+}
+
+TEST_F(LayoutMatrixSlow, EveryPairOfFeaturesEqualsOneRank) {
+  std::mt19937 gen(seed_of_today());
+  using Value = std::pair<std::string, std::string>;
+  std::set<std::pair<Value, Value>> seen;
+  const auto mark = [&](const Choice& c) {
+    for (const auto& a : c)
+      for (const auto& b : c) seen.insert({a, b});
+  };
+  std::vector<Feature> features = kRuns;
+  features.insert(features.end(), kCuts.begin(), kCuts.end());
+  int judged = 0;
+  for (const Feature& f : features) {
+    for (const Feature& g : features) {
+      for (const std::string& x : f.values) {
+        for (const std::string& y : g.values) {
+          if (f.key >= g.key || seen.count({{f.key, x}, {g.key, y}})) continue;
+          for (int attempt = 0; attempt < 30; ++attempt) {
+            Choice c = random_choice(gen);
+            c[f.key] = x;
+            c[g.key] = y;
+            if (!judge(c)) continue;
+            ++judged;
+            mark(c);
+            break;
+          }
+        }
+      }
+    }
+  }
+  std::cout << judged << " layouts\n";
+  EXPECT_GE(judged, 20);
+}
+
+TEST_F(LayoutMatrixSlow, RandomCombinationsEqualOneRank) {
+  std::mt19937 gen(seed_of_today());
+  for (int judged = 0; judged < 300;) judged += judge(random_choice(gen));
+}
+
+}  // namespace
+}  // namespace weft
