@@ -53,10 +53,10 @@ TEST(Pipeline, ChunksThatAreNotSaidAreWhatTheScheduleNeeds) {
 }
 
 TEST(Pipeline, AWrongNumberOfChunksIsRefusedWithWhatFits) {
-  EXPECT_EQ(refusal("1f1b", 2), "schedule 1f1b has 1 chunk of the model on each rank, not 2");
-  EXPECT_EQ(refusal("zbv", 3), "schedule zbv has 2 chunks of the model on each rank, not 3");
+  EXPECT_EQ(refusal("1f1b", 2), "schedule 1f1b has 1 of the model's chunks on each rank, not 2");
+  EXPECT_EQ(refusal("zbv", 3), "schedule zbv has 2 of the model's chunks on each rank, not 3");
   EXPECT_EQ(refusal("interleaved_1f1b", 1),
-            "schedule interleaved_1f1b has at least 2 chunks of the model on each rank, not 1");
+            "schedule interleaved_1f1b has at least 2 of the model's chunks on each rank, not 1");
   EXPECT_EQ(refusal("interleaved_1f1b", 5), "");
 }
 

@@ -3,6 +3,7 @@
 
 #include "weft/base/error.h"
 #include "weft/recipe/recipe_keys.h"
+#include "weft/schedule/pipeline.h"
 
 namespace weft {
 namespace {
@@ -54,6 +55,21 @@ void check_data(const Recipe::Data& d, const Recipe::Train& t, Conflicts& c) {
             .expected = "0, or data to evaluate: set data.valid or data.valid_fraction"});
 }
 
+void check_pipeline(const Recipe::Parallel& p, Conflicts& c) {
+  const ScheduleKind kind = schedule_kind(p.pipeline_schedule);
+  const int64_t given = p.virtual_pipeline_parallel_size;
+  const bool fits = given == 0 || chunks_fit(kind, given);
+  c.unless(fits, {.key = "parallel.virtual_pipeline_parallel_size",
+                  .others = {"parallel.pipeline_schedule"},
+                  .expected = fmt::format("{} for schedule \"{}\", or 0", chunks_that_fit(kind), p.pipeline_schedule)});
+  if (!fits || p.pipeline_layout.empty()) return;
+  const int64_t chunks = given == 0 ? pipeline_named(p.pipeline_schedule, 1).num_chunks : given;
+  c.unless(int64_t(p.pipeline_layout.size()) == p.pp * chunks,
+           {.key = "parallel.pipeline_layout",
+            .others = {"parallel.pp", "parallel.virtual_pipeline_parallel_size", "parallel.pipeline_schedule"},
+            .expected = fmt::format("{} x {} numbers: stages x chunks of the model on each", p.pp, chunks)});
+}
+
 void check_learning_rate(const Recipe::Optimizer& o, int64_t train_iters, Conflicts& c) {
   const bool own_end = o.lr_decay_iters > 0;
   const int64_t end = own_end ? o.lr_decay_iters : train_iters;
@@ -95,6 +111,7 @@ std::vector<Conflict> conflicts(const Recipe& recipe) {
   Conflicts c;
   check_batches(recipe.train, recipe.parallel, c);
   check_data(recipe.data, recipe.train, c);
+  check_pipeline(recipe.parallel, c);
   check_learning_rate(recipe.optimizer, recipe.train.train_iters, c);
   return c.take();
 }

@@ -1,7 +1,6 @@
 #include "weft/schedule/block_layout.h"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <numeric>
 
@@ -74,24 +73,6 @@ class Cutter {
   std::vector<double> sums_;  // of the first i blocks
 };
 
-std::string_view trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
-
-int64_t parse_count(std::string_view layout, std::string_view entry) {
-  int64_t count = -1;
-  const auto [end, error] = std::from_chars(entry.data(), entry.data() + entry.size(), count);
-  if (error != std::errc() || end != entry.data() + entry.size() || count < 0 || count > INT32_MAX) {
-    throw ConfigError(
-        fmt::format("pipeline layout \"{}\": \"{}\" is no number of blocks; a layout is a count for each "
-                    "virtual stage, as \"3, 4, 4, 3\"",
-                    layout, entry));
-  }
-  return count;
-}
-
 }  // namespace
 
 BlockLayout balanced_layout(const BlockCosts& costs, int num_virtual_stages, int64_t min_blocks) {
@@ -119,28 +100,24 @@ std::vector<double> costs_of(const BlockLayout& layout, const BlockCosts& costs)
   return all;
 }
 
-BlockLayout parse_layout(std::string_view text, int num_virtual_stages, int64_t num_blocks) {
-  BlockLayout layout;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t comma = std::min(text.find(',', begin), text.size());
-    layout.push_back(parse_count(text, trimmed(text.substr(begin, comma - begin))));
-    begin = comma + 1;
-  }
+void check_layout(const BlockLayout& layout, int num_virtual_stages, int64_t num_blocks) {
   const auto require = [&](bool fits, const std::string& why) {
-    if (!fits) throw ConfigError(fmt::format("pipeline layout \"{}\": {}", text, why));
+    if (!fits) throw ConfigError(fmt::format("pipeline layout {}: {}", to_string(layout), why));
   };
   require(layout.size() == size_t(num_virtual_stages),
           fmt::format("{} counts for {} virtual stages", layout.size(), num_virtual_stages));
+  for (size_t k = 0; k < layout.size(); ++k) {
+    require(layout[k] >= 0, fmt::format("{} is no number of blocks", layout[k]));
+    require(layout[k] > 0 || k == 0 || k + 1 == layout.size(),
+            fmt::format("virtual stage {} would have nothing to do; only the first and the last, which have the "
+                        "embedding and the head, may be without blocks",
+                        k));
+  }
   const int64_t sum = std::accumulate(layout.begin(), layout.end(), int64_t{0});
   require(sum == num_blocks, fmt::format("the counts add up to {}, and the model has {} blocks", sum, num_blocks));
-  for (size_t k = 1; k + 1 < layout.size(); ++k)
-    require(layout[k] > 0, fmt::format("virtual stage {} would have nothing to do; only the first and the last, which "
-                                       "have the embedding and the head, may be without blocks",
-                                       k));
-  return layout;
 }
 
-std::string to_string(const BlockLayout& layout) { return fmt::format("{}", fmt::join(layout, ", ")); }
+std::string to_string(const BlockLayout& layout) { return fmt::format("[{}]", fmt::join(layout, ", ")); }
 
 int64_t first_block(const BlockLayout& layout, int virtual_stage) {
   WEFT_CHECK(virtual_stage >= 0 && size_t(virtual_stage) < layout.size(), "virtual stage {} of {}", virtual_stage,

@@ -3,7 +3,6 @@
 #pragma once
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace weft {
@@ -26,11 +25,10 @@ BlockLayout balanced_layout(const BlockCosts& costs, int num_virtual_stages, int
 // What each virtual stage costs, embedding and head included.
 std::vector<double> costs_of(const BlockLayout& layout, const BlockCosts& costs);
 
-// Of a text as "3, 4, 4, 3", a count for each virtual stage. Throws a ConfigError that says what is wrong with which
-// entry: no whole number; as many entries as there are virtual stages; a sum other than `num_blocks`; a 0 but for the
-// first and the last, which have the embedding and the head.
-BlockLayout parse_layout(std::string_view text, int num_virtual_stages, int64_t num_blocks);
-// "3, 4, 4, 3"
+// A ConfigError that says what is wrong with a layout of somebody's choice: as many counts as there are virtual stages,
+// that add up to `num_blocks`, and no 0 but for the first and the last, which have the embedding and the head.
+void check_layout(const BlockLayout& layout, int num_virtual_stages, int64_t num_blocks);
+// "[3, 4, 4, 3]", as in recipes
 std::string to_string(const BlockLayout& layout);
 
 // The virtual stage's blocks are [first_block, first_block + layout[virtual_stage]).

@@ -9,15 +9,6 @@ namespace {
 
 constexpr std::string_view kNames[] = {"gpipe", "1f1b", "interleaved_1f1b", "zb_h1", "zbv"};  // as ScheduleKind
 
-ScheduleKind kind_named(std::string_view name) {
-  std::string known;
-  for (size_t i = 0; i < std::size(kNames); ++i) {
-    if (kNames[i] == name) return ScheduleKind(i);
-    known += fmt::format("{}{}", i == 0 ? "" : ", ", kNames[i]);
-  }
-  throw ConfigError(fmt::format("no pipeline schedule '{}'; there are {}", name, known));
-}
-
 int chunks_needed(ScheduleKind kind) {
   return kind == ScheduleKind::interleaved_1f1b || kind == ScheduleKind::zbv ? 2 : 1;
 }
@@ -26,14 +17,31 @@ int chunks_needed(ScheduleKind kind) {
 
 Pipeline pipeline_named(std::string_view name, int num_stages, int num_chunks) {
   WEFT_CHECK(num_stages >= 1 && num_chunks >= 0, "{} stages with {} chunks", num_stages, num_chunks);
-  const ScheduleKind kind = kind_named(name);
-  const int needed = chunks_needed(kind);
-  const bool more_fit = kind == ScheduleKind::interleaved_1f1b;
-  if (num_chunks != 0 && (num_chunks < needed || (num_chunks > needed && !more_fit))) {
-    throw ConfigError(fmt::format("schedule {} has {}{} chunk{} of the model on each rank, not {}", name,
-                                  more_fit ? "at least " : "", needed, needed == 1 ? "" : "s", num_chunks));
+  const ScheduleKind kind = schedule_kind(name);
+  if (num_chunks == 0) num_chunks = chunks_needed(kind);
+  if (!chunks_fit(kind, num_chunks)) {
+    throw ConfigError(fmt::format("schedule {} has {} of the model's chunks on each rank, not {}", name,
+                                  chunks_that_fit(kind), num_chunks));
   }
-  return {.kind = kind, .num_stages = num_stages, .num_chunks = num_chunks == 0 ? needed : num_chunks};
+  return {.kind = kind, .num_stages = num_stages, .num_chunks = num_chunks};
+}
+
+bool chunks_fit(ScheduleKind kind, int64_t num_chunks) {
+  const int needed = chunks_needed(kind);
+  return num_chunks == needed || (kind == ScheduleKind::interleaved_1f1b && num_chunks > needed);
+}
+
+std::string chunks_that_fit(ScheduleKind kind) {
+  return fmt::format("{}{}", kind == ScheduleKind::interleaved_1f1b ? "at least " : "", chunks_needed(kind));
+}
+
+ScheduleKind schedule_kind(std::string_view name) {
+  std::string known;
+  for (size_t i = 0; i < std::size(kNames); ++i) {
+    if (kNames[i] == name) return ScheduleKind(i);
+    known += fmt::format("{}{}", i == 0 ? "" : ", ", kNames[i]);
+  }
+  throw ConfigError(fmt::format("no pipeline schedule '{}'; there are {}", name, known));
 }
 
 std::string_view name_of(ScheduleKind kind) { return kNames[size_t(kind)]; }

@@ -3,6 +3,8 @@
 // The model's blocks are cut into virtual stages, 0 .. num_virtual_stages() - 1 in the order of forward. A rank of the
 // pipeline (its stage) holds num_chunks of them, numbered in the order in which forward comes by.
 #pragma once
+#include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -21,6 +23,11 @@ struct Pipeline {
 // needs. Throws a ConfigError that names the schedules for an unknown one, and what fits for any other number of chunks
 // than 1 (gpipe, 1f1b, zb_h1), 2 (zbv), or at least 2 (interleaved_1f1b).
 Pipeline pipeline_named(std::string_view name, int num_stages, int num_chunks = 0);
+// Whether a schedule can have so many chunks of the model on each rank, and the text of what it can have: "at least 2".
+bool chunks_fit(ScheduleKind kind, int64_t num_chunks);
+std::string chunks_that_fit(ScheduleKind kind);
+// By name; a ConfigError that names all for an unknown one.
+ScheduleKind schedule_kind(std::string_view name);
 // "gpipe", "1f1b", ...
 std::string_view name_of(ScheduleKind kind);
 // All of them, in the order of ScheduleKind.
