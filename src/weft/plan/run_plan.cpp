@@ -2,6 +2,8 @@
 
 #include <filesystem>
 
+#include "weft/schedule/block_layout.h"
+
 namespace weft {
 namespace {
 
@@ -29,7 +31,7 @@ LrSchedule lr_of(const Recipe& r) {
 }
 
 StepSpec step_of(const Recipe& r) {
-  const int64_t micro_batches = r.train.global_batch_size / r.train.micro_batch_size / r.parallel.dp;
+  const int64_t micro_batches = num_micro_batches_of(r);
   return {
       .precision = precision_of(r),
       .model = {.layers = {.stream = Spmd::Invariant, .keep_activations = r.parallel.recompute != "selective"},
@@ -55,6 +57,15 @@ Precision precision_of(const Recipe& r) {
   return r.train.precision == "f64" ? kF64 : kF32;
 }
 
+Pipeline pipeline_of(const Recipe& r) {
+  const auto& p = r.parallel;
+  return pipeline_named(p.pipeline_schedule, int(p.pp), int(p.virtual_pipeline_parallel_size));
+}
+
+int64_t num_micro_batches_of(const Recipe& r) {
+  return r.train.global_batch_size / r.train.micro_batch_size / r.parallel.dp;
+}
+
 MeshSizes mesh_sizes_of(const Recipe& r) {
   const auto& p = r.parallel;
   return {.dp = int(p.dp), .pp = int(p.pp), .cp = int(p.cp), .tp = int(p.tp), .ep = int(p.ep)};
@@ -68,6 +79,8 @@ RunPlan plan_run(const Recipe& recipe, const WorkspaceModel& workspace) {
   plan.config = read_hf_config(recipe.model.path);
   plan.model = plan.config.spec;
   override_dropout(recipe, plan.model.dropout);
+  if (const BlockLayout& layout = recipe.parallel.pipeline_layout; !layout.empty())
+    check_layout(layout, pipeline_of(recipe).num_virtual_stages(), plan.model.num_layers);
   plan.step = step_of(recipe);
   plan.optimizer = optimizer_of(recipe);
   plan.lr = lr_of(recipe);

@@ -23,6 +23,9 @@ struct RunPlan {
 RunPlan plan_run(const Recipe& recipe, const WorkspaceModel& workspace);
 
 Precision precision_of(const Recipe& recipe);
+// The pipeline's stages and chunks, and the micro-batches that go through it in a step.
+Pipeline pipeline_of(const Recipe& recipe);
+int64_t num_micro_batches_of(const Recipe& recipe);
 MeshSizes mesh_sizes_of(const Recipe& recipe);
 
 }  // namespace weft
