@@ -52,7 +52,7 @@ TEST(BashCompletion, OffersSubcommandsAndTheirOptions) {
   const Words all = bash_offers({"weft", ""});
   for (const char* name : {"train", "plan", "generate", "eval", "inspect", "bench", "completion"})
     EXPECT_TRUE(std::binary_search(all.begin(), all.end(), name)) << name;
-  EXPECT_EQ(bash_offers({"weft", "plan", "r.toml", "--"}), (Words{"--help", "--json", "--schedule"}));
+  EXPECT_EQ(bash_offers({"weft", "plan", "r.toml", "--"}), (Words{"--help", "--json", "--schedule", "--schedule-svg"}));
   EXPECT_EQ(bash_offers({"weft", "generate", "--top-"}), (Words{"--top-k", "--top-p"}));
 }
 
@@ -115,7 +115,7 @@ Words fish_offers(const std::string& line) {
 TEST(FishCompletion, OffersCommandsOptionsAndRecipeKeys) {
   if (!has_shell("fish")) GTEST_SKIP() << "needs fish";
   EXPECT_EQ(fish_offers("weft tr"), Words{"train"});
-  EXPECT_EQ(fish_offers("weft plan --sch"), Words{"--schedule"});
+  EXPECT_EQ(fish_offers("weft plan --sch"), (Words{"--schedule", "--schedule-svg"}));
   EXPECT_EQ(fish_offers("weft train r.toml train.numerics="),
             (Words{"train.numerics=fast", "train.numerics=invariant"}));
   EXPECT_EQ(fish_offers("weft generate m --backend "), (Words{"cpu", "ref"}));

@@ -38,6 +38,7 @@ struct OtherValue {
   std::string operator()(bool now) const { return now ? "false" : "true"; }
   std::string operator()(const std::vector<std::string>&) const { return "[\"a\", \"b c\"]"; }
   std::string operator()(const std::vector<double>&) const { return "[0.25, 3]"; }
+  std::string operator()(const std::vector<int64_t>&) const { return "[2]"; }
   std::string operator()(const std::optional<double>&) const { return "1e-9"; }
 };
 
@@ -51,6 +52,7 @@ TEST(Recipe, EveryKeyIsReadIntoItsOwnFieldAndPrintedBack) {
     if (key.name == "train.global_batch_size") given.push_back("train.micro_batch_size=1");
     if (key.name == "train.eval_interval") given.push_back("data.valid=v");
     if (key.name == "parallel.zero_shard_size") given.push_back("parallel.dp=2");
+    if (key.name == "parallel.virtual_pipeline_parallel_size") given.push_back("parallel.pipeline_schedule=zbv");
     if (key.name == "run.backend") given = {"run.backend=cuda"};
     Recipe r = with(given), small = with({});
     EXPECT_EQ(parse_recipe(to_toml(r), "again.toml", {}), r) << given[0];
@@ -253,6 +255,27 @@ TEST(Recipe, ValuesThatDoNotFitEachOtherAreRefused) {
   EXPECT_EQ(error_of(kSmall, {"optimizer.lr_decay_style=wsd", "optimizer.lr_wsd_decay_iters=900",
                               "optimizer.lr_warmup_iters=100", "optimizer.lr=0", "optimizer.min_lr=0"}),
             "");
+}
+
+TEST(Recipe, APipelineHasAsManyChunksAsItsScheduleAndLayoutSay) {
+  EXPECT_SAYS(error_of(kSmall, {"parallel.virtual_pipeline_parallel_size=2"}),
+              "expected 1 for schedule \"1f1b\", or 0");
+  EXPECT_SAYS(error_of(kSmall, {"parallel.virtual_pipeline_parallel_size=1", "parallel.pipeline_schedule=zbv"}),
+              "expected 2 for schedule \"zbv\", or 0");
+  EXPECT_SAYS(
+      error_of(kSmall, {"parallel.virtual_pipeline_parallel_size=1", "parallel.pipeline_schedule=interleaved_1f1b"}),
+      "expected at least 2 for schedule \"interleaved_1f1b\", or 0");
+  EXPECT_SAYS(error_of(kSmall, {"parallel.pipeline_layout=[2, 2]"}), "expected 1 x 1 numbers");
+  EXPECT_SAYS(error_of(kSmall, {"parallel.pp=2", "parallel.pipeline_layout=[2, 2]", "parallel.pipeline_schedule=zbv"}),
+              "expected 2 x 2 numbers");
+  EXPECT_SAYS(error_of(kSmall, {"parallel.pipeline_layout=[2.5]"}), "expected a list of whole numbers");
+  EXPECT_SAYS(error_of(kSmall, {"parallel.pipeline_layout=[-1]"}), "each of at least 0");
+  EXPECT_EQ(with({"parallel.pp=2", "parallel.pipeline_layout=[2, 3]"}).parallel.pipeline_layout,
+            (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(with({"parallel.pp=2", "parallel.pipeline_schedule=interleaved_1f1b",
+                  "parallel.virtual_pipeline_parallel_size=3", "parallel.pipeline_layout=[1, 1, 2, 2, 1, 0]"})
+                .parallel.virtual_pipeline_parallel_size,
+            3);
 }
 
 TEST(Recipe, WhatThisVersionCannotRunIsRefusedWithTheNearestThatWorks) {

@@ -20,6 +20,7 @@ struct PlanOptions {
   std::string recipe;
   std::vector<std::string> overrides;
   bool json = false, schedule = false;
+  std::string schedule_svg;  // file to draw to; empty: none
 };
 int run_plan(const PlanOptions& options);
 

@@ -1,35 +1,89 @@
+#include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "weft/apps/backends.h"
 #include "weft/apps/commands.h"
 #include "weft/base/error.h"
+#include "weft/checkpoint/durable_file.h"
 #include "weft/plan/run_plan.h"
+#include "weft/schedule/draw.h"
 
 namespace weft {
+namespace {
+
+constexpr int kColumns = 120;
+constexpr const char* kTimeUnit = "in forwards of one virtual stage; dgrad and wgrad take as long";
+constexpr int64_t kMostPasses = 1 << 20;  // of micro-batches through chunks of the model, in a picture
+
+// A step of all stages, where forward, dgrad and wgrad of every virtual stage take the same time.
+struct ShownSchedule {
+  Pipeline pipeline;
+  std::vector<Schedule> schedules;
+  Timeline timeline;
+};
+
+ShownSchedule show_schedule(const Recipe& recipe) {
+  const auto& p = recipe.parallel;
+  const int64_t m = num_micro_batches_of(recipe);
+  const int64_t most = kMostPasses / std::max(m, 2 * p.pp);  // schedules are made for 2 pp micro-batches at least
+  const Pipeline one = pipeline_named(p.pipeline_schedule, 1, int(p.virtual_pipeline_parallel_size));
+  if (p.pp > most / one.num_chunks) {
+    throw ConfigError(
+        fmt::format("{} stages of {} chunks with {} micro-batches are too many to show", p.pp, one.num_chunks, m));
+  }
+  ShownSchedule shown{.pipeline = pipeline_of(recipe), .schedules = {}, .timeline = {}};
+  shown.schedules = schedules_of(shown.pipeline, m);
+  shown.timeline = simulate(shown.pipeline, shown.schedules, uniform_times(shown.pipeline, 1, 1, 1));
+  return shown;
+}
+
+// To `json`; without one, printed.
+void add_schedule(const ShownSchedule& shown, nlohmann::json* json) {
+  for (size_t stage = 0; stage < shown.schedules.size(); ++stage) {
+    const std::string text = to_string(shown.schedules[stage]);
+    if (json)
+      (*json)["schedule"].push_back(text);
+    else
+      std::cout << fmt::format("schedule of stage {}: {}\n", stage, text);
+  }
+  if (!json) std::cout << "\n" << draw_text(shown.pipeline, shown.timeline, kColumns);
+}
+
+// The same with what the recipe needs.
+void add_memory(const Recipe& recipe, nlohmann::json* json) {
+  check_supported(recipe);
+  const Machine machine = machine_for(recipe);
+  const MemoryPlan m = plan_run(recipe, *machine.workspace_model).memory;
+  if (!json) {
+    std::cout << to_string(m)
+              << fmt::format("\n{} parameters; {:.4g} GFLOP a step ({:.4g} with what is computed again); {}\n",
+                             m.num_params, m.model_flops / 1e9, m.hardware_flops / 1e9, machine.description);
+    return;
+  }
+  *json = {{"num_params", m.num_params},
+           {"model_flops_per_step", m.model_flops},
+           {"hardware_flops_per_step", m.hardware_flops},
+           {"total_bytes", m.total_bytes()}};
+  for (const auto& row : m.rows())
+    (*json)["memory"][row.name] = {{"count", row.count}, {"bytes_each", row.bytes_each}, {"bytes", row.bytes()}};
+}
+
+}  // namespace
 
 int run_plan(const PlanOptions& options) {
   if (options.recipe.empty()) throw ConfigError("a recipe is missing, as in `weft plan recipe.toml`");
   const Recipe recipe = parse_recipe_file(options.recipe, options.overrides);
-  check_supported(recipe);
-  const Machine machine = machine_for(recipe);
-  const RunPlan plan = plan_run(recipe, *machine.workspace_model);
-  const MemoryPlan& m = plan.memory;
-  if (options.json) {
-    nlohmann::json json{{"num_params", m.num_params},
-                        {"model_flops_per_step", m.model_flops},
-                        {"hardware_flops_per_step", m.hardware_flops},
-                        {"total_bytes", m.total_bytes()}};
-    for (const auto& row : m.rows())
-      json["memory"][row.name] = {{"count", row.count}, {"bytes_each", row.bytes_each}, {"bytes", row.bytes()}};
-    if (options.schedule) json["schedule"] = to_string(plan.step.schedule);
-    std::cout << json.dump(1) << "\n";
-    return kExitOk;
+  const bool svg = !options.schedule_svg.empty();
+  nlohmann::json json;
+  // Stages that this version cannot run can be looked at.
+  if (recipe.parallel.pp == 1 || !(options.schedule || svg)) add_memory(recipe, options.json ? &json : nullptr);
+  if (options.schedule || svg) {
+    const ShownSchedule shown = show_schedule(recipe);
+    if (options.schedule) add_schedule(shown, options.json ? &json : nullptr);
+    if (svg) write_file_durably(options.schedule_svg, draw_svg(shown.pipeline, shown.timeline, kTimeUnit));
   }
-  std::cout << to_string(m)
-            << fmt::format("\n{} parameters; {:.4g} GFLOP a step ({:.4g} with what is computed again); {}\n",
-                           m.num_params, m.model_flops / 1e9, m.hardware_flops / 1e9, machine.description);
-  if (options.schedule) std::cout << "schedule: " << to_string(plan.step.schedule) << "\n";
+  if (options.json) std::cout << json.dump(1) << "\n";
   return kExitOk;
 }
 

@@ -13,24 +13,26 @@ constexpr size_t kMessageBytes = 1024;
 
 void agree(Communicator& ranks, const std::function<void()>& f, Site site) {
   std::string mine;
-  double failed = 0;
   try {
     if (f) f();
-  } catch (const FileError& e) {
-    mine = e.what();
-    failed = 1;
-  }
-  ranks.all_reduce({&failed, DType::f64, {1}}, site).wait();
-  if (failed == 0) return;
-  std::vector<char> sent(kMessageBytes), all(kMessageBytes * size_t(ranks.size()));
+  } catch (const FileError& e) { mine = e.what(); }
+  if (const std::string failure = first_text(ranks, mine, site); !failure.empty()) throw FileError(failure);
+}
+
+std::string first_text(Communicator& ranks, const std::string& mine, Site site) {
+  double has_one = mine.empty() ? 0 : 1;
+  ranks.all_reduce({&has_one, DType::f64, {1}}, site).wait();
+  if (has_one == 0) return "";
+  const auto size = size_t(ranks.size());
+  std::vector<char> sent(kMessageBytes), all(kMessageBytes * size);
   std::memcpy(sent.data(), mine.data(), std::min(mine.size(), kMessageBytes - 1));
   ranks
       .all_gather({sent.data(), DType::u8, {int64_t(kMessageBytes)}}, {all.data(), DType::u8, {int64_t(all.size())}},
                   site)
       .wait();
-  for (int r = 0; r < ranks.size(); ++r)
-    if (const char* text = all.data() + size_t(r) * kMessageBytes; *text != '\0') throw FileError(text);
-  throw FileError("a rank failed without a reason");
+  size_t r = 0;
+  while (all[r * kMessageBytes] == '\0') ++r;
+  return all.data() + r * kMessageBytes;
 }
 
 }  // namespace weft

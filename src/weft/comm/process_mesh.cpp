@@ -60,6 +60,7 @@ ProcessMesh make_mesh(const MeshSizes& n, int rank,
                join({fmt::format("tp of dp {} cp {} pp {}", dp, cp, pp), n.tp, tp}),
                group("edp", n.edp(), edp, fmt::format("ep {}", ep)), group("ep", n.ep, ep, fmt::format("edp {}", edp))};
   mesh.pp = join({fmt::format("pp of dp {} cp {} tp {}", dp, cp, tp), n.pp, pp});
+  mesh.pp_gradients = join({fmt::format("pp_gradients of dp {} cp {} tp {}", dp, cp, tp), n.pp, pp});
   mesh.world = join({"world", n.world(), rank});
   mesh.shards = group("shards", n.shards, shard, fmt::format("replica {} cp {}", replica, cp));
   mesh.replicas = group("replicas", n.replicas(), replica, fmt::format("shard {} cp {}", shard, cp));

@@ -13,7 +13,8 @@ namespace weft {
 // ZeRO shards over, and those that hold the same shard. Shared: a mesh is a value that names them.
 struct ProcessMesh {
   std::array<std::shared_ptr<Communicator>, kAxes> axes;
-  std::shared_ptr<Communicator> pp, world, shards, replicas;
+  // Gradients go through the pipeline on a communicator of their own: two ranks may be neighbours in both directions.
+  std::shared_ptr<Communicator> pp, pp_gradients, world, shards, replicas;
   Communicator& operator[](Axis axis) const { return *axes[size_t(axis)]; }
 };
 

@@ -14,8 +14,8 @@ Boundary::Boundary(Axis axis, Spmd from, Spmd to) : axis_(axis), from_(from), to
 }
 
 Tensor Boundary::operand_for(const ProcessMesh& mesh, Tensor y, Arena& scratch) const {
-  WEFT_CHECK(y.place[axis_] == to_ && (from_ == to_ || from_ != Spmd::Shard0), "a boundary to {} was given {} to write to", name_of(to_),
-             y.to_string());
+  WEFT_CHECK(y.place[axis_] == to_ && (from_ == to_ || from_ != Spmd::Shard0),
+             "a boundary to {} was given {} to write to", name_of(to_), y.to_string());
   const Placement place = y.place.with(axis_, from_);
   const int64_t n = mesh[axis_].size();
   if (n == 1 || from_ == to_ || to_ != Spmd::Shard0) return y.placed(place);

@@ -35,6 +35,10 @@ struct ParamSpec {
   Placement place;
   std::vector<Part> parts = {};  // of the dimension that is cut (else dim 0); none: one
   Init init = {};
+  // The pipeline rank that has this weight too (tied embeddings on the first and the last stage), or -1: their
+  // gradients are summed, so that both stay equal. One of the two is the copy, which is neither counted nor saved.
+  int twin = -1;
+  bool copy = false;
   bool decays() const { return shape.rank() >= 2; }  // weight decay: matrices and tables only
 };
 

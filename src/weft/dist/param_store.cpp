@@ -36,9 +36,11 @@ Param& ParamStore::tie(Param& owner) {
   return p;
 }
 
-int ParamStore::close_unit(std::string name) {
+int ParamStore::close_unit(std::string name, int64_t position) {
   const int index = num_units();
-  Unit& u = units_.emplace_back(Unit{.name = std::move(name), .params = std::move(pending_)});
+  Unit& u = units_.emplace_back(Unit{.name = std::move(name), .position = position, .params = std::move(pending_)});
+  for (const Param* p : u.params)
+    WEFT_CHECK(p->spec().twin < 0 || u.params.size() == 1, "{} has a twin and shares unit {}", p->spec().name, u.name);
   pending_.clear();
   for (Param* p : u.params) p->unit_ = index;
   lay_out(u);
@@ -90,17 +92,19 @@ void ParamStore::make_mirrors(int index) {
 
 void ParamStore::allocate(Arena& params, Arena& grads, Arena& states, int num_states) {
   allocate_values(params);
-  int64_t largest = 0, share = 0;
-  for (const Unit& u : units_) largest = std::max(largest, u.size), share = std::max(share, u.size / order_.ranks);
+  int64_t share = 0;
+  for (const Unit& u : units_) share = std::max(share, u.size / order_.ranks);
   for (Unit& u : units_) {
     allocate_gradients(u, grads);
     for (int k = 0; k < num_states && u.mirrors < 0; ++k)
       u.states.push_back(states.alloc(precision_.stat, {shard_of(u).count}));
   }
+  int64_t twin = 0;
+  for (const Unit& u : units_)
+    if (u.mirrors < 0 && u.params.size() == 1 && u.params[0]->spec().twin >= 0) twin = shard_of(u).count;
+  if (twin > 0) twins_ = grads.alloc(precision_.stat, {twin});
   if (order_.reduces_each()) {
-    transient_.add(grads, precision_.stat, largest);
-    for (const auto& p : all_)
-      if (p->tied_to_ != nullptr) transient_.add(grads, precision_.stat, second_largest());
+    add_pool(transient_, grads, precision_.stat, !order_.separate_ties());
     size_t most = 0;
     for (const Unit& u : units_) most = std::max(most, u.params.size());
     transient_written_.assign(transient_.size(), std::vector<char>(most));
@@ -109,11 +113,29 @@ void ParamStore::allocate(Arena& params, Arena& grads, Arena& states, int num_st
   }
 }
 
-int64_t ParamStore::second_largest() const {
+void ParamStore::used_together(const std::vector<int>& units) { together_.push_back(units); }
+
+// Buffers for the units that are in use at once: one, or two of which one holds the smaller. `ties_stay`: the owner of
+// a tied weight beside any other unit.
+void ParamStore::add_pool(BufferPool& pool, Arena& arena, DType dtype, bool ties_stay) const {
   std::vector<int64_t> sizes{0};
   for (const Unit& u : units_) sizes.push_back(u.size);
   std::sort(sizes.rbegin(), sizes.rend());
-  return sizes[1];
+  int64_t second = 0;
+  const auto both = [&](int a, int b) {
+    second = std::max(second, std::min(units_[size_t(a)].size, units_[size_t(b)].size));
+  };
+  for (const std::vector<int>& units : together_)
+    for (size_t i = 1; i < units.size(); ++i) both(units[i - 1], units[i]);
+  for (int i = 0; i < num_units(); ++i) {
+    for (const Param* p : units_[size_t(i)].params) {
+      if (p->tied_to_ == nullptr) continue;
+      both(i, p->tied_to_->unit_);
+      if (ties_stay) second = std::max(second, sizes[1]);
+    }
+  }
+  pool.add(arena, dtype, sizes[0]);
+  if (second > 0) pool.add(arena, dtype, second);
 }
 
 void ParamStore::allocate_gradients(Unit& u, Arena& grads) {
@@ -131,11 +153,9 @@ void ParamStore::allocate_gradients(Unit& u, Arena& grads) {
 void ParamStore::allocate_values(Arena& params) {
   WEFT_CHECK(pending_.empty(), "a unit is still open");
   const bool cut = order_.zero_stage == 3, rounded = precision_.compute != precision_.stat;
-  int64_t largest = 0;
   for (Unit& u : units_) {
     if (u.mirrors >= 0) continue;
     const Run shard = shard_of(u);
-    largest = std::max(largest, u.size);
     if (!cut) u.value = params.alloc(precision_.compute, {u.size});
     u.master =
         cut || rounded ? params.alloc(precision_.stat, {shard.count}) : u.value.slice_rows(shard.first, shard.count);
@@ -143,11 +163,7 @@ void ParamStore::allocate_values(Arena& params) {
                     : rounded ? params.alloc(precision_.compute, {shard.count})
                               : u.master;
   }
-  if (cut) {
-    values_.add(params, precision_.compute, largest);
-    for (const auto& p : all_)
-      if (p->tied_to_ != nullptr) values_.add(params, precision_.compute, second_largest());
-  }
+  if (cut) add_pool(values_, params, precision_.compute, false);
   for (Unit& u : units_)
     if (!cut) point_values(u);
 }
@@ -241,10 +257,10 @@ std::vector<ParamStore::Segment> ParamStore::segments(int index) const {
 std::vector<ParamStore::GradRange> ParamStore::grad_ranges() const {
   std::vector<GradRange> all;
   for (const Unit& u : units_) {
-    if (u.mirrors >= 0) continue;
+    if (u.mirrors >= 0 || is_copy(u)) continue;
     const int64_t each = u.size / order_.shards;
     for (const Range& r : u.ranges) {
-      GradRange range{.size = r.run.count, .shards = {}, .held = r.held, .grad = {}};
+      GradRange range{.position = u.position, .size = r.run.count, .shards = {}, .held = r.held, .grad = {}};
       for (int64_t s = 0; s < order_.shards; ++s) {
         const Run here = overlap(r.run, {s * each, each});
         range.shards.push_back({here.first - r.run.first, here.count});
@@ -301,11 +317,11 @@ std::vector<ParamStore::Stored> ParamStore::stored(const Param& p) const {
   return all;
 }
 
-std::vector<Param*> ParamStore::params() const {
+std::vector<Param*> ParamStore::params(Copies copies) const {
   std::vector<Param*> owners;
   for (const Unit& u : units_)
     for (Param* p : u.params)
-      if (p->tied_to_ == nullptr) owners.push_back(p);
+      if (p->tied_to_ == nullptr && (copies == Copies::with || !p->spec().copy)) owners.push_back(p);
   return owners;
 }
 

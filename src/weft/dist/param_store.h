@@ -28,7 +28,10 @@ class ParamStore {
   // Construction: weights join the open unit; close_unit ends it and returns its index. References stay valid.
   Param& add(ParamSpec spec);
   Param& tie(Param& owner);  // another use of a weight, perhaps in another unit: same value, summed gradient
-  int close_unit(std::string name);
+  // `position`: of the unit in the whole model, so that all stages of a pipeline count them alike.
+  int close_unit(std::string name, int64_t position);
+  // Says that layers use these units at the same time.
+  void used_together(const std::vector<int>& units);
   // Lays everything out, once, after construction: f32/f64 masters and compute copies, gradients, `num_states` tensors
   // of optimizer state. Arenas that only count make a dry store.
   void allocate(Arena& params, Arena& grads, Arena& states, int num_states);
@@ -59,6 +62,7 @@ class ParamStore {
   std::vector<Segment> segments(int unit) const;
   // A run of a unit's weights that tensor-parallel ranks hold alike, and what this rank keeps of its gradient.
   struct GradRange {
+    int64_t position;         // of its unit
     int64_t size;             // elements, here and on the ranks that shard it
     std::vector<Run> shards;  // of [0, size): what each of those keeps; all but the last end at multiples of kSumLeaf
     Spmd held;                // on tp
@@ -77,8 +81,9 @@ class ParamStore {
 
   int num_units() const { return int(units_.size()); }
   const std::string& unit_name(int unit) const { return units_[size_t(unit)].name; }
-  // Weights in the order of the model, without ties.
-  std::vector<Param*> params() const;
+  // Weights in the order of the model, without ties: those that this stage speaks for, or also its copies of others.
+  enum class Copies { without, with };
+  std::vector<Param*> params(Copies copies = Copies::without) const;
   int64_t num_elements() const;  // of all weights, whole
   const Precision& precision() const { return precision_; }
   const GradientOrder& order() const { return order_; }
@@ -96,6 +101,7 @@ class ParamStore {
   };
   struct Unit {
     std::string name;
+    int64_t position = 0;
     std::vector<Param*> params = {};  // ties included
     int mirrors = -1;                 // the unit whose tied weights' second gradients it holds; no values of its own
     std::vector<Range> ranges = {};
@@ -116,7 +122,7 @@ class ParamStore {
   Unit& unit(int index) { return units_[size_t(index)]; }
 
   void lay_out(Unit& unit);
-  int64_t second_largest() const;
+  void add_pool(BufferPool& pool, Arena& arena, DType dtype, bool ties_stay) const;
   void point_values(Unit& unit);
   void make_mirrors(int unit);
   std::vector<Run> gaps(const Unit& unit) const;
@@ -137,16 +143,20 @@ class ParamStore {
   void join_trees(Backend& backend, Unit& unit);
   void sum_over_tp(Unit& unit);
   void add_ties(Backend& backend);
+  void add_twins(Backend& backend);
+  static bool is_copy(const Unit& unit) { return unit.params.size() == 1 && unit.params[0]->spec().copy; }
 
   Precision precision_;
   GradientOrder order_;
   ProcessMesh mesh_;
   std::vector<TreeNode> all_nodes_;  // of the runs of all ranks, in order
   Tensor staging_;                   // what other ranks send of their nodes
+  Tensor twins_;                     // what another stage sends of a twin's gradient
   BufferPool values_, transient_;    // fetched values; gradients that are reduced at once
   std::vector<std::vector<char>> transient_written_;
   std::vector<std::unique_ptr<Param>> all_;
   std::vector<Param*> pending_;  // of the open unit
+  std::vector<std::vector<int>> together_;
   std::deque<Unit> units_;
 };
 

@@ -214,6 +214,21 @@ void ParamStore::finish_step(Backend& backend) {
     sum_over_tp(u);
   }
   if (order_.separate_ties()) add_ties(backend);
+  add_twins(backend);
+}
+
+// The gradients of a weight that two stages have: units of that weight alone, so they are sharded alike.
+void ParamStore::add_twins(Backend& backend) {
+  for (Unit& u : units_) {
+    if (u.mirrors >= 0 || u.params.size() != 1 || u.params[0]->spec().twin < 0) continue;
+    const int peer = u.params[0]->spec().twin;
+    const Tensor mine = shard_gradient(u), theirs = twins_.slice_rows(0, mine.rows());
+    Work sent = mesh_.pp->send(mine, peer);
+    mesh_.pp->recv(theirs, peer).wait();
+    sent.wait();
+    backend.run(Add{.x = mine, .y = theirs, .out = mine});
+    backend.wait_all();
+  }
 }
 
 // The gradients of what tensor-parallel ranks use for different work.

@@ -20,8 +20,8 @@ struct Block {
 };
 class Stores {
  public:
-  explicit Stores(const ParamStore& params) : params_(params) {
-    for (const Param* p : params.params()) names_[p->spec().name] = p;
+  Stores(const ParamStore& params, ParamStore::Copies copies) : params_(params) {
+    for (const Param* p : params.params(copies)) names_[p->spec().name] = p;
   }
   // Those of a weight that this rank has nothing of are none.
   std::vector<Block> blocks_of(const HfTensor& tensor) const {
@@ -87,7 +87,7 @@ std::vector<std::string> load_hf_weights(const std::filesystem::path& folder, co
                                          const ParamStore& params) {
   const SafetensorsFolder files = SafetensorsFolder::open(folder);
   const HfMatch match = match_hf_tensors(model, files);
-  const Stores stores(params);
+  const Stores stores(params, ParamStore::Copies::with);
   for (const FoundHfTensor& found : match.tensors) {
     for (const Block& block : stores.blocks_of(found.tensor)) {
       const Tensor& to = block.master;
@@ -106,7 +106,7 @@ SafetensorsLayout hf_layout(const ModelSpec& model, DType dtype) {
 }
 
 void write_hf_weights(SharedWriter& writer, const ModelSpec& model, const ParamStore& params) {
-  const Stores stores(params);
+  const Stores stores(params, ParamStore::Copies::without);
   for (const HfTensor& t : hf_tensors(model))
     for (const Block& block : stores.blocks_of(t)) write_block(writer, t, block);
 }

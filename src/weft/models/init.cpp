@@ -45,7 +45,7 @@ std::vector<Span> spans_of(const ParamStore::Stored& block, int64_t width) {
 }  // namespace
 
 void init_weights(const ParamStore& params, uint64_t seed, int num_threads) {
-  for (const Param* p : params.params()) {
+  for (const Param* p : params.params(ParamStore::Copies::with)) {
     const ParamSpec& spec = p->spec();
     const uint64_t key = rng_key(seed, spec.name);
     for (const ParamStore::Stored& block : params.stored(*p)) {

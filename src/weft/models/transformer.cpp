@@ -40,6 +40,15 @@ Block::Spec block_spec(const ModelSpec& m, const LayerPlan& plan, int64_t layer,
                   .dropout = m.dropout.hidden}};
 }
 
+Embedding::Spec embedding_spec(const ModelSpec& m, const TransformerPlan& plan) {
+  return {.vocab_size = m.vocab_size,
+          .width = m.width,
+          .positions = m.learned_positions ? m.max_positions : 0,
+          .init_std = m.init_std,
+          .dropout = m.dropout.embedding,
+          .twin = m.tied_head ? plan.other_end : -1};
+}
+
 }  // namespace
 
 std::vector<ParamSpec> all_params(const ModelSpec& model) {
@@ -52,34 +61,52 @@ std::vector<ParamSpec> all_params(const ModelSpec& model) {
 
 Transformer::Transformer(ParamStore& params, const ModelSpec& spec, const TransformerPlan& plan)
     : spec_(spec), plan_(plan), params_(params) {
-  embedding_ = std::make_unique<Embedding>(params,
-                                           Embedding::Spec{.vocab_size = spec.vocab_size,
-                                                           .width = spec.width,
-                                                           .positions = spec.learned_positions ? spec.max_positions : 0,
-                                                           .init_std = spec.init_std,
-                                                           .dropout = spec.dropout.embedding},
-                                           plan.layers);
-  embedding_unit_ = params.close_unit("embed");
-  first_block_unit_ = params.num_units();
-  for (int64_t l = 0; l < spec.num_layers; ++l) {
+  if (plan_.parts.empty()) plan_.parts = {{.blocks = {0, spec.num_layers}}};
+  for (const ModelPart& part : plan_.parts) {
+    chunks_.push_back({part, plain_blocks_.size()});
+    if (part.embedding) {
+      embedding_ = std::make_unique<Embedding>(params, embedding_spec(spec, plan_), plan_.layers);
+      params.used_together(embedding_->units());
+    }
+    declare_blocks(part);
+    if (part.head) declare_head();
+  }
+}
+
+void Transformer::declare_blocks(const ModelPart& part) {
+  for (int64_t l = part.blocks.first; l < part.blocks.end(); ++l) {
     const std::string name = fmt::format("blocks.{}", l);
-    const Tensor* table = spec.rope ? &rope_table_ : nullptr;
+    const Tensor* table = spec_.rope ? &rope_table_ : nullptr;
     plain_blocks_.push_back(
-        std::make_unique<Block>(params, name, block_spec(spec, plan.layers, l, table), plan.layers));
-    params.close_unit(name);
-    if (plan.recompute_blocks) {
+        std::make_unique<Block>(params_, name, block_spec(spec_, plan_.layers, l, table), plan_.layers));
+    block_units_.push_back(params_.close_unit(name, 2 + l));
+    if (plan_.recompute_blocks) {
       blocks_.push_back(std::make_unique<LayerOf<Recompute<Block>>>(recomputed_.emplace_back(*plain_blocks_.back())));
     } else {
       blocks_.push_back(std::make_unique<LayerOf<Block>>(*plain_blocks_.back()));
     }
   }
-  head_ = std::make_unique<LmHead>(params,
-                                   LmHead::Spec{.norm = norm_spec(spec, plan.layers),
-                                                .vocab_size = spec.vocab_size,
-                                                .tied_to = spec.tied_head ? &embedding_->tokens_table() : nullptr,
-                                                .init_std = spec.init_std},
-                                   plan.layers);
-  head_unit_ = params.close_unit("head");
+}
+
+// A head that shares the embedding's table, which may lie on another stage: then it has a copy.
+void Transformer::declare_head() {
+  Param* table = nullptr;
+  if (spec_.tied_head && embedding_ == nullptr) {
+    ParamSpec copy = Embedding::table_spec(embedding_spec(spec_, plan_), plan_.layers);
+    copy.copy = true;
+    table = &params_.add(copy);
+    head_units_.push_back(params_.close_unit("embed in head", 0));
+  } else if (spec_.tied_head) {
+    table = &params_.tie(embedding_->tokens_table());
+  }
+  head_ = std::make_unique<LmHead>(params_,
+                                   LmHead::Spec{.norm = norm_spec(spec_, plan_.layers),
+                                                .vocab_size = spec_.vocab_size,
+                                                .table = table,
+                                                .init_std = spec_.init_std},
+                                   plan_.layers);
+  head_units_.push_back(params_.close_unit("head", 2 + spec_.num_layers));
+  params_.used_together(head_units_);
 }
 
 void Transformer::allocate_constants(Arena& constants, Precision precision) {
@@ -88,11 +115,12 @@ void Transformer::allocate_constants(Arena& constants, Precision precision) {
   fill_rope_table(*spec_.rope, rope_table_);
 }
 
-Transformer::Saved Transformer::make_saved() const {
+Transformer::Saved Transformer::make_saved(int chunk) const {
   Saved s;
-  for (const auto& block : blocks_) s.blocks.push_back(block->make_saved());
-  s.stream.resize(blocks_.size() + 1);
-  s.gradient.resize(blocks_.size() + 1);
+  const size_t first = chunks_[size_t(chunk)].first;
+  for (size_t l = 0; l < blocks_of(chunk); ++l) s.blocks.push_back(blocks_[first + l]->make_saved());
+  s.stream.resize(blocks_of(chunk) + 1);
+  s.gradient.resize(blocks_of(chunk) + 1);
   return s;
 }
 
@@ -100,94 +128,97 @@ Tensor Transformer::stream(const Pass& p, Arena* arena) const {
   return p.compute(arena, {p.batch.stream.count, spec_.width}, tokens(plan_.layers.stream));
 }
 
-void Transformer::forward(Pass& p, Saved& s) const {
-  s.stream[0] = stream(p, p.till_dgrad);
-  params_.fetch(embedding_unit_);
-  embedding_->forward(p, s.stream[0]);
-  params_.release(embedding_unit_);
-  for (size_t l = 0; l < blocks_.size(); ++l) {
+template <class F>
+void Transformer::fetched(const std::vector<int>& units, const F& f) const {
+  for (const int unit : units) params_.fetch(unit);
+  f();
+  for (const int unit : units) params_.release(unit);
+}
+
+Tensor Transformer::forward(Pass& p, Saved& s, int chunk, Tensor x) const {
+  const size_t first = chunks_[size_t(chunk)].first;
+  if (part(chunk).embedding) fetched(embedding_->units(), [&] { embedding_->forward(p, x); });
+  s.stream[0] = x;
+  for (size_t l = 0; l < blocks_of(chunk); ++l) {
     s.stream[l + 1] = stream(p, p.till_dgrad);
-    forward_block(p, l, *s.blocks[l], s.stream[l], s.stream[l + 1]);
+    forward_block(p, first + l, *s.blocks[l], s.stream[l], s.stream[l + 1]);
   }
+  return s.stream.back();
 }
 
 void Transformer::forward_block(Pass& p, size_t block, AnyLayer::Saved& s, Tensor x, Tensor y) const {
-  const int unit = first_block_unit_ + int(block);
-  params_.fetch(unit);
-  blocks_[block]->forward(p, s, x, y);
-  params_.release(unit);
+  fetched({unit_of(block)}, [&] { blocks_[block]->forward(p, s, x, y); });
 }
 
-void Transformer::backward(Pass& p, Saved& s) const {
+void Transformer::backward(Pass& p, Saved& s, int chunk, Tensor dy, Tensor dx) const {
   Scope gradients(*p.dgrad_till_wgrad);
-  Tensor dy = stream(p, p.dgrad_till_wgrad), dx = stream(p, p.dgrad_till_wgrad);
-  head_backward(p, s, dy);
-  for (size_t l = blocks_.size(); l-- > 0;) {
+  const size_t first = chunks_[size_t(chunk)].first, n = blocks_of(chunk);
+  Tensor now = n == 0 && part(chunk).head ? dx : dy, other = n > 1 ? stream(p, p.dgrad_till_wgrad) : Tensor{};
+  if (part(chunk).head) head_backward(p, s.stream.back(), now);
+  for (size_t l = n; l-- > 0;) {
     Scope block(*p.dgrad_till_wgrad);
-    const int unit = first_block_unit_ + int(l);
-    params_.fetch(unit);
-    blocks_[l]->dgrad(p, *s.blocks[l], dy, dx);
-    params_.release(unit);
-    block_wgrad(p, l, *s.blocks[l]);
-    std::swap(dx, dy);
+    Tensor next = l == 0 ? dx : other;
+    fetched({unit_of(first + l)}, [&] { blocks_[first + l]->dgrad(p, *s.blocks[l], now, next); });
+    block_wgrad(p, first + l, *s.blocks[l]);
+    other = now;
+    now = next;
   }
-  embedding_wgrad(p, dy);
+  if (part(chunk).embedding) embedding_wgrad(p, now);
 }
 
-void Transformer::dgrad(Pass& p, Saved& s) const {
-  s.gradient[blocks_.size()] = stream(p, p.dgrad_till_wgrad);
-  head_backward(p, s, s.gradient[blocks_.size()]);
-  for (size_t l = blocks_.size(); l-- > 0;) {
-    const int unit = first_block_unit_ + int(l);
-    s.gradient[l] = stream(p, p.dgrad_till_wgrad);
-    params_.fetch(unit);
-    blocks_[l]->dgrad(p, *s.blocks[l], s.gradient[l + 1], s.gradient[l]);
-    params_.release(unit);
+void Transformer::dgrad(Pass& p, Saved& s, int chunk, Tensor dy, Tensor dx) const {
+  const size_t first = chunks_[size_t(chunk)].first, n = blocks_of(chunk);
+  s.gradient[n] = n == 0 && part(chunk).head ? dx : dy;
+  if (part(chunk).head) head_backward(p, s.stream.back(), s.gradient[n]);
+  for (size_t l = n; l-- > 0;) {
+    s.gradient[l] = l == 0 ? dx : stream(p, p.dgrad_till_wgrad);
+    fetched({unit_of(first + l)},
+            [&] { blocks_[first + l]->dgrad(p, *s.blocks[l], s.gradient[l + 1], s.gradient[l]); });
   }
 }
 
-void Transformer::wgrad(Pass& p, Saved& s) const {
-  for (size_t l = blocks_.size(); l-- > 0;) block_wgrad(p, l, *s.blocks[l]);
-  embedding_wgrad(p, s.gradient[0]);
+void Transformer::wgrad(Pass& p, Saved& s, int chunk) const {
+  const size_t first = chunks_[size_t(chunk)].first;
+  for (size_t l = blocks_of(chunk); l-- > 0;) block_wgrad(p, first + l, *s.blocks[l]);
+  if (part(chunk).embedding) embedding_wgrad(p, s.gradient[0]);
 }
 
 void Transformer::block_wgrad(Pass& p, size_t block, AnyLayer::Saved& s) const {
-  const int unit = first_block_unit_ + int(block);
+  const int unit = unit_of(block);
   params_.open_grads(p.be, unit, p.batch.index);
   blocks_[block]->wgrad(p, s);
   params_.flush(p.be, unit, p.batch.index, true);
 }
 
-void Transformer::head_backward(Pass& p, Saved& s, Tensor dx) const {
-  params_.fetch(head_unit_);
-  params_.open_grads(p.be, head_unit_, p.batch.index);
-  head_->loss_and_backward(p, s.stream.back(), dx);
-  params_.flush(p.be, head_unit_, p.batch.index, true);
-  params_.release(head_unit_);
+void Transformer::head_backward(Pass& p, Tensor x, Tensor dx) const {
+  fetched(head_units_, [&] {
+    for (const int unit : head_units_) params_.open_grads(p.be, unit, p.batch.index);
+    head_->loss_and_backward(p, x, dx);
+    for (const int unit : head_units_) params_.flush(p.be, unit, p.batch.index, true);
+  });
 }
 
 void Transformer::embedding_wgrad(Pass& p, Tensor dx) const {
-  params_.open_grads(p.be, embedding_unit_, p.batch.index);
+  for (const int unit : embedding_->units()) params_.open_grads(p.be, unit, p.batch.index);
   embedding_->wgrad(p, dx);
-  params_.flush(p.be, embedding_unit_, p.batch.index, true);
+  for (const int unit : embedding_->units()) params_.flush(p.be, unit, p.batch.index, true);
 }
 
-void Transformer::evaluate(Pass& p, Tensor nll) const {
+void Transformer::evaluate(Pass& p, int chunk, Tensor x, Tensor y, Tensor nll) const {
   Scope temporaries(*p.scratch);
-  Tensor x = stream(p, p.scratch), y = stream(p, p.scratch);
-  const auto fetched = [&](int unit, const auto& layer) {
-    params_.fetch(unit);
-    layer();
-    params_.release(unit);
-  };
-  fetched(embedding_unit_, [&] { embedding_->forward(p, x); });
-  for (size_t l = 0; l < plain_blocks_.size(); ++l) {
+  const size_t first = chunks_[size_t(chunk)].first;
+  Tensor other = stream(p, p.scratch);
+  if (part(chunk).embedding) fetched(embedding_->units(), [&] { embedding_->forward(p, x); });
+  for (size_t l = 0; l < blocks_of(chunk); ++l) {
     Scope layer(*p.scratch);
     Block::Saved unused;
-    fetched(first_block_unit_ + int(l), [&] { plain_blocks_[l]->forward(p, unused, x, y); });
-    std::swap(x, y);
+    fetched({unit_of(first + l)}, [&] { plain_blocks_[first + l]->forward(p, unused, x, other); });
+    std::swap(x, other);
   }
-  fetched(head_unit_, [&] { head_->token_losses(p, x, nll); });
+  if (part(chunk).head)
+    fetched(head_units_, [&] { head_->token_losses(p, x, nll); });
+  else if (x.data != y.data || x.data == nullptr)
+    p.be.run(Copy{.from = x, .to = y});
 }
 
 void Transformer::decode(Pass& p, std::vector<KvCache>& caches, Tensor logits) const {

@@ -2,17 +2,25 @@
 
 namespace weft {
 
+ParamSpec Embedding::table_spec(const Spec& spec, const LayerPlan& plan) {
+  return {.name = "embed.tokens",
+          .shape = {spec.vocab_size, spec.width},
+          .place = weights(plan.table()),
+          .init = {Init::Kind::normal, spec.init_std},
+          .twin = spec.twin};
+}
+
 Embedding::Embedding(ParamStore& params, const Spec& spec, const LayerPlan& plan)
-    : leave_(Axis::tp, plan.cut_vocabulary ? Spmd::Partial : plan.stream, plan.stream),
+    : tokens_(&params.add(table_spec(spec, plan))),
+      leave_(Axis::tp, plan.cut_vocabulary ? Spmd::Partial : plan.stream, plan.stream),
       dropout_("embed", spec.dropout) {
-  const auto table = [&](const char* name, int64_t rows, Spmd held) {
-    return &params.add({.name = name,
-                        .shape = {rows, spec.width},
-                        .place = weights(held),
-                        .init = {Init::Kind::normal, spec.init_std}});
-  };
-  tokens_ = table("embed.tokens", spec.vocab_size, plan.table());
-  if (spec.positions > 0) positions_ = table("embed.positions", spec.positions, plan.whole());
+  units_.push_back(params.close_unit("embed", 0));
+  if (spec.positions == 0) return;
+  positions_ = &params.add({.name = "embed.positions",
+                            .shape = {spec.positions, spec.width},
+                            .place = weights(plan.whole()),
+                            .init = {Init::Kind::normal, spec.init_std}});
+  units_.push_back(params.close_unit("embed.positions", 1));
 }
 
 void Embedding::forward(Pass& p, Tensor x) const {

@@ -15,14 +15,21 @@ class Embedding {
     int64_t vocab_size, width;
     int64_t positions;  // rows of the position table; 0: none
     double init_std, dropout;
+    int twin = -1;  // pipeline rank of a head that shares the table of tokens; -1: there is none elsewhere
   };
+  // Closes a unit for each table.
   Embedding(ParamStore& params, const Spec& spec, const LayerPlan& plan);
+  const std::vector<int>& units() const { return units_; }
   // x [t, d].
   void forward(Pass& p, Tensor x) const;
   void wgrad(Pass& p, Tensor dx) const;  // adds to the tables' gradients
   Param& tokens_table() const { return *tokens_; }
 
+  // Of the table of tokens, which a head may share.
+  static ParamSpec table_spec(const Spec& spec, const LayerPlan& plan);
+
  private:
+  std::vector<int> units_;
   Param* tokens_;
   Param* positions_ = nullptr;
   Boundary leave_;

@@ -14,13 +14,14 @@ constexpr int64_t kRowMultiple = 16;  // elements: rows that begin on a cache li
 
 LmHead::LmHead(ParamStore& params, const Spec& spec, const LayerPlan& plan)
     : norm_(params, "final_norm", spec.norm),
-      w_(spec.tied_to ? &params.tie(*spec.tied_to)
-                      : &params.add({.name = "head.weight",
-                                     .shape = {spec.vocab_size, spec.norm.width},
-                                     .place = weights(plan.table()),
-                                     .init = {Init::Kind::normal, spec.init_std}})),
+      w_(spec.table ? spec.table
+                    : &params.add({.name = "head.weight",
+                                   .shape = {spec.vocab_size, spec.norm.width},
+                                   .place = weights(plan.table()),
+                                   .init = {Init::Kind::normal, spec.init_std}})),
       loss_(*w_),
-      enter_(Axis::tp, plan.stream, plan.cut_vocabulary ? Spmd::Replicate : plan.stream) {}
+      enter_(Axis::tp, plan.stream, plan.cut_vocabulary ? Spmd::Replicate : plan.stream),
+      loss_place_(loss_place(plan)) {}
 
 // Equal chunks, as few as fit: the same on every rank.
 std::vector<LmHead::Chunk> LmHead::chunks_of(const Pass& p, int64_t tokens) const {
@@ -41,10 +42,6 @@ Tensor LmHead::alloc_logits(Pass& p, DType dtype, int64_t rows, Placement h) con
   return p.scratch->alloc(dtype, {rows, stride}, place).slice_cols(0, classes);
 }
 
-Placement LmHead::loss_place(Placement stream) const {
-  return loss_.is_cut() ? stream.with(Axis::tp, Spmd::Invariant) : stream;
-}
-
 Tensor LmHead::project(Pass& p, Tensor h) const {
   Tensor logits = alloc_logits(p, p.precision.stat, h.rows(), h.place);
   p.be.run(Matmul{.a = h, .b = w_->value, .out = logits, .trans_b = true});
@@ -53,7 +50,7 @@ Tensor LmHead::project(Pass& p, Tensor h) const {
 
 void LmHead::loss(Pass& p, Tensor x) const {
   Scope temporaries(*p.scratch);
-  Tensor nll = p.stat(p.scratch, {p.batch.targets.rows()}, loss_place(x.place));
+  Tensor nll = p.stat(p.scratch, {p.batch.targets.rows()}, loss_place_);
   token_losses(p, x, nll);
   p.be.run(Sum{.x = nll, .out = p.batch.loss});
 }
@@ -81,7 +78,7 @@ void LmHead::loss_and_backward(Pass& p, Tensor x, Tensor dx) const {
   Tensor normed = p.compute(p.scratch, {x.rows(), x.cols()}, x.place);
   norm_.forward(p, saved, x, normed);
   const Tensor h = enter_.forward(p.mesh, normed, *p.scratch);
-  Tensor nll = p.stat(p.scratch, {h.rows()}, loss_place(x.place));
+  Tensor nll = p.stat(p.scratch, {h.rows()}, loss_place_);
   Tensor dh = p.compute(p.scratch, {h.rows(), h.cols()}, h.place.dual());
   for (const Chunk& c : chunks_of(p, h.rows())) {
     Scope chunk(*p.scratch);

@@ -16,7 +16,7 @@ class LmHead {
   struct Spec {
     StreamNorm::Spec norm;
     int64_t vocab_size;
-    Param* tied_to;  // the embedding table, or null for a head of its own
+    Param* table;  // the embedding's, or null for a head of its own
     double init_std;
   };
   LmHead(ParamStore& params, const Spec& spec, const LayerPlan& plan);
@@ -29,8 +29,10 @@ class LmHead {
   void logits(Pass& p, Tensor x, Tensor logits) const;
   // Losses of single tokens: nll [T] stat.
   void token_losses(Pass& p, Tensor x, Tensor nll) const;
-  // How losses are held, of a stream placed so.
-  Placement loss_place(Placement stream) const;
+  // How losses are held.
+  static Placement loss_place(const LayerPlan& plan) {
+    return tokens(plan.cut_vocabulary ? Spmd::Invariant : plan.stream);
+  }
 
  private:
   struct Chunk {
@@ -43,6 +45,7 @@ class LmHead {
   Param* w_;  // [v, d]
   VocabularyLoss loss_;
   Boundary enter_;
+  Placement loss_place_;
 };
 
 }  // namespace weft

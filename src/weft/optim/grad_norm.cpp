@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace weft {
 namespace {
@@ -13,7 +14,7 @@ bool counts(Spmd held, Communicator& tp) { return held == Spmd::Shard0 || held =
 
 }  // namespace
 
-GradNorm::GradNorm(const ParamStore& store, Arena& arena) : store_(store) {
+GradNorm::GradNorm(const ParamStore& store, Arena& arena, int64_t num_positions) : store_(store) {
   for (const ParamStore::GradRange& range : store.grad_ranges()) {
     for (size_t s = 0; s < range.shards.size(); ++s) {
       const Run& shard = range.shards[s];
@@ -27,9 +28,11 @@ GradNorm::GradNorm(const ParamStore& store, Arena& arena) : store_(store) {
     }
     sizes_.push_back(range.size);
     held_.push_back(range.held);
+    positions_.push_back(range.position);
   }
   squares_ = arena.alloc(DType::f64, {int64_t(nodes_.size())});
   sums_ = arena.alloc(DType::f64, {int64_t(sizes_.size())});
+  units_ = arena.alloc(DType::f64, {num_positions});
 }
 
 double GradNorm::wait_measure(Backend& backend) {
@@ -55,9 +58,11 @@ double GradNorm::wait_measure(Backend& backend) {
   for (size_t r = 0; r < sizes_.size(); ++r)
     sums_.as<double>()[r] = counts(held_[r], tp) ? tree_sum(leaves_of(sizes_[r]), of_range[r]) : 0;
   tp.all_reduce(sums_).wait();
-  double total = 0;
-  for (size_t r = 0; r < sizes_.size(); ++r) total += sums_.as<double>()[r];
-  return std::sqrt(total);
+  auto* units = units_.as<double>();
+  std::fill_n(units, units_.rows(), 0.0);
+  for (size_t r = 0; r < sizes_.size(); ++r) units[positions_[r]] += sums_.as<double>()[r];
+  store_.mesh().pp->all_reduce(units_).wait();  // each is of one stage
+  return std::sqrt(std::accumulate(units, units + units_.rows(), 0.0));
 }
 
 // Of what this rank keeps of each piece of each weight, added over the ranks that keep the rest.

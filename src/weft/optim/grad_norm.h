@@ -12,8 +12,8 @@ namespace weft {
 // in the order of the model: the same bits for any number of threads and however gradients are sharded over dp.
 class GradNorm {
  public:
-  // Takes its sums from `arena`.
-  GradNorm(const ParamStore& store, Arena& arena);
+  // Takes its sums from `arena`. `num_positions`: of the units of the whole model, over all stages.
+  GradNorm(const ParamStore& store, Arena& arena, int64_t num_positions);
   // The norm of all gradients, after finish_step; the same on every rank. Blocks.
   double wait_measure(Backend& backend);
 
@@ -23,10 +23,10 @@ class GradNorm {
     int64_t first_row, rows;
     double squares = 0;  // sum of the gradient's
   };
-  // Of every weight, after finish_step; the same on every rank. Blocks.
+  // Of every weight of this stage, after finish_step; the same on every rank of it. Blocks.
   std::vector<Entry> wait_measure_parts(Backend& backend, Arena& scratch) const;
   // "gradient of blocks.3.attn.qkv.weight: 12 of 4096 values are not finite", for the first weight of the model's order
-  // that has such; empty when there is none. The same on every rank. Blocks.
+  // that has such; empty when there is none. The same on every rank of a stage. Blocks.
   std::string wait_first_nonfinite(Backend& backend, Arena& scratch) const;
 
  private:
@@ -43,8 +43,10 @@ class GradNorm {
   std::vector<Node> nodes_;
   std::vector<int64_t> sizes_;  // of the ranges
   std::vector<Spmd> held_;
+  std::vector<int64_t> positions_;
   Tensor squares_;  // f64 [nodes]
   Tensor sums_;     // f64 [ranges]
+  Tensor units_;    // f64 [units of the model]
 };
 
 }  // namespace weft

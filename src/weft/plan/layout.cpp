@@ -25,9 +25,18 @@ MeshSizes mesh_sizes_of(const Recipe& r) {
   return {.dp = int(p.dp), .pp = int(p.pp), .cp = int(p.cp), .tp = int(p.tp), .ep = int(p.ep), .shards = int(shards)};
 }
 
+Pipeline pipeline_of(const Recipe& r) {
+  const auto& p = r.parallel;
+  return pipeline_named(p.pipeline_schedule, int(p.pp), int(p.virtual_pipeline_parallel_size));
+}
+
+int64_t num_micro_batches_of(const Recipe& r) {
+  return r.train.global_batch_size / r.train.micro_batch_size / r.parallel.dp;
+}
+
 GradientOrder gradient_order_of(const Recipe& r) {
   const MeshSizes mesh = mesh_sizes_of(r);
-  return {.num_micro_batches = r.train.global_batch_size / r.train.micro_batch_size / r.parallel.dp,
+  return {.num_micro_batches = num_micro_batches_of(r),
           .tree = r.train.numerics == "invariant",
           .ranks = mesh.dp,
           .zero_stage = mesh.shards > 1 ? int(r.parallel.zero_stage) : 0,
@@ -42,7 +51,50 @@ LayerPlan layer_plan_of(const Recipe& r, const ModelSpec& model) {
           .keep_activations = r.parallel.recompute != "selective"};
 }
 
+// Multiply-adds of a token forward. The embedding only looks up.
+BlockLayout block_layout_of(const Recipe& r, const ModelSpec& m) {
+  if (!r.parallel.pipeline_layout.empty()) return r.parallel.pipeline_layout;
+  const int64_t matrices =
+      (m.mlp == MlpKind::swiglu ? 3 : 2) * m.width * m.ffn_width + m.width * (2 * m.q_width() + 2 * m.kv_width());
+  BlockCosts costs{.blocks = {}, .head = double(m.vocab_size) * double(m.width)};
+  for (int64_t l = 0; l < m.num_layers; ++l) {
+    const int64_t window = m.window.empty() ? 0 : m.window[size_t(l)];
+    const double keys = window > 0 ? double(std::min(window, r.train.seq_length)) : double(r.train.seq_length) / 2;
+    costs.blocks.push_back(double(matrices) + 2 * keys * double(m.q_width()));
+  }
+  return balanced_layout(costs, pipeline_of(r).num_virtual_stages());
+}
+
+std::vector<ModelPart> parts_of(const Recipe& r, const ModelSpec& model, int stage) {
+  const Pipeline pipeline = pipeline_of(r);
+  const BlockLayout layout = block_layout_of(r, model);
+  const int last = pipeline.num_virtual_stages() - 1;
+  std::vector<ModelPart> parts;
+  for (int chunk = 0; chunk < pipeline.num_chunks; ++chunk) {
+    const int v = virtual_stage(pipeline, {stage, chunk});
+    parts.push_back({.blocks = {first_block(layout, v), layout[size_t(v)]}, .embedding = v == 0, .head = v == last});
+  }
+  return parts;
+}
+
+namespace {
+
+void check_stages(const Recipe& r, const ModelSpec& m) {
+  const Pipeline pipeline = pipeline_of(r);
+  if (const BlockLayout& layout = r.parallel.pipeline_layout; !layout.empty())
+    return check_layout(layout, pipeline.num_virtual_stages(), m.num_layers);
+  if (pipeline.num_virtual_stages() <= m.num_layers) return;
+  throw ConfigError(fmt::format(
+      "parallel.pp = {} cannot run: {} stages of {} chunks for a model of {} blocks; the nearest that works: "
+      "parallel.pp = {}",
+      r.parallel.pp, pipeline.num_stages, pipeline.num_chunks, m.num_layers,
+      std::max<int64_t>(1, m.num_layers / pipeline.num_chunks)));
+}
+
+}  // namespace
+
 void check_layout(const Recipe& r, const ModelSpec& m) {
+  check_stages(r, m);
   const int64_t tp = r.parallel.tp, tokens = r.train.seq_length * r.train.micro_batch_size;
   if (!cuts_fit(m, tp)) {
     int64_t nearest = tp;

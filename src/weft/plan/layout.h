@@ -3,12 +3,20 @@
 #include "weft/models/model_spec.h"
 #include "weft/plan/step_spec.h"
 #include "weft/recipe/recipe.h"
+#include "weft/schedule/block_layout.h"
 
 namespace weft {
 
 Precision precision_of(const Recipe& recipe);
 MeshSizes mesh_sizes_of(const Recipe& recipe);
+// The pipeline's stages and chunks, and the micro-batches that go through it in a step.
+Pipeline pipeline_of(const Recipe& recipe);
+int64_t num_micro_batches_of(const Recipe& recipe);
 GradientOrder gradient_order_of(const Recipe& recipe);
+// How many blocks each virtual stage has: as the recipe says, else balanced by modelled cost, the head's included.
+BlockLayout block_layout_of(const Recipe& recipe, const ModelSpec& model);
+// What a stage has of the model, chunk by chunk.
+std::vector<ModelPart> parts_of(const Recipe& recipe, const ModelSpec& model, int stage);
 LayerPlan layer_plan_of(const Recipe& recipe, const ModelSpec& model);
 
 // Throws ConfigError where this model cannot be cut so: each setting by name, with the reason and the nearest that

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "weft/ops/dry/dry_backend.h"
+#include "weft/plan/chunk_pass.h"
 
 namespace weft {
 namespace {
@@ -25,54 +26,116 @@ bool splits_backward(const Schedule& schedule) {
 
 ProcessMesh mesh_of(const StepSpec& step) { return dry_mesh(step.mesh, step.rank); }
 
-struct DryArenas {
-  Arena scratch{"scratch"}, replay{"replay"}, till_dgrad{"till dgrad"}, till_wgrad{"till wgrad"}, between{"between"};
+// Chunks elsewhere: nothing comes or goes.
+class Nobody final : public Neighbours {
+ public:
+  explicit Nobody(Tensor gradient) : gradient_(gradient) {}
+  void receive_stream(Tensor) override {}
+  void send_stream(Tensor) override {}
+  void receive_gradient(Tensor) override {}
+  Tensor gradient_to_send() override { return gradient_; }
+  void send_gradient(Tensor) override {}
+
+ private:
+  Tensor gradient_;
+};
+
+struct DryChunk {
+  Arena till_dgrad{"till dgrad"}, till_wgrad{"till wgrad"}, between{"between"};
   void rewind() {
-    for (Arena* a : {&scratch, &replay, &till_dgrad, &till_wgrad, &between}) a->rewind();
+    for (Arena* a : {&till_dgrad, &till_wgrad, &between}) a->rewind();
   }
+};
+struct DryArenas {
+  Arena scratch{"scratch"}, replay{"replay"}, handover{"handover"};
+  std::vector<DryChunk> chunks;
+};
+
+// One micro-batch: forward through the chunks, and back.
+class DryMicroBatch {
+ public:
+  DryMicroBatch(const StepSpec& step, TrainingState& state, DryBackend& backend, DryArenas& arenas)
+      : step_(step), state_(state), backend_(backend), a_(arenas), spans_(whole_sequences(step)) {
+    for (DryChunk& chunk : a_.chunks) chunk.rewind();
+    a_.handover.rewind();
+    handover_ = alloc_handover(a_.handover, state.model, step);
+  }
+  void run(int64_t index) {
+    const int chunks = state_.model.num_chunks();
+    batches_.resize(size_t(chunks));
+    std::vector<Transformer::Saved> saved;
+    for (int c = 0; c < chunks; ++c) {
+      MicroBatch& batch = batches_[size_t(c)];
+      batch = alloc_micro_batch(a_.chunks[size_t(c)].till_wgrad, step_);
+      batch.index = index;
+      batch.spans = spans_;
+      batch.loss = state_.losses.slice_rows(step_.order.global_of(index), 1);
+      saved.push_back(state_.model.make_saved(c));
+      with_pass(c, [&](Pass& p, Neighbours& others) { forward_chunk(p, state_.model, c, saved.back(), others); });
+    }
+    const Backward what = splits_backward(step_.schedule) ? Backward::dgrad_only : Backward::with_wgrad;
+    for (int c = chunks; c-- > 0;) {
+      with_pass(c, [&](Pass& p, Neighbours& others) {
+        backward_chunk(p, state_.model, c, saved[size_t(c)], others, what);
+        if (what == Backward::dgrad_only) state_.model.wgrad(p, saved[size_t(c)], c);
+      });
+    }
+  }
+
+ private:
+  template <class F>
+  void with_pass(int chunk, const F& f) {
+    DryChunk& a = a_.chunks[size_t(chunk)];
+    Pass p{backend_,        state_.params.mesh(),
+           step_.precision, batches_[size_t(chunk)],
+           &a_.scratch,     &a.till_dgrad,
+           &a.till_wgrad,   &a.between,
+           &a_.replay,      1};
+    const auto& sent = handover_[size_t(chunk)];
+    Nobody nobody(sent.empty() ? Tensor{} : sent[0]);
+    f(p, nobody);
+  }
+  const StepSpec& step_;
+  TrainingState& state_;
+  DryBackend& backend_;
+  DryArenas& a_;
+  std::vector<AttentionSpan> spans_;
+  std::vector<MicroBatch> batches_;
+  std::vector<std::vector<Tensor>> handover_;
 };
 
 // Two micro-batches if there are two (the first overwrites gradients, the second adds), then the update.
 void run_dry(const ModelSpec& model, StepSpec step, const Optimizer& optimizer, DryBackend& backend, DryArenas& a) {
   step.order.num_micro_batches = std::min<int64_t>(step.order.num_micro_batches, 2);
   PersistentArenas persistent;
-  const ProcessMesh mesh = mesh_of(step);
-  TrainingState state(model, step, optimizer, persistent, mesh);
-  const auto spans = whole_sequences(step);
-  auto saved = state.model.make_saved();
-  for (int64_t mb = 0; mb < step.order.num_micro_batches; ++mb) {
-    a.rewind();
-    MicroBatch batch = alloc_micro_batch(a.till_wgrad, step);
-    batch.index = mb;
-    batch.spans = spans;
-    batch.loss = state.losses.slice_rows(step.order.global_of(mb), 1);
-    Pass p{backend, mesh, step.precision, batch, &a.scratch, &a.till_dgrad, &a.till_wgrad, &a.between, &a.replay, 1};
-    state.model.forward(p, saved);
-    if (splits_backward(step.schedule)) {
-      state.model.dgrad(p, saved);
-      state.model.wgrad(p, saved);
-    } else {
-      state.model.backward(p, saved);
-    }
-  }
+  TrainingState state(model, step, optimizer, persistent, mesh_of(step));
+  a.chunks = std::vector<DryChunk>(size_t(state.model.num_chunks()));
+  for (int64_t mb = 0; mb < step.order.num_micro_batches; ++mb) DryMicroBatch(step, state, backend, a).run(mb);
   state.params.finish_step(backend);
   state.norm->wait_measure(backend);
   update_all(backend, optimizer, state.params, {.lr = 0, .grad_scale = 1, .step = 1});
 }
 
-// run_dry counts at most two micro-batches.
-double repeats(const StepSpec& step) {
-  return double(step.order.num_micro_batches) / double(std::min<int64_t>(step.order.num_micro_batches, 2));
-}
-
-// The same step with nothing computed again.
-double model_flops(const ModelSpec& model, StepSpec step, const Optimizer& optimizer, const WorkspaceModel& workspace) {
-  step.model.layers.keep_activations = true;
-  step.model.recompute_blocks = false;
+// A rank's share of the arithmetic of a step: the whole model on one rank, one micro-batch, over all ranks.
+double flops_share(const ModelSpec& model, StepSpec step, const Optimizer& optimizer, const WorkspaceModel& workspace) {
+  const double share = double(step.order.global_micro_batches()) / double(step.mesh.world());
+  step.mesh = {};
+  step.rank = 0;
+  step.order = {};
+  step.model.parts.clear();
+  step.model.other_end = -1;
+  step.model.layers = {.keep_activations = step.model.layers.keep_activations};
   DryBackend backend(workspace);
   DryArenas arenas;
   run_dry(model, step, optimizer, backend, arenas);
-  return backend.flops() * repeats(step);
+  return backend.flops() * share;
+}
+
+// The same step with nothing computed again.
+StepSpec without_recompute(StepSpec step) {
+  step.model.layers.keep_activations = true;
+  step.model.recompute_blocks = false;
+  return step;
 }
 
 void check_positions(const ModelSpec& model, const StepSpec& step) {
@@ -97,9 +160,9 @@ MemoryPlan measure_forward(const ModelSpec& model, const StepSpec& step, const W
   Arena scratch("evaluation");
   MicroBatch batch = alloc_micro_batch(scratch, step);
   batch.spans = spans;
-  Tensor nll = scratch.alloc(step.precision.stat, {step.micro_batch_tokens()}, transformer.loss_place());
   Pass p{backend, mesh, step.precision, batch, &scratch, &scratch, &scratch, &scratch, &scratch};
-  transformer.evaluate(p, nll);
+  Nobody nobody({});
+  score_chunks(p, transformer, std::vector<Neighbours*>(size_t(transformer.num_chunks()), &nobody));
   MemoryPlan plan;
   plan.persistent = persistent.peak();
   plan.evaluation = scratch.peak();
@@ -116,19 +179,22 @@ MemoryPlan measure(const ModelSpec& model, const StepSpec& step, const Optimizer
   PersistentArenas persistent;
   TrainingState state(model, step, optimizer, persistent, mesh_of(step));
   plan.persistent = persistent.peak();
-  plan.num_params = state.params.num_elements();
+  for (const ParamSpec& p : all_params(model)) plan.num_params += p.shape.elements();
   DryBackend backend(workspace);
   DryArenas arenas;
   run_dry(model, step, optimizer, backend, arenas);
-  plan.slots = liveness(step.schedule);
-  plan.till_dgrad = arenas.till_dgrad.peak();
-  plan.till_wgrad = arenas.till_wgrad.peak();
-  plan.dgrad_till_wgrad = arenas.between.peak();
+  std::vector<Liveness> slots = liveness_of_chunks(step.schedule);
+  slots.resize(arenas.chunks.size());
+  for (size_t c = 0; c < slots.size(); ++c) {
+    const DryChunk& chunk = arenas.chunks[c];
+    plan.chunks.push_back({slots[c], chunk.till_dgrad.peak(), chunk.till_wgrad.peak(), chunk.between.peak()});
+  }
+  plan.handover = arenas.handover.peak();
   plan.replay = arenas.replay.peak();
   plan.scratch = arenas.scratch.peak();
   plan.workspace = backend.workspace_bytes();
-  plan.hardware_flops = backend.flops() * repeats(step);
-  plan.model_flops = model_flops(model, step, optimizer, workspace);
+  plan.hardware_flops = flops_share(model, step, optimizer, workspace);
+  plan.model_flops = flops_share(model, without_recompute(step), optimizer, workspace);
   if (step.evaluates) {
     const MemoryPlan forward = measure_forward(model, step, workspace);
     plan.evaluation = forward.evaluation;
@@ -137,19 +203,38 @@ MemoryPlan measure(const ModelSpec& model, const StepSpec& step, const Optimizer
   return plan;
 }
 
+std::vector<std::vector<Tensor>> alloc_handover(Arena& arena, const Transformer& model, const StepSpec& step) {
+  std::vector<std::vector<Tensor>> all(size_t(model.num_chunks()));
+  for (int c = 0; c < model.num_chunks(); ++c) {
+    for (int i = 0; i < kGradientsUnderWay && !model.part(c).embedding; ++i)
+      all[size_t(c)].push_back(arena.alloc(step.precision.compute, {step.stream().count, model.spec().width},
+                                           tokens(step.model.layers.stream)));
+  }
+  return all;
+}
+
 std::vector<MemoryPlan::Row> MemoryPlan::rows() const {
-  return {{"parameters", "masters and compute copies", 1, persistent.params},
-          {"gradients", "sums over micro-batches", 1, persistent.grads},
-          {"optimizer state", "moments", 1, persistent.states},
-          {"constants", "table of rotations", 1, persistent.constants},
-          {"losses and norms", "", 1, persistent.records},
-          {"activations till dgrad", "forward .. dgrad, per micro-batch alive", slots.till_dgrad, till_dgrad},
-          {"activations till wgrad", "forward .. wgrad, per micro-batch alive", slots.till_wgrad, till_wgrad},
-          {"gradients till wgrad", "dgrad .. wgrad, per micro-batch alive", slots.dgrad_till_wgrad, dgrad_till_wgrad},
-          {"replay", "a layer computed again", 1, replay},
-          {"scratch", "temporaries of layers", 1, scratch},
-          {"workspace", "temporaries of kernels", 1, workspace},
-          {"evaluation", "loss without training", 1, evaluation}};
+  std::vector<Row> all{{"parameters", "masters and compute copies", 1, persistent.params},
+                       {"gradients", "sums over micro-batches", 1, persistent.grads},
+                       {"optimizer state", "moments", 1, persistent.states},
+                       {"constants", "table of rotations", 1, persistent.constants},
+                       {"losses and norms", "", 1, persistent.records}};
+  for (size_t c = 0; c < chunks.size(); ++c) {
+    const Chunk& k = chunks[c];
+    const std::string of = chunks.size() > 1 ? fmt::format(", chunk {}", c) : "";
+    all.push_back(
+        {"activations till dgrad" + of, "forward .. dgrad, per micro-batch alive", k.slots.till_dgrad, k.till_dgrad});
+    all.push_back(
+        {"activations till wgrad" + of, "forward .. wgrad, per micro-batch alive", k.slots.till_wgrad, k.till_wgrad});
+    all.push_back({"gradients till wgrad" + of, "dgrad .. wgrad, per micro-batch alive", k.slots.dgrad_till_wgrad,
+                   k.dgrad_till_wgrad});
+  }
+  if (handover > 0) all.push_back({"handover", "gradients on their way to other stages", 1, handover});
+  all.push_back({"replay", "a layer computed again", 1, replay});
+  all.push_back({"scratch", "temporaries of layers", 1, scratch});
+  all.push_back({"workspace", "temporaries of kernels", 1, workspace});
+  all.push_back({"evaluation", "loss without training", 1, evaluation});
+  return all;
 }
 
 int64_t MemoryPlan::total_bytes() const {
@@ -159,13 +244,13 @@ int64_t MemoryPlan::total_bytes() const {
 }
 
 std::string to_string(const MemoryPlan& plan) {
-  std::string text = fmt::format("{:<24} {:<42} {:>6} {:>14} {:>14}\n", "memory", "", "count", "MiB each", "MiB");
+  std::string text = fmt::format("{:<32} {:<42} {:>6} {:>14} {:>14}\n", "memory", "", "count", "MiB each", "MiB");
   for (const auto& row : plan.rows()) {
-    text += fmt::format("{:<24} {:<42} {:>6} {:>14.2f} {:>14.2f}\n", row.name, row.meaning, row.count,
+    text += fmt::format("{:<32} {:<42} {:>6} {:>14.2f} {:>14.2f}\n", row.name, row.meaning, row.count,
                         double(row.bytes_each) / kMiB, double(row.bytes()) / kMiB);
   }
   return text +
-         fmt::format("{:<24} {:<42} {:>6} {:>14} {:>14.2f}\n", "total", "", "", "", double(plan.total_bytes()) / kMiB);
+         fmt::format("{:<32} {:<42} {:>6} {:>14} {:>14.2f}\n", "total", "", "", "", double(plan.total_bytes()) / kMiB);
 }
 
 }  // namespace weft

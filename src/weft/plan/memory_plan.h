@@ -10,14 +10,18 @@ namespace weft {
 
 struct MemoryPlan {
   PersistentArenas::Sizes persistent;
-  Liveness slots;                // micro-batches alive at once, for the three that follow
-  int64_t till_dgrad = 0;        // bytes of one micro-batch: forward .. dgrad
-  int64_t till_wgrad = 0;        // forward .. wgrad, with the micro-batch itself
-  int64_t dgrad_till_wgrad = 0;  // dgrad .. wgrad
-  int64_t replay = 0;            // a layer that is computed again
-  int64_t scratch = 0;           // temporaries of layers
-  int64_t workspace = 0;         // temporaries of kernels
-  int64_t evaluation = 0;        // loss without training; 0 where there is none
+  struct Chunk {                   // of the model, on this rank
+    Liveness slots;                // micro-batches alive at once, for the three that follow
+    int64_t till_dgrad = 0;        // bytes of one micro-batch: forward .. dgrad
+    int64_t till_wgrad = 0;        // forward .. wgrad, with the micro-batch itself
+    int64_t dgrad_till_wgrad = 0;  // dgrad .. wgrad
+  };
+  std::vector<Chunk> chunks;
+  int64_t handover = 0;    // gradients on their way to other stages
+  int64_t replay = 0;      // a layer that is computed again
+  int64_t scratch = 0;     // temporaries of layers
+  int64_t workspace = 0;   // temporaries of kernels
+  int64_t evaluation = 0;  // loss without training; 0 where there is none
   int64_t total_bytes() const;
 
   struct Row {
@@ -27,10 +31,15 @@ struct MemoryPlan {
   };
   std::vector<Row> rows() const;  // what total_bytes is the sum of
 
-  int64_t num_params = 0;     // weights
-  double model_flops = 0;     // of a step: matrix products and attention, forward and backward, once
+  int64_t num_params = 0;     // weights of the whole model
+  double model_flops = 0;     // a rank's share of a step: matrix products and attention, forward and backward, once
   double hardware_flops = 0;  // with what is computed again
 };
+
+// Gradients that a stage may have sent, and the stage before not yet taken: so many for each chunk.
+inline constexpr int kGradientsUnderWay = 2;
+// Their memory, [chunk][i] [t, d]; none for the chunk with the embedding.
+std::vector<std::vector<Tensor>> alloc_handover(Arena& arena, const Transformer& model, const StepSpec& step);
 
 // For one rank; `workspace` is that of the backend that will run. Throws ConfigError or PlacementError where the step
 // cannot run. Milliseconds, whatever the size.

@@ -2,6 +2,8 @@
 
 #include <filesystem>
 
+#include "weft/schedule/block_layout.h"
+
 namespace weft {
 namespace {
 
@@ -28,18 +30,29 @@ LrSchedule lr_of(const Recipe& r) {
           .wsd_decay_steps = o.lr_wsd_decay_iters};
 }
 
-StepSpec step_of(const Recipe& r, const ModelSpec& model) {
-  const GradientOrder order = gradient_order_of(r);
+StepSpec step_of(const Recipe& r, const ModelSpec& model, int rank) {
+  const MeshSizes mesh = mesh_sizes_of(r);
+  const Pipeline pipeline = pipeline_of(r);
+  const MeshPlace at = place_of(mesh, rank);
+  GradientOrder order = gradient_order_of(r);
+  order.rank = at.dp;
+  const int first = 0, last = place_of(pipeline, pipeline.num_virtual_stages() - 1).stage;
   return {.precision = precision_of(r),
           .model = {.layers = layer_plan_of(r, model),
                     .recompute_blocks = r.parallel.recompute == "full",
-                    .max_positions = r.train.seq_length},
+                    .max_positions = r.train.seq_length,
+                    .parts = parts_of(r, model, at.pp),
+                    .other_end = first == last    ? -1
+                                 : at.pp == first ? last
+                                                  : first},
           .seq_length = r.train.seq_length,
           .micro_batch_size = r.train.micro_batch_size,
           .order = order,
-          .schedule = schedule_named(r.parallel.pipeline_schedule, {}, order.num_micro_batches),
+          .pipeline = pipeline,
+          .schedule = schedule_of(pipeline, at.pp, order.num_micro_batches),
           .evaluates = !r.data.valid.empty() || r.data.valid_fraction > 0,
-          .mesh = mesh_sizes_of(r)};
+          .mesh = mesh,
+          .rank = rank};
 }
 
 void override_dropout(const Recipe& r, Dropouts& d) {
@@ -59,7 +72,7 @@ RunPlan plan_run(const Recipe& recipe, const WorkspaceModel& workspace, int rank
   plan.model = plan.config.spec;
   override_dropout(recipe, plan.model.dropout);
   check_layout(recipe, plan.model);
-  plan.step = of_rank(step_of(recipe, plan.model), rank);
+  plan.step = step_of(recipe, plan.model, rank);
   plan.optimizer = optimizer_of(recipe);
   plan.lr = lr_of(recipe);
   plan.memory = measure(plan.model, plan.step, *plan.optimizer, workspace);

@@ -11,7 +11,8 @@ struct StepSpec {
   int64_t seq_length = 0;
   int64_t micro_batch_size = 0;  // sequences
   GradientOrder order;           // micro-batches of a step, and how their gradients are summed
-  Schedule schedule;
+  Pipeline pipeline = {};
+  Schedule schedule;       // of this rank's stage
   bool evaluates = false;  // is the loss also measured without training
   MeshSizes mesh = {};
   int rank = 0;  // of the mesh
@@ -22,9 +23,6 @@ struct StepSpec {
     return share_of(micro_batch_tokens(), cut ? RankOf{mesh.tp, place_of(mesh, rank).tp} : RankOf{});
   }
 };
-// The same step as another rank of its mesh has it.
-StepSpec of_rank(StepSpec step, int rank);
-
 // The tensors of one micro-batch (MicroBatch without spans).
 MicroBatch alloc_micro_batch(Arena& arena, const StepSpec& step);
 // The same for `tokens` that are all of one rank's stream.

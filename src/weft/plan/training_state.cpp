@@ -18,14 +18,8 @@ TrainingState::TrainingState(const ModelSpec& spec, const StepSpec& step, const 
     : params(step.precision, step.order, mesh), model(params, spec, step.model) {
   params.allocate(arenas.params, arenas.grads, arenas.states, int(optimizer.state_names().size()));
   model.allocate_constants(arenas.constants, step.precision);
-  norm = std::make_unique<GradNorm>(params, arenas.records);
+  norm = std::make_unique<GradNorm>(params, arenas.records, Transformer::num_positions(spec));
   losses = arenas.records.alloc(DType::f64, {step.order.global_micro_batches()});
-}
-
-StepSpec of_rank(StepSpec step, int rank) {
-  step.rank = rank;
-  step.order.rank = place_of(step.mesh, rank).dp;
-  return step;
 }
 
 MicroBatch alloc_micro_batch(Arena& arena, const StepSpec& step) {

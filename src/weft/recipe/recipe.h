@@ -43,6 +43,8 @@ struct Recipe {
     int64_t dp = 1, tp = 1, pp = 1, cp = 1, ep = 1, zero_stage = 0, zero_shard_size = 0;
     bool sequence_parallel = true;
     std::string pipeline_schedule = "1f1b", recompute = "none";
+    int64_t virtual_pipeline_parallel_size = 0;
+    std::vector<int64_t> pipeline_layout = {};
     bool operator==(const Parallel&) const = default;
   } parallel;
   struct Checkpoint {

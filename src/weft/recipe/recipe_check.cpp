@@ -3,6 +3,7 @@
 
 #include "weft/base/error.h"
 #include "weft/recipe/recipe_keys.h"
+#include "weft/schedule/pipeline.h"
 
 namespace weft {
 namespace {
@@ -61,6 +62,21 @@ void check_data(const Recipe::Data& d, const Recipe::Train& t, Conflicts& c) {
             .expected = "0, or data to evaluate: set data.valid or data.valid_fraction"});
 }
 
+void check_pipeline(const Recipe::Parallel& p, Conflicts& c) {
+  const ScheduleKind kind = schedule_kind(p.pipeline_schedule);
+  const int64_t given = p.virtual_pipeline_parallel_size;
+  const bool fits = given == 0 || chunks_fit(kind, given);
+  c.unless(fits, {.key = "parallel.virtual_pipeline_parallel_size",
+                  .others = {"parallel.pipeline_schedule"},
+                  .expected = fmt::format("{} for schedule \"{}\", or 0", chunks_that_fit(kind), p.pipeline_schedule)});
+  if (!fits || p.pipeline_layout.empty()) return;
+  const int64_t chunks = given == 0 ? pipeline_named(p.pipeline_schedule, 1).num_chunks : given;
+  c.unless(int64_t(p.pipeline_layout.size()) == p.pp * chunks,
+           {.key = "parallel.pipeline_layout",
+            .others = {"parallel.pp", "parallel.virtual_pipeline_parallel_size", "parallel.pipeline_schedule"},
+            .expected = fmt::format("{} x {} numbers: stages x chunks of the model on each", p.pp, chunks)});
+}
+
 void check_learning_rate(const Recipe::Optimizer& o, int64_t train_iters, Conflicts& c) {
   const bool own_end = o.lr_decay_iters > 0;
   const int64_t end = own_end ? o.lr_decay_iters : train_iters;
@@ -103,6 +119,7 @@ std::vector<Conflict> conflicts(const Recipe& recipe) {
   check_batches(recipe.train, recipe.parallel, c);
   check_shards(recipe.parallel, c);
   check_data(recipe.data, recipe.train, c);
+  check_pipeline(recipe.parallel, c);
   check_learning_rate(recipe.optimizer, recipe.train.train_iters, c);
   return c.take();
 }
@@ -110,15 +127,11 @@ std::vector<Conflict> conflicts(const Recipe& recipe) {
 void check_supported(const Recipe& r) {
   const auto& p = r.parallel;
   Refusals refusals;
-  const std::pair<const char*, int64_t> axes[] = {{"pp", p.pp}, {"cp", p.cp}, {"ep", p.ep}};
+  const std::pair<const char*, int64_t> axes[] = {{"cp", p.cp}, {"ep", p.ep}};
   for (const auto& [axis, ranks] : axes) {
     refusals.add(ranks > 1, fmt::format("parallel.{} = {}", axis, ranks),
-                 "this version cuts the batch (dp) and matrices (tp) alone", fmt::format("parallel.{} = 1", axis));
+                 "this version cuts batches (dp), matrices (tp) and layers (pp)", fmt::format("parallel.{} = 1", axis));
   }
-  refusals.add(p.pipeline_schedule == "interleaved_1f1b" || p.pipeline_schedule == "zbv",
-               fmt::format("parallel.pipeline_schedule = \"{}\"", p.pipeline_schedule),
-               "it needs several stages on a rank, and this version has one",
-               "\"1f1b\", which is the same at parallel.pp = 1");
   refusals.add(r.run.ranks == "mpi", "run.ranks = \"mpi\"", "this version runs ranks as threads of one process",
                "run.ranks = \"local\"");
   refusals.add(r.run.backend == "cuda", "run.backend = \"cuda\"", "this version has no GPU kernels",

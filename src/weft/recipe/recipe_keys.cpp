@@ -116,6 +116,14 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
       {"parallel.pipeline_schedule", &p.pipeline_schedule,
        one_of({"gpipe", "1f1b", "interleaved_1f1b", "zb_h1", "zbv"}),
        "order of forward, dgrad and wgrad of the micro-batches; weft plan --schedule prints it", kMayChange},
+      {"parallel.virtual_pipeline_parallel_size", &p.virtual_pipeline_parallel_size, count(0, 1 << 16),
+       "chunks of the model on each pipeline stage; 0: as the schedule needs, 2 for interleaved_1f1b and zbv, else 1",
+       kMayChange},
+      {"parallel.pipeline_layout", &p.pipeline_layout, count(0),
+       "blocks of each virtual stage, in the order of forward, as [3, 4, 4, 3]; the embedding goes with the first, the "
+       "head "
+       "with the last; empty: the most even",
+       kMayChange},
       {"parallel.recompute", &p.recompute, one_of({"none", "selective", "full"}),
        "what is computed again in backward instead of kept; selective: norms, activations, attention core; full: whole "
        "blocks",

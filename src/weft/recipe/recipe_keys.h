@@ -11,7 +11,7 @@
 namespace weft {
 
 using RecipeField = std::variant<std::string*, int64_t*, double*, bool*, std::vector<std::string>*,
-                                 std::vector<double>*, std::optional<double>*>;
+                                 std::vector<double>*, std::optional<double>*, std::vector<int64_t>*>;
 
 inline constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 inline constexpr double kMostCount = std::numeric_limits<int32_t>::max();  // products of two counts are int64_t

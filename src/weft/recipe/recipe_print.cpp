@@ -8,7 +8,7 @@ namespace {
 
 std::string type_of(const RecipeKey& key) {
   constexpr const char* kTypes[] = {"text",          "whole number",    "number", "true or false",
-                                    "list of texts", "list of numbers", "number"};
+                                    "list of texts", "list of numbers", "number", "list of whole numbers"};
   return kTypes[key.field.index()];
 }
 
@@ -92,13 +92,14 @@ std::vector<KeyHelp> recipe_help() {
 }
 
 std::string recipe_reference(int columns) {
-  constexpr size_t kIndent = 29 + 1 + 13 + 1, kNarrowest = 30;
+  constexpr size_t kKey = 29, kIndent = kKey + 1 + 13 + 1, kNarrowest = 30;
   const size_t width = std::max(size_t(std::max(columns, 0)), kIndent + kNarrowest) - kIndent;
   std::string text = "A recipe is a TOML file; on the command line, section.key=value replaces what it says.\n";
   for_each_key([&](const std::string&) { text += "\n"; },
                [&](const KeyHelp& key) {
-                 text +=
-                     fmt::format("{:<29} {:<13} {}\n", key.key, default_of(key), wrapped(remark(key), width, kIndent));
+                 const bool fits = key.key.size() <= kKey;  // else it has a line for itself
+                 text += fmt::format("{:<{}} {:<13} {}\n", fits ? key.key : key.key + "\n" + std::string(kKey, ' '),
+                                     kKey, default_of(key), wrapped(remark(key), width, kIndent));
                });
   return text;
 }

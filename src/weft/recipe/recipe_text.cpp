@@ -66,6 +66,8 @@ std::string expectation(const RecipeKey& key) {
       return "a list of texts in quotes";
     case 5:
       return "a list of numbers, each" + range(a);
+    case 7:
+      return "a list of whole numbers, each" + range(a);
     default:
       return "a number" + range(a);
   }

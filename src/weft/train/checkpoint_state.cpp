@@ -45,9 +45,9 @@ SafetensorsLayout optimizer_layout(const ModelSpec& model, const Optimizer& opti
 // Calls f(entry, offset in bytes, row) for the rows of the optimizer's tensors that this rank keeps; rows that lie
 // together, in memory and in the file, at once.
 template <class F>
-void for_each_kept(const TrainingState& state, const Optimizer& optimizer, const F& f) {
+void for_each_kept(const TrainingState& state, ParamStore::Copies copies, const Optimizer& optimizer, const F& f) {
   const auto names = optimizer.state_names();
-  for (const Param* p : state.params.params()) {
+  for (const Param* p : state.params.params(copies)) {
     const int64_t width = p->spec().shape.elements() / p->spec().shape[0];
     for (const ParamStore::Stored& block : state.params.stored(*p)) {
       const bool together = block.cols.count == width;
@@ -84,10 +84,11 @@ void load_optimizer(const fs::path& path, const ModelSpec& model, const Training
                     const Optimizer& optimizer) {
   const SafetensorsFile file = SafetensorsFile::open(path);
   check_optimizer(file, path, optimizer_layout(model, optimizer, state.params.precision().stat));
-  for_each_kept(state, optimizer, [&](const std::string& entry, int64_t offset, std::span<std::byte> to) {
+  const auto read = [&](const std::string& entry, int64_t offset, std::span<std::byte> to) {
     const auto from = file.bytes(*file.find(entry)).subspan(size_t(offset), to.size());
     std::copy(from.begin(), from.end(), to.begin());
-  });
+  };
+  for_each_kept(state, ParamStore::Copies::with, optimizer, read);
 }
 
 // Tokenizer and generation settings of the model's folder: all its small files that are not weights.
@@ -176,9 +177,10 @@ fs::path save_checkpoint(const fs::path& run, const TrainingState& state, const 
     const fs::path here = DurableFolder::building_name(path);
     SharedWriter to_weights(here, weights), to_optimizer(here / "weft", optimizer);
     write_hf_weights(to_weights, source.model, state.params);
-    for_each_kept(state, source.optimizer, [&](const std::string& entry, int64_t offset, std::span<std::byte> from) {
+    const auto write = [&](const std::string& entry, int64_t offset, std::span<std::byte> from) {
       to_optimizer.write(entry, offset, from);
-    });
+    };
+    for_each_kept(state, ParamStore::Copies::without, source.optimizer, write);
     to_weights.sync();
     to_optimizer.sync();
   });

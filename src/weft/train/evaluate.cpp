@@ -71,6 +71,7 @@ std::optional<EvalRecord> evaluate_loss(const EvalRequest& r, const ScoreMicroBa
     counted += here;
   }
   r.ranks.all_reduce({losses.data(), DType::f64, {batches}}).wait();  // each is zero on all ranks but one
+  r.stages.all_reduce({losses.data(), DType::f64, {batches}}).wait();
   counted = sum_over(r.ranks, counted);
   const double loss = tree_sum(losses) / double(std::max<int64_t>(counted, 1));
   return EvalRecord{.step = r.step, .loss = loss, .perplexity = std::exp(loss), .tokens = counted};

@@ -43,9 +43,13 @@ Evaluator::Evaluator(const std::filesystem::path& folder, const Spec& spec)
 
 EvalRecord Evaluator::evaluate(const EvalWindows& windows, int64_t max_batches) {
   const ForwardOnly forward{model_, step_, *backend_, mesh_};
-  return *evaluate_loss(
-      {.windows = windows, .step_spec = step_, .step = 0, .max_batches = max_batches, .ranks = mesh_[Axis::dp]},
-      [&](const LoadMicroBatch& load) { return forward.score(load, scratch_); });
+  return *evaluate_loss({.windows = windows,
+                         .step_spec = step_,
+                         .step = 0,
+                         .max_batches = max_batches,
+                         .ranks = mesh_[Axis::dp],
+                         .stages = *mesh_.pp},
+                        [&](const LoadMicroBatch& load) { return forward.score(load, scratch_); });
 }
 
 }  // namespace weft

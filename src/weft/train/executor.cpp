@@ -13,11 +13,18 @@ Executor::Executor(TrainingState& state, const StepSpec& step, const MemoryPlan&
       scratch_("scratch", plan.scratch),
       replay_("replay", plan.replay),
       evaluation_("evaluation", plan.evaluation),
-      till_dgrad_("activations till dgrad", plan.slots.till_dgrad, plan.till_dgrad),
-      till_wgrad_("activations till wgrad", plan.slots.till_wgrad, plan.till_wgrad),
-      dgrad_till_wgrad_("gradients till wgrad", plan.slots.dgrad_till_wgrad, plan.dgrad_till_wgrad),
-      in_flight_(size_t(plan.slots.till_wgrad)) {
-  for (InFlight& m : in_flight_) m.saved = state.model.make_saved();
+      handover_("handover", plan.handover),
+      links_(state.model, step, resources.mesh, handover_) {
+  for (size_t c = 0; c < plan.chunks.size(); ++c) {
+    const MemoryPlan::Chunk& k = plan.chunks[c];
+    ChunkState chunk{Slots("activations till dgrad", k.slots.till_dgrad, k.till_dgrad),
+                     Slots("activations till wgrad", k.slots.till_wgrad, k.till_wgrad),
+                     Slots("gradients till wgrad", k.slots.dgrad_till_wgrad, k.dgrad_till_wgrad),
+                     {}};
+    chunk.in_flight.resize(size_t(k.slots.till_wgrad));
+    for (InFlight& m : chunk.in_flight) m.saved = state.model.make_saved(int(c));
+    chunks_.push_back(std::move(chunk));
+  }
 }
 
 double Executor::run(const StepInput& input) {
@@ -28,6 +35,7 @@ double Executor::run(const StepInput& input) {
   state_.params.finish_step(*backend_);
   backend_->wait_all();
   mesh_[Axis::dp].all_reduce(losses).wait();  // each is of one rank and zero on the others: the sum is exact
+  mesh_.pp->all_reduce(losses).wait();
   return tree_sum({losses.as<double>(), losses.as<double>() + losses.rows()});
 }
 
@@ -44,30 +52,35 @@ double Executor::run_on(Backend& backend, const StepInput& input) {
 }
 
 void Executor::act(Action action, const StepInput& input) {
+  ChunkState& chunk = chunks_[size_t(action.chunk)];
+  StageLinks::Link others(links_, *backend_, action.chunk, action.micro_batch);
   if (action.what == Do::forward) {
-    InFlight& m = find(-1);
-    begin(m, action.micro_batch, input);
+    InFlight& m = find(chunk, -1);
+    begin(chunk, m, action.micro_batch, input);
     Pass p = pass(m, input.dropout_key);
-    state_.model.forward(p, m.saved);
-    return;
+    return forward_chunk(p, state_.model, action.chunk, m.saved, others);
   }
-  InFlight& m = find(action.micro_batch);
-  if (action.what != Do::wgrad) m.dgrad_till_wgrad = &dgrad_till_wgrad_.take();
+  InFlight& m = find(chunk, action.micro_batch);
+  if (action.what != Do::wgrad) m.dgrad_till_wgrad = &chunk.dgrad_till_wgrad.take();
   Pass p = pass(m, input.dropout_key);
-  if (action.what == Do::backward) state_.model.backward(p, m.saved);
-  if (action.what == Do::dgrad) state_.model.dgrad(p, m.saved);
-  if (action.what == Do::wgrad) state_.model.wgrad(p, m.saved);
-  if (action.what != Do::wgrad) till_dgrad_.give(*m.till_dgrad);
+  if (action.what == Do::wgrad) {
+    state_.model.wgrad(p, m.saved, action.chunk);
+  } else {
+    const Backward what = action.what == Do::backward ? Backward::with_wgrad : Backward::dgrad_only;
+    backward_chunk(p, state_.model, action.chunk, m.saved, others, what);
+    links_.wait_sent(action.chunk, action.micro_batch);
+    chunk.till_dgrad.give(*m.till_dgrad);
+  }
   if (action.what == Do::dgrad) return;
-  till_wgrad_.give(*m.till_wgrad);
-  dgrad_till_wgrad_.give(*m.dgrad_till_wgrad);
+  chunk.till_wgrad.give(*m.till_wgrad);
+  chunk.dgrad_till_wgrad.give(*m.dgrad_till_wgrad);
   m.busy = false;
 }
 
-void Executor::begin(InFlight& m, int64_t micro_batch, const StepInput& input) {
+void Executor::begin(ChunkState& chunk, InFlight& m, int64_t micro_batch, const StepInput& input) {
   m.busy = true;
-  m.till_dgrad = &till_dgrad_.take();
-  m.till_wgrad = &till_wgrad_.take();
+  m.till_dgrad = &chunk.till_dgrad.take();
+  m.till_wgrad = &chunk.till_wgrad.take();
   m.batch = alloc_micro_batch(*m.till_wgrad, step_);
   m.batch.index = micro_batch;
   m.batch.loss = state_.losses.slice_rows(step_.order.global_of(micro_batch), 1);
@@ -75,12 +88,12 @@ void Executor::begin(InFlight& m, int64_t micro_batch, const StepInput& input) {
   input.load(m.batch);
 }
 
-// The slot of a micro-batch in flight; of -1, a free one.
-Executor::InFlight& Executor::find(int64_t micro_batch) {
-  const auto found = std::find_if(in_flight_.begin(), in_flight_.end(), [&](const InFlight& m) {
+// The slot of a micro-batch in flight through a chunk; of -1, a free one.
+Executor::InFlight& Executor::find(ChunkState& chunk, int64_t micro_batch) {
+  const auto found = std::find_if(chunk.in_flight.begin(), chunk.in_flight.end(), [&](const InFlight& m) {
     return micro_batch < 0 ? !m.busy : m.busy && m.batch.index == micro_batch;
   });
-  WEFT_CHECK(found != in_flight_.end(), "micro-batch {} is not in flight", micro_batch);
+  WEFT_CHECK(found != chunk.in_flight.end(), "micro-batch {} is not in flight", micro_batch);
   return *found;
 }
 
@@ -99,7 +112,7 @@ Pass Executor::pass(const InFlight& m, uint64_t dropout_key) {
 
 Tensor Executor::evaluate(const LoadMicroBatch& load) {
   WEFT_CHECK(step_.evaluates, "this step was planned without evaluation");
-  const Tensor nll = ForwardOnly{state_.model, step_, *backend_, mesh_}.score(load, evaluation_);
+  const Tensor nll = ForwardOnly{state_.model, step_, *backend_, mesh_, &links_}.score(load, evaluation_);
   WEFT_CHECK(evaluation_.peak() == plan_.evaluation, "evaluation used {} bytes, planned {}", evaluation_.peak(),
              plan_.evaluation);
   return nll;
@@ -109,17 +122,23 @@ Tensor ForwardOnly::score(const LoadMicroBatch& load, Arena& arena) const {
   arena.rewind();
   MicroBatch batch = alloc_micro_batch(arena, step);
   load(batch);
-  Tensor nll = arena.alloc(step.precision.stat, {step.micro_batch_tokens()}, model.loss_place());
   Pass p{backend, mesh, step.precision, batch, &arena, &arena, &arena, &arena, &arena};
-  model.evaluate(p, nll);
+  std::vector<StageLinks::Link> others;
+  std::vector<Neighbours*> pointers;
+  others.reserve(size_t(model.num_chunks()));
+  for (int c = 0; c < model.num_chunks() && links != nullptr; ++c)
+    pointers.push_back(&others.emplace_back(*links, backend, c, 0));
+  const Tensor nll = score_chunks(p, model, pointers);
+  for (int c = 0; c < model.num_chunks() && links != nullptr; ++c) links->wait_sent(c, 0);
   backend.wait_all();
   return nll;
 }
 
 int64_t Executor::peak_bytes() const {
-  int64_t bytes = scratch_.peak() + replay_.peak() + evaluation_.peak();
-  for (const Slots* slots : {&till_dgrad_, &till_wgrad_, &dgrad_till_wgrad_})
-    for (const Arena* arena : slots->arenas()) bytes += arena->peak();
+  int64_t bytes = scratch_.peak() + replay_.peak() + evaluation_.peak() + handover_.peak();
+  for (const ChunkState& chunk : chunks_)
+    for (const Slots* slots : {&chunk.till_dgrad, &chunk.till_wgrad, &chunk.dgrad_till_wgrad})
+      for (const Arena* arena : slots->arenas()) bytes += arena->peak();
   return bytes;
 }
 
@@ -129,13 +148,16 @@ void Executor::check_used() const {
   };
   same(scratch_, plan_.scratch);
   same(replay_, plan_.replay);
+  same(handover_, plan_.handover);
   const auto all = [&](const Slots& slots, int64_t planned) {
     WEFT_CHECK(slots.most_taken() == slots.num_slots(), "{} of {} slots used", slots.most_taken(), slots.num_slots());
     for (const Arena* arena : slots.arenas()) same(*arena, planned);
   };
-  all(till_dgrad_, plan_.till_dgrad);
-  all(till_wgrad_, plan_.till_wgrad);
-  all(dgrad_till_wgrad_, plan_.dgrad_till_wgrad);
+  for (size_t c = 0; c < chunks_.size(); ++c) {
+    all(chunks_[c].till_dgrad, plan_.chunks[c].till_dgrad);
+    all(chunks_[c].till_wgrad, plan_.chunks[c].till_wgrad);
+    all(chunks_[c].dgrad_till_wgrad, plan_.chunks[c].dgrad_till_wgrad);
+  }
 }
 
 }  // namespace weft

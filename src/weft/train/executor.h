@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "weft/plan/memory_plan.h"
+#include "weft/train/stage_links.h"
 
 namespace weft {
 
@@ -11,12 +12,13 @@ namespace weft {
 using LoadMicroBatch = std::function<void(MicroBatch& b)>;
 
 // Forward only, of one micro-batch that `load` fills, with everything in `arena` (rewound first): the losses of its
-// tokens (stat, [tokens]), which lie there. Blocks.
+// tokens (stat, [tokens]), which lie there; zero on stages without the head. Blocks.
 struct ForwardOnly {
   const Transformer& model;
   const StepSpec& step;
   Backend& backend;
   const ProcessMesh& mesh;
+  StageLinks* links = nullptr;  // where the model has several chunks
   Tensor score(const LoadMicroBatch& load, Arena& arena) const;
 };
 
@@ -55,9 +57,13 @@ class Executor {
     MicroBatch batch;
     bool busy = false;
   };
+  struct ChunkState {
+    Slots till_dgrad, till_wgrad, dgrad_till_wgrad;
+    std::vector<InFlight> in_flight;
+  };
   void act(Action action, const StepInput& input);
-  void begin(InFlight& m, int64_t micro_batch, const StepInput& input);
-  InFlight& find(int64_t micro_batch);
+  void begin(ChunkState& chunk, InFlight& m, int64_t micro_batch, const StepInput& input);
+  static InFlight& find(ChunkState& chunk, int64_t micro_batch);
   Pass pass(const InFlight& m, uint64_t dropout_key);
 
   TrainingState& state_;
@@ -65,9 +71,9 @@ class Executor {
   const MemoryPlan plan_;
   Backend* backend_;
   const ProcessMesh& mesh_;
-  Arena scratch_, replay_, evaluation_;
-  Slots till_dgrad_, till_wgrad_, dgrad_till_wgrad_;
-  std::vector<InFlight> in_flight_;
+  Arena scratch_, replay_, evaluation_, handover_;
+  StageLinks links_;
+  std::vector<ChunkState> chunks_;
 };
 
 }  // namespace weft

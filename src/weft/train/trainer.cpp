@@ -180,7 +180,7 @@ void Trainer::report_nonfinite(double loss, double norm) {
   const std::string what = fmt::format("step {}: loss {}, gradient norm {}", step_ + 1, loss, norm);
   const std::string advice = fmt::format(
       "; weights and checkpoints are those of step {}. Lower optimizer.lr, or look at the data of this step", step_);
-  const std::string gradient = state_.norm->wait_first_nonfinite(*backend_, executor_.scratch());
+  const std::string gradient = first_text(*mesh_.pp, state_.norm->wait_first_nonfinite(*backend_, executor_.scratch()));
   Checked watched(*backend_, {.finite = true});
   try {
     executor_.run_on(watched,
@@ -195,16 +195,19 @@ void Trainer::report_nonfinite(double loss, double norm) {
 // One line a step in grad_norms.jsonl; of a step that ran twice (a crash, a resume) the later line counts.
 void Trainer::log_grad_norms() {
   const std::vector<GradNorm::Entry> entries = state_.norm->wait_measure_parts(*backend_, executor_.scratch());
-  if (!leads()) return;
-  nlohmann::json norms;
-  for (const HfTensor& t : hf_tensors(plan_.model)) {
-    double squares = 0;
+  const std::vector<HfTensor> tensors = hf_tensors(plan_.model);
+  std::vector<double> squares(tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const HfTensor& t = tensors[i];
     for (const GradNorm::Entry& e : entries) {
       const bool inside = e.first_row >= t.first_row && e.first_row < t.first_row + t.rows;
-      if (e.param->spec().name == t.param && inside) squares += e.squares;
+      if (e.param->spec().name == t.param && inside) squares[i] += e.squares;
     }
-    norms[t.name] = std::sqrt(squares);
   }
+  mesh_.pp->all_reduce({squares.data(), DType::f64, {int64_t(squares.size())}}).wait();
+  if (!leads()) return;
+  nlohmann::json norms;
+  for (size_t i = 0; i < tensors.size(); ++i) norms[tensors[i].name] = std::sqrt(squares[i]);
   std::ofstream out(std::filesystem::path(recipe_.run.dir) / "grad_norms.jsonl", std::ios::app);
   out << nlohmann::json{{"step", step_ + 1}, {"grad_norm", norms}}.dump() << std::endl;
   if (!out) throw FileError(fmt::format("{}/grad_norms.jsonl: cannot be written; is the disk full?", recipe_.run.dir));
@@ -217,6 +220,7 @@ void Trainer::evaluate() {
                      .step = step_,
                      .max_batches = recipe_.train.eval_iters,
                      .ranks = mesh_[Axis::dp],
+                     .stages = *mesh_.pp,
                      .stopped = [this] { return stopped(); }},
                     [this](const LoadMicroBatch& load) { return executor_.evaluate(load); });
   if (!record) return;
@@ -241,13 +245,11 @@ void Trainer::refuse_bad_weights() {
         bad = fmt::format("{}: {} of {} values", p->spec().name, int64_t(*count.as<double>()), block.master.elements());
     }
   }
-  double ranks = bad.empty() ? 0 : 1;
-  mesh_.world->all_reduce({&ranks, DType::f64, {1}}).wait();
-  if (ranks > 0)
+  if (const std::string first = first_text(*mesh_.world, bad); !first.empty())
     throw NumericsError(
-        fmt::format("step {}: {} not finite after the update; it is not saved, and older checkpoints are kept. Lower "
-                    "optimizer.lr, or look at the data of this step",
-                    step_, bad.empty() ? "weights of another rank are" : bad + " are"));
+        fmt::format("step {}: {} are not finite after the update; it is not saved, and older checkpoints are kept. "
+                    "Lower optimizer.lr, or look at the data of this step",
+                    step_, first));
 }
 
 // A save that fails leaves the older checkpoints and does not end the run; the last one does.

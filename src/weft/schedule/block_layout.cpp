@@ -1,0 +1,128 @@
+#include "weft/schedule/block_layout.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "weft/base/error.h"
+
+namespace weft {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kRounding = 1e-12;  // costs that differ by less than this share are the same
+
+// All cuts of the first n blocks into k pieces, by dynamic programming over k.
+class Cutter {
+ public:
+  Cutter(const BlockCosts& costs, int num_pieces, int64_t min_blocks)
+      : costs_(costs), pieces_(num_pieces), min_(min_blocks), blocks_(int64_t(costs.blocks.size())) {
+    sums_.push_back(0);
+    for (const double cost : costs.blocks) sums_.push_back(sums_.back() + cost);
+  }
+
+  struct Cut {
+    double value;
+    BlockLayout layout;
+  };
+  // The one with the least `join(join(join(0, cost of piece 0), cost of piece 1), ...)`; of those with fewer blocks in
+  // front. `join` rises with both.
+  template <class Join>
+  Cut least(Join join) const {
+    const size_t columns = size_t(blocks_) + 1;
+    std::vector<double> values(columns, kInfinity);
+    values[0] = 0;
+    std::vector<std::vector<int64_t>> begins;  // of the last piece: [pieces - 1][blocks]
+    for (int k = 0; k < pieces_; ++k) {
+      std::vector<double> next(columns, kInfinity);
+      begins.emplace_back(columns, -1);
+      for (int64_t end = 0; end <= blocks_; ++end) {
+        for (int64_t begin = 0; begin + min_ <= end; ++begin) {
+          const double value = join(values[size_t(begin)], piece(k, begin, end));
+          if (!(value < next[size_t(end)] * (1 - kRounding))) continue;
+          next[size_t(end)] = value;
+          begins.back()[size_t(end)] = begin;
+        }
+      }
+      values = std::move(next);
+    }
+    return {values.back(), trace(begins)};
+  }
+
+ private:
+  double piece(int k, int64_t begin, int64_t end) const {
+    return sums_[size_t(end)] - sums_[size_t(begin)] + (k == 0 ? costs_.embedding : 0) +
+           (k == pieces_ - 1 ? costs_.head : 0);
+  }
+
+  BlockLayout trace(const std::vector<std::vector<int64_t>>& begins) const {
+    BlockLayout layout(static_cast<size_t>(pieces_));
+    int64_t end = blocks_;
+    for (size_t k = layout.size(); k-- > 0;) {
+      const int64_t begin = begins[k][size_t(end)];
+      WEFT_CHECK(begin >= 0, "no cut of {} blocks into {} pieces", blocks_, pieces_);
+      layout[k] = end - begin;
+      end = begin;
+    }
+    return layout;
+  }
+
+  const BlockCosts& costs_;
+  const int pieces_;
+  const int64_t min_, blocks_;
+  std::vector<double> sums_;  // of the first i blocks
+};
+
+}  // namespace
+
+BlockLayout balanced_layout(const BlockCosts& costs, int num_virtual_stages, int64_t min_blocks) {
+  WEFT_CHECK(num_virtual_stages >= 1 && min_blocks >= 0, "{} virtual stages of at least {} blocks", num_virtual_stages,
+             min_blocks);
+  const int64_t most = int64_t(costs.blocks.size()) / num_virtual_stages;
+  const Cutter cutter(costs, num_virtual_stages, std::min(min_blocks, most));
+  const double dearest = cutter.least([](double so_far, double cost) { return std::max(so_far, cost); }).value;
+  const double limit = dearest * (1 + 2 * kRounding);
+  const auto squares = [limit](double so_far, double cost) { return cost > limit ? kInfinity : so_far + cost * cost; };
+  return cutter.least(squares).layout;
+}
+
+std::vector<double> costs_of(const BlockLayout& layout, const BlockCosts& costs) {
+  std::vector<double> all;
+  auto block = costs.blocks.begin();
+  for (const int64_t count : layout) {
+    all.push_back(std::accumulate(block, block + count, 0.0));
+    block += count;
+  }
+  WEFT_CHECK(!all.empty() && block == costs.blocks.end(), "layout {} of {} blocks", to_string(layout),
+             costs.blocks.size());
+  all.front() += costs.embedding;
+  all.back() += costs.head;
+  return all;
+}
+
+void check_layout(const BlockLayout& layout, int num_virtual_stages, int64_t num_blocks) {
+  const auto require = [&](bool fits, const std::string& why) {
+    if (!fits) throw ConfigError(fmt::format("pipeline layout {}: {}", to_string(layout), why));
+  };
+  require(layout.size() == size_t(num_virtual_stages),
+          fmt::format("{} counts for {} virtual stages", layout.size(), num_virtual_stages));
+  for (size_t k = 0; k < layout.size(); ++k) {
+    require(layout[k] >= 0, fmt::format("{} is no number of blocks", layout[k]));
+    require(layout[k] > 0 || k == 0 || k + 1 == layout.size(),
+            fmt::format("virtual stage {} would have nothing to do; only the first and the last, which have the "
+                        "embedding and the head, may be without blocks",
+                        k));
+  }
+  const int64_t sum = std::accumulate(layout.begin(), layout.end(), int64_t{0});
+  require(sum == num_blocks, fmt::format("the counts add up to {}, and the model has {} blocks", sum, num_blocks));
+}
+
+std::string to_string(const BlockLayout& layout) { return fmt::format("[{}]", fmt::join(layout, ", ")); }
+
+int64_t first_block(const BlockLayout& layout, int virtual_stage) {
+  WEFT_CHECK(virtual_stage >= 0 && size_t(virtual_stage) < layout.size(), "virtual stage {} of {}", virtual_stage,
+             layout.size());
+  return std::accumulate(layout.begin(), layout.begin() + virtual_stage, int64_t{0});
+}
+
+}  // namespace weft

@@ -1,0 +1,47 @@
+// Which piece of the model lies on which rank of a pipeline. Pure functions.
+//
+// The model's blocks are cut into virtual stages, 0 .. num_virtual_stages() - 1 in the order of forward. A rank of the
+// pipeline (its stage) holds num_chunks of them, numbered in the order in which forward comes by.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace weft {
+
+enum class ScheduleKind { gpipe, one_f_one_b, interleaved_1f1b, zb_h1, zbv };
+
+struct Pipeline {
+  ScheduleKind kind = ScheduleKind::one_f_one_b;
+  int num_stages = 1, num_chunks = 1;
+  int num_virtual_stages() const { return num_stages * num_chunks; }
+  bool operator==(const Pipeline&) const = default;
+};
+
+// By the schedule's name in recipes. `num_chunks` is Megatron's virtual_pipeline_parallel_size; 0: as the schedule
+// needs. Throws a ConfigError that names the schedules for an unknown one, and what fits for any other number of chunks
+// than 1 (gpipe, 1f1b, zb_h1), 2 (zbv), or at least 2 (interleaved_1f1b).
+Pipeline pipeline_named(std::string_view name, int num_stages, int num_chunks = 0);
+// Whether a schedule can have so many chunks of the model on each rank, and the text of what it can have: "at least 2".
+bool chunks_fit(ScheduleKind kind, int64_t num_chunks);
+std::string chunks_that_fit(ScheduleKind kind);
+// By name; a ConfigError that names all for an unknown one.
+ScheduleKind schedule_kind(std::string_view name);
+// "gpipe", "1f1b", ...
+std::string_view name_of(ScheduleKind kind);
+// All of them, in the order of ScheduleKind.
+std::vector<std::string_view> schedule_names();
+
+// A virtual stage's rank, and which of the rank's chunks it is.
+struct PipelinePlace {
+  int stage = 0, chunk = 0;
+  bool operator==(const PipelinePlace&) const = default;
+};
+// gpipe, 1f1b, zb_h1: the stage. interleaved_1f1b: round after round, chunk * num_stages + stage. zbv: down and up
+// again, a V: stage, then 2 num_stages - 1 - stage, so that the first rank has both ends of the model, and the loss.
+int virtual_stage(const Pipeline& pipeline, PipelinePlace place);
+// The inverse.
+PipelinePlace place_of(const Pipeline& pipeline, int virtual_stage);
+
+}  // namespace weft

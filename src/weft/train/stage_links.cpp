@@ -1,0 +1,66 @@
+#include "weft/train/stage_links.h"
+
+#include <algorithm>
+
+namespace weft {
+
+StageLinks::StageLinks(const Transformer& model, const StepSpec& step, const ProcessMesh& mesh, Arena& handover)
+    : pipeline_(step.pipeline),
+      mesh_(mesh),
+      gradients_(alloc_handover(handover, model, step)),
+      turn_(gradients_.size()) {}
+
+// Where the chunk lies that follows on this way.
+PipelinePlace StageLinks::next(int chunk, Way way) const {
+  const int here = virtual_stage(pipeline_, {mesh_.pp->rank(), chunk});
+  return place_of(pipeline_, way == Way::forward ? here + 1 : here - 1);
+}
+
+void StageLinks::send(Backend& backend, Passage from, Way way, Tensor what) {
+  backend.wait_all();
+  const PipelinePlace to = next(from.chunk, way);
+  Sent sent{.from = from, .way = way, .what = what, .work = {}};
+  if (to.stage != mesh_.pp->rank()) sent.work = ranks(way).send(what, to.stage);
+  sent_.push_back(std::move(sent));
+}
+
+void StageLinks::receive(Backend& backend, Passage to, Way way, Tensor into) {
+  const PipelinePlace from = next(to.chunk, way == Way::forward ? Way::backward : Way::forward);
+  if (from.stage != mesh_.pp->rank()) return ranks(way).recv(into, from.stage).wait();
+  const auto sent = std::find_if(sent_.begin(), sent_.end(), [&](const Sent& s) {
+    return s.way == way && s.from == Passage{from.chunk, to.micro_batch};
+  });
+  WEFT_CHECK(sent != sent_.end(), "chunk {} has nothing for chunk {} of micro-batch {}", from.chunk, to.chunk,
+             to.micro_batch);
+  backend.run(Copy{.from = sent->what, .to = into});
+  backend.wait_all();
+  sent_.erase(sent);
+}
+
+// The next of a chunk's buffers for gradients, when what was in it has been taken.
+Tensor StageLinks::wait_free(int chunk) {
+  const std::vector<Tensor>& buffers = gradients_[size_t(chunk)];
+  size_t& turn = turn_[size_t(chunk)];
+  const Tensor buffer = buffers[turn];
+  turn = (turn + 1) % buffers.size();
+  const auto busy = std::find_if(sent_.begin(), sent_.end(), [&](const Sent& s) {
+    return s.way == Way::backward && s.from.chunk == chunk && s.what.data == buffer.data;
+  });
+  if (busy == sent_.end()) return buffer;
+  WEFT_CHECK(next(chunk, Way::backward).stage != mesh_.pp->rank(),
+             "chunk {} overwrites a gradient that a chunk of the same rank has not taken", chunk);
+  busy->work.wait();
+  sent_.erase(busy);
+  return buffer;
+}
+
+void StageLinks::wait_sent(int chunk, int64_t micro_batch) {
+  const auto sent = std::find_if(sent_.begin(), sent_.end(), [&](const Sent& s) {
+    return s.way == Way::forward && s.from == Passage{chunk, micro_batch};
+  });
+  if (sent == sent_.end()) return;  // a chunk of this rank has taken it
+  sent->work.wait();
+  sent_.erase(sent);
+}
+
+}  // namespace weft

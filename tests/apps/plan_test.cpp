@@ -1,0 +1,78 @@
+// `weft plan` from the outside.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "apps/program.h"
+
+namespace weft {
+namespace {
+
+using testing::Finished;
+using testing::slurp;
+using testing::spill;
+using testing::TempDir;
+using testing::weft;
+
+constexpr const char* kConfig = R"({"model_type": "llama", "vocab_size": 257, "hidden_size": 16, "num_hidden_layers": 2,
+  "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 24, "max_position_embeddings": 64,
+  "rms_norm_eps": 1e-5, "tie_word_embeddings": false})";
+
+class Plan : public ::testing::Test {
+ protected:
+  Plan() {
+    std::filesystem::create_directories(dir_ / "model");
+    spill(dir_ / "model/config.json", kConfig);
+    spill(dir_ / "r.toml", "[model]\npath = \"" + (dir_ / "model").string() +
+                               "\"\ninit = \"random\"\n[data]\ntrain = [\"none.txt\"]\n[train]\nseq_length = 16\n"
+                               "global_batch_size = 8\nmicro_batch_size = 2\n[run]\nbackend = \"ref\"\n");
+  }
+  Finished plan(std::vector<std::string> more) {
+    more.insert(more.begin(), {"plan", (dir_ / "r.toml").string()});
+    return weft(more);
+  }
+  TempDir dir_;
+};
+
+TEST_F(Plan, TheScheduleOfOneStageStandsBesideTheMemory) {
+  const Finished f = plan({"--schedule"});
+  EXPECT_EQ(f.status, 0) << f.err;
+  EXPECT_NE(f.out.find("parameters; "), std::string::npos) << f.out;
+  EXPECT_NE(f.out.find("schedule of stage 0: F0 B0 F1 B1 F2 B2 F3 B3\n"), std::string::npos) << f.out;
+  EXPECT_NE(f.out.find("rank 0  F0B0--F1B1--F2B2--F3B3--\n"), std::string::npos) << f.out;
+}
+
+TEST_F(Plan, StagesThatCannotRunYetCanBeLookedAt) {
+  const std::string svg = (dir_ / "schedule.svg").string();
+  const Finished f = plan({"parallel.pp=2", "parallel.pipeline_schedule=zb_h1", "--schedule", "--schedule-svg", svg});
+  EXPECT_EQ(f.status, 0) << f.err;
+  EXPECT_EQ(f.out.find("schedule of stage 0: F0 F1 D0 W0 F2 D1 W1 F3 D2 W2 D3 W3\nschedule of stage 1: F0 D0"), 0u)
+      << f.out;
+  EXPECT_NE(f.out.find("zb_h1, 2 stages, 4 micro-batches: 13 long, bubble 7.7 %"), std::string::npos) << f.out;
+  EXPECT_EQ(slurp(svg).find("<svg "), 0u);
+  EXPECT_EQ(plan({"parallel.pp=2"}).status, 2);
+}
+
+TEST_F(Plan, InJsonAScheduleIsATextForEachStage) {
+  const auto json = nlohmann::json::parse(plan({"parallel.pp=2", "--schedule", "--json"}).out);
+  EXPECT_EQ(json["schedule"][0], "F0 F1 B0 F2 B1 F3 B2 B3");
+  EXPECT_EQ(json["schedule"].size(), 2u);
+  EXPECT_EQ(nlohmann::json::parse(plan({"--schedule", "--json"}).out)["schedule"].size(), 1u);
+}
+
+TEST_F(Plan, APictureThatWouldBeTooLargeIsRefused) {
+  const Finished f = plan({"parallel.pp=2000000000", "--schedule"});
+  EXPECT_EQ(f.status, 2);
+  EXPECT_NE(f.err.find("too many to show"), std::string::npos) << f.err;
+}
+
+TEST_F(Plan, ALayoutHasAsManyBlocksAsTheModel) {
+  EXPECT_EQ(plan({"parallel.pipeline_layout=[2]"}).status, 0);
+  const Finished f = plan({"parallel.pipeline_layout=[3]"});
+  EXPECT_EQ(f.status, 2);
+  EXPECT_NE(f.err.find("the counts add up to 3, and the model has 2 blocks"), std::string::npos) << f.err;
+}
+
+}  // namespace
+}  // namespace weft
