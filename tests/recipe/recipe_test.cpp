@@ -255,21 +255,20 @@ TEST(Recipe, ValuesThatDoNotFitEachOtherAreRefused) {
 }
 
 TEST(Recipe, WhatThisVersionCannotRunIsRefusedWithTheNearestThatWorks) {
-  for (const char* o :
-       {"parallel.tp = 2", "parallel.pp = 2", "parallel.cp = 2", "parallel.ep = 2", "run.ranks = \"mpi\"",
-        "run.backend = \"cuda\"", "train.precision = \"fp16\"", "train.precision = \"f64\"",
-        "parallel.pipeline_schedule = \"zbv\"", "parallel.pipeline_schedule = \"interleaved_1f1b\""}) {
+  for (const char* o : {"parallel.tp = 2", "parallel.pp = 2", "parallel.cp = 2", "parallel.ep = 2",
+                        "run.backend = \"cuda\"", "train.precision = \"fp16\"", "train.precision = \"f64\"",
+                        "parallel.pipeline_schedule = \"zbv\"", "parallel.pipeline_schedule = \"interleaved_1f1b\""}) {
     std::string given = o;
     given.erase(std::remove(given.begin(), given.end(), ' '), given.end());
     EXPECT_SAYS(error_of(kSmall, {given}), std::string(o) + " cannot run: ");
     EXPECT_SAYS(error_of(kSmall, {given}), "; the nearest that works: ");
   }
-  const std::string both = error_of(kSmall, {"parallel.tp=2", "run.ranks=mpi"});
+  const std::string both = error_of(kSmall, {"parallel.tp=2", "run.backend=cuda"});
   EXPECT_SAYS(both, "parallel.tp = 2 cannot run");
   EXPECT_SAYS(error_of(kSmall, {"parallel.dp=2", "parallel.zero_stage=1"}),
               "parallel.zero_stage = 1 with parallel.dp = 2 cannot run: ");
   EXPECT_EQ(error_of(kSmall, {"parallel.dp=2"}), "");
-  EXPECT_SAYS(both, "run.ranks = \"mpi\" cannot run");
+  EXPECT_SAYS(both, "run.backend = \"cuda\" cannot run");
 }
 
 TEST(Recipe, WhatIsTheSameOnOneRankIsAccepted) {

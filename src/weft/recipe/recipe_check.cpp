@@ -114,8 +114,6 @@ void check_supported(const Recipe& r) {
                fmt::format("parallel.pipeline_schedule = \"{}\"", p.pipeline_schedule),
                "it needs several stages on a rank, and this version has one",
                "\"1f1b\", which is the same at parallel.pp = 1");
-  refusals.add(r.run.ranks == "mpi", "run.ranks = \"mpi\"", "this version runs ranks as threads of one process",
-               "run.ranks = \"local\"");
   refusals.add(r.run.backend == "cuda", "run.backend = \"cuda\"", "this version has no GPU kernels",
                "run.backend = \"cpu\"");
   refusals.add(r.train.precision == "fp16", "train.precision = \"fp16\"", "this version does not scale the loss",
