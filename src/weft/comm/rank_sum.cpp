@@ -1,34 +1,47 @@
 #include "weft/comm/rank_sum.h"
 
-#include <type_traits>
+#include <algorithm>
+#include <cstring>
 
 #include "weft/base/error.h"
 
 namespace weft {
 namespace {
 
-// In pieces that stay in the first-level cache, so that every rank's memory is read once, in long runs. A piece's
-// length is a constant where it can be: the compiler then uses vectors.
+// In pieces that stay in the first-level cache, so that every rank's memory is read once, in long runs. `out` may be
+// one of the operands, but an element of it depends on no other: hence the pragmas.
 constexpr int64_t kPiece = 1024;
 
-template <class T, class Sum, class N>
-void add_piece(std::span<const void* const> from, int64_t at, N n, T* out) {
+template <class T, class Sum>
+void add_piece(std::span<const void* const> from, int64_t at, int64_t n, T* out) {
+  const auto operand = [&](size_t rank) { return static_cast<const T*>(from[rank]) + at; };
+  const T *first = operand(0), *second = operand(1), *last = operand(from.size() - 1);
+  T* to = out + at;
+  if (from.size() == 2) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) to[i] = T(Sum(first[i]) + Sum(second[i]));
+    return;
+  }
   Sum sum[kPiece];
-  const T* first = static_cast<const T*>(from[0]) + at;
-  for (int64_t i = 0; i < n; ++i) sum[i] = Sum(first[i]);
-  for (const void* rank : from.subspan(1)) {
-    const T* x = static_cast<const T*>(rank) + at;
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) sum[i] = Sum(first[i]) + Sum(second[i]);
+  for (size_t rank = 2; rank + 1 < from.size(); ++rank) {
+    const T* x = operand(rank);
+#pragma omp simd
     for (int64_t i = 0; i < n; ++i) sum[i] += Sum(x[i]);
   }
-  for (int64_t i = 0; i < n; ++i) out[at + i] = T(sum[i]);
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) to[i] = T(sum[i] + Sum(last[i]));
 }
 
 template <class T, class Sum = T>
 void add(std::span<const void* const> from, int64_t n, void* out) {
-  int64_t at = 0;
-  for (; at + kPiece <= n; at += kPiece)
-    add_piece<T, Sum>(from, at, std::integral_constant<int64_t, kPiece>(), static_cast<T*>(out));
-  if (at < n) add_piece<T, Sum>(from, at, n - at, static_cast<T*>(out));
+  if (from.size() == 1) {
+    if (out != from[0]) std::memcpy(out, from[0], size_t(n) * sizeof(T));
+    return;
+  }
+  for (int64_t at = 0; at < n; at += kPiece)
+    add_piece<T, Sum>(from, at, std::min(kPiece, n - at), static_cast<T*>(out));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@ namespace {
 constexpr int kSummands = 1, kSums = 2, kMessages = 3;  // tags; messages have kNumbers of them
 constexpr int64_t kNumbers = 16384;                     // below the least limit of tags that MPI allows
 constexpr int64_t kStaging = int64_t{2} << 20, kLeastChunk = int64_t{1} << 14, kMostChunk = int64_t{1} << 18;
+constexpr int64_t kLongChunk = int64_t{1} << 22;  // of what is only copied
 
 int tag_of(int64_t number) { return kMessages + int(number % kNumbers); }
 
@@ -81,7 +82,7 @@ bool SmallCollective::advance(int64_t&) {
 Exchange::Exchange(MpiGroup& group, const CommCall& call, Spec spec)
     : Collective(group, call),
       spec_(std::move(spec)),
-      chunk_bytes_(spec_.scatters ? group.chunk_bytes() : kMostChunk),
+      chunk_bytes_(spec_.scatters ? group.chunk_bytes() : kLongChunk),
       lanes_(group.members.size()),
       operands_(group.members.size()) {
   const size_t staging = size_t((group.size() - 1) * ChunkStream::kWindow * group.chunk_bytes());
@@ -179,7 +180,7 @@ SendOperation::SendOperation(MpiGroup& group, int to, const CommCall& call, std:
                          .receives = false,
                          .data = bytes.data(),
                          .bytes = int64_t(bytes.size()),
-                         .chunk_bytes = kMostChunk});
+                         .chunk_bytes = kLongChunk});
 }
 
 bool SendOperation::advance(int64_t& events) {
@@ -219,7 +220,7 @@ bool ReceiveOperation::advance(int64_t& events) {
                              .receives = true,
                              .data = bytes_.data(),
                              .bytes = int64_t(bytes_.size()),
-                             .chunk_bytes = kMostChunk});
+                             .chunk_bytes = kLongChunk});
     }
     group_.hub.post().recycle(std::move(letter));
   }
