@@ -5,7 +5,7 @@
 #include <chrono>
 #include <thread>
 
-#include "mpi/mpi_job.h"
+#include "mpi/train_case.h"
 #include "weft/apps/launch.h"
 #include "weft/base/error.h"
 
@@ -13,42 +13,14 @@ namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::expect_same_run;
 using testing::Finished;
 using testing::mpi_job;
+using testing::program;
 using testing::slurp;
 using testing::TempDir;
-
-const fs::path kCase = fs::path(WEFT_SOURCE_DIR) / "tests/golden/llama-gqa";
-
-// A recipe of six steps on two data-parallel ranks.
-std::vector<std::string> train_words(const TempDir& dir, const std::string& run, const std::string& ranks) {
-  testing::spill(dir / "r.toml", "[model]\npath = \"" + kCase.string() + "\"\n[data]\ntrain = [\"" +
-                                     (kCase / "tokens.bin").string() + "\"]\n");
-  return {"train",
-          (dir / "r.toml").string(),
-          "run.dir=" + (dir / run).string(),
-          "run.ranks=" + ranks,
-          "run.threads=1",
-          "parallel.dp=2",
-          "train.seq_length=16",
-          "train.global_batch_size=8",
-          "train.micro_batch_size=1",
-          "train.train_iters=6",
-          "optimizer.lr_warmup_iters=1"};
-}
-std::vector<std::string> with(std::vector<std::string> words, const std::vector<std::string>& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-std::vector<std::string> program(const std::vector<std::string>& words) { return with({WEFT_PROGRAM}, words); }
-
-void expect_same_run(const fs::path& a, const fs::path& b) {
-  for (const char* file : {"model.safetensors", "weft/optimizer.safetensors"}) {
-    const std::string one = slurp(a / "checkpoints/step-6" / file);
-    EXPECT_FALSE(one.empty()) << a << file;
-    EXPECT_TRUE(one == slurp(b / "checkpoints/step-6" / file)) << file;
-  }
-}
+using testing::train_words;
+using testing::with;
 
 TEST(MpiTrain, StartedPlainlyItStartsItsRanksAndEqualsThreadsToTheBit) {
   WEFT_NEEDS_MPIRUN();

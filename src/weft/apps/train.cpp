@@ -112,7 +112,12 @@ int train_launched(const TrainOptions& options, const Launched& launched) {
   const Recipe recipe = parse_recipe_file(options.recipe, options.overrides);
   check_supported(recipe);
   const int world = mesh_sizes_of(recipe).world();
-  check_launch(recipe, world, launched);
+  try {
+    check_launch(recipe, world, launched);
+  } catch (const ConfigError&) {
+    if (launched.rank == 0) throw;
+    return kExitUsage;  // the first rank finds the same, and says it
+  }
   if (recipe.run.ranks != "mpi") return train(recipe, {});
   check_mpi_is_built_in();
   if (!launched.by.empty()) {
