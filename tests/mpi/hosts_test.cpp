@@ -1,16 +1,18 @@
 // Several hosts, and a batch system, on one machine: as root, where the tools are.
 #include <gtest/gtest.h>
 
-#include <fstream>
+#include <chrono>
+#include <thread>
 
 #include "mpi/train_case.h"
 
 namespace weft {
 namespace {
 
-namespace fs = std::filesystem;
+using namespace std::chrono_literals;
 using testing::Finished;
 using testing::program;
+using testing::run;
 using testing::TempDir;
 using testing::train_words;
 using testing::with;
@@ -25,8 +27,13 @@ const std::string kHere = std::string(WEFT_SOURCE_DIR) + "/tests/mpi/";
 // Two hosts with an address each.
 class TwoHosts {
  public:
-  TwoHosts() : up_(script({"up", "2"}).status == 0) {
-    if (!up_) script({"down", "2"});
+  TwoHosts() {
+    int status = 3;
+    for (int tries = 0; status == 3 && tries < 60; ++tries) {  // another test may have them
+      status = script({"up", "2"}).status;
+      if (status == 3) std::this_thread::sleep_for(1s);
+    }
+    up_ = status == 0;
     testing::spill(dir_ / "hosts", "10.77.0.1 slots=1\n10.77.0.2 slots=1\n");
   }
   ~TwoHosts() {
@@ -37,32 +44,51 @@ class TwoHosts {
     return testing::run({.args = words, .program = kHere + "netns.sh"});
   }
   // One rank on each host.
-  Finished run(const std::vector<std::string>& command) const {
+  testing::Command job(const std::vector<std::string>& command) const {
     const std::vector<std::string> options{
         "--mca",        "plm_rsh_agent", kHere + "netns_rsh",  "--hostfile",   (dir_ / "hosts").string(),
         "--mca",        "btl",           "tcp,self",           "--mca",        "btl_tcp_if_include",
         "10.77.0.0/24", "--mca",         "oob_tcp_if_include", "10.77.0.0/24", "--map-by",
         "node"};
-    const std::vector<std::string> job = with(testing::mpirun(2, options), command);
-    return testing::run({.args = with({"exec", "wn0", "timeout"}, job), .program = kHere + "netns.sh"});
+    const std::vector<std::string> words = with(testing::mpirun(2, options), command);
+    return {.args = with({"exec", "wn0", "timeout"}, words), .program = kHere + "netns.sh"};
   }
 
  private:
   TempDir dir_;
-  bool up_;
+  bool up_ = false;
 };
 
 TEST(MpiHostsSlow, TwoHostsGiveTheBitsOfThreads) {
   WEFT_NEEDS_ROOT_AND("ip");
   const TwoHosts hosts;
-  if (!hosts.up()) GTEST_SKIP() << "network namespaces cannot be made here, or there are others of these names";
+  if (!hosts.up()) GTEST_SKIP() << "network namespaces cannot be made here, or wn0 and wn1 are somebody else's";
   const TempDir dir;
-  const Finished all = hosts.run({WEFT_RANK_PROGRAM, "same", (dir / "said").string()});
+  const Finished all = run(hosts.job({WEFT_RANK_PROGRAM, "same", (dir / "said").string()}));
   EXPECT_EQ(all.status, 0) << all.out << all.err << testing::slurp(dir / "said");
-  const Finished mpi = hosts.run(program(train_words(dir, "mpi", "mpi")));
+  const Finished mpi = run(hosts.job(program(train_words(dir, "mpi", "mpi"))));
   ASSERT_EQ(mpi.status, 0) << mpi.err;
   ASSERT_EQ(testing::weft(train_words(dir, "local", "local")).status, 0);
   testing::expect_same_run(dir / "mpi", dir / "local");
+}
+
+// A link that is silent for some seconds is no failure: nothing is lost, and nothing is different.
+TEST(MpiHostsSlow, AnOutageOfSecondsIsWaitedFor) {
+  WEFT_NEEDS_ROOT_AND("ip");
+  const TwoHosts hosts;
+  if (!hosts.up()) GTEST_SKIP() << "network namespaces cannot be made here, or wn0 and wn1 are somebody else's";
+  const TempDir dir;
+  const std::vector<std::string> longer{"train.train_iters=600", "checkpoint.save_interval=0"};
+  testing::Process process(hosts.job(program(with(train_words(dir, "mpi", "mpi"), longer))));
+  while (process.running() && testing::slurp(dir / "mpi/metrics.jsonl").empty()) std::this_thread::sleep_for(5ms);
+  hosts.script({"cut", "wn1"});
+  std::this_thread::sleep_for(4s);
+  EXPECT_TRUE(process.running()) << "not yet at its end, or ended by the outage";
+  hosts.script({"heal", "wn1"});
+  const Finished f = process.wait();
+  ASSERT_EQ(f.status, 0) << f.err;
+  ASSERT_EQ(testing::weft(with(train_words(dir, "local", "local"), longer)).status, 0);
+  testing::expect_same_run(dir / "mpi", dir / "local", 600);
 }
 
 // A Slurm of its own for the test's time.

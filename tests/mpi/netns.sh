@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Hosts in one machine: wn0, wn1, ... (10.77.0.1, ...), each a network namespace with a host name of its own, joined by a
 # bridge in a namespace of its own. Nothing of them is seen outside; Open MPI takes them for machines. Needs root and ip.
-#   netns.sh up N | down N | exec HOST COMMAND... | rsh HOST COMMAND... | cut HOST | heal HOST
+#   netns.sh up N (status 3: there are some already) | down N | exec HOST COMMAND... | rsh HOST COMMAND... | cut HOST | heal HOST
 set -euo pipefail
 space() { case "$1" in 10.77.0.*) echo "wn$((${1##*.} - 1))" ;; *) echo "$1" ;; esac; }
 switch="ip -n wnsw"
 case "$1" in
 up)
-  ip netns add wnsw
+  ip netns add wnsw 2>/dev/null || exit "$([[ -e /run/netns/wnsw ]] && echo 3 || echo 1)"
+  trap '"$0" down "$2"' ERR
   $switch link add wbr0 type bridge
   $switch link set wbr0 up
   for i in $(seq 0 $(($2 - 1))); do

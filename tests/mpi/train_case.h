@@ -30,11 +30,12 @@ inline std::vector<std::string> with(std::vector<std::string> words, const std::
 }
 inline std::vector<std::string> program(const std::vector<std::string>& words) { return with({WEFT_PROGRAM}, words); }
 
-inline void expect_same_run(const std::filesystem::path& a, const std::filesystem::path& b) {
+inline void expect_same_run(const std::filesystem::path& a, const std::filesystem::path& b, int step = 6) {
+  const std::string checkpoint = fmt::format("checkpoints/step-{}", step);
   for (const char* file : {"model.safetensors", "weft/optimizer.safetensors"}) {
-    const std::string one = slurp(a / "checkpoints/step-6" / file);
+    const std::string one = slurp(a / checkpoint / file);
     EXPECT_FALSE(one.empty()) << a << file;
-    EXPECT_TRUE(one == slurp(b / "checkpoints/step-6" / file)) << file;
+    EXPECT_TRUE(one == slurp(b / checkpoint / file)) << file;
   }
 }
 
