@@ -51,7 +51,7 @@ TEST(Mpi, AxesOfAMeshDoNotDisturbEachOther) {
 // Every rank says these, within five seconds.
 void expect_all_say(int n, const std::string& name, const std::vector<std::string>& parts) {
   const Job job = ranks(n, name);
-  EXPECT_LT(job.took_s, 5 + 3) << name;
+  EXPECT_LT(job.took_s, 5 + 5) << name;
   EXPECT_EQ(job.end.status, 3) << name << ": " << job.end.out << job.end.err;
   for (int r = 0; r < n; ++r) {
     const size_t line = job.said.find(fmt::format("<{} says: ", r));
@@ -90,7 +90,7 @@ TEST(Mpi, AFailureOnOneRankIsToldToTheOthers) {
 void expect_to_end_in_seconds(const std::string& name) {
   const Job job = ranks(2, name);
   EXPECT_NE(job.end.status, 0);
-  EXPECT_LT(job.took_s, 6) << name;
+  EXPECT_LT(job.took_s, 10) << name;
 }
 
 TEST(Mpi, ARankThatIsKilledEndsTheJobWithinSeconds) {
