@@ -14,6 +14,7 @@ endfunction()
 weft_library(DNNL oneapi/dnnl/dnnl.hpp dnnl)                                  # asks for OpenCL's headers
 weft_library(SENTENCEPIECE sentencepiece_processor.h sentencepiece)           # asks for protobuf's
 find_package(CLI11 REQUIRED)
+find_package(MPI QUIET COMPONENTS C)  # without it, run.ranks = "mpi" is refused with this reason
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy libhwy-contrib)

@@ -34,6 +34,18 @@ TEST(LocalGroup, SendsAroundARing) {
   });
 }
 
+// Sends and receives are pairs': a rank between two others makes more of them than they, and meets them all the same.
+TEST(LocalGroup, RanksMeetThoughSomeHaveSentMoreThanOthers) {
+  run_local(3, [](Communicator& c) {
+    float x = 1;
+    const Tensor t{&x, DType::f32, {1}};
+    if (c.rank() > 0) c.recv(t, c.rank() - 1).wait();
+    if (c.rank() < 2) c.send(t, c.rank() + 1).wait();
+    c.all_reduce(t).wait();
+    EXPECT_EQ(x, 3);
+  });
+}
+
 TEST(LocalGroup, ARankThatDiesDoesNotLeaveTheOthersWaiting) {
   const auto dies = [](Communicator& c) {
     if (c.rank() == 1) throw Error("rank 1 is gone");

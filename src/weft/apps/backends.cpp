@@ -92,9 +92,9 @@ Machine ref_machine(int threads) {
 
 }  // namespace
 
-Machine machine_for(const Recipe& recipe) {
-  const int threads =
-      recipe.run.threads > 0 ? int(recipe.run.threads) : std::max(1, usable_cores() / mesh_sizes_of(recipe).world());
+Machine machine_for(const Recipe& recipe, int ranks_here) {
+  const int sharing = ranks_here > 0 ? ranks_here : mesh_sizes_of(recipe).world();
+  const int threads = recipe.run.threads > 0 ? int(recipe.run.threads) : std::max(1, usable_cores() / sharing);
   if (recipe.run.backend == "ref") return ref_machine(threads);
   if (recipe.run.backend == "cpu")
     return cpu_machine(threads, recipe.train.numerics == "invariant" ? Numerics::invariant : Numerics::fast);

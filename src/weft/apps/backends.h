@@ -11,8 +11,9 @@
 namespace weft {
 
 // The machine that `run.backend`, `run.threads` and `train.numerics` of a recipe ask for. threads 0: the cores that
-// this process may use. Throws ConfigError for a backend that is not there.
-Machine machine_for(const Recipe& recipe);
+// this process may use, shared by `ranks_here` ranks (0: all of the layout). Throws ConfigError for a backend that is
+// not there.
+Machine machine_for(const Recipe& recipe, int ranks_here = 0);
 Machine machine_for(const ModelOptions& options);
 // The recipe that a checkpoint was trained by; none where the folder is not of weft.
 std::optional<Recipe> recipe_of_checkpoint(const std::filesystem::path& folder);

@@ -9,6 +9,7 @@
 
 #include "weft/apps/commands.h"
 #include "weft/apps/completion.h"
+#include "weft/apps/failure.h"
 #include "weft/base/error.h"
 #include "weft/base/nearest.h"
 
@@ -222,13 +223,6 @@ std::string usage_error(const CLI::ParseError& e, const std::vector<Command>& co
   return fmt::format("{}{}\n`weft{} --help` says more.", text, nearest_advice(commands, argc, argv), command);
 }
 
-int say(const std::string& command, const std::string& message, int status) {
-  const bool colour = isatty(STDERR_FILENO) == 1;
-  std::cerr << "weft" << (command.empty() ? "" : " " + command) << (colour ? ": \033[1;31merror:\033[0m " : ": error: ")
-            << message << std::endl;
-  return status;
-}
-
 int run_command(const Command& command) {
   const std::string name = command.app->get_name();
   try {
@@ -236,14 +230,7 @@ int run_command(const Command& command) {
     std::cout.flush();
     if (!std::cout) throw Error("the output could not be written: is the disk full, or the reader gone?");
     return status;
-  } catch (const ConfigError& e) { return say(name, e.what(), kExitUsage); } catch (const Error& e) {
-    return say(name, e.what(), kExitFailure);
-  } catch (const CheckFailure& e) {
-    return say(name, fmt::format("{}\nThis is a bug in weft: please report it with the command.", e.what()),
-               kExitFailure);
-  } catch (const std::bad_alloc&) {
-    return say(name, "out of memory; `weft plan` shows what the recipe needs", kExitFailure);
-  } catch (const std::exception& e) { return say(name, e.what(), kExitFailure); }
+  } catch (...) { return say_failure(name); }
 }
 
 }  // namespace
@@ -257,18 +244,19 @@ int run_cli(int argc, char** argv) {
                                       add_inspect(app), add_bench(app), add_completion(app)};
   const auto named = [&](const Command& c) { return c.app->get_name() == argv[1]; };
   if (argc > 1 && argv[1][0] != '-' && std::none_of(commands.begin(), commands.end(), named))
-    return say("",
-               fmt::format("there is no command {}{}\n`weft --help` lists them.", argv[1],
-                           nearest_advice(commands, argc, argv)),
-               kExitUsage);
+    return say_error("",
+                     fmt::format("there is no command {}{}\n`weft --help` lists them.", argv[1],
+                                 nearest_advice(commands, argc, argv)),
+                     kExitUsage);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& e) {  // --help, --version
     const int status = app.exit(e);
     std::cout.flush();
-    return std::cout ? status
-                     : say("", "the output could not be written: is the disk full, or the reader gone?", kExitFailure);
-  } catch (const CLI::ParseError& e) { return say("", usage_error(e, commands, argc, argv), kExitUsage); }
+    return std::cout
+               ? status
+               : say_error("", "the output could not be written: is the disk full, or the reader gone?", kExitFailure);
+  } catch (const CLI::ParseError& e) { return say_error("", usage_error(e, commands, argc, argv), kExitUsage); }
   for (const Command& command : commands) {
     if (command.app->parsed()) return run_command(command);
   }

@@ -1,10 +1,16 @@
 #include <unistd.h>
+#include <chrono>
 #include <csignal>
-
+#include <filesystem>
 #include <iostream>
+#include <optional>
+#include <thread>
 
 #include "weft/apps/backends.h"
 #include "weft/apps/commands.h"
+#include "weft/apps/failure.h"
+#include "weft/apps/launch.h"
+#include "weft/apps/ranks.h"
 #include "weft/base/error.h"
 #include "weft/train/run_folder.h"
 #include "weft/train/train_on_ranks.h"
@@ -14,7 +20,8 @@ namespace {
 
 constexpr int kHelpColumns = 110;
 
-std::atomic<bool> stop_requested{false};  // a signal handler reaches nothing else
+std::atomic<bool> stop_requested{false};    // a signal handler reaches nothing else
+std::atomic<bool> speaks_of_signals{true};  // one rank says it for all
 
 extern "C" void on_signal(int signal) {
   // The second Ctrl-C: at once. A session that closes sends several signals, and must not lose the run.
@@ -22,19 +29,29 @@ extern "C" void on_signal(int signal) {
     if (signal == SIGINT) _exit(kExitInterrupted);
     return;
   }
+  if (!speaks_of_signals) return;
   constexpr char kMessage[] = "\nstopping after this step, then saving; again to stop at once\n";
   [[maybe_unused]] const auto written = write(STDERR_FILENO, kMessage, sizeof kMessage - 1);
+}
+
+// Ranks of an MPI job are asked by SIGUSR1 to save and stop: mpirun leaves no time for it after the other signals.
+void listen_to_signals() {
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away does not end the run
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1})
+    if (std::signal(signal, on_signal) == SIG_IGN) std::signal(signal, SIG_IGN);  // as nohup asked
 }
 
 std::string layout_text(const Recipe& r) {
   const int world = mesh_sizes_of(r).world();
   if (world == 1) return "one rank";
   std::string axes;
-  const std::pair<const char*, int64_t> sizes[] = {{"dp", r.parallel.dp}, {"tp", r.parallel.tp}};
+  const std::pair<const char*, int64_t> sizes[] = {
+      {"dp", r.parallel.dp}, {"tp", r.parallel.tp}, {"pp", r.parallel.pp}};
   for (const auto& [axis, size] : sizes)
     if (size > 1) axes += fmt::format("{}{} {}", axes.empty() ? "" : ", ", axis, size);
   if (r.parallel.dp > 1 && r.parallel.zero_stage > 0) axes += fmt::format(", ZeRO stage {}", r.parallel.zero_stage);
-  return fmt::format("{} ranks as threads of this process: {}", world, axes);
+  return fmt::format("{} ranks as {}: {}", world,
+                     r.run.ranks == "mpi" ? "processes (MPI)" : "threads of this process", axes);
 }
 
 std::string header(const Recipe& r, const Machine& machine, const RunPlan& plan) {
@@ -49,6 +66,74 @@ std::string header(const Recipe& r, const Machine& machine, const RunPlan& plan)
        {"run folder", r.run.dir}});
 }
 
+void say_notes(const Recipe& recipe, const RunPlan& plan) {
+  for (const auto& warning : plan.config.warnings) std::cerr << "note: " << warning << "\n";
+  if (plan.model.max_positions > 0 && recipe.train.seq_length > plan.model.max_positions)
+    std::cerr << fmt::format("note: train.seq_length = {} is beyond the {} positions that the model was made for\n",
+                             recipe.train.seq_length, plan.model.max_positions);
+}
+
+// The ranks of this process, of which the first of all speaks and writes.
+int train(const Recipe& recipe, const RankProcess& process) {
+  const Machine machine = machine_for(recipe, process.here);
+  const RunPlan plan = plan_run(recipe, *machine.workspace_model);
+  std::optional<RunLock> lock;
+  if (process.leads()) {
+    say_notes(recipe, plan);
+    lock.emplace(claim_run_folder(recipe));
+    std::cerr << header(recipe, machine, plan) << to_string(plan.memory) << std::flush;
+  }
+  listen_to_signals();
+  const bool finished =
+      train_on_ranks({.recipe = recipe, .machine = machine, .stop = stop_requested, .run = process.run});
+  return finished ? kExitOk : kExitInterrupted;
+}
+
+// What all ranks find is said by the first, which ends the others meanwhile.
+void let_the_first_rank_speak(int rank) {
+  if (rank > 0) std::this_thread::sleep_for(std::chrono::seconds(2));
+}
+
+int train_as_rank(const Recipe& recipe) {
+  const RankProcess process = join_mpi(mesh_sizes_of(recipe).world());
+  try {
+    const int status = train(recipe, process);
+    process.finish();
+    return status;
+  } catch (const std::exception& e) {
+    process.tell_failure(fmt::format("rank {} has failed: {}", process.rank, e.what()));
+    let_the_first_rank_speak(process.rank);
+    process.abort(say_failure(process.leads() ? "train" : fmt::format("train, rank {}", process.rank)));
+    throw;
+  }
+}
+
+std::vector<std::string> command_of(const TrainOptions& options) {
+  std::vector<std::string> command{std::filesystem::read_symlink("/proc/self/exe").string(), "train", options.recipe};
+  command.insert(command.end(), options.overrides.begin(), options.overrides.end());
+  return command;
+}
+
+int train_launched(const TrainOptions& options, const Launched& launched) {
+  const Recipe recipe = parse_recipe_file(options.recipe, options.overrides);
+  check_supported(recipe);
+  const int world = mesh_sizes_of(recipe).world();
+  try {
+    check_launch(recipe, world, launched);
+  } catch (const ConfigError&) {
+    if (launched.rank == 0) throw;
+    return kExitUsage;  // the first rank finds the same, and says it
+  }
+  if (recipe.run.ranks != "mpi") return train(recipe, {});
+  check_mpi_is_built_in();
+  if (!launched.by.empty()) {
+    speaks_of_signals = launched.rank == 0;
+    listen_to_signals();  // a SIGUSR1 must not end it
+    return train_as_rank(recipe);
+  }
+  return world == 1 ? train(recipe, {}) : run_ranks_by_mpirun(world, command_of(options), launched);
+}
+
 }  // namespace
 
 int run_train(const TrainOptions& options) {
@@ -58,21 +143,13 @@ int run_train(const TrainOptions& options) {
   }
   if (options.recipe.empty())
     throw ConfigError("a recipe is missing, as in `weft train recipe.toml`; `weft train --help` says more");
-  const Recipe recipe = parse_recipe_file(options.recipe, options.overrides);
-  check_supported(recipe);
-  const Machine machine = machine_for(recipe);
-  const RunPlan plan = plan_run(recipe, *machine.workspace_model);
-  for (const auto& warning : plan.config.warnings) std::cerr << "note: " << warning << "\n";
-  if (plan.model.max_positions > 0 && recipe.train.seq_length > plan.model.max_positions)
-    std::cerr << fmt::format("note: train.seq_length = {} is beyond the {} positions that the model was made for\n",
-                             recipe.train.seq_length, plan.model.max_positions);
-  const RunLock lock = claim_run_folder(recipe);
-  std::cerr << header(recipe, machine, plan) << to_string(plan.memory) << std::flush;
-  std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away does not end the run
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP})
-    if (std::signal(signal, on_signal) == SIG_IGN) std::signal(signal, SIG_IGN);  // as nohup asked
-  const bool finished = train_on_ranks({.recipe = recipe, .machine = machine, .stop = stop_requested});
-  return finished ? kExitOk : kExitInterrupted;
+  const Launched launched = launched_as(environment);
+  try {
+    return train_launched(options, launched);
+  } catch (const std::exception&) {
+    let_the_first_rank_speak(launched.rank);
+    throw;
+  }
 }
 
 }  // namespace weft

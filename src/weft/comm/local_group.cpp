@@ -9,6 +9,8 @@
 #include <numeric>
 #include <thread>
 
+#include "weft/comm/rank_sum.h"
+
 namespace weft {
 
 struct LocalGroup::Shared {
@@ -70,33 +72,11 @@ struct LocalGroup::Shared {
 
 namespace {
 
-// In pieces that stay in the first-level cache, so that every rank's memory is read once, in long runs.
-template <class T, class Sum = T>
-void add_ranks(const std::vector<Tensor>& from, int64_t first, const Tensor& out) {
-  constexpr int64_t kPiece = 1024;
-  Sum sum[kPiece];
-  for (int64_t at = 0; at < out.elements(); at += kPiece) {
-    const int64_t n = std::min(kPiece, out.elements() - at);
-    for (size_t r = 0; r < from.size(); ++r) {
-      const T* x = from[r].as<T>() + first + at;
-      for (int64_t i = 0; i < n; ++i) sum[i] = r == 0 ? Sum(x[i]) : sum[i] + Sum(x[i]);
-    }
-    for (int64_t i = 0; i < n; ++i) out.as<T>()[at + i] = T(sum[i]);
-  }
-}
-
 // out = sum over ranks, in rank order, of their elements [first, first + n). `out` may be those of one of them.
 void reduce(const std::vector<Tensor>& from, int64_t first, const Tensor& out) {
-  switch (out.dtype) {
-    case DType::f64:
-      return add_ranks<double>(from, first, out);
-    case DType::f32:
-      return add_ranks<float>(from, first, out);
-    case DType::bf16:
-      return add_ranks<bf16, float>(from, first, out);
-    default:
-      WEFT_CHECK(false, "no sum of {}", name_of(out.dtype));
-  }
+  std::vector<const void*> operands;
+  for (const Tensor& x : from) operands.push_back(static_cast<std::byte*>(x.data) + first * size_of(x.dtype));
+  sum_ranks(operands, out.dtype, out.elements(), out.data);
 }
 
 class LocalCommunicator final : public Communicator {
@@ -183,7 +163,8 @@ class LocalCommunicator final : public Communicator {
     CommCall call_;
   };
   CommCall call(const char* op, const Tensor& x, const Site& site, int peer = -1) {
-    return {.op = op, .number = number_++, .dtype = x.dtype, .elements = x.elements(), .peer = peer, .site = site};
+    int64_t& number = peer < 0 ? collectives_ : messages_;
+    return {.op = op, .number = number++, .dtype = x.dtype, .elements = x.elements(), .peer = peer, .site = site};
   }
   // Rank r's share of an all-reduce: whole cache lines.
   int64_t first_of_share(const Tensor& flat, int r) const {
@@ -216,7 +197,7 @@ class LocalCommunicator final : public Communicator {
   }
   std::shared_ptr<LocalGroup::Shared> shared_;
   int rank_;
-  int64_t number_ = 0;
+  int64_t collectives_ = 0, messages_ = 0;
 };
 
 }  // namespace

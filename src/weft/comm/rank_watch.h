@@ -12,7 +12,7 @@ namespace weft {
 // One call of a communicator. Two ranks that meet in a collective must say the same, but for the site.
 struct CommCall {
   const char* op = "";  // "all-reduce"
-  int64_t number = 0;   // of this rank on this communicator, from 0
+  int64_t number = 0;   // from 0, among this rank's collectives on this communicator, or else its sends and receives
   DType dtype = DType::u8;
   int64_t elements = 0;  // of the tensor that every rank has alike
   int peer = -1;         // of send and receive

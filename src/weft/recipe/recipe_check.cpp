@@ -132,8 +132,6 @@ void check_supported(const Recipe& r) {
     refusals.add(ranks > 1, fmt::format("parallel.{} = {}", axis, ranks),
                  "this version cuts batches (dp), matrices (tp) and layers (pp)", fmt::format("parallel.{} = 1", axis));
   }
-  refusals.add(r.run.ranks == "mpi", "run.ranks = \"mpi\"", "this version runs ranks as threads of one process",
-               "run.ranks = \"local\"");
   refusals.add(r.run.backend == "cuda", "run.backend = \"cuda\"", "this version has no GPU kernels",
                "run.backend = \"cpu\"");
   refusals.add(r.train.precision == "fp16", "train.precision = \"fp16\"", "this version does not scale the loss",

@@ -4,6 +4,13 @@
 
 namespace weft {
 
+void run_on_threads(const MeshSizes& sizes, const std::function<void(const ProcessMesh&)>& body) {
+  if (sizes.world() == 1)
+    body(single_mesh());
+  else
+    run_local(sizes, body);
+}
+
 bool train_on_ranks(const RanksSetup& setup) {
   std::atomic<bool> finished{false};  // every rank says the same
   const auto train = [&](const ProcessMesh& mesh) {
@@ -15,11 +22,7 @@ bool train_on_ranks(const RanksSetup& setup) {
                      .terminal_fd = setup.terminal_fd});
     finished = trainer.run();
   };
-  const MeshSizes sizes = mesh_sizes_of(setup.recipe);
-  if (sizes.world() == 1)
-    train(single_mesh());
-  else
-    run_local(sizes, train);
+  setup.run(mesh_sizes_of(setup.recipe), train);
   return finished;
 }
 

@@ -1,17 +1,25 @@
 // From a recipe to a finished run: a Trainer on each rank.
 #pragma once
+#include <functional>
+
 #include "weft/train/trainer.h"
 
 namespace weft {
 
-// Trains as the recipe says, on as many ranks as its layout has: threads of this process, one of which is the caller's
-// where there is one rank. Returns true when all steps are done, false when stopped before. Throws what the first rank
-// to fail has thrown; the others end too.
+// How the ranks of a mesh come to be: calls body with the mesh of each rank that this process is, and returns when all
+// of them have returned. Throws what the first of them to fail has thrown.
+using RunRanks = std::function<void(const MeshSizes&, const std::function<void(const ProcessMesh&)>& body)>;
+// All ranks as threads of this process; the caller's where there is one rank.
+void run_on_threads(const MeshSizes& sizes, const std::function<void(const ProcessMesh&)>& body);
+
+// Trains as the recipe says, on as many ranks as its layout has. Returns true when all steps are done, false when
+// stopped before. Throws what the first rank to fail has thrown; the others end too.
 struct RanksSetup {
   const Recipe& recipe;
   const Machine& machine;  // of one rank
   const std::atomic<bool>& stop;
   int terminal_fd = 2;
+  RunRanks run = run_on_threads;
 };
 bool train_on_ranks(const RanksSetup& setup);
 

@@ -1,0 +1,33 @@
+#include "weft/apps/failure.h"
+
+#include <unistd.h>
+
+#include <iostream>
+#include <new>
+
+#include "weft/apps/commands.h"
+#include "weft/base/error.h"
+
+namespace weft {
+
+int say_error(const std::string& command, const std::string& message, int status) {
+  const bool colour = isatty(STDERR_FILENO) == 1;
+  std::cerr << "weft" << (command.empty() ? "" : " " + command) << (colour ? ": \033[1;31merror:\033[0m " : ": error: ")
+            << message << std::endl;
+  return status;
+}
+
+int say_failure(const std::string& command) {
+  try {
+    throw;
+  } catch (const ConfigError& e) { return say_error(command, e.what(), kExitUsage); } catch (const Error& e) {
+    return say_error(command, e.what(), kExitFailure);
+  } catch (const CheckFailure& e) {
+    return say_error(command, fmt::format("{}\nThis is a bug in weft: please report it with the command.", e.what()),
+                     kExitFailure);
+  } catch (const std::bad_alloc&) {
+    return say_error(command, "out of memory; `weft plan` shows what the recipe needs", kExitFailure);
+  } catch (const std::exception& e) { return say_error(command, e.what(), kExitFailure); }
+}
+
+}  // namespace weft

@@ -1,0 +1,12 @@
+// How a command says that it has failed.
+#pragma once
+#include <string>
+
+namespace weft {
+
+// Writes the message to standard error, as "weft COMMAND: error: ...", and returns the status.
+int say_error(const std::string& command, const std::string& message, int status);
+// The same of the exception that is being handled, with its exit status.
+int say_failure(const std::string& command);
+
+}  // namespace weft

@@ -1,0 +1,33 @@
+// How this process was started, and how it starts the ranks of a run.
+#pragma once
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "weft/recipe/recipe.h"
+
+namespace weft {
+
+// One variable of the environment; none where it is not set.
+using Environment = std::function<std::optional<std::string>(const char* name)>;
+std::optional<std::string> environment(const char* name);
+
+// What a launcher of parallel programs has said in the environment.
+struct Launched {
+  std::string by;           // "mpirun", "srun"; empty: started plainly
+  int rank = 0, world = 1;  // among the processes that it has started
+  bool can_join = false;    // they can find each other by Open MPI
+  bool allocated = false;   // within hosts that a batch system has given, which mpirun asks it for
+};
+Launched launched_as(const Environment& env);
+
+// Throws ConfigError where the processes that were started are not the ranks of this layout.
+void check_launch(const Recipe& recipe, int layout_ranks, const Launched& launched);
+
+// Starts `command` as this many ranks by mpirun, and waits for their end: their exit status. SIGINT, SIGTERM and SIGHUP
+// reach them as a SIGUSR1, which asks them to save and stop; a second SIGINT ends them at once. They end with this
+// process too. Throws ConfigError where there is no mpirun.
+int run_ranks_by_mpirun(int ranks, const std::vector<std::string>& command, const Launched& launched);
+
+}  // namespace weft

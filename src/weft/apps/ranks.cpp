@@ -1,0 +1,48 @@
+#include "weft/apps/ranks.h"
+
+#include "weft/base/error.h"
+
+#ifdef WEFT_MPI
+#include "weft/comm/mpi/mpi_ranks.h"
+#endif
+
+namespace weft {
+
+#ifdef WEFT_MPI
+
+void check_mpi_is_built_in() {}
+
+RankProcess join_mpi(int world) {
+  const auto ranks = std::make_shared<MpiRanks>();
+  if (ranks->size() != world)
+    throw ConfigError(
+        fmt::format("the layout has {} ranks, but {} process{} found each other by MPI; is the launcher "
+                    "of the Open MPI that weft was built with?",
+                    world, ranks->size(), ranks->size() == 1 ? "" : "es"));
+  const auto run = [ranks](const MeshSizes& sizes, const std::function<void(const ProcessMesh&)>& body) {
+    body(ranks->mesh(sizes));
+  };
+  return {.rank = ranks->rank(),
+          .here = ranks->here(),
+          .run = run,
+          .finish = [ranks] { ranks->finish(); },
+          .tell_failure = [ranks](const std::string& why) { ranks->tell_failure(why); },
+          .abort = [ranks](int status) { ranks->abort(status); }};
+}
+
+#else
+
+void check_mpi_is_built_in() {
+  throw ConfigError(
+      "run.ranks = \"mpi\" cannot run: this weft was built where there was no MPI (package libopenmpi-dev); the "
+      "nearest "
+      "that works: run.ranks = \"local\"");
+}
+RankProcess join_mpi(int) {
+  check_mpi_is_built_in();
+  return {};
+}
+
+#endif
+
+}  // namespace weft

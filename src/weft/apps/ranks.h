@@ -1,0 +1,28 @@
+// The processes that share a run. The one file that includes their engine is ranks.cpp.
+#pragma once
+#include <functional>
+#include <string>
+
+#include "weft/train/train_on_ranks.h"
+
+namespace weft {
+
+// This process among those of a run: by default the only one, whose ranks are threads.
+struct RankProcess {
+  int rank = 0;
+  int here = 0;  // ranks on this host, which share its cores; 0: all of the layout
+  RunRanks run = run_on_threads;
+  std::function<void()> finish = [] {};  // returns when every rank is there
+  // Where this rank has failed: tells the others why, and ends all processes with a status.
+  std::function<void(const std::string& why)> tell_failure;
+  std::function<void(int status)> abort;
+  bool leads() const { return rank == 0; }
+};
+
+// Throws ConfigError, with the reason, where this program was built without MPI.
+void check_mpi_is_built_in();
+// Joins the others that an MPI launcher has started. Throws ConfigError if there are not `world` of them. To be called
+// once.
+RankProcess join_mpi(int world);
+
+}  // namespace weft

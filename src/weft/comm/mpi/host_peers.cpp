@@ -1,0 +1,64 @@
+#include "weft/comm/mpi/host_peers.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+#include "weft/comm/mpi/mpi_post.h"
+
+namespace weft {
+namespace {
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
+}
+
+}  // namespace
+
+HostPeers::HostPeers(MPI_Comm ranks) : cores_(usable_cores()) {
+  int size = 0;
+  MPI_Comm_rank(ranks, &rank_);
+  MPI_Comm_size(ranks, &size);
+  Card mine;
+  ::gethostname(mine.host, sizeof mine.host - 1);
+  mine.pid = ::getpid();
+  struct stat table = {};
+  if (::stat("/proc/self/ns/pid", &table) == 0) mine.processes = uint64_t(table.st_ino);
+  cards_.resize(size_t(size));
+  check_mpi(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, cards_.data(), sizeof mine, MPI_BYTE, ranks),
+            "tell the ranks of each other");
+  here_ = int(
+      std::count_if(cards_.begin(), cards_.end(), [&](const Card& c) { return std::strcmp(c.host, mine.host) == 0; }));
+}
+
+bool HostPeers::sees(const Card& other) const {
+  const Card& mine = cards_[size_t(rank_)];
+  return std::strcmp(other.host, mine.host) == 0 && other.processes == mine.processes && mine.processes != 0;
+}
+
+HostPeers::Is HostPeers::state(int rank) const {
+  const Card& card = cards_[size_t(rank)];
+  if (!sees(card)) return Is::unknown;
+  std::ifstream file(fmt::format("/proc/{}/stat", card.pid));
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  const size_t name_end = text.rfind(") ");  // proc(5): "123 (name) S ..."
+  if (name_end == std::string::npos || name_end + 2 >= text.size()) return Is::gone;
+  const char state = text[name_end + 2];
+  if (state == 'T') return Is::stopped;
+  return state == 'Z' || state == 'X' ? Is::gone : Is::running;
+}
+
+std::string HostPeers::name(int rank) const {
+  const Card& card = cards_[size_t(rank)];
+  return fmt::format("process {} on host {}", card.pid, card.host);
+}
+
+}  // namespace weft

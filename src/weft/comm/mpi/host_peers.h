@@ -1,0 +1,34 @@
+// The ranks on this host as processes: are they there, do they run.
+#pragma once
+#include <mpi.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace weft {
+
+class HostPeers {
+ public:
+  // Collective. Ranks see each other where they have the host's name and the table of processes in common.
+  explicit HostPeers(MPI_Comm ranks);
+
+  int here() const { return here_; }    // ranks on this host, this one among them
+  int cores() const { return cores_; }  // that this process may use
+  enum class Is { unknown, running, stopped, gone };
+  Is state(int rank) const;          // unknown: on another host
+  std::string name(int rank) const;  // "process 123 on host a"
+
+ private:
+  struct Card {
+    char host[64] = "";
+    int64_t pid = 0;
+    uint64_t processes = 0;  // which table of processes the number is of
+    bool operator==(const Card&) const = default;
+  };
+  bool sees(const Card& other) const;
+  std::vector<Card> cards_;
+  int rank_ = 0, here_ = 1, cores_ = 1;
+};
+
+}  // namespace weft

@@ -1,0 +1,33 @@
+// Collectives and messages among processes, over MPI's messages between two ranks.
+#pragma once
+#include "weft/comm/mpi/mpi_operations.h"
+
+namespace weft {
+
+// Sums are weft's own, in rank order, with the bits of LocalGroup's. Calls begin a collective and return at once; it
+// goes on in any later call of any communicator of this rank, in Work::wait and in MpiRanks::poll. A small send has
+// taken its tensor when it returns. Ranks that meet in different calls throw a CommError that names both; see MpiRanks.
+// To be used by one thread.
+class MpiCommunicator final : public Communicator {
+ public:
+  MpiCommunicator(std::shared_ptr<MpiHub> hub, MpiGroup group) : hub_(std::move(hub)), group_(std::move(group)) {}
+  int size() const override { return group_.size(); }
+  int rank() const override { return group_.rank; }
+  Work all_reduce(Tensor x, Site site) override;
+  Work all_gather(Tensor shard, Tensor full, Site site) override;
+  Work reduce_scatter(Tensor full, Tensor shard, Site site) override;
+  Work send(Tensor x, int to, Site site) override;
+  Work recv(Tensor x, int from, Site site) override;
+
+ private:
+  CommCall collective(const char* op, const Tensor& x, const Site& site);
+  CommCall message(const char* op, const Tensor& x, int peer, std::vector<int64_t>& numbers, const Site& site);
+  Work begin(std::shared_ptr<Operation> operation);
+  std::vector<int64_t> equal_shares(int64_t each) const;
+  std::vector<int64_t> line_shares(int64_t elements) const;
+
+  std::shared_ptr<MpiHub> hub_;
+  MpiGroup group_;
+};
+
+}  // namespace weft

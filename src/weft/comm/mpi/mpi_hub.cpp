@@ -1,0 +1,219 @@
+#include "weft/comm/mpi/mpi_hub.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <span>
+#include <thread>
+
+namespace weft {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr int kKinds = 3;           // of letters that are kept until they are taken
+constexpr double kTellAfter_s = 1;  // without an event: others learn that this rank waits
+constexpr double kSleepAfter_s = 5e-3;
+constexpr int64_t kSpins = 5000;  // polls, of 0.2 us each, before the core is offered to others
+constexpr auto kSleep = std::chrono::microseconds(50);
+constexpr double kGone_s = 3;    // the launcher ends the others itself, and sooner
+constexpr double kLinger_s = 1;  // for letters that say why this rank fails
+
+double since_s(Clock::time_point then) { return std::chrono::duration<double>(Clock::now() - then).count(); }
+
+}  // namespace
+
+MpiHub::MpiHub(MPI_Comm control, HostPeers peers, const Patience& patience)
+    : post_(control),
+      peers_(std::move(peers)),
+      patience_(patience),
+      crowded_(peers_.here() > peers_.cores()),
+      status_(size_t(post_.size())) {}
+
+int MpiHub::add_group() {
+  group(num_groups_);
+  return num_groups_++;
+}
+
+// A rank makes its groups in the order of the others, but its first letters may come before this rank is there.
+MpiHub::Group& MpiHub::group(int index) {
+  while (int(groups_.size()) <= index) groups_.emplace_back().letters.resize(size_t(kKinds * size()));
+  return groups_[size_t(index)];
+}
+
+LetterPtr MpiHub::take(NoteKind kind, int group, int from) {
+  auto& box = groups_[size_t(group)].letters[size_t(int(kind) * size() + from)];
+  if (box.empty()) return nullptr;
+  LetterPtr letter = std::move(box.front());
+  box.erase(box.begin());
+  return letter;
+}
+
+void MpiHub::begin(std::shared_ptr<Operation> operation, int group) {
+  Group& g = groups_[size_t(group)];
+  if (operation->call.peer < 0)
+    g.collectives.push_back(std::move(operation));
+  else
+    g.messages.push_back(std::move(operation));
+  poll();
+}
+
+void MpiHub::poll() {
+  check_alive();
+  if (post_.poll([this](int from, LetterPtr letter) { arrived(from, std::move(letter)); })) ++events_;
+  check_alive();
+  move_all();
+}
+
+void MpiHub::move_all() {
+  const auto ends = [this](const std::shared_ptr<Operation>& operation) {
+    operation->finished = operation->advance(events_);
+    events_ += operation->finished;
+    return operation->finished;
+  };
+  for (Group& g : groups_) {
+    while (!g.collectives.empty() && ends(g.collectives.front())) g.collectives.pop_front();
+    if (!g.messages.empty()) std::erase_if(g.messages, ends);
+  }
+}
+
+void MpiHub::arrived(int from, LetterPtr letter) {
+  const Note& note = letter->note;
+  if (int(note.kind) < kKinds) {
+    group(note.group).letters[size_t(int(note.kind) * size() + from)].push_back(std::move(letter));
+    return;
+  }
+  if (note.kind == NoteKind::failed) {
+    if (failure_.empty()) failure_.assign(reinterpret_cast<const char*>(letter->payload), size_t(note.payload_bytes));
+  } else {
+    status_[size_t(from)] = note;
+  }
+  post_.recycle(std::move(letter));
+}
+
+void MpiHub::wait(const Operation& operation) {
+  int64_t polls = 0, seen = -1;
+  double looked_s = 0;
+  Clock::time_point still_since;
+  for (poll(); !operation.finished; poll()) {
+    if (events_ != seen) {
+      seen = events_;
+      polls = 0;
+      looked_s = 0;
+      continue;
+    }
+    if (polls++ == 0) still_since = Clock::now();
+    if (polls < kSpins && !crowded_) continue;
+    const double still_s = since_s(still_since);
+    idle(still_s);
+    if (still_s < looked_s + kTellAfter_s) continue;
+    looked_s = still_s;
+    look_around(operation, still_s);
+  }
+}
+
+void MpiHub::idle(double still_s) {
+  if (still_s < kSleepAfter_s)
+    sched_yield();
+  else
+    std::this_thread::sleep_for(kSleep);
+}
+
+void MpiHub::look_around(const Operation& operation, double still_s) {
+  tell_status(NoteKind::waiting, operation.call);
+  if (const std::string text = stuck(); !text.empty())
+    fail("the ranks wait for each other, and none can go on: " + text);
+  check_peers(operation, still_s);
+}
+
+// To all, where it is news.
+void MpiHub::tell_status(NoteKind kind, const CommCall& call) {
+  Note note = Note::of(kind, 0, call);
+  note.still = true;
+  for (const Group& g : groups_) {
+    for (const auto& o : g.collectives) note.still = note.still && !o->under_way();
+    for (const auto& o : g.messages) note.still = note.still && !o->under_way();
+  }
+  note.sent = post_.sent_marks();
+  note.received = post_.received_marks();
+  Note& last = status_[size_t(rank())];
+  if (std::memcmp(&last, &note, sizeof note) == 0) return;
+  last = note;
+  for (int r = 0; r < size(); ++r)
+    if (r != rank()) post_.send(r, note);
+}
+
+// The statuses are of different times, but a rank goes on only when a letter comes, or something that is under way: if
+// every rank waits or has ended, nothing is under way, and all letters sent have been received, then no rank has gone
+// on since, nor will one.
+std::string MpiHub::stuck() const {
+  uint64_t sent = 0, received = 0;
+  RankWatch watch(size());
+  bool any_waits = false;
+  for (int r = 0; r < size(); ++r) {
+    const Note& s = status_[size_t(r)];
+    if (s.kind == NoteKind::waiting && s.still)
+      watch.waits(r, s.call());
+    else if (s.kind == NoteKind::ended)
+      watch.ended(r);
+    else
+      return "";
+    any_waits = any_waits || s.kind == NoteKind::waiting;
+    sent += s.sent;
+    received += s.received;
+  }
+  return sent == received && any_waits ? watch.stuck() : "";
+}
+
+void MpiHub::check_peers(const Operation& operation, double still_s) {
+  const std::vector<int> missing = operation.missing();
+  const std::string me = fmt::format("rank {} waits in {}", rank(), operation.call.to_string());
+  for (const int r : missing) {
+    const HostPeers::Is is = peers_.state(r);
+    if (is == HostPeers::Is::gone && still_s > kGone_s)
+      fail(fmt::format("rank {} ({}) is gone, and {}", r, peers_.name(r), me));
+    if (is == HostPeers::Is::stopped && still_s > patience_.stopped_s)
+      fail(fmt::format("rank {} ({}) has been stopped by a signal for {:.0f} s or more, and {}", r, peers_.name(r),
+                       patience_.stopped_s, me));
+  }
+  if (still_s < patience_.timeout_s || missing.empty()) return;
+  std::string waited_for;
+  for (const int r : missing)
+    waited_for += fmt::format("{}rank {} ({})", waited_for.empty() ? "" : ", ", r, peers_.name(r));
+  fail(fmt::format("{} since {:.0f} s, for {}", me, still_s, waited_for));
+}
+
+void MpiHub::tell_failure(const std::string& why) {
+  if (failure_.empty()) {
+    failure_ = why;
+    const auto text = std::as_bytes(std::span(why)).first(std::min(why.size(), Letter::kPayload));
+    for (int r = 0; r < size(); ++r)
+      if (r != rank()) post_.send(r, {.kind = NoteKind::failed}, text);
+  }
+  const Clock::time_point began = Clock::now();
+  while (!post_.all_sent() && since_s(began) < kLinger_s) std::this_thread::sleep_for(kSleep);
+}
+
+void MpiHub::fail(const std::string& why) {
+  tell_failure(why);
+  throw CommError(failure_);
+}
+
+bool MpiHub::all_ended() const {
+  return std::all_of(status_.begin(), status_.end(), [](const Note& s) { return s.kind == NoteKind::ended; });
+}
+
+void MpiHub::finish() {
+  const Clock::time_point began = Clock::now();
+  tell_status(NoteKind::ended, {});
+  double told_s = 0;
+  for (poll(); !all_ended() || !post_.all_sent(); poll()) {
+    idle(since_s(began));
+    if (since_s(began) < told_s + kTellAfter_s) continue;
+    told_s = since_s(began);
+    tell_status(NoteKind::ended, {});  // so that what came meanwhile counts as received
+  }
+}
+
+}  // namespace weft

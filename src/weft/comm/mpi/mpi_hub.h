@@ -1,0 +1,84 @@
+// What the communicators of one rank share: its letters, the operations under way, and how it waits.
+#pragma once
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "weft/comm/mpi/host_peers.h"
+#include "weft/comm/mpi/mpi_post.h"
+
+namespace weft {
+
+// A call that has been made and is not finished. It goes on whenever this rank is in any call of any communicator.
+class Operation {
+ public:
+  explicit Operation(const CommCall& call) : call(call) {}
+  virtual ~Operation() = default;
+  // As far as it goes without waiting; counts in `events` what has happened. True once finished. Throws CommError.
+  virtual bool advance(int64_t& events) = 0;
+  virtual bool under_way() const { return false; }  // is a part of a tensor on its way, here or from here
+  virtual std::vector<int> missing() const = 0;     // world ranks that it cannot go on without
+
+  const CommCall call;
+  bool finished = false;
+};
+
+// To be used by one thread. After a CommError it throws the same again at every call.
+class MpiHub {
+ public:
+  struct Patience {
+    double timeout_s = 600;  // without any event, where the ranks that are waited for live
+    double stopped_s = 10;   // for a rank of this host that a signal has stopped
+  };
+  MpiHub(MPI_Comm control, HostPeers peers, const Patience& patience);
+
+  int rank() const { return post_.rank(); }  // of the world
+  int size() const { return post_.size(); }
+  MpiPost& post() { return post_; }
+  int add_group();
+  // The oldest letter of this kind (call, send, ready) from this rank in this group that nobody has taken; or none.
+  LetterPtr take(NoteKind kind, int group, int from);
+
+  // Collectives of a group go on one after the other, messages beside each other.
+  void begin(std::shared_ptr<Operation> operation, int group);
+  void poll();  // lets everything go on that can
+  void wait(const Operation& operation);
+  // Tells all ranks, then throws it.
+  [[noreturn]] void fail(const std::string& why);
+  void tell_failure(const std::string& why);
+  // Returns when every rank has called it. Throws CommError where one cannot.
+  void finish();
+  void close() { post_.close(); }  // before MPI ends
+
+ private:
+  struct Group {
+    std::deque<std::shared_ptr<Operation>> collectives;  // the first of them moves
+    std::vector<std::shared_ptr<Operation>> messages;
+    std::vector<std::vector<LetterPtr>> letters;  // by kind, then by rank
+  };
+  Group& group(int index);
+  void move_all();
+  void arrived(int from, LetterPtr letter);
+  void check_alive() const {
+    if (!failure_.empty()) throw CommError(failure_);
+  }
+  static void idle(double still_s);
+  void look_around(const Operation& operation, double still_s);
+  void tell_status(NoteKind kind, const CommCall& call);
+  std::string stuck() const;
+  bool all_ended() const;
+  void check_peers(const Operation& operation, double still_s);
+
+  MpiPost post_;
+  HostPeers peers_;
+  const Patience patience_;
+  const bool crowded_;  // more ranks on this host than cores
+  std::deque<Group> groups_;
+  int num_groups_ = 0;        // made here; the others have letters only
+  std::vector<Note> status_;  // the last of each rank; of kind call: none yet
+  std::string failure_;
+  int64_t events_ = 0;
+};
+
+}  // namespace weft

@@ -1,0 +1,231 @@
+#include "weft/comm/mpi/mpi_operations.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "weft/comm/rank_sum.h"
+
+namespace weft {
+namespace {
+
+constexpr int kSummands = 1, kSums = 2, kMessages = 3;  // tags; messages have kNumbers of them
+constexpr int64_t kNumbers = 16384;                     // below the least limit of tags that MPI allows
+constexpr int64_t kStaging = int64_t{2} << 20, kLeastChunk = int64_t{1} << 14, kMostChunk = int64_t{1} << 18;
+constexpr int64_t kLongChunk = int64_t{1} << 22;  // of what is only copied
+
+int tag_of(int64_t number) { return kMessages + int(number % kNumbers); }
+
+}  // namespace
+
+int64_t MpiGroup::chunk_bytes() const {
+  const int64_t fair = kStaging / (std::max(1, size() - 1) * ChunkStream::kWindow);
+  return std::clamp(int64_t(std::bit_floor(uint64_t(fair))), kLeastChunk, kMostChunk);
+}
+
+// --- collectives ---
+
+std::vector<int> Collective::missing() const {
+  std::vector<int> ranks;
+  for (int r = 0; r < group_.size(); ++r)
+    if (r != group_.rank && !done_with(r)) ranks.push_back(group_.members[size_t(r)]);
+  return ranks;
+}
+
+void Collective::tell(int rank, std::span<const std::byte> payload) {
+  group_.hub.post().send(group_.members[size_t(rank)], Note::of(NoteKind::call, group_.index, call), payload);
+}
+
+bool Collective::meet(int rank) {
+  LetterPtr& letter = met_[size_t(rank)];
+  if (letter) return true;
+  letter = group_.hub.take(NoteKind::call, group_.index, group_.members[size_t(rank)]);
+  if (!letter) return false;
+  const CommCall theirs = letter->note.call();
+  if (theirs.matches(call)) return true;
+  const std::string me = fmt::format("rank {} is in {}", group_.hub.rank(), call.to_string());
+  const std::string other = fmt::format("rank {} is in {}", group_.members[size_t(rank)], theirs.to_string());
+  group_.hub.fail(
+      fmt::format("the ranks do not agree: {}, {}", rank < group_.rank ? other : me, rank < group_.rank ? me : other));
+}
+
+bool Collective::meet_all() {
+  bool all = true;
+  for (int r = 0; r < group_.size(); ++r)
+    if (r != group_.rank) all = meet(r) && all;
+  return all;
+}
+
+void Collective::recycle() {
+  for (LetterPtr& letter : met_)
+    if (letter) group_.hub.post().recycle(std::move(letter));
+}
+
+SmallCollective::SmallCollective(MpiGroup& group, const CommCall& call, Spec spec)
+    : Collective(group, call), spec_(std::move(spec)) {
+  for (int step = 1; step < group.size(); ++step) {
+    const int to = (group.rank + step) % group.size();
+    tell(to, spec_.part(to));
+  }
+}
+
+bool SmallCollective::advance(int64_t&) {
+  if (!meet_all()) return false;
+  std::vector<const void*> payloads;
+  for (int r = 0; r < group_.size(); ++r)
+    payloads.push_back(r == group_.rank ? static_cast<const void*>(spec_.part(r).data()) : met_[size_t(r)]->payload);
+  spec_.finish(payloads);
+  recycle();
+  return true;
+}
+
+Exchange::Exchange(MpiGroup& group, const CommCall& call, Spec spec)
+    : Collective(group, call),
+      spec_(std::move(spec)),
+      chunk_bytes_(spec_.scatters ? group.chunk_bytes() : kLongChunk),
+      lanes_(group.members.size()),
+      operands_(group.members.size()) {
+  const size_t staging = size_t((group.size() - 1) * ChunkStream::kWindow * group.chunk_bytes());
+  if (spec_.scatters && group.staging.size() < staging) group.staging.resize(staging);
+  for (int step = 1; step < group.size(); ++step) tell((group.rank + step) % group.size());
+  if (!spec_.scatters && share(group.rank) != spec_.own)
+    std::memcpy(share(group.rank), spec_.own, size_t(share_bytes(group.rank)));
+}
+
+bool Exchange::advance(int64_t& events) {
+  if (!open_) {
+    if (!meet_all()) return false;
+    recycle();
+    open_ = true;
+    for (int r = 0; r < group_.size(); ++r)
+      if (r != group_.rank) open(r);
+  }
+  bool finished = true;
+  for (int step = 1; step < group_.size(); ++step) {
+    Lane& lane = lanes_[size_t((group_.rank + step) % group_.size())];
+    // A chunk that has left may be overwritten by its sum; one that is summed may go out.
+    constexpr int64_t kAll = INT64_MAX;
+    lane.summands_out.advance(kAll, events);
+    lane.summands_in.advance(summed_ + ChunkStream::kWindow, events);
+    lane.theirs_in.advance(spec_.scatters ? lane.summands_out.done() : kAll, events);
+    lane.own_out.advance(spec_.scatters ? summed_ : kAll, events);
+    finished = finished && lane.finished();
+  }
+  if (spec_.scatters) sum_chunks();
+  return finished && (!spec_.scatters || summed_ * chunk_bytes_ >= share_bytes(group_.rank));
+}
+
+void Exchange::open(int r) {
+  Lane& lane = lanes_[size_t(r)];
+  const auto stream = [&](bool receives, int tag, std::byte* data, int64_t bytes, bool cycles) {
+    return ChunkStream({.comm = group_.comm,
+                        .peer = r,
+                        .tag = tag,
+                        .receives = receives,
+                        .data = data,
+                        .bytes = bytes,
+                        .chunk_bytes = chunk_bytes_,
+                        .cycles = cycles});
+  };
+  if (spec_.scatters) {
+    lane.summands_out = stream(false, kSummands, share(r), share_bytes(r), false);
+    lane.summands_in = stream(true, kSummands, staged(r), share_bytes(group_.rank), true);
+  }
+  if (spec_.gathers) {
+    lane.own_out = stream(false, kSums, spec_.own, share_bytes(group_.rank), false);
+    lane.theirs_in = stream(true, kSums, share(r), share_bytes(r), false);
+  }
+}
+
+void Exchange::sum_chunks() {
+  const auto has_come = [&](int r) { return r == group_.rank || lanes_[size_t(r)].summands_in.done() > summed_; };
+  const int64_t bytes = share_bytes(group_.rank);
+  for (; summed_ * chunk_bytes_ < bytes; ++summed_) {
+    const int64_t first = summed_ * chunk_bytes_;
+    for (int r = 0; r < group_.size(); ++r) {
+      if (!has_come(r)) return;
+      operands_[size_t(r)] =
+          r == group_.rank ? share(r) + first : staged(r) + summed_ % ChunkStream::kWindow * chunk_bytes_;
+    }
+    sum_ranks(operands_, call.dtype, std::min(chunk_bytes_, bytes - first) / size_of(call.dtype), spec_.own + first);
+  }
+}
+
+bool Exchange::Lane::finished() const {
+  return summands_out.finished() && summands_in.finished() && own_out.finished() && theirs_in.finished();
+}
+
+std::byte* Exchange::share(int r) const { return spec_.base + spec_.first[size_t(r)] * size_of(call.dtype); }
+int64_t Exchange::share_bytes(int r) const {
+  return (spec_.first[size_t(r) + 1] - spec_.first[size_t(r)]) * size_of(call.dtype);
+}
+std::byte* Exchange::staged(int r) const {
+  const int slot = r < group_.rank ? r : r - 1;
+  return group_.staging.data() + slot * ChunkStream::kWindow * chunk_bytes_;
+}
+
+// --- messages ---
+
+SendOperation::SendOperation(MpiGroup& group, int to, const CommCall& call, std::span<std::byte> bytes)
+    : Operation(call), group_(group), bytes_(bytes) {
+  const bool small = bytes.size() <= Letter::kPayload;
+  group.hub.post().send(call.peer, Note::of(NoteKind::send, group.index, call), small ? bytes : std::span<std::byte>());
+  if (small) {
+    open_ = true;
+    return;
+  }
+  stream_ = ChunkStream({.comm = group.comm,
+                         .peer = to,
+                         .tag = tag_of(call.number),
+                         .receives = false,
+                         .data = bytes.data(),
+                         .bytes = int64_t(bytes.size()),
+                         .chunk_bytes = kLongChunk});
+}
+
+bool SendOperation::advance(int64_t& events) {
+  if (!open_) {  // receives become ready in the order of the messages
+    LetterPtr ready = group_.hub.take(NoteKind::ready, group_.index, call.peer);
+    if (!ready) return false;
+    if (ready->note.number != call.number)
+      group_.hub.fail(fmt::format("the ranks do not agree: rank {} is in {}, rank {} is in {}", group_.hub.rank(),
+                                  call.to_string(), call.peer, ready->note.call().to_string()));
+    group_.hub.post().recycle(std::move(ready));
+    open_ = true;
+  }
+  stream_.advance(INT64_MAX, events);
+  return stream_.finished();
+}
+
+ReceiveOperation::ReceiveOperation(MpiGroup& group, int from, const CommCall& call, std::span<std::byte> bytes)
+    : Operation(call), group_(group), from_(from), bytes_(bytes) {
+  if (bytes.size() > Letter::kPayload) group.hub.post().send(call.peer, Note::of(NoteKind::ready, group.index, call));
+}
+
+bool ReceiveOperation::advance(int64_t& events) {
+  if (!open_) {
+    LetterPtr letter = group_.hub.take(NoteKind::send, group_.index, call.peer);
+    if (!letter) return false;
+    const CommCall theirs = letter->note.call();
+    if (theirs.dtype != call.dtype || theirs.elements != call.elements)
+      group_.hub.fail(fmt::format("the ranks do not agree: rank {} is in {}, rank {} is in {}", call.peer,
+                                  theirs.to_string(), group_.hub.rank(), call.to_string()));
+    open_ = true;
+    if (bytes_.size() <= Letter::kPayload) {
+      std::memcpy(bytes_.data(), letter->payload, bytes_.size());
+    } else {
+      stream_ = ChunkStream({.comm = group_.comm,
+                             .peer = from_,
+                             .tag = tag_of(call.number),
+                             .receives = true,
+                             .data = bytes_.data(),
+                             .bytes = int64_t(bytes_.size()),
+                             .chunk_bytes = kLongChunk});
+    }
+    group_.hub.post().recycle(std::move(letter));
+  }
+  stream_.advance(INT64_MAX, events);
+  return stream_.finished();
+}
+
+}  // namespace weft

@@ -1,0 +1,128 @@
+// Collectives and messages as machines that go on step by step. Bytes are a rank's own, sent and received.
+#pragma once
+#include <functional>
+#include <vector>
+
+#include "weft/comm/mpi/mpi_hub.h"
+#include "weft/comm/mpi/mpi_stream.h"
+
+namespace weft {
+
+// The ranks of one communicator.
+struct MpiGroup {
+  MpiHub& hub;
+  MPI_Comm comm;             // for chunks
+  int index;                 // in the hub
+  std::vector<int> members;  // world ranks, by rank
+  int rank;
+  std::vector<std::byte> staging;  // what peers' summands arrive in; made by the first large sum, then kept
+  int64_t collectives = 0;
+  std::vector<int64_t> sent, received;  // messages, by rank
+  int size() const { return int(members.size()); }
+  // Bytes of a chunk of a sum, all of which are in staging at the same time: some that the second-level cache holds.
+  int64_t chunk_bytes() const;
+};
+
+// Begins with a call to every other rank, and meets theirs: where one does not match, every rank learns both.
+class Collective : public Operation {
+ public:
+  Collective(MpiGroup& group, const CommCall& call) : Operation(call), group_(group), met_(group.members.size()) {}
+  std::vector<int> missing() const override;
+
+ protected:
+  void tell(int rank, std::span<const std::byte> payload = {});
+  bool meet(int rank);  // true once its call has come
+  bool meet_all();
+  void recycle();
+  virtual bool done_with(int rank) const { return met_[size_t(rank)] != nullptr; }
+
+  MpiGroup& group_;
+  std::vector<LetterPtr> met_;  // by rank
+};
+
+// A collective whose tensor travels in the notes: one message to each rank, one from each. Steps: 1.
+class SmallCollective final : public Collective {
+ public:
+  // `finish` is given each rank's payload; that of this rank is `mine`. Only what lies at `part(rank)` is sent to rank.
+  struct Spec {
+    std::function<std::span<const std::byte>(int rank)> part;
+    std::function<void(std::span<const void* const> payloads)> finish;
+  };
+  static bool fits(int64_t bytes, const MpiGroup& group) {
+    return size_t(bytes) <= Letter::kPayload || group.size() == 1;
+  }
+  SmallCollective(MpiGroup& group, const CommCall& call, Spec spec);
+  bool advance(int64_t& events) override;
+
+ private:
+  Spec spec_;
+};
+
+// Every rank has a share of the elements, from first[rank] to first[rank + 1]. Scattering, it sends each peer the
+// peer's share and sums what all have sent it, in rank order, chunk by chunk while later chunks are under way.
+// Gathering, it sends each peer its own share, chunks as soon as they are summed. Moves (size - 1) / size of the bytes
+// each way, twice where it does both.
+class Exchange final : public Collective {
+ public:
+  struct Spec {
+    bool scatters, gathers;
+    std::byte* base;             // of all elements
+    std::vector<int64_t> first;  // in elements, one more than ranks
+    std::byte* own;              // of this rank's share: the sum, or what is gathered
+  };
+  Exchange(MpiGroup& group, const CommCall& call, Spec spec);
+  bool advance(int64_t& events) override;
+  bool under_way() const override { return open_; }
+
+ private:
+  struct Lane {  // to one peer and from it
+    ChunkStream summands_out, summands_in, own_out, theirs_in;
+    bool finished() const;
+  };
+  bool done_with(int rank) const override {
+    return open_ ? lanes_[size_t(rank)].finished() : met_[size_t(rank)] != nullptr;
+  }
+  void open(int rank);
+  void sum_chunks();
+  std::byte* share(int rank) const;
+  int64_t share_bytes(int rank) const;
+  std::byte* staged(int rank) const;
+
+  Spec spec_;
+  int64_t chunk_bytes_, summed_ = 0;  // chunks
+  std::vector<Lane> lanes_;           // by rank
+  bool open_ = false;                 // every rank is in the collective, so that nothing can keep it from its end
+  std::vector<const void*> operands_;
+};
+
+// One tensor to a peer: within the note, or after the peer has said that it is ready.
+class SendOperation final : public Operation {
+ public:
+  SendOperation(MpiGroup& group, int to, const CommCall& call, std::span<std::byte> bytes);
+  bool advance(int64_t& events) override;
+  bool under_way() const override { return open_; }
+  std::vector<int> missing() const override { return {call.peer}; }
+
+ private:
+  MpiGroup& group_;
+  std::span<std::byte> bytes_;
+  ChunkStream stream_;
+  bool open_ = false;
+};
+
+class ReceiveOperation final : public Operation {
+ public:
+  ReceiveOperation(MpiGroup& group, int from, const CommCall& call, std::span<std::byte> bytes);
+  bool advance(int64_t& events) override;
+  bool under_way() const override { return open_; }
+  std::vector<int> missing() const override { return {call.peer}; }
+
+ private:
+  MpiGroup& group_;
+  int from_;
+  std::span<std::byte> bytes_;
+  ChunkStream stream_;
+  bool open_ = false;
+};
+
+}  // namespace weft

@@ -1,0 +1,61 @@
+// Carries letters between all ranks, in the order of each sender.
+#pragma once
+#include <mpi.h>
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "weft/comm/mpi/mpi_note.h"
+
+namespace weft {
+
+// Throws CommError with MPI's own words where `status` is not success.
+void check_mpi(int status, const char* what);
+
+// To be used by one thread. Letters are kept and used again: after a while nothing is allocated.
+class MpiPost {
+ public:
+  explicit MpiPost(MPI_Comm ranks);  // which it keeps to itself; it must outlive this
+  ~MpiPost();
+  MpiPost(const MpiPost&) = delete;
+  MpiPost& operator=(const MpiPost&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  // Copies both; never blocks.
+  void send(int to, Note note, std::span<const std::byte> payload = {});
+  // Hands over what has come. True if something other than a status (waiting, ended) was among it.
+  bool poll(const std::function<void(int from, LetterPtr letter)>& take);
+  void recycle(LetterPtr letter) { free_.push_back(std::move(letter)); }
+  bool all_sent();  // every letter has left this rank
+  void close();     // nothing can come any more
+  // Each call, send and ready that was sent or received has a mark that both sides know. Where the marks sent by all
+  // ranks and those received by all add up to the same, none is under way.
+  uint64_t sent_marks() const { return sent_marks_; }
+  uint64_t received_marks() const { return received_marks_; }
+
+ private:
+  struct Outgoing {
+    MPI_Request request;
+    LetterPtr letter;
+  };
+  struct Incoming {
+    MPI_Request request = MPI_REQUEST_NULL;
+    LetterPtr letter;
+  };
+  LetterPtr blank();
+  void expect(Incoming& slot);
+  static bool is_counted(NoteKind kind) { return kind <= NoteKind::ready; }
+
+  MPI_Comm comm_;
+  int rank_ = 0, size_ = 0;
+  std::vector<LetterPtr> free_;
+  std::vector<Outgoing> outgoing_;
+  std::vector<Incoming> incoming_;  // receives that are posted; they are filled in turn
+  size_t oldest_ = 0;
+  std::vector<uint32_t> num_sent_, num_received_;  // by rank
+  uint64_t sent_marks_ = 0, received_marks_ = 0;
+};
+
+}  // namespace weft

@@ -1,0 +1,62 @@
+#include "weft/comm/rank_sum.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "weft/base/error.h"
+
+namespace weft {
+namespace {
+
+// In pieces that stay in the first-level cache, so that every rank's memory is read once, in long runs. `out` may be
+// one of the operands, but an element of it depends on no other: hence the pragmas.
+constexpr int64_t kPiece = 1024;
+
+template <class T, class Sum>
+void add_piece(std::span<const void* const> from, int64_t at, int64_t n, T* out) {
+  const auto operand = [&](size_t rank) { return static_cast<const T*>(from[rank]) + at; };
+  const T *first = operand(0), *second = operand(1), *last = operand(from.size() - 1);
+  T* to = out + at;
+  if (from.size() == 2) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) to[i] = T(Sum(first[i]) + Sum(second[i]));
+    return;
+  }
+  Sum sum[kPiece];
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) sum[i] = Sum(first[i]) + Sum(second[i]);
+  for (size_t rank = 2; rank + 1 < from.size(); ++rank) {
+    const T* x = operand(rank);
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) sum[i] += Sum(x[i]);
+  }
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) to[i] = T(sum[i] + Sum(last[i]));
+}
+
+template <class T, class Sum = T>
+void add(std::span<const void* const> from, int64_t n, void* out) {
+  if (from.size() == 1) {
+    if (out != from[0]) std::memcpy(out, from[0], size_t(n) * sizeof(T));
+    return;
+  }
+  for (int64_t at = 0; at < n; at += kPiece)
+    add_piece<T, Sum>(from, at, std::min(kPiece, n - at), static_cast<T*>(out));
+}
+
+}  // namespace
+
+void sum_ranks(std::span<const void* const> from, DType dtype, int64_t n, void* out) {
+  switch (dtype) {
+    case DType::f64:
+      return add<double>(from, n, out);
+    case DType::f32:
+      return add<float>(from, n, out);
+    case DType::bf16:
+      return add<bf16, float>(from, n, out);
+    default:
+      WEFT_CHECK(false, "no sum of {}", name_of(dtype));
+  }
+}
+
+}  // namespace weft

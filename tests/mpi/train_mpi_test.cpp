@@ -1,0 +1,124 @@
+// `weft train` with run.ranks = "mpi": started plainly, under mpirun, on two hosts, wrongly.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <thread>
+
+#include "mpi/train_case.h"
+#include "weft/apps/launch.h"
+#include "weft/base/error.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::expect_same_run;
+using testing::Finished;
+using testing::mpi_job;
+using testing::program;
+using testing::slurp;
+using testing::TempDir;
+using testing::train_words;
+using testing::with;
+
+TEST(MpiTrain, StartedPlainlyItStartsItsRanksAndEqualsThreadsToTheBit) {
+  WEFT_NEEDS_MPIRUN();
+  for (const char* numerics : {"train.numerics=fast", "train.numerics=invariant"}) {
+    const TempDir dir;
+    const Finished mpi = testing::weft(with(train_words(dir, "mpi", "mpi"), {numerics}));
+    ASSERT_EQ(mpi.status, 0) << mpi.err;
+    EXPECT_SAYS(mpi.err, "2 ranks as processes (MPI): dp 2");
+    EXPECT_EQ(mpi.err.find("weft train\n"), mpi.err.rfind("weft train\n")) << "one rank speaks: " << mpi.err;
+    ASSERT_EQ(testing::weft(with(train_words(dir, "local", "local"), {numerics})).status, 0);
+    expect_same_run(dir / "mpi", dir / "local");
+  }
+}
+
+TEST(MpiTrain, UnderMpirunItFindsItsPlace) {
+  WEFT_NEEDS_MPIRUN();
+  const TempDir dir;
+  const Finished mpi = mpi_job(2, program(train_words(dir, "mpi", "mpi")));
+  ASSERT_EQ(mpi.status, 0) << mpi.err;
+  ASSERT_EQ(testing::weft(train_words(dir, "local", "local")).status, 0);
+  expect_same_run(dir / "mpi", dir / "local");
+}
+
+TEST(MpiTrain, ProcessesThatAreNotTheLayoutAreRefusedByName) {
+  WEFT_NEEDS_MPIRUN();
+  const TempDir dir;
+  const Finished three = mpi_job(3, program(train_words(dir, "run", "mpi")));
+  EXPECT_EQ(three.status, 2);
+  EXPECT_SAYS(three.err, "the layout has 2 ranks (dp 2, pp 1, cp 1, tp 1), but mpirun has started 3");
+  const Finished local = mpi_job(2, program(train_words(dir, "run", "local")));
+  EXPECT_EQ(local.status, 2);
+  EXPECT_SAYS(local.err, "mpirun has started 2 processes, each of which would train the whole recipe");
+  EXPECT_FALSE(fs::exists(dir / "run"));
+}
+
+TEST(MpiTrain, AnErrorOfARankEndsTheJobWithItsStatusAndReason) {
+  WEFT_NEEDS_MPIRUN();
+  const TempDir dir;
+  const Finished f = testing::weft(with(train_words(dir, "run", "mpi"), {"model.path=nowhere"}));
+  EXPECT_EQ(f.status, 1) << f.err;
+  EXPECT_SAYS(f.err, "model.path = \"nowhere\" does not exist");
+}
+
+TEST(MpiTrain, InterruptedItSavesHasStatus130AndGoesOnAsThreads) {
+  WEFT_NEEDS_MPIRUN();
+  const TempDir dir;
+  const std::vector<std::string> endless{"train.train_iters=1000000", "checkpoint.save_interval=0"};
+  for (const int signal_number : {SIGINT, SIGTERM}) {
+    fs::remove_all(dir / "run");
+    testing::Process process({.args = with(train_words(dir, "run", "mpi"), endless)});
+    while (process.running() && slurp(dir / "run/metrics.jsonl").empty())
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    process.send(signal_number);
+    const Finished f = process.wait();
+    EXPECT_EQ(f.status, 130) << f.err;
+    EXPECT_TRUE(fs::exists(dir / "run/checkpoints")) << "stopped without saving: " << f.err;
+  }
+}
+
+// --- the environment ---
+
+Environment given(const std::vector<std::pair<std::string, std::string>>& variables) {
+  return [variables](const char* name) -> std::optional<std::string> {
+    for (const auto& [key, value] : variables)
+      if (key == name) return value;
+    return {};
+  };
+}
+
+std::string refusal(const std::vector<std::pair<std::string, std::string>>& variables) {
+  Recipe recipe;
+  recipe.run.ranks = "mpi";
+  try {
+    check_launch(recipe, 4, launched_as(given(variables)));
+  } catch (const ConfigError& e) { return e.what(); }
+  return "";
+}
+
+TEST(Launch, TellsLaunchersApart) {
+  EXPECT_EQ(launched_as(given({})).by, "");
+  EXPECT_EQ(launched_as(given({{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}})).by, "");
+  EXPECT_TRUE(launched_as(given({{"SLURM_JOB_ID", "7"}})).allocated);
+  const Launched l = launched_as(given({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "3"}}));
+  EXPECT_EQ(l.rank, 3);
+  EXPECT_EQ(l.world, 4);
+}
+
+TEST(Launch, RanksThatCannotFindEachOtherAreRefused) {
+  EXPECT_EQ(refusal({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "3"}}), "");
+  const std::vector<std::pair<std::string, std::string>> step{
+      {"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "4"}};
+  EXPECT_SAYS(refusal(step), "use srun --mpi=pmix");
+  auto pmix = step;
+  pmix.emplace_back("PMIX_RANK", "1");
+  EXPECT_EQ(refusal(pmix), "");
+  EXPECT_SAYS(refusal({{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "8"}}), "has started 8");
+  EXPECT_SAYS(refusal({{"PMI_SIZE", "4"}, {"PMI_RANK", "1"}}), "a launcher of another MPI has started 4");
+}
+
+}  // namespace
+}  // namespace weft
