@@ -33,7 +33,8 @@ const std::vector<Feature> kCuts = {
     {"parallel.zero_stage", {"0", "1", "2", "3"}},
     {"parallel.zero_shard_size", {"0", "2"}},
     {"parallel.recompute", {"none", "selective", "full"}},
-    {"parallel.pipeline_schedule", {"1f1b", "gpipe", "zb_h1"}},
+    {"parallel.pp", {"1", "2", "3", "4"}},
+    {"parallel.pipeline_schedule", {"1f1b", "gpipe", "zb_h1", "interleaved_1f1b", "zbv"}},
     {"train.numerics", {"fast", "invariant"}},
     {"train.micro_batch_size", {"1", "2"}},
 };
@@ -48,11 +49,11 @@ std::string text_of(const Choice& c) {
 
 std::string config_of(const std::string& model) {
   if (model == "gpt2")
-    return R"({"model_type": "gpt2", "vocab_size": 37, "n_positions": 12, "n_embd": 24, "n_layer": 2, "n_head": 4})";
+    return R"({"model_type": "gpt2", "vocab_size": 37, "n_positions": 12, "n_embd": 24, "n_layer": 4, "n_head": 4})";
   const bool window = model == "mistral", bias = model == "qwen2", norm = model == "qwen3";
   const std::string type = window ? "mistral" : bias ? "qwen2" : norm ? "qwen3" : "llama";
   return fmt::format(R"({{"model_type": "{}", "vocab_size": 37, "hidden_size": 24, "intermediate_size": 30,
-    "num_hidden_layers": 2, "num_attention_heads": 12, "num_key_value_heads": {}, "head_dim": 4,
+    "num_hidden_layers": 4, "num_attention_heads": 12, "num_key_value_heads": {}, "head_dim": 4,
     "max_position_embeddings": 64, "rms_norm_eps": 1e-6, "tie_word_embeddings": {}{}}})",
                      type, bias ? 2 : 3, model == "llama-tied" ? "true" : "false",
                      window ? R"(, "sliding_window": 5)" : "");

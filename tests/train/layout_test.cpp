@@ -62,27 +62,41 @@ TEST(LayoutsSlow, DataParallelGoldenCases) {
   }
 }
 
+struct Cut {
+  int dp, pp, zero_stage, zero_shard_size;
+  const char *schedule, *recompute;
+};
+constexpr Cut kCuts[] = {
+    {2, 1, 0, 0, "1f1b", "none"},       {3, 1, 0, 0, "gpipe", "full"}, {4, 1, 1, 0, "zb_h1", "selective"},
+    {6, 1, 2, 2, "zb_h1", "full"},      {12, 1, 3, 0, "1f1b", "none"}, {3, 1, 2, 0, "1f1b", "none"},
+    {6, 1, 3, 3, "gpipe", "selective"}, {1, 2, 0, 0, "1f1b", "none"},  {1, 4, 0, 0, "gpipe", "full"},
+    {2, 2, 1, 0, "zb_h1", "selective"}, {2, 2, 3, 0, "zbv", "none"},   {3, 2, 2, 0, "interleaved_1f1b", "none"},
+    {6, 2, 1, 2, "zbv", "full"}};
+
 // Any number of ranks that divides the batch, powers of two or not, any accumulation, schedule, recomputation: one run.
-TEST(Layouts, InvariantNumericsGiveTheSameBitsForAnyDataParallelSize) {
+TEST(Layouts, InvariantNumericsGiveTheSameBitsForAnyLayout) {
   const std::vector<std::string> base{
       "train.numerics=invariant",    "train.micro_batch_size=1", "train.global_batch_size=12", "train.train_iters=4",
       "optimizer.lr_warmup_iters=1", "model.hidden_dropout=0.1", "model.attention_dropout=0.1"};
   for (const char* name : {"llama3-rope-tied", "qwen2-bias"}) {
     const Outcome one = run_case(name, "cpu", base);
     ASSERT_FALSE(one.weights.empty());
-    for (const auto& [dp, schedule, recompute] :
-         {std::tuple("2", "1f1b", "none"), std::tuple("3", "gpipe", "full"), std::tuple("4", "zb_h1", "selective"),
-          std::tuple("6", "zb_h1", "full"), std::tuple("12", "1f1b", "none")}) {
+    for (const Cut& cut : kCuts) {
       std::vector<std::string> overrides = base;
-      overrides.push_back(std::string("parallel.dp=") + dp);
-      overrides.push_back(std::string("parallel.pipeline_schedule=") + schedule);
-      overrides.push_back(std::string("parallel.recompute=") + recompute);
+      overrides.push_back(fmt::format("parallel.dp={}", cut.dp));
+      overrides.push_back(fmt::format("parallel.pp={}", cut.pp));
+      overrides.push_back(fmt::format("parallel.zero_stage={}", cut.zero_stage));
+      overrides.push_back(fmt::format("parallel.zero_shard_size={}", cut.zero_shard_size));
+      overrides.push_back(std::string("parallel.pipeline_schedule=") + cut.schedule);
+      overrides.push_back(std::string("parallel.recompute=") + cut.recompute);
+      SCOPED_TRACE(fmt::format("{} dp {} pp {} zero {}/{} {} {}", name, cut.dp, cut.pp, cut.zero_stage,
+                               cut.zero_shard_size, cut.schedule, cut.recompute));
       const Outcome many = run_case(name, "cpu", overrides);
-      EXPECT_TRUE(many.weights == one.weights) << name << " dp " << dp << " " << schedule << " " << recompute;
-      EXPECT_TRUE(many.optimizer == one.optimizer) << name << " dp " << dp;
+      EXPECT_TRUE(many.weights == one.weights);
+      EXPECT_TRUE(many.optimizer == one.optimizer);
       for (size_t i = 0; i < one.metrics.steps.size(); ++i) {
-        EXPECT_EQ(many.metrics.steps[i].loss, one.metrics.steps[i].loss) << name << " dp " << dp;
-        EXPECT_EQ(many.metrics.steps[i].grad_norm, one.metrics.steps[i].grad_norm) << name << " dp " << dp;
+        EXPECT_EQ(many.metrics.steps[i].loss, one.metrics.steps[i].loss);
+        EXPECT_EQ(many.metrics.steps[i].grad_norm, one.metrics.steps[i].grad_norm);
       }
     }
   }
