@@ -45,13 +45,12 @@ std::string layout_text(const Recipe& r) {
   const int world = mesh_sizes_of(r).world();
   if (world == 1) return "one rank";
   std::string axes;
-  const std::pair<const char*, int64_t> sizes[] = {
-      {"dp", r.parallel.dp}, {"tp", r.parallel.tp}, {"pp", r.parallel.pp}};
+  const std::pair<const char*, int64_t> sizes[] = {{"dp", r.parallel.dp}, {"tp", r.parallel.tp}, {"pp", r.parallel.pp}};
   for (const auto& [axis, size] : sizes)
     if (size > 1) axes += fmt::format("{}{} {}", axes.empty() ? "" : ", ", axis, size);
   if (r.parallel.dp > 1 && r.parallel.zero_stage > 0) axes += fmt::format(", ZeRO stage {}", r.parallel.zero_stage);
-  return fmt::format("{} ranks as {}: {}", world,
-                     r.run.ranks == "mpi" ? "processes (MPI)" : "threads of this process", axes);
+  return fmt::format("{} ranks as {}: {}", world, r.run.ranks == "mpi" ? "processes (MPI)" : "threads of this process",
+                     axes);
 }
 
 std::string header(const Recipe& r, const Machine& machine, const RunPlan& plan) {
