@@ -1,22 +1,14 @@
 // weft bench: what a step costs beside what the machine allows.
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <map>
 
 #include "weft/apps/backends.h"
+#include "weft/apps/bench_run.h"
+#include "weft/apps/bench_scaling.h"
 #include "weft/apps/commands.h"
 #include "weft/base/error.h"
-#include "weft/base/rng.h"
-#include "weft/models/init.h"
 #include "weft/ops/traced.h"
-#include "weft/plan/run_plan.h"
-#include "weft/train/batch_loader.h"
 #include "weft/train/clock.h"
-#include "weft/train/executor.h"
-#include "weft/train/run_data.h"
 
 namespace weft {
 namespace {
@@ -24,70 +16,6 @@ namespace {
 constexpr double kOptimizerBytes = 28;  // read w, g, m, v; write w, m, v; 4 bytes each
 
 int64_t clock_ns() { return int64_t(now_s() * 1e9); }
-
-// data.train = ["synthetic"]: random tokens, in a file that is removed at the end.
-class SyntheticTokens {
- public:
-  SyntheticTokens(Recipe& recipe, int64_t vocab_size) {
-    if (recipe.data.train != std::vector<std::string>{"synthetic"}) return;
-    path_ = std::filesystem::temp_directory_path() / fmt::format("weft-bench-{}.bin", getpid());
-    const int64_t n = recipe.train.seq_length * recipe.train.global_batch_size * 4 + 1;
-    std::ofstream out(path_, std::ios::binary);
-    for (int64_t i = 0; i < n; ++i) {
-      const uint32_t id = random_bits(rng_key(1, "tokens"), uint64_t(i)) % uint32_t(vocab_size);
-      out.write(reinterpret_cast<const char*>(&id), sizeof id);
-    }
-    if (!out) throw FileError(fmt::format("{}: cannot be written", path_.string()));
-    recipe.data.train = {path_.string()};
-    recipe.data.dtype = "uint32";
-  }
-  SyntheticTokens(const SyntheticTokens&) = delete;
-  SyntheticTokens& operator=(const SyntheticTokens&) = delete;
-  ~SyntheticTokens() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove(path_, ignored);
-  }
-
- private:
-  std::filesystem::path path_;
-};
-
-// Everything of a run but its records.
-struct BenchRun {
-  BenchRun(const Recipe& recipe, const Machine& machine, const RunPlan& plan)
-      : plan(plan),
-        arenas(plan.memory.persistent),
-        state(plan.model, plan.step, *plan.optimizer, arenas),
-        workspace("workspace", plan.memory.workspace),
-        backend(machine.make_backend(workspace)),
-        mesh(single_mesh()),
-        executor(state, plan.step, plan.memory, {*backend, mesh}),
-        data(open_run_data(recipe, plan.model)),
-        batches(*data.train, {recipe.train.seq_length, recipe.train.micro_batch_size, plan.step.order}) {
-    init_weights(state.params, 1, machine.threads);
-    state.params.masters_changed(*backend);
-  }
-  // A whole step, as Trainer makes it.
-  void step(Backend& on) {
-    const double counted = double(std::max<int64_t>(1, batches.counted(done)));
-    const LoadMicroBatch load = [&](MicroBatch& b) { batches.load(done, b); };
-    executor.run_on(on, {.load = load, .loss_scale = 1 / counted, .dropout_key = rng_key(1, uint64_t(done))});
-    const double norm = state.norm->wait_measure(on);
-    update_all(on, *plan.optimizer, state.params, {.lr = 1e-4, .grad_scale = clip_scale(norm, 1), .step = ++done});
-    on.wait_all();
-  }
-
-  const RunPlan& plan;
-  PersistentArenas arenas;
-  TrainingState state;
-  Arena workspace;
-  std::unique_ptr<Backend> backend;
-  ProcessMesh mesh;
-  Executor executor;
-  RunData data;
-  BatchLoader batches;
-  int64_t done = 0;
-};
 
 template <class F>
 double best_of(int64_t iters, F f) {
@@ -138,12 +66,13 @@ int bench_step(const BenchOptions& o) {
   if (o.recipe.empty()) throw ConfigError("bench step needs a recipe, as in `weft bench step bench/gpt2-124m.toml`");
   Recipe recipe = parse_recipe_file(o.recipe, o.overrides);
   check_supported(recipe);
-  if (recipe.parallel.dp > 1)
-    throw ConfigError(fmt::format("parallel.dp = {}: bench times one rank; set parallel.dp=1", recipe.parallel.dp));
+  if (const int world = mesh_sizes_of(recipe).world(); world > 1)
+    throw ConfigError(
+        fmt::format("bench step times one rank, not a layout of {}: that is `weft bench scaling`", world));
   const Machine machine = machine_for(recipe);
   const RunPlan plan = plan_run(recipe, *machine.workspace_model);
   const SyntheticTokens tokens(recipe, plan.model.vocab_size);
-  BenchRun run(recipe, machine, plan);
+  BenchRun run(recipe, machine, plan, single_mesh());
   Traced traced(*run.backend, clock_ns);
   run.step(traced);  // warms up, and says which products there are
   const auto products = traced.products();
@@ -187,6 +116,8 @@ int bench_step(const BenchOptions& o) {
 
 }  // namespace
 
-int run_bench(const BenchOptions& options) { return bench_step(options); }
+int run_bench(const BenchOptions& options) {
+  return options.what == "scaling" ? bench_scaling(options) : bench_step(options);
+}
 
 }  // namespace weft

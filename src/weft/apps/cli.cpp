@@ -141,13 +141,20 @@ Command add_inspect(CLI::App& weft) {
 
 Command add_bench(CLI::App& weft) {
   auto o = std::make_shared<BenchOptions>();
-  CLI::App* app = weft.add_subcommand("bench", "Time a step against what the machine allows");
-  app->add_option("what", o->what, "step")->required()->check(CLI::IsMember({"step"}));
+  CLI::App* app =
+      weft.add_subcommand("bench", "Time a step against what the machine allows, or layouts beside one rank");
+  app->add_option("what", o->what, "step: beside its floor; scaling: layouts beside one rank")
+      ->required()
+      ->check(CLI::IsMember({"step", "scaling"}));
   recipe_arguments(*app, o->recipe, o->overrides);
   app->add_option("--iters", o->iters, "Repetitions; the best counts")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000));
-  app->footer("Example:\n  weft bench step bench/gpt2-124m.toml run.threads=2");
+  app->add_option("--layouts", o->layouts, "Of scaling: settings of [parallel], as dp=2,zero_stage=3 tp=2")
+      ->type_name("LAYOUT");
+  app->footer(
+      "Examples:\n  weft bench step bench/gpt2-124m.toml run.threads=2\n  weft bench scaling bench/llama-8x512.toml "
+      "--layouts dp=2 tp=2 dp=2,zero_stage=3");
   return {app, [o] { return run_bench(*o); }};
 }
 

@@ -57,6 +57,7 @@ int run_inspect(const InspectOptions& options);
 struct BenchOptions {
   std::string what = "step", recipe;
   std::vector<std::string> overrides;
+  std::vector<std::string> layouts;  // of bench scaling: "dp=2,zero_stage=3"
   int64_t iters = 5;
 };
 int run_bench(const BenchOptions& options);

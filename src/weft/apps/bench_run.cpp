@@ -1,0 +1,56 @@
+#include "weft/apps/bench_run.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "weft/base/error.h"
+#include "weft/base/rng.h"
+#include "weft/models/init.h"
+
+namespace weft {
+
+SyntheticTokens::SyntheticTokens(Recipe& recipe, int64_t vocab_size) {
+  if (recipe.data.train != std::vector<std::string>{"synthetic"}) return;
+  path_ = std::filesystem::temp_directory_path() / fmt::format("weft-bench-{}.bin", getpid());
+  const int64_t n = recipe.train.seq_length * recipe.train.global_batch_size * 4 + 1;
+  std::ofstream out(path_, std::ios::binary);
+  for (int64_t i = 0; i < n; ++i) {
+    const uint32_t id = random_bits(rng_key(1, "tokens"), uint64_t(i)) % uint32_t(vocab_size);
+    out.write(reinterpret_cast<const char*>(&id), sizeof id);
+  }
+  if (!out) throw FileError(fmt::format("{}: cannot be written", path_.string()));
+  recipe.data.train = {path_.string()};
+  recipe.data.dtype = "uint32";
+}
+
+SyntheticTokens::~SyntheticTokens() {
+  std::error_code ignored;
+  if (!path_.empty()) std::filesystem::remove(path_, ignored);
+}
+
+BenchRun::BenchRun(const Recipe& recipe, const Machine& machine, const RunPlan& plan, const ProcessMesh& mesh)
+    : plan(plan),
+      mesh(mesh),
+      arenas(plan.memory.persistent),
+      state(plan.model, plan.step, *plan.optimizer, arenas, this->mesh),
+      workspace("workspace", plan.memory.workspace),
+      backend(machine.make_backend(workspace)),
+      executor(state, plan.step, plan.memory, {*backend, this->mesh}),
+      data(open_run_data(recipe, plan.model)),
+      batches(*data.train, {recipe.train.seq_length, recipe.train.micro_batch_size, plan.step.order}) {
+  init_weights(state.params, 1, machine.threads);
+  state.params.masters_changed(*backend);
+}
+
+void BenchRun::step(Backend& on) {
+  const double counted = double(std::max<int64_t>(1, batches.counted(done)));
+  const LoadMicroBatch load = [&](MicroBatch& b) { batches.load(done, b); };
+  executor.run_on(on, {.load = load, .loss_scale = 1 / counted, .dropout_key = rng_key(1, uint64_t(done))});
+  const double norm = state.norm->wait_measure(on);
+  update_all(on, *plan.optimizer, state.params, {.lr = 1e-4, .grad_scale = clip_scale(norm, 1), .step = ++done});
+  on.wait_all();
+}
+
+}  // namespace weft
