@@ -50,15 +50,47 @@ TEST(LayoutsSlow, DataParallelEqualsOneRankInFp64) {
   }
 }
 
-TEST(LayoutsSlow, DataParallelGoldenCases) {
+TEST(LayoutsSlow, GoldenCasesUnderManyLayouts) {
+  const std::vector<std::vector<std::string>> layouts{
+      {"parallel.dp=2"},
+      {"parallel.dp=4", "parallel.zero_stage=1"},
+      {"parallel.dp=2", "parallel.zero_stage=2", "parallel.recompute=full"},
+      {"parallel.dp=4", "parallel.zero_stage=3", "parallel.zero_shard_size=2"},
+      {"parallel.tp=2"},
+      {"parallel.tp=4", "parallel.sequence_parallel=false"},
+      {"parallel.pp=2"},
+      {"parallel.pp=4", "parallel.pipeline_schedule=zb_h1"},
+      {"parallel.pp=2", "parallel.pipeline_schedule=zbv", "parallel.tp=2", "parallel.recompute=selective"},
+      {"parallel.dp=2", "parallel.tp=2", "parallel.pp=2", "parallel.zero_stage=2", "parallel.pipeline_schedule=gpipe"}};
   for (const std::string& name : testing::kGoldenCases) {
-    for (const char* dp : {"2", "4"}) {
+    for (std::vector<std::string> overrides : layouts) {
       Recipe recipe;
       recipe.run.threads = 1;
-      testing::expect_golden(name, machine_for(recipe),
-                             {"train.micro_batch_size=2", std::string("parallel.dp=") + dp, "run.threads=1"},
+      SCOPED_TRACE(fmt::format("{} {}", name, fmt::join(overrides, " ")));
+      for (const char* more : {"train.micro_batch_size=2", "run.threads=1"}) overrides.push_back(more);
+      testing::expect_golden(name, machine_for(recipe), overrides,
                              {.loss = 1e-6, .grad_norm = 2e-5, .tensor_norm = 1e-4});
     }
+  }
+}
+
+// Held-out data is scored through all stages, by as many ranks as there are batches for, and by others in vain.
+TEST(LayoutsSlow, EvaluationIsTheSameOnAnyLayout) {
+  const auto folder = std::filesystem::path(WEFT_SOURCE_DIR) / "tests/golden/llama-gqa";
+  const std::vector<std::string> base{"train.train_iters=2", "optimizer.lr_warmup_iters=1", "train.micro_batch_size=1",
+                                      "train.eval_iters=3", "data.valid=" + (folder / "tokens.bin").string()};
+  const Outcome one = run_case("llama-gqa", "ref", base);
+  ASSERT_EQ(one.metrics.evals.size(), 1u);
+  for (const char* layout : {"parallel.tp=2", "parallel.pp=4", "parallel.pp=2 parallel.pipeline_schedule=zbv",
+                             "parallel.dp=4 parallel.zero_stage=3 parallel.tp=2",
+                             "parallel.pp=2 parallel.pipeline_schedule=interleaved_1f1b parallel.dp=2"}) {
+    std::vector<std::string> overrides = base;
+    std::istringstream words(layout);
+    for (std::string word; words >> word;) overrides.push_back(word);
+    const Outcome many = run_case("llama-gqa", "ref", overrides);
+    ASSERT_EQ(many.metrics.evals.size(), 1u) << layout;
+    EXPECT_NEAR(one.metrics.evals[0].loss, many.metrics.evals[0].loss, 1e-11) << layout;
+    EXPECT_EQ(one.metrics.evals[0].tokens, many.metrics.evals[0].tokens) << layout;
   }
 }
 
