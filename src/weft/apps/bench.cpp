@@ -81,7 +81,7 @@ int bench_step(const BenchOptions& o) {
   Floor floor{1e30, 1e30};
   for (int64_t i = 0; i < o.iters; ++i) {  // interleaved, so that both see the same machine
     step_s = std::min(step_s, best_of(1, [&] { run.step(*run.backend); }));
-    const Floor now = measure_floor(machine, products, plan.memory.num_params, 1);
+    const Floor now = measure_floor(machine, products, plan.memory.arithmetic.num_params, 1);
     floor = {std::min(floor.products_s, now.products_s), std::min(floor.optimizer_s, now.optimizer_s)};
   }
   run.executor.check_used();
@@ -95,7 +95,7 @@ int bench_step(const BenchOptions& o) {
   }
   const double batch_tokens = double(recipe.train.global_batch_size * recipe.train.seq_length);
   std::cout << fmt::format("{}: {} parameters, {} sequences of {} tokens, {}, {}\n", recipe.model.path,
-                           plan.memory.num_params, recipe.train.global_batch_size, recipe.train.seq_length,
+                           plan.memory.arithmetic.num_params, recipe.train.global_batch_size, recipe.train.seq_length,
                            recipe.train.precision, machine.description)
             << fmt::format("{:<22} {:>10} {:>10} {:>8}\n", "", "floor ms", "step ms", "ratio")
             << fmt::format("{:<22} {:>10.2f} {:>10.2f} {:>8.3f}   library {:.1f} GFLOP/s\n", "matrix products",
@@ -103,12 +103,12 @@ int bench_step(const BenchOptions& o) {
                            product_flops / floor.products_s / 1e9)
             << fmt::format("{:<22} {:>10.2f} {:>10.2f} {:>8.3f}   {:.1f} GB/s\n", "optimizer", floor.optimizer_s * 1e3,
                            optimizer_s * 1e3, optimizer_s / floor.optimizer_s,
-                           kOptimizerBytes * double(plan.memory.num_params) / floor.optimizer_s / 1e9)
+                           kOptimizerBytes * double(plan.memory.arithmetic.num_params) / floor.optimizer_s / 1e9)
             << fmt::format("{:<22} {:>10} {:>10.2f}\n", "everything else", "",
                            (step_s - products_s - optimizer_s) * 1e3)
             << fmt::format("{:<22} {:>10.2f} {:>10.2f} {:>8.3f}   {:.0f} tokens/s, {:.1f} GFLOP/s, {}\n", "whole step",
                            floor.total() * 1e3, step_s * 1e3, step_s / floor.total(), batch_tokens / step_s,
-                           plan.memory.model_flops / step_s / 1e9,
+                           plan.memory.arithmetic.model_flops / step_s / 1e9,
                            fmt::format("{:.0f} MiB planned", double(plan.memory.total_bytes()) / (1 << 20)));
   print_parts(traced.events(), step_s);
   return kExitOk;

@@ -6,7 +6,7 @@
 #include "weft/apps/commands.h"
 #include "weft/base/error.h"
 #include "weft/checkpoint/durable_file.h"
-#include "weft/plan/run_plan.h"
+#include "weft/plan/layout_plan.h"
 #include "weft/schedule/draw.h"
 
 namespace weft {
@@ -50,23 +50,47 @@ void add_schedule(const ShownSchedule& shown, nlohmann::json* json) {
   if (!json) std::cout << "\n" << draw_text(shown.pipeline, shown.timeline, kColumns);
 }
 
-// The same with what the recipe needs.
+nlohmann::json json_of(const RankClass& c) {
+  nlohmann::json json{{"rank", c.rank},
+                      {"num_ranks", c.num_ranks},
+                      {"stages", c.stages},
+                      {"tp_ranks", c.tp_ranks},
+                      {"total_bytes", c.plan.total_bytes()},
+                      {"communication", nlohmann::json::array()}};
+  for (const auto& row : c.plan.rows())
+    json["memory"][row.name] = {{"count", row.count}, {"bytes_each", row.bytes_each}, {"bytes", row.bytes()}};
+  for (const auto& [what, count] : c.plan.traffic.counts())
+    json["communication"].push_back(
+        {{"axis", what.first}, {"kind", name_of(what.second)}, {"calls", count.calls}, {"bytes_sent", count.bytes}});
+  return json;
+}
+
+void print(const LayoutPlan& plan, const Machine& machine) {
+  const RankClass& largest = plan.classes[0];
+  const Arithmetic& a = largest.plan.arithmetic;
+  const int world = plan.run.step.mesh.world();
+  if (plan.classes.size() > 1)
+    std::cout << summary_of(plan) << fmt::format("\nthe largest: {}\n", to_string(largest, plan.run.step.mesh));
+  std::cout << to_string(largest.plan) << (largest.plan.traffic.counts().empty() ? "" : "\n")
+            << to_string(largest.plan.traffic)
+            << fmt::format("\n{} parameters; {:.4g} GFLOP a step{} ({:.4g} with what is computed again); {}\n",
+                           a.num_params, a.model_flops / 1e9, world > 1 ? " and rank" : "", a.hardware_flops / 1e9,
+                           machine.description);
+}
+
+// The same with what the recipe needs: at the top of the json, of the largest rank.
 void add_memory(const Recipe& recipe, nlohmann::json* json) {
   check_supported(recipe);
   const Machine machine = machine_for(recipe);
-  const MemoryPlan m = plan_run(recipe, *machine.workspace_model).memory;
-  if (!json) {
-    std::cout << to_string(m)
-              << fmt::format("\n{} parameters; {:.4g} GFLOP a step ({:.4g} with what is computed again); {}\n",
-                             m.num_params, m.model_flops / 1e9, m.hardware_flops / 1e9, machine.description);
-    return;
-  }
-  *json = {{"num_params", m.num_params},
-           {"model_flops_per_step", m.model_flops},
-           {"hardware_flops_per_step", m.hardware_flops},
-           {"total_bytes", m.total_bytes()}};
-  for (const auto& row : m.rows())
-    (*json)["memory"][row.name] = {{"count", row.count}, {"bytes_each", row.bytes_each}, {"bytes", row.bytes()}};
+  const LayoutPlan plan = plan_layout(recipe, *machine.workspace_model);
+  if (!json) return print(plan, machine);
+  const Arithmetic& a = plan.run.memory.arithmetic;
+  *json = json_of(plan.classes[0]);
+  json->update({{"num_params", a.num_params},
+                {"model_flops_per_step", a.model_flops},
+                {"hardware_flops_per_step", a.hardware_flops},
+                {"world", plan.run.step.mesh.world()}});
+  for (const RankClass& c : plan.classes) (*json)["classes"].push_back(json_of(c));
 }
 
 }  // namespace

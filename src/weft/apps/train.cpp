@@ -12,6 +12,7 @@
 #include "weft/apps/launch.h"
 #include "weft/apps/ranks.h"
 #include "weft/base/error.h"
+#include "weft/plan/layout_plan.h"
 #include "weft/train/run_folder.h"
 #include "weft/train/train_on_ranks.h"
 
@@ -54,15 +55,16 @@ std::string layout_text(const Recipe& r) {
 }
 
 std::string header(const Recipe& r, const Machine& machine, const RunPlan& plan) {
-  return format_header(
-      "weft train",
-      {{"model", fmt::format("{}, {} parameters", r.model.path, format_count(double(plan.memory.num_params)))},
-       {"machine", machine.description},
-       {"step", fmt::format("{} sequences of {} tokens, {} at a time, {}", r.train.global_batch_size,
-                            r.train.seq_length, r.train.micro_batch_size, r.train.precision)},
-       {"layout", layout_text(r)},
-       {"memory", format_bytes(double(plan.memory.total_bytes())) + (mesh_sizes_of(r).world() > 1 ? " each rank" : "")},
-       {"run folder", r.run.dir}});
+  return format_header("weft train",
+                       {{"model", fmt::format("{}, {} parameters", r.model.path,
+                                              format_count(double(plan.memory.arithmetic.num_params)))},
+                        {"machine", machine.description},
+                        {"step", fmt::format("{} sequences of {} tokens, {} at a time, {}", r.train.global_batch_size,
+                                             r.train.seq_length, r.train.micro_batch_size, r.train.precision)},
+                        {"layout", layout_text(r)},
+                        {"memory", format_bytes(double(plan.memory.total_bytes())) +
+                                       (mesh_sizes_of(r).world() > 1 ? " on the largest rank" : "")},
+                        {"run folder", r.run.dir}});
 }
 
 void say_notes(const Recipe& recipe, const RunPlan& plan) {
@@ -75,7 +77,7 @@ void say_notes(const Recipe& recipe, const RunPlan& plan) {
 // The ranks of this process, of which the first of all speaks and writes.
 int train(const Recipe& recipe, const RankProcess& process) {
   const Machine machine = machine_for(recipe, process.here);
-  const RunPlan plan = plan_run(recipe, *machine.workspace_model);
+  const RunPlan plan = plan_layout(recipe, *machine.workspace_model).run;
   std::optional<RunLock> lock;
   if (process.leads()) {
     say_notes(recipe, plan);

@@ -8,27 +8,61 @@ namespace {
 // One of `size` ranks among which nothing is moved; of one rank, every collective is the identity.
 class DryCommunicator final : public Communicator {
  public:
-  DryCommunicator(int size, int rank) : size_(size), rank_(rank) {}
+  struct Counts {
+    std::string axis;
+    Traffic* traffic;  // or none
+  };
+  DryCommunicator(int size, int rank, Counts counts) : size_(size), rank_(rank), counts_(std::move(counts)) {}
   int size() const override { return size_; }
   int rank() const override { return rank_; }
-  Work all_reduce(Tensor, Site) override { return {}; }
-  Work all_gather(Tensor shard, Tensor full, Site) override { return copy_own(shard, full); }
-  Work reduce_scatter(Tensor full, Tensor shard, Site) override { return copy_own(full, shard); }
-  Work send(Tensor, int to, Site) override { return point_to_point(to); }
-  Work recv(Tensor, int from, Site) override { return point_to_point(from); }
+  Work all_reduce(Tensor x, Site) override {
+    count(Traffic::Kind::all_reduce, 2 * x.bytes() * (size_ - 1) / size_);
+    return {};
+  }
+  Work all_gather(Tensor shard, Tensor full, Site) override {
+    count(Traffic::Kind::all_gather, shard.bytes() * (size_ - 1));
+    return copy_own(shard, full);
+  }
+  Work reduce_scatter(Tensor full, Tensor shard, Site) override {
+    count(Traffic::Kind::reduce_scatter, shard.bytes() * (size_ - 1));
+    return copy_own(full, shard);
+  }
+  Work send(Tensor x, int to, Site) override {
+    check_peer(to);
+    count(Traffic::Kind::send, x.bytes());
+    return {};
+  }
+  Work recv(Tensor, int from, Site) override {
+    check_peer(from);
+    return {};
+  }
 
  private:
+  void count(Traffic::Kind kind, int64_t bytes) {
+    if (size_ == 1 || counts_.traffic == nullptr) return;
+    Traffic::Count*& count = found_[size_t(kind)];  // a dry run may send millions
+    if (count == nullptr) count = &counts_.traffic->count(counts_.axis, kind);
+    ++count->calls;
+    count->bytes += bytes;
+  }
   Work copy_own(const Tensor& from, const Tensor& to) const {
     if (size_ == 1 && to.data != nullptr && to.data != from.data) std::memcpy(to.data, from.data, size_t(to.bytes()));
     return {};
   }
-  Work point_to_point(int peer) const {
+  void check_peer(int peer) const {
     WEFT_CHECK(peer >= 0 && peer < size_ && peer != rank_, "rank {} of {} sends to or receives from rank {}", rank_,
                size_, peer);
-    return {};
   }
   int size_, rank_;
+  Counts counts_;
+  std::array<Traffic::Count*, 4> found_ = {};
 };
+
+// What an axis is called where traffic is counted.
+std::string traffic_axis(const MeshSizes& n, const MeshGroup& g) {
+  const bool cuts_dp = g.axis == "shards" || g.axis == "replicas";
+  return cuts_dp && g.size == n.dp ? "dp" : g.axis == "pp_gradients" ? "pp" : g.axis;
+}
 
 }  // namespace
 
@@ -42,8 +76,10 @@ MeshPlace place_of(const MeshSizes& n, int rank) {
 
 int rank_at(const MeshSizes& n, const MeshPlace& at) { return ((at.pp * n.dp + at.dp) * n.cp + at.cp) * n.tp + at.tp; }
 
-ProcessMesh dry_mesh(const MeshSizes& sizes, int rank) {
-  return make_mesh(sizes, rank, [](const MeshGroup& g) { return std::make_shared<DryCommunicator>(g.size, g.rank); });
+ProcessMesh dry_mesh(const MeshSizes& sizes, int rank, Traffic* traffic) {
+  return make_mesh(sizes, rank, [&](const MeshGroup& g) {
+    return std::make_shared<DryCommunicator>(g.size, g.rank, DryCommunicator::Counts{traffic_axis(sizes, g), traffic});
+  });
 }
 
 ProcessMesh make_mesh(const MeshSizes& n, int rank,
@@ -53,17 +89,23 @@ ProcessMesh make_mesh(const MeshSizes& n, int rank,
   const auto [dp, pp, cp, tp] = place_of(n, rank);
   const int data = dp * n.cp + cp, ep = data % n.ep, edp = data / n.ep, shard = dp % n.shards, replica = dp / n.shards;
   const auto group = [&](const char* axis, int size, int mine, const std::string& others) {
-    return join({fmt::format("{} of {} tp {} pp {}", axis, others, tp, pp), size, mine});
+    return join({axis, fmt::format("{} of {}", axis, others), size, mine});
   };
+  const auto data_group = [&](const char* axis, int size, int mine, const std::string& others) {
+    return group(axis, size, mine, fmt::format("{} tp {} pp {}", others, tp, pp));
+  };
+  const std::string other_stages = fmt::format("dp {} cp {} tp {}", dp, cp, tp);
   ProcessMesh mesh;
-  mesh.axes = {group("dp", n.dp, dp, fmt::format("cp {}", cp)), group("cp", n.cp, cp, fmt::format("dp {}", dp)),
-               join({fmt::format("tp of dp {} cp {} pp {}", dp, cp, pp), n.tp, tp}),
-               group("edp", n.edp(), edp, fmt::format("ep {}", ep)), group("ep", n.ep, ep, fmt::format("edp {}", edp))};
-  mesh.pp = join({fmt::format("pp of dp {} cp {} tp {}", dp, cp, tp), n.pp, pp});
-  mesh.pp_gradients = join({fmt::format("pp_gradients of dp {} cp {} tp {}", dp, cp, tp), n.pp, pp});
-  mesh.world = join({"world", n.world(), rank});
-  mesh.shards = group("shards", n.shards, shard, fmt::format("replica {} cp {}", replica, cp));
-  mesh.replicas = group("replicas", n.replicas(), replica, fmt::format("shard {} cp {}", shard, cp));
+  mesh.axes = {data_group("dp", n.dp, dp, fmt::format("cp {}", cp)),
+               data_group("cp", n.cp, cp, fmt::format("dp {}", dp)),
+               group("tp", n.tp, tp, fmt::format("dp {} cp {} pp {}", dp, cp, pp)),
+               data_group("edp", n.edp(), edp, fmt::format("ep {}", ep)),
+               data_group("ep", n.ep, ep, fmt::format("edp {}", edp))};
+  mesh.pp = group("pp", n.pp, pp, other_stages);
+  mesh.pp_gradients = group("pp_gradients", n.pp, pp, other_stages);
+  mesh.world = group("world", n.world(), rank, "all");
+  mesh.shards = data_group("shards", n.shards, shard, fmt::format("replica {} cp {}", replica, cp));
+  mesh.replicas = data_group("replicas", n.replicas(), replica, fmt::format("shard {} cp {}", shard, cp));
   return mesh;
 }
 

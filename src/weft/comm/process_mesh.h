@@ -6,6 +6,7 @@
 #include <string>
 
 #include "weft/comm/communicator.h"
+#include "weft/comm/traffic.h"
 
 namespace weft {
 
@@ -35,6 +36,7 @@ int rank_at(const MeshSizes& sizes, const MeshPlace& place);
 
 // One axis as one rank sees it: the ranks that differ in nothing else share the name.
 struct MeshGroup {
+  std::string axis;  // "dp", "pp_gradients", ...
   std::string name;
   int size, rank;
 };
@@ -43,7 +45,9 @@ ProcessMesh make_mesh(const MeshSizes& sizes, int rank,
                       const std::function<std::shared_ptr<Communicator>(const MeshGroup&)>& join);
 // Every axis of size one.
 ProcessMesh single_mesh();
-// For a dry run as one rank of a mesh of these sizes: collectives move nothing.
-ProcessMesh dry_mesh(const MeshSizes& sizes, int rank = 0);
+// For a dry run as one rank of a mesh of these sizes: collectives move nothing, and are added to `traffic`, which must
+// outlive them. There, `shards` or `replicas` are "dp" where they are all of it, and both directions of the pipeline
+// "pp".
+ProcessMesh dry_mesh(const MeshSizes& sizes, int rank = 0, Traffic* traffic = nullptr);
 
 }  // namespace weft

@@ -20,9 +20,13 @@ ParamStore::ParamStore(Precision precision, GradientOrder order, const ProcessMe
              dp().rank(), dp().size(), order.rank, order.ranks);
   WEFT_CHECK(shards().size() == order.shards && (order.shards > 1) == (order.zero_stage > 0),
              "{} shards of a mesh for ZeRO stage {} over {}", shards().size(), order.zero_stage, order.shards);
-  if (!order_.tree) return;
-  for (int64_t r = 0; r < order_.ranks; ++r)
+  num_sums_ = order_.num_buffers();
+  if (!order_.tree || order_.reduces_each()) return;
+  for (int64_t r = 0; r < order_.ranks; ++r) {
+    nodes_until_.push_back(all_nodes_.size());
     for (const TreeNode& node : tree_cover(order_.num_leaves(), order_.run_of(r))) all_nodes_.push_back(node);
+  }
+  nodes_until_.push_back(all_nodes_.size());
 }
 
 Param& ParamStore::add(ParamSpec spec) {
@@ -139,7 +143,7 @@ void ParamStore::add_pool(BufferPool& pool, Arena& arena, DType dtype, bool ties
 }
 
 void ParamStore::allocate_gradients(Unit& u, Arena& grads) {
-  const int num_sums = order_.reduces_each() && !order_.tree ? 0 : order_.num_buffers();
+  const int num_sums = order_.reduces_each() && !order_.tree ? 0 : num_sums_;
   const int64_t each = order_.reduces_each() ? u.size / order_.ranks : u.size;
   for (int b = 0; b < num_sums; ++b) {
     u.buffers.push_back(grads.alloc(precision_.stat, {each}));
@@ -256,21 +260,30 @@ std::vector<ParamStore::Segment> ParamStore::segments(int index) const {
 
 std::vector<ParamStore::GradRange> ParamStore::grad_ranges() const {
   std::vector<GradRange> all;
+  const auto add = [&](const Unit& u, Run run, Spmd held) {
+    if (run.count == 0) return;
+    const int64_t each = shard_of(u).count;
+    GradRange range{
+        .position = u.position, .size = run.count, .first = run.first, .shard_size = each, .held = held, .grad = {}};
+    const Run here = range.kept(shards().rank());
+    if (here.count > 0 && has_gradient(u))
+      range.grad = shard_gradient(u).slice_rows(run.first + here.first - shard_of(u).first, here.count);
+    all.push_back(std::move(range));
+  };
   for (const Unit& u : units_) {
     if (u.mirrors >= 0 || is_copy(u)) continue;
-    const int64_t each = u.size / order_.shards;
-    for (const Range& r : u.ranges) {
-      GradRange range{.position = u.position, .size = r.run.count, .shards = {}, .held = r.held, .grad = {}};
-      for (int64_t s = 0; s < order_.shards; ++s) {
-        const Run here = overlap(r.run, {s * each, each});
-        range.shards.push_back({here.first - r.run.first, here.count});
-        if (s == shards().rank() && here.count > 0 && has_gradient(u))
-          range.grad = shard_gradient(u).slice_rows(here.first - s * each, here.count);
-      }
-      all.push_back(std::move(range));
+    for (const Range& r : u.ranges) {  // what begins within a leaf of the tree is a range of its own
+      const int64_t begun = std::min(padded(r.run.first, kSumLeaf) - r.run.first, r.run.count);
+      add(u, {r.run.first, begun}, r.held);
+      add(u, {r.run.first + begun, r.run.count - begun}, r.held);
     }
   }
   return all;
+}
+
+Run ParamStore::GradRange::kept(int64_t shard, int64_t num_shards) const {
+  const Run here = overlap({first, size}, {shard * shard_size, num_shards * shard_size});
+  return {here.first - first, here.count};
 }
 
 namespace {

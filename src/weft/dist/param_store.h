@@ -48,6 +48,8 @@ class ParamStore {
   // Blocks.
   void finish_step(Backend& backend);
   void begin_step();
+  // For a dry run: as if micro-batches [first, end), alike to the one before, had been flushed.
+  void pass_over(int64_t first, int64_t end);
   // After the masters have been written (by an update, from outside): rounds them into values, and gives them to the
   // ranks that keep values whole. Blocks.
   void masters_changed(Backend& backend);
@@ -60,13 +62,16 @@ class ParamStore {
     bool decays;
   };
   std::vector<Segment> segments(int unit) const;
-  // A run of a unit's weights that tensor-parallel ranks hold alike, and what this rank keeps of its gradient.
+  // A run of a unit's weights that tensor-parallel ranks hold alike, and what this rank keeps of its gradient. It
+  // begins at a multiple of kSumLeaf of the flat tensors, or ends before the next.
   struct GradRange {
-    int64_t position;         // of its unit
-    int64_t size;             // elements, here and on the ranks that shard it
-    std::vector<Run> shards;  // of [0, size): what each of those keeps; all but the last end at multiples of kSumLeaf
-    Spmd held;                // on tp
-    Tensor grad;              // of the run that is kept here
+    int64_t position;                                       // of its unit
+    int64_t size;                                           // elements, here and on the ranks that shard it
+    int64_t first;                                          // of the flat tensors' elements
+    int64_t shard_size;                                     // of the flat tensors, a multiple of kSumLeaf
+    Spmd held;                                              // on tp
+    Tensor grad;                                            // of the run that is kept here
+    Run kept(int64_t shard, int64_t num_shards = 1) const;  // of [0, size): what consecutive shards have
   };
   std::vector<GradRange> grad_ranges() const;
   // What this rank keeps of a weight: blocks of the whole matrix (a vector is one column), rows together.
@@ -149,7 +154,9 @@ class ParamStore {
   Precision precision_;
   GradientOrder order_;
   ProcessMesh mesh_;
-  std::vector<TreeNode> all_nodes_;  // of the runs of all ranks, in order
+  int num_sums_;                     // of each unit, while leaves come
+  std::vector<TreeNode> all_nodes_;  // of the runs of all ranks, in order; where ranks first sum their own
+  std::vector<size_t> nodes_until_;  // [rank + 1] of those, which are whose
   Tensor staging_;                   // what other ranks send of their nodes
   Tensor twins_;                     // what another stage sends of a twin's gradient
   BufferPool values_, transient_;    // fetched values; gradients that are reduced at once

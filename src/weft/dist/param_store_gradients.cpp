@@ -98,6 +98,15 @@ void ParamStore::flush(Backend& backend, int index, int64_t micro_batch, bool la
   reduce_sum(u, u.buffers[size_t(buffer)]);
 }
 
+void ParamStore::pass_over(int64_t first, int64_t end) {
+  if (!order_.tree || first >= end) return;
+  const int64_t per = order_.reduces_each() ? order_.ranks : 1, at = order_.reduces_each() ? 0 : order_.leaf_of(0);
+  const auto nodes = tree_cover(order_.num_leaves(), {at + first * per, (end - first) * per});
+  for (Unit& u : units_)
+    for (const TreeNode& node : nodes)
+      if (u.size > 0) u.tree.settle(node, u.tree.take(), [](int, int) {});
+}
+
 void ParamStore::settle(Backend& backend, Unit& u, TreeNode node, int buffer) {
   u.tree.settle(node, buffer, [&](int into, int from) {
     const Tensor &sum = u.buffers[size_t(into)], &more = u.buffers[size_t(from)];
@@ -164,9 +173,7 @@ void ParamStore::join_trees(Backend& backend, Unit& u) {
   const Run share = share_of_rank(u, order_.rank);
   std::vector<Tensor> sums(all_nodes_.size());
   const auto receive = [&](int64_t from) {
-    const LeafRun run = order_.run_of(from);
-    for (size_t i = 0, own = 0; i < all_nodes_.size(); ++i) {
-      if (all_nodes_[i].first() < run.first || all_nodes_[i].first() >= run.first + run.count) continue;
+    for (size_t i = nodes_until_[size_t(from)], own = 0; i < nodes_until_[size_t(from) + 1]; ++i) {
       if (from == order_.rank) {
         sums[i] = u.buffers[size_t(mine.at(own++).buffer)].slice_rows(share.first, share.count);
       } else {

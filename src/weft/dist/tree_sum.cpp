@@ -52,23 +52,34 @@ void TreeSum::clear() {
   held_.clear();
 }
 
-namespace {
-
-TreeSum settled(int64_t num_leaves, LeafRun run) {
-  TreeSum tree(num_leaves);
-  for (int64_t i = 0; i < run.count; ++i) tree.settle({0, run.first + i}, tree.take(), [](int, int) {});
-  return tree;
-}
-
-}  // namespace
-
+// The largest sub-trees that fit, from the first leaf on. Behind the last leaf of all, what is absent costs nothing.
 std::vector<TreeNode> tree_cover(int64_t num_leaves, LeafRun run) {
+  const int root = tree_root(num_leaves).level;
+  const int64_t last = run.first + run.count, end = last == num_leaves ? int64_t{1} << root : last;
   std::vector<TreeNode> nodes;
-  for (const TreeSum::Held& h : settled(num_leaves, run).held()) nodes.push_back(h.node);
+  for (int64_t at = run.first; at < last;) {
+    const int aligned = at == 0 ? root : std::countr_zero(uint64_t(at));
+    const int fits = int(std::bit_width(uint64_t(end - at))) - 1;
+    const int level = std::min(aligned, fits);
+    nodes.push_back({level, at >> level});
+    at += int64_t{1} << level;
+  }
   return nodes;
 }
 
-int tree_buffers(int64_t num_leaves, LeafRun run) { return settled(num_leaves, run).peak(); }
+// While the last of `run` is yet to come, the leaves so far hold as many buffers as their cover has nodes: up to a
+// multiple of 2^h in the run, and on from there to less than 2^h leaves beyond.
+int tree_buffers(int64_t num_leaves, LeafRun run) {
+  const int64_t last = run.first + run.count - 1;
+  int most = 0;
+  for (int h = 0; h <= tree_root(num_leaves).level && run.count > 1; ++h) {
+    const int64_t middle = ((run.first >> h) | 1) << h;
+    if ((run.first >> h) % 2 != 0 || middle > last) continue;
+    const int64_t beyond = std::min((int64_t{1} << h) - 1, last - middle);
+    most = std::max(most, std::popcount(uint64_t(middle - run.first)) + int(std::bit_width(uint64_t(beyond + 1))) - 1);
+  }
+  return run.count == 0 ? 0 : most + 1;
+}
 
 double tree_sum(const std::vector<double>& leaves) {
   if (leaves.empty()) return 0;
@@ -80,7 +91,7 @@ double tree_sum(const std::vector<double>& leaves) {
   return level[0];
 }
 
-double tree_sum(int64_t num_leaves, const std::vector<NodeSum>& nodes) {
+std::vector<NodeSum> tree_join(int64_t num_leaves, const std::vector<NodeSum>& nodes) {
   TreeSum tree(num_leaves);
   std::vector<double> sums(nodes.size());
   for (const NodeSum& n : nodes) {
@@ -88,7 +99,9 @@ double tree_sum(int64_t num_leaves, const std::vector<NodeSum>& nodes) {
     sums[buffer] = n.sum;
     tree.settle(n.node, int(buffer), [&](int into, int from) { sums[size_t(into)] += sums[size_t(from)]; });
   }
-  return num_leaves == 0 ? 0 : sums[size_t(tree.root())];
+  std::vector<NodeSum> left;
+  for (const TreeSum::Held& h : tree.held()) left.push_back({h.node, sums[size_t(h.buffer)]});
+  return left;
 }
 
 }  // namespace weft

@@ -24,7 +24,8 @@ TreeNode tree_root(int64_t leaves);
 struct LeafRun {
   int64_t first, count;
 };
-// The nodes that the leaves of a run sum to without any other, in their order: one where the run is a sub-tree.
+// The nodes that the leaves of a run sum to without any other, in their order: one where the run is a sub-tree, and
+// never more than 2 (level of the root - 1), or one.
 std::vector<TreeNode> tree_cover(int64_t num_leaves, LeafRun run);
 
 // Which buffers of a pool hold which nodes while leaves arrive, each exactly once, in any order. Knows no numbers: the
@@ -63,11 +64,12 @@ int tree_buffers(int64_t num_leaves, LeafRun run);
 
 // The sum of f(0) ... f(leaves - 1) as the tree adds it.
 double tree_sum(const std::vector<double>& leaves);
-// The same from the sums of nodes that cover all leaves once.
 struct NodeSum {
   TreeNode node;
   double sum;
 };
-double tree_sum(int64_t num_leaves, const std::vector<NodeSum>& nodes);
+// What is left of these nodes when all additions that they allow are done, in the order of the leaves: of nodes that
+// cover all leaves once, the root.
+std::vector<NodeSum> tree_join(int64_t num_leaves, const std::vector<NodeSum>& nodes);
 
 }  // namespace weft

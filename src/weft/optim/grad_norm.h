@@ -9,7 +9,8 @@
 namespace weft {
 
 // The L2 norm of all gradients is summed over a fixed tree of the elements that tensor-parallel ranks hold alike, then
-// in the order of the model: the same bits for any number of threads and however gradients are sharded over dp.
+// in the order of the model: the same bits for any number of threads and however gradients are sharded over dp. Ranks
+// that hold shards pass on what they cannot add yet, in log2 steps; a rank's memory does not grow with their number.
 class GradNorm {
  public:
   // Takes its sums from `arena`. `num_positions`: of the units of the whole model, over all stages.
@@ -30,21 +31,23 @@ class GradNorm {
   std::string wait_first_nonfinite(Backend& backend, Arena& scratch) const;
 
  private:
-  struct Node {  // of the tree of a range: what one rank sums
-    size_t range;
-    TreeNode at;
-    int64_t shard;  // of the rank that keeps it
-    Run run;        // of the range's elements
+  struct Range {
+    int64_t leaves;    // of its tree
+    Spmd held;         // on tp
+    int64_t position;  // of its unit
   };
+  // The nodes of a range's tree that consecutive shards sum to.
+  std::vector<TreeNode> nodes_of(const ParamStore::GradRange& range, int64_t shard, int64_t num_shards) const;
+  void sum_own(Backend& backend, const std::vector<ParamStore::GradRange>& ranges);
+  void join_shards(const std::vector<ParamStore::GradRange>& ranges);
+  void join(const std::vector<std::vector<TreeNode>>& mine, const std::vector<std::vector<TreeNode>>& theirs);
   template <class Op>
   std::vector<Entry> measure_parts(Backend& backend, Arena& scratch) const;
 
   const ParamStore& store_;
-  std::vector<Node> nodes_;
-  std::vector<int64_t> sizes_;  // of the ranges
-  std::vector<Spmd> held_;
-  std::vector<int64_t> positions_;
-  Tensor squares_;  // f64 [nodes]
+  std::vector<Range> ranges_;
+  Tensor squares_;  // f64 [nodes at most]: of this shard, then of more and more
+  Tensor theirs_;   // f64 [nodes at most]: of other shards
   Tensor sums_;     // f64 [ranges]
   Tensor units_;    // f64 [units of the model]
 };

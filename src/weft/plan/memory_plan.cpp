@@ -2,119 +2,22 @@
 
 #include <algorithm>
 
-#include "weft/ops/dry/dry_backend.h"
-#include "weft/plan/chunk_pass.h"
+#include "weft/plan/dry_step.h"
 
 namespace weft {
 namespace {
 
 constexpr double kMiB = 1 << 20;
 
-// Every sequence of a micro-batch is one document.
-std::vector<AttentionSpan> whole_sequences(const StepSpec& step) {
-  std::vector<AttentionSpan> spans;
-  for (int64_t i = 0; i < step.micro_batch_size; ++i) {
-    const int64_t row = i * step.seq_length;
-    spans.push_back({.q_row = row, .q_count = step.seq_length, .k_row = row, .k_count = step.seq_length});
-  }
-  return spans;
-}
-
-bool splits_backward(const Schedule& schedule) {
-  return std::any_of(schedule.begin(), schedule.end(), [](const Action& a) { return a.what == Do::dgrad; });
-}
-
-ProcessMesh mesh_of(const StepSpec& step) { return dry_mesh(step.mesh, step.rank); }
-
 // Chunks elsewhere: nothing comes or goes.
 class Nobody final : public Neighbours {
  public:
-  explicit Nobody(Tensor gradient) : gradient_(gradient) {}
   void receive_stream(Tensor) override {}
   void send_stream(Tensor) override {}
   void receive_gradient(Tensor) override {}
-  Tensor gradient_to_send() override { return gradient_; }
+  Tensor gradient_to_send() override { return {}; }
   void send_gradient(Tensor) override {}
-
- private:
-  Tensor gradient_;
 };
-
-struct DryChunk {
-  Arena till_dgrad{"till dgrad"}, till_wgrad{"till wgrad"}, between{"between"};
-  void rewind() {
-    for (Arena* a : {&till_dgrad, &till_wgrad, &between}) a->rewind();
-  }
-};
-struct DryArenas {
-  Arena scratch{"scratch"}, replay{"replay"}, handover{"handover"};
-  std::vector<DryChunk> chunks;
-};
-
-// One micro-batch: forward through the chunks, and back.
-class DryMicroBatch {
- public:
-  DryMicroBatch(const StepSpec& step, TrainingState& state, DryBackend& backend, DryArenas& arenas)
-      : step_(step), state_(state), backend_(backend), a_(arenas), spans_(whole_sequences(step)) {
-    for (DryChunk& chunk : a_.chunks) chunk.rewind();
-    a_.handover.rewind();
-    handover_ = alloc_handover(a_.handover, state.model, step);
-  }
-  void run(int64_t index) {
-    const int chunks = state_.model.num_chunks();
-    batches_.resize(size_t(chunks));
-    std::vector<Transformer::Saved> saved;
-    for (int c = 0; c < chunks; ++c) {
-      MicroBatch& batch = batches_[size_t(c)];
-      batch = alloc_micro_batch(a_.chunks[size_t(c)].till_wgrad, step_);
-      batch.index = index;
-      batch.spans = spans_;
-      batch.loss = state_.losses.slice_rows(step_.order.global_of(index), 1);
-      saved.push_back(state_.model.make_saved(c));
-      with_pass(c, [&](Pass& p, Neighbours& others) { forward_chunk(p, state_.model, c, saved.back(), others); });
-    }
-    const Backward what = splits_backward(step_.schedule) ? Backward::dgrad_only : Backward::with_wgrad;
-    for (int c = chunks; c-- > 0;) {
-      with_pass(c, [&](Pass& p, Neighbours& others) {
-        backward_chunk(p, state_.model, c, saved[size_t(c)], others, what);
-        if (what == Backward::dgrad_only) state_.model.wgrad(p, saved[size_t(c)], c);
-      });
-    }
-  }
-
- private:
-  template <class F>
-  void with_pass(int chunk, const F& f) {
-    DryChunk& a = a_.chunks[size_t(chunk)];
-    Pass p{backend_,        state_.params.mesh(),
-           step_.precision, batches_[size_t(chunk)],
-           &a_.scratch,     &a.till_dgrad,
-           &a.till_wgrad,   &a.between,
-           &a_.replay,      1};
-    const auto& sent = handover_[size_t(chunk)];
-    Nobody nobody(sent.empty() ? Tensor{} : sent[0]);
-    f(p, nobody);
-  }
-  const StepSpec& step_;
-  TrainingState& state_;
-  DryBackend& backend_;
-  DryArenas& a_;
-  std::vector<AttentionSpan> spans_;
-  std::vector<MicroBatch> batches_;
-  std::vector<std::vector<Tensor>> handover_;
-};
-
-// Two micro-batches if there are two (the first overwrites gradients, the second adds), then the update.
-void run_dry(const ModelSpec& model, StepSpec step, const Optimizer& optimizer, DryBackend& backend, DryArenas& a) {
-  step.order.num_micro_batches = std::min<int64_t>(step.order.num_micro_batches, 2);
-  PersistentArenas persistent;
-  TrainingState state(model, step, optimizer, persistent, mesh_of(step));
-  a.chunks = std::vector<DryChunk>(size_t(state.model.num_chunks()));
-  for (int64_t mb = 0; mb < step.order.num_micro_batches; ++mb) DryMicroBatch(step, state, backend, a).run(mb);
-  state.params.finish_step(backend);
-  state.norm->wait_measure(backend);
-  update_all(backend, optimizer, state.params, {.lr = 0, .grad_scale = 1, .step = 1});
-}
 
 // A rank's share of the arithmetic of a step: the whole model on one rank, one micro-batch, over all ranks.
 double flops_share(const ModelSpec& model, StepSpec step, const Optimizer& optimizer, const WorkspaceModel& workspace) {
@@ -122,14 +25,20 @@ double flops_share(const ModelSpec& model, StepSpec step, const Optimizer& optim
   step.mesh = {};
   step.rank = 0;
   step.order = {};
+  step.pipeline = {};
   step.model.parts.clear();
   step.model.other_end = -1;
   step.model.layers = {.keep_activations = step.model.layers.keep_activations};
+  PersistentArenas persistent;
+  TrainingState state(model, step, optimizer, persistent);
   DryBackend backend(workspace);
   DryArenas arenas;
-  run_dry(model, step, optimizer, backend, arenas);
+  Traffic none;
+  run_dry(state, step, optimizer, backend, arenas, none);
   return backend.flops() * share;
 }
+
+bool recomputes(const StepSpec& step) { return !step.model.layers.keep_activations || step.model.recompute_blocks; }
 
 // The same step with nothing computed again.
 StepSpec without_recompute(StepSpec step) {
@@ -149,7 +58,7 @@ void check_positions(const ModelSpec& model, const StepSpec& step) {
 
 MemoryPlan measure_forward(const ModelSpec& model, const StepSpec& step, const WorkspaceModel& workspace) {
   check_positions(model, step);
-  const ProcessMesh mesh = mesh_of(step);
+  const ProcessMesh mesh = dry_mesh(step.mesh, step.rank);
   ParamStore params(step.precision, step.order, mesh);
   Transformer transformer(params, model, step.model);
   PersistentArenas persistent;
@@ -161,28 +70,42 @@ MemoryPlan measure_forward(const ModelSpec& model, const StepSpec& step, const W
   MicroBatch batch = alloc_micro_batch(scratch, step);
   batch.spans = spans;
   Pass p{backend, mesh, step.precision, batch, &scratch, &scratch, &scratch, &scratch, &scratch};
-  Nobody nobody({});
+  Nobody nobody;
   score_chunks(p, transformer, std::vector<Neighbours*>(size_t(transformer.num_chunks()), &nobody));
   MemoryPlan plan;
   plan.persistent = persistent.peak();
   plan.evaluation = scratch.peak();
   plan.workspace = backend.workspace_bytes();
-  plan.num_params = params.num_elements();
-  plan.model_flops = plan.hardware_flops = backend.flops();
+  plan.arithmetic = {params.num_elements(), backend.flops(), backend.flops()};
   return plan;
 }
 
 MemoryPlan measure(const ModelSpec& model, const StepSpec& step, const Optimizer& optimizer,
                    const WorkspaceModel& workspace) {
+  MemoryPlan plan = measure_memory(model, step, optimizer, workspace);
+  plan.arithmetic = measure_arithmetic(model, step, optimizer, workspace);
+  return plan;
+}
+
+Arithmetic measure_arithmetic(const ModelSpec& model, const StepSpec& step, const Optimizer& optimizer,
+                              const WorkspaceModel& workspace) {
+  Arithmetic a;
+  for (const ParamSpec& p : all_params(model)) a.num_params += p.shape.elements();
+  a.model_flops = flops_share(model, without_recompute(step), optimizer, workspace);
+  a.hardware_flops = recomputes(step) ? flops_share(model, step, optimizer, workspace) : a.model_flops;
+  return a;
+}
+
+MemoryPlan measure_memory(const ModelSpec& model, const StepSpec& step, const Optimizer& optimizer,
+                          const WorkspaceModel& workspace) {
   check_positions(model, step);
   MemoryPlan plan;
   PersistentArenas persistent;
-  TrainingState state(model, step, optimizer, persistent, mesh_of(step));
+  TrainingState state(model, step, optimizer, persistent, dry_mesh(step.mesh, step.rank, &plan.traffic));
   plan.persistent = persistent.peak();
-  for (const ParamSpec& p : all_params(model)) plan.num_params += p.shape.elements();
   DryBackend backend(workspace);
   DryArenas arenas;
-  run_dry(model, step, optimizer, backend, arenas);
+  run_dry(state, step, optimizer, backend, arenas, plan.traffic);
   std::vector<Liveness> slots = liveness_of_chunks(step.schedule);
   slots.resize(arenas.chunks.size());
   for (size_t c = 0; c < slots.size(); ++c) {
@@ -193,8 +116,6 @@ MemoryPlan measure(const ModelSpec& model, const StepSpec& step, const Optimizer
   plan.replay = arenas.replay.peak();
   plan.scratch = arenas.scratch.peak();
   plan.workspace = backend.workspace_bytes();
-  plan.hardware_flops = flops_share(model, step, optimizer, workspace);
-  plan.model_flops = flops_share(model, without_recompute(step), optimizer, workspace);
   if (step.evaluates) {
     const MemoryPlan forward = measure_forward(model, step, workspace);
     plan.evaluation = forward.evaluation;

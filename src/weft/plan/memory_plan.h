@@ -8,6 +8,13 @@
 
 namespace weft {
 
+// What a step of the whole model costs, the same for every rank.
+struct Arithmetic {
+  int64_t num_params = 0;     // weights of the whole model
+  double model_flops = 0;     // a rank's share of a step: matrix products and attention, forward and backward, once
+  double hardware_flops = 0;  // with what is computed again
+};
+
 struct MemoryPlan {
   PersistentArenas::Sizes persistent;
   struct Chunk {                   // of the model, on this rank
@@ -31,9 +38,9 @@ struct MemoryPlan {
   };
   std::vector<Row> rows() const;  // what total_bytes is the sum of
 
-  int64_t num_params = 0;     // weights of the whole model
-  double model_flops = 0;     // a rank's share of a step: matrix products and attention, forward and backward, once
-  double hardware_flops = 0;  // with what is computed again
+  Arithmetic arithmetic;
+  // Of a training step, from its first micro-batch to the updated weights; without evaluation.
+  Traffic traffic;
 };
 
 // Gradients that a stage may have sent, and the stage before not yet taken: so many for each chunk.
@@ -45,6 +52,12 @@ std::vector<std::vector<Tensor>> alloc_handover(Arena& arena, const Transformer&
 // cannot run. Milliseconds, whatever the size.
 MemoryPlan measure(const ModelSpec& model, const StepSpec& step, const Optimizer& optimizer,
                    const WorkspaceModel& workspace);
+
+// The same apart: all but `arithmetic`, and that alone, which is the same for every rank.
+MemoryPlan measure_memory(const ModelSpec& model, const StepSpec& step, const Optimizer& optimizer,
+                          const WorkspaceModel& workspace);
+Arithmetic measure_arithmetic(const ModelSpec& model, const StepSpec& step, const Optimizer& optimizer,
+                              const WorkspaceModel& workspace);
 
 // To score text only: weights, constants and `evaluation`, no gradients or optimizer state.
 MemoryPlan measure_forward(const ModelSpec& model, const StepSpec& step, const WorkspaceModel& workspace);

@@ -30,6 +30,35 @@ LrSchedule lr_of(const Recipe& r) {
           .wsd_decay_steps = o.lr_wsd_decay_iters};
 }
 
+void override_dropout(const Recipe& r, Dropouts& d) {
+  d.embedding = r.model.embedding_dropout.value_or(d.embedding);
+  d.hidden = r.model.hidden_dropout.value_or(d.hidden);
+  d.attention = r.model.attention_dropout.value_or(d.attention);
+}
+
+}  // namespace
+
+RunPlan plan_run(const Recipe& recipe, const WorkspaceModel& workspace, int rank) {
+  RunPlan plan = prepare_run(recipe, rank);
+  plan.memory = measure(plan.model, plan.step, *plan.optimizer, workspace);
+  return plan;
+}
+
+RunPlan prepare_run(const Recipe& recipe, int rank) {
+  RunPlan plan;
+  if (!std::filesystem::exists(recipe.model.path))
+    throw FileError(fmt::format("model.path = \"{}\" does not exist, seen from {}", recipe.model.path,
+                                std::filesystem::current_path().string()));
+  plan.config = read_hf_config(recipe.model.path);
+  plan.model = plan.config.spec;
+  override_dropout(recipe, plan.model.dropout);
+  check_layout(recipe, plan.model);
+  plan.step = step_of(recipe, plan.model, rank);
+  plan.optimizer = optimizer_of(recipe);
+  plan.lr = lr_of(recipe);
+  return plan;
+}
+
 StepSpec step_of(const Recipe& r, const ModelSpec& model, int rank) {
   const MeshSizes mesh = mesh_sizes_of(r);
   const Pipeline pipeline = pipeline_of(r);
@@ -53,30 +82,6 @@ StepSpec step_of(const Recipe& r, const ModelSpec& model, int rank) {
           .evaluates = !r.data.valid.empty() || r.data.valid_fraction > 0,
           .mesh = mesh,
           .rank = rank};
-}
-
-void override_dropout(const Recipe& r, Dropouts& d) {
-  d.embedding = r.model.embedding_dropout.value_or(d.embedding);
-  d.hidden = r.model.hidden_dropout.value_or(d.hidden);
-  d.attention = r.model.attention_dropout.value_or(d.attention);
-}
-
-}  // namespace
-
-RunPlan plan_run(const Recipe& recipe, const WorkspaceModel& workspace, int rank) {
-  RunPlan plan;
-  if (!std::filesystem::exists(recipe.model.path))
-    throw FileError(fmt::format("model.path = \"{}\" does not exist, seen from {}", recipe.model.path,
-                                std::filesystem::current_path().string()));
-  plan.config = read_hf_config(recipe.model.path);
-  plan.model = plan.config.spec;
-  override_dropout(recipe, plan.model.dropout);
-  check_layout(recipe, plan.model);
-  plan.step = step_of(recipe, plan.model, rank);
-  plan.optimizer = optimizer_of(recipe);
-  plan.lr = lr_of(recipe);
-  plan.memory = measure(plan.model, plan.step, *plan.optimizer, workspace);
-  return plan;
 }
 
 }  // namespace weft

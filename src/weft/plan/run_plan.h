@@ -23,4 +23,8 @@ struct RunPlan {
 // PlacementError, before any data is touched.
 RunPlan plan_run(const Recipe& recipe, const WorkspaceModel& workspace, int rank = 0);
 
+// All of it but `memory`; and the step of another rank of the same run.
+RunPlan prepare_run(const Recipe& recipe, int rank);
+StepSpec step_of(const Recipe& recipe, const ModelSpec& model, int rank);
+
 }  // namespace weft

@@ -22,6 +22,13 @@ TrainingState::TrainingState(const ModelSpec& spec, const StepSpec& step, const 
   losses = arenas.records.alloc(DType::f64, {step.order.global_micro_batches()});
 }
 
+double wait_sum_losses(const ProcessMesh& mesh, const Tensor& losses) {
+  mesh[Axis::dp].all_reduce(losses).wait();
+  mesh.pp->all_reduce(losses).wait();
+  if (losses.data == nullptr) return 0;
+  return tree_sum({losses.as<double>(), losses.as<double>() + losses.rows()});
+}
+
 MicroBatch alloc_micro_batch(Arena& arena, const StepSpec& step) {
   MicroBatch b = alloc_micro_batch(arena, step.micro_batch_tokens());
   b.stream = step.stream();

@@ -34,9 +34,7 @@ double Executor::run(const StepInput& input) {
   for (const Action& action : step_.schedule) act(action, input);
   state_.params.finish_step(*backend_);
   backend_->wait_all();
-  mesh_[Axis::dp].all_reduce(losses).wait();  // each is of one rank and zero on the others: the sum is exact
-  mesh_.pp->all_reduce(losses).wait();
-  return tree_sum({losses.as<double>(), losses.as<double>() + losses.rows()});
+  return wait_sum_losses(mesh_, losses);
 }
 
 double Executor::run_on(Backend& backend, const StepInput& input) {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "weft/plan/memory_plan.h"
-#include "weft/train/stage_links.h"
+#include "weft/plan/stage_links.h"
 
 namespace weft {
 

@@ -108,7 +108,7 @@ StepRecord Trainer::step_once() {
           .lr = lr,
           .tokens_per_s = tokens / took,
           .step_time_s = took,
-          .mfu = matmul_rate_ > 0 ? plan_.memory.model_flops / took / matmul_rate_ : 0,
+          .mfu = matmul_rate_ > 0 ? plan_.memory.arithmetic.model_flops / took / matmul_rate_ : 0,
           .memory_bytes = arenas_.peak().total() + workspace_.peak() + executor_.peak_bytes()};
 }
 

@@ -1,4 +1,4 @@
-#include "weft/train/stage_links.h"
+#include "weft/plan/stage_links.h"
 
 #include <algorithm>
 

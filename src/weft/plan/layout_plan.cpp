@@ -1,0 +1,136 @@
+#include "weft/plan/layout_plan.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <tuple>
+
+namespace weft {
+namespace {
+
+using Shapes = std::vector<std::pair<int64_t, int64_t>>;
+
+// What tensor-parallel ranks hold of a block and the tables: where that is equal, so is all that follows from it.
+std::vector<std::vector<int>> tp_classes(const RunPlan& run) {
+  ModelSpec small = run.model;  // all blocks are alike
+  small.num_layers = std::min<int64_t>(1, small.num_layers);
+  small.window.resize(std::min<size_t>(small.window.size(), 1));
+  ParamStore store(kF32, {});
+  const Transformer declared(store, small, {.layers = run.step.model.layers});
+  std::map<Shapes, std::vector<int>> by_shapes;
+  for (int r = 0; r < run.step.mesh.tp; ++r) {
+    Shapes shapes;
+    for (const Param* p : store.params(ParamStore::Copies::with))
+      for (const Piece& piece : pieces_of(p->spec(), {run.step.mesh.tp, r}))
+        shapes.emplace_back(piece.rows.count, piece.cols.count);
+    by_shapes[shapes].push_back(r);
+  }
+  std::vector<std::vector<int>> classes;
+  for (auto& [shapes, ranks] : by_shapes) classes.push_back(std::move(ranks));
+  std::sort(classes.begin(), classes.end());
+  return classes;
+}
+
+auto memory_of(const MemoryPlan& p) {
+  std::vector<std::tuple<std::string, int64_t, int64_t>> rows;
+  for (const MemoryPlan::Row& row : p.rows()) rows.emplace_back(row.name, row.count, row.bytes_each);
+  return rows;
+}
+
+bool same(const MemoryPlan& a, const MemoryPlan& b) { return memory_of(a) == memory_of(b) && a.traffic == b.traffic; }
+
+}  // namespace
+
+LayoutPlan plan_layout(const Recipe& recipe, const WorkspaceModel& workspace) {
+  LayoutPlan all{.run = prepare_run(recipe, 0), .classes = {}};
+  const RunPlan& run = all.run;
+  const MeshSizes& mesh = run.step.mesh;
+  const Arithmetic arithmetic = measure_arithmetic(run.model, run.step, *run.optimizer, workspace);
+  for (const std::vector<int>& tp : tp_classes(run)) {
+    const size_t first_here = all.classes.size();
+    for (int stage = 0; stage < mesh.pp; ++stage) {
+      const int rank = rank_at(mesh, {.dp = 0, .pp = stage, .cp = 0, .tp = tp[0]});
+      MemoryPlan plan = measure_memory(run.model, step_of(recipe, run.model, rank), *run.optimizer, workspace);
+      plan.arithmetic = arithmetic;
+      const auto known = std::find_if(all.classes.begin() + std::ptrdiff_t(first_here), all.classes.end(),
+                                      [&](const RankClass& c) { return same(c.plan, plan); });
+      if (known != all.classes.end())
+        known->stages.push_back(stage);
+      else
+        all.classes.push_back({.stages = {stage}, .tp_ranks = tp, .rank = rank, .num_ranks = 0, .plan = plan});
+    }
+  }
+  for (RankClass& c : all.classes)
+    c.num_ranks = int64_t(c.stages.size()) * int64_t(c.tp_ranks.size()) * mesh.dp * mesh.cp;
+  std::stable_sort(all.classes.begin(), all.classes.end(),
+                   [](const RankClass& a, const RankClass& b) { return a.plan.total_bytes() > b.plan.total_bytes(); });
+  all.run.memory = all.classes[0].plan;
+  all.run.step = step_of(recipe, run.model, all.classes[0].rank);
+  return all;
+}
+
+namespace {
+
+constexpr double kMiB = 1 << 20;
+
+// "0-3,5"
+std::string runs_text(const std::vector<int>& numbers) {
+  std::string text;
+  for (size_t i = 0; i < numbers.size();) {
+    size_t last = i;
+    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
+    text += fmt::format("{}{}", text.empty() ? "" : ",", numbers[i]);
+    if (last > i) text += fmt::format("-{}", numbers[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string to_string(const RankClass& c, const MeshSizes& sizes) {
+  if (c.num_ranks == sizes.world())
+    return sizes.world() == 1 ? "the only rank" : fmt::format("every one of {} ranks", sizes.world());
+  std::string which;
+  if (sizes.pp > 1) which = fmt::format("stage{} {}", c.stages.size() > 1 ? "s" : "", runs_text(c.stages));
+  if (int(c.tp_ranks.size()) < sizes.tp)
+    which += fmt::format("{}tp {}", which.empty() ? "" : ", ", runs_text(c.tp_ranks));
+  return c.num_ranks == 1 ? fmt::format("{} (rank {})", which, c.rank)
+                          : fmt::format("{} ({} ranks, as rank {})", which, c.num_ranks, c.rank);
+}
+
+std::string summary_of(const LayoutPlan& plan) {
+  const MeshSizes& mesh = plan.run.step.mesh;
+  size_t width = 5;
+  for (const RankClass& c : plan.classes) width = std::max(width, to_string(c, mesh).size());
+  std::string text = fmt::format("{:<{}} {:>12} {:>12} {:>12} {:>12} {:>12} {:>12}\n", "MiB", width, "parameters",
+                                 "gradients", "state", "activations", "other", "total");
+  for (const RankClass& c : plan.classes) {
+    const auto& p = c.plan.persistent;
+    int64_t activations = c.plan.replay;
+    for (const MemoryPlan::Chunk& k : c.plan.chunks)
+      activations += k.slots.till_dgrad * k.till_dgrad + k.slots.till_wgrad * k.till_wgrad +
+                     k.slots.dgrad_till_wgrad * k.dgrad_till_wgrad;
+    const int64_t total = c.plan.total_bytes(), other = total - p.params - p.grads - p.states - activations;
+    text += fmt::format("{:<{}}", to_string(c, mesh), width);
+    for (int64_t bytes : {p.params, p.grads, p.states, activations, other, total})
+      text += fmt::format(" {:>12.2f}", double(bytes) / kMiB);
+    text += "\n";
+  }
+  return text;
+}
+
+std::string to_string(const Traffic& traffic) {
+  if (traffic.counts().empty()) return "";
+  std::string text = fmt::format("{:<32} {:<42} {:>6} {:>14} {:>14}\n", "communication of a step",
+                                 "sent by the rank, in a ring of its axis", "calls", "MiB each", "MiB");
+  for (const auto& [what, count] : traffic.counts()) {
+    const auto& [axis, kind] = what;
+    text += fmt::format("{:<32} {:<42} {:>6} {:>14.2f} {:>14.2f}\n", axis, name_of(kind), count.calls,
+                        double(count.bytes) / double(count.calls) / kMiB, double(count.bytes) / kMiB);
+  }
+  return text +
+         fmt::format("{:<32} {:<42} {:>6} {:>14} {:>14.2f}\n", "total", "", "", "", double(traffic.bytes()) / kMiB);
+}
+
+}  // namespace weft

@@ -1,0 +1,33 @@
+// The plans of all ranks of a layout, of any size: ranks whose plans are equal are planned once.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "weft/plan/run_plan.h"
+
+namespace weft {
+
+// Ranks with the same plan. They are all of dp and cp, and of these stages and tensor-parallel ranks: nothing else
+// makes plans differ, but for what invariant numerics send (then `traffic` is that of `rank`).
+struct RankClass {
+  std::vector<int> stages, tp_ranks;  // ascending
+  int rank = 0;                       // the first of them
+  int64_t num_ranks = 0;
+  MemoryPlan plan;
+};
+struct LayoutPlan {
+  RunPlan run;                     // of the first class
+  std::vector<RankClass> classes;  // the largest total first
+};
+
+// Throws as plan_run does.
+LayoutPlan plan_layout(const Recipe& recipe, const WorkspaceModel& workspace);
+
+// "stages 1-14, tp 0-3,5 (640 ranks, as rank 64)"
+std::string to_string(const RankClass& c, const MeshSizes& sizes);
+// A line for each class: ranks, parameters, gradients, state, activations and the rest, total.
+std::string summary_of(const LayoutPlan& plan);
+// What a rank's collectives move in a step, by axis and kind.
+std::string to_string(const Traffic& traffic);
+
+}  // namespace weft
