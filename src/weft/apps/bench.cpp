@@ -73,7 +73,8 @@ struct BenchRun {
     const LoadMicroBatch load = [&](MicroBatch& b) { batches.load(done, b); };
     executor.run_on(on, {.load = load, .loss_scale = 1 / counted, .dropout_key = rng_key(1, uint64_t(done))});
     const double norm = state.norm->wait_measure(on);
-    update_all(on, *plan.optimizer, state.params, {.lr = 1e-4, .grad_scale = clip_scale(norm, 1), .step = ++done});
+    update_all(on, *plan.optimizer, state.params, executor.scratch(),
+               {.lr = 1e-4, .grad_scale = clip_scale(norm, 1), .step = ++done});
     on.wait_all();
   }
 
@@ -162,7 +163,7 @@ int bench_step(const BenchOptions& o) {
   for (const TraceEvent& e : traced.events()) {
     const double took = double(e.end_ns - e.start_ns) * 1e-9;
     if (e.op == Matmul::kName) products_s += took;
-    if (e.op == AdamW::kName || e.op == Sgd::kName) optimizer_s += took;
+    if (e.op == AdamW::kName || e.op == Sgd::kName || e.op == Axpby::kName) optimizer_s += took;
   }
   const double batch_tokens = double(recipe.train.global_batch_size * recipe.train.seq_length);
   std::cout << fmt::format("{}: {} parameters, {} sequences of {} tokens, {}, {}\n", recipe.model.path,

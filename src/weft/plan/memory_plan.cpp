@@ -104,8 +104,9 @@ class DryMicroBatch {
   std::vector<std::vector<Tensor>> handover_;
 };
 
-// Two micro-batches if there are two (the first overwrites gradients, the second adds), then the update.
-void run_dry(const ModelSpec& model, StepSpec step, const Optimizer& optimizer, DryBackend& backend, DryArenas& a) {
+// Two micro-batches if there are two (the first overwrites gradients, the second adds), then the update. Returns the
+// arithmetic of the latter.
+double run_dry(const ModelSpec& model, StepSpec step, const Optimizer& optimizer, DryBackend& backend, DryArenas& a) {
   step.order.num_micro_batches = std::min<int64_t>(step.order.num_micro_batches, 2);
   PersistentArenas persistent;
   TrainingState state(model, step, optimizer, persistent, mesh_of(step));
@@ -113,10 +114,13 @@ void run_dry(const ModelSpec& model, StepSpec step, const Optimizer& optimizer, 
   for (int64_t mb = 0; mb < step.order.num_micro_batches; ++mb) DryMicroBatch(step, state, backend, a).run(mb);
   state.params.finish_step(backend);
   state.norm->wait_measure(backend);
-  update_all(backend, optimizer, state.params, {.lr = 0, .grad_scale = 1, .step = 1});
+  const double flops = backend.flops();
+  update_all(backend, optimizer, state.params, a.scratch, {.lr = 0, .grad_scale = 1, .step = 1});
+  return backend.flops() - flops;
 }
 
-// A rank's share of the arithmetic of a step: the whole model on one rank, one micro-batch, over all ranks.
+// A rank's share of the arithmetic of a step before the update: the whole model on one rank, one micro-batch, over all
+// ranks.
 double flops_share(const ModelSpec& model, StepSpec step, const Optimizer& optimizer, const WorkspaceModel& workspace) {
   const double share = double(step.order.global_micro_batches()) / double(step.mesh.world());
   step.mesh = {};
@@ -127,8 +131,8 @@ double flops_share(const ModelSpec& model, StepSpec step, const Optimizer& optim
   step.model.layers = {.keep_activations = step.model.layers.keep_activations};
   DryBackend backend(workspace);
   DryArenas arenas;
-  run_dry(model, step, optimizer, backend, arenas);
-  return backend.flops() * share;
+  const double update = run_dry(model, step, optimizer, backend, arenas);
+  return (backend.flops() - update) * share;
 }
 
 // The same step with nothing computed again.
@@ -182,7 +186,7 @@ MemoryPlan measure(const ModelSpec& model, const StepSpec& step, const Optimizer
   for (const ParamSpec& p : all_params(model)) plan.num_params += p.shape.elements();
   DryBackend backend(workspace);
   DryArenas arenas;
-  run_dry(model, step, optimizer, backend, arenas);
+  const double update_flops = run_dry(model, step, optimizer, backend, arenas);
   std::vector<Liveness> slots = liveness_of_chunks(step.schedule);
   slots.resize(arenas.chunks.size());
   for (size_t c = 0; c < slots.size(); ++c) {
@@ -193,7 +197,7 @@ MemoryPlan measure(const ModelSpec& model, const StepSpec& step, const Optimizer
   plan.replay = arenas.replay.peak();
   plan.scratch = arenas.scratch.peak();
   plan.workspace = backend.workspace_bytes();
-  plan.hardware_flops = flops_share(model, step, optimizer, workspace);
+  plan.hardware_flops = flops_share(model, step, optimizer, workspace) + update_flops;
   plan.model_flops = flops_share(model, without_recompute(step), optimizer, workspace);
   if (step.evaluates) {
     const MemoryPlan forward = measure_forward(model, step, workspace);
@@ -231,7 +235,7 @@ std::vector<MemoryPlan::Row> MemoryPlan::rows() const {
   }
   if (handover > 0) all.push_back({"handover", "gradients on their way to other stages", 1, handover});
   all.push_back({"replay", "a layer computed again", 1, replay});
-  all.push_back({"scratch", "temporaries of layers", 1, scratch});
+  all.push_back({"scratch", "temporaries of layers, of the update", 1, scratch});
   all.push_back({"workspace", "temporaries of kernels", 1, workspace});
   all.push_back({"evaluation", "loss without training", 1, evaluation});
   return all;
