@@ -65,6 +65,7 @@ inline Accuracy accuracy(const CrossEntropy& op) { return {.depth = op.logits.co
 inline Accuracy accuracy(const CrossEntropyPart& op) { return {.depth = op.logits.cols(), .roundings = 64}; }
 inline Accuracy accuracy(const CrossEntropyJoin&) { return {.roundings = 64}; }
 inline Accuracy accuracy(const Add&) { return {}; }
+inline Accuracy accuracy(const Axpby&) { return {}; }
 inline Accuracy accuracy(const AddRow&) { return {}; }
 inline Accuracy accuracy(const Copy&) { return {}; }
 inline Accuracy accuracy(const Zero&) { return {}; }

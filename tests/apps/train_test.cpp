@@ -406,7 +406,8 @@ TEST(Train, NumbersThatAreNotFiniteStopItNamingStepLayerAndTensor) {
 TEST(Train, TheCpuBackendResumesToTheBit) {
   const Workplace w;
   const std::vector<std::vector<std::string>> cases{{"train.precision=bf16", "run.threads=1", "run.backend=cpu"},
-                                                    {"train.numerics=invariant", "run.threads=2", "run.backend=cpu"}};
+                                                    {"train.numerics=invariant", "run.threads=2", "run.backend=cpu"},
+                                                    {"optimizer.name=muon", "train.precision=bf16", "run.backend=cpu"}};
   for (const auto& settings : cases) {
     const std::string whole = "whole with " + settings[0], resumed = "resumed with " + settings[0];
     const Finished f = w.train(whole, settings);

@@ -91,7 +91,7 @@ class TinyRun {
     return loss;
   }
   void update() {
-    update_all(backend, *optimizer_, state.params,
+    update_all(backend, *optimizer_, state.params, executor_.scratch(),
                {.lr = 1e-2, .grad_scale = clip_scale(state.norm->wait_measure(backend), 1), .step = ++steps_});
   }
   // The mean loss without gradients.

@@ -24,13 +24,13 @@ using testing::with;
 
 TEST(MpiTrain, StartedPlainlyItStartsItsRanksAndEqualsThreadsToTheBit) {
   WEFT_NEEDS_MPIRUN();
-  for (const char* numerics : {"train.numerics=fast", "train.numerics=invariant"}) {
+  for (const char* setting : {"train.numerics=fast", "train.numerics=invariant", "optimizer.name=muon"}) {
     const TempDir dir;
-    const Finished mpi = testing::weft(with(train_words(dir, "mpi", "mpi"), {numerics}));
+    const Finished mpi = testing::weft(with(train_words(dir, "mpi", "mpi"), {setting}));
     ASSERT_EQ(mpi.status, 0) << mpi.err;
     EXPECT_SAYS(mpi.err, "2 ranks as processes (MPI): dp 2");
     EXPECT_EQ(mpi.err.find("weft train\n"), mpi.err.rfind("weft train\n")) << "one rank speaks: " << mpi.err;
-    ASSERT_EQ(testing::weft(with(train_words(dir, "local", "local"), {numerics})).status, 0);
+    ASSERT_EQ(testing::weft(with(train_words(dir, "local", "local"), {setting})).status, 0);
     expect_same_run(dir / "mpi", dir / "local");
   }
 }

@@ -158,6 +158,20 @@ inline void add_sums_and_copies(OpCases& to, const Variant& v) {
     add_case(to, v, name + " stat", [=](Operands& o) {
       return Add{.x = o.stats(t, n, normal()), .y = o.stats(t, n, normal()), .out = o.stats(t, n)};
     });
+    for (const char* place : {"", " into x", " into y", " stat", " alone"}) {
+      add_case(to, v, name + place, [=, at = std::string(place)](Operands& o) {
+        const bool stat = at == " stat";
+        const Tensor x = stat ? o.stats(t, n, normal()) : o.act(t, n), y = stat ? o.stats(t, n, normal()) : o.act(t, n);
+        const Tensor out = stat ? o.stats(t, n) : o.act_out(t, n);
+        return Axpby{.x = x,
+                     .y = at == " alone" ? Tensor{} : y,
+                     .out = at == " into x"   ? x
+                            : at == " into y" ? y
+                                              : out,
+                     .a = 3.4445,
+                     .b = -0.25};
+      });
+    }
     add_case(to, v, name, [=](Operands& o) { return AddRow{.b = o.weight({n}), .y = o.act(t, n)}; });
     add_case(to, v, name, [=](Operands& o) { return Copy{.from = o.act(t, n), .to = o.act_out(t, n)}; });
     add_case(to, v, name + " stat to compute",

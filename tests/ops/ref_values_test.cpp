@@ -141,6 +141,14 @@ TEST(RefValues, Reductions) {
   EXPECT_EQ(sum[0], 23.25);
 }
 
+TEST(RefValues, SumsOfMultiples) {
+  Values x{1, -2}, y{10, 100}, out(2);
+  run(Axpby{.x = tensor(x), .y = tensor(y), .out = tensor(out), .a = 3, .b = 0.5});
+  expect_near(out, {8, 44});
+  run(Axpby{.x = tensor(x), .out = tensor(x), .a = 3});
+  expect_near(x, {3, -6});
+}
+
 // Worked out as torch.optim.AdamW defines it: lr 0.1, betas 0.9 and 0.999, eps 1e-8, decay 0.01; gradients 0.5, -0.25.
 TEST(RefValues, TwoStepsOfAdamW) {
   Values w{1}, g{5}, m{0}, v{0}, value{0};

@@ -407,6 +407,7 @@ TEST(Rules, EveryFieldOfEveryOpIsJudged) {
   expect_every_field_judged(Dropout{.x = o.act(3, 4), .y = o.act(3, 4), .tokens = numbers, .dropout = {}, .total = 4});
   expect_every_field_judged(testing::make_cross_entropy(o, {.t = 3, .classes = 4, .name = ""}));
   expect_every_field_judged(Add{.x = o.act(3, 4), .y = o.act(3, 4), .out = o.act(3, 4)});
+  expect_every_field_judged(Axpby{.x = o.act(3, 4), .y = o.act(3, 4), .out = o.act(3, 4)});
   expect_every_field_judged(AddRow{.b = o.weight({4}), .y = o.act(3, 4)});
   expect_every_field_judged(Copy{.from = o.act(3, 4), .to = o.act(3, 4)});
   expect_every_field_judged(Zero{.x = o.act(3, 4)});

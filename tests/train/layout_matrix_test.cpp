@@ -23,7 +23,7 @@ struct Feature {
 const std::vector<Feature> kRuns = {
     {"model", {"gpt2", "llama-tied", "llama-gqa", "qwen2", "qwen3", "mistral"}},
     {"model.hidden_dropout", {"0", "0.1"}},
-    {"optimizer.name", {"adamw", "sgd"}},
+    {"optimizer.name", {"adamw", "sgd", "muon"}},
     {"data.mask", {"none", "some"}},
 };
 const std::vector<Feature> kCuts = {

@@ -1,4 +1,6 @@
 // Layouts: the same training, cut over ranks.
+#include <span>
+
 #include "train/golden.h"
 #include "weft/apps/backends.h"
 
@@ -106,14 +108,15 @@ constexpr Cut kCuts[] = {
     {6, 2, 1, 2, "zbv", "full"}};
 
 // Any number of ranks that divides the batch, powers of two or not, any accumulation, schedule, recomputation: one run.
-TEST(Layouts, InvariantNumericsGiveTheSameBitsForAnyLayout) {
-  const std::vector<std::string> base{
-      "train.numerics=invariant",    "train.micro_batch_size=1", "train.global_batch_size=12", "train.train_iters=4",
-      "optimizer.lr_warmup_iters=1", "model.hidden_dropout=0.1", "model.attention_dropout=0.1"};
+void expect_same_bits_for_any_layout(const std::string& optimizer, std::span<const Cut> cuts) {
+  const std::vector<std::string> base{"train.numerics=invariant",    "train.micro_batch_size=1",
+                                      "train.global_batch_size=12",  "train.train_iters=4",
+                                      "optimizer.lr_warmup_iters=1", "model.hidden_dropout=0.1",
+                                      "model.attention_dropout=0.1", "optimizer.name=" + optimizer};
   for (const char* name : {"llama3-rope-tied", "qwen2-bias"}) {
     const Outcome one = run_case(name, "cpu", base);
     ASSERT_FALSE(one.weights.empty());
-    for (const Cut& cut : kCuts) {
+    for (const Cut& cut : cuts) {
       std::vector<std::string> overrides = base;
       overrides.push_back(fmt::format("parallel.dp={}", cut.dp));
       overrides.push_back(fmt::format("parallel.pp={}", cut.pp));
@@ -134,7 +137,14 @@ TEST(Layouts, InvariantNumericsGiveTheSameBitsForAnyLayout) {
   }
 }
 
-// The control of the test above: sums in the order of the ranks are not the same bits.
+TEST(Layouts, InvariantNumericsGiveTheSameBitsForAnyLayout) { expect_same_bits_for_any_layout("adamw", kCuts); }
+
+// Muon sees matrices whole that many ranks keep parts of.
+TEST(Layouts, InvariantNumericsGiveTheSameBitsForAnyLayoutWithMuonToo) {
+  expect_same_bits_for_any_layout("muon", kCuts);
+}
+
+// The control of the tests above: sums in the order of the ranks are not the same bits.
 TEST(Layouts, FastNumericsDependOnTheLayout) {
   const std::vector<std::string> base{"train.micro_batch_size=1", "train.train_iters=4", "optimizer.lr_warmup_iters=1"};
   std::vector<std::string> cut = base;
@@ -162,13 +172,14 @@ TEST(LayoutsSlow, EvaluationIsSharedAmongTheRanks) {
 }
 
 // A checkpoint knows nothing of the layout that wrote it.
-TEST(Layouts, ARunGoesOnUnderAnotherLayoutToTheBit) {
+void expect_goes_on_under_another_layout(const std::string& optimizer) {
   const auto folder = std::filesystem::path(WEFT_SOURCE_DIR) / "tests/golden/qwen3-qknorm";
   testing::TempDir dir;
   const auto part = [&](const std::filesystem::path& run, const std::string& dp, bool stopping) {
-    Recipe recipe = testing::golden_recipe(folder, run,
-                                           {"train.numerics=invariant", "train.micro_batch_size=1", "run.threads=1",
-                                            "train.train_iters=6", "checkpoint.save_interval=1", "parallel.dp=" + dp});
+    Recipe recipe = testing::golden_recipe(
+        folder, run,
+        {"train.numerics=invariant", "train.micro_batch_size=1", "run.threads=1", "train.train_iters=6",
+         "checkpoint.save_interval=1", "parallel.dp=" + dp, "optimizer.name=" + optimizer});
     const RunLock lock = claim_run_folder(recipe);
     const Machine machine = machine_for(recipe);
     const std::atomic<bool> stop{stopping};
@@ -186,6 +197,31 @@ TEST(Layouts, ARunGoesOnUnderAnotherLayoutToTheBit) {
   EXPECT_TRUE(part(dir / "cut", "2", false));
   EXPECT_TRUE(testing::slurp(dir / "whole/checkpoints/step-6/model.safetensors") ==
               testing::slurp(dir / "cut/checkpoints/step-6/model.safetensors"));
+  EXPECT_TRUE(testing::slurp(dir / "whole/checkpoints/step-6/weft/optimizer.safetensors") ==
+              testing::slurp(dir / "cut/checkpoints/step-6/weft/optimizer.safetensors"));
+}
+
+TEST(Layouts, ARunGoesOnUnderAnotherLayoutToTheBit) {
+  for (const char* optimizer : {"adamw", "muon"}) expect_goes_on_under_another_layout(optimizer);
+}
+
+TEST(Layouts, AMuonCheckpointHoldsMomentumOfMatricesAndMomentsOfTheRest) {
+  const auto folder = std::filesystem::path(WEFT_SOURCE_DIR) / "tests/golden/qwen3-qknorm";
+  testing::TempDir dir;
+  const auto train = [&](const std::string& optimizer, const std::string& steps) {
+    const Recipe recipe = testing::golden_recipe(
+        folder, dir / "run",
+        {"run.threads=1", "optimizer.name=" + optimizer, "train.train_iters=" + steps, "parallel.tp=2", "parallel.dp=2",
+         "parallel.zero_stage=1", "train.micro_batch_size=1", "optimizer.lr_warmup_iters=0"});
+    testing::train(recipe, machine_for(recipe));
+  };
+  train("muon", "1");
+  const SafetensorsFile file = SafetensorsFile::open(dir / "run/checkpoints/step-1/weft/optimizer.safetensors");
+  for (const SafetensorsEntry& e : file.tensors()) {
+    const bool matrix = e.shape.size() == 2 && e.name.starts_with("blocks.");
+    EXPECT_EQ(e.name.ends_with(".momentum_buffer"), matrix) << e.name;
+  }
+  EXPECT_NE(file.find("embed.tokens.exp_avg_sq"), nullptr);
 }
 
 // Bad numbers on one rank end all of them, with the message of the one that found them.

@@ -91,7 +91,7 @@ int bench_step(const BenchOptions& o) {
   for (const TraceEvent& e : traced.events()) {
     const double took = double(e.end_ns - e.start_ns) * 1e-9;
     if (e.op == Matmul::kName) products_s += took;
-    if (e.op == AdamW::kName || e.op == Sgd::kName) optimizer_s += took;
+    if (e.op == AdamW::kName || e.op == Sgd::kName || e.op == Axpby::kName) optimizer_s += took;
   }
   const double batch_tokens = double(recipe.train.global_batch_size * recipe.train.seq_length);
   std::cout << fmt::format("{}: {} parameters, {} sequences of {} tokens, {}, {}\n", recipe.model.path,

@@ -49,7 +49,8 @@ void BenchRun::step(Backend& on) {
   const LoadMicroBatch load = [&](MicroBatch& b) { batches.load(done, b); };
   executor.run_on(on, {.load = load, .loss_scale = 1 / counted, .dropout_key = rng_key(1, uint64_t(done))});
   const double norm = state.norm->wait_measure(on);
-  update_all(on, *plan.optimizer, state.params, {.lr = 1e-4, .grad_scale = clip_scale(norm, 1), .step = ++done});
+  update_all(on, *plan.optimizer, state.params, executor.scratch(),
+             {.lr = 1e-4, .grad_scale = clip_scale(norm, 1), .step = ++done});
   on.wait_all();
 }
 

@@ -39,6 +39,9 @@ struct ParamSpec {
   // gradients are summed, so that both stay equal. One of the two is the copy, which is neither counted nor saved.
   int twin = -1;
   bool copy = false;
+  // A matrix that a block multiplies activations with: not a table of tokens or positions, not the head. Such matrices
+  // are what an optimizer of matrices (Muon) updates.
+  bool linear = false;
   bool decays() const { return shape.rank() >= 2; }  // weight decay: matrices and tables only
 };
 

@@ -1,6 +1,7 @@
 #include "weft/dist/param_store.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace weft {
 namespace {
@@ -53,25 +54,29 @@ int ParamStore::close_unit(std::string name, int64_t position) {
   return index;
 }
 
-// Those that decay first; among them, what tensor-parallel ranks hold alike lies together. Offsets are the same on all
-// of those ranks, so that what they must sum lies in the same shards.
+// Those that decay first, of these the linear ones; among them, what tensor-parallel ranks hold alike lies together.
+// Offsets are the same on all of those ranks, so that what they must sum lies in the same shards.
 void ParamStore::lay_out(Unit& u) {
   std::vector<Param*> owned;
   std::copy_if(u.params.begin(), u.params.end(), std::back_inserter(owned), [](Param* p) { return !p->tied_to_; });
   std::stable_sort(owned.begin(), owned.end(), [](const Param* a, const Param* b) {
-    const auto key = [](const Param* p) { return std::pair(!p->spec().decays(), p->spec().place[Axis::tp]); };
+    const auto key = [](const Param* p) {
+      return std::tuple(!p->spec().decays(), !p->spec().linear, p->spec().place[Axis::tp]);
+    };
     return key(a) < key(b);
   });
   for (Param* p : owned) {
     p->offset_ = u.size;
     for (const Piece& piece : p->pieces()) {
-      const Run run{u.size + piece.local_row * piece.cols.count, piece.rows.count * piece.cols.count};
+      const Range range{.run = {u.size + piece.local_row * piece.cols.count, piece.rows.count * piece.cols.count},
+                        .held = piece.held,
+                        .decays = p->spec().decays(),
+                        .linear = p->spec().linear};
       Range* last = u.ranges.empty() ? nullptr : &u.ranges.back();
-      const bool goes_on = last && last->held == piece.held && last->decays == p->spec().decays();
-      if (goes_on)
-        last->run.count = run.end() - last->run.first;
+      if (last && last->held == range.held && last->like(range))
+        last->run.count = range.run.end() - last->run.first;
       else
-        u.ranges.push_back({run, piece.held, p->spec().decays()});
+        u.ranges.push_back(range);
     }
     u.size = padded(u.size + p->most_elements(), kSumLeaf);
   }
@@ -94,14 +99,23 @@ void ParamStore::make_mirrors(int index) {
   }
 }
 
-void ParamStore::allocate(Arena& params, Arena& grads, Arena& states, int num_states) {
+// The ranges of weights of one kind each, with the padding behind them: together the whole unit.
+std::vector<ParamStore::Range> ParamStore::kinds(const Unit& u) {
+  std::vector<Range> all;
+  for (const Range& r : u.ranges)
+    if (all.empty() || !all.back().like(r)) all.push_back(r);
+  for (size_t i = 0; i < all.size(); ++i)
+    all[i].run.count = (i + 1 < all.size() ? all[i + 1].run.first : u.size) - all[i].run.first;
+  return all;
+}
+
+void ParamStore::allocate(Arena& params, Arena& grads, Arena& states, const NumStates& num_states) {
   allocate_values(params);
   int64_t share = 0;
   for (const Unit& u : units_) share = std::max(share, u.size / order_.ranks);
   for (Unit& u : units_) {
     allocate_gradients(u, grads);
-    for (int k = 0; k < num_states && u.mirrors < 0; ++k)
-      u.states.push_back(states.alloc(precision_.stat, {shard_of(u).count}));
+    if (u.mirrors < 0) allocate_states(u, states, num_states);
   }
   int64_t twin = 0;
   for (const Unit& u : units_)
@@ -115,6 +129,32 @@ void ParamStore::allocate(Arena& params, Arena& grads, Arena& states, int num_st
   } else if (order_.tree && order_.ranks > 1) {
     staging_ = grads.alloc(precision_.stat, {int64_t(all_nodes_.size()), share});
   }
+}
+
+// Of a unit's kinds of weights, those with more states lie together.
+void ParamStore::allocate_states(Unit& u, Arena& states, const NumStates& num_states) {
+  std::vector<Run> runs;
+  for (const Range& kind : kinds(u)) {
+    int most = 0;
+    for (const Param* p : u.params)
+      if (p->tied_to_ == nullptr && p->offset_ >= kind.run.first && p->offset_ < kind.run.end())
+        most = std::max(most, num_states(p->spec()));
+    while (int(runs.size()) < most) runs.push_back({kind.run.first, 0});
+    for (int k = 0; k < most; ++k) runs[size_t(k)].count = kind.run.end() - runs[size_t(k)].first;
+  }
+  for (const Run& run : runs) {
+    const Run here = overlap(run, shard_of(u));
+    u.states.push_back({here, states.alloc(precision_.stat, {here.count})});
+  }
+}
+
+// Those that a run of the unit has.
+std::vector<Tensor> ParamStore::states_of(const Unit& u, Run run) {
+  std::vector<Tensor> all;
+  for (const State& s : u.states)
+    if (s.run.first <= run.first && run.end() <= s.run.end())
+      all.push_back(s.flat.slice_rows(run.first - s.run.first, run.count));
+  return all;
 }
 
 void ParamStore::used_together(const std::vector<int>& units) { together_.push_back(units); }
@@ -239,22 +279,18 @@ std::vector<ParamStore::Segment> ParamStore::segments(int index) const {
   const Unit& u = units_[size_t(index)];
   const Run shard = shard_of(u);
   std::vector<Segment> all;
-  const auto add = [&](Run run) {
-    const Run here = overlap(run, shard);
-    if (here.count == 0) return;
-    const auto cut = [&](const Tensor& t) { return t.slice_rows(here.first - shard.first, here.count); };
-    Segment s{.master = cut(u.master), .grad = cut(shard_gradient(u)), .value = {}, .states = {}, .decays = false};
-    if (precision_.compute != precision_.stat) s.value = cut(u.value_shard);
-    for (const Tensor& t : u.states) s.states.push_back(cut(t));
-    all.push_back(std::move(s));
-  };
   if (u.mirrors >= 0) return all;
-  int64_t decayed = 0;
-  for (const Range& r : u.ranges)
-    if (r.decays) decayed = padded(r.run.end(), kSumLeaf);
-  add({0, decayed});
-  if (!all.empty()) all[0].decays = true;
-  add({decayed, u.size - decayed});
+  for (const Range& kind : kinds(u)) {
+    const Run here = overlap(kind.run, shard);
+    if (here.count == 0) continue;
+    const auto cut = [&](const Tensor& t) { return t.slice_rows(here.first - shard.first, here.count); };
+    all.push_back({.master = cut(u.master),
+                   .grad = cut(shard_gradient(u)),
+                   .value = precision_.compute != precision_.stat ? cut(u.value_shard) : Tensor{},
+                   .states = states_of(u, here),
+                   .decays = kind.decays,
+                   .linear = kind.linear});
+  }
   return all;
 }
 
@@ -309,13 +345,12 @@ std::vector<ParamStore::Stored> ParamStore::stored(const Param& p) const {
   std::vector<Stored> all;
   for (size_t i = 0; i < p.pieces().size(); ++i) {
     const Piece& piece = p.pieces()[i];
-    const int64_t first = p.offset_ + piece.local_row * piece.cols.count;
-    const Run here = overlap({first, piece.rows.count * piece.cols.count}, shard);
-    for_each_rectangle({here.first - first, here.count}, piece.cols.count, [&](Run rows, Run cols, int64_t at) {
-      const auto cut = [&](const Tensor& flat) {
-        return flat.slice_rows(here.first - shard.first + at, rows.count * cols.count)
-            .reshape({rows.count, cols.count});
-      };
+    const Run here = kept(p, i, tp(), shards().rank());
+    const int64_t first = p.offset_ + piece.local_row * piece.cols.count + here.first;  // of the unit
+    for_each_rectangle(here, piece.cols.count, [&](Run rows, Run cols, int64_t at) {
+      const Run run{first + at, rows.count * cols.count};
+      const auto shaped = [&](const Tensor& t) { return t.reshape({rows.count, cols.count}); };
+      const auto cut = [&](const Tensor& t) { return shaped(t.slice_rows(run.first - shard.first, run.count)); };
       Stored s{.rows = {piece.rows.first + rows.first, rows.count},
                .cols = {piece.cols.first + cols.first, cols.count},
                .piece = int(i),
@@ -323,11 +358,27 @@ std::vector<ParamStore::Stored> ParamStore::stored(const Param& p) const {
                .grad = {},
                .states = {}};
       if (has_gradient(u)) s.grad = cut(shard_gradient(u));
-      for (const Tensor& t : u.states) s.states.push_back(cut(t));
+      for (const Tensor& t : states_of(u, run)) s.states.push_back(shaped(t));
       all.push_back(std::move(s));
     });
   }
   return all;
+}
+
+Run ParamStore::kept(const Param& p, size_t piece, RankOf tp, int64_t shard) const {
+  const Piece there = pieces_of(p.spec(), tp)[piece];
+  const int64_t first = p.offset_ + there.local_row * there.cols.count;
+  const int64_t each = units_[size_t(p.unit_)].size / order_.shards;
+  const Run here = overlap({first, there.rows.count * there.cols.count}, {shard * each, each});
+  return {here.first - first, here.count};
+}
+
+Tensor ParamStore::kept_gradient(const Param& p, size_t piece) const {
+  const Unit& u = units_[size_t(p.unit_)];
+  const Run run = kept(p, piece, tp(), shards().rank());
+  if (run.count == 0) return {};
+  const int64_t first = p.offset_ + p.pieces()[piece].local_row * p.pieces()[piece].cols.count + run.first;
+  return shard_gradient(u).slice_rows(first - shard_of(u).first, run.count);
 }
 
 std::vector<Param*> ParamStore::params(Copies copies) const {

@@ -5,6 +5,7 @@
 // shards.
 #pragma once
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,9 +33,10 @@ class ParamStore {
   int close_unit(std::string name, int64_t position);
   // Says that layers use these units at the same time.
   void used_together(const std::vector<int>& units);
-  // Lays everything out, once, after construction: f32/f64 masters and compute copies, gradients, `num_states` tensors
-  // of optimizer state. Arenas that only count make a dry store.
-  void allocate(Arena& params, Arena& grads, Arena& states, int num_states);
+  // Lays everything out, once, after construction: f32/f64 masters and compute copies, gradients, and of each weight
+  // `num_states` tensors of optimizer state. Arenas that only count make a dry store.
+  using NumStates = std::function<int(const ParamSpec&)>;
+  void allocate(Arena& params, Arena& grads, Arena& states, const NumStates& num_states);
   // The same without gradients and state, to run forward only.
   void allocate_values(Arena& params);
 
@@ -44,8 +46,8 @@ class ParamStore {
   // Gradients of a unit are writable for this micro-batch until flushed; `last` when it writes no more of them.
   void open_grads(Backend& backend, int unit, int64_t micro_batch);
   void flush(Backend& backend, int unit, int64_t micro_batch, bool last);
-  // After the last micro-batch: gradients are the sums over all of them, of all ranks, and over ties, until begin_step.
-  // Blocks.
+  // After the last micro-batch: gradients are the sums over all of them, of all ranks, and over ties, until begin_step
+  // or an update, which may use their memory. Blocks.
   void finish_step(Backend& backend);
   void begin_step();
   // For a dry run: as if micro-batches [first, end), alike to the one before, had been flushed.
@@ -59,7 +61,7 @@ class ParamStore {
   struct Segment {
     Tensor master, grad, value;  // value: none where it is the master
     std::vector<Tensor> states;
-    bool decays;
+    bool decays, linear;  // of all its weights
   };
   std::vector<Segment> segments(int unit) const;
   // A run of a unit's weights that tensor-parallel ranks hold alike, and what this rank keeps of its gradient. It
@@ -83,6 +85,11 @@ class ParamStore {
     std::vector<Tensor> states;  // likewise
   };
   std::vector<Stored> stored(const Param& p) const;
+  // Of the elements of a weight's piece on rank `tp` of its axis, row by row, those that rank `shard` of the shards
+  // keeps.
+  Run kept(const Param& p, size_t piece, RankOf tp, int64_t shard) const;
+  // The gradient of what this rank keeps of a piece, after finish_step: [kept]. None where it keeps nothing.
+  Tensor kept_gradient(const Param& p, size_t piece) const;
 
   int num_units() const { return int(units_.size()); }
   const std::string& unit_name(int unit) const { return units_[size_t(unit)].name; }
@@ -102,7 +109,12 @@ class ParamStore {
   struct Range {
     Run run;  // of the flat tensors
     Spmd held;
-    bool decays;
+    bool decays, linear;
+    bool like(const Range& r) const { return decays == r.decays && linear == r.linear; }
+  };
+  struct State {  // a tensor of optimizer state, of those weights that have so many
+    Run run;      // of the flat tensors: what is kept here
+    Tensor flat;
   };
   struct Unit {
     std::string name;
@@ -113,7 +125,8 @@ class ParamStore {
     int64_t size = 0;  // elements with padding
     Tensor master = {}, value = {}, value_shard = {};
     int fetched = 0, slot = -1;  // of the pool of values
-    std::vector<Tensor> states = {}, buffers = {};
+    std::vector<State> states = {};
+    std::vector<Tensor> buffers = {};
     std::vector<std::vector<char>> written = {};  // [buffer][parameter]: does it hold a sum yet
     TreeSum tree{1};
     std::vector<Open> open = {};
@@ -131,6 +144,9 @@ class ParamStore {
   void point_values(Unit& unit);
   void make_mirrors(int unit);
   std::vector<Run> gaps(const Unit& unit) const;
+  static std::vector<Range> kinds(const Unit& unit);
+  void allocate_states(Unit& unit, Arena& states, const NumStates& num_states);
+  static std::vector<Tensor> states_of(const Unit& unit, Run run);
   void allocate_gradients(Unit& unit, Arena& grads);
   Tensor slice(const Tensor& flat, const Param& p) const;
   Run shard_of(const Unit& unit) const;

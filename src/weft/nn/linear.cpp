@@ -7,7 +7,8 @@ Linear::Linear(ParamStore& params, const std::string& name, const Spec& spec)
                       .shape = {spec.out, spec.in},
                       .place = spec.place,
                       .parts = spec.parts,
-                      .init = {Init::Kind::normal, spec.init_std}})) {
+                      .init = {Init::Kind::normal, spec.init_std},
+                      .linear = true})) {
   if (spec.bias)
     b_ = &params.add({.name = name + ".bias", .shape = {spec.out}, .place = spec.place, .parts = spec.parts});
   for (const Piece& piece : w_->pieces()) {

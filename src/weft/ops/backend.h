@@ -23,10 +23,10 @@ template <class... Ops>
 struct OpList {
   using Interface = BackendOf<Ops...>;
 };
-using AllOps =
-    OpList<Matmul, BiasGrad, Embed, EmbedBackward, Norm, NormApply, NormBackward, HeadNorm, HeadNormBackward, Rope,
-           Attention, AttentionBackward, Swiglu, SwigluBackward, Gelu, GeluBackward, Dropout, CrossEntropy,
-           CrossEntropyPart, CrossEntropyJoin, Add, AddRow, Copy, Zero, Sum, SumSquares, CountNonfinite, AdamW, Sgd>;
+using AllOps = OpList<Matmul, BiasGrad, Embed, EmbedBackward, Norm, NormApply, NormBackward, HeadNorm, HeadNormBackward,
+                      Rope, Attention, AttentionBackward, Swiglu, SwigluBackward, Gelu, GeluBackward, Dropout,
+                      CrossEntropy, CrossEntropyPart, CrossEntropyJoin, Add, Axpby, AddRow, Copy, Zero, Sum, SumSquares,
+                      CountNonfinite, AdamW, Sgd>;
 
 // Issues ops on the one stream it was made with, in order; a second stream is a second backend. Asynchronous where the
 // device is: tensors must stay alive and unchanged until `sync`. Belongs to one rank; not thread-safe.

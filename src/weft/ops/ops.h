@@ -284,6 +284,15 @@ struct Add {
     return std::array{Field{"x", &x, Role::in}, Field{"y", &y, Role::in}, Field{"out", &out, Role::out}};
   }
 };
+// out = a x + b y, or a x where y is none; same dtype and shape. out may be x or y.
+struct Axpby {
+  static constexpr std::string_view kName = "axpby";
+  Tensor x, y = {}, out;
+  double a = 1, b = 0;
+  auto fields() const {
+    return std::array{Field{"x", &x, Role::in}, Field{"y", &y, Role::in}, Field{"out", &out, Role::out}};
+  }
+};
 // y[i] += b for each row i: a bias that follows a sum over ranks.   b [n], y [t, n] compute.
 struct AddRow {
   static constexpr std::string_view kName = "add_row";

@@ -30,6 +30,7 @@ void check(const CrossEntropy& op);
 void check(const CrossEntropyPart& op);
 void check(const CrossEntropyJoin& op);
 void check(const Add& op);
+void check(const Axpby& op);
 void check(const AddRow& op);
 void check(const Copy& op);
 void check(const Zero& op);

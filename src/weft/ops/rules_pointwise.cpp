@@ -174,6 +174,14 @@ void check(const Add& op) {
   judge.held_as(op.x.place, {&op.y, &op.out}, "as x is");
 }
 
+void check(const Axpby& op) {
+  const Judge judge(op);
+  judge.exist({&op.x, &op.out});
+  judge.compute(op.x);
+  judge.like(op.x, {&op.y, &op.out});
+  judge.held_as(op.x.place, {&op.y, &op.out}, "as x is");
+}
+
 void check(const Copy& op) {
   const Judge judge(op);
   judge.compute(op.from);

@@ -5,33 +5,36 @@
 namespace weft {
 namespace {
 
-class AdamWOptimizer final : public Optimizer {
+// An optimizer that needs nothing but a segment to update it.
+class SegmentOptimizer : public Optimizer {
  public:
-  explicit AdamWOptimizer(const AdamWSpec& spec) : spec_(spec) {}
-  std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
-  void update(Backend& backend, const ParamStore::Segment& s, const StepSize& size) const override {
-    backend.run(AdamW{.w = s.master,
-                      .grad = s.grad,
-                      .m = s.states[0],
-                      .v = s.states[1],
-                      .value = s.value,
-                      .lr = size.lr,
-                      .beta1 = spec_.beta1,
-                      .beta2 = spec_.beta2,
-                      .eps = spec_.eps,
-                      .weight_decay = s.decays ? spec_.weight_decay : 0,
-                      .grad_scale = size.grad_scale,
-                      .step = size.step});
+  void update(Backend& backend, ParamStore& store, Arena&, const StepSize& size) const final {
+    for (int u = 0; u < store.num_units(); ++u)
+      for (const ParamStore::Segment& segment : store.segments(u)) update(backend, segment, size);
   }
 
  private:
+  virtual void update(Backend& backend, const ParamStore::Segment& s, const StepSize& size) const = 0;
+};
+
+class AdamWOptimizer final : public SegmentOptimizer {
+ public:
+  explicit AdamWOptimizer(const AdamWSpec& spec) : spec_(spec) {}
+  std::vector<std::string> state_names(const ParamSpec&) const override { return {"exp_avg", "exp_avg_sq"}; }
+
+ private:
+  void update(Backend& backend, const ParamStore::Segment& s, const StepSize& size) const override {
+    update_adamw(backend, spec_, s, size);
+  }
   AdamWSpec spec_;
 };
 
-class SgdOptimizer final : public Optimizer {
+class SgdOptimizer final : public SegmentOptimizer {
  public:
   explicit SgdOptimizer(const SgdSpec& spec) : spec_(spec) {}
-  std::vector<std::string> state_names() const override { return {"momentum_buffer"}; }
+  std::vector<std::string> state_names(const ParamSpec&) const override { return {"momentum_buffer"}; }
+
+ private:
   void update(Backend& backend, const ParamStore::Segment& s, const StepSize& size) const override {
     backend.run(Sgd{.w = s.master,
                     .grad = s.grad,
@@ -43,8 +46,6 @@ class SgdOptimizer final : public Optimizer {
                     .grad_scale = size.grad_scale,
                     .step = size.step});
   }
-
- private:
   SgdSpec spec_;
 };
 
@@ -53,10 +54,23 @@ class SgdOptimizer final : public Optimizer {
 std::unique_ptr<Optimizer> make_adamw(const AdamWSpec& spec) { return std::make_unique<AdamWOptimizer>(spec); }
 std::unique_ptr<Optimizer> make_sgd(const SgdSpec& spec) { return std::make_unique<SgdOptimizer>(spec); }
 
-void update_all(Backend& backend, const Optimizer& optimizer, ParamStore& store, const StepSize& size) {
-  for (int u = 0; u < store.num_units(); ++u) {
-    for (const auto& segment : store.segments(u)) optimizer.update(backend, segment, size);
-  }
+void update_adamw(Backend& backend, const AdamWSpec& spec, const ParamStore::Segment& s, const StepSize& size) {
+  backend.run(AdamW{.w = s.master,
+                    .grad = s.grad,
+                    .m = s.states[0],
+                    .v = s.states[1],
+                    .value = s.value,
+                    .lr = size.lr,
+                    .beta1 = spec.beta1,
+                    .beta2 = spec.beta2,
+                    .eps = spec.eps,
+                    .weight_decay = s.decays ? spec.weight_decay : 0,
+                    .grad_scale = size.grad_scale,
+                    .step = size.step});
+}
+
+void update_all(Backend& backend, const Optimizer& optimizer, ParamStore& store, Arena& scratch, const StepSize& size) {
+  optimizer.update(backend, store, scratch, size);
   backend.wait_all();
   store.updated();
 }

@@ -17,10 +17,14 @@ struct StepSize {
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  virtual std::vector<std::string> state_names() const = 0;  // of the tensors of state, in order
-  virtual void update(Backend& backend, const ParamStore::Segment& segment, const StepSize& size) const = 0;
+  // Of a weight's tensors of state, in order.
+  virtual std::vector<std::string> state_names(const ParamSpec& weight) const = 0;
+  // Masters, states and rounded values of what this rank keeps, after finish_step; the memory of gradients may be used.
+  // Temporaries come from `scratch` and are given back. All ranks of the store's mesh call it; it may block.
+  virtual void update(Backend& backend, ParamStore& store, Arena& scratch, const StepSize& size) const = 0;
 };
 
+// Weight decay is of matrices and tables alone (ParamSpec::decays).
 struct AdamWSpec {
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
 };
@@ -30,8 +34,31 @@ struct SgdSpec {
 };
 std::unique_ptr<Optimizer> make_sgd(const SgdSpec& spec);
 
-// Every weight of the store, after finish_step. Blocks.
-void update_all(Backend& backend, const Optimizer& optimizer, ParamStore& store, const StepSize& size);
+// Muon (Jordan et al. 2024; Liu et al. 2025, "Muon is scalable for LLM training", section 2) for linear matrices, each
+// part of a fused one (q, k, v; gate, up) on its own; AdamW for all other weights.
+//   buf = momentum buf + g,  u = g + momentum buf (nesterov) or buf
+//   w -= lr decay w + lr scale(rows, cols) NewtonSchulz(u)                      optim/newton_schulz.h
+// torch.optim.Muon has (1 - momentum) g in buf: the same direction, to which Newton-Schulz brings it.
+// The bits depend on the gradient alone, not on how tensors are cut and kept over dp.
+struct MuonSpec {
+  enum class Scale : uint8_t {
+    match_rms_adamw,  // 0.2 sqrt(max(rows, cols)): as large as AdamW's updates        Liu et al. 2025, eq. 4
+    original          // sqrt(max(1, rows / cols))                                      Jordan et al. 2024
+  };
+  double momentum = 0.95;
+  bool nesterov = true;
+  int64_t ns_steps = 5;
+  Scale scale = Scale::match_rms_adamw;
+  AdamWSpec others = {};  // whose weight decay is the matrices' too
+};
+std::unique_ptr<Optimizer> make_muon(const MuonSpec& spec);
+double muon_scale(MuonSpec::Scale scale, int64_t rows, int64_t cols);
+
+// AdamW's update of one segment.
+void update_adamw(Backend& backend, const AdamWSpec& spec, const ParamStore::Segment& segment, const StepSize& size);
+
+// Every weight of the store, after finish_step, and rounded values to the ranks that keep them whole. Blocks.
+void update_all(Backend& backend, const Optimizer& optimizer, ParamStore& store, Arena& scratch, const StepSize& size);
 
 // Factor that brings a gradient of this norm down to max_norm, as PyTorch's clip_grad_norm_; 1 where max_norm is 0.
 double clip_scale(double norm, double max_norm);

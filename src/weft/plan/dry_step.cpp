@@ -68,8 +68,8 @@ class DryMicroBatch {
 
 }  // namespace
 
-void run_dry(TrainingState& state, const StepSpec& step, const Optimizer& optimizer, DryBackend& backend,
-             DryArenas& arenas, Traffic& traffic) {
+double run_dry(TrainingState& state, const StepSpec& step, const Optimizer& optimizer, DryBackend& backend,
+               DryArenas& arenas, Traffic& traffic) {
   const int64_t num = step.order.num_micro_batches;
   arenas.chunks = std::vector<DryChunk>(size_t(state.model.num_chunks()));
   DryMicroBatch(step, state, backend, arenas).run(0);
@@ -81,7 +81,9 @@ void run_dry(TrainingState& state, const StepSpec& step, const Optimizer& optimi
   state.params.finish_step(backend);
   wait_sum_losses(state.params.mesh(), state.losses);
   state.norm->wait_measure(backend);
-  update_all(backend, optimizer, state.params, {.lr = 0, .grad_scale = 1, .step = 1});
+  const double flops = backend.flops();
+  update_all(backend, optimizer, state.params, arenas.scratch, {.lr = 0, .grad_scale = 1, .step = 1});
+  return backend.flops() - flops;
 }
 
 std::vector<AttentionSpan> whole_sequences(const StepSpec& step) {

@@ -16,9 +16,9 @@ struct DryArenas {
 
 // The micro-batches of a step, then the update. Of many only the first and the last are run (the first overwrites
 // gradients, the last adds and hands them over), for those between are like the first. `traffic` is what the state's
-// mesh adds to: it ends as that of the whole step.
-void run_dry(TrainingState& state, const StepSpec& step, const Optimizer& optimizer, DryBackend& backend,
-             DryArenas& arenas, Traffic& traffic);
+// mesh adds to: it ends as that of the whole step. Returns the arithmetic of the update.
+double run_dry(TrainingState& state, const StepSpec& step, const Optimizer& optimizer, DryBackend& backend,
+               DryArenas& arenas, Traffic& traffic);
 
 // Every sequence of a micro-batch is one document.
 std::vector<AttentionSpan> whole_sequences(const StepSpec& step);

@@ -19,7 +19,8 @@ class Nobody final : public Neighbours {
   void send_gradient(Tensor) override {}
 };
 
-// A rank's share of the arithmetic of a step: the whole model on one rank, one micro-batch, over all ranks.
+// A rank's share of the arithmetic of a step before the update: the whole model on one rank, one micro-batch, over all
+// ranks.
 double flops_share(const ModelSpec& model, StepSpec step, const Optimizer& optimizer, const WorkspaceModel& workspace) {
   const double share = double(step.order.global_micro_batches()) / double(step.mesh.world());
   step.mesh = {};
@@ -34,8 +35,8 @@ double flops_share(const ModelSpec& model, StepSpec step, const Optimizer& optim
   DryBackend backend(workspace);
   DryArenas arenas;
   Traffic none;
-  run_dry(state, step, optimizer, backend, arenas, none);
-  return backend.flops() * share;
+  const double update = run_dry(state, step, optimizer, backend, arenas, none);
+  return (backend.flops() - update) * share;
 }
 
 bool recomputes(const StepSpec& step) { return !step.model.layers.keep_activations || step.model.recompute_blocks; }
@@ -152,7 +153,7 @@ std::vector<MemoryPlan::Row> MemoryPlan::rows() const {
   }
   if (handover > 0) all.push_back({"handover", "gradients on their way to other stages", 1, handover});
   all.push_back({"replay", "a layer computed again", 1, replay});
-  all.push_back({"scratch", "temporaries of layers", 1, scratch});
+  all.push_back({"scratch", "temporaries of layers, of the update", 1, scratch});
   all.push_back({"workspace", "temporaries of kernels", 1, workspace});
   all.push_back({"evaluation", "loss without training", 1, evaluation});
   return all;

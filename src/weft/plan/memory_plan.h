@@ -12,7 +12,7 @@ namespace weft {
 struct Arithmetic {
   int64_t num_params = 0;     // weights of the whole model
   double model_flops = 0;     // a rank's share of a step: matrix products and attention, forward and backward, once
-  double hardware_flops = 0;  // with what is computed again
+  double hardware_flops = 0;  // with what is computed again; without the update
 };
 
 struct MemoryPlan {
@@ -26,7 +26,7 @@ struct MemoryPlan {
   std::vector<Chunk> chunks;
   int64_t handover = 0;    // gradients on their way to other stages
   int64_t replay = 0;      // a layer that is computed again
-  int64_t scratch = 0;     // temporaries of layers
+  int64_t scratch = 0;     // temporaries of layers, and then of the update
   int64_t workspace = 0;   // temporaries of kernels
   int64_t evaluation = 0;  // loss without training; 0 where there is none
   int64_t total_bytes() const;

@@ -10,7 +10,14 @@ namespace {
 std::unique_ptr<Optimizer> optimizer_of(const Recipe& r) {
   const auto& o = r.optimizer;
   if (o.name == "sgd") return make_sgd({.momentum = o.momentum, .weight_decay = o.weight_decay});
-  return make_adamw({.beta1 = o.adam_beta1, .beta2 = o.adam_beta2, .eps = o.adam_eps, .weight_decay = o.weight_decay});
+  const AdamWSpec adamw{
+      .beta1 = o.adam_beta1, .beta2 = o.adam_beta2, .eps = o.adam_eps, .weight_decay = o.weight_decay};
+  if (o.name == "adamw") return make_adamw(adamw);
+  return make_muon({.momentum = o.muon_momentum,
+                    .nesterov = o.muon_nesterov,
+                    .ns_steps = o.muon_ns_steps,
+                    .scale = o.muon_scale == "original" ? MuonSpec::Scale::original : MuonSpec::Scale::match_rms_adamw,
+                    .others = adamw});
 }
 
 LrSchedule::Style style_of(const std::string& name) {

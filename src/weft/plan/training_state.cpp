@@ -16,7 +16,8 @@ PersistentArenas::Sizes PersistentArenas::peak() const {
 TrainingState::TrainingState(const ModelSpec& spec, const StepSpec& step, const Optimizer& optimizer,
                              PersistentArenas& arenas, const ProcessMesh& mesh)
     : params(step.precision, step.order, mesh), model(params, spec, step.model) {
-  params.allocate(arenas.params, arenas.grads, arenas.states, int(optimizer.state_names().size()));
+  params.allocate(arenas.params, arenas.grads, arenas.states,
+                  [&](const ParamSpec& weight) { return int(optimizer.state_names(weight).size()); });
   model.allocate_constants(arenas.constants, step.precision);
   norm = std::make_unique<GradNorm>(params, arenas.records, Transformer::num_positions(spec));
   losses = arenas.records.alloc(DType::f64, {step.order.global_micro_batches()});

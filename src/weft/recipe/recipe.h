@@ -37,6 +37,10 @@ struct Recipe {
     std::string lr_decay_style = "cosine";
     int64_t lr_warmup_iters = 0, lr_decay_iters = 0, lr_wsd_decay_iters = 0;
     double weight_decay = 0.1, adam_beta1 = 0.9, adam_beta2 = 0.95, adam_eps = 1e-8, momentum = 0.9, clip_grad = 1;
+    double muon_momentum = 0.95;
+    bool muon_nesterov = true;
+    int64_t muon_ns_steps = 5;
+    std::string muon_scale = "match_rms_adamw";
     bool operator==(const Optimizer&) const = default;
   } optimizer;
   struct Parallel {

@@ -79,7 +79,9 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "write the gradient norm of every tensor of every step to grad_norms.jsonl",
        kMayChange},
 
-      {"optimizer.name", &o.name, one_of({"adamw", "sgd"}), "AdamW (Loshchilov & Hutter 2019), or SGD with momentum"},
+      {"optimizer.name", &o.name, one_of({"adamw", "sgd", "muon"}),
+       "AdamW (Loshchilov & Hutter 2019); SGD with momentum; or Muon (Jordan et al. 2024), which orthogonalizes the "
+       "updates of the matrices of blocks, and is AdamW for embeddings, head, norms and biases"},
       {"optimizer.lr", &o.lr, at_least(0), "learning rate at its peak"},
       {"optimizer.min_lr", &o.min_lr, at_least(0), "learning rate at the end of decay, at most lr"},
       {"optimizer.lr_decay_style", &o.lr_decay_style, one_of({"constant", "linear", "cosine", "wsd"}),
@@ -90,11 +92,17 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "step at which min_lr is reached, warm-up included; 0: train.train_iters"},
       {"optimizer.lr_wsd_decay_iters", &o.lr_wsd_decay_iters, count(0), "wsd: length of the fall at the end"},
       {"optimizer.weight_decay", &o.weight_decay, at_least(0),
-       "of matrices and tables only, not of biases and norms; adamw: decoupled; sgd: added to the gradient"},
-      {"optimizer.adam_beta1", &o.adam_beta1, fraction(), "adamw: decay of the first moment"},
-      {"optimizer.adam_beta2", &o.adam_beta2, fraction(), "adamw: decay of the second moment"},
-      {"optimizer.adam_eps", &o.adam_eps, at_least(1e-30), "adamw: added to the root of the second moment"},
+       "of matrices and tables only, not of biases and norms; adamw, muon: decoupled; sgd: added to the gradient"},
+      {"optimizer.adam_beta1", &o.adam_beta1, fraction(), "adamw, muon: decay of the first moment"},
+      {"optimizer.adam_beta2", &o.adam_beta2, fraction(), "adamw, muon: decay of the second moment"},
+      {"optimizer.adam_eps", &o.adam_eps, at_least(1e-30), "adamw, muon: added to the root of the second moment"},
       {"optimizer.momentum", &o.momentum, fraction(), "sgd: decay of the sum of gradients"},
+      {"optimizer.muon_momentum", &o.muon_momentum, fraction(), "muon: decay of the sum of gradients"},
+      {"optimizer.muon_nesterov", &o.muon_nesterov, {}, "muon: the gradient is added once more to its sum"},
+      {"optimizer.muon_ns_steps", &o.muon_ns_steps, count(1, 100), "muon: steps of the Newton-Schulz iteration"},
+      {"optimizer.muon_scale", &o.muon_scale, one_of({"match_rms_adamw", "original"}),
+       "muon: what orthogonal updates are multiplied with: 0.2 sqrt(max(rows, cols)) (Liu et al. 2025), as large as "
+       "adamw's; or sqrt(max(1, rows / cols))"},
       {"optimizer.clip_grad", &o.clip_grad, at_least(0),
        "gradients are scaled down where their global norm is above this; 0: never"},
 

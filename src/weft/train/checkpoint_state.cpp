@@ -33,7 +33,7 @@ std::string state_entry(const ParamSpec& p, const std::string& state) { return p
 SafetensorsLayout optimizer_layout(const ModelSpec& model, const Optimizer& optimizer, DType dtype) {
   std::vector<TensorInFile> tensors;
   for (const ParamSpec& p : all_params(model)) {
-    for (const std::string& state : optimizer.state_names()) {
+    for (const std::string& state : optimizer.state_names(p)) {
       TensorInFile t{state_entry(p, state), dtype == DType::f64 ? FileDType::f64 : FileDType::f32, {}};
       for (int d = 0; d < p.shape.rank(); ++d) t.shape.push_back(p.shape[d]);
       tensors.push_back(std::move(t));
@@ -46,8 +46,8 @@ SafetensorsLayout optimizer_layout(const ModelSpec& model, const Optimizer& opti
 // together, in memory and in the file, at once.
 template <class F>
 void for_each_kept(const TrainingState& state, ParamStore::Copies copies, const Optimizer& optimizer, const F& f) {
-  const auto names = optimizer.state_names();
   for (const Param* p : state.params.params(copies)) {
+    const auto names = optimizer.state_names(p->spec());
     const int64_t width = p->spec().shape.elements() / p->spec().shape[0];
     for (const ParamStore::Stored& block : state.params.stored(*p)) {
       const bool together = block.cols.count == width;

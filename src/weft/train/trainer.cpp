@@ -91,14 +91,14 @@ StepRecord Trainer::step_once() {
                      .loss_scale = 1 / counted,
                      .dropout_key = rng_key(rng_key(uint64_t(recipe_.train.seed), "dropout"), uint64_t(step_))}) /
       counted;
-  check_used();
   const double norm = state_.norm->wait_measure(*backend_);
   watch(loss, norm);
   if (recipe_.train.log_grad_norms) log_grad_norms();
   const double lr = plan_.lr.at(step_);
-  update_all(*backend_, *plan_.optimizer, state_.params,
+  update_all(*backend_, *plan_.optimizer, state_.params, executor_.scratch(),
              {.lr = lr, .grad_scale = clip_scale(norm, recipe_.optimizer.clip_grad), .step = step_ + 1});
   backend_->wait_all();
+  check_used();
   ++step_;
   const double took = now_s() - began;
   const double tokens = double(recipe_.train.global_batch_size * recipe_.train.seq_length);

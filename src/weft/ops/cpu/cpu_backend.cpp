@@ -142,6 +142,8 @@ void CpuBackend::run(const CrossEntropyJoin& op) { by_rows(op, op.logits, cpu::c
 
 void CpuBackend::run(const Add& op) { by_elements(op, op.out, cpu::add); }
 
+void CpuBackend::run(const Axpby& op) { by_elements(op, op.out, cpu::axpby); }
+
 void CpuBackend::run(const AddRow& op) { by_rows(op, op.y, cpu::add_row); }
 
 void CpuBackend::run(const Copy& op) { by_elements(op, op.to, cpu::copy); }

@@ -36,6 +36,7 @@ class CpuBackend final : public Backend {
   void run(const CrossEntropyPart&) override;
   void run(const CrossEntropyJoin&) override;
   void run(const Add&) override;
+  void run(const Axpby&) override;
   void run(const AddRow&) override;
   void run(const Copy&) override;
   void run(const Zero&) override;

@@ -127,6 +127,23 @@ void add_of(const Add& op, Range elements) {
 }
 void add(const Add& op, Range elements) { is_bf16(op.x) ? add_of<bf16>(op, elements) : add_of<float>(op, elements); }
 
+template <class T>
+void axpby_of(const Axpby& op, Range elements) {
+  const auto x = rows_of<const T>(op.x), y = rows_of<const T>(op.y);
+  const auto out = rows_of<T>(op.out);
+  const float a = float(op.a), b = float(op.b);
+  for_pieces(elements, piece_cols(op.x, op.y, op.out), [&](int64_t i, int64_t first, int64_t n) {
+    const T *p = x[i] + first, *q = y ? y[i] + first : nullptr;
+    for_each(n, [=, to = out[i] + first](auto t, int64_t j) HWY_ATTR {
+      const auto ax = hn::Mul(hn::Set(t, a), load(t, p + j));
+      store(q ? hn::MulAdd(hn::Set(t, b), load(t, q + j), ax) : ax, t, to + j);
+    });
+  });
+}
+void axpby(const Axpby& op, Range elements) {
+  is_bf16(op.x) ? axpby_of<bf16>(op, elements) : axpby_of<float>(op, elements);
+}
+
 template <class From, class To>
 void copy_of(const Copy& op, Range elements) {
   const auto from = rows_of<const From>(op.from);
@@ -195,6 +212,7 @@ HWY_EXPORT(swiglu_backward);
 HWY_EXPORT(gelu);
 HWY_EXPORT(gelu_backward);
 HWY_EXPORT(add);
+HWY_EXPORT(axpby);
 HWY_EXPORT(add_row);
 HWY_EXPORT(copy);
 HWY_EXPORT(embed);
@@ -204,6 +222,7 @@ void swiglu_backward(const SwigluBackward& op, Range elements) { HWY_DYNAMIC_DIS
 void gelu(const Gelu& op, Range elements) { HWY_DYNAMIC_DISPATCH(gelu)(op, elements); }
 void gelu_backward(const GeluBackward& op, Range elements) { HWY_DYNAMIC_DISPATCH(gelu_backward)(op, elements); }
 void add(const Add& op, Range elements) { HWY_DYNAMIC_DISPATCH(add)(op, elements); }
+void axpby(const Axpby& op, Range elements) { HWY_DYNAMIC_DISPATCH(axpby)(op, elements); }
 void add_row(const AddRow& op, Range rows) { HWY_DYNAMIC_DISPATCH(add_row)(op, rows); }
 void copy(const Copy& op, Range elements) { HWY_DYNAMIC_DISPATCH(copy)(op, elements); }
 void embed(const Embed& op, Range rows) { HWY_DYNAMIC_DISPATCH(embed)(op, rows); }

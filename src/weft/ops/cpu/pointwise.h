@@ -9,6 +9,7 @@ void swiglu_backward(const SwigluBackward& op, Range elements);  // of da
 void gelu(const Gelu& op, Range elements);
 void gelu_backward(const GeluBackward& op, Range elements);
 void add(const Add& op, Range elements);
+void axpby(const Axpby& op, Range elements);
 void add_row(const AddRow& op, Range rows);
 void copy(const Copy& op, Range elements);
 void embed(const Embed& op, Range rows);

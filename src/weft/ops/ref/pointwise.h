@@ -148,6 +148,12 @@ void run(const Add& op, int) {
 }
 
 template <class T>
+void run(const Axpby& op, int) {
+  const auto x = rows<T>(op.x), y = rows<T>(op.y);
+  each<T>(op.out, [&](int64_t i, int64_t j) { return y ? op.a * x[i][j] + op.b * y[i][j] : op.a * x[i][j]; });
+}
+
+template <class T>
 void run(const AddRow& op, int) {
   const auto y = rows<T>(op.y);
   each<T>(op.y, [&](int64_t i, int64_t j) { return y[i][j] + flat<T>(op.b)[j]; });
