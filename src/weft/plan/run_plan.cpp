@@ -30,6 +30,14 @@ LrSchedule lr_of(const Recipe& r) {
           .wsd_decay_steps = o.lr_wsd_decay_iters};
 }
 
+LossScale loss_scale_of(const Recipe& r) {
+  const auto& t = r.train;
+  if (t.precision != "fp16") return {};
+  if (t.loss_scale > 0) return LossScale::fixed_at(t.loss_scale);
+  return LossScale::dynamic_from({.initial = t.initial_loss_scale, .min = t.min_loss_scale}, t.loss_scale_window,
+                                 t.hysteresis);
+}
+
 StepSpec step_of(const Recipe& r, const ModelSpec& model, int rank) {
   const MeshSizes mesh = mesh_sizes_of(r);
   const Pipeline pipeline = pipeline_of(r);
@@ -75,6 +83,7 @@ RunPlan plan_run(const Recipe& recipe, const WorkspaceModel& workspace, int rank
   plan.step = step_of(recipe, plan.model, rank);
   plan.optimizer = optimizer_of(recipe);
   plan.lr = lr_of(recipe);
+  plan.loss_scale = loss_scale_of(recipe);
   plan.memory = measure(plan.model, plan.step, *plan.optimizer, workspace);
   return plan;
 }
