@@ -11,7 +11,9 @@
 
 namespace weft::testing {
 
-constexpr double unit_roundoff(DType t) { return t == DType::f64 ? 0x1p-53 : t == DType::bf16 ? 0x1p-8 : 0x1p-24; }
+constexpr double unit_roundoff(DType t) {
+  return t == DType::f64 ? 0x1p-53 : t == DType::bf16 ? 0x1p-8 : t == DType::f16 ? 0x1p-11 : 0x1p-24;
+}
 
 struct Accuracy {
   int64_t depth = 1;     // terms of the longest sum

@@ -174,7 +174,12 @@ TEST(Train, CheckpointsAndRunsCanBeInspectedContinuedAndMeasured) {
   const Finished eval = weft(
       {"eval", (w / "run").string(), (w / "text.txt").string(), "--backend", "ref", "--seq-length", "16", "--json"});
   ASSERT_EQ(eval.status, 0) << eval.err;
-  EXPECT_LT(nlohmann::json::parse(eval.out)["loss"], std::log(257.0));
+  const double loss = nlohmann::json::parse(eval.out)["loss"];
+  EXPECT_LT(loss, std::log(257.0));
+  const Finished half = weft(
+      {"eval", (w / "run").string(), (w / "text.txt").string(), "--precision", "fp16", "--seq-length", "16", "--json"});
+  ASSERT_EQ(half.status, 0) << half.err;
+  EXPECT_NEAR(nlohmann::json::parse(half.out)["loss"].get<double>(), loss, 1e-3);
 }
 
 TEST(Train, ResumedAtAnyCheckpointEndsAsTheUninterruptedRun) {
@@ -407,7 +412,9 @@ TEST(Train, TheCpuBackendResumesToTheBit) {
   const Workplace w;
   const std::vector<std::vector<std::string>> cases{{"train.precision=bf16", "run.threads=1", "run.backend=cpu"},
                                                     {"train.numerics=invariant", "run.threads=2", "run.backend=cpu"},
-                                                    {"optimizer.name=muon", "train.precision=bf16", "run.backend=cpu"}};
+                                                    {"optimizer.name=muon", "train.precision=bf16", "run.backend=cpu"},
+                                                    {"train.precision=fp16", "train.initial_loss_scale=33554432",
+                                                     "train.loss_scale_window=2", "run.threads=1", "run.backend=cpu"}};
   for (const auto& settings : cases) {
     const std::string whole = "whole with " + settings[0], resumed = "resumed with " + settings[0];
     const Finished f = w.train(whole, settings);
@@ -416,6 +423,9 @@ TEST(Train, TheCpuBackendResumesToTheBit) {
     for (const char* step : {"step-4", "step-6"}) fs::remove_all(w / resumed / "checkpoints" / step);
     ASSERT_EQ(w.train(resumed, settings).status, 0);
     expect_same_result(w / whole, w / resumed, 6);
+    const bool scales = settings[0] == "train.precision=fp16";
+    EXPECT_EQ(records(w / whole).back().contains("skipped_steps"), scales);
+    EXPECT_TRUE(!scales || records(w / whole).back()["skipped_steps"] > 2);
   }
 }
 

@@ -33,6 +33,7 @@ Bytes numbers(int rank, DType dtype, int64_t n, uint64_t seed) {
     if (dtype == DType::f64) put(x);
     if (dtype == DType::f32) put(float(x));
     if (dtype == DType::bf16) put(bf16(float(x)));
+    if (dtype == DType::f16) put(f16(float(x)));
     if (dtype == DType::i32) put(int32_t(bits[0]));
   }
   return data;
@@ -99,7 +100,7 @@ int check_same_as_threads(MpiRanks& ranks) {
     }
   };
   for (const int64_t n : {1, 3, 65, 1000, 5001, 50001, 300007})
-    for (const DType t : {DType::f32, DType::f64, DType::bf16, DType::i32})
+    for (const DType t : {DType::f32, DType::f64, DType::bf16, DType::f16, DType::i32})
       if (n < 300000 || t == DType::f64)  // of more chunks than are under way at a time
         compare(fmt::format("{} {}", n, name_of(t)), [&](Communicator& c) { return all_collectives(c, t, n); });
   for (const int64_t n : {1, 900, 1000, 200001})

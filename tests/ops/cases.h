@@ -14,7 +14,7 @@
 
 namespace weft::testing {
 
-// f64, f32 or bf16. Contiguous operands, and matrices whose rows lie apart.
+// f64, f32, bf16 or f16. Contiguous operands, and matrices whose rows lie apart.
 inline OpCases op_cases(DType compute) {
   OpCases all;
   for (int64_t gap : {0, 3}) {

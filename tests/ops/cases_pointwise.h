@@ -96,7 +96,7 @@ inline void add_cross_entropies(OpCases& to, const Variant& v) {
     if (c.name == "none counted") c.uncounted = 1;
     add_case(to, v, fmt::format("{} [{} {}]", c.name, c.t, c.classes),
              [c](Operands& o) { return make_cross_entropy(o, c); });
-    if (v.compute == DType::bf16 || !c.gradient) continue;
+    if (is_narrow(v.compute) || !c.gradient) continue;
     c.in_place = true;
     add_case(to, v, fmt::format("{} in place [{} {}]", c.name, c.t, c.classes),
              [c](Operands& o) { return make_cross_entropy(o, c); });

@@ -42,7 +42,7 @@ std::string complaint(Backend& backend, const Op& op) {
 }
 
 TEST(Checked, NamesRegionOpFieldAndElementOfTheFirstBadValue) {
-  for (DType dtype : {DType::f64, DType::f32, DType::bf16}) {
+  for (DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
     Operands o(dtype, 2);
     Faulty faulty;
     faulty.field = "a", faulty.row = 2, faulty.col = 1;

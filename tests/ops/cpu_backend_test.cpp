@@ -5,6 +5,9 @@
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
 
+#include <bit>
+#include <cmath>
+
 #include "ops/cases.h"
 
 namespace weft {
@@ -43,8 +46,29 @@ class CpuBackendOn : public ::testing::TestWithParam<int64_t> {
 TEST_P(CpuBackendOn, EqualsTheReference) {
   if ((hwy::SupportedTargets() & GetParam()) == 0) GTEST_SKIP() << "not on this CPU";
   hwy::SetSupportedTargetsForTest(GetParam());
-  for (DType t : {DType::f32, DType::bf16})
+  for (DType t : {DType::f32, DType::bf16, DType::f16})
     for (const OpCase& c : op_cases(t)) expect_equals_reference(c, 2);
+}
+// Every f16, and floats around every boundary between two of them.
+TEST_P(CpuBackendOn, ConvertsF16AsTheTypeDoes) {
+  if ((hwy::SupportedTargets() & GetParam()) == 0) GTEST_SKIP() << "not on this CPU";
+  hwy::SetSupportedTargetsForTest(GetParam());
+  constexpr int64_t kAll = 1 << 16, kBesides = 3;
+  std::vector<f16> halves(kAll), back(kAll * kBesides);
+  std::vector<float> wide(kAll), around;
+  for (int64_t i = 0; i < kAll; ++i) {
+    halves[size_t(i)].bits = uint16_t(i);
+    const uint32_t boundary = std::bit_cast<uint32_t>(float(halves[size_t(i)])) + 0x1000u;  // half way, where normal
+    for (int64_t j = 0; j < kBesides; ++j) around.push_back(std::bit_cast<float>(boundary + uint32_t(j) - 1));
+  }
+  Arena workspace("workspace");
+  CpuBackend backend({.threads = 1}, workspace);
+  backend.run(Copy{.from = {halves.data(), DType::f16, {kAll}}, .to = {wide.data(), DType::f32, {kAll}}});
+  backend.run(
+      Copy{.from = {around.data(), DType::f32, {kAll * kBesides}}, .to = {back.data(), DType::f16, {kAll * kBesides}}});
+  const auto same = [](float a, float b) { return a == b ? std::signbit(a) == std::signbit(b) : a != a && b != b; };
+  for (size_t i = 0; i < wide.size(); ++i) ASSERT_TRUE(same(wide[i], float(halves[i]))) << i;
+  for (size_t i = 0; i < back.size(); ++i) ASSERT_TRUE(same(float(back[i]), float(f16(around[i])))) << around[i];
 }
 std::vector<int64_t> kinds_of_cpu() {
 #if HWY_ARCH_X86
@@ -57,7 +81,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, CpuBackendOn, ::testing::ValuesIn(kinds_of_cpu()
                          [](const auto& info) { return std::string(hwy::TargetName(info.param)); });
 
 TEST(CpuBackend, GivesTheSameBitsAgainAndOnAnyNumberOfThreads) {
-  for (DType t : {DType::f32, DType::bf16}) {
+  for (DType t : {DType::f32, DType::bf16, DType::f16}) {
     for (const OpCase& c : op_cases(t)) {
       auto trial = c.make();
       std::vector<std::byte> bits;

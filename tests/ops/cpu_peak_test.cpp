@@ -10,7 +10,7 @@ namespace weft {
 namespace {
 
 TEST(Peak, MatmulRateIsPlausibleAndSoonMeasured) {
-  for (const DType type : {DType::f32, DType::bf16}) {
+  for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
     const auto begin = std::chrono::steady_clock::now();
     const double flops = measure_matmul_flops(1, type);
     EXPECT_GT(flops, 1e8);

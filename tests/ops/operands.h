@@ -35,6 +35,8 @@ inline double load(const void* at, DType t, int64_t i) {
       return double(static_cast<const float*>(at)[i]);
     case DType::bf16:
       return double(float(static_cast<const bf16*>(at)[i]));
+    case DType::f16:
+      return double(float(static_cast<const f16*>(at)[i]));
     default:
       WEFT_CHECK(false, "no {} operands", name_of(t));
   }
@@ -50,12 +52,16 @@ inline void store(void* at, DType t, int64_t i, double x) {
     case DType::bf16:
       static_cast<bf16*>(at)[i] = bf16(float(x));
       return;
+    case DType::f16:
+      static_cast<f16*>(at)[i] = f16(float(x));
+      return;
     default:
       WEFT_CHECK(false, "no {} operands", name_of(t));
   }
 }
 
-inline bool is_float(DType t) { return t == DType::f64 || t == DType::f32 || t == DType::bf16; }
+inline bool is_narrow(DType t) { return t == DType::bf16 || t == DType::f16; }
+inline bool is_float(DType t) { return t == DType::f64 || t == DType::f32 || is_narrow(t); }
 
 // Tensors stay valid as long as this, which does not move. Between strided rows lie NaNs that no op may touch.
 // A buffer ends where its last element does, so that the address sanitizer sees what goes beyond.

@@ -41,7 +41,7 @@ TEST(Cases, OfEveryDtypePassTheRulesUnderNamesOfTheirOwn) {
   const WorkspaceModel none;
   DryBackend dry(none);
   std::set<std::string> names;
-  for (DType t : {DType::f64, DType::f32, DType::bf16}) {
+  for (DType t : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
     for (const OpCase& c : op_cases(t)) {
       EXPECT_TRUE(names.insert(c.name).second) << c.name;
       EXPECT_NO_THROW(c.make()->run(dry)) << c.name;
@@ -53,7 +53,7 @@ TEST(Cases, OfEveryDtypePassTheRulesUnderNamesOfTheirOwn) {
 TEST(Cases, HaveFiniteAnswers) {
   RefBackend inner(1);
   Checked ref(inner, {.finite = true});
-  for (DType t : {DType::f32, DType::bf16}) {
+  for (DType t : {DType::f32, DType::bf16, DType::f16}) {
     for (const OpCase& c : op_cases(t)) EXPECT_NO_THROW(c.make()->run_exact(ref)) << c.name;
   }
 }

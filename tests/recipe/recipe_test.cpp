@@ -49,6 +49,7 @@ TEST(Recipe, EveryKeyIsReadIntoItsOwnFieldAndPrintedBack) {
     const std::string value = std::visit([&](const auto* field) { return OtherValue{key.allowed}(*field); }, key.field);
     std::vector<std::string> given = {key.name + "=" + value};
     if (key.name == "data.weights") given.push_back("data.train=[\"a\", \"b\"]");
+    if (key.name == "train.initial_loss_scale") given.push_back("train.min_loss_scale=1e-5");
     if (key.name == "train.global_batch_size") given.push_back("train.micro_batch_size=1");
     if (key.name == "train.eval_interval") given.push_back("data.valid=v");
     if (key.name == "parallel.zero_shard_size") given.push_back("parallel.dp=2");
@@ -279,8 +280,7 @@ TEST(Recipe, APipelineHasAsManyChunksAsItsScheduleAndLayoutSay) {
 }
 
 TEST(Recipe, WhatThisVersionCannotRunIsRefusedWithTheNearestThatWorks) {
-  for (const char* o : {"parallel.cp = 2", "parallel.ep = 2", "run.backend = \"cuda\"", "train.precision = \"fp16\"",
-                        "train.precision = \"f64\""}) {
+  for (const char* o : {"parallel.cp = 2", "parallel.ep = 2", "run.backend = \"cuda\"", "train.precision = \"f64\""}) {
     std::string given = o;
     given.erase(std::remove(given.begin(), given.end(), ' '), given.end());
     EXPECT_SAYS(error_of(kSmall, {given}), std::string(o) + " cannot run: ");
@@ -291,6 +291,12 @@ TEST(Recipe, WhatThisVersionCannotRunIsRefusedWithTheNearestThatWorks) {
   EXPECT_EQ(error_of(kSmall, {"parallel.dp=2", "parallel.tp=2", "parallel.pp=2", "parallel.zero_stage=3"}), "");
   EXPECT_SAYS(error_of(kSmall, {"parallel.dp=4", "parallel.zero_shard_size=3"}), "a divisor of parallel.dp = 4");
   EXPECT_SAYS(both, "run.backend = \"cuda\" cannot run");
+}
+
+TEST(Recipe, TheLeastLossScaleIsAtMostTheFirst) {
+  EXPECT_EQ(error_of(kSmall, {"train.precision=fp16", "train.initial_loss_scale=0.5", "train.min_loss_scale=0.5"}), "");
+  EXPECT_SAYS(error_of(kSmall, {"train.initial_loss_scale=0.5"}), "at most train.initial_loss_scale = 0.5");
+  EXPECT_SAYS(error_of(kSmall, {"train.min_loss_scale=0"}), "train.min_loss_scale");
 }
 
 TEST(Recipe, WhatIsTheSameOnOneRankIsAccepted) {

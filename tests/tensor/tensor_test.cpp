@@ -5,27 +5,32 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 namespace weft {
 namespace {
 
 TEST(DType, EveryHalfSurvivesTheWayThroughFloat) {
   for (uint32_t h = 0; h < 0x10000; ++h) {
-    const float f = half_to_float(uint16_t(h));
+    f16 half;
+    half.bits = uint16_t(h);
+    const float f = float(half);
     if (std::isnan(f))
-      EXPECT_TRUE(std::isnan(half_to_float(float_to_half(f))));
+      EXPECT_TRUE(std::isnan(float(f16(f))));
     else
-      EXPECT_EQ(float_to_half(f), h);
+      EXPECT_EQ(f16(f).bits, h);
   }
 }
 
 TEST(DType, HalfRoundsToNearestEven) {
-  EXPECT_EQ(float_to_half(1.0f + 0x1p-11f), 0x3c00);      // half way: to even
-  EXPECT_EQ(float_to_half(1.0f + 3 * 0x1p-11f), 0x3c02);  // half way: to even
-  EXPECT_EQ(float_to_half(65519.0f), 0x7bff);
-  EXPECT_EQ(float_to_half(65520.0f), 0x7c00);  // infinity
-  EXPECT_EQ(float_to_half(0x1p-25f), 0x0000);
-  EXPECT_EQ(float_to_half(std::nextafter(0x1p-25f, 1.0f)), 0x0001);
+  EXPECT_EQ(f16(1.0f + 0x1p-11f).bits, 0x3c00);      // half way: to even
+  EXPECT_EQ(f16(1.0f + 3 * 0x1p-11f).bits, 0x3c02);  // half way: to even
+  EXPECT_EQ(f16(65519.0f).bits, 0x7bff);
+  EXPECT_EQ(f16(65520.0f).bits, 0x7c00);  // infinity
+  EXPECT_EQ(f16(0x1p-25f).bits, 0x0000);
+  EXPECT_EQ(f16(std::nextafter(0x1p-25f, 1.0f)).bits, 0x0001);
+  EXPECT_EQ(f16(-std::numeric_limits<float>::infinity()).bits, 0xfc00);
+  EXPECT_TRUE(std::isnan(float(f16(std::bit_cast<float>(0x7f800001u)))));
 }
 
 TEST(DType, Bf16RoundsToNearestEvenAndKeepsNaN) {

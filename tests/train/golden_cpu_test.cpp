@@ -37,6 +37,14 @@ TEST(GoldenCpuSlow, Bf16FollowsTheF32Run) {
   }
 }
 
+// fp16 has three bits more.
+TEST(GoldenCpuSlow, Fp16FollowsTheF32Run) {
+  for (const std::string& name : testing::kGoldenCases) {
+    testing::expect_golden(name, cpu("fast", 2), {"train.precision=fp16", "train.micro_batch_size=4"},
+                           {.loss = 3e-4, .grad_norm = 1e-2, .tensor_norm = 1e-2, .weights = 0});
+  }
+}
+
 // One recipe, all the ways to compute it: the weights of the end are the same file.
 TEST(GoldenCpuSlow, InvariantNumericsGiveTheSameBitsForAnyThreadsScheduleAndRecomputation) {
   const auto folder = std::filesystem::path(WEFT_SOURCE_DIR) / "tests/golden/qwen3-qknorm";

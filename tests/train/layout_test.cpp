@@ -95,6 +95,8 @@ TEST(LayoutsSlow, EvaluationIsTheSameOnAnyLayout) {
     EXPECT_EQ(one.metrics.evals[0].tokens, many.metrics.evals[0].tokens) << layout;
   }
 }
+// In fp16: a loss scale that takes a dozen steps of overflow to fall to where gradients fit.
+constexpr const char* kOverflowing = "train.initial_loss_scale=1073741824";  // 2^30
 
 struct Cut {
   int dp, pp, zero_stage, zero_shard_size;
@@ -107,41 +109,55 @@ constexpr Cut kCuts[] = {
     {2, 2, 1, 0, "zb_h1", "selective"}, {2, 2, 3, 0, "zbv", "none"},   {3, 2, 2, 0, "interleaved_1f1b", "none"},
     {6, 2, 1, 2, "zbv", "full"}};
 
+bool same_number(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+
 // Any number of ranks that divides the batch, powers of two or not, any accumulation, schedule, recomputation: one run.
-void expect_same_bits_for_any_layout(const std::string& optimizer, std::span<const Cut> cuts) {
-  const std::vector<std::string> base{"train.numerics=invariant",    "train.micro_batch_size=1",
-                                      "train.global_batch_size=12",  "train.train_iters=4",
-                                      "optimizer.lr_warmup_iters=1", "model.hidden_dropout=0.1",
-                                      "model.attention_dropout=0.1", "optimizer.name=" + optimizer};
-  for (const char* name : {"llama3-rope-tied", "qwen2-bias"}) {
-    const Outcome one = run_case(name, "cpu", base);
-    ASSERT_FALSE(one.weights.empty());
-    for (const Cut& cut : cuts) {
-      std::vector<std::string> overrides = base;
-      overrides.push_back(fmt::format("parallel.dp={}", cut.dp));
-      overrides.push_back(fmt::format("parallel.pp={}", cut.pp));
-      overrides.push_back(fmt::format("parallel.zero_stage={}", cut.zero_stage));
-      overrides.push_back(fmt::format("parallel.zero_shard_size={}", cut.zero_shard_size));
-      overrides.push_back(std::string("parallel.pipeline_schedule=") + cut.schedule);
-      overrides.push_back(std::string("parallel.recompute=") + cut.recompute);
-      SCOPED_TRACE(fmt::format("{} dp {} pp {} zero {}/{} {} {}", name, cut.dp, cut.pp, cut.zero_stage,
-                               cut.zero_shard_size, cut.schedule, cut.recompute));
-      const Outcome many = run_case(name, "cpu", overrides);
-      EXPECT_TRUE(many.weights == one.weights);
-      EXPECT_TRUE(many.optimizer == one.optimizer);
-      for (size_t i = 0; i < one.metrics.steps.size(); ++i) {
-        EXPECT_EQ(many.metrics.steps[i].loss, one.metrics.steps[i].loss);
-        EXPECT_EQ(many.metrics.steps[i].grad_norm, one.metrics.steps[i].grad_norm);
-      }
+// Returns the steps that were skipped.
+int64_t expect_same_bits_for_any_layout(const char* name, const std::vector<std::string>& settings) {
+  std::vector<std::string> base{
+      "train.numerics=invariant",    "train.micro_batch_size=1", "train.global_batch_size=12", "train.train_iters=4",
+      "optimizer.lr_warmup_iters=1", "model.hidden_dropout=0.1", "model.attention_dropout=0.1"};
+  base.insert(base.end(), settings.begin(), settings.end());
+  const Outcome one = run_case(name, "cpu", base);
+  EXPECT_FALSE(one.weights.empty());
+  for (const Cut& cut : kCuts) {
+    std::vector<std::string> overrides = base;
+    overrides.push_back(fmt::format("parallel.dp={}", cut.dp));
+    overrides.push_back(fmt::format("parallel.pp={}", cut.pp));
+    overrides.push_back(fmt::format("parallel.zero_stage={}", cut.zero_stage));
+    overrides.push_back(fmt::format("parallel.zero_shard_size={}", cut.zero_shard_size));
+    overrides.push_back(std::string("parallel.pipeline_schedule=") + cut.schedule);
+    overrides.push_back(std::string("parallel.recompute=") + cut.recompute);
+    SCOPED_TRACE(fmt::format("{} dp {} pp {} zero {}/{} {} {}", name, cut.dp, cut.pp, cut.zero_stage,
+                             cut.zero_shard_size, cut.schedule, cut.recompute));
+    const Outcome many = run_case(name, "cpu", overrides);
+    EXPECT_TRUE(many.weights == one.weights);
+    EXPECT_TRUE(many.optimizer == one.optimizer);
+    for (size_t i = 0; i < one.metrics.steps.size(); ++i) {
+      EXPECT_TRUE(same_number(many.metrics.steps[i].loss, one.metrics.steps[i].loss));
+      EXPECT_TRUE(same_number(many.metrics.steps[i].grad_norm, one.metrics.steps[i].grad_norm));
+      EXPECT_EQ(many.metrics.steps[i].skipped_steps, one.metrics.steps[i].skipped_steps);
     }
   }
+  return one.metrics.steps.back().skipped_steps;
 }
 
-TEST(Layouts, InvariantNumericsGiveTheSameBitsForAnyLayout) { expect_same_bits_for_any_layout("adamw", kCuts); }
+TEST(Layouts, InvariantNumericsGiveTheSameBitsForAnyLayout) {
+  for (const char* name : {"llama3-rope-tied", "qwen2-bias"}) expect_same_bits_for_any_layout(name, {});
+}
+
+TEST(LayoutsSlow, InvariantNumericsInFp16GiveTheSameBitsForAnyLayout) {
+  const int64_t skipped = expect_same_bits_for_any_layout(
+      "llama3-rope-tied",
+      {"train.precision=fp16", "train.initial_loss_scale=8388608", "train.hysteresis=1", "train.train_iters=8"});
+  EXPECT_GT(skipped, 0);
+  EXPECT_LT(skipped, 6);
+}
 
 // Muon sees matrices whole that many ranks keep parts of.
-TEST(Layouts, InvariantNumericsGiveTheSameBitsForAnyLayoutWithMuonToo) {
-  expect_same_bits_for_any_layout("muon", kCuts);
+TEST(LayoutsSlow, InvariantNumericsWithMuonGiveTheSameBitsForAnyLayout) {
+  for (const char* name : {"llama3-rope-tied", "qwen2-bias"})
+    expect_same_bits_for_any_layout(name, {"optimizer.name=muon"});
 }
 
 // The control of the tests above: sums in the order of the ranks are not the same bits.
@@ -151,6 +167,70 @@ TEST(Layouts, FastNumericsDependOnTheLayout) {
   cut.push_back("parallel.dp=4");
   EXPECT_FALSE(run_case("llama3-rope-tied", "cpu", base).weights == run_case("llama3-rope-tied", "cpu", cut).weights);
   EXPECT_TRUE(run_case("llama3-rope-tied", "cpu", cut).weights == run_case("llama3-rope-tied", "cpu", cut).weights);
+}
+
+// A loss scale that is far too large: no weight changes until it has fallen to where gradients fit; then the run
+// trains.
+TEST(Layouts, AnFp16RunThatOverflowsSkipsRecoversAndTrains) {
+  const Outcome run = run_case("llama-gqa", "cpu",
+                               {"train.precision=fp16", kOverflowing, "train.hysteresis=1", "train.train_iters=30",
+                                "optimizer.lr=1e-2", "optimizer.lr_warmup_iters=1"});
+  const std::vector<StepRecord>& steps = run.metrics.steps;
+  ASSERT_EQ(steps.size(), 30u);
+  double scale = 0x1p30;
+  int64_t skipped = 0;
+  for (const StepRecord& step : steps) {
+    const bool overflowed = !std::isfinite(step.grad_norm);
+    EXPECT_EQ(step.loss_scale, scale) << step.step;
+    EXPECT_TRUE(skipped + 1 < step.step || step.lr == steps[0].lr) << "the learning rate counts updates";
+    skipped += overflowed;
+    if (overflowed) scale /= 2;
+    EXPECT_EQ(step.skipped_steps, skipped) << step.step;
+  }
+  EXPECT_FALSE(std::isfinite(steps[4].grad_norm));
+  EXPECT_LT(skipped, 20);
+  EXPECT_LT(steps.back().loss, 0.97 * steps[0].loss);
+}
+
+TEST(Layouts, EveryLayoutSkipsTheSameStepsInFp16) {
+  const std::vector<std::string> base{"train.precision=fp16", kOverflowing,           "train.micro_batch_size=1",
+                                      "train.hysteresis=1",   "train.train_iters=16", "optimizer.lr_warmup_iters=1"};
+  const Outcome one = run_case("llama-gqa", "cpu", base);
+  EXPECT_GT(one.metrics.steps.back().skipped_steps, 5);
+  for (const std::vector<std::string>& layout : std::vector<std::vector<std::string>>{
+           {"parallel.dp=2"},
+           {"parallel.tp=2"},
+           {"parallel.tp=2", "parallel.sequence_parallel=false"},
+           {"parallel.pp=2"},
+           {"parallel.dp=2", "parallel.zero_stage=2"},
+           {"parallel.dp=2", "parallel.zero_stage=3"},
+           {"parallel.dp=2", "parallel.tp=2", "parallel.pp=2", "parallel.zero_stage=1"}}) {
+    std::vector<std::string> overrides = base;
+    overrides.insert(overrides.end(), layout.begin(), layout.end());
+    const Outcome many = run_case("llama-gqa", "cpu", overrides);
+    ASSERT_EQ(one.metrics.steps.size(), many.metrics.steps.size());
+    for (size_t i = 0; i < one.metrics.steps.size(); ++i) {
+      const StepRecord &a = one.metrics.steps[i], &b = many.metrics.steps[i];
+      const std::string where = fmt::format("{} {} step {}", layout[0], layout.back(), i + 1);
+      EXPECT_EQ(a.skipped_steps, b.skipped_steps) << where;
+      EXPECT_EQ(a.loss_scale, b.loss_scale) << where;
+      EXPECT_NEAR(a.loss, b.loss, 1e-3 * a.loss) << where;
+      EXPECT_TRUE(!std::isfinite(a.grad_norm) || std::abs(a.grad_norm - b.grad_norm) < 1e-2 * a.grad_norm) << where;
+    }
+  }
+}
+
+// Below the least scale there is nothing left to try: the report of bad numbers ends every rank.
+TEST(Layouts, AnOverflowAtTheLeastLossScaleEndsTheRunWithItsReport) {
+  try {
+    run_case("llama-gqa", "cpu",
+             {"train.precision=fp16", kOverflowing, "train.min_loss_scale=268435456", "parallel.dp=2"});
+    FAIL() << "2^28 trained";
+  } catch (const NumericsError& e) {
+    EXPECT_NE(std::string(e.what()).find("step 4: loss"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("at the least loss scale, 268435456"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("first in"), std::string::npos) << e.what();
+  }
 }
 
 // bf16, SGD, held-out loss: what is counted over ranks agrees with one.

@@ -55,6 +55,9 @@ TEST(MetricsLog, ALineHasTheDocumentedFieldsInOrder) {
   EXPECT_EQ(to_json(record),
             R"({"step":3,"loss":2.5,"aux_loss":0.25,"grad_norm":1.5,"lr":0.0003,"tokens_per_s":10000.0,)"
             R"("step_time_s":0.125,"mfu":0.5,"memory_bytes":5000000000})");
+  StepRecord scaled = record;
+  scaled.loss_scale = 65536, scaled.skipped_steps = 2;
+  EXPECT_TRUE(to_json(scaled).ends_with(R"("memory_bytes":5000000000,"loss_scale":65536.0,"skipped_steps":2})"));
   EXPECT_EQ(to_json(EvalRecord{.step = 4, .loss = 1.5, .perplexity = 4.5, .tokens = 99}),
             R"({"step":4,"eval":{"loss":1.5,"perplexity":4.5,"tokens":99}})");
 }

@@ -119,7 +119,8 @@ Precision precision_of(const ModelOptions& options) {
   if (options.backend == "ref") return kF64;
   if (options.precision == "f32") return kF32;
   if (options.precision == "bf16") return kBf16;
-  throw ConfigError(fmt::format("--precision {}: there are f32 and bf16", options.precision));
+  if (options.precision == "fp16") return kF16;
+  throw ConfigError(fmt::format("--precision {}: there are f32, bf16 and fp16", options.precision));
 }
 
 }  // namespace weft

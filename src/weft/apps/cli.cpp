@@ -38,7 +38,7 @@ void model_options(CLI::App& app, ModelOptions& o) {
       ->check(CLI::IsMember({"cpu", "ref"}));
   app.add_option("--precision", o.precision, "Of backend cpu")
       ->capture_default_str()
-      ->check(CLI::IsMember({"f32", "bf16"}));
+      ->check(CLI::IsMember({"f32", "bf16", "fp16"}));
   app.add_option("--threads", o.threads, "0: all cores")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{0}, int64_t{4096}));

@@ -10,10 +10,6 @@
 namespace weft {
 namespace {
 
-struct half {  // an f16 in a file
-  uint16_t bits = 0;
-};
-
 template <class T>
 T load(const std::byte* from) {
   T value;
@@ -25,12 +21,8 @@ template <class To, class From>
 To convert(From x) {
   if constexpr (std::is_same_v<To, From>)
     return x;
-  else if constexpr (std::is_same_v<From, half>)
-    return convert<To>(half_to_float(x.bits));
-  else if constexpr (std::is_same_v<From, bf16>)
+  else if constexpr (std::is_same_v<From, bf16> || std::is_same_v<From, f16>)
     return convert<To>(float(x));
-  else if constexpr (std::is_same_v<To, half>)
-    return half{float_to_half(float(x))};
   else
     return To(float(x));
 }
@@ -50,7 +42,7 @@ void with_type(FileDType t, F f) {
     case FileDType::bf16:
       return f.template operator()<bf16>();
     case FileDType::f16:
-      return f.template operator()<half>();
+      return f.template operator()<f16>();
     default:
       WEFT_CHECK(false, "no conversion for {}", name_of(t));
   }
@@ -64,6 +56,8 @@ void with_type(DType t, F f) {
       return f.template operator()<float>();
     case DType::bf16:
       return f.template operator()<bf16>();
+    case DType::f16:
+      return f.template operator()<f16>();
     default:
       WEFT_CHECK(false, "no conversion for {}", name_of(t));
   }

@@ -1,5 +1,5 @@
 // Matrices between files and memory: element types, row ranges, transposition, without a copy of the whole.
-//   Files hold f64, f32, bf16, f16 at any alignment; memory holds f64, f32, bf16.
+//   Files hold f64, f32, bf16, f16 at any alignment; memory holds the same.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -22,20 +22,20 @@ struct FileMatrix {
 // A block of a matrix in memory; rows are `row_stride` elements apart.
 struct MatrixOut {
   void* data = nullptr;
-  DType dtype = DType::f32;  // f64, f32 or bf16
+  DType dtype = DType::f32;  // f64, f32, bf16 or f16
   int64_t rows = 0, cols = 0, row_stride = 0;
 };
 struct MatrixIn {
   const void* data = nullptr;
-  DType dtype = DType::f32;  // f64, f32 or bf16
+  DType dtype = DType::f32;  // f64, f32, bf16 or f16
   int64_t rows = 0, cols = 0, row_stride = 0;
 };
 
 // Whether read_matrix takes numbers of this type.
 bool is_convertible(FileDType t);
 
-// to[i, j] = from[first_row + i, first_col + j]. Conversions round to nearest even; f64 becomes bf16 by way of f32.
-// Throws CheckFailure where the block is not inside `from`, or a type is not one of those above.
+// to[i, j] = from[first_row + i, first_col + j]. Conversions round to nearest even; f64 becomes bf16 or f16 by way of
+// f32. Throws CheckFailure where the block is not inside `from`, or a type is not one of those above.
 struct BlockStart {
   int64_t row = 0, col = 0;
 };

@@ -54,6 +54,8 @@ void sum_ranks(std::span<const void* const> from, DType dtype, int64_t n, void* 
       return add<float>(from, n, out);
     case DType::bf16:
       return add<bf16, float>(from, n, out);
+    case DType::f16:
+      return add<f16, float>(from, n, out);
     default:
       WEFT_CHECK(false, "no sum of {}", name_of(dtype));
   }

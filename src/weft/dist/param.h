@@ -14,7 +14,8 @@ struct Precision {
   DType stat = DType::f32;
   bool operator==(const Precision&) const = default;
 };
-inline constexpr Precision kF32{DType::f32, DType::f32}, kBf16{DType::bf16, DType::f32}, kF64{DType::f64, DType::f64};
+inline constexpr Precision kF32{DType::f32, DType::f32}, kBf16{DType::bf16, DType::f32}, kF16{DType::f16, DType::f32},
+    kF64{DType::f64, DType::f64};
 
 struct Init {
   enum class Kind : uint8_t { normal, ones, zeros };

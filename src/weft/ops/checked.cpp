@@ -6,19 +6,13 @@ namespace weft {
 namespace {
 
 template <class T>
-double value_of(T x) {
-  if constexpr (std::is_same_v<T, bf16>)
-    return double(float(x));
-  else
-    return double(x);
-}
-
-template <class T>
 std::string find(const Tensor& t) {
   for (int64_t i = 0; i < t.rows(); ++i) {
     const T* row = t.as<T>() + i * t.row_stride;
     for (int64_t j = 0; j < t.cols(); ++j)
-      if (!std::isfinite(value_of(row[j]))) return fmt::format("[{}, {}] is {}", i, j, value_of(row[j]));
+      if (const auto x = static_cast<std::conditional_t<std::is_same_v<T, double>, double, float>>(row[j]);
+          !std::isfinite(x))
+        return fmt::format("[{}, {}] is {}", i, j, x);
   }
   return "";
 }
@@ -34,6 +28,8 @@ std::string find_nonfinite(const Tensor& t) {
       return find<float>(t);
     case DType::bf16:
       return find<bf16>(t);
+    case DType::f16:
+      return find<f16>(t);
     default:
       return "";
   }

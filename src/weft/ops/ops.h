@@ -1,7 +1,7 @@
 // Every kernel of weft as a value: what it reads, what it writes, and the formula. A Backend runs them.
 //   t  tokens here     d  width of the stream     V  vocabulary     f  inner width of the MLP
 //   h, g  query and key heads here     e  width of a head
-//   "compute" tensors are f32, bf16 or f64 (one of them per model); "stat" tensors are f32, or f64 in a f64 model;
+//   "compute" tensors are f32, bf16, f16 or f64 (one of them per model); "stat" tensors are f32, or f64 in a f64 model;
 //   gradients of weights and optimizer state are stat tensors too.
 // Outputs never alias inputs unless a comment says so. A tensor that does not exist (`!t`) is an option not taken.
 #pragma once

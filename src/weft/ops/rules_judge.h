@@ -7,7 +7,7 @@
 
 namespace weft::rules {
 
-constexpr bool is_compute(DType t) { return t == DType::f32 || t == DType::bf16 || t == DType::f64; }
+constexpr bool is_compute(DType t) { return t == DType::f32 || t == DType::bf16 || t == DType::f16 || t == DType::f64; }
 constexpr DType stat_of(DType compute) { return compute == DType::f64 ? DType::f64 : DType::f32; }
 
 // How a whole weight is held beside a stream held so: ranks that do equal work hold it Invariant.
@@ -31,7 +31,7 @@ class Judge {
   void exist(Tensors all) const {
     for (const Tensor* t : all) that(*t, bool(*t), "is missing");
   }
-  void compute(const Tensor& t) const { that(t, t && is_compute(t.dtype), "should be f32, bf16 or f64"); }
+  void compute(const Tensor& t) const { that(t, t && is_compute(t.dtype), "should be f32, bf16, f16 or f64"); }
   void dtype(const Tensor& t, DType d) const { that(t, t.dtype == d, fmt::format("should be {}", name_of(d))); }
   // Of this size and dtype, with rows apart or not.
   void matrix(const Tensor& t, int64_t rows, int64_t cols, DType d) const {

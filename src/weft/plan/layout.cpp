@@ -16,6 +16,7 @@ bool cuts_fit(const ModelSpec& m, int64_t tp) { return heads_fit(m, tp) && tp <=
 
 Precision precision_of(const Recipe& r) {
   if (r.train.precision == "bf16") return kBf16;
+  if (r.train.precision == "fp16") return kF16;
   return r.train.precision == "f64" ? kF64 : kF32;
 }
 

@@ -37,6 +37,14 @@ LrSchedule lr_of(const Recipe& r) {
           .wsd_decay_steps = o.lr_wsd_decay_iters};
 }
 
+LossScale loss_scale_of(const Recipe& r) {
+  const auto& t = r.train;
+  if (t.precision != "fp16") return {};
+  if (t.loss_scale > 0) return LossScale::fixed_at(t.loss_scale);
+  return LossScale::dynamic_from({.initial = t.initial_loss_scale, .min = t.min_loss_scale}, t.loss_scale_window,
+                                 t.hysteresis);
+}
+
 void override_dropout(const Recipe& r, Dropouts& d) {
   d.embedding = r.model.embedding_dropout.value_or(d.embedding);
   d.hidden = r.model.hidden_dropout.value_or(d.hidden);
@@ -63,6 +71,7 @@ RunPlan prepare_run(const Recipe& recipe, int rank) {
   plan.step = step_of(recipe, plan.model, rank);
   plan.optimizer = optimizer_of(recipe);
   plan.lr = lr_of(recipe);
+  plan.loss_scale = loss_scale_of(recipe);
   return plan;
 }
 

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "weft/models/hf_config.h"
+#include "weft/optim/loss_scale.h"
 #include "weft/optim/lr_schedule.h"
 #include "weft/plan/layout.h"
 #include "weft/plan/memory_plan.h"
@@ -16,6 +17,7 @@ struct RunPlan {
   StepSpec step;
   std::unique_ptr<Optimizer> optimizer;
   LrSchedule lr;
+  LossScale loss_scale;  // as it is at first
   MemoryPlan memory;
 };
 

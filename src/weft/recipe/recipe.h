@@ -26,6 +26,8 @@ struct Recipe {
   struct Train {
     int64_t seq_length = 1024, global_batch_size = 64, micro_batch_size = 4, train_iters = 1000;
     std::string precision = "f32", numerics = "fast";
+    double loss_scale = 0, initial_loss_scale = 65536, min_loss_scale = 1;
+    int64_t loss_scale_window = 1000, hysteresis = 2;
     int64_t seed = 1234;
     int64_t eval_interval = 0, eval_iters = 0, log_interval = 10;
     bool log_grad_norms = false;

@@ -33,6 +33,13 @@ void check_batches(const Recipe::Train& t, const Recipe::Parallel& p, Conflicts&
             .expected = fmt::format("at most {} micro-batches of a rank", kMostMicroBatches)});
 }
 
+void check_loss_scale(const Recipe::Train& t, Conflicts& c) {
+  c.unless(t.min_loss_scale <= t.initial_loss_scale,
+           {.key = "train.min_loss_scale",
+            .others = {"train.initial_loss_scale"},
+            .expected = fmt::format("at most train.initial_loss_scale = {}", t.initial_loss_scale)});
+}
+
 void check_shards(const Recipe::Parallel& p, Conflicts& c) {
   c.unless(p.zero_shard_size == 0 || p.dp % p.zero_shard_size == 0,
            {.key = "parallel.zero_shard_size",
@@ -117,6 +124,7 @@ class Refusals {
 std::vector<Conflict> conflicts(const Recipe& recipe) {
   Conflicts c;
   check_batches(recipe.train, recipe.parallel, c);
+  check_loss_scale(recipe.train, c);
   check_shards(recipe.parallel, c);
   check_data(recipe.data, recipe.train, c);
   check_pipeline(recipe.parallel, c);
@@ -134,8 +142,6 @@ void check_supported(const Recipe& r) {
   }
   refusals.add(r.run.backend == "cuda", "run.backend = \"cuda\"", "this version has no GPU kernels",
                "run.backend = \"cpu\"");
-  refusals.add(r.train.precision == "fp16", "train.precision = \"fp16\"", "this version does not scale the loss",
-               "train.precision = \"bf16\", which needs no scaling");
   refusals.add(r.train.precision == "f64" && r.run.backend != "ref", "train.precision = \"f64\"",
                "only the reference backend computes in it", "run.backend = \"ref\", or train.precision = \"f32\"");
   refusals.throw_any();

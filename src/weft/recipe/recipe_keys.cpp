@@ -6,6 +6,7 @@ namespace {
 Allowed count(int64_t min, double max = kMostCount) { return {.min = double(min), .max = max}; }
 Allowed fraction() { return {.min = 0, .max = 1, .below_max = true}; }
 Allowed at_least(double min) { return {.min = min}; }
+Allowed above(double min) { return {.min = min, .above_min = true}; }
 Allowed one_of(std::vector<std::string> choices) { return {.choices = std::move(choices)}; }
 Allowed needed(std::string example) { return {.example = std::move(example)}; }
 
@@ -61,8 +62,19 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "samples that go through the model at once, on one rank"},
       {"train.train_iters", &t.train_iters, count(1), "steps of the whole run"},
       {"train.precision", &t.precision, one_of({"f32", "bf16", "fp16", "f64"}),
-       "of compute; bf16 keeps f32 masters and sums gradients in f32; backend ref computes in f64, whatever stands "
-       "here"},
+       "of compute; bf16 and fp16 keep f32 masters and sum gradients in f32, fp16 scales the loss; backend ref "
+       "computes "
+       "in f64, whatever stands here"},
+      {"train.loss_scale", &t.loss_scale, at_least(0),
+       "fp16: the loss is multiplied by it before backward, gradients are divided by it before they are used; a step "
+       "whose gradients overflow is skipped; 0: dynamic, as the next four keys say"},
+      {"train.initial_loss_scale", &t.initial_loss_scale, above(0), "the dynamic loss scale of the first step"},
+      {"train.min_loss_scale", &t.min_loss_scale, above(0),
+       "least dynamic loss scale; a step that overflows at it ends the run"},
+      {"train.loss_scale_window", &t.loss_scale_window, count(1),
+       "steps in a row without overflow after which the dynamic loss scale doubles"},
+      {"train.hysteresis", &t.hysteresis, count(1),
+       "overflows since the dynamic loss scale last doubled at which it halves, as it does at each one after"},
       {"train.numerics", &t.numerics, one_of({"fast", "invariant"}),
        "fast: repeats to the bit on the same layout; invariant: the same bits for any dp, schedule, recomputation "
        "and number of threads, at the same micro_batch_size"},

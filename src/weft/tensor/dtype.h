@@ -6,7 +6,7 @@
 
 namespace weft {
 
-// f64 lives in the reference backend; f16 is a file format here until fp16 training arrives.
+// f64 lives in the reference backend.
 enum class DType : uint8_t { f64, f32, bf16, f16, i32, i64, u8 };
 
 constexpr int64_t size_of(DType t) {
@@ -32,9 +32,33 @@ struct bf16 {
   explicit operator float() const { return std::bit_cast<float>(uint32_t(bits) << 16); }
 };
 
-// IEEE half precision: conversions only.
-float half_to_float(uint16_t half);
-uint16_t float_to_half(float x);  // to nearest even; overflow becomes infinity
+// IEEE half precision, subnormals included. Rounds to nearest even: 65520 and more become infinity; NaN stays a NaN.
+struct f16 {
+  uint16_t bits = 0;
+  f16() = default;
+  explicit f16(float x) {
+    const uint32_t u = std::bit_cast<uint32_t>(x), magnitude = u & 0x7fffffffu;
+    bits = uint16_t((u >> 16 & 0x8000u) | rounded(magnitude));
+  }
+  explicit operator float() const {
+    const uint32_t sign = uint32_t(bits & 0x8000u) << 16, rest = uint32_t(bits & 0x7fffu) << 13;
+    if (rest >= 0x0f800000u) return std::bit_cast<float>(sign | 0x7f800000u | rest);
+    if (rest >= 0x00800000u) return std::bit_cast<float>(sign | (rest + (112u << 23)));
+    const float value = float(bits & 0x3ffu) * 0x1p-24f;  // zero or subnormal: exact
+    return sign != 0 ? -value : value;
+  }
+
+ private:
+  static uint32_t rounded(uint32_t magnitude) {
+    if (magnitude > 0x7f800000u) return 0x7e00u;
+    if (magnitude >= 0x477ff000u) return 0x7c00u;                   // rounds to 65536 or more
+    if (magnitude < 0x38800000u) {                                  // below 2^-14: a multiple of 2^-24
+      const float scaled = std::bit_cast<float>(magnitude) + 0.5f;  // the addition rounds at 2^-24
+      return std::bit_cast<uint32_t>(scaled) - std::bit_cast<uint32_t>(0.5f);
+    }
+    return (magnitude + 0xfffu + (magnitude >> 13 & 1u) - (112u << 23)) >> 13;
+  }
+};
 
 // The DType of a C++ element type.
 template <class T>
@@ -50,6 +74,10 @@ struct dtype_of_t<float> {
 template <>
 struct dtype_of_t<bf16> {
   static constexpr DType value = DType::bf16;
+};
+template <>
+struct dtype_of_t<f16> {
+  static constexpr DType value = DType::f16;
 };
 template <>
 struct dtype_of_t<int32_t> {

@@ -105,12 +105,26 @@ void copy_companions(const fs::path& from, const fs::path& to) {
 }
 
 void save_progress(const fs::path& file, const Progressed& progressed) {
-  const nlohmann::json json{{"format", kFormat},
-                            {"step", progressed.step},
-                            {"samples", progressed.samples},
-                            {"data", progressed.data},
-                            {"seed", progressed.seed}};
+  nlohmann::json json{{"format", kFormat},
+                      {"step", progressed.step},
+                      {"samples", progressed.samples},
+                      {"data", progressed.data},
+                      {"seed", progressed.seed}};
+  if (const auto& s = progressed.loss_scale)
+    json["loss_scale"] = {{"scale", s->scale},
+                          {"good_steps", s->good_steps},
+                          {"hysteresis_left", s->hysteresis_left},
+                          {"skipped_steps", s->skipped_steps}};
   write_file_durably(file, json.dump(1) + "\n");
+}
+
+std::optional<LossScaleState> loss_scale_in(const JsonFields& fields) {
+  if (!fields.has("loss_scale")) return {};
+  const JsonFields s = fields.object("loss_scale");
+  return LossScaleState{.scale = s.number("scale", {.min = std::numeric_limits<double>::min()}),
+                        .good_steps = s.integer("good_steps", {.min = 0}),
+                        .hysteresis_left = s.integer("hysteresis_left", {.min = 0}),
+                        .skipped_steps = s.integer("skipped_steps", {.min = 0})};
 }
 
 Progressed load_progress(const fs::path& file) {
@@ -124,7 +138,8 @@ Progressed load_progress(const fs::path& file) {
   return {.step = fields.integer("step", {.min = 0}),
           .samples = fields.integer("samples", {.min = 0}),
           .data = fields.string("data"),
-          .seed = seed->get<uint64_t>()};
+          .seed = seed->get<uint64_t>(),
+          .loss_scale = loss_scale_in(fields)};
 }
 
 }  // namespace

@@ -6,15 +6,17 @@
 #include <vector>
 
 #include "weft/models/hf_config.h"
+#include "weft/optim/loss_scale.h"
 #include "weft/plan/training_state.h"
 
 namespace weft {
 
-struct Progressed {     // how far a run is
-  int64_t step = 0;     // optimizer steps done
-  int64_t samples = 0;  // global samples consumed: the position in the data
-  std::string data;     // fingerprint of the data stream
-  uint64_t seed = 0;    // of the run
+struct Progressed {                               // how far a run is
+  int64_t step = 0;                               // optimizer steps done
+  int64_t samples = 0;                            // global samples consumed: the position in the data
+  std::string data;                               // fingerprint of the data stream
+  uint64_t seed = 0;                              // of the run
+  std::optional<LossScaleState> loss_scale = {};  // of a run in fp16
 };
 
 struct CheckpointSource {

@@ -62,7 +62,9 @@ StepRecord step_record(const Json& json) {
           .tokens_per_s = number_at(json, "tokens_per_s"),
           .step_time_s = number_at(json, "step_time_s"),
           .mfu = number_at(json, "mfu"),
-          .memory_bytes = json.value("memory_bytes", int64_t(0))};
+          .memory_bytes = json.value("memory_bytes", int64_t(0)),
+          .loss_scale = number_at(json, "loss_scale"),
+          .skipped_steps = json.value("skipped_steps", int64_t(0))};
 }
 
 EvalRecord eval_record(const Json& json) {
@@ -76,16 +78,17 @@ EvalRecord eval_record(const Json& json) {
 }  // namespace
 
 std::string to_json(const StepRecord& r) {
-  return Json{{"step", r.step},
-              {"loss", r.loss},
-              {"aux_loss", r.aux_loss},
-              {"grad_norm", r.grad_norm},
-              {"lr", r.lr},
-              {"tokens_per_s", r.tokens_per_s},
-              {"step_time_s", r.step_time_s},
-              {"mfu", r.mfu},
-              {"memory_bytes", r.memory_bytes}}
-      .dump();
+  Json json{{"step", r.step},
+            {"loss", r.loss},
+            {"aux_loss", r.aux_loss},
+            {"grad_norm", r.grad_norm},
+            {"lr", r.lr},
+            {"tokens_per_s", r.tokens_per_s},
+            {"step_time_s", r.step_time_s},
+            {"mfu", r.mfu},
+            {"memory_bytes", r.memory_bytes}};
+  if (r.loss_scale > 0) json["loss_scale"] = r.loss_scale, json["skipped_steps"] = r.skipped_steps;
+  return json.dump();
 }
 
 std::string to_json(const EvalRecord& r) {

@@ -17,8 +17,10 @@ struct StepRecord {
   double lr = 0;            // of this step
   double tokens_per_s = 0;  // of all ranks together
   double step_time_s = 0;
-  double mfu = 0;            // fraction of the measured matmul rate: 0.45 is 45 %
-  int64_t memory_bytes = 0;  // peak of the busiest rank
+  double mfu = 0;             // fraction of the measured matmul rate: 0.45 is 45 %
+  int64_t memory_bytes = 0;   // peak of the busiest rank
+  double loss_scale = 0;      // of this step; 0 where there is none: it and skipped_steps are then not written
+  int64_t skipped_steps = 0;  // of the run so far, for gradients that overflowed
 
   bool operator==(const StepRecord&) const = default;
 };

@@ -16,8 +16,6 @@
 
 namespace weft {
 
-namespace {}  // namespace
-
 Trainer::Trainer(RunPlan plan, const Setup& setup)
     : recipe_(setup.recipe),
       machine_(setup.machine),
@@ -32,7 +30,8 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
       data_(open_data(setup.terminal_fd)),
       batches_(*data_.train, {.seq_length = recipe_.train.seq_length,
                               .micro_batch_size = recipe_.train.micro_batch_size,
-                              .order = plan_.step.order}) {
+                              .order = plan_.step.order}),
+      loss_scale_(plan_.loss_scale) {
   start_weights();
   barrier(*mesh_.world);  // so that all measure what they get beside the others
   matmul_rate_ = machine_.measure_matmul_rate(plan_.step.precision.compute);
@@ -81,24 +80,14 @@ bool Trainer::run() {
 
 StepRecord Trainer::step_once() {
   const double began = now_s();
-  const int64_t targets = batches_.counted(step_);
-  if (targets == 0 && leads())
-    records_->note(fmt::format("step {}: no target of its batch counts, by the loss mask: only decay and momentum act",
-                               step_ + 1));
-  const double counted = double(std::max<int64_t>(1, targets));
-  const double loss =
-      executor_.run({.load = loader_of(step_),
-                     .loss_scale = 1 / counted,
-                     .dropout_key = rng_key(rng_key(uint64_t(recipe_.train.seed), "dropout"), uint64_t(step_))}) /
-      counted;
-  const double norm = state_.norm->wait_measure(*backend_);
-  watch(loss, norm);
+  const double loss = run_batch(*backend_);
+  const LossScale used = loss_scale_;
+  const double norm = state_.norm->wait_measure(*backend_) / used.state.scale;
+  const double lr = plan_.lr.at(updates());
+  const bool finite = std::isfinite(loss) && std::isfinite(norm);  // the same on every rank, as both are
+  if (!finite && !used.may_skip()) report_nonfinite(loss, norm);
   if (recipe_.train.log_grad_norms) log_grad_norms();
-  const double lr = plan_.lr.at(step_);
-  update_all(*backend_, *plan_.optimizer, state_.params, executor_.scratch(),
-             {.lr = lr, .grad_scale = clip_scale(norm, recipe_.optimizer.clip_grad), .step = step_ + 1});
-  backend_->wait_all();
-  check_used();
+  finite ? update(norm) : skip(loss, norm);
   ++step_;
   const double took = now_s() - began;
   const double tokens = double(recipe_.train.global_batch_size * recipe_.train.seq_length);
@@ -109,7 +98,41 @@ StepRecord Trainer::step_once() {
           .tokens_per_s = tokens / took,
           .step_time_s = took,
           .mfu = matmul_rate_ > 0 ? plan_.memory.arithmetic.model_flops / took / matmul_rate_ : 0,
-          .memory_bytes = arenas_.peak().total() + workspace_.peak() + executor_.peak_bytes()};
+          .memory_bytes = arenas_.peak().total() + workspace_.peak() + executor_.peak_bytes(),
+          .loss_scale = used.kind == LossScale::Kind::none ? 0 : used.state.scale,
+          .skipped_steps = loss_scale_.state.skipped_steps};
+}
+
+// Forward and backward of this step's batch. Returns its loss; gradients are scaled.
+double Trainer::run_batch(Backend& backend) {
+  const int64_t targets = batches_.counted(step_);
+  if (targets == 0 && leads())
+    records_->note(fmt::format("step {}: no target of its batch counts, by the loss mask: only decay and momentum act",
+                               step_ + 1));
+  const double counted = double(std::max<int64_t>(1, targets));
+  const uint64_t dropout_key = rng_key(rng_key(uint64_t(recipe_.train.seed), "dropout"), uint64_t(step_));
+  return executor_.run_on(
+             backend,
+             {.load = loader_of(step_), .loss_scale = loss_scale_.state.scale / counted, .dropout_key = dropout_key}) /
+         counted;
+}
+
+void Trainer::update(double norm) {
+  const double scale = clip_scale(norm, recipe_.optimizer.clip_grad) / loss_scale_.state.scale;
+  update_all(*backend_, *plan_.optimizer, state_.params, executor_.scratch(),
+             {.lr = plan_.lr.at(updates()), .grad_scale = scale, .step = updates() + 1});
+  backend_->wait_all();
+  check_used();
+  loss_scale_.count_good();
+}
+
+// Weights and optimizer state stay as they are.
+void Trainer::skip(double loss, double norm) {
+  const double before = loss_scale_.state.scale;
+  loss_scale_.count_overflow();
+  if (!leads()) return;
+  records_->note(fmt::format("step {}: loss {}, gradient norm {} at loss scale {}: skipped; the next has {}", step_ + 1,
+                             loss, norm, before, loss_scale_.state.scale));
 }
 
 // That the memory used is the memory planned, in every arena. A larger evaluation may own the workspace's peak.
@@ -132,6 +155,7 @@ void Trainer::start_weights() {
     const Progressed at = load_checkpoint(*checkpoint, plan_.model, state_, *plan_.optimizer);
     check_checkpoint(*checkpoint, at);
     step_ = saved_step_ = at.step;
+    if (at.loss_scale) loss_scale_.state = *at.loss_scale;
     const auto metrics = std::filesystem::path(recipe_.run.dir) / "metrics.jsonl";
     if (std::filesystem::exists(metrics))
       for (const EvalRecord& e : read_metrics(metrics).evals)
@@ -163,6 +187,8 @@ void Trainer::check_checkpoint(const std::filesystem::path& checkpoint, const Pr
       if (a != b && changed.find(key + ":") == std::string::npos)
         changed += fmt::format("{}{}: {} there, {} now", changed.empty() ? "" : "; ", key, a.dump(), b.dump());
     }
+  if (bool(at.loss_scale) != (loss_scale_.kind != LossScale::Kind::none))
+    refuse(fmt::format("state.json has {} loss scale", at.loss_scale ? "a" : "no"));
   if (!changed.empty()) refuse(fmt::format("{}/config.json has changed: {}", recipe_.model.path, changed));
 }
 
@@ -171,22 +197,18 @@ bool Trainer::evaluation_due() const {
          (due(recipe_.train.eval_interval) || step_ == recipe_.train.train_iters);
 }
 
-void Trainer::watch(double loss, double norm) {
-  if (!std::isfinite(loss) || !std::isfinite(norm)) report_nonfinite(loss, norm);
-}
-
 // The weights are still those of before the step: the same step again, watched, stops at the first bad value.
 void Trainer::report_nonfinite(double loss, double norm) {
-  const std::string what = fmt::format("step {}: loss {}, gradient norm {}", step_ + 1, loss, norm);
+  const std::string what = fmt::format("step {}: loss {}, gradient norm {}{}", step_ + 1, loss, norm,
+                                       loss_scale_.kind == LossScale::Kind::none
+                                           ? ""
+                                           : fmt::format(" at the least loss scale, {}", loss_scale_.state.scale));
   const std::string advice = fmt::format(
       "; weights and checkpoints are those of step {}. Lower optimizer.lr, or look at the data of this step", step_);
   const std::string gradient = first_text(*mesh_.pp, state_.norm->wait_first_nonfinite(*backend_, executor_.scratch()));
   Checked watched(*backend_, {.finite = true});
   try {
-    executor_.run_on(watched,
-                     {.load = loader_of(step_),
-                      .loss_scale = 1.0 / double(std::max<int64_t>(1, batches_.counted(step_))),
-                      .dropout_key = rng_key(rng_key(uint64_t(recipe_.train.seed), "dropout"), uint64_t(step_))});
+    run_batch(watched);
   } catch (const NumericsError& e) { throw NumericsError(fmt::format("{}: first in {}{}", what, e.what(), advice)); }
   throw NumericsError(
       fmt::format("{}: {}{}", what, gradient.empty() ? "no single value is to blame" : gradient, advice));
@@ -207,7 +229,7 @@ void Trainer::log_grad_norms() {
   mesh_.pp->all_reduce({squares.data(), DType::f64, {int64_t(squares.size())}}).wait();
   if (!leads()) return;
   nlohmann::json norms;
-  for (size_t i = 0; i < tensors.size(); ++i) norms[tensors[i].name] = std::sqrt(squares[i]);
+  for (size_t i = 0; i < tensors.size(); ++i) norms[tensors[i].name] = std::sqrt(squares[i]) / loss_scale_.state.scale;
   std::ofstream out(std::filesystem::path(recipe_.run.dir) / "grad_norms.jsonl", std::ios::app);
   out << nlohmann::json{{"step", step_ + 1}, {"grad_norm", norms}}.dump() << std::endl;
   if (!out) throw FileError(fmt::format("{}/grad_norms.jsonl: cannot be written; is the disk full?", recipe_.run.dir));
@@ -260,13 +282,16 @@ void Trainer::save(bool last) {
     agree(*mesh_.world, [&] {
       if (leads()) records_->sync();  // the records of every step that the checkpoint holds
     });
+    const bool scales = loss_scale_.kind != LossScale::Kind::none;
+    const auto loss_scale = scales ? std::optional(loss_scale_.state) : std::nullopt;
     const auto path = save_checkpoint(recipe_.run.dir, state_,
                                       {.model = plan_.model,
                                        .optimizer = *plan_.optimizer,
                                        .progressed = {.step = step_,
                                                       .samples = step_ * recipe_.train.global_batch_size,
                                                       .data = data_.train->fingerprint(),
-                                                      .seed = uint64_t(recipe_.train.seed)},
+                                                      .seed = uint64_t(recipe_.train.seed),
+                                                      .loss_scale = loss_scale},
                                        .model_folder = recipe_.model.path,
                                        .config = plan_.config,
                                        .recipe = to_toml(recipe_)});

@@ -40,7 +40,11 @@ class Trainer {
   void check_checkpoint(const std::filesystem::path& checkpoint, const Progressed& at) const;
   void start_weights();
   StepRecord step_once();
-  void watch(double loss, double norm);
+  double run_batch(Backend& backend);
+  // Steps that updated the weights: the optimizer and the learning rate know no others.
+  int64_t updates() const { return step_ - loss_scale_.state.skipped_steps; }
+  void update(double norm);
+  void skip(double loss, double norm);
   [[noreturn]] void report_nonfinite(double loss, double norm);
   void log_grad_norms();
   void evaluate();
@@ -62,6 +66,7 @@ class Trainer {
   Executor executor_;
   RunData data_;
   BatchLoader batches_;
+  LossScale loss_scale_;
   int64_t step_ = 0, saved_step_ = -1, evaluated_step_ = -1;
   double matmul_rate_ = 0;               // flop/s
   std::vector<std::string> notes_;       // of loading: what was passed over

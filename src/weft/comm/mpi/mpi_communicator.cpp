@@ -25,8 +25,8 @@ std::byte* data_of(const Tensor& x) { return static_cast<std::byte*>(x.data); }
 std::span<std::byte> bytes_of(const Tensor& x) { return {data_of(x), size_t(x.bytes())}; }
 
 void check_sum(const Tensor& x) {
-  WEFT_CHECK(x.dtype == DType::f64 || x.dtype == DType::f32 || x.dtype == DType::bf16, "no sum of {}",
-             name_of(x.dtype));
+  const DType t = x.dtype;
+  WEFT_CHECK(t == DType::f64 || t == DType::f32 || t == DType::bf16 || t == DType::f16, "no sum of {}", name_of(t));
 }
 
 }  // namespace

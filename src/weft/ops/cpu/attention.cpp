@@ -132,7 +132,7 @@ class Backward {
   static int64_t thread_floats(const AttentionBackward& op) { return backward_floats(op.heads.dim, most_rows(op)); }
   // Whether rows of dq may have to wait between chunks in memory of their own: f32 rows wait in dq.
   static bool rows_unfinished(const AttentionBackward& op) {
-    return op.dq.dtype == DType::bf16 && op.k.rows() + kStripKeys > chunk_rows(op.heads.dim);
+    return op.dq.dtype != DType::f32 && op.k.rows() + kStripKeys > chunk_rows(op.heads.dim);
   }
   static int64_t unfinished_floats(const AttentionBackward& op) {
     return rows_unfinished(op) ? ceil_div(op.q.elements(), 16) * 16 : 0;

@@ -40,7 +40,7 @@ void begin_keys_of(const AttentionBackward& op, const KeyChunk& chunk, const Bac
 }
 void begin_keys(const AttentionBackward& op, const KeyChunk& chunk, float* memory) {
   const BackwardMemory f(op.heads.dim, chunk.rows.size(), memory);
-  is_bf16(op.k) ? begin_keys_of<bf16>(op, chunk, f) : begin_keys_of<float>(op, chunk, f);
+  with_type_of(op.k, [&]<class T>() { begin_keys_of<T>(op, chunk, f); });
 }
 
 // Sums over a head in the order of the products, so that where a row sees one key, dout v - delta is zero.
@@ -201,7 +201,7 @@ void backward_of(const AttentionBackward& op, const QueryBlock& block, const Bac
     end_dq(rows_of<T>(op.dq), block, op.heads.dim, f);
 }
 void backward_block(const AttentionBackward& op, const QueryBlock& block, const BackwardTask& task, float* memory) {
-  is_bf16(op.q) ? backward_of<bf16>(op, block, task, memory) : backward_of<float>(op, block, task, memory);
+  with_type_of(op.q, [&]<class T>() { backward_of<T>(op, block, task, memory); });
 }
 
 template <class T>
@@ -217,7 +217,7 @@ void end_keys_of(const AttentionBackward& op, const KeyChunk& chunk, const Backw
 }
 void end_keys(const AttentionBackward& op, const KeyChunk& chunk, float* memory) {
   const BackwardMemory f(op.heads.dim, chunk.rows.size(), memory);
-  is_bf16(op.k) ? end_keys_of<bf16>(op, chunk, f) : end_keys_of<float>(op, chunk, f);
+  with_type_of(op.k, [&]<class T>() { end_keys_of<T>(op, chunk, f); });
 }
 
 }  // namespace

@@ -151,7 +151,7 @@ void forward_of(const Attention& op, std::span<const QueryBlock> blocks, float* 
   for (size_t i = 0; i < blocks.size(); ++i) write_rows<T>(op, blocks[i], f.running[i]);
 }
 void forward_blocks(const Attention& op, std::span<const QueryBlock> blocks, float* memory) {
-  is_bf16(op.q) ? forward_of<bf16>(op, blocks, memory) : forward_of<float>(op, blocks, memory);
+  with_type_of(op.q, [&]<class T>() { forward_of<T>(op, blocks, memory); });
 }
 
 }  // namespace

@@ -29,8 +29,8 @@ template <class Op>
 void check_types(const Op& op) {
   for (const Field& f : op.fields()) {
     const DType t = f.tensor->dtype;
-    WEFT_CHECK(!*f.tensor || (t != DType::f64 && t != DType::f16),
-               "the CPU backend computes in f32 and bf16; {} of {} is {}", f.name, Op::kName, name_of(t));
+    WEFT_CHECK(!*f.tensor || t != DType::f64, "the CPU backend computes in f32, bf16 and f16; {} of {} is {}", f.name,
+               Op::kName, name_of(t));
   }
 }
 

@@ -1,4 +1,4 @@
-// The CPU backend: f32 and bf16 on the threads of one rank.
+// The CPU backend: f32, bf16 and f16 on the threads of one rank.
 #pragma once
 #include "weft/device/arena.h"
 #include "weft/ops/cpu/cpu_workspace.h"
@@ -6,9 +6,9 @@
 
 namespace weft {
 
-// Compute tensors are f32 or bf16, stat tensors f32 (anything else is a WEFT_CHECK); all arithmetic is f32. Every op
-// but Matmul gives the same bits for any number of threads; Matmul does as its Numerics say. Kernels are compiled for
-// several kinds of CPU, the best for this one is chosen at run time.
+// Compute tensors are f32, bf16 or f16, stat tensors f32 (anything else is a WEFT_CHECK); all arithmetic is f32. Every
+// op but Matmul gives the same bits for any number of threads; Matmul does as its Numerics say. Kernels are compiled
+// for several kinds of CPU, the best for this one is chosen at run time.
 //
 // An op has finished when `run` returns. Nothing is allocated in it but what a Matmul keeps of a new shape; temporaries
 // come from `workspace`, CpuWorkspace(spec).of(op) bytes in one piece, and are given back.

@@ -42,7 +42,8 @@ float exps(const float* x, int64_t n, float most, float* e) {
 void scale_exps(const float*, float* e, int64_t n, float, float factor) {
   for_each(n, [=](auto t, int64_t j) HWY_ATTR { store(hn::Mul(load(t, e + j), hn::Set(t, factor)), t, e + j); });
 }
-void scale_exps(const float* x, bf16* e, int64_t n, float most, float factor) {  // bf16 cannot keep them
+template <class T>
+void scale_exps(const float* x, T* e, int64_t n, float most, float factor) {  // 16 bits cannot keep them
   for_each(n, [=](auto t, int64_t j) HWY_ATTR {
     const auto v = exp_of_negative(t, hn::Sub(load(t, x + j), hn::Set(t, most)));
     store(hn::Mul(v, hn::Set(t, factor)), t, e + j);
@@ -80,7 +81,7 @@ void cross_entropy_rows(const CrossEntropy& op, Range rows) {
   }
 }
 void cross_entropy(const CrossEntropy& op, Range rows) {
-  op.dlogits&& is_bf16(op.dlogits) ? cross_entropy_rows<bf16>(op, rows) : cross_entropy_rows<float>(op, rows);
+  with_type_of(op.dlogits, [&]<class T>() { cross_entropy_rows<T>(op, rows); });
 }
 
 void cross_entropy_part(const CrossEntropyPart& op, Range rows) {
@@ -135,7 +136,7 @@ void cross_entropy_join_rows(const CrossEntropyJoin& op, Range rows) {
   }
 }
 void cross_entropy_join(const CrossEntropyJoin& op, Range rows) {
-  op.dlogits&& is_bf16(op.dlogits) ? cross_entropy_join_rows<bf16>(op, rows) : cross_entropy_join_rows<float>(op, rows);
+  with_type_of(op.dlogits, [&]<class T>() { cross_entropy_join_rows<T>(op, rows); });
 }
 
 }  // namespace

@@ -54,9 +54,9 @@ void copy_rows(const Dropout& op, Range rows) {
 }
 void dropout(const Dropout& op, Range rows) {
   if (op.dropout.p == 0)
-    is_bf16(op.x) ? copy_rows<bf16>(op, rows) : copy_rows<float>(op, rows);
+    with_type_of(op.x, [&]<class T>() { copy_rows<T>(op, rows); });
   else
-    is_bf16(op.x) ? dropout_rows<bf16>(op, rows) : dropout_rows<float>(op, rows);
+    with_type_of(op.x, [&]<class T>() { dropout_rows<T>(op, rows); });
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "weft/ops/cpu/matmul_converted.h"
 #include "weft/ops/cpu/matmul_dnnl.h"
 #include "weft/ops/cpu/matmul_f32.h"
+#include "weft/ops/cpu/rows.h"
 
 namespace weft {
 namespace {
@@ -20,7 +21,9 @@ void run_without_k(const Matmul& op) {
     else if (op.bias.dtype == op.out.dtype)
       std::memcpy(row, op.bias.data, size_t(row_bytes));
     else
-      for (int64_t j = 0; j < op.n(); ++j) reinterpret_cast<float*>(row)[j] = float(op.bias.as<bf16>()[j]);
+      cpu::with_type_of(op.bias, [&]<class T>() {
+        for (int64_t j = 0; j < op.n(); ++j) reinterpret_cast<float*>(row)[j] = float(op.bias.as<T>()[j]);
+      });
   }
 }
 

@@ -1,4 +1,4 @@
-// Matrix products of bf16 on a CPU that has no instructions for them.
+// Matrix products of bf16 and f16 where there are no instructions for them.
 #pragma once
 #include <cstddef>
 

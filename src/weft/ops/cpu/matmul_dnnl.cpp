@@ -4,6 +4,7 @@
 #include <oneapi/dnnl/dnnl_version.h>
 
 #include <algorithm>
+#include <string_view>
 #include <unordered_map>
 
 #include "weft/ops/cpu/omp_threads.h"
@@ -18,7 +19,10 @@ constexpr int64_t kAlignment = 64;
 
 int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-memory::data_type type_of(DType t) { return t == DType::bf16 ? memory::data_type::bf16 : memory::data_type::f32; }
+memory::data_type type_of(DType t) {
+  if (t == DType::bf16) return memory::data_type::bf16;
+  return t == DType::f16 ? memory::data_type::f16 : memory::data_type::f32;
+}
 
 memory::desc matrix(int64_t rows, int64_t cols, DType type, int64_t row_stride, bool transposed) {
   return {{rows, cols}, type_of(type), transposed ? memory::dims{1, row_stride} : memory::dims{row_stride, 1}};
@@ -148,6 +152,7 @@ DnnlMatmul::Plan DnnlMatmul::make_plan(const Key& key) const {
   }
   try {
     const dnnl::matmul::primitive_desc desc = describe(engine_, plan.a, plan.b, plan.bias, plan.out, attr);
+    if (std::string_view(desc.impl_info_str()).starts_with("ref")) return plan;  // plain loops: widening is faster
     plan.scratch = desc.scratchpad_desc();
     plan.primitive = dnnl::matmul(desc);
   } catch (const dnnl::error& e) {

@@ -56,7 +56,9 @@ void norm_rows(const Norm& op, Range rows) {
     scale_row<T>(x.cols, s, flat<T>(op.w), flat<T>(op.b), mean, rstd[i], y[i]);
   }
 }
-void norm(const Norm& op, Range rows) { is_bf16(op.x) ? norm_rows<bf16>(op, rows) : norm_rows<float>(op, rows); }
+void norm(const Norm& op, Range rows) {
+  with_type_of(op.x, [&]<class T>() { norm_rows<T>(op, rows); });
+}
 
 template <class T>
 void norm_apply_rows(const NormApply& op, Range rows) {
@@ -67,7 +69,7 @@ void norm_apply_rows(const NormApply& op, Range rows) {
     scale_row<T>(x.cols, x[i], flat<T>(op.w), flat<T>(op.b), mean ? mean[i] : 0, rstd[i], y[i]);
 }
 void norm_apply(const NormApply& op, Range rows) {
-  is_bf16(op.x) ? norm_apply_rows<bf16>(op, rows) : norm_apply_rows<float>(op, rows);
+  with_type_of(op.x, [&]<class T>() { norm_apply_rows<T>(op, rows); });
 }
 
 // One row of a norm's backward pass.
@@ -125,7 +127,7 @@ void norm_backward_rows(const NormBackward& op, Range rows, float* part) {
   }
 }
 void norm_backward(const NormBackward& op, Range rows, float* part) {
-  is_bf16(op.x) ? norm_backward_rows<bf16>(op, rows, part) : norm_backward_rows<float>(op, rows, part);
+  with_type_of(op.x, [&]<class T>() { norm_backward_rows<T>(op, rows, part); });
 }
 
 template <class T>
@@ -143,7 +145,7 @@ void head_norm_rows(const HeadNorm& op, Range rows) {
   }
 }
 void head_norm(const HeadNorm& op, Range rows) {
-  is_bf16(op.x) ? head_norm_rows<bf16>(op, rows) : head_norm_rows<float>(op, rows);
+  with_type_of(op.x, [&]<class T>() { head_norm_rows<T>(op, rows); });
 }
 
 template <class T>
@@ -170,7 +172,7 @@ void head_norm_backward_rows(const HeadNormBackward& op, Range rows, float* part
   }
 }
 void head_norm_backward(const HeadNormBackward& op, Range rows, float* part) {
-  is_bf16(op.x) ? head_norm_backward_rows<bf16>(op, rows, part) : head_norm_backward_rows<float>(op, rows, part);
+  with_type_of(op.x, [&]<class T>() { head_norm_backward_rows<T>(op, rows, part); });
 }
 
 template <class T>
@@ -191,7 +193,9 @@ void rope_rows(const Rope& op, Range rows) {
     }
   }
 }
-void rope(const Rope& op, Range rows) { is_bf16(op.x) ? rope_rows<bf16>(op, rows) : rope_rows<float>(op, rows); }
+void rope(const Rope& op, Range rows) {
+  with_type_of(op.x, [&]<class T>() { rope_rows<T>(op, rows); });
+}
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

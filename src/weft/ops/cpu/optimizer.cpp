@@ -52,7 +52,7 @@ void adamw_of(const AdamW& op, Range r) {
   });
 }
 void adamw(const AdamW& op, Range elements) {
-  op.value&& is_bf16(op.value) ? adamw_of<bf16>(op, elements) : adamw_of<float>(op, elements);
+  with_type_of(op.value, [&]<class T>() { adamw_of<T>(op, elements); });
 }
 
 template <class T>
@@ -74,7 +74,7 @@ void sgd_of(const Sgd& op, Range r) {
   });
 }
 void sgd(const Sgd& op, Range elements) {
-  op.value&& is_bf16(op.value) ? sgd_of<bf16>(op, elements) : sgd_of<float>(op, elements);
+  with_type_of(op.value, [&]<class T>() { sgd_of<T>(op, elements); });
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "weft/device/arena.h"
 #include "weft/ops/cpu/matmul.h"
+#include "weft/ops/cpu/rows.h"
 
 namespace weft {
 namespace {
@@ -50,10 +51,7 @@ double measure_matmul_flops(int threads, DType type) {
   for (const Tensor& t : {op.a, op.b})
     for (int64_t i = 0; i < t.elements(); ++i) {
       const float x = float(i % 13) * 0.125f - 0.75f;
-      if (type == DType::bf16)
-        t.as<bf16>()[i] = bf16(x);
-      else
-        t.as<float>()[i] = x;
+      cpu::with_type_of(t, [&]<class T>() { t.as<T>()[i] = T(x); });
     }
   Arena workspace("peak workspace", std::max<int64_t>(64, matmul.workspace_bytes(op)));
   const Tensor memory = workspace.alloc(DType::u8, {workspace.capacity()});

@@ -30,7 +30,7 @@ void swiglu_of(const Swiglu& op, Range elements) {
   });
 }
 void swiglu(const Swiglu& op, Range elements) {
-  is_bf16(op.u) ? swiglu_of<bf16>(op, elements) : swiglu_of<float>(op, elements);
+  with_type_of(op.u, [&]<class T>() { swiglu_of<T>(op, elements); });
 }
 
 template <class T>
@@ -50,7 +50,7 @@ void swiglu_backward_of(const SwigluBackward& op, Range elements) {
   });
 }
 void swiglu_backward(const SwigluBackward& op, Range elements) {
-  is_bf16(op.u) ? swiglu_backward_of<bf16>(op, elements) : swiglu_backward_of<float>(op, elements);
+  with_type_of(op.u, [&]<class T>() { swiglu_backward_of<T>(op, elements); });
 }
 
 // (1 + tanh(z)) / 2 = sigmoid(2 z),  z = sqrt(2 / pi) (x + 0.044715 x^3)
@@ -76,7 +76,7 @@ void gelu_of(const Gelu& op, Range elements) {
   });
 }
 void gelu(const Gelu& op, Range elements) {
-  is_bf16(op.x) ? gelu_of<bf16>(op, elements) : gelu_of<float>(op, elements);
+  with_type_of(op.x, [&]<class T>() { gelu_of<T>(op, elements); });
 }
 
 template <class D, class V>
@@ -102,7 +102,7 @@ void gelu_backward_of(const GeluBackward& op, Range elements) {
   });
 }
 void gelu_backward(const GeluBackward& op, Range elements) {
-  is_bf16(op.x) ? gelu_backward_of<bf16>(op, elements) : gelu_backward_of<float>(op, elements);
+  with_type_of(op.x, [&]<class T>() { gelu_backward_of<T>(op, elements); });
 }
 
 template <class T>
@@ -113,7 +113,9 @@ void add_row_of(const AddRow& op, Range rows) {
     for_each(y.cols,
              [b, y = y[i]](auto t, int64_t j) HWY_ATTR { store(hn::Add(load(t, y + j), load(t, b + j)), t, y + j); });
 }
-void add_row(const AddRow& op, Range rows) { is_bf16(op.y) ? add_row_of<bf16>(op, rows) : add_row_of<float>(op, rows); }
+void add_row(const AddRow& op, Range rows) {
+  with_type_of(op.y, [&]<class T>() { add_row_of<T>(op, rows); });
+}
 
 template <class T>
 void add_of(const Add& op, Range elements) {
@@ -125,7 +127,9 @@ void add_of(const Add& op, Range elements) {
                     HWY_ATTR { store(hn::Add(load(t, a + j), load(t, b + j)), t, to + j); });
   });
 }
-void add(const Add& op, Range elements) { is_bf16(op.x) ? add_of<bf16>(op, elements) : add_of<float>(op, elements); }
+void add(const Add& op, Range elements) {
+  with_type_of(op.x, [&]<class T>() { add_of<T>(op, elements); });
+}
 
 template <class T>
 void axpby_of(const Axpby& op, Range elements) {
@@ -158,10 +162,8 @@ void copy_of(const Copy& op, Range elements) {
   });
 }
 void copy(const Copy& op, Range elements) {
-  if (is_bf16(op.from))
-    is_bf16(op.to) ? copy_of<bf16, bf16>(op, elements) : copy_of<bf16, float>(op, elements);
-  else
-    is_bf16(op.to) ? copy_of<float, bf16>(op, elements) : copy_of<float, float>(op, elements);
+  with_type_of(op.from,
+               [&]<class From>() { with_type_of(op.to, [&]<class To>() { copy_of<From, To>(op, elements); }); });
 }
 
 template <class T>
@@ -182,7 +184,9 @@ void embed_of(const Embed& op, Range rows) {
       std::fill_n(to, out.cols, T(0.0f));
   }
 }
-void embed(const Embed& op, Range rows) { is_bf16(op.out) ? embed_of<bf16>(op, rows) : embed_of<float>(op, rows); }
+void embed(const Embed& op, Range rows) {
+  with_type_of(op.out, [&]<class T>() { embed_of<T>(op, rows); });
+}
 
 template <class T>
 void embed_backward_of(const EmbedBackward& op, Range columns) {
@@ -197,7 +201,7 @@ void embed_backward_of(const EmbedBackward& op, Range columns) {
   }
 }
 void embed_backward(const EmbedBackward& op, Range columns) {
-  is_bf16(op.dy) ? embed_backward_of<bf16>(op, columns) : embed_backward_of<float>(op, columns);
+  with_type_of(op.dy, [&]<class T>() { embed_backward_of<T>(op, columns); });
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ void bias_grad_rows(const BiasGrad& op, Range rows, float* part) {
                           HWY_ATTR { store(hn::Add(load(t, part + j), load(t, row + j)), t, part + j); });
 }
 void bias_grad(const BiasGrad& op, Range rows, float* part) {
-  is_bf16(op.dy) ? bias_grad_rows<bf16>(op, rows, part) : bias_grad_rows<float>(op, rows, part);
+  with_type_of(op.dy, [&]<class T>() { bias_grad_rows<T>(op, rows, part); });
 }
 
 void sum_parts(const PartSum& s, Range columns) {
@@ -81,8 +81,7 @@ int64_t count_nonfinite_of(const T* x, int64_t n) {
   return count;
 }
 int64_t count_nonfinite(const Tensor& x, Range r) {
-  return is_bf16(x) ? count_nonfinite_of(flat<bf16>(x) + r.begin, r.size())
-                    : count_nonfinite_of(flat<float>(x) + r.begin, r.size());
+  return with_type_of(x, [&]<class T>() { return count_nonfinite_of(flat<T>(x) + r.begin, r.size()); });
 }
 
 }  // namespace

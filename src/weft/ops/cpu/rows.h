@@ -29,11 +29,13 @@ T* flat(const Tensor& t) {
   return t ? t.as<T>() : nullptr;
 }
 
-// Whether a kernel computes in bf16 or in f32; there are no others here.
-inline bool is_bf16(const Tensor& t) {
-  WEFT_CHECK(t.dtype == DType::f32 || t.dtype == DType::bf16, "the CPU backend computes in f32 and bf16, not {}",
-             name_of(t.dtype));
-  return t.dtype == DType::bf16;
+// f.operator()<T>() for the type that a kernel computes in: that of t, f32 where t does not exist.
+template <class F>
+auto with_type_of(const Tensor& t, const F& f) {
+  if (t && t.dtype == DType::bf16) return f.template operator()<bf16>();
+  if (t && t.dtype == DType::f16) return f.template operator()<f16>();
+  WEFT_CHECK(!t || t.dtype == DType::f32, "the CPU backend computes in f32, bf16 and f16, not {}", name_of(t.dtype));
+  return f.template operator()<float>();
 }
 
 // The elements of matrices of one size as one run where no row of any of them has a gap behind it, else row by row:

@@ -1,5 +1,5 @@
-// What the vectorised kernels share: loads and stores of f32 and bf16 as f32, loops over rows. Included once for each
-// kind of CPU.
+// What the vectorised kernels share: loads and stores of f32, bf16 and f16 as f32, loops over rows. Included once for
+// each kind of CPU.
 #if defined(WEFT_OPS_CPU_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef WEFT_OPS_CPU_SIMD_INL_H_
 #undef WEFT_OPS_CPU_SIMD_INL_H_
@@ -48,6 +48,58 @@ HWY_INLINE void store(V v, D, bf16* p) {
   const auto bits = hn::IfThenElse(hn::RebindMask(d32, hn::IsNaN(v)), hn::Or(high, hn::Set(d32, 0x40u)), rounded);
   hn::StoreU(hn::DemoteTo(d16, hn::BitCast(i32, bits)), d16, reinterpret_cast<uint16_t*>(p));
 }
+
+// The CPU's own instructions for f16, where a kind of CPU has them; Highway's stand-ins elsewhere do not round.
+#if (HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3) && !defined(HWY_DISABLE_F16C)
+template <class D>
+HWY_INLINE hn::Vec<D> load(D d, const f16* p) {
+  const hn::Rebind<hwy::float16_t, D> d16;
+  return hn::PromoteTo(d, hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(p)));
+}
+template <class D, class V>
+HWY_INLINE void store(V v, D, f16* p) {
+  const hn::Rebind<hwy::float16_t, D> d16;
+  hn::StoreU(hn::DemoteTo(d16, v), d16, reinterpret_cast<hwy::float16_t*>(p));
+}
+#else
+// Each lane as f16's operator float and f16(float) do.
+template <class D>
+HWY_INLINE hn::Vec<D> load(D d, const f16* p) {
+  const hn::Rebind<uint16_t, D> d16;
+  const hn::Rebind<uint32_t, D> d32;
+  const hn::Rebind<int32_t, D> i32;
+  const auto bits = hn::PromoteTo(d32, hn::LoadU(d16, reinterpret_cast<const uint16_t*>(p)));
+  const auto sign = hn::ShiftLeft<16>(hn::And(bits, hn::Set(d32, 0x8000u)));
+  const auto mantissa = hn::And(bits, hn::Set(d32, 0x7fffu)), rest = hn::ShiftLeft<13>(mantissa);
+  const auto small = hn::BitCast(d32, hn::Mul(hn::ConvertTo(d, hn::BitCast(i32, mantissa)), hn::Set(d, 0x1p-24f)));
+  const auto normal = hn::Add(rest, hn::Set(d32, 112u << 23)), huge = hn::Or(rest, hn::Set(d32, 0x7f800000u));
+  const auto at_least = [&](uint32_t least) HWY_ATTR {
+    return hn::RebindMask(d32, hn::Gt(hn::BitCast(i32, rest), hn::Set(i32, int32_t(least - 1))));
+  };
+  const auto value = hn::IfThenElse(at_least(0x00800000u), normal, small);
+  return hn::BitCast(d, hn::Or(sign, hn::IfThenElse(at_least(0x0f800000u), huge, value)));
+}
+template <class D, class V>
+HWY_INLINE void store(V v, D d, f16* p) {
+  const hn::Rebind<uint16_t, D> d16;
+  const hn::Rebind<uint32_t, D> d32;
+  const hn::Rebind<int32_t, D> i32;
+  const auto u = hn::BitCast(d32, v), magnitude = hn::And(u, hn::Set(d32, 0x7fffffffu));
+  const auto sign = hn::And(hn::ShiftRight<16>(u), hn::Set(d32, 0x8000u));
+  const auto half = hn::Set(d, 0.5f);
+  const auto small = hn::Sub(hn::BitCast(d32, hn::Add(hn::BitCast(d, magnitude), half)), hn::BitCast(d32, half));
+  const auto even = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(d32, 1u));
+  const auto normal =
+      hn::ShiftRight<13>(hn::Sub(hn::Add(hn::Add(magnitude, hn::Set(d32, 0xfffu)), even), hn::Set(d32, 112u << 23)));
+  const auto at_least = [&](uint32_t least) HWY_ATTR {
+    return hn::RebindMask(d32, hn::Gt(hn::BitCast(i32, magnitude), hn::Set(i32, int32_t(least - 1))));
+  };
+  auto value = hn::IfThenElse(at_least(0x38800000u), normal, small);
+  value = hn::IfThenElse(at_least(0x477ff000u), hn::Set(d32, 0x7c00u), value);
+  value = hn::IfThenElse(at_least(0x7f800001u), hn::Set(d32, 0x7e00u), value);
+  hn::StoreU(hn::DemoteTo(d16, hn::BitCast(i32, hn::Or(sign, value))), d16, reinterpret_cast<uint16_t*>(p));
+}
+#endif
 
 // f(d, j) for j in steps of the lanes of d, whole vectors first, then single elements: covers [0, n).
 template <class F>

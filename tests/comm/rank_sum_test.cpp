@@ -1,0 +1,31 @@
+#include "weft/comm/rank_sum.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <vector>
+
+namespace weft {
+namespace {
+
+// 2048 + 1 and 2048 + 1 + 1 are 2048 in f16 after each addition; rounded once, the latter is 2050.
+TEST(RankSum, AddsSixteenBitsInF32AndRoundsOnce) {
+  const std::vector<f16> large(1500, f16(2048.0f)), one(1500, f16(1.0f));
+  std::vector<f16> out(1500);
+  const std::array<const void*, 3> three{large.data(), one.data(), one.data()};
+  sum_ranks(three, DType::f16, 1500, out.data());
+  for (const f16& x : out) ASSERT_EQ(float(x), 2050.0f);
+  const std::array<const void*, 2> two{large.data(), one.data()};
+  sum_ranks(two, DType::f16, 1500, out.data());
+  for (const f16& x : out) ASSERT_EQ(float(x), 2048.0f);
+}
+
+TEST(RankSum, AnOverflowOfF16IsInfinite) {
+  const std::vector<f16> x(3, f16(60000.0f));
+  std::vector<f16> out(3);
+  sum_ranks(std::array<const void*, 2>{x.data(), x.data()}, DType::f16, 3, out.data());
+  EXPECT_EQ(out[2].bits, f16(65536.0f).bits);
+}
+
+}  // namespace
+}  // namespace weft
