@@ -64,11 +64,15 @@ void override_dropout(const Recipe& r, Dropouts& d) {
 }  // namespace
 
 RunPlan plan_run(const Recipe& recipe, const WorkspaceModel& workspace, int rank) {
-  RunPlan plan;
   if (!std::filesystem::exists(recipe.model.path))
     throw FileError(fmt::format("model.path = \"{}\" does not exist, seen from {}", recipe.model.path,
                                 std::filesystem::current_path().string()));
-  plan.config = read_hf_config(recipe.model.path);
+  return plan_run(recipe, read_hf_config(recipe.model.path), workspace, rank);
+}
+
+RunPlan plan_run(const Recipe& recipe, HfConfig config, const WorkspaceModel& workspace, int rank) {
+  RunPlan plan;
+  plan.config = std::move(config);
   plan.model = plan.config.spec;
   override_dropout(recipe, plan.model.dropout);
   check_layout(recipe, plan.model);
