@@ -4,6 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/program.h"
+#include "train/faults.h"
+#include "weft/apps/backends.h"
+#include "weft/apps/verify_report.h"
 
 namespace weft {
 namespace {
@@ -69,6 +72,26 @@ TEST(VerifyCommand, RefusesWhatTrainRefusesWithTheSameMessage) {
     EXPECT_EQ(verify.status, train.status) << wrong[0];
     EXPECT_EQ(message_of(verify), message_of(train)) << wrong[0];
   }
+}
+
+// A fault that is no option of the program: within this process.
+TEST(VerifyCommand, HasStatusOneAndNamesTensorAxisAndOperationWhereALayoutDiffers) {
+  const TempDir dir;
+  const Recipe recipe = parse_recipe_file(arguments("verify", dir, {})[1], {"parallel.dp=2", "parallel.tp=2"});
+  const VerifyReport report = verify({.recipe = recipe,
+                                      .machine_for = [](const Recipe& r) { return machine_for(r); },
+                                      .steps = 1,
+                                      .run = testing::ranks_with({testing::tp_of, "param_store"})});
+  std::ostringstream text, json;
+  EXPECT_EQ(print_report(report, false, text), 1);
+  EXPECT_EQ(print_report(report, true, json), 1);
+  for (const char* part : {"the gradient of final_norm.weight", "DIFFERS", "without dp", "without tp",
+                           "the smallest layout that differs: tp 2 with sequence parallelism",
+                           "made by the sum of this gradient over ranks"})
+    EXPECT_SAYS(text.str(), part);
+  const auto parsed = nlohmann::json::parse(json.str());
+  EXPECT_EQ(parsed["equal"], false);
+  EXPECT_EQ(parsed["first_difference"]["tensor"], "final_norm.weight");
 }
 
 }  // namespace

@@ -120,6 +120,18 @@ TEST(Verify, SeesWhatIsWrongInTheRecipesPrecisionAlone) {
   EXPECT_SAYS(report.finding->operation, "of swiglu in blocks.1.mlp, forward");
 }
 
+TEST(Verify, HoldsInvariantNumericsToTheBits) {
+  const Recipe recipe = recipe_for("gpt2", {"parallel.dp=2", "parallel.pp=2", "train.numerics=invariant"});
+  const VerifyReport report = report_on(recipe);
+  EXPECT_TRUE(report.equal()) << first_of(report);
+  ASSERT_EQ(report.passes.size(), 3u);
+  for (const VerifyReport::Row& row : report.passes[2].rows) EXPECT_EQ(row.layout, 0);
+}
+
+TEST(Verify, RefusesToCompareWithARunThatIsNotFinite) {
+  EXPECT_THROW(report_on(recipe_for("llama-gqa", {"parallel.dp=2", "optimizer.lr=1e300"})), NumericsError);
+}
+
 // The control of the tests that name operations: where nothing is wrong, every operation that can be compared is equal.
 TEST(Verify, OperationsOfALayoutAreEqualToThoseOfOneRank) {
   for (const std::string& name : testing::kGoldenCases) {

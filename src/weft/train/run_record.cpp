@@ -98,8 +98,6 @@ const std::map<std::string, double>& tensors_of(const Distances::Step& step, Qua
   return quantity == Quantity::gradients ? step.gradients : step.weights;
 }
 
-bool of_tensors(Quantity q) { return q == Quantity::gradients || q == Quantity::weights; }
-
 }  // namespace
 
 std::string name_of(Quantity quantity) {
@@ -165,7 +163,8 @@ std::optional<Difference> first_difference(const Distances& distances, const Run
 }
 
 Difference worst_of(const Distances& distances, Quantity q, const Allowed& allowed) {
-  Difference worst{.step = 0, .quantity = q, .tensor = "", .distance = -1, .allowed = 1};
+  Difference worst{.step = 0, .quantity = q, .tensor = "", .distance = 0, .allowed = 0};
+  double worst_off = -1;
   for (size_t s = 0; s < distances.steps().size(); ++s) {
     std::vector<std::string> names;
     if (of_tensors(q))
@@ -174,7 +173,9 @@ Difference worst_of(const Distances& distances, Quantity q, const Allowed& allow
       names.emplace_back();
     for (const std::string& name : names) {
       const double distance = distances.at(int64_t(s), q, name), most = allowed(int64_t(s), q, name);
-      if (distance / most > worst.distance / worst.allowed) worst = {int64_t(s), q, name, distance, most};
+      const double off = most > 0 ? distance / most : distance;
+      if (off > worst_off) worst = {int64_t(s), q, name, distance, most};
+      worst_off = std::max(worst_off, off);
     }
   }
   return worst;

@@ -15,6 +15,7 @@ enum class Quantity : uint8_t { loss, gradients, gradient_norm, weights };
 inline constexpr Quantity kQuantities[] = {Quantity::loss, Quantity::gradients, Quantity::gradient_norm,
                                            Quantity::weights};
 std::string name_of(Quantity quantity);
+constexpr bool of_tensors(Quantity q) { return q == Quantity::gradients || q == Quantity::weights; }
 
 // A whole weight, or its gradient, row by row.
 struct WholeTensor {

@@ -52,25 +52,29 @@ double rounding_bound(const Recipe& r, const ModelSpec& m) {
   return 0x1p-24 * (16 * double(2 + m.num_layers) + 2 * std::sqrt(depth));
 }
 
+double unit_roundoff(const std::string& precision) { return precision == "bf16" ? 0x1p-8 : 0x1p-24; }
+
 // In a precision whose rounding is measured, on one rank: several times what the same tensor has in any step; at least
-// what any tensor has, for a small one may be near by chance.
+// what any tensor has, for a small one may be near by chance. So may loss and norm: at least one rounding of theirs.
 class MeasuredBound {
  public:
-  MeasuredBound(const Distances& one_rank, double least) : least_(least) {
+  struct Least {
+    double any, number;
+  };
+  MeasuredBound(const Distances& one_rank, Least least) : least_(least.any) {
+    for (const Quantity q : {Quantity::loss, Quantity::gradient_norm}) of_any_[size_t(q)] = least.number;
     for (size_t s = 0; s < one_rank.steps().size(); ++s) {
       for (const auto& [name, distance] : one_rank.steps()[s].gradients) {
         for (const Quantity q : kQuantities) {
           const double here = one_rank.at(int64_t(s), q, name);
-          farther(of_tensor_[{q, name}], here);
+          farther(of_tensor_[{q, of_tensors(q) ? name : ""}], here);
           farther(of_any_[size_t(q)], here);
         }
       }
     }
   }
   double operator()(int64_t, Quantity q, const std::string& tensor) const {
-    const auto own = of_tensor_.find({q, tensor});  // the loss has no tensor
-    const double any = of_any_[size_t(q)];
-    return std::max({least_, any, kFarther * (own == of_tensor_.end() ? any : own->second)});
+    return std::max({least_, of_any_[size_t(q)], kFarther * of_tensor_.at({q, tensor})});
   }
 
  private:
@@ -80,10 +84,19 @@ class MeasuredBound {
   std::array<double, std::size(kQuantities)> of_any_{};
 };
 
-// Of one precision: what one rank makes in fp64, and how far from it a run may be.
+void require_finite(bool finite, const std::string& run) {
+  if (!finite)
+    throw NumericsError(
+        fmt::format("{}: a loss or a gradient is not finite, on one rank: there is nothing to compare a "
+                    "layout with. Lower optimizer.lr",
+                    run));
+}
+
+// How far from a run of one rank the layout's may be.
 struct Judgement {
   std::string precision;
-  Recipe recipe;  // the layout's, in that precision
+  const RunRecord& record;  // of one rank
+  Recipe recipe;            // the layout's, in that precision
   Allowed allowed;
   double op_tolerance;  // relative to an operand's sum of absolute values
 };
@@ -99,8 +112,11 @@ class Verifier {
     Trial one{in_fp64(one_rank_of(recipe_)), config_, *data_, setup_.steps};
     record_ = timed("fp64 on the reference backend, one rank",
                     [&] { return record_run(one, setup_.machine_for(one.recipe), hooks()); });
+    for (const RunRecord::Step& step : record_.steps)
+      require_finite(std::isfinite(step.loss) && std::isfinite(step.grad_norm), "fp64");
     judge_fp64();
     if (report_.equal() && recipe_.run.backend != "ref") judge_own_precision();
+    if (report_.equal() && recipe_.train.numerics == "invariant" && recipe_.parallel.tp == 1) judge_bits();
     return std::move(report_);
   }
 
@@ -159,12 +175,13 @@ class Verifier {
     return {copy.recipe, copy.config};
   }
 
-  Distances distances_of(const Recipe& recipe, int64_t steps) const {
-    return compare_run({recipe, config_, *data_, steps}, setup_.machine_for(recipe), hooks(), record_);
+  Distances distances_of(const Recipe& recipe, int64_t steps, const RunRecord& record) const {
+    return compare_run({recipe, config_, *data_, steps}, setup_.machine_for(recipe), hooks(), record);
   }
 
   void judge_fp64() {
     const Judgement by{.precision = "fp64",
+                       .record = record_,
                        .recipe = in_fp64(recipe_),
                        .allowed = [](int64_t, Quantity, const std::string&) { return kFp64Tolerance; },
                        .op_tolerance = 1e-10};
@@ -174,18 +191,35 @@ class Verifier {
   void judge_own_precision() {
     const Recipe one = one_rank_of(recipe_);
     const Distances distances = timed(fmt::format("{} on {}, one rank", one.train.precision, one.run.backend),
-                                      [&] { return distances_of(one, setup_.steps); });
+                                      [&] { return distances_of(one, setup_.steps, record_); });
+    for (const Distances::Step& step : distances.steps())
+      require_finite(std::isfinite(step.loss) && std::isfinite(step.grad_norm), one.train.precision);
     const double least = rounding_bound(recipe_, config_.spec);
     const Judgement by{.precision = recipe_.train.precision,
+                       .record = record_,
                        .recipe = recipe_,
-                       .allowed = MeasuredBound(distances, least),
+                       .allowed = MeasuredBound(distances, {least, unit_roundoff(recipe_.train.precision)}),
                        .op_tolerance = recipe_.train.precision == "f32" ? 16 * least : 0.05};
     judge(by, &distances);
   }
 
+  // What invariant numerics promise of every layout without tp.
+  void judge_bits() {
+    const Recipe one = one_rank_of(recipe_);
+    const RunRecord record = timed("invariant numerics, one rank", [&] {
+      return record_run({one, config_, *data_, setup_.steps}, setup_.machine_for(one), hooks());
+    });
+    const Judgement by{.precision = recipe_.train.precision + " to the bit",
+                       .record = record,
+                       .recipe = recipe_,
+                       .allowed = [](int64_t, Quantity, const std::string&) { return 0.0; },
+                       .op_tolerance = 1e-6};
+    judge(by, nullptr);
+  }
+
   void judge(const Judgement& by, const Distances* one_rank) {
     const Distances layout = timed(fmt::format("{} on {}, {}", by.precision, by.recipe.run.backend, report_.layout),
-                                   [&] { return distances_of(by.recipe, setup_.steps); });
+                                   [&] { return distances_of(by.recipe, setup_.steps, by.record); });
     VerifyReport::Pass pass{by.precision, by.recipe.run.backend, {}};
     for (const Quantity q : kQuantities) {
       const Difference worst = worst_of(layout, q, by.allowed);
@@ -197,12 +231,12 @@ class Verifier {
                            .tensor = worst.tensor});
     }
     report_.passes.push_back(std::move(pass));
-    if (const auto first = first_difference(layout, record_, by.allowed)) find_out(by, *first);
+    if (const auto first = first_difference(layout, by.record, by.allowed)) find_out(by, *first);
   }
 
   // Runs a layout up to that step; none where it cannot run.
   std::optional<Difference> difference_of(const Judgement& by, const Recipe& recipe, int64_t steps) const {
-    return first_difference(distances_of(recipe, steps), record_, by.allowed);
+    return first_difference(distances_of(recipe, steps, by.record), by.record, by.allowed);
   }
 
   void find_out(const Judgement& by, const Difference& first) {
