@@ -18,7 +18,7 @@ using testing::weft;
 TEST(CommandLine, HelpNamesEverySubcommandAndSucceeds) {
   const Finished all = weft({"--help"});
   EXPECT_EQ(all.status, 0);
-  for (const char* name : {"train", "plan", "generate", "eval", "inspect", "bench", "completion"}) {
+  for (const char* name : {"train", "plan", "verify", "generate", "eval", "inspect", "bench", "completion"}) {
     EXPECT_SAYS(all.out, name);
     const Finished one = weft({name, "--help"});
     EXPECT_EQ(one.status, 0) << name;
@@ -66,7 +66,7 @@ TEST(CommandLine, RecipeErrorsNameKeyFileAndLineAndHaveStatusTwo) {
   const TempDir dir;
   const std::string recipe = (dir / "r.toml").string();
   spill(recipe, "[model]\npath = \"m\"\n[train]\nseq_lenght = 8\n[data]\ntrain = [\"a.txt\"]\n");
-  for (const char* command : {"train", "plan"}) {
+  for (const char* command : {"train", "plan", "verify"}) {
     const Finished f = weft({command, recipe, "optimizer.lr=-1"});
     EXPECT_EQ(f.status, 2);
     EXPECT_SAYS(f.err, "r.toml:4:");
@@ -75,6 +75,7 @@ TEST(CommandLine, RecipeErrorsNameKeyFileAndLineAndHaveStatusTwo) {
   }
   EXPECT_EQ(weft({"train"}).status, 2);
   EXPECT_EQ(weft({"plan"}).status, 2);
+  EXPECT_EQ(weft({"verify"}).status, 2);
 }
 
 TEST(CommandLine, FilesThatAreNotThereHaveStatusOneAndAreNamed) {

@@ -78,6 +78,21 @@ Command add_plan(CLI::App& weft) {
   return {app, [o] { return run_plan(*o); }};
 }
 
+Command add_verify(CLI::App& weft) {
+  auto o = std::make_shared<VerifyOptions>();
+  CLI::App* app = weft.add_subcommand("verify", "Check that a recipe's layout gives the run of one rank");
+  recipe_arguments(*app, o->recipe, o->overrides);
+  app->add_option("--steps", o->steps, "Steps to train and compare")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{1}, int64_t{1000}));
+  app->add_flag("--whole", o->whole, "Train the recipe's own model, however long it takes, not a narrow copy");
+  app->add_flag("--json", o->json, "Print JSON");
+  app->footer(
+      "Example:\n  weft verify recipe.toml parallel.dp=2 parallel.tp=2\n\n"
+      "Exit status: 0 equal, 1 something differs.");
+  return {app, [o] { return run_verify(*o); }};
+}
+
 Command add_generate(CLI::App& weft) {
   auto o = std::make_shared<GenerateOptions>();
   CLI::App* app = weft.add_subcommand("generate", "Continue a text");
@@ -247,8 +262,8 @@ int run_cli(int argc, char** argv) {
   app.set_version_flag("--version", kVersion);
   app.require_subcommand(1);
   app.footer("Begin with ./quickstart. `weft COMMAND --help` says more about each.");
-  const std::vector<Command> commands{add_train(app),   add_plan(app),  add_generate(app),  add_eval(app),
-                                      add_inspect(app), add_bench(app), add_completion(app)};
+  const std::vector<Command> commands{add_train(app), add_plan(app),    add_verify(app), add_generate(app),
+                                      add_eval(app),  add_inspect(app), add_bench(app),  add_completion(app)};
   const auto named = [&](const Command& c) { return c.app->get_name() == argv[1]; };
   if (argc > 1 && argv[1][0] != '-' && std::none_of(commands.begin(), commands.end(), named))
     return say_error("",

@@ -24,6 +24,14 @@ struct PlanOptions {
 };
 int run_plan(const PlanOptions& options);
 
+struct VerifyOptions {
+  std::string recipe;
+  std::vector<std::string> overrides;
+  int64_t steps = 3;
+  bool whole = false, json = false;
+};
+int run_verify(const VerifyOptions& options);
+
 // Of the commands that run a model forward.
 struct ModelOptions {
   std::string model;  // a model's folder, a checkpoint, or a run's folder (its newest checkpoint)

@@ -59,12 +59,22 @@ RunPlan plan_run(const Recipe& recipe, const WorkspaceModel& workspace, int rank
   return plan;
 }
 
+RunPlan plan_run(const Recipe& recipe, HfConfig config, const WorkspaceModel& workspace, int rank) {
+  RunPlan plan = prepare_run(recipe, std::move(config), rank);
+  plan.memory = measure(plan.model, plan.step, *plan.optimizer, workspace);
+  return plan;
+}
+
 RunPlan prepare_run(const Recipe& recipe, int rank) {
-  RunPlan plan;
   if (!std::filesystem::exists(recipe.model.path))
     throw FileError(fmt::format("model.path = \"{}\" does not exist, seen from {}", recipe.model.path,
                                 std::filesystem::current_path().string()));
-  plan.config = read_hf_config(recipe.model.path);
+  return prepare_run(recipe, read_hf_config(recipe.model.path), rank);
+}
+
+RunPlan prepare_run(const Recipe& recipe, HfConfig config, int rank) {
+  RunPlan plan;
+  plan.config = std::move(config);
   plan.model = plan.config.spec;
   override_dropout(recipe, plan.model.dropout);
   check_layout(recipe, plan.model);

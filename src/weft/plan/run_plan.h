@@ -24,9 +24,12 @@ struct RunPlan {
 // Reads config.json of the recipe's model folder and measures the step. Throws ConfigError, FileError or
 // PlacementError, before any data is touched.
 RunPlan plan_run(const Recipe& recipe, const WorkspaceModel& workspace, int rank = 0);
+// The same for a model that is not (as it is there) in that folder.
+RunPlan plan_run(const Recipe& recipe, HfConfig config, const WorkspaceModel& workspace, int rank = 0);
 
 // All of it but `memory`; and the step of another rank of the same run.
 RunPlan prepare_run(const Recipe& recipe, int rank);
+RunPlan prepare_run(const Recipe& recipe, HfConfig config, int rank);
 StepSpec step_of(const Recipe& recipe, const ModelSpec& model, int rank);
 
 }  // namespace weft

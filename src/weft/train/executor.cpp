@@ -50,6 +50,7 @@ double Executor::run_on(Backend& backend, const StepInput& input) {
 }
 
 void Executor::act(Action action, const StepInput& input) {
+  if (input.begins) input.begins(action);
   ChunkState& chunk = chunks_[size_t(action.chunk)];
   StageLinks::Link others(links_, *backend_, action.chunk, action.micro_batch);
   if (action.what == Do::forward) {

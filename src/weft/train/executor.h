@@ -35,6 +35,8 @@ class Executor {
     const LoadMicroBatch& load;
     double loss_scale;     // 1 / counted targets of the global batch
     uint64_t dropout_key;  // of this step
+    // Hears of every action before it begins: for finding out.
+    std::function<void(const Action&)> begins = {};
   };
   // Forward and backward of all micro-batches; gradients and losses are summed. Returns the sum of the counted tokens'
   // losses. Blocks.

@@ -1,0 +1,25 @@
+// weft verify: the layout of a recipe beside one rank.
+#include <iostream>
+
+#include "weft/apps/backends.h"
+#include "weft/apps/commands.h"
+#include "weft/apps/launch.h"
+#include "weft/apps/verify_report.h"
+#include "weft/base/error.h"
+
+namespace weft {
+int run_verify(const VerifyOptions& options) {
+  if (options.recipe.empty()) throw ConfigError("a recipe is missing, as in `weft verify recipe.toml`");
+  if (const Launched launched = launched_as(environment); launched.world > 1)
+    throw ConfigError(fmt::format("weft verify runs all ranks in one process; start it without {}", launched.by));
+  const Recipe recipe = parse_recipe_file(options.recipe, options.overrides);
+  check_supported(recipe);
+  const VerifyReport report = verify({.recipe = recipe,
+                                      .machine_for = [](const Recipe& r) { return machine_for(r); },
+                                      .steps = options.steps,
+                                      .whole = options.whole,
+                                      .say = [](const std::string& line) { std::cerr << line << std::endl; }});
+  return print_report(report, options.json, std::cout);
+}
+
+}  // namespace weft

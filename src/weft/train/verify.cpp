@@ -1,0 +1,315 @@
+#include "weft/train/verify.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "weft/train/clock.h"
+#include "weft/train/narrow_copy.h"
+#include "weft/train/progress.h"
+#include "weft/train/trial_data.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kMostParams = 5'000'000;  // of a model that is trained as it is
+constexpr double kMostSeconds = 20;         // likewise, all runs together
+constexpr double kReferenceRate = 1e9;      // flop/s of a thread of the reference backend, about
+constexpr double kTellEvery = 2;            // seconds
+constexpr double kLeastAdamEps = 1e-3;      // sees the gradients' absolute size, not their sign alone
+
+// The recipe as it is tried: nothing is held out, and every step's update has its full size.
+Recipe trial_recipe(Recipe r, int64_t steps) {
+  r.data.valid.clear();
+  r.data.valid_fraction = 0;
+  r.train.eval_interval = 0;
+  r.train.train_iters = steps;
+  r.train.log_grad_norms = false;
+  r.optimizer.lr_decay_style = "constant";
+  r.optimizer.lr_warmup_iters = r.optimizer.lr_decay_iters = r.optimizer.lr_wsd_decay_iters = 0;
+  r.optimizer.adam_eps = std::max(r.optimizer.adam_eps, kLeastAdamEps);
+  return r;
+}
+
+Recipe in_fp64(Recipe r) {
+  r.run.backend = "ref";
+  r.train.precision = "f64";
+  return r;
+}
+
+std::string sizes_of(const Recipe& r, const ModelSpec& m) {
+  return fmt::format(
+      "{} layers of width {}, {} query and {} key heads of {}, inner width {}, vocabulary {}; {} "
+      "sequences of {} tokens, {} at a time",
+      m.num_layers, m.width, m.num_heads, m.num_kv_heads, m.head_dim, m.ffn_width, m.vocab_size,
+      r.train.global_batch_size, r.train.seq_length, r.train.micro_batch_size);
+}
+
+// What sums in f32 may do to a tensor's farthest element: as the tests' tolerance of single operations, over all of the
+// layers'.
+double rounding_bound(const Recipe& r, const ModelSpec& m) {
+  const double depth = double(r.train.global_batch_size * r.train.seq_length + m.width);
+  return 0x1p-24 * (16 * double(2 + m.num_layers) + 2 * std::sqrt(depth));
+}
+
+double unit_roundoff(const std::string& precision) { return precision == "bf16" ? 0x1p-8 : 0x1p-24; }
+
+// In a precision whose rounding is measured, on one rank: several times what the same tensor has in any step; at least
+// what any tensor has, for a small one may be near by chance. So may loss and norm: at least one rounding of theirs.
+class MeasuredBound {
+ public:
+  struct Least {
+    double any, number;
+  };
+  MeasuredBound(const Distances& one_rank, Least least) : least_(least.any) {
+    for (const Quantity q : {Quantity::loss, Quantity::gradient_norm}) of_any_[size_t(q)] = least.number;
+    for (size_t s = 0; s < one_rank.steps().size(); ++s) {
+      for (const auto& [name, distance] : one_rank.steps()[s].gradients) {
+        for (const Quantity q : kQuantities) {
+          const double here = one_rank.at(int64_t(s), q, name);
+          farther(of_tensor_[{q, of_tensors(q) ? name : ""}], here);
+          farther(of_any_[size_t(q)], here);
+        }
+      }
+    }
+  }
+  double operator()(int64_t, Quantity q, const std::string& tensor) const {
+    return std::max({least_, of_any_[size_t(q)], kFarther * of_tensor_.at({q, tensor})});
+  }
+
+ private:
+  static void farther(double& most, double x) { most = std::max(most, x); }
+  double least_;
+  std::map<std::pair<Quantity, std::string>, double> of_tensor_;
+  std::array<double, std::size(kQuantities)> of_any_{};
+};
+
+void require_finite(bool finite, const std::string& run) {
+  if (!finite)
+    throw NumericsError(
+        fmt::format("{}: a loss or a gradient is not finite, on one rank: there is nothing to compare a "
+                    "layout with. Lower optimizer.lr",
+                    run));
+}
+
+// How far from a run of one rank the layout's may be.
+struct Judgement {
+  std::string precision;
+  const RunRecord& record;  // of one rank
+  Recipe recipe;            // the layout's, in that precision
+  Allowed allowed;
+  double op_tolerance;  // relative to an operand's sum of absolute values
+};
+
+class Verifier {
+ public:
+  explicit Verifier(const VerifySetup& setup) : setup_(setup), recipe_(setup.recipe) {}
+
+  VerifyReport run() {
+    choose_model();
+    report_.layout = layout_words(recipe_);
+    report_.steps = setup_.steps;
+    Trial one{in_fp64(one_rank_of(recipe_)), config_, *data_, setup_.steps};
+    record_ = timed("fp64 on the reference backend, one rank",
+                    [&] { return record_run(one, setup_.machine_for(one.recipe), hooks()); });
+    for (const RunRecord::Step& step : record_.steps)
+      require_finite(std::isfinite(step.loss) && std::isfinite(step.grad_norm), "fp64");
+    judge_fp64();
+    if (report_.equal() && recipe_.run.backend != "ref") judge_own_precision();
+    if (report_.equal() && recipe_.train.numerics == "invariant" && recipe_.parallel.tp == 1) judge_bits();
+    return std::move(report_);
+  }
+
+ private:
+  TrialHooks hooks() const {
+    return {.see = [this, told = now_s()](const TrialMoment& now) mutable { tell_step(now, told); },
+            .run = setup_.run,
+            .decorate = setup_.decorate};
+  }
+
+  // One rank says it for all, every few seconds.
+  void tell_step(const TrialMoment& now, double& told) const {
+    if (!now.updated || now.params.mesh().world->rank() > 0 || now_s() - told < kTellEvery) return;
+    told = now_s();
+    say(fmt::format("  step {} of {}", now.step + 1, setup_.steps));
+  }
+
+  void say(const std::string& line) const {
+    if (setup_.say) setup_.say(line);
+  }
+
+  template <class F>
+  std::invoke_result_t<F> timed(const std::string& what, const F& f) const {
+    say(what + " ...");
+    const double began = now_s();
+    std::invoke_result_t<F> result = f();
+    say(fmt::format("{}: {}", what, format_duration(now_s() - began)));
+    return result;
+  }
+
+  // The recipe's own, or its narrow copy.
+  void choose_model() {
+    const Machine machine = setup_.machine_for(recipe_);
+    const RunPlan plan = plan_run(recipe_, *machine.workspace_model);
+    recipe_ = trial_recipe(recipe_, setup_.steps);
+    config_ = plan.config;
+    config_.spec = plan.model;
+    const double flops = plan.memory.model_flops * mesh_sizes_of(recipe_).world();
+    const double seconds =
+        2 * double(setup_.steps) * flops / (kReferenceRate * setup_.machine_for(one_rank_of(recipe_)).threads);
+    const bool whole = setup_.whole || (plan.memory.num_params <= kMostParams && seconds <= kMostSeconds);
+    if (!whole) std::tie(recipe_, config_) = narrow(plan);
+    const bool own_data = whole && has_token_files(recipe_);
+    data_ = own_data ? open_token_files(recipe_, config_.spec) : random_tokens(recipe_, config_.spec, setup_.steps);
+    report_.model =
+        fmt::format("{} ({}), {}", whole ? setup_.recipe.model.path : "a narrow copy of " + setup_.recipe.model.path,
+                    sizes_of(recipe_, config_.spec), own_data ? "its own data" : "random tokens");
+    say(report_.model);
+    if (whole && seconds > kMostSeconds) say(fmt::format("this may take {}", format_duration(seconds)));
+  }
+
+  std::pair<Recipe, HfConfig> narrow(const RunPlan& plan) const {
+    NarrowCopy copy = narrow_copy(recipe_, config_);
+    say(fmt::format("{} parameters are many for fp64 by the reference kernels; --whole insists",
+                    format_count(double(plan.memory.num_params))));
+    return {copy.recipe, copy.config};
+  }
+
+  Distances distances_of(const Recipe& recipe, int64_t steps, const RunRecord& record) const {
+    return compare_run({recipe, config_, *data_, steps}, setup_.machine_for(recipe), hooks(), record);
+  }
+
+  void judge_fp64() {
+    const Judgement by{.precision = "fp64",
+                       .record = record_,
+                       .recipe = in_fp64(recipe_),
+                       .allowed = [](int64_t, Quantity, const std::string&) { return kFp64Tolerance; },
+                       .op_tolerance = 1e-10};
+    judge(by, nullptr);
+  }
+
+  void judge_own_precision() {
+    const Recipe one = one_rank_of(recipe_);
+    const Distances distances = timed(fmt::format("{} on {}, one rank", one.train.precision, one.run.backend),
+                                      [&] { return distances_of(one, setup_.steps, record_); });
+    for (const Distances::Step& step : distances.steps())
+      require_finite(std::isfinite(step.loss) && std::isfinite(step.grad_norm), one.train.precision);
+    const double least = rounding_bound(recipe_, config_.spec);
+    const Judgement by{.precision = recipe_.train.precision,
+                       .record = record_,
+                       .recipe = recipe_,
+                       .allowed = MeasuredBound(distances, {least, unit_roundoff(recipe_.train.precision)}),
+                       .op_tolerance = recipe_.train.precision == "f32" ? 16 * least : 0.05};
+    judge(by, &distances);
+  }
+
+  // What invariant numerics promise of every layout without tp.
+  void judge_bits() {
+    const Recipe one = one_rank_of(recipe_);
+    const RunRecord record = timed("invariant numerics, one rank", [&] {
+      return record_run({one, config_, *data_, setup_.steps}, setup_.machine_for(one), hooks());
+    });
+    const Judgement by{.precision = recipe_.train.precision + " to the bit",
+                       .record = record,
+                       .recipe = recipe_,
+                       .allowed = [](int64_t, Quantity, const std::string&) { return 0.0; },
+                       .op_tolerance = 1e-6};
+    judge(by, nullptr);
+  }
+
+  void judge(const Judgement& by, const Distances* one_rank) {
+    const Distances layout = timed(fmt::format("{} on {}, {}", by.precision, by.recipe.run.backend, report_.layout),
+                                   [&] { return distances_of(by.recipe, setup_.steps, by.record); });
+    VerifyReport::Pass pass{by.precision, by.recipe.run.backend, {}};
+    for (const Quantity q : kQuantities) {
+      const Difference worst = worst_of(layout, q, by.allowed);
+      pass.rows.push_back({.quantity = q,
+                           .one_rank = one_rank ? one_rank->at(worst.step, q, worst.tensor) : 0,
+                           .layout = worst.distance,
+                           .allowed = worst.allowed,
+                           .step = worst.step + 1,
+                           .tensor = worst.tensor});
+    }
+    report_.passes.push_back(std::move(pass));
+    if (const auto first = first_difference(layout, by.record, by.allowed)) find_out(by, *first);
+  }
+
+  // Runs a layout up to that step; none where it cannot run.
+  std::optional<Difference> difference_of(const Judgement& by, const Recipe& recipe, int64_t steps) const {
+    return first_difference(distances_of(recipe, steps, by.record), by.record, by.allowed);
+  }
+
+  void find_out(const Judgement& by, const Difference& first) {
+    const auto differs = [&](const Recipe& less) -> std::optional<bool> {
+      try {
+        check_supported(parse_recipe(to_toml(less), "verify", {}));
+        return timed("looking for the cause: " + layout_words(less), [&] {
+          const auto d = difference_of(by, less, first.step + 1);
+          return d.has_value();
+        });
+      } catch (const ConfigError&) { return {}; }
+    };
+    VerifyReport::Finding found{.step = first.step + 1,
+                                .precision = by.precision,
+                                .what = to_string(first),
+                                .tensor = first.tensor,
+                                .operation = {},
+                                .smallest = smallest_layout(by.recipe, differs)};
+    found.operation = operation_of(by, found.smallest.recipe, first.step);
+    report_.finding = std::move(found);
+  }
+
+  void log_ops(const Recipe& recipe, int64_t step, OpLog& log) const {
+    TrialHooks watched = hooks();
+    watched.ops = &log;
+    watched.ops_step = step;
+    run_trial({recipe, config_, *data_, step + 1}, setup_.machine_for(recipe), watched);
+  }
+
+  // Of that step, in words.
+  std::string operation_of(const Judgement& by, const Recipe& layout, int64_t latest) const {
+    const auto first = difference_of(by, layout, latest + 1);
+    if (!first) return "not found: it did not come again";
+    Recipe one = one_rank_of(by.recipe);
+    one.parallel.recompute = layout.parallel.recompute;  // the same operations
+    OpLog of_one, of_many;
+    return timed("comparing every operation of that step", [&] {
+      log_ops(one, first->step, of_one);
+      log_ops(layout, first->step, of_many);
+      const auto op = of_many.first_difference(of_one, by.op_tolerance);
+      if (op) return say_operation(*op);
+      return without_operation(*first, of_many.num_comparable(of_one));
+    });
+  }
+
+  static std::string say_operation(const OpLog::Difference& d) {
+    const std::string sums = fmt::format("its sum is {:.6g} on one rank and {:.6g} on the layout", d.one, d.many);
+    const std::string where = to_string(d.name);
+    if (!d.read) return fmt::format("{}: {}; what it read was equal", where, sums);
+    return fmt::format(
+        "what brought {} there between ranks (a collective, the fetch of a weight): {}, and nothing "
+        "before it differs",
+        where, sums);
+  }
+
+  static std::string without_operation(const Difference& first, int64_t compared) {
+    const std::string what = first.quantity == Quantity::gradients
+                                 ? "the sum of this gradient over ranks or micro-batches"
+                             : first.quantity == Quantity::weights ? "the update, or what clips its gradients"
+                                                                   : "the sum of it over ranks";
+    return fmt::format("{}: all {} operands of forward and backward that can be compared are equal", what, compared);
+  }
+
+  const VerifySetup& setup_;
+  Recipe recipe_;  // in its own precision
+  HfConfig config_;
+  std::unique_ptr<DataStream> data_;
+  RunRecord record_;  // in fp64, of one rank
+  VerifyReport report_;
+};
+
+}  // namespace
+
+VerifyReport verify(const VerifySetup& setup) { return Verifier(setup).run(); }
+
+}  // namespace weft
