@@ -37,11 +37,11 @@ TEST(GoldenCpuSlow, Bf16FollowsTheF32Run) {
   }
 }
 
-// fp16 has three bits more.
+// fp16 has three bits more: measured at most 8e-5 of a loss, 3e-3 of a norm.
 TEST(GoldenCpuSlow, Fp16FollowsTheF32Run) {
   for (const std::string& name : testing::kGoldenCases) {
     testing::expect_golden(name, cpu("fast", 2), {"train.precision=fp16", "train.micro_batch_size=4"},
-                           {.loss = 3e-4, .grad_norm = 1e-2, .tensor_norm = 1e-2, .weights = 0});
+                           {.loss = 2.5e-4, .grad_norm = 8e-3, .tensor_norm = 8e-3, .weights = 0});
   }
 }
 

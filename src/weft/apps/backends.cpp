@@ -11,6 +11,7 @@
 #include "weft/base/error.h"
 #include "weft/ops/cpu/cpu_backend.h"
 #include "weft/ops/cpu/cpu_workspace.h"
+#include "weft/ops/cpu/matmul.h"
 #include "weft/ops/cpu/matmul_dnnl.h"
 #include "weft/ops/cpu/omp_threads.h"
 #include "weft/ops/cpu/peak.h"
@@ -39,16 +40,19 @@ double measure_bandwidth(int threads) {
   return measure_memory_bandwidth(threads, memory);
 }
 
-// oneDNN's product for each op, with memory of its own.
+// oneDNN's product for each op, with memory of its own; weft's where oneDNN has none.
 std::function<void(const Matmul&)> library_matmul(int threads) {
   auto dnnl = std::make_shared<DnnlMatmul>(threads, Numerics::fast);
+  auto own = std::make_shared<CpuMatmul>(threads, Numerics::fast);
   auto workspace = std::make_shared<std::vector<std::byte>>();
-  return [dnnl, workspace](const Matmul& op) {
-    const size_t bytes = size_t(dnnl->workspace_bytes(op)) + kArenaAlignment;
+  return [dnnl, own, workspace](const Matmul& op) {
+    const bool supported = dnnl->supports(op);
+    const size_t bytes = size_t(supported ? dnnl->workspace_bytes(op) : own->workspace_bytes(op)) + kArenaAlignment;
     if (workspace->size() < bytes) workspace->resize(bytes);
     void* aligned = workspace->data();
     size_t space = workspace->size();
-    dnnl->run(op, static_cast<std::byte*>(std::align(kArenaAlignment, bytes - kArenaAlignment, aligned, space)));
+    auto* memory = static_cast<std::byte*>(std::align(kArenaAlignment, bytes - kArenaAlignment, aligned, space));
+    supported ? dnnl->run(op, memory) : own->run(op, memory);
   };
 }
 

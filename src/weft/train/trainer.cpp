@@ -132,7 +132,7 @@ void Trainer::skip(double loss, double norm) {
   loss_scale_.count_overflow();
   if (!leads()) return;
   records_->note(fmt::format("step {}: loss {}, gradient norm {} at loss scale {}: skipped; the next has {}", step_ + 1,
-                             loss, norm, before, loss_scale_.state.scale));
+                             loss, std::abs(norm), before, loss_scale_.state.scale));
 }
 
 // That the memory used is the memory planned, in every arena. A larger evaluation may own the workspace's peak.
