@@ -34,7 +34,7 @@ struct SgdSpec {
 };
 std::unique_ptr<Optimizer> make_sgd(const SgdSpec& spec);
 
-// Muon (Jordan et al. 2024; Liu et al. 2025, "Muon is scalable for LLM training", section 2) for linear matrices, each
+// Muon (Jordan et al. 2024; Liu et al. 2025, "Muon is scalable for LLM training") for linear matrices, each
 // part of a fused one (q, k, v; gate, up) on its own; AdamW for all other weights.
 //   buf = momentum buf + g,  u = g + momentum buf (nesterov) or buf
 //   w -= lr decay w + lr scale(rows, cols) NewtonSchulz(u)                      optim/newton_schulz.h
@@ -42,7 +42,7 @@ std::unique_ptr<Optimizer> make_sgd(const SgdSpec& spec);
 // The bits depend on the gradient alone, not on how tensors are cut and kept over dp.
 struct MuonSpec {
   enum class Scale : uint8_t {
-    match_rms_adamw,  // 0.2 sqrt(max(rows, cols)): as large as AdamW's updates        Liu et al. 2025, eq. 4
+    match_rms_adamw,  // 0.2 sqrt(max(rows, cols)): as large as AdamW's updates       Liu et al. 2025, sec. 2
     original          // sqrt(max(1, rows / cols))                                      Jordan et al. 2024
   };
   double momentum = 0.95;
