@@ -285,7 +285,7 @@ class Verifier {
   static std::string say_operation(const OpLog::Difference& d) {
     const std::string sums = fmt::format("its sum is {:.6g} on one rank and {:.6g} on the layout", d.one, d.many);
     const std::string where = to_string(d.name);
-    if (!d.read) return fmt::format("{}: {}; what it read was equal", where, sums);
+    if (!d.read) return fmt::format("{}: {}; what it read was equal, where it can be compared", where, sums);
     return fmt::format(
         "what brought {} there between ranks (a collective, the fetch of a weight): {}, and nothing "
         "before it differs",
