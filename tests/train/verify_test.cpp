@@ -91,6 +91,14 @@ TEST(Verify, NamesTheAxisWhoseSumOfGradientsIsDoubled) {
   EXPECT_SAYS(report.finding->operation, "the sum of this gradient over ranks");
 }
 
+TEST(Verify, SeesANormThatIsNotSummedOverTp) {
+  const VerifyReport report =
+      report_on(recipe_for("llama-gqa", {"parallel.dp=2", "parallel.tp=2"}), ranks_with({testing::tp_of, "grad_norm"}));
+  ASSERT_FALSE(report.equal());
+  EXPECT_EQ(report.finding->what, "the gradient norm");
+  EXPECT_SAYS(layout_words(report.finding->smallest.recipe), "tp 2");
+}
+
 TEST(Verify, NamesTheOperandThatACollectiveShouldHaveSummed) {
   const Recipe recipe = recipe_for("qwen2-bias", {"parallel.tp=2", "parallel.sequence_parallel=false"});
   const VerifyReport report = report_on(recipe, ranks_with({testing::tp_of, "boundary"}));

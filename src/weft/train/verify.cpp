@@ -234,7 +234,7 @@ class Verifier {
     if (const auto first = first_difference(layout, by.record, by.allowed)) find_out(by, *first);
   }
 
-  // Runs a layout up to that step; none where it cannot run.
+  // Of a layout that runs so many steps.
   std::optional<Difference> difference_of(const Judgement& by, const Recipe& recipe, int64_t steps) const {
     return first_difference(distances_of(recipe, steps, by.record), by.record, by.allowed);
   }
@@ -243,11 +243,11 @@ class Verifier {
     const auto differs = [&](const Recipe& less) -> std::optional<bool> {
       try {
         check_supported(parse_recipe(to_toml(less), "verify", {}));
-        return timed("looking for the cause: " + layout_words(less), [&] {
-          const auto d = difference_of(by, less, first.step + 1);
-          return d.has_value();
-        });
-      } catch (const ConfigError&) { return {}; }
+        return timed("looking for the cause: " + layout_words(less),
+                     [&] { return difference_of(by, less, first.step + 1).has_value(); });
+      } catch (const ConfigError&) { return {}; } catch (const PlacementError&) {
+        return {};
+      }
     };
     VerifyReport::Finding found{.step = first.step + 1,
                                 .precision = by.precision,
@@ -285,7 +285,7 @@ class Verifier {
   static std::string say_operation(const OpLog::Difference& d) {
     const std::string sums = fmt::format("its sum is {:.6g} on one rank and {:.6g} on the layout", d.one, d.many);
     const std::string where = to_string(d.name);
-    if (!d.read) return fmt::format("{}: {}; what it read was equal", where, sums);
+    if (!d.read) return fmt::format("{}: {}; what it read was equal, where it can be compared", where, sums);
     return fmt::format(
         "what brought {} there between ranks (a collective, the fetch of a weight): {}, and nothing "
         "before it differs",
