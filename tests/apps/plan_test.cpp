@@ -43,7 +43,7 @@ TEST_F(Plan, TheScheduleOfOneStageStandsBesideTheMemory) {
   EXPECT_NE(f.out.find("rank 0  F0B0--F1B1--F2B2--F3B3--\n"), std::string::npos) << f.out;
 }
 
-TEST_F(Plan, StagesThatCannotRunYetCanBeLookedAt) {
+TEST_F(Plan, TheSchedulesOfStagesAreDrawn) {
   const std::string svg = (dir_ / "schedule.svg").string();
   const Finished f = plan({"parallel.pp=2", "parallel.pipeline_schedule=zb_h1", "--schedule", "--schedule-svg", svg});
   EXPECT_EQ(f.status, 0) << f.err;
@@ -51,7 +51,6 @@ TEST_F(Plan, StagesThatCannotRunYetCanBeLookedAt) {
       << f.out;
   EXPECT_NE(f.out.find("zb_h1, 2 stages, 4 micro-batches: 13 long, bubble 7.7 %"), std::string::npos) << f.out;
   EXPECT_EQ(slurp(svg).find("<svg "), 0u);
-  EXPECT_EQ(plan({"parallel.pp=2"}).status, 2);
 }
 
 TEST_F(Plan, InJsonAScheduleIsATextForEachStage) {
@@ -59,6 +58,24 @@ TEST_F(Plan, InJsonAScheduleIsATextForEachStage) {
   EXPECT_EQ(json["schedule"][0], "F0 F1 B0 F2 B1 F3 B2 B3");
   EXPECT_EQ(json["schedule"].size(), 2u);
   EXPECT_EQ(nlohmann::json::parse(plan({"--schedule", "--json"}).out)["schedule"].size(), 1u);
+}
+
+TEST_F(Plan, EveryKindOfRankOfALayoutIsShownTheLargestInFull) {
+  const std::vector<std::string> layout{"parallel.pp=2", "parallel.dp=512", "train.global_batch_size=2048"};
+  const Finished f = plan(layout);
+  EXPECT_EQ(f.status, 0) << f.err;
+  EXPECT_SAYS(f.out, "stage 0 (512 ranks, as rank 0)");
+  EXPECT_SAYS(f.out, "stage 1 (512 ranks, as rank 512)");
+  EXPECT_SAYS(f.out, "the largest: stage ");
+  EXPECT_SAYS(f.out, "communication of a step");
+  std::vector<std::string> in_json = layout;
+  in_json.push_back("--json");
+  const auto json = nlohmann::json::parse(plan(in_json).out);
+  EXPECT_EQ(json["world"], 1024);
+  ASSERT_EQ(json["classes"].size(), 2u);
+  EXPECT_EQ(json["classes"][0]["total_bytes"], json["total_bytes"]);
+  EXPECT_EQ(json["classes"][1]["num_ranks"], 512);
+  EXPECT_GT(json["communication"].size(), 0u);
 }
 
 TEST_F(Plan, APictureThatWouldBeTooLargeIsRefused) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -116,6 +118,55 @@ TEST(ProcessMesh, AxesHoldTheRanksThatDifferInNothingElse) {
     mesh[Axis::dp].all_reduce({&sum, DType::f64, {1}}).wait();
     EXPECT_EQ(sum, 2 * (rank - rank / 2 % 2 * 2) + 2);
   });
+}
+
+TEST(ProcessMesh, RanksAreNumberedInTheOrderOfTheAxes) {
+  MeshSizes sizes{.dp = 2, .pp = 3, .cp = 4, .tp = 5};
+  for (const char* text : {"tp-cp-ep-dp-pp", "pp-dp-ep-cp-tp", "ep-cp-pp-tp-dp"}) {
+    sizes.order = mesh_order(text).value();
+    EXPECT_EQ(rank_at(sizes, {}), 0);
+    for (int rank = 0; rank < sizes.world(); ++rank) EXPECT_EQ(rank_at(sizes, place_of(sizes, rank)), rank) << text;
+  }
+  sizes.order = mesh_order("pp-dp-ep-cp-tp").value();
+  EXPECT_EQ(rank_at(sizes, {.dp = 0, .pp = 1, .cp = 0, .tp = 0}), 1);
+  EXPECT_EQ(rank_at(sizes, {.dp = 1, .pp = 0, .cp = 0, .tp = 0}), 3);
+  EXPECT_EQ(rank_at(sizes, {.dp = 0, .pp = 0, .cp = 1, .tp = 0}), 6);
+  EXPECT_EQ(rank_at(sizes, {.dp = 0, .pp = 0, .cp = 0, .tp = 1}), 24);
+  for (const char* text :
+       {"", "tp", "tp-cp-ep-dp", "tp-cp-ep-dp-pp-", "tp-cp-ep-dp-dp", "tp cp ep dp pp", "tp-cp-ep-dp-xx"})
+    EXPECT_FALSE(mesh_order(text).has_value()) << text;
+}
+
+// Whatever the order: each group's ranks are 0, 1, 2, ... in the order of the world's, as engines need them.
+TEST(ProcessMesh, ExpertsAreCutOverTheDataRanksInAnyOrder) {
+  for (const char* text : {"tp-cp-ep-dp-pp", "tp-cp-dp-ep-pp", "dp-cp-ep-tp-pp", "pp-ep-dp-cp-tp", "cp-pp-dp-tp-ep"}) {
+    const MeshSizes sizes{.dp = 4, .pp = 2, .cp = 3, .tp = 2, .ep = 6, .shards = 2, .order = mesh_order(text).value()};
+    std::map<std::string, int> members;
+    for (int rank = 0; rank < sizes.world(); ++rank)
+      make_mesh(sizes, rank, [&](const MeshGroup& g) {
+        EXPECT_EQ(g.rank, members[g.name]++) << text << " " << g.name;
+        return std::shared_ptr<Communicator>();
+      });
+    for (const auto& [name, count] : members)
+      if (name.starts_with("ep")) { EXPECT_EQ(count, 6) << text << " " << name; }
+  }
+}
+
+TEST(ProcessMesh, ADryMeshCountsTheBytesThatLeaveTheRankInARing) {
+  Traffic traffic;
+  const ProcessMesh mesh = dry_mesh({.dp = 4, .tp = 2, .shards = 4}, 3, &traffic);
+  const Tensor whole{nullptr, DType::f32, {80}}, quarter{nullptr, DType::f32, {20}};
+  for (int i = 0; i < 2; ++i) mesh[Axis::dp].all_reduce(whole).wait();
+  mesh.shards->all_gather(quarter, whole).wait();
+  mesh.shards->reduce_scatter(whole, quarter).wait();
+  mesh.replicas->all_reduce(whole).wait();  // of one rank
+  mesh[Axis::tp].send(whole, 0).wait();
+  mesh[Axis::tp].recv(whole, 0).wait();
+  const Traffic::Counts expected{{{"dp", Traffic::Kind::all_reduce}, {2, 2 * 480}},
+                                 {{"dp", Traffic::Kind::all_gather}, {1, 240}},
+                                 {{"dp", Traffic::Kind::reduce_scatter}, {1, 240}},
+                                 {{"tp", Traffic::Kind::send}, {1, 320}}};
+  EXPECT_EQ(traffic.counts(), expected);
 }
 
 }  // namespace

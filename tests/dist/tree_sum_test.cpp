@@ -65,6 +65,21 @@ TEST(TreeSum, KeepsAboutLog2Buffers) {
   EXPECT_EQ(peak, tree_buffers(12, {0, 12}));
 }
 
+TEST(TreeSum, TheCoverAndTheBuffersOfARunAreWhatItsSumLeavesAndNeeds) {
+  for (int64_t n : {1, 2, 3, 7, 8, 13, 32, 37})
+    for (int64_t first = 0; first < n; ++first)
+      for (int64_t count = 0; first + count <= n; ++count) {
+        TreeSum tree(n);
+        for (int64_t i = 0; i < count; ++i) tree.settle({0, first + i}, tree.take(), [](int, int) {});
+        std::vector<TreeNode> left;
+        for (const TreeSum::Held& h : tree.held()) left.push_back(h.node);
+        const std::vector<TreeNode> cover = tree_cover(n, {first, count});
+        EXPECT_EQ(cover, left) << n << " " << first << " " << count;
+        EXPECT_EQ(tree_buffers(n, {first, count}), tree.peak()) << n << " " << first << " " << count;
+        EXPECT_LE(int(cover.size()), std::max(1, 2 * (tree_root(n).level - 1)));
+      }
+}
+
 // Ranks that sum runs of their own, and what they are left with afterwards, are the same tree.
 TEST(TreeSum, RunsOfLeavesMeetInTheSameTree) {
   for (int64_t each : {1, 2, 3, 5, 8})

@@ -54,6 +54,7 @@ TEST(Recipe, EveryKeyIsReadIntoItsOwnFieldAndPrintedBack) {
     if (key.name == "train.eval_interval") given.push_back("data.valid=v");
     if (key.name == "parallel.zero_shard_size") given.push_back("parallel.dp=2");
     if (key.name == "parallel.virtual_pipeline_parallel_size") given.push_back("parallel.pipeline_schedule=zbv");
+    if (key.name == "parallel.order") given = {"parallel.order=pp-dp-ep-cp-tp"};
     if (key.name == "run.backend") given = {"run.backend=cuda"};
     Recipe r = with(given), small = with({});
     EXPECT_EQ(parse_recipe(to_toml(r), "again.toml", {}), r) << given[0];
@@ -372,6 +373,13 @@ TEST(Recipe, EveryKeySaysWhatItIs) {
     EXPECT_FALSE(key.help.empty()) << key.key;
     EXPECT_FALSE(key.expected.empty()) << key.key;
   }
+}
+
+TEST(Recipe, TheOrderOfTheAxesIsAPermutationOfTheirNames) {
+  EXPECT_EQ(with({"parallel.order=dp-tp-pp-cp-ep"}).parallel.order, "dp-tp-pp-cp-ep");
+  for (const char* order : {"", "tp-dp-pp", "tp-cp-ep-dp-dp", "tp-cp-ep-dp-pp-tp", "TP-CP-EP-DP-PP"})
+    EXPECT_SAYS(error_of(kSmall, {std::string("parallel.order=") + order}),
+                fmt::format("parallel.order = \"{}\": expected the names tp, cp, ep, dp, pp, each once", order));
 }
 
 TEST(Recipe, TheReferenceFitsItsColumns) {

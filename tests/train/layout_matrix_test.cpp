@@ -33,6 +33,7 @@ const std::vector<Feature> kCuts = {
     {"parallel.zero_stage", {"0", "1", "2", "3"}},
     {"parallel.zero_shard_size", {"0", "2"}},
     {"parallel.recompute", {"none", "selective", "full"}},
+    {"parallel.order", {"tp-cp-ep-dp-pp", "pp-dp-ep-cp-tp", "dp-pp-tp-ep-cp"}},
     {"parallel.pp", {"1", "2", "3", "4"}},
     {"parallel.pipeline_schedule", {"1f1b", "gpipe", "zb_h1", "interleaved_1f1b", "zbv"}},
     {"train.numerics", {"fast", "invariant"}},

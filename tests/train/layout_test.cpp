@@ -52,6 +52,21 @@ TEST(LayoutsSlow, DataParallelEqualsOneRankInFp64) {
   }
 }
 
+// However ranks are numbered, and whichever parts of a layout lie far apart.
+TEST(Layouts, TheOrderOfTheAxesChangesNothing) {
+  const std::vector<std::string> base{"train.train_iters=3", "optimizer.lr_warmup_iters=1", "train.micro_batch_size=1"};
+  const Outcome one = run_case("llama-gqa", "ref", base);
+  for (const char* order : {"tp-cp-ep-dp-pp", "pp-dp-ep-cp-tp", "dp-pp-tp-ep-cp", "cp-dp-ep-tp-pp"}) {
+    for (const char* zero_stage : {"0", "2"}) {
+      std::vector<std::string> overrides = base;
+      for (const char* size : {"parallel.dp=2", "parallel.tp=2", "parallel.pp=2"}) overrides.push_back(size);
+      overrides.push_back(std::string("parallel.zero_stage=") + zero_stage);
+      overrides.push_back(std::string("parallel.order=") + order);
+      expect_same_losses(one, run_case("llama-gqa", "ref", overrides), 1e-11, order);
+    }
+  }
+}
+
 TEST(LayoutsSlow, GoldenCasesUnderManyLayouts) {
   const std::vector<std::vector<std::string>> layouts{
       {"parallel.dp=2"},

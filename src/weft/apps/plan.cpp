@@ -100,7 +100,7 @@ int run_plan(const PlanOptions& options) {
   const Recipe recipe = parse_recipe_file(options.recipe, options.overrides);
   const bool svg = !options.schedule_svg.empty();
   nlohmann::json json;
-  // Stages that this version cannot run can be looked at.
+  // Of many stages the schedule can be looked at by itself, whatever the model.
   if (recipe.parallel.pp == 1 || !(options.schedule || svg)) add_memory(recipe, options.json ? &json : nullptr);
   if (options.schedule || svg) {
     const ShownSchedule shown = show_schedule(recipe);

@@ -1,6 +1,8 @@
 #include "weft/comm/process_mesh.h"
 
+#include <algorithm>
 #include <cstring>
+#include <vector>
 
 namespace weft {
 namespace {
@@ -64,17 +66,72 @@ std::string traffic_axis(const MeshSizes& n, const MeshGroup& g) {
   return cuts_dp && g.size == n.dp ? "dp" : g.axis == "pp_gradients" ? "pp" : g.axis;
 }
 
+// An axis that ranks are numbered along; ep is none.
+struct Numbered {
+  int size;
+  int MeshPlace::*at;
+};
+std::vector<Numbered> numbered(const MeshSizes& n) {
+  std::vector<Numbered> axes;
+  for (const MeshAxis axis : n.order) {
+    if (axis == MeshAxis::tp) axes.push_back({n.tp, &MeshPlace::tp});
+    if (axis == MeshAxis::cp) axes.push_back({n.cp, &MeshPlace::cp});
+    if (axis == MeshAxis::dp) axes.push_back({n.dp, &MeshPlace::dp});
+    if (axis == MeshAxis::pp) axes.push_back({n.pp, &MeshPlace::pp});
+  }
+  return axes;
+}
+
+bool stands_before(const MeshOrder& order, MeshAxis a, MeshAxis b) {
+  return std::find(order.begin(), order.end(), a) < std::find(order.begin(), order.end(), b);
+}
+
+// Among the data ranks.
+struct DataPlace {
+  int ep, edp;
+};
+DataPlace data_place(const MeshSizes& n, const MeshPlace& at) {
+  const int rank = stands_before(n.order, MeshAxis::cp, MeshAxis::dp) ? at.dp * n.cp + at.cp : at.cp * n.dp + at.dp;
+  if (stands_before(n.order, MeshAxis::ep, MeshAxis::dp)) return {.ep = rank % n.ep, .edp = rank / n.ep};
+  return {.ep = rank / n.edp(), .edp = rank % n.edp()};
+}
+
 }  // namespace
+
+std::optional<MeshOrder> mesh_order(std::string_view text) {
+  constexpr std::string_view kNames[] = {"tp", "cp", "ep", "dp", "pp"};
+  MeshOrder order = {};
+  std::string again;
+  for (size_t i = 0; i < order.size(); ++i) {
+    const auto name = std::find(std::begin(kNames), std::end(kNames), text.substr(std::min(3 * i, text.size()), 2));
+    if (name == std::end(kNames)) return {};
+    order[i] = MeshAxis(name - std::begin(kNames));
+    if (std::find(order.begin(), order.begin() + std::ptrdiff_t(i), order[i]) != order.begin() + std::ptrdiff_t(i))
+      return {};
+    again += fmt::format("{}{}", i > 0 ? "-" : "", *name);
+  }
+  if (again != text) return {};
+  return order;
+}
 
 MeshPlace place_of(const MeshSizes& n, int rank) {
   WEFT_CHECK(rank >= 0 && rank < n.world(), "rank {} of {}", rank, n.world());
-  return {.dp = rank / (n.tp * n.cp) % n.dp,
-          .pp = rank / (n.tp * n.cp * n.dp),
-          .cp = rank / n.tp % n.cp,
-          .tp = rank % n.tp};
+  MeshPlace place{};
+  for (const auto& [size, at] : numbered(n)) {
+    place.*at = rank % size;
+    rank /= size;
+  }
+  return place;
 }
 
-int rank_at(const MeshSizes& n, const MeshPlace& at) { return ((at.pp * n.dp + at.dp) * n.cp + at.cp) * n.tp + at.tp; }
+int rank_at(const MeshSizes& n, const MeshPlace& place) {
+  int rank = 0, stride = 1;
+  for (const auto& [size, at] : numbered(n)) {
+    rank += place.*at * stride;
+    stride *= size;
+  }
+  return rank;
+}
 
 ProcessMesh dry_mesh(const MeshSizes& sizes, int rank, Traffic* traffic) {
   return make_mesh(sizes, rank, [&](const MeshGroup& g) {
@@ -87,7 +144,8 @@ ProcessMesh make_mesh(const MeshSizes& n, int rank,
   WEFT_CHECK(n.dp % n.shards == 0 && n.dp * n.cp % n.ep == 0, "{} shards of dp {}, ep {} of dp {} x cp {}", n.shards,
              n.dp, n.ep, n.dp, n.cp);
   const auto [dp, pp, cp, tp] = place_of(n, rank);
-  const int data = dp * n.cp + cp, ep = data % n.ep, edp = data / n.ep, shard = dp % n.shards, replica = dp / n.shards;
+  const auto [ep, edp] = data_place(n, {dp, pp, cp, tp});
+  const int shard = dp % n.shards, replica = dp / n.shards;
   const auto group = [&](const char* axis, int size, int mine, const std::string& others) {
     return join({axis, fmt::format("{} of {}", axis, others), size, mine});
   };

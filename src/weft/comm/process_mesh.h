@@ -3,7 +3,9 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "weft/comm/communicator.h"
 #include "weft/comm/traffic.h"
@@ -19,15 +21,25 @@ struct ProcessMesh {
   Communicator& operator[](Axis axis) const { return *axes[size_t(axis)]; }
 };
 
+// In which order ranks are numbered: ranks next to each other differ in the first axis, those farthest apart in the
+// last (Megatron-LM's --order).
+enum class MeshAxis : uint8_t { tp, cp, ep, dp, pp };
+using MeshOrder = std::array<MeshAxis, 5>;
+inline constexpr MeshOrder kMeshOrder = {MeshAxis::tp, MeshAxis::cp, MeshAxis::ep, MeshAxis::dp, MeshAxis::pp};
+// Of "tp-cp-ep-dp-pp"; none where it is not each of these names once.
+std::optional<MeshOrder> mesh_order(std::string_view text);
+
 // The sizes of a layout; `ep` cuts experts over ranks of dp x cp, `shards` divides dp.
 struct MeshSizes {
   int dp = 1, pp = 1, cp = 1, tp = 1, ep = 1, shards = 1;
+  MeshOrder order = kMeshOrder;
   int edp() const { return dp * cp / ep; }
   int replicas() const { return dp / shards; }
   int world() const { return dp * pp * cp * tp; }
 };
-// Where a rank stands: tp innermost, then cp, dp, pp outermost. Of dp, shards are inner and replicas outer; of the data
-// ranks (dp x cp), ep is inner and edp outer.
+// Where a rank stands, as the order of the axes says. Of dp, shards are inner and replicas outer. ep has no ranks of
+// its own, so its place in the order moves none: of the data ranks (dp x cp, in their order) ep is inner and edp outer
+// where ep stands before dp, else the other way round.
 struct MeshPlace {
   int dp, pp, cp, tp;
 };

@@ -156,7 +156,8 @@ class ParamStore {
 
   Open& open_leaf(Backend& backend, Unit& unit, int64_t leaf);
   void point_grads(Unit& unit, const Tensor& flat, std::vector<char>& written);
-  void share_grads(Backend& backend, Unit& unit, int64_t micro_batch);
+  void open_owners(Backend& backend, Unit& unit, int64_t micro_batch);
+  void share_grads(Unit& unit);
   void settle(Backend& backend, Unit& unit, TreeNode node, int buffer);
   void reduce_sum(Unit& unit, const Tensor& whole);
   void reduce_each(Backend& backend, Unit& unit, int64_t micro_batch, const Tensor& whole);

@@ -14,12 +14,13 @@ void ParamStore::begin_step() {
 
 void ParamStore::open_grads(Backend& backend, int index, int64_t micro_batch) {
   Unit& u = unit(index);
+  open_owners(backend, u, micro_batch);
   const Open& open = open_leaf(backend, u, order_.leaf_of(micro_batch));
   if (order_.reduces_each())
     point_grads(u, transient_[open.buffer], transient_written_[size_t(open.buffer)]);
   else
     point_grads(u, u.buffers[size_t(open.buffer)], u.written[size_t(open.buffer)]);
-  share_grads(backend, u, micro_batch);
+  share_grads(u);
 }
 
 ParamStore::Open& ParamStore::open_leaf(Backend& backend, Unit& u, int64_t leaf) {
@@ -61,15 +62,19 @@ void ParamStore::point_grads(Unit& u, const Tensor& flat, std::vector<char>& wri
   }
 }
 
-// Ties: a gradient of their own in a mirror, or their owner's, whose leaf must then be open.
-void ParamStore::share_grads(Backend& backend, Unit& u, int64_t micro_batch) {
-  for (Param* p : u.params) {
+// Ties: a gradient of their own in a mirror, or their owner's, whose leaf must then be open. It stays so for longer
+// than this unit's, so it is the first to take the buffer that fits it.
+void ParamStore::open_owners(Backend& backend, Unit& u, int64_t micro_batch) {
+  for (const Param* p : u.params) {
     if (p->tied_to_ == nullptr || u.mirrors >= 0) continue;
-    if (order_.separate_ties()) {
-      open_grads(backend, p->unit_, micro_batch);
-      continue;
-    }
-    if (p->tied_to_->unit_ != p->unit_) open_grads(backend, p->tied_to_->unit_, micro_batch);
+    const int holder = order_.separate_ties() ? p->unit_ : p->tied_to_->unit_;
+    if (&unit(holder) != &u) open_grads(backend, holder, micro_batch);
+  }
+}
+
+void ParamStore::share_grads(Unit& u) {
+  for (Param* p : u.params) {
+    if (p->tied_to_ == nullptr || u.mirrors >= 0 || order_.separate_ties()) continue;
     p->grad = p->tied_to_->grad;
     p->written_ = p->tied_to_->written_;
   }

@@ -32,10 +32,12 @@ class Judge {
     for (const Tensor* t : all) that(*t, bool(*t), "is missing");
   }
   void compute(const Tensor& t) const { that(t, t && is_compute(t.dtype), "should be f32, bf16, f16 or f64"); }
-  void dtype(const Tensor& t, DType d) const { that(t, t.dtype == d, fmt::format("should be {}", name_of(d))); }
+  void dtype(const Tensor& t, DType d) const {
+    if (t.dtype != d) that(t, false, fmt::format("should be {}", name_of(d)));
+  }
   // Of this size and dtype, with rows apart or not.
   void matrix(const Tensor& t, int64_t rows, int64_t cols, DType d) const {
-    that(t, t && t.rows() == rows && t.cols() == cols, fmt::format("should be [{}, {}]", rows, cols));
+    if (!t || t.rows() != rows || t.cols() != cols) that(t, false, fmt::format("should be [{}, {}]", rows, cols));
     that(t, t.rows() <= 1 || t.row_stride >= t.cols(), "its rows overlap");
     dtype(t, d);
   }
@@ -45,7 +47,7 @@ class Judge {
       if (*t) matrix(*t, first.rows(), first.cols(), first.dtype);
   }
   void vector(const Tensor& t, int64_t n, DType d) const {
-    that(t, t && t.elements() == n && t.contiguous(), fmt::format("should be [{}], contiguous", n));
+    if (!t || t.elements() != n || !t.contiguous()) that(t, false, fmt::format("should be [{}], contiguous", n));
     dtype(t, d);
   }
   void vectors_like(const Tensor& first, Tensors others) const {

@@ -23,7 +23,13 @@ Precision precision_of(const Recipe& r) {
 MeshSizes mesh_sizes_of(const Recipe& r) {
   const auto& p = r.parallel;
   const int64_t shards = p.zero_stage == 0 ? 1 : p.zero_shard_size > 0 ? p.zero_shard_size : p.dp;
-  return {.dp = int(p.dp), .pp = int(p.pp), .cp = int(p.cp), .tp = int(p.tp), .ep = int(p.ep), .shards = int(shards)};
+  return {.dp = int(p.dp),
+          .pp = int(p.pp),
+          .cp = int(p.cp),
+          .tp = int(p.tp),
+          .ep = int(p.ep),
+          .shards = int(shards),
+          .order = mesh_order(p.order).value()};
 }
 
 Pipeline pipeline_of(const Recipe& r) {
@@ -85,11 +91,14 @@ void check_stages(const Recipe& r, const ModelSpec& m) {
   if (const BlockLayout& layout = r.parallel.pipeline_layout; !layout.empty())
     return check_layout(layout, pipeline.num_virtual_stages(), m.num_layers);
   if (pipeline.num_virtual_stages() <= m.num_layers) return;
+  const int64_t stages = m.num_layers / pipeline.num_chunks;
   throw ConfigError(fmt::format(
-      "parallel.pp = {} cannot run: {} stages of {} chunks for a model of {} blocks; the nearest that works: "
-      "parallel.pp = {}",
+      "parallel.pp = {} cannot run: {} stages of {} chunks for a model of {} blocks; the nearest that works: {}",
       r.parallel.pp, pipeline.num_stages, pipeline.num_chunks, m.num_layers,
-      std::max<int64_t>(1, m.num_layers / pipeline.num_chunks)));
+      stages > 0 ? fmt::format("parallel.pp = {}", stages)
+                 : fmt::format("parallel.pp = {} and parallel.pipeline_schedule = \"1f1b\" and "
+                               "parallel.virtual_pipeline_parallel_size = 0",
+                               std::min(r.parallel.pp, m.num_layers))));
 }
 
 }  // namespace

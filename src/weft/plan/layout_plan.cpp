@@ -1,8 +1,8 @@
 #include "weft/plan/layout_plan.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
-#include <numeric>
 #include <tuple>
 
 namespace weft {
@@ -39,33 +39,39 @@ auto memory_of(const MemoryPlan& p) {
 
 bool same(const MemoryPlan& a, const MemoryPlan& b) { return memory_of(a) == memory_of(b) && a.traffic == b.traffic; }
 
+// Of ranks `tp` of all stages.
+std::vector<RankClass> stage_classes(const Recipe& recipe, const RunPlan& run, const std::vector<int>& tp,
+                                     const WorkspaceModel& workspace) {
+  const MeshSizes& mesh = run.step.mesh;
+  std::vector<RankClass> classes;
+  for (int stage = 0; stage < mesh.pp; ++stage) {
+    const int rank = rank_at(mesh, {.dp = 0, .pp = stage, .cp = 0, .tp = tp[0]});
+    const MemoryPlan plan = measure_memory(run.model, step_of(recipe, run.model, rank), *run.optimizer, workspace);
+    auto known = std::find_if(classes.begin(), classes.end(), [&](const RankClass& c) { return same(c.plan, plan); });
+    if (known == classes.end())
+      known = classes.insert(known, {.stages = {}, .tp_ranks = tp, .rank = rank, .num_ranks = 0, .plan = plan});
+    known->stages.push_back(stage);
+    known->num_ranks += int64_t(tp.size()) * mesh.dp * mesh.cp;
+  }
+  return classes;
+}
+
 }  // namespace
 
-LayoutPlan plan_layout(const Recipe& recipe, const WorkspaceModel& workspace) {
-  LayoutPlan all{.run = prepare_run(recipe, 0), .classes = {}};
-  const RunPlan& run = all.run;
-  const MeshSizes& mesh = run.step.mesh;
-  const Arithmetic arithmetic = measure_arithmetic(run.model, run.step, *run.optimizer, workspace);
-  for (const std::vector<int>& tp : tp_classes(run)) {
-    const size_t first_here = all.classes.size();
-    for (int stage = 0; stage < mesh.pp; ++stage) {
-      const int rank = rank_at(mesh, {.dp = 0, .pp = stage, .cp = 0, .tp = tp[0]});
-      MemoryPlan plan = measure_memory(run.model, step_of(recipe, run.model, rank), *run.optimizer, workspace);
-      plan.arithmetic = arithmetic;
-      const auto known = std::find_if(all.classes.begin() + std::ptrdiff_t(first_here), all.classes.end(),
-                                      [&](const RankClass& c) { return same(c.plan, plan); });
-      if (known != all.classes.end())
-        known->stages.push_back(stage);
-      else
-        all.classes.push_back({.stages = {stage}, .tp_ranks = tp, .rank = rank, .num_ranks = 0, .plan = plan});
-    }
+LayoutPlan plan_layout(const Recipe& given, const WorkspaceModel& workspace) {
+  LayoutPlan all{.run = prepare_run(given, 0), .classes = {}};
+  Recipe recipe = given;
+  recipe.parallel.pipeline_layout = block_layout_of(given, all.run.model);  // found once, not for each stage
+  const Arithmetic arithmetic = measure_arithmetic(all.run.model, all.run.step, *all.run.optimizer, workspace);
+  for (const std::vector<int>& tp : tp_classes(all.run)) {
+    std::vector<RankClass> classes = stage_classes(recipe, all.run, tp, workspace);
+    std::move(classes.begin(), classes.end(), std::back_inserter(all.classes));
   }
-  for (RankClass& c : all.classes)
-    c.num_ranks = int64_t(c.stages.size()) * int64_t(c.tp_ranks.size()) * mesh.dp * mesh.cp;
+  for (RankClass& c : all.classes) c.plan.arithmetic = arithmetic;
   std::stable_sort(all.classes.begin(), all.classes.end(),
                    [](const RankClass& a, const RankClass& b) { return a.plan.total_bytes() > b.plan.total_bytes(); });
   all.run.memory = all.classes[0].plan;
-  all.run.step = step_of(recipe, run.model, all.classes[0].rank);
+  all.run.step = step_of(recipe, all.run.model, all.classes[0].rank);
   return all;
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "weft/base/error.h"
+#include "weft/comm/process_mesh.h"
 #include "weft/recipe/recipe_keys.h"
 #include "weft/schedule/pipeline.h"
 
@@ -45,6 +46,13 @@ void check_shards(const Recipe::Parallel& p, Conflicts& c) {
            {.key = "parallel.zero_shard_size",
             .others = {"parallel.dp"},
             .expected = fmt::format("a divisor of parallel.dp = {}, or 0", p.dp)});
+}
+
+void check_order(const Recipe::Parallel& p, Conflicts& c) {
+  c.unless(mesh_order(p.order).has_value(),
+           {.key = "parallel.order",
+            .others = {},
+            .expected = "the names tp, cp, ep, dp, pp, each once, as in \"tp-cp-ep-dp-pp\""});
 }
 
 void check_data(const Recipe::Data& d, const Recipe::Train& t, Conflicts& c) {
@@ -126,6 +134,7 @@ std::vector<Conflict> conflicts(const Recipe& recipe) {
   check_batches(recipe.train, recipe.parallel, c);
   check_loss_scale(recipe.train, c);
   check_shards(recipe.parallel, c);
+  check_order(recipe.parallel, c);
   check_data(recipe.data, recipe.train, c);
   check_pipeline(recipe.parallel, c);
   check_learning_rate(recipe.optimizer, recipe.train.train_iters, c);

@@ -123,6 +123,12 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
       {"parallel.pp", &p.pp, count(1), "pipeline stages", kMayChange},
       {"parallel.cp", &p.cp, count(1), "context parallel ranks", kMayChange},
       {"parallel.ep", &p.ep, count(1), "expert parallel ranks", kMayChange},
+      {"parallel.order",
+       &p.order,
+       {},
+       "in which order ranks are numbered: tp, cp, ep, dp, pp, each once, ranks next to each other first; ep cuts the "
+       "ranks of dp x cp and has none of its own; no result depends on it",
+       kMayChange},
       {"parallel.zero_stage", &p.zero_stage, count(0, 3),
        "what data parallel ranks divide among them: 1 optimizer state, 2 gradients too, 3 weights too", kMayChange},
       {"parallel.zero_shard_size", &p.zero_shard_size, count(0),

@@ -92,14 +92,18 @@ std::vector<KeyHelp> recipe_help() {
 }
 
 std::string recipe_reference(int columns) {
-  constexpr size_t kKey = 29, kIndent = kKey + 1 + 13 + 1, kNarrowest = 30;
+  constexpr size_t kKey = 29, kDefault = 13, kIndent = kKey + 1 + kDefault + 1, kNarrowest = 30;
   const size_t width = std::max(size_t(std::max(columns, 0)), kIndent + kNarrowest) - kIndent;
   std::string text = "A recipe is a TOML file; on the command line, section.key=value replaces what it says.\n";
   for_each_key([&](const std::string&) { text += "\n"; },
                [&](const KeyHelp& key) {
-                 const bool fits = key.key.size() <= kKey;  // else it has a line for itself
-                 text += fmt::format("{:<{}} {:<13} {}\n", fits ? key.key : key.key + "\n" + std::string(kKey, ' '),
-                                     kKey, default_of(key), wrapped(remark(key), width, kIndent));
+                 const auto cell = [](const std::string& of, size_t columns, size_t indent) {
+                   const bool fits = of.size() <= columns;  // else the line ends with it
+                   return fits ? fmt::format("{:<{}}", of, columns) : of + "\n" + std::string(indent, ' ');
+                 };
+                 text +=
+                     fmt::format("{} {} {}\n", cell(key.key, kKey, kKey), cell(default_of(key), kDefault, kIndent - 1),
+                                 wrapped(remark(key), width, kIndent));
                });
   return text;
 }

@@ -1,0 +1,196 @@
+// Plans of whole layouts, and the traffic that the dry run counts.
+#include "weft/plan/layout_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <mutex>
+
+#include "support.h"
+#include "weft/comm/local_group.h"
+#include "weft/ops/ref/ref_backend.h"
+#include "weft/train/executor.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kSeq = 8;
+
+Recipe recipe_of(const std::filesystem::path& model, std::vector<std::string> overrides) {
+  std::vector<std::string> all{"model.path=" + model.string(),           "model.init=random",        "data.train=none",
+                               fmt::format("train.seq_length={}", kSeq), "train.micro_batch_size=1", "run.backend=ref"};
+  all.insert(all.end(), overrides.begin(), overrides.end());
+  return parse_recipe("", "plan", all);
+}
+std::filesystem::path golden(const std::string& name) {
+  return std::filesystem::path(WEFT_SOURCE_DIR) / "tests/golden" / name;
+}
+LayoutPlan plan_of(const std::filesystem::path& model, std::vector<std::string> overrides) {
+  return plan_layout(recipe_of(model, std::move(overrides)), WorkspaceModel());
+}
+
+// Adds what it is asked for to `traffic`, and does it.
+class Counting final : public Communicator {
+ public:
+  Counting(std::shared_ptr<Communicator> real, std::string axis, Traffic& traffic)
+      : real_(std::move(real)), axis_(std::move(axis)), traffic_(traffic) {}
+  int size() const override { return real_->size(); }
+  int rank() const override { return real_->rank(); }
+  Work all_reduce(Tensor x, Site site) override {
+    count(Traffic::Kind::all_reduce, 2 * x.bytes() * (size() - 1) / size());
+    return real_->all_reduce(x, site);
+  }
+  Work all_gather(Tensor shard, Tensor full, Site site) override {
+    count(Traffic::Kind::all_gather, full.bytes() / size() * (size() - 1));
+    return real_->all_gather(shard, full, site);
+  }
+  Work reduce_scatter(Tensor full, Tensor shard, Site site) override {
+    count(Traffic::Kind::reduce_scatter, full.bytes() / size() * (size() - 1));
+    return real_->reduce_scatter(full, shard, site);
+  }
+  Work send(Tensor x, int to, Site site) override {
+    count(Traffic::Kind::send, x.bytes());
+    return real_->send(x, to, site);
+  }
+  Work recv(Tensor x, int from, Site site) override { return real_->recv(x, from, site); }
+
+ private:
+  void count(Traffic::Kind kind, int64_t bytes) {
+    if (size() == 1) return;
+    Traffic::Count& c = traffic_.count(axis_, kind);
+    ++c.calls;
+    c.bytes += bytes;
+  }
+  const std::shared_ptr<Communicator> real_;
+  const std::string axis_;
+  Traffic& traffic_;
+};
+
+ProcessMesh counting(ProcessMesh mesh, Traffic& traffic) {
+  const auto wrap = [&](std::shared_ptr<Communicator>& c, const std::string& axis) {
+    c = std::make_shared<Counting>(c, axis, traffic);
+  };
+  const int dp = mesh[Axis::dp].size();
+  wrap(mesh.shards, mesh.shards->size() == dp ? "dp" : "shards");
+  wrap(mesh.replicas, mesh.replicas->size() == dp ? "dp" : "replicas");
+  wrap(mesh.axes[size_t(Axis::dp)], "dp");
+  wrap(mesh.axes[size_t(Axis::tp)], "tp");
+  wrap(mesh.pp, "pp");
+  wrap(mesh.pp_gradients, "pp");
+  return mesh;
+}
+
+// What one rank sends in a step that is really made.
+Traffic traffic_of_step(const Recipe& recipe, const ProcessMesh& mesh) {
+  Traffic traffic;
+  const ProcessMesh counted = counting(mesh, traffic);
+  const RunPlan plan = plan_run(recipe, WorkspaceModel(), mesh.world->rank());
+  PersistentArenas arenas(plan.memory.persistent);
+  TrainingState state(plan.model, plan.step, *plan.optimizer, arenas, counted);
+  RefBackend backend(1);
+  Executor executor(state, plan.step, plan.memory, {backend, counted});
+  const std::vector<AttentionSpan> spans{{.q_row = 0, .q_count = kSeq, .k_row = 0, .k_count = kSeq}};
+  const LoadMicroBatch load = [&](MicroBatch& b) {
+    for (int64_t i = 0; i < kSeq; ++i) {
+      b.ids.as<int32_t>()[i] = b.targets.as<int32_t>()[i] = b.positions.as<int32_t>()[i] = int32_t(i);
+      b.counted.as<uint8_t>()[i] = 1;
+      b.tokens.as<int64_t>()[i] = i;
+    }
+    b.spans = spans;
+  };
+  executor.run({.load = load, .loss_scale = 1, .dropout_key = 1});
+  state.norm->wait_measure(backend);
+  update_all(backend, *plan.optimizer, state.params, {.lr = 0, .grad_scale = 1, .step = 1});
+  return traffic;
+}
+
+TEST(LayoutPlan, TheTrafficOfEveryRankIsWhatAStepSends) {
+  const std::vector<std::string> layouts[] = {
+      {"parallel.dp=2", "parallel.pp=2"},
+      {"parallel.dp=2", "parallel.tp=2", "parallel.zero_stage=3"},
+      {"parallel.dp=4", "parallel.zero_stage=1", "train.numerics=invariant"},
+      {"parallel.dp=3", "parallel.zero_stage=2", "train.numerics=invariant"},
+      {"parallel.dp=4", "parallel.zero_stage=2", "parallel.zero_shard_size=2", "parallel.tp=2"},
+      {"parallel.dp=2", "parallel.zero_stage=1", "parallel.pp=2", "parallel.pipeline_schedule=zb_h1"},
+      {"parallel.pp=2", "parallel.tp=2", "parallel.recompute=full", "parallel.sequence_parallel=false"}};
+  for (const char* model : {"llama-gqa", "llama3-rope-tied"}) {
+    for (std::vector<std::string> layout : layouts) {
+      layout.push_back("train.global_batch_size=60");  // 60, 30, 20, 15 micro-batches: trees that are not whole
+      const Recipe recipe = recipe_of(golden(model), layout);
+      std::mutex mutex;
+      run_local(mesh_sizes_of(recipe), [&](const ProcessMesh& mesh) {
+        const Traffic sent = traffic_of_step(recipe, mesh);
+        const Traffic planned = plan_run(recipe, WorkspaceModel(), mesh.world->rank()).memory.traffic;
+        const std::lock_guard lock(mutex);
+        EXPECT_EQ(planned.counts(), sent.counts())
+            << model << " " << layout[0] << " rank " << mesh.world->rank() << "\nplanned\n"
+            << to_string(planned) << "sent\n"
+            << to_string(sent);
+      });
+    }
+  }
+}
+
+TEST(LayoutPlan, RanksOfOneStageAreOneClassAndTheLargestIsFirst) {
+  const LayoutPlan one = plan_of(golden("llama-gqa"), {"parallel.dp=64", "train.global_batch_size=64"});
+  ASSERT_EQ(one.classes.size(), 1u);
+  EXPECT_EQ(one.classes[0].num_ranks, 64);
+  const LayoutPlan two =
+      plan_of(golden("llama-gqa"), {"parallel.dp=64", "parallel.pp=2", "train.global_batch_size=640"});
+  ASSERT_EQ(two.classes.size(), 2u);
+  EXPECT_EQ(two.classes[0].num_ranks, 64);
+  EXPECT_GE(two.classes[0].plan.total_bytes(), two.classes[1].plan.total_bytes());
+  EXPECT_EQ(two.run.memory.total_bytes(), two.classes[0].plan.total_bytes());
+}
+
+TEST(LayoutPlan, UnevenCutsMakeClassesOfTensorParallelRanks) {
+  testing::TempDir dir;
+  testing::spill(dir / "config.json", R"({"model_type": "llama", "vocab_size": 100, "hidden_size": 24,
+    "intermediate_size": 30, "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 3, "head_dim": 4,
+    "max_position_embeddings": 64, "rms_norm_eps": 1e-6, "tie_word_embeddings": false})");
+  const LayoutPlan plan =
+      plan_of(dir.path(), {"parallel.tp=2", "parallel.dp=2", "train.global_batch_size=2"});  // 1 and 2 key heads
+  ASSERT_EQ(plan.classes.size(), 2u);
+  EXPECT_EQ(plan.classes[0].tp_ranks, std::vector<int>{1});
+  EXPECT_EQ(plan.classes[1].tp_ranks, std::vector<int>{0});
+  EXPECT_EQ(to_string(plan.classes[0], plan.run.step.mesh), "tp 1 (2 ranks, as rank 1)");
+}
+
+constexpr const char* kLlama70B = R"({"model_type": "llama", "vocab_size": 128256, "hidden_size": 8192,
+  "intermediate_size": 28672, "num_hidden_layers": 80, "num_attention_heads": 64, "num_key_value_heads": 8,
+  "max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "tie_word_embeddings": false})";
+
+// The norm's sums, and what a rank does to find them: not in proportion to the shards. (The losses of micro-batches
+// are.)
+TEST(LayoutPlan, TheMemoryOfNormsDoesNotGrowWithTheShards) {
+  testing::TempDir dir;
+  testing::spill(dir / "config.json", kLlama70B);
+  const auto records = [&](int64_t dp) {
+    const LayoutPlan plan = plan_of(dir.path(), {fmt::format("parallel.dp={}", dp), "parallel.zero_stage=1",
+                                                 "parallel.tp=8", fmt::format("train.global_batch_size={}", dp)});
+    return plan.run.memory.persistent.records - dp * int64_t(sizeof(double));
+  };
+  const int64_t few = records(2);
+  EXPECT_LT(few, 160 << 10);  // of 80 blocks
+  for (int64_t dp : {128, 2048}) EXPECT_LE(std::abs(records(dp) - few), 4096) << dp;
+}
+
+// A tenth of a second each; the bound is there to catch what grows with the number of ranks or micro-batches.
+TEST(LayoutPlan, ABigModelOnManyRanksIsPlannedAtOnce) {
+  testing::TempDir dir;
+  testing::spill(dir / "config.json", kLlama70B);
+  const auto began = std::chrono::steady_clock::now();
+  const LayoutPlan cut =
+      plan_of(dir.path(), {"parallel.dp=128", "parallel.tp=8", "parallel.pp=16", "parallel.zero_stage=1",
+                           "parallel.pipeline_schedule=interleaved_1f1b", "parallel.virtual_pipeline_parallel_size=5",
+                           "train.global_batch_size=4096"});
+  EXPECT_EQ(cut.run.step.mesh.world(), 16384);
+  const LayoutPlan sharded =
+      plan_of(dir.path(), {"parallel.dp=16384", "parallel.zero_stage=3", "train.global_batch_size=16384"});
+  ASSERT_EQ(sharded.classes.size(), 1u);
+  EXPECT_EQ(sharded.classes[0].num_ranks, 16384);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(20));
+}
+
+}  // namespace
+}  // namespace weft
