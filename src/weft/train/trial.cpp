@@ -39,7 +39,7 @@ class TrialRank {
     TrialMoment now{.step = step, .updated = false, .loss = loss, .grad_norm = norm, .params = state_.params};
     if (hooks_.see) hooks_.see(now);
     update_all(
-        backend_, *plan_.optimizer, state_.params,
+        backend_, *plan_.optimizer, state_.params, executor_.scratch(),
         {.lr = plan_.lr.at(step), .grad_scale = clip_scale(norm, trial_.recipe.optimizer.clip_grad), .step = step + 1});
     backend_.wait_all();
     now.updated = true;

@@ -154,10 +154,10 @@ class Verifier {
     recipe_ = trial_recipe(recipe_, setup_.steps);
     config_ = plan.config;
     config_.spec = plan.model;
-    const double flops = plan.memory.model_flops * mesh_sizes_of(recipe_).world();
+    const double flops = plan.memory.arithmetic.model_flops * mesh_sizes_of(recipe_).world();
     const double seconds =
         2 * double(setup_.steps) * flops / (kReferenceRate * setup_.machine_for(one_rank_of(recipe_)).threads);
-    const bool whole = setup_.whole || (plan.memory.num_params <= kMostParams && seconds <= kMostSeconds);
+    const bool whole = setup_.whole || (plan.memory.arithmetic.num_params <= kMostParams && seconds <= kMostSeconds);
     if (!whole) std::tie(recipe_, config_) = narrow(plan);
     const bool own_data = whole && has_token_files(recipe_);
     data_ = own_data ? open_token_files(recipe_, config_.spec) : random_tokens(recipe_, config_.spec, setup_.steps);
@@ -171,7 +171,7 @@ class Verifier {
   std::pair<Recipe, HfConfig> narrow(const RunPlan& plan) const {
     NarrowCopy copy = narrow_copy(recipe_, config_);
     say(fmt::format("{} parameters are many for fp64 by the reference kernels; --whole insists",
-                    format_count(double(plan.memory.num_params))));
+                    format_count(double(plan.memory.arithmetic.num_params))));
     return {copy.recipe, copy.config};
   }
 

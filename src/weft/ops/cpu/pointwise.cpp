@@ -145,7 +145,7 @@ void axpby_of(const Axpby& op, Range elements) {
   });
 }
 void axpby(const Axpby& op, Range elements) {
-  is_bf16(op.x) ? axpby_of<bf16>(op, elements) : axpby_of<float>(op, elements);
+  with_type_of(op.x, [&]<class T>() { axpby_of<T>(op, elements); });
 }
 
 template <class From, class To>
