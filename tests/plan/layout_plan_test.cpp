@@ -100,7 +100,7 @@ Traffic traffic_of_step(const Recipe& recipe, const ProcessMesh& mesh) {
   };
   executor.run({.load = load, .loss_scale = 1, .dropout_key = 1});
   state.norm->wait_measure(backend);
-  update_all(backend, *plan.optimizer, state.params, {.lr = 0, .grad_scale = 1, .step = 1});
+  update_all(backend, *plan.optimizer, state.params, executor.scratch(), {.lr = 0, .grad_scale = 1, .step = 1});
   return traffic;
 }
 
