@@ -53,7 +53,7 @@ TEST(LayoutsSlow, DataParallelEqualsOneRankInFp64) {
 }
 
 // However ranks are numbered, and whichever parts of a layout lie far apart.
-TEST(Layouts, TheOrderOfTheAxesChangesNothing) {
+TEST(LayoutsSlow, TheOrderOfTheAxesChangesNothing) {
   const std::vector<std::string> base{"train.train_iters=3", "optimizer.lr_warmup_iters=1", "train.micro_batch_size=1"};
   const Outcome one = run_case("llama-gqa", "ref", base);
   for (const char* order : {"tp-cp-ep-dp-pp", "pp-dp-ep-cp-tp", "dp-pp-tp-ep-cp", "cp-dp-ep-tp-pp"}) {
@@ -207,7 +207,7 @@ TEST(Layouts, AnFp16RunThatOverflowsSkipsRecoversAndTrains) {
   EXPECT_LT(steps.back().loss, 0.97 * steps[0].loss);
 }
 
-TEST(Layouts, EveryLayoutSkipsTheSameStepsInFp16) {
+TEST(LayoutsSlow, EveryLayoutSkipsTheSameStepsInFp16) {
   const std::vector<std::string> base{"train.precision=fp16", kOverflowing,           "train.micro_batch_size=1",
                                       "train.hysteresis=1",   "train.train_iters=16", "optimizer.lr_warmup_iters=1"};
   const Outcome one = run_case("llama-gqa", "cpu", base);

@@ -141,7 +141,7 @@ TEST(Verify, RefusesToCompareWithARunThatIsNotFinite) {
 }
 
 // The control of the tests that name operations: where nothing is wrong, every operation that can be compared is equal.
-TEST(Verify, OperationsOfALayoutAreEqualToThoseOfOneRank) {
+TEST(VerifySlow, OperationsOfALayoutAreEqualToThoseOfOneRank) {
   for (const std::string& name : testing::kGoldenCases) {
     for (const char* recompute : {"none", "full", "selective"}) {
       const Recipe many =

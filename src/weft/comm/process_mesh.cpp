@@ -154,6 +154,7 @@ ProcessMesh make_mesh(const MeshSizes& n, int rank,
   };
   const std::string other_stages = fmt::format("dp {} cp {} tp {}", dp, cp, tp);
   ProcessMesh mesh;
+  mesh.sizes = n;
   mesh.axes = {data_group("dp", n.dp, dp, fmt::format("cp {}", cp)),
                data_group("cp", n.cp, cp, fmt::format("dp {}", dp)),
                group("tp", n.tp, tp, fmt::format("dp {} cp {} pp {}", dp, cp, pp)),

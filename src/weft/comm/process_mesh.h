@@ -12,15 +12,6 @@
 
 namespace weft {
 
-// One communicator for each axis of placements, one for the pipeline, and dp once more in two steps: the ranks that
-// ZeRO shards over, and those that hold the same shard. Shared: a mesh is a value that names them.
-struct ProcessMesh {
-  std::array<std::shared_ptr<Communicator>, kAxes> axes;
-  // Gradients go through the pipeline on a communicator of their own: two ranks may be neighbours in both directions.
-  std::shared_ptr<Communicator> pp, pp_gradients, world, shards, replicas;
-  Communicator& operator[](Axis axis) const { return *axes[size_t(axis)]; }
-};
-
 // In which order ranks are numbered: ranks next to each other differ in the first axis, those farthest apart in the
 // last (Megatron-LM's --order).
 enum class MeshAxis : uint8_t { tp, cp, ep, dp, pp };
@@ -45,6 +36,16 @@ struct MeshPlace {
 };
 MeshPlace place_of(const MeshSizes& sizes, int rank);
 int rank_at(const MeshSizes& sizes, const MeshPlace& place);
+
+// One communicator for each axis of placements, one for the pipeline, and dp once more in two steps: the ranks that
+// ZeRO shards over, and those that hold the same shard. Shared: a mesh is a value that names them.
+struct ProcessMesh {
+  std::array<std::shared_ptr<Communicator>, kAxes> axes;
+  // Gradients go through the pipeline on a communicator of their own: two ranks may be neighbours in both directions.
+  std::shared_ptr<Communicator> pp, pp_gradients, world, shards, replicas;
+  MeshSizes sizes = {};
+  Communicator& operator[](Axis axis) const { return *axes[size_t(axis)]; }
+};
 
 // One axis as one rank sees it: the ranks that differ in nothing else share the name.
 struct MeshGroup {

@@ -47,9 +47,7 @@ class Round {
   int here() const { return place().dp * num_tp() + place().tp; }
   Place owner_of(int matrix) const { return {matrix / num_tp(), matrix % num_tp()}; }
   int world_rank(Place at) const {
-    const MeshSizes sizes{
-        .dp = mesh_[Axis::dp].size(), .pp = mesh_.pp->size(), .cp = mesh_[Axis::cp].size(), .tp = num_tp()};
-    return rank_at(sizes, {.dp = at.dp, .pp = mesh_.pp->rank(), .cp = mesh_[Axis::cp].rank(), .tp = at.tp});
+    return rank_at(mesh_.sizes, {.dp = at.dp, .pp = mesh_.pp->rank(), .cp = mesh_[Axis::cp].rank(), .tp = at.tp});
   }
   bool is_cut(const WholeMatrix& m) const {
     const Spmd held = m.param->pieces()[m.piece].held;
