@@ -216,7 +216,7 @@ int main(int, char** argv) {
   } catch (const std::exception& e) {
     std::ofstream(argv[2], std::ios::app) << fmt::format("<{} says: {}>\n", ranks.rank(), e.what()) << std::flush;
     ranks.tell_failure(fmt::format("rank {} has failed: {}", ranks.rank(), e.what()));
-    std::this_thread::sleep_for(std::chrono::milliseconds(500));  // so that all can say what they know
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // so that all can say what they know
     ranks.abort(3);
   }
 }
