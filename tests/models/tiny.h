@@ -65,7 +65,7 @@ inline StepSpec step_spec(const StepOptions& o, Precision precision = kF64) {
           .seq_length = kSeq,
           .micro_batch_size = o.micro_batch_size,
           .order = {.num_micro_batches = o.num_micro_batches, .tree = o.tree},
-          .schedule = schedule_named(o.schedule, {}, o.num_micro_batches),
+          .schedule = schedule_of(pipeline_named(o.schedule, 1), 0, o.num_micro_batches),
           .evaluates = true};
 }
 

@@ -104,7 +104,7 @@ TEST(Schedule, ChunksOfZbvByThemselvesPeakAtOneMoreThanTogether) {
 
 TEST(Schedule, AnUnknownNameIsRefusedWithTheKnownOnes) {
   try {
-    schedule_named("1f2b", {}, 1);
+    pipeline_named("1f2b", 1);
     FAIL();
   } catch (const ConfigError& e) {
     EXPECT_STREQ(e.what(), "no pipeline schedule '1f2b'; there are gpipe, 1f1b, interleaved_1f1b, zb_h1, zbv");

@@ -1,13 +1,12 @@
 #include "weft/apps/backends.h"
 
-#include <sched.h>
-
 #include <hwy/targets.h>
 #include <algorithm>
 #include <dnnl.hpp>
 #include <memory>
 #include <vector>
 
+#include "weft/base/cores.h"
 #include "weft/base/error.h"
 #include "weft/ops/cpu/cpu_backend.h"
 #include "weft/ops/cpu/cpu_workspace.h"
@@ -20,12 +19,6 @@
 
 namespace weft {
 namespace {
-
-int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
-}
 
 constexpr size_t kBandwidthBytes = size_t{1} << 28;  // far beyond the caches
 

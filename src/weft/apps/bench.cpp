@@ -64,27 +64,29 @@ void print_parts(const std::vector<TraceEvent>& events, double step_s) {
 
 int bench_step(const BenchOptions& o) {
   if (o.recipe.empty()) throw ConfigError("bench step needs a recipe, as in `weft bench step bench/gpt2-124m.toml`");
+  if (!o.layouts.empty()) throw ConfigError("--layouts is of `weft bench scaling`; bench step times one rank");
   Recipe recipe = parse_recipe_file(o.recipe, o.overrides);
   check_supported(recipe);
   if (const int world = mesh_sizes_of(recipe).world(); world > 1)
     throw ConfigError(
         fmt::format("bench step times one rank, not a layout of {}: that is `weft bench scaling`", world));
   const Machine machine = machine_for(recipe);
-  const RunPlan plan = plan_run(recipe, *machine.workspace_model);
-  const SyntheticTokens tokens(recipe, plan.model.vocab_size);
-  BenchRun run(recipe, machine, plan, single_mesh());
-  Traced traced(*run.backend, clock_ns);
+  RunPlan planned = plan_run(recipe, *machine.workspace_model);
+  const SyntheticTokens tokens(recipe, planned.model.vocab_size);
+  BenchRun run(recipe, machine, std::move(planned), single_mesh());
+  const RunPlan& plan = run.rank.plan;
+  Traced traced(run.rank.backend, clock_ns);
   run.step(traced);  // warms up, and says which products there are
   const auto products = traced.products();
   traced.clear();
   double step_s = 1e30;
   Floor floor{1e30, 1e30};
   for (int64_t i = 0; i < o.iters; ++i) {  // interleaved, so that both see the same machine
-    step_s = std::min(step_s, best_of(1, [&] { run.step(*run.backend); }));
+    step_s = std::min(step_s, best_of(1, [&] { run.step(run.rank.backend); }));
     const Floor now = measure_floor(machine, products, plan.memory.arithmetic.num_params, 1);
     floor = {std::min(floor.products_s, now.products_s), std::min(floor.optimizer_s, now.optimizer_s)};
   }
-  run.executor.check_used();
+  run.rank.executor.check_used();
   run.step(traced);
   double product_flops = 0, products_s = 0, optimizer_s = 0;
   for (const Matmul& op : products) product_flops += 2.0 * double(op.m()) * double(op.n()) * double(op.k());

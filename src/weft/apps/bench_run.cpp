@@ -30,26 +30,20 @@ SyntheticTokens::~SyntheticTokens() {
   if (!path_.empty()) std::filesystem::remove(path_, ignored);
 }
 
-BenchRun::BenchRun(const Recipe& recipe, const Machine& machine, const RunPlan& plan, const ProcessMesh& mesh)
-    : plan(plan),
-      mesh(mesh),
-      arenas(plan.memory.persistent),
-      state(plan.model, plan.step, *plan.optimizer, arenas, this->mesh),
-      workspace("workspace", plan.memory.workspace),
-      backend(machine.make_backend(workspace)),
-      executor(state, plan.step, plan.memory, {*backend, this->mesh}),
+BenchRun::BenchRun(const Recipe& recipe, const Machine& machine, RunPlan plan, const ProcessMesh& mesh)
+    : rank(std::move(plan), machine, mesh),
       data(open_run_data(recipe, plan.model)),
       batches(*data.train, {recipe.train.seq_length, recipe.train.micro_batch_size, plan.step.order}) {
-  init_weights(state.params, 1, machine.threads);
-  state.params.masters_changed(*backend);
+  init_weights(rank.state.params, 1, machine.threads);
+  rank.state.params.masters_changed(rank.backend);
 }
 
 void BenchRun::step(Backend& on) {
   const double counted = double(std::max<int64_t>(1, batches.counted(done)));
   const LoadMicroBatch load = [&](MicroBatch& b) { batches.load(done, b); };
-  executor.run_on(on, {.load = load, .loss_scale = 1 / counted, .dropout_key = rng_key(1, uint64_t(done))});
-  const double norm = state.norm->wait_measure(on);
-  update_all(on, *plan.optimizer, state.params, executor.scratch(),
+  rank.executor.run_on(on, {.load = load, .loss_scale = 1 / counted, .dropout_key = rng_key(1, uint64_t(done))});
+  const double norm = rank.state.norm->wait_measure(on);
+  update_all(on, *rank.plan.optimizer, rank.state.params, rank.executor.scratch(),
              {.lr = 1e-4, .grad_scale = clip_scale(norm, 1), .step = ++done});
   on.wait_all();
 }

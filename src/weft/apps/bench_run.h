@@ -3,10 +3,8 @@
 #include <filesystem>
 #include <memory>
 
-#include "weft/plan/run_plan.h"
 #include "weft/train/batch_loader.h"
-#include "weft/train/executor.h"
-#include "weft/train/machine.h"
+#include "weft/train/rank_run.h"
 #include "weft/train/run_data.h"
 
 namespace weft {
@@ -25,17 +23,11 @@ class SyntheticTokens {
 
 // Everything that one rank has of a run but its records. What it is made of must outlive it.
 struct BenchRun {
-  BenchRun(const Recipe& recipe, const Machine& machine, const RunPlan& plan, const ProcessMesh& mesh);
+  BenchRun(const Recipe& recipe, const Machine& machine, RunPlan plan, const ProcessMesh& mesh);
   // A whole step, as Trainer makes it. Blocks.
   void step(Backend& on);
 
-  const RunPlan& plan;
-  const ProcessMesh mesh;
-  PersistentArenas arenas;
-  TrainingState state;
-  Arena workspace;
-  std::unique_ptr<Backend> backend;
-  Executor executor;
+  RankRun rank;
   RunData data;
   BatchLoader batches;
   int64_t done = 0;

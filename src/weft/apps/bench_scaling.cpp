@@ -58,6 +58,9 @@ std::vector<Layout> layouts_of(const BenchOptions& o) {
   }
   for (Layout& l : all) {
     check_supported(l.recipe);
+    if (l.recipe.run.ranks != "local")
+      throw ConfigError(fmt::format("run.ranks = \"{}\": bench scaling times ranks as threads; set run.ranks=local",
+                                    l.recipe.run.ranks));
     l.recipe.run.threads = std::max<int64_t>(1, cores / mesh_sizes_of(l.recipe).world());
   }
   return all;
@@ -70,13 +73,13 @@ void time_layout(Layout& layout) {
   CommTimes times;
   run_on_threads(mesh_sizes_of(layout.recipe), [&](const ProcessMesh& mesh) {
     CommTimes mine;
-    const RunPlan plan = plan_run(layout.recipe, *machine.workspace_model, mesh.world->rank());
-    BenchRun run(layout.recipe, machine, plan, timed(mesh, mine, now_s));
-    run.step(*run.backend);
+    BenchRun run(layout.recipe, machine, plan_run(layout.recipe, *machine.workspace_model, mesh.world->rank()),
+                 timed(mesh, mine, now_s));
+    run.step(run.rank.backend);
     for (auto& [axis, time] : mine) time = {};
     barrier(*mesh.world);
     const double began = now_s();
-    for (int64_t i = 0; i < kStepsOfARound; ++i) run.step(*run.backend);
+    for (int64_t i = 0; i < kStepsOfARound; ++i) run.step(run.rank.backend);
     barrier(*mesh.world);
     if (mesh.world->rank() != 0) return;
     took = (now_s() - began) / double(kStepsOfARound);

@@ -149,8 +149,9 @@ ProcessMesh make_mesh(const MeshSizes& n, int rank,
   const auto group = [&](const char* axis, int size, int mine, const std::string& others) {
     return join({axis, fmt::format("{} of {}", axis, others), size, mine});
   };
+  const std::string others_of_data = fmt::format("tp {} pp {}", tp, pp);
   const auto data_group = [&](const char* axis, int size, int mine, const std::string& others) {
-    return group(axis, size, mine, fmt::format("{} tp {} pp {}", others, tp, pp));
+    return group(axis, size, mine, fmt::format("{} {}", others, others_of_data));
   };
   const std::string other_stages = fmt::format("dp {} cp {} tp {}", dp, cp, tp);
   ProcessMesh mesh;

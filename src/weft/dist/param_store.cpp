@@ -190,6 +190,7 @@ void ParamStore::allocate_gradients(Unit& u, Arena& grads) {
     u.written.emplace_back(u.params.size());
   }
   u.open.reserve(u.buffers.size() + 1);
+  u.gaps = gaps_of(u);
   if (order_.reduces_each() && !(order_.tree && mesh_.replicas->size() == 1))
     u.sum = grads.alloc(precision_.stat, {shard_of(u).count});
 }

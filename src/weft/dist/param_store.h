@@ -92,7 +92,6 @@ class ParamStore {
   Tensor kept_gradient(const Param& p, size_t piece) const;
 
   int num_units() const { return int(units_.size()); }
-  const std::string& unit_name(int unit) const { return units_[size_t(unit)].name; }
   // Weights in the order of the model, without ties: those that this stage speaks for, or also its copies of others.
   enum class Copies { without, with };
   std::vector<Param*> params(Copies copies = Copies::without) const;
@@ -122,7 +121,8 @@ class ParamStore {
     std::vector<Param*> params = {};  // ties included
     int mirrors = -1;                 // the unit whose tied weights' second gradients it holds; no values of its own
     std::vector<Range> ranges = {};
-    int64_t size = 0;  // elements with padding
+    std::vector<Run> gaps = {};  // of the flat tensors: what no weight's gradient is written to
+    int64_t size = 0;            // elements with padding
     Tensor master = {}, value = {}, value_shard = {};
     int fetched = 0, slot = -1;  // of the pool of values
     std::vector<State> states = {};
@@ -143,7 +143,7 @@ class ParamStore {
   void add_pool(BufferPool& pool, Arena& arena, DType dtype, bool ties_stay) const;
   void point_values(Unit& unit);
   void make_mirrors(int unit);
-  std::vector<Run> gaps(const Unit& unit) const;
+  static std::vector<Run> gaps_of(const Unit& unit);
   static std::vector<Range> kinds(const Unit& unit);
   void allocate_states(Unit& unit, Arena& states, const NumStates& num_states);
   static std::vector<Tensor> states_of(const Unit& unit, Run run);

@@ -29,7 +29,7 @@ ParamStore::Open& ParamStore::open_leaf(Backend& backend, Unit& u, int64_t leaf)
   if (order_.reduces_each()) {
     const int slot = transient_.take(u.size);
     std::fill(transient_written_[size_t(slot)].begin(), transient_written_[size_t(slot)].end(), char(false));
-    for (const Run& gap : gaps(u)) backend.run(Zero{.x = transient_[slot].slice_rows(gap.first, gap.count)});
+    for (const Run& gap : u.gaps) backend.run(Zero{.x = transient_[slot].slice_rows(gap.first, gap.count)});
     return u.open.emplace_back(Open{leaf, slot});
   }
   const int buffer = u.tree.take();
@@ -38,8 +38,7 @@ ParamStore::Open& ParamStore::open_leaf(Backend& backend, Unit& u, int64_t leaf)
   return u.open.emplace_back(Open{leaf, buffer});
 }
 
-// Of the flat tensors, what no weight's gradient is written to.
-std::vector<Run> ParamStore::gaps(const Unit& u) const {
+std::vector<Run> ParamStore::gaps_of(const Unit& u) {
   std::vector<Run> used, gaps;
   for (const Param* p : u.params)
     if (p->tied_to_ == nullptr || u.mirrors >= 0) used.push_back({p->offset_, p->shape().elements()});

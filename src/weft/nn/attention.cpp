@@ -1,5 +1,6 @@
 #include "weft/nn/attention.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -18,7 +19,6 @@ std::vector<Part> qkv_parts(const SelfAttention::Spec& s, bool keys_everywhere) 
 SelfAttention::SelfAttention(ParamStore& params, const std::string& name, const Spec& spec, const LayerPlan& plan)
     : spec_(spec),
       keep_(plan.keep_activations),
-      keys_everywhere_(plan.keys_everywhere),
       enter_(Axis::tp, plan.stream, Spmd::Replicate),
       qkv_(params, name + ".qkv",
            {.in = spec.width,
@@ -48,30 +48,26 @@ SelfAttention::SelfAttention(ParamStore& params, const std::string& name, const 
   k_norm_ = norm(".k_norm.weight");
 }
 
-SelfAttention::Widths SelfAttention::widths() const {
-  const std::vector<Piece>& pieces = qkv_.weight().pieces();
-  return {.q = pieces[0].rows.count, .k = pieces[1].rows.count};
-}
-
 // `everywhere`: how keys and values are held where each rank has all of them.
 SelfAttention::Qkv SelfAttention::split(Tensor qkv, Spmd everywhere) const {
-  const auto [q, k] = widths();
-  const Placement kv = keys_everywhere_ ? qkv.place.with(Axis::tp, everywhere) : qkv.place;
+  const int64_t q = queries().rows.count, k = keys().rows.count;
+  const Placement kv = keys().held == Spmd::Replicate ? qkv.place.with(Axis::tp, everywhere) : qkv.place;
   return {qkv.slice_cols(0, q), qkv.slice_cols(q, k).placed(kv), qkv.slice_cols(q + k, k).placed(kv)};
 }
 
 // Of keys or values, the heads that the queries here read.
 Tensor SelfAttention::attended(Tensor k) const {
-  if (!keys_everywhere_) return k;
-  return k.slice_cols(heads().first * spec_.kv_heads / spec_.heads * spec_.head_dim, spec_.head_dim);
+  const AttentionHeads h = heads();
+  const int64_t first = h.first * spec_.kv_heads / spec_.heads * spec_.head_dim;  // of all
+  return k.slice_cols(first - (keys().rows.first - spec_.heads * spec_.head_dim), h.kv * spec_.head_dim);
 }
 
 AttentionHeads SelfAttention::heads() const {
-  const auto [q, k] = widths();
-  return {.q = q / spec_.head_dim,
-          .kv = keys_everywhere_ ? 1 : k / spec_.head_dim,
+  const int64_t q = queries().rows.count / spec_.head_dim, group = spec_.heads / spec_.kv_heads;
+  return {.q = q,
+          .kv = std::max<int64_t>(1, q / group),
           .dim = spec_.head_dim,
-          .first = qkv_.weight().pieces()[0].rows.first / spec_.head_dim,
+          .first = queries().rows.first / spec_.head_dim,
           .total = spec_.heads,
           .scale = 1 / std::sqrt(double(spec_.head_dim)),
           .window = spec_.window};
@@ -153,8 +149,8 @@ Tensor SelfAttention::dgrad(Pass& p, Saved& s, Tensor dy) const {
 void SelfAttention::core_backward(Pass& p, const Saved& s, Tensor dout) const {
   const auto [q, k, v] = split(s.qkv, Spmd::Replicate);
   const auto [dq, dk, dv] = split(s.dqkv, Spmd::Partial);
-  if (keys_everywhere_)  // the key heads of other ranks' queries
-    for (const Tensor& dx : {dk, dv}) p.be.run(Zero{.x = dx});
+  for (const Tensor& dx : {dk, dv})
+    if (attended(dx).cols() < dx.cols()) p.be.run(Zero{.x = dx});  // the key heads of other ranks' queries
   p.be.run(AttentionBackward{.q = q,
                              .k = attended(k),
                              .v = attended(v),

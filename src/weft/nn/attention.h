@@ -53,10 +53,8 @@ class SelfAttention {
   struct Qkv {
     Tensor q, k, v;
   };
-  struct Widths {  // here
-    int64_t q, k;
-  };
-  Widths widths() const;
+  const Piece& queries() const { return qkv_.weight().pieces()[0]; }
+  const Piece& keys() const { return qkv_.weight().pieces()[1]; }
   Qkv split(Tensor qkv, Spmd everywhere) const;
   Tensor attended(Tensor k) const;
   void project(Pass& p, Saved& s, Tensor h, Arena* home) const;
@@ -67,7 +65,7 @@ class SelfAttention {
   AttentionHeads heads() const;
 
   Spec spec_;
-  bool keep_, keys_everywhere_;
+  bool keep_;
   Boundary enter_;
   Linear qkv_;
   RowParallelLinear out_;

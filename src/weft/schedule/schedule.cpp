@@ -130,10 +130,6 @@ std::vector<Schedule> schedules_of(const Pipeline& pipeline, int64_t m) {
   return all;
 }
 
-Schedule schedule_named(std::string_view name, PipelinePosition at, int64_t m) {
-  return schedule_of(pipeline_named(name, at.num_stages), at.stage, m);
-}
-
 std::string to_string(const Action& a) {
   return fmt::format("{}{}{}", char(a.what), a.micro_batch, a.chunk == 0 ? "" : fmt::format(".{}", a.chunk));
 }

@@ -50,8 +50,6 @@ Schedule zero_bubble_v(PipelinePosition at, int64_t num_micro_batches);
 // One rank's list, and those of all.
 Schedule schedule_of(const Pipeline& pipeline, int stage, int64_t num_micro_batches);
 std::vector<Schedule> schedules_of(const Pipeline& pipeline, int64_t num_micro_batches);
-// By its name in recipes, with as many chunks as it needs. A ConfigError names them for any other.
-Schedule schedule_named(std::string_view name, PipelinePosition at, int64_t num_micro_batches);
 
 // "F0 B0 F1 B1"; of another chunk than 0, "F1.2" is micro-batch 1 through chunk 2.
 std::string to_string(const Schedule& schedule);

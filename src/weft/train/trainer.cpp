@@ -20,21 +20,15 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
     : recipe_(setup.recipe),
       machine_(setup.machine),
       stop_(setup.stop),
-      mesh_(setup.mesh),
-      plan_(std::move(plan)),
-      arenas_(plan_.memory.persistent),
-      state_(plan_.model, plan_.step, *plan_.optimizer, arenas_, mesh_),
-      workspace_("workspace", plan_.memory.workspace),
-      backend_(machine_.make_backend(workspace_)),
-      executor_(state_, plan_.step, plan_.memory, {*backend_, mesh_}),
+      rank_(std::move(plan), machine_, setup.mesh),
       data_(open_data(setup.terminal_fd)),
       batches_(*data_.train, {.seq_length = recipe_.train.seq_length,
                               .micro_batch_size = recipe_.train.micro_batch_size,
-                              .order = plan_.step.order}),
-      loss_scale_(plan_.loss_scale) {
+                              .order = rank_.plan.step.order}),
+      loss_scale_(rank_.plan.loss_scale) {
   start_weights();
-  barrier(*mesh_.world);  // so that all measure what they get beside the others
-  matmul_rate_ = machine_.measure_matmul_rate(plan_.step.precision.compute);
+  barrier(*rank_.mesh.world);  // so that all measure what they get beside the others
+  matmul_rate_ = machine_.measure_matmul_rate(rank_.plan.step.precision.compute);
   if (!leads()) return;
   records_ = std::make_unique<RunRecords>(RunRecords::Spec{.run = recipe_.run.dir,
                                                            .first_step = step_,
@@ -46,22 +40,22 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
 
 // The first rank makes the caches of tokenized text, the others find them.
 RunData Trainer::open_data(int terminal_fd) const {
-  if (!leads()) barrier(*mesh_.world);
+  if (!leads()) barrier(*rank_.mesh.world);
   double told = now_s();
-  RunData data = open_run_data(recipe_, plan_.model, [&](std::string_view path, double done) {
+  RunData data = open_run_data(recipe_, rank_.plan.model, [&](std::string_view path, double done) {
     constexpr double kEvery = 2;  // seconds
     if (now_s() - told < kEvery) return;
     told = now_s();
     ::dprintf(terminal_fd, "tokenizing %.*s: %.0f %%\n", int(path.size()), path.data(), 100 * done);
   });
-  if (leads()) barrier(*mesh_.world);
+  if (leads()) barrier(*rank_.mesh.world);
   return data;
 }
 
 // Ranks see a signal at different times; all stop when one has.
 bool Trainer::stopped() const {
   double stops = stop_ ? 1 : 0;
-  mesh_.world->all_reduce({&stops, DType::f64, {1}}).wait();
+  rank_.mesh.world->all_reduce({&stops, DType::f64, {1}}).wait();
   return stops > 0;
 }
 
@@ -80,10 +74,10 @@ bool Trainer::run() {
 
 StepRecord Trainer::step_once() {
   const double began = now_s();
-  const double loss = run_batch(*backend_);
+  const double loss = run_batch(rank_.backend);
   const LossScale used = loss_scale_;
-  const double norm = state_.norm->wait_measure(*backend_) / used.state.scale;
-  const double lr = plan_.lr.at(updates());
+  const double norm = rank_.state.norm->wait_measure(rank_.backend) / used.state.scale;
+  const double lr = rank_.plan.lr.at(updates());
   const bool finite = std::isfinite(loss) && std::isfinite(norm);  // the same on every rank, as both are
   if (!finite && !used.may_skip()) report_nonfinite(loss, norm);
   if (recipe_.train.log_grad_norms) log_grad_norms();
@@ -97,8 +91,8 @@ StepRecord Trainer::step_once() {
           .lr = lr,
           .tokens_per_s = tokens / took,
           .step_time_s = took,
-          .mfu = matmul_rate_ > 0 ? plan_.memory.arithmetic.model_flops / took / matmul_rate_ : 0,
-          .memory_bytes = arenas_.peak().total() + workspace_.peak() + executor_.peak_bytes(),
+          .mfu = matmul_rate_ > 0 ? rank_.plan.memory.arithmetic.model_flops / took / matmul_rate_ : 0,
+          .memory_bytes = rank_.peak_bytes(),
           .loss_scale = used.kind == LossScale::Kind::none ? 0 : used.state.scale,
           .skipped_steps = loss_scale_.state.skipped_steps};
 }
@@ -111,7 +105,7 @@ double Trainer::run_batch(Backend& backend) {
                                step_ + 1));
   const double counted = double(std::max<int64_t>(1, targets));
   const uint64_t dropout_key = rng_key(rng_key(uint64_t(recipe_.train.seed), "dropout"), uint64_t(step_));
-  return executor_.run_on(
+  return rank_.executor.run_on(
              backend,
              {.load = loader_of(step_), .loss_scale = loss_scale_.state.scale / counted, .dropout_key = dropout_key}) /
          counted;
@@ -119,10 +113,10 @@ double Trainer::run_batch(Backend& backend) {
 
 void Trainer::update(double norm) {
   const double scale = clip_scale(norm, recipe_.optimizer.clip_grad) / loss_scale_.state.scale;
-  update_all(*backend_, *plan_.optimizer, state_.params, executor_.scratch(),
-             {.lr = plan_.lr.at(updates()), .grad_scale = scale, .step = updates() + 1});
-  backend_->wait_all();
-  check_used();
+  update_all(rank_.backend, *rank_.plan.optimizer, rank_.state.params, rank_.executor.scratch(),
+             {.lr = rank_.plan.lr.at(updates()), .grad_scale = scale, .step = updates() + 1});
+  rank_.backend.wait_all();
+  rank_.check_used();
   loss_scale_.count_good();
 }
 
@@ -135,15 +129,6 @@ void Trainer::skip(double loss, double norm) {
                              loss, std::abs(norm), before, loss_scale_.state.scale));
 }
 
-// That the memory used is the memory planned, in every arena. A larger evaluation may own the workspace's peak.
-void Trainer::check_used() const {
-  executor_.check_used();
-  WEFT_CHECK(arenas_.peak() == plan_.memory.persistent, "weights, gradients and state use {} bytes, {} planned",
-             arenas_.peak().total(), plan_.memory.persistent.total());
-  WEFT_CHECK(plan_.step.evaluates || workspace_.peak() == plan_.memory.workspace,
-             "workspace: {} bytes used, {} planned", workspace_.peak(), plan_.memory.workspace);
-}
-
 LoadMicroBatch Trainer::loader_of(int64_t step) {
   return [this, step](MicroBatch& b) { batches_.load(step, b); };
 }
@@ -152,7 +137,7 @@ LoadMicroBatch Trainer::loader_of(int64_t step) {
 void Trainer::start_weights() {
   const auto checkpoint = newest_checkpoint(recipe_.run.dir);
   if (checkpoint) {
-    const Progressed at = load_checkpoint(*checkpoint, plan_.model, state_, *plan_.optimizer);
+    const Progressed at = load_checkpoint(*checkpoint, rank_.plan.model, rank_.state, *rank_.plan.optimizer);
     check_checkpoint(*checkpoint, at);
     step_ = saved_step_ = at.step;
     if (at.loss_scale) loss_scale_.state = *at.loss_scale;
@@ -161,11 +146,11 @@ void Trainer::start_weights() {
       for (const EvalRecord& e : read_metrics(metrics).evals)
         if (e.step == step_) evaluated_step_ = step_;
   } else if (recipe_.model.init == "pretrained") {
-    notes_ = load_hf_weights(recipe_.model.path, plan_.model, state_.params);
+    notes_ = load_hf_weights(recipe_.model.path, rank_.plan.model, rank_.state.params);
   } else {
-    init_weights(state_.params, uint64_t(recipe_.train.seed), machine_.threads);
+    init_weights(rank_.state.params, uint64_t(recipe_.train.seed), machine_.threads);
   }
-  state_.params.masters_changed(*backend_);
+  rank_.state.params.masters_changed(rank_.backend);
 }
 
 // That the run goes on with what it began with.
@@ -179,7 +164,7 @@ void Trainer::check_checkpoint(const std::filesystem::path& checkpoint, const Pr
     refuse(fmt::format("state.json says {} samples and seed {}, this run has {} and {} at step {}", at.samples, at.seed,
                        at.step * recipe_.train.global_batch_size, recipe_.train.seed, at.step));
   const nlohmann::json then = read_json_file(checkpoint / "config.json");
-  const nlohmann::json now = hf_config_of(plan_.config, plan_.step.precision.stat);
+  const nlohmann::json now = hf_config_of(rank_.plan.config, rank_.plan.step.precision.stat);
   std::string changed;
   for (const nlohmann::json& side : {then, now})
     for (const auto& [key, value] : side.items()) {
@@ -205,8 +190,9 @@ void Trainer::report_nonfinite(double loss, double norm) {
                                            : fmt::format(" at the least loss scale, {}", loss_scale_.state.scale));
   const std::string advice = fmt::format(
       "; weights and checkpoints are those of step {}. Lower optimizer.lr, or look at the data of this step", step_);
-  const std::string gradient = first_text(*mesh_.pp, state_.norm->wait_first_nonfinite(*backend_, executor_.scratch()));
-  Checked watched(*backend_, {.finite = true});
+  const std::string gradient =
+      first_text(*rank_.mesh.pp, rank_.state.norm->wait_first_nonfinite(rank_.backend, rank_.executor.scratch()));
+  Checked watched(rank_.backend, {.finite = true});
   try {
     run_batch(watched);
   } catch (const NumericsError& e) { throw NumericsError(fmt::format("{}: first in {}{}", what, e.what(), advice)); }
@@ -216,8 +202,9 @@ void Trainer::report_nonfinite(double loss, double norm) {
 
 // One line a step in grad_norms.jsonl; of a step that ran twice (a crash, a resume) the later line counts.
 void Trainer::log_grad_norms() {
-  const std::vector<GradNorm::Entry> entries = state_.norm->wait_measure_parts(*backend_, executor_.scratch());
-  const std::vector<HfTensor> tensors = hf_tensors(plan_.model);
+  const std::vector<GradNorm::Entry> entries =
+      rank_.state.norm->wait_measure_parts(rank_.backend, rank_.executor.scratch());
+  const std::vector<HfTensor> tensors = hf_tensors(rank_.plan.model);
   std::vector<double> squares(tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i) {
     const HfTensor& t = tensors[i];
@@ -226,7 +213,7 @@ void Trainer::log_grad_norms() {
       if (e.param->spec().name == t.param && inside) squares[i] += e.squares;
     }
   }
-  mesh_.pp->all_reduce({squares.data(), DType::f64, {int64_t(squares.size())}}).wait();
+  rank_.mesh.pp->all_reduce({squares.data(), DType::f64, {int64_t(squares.size())}}).wait();
   if (!leads()) return;
   nlohmann::json norms;
   for (size_t i = 0; i < tensors.size(); ++i) norms[tensors[i].name] = std::sqrt(squares[i]) / loss_scale_.state.scale;
@@ -238,13 +225,13 @@ void Trainer::log_grad_norms() {
 void Trainer::evaluate() {
   const std::optional<EvalRecord> record =
       evaluate_loss({.windows = *data_.valid,
-                     .step_spec = plan_.step,
+                     .step_spec = rank_.plan.step,
                      .step = step_,
                      .max_batches = recipe_.train.eval_iters,
-                     .ranks = mesh_[Axis::dp],
-                     .stages = *mesh_.pp,
+                     .ranks = rank_.mesh[Axis::dp],
+                     .stages = *rank_.mesh.pp,
                      .stopped = [this] { return stopped(); }},
-                    [this](const LoadMicroBatch& load) { return executor_.evaluate(load); });
+                    [this](const LoadMicroBatch& load) { return rank_.executor.evaluate(load); });
   if (!record) return;
   evaluated_step_ = step_;
   if (!leads()) return;
@@ -256,18 +243,18 @@ void Trainer::evaluate() {
 
 // The watch of a step sees its loss and gradients; what the last update made of the weights shows only here.
 void Trainer::refuse_bad_weights() {
-  Scope temporaries(executor_.scratch());
-  Tensor count = executor_.scratch().alloc(DType::f64, {1});
+  Scope temporaries(rank_.executor.scratch());
+  Tensor count = rank_.executor.scratch().alloc(DType::f64, {1});
   std::string bad;
-  for (const Param* p : state_.params.params()) {
-    for (const ParamStore::Stored& block : state_.params.stored(*p)) {
-      backend_->run(CountNonfinite{.x = block.master, .out = count});
-      backend_->wait_all();
+  for (const Param* p : rank_.state.params.params()) {
+    for (const ParamStore::Stored& block : rank_.state.params.stored(*p)) {
+      rank_.backend.run(CountNonfinite{.x = block.master, .out = count});
+      rank_.backend.wait_all();
       if (*count.as<double>() > 0 && bad.empty())
         bad = fmt::format("{}: {} of {} values", p->spec().name, int64_t(*count.as<double>()), block.master.elements());
     }
   }
-  if (const std::string first = first_text(*mesh_.world, bad); !first.empty())
+  if (const std::string first = first_text(*rank_.mesh.world, bad); !first.empty())
     throw NumericsError(
         fmt::format("step {}: {} are not finite after the update; it is not saved, and older checkpoints are kept. "
                     "Lower optimizer.lr, or look at the data of this step",
@@ -279,21 +266,21 @@ void Trainer::save(bool last) {
   if (saved_step_ == step_ || step_ == 0) return;
   refuse_bad_weights();
   try {
-    agree(*mesh_.world, [&] {
+    agree(*rank_.mesh.world, [&] {
       if (leads()) records_->sync();  // the records of every step that the checkpoint holds
     });
     const bool scales = loss_scale_.kind != LossScale::Kind::none;
     const auto loss_scale = scales ? std::optional(loss_scale_.state) : std::nullopt;
-    const auto path = save_checkpoint(recipe_.run.dir, state_,
-                                      {.model = plan_.model,
-                                       .optimizer = *plan_.optimizer,
+    const auto path = save_checkpoint(recipe_.run.dir, rank_.state,
+                                      {.model = rank_.plan.model,
+                                       .optimizer = *rank_.plan.optimizer,
                                        .progressed = {.step = step_,
                                                       .samples = step_ * recipe_.train.global_batch_size,
                                                       .data = data_.train->fingerprint(),
                                                       .seed = uint64_t(recipe_.train.seed),
                                                       .loss_scale = loss_scale},
                                        .model_folder = recipe_.model.path,
-                                       .config = plan_.config,
+                                       .config = rank_.plan.config,
                                        .recipe = to_toml(recipe_)});
     saved_step_ = step_;
     if (!leads()) return;

@@ -4,12 +4,10 @@
 #include <atomic>
 #include <memory>
 
-#include "weft/plan/run_plan.h"
 #include "weft/train/batch_loader.h"
 #include "weft/train/checkpoint_state.h"
 #include "weft/train/evaluate.h"
-#include "weft/train/executor.h"
-#include "weft/train/machine.h"
+#include "weft/train/rank_run.h"
 #include "weft/train/run_data.h"
 #include "weft/train/run_records.h"
 
@@ -33,10 +31,9 @@ class Trainer {
   bool run();
 
  private:
-  bool leads() const { return mesh_.world->rank() == 0; }
+  bool leads() const { return rank_.mesh.world->rank() == 0; }
   RunData open_data(int terminal_fd) const;
   bool stopped() const;
-  void check_used() const;
   void check_checkpoint(const std::filesystem::path& checkpoint, const Progressed& at) const;
   void start_weights();
   StepRecord step_once();
@@ -57,13 +54,7 @@ class Trainer {
   const Recipe recipe_;
   const Machine machine_;
   const std::atomic<bool>& stop_;
-  const ProcessMesh mesh_;
-  const RunPlan plan_;
-  PersistentArenas arenas_;
-  TrainingState state_;
-  Arena workspace_;
-  std::unique_ptr<Backend> backend_;
-  Executor executor_;
+  RankRun rank_;
   RunData data_;
   BatchLoader batches_;
   LossScale loss_scale_;

@@ -13,35 +13,29 @@ class TrialRank {
   TrialRank(const Trial& trial, const Machine& machine, const ProcessMesh& mesh, const TrialHooks& hooks)
       : trial_(trial),
         hooks_(hooks),
-        mesh_(mesh),
-        plan_(plan_run(trial.recipe, trial.config, *machine.workspace_model, mesh.world->rank())),
-        arenas_(plan_.memory.persistent),
-        state_(plan_.model, plan_.step, *plan_.optimizer, arenas_, mesh_),
-        workspace_("workspace", plan_.memory.workspace),
-        kernels_(machine.make_backend(workspace_)),
-        decorated_(hooks.decorate ? hooks.decorate(*kernels_, mesh_) : nullptr),
-        backend_(decorated_ ? *decorated_ : *kernels_),
-        executor_(state_, plan_.step, plan_.memory, {backend_, mesh_}),
+        rank_(plan_run(trial.recipe, trial.config, *machine.workspace_model, mesh.world->rank()), machine, mesh,
+              hooks.decorate),
         batches_(trial.data, {.seq_length = trial.recipe.train.seq_length,
                               .micro_batch_size = trial.recipe.train.micro_batch_size,
-                              .order = plan_.step.order}) {
+                              .order = rank_.plan.step.order}) {
     if (trial.recipe.model.init == "pretrained")
-      load_hf_weights(trial.recipe.model.path, plan_.model, state_.params);
+      load_hf_weights(trial.recipe.model.path, rank_.plan.model, rank_.state.params);
     else
-      init_weights(state_.params, seed(), machine.threads);
-    state_.params.masters_changed(backend_);
+      init_weights(rank_.state.params, seed(), machine.threads);
+    rank_.state.params.masters_changed(rank_.backend);
   }
 
   void step(int64_t step) {
     const double counted = double(std::max<int64_t>(1, batches_.counted(step)));
     const double loss = run(step, counted) / counted;
-    const double norm = state_.norm->wait_measure(backend_);
-    TrialMoment now{.step = step, .updated = false, .loss = loss, .grad_norm = norm, .params = state_.params};
+    const double norm = rank_.state.norm->wait_measure(rank_.backend);
+    TrialMoment now{.step = step, .updated = false, .loss = loss, .grad_norm = norm, .params = rank_.state.params};
     if (hooks_.see) hooks_.see(now);
-    update_all(
-        backend_, *plan_.optimizer, state_.params, executor_.scratch(),
-        {.lr = plan_.lr.at(step), .grad_scale = clip_scale(norm, trial_.recipe.optimizer.clip_grad), .step = step + 1});
-    backend_.wait_all();
+    update_all(rank_.backend, *rank_.plan.optimizer, rank_.state.params, rank_.executor.scratch(),
+               {.lr = rank_.plan.lr.at(step),
+                .grad_scale = clip_scale(norm, trial_.recipe.optimizer.clip_grad),
+                .step = step + 1});
+    rank_.backend.wait_all();
     now.updated = true;
     if (hooks_.see) hooks_.see(now);
   }
@@ -53,26 +47,19 @@ class TrialRank {
     const LoadMicroBatch load = [&](MicroBatch& b) { batches_.load(step, b); };
     Executor::StepInput input{
         .load = load, .loss_scale = 1 / counted, .dropout_key = rng_key(rng_key(seed(), "dropout"), uint64_t(step))};
-    if (hooks_.ops == nullptr || hooks_.ops_step != step) return executor_.run(input);
-    OpRecorder recorder(backend_);
+    if (hooks_.ops == nullptr || hooks_.ops_step != step) return rank_.executor.run(input);
+    OpRecorder recorder(rank_.backend);
     input.begins = [&](const Action& action) {
-      recorder.begin(plan_.step.order.global_of(action.micro_batch), action.what == Do::forward);
+      recorder.begin(rank_.plan.step.order.global_of(action.micro_batch), action.what == Do::forward);
     };
-    const double loss = executor_.run_on(recorder, input);
+    const double loss = rank_.executor.run_on(recorder, input);
     hooks_.ops->add(recorder.take());
     return loss;
   }
 
   const Trial& trial_;
   const TrialHooks& hooks_;
-  const ProcessMesh mesh_;
-  const RunPlan plan_;
-  PersistentArenas arenas_;
-  TrainingState state_;
-  Arena workspace_;
-  std::unique_ptr<Backend> kernels_, decorated_;
-  Backend& backend_;
-  Executor executor_;
+  RankRun rank_;
   BatchLoader batches_;
 };
 

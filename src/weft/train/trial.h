@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "weft/data/data_stream.h"
-#include "weft/train/machine.h"
 #include "weft/train/op_log.h"
+#include "weft/train/rank_run.h"
 #include "weft/train/train_on_ranks.h"
 
 namespace weft {
@@ -24,9 +24,6 @@ struct TrialMoment {
   double loss, grad_norm;
   const ParamStore& params;  // gradients are whole sums until the update; masters are those of before, or after it
 };
-
-// A backend around a rank's own.
-using DecorateBackend = std::function<std::unique_ptr<Backend>(Backend& inner, const ProcessMesh& mesh)>;
 
 struct TrialHooks {
   std::function<void(const TrialMoment&)> see = {};  // on every rank, at the same time

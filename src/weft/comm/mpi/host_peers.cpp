@@ -1,7 +1,6 @@
 #include "weft/comm/mpi/host_peers.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,19 +9,10 @@
 #include <fstream>
 #include <iterator>
 
+#include "weft/base/cores.h"
 #include "weft/comm/mpi/mpi_post.h"
 
 namespace weft {
-namespace {
-
-int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
-}
-
-}  // namespace
-
 HostPeers::HostPeers(MPI_Comm ranks) : cores_(usable_cores()) {
   int size = 0;
   MPI_Comm_rank(ranks, &rank_);

@@ -1,0 +1,9 @@
+// The cores of this host.
+#pragma once
+
+namespace weft {
+
+// That this process may use: at least one.
+int usable_cores();
+
+}  // namespace weft

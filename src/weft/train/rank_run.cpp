@@ -1,0 +1,27 @@
+#include "weft/train/rank_run.h"
+
+namespace weft {
+
+RankRun::RankRun(RunPlan of_rank, const Machine& machine, const ProcessMesh& of_mesh, const DecorateBackend& decorate)
+    : mesh(of_mesh),
+      plan(std::move(of_rank)),
+      arenas(plan.memory.persistent),
+      state(plan.model, plan.step, *plan.optimizer, arenas, mesh),
+      workspace("workspace", plan.memory.workspace),
+      kernels_(machine.make_backend(workspace)),
+      decorated_(decorate ? decorate(*kernels_, mesh) : nullptr),
+      backend(decorated_ ? *decorated_ : *kernels_),
+      executor(state, plan.step, plan.memory, {backend, mesh}) {}
+
+// A larger evaluation may own the workspace's peak.
+void RankRun::check_used() const {
+  executor.check_used();
+  WEFT_CHECK(arenas.peak() == plan.memory.persistent, "weights, gradients and state use {} bytes, {} planned",
+             arenas.peak().total(), plan.memory.persistent.total());
+  WEFT_CHECK(plan.step.evaluates || workspace.peak() == plan.memory.workspace, "workspace: {} bytes used, {} planned",
+             workspace.peak(), plan.memory.workspace);
+}
+
+int64_t RankRun::peak_bytes() const { return arenas.peak().total() + workspace.peak() + executor.peak_bytes(); }
+
+}  // namespace weft

@@ -1,0 +1,39 @@
+// What one rank has of a run, and a step of it: what trainer, trials and benchmarks are made of.
+#pragma once
+#include <functional>
+#include <memory>
+
+#include "weft/plan/run_plan.h"
+#include "weft/train/executor.h"
+#include "weft/train/machine.h"
+
+namespace weft {
+
+// A backend around a rank's own.
+using DecorateBackend = std::function<std::unique_ptr<Backend>(Backend& inner, const ProcessMesh& mesh)>;
+
+// Allocates what the plan (of this rank) says. Weights are not written yet.
+class RankRun {
+ public:
+  RankRun(RunPlan plan, const Machine& machine, const ProcessMesh& mesh, const DecorateBackend& decorate = {});
+  RankRun(const RankRun&) = delete;
+  RankRun& operator=(const RankRun&) = delete;
+  // After a step: that the memory used is the memory planned, in every arena. A WEFT_CHECK names the one that differs.
+  void check_used() const;
+  int64_t peak_bytes() const;
+
+  const ProcessMesh mesh;
+  const RunPlan plan;
+  PersistentArenas arenas;
+  TrainingState state;
+  Arena workspace;
+
+ private:
+  std::unique_ptr<Backend> kernels_, decorated_;
+
+ public:
+  Backend& backend;
+  Executor executor;
+};
+
+}  // namespace weft
