@@ -61,7 +61,7 @@ void expect_all_say(int n, const std::string& name, const std::vector<std::strin
   }
 }
 
-TEST(Mpi, RanksThatDoNotAgreeAreNamedOnEveryRankWithBothSites) {
+TEST(MpiSlow, RanksThatDoNotAgreeAreNamedOnEveryRankWithBothSites) {
   WEFT_NEEDS_MPIRUN();
   expect_all_say(
       3, "mismatch",
@@ -72,7 +72,7 @@ TEST(Mpi, RanksThatDoNotAgreeAreNamedOnEveryRankWithBothSites) {
       {"rank 0 is in send 0 of 20000 f32 with rank 1 at ", "rank 1 is in receive 0 of 10000 f32 with rank 0 at "});
 }
 
-TEST(Mpi, AWaitForARankThatHasEndedIsNamed) {
+TEST(MpiSlow, AWaitForARankThatHasEndedIsNamed) {
   WEFT_NEEDS_MPIRUN();
   expect_all_say(2, "left", {"rank 0 waits in all-reduce 0 of 5 f32", "rank 1 has ended"});
 }
