@@ -7,6 +7,7 @@
 
 #include <bit>
 #include <cmath>
+#include <thread>
 
 #include "ops/cases.h"
 
@@ -94,6 +95,27 @@ TEST(CpuBackend, GivesTheSameBitsAgainAndOnAnyNumberOfThreads) {
       }
     }
   }
+}
+
+// Ranks that are threads plan their steps by one workspace model, at the same time; in 16 bits it keeps oneDNN's
+// primitives.
+TEST(CpuWorkspace, AnswersManyRanksAtOnce) {
+  constexpr int64_t kShapes = 40;
+  const auto bytes = [](const CpuWorkspace& model, int64_t n) {
+    const Tensor a(nullptr, DType::bf16, {n, 16}), b(nullptr, DType::bf16, {16, 8}), out(nullptr, DType::bf16, {n, 8});
+    return model.of(Matmul{.a = a, .b = b, .out = out});
+  };
+  const CpuSpec spec{.threads = 1};
+  const CpuWorkspace shared(spec), own(spec);
+  std::vector<std::vector<int64_t>> answers(4);
+  std::vector<std::thread> ranks;
+  for (auto& mine : answers)
+    ranks.emplace_back([&bytes, &shared, &mine] {
+      for (int64_t n = 1; n <= kShapes; ++n) mine.push_back(bytes(shared, n));
+    });
+  for (std::thread& rank : ranks) rank.join();
+  for (int64_t n = 1; n <= kShapes; ++n)
+    for (const auto& mine : answers) EXPECT_EQ(mine[size_t(n - 1)], bytes(own, n)) << n;
 }
 
 TEST(CpuBackend, RefusesToComputeInOtherTypes) {

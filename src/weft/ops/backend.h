@@ -53,7 +53,7 @@ class Region {
 };
 
 // Temporary memory that a backend's kernels need beside their operands, in bytes, so that a dry run can plan it.
-// A backend takes it from its own workspace arena, whose planned capacity is the largest of these.
+// A backend takes it from its own workspace arena, whose planned capacity is the largest of these. Thread-safe.
 class WorkspaceModel {
  public:
   virtual ~WorkspaceModel() = default;

@@ -16,7 +16,10 @@ int64_t partial_sums(const Tensor& x) { return rounded(cpu::sum_parts_of(x) * si
 
 }  // namespace
 
-int64_t CpuWorkspace::bytes(const Matmul& op) const { return rounded(matmul_.workspace_bytes(op)); }
+int64_t CpuWorkspace::bytes(const Matmul& op) const {
+  const std::lock_guard lock(mutex_);
+  return rounded(matmul_.workspace_bytes(op));
+}
 int64_t CpuWorkspace::bytes(const BiasGrad& op) const { return chunk_sums(op.dy.rows(), op.dy.cols()); }
 int64_t CpuWorkspace::bytes(const NormBackward& op) const {
   return chunk_sums(op.x.rows(), op.db ? 2 * op.x.cols() : op.x.cols());

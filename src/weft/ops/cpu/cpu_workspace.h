@@ -1,5 +1,7 @@
 // What the CPU backend's kernels need beside their operands.
 #pragma once
+#include <mutex>
+
 #include "weft/ops/backend.h"
 #include "weft/ops/cpu/matmul.h"
 #include "weft/ops/cpu/reduce.h"
@@ -13,6 +15,7 @@ struct CpuSpec {
 };
 
 // The same functions plan a CpuBackend's workspace and serve it, so what was planned is what is used. Multiples of 64.
+// Thread-safe: ranks that are threads plan by the same one.
 class CpuWorkspace final : public WorkspaceModel {
  public:
   explicit CpuWorkspace(CpuSpec spec) : threads_(spec.threads), matmul_(spec.threads, spec.numerics) {}
@@ -29,6 +32,7 @@ class CpuWorkspace final : public WorkspaceModel {
 
  private:
   int threads_;
+  mutable std::mutex mutex_;  // of matmul_, which keeps a primitive for each shape it was asked about
   CpuMatmul matmul_;
 };
 
