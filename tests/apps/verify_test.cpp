@@ -74,6 +74,14 @@ TEST(VerifyCommand, RefusesWhatTrainRefusesWithTheSameMessage) {
   }
 }
 
+TEST(VerifyCommand, RefusesRanksThatAreProcessesWithWhatSaysTheSame) {
+  const TempDir dir;
+  const Finished f = weft(arguments("verify", dir, {"parallel.dp=2", "run.ranks=mpi"}));
+  EXPECT_EQ(f.status, 2);
+  EXPECT_SAYS(f.err, "run.ranks = \"mpi\" cannot run");
+  EXPECT_SAYS(f.err, "run.ranks = \"local\", which gives the same bits");
+}
+
 // A fault that is no option of the program: within this process.
 TEST(VerifyCommand, HasStatusOneAndNamesTensorAxisAndOperationWhereALayoutDiffers) {
   const TempDir dir;

@@ -80,6 +80,25 @@ TEST(MpiTrain, InterruptedItSavesHasStatus130AndGoesOnAsThreads) {
   }
 }
 
+// How long a rank waits is the recipe's.
+TEST(MpiTrainSlow, ARankFromWhichNothingComesIsNamedAfterTheTimeThatTheRecipeGives) {
+  WEFT_NEEDS_MPIRUN();
+  const TempDir dir;
+  const std::vector<std::string> words = with(train_words(dir, "run", "mpi"), {"train.train_iters=1000000"});
+  const std::string told = "echo $$ > \"$0.$OMPI_COMM_WORLD_RANK\"; exec \"$@\"";
+  std::vector<std::string> args = with(testing::mpirun(2), {"sh", "-c", told, (dir / "pid").string()});
+  args = with(args, with(program(words), {"run.distributed_timeout_minutes=0.04"}));
+  testing::Process process({.args = args, .program = "timeout"});
+  while (process.running() && slurp(dir / "run/metrics.jsonl").empty())
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  ASSERT_TRUE(process.running());
+  ASSERT_EQ(kill(std::stoi(slurp(dir / "pid.1")), SIGSTOP), 0);
+  const Finished f = process.wait();
+  EXPECT_NE(f.status, 0);
+  EXPECT_SAYS(f.err, "rank 0 waits in ");
+  EXPECT_SAYS(f.err, " s, for rank 1 (process ");
+}
+
 // --- the environment ---
 
 Environment given(const std::vector<std::pair<std::string, std::string>>& variables) {

@@ -294,6 +294,24 @@ TEST(Recipe, WhatThisVersionCannotRunIsRefusedWithTheNearestThatWorks) {
   EXPECT_SAYS(both, "run.backend = \"cuda\" cannot run");
 }
 
+TEST(Recipe, ASettingWithoutEffectIsRefusedByName) {
+  const std::vector<std::vector<std::string>> idle = {
+      {"parallel.zero_shard_size = 2", "parallel.dp=4"},
+      {"parallel.zero_shard_size = 1", "parallel.dp=4", "parallel.zero_stage=3"},
+      {"train.loss_scale = 1024", "train.precision=bf16"},
+      {"optimizer.lr_wsd_decay_iters = 5", "optimizer.lr_decay_style=cosine"}};
+  for (std::vector<std::string> given : idle) {
+    const std::string setting = given[0], key = setting.substr(0, setting.find(' '));
+    given[0].erase(std::remove(given[0].begin(), given[0].end(), ' '), given[0].end());
+    EXPECT_SAYS(error_of(kSmall, given), setting + " has no effect: ");
+    EXPECT_SAYS(error_of(kSmall, given), "; the nearest that works: " + key + " = 0");
+    given.push_back(key + "=0");
+    EXPECT_EQ(error_of(kSmall, given), "");
+  }
+  EXPECT_EQ(error_of(kSmall, {"parallel.dp=4", "parallel.zero_stage=1", "parallel.zero_shard_size=2"}), "");
+  EXPECT_EQ(error_of(kSmall, {"train.precision=fp16", "train.loss_scale=1024", "run.backend=ref"}), "");
+}
+
 TEST(Recipe, TheLeastLossScaleIsAtMostTheFirst) {
   EXPECT_EQ(error_of(kSmall, {"train.precision=fp16", "train.initial_loss_scale=0.5", "train.min_loss_scale=0.5"}), "");
   EXPECT_SAYS(error_of(kSmall, {"train.initial_loss_scale=0.5"}), "at most train.initial_loss_scale = 0.5");

@@ -60,7 +60,7 @@ TEST(VerifySlow, FindsLayoutsEqualInEachPrecision) {
                                               {"parallel.tp=2", "parallel.recompute=selective"},
                                               {"parallel.pp=2", "parallel.pipeline_schedule=zbv", "parallel.dp=2"},
                                               {"parallel.dp=2", "train.numerics=invariant", "parallel.zero_stage=2"}};
-  for (const char* precision : {"f32", "bf16"}) {
+  for (const char* precision : {"f32", "bf16", "fp16"}) {
     for (const char* name : {"gpt2", "llama-gqa", "qwen3-qknorm"}) {
       for (std::vector<std::string> layout : layouts) {
         layout.push_back(std::string("train.precision=") + precision);
@@ -134,6 +134,22 @@ TEST(Verify, HoldsInvariantNumericsToTheBits) {
   EXPECT_TRUE(report.equal()) << first_of(report);
   ASSERT_EQ(report.passes.size(), 3u);
   for (const VerifyReport::Row& row : report.passes[2].rows) EXPECT_EQ(row.layout, 0);
+}
+
+// By a loss scale that overflows: training would skip steps until it fits, and so do one rank and the layout here.
+TEST(Verify, ScalesTheLossInFp16AsTrainingDoes) {
+  const std::vector<std::string> fp16{"parallel.dp=2", "train.precision=fp16"};
+  const auto with = [&](const std::string& setting) {
+    std::vector<std::string> all = fp16;
+    all.push_back(setting);
+    return recipe_for("llama-gqa", all);
+  };
+  const VerifyReport falls = report_on(with("train.initial_loss_scale=1073741824"));  // 2^30
+  EXPECT_TRUE(falls.equal()) << first_of(falls);
+  ASSERT_EQ(falls.passes.size(), 2u);
+  EXPECT_LT(falls.passes[1].rows[1].one_rank, 0.1) << "gradients are compared without the scale";
+  EXPECT_TRUE(report_on(with("train.loss_scale=128")).equal());
+  EXPECT_THROW(report_on(with("train.loss_scale=1073741824")), NumericsError);
 }
 
 TEST(Verify, RefusesToCompareWithARunThatIsNotFinite) {

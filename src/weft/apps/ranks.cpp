@@ -12,8 +12,8 @@ namespace weft {
 
 void check_mpi_is_built_in() {}
 
-RankProcess join_mpi(int world) {
-  const auto ranks = std::make_shared<MpiRanks>();
+RankProcess join_mpi(int world, double timeout_s) {
+  const auto ranks = std::make_shared<MpiRanks>(MpiRanks::Options{.timeout_s = timeout_s});
   if (ranks->size() != world)
     throw ConfigError(
         fmt::format("the layout has {} ranks, but {} process{} found each other by MPI; is the launcher "
@@ -38,7 +38,7 @@ void check_mpi_is_built_in() {
       "nearest "
       "that works: run.ranks = \"local\"");
 }
-RankProcess join_mpi(int) {
+RankProcess join_mpi(int, double) {
   check_mpi_is_built_in();
   return {};
 }

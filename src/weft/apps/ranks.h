@@ -21,8 +21,8 @@ struct RankProcess {
 
 // Throws ConfigError, with the reason, where this program was built without MPI.
 void check_mpi_is_built_in();
-// Joins the others that an MPI launcher has started. Throws ConfigError if there are not `world` of them. To be called
-// once.
-RankProcess join_mpi(int world);
+// Joins the others that an MPI launcher has started. Throws ConfigError if there are not `world` of them. `timeout_s`:
+// how long to wait for a rank from which nothing comes. To be called once.
+RankProcess join_mpi(int world, double timeout_s);
 
 }  // namespace weft

@@ -96,7 +96,7 @@ void let_the_first_rank_speak(int rank) {
 }
 
 int train_as_rank(const Recipe& recipe) {
-  const RankProcess process = join_mpi(mesh_sizes_of(recipe).world());
+  const RankProcess process = join_mpi(mesh_sizes_of(recipe).world(), 60 * recipe.run.distributed_timeout_minutes);
   try {
     const int status = train(recipe, process);
     process.finish();

@@ -14,6 +14,11 @@ int run_verify(const VerifyOptions& options) {
     throw ConfigError(fmt::format("weft verify runs all ranks in one process; start it without {}", launched.by));
   const Recipe recipe = parse_recipe_file(options.recipe, options.overrides);
   check_supported(recipe);
+  if (recipe.run.ranks != "local")
+    throw ConfigError(
+        fmt::format("run.ranks = \"{}\" cannot run: weft verify runs all ranks as threads of one process; "
+                    "the nearest that works: run.ranks = \"local\", which gives the same bits",
+                    recipe.run.ranks));
   const VerifyReport report = verify({.recipe = recipe,
                                       .machine_for = [](const Recipe& r) { return machine_for(r); },
                                       .steps = options.steps,

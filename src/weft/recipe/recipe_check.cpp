@@ -116,6 +116,10 @@ class Refusals {
     if (refused)
       lines_.push_back(fmt::format("{} cannot run: {}; the nearest that works: {}", setting, reason, nearest));
   }
+  void add_idle(bool refused, const std::string& setting, const std::string& reason, const std::string& nearest) {
+    if (refused)
+      lines_.push_back(fmt::format("{} has no effect: {}; the nearest that works: {}", setting, reason, nearest));
+  }
   void throw_any() const {
     if (lines_.empty()) return;
     std::string text = lines_[0];
@@ -126,6 +130,28 @@ class Refusals {
  private:
   std::vector<std::string> lines_;
 };
+
+// Choices that nothing of the run heeds. What is only the same on one rank is not among them: axes change from run to
+// run.
+void refuse_idle(const Recipe& r, Refusals& refusals) {
+  const auto& p = r.parallel;
+  const std::string shards = fmt::format("parallel.zero_shard_size = {}", p.zero_shard_size);
+  refusals.add_idle(p.zero_stage == 0 && p.zero_shard_size > 0, shards,
+                    "parallel.zero_stage = 0 divides nothing among data parallel ranks",
+                    "parallel.zero_shard_size = 0");
+  refusals.add_idle(p.zero_stage > 0 && p.zero_shard_size == 1 && p.dp > 1, shards,
+                    fmt::format("parallel.zero_stage = {} divides nothing over one rank", p.zero_stage),
+                    "parallel.zero_shard_size = 0");
+  const std::string& precision = r.train.precision;
+  refusals.add_idle(r.train.loss_scale > 0 && (precision == "f32" || precision == "bf16"),
+                    fmt::format("train.loss_scale = {}", r.train.loss_scale),
+                    fmt::format("train.precision = \"{}\" does not scale the loss", precision), "train.loss_scale = 0");
+  const auto& o = r.optimizer;
+  refusals.add_idle(o.lr_decay_style != "wsd" && o.lr_wsd_decay_iters > 0,
+                    fmt::format("optimizer.lr_wsd_decay_iters = {}", o.lr_wsd_decay_iters),
+                    fmt::format("optimizer.lr_decay_style = \"{}\" has no fall of its own", o.lr_decay_style),
+                    "optimizer.lr_wsd_decay_iters = 0");
+}
 
 }  // namespace
 
@@ -153,6 +179,7 @@ void check_supported(const Recipe& r) {
                "run.backend = \"cpu\"");
   refusals.add(r.train.precision == "f64" && r.run.backend != "ref", "train.precision = \"f64\"",
                "only the reference backend computes in it", "run.backend = \"ref\", or train.precision = \"f32\"");
+  refuse_idle(r, refusals);
   refusals.throw_any();
 }
 

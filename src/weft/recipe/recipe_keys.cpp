@@ -164,6 +164,10 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "kernels: vectorised ones, those of a GPU, or the plain fp64 ones that all others are tested against"},
       {"run.ranks", &r.run.ranks, one_of({"local", "mpi"}), "ranks are threads of one process, or MPI processes"},
       {"run.threads", &r.run.threads, count(0, 4096), "of each rank; 0: the cores are shared", kMayChange},
+      {"run.distributed_timeout_minutes", &r.run.distributed_timeout_minutes, above(0),
+       "ranks as processes: how long one waits for another from which nothing comes, before it names it and the run "
+       "ends",
+       kMayChange},
   };
 }
 

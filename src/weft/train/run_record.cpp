@@ -15,13 +15,14 @@ constexpr double kSmallestWeight = 1e-6;
 
 int64_t width_of(const ParamSpec& p) { return p.shape.elements() / p.shape[0]; }
 
-// Calls f(index into the whole weight, value) for what this rank keeps of it.
+// Calls f(index into the whole weight, value) for what this rank keeps of the weight; of its gradient, until the
+// update.
 template <class F>
-void for_each_kept(const ParamStore& params, const Param& p, bool weights, const F& f) {
+void for_each_kept(const TrialMoment& now, const Param& p, const F& f) {
   const int64_t width = width_of(p.spec());
-  for (const ParamStore::Stored& block : params.stored(p)) {
-    for_each_value(weights ? block.master : block.grad, [&](int64_t row, int64_t col, double x) {
-      f(size_t((block.rows.first + row) * width + block.cols.first + col), x);
+  for (const ParamStore::Stored& block : now.params.stored(p)) {
+    for_each_value(now.updated ? block.master : block.grad, [&](int64_t row, int64_t col, double x) {
+      f(size_t((block.rows.first + row) * width + block.cols.first + col), now.updated ? x : x / now.loss_scale);
     });
   }
 }
@@ -71,7 +72,7 @@ class Comparison {
     double far = 0;
     std::vector<char>& seen = seen_[p.spec().name];
     seen.resize(whole.values.size());
-    for_each_kept(now.params, p, now.updated, [&](size_t i, double x) {
+    for_each_kept(now, p, [&](size_t i, double x) {
       farther(far, apart(x, whole.values[i]));
       seen[i] = 1;
     });
@@ -84,10 +85,10 @@ class Comparison {
   std::mutex mutex_;
 };
 
-WholeTensor whole_of(const ParamStore& params, const Param& p, bool weights) {
+WholeTensor whole_of(const TrialMoment& now, const Param& p) {
   WholeTensor whole;
   whole.values.resize(size_t(p.spec().shape.elements()));
-  for_each_kept(params, p, weights, [&](size_t i, double x) {
+  for_each_kept(now, p, [&](size_t i, double x) {
     whole.values[i] = x;
     whole.largest = std::max(whole.largest, std::abs(x));
   });
@@ -116,7 +117,7 @@ RunRecord record_run(const Trial& trial, const Machine& machine, const TrialHook
     step.grad_norm = now.grad_norm;
     for (const Param* p : now.params.params()) {
       if (now.step == 0 && !now.updated) record.order.push_back(p->spec().name);
-      (now.updated ? step.weights : step.gradients)[p->spec().name] = whole_of(now.params, *p, now.updated);
+      (now.updated ? step.weights : step.gradients)[p->spec().name] = whole_of(now, *p);
     }
   };
   WEFT_CHECK(mesh_sizes_of(trial.recipe).world() == 1, "a record of {} ranks", mesh_sizes_of(trial.recipe).world());

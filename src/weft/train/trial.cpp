@@ -1,5 +1,7 @@
 #include "weft/train/trial.h"
 
+#include <cmath>
+
 #include "weft/base/rng.h"
 #include "weft/models/hf_weights.h"
 #include "weft/models/init.h"
@@ -17,7 +19,8 @@ class TrialRank {
               hooks.decorate),
         batches_(trial.data, {.seq_length = trial.recipe.train.seq_length,
                               .micro_batch_size = trial.recipe.train.micro_batch_size,
-                              .order = rank_.plan.step.order}) {
+                              .order = rank_.plan.step.order}),
+        loss_scale_(rank_.plan.loss_scale) {
     if (trial.recipe.model.init == "pretrained")
       load_hf_weights(trial.recipe.model.path, rank_.plan.model, rank_.state.params);
     else
@@ -26,16 +29,16 @@ class TrialRank {
   }
 
   void step(int64_t step) {
-    const double counted = double(std::max<int64_t>(1, batches_.counted(step)));
-    const double loss = run(step, counted) / counted;
-    const double norm = rank_.state.norm->wait_measure(rank_.backend);
-    TrialMoment now{.step = step, .updated = false, .loss = loss, .grad_norm = norm, .params = rank_.state.params};
+    TrialMoment now = run(step);
+    if (recorder_) hooks_.ops->add(recorder_->take());
+    recorder_.reset();
     if (hooks_.see) hooks_.see(now);
     update_all(rank_.backend, *rank_.plan.optimizer, rank_.state.params, rank_.executor.scratch(),
                {.lr = rank_.plan.lr.at(step),
-                .grad_scale = clip_scale(norm, trial_.recipe.optimizer.clip_grad),
+                .grad_scale = clip_scale(now.grad_norm, trial_.recipe.optimizer.clip_grad) / now.loss_scale,
                 .step = step + 1});
     rank_.backend.wait_all();
+    loss_scale_.count_good();
     now.updated = true;
     if (hooks_.see) hooks_.see(now);
   }
@@ -43,24 +46,47 @@ class TrialRank {
  private:
   uint64_t seed() const { return uint64_t(trial_.recipe.train.seed); }
 
-  double run(int64_t step, double counted) {
+  // Forward and backward of a step; again where its gradients overflow.
+  TrialMoment run(int64_t step) {
+    for (;;) {
+      TrialMoment now = run_once(step);
+      const bool finite = std::isfinite(now.loss) && std::isfinite(now.grad_norm);  // the same on every rank
+      if (finite || !loss_scale_.fall()) return now;
+    }
+  }
+
+  TrialMoment run_once(int64_t step) {
+    const double counted = double(std::max<int64_t>(1, batches_.counted(step)));
+    const double scale = loss_scale_.state.scale;
     const LoadMicroBatch load = [&](MicroBatch& b) { batches_.load(step, b); };
-    Executor::StepInput input{
-        .load = load, .loss_scale = 1 / counted, .dropout_key = rng_key(rng_key(seed(), "dropout"), uint64_t(step))};
+    Executor::StepInput input{.load = load,
+                              .loss_scale = scale / counted,
+                              .dropout_key = rng_key(rng_key(seed(), "dropout"), uint64_t(step))};
+    const double loss = run_recorded(step, input) / counted;
+    const double norm = rank_.state.norm->wait_measure(rank_.backend) / scale;
+    return {.step = step,
+            .updated = false,
+            .loss = loss,
+            .grad_norm = norm,
+            .loss_scale = scale,
+            .params = rank_.state.params};
+  }
+
+  double run_recorded(int64_t step, Executor::StepInput& input) {
     if (hooks_.ops == nullptr || hooks_.ops_step != step) return rank_.executor.run(input);
-    OpRecorder recorder(rank_.backend);
+    recorder_.emplace(rank_.backend);
     input.begins = [&](const Action& action) {
-      recorder.begin(rank_.plan.step.order.global_of(action.micro_batch), action.what == Do::forward);
+      recorder_->begin(rank_.plan.step.order.global_of(action.micro_batch), action.what == Do::forward);
     };
-    const double loss = rank_.executor.run_on(recorder, input);
-    hooks_.ops->add(recorder.take());
-    return loss;
+    return rank_.executor.run_on(*recorder_, input);
   }
 
   const Trial& trial_;
   const TrialHooks& hooks_;
   RankRun rank_;
   BatchLoader batches_;
+  LossScale loss_scale_;
+  std::optional<OpRecorder> recorder_;  // of the step whose operations are asked for
 };
 
 }  // namespace

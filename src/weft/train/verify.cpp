@@ -52,7 +52,9 @@ double rounding_bound(const Recipe& r, const ModelSpec& m) {
   return 0x1p-24 * (16 * double(2 + m.num_layers) + 2 * std::sqrt(depth));
 }
 
-double unit_roundoff(const std::string& precision) { return precision == "bf16" ? 0x1p-8 : 0x1p-24; }
+double unit_roundoff(const std::string& precision) {
+  return precision == "bf16" ? 0x1p-8 : precision == "fp16" ? 0x1p-11 : 0x1p-24;
+}
 
 // In a precision whose rounding is measured, on one rank: several times what the same tensor has in any step; at least
 // what any tensor has, for a small one may be near by chance. So may loss and norm: at least one rounding of theirs.
@@ -88,8 +90,8 @@ void require_finite(bool finite, const std::string& run) {
   if (!finite)
     throw NumericsError(
         fmt::format("{}: a loss or a gradient is not finite, on one rank: there is nothing to compare a "
-                    "layout with. Lower optimizer.lr",
-                    run));
+                    "layout with. Lower optimizer.lr{}",
+                    run, run == "fp16" ? ", or train.loss_scale or train.min_loss_scale" : ""));
 }
 
 // How far from a run of one rank the layout's may be.
