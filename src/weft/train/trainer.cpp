@@ -184,7 +184,7 @@ bool Trainer::evaluation_due() const {
 
 // The weights are still those of before the step: the same step again, watched, stops at the first bad value.
 void Trainer::report_nonfinite(double loss, double norm) {
-  const std::string what = fmt::format("step {}: loss {}, gradient norm {}{}", step_ + 1, loss, norm,
+  const std::string what = fmt::format("step {}: loss {}, gradient norm {}{}", step_ + 1, std::abs(loss), norm,
                                        loss_scale_.kind == LossScale::Kind::none
                                            ? ""
                                            : fmt::format(" at the least loss scale, {}", loss_scale_.state.scale));
@@ -192,10 +192,14 @@ void Trainer::report_nonfinite(double loss, double norm) {
       "; weights and checkpoints are those of step {}. Lower optimizer.lr, or look at the data of this step", step_);
   const std::string gradient =
       first_text(*rank_.mesh.pp, rank_.state.norm->wait_first_nonfinite(rank_.backend, rank_.executor.scratch()));
+  const std::string weight = wait_first_bad_weight();
+  const std::string began = weight.empty() ? "" : fmt::format("; the step began with {} are not finite", weight);
   Checked watched(rank_.backend, {.finite = true});
   try {
     run_batch(watched);
-  } catch (const NumericsError& e) { throw NumericsError(fmt::format("{}: first in {}{}", what, e.what(), advice)); }
+  } catch (const NumericsError& e) {
+    throw NumericsError(fmt::format("{}: first in {}{}{}", what, e.what(), began, advice));
+  }
   throw NumericsError(
       fmt::format("{}: {}{}", what, gradient.empty() ? "no single value is to blame" : gradient, advice));
 }
@@ -243,6 +247,16 @@ void Trainer::evaluate() {
 
 // The watch of a step sees its loss and gradients; what the last update made of the weights shows only here.
 void Trainer::refuse_bad_weights() {
+  if (const std::string bad = wait_first_bad_weight(); !bad.empty())
+    throw NumericsError(
+        fmt::format("step {}: {} are not finite after the update; it is not saved, and older checkpoints are kept. "
+                    "Lower optimizer.lr, or look at the data of this step",
+                    step_, bad));
+}
+
+// "blocks.3.mlp.up.weight: 2 of 4096 values" of the first rank that keeps one that is not finite; the same on every
+// rank.
+std::string Trainer::wait_first_bad_weight() {
   Scope temporaries(rank_.executor.scratch());
   Tensor count = rank_.executor.scratch().alloc(DType::f64, {1});
   std::string bad;
@@ -254,11 +268,7 @@ void Trainer::refuse_bad_weights() {
         bad = fmt::format("{}: {} of {} values", p->spec().name, int64_t(*count.as<double>()), block.master.elements());
     }
   }
-  if (const std::string first = first_text(*rank_.mesh.world, bad); !first.empty())
-    throw NumericsError(
-        fmt::format("step {}: {} are not finite after the update; it is not saved, and older checkpoints are kept. "
-                    "Lower optimizer.lr, or look at the data of this step",
-                    step_, first));
+  return first_text(*rank_.mesh.world, bad);
 }
 
 // A save that fails leaves the older checkpoints and does not end the run; the last one does.

@@ -47,6 +47,7 @@ class Trainer {
   void evaluate();
   bool evaluation_due() const;
   void refuse_bad_weights();
+  std::string wait_first_bad_weight();
   void save(bool last);
   bool due(int64_t interval) const { return interval > 0 && step_ % interval == 0; }
   LoadMicroBatch loader_of(int64_t step);
