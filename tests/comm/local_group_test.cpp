@@ -60,6 +60,43 @@ TEST(LocalGroup, ARankThatDiesDoesNotLeaveTheOthersWaiting) {
   } catch (const Error& e) { EXPECT_STREQ(e.what(), "rank 1 is gone"); }
 }
 
+// Nobody waits: what has been issued goes on while ranks poll.
+TEST(LocalGroup, CollectivesGoOnWhileRanksDoOtherThings) {
+  run_local(MeshSizes{.dp = 2, .tp = 2}, [](const ProcessMesh& mesh) {
+    std::array<double, 3> sums{1, 10, 100};
+    std::array<int32_t, 2> got{-1, -1}, mine{mesh.world->rank(), 7};
+    std::vector<Work> works;
+    for (double& sum : sums) works.push_back(mesh[Axis::dp].all_reduce({&sum, DType::f64, {1}}));
+    double of_tp = 5;
+    works.push_back(mesh[Axis::tp].all_reduce({&of_tp, DType::f64, {1}}));
+    const int peer = (mesh.world->rank() + 2) % 4;
+    for (int32_t& x : got) works.push_back(mesh.world->recv({&x, DType::i32, {1}}, peer));
+    for (int32_t& x : mine) works.push_back(mesh.world->send({&x, DType::i32, {1}}, peer));
+    const auto done = [&] { return sums == std::array<double, 3>{2, 20, 200} && of_tp == 10 && got[1] == 7; };
+    const auto began = std::chrono::steady_clock::now();
+    while (!done() && std::chrono::steady_clock::now() - began < std::chrono::seconds(10)) mesh.poll();
+    EXPECT_TRUE(done());
+    EXPECT_EQ(got[0], peer);
+    for (size_t i = works.size(); i-- > 0;) works[i].wait();
+  });
+}
+
+// It waits with the end of its memory until none reads it (what the address sanitizer sees).
+TEST(LocalGroup, ARankThatDiesWithSomethingUnderWayIsWhatIsReported) {
+  for (int turn = 0; turn < 20; ++turn) {
+    EXPECT_THROW(run_local(3,
+                           [](Communicator& c) {
+                             std::vector<float> x(1 << 18, 1.f);
+                             const Tensor t{x.data(), DType::f32, {int64_t(x.size())}};
+                             Work first = c.all_reduce(t), second = c.all_reduce(t);
+                             if (c.rank() == 1) throw NumericsError("rank 1 has a bad value");
+                             first.wait();
+                             second.wait();
+                           }),
+                 NumericsError);
+  }
+}
+
 std::string failure_of(int size, const std::function<void(Communicator&)>& body) {
   try {
     run_local(size, body);

@@ -36,7 +36,7 @@ class Numbered {
     add({.name = "c", .shape = {7, kWidth}, .place = weights(Spmd::Invariant), .linear = true});
     add({.name = "d", .shape = {11, kWidth}, .place = weights(Spmd::Shard0)});
     const int unit = store_.close_unit("block", 0);
-    store_.allocate(params_, grads_, states_, [](const ParamSpec&) { return 0; });
+    store_.allocate({params_, grads_, states_, params_}, [](const ParamSpec&) { return 0; });
     store_.open_grads(backend_, unit, 0);
     for (Param* p : store_.params())
       for (int64_t i = 0; i < p->grad.elements(); ++i) p->grad.as<double>()[i] = 0;

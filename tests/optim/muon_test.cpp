@@ -18,7 +18,8 @@ class SmallStore {
     w_ = &store_.add({.name = "w", .shape = {4, 2}, .place = {}, .parts = {{2}, {2}}, .linear = true});
     b_ = &store_.add({.name = "b", .shape = {2}, .place = {}});
     unit_ = store_.close_unit("unit", 0);
-    store_.allocate(params_, grads_, states_, [&](const ParamSpec& p) { return int(optimizer.state_names(p).size()); });
+    store_.allocate({params_, grads_, states_, params_},
+                    [&](const ParamSpec& p) { return int(optimizer.state_names(p).size()); });
     std::fill_n(at(*w_).master.as<double>(), 8, 1.0);
   }
   void step(const Optimizer& optimizer, const StepSize& size, const std::vector<double>& gradient) {

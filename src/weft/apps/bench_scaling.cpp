@@ -1,14 +1,17 @@
 #include "weft/apps/bench_scaling.h"
 
 #include <algorithm>
+#include <array>
 #include <iostream>
-#include <mutex>
 
 #include "weft/apps/backends.h"
 #include "weft/apps/bench_run.h"
+#include "weft/apps/launch.h"
+#include "weft/apps/ranks.h"
+#include "weft/base/cores.h"
 #include "weft/base/error.h"
-#include "weft/comm/local_group.h"
 #include "weft/comm/timed.h"
+#include "weft/ops/traced.h"
 #include "weft/train/clock.h"
 #include "weft/train/train_on_ranks.h"
 
@@ -17,14 +20,23 @@ namespace {
 
 constexpr int kBarColumns = 40;
 constexpr int64_t kStepsOfARound = 2;
+constexpr double kNever = 1e30;  // seconds
+
+// How a step is run: as it is, with every collective waited for where it is called, or without any communication.
+enum class How : uint8_t { as_it_is, at_once, compute_alone };
+constexpr std::array kWays{How::as_it_is, How::at_once, How::compute_alone};
 
 // One layout, and what was measured of it.
 struct Layout {
   std::string name;
   Recipe recipe;
-  std::vector<double> step_s = {};  // of the rounds
-  CommTimes times = {};             // of the slowest round's rank 0, per step
-  double best_s() const { return *std::min_element(step_s.begin(), step_s.end()); }
+  std::array<double, kWays.size()> step_s = {kNever, kNever, kNever};  // the best of the rounds
+  CommTimes times = {};  // of rank 0 in the best round as it is, in all its steps
+  bool communicates() const { return mesh_sizes_of(recipe).world() > 1; }
+  double best_s(How how = How::as_it_is) const { return step_s[size_t(how)]; }
+  // That communication takes, and that of it which nothing hides; of a rank that waits for others, that too.
+  double comm_s() const { return std::max(0.0, best_s(How::at_once) - best_s(How::compute_alone)); }
+  double exposed_s() const { return std::max(0.0, best_s() - best_s(How::compute_alone)); }
 };
 
 // "dp=2,zero_stage=3": settings of [parallel]; "train.micro_batch_size=1" of any section.
@@ -41,58 +53,95 @@ std::vector<std::string> overrides_of(const std::string& layout) {
 
 std::vector<Layout> layouts_of(const BenchOptions& o) {
   const Recipe base = parse_recipe_file(o.recipe, o.overrides);
-  const int cores = base.run.threads > 0 ? int(base.run.threads) : machine_for(base).threads;
   std::vector<std::string> names = o.layouts;
   if (names.empty()) {
-    const std::string n = std::to_string(std::max(2, cores));
+    const std::string n = std::to_string(std::max(2, base.run.threads > 0 ? int(base.run.threads) : usable_cores()));
     names = {"dp=" + n, "dp=" + n + ",zero_stage=1", "dp=" + n + ",zero_stage=3", "tp=" + n,
              "pp=" + n + ",pipeline_schedule=zb_h1"};
   }
-  std::vector<Layout> all{{"one rank", base}};
-  all[0].recipe.parallel = {};
-  all[0].recipe.parallel.recompute = base.parallel.recompute;
+  std::vector<Layout> all;
+  if (base.run.ranks == "local") {
+    all.push_back({"one rank", base});
+    all[0].recipe.parallel = {};
+    all[0].recipe.parallel.recompute = base.parallel.recompute;
+  }
   for (const std::string& name : names) {
     std::vector<std::string> overrides = o.overrides;
     for (const std::string& one : overrides_of(name)) overrides.push_back(one);
     all.push_back({name, parse_recipe_file(o.recipe, overrides)});
   }
-  for (Layout& l : all) {
+  for (const Layout& l : all) {
     check_supported(l.recipe);
-    if (l.recipe.run.ranks != "local")
-      throw ConfigError(fmt::format("run.ranks = \"{}\": bench scaling times ranks as threads; set run.ranks=local",
-                                    l.recipe.run.ranks));
-    l.recipe.run.threads = std::max<int64_t>(1, cores / mesh_sizes_of(l.recipe).world());
+    const int ranks = mesh_sizes_of(l.recipe).world(), others = mesh_sizes_of(all.back().recipe).world();
+    if (base.run.ranks != "local" && ranks != others)
+      throw ConfigError(
+          fmt::format("run.ranks = \"{}\": layout {} has {} ranks, and {} has {}; one run times layouts of "
+                      "one number of processes",
+                      base.run.ranks, l.name, ranks, all.back().name, others));
   }
   return all;
 }
 
+void share_cores(std::vector<Layout>& layouts, int cores, int ranks_here) {
+  for (Layout& l : layouts) {
+    const int sharing = ranks_here > 0 ? ranks_here : mesh_sizes_of(l.recipe).world();
+    l.recipe.run.threads = std::max(1, cores / sharing);
+  }
+}
+
 // Some steps of every rank, after one that warms up: the time of one.
-void time_layout(Layout& layout) {
-  const Machine machine = machine_for(layout.recipe);
+void time_layout(Layout& layout, How how, const RankProcess& process) {
+  const Machine machine = machine_for(layout.recipe, process.here);
   double took = 0;
   CommTimes times;
-  run_on_threads(mesh_sizes_of(layout.recipe), [&](const ProcessMesh& mesh) {
+  process.run(mesh_sizes_of(layout.recipe), [&](const ProcessMesh& mesh) {
     CommTimes mine;
-    BenchRun run(layout.recipe, machine, plan_run(layout.recipe, *machine.workspace_model, mesh.world->rank()),
-                 timed(mesh, mine, now_s));
+    const int rank = mesh.world->rank();
+    const ProcessMesh used = how == How::compute_alone
+                                 ? dry_mesh(mesh.sizes, rank)
+                                 : timed(mesh, mine, {.now_s = now_s, .at_once = how == How::at_once});
+    BenchRun run(layout.recipe, machine, plan_run(layout.recipe, *machine.workspace_model, rank), used);
     run.step(run.rank.backend);
     for (auto& [axis, time] : mine) time = {};
     barrier(*mesh.world);
     const double began = now_s();
     for (int64_t i = 0; i < kStepsOfARound; ++i) run.step(run.rank.backend);
     barrier(*mesh.world);
-    if (mesh.world->rank() != 0) return;
+    if (rank != 0) return;
     took = (now_s() - began) / double(kStepsOfARound);
     times = mine;
   });
-  if (layout.step_s.empty() || took < layout.best_s()) layout.times = times;
-  layout.step_s.push_back(took);
+  double& best = layout.step_s[size_t(how)];
+  if (how == How::as_it_is && took < best) layout.times = times;
+  best = std::min(best, took);
 }
 
-double blocked_s(const Layout& l) {
-  double all = 0;
-  for (const auto& [axis, t] : l.times) all += t.blocked_s;
-  return all / double(kStepsOfARound);
+// One step as rank 0 sees it: its ops, and the communication under way beside them.
+void trace_layout(const Layout& layout, const std::string& file, const RankProcess& process) {
+  const Machine machine = machine_for(layout.recipe, process.here);
+  process.run(mesh_sizes_of(layout.recipe), [&](const ProcessMesh& mesh) {
+    CommTimes times;
+    std::vector<CommEvent> calls;
+    const int rank = mesh.world->rank();
+    BenchRun run(layout.recipe, machine, plan_run(layout.recipe, *machine.workspace_model, rank),
+                 timed(mesh, times, {.now_s = now_s, .events = &calls}));
+    run.step(run.rank.backend);
+    calls.clear();
+    barrier(*mesh.world);
+    Traced traced(run.rank.backend, [] { return int64_t(now_s() * 1e9); });
+    run.step(traced);
+    barrier(*mesh.world);
+    if (rank != 0) return;
+    std::vector<TraceSpan> spans;
+    const auto add = [&](const char* what, const CommEvent& c, double from_s, double to_s) {
+      spans.push_back({c.axis + what, c.op, int64_t(from_s * 1e9), int64_t(to_s * 1e9), c.bytes});
+    };
+    for (const CommEvent& c : calls) {
+      add("", c, c.began_s, c.ended_s);
+      add(", waited for", c, c.waited_s, c.ended_s);
+    }
+    write_chrome_trace(file, traced.events(), spans);
+  });
 }
 
 std::string axes_text(const Layout& l) {
@@ -105,26 +154,66 @@ std::string axes_text(const Layout& l) {
   return text;
 }
 
+std::string hidden_text(const Layout& l) {
+  constexpr double kLeast = 0.02;  // of a step: below it the difference of two times says nothing
+  if (l.comm_s() < kLeast * l.best_s()) return "-";
+  return fmt::format("{:.0f} %", 100 * std::clamp(1 - l.exposed_s() / l.comm_s(), 0.0, 1.0));
+}
+
 void print(const std::vector<Layout>& layouts) {
   size_t width = 8;
   for (const Layout& l : layouts) width = std::max(width, l.name.size());
-  const double one = layouts[0].best_s();
-  std::cout << fmt::format("{:<{}} {:>6} {:>8} {:>9} {:>10} {:>11} {:>9}  {}\n", "layout", width, "ranks", "threads",
-                           "step ms", "tokens/s", "exposed ms", "of one", "communication under way, ms and volume");
+  const bool has_one = !layouts[0].communicates();
+  const auto of_one = [&](const Layout& l) { return has_one ? layouts[0].best_s() / l.best_s() : 0; };
+  std::cout << fmt::format("{:<{}} {:>6} {:>8} {:>9} {:>10} {:>9} {:>11} {:>11} {:>7}  {}\n", "layout", width, "ranks",
+                           "threads", "step ms", "tokens/s", "of one", "comm ms", "exposed ms", "hidden",
+                           "under way on rank 0, ms (volume)");
   for (const Layout& l : layouts) {
     const auto& t = l.recipe.train;
-    std::cout << fmt::format("{:<{}} {:>6} {:>8} {:>9.1f} {:>10.0f} {:>11.1f} {:>9.3f}  {}\n", l.name, width,
+    std::cout << fmt::format("{:<{}} {:>6} {:>8} {:>9.1f} {:>10.0f} {:>9}", l.name, width,
                              mesh_sizes_of(l.recipe).world(), l.recipe.run.threads, l.best_s() * 1e3,
-                             double(t.global_batch_size * t.seq_length) / l.best_s(), blocked_s(l) * 1e3,
-                             one / l.best_s(), axes_text(l));
+                             double(t.global_batch_size * t.seq_length) / l.best_s(),
+                             has_one ? fmt::format("{:.3f}", of_one(l)) : "-");
+    if (l.communicates())
+      std::cout << fmt::format(" {:>11.1f} {:>11.1f} {:>7}  {}", l.comm_s() * 1e3, l.exposed_s() * 1e3, hidden_text(l),
+                               axes_text(l));
+    std::cout << "\n";
   }
+  std::cout
+      << "comm: a step that waits for each collective where it is called, less one that only computes; exposed: the "
+         "step as it is, less that\n";
+  if (!has_one) return;
   std::cout << "\n";
   for (const Layout& l : layouts) {
-    const auto columns = size_t(std::clamp(one / l.best_s() * kBarColumns, 0.0, 2.0 * kBarColumns));
+    const auto columns = size_t(std::clamp(of_one(l) * kBarColumns, 0.0, 2.0 * kBarColumns));
     std::string bar;
     for (size_t i = 0; i < columns; ++i) bar += "█";
-    std::cout << fmt::format("{:<{}} {} {:.2f}\n", l.name, width, bar, one / l.best_s());
+    std::cout << fmt::format("{:<{}} {} {:.2f}\n", l.name, width, bar, of_one(l));
   }
+}
+
+int bench_layouts(const BenchOptions& o, std::vector<Layout> layouts, const RankProcess& process) {
+  const Recipe base = layouts[0].recipe;
+  const int cores = base.run.threads > 0 ? int(base.run.threads) : usable_cores();
+  share_cores(layouts, cores, process.here);
+  const Machine machine = machine_for(layouts[0].recipe, process.here);
+  const SyntheticTokens tokens(layouts[0].recipe,
+                               plan_run(layouts[0].recipe, *machine.workspace_model).model.vocab_size);
+  for (Layout& l : layouts) l.recipe.data = layouts[0].recipe.data;
+  const auto say = [&](const std::string& text) {
+    if (process.leads()) std::cerr << text << "\n";
+  };
+  say(fmt::format("{}; {} rounds of {} steps, the best counts", machine.description, o.iters, kStepsOfARound));
+  for (int64_t round = 0; round < o.iters; ++round) {  // interleaved, so that all see the same machine
+    for (Layout& l : layouts) {
+      for (const How how : kWays)
+        if (how == How::as_it_is || l.communicates()) time_layout(l, how, process);
+      say(fmt::format("round {}: {:<32} best {:>8.1f} ms a step", round + 1, l.name, l.best_s() * 1e3));
+    }
+  }
+  if (process.leads()) print(layouts);
+  if (!o.trace.empty()) trace_layout(layouts.back(), o.trace, process);
+  return kExitOk;
 }
 
 }  // namespace
@@ -133,20 +222,15 @@ int bench_scaling(const BenchOptions& o) {
   if (o.recipe.empty())
     throw ConfigError("bench scaling needs a recipe, as in `weft bench scaling bench/llama-8x512.toml`");
   std::vector<Layout> layouts = layouts_of(o);
-  const Machine machine = machine_for(layouts[0].recipe);
-  const SyntheticTokens tokens(layouts[0].recipe,
-                               plan_run(layouts[0].recipe, *machine.workspace_model).model.vocab_size);
-  for (Layout& l : layouts) l.recipe.data = layouts[0].recipe.data;
-  std::cerr << fmt::format("{}; {} rounds of {} steps, the best counts\n", machine.description, o.iters,
-                           kStepsOfARound);
-  for (int64_t round = 0; round < o.iters; ++round) {  // interleaved, so that all see the same machine
-    for (Layout& l : layouts) {
-      time_layout(l);
-      std::cerr << fmt::format("round {}: {:<32} {:>8.1f} ms a step\n", round + 1, l.name, l.step_s.back() * 1e3);
-    }
-  }
-  print(layouts);
-  return kExitOk;
+  const Recipe& last = layouts.back().recipe;
+  const Launched launched = launched_as(environment);
+  const int world = mesh_sizes_of(last).world();
+  check_launch(last, world, launched);
+  if (last.run.ranks != "mpi") return bench_layouts(o, std::move(layouts), {});
+  check_mpi_is_built_in();
+  if (launched.by.empty()) return run_ranks_by_mpirun(world, this_command(), launched);
+  const RankProcess process = join_mpi(world, 60 * last.run.distributed_timeout_minutes);
+  return run_as_rank(process, "bench", [&] { return bench_layouts(o, std::move(layouts), process); });
 }
 
 }  // namespace weft

@@ -167,6 +167,8 @@ Command add_bench(CLI::App& weft) {
       ->check(CLI::Range(1, 1000));
   app->add_option("--layouts", o->layouts, "Of scaling: settings of [parallel], as dp=2,zero_stage=3 tp=2")
       ->type_name("LAYOUT");
+  app->add_option("--trace", o->trace, "Of scaling: write a step of the last layout as a Chrome trace")
+      ->type_name("FILE");
   app->footer(
       "Examples:\n  weft bench step bench/gpt2-124m.toml run.threads=2\n  weft bench scaling bench/llama-8x512.toml "
       "--layouts dp=2 tp=2 dp=2,zero_stage=3");

@@ -66,6 +66,7 @@ struct BenchOptions {
   std::string what = "step", recipe;
   std::vector<std::string> overrides;
   std::vector<std::string> layouts;  // of bench scaling: "dp=2,zero_stage=3"
+  std::string trace;                 // of bench scaling: a file for a step of the last layout; empty: none
   int64_t iters = 5;
 };
 int run_bench(const BenchOptions& options);

@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstdlib>
 #include <ctime>
+#include <filesystem>
+#include <fstream>
 
 #include "weft/apps/commands.h"
 #include "weft/base/error.h"
@@ -137,6 +139,15 @@ void check_launch(const Recipe& recipe, int layout_ranks, const Launched& l) {
         fmt::format("{} has started {} processes that cannot find each other: use srun --mpi=pmix, or Open MPI's "
                     "mpirun, or start `weft train` plainly, which starts the ranks itself",
                     l.by, l.world));
+}
+
+std::vector<std::string> this_command() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> words;
+  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
+  if (words.empty()) throw FileError("/proc/self/cmdline cannot be read: ranks cannot be started by this command");
+  words[0] = std::filesystem::read_symlink("/proc/self/exe").string();
+  return words;
 }
 
 int run_ranks_by_mpirun(int ranks, const std::vector<std::string>& command, const Launched& launched) {

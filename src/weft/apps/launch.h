@@ -25,6 +25,9 @@ Launched launched_as(const Environment& env);
 // Throws ConfigError where the processes that were started are not the ranks of this layout.
 void check_launch(const Recipe& recipe, int layout_ranks, const Launched& launched);
 
+// The words that this process was started with, the program by its full path.
+std::vector<std::string> this_command();
+
 // Starts `command` as this many ranks by mpirun, and waits for their end: their exit status. SIGINT, SIGTERM and SIGHUP
 // reach them as a SIGUSR1, which asks them to save and stop; a second SIGINT ends them at once. They end with this
 // process too. Throws ConfigError where there is no mpirun.

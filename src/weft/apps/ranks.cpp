@@ -1,5 +1,9 @@
 #include "weft/apps/ranks.h"
 
+#include <chrono>
+#include <thread>
+
+#include "weft/apps/failure.h"
 #include "weft/base/error.h"
 
 #ifdef WEFT_MPI
@@ -44,5 +48,22 @@ RankProcess join_mpi(int, double) {
 }
 
 #endif
+
+void let_the_first_rank_speak(int rank) {
+  if (rank > 0) std::this_thread::sleep_for(std::chrono::seconds(2));
+}
+
+int run_as_rank(const RankProcess& process, const std::string& command, const std::function<int()>& body) {
+  try {
+    const int status = body();
+    process.finish();
+    return status;
+  } catch (const std::exception& e) {
+    process.tell_failure(fmt::format("rank {} has failed: {}", process.rank, e.what()));
+    let_the_first_rank_speak(process.rank);
+    process.abort(say_failure(process.leads() ? command : fmt::format("{}, rank {}", command, process.rank)));
+    throw;
+  }
+}
 
 }  // namespace weft

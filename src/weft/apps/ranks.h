@@ -24,5 +24,9 @@ void check_mpi_is_built_in();
 // Joins the others that an MPI launcher has started. Throws ConfigError if there are not `world` of them. `timeout_s`:
 // how long to wait for a rank from which nothing comes. To be called once.
 RankProcess join_mpi(int world, double timeout_s);
+// Runs `body` as one of the processes, and ends them all where it throws: a failure is said by the first rank for all.
+int run_as_rank(const RankProcess& process, const std::string& command, const std::function<int()>& body);
+// What all ranks find is said by the first, which ends the others meanwhile.
+void let_the_first_rank_speak(int rank);
 
 }  // namespace weft

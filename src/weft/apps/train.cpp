@@ -1,14 +1,11 @@
 #include <unistd.h>
-#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <iostream>
 #include <optional>
-#include <thread>
 
 #include "weft/apps/backends.h"
 #include "weft/apps/commands.h"
-#include "weft/apps/failure.h"
 #include "weft/apps/launch.h"
 #include "weft/apps/ranks.h"
 #include "weft/base/error.h"
@@ -90,29 +87,9 @@ int train(const Recipe& recipe, const RankProcess& process) {
   return finished ? kExitOk : kExitInterrupted;
 }
 
-// What all ranks find is said by the first, which ends the others meanwhile.
-void let_the_first_rank_speak(int rank) {
-  if (rank > 0) std::this_thread::sleep_for(std::chrono::seconds(2));
-}
-
 int train_as_rank(const Recipe& recipe) {
   const RankProcess process = join_mpi(mesh_sizes_of(recipe).world(), 60 * recipe.run.distributed_timeout_minutes);
-  try {
-    const int status = train(recipe, process);
-    process.finish();
-    return status;
-  } catch (const std::exception& e) {
-    process.tell_failure(fmt::format("rank {} has failed: {}", process.rank, e.what()));
-    let_the_first_rank_speak(process.rank);
-    process.abort(say_failure(process.leads() ? "train" : fmt::format("train, rank {}", process.rank)));
-    throw;
-  }
-}
-
-std::vector<std::string> command_of(const TrainOptions& options) {
-  std::vector<std::string> command{std::filesystem::read_symlink("/proc/self/exe").string(), "train", options.recipe};
-  command.insert(command.end(), options.overrides.begin(), options.overrides.end());
-  return command;
+  return run_as_rank(process, "train", [&] { return train(recipe, process); });
 }
 
 int train_launched(const TrainOptions& options, const Launched& launched) {
@@ -132,7 +109,7 @@ int train_launched(const TrainOptions& options, const Launched& launched) {
     listen_to_signals();  // a SIGUSR1 must not end it
     return train_as_rank(recipe);
   }
-  return world == 1 ? train(recipe, {}) : run_ranks_by_mpirun(world, command_of(options), launched);
+  return world == 1 ? train(recipe, {}) : run_ranks_by_mpirun(world, this_command(), launched);
 }
 
 }  // namespace

@@ -1,76 +1,167 @@
 #include "weft/comm/local_group.h"
 
 #include <algorithm>
-#include <chrono>
-#include <condition_variable>
 #include <cstring>
 #include <map>
-#include <mutex>
 #include <numeric>
 #include <thread>
 
+#include "weft/comm/local_hub.h"
 #include "weft/comm/rank_sum.h"
 
 namespace weft {
+namespace {
 
-struct LocalGroup::Shared {
-  Shared(int size, std::shared_ptr<RankWatch> watch)
-      : size(size), watch(std::move(watch)), world(size_t(size)), posted(size_t(size)), calls(size_t(size)) {
-    std::iota(world.begin(), world.end(), 0);
-  }
-
-  // All ranks arrive before any leaves.
-  void wait_barrier(int rank) {
-    std::unique_lock lock(mutex);
-    const int64_t mine = epoch;
-    if (++arrived == size) {
-      arrived = 0;
-      ++epoch;
-      changed.notify_all();
-    }
-    wait(lock, rank, calls[size_t(rank)], [&] { return epoch != mine; });
-  }
-
-  // Until `over`. Where no rank is left that could bring that about, every rank throws a CommError that says who waits
-  // for what.
-  template <class Over>
-  void wait(std::unique_lock<std::mutex>& lock, int rank, const CommCall& call, Over over) {
-    using namespace std::chrono_literals;
-    constexpr int kStill = 4;  // seconds without a change on any rank
-    const int me = world[size_t(rank)];
-    if (over()) return;
-    watch->waits(me, call);
-    int64_t seen = watch->changes();
-    for (int still = 0; !over() && !failed();) {
-      if (changed.wait_for(lock, 1s) == std::cv_status::no_timeout) continue;
-      still = watch->changes() == seen && !watch->stuck().empty() ? still + 1 : 0;
-      seen = watch->changes();
-      if (still == kStill && !over()) fail("the ranks wait for each other, and none can go on: " + watch->stuck());
-    }
-    watch->goes_on(me);
-    if (!over()) throw CommError(failure);
-  }
-
-  bool failed() const { return !failure.empty(); }
-  void fail(const std::string& why) {  // under the lock
-    if (!failed()) failure = why;
-    changed.notify_all();
-  }
-
-  const int size;
-  const std::shared_ptr<RankWatch> watch;
-  std::vector<int> world;  // world rank of each
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::vector<Tensor> posted;
-  std::vector<CommCall> calls;                              // the last of each rank
-  std::map<std::pair<int, int>, std::vector<Tensor>> sent;  // (from, to), oldest first
-  int arrived = 0;
-  int64_t epoch = 0;
-  std::string failure;  // empty: none
+// A collective of a group: each rank comes with its tensor, then all do their parts, one step after the other.
+struct Meeting {
+  explicit Meeting(size_t size) : tensors(size), calls(size) {}
+  std::vector<Tensor> tensors;
+  std::vector<CommCall> calls;
+  int come = 0, gone = 0;
+  int done[2] = {0, 0};  // ranks that have done this step
 };
 
-namespace {
+// What one rank of a group has sent another.
+struct Message {
+  Tensor tensor;
+  bool taken = false;
+};
+struct Box {
+  std::deque<std::shared_ptr<Message>> messages;  // not taken yet, oldest first
+  int64_t received = 0;
+};
+
+struct Group {
+  Group(LocalHub& hub, int size) : hub(hub), world(size_t(size)) {}
+  Meeting& meeting(int64_t number) { return meetings.try_emplace(number, world.size()).first->second; }
+  void wake_all() const {
+    for (const int r : world) hub.wake(r);
+  }
+
+  LocalHub& hub;
+  std::vector<int> world;  // world rank of each
+  std::map<int64_t, Meeting> meetings;
+  std::map<std::pair<int, int>, Box> boxes;  // (from, to)
+};
+
+// A rank's part of a step: reads and writes tensors of all ranks.
+using Part = std::function<void(const std::vector<Tensor>&)>;
+
+class Collective final : public LocalHub::Operation {
+ public:
+  Collective(Group& group, int rank, const CommCall& call, const Tensor& mine, std::vector<Part> parts)
+      : Operation(call), group_(group), rank_(rank), mine_(mine), parts_(std::move(parts)) {}
+
+  bool advance(LocalHub::Lock& lock) override {
+    Meeting& all = group_.meeting(call.number);
+    if (step_ < 0) return come(all);
+    if (step_ == 0 && all.come < size()) return false;
+    if (step_ > 0 && all.done[step_ - 1] < size()) return false;
+    if (step_ == int(parts_.size())) return leave(all);
+    if (step_ == 0) check_same_calls(all);
+    group_.hub.move(lock, [&] { parts_[size_t(step_)](all.tensors); });
+    if (++all.done[step_++] == size()) group_.wake_all();
+    return true;
+  }
+
+ private:
+  int size() const { return int(group_.world.size()); }
+  bool come(Meeting& all) {
+    all.tensors[size_t(rank_)] = mine_;
+    all.calls[size_t(rank_)] = call;
+    if (++all.come == size()) group_.wake_all();
+    step_ = 0;
+    return true;
+  }
+  bool leave(Meeting& all) {
+    if (++all.gone == size()) group_.meetings.erase(call.number);
+    return finished = true;
+  }
+  // Before anybody's memory is touched.
+  void check_same_calls(const Meeting& all) const {
+    for (size_t r = 1; r < all.calls.size(); ++r)
+      if (!all.calls[0].matches(all.calls[r]))
+        group_.hub.fail(fmt::format("the ranks do not agree: rank {} is in {}, rank {} in {}", group_.world[0],
+                                    all.calls[0].to_string(), group_.world[r], all.calls[r].to_string()));
+  }
+
+  Group& group_;
+  const int rank_;
+  const Tensor mine_;
+  const std::vector<Part> parts_;
+  int step_ = -1;  // that comes next; -1: to come
+};
+
+class Send final : public LocalHub::Operation {
+ public:
+  Send(Group& group, int rank, const CommCall& call, const Tensor& x)
+      : Operation(call), group_(group), rank_(rank), message_(std::make_shared<Message>(Message{x})) {}
+
+  bool advance(LocalHub::Lock&) override {
+    if (!std::exchange(sent_, true)) {
+      group_.boxes[{rank_, call.peer}].messages.push_back(message_);
+      group_.hub.wake(group_.world[size_t(call.peer)]);
+      return true;
+    }
+    return finished = message_->taken;
+  }
+
+ private:
+  Group& group_;
+  const int rank_;
+  const std::shared_ptr<Message> message_;
+  bool sent_ = false;
+};
+
+// The receiver copies; the sender's tensor is free again when its Work has been waited on.
+class Receive final : public LocalHub::Operation {
+ public:
+  // `turn`: of this rank's receives from that peer.
+  Receive(Group& group, int rank, const CommCall& call, const Tensor& x, int64_t turn)
+      : Operation(call), group_(group), rank_(rank), x_(x), turn_(turn) {}
+
+  bool advance(LocalHub::Lock& lock) override {
+    Box& box = group_.boxes[{call.peer, rank_}];
+    if (box.received != turn_ || box.messages.empty()) return false;
+    const std::shared_ptr<Message> message = box.messages.front();
+    const Tensor& theirs = message->tensor;
+    if (theirs.dtype != x_.dtype || theirs.elements() != x_.elements())
+      group_.hub.fail(fmt::format("rank {} sent {} {}, but rank {} expects it in {}", world(call.peer),
+                                  theirs.elements(), name_of(theirs.dtype), world(rank_), call.to_string()));
+    group_.hub.move(lock, [&] { std::memcpy(x_.data, theirs.data, size_t(x_.bytes())); });
+    box.messages.pop_front();
+    ++box.received;
+    message->taken = true;
+    group_.hub.wake(world(call.peer));
+    return finished = true;
+  }
+
+ private:
+  int world(int rank) const { return group_.world[size_t(rank)]; }
+  Group& group_;
+  const int rank_;
+  const Tensor x_;
+  const int64_t turn_;
+};
+
+class Begun final : public Work::Pending {
+ public:
+  Begun(LocalHub& hub, int rank, std::shared_ptr<LocalHub::Operation> operation)
+      : hub_(hub), rank_(rank), operation_(std::move(operation)) {
+    hub_.begin(rank_, operation_);
+  }
+  Begun(const Begun&) = delete;
+  Begun& operator=(const Begun&) = delete;
+  ~Begun() override {
+    if (!operation_->finished) hub_.abandon(rank_, *operation_);
+  }
+  void wait() override { hub_.wait(rank_, *operation_); }
+
+ private:
+  LocalHub& hub_;
+  const int rank_;
+  const std::shared_ptr<LocalHub::Operation> operation_;
+};
 
 // out = sum over ranks, in rank order, of their elements [first, first + n). `out` may be those of one of them.
 void reduce(const std::vector<Tensor>& from, int64_t first, const Tensor& out) {
@@ -81,87 +172,54 @@ void reduce(const std::vector<Tensor>& from, int64_t first, const Tensor& out) {
 
 class LocalCommunicator final : public Communicator {
  public:
-  LocalCommunicator(std::shared_ptr<LocalGroup::Shared> shared, int rank) : shared_(std::move(shared)), rank_(rank) {}
-  int size() const override { return shared_->size; }
+  LocalCommunicator(std::shared_ptr<Group> group, int rank) : group_(std::move(group)), rank_(rank) {}
+  int size() const override { return int(group_->world.size()); }
   int rank() const override { return rank_; }
 
   Work all_reduce(Tensor x, Site site) override {
     const Tensor flat = x.reshape({x.elements()});
-    share(flat, call("all-reduce", flat, site), [&] {  // each rank sums its share in place, then takes the others'
+    const Part sum_own_share = [this, flat](const std::vector<Tensor>& all) {
       const Tensor mine = share_of(flat, rank_);
-      if (mine.elements() > 0) reduce(shared_->posted, first_of_share(flat, rank_), mine);
-      shared_->wait_barrier(rank_);
+      if (mine.elements() > 0) reduce(all, first_of_share(flat, rank_), mine);
+    };
+    const Part take_others = [this, flat](const std::vector<Tensor>& all) {
       for (int r = 0; r < size(); ++r) {
-        const Tensor to = share_of(flat, r), from = share_of(shared_->posted[size_t(r)], r);
+        const Tensor to = share_of(flat, r), from = share_of(all[size_t(r)], r);
         if (r != rank_ && to.elements() > 0) std::memcpy(to.data, from.data, size_t(to.bytes()));
       }
-    });
-    return {};
+    };
+    return meet(flat, call("all-reduce", flat, site), {sum_own_share, take_others});
   }
   Work all_gather(Tensor shard, Tensor full, Site site) override {
     WEFT_CHECK(full.elements() == shard.elements() * size(), "all-gather of {} into {}", shard.to_string(),
                full.to_string());
-    share(shard, call("all-gather", shard, site), [&] {
+    const Part take_all = [shard, full](const std::vector<Tensor>& all) {
       auto* to = static_cast<std::byte*>(full.data);
-      for (const Tensor& theirs : shared_->posted) {
+      for (const Tensor& theirs : all) {
         if (to != theirs.data) std::memcpy(to, theirs.data, size_t(shard.bytes()));  // a shard may lie in its place
         to += shard.bytes();
       }
-    });
-    return {};
+    };
+    return meet(shard, call("all-gather", shard, site), {take_all});
   }
   Work reduce_scatter(Tensor full, Tensor shard, Site site) override {
     WEFT_CHECK(full.elements() == shard.elements() * size(), "reduce-scatter of {} into {}", full.to_string(),
                shard.to_string());
-    share(full, call("reduce-scatter", full, site), [&] { reduce(shared_->posted, rank_ * shard.elements(), shard); });
-    return {};
+    const Part sum_own_share = [shard, first = rank_ * shard.elements()](const std::vector<Tensor>& all) {
+      reduce(all, first, shard);
+    };
+    return meet(full, call("reduce-scatter", full, site), {sum_own_share});
   }
-  // The receiver copies; the sender's tensor is free again when its Work has been waited on.
   Work send(Tensor x, int to, Site site) override {
     WEFT_CHECK(x.contiguous(), "a send of {} with gaps", x.to_string());
-    std::lock_guard lock(shared_->mutex);
-    shared_->sent[{rank_, to}].push_back(x);
-    shared_->changed.notify_all();
-    return Work(std::make_shared<Sent>(shared_, std::pair(rank_, to), x.data, call("send", x, site, to)));
+    return begin(std::make_shared<Send>(*group_, rank_, call("send", x, site, to), x));
   }
   Work recv(Tensor x, int from, Site site) override {
-    std::unique_lock lock(shared_->mutex);
-    auto& box = shared_->sent[{from, rank_}];
-    const CommCall mine = call("receive", x, site, from);
-    shared_->wait(lock, rank_, mine, [&] { return !box.empty(); });
-    const Tensor theirs = box.front();
-    if (theirs.dtype != x.dtype || theirs.elements() != x.elements()) {
-      shared_->fail(fmt::format("rank {} sent {} {}, but rank {} expects it in {}", from, theirs.elements(),
-                                name_of(theirs.dtype), rank_, mine.to_string()));
-      throw CommError(shared_->failure);
-    }
-    std::memcpy(x.data, theirs.data, size_t(x.bytes()));
-    box.erase(box.begin());
-    shared_->changed.notify_all();
-    return {};
+    WEFT_CHECK(x.contiguous(), "a receive into {} with gaps", x.to_string());
+    return begin(std::make_shared<Receive>(*group_, rank_, call("receive", x, site, from), x, receives_[from]++));
   }
 
  private:
-  class Sent final : public Work::Pending {
-   public:
-    Sent(std::shared_ptr<LocalGroup::Shared> shared, std::pair<int, int> box, void* data, const CommCall& call)
-        : shared_(std::move(shared)), box_(box), data_(data), call_(call) {}
-    void wait() override {
-      std::unique_lock lock(shared_->mutex);
-      shared_->wait(lock, box_.first, call_, [&] { return taken(); });
-    }
-
-   private:
-    bool taken() const {
-      for (const Tensor& t : shared_->sent[box_])
-        if (t.data == data_) return false;
-      return true;
-    }
-    std::shared_ptr<LocalGroup::Shared> shared_;
-    std::pair<int, int> box_;
-    void* data_;
-    CommCall call_;
-  };
   CommCall call(const char* op, const Tensor& x, const Site& site, int peer = -1) {
     int64_t& number = peer < 0 ? collectives_ : messages_;
     return {.op = op, .number = number++, .dtype = x.dtype, .elements = x.elements(), .peer = peer, .site = site};
@@ -176,100 +234,84 @@ class LocalCommunicator final : public Communicator {
     const int64_t first = first_of_share(flat, r);
     return flat.slice_rows(first, first_of_share(flat, r + 1) - first);
   }
-  template <class Read>
-  void share(const Tensor& mine, const CommCall& call, Read read) {
+  Work meet(const Tensor& mine, const CommCall& call, std::vector<Part> parts) {
     WEFT_CHECK(mine.contiguous(), "a collective on {} with gaps", mine.to_string());
-    shared_->posted[size_t(rank_)] = mine;
-    shared_->calls[size_t(rank_)] = call;
-    shared_->wait_barrier(rank_);
-    check_same_calls();
-    read();
-    shared_->wait_barrier(rank_);
+    return begin(std::make_shared<Collective>(*group_, rank_, call, mine, std::move(parts)));
   }
-  // Before anybody's memory is touched: every rank finds the same, and says it.
-  void check_same_calls() const {
-    for (int r = 1; r < size(); ++r) {
-      const CommCall &first = shared_->calls[0], &other = shared_->calls[size_t(r)];
-      if (!first.matches(other))
-        throw CommError(fmt::format("the ranks do not agree: rank {} is in {}, rank {} in {}", shared_->world[0],
-                                    first.to_string(), shared_->world[size_t(r)], other.to_string()));
-    }
+  Work begin(std::shared_ptr<LocalHub::Operation> operation) {
+    return Work(std::make_shared<Begun>(group_->hub, group_->world[size_t(rank_)], std::move(operation)));
   }
-  std::shared_ptr<LocalGroup::Shared> shared_;
-  int rank_;
+
+  const std::shared_ptr<Group> group_;
+  const int rank_;
   int64_t collectives_ = 0, messages_ = 0;
+  std::map<int, int64_t> receives_;  // from each rank, so far
 };
 
-}  // namespace
+// The first exception of any rank, unless it only says that another has failed.
+class Failure {
+ public:
+  void add(const std::exception_ptr& failure, bool is_consequence) {
+    std::lock_guard lock(mutex_);
+    if (first_ && (is_consequence || !first_is_consequence_)) return;
+    first_ = failure;
+    first_is_consequence_ = is_consequence;
+  }
+  void rethrow() const {
+    if (first_) std::rethrow_exception(first_);
+  }
 
-LocalGroup::LocalGroup(int size, std::shared_ptr<RankWatch> watch)
-    : shared_(std::make_shared<Shared>(size, watch ? std::move(watch) : std::make_shared<RankWatch>(size))) {
-  for (int r = 0; r < size; ++r) ranks_.push_back(std::make_unique<LocalCommunicator>(shared_, r));
-}
-LocalGroup::~LocalGroup() = default;
+ private:
+  std::mutex mutex_;
+  std::exception_ptr first_;
+  bool first_is_consequence_ = false;
+};
 
-void LocalGroup::seat(int r, int world_rank) { shared_->world.at(size_t(r)) = world_rank; }
-
-Communicator& LocalGroup::rank(int r) { return *ranks_.at(size_t(r)); }
-
-void LocalGroup::abort(const std::string& why) {
-  std::lock_guard lock(shared_->mutex);
-  shared_->fail(why);
-}
-
-namespace {
-
-// Runs body(r) on a thread for each rank and joins them; the first exception calls `abort` with its reason, and is
-// rethrown.
-void run_threads(RankWatch& watch, int size, const std::function<void(int)>& body,
-                 const std::function<void(const std::string&)>& abort) {
-  std::exception_ptr failure;
-  std::mutex mutex;
+// Runs body(r) on a thread for each rank and joins them.
+void run_threads(LocalHub& hub, int size, const std::function<void(int)>& body) {
+  Failure failure;
   std::vector<std::thread> threads;
   for (int r = 0; r < size; ++r) {
     threads.emplace_back([&, r] {
       try {
         body(r);
       } catch (const std::exception& e) {
-        {
-          std::lock_guard lock(mutex);
-          if (!failure) failure = std::current_exception();
-        }
-        abort(fmt::format("rank {} has failed: {}", r, e.what()));
+        failure.add(std::current_exception(), dynamic_cast<const CommError*>(&e) != nullptr);
+        hub.abort(fmt::format("rank {} has failed: {}", r, e.what()));
       }
-      watch.ended(r);
+      hub.ended(r);
     });
   }
   for (auto& t : threads) t.join();
-  if (failure) std::rethrow_exception(failure);
+  failure.rethrow();
 }
 
 }  // namespace
 
 void run_local(int size, const std::function<void(Communicator&)>& body) {
-  const auto watch = std::make_shared<RankWatch>(size);
-  LocalGroup group(size, watch);
-  run_threads(
-      *watch, size, [&](int r) { body(group.rank(r)); }, [&](const std::string& why) { group.abort(why); });
+  LocalHub hub(size);
+  const auto group = std::make_shared<Group>(hub, size);
+  std::iota(group->world.begin(), group->world.end(), 0);
+  run_threads(hub, size, [&](int r) {
+    LocalCommunicator ranks(group, r);
+    body(ranks);
+  });
 }
 
 void run_local(const MeshSizes& sizes, const std::function<void(const ProcessMesh&)>& body) {
-  const auto watch = std::make_shared<RankWatch>(sizes.world());
-  std::map<std::string, std::shared_ptr<LocalGroup>> groups;
-  int joining = 0;
-  const auto join = [&](const MeshGroup& g) {
-    auto& group = groups[g.name];
-    if (group == nullptr) group = std::make_shared<LocalGroup>(g.size, watch);
-    group->seat(g.rank, joining);
-    return std::shared_ptr<Communicator>(group, &group->rank(g.rank));
-  };
+  LocalHub hub(sizes.world());
+  std::map<std::string, std::shared_ptr<Group>> groups;
   std::vector<ProcessMesh> meshes;
-  for (; joining < sizes.world(); ++joining) meshes.push_back(make_mesh(sizes, joining, join));
-  run_threads(
-      *watch, sizes.world(), [&](int r) { body(meshes[size_t(r)]); },
-      [&](const std::string& why) {
-        for (auto& [name, group] : groups) group->abort(why);
-      });
+  for (int rank = 0; rank < sizes.world(); ++rank) {
+    meshes.push_back(make_mesh(sizes, rank, [&](const MeshGroup& g) {
+      auto& group = groups[g.name];
+      if (group == nullptr) group = std::make_shared<Group>(hub, g.size);
+      group->world[size_t(g.rank)] = rank;
+      return std::make_shared<LocalCommunicator>(group, g.rank);
+    }));
+    meshes.back().poll = [&hub, rank] { hub.poll(rank); };
+  }
+  run_threads(hub, sizes.world(), [&](int r) { body(meshes[size_t(r)]); });
 }
 
 }  // namespace weft

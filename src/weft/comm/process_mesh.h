@@ -44,6 +44,9 @@ struct ProcessMesh {
   // Gradients go through the pipeline on a communicator of their own: two ranks may be neighbours in both directions.
   std::shared_ptr<Communicator> pp, pp_gradients, world, shards, replicas;
   MeshSizes sizes = {};
+  // Lets what this rank has under way go on as far as it can, without waiting; none where nothing ever is. To be called
+  // often by a rank that computes. Throws CommError.
+  std::function<void()> poll = {};
   Communicator& operator[](Axis axis) const { return *axes[size_t(axis)]; }
 };
 

@@ -3,72 +3,81 @@
 namespace weft {
 namespace {
 
-using Clock = std::function<double()>;
+struct Meter {
+  CommTime& time;
+  std::string axis;
+  TimedOptions options;
+};
 
 class TimedWork final : public Work::Pending {
  public:
-  TimedWork(Work work, CommTime& time, const Clock& now, double began)
-      : work_(std::move(work)), time_(time), now_(now), began_(began) {}
+  TimedWork(Work work, const Meter& meter, CommEvent event)
+      : work_(std::move(work)), meter_(meter), event_(std::move(event)) {}
   void wait() override {
-    const double waits = now_();
+    event_.waited_s = meter_.options.now_s();
     work_.wait();
-    const double over = now_();
-    time_.blocked_s += over - waits;
-    time_.under_way_s += over - began_;
+    event_.ended_s = meter_.options.now_s();
+    meter_.time.blocked_s += event_.ended_s - event_.waited_s;
+    meter_.time.under_way_s += event_.ended_s - event_.began_s;
+    if (meter_.options.events != nullptr) meter_.options.events->push_back(event_);
   }
 
  private:
   Work work_;
-  CommTime& time_;
-  const Clock& now_;
-  double began_;
+  const Meter& meter_;
+  CommEvent event_;
 };
 
 class Timed final : public Communicator {
  public:
-  Timed(std::shared_ptr<Communicator> inner, CommTime& time, Clock now)
-      : inner_(std::move(inner)), time_(time), now_(std::move(now)) {}
+  Timed(std::shared_ptr<Communicator> inner, Meter meter) : inner_(std::move(inner)), meter_(std::move(meter)) {}
   int size() const override { return inner_->size(); }
   int rank() const override { return inner_->rank(); }
   Work all_reduce(Tensor x, Site site) override {
-    return measure(x, [&] { return inner_->all_reduce(x, site); });
+    return collective("all-reduce", x, [&] { return inner_->all_reduce(x, site); });
   }
   Work all_gather(Tensor shard, Tensor full, Site site) override {
-    return measure(shard, [&] { return inner_->all_gather(shard, full, site); });
+    return collective("all-gather", shard, [&] { return inner_->all_gather(shard, full, site); });
   }
   Work reduce_scatter(Tensor full, Tensor shard, Site site) override {
-    return measure(full, [&] { return inner_->reduce_scatter(full, shard, site); });
+    return collective("reduce-scatter", full, [&] { return inner_->reduce_scatter(full, shard, site); });
   }
   Work send(Tensor x, int to, Site site) override {
-    return measure(x, [&] { return inner_->send(x, to, site); });
+    return measure("send", x, [&] { return inner_->send(x, to, site); });
   }
   Work recv(Tensor x, int from, Site site) override {
-    return measure(x, [&] { return inner_->recv(x, from, site); });
+    return measure("receive", x, [&] { return inner_->recv(x, from, site); });
   }
 
  private:
+  template <class F>
+  Work collective(const char* op, const Tensor& x, const F& call) {
+    Work work = measure(op, x, call);
+    if (meter_.options.at_once) work.wait();
+    return work;
+  }
   // What the call itself takes is exposed, and what its Work waits.
   template <class F>
-  Work measure(const Tensor& x, const F& call) {
+  Work measure(const char* op, const Tensor& x, const F& call) {
     if (size() == 1) return call();
-    const double began = now_();
+    const double began = meter_.options.now_s();
     Work work = call();
-    time_.blocked_s += now_() - began;
-    ++time_.calls;
-    time_.bytes += x.bytes();
-    return Work(std::make_shared<TimedWork>(std::move(work), time_, now_, began));
+    meter_.time.blocked_s += meter_.options.now_s() - began;
+    ++meter_.time.calls;
+    meter_.time.bytes += x.bytes();
+    return Work(std::make_shared<TimedWork>(std::move(work), meter_,
+                                            CommEvent{meter_.axis, op, x.bytes(), began, began, began}));
   }
   std::shared_ptr<Communicator> inner_;
-  CommTime& time_;
-  Clock now_;
+  Meter meter_;
 };
 
 }  // namespace
 
-ProcessMesh timed(const ProcessMesh& mesh, CommTimes& times, std::function<double()> now_s) {
+ProcessMesh timed(const ProcessMesh& mesh, CommTimes& times, const TimedOptions& options) {
   ProcessMesh all = mesh;
   const auto wrap = [&](std::shared_ptr<Communicator>& ranks, const std::string& axis) {
-    ranks = std::make_shared<Timed>(ranks, times[axis], now_s);
+    ranks = std::make_shared<Timed>(ranks, Meter{times[axis], axis, options});
   };
   for (size_t a = 0; a < kAxes; ++a) wrap(all.axes[a], std::string(name_of(Axis(a))));
   wrap(all.pp, "pp");

@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "weft/comm/process_mesh.h"
 
@@ -16,7 +17,20 @@ struct CommTime {
 // By axis: "dp", "tp", "pp", "shards", "replicas", "world".
 using CommTimes = std::map<std::string, CommTime>;
 
-// The same mesh, which adds to `times`; both must outlive the result. `now_s`: a steady clock, in seconds.
-ProcessMesh timed(const ProcessMesh& mesh, CommTimes& times, std::function<double()> now_s);
+// One call. It may have been over before its rank waited.
+struct CommEvent {
+  std::string axis;
+  const char* op;
+  int64_t bytes;
+  double began_s, waited_s, ended_s;  // the call, the wait for it, the end of that
+};
+
+struct TimedOptions {
+  std::function<double()> now_s;             // a steady clock
+  bool at_once = false;                      // each collective is waited for where it is called: nothing overlaps
+  std::vector<CommEvent>* events = nullptr;  // receives every call that has been waited for
+};
+// The same mesh, which adds to `times`; both must outlive the result.
+ProcessMesh timed(const ProcessMesh& mesh, CommTimes& times, const TimedOptions& options);
 
 }  // namespace weft

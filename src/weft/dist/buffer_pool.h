@@ -1,5 +1,7 @@
 // A few buffers that many users take turns with.
 #pragma once
+#include <algorithm>
+#include <cstdint>
 #include <vector>
 
 #include "weft/device/arena.h"
@@ -24,6 +26,20 @@ class BufferPool {
     WEFT_CHECK(best >= 0, "none of {} buffers is free for {} elements", buffers_.size(), elements);
     busy_[size_t(best)] = true;
     return best;
+  }
+  // The same, but -1 where that means to take a larger one than is needed, or none is free.
+  int take_spare(int64_t elements) {
+    int64_t fits = INT64_MAX;
+    for (const Tensor& b : buffers_)
+      if (b.rows() >= elements) fits = std::min(fits, b.rows());
+    for (size_t i = 0; i < buffers_.size(); ++i)
+      if (!busy_[i] && buffers_[i].rows() == fits) return take(elements);
+    return -1;
+  }
+  bool has_free(int64_t elements) const {
+    for (size_t i = 0; i < buffers_.size(); ++i)
+      if (!busy_[i] && buffers_[i].rows() >= elements) return true;
+    return false;
   }
   void give(int buffer) { busy_[size_t(buffer)] = false; }
   const Tensor& operator[](int buffer) const { return buffers_[size_t(buffer)]; }

@@ -109,20 +109,21 @@ std::vector<ParamStore::Range> ParamStore::kinds(const Unit& u) {
   return all;
 }
 
-void ParamStore::allocate(Arena& params, Arena& grads, Arena& states, const NumStates& num_states) {
-  allocate_values(params);
+void ParamStore::allocate(const Arenas& arenas, const NumStates& num_states) {
+  allocate_values(arenas.params, arenas.transit);
+  Arena& grads = arenas.grads;
   int64_t share = 0;
   for (const Unit& u : units_) share = std::max(share, u.size / order_.ranks);
   for (Unit& u : units_) {
     allocate_gradients(u, grads);
-    if (u.mirrors < 0) allocate_states(u, states, num_states);
+    if (u.mirrors < 0) allocate_states(u, arenas.states, num_states);
   }
   int64_t twin = 0;
   for (const Unit& u : units_)
     if (u.mirrors < 0 && u.params.size() == 1 && u.params[0]->spec().twin >= 0) twin = shard_of(u).count;
   if (twin > 0) twins_ = grads.alloc(precision_.stat, {twin});
   if (order_.reduces_each()) {
-    add_pool(transient_, grads, precision_.stat, !order_.separate_ties());
+    add_pool(transient_, arenas.transit, precision_.stat, !order_.separate_ties());
     size_t most = 0;
     for (const Unit& u : units_) most = std::max(most, u.params.size());
     transient_written_.assign(transient_.size(), std::vector<char>(most));
@@ -160,7 +161,7 @@ std::vector<Tensor> ParamStore::states_of(const Unit& u, Run run) {
 void ParamStore::used_together(const std::vector<int>& units) { together_.push_back(units); }
 
 // Buffers for the units that are in use at once: one, or two of which one holds the smaller. `ties_stay`: the owner of
-// a tied weight beside any other unit.
+// a tied weight beside any other unit. And one for a unit that is on its way meanwhile.
 void ParamStore::add_pool(BufferPool& pool, Arena& arena, DType dtype, bool ties_stay) const {
   std::vector<int64_t> sizes{0};
   for (const Unit& u : units_) sizes.push_back(u.size);
@@ -180,6 +181,14 @@ void ParamStore::add_pool(BufferPool& pool, Arena& arena, DType dtype, bool ties
   }
   pool.add(arena, dtype, sizes[0]);
   if (second > 0) pool.add(arena, dtype, second);
+  if (const int64_t next = largest_neighbour(); next > 0) pool.add(arena, dtype, next);
+}
+
+// Holds at least one of any two units that follow each other.
+int64_t ParamStore::largest_neighbour() const {
+  int64_t largest = 0;
+  for (size_t i = 1; i < units_.size(); ++i) largest = std::max(largest, std::min(units_[i - 1].size, units_[i].size));
+  return largest;
 }
 
 void ParamStore::allocate_gradients(Unit& u, Arena& grads) {
@@ -195,7 +204,7 @@ void ParamStore::allocate_gradients(Unit& u, Arena& grads) {
     u.sum = grads.alloc(precision_.stat, {shard_of(u).count});
 }
 
-void ParamStore::allocate_values(Arena& params) {
+void ParamStore::allocate_values(Arena& params, Arena& transit) {
   WEFT_CHECK(pending_.empty(), "a unit is still open");
   const bool cut = order_.zero_stage == 3, rounded = precision_.compute != precision_.stat;
   for (Unit& u : units_) {
@@ -208,7 +217,7 @@ void ParamStore::allocate_values(Arena& params) {
                     : rounded ? params.alloc(precision_.compute, {shard.count})
                               : u.master;
   }
-  if (cut) add_pool(values_, params, precision_.compute, false);
+  if (cut) add_pool(values_, transit, precision_.compute, false);
   for (Unit& u : units_)
     if (!cut) point_values(u);
 }
@@ -244,11 +253,35 @@ void ParamStore::fetch(int index) {
     if (p->tied_to_ != nullptr) fetch(p->tied_to_->unit_);
   if (u.fetched++ > 0) return;
   if (u.size > 0) {
-    u.slot = values_.take(u.size);
-    u.value = values_[u.slot].slice_rows(0, u.size);
-    shards().all_gather(u.value_shard, u.value).wait();
+    if (u.slot < 0 && !values_.has_free(u.size)) drop_prefetched();
+    if (u.slot < 0) begin_gather(u, values_.take(u.size));
+    u.gather.wait();
   }
   point_values(u);
+}
+
+void ParamStore::begin_gather(Unit& u, int slot) {
+  u.slot = slot;
+  u.value = values_[slot].slice_rows(0, u.size);
+  u.gather = shards().all_gather(u.value_shard, u.value);
+}
+
+void ParamStore::prefetch(int index) {
+  Unit& u = unit(index);
+  if (order_.zero_stage < 3 || shards().size() == 1) return;
+  for (Param* p : u.params)
+    if (p->tied_to_ != nullptr) prefetch(p->tied_to_->unit_);
+  if (u.slot >= 0 || u.size == 0) return;
+  if (const int slot = values_.take_spare(u.size); slot >= 0) begin_gather(u, slot);
+}
+
+// What came too early: its buffer is needed, or its values are old.
+void ParamStore::drop_prefetched() {
+  for (Unit& u : units_) {
+    if (u.slot < 0 || u.fetched > 0) continue;
+    u.gather.wait();
+    values_.give(std::exchange(u.slot, -1));
+  }
 }
 
 void ParamStore::release(int index) {
@@ -258,7 +291,7 @@ void ParamStore::release(int index) {
     if (p->tied_to_ != nullptr) release(p->tied_to_->unit_);
   WEFT_CHECK(u.fetched > 0, "unit {} is released, but not fetched", u.name);
   if (--u.fetched > 0 || u.size == 0) return;
-  values_.give(u.slot);
+  values_.give(std::exchange(u.slot, -1));
   u.value = {};
 }
 
@@ -271,9 +304,11 @@ void ParamStore::masters_changed(Backend& backend) {
 }
 
 void ParamStore::updated() {
+  drop_prefetched();
   if (order_.zero_stage == 0 || order_.zero_stage == 3) return;
   for (Unit& u : units_)
-    if (u.mirrors < 0 && u.size > 0) shards().all_gather(u.value_shard, u.value).wait();
+    if (u.mirrors < 0 && u.size > 0) u.gather = shards().all_gather(u.value_shard, u.value);
+  for (Unit& u : units_) u.gather.wait();
 }
 
 std::vector<ParamStore::Segment> ParamStore::segments(int index) const {

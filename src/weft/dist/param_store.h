@@ -35,15 +35,22 @@ class ParamStore {
   void used_together(const std::vector<int>& units);
   // Lays everything out, once, after construction: f32/f64 masters and compute copies, gradients, and of each weight
   // `num_states` tensors of optimizer state. Arenas that only count make a dry store.
+  struct Arenas {
+    Arena &params, &grads, &states;
+    Arena& transit;  // whole units where shards are kept: fetched values, gradients until they are reduced
+  };
   using NumStates = std::function<int(const ParamSpec&)>;
-  void allocate(Arena& params, Arena& grads, Arena& states, const NumStates& num_states);
+  void allocate(const Arenas& arenas, const NumStates& num_states);
   // The same without gradients and state, to run forward only.
-  void allocate_values(Arena& params);
+  void allocate_values(Arena& params, Arena& transit);
 
   // Values of a unit are readable until released as often as fetched. Blocks where they lie on other ranks.
   void fetch(int unit);
   void release(int unit);
-  // Gradients of a unit are writable for this micro-batch until flushed; `last` when it writes no more of them.
+  // Says which unit is fetched next, so that its values may come while others are in use.
+  void prefetch(int unit);
+  // Gradients of a unit are writable for this micro-batch until flushed; `last` when it writes no more of them. They
+  // are reduced while others are computed.
   void open_grads(Backend& backend, int unit, int64_t micro_batch);
   void flush(Backend& backend, int unit, int64_t micro_batch, bool last);
   // After the last micro-batch: gradients are the sums over all of them, of all ranks, and over ties, until begin_step
@@ -125,6 +132,7 @@ class ParamStore {
     int64_t size = 0;            // elements with padding
     Tensor master = {}, value = {}, value_shard = {};
     int fetched = 0, slot = -1;  // of the pool of values
+    Work gather = {};            // of values into that slot
     std::vector<State> states = {};
     std::vector<Tensor> buffers = {};
     std::vector<std::vector<char>> written = {};  // [buffer][parameter]: does it hold a sum yet
@@ -141,6 +149,9 @@ class ParamStore {
 
   void lay_out(Unit& unit);
   void add_pool(BufferPool& pool, Arena& arena, DType dtype, bool ties_stay) const;
+  int64_t largest_neighbour() const;
+  void begin_gather(Unit& unit, int slot);
+  void drop_prefetched();
   void point_values(Unit& unit);
   void make_mirrors(int unit);
   static std::vector<Run> gaps_of(const Unit& unit);
@@ -160,7 +171,9 @@ class ParamStore {
   void share_grads(Unit& unit);
   void settle(Backend& backend, Unit& unit, TreeNode node, int buffer);
   void reduce_sum(Unit& unit, const Tensor& whole);
-  void reduce_each(Backend& backend, Unit& unit, int64_t micro_batch, const Tensor& whole);
+  void reduce_each(Backend& backend, Unit& unit, int64_t micro_batch, int buffer);
+  void wait_reduced(Backend& backend);
+  void wait_replicas();
   void exchange_leaves(Backend& backend, Unit& unit, int64_t micro_batch, const Tensor& whole);
   void join_trees(Backend& backend, Unit& unit);
   void sum_over_tp(Unit& unit);
@@ -177,6 +190,10 @@ class ParamStore {
   Tensor staging_;                   // what other ranks send of their nodes
   Tensor twins_;                     // what another stage sends of a twin's gradient
   BufferPool values_, transient_;    // fetched values; gradients that are reduced at once
+  struct {
+    Unit* unit = nullptr;
+    int buffer = -1;
+  } reducing_;  // of transient_: what is on its way to its shards
   std::vector<std::vector<char>> transient_written_;
   std::vector<std::unique_ptr<Param>> all_;
   std::vector<Param*> pending_;  // of the open unit

@@ -27,6 +27,7 @@ ParamStore::Open& ParamStore::open_leaf(Backend& backend, Unit& u, int64_t leaf)
   const auto open = std::find_if(u.open.begin(), u.open.end(), [&](const Open& o) { return o.leaf == leaf; });
   if (open != u.open.end()) return *open;
   if (order_.reduces_each()) {
+    if (!transient_.has_free(u.size)) wait_reduced(backend);
     const int slot = transient_.take(u.size);
     std::fill(transient_written_[size_t(slot)].begin(), transient_written_[size_t(slot)].end(), char(false));
     for (const Run& gap : u.gaps) backend.run(Zero{.x = transient_[slot].slice_rows(gap.first, gap.count)});
@@ -92,9 +93,7 @@ void ParamStore::flush(Backend& backend, int index, int64_t micro_batch, bool la
   u.open.erase(open);
   if (order_.reduces_each()) {
     backend.wait_all();
-    reduce_each(backend, u, micro_batch, transient_[buffer].slice_rows(0, u.size));
-    transient_.give(buffer);
-    return;
+    return reduce_each(backend, u, micro_batch, buffer);
   }
   settle(backend, u, {0, leaf}, buffer);
   if (order_.tree || order_.ranks == 1) return;
@@ -118,27 +117,48 @@ void ParamStore::settle(Backend& backend, Unit& u, TreeNode node, int buffer) {
   });
 }
 
-// A rank's sum of all its micro-batches: each rank's shard of it over all ranks, in its place.
+// A rank's sum of all its micro-batches: each rank's shard of it over all ranks, in its place. Replicas of a shard
+// follow (wait_replicas).
 void ParamStore::reduce_sum(Unit& u, const Tensor& whole) {
   if (u.size == 0) return;
   const Run shard = shard_of(u);
   const Tensor mine = whole.slice_rows(shard.first, shard.count);
-  if (order_.shards > 1) shards().reduce_scatter(whole, mine).wait();
-  if (mesh_.replicas->size() > 1) u.reduction = mesh_.replicas->all_reduce(mine);
+  u.reduction = order_.shards > 1 ? shards().reduce_scatter(whole, mine) : mesh_.replicas->all_reduce(mine);
 }
 
 // One micro-batch of every rank: each rank's shard (with a tree: share) of their sum.
-void ParamStore::reduce_each(Backend& backend, Unit& u, int64_t micro_batch, const Tensor& whole) {
-  if (u.size == 0) return;
-  if (order_.tree) return exchange_leaves(backend, u, micro_batch, whole);
+void ParamStore::reduce_each(Backend& backend, Unit& u, int64_t micro_batch, int buffer) {
+  const Tensor whole = transient_[buffer].slice_rows(0, u.size);
+  if (order_.tree && u.size > 0) exchange_leaves(backend, u, micro_batch, whole);
+  if (order_.tree || u.size == 0) return transient_.give(buffer);
+  wait_reduced(backend);
   const Run shard = shard_of(u);
-  const Tensor mine = whole.slice_rows(shard.first, shard.count);
-  shards().reduce_scatter(whole, mine).wait();
+  u.reduction = shards().reduce_scatter(whole, whole.slice_rows(shard.first, shard.count));
+  reducing_ = {&u, buffer};
+}
+
+// Until what was on its way to its shards has been added there.
+void ParamStore::wait_reduced(Backend& backend) {
+  if (reducing_.unit == nullptr) return;
+  Unit& u = *std::exchange(reducing_.unit, nullptr);
+  u.reduction.wait();
+  const Run shard = shard_of(u);
+  const Tensor mine = transient_[reducing_.buffer].slice_rows(shard.first, shard.count);
   if (std::exchange(u.sums, true))
     backend.run(Add{.x = u.sum, .y = mine, .out = u.sum});
   else
     backend.run(Copy{.from = mine, .to = u.sum});
-  backend.wait_all();  // `whole` is another unit's next
+  backend.wait_all();
+  transient_.give(reducing_.buffer);
+}
+
+// Until every rank's shard is the sum over all ranks, where it is not over a tree.
+void ParamStore::wait_replicas() {
+  for (Unit& u : units_) u.reduction.wait();
+  if (order_.tree || order_.shards == 1 || mesh_.replicas->size() == 1) return;
+  for (Unit& u : units_)
+    if (u.size > 0) u.reduction = mesh_.replicas->all_reduce(shard_gradient(u));
+  for (Unit& u : units_) u.reduction.wait();
 }
 
 // The leaves of all ranks, in their order, to the tree of this rank's share.
@@ -211,17 +231,14 @@ Tensor ParamStore::shard_gradient(const Unit& u) const {
 
 void ParamStore::finish_step(Backend& backend) {
   backend.wait_all();
+  wait_reduced(backend);
+  wait_replicas();
   for (Unit& u : units_) {
     if (u.size == 0) continue;
-    u.reduction.wait();
-    if (order_.reduces_each()) {
-      if (order_.tree && u.sum)
-        mesh_.replicas->all_gather(u.buffers[size_t(u.tree.root())], u.sum).wait();
-      else if (!order_.tree && mesh_.replicas->size() > 1)
-        mesh_.replicas->all_reduce(u.sum).wait();
-    } else if (order_.tree && order_.ranks > 1) {
+    if (order_.tree && order_.reduces_each() && u.sum)
+      mesh_.replicas->all_gather(u.buffers[size_t(u.tree.root())], u.sum).wait();
+    else if (order_.tree && !order_.reduces_each() && order_.ranks > 1)
       join_trees(backend, u);
-    }
     sum_over_tp(u);
   }
   if (order_.separate_ties()) add_ties(backend);

@@ -128,37 +128,46 @@ Tensor Transformer::stream(const Pass& p, Arena* arena) const {
   return p.compute(arena, {p.batch.stream.count, spec_.width}, tokens(plan_.layers.stream));
 }
 
+// `next`: what will be fetched after them.
 template <class F>
-void Transformer::fetched(const std::vector<int>& units, const F& f) const {
+void Transformer::fetched(const std::vector<int>& units, const std::vector<int>& next, const F& f) const {
   for (const int unit : units) params_.fetch(unit);
+  for (const int unit : next) params_.prefetch(unit);
   f();
   for (const int unit : units) params_.release(unit);
 }
 
 Tensor Transformer::forward(Pass& p, Saved& s, int chunk, Tensor x) const {
   const size_t first = chunks_[size_t(chunk)].first;
-  if (part(chunk).embedding) fetched(embedding_->units(), [&] { embedding_->forward(p, x); });
+  if (part(chunk).embedding) fetched(embedding_->units(), units_at(chunk, 0), [&] { embedding_->forward(p, x); });
   s.stream[0] = x;
   for (size_t l = 0; l < blocks_of(chunk); ++l) {
     s.stream[l + 1] = stream(p, p.till_dgrad);
-    forward_block(p, first + l, *s.blocks[l], s.stream[l], s.stream[l + 1]);
+    fetched(units_at(chunk, l), units_at(chunk, l + 1),
+            [&] { blocks_[first + l]->forward(p, *s.blocks[l], s.stream[l], s.stream[l + 1]); });
   }
   return s.stream.back();
 }
 
-void Transformer::forward_block(Pass& p, size_t block, AnyLayer::Saved& s, Tensor x, Tensor y) const {
-  fetched({unit_of(block)}, [&] { blocks_[block]->forward(p, s, x, y); });
+// Of a chunk's block; behind the last one: of the head, where it has that.
+std::vector<int> Transformer::units_at(int chunk, size_t block) const {
+  if (block < blocks_of(chunk)) return {block_units_[chunks_[size_t(chunk)].first + block]};
+  return part(chunk).head ? head_units_ : std::vector<int>{};
+}
+
+std::vector<int> Transformer::units_before(int chunk, size_t block) const {
+  return block > 0 ? units_at(chunk, block - 1) : std::vector<int>{};
 }
 
 void Transformer::backward(Pass& p, Saved& s, int chunk, Tensor dy, Tensor dx) const {
   Scope gradients(*p.dgrad_till_wgrad);
   const size_t first = chunks_[size_t(chunk)].first, n = blocks_of(chunk);
   Tensor now = n == 0 && part(chunk).head ? dx : dy, other = n > 1 ? stream(p, p.dgrad_till_wgrad) : Tensor{};
-  if (part(chunk).head) head_backward(p, s.stream.back(), now);
+  if (part(chunk).head) head_backward(p, chunk, s.stream.back(), now);
   for (size_t l = n; l-- > 0;) {
     Scope block(*p.dgrad_till_wgrad);
     Tensor next = l == 0 ? dx : other;
-    fetched({unit_of(first + l)}, [&] { blocks_[first + l]->dgrad(p, *s.blocks[l], now, next); });
+    fetched(units_at(chunk, l), units_before(chunk, l), [&] { blocks_[first + l]->dgrad(p, *s.blocks[l], now, next); });
     block_wgrad(p, first + l, *s.blocks[l]);
     other = now;
     now = next;
@@ -169,10 +178,10 @@ void Transformer::backward(Pass& p, Saved& s, int chunk, Tensor dy, Tensor dx) c
 void Transformer::dgrad(Pass& p, Saved& s, int chunk, Tensor dy, Tensor dx) const {
   const size_t first = chunks_[size_t(chunk)].first, n = blocks_of(chunk);
   s.gradient[n] = n == 0 && part(chunk).head ? dx : dy;
-  if (part(chunk).head) head_backward(p, s.stream.back(), s.gradient[n]);
+  if (part(chunk).head) head_backward(p, chunk, s.stream.back(), s.gradient[n]);
   for (size_t l = n; l-- > 0;) {
     s.gradient[l] = l == 0 ? dx : stream(p, p.dgrad_till_wgrad);
-    fetched({unit_of(first + l)},
+    fetched(units_at(chunk, l), units_before(chunk, l),
             [&] { blocks_[first + l]->dgrad(p, *s.blocks[l], s.gradient[l + 1], s.gradient[l]); });
   }
 }
@@ -190,8 +199,8 @@ void Transformer::block_wgrad(Pass& p, size_t block, AnyLayer::Saved& s) const {
   params_.flush(p.be, unit, p.batch.index, true);
 }
 
-void Transformer::head_backward(Pass& p, Tensor x, Tensor dx) const {
-  fetched(head_units_, [&] {
+void Transformer::head_backward(Pass& p, int chunk, Tensor x, Tensor dx) const {
+  fetched(head_units_, units_before(chunk, blocks_of(chunk)), [&] {
     for (const int unit : head_units_) params_.open_grads(p.be, unit, p.batch.index);
     head_->loss_and_backward(p, x, dx);
     for (const int unit : head_units_) params_.flush(p.be, unit, p.batch.index, true);
@@ -208,15 +217,16 @@ void Transformer::evaluate(Pass& p, int chunk, Tensor x, Tensor y, Tensor nll) c
   Scope temporaries(*p.scratch);
   const size_t first = chunks_[size_t(chunk)].first;
   Tensor other = stream(p, p.scratch);
-  if (part(chunk).embedding) fetched(embedding_->units(), [&] { embedding_->forward(p, x); });
+  if (part(chunk).embedding) fetched(embedding_->units(), units_at(chunk, 0), [&] { embedding_->forward(p, x); });
   for (size_t l = 0; l < blocks_of(chunk); ++l) {
     Scope layer(*p.scratch);
     Block::Saved unused;
-    fetched({unit_of(first + l)}, [&] { plain_blocks_[first + l]->forward(p, unused, x, other); });
+    fetched(units_at(chunk, l), units_at(chunk, l + 1),
+            [&] { plain_blocks_[first + l]->forward(p, unused, x, other); });
     std::swap(x, other);
   }
   if (part(chunk).head)
-    fetched(head_units_, [&] { head_->token_losses(p, x, nll); });
+    fetched(head_units_, {}, [&] { head_->token_losses(p, x, nll); });
   else if (x.data != y.data || x.data == nullptr)
     p.be.run(Copy{.from = x, .to = y});
 }

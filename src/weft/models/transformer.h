@@ -85,10 +85,11 @@ class Transformer {
   size_t blocks_of(int chunk) const { return size_t(part(chunk).blocks.count); }
   int unit_of(size_t block) const { return block_units_[block]; }
   template <class F>
-  void fetched(const std::vector<int>& units, const F& f) const;
-  void forward_block(Pass& p, size_t block, AnyLayer::Saved& s, Tensor x, Tensor y) const;
+  void fetched(const std::vector<int>& units, const std::vector<int>& next, const F& f) const;
+  std::vector<int> units_at(int chunk, size_t block) const;
+  std::vector<int> units_before(int chunk, size_t block) const;
   void block_wgrad(Pass& p, size_t block, AnyLayer::Saved& s) const;
-  void head_backward(Pass& p, Tensor x, Tensor dx) const;
+  void head_backward(Pass& p, int chunk, Tensor x, Tensor dx) const;
   void embedding_wgrad(Pass& p, Tensor dx) const;
 
   ModelSpec spec_;

@@ -92,7 +92,7 @@ void Traced::clear() {
   products_.clear();
 }
 
-std::string to_chrome_trace(const std::vector<TraceEvent>& events) {
+std::string to_chrome_trace(const std::vector<TraceEvent>& events, const std::vector<TraceSpan>& beside) {
   nlohmann::json list = nlohmann::json::array();
   RegionSlices regions(list);
   const int64_t origin = events.empty() ? 0 : events.front().start_ns;
@@ -104,12 +104,23 @@ std::string to_chrome_trace(const std::vector<TraceEvent>& events) {
                            {"bytes", e.cost.bytes_read + e.cost.bytes_written}};
   }
   regions.close();
+  int64_t id = 0;
+  for (const TraceSpan& span : beside) {
+    nlohmann::json edge{{"name", span.name}, {"cat", span.track}, {"pid", 0}, {"id", id++}};
+    edge["args"] = {{"bytes", span.bytes}};
+    for (const auto& [phase, at_ns] : {std::pair("b", span.start_ns), std::pair("e", span.end_ns)}) {
+      edge["ph"] = phase;
+      edge["ts"] = double(at_ns - origin) / 1e3;
+      list.push_back(edge);
+    }
+  }
   return nlohmann::json{{"traceEvents", list}}.dump();
 }
 
-void write_chrome_trace(const std::filesystem::path& file, const std::vector<TraceEvent>& events) {
+void write_chrome_trace(const std::filesystem::path& file, const std::vector<TraceEvent>& events,
+                        const std::vector<TraceSpan>& beside) {
   std::ofstream out(file, std::ios::binary);
-  out << to_chrome_trace(events) << '\n';
+  out << to_chrome_trace(events, beside) << '\n';
   if (!out.flush()) throw FileError(fmt::format("{}: the trace cannot be written", file.string()));
 }
 

@@ -61,10 +61,16 @@ class Traced final : public UniformBackend<Traced> {
   std::vector<Matmul> products_;
 };
 
+// Something beside the ops, on a track of its own; spans of a track may overlap.
+struct TraceSpan {
+  std::string track, name;
+  int64_t start_ns = 0, end_ns = 0, bytes = 0;
+};
 // The events as a Chrome trace (JSON), which Perfetto and chrome://tracing show: each op a slice with its flops and
-// bytes, within slices of the regions it ran in. Times begin at the first event.
-std::string to_chrome_trace(const std::vector<TraceEvent>& events);
+// bytes, within slices of the regions it ran in; each span a slice below. Times begin at the first event.
+std::string to_chrome_trace(const std::vector<TraceEvent>& events, const std::vector<TraceSpan>& beside = {});
 // The same into a file. Throws FileError where it cannot be written.
-void write_chrome_trace(const std::filesystem::path& file, const std::vector<TraceEvent>& events);
+void write_chrome_trace(const std::filesystem::path& file, const std::vector<TraceEvent>& events,
+                        const std::vector<TraceSpan>& beside = {});
 
 }  // namespace weft

@@ -63,7 +63,7 @@ MemoryPlan measure_forward(const ModelSpec& model, const StepSpec& step, const W
   ParamStore params(step.precision, step.order, mesh);
   Transformer transformer(params, model, step.model);
   PersistentArenas persistent;
-  params.allocate_values(persistent.params);
+  params.allocate_values(persistent.params, persistent.transit);
   transformer.allocate_constants(persistent.constants, step.precision);
   const auto spans = whole_sequences(step);
   DryBackend backend(workspace);
@@ -139,6 +139,7 @@ std::vector<MemoryPlan::Row> MemoryPlan::rows() const {
   std::vector<Row> all{{"parameters", "masters and compute copies", 1, persistent.params},
                        {"gradients", "sums over micro-batches", 1, persistent.grads},
                        {"optimizer state", "moments", 1, persistent.states},
+                       {"blocks in transit", "weights fetched, gradients to be reduced", 1, persistent.transit},
                        {"constants", "table of rotations", 1, persistent.constants},
                        {"losses and norms", "", 1, persistent.records}};
   for (size_t c = 0; c < chunks.size(); ++c) {

@@ -6,17 +6,18 @@ PersistentArenas::PersistentArenas(const Sizes& s)
     : params("parameters", s.params),
       grads("gradients", s.grads),
       states("optimizer state", s.states),
+      transit("blocks in transit", s.transit),
       constants("constants", s.constants),
       records("losses and norms", s.records) {}
 
 PersistentArenas::Sizes PersistentArenas::peak() const {
-  return {params.peak(), grads.peak(), states.peak(), constants.peak(), records.peak()};
+  return {params.peak(), grads.peak(), states.peak(), transit.peak(), constants.peak(), records.peak()};
 }
 
 TrainingState::TrainingState(const ModelSpec& spec, const StepSpec& step, const Optimizer& optimizer,
                              PersistentArenas& arenas, const ProcessMesh& mesh)
     : params(step.precision, step.order, mesh), model(params, spec, step.model) {
-  params.allocate(arenas.params, arenas.grads, arenas.states,
+  params.allocate({arenas.params, arenas.grads, arenas.states, arenas.transit},
                   [&](const ParamSpec& weight) { return int(optimizer.state_names(weight).size()); });
   model.allocate_constants(arenas.constants, step.precision);
   norm = std::make_unique<GradNorm>(params, arenas.records, Transformer::num_positions(spec));

@@ -11,9 +11,9 @@ namespace weft {
 // Default-made, they count: a dry run. With capacities, they hold.
 struct PersistentArenas {
   struct Sizes {
-    int64_t params = 0, grads = 0, states = 0, constants = 0, records = 0;  // bytes
+    int64_t params = 0, grads = 0, states = 0, transit = 0, constants = 0, records = 0;  // bytes
     bool operator==(const Sizes&) const = default;
-    int64_t total() const { return params + grads + states + constants + records; }
+    int64_t total() const { return params + grads + states + transit + constants + records; }
   };
   PersistentArenas() = default;
   explicit PersistentArenas(const Sizes& sizes);
@@ -22,7 +22,8 @@ struct PersistentArenas {
   Arena params{"parameters"};  // masters and compute copies
   Arena grads{"gradients"};    // with the extra sums of invariant numerics
   Arena states{"optimizer state"};
-  Arena constants{"constants"};  // the table of rotations
+  Arena transit{"blocks in transit"};  // of ZeRO: whole units, fetched or to be reduced
+  Arena constants{"constants"};        // the table of rotations
   Arena records{"losses and norms"};
 };
 

@@ -14,7 +14,11 @@ Executor::Executor(TrainingState& state, const StepSpec& step, const MemoryPlan&
       replay_("replay", plan.replay),
       evaluation_("evaluation", plan.evaluation),
       handover_("handover", plan.handover),
-      links_(state.model, step, resources.mesh, handover_) {
+      chunks_(make_chunks(state, plan)),
+      links_(state.model, step, resources.mesh, handover_) {}
+
+std::vector<Executor::ChunkState> Executor::make_chunks(const TrainingState& state, const MemoryPlan& plan) {
+  std::vector<ChunkState> chunks;
   for (size_t c = 0; c < plan.chunks.size(); ++c) {
     const MemoryPlan::Chunk& k = plan.chunks[c];
     ChunkState chunk{Slots("activations till dgrad", k.slots.till_dgrad, k.till_dgrad),
@@ -23,8 +27,9 @@ Executor::Executor(TrainingState& state, const StepSpec& step, const MemoryPlan&
                      {}};
     chunk.in_flight.resize(size_t(k.slots.till_wgrad));
     for (InFlight& m : chunk.in_flight) m.saved = state.model.make_saved(int(c));
-    chunks_.push_back(std::move(chunk));
+    chunks.push_back(std::move(chunk));
   }
+  return chunks;
 }
 
 double Executor::run(const StepInput& input) {

@@ -63,6 +63,7 @@ class Executor {
     Slots till_dgrad, till_wgrad, dgrad_till_wgrad;
     std::vector<InFlight> in_flight;
   };
+  static std::vector<ChunkState> make_chunks(const TrainingState& state, const MemoryPlan& plan);
   void act(Action action, const StepInput& input);
   void begin(ChunkState& chunk, InFlight& m, int64_t micro_batch, const StepInput& input);
   static InFlight& find(ChunkState& chunk, int64_t micro_batch);
@@ -74,8 +75,8 @@ class Executor {
   Backend* backend_;
   const ProcessMesh& mesh_;
   Arena scratch_, replay_, evaluation_, handover_;
-  StageLinks links_;
   std::vector<ChunkState> chunks_;
+  StageLinks links_;  // whose messages lie in the chunks' memory
 };
 
 }  // namespace weft

@@ -1,5 +1,7 @@
 #include "weft/train/rank_run.h"
 
+#include "weft/ops/polled.h"
+
 namespace weft {
 
 RankRun::RankRun(RunPlan of_rank, const Machine& machine, const ProcessMesh& of_mesh, const DecorateBackend& decorate)
@@ -10,7 +12,10 @@ RankRun::RankRun(RunPlan of_rank, const Machine& machine, const ProcessMesh& of_
       workspace("workspace", plan.memory.workspace),
       kernels_(machine.make_backend(workspace)),
       decorated_(decorate ? decorate(*kernels_, mesh) : nullptr),
-      backend(decorated_ ? *decorated_ : *kernels_),
+      polled_(mesh.poll ? std::make_unique<Polled>(decorated_ ? *decorated_ : *kernels_, mesh.poll) : nullptr),
+      backend(polled_      ? *polled_
+              : decorated_ ? *decorated_
+                           : *kernels_),
       executor(state, plan.step, plan.memory, {backend, mesh}) {}
 
 // A larger evaluation may own the workspace's peak.

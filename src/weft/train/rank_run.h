@@ -29,7 +29,7 @@ class RankRun {
   Arena workspace;
 
  private:
-  std::unique_ptr<Backend> kernels_, decorated_;
+  std::unique_ptr<Backend> kernels_, decorated_, polled_;
 
  public:
   Backend& backend;

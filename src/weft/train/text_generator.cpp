@@ -61,7 +61,7 @@ TextGenerator::TextGenerator(const std::filesystem::path& folder, const Spec& sp
       model_(params_, config_.spec, {.layers = {}, .max_positions = max_tokens_}),
       backend_(machine_.make_backend(workspace_)),
       logits_(size_t(config_.spec.vocab_size)) {
-  params_.allocate_values(values_);
+  params_.allocate_values(values_, values_);
   model_.allocate_constants(constants_, precision_);
   caches_ = make_caches(constants_);
   load_hf_weights(folder, config_.spec, params_);
@@ -77,7 +77,7 @@ TextGenerator::Plan TextGenerator::measure() const {
   Arena values("values"), constants("constants"), scratch("scratch");
   ParamStore params(precision_, {});
   Transformer model(params, config_.spec, {.layers = {}, .max_positions = max_tokens_});
-  params.allocate_values(values);
+  params.allocate_values(values, values);
   model.allocate_constants(constants, precision_);
   auto caches = make_caches(constants);
   DryBackend backend(*machine_.workspace_model);

@@ -79,7 +79,9 @@ int MpiRanks::here() const { return state_->peers.here(); }
 ProcessMesh MpiRanks::mesh(const MeshSizes& sizes) {
   if (sizes.world() != size())
     throw CommError(fmt::format("the layout has {} ranks, and {} processes were started", sizes.world(), size()));
-  return make_mesh(sizes, rank(), [this](const MeshGroup& g) { return state_->join(g); });
+  ProcessMesh mesh = make_mesh(sizes, rank(), [this](const MeshGroup& g) { return state_->join(g); });
+  mesh.poll = [hub = state_->hub] { hub->poll(); };
+  return mesh;
 }
 
 void MpiRanks::poll() { state_->hub->poll(); }

@@ -1,0 +1,77 @@
+// What the ranks of one process have under way among each other, and how each waits.
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "weft/comm/rank_watch.h"
+
+namespace weft {
+
+// A rank's calls go on whenever that rank is in any call of any communicator, or polls. Thread-safe: a thread per rank.
+class LocalHub {
+ public:
+  using Lock = std::unique_lock<std::mutex>;
+  // A call that has been made and is not finished. Belongs to its rank's thread.
+  class Operation {
+   public:
+    explicit Operation(const CommCall& call) : call(call) {}
+    virtual ~Operation() = default;
+    // As far as it goes without waiting, under the hub's lock. True where that was a step.
+    virtual bool advance(Lock& lock) = 0;
+
+    const CommCall call;
+    bool finished = false;
+  };
+
+  explicit LocalHub(int ranks);
+  // All of these but `abort` and `ended` are called by the rank's own thread, and throw CommError once any has failed.
+  void begin(int rank, std::shared_ptr<Operation> operation);
+  void poll(int rank);  // lets everything go on that can
+  void wait(int rank, const Operation& operation);
+  // What an operation has been given ends before it has finished: all ranks fail, and none touches it any more.
+  void abandon(int rank, const Operation& operation) noexcept;
+  void abort(const std::string& why);  // every rank that waits, now or later, throws CommError
+  void ended(int rank) { watch_.ended(rank); }
+
+  // For operations. `move` gives up the lock while it runs f, which reads and writes tensors of several ranks.
+  template <class F>
+  void move(Lock& lock, const F& f) {
+    ++moving_;
+    lock.unlock();
+    f();
+    lock.lock();
+    if (--moving_ == 0 && !failure_.empty()) still_.notify_all();
+  }
+  Lock lock() { return Lock(mutex_); }
+  void wake(int rank);
+  [[noreturn]] void fail(const std::string& why);
+
+ private:
+  struct Seat {
+    std::vector<std::shared_ptr<Operation>> under_way;  // of its thread alone
+    std::condition_variable news;
+    std::atomic<int64_t> events{0};
+    int64_t seen = 0;  // events, before the last look at what is under way
+  };
+  bool advance_all(Lock& lock, Seat& seat);
+  void sleep(Lock& lock, int rank, const CommCall& call);
+  void set_failure(const std::string& why);
+  void check_alive() const {
+    if (!failure_.empty()) throw CommError(failure_);
+  }
+
+  std::mutex mutex_;
+  std::deque<Seat> seats_;
+  RankWatch watch_;
+  int moving_ = 0;  // ranks that are in `move`
+  std::condition_variable still_;
+  std::string failure_;  // empty: none
+};
+
+}  // namespace weft

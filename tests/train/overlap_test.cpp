@@ -1,0 +1,93 @@
+// That communication is under way while ranks compute: the clock counts the ops that a rank has run.
+#include "train/golden.h"
+#include "weft/apps/backends.h"
+#include "weft/apps/bench_run.h"
+#include "weft/comm/timed.h"
+
+namespace weft {
+namespace {
+
+class Counted final : public UniformBackend<Counted> {
+ public:
+  Counted(Backend& inner, double& ops) : inner_(inner), ops_(ops) {}
+  template <class Op>
+  void apply(const Op& op) {
+    inner_.run(op);
+    ++ops_;
+  }
+
+ private:
+  Backend& inner_;
+  double& ops_;
+};
+
+struct Seen {
+  std::vector<CommEvent> events;  // of rank 0, in the order of their ends
+  double ops = 0;                 // of the step
+  // Events of this kind that began before the last op and at whose wait this many ops had run since.
+  int64_t hidden_behind(const std::string& axis, const std::string& op, double ops_between) const {
+    return std::count_if(events.begin(), events.end(), [&](const CommEvent& e) {
+      return e.axis == axis && e.op == op && e.waited_s - e.began_s >= ops_between;
+    });
+  }
+  int64_t count(const std::string& axis, const std::string& op) const {
+    return std::count_if(events.begin(), events.end(),
+                         [&](const CommEvent& e) { return e.axis == axis && e.op == op; });
+  }
+};
+
+Seen step_of(std::vector<std::string> overrides) {
+  testing::TempDir dir;
+  for (const char* more : {"run.backend=ref", "run.threads=1", "train.micro_batch_size=1"}) overrides.push_back(more);
+  const auto folder = std::filesystem::path(WEFT_SOURCE_DIR) / "tests/golden/llama-gqa";
+  const Recipe recipe = testing::golden_recipe(folder, dir / "run", overrides);
+  const Machine machine = machine_for(recipe);
+  Seen seen;
+  run_on_threads(mesh_sizes_of(recipe), [&](const ProcessMesh& mesh) {
+    const int rank = mesh.world->rank();
+    CommTimes times;
+    std::vector<CommEvent> events;
+    double ops = 0;
+    BenchRun run(recipe, machine, plan_run(recipe, *machine.workspace_model, rank),
+                 timed(mesh, times, {.now_s = [&] { return ops; }, .events = &events}));
+    Counted counted(run.rank.backend, ops);
+    run.step(counted);
+    run.rank.check_used();
+    if (rank == 0) seen = {events, ops};
+  });
+  return seen;
+}
+
+constexpr double kOpsOfABlock = 10;  // fewer than its backward pass has
+
+TEST(Overlap, DataParallelReducesABlockWhileOthersRunBackward) {
+  const Seen s = step_of({"parallel.dp=2"});
+  const int64_t units = s.count("replicas", "all-reduce");
+  EXPECT_GE(units, 4);  // embedding, blocks, head
+  EXPECT_GE(s.hidden_behind("replicas", "all-reduce", kOpsOfABlock), units - 2) << "all but the last";
+}
+
+TEST(Overlap, ShardedGradientsAreReducedWhileOthersRunBackward) {
+  for (const char* stage : {"1", "2", "3"}) {
+    const Seen s = step_of({"parallel.dp=2", std::string("parallel.zero_stage=") + stage});
+    const int64_t reductions = s.count("shards", "reduce-scatter");
+    EXPECT_GE(reductions, 4) << stage;
+    EXPECT_GE(s.hidden_behind("shards", "reduce-scatter", kOpsOfABlock), reductions / 2) << stage;
+  }
+}
+
+TEST(Overlap, WeightsOfTheNextBlockAreFetchedWhileOneComputes) {
+  const Seen s = step_of({"parallel.dp=2", "parallel.zero_stage=3"});
+  const int64_t fetches = s.count("shards", "all-gather");
+  EXPECT_GE(fetches, 6);
+  EXPECT_GE(s.hidden_behind("shards", "all-gather", kOpsOfABlock), fetches / 2);
+}
+
+TEST(Overlap, WhatABlockCannotGoOnWithoutIsWaitedForAtOnce) {
+  const Seen s = step_of({"parallel.tp=2"});
+  EXPECT_GT(s.count("tp", "all-reduce") + s.count("tp", "all-gather"), 0);
+  EXPECT_EQ(s.hidden_behind("tp", "all-gather", 1), 0);
+}
+
+}  // namespace
+}  // namespace weft
