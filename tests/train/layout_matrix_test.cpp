@@ -5,6 +5,7 @@
 #include <random>
 #include <set>
 
+#include "tolerance.h"
 #include "train/golden.h"
 #include "weft/apps/backends.h"
 
@@ -25,6 +26,8 @@ const std::vector<Feature> kRuns = {
     {"model.hidden_dropout", {"0", "0.1"}},
     {"optimizer.name", {"adamw", "sgd", "muon"}},
     {"data.mask", {"none", "some"}},
+    {"run.backend", {"ref"}},
+    {"train.precision", {"f64"}},
 };
 const std::vector<Feature> kCuts = {
     {"parallel.dp", {"1", "2", "3", "4", "6"}},
@@ -88,7 +91,6 @@ class LayoutMatrix : public ::testing::Test {
                                  "optimizer.lr_warmup_iters=1",
                                  "optimizer.adam_eps=1e-3",  // sees the gradients' absolute size, not their sign alone
                                  "optimizer.clip_grad=0.5",
-                                 "run.backend=ref",
                                  "run.threads=1",
                                  "run.dir=" + run.string()};
     if (c.at("data.mask") == "some") all.push_back("data.loss_mask=" + (dir_ / "mask.bin").string());
@@ -112,6 +114,7 @@ class LayoutMatrix : public ::testing::Test {
     for (const char* name : {"model.safetensors", "weft/optimizer.safetensors"}) {
       const SafetensorsFile file = SafetensorsFile::open(last / name);
       for (const SafetensorsEntry& entry : file.tensors()) {
+        if (entry.dtype != FileDType::f64) continue;
         std::vector<double> values(size_t(entry.num_elements()));
         std::memcpy(values.data(), file.bytes(entry).data(), values.size() * sizeof(double));
         out.weights[entry.name] = std::move(values);
@@ -130,8 +133,7 @@ class LayoutMatrix : public ::testing::Test {
     return found->second;
   }
 
-  // Whether the layout can run; if so, that it equals one rank.
-  bool judge(const Choice& c) {
+  bool can_run(const Choice& c) {
     try {
       const Recipe recipe = recipe_of(c, dir_ / "none");
       check_supported(recipe);
@@ -139,6 +141,12 @@ class LayoutMatrix : public ::testing::Test {
       const Machine machine = machine_for(recipe);
       plan_run(recipe, *machine.workspace_model);
     } catch (const ConfigError&) { return false; }
+    return true;
+  }
+
+  // Whether the layout can run; if so, that it equals one rank.
+  bool judge(const Choice& c) {
+    if (!can_run(c)) return false;
     SCOPED_TRACE(text_of(c));
     const Outcome &one = reference_of(c), many = outcome_of(c);
     for (size_t i = 0; i < one.steps.size(); ++i) {
@@ -159,6 +167,20 @@ class LayoutMatrix : public ::testing::Test {
       EXPECT_LE(apart, kTolerance * largest) << text_of(c) << ": " << name;
     }
     return true;
+  }
+
+  // In another precision of the cpu backend: that every loss is near that of one rank. Returns the farthest.
+  double judge_losses(const Choice& c, double tolerance) {
+    SCOPED_TRACE(text_of(c));
+    const Outcome &one = reference_of(c), many = outcome_of(c);
+    double farthest = 0;
+    EXPECT_EQ(one.steps.size(), many.steps.size());
+    for (size_t i = 0; i < one.steps.size(); ++i) {
+      const double apart = std::abs(many.steps[i].loss / one.steps[i].loss - 1);
+      EXPECT_LE(apart, tolerance) << "step " << i + 1 << " " << text_of(c);
+      farthest = std::max(farthest, apart);
+    }
+    return farthest;
   }
 
   Choice random_choice(std::mt19937& gen) {
@@ -218,6 +240,27 @@ TEST_F(LayoutMatrixSlow, EveryPairOfFeaturesEqualsOneRank) {
   }
   std::cout << judged << " layouts\n";
   EXPECT_GE(judged, 20);
+}
+
+// In f32 to 1e-6; in 16 bits as near as one rounding of the loss itself would be: a layout rounds other partial sums
+// over tp, and adds gradients, which are f32, in another order.
+TEST_F(LayoutMatrixSlow, EveryPrecisionGivesTheLossesOfOneRank) {
+  constexpr int kLayouts = 40;
+  std::mt19937 gen(seed_of_today());
+  const std::pair<const char*, double> tolerances[] = {
+      {"f32", 1e-6}, {"bf16", testing::unit_roundoff(DType::bf16)}, {"fp16", testing::unit_roundoff(DType::f16)}};
+  for (const auto& [precision, tolerance] : tolerances) {
+    double farthest = 0;
+    for (int judged = 0; judged < kLayouts;) {
+      Choice c = random_choice(gen);
+      c["run.backend"] = "cpu";
+      c["train.precision"] = precision;
+      if (!can_run(c)) continue;
+      farthest = std::max(farthest, judge_losses(c, tolerance));
+      ++judged;
+    }
+    std::cout << precision << ": losses of " << kLayouts << " layouts within " << farthest << "\n";
+  }
 }
 
 TEST_F(LayoutMatrixSlow, RandomCombinationsEqualOneRank) {

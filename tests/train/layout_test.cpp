@@ -280,7 +280,7 @@ void expect_goes_on_under_another_layout(const std::string& optimizer) {
         {"train.numerics=invariant", "train.micro_batch_size=1", "run.threads=1", "train.train_iters=6",
          "checkpoint.save_interval=1", "parallel.dp=" + dp, "optimizer.name=" + optimizer});
     const RunLock lock = claim_run_folder(recipe);
-    const Machine machine = machine_for(recipe);
+    const Machine machine = testing::unmeasured(machine_for(recipe));
     const std::atomic<bool> stop{stopping};
     const int nowhere = open("/dev/null", O_WRONLY);
     const bool done = train_on_ranks({.recipe = recipe, .machine = machine, .stop = stop, .terminal_fd = nowhere});
@@ -331,7 +331,7 @@ TEST(Layouts, ABadStepEndsEveryRankAndNamesItself) {
                                                {"train.micro_batch_size=1", "run.threads=1", "parallel.dp=4",
                                                 "optimizer.lr=1e30", "optimizer.lr_warmup_iters=0"});
   const RunLock lock = claim_run_folder(recipe);
-  const Machine machine = machine_for(recipe);
+  const Machine machine = testing::unmeasured(machine_for(recipe));
   const std::atomic<bool> stop{false};
   const int nowhere = open("/dev/null", O_WRONLY);
   try {
