@@ -23,7 +23,7 @@ struct PersistentArenas {
   Arena grads{"gradients"};    // with the extra sums of invariant numerics
   Arena states{"optimizer state"};
   Arena transit{"blocks in transit"};  // of ZeRO: whole units, fetched or to be reduced
-  Arena constants{"constants"};  // the table of rotations
+  Arena constants{"constants"};        // the table of rotations
   Arena records{"losses and norms"};
 };
 
