@@ -225,7 +225,13 @@ int bench_scaling(const BenchOptions& o) {
   const Recipe& last = layouts.back().recipe;
   const Launched launched = launched_as(environment);
   const int world = mesh_sizes_of(last).world();
-  check_launch(last, world, launched);
+  try {
+    check_launch(last, world, launched);
+  } catch (const ConfigError&) {
+    if (launched.rank == 0) throw;
+    let_the_first_rank_speak(launched.rank);
+    return kExitUsage;
+  }
   if (last.run.ranks != "mpi") return bench_layouts(o, std::move(layouts), {});
   check_mpi_is_built_in();
   if (launched.by.empty()) return run_ranks_by_mpirun(world, this_command(), launched);

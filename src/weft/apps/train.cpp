@@ -100,7 +100,8 @@ int train_launched(const TrainOptions& options, const Launched& launched) {
     check_launch(recipe, world, launched);
   } catch (const ConfigError&) {
     if (launched.rank == 0) throw;
-    return kExitUsage;  // the first rank finds the same, and says it
+    let_the_first_rank_speak(launched.rank);  // it finds the same
+    return kExitUsage;
   }
   if (recipe.run.ranks != "mpi") return train(recipe, {});
   check_mpi_is_built_in();

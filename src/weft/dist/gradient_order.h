@@ -12,6 +12,9 @@ struct GradientOrder {
   // too (reduced after each micro-batch), 3 the weights too. Stage 0: one shard, held by every rank.
   int zero_stage = 0;
   int64_t shards = 1;
+  // Over data-parallel ranks (with ZeRO: those of the shards) sums are sent in bf16, added in f32 and rounded once. Not
+  // with a tree.
+  bool reduces_in_bf16 = false;
 
   bool reduces_each() const { return zero_stage >= 2; }
   int64_t global_micro_batches() const { return ranks * num_micro_batches; }

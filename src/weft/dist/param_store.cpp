@@ -122,6 +122,7 @@ void ParamStore::allocate(const Arenas& arenas, const NumStates& num_states) {
   for (const Unit& u : units_)
     if (u.mirrors < 0 && u.params.size() == 1 && u.params[0]->spec().twin >= 0) twin = shard_of(u).count;
   if (twin > 0) twins_ = grads.alloc(precision_.stat, {twin});
+  if (order_.reduces_in_bf16 && order_.ranks > 1) add_pool(narrow_, arenas.transit, DType::bf16, false);
   if (order_.reduces_each()) {
     add_pool(transient_, arenas.transit, precision_.stat, !order_.separate_ties());
     size_t most = 0;

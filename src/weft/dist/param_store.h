@@ -138,9 +138,9 @@ class ParamStore {
     std::vector<std::vector<char>> written = {};  // [buffer][parameter]: does it hold a sum yet
     TreeSum tree{1};
     std::vector<Open> open = {};
-    Tensor sum = {};    // [shard] where each micro-batch is reduced
-    bool sums = false;  // does it hold one
-    Work reduction = {};
+    Tensor sum = {};     // [shard] where each micro-batch is reduced
+    bool sums = false;   // does it hold one
+    Work replicas = {};  // their sum
   };
   Communicator& dp() const { return mesh_[Axis::dp]; }
   Communicator& shards() const { return *mesh_.shards; }
@@ -170,9 +170,12 @@ class ParamStore {
   void open_owners(Backend& backend, Unit& unit, int64_t micro_batch);
   void share_grads(Unit& unit);
   void settle(Backend& backend, Unit& unit, TreeNode node, int buffer);
-  void reduce_sum(Unit& unit, const Tensor& whole);
+  void begin_reduction(Backend& backend, Unit& unit, const Tensor& whole, int transient = -1);
   void reduce_each(Backend& backend, Unit& unit, int64_t micro_batch, int buffer);
-  void wait_reduced(Backend& backend);
+  void wait_oldest_reduction(Backend& backend);
+  void wait_reductions(Backend& backend) {
+    while (!reducing_.empty()) wait_oldest_reduction(backend);
+  }
   void wait_replicas();
   void exchange_leaves(Backend& backend, Unit& unit, int64_t micro_batch, const Tensor& whole);
   void join_trees(Backend& backend, Unit& unit);
@@ -190,15 +193,19 @@ class ParamStore {
   Tensor staging_;                   // what other ranks send of their nodes
   Tensor twins_;                     // what another stage sends of a twin's gradient
   BufferPool values_, transient_;    // fetched values; gradients that are reduced at once
-  struct {
-    Unit* unit = nullptr;
-    int buffer = -1;
-  } reducing_;  // of transient_: what is on its way to its shards
+  BufferPool narrow_;                // gradients that are reduced in bf16
   std::vector<std::vector<char>> transient_written_;
   std::vector<std::unique_ptr<Param>> all_;
   std::vector<Param*> pending_;  // of the open unit
   std::vector<std::vector<int>> together_;
   std::deque<Unit> units_;
+  struct Reduction {  // of gradients that lie in `whole`, into this rank's shard
+    Unit* unit;
+    Tensor whole;
+    int transient, narrow;  // buffers to give back; -1: none
+    Work work;
+  };
+  std::deque<Reduction> reducing_;
 };
 
 }  // namespace weft

@@ -27,7 +27,7 @@ ParamStore::Open& ParamStore::open_leaf(Backend& backend, Unit& u, int64_t leaf)
   const auto open = std::find_if(u.open.begin(), u.open.end(), [&](const Open& o) { return o.leaf == leaf; });
   if (open != u.open.end()) return *open;
   if (order_.reduces_each()) {
-    if (!transient_.has_free(u.size)) wait_reduced(backend);
+    if (!transient_.has_free(u.size)) wait_reductions(backend);
     const int slot = transient_.take(u.size);
     std::fill(transient_written_[size_t(slot)].begin(), transient_written_[size_t(slot)].end(), char(false));
     for (const Run& gap : u.gaps) backend.run(Zero{.x = transient_[slot].slice_rows(gap.first, gap.count)});
@@ -98,7 +98,7 @@ void ParamStore::flush(Backend& backend, int index, int64_t micro_batch, bool la
   settle(backend, u, {0, leaf}, buffer);
   if (order_.tree || order_.ranks == 1) return;
   backend.wait_all();
-  reduce_sum(u, u.buffers[size_t(buffer)]);
+  begin_reduction(backend, u, u.buffers[size_t(buffer)]);
 }
 
 void ParamStore::pass_over(int64_t first, int64_t end) {
@@ -117,48 +117,56 @@ void ParamStore::settle(Backend& backend, Unit& u, TreeNode node, int buffer) {
   });
 }
 
-// A rank's sum of all its micro-batches: each rank's shard of it over all ranks, in its place. Replicas of a shard
-// follow (wait_replicas).
-void ParamStore::reduce_sum(Unit& u, const Tensor& whole) {
-  if (u.size == 0) return;
-  const Run shard = shard_of(u);
-  const Tensor mine = whole.slice_rows(shard.first, shard.count);
-  u.reduction = order_.shards > 1 ? shards().reduce_scatter(whole, mine) : mesh_.replicas->all_reduce(mine);
-}
-
 // One micro-batch of every rank: each rank's shard (with a tree: share) of their sum.
 void ParamStore::reduce_each(Backend& backend, Unit& u, int64_t micro_batch, int buffer) {
   const Tensor whole = transient_[buffer].slice_rows(0, u.size);
   if (order_.tree && u.size > 0) exchange_leaves(backend, u, micro_batch, whole);
   if (order_.tree || u.size == 0) return transient_.give(buffer);
-  wait_reduced(backend);
-  const Run shard = shard_of(u);
-  u.reduction = shards().reduce_scatter(whole, whole.slice_rows(shard.first, shard.count));
-  reducing_ = {&u, buffer};
+  wait_reductions(backend);
+  begin_reduction(backend, u, whole, buffer);
 }
 
-// Until what was on its way to its shards has been added there.
-void ParamStore::wait_reduced(Backend& backend) {
-  if (reducing_.unit == nullptr) return;
-  Unit& u = *std::exchange(reducing_.unit, nullptr);
-  u.reduction.wait();
+// Each rank's shard of the sum over all ranks of the shards. Replicas of it follow (wait_replicas), where there are.
+void ParamStore::begin_reduction(Backend& backend, Unit& u, const Tensor& whole, int transient) {
+  if (u.size == 0) return;
+  Reduction r{.unit = &u, .whole = whole, .transient = transient, .narrow = -1, .work = {}};
+  Tensor sent = whole;
+  if (order_.reduces_in_bf16) {
+    while (!narrow_.has_free(u.size)) wait_oldest_reduction(backend);
+    r.narrow = narrow_.take(u.size);
+    sent = narrow_[r.narrow].slice_rows(0, u.size);
+    backend.run(Copy{.from = whole, .to = sent});
+    backend.wait_all();
+  }
   const Run shard = shard_of(u);
-  const Tensor mine = transient_[reducing_.buffer].slice_rows(shard.first, shard.count);
-  if (std::exchange(u.sums, true))
+  r.work = order_.shards > 1 ? shards().reduce_scatter(sent, sent.slice_rows(shard.first, shard.count))
+                             : mesh_.replicas->all_reduce(sent);
+  reducing_.push_back(std::move(r));
+}
+
+void ParamStore::wait_oldest_reduction(Backend& backend) {
+  Reduction r = std::move(reducing_.front());
+  reducing_.pop_front();
+  r.work.wait();
+  Unit& u = *r.unit;
+  const Run shard = shard_of(u);
+  const Tensor mine = r.whole.slice_rows(shard.first, shard.count);
+  if (r.narrow >= 0) backend.run(Copy{.from = narrow_[r.narrow].slice_rows(shard.first, shard.count), .to = mine});
+  if (r.transient >= 0 && std::exchange(u.sums, true))
     backend.run(Add{.x = u.sum, .y = mine, .out = u.sum});
-  else
+  else if (r.transient >= 0)
     backend.run(Copy{.from = mine, .to = u.sum});
   backend.wait_all();
-  transient_.give(reducing_.buffer);
+  if (r.narrow >= 0) narrow_.give(r.narrow);
+  if (r.transient >= 0) transient_.give(r.transient);
 }
 
 // Until every rank's shard is the sum over all ranks, where it is not over a tree.
 void ParamStore::wait_replicas() {
-  for (Unit& u : units_) u.reduction.wait();
   if (order_.tree || order_.shards == 1 || mesh_.replicas->size() == 1) return;
   for (Unit& u : units_)
-    if (u.size > 0) u.reduction = mesh_.replicas->all_reduce(shard_gradient(u));
-  for (Unit& u : units_) u.reduction.wait();
+    if (u.size > 0) u.replicas = mesh_.replicas->all_reduce(shard_gradient(u));
+  for (Unit& u : units_) u.replicas.wait();
 }
 
 // The leaves of all ranks, in their order, to the tree of this rank's share.
@@ -231,7 +239,7 @@ Tensor ParamStore::shard_gradient(const Unit& u) const {
 
 void ParamStore::finish_step(Backend& backend) {
   backend.wait_all();
-  wait_reduced(backend);
+  wait_reductions(backend);
   wait_replicas();
   for (Unit& u : units_) {
     if (u.size == 0) continue;

@@ -47,7 +47,8 @@ GradientOrder gradient_order_of(const Recipe& r) {
           .tree = r.train.numerics == "invariant",
           .ranks = mesh.dp,
           .zero_stage = mesh.shards > 1 ? int(r.parallel.zero_stage) : 0,
-          .shards = mesh.shards};
+          .shards = mesh.shards,
+          .reduces_in_bf16 = r.train.grad_reduce_dtype == "bf16" && mesh.dp > 1};
 }
 
 LayerPlan layer_plan_of(const Recipe& r, const ModelSpec& model) {

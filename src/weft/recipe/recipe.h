@@ -25,7 +25,7 @@ struct Recipe {
   } data;
   struct Train {
     int64_t seq_length = 1024, global_batch_size = 64, micro_batch_size = 4, train_iters = 1000;
-    std::string precision = "f32", numerics = "fast";
+    std::string precision = "f32", grad_reduce_dtype = "f32", numerics = "fast";
     double loss_scale = 0, initial_loss_scale = 65536, min_loss_scale = 1;
     int64_t loss_scale_window = 1000, hysteresis = 2;
     int64_t seed = 1234;

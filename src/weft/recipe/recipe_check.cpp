@@ -41,6 +41,13 @@ void check_loss_scale(const Recipe::Train& t, Conflicts& c) {
             .expected = fmt::format("at most train.initial_loss_scale = {}", t.initial_loss_scale)});
 }
 
+void check_reduction(const Recipe::Train& t, Conflicts& c) {
+  c.unless(t.grad_reduce_dtype == "f32" || t.numerics != "invariant",
+           {.key = "train.grad_reduce_dtype",
+            .others = {"train.numerics"},
+            .expected = "\"f32\" with train.numerics = \"invariant\", whose sums do not depend on the ranks"});
+}
+
 void check_shards(const Recipe::Parallel& p, Conflicts& c) {
   c.unless(p.zero_shard_size == 0 || p.dp % p.zero_shard_size == 0,
            {.key = "parallel.zero_shard_size",
@@ -159,6 +166,7 @@ std::vector<Conflict> conflicts(const Recipe& recipe) {
   Conflicts c;
   check_batches(recipe.train, recipe.parallel, c);
   check_loss_scale(recipe.train, c);
+  check_reduction(recipe.train, c);
   check_shards(recipe.parallel, c);
   check_order(recipe.parallel, c);
   check_data(recipe.data, recipe.train, c);
@@ -177,6 +185,8 @@ void check_supported(const Recipe& r) {
   }
   refusals.add(r.run.backend == "cuda", "run.backend = \"cuda\"", "this version has no GPU kernels",
                "run.backend = \"cpu\"");
+  refusals.add(r.train.grad_reduce_dtype == "bf16" && r.run.backend == "ref", "train.grad_reduce_dtype = \"bf16\"",
+               "backend ref computes, and adds gradients, in f64", "train.grad_reduce_dtype=f32");
   refusals.add(r.train.precision == "f64" && r.run.backend != "ref", "train.precision = \"f64\"",
                "only the reference backend computes in it", "run.backend = \"ref\", or train.precision = \"f32\"");
   refuse_idle(r, refusals);

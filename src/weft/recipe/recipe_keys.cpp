@@ -65,6 +65,10 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "of compute; bf16 and fp16 keep f32 masters and sum gradients in f32, fp16 scales the loss; backend ref "
        "computes "
        "in f64, whatever stands here"},
+      {"train.grad_reduce_dtype", &t.grad_reduce_dtype, one_of({"f32", "bf16"}),
+       "in which gradients travel between data parallel ranks: bf16 halves the bytes; it is added in f32 and rounded "
+       "once, over all ranks that zero_shard_size names (all of dp without it)",
+       kMayChange},
       {"train.loss_scale", &t.loss_scale, at_least(0),
        "fp16: the loss is multiplied by it before backward, gradients are divided by it before they are used; a step "
        "whose gradients overflow is skipped; 0: dynamic, as the next four keys say"},

@@ -25,6 +25,7 @@ Recipe trial_recipe(Recipe r, int64_t steps) {
   r.train.eval_interval = 0;
   r.train.train_iters = steps;
   r.train.log_grad_norms = false;
+  r.train.grad_reduce_dtype = "f32";  // one rank has no gradients to send
   r.optimizer.lr_decay_style = "constant";
   r.optimizer.lr_warmup_iters = r.optimizer.lr_decay_iters = r.optimizer.lr_wsd_decay_iters = 0;
   r.optimizer.adam_eps = std::max(r.optimizer.adam_eps, kLeastAdamEps);

@@ -29,6 +29,12 @@ HostPeers::HostPeers(MPI_Comm ranks) : cores_(usable_cores()) {
       std::count_if(cards_.begin(), cards_.end(), [&](const Card& c) { return std::strcmp(c.host, mine.host) == 0; }));
 }
 
+bool HostPeers::on_one_host(const std::vector<int>& ranks) const {
+  return std::all_of(ranks.begin(), ranks.end(), [&](int r) {
+    return std::strcmp(cards_[size_t(r)].host, cards_[size_t(ranks.front())].host) == 0;
+  });
+}
+
 bool HostPeers::sees(const Card& other) const {
   const Card& mine = cards_[size_t(rank_)];
   return std::strcmp(other.host, mine.host) == 0 && other.processes == mine.processes && mine.processes != 0;

@@ -13,6 +13,7 @@ class HostPeers {
   // Collective. Ranks see each other where they have the host's name and the table of processes in common.
   explicit HostPeers(MPI_Comm ranks);
 
+  bool on_one_host(const std::vector<int>& ranks) const;
   int here() const { return here_; }    // ranks on this host, this one among them
   int cores() const { return cores_; }  // that this process may use
   enum class Is { unknown, running, stopped, gone };

@@ -66,6 +66,18 @@ void MpiHub::poll() {
   move_all();
 }
 
+// Open MPI moves what its sockets hold in small steps, one at each look.
+void MpiHub::poll_between() {
+  constexpr int kLooks = 16;
+  poll();
+  for (int i = 1; i < kLooks && !idle(); ++i) poll();
+}
+
+bool MpiHub::idle() const {
+  return std::all_of(groups_.begin(), groups_.end(),
+                     [](const Group& g) { return g.collectives.empty() && g.messages.empty(); });
+}
+
 void MpiHub::move_all() {
   const auto ends = [this](const std::shared_ptr<Operation>& operation) {
     operation->finished = operation->advance(events_);
@@ -106,14 +118,14 @@ void MpiHub::wait(const Operation& operation) {
     if (polls++ == 0) still_since = Clock::now();
     if (polls < kSpins && !crowded_) continue;
     const double still_s = since_s(still_since);
-    idle(still_s);
+    rest(still_s);
     if (still_s < looked_s + kTellAfter_s) continue;
     looked_s = still_s;
     look_around(operation, still_s);
   }
 }
 
-void MpiHub::idle(double still_s) {
+void MpiHub::rest(double still_s) {
   if (still_s < kSleepAfter_s)
     sched_yield();
   else
@@ -209,7 +221,7 @@ void MpiHub::finish() {
   tell_status(NoteKind::ended, {});
   double told_s = 0;
   for (poll(); !all_ended() || !post_.all_sent(); poll()) {
-    idle(since_s(began));
+    rest(since_s(began));
     if (since_s(began) < told_s + kTellAfter_s) continue;
     told_s = since_s(began);
     tell_status(NoteKind::ended, {});  // so that what came meanwhile counts as received

@@ -43,6 +43,8 @@ class MpiHub {
   // Collectives of a group go on one after the other, messages beside each other.
   void begin(std::shared_ptr<Operation> operation, int group);
   void poll();  // lets everything go on that can
+  // The same from a rank that computes, and comes back only after a while.
+  void poll_between();
   void wait(const Operation& operation);
   // Tells all ranks, then throws it.
   [[noreturn]] void fail(const std::string& why);
@@ -63,11 +65,12 @@ class MpiHub {
   void check_alive() const {
     if (!failure_.empty()) throw CommError(failure_);
   }
-  static void idle(double still_s);
+  static void rest(double still_s);
   void look_around(const Operation& operation, double still_s);
   void tell_status(NoteKind kind, const CommCall& call);
   std::string stuck() const;
   bool all_ended() const;
+  bool idle() const;
   void check_peers(const Operation& operation, double still_s);
 
   MpiPost post_;

@@ -12,6 +12,7 @@ namespace {
 constexpr int kSummands = 1, kSums = 2, kMessages = 3;  // tags; messages have kNumbers of them
 constexpr int64_t kNumbers = 16384;                     // below the least limit of tags that MPI allows
 constexpr int64_t kStaging = int64_t{2} << 20, kLeastChunk = int64_t{1} << 14, kMostChunk = int64_t{1} << 18;
+constexpr int64_t kFarStaging = int64_t{64} << 20, kMostFarChunk = int64_t{1} << 22;
 constexpr int64_t kLongChunk = int64_t{1} << 22;  // of what is only copied
 
 int tag_of(int64_t number) { return kMessages + int(number % kNumbers); }
@@ -19,8 +20,8 @@ int tag_of(int64_t number) { return kMessages + int(number % kNumbers); }
 }  // namespace
 
 int64_t MpiGroup::chunk_bytes() const {
-  const int64_t fair = kStaging / (std::max(1, size() - 1) * ChunkStream::kWindow);
-  return std::clamp(int64_t(std::bit_floor(uint64_t(fair))), kLeastChunk, kMostChunk);
+  const int64_t fair = (on_one_host ? kStaging : kFarStaging) / (std::max(1, size() - 1) * ChunkStream::kWindow);
+  return std::clamp(int64_t(std::bit_floor(uint64_t(fair))), kLeastChunk, on_one_host ? kMostChunk : kMostFarChunk);
 }
 
 // --- collectives ---

@@ -15,11 +15,13 @@ struct MpiGroup {
   int index;                 // in the hub
   std::vector<int> members;  // world ranks, by rank
   int rank;
+  bool on_one_host;
   std::vector<std::byte> staging;  // what peers' summands arrive in; made by the first large sum, then kept
   int64_t collectives = 0;
   std::vector<int64_t> sent, received;  // messages, by rank
   int size() const { return int(members.size()); }
-  // Bytes of a chunk of a sum, all of which are in staging at the same time: some that the second-level cache holds.
+  // Bytes of a chunk of a sum, all of which are in staging at the same time: on one host, as much as the second-level
+  // cache holds; over a network, as much as it may carry between two polls of a rank that computes.
   int64_t chunk_bytes() const;
 };
 

@@ -58,11 +58,13 @@ std::shared_ptr<Communicator> MpiRanks::State::join(const MeshGroup& g) {
   check_mpi(MPI_Comm_split(world, members[0], g.rank, &comm), "split a communicator");
   made.push_back(comm);
   const size_t size = members.size();
+  const bool on_one_host = peers.on_one_host(members);
   return std::make_shared<MpiCommunicator>(hub, MpiGroup{.hub = *hub,
                                                          .comm = comm,
                                                          .index = hub->add_group(),
                                                          .members = std::move(members),
                                                          .rank = g.rank,
+                                                         .on_one_host = on_one_host,
                                                          .staging = {},
                                                          .sent = std::vector<int64_t>(size),
                                                          .received = std::vector<int64_t>(size)});
@@ -80,11 +82,9 @@ ProcessMesh MpiRanks::mesh(const MeshSizes& sizes) {
   if (sizes.world() != size())
     throw CommError(fmt::format("the layout has {} ranks, and {} processes were started", sizes.world(), size()));
   ProcessMesh mesh = make_mesh(sizes, rank(), [this](const MeshGroup& g) { return state_->join(g); });
-  mesh.poll = [hub = state_->hub] { hub->poll(); };
+  mesh.poll = [hub = state_->hub] { hub->poll_between(); };
   return mesh;
 }
-
-void MpiRanks::poll() { state_->hub->poll(); }
 
 void MpiRanks::finish() {
   state_->hub->finish();

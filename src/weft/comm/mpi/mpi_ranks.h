@@ -32,8 +32,6 @@ class MpiRanks {
   int here() const;  // ranks on this host, this one among them
   // The mesh of these sizes, whose world is all ranks. Collective: every rank makes the same. It may not outlive this.
   ProcessMesh mesh(const MeshSizes& sizes);
-  // Lets collectives go on that have been begun; a call of any communicator does so too.
-  void poll();
   // Returns when every rank has called it; MPI is over then. Throws CommError where another rank has failed.
   void finish();
   // Tells the others why this rank fails: a CommError to them.
