@@ -20,6 +20,22 @@ TEST(RankSum, AddsSixteenBitsInF32AndRoundsOnce) {
   for (const f16& x : out) ASSERT_EQ(float(x), 2048.0f);
 }
 
+TEST(RankSum, InPlaceIsTheSameSumForEveryRank) {
+  for (const size_t ranks : {1, 2, 3, 5}) {
+    constexpr size_t kSize = 2500;  // of several pieces
+    std::vector<std::vector<float>> x(ranks, std::vector<float>(kSize));
+    std::vector<const void*> from;
+    std::vector<void*> places;
+    for (size_t r = 0; r < ranks; ++r)
+      for (size_t i = 0; i < kSize; ++i) x[r][i] = 1.0f / float(1 + r + i);
+    for (auto& v : x) from.push_back(v.data()), places.push_back(v.data());
+    std::vector<float> sum(kSize);
+    sum_ranks(from, DType::f32, kSize, sum.data());
+    sum_ranks_in_place(places, DType::f32, kSize);
+    for (const auto& v : x) EXPECT_EQ(v, sum);
+  }
+}
+
 TEST(RankSum, AnOverflowOfF16IsInfinite) {
   const std::vector<f16> x(3, f16(60000.0f));
   std::vector<f16> out(3);

@@ -12,13 +12,12 @@
 namespace weft {
 namespace {
 
-// A collective of a group: each rank comes with its tensor, then all do their parts, one step after the other.
+// A collective of a group: each rank comes with its tensor; when all are there, each does its part.
 struct Meeting {
   explicit Meeting(size_t size) : tensors(size), calls(size) {}
   std::vector<Tensor> tensors;
   std::vector<CommCall> calls;
-  int come = 0, gone = 0;
-  int done[2] = {0, 0};  // ranks that have done this step
+  int come = 0, done = 0, gone = 0;  // ranks
 };
 
 // What one rank of a group has sent another.
@@ -44,24 +43,30 @@ struct Group {
   std::map<std::pair<int, int>, Box> boxes;  // (from, to)
 };
 
-// A rank's part of a step: reads and writes tensors of all ranks.
+// Reads and writes tensors of all ranks.
 using Part = std::function<void(const std::vector<Tensor>&)>;
 
 class Collective final : public LocalHub::Operation {
  public:
-  Collective(Group& group, int rank, const CommCall& call, const Tensor& mine, std::vector<Part> parts)
-      : Operation(call), group_(group), rank_(rank), mine_(mine), parts_(std::move(parts)) {}
+  Collective(Group& group, int rank, const CommCall& call, const Tensor& mine, Part part)
+      : Operation(call), group_(group), rank_(rank), mine_(mine), part_(std::move(part)) {}
 
   bool advance(LocalHub::Lock& lock) override {
     Meeting& all = group_.meeting(call.number);
-    if (step_ < 0) return come(all);
-    if (step_ == 0 && all.come < size()) return false;
-    if (step_ > 0 && all.done[step_ - 1] < size()) return false;
-    if (step_ == int(parts_.size())) return leave(all);
-    if (step_ == 0) check_same_calls(all);
-    group_.hub.move(lock, [&] { parts_[size_t(step_)](all.tensors); });
-    if (++all.done[step_++] == size()) group_.wake_all();
-    return true;
+    switch (is_) {
+      case Is::away:
+        return come(all);
+      case Is::there:
+        if (all.come < size()) return false;
+        check_same_calls(all);
+        group_.hub.move(lock, [&] { part_(all.tensors); });
+        if (++all.done == size()) group_.wake_all();
+        is_ = Is::done;
+        return true;
+      case Is::done:
+        return all.done == size() && leave(all);
+    }
+    return false;
   }
 
  private:
@@ -70,7 +75,7 @@ class Collective final : public LocalHub::Operation {
     all.tensors[size_t(rank_)] = mine_;
     all.calls[size_t(rank_)] = call;
     if (++all.come == size()) group_.wake_all();
-    step_ = 0;
+    is_ = Is::there;
     return true;
   }
   bool leave(Meeting& all) {
@@ -88,8 +93,8 @@ class Collective final : public LocalHub::Operation {
   Group& group_;
   const int rank_;
   const Tensor mine_;
-  const std::vector<Part> parts_;
-  int step_ = -1;  // that comes next; -1: to come
+  const Part part_;
+  enum class Is : uint8_t { away, there, done } is_ = Is::away;
 };
 
 class Send final : public LocalHub::Operation {
@@ -163,11 +168,12 @@ class Begun final : public Work::Pending {
   const std::shared_ptr<LocalHub::Operation> operation_;
 };
 
-// out = sum over ranks, in rank order, of their elements [first, first + n). `out` may be those of one of them.
-void reduce(const std::vector<Tensor>& from, int64_t first, const Tensor& out) {
-  std::vector<const void*> operands;
-  for (const Tensor& x : from) operands.push_back(static_cast<std::byte*>(x.data) + first * size_of(x.dtype));
-  sum_ranks(operands, out.dtype, out.elements(), out.data);
+// Where each rank's elements from `first` on lie.
+template <class Pointer>
+std::vector<Pointer> elements_from(const std::vector<Tensor>& ranks, int64_t first) {
+  std::vector<Pointer> all;
+  for (const Tensor& x : ranks) all.push_back(static_cast<std::byte*>(x.data) + first * size_of(x.dtype));
+  return all;
 }
 
 class LocalCommunicator final : public Communicator {
@@ -178,17 +184,12 @@ class LocalCommunicator final : public Communicator {
 
   Work all_reduce(Tensor x, Site site) override {
     const Tensor flat = x.reshape({x.elements()});
-    const Part sum_own_share = [this, flat](const std::vector<Tensor>& all) {
-      const Tensor mine = share_of(flat, rank_);
-      if (mine.elements() > 0) reduce(all, first_of_share(flat, rank_), mine);
+    // Each rank sums its share, in all ranks' memory.
+    const Part sum_share = [this, flat](const std::vector<Tensor>& all) {
+      const int64_t first = first_of_share(flat, rank_);
+      sum_ranks_in_place(elements_from<void*>(all, first), flat.dtype, first_of_share(flat, rank_ + 1) - first);
     };
-    const Part take_others = [this, flat](const std::vector<Tensor>& all) {
-      for (int r = 0; r < size(); ++r) {
-        const Tensor to = share_of(flat, r), from = share_of(all[size_t(r)], r);
-        if (r != rank_ && to.elements() > 0) std::memcpy(to.data, from.data, size_t(to.bytes()));
-      }
-    };
-    return meet(flat, call("all-reduce", flat, site), {sum_own_share, take_others});
+    return meet(flat, call("all-reduce", flat, site), sum_share);
   }
   Work all_gather(Tensor shard, Tensor full, Site site) override {
     WEFT_CHECK(full.elements() == shard.elements() * size(), "all-gather of {} into {}", shard.to_string(),
@@ -200,15 +201,15 @@ class LocalCommunicator final : public Communicator {
         to += shard.bytes();
       }
     };
-    return meet(shard, call("all-gather", shard, site), {take_all});
+    return meet(shard, call("all-gather", shard, site), take_all);
   }
   Work reduce_scatter(Tensor full, Tensor shard, Site site) override {
     WEFT_CHECK(full.elements() == shard.elements() * size(), "reduce-scatter of {} into {}", full.to_string(),
                shard.to_string());
-    const Part sum_own_share = [shard, first = rank_ * shard.elements()](const std::vector<Tensor>& all) {
-      reduce(all, first, shard);
+    const Part sum_share = [shard, first = rank_ * shard.elements()](const std::vector<Tensor>& all) {
+      sum_ranks(elements_from<const void*>(all, first), shard.dtype, shard.elements(), shard.data);
     };
-    return meet(full, call("reduce-scatter", full, site), {sum_own_share});
+    return meet(full, call("reduce-scatter", full, site), sum_share);
   }
   Work send(Tensor x, int to, Site site) override {
     WEFT_CHECK(x.contiguous(), "a send of {} with gaps", x.to_string());
@@ -230,13 +231,9 @@ class LocalCommunicator final : public Communicator {
     const int64_t each = ((flat.elements() + size() - 1) / size() + kLine - 1) / kLine * kLine;
     return std::min(flat.elements(), r * each);
   }
-  Tensor share_of(const Tensor& flat, int r) const {
-    const int64_t first = first_of_share(flat, r);
-    return flat.slice_rows(first, first_of_share(flat, r + 1) - first);
-  }
-  Work meet(const Tensor& mine, const CommCall& call, std::vector<Part> parts) {
+  Work meet(const Tensor& mine, const CommCall& call, const Part& part) {
     WEFT_CHECK(mine.contiguous(), "a collective on {} with gaps", mine.to_string());
-    return begin(std::make_shared<Collective>(*group_, rank_, call, mine, std::move(parts)));
+    return begin(std::make_shared<Collective>(*group_, rank_, call, mine, part));
   }
   Work begin(std::shared_ptr<LocalHub::Operation> operation) {
     return Work(std::make_shared<Begun>(group_->hub, group_->world[size_t(rank_)], std::move(operation)));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "weft/base/error.h"
 
@@ -45,6 +46,17 @@ void add(std::span<const void* const> from, int64_t n, void* out) {
 }
 
 }  // namespace
+
+void sum_ranks_in_place(std::span<void* const> ranks, DType dtype, int64_t n) {
+  std::vector<const void*> from(ranks.size());
+  for (int64_t at = 0; at < n; at += kPiece) {  // which is then still in the cache, for each to have
+    const int64_t here = std::min(kPiece, n - at);
+    const auto piece = [&](size_t rank) { return static_cast<std::byte*>(ranks[rank]) + at * size_of(dtype); };
+    for (size_t r = 0; r < ranks.size(); ++r) from[r] = piece(r);
+    sum_ranks(from, dtype, here, piece(0));
+    for (size_t r = 1; r < ranks.size(); ++r) std::memcpy(piece(r), piece(0), size_t(here * size_of(dtype)));
+  }
+}
 
 void sum_ranks(std::span<const void* const> from, DType dtype, int64_t n, void* out) {
   switch (dtype) {
