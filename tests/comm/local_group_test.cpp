@@ -97,6 +97,15 @@ TEST(LocalGroup, ARankThatDiesWithSomethingUnderWayIsWhatIsReported) {
   }
 }
 
+TEST(LocalGroup, ATypeWithoutASumIsRefusedAtTheCall) {
+  EXPECT_THROW(run_local(2,
+                         [](Communicator& c) {
+                           int32_t x = 1;
+                           c.all_reduce({&x, DType::i32, {1}}).wait();
+                         }),
+               CheckFailure);
+}
+
 std::string failure_of(int size, const std::function<void(Communicator&)>& body) {
   try {
     run_local(size, body);

@@ -67,6 +67,21 @@ TEST(LayoutsSlow, TheOrderOfTheAxesChangesNothing) {
   }
 }
 
+// Each gradient is rounded to bf16 once on its rank, their sum once.
+TEST(Layouts, GradientsThatTravelInBf16ChangeARunByTheirRounding) {
+  const std::vector<std::string> base{"train.train_iters=3", "optimizer.lr_warmup_iters=1", "train.micro_batch_size=1",
+                                      "parallel.dp=2"};
+  for (const char* stage : {"0", "1", "2", "3"}) {
+    std::vector<std::string> overrides = base;
+    overrides.push_back(std::string("parallel.zero_stage=") + stage);
+    const Outcome f32 = run_case("llama-gqa", "cpu", overrides);
+    overrides.push_back("train.grad_reduce_dtype=bf16");
+    const Outcome bf16 = run_case("llama-gqa", "cpu", overrides);
+    expect_same_losses(f32, bf16, 0x1p-8, stage);
+    EXPECT_NE(f32.metrics.steps[0].grad_norm, bf16.metrics.steps[0].grad_norm) << stage;
+  }
+}
+
 TEST(LayoutsSlow, GoldenCasesUnderManyLayouts) {
   const std::vector<std::vector<std::string>> layouts{
       {"parallel.dp=2"},

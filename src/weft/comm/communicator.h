@@ -7,7 +7,8 @@
 
 namespace weft {
 
-// A collective that has been issued. Its tensors belong to the communicator until it is waited on.
+// A collective that has been issued. Its tensors belong to the communicator until it is waited on. One that ends
+// before, as where its rank fails, keeps its tensors until nobody uses them; the others' calls fail or are not met.
 class Work {
  public:
   class Pending {

@@ -183,6 +183,7 @@ class LocalCommunicator final : public Communicator {
   int rank() const override { return rank_; }
 
   Work all_reduce(Tensor x, Site site) override {
+    check_has_sum(x.dtype);
     const Tensor flat = x.reshape({x.elements()});
     // Each rank sums its share, in all ranks' memory.
     const Part sum_share = [this, flat](const std::vector<Tensor>& all) {
@@ -206,6 +207,7 @@ class LocalCommunicator final : public Communicator {
   Work reduce_scatter(Tensor full, Tensor shard, Site site) override {
     WEFT_CHECK(full.elements() == shard.elements() * size(), "reduce-scatter of {} into {}", full.to_string(),
                shard.to_string());
+    check_has_sum(full.dtype);
     const Part sum_share = [shard, first = rank_ * shard.elements()](const std::vector<Tensor>& all) {
       sum_ranks(elements_from<const void*>(all, first), shard.dtype, shard.elements(), shard.data);
     };

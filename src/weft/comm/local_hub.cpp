@@ -1,5 +1,6 @@
 #include "weft/comm/local_hub.h"
 
+#include <algorithm>
 #include <chrono>
 
 namespace weft {
@@ -51,11 +52,16 @@ void LocalHub::sleep(Lock& lock, int rank, const CommCall& call) {
   int64_t seen = watch_.changes();
   for (int still = 0; !over();) {
     if (seat.news.wait_for(lock, 1s) == std::cv_status::no_timeout) continue;
-    still = watch_.changes() == seen && !watch_.stuck().empty() ? still + 1 : 0;
+    still = watch_.changes() == seen && !has_news() && !watch_.stuck().empty() ? still + 1 : 0;
     seen = watch_.changes();
     if (still == kStill && !over()) set_failure("the ranks wait for each other, and none can go on: " + watch_.stuck());
   }
   watch_.goes_on(rank);
+}
+
+// For a rank that has not woken up yet.
+bool LocalHub::has_news() const {
+  return std::any_of(seats_.begin(), seats_.end(), [](const Seat& s) { return s.events != s.seen; });
 }
 
 void LocalHub::wake(int rank) {

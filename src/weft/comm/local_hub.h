@@ -42,26 +42,41 @@ class LocalHub {
   // For operations. `move` gives up the lock while it runs f, which reads and writes tensors of several ranks.
   template <class F>
   void move(Lock& lock, const F& f) {
-    ++moving_;
-    lock.unlock();
+    const Moving moving(*this, lock);
     f();
-    lock.lock();
-    if (--moving_ == 0 && !failure_.empty()) still_.notify_all();
   }
   Lock lock() { return Lock(mutex_); }
   void wake(int rank);
   [[noreturn]] void fail(const std::string& why);
 
  private:
+  class Moving {
+   public:
+    Moving(LocalHub& hub, Lock& lock) : hub_(hub), lock_(lock) {
+      ++hub_.moving_;
+      lock_.unlock();
+    }
+    Moving(const Moving&) = delete;
+    Moving& operator=(const Moving&) = delete;
+    ~Moving() {
+      lock_.lock();
+      if (--hub_.moving_ == 0) hub_.still_.notify_all();
+    }
+
+   private:
+    LocalHub& hub_;
+    Lock& lock_;
+  };
   struct Seat {
     std::vector<std::shared_ptr<Operation>> under_way;  // of its thread alone
     std::condition_variable news;
     std::atomic<int64_t> events{0};
-    int64_t seen = 0;  // events, before the last look at what is under way
+    int64_t seen = 0;  // events, before the last look at what is under way; changes under the lock
   };
   bool advance_all(Lock& lock, Seat& seat);
   void sleep(Lock& lock, int rank, const CommCall& call);
   void set_failure(const std::string& why);
+  bool has_news() const;
   void check_alive() const {
     if (!failure_.empty()) throw CommError(failure_);
   }

@@ -47,6 +47,10 @@ void add(std::span<const void* const> from, int64_t n, void* out) {
 
 }  // namespace
 
+void check_has_sum(DType t) {
+  WEFT_CHECK(t == DType::f64 || t == DType::f32 || t == DType::bf16 || t == DType::f16, "no sum of {}", name_of(t));
+}
+
 void sum_ranks_in_place(std::span<void* const> ranks, DType dtype, int64_t n) {
   std::vector<const void*> from(ranks.size());
   for (int64_t at = 0; at < n; at += kPiece) {  // which is then still in the cache, for each to have
@@ -69,7 +73,7 @@ void sum_ranks(std::span<const void* const> from, DType dtype, int64_t n, void* 
     case DType::f16:
       return add<f16, float>(from, n, out);
     default:
-      WEFT_CHECK(false, "no sum of {}", name_of(dtype));
+      check_has_sum(dtype);
   }
 }
 

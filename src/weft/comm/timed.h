@@ -11,7 +11,7 @@ namespace weft {
 
 struct CommTime {
   double blocked_s = 0;          // in which the rank could do nothing else: exposed
-  double under_way_s = 0;        // from a call to its end, hidden or not
+  double under_way_s = 0;        // from a call to the end of the wait for it; it may have been over before
   int64_t calls = 0, bytes = 0;  // of the tensors that this rank passed
 };
 // By axis: "dp", "tp", "pp", "shards", "replicas", "world".

@@ -36,6 +36,9 @@ class BufferPool {
       if (!busy_[i] && buffers_[i].rows() == fits) return take(elements);
     return -1;
   }
+  int64_t num_holding(int64_t elements) const {
+    return std::count_if(buffers_.begin(), buffers_.end(), [&](const Tensor& b) { return b.rows() >= elements; });
+  }
   bool has_free(int64_t elements) const {
     for (size_t i = 0; i < buffers_.size(); ++i)
       if (!busy_[i] && buffers_[i].rows() >= elements) return true;

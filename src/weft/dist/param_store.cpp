@@ -185,6 +185,14 @@ void ParamStore::add_pool(BufferPool& pool, Arena& arena, DType dtype, bool ties
   if (const int64_t next = largest_neighbour(); next > 0) pool.add(arena, dtype, next);
 }
 
+// Where the largest unit keeps a buffer to itself, two neighbours need one more than a pool has.
+void ParamStore::add_value_pool(Arena& transit) {
+  add_pool(values_, transit, precision_.compute, false);
+  const int64_t next = largest_neighbour();
+  if (next > 0 && values_.num_holding(next) < 3 && values_[0].rows() > next)
+    values_.add(transit, precision_.compute, next);
+}
+
 // Holds at least one of any two units that follow each other.
 int64_t ParamStore::largest_neighbour() const {
   int64_t largest = 0;
@@ -218,7 +226,7 @@ void ParamStore::allocate_values(Arena& params, Arena& transit) {
                     : rounded ? params.alloc(precision_.compute, {shard.count})
                               : u.master;
   }
-  if (cut) add_pool(values_, transit, precision_.compute, false);
+  if (cut) add_value_pool(transit);
   for (Unit& u : units_)
     if (!cut) point_values(u);
 }

@@ -149,6 +149,7 @@ class ParamStore {
 
   void lay_out(Unit& unit);
   void add_pool(BufferPool& pool, Arena& arena, DType dtype, bool ties_stay) const;
+  void add_value_pool(Arena& transit);
   int64_t largest_neighbour() const;
   void begin_gather(Unit& unit, int slot);
   void drop_prefetched();

@@ -77,8 +77,8 @@ Recipe parse_recipe(const std::string& toml, const std::string& source, const st
 // The whole recipe as TOML, every key with its value: parse_recipe(to_toml(r)) == r.
 std::string to_toml(const Recipe& recipe);
 
-// Throws ConfigError where this version of weft cannot run the recipe, or a setting of it has no effect: each such
-// setting by name, with the reason and the nearest that works.
+// Throws ConfigError where this version of weft cannot run the recipe, or chooses something that would have no effect:
+// each such setting by name, with the reason and the nearest that works.
 void check_supported(const Recipe& recipe);
 
 // "optimizer.lr: 0.0003 there, 0.001 here" for every key that differs and that may not change when a run is resumed.

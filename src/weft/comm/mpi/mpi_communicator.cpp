@@ -14,6 +14,11 @@ class Begun final : public Work::Pending {
  public:
   Begun(std::shared_ptr<MpiHub> hub, std::shared_ptr<Operation> operation)
       : hub_(std::move(hub)), operation_(std::move(operation)) {}
+  Begun(const Begun&) = delete;
+  Begun& operator=(const Begun&) = delete;
+  ~Begun() override {
+    if (!operation_->finished) hub_->abandon(*operation_);
+  }
   void wait() override { hub_->wait(*operation_); }
 
  private:
@@ -24,15 +29,10 @@ class Begun final : public Work::Pending {
 std::byte* data_of(const Tensor& x) { return static_cast<std::byte*>(x.data); }
 std::span<std::byte> bytes_of(const Tensor& x) { return {data_of(x), size_t(x.bytes())}; }
 
-void check_sum(const Tensor& x) {
-  const DType t = x.dtype;
-  WEFT_CHECK(t == DType::f64 || t == DType::f32 || t == DType::bf16 || t == DType::f16, "no sum of {}", name_of(t));
-}
-
 }  // namespace
 
 Work MpiCommunicator::all_reduce(Tensor x, Site site) {
-  check_sum(x);
+  check_has_sum(x.dtype);
   const CommCall call = collective("all-reduce", x, site);
   if (SmallCollective::fits(x.bytes(), group_))
     return begin(std::make_shared<SmallCollective>(
@@ -74,7 +74,7 @@ Work MpiCommunicator::all_gather(Tensor shard, Tensor full, Site site) {
 Work MpiCommunicator::reduce_scatter(Tensor full, Tensor shard, Site site) {
   WEFT_CHECK(full.elements() == shard.elements() * size() && full.dtype == shard.dtype && shard.contiguous(),
              "reduce-scatter of {} into {}", full.to_string(), shard.to_string());
-  check_sum(full);
+  check_has_sum(full.dtype);
   const CommCall call = collective("reduce-scatter", full, site);
   if (SmallCollective::fits(shard.bytes(), group_)) {
     const auto part = [full, bytes = size_t(shard.bytes())](int r) {

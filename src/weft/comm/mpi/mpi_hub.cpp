@@ -18,6 +18,7 @@ constexpr double kSleepAfter_s = 5e-3;
 constexpr int64_t kSpins = 5000;  // polls, of 0.2 us each, before the core is offered to others
 constexpr auto kSleep = std::chrono::microseconds(50);
 constexpr double kGone_s = 3;    // the launcher ends the others itself, and sooner
+constexpr double kArrive_s = 2;  // for what is on its way to a rank that fails
 constexpr double kLinger_s = 1;  // for letters that say why this rank fails
 
 double since_s(Clock::time_point then) { return std::chrono::duration<double>(Clock::now() - then).count(); }
@@ -122,6 +123,21 @@ void MpiHub::wait(const Operation& operation) {
     if (still_s < looked_s + kTellAfter_s) continue;
     looked_s = still_s;
     look_around(operation, still_s);
+  }
+}
+
+void MpiHub::abandon(const Operation& operation) noexcept {
+  try {
+    const Clock::time_point began = Clock::now();
+    while (operation.under_way() && !operation.finished && since_s(began) < kArrive_s) {
+      post_.poll([this](int from, LetterPtr letter) { arrived(from, std::move(letter)); });
+      move_all();
+    }
+  } catch (const std::exception&) {}  // of another operation: all ranks fail already
+  const auto is_it = [&](const std::shared_ptr<Operation>& o) { return o.get() == &operation; };
+  for (Group& g : groups_) {
+    std::erase_if(g.collectives, is_it);
+    std::erase_if(g.messages, is_it);
   }
 }
 

@@ -46,6 +46,9 @@ class MpiHub {
   // The same from a rank that computes, and comes back only after a while.
   void poll_between();
   void wait(const Operation& operation);
+  // What an operation has been given ends before it has finished. What is on its way there arrives first, unless that
+  // takes seconds; what is not will never begin.
+  void abandon(const Operation& operation) noexcept;
   // Tells all ranks, then throws it.
   [[noreturn]] void fail(const std::string& why);
   void tell_failure(const std::string& why);
