@@ -70,6 +70,24 @@ struct BenchOptions {
 };
 int run_bench(const BenchOptions& options);
 
+// Of the commands that need only a tokenizer.
+struct TokenizerFileOptions {
+  std::string tokenizer;  // "byte", or a path
+  std::string pattern;    // of a rank file whose name does not tell it
+};
+
+struct EncodeOptions : TokenizerFileOptions {
+  std::string file;  // empty: JSON strings from standard input
+  bool parse_special = false, add_special = false, count = false;
+  int threads = 0;
+};
+int run_data_encode(const EncodeOptions& options);
+
+struct DecodeOptions : TokenizerFileOptions {
+  bool skip_special = false;
+};
+int run_data_decode(const DecodeOptions& options);
+
 struct CompletionOptions {
   std::string shell;
 };

@@ -87,13 +87,18 @@ void refuse_binary(const TextRequest& r, std::string_view text) {
 }
 
 void encode_text(const TextRequest& r, std::string_view text, RawTokenWriter& out) {
-  std::vector<int32_t> ids;
-  const size_t piece = r.tokenizer.streams() ? kPiece : text.size();
-  for (size_t at = 0; at < text.size(); at += piece) {
-    ids.clear();
-    r.tokenizer.encode(text.substr(at, piece), ids);
+  std::vector<int32_t> ids = r.tokenizer.beginning();
+  for (size_t at = 0; at < text.size();) {
+    const std::string_view rest = text.substr(at);
+    size_t piece = rest.size();
+    // Where no place to cut is near, a larger piece has one, or the rest is one piece.
+    for (size_t reach = kPiece; reach < rest.size() && piece == rest.size(); reach *= 2)
+      if (const size_t cut = r.tokenizer.cut_before(rest, reach); cut > 0) piece = cut;
+    encode_parallel(r.tokenizer, rest.substr(0, piece), SpecialText::kText, r.num_threads, ids);
     out.append(ids);
-    if (r.progress) r.progress(double(std::min(at + piece, text.size())) / double(text.size()));
+    ids.clear();
+    at += piece;
+    if (r.progress) r.progress(double(at) / double(text.size()));
   }
   if (r.tokenizer.end_of_document() >= 0) out.append({{r.tokenizer.end_of_document()}});
 }
@@ -102,7 +107,7 @@ void encode_jsonl(const TextRequest& r, std::string_view text, RawTokenWriter& o
   std::vector<int32_t> ids;
   size_t next_report = 0;
   for_each_document({text, r.text.string(), r.text_key}, [&](std::string_view document, size_t done) {
-    ids.clear();
+    ids = r.tokenizer.beginning();
     r.tokenizer.encode(document, ids);
     if (r.tokenizer.end_of_document() >= 0) ids.push_back(r.tokenizer.end_of_document());
     out.append(ids);
