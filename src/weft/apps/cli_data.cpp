@@ -42,12 +42,33 @@ Command add_decode(CLI::App& data) {
   return {app, [o] { return run_data_decode(*o); }, kGroup};
 }
 
+Command add_train_tokenizer(CLI::App& data) {
+  auto o = std::make_shared<TrainTokenizerOptions>();
+  CLI::App* app = data.add_subcommand("train-tokenizer", "Learn a byte-level BPE tokenizer from text");
+  app->add_option("files", o->files, "Text and JSONL")->required()->type_name("FILES");
+  app->add_option("--out", o->out, "The tokenizer.json to write, or a folder for it")->required()->type_name("PATH");
+  app->add_option("--vocab-size", o->vocab_size, "Tokens, with the 256 bytes and the special ones")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{256}, int64_t{1} << 24));
+  app->add_option("--special", o->specials, "Special tokens, the first of the ids; documents are split at them")
+      ->type_name("TOKEN");
+  app->add_option("--pattern", o->pattern, "How text is split into pieces")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"r50k", "cl100k", "o200k", "llama3", "qwen2"}));
+  app->add_option("--text-key", o->text_key, "Key of the text in JSONL")->capture_default_str();
+  app->add_option("--threads", o->threads, "0: all cores")->capture_default_str()->check(CLI::Range(0, 4096));
+  app->footer(
+      "Example:\n  weft data train-tokenizer books.jsonl --vocab-size 32768 --special '<|endoftext|>' --out "
+      "tokenizer.json");
+  return {app, [o] { return run_data_train_tokenizer(*o); }, kGroup};
+}
+
 }  // namespace
 
 std::vector<Command> add_data(CLI::App& weft) {
-  CLI::App* data = weft.add_subcommand(kGroup, "Tokenize text");
+  CLI::App* data = weft.add_subcommand(kGroup, "Tokenize text, learn tokenizers");
   data->require_subcommand(1);
-  return {add_encode(*data), add_decode(*data)};
+  return {add_encode(*data), add_decode(*data), add_train_tokenizer(*data)};
 }
 
 }  // namespace weft

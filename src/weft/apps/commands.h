@@ -88,6 +88,16 @@ struct DecodeOptions : TokenizerFileOptions {
 };
 int run_data_decode(const DecodeOptions& options);
 
+struct TrainTokenizerOptions {
+  std::vector<std::string> files;
+  std::string out;  // tokenizer.json, or the folder for it
+  std::string pattern = "r50k", text_key = "text";
+  std::vector<std::string> specials;
+  int64_t vocab_size = 32768;
+  int threads = 0;
+};
+int run_data_train_tokenizer(const TrainTokenizerOptions& options);
+
 struct CompletionOptions {
   std::string shell;
 };
