@@ -92,8 +92,8 @@ void encode_text(const TextRequest& r, std::string_view text, RawTokenWriter& ou
     const std::string_view rest = text.substr(at);
     size_t piece = rest.size();
     // Where no place to cut is near, a larger piece has one, or the rest is one piece.
-    for (size_t reach = kPiece; reach < rest.size() && piece == rest.size(); reach *= 2)
-      if (const size_t cut = r.tokenizer.cut_before(rest, reach); cut > 0) piece = cut;
+    for (size_t reach = kPiece; reach < rest.size() && piece == rest.size(); reach += kPiece)
+      if (const size_t cut = r.tokenizer.cut_between(rest, reach - kPiece, reach); cut > 0) piece = cut;
     encode_parallel(r.tokenizer, rest.substr(0, piece), SpecialText::kText, r.num_threads, ids);
     out.append(ids);
     ids.clear();

@@ -30,6 +30,10 @@ AddedTokenFinder::AddedTokenFinder(std::vector<AddedToken> tokens) : tokens_(std
   std::erase_if(tokens_, [](const AddedToken& t) { return t.content.empty(); });
   first_.fill(-1);
   for (size_t i = 0; i < tokens_.size(); ++i) add(i);
+  only_marks_ = std::all_of(tokens_.begin(), tokens_.end(), [](const AddedToken& t) { return t.is_mark(); });
+  const auto used = [](int32_t node) { return node >= 0; };
+  if (std::count_if(first_.begin(), first_.end(), used) == 1)
+    one_first_ = int(std::find_if(first_.begin(), first_.end(), used) - first_.begin());
 }
 
 int32_t AddedTokenFinder::child_of(int32_t node, char byte) const {
@@ -65,10 +69,14 @@ int32_t AddedTokenFinder::longest_at(std::string_view text, size_t at) const {
 }
 
 void AddedTokenFinder::split(std::string_view text, bool with_marks, const Found& found) const {
+  if (!with_marks && only_marks_) {
+    if (!text.empty()) found.text(text);
+    return;
+  }
   size_t done = 0;  // what is before was given out
   for (size_t at = 0; at < text.size();) {
     if (first_[uint8_t(text[at])] < 0) {
-      ++at;
+      at = one_first_ >= 0 ? std::min(text.find(char(one_first_), at), text.size()) : at + 1;
       continue;
     }
     const int32_t index = longest_at(text, at);

@@ -53,6 +53,8 @@ class AddedTokenFinder {
   std::vector<AddedToken> tokens_;
   std::vector<Node> nodes_;
   std::array<int32_t, 256> first_;  // nodes of first bytes; -1: none
+  int one_first_ = -1;              // the only first byte; -1: there are several
+  bool only_marks_ = true;
 };
 
 }  // namespace weft

@@ -29,18 +29,29 @@ void Bpe::encode(std::string_view piece, std::vector<int32_t>& ids, EncodeSpace&
 }
 
 void Bpe::encode_word(std::string_view word, std::vector<int32_t>& ids, EncodeSpace& space) const {
-  const uint64_t hash = PieceCache::takes(word) ? XXH3_64bits(word.data(), word.size()) : 0;
-  if (PieceCache::takes(word) && space.cache.find(word, hash, ids)) return;
   const size_t begin = ids.size();
-  const int32_t whole = spec_.whole_first ? spec_.vocabulary.find(word) : -1;
-  if (whole >= 0) {
-    ids.push_back(whole);
+  const auto new_ids = [&] { return std::span<const int32_t>(ids.data() + begin, ids.size() - begin); };
+  if (PieceCache::takes(word)) {
+    const auto key = PieceCache::key_of(word);
+    if (space.cache.find(key, ids)) return;
+    merge_word(word, ids, space);
+    space.cache.keep(key, new_ids());
+  } else if (LongPieceCache::takes(word)) {
+    const uint64_t hash = XXH3_64bits(word.data(), word.size());
+    if (space.long_cache.find(word, hash, ids)) return;
+    merge_word(word, ids, space);
+    space.long_cache.keep(word, hash, new_ids());
   } else {
-    add_symbols(word, ids);
-    const std::span<int32_t> symbols(ids.data() + begin, ids.size() - begin);
-    ids.resize(begin + merge_all(spec_.merges, symbols, space.merges));
+    merge_word(word, ids, space);
   }
-  space.cache.keep(word, hash, {ids.data() + begin, ids.size() - begin});
+}
+
+void Bpe::merge_word(std::string_view word, std::vector<int32_t>& ids, EncodeSpace& space) const {
+  if (const int32_t whole = spec_.whole_first ? spec_.vocabulary.find(word) : -1; whole >= 0)
+    return ids.push_back(whole);
+  const size_t begin = ids.size();
+  add_symbols(word, ids);
+  ids.resize(begin + merge_all(spec_.merges, {ids.data() + begin, ids.size() - begin}, space.merges));
 }
 
 void Bpe::add_symbols(std::string_view word, std::vector<int32_t>& ids) const {

@@ -13,7 +13,7 @@ class ByteTokenizer final : public Tokenizer {
   void encode(std::string_view text, std::vector<int32_t>& ids, SpecialText) const override {
     for (unsigned char c : text) ids.push_back(c);
   }
-  size_t cut_before(std::string_view, size_t at) const override { return at; }
+  size_t cut_between(std::string_view, size_t, size_t to) const override { return to; }
   std::string decode(std::span<const int32_t> ids, Specials) const override {
     std::string text;
     for (int32_t id : ids)

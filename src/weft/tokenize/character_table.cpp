@@ -55,12 +55,17 @@ int combining_class(utf8proc_int32_t code) { return utf8proc_get_property(code)-
 
 bool is_hangul_tail(char32_t code) { return code >= 0x1160 && code < 0x1200; }  // vowels and last consonants
 
+bool decomposes(char32_t code) { return utf8proc_get_property(utf8proc_int32_t(code))->decomp_seqindex != UINT16_MAX; }
+
+// Planes 4 to 13 have no characters.
+bool is_empty_block(size_t block) { return block >= 0x400 && block < 0xe00; }
+
 // Characters that stand second in the decomposition of another: they join the one before when composed.
 std::vector<bool> seconds() {
   std::vector<bool> second(kCodes, false);
   std::vector<utf8proc_int32_t> parts;
   for (char32_t code = 0xa0; code < kCodes; ++code) {
-    if (utf8proc_get_property(utf8proc_int32_t(code))->decomp_seqindex == UINT16_MAX) continue;
+    if (is_empty_block(code >> 8) || !decomposes(code)) continue;
     parts.clear();
     decompose(code, false, parts);
     for (size_t i = 1; i < parts.size(); ++i) second[size_t(parts[i])] = true;
@@ -71,7 +76,7 @@ std::vector<bool> seconds() {
 // What stands before it is normalized alone, in every form.
 bool begins_a_part(char32_t code, const std::vector<bool>& second) {
   std::vector<utf8proc_int32_t> parts;
-  decompose(code, true, parts);
+  if (decomposes(code)) decompose(code, true, parts);
   for (const auto c : {utf8proc_int32_t(code), parts.empty() ? utf8proc_int32_t(code) : parts[0]})
     if (combining_class(c) != 0 || second[size_t(c)] || is_hangul_tail(char32_t(c))) return false;
   return true;
@@ -110,6 +115,10 @@ CharacterTable::CharacterTable() {
   const std::vector<bool> second = seconds();
   std::map<std::array<uint8_t, 256>, uint16_t> known;
   for (size_t b = 0; b < block_of_.size(); ++b) {
+    if (is_empty_block(b) && is_empty_block(b - 1)) {
+      block_of_[b] = block_of_[b - 1];
+      continue;
+    }
     std::array<uint8_t, 256> block;
     for (size_t i = 0; i < 256; ++i) {
       const auto code = char32_t(b * 256 + i);

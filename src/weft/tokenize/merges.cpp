@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
+#include <optional>
+#include <set>
 
 #include "weft/base/error.h"
 
@@ -9,8 +12,6 @@ namespace weft {
 namespace {
 
 constexpr size_t kShort = 96;  // up to here, looking at all pairs is faster than a heap
-
-uint64_t pair_of(int32_t left, int32_t right) { return uint64_t(uint32_t(left)) << 32 | uint32_t(right); }
 
 size_t merge_short(const MergeTable& table, std::span<int32_t> ids) {
   uint32_t ranks[kShort];
@@ -40,59 +41,84 @@ size_t merge_short(const MergeTable& table, std::span<int32_t> ids) {
   return n;
 }
 
-// The top of the heap is the least rank, of these the leftmost.
-bool is_later(const MergeSpace::Candidate& a, const MergeSpace::Candidate& b) {
-  return a.rank != b.rank ? a.rank > b.rank : a.at > b.at;
-}
-
 constexpr uint32_t kEnd = UINT32_MAX;
 
-// Symbols are a linked list; a merged pair leaves its right one dead (id -1). Candidates that no longer stand are
-// recognised when their turn comes: the pair has another rank by then.
-size_t merge_long(const MergeTable& table, std::span<int32_t> ids, MergeSpace& space) {
-  auto& symbols = space.symbols;
-  auto& heap = space.heap;
-  symbols.clear();
-  heap.clear();
-  for (size_t i = 0; i < ids.size(); ++i)
-    symbols.push_back({ids[i], i == 0 ? kEnd : uint32_t(i - 1), i + 1 == ids.size() ? kEnd : uint32_t(i + 1)});
-  const auto merge_at = [&](uint32_t at) {
-    const auto& s = symbols[at];
-    return s.id < 0 || s.after == kEnd ? MergeTable::Merge{} : table.find(s.id, symbols[s.after].id);
-  };
-  const auto offer = [&](uint32_t at) {
-    if (const auto merge = merge_at(at); merge.rank != MergeTable::kNever) heap.push_back({merge.rank, at});
-  };
-  for (uint32_t i = 0; i < symbols.size(); ++i) offer(i);
-  std::make_heap(heap.begin(), heap.end(), is_later);
-  const auto push = [&](uint32_t at) {
-    const size_t before = heap.size();
-    offer(at);
-    if (heap.size() > before) std::push_heap(heap.begin(), heap.end(), is_later);
-  };
-  while (!heap.empty()) {
-    std::pop_heap(heap.begin(), heap.end(), is_later);
-    const auto [rank, at] = heap.back();
-    heap.pop_back();
+// Symbols are a linked list; a merged pair leaves its right one dead (id -1). Places wait by the rank of the pair that
+// begins there, in ascending order as they come; those that no longer stand are recognised when their turn comes: the
+// pair has another rank by then. What a merge makes of the present rank or a lesser one goes first.
+class LongMerge {
+ public:
+  LongMerge(const MergeTable& table, std::span<int32_t> ids, MergeSpace& space)
+      : table_(table), ids_(ids), symbols_(space.symbols) {
+    symbols_.clear();
+    symbols_.reserve(ids.size());
+    for (size_t i = 0; i < ids.size(); ++i)
+      symbols_.push_back({ids[i], i == 0 ? kEnd : uint32_t(i - 1), i + 1 == ids.size() ? kEnd : uint32_t(i + 1)});
+    for (uint32_t i = 0; i < symbols_.size(); ++i) offer(i);
+  }
+
+  size_t run() {
+    while (!waiting_.empty()) {
+      auto next = waiting_.extract(waiting_.begin());
+      rank_ = next.key();
+      auto& places = next.mapped();
+      if (!std::is_sorted(places.begin(), places.end())) std::sort(places.begin(), places.end());
+      for (uint32_t at : places) {
+        merge_first(at);
+        merge(rank_, at);
+      }
+      merge_first(kEnd);
+    }
+    size_t n = 0;
+    for (uint32_t at = 0; at != kEnd; at = symbols_[at].after) ids_[n++] = symbols_[at].id;
+    return n;
+  }
+
+ private:
+  MergeTable::Merge merge_at(uint32_t at) const {
+    const auto& s = symbols_[at];
+    return s.id < 0 || s.after == kEnd ? MergeTable::Merge{} : table_.find(s.id, symbols_[s.after].id);
+  }
+  void offer(uint32_t at) {
     const auto merge = merge_at(at);
-    if (merge.rank != rank) continue;
-    auto& left = symbols[at];
-    auto& right = symbols[left.after];
+    if (merge.rank == MergeTable::kNever) return;
+    if (rank_ && merge.rank <= *rank_)
+      first_.emplace(merge.rank, at);
+    else
+      waiting_[merge.rank].push_back(at);
+  }
+  // What comes before the place `at` of the present rank.
+  void merge_first(uint32_t at) {
+    while (!first_.empty() && *first_.begin() < std::pair(*rank_, at)) {
+      const auto [rank, place] = *first_.begin();
+      first_.erase(first_.begin());
+      merge(rank, place);
+    }
+  }
+  void merge(std::optional<uint32_t> rank, uint32_t at) {
+    const auto merge = merge_at(at);
+    if (merge.rank != rank) return;
+    auto& left = symbols_[at];
+    auto& right = symbols_[left.after];
     left.id = merge.result;
     right.id = -1;
     left.after = right.after;
-    if (left.after != kEnd) symbols[left.after].before = at;
-    if (left.before != kEnd) push(left.before);
-    push(at);
+    if (left.after != kEnd) symbols_[left.after].before = at;
+    if (left.before != kEnd) offer(left.before);
+    offer(at);
   }
-  size_t n = 0;
-  for (uint32_t at = 0; at != kEnd; at = symbols[at].after) ids[n++] = symbols[at].id;
-  return n;
-}
+
+  const MergeTable& table_;
+  std::span<int32_t> ids_;
+  std::vector<MergeSpace::Symbol>& symbols_;
+  std::map<uint32_t, std::vector<uint32_t>> waiting_;
+  std::set<std::pair<uint32_t, uint32_t>> first_;
+  std::optional<uint32_t> rank_;  // the present one
+};
 
 }  // namespace
 
-MergeTable::MergeTable(size_t expected) {
+MergeTable::MergeTable(size_t expected) : low_(size_t(kLow * kLow)) {
   const size_t slots = std::bit_ceil(std::max<size_t>(16, expected + expected / 2));
   slots_.resize(slots);
   shift_ = 64 - std::countr_zero(slots);
@@ -112,18 +138,12 @@ void MergeTable::add(int32_t left, int32_t right, Merge merge) {
     if (slots_[i].pair == pair) return;
   slots_[i] = {pair, merge};
   ++size_;
-}
-
-MergeTable::Merge MergeTable::find(int32_t left, int32_t right) const {
-  const uint64_t pair = pair_of(left, right);
-  for (size_t i = first_slot(pair); slots_[i].pair != kFree; i = (i + 1) & (slots_.size() - 1))
-    if (slots_[i].pair == pair) return slots_[i].merge;
-  return {};
+  if (left < kLow && right < kLow) low_[size_t(left * kLow + right)] = merge;
 }
 
 size_t merge_all(const MergeTable& table, std::span<int32_t> ids, MergeSpace& space) {
   WEFT_CHECK(ids.size() < kEnd, "a piece of {} symbols", ids.size());
-  return ids.size() <= kShort ? merge_short(table, ids) : merge_long(table, ids, space);
+  return ids.size() <= kShort ? merge_short(table, ids) : LongMerge(table, ids, space).run();
 }
 
 }  // namespace weft

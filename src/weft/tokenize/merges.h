@@ -20,7 +20,13 @@ class MergeTable {
   explicit MergeTable(size_t expected);
   // Of a pair that is there already, the first rank stays.
   void add(int32_t left, int32_t right, Merge merge);
-  Merge find(int32_t left, int32_t right) const;
+  Merge find(int32_t left, int32_t right) const {
+    if (left < kLow && right < kLow) return low_[size_t(left * kLow + right)];
+    const uint64_t pair = pair_of(left, right);
+    for (size_t i = first_slot(pair); slots_[i].pair != kFree; i = (i + 1) & (slots_.size() - 1))
+      if (slots_[i].pair == pair) return slots_[i].merge;
+    return {};
+  }
   size_t size() const { return size_; }
 
  private:
@@ -29,9 +35,12 @@ class MergeTable {
     Merge merge;
   };
   static constexpr uint64_t kFree = UINT64_MAX;
+  static constexpr int32_t kLow = 256;  // pairs of such ids, mostly bytes, are looked up the most
+  static uint64_t pair_of(int32_t left, int32_t right) { return uint64_t(uint32_t(left)) << 32 | uint32_t(right); }
   size_t first_slot(uint64_t pair) const { return size_t((pair * 0x9e3779b97f4a7c15u) >> shift_); }
 
   std::vector<Slot> slots_;
+  std::vector<Merge> low_;  // [left, right]
   int shift_ = 0;
   size_t size_ = 0;
 };
@@ -42,12 +51,7 @@ struct MergeSpace {
     int32_t id;
     uint32_t before, after;  // neighbours that are left
   };
-  struct Candidate {
-    uint32_t rank, at;
-  };
   std::vector<Symbol> symbols;
-  std::vector<Candidate> heap;
-  std::vector<uint32_t> ranks;
 };
 
 // Merges `ids` as far as it goes, always the pair of the least rank, of equal ones the leftmost; what remains is moved

@@ -13,6 +13,7 @@ namespace weft {
 // What encoding needs besides the model: lent to one call at a time.
 struct EncodeSpace {
   PieceCache cache;
+  LongPieceCache long_cache;
   MergeSpace merges;
   std::vector<int32_t> ids;
 };

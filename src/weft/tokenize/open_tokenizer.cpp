@@ -64,10 +64,11 @@ std::unique_ptr<Tokenizer> read_json(const fs::path& path) {
   nlohmann::json json = parse_json(file.text(), path.string(), kTokenizerJson);
   const Companions companions = read_companions(path.parent_path());
   if (!json.is_object() || (json.contains("model") && !json["model"].is_number()))
-    return read_tokenizer_json(json, path.string(), companions, hash_of("json", file.text()));
+    return read_tokenizer_json(json, {path.string(), hash_of("json", file.text()), make_character_table()}, companions);
   const MappedFile merges(merges_beside(path));
   const auto whole = as_tokenizer_json(std::move(json), merges.text(), merges.path().string(), companions);
-  return read_tokenizer_json(whole, path.string(), companions, hash_of("bpe", file.text(), merges.text()));
+  return read_tokenizer_json(whole, {path.string(), hash_of("bpe", file.text(), merges.text()), make_character_table()},
+                             companions);
 }
 
 }  // namespace
@@ -89,7 +90,8 @@ std::unique_ptr<Tokenizer> read_tokenizer(const fs::path& path, const TokenizerO
                          .name = path.filename().string(),
                          .pattern = options.pattern,
                          .source = path.string(),
-                         .fingerprint = hash_of("ranks", file.text())},
+                         .fingerprint = hash_of("ranks", file.text()),
+                         .table = make_character_table()},
                         read_companions(path.parent_path()));
 }
 

@@ -45,6 +45,8 @@ void PipelineTokenizer::encode(std::string_view text, std::vector<int32_t>& ids,
   std::string copy;
   text = well_formed(text, copy);
   auto space = borrow();
+  if (const size_t about = ids.size() + text.size() / 4; about > ids.capacity())
+    ids.reserve(std::max(about, 2 * ids.capacity()));
   const char* begin = text.data();
   if (in_text_.empty()) {
     if (!text.empty()) encode_part(text, true, special, ids, *space);
@@ -92,8 +94,9 @@ void PipelineTokenizer::encode_normal(std::string_view text, bool first, std::ve
     if (!piece.text.empty()) parts_.model->encode(piece.text, ids, space);
 }
 
-size_t PipelineTokenizer::cut_before(std::string_view text, size_t at) const {
-  for (at = may_cut_ && !text.empty() ? std::min(at, text.size() - 1) : 0; at > 0; --at)
+size_t PipelineTokenizer::cut_between(std::string_view text, size_t from, size_t to) const {
+  if (!may_cut_ || text.empty()) return 0;
+  for (size_t at = std::min(to, text.size() - 1); at > from; --at)
     if (Splitter::always_splits(text[at - 1], text[at])) return at;
   return 0;
 }

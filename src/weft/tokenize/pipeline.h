@@ -34,7 +34,7 @@ class PipelineTokenizer final : public Tokenizer {
   std::vector<int32_t> ending() const override { return parts_.ending; }
   using Tokenizer::encode;
   void encode(std::string_view text, std::vector<int32_t>& ids, SpecialText special) const override;
-  size_t cut_before(std::string_view text, size_t at) const override;
+  size_t cut_between(std::string_view text, size_t from, size_t to) const override;
   std::string decode(std::span<const int32_t> ids, Specials specials) const override;
   std::string fingerprint() const override { return parts_.fingerprint; }
 

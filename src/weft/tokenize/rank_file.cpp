@@ -133,7 +133,7 @@ std::unique_ptr<Tokenizer> read_rank_file(const RankFile& file, const Companions
   if (!rules)
     throw ConfigError(fmt::format("pattern \"{}\": there are r50k, cl100k, o200k, llama3 and qwen2", pattern));
   PipelineTokenizer::Parts parts;
-  parts.table = make_character_table();
+  parts.table = file.table;
   parts.added = companions.added.empty() ? known_specials(ranks.num_tokens()) : companions.added;
   for (const AddedToken& t : parts.added)
     if (ranks.has(t.id) && ranks.token(t.id) != t.content)

@@ -4,6 +4,7 @@
 
 #include "weft/tokenize/companions.h"
 #include "weft/tokenize/tokenizer.h"
+#include "weft/tokenize/unicode.h"
 
 namespace weft {
 
@@ -15,6 +16,7 @@ struct RankFile {
   std::string name;     // of the file: it may tell the pattern
   std::string pattern;  // r50k, cl100k, o200k, llama3, qwen2; empty: by the name, or by the number of ranks
   std::string source, fingerprint;
+  std::shared_ptr<const CharacterTable> table;
 };
 // Throws FileError where a line is broken, a byte has no token, or a rank is given twice; ConfigError where the pattern
 // is neither given nor known.

@@ -34,7 +34,7 @@ class SentencePiece final : public Tokenizer {
                     {.text = [&](std::string_view part) { encode_text(part, ids); },
                      .token = [&](const AddedToken& t) { ids.push_back(t.id); }});
   }
-  size_t cut_before(std::string_view, size_t) const override { return 0; }
+  size_t cut_between(std::string_view, size_t, size_t) const override { return 0; }
   std::string decode(std::span<const int32_t> ids, Specials specials) const override {
     std::string text;
     std::vector<int> run;

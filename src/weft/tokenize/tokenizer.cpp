@@ -17,8 +17,8 @@ std::vector<size_t> cuts_of(const Tokenizer& tokenizer, std::string_view text) {
     size_t end = text.size();
     // No place in one part's length: the next one may have some.
     for (size_t reach = kPart; begin + reach < text.size(); reach += kPart) {
-      const size_t cut = tokenizer.cut_before(text.substr(begin), reach);
-      if (cut == 0 || cut <= reach - kPart) continue;
+      const size_t cut = tokenizer.cut_between(text.substr(begin), reach - kPart, reach);
+      if (cut == 0) continue;
       end = begin + cut;
       break;
     }

@@ -29,9 +29,9 @@ class Tokenizer {
   // text is ever left out silently.
   virtual void encode(std::string_view text, std::vector<int32_t>& ids, SpecialText special) const = 0;
   void encode(std::string_view text, std::vector<int32_t>& ids) const { encode(text, ids, SpecialText::kText); }
-  // The last place up to `at` where the text may be cut: the ids of both parts, one after the other, are those of the
-  // whole. 0: none is known.
-  virtual size_t cut_before(std::string_view text, size_t at) const = 0;
+  // The last place after `from`, up to `to`, where the text may be cut: the ids of both parts, one after the other, are
+  // those of the whole. 0: none is known.
+  virtual size_t cut_between(std::string_view text, size_t from, size_t to) const = 0;
   // The text of ids. Bytes that are not UTF-8 stay what they are. Ids without a token are nothing.
   enum class Specials { kShown, kHidden };
   virtual std::string decode(std::span<const int32_t> ids, Specials specials) const = 0;

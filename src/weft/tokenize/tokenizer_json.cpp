@@ -53,12 +53,13 @@ bool is_only_nfc(const Json& normalizer) {
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> read_tokenizer_json(const Json& json, const std::string& source,
-                                               const Companions& companions, const std::string& fingerprint) {
+std::unique_ptr<Tokenizer> read_tokenizer_json(const Json& json, const TokenizerJson& file,
+                                               const Companions& companions) {
+  const std::string& source = file.source;
   const JsonFields f(json, source);
   if (!f.has("model")) throw FileError(fmt::format("{}: \"model\" is missing: no tokenizer.json", source));
   PipelineTokenizer::Parts parts;
-  parts.table = make_character_table();
+  parts.table = file.table;
   parts.added = read_added(f, source);
   check_added(parts.added, source);
   parts.normalizers = read_normalizers(part(json, "normalizer"), source, parts.table);
@@ -76,7 +77,7 @@ std::unique_ptr<Tokenizer> read_tokenizer_json(const Json& json, const std::stri
   parts.end_of_document = end_of_document(companions, parts.added);
   if (parts.end_of_document < 0 && !companions.end.empty())
     parts.end_of_document = parts.model->vocabulary().find(companions.end);
-  parts.fingerprint = fmt::format("{}-{}", fingerprint, parts.end_of_document);
+  parts.fingerprint = fmt::format("{}-{}", file.fingerprint, parts.end_of_document);
   return std::make_unique<PipelineTokenizer>(std::move(parts));
 }
 

@@ -10,9 +10,14 @@ namespace weft {
 
 inline constexpr JsonLimits kTokenizerJson{.max_bytes = 256 << 20, .max_depth = 32};
 
-// `source` begins messages; `fingerprint` is of the file's content. Throws FileError for what is broken, or for a
+struct TokenizerJson {
+  std::string source;       // begins messages
+  std::string fingerprint;  // of the file's content
+  std::shared_ptr<const CharacterTable> table;
+};
+// Throws FileError for what is broken, or for a
 // component that weft does not know, by name.
-std::unique_ptr<Tokenizer> read_tokenizer_json(const nlohmann::json& json, const std::string& source,
-                                               const Companions& companions, const std::string& fingerprint);
+std::unique_ptr<Tokenizer> read_tokenizer_json(const nlohmann::json& json, const TokenizerJson& file,
+                                               const Companions& companions);
 
 }  // namespace weft
