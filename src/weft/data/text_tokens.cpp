@@ -10,6 +10,7 @@
 #include "weft/base/error.h"
 #include "weft/base/json.h"
 #include "weft/base/mapped_file.h"
+#include "weft/base/parallel.h"
 #include "weft/data/jsonl.h"
 #include "weft/data/token_writer.h"
 
@@ -103,18 +104,50 @@ void encode_text(const TextRequest& r, std::string_view text, RawTokenWriter& ou
   if (r.tokenizer.end_of_document() >= 0) out.append({{r.tokenizer.end_of_document()}});
 }
 
+// Documents that are encoded at the same time, and written in their order.
+class Batch {
+ public:
+  Batch(const TextRequest& request, RawTokenWriter& out) : request_(request), out_(out) {}
+
+  void add(std::string_view document) {
+    documents_.emplace_back(document);
+    bytes_ += document.size();
+    if (bytes_ >= kBytes) write();
+  }
+  void write() {
+    std::vector<std::vector<int32_t>> ids(documents_.size());
+    parallel_for(int64_t(documents_.size()), request_.num_threads, 1, [&](int64_t begin, int64_t end) {
+      for (auto i = size_t(begin); i < size_t(end); ++i) encode(documents_[i], ids[i]);
+    });
+    for (const auto& of_document : ids) out_.append(of_document);
+    documents_.clear();
+    bytes_ = 0;
+  }
+
+ private:
+  static constexpr size_t kBytes = 4 << 20;
+  void encode(const std::string& document, std::vector<int32_t>& ids) const {
+    ids = request_.tokenizer.beginning();
+    request_.tokenizer.encode(document, ids);
+    if (request_.tokenizer.end_of_document() >= 0) ids.push_back(request_.tokenizer.end_of_document());
+  }
+
+  const TextRequest& request_;
+  RawTokenWriter& out_;
+  std::vector<std::string> documents_;
+  size_t bytes_ = 0;
+};
+
 void encode_jsonl(const TextRequest& r, std::string_view text, RawTokenWriter& out) {
-  std::vector<int32_t> ids;
+  Batch batch(r, out);
   size_t next_report = 0;
   for_each_document({text, r.text.string(), r.text_key}, [&](std::string_view document, size_t done) {
-    ids = r.tokenizer.beginning();
-    r.tokenizer.encode(document, ids);
-    if (r.tokenizer.end_of_document() >= 0) ids.push_back(r.tokenizer.end_of_document());
-    out.append(ids);
+    batch.add(document);
     if (!r.progress || (done < next_report && done < text.size())) return;
     next_report = done + kPiece;
     r.progress(double(done) / double(text.size()));
   });
+  batch.write();
 }
 
 }  // namespace

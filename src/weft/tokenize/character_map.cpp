@@ -29,19 +29,20 @@ CharacterMap::CharacterMap(std::string bytes, const std::string& source) {
 
 bool CharacterMap::find(std::string_view text, std::string_view& replacement) const {
   size_t at = offset_of(units_[0]);
+  bool found = false;
   for (unsigned char c : text) {
-    if (c == 0) return false;
+    if (c == 0) return found;
     at ^= c;
-    if (at >= units_.size() || label_of(units_[at]) != c) return false;
+    if (at >= units_.size() || label_of(units_[at]) != c) return found;
     const uint32_t unit = units_[at];
     at ^= offset_of(unit);
     if (!has_leaf(unit)) continue;
-    if (at >= units_.size() || value_of(units_[at]) > replacements_.size()) return false;
+    if (at >= units_.size() || value_of(units_[at]) > replacements_.size()) return found;
     replacement = std::string_view(replacements_).substr(value_of(units_[at]));
     replacement = replacement.substr(0, replacement.find('\0'));
-    return true;
+    found = true;
   }
-  return false;
+  return found;
 }
 
 std::string CharacterMap::apply(std::string_view text) const {

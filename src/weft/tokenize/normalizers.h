@@ -28,7 +28,7 @@ class CharacterMap {
   std::string apply(std::string_view text) const;
 
  private:
-  // The replacement of the shortest beginning of `text` that has one; false: there is none.
+  // The replacement of the longest beginning of `text` that has one; false: there is none.
   bool find(std::string_view text, std::string_view& replacement) const;
 
   std::vector<uint32_t> units_;
