@@ -13,10 +13,12 @@ function(weft_library name header file)
 endfunction()
 weft_library(DNNL oneapi/dnnl/dnnl.hpp dnnl)                                  # asks for OpenCL's headers
 weft_library(SENTENCEPIECE sentencepiece_processor.h sentencepiece)           # asks for protobuf's
+weft_library(UTF8PROC utf8proc.h utf8proc)                                    # has none
 find_package(CLI11 REQUIRED)
 find_package(MPI QUIET COMPONENTS C)  # without it, run.ranks = "mpi" is refused with this reason
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy libhwy-contrib)
 add_library(hwy::hwy ALIAS PkgConfig::HWY)
 find_path(TOMLPLUSPLUS_INCLUDE toml++/toml.h REQUIRED)

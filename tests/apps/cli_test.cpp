@@ -18,7 +18,7 @@ using testing::weft;
 TEST(CommandLine, HelpNamesEverySubcommandAndSucceeds) {
   const Finished all = weft({"--help"});
   EXPECT_EQ(all.status, 0);
-  for (const char* name : {"train", "plan", "verify", "generate", "eval", "inspect", "bench", "completion"}) {
+  for (const char* name : {"train", "plan", "verify", "generate", "eval", "inspect", "data", "bench", "completion"}) {
     EXPECT_SAYS(all.out, name);
     const Finished one = weft({name, "--help"});
     EXPECT_EQ(one.status, 0) << name;

@@ -165,6 +165,29 @@ TEST(Jsonl, IsADocumentALine) {
   EXPECT_EQ(tokens_of(dir / "t.jsonl"), (std::vector<int32_t>{'a', 'b', 256, 0xc3, 0xa9, 256, 256, 'c', 256}));
 }
 
+// A model's folder with a tokenizer.json: its tokens, whatever the number of threads, each document with its ends.
+TEST(Text, IsOfTheTokenizerOfTheModelsFolder) {
+  TempDir dir;
+  spill(dir / "tokenizer.json", R"({"added_tokens": [{"id": 3, "content": "<end>", "special": true},
+        {"id": 4, "content": "<begin>", "special": true}], "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false},
+      "post_processor": {"type": "TemplateProcessing",
+        "single": [{"SpecialToken": {"id": "<begin>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+        "special_tokens": {"<begin>": {"id": "<begin>", "ids": [4], "tokens": ["<begin>"]}}},
+      "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]}})");
+  spill(dir / "tokenizer_config.json", R"({"eos_token": "<end>"})");
+  spill(dir / "t.txt", "ab<end>a");  // in a text, a mark is text, for which this vocabulary has nothing but "a" and "b"
+  spill(dir / "t.jsonl", "{\"text\": \"abb\"}\n{\"text\": \"\"}\n{\"text\": \"b\"}\n");
+  for (const auto& [file, ids] : {std::pair("t.txt", std::vector<int32_t>{4, 2, 0, 3}),
+                                  std::pair("t.jsonl", std::vector<int32_t>{4, 2, 1, 3, 4, 3, 4, 1, 3})}) {
+    DataSpec spec = text_spec(dir / file);
+    spec.model_folder = dir.path();
+    spec.vocab_size = 5;
+    EXPECT_EQ(all_of(*open_sources(spec)[0].tokens), ids) << file;
+    spec.vocab_size = 4;
+    EXPECT_SAYS(error_of([&] { open_sources(spec); }), "has 5 ids, the model's vocab_size is 4");
+  }
+}
+
 TEST(Jsonl, AnotherKeyIsAnotherText) {
   TempDir dir;
   spill(dir / "t.jsonl", "{\"text\": \"ab\", \"title\": \"c\"}\n");

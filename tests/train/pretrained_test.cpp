@@ -4,7 +4,7 @@
 #include "train/golden.h"
 #include "weft/apps/backends.h"
 #include "weft/checkpoint/safetensors.h"
-#include "weft/data/tokenizer.h"
+#include "weft/tokenize/tokenizer.h"
 #include "weft/train/evaluator.h"
 #include "weft/train/text_generator.h"
 
@@ -119,13 +119,14 @@ TEST(PretrainedText, GreedyTextIsThatOfTheReferenceProgram) {
   const std::string expected = testing::slurp(folder / "expected_greedy.txt");
   const auto tokenizer = open_sentencepiece(folder / "tok512.model");
   const Machine m = machine("cpu");
-  std::vector<int32_t> next = tokenizer->encode_prompt("");
+  std::vector<int32_t> next = prompt_ids(*tokenizer, "");
   TextGenerator generator(folder,
                           {.machine = m, .precision = kF32, .max_tokens = 256, .max_prompt = int64_t(next.size())});
-  std::string text, pending;
+  std::string text;
+  TextStream stream(*tokenizer);
   while (text.size() < expected.size() && generator.fed() < 255) {
     const int32_t token = sample_token(generator.feed(next), {.temperature = 0}, 0);
-    text += tokenizer->decode_next(token, text.empty(), pending);
+    text += stream.next(token);
     next = {token};
   }
   EXPECT_EQ(text.substr(0, expected.size()), expected.substr(0, text.size()));
@@ -139,8 +140,9 @@ TEST(PretrainedText, PerplexityIsThatOfLlamaCpp) {
   const fs::path folder = testing::shared_dir() / "data/models/stories260K";
   constexpr int64_t kChunk = 512;
   const std::string text = testing::slurp(testing::shared_dir() / "data/text/tinystories_sample.txt").substr(0, 200000);
-  std::vector<int32_t> ids;
-  open_sentencepiece(folder / "tok512.model")->encode(text, ids);
+  const auto tokenizer = open_sentencepiece(folder / "tok512.model");
+  std::vector<int32_t> ids = tokenizer->beginning();
+  tokenizer->encode(text, ids);
   ids.resize(ids.size() / kChunk * kChunk + 1);
   std::string mask(ids.size(), '\0');
   for (size_t i = 0; i < ids.size(); ++i) {

@@ -3,10 +3,10 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <functional>
 #include <iostream>
 #include <map>
 
+#include "weft/apps/cli_command.h"
 #include "weft/apps/commands.h"
 #include "weft/apps/completion.h"
 #include "weft/apps/failure.h"
@@ -18,12 +18,6 @@ namespace {
 
 constexpr const char* kVersion = "weft 0.1.0";
 
-// One subcommand: its options are parsed into a value that `run` holds.
-struct Command {
-  CLI::App* app;
-  std::function<int()> run;
-};
-
 void recipe_arguments(CLI::App& app, std::string& recipe, std::vector<std::string>& overrides) {
   app.add_option("recipe", recipe, "Recipe file (TOML)")->type_name("RECIPE");
   app.add_option("overrides", overrides, "Settings that replace the recipe's, as train.seed=7")->type_name("KEY=VALUE");
@@ -31,7 +25,7 @@ void recipe_arguments(CLI::App& app, std::string& recipe, std::vector<std::strin
 
 void model_options(CLI::App& app, ModelOptions& o) {
   app.add_option("--tokenizer", o.tokenizer,
-                 "auto (that of its training, else of the folder, else byte), byte, or a SentencePiece .model file")
+                 "auto (that of its training, else of the folder, else byte), byte, or a tokenizer's file or folder")
       ->capture_default_str();
   app.add_option("--backend", o.backend, "Kernels: fast, or the reference in fp64")
       ->capture_default_str()
@@ -183,12 +177,30 @@ std::vector<std::string> choices_of(const CLI::Option& option) {
   return CLI::detail::split(type.substr(begin + 1, end - begin - 1), ',');
 }
 
+// Those of a command, or of all commands within it, each name once.
+std::vector<const CLI::Option*> all_options(CLI::App& app) {
+  std::vector<const CLI::Option*> all;
+  std::vector<CLI::App*> apps = app.get_subcommands({});
+  apps.insert(apps.begin(), &app);
+  for (CLI::App* a : apps)
+    for (const CLI::Option* o : a->get_options()) {
+      const auto same = [&](const CLI::Option* k) { return k->get_name() == o->get_name(); };
+      if (std::none_of(all.begin(), all.end(), same)) all.push_back(o);
+    }
+  return all;
+}
+
 // The options and arguments of all subcommands, for completion: read from the parser, so that nothing is said twice.
 CommandLine describe(CLI::App& weft) {
   CommandLine line;
   for (CLI::App* app : weft.get_subcommands({})) {
     CommandLine::Command command{.name = app->get_name(), .help = app->get_description()};
-    for (const CLI::Option* o : app->get_options()) {
+    if (const auto within = app->get_subcommands({}); !within.empty()) {
+      CommandLine::Argument what{.name = "COMMAND", .help = "What to do"};
+      for (const CLI::App* a : within) what.choices.push_back(a->get_name());
+      command.positionals.push_back(std::move(what));
+    }
+    for (const CLI::Option* o : all_options(*app)) {
       const bool positional = o->get_positional();
       CommandLine::Argument a{.name = positional ? o->get_type_name() : "--" + o->get_lnames().at(0),
                               .help = o->get_description(),
@@ -212,16 +224,18 @@ Command add_completion(CLI::App& weft) {
 
 // "did you mean ...?" for the first word of the command line that is no subcommand or option.
 std::string nearest_advice(const std::vector<Command>& commands, int argc, char** argv) {
-  std::vector<std::string> names;
+  std::vector<std::string> names, within;
   const Command* chosen = nullptr;
   for (const Command& c : commands) {
-    names.push_back(c.app->get_name());
-    if (argc > 1 && c.app->get_name() == argv[1]) chosen = &c;
+    names.push_back(c.first_word());
+    if (argc > 1 && c.first_word() == argv[1] && c.is_nested()) within.push_back(c.app->get_name());
+    if (c.is_named_by(argc, argv)) chosen = &c;
   }
   const auto advice = [](const std::string& word, const std::vector<std::string>& known) {
     const std::string near = nearest_name(word, known);
     return near.empty() ? std::string() : fmt::format("\n'{}': did you mean {}?", word, near);
   };
+  if (chosen == nullptr && !within.empty()) return argc > 2 ? advice(argv[2], within) : "";
   if (chosen == nullptr) return argc > 1 ? advice(argv[1], names) : "";
   std::vector<std::string> options;
   for (const CLI::Option* o : chosen->app->get_options()) {
@@ -239,7 +253,7 @@ std::string nearest_advice(const std::vector<Command>& commands, int argc, char*
 std::string usage_error(const CLI::ParseError& e, const std::vector<Command>& commands, int argc, char** argv) {
   std::string text = e.what(), command;
   for (const Command& c : commands)
-    if (argc > 1 && c.app->get_name() == argv[1]) command = " " + c.app->get_name();
+    if (argc > 1 && c.first_word() == argv[1]) command = " " + (c.is_named_by(argc, argv) ? c.name() : argv[1]);
   for (int i = 1; i < argc; ++i)
     if (const std::string word = argv[i];
         word.starts_with("--") && word.substr(0, word.find('=')).find('.') != std::string::npos)
@@ -248,7 +262,7 @@ std::string usage_error(const CLI::ParseError& e, const std::vector<Command>& co
 }
 
 int run_command(const Command& command) {
-  const std::string name = command.app->get_name();
+  const std::string name = command.name();
   try {
     const int status = command.run();
     std::cout.flush();
@@ -264,9 +278,11 @@ int run_cli(int argc, char** argv) {
   app.set_version_flag("--version", kVersion);
   app.require_subcommand(1);
   app.footer("Begin with ./quickstart. `weft COMMAND --help` says more about each.");
-  const std::vector<Command> commands{add_train(app), add_plan(app),    add_verify(app), add_generate(app),
-                                      add_eval(app),  add_inspect(app), add_bench(app),  add_completion(app)};
-  const auto named = [&](const Command& c) { return c.app->get_name() == argv[1]; };
+  std::vector<Command> commands{add_train(app), add_plan(app),    add_verify(app), add_generate(app),
+                                add_eval(app),  add_inspect(app), add_bench(app)};
+  for (Command& c : add_data(app)) commands.push_back(std::move(c));
+  commands.push_back(add_completion(app));
+  const auto named = [&](const Command& c) { return c.first_word() == argv[1]; };
   if (argc > 1 && argv[1][0] != '-' && std::none_of(commands.begin(), commands.end(), named))
     return say_error("",
                      fmt::format("there is no command {}{}\n`weft --help` lists them.", argv[1],

@@ -71,6 +71,34 @@ struct BenchOptions {
 };
 int run_bench(const BenchOptions& options);
 
+// Of the commands that need only a tokenizer.
+struct TokenizerFileOptions {
+  std::string tokenizer;  // "byte", or a path
+  std::string pattern;    // of a rank file whose name does not tell it
+};
+
+struct EncodeOptions : TokenizerFileOptions {
+  std::string file;  // empty: JSON strings from standard input
+  bool parse_special = false, add_special = false, count = false;
+  int threads = 0;
+};
+int run_data_encode(const EncodeOptions& options);
+
+struct DecodeOptions : TokenizerFileOptions {
+  bool skip_special = false;
+};
+int run_data_decode(const DecodeOptions& options);
+
+struct TrainTokenizerOptions {
+  std::vector<std::string> files;
+  std::string out;  // tokenizer.json, or the folder for it
+  std::string pattern = "r50k", text_key = "text";
+  std::vector<std::string> specials;
+  int64_t vocab_size = 32768;
+  int threads = 0;
+};
+int run_data_train_tokenizer(const TrainTokenizerOptions& options);
+
 struct CompletionOptions {
   std::string shell;
 };

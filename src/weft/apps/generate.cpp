@@ -4,7 +4,7 @@
 #include "weft/apps/backends.h"
 #include "weft/apps/commands.h"
 #include "weft/base/error.h"
-#include "weft/data/tokenizer.h"
+#include "weft/tokenize/tokenizer.h"
 #include "weft/train/text_generator.h"
 
 namespace weft {
@@ -36,7 +36,7 @@ int run_generate(const GenerateOptions& o) {
   const bool by_ids = o.ids && !o.prompt_ids.empty();
   const auto tokenizer = by_ids ? nullptr : open_tokenizer(name, folder, read_hf_config(folder).spec.vocab_size);
   std::vector<int32_t> prompt = parse_ids(o.prompt_ids);
-  if (prompt.empty()) prompt = tokenizer->encode_prompt(o.prompt);
+  if (prompt.empty()) prompt = prompt_ids(*tokenizer, o.prompt);
   if (prompt.empty()) throw ConfigError("the prompt is empty: give --prompt or --prompt-ids");
   const int64_t prompt_tokens = int64_t(prompt.size());
   TextGenerator generator(folder, {.machine = machine,
@@ -46,14 +46,16 @@ int run_generate(const GenerateOptions& o) {
   const Sampling how{.temperature = o.temperature, .top_k = o.top_k, .top_p = o.top_p, .seed = uint64_t(o.seed)};
   if (!o.ids) std::cout << o.prompt << std::flush;
   auto logits = generator.feed(prompt);
-  std::string pending;
+  std::optional<TextStream> stream;
+  if (tokenizer) stream.emplace(*tokenizer);
+  if (stream && !o.prompt.empty()) stream->follow(prompt);
   for (int64_t i = 0; i < o.max_tokens; ++i) {
     const int32_t token = sample_token(logits, how, uint64_t(i));
     if (tokenizer && token == tokenizer->end_of_document()) break;
     if (o.ids)
       std::cout << (i ? "," : "") << token << std::flush;
     else
-      std::cout << tokenizer->decode_next(token, i == 0 && o.prompt.empty(), pending) << std::flush;
+      std::cout << stream->next(token) << std::flush;
     if (i + 1 < o.max_tokens) logits = generator.feed({&token, 1});
   }
   std::cout << std::endl;

@@ -1,6 +1,7 @@
 #include "weft/base/utf8.h"
 
 #include <cstdint>
+#include <cstring>
 
 namespace weft {
 namespace {
@@ -24,10 +25,25 @@ Tail tail_of(uint8_t lead) {
   return {-1, 0, 0};
 }
 
+// How many bytes at the beginning are ASCII, in whole words of eight.
+size_t ascii_bytes(std::string_view text) {
+  constexpr uint64_t kHighBits = 0x8080808080808080u;
+  size_t at = 0;
+  for (uint64_t word; at + sizeof word <= text.size(); at += sizeof word) {
+    std::memcpy(&word, text.data() + at, sizeof word);
+    if (word & kHighBits) break;
+  }
+  return at;
+}
+
 }  // namespace
 
 size_t utf8_error(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
+    if (const size_t ascii = ascii_bytes(text.substr(i)); ascii > 0) {
+      i += ascii;
+      continue;
+    }
     const Tail tail = tail_of(uint8_t(text[i]));
     if (tail.bytes < 0 || size_t(tail.bytes) >= text.size() - i) return i;
     for (int k = 1; k <= tail.bytes; ++k) {

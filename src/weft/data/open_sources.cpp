@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "weft/base/cores.h"
 #include "weft/base/error.h"
 #include "weft/data/text_tokens.h"
-#include "weft/data/tokenizer.h"
+#include "weft/tokenize/tokenizer.h"
 
 namespace weft {
 namespace {
@@ -32,8 +33,12 @@ void require_file(const std::string& path) {
 
 std::unique_ptr<TokenSource> open_text(const std::string& path, const DataSpec& spec) {
   const auto tokenizer = open_tokenizer(spec.tokenizer, spec.model_folder, spec.vocab_size);
-  TextRequest request{
-      .text = path, .tokenizer = *tokenizer, .text_key = spec.text_key, .cache_dir = spec.cache_dir, .progress = {}};
+  TextRequest request{.text = path,
+                      .tokenizer = *tokenizer,
+                      .text_key = spec.text_key,
+                      .cache_dir = spec.cache_dir,
+                      .num_threads = usable_cores(),
+                      .progress = {}};
   if (spec.progress) request.progress = [&](double done) { spec.progress(path, done); };
   const TextTokens ids = tokenize_once(request);
   return open_raw_tokens(ids.file, ids.dtype, spec.vocab_size);

@@ -10,6 +10,7 @@
 #include "weft/base/error.h"
 #include "weft/base/json.h"
 #include "weft/base/mapped_file.h"
+#include "weft/base/parallel.h"
 #include "weft/data/jsonl.h"
 #include "weft/data/token_writer.h"
 
@@ -87,29 +88,66 @@ void refuse_binary(const TextRequest& r, std::string_view text) {
 }
 
 void encode_text(const TextRequest& r, std::string_view text, RawTokenWriter& out) {
-  std::vector<int32_t> ids;
-  const size_t piece = r.tokenizer.streams() ? kPiece : text.size();
-  for (size_t at = 0; at < text.size(); at += piece) {
-    ids.clear();
-    r.tokenizer.encode(text.substr(at, piece), ids);
+  std::vector<int32_t> ids = r.tokenizer.beginning();
+  for (size_t at = 0; at < text.size();) {
+    const std::string_view rest = text.substr(at);
+    size_t piece = rest.size();
+    // Where no place to cut is near, a larger piece has one, or the rest is one piece.
+    for (size_t reach = kPiece; reach < rest.size() && piece == rest.size(); reach += kPiece)
+      if (const size_t cut = r.tokenizer.cut_between(rest, reach - kPiece, reach); cut > 0) piece = cut;
+    encode_parallel(r.tokenizer, rest.substr(0, piece), SpecialText::kText, r.num_threads, ids);
     out.append(ids);
-    if (r.progress) r.progress(double(std::min(at + piece, text.size())) / double(text.size()));
+    ids.clear();
+    at += piece;
+    if (r.progress) r.progress(double(at) / double(text.size()));
   }
   if (r.tokenizer.end_of_document() >= 0) out.append({{r.tokenizer.end_of_document()}});
 }
 
+// Documents that are encoded at the same time, and written in their order.
+class Batch {
+ public:
+  Batch(const TextRequest& request, RawTokenWriter& out) : request_(request), out_(out) {}
+
+  void add(std::string_view document) {
+    documents_.emplace_back(document);
+    bytes_ += document.size();
+    if (bytes_ >= kBytes) write();
+  }
+  void write() {
+    std::vector<std::vector<int32_t>> ids(documents_.size());
+    parallel_for(int64_t(documents_.size()), request_.num_threads, 1, [&](int64_t begin, int64_t end) {
+      for (auto i = size_t(begin); i < size_t(end); ++i) encode(documents_[i], ids[i]);
+    });
+    for (const auto& of_document : ids) out_.append(of_document);
+    documents_.clear();
+    bytes_ = 0;
+  }
+
+ private:
+  static constexpr size_t kBytes = 4 << 20;
+  void encode(const std::string& document, std::vector<int32_t>& ids) const {
+    ids = request_.tokenizer.beginning();
+    request_.tokenizer.encode(document, ids);
+    if (request_.tokenizer.end_of_document() >= 0) ids.push_back(request_.tokenizer.end_of_document());
+  }
+
+  const TextRequest& request_;
+  RawTokenWriter& out_;
+  std::vector<std::string> documents_;
+  size_t bytes_ = 0;
+};
+
 void encode_jsonl(const TextRequest& r, std::string_view text, RawTokenWriter& out) {
-  std::vector<int32_t> ids;
+  Batch batch(r, out);
   size_t next_report = 0;
   for_each_document({text, r.text.string(), r.text_key}, [&](std::string_view document, size_t done) {
-    ids.clear();
-    r.tokenizer.encode(document, ids);
-    if (r.tokenizer.end_of_document() >= 0) ids.push_back(r.tokenizer.end_of_document());
-    out.append(ids);
+    batch.add(document);
     if (!r.progress || (done < next_report && done < text.size())) return;
     next_report = done + kPiece;
     r.progress(double(done) / double(text.size()));
   });
+  batch.write();
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "weft/data/tokenizer.h"
+#include "weft/tokenize/tokenizer.h"
 
 namespace weft {
 
@@ -17,13 +17,15 @@ struct TextRequest {
   const Tokenizer& tokenizer;
   std::string text_key = "text";         // of JSONL: a document is the string under this key of each line
   std::filesystem::path cache_dir = {};  // where ids go if the text's folder cannot be written; empty: that is an error
+  int num_threads = 1;
   std::function<void(double done)> progress = {};  // called with the fraction of the text that is done
 };
 
 // Finds TEXT.<tokenizer>.bin if it was made of this text (same size, time, content and key), beside it or in cache_dir,
-// else makes it, in bounded memory where the tokenizer streams: written to a temporary name, synced, renamed; a
-// TEXT.<tokenizer>.json beside it says of what. A text file is one document, each followed by the tokenizer's end of
-// document. Throws FileError: for an empty text, what looks binary, a broken line of JSONL with its number.
+// else makes it, in bounded memory where the tokenizer knows where a text may be cut: written to a temporary name,
+// synced, renamed; a TEXT.<tokenizer>.json beside it says of what. A text file is one document, each followed by the
+// tokenizer's end of document. Throws FileError: for an empty text, what looks binary, a broken line of JSONL with its
+// number.
 TextTokens tokenize_once(const TextRequest& request);
 
 }  // namespace weft

@@ -93,9 +93,9 @@ void load_optimizer(const fs::path& path, const ModelSpec& model, const Training
 
 // Tokenizer and generation settings of the model's folder: all its small files that are not weights.
 void copy_companions(const fs::path& from, const fs::path& to) {
-  for (const char* name :
-       {"generation_config.json", "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json",
-        "merges.txt", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"}) {
+  for (const char* name : {"generation_config.json", "tokenizer.json", "tokenizer_config.json", "tokenizer.model",
+                           "vocab.json", "merges.txt", "encoder.json", "vocab.bpe", "spiece.model",
+                           "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"}) {
     std::error_code error;
     if (fs::exists(from / name, error)) fs::copy_file(from / name, to / name, error);
     if (error)

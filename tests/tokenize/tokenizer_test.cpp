@@ -1,8 +1,8 @@
-#include "weft/data/tokenizer.h"
+#include "weft/tokenize/tokenizer.h"
 
 #include <gtest/gtest.h>
 
-#include "data/data_support.h"
+#include "tokenize/tokenize_support.h"
 
 namespace weft {
 namespace {
@@ -13,8 +13,9 @@ using testing::spill;
 using testing::TempDir;
 
 std::string decoded(const Tokenizer& tokenizer, const std::vector<int32_t>& ids) {
-  std::string text, pending;
-  for (int32_t id : ids) text += tokenizer.decode_next(id, text.empty(), pending);
+  std::string text;
+  TextStream stream(tokenizer);
+  for (int32_t id : ids) text += stream.next(id);
   return text;
 }
 
@@ -28,16 +29,16 @@ TEST(ByteTokenizer, GivesBackEveryText) {
     EXPECT_EQ(ids.size(), text.size());
     EXPECT_EQ(decoded(*tokenizer, ids), text);
   }
-  EXPECT_EQ(tokenizer->encode_prompt(""), (std::vector<int32_t>{256}));  // as at the beginning of a document
+  EXPECT_EQ(prompt_ids(*tokenizer, ""), (std::vector<int32_t>{256}));  // as at the beginning of a document
 }
 
 TEST(ByteTokenizer, ShowsACharacterWhenItIsComplete) {
   const auto tokenizer = make_byte_tokenizer();
-  std::string pending;
-  EXPECT_EQ(tokenizer->decode_next(0xe2, true, pending), "");
-  EXPECT_EQ(tokenizer->decode_next(0x82, false, pending), "");
-  EXPECT_EQ(tokenizer->decode_next(0xac, false, pending), "\xe2\x82\xac");
-  EXPECT_EQ(tokenizer->decode_next(256, false, pending), "");
+  TextStream stream(*tokenizer);
+  EXPECT_EQ(stream.next(0xe2), "");
+  EXPECT_EQ(stream.next(0x82), "");
+  EXPECT_EQ(stream.next(0xac), "\xe2\x82\xac");
+  EXPECT_EQ(stream.next(256), "");
 }
 
 TEST(OpenTokenizer, RefusesWhatItCannotUseByName) {
@@ -46,7 +47,7 @@ TEST(OpenTokenizer, RefusesWhatItCannotUseByName) {
   EXPECT_SAYS(error_of([&] { open_tokenizer("byte", {}, 256); }), "has 257 ids, the model's vocab_size is 256");
   EXPECT_SAYS(error_of([&] { open_tokenizer((dir / "none.model").string(), {}, 300); }), "none.model");
   spill(dir / "tokenizer.json", "{}");
-  EXPECT_SAYS(error_of([&] { open_tokenizer("auto", dir.path(), 300); }), "tokenizer.json");
+  EXPECT_SAYS(error_of([&] { open_tokenizer("auto", dir.path(), 300); }), "tokenizer.json: no tokenizer.json");
   EXPECT_EQ(open_tokenizer("byte", dir.path(), 300)->vocab_size(), 257);
 }
 
@@ -59,7 +60,7 @@ TEST(SentencePiece, ABrokenModelIsRefusedOrRead) {
   ASSERT_GT(open_sentencepiece(tiny / "torchtune_m.model")->vocab_size(), 0);
   const auto judge = [&](const std::string& bytes) {
     spill(dir / "m.model", bytes);
-    const std::string e = error_of([&] { open_sentencepiece(dir / "m.model")->encode_prompt("Hello, \xff 12"); });
+    const std::string e = error_of([&] { prompt_ids(*open_sentencepiece(dir / "m.model"), "Hello, \xff 12"); });
     if (!e.empty()) { EXPECT_SAYS(e, "entencePiece"); }
     return e;
   };

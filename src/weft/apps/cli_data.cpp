@@ -1,0 +1,74 @@
+#include <memory>
+
+#include "weft/apps/cli_command.h"
+#include "weft/apps/commands.h"
+
+namespace weft {
+namespace {
+
+constexpr const char* kGroup = "data";
+
+void tokenizer_options(CLI::App& app, TokenizerFileOptions& o) {
+  app.add_option("--tokenizer", o.tokenizer,
+                 "A model's folder, tokenizer.json, vocab.json, SentencePiece model, rank file, or byte")
+      ->required()
+      ->type_name("PATH");
+  app.add_option("--pattern", o.pattern, "How text is split, where a rank file's name does not tell")
+      ->check(CLI::IsMember({"r50k", "cl100k", "o200k", "llama3", "qwen2"}));
+}
+
+Command add_encode(CLI::App& data) {
+  auto o = std::make_shared<EncodeOptions>();
+  CLI::App* app = data.add_subcommand("encode", "JSON strings, one a line, to lists of token ids");
+  tokenizer_options(*app, *o);
+  app->add_flag("--parse-special", o->parse_special, "Special tokens written in the text are marks, not text");
+  app->add_flag("--add-special", o->add_special, "Put around each text what the tokenizer's own rules say");
+  app->add_option("--file", o->file, "Encode this whole file instead: prints the count, then the ids")
+      ->type_name("FILE");
+  app->add_flag("--count", o->count, "Print counts only");
+  app->add_option("--threads", o->threads, "Of --file; 0: all cores")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 4096));
+  app->footer("Example:\n  echo '\"Hello, world\"' | weft data encode --tokenizer model/tokenizer.json");
+  return {app, [o] { return run_data_encode(*o); }, kGroup};
+}
+
+Command add_decode(CLI::App& data) {
+  auto o = std::make_shared<DecodeOptions>();
+  CLI::App* app = data.add_subcommand("decode", "Lists of token ids, one a line, to JSON strings");
+  tokenizer_options(*app, *o);
+  app->add_flag("--skip-special", o->skip_special, "Leave out special tokens");
+  app->footer("Example:\n  echo '[15496,995]' | weft data decode --tokenizer gpt2/vocab.json");
+  return {app, [o] { return run_data_decode(*o); }, kGroup};
+}
+
+Command add_train_tokenizer(CLI::App& data) {
+  auto o = std::make_shared<TrainTokenizerOptions>();
+  CLI::App* app = data.add_subcommand("train-tokenizer", "Learn a byte-level BPE tokenizer from text");
+  app->add_option("files", o->files, "Text and JSONL")->required()->type_name("FILES");
+  app->add_option("--out", o->out, "The tokenizer.json to write, or a folder for it")->required()->type_name("PATH");
+  app->add_option("--vocab-size", o->vocab_size, "Tokens, with the 256 bytes and the special ones")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{256}, int64_t{1} << 24));
+  app->add_option("--special", o->specials, "Special tokens, the first of the ids; documents are split at them")
+      ->type_name("TOKEN");
+  app->add_option("--pattern", o->pattern, "How text is split into pieces")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"r50k", "cl100k", "o200k", "llama3", "qwen2"}));
+  app->add_option("--text-key", o->text_key, "Key of the text in JSONL")->capture_default_str();
+  app->add_option("--threads", o->threads, "0: all cores")->capture_default_str()->check(CLI::Range(0, 4096));
+  app->footer(
+      "Example:\n  weft data train-tokenizer books.jsonl --vocab-size 32768 --special '<|endoftext|>' --out "
+      "tokenizer.json");
+  return {app, [o] { return run_data_train_tokenizer(*o); }, kGroup};
+}
+
+}  // namespace
+
+std::vector<Command> add_data(CLI::App& weft) {
+  CLI::App* data = weft.add_subcommand(kGroup, "Tokenize text, learn tokenizers");
+  data->require_subcommand(1);
+  return {add_encode(*data), add_decode(*data), add_train_tokenizer(*data)};
+}
+
+}  // namespace weft

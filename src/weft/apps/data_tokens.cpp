@@ -1,0 +1,97 @@
+// weft data encode, weft data decode.
+#include <iostream>
+#include <string>
+
+#include "weft/apps/commands.h"
+#include "weft/base/cores.h"
+#include "weft/base/error.h"
+#include "weft/base/json.h"
+#include "weft/base/mapped_file.h"
+#include "weft/tokenize/tokenizer.h"
+#include "weft/tokenize/unicode.h"
+
+namespace weft {
+namespace {
+
+using Ids = std::vector<int32_t>;
+
+constexpr JsonLimits kLine{.max_bytes = size_t{1} << 30, .max_depth = 4};
+
+std::string as_list(const Ids& ids) {
+  std::string text = "[";
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (i > 0) text += ',';
+    fmt::format_to(std::back_inserter(text), "{}", ids[i]);
+  }
+  return text + "]\n";
+}
+
+void frame(const Tokenizer& tokenizer, Ids& ids) {
+  const Ids before = tokenizer.beginning(), after = tokenizer.ending();
+  ids.insert(ids.begin(), before.begin(), before.end());
+  ids.insert(ids.end(), after.begin(), after.end());
+}
+
+// Calls take(value, "standard input: line 3") for each line.
+template <class F>
+void for_each_line(const F& take) {
+  std::string line;
+  for (int64_t number = 1; std::getline(std::cin, line); ++number) {
+    const std::string where = fmt::format("standard input: line {}", number);
+    if (line.find_first_not_of(" \t\r") == std::string::npos) throw FileError(fmt::format("{}: is empty", where));
+    take(parse_json(line, where, kLine), where);
+  }
+  if (std::cin.bad()) throw FileError("standard input: cannot be read");
+}
+
+Ids ids_of(const nlohmann::json& value, const std::string& where, int64_t vocab_size) {
+  const auto fail = [&](const nlohmann::json& what) {
+    throw FileError(fmt::format("{}: expected a list of ids from 0 to {}, got {}", where, vocab_size - 1, shown(what)));
+  };
+  if (!value.is_array()) fail(value);
+  Ids ids;
+  for (const auto& id : value) {
+    if (!id.is_number_integer() || id < 0 || id >= vocab_size) fail(id);
+    ids.push_back(id.get<int32_t>());
+  }
+  return ids;
+}
+
+}  // namespace
+
+int run_data_encode(const EncodeOptions& o) {
+  const auto tokenizer = read_tokenizer(o.tokenizer, {.pattern = o.pattern});
+  const SpecialText special = o.parse_special ? SpecialText::kParsed : SpecialText::kText;
+  const auto print = [&](Ids& ids) {
+    if (o.add_special) frame(*tokenizer, ids);
+    if (o.count || !o.file.empty()) std::cout << ids.size() << "\n";
+    if (!o.count) std::cout << as_list(ids);
+  };
+  Ids ids;
+  if (!o.file.empty()) {
+    const MappedFile file(o.file);
+    encode_parallel(*tokenizer, file.text(), special, o.threads > 0 ? o.threads : usable_cores(), ids);
+    print(ids);
+    return kExitOk;
+  }
+  for_each_line([&](const nlohmann::json& text, const std::string& where) {
+    if (!text.is_string()) throw FileError(fmt::format("{}: expected a JSON string, got {}", where, shown(text)));
+    ids.clear();
+    tokenizer->encode(text.get_ref<const std::string&>(), ids, special);
+    print(ids);
+  });
+  return kExitOk;
+}
+
+int run_data_decode(const DecodeOptions& o) {
+  const auto tokenizer = read_tokenizer(o.tokenizer, {.pattern = o.pattern});
+  const auto specials = o.skip_special ? Tokenizer::Specials::kHidden : Tokenizer::Specials::kShown;
+  for_each_line([&](const nlohmann::json& value, const std::string& where) {
+    const std::string text = tokenizer->decode(ids_of(value, where, tokenizer->vocab_size()), specials);
+    std::string copy;
+    std::cout << nlohmann::json(well_formed(text, copy)).dump() << "\n";
+  });
+  return kExitOk;
+}
+
+}  // namespace weft

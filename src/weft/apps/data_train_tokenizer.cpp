@@ -1,0 +1,59 @@
+// weft data train-tokenizer.
+#include <filesystem>
+#include <iostream>
+
+#include "weft/apps/commands.h"
+#include "weft/base/cores.h"
+#include "weft/base/error.h"
+#include "weft/base/mapped_file.h"
+#include "weft/data/jsonl.h"
+#include "weft/data/token_writer.h"
+#include "weft/tokenize/train_bpe.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+void count_file(const TrainTokenizerOptions& o, const fs::path& path, int threads, PieceCounts& counts) {
+  const MappedFile file(path);
+  if (!is_jsonl(path)) return counts.add(file.text(), threads);
+  for_each_document({file.text(), path.string(), o.text_key},
+                    [&](std::string_view document, size_t) { counts.add(document, threads); });
+}
+
+}  // namespace
+
+int run_data_train_tokenizer(const TrainTokenizerOptions& o) {
+  const auto rules = Splitter::rules_named(o.pattern);
+  if (!rules)
+    throw ConfigError(fmt::format("pattern \"{}\": there are r50k, cl100k, o200k, llama3 and qwen2", o.pattern));
+  for (size_t i = 0; i < o.specials.size(); ++i) {
+    const bool again = std::count(o.specials.begin(), o.specials.end(), o.specials[i]) > 1;
+    if (o.specials[i].empty() || again)
+      throw ConfigError(fmt::format("--special \"{}\": {}", o.specials[i], again ? "is given twice" : "is empty"));
+  }
+  const int64_t before = 256 + int64_t(o.specials.size());
+  if (o.vocab_size < before)
+    throw ConfigError(fmt::format("--vocab-size {}: the bytes and special tokens alone are {}", o.vocab_size, before));
+  fs::path out = o.out;
+  if (fs::is_directory(out)) out /= "tokenizer.json";
+  PieceCounts counts(*rules, o.specials);
+  for (const auto& file : o.files) {
+    count_file(o, file, o.threads > 0 ? o.threads : usable_cores(), counts);
+    std::cerr << fmt::format("{}: {:.1f} MB so far, {} different pieces\n", file, double(counts.bytes()) / 1e6,
+                             counts.counts().size());
+  }
+  if (counts.counts().empty()) throw FileError(fmt::format("{}: there is no text to learn from", o.files.at(0)));
+  const int64_t wanted = o.vocab_size - before;
+  const LearnedMerges learned =
+      learn_merges(counts, wanted, [&](int64_t done) { std::cerr << fmt::format("{} of {} merges\n", done, wanted); });
+  WholeFile file(out);
+  file.write(learned_tokenizer(learned, *rules, o.specials).dump(1) + "\n");
+  file.commit();
+  std::cout << fmt::format("{}: {} merges of {} wanted, from {:.1f} MB\n", out.string(), learned.merges.size(), wanted,
+                           double(counts.bytes()) / 1e6);
+  return kExitOk;
+}
+
+}  // namespace weft

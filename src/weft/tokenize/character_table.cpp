@@ -1,0 +1,189 @@
+// The table of character classes, and normal forms.
+#include <utf8proc.h>
+
+#include <algorithm>
+#include <map>
+
+#include "weft/base/error.h"
+#include "weft/tokenize/unicode.h"
+
+namespace weft {
+namespace {
+
+constexpr char32_t kCodes = 0x110000;
+
+uint8_t category_bits(utf8proc_propval_t category) {
+  using T = CharacterTable;
+  switch (category) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LT:
+      return T::kLetter | T::kUpperLike;
+    case UTF8PROC_CATEGORY_LL:
+      return T::kLetter | T::kLowerLike;
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+      return T::kLetter | T::kUpperLike | T::kLowerLike;
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ME:
+      return T::kUpperLike | T::kLowerLike;
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_NO:
+      return T::kNumber;
+    default:
+      return 0;
+  }
+}
+
+bool is_surrogate(char32_t code) { return code >= 0xd800 && code < 0xe000; }
+
+// Appends the decomposition of a character.
+void decompose(char32_t code, bool compatibility, std::vector<utf8proc_int32_t>& out) {
+  constexpr size_t kLongest = 32;  // 18 in Unicode 15
+  utf8proc_int32_t parts[kLongest];
+  int last = 0;
+  const auto how = utf8proc_option_t(UTF8PROC_DECOMPOSE | (compatibility ? UTF8PROC_COMPAT : 0));
+  const auto n = utf8proc_decompose_char(utf8proc_int32_t(code), parts, kLongest, how, &last);
+  if (n < 0 || size_t(n) > kLongest)
+    out.push_back(utf8proc_int32_t(code));
+  else
+    out.insert(out.end(), parts, parts + n);
+}
+
+int combining_class(utf8proc_int32_t code) { return utf8proc_get_property(code)->combining_class; }
+
+bool is_hangul_tail(char32_t code) { return code >= 0x1160 && code < 0x1200; }  // vowels and last consonants
+
+bool decomposes(char32_t code) { return utf8proc_get_property(utf8proc_int32_t(code))->decomp_seqindex != UINT16_MAX; }
+
+// Planes 4 to 13 have no characters.
+bool is_empty_block(size_t block) { return block >= 0x400 && block < 0xe00; }
+
+// Characters that stand second in the decomposition of another: they join the one before when composed.
+std::vector<bool> seconds() {
+  std::vector<bool> second(kCodes, false);
+  std::vector<utf8proc_int32_t> parts;
+  for (char32_t code = 0xa0; code < kCodes; ++code) {
+    if (is_empty_block(code >> 8) || !decomposes(code)) continue;
+    parts.clear();
+    decompose(code, false, parts);
+    for (size_t i = 1; i < parts.size(); ++i) second[size_t(parts[i])] = true;
+  }
+  return second;
+}
+
+// What stands before it is normalized alone, in every form.
+bool begins_a_part(char32_t code, const std::vector<bool>& second) {
+  std::vector<utf8proc_int32_t> parts;
+  if (decomposes(code)) decompose(code, true, parts);
+  for (const auto c : {utf8proc_int32_t(code), parts.empty() ? utf8proc_int32_t(code) : parts[0]})
+    if (combining_class(c) != 0 || second[size_t(c)] || is_hangul_tail(char32_t(c))) return false;
+  return true;
+}
+
+// Marks of one character are sorted by their class; equal ones keep their order.     Unicode 15, section 3.11
+void sort_marks(std::vector<utf8proc_int32_t>& codes) {
+  for (auto at = codes.begin(); at != codes.end();) {
+    at = std::find_if(at, codes.end(), [](auto c) { return combining_class(c) != 0; });
+    const auto end = std::find_if(at, codes.end(), [](auto c) { return combining_class(c) == 0; });
+    std::stable_sort(at, end, [](auto a, auto b) { return combining_class(a) < combining_class(b); });
+    at = end;
+  }
+}
+
+// One part of a text that no other part joins.
+void normalize_part(NormalForm form, std::string_view part, std::vector<utf8proc_int32_t>& codes, std::string& out) {
+  codes.clear();
+  const bool compatibility = form == NormalForm::kNfkc || form == NormalForm::kNfkd;
+  for (size_t at = 0; at < part.size();) {
+    const Character c = first_character(part.substr(at));
+    decompose(c.code, compatibility, codes);
+    at += c.bytes;
+  }
+  sort_marks(codes);
+  auto length = utf8proc_ssize_t(codes.size());
+  if (form == NormalForm::kNfc || form == NormalForm::kNfkc)
+    length = utf8proc_normalize_utf32(codes.data(), length, utf8proc_option_t(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+  WEFT_CHECK(length >= 0, "utf8proc cannot compose: {}", utf8proc_errmsg(length));
+  for (utf8proc_ssize_t i = 0; i < length; ++i) append_character(out, char32_t(codes[size_t(i)]));
+}
+
+}  // namespace
+
+CharacterTable::CharacterTable() {
+  const std::vector<bool> second = seconds();
+  std::map<std::array<uint8_t, 256>, uint16_t> known;
+  for (size_t b = 0; b < block_of_.size(); ++b) {
+    if (is_empty_block(b) && is_empty_block(b - 1)) {
+      block_of_[b] = block_of_[b - 1];
+      continue;
+    }
+    std::array<uint8_t, 256> block;
+    for (size_t i = 0; i < 256; ++i) {
+      const auto code = char32_t(b * 256 + i);
+      const auto* property = utf8proc_get_property(utf8proc_int32_t(code));
+      uint8_t bits = category_bits(property->category);
+      if (is_white_space(code)) bits |= kSpace;
+      if (code == '\n' || code == '\r') bits |= kNewline;
+      const bool boundary = begins_a_part(code, second);
+      if (boundary) bits |= kBoundary;
+      // Precomposed characters that stay so have a decomposition too; telling them apart takes a normalization.
+      bool stays = property->decomp_seqindex == UINT16_MAX || property->decomp_type != 0;
+      if (!stays && !is_surrogate(code)) {
+        std::string text, normal;
+        std::vector<utf8proc_int32_t> codes;
+        append_character(text, code);
+        normalize_part(NormalForm::kNfc, text, codes, normal);
+        stays = text == normal;
+      }
+      if (boundary && stays) bits |= kComposed;
+      block[i] = bits;
+    }
+    const auto [at, is_new] = known.emplace(block, uint16_t(blocks_.size()));
+    if (is_new) blocks_.push_back(block);
+    block_of_[b] = at->second;
+  }
+  for (size_t c = 0; c < ascii_.size(); ++c) ascii_[c] = of(char32_t(c));
+}
+
+std::shared_ptr<const CharacterTable> make_character_table() { return std::make_shared<CharacterTable>(); }
+
+bool is_surely_nfc(const CharacterTable& table, std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    if (uint8_t(text[at]) < 0x80) {
+      ++at;
+      continue;
+    }
+    const Character c = first_character(text.substr(at));
+    if (!(table.of(c.code) & CharacterTable::kComposed)) return false;
+    at += c.bytes;
+  }
+  return true;
+}
+
+std::string normalize(const CharacterTable& table, NormalForm form, std::string_view text) {
+  const uint8_t wanted = form == NormalForm::kNfc ? CharacterTable::kComposed : 0;
+  std::string out;
+  out.reserve(text.size());
+  std::vector<utf8proc_int32_t> codes;
+  // A part begins at a boundary and ends before the next one; parts of one character that stays are only copied.
+  for (size_t at = 0; at < text.size();) {
+    Character c = first_character(text.substr(at));
+    bool stays = c.code < 0x80 || (table.of(c.code) & wanted);
+    size_t end = at + c.bytes;
+    for (; end < text.size(); end += c.bytes) {
+      c = first_character(text.substr(end));
+      if (c.code < 0x80 || (table.of(c.code) & CharacterTable::kBoundary)) break;
+      stays = false;
+    }
+    if (stays)
+      out += text.substr(at, end - at);
+    else
+      normalize_part(form, text.substr(at, end - at), codes, out);
+    at = end;
+  }
+  return out;
+}
+
+}  // namespace weft

@@ -1,0 +1,68 @@
+#include "weft/tokenize/companions.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "weft/base/error.h"
+#include "weft/base/json.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+// "bos_token": "<s>" or {"content": "<s>", ...}
+std::string token_of(const JsonFields& f, std::string_view key) {
+  const auto* value = f.find(key);
+  if (value == nullptr) return "";
+  return value->is_object() ? f.object(key).string("content", "") : f.string(key);
+}
+
+void read_config(const fs::path& file, Companions& c) {
+  const nlohmann::json config = read_json_file(file);
+  const JsonFields f(config, file.string());
+  c.beginning = token_of(f, "bos_token");
+  c.end = token_of(f, "eos_token");
+  c.add_beginning = f.flag("add_bos_token", false);
+  if (!f.has("added_tokens_decoder")) return;
+  const JsonFields decoder = f.object("added_tokens_decoder");
+  for (const auto& [id, value] : decoder.json().items()) {
+    const JsonFields t(value, file.string(), fmt::format("added_tokens_decoder.{}.", id));
+    AddedToken token{.id = -1,
+                     .content = t.string("content"),
+                     .special = t.flag("special", false),
+                     .normalized = t.flag("normalized", false),
+                     .single_word = t.flag("single_word", false),
+                     .left_strip = t.flag("lstrip", false),
+                     .right_strip = t.flag("rstrip", false)};
+    const auto [end, error] = std::from_chars(id.data(), id.data() + id.size(), token.id);
+    if (error != std::errc() || end != id.data() + id.size() || token.id < 0 || token.id > 1 << 24)
+      throw FileError(fmt::format("{}: {} is no id", decoder.where(id), in_quotes(id)));
+    c.added.push_back(std::move(token));
+  }
+}
+
+}  // namespace
+
+Companions read_companions(const fs::path& folder) {
+  Companions c;
+  std::error_code ignored;
+  if (fs::exists(folder / "tokenizer_config.json", ignored)) read_config(folder / "tokenizer_config.json", c);
+  return c;
+}
+
+int32_t end_of_document(const Companions& companions, const std::vector<AddedToken>& added) {
+  const auto id_of = [&](std::string_view name) {
+    const auto at = std::find_if(added.begin(), added.end(), [&](const auto& t) { return t.content == name; });
+    return at == added.end() ? -1 : at->id;
+  };
+  if (!companions.end.empty() && id_of(companions.end) >= 0) return id_of(companions.end);
+  for (const char* name : {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eos|>", "<|endoftext|>",
+                           "<\xef\xbd\x9c"
+                           "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
+                           "<EOT>", "[SEP]"})
+    if (id_of(name) >= 0) return id_of(name);
+  return -1;
+}
+
+}  // namespace weft

@@ -1,0 +1,62 @@
+#include "weft/tokenize/gpt2_files.h"
+
+#include <algorithm>
+
+#include "weft/base/error.h"
+#include "weft/base/utf8.h"
+
+namespace weft {
+namespace {
+
+using Json = nlohmann::json;
+
+Json merges_of(std::string_view text, const std::string& source) {
+  if (const size_t bad = utf8_error(text); bad != std::string_view::npos)
+    throw FileError(fmt::format("{}: byte {}: not UTF-8 text", source, bad));
+  Json merges = Json::array();
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.empty() || (merges.empty() && line.starts_with("#version"))) continue;
+    merges.push_back(std::string(line));
+  }
+  return merges;
+}
+
+Json as_json(const AddedToken& t) {
+  return {{"id", t.id},
+          {"content", t.content},
+          {"special", t.special},
+          {"normalized", t.normalized},
+          {"single_word", t.single_word},
+          {"lstrip", t.left_strip},
+          {"rstrip", t.right_strip}};
+}
+
+}  // namespace
+
+Json as_tokenizer_json(Json vocabulary, std::string_view merges, const std::string& merges_source,
+                       const Companions& companions) {
+  Json added = Json::array();
+  for (const AddedToken& t : companions.added) added.push_back(as_json(t));
+  // Without a list of them: the names that such vocabularies hold for marks.
+  for (const char* name : {"<|endoftext|>", "<s>", "</s>", "<pad>", "<unk>", "<mask>"})
+    if (companions.added.empty() && vocabulary.contains(name) && vocabulary[name].is_number_integer())
+      added.push_back({{"id", vocabulary[name]}, {"content", name}, {"special", true}, {"normalized", false}});
+  const bool words = std::any_of(vocabulary.items().begin(), vocabulary.items().end(), [](const auto& item) {
+    return item.key().size() > 4 && item.key().ends_with("</w>");
+  });
+  if (words)
+    throw FileError(
+        fmt::format("{}: tokens end with \"</w>\", and these files do not say how text is split; give a "
+                    "tokenizer.json",
+                    merges_source));
+  return {{"added_tokens", std::move(added)},
+          {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
+          {"decoder", {{"type", "ByteLevel"}}},
+          {"model", {{"type", "BPE"}, {"vocab", std::move(vocabulary)}, {"merges", merges_of(merges, merges_source)}}}};
+}
+
+}  // namespace weft

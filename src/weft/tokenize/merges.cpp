@@ -1,0 +1,149 @@
+#include "weft/tokenize/merges.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "weft/base/error.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t kShort = 96;  // up to here, looking at all pairs is faster than a heap
+
+size_t merge_short(const MergeTable& table, std::span<int32_t> ids) {
+  uint32_t ranks[kShort];
+  int32_t results[kShort];
+  const auto look = [&](size_t i, size_t n) {
+    const auto merge = i + 1 < n ? table.find(ids[i], ids[i + 1]) : MergeTable::Merge{};
+    ranks[i] = merge.rank;
+    results[i] = merge.result;
+  };
+  size_t n = ids.size();
+  for (size_t i = 0; i < n; ++i) look(i, n);
+  while (n > 1) {
+    size_t best = 0;
+    for (size_t i = 1; i < n; ++i)
+      if (ranks[i] < ranks[best]) best = i;
+    if (ranks[best] == MergeTable::kNever) break;
+    ids[best] = results[best];
+    --n;
+    for (size_t i = best + 1; i < n; ++i) {
+      ids[i] = ids[i + 1];
+      ranks[i] = ranks[i + 1];
+      results[i] = results[i + 1];
+    }
+    look(best, n);
+    if (best > 0) look(best - 1, n);
+  }
+  return n;
+}
+
+constexpr uint32_t kEnd = UINT32_MAX;
+
+// Symbols are a linked list; a merged pair leaves its right one dead (id -1). Places wait by the rank of the pair that
+// begins there, in ascending order as they come; those that no longer stand are recognised when their turn comes: the
+// pair has another rank by then. What a merge makes of the present rank or a lesser one goes first.
+class LongMerge {
+ public:
+  LongMerge(const MergeTable& table, std::span<int32_t> ids, MergeSpace& space)
+      : table_(table), ids_(ids), symbols_(space.symbols) {
+    symbols_.clear();
+    symbols_.reserve(ids.size());
+    for (size_t i = 0; i < ids.size(); ++i)
+      symbols_.push_back({ids[i], i == 0 ? kEnd : uint32_t(i - 1), i + 1 == ids.size() ? kEnd : uint32_t(i + 1)});
+    for (uint32_t i = 0; i < symbols_.size(); ++i) offer(i);
+  }
+
+  size_t run() {
+    while (!waiting_.empty()) {
+      auto next = waiting_.extract(waiting_.begin());
+      rank_ = next.key();
+      auto& places = next.mapped();
+      if (!std::is_sorted(places.begin(), places.end())) std::sort(places.begin(), places.end());
+      for (uint32_t at : places) {
+        merge_first(at);
+        merge(rank_, at);
+      }
+      merge_first(kEnd);
+    }
+    size_t n = 0;
+    for (uint32_t at = 0; at != kEnd; at = symbols_[at].after) ids_[n++] = symbols_[at].id;
+    return n;
+  }
+
+ private:
+  MergeTable::Merge merge_at(uint32_t at) const {
+    const auto& s = symbols_[at];
+    return s.id < 0 || s.after == kEnd ? MergeTable::Merge{} : table_.find(s.id, symbols_[s.after].id);
+  }
+  void offer(uint32_t at) {
+    const auto merge = merge_at(at);
+    if (merge.rank == MergeTable::kNever) return;
+    if (rank_ && merge.rank <= *rank_)
+      first_.emplace(merge.rank, at);
+    else
+      waiting_[merge.rank].push_back(at);
+  }
+  // What comes before the place `at` of the present rank.
+  void merge_first(uint32_t at) {
+    while (!first_.empty() && *first_.begin() < std::pair(*rank_, at)) {
+      const auto [rank, place] = *first_.begin();
+      first_.erase(first_.begin());
+      merge(rank, place);
+    }
+  }
+  void merge(std::optional<uint32_t> rank, uint32_t at) {
+    const auto merge = merge_at(at);
+    if (merge.rank != rank) return;
+    auto& left = symbols_[at];
+    auto& right = symbols_[left.after];
+    left.id = merge.result;
+    right.id = -1;
+    left.after = right.after;
+    if (left.after != kEnd) symbols_[left.after].before = at;
+    if (left.before != kEnd) offer(left.before);
+    offer(at);
+  }
+
+  const MergeTable& table_;
+  std::span<int32_t> ids_;
+  std::vector<MergeSpace::Symbol>& symbols_;
+  std::map<uint32_t, std::vector<uint32_t>> waiting_;
+  std::set<std::pair<uint32_t, uint32_t>> first_;
+  std::optional<uint32_t> rank_;  // the present one
+};
+
+}  // namespace
+
+MergeTable::MergeTable(size_t expected) : low_(size_t(kLow * kLow)) {
+  const size_t slots = std::bit_ceil(std::max<size_t>(16, expected + expected / 2));
+  slots_.resize(slots);
+  shift_ = 64 - std::countr_zero(slots);
+}
+
+void MergeTable::add(int32_t left, int32_t right, Merge merge) {
+  WEFT_CHECK(left >= 0 && right >= 0 && merge.rank != kNever, "a pair is made of ids, and merges at some rank");
+  if ((size_ + 1) * 4 > slots_.size() * 3) {
+    MergeTable larger(slots_.size());
+    for (const Slot& slot : slots_)
+      if (slot.pair != kFree) larger.add(int32_t(slot.pair >> 32), int32_t(slot.pair), slot.merge);
+    *this = std::move(larger);
+  }
+  const uint64_t pair = pair_of(left, right);
+  size_t i = first_slot(pair);
+  for (; slots_[i].pair != kFree; i = (i + 1) & (slots_.size() - 1))
+    if (slots_[i].pair == pair) return;
+  slots_[i] = {pair, merge};
+  ++size_;
+  if (left < kLow && right < kLow) low_[size_t(left * kLow + right)] = merge;
+}
+
+size_t merge_all(const MergeTable& table, std::span<int32_t> ids, MergeSpace& space) {
+  WEFT_CHECK(ids.size() < kEnd, "a piece of {} symbols", ids.size());
+  return ids.size() <= kShort ? merge_short(table, ids) : LongMerge(table, ids, space).run();
+}
+
+}  // namespace weft

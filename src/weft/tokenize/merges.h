@@ -1,0 +1,61 @@
+// Byte-pair encoding: which two neighbours become one, and in which order.     Sennrich et al. 2016, algorithm 1
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace weft {
+
+// Pairs of ids, each with its rank (the least merges first) and the id that it becomes. Immutable once built.
+class MergeTable {
+ public:
+  struct Merge {
+    uint32_t rank = kNever;
+    int32_t result = -1;
+  };
+  static constexpr uint32_t kNever = UINT32_MAX;
+
+  // For about this many pairs.
+  explicit MergeTable(size_t expected);
+  // Of a pair that is there already, the first rank stays.
+  void add(int32_t left, int32_t right, Merge merge);
+  Merge find(int32_t left, int32_t right) const {
+    if (left < kLow && right < kLow) return low_[size_t(left * kLow + right)];
+    const uint64_t pair = pair_of(left, right);
+    for (size_t i = first_slot(pair); slots_[i].pair != kFree; i = (i + 1) & (slots_.size() - 1))
+      if (slots_[i].pair == pair) return slots_[i].merge;
+    return {};
+  }
+  size_t size() const { return size_; }
+
+ private:
+  struct Slot {
+    uint64_t pair = kFree;
+    Merge merge;
+  };
+  static constexpr uint64_t kFree = UINT64_MAX;
+  static constexpr int32_t kLow = 256;  // pairs of such ids, mostly bytes, are looked up the most
+  static uint64_t pair_of(int32_t left, int32_t right) { return uint64_t(uint32_t(left)) << 32 | uint32_t(right); }
+  size_t first_slot(uint64_t pair) const { return size_t((pair * 0x9e3779b97f4a7c15u) >> shift_); }
+
+  std::vector<Slot> slots_;
+  std::vector<Merge> low_;  // [left, right]
+  int shift_ = 0;
+  size_t size_ = 0;
+};
+
+// Memory that merging a long piece takes, kept from one to the next.
+struct MergeSpace {
+  struct Symbol {
+    int32_t id;
+    uint32_t before, after;  // neighbours that are left
+  };
+  std::vector<Symbol> symbols;
+};
+
+// Merges `ids` as far as it goes, always the pair of the least rank, of equal ones the leftmost; what remains is moved
+// to the front. Returns how many remain. Of n ids in n log n steps.
+size_t merge_all(const MergeTable& table, std::span<int32_t> ids, MergeSpace& space);
+
+}  // namespace weft

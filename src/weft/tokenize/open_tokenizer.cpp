@@ -1,0 +1,130 @@
+// Which file of a path holds the tokenizer, and of which kind it is.
+#include <xxhash.h>
+
+#include <algorithm>
+
+#include "weft/base/error.h"
+#include "weft/base/mapped_file.h"
+#include "weft/tokenize/gpt2_files.h"
+#include "weft/tokenize/rank_file.h"
+#include "weft/tokenize/tokenizer_json.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The files of a folder, the most telling first.
+constexpr const char* kFiles[] = {"tokenizer.json",          "tokenizer.model", "spiece.model",
+                                  "sentencepiece.bpe.model", "vocab.json",      "encoder.json"};
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+// Empty where the folder holds none.
+fs::path file_in(const fs::path& folder) {
+  for (const char* name : kFiles)
+    if (is_there(folder / name)) return folder / name;
+  std::vector<fs::path> others;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(".tiktoken") || name.find(".model") != std::string::npos) others.push_back(entry.path());
+  }
+  std::sort(others.begin(), others.end());
+  return others.size() == 1 ? others[0] : fs::path();
+}
+
+std::string replaced(std::string name, std::string_view what, std::string_view by) {
+  const size_t at = name.rfind(what);
+  return at == std::string::npos ? "" : name.replace(at, what.size(), by);
+}
+
+// encoder.json has vocab.bpe beside it, vocab.json merges.txt, x-vocab.json x-merges.txt.
+fs::path merges_beside(const fs::path& vocabulary) {
+  const std::string stem = vocabulary.stem().string();
+  std::vector<std::string> names{replaced(stem, "vocab", "merges") + ".txt",
+                                 replaced(stem, "encoder", "vocab") + ".bpe"};
+  for (const auto& name : names)
+    if (!name.starts_with('.') && is_there(vocabulary.parent_path() / name)) return vocabulary.parent_path() / name;
+  throw FileError(
+      fmt::format("{}: no tokenizer.json (\"model\" is missing), and as a vocabulary its merges are missing: "
+                  "there is no {} beside it",
+                  vocabulary.string(), names[0].starts_with('.') ? "merges.txt" : names[0]));
+}
+
+std::string hash_of(std::string_view kind, std::string_view a, std::string_view b = "") {
+  return fmt::format("{}-{:016x}", kind, XXH64(b.data(), b.size(), XXH64(a.data(), a.size(), 0)));
+}
+
+std::unique_ptr<Tokenizer> read_json(const fs::path& path) {
+  const MappedFile file(path);
+  nlohmann::json json = parse_json(file.text(), path.string(), kTokenizerJson);
+  const Companions companions = read_companions(path.parent_path());
+  if (!json.is_object() || (json.contains("model") && !json["model"].is_number()))
+    return read_tokenizer_json(json, {path.string(), hash_of("json", file.text()), make_character_table()}, companions);
+  const MappedFile merges(merges_beside(path));
+  const auto whole = as_tokenizer_json(std::move(json), merges.text(), merges.path().string(), companions);
+  return read_tokenizer_json(whole, {path.string(), hash_of("bpe", file.text(), merges.text()), make_character_table()},
+                             companions);
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> read_tokenizer(const fs::path& path, const TokenizerOptions& options) {
+  if (path == "byte") return make_byte_tokenizer();
+  if (fs::is_directory(path)) {
+    const fs::path file = file_in(path);
+    if (!file.empty()) return read_tokenizer(file, options);
+    throw FileError(
+        fmt::format("{}: holds no tokenizer that weft reads: tokenizer.json, tokenizer.model, spiece.model, "
+                    "vocab.json with merges.txt, encoder.json with vocab.bpe, one *.tiktoken",
+                    path.string()));
+  }
+  if (path.extension() == ".json") return read_json(path);
+  const MappedFile file(path);
+  if (!is_rank_file(file.text())) return open_sentencepiece(path);
+  return read_rank_file({.content = file.text(),
+                         .name = path.filename().string(),
+                         .pattern = options.pattern,
+                         .source = path.string(),
+                         .fingerprint = hash_of("ranks", file.text()),
+                         .table = make_character_table()},
+                        read_companions(path.parent_path()));
+}
+
+namespace {
+
+// The tokenizer of a name, whatever the model.
+std::unique_ptr<Tokenizer> named_tokenizer(const std::string& name, const fs::path& model_folder) {
+  if (name == "byte") return make_byte_tokenizer();
+  if (name == "auto") {
+    const fs::path file = model_folder.empty() ? fs::path() : file_in(model_folder);
+    return file.empty() ? make_byte_tokenizer() : read_tokenizer(file);
+  }
+  if (!is_there(name))
+    throw ConfigError(
+        fmt::format("tokenizer \"{}\": no such file or folder; there are auto, byte, and paths of a model's "
+                    "folder, tokenizer.json, vocab.json, SentencePiece models and rank files",
+                    name));
+  return read_tokenizer(name);
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> open_tokenizer(const std::string& name, const fs::path& model_folder, int64_t model_vocab) {
+  auto tokenizer = named_tokenizer(name, model_folder);
+  if (model_vocab < tokenizer->vocab_size()) {
+    const bool bytes = tokenizer->fingerprint().starts_with("byte");
+    throw ConfigError(
+        fmt::format("the tokenizer ({}) has {} ids, the model's vocab_size is {}; make it {} or more, or give another "
+                    "tokenizer or token files",
+                    bytes ? "byte: 256 bytes and the end of a document" : tokenizer->fingerprint(),
+                    tokenizer->vocab_size(), model_vocab, tokenizer->vocab_size()));
+  }
+  return tokenizer;
+}
+
+}  // namespace weft

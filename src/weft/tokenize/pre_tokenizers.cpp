@@ -1,0 +1,130 @@
+#include "weft/tokenize/pre_tokenizers.h"
+
+#include <algorithm>
+
+#include "weft/tokenize/bpe.h"
+#include "weft/tokenize/byte_alphabet.h"
+#include "weft/tokenize/metaspace.h"
+#include "weft/tokenize/split_step.h"
+
+namespace weft {
+namespace {
+
+using Table = std::shared_ptr<const CharacterTable>;
+
+constexpr const char* kKnown =
+    "ByteLevel, Split, Metaspace, Whitespace, WhitespaceSplit, BertPreTokenizer, Punctuation, Digits, "
+    "CharDelimiterSplit, FixedLength, Sequence";
+
+// Each piece that does not begin with `what` gets it in front.
+PreTokenizer prefix_space() {
+  return [](Pieces& pieces) {
+    for (Piece& p : pieces.list)
+      if (!p.text.starts_with(' ')) p.text = pieces.keep(" " + std::string(p.text));
+  };
+}
+
+PreTokenizer to_byte_alphabet() {
+  return [alphabet = ByteAlphabet()](Pieces& pieces) {
+    for (Piece& p : pieces.list) p.text = pieces.keep(alphabet.to_text(p.text));
+  };
+}
+
+bool is_ascii_punctuation(char32_t c) {
+  return (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') || (c >= '{' && c <= '~');
+}
+bool is_any_punctuation(char32_t c) { return is_ascii_punctuation(c) || is_punctuation(c); }
+
+// An expression: by hand where it is known by heart, else by PCRE2.
+Matcher matcher_of(const PatternText& what, const std::string& source, const Table& table) {
+  if (const auto rules = what.is_regex ? Splitter::rules_of(what.text) : std::nullopt)
+    return match_splitter(Splitter(*rules, table));
+  return match_pattern(Pattern(what.expression(), source));
+}
+
+PreTokenizer fixed_length(int64_t length) {
+  return [length](Pieces& pieces) {
+    std::vector<Piece> split;
+    for (const Piece& p : pieces.list) {
+      size_t begin = 0, at = 0;
+      for (int64_t n = 1; at < p.text.size(); ++n) {
+        at += first_character(p.text.substr(at)).bytes;
+        if (n % length != 0 && at < p.text.size()) continue;
+        split.push_back({p.text.substr(begin, at - begin), p.first && begin == 0});
+        begin = at;
+      }
+    }
+    pieces.list = std::move(split);
+  };
+}
+
+void byte_level(const JsonFields& f, const Table& table, std::vector<PreTokenizer>& steps) {
+  if (f.flag("add_prefix_space", true)) steps.push_back(prefix_space());
+  if (f.flag("use_regex", true))
+    steps.push_back(
+        split_at(match_splitter(Splitter(*Splitter::rules_named("r50k"), table)), SplitBehavior::kIsolated));
+}
+
+void read_one(const Component& c, const Table& table, std::vector<PreTokenizer>& steps) {
+  const std::string type = c.type();
+  const JsonFields f = c.fields();
+  const auto add = [&](Matcher m, SplitBehavior b, bool invert = false) { steps.push_back(split_at(m, b, invert)); };
+  if (type == "ByteLevel") {
+    byte_level(f, table, steps);
+  } else if (type == "Split") {
+    add(matcher_of(read_pattern(c), c.source, table), read_behavior(c), f.flag("invert", false));
+  } else if (type == "Metaspace") {
+    steps.push_back(metaspace_step(read_metaspace(c)));
+  } else if (type == "Whitespace") {
+    add(match_pattern(Pattern("\\w+|[^\\w\\s]+", c.source)), SplitBehavior::kRemoved, true);
+  } else if (type == "WhitespaceSplit") {
+    add(match_characters(is_white_space), SplitBehavior::kRemoved);
+  } else if (type == "BertPreTokenizer") {
+    add(match_characters(is_white_space), SplitBehavior::kRemoved);
+    add(match_characters(is_any_punctuation), SplitBehavior::kIsolated);
+  } else if (type == "Punctuation") {
+    add(match_characters(is_any_punctuation), read_behavior(c, SplitBehavior::kIsolated));
+  } else if (type == "Digits") {
+    add(match_characters(is_number),
+        f.flag("individual_digits", false) ? SplitBehavior::kIsolated : SplitBehavior::kContiguous);
+  } else if (type == "CharDelimiterSplit") {
+    add(match_pattern(Pattern(Pattern::quoted(f.string("delimiter")), c.source)), SplitBehavior::kRemoved);
+  } else if (type == "FixedLength") {
+    steps.push_back(fixed_length(f.integer("length", {1, 1 << 20}, 5)));
+  } else {
+    c.fail_unknown(kKnown);
+  }
+}
+
+// The rules, where the components are one known expression and the bytes.
+std::optional<Splitter::Rules> known_by_heart(const std::vector<Component>& parts) {
+  if (parts.empty() || parts.back().type() != "ByteLevel") return {};
+  const JsonFields last = parts.back().fields();
+  if (last.flag("add_prefix_space", true)) return {};
+  if (parts.size() == 1 && last.flag("use_regex", true)) return Splitter::rules_named("r50k");
+  if (parts.size() != 2 || last.flag("use_regex", true) || parts[0].type() != "Split") return {};
+  const PatternText what = read_pattern(parts[0]);
+  const bool invert = parts[0].fields().flag("invert", false);
+  if (read_behavior(parts[0]) != (invert ? SplitBehavior::kRemoved : SplitBehavior::kIsolated)) return {};
+  return what.is_regex ? Splitter::rules_of(what.text) : std::nullopt;
+}
+
+}  // namespace
+
+PreTokenizers read_pre_tokenizers(const nlohmann::json& pre_tokenizer, const std::string& source,
+                                  std::shared_ptr<const CharacterTable> table) {
+  std::vector<Component> parts;
+  for_each_component({pre_tokenizer, source + ": pre_tokenizer"}, "pretokenizers",
+                     [&](const Component& c) { parts.push_back(c); });
+  PreTokenizers all;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    read_one(parts[i], table, all.steps);
+    if (parts[i].type() != "ByteLevel") continue;
+    all.to_bytes = i + 1 == parts.size();
+    if (!all.to_bytes) all.steps.push_back(to_byte_alphabet());
+  }
+  if (const auto rules = known_by_heart(parts)) all.splitter.emplace(*rules, table);
+  return all;
+}
+
+}  // namespace weft

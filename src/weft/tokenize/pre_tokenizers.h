@@ -1,0 +1,50 @@
+// How a text becomes pieces, of which the model sees each alone.
+#pragma once
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/base/json.h"
+#include "weft/tokenize/pattern.h"
+#include "weft/tokenize/splitter.h"
+
+namespace weft {
+
+struct Piece {
+  std::string_view text;  // not empty
+  bool first;             // the document begins with it
+};
+
+// Pieces, and the memory of those that a step has changed.
+class Pieces {
+ public:
+  std::vector<Piece> list;
+  // Keeps a text as long as this.
+  std::string_view keep(std::string text) { return kept_.emplace_back(std::move(text)); }
+
+ private:
+  std::deque<std::string> kept_;
+};
+
+// One step: replaces the list by a finer or changed one. Immutable; any thread may call it. Throws Error where a
+// regular expression gives up.
+using PreTokenizer = std::function<void(Pieces&)>;
+
+// The "pre_tokenizer" of a tokenizer.json.
+struct PreTokenizers {
+  std::vector<PreTokenizer> steps;
+  // Where all of it is one expression that is known by heart, over bytes: instead of the steps.
+  std::optional<Splitter> splitter;
+  // The last step turns each byte into its character: left out of the steps, for a model of bytes.
+  bool to_bytes = false;
+};
+
+// Throws FileError for what weft does not know, by name.
+PreTokenizers read_pre_tokenizers(const nlohmann::json& pre_tokenizer, const std::string& source,
+                                  std::shared_ptr<const CharacterTable> table);
+
+}  // namespace weft

@@ -1,0 +1,81 @@
+// weft data encode, decode and train-tokenizer, as a user runs them.
+#include <gtest/gtest.h>
+
+#include "apps/program.h"
+#include "support.h"
+
+namespace weft {
+namespace {
+
+using testing::Finished;
+using testing::slurp;
+using testing::spill;
+using testing::TempDir;
+using testing::weft;
+
+// `weft ARGS` with this standard input.
+Finished fed(const std::string& args, const std::string& input) {
+  TempDir dir;
+  spill(dir / "in", input);
+  const std::string command = "'" + std::string(WEFT_PROGRAM) + "' " + args + " < '" + (dir / "in").string() + "'";
+  return testing::run({.args = {"-c", command}, .program = "sh"});
+}
+
+TEST(DataEncode, IsUndoneByDecode) {
+  const std::string strings = "\"ab\"\n\"h\xc3\xa9\\n\"\n\"\"\n";
+  const Finished ids = fed("data encode --tokenizer byte", strings);
+  EXPECT_EQ(ids.status, 0) << ids.err;
+  EXPECT_EQ(ids.out, "[97,98]\n[104,195,169,10]\n[]\n");
+  EXPECT_EQ(fed("data decode --tokenizer byte", ids.out).out, strings);
+  EXPECT_EQ(fed("data encode --count --tokenizer byte", strings).out, "2\n4\n0\n");
+}
+
+TEST(DataEncode, OfAFilePrintsCountAndIds) {
+  TempDir dir;
+  spill(dir / "t.txt", "abc");
+  const std::string file = (dir / "t.txt").string();
+  EXPECT_EQ(weft({"data", "encode", "--tokenizer", "byte", "--file", file}).out, "3\n[97,98,99]\n");
+  EXPECT_EQ(weft({"data", "encode", "--tokenizer", "byte", "--file", file, "--count"}).out, "3\n");
+}
+
+TEST(DataEncode, NamesTheLineThatIsNone) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"\"a\"\n3\n", "standard input: line 2: expected a JSON string, got 3"},
+      {"\"a\"\n\"b\n", "standard input: line 2: line 1, column 3"},
+      {"\"\xff\"\n", "not UTF-8"},
+      {"\n", "line 1: is empty"}};
+  for (const auto& [input, said] : cases) {
+    const Finished f = fed("data encode --tokenizer byte", input);
+    EXPECT_EQ(f.status, 1);
+    EXPECT_SAYS(f.err, said);
+  }
+  EXPECT_SAYS(fed("data decode --tokenizer byte", "[1, 999]\n").err,
+              "line 1: expected a list of ids from 0 to 256, got 999");
+  EXPECT_SAYS(fed("data decode --tokenizer byte", "[1.5]\n").err, "got 1.5");
+}
+
+TEST(DataEncode, RefusesAPathWithoutATokenizer) {
+  TempDir dir;
+  EXPECT_SAYS(weft({"data", "encode", "--tokenizer", dir.path().string()}).err, "holds no tokenizer that weft reads");
+  EXPECT_SAYS(weft({"data", "encode", "--tokenizer", (dir / "x.json").string()}).err, "x.json");
+  EXPECT_EQ(weft({"data", "encode"}).status, 2);
+  EXPECT_SAYS(weft({"data", "encodd"}).err, "did you mean encode?");
+  EXPECT_SAYS(weft({"data", "encode", "--tokeniser", "x"}).err, "did you mean --tokenizer?");
+}
+
+TEST(DataTrainTokenizer, WritesATokenizerThatIsReadAgain) {
+  TempDir dir;
+  spill(dir / "t.jsonl", "{\"text\": \"low lower lowest\"}\n{\"text\": \"low low\"}\n");
+  const std::string out = (dir / "tokenizer.json").string();
+  const Finished f = weft({"data", "train-tokenizer", (dir / "t.jsonl").string(), "--vocab-size", "260", "--special",
+                           "<|endoftext|>", "--out", out});
+  EXPECT_EQ(f.status, 0) << f.err;
+  EXPECT_SAYS(f.out, "3 merges of 3 wanted");
+  const Finished ids = fed("data encode --parse-special --tokenizer '" + out + "'", "\" low<|endoftext|>\"\n");
+  EXPECT_EQ(ids.out, "[259,0]\n") << ids.err;
+  EXPECT_SAYS(weft({"data", "train-tokenizer", out, "--vocab-size", "256", "--special", "a", "--out", out}).err,
+              "the bytes and special tokens alone are 257");
+}
+
+}  // namespace
+}  // namespace weft
