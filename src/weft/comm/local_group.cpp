@@ -247,23 +247,22 @@ class LocalCommunicator final : public Communicator {
   std::map<int, int64_t> receives_;  // from each rank, so far
 };
 
-// The first exception of any rank, unless it only says that another has failed.
+// The first exception of any rank; of one that only says that another has failed, if there is no other.
 class Failure {
  public:
   void add(const std::exception_ptr& failure, bool is_consequence) {
     std::lock_guard lock(mutex_);
-    if (first_ && (is_consequence || !first_is_consequence_)) return;
-    first_ = failure;
-    first_is_consequence_ = is_consequence;
+    std::exception_ptr& first = is_consequence ? consequence_ : cause_;
+    if (!first) first = failure;
   }
   void rethrow() const {
-    if (first_) std::rethrow_exception(first_);
+    if (cause_) std::rethrow_exception(cause_);
+    if (consequence_) std::rethrow_exception(consequence_);
   }
 
  private:
   std::mutex mutex_;
-  std::exception_ptr first_;
-  bool first_is_consequence_ = false;
+  std::exception_ptr cause_, consequence_;
 };
 
 // Runs body(r) on a thread for each rank and joins them.
