@@ -17,9 +17,10 @@ constexpr double kTellAfter_s = 1;  // without an event: others learn that this 
 constexpr double kSleepAfter_s = 5e-3;
 constexpr int64_t kSpins = 5000;  // polls, of 0.2 us each, before the core is offered to others
 constexpr auto kSleep = std::chrono::microseconds(50);
-constexpr double kGone_s = 3;    // the launcher ends the others itself, and sooner
-constexpr double kArrive_s = 2;  // for what is on its way to a rank that fails
-constexpr double kLinger_s = 1;  // for letters that say why this rank fails
+constexpr double kGone_s = 3;                 // the launcher ends the others itself, and sooner
+constexpr double kArrive_s = 2;               // for what is on its way to a rank that fails
+constexpr double kArriveAmongFailed_s = 0.2;  // where the others have failed too: they may be gone
+constexpr double kLinger_s = 1;               // for letters that say why this rank fails
 
 double since_s(Clock::time_point then) { return std::chrono::duration<double>(Clock::now() - then).count(); }
 
@@ -129,7 +130,8 @@ void MpiHub::wait(const Operation& operation) {
 void MpiHub::abandon(const Operation& operation) noexcept {
   try {
     const Clock::time_point began = Clock::now();
-    while (operation.under_way() && !operation.finished && since_s(began) < kArrive_s) {
+    const double limit_s = failure_.empty() ? kArrive_s : kArriveAmongFailed_s;
+    while (operation.under_way() && !operation.finished && since_s(began) < limit_s) {
       post_.poll([this](int from, LetterPtr letter) { arrived(from, std::move(letter)); });
       move_all();
     }
