@@ -2,6 +2,7 @@
 #pragma once
 #include <unistd.h>
 
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -13,6 +14,15 @@ namespace weft::testing {
 inline std::filesystem::path shared_dir() {
   const std::filesystem::path dir = std::filesystem::path(WEFT_SOURCE_DIR).parent_path() / "shared";
   return std::filesystem::exists(dir) ? dir : std::filesystem::path();
+}
+
+// What the error says that `f` throws; empty where it throws none.
+template <class F>
+std::string error_of(F f) {
+  try {
+    f();
+  } catch (const std::exception& e) { return e.what(); }
+  return "";
 }
 
 inline std::string slurp(const std::filesystem::path& file) {

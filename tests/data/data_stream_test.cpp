@@ -8,6 +8,7 @@
 #include <set>
 
 #include "data/data_support.h"
+#include "weft/base/error.h"
 #include "weft/data/eval_windows.h"
 #include "weft/data/permutation.h"
 

@@ -1,5 +1,6 @@
 #include "weft/data/token_source.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <map>

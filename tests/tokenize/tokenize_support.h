@@ -6,22 +6,12 @@
 #include <vector>
 
 #include "support.h"
-#include "weft/base/error.h"
 #include "weft/base/json.h"
 #include "weft/tokenize/tokenizer.h"
 
 namespace weft::testing {
 
 using Ids = std::vector<int32_t>;
-
-// What the error says that `f` throws; empty where it throws none.
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const Error& e) { return e.what(); }
-  return "";
-}
 
 inline Ids ids_of(const Tokenizer& tokenizer, std::string_view text, SpecialText special = SpecialText::kText) {
   Ids ids;

@@ -47,6 +47,9 @@ struct ProcessMesh {
   // Lets what this rank has under way go on as far as it can, without waiting; none where nothing ever is. To be called
   // often by a rank that computes. Throws CommError.
   std::function<void()> poll = {};
+  // Where there is one: from its call to the next of `poll` this rank calls nothing of the mesh, whose own thread lets
+  // things go on.
+  std::function<void()> lend = {};
   Communicator& operator[](Axis axis) const { return *axes[size_t(axis)]; }
 };
 

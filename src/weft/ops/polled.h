@@ -1,4 +1,5 @@
-// A backend around a backend that polls after each op: what this rank has under way goes on beside what it computes.
+// A backend around a backend that polls after each op, and lends before it where that is wanted (ProcessMesh): what
+// this rank has under way goes on beside what it computes.
 #pragma once
 #include <functional>
 
@@ -9,11 +10,19 @@ namespace weft {
 // The inner backend is borrowed.
 class Polled final : public UniformBackend<Polled> {
  public:
-  Polled(Backend& inner, std::function<void()> poll) : inner_(inner), poll_(std::move(poll)) {}
+  using Call = std::function<void()>;
+  // `lend` may be none.
+  Polled(Backend& inner, Call lend, Call poll) : inner_(inner), lend_(std::move(lend)), poll_(std::move(poll)) {}
 
   template <class Op>
   void apply(const Op& op) {
-    inner_.run(op);
+    if (lend_) lend_();
+    try {
+      inner_.run(op);
+    } catch (...) {
+      end_failed();
+      throw;
+    }
     poll_();
   }
   void enter(std::string_view region) override { inner_.enter(region); }
@@ -21,8 +30,15 @@ class Polled final : public UniformBackend<Polled> {
   void wait_all() override { inner_.wait_all(); }
 
  private:
+  // What the op has thrown is the news; that others have failed too is not.
+  void end_failed() const {
+    try {
+      poll_();
+    } catch (const std::exception&) {}
+  }
+
   Backend& inner_;
-  std::function<void()> poll_;
+  Call lend_, poll_;
 };
 
 }  // namespace weft

@@ -12,7 +12,8 @@ RankRun::RankRun(RunPlan of_rank, const Machine& machine, const ProcessMesh& of_
       workspace("workspace", plan.memory.workspace),
       kernels_(machine.make_backend(workspace)),
       decorated_(decorate ? decorate(*kernels_, mesh) : nullptr),
-      polled_(mesh.poll ? std::make_unique<Polled>(decorated_ ? *decorated_ : *kernels_, mesh.poll) : nullptr),
+      polled_(mesh.poll ? std::make_unique<Polled>(decorated_ ? *decorated_ : *kernels_, mesh.lend, mesh.poll)
+                        : nullptr),
       backend(polled_      ? *polled_
               : decorated_ ? *decorated_
                            : *kernels_),

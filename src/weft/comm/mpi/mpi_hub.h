@@ -24,7 +24,7 @@ class Operation {
   bool finished = false;
 };
 
-// To be used by one thread. After a CommError it throws the same again at every call.
+// To be used by one thread at a time. After a CommError it throws the same again at every call.
 class MpiHub {
  public:
   struct Patience {
@@ -45,6 +45,7 @@ class MpiHub {
   void poll();  // lets everything go on that can
   // The same from a rank that computes, and comes back only after a while.
   void poll_between();
+  bool idle() const;  // nothing is under way
   void wait(const Operation& operation);
   // What an operation has been given ends before it has finished. What is on its way there arrives first, unless that
   // takes seconds; what is not will never begin.
@@ -73,7 +74,6 @@ class MpiHub {
   void tell_status(NoteKind kind, const CommCall& call);
   std::string stuck() const;
   bool all_ended() const;
-  bool idle() const;
   void check_peers(const Operation& operation, double still_s);
 
   MpiPost post_;

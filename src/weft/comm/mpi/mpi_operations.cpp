@@ -13,16 +13,25 @@ constexpr int kSummands = 1, kSums = 2, kMessages = 3;  // tags; messages have k
 constexpr int64_t kNumbers = 16384;                     // below the least limit of tags that MPI allows
 constexpr int64_t kStaging = int64_t{2} << 20, kLeastChunk = int64_t{1} << 14, kMostChunk = int64_t{1} << 18;
 constexpr int64_t kFarStaging = int64_t{64} << 20, kMostFarChunk = int64_t{1} << 22;
+constexpr int kWindow = 4, kFarWindow = 16;       // of a sum
 constexpr int64_t kLongChunk = int64_t{1} << 22;  // of what is only copied
+constexpr int kLongWindow = 64;
 
 int tag_of(int64_t number) { return kMessages + int(number % kNumbers); }
 
 }  // namespace
 
-int64_t MpiGroup::chunk_bytes() const {
-  const int64_t fair = (on_one_host ? kStaging : kFarStaging) / (std::max(1, size() - 1) * ChunkStream::kWindow);
-  return std::clamp(int64_t(std::bit_floor(uint64_t(fair))), kLeastChunk, on_one_host ? kMostChunk : kMostFarChunk);
+MpiGroup::Chunks MpiGroup::chunks_of_sum(int64_t share_bytes) const {
+  const int64_t peers = std::max(1, size() - 1);
+  const auto whole = [](int64_t bytes, int64_t most) {
+    return std::clamp(int64_t(std::bit_floor(uint64_t(bytes))), kLeastChunk, most);
+  };
+  if (on_one_host) return {.bytes = whole(kStaging / (peers * kWindow), kMostChunk), .window = kWindow};
+  const int window = int(std::clamp(kFarStaging / (peers * kLeastChunk), int64_t{kWindow}, int64_t{kFarWindow}));
+  return {.bytes = whole(std::min(kFarStaging / peers, share_bytes) / window, kMostFarChunk), .window = window};
 }
+
+MpiGroup::Chunks MpiGroup::chunks_of_copy() { return {.bytes = kLongChunk, .window = kLongWindow}; }
 
 // --- collectives ---
 
@@ -83,11 +92,9 @@ bool SmallCollective::advance(int64_t&) {
 Exchange::Exchange(MpiGroup& group, const CommCall& call, Spec spec)
     : Collective(group, call),
       spec_(std::move(spec)),
-      chunk_bytes_(spec_.scatters ? group.chunk_bytes() : kLongChunk),
+      chunks_(spec_.scatters ? group.chunks_of_sum(spec_.first[1] * size_of(call.dtype)) : MpiGroup::chunks_of_copy()),
       lanes_(group.members.size()),
       operands_(group.members.size()) {
-  const size_t staging = size_t((group.size() - 1) * ChunkStream::kWindow * group.chunk_bytes());
-  if (spec_.scatters && group.staging.size() < staging) group.staging.resize(staging);
   for (int step = 1; step < group.size(); ++step) tell((group.rank + step) % group.size());
   if (!spec_.scatters && share(group.rank) != spec_.own)
     std::memcpy(share(group.rank), spec_.own, size_t(share_bytes(group.rank)));
@@ -98,6 +105,8 @@ bool Exchange::advance(int64_t& events) {
     if (!meet_all()) return false;
     recycle();
     open_ = true;
+    const size_t staging = size_t((group_.size() - 1) * chunks_.window * chunks_.bytes);
+    if (spec_.scatters && group_.staging.size() < staging) group_.staging.resize(staging);
     for (int r = 0; r < group_.size(); ++r)
       if (r != group_.rank) open(r);
   }
@@ -107,13 +116,13 @@ bool Exchange::advance(int64_t& events) {
     // A chunk that has left may be overwritten by its sum; one that is summed may go out.
     constexpr int64_t kAll = INT64_MAX;
     lane.summands_out.advance(kAll, events);
-    lane.summands_in.advance(summed_ + ChunkStream::kWindow, events);
+    lane.summands_in.advance(summed_ + chunks_.window, events);
     lane.theirs_in.advance(spec_.scatters ? lane.summands_out.done() : kAll, events);
     lane.own_out.advance(spec_.scatters ? summed_ : kAll, events);
     finished = finished && lane.finished();
   }
   if (spec_.scatters) sum_chunks();
-  return finished && (!spec_.scatters || summed_ * chunk_bytes_ >= share_bytes(group_.rank));
+  return finished && (!spec_.scatters || summed_ * chunks_.bytes >= share_bytes(group_.rank));
 }
 
 void Exchange::open(int r) {
@@ -125,7 +134,7 @@ void Exchange::open(int r) {
                         .receives = receives,
                         .data = data,
                         .bytes = bytes,
-                        .chunk_bytes = chunk_bytes_,
+                        .chunks = chunks_,
                         .cycles = cycles});
   };
   if (spec_.scatters) {
@@ -141,14 +150,13 @@ void Exchange::open(int r) {
 void Exchange::sum_chunks() {
   const auto has_come = [&](int r) { return r == group_.rank || lanes_[size_t(r)].summands_in.done() > summed_; };
   const int64_t bytes = share_bytes(group_.rank);
-  for (; summed_ * chunk_bytes_ < bytes; ++summed_) {
-    const int64_t first = summed_ * chunk_bytes_;
+  for (; summed_ * chunks_.bytes < bytes; ++summed_) {
+    const int64_t first = summed_ * chunks_.bytes;
     for (int r = 0; r < group_.size(); ++r) {
       if (!has_come(r)) return;
-      operands_[size_t(r)] =
-          r == group_.rank ? share(r) + first : staged(r) + summed_ % ChunkStream::kWindow * chunk_bytes_;
+      operands_[size_t(r)] = r == group_.rank ? share(r) + first : staged(r) + summed_ % chunks_.window * chunks_.bytes;
     }
-    sum_ranks(operands_, call.dtype, std::min(chunk_bytes_, bytes - first) / size_of(call.dtype), spec_.own + first);
+    sum_ranks(operands_, call.dtype, std::min(chunks_.bytes, bytes - first) / size_of(call.dtype), spec_.own + first);
   }
 }
 
@@ -162,7 +170,7 @@ int64_t Exchange::share_bytes(int r) const {
 }
 std::byte* Exchange::staged(int r) const {
   const int slot = r < group_.rank ? r : r - 1;
-  return group_.staging.data() + slot * ChunkStream::kWindow * chunk_bytes_;
+  return group_.staging.data() + slot * chunks_.window * chunks_.bytes;
 }
 
 // --- messages ---
@@ -181,7 +189,7 @@ SendOperation::SendOperation(MpiGroup& group, int to, const CommCall& call, std:
                          .receives = false,
                          .data = bytes.data(),
                          .bytes = int64_t(bytes.size()),
-                         .chunk_bytes = kLongChunk});
+                         .chunks = MpiGroup::chunks_of_copy()});
 }
 
 bool SendOperation::advance(int64_t& events) {
@@ -221,7 +229,7 @@ bool ReceiveOperation::advance(int64_t& events) {
                              .receives = true,
                              .data = bytes_.data(),
                              .bytes = int64_t(bytes_.size()),
-                             .chunk_bytes = kLongChunk});
+                             .chunks = MpiGroup::chunks_of_copy()});
     }
     group_.hub.post().recycle(std::move(letter));
   }

@@ -16,13 +16,17 @@ struct MpiGroup {
   std::vector<int> members;  // world ranks, by rank
   int rank;
   bool on_one_host;
-  std::vector<std::byte> staging;  // what peers' summands arrive in; made by the first large sum, then kept
+  std::vector<std::byte> staging;  // what peers' summands arrive in, of the collective that moves; grows, and is kept
   int64_t collectives = 0;
   std::vector<int64_t> sent, received;  // messages, by rank
   int size() const { return int(members.size()); }
-  // Bytes of a chunk of a sum, all of which are in staging at the same time: on one host, as much as the second-level
-  // cache holds; over a network, as much as it may carry between two polls of a rank that computes.
-  int64_t chunk_bytes() const;
+  using Chunks = ChunkStream::Chunks;
+  // Of a sum, all of whose chunks under way are in staging at the same time: on one host, as much as the second-level
+  // cache holds. Over a network what announces a chunk queues behind the chunks before it, and so does the answer: a
+  // link stands still where few are under way. `share_bytes` is the largest of any rank, so that all say the same.
+  Chunks chunks_of_sum(int64_t share_bytes) const;
+  // Of what is only copied.
+  static Chunks chunks_of_copy();
 };
 
 // Begins with a call to every other rank, and meets theirs: where one does not match, every rank learns both.
@@ -91,9 +95,10 @@ class Exchange final : public Collective {
   std::byte* staged(int rank) const;
 
   Spec spec_;
-  int64_t chunk_bytes_, summed_ = 0;  // chunks
-  std::vector<Lane> lanes_;           // by rank
-  bool open_ = false;                 // every rank is in the collective, so that nothing can keep it from its end
+  MpiGroup::Chunks chunks_;
+  int64_t summed_ = 0;       // chunks
+  std::vector<Lane> lanes_;  // by rank
+  bool open_ = false;        // every rank is in the collective, so that nothing can keep it from its end
   std::vector<const void*> operands_;
 };
 

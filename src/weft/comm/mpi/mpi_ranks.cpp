@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "weft/comm/mpi/mpi_beside.h"
 #include "weft/comm/mpi/mpi_communicator.h"
 
 namespace weft {
@@ -14,11 +15,16 @@ uint64_t hash_of(const std::string& name) {  // FNV-1a
   return h;
 }
 
+// Over TCP Open MPI puts a whole message into the socket's queue, and answers about the other direction behind it: a
+// link carries one direction at a time. Sent in pieces, both go on together. The user's own setting comes first.
+void let_links_carry_both_ways() { setenv("OMPI_MCA_btl_tcp_flags", "send,inplace,need-ack,need-csum,hetero-rdma", 0); }
+
 MPI_Comm world_of_our_own() {
+  let_links_carry_both_ways();
   int begun = 0, given = 0;
   MPI_Initialized(&begun);
   WEFT_CHECK(begun == 0, "MPI has begun already: one MpiRanks in a process");
-  check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &given), "begin");
+  check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &given), "begin");
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);  // those made of it inherit it
   MPI_Comm world = MPI_COMM_NULL;
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &world), "make a communicator");
@@ -32,13 +38,18 @@ struct MpiRanks::State {
       : world(world_of_our_own()),
         peers(world),
         hub(std::make_shared<MpiHub>(world, peers,
-                                     MpiHub::Patience{.timeout_s = o.timeout_s, .stopped_s = o.stopped_s})) {}
+                                     MpiHub::Patience{.timeout_s = o.timeout_s, .stopped_s = o.stopped_s})) {
+    int threads = MPI_THREAD_SINGLE;
+    MPI_Query_thread(&threads);
+    if (peers.here() < hub->size() && threads >= MPI_THREAD_SERIALIZED) beside = std::make_unique<MpiBeside>(hub);
+  }
 
   std::shared_ptr<Communicator> join(const MeshGroup& g);
 
   MPI_Comm world;
   HostPeers peers;
   std::shared_ptr<MpiHub> hub;
+  std::unique_ptr<MpiBeside> beside;  // where ranks are on other hosts, and MPI lets threads take turns
   std::vector<MPI_Comm> made;
   bool finished = false;
 };
@@ -82,11 +93,16 @@ ProcessMesh MpiRanks::mesh(const MeshSizes& sizes) {
   if (sizes.world() != size())
     throw CommError(fmt::format("the layout has {} ranks, and {} processes were started", sizes.world(), size()));
   ProcessMesh mesh = make_mesh(sizes, rank(), [this](const MeshGroup& g) { return state_->join(g); });
-  mesh.poll = [hub = state_->hub] { hub->poll_between(); };
+  mesh.poll = [hub = state_->hub, beside = state_->beside.get()] {
+    if (beside != nullptr) beside->take_back();
+    hub->poll_between();
+  };
+  if (state_->beside) mesh.lend = [beside = state_->beside.get()] { beside->lend(); };
   return mesh;
 }
 
 void MpiRanks::finish() {
+  state_->beside.reset();
   state_->hub->finish();
   MPI_Barrier(state_->world);
   state_->hub->close();

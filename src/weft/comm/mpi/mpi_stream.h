@@ -2,25 +2,29 @@
 #pragma once
 #include <mpi.h>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace weft {
 
 class ChunkStream {
  public:
-  static constexpr int kWindow = 4;  // chunks under way
+  struct Chunks {
+    int64_t bytes;  // of each but the last
+    int window;     // under way at most
+  };
   struct Spec {
     MPI_Comm comm;
     int peer, tag;
     bool receives;
-    std::byte* data;  // of all chunks; where `cycles`, of kWindow chunks, which are used in turn
-    int64_t bytes, chunk_bytes;
+    std::byte* data;  // of all chunks; where `cycles`, of as many as are under way, used in turn
+    int64_t bytes;
+    Chunks chunks;
     bool cycles = false;
   };
   ChunkStream() = default;  // of nothing
-  explicit ChunkStream(const Spec& spec) : spec_(spec) {}
+  explicit ChunkStream(const Spec& spec);
 
   int64_t num_chunks() const;
   int64_t done() const { return done_; }  // chunks 0 .. done - 1 have arrived, or may be overwritten
@@ -33,7 +37,7 @@ class ChunkStream {
   void begin(int64_t chunk);
 
   Spec spec_ = {};
-  std::array<MPI_Request, kWindow> requests_{};
+  std::vector<MPI_Request> requests_;
   int64_t begun_ = 0, done_ = 0;
 };
 

@@ -1,0 +1,62 @@
+#include "weft/ops/polled.h"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "ops/cases.h"
+#include "support.h"
+
+namespace weft {
+namespace {
+
+// Says when it runs, and may fail.
+class Telling final : public UniformBackend<Telling> {
+ public:
+  explicit Telling(std::string& told) : told_(told) {}
+  template <class Op>
+  void apply(const Op&) {
+    told_ += "op ";
+    if (fails) throw std::runtime_error("the op");
+  }
+  void enter(std::string_view) override {}
+  void leave() override {}
+  void wait_all() override {}
+  bool fails = false;
+
+ private:
+  std::string& told_;
+};
+
+struct Case {
+  std::string told;
+  Telling inner{told};
+  testing::Operands operands{DType::f32, 0};
+  Swiglu op{.u = operands.act(3, 8), .a = operands.act(3, 4)};
+  Polled::Call lend = [this] { told += "lend "; };
+  Polled::Call poll = [this] { told += "poll "; };
+};
+
+TEST(Polled, PollsAfterAnOpAndLendsBeforeItWhereThatIsWanted) {
+  Case c;
+  Polled(c.inner, nullptr, c.poll).run(c.op);
+  EXPECT_EQ(c.told, "op poll ");
+  Polled(c.inner, c.lend, c.poll).run(c.op);
+  EXPECT_EQ(c.told, "op poll lend op poll ");
+}
+
+// What is lent is taken back, and the op's error is the one that is told.
+TEST(Polled, TakesBackWhatItLentWhereTheOpFails) {
+  Case c;
+  c.inner.fails = true;
+  const auto failing_poll = [&] {
+    c.poll();
+    throw std::runtime_error("the poll");
+  };
+  Polled polled(c.inner, c.lend, failing_poll);
+  EXPECT_EQ(testing::error_of([&] { polled.run(c.op); }), "the op");
+  EXPECT_EQ(c.told, "lend op poll ");
+}
+
+}  // namespace
+}  // namespace weft
