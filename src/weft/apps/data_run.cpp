@@ -33,10 +33,10 @@ std::string most_frequent(const std::map<std::string, int64_t>& counts, size_t m
   return text + (drops.size() > most ? ", ..." : "");
 }
 
-std::string progress_text(const StageProgress::View& v, double seconds) {
+// `speed`: bytes of work in a second.
+std::string progress_text(const StageProgress::View& v, double speed) {
   const Counts& c = v.counts;
   std::string text = fmt::format("{}: {} documents, {}", v.stage, c.documents_in, megabytes(double(v.work_done)));
-  const double speed = seconds > 0 ? double(v.bytes) / seconds : 0;
   text += fmt::format(", {:.1f} MB/s", speed / 1e6);
   if (c.documents_out > 0) text += fmt::format(", kept {}", c.documents_out);
   if (!c.dropped.empty()) text += fmt::format(", dropped {}", most_frequent(c.dropped, 3));
@@ -67,13 +67,17 @@ class ProgressLine {
     std::unique_lock lock(mutex_);
     std::string stage;
     Clock::time_point since = Clock::now();
+    int64_t before = 0;  // bytes of work then
     const auto pause = terminal_ ? std::chrono::milliseconds(500) : std::chrono::milliseconds(10000);
     while (!wake_.wait_for(lock, pause, [this] { return done_; })) {
       const StageProgress::View view = progress_.view();
       if (view.stage.empty()) continue;
-      if (view.stage != stage) since = Clock::now(), stage = view.stage;
+      if (view.stage != stage) {  // its speed is known from the next look on
+        since = Clock::now(), stage = view.stage, before = view.bytes;
+        continue;
+      }
       const double seconds = std::chrono::duration<double>(Clock::now() - since).count();
-      const std::string text = progress_text(view, seconds);
+      const std::string text = progress_text(view, double(view.bytes - before) / seconds);
       std::cerr << (terminal_ ? "\r\033[K" + text.substr(0, kColumns) : text + "\n") << std::flush;
     }
   }

@@ -84,53 +84,65 @@ class C4 final : public Rule {
   C4Config c_;
 };
 
-// Words between what is neither letter nor digit, in lower case.
-std::vector<std::string> word_list(std::string_view text) {
-  std::vector<std::string> words(1);
+// Hashes of the words between what is neither letter nor digit, in lower case.
+std::vector<uint64_t> word_hashes(std::string_view text) {
+  std::vector<uint64_t> hashes;
+  std::string word;
+  const auto end_word = [&] {
+    if (!word.empty()) hashes.push_back(hash64(word));
+    word.clear();
+  };
   while (!text.empty()) {
-    const Character c = first_character(text);
-    text.remove_prefix(c.bytes);
-    if (is_word_character(c.code))
-      append_lower(words.back(), c.code);
-    else if (!words.back().empty())
-      words.emplace_back();
+    const auto c = static_cast<unsigned char>(text.front());
+    const Character character = c < 0x80 ? Character{c, 1} : first_character(text);
+    text.remove_prefix(character.bytes);
+    if (c < 0x80 ? std::isalnum(c) || c == '_' : is_word_character(character.code)) {
+      if (c < 0x80)
+        word += char(std::tolower(c));
+      else
+        append_lower(word, character.code);
+    } else {
+      end_word();
+    }
   }
-  if (words.back().empty()) words.pop_back();
-  return words;
+  end_word();
+  return hashes;
 }
+
+// Of a phrase, from that of all but its last word; 0: of none.
+uint64_t phrase_hash(uint64_t before, uint64_t word) { return (before ^ word) * 0x9e3779b97f4a7c15u; }
 
 class BadWords final : public Rule {
  public:
   explicit BadWords(const BadWordsConfig& config) : c_(config) {
     const MappedFile file(c_.file);
     for (std::string_view line : split_lines(file.text())) {
-      const std::vector<std::string> words = word_list(line);
+      const std::vector<uint64_t> words = word_hashes(line);
+      uint64_t phrase = 0;
+      for (const uint64_t word : words) phrase = phrase_hash(phrase, word);
       if (words.empty())
         signs_.emplace_back(line);  // an emoji
       else
-        phrases_.insert(joined(words, 0, words.size()));
+        phrases_.insert(phrase);
       longest_ = std::max(longest_, words.size());
     }
     if (phrases_.empty() && signs_.empty()) throw FileError(c_.file + ": holds no word");
   }
 
   std::optional<Drop> judge(Document& d, std::map<std::string, int64_t>&) const override {
-    const std::vector<std::string> words = word_list(d.text);
+    const std::vector<uint64_t> words = word_hashes(d.text);
     int64_t hits = 0;
-    for (size_t i = 0; i < words.size(); ++i)
-      for (size_t n = 1; n <= longest_ && i + n <= words.size(); ++n) hits += phrases_.count(joined(words, i, n)) > 0;
+    for (size_t i = 0; i < words.size(); ++i) {
+      uint64_t phrase = 0;
+      for (size_t k = i; k < std::min(i + longest_, words.size()); ++k)
+        hits += int64_t(phrases_.count(phrase = phrase_hash(phrase, words[k])));
+    }
     for (const std::string& sign : signs_) hits += d.text.find(sign) != std::string::npos;
     if (hits <= c_.max_hits) return {};
     return Drop{"bad_words", fmt::format("{} hits", hits)};
   }
 
  private:
-  static uint64_t joined(const std::vector<std::string>& words, size_t from, size_t n) {
-    uint64_t hash = 0;
-    for (size_t i = 0; i < n; ++i) hash = (hash ^ hash64(words[from + i])) * 0x9e3779b97f4a7c15u;
-    return hash;
-  }
-
   BadWordsConfig c_;
   std::unordered_set<uint64_t> phrases_;
   std::vector<std::string> signs_;
