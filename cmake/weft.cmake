@@ -14,10 +14,15 @@ endfunction()
 weft_library(DNNL oneapi/dnnl/dnnl.hpp dnnl)                                  # asks for OpenCL's headers
 weft_library(SENTENCEPIECE sentencepiece_processor.h sentencepiece)           # asks for protobuf's
 weft_library(UTF8PROC utf8proc.h utf8proc)                                    # has none
+weft_library(CLD2 cld2/public/compact_lang_det.h cld2)                        # has none
 find_package(CLI11 REQUIRED)
+find_package(ZLIB REQUIRED)
+find_package(LibLZMA REQUIRED)
+find_package(LibXml2 REQUIRED)
 find_package(MPI QUIET COMPONENTS C)  # without it, run.ranks = "mpi" is refused with this reason
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy libhwy-contrib)
 add_library(hwy::hwy ALIAS PkgConfig::HWY)

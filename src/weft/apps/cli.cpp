@@ -12,11 +12,10 @@
 #include "weft/apps/failure.h"
 #include "weft/base/error.h"
 #include "weft/base/nearest.h"
+#include "weft/base/version.h"
 
 namespace weft {
 namespace {
-
-constexpr const char* kVersion = "weft 0.1.0";
 
 void recipe_arguments(CLI::App& app, std::string& recipe, std::vector<std::string>& overrides) {
   app.add_option("recipe", recipe, "Recipe file (TOML)")->type_name("RECIPE");

@@ -63,12 +63,53 @@ Command add_train_tokenizer(CLI::App& data) {
   return {app, [o] { return run_data_train_tokenizer(*o); }, kGroup};
 }
 
+Command add_run(CLI::App& data) {
+  auto o = std::make_shared<DataRunOptions>();
+  CLI::App* app = data.add_subcommand("run", "Text to token files, as a pipeline says; the same command again goes on");
+  app->add_option("pipeline", o->pipeline, "Pipeline file (docs/formats/pipeline.md)")
+      ->required()
+      ->type_name("PIPELINE");
+  app->add_option("--stage", o->stage, "Only this one: read, filter, dedup, decontaminate or tokens")
+      ->type_name("NAME");
+  app->footer("Example:\n  weft data run examples/pipeline.toml\n\nCtrl-C stops after the shards in work.");
+  return {app, [o] { return run_data_run(*o); }, kGroup};
+}
+
+Command add_dataset_command(CLI::App& data, const std::string& name, const std::string& help,
+                            int (*run)(const DatasetOptions&)) {
+  auto o = std::make_shared<DatasetOptions>();
+  CLI::App* app = data.add_subcommand(name, help);
+  app->add_option("folders", o->folders, "What weft data run wrote")
+      ->required()
+      ->expected(name == "diff" ? 2 : 1)
+      ->type_name("DIR");
+  return {app, [o, run] { return run(*o); }, kGroup};
+}
+
+Command add_train_ngram(CLI::App& data) {
+  auto o = std::make_shared<TrainNgramOptions>();
+  CLI::App* app = data.add_subcommand("train-ngram", "Learn a small model of bytes, for a pipeline's [perplexity]");
+  app->add_option("files", o->files, "Text, JSONL, WARC, also compressed")->required()->type_name("FILES");
+  app->add_option("--out", o->out, "The model to write")->required()->type_name("FILE");
+  app->add_option("--order", o->order, "Bytes of the longest sequence")->capture_default_str()->check(CLI::Range(1, 7));
+  app->add_option("--text-key", o->text_key, "Key of the text in JSONL")->capture_default_str();
+  app->footer("Example:\n  weft data train-ngram good.jsonl.gz --out good.ngram");
+  return {app, [o] { return run_data_train_ngram(*o); }, kGroup};
+}
+
 }  // namespace
 
 std::vector<Command> add_data(CLI::App& weft) {
-  CLI::App* data = weft.add_subcommand(kGroup, "Tokenize text, learn tokenizers");
+  CLI::App* data = weft.add_subcommand(kGroup, "Text to tokens: pipelines, datasets, tokenizers");
   data->require_subcommand(1);
-  return {add_encode(*data), add_decode(*data), add_train_tokenizer(*data)};
+  return {add_encode(*data),
+          add_decode(*data),
+          add_train_tokenizer(*data),
+          add_run(*data),
+          add_dataset_command(*data, "audit", "Whether a dataset is what its manifest says", run_data_audit),
+          add_dataset_command(*data, "stats", "What a dataset's stages did", run_data_stats),
+          add_dataset_command(*data, "diff", "How two datasets differ; status 1: they do", run_data_diff),
+          add_train_ngram(*data)};
 }
 
 }  // namespace weft

@@ -99,6 +99,27 @@ struct TrainTokenizerOptions {
 };
 int run_data_train_tokenizer(const TrainTokenizerOptions& options);
 
+struct DataRunOptions {
+  std::string pipeline;
+  std::string stage;  // empty: all
+};
+int run_data_run(const DataRunOptions& options);
+
+// Of the commands that look at datasets.
+struct DatasetOptions {
+  std::vector<std::string> folders;
+};
+int run_data_audit(const DatasetOptions& options);
+int run_data_stats(const DatasetOptions& options);
+int run_data_diff(const DatasetOptions& options);  // of two; exit status 1: they differ
+
+struct TrainNgramOptions {
+  std::vector<std::string> files;
+  std::string out, text_key = "text";
+  int order = 5;
+};
+int run_data_train_ngram(const TrainNgramOptions& options);
+
 struct CompletionOptions {
   std::string shell;
 };

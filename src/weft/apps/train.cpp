@@ -1,5 +1,3 @@
-#include <unistd.h>
-#include <csignal>
 #include <filesystem>
 #include <iostream>
 #include <optional>
@@ -8,6 +6,7 @@
 #include "weft/apps/commands.h"
 #include "weft/apps/launch.h"
 #include "weft/apps/ranks.h"
+#include "weft/apps/stop_signal.h"
 #include "weft/base/error.h"
 #include "weft/plan/layout_plan.h"
 #include "weft/train/run_folder.h"
@@ -18,26 +17,7 @@ namespace {
 
 constexpr int kHelpColumns = 110;
 
-std::atomic<bool> stop_requested{false};    // a signal handler reaches nothing else
-std::atomic<bool> speaks_of_signals{true};  // one rank says it for all
-
-extern "C" void on_signal(int signal) {
-  // The second Ctrl-C: at once. A session that closes sends several signals, and must not lose the run.
-  if (stop_requested.exchange(true)) {
-    if (signal == SIGINT) _exit(kExitInterrupted);
-    return;
-  }
-  if (!speaks_of_signals) return;
-  constexpr char kMessage[] = "\nstopping after this step, then saving; again to stop at once\n";
-  [[maybe_unused]] const auto written = write(STDERR_FILENO, kMessage, sizeof kMessage - 1);
-}
-
-// Ranks of an MPI job are asked by SIGUSR1 to save and stop: mpirun leaves no time for it after the other signals.
-void listen_to_signals() {
-  std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away does not end the run
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1})
-    if (std::signal(signal, on_signal) == SIG_IGN) std::signal(signal, SIG_IGN);  // as nohup asked
-}
+constexpr const char* kStopping = "\nstopping after this step, then saving; again to stop at once\n";
 
 std::string layout_text(const Recipe& r) {
   const int world = mesh_sizes_of(r).world();
@@ -81,9 +61,9 @@ int train(const Recipe& recipe, const RankProcess& process) {
     lock.emplace(claim_run_folder(recipe));
     std::cerr << header(recipe, machine, plan) << to_string(plan.memory) << std::flush;
   }
-  listen_to_signals();
+  listen_to_signals(kStopping);
   const bool finished =
-      train_on_ranks({.recipe = recipe, .machine = machine, .stop = stop_requested, .run = process.run});
+      train_on_ranks({.recipe = recipe, .machine = machine, .stop = stop_requested(), .run = process.run});
   return finished ? kExitOk : kExitInterrupted;
 }
 
@@ -106,8 +86,8 @@ int train_launched(const TrainOptions& options, const Launched& launched) {
   if (recipe.run.ranks != "mpi") return train(recipe, {});
   check_mpi_is_built_in();
   if (!launched.by.empty()) {
-    speaks_of_signals = launched.rank == 0;
-    listen_to_signals();  // a SIGUSR1 must not end it
+    if (launched.rank != 0) be_silent_about_signals();
+    listen_to_signals(kStopping);  // a SIGUSR1 must not end it
     return train_as_rank(recipe);
   }
   return world == 1 ? train(recipe, {}) : run_ranks_by_mpirun(world, this_command(), launched);

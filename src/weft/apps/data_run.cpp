@@ -1,0 +1,198 @@
+// weft data run, audit, stats, diff, train-ngram.
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <filesystem>
+#include <iostream>
+#include <map>
+#include <thread>
+
+#include "weft/apps/commands.h"
+#include "weft/apps/stop_signal.h"
+#include "weft/base/cores.h"
+#include "weft/base/error.h"
+#include "weft/pipeline/dataset.h"
+#include "weft/pipeline/input_files.h"
+#include "weft/pipeline/ngram_model.h"
+#include "weft/pipeline/row_document.h"
+
+namespace weft {
+namespace {
+
+std::string megabytes(double bytes) { return fmt::format("{:.1f} MB", bytes / 1e6); }
+
+std::string most_frequent(const std::map<std::string, int64_t>& counts, size_t most) {
+  std::vector<std::pair<int64_t, std::string>> drops;
+  for (const auto& [reason, n] : counts) drops.emplace_back(n, reason);
+  std::sort(drops.rbegin(), drops.rend());
+  std::string text;
+  for (size_t i = 0; i < drops.size() && i < most; ++i)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", drops[i].second, drops[i].first);
+  return text + (drops.size() > most ? ", ..." : "");
+}
+
+// `speed`: bytes of work in a second.
+std::string progress_text(const StageProgress::View& v, double speed) {
+  const Counts& c = v.counts;
+  std::string text = fmt::format("{}: {} documents, {}", v.stage, c.documents_in, megabytes(double(v.work_done)));
+  text += fmt::format(", {:.1f} MB/s", speed / 1e6);
+  if (c.documents_out > 0) text += fmt::format(", kept {}", c.documents_out);
+  if (!c.dropped.empty()) text += fmt::format(", dropped {}", most_frequent(c.dropped, 3));
+  if (speed > 0 && v.work > v.work_done) text += fmt::format(", {:.0f} s to go", double(v.work - v.work_done) / speed);
+  return text;
+}
+
+// Says on standard error how far it is: on a terminal in one line that changes, else a line every ten seconds.
+class ProgressLine {
+ public:
+  explicit ProgressLine(const StageProgress& progress) : progress_(progress), thread_([this] { run(); }) {}
+  ~ProgressLine() {
+    {
+      std::lock_guard lock(mutex_);
+      done_ = true;
+    }
+    wake_.notify_one();
+    thread_.join();
+    clear();
+  }
+  void clear() const {
+    if (terminal_) std::cerr << "\r\033[K" << std::flush;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void run() {
+    std::unique_lock lock(mutex_);
+    std::string stage;
+    Clock::time_point since = Clock::now();
+    int64_t before = 0;  // bytes of work then
+    const auto pause = terminal_ ? std::chrono::milliseconds(500) : std::chrono::milliseconds(10000);
+    while (!wake_.wait_for(lock, pause, [this] { return done_; })) {
+      const StageProgress::View view = progress_.view();
+      if (view.stage.empty()) continue;
+      if (view.stage != stage) {  // its speed is known from the next look on
+        since = Clock::now(), stage = view.stage, before = view.bytes;
+        continue;
+      }
+      const double seconds = std::chrono::duration<double>(Clock::now() - since).count();
+      const std::string text = progress_text(view, double(view.bytes - before) / seconds);
+      std::cerr << (terminal_ ? "\r\033[K" + text.substr(0, kColumns) : text + "\n") << std::flush;
+    }
+  }
+
+  static constexpr size_t kColumns = 150;
+  const StageProgress& progress_;
+  const bool terminal_ = isatty(STDERR_FILENO) == 1;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool done_ = false;
+  std::thread thread_;
+};
+
+std::string stage_text(const nlohmann::json& manifest) {
+  const Counts c = counts_of_json(manifest.at("counts"), "manifest.json");
+  std::string text =
+      fmt::format("{:<14} {:>9} in, {:>9} out, {} to {}", manifest.at("stage").get<std::string>(), c.documents_in,
+                  c.documents_out, megabytes(double(c.bytes_in)), megabytes(double(c.bytes_out)));
+  if (!c.dropped.empty()) text += "\n  dropped " + most_frequent(c.dropped, 100);
+  if (!c.changed.empty()) text += "\n  changed " + most_frequent(c.changed, 100);
+  return text + "\n";
+}
+
+// The lines of a recipe that train on the dataset.
+void say_recipe(const nlohmann::json& tokens, const std::filesystem::path& folder) {
+  std::map<std::string, std::string> lists;
+  for (const auto& file : tokens.at("files")) {
+    const std::string prefix = file.at("prefix");
+    std::string& list = lists[prefix.substr(0, prefix.find('-'))];
+    list += (list.empty() ? "" : ", ") + nlohmann::json((folder / prefix).string()).dump();
+  }
+  for (const auto& [name, list] : lists) std::cout << fmt::format("data.{} = [{}]\n", name, list);
+}
+
+}  // namespace
+
+int run_data_run(const DataRunOptions& o) {
+  const PipelineConfig config = parse_pipeline_file(o.pipeline);
+  listen_to_signals("\nstopping after the shards that are being worked on; again to stop at once\n");
+  StageProgress progress;
+  const StageContext context{.threads = config.run.threads > 0 ? int(config.run.threads) : usable_cores(),
+                             .samples = config.run.samples,
+                             .shard_suffix = config.run.compression == "zst" ? ".jsonl.zst" : ".jsonl",
+                             .stop = stop_requested(),
+                             .progress = progress};
+  const std::filesystem::path folder = config.run.dir;
+  try {
+    const ProgressLine line(progress);
+    run_pipeline(config, o.stage, context, [&](const StageResult& stage) {
+      line.clear();
+      std::cout << stage_text(stage.manifest) << std::flush;
+      if (stage.manifest.contains("files")) say_recipe(stage.manifest, stage.folder);
+    });
+  } catch (const Interrupted& e) {
+    std::cerr << e.what() << "\n";
+    return kExitInterrupted;
+  }
+  if (o.stage.empty()) std::cout << "version " << open_dataset(folder).version << "\n";
+  return kExitOk;
+}
+
+int run_data_audit(const DatasetOptions& o) {
+  const Audit audit = audit_dataset(o.folders.at(0));
+  for (const std::string& note : audit.notes) std::cout << "note: " << note << "\n";
+  for (const std::string& problem : audit.problems) std::cout << problem << "\n";
+  std::cout << fmt::format(
+      "{} files, {}: {}\n", audit.files, megabytes(double(audit.bytes)),
+      audit.problems.empty() ? "as the manifest says" : fmt::format("{} problems", audit.problems.size()));
+  return audit.problems.empty() ? kExitOk : kExitFailure;
+}
+
+int run_data_stats(const DatasetOptions& o) {
+  const std::filesystem::path folder = o.folders.at(0);
+  const Dataset dataset = open_dataset(folder);
+  std::cout << "version " << dataset.version << "\n";
+  for (const auto& input : dataset.manifest.at("inputs"))
+    std::cout << fmt::format("input {}: {}\n", input.at("file").get<std::string>(),
+                             megabytes(input.at("bytes").get<double>()));
+  for (const auto& stage : dataset.manifest.at("stages")) {
+    std::cout << stage_text(stage);
+    if (!stage.contains("files")) continue;
+    for (const auto& file : stage.at("files"))
+      std::cout << fmt::format("  {}: {} documents, {} tokens\n", file.at("prefix").get<std::string>(),
+                               file.at("documents").get<int64_t>(), file.at("tokens").get<int64_t>());
+  }
+  return kExitOk;
+}
+
+int run_data_diff(const DatasetOptions& o) {
+  const auto lines = differences(open_dataset(o.folders.at(0)), open_dataset(o.folders.at(1)));
+  for (const std::string& line : lines) std::cout << line << "\n";
+  if (lines.empty()) std::cout << "the same\n";
+  return lines.empty() ? kExitOk : kExitFailure;
+}
+
+int run_data_train_ngram(const TrainNgramOptions& o) {
+  NgramModel model(o.order);
+  SourceConfig source;
+  source.files = o.files;
+  source.text_key = o.text_key;
+  for (const InputFile& input : input_files({source})) {
+    const SourceFile file{.path = input.path, .format = format_of(source, input.path), .columns = {}};
+    if (file.format == FileFormat::kCsv) throw ConfigError(input.path + ": train-ngram takes text, JSONL and WARC");
+    const auto rows = open_rows(source, file, nullptr, {});
+    Row row;
+    while (rows->next(row)) {
+      Document d;
+      std::string why;
+      if (!row.broken.empty()) throw FileError(fmt::format("{}: row {}: {}", input.path, row.number, row.broken));
+      if (read_document(source, file, row, d, why)) model.learn(d.text);
+    }
+  }
+  model.finish();
+  model.write(o.out);
+  return kExitOk;
+}
+
+}  // namespace weft

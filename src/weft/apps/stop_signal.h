@@ -1,0 +1,15 @@
+// Ctrl-C and its like, as a flag.
+#pragma once
+#include <atomic>
+
+namespace weft {
+
+// Set by SIGINT, SIGTERM, SIGHUP and SIGUSR1 once listen_to_signals was called; the second SIGINT ends the program.
+const std::atomic<bool>& stop_requested();
+// `message` is written to standard error at the first signal; it must live for ever. Signals that were ignored before
+// stay so, and a reader that goes away does not end the program.
+void listen_to_signals(const char* message);
+// Another process says it for this one.
+void be_silent_about_signals();
+
+}  // namespace weft

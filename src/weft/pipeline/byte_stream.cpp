@@ -1,0 +1,257 @@
+#include "weft/pipeline/byte_stream.h"
+
+#include <fcntl.h>
+#include <lzma.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "weft/base/error.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t kPiece = 1 << 18;
+
+class FileBytes final : public ByteStream {
+ public:
+  FileBytes(const std::filesystem::path& file, ByteWatcher* watcher) : watcher_(watcher) {
+    fd_ = open(file.c_str(), O_RDONLY | O_CLOEXEC);
+    struct stat info {};
+    if (fd_ < 0 || fstat(fd_, &info) != 0) fail(file, std::strerror(errno));
+    if (S_ISDIR(info.st_mode)) fail(file, "is a folder");
+  }
+  FileBytes(const FileBytes&) = delete;
+  FileBytes& operator=(const FileBytes&) = delete;
+  ~FileBytes() override { close(fd_); }
+
+  size_t read(std::span<char> out) override {
+    for (;;) {
+      const ssize_t n = ::read(fd_, out.data(), out.size());
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) throw Error(fmt::format("cannot be read: {}", std::strerror(errno)));
+      if (watcher_ != nullptr && n > 0) watcher_->saw({out.data(), size_t(n)});
+      bytes_ += n;
+      return size_t(n);
+    }
+  }
+  int64_t bytes_in() const override { return bytes_; }
+
+ private:
+  [[noreturn]] void fail(const std::filesystem::path& file, const char* why) {
+    if (fd_ >= 0) close(fd_);
+    throw FileError(fmt::format("{}: cannot be read: {}", file.string(), why));
+  }
+
+  ByteWatcher* watcher_;
+  int fd_ = -1;
+  int64_t bytes_ = 0;
+};
+
+class MemoryBytes final : public ByteStream {
+ public:
+  explicit MemoryBytes(std::string_view bytes) : bytes_(bytes) {}
+  size_t read(std::span<char> out) override {
+    const size_t n = std::min(out.size(), bytes_.size() - at_);
+    std::memcpy(out.data(), bytes_.data() + at_, n);
+    at_ += n;
+    return n;
+  }
+  int64_t bytes_in() const override { return int64_t(at_); }
+
+ private:
+  std::string_view bytes_;
+  size_t at_ = 0;
+};
+
+// One of the three libraries: turns bytes into bytes.
+class Codec {
+ public:
+  struct Step {
+    size_t taken = 0, made = 0;
+    bool ended = false;  // a whole member, frame or stream; another may follow
+  };
+  virtual ~Codec() = default;
+  virtual Step step(std::string_view in, std::span<char> out) = 0;  // throws Error where the bytes are broken
+  virtual void begin_again() = 0;
+};
+
+class GzipCodec final : public Codec {
+ public:
+  GzipCodec() {
+    if (inflateInit2(&z_, 15 + 16) != Z_OK) throw std::bad_alloc();
+  }
+  ~GzipCodec() override { inflateEnd(&z_); }
+  Step step(std::string_view in, std::span<char> out) override {
+    z_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(in.data()));
+    z_.avail_in = uInt(in.size());
+    z_.next_out = reinterpret_cast<Bytef*>(out.data());
+    z_.avail_out = uInt(out.size());
+    const int status = inflate(&z_, Z_NO_FLUSH);
+    if (status != Z_OK && status != Z_STREAM_END && status != Z_BUF_ERROR)
+      throw Error(fmt::format("broken gzip data ({})", z_.msg != nullptr ? z_.msg : "no reason known"));
+    return {in.size() - z_.avail_in, out.size() - z_.avail_out, status == Z_STREAM_END};
+  }
+  void begin_again() override { inflateReset(&z_); }
+
+ private:
+  z_stream z_{};
+};
+
+class ZstdCodec final : public Codec {
+ public:
+  ZstdCodec() : z_(ZSTD_createDStream()) {
+    if (z_ == nullptr) throw std::bad_alloc();
+    ZSTD_DCtx_setParameter(z_, ZSTD_d_windowLogMax, 27);  // 128 MiB of memory at most
+  }
+  ~ZstdCodec() override { ZSTD_freeDStream(z_); }
+  Step step(std::string_view in, std::span<char> out) override {
+    ZSTD_inBuffer from{in.data(), in.size(), 0};
+    ZSTD_outBuffer to{out.data(), out.size(), 0};
+    const size_t status = ZSTD_decompressStream(z_, &to, &from);
+    if (ZSTD_isError(status)) throw Error(fmt::format("broken zstd data ({})", ZSTD_getErrorName(status)));
+    return {from.pos, to.pos, status == 0};
+  }
+  void begin_again() override { ZSTD_DCtx_reset(z_, ZSTD_reset_session_only); }
+
+ private:
+  ZSTD_DStream* z_;
+};
+
+class XzCodec final : public Codec {
+ public:
+  XzCodec() { begin_again(); }
+  ~XzCodec() override { lzma_end(&z_); }
+  Step step(std::string_view in, std::span<char> out) override {
+    z_.next_in = reinterpret_cast<const uint8_t*>(in.data());
+    z_.avail_in = in.size();
+    z_.next_out = reinterpret_cast<uint8_t*>(out.data());
+    z_.avail_out = out.size();
+    const lzma_ret status = lzma_code(&z_, LZMA_RUN);
+    if (status == LZMA_MEMLIMIT_ERROR) throw Error("xz data that needs more than 256 MiB of memory");
+    if (status != LZMA_OK && status != LZMA_STREAM_END && status != LZMA_BUF_ERROR)
+      throw Error(fmt::format("broken xz data (liblzma's error {})", int(status)));
+    return {in.size() - z_.avail_in, out.size() - z_.avail_out, status == LZMA_STREAM_END};
+  }
+  void begin_again() override {
+    if (lzma_stream_decoder(&z_, uint64_t{256} << 20, 0) != LZMA_OK) throw std::bad_alloc();
+  }
+
+ private:
+  lzma_stream z_ = LZMA_STREAM_INIT;
+};
+
+std::unique_ptr<Codec> make_codec(Compression kind) {
+  if (kind == Compression::kGzip) return std::make_unique<GzipCodec>();
+  if (kind == Compression::kZstd) return std::make_unique<ZstdCodec>();
+  return std::make_unique<XzCodec>();
+}
+
+// Decompresses where the first bytes say so; else hands the bytes on.
+class Decompressed final : public ByteStream {
+ public:
+  Decompressed(std::unique_ptr<ByteStream> inner, ExpansionLimit limit) : inner_(std::move(inner)), limit_(limit) {}
+
+  size_t read(std::span<char> out) override {
+    if (!began_) begin();
+    if (!codec_) return read_plain(out);
+    while (!done_) {
+      if (left().empty() && !ended_) refill();
+      if (at_member_start_ && left().empty()) {
+        if (garbage_) throw Error("other bytes follow the compressed data");
+        done_ = true;
+        return 0;
+      }
+      const Codec::Step step = codec_->step(left(), out);
+      at_ += step.taken;
+      at_member_start_ = step.ended;
+      if (step.ended) next_member();
+      out_ += int64_t(step.made);
+      check_limit();
+      if (step.made > 0) return step.made;
+      if (ended_ && left().empty() && !at_member_start_) throw Error("cut short: the compressed data ends too early");
+      if (step.taken == 0 && !left().empty() && !step.ended) throw Error("broken compressed data");
+    }
+    return 0;
+  }
+  int64_t bytes_in() const override { return inner_->bytes_in(); }
+
+ private:
+  void begin() {
+    began_ = true;
+    while (buffer_.size() < 8 && !ended_) refill();
+    const Compression kind = compression_of(buffer_);
+    if (kind != Compression::kNone) codec_ = make_codec(kind);
+  }
+  std::string_view left() const { return std::string_view(buffer_).substr(at_); }
+  void refill() {
+    buffer_.erase(0, at_);
+    at_ = 0;
+    const size_t had = buffer_.size();
+    buffer_.resize(had + kPiece);
+    const size_t n = inner_->read({buffer_.data() + had, kPiece});
+    buffer_.resize(had + n);
+    ended_ = n == 0;
+  }
+  size_t read_plain(std::span<char> out) {
+    if (left().empty()) return inner_->read(out);
+    const size_t n = std::min(out.size(), left().size());
+    std::memcpy(out.data(), left().data(), n);
+    at_ += n;
+    return n;
+  }
+  // gzip, zstd and xz files may be several, one after the other; zeros behind them are padding.
+  void next_member() {
+    codec_->begin_again();
+    while (left().size() < 6 && !ended_) refill();
+    if (left().empty() || compression_of(left()) != Compression::kNone) return;
+    garbage_ = !std::all_of(left().begin(), left().end(), [](char c) { return c == 0; });
+    at_ = buffer_.size();
+    ended_ = true;
+  }
+  void check_limit() {
+    const double most = limit_.max_ratio * double(std::max<int64_t>(inner_->bytes_in() - int64_t(left().size()), 1));
+    if (out_ > limit_.free_bytes && double(out_) > most)
+      throw Error(fmt::format("expands more than {:g}-fold: is it a bomb? (read.max_ratio)", limit_.max_ratio));
+  }
+
+  std::unique_ptr<ByteStream> inner_;
+  ExpansionLimit limit_;
+  std::unique_ptr<Codec> codec_;
+  std::string buffer_;
+  size_t at_ = 0;
+  int64_t out_ = 0;
+  bool began_ = false, ended_ = false, done_ = false, at_member_start_ = true, garbage_ = false;
+};
+
+}  // namespace
+
+Compression compression_of(std::string_view b) {
+  if (b.starts_with("\x1f\x8b")) return Compression::kGzip;
+  if (b.starts_with("\x28\xb5\x2f\xfd")) return Compression::kZstd;
+  if (b.starts_with(std::string_view("\xfd\x37zXZ\0", 6))) return Compression::kXz;
+  return Compression::kNone;
+}
+
+std::filesystem::path without_compression(const std::filesystem::path& file) {
+  const std::string extension = file.extension().string();
+  if (extension != ".gz" && extension != ".zst" && extension != ".xz") return file;
+  return file.parent_path() / file.stem();
+}
+
+std::unique_ptr<ByteStream> open_file_stream(const std::filesystem::path& file, ExpansionLimit limit,
+                                             ByteWatcher* watcher) {
+  return std::make_unique<Decompressed>(std::make_unique<FileBytes>(file, watcher), limit);
+}
+
+std::unique_ptr<ByteStream> open_memory_stream(std::string_view bytes, ExpansionLimit limit) {
+  return std::make_unique<Decompressed>(std::make_unique<MemoryBytes>(bytes), limit);
+}
+
+}  // namespace weft

@@ -1,0 +1,49 @@
+// A file's bytes as they are when decompressed, one piece after the other: plain, gzip, zstd, xz. Hostile files are
+// held to limits.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace weft {
+
+// Against files that grow without end: once `free_bytes` came out, at most `max_ratio` bytes for each that went in.
+struct ExpansionLimit {
+  double max_ratio = 200;
+  int64_t free_bytes = 16 << 20;
+};
+
+// One reader; for one thread.
+class ByteStream {
+ public:
+  virtual ~ByteStream() = default;
+  // Fills some of `out`, which is not empty; 0: the end. Throws Error that says why it cannot go on: cut short, broken,
+  // beyond the limit. What came before is good.
+  virtual size_t read(std::span<char> out) = 0;
+  // Of the file itself, so far.
+  virtual int64_t bytes_in() const = 0;
+};
+
+enum class Compression { kNone, kGzip, kZstd, kXz };
+// By the first bytes.
+Compression compression_of(std::string_view beginning);
+// The name without .gz, .zst, .xz.
+std::filesystem::path without_compression(const std::filesystem::path& file);
+
+// Called with each piece of the file itself, in order.
+class ByteWatcher {
+ public:
+  virtual ~ByteWatcher() = default;
+  virtual void saw(std::string_view bytes) = 0;
+};
+
+// Throws FileError where it cannot be opened. `watcher` may be null; else it outlives the stream.
+std::unique_ptr<ByteStream> open_file_stream(const std::filesystem::path& file, ExpansionLimit limit,
+                                             ByteWatcher* watcher);
+// Of bytes in memory, which outlive it.
+std::unique_ptr<ByteStream> open_memory_stream(std::string_view bytes, ExpansionLimit limit);
+
+}  // namespace weft

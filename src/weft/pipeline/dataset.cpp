@@ -1,0 +1,192 @@
+#include "weft/pipeline/dataset.h"
+
+#include <algorithm>
+#include <set>
+
+#include "weft/base/json.h"
+#include "weft/base/nearest.h"
+#include "weft/base/version.h"
+#include "weft/data/token_writer.h"
+#include "weft/pipeline/hashing.h"
+#include "weft/pipeline/rule.h"
+#include "weft/pipeline/stages.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr JsonLimits kManifest{.max_bytes = size_t{1} << 30, .max_depth = 64};
+constexpr int kFormat = 1;
+
+StageResult run_stage(const std::string& name, const PipelineConfig& config, const StageResult* before,
+                      const StageContext& context) {
+  const fs::path folder = fs::path(config.run.dir) / name;
+  if (name == "read") return run_read_stage(config, folder, context);
+  WEFT_CHECK(before != nullptr, "{} has no stage before it", name);
+  if (name == "filter") return run_filter_stage(config, *before, folder, context);
+  if (name == "dedup") return run_dedup_stage(config, *before, folder, context);
+  if (name == "decontaminate") return run_decontaminate_stage(config, *before, folder, context);
+  return run_tokens_stage(config, *before, folder, context);
+}
+
+// Without what differs between two machines that do the same: times of files, samples' wording stays.
+nlohmann::json stage_in_manifest(const StageResult& stage) {
+  nlohmann::json json = stage.manifest;
+  json.erase("inputs");
+  return json;
+}
+
+void write_manifest(const fs::path& folder, const std::vector<StageResult>& stages) {
+  nlohmann::json manifest = {{"format", kFormat}, {"tool", kVersion}, {"stages", nlohmann::json::array()}};
+  for (const StageResult& stage : stages) {
+    if (stage.manifest.at("stage") == "read") manifest["inputs"] = stage.manifest.at("inputs");
+    manifest["stages"].push_back(stage_in_manifest(stage));
+  }
+  manifest["version"] = to_hex(hash128(manifest.dump()));
+  WholeFile out(folder / "manifest.json");
+  out.write(manifest.dump(1) + "\n");
+  out.commit();
+}
+
+class Auditor {
+ public:
+  explicit Auditor(fs::path folder) : folder_(std::move(folder)) {}
+  Audit run() {
+    const Dataset dataset = open_dataset(folder_);
+    const JsonFields top(dataset.manifest, (folder_ / "manifest.json").string());
+    for (const auto& stage : dataset.manifest.at("stages")) this->stage(JsonFields(stage, "manifest.json"));
+    for (const auto& input : dataset.manifest.at("inputs")) this->input(JsonFields(input, "manifest.json"));
+    return std::move(audit_);
+  }
+
+ private:
+  void stage(const JsonFields& stage) {
+    const fs::path folder = folder_ / stage.string("stage");
+    if (const auto* shards = stage.find("shards"))
+      for (const auto& shard : *shards) {
+        const JsonFields fields(shard, "manifest.json");
+        file(folder / fields.string("file"), fields.string("hash"));
+      }
+    if (const auto* files = stage.find("files"))
+      for (const auto& one : *files) {
+        const JsonFields fields(one, "manifest.json");
+        const std::string prefix = fields.string("prefix");
+        file(folder / (prefix + ".bin"), fields.string("bin"));
+        file(folder / (prefix + ".idx"), fields.string("idx"));
+        file(folder / (prefix + ".documents"), fields.string("ids"));
+      }
+  }
+  void file(const fs::path& path, const std::string& hash) {
+    ++audit_.files;
+    std::error_code error;
+    const auto size = fs::file_size(path, error);
+    if (error) return audit_.problems.push_back(path.string() + ": is missing");
+    audit_.bytes += int64_t(size);
+    if (hash_of_file(path) != hash) audit_.problems.push_back(path.string() + ": is not the file that was written");
+  }
+  void input(const JsonFields& input) {
+    const std::string path = input.string("file");
+    if (!fs::exists(path)) return audit_.notes.push_back(path + ": the input is no longer there");
+    file(path, input.string("hash"));
+  }
+
+  fs::path folder_;
+  Audit audit_;
+};
+
+using Table = std::map<std::string, std::string>;  // what is compared, by name
+
+void compare(const Table& a, const Table& b, std::vector<std::string>& lines) {
+  std::set<std::string> names;
+  for (const auto& one : a) names.insert(one.first);
+  for (const auto& one : b) names.insert(one.first);
+  for (const std::string& name : names) {
+    const auto in_a = a.find(name), in_b = b.find(name);
+    if (in_b == b.end())
+      lines.push_back(fmt::format("{}: only in the first ({})", name, in_a->second));
+    else if (in_a == a.end())
+      lines.push_back(fmt::format("{}: only in the second ({})", name, in_b->second));
+    else if (in_a->second != in_b->second)
+      lines.push_back(fmt::format("{}: {} -> {}", name, in_a->second, in_b->second));
+  }
+}
+
+Table table_of(const nlohmann::json& manifest) {
+  Table t;
+  for (const auto& input : manifest.at("inputs"))
+    t["input " + input.at("file").get<std::string>()] = input.at("hash").get<std::string>();
+  for (const auto& stage : manifest.at("stages")) {
+    const std::string name = stage.at("stage");
+    t[name + " version"] = shown(stage.at("version"));
+    for (const auto& [key, value] : stage.at("parameters").items())
+      t[name + " " + key] = value.is_string() ? value.get<std::string>() : shown(value);
+    for (const auto& [key, value] : stage.at("counts").items()) {
+      if (!value.is_object()) t[fmt::format("{} {}", name, key)] = value.dump();
+      if (value.is_object())
+        for (const auto& [reason, n] : value.items()) t[fmt::format("{} {} {}", name, key, reason)] = n.dump();
+    }
+  }
+  return t;
+}
+
+}  // namespace
+
+std::vector<std::string> stage_names(const PipelineConfig& config) {
+  std::vector<std::string> names = {"read"};
+  if (!rule_names(config).empty()) names.emplace_back("filter");
+  for (const char* name : {"dedup", "decontaminate", "tokens"})
+    if (config.has(name)) names.emplace_back(name);
+  return names;
+}
+
+void run_pipeline(const PipelineConfig& config, const std::string& stage, const StageContext& context,
+                  const std::function<void(const StageResult&)>& done) {
+  const std::vector<std::string> names = stage_names(config);
+  if (!stage.empty() && std::find(names.begin(), names.end(), stage) == names.end()) {
+    std::string all;
+    for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
+    const std::string near = nearest_name(stage, names);
+    throw ConfigError(fmt::format("{} is no stage of this pipeline, which has {}{}", in_quotes(stage), all,
+                                  near.empty() ? "" : "; did you mean " + near + "?"));
+  }
+  const fs::path folder = config.run.dir;
+  std::vector<StageResult> results;
+  for (const std::string& name : names) {
+    const StageResult* before = results.empty() ? nullptr : &results.back();
+    if (stage.empty() || stage == name) {
+      results.push_back(run_stage(name, config, before, context));
+      done(results.back());
+      if (stage == name && name != names.back()) return;
+    } else {
+      results.push_back(open_stage(folder / name));
+    }
+  }
+  write_manifest(folder, results);
+}
+
+Dataset open_dataset(const fs::path& folder) {
+  const fs::path file = folder / "manifest.json";
+  if (!fs::exists(file))
+    throw FileError(fmt::format("{}: no dataset: there is no manifest.json; `weft data run` writes it at its end",
+                                folder.string()));
+  Dataset d{.manifest = read_json_file(file, kManifest), .version = ""};
+  d.version = JsonFields(d.manifest, file.string()).string("version");
+  nlohmann::json content = d.manifest;
+  content.erase("version");
+  if (to_hex(hash128(content.dump())) != d.version)
+    throw FileError(file.string() + ": was changed: its version is not the hash of what it says");
+  return d;
+}
+
+Audit audit_dataset(const fs::path& folder) { return Auditor(folder).run(); }
+
+std::vector<std::string> differences(const Dataset& a, const Dataset& b) {
+  std::vector<std::string> lines;
+  compare(table_of(a.manifest), table_of(b.manifest), lines);
+  if (lines.empty() && a.version != b.version)
+    lines.emplace_back("the same inputs, parameters and counts, but other bytes");
+  return lines;
+}
+
+}  // namespace weft

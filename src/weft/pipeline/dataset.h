@@ -1,0 +1,41 @@
+// A dataset: the folder of a pipeline's run, with a manifest over all of its stages whose hash is its version.
+#pragma once
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "weft/pipeline/pipeline_config.h"
+#include "weft/pipeline/stage.h"
+
+namespace weft {
+
+// The stages of this pipeline, in order: read, filter, dedup, decontaminate, tokens, without those that its file has
+// not.
+std::vector<std::string> stage_names(const PipelineConfig& config);
+
+// Runs the stage of this name, or all where it is empty, in config.run.dir; `done` hears of each when it is complete.
+// Where all are complete, writes manifest.json. What is complete already is not done again. Throws ConfigError for a
+// name that is none of this pipeline, FileError where the stage before is not complete, Interrupted.
+void run_pipeline(const PipelineConfig& config, const std::string& stage, const StageContext& context,
+                  const std::function<void(const StageResult&)>& done);
+
+struct Dataset {
+  nlohmann::json manifest;
+  std::string version;  // the hash of what it says, 32 digits
+};
+// Throws FileError where there is no manifest, or its version is not its hash.
+Dataset open_dataset(const std::filesystem::path& folder);
+
+// What in the folder is not as the manifest says, a line each: files that are missing or others, inputs that changed.
+// Inputs that are no longer there are told in `notes`. `files` and `bytes` count what was looked at.
+struct Audit {
+  std::vector<std::string> problems, notes;
+  int64_t files = 0, bytes = 0;
+};
+Audit audit_dataset(const std::filesystem::path& folder);
+
+// How two datasets differ, a line each; empty: they are the same.
+std::vector<std::string> differences(const Dataset& a, const Dataset& b);
+
+}  // namespace weft

@@ -1,0 +1,87 @@
+#include <unordered_set>
+
+#include "weft/base/json.h"
+#include "weft/pipeline/hashing.h"
+#include "weft/pipeline/input_files.h"
+#include "weft/pipeline/row_document.h"
+#include "weft/pipeline/stages.h"
+#include "weft/pipeline/words.h"
+
+namespace weft {
+namespace {
+
+constexpr int kVersion = 1;
+
+// The sequences of words of evaluation files.
+class Contamination {
+ public:
+  explicit Contamination(const DecontaminateConfig& config) : n_(config.ngram), table_(make_character_table()) {
+    for (const std::string& file : expand_names(config.files)) read(file);
+    if (ngrams_.empty())
+      throw ConfigError(fmt::format("decontaminate.files: no text in them has {} words (decontaminate.ngram)", n_));
+  }
+
+  // How many of the document's sequences are among them.
+  int64_t hits(std::string_view text) const {
+    int64_t n = 0;
+    for (const uint64_t hash : sequences(text)) n += int64_t(ngrams_.count(hash));
+    return n;
+  }
+
+ private:
+  std::vector<uint64_t> sequences(std::string_view text) const {
+    const std::vector<uint64_t> words = plain_word_hashes(*table_, text);
+    return int64_t(words.size()) < n_ ? std::vector<uint64_t>() : shingle_hashes(words, n_);
+  }
+  void add(std::string_view text) {
+    for (const uint64_t hash : sequences(text)) ngrams_.insert(hash);
+  }
+  void add_strings(const nlohmann::json& value) {
+    if (value.is_string()) add(value.get_ref<const std::string&>());
+    if (value.is_structured())
+      for (const auto& one : value) add_strings(one);
+  }
+  // A broken evaluation file is an error: a hole in it would go unseen.
+  void read(const std::string& path) {
+    const SourceConfig source;
+    SourceFile file{.path = path, .format = format_of(source, path), .columns = {}};
+    if (file.format == FileFormat::kWarc) throw ConfigError(path + ": decontaminate.files takes JSONL, CSV and text");
+    const auto rows = open_rows(source, file, nullptr, {});
+    Row row;
+    while (rows->next(row)) {
+      const std::string where = fmt::format("{}: row {}", path, row.number);
+      if (!row.broken.empty()) throw FileError(fmt::format("{}: {}", where, row.broken));
+      if (file.format == FileFormat::kJsonl)
+        add_strings(parse_json(row.bytes, where));
+      else
+        add(row.bytes);
+    }
+  }
+
+  int64_t n_;
+  std::shared_ptr<const CharacterTable> table_;
+  std::unordered_set<uint64_t> ngrams_;
+};
+
+}  // namespace
+
+StageResult run_decontaminate_stage(const PipelineConfig& config, const StageResult& before,
+                                    const std::filesystem::path& path, const StageContext& context) {
+  nlohmann::json parameters = parameters_of(config, {"decontaminate"});
+  for (const std::string& file : expand_names(config.decontaminate.files))
+    parameters["hashes"].push_back({{"file", file}, {"hash", hash_of_file(file)}});
+  const StageFolder folder(
+      path, {.name = "decontaminate", .version = kVersion, .parameters = parameters, .inputs = before.hash});
+  if (!folder.is_complete()) {
+    const Contamination contamination(config.decontaminate);
+    const DocumentJudge judge = [&](Document& d, std::map<std::string, int64_t>&) -> std::optional<Drop> {
+      const int64_t hits = contamination.hits(d.text);
+      if (hits <= config.decontaminate.max_hits) return {};
+      return Drop{"decontaminate", fmt::format("{} sequences of {} words", hits, config.decontaminate.ngram)};
+    };
+    run_map_stage(folder, before, context, [&](int64_t) { return judge; });
+  }
+  return open_stage(path);
+}
+
+}  // namespace weft

@@ -1,0 +1,272 @@
+#include <algorithm>
+
+#include "weft/base/mapped_file.h"
+#include "weft/data/token_writer.h"
+#include "weft/pipeline/duplicates.h"
+#include "weft/pipeline/hashing.h"
+#include "weft/pipeline/minhash.h"
+#include "weft/pipeline/shard.h"
+#include "weft/pipeline/stages.h"
+#include "weft/pipeline/tasks.h"
+#include "weft/pipeline/words.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kVersion = 1;
+
+// What a key is of: its highest bits, so that keys of a kind come together, lines last.
+enum class KeyKind : uint64_t { kText, kUrl, kBand, kLine };
+constexpr int kKindShift = 62;
+
+KeyRecord record_of(KeyKind kind, Hash128 key, uint64_t document, uint64_t extra) {
+  return {uint64_t(kind) << kKindShift | key.high >> 2, key.low, document, extra};
+}
+KeyKind kind_of(const KeyRecord& r) { return KeyKind(r.high >> kKindShift); }
+
+// Pass 1, a shard at a time: NNNNN.keys, and NNNNN.shingles before it.
+class KeyPass {
+ public:
+  KeyPass(const DedupConfig& config, fs::path work)
+      : c_(config),
+        work_(std::move(work)),
+        shingles_(work_),
+        minhash_(config.bands, config.rows),
+        table_(make_character_table()) {}
+
+  fs::path keys_of(int64_t shard) const { return work_ / shard_name(shard, ".keys"); }
+  const ShingleFiles& shingles() const { return shingles_; }
+
+  // Returns the counts of what it read.
+  Counts run(int64_t shard, const fs::path& file) const {
+    std::vector<KeyRecord> records;
+    WholeFile sets(shingles_.file_of(shard));
+    uint64_t place = 0;
+    Counts counts;
+    for_each_in_shard(file, [&](Document&& d) {
+      ++counts.documents_in;
+      counts.bytes_in += int64_t(d.text.size());
+      add_exact(d, records);
+      if (c_.near) add_near(d, records, sets, place);
+    });
+    sets.commit();
+    write_run(keys_of(shard), std::move(records));
+    return counts;
+  }
+
+ private:
+  void add_exact(const Document& d, std::vector<KeyRecord>& records) const {
+    const uint64_t number = d.id.number();
+    if (c_.documents) records.push_back(record_of(KeyKind::kText, hash128(d.text), number, 0));
+    if (c_.urls && !d.url.empty()) records.push_back(record_of(KeyKind::kUrl, hash128(d.url), number, 0));
+    if (c_.lines == "off") return;
+    uint64_t line_number = 0;
+    for_each_text_line(d.text, [&](std::string_view line) {
+      const uint64_t at = line_number++;
+      if (!line.empty()) records.push_back(record_of(KeyKind::kLine, hash128(line), number, at));
+    });
+  }
+  void add_near(const Document& d, std::vector<KeyRecord>& records, WholeFile& sets, uint64_t& place) const {
+    const std::vector<uint64_t> shingles = shingle_hashes(plain_word_hashes(*table_, d.text), c_.ngram);
+    if (shingles.empty()) return;
+    for (const Hash128& key : minhash_.band_keys(shingles))
+      records.push_back(record_of(KeyKind::kBand, key, d.id.number(), place));
+    const std::vector<uint32_t> set = shingle_set(shingles);
+    const auto size = uint32_t(set.size());
+    sets.write({reinterpret_cast<const char*>(&size), sizeof size});
+    sets.write({reinterpret_cast<const char*>(set.data()), set.size() * sizeof(uint32_t)});
+    place += sizeof size + set.size() * sizeof(uint32_t);
+  }
+
+ public:
+  // Lines without the white space around them; blank ones are empty.
+  template <class Take>
+  static void for_each_text_line(std::string_view text, const Take& take) {
+    for (size_t at = 0; at <= text.size();) {
+      const size_t end = std::min(text.find('\n', at), text.size());
+      take(trim_white_space(text.substr(at, end - at)));
+      at = end + 1;
+    }
+  }
+
+ private:
+  DedupConfig c_;
+  fs::path work_;
+  ShingleFiles shingles_;
+  MinHash minhash_;
+  std::shared_ptr<const CharacterTable> table_;
+};
+
+// Pass 2: all keys in order. Writes `lines` (document, line), `dropped` (document, kept, reason) and duplicates.jsonl.
+class Merge {
+ public:
+  Merge(const DedupConfig& config, const KeyPass& keys, const fs::path& work, const StageContext& context)
+      : c_(config),
+        work_(work),
+        context_(context),
+        bands_(clusters_, keys.shingles(), config.jaccard),
+        lines_(work, "lines") {}
+
+  void run(const std::vector<fs::path>& runs) {
+    merge_runs(runs, work_, [&](const KeyRecord& r) { take(r); });
+    lines_.finish(work_ / "lines");
+    const std::vector<Duplicate> all = clusters_.duplicates();
+    tell(all);
+    std::vector<KeyRecord> records;
+    for (const Duplicate& d : all) records.push_back({d.document, d.kept, uint64_t(d.same), 0});
+    write_run(work_ / "dropped", std::move(records));  // last: it says that all of this is done
+  }
+
+ private:
+  static constexpr int64_t kLook = 1 << 16;
+
+  void take(const KeyRecord& r) {
+    if (++taken_ % kLook == 0 && context_.stop) throw Interrupted();
+    const KeyKind kind = kind_of(r);
+    if (kind == KeyKind::kLine) return take_line(r);
+    if (!last_ || !last_->same_key(r)) {
+      last_ = r;
+      if (kind == KeyKind::kBand) bands_.begin(r);
+      return;
+    }
+    if (kind == KeyKind::kBand) return bands_.add(r);
+    clusters_.join(last_->document, r.document, kind == KeyKind::kText ? Same::kText : Same::kUrl, 1);
+  }
+  // Documents that are dropped do not count: what stood only there would be lost.
+  void take_line(const KeyRecord& r) {
+    if (clusters_.is_dropped(r.document)) return;
+    const bool first = !last_ || !last_->same_key(r);
+    if (!first && c_.lines == "keep_none" && !first_is_out_) drop_line(*last_);
+    if (!first) drop_line(r);
+    first_is_out_ = !first;
+    if (first) last_ = r;
+  }
+  void drop_line(const KeyRecord& r) { lines_.add({r.document, r.extra, 0, 0}); }
+
+  void tell(const std::vector<Duplicate>& all) const {
+    constexpr const char* kNames[] = {"text", "url", "near"};
+    WholeFile out(work_.parent_path() / "duplicates.jsonl");
+    for (const Duplicate& d : all) {
+      nlohmann::json line = {{"id", DocumentId::of_number(d.document).text()},
+                             {"kept", DocumentId::of_number(d.kept).text()},
+                             {"by", kNames[size_t(d.same)]}};
+      if (d.same == Same::kNear) line["jaccard"] = d.jaccard;
+      out.write(line.dump() + "\n");
+    }
+    out.commit();
+  }
+
+  const DedupConfig& c_;
+  fs::path work_;
+  const StageContext& context_;
+  Clusters clusters_;
+  BandGroup bands_;
+  RecordSorter lines_;
+  std::optional<KeyRecord> last_;
+  bool first_is_out_ = false;
+  int64_t taken_ = 0;
+};
+
+// A sorted file of records, of which a shard's are wanted.
+class RecordFile {
+ public:
+  explicit RecordFile(const fs::path& file) : file_(file) {}
+  std::span<const KeyRecord> of_shard(int64_t shard) const {
+    const std::span<const KeyRecord> all(reinterpret_cast<const KeyRecord*>(file_.bytes().data()),
+                                         file_.bytes().size() / sizeof(KeyRecord));
+    const auto at = [&](int64_t s) {
+      return std::lower_bound(all.begin(), all.end(), uint64_t(s) << 32,
+                              [](const KeyRecord& r, uint64_t value) { return r.high < value; });
+    };
+    return {at(shard), at(shard + 1)};
+  }
+
+ private:
+  MappedFile file_;
+};
+
+// Pass 3: takes out what pass 2 found. Both lists are gone through beside the shard, which is in the same order.
+class Apply {
+ public:
+  Apply(std::span<const KeyRecord> dropped, std::span<const KeyRecord> lines) : dropped_(dropped), lines_(lines) {}
+
+  std::optional<Drop> judge(Document& d, std::map<std::string, int64_t>& changes) {
+    constexpr const char* kReasons[] = {"dedup.documents", "dedup.urls", "dedup.near"};
+    const uint64_t number = d.id.number();
+    dropped_ = dropped_.subspan(
+        size_t(std::find_if(dropped_.begin(), dropped_.end(), [&](const KeyRecord& r) { return r.high >= number; }) -
+               dropped_.begin()));
+    if (!dropped_.empty() && dropped_.front().high == number)
+      return Drop{kReasons[dropped_.front().document], "kept: " + DocumentId::of_number(dropped_.front().low).text()};
+    return take_out_lines(d, changes);
+  }
+
+ private:
+  std::optional<Drop> take_out_lines(Document& d, std::map<std::string, int64_t>& changes) {
+    const uint64_t number = d.id.number();
+    while (!lines_.empty() && lines_.front().high < number) lines_ = lines_.subspan(1);
+    if (lines_.empty() || lines_.front().high != number) return {};
+    std::string kept;
+    uint64_t at = 0;
+    for (size_t begin = 0; begin <= d.text.size(); ++at) {
+      const size_t end = std::min(d.text.find('\n', begin), d.text.size());
+      const size_t next = std::min(end + 1, d.text.size());
+      if (!lines_.empty() && lines_.front().high == number && lines_.front().low == at) {
+        ++changes["dedup.lines"];
+        lines_ = lines_.subspan(1);
+      } else {
+        kept.append(d.text, begin, next - begin);
+      }
+      begin = end + 1;
+    }
+    d.text = std::move(kept);
+    if (trim_white_space(d.text).empty()) return Drop{"dedup.lines", "no line is left"};
+    return {};
+  }
+
+  std::span<const KeyRecord> dropped_, lines_;
+};
+
+void find_duplicates(const DedupConfig& config, const StageResult& before, const fs::path& work,
+                     const StageContext& context) {
+  const KeyPass keys(config, work);
+  const auto n = int64_t(before.shards.size());
+  context.progress.begin("dedup, keys", before.counts.bytes_out);
+  int64_t next_shard = 0;
+  const auto next = [&]() -> std::optional<int64_t> {
+    while (next_shard < n && fs::exists(keys.keys_of(next_shard))) ++next_shard;
+    return next_shard < n && !context.stop ? std::optional(next_shard++) : std::nullopt;
+  };
+  for_each_task(context.threads, next, [&](int64_t shard) {
+    const Counts counts = keys.run(shard, before.folder / before.shards[size_t(shard)]);
+    context.progress.add(counts, counts.bytes_in, false);
+  });
+  if (context.stop) throw Interrupted();
+  std::vector<fs::path> runs;
+  for (int64_t i = 0; i < n; ++i) runs.push_back(keys.keys_of(i));
+  Merge(config, keys, work, context).run(runs);
+}
+
+}  // namespace
+
+StageResult run_dedup_stage(const PipelineConfig& config, const StageResult& before, const fs::path& path,
+                            const StageContext& context) {
+  const StageFolder folder(
+      path,
+      {.name = "dedup", .version = kVersion, .parameters = parameters_of(config, {"dedup"}), .inputs = before.hash});
+  if (folder.is_complete()) return open_stage(path);
+  const fs::path work = path / "work";
+  fs::create_directories(work);
+  if (!fs::exists(work / "dropped")) find_duplicates(config.dedup, before, work, context);
+  const RecordFile dropped(work / "dropped"), lines(work / "lines");
+  run_map_stage(folder, before, context, [&](int64_t shard) -> DocumentJudge {
+    return [apply = Apply(dropped.of_shard(shard), lines.of_shard(shard))](
+               Document& d, std::map<std::string, int64_t>& changes) mutable { return apply.judge(d, changes); };
+  });
+  fs::remove_all(work);
+  return open_stage(path);
+}
+
+}  // namespace weft

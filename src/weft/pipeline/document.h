@@ -1,0 +1,39 @@
+// A document on its way through the pipeline, and its line in a shard (docs/formats/pipeline.md).
+#pragma once
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+namespace weft {
+
+// Which document: the shard of the read stage in which it first stood, and its place there. Kept by all later stages.
+struct DocumentId {
+  uint32_t shard = 0, place = 0;
+  uint64_t number() const { return uint64_t(shard) << 32 | place; }
+  static DocumentId of_number(uint64_t n) { return {uint32_t(n >> 32), uint32_t(n)}; }
+  std::string text() const;  // "12.345"
+  bool operator==(const DocumentId&) const = default;
+};
+
+// Where it was read: bytes [begin, end) of the file as it is when decompressed, which are its row `row` (from 1).
+struct Origin {
+  std::string file;
+  int64_t row = 0, begin = 0, end = 0;
+};
+
+struct Document {
+  DocumentId id;
+  std::string source;  // the name of its [[source]]
+  Origin origin;
+  std::string url;                                 // empty: none is known
+  std::string text;                                // UTF-8
+  nlohmann::json meta = nlohmann::json::object();  // of the row, and what stages found
+};
+
+// One line of JSON with its line feed.
+std::string to_line(const Document& document);
+// The reverse. Throws FileError, beginning with `where`.
+Document document_of_line(std::string_view line, const std::string& where);
+
+}  // namespace weft

@@ -1,0 +1,88 @@
+#include "weft/pipeline/duplicates.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "weft/base/error.h"
+#include "weft/pipeline/document.h"
+#include "weft/pipeline/minhash.h"
+
+namespace weft {
+
+Clusters::Node& Clusters::node(uint64_t document) {
+  return nodes_.try_emplace(document, Node{.parent = document}).first->second;
+}
+
+uint64_t Clusters::first_of(uint64_t document) const {
+  auto at = nodes_.find(document);
+  if (at == nodes_.end()) return document;
+  while (at->second.parent != at->first) {
+    const auto up = nodes_.find(at->second.parent);
+    at->second.parent = up->second.parent;  // halves the way for the next time
+    at = nodes_.find(at->second.parent);
+  }
+  return at->first;
+}
+
+void Clusters::join(uint64_t a, uint64_t b, Same same, double jaccard) {
+  for (const uint64_t document : {a, b}) {
+    Node& n = node(document);
+    if (n.told && n.same <= same) continue;
+    n.same = same, n.jaccard = jaccard, n.told = true;
+  }
+  const uint64_t first_a = first_of(a), first_b = first_of(b);
+  node(std::max(first_a, first_b)).parent = std::min(first_a, first_b);
+}
+
+std::vector<Duplicate> Clusters::duplicates() const {
+  std::vector<Duplicate> all;
+  for (const auto& [document, node] : nodes_)
+    if (const uint64_t first = first_of(document); first != document)
+      all.push_back({document, first, node.same, node.jaccard});
+  std::sort(all.begin(), all.end(), [](const Duplicate& a, const Duplicate& b) { return a.document < b.document; });
+  return all;
+}
+
+std::filesystem::path ShingleFiles::file_of(int64_t shard) const {
+  return folder_ / fmt::format("{:05}.shingles", shard);
+}
+
+std::vector<uint32_t> ShingleFiles::load(uint64_t document, uint64_t place) const {
+  const std::filesystem::path file = file_of(DocumentId::of_number(document).shard);
+  const int fd = open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  uint32_t size = 0;
+  std::vector<uint32_t> set;
+  const auto get = [&](void* to, size_t bytes, uint64_t from) {
+    return pread(fd, to, bytes, off_t(from)) == ssize_t(bytes);
+  };
+  bool good = fd >= 0 && get(&size, sizeof size, place);
+  if (good) {
+    set.resize(size);
+    good = get(set.data(), size * sizeof(uint32_t), place + sizeof size);
+  }
+  if (fd >= 0) close(fd);
+  if (!good)
+    throw FileError(fmt::format("{}: cannot be read; remove its folder and run the stage again", file.string()));
+  return set;
+}
+
+void BandGroup::begin(const KeyRecord& first) { members_.assign(1, {first, {}}); }
+
+void BandGroup::add(const KeyRecord& record) {
+  constexpr size_t kMostMembers = 32;
+  const uint64_t cluster = clusters_.first_of(record.document);
+  for (const Member& m : members_)
+    if (clusters_.first_of(m.record.document) == cluster) return;
+  std::vector<uint32_t> set = shingles_.load(record.document, record.extra);
+  for (Member& m : members_) {
+    if (m.set.empty()) m.set = shingles_.load(m.record.document, m.record.extra);
+    const double similarity = jaccard(m.set, set);
+    if (similarity < threshold_) continue;
+    return clusters_.join(m.record.document, record.document, Same::kNear, similarity);
+  }
+  if (members_.size() < kMostMembers) members_.push_back({record, std::move(set)});
+}
+
+}  // namespace weft

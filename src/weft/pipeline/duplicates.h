@@ -1,0 +1,78 @@
+// Which documents are the same as which, as equalities and similarities come in.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "weft/pipeline/sorted_runs.h"
+
+namespace weft {
+
+// Why two documents are taken for one; the lower reason is told where there are several.
+enum class Same : uint8_t { kText, kUrl, kNear };
+
+// A dropped document, for whom, and why.
+struct Duplicate {
+  uint64_t document = 0, kept = 0;
+  Same same = Same::kText;
+  double jaccard = 1;  // of the pair by which it was found
+};
+
+// Documents that are the same, directly or through others, are one cluster; its first document is kept. Memory grows
+// with the number of documents in clusters.
+class Clusters {
+ public:
+  void join(uint64_t a, uint64_t b, Same same, double jaccard);
+  // The first document of its cluster.
+  uint64_t first_of(uint64_t document) const;
+  bool is_dropped(uint64_t document) const { return first_of(document) != document; }
+  // In the order of the documents.
+  std::vector<Duplicate> duplicates() const;
+
+ private:
+  struct Node {
+    uint64_t parent = 0;
+    Same same = Same::kNear;
+    double jaccard = 0;
+    bool told = false;
+  };
+  Node& node(uint64_t document);
+
+  mutable std::unordered_map<uint64_t, Node> nodes_;
+};
+
+// The keys of one shard's documents, and the shingles of each, on disk.
+class ShingleFiles {
+ public:
+  explicit ShingleFiles(std::filesystem::path folder) : folder_(std::move(folder)) {}
+  std::filesystem::path file_of(int64_t shard) const;
+  // The set of a document, at the place that its records tell.
+  std::vector<uint32_t> load(uint64_t document, uint64_t place) const;
+
+ private:
+  std::filesystem::path folder_;
+};
+
+// The documents of one band that share a key, one after the other: compares each with those before it that were like
+// none (up to 32 of them), and joins those that are similar.
+class BandGroup {
+ public:
+  BandGroup(Clusters& clusters, const ShingleFiles& shingles, double threshold)
+      : clusters_(clusters), shingles_(shingles), threshold_(threshold) {}
+  void begin(const KeyRecord& first);
+  void add(const KeyRecord& record);
+
+ private:
+  struct Member {
+    KeyRecord record;
+    std::vector<uint32_t> set;  // empty: not loaded yet
+  };
+  Clusters& clusters_;
+  const ShingleFiles& shingles_;
+  double threshold_;
+  std::vector<Member> members_;
+};
+
+}  // namespace weft

@@ -1,0 +1,40 @@
+#include "weft/pipeline/hashing.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include "weft/base/mapped_file.h"
+
+namespace weft {
+
+struct Hasher::State {
+  XXH3_state_t* xxh = XXH3_createState();
+  ~State() { XXH3_freeState(xxh); }
+};
+
+Hash128 hash128(std::string_view bytes) {
+  const XXH128_hash_t h = XXH3_128bits(bytes.data(), bytes.size());
+  return {h.high64, h.low64};
+}
+
+uint64_t hash64(std::string_view bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
+
+std::string to_hex(Hash128 hash) { return fmt::format("{:016x}{:016x}", hash.high, hash.low); }
+
+Hasher::Hasher() : state_(std::make_unique<State>()) { XXH3_128bits_reset(state_->xxh); }
+Hasher::~Hasher() = default;
+Hasher::Hasher(Hasher&&) noexcept = default;
+
+void Hasher::add(std::string_view bytes) { XXH3_128bits_update(state_->xxh, bytes.data(), bytes.size()); }
+
+std::string Hasher::hex() const {
+  const XXH128_hash_t h = XXH3_128bits_digest(state_->xxh);
+  return to_hex({h.high64, h.low64});
+}
+
+std::string hash_of_file(const std::filesystem::path& file) {
+  const MappedFile mapped(file);
+  return to_hex(hash128(mapped.text()));
+}
+
+}  // namespace weft

@@ -1,0 +1,36 @@
+// A stream with a view of what comes next.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "weft/pipeline/byte_stream.h"
+
+namespace weft {
+
+class Input {
+ public:
+  explicit Input(std::unique_ptr<ByteStream> stream) : stream_(std::move(stream)) {}
+
+  // What comes next: at least `wanted` bytes, unless the file ends before. Until the next call.
+  std::string_view peek(size_t wanted);
+  void skip(size_t bytes);  // of what was peeked at
+  // The first place of `what` at or after `from` in what comes next; npos where it is not within `most` bytes or the
+  // file ends before.
+  size_t find(std::string_view what, size_t from, size_t most);
+
+  int64_t offset() const { return offset_; }  // of what comes next, in the decompressed file
+  int64_t bytes_in() const { return stream_->bytes_in(); }
+  // Why the file ended where it did; empty: it was all read.
+  const std::string& failure() const { return failure_; }
+
+ private:
+  std::unique_ptr<ByteStream> stream_;
+  std::string buffer_, failure_;
+  size_t at_ = 0;
+  int64_t offset_ = 0;
+  bool ended_ = false;
+};
+
+}  // namespace weft

@@ -1,0 +1,70 @@
+#include "weft/pipeline/input_files.h"
+
+#include <glob.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "weft/base/error.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> matches(const std::string& pattern) {
+  glob_t found{};
+  std::vector<std::string> names;
+  if (glob(pattern.c_str(), GLOB_NOSORT, nullptr, &found) == 0)
+    for (size_t i = 0; i < found.gl_pathc; ++i) names.emplace_back(found.gl_pathv[i]);
+  globfree(&found);
+  std::sort(names.begin(), names.end());  // by bytes: the same in every locale
+  return names;
+}
+
+void add_folder(const fs::path& folder, std::vector<std::string>& files) {
+  std::vector<std::string> here;
+  const auto hidden = [](const fs::path& p) { return p.filename().string().starts_with('.'); };
+  for (auto i = fs::recursive_directory_iterator(folder); i != fs::recursive_directory_iterator(); ++i) {
+    if (hidden(i->path())) {
+      if (i->is_directory()) i.disable_recursion_pending();
+    } else if (i->is_regular_file()) {
+      here.push_back(i->path().string());
+    }
+  }
+  std::sort(here.begin(), here.end());
+  files.insert(files.end(), here.begin(), here.end());
+}
+
+}  // namespace
+
+std::vector<std::string> expand_names(const std::vector<std::string>& names) {
+  std::vector<std::string> files;
+  for (const std::string& name : names) {
+    const size_t before = files.size();
+    try {
+      std::vector<std::string> found = fs::exists(name) ? std::vector{name} : matches(name);
+      for (const std::string& one : found) fs::is_directory(one) ? add_folder(one, files) : files.push_back(one);
+    } catch (const fs::filesystem_error& e) {
+      throw FileError(fmt::format("{}: {}", e.path1().string(), e.code().message()));
+    }
+    if (files.size() == before) throw FileError(fmt::format("{}: there is no such file, and no file in it", name));
+  }
+  return files;
+}
+
+std::vector<InputFile> input_files(const std::vector<SourceConfig>& sources) {
+  std::vector<InputFile> files;
+  for (size_t s = 0; s < sources.size(); ++s) {
+    for (const std::string& path : expand_names(sources[s].files)) {
+      struct stat info {};
+      if (stat(path.c_str(), &info) != 0) throw FileError(fmt::format("{}: cannot be read", path));
+      constexpr int64_t kNs = 1'000'000'000;
+      files.push_back({path, s, info.st_size, info.st_mtim.tv_sec * kNs + info.st_mtim.tv_nsec});
+    }
+  }
+  return files;
+}
+
+}  // namespace weft

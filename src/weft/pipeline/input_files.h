@@ -1,0 +1,22 @@
+// The files that the sources of a pipeline name.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "weft/pipeline/pipeline_config.h"
+
+namespace weft {
+
+struct InputFile {
+  std::string path;
+  size_t source = 0;  // its place in config.sources
+  int64_t bytes = 0, mtime_ns = 0;
+};
+
+// By source, then in the order in which they are given; those of a pattern or folder by name. Folders are gone through
+// with all that are in them; names that begin with a dot are left out. Throws FileError where a name gives no file.
+std::vector<InputFile> input_files(const std::vector<SourceConfig>& sources);
+// The same of one list.
+std::vector<std::string> expand_names(const std::vector<std::string>& names);
+
+}  // namespace weft

@@ -1,0 +1,175 @@
+#include "weft/pipeline/row_document.h"
+
+#include <algorithm>
+
+#include "weft/base/error.h"
+#include "weft/base/json.h"
+#include "weft/base/utf8.h"
+#include "weft/data/jsonl.h"
+#include "weft/pipeline/html_text.h"
+#include "weft/pipeline/http.h"
+#include "weft/tokenize/unicode.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t kMostPage = 16 << 20;
+constexpr JsonLimits kRow{.max_bytes = size_t{1} << 30, .max_depth = 64};
+
+void read_json_row(const SourceConfig& source, const Row& row, Document& d) {
+  nlohmann::json json = parse_json(row.bytes, "row", kRow);
+  const JsonFields fields(json, "row");
+  d.text = fields.string(source.text_key);
+  if (const auto* url = fields.find(source.url_key); url != nullptr && url->is_string()) d.url = *url;
+  for (const std::string& key : source.meta_keys)
+    if (const auto* value = fields.find(key)) d.meta[key] = *value;
+}
+
+void read_csv_row(const SourceConfig& source, const SourceFile& file, const Row& row, Document& d) {
+  const std::vector<std::string> fields = csv_fields(row.bytes);
+  if (fields.size() != file.columns.size())
+    throw Error(fmt::format("{} fields, but the header has {}", fields.size(), file.columns.size()));
+  bool found = false;
+  for (size_t i = 0; i < fields.size(); ++i) {
+    const std::string& name = file.columns[i];
+    if (name == source.text_key) d.text = fields[i], found = true;
+    if (name == source.url_key) d.url = fields[i];
+    if (std::find(source.meta_keys.begin(), source.meta_keys.end(), name) != source.meta_keys.end())
+      d.meta[name] = fields[i];
+  }
+  if (!found) throw Error(fmt::format("the header has no column {}", in_quotes(source.text_key)));
+}
+
+std::string charset_of(const std::string& content_type) {
+  const size_t at = content_type.find("charset=");
+  if (at == std::string::npos) return "";
+  std::string name = content_type.substr(at + 8, 40);
+  name.resize(std::min(name.size(), name.find_first_of("; \t")));
+  std::erase(name, '"');
+  return name;
+}
+
+std::string page_text(const std::string& type, const std::string& body) {
+  if (type.find("html") != std::string::npos) return html_text(body, charset_of(type));
+  std::string copy;
+  return std::string(well_formed(body, copy));
+}
+
+bool is_page(const std::string& type) {
+  return type.starts_with("text/html") || type.starts_with("application/xhtml") || type.starts_with("text/plain");
+}
+
+// False and why: a record that is no page.
+bool read_warc_record(const Row& row, Document& d, std::string& why) {
+  const std::string_view record = row.bytes;
+  const size_t head_size = header_size(record);
+  const std::string_view head = record.substr(0, head_size);
+  std::string_view body = record.substr(head_size);
+  d.url = header_value(head, "warc-target-uri");
+  if (d.url.starts_with('<') && d.url.ends_with('>')) d.url = d.url.substr(1, d.url.size() - 2);  // WARC/1.0 of wget
+  const std::string kind = header_value(head, "warc-type"), date = header_value(head, "warc-date");
+  if (!date.empty()) d.meta["date"] = date;
+  std::string type = header_value(head, "content-type");
+  std::string page(body);
+  if (kind == "response" && type.starts_with("application/http")) {
+    const size_t http_size = header_size(body);
+    if (http_size == 0) throw Error("a response whose HTTP header does not end");
+    const std::string_view http = body.substr(0, http_size);
+    const std::string_view status = http.substr(std::min(http.find(' '), http.size()));
+    if (!status.starts_with(" 200")) return why = "no answer 200", false;
+    type = header_value(http, "content-type");
+    if (!is_page(type)) return why = "no page", false;
+    page = http_body(http, body.substr(http_size), kMostPage);
+  } else if (kind != "resource" && kind != "conversion") {
+    return why = "no response", false;
+  }
+  if (!is_page(type)) return why = "no page", false;
+  d.text = page_text(type, page);
+  if (d.text.empty()) return why = "no text", false;
+  return true;
+}
+
+// A document is UTF-8 without NUL bytes.
+void check_text(const SourceConfig& source, std::string& text) {
+  size_t bad = utf8_error(text);
+  const char* what = "not UTF-8";
+  if (bad == std::string::npos) bad = text.find('\0'), what = "a NUL byte";
+  if (bad == std::string::npos) return;
+  if (source.invalid_text == "aside") throw Error(fmt::format("{} at byte {} of the text", what, bad));
+  std::string copy, clean(well_formed(text, copy));
+  text.clear();
+  for (const char c : clean) c == '\0' ? void(text += "\ufffd") : void(text += c);
+}
+
+}  // namespace
+
+FileFormat format_of(const SourceConfig& source, const std::string& file) {
+  const std::filesystem::path name = without_compression(file);
+  const std::string extension = name.extension().string(), said = source.format;
+  if (said == "jsonl" || (said == "auto" && is_jsonl(name))) return FileFormat::kJsonl;
+  if (said == "csv" || (said == "auto" && extension == ".csv")) return FileFormat::kCsv;
+  if (said == "warc" || (said == "auto" && extension == ".warc")) return FileFormat::kWarc;
+  return FileFormat::kText;
+}
+
+std::unique_ptr<RowReader> open_rows(const SourceConfig& source, const SourceFile& file, ByteWatcher* watcher,
+                                     const ReadConfig& limits) {
+  Input input(open_file_stream(file.path, {.max_ratio = limits.max_ratio}, watcher));
+  const int64_t most = limits.max_row_mb << 20;
+  if (file.format == FileFormat::kCsv) return read_csv(std::move(input), most);
+  if (file.format == FileFormat::kWarc) return read_warc(std::move(input), most);
+  return read_separated(std::move(input), file.format == FileFormat::kJsonl ? "\n" : source.separator, most);
+}
+
+std::vector<std::string> csv_fields(std::string_view record) {
+  std::vector<std::string> fields(1);
+  size_t at = 0;
+  while (at < record.size()) {
+    if (record[at] == '"') {
+      for (++at;; ++at) {
+        const size_t quote = record.find('"', at);
+        if (quote == std::string_view::npos) throw Error("a quote that is not closed");
+        fields.back() += record.substr(at, quote - at);
+        at = quote + 1;
+        if (at >= record.size() || record[at] != '"') break;
+        fields.back() += '"';
+      }
+      if (at < record.size() && record[at] != ',') throw Error("text after a closing quote");
+    } else {
+      const size_t end = std::min(record.find(',', at), record.size());
+      const std::string_view field = record.substr(at, end - at);
+      if (field.find('"') != std::string_view::npos) throw Error("a quote within a field that does not begin with one");
+      fields.back() = field;
+      at = end;
+    }
+    if (at < record.size()) {
+      fields.emplace_back();
+      ++at;
+    }
+  }
+  return fields;
+}
+
+bool read_document(const SourceConfig& source, const SourceFile& file, const Row& row, Document& d, std::string& why) {
+  d.source = source.name;
+  d.origin = {.file = file.path, .row = row.number, .begin = row.begin, .end = row.end};
+  const auto blank = [](const std::string& text) { return text.find_first_not_of(" \t\r\n") == std::string::npos; };
+  if (file.format == FileFormat::kWarc) {
+    if (!read_warc_record(row, d, why)) return false;
+  } else if (blank(row.bytes)) {
+    return why = "blank", false;
+  } else if (file.format == FileFormat::kJsonl) {
+    read_json_row(source, row, d);
+  } else if (file.format == FileFormat::kCsv) {
+    read_csv_row(source, file, row, d);
+  } else {
+    d.text = row.bytes;
+  }
+  check_text(source, d.text);
+  std::string copy;
+  d.url = std::string(well_formed(d.url, copy));
+  if (blank(d.text)) return why = "blank", false;
+  return true;
+}
+
+}  // namespace weft

@@ -1,0 +1,34 @@
+// From a row of a file to the document in it.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "weft/pipeline/document.h"
+#include "weft/pipeline/pipeline_config.h"
+#include "weft/pipeline/row_reader.h"
+
+namespace weft {
+
+enum class FileFormat { kText, kJsonl, kCsv, kWarc };
+// What `source.format` says, or by the name, without .gz, .zst, .xz; text where it tells nothing.
+FileFormat format_of(const SourceConfig& source, const std::string& file);
+
+// A file that is being read; rows share it.
+struct SourceFile {
+  std::string path;
+  FileFormat format = FileFormat::kText;
+  std::vector<std::string> columns;  // of CSV
+};
+
+std::unique_ptr<RowReader> open_rows(const SourceConfig& source, const SourceFile& file, ByteWatcher* watcher,
+                                     const ReadConfig& limits);
+
+// The fields of one CSV record. Throws Error where the quotes are not as RFC 4180 wants them.
+std::vector<std::string> csv_fields(std::string_view record);
+
+// Fills text, url and meta; false and why: no document is meant. Throws Error that says why the row is broken.
+bool read_document(const SourceConfig& source, const SourceFile& file, const Row& row, Document& document,
+                   std::string& why);
+
+}  // namespace weft

@@ -1,0 +1,179 @@
+#include "weft/pipeline/row_reader.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "weft/base/error.h"
+#include "weft/pipeline/http.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t kShown = 1000;  // bytes of a broken row that are kept
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
+class SeparatedReader final : public RowReader {
+ public:
+  SeparatedReader(Input input, std::string separator, int64_t max_row_bytes)
+      : RowReader(std::move(input), max_row_bytes), separator_(std::move(separator)) {}
+
+  bool next(Row& row) override {
+    if (input_.offset() == 0 && input_.peek(3).starts_with(kByteOrderMark)) input_.skip(3);
+    for (;;) {
+      if (input_.peek(1).empty()) return finish(row);
+      const size_t end = separator_.empty() ? std::string::npos : input_.find(separator_, 0, max_bytes_);
+      const size_t size = end == std::string::npos ? input_.peek(max_bytes_ + 1).size() : end;
+      if (size > max_bytes_)
+        return put_aside(row, fmt::format("longer than {} bytes (read.max_row_mb)", max_bytes_), separator_);
+      if (end == std::string::npos && !input_.failure().empty())
+        return put_aside(row, "the file is " + input_.failure(), "");
+      if (size > 0) {
+        take(row, size);
+        if (end != std::string::npos) input_.skip(separator_.size());
+        return true;
+      }
+      input_.skip(separator_.size());
+    }
+  }
+
+ private:
+  std::string separator_;
+};
+
+class CsvReader final : public RowReader {
+ public:
+  using RowReader::RowReader;
+  CsvReader(Input input, int64_t max_row_bytes) : RowReader(std::move(input), max_row_bytes) {}
+
+  bool next(Row& row) override {
+    if (input_.offset() == 0 && input_.peek(3).starts_with(kByteOrderMark)) input_.skip(3);
+    skip_empty_lines();
+    if (input_.peek(1).empty()) return finish(row);
+    if (unclosed_ >= kMostUnclosed) return put_aside(row, "too many quotes that are not closed: the rest is left", "");
+    const size_t size = record_size();
+    if (size == std::string::npos) {
+      ++unclosed_;
+      return put_aside(row,
+                       input_.failure().empty() ? "a quote that is not closed, or a row that is too long"
+                                                : "the file is " + input_.failure(),
+                       "\n");
+    }
+    return take(row, size);
+  }
+
+ private:
+  static constexpr int kMostUnclosed = 100;  // each may cost a look at all that is allowed for a row
+
+  void skip_empty_lines() {
+    for (;;) {
+      const std::string_view next = input_.peek(2);
+      const size_t size = next.starts_with("\r\n") ? 2 : next.starts_with('\n') ? 1 : 0;
+      if (size == 0) return;
+      input_.skip(size);
+    }
+  }
+  // Up to the line's end outside of quotes; npos where there is none within the bounds.
+  size_t record_size() {
+    bool quoted = false;
+    for (size_t i = 0; i <= max_bytes_; ++i) {
+      const std::string_view here = input_.peek(i + 1);
+      if (i >= here.size()) return quoted || !input_.failure().empty() ? std::string::npos : i;
+      for (; i < here.size() && i <= max_bytes_; ++i) {
+        if (here[i] == '"') quoted = !quoted;
+        if (here[i] == '\n' && !quoted) return i > 0 && here[i - 1] == '\r' ? i - 1 : i;
+      }
+      --i;
+    }
+    return std::string::npos;
+  }
+
+  int unclosed_ = 0;
+};
+
+class WarcReader final : public RowReader {
+ public:
+  WarcReader(Input input, int64_t max_row_bytes) : RowReader(std::move(input), max_row_bytes) {}
+
+  bool next(Row& row) override {
+    while (input_.peek(1).starts_with('\r') || input_.peek(1).starts_with('\n')) input_.skip(1);
+    const std::string_view here = input_.peek(kMostHeader);
+    if (here.empty()) return finish(row);
+    if (!here.starts_with("WARC/")) return put_aside(row, "not a WARC record", kMark, kMark.size() - 1);
+    const size_t head = header_size(here);
+    if (head == 0) return put_aside(row, "a WARC record whose header does not end", kMark, kMark.size() - 1);
+    const std::string length = header_value(here.substr(0, head), "content-length");
+    uint64_t bytes = 0;
+    const auto number = std::from_chars(length.data(), length.data() + length.size(), bytes);
+    if (length.empty() || number.ec != std::errc() || number.ptr != length.data() + length.size())
+      return put_aside(row, "a WARC record without a Content-Length", kMark, kMark.size() - 1);
+    if (bytes > max_bytes_)
+      return put_aside(row, fmt::format("longer than {} bytes (read.max_row_mb)", max_bytes_), kMark, kMark.size() - 1);
+    if (input_.peek(head + bytes).size() < head + bytes)
+      return put_aside(row,
+                       input_.failure().empty() ? "a WARC record that is cut short" : "the file is " + input_.failure(),
+                       kMark, kMark.size() - 1);
+    return take(row, head + bytes);
+  }
+
+ private:
+  static constexpr size_t kMostHeader = 1 << 16;
+  static constexpr std::string_view kMark = "\nWARC/1.";
+};
+
+}  // namespace
+
+bool RowReader::take(Row& row, size_t size) {
+  row.number = ++number_;
+  row.begin = input_.offset();
+  row.end = row.begin + int64_t(size);
+  row.bytes = input_.peek(size).substr(0, size);
+  row.broken.clear();
+  input_.skip(size);
+  return true;
+}
+
+bool RowReader::put_aside(Row& row, const std::string& why, std::string_view mark, size_t kept) {
+  row.number = ++number_;
+  row.begin = input_.offset();
+  row.bytes = input_.peek(kShown).substr(0, kShown);
+  row.broken = why;
+  for (;;) {
+    const std::string_view here = input_.peek(1 << 16);
+    const size_t found = mark.empty() ? std::string_view::npos : here.find(mark);
+    if (found != std::string_view::npos) {
+      row.end = input_.offset() + int64_t(found);
+      input_.skip(found + mark.size() - kept);
+      return true;
+    }
+    const bool last = input_.peek(here.size() + 1).size() == here.size();
+    const size_t keep = last ? 0 : std::min(here.size(), mark.empty() ? 0 : mark.size() - 1);
+    input_.skip(here.size() - keep);
+    if (last) break;
+  }
+  row.end = input_.offset();
+  told_ = true;  // all that was left is in this row
+  return true;
+}
+
+bool RowReader::finish(Row& row) {
+  if (input_.failure().empty() || told_) return false;
+  told_ = true;
+  row = {.number = ++number_,
+         .begin = input_.offset(),
+         .end = input_.offset(),
+         .bytes = "",
+         .broken = "the file is " + input_.failure()};
+  return true;
+}
+
+std::unique_ptr<RowReader> read_separated(Input input, const std::string& separator, int64_t max_row_bytes) {
+  return std::make_unique<SeparatedReader>(std::move(input), separator, max_row_bytes);
+}
+std::unique_ptr<RowReader> read_csv(Input input, int64_t max_row_bytes) {
+  return std::make_unique<CsvReader>(std::move(input), max_row_bytes);
+}
+std::unique_ptr<RowReader> read_warc(Input input, int64_t max_row_bytes) {
+  return std::make_unique<WarcReader>(std::move(input), max_row_bytes);
+}
+
+}  // namespace weft

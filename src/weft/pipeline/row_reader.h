@@ -1,0 +1,53 @@
+// Files as rows: where each begins and ends, before anybody looks into it. Hostile files give broken rows, not
+// failures.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "weft/pipeline/input.h"
+
+namespace weft {
+
+struct Row {
+  int64_t number = 0;          // from 1
+  int64_t begin = 0, end = 0;  // in the decompressed file
+  std::string bytes;           // of a broken row: its beginning
+  std::string broken;          // why it is; empty: it is not
+};
+
+// One file's rows, in order; for one thread.
+class RowReader {
+ public:
+  virtual ~RowReader() = default;
+  // False: there is no more. A file that cannot be read to its end gives a broken row last.
+  virtual bool next(Row& row) = 0;
+  int64_t bytes_in() const { return input_.bytes_in(); }
+
+ protected:
+  RowReader(Input input, int64_t max_row_bytes) : input_(std::move(input)), max_bytes_(size_t(max_row_bytes)) {}
+  // The next `size` bytes become the row.
+  bool take(Row& row, size_t size);
+  // A broken row: what comes next up to `mark`, or up to the end where there is none. The last `kept` bytes of the mark
+  // belong to what follows.
+  bool put_aside(Row& row, const std::string& why, std::string_view mark, size_t kept = 0);
+  // At the end of the input: a last broken row where the file could not be read, else false.
+  bool finish(Row& row);
+
+  Input input_;
+  size_t max_bytes_;
+
+ private:
+  int64_t number_ = 0;
+  bool told_ = false;
+};
+
+// Rows end with `separator`, which belongs to none; with an empty one, all of the file is one row. Empty rows are left
+// out. A byte order mark at the beginning is skipped.
+std::unique_ptr<RowReader> read_separated(Input input, const std::string& separator, int64_t max_row_bytes);
+// Records of RFC 4180, with their quotes; the first is the header. A quote that is never closed costs its line.
+std::unique_ptr<RowReader> read_csv(Input input, int64_t max_row_bytes);
+// Records of a WARC file, with their headers.
+std::unique_ptr<RowReader> read_warc(Input input, int64_t max_row_bytes);
+
+}  // namespace weft

@@ -1,0 +1,175 @@
+// The rules of C4, and those with lists of words and of personal data.
+#include <algorithm>
+#include <cctype>
+#include <unordered_set>
+
+#include "weft/base/error.h"
+#include "weft/base/mapped_file.h"
+#include "weft/pipeline/hashing.h"
+#include "weft/pipeline/pii.h"
+#include "weft/pipeline/rule.h"
+#include "weft/pipeline/words.h"
+#include "weft/tokenize/unicode.h"
+
+namespace weft {
+namespace {
+
+std::string lower(std::string_view text) {
+  std::string copy(text);
+  for (char& c : copy) c = char(c >= 'A' && c <= 'Z' ? c + 32 : c);
+  return copy;
+}
+
+bool has_any(const std::string& text, std::initializer_list<std::string_view> phrases) {
+  return std::any_of(phrases.begin(), phrases.end(),
+                     [&](std::string_view phrase) { return text.find(phrase) != std::string::npos; });
+}
+
+bool ends_a_sentence(std::string_view line) {
+  if (line.ends_with("...") || line.ends_with("\u2026")) return false;
+  constexpr std::string_view kEnds[] = {".", "!", "?", "\"", "\u201d"};
+  return std::any_of(std::begin(kEnds), std::end(kEnds), [&](std::string_view end) { return line.ends_with(end); });
+}
+
+// Places where a full stop, exclamation or question mark is followed by a space or the end.
+int64_t count_sentences(std::string_view line) {
+  int64_t n = 0;
+  for (size_t i = 0; i < line.size(); ++i) {
+    if (line[i] != '.' && line[i] != '!' && line[i] != '?') continue;
+    size_t next = i + 1;
+    while (next < line.size() && (line[next] == '"' || line[next] == ')' || line[next] == '\'')) ++next;
+    const bool more = next < line.size() && (line[next] == '.' || line[next] == '!' || line[next] == '?');
+    if (!more && (next >= line.size() || line[next] == ' ' || line.substr(next).starts_with("\u201d"))) ++n;
+  }
+  return std::max<int64_t>(n, 1);
+}
+
+class C4 final : public Rule {
+ public:
+  explicit C4(const C4Config& config) : c_(config) {}
+
+  std::optional<Drop> judge(Document& d, std::map<std::string, int64_t>& changes) const override {
+    if (c_.drop_curly_brackets && d.text.find('{') != std::string::npos) return Drop{"c4.drop_curly_brackets", ""};
+    if (c_.drop_lorem_ipsum && lower(d.text).find("lorem ipsum") != std::string::npos)
+      return Drop{"c4.drop_lorem_ipsum", ""};
+    std::string kept;
+    int64_t sentences = 0;
+    for (std::string_view line : split_lines(d.text)) {
+      if (const char* why = why_not(line)) {
+        ++changes[why];
+        continue;
+      }
+      sentences += count_sentences(line);
+      if (!kept.empty()) kept += '\n';
+      kept += line;
+    }
+    if (sentences < c_.min_sentences) return Drop{"c4.min_sentences", fmt::format("{} sentences", sentences)};
+    if (kept.empty()) return Drop{"c4.empty", ""};
+    d.text = std::move(kept);
+    return {};
+  }
+
+ private:
+  const char* why_not(std::string_view line) const {
+    if (c_.lines_end_in_punctuation && !ends_a_sentence(line)) return "c4.lines_end_in_punctuation";
+    if (int64_t(split_words(line).size()) < c_.min_words_per_line) return "c4.min_words_per_line";
+    const std::string text = lower(line);
+    if (c_.drop_javascript_lines && text.find("javascript") != std::string::npos) return "c4.drop_javascript_lines";
+    if (c_.drop_policy_lines && has_any(text, {"terms of use", "privacy policy", "cookie policy", "uses cookies",
+                                               "use of cookies", "use cookies"}))
+      return "c4.drop_policy_lines";
+    return nullptr;
+  }
+
+  C4Config c_;
+};
+
+// Hashes of the words between what is neither letter nor digit, in lower case.
+std::vector<uint64_t> word_hashes(std::string_view text) {
+  std::vector<uint64_t> hashes;
+  std::string word;
+  const auto end_word = [&] {
+    if (!word.empty()) hashes.push_back(hash64(word));
+    word.clear();
+  };
+  while (!text.empty()) {
+    const auto c = static_cast<unsigned char>(text.front());
+    const Character character = c < 0x80 ? Character{c, 1} : first_character(text);
+    text.remove_prefix(character.bytes);
+    if (c < 0x80 ? std::isalnum(c) || c == '_' : is_word_character(character.code)) {
+      if (c < 0x80)
+        word += char(std::tolower(c));
+      else
+        append_lower(word, character.code);
+    } else {
+      end_word();
+    }
+  }
+  end_word();
+  return hashes;
+}
+
+// Of a phrase, from that of all but its last word; 0: of none.
+uint64_t phrase_hash(uint64_t before, uint64_t word) { return (before ^ word) * 0x9e3779b97f4a7c15u; }
+
+class BadWords final : public Rule {
+ public:
+  explicit BadWords(const BadWordsConfig& config) : c_(config) {
+    const MappedFile file(c_.file);
+    for (std::string_view line : split_lines(file.text())) {
+      const std::vector<uint64_t> words = word_hashes(line);
+      uint64_t phrase = 0;
+      for (const uint64_t word : words) phrase = phrase_hash(phrase, word);
+      if (words.empty())
+        signs_.emplace_back(line);  // an emoji
+      else
+        phrases_.insert(phrase);
+      longest_ = std::max(longest_, words.size());
+    }
+    if (phrases_.empty() && signs_.empty()) throw FileError(c_.file + ": holds no word");
+  }
+
+  std::optional<Drop> judge(Document& d, std::map<std::string, int64_t>&) const override {
+    const std::vector<uint64_t> words = word_hashes(d.text);
+    int64_t hits = 0;
+    for (size_t i = 0; i < words.size(); ++i) {
+      uint64_t phrase = 0;
+      for (size_t k = i; k < std::min(i + longest_, words.size()); ++k)
+        hits += int64_t(phrases_.count(phrase = phrase_hash(phrase, words[k])));
+    }
+    for (const std::string& sign : signs_) hits += d.text.find(sign) != std::string::npos;
+    if (hits <= c_.max_hits) return {};
+    return Drop{"bad_words", fmt::format("{} hits", hits)};
+  }
+
+ private:
+  BadWordsConfig c_;
+  std::unordered_set<uint64_t> phrases_;
+  std::vector<std::string> signs_;
+  size_t longest_ = 1;
+};
+
+class Pii final : public Rule {
+ public:
+  explicit Pii(const PiiConfig& config) : c_(config) {}
+  std::optional<Drop> judge(Document& d, std::map<std::string, int64_t>& changes) const override {
+    const auto count = [&](const char* name, int64_t n) {
+      if (n > 0) changes[name] += n;
+    };
+    if (c_.emails) count("pii.emails", mask_emails(d.text));
+    if (c_.ips) count("pii.ips", mask_ips(d.text));
+    if (c_.phones) count("pii.phones", mask_phones(d.text));
+    return {};
+  }
+
+ private:
+  PiiConfig c_;
+};
+
+}  // namespace
+
+std::unique_ptr<Rule> make_c4_rule(const C4Config& config) { return std::make_unique<C4>(config); }
+std::unique_ptr<Rule> make_bad_words_rule(const BadWordsConfig& config) { return std::make_unique<BadWords>(config); }
+std::unique_ptr<Rule> make_pii_rule(const PiiConfig& config) { return std::make_unique<Pii>(config); }
+
+}  // namespace weft

@@ -1,0 +1,60 @@
+#include "weft/pipeline/shard.h"
+
+#include <zstd.h>
+
+#include <limits>
+
+#include "weft/base/error.h"
+#include "weft/data/token_writer.h"
+#include "weft/pipeline/hashing.h"
+#include "weft/pipeline/input.h"
+
+namespace weft {
+namespace {
+
+constexpr int kLevel = 1;  // a shard is read a few times and then forgotten
+
+std::string compressed(const std::string& text) {
+  std::string bytes(ZSTD_compressBound(text.size()), '\0');
+  const size_t n = ZSTD_compress(bytes.data(), bytes.size(), text.data(), text.size(), kLevel);
+  WEFT_CHECK(!ZSTD_isError(n), "zstd: {}", ZSTD_getErrorName(n));
+  bytes.resize(n);
+  return bytes;
+}
+
+}  // namespace
+
+std::string ShardWriter::commit(const std::filesystem::path& file) const {
+  const bool zst = file.extension() == ".zst";
+  const std::string bytes = zst ? compressed(lines_) : std::string();
+  const std::string_view content = zst ? bytes : lines_;
+  WholeFile out(file);
+  out.write(content);
+  out.commit();
+  return to_hex(hash128(content));
+}
+
+void for_each_line_of(const std::filesystem::path& file,
+                      const std::function<void(std::string_view line, int64_t number)>& take) {
+  constexpr size_t kNoLimit = std::numeric_limits<size_t>::max() / 2;
+  Input input(open_file_stream(file, {.max_ratio = std::numeric_limits<double>::infinity()}, nullptr));
+  int64_t number = 0;
+  while (!input.peek(1).empty()) {
+    const size_t end = input.find("\n", 0, kNoLimit);
+    if (end == std::string_view::npos) {
+      const std::string why = input.failure().empty() ? "ends within a line" : input.failure();
+      throw FileError(fmt::format("{}: line {}: {}; run the stage again", file.string(), number + 1, why));
+    }
+    take(input.peek(end).substr(0, end), ++number);
+    input.skip(end + 1);
+  }
+  if (!input.failure().empty()) throw FileError(fmt::format("{}: {}", file.string(), input.failure()));
+}
+
+void for_each_in_shard(const std::filesystem::path& file, const std::function<void(Document&&)>& take) {
+  for_each_line_of(file, [&](std::string_view line, int64_t number) {
+    take(document_of_line(line, fmt::format("{}: line {}", file.string(), number)));
+  });
+}
+
+}  // namespace weft

@@ -1,0 +1,44 @@
+// Sorting of more records than there is memory for: sorted files, merged.
+#pragma once
+#include <compare>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <vector>
+
+namespace weft {
+
+// What a record is about, and for whom. Ordered as written here.
+struct KeyRecord {
+  uint64_t high = 0, low = 0;  // the key
+  uint64_t document = 0;       // DocumentId::number()
+  uint64_t extra = 0;
+  auto operator<=>(const KeyRecord&) const = default;
+  bool same_key(const KeyRecord& o) const { return high == o.high && low == o.low; }
+};
+
+// Sorts and writes them, whole or not at all.
+void write_run(const std::filesystem::path& file, std::vector<KeyRecord> records);
+
+// Hands over all records of sorted files, in order. Memory: 64 KiB for each of up to `fan_in` files at once; of more,
+// some are merged to files in `scratch` before. Throws FileError.
+void merge_runs(std::vector<std::filesystem::path> files, const std::filesystem::path& scratch,
+                const std::function<void(const KeyRecord&)>& take, size_t fan_in = 256);
+
+// Any number of records, sorted into one file at the end; 128 MiB of them in memory.
+class RecordSorter {
+ public:
+  RecordSorter(std::filesystem::path scratch, std::string name)
+      : scratch_(std::move(scratch)), name_(std::move(name)) {}
+  void add(const KeyRecord& record);
+  void finish(const std::filesystem::path& file);
+
+ private:
+  void spill();
+  std::filesystem::path scratch_;
+  std::string name_;
+  std::vector<KeyRecord> records_;
+  std::vector<std::filesystem::path> runs_;
+};
+
+}  // namespace weft

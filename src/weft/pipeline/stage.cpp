@@ -1,0 +1,159 @@
+#include "weft/pipeline/stage.h"
+
+#include "weft/base/json.h"
+#include "weft/data/token_writer.h"
+#include "weft/pipeline/hashing.h"
+#include "weft/pipeline/shard.h"
+#include "weft/pipeline/tasks.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr JsonLimits kManifest{.max_bytes = size_t{1} << 30, .max_depth = 64};
+
+nlohmann::json to_json(const StageIdentity& id) {
+  return {{"stage", id.name}, {"version", id.version}, {"parameters", id.parameters}, {"inputs", id.inputs}};
+}
+
+void write_json(const fs::path& file, const nlohmann::json& json) {
+  WholeFile out(file);
+  out.write(json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  out.commit();
+}
+
+// Empties a folder that a stage made. Anything else may be somebody's work.
+void clear(const fs::path& folder) {
+  if (!fs::exists(folder / "stage.json") && !fs::is_empty(folder))
+    throw FileError(fmt::format(
+        "{}: holds files that no stage of a pipeline made; choose another run.dir, or move them", folder.string()));
+  fs::remove(folder / "manifest.json");  // first: half of a folder must not look whole
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+}
+
+}  // namespace
+
+void StageProgress::begin(const std::string& stage, int64_t work) {
+  std::lock_guard lock(mutex_);
+  now_ = {};
+  now_.stage = stage;
+  now_.work = work;
+}
+
+void StageProgress::add(const Counts& counts, int64_t work, bool done_before) {
+  std::lock_guard lock(mutex_);
+  now_.counts.add(counts);
+  if (!done_before) now_.bytes += work;
+  now_.work_done += work;
+}
+
+StageProgress::View StageProgress::view() const {
+  std::lock_guard lock(mutex_);
+  return now_;
+}
+
+StageFolder::StageFolder(fs::path folder, StageIdentity identity)
+    : path_(std::move(folder)), identity_(std::move(identity)) {
+  try {
+    fs::create_directories(path_);
+    const fs::path file = path_ / "stage.json";
+    const nlohmann::json mine = to_json(identity_);
+    if (fs::exists(file) && read_json_file(file, kManifest) == mine) return;
+    clear(path_);
+    write_json(file, mine);
+  } catch (const fs::filesystem_error& e) {
+    throw FileError(fmt::format("{}: {}", e.path1().string(), e.code().message()));
+  }
+}
+
+std::optional<ShardReport> StageFolder::finished(int64_t shard) const {
+  const fs::path file = path_ / shard_name(shard, ".json");
+  if (!fs::exists(file)) return {};
+  return report_of_json(read_json_file(file), file.string());
+}
+
+void StageFolder::finish(int64_t shard, const ShardReport& report) const {
+  write_json(path_ / shard_name(shard, ".json"), weft::to_json(report));
+}
+
+void StageFolder::complete(int64_t num_shards, const StageContext& context, const nlohmann::json& more) const {
+  ShardReport total;
+  nlohmann::json shards = nlohmann::json::array();
+  for (int64_t i = 0; i < num_shards; ++i) {
+    const auto report = finished(i);
+    WEFT_CHECK(report, "shard {} of {} is not finished", i, path_.string());
+    total.counts.add(report->counts);
+    total.broken += report->broken;
+    for (const Sample& s : report->samples) total.show(s, context.samples);
+    if (!report->hash.empty())
+      shards.push_back({{"file", shard_name(i, context.shard_suffix)},
+                        {"hash", report->hash},
+                        {"documents", report->counts.documents_out}});
+  }
+  nlohmann::json manifest = weft::to_json(total);
+  manifest.erase("hash");
+  manifest.update(to_json(identity_));
+  manifest["shards"] = shards;
+  manifest.update(more);
+  write_json(path_ / "manifest.json", manifest);
+}
+
+std::string shard_name(int64_t shard, const std::string& suffix) { return fmt::format("{:05}{}", shard, suffix); }
+
+StageResult open_stage(const fs::path& folder) {
+  const fs::path file = folder / "manifest.json";
+  if (!fs::exists(file))
+    throw FileError(
+        fmt::format("{}: the stage is not complete: there is no manifest.json; run it first", folder.string()));
+  StageResult r;
+  r.folder = folder;
+  r.manifest = read_json_file(file, kManifest);
+  r.hash = hash_of_file(file);
+  const JsonFields fields(r.manifest, file.string());
+  r.counts = counts_of_json(fields.object("counts").json(), file.string());
+  if (const auto* shards = fields.find("shards"))
+    for (const auto& shard : *shards) r.shards.push_back(JsonFields(shard, file.string()).string("file"));
+  return r;
+}
+
+void run_map_stage(const StageFolder& folder, const StageResult& before, const StageContext& context,
+                   const std::function<DocumentJudge(int64_t shard)>& judge_of) {
+  context.progress.begin(folder.identity().name, before.counts.bytes_out);
+  int64_t next_shard = 0;
+  const int64_t n = int64_t(before.shards.size());
+  const auto next = [&]() -> std::optional<int64_t> {
+    for (; next_shard < n && !context.stop; ++next_shard) {
+      const auto done = folder.finished(next_shard);
+      if (!done) return next_shard++;
+      context.progress.add(done->counts, done->counts.bytes_in, true);
+    }
+    return {};
+  };
+  for_each_task(context.threads, next, [&](int64_t shard) {
+    const DocumentJudge judge = judge_of(shard);
+    ShardWriter out;
+    ShardReport report;
+    Counts& c = report.counts;
+    for_each_in_shard(before.folder / before.shards[size_t(shard)], [&](Document&& d) {
+      ++c.documents_in;
+      c.bytes_in += int64_t(d.text.size());
+      const std::optional<Drop> drop = judge(d, c.changed);
+      if (drop) {
+        ++c.dropped[drop->reason];
+        return report.show({drop->reason, drop->detail, d.id.text(), d.text}, context.samples);
+      }
+      ++c.documents_out;
+      c.bytes_out += int64_t(d.text.size());
+      out.add(d);
+    });
+    report.hash = out.commit(folder.path() / shard_name(shard, context.shard_suffix));
+    folder.finish(shard, report);
+    context.progress.add(c, c.bytes_in, false);
+  });
+  if (context.stop) throw Interrupted();
+  folder.complete(n, context, nlohmann::json::object());
+}
+
+}  // namespace weft

@@ -1,0 +1,100 @@
+// A stage's folder: its shards, a report beside each, and at last the manifest. What is finished is never done twice;
+// what was made of other inputs or by other parameters is thrown away.
+#pragma once
+#include <atomic>
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "weft/base/error.h"
+#include "weft/pipeline/document.h"
+#include "weft/pipeline/report.h"
+
+namespace weft {
+
+// Somebody asked to stop: what was finished stays, and the same command goes on from there.
+class Interrupted : public Error {
+ public:
+  Interrupted() : Error("stopped; the same command goes on from here") {}
+};
+
+// Seen by whoever shows how far a stage is. Any thread.
+class StageProgress {
+ public:
+  struct View {
+    std::string stage;
+    Counts counts;
+    int64_t work_done = 0, work = 0;  // bytes; 0: not known
+    int64_t bytes = 0;                // gone through in this run: what was finished before is not counted
+  };
+  void begin(const std::string& stage, int64_t work);
+  void add(const Counts& counts, int64_t work, bool done_before);
+  View view() const;
+
+ private:
+  mutable std::mutex mutex_;
+  View now_;
+};
+
+// What all stages are given.
+struct StageContext {
+  int threads = 1;
+  int64_t samples = 5;
+  std::string shard_suffix = ".jsonl.zst";
+  const std::atomic<bool>& stop;
+  StageProgress& progress;
+};
+
+struct StageIdentity {
+  std::string name;
+  int version = 1;  // rises when the same inputs and parameters would give other documents
+  nlohmann::json parameters, inputs;
+};
+
+class StageFolder {
+ public:
+  // Creates the folder or goes on in it; empties it where it is of another identity. Throws FileError, also where the
+  // folder holds what no stage made.
+  StageFolder(std::filesystem::path folder, StageIdentity identity);
+
+  const std::filesystem::path& path() const { return path_; }
+  const StageIdentity& identity() const { return identity_; }
+  bool is_complete() const { return std::filesystem::exists(path_ / "manifest.json"); }
+  // The report of a shard that is finished.
+  std::optional<ShardReport> finished(int64_t shard) const;
+  // After the shard itself: it counts as finished from here on.
+  void finish(int64_t shard, const ShardReport& report) const;
+  // Adds up the reports of shards 0 to n - 1 and writes the manifest, with what `more` holds. Shards are listed where
+  // their reports have hashes.
+  void complete(int64_t num_shards, const StageContext& context, const nlohmann::json& more) const;
+
+ private:
+  std::filesystem::path path_;
+  StageIdentity identity_;
+};
+
+// "00012" and the suffix.
+std::string shard_name(int64_t shard, const std::string& suffix);
+
+// A complete stage, as the next one sees it.
+struct StageResult {
+  std::filesystem::path folder;
+  nlohmann::json manifest;
+  std::string hash;                 // of the manifest
+  std::vector<std::string> shards;  // names of files
+  Counts counts;
+};
+StageResult open_stage(const std::filesystem::path& folder);
+
+// What becomes of a document: it may be changed; a Drop if it goes. `changes` counts what was taken out.
+using DocumentJudge = std::function<std::optional<Drop>(Document& document, std::map<std::string, int64_t>& changes)>;
+
+// A stage whose shards are those of the one before, document for document. `judge_of` is asked once for each shard, by
+// any thread. Blocks. Throws Interrupted.
+void run_map_stage(const StageFolder& folder, const StageResult& before, const StageContext& context,
+                   const std::function<DocumentJudge(int64_t shard)>& judge_of);
+
+}  // namespace weft

@@ -1,0 +1,65 @@
+// What the tests of the pipeline share.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "support.h"
+#include "weft/pipeline/dataset.h"
+#include "weft/pipeline/shard.h"
+
+namespace weft::testing {
+
+// A run of stages with nobody watching.
+struct Harness {
+  std::atomic<bool> stop{false};
+  StageProgress progress;
+  int threads = 2;
+
+  StageContext context() {
+    return {.threads = threads, .samples = 5, .shard_suffix = ".jsonl", .stop = stop, .progress = progress};
+  }
+  void run(const PipelineConfig& config, const std::string& stage = "") {
+    run_pipeline(config, stage, context(), [](const StageResult&) {});
+  }
+};
+
+inline PipelineConfig config_of(const std::string& toml) { return parse_pipeline(toml, "test.toml"); }
+
+// A pipeline over `files` (TOML's list) into `dir`, with more sections.
+inline PipelineConfig config_over(const std::filesystem::path& dir, const std::string& files, const std::string& more) {
+  return config_of("[run]\ndir = \"" + dir.string() +
+                   "\"\nshard_mb = 1\ncompression = \"none\"\n[[source]]\nname = \"s\"\nfiles = " + files + "\n" +
+                   more);
+}
+
+// The documents of a stage, in order.
+inline std::vector<Document> documents_of(const std::filesystem::path& stage) {
+  std::vector<Document> all;
+  const StageResult result = open_stage(stage);
+  for (const std::string& shard : result.shards)
+    for_each_in_shard(stage / shard, [&](Document&& d) { all.push_back(std::move(d)); });
+  return all;
+}
+
+inline std::vector<std::string> texts_of(const std::filesystem::path& stage) {
+  std::vector<std::string> texts;
+  for (const Document& d : documents_of(stage)) texts.push_back(d.text);
+  return texts;
+}
+
+// Every file under a folder, by name.
+inline std::map<std::string, std::string> bytes_of_folder(const std::filesystem::path& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
+    if (entry.is_regular_file()) files[std::filesystem::relative(entry.path(), folder).string()] = slurp(entry.path());
+  return files;
+}
+
+// The fixtures of CS336's data assignment, unpacked.
+inline void unpack_cs336(const TempDir& dir) {
+  const std::string archive = (shared_dir() / "data/conformance/cs336_a4_fixtures.tar.gz").string();
+  ASSERT_EQ(std::system(("tar -xzf '" + archive + "' -C '" + dir.path().string() + "'").c_str()), 0);
+}
+
+}  // namespace weft::testing

@@ -1,0 +1,253 @@
+// Whole pipelines: the same bytes for any number of threads, after an interruption, stage by stage; and their files.
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include "apps/program.h"
+#include "pipeline/pipeline_support.h"
+#include "weft/base/json.h"
+#include "weft/data/token_source.h"
+#include "weft/tokenize/tokenizer.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+using testing::bytes_of_folder;
+using testing::config_of;
+using testing::config_over;
+using testing::Harness;
+using testing::slurp;
+using testing::spill;
+using testing::TempDir;
+
+// JSON lines with duplicates, short ones, personal data, repeated lines and broken rows; 1000 documents are three
+// shards.
+void write_dirty_text(const fs::path& file, int documents) {
+  std::mt19937 random(11);
+  std::string rows, text;
+  for (int i = 0; i < documents; ++i) {
+    if (i % 5 != 0 || text.empty()) {
+      text = "A line that all documents have.\\n";
+      for (int w = 0; w < 300; ++w) text += fmt::format("word{} ", random() % 3000);
+    }
+    if (i % 50 == 0) rows += "{\"text\": broken\n";
+    if (i % 40 == 0) rows += "{\"text\": \"too short\"}\n";
+    rows += fmt::format("{{\"text\": \"{}{}\", \"url\": \"http://x/{}\"}}\n", text,
+                        i % 7 == 0 ? "mail me@example.org" : "", i % 700);
+  }
+  spill(file, rows);
+}
+
+constexpr const char* kStages = R"(
+copies = 1.5
+[length]
+min_words = 20
+[pii]
+[dedup]
+urls = true
+lines = "keep_first"
+bands = 8
+rows = 4
+[decontaminate]
+files = ["EVAL"]
+ngram = 4
+[tokens]
+tokenizer = "byte"
+valid_fraction = 0.1
+shard_mtokens = 1
+)";
+
+struct Case {
+  explicit Case(int documents = 300) {
+    write_dirty_text(dir / "in.jsonl", documents);
+    spill(dir / "eval.jsonl", "{\"q\": \"word1 word2 word3 word4\", \"a\": [\"short\"]}\n");
+  }
+  PipelineConfig config(const std::string& out) const {
+    std::string stages = kStages;
+    stages.replace(stages.find("EVAL"), 4, (dir / "eval.jsonl").string());
+    return config_over(dir / out, "[\"" + (dir / "in.jsonl").string() + "\"]", stages);
+  }
+  // All files but those that tell of the run's own folder and times.
+  std::map<std::string, std::string> result(const std::string& out) const {
+    auto files = bytes_of_folder(dir / out);
+    files.erase("read/stage.json");
+    return files;
+  }
+  TempDir dir;
+};
+
+TEST(PipelineSlow, GivesTheSameBytesForAnyNumberOfThreads) {
+  const Case c(1000);
+  for (const int threads : {1, 2, 3}) {
+    Harness harness;
+    harness.threads = threads;
+    harness.run(c.config(std::to_string(threads)));
+  }
+  const auto one = c.result("1");
+  EXPECT_TRUE(one == c.result("2"));
+  EXPECT_TRUE(one == c.result("3"));
+  EXPECT_GE(open_stage(c.dir / "1" / "read").shards.size(), 3u);
+  EXPECT_TRUE(audit_dataset(c.dir / "1").problems.empty());
+}
+
+TEST(PipelineSlow, ThatWasStoppedGoesOnToTheSameBytes) {
+  const Case c(1000);
+  Harness whole;
+  whole.run(c.config("whole"));
+  int stops = 0;
+  for (int64_t bytes = 100'000;; bytes += 1'500'000) {  // of work, until it is stopped
+    Harness harness;
+    std::atomic<bool> over{false};
+    std::thread watch([&] {
+      int64_t seen = 0;
+      std::string stage;
+      while (!over && seen < bytes) {
+        const auto view = harness.progress.view();
+        if (view.stage != stage) stage = view.stage;
+        seen = std::max(seen, view.bytes + (stage == "read" ? 0 : 1'000'000));
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
+      }
+      harness.stop = true;
+    });
+    bool stopped = false;
+    try {
+      harness.run(c.config("parts"));
+    } catch (const Interrupted&) { stopped = true; }
+    over = true;
+    watch.join();
+    stops += stopped;
+    if (!stopped) break;
+  }
+  EXPECT_GE(stops, 1);
+  EXPECT_TRUE(c.result("whole") == c.result("parts"));
+}
+
+TEST(Pipeline, FinishedShardsAreNotDoneAgainAndStagesRunAlone) {
+  const Case c;
+  const PipelineConfig config = c.config("out");
+  Harness harness;
+  EXPECT_THROW(harness.run(config, "filter"), FileError);
+  for (const char* stage : {"read", "filter", "dedup", "decontaminate", "tokens"}) harness.run(config, stage);
+  Harness whole;
+  whole.run(c.config("whole"));
+  EXPECT_TRUE(c.result("out") == c.result("whole"));
+  const auto time = fs::last_write_time(c.dir / "out/filter/00000.jsonl");
+  harness.run(config);
+  EXPECT_EQ(fs::last_write_time(c.dir / "out/filter/00000.jsonl"), time);
+  try {
+    harness.run(config, "dedupe");
+    FAIL() << "a stage of no name";
+  } catch (const ConfigError& e) { EXPECT_NE(std::string(e.what()).find("did you mean dedup?"), std::string::npos); }
+}
+
+TEST(Pipeline, AnotherParameterDoesTheStageAgain) {
+  const Case c;
+  PipelineConfig config = c.config("out");
+  Harness harness;
+  harness.run(config);
+  const Dataset before = open_dataset(c.dir / "out");
+  config.length.min_words = 1;
+  harness.run(config);
+  const Dataset after = open_dataset(c.dir / "out");
+  EXPECT_NE(before.version, after.version);
+  const auto lines = differences(before, after);
+  EXPECT_NE(std::find(lines.begin(), lines.end(), "filter length.min_words: 20 -> 1"), lines.end());
+  EXPECT_TRUE(differences(after, after).empty());
+}
+
+TEST(Pipeline, TokensAreThoseOfTheDocumentsAndSplitByTheirTexts) {
+  const Case c;
+  Harness harness;
+  harness.run(c.config("out"));
+  const StageResult tokens = open_stage(c.dir / "out/tokens");
+  std::map<uint64_t, std::string> texts;
+  for (const Document& d : testing::documents_of(c.dir / "out/decontaminate")) texts[d.id.number()] = d.text;
+  std::map<std::string, std::map<uint64_t, int>> times;  // train and valid: of each document
+  const auto tokenizer = make_byte_tokenizer();
+  for (const auto& file : tokens.manifest.at("files")) {
+    const std::string prefix = file.at("prefix"), ids = slurp(c.dir / "out/tokens" / (prefix + ".documents"));
+    const std::string bin = slurp(c.dir / "out/tokens" / (prefix + ".bin"));
+    size_t at = 0;
+    for (size_t i = 0; i < ids.size(); i += 8) {
+      uint64_t id = 0;
+      std::memcpy(&id, ids.data() + i, 8);
+      const std::string& text = texts.at(id);
+      std::string expected;
+      for (const char b : text) (expected += b) += '\0';
+      expected += std::string("\0\1", 2);
+      ASSERT_EQ(bin.substr(at, expected.size()), expected);
+      at += expected.size();
+      ++times[prefix.substr(0, 5)][id];
+    }
+    EXPECT_EQ(at, bin.size());
+  }
+  EXPECT_EQ(times["train"].size() + times["valid"].size(), texts.size());
+  EXPECT_NEAR(double(times["valid"].size()) / double(texts.size()), 0.1, 0.06);
+  int twice = 0;
+  for (const auto& [id, n] : times["train"]) twice += n == 2;
+  EXPECT_NEAR(double(twice) / double(times["train"].size()), 0.5, 0.12);
+}
+
+TEST(Pipeline, AuditFindsEveryChange) {
+  const Case c;
+  Harness harness;
+  harness.run(c.config("out"));
+  EXPECT_TRUE(audit_dataset(c.dir / "out").problems.empty());
+  spill(c.dir / "out/tokens/train-00000.bin", slurp(c.dir / "out/tokens/train-00000.bin").replace(10, 1, "x"));
+  fs::remove(c.dir / "out/filter/00000.jsonl");
+  EXPECT_EQ(audit_dataset(c.dir / "out").problems.size(), 2u);
+  std::string manifest = slurp(c.dir / "out/manifest.json");
+  manifest.replace(manifest.find("\"documents_out\": ") + 17, 1, "9");
+  spill(c.dir / "out/manifest.json", manifest);
+  EXPECT_THROW(audit_dataset(c.dir / "out"), FileError);
+}
+
+std::string refusal(const std::string& toml) {
+  try {
+    config_of(toml);
+  } catch (const ConfigError& e) { return e.what(); }
+  return "";
+}
+
+TEST(Pipeline, ErrorsNameKeyValuePlaceAndTheNearestKey) {
+  const std::string good = "[run]\ndir = \"d\"\n[[source]]\nname = \"a\"\nfiles = [\"f\"]\n";
+  EXPECT_EQ(refusal(good), "");
+  EXPECT_EQ(refusal(good + "[dedup]\njacard = 0.5\n"),
+            "test.toml:7:1: dedup.jacard is no key of a pipeline; did you mean dedup.jaccard?");
+  EXPECT_EQ(refusal(good + "[dedup]\njaccard = 2\n"),
+            "test.toml:7:11: dedup.jaccard = 2: expected a number from 0 to 1");
+  EXPECT_EQ(refusal(good + "[dedupe]\n"), "test.toml:6:1: [dedupe] is no section of a pipeline; did you mean [dedup]?");
+  EXPECT_NE(refusal(good + "[bad_words]\n").find("bad_words.file is missing"), std::string::npos);
+  EXPECT_NE(refusal(good + good.substr(15)).find("different for each source"), std::string::npos);
+  EXPECT_NE(refusal("[run]\n").find("2 problems"), std::string::npos);
+}
+
+TEST(Pipeline, ARunFolderWithOtherFilesIsRefused) {
+  const TempDir dir;
+  fs::create_directories(dir / "out/read");
+  spill(dir / "out/read/thesis.txt", "years of work");
+  spill(dir / "in.txt", "text");
+  Harness harness;
+  EXPECT_THROW(harness.run(config_over(dir / "out", "[\"" + (dir / "in.txt").string() + "\"]", "")), FileError);
+  EXPECT_EQ(slurp(dir / "out/read/thesis.txt"), "years of work");
+}
+
+TEST(Pipeline, RunsAsACommand) {
+  const Case c;
+  const std::string file = (c.dir / "pipeline.toml").string(), out = (c.dir / "out").string();
+  spill(file, "[run]\ndir = \"" + out + "\"\n[[source]]\nname = \"s\"\nfiles = [\"" + (c.dir / "in.jsonl").string() +
+                  "\"]\n[length]\nmin_words = 20\n[tokens]\n");
+  const testing::Finished run = testing::weft({"data", "run", file});
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_NE(run.out.find("dropped length.min_words 8"), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find("data.train = [\"" + out + "/tokens/train-00000\"]"), std::string::npos) << run.out;
+  EXPECT_EQ(testing::weft({"data", "audit", out}).status, 0);
+  EXPECT_NE(testing::weft({"data", "stats", out}).out.find("314 in"), std::string::npos);
+  EXPECT_EQ(testing::weft({"data", "diff", out, out}).out, "the same\n");
+  EXPECT_EQ(testing::weft({"data", "run", file, "--stage", "nothing"}).status, 2);
+}
+
+}  // namespace
+}  // namespace weft

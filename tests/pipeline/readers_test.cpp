@@ -1,0 +1,229 @@
+// Files to rows and documents: the formats, and what is hostile in them.
+#include <lzma.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include "pipeline/pipeline_support.h"
+#include "weft/base/json.h"
+#include "weft/pipeline/html_text.h"
+#include "weft/pipeline/http.h"
+#include "weft/pipeline/row_document.h"
+
+namespace weft {
+namespace {
+
+using testing::config_over;
+using testing::Harness;
+using testing::shared_dir;
+using testing::slurp;
+using testing::spill;
+using testing::TempDir;
+using Texts = std::vector<std::string>;
+
+std::string gzip(const std::string& text) {
+  z_stream z{};
+  deflateInit2(&z, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
+  std::string out(deflateBound(&z, text.size()) + 32, '\0');
+  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  z.avail_in = uInt(text.size());
+  z.next_out = reinterpret_cast<Bytef*>(out.data());
+  z.avail_out = uInt(out.size());
+  deflate(&z, Z_FINISH);
+  out.resize(z.total_out);
+  deflateEnd(&z);
+  return out;
+}
+std::string zstd(const std::string& text) {
+  std::string out(ZSTD_compressBound(text.size()), '\0');
+  out.resize(ZSTD_compress(out.data(), out.size(), text.data(), text.size(), 3));
+  return out;
+}
+std::string xz(const std::string& text) {
+  std::string out(text.size() + 1000, '\0');
+  size_t size = 0;
+  lzma_easy_buffer_encode(1, LZMA_CHECK_CRC64, nullptr, reinterpret_cast<const uint8_t*>(text.data()), text.size(),
+                          reinterpret_cast<uint8_t*>(out.data()), &size, out.size());
+  out.resize(size);
+  return out;
+}
+
+// The read stage over one file of this name and content.
+struct ReadFile {
+  ReadFile(const std::string& name, const std::string& content, const std::string& more = "") {
+    spill(dir / name, content);
+    harness.run(config_over(dir / "out", "[\"" + (dir / name).string() + "\"]", more));
+    result = open_stage(dir / "out" / "read");
+  }
+  Texts texts() const { return testing::texts_of(dir / "out" / "read"); }
+  int64_t broken() const { return result.manifest.at("broken"); }
+  nlohmann::json first_broken() const {
+    const std::string line = slurp(dir / "out" / "read" / "broken-00000.jsonl");
+    return parse_json(line.substr(0, line.find('\n')), "broken");
+  }
+
+  TempDir dir;
+  Harness harness;
+  StageResult result;
+};
+
+TEST(Readers, JsonLinesGiveDocumentsWithTheirPlaces) {
+  const ReadFile read("a.jsonl",
+                      "{\"text\": \"one\", \"url\": \"http://x\"}\n\n{\"text\": 3}\nno json\n{\"text\": \"two\"}",
+                      "meta_keys = [\"url\"]\n");
+  EXPECT_EQ(read.texts(), (Texts{"one", "two"}));
+  EXPECT_EQ(read.broken(), 2);
+  EXPECT_EQ(read.first_broken().at("begin"), 36);
+  EXPECT_NE(read.first_broken().at("why").get<std::string>().find("a string"), std::string::npos);
+  const auto all = testing::documents_of(read.dir / "out" / "read");
+  EXPECT_EQ(all[0].url, "http://x");
+  EXPECT_EQ(all[0].meta.at("url"), "http://x");
+  EXPECT_EQ(all[1].id.text(), "0.1");
+  const std::string file = slurp(read.dir / "a.jsonl");
+  EXPECT_EQ(file.substr(size_t(all[1].origin.begin), size_t(all[1].origin.end - all[1].origin.begin)),
+            "{\"text\": \"two\"}");
+}
+
+TEST(Readers, TextIsOneDocumentOrPartsBetweenSeparators) {
+  EXPECT_EQ(ReadFile("a.txt", "one\n\ntwo").texts(), (Texts{"one\n\ntwo"}));
+  EXPECT_EQ(ReadFile("a.txt", "\xef\xbb\xbfone\n\ntwo\n\n\n\nthree\n", "separator = \"\\n\\n\"\n").texts(),
+            (Texts{"one", "two", "three\n"}));
+  EXPECT_EQ(ReadFile("a.txt", "one<|end|>two<|end|>", "separator = \"<|end|>\"\n").texts(), (Texts{"one", "two"}));
+}
+
+TEST(Readers, CsvFollowsRfc4180) {
+  const std::string csv =
+      "id,text,url\r\n1,\"a \"\"quoted\"\", text\nof two lines\",http://x\r\n2,plain,\r\n3,too,many,fields\r\n"
+      "4,\"not \"closed,u\n5,good,\n6,\"open";
+  const ReadFile read("a.csv", csv);
+  EXPECT_EQ(read.texts(), (Texts{"a \"quoted\", text\nof two lines", "plain", "good"}));
+  EXPECT_EQ(read.broken(), 3);
+}
+
+TEST(Readers, CompressedFilesAreReadByWhatTheyAre) {
+  const std::string json = "{\"text\": \"one\"}\n{\"text\": \"two\"}\n";
+  for (const std::string& bytes : {gzip(json), zstd(json), xz(json), gzip(json.substr(0, 16)) + gzip(json.substr(16))})
+    EXPECT_EQ(ReadFile("a.jsonl.gz", bytes).texts(), (Texts{"one", "two"}));
+  EXPECT_EQ(ReadFile("a.jsonl.xz", xz(json) + std::string(8, '\0')).broken(), 0);
+  const ReadFile garbage("a.jsonl.gz", gzip(json) + "garbage!");
+  EXPECT_EQ(garbage.texts(), (Texts{"one", "two"}));
+  EXPECT_EQ(garbage.broken(), 1);
+}
+
+TEST(Readers, ATruncatedArchiveKeepsWhatCameBefore) {
+  std::string json;
+  for (int i = 0; i < 20000; ++i) json += fmt::format("{{\"text\": \"document {} {}\"}}\n", i, i * 7919 % 10007);
+  for (const std::string& whole : {gzip(json), zstd(json), xz(json)}) {
+    const ReadFile read("a.jsonl.gz", whole.substr(0, whole.size() / 2));
+    EXPECT_EQ(read.broken(), 1);
+    EXPECT_LT(read.texts().size(), 20000u);
+  }
+}
+
+TEST(Readers, ABombIsStopped) {
+  const ReadFile read("a.txt.gz", gzip(std::string(64 << 20, 'a')), "separator = \"\\n\"\n");
+  EXPECT_EQ(read.texts(), Texts{});
+  EXPECT_EQ(read.broken(), 1);
+  EXPECT_NE(read.first_broken().at("why").get<std::string>().find("bomb"), std::string::npos);
+}
+
+TEST(Readers, ALongLineIsPutAside) {
+  const std::string lines = "{\"text\": \"one\"}\n" + std::string(3 << 20, 'x') + "\n{\"text\": \"two\"}\n";
+  const ReadFile read("a.jsonl", lines, "[read]\nmax_row_mb = 1\n");
+  EXPECT_EQ(read.texts(), (Texts{"one", "two"}));
+  EXPECT_EQ(read.broken(), 1);
+  EXPECT_EQ(read.first_broken().at("bytes").get<std::string>().size(), 1000u);
+}
+
+TEST(Readers, BytesThatAreNoTextArePutAsideOrRepaired) {
+  const std::string lines = std::string("good\nbad \xff\xfe\nnul \0 byte\n", 23);
+  const ReadFile aside("a.txt", lines, "separator = \"\\n\"\n");
+  EXPECT_EQ(aside.texts(), (Texts{"good"}));
+  EXPECT_EQ(aside.broken(), 2);
+  EXPECT_EQ(ReadFile("a.txt", lines, "separator = \"\\n\"\ninvalid_text = \"repair\"\n").texts(),
+            (Texts{"good", "bad \ufffd\ufffd", "nul \ufffd byte"}));
+}
+
+std::string warc_record(const std::string& type, const std::string& body) {
+  return fmt::format(
+      "WARC/1.0\r\nWARC-Type: {}\r\nWARC-Target-URI: http://x/\r\nContent-Type: application/http\r\n"
+      "Content-Length: {}\r\n\r\n{}\r\n\r\n",
+      type, body.size(), body);
+}
+
+TEST(Readers, WarcGivesThePagesThatWereAnswered) {
+  const std::string ok = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n";
+  const std::string warc =
+      warc_record("request", "GET / HTTP/1.1\r\n\r\n") + warc_record("response", ok + "\r\n<p>A page.</p>") +
+      warc_record("response", ok + "Transfer-Encoding: chunked\r\n\r\n6\r\n<p>In \r\n7\r\nchunks.\r\n0\r\n\r\n") +
+      warc_record("response", ok + "Content-Encoding: gzip\r\n\r\n" + gzip("<p>Zipped.</p>")) +
+      warc_record("response", ok + "Content-Encoding: br\r\n\r\nxyz") +
+      warc_record("response", "HTTP/1.1 404 No\r\n\r\n") + "rubbish\n" +
+      warc_record("response", ok + "\r\n<p>Last.</p>") + "WARC/1.0\r\nContent-Length: 99\r\n\r\nshort";
+  for (const std::string& bytes : {warc, gzip(warc)}) {
+    const ReadFile read("a.warc.gz", bytes);
+    EXPECT_EQ(read.texts(), (Texts{"A page.", "In chunks.", "Zipped.", "Last."}));
+    EXPECT_EQ(read.broken(), 3);
+    EXPECT_EQ(testing::documents_of(read.dir / "out" / "read")[0].url, "http://x/");
+  }
+}
+
+TEST(Readers, RealWarcFilesAreReadAndBrokenOnesSurvived) {
+  WEFT_NEEDS_SHARED();
+  const TempDir dir;
+  const std::string data = (shared_dir() / "data").string();
+  ASSERT_EQ(
+      std::system(
+          ("tar -xzf '" + data + "/conformance/warc/warcio_tests.tar.gz' -C '" + dir.path().string() + "'").c_str()),
+      0);
+  Harness harness;
+  harness.run(config_over(
+      dir / "out", "[\"" + dir.path().string() + "/*.warc*\", \"" + data + "/text/web/dolma_sample-0000.warc.gz\"]",
+      "format = \"warc\"\n"));
+  const auto texts = testing::texts_of(dir / "out" / "read");
+  EXPECT_GE(texts.size(), 20u);
+  const bool found = std::any_of(texts.begin(), texts.end(), [](const std::string& t) {
+    return t.find("may use this domain in examples without prior coordination") != std::string::npos ||
+           t.find("This domain is established to be used for illustrative examples") != std::string::npos;
+  });
+  EXPECT_TRUE(found);
+}
+
+TEST(Readers, HtmlLeavesOutWhatIsNoText) {
+  EXPECT_EQ(
+      html_text("<nav>Home</nav><script>x()</script><h1>Title</h1><p>Some <b>bold</b>\n text &amp; more.</p>"
+                "<ul><li>one<li>two</ul><pre>a\n b</pre><div class='sidebar'>ads</div><p><a href=x>only a link</a></p>"
+                "<footer>foot</footer>",
+                ""),
+      "Title\n\nSome bold text & more.\n\n  \u2022 one\n  \u2022 two\n\na\n b");
+  EXPECT_EQ(html_text("<p>caf\xe9</p>", "iso-8859-1"), "caf\u00e9");
+  EXPECT_EQ(html_text("<meta charset=windows-1252><p>\x93quoted\x94</p>", ""), "\u201cquoted\u201d");
+  std::string deep;
+  for (int i = 0; i < 100000; ++i) deep += "<div>";
+  EXPECT_THROW(html_text(deep + "text", ""), Error);
+}
+
+TEST(Readers, AnEmptySourceHidesNoOther) {
+  const TempDir dir;
+  spill(dir / "empty.txt", "");
+  spill(dir / "b.txt", "b");
+  Harness harness;
+  harness.run(config_over(dir / "out", "[\"" + (dir / "empty.txt").string() + "\"]",
+                          "[[source]]\nname = \"b\"\nfiles = [\"" + (dir / "b.txt").string() + "\"]\n"));
+  EXPECT_EQ(testing::texts_of(dir / "out" / "read"), (Texts{"b"}));
+}
+
+TEST(Readers, FoldersAndPatternsAreReadInTheOrderOfTheirNames) {
+  const TempDir dir;
+  std::filesystem::create_directories(dir / "in/sub");
+  spill(dir / "in/b.txt", "b");
+  spill(dir / "in/a.txt", "a");
+  spill(dir / "in/sub/c.txt", "c");
+  spill(dir / "in/.hidden", "no");
+  Harness harness;
+  harness.run(
+      config_over(dir / "out", "[\"" + (dir / "in").string() + "\", \"" + (dir / "in").string() + "/[ab].txt\"]", ""));
+  EXPECT_EQ(testing::texts_of(dir / "out" / "read"), (Texts{"a", "b", "c", "a", "b"}));
+}
+
+}  // namespace
+}  // namespace weft

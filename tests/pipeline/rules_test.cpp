@@ -1,0 +1,167 @@
+// Each rule on cases small enough to judge by eye, and on those of CS336's data assignment.
+#include "weft/pipeline/rule.h"
+
+#include "pipeline/pipeline_support.h"
+#include "weft/base/json.h"
+#include "weft/pipeline/html_text.h"
+#include "weft/pipeline/ngram_model.h"
+#include "weft/pipeline/pii.h"
+
+namespace weft {
+namespace {
+
+using testing::shared_dir;
+using testing::slurp;
+using testing::spill;
+using testing::TempDir;
+
+std::string repeated(const std::string& text, int times) {
+  std::string all;
+  for (int i = 0; i < times; ++i) all += text;
+  return all;
+}
+
+// The reason for which the rule drops this text; empty: it is kept.
+std::string verdict(const Rule& rule, const std::string& text) {
+  Document d;
+  d.text = text;
+  std::map<std::string, int64_t> changes;
+  const auto drop = rule.judge(d, changes);
+  return drop ? drop->reason : "";
+}
+
+nlohmann::json cs336_cases(const TempDir& dir) {
+  testing::unpack_cs336(dir);
+  return read_json_file(dir / "expected.json");
+}
+
+TEST(Rules, GopherQualityJudgesTheCasesOfCs336) {
+  WEFT_NEEDS_SHARED();
+  const TempDir dir;
+  const auto rule = make_gopher_quality_rule({});
+  for (const auto& one : cs336_cases(dir).at("gopher")) {
+    const std::string text = one.at("text");
+    EXPECT_EQ(verdict(*rule, repeated(text, one.at("repeat"))).empty(), one.at("keep").get<bool>()) << text;
+  }
+}
+
+TEST(Rules, PiiIsMaskedAsInTheCasesOfCs336) {
+  WEFT_NEEDS_SHARED();
+  const TempDir dir;
+  for (const auto& one : cs336_cases(dir).at("pii")) {
+    std::string text = one.at("text");
+    const int64_t n = mask_emails(text) + mask_ips(text) + mask_phones(text);
+    EXPECT_EQ(text, one.at("masked").get<std::string>());
+    EXPECT_EQ(n, one.at("n").get<int64_t>());
+  }
+}
+
+TEST(Rules, LanguageKnowsTheCasesOfCs336) {
+  WEFT_NEEDS_SHARED();
+  const TempDir dir;
+  const auto cases = cs336_cases(dir).at("langid");
+  for (const auto& one : cases) {
+    const std::string text =
+        one.contains("text") ? one.at("text").get<std::string>() : slurp(dir / one.at("file").get<std::string>());
+    const std::string language = one.at("lang");
+    EXPECT_EQ(verdict(*make_language_rule({.keep = {language}}), text), "");
+    EXPECT_EQ(verdict(*make_language_rule({.keep = {language == "en" ? "zh" : "en"}}), text), "language.min_share");
+  }
+}
+
+TEST(Rules, TheHtmlOfCs336GivesItsText) {
+  WEFT_NEEDS_SHARED();
+  const TempDir dir;
+  testing::unpack_cs336(dir);
+  std::string expected = slurp(dir / "fixtures/moby_extracted.txt");
+  while (expected.ends_with('\n')) expected.pop_back();
+  EXPECT_EQ(html_text(slurp(dir / "fixtures/moby.html"), ""), expected);
+}
+
+TEST(Rules, GopherAndC4KeepTheGoodPageOfCs336) {
+  WEFT_NEEDS_SHARED();
+  const TempDir dir;
+  testing::unpack_cs336(dir);
+  const std::string good = slurp(dir / "fixtures/high_quality_wiki_reference.txt");
+  for (const auto& rule : {make_gopher_quality_rule({}), make_gopher_repetition_rule({})})
+    EXPECT_EQ(verdict(*rule, good), "");
+  EXPECT_EQ(verdict(*make_c4_rule({.drop_curly_brackets = false}), good), "");
+}
+
+TEST(Rules, GopherRepetitionNamesWhatRepeats) {
+  const auto rule = make_gopher_repetition_rule({});
+  EXPECT_EQ(verdict(*rule, "One line of words.\nAnother one here.\nAnd a third that differs."), "");
+  EXPECT_EQ(verdict(*rule, repeated("The same line again.\n", 10)), "gopher_repetition.lines");
+  EXPECT_EQ(verdict(*rule, repeated("buy now ", 20)), "gopher_repetition.top_2grams");
+  std::string unlike;
+  for (int i = 0; i < 60; ++i) unlike += fmt::format("w{} ", i);
+  EXPECT_EQ(verdict(*rule, unlike), "");
+  EXPECT_EQ(verdict(*make_gopher_repetition_rule({.top_ngrams = {}}), unlike + unlike),
+            "gopher_repetition.repeated_5grams");
+}
+
+TEST(Rules, C4TakesOutLinesAndDropsPages) {
+  const auto rule = make_c4_rule({.min_sentences = 2});
+  Document d;
+  d.text =
+      "Home | About\nThis is a sentence. Here is one more!\nToo short.\nPlease enable Javascript for this page.\n"
+      "We have a privacy policy that you may read.\nAnd the end of all of it.";
+  std::map<std::string, int64_t> changes;
+  EXPECT_FALSE(rule->judge(d, changes));
+  EXPECT_EQ(d.text, "This is a sentence. Here is one more!\nAnd the end of all of it.");
+  EXPECT_EQ(changes, (std::map<std::string, int64_t>{{"c4.drop_javascript_lines", 1},
+                                                     {"c4.drop_policy_lines", 1},
+                                                     {"c4.lines_end_in_punctuation", 1},
+                                                     {"c4.min_words_per_line", 1}}));
+  EXPECT_EQ(verdict(*rule, "if (x) { return; }"), "c4.drop_curly_brackets");
+  EXPECT_EQ(verdict(*rule, "Lorem Ipsum dolor sit amet."), "c4.drop_lorem_ipsum");
+  EXPECT_EQ(verdict(*rule, "There is one sentence."), "c4.min_sentences");
+}
+
+TEST(Rules, BadWordsAreFoundAsWordsAndPhrases) {
+  const TempDir dir;
+  spill(dir / "bad.txt", "darn\nbad thing\n\xf0\x9f\x96\x95\n");
+  const auto rule = make_bad_words_rule({.file = (dir / "bad.txt").string()});
+  EXPECT_EQ(verdict(*rule, "DARN it"), "bad_words");
+  EXPECT_EQ(verdict(*rule, "a bad, thing"), "bad_words");
+  EXPECT_EQ(verdict(*rule, "see \xf0\x9f\x96\x95"), "bad_words");
+  EXPECT_EQ(verdict(*rule, "darning a bad old thing"), "");
+}
+
+TEST(Rules, LengthAndSymbolsCountCharacters) {
+  EXPECT_EQ(verdict(*make_length_rule({.min_characters = 5}), "\u00e9\u00e9\u00e9\u00e9"), "length.min_characters");
+  EXPECT_EQ(verdict(*make_length_rule({.min_characters = 4, .max_words = 1}), "ab cd"), "length.max_words");
+  const auto rule = make_symbols_rule({});
+  EXPECT_EQ(verdict(*rule, "Plain words, and a mark."), "");
+  EXPECT_EQ(verdict(*rule, "### *** === a"), "symbols.max_non_alphanumeric");
+  EXPECT_EQ(verdict(*rule, "1234567 abc"), "symbols.max_digits");
+  EXPECT_EQ(verdict(*rule, "ALL IN CAPITALS"), "symbols.max_upper");
+}
+
+TEST(Rules, MaskingIsLinearAndLeavesWhatIsNoData) {
+  for (const char* text : {"a@b", "1.2.3.4.5", "256.1.1.1", "12345678901", "no.at.sign", "x@.com", "version 1.2.3"}) {
+    std::string copy = text;
+    EXPECT_EQ(mask_emails(copy) + mask_ips(copy) + mask_phones(copy), 0) << text;
+  }
+  std::string hostile = repeated("a", 1 << 20) + repeated("@", 1 << 20) + repeated("1.", 1 << 20);
+  EXPECT_EQ(mask_emails(hostile) + mask_ips(hostile) + mask_phones(hostile), 0);
+}
+
+TEST(Rules, PerplexityIsLowForWhatIsLikeTheModelsText) {
+  const TempDir dir;
+  NgramModel model(4);
+  for (int i = 0; i < 40; ++i) model.learn("the cat sat on the mat and the dog sat on the cat. ");
+  model.finish();
+  const double known = model.perplexity("the dog sat on the mat"), unknown = model.perplexity("q7#zz!xk0&vj^w");
+  EXPECT_LT(known, 3);
+  EXPECT_GT(unknown, 50);
+  model.write(dir / "m.ngram");
+  EXPECT_EQ(NgramModel::read(dir / "m.ngram").perplexity("the dog sat on the mat"), known);
+  EXPECT_EQ(verdict(*make_perplexity_rule({.model = (dir / "m.ngram").string(), .max = 20}), "q7#zz!xk0&vj^w"),
+            "perplexity.max");
+  spill(dir / "cut.ngram", slurp(dir / "m.ngram").substr(0, 21));
+  EXPECT_THROW(NgramModel::read(dir / "cut.ngram"), FileError);
+}
+
+}  // namespace
+}  // namespace weft
