@@ -12,8 +12,8 @@ namespace weft::chat {
 // Each throws Error once the bounds are passed.
 class Budget {
  public:
-  static constexpr size_t kMaxSteps = 10'000'000;
-  static constexpr size_t kMaxBytes = size_t{256} << 20;
+  static constexpr size_t kMaxSteps = 5'000'000;
+  static constexpr size_t kMaxBytes = size_t{512} << 20;
 
   void step(size_t count = 1) {
     if ((steps_ += count) > kMaxSteps) fail("the template takes too many steps");

@@ -208,11 +208,11 @@ Items items_of(Budget& budget, const Value& v) {
   if (v.is_undefined()) return {};
   Items items;
   if (v.holds<List>()) {
-    budget.read(v.list().items.size() * sizeof(Value));
+    budget.make(v.list().items.size() * sizeof(Value));
     if (v.list().kind != List::Kind::kGenerator) return v.list().items;
     items.swap(v.list().items);
   } else if (v.is_dict()) {
-    budget.read(v.dict().items().size() * sizeof(Value));
+    budget.make(v.dict().items().size() * sizeof(Value));
     for (const auto& item : v.dict().items()) items.push_back(item.first);
   } else if (v.is_string()) {
     const std::string& text = v.string();
