@@ -77,5 +77,26 @@ TEST(DataTrainTokenizer, WritesATokenizerThatIsReadAgain) {
               "the bytes and special tokens alone are 257");
 }
 
+TEST(DataChat, RendersTokenizesAndMasks) {
+  TempDir dir;
+  const std::string file = (dir / "t.jinja").string(), tools = (dir / "tools.json").string();
+  spill(file,
+        "{% for m in messages %}{{ m.role[0] }}{{ m.content }}{% endfor %}{% if add_generation_prompt %}a{% endif %}"
+        "{% if tools %}{{ tools | tojson }}{% endif %}");
+  spill(tools, "[1]");
+  const std::string base = "data chat --tokenizer byte --template '" + file + "'";
+  const std::string talk = R"([{"role": "user", "content": "x"}, {"role": "assistant", "content": "yz"}])";
+  EXPECT_EQ(fed(base, talk + "\n" + R"({"messages": []})" + "\n").out, "\"uxayz\"\n\"\"\n");
+  EXPECT_EQ(fed(base + " --add-generation-prompt", talk).out, "\"uxayza\"\n");
+  EXPECT_EQ(fed(base + " --tools '" + tools + "'", "[]").out, "\"[1]\"\n");
+  EXPECT_EQ(fed(base + " --tokenize", talk).out, "{\"ids\": [117,120,97,121,122]}\n");
+  EXPECT_EQ(fed(base + " --tokenize --mask", talk).out, "{\"ids\": [117,120,97,121,122], \"mask\": [0,0,0,1,1]}\n");
+  EXPECT_SAYS(fed(base, "[]\n3\n").err, "standard input: line 2: expected a list of messages");
+  EXPECT_SAYS(fed(base + " --date x", "[]").err, "expected YYYY-MM-DD");
+  EXPECT_SAYS(fed("data chat --tokenizer byte", "[]").err, "no chat template");
+  spill(file, "\n{{ strftime_now('%d %b %Y') }}{{ 1 | frob }}");
+  EXPECT_SAYS(fed(base, "[]").err, "line 2: the filter \"frob\" is not supported");
+}
+
 }  // namespace
 }  // namespace weft

@@ -70,5 +70,30 @@ TEST(SentencePiece, ABrokenModelIsRefusedOrRead) {
   EXPECT_FALSE(judge(slurp(tiny / "torchtune_tiktoken_small.model")).empty());  // another kind of the same name
 }
 
+TEST(TokenizerFolder, AVocabularyOfWordsIsReadByItself) {
+  testing::TempDir dir;
+  testing::spill(dir / "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\nhug\n##s\n,\nHug\n");
+  const auto tokenizer = read_tokenizer(dir.path());
+  EXPECT_EQ(testing::ids_of(*tokenizer, "Hugs, hug x"), (testing::Ids{4, 5, 6, 4, 1}));
+  EXPECT_EQ(tokenizer->beginning(), (testing::Ids{2}));
+  EXPECT_EQ(tokenizer->ending(), (testing::Ids{3}));
+  EXPECT_EQ(testing::ids_of(*tokenizer, "[SEP]", SpecialText::kParsed), (testing::Ids{3}));
+  testing::spill(dir / "tokenizer_config.json", R"({"do_lower_case": false, "unk_token": {"content": "[PAD]"}})");
+  EXPECT_EQ(testing::ids_of(*read_tokenizer(dir.path()), "Hug hug x"), (testing::Ids{7, 4, 0}));
+}
+
+TEST(TokenizerFolder, AddedTokensAndSpecialOnesAreReadWithoutATokenizerJson) {
+  testing::TempDir dir;
+  testing::spill(dir / "vocab.json", R"({"a": 0, "b": 1, "ab": 2})");
+  testing::spill(dir / "merges.txt", "#version: 0.2\na b\n");
+  testing::spill(dir / "added_tokens.json", R"({"EOT": 3, "aba": 4})");
+  testing::spill(dir / "special_tokens_map.json", R"({"eos_token": "EOT", "additional_special_tokens": []})");
+  const auto tokenizer = read_tokenizer(dir.path());
+  EXPECT_EQ(tokenizer->end_of_document(), 3);
+  EXPECT_EQ(testing::ids_of(*tokenizer, "ababEOT", SpecialText::kParsed), (testing::Ids{4, 1, 3}));
+  testing::spill(dir / "added_tokens.json", R"({"EOT": "x"})");
+  EXPECT_SAYS(testing::error_of([&] { read_tokenizer(dir.path()); }), "added_tokens.json: \"EOT\"");
+}
+
 }  // namespace
 }  // namespace weft

@@ -42,6 +42,24 @@ Command add_decode(CLI::App& data) {
   return {app, [o] { return run_data_decode(*o); }, kGroup};
 }
 
+Command add_chat(CLI::App& data) {
+  auto o = std::make_shared<ChatOptions>();
+  CLI::App* app = data.add_subcommand("chat", "Conversations, one a line, to the text or ids that a model sees");
+  tokenizer_options(*app, *o);
+  app->add_option("--template", o->template_file, "The chat template; without it, that of the tokenizer's folder")
+      ->type_name("FILE");
+  app->add_option("--template-name", o->template_name, "Of several templates, the one of this name")->type_name("NAME");
+  app->add_option("--tools", o->tools, "A JSON list of tools, for conversations without their own")->type_name("FILE");
+  app->add_option("--date", o->date, "What templates take for today")->type_name("YYYY-MM-DD");
+  app->add_flag("--add-generation-prompt", o->add_generation_prompt,
+                "End with what comes before the assistant's words");
+  app->add_flag("--tokenize", o->tokenize, "Print {\"ids\": [...]} in place of the text");
+  app->add_flag("--mask", o->mask, "Print {\"ids\": [...], \"mask\": [...]}: 1 where the assistant speaks");
+  app->footer(
+      "Example:\n  echo '[{\"role\": \"user\", \"content\": \"Hi\"}]' | weft data chat --tokenizer model --mask");
+  return {app, [o] { return run_data_chat(*o); }, kGroup};
+}
+
 Command add_train_tokenizer(CLI::App& data) {
   auto o = std::make_shared<TrainTokenizerOptions>();
   CLI::App* app = data.add_subcommand("train-tokenizer", "Learn a byte-level BPE tokenizer from text");
@@ -100,10 +118,11 @@ Command add_train_ngram(CLI::App& data) {
 }  // namespace
 
 std::vector<Command> add_data(CLI::App& weft) {
-  CLI::App* data = weft.add_subcommand(kGroup, "Text to tokens: pipelines, datasets, tokenizers");
+  CLI::App* data = weft.add_subcommand(kGroup, "Text to tokens: pipelines, datasets, tokenizers, conversations");
   data->require_subcommand(1);
   return {add_encode(*data),
           add_decode(*data),
+          add_chat(*data),
           add_train_tokenizer(*data),
           add_run(*data),
           add_dataset_command(*data, "audit", "Whether a dataset is what its manifest says", run_data_audit),

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "weft/apps/commands.h"
+#include "weft/apps/data_lines.h"
 #include "weft/base/cores.h"
 #include "weft/base/error.h"
 #include "weft/base/json.h"
@@ -17,15 +18,6 @@ using Ids = std::vector<int32_t>;
 
 constexpr JsonLimits kLine{.max_bytes = size_t{1} << 30, .max_depth = 4};
 
-std::string as_list(const Ids& ids) {
-  std::string text = "[";
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (i > 0) text += ',';
-    fmt::format_to(std::back_inserter(text), "{}", ids[i]);
-  }
-  return text + "]\n";
-}
-
 void frame(const Tokenizer& tokenizer, Ids& ids) {
   const Ids before = tokenizer.beginning(), after = tokenizer.ending();
   ids.insert(ids.begin(), before.begin(), before.end());
@@ -34,14 +26,9 @@ void frame(const Tokenizer& tokenizer, Ids& ids) {
 
 // Calls take(value, "standard input: line 3") for each line.
 template <class F>
-void for_each_line(const F& take) {
-  std::string line;
-  for (int64_t number = 1; std::getline(std::cin, line); ++number) {
-    const std::string where = fmt::format("standard input: line {}", number);
-    if (line.find_first_not_of(" \t\r") == std::string::npos) throw FileError(fmt::format("{}: is empty", where));
-    take(parse_json(line, where, kLine), where);
-  }
-  if (std::cin.bad()) throw FileError("standard input: cannot be read");
+void for_each_value(const F& take) {
+  for_each_line(
+      [&](const std::string& line, const std::string& where) { take(parse_json(line, where, kLine), where); });
 }
 
 Ids ids_of(const nlohmann::json& value, const std::string& where, int64_t vocab_size) {
@@ -65,7 +52,7 @@ int run_data_encode(const EncodeOptions& o) {
   const auto print = [&](Ids& ids) {
     if (o.add_special) frame(*tokenizer, ids);
     if (o.count || !o.file.empty()) std::cout << ids.size() << "\n";
-    if (!o.count) std::cout << as_list(ids);
+    if (!o.count) std::cout << as_list<int32_t>(ids) << "\n";
   };
   Ids ids;
   if (!o.file.empty()) {
@@ -74,7 +61,7 @@ int run_data_encode(const EncodeOptions& o) {
     print(ids);
     return kExitOk;
   }
-  for_each_line([&](const nlohmann::json& text, const std::string& where) {
+  for_each_value([&](const nlohmann::json& text, const std::string& where) {
     if (!text.is_string()) throw FileError(fmt::format("{}: expected a JSON string, got {}", where, shown(text)));
     ids.clear();
     tokenizer->encode(text.get_ref<const std::string&>(), ids, special);
@@ -86,7 +73,7 @@ int run_data_encode(const EncodeOptions& o) {
 int run_data_decode(const DecodeOptions& o) {
   const auto tokenizer = read_tokenizer(o.tokenizer, {.pattern = o.pattern});
   const auto specials = o.skip_special ? Tokenizer::Specials::kHidden : Tokenizer::Specials::kShown;
-  for_each_line([&](const nlohmann::json& value, const std::string& where) {
+  for_each_value([&](const nlohmann::json& value, const std::string& where) {
     const std::string text = tokenizer->decode(ids_of(value, where, tokenizer->vocab_size()), specials);
     std::string copy;
     std::cout << nlohmann::json(well_formed(text, copy)).dump() << "\n";

@@ -42,12 +42,65 @@ void read_config(const fs::path& file, Companions& c) {
   }
 }
 
+// {"bos_token": "<s>", "additional_special_tokens": ["<a>", {"content": "<b>"}]}: the names of special tokens.
+std::vector<std::string> read_special_map(const fs::path& file, Companions& c) {
+  const nlohmann::json map = read_json_file(file);
+  const JsonFields f(map, file.string());
+  std::vector<std::string> names;
+  for (const auto& [key, value] : map.items()) {
+    if (value.is_array()) {
+      for (const auto& one : value)
+        names.push_back(one.is_string() ? one.get<std::string>() : JsonFields(one, file.string()).string("content"));
+    } else {
+      names.push_back(token_of(f, key));
+    }
+  }
+  if (c.beginning.empty()) c.beginning = token_of(f, "bos_token");
+  if (c.end.empty()) c.end = token_of(f, "eos_token");
+  return names;
+}
+
+// {"<a>": 32000}; what is known already is left as it is.
+void read_added(const fs::path& file, const std::vector<std::string>& specials, Companions& c) {
+  const nlohmann::json map = read_json_file(file);
+  const JsonFields f(map, file.string());
+  for (const auto& [content, value] : map.items()) {
+    const auto id = f.integer(content, {0, 1 << 24});
+    const auto same = [&, &name = content](const AddedToken& t) { return t.id == id || t.content == name; };
+    if (std::any_of(c.added.begin(), c.added.end(), same)) continue;
+    const bool special = std::find(specials.begin(), specials.end(), content) != specials.end();
+    c.added.push_back({.id = int32_t(id), .content = content, .special = special});
+  }
+}
+
 }  // namespace
+
+bool Companions::lists(std::string_view content) const {
+  return std::any_of(added.begin(), added.end(), [&](const AddedToken& t) { return t.content == content; });
+}
+
+nlohmann::json as_json(const std::vector<AddedToken>& added) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const AddedToken& t : added)
+    list.push_back({{"id", t.id},
+                    {"content", t.content},
+                    {"special", t.special},
+                    {"normalized", t.normalized},
+                    {"single_word", t.single_word},
+                    {"lstrip", t.left_strip},
+                    {"rstrip", t.right_strip}});
+  return list;
+}
 
 Companions read_companions(const fs::path& folder) {
   Companions c;
   std::error_code ignored;
   if (fs::exists(folder / "tokenizer_config.json", ignored)) read_config(folder / "tokenizer_config.json", c);
+  if (fs::exists(folder / "tokenizer.json", ignored)) return c;
+  std::vector<std::string> specials;
+  if (fs::exists(folder / "special_tokens_map.json", ignored))
+    specials = read_special_map(folder / "special_tokens_map.json", c);
+  if (fs::exists(folder / "added_tokens.json", ignored)) read_added(folder / "added_tokens.json", specials, c);
   return c;
 }
 

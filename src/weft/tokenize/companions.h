@@ -2,20 +2,28 @@
 #pragma once
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "weft/base/json.h"
 #include "weft/tokenize/added_tokens.h"
 
 namespace weft {
 
-// Of tokenizer_config.json and added_tokens.json; empty where they say nothing or are not there.
+// Of tokenizer_config.json and, where there is no tokenizer.json, special_tokens_map.json and added_tokens.json; empty
+// where they say nothing or are not there.
 struct Companions {
   std::string beginning, end;     // bos_token, eos_token
   bool add_beginning = false;     // add_bos_token
-  std::vector<AddedToken> added;  // added_tokens_decoder
+  std::vector<AddedToken> added;  // added_tokens_decoder, added_tokens.json
+
+  bool lists(std::string_view content) const;
 };
 // Throws FileError where a file is there but cannot be understood.
 Companions read_companions(const std::filesystem::path& folder);
+
+// "added_tokens" of a tokenizer.json.
+nlohmann::json as_json(const std::vector<AddedToken>& added);
 
 // The id of the token that ends a document: the one that `companions` name, else one of the usual names; -1: none.
 int32_t end_of_document(const Companions& companions, const std::vector<AddedToken>& added);

@@ -25,25 +25,14 @@ Json merges_of(std::string_view text, const std::string& source) {
   return merges;
 }
 
-Json as_json(const AddedToken& t) {
-  return {{"id", t.id},
-          {"content", t.content},
-          {"special", t.special},
-          {"normalized", t.normalized},
-          {"single_word", t.single_word},
-          {"lstrip", t.left_strip},
-          {"rstrip", t.right_strip}};
-}
-
 }  // namespace
 
 Json as_tokenizer_json(Json vocabulary, std::string_view merges, const std::string& merges_source,
                        const Companions& companions) {
-  Json added = Json::array();
-  for (const AddedToken& t : companions.added) added.push_back(as_json(t));
-  // Without a list of them: the names that such vocabularies hold for marks.
+  Json added = as_json(companions.added);
+  // Where no list has them: the names that such vocabularies hold for marks.
   for (const char* name : {"<|endoftext|>", "<s>", "</s>", "<pad>", "<unk>", "<mask>"})
-    if (companions.added.empty() && vocabulary.contains(name) && vocabulary[name].is_number_integer())
+    if (!companions.lists(name) && vocabulary.contains(name) && vocabulary[name].is_number_integer())
       added.push_back({{"id", vocabulary[name]}, {"content", name}, {"special", true}, {"normalized", false}});
   const bool words = std::any_of(vocabulary.items().begin(), vocabulary.items().end(), [](const auto& item) {
     return item.key().size() > 4 && item.key().ends_with("</w>");

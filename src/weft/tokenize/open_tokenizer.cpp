@@ -8,6 +8,7 @@
 #include "weft/tokenize/gpt2_files.h"
 #include "weft/tokenize/rank_file.h"
 #include "weft/tokenize/tokenizer_json.h"
+#include "weft/tokenize/word_piece_files.h"
 
 namespace weft {
 namespace {
@@ -15,8 +16,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // The files of a folder, the most telling first.
-constexpr const char* kFiles[] = {"tokenizer.json",          "tokenizer.model", "spiece.model",
-                                  "sentencepiece.bpe.model", "vocab.json",      "encoder.json"};
+constexpr const char* kFiles[] = {"tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model",
+                                  "vocab.json",     "encoder.json",    "vocab.txt"};
 
 bool is_there(const fs::path& path) {
   std::error_code ignored;
@@ -71,6 +72,14 @@ std::unique_ptr<Tokenizer> read_json(const fs::path& path) {
                              companions);
 }
 
+std::unique_ptr<Tokenizer> read_vocabulary(const fs::path& path) {
+  const MappedFile file(path);
+  const Companions companions = read_companions(path.parent_path());
+  const auto whole = vocabulary_as_tokenizer_json(file.text(), path, companions);
+  return read_tokenizer_json(whole, {path.string(), hash_of("words", whole.dump()), make_character_table()},
+                             companions);
+}
+
 }  // namespace
 
 std::unique_ptr<Tokenizer> read_tokenizer(const fs::path& path, const TokenizerOptions& options) {
@@ -80,10 +89,11 @@ std::unique_ptr<Tokenizer> read_tokenizer(const fs::path& path, const TokenizerO
     if (!file.empty()) return read_tokenizer(file, options);
     throw FileError(
         fmt::format("{}: holds no tokenizer that weft reads: tokenizer.json, tokenizer.model, spiece.model, "
-                    "vocab.json with merges.txt, encoder.json with vocab.bpe, one *.tiktoken",
+                    "vocab.json with merges.txt, encoder.json with vocab.bpe, vocab.txt, one *.tiktoken",
                     path.string()));
   }
   if (path.extension() == ".json") return read_json(path);
+  if (path.filename().string().ends_with("vocab.txt")) return read_vocabulary(path);
   const MappedFile file(path);
   if (!is_rank_file(file.text())) return open_sentencepiece(path);
   return read_rank_file({.content = file.text(),

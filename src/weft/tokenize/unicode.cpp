@@ -84,6 +84,10 @@ bool is_white_space(char32_t c) {  // PropList.txt
          c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
+bool is_letter(char32_t code) {
+  const auto c = category(code);
+  return c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_LO;
+}
 bool is_number(char32_t code) {
   const auto c = category(code);
   return c == UTF8PROC_CATEGORY_ND || c == UTF8PROC_CATEGORY_NL || c == UTF8PROC_CATEGORY_NO;
@@ -116,6 +120,14 @@ void append_lower(std::string& text, char32_t code) {
     return;
   }
   append_character(text, char32_t(utf8proc_tolower(utf8proc_int32_t(code))));
+}
+
+void append_upper(std::string& text, char32_t code) {
+  if (code == 0xdf) {  // the one of those whose upper case is two characters that texts have
+    text += "SS";
+    return;
+  }
+  append_character(text, char32_t(utf8proc_toupper(utf8proc_int32_t(code))));
 }
 
 size_t first_grapheme(std::string_view text) {

@@ -54,6 +54,7 @@ class CharacterTable {
 std::shared_ptr<const CharacterTable> make_character_table();
 
 bool is_white_space(char32_t code);
+bool is_letter(char32_t code);                        // L
 bool is_number(char32_t code);                        // N
 bool is_punctuation(char32_t code);                   // P
 bool is_other(char32_t code);                         // C: control, format, private, surrogate, unassigned
@@ -61,6 +62,7 @@ bool is_mark(char32_t code);                          // M
 bool is_nonspacing_mark(char32_t code);               // Mn
 bool is_word_character(char32_t code);                // \w: Alphabetic, M, Nd, Pc, Join_Control
 void append_lower(std::string& text, char32_t code);  // each character alone, without regard to its neighbours
+void append_upper(std::string& text, char32_t code);
 
 enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
 // Linear in the text but for runs of combining marks, which are sorted.

@@ -1,0 +1,20 @@
+// Standard input line by line, and lists of ids as text, for `weft data ...`.
+#pragma once
+#include <functional>
+#include <span>
+#include <string>
+
+namespace weft {
+
+// Calls take(line, "standard input: line 3") for each line. Throws FileError for an empty one.
+void for_each_line(const std::function<void(const std::string& line, const std::string& where)>& take);
+
+// [1,2,3]
+template <class T>
+std::string as_list(std::span<const T> numbers) {
+  std::string text = "[";
+  for (const T& n : numbers) text += (text.size() > 1 ? "," : "") + std::to_string(n);
+  return text + "]";
+}
+
+}  // namespace weft

@@ -1,0 +1,33 @@
+// What a filter, test, method or function was given, put to the names of its parameters.
+#pragma once
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "weft/chat/value.h"
+
+namespace weft::chat {
+
+class Given {
+ public:
+  // `parameters`: names with blanks between them, in their order; "*": any, see all(). Throws Error where something
+  // else was given. Borrows the arguments.
+  Given(std::string_view what, std::string_view parameters, const Arguments& arguments);
+
+  const Arguments& all() const { return *all_; }
+  // nullptr: not given. operator() demands it.
+  const Value* operator[](size_t i) const { return at_[i]; }
+  const Value& operator()(size_t i) const;
+  bool has(size_t i) const { return at_[i] != nullptr && !at_[i]->is_none(); }
+
+  bool flag(size_t i, bool fallback) const { return at_[i] == nullptr ? fallback : truth(*at_[i]); }
+  int64_t number(size_t i, int64_t fallback) const { return has(i) ? whole(*at_[i]) : fallback; }
+  const std::string& string(size_t i) const { return need_string((*this)(i), what_); }
+
+ private:
+  std::string what_;
+  std::array<const Value*, 6> at_{};
+  const Arguments* all_;
+};
+
+}  // namespace weft::chat

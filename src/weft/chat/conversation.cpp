@@ -1,0 +1,172 @@
+#include "weft/chat/conversation.h"
+
+#include <algorithm>
+
+#include "weft/base/error.h"
+
+namespace weft::chat {
+namespace {
+
+const Value& list_in(const Value& v, std::string_view what, std::string_view source) {
+  const bool list = v.holds<List>() || (what != "messages" && v.is_none());
+  if (!list) throw FileError(fmt::format("{}: \"{}\": expected a list", source, what));
+  return v;
+}
+
+bool is_assistant(const Value& message) { return message.dict().get("role")->string() == "assistant"; }
+
+// The first messages of a conversation.
+Conversation beginning_of(const Conversation& c, size_t count) {
+  Conversation part = c;
+  const Items& all = c.messages.list().items;
+  part.messages = make_list(Items(all.begin(), all.begin() + ptrdiff_t(count)));
+  return part;
+}
+
+[[noreturn]] void fail_mask(size_t message, std::string_view why) {
+  fail(
+      fmt::format("no mask of what the assistant said: message {}: {} (a template with {{% generation %}} says what it "
+                  "is)",
+                  message + 1, why));
+}
+
+}  // namespace
+
+Conversation read_conversation(std::string_view json, std::string_view source) {
+  const Value v = parse_value(json, source);
+  Conversation c;
+  const auto get = [&](std::string_view key) { return v.is_dict() ? v.dict().get(key) : nullptr; };
+  if (!v.holds<List>() && get("messages") == nullptr)
+    throw FileError(fmt::format("{}: expected a list of messages, or an object with \"messages\"", source));
+  c.messages = list_in(v.is_dict() ? *get("messages") : v, "messages", source);
+  for (const Value& m : c.messages.list().items) {
+    const Value* role = m.is_dict() ? m.dict().get("role") : nullptr;
+    if (role == nullptr || !role->is_string())
+      throw FileError(fmt::format("{}: each message is an object with a \"role\"", source));
+  }
+  if (const Value* tools = get("tools")) c.tools = list_in(*tools, "tools", source);
+  if (const Value* documents = get("documents")) c.documents = list_in(*documents, "documents", source);
+  if (const Value* more = get("chat_template_kwargs")) {
+    if (!more->is_dict()) throw FileError(fmt::format("{}: \"chat_template_kwargs\": expected an object", source));
+    c.variables = *more;
+  }
+  return c;
+}
+
+ChatTemplate::ChatTemplate(std::map<std::string, Template> templates, Value special_tokens, std::string name)
+    : templates_(std::move(templates)), special_tokens_(std::move(special_tokens)), name_(std::move(name)) {}
+
+const Template& ChatTemplate::chosen(const Conversation& c) const {
+  const bool tools = name_.empty() && truth(c.tools) && templates_.contains("tool_use");
+  return templates_.at(tools ? "tool_use" : name_.empty() ? "default" : name_);
+}
+
+Rendering ChatTemplate::rendered(const Conversation& c, const RenderOptions& o) const {
+  Dict variables;
+  for (const auto& [name, token] : special_tokens_.dict().items()) variables.set(name, token);
+  variables.set("strftime_now", clock_function(o.now));
+  if (c.variables.is_dict())
+    for (const auto& [name, value] : c.variables.dict().items()) variables.set(name, value);
+  variables.set("messages", c.messages);
+  variables.set("add_generation_prompt", o.add_generation_prompt);
+  if (!c.tools.is_undefined()) variables.set("tools", c.tools);
+  if (!c.documents.is_undefined()) variables.set("documents", c.documents);
+  return chosen(c).render(variables);
+}
+
+std::string ChatTemplate::render(const Conversation& c, const RenderOptions& o) const { return rendered(c, o).text; }
+
+ChatTemplate::Masked ChatTemplate::render_masked(const Conversation& c, const RenderOptions& o) const {
+  Rendering whole = rendered(c, o);
+  if (whole.lost_generated)
+    fail(
+        "no mask of what the assistant said: {% generation %} stands in a macro, call, set or filter, where its place "
+        "in the text is not known");
+  if (chosen(c).marks_generated()) return {std::move(whole.text), std::move(whole.generated)};
+  std::vector<Span> spans = assistant_spans(c, whole.text, o);
+  return {std::move(whole.text), std::move(spans)};
+}
+
+std::vector<Span> ChatTemplate::assistant_spans(const Conversation& c, const std::string& whole,
+                                                const RenderOptions& o) const {
+  RenderOptions prompt = o, end = o;
+  prompt.add_generation_prompt = true;
+  end.add_generation_prompt = false;
+  std::vector<Span> spans;
+  const Items& messages = c.messages.list().items;
+  for (size_t i = 0; i < messages.size(); ++i) {
+    if (!is_assistant(messages[i])) continue;
+    std::string before, after;
+    try {
+      before = render(beginning_of(c, i), prompt);
+      after = render(beginning_of(c, i + 1), end);
+    } catch (const Error& e) {
+      fail_mask(i, fmt::format("the conversation up to it cannot be rendered: {}", e.what()));
+    }
+    if (!after.starts_with(before))
+      fail_mask(i, "with it, the text does not begin with the text before it and its generation prompt");
+    if (!whole.starts_with(after)) fail_mask(i, "the whole text does not begin with the text up to it");
+    if (!spans.empty() && before.size() < spans.back().end) fail_mask(i, "it overlaps the one before it");
+    spans.push_back({before.size(), after.size()});
+  }
+  return spans;
+}
+
+TokenizedConversation encode_conversation(const ChatTemplate& chat, const Tokenizer& tokenizer,
+                                          const Conversation& conversation, const RenderOptions& options) {
+  const auto masked = chat.render_masked(conversation, options);
+  TokenizedConversation out;
+  tokenizer.encode(masked.text, out.ids, SpecialText::kParsed);
+  out.mask = token_mask(tokenizer, masked.text, out.ids, masked.assistant);
+  return out;
+}
+
+// --- from characters to tokens ---
+
+namespace {
+
+// Where each token ends in the text; empty: the tokens' own texts, one after the other, are not the text.
+std::vector<size_t> ends_of_tokens(const Tokenizer& tokenizer, std::string_view text, const std::vector<int32_t>& ids) {
+  std::vector<size_t> ends;
+  size_t at = 0;
+  for (const int32_t& id : ids) {
+    const std::string part = tokenizer.decode({&id, 1}, Tokenizer::Specials::kShown);
+    if (text.substr(at, part.size()) != part) return {};
+    ends.push_back(at += part.size());
+  }
+  return at == text.size() ? ends : std::vector<size_t>();
+}
+
+// How many tokens the text up to here has.
+size_t tokens_before(const Tokenizer& tokenizer, std::string_view text, size_t end, const std::vector<int32_t>& ids) {
+  std::vector<int32_t> part;
+  tokenizer.encode(text.substr(0, end), part, SpecialText::kParsed);
+  if (part.size() > ids.size() || !std::equal(part.begin(), part.end(), ids.begin()))
+    fail(fmt::format("no mask of tokens: this tokenizer joins the texts before and after byte {} of the conversation",
+                     end));
+  return part.size();
+}
+
+}  // namespace
+
+std::vector<uint8_t> token_mask(const Tokenizer& tokenizer, std::string_view text, const std::vector<int32_t>& ids,
+                                const std::vector<Span>& spans) {
+  std::vector<uint8_t> mask(ids.size(), 0);
+  const std::vector<size_t> ends = ends_of_tokens(tokenizer, text, ids);
+  const auto mark = [&mask](size_t from, size_t to) {
+    if (from < to) std::fill(mask.begin() + ptrdiff_t(from), mask.begin() + ptrdiff_t(to), uint8_t{1});
+  };
+  for (const Span& s : spans) {
+    if (s.begin == s.end) continue;
+    if (ends.empty()) {
+      mark(tokens_before(tokenizer, text, s.begin, ids), tokens_before(tokenizer, text, s.end, ids));
+      continue;
+    }
+    const auto first = std::upper_bound(ends.begin(), ends.end(), s.begin);  // the token with this byte
+    const auto last = std::lower_bound(first, ends.end(), s.end);
+    mark(size_t(first - ends.begin()), size_t(last - ends.begin()) + 1);
+  }
+  return mask;
+}
+
+}  // namespace weft::chat

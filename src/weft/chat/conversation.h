@@ -1,0 +1,82 @@
+// Conversations as a model sees them: rendered, tokenized, and with a mask of what the assistant said. For supervised
+// training, encode_conversation() is all that is needed.
+#pragma once
+#include <ctime>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/chat/template.h"
+#include "weft/tokenize/tokenizer.h"
+
+namespace weft::chat {
+
+struct Conversation {
+  Value messages;            // a list of objects with a "role"
+  Value tools{};             // a list; undefined: none
+  Value documents{};         // the same
+  Value variables{nullptr};  // others of the template, by name: a dictionary or none
+};
+// A list of messages, or an object with "messages" and what else a Conversation has ("chat_template_kwargs" are its
+// variables; other keys are left alone). Throws FileError, beginning with `source`.
+Conversation read_conversation(std::string_view json, std::string_view source);
+
+struct RenderOptions {
+  bool add_generation_prompt = false;  // ends with what comes before the assistant's next words
+  std::tm now{};                       // of strftime_now
+};
+
+// Which template: see read_chat_template().
+struct TemplateChoice {
+  std::filesystem::path file{};  // empty: of the tokenizer's folder
+  std::string name{};            // empty: "default", or "tool_use" for a conversation with tools where there is one
+};
+
+// Immutable; any thread may use it.
+class ChatTemplate {
+ public:
+  ChatTemplate(std::map<std::string, Template> templates, Value special_tokens, std::string name);
+
+  // Throws Error as Template::render() does.
+  std::string render(const Conversation& conversation, const RenderOptions& options) const;
+
+  struct Masked {
+    std::string text;
+    std::vector<Span> assistant;  // what the assistant said, in order, with the marks that end it
+  };
+  // By the template's {% generation %} where it has that; else what each message of the assistant adds to the
+  // conversation before it, rendered with its generation prompt. Throws Error where that is not one piece of the whole.
+  Masked render_masked(const Conversation& conversation, const RenderOptions& options) const;
+
+ private:
+  const Template& chosen(const Conversation& conversation) const;
+  Rendering rendered(const Conversation& conversation, const RenderOptions& options) const;
+  std::vector<Span> assistant_spans(const Conversation& c, const std::string& whole, const RenderOptions& o) const;
+
+  std::map<std::string, Template> templates_;
+  Value special_tokens_;  // "bos_token": "<s>", ...
+  std::string name_;
+};
+
+// The template that belongs to a tokenizer (a path as for read_tokenizer): chat_template.jinja of its folder,
+// chat_template.json, or chat_template in tokenizer_config.json: one, or several with names. Special tokens are those
+// of tokenizer_config.json and special_tokens_map.json. Throws FileError where there is none, or where it is broken.
+ChatTemplate read_chat_template(const std::filesystem::path& tokenizer, const TemplateChoice& choice = {});
+
+struct TokenizedConversation {
+  std::vector<int32_t> ids;
+  std::vector<uint8_t> mask;  // 1: the assistant said some of this token; as many as ids
+};
+// Special tokens in the rendering are marks; nothing is put around it. Throws Error where the mask is not known.
+TokenizedConversation encode_conversation(const ChatTemplate& chat, const Tokenizer& tokenizer,
+                                          const Conversation& conversation, const RenderOptions& options = {});
+
+// One for each id of `text`, 1 where a token has bytes of a span (which are in order). Throws Error where the tokenizer
+// does not tell where tokens begin.
+std::vector<uint8_t> token_mask(const Tokenizer& tokenizer, std::string_view text, const std::vector<int32_t>& ids,
+                                const std::vector<Span>& spans);
+
+}  // namespace weft::chat

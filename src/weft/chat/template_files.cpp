@@ -1,0 +1,111 @@
+// Where a tokenizer's chat template stands.
+#include "weft/base/error.h"
+#include "weft/base/json.h"
+#include "weft/base/mapped_file.h"
+#include "weft/chat/conversation.h"
+
+namespace weft::chat {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+// A template's text and where it is from, by name.
+struct Source {
+  std::string text, name;
+};
+using Sources = std::map<std::string, Source>;
+
+Source of_file(const fs::path& path) { return {std::string(MappedFile(path).text()), path.string()}; }
+
+// "chat_template" of a JSON file: a text, or [{"name": ..., "template": ...}].
+Sources of_config(const fs::path& path) {
+  const nlohmann::json json = read_json_file(path);
+  const JsonFields f(json, path.string());
+  const auto* found = f.find("chat_template");
+  if (found == nullptr) return {};
+  Sources sources;
+  const std::string where = path.string() + ": chat_template";
+  if (found->is_string()) {
+    sources["default"] = {found->get<std::string>(), where};
+    return sources;
+  }
+  if (!found->is_array()) f.fail("chat_template", "a text, or a list of templates with names");
+  for (const auto& item : *found) {
+    const JsonFields one(item, path.string(), "chat_template.");
+    const std::string name = one.string("name");
+    sources[name] = {one.string("template"), fmt::format("{} {}", where, in_quotes(name))};
+  }
+  return sources;
+}
+
+Sources of_folder(const fs::path& folder) {
+  Sources sources;
+  if (is_there(folder / "tokenizer_config.json")) sources = of_config(folder / "tokenizer_config.json");
+  if (is_there(folder / "chat_template.json")) sources = of_config(folder / "chat_template.json");
+  if (is_there(folder / "chat_template.jinja")) sources["default"] = of_file(folder / "chat_template.jinja");
+  const fs::path more = folder / "additional_chat_templates";
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(more, ignored))
+    if (entry.path().extension() == ".jinja") sources[entry.path().stem().string()] = of_file(entry.path());
+  return sources;
+}
+
+// "<s>", or {"content": "<s>", ...}
+std::string token_text(const nlohmann::json& v) {
+  if (v.is_string()) return v.get<std::string>();
+  const bool object = v.is_object() && v.contains("content") && v["content"].is_string();
+  return object ? v["content"].get<std::string>() : "";
+}
+
+Value special_tokens(const fs::path& folder) {
+  Value tokens = make_dict();
+  for (const char* name : {"special_tokens_map.json", "tokenizer_config.json"}) {
+    if (!is_there(folder / name)) continue;
+    const nlohmann::json json = read_json_file(folder / name);
+    const JsonFields f(json, (folder / name).string());
+    for (const char* key : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"})
+      if (const auto* v = f.find(key); v != nullptr && !token_text(*v).empty()) tokens.dict().set(key, token_text(*v));
+  }
+  return tokens;
+}
+
+std::string names_of(const Sources& sources) {
+  std::string names;
+  for (const auto& [name, source] : sources) names += (names.empty() ? "" : ", ") + name;
+  return names;
+}
+
+}  // namespace
+
+ChatTemplate read_chat_template(const fs::path& tokenizer, const TemplateChoice& choice) {
+  const bool has_folder = tokenizer != "byte";
+  const fs::path folder = fs::is_directory(tokenizer) ? tokenizer : tokenizer.parent_path();
+  Sources sources;
+  if (choice.file.empty() && has_folder)
+    sources = of_folder(folder);
+  else if (choice.file.extension() == ".json")
+    sources = of_config(choice.file);
+  else if (!choice.file.empty())
+    sources["default"] = of_file(choice.file);
+  const std::string where = choice.file.empty() ? tokenizer.string() : choice.file.string();
+  const std::string needed = choice.name.empty() ? "default" : choice.name;
+  if (sources.empty())
+    throw FileError(
+        fmt::format("{}: no chat template: there is none in chat_template.jinja, chat_template.json or "
+                    "tokenizer_config.json; give one by --template",
+                    where));
+  if (!sources.contains(needed))
+    throw FileError(fmt::format("{}: no chat template {}; there are {}", where, in_quotes(needed), names_of(sources)));
+  std::map<std::string, Template> templates;
+  for (const auto& [name, source] : sources)
+    if (name == needed || (choice.name.empty() && name == "tool_use"))
+      templates.emplace(name, Template(source.text, source.name));
+  return ChatTemplate(std::move(templates), has_folder ? special_tokens(folder) : make_dict(), choice.name);
+}
+
+}  // namespace weft::chat

@@ -1,0 +1,172 @@
+// Values of chat templates: those of Python that Jinja's templates see. Strings, lists and dictionaries are shared by
+// copies and never change; a namespace alone does. What holds itself is not possible but for namespaces, and nothing is
+// nested deeper than kDeepest, so that every walk over a value ends.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "weft/chat/budget.h"
+
+namespace weft::chat {
+
+struct Value;
+struct List;
+class Dict;
+struct Function;
+struct Namespace;
+struct Loop;
+using Items = std::vector<Value>;
+
+inline constexpr int kDeepest = 100;
+
+// Using it for anything but to ask whether it is defined, to print it (as nothing) or to loop over it (not once) is an
+// error, with these words.
+struct Undefined {
+  std::shared_ptr<const std::string> why;
+};
+// A string is safe by the filters safe and escape; what is joined to it by + or % is escaped for HTML, as Python's
+// Markup does it.
+struct Text {
+  std::shared_ptr<const std::string> text;
+  bool safe = false;
+};
+
+struct Value {
+  std::variant<Undefined, std::nullptr_t, bool, int64_t, double, Text, std::shared_ptr<List>, std::shared_ptr<Dict>,
+               std::shared_ptr<Function>, std::shared_ptr<Namespace>, std::shared_ptr<Loop>>
+      of;
+
+  Value() = default;
+  Value(std::nullptr_t) : of(nullptr) {}
+  Value(bool value) : of(value) {}
+  Value(int value) : of(int64_t{value}) {}
+  Value(int64_t value) : of(value) {}
+  Value(double value) : of(value) {}
+  Value(std::string text) : of(Text{std::make_shared<const std::string>(std::move(text)), false}) {}
+  Value(std::string_view text) : Value(std::string(text)) {}
+  Value(const char* text) : Value(std::string(text)) {}
+  Value(std::shared_ptr<Dict> dict) : of(std::move(dict)) {}
+  Value(std::shared_ptr<Function> function) : of(std::move(function)) {}
+  Value(std::shared_ptr<Namespace> names) : of(std::move(names)) {}
+  Value(std::shared_ptr<Loop> loop) : of(std::move(loop)) {}
+
+  template <class T>
+  bool is() const {
+    return std::holds_alternative<T>(of);
+  }
+  template <class T>
+  bool holds() const {
+    return is<std::shared_ptr<T>>();
+  }
+  bool is_undefined() const { return is<Undefined>(); }
+  bool is_none() const { return is<std::nullptr_t>(); }
+  bool is_string() const { return is<Text>(); }
+  bool is_safe() const { return is_string() && std::get<Text>(of).safe; }
+  bool is_dict() const { return holds<Dict>(); }
+  bool is_whole() const { return is<bool>() || is<int64_t>(); }
+  bool is_number() const { return is_whole() || is<double>(); }
+  const std::string& string() const { return *std::get<Text>(of).text; }
+  List& list() const { return *std::get<std::shared_ptr<List>>(of); }
+  Dict& dict() const { return *std::get<std::shared_ptr<Dict>>(of); }
+};
+
+Value undefined(std::string why);
+// The same string, or the strings of a list, safe.
+Value safe(Value text);
+
+// Python's sequences and iterators. A generator is empty once it was gone through.
+struct List {
+  enum class Kind { kList, kTuple, kRange, kView, kGenerator, kGroup };
+  Kind kind;
+  Items items;
+  int depth;
+};
+// Throws Error where it would be nested too deep.
+Value make_list(Items items, List::Kind kind = List::Kind::kList);
+
+// In the order in which keys came. Keys are strings, numbers, booleans and None.
+class Dict {
+ public:
+  const std::vector<std::pair<Value, Value>>& items() const { return items_; }
+  const Value* find(const Value& key) const;  // nullptr: not there, or no key
+  const Value* get(std::string_view key) const;
+  // Throws Error where the key is of another kind, or the value nested too deep.
+  void set(const Value& key, Value value);
+  void clear();
+  int depth() const { return depth_; }
+
+ private:
+  std::vector<std::pair<Value, Value>> items_;
+  std::map<std::string, size_t, std::less<>> index_;
+  int depth_ = 0;
+};
+Value make_dict();
+
+struct Arguments {
+  Items positional;
+  std::vector<std::pair<std::string, Value>> named;
+};
+
+struct Function {
+  std::string name;
+  std::function<Value(const Arguments&)> call;
+  int depth = 0;  // of what it holds
+};
+Value make_function(std::string name, std::function<Value(const Arguments&)> call, int depth = 0);
+
+struct Namespace {
+  Dict names;
+};
+
+// `loop` within a for: where it is now.
+struct Loop {
+  Items items;
+  size_t at = 0;
+  Value last_seen{};  // of loop.changed()
+  int depth = 0;
+};
+
+bool truth(const Value& value);
+int depth_of(const Value& value);
+// "str", "dict": as Python calls it.
+std::string_view kind_of(const Value& value);
+
+// Throws Error where it is no whole number.
+int64_t whole(const Value& value);
+double number(const Value& value);
+const std::string& need_string(const Value& value, std::string_view what);
+
+bool equal(Budget& budget, const Value& a, const Value& b);
+// Below 0: a comes before b. Throws Error for values without an order.
+int compare(Budget& budget, const Value& a, const Value& b);
+bool contains(Budget& budget, const Value& where, const Value& what);
+
+// What a loop goes through: items, keys of a dictionary, characters of a string; a generator is empty afterwards.
+// Throws Error for what has no items.
+Items items_of(Budget& budget, const Value& value);
+
+// As print shows it, and as it is written in Python.
+std::string to_text(Budget& budget, const Value& value);
+std::string to_repr(Budget& budget, const Value& value);
+
+struct JsonStyle {
+  bool ascii = false;
+  bool sorted = false;
+  bool lines = false;                   // each item on a line of its own
+  std::string indent{};                 // of such lines
+  std::string item = ", ", key = ": ";  // what stands between
+};
+// As json.dumps. Throws Error for what is no JSON.
+std::string to_json(Budget& budget, const Value& value, const JsonStyle& style);
+
+// The value of a JSON text; objects keep their order. Throws FileError, beginning with `source`.
+Value parse_value(std::string_view json, std::string_view source);
+
+}  // namespace weft::chat

@@ -1,0 +1,67 @@
+#include "weft/tokenize/word_piece_files.h"
+
+#include <algorithm>
+
+#include "weft/base/error.h"
+#include "weft/base/utf8.h"
+
+namespace weft {
+namespace {
+
+using Json = nlohmann::json;
+
+Json tokens_of(std::string_view text, const std::string& source) {
+  if (const size_t bad = utf8_error(text); bad != std::string_view::npos)
+    throw FileError(fmt::format("{}: byte {}: not UTF-8 text", source, bad));
+  Json ids = Json::object();
+  for (int64_t id = 0; !text.empty(); ++id) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    ids[std::string(line)] = id;
+  }
+  return ids;
+}
+
+Json config_beside(const std::filesystem::path& file) {
+  const auto config = file.parent_path() / "tokenizer_config.json";
+  std::error_code ignored;
+  return std::filesystem::exists(config, ignored) ? read_json_file(config) : Json::object();
+}
+
+}  // namespace
+
+Json vocabulary_as_tokenizer_json(std::string_view vocabulary, const std::filesystem::path& file,
+                                  const Companions& companions) {
+  Json vocab = tokens_of(vocabulary, file.string());
+  const Json config = config_beside(file);
+  const JsonFields f(config, (file.parent_path() / "tokenizer_config.json").string());
+  const auto token = [&](const char* key, const char* usual) {
+    const auto* v = f.find(key);
+    return v != nullptr && v->is_object() ? f.object(key).string("content") : f.string(key, usual);
+  };
+  const std::string unknown = token("unk_token", "[UNK]"), begin = token("cls_token", "[CLS]"),
+                    end = token("sep_token", "[SEP]");
+  Json added = as_json(companions.added);
+  for (const std::string& name : {unknown, begin, end, token("pad_token", "[PAD]"), token("mask_token", "[MASK]")})
+    if (!companions.lists(name) && vocab.contains(name))
+      added.push_back({{"id", vocab[name]}, {"content", name}, {"special", true}, {"normalized", false}});
+  Json whole{{"added_tokens", std::move(added)},
+             {"normalizer",
+              {{"type", "BertNormalizer"},
+               {"clean_text", true},
+               {"handle_chinese_chars", f.flag("tokenize_chinese_chars", true)},
+               {"lowercase", f.flag("do_lower_case", true)},
+               {"strip_accents", f.has("strip_accents") ? Json(f.flag("strip_accents")) : Json()}}},
+             {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
+             {"decoder", {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", false}}}};
+  if (vocab.contains(begin) && vocab.contains(end))
+    whole["post_processor"] = {{"type", "BertProcessing"},
+                               {"cls", Json::array({begin, vocab[begin]})},
+                               {"sep", Json::array({end, vocab[end]})}};
+  whole["model"] = {{"type", "WordPiece"}, {"unk_token", unknown}, {"vocab", std::move(vocab)}};
+  return whole;
+}
+
+}  // namespace weft

@@ -1,0 +1,173 @@
+#include "weft/chat/conversation.h"
+
+#include <gtest/gtest.h>
+
+#include "support.h"
+#include "weft/base/error.h"
+
+namespace weft::chat {
+namespace {
+
+using testing::spill;
+using testing::TempDir;
+
+constexpr const char* kChatMl =
+    "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<end>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}";
+constexpr const char* kTalk =
+    R"([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yes"}, {"role": "user", "content": "é"},
+        {"role": "assistant", "content": "No"}])";
+
+ChatTemplate chat_of(const std::string& text) {
+  TempDir dir;
+  spill(dir / "chat_template.jinja", text);
+  spill(dir / "tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>"})");
+  return read_chat_template(dir.path());
+}
+std::string refusal(const std::string& text, const std::string& conversation = kTalk) {
+  try {
+    chat_of(text).render_masked(read_conversation(conversation, "c"), {});
+  } catch (const Error& e) { return e.what(); }
+  return "";
+}
+// The text, with what the assistant said in brackets.
+std::string marked(const std::string& text, const std::string& conversation = kTalk) {
+  const auto m = chat_of(text).render_masked(read_conversation(conversation, "c"), {});
+  std::string out;
+  size_t at = 0;
+  for (const Span& s : m.assistant) {
+    out += m.text.substr(at, s.begin - at) + "[" + m.text.substr(s.begin, s.end - s.begin) + "]";
+    at = s.end;
+  }
+  return out + m.text.substr(at);
+}
+
+#define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
+
+TEST(ChatMask, IsWhatAMessageAddsToItsGenerationPrompt) {
+  EXPECT_EQ(marked(kChatMl), "<|user|>Hi<end>\n<|assistant|>[Yes<end>\n]<|user|>é<end>\n<|assistant|>[No<end>\n]");
+}
+
+TEST(ChatMask, IsWhatGenerationBlocksHold) {
+  EXPECT_EQ(
+      marked("{% for m in messages %}{{ m.role[0] }}:{% if m.role == 'assistant' %}{% generation %}{{ m.content }}.{% "
+             "endgeneration %}{% else %}{{ m.content }}{% endif %};{% endfor %}"),
+      "u:Hi;a:[Yes.];u:é;a:[No.];");
+}
+
+TEST(ChatMask, IsRefusedWhereItWouldBeWrong) {
+  // What an earlier message looks like depends on those behind it.
+  EXPECT_SAYS(refusal("{% for m in messages %}{{ m.role }}:{{ m.content if loop.last else '..' }}{% endfor %}"
+                      "{% if add_generation_prompt %}assistant:{% endif %}"),
+              "message 2");
+  // The generation prompt is no beginning of what the assistant's message looks like.
+  EXPECT_SAYS(refusal("{% for m in messages %}{{ m.role }}:{{ m.content }}{% endfor %}"
+                      "{% if add_generation_prompt %}assistant:<think>{% endif %}"),
+              "does not begin with the text before it");
+  EXPECT_SAYS(refusal("{% if not messages[1:] %}{{ raise_exception('too short') }}{% endif %}"), "too short");
+  EXPECT_SAYS(refusal("{% macro m() %}{% generation %}x{% endgeneration %}{% endmacro %}{{ m() }}"),
+              "stands in a macro");
+}
+
+TEST(ChatMask, OfTokensHasThoseWithAByteOfIt) {
+  const auto bytes = make_byte_tokenizer();
+  const auto c = read_conversation(kTalk, "c");
+  const auto chat = chat_of(
+      "{% for m in messages %}{{ m.role[0] }}{{ m.content }}{% endfor %}"
+      "{% if add_generation_prompt %}a{% endif %}");
+  const auto got = encode_conversation(chat, *bytes, c);
+  EXPECT_EQ(bytes->decode(got.ids, Tokenizer::Specials::kShown), "uHiaYesuéaNo");
+  EXPECT_EQ(got.mask, (std::vector<uint8_t>{0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 1, 1}));
+}
+
+TEST(ChatMask, OfATokenOnBothSidesOfTheBorderIsSet) {
+  TempDir dir;
+  spill(dir / "tokenizer.json",
+        R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2, "ab": 3}, "merges": [["a", "b"]]}})");
+  const auto tokenizer = read_tokenizer(dir.path());
+  std::vector<int32_t> ids;
+  tokenizer->encode("cabc", ids);
+  ASSERT_EQ(ids, (std::vector<int32_t>{2, 3, 2}));
+  EXPECT_EQ(token_mask(*tokenizer, "cabc", ids, {{2, 3}}), (std::vector<uint8_t>{0, 1, 0}));
+  EXPECT_EQ(token_mask(*tokenizer, "cabc", ids, {{2, 4}}), (std::vector<uint8_t>{0, 1, 1}));
+  EXPECT_EQ(token_mask(*tokenizer, "cabc", ids, {{1, 1}, {3, 4}}), (std::vector<uint8_t>{0, 0, 1}));
+}
+
+TEST(ChatMask, OfRealTokenizersDecodesToWhatTheAssistantSaid) {
+  WEFT_NEEDS_SHARED();
+  const auto folder = testing::shared_dir() / "data/tokenizers";
+  const auto chat = chat_of(
+      "{% for m in messages %}{{ m.role }}\n{{ m.content }}\n\n{% endfor %}"
+      "{% if add_generation_prompt %}assistant\n{% endif %}");
+  for (const char* name : {"gpt2", "llama2", "mistral", "llama3"}) {
+    const auto tokenizer = read_tokenizer(folder / name);
+    const auto got = encode_conversation(chat, *tokenizer, read_conversation(kTalk, "c"));
+    std::vector<int32_t> said;
+    for (size_t i = 0; i < got.ids.size(); ++i)
+      if (got.mask[i] != 0) said.push_back(got.ids[i]);
+    EXPECT_EQ(tokenizer->decode(said, Tokenizer::Specials::kShown), "Yes\n\nNo\n\n") << name;
+  }
+}
+
+TEST(ChatMask, OfRealTemplatesHoldsTheAssistantsWordsAlone) {
+  WEFT_NEEDS_SHARED();
+  const auto folder = testing::shared_dir() / "data/tokenizers/chat_templates";
+  const Value inputs = parse_value(testing::slurp(folder / "jinja_inputs.json"), "jinja_inputs.json");
+  const Conversation c{.messages = *inputs.dict().get("conversations")->dict().get("user-assistant-user")};
+  const auto content = [&](size_t i) { return c.messages.list().items[i].dict().get("content")->string(); };
+  int masked = 0, refused = 0;
+  for (const auto& [name, text] : inputs.dict().get("templates")->dict().items()) {
+    try {
+      const auto m = chat_of(text.string()).render_masked(c, {});
+      ASSERT_EQ(m.assistant.size(), 1u) << name.string();
+      const std::string said = m.text.substr(m.assistant[0].begin, m.assistant[0].end - m.assistant[0].begin);
+      EXPECT_SAYS(said, content(1));
+      EXPECT_EQ(said.find(content(0)), std::string::npos) << said;
+      EXPECT_EQ(said.find(content(2)), std::string::npos) << said;
+      EXPECT_LE(said.size(), content(1).size() + 60) << said;
+      ++masked;
+    } catch (const Error&) { ++refused; }
+  }
+  EXPECT_GE(masked, 24) << refused;
+}
+
+TEST(ChatTemplateFiles, TheTemplateIsFoundWhereModelsHaveIt) {
+  TempDir dir;
+  const auto conversation = read_conversation(R"({"messages": [], "tools": [{"a": 1}]})", "c");
+  const auto text = [&](const TemplateChoice& choice = {}) {
+    return read_chat_template(dir.path(), choice).render(conversation, {});
+  };
+  spill(dir / "tokenizer_config.json", R"({"bos_token": {"content": "<s>"}, "chat_template": "1{{ bos_token }}"})");
+  EXPECT_EQ(text(), "1<s>");
+  spill(dir / "special_tokens_map.json", R"({"bos_token": "x", "eos_token": "</s>"})");
+  spill(dir / "tokenizer_config.json", R"({"bos_token": "<s>", "chat_template": [
+      {"name": "default", "template": "d{{ bos_token }}{{ eos_token }}"}, {"name": "tool_use", "template": "t"},
+      {"name": "other", "template": "{% broken"}]})");
+  EXPECT_EQ(text(), "t");
+  EXPECT_EQ(text({.name = "default"}), "d<s></s>");
+  EXPECT_THROW(text({.name = "other"}), FileError);
+  EXPECT_THROW(text({.name = "none"}), FileError);
+  spill(dir / "chat_template.jinja", "j{{ pad_token is defined }}");
+  EXPECT_EQ(text({.name = "default"}), "jFalse");
+  spill(dir / "mine.txt", "m");
+  EXPECT_EQ(text({.file = dir / "mine.txt"}), "m");
+}
+
+TEST(Conversation, SaysWhatIsNone) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"3", "expected a list of messages"},
+      {R"({"a": 1})", "expected a list of messages"},
+      {R"({"messages": 1})", "\"messages\": expected a list"},
+      {R"([{"content": "x"}])", "a \"role\""},
+      {R"({"messages": [], "tools": 5})", "\"tools\": expected a list"},
+      {"[", "not valid JSON"}};
+  for (const auto& [json, said] : cases) {
+    try {
+      read_conversation(json, "c");
+      ADD_FAILURE() << json;
+    } catch (const FileError& e) { EXPECT_SAYS(std::string(e.what()), said); }
+  }
+}
+
+}  // namespace
+}  // namespace weft::chat
