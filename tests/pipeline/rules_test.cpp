@@ -39,7 +39,8 @@ TEST(Rules, GopherQualityJudgesTheCasesOfCs336) {
   WEFT_NEEDS_SHARED();
   const TempDir dir;
   const auto rule = make_gopher_quality_rule({});
-  for (const auto& one : cs336_cases(dir).at("gopher")) {
+  const auto cases = cs336_cases(dir).at("gopher");
+  for (const auto& one : cases) {
     const std::string text = one.at("text");
     EXPECT_EQ(verdict(*rule, repeated(text, one.at("repeat"))).empty(), one.at("keep").get<bool>()) << text;
   }
@@ -48,7 +49,8 @@ TEST(Rules, GopherQualityJudgesTheCasesOfCs336) {
 TEST(Rules, PiiIsMaskedAsInTheCasesOfCs336) {
   WEFT_NEEDS_SHARED();
   const TempDir dir;
-  for (const auto& one : cs336_cases(dir).at("pii")) {
+  const auto cases = cs336_cases(dir).at("pii");
+  for (const auto& one : cases) {
     std::string text = one.at("text");
     const int64_t n = mask_emails(text) + mask_ips(text) + mask_phones(text);
     EXPECT_EQ(text, one.at("masked").get<std::string>());
