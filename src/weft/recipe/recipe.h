@@ -8,6 +8,8 @@
 
 namespace weft {
 
+inline constexpr int64_t kMostRanks = 1 << 20;  // of a layout
+
 struct Recipe {
   struct Model {
     std::string path = {};
