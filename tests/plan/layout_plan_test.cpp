@@ -202,6 +202,21 @@ TEST(LayoutPlan, ARefusalOfTensorParallelRanksGivesTheReasonThatIsTrue) {
               "8 tokens of a micro-batch cannot be cut evenly over parallel.tp = 3");
 }
 
+TEST(LayoutPlan, APipelineLayoutThatDoesNotFitIsRefusedWithTheNearestThatDoes) {  // 7 blocks
+  const auto refusal = [](int pp, const std::string& layout) {
+    return refusal_of({6, 3, 30, 100}, {fmt::format("parallel.pp={}", pp), "parallel.pipeline_layout=" + layout});
+  };
+  EXPECT_EQ(refusal(2, "[6, 2]"),
+            "parallel.pipeline_layout = [6, 2] cannot run: the counts add up to 8, and the model has 7 blocks; the "
+            "nearest that works: parallel.pipeline_layout = [5, 2]");
+  EXPECT_EQ(refusal(2, "[5, 2]"), "");
+  EXPECT_SAYS(refusal(3, "[3, 0, 4]"), "virtual stage 1 would have nothing to do");
+  EXPECT_SAYS(refusal(3, "[3, 0, 4]"), "the nearest that works: parallel.pipeline_layout = [3, 1, 3]");
+  EXPECT_SAYS(refusal(10, "[1,1,1,1,1,1,1,1,1,1]"),
+              "parallel.pp = 10 cannot run: 10 stages of 1 chunks for a model of 7 blocks; the nearest that works: "
+              "parallel.pp = 7 and parallel.pipeline_layout = []");
+}
+
 constexpr const char* kLlama70B = R"({"model_type": "llama", "vocab_size": 128256, "hidden_size": 8192,
   "intermediate_size": 28672, "num_hidden_layers": 80, "num_attention_heads": 64, "num_key_value_heads": 8,
   "max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "tie_word_embeddings": false})";

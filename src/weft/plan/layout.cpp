@@ -105,17 +105,23 @@ namespace {
 
 void check_stages(const Recipe& r, const ModelSpec& m) {
   const Pipeline pipeline = pipeline_of(r);
-  if (const BlockLayout& layout = r.parallel.pipeline_layout; !layout.empty())
-    return check_layout(layout, pipeline.num_virtual_stages(), m.num_layers);
-  if (pipeline.num_virtual_stages() <= m.num_layers) return;
+  const BlockLayout& layout = r.parallel.pipeline_layout;
+  const std::string fault = layout.empty() ? "" : layout_fault(layout, pipeline.num_virtual_stages(), m.num_layers);
+  if (!layout.empty() && fault.empty()) return;
+  if (const auto nearest = nearest_layout(layout, m.num_layers))
+    throw ConfigError(fmt::format(
+        "parallel.pipeline_layout = {} cannot run: {}; the nearest that works: parallel.pipeline_layout = {}",
+        to_string(layout), fault, to_string(*nearest)));
+  if (int64_t(pipeline.num_stages) * pipeline.num_chunks <= m.num_layers) return;
   const int64_t stages = m.num_layers / pipeline.num_chunks;
   throw ConfigError(fmt::format(
-      "parallel.pp = {} cannot run: {} stages of {} chunks for a model of {} blocks; the nearest that works: {}",
+      "parallel.pp = {} cannot run: {} stages of {} chunks for a model of {} blocks; the nearest that works: {}{}",
       r.parallel.pp, pipeline.num_stages, pipeline.num_chunks, m.num_layers,
       stages > 0 ? fmt::format("parallel.pp = {}", stages)
                  : fmt::format("parallel.pp = {} and parallel.pipeline_schedule = \"1f1b\" and "
                                "parallel.virtual_pipeline_parallel_size = 0",
-                               std::min(r.parallel.pp, m.num_layers))));
+                               std::min(r.parallel.pp, m.num_layers)),
+      layout.empty() ? "" : " and parallel.pipeline_layout = []"));
 }
 
 // One rank always can.
