@@ -50,7 +50,7 @@ TEST(Cases, OfEveryDtypePassTheRulesUnderNamesOfTheirOwn) {
 }
 
 // Their fp64 twins are defined: a NaN would pass for a NaN.
-TEST(Cases, HaveFiniteAnswers) {
+TEST(CasesSlow, HaveFiniteAnswers) {
   RefBackend inner(1);
   Checked ref(inner, {.finite = true});
   for (DType t : {DType::f32, DType::bf16, DType::f16}) {
@@ -58,7 +58,7 @@ TEST(Cases, HaveFiniteAnswers) {
   }
 }
 
-TEST(Cases, SeeAnOpThatDoesNothing) {
+TEST(CasesSlow, SeeAnOpThatDoesNothing) {
   RefBackend ref(1);
   for (const OpCase& c : op_cases(DType::f64)) {
     auto trial = c.make();

@@ -93,6 +93,14 @@ TEST_F(NonFinite, ABadValueIsNamedByStepLayerAndTensorOnALayout) {
   expect_weight_token_and_head_named("dp=2 pp=2 zero_stage=3");
 }
 
+// Its stage has no temporaries but those that look for bad numbers.
+TEST_F(NonFinite, AStageOfTheEmbeddingAloneTrainsSavesAndNamesABadValue) {
+  const std::string layout = "pp=2 pipeline_layout=[0,4]";
+  EXPECT_EQ(failure_of(layout), "it trained");
+  spoil("lm_head.weight", 3, 1);
+  EXPECT_SAYS(failure_of(layout), "the step began with head.weight: 1 of ");
+}
+
 TEST_F(NonFiniteSlow, ABadValueIsNamedByStepLayerAndTensorOnAnyLayout) {
   for (const char* layout : {"",
                              "dp=2 tp=2 pp=2 zero_stage=3",

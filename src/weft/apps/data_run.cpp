@@ -116,7 +116,7 @@ void say_recipe(const nlohmann::json& tokens, const std::filesystem::path& folde
 
 int run_data_run(const DataRunOptions& o) {
   const PipelineConfig config = parse_pipeline_file(o.pipeline);
-  listen_to_signals("\nstopping after the shards that are being worked on; again to stop at once\n");
+  listen_to_signals("\nstopping after the shards that are being worked on; Ctrl-C again stops at once\n");
   StageProgress progress;
   const StageContext context{.threads = config.run.threads > 0 ? int(config.run.threads) : usable_cores(),
                              .samples = config.run.samples,

@@ -171,8 +171,10 @@ int run_ranks_by_mpirun(int ranks, const std::vector<std::string>& command, cons
   const bool unheard = ended.asked && status == kBySignal + SIGUSR1;  // so early that a rank did not listen yet
   if (ended.ended_at_once || unheard) return kExitInterrupted;
   if (status > kBySignal && status != kExitInterrupted)
-    throw Error(fmt::format("a rank was ended by signal {}{}; the same command goes on from the last checkpoint",
-                            status - kBySignal, status == kBySignal + SIGKILL ? " (is memory short?)" : ""));
+    throw Error(
+        fmt::format("a rank was ended by signal {}{}; the same command goes on from the last checkpoint, or begins "
+                    "again where there is none",
+                    status - kBySignal, status == kBySignal + SIGKILL ? " (is memory short?)" : ""));
   return status;
 }
 

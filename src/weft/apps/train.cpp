@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kHelpColumns = 110;
 
-constexpr const char* kStopping = "\nstopping after this step, then saving; again to stop at once\n";
+constexpr const char* kStopping = "\nstopping after this step, then saving; Ctrl-C again stops at once\n";
 
 std::string layout_text(const Recipe& r) {
   const int world = mesh_sizes_of(r).world();

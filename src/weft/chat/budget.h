@@ -12,7 +12,7 @@ namespace weft::chat {
 // Each throws Error once the bounds are passed.
 class Budget {
  public:
-  static constexpr size_t kMaxSteps = 5'000'000;
+  static constexpr size_t kMaxSteps = 1'000'000;
   static constexpr size_t kMaxBytes = size_t{512} << 20;
 
   void step(size_t count = 1) {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 #include <numeric>
+#include <system_error>
 #include <thread>
 
 #include "weft/comm/local_hub.h"
@@ -269,16 +270,24 @@ class Failure {
 void run_threads(LocalHub& hub, int size, const std::function<void(int)>& body) {
   Failure failure;
   std::vector<std::thread> threads;
-  for (int r = 0; r < size; ++r) {
-    threads.emplace_back([&, r] {
-      try {
-        body(r);
-      } catch (const std::exception& e) {
-        failure.add(std::current_exception(), dynamic_cast<const CommError*>(&e) != nullptr);
-        hub.abort(fmt::format("rank {} has failed: {}", r, e.what()));
-      }
-      hub.ended(r);
-    });
+  const auto run = [&](int r) {
+    try {
+      body(r);
+    } catch (const std::exception& e) {
+      failure.add(std::current_exception(), dynamic_cast<const CommError*>(&e) != nullptr);
+      hub.abort(fmt::format("rank {} has failed: {}", r, e.what()));
+    }
+    hub.ended(r);
+  };
+  try {
+    for (int r = 0; r < size; ++r) threads.emplace_back(run, r);
+  } catch (const std::system_error& e) {
+    const std::string why = fmt::format(
+        "only {} of {} ranks could be started as threads ({}): raise the limits of memory or processes "
+        "(ulimit -v, -u), or take fewer ranks",
+        threads.size(), size, e.code().message());
+    failure.add(std::make_exception_ptr(CommError(why)), false);
+    hub.abort(why);
   }
   for (auto& t : threads) t.join();
   failure.rethrow();

@@ -25,6 +25,7 @@ GradNorm::GradNorm(const ParamStore& store, Arena& arena, int64_t num_positions)
   if (sharded) theirs_ = arena.alloc(DType::f64, {nodes});
   sums_ = arena.alloc(DType::f64, {int64_t(ranges_.size())});
   units_ = arena.alloc(DType::f64, {num_positions});
+  one_ = arena.alloc(DType::f64, {1});
 }
 
 double GradNorm::wait_measure(Backend& backend) {
@@ -112,12 +113,10 @@ void GradNorm::join(const std::vector<std::vector<TreeNode>>& mine, const std::v
 
 // Of what this rank keeps of each piece of each weight, added over the ranks that keep the rest.
 template <class Op>
-std::vector<GradNorm::Entry> GradNorm::measure_parts(Backend& backend, Arena& scratch) const {
-  Scope temporaries(scratch);
+std::vector<GradNorm::Entry> GradNorm::measure_parts(Backend& backend) const {
   Communicator& tp = store_.mesh()[Axis::tp];
   std::vector<Entry> entries;
   std::vector<double> sums;
-  Tensor out = scratch.alloc(DType::f64, {1});
   for (const Param* p : store_.params()) {
     const size_t first = entries.size();
     int64_t row = 0;
@@ -130,9 +129,9 @@ std::vector<GradNorm::Entry> GradNorm::measure_parts(Backend& backend, Arena& sc
     sums.resize(entries.size());
     for (const ParamStore::Stored& block : store_.stored(*p)) {
       if (!counts(p->pieces()[size_t(block.piece)].held, tp)) continue;
-      backend.run(Op{.x = block.grad, .out = out});
+      backend.run(Op{.x = block.grad, .out = one_});
       backend.wait_all();
-      sums[first + size_t(block.piece)] += *out.as<double>();
+      sums[first + size_t(block.piece)] += *one_.as<double>();
     }
   }
   const Tensor all{sums.data(), DType::f64, {int64_t(sums.size())}};
@@ -142,16 +141,28 @@ std::vector<GradNorm::Entry> GradNorm::measure_parts(Backend& backend, Arena& sc
   return entries;
 }
 
-std::vector<GradNorm::Entry> GradNorm::wait_measure_parts(Backend& backend, Arena& scratch) const {
-  return measure_parts<SumSquares>(backend, scratch);
+std::vector<GradNorm::Entry> GradNorm::wait_measure_parts(Backend& backend) const {
+  return measure_parts<SumSquares>(backend);
 }
 
-std::string GradNorm::wait_first_nonfinite(Backend& backend, Arena& scratch) const {
-  for (const Entry& e : measure_parts<CountNonfinite>(backend, scratch)) {
+std::string GradNorm::wait_first_nonfinite(Backend& backend) const {
+  for (const Entry& e : measure_parts<CountNonfinite>(backend)) {
     if (e.squares == 0) continue;
     const int64_t width = e.param->spec().shape.elements() / e.param->spec().shape[0];
     return fmt::format("gradient of {} (rows {} to {}): {} of {} values are not finite", e.param->spec().name,
                        e.first_row, e.first_row + e.rows - 1, int64_t(e.squares), e.rows * width);
+  }
+  return "";
+}
+
+std::string GradNorm::wait_first_nonfinite_weight(Backend& backend) const {
+  for (const Param* p : store_.params()) {
+    for (const ParamStore::Stored& block : store_.stored(*p)) {
+      backend.run(CountNonfinite{.x = block.master, .out = one_});
+      backend.wait_all();
+      const auto count = int64_t(*one_.as<double>());
+      if (count > 0) return fmt::format("{}: {} of {} values", p->spec().name, count, block.master.elements());
+    }
   }
   return "";
 }

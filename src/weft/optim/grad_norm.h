@@ -25,10 +25,12 @@ class GradNorm {
     double squares = 0;  // sum of the gradient's
   };
   // Of every weight of this stage, after finish_step; the same on every rank of it. Blocks.
-  std::vector<Entry> wait_measure_parts(Backend& backend, Arena& scratch) const;
+  std::vector<Entry> wait_measure_parts(Backend& backend) const;
   // "gradient of blocks.3.attn.qkv.weight: 12 of 4096 values are not finite", for the first weight of the model's order
   // that has such; empty when there is none. The same on every rank of a stage. Blocks.
-  std::string wait_first_nonfinite(Backend& backend, Arena& scratch) const;
+  std::string wait_first_nonfinite(Backend& backend) const;
+  // "blocks.3.mlp.up.weight: 2 of 4096 values" of the first weight with such of which this rank keeps a part. Blocks.
+  std::string wait_first_nonfinite_weight(Backend& backend) const;
 
  private:
   struct Range {
@@ -42,7 +44,7 @@ class GradNorm {
   void join_shards(const std::vector<ParamStore::GradRange>& ranges);
   void join(const std::vector<std::vector<TreeNode>>& mine, const std::vector<std::vector<TreeNode>>& theirs);
   template <class Op>
-  std::vector<Entry> measure_parts(Backend& backend, Arena& scratch) const;
+  std::vector<Entry> measure_parts(Backend& backend) const;
 
   const ParamStore& store_;
   std::vector<Range> ranges_;
@@ -50,6 +52,7 @@ class GradNorm {
   Tensor theirs_;   // f64 [nodes at most]: of other shards
   Tensor sums_;     // f64 [ranges]
   Tensor units_;    // f64 [units of the model]
+  Tensor one_;      // f64 [1]: of the part of a weight that is looked at
 };
 
 }  // namespace weft

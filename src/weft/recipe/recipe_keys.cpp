@@ -166,7 +166,8 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
       {"run.dir", &r.run.dir, {}, "the run folder: records and checkpoints", kMayChange},
       {"run.backend", &r.run.backend, one_of({"cpu", "cuda", "ref"}),
        "kernels: vectorised ones, those of a GPU, or the plain fp64 ones that all others are tested against"},
-      {"run.ranks", &r.run.ranks, one_of({"local", "mpi"}), "ranks are threads of one process, or MPI processes"},
+      {"run.ranks", &r.run.ranks, one_of({"local", "mpi"}), "ranks are threads of one process, or MPI processes",
+       kMayChange},
       {"run.threads", &r.run.threads, count(0, 4096), "of each rank; 0: the cores are shared", kMayChange},
       {"run.distributed_timeout_minutes", &r.run.distributed_timeout_minutes, above(0),
        "ranks as processes: how long one waits for another from which nothing comes, before it names it and the run "

@@ -14,14 +14,16 @@ namespace {
 
 constexpr int kMostDots = 16;  // in a dotted key; section.key has one
 
-// The library bounds the nesting of values, but not that of dotted keys, whose tables it destroys recursively.
-// So: counts the dots of each key, outside of strings and comments.
-class DotLimit {
+// Looks at what stands outside of strings and comments, for what the library takes for granted: it bounds the nesting
+// of values, but not that of dotted keys, whose tables it destroys recursively; and where it meets a letter that is not
+// ASCII, the compiler has been told that it cannot be there.
+class BareText {
  public:
-  DotLimit(const std::string& text, const std::string& source) : text_(text), source_(source) {}
+  BareText(const std::string& text, const std::string& source) : text_(text), source_(source) {}
 
   void check() {
     int dots = 0;
+    if (text_.starts_with("\xEF\xBB\xBF")) at_ = 3;  // a byte order mark
     while (at_ < text_.size()) {
       const char c = text_[at_];
       if (c == '"' || c == '\'')
@@ -31,7 +33,10 @@ class DotLimit {
       else
         ++at_;
       if (std::string_view("=,[]{}\n").find(c) != std::string_view::npos) dots = 0;
-      if (c == '.' && ++dots > kMostDots) fail();
+      if (c == '.' && ++dots > kMostDots)
+        fail(fmt::format("a key of more than {} parts; a recipe has only section.key", kMostDots + 1));
+      if (static_cast<unsigned char>(c) >= 0x80)
+        fail("letters that are not ASCII stand in quotes, as in name = \"\u00e9\"");
     }
   }
 
@@ -48,10 +53,9 @@ class DotLimit {
     at_ += end.size();
     while (long_string && at_ < text_.size() && text_[at_] == quote) ++at_;  // """a"""" ends with a quote of its own
   }
-  [[noreturn]] void fail() const {
-    const auto line = 1 + std::count(text_.begin(), text_.begin() + std::ptrdiff_t(at_), '\n');
-    throw ConfigError(
-        fmt::format("{}:{}: a key of more than {} parts; a recipe has only section.key", source_, line, kMostDots + 1));
+  [[noreturn]] void fail(const std::string& why) const {
+    const auto line = 1 + std::count(text_.begin(), text_.begin() + std::ptrdiff_t(std::min(at_, text_.size())), '\n');
+    throw ConfigError(fmt::format("{}:{}: {}", source_, line, why));
   }
 
   const std::string &text_, &source_;
@@ -116,7 +120,7 @@ bool read(const Allowed& a, std::vector<T>& field, const toml::node& value) {
 void fail_toml(const char* condition) { throw std::logic_error(condition); }
 
 toml::table parse_toml(const std::string& text, const std::string& source) {
-  DotLimit(text, source).check();
+  BareText(text, source).check();
   try {
     return toml::parse(text, source);
   } catch (const toml::parse_error& e) {

@@ -141,6 +141,10 @@ void Trainer::start_weights() {
     check_checkpoint(*checkpoint, at);
     step_ = saved_step_ = at.step;
     if (at.loss_scale) loss_scale_.state = *at.loss_scale;
+    notes_.push_back(
+        step_ < recipe_.train.train_iters
+            ? fmt::format("goes on from {}, after step {}", checkpoint->string(), step_)
+            : fmt::format("{} is of step {}, the run's last: nothing is left to do", checkpoint->string(), step_));
     const auto metrics = std::filesystem::path(recipe_.run.dir) / "metrics.jsonl";
     if (std::filesystem::exists(metrics))
       for (const EvalRecord& e : read_metrics(metrics).evals)
@@ -190,8 +194,7 @@ void Trainer::report_nonfinite(double loss, double norm) {
                                            : fmt::format(" at the least loss scale, {}", loss_scale_.state.scale));
   const std::string advice = fmt::format(
       "; weights and checkpoints are those of step {}. Lower optimizer.lr, or look at the data of this step", step_);
-  const std::string gradient =
-      first_text(*rank_.mesh.pp, rank_.state.norm->wait_first_nonfinite(rank_.backend, rank_.executor.scratch()));
+  const std::string gradient = first_text(*rank_.mesh.pp, rank_.state.norm->wait_first_nonfinite(rank_.backend));
   const std::string weight = wait_first_bad_weight();
   const std::string began = weight.empty() ? "" : fmt::format("; the step began with {} are not finite", weight);
   Checked watched(rank_.backend, {.finite = true});
@@ -206,8 +209,7 @@ void Trainer::report_nonfinite(double loss, double norm) {
 
 // One line a step in grad_norms.jsonl; of a step that ran twice (a crash, a resume) the later line counts.
 void Trainer::log_grad_norms() {
-  const std::vector<GradNorm::Entry> entries =
-      rank_.state.norm->wait_measure_parts(rank_.backend, rank_.executor.scratch());
+  const std::vector<GradNorm::Entry> entries = rank_.state.norm->wait_measure_parts(rank_.backend);
   const std::vector<HfTensor> tensors = hf_tensors(rank_.plan.model);
   std::vector<double> squares(tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -254,21 +256,9 @@ void Trainer::refuse_bad_weights() {
                     step_, bad));
 }
 
-// "blocks.3.mlp.up.weight: 2 of 4096 values" of the first rank that keeps one that is not finite; the same on every
-// rank.
+// Of the first rank that keeps one that is not finite; the same on every rank.
 std::string Trainer::wait_first_bad_weight() {
-  Scope temporaries(rank_.executor.scratch());
-  Tensor count = rank_.executor.scratch().alloc(DType::f64, {1});
-  std::string bad;
-  for (const Param* p : rank_.state.params.params()) {
-    for (const ParamStore::Stored& block : rank_.state.params.stored(*p)) {
-      rank_.backend.run(CountNonfinite{.x = block.master, .out = count});
-      rank_.backend.wait_all();
-      if (*count.as<double>() > 0 && bad.empty())
-        bad = fmt::format("{}: {} of {} values", p->spec().name, int64_t(*count.as<double>()), block.master.elements());
-    }
-  }
-  return first_text(*rank_.mesh.world, bad);
+  return first_text(*rank_.mesh.world, rank_.state.norm->wait_first_nonfinite_weight(rank_.backend));
 }
 
 // A save that fails leaves the older checkpoints and does not end the run; the last one does.

@@ -61,7 +61,7 @@ class Trainer {
   LossScale loss_scale_;
   int64_t step_ = 0, saved_step_ = -1, evaluated_step_ = -1;
   double matmul_rate_ = 0;               // flop/s
-  std::vector<std::string> notes_;       // of loading: what was passed over
+  std::vector<std::string> notes_;       // of the start: where it goes on, what was passed over
   std::unique_ptr<RunRecords> records_;  // of the rank that leads
 };
 

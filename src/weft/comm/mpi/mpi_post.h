@@ -13,7 +13,7 @@ namespace weft {
 // Throws CommError with MPI's own words where `status` is not success.
 void check_mpi(int status, const char* what);
 
-// To be used by one thread. Letters are kept and used again: after a while nothing is allocated.
+// To be used by one thread at a time. Letters are kept and used again: after a while nothing is allocated.
 class MpiPost {
  public:
   explicit MpiPost(MPI_Comm ranks);  // which it keeps to itself; it must outlive this

@@ -9,7 +9,8 @@
 namespace weft {
 
 // This process's rank among all. One object in a process, for as long as MPI is used: it begins MPI, which cannot begin
-// twice. Everything is to be called by one thread.
+// twice. Everything is to be called by one thread, its meshes too, which end before `finish`. Where ranks are on other
+// hosts, that thread lends MPI to one of this object's inside kernels (ProcessMesh::lend).
 //
 // Ranks that meet in different calls, or wait for each other without end, all throw a CommError that says who was
 // where, within seconds. So does whoever waits for a rank that failed or, on the same host, is gone or stopped; for
