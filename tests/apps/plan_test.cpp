@@ -79,7 +79,7 @@ TEST_F(Plan, EveryKindOfRankOfALayoutIsShownTheLargestInFull) {
 }
 
 TEST_F(Plan, APictureThatWouldBeTooLargeIsRefused) {
-  const Finished f = plan({"parallel.pp=2000000000", "--schedule"});
+  const Finished f = plan({"parallel.pp=1000000", "--schedule"});
   EXPECT_EQ(f.status, 2);
   EXPECT_NE(f.err.find("too many to show"), std::string::npos) << f.err;
 }

@@ -29,6 +29,8 @@ LayoutPlan plan_of(const std::filesystem::path& model, std::vector<std::string> 
   return plan_layout(recipe_of(model, std::move(overrides)), WorkspaceModel());
 }
 
+#define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << "says: " << (text)
+
 // Adds what it is asked for to `traffic`, and does it.
 class Counting final : public Communicator {
  public:
@@ -154,6 +156,65 @@ TEST(LayoutPlan, UnevenCutsMakeClassesOfTensorParallelRanks) {
   EXPECT_EQ(plan.classes[0].tp_ranks, std::vector<int>{1});
   EXPECT_EQ(plan.classes[1].tp_ranks, std::vector<int>{0});
   EXPECT_EQ(to_string(plan.classes[0], plan.run.step.mesh), "tp 1 (2 ranks, as rank 1)");
+}
+
+// Of so many query heads, key heads, inner width and vocabulary.
+std::string refusal_of(std::array<int, 4> sizes, std::vector<std::string> overrides) {
+  testing::TempDir dir;
+  testing::spill(dir / "config.json",
+                 fmt::format(R"({{"model_type": "llama", "vocab_size": {}, "hidden_size": 24, "intermediate_size": {},
+    "num_hidden_layers": 7, "num_attention_heads": {}, "num_key_value_heads": {}, "head_dim": 4,
+    "max_position_embeddings": 4096, "rms_norm_eps": 1e-6, "tie_word_embeddings": false}})",
+                             sizes[3], sizes[2], sizes[0], sizes[1]));
+  overrides.insert(overrides.begin(), "train.global_batch_size=1");
+  try {
+    plan_of(dir.path(), std::move(overrides));
+  } catch (const ConfigError& e) { return e.what(); }
+  return "";
+}
+
+TEST(LayoutPlan, TheTensorParallelRanksThatAreAdvisedAreTheNearestThatPassEveryCheck) {
+  const std::string no_sp = "parallel.sequence_parallel=false";
+  const auto advised = [&](std::array<int, 4> sizes, int tp, const std::string& more = "train.seed=1") {
+    const std::string why = refusal_of(sizes, {fmt::format("parallel.tp={}", tp), more}), key = "parallel.tp = ";
+    const size_t at = why.rfind("works: " + key);
+    if (at == std::string::npos) return "none: " + why;
+    const std::string nearest = why.substr(at + 7 + key.size());
+    EXPECT_EQ(refusal_of(sizes, {"parallel.tp=" + nearest, more}), "") << why;
+    return nearest;
+  };
+  EXPECT_EQ(advised({6, 3, 30, 100}, 5, no_sp), "6") << "above";
+  EXPECT_EQ(advised({6, 3, 30, 100}, 4, no_sp), "3") << "below";
+  EXPECT_EQ(advised({6, 3, 30, 100}, 7, no_sp), "6");
+  EXPECT_EQ(advised({6, 3, 30, 100}, 5), "2") << "8 tokens";
+  EXPECT_EQ(advised({6, 3, 30, 100}, 5, "train.seq_length=12"), "6");
+  EXPECT_EQ(advised({8, 8, 30, 6}, 7, no_sp), "6") << "a small vocabulary";
+  EXPECT_EQ(advised({8, 8, 30, 6}, 7), "4");
+  EXPECT_EQ(advised({7, 7, 30, 100}, 8, "train.seq_length=11"), "1");
+}
+
+TEST(LayoutPlan, ARefusalOfTensorParallelRanksGivesTheReasonThatIsTrue) {
+  const std::string no_sp = "parallel.sequence_parallel=false";
+  EXPECT_SAYS(refusal_of({6, 3, 30, 100}, {"parallel.tp=5"}), "6 query heads and 3 key heads cannot be cut");
+  EXPECT_SAYS(refusal_of({8, 8, 30, 6}, {"parallel.tp=8", no_sp}), "cannot run: a vocabulary of 6 cannot be cut");
+  EXPECT_SAYS(refusal_of({8, 8, 5, 60}, {"parallel.tp=8", no_sp}), "cannot run: an inner width of 5 cannot be cut");
+  EXPECT_SAYS(refusal_of({8, 8, 30, 60}, {"parallel.tp=3"}),
+              "8 tokens of a micro-batch cannot be cut evenly over parallel.tp = 3");
+}
+
+TEST(LayoutPlan, APipelineLayoutThatDoesNotFitIsRefusedWithTheNearestThatDoes) {  // 7 blocks
+  const auto refusal = [](int pp, const std::string& layout) {
+    return refusal_of({6, 3, 30, 100}, {fmt::format("parallel.pp={}", pp), "parallel.pipeline_layout=" + layout});
+  };
+  EXPECT_EQ(refusal(2, "[6, 2]"),
+            "parallel.pipeline_layout = [6, 2] cannot run: the counts add up to 8, and the model has 7 blocks; the "
+            "nearest that works: parallel.pipeline_layout = [5, 2]");
+  EXPECT_EQ(refusal(2, "[5, 2]"), "");
+  EXPECT_SAYS(refusal(3, "[3, 0, 4]"), "virtual stage 1 would have nothing to do");
+  EXPECT_SAYS(refusal(3, "[3, 0, 4]"), "the nearest that works: parallel.pipeline_layout = [3, 1, 3]");
+  EXPECT_SAYS(refusal(10, "[1,1,1,1,1,1,1,1,1,1]"),
+              "parallel.pp = 10 cannot run: 10 stages of 1 chunks for a model of 7 blocks; the nearest that works: "
+              "parallel.pp = 7 and parallel.pipeline_layout = []");
 }
 
 constexpr const char* kLlama70B = R"({"model_type": "llama", "vocab_size": 128256, "hidden_size": 8192,

@@ -32,13 +32,6 @@ double dearest_of_all_cuts(const BlockCosts& costs, BlockLayout& layout, size_t 
   return best;
 }
 
-std::string error_of(const BlockLayout& layout, int num_virtual_stages, int64_t num_blocks) {
-  try {
-    check_layout(layout, num_virtual_stages, num_blocks);
-    return "";
-  } catch (const ConfigError& e) { return e.what(); }
-}
-
 TEST(BlockLayout, EqualBlocksAreDividedEquallyAndTheFrontHasFewer) {
   EXPECT_EQ(balanced_layout(uniform(12), 4), (BlockLayout{3, 3, 3, 3}));
   EXPECT_EQ(balanced_layout(uniform(10), 4), (BlockLayout{2, 2, 3, 3}));
@@ -85,13 +78,26 @@ TEST(BlockLayout, ALayoutIsTheListOfItsCounts) {
   EXPECT_EQ(first_block({3, 4, 4, 3}, 2), 7);
 }
 
-TEST(BlockLayout, AWrongLayoutIsRefusedWithWhatIsWrong) {
-  EXPECT_EQ(error_of({3, 4, 4, 3}, 4, 14), "");
-  EXPECT_EQ(error_of({0, 2, 0}, 3, 2), "");
-  EXPECT_EQ(error_of({3, 4}, 3, 7), "pipeline layout [3, 4]: 2 counts for 3 virtual stages");
-  EXPECT_EQ(error_of({3, 5}, 2, 7), "pipeline layout [3, 5]: the counts add up to 8, and the model has 7 blocks");
-  EXPECT_EQ(error_of({-1, 8}, 2, 7), "pipeline layout [-1, 8]: -1 is no number of blocks");
-  EXPECT_NE(error_of({3, 0, 4}, 3, 7).find("virtual stage 1 would have nothing to do"), std::string::npos);
+TEST(BlockLayout, WhatIsWrongWithALayoutIsSaid) {
+  EXPECT_EQ(layout_fault({3, 4, 4, 3}, 4, 14), "");
+  EXPECT_EQ(layout_fault({0, 2, 0}, 3, 2), "");
+  EXPECT_EQ(layout_fault({3, 4}, 3, 7), "2 counts for 3 virtual stages");
+  EXPECT_EQ(layout_fault({3, 5}, 2, 7), "the counts add up to 8, and the model has 7 blocks");
+  EXPECT_EQ(layout_fault({-1, 8}, 2, 7), "-1 is no number of blocks");
+  EXPECT_NE(layout_fault({3, 0, 4}, 3, 7).find("virtual stage 1 would have nothing to do"), std::string::npos);
+}
+
+TEST(BlockLayout, TheNearestLayoutHasNoFault) {
+  EXPECT_EQ(nearest_layout({6, 2}, 7), (BlockLayout{5, 2}));
+  EXPECT_EQ(nearest_layout({3, 0, 4}, 7), (BlockLayout{3, 1, 3}));
+  EXPECT_EQ(nearest_layout({3, 3, 3}, 13), (BlockLayout{5, 4, 4}));
+  EXPECT_EQ(nearest_layout({2, 1, 2}, 1), (BlockLayout{0, 1, 0}));
+  EXPECT_EQ(nearest_layout({2000000000, 2}, 7), (BlockLayout{5, 2}));
+  EXPECT_EQ(nearest_layout({3}, 2), BlockLayout{2});
+  EXPECT_EQ(nearest_layout({1, 1, 1, 1}, 1), std::nullopt);
+  for (int64_t i = 0; i < 256; ++i)
+    for (int64_t blocks = 2; blocks < 14; ++blocks)
+      EXPECT_EQ(layout_fault(*nearest_layout({i & 3, i >> 2 & 3, i >> 4 & 3, i >> 6}, blocks), 4, blocks), "");
 }
 
 }  // namespace

@@ -39,18 +39,6 @@ struct Layout {
   double exposed_s() const { return std::max(0.0, best_s() - best_s(How::compute_alone)); }
 };
 
-// "dp=2,zero_stage=3": settings of [parallel]; "train.micro_batch_size=1" of any section.
-std::vector<std::string> overrides_of(const std::string& layout) {
-  std::vector<std::string> all;
-  for (size_t at = 0; at < layout.size();) {
-    const size_t end = std::min(layout.find(',', at), layout.size());
-    const std::string one = layout.substr(at, end - at);
-    all.push_back(one.find('.') < one.find('=') ? one : "parallel." + one);
-    at = end + 1;
-  }
-  return all;
-}
-
 std::vector<Layout> layouts_of(const BenchOptions& o) {
   const Recipe base = parse_recipe_file(o.recipe, o.overrides);
   std::vector<std::string> names = o.layouts;
@@ -67,11 +55,12 @@ std::vector<Layout> layouts_of(const BenchOptions& o) {
   }
   for (const std::string& name : names) {
     std::vector<std::string> overrides = o.overrides;
-    for (const std::string& one : overrides_of(name)) overrides.push_back(one);
+    for (const std::string& one : layout_overrides(name)) overrides.push_back(one);
     all.push_back({name, parse_recipe_file(o.recipe, overrides)});
   }
   for (const Layout& l : all) {
     check_supported(l.recipe);
+    check_launch(l.recipe, mesh_sizes_of(l.recipe).world(), {});
     const int ranks = mesh_sizes_of(l.recipe).world(), others = mesh_sizes_of(all.back().recipe).world();
     if (base.run.ranks != "local" && ranks != others)
       throw ConfigError(
@@ -217,6 +206,21 @@ int bench_layouts(const BenchOptions& o, std::vector<Layout> layouts, const Rank
 }
 
 }  // namespace
+
+std::vector<std::string> layout_overrides(const std::string& layout) {
+  std::vector<std::string> all(1);
+  int open = 0;  // brackets
+  for (const char c : layout) {
+    open += c == '[' ? 1 : c == ']' ? -1 : 0;
+    if (c == ',' && open == 0)
+      all.emplace_back();
+    else
+      all.back() += c;
+  }
+  for (std::string& one : all)
+    if (one.find('.') >= one.find('=')) one = "parallel." + one;
+  return all;
+}
 
 int bench_scaling(const BenchOptions& o) {
   if (o.recipe.empty())

@@ -125,6 +125,11 @@ void check_launch(const Recipe& recipe, int layout_ranks, const Launched& l) {
           fmt::format("{} has started {} processes, each of which would train the whole recipe, because "
                       "run.ranks = \"{}\"; set run.ranks = \"mpi\", or start one process",
                       l.by, l.world, recipe.run.ranks));
+    if (layout_ranks > kMostThreadRanks)
+      throw ConfigError(
+          fmt::format("run.ranks = \"{}\" cannot run: {} ranks as threads of one process, which may have {}; the "
+                      "nearest that works: run.ranks = \"mpi\"",
+                      recipe.run.ranks, layout_ranks, kMostThreadRanks));
     return;
   }
   if (l.by.empty()) return;

@@ -22,7 +22,10 @@ struct Launched {
 };
 Launched launched_as(const Environment& env);
 
-// Throws ConfigError where the processes that were started are not the ranks of this layout.
+inline constexpr int kMostThreadRanks = 4096;
+
+// Throws ConfigError where the processes that were started are not the ranks of this layout, or where it has too many
+// ranks to be threads.
 void check_launch(const Recipe& recipe, int layout_ranks, const Launched& launched);
 
 // The words that this process was started with, the program by its full path.

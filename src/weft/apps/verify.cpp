@@ -6,6 +6,7 @@
 #include "weft/apps/launch.h"
 #include "weft/apps/verify_report.h"
 #include "weft/base/error.h"
+#include "weft/plan/layout.h"
 
 namespace weft {
 int run_verify(const VerifyOptions& options) {
@@ -19,6 +20,11 @@ int run_verify(const VerifyOptions& options) {
         fmt::format("run.ranks = \"{}\" cannot run: weft verify runs all ranks as threads of one process; "
                     "the nearest that works: run.ranks = \"local\", which gives the same bits",
                     recipe.run.ranks));
+  if (const int world = mesh_sizes_of(recipe).world(); world > kMostThreadRanks)
+    throw ConfigError(fmt::format(
+        "a layout of {} ranks cannot run: weft verify runs all ranks as threads of one process, which may have {}; the "
+        "nearest that works: {}",
+        world, kMostThreadRanks, fewer_ranks(recipe, kMostThreadRanks)));
   const VerifyReport report = verify({.recipe = recipe,
                                       .machine_for = [](const Recipe& r) { return machine_for(r); },
                                       .steps = options.steps,

@@ -31,4 +31,13 @@ std::string nearest_name(std::string_view unknown, const std::vector<std::string
   return best;
 }
 
+std::optional<int64_t> nearest_where(int64_t number, int64_t most, const std::function<bool(int64_t)>& fits) {
+  const int64_t middle = std::clamp<int64_t>(number, 1, std::max<int64_t>(most, 1));
+  for (int64_t away = 0; away < most; ++away) {
+    if (middle - away >= 1 && middle - away <= most && fits(middle - away)) return middle - away;
+    if (middle + away <= most && fits(middle + away)) return middle + away;
+  }
+  return {};
+}
+
 }  // namespace weft

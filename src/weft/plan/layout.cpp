@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "weft/base/nearest.h"
+
 namespace weft {
 namespace {
 
@@ -10,7 +12,21 @@ bool heads_fit(const ModelSpec& m, int64_t tp) {
   return tp <= m.num_kv_heads || (tp % m.num_kv_heads == 0 && m.num_heads % tp == 0);
 }
 
-bool cuts_fit(const ModelSpec& m, int64_t tp) { return heads_fit(m, tp) && tp <= m.ffn_width && tp <= m.vocab_size; }
+int64_t tokens_of(const Recipe& r) { return r.train.seq_length * r.train.micro_batch_size; }  // of a micro-batch
+
+bool tokens_fit(const Recipe& r, int64_t tp) { return !r.parallel.sequence_parallel || tokens_of(r) % tp == 0; }
+
+// Why the model cannot be cut over so many tensor parallel ranks; empty where it can.
+std::string cut_fault(const ModelSpec& m, int64_t tp) {
+  if (!heads_fit(m, tp))
+    return fmt::format(
+        "{} query heads and {} key heads cannot be cut over so many ranks (at most the key heads, or a multiple of "
+        "them that divides the query heads)",
+        m.num_heads, m.num_kv_heads);
+  if (tp > m.ffn_width) return fmt::format("an inner width of {} cannot be cut over so many ranks", m.ffn_width);
+  if (tp > m.vocab_size) return fmt::format("a vocabulary of {} cannot be cut over so many ranks", m.vocab_size);
+  return "";
+}
 
 }  // namespace
 
@@ -89,38 +105,45 @@ namespace {
 
 void check_stages(const Recipe& r, const ModelSpec& m) {
   const Pipeline pipeline = pipeline_of(r);
-  if (const BlockLayout& layout = r.parallel.pipeline_layout; !layout.empty())
-    return check_layout(layout, pipeline.num_virtual_stages(), m.num_layers);
-  if (pipeline.num_virtual_stages() <= m.num_layers) return;
+  const BlockLayout& layout = r.parallel.pipeline_layout;
+  const std::string fault = layout.empty() ? "" : layout_fault(layout, pipeline.num_virtual_stages(), m.num_layers);
+  if (!layout.empty() && fault.empty()) return;
+  if (const auto nearest = nearest_layout(layout, m.num_layers))
+    throw ConfigError(fmt::format(
+        "parallel.pipeline_layout = {} cannot run: {}; the nearest that works: parallel.pipeline_layout = {}",
+        to_string(layout), fault, to_string(*nearest)));
+  if (int64_t(pipeline.num_stages) * pipeline.num_chunks <= m.num_layers) return;
   const int64_t stages = m.num_layers / pipeline.num_chunks;
   throw ConfigError(fmt::format(
-      "parallel.pp = {} cannot run: {} stages of {} chunks for a model of {} blocks; the nearest that works: {}",
+      "parallel.pp = {} cannot run: {} stages of {} chunks for a model of {} blocks; the nearest that works: {}{}",
       r.parallel.pp, pipeline.num_stages, pipeline.num_chunks, m.num_layers,
       stages > 0 ? fmt::format("parallel.pp = {}", stages)
                  : fmt::format("parallel.pp = {} and parallel.pipeline_schedule = \"1f1b\" and "
                                "parallel.virtual_pipeline_parallel_size = 0",
-                               std::min(r.parallel.pp, m.num_layers))));
+                               std::min(r.parallel.pp, m.num_layers)),
+      layout.empty() ? "" : " and parallel.pipeline_layout = []"));
+}
+
+// One rank always can.
+int64_t nearest_tp(const Recipe& r, const ModelSpec& m) {
+  const int64_t most = kMostRanks / (r.parallel.dp * r.parallel.pp * r.parallel.cp);
+  const auto fits = [&](int64_t tp) { return cut_fault(m, tp).empty() && tokens_fit(r, tp); };
+  return nearest_where(r.parallel.tp, most, fits).value_or(1);
 }
 
 }  // namespace
 
 void check_layout(const Recipe& r, const ModelSpec& m) {
   check_stages(r, m);
-  const int64_t tp = r.parallel.tp, tokens = r.train.seq_length * r.train.micro_batch_size;
-  if (!cuts_fit(m, tp)) {
-    int64_t nearest = tp;
-    while (!cuts_fit(m, nearest)) --nearest;
-    throw ConfigError(fmt::format(
-        "parallel.tp = {} cannot run: {} query heads and {} key heads (inner width {}, vocabulary {}) cannot be cut "
-        "over so many ranks (at most the key heads, or a multiple of them that divides the query heads); the nearest "
-        "that works: parallel.tp = {}",
-        tp, m.num_heads, m.num_kv_heads, m.ffn_width, m.vocab_size, nearest));
-  }
-  if (tp > 1 && r.parallel.sequence_parallel && tokens % tp != 0)
+  const int64_t tp = r.parallel.tp;
+  if (const std::string fault = cut_fault(m, tp); !fault.empty())
+    throw ConfigError(fmt::format("parallel.tp = {} cannot run: {}; the nearest that works: parallel.tp = {}", tp,
+                                  fault, nearest_tp(r, m)));
+  if (!tokens_fit(r, tp))
     throw ConfigError(fmt::format(
         "parallel.sequence_parallel = true cannot run: {} tokens of a micro-batch cannot be cut evenly over "
         "parallel.tp = {}; the nearest that works: parallel.sequence_parallel = false",
-        tokens, tp));
+        tokens_of(r), tp));
 }
 
 }  // namespace weft

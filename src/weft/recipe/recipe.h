@@ -8,6 +8,8 @@
 
 namespace weft {
 
+inline constexpr int64_t kMostRanks = 1 << 20;  // of a layout
+
 struct Recipe {
   struct Model {
     std::string path = {};
@@ -80,6 +82,9 @@ std::string to_toml(const Recipe& recipe);
 // Throws ConfigError where this version of weft cannot run the recipe, or chooses something that would have no effect:
 // each such setting by name, with the reason and the nearest that works.
 void check_supported(const Recipe& recipe);
+
+// Settings that leave the layout at most so many ranks: "parallel.dp = 1024".
+std::string fewer_ranks(const Recipe& recipe, int64_t most);
 
 // "optimizer.lr: 0.0003 there, 0.001 here" for every key that differs and that may not change when a run is resumed.
 std::vector<std::string> recipe_differences(const Recipe& there, const Recipe& here);

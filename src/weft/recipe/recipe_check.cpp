@@ -1,7 +1,10 @@
 // What a recipe says as a whole: values that do not fit each other, and what this version cannot run.
 #include <algorithm>
+#include <cctype>
+#include <utility>
 
 #include "weft/base/error.h"
+#include "weft/base/nearest.h"
 #include "weft/comm/process_mesh.h"
 #include "weft/recipe/recipe_keys.h"
 #include "weft/schedule/pipeline.h"
@@ -14,20 +17,84 @@ constexpr int64_t kMostMicroBatches = 1 << 20;  // a schedule is a list of them
 class Conflicts {
  public:
   void unless(bool fits, Conflict conflict) {
-    if (!fits) all_.push_back(std::move(conflict));
+    if (!fits) add(std::move(conflict));
   }
+  void add(Conflict conflict) { all_.push_back(std::move(conflict)); }
   std::vector<Conflict> take() { return std::move(all_); }
 
  private:
   std::vector<Conflict> all_;
 };
 
+// Of a layout; more than kMostRanks: as one more.
+int64_t ranks_of(const Recipe::Parallel& p) {
+  int64_t ranks = 1;
+  for (const int64_t size : {p.dp, p.pp, p.cp, p.tp}) ranks = size > kMostRanks / ranks ? kMostRanks + 1 : ranks * size;
+  return std::min(ranks, kMostRanks + 1);
+}
+
+bool dp_fits(const Recipe::Train& t, int64_t dp) {
+  const int64_t micro_batches = t.global_batch_size / t.micro_batch_size;
+  return micro_batches % dp == 0 && micro_batches / dp <= kMostMicroBatches;
+}
+
+// Divides the batch, and is a multiple of zero_shard_size, if that can be.
+int64_t nearest_dp(const Recipe::Train& t, const Recipe::Parallel& p, int64_t most) {
+  const int64_t shards = std::max<int64_t>(1, p.zero_shard_size);
+  const auto both = nearest_where(p.dp, most, [&](int64_t dp) { return dp_fits(t, dp) && dp % shards == 0; });
+  return both ? *both : nearest_where(p.dp, most, [&](int64_t dp) { return dp_fits(t, dp); }).value_or(1);
+}
+
+// The largest axes are cut until there are `most` ranks at most.
+std::string fewer_ranks(const Recipe::Train& t, Recipe::Parallel p, int64_t most) {
+  std::vector<std::pair<const char*, int64_t*>> axes = {{"dp", &p.dp}, {"tp", &p.tp}, {"pp", &p.pp}, {"cp", &p.cp}};
+  std::stable_sort(axes.begin(), axes.end(), [](const auto& a, const auto& b) { return *a.second > *b.second; });
+  std::string text;
+  for (const auto& [axis, size] : axes) {
+    if (ranks_of(p) <= most) break;
+    const int64_t before = std::exchange(*size, 1), others = ranks_of(p);
+    const int64_t room = std::max<int64_t>(1, most / others);
+    *size = before;
+    *size = size == &p.dp ? nearest_dp(t, p, room) : room;
+    text += fmt::format("{}parallel.{} = {}", text.empty() ? "" : " and ", axis, *size);
+  }
+  return text;
+}
+
+void check_ranks(const Recipe::Train& t, const Recipe::Parallel& p, Conflicts& c) {
+  const std::pair<const char*, int64_t> axes[] = {{"dp", p.dp}, {"tp", p.tp}, {"pp", p.pp}, {"cp", p.cp}};
+  const auto largest =
+      std::max_element(std::begin(axes), std::end(axes), [](auto& a, auto& b) { return a.second < b.second; });
+  if (ranks_of(p) <= kMostRanks) return;
+  c.add({.key = fmt::format("parallel.{}", largest->first),
+         .others = {"parallel.dp", "parallel.tp", "parallel.pp", "parallel.cp"},
+         .expected = fmt::format("a layout of at most {} ranks (dp {} x pp {} x cp {} x tp {})", kMostRanks, p.dp, p.pp,
+                                 p.cp, p.tp),
+         .nearest = fewer_ranks(t, p, kMostRanks)});
+}
+
+std::string nearest_batch(const Recipe::Train& t, const Recipe::Parallel& p) {
+  const int64_t together = t.micro_batch_size * p.dp;
+  if (double(together) > kMostCount)
+    return fmt::format("train.micro_batch_size = 1 and train.global_batch_size = {}", p.dp);
+  const int64_t below = t.global_batch_size / together * together, above = below + together;
+  const bool down = below > 0 && (t.global_batch_size - below <= together / 2 || double(above) > kMostCount);
+  return fmt::format("train.global_batch_size = {}", down ? below : above);
+}
+
 void check_batches(const Recipe::Train& t, const Recipe::Parallel& p, Conflicts& c) {
-  c.unless(t.global_batch_size % (t.micro_batch_size * p.dp) == 0,
-           {.key = "train.global_batch_size",
-            .others = {"train.micro_batch_size", "parallel.dp"},
-            .expected =
-                fmt::format("a multiple of train.micro_batch_size x parallel.dp = {} x {}", t.micro_batch_size, p.dp)});
+  if (t.global_batch_size % t.micro_batch_size != 0)
+    c.add({.key = "train.global_batch_size",
+           .others = {"train.micro_batch_size", "parallel.dp"},
+           .expected =
+               fmt::format("a multiple of train.micro_batch_size x parallel.dp = {} x {}", t.micro_batch_size, p.dp),
+           .nearest = nearest_batch(t, p)});
+  else if (t.global_batch_size / t.micro_batch_size % p.dp != 0 && ranks_of(p) <= kMostRanks)
+    c.add({.key = "parallel.dp",
+           .others = {"train.global_batch_size", "train.micro_batch_size"},
+           .expected = fmt::format("a divisor of train.global_batch_size / train.micro_batch_size = {} / {}",
+                                   t.global_batch_size, t.micro_batch_size),
+           .nearest = fmt::format("parallel.dp = {}", nearest_dp(t, p, kMostRanks / (p.pp * p.cp * p.tp)))});
   c.unless(t.global_batch_size / t.micro_batch_size / p.dp <= kMostMicroBatches,
            {.key = "train.global_batch_size",
             .others = {"train.micro_batch_size", "parallel.dp"},
@@ -48,18 +115,34 @@ void check_reduction(const Recipe::Train& t, Conflicts& c) {
             .expected = "\"f32\" with train.numerics = \"invariant\", whose sums do not depend on the ranks"});
 }
 
-void check_shards(const Recipe::Parallel& p, Conflicts& c) {
-  c.unless(p.zero_shard_size == 0 || p.dp % p.zero_shard_size == 0,
-           {.key = "parallel.zero_shard_size",
-            .others = {"parallel.dp"},
-            .expected = fmt::format("a divisor of parallel.dp = {}, or 0", p.dp)});
+// Other shards would be right for another dp.
+void check_shards(const Recipe::Train& t, const Recipe::Parallel& p, Conflicts& c) {
+  if (p.zero_shard_size == 0 || p.dp % p.zero_shard_size == 0 || ranks_of(p) > kMostRanks || !dp_fits(t, p.dp)) return;
+  const auto fits = [&](int64_t shards) { return p.dp % shards == 0 && (shards > 1 || p.dp == 1); };
+  c.add({.key = "parallel.zero_shard_size",
+         .others = {"parallel.dp"},
+         .expected = fmt::format("a divisor of parallel.dp = {}, or 0", p.dp),
+         .nearest = fmt::format("parallel.zero_shard_size = {}",
+                                p.zero_stage == 0 ? 0 : nearest_where(p.zero_shard_size, p.dp, fits).value_or(0))});
+}
+
+// The names that it has, each once, in their order, and behind them the others.
+std::string nearest_order(std::string order) {
+  for (char& c : order) c = char(std::tolower(static_cast<unsigned char>(c)));
+  std::vector<std::pair<size_t, std::string>> names;
+  for (const char* name : {"tp", "cp", "ep", "dp", "pp"}) names.emplace_back(order.find(name), name);
+  std::stable_sort(names.begin(), names.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::string text;
+  for (const auto& [at, name] : names) text += (text.empty() ? "" : "-") + name;
+  return text;
 }
 
 void check_order(const Recipe::Parallel& p, Conflicts& c) {
-  c.unless(mesh_order(p.order).has_value(),
-           {.key = "parallel.order",
-            .others = {},
-            .expected = "the names tp, cp, ep, dp, pp, each once, as in \"tp-cp-ep-dp-pp\""});
+  if (mesh_order(p.order)) return;
+  c.add({.key = "parallel.order",
+         .others = {},
+         .expected = "the names tp, cp, ep, dp, pp, each once",
+         .nearest = fmt::format("parallel.order = \"{}\"", nearest_order(p.order))});
 }
 
 void check_data(const Recipe::Data& d, const Recipe::Train& t, Conflicts& c) {
@@ -96,7 +179,9 @@ void check_pipeline(const Recipe::Parallel& p, Conflicts& c) {
   c.unless(int64_t(p.pipeline_layout.size()) == p.pp * chunks,
            {.key = "parallel.pipeline_layout",
             .others = {"parallel.pp", "parallel.virtual_pipeline_parallel_size", "parallel.pipeline_schedule"},
-            .expected = fmt::format("{} x {} numbers: stages x chunks of the model on each", p.pp, chunks)});
+            .expected = fmt::format("{} x {} numbers: stages x chunks of the model on each, or none: the most even",
+                                    p.pp, chunks),
+            .nearest = "parallel.pipeline_layout = []"});
 }
 
 void check_learning_rate(const Recipe::Optimizer& o, int64_t train_iters, Conflicts& c) {
@@ -162,12 +247,15 @@ void refuse_idle(const Recipe& r, Refusals& refusals) {
 
 }  // namespace
 
+std::string fewer_ranks(const Recipe& recipe, int64_t most) { return fewer_ranks(recipe.train, recipe.parallel, most); }
+
 std::vector<Conflict> conflicts(const Recipe& recipe) {
   Conflicts c;
+  check_ranks(recipe.train, recipe.parallel, c);
   check_batches(recipe.train, recipe.parallel, c);
   check_loss_scale(recipe.train, c);
   check_reduction(recipe.train, c);
-  check_shards(recipe.parallel, c);
+  check_shards(recipe.train, recipe.parallel, c);
   check_order(recipe.parallel, c);
   check_data(recipe.data, recipe.train, c);
   check_pipeline(recipe.parallel, c);

@@ -50,6 +50,7 @@ struct Conflict {
   std::string key;
   std::vector<std::string> others;  // the keys it does not fit to
   std::string expected;             // of `key`
+  std::string nearest = {};         // settings that work, "parallel.dp = 2"; empty: not said
 };
 std::vector<Conflict> conflicts(const Recipe& recipe);
 

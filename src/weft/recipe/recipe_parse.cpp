@@ -2,6 +2,7 @@
 #include <fstream>
 #include <map>
 #include <set>
+#include <sstream>
 
 #include "weft/base/error.h"
 #include "weft/base/json.h"
@@ -26,6 +27,19 @@ std::string plain(const std::string& name) {
                       return std::isalnum(c) || c == '_' || c == '-' || c == '.';
                     });
   return tame ? name : in_quotes(name);
+}
+
+// "[a.txt, b.txt]"
+bool is_bare_list(const std::string& value) { return value.starts_with('[') && value.ends_with(']'); }
+
+std::string quoted_list(const std::string& bare) {
+  std::string all;
+  std::istringstream items(bare.substr(1, bare.size() - 2));
+  for (std::string one; std::getline(items, one, ',');) {
+    std::erase_if(one, [](char c) { return c == '"' || c == '\'' || c == ' '; });
+    all += (all.empty() ? "" : ", ") + in_quotes(one);
+  }
+  return "[" + all + "]";
 }
 
 // Sets the fields of a recipe, and collects every problem before it speaks.
@@ -61,6 +75,13 @@ class Parser {
     const std::string name = text.substr(0, equals);
     const RecipeKey* key = find(name);
     const toml::table value = override_value(text.substr(equals + 1), key);
+    if (key != nullptr && std::holds_alternative<std::vector<std::string>*>(key->field) &&
+        value.get("v")->is_string() && is_bare_list(text.substr(equals + 1))) {
+      bad_.insert(name);
+      return add(here, fmt::format("{}: expected quotes around each text of a list, and single ones around it all, as "
+                                   "in '{}={}'",
+                                   text, name, quoted_list(text.substr(equals + 1))));
+    }
     if (key != nullptr)
       set(*key, *value.get("v"), here);
     else
@@ -81,8 +102,9 @@ class Parser {
       if (told) continue;
       const auto set = places_.find(c.key);
       add(set == places_.end() ? Place{.text = source_} : set->second,
-          fmt::format("{} = {}{}: expected {}", c.key, value_of(*find(c.key)),
-                      set == places_.end() ? " (its default)" : "", c.expected));
+          fmt::format("{} = {}{}: expected {}{}", c.key, value_of(*find(c.key)),
+                      set == places_.end() ? " (its default)" : "", c.expected,
+                      c.nearest.empty() ? "" : "; the nearest that works: " + c.nearest));
     }
   }
 

@@ -100,21 +100,43 @@ std::vector<double> costs_of(const BlockLayout& layout, const BlockCosts& costs)
   return all;
 }
 
-void check_layout(const BlockLayout& layout, int num_virtual_stages, int64_t num_blocks) {
-  const auto require = [&](bool fits, const std::string& why) {
-    if (!fits) throw ConfigError(fmt::format("pipeline layout {}: {}", to_string(layout), why));
-  };
-  require(layout.size() == size_t(num_virtual_stages),
-          fmt::format("{} counts for {} virtual stages", layout.size(), num_virtual_stages));
+std::string layout_fault(const BlockLayout& layout, int num_virtual_stages, int64_t num_blocks) {
+  if (layout.size() != size_t(num_virtual_stages))
+    return fmt::format("{} counts for {} virtual stages", layout.size(), num_virtual_stages);
   for (size_t k = 0; k < layout.size(); ++k) {
-    require(layout[k] >= 0, fmt::format("{} is no number of blocks", layout[k]));
-    require(layout[k] > 0 || k == 0 || k + 1 == layout.size(),
-            fmt::format("virtual stage {} would have nothing to do; only the first and the last, which have the "
-                        "embedding and the head, may be without blocks",
-                        k));
+    if (layout[k] < 0) return fmt::format("{} is no number of blocks", layout[k]);
+    if (layout[k] == 0 && k > 0 && k + 1 < layout.size())
+      return fmt::format(
+          "virtual stage {} would have nothing to do; only the first and the last, which have the "
+          "embedding and the head, may be without blocks",
+          k);
   }
   const int64_t sum = std::accumulate(layout.begin(), layout.end(), int64_t{0});
-  require(sum == num_blocks, fmt::format("the counts add up to {}, and the model has {} blocks", sum, num_blocks));
+  return sum == num_blocks ? "" : fmt::format("the counts add up to {}, and the model has {} blocks", sum, num_blocks);
+}
+
+std::optional<BlockLayout> nearest_layout(const BlockLayout& layout, int64_t num_blocks) {
+  const auto n = int64_t(layout.size());
+  if (n == 0 || n - 2 > num_blocks) return {};
+  const auto at_most = [&](int64_t level) {
+    BlockLayout all;
+    for (int64_t k = 0; k < n; ++k)
+      all.push_back(std::max<int64_t>(std::min(layout[size_t(k)], level), k > 0 && k + 1 < n ? 1 : 0));
+    return all;
+  };
+  const auto sum = [](const BlockLayout& all) { return std::accumulate(all.begin(), all.end(), int64_t{0}); };
+  int64_t level = 0;
+  while (level < num_blocks && sum(at_most(level + 1)) <= num_blocks) ++level;
+  BlockLayout nearest = at_most(level);
+  const BlockLayout more = at_most(level + 1);
+  int64_t left = num_blocks - sum(nearest);
+  for (size_t k = 0; k < nearest.size() && left > 0; ++k) {
+    if (more[k] == nearest[k]) continue;
+    ++nearest[k];
+    --left;
+  }
+  for (int64_t k = 0; k < n; ++k) nearest[size_t(k)] += left / n + (k < left % n ? 1 : 0);
+  return nearest;
 }
 
 std::string to_string(const BlockLayout& layout) { return fmt::format("[{}]", fmt::join(layout, ", ")); }

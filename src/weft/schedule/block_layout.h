@@ -2,6 +2,7 @@
 // The embedding lies on the first virtual stage, the head on the last; blocks keep their order.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,9 +26,12 @@ BlockLayout balanced_layout(const BlockCosts& costs, int num_virtual_stages, int
 // What each virtual stage costs, embedding and head included.
 std::vector<double> costs_of(const BlockLayout& layout, const BlockCosts& costs);
 
-// A ConfigError that says what is wrong with a layout of somebody's choice: as many counts as there are virtual stages,
+// What is wrong with a layout of somebody's choice; empty: nothing. It has as many counts as there are virtual stages,
 // that add up to `num_blocks`, and no 0 but for the first and the last, which have the embedding and the head.
-void check_layout(const BlockLayout& layout, int num_virtual_stages, int64_t num_blocks);
+std::string layout_fault(const BlockLayout& layout, int num_virtual_stages, int64_t num_blocks);
+// One without fault near a layout of as many counts, none of them negative: the largest are cut, or all get more. None
+// where there are too few blocks.
+std::optional<BlockLayout> nearest_layout(const BlockLayout& layout, int64_t num_blocks);
 // "[3, 4, 4, 3]", as in recipes
 std::string to_string(const BlockLayout& layout);
 
