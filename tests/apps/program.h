@@ -53,6 +53,7 @@ class Process {
     waitpid(pid_, nullptr, 0);
   }
 
+  pid_t id() const { return pid_; }
   void send(int signal_number) const { kill(pid_, signal_number); }
   bool running() {
     if (pid_ > 0 && waitpid(pid_, &raw_, WNOHANG) == pid_) pid_ = -1;

@@ -7,6 +7,7 @@
 
 #include "mpi/train_case.h"
 #include "weft/apps/launch.h"
+#include "weft/apps/launcher_words.h"
 #include "weft/base/error.h"
 
 namespace weft {
@@ -81,6 +82,68 @@ TEST(MpiTrain, InterruptedItSavesHasStatus130AndGoesOnAsThreads) {
 }
 
 // How long a rank waits is the recipe's.
+// Processes whose parent is this one, in the order of their numbers.
+std::vector<pid_t> children_of(pid_t parent) {
+  std::vector<pid_t> found;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const std::string stat = slurp(entry.path() / "stat");  // pid (name) state parent ...
+    const size_t after = stat.rfind(") ");
+    if (after == std::string::npos || std::atoi(stat.c_str() + after + 4) != parent) continue;
+    found.push_back(std::atoi(stat.c_str()));
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+TEST(MpiTrain, ARankThatIsKilledIsNamedAndNoWordOfMpirunIsShown) {
+  WEFT_NEEDS_MPIRUN();
+  const TempDir dir;
+  testing::Process process({.args = with(train_words(dir, "run", "mpi"), {"train.train_iters=1000000"})});
+  while (process.running() && slurp(dir / "run/metrics.jsonl").empty())
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  const std::vector<pid_t> launcher = children_of(process.id());
+  ASSERT_EQ(launcher.size(), 1u);
+  const std::vector<pid_t> ranks = children_of(launcher[0]);
+  ASSERT_EQ(ranks.size(), 2u);
+  const std::string environment = slurp("/proc/" + std::to_string(ranks[1]) + "/environ");
+  const size_t rank = environment.find("OMPI_COMM_WORLD_RANK=");
+  ASSERT_NE(rank, std::string::npos);
+  ::kill(ranks[1], SIGKILL);
+  const Finished f = process.wait();
+  EXPECT_EQ(f.status, 1) << f.err;
+  EXPECT_SAYS(f.err, fmt::format("rank {} on host ", environment[rank + std::string("OMPI_COMM_WORLD_RANK=").size()]));
+  EXPECT_SAYS(f.err, "was ended by signal 9");
+  EXPECT_EQ(f.err.find("mpirun"), std::string::npos) << f.err;
+}
+
+const std::string kDashes = std::string(74, '-') + "\n";
+
+TEST(Launch, WhatMpirunSaysOfAnEndIsReadAndNotShown) {
+  const std::string text = "step 1\n" + kDashes +
+                           "mpirun noticed that process rank 12 with PID 0 on node b7 exited on signal 9 (Killed).\n" +
+                           kDashes + "-- of a rank\n" + kDashes +
+                           "Primary job  terminated normally, but 1 process returned\na\n" + kDashes + "half a line";
+  for (size_t piece : {size_t{1}, size_t{7}, text.size()}) {
+    LauncherWords by_pieces;
+    std::string shown;
+    for (size_t i = 0; i < text.size(); i += piece) shown += by_pieces.pass(text.substr(i, piece));
+    EXPECT_EQ(shown, "step 1\n-- of a rank\nhalf a line") << piece;
+    EXPECT_EQ(by_pieces.ended_rank(), "rank 12 on host b7");
+    EXPECT_EQ(by_pieces.rest(), "");
+  }
+}
+
+TEST(Launch, WhatMpirunSaysOfItsOwnTroubleIsShown) {
+  LauncherWords words;
+  const std::string trouble = kDashes + "There are not enough slots available\n" + kDashes;
+  EXPECT_EQ(words.pass(trouble), trouble);
+  EXPECT_EQ(words.pass(kDashes + "that has no end"), "");
+  EXPECT_EQ(words.rest(), kDashes + "that has no end");
+  const std::string longer = kDashes + std::string(9000, 'x') + "\n";
+  EXPECT_EQ(words.pass(longer), longer) << "what has no end is not held for ever";
+  EXPECT_EQ(words.ended_rank(), "");
+}
+
 TEST(MpiTrainSlow, ARankFromWhichNothingComesIsNamedAfterTheTimeThatTheRecipeGives) {
   WEFT_NEEDS_MPIRUN();
   const TempDir dir;
