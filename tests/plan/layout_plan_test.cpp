@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <map>
 #include <mutex>
 
 #include "support.h"
@@ -156,6 +157,38 @@ TEST(LayoutPlan, UnevenCutsMakeClassesOfTensorParallelRanks) {
   EXPECT_EQ(plan.classes[0].tp_ranks, std::vector<int>{1});
   EXPECT_EQ(plan.classes[1].tp_ranks, std::vector<int>{0});
   EXPECT_EQ(to_string(plan.classes[0], plan.run.step.mesh), "tp 1 (2 ranks, as rank 1)");
+}
+
+// What they hold, row by row.
+std::string rows_of(const MemoryPlan& plan) {
+  std::string text;
+  for (const MemoryPlan::Row& row : plan.rows())
+    text += fmt::format("{} {} x {}, ", row.name, row.count, row.bytes_each);
+  return text;
+}
+
+TEST(LayoutPlan, TheClassesHoldWhatEveryRankOfTheLayoutHolds) {
+  const std::vector<std::string> layouts[] = {
+      {"parallel.dp=6", "optimizer.name=muon"},
+      {"parallel.dp=3", "parallel.tp=2", "optimizer.name=muon", "parallel.zero_stage=2"},
+      {"parallel.dp=40", "parallel.zero_stage=1", "optimizer.name=muon"},  // more ranks than matrices
+      {"parallel.dp=3", "parallel.pp=2", "parallel.tp=2", "optimizer.name=muon"},
+      {"parallel.dp=3", "parallel.pp=2", "parallel.zero_stage=3", "train.numerics=invariant"}};
+  bool some_differ = false;
+  for (std::vector<std::string> layout : layouts) {
+    layout.push_back("train.global_batch_size=120");
+    const Recipe recipe = recipe_of(golden("llama-gqa"), layout);
+    std::map<std::string, int64_t> planned, held;
+    for (const RankClass& c : plan_layout(recipe, WorkspaceModel()).classes) planned[rows_of(c.plan)] += c.num_ranks;
+    const int world = mesh_sizes_of(recipe).world();
+    for (int rank = 0; rank < world; ++rank) ++held[rows_of(plan_run(recipe, WorkspaceModel(), rank).memory)];
+    EXPECT_EQ(planned, held) << layout[0] << " " << layout[1];
+    some_differ |= recipe.parallel.pp == 1 && held.size() > 1;
+  }
+  const LayoutPlan some =
+      plan_of(golden("llama-gqa"), {"parallel.dp=40", "optimizer.name=muon", "train.global_batch_size=40"});
+  EXPECT_SAYS(to_string(some.classes[0], some.run.step.mesh), " of 40 ranks, as rank ");
+  EXPECT_TRUE(some_differ) << "no case in which ranks of one stage differ";
 }
 
 // Of so many query heads, key heads, inner width and vocabulary.

@@ -133,8 +133,8 @@ void ParamStore::allocate(const Arenas& arenas, const NumStates& num_states) {
   }
 }
 
-// Of a unit's kinds of weights, those with more states lie together.
-void ParamStore::allocate_states(Unit& u, Arena& states, const NumStates& num_states) {
+// Of a unit's kinds of weights, those with more states lie together: a run for each tensor of state.
+std::vector<Run> ParamStore::state_runs(const Unit& u, const NumStates& num_states) {
   std::vector<Run> runs;
   for (const Range& kind : kinds(u)) {
     int most = 0;
@@ -144,10 +144,26 @@ void ParamStore::allocate_states(Unit& u, Arena& states, const NumStates& num_st
     while (int(runs.size()) < most) runs.push_back({kind.run.first, 0});
     for (int k = 0; k < most; ++k) runs[size_t(k)].count = kind.run.end() - runs[size_t(k)].first;
   }
-  for (const Run& run : runs) {
+  return runs;
+}
+
+void ParamStore::allocate_states(Unit& u, Arena& states, const NumStates& num_states) {
+  for (const Run& run : state_runs(u, num_states)) {
     const Run here = overlap(run, shard_of(u));
     u.states.push_back({here, states.alloc(precision_.stat, {here.count})});
   }
+}
+
+std::vector<std::vector<int64_t>> ParamStore::state_sizes(const NumStates& num_states) const {
+  std::vector<std::vector<int64_t>> all(static_cast<size_t>(order_.shards));
+  for (const Unit& u : units_) {
+    if (u.mirrors >= 0) continue;
+    const int64_t each = u.size / order_.shards;
+    for (const Run& run : state_runs(u, num_states))
+      for (int64_t shard = 0; shard < order_.shards; ++shard)
+        all[size_t(shard)].push_back(overlap(run, {shard * each, each}).count);
+  }
+  return all;
 }
 
 // Those that a run of the unit has.

@@ -98,6 +98,10 @@ class ParamStore {
   // The gradient of what this rank keeps of a piece, after finish_step: [kept]. None where it keeps nothing.
   Tensor kept_gradient(const Param& p, size_t piece) const;
 
+  // [shard]: how many elements the tensors of optimizer state have there, each. They differ where weights have
+  // different numbers of states. Needs no memory.
+  std::vector<std::vector<int64_t>> state_sizes(const NumStates& num_states) const;
+
   int num_units() const { return int(units_.size()); }
   // Weights in the order of the model, without ties: those that this stage speaks for, or also its copies of others.
   enum class Copies { without, with };
@@ -157,6 +161,7 @@ class ParamStore {
   void make_mirrors(int unit);
   static std::vector<Run> gaps_of(const Unit& unit);
   static std::vector<Range> kinds(const Unit& unit);
+  static std::vector<Run> state_runs(const Unit& unit, const NumStates& num_states);
   void allocate_states(Unit& unit, Arena& states, const NumStates& num_states);
   static std::vector<Tensor> states_of(const Unit& unit, Run run);
   void allocate_gradients(Unit& unit, Arena& grads);

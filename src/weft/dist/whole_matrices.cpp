@@ -159,6 +159,12 @@ std::vector<WholeMatrix> whole_matrices(const ParamStore& store) {
   return all;
 }
 
+std::vector<WholeMatrix> matrices_of(const std::vector<WholeMatrix>& all, int place, int places) {
+  std::vector<WholeMatrix> taken;
+  for (size_t i = size_t(place); i < all.size(); i += size_t(places)) taken.push_back(all[i]);
+  return taken;
+}
+
 void wait_replace_whole(Backend& backend, const ParamStore& store, Arena& scratch, const MatrixFunction& f) {
   const std::vector<WholeMatrix> all = whole_matrices(store);
   const size_t owners = size_t(Round::num_owners(store.mesh()));

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <set>
 #include <tuple>
+
+#include "weft/dist/whole_matrices.h"
 
 namespace weft {
 namespace {
@@ -37,21 +40,82 @@ auto memory_of(const MemoryPlan& p) {
   return rows;
 }
 
-bool same(const MemoryPlan& a, const MemoryPlan& b) { return memory_of(a) == memory_of(b) && a.traffic == b.traffic; }
+using Places = std::vector<int>;  // dp x tp, tp innermost
+
+// Of the places of these tensor-parallel ranks, those whose memory is the same for certain. Where an optimizer updates
+// whole matrices, they are those that keep as much state, and to which matrices of the same shapes fall.
+std::vector<Places> update_classes(const RunPlan& run, const StepSpec& step, const std::vector<int>& tp, bool whole) {
+  ParamStore store(kF32, step.order, dry_mesh(step.mesh, step.rank));
+  const Transformer declared(store, run.model, step.model);
+  std::vector<WholeMatrix> all;
+  std::vector<std::vector<int64_t>> states(size_t(step.order.shards));
+  if (whole) {
+    all = whole_matrices(store);
+    states = store.state_sizes([&](const ParamSpec& w) { return int(run.optimizer->state_names(w).size()); });
+  }
+  const int num_tp = step.mesh.tp, num_places = step.mesh.dp * num_tp;
+  std::map<std::pair<Shapes, std::vector<int64_t>>, Places> alike;
+  for (int dp = 0; dp < step.mesh.dp; ++dp) {
+    for (const int t : tp) {
+      Shapes shapes;
+      for (const WholeMatrix& m : matrices_of(all, dp * num_tp + t, num_places))
+        shapes.emplace_back(m.rows.count, m.cols.count);
+      alike[{shapes, states[size_t(dp % step.order.shards)]}].push_back(dp * num_tp + t);
+    }
+  }
+  std::vector<Places> classes;
+  for (auto& [what, places] : alike) classes.push_back(std::move(places));
+  std::sort(classes.begin(), classes.end());
+  return classes;
+}
+
+bool same_memory(const RankClass& a, const RankClass& b) { return memory_of(a.plan) == memory_of(b.plan); }
+
+// Adds it to those of the same tensor-parallel ranks, or makes it one of its own.
+void add_stage(std::vector<RankClass>& classes, RankClass c, bool same_traffic) {
+  const auto alike = [&](const RankClass& k) {
+    return k.tp_ranks == c.tp_ranks && same_memory(k, c) && (!same_traffic || k.plan.traffic == c.plan.traffic);
+  };
+  const auto known = std::find_if(classes.begin(), classes.end(), alike);
+  if (known == classes.end()) return classes.push_back(std::move(c));
+  known->stages.insert(known->stages.end(), c.stages.begin(), c.stages.end());
+  known->num_ranks += c.num_ranks;
+}
+
+void add_places(std::vector<RankClass>& classes, RankClass c) {
+  const auto known =
+      std::find_if(classes.begin(), classes.end(), [&](const RankClass& k) { return same_memory(k, c); });
+  if (known == classes.end()) return classes.push_back(std::move(c));
+  std::vector<int> both;
+  std::set_union(known->tp_ranks.begin(), known->tp_ranks.end(), c.tp_ranks.begin(), c.tp_ranks.end(),
+                 std::back_inserter(both));
+  known->tp_ranks = std::move(both);
+  known->num_ranks += c.num_ranks;
+}
 
 // Of ranks `tp` of all stages.
 std::vector<RankClass> stage_classes(const Recipe& recipe, const RunPlan& run, const std::vector<int>& tp,
                                      const WorkspaceModel& workspace) {
   const MeshSizes& mesh = run.step.mesh;
+  const bool whole = recipe.optimizer.name == "muon";
   std::vector<RankClass> classes;
   for (int stage = 0; stage < mesh.pp; ++stage) {
-    const int rank = rank_at(mesh, {.dp = 0, .pp = stage, .cp = 0, .tp = tp[0]});
-    const MemoryPlan plan = measure_memory(run.model, step_of(recipe, run.model, rank), *run.optimizer, workspace);
-    auto known = std::find_if(classes.begin(), classes.end(), [&](const RankClass& c) { return same(c.plan, plan); });
-    if (known == classes.end())
-      known = classes.insert(known, {.stages = {}, .tp_ranks = tp, .rank = rank, .num_ranks = 0, .plan = plan});
-    known->stages.push_back(stage);
-    known->num_ranks += int64_t(tp.size()) * mesh.dp * mesh.cp;
+    const auto step_at = [&](int place) {
+      return step_of(recipe, run.model,
+                     rank_at(mesh, {.dp = place / mesh.tp, .pp = stage, .cp = 0, .tp = place % mesh.tp}));
+    };
+    std::vector<RankClass> of_stage;
+    for (const Places& places : update_classes(run, step_at(tp[0]), tp, whole)) {
+      std::set<int> tp_ranks;
+      for (const int place : places) tp_ranks.insert(place % mesh.tp);
+      const StepSpec step = step_at(places[0]);
+      add_places(of_stage, {.stages = {stage},
+                            .tp_ranks = {tp_ranks.begin(), tp_ranks.end()},
+                            .rank = step.rank,
+                            .num_ranks = int64_t(places.size()) * mesh.cp,
+                            .plan = measure_memory(run.model, step, *run.optimizer, workspace)});
+    }
+    for (RankClass& c : of_stage) add_stage(classes, std::move(c), !whole);
   }
   return classes;
 }
@@ -101,8 +165,12 @@ std::string to_string(const RankClass& c, const MeshSizes& sizes) {
   if (sizes.pp > 1) which = fmt::format("stage{} {}", c.stages.size() > 1 ? "s" : "", runs_text(c.stages));
   if (int(c.tp_ranks.size()) < sizes.tp)
     which += fmt::format("{}tp {}", which.empty() ? "" : ", ", runs_text(c.tp_ranks));
-  return c.num_ranks == 1 ? fmt::format("{} (rank {})", which, c.rank)
-                          : fmt::format("{} ({} ranks, as rank {})", which, c.num_ranks, c.rank);
+  const int64_t all = int64_t(c.stages.size() * c.tp_ranks.size()) * sizes.dp * sizes.cp;
+  const std::string some = c.num_ranks < all ? fmt::format(" of {}", all) : "";
+  const std::string ranks = c.num_ranks == 1 && some.empty()
+                                ? fmt::format("rank {}", c.rank)
+                                : fmt::format("{}{} ranks, as rank {}", c.num_ranks, some, c.rank);
+  return which.empty() ? ranks : fmt::format("{} ({})", which, ranks);
 }
 
 std::string summary_of(const LayoutPlan& plan) {

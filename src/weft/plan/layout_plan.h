@@ -7,8 +7,9 @@
 
 namespace weft {
 
-// Ranks with the same plan. They are all of dp and cp, and of these stages and tensor-parallel ranks: nothing else
-// makes plans differ, but for what invariant numerics send (then `traffic` is that of `rank`).
+// Ranks with the same memory: of these stages and tensor-parallel ranks, and of all dp and cp unless the optimizer
+// updates whole matrices, which fall to ranks in turns. `traffic` is that of `rank`; what the others send differs from
+// it under invariant numerics and where matrices fall to ranks.
 struct RankClass {
   std::vector<int> stages, tp_ranks;  // ascending
   int rank = 0;                       // the first of them
@@ -23,7 +24,7 @@ struct LayoutPlan {
 // Throws as plan_run does.
 LayoutPlan plan_layout(const Recipe& recipe, const WorkspaceModel& workspace);
 
-// "stages 1-14, tp 0-3,5 (640 ranks, as rank 64)"
+// "stages 1-14, tp 0-3,5 (640 ranks, as rank 64)", "tp 0 (3 of 8 ranks, as rank 0)"
 std::string to_string(const RankClass& c, const MeshSizes& sizes);
 // A line for each class: ranks, parameters, gradients, state, activations and the rest, total.
 std::string summary_of(const LayoutPlan& plan);
