@@ -87,6 +87,17 @@ TEST(Mpi, AFailureOnOneRankIsToldToTheOthers) {
   expect_all_say(3, "throws", {"no bread"});
 }
 
+TEST(MpiSlow, AFailureInTheMiddleOfATransferIsToldToTheOthers) {
+  WEFT_NEEDS_MPIRUN();
+  expect_all_say(2, "throws amid", {"no bread"});
+}
+
+TEST(Mpi, WhatIsUnderWayGoesOnWhileARankIsInsideAKernel) {
+  WEFT_NEEDS_MPIRUN();
+  const Job job = ranks(2, "lends");
+  EXPECT_EQ(job.end.status, 0) << job.end.out << job.end.err << job.said;
+}
+
 void expect_to_end_in_seconds(const std::string& name) {
   const Job job = ranks(2, name);
   EXPECT_NE(job.end.status, 0);

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iostream>
@@ -126,6 +127,33 @@ int check_axes(MpiRanks& ranks) {
   return good ? 0 : 1;
 }
 
+// The first rank does not call MPI until the second has all of what it waits for: its network thread must.
+int check_goes_on_inside_kernels(MpiRanks& ranks, const std::string& file) {
+  const ProcessMesh mesh = ranks.mesh({.dp = ranks.size()});
+  const std::filesystem::path done = file + ".done";
+  constexpr int64_t kCount = 3 << 20;
+  int bad = 0;
+  for (int round = 0; round < 3; ++round) {
+    std::vector<float> x(kCount, float(1 + ranks.rank()));
+    Work sum = mesh[Axis::dp].all_reduce({x.data(), DType::f32, {kCount}});
+    if (ranks.rank() == 0) {
+      mesh.lend();
+      const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+      while (!std::filesystem::exists(done) && std::chrono::steady_clock::now() < limit)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      if (!std::filesystem::exists(done)) ++bad;
+      mesh.poll();
+    }
+    sum.wait();
+    for (const float v : x) bad += v != 3;
+    if (ranks.rank() == 1) std::ofstream(done) << "yes";
+    barrier(*mesh.world);
+    if (ranks.rank() == 0) std::filesystem::remove(done);
+    barrier(*mesh.world);
+  }
+  return bad == 0 ? 0 : 1;
+}
+
 // --- what goes wrong ---
 
 int reduce(Communicator& c, int64_t n, DType dtype = DType::f32) {
@@ -186,9 +214,19 @@ int throws(const ProcessMesh& mesh, int rank) {
   return reduce(*mesh.world, 100000);
 }
 
-int run(MpiRanks& ranks, const std::string& name) {
+int throws_amid(const ProcessMesh& mesh, int rank) {
+  Bytes x(100 << 20);
+  Work sum = mesh.world->all_reduce({x.data(), DType::f32, {int64_t(x.size() / 4)}});
+  for (int i = 0; i < 10; ++i) mesh.poll();
+  if (rank == 1) throw Error("no bread");
+  sum.wait();
+  return 0;
+}
+
+int run(MpiRanks& ranks, const std::string& name, const std::string& file) {
   if (name == "same") return check_same_as_threads(ranks);
   if (name == "axes") return check_axes(ranks);
+  if (name == "lends") return check_goes_on_inside_kernels(ranks, file);
   const std::map<std::string, int (*)(const ProcessMesh&, int)> cases{{"mismatch", mismatch},
                                                                       {"other", other_operation},
                                                                       {"message", message_mismatch},
@@ -199,7 +237,8 @@ int run(MpiRanks& ranks, const std::string& name) {
                                                                       {"stopped", stopped},
                                                                       {"sleeps", sleeps},
                                                                       {"late", late},
-                                                                      {"throws", throws}};
+                                                                      {"throws", throws},
+                                                                      {"throws amid", throws_amid}};
   const ProcessMesh mesh = ranks.mesh({.dp = ranks.size()});
   return cases.at(name)(mesh, ranks.rank());
 }
@@ -208,9 +247,11 @@ int run(MpiRanks& ranks, const std::string& name) {
 }  // namespace weft
 
 int main(int, char** argv) {
-  weft::MpiRanks ranks({.timeout_s = std::string(argv[1]) == "sleeps" ? 2.0 : 600.0, .stopped_s = 1});
+  const std::string name = argv[1];
+  weft::MpiRanks ranks(
+      {.timeout_s = name == "sleeps" ? 2.0 : 600.0, .stopped_s = 1, .lends_on_one_host = name == "lends"});
   try {
-    const int status = weft::run(ranks, argv[1]);
+    const int status = weft::run(ranks, name, argv[2]);
     ranks.finish();
     return status;
   } catch (const std::exception& e) {

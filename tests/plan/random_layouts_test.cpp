@@ -59,9 +59,10 @@ class RandomLayoutsSlow : public ::testing::Test {
         {"train.seq_length", fmt::format("{}", one_of<int64_t>({1, 7, 128, 1000, 4096}))},
         {"train.micro_batch_size", fmt::format("{}", micro)},
         {"train.global_batch_size", fmt::format("{}", dp * micro * number(1, 40))},
-        {"train.precision", one_of<std::string>({"f32", "bf16"})},
+        {"train.precision", one_of<std::string>({"f32", "bf16", "fp16"})},
+        {"train.grad_reduce_dtype", one_of<std::string>({"f32", "f32", "bf16"})},
         {"train.numerics", one_of<std::string>({"fast", "invariant"})},
-        {"optimizer.name", one_of<std::string>({"adamw", "sgd"})},
+        {"optimizer.name", one_of<std::string>({"adamw", "sgd", "muon"})},
         {"parallel.dp", fmt::format("{}", dp)},
         {"parallel.tp", fmt::format("{}", tp)},
         {"parallel.pp", fmt::format("{}", pp)},
@@ -76,7 +77,16 @@ class RandomLayoutsSlow : public ::testing::Test {
     std::vector<std::string> overrides{"model.path=" + dir_.path().string(), "model.init=random", "data.train=none"};
     for (const auto& [key, value] : all) overrides.push_back(std::string(key) + "=" + value);
     if (number(0, 1)) overrides.push_back("data.valid_fraction=0.1");
+    if (number(0, 2) == 0) overrides.push_back(fmt::format("parallel.virtual_pipeline_parallel_size={}", number(1, 4)));
+    if (number(0, 2) == 0) overrides.push_back("parallel.pipeline_layout=" + pipeline_layout(pp));
     return overrides;
+  }
+
+  // Of stages or of twice as many, which fits some models.
+  std::string pipeline_layout(int64_t pp) {
+    std::vector<int64_t> blocks(size_t(pp * number(1, 2)));
+    for (int64_t& b : blocks) b = number(0, 4);
+    return fmt::format("[{}]", fmt::join(blocks, ","));
   }
 
   // A rank's own plan is that of its class, in everything but what its share of a tree sends.
@@ -86,15 +96,15 @@ class RandomLayoutsSlow : public ::testing::Test {
     const MeshPlace at = place_of(mesh, rank);
     const MemoryPlan mine =
         measure_memory(plan.run.model, step_of(recipe, plan.run.model, rank), *plan.run.optimizer, workspace);
-    int found = 0;
+    int found = 0, equal = 0;
     for (const RankClass& c : plan.classes) {
       const auto has = [](const std::vector<int>& all, int one) { return std::count(all.begin(), all.end(), one) > 0; };
       if (!has(c.stages, at.pp) || !has(c.tp_ranks, at.tp)) continue;
       ++found;
-      EXPECT_EQ(c.plan.total_bytes(), mine.total_bytes()) << "rank " << rank << "\n" << to_string(mine);
-      EXPECT_EQ(c.plan.persistent, mine.persistent) << "rank " << rank;
+      equal += c.plan.total_bytes() == mine.total_bytes() && c.plan.persistent == mine.persistent;
     }
-    EXPECT_EQ(found, 1) << "rank " << rank;
+    EXPECT_EQ(equal, 1) << "rank " << rank << " of " << found << " classes\n" << to_string(mine);
+    EXPECT_TRUE(found == 1 || recipe.optimizer.name == "muon") << "rank " << rank;
   }
 
   // Empty where it plans.
@@ -138,7 +148,12 @@ std::vector<std::string> advice_of(const std::string& message) {
   for (size_t end = 0; end != std::string::npos; rest.erase(0, end + kAnd.size())) {
     end = rest.find(kAnd);
     std::string one = rest.substr(0, end);
-    one.replace(one.find(" = "), 3, "=");
+    const size_t equals = one.find(" = ");
+    if (equals == std::string::npos) {
+      ADD_FAILURE() << "not a setting: " << message;
+      break;
+    }
+    one.replace(equals, 3, "=");
     all.push_back(one);
     if (end == std::string::npos) break;
   }
@@ -148,9 +163,9 @@ std::vector<std::string> advice_of(const std::string& message) {
 TEST_F(RandomLayoutsSlow, PlanOrAreRefusedInWordsThatHelp) {
   constexpr int kMostAdvice = 4;  // each is for one setting
   const auto began = std::chrono::steady_clock::now();
-  int planned = 0, refused = 0;
+  int tried = 0, planned = 0, refused = 0;
   int64_t ranks = 0;
-  for (int i = 0; i < kLayouts && !HasFailure(); ++i) {
+  for (; planned < kLayouts && !HasFailure(); ++tried) {
     const std::string model = config();
     testing::spill(dir_ / "config.json", model);
     std::vector<std::string> overrides = layout();
@@ -171,10 +186,9 @@ TEST_F(RandomLayoutsSlow, PlanOrAreRefusedInWordsThatHelp) {
       overrides.insert(overrides.end(), better.begin(), better.end());
     }
   }
-  std::cout << planned << " of " << kLayouts << " planned (" << refused << " were refused at first), " << ranks
+  std::cout << planned << " of " << tried << " planned (" << refused << " were refused at first), " << ranks
             << " ranks, in " << std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count()
             << " s\n";
-  EXPECT_GT(planned, kLayouts / 10);
 }
 
 }  // namespace

@@ -274,7 +274,7 @@ void check_supported(const Recipe& r) {
   refusals.add(r.run.backend == "cuda", "run.backend = \"cuda\"", "this version has no GPU kernels",
                "run.backend = \"cpu\"");
   refusals.add(r.train.grad_reduce_dtype == "bf16" && r.run.backend == "ref", "train.grad_reduce_dtype = \"bf16\"",
-               "backend ref computes, and adds gradients, in f64", "train.grad_reduce_dtype=f32");
+               "backend ref computes, and adds gradients, in f64", "train.grad_reduce_dtype = \"f32\"");
   refusals.add(r.train.precision == "f64" && r.run.backend != "ref", "train.precision = \"f64\"",
                "only the reference backend computes in it", "run.backend = \"ref\", or train.precision = \"f32\"");
   refuse_idle(r, refusals);

@@ -16,7 +16,7 @@ uint64_t hash_of(const std::string& name) {  // FNV-1a
 }
 
 // Over TCP Open MPI puts a whole message into the socket's queue, and answers about the other direction behind it: a
-// link carries one direction at a time. Sent in pieces, both go on together. The user's own setting comes first.
+// link carries one direction at a time. Sent in pieces, both go on together. A setting in the user's environment stays.
 void let_links_carry_both_ways() { setenv("OMPI_MCA_btl_tcp_flags", "send,inplace,need-ack,need-csum,hetero-rdma", 0); }
 
 MPI_Comm world_of_our_own() {
@@ -41,7 +41,8 @@ struct MpiRanks::State {
                                      MpiHub::Patience{.timeout_s = o.timeout_s, .stopped_s = o.stopped_s})) {
     int threads = MPI_THREAD_SINGLE;
     MPI_Query_thread(&threads);
-    if (peers.here() < hub->size() && threads >= MPI_THREAD_SERIALIZED) beside = std::make_unique<MpiBeside>(hub);
+    if ((peers.here() < hub->size() || o.lends_on_one_host) && threads >= MPI_THREAD_SERIALIZED)
+      beside = std::make_unique<MpiBeside>(hub);
   }
 
   std::shared_ptr<Communicator> join(const MeshGroup& g);

@@ -19,8 +19,9 @@ namespace weft {
 class MpiRanks {
  public:
   struct Options {
-    double timeout_s = 600;  // of waiting without any event on this rank
-    double stopped_s = 10;   // of waiting for a rank of this host that a signal has stopped
+    double timeout_s = 600;          // of waiting without any event on this rank
+    double stopped_s = 10;           // of waiting for a rank of this host that a signal has stopped
+    bool lends_on_one_host = false;  // lends MPI also where no rank is on another host: for tests
   };
   explicit MpiRanks(const Options& options);
   MpiRanks();
