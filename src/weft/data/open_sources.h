@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "weft/data/packing.h"
 #include "weft/data/token_source.h"
 
 namespace weft {
@@ -14,7 +15,11 @@ struct DataSpec {
   std::vector<std::string> paths;    // raw ids, Megatron pairs, text or JSONL
   std::vector<double> weights = {};  // share of each in the samples; empty: as one source, in the order of their sizes
   std::string dtype = "uint16";      // of raw ids
-  std::string loss_mask = {};        // of the only source
+  std::string loss_mask = {};        // of the only source; a Megatron pair may have one beside it: PREFIX.mask
+  PackingKind packing = PackingKind::concatenate_and_split;
+  // A token sees those before it in its document alone, and positions begin anew with each document; else it sees all
+  // before it in the sample.
+  bool documents_apart = false;
   std::string text_key = "text", tokenizer = "auto";
   std::string model_folder = {};  // for its tokenizer
   std::string cache_dir = {};     // for the tokens of texts whose folder cannot be written
@@ -27,19 +32,40 @@ struct DataSpec {
   std::function<void(std::string_view path, double done)> progress = {};
 };
 
-// A source with what the recipe says about it. Sample i has inputs ids[i S .. i S + S - 1], S = seq_length, and targets
-// one later; there are floor((n - 1) / S).
+// One sample, row by row: each span has seq_length elements, and those behind its last token are filled up with id 0.
+struct SampleRows {
+  std::span<int32_t> ids, targets;
+  std::span<uint8_t> counted;    // 1 where targets[j] counts in the loss
+  std::span<int32_t> positions;  // what a row may see begins with the last 0 at it or before
+};
+
+// A source with what the recipe says about it, in samples of seq_length. A token that begins a document is no target
+// where documents are packed or kept apart.
 struct OpenSource {
   std::unique_ptr<TokenSource> tokens;
-  std::unique_ptr<LossMask> mask;  // null: all count
-  int64_t first_sample = 0;        // of the part
-  int64_t num_samples = 0;         // whole ones of the part; may be 0
+  std::unique_ptr<LossMask> mask;    // null: all count
+  std::unique_ptr<Packing> packing;  // of tokens
+  bool documents_apart = false;
+  int64_t first_sample = 0;  // of the part
+  int64_t num_samples = 0;   // that the part has for training; may be 0
+
+  // Sample (of the packing) >= 0. Throws FileError where an id is not in the vocabulary, or a byte of the mask is
+  // neither 0 nor 1.
+  void read(int64_t sample, const SampleRows& to) const;
+  // How many targets of that sample count.
+  int64_t counted_targets(int64_t sample) const;
+
+ private:
+  void read_counted(const Packing::Piece& piece, std::span<uint8_t> counted) const;
 };
 
 // Opens all paths. What a file is, its name says: `.bin` (or its prefix, or .idx) with its other half beside it is
 // Megatron's, `.bin` alone raw ids of spec.dtype, .jsonl, .ndjson and .json JSON lines, any other a text. Throws
 // FileError, ConfigError.
 std::vector<OpenSource> open_sources(const DataSpec& spec);
+
+// That each span has seq_length elements.
+void check_lengths(const SampleRows& rows, int64_t seq_length);
 
 // Throws FileError for a source without one whole sample in the part.
 void require_samples(const std::vector<OpenSource>& sources, const DataSpec& spec);

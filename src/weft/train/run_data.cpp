@@ -9,6 +9,8 @@ RunData open_run_data(const Recipe& r, const ModelSpec& model, const TokenizePro
   spec.weights = r.data.weights;
   spec.dtype = r.data.dtype;
   spec.loss_mask = r.data.loss_mask;
+  spec.packing = packing_named(r.data.packing);
+  spec.documents_apart = r.data.attn_mask_type == "block_causal";
   spec.text_key = r.data.text_key;
   spec.tokenizer = r.data.tokenizer;
   spec.model_folder = r.model.path;
