@@ -158,9 +158,9 @@ TEST(Verify, RefusesToCompareWithARunThatIsNotFinite) {
 
 TEST(VerifySlow, PackedDocumentsAreComparedToo) {
   for (const char* packing : {"first-fit", "concatenate-and-split"}) {
-    const Recipe recipe =
-        recipe_for("llama-gqa", {"run.backend=ref", "parallel.dp=2", "parallel.tp=2", "parallel.pp=2",
-                                 "data.attn_mask_type=block_causal", fmt::format("data.packing={}", packing)});
+    const Recipe recipe = recipe_for(
+        "llama-gqa", {"run.backend=ref", "parallel.dp=2", "parallel.tp=2", "parallel.pp=2", "data.train=a.txt",
+                      "data.attn_mask_type=block_causal", fmt::format("data.packing={}", packing)});
     EXPECT_TRUE(report_on(recipe).equal()) << packing;
   }
 }
