@@ -20,8 +20,8 @@ DataStream::DataStream(const DataSpec& spec)
   int64_t all = 0;
   for (const OpenSource& s : sources_) {
     ends_.push_back(all += s.num_samples);
-    fingerprint_ += " " + s.tokens->fingerprint();
-    if (s.mask) fingerprint_ += " " + s.mask->fingerprint();
+    contents_.push_back(spec.fingerprint ? s.contents() : "");
+    fingerprint_ += " " + contents_.back();
   }
   if (spec.weights.empty()) return;
   mixture_.emplace(spec.weights);

@@ -33,6 +33,9 @@ class DataStream {
   // MiB, 64 pieces of a MiB are looked at and the size, so that a start does not read a corpus: a change between them
   // is missed.
   const std::string& fingerprint() const { return fingerprint_; }
+  // The part of it that is of one source's contents, tokens and mask.
+  const std::string& contents_of(size_t source) const { return contents_[source]; }
+  size_t num_sources() const { return sources_.size(); }
 
   struct Place {
     size_t source;
@@ -51,6 +54,7 @@ class DataStream {
   std::vector<int64_t> ends_;       // samples of sources 0 .. s
   std::optional<Mixture> mixture_;  // with weights
   std::string fingerprint_;
+  std::vector<std::string> contents_;  // of each source
 };
 
 std::unique_ptr<DataStream> open_data_stream(const DataSpec& spec);

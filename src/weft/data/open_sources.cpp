@@ -131,6 +131,8 @@ int64_t OpenSource::counted_targets(int64_t sample) const {
   return n;
 }
 
+std::string OpenSource::contents() const { return tokens->fingerprint() + (mask ? " " + mask->fingerprint() : ""); }
+
 std::vector<OpenSource> open_sources(const DataSpec& spec) {
   judge(spec);
   std::vector<OpenSource> sources;

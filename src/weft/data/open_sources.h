@@ -28,6 +28,7 @@ struct DataSpec {
   bool shuffle = false;
   double valid_fraction = 0;  // the last samples of each source are held out, at least one; in [0, 1)
   enum class Part : uint8_t { train, valid } part = Part::train;  // of what valid_fraction divides
+  bool fingerprint = true;  // false: of a stream whose data nobody compares, which so costs less to open
   // Called while a text is tokenized, with the fraction that is done.
   std::function<void(std::string_view path, double done)> progress = {};
 };
@@ -54,6 +55,7 @@ struct OpenSource {
   void read(int64_t sample, const SampleRows& to) const;
   // How many targets of that sample count.
   int64_t counted_targets(int64_t sample) const;
+  std::string contents() const;  // the fingerprints of tokens and mask
 
  private:
   void read_counted(const Packing::Piece& piece, std::span<uint8_t> counted) const;

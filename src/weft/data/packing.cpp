@@ -77,6 +77,12 @@ std::vector<Packing::Piece> Packing::pieces(int64_t sample) const {
   return {{.begin = begin, .size = end - begin}};
 }
 
+std::vector<Packing::Piece> Packing::documents_in(int64_t sample) const {
+  std::vector<Piece> all = pieces(sample);
+  if (cuts_ || all.empty() || source_.num_documents() == 0) return all;
+  return cut(all.front().begin, all.front().begin + all.front().size);
+}
+
 // Tokens [begin, end), in a piece for each document.
 std::vector<Packing::Piece> Packing::cut(int64_t begin, int64_t end) const {
   std::vector<Piece> all;

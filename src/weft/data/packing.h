@@ -43,6 +43,8 @@ class Packing {
   // What sample i < num_windows() is made of, by rows; its rows behind the last piece are filled up. Empty where a
   // window has nothing to measure.
   std::vector<Piece> pieces(int64_t sample) const;
+  // The same, cut at documents in any case; where they are not told apart, pieces(sample).
+  std::vector<Piece> documents_in(int64_t sample) const;
   // The document that has this token; 0 where they are not told apart.
   int64_t document_of(int64_t token) const;
 
