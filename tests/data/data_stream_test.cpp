@@ -40,12 +40,13 @@ DataSpec spec_of(std::vector<std::string> paths) {
 struct Sample {
   std::vector<int32_t> ids = std::vector<int32_t>(kSeq), targets = ids;
   std::vector<uint8_t> counted = std::vector<uint8_t>(kSeq);
+  std::vector<int32_t> positions = std::vector<int32_t>(kSeq);
   bool operator==(const Sample&) const = default;
 };
 template <class Source>
 Sample read(const Source& source, int64_t k) {
   Sample s;
-  source.read(k, s.ids, s.targets, s.counted);
+  source.read(k, {s.ids, s.targets, s.counted, s.positions});
   return s;
 }
 

@@ -39,8 +39,8 @@ TEST(Text, BecomesBytesAndAnEnd) {
 // The ids of a text, tokenized where that is needed.
 std::vector<int32_t> tokens_of(const std::filesystem::path& text, const std::filesystem::path& cache_dir = {}) {
   const auto tokenizer = make_byte_tokenizer();
-  const TextTokens made = tokenize_once({.text = text, .tokenizer = *tokenizer, .cache_dir = cache_dir});
-  return all_of(*open_raw_tokens(made.file, made.dtype, tokenizer->vocab_size()));
+  const auto made = tokenize_once({.text = text, .tokenizer = *tokenizer, .cache_dir = cache_dir});
+  return all_of(*open_megatron_tokens(made, tokenizer->vocab_size()));
 }
 ino_t inode_of(const std::filesystem::path& file) {
   struct stat info;
@@ -91,7 +91,7 @@ TEST(Text, ThatChangesWithoutASignOnTheOutsideIsTokenizedAgain) {
 TEST(Text, WhoseTokensAreDamagedIsTokenizedAgain) {
   TempDir dir;
   spill(dir / "t.txt", "first");
-  for (const char* part : {"t.txt.byte-1.bin", "t.txt.byte-1.json"}) {
+  for (const char* part : {"t.txt.byte-1.bin", "t.txt.byte-1.idx", "t.txt.byte-1.json"}) {
     tokens_of(dir / "t.txt");
     std::string bytes = slurp(dir / part);
     bytes[2] = char(bytes[2] ^ 1);
@@ -113,7 +113,8 @@ TEST(Text, TokenizedBySeveralAtOnceIsWholeForAll) {
   for (int i = 0; i < 4; ++i) threads.emplace_back([&] { right += tokens_of(dir / "t.txt") == as_ids(text); });
   for (auto& t : threads) t.join();
   EXPECT_EQ(right, 4);
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir.path()), {}), 3);  // text, ids, stamp: no remains
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir.path()), {}),
+            4);  // text, ids, index, stamp: no remains
 }
 
 // In a process without the rights of root, which may write anywhere.
@@ -131,7 +132,7 @@ TEST(Text, WhoseFolderCannotBeWrittenHasItsTokensInTheCacheFolder) {
   EXPECT_EXIT(_exit(judge()), ::testing::ExitedWithCode(0), "");
   chmod(dir.path().c_str(), 0755);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir.path()), {}), 1);
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(cache / "tokens"), {}), 2);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(cache / "tokens"), {}), 3);
 }
 
 TEST(Text, OnAFullDiskLeavesNothingBehind) {

@@ -156,6 +156,15 @@ TEST(Verify, RefusesToCompareWithARunThatIsNotFinite) {
   EXPECT_THROW(report_on(recipe_for("llama-gqa", {"parallel.dp=2", "optimizer.lr=1e300"})), NumericsError);
 }
 
+TEST(VerifySlow, PackedDocumentsAreComparedToo) {
+  for (const char* packing : {"first-fit", "concatenate-and-split"}) {
+    const Recipe recipe = recipe_for(
+        "llama-gqa", {"run.backend=ref", "parallel.dp=2", "parallel.tp=2", "parallel.pp=2", "data.train=a.txt",
+                      "data.attn_mask_type=block_causal", fmt::format("data.packing={}", packing)});
+    EXPECT_TRUE(report_on(recipe).equal()) << packing;
+  }
+}
+
 // The control of the tests that name operations: where nothing is wrong, every operation that can be compared is equal.
 TEST(VerifySlow, OperationsOfALayoutAreEqualToThoseOfOneRank) {
   for (const std::string& name : testing::kGoldenCases) {

@@ -104,6 +104,21 @@ Command add_dataset_command(CLI::App& data, const std::string& name, const std::
   return {app, [o, run] { return run(*o); }, kGroup};
 }
 
+Command add_why(CLI::App& data) {
+  auto o = std::make_shared<WhyOptions>();
+  CLI::App* app = data.add_subcommand("why", "What is behind a trained sample: files, rows, filters, duplicates, text");
+  app->add_option("run", o->run, "Run folder (run.dir)")->required()->type_name("RUN");
+  app->add_option("--step", o->step, "The step, as metrics.jsonl counts them")
+      ->required()
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
+  app->add_option("--sample", o->sample, "Which sample of the step's batch, from 0")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 31));
+  app->add_flag("--json", o->json, "One JSON object, for programs");
+  app->footer("Example:\n  weft data why runs/first --step 1000 --sample 3");
+  return {app, [o] { return run_data_why(*o); }, kGroup};
+}
+
 Command add_train_ngram(CLI::App& data) {
   auto o = std::make_shared<TrainNgramOptions>();
   CLI::App* app = data.add_subcommand("train-ngram", "Learn a small model of bytes, for a pipeline's [perplexity]");
@@ -128,6 +143,7 @@ std::vector<Command> add_data(CLI::App& weft) {
           add_dataset_command(*data, "audit", "Whether a dataset is what its manifest says", run_data_audit),
           add_dataset_command(*data, "stats", "What a dataset's stages did", run_data_stats),
           add_dataset_command(*data, "diff", "How two datasets differ; status 1: they do", run_data_diff),
+          add_why(*data),
           add_train_ngram(*data)};
 }
 

@@ -121,6 +121,13 @@ int run_data_audit(const DatasetOptions& options);
 int run_data_stats(const DatasetOptions& options);
 int run_data_diff(const DatasetOptions& options);  // of two; exit status 1: they differ
 
+struct WhyOptions {
+  std::string run;
+  int64_t step = 1, sample = 0;  // as metrics.jsonl counts steps; of the step's global batch
+  bool json = false;
+};
+int run_data_why(const WhyOptions& options);
+
 struct TrainNgramOptions {
   std::vector<std::string> files;
   std::string out, text_key = "text";

@@ -1,7 +1,6 @@
 #include "weft/data/data_stream.h"
 
 #include <algorithm>
-#include <array>
 
 #include "weft/base/error.h"
 #include "weft/base/rng.h"
@@ -15,11 +14,14 @@ DataStream::DataStream(const DataSpec& spec)
   const char* part = spec.part == DataSpec::Part::valid ? "valid" : "train";
   fingerprint_ =
       fmt::format("S={} seed={} shuffle={} valid={} part={}", seq_length_, seed_, shuffle_, spec.valid_fraction, part);
+  // What they are unless a recipe says otherwise is not said: runs of before there was a choice go on.
+  if (spec.packing == PackingKind::first_fit) fingerprint_ += " packing=first-fit";
+  if (spec.documents_apart) fingerprint_ += " documents=apart";
   int64_t all = 0;
   for (const OpenSource& s : sources_) {
     ends_.push_back(all += s.num_samples);
-    fingerprint_ += " " + s.tokens->fingerprint();
-    if (s.mask) fingerprint_ += " " + s.mask->fingerprint();
+    contents_.push_back(spec.fingerprint ? s.contents() : "");
+    fingerprint_ += " " + contents_.back();
   }
   if (spec.weights.empty()) return;
   mixture_.emplace(spec.weights);
@@ -28,32 +30,15 @@ DataStream::DataStream(const DataSpec& spec)
 
 int64_t DataStream::samples_per_epoch() const { return ends_.back(); }
 
-void DataStream::read(int64_t k, std::span<int32_t> ids, std::span<int32_t> targets, std::span<uint8_t> counted) const {
-  const size_t length = size_t(seq_length_);
-  WEFT_CHECK(ids.size() == length && targets.size() == length && counted.size() == length,
-             "spans of {}, {} and {} for samples of {}", ids.size(), targets.size(), counted.size(), length);
+void DataStream::read(int64_t k, const SampleRows& to) const {
+  check_lengths(to, seq_length_);
   const Place at = place_of(k);
-  const OpenSource& s = sources_[at.source];
-  s.tokens->read(at.sample * seq_length_, ids);
-  s.tokens->read(at.sample * seq_length_ + 1, targets);
-  if (s.mask)
-    s.mask->read(at.sample * seq_length_, counted);
-  else
-    std::fill(counted.begin(), counted.end(), uint8_t(1));
+  sources_[at.source].read(at.sample, to);
 }
 
 int64_t DataStream::counted_targets(int64_t k) const {
   const Place at = place_of(k);
-  const OpenSource& s = sources_[at.source];
-  if (!s.mask) return seq_length_;
-  int64_t n = 0;
-  std::array<uint8_t, 4096> piece;
-  for (int64_t j = 0; j < seq_length_; j += int64_t(piece.size())) {
-    const std::span<uint8_t> part(piece.data(), size_t(std::min<int64_t>(int64_t(piece.size()), seq_length_ - j)));
-    s.mask->read(at.sample * seq_length_ + j, part);
-    n += std::count(part.begin(), part.end(), uint8_t(1));
-  }
-  return n;
+  return sources_[at.source].counted_targets(at.sample);
 }
 
 DataStream::Place DataStream::place_of(int64_t k) const {

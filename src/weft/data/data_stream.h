@@ -23,24 +23,26 @@ class DataStream {
   // Throws FileError, ConfigError: also where a source has not one sample.
   explicit DataStream(const DataSpec& spec);
 
-  // Global sample >= 0: each span has seq_length elements; counted[j] is 1 where targets[j] counts in the loss. Throws
-  // FileError where an id is not in the vocabulary, or a byte of the mask is neither 0 nor 1. Allocates nothing.
-  void read(int64_t global_sample, std::span<int32_t> ids, std::span<int32_t> targets,
-            std::span<uint8_t> counted) const;
+  // Global sample >= 0. Throws as OpenSource::read.
+  void read(int64_t global_sample, const SampleRows& to) const;
   // How many targets of that sample count.
   int64_t counted_targets(int64_t global_sample) const;
 
   int64_t samples_per_epoch() const;  // of all sources together, each once
-  // Changes when samples do: of sources, their contents, masks, weights, seed and lengths. Of a file above 64 MiB, 64
-  // pieces of a MiB are looked at and the size, so that a start does not read a corpus: a change between them is
-  // missed.
+  // Changes when samples do: of sources, their contents, masks, weights, packing, seed and lengths. Of a file above 64
+  // MiB, 64 pieces of a MiB are looked at and the size, so that a start does not read a corpus: a change between them
+  // is missed.
   const std::string& fingerprint() const { return fingerprint_; }
+  // The part of it that is of one source's contents, tokens and mask.
+  const std::string& contents_of(size_t source) const { return contents_[source]; }
+  size_t num_sources() const { return sources_.size(); }
 
   struct Place {
     size_t source;
     int64_t sample;
   };
   Place place_of(int64_t global_sample) const;  // where a sample lies
+  const OpenSource& source(size_t i) const { return sources_[i]; }
 
  private:
   int64_t order(size_t source, int64_t index, int64_t n) const;
@@ -52,6 +54,7 @@ class DataStream {
   std::vector<int64_t> ends_;       // samples of sources 0 .. s
   std::optional<Mixture> mixture_;  // with weights
   std::string fingerprint_;
+  std::vector<std::string> contents_;  // of each source
 };
 
 std::unique_ptr<DataStream> open_data_stream(const DataSpec& spec);

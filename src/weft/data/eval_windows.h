@@ -4,9 +4,10 @@
 
 namespace weft {
 
-// Consecutive windows of seq_length over each source (over its held-out samples where valid_fraction is given). Every
-// token but the first of a source is a target once; the last window of a source is filled up with targets that do not
-// count. Immutable; any thread may read.
+// Consecutive windows of seq_length over each source (over its held-out samples where valid_fraction is given), or the
+// samples of its packing. Every token but the first of a source (or, where documents are packed or kept apart, of a
+// document) is a target once; what is not full is filled up with targets that do not count. Immutable; any thread may
+// read.
 class EvalWindows {
  public:
   // Weights, seed and shuffling of `spec` do not matter here. Throws FileError, ConfigError: also where a source has
@@ -14,13 +15,12 @@ class EvalWindows {
   explicit EvalWindows(const DataSpec& spec);
 
   int64_t num_windows() const { return ends_.empty() ? 0 : ends_.back(); }
-  // Each span has seq_length elements; counted[j] is 1 where targets[j] counts. Throws as DataStream::read.
-  void read(int64_t window, std::span<int32_t> ids, std::span<int32_t> targets, std::span<uint8_t> counted) const;
+  // Throws as DataStream::read.
+  void read(int64_t window, const SampleRows& to) const;
 
  private:
   std::vector<OpenSource> sources_;
-  std::vector<int64_t> first_;  // token of each source's first window
-  std::vector<int64_t> ends_;   // windows of sources 0 .. s
+  std::vector<int64_t> ends_;  // windows of sources 0 .. s
   int64_t seq_length_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "weft/base/cores.h"
 #include "weft/base/error.h"
@@ -40,8 +41,7 @@ std::unique_ptr<TokenSource> open_text(const std::string& path, const DataSpec& 
                       .num_threads = usable_cores(),
                       .progress = {}};
   if (spec.progress) request.progress = [&](double done) { spec.progress(path, done); };
-  const TextTokens ids = tokenize_once(request);
-  return open_raw_tokens(ids.file, ids.dtype, spec.vocab_size);
+  return open_megatron_tokens(tokenize_once(request), spec.vocab_size);
 }
 
 std::unique_ptr<TokenSource> open_tokens(const std::string& path, const DataSpec& spec) {
@@ -51,15 +51,27 @@ std::unique_ptr<TokenSource> open_tokens(const std::string& path, const DataSpec
   return open_text(path, spec);
 }
 
+// The mask that the recipe names, else the one beside a pair, else none.
+std::unique_ptr<LossMask> open_mask(const std::string& path, const TokenSource& tokens, const DataSpec& spec) {
+  if (!spec.loss_mask.empty()) return open_loss_mask(spec.loss_mask, tokens);
+  if (!is_megatron(path)) return nullptr;
+  const fs::path beside = fs::path(tokens.path()).replace_extension(".mask");
+  std::error_code ignored;
+  return fs::exists(beside, ignored) ? open_loss_mask(beside, tokens) : nullptr;
+}
+
 int64_t held_out(int64_t samples, double fraction) {
   if (fraction <= 0 || samples == 0) return 0;
   return std::clamp<int64_t>(int64_t(std::floor(double(samples) * fraction)), 1, samples);
 }
 
 OpenSource open_source(const std::string& path, const DataSpec& spec) {
-  OpenSource s{.tokens = open_tokens(path, spec), .mask = nullptr};
-  if (!spec.loss_mask.empty()) s.mask = open_loss_mask(spec.loss_mask, *s.tokens);
-  const int64_t samples = std::max<int64_t>(s.tokens->size() - 1, 0) / spec.seq_length;
+  OpenSource s;
+  s.tokens = open_tokens(path, spec);
+  s.mask = open_mask(path, *s.tokens, spec);
+  s.documents_apart = spec.documents_apart;
+  s.packing = std::make_unique<Packing>(*s.tokens, Packing::Spec{spec.packing, spec.documents_apart, spec.seq_length});
+  const int64_t samples = s.packing->num_samples();
   const int64_t held = held_out(samples, spec.valid_fraction);
   const bool divided = spec.valid_fraction > 0, valid = spec.part == DataSpec::Part::valid;
   s.first_sample = divided && valid ? samples - held : 0;
@@ -81,6 +93,46 @@ void judge(const DataSpec& spec) {
 
 }  // namespace
 
+void OpenSource::read(int64_t sample, const SampleRows& to) const {
+  size_t filled = 0;
+  for (const Packing::Piece& p : packing->pieces(sample)) {
+    const size_t row = size_t(p.row), size = size_t(p.size);
+    tokens->read(p.begin, to.ids.subspan(row, size));
+    const size_t follow = size_t(std::min(p.size, tokens->size() - 1 - p.begin));  // the last of a source has no target
+    tokens->read(p.begin + 1, to.targets.subspan(row, follow));
+    std::fill_n(to.targets.begin() + std::ptrdiff_t(row + follow), size - follow, 0);
+    read_counted(p, to.counted.subspan(row, size));
+    if (documents_apart) std::iota(&to.positions[row], &to.positions[row] + size, 0);
+    filled = row + size;
+  }
+  const auto rest = std::ptrdiff_t(filled);
+  std::fill(to.ids.begin() + rest, to.ids.end(), 0);
+  std::fill(to.targets.begin() + rest, to.targets.end(), 0);
+  std::fill(to.counted.begin() + rest, to.counted.end(), uint8_t(0));
+  std::iota(to.positions.begin() + (documents_apart ? rest : 0), to.positions.end(), 0);
+}
+
+void OpenSource::read_counted(const Packing::Piece& piece, std::span<uint8_t> counted) const {
+  if (mask)
+    mask->read(piece.begin, counted);
+  else
+    std::fill(counted.begin(), counted.end(), uint8_t(1));
+  if (piece.ends_document && packing->cuts_at_documents()) counted.back() = 0;
+}
+
+int64_t OpenSource::counted_targets(int64_t sample) const {
+  int64_t n = 0;
+  std::vector<uint8_t> counted;
+  for (const Packing::Piece& p : packing->pieces(sample)) {
+    counted.resize(size_t(p.size));
+    read_counted(p, counted);
+    n += std::count(counted.begin(), counted.end(), uint8_t(1));
+  }
+  return n;
+}
+
+std::string OpenSource::contents() const { return tokens->fingerprint() + (mask ? " " + mask->fingerprint() : ""); }
+
 std::vector<OpenSource> open_sources(const DataSpec& spec) {
   judge(spec);
   std::vector<OpenSource> sources;
@@ -88,11 +140,21 @@ std::vector<OpenSource> open_sources(const DataSpec& spec) {
   return sources;
 }
 
+void check_lengths(const SampleRows& r, int64_t seq_length) {
+  for (size_t size : {r.ids.size(), r.targets.size(), r.counted.size(), r.positions.size()})
+    WEFT_CHECK(int64_t(size) == seq_length, "rows of {} for samples of {}", size, seq_length);
+}
+
 void require_samples(const std::vector<OpenSource>& sources, const DataSpec& spec) {
   const bool valid = spec.part == DataSpec::Part::valid;
   for (size_t i = 0; i < sources.size(); ++i) {
     if (sources[i].num_samples > 0) continue;
     const int64_t tokens = sources[i].tokens->size();
+    if (spec.packing == PackingKind::first_fit)
+      throw FileError(fmt::format(
+          "{}: its documents fill {} samples of {}, which leaves none for {}; use more text, or "
+          "another data.valid_fraction",
+          spec.paths[i], sources[i].packing->num_samples(), spec.seq_length, valid ? "validation" : "training"));
     throw FileError(fmt::format(
         "{}: {} tokens give no {} sample of {} and its next token{}; use more text, or a shorter train.seq_length",
         spec.paths[i], tokens, valid ? "validation" : "training", spec.seq_length,

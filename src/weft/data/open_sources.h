@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "weft/data/packing.h"
 #include "weft/data/token_source.h"
 
 namespace weft {
@@ -14,7 +15,11 @@ struct DataSpec {
   std::vector<std::string> paths;    // raw ids, Megatron pairs, text or JSONL
   std::vector<double> weights = {};  // share of each in the samples; empty: as one source, in the order of their sizes
   std::string dtype = "uint16";      // of raw ids
-  std::string loss_mask = {};        // of the only source
+  std::string loss_mask = {};        // of the only source; a Megatron pair may have one beside it: PREFIX.mask
+  PackingKind packing = PackingKind::concatenate_and_split;
+  // A token sees those before it in its document alone, and positions begin anew with each document; else it sees all
+  // before it in the sample.
+  bool documents_apart = false;
   std::string text_key = "text", tokenizer = "auto";
   std::string model_folder = {};  // for its tokenizer
   std::string cache_dir = {};     // for the tokens of texts whose folder cannot be written
@@ -23,23 +28,46 @@ struct DataSpec {
   bool shuffle = false;
   double valid_fraction = 0;  // the last samples of each source are held out, at least one; in [0, 1)
   enum class Part : uint8_t { train, valid } part = Part::train;  // of what valid_fraction divides
+  bool fingerprint = true;  // false: of a stream whose data nobody compares, which so costs less to open
   // Called while a text is tokenized, with the fraction that is done.
   std::function<void(std::string_view path, double done)> progress = {};
 };
 
-// A source with what the recipe says about it. Sample i has inputs ids[i S .. i S + S - 1], S = seq_length, and targets
-// one later; there are floor((n - 1) / S).
+// One sample, row by row: each span has seq_length elements, and those behind its last token are filled up with id 0.
+struct SampleRows {
+  std::span<int32_t> ids, targets;
+  std::span<uint8_t> counted;    // 1 where targets[j] counts in the loss
+  std::span<int32_t> positions;  // what a row may see begins with the last 0 at it or before
+};
+
+// A source with what the recipe says about it, in samples of seq_length. A token that begins a document is no target
+// where documents are packed or kept apart.
 struct OpenSource {
   std::unique_ptr<TokenSource> tokens;
-  std::unique_ptr<LossMask> mask;  // null: all count
-  int64_t first_sample = 0;        // of the part
-  int64_t num_samples = 0;         // whole ones of the part; may be 0
+  std::unique_ptr<LossMask> mask;    // null: all count
+  std::unique_ptr<Packing> packing;  // of tokens
+  bool documents_apart = false;
+  int64_t first_sample = 0;  // of the part
+  int64_t num_samples = 0;   // that the part has for training; may be 0
+
+  // Sample (of the packing) >= 0. Throws FileError where an id is not in the vocabulary, or a byte of the mask is
+  // neither 0 nor 1.
+  void read(int64_t sample, const SampleRows& to) const;
+  // How many targets of that sample count.
+  int64_t counted_targets(int64_t sample) const;
+  std::string contents() const;  // the fingerprints of tokens and mask
+
+ private:
+  void read_counted(const Packing::Piece& piece, std::span<uint8_t> counted) const;
 };
 
 // Opens all paths. What a file is, its name says: `.bin` (or its prefix, or .idx) with its other half beside it is
 // Megatron's, `.bin` alone raw ids of spec.dtype, .jsonl, .ndjson and .json JSON lines, any other a text. Throws
 // FileError, ConfigError.
 std::vector<OpenSource> open_sources(const DataSpec& spec);
+
+// That each span has seq_length elements.
+void check_lengths(const SampleRows& rows, int64_t seq_length);
 
 // Throws FileError for a source without one whole sample in the part.
 void require_samples(const std::vector<OpenSource>& sources, const DataSpec& spec);

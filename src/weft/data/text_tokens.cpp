@@ -21,13 +21,13 @@ namespace fs = std::filesystem;
 
 constexpr size_t kPiece = 1 << 20;  // bytes of text tokenized at once
 
-// The two files of a cache.
+// The files of a cache.
 struct Cache {
-  fs::path ids, stamp;
+  fs::path prefix, ids, index, stamp;
 };
 
 Cache cache_in(const fs::path& folder, const std::string& name) {
-  return {folder / (name + ".bin"), folder / (name + ".json")};
+  return {folder / name, folder / (name + ".bin"), folder / (name + ".idx"), folder / (name + ".json")};
 }
 
 std::string name_of(const TextRequest& r) {
@@ -47,7 +47,7 @@ nlohmann::json stamp_of(const TextRequest& r, const MappedFile& text) {
   std::error_code why;
   const auto time = fs::last_write_time(r.text, why);
   if (why) throw FileError(fmt::format("{}: {}", r.text.string(), why.message()));
-  return {{"format", 2},
+  return {{"format", 3},
           {"mtime", time.time_since_epoch().count()},
           {"text", hash_of(text)},
           {"text_key", is_jsonl(r.text) ? r.text_key : ""},
@@ -59,6 +59,7 @@ bool is_current(const Cache& cache, nlohmann::json expected) {
   if (!fs::exists(cache.ids, ignored) || !fs::exists(cache.stamp, ignored)) return false;
   try {
     expected["ids"] = hash_of(MappedFile(cache.ids));
+    expected["index"] = hash_of(MappedFile(cache.index));
     nlohmann::json found = read_json_file(cache.stamp);
     return found == expected;
   } catch (const FileError&) {  // what cannot be read is no cache
@@ -87,7 +88,7 @@ void refuse_binary(const TextRequest& r, std::string_view text) {
                               gzip ? "decompress it first" : "raw token ids are recognised by the name .bin"));
 }
 
-void encode_text(const TextRequest& r, std::string_view text, RawTokenWriter& out) {
+void encode_text(const TextRequest& r, std::string_view text, MegatronWriter& out) {
   std::vector<int32_t> ids = r.tokenizer.beginning();
   for (size_t at = 0; at < text.size();) {
     const std::string_view rest = text.substr(at);
@@ -102,12 +103,13 @@ void encode_text(const TextRequest& r, std::string_view text, RawTokenWriter& ou
     if (r.progress) r.progress(double(at) / double(text.size()));
   }
   if (r.tokenizer.end_of_document() >= 0) out.append({{r.tokenizer.end_of_document()}});
+  out.end_document();
 }
 
 // Documents that are encoded at the same time, and written in their order.
 class Batch {
  public:
-  Batch(const TextRequest& request, RawTokenWriter& out) : request_(request), out_(out) {}
+  Batch(const TextRequest& request, MegatronWriter& out) : request_(request), out_(out) {}
 
   void add(std::string_view document) {
     documents_.emplace_back(document);
@@ -119,7 +121,7 @@ class Batch {
     parallel_for(int64_t(documents_.size()), request_.num_threads, 1, [&](int64_t begin, int64_t end) {
       for (auto i = size_t(begin); i < size_t(end); ++i) encode(documents_[i], ids[i]);
     });
-    for (const auto& of_document : ids) out_.append(of_document);
+    for (const auto& of_document : ids) out_.add_document(of_document);
     documents_.clear();
     bytes_ = 0;
   }
@@ -133,12 +135,12 @@ class Batch {
   }
 
   const TextRequest& request_;
-  RawTokenWriter& out_;
+  MegatronWriter& out_;
   std::vector<std::string> documents_;
   size_t bytes_ = 0;
 };
 
-void encode_jsonl(const TextRequest& r, std::string_view text, RawTokenWriter& out) {
+void encode_jsonl(const TextRequest& r, std::string_view text, MegatronWriter& out) {
   Batch batch(r, out);
   size_t next_report = 0;
   for_each_document({text, r.text.string(), r.text_key}, [&](std::string_view document, size_t done) {
@@ -152,30 +154,31 @@ void encode_jsonl(const TextRequest& r, std::string_view text, RawTokenWriter& o
 
 }  // namespace
 
-TextTokens tokenize_once(const TextRequest& r) {
+fs::path tokenize_once(const TextRequest& r) {
   const MappedFile file(r.text);
   if (file.text().empty()) throw FileError(fmt::format("{}: is empty", r.text.string()));
   refuse_binary(r, file.text());
   const bool wide = r.tokenizer.vocab_size() > std::numeric_limits<uint16_t>::max() + 1;
-  const std::string dtype = wide ? "uint32" : "uint16";
+  const std::string dtype = wide ? "int32" : "uint16";
   nlohmann::json stamp = stamp_of(r, file);
-  if (const Cache beside = cache_beside(r); is_current(beside, stamp)) return {beside.ids, dtype};
+  if (const Cache beside = cache_beside(r); is_current(beside, stamp)) return beside.ids;
   const Cache cache = place_for(r);
-  if (is_current(cache, stamp)) return {cache.ids, dtype};
+  if (is_current(cache, stamp)) return cache.ids;
 
   std::error_code ignored;
   fs::remove(cache.stamp, ignored);  // first: ids without a stamp are never used
-  RawTokenWriter out(cache.ids, dtype);
+  MegatronWriter out(cache.prefix, dtype);
   is_jsonl(r.text) ? encode_jsonl(r, file.text(), out) : encode_text(r, file.text(), out);
   if (out.size() == 0) throw FileError(fmt::format("{}: holds no text", r.text.string()));
   if (stamp_of(r, MappedFile(r.text)) != stamp)
     throw FileError(fmt::format("{}: was changed while it was read; try again", r.text.string()));
   out.commit();
   stamp["ids"] = hash_of(MappedFile(cache.ids));
+  stamp["index"] = hash_of(MappedFile(cache.index));
   WholeFile stamp_file(cache.stamp);
   stamp_file.write(stamp.dump(1) + "\n");
   stamp_file.commit();
-  return {cache.ids, dtype};
+  return cache.ids;
 }
 
 }  // namespace weft

@@ -8,10 +8,6 @@
 
 namespace weft {
 
-struct TextTokens {
-  std::filesystem::path file;  // raw ids
-  std::string dtype;           // uint16, or uint32 for large vocabularies
-};
 struct TextRequest {
   std::filesystem::path text;
   const Tokenizer& tokenizer;
@@ -21,11 +17,11 @@ struct TextRequest {
   std::function<void(double done)> progress = {};  // called with the fraction of the text that is done
 };
 
-// Finds TEXT.<tokenizer>.bin if it was made of this text (same size, time, content and key), beside it or in cache_dir,
-// else makes it, in bounded memory where the tokenizer knows where a text may be cut: written to a temporary name,
-// synced, renamed; a TEXT.<tokenizer>.json beside it says of what. A text file is one document, each followed by the
-// tokenizer's end of document. Throws FileError: for an empty text, what looks binary, a broken line of JSONL with its
-// number.
-TextTokens tokenize_once(const TextRequest& request);
+// Finds the Megatron pair TEXT.<tokenizer>.bin and .idx if it was made of this text (same size, time, content and key),
+// beside it or in cache_dir, else makes it, in bounded memory where the tokenizer knows where a text may be cut:
+// written to temporary names, synced, renamed; a TEXT.<tokenizer>.json beside it says of what. A text file is one
+// document, each followed by the tokenizer's end of document. Returns the .bin file. Throws FileError: for an empty
+// text, what looks binary, a broken line of JSONL with its number.
+std::filesystem::path tokenize_once(const TextRequest& request);
 
 }  // namespace weft

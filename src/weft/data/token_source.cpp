@@ -26,8 +26,8 @@ class RawTokens final : public TokenSource {
   }
   int64_t size() const override { return ids_.size; }
   void read(int64_t first, std::span<int32_t> ids) const override { ids_.read(first, ids); }
-  int64_t num_documents() const override { return 1; }
-  int64_t document_begin(int64_t document) const override { return document == 0 ? 0 : size(); }
+  int64_t num_documents() const override { return 0; }
+  int64_t document_begin(int64_t) const override { return 0; }
   std::string path() const override { return file_.path().string(); }
   std::string fingerprint() const override { return fmt::format("raw{}:{}", bytes_of(ids_.type), hash_of(file_)); }
 

@@ -16,7 +16,7 @@ class TokenSource {
   virtual int64_t size() const = 0;  // tokens
   // Tokens [first, first + ids.size()). Throws FileError naming file, offset and id where one is not in the vocabulary.
   virtual void read(int64_t first, std::span<int32_t> ids) const = 0;
-  virtual int64_t num_documents() const = 0;  // 1 where documents are not told apart
+  virtual int64_t num_documents() const = 0;  // 0 where documents are not told apart; else all tokens are in one
   // Token at which a document begins; of num_documents(): where the last ends.
   virtual int64_t document_begin(int64_t document) const = 0;
   virtual std::string path() const = 0;

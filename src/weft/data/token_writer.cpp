@@ -120,11 +120,18 @@ MegatronWriter::MegatronWriter(const fs::path& prefix, const std::string& dtype)
     : prefix_(prefix), type_(megatron_type(dtype)), ids_(prefix.string() + ".bin", dtype) {}
 
 void MegatronWriter::add_document(std::span<const int32_t> ids) {
-  if (ids.size() > size_t(std::numeric_limits<int32_t>::max()))
-    throw FileError(fmt::format("{}.idx: document {} has {} tokens; the format can tell of 2^31 - 1", prefix_.string(),
-                                sizes_.size(), ids.size()));
-  ids_.append(ids);
-  sizes_.push_back(int32_t(ids.size()));
+  append(ids);
+  end_document();
+}
+
+void MegatronWriter::end_document() {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  do {
+    const int64_t size = std::min(kMost, ids_.size() - begin_);
+    sizes_.push_back(int32_t(size));
+    begin_ += size;
+  } while (begin_ < ids_.size());
+  ends_.push_back(int64_t(sizes_.size()));
 }
 
 void MegatronWriter::commit() {
@@ -133,14 +140,15 @@ void MegatronWriter::commit() {
   put(out, kMegatronVersion);
   put(out, type_ == IdType::u16 ? kMegatronUint16 : kMegatronInt32);
   put(out, uint64_t(sizes_.size()));
-  put(out, uint64_t(sizes_.size() + 1));
+  put(out, uint64_t(ends_.size() + 1));
   for (int32_t size : sizes_) put(out, size);
   int64_t offset = 0;
   for (int32_t size : sizes_) {
     put(out, offset);
     offset += size * bytes_of(type_);
   }
-  for (size_t i = 0; i <= sizes_.size(); ++i) put(out, int64_t(i));
+  put(out, int64_t(0));
+  for (int64_t end : ends_) put(out, end);
   out.commit();  // first: a .bin without its index would be taken for raw ids
   ids_.commit();
 }

@@ -51,19 +51,25 @@ class RawTokenWriter {
   std::string bytes_;
 };
 
-// PREFIX.bin and PREFIX.idx, byte for byte as Megatron's own tools write them, one sequence a document. `dtype` is
-// uint16 or int32, the two that they use.
+// PREFIX.bin and PREFIX.idx, byte for byte as Megatron's own tools write them, one sequence a document (more where it
+// has 2^31 tokens and more). `dtype` is uint16 or int32, the two that they use.
 class MegatronWriter {
  public:
   MegatronWriter(const std::filesystem::path& prefix, const std::string& dtype);
   void add_document(std::span<const int32_t> ids);
+  // The same piece by piece.
+  void append(std::span<const int32_t> ids) { ids_.append(ids); }
+  void end_document();
+  int64_t size() const { return ids_.size(); }  // tokens
   void commit();
 
  private:
   std::filesystem::path prefix_;
   IdType type_;
   RawTokenWriter ids_;
+  int64_t begin_ = 0;  // of the document
   std::vector<int32_t> sizes_;
+  std::vector<int64_t> ends_;  // sequences up to the end of each document
 };
 
 }  // namespace weft

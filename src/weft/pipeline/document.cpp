@@ -11,7 +11,9 @@ namespace {
 
 constexpr JsonLimits kLine{.max_bytes = size_t{1} << 31, .max_depth = 64};
 
-DocumentId parse_id(const JsonFields& fields) {
+}  // namespace
+
+DocumentId parse_document_id(const JsonFields& fields) {
   const std::string text = fields.string("id");
   DocumentId id;
   const char* end = text.data() + text.size();
@@ -22,8 +24,6 @@ DocumentId parse_id(const JsonFields& fields) {
   }
   fields.fail("id", "two numbers, as in \"12.345\"");
 }
-
-}  // namespace
 
 std::string DocumentId::text() const { return fmt::format("{}.{}", shard, place); }
 
@@ -40,7 +40,7 @@ Document document_of_line(std::string_view line, const std::string& where) {
   nlohmann::json json = parse_json(line, where, kLine);
   const JsonFields fields(json, where);
   Document d;
-  d.id = parse_id(fields);
+  d.id = parse_document_id(fields);
   d.source = fields.string("source");
   d.origin = {.file = fields.string("file"),
               .row = fields.integer("row", {}),

@@ -7,6 +7,8 @@
 
 namespace weft {
 
+class JsonFields;
+
 // Which document: the shard of the read stage in which it first stood, and its place there. Kept by all later stages.
 struct DocumentId {
   uint32_t shard = 0, place = 0;
@@ -15,6 +17,9 @@ struct DocumentId {
   std::string text() const;  // "12.345"
   bool operator==(const DocumentId&) const = default;
 };
+
+// "id" of an object, as text() writes it. Throws FileError.
+DocumentId parse_document_id(const JsonFields& fields);
 
 // Where it was read: bytes [begin, end) of the file as it is when decompressed, which are its row `row` (from 1).
 struct Origin {

@@ -4,6 +4,7 @@
 
 #include "weft/base/mapped_file.h"
 #include "weft/base/rng.h"
+#include "weft/data/id_view.h"
 #include "weft/data/token_writer.h"
 #include "weft/pipeline/hashing.h"
 #include "weft/pipeline/shard.h"
@@ -16,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 constexpr uint64_t kCopiesSeed = 0x636f70;  // part of the format: other documents would be the copied ones
 
 struct TokenizedDocument {
@@ -147,12 +148,14 @@ class TokenShards {
     out.write(documents_);
     out.commit();
     const auto hash = [&](const char* suffix) { return hash_of_file(folder_ / (prefix_ + suffix)); };
+    const auto quick = [&](const char* suffix) { return hash_of(MappedFile(folder_ / (prefix_ + suffix))); };
     files_.push_back({{"prefix", prefix_},
                       {"tokens", num_tokens_},
                       {"documents", documents_.size() / sizeof(uint64_t)},
                       {"bin", hash(".bin")},
                       {"idx", hash(".idx")},
-                      {"ids", hash(".documents")}});
+                      {"ids", hash(".documents")},
+                      {"quick", {{"bin", quick(".bin")}, {"idx", quick(".idx")}}}});
     documents_.clear();
     num_tokens_ = 0;
   }

@@ -22,6 +22,7 @@ struct Recipe {
     std::vector<double> weights = {};
     double valid_fraction = 0;
     std::string dtype = "uint16", loss_mask = {}, text_key = "text", tokenizer = "auto";
+    std::string packing = "concatenate-and-split", attn_mask_type = "causal";
     bool shuffle = true;
     bool operator==(const Data&) const = default;
   } data;

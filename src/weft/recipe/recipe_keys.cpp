@@ -44,7 +44,13 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        &d.loss_mask,
        {},
        "file with a byte for each token of the only training file: 1 where the target at that position counts in the "
-       "loss, else 0; empty: all count"},
+       "loss, else 0; empty: a Megatron pair's PREFIX.mask if there is one, else all count"},
+      {"data.packing", &d.packing, one_of({"concatenate-and-split", "first-fit"}),
+       "how documents become samples: one after the other, cut each train.seq_length; or each whole into the first "
+       "sample that has room for it, longer ones in pieces, and what stays empty is filled up and counts for nothing"},
+      {"data.attn_mask_type", &d.attn_mask_type, one_of({"causal", "block_causal"}),
+       "what a token sees: all before it in the sample; or those of its document alone, with positions that begin anew "
+       "in each document"},
       {"data.tokenizer",
        &d.tokenizer,
        {},

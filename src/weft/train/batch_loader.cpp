@@ -2,10 +2,26 @@
 
 namespace weft {
 
-BatchLoader::BatchLoader(const DataStream& stream, Shape shape)
-    : stream_(stream), shape_(shape), spans_(size_t(shape.order.num_micro_batches)) {
-  for (auto& spans : spans_) spans.resize(size_t(shape.micro_batch_size));
+SampleRows rows_of(MicroBatch& b, int64_t row, int64_t count) {
+  const size_t n = size_t(count);
+  return {.ids = {b.ids.as<int32_t>() + row, n},
+          .targets = {b.targets.as<int32_t>() + row, n},
+          .counted = {b.counted.as<uint8_t>() + row, n},
+          .positions = {b.positions.as<int32_t>() + row, n}};
 }
+
+// A span's positions are those in the sample: dropout's random numbers of two documents of a sample are then others.
+void add_spans(const MicroBatch& b, Run rows, int64_t sample, std::vector<AttentionSpan>& spans) {
+  const int32_t* positions = b.positions.as<int32_t>() + rows.first;
+  for (int64_t begin = 0, end; begin < rows.count; begin = end) {
+    for (end = begin + 1; end < rows.count && positions[end] != 0;) ++end;
+    const int64_t row = rows.first + begin, count = end - begin;
+    spans.push_back({row, count, row, count, begin, begin, sample});
+  }
+}
+
+BatchLoader::BatchLoader(const DataStream& stream, Shape shape)
+    : stream_(stream), shape_(shape), spans_(size_t(shape.order.num_micro_batches)) {}
 
 int64_t BatchLoader::counted(int64_t step) const {
   int64_t n = 0;
@@ -16,18 +32,16 @@ int64_t BatchLoader::counted(int64_t step) const {
 
 void BatchLoader::load(int64_t step, MicroBatch& b) {
   const int64_t s = shape_.seq_length;
+  std::vector<AttentionSpan>& spans = spans_[size_t(b.index)];
+  spans.clear();
   const int64_t first = step * shape_.global_batch_size() + shape_.order.global_of(b.index) * shape_.micro_batch_size;
   for (int64_t i = 0; i < shape_.micro_batch_size; ++i) {
     const int64_t sample = first + i, row = i * s;
-    stream_.read(sample, {b.ids.as<int32_t>() + row, size_t(s)}, {b.targets.as<int32_t>() + row, size_t(s)},
-                 {b.counted.as<uint8_t>() + row, size_t(s)});
-    for (int64_t j = 0; j < s; ++j) {
-      b.positions.as<int32_t>()[row + j] = int32_t(j);
-      b.tokens.as<int64_t>()[row + j] = sample * s + j;
-    }
-    spans_[size_t(b.index)][size_t(i)] = {.q_row = row, .q_count = s, .k_row = row, .k_count = s, .sample = sample};
+    stream_.read(sample, rows_of(b, row, s));
+    for (int64_t j = 0; j < s; ++j) b.tokens.as<int64_t>()[row + j] = sample * s + j;
+    add_spans(b, {row, s}, sample, spans);
   }
-  b.spans = spans_[size_t(b.index)];
+  b.spans = spans;
 }
 
 }  // namespace weft

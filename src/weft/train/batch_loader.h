@@ -8,6 +8,11 @@
 
 namespace weft {
 
+// Rows [row, row + count) of a micro-batch, to be filled.
+SampleRows rows_of(MicroBatch& b, int64_t row, int64_t count);
+// Adds the spans of a sample in these rows: one begins wherever a position is 0.
+void add_spans(const MicroBatch& b, Run rows, int64_t sample, std::vector<AttentionSpan>& spans);
+
 // Micro-batch m of a rank's step s holds the global samples from s G + g(m) B on: the order is the stream's alone.
 //   G sequences of a global batch   B sequences of a micro-batch   g(m) which of the global batch's micro-batches it is
 class BatchLoader {

@@ -105,11 +105,8 @@ void copy_companions(const fs::path& from, const fs::path& to) {
 }
 
 void save_progress(const fs::path& file, const Progressed& progressed) {
-  nlohmann::json json{{"format", kFormat},
-                      {"step", progressed.step},
-                      {"samples", progressed.samples},
-                      {"data", progressed.data},
-                      {"seed", progressed.seed}};
+  nlohmann::json json{{"format", kFormat},       {"step", progressed.step}, {"samples", progressed.samples},
+                      {"data", progressed.data}, {"seed", progressed.seed}, {"sources", to_json(progressed.sources)}};
   if (const auto& s = progressed.loss_scale)
     json["loss_scale"] = {{"scale", s->scale},
                           {"good_steps", s->good_steps},
@@ -139,7 +136,9 @@ Progressed load_progress(const fs::path& file) {
           .samples = fields.integer("samples", {.min = 0}),
           .data = fields.string("data"),
           .seed = seed->get<uint64_t>(),
-          .loss_scale = loss_scale_in(fields)};
+          .loss_scale = loss_scale_in(fields),
+          .sources = fields.has("sources") ? run_sources_of(*fields.find("sources"), file.string())
+                                           : std::vector<RunSource>()};
 }
 
 }  // namespace

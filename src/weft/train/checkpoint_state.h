@@ -8,6 +8,7 @@
 #include "weft/models/hf_config.h"
 #include "weft/optim/loss_scale.h"
 #include "weft/plan/training_state.h"
+#include "weft/train/run_data.h"
 
 namespace weft {
 
@@ -17,6 +18,7 @@ struct Progressed {                               // how far a run is
   std::string data;                               // fingerprint of the data stream
   uint64_t seed = 0;                              // of the run
   std::optional<LossScaleState> loss_scale = {};  // of a run in fp16
+  std::vector<RunSource> sources = {};            // its training files; none of a checkpoint before there were any
 };
 
 struct CheckpointSource {

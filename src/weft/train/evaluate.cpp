@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+
+#include "weft/train/batch_loader.h"
 
 namespace weft {
 namespace {
@@ -19,21 +22,18 @@ struct EvalBatch {
     spans.clear();
     for (int64_t i = 0; i < spec.micro_batch_size; ++i) {
       const int64_t row = i * s;
-      int32_t *ids = b.ids.as<int32_t>() + row, *targets = b.targets.as<int32_t>() + row;
-      uint8_t* counts = b.counted.as<uint8_t>() + row;
+      const SampleRows rows = rows_of(b, row, s);
       if (first + i < windows.num_windows()) {
-        windows.read(first + i, {ids, size_t(s)}, {targets, size_t(s)}, {counts, size_t(s)});
+        windows.read(first + i, rows);
       } else {
-        std::fill_n(ids, s, 0);
-        std::fill_n(targets, s, 0);
-        std::fill_n(counts, s, uint8_t(0));
+        std::fill(rows.ids.begin(), rows.ids.end(), 0);
+        std::fill(rows.targets.begin(), rows.targets.end(), 0);
+        std::fill(rows.counted.begin(), rows.counted.end(), uint8_t(0));
+        std::iota(rows.positions.begin(), rows.positions.end(), 0);
       }
-      for (int64_t j = 0; j < s; ++j) {
-        b.positions.as<int32_t>()[row + j] = int32_t(j);
-        b.tokens.as<int64_t>()[row + j] = 0;  // keys dropout, of which there is none here
-        counted += counts[j];
-      }
-      spans.push_back({.q_row = row, .q_count = s, .k_row = row, .k_count = s});
+      std::fill_n(b.tokens.as<int64_t>() + row, s, 0);  // keys dropout, of which there is none here
+      counted += std::count(rows.counted.begin(), rows.counted.end(), uint8_t(1));
+      add_spans(b, {row, s}, 0, spans);
     }
     b.spans = spans;
   }

@@ -1,34 +1,72 @@
 #include "weft/train/run_data.h"
 
+#include "weft/base/error.h"
+#include "weft/base/json.h"
+#include "weft/pipeline/provenance.h"
+
 namespace weft {
 
-RunData open_run_data(const Recipe& r, const ModelSpec& model, const TokenizeProgress& progress) {
+DataSpec data_spec_of(const Recipe& r, int64_t vocab_size) {
   DataSpec spec;
-  spec.progress = progress;
   spec.paths = r.data.train;
   spec.weights = r.data.weights;
   spec.dtype = r.data.dtype;
   spec.loss_mask = r.data.loss_mask;
+  spec.packing = packing_named(r.data.packing);
+  spec.documents_apart = r.data.attn_mask_type == "block_causal";
   spec.text_key = r.data.text_key;
   spec.tokenizer = r.data.tokenizer;
   spec.model_folder = r.model.path;
   spec.cache_dir = r.run.dir + "/tokens";
-  spec.vocab_size = model.vocab_size;
+  spec.vocab_size = vocab_size;
   spec.seq_length = r.train.seq_length;
   spec.seed = uint64_t(r.train.seed);
   spec.shuffle = r.data.shuffle;
   spec.valid_fraction = r.data.valid_fraction;
+  return spec;
+}
+
+RunData open_run_data(const Recipe& r, const ModelSpec& model, const TokenizeProgress& progress) {
+  DataSpec spec = data_spec_of(r, model.vocab_size);
+  spec.progress = progress;
   RunData data;
   data.train = open_data_stream(spec);
+  for (size_t i = 0; i < spec.paths.size(); ++i) {
+    const auto dataset = find_dataset(spec.paths[i]);
+    data.sources.push_back({.path = spec.paths[i],
+                            .contents = data.train->contents_of(i),
+                            .dataset = dataset ? dataset->folder.string() : "",
+                            .version = dataset ? dataset->version : ""});
+  }
   if (r.data.valid.empty() && r.data.valid_fraction == 0) return data;
   spec.part = DataSpec::Part::valid;
   if (!r.data.valid.empty()) {
     spec.paths = r.data.valid;
     spec.loss_mask.clear();
     spec.valid_fraction = 0;
+    for (const std::string& path : spec.paths) find_dataset(path);
   }
   data.valid = open_eval_windows(spec);
   return data;
+}
+
+nlohmann::json to_json(const std::vector<RunSource>& sources) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const RunSource& s : sources) {
+    list.push_back({{"path", s.path}, {"contents", s.contents}});
+    if (!s.dataset.empty()) list.back().update({{"dataset", s.dataset}, {"version", s.version}});
+  }
+  return list;
+}
+
+std::vector<RunSource> run_sources_of(const nlohmann::json& list, const std::string& where) {
+  if (!list.is_array()) throw FileError(where + ": sources: expected a list");
+  std::vector<RunSource> sources;
+  for (const auto& one : list) {
+    const JsonFields s(one, where, "sources.");
+    sources.push_back({s.string("path"), s.string("contents"), s.string("dataset", ""), s.string("version", "")});
+  }
+  return sources;
 }
 
 }  // namespace weft

@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "weft/data/data_stream.h"
@@ -11,14 +12,30 @@
 
 namespace weft {
 
+// A training file, as a run remembers it.
+struct RunSource {
+  std::string path;
+  std::string contents;          // its fingerprint
+  std::string dataset, version;  // the folder and version of its dataset; empty: it is of none
+  bool operator==(const RunSource&) const = default;
+};
+
 struct RunData {
   std::unique_ptr<DataStream> train;
   std::unique_ptr<EvalWindows> valid;  // null where nothing is held out
+  std::vector<RunSource> sources;      // of train
 };
 
+// What the recipe says of its training data.
+DataSpec data_spec_of(const Recipe& recipe, int64_t vocab_size);
+
 // Opens (and tokenizes, where that is needed) what the recipe names; `progress` hears how far a file is, from 0 to 1.
-// Throws FileError, ConfigError.
+// Throws FileError, ConfigError; a token file that is not as its dataset's manifest says is a FileError.
 using TokenizeProgress = std::function<void(std::string_view path, double done)>;
 RunData open_run_data(const Recipe& recipe, const ModelSpec& model, const TokenizeProgress& progress = nullptr);
+
+// {"path", "contents", and of a dataset "dataset", "version"} for each, and back. Throws FileError.
+nlohmann::json to_json(const std::vector<RunSource>& sources);
+std::vector<RunSource> run_sources_of(const nlohmann::json& list, const std::string& where);
 
 }  // namespace weft

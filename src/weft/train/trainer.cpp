@@ -7,6 +7,7 @@
 
 #include "weft/base/json.h"
 #include "weft/base/rng.h"
+#include "weft/checkpoint/durable_file.h"
 #include "weft/comm/agree.h"
 #include "weft/models/hf_names.h"
 #include "weft/models/hf_weights.h"
@@ -36,6 +37,8 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
                                                            .log_interval = recipe_.train.log_interval,
                                                            .terminal_fd = setup.terminal_fd});
   for (const std::string& note : notes_) records_->note(note);
+  write_file_durably(std::filesystem::path(recipe_.run.dir) / "data.json",
+                     nlohmann::json{{"format", 1}, {"train", to_json(data_.sources)}}.dump(1) + "\n");
 }
 
 // The first rank makes the caches of tokenized text, the others find them.
@@ -163,6 +166,14 @@ void Trainer::check_checkpoint(const std::filesystem::path& checkpoint, const Pr
     throw FileError(
         fmt::format("{}: {}; restore it, or begin a new run in another run.dir", checkpoint.string(), what));
   };
+  for (size_t i = 0; i < std::min(at.sources.size(), data_.sources.size()); ++i) {
+    const RunSource &then = at.sources[i], &now = data_.sources[i];
+    if (then.contents == now.contents) continue;
+    const auto version = [](const RunSource& s) { return s.dataset.empty() ? "no dataset" : s.version; };
+    const bool datasets = !then.version.empty() || !now.version.empty();
+    refuse(fmt::format("the training data has changed since this checkpoint was written: {}{}", now.path,
+                       datasets ? fmt::format(" (of version {} then, {} now)", version(then), version(now)) : ""));
+  }
   if (at.data != data_.train->fingerprint()) refuse("the training data has changed since this checkpoint was written");
   if (at.samples != at.step * recipe_.train.global_batch_size || at.seed != uint64_t(recipe_.train.seed))
     refuse(fmt::format("state.json says {} samples and seed {}, this run has {} and {} at step {}", at.samples, at.seed,
@@ -278,7 +289,8 @@ void Trainer::save(bool last) {
                                                       .samples = step_ * recipe_.train.global_batch_size,
                                                       .data = data_.train->fingerprint(),
                                                       .seed = uint64_t(recipe_.train.seed),
-                                                      .loss_scale = loss_scale},
+                                                      .loss_scale = loss_scale,
+                                                      .sources = data_.sources},
                                        .model_folder = recipe_.model.path,
                                        .config = rank_.plan.config,
                                        .recipe = to_toml(recipe_)});

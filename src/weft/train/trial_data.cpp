@@ -8,6 +8,7 @@
 
 #include "weft/base/error.h"
 #include "weft/base/rng.h"
+#include "weft/data/token_writer.h"
 #include "weft/train/run_data.h"
 
 namespace weft {
@@ -44,6 +45,21 @@ void write_numbers(const fs::path& file, int64_t count, const F& number) {
   if (!out.flush()) throw FileError(fmt::format("{}: cannot be written", file.string()));
 }
 
+// Random ids in documents of up to two samples.
+void write_documents(const fs::path& prefix, const Recipe& recipe, int64_t vocab_size, int64_t tokens) {
+  const uint64_t ids = rng_key(uint64_t(recipe.train.seed), "verify tokens");
+  const uint64_t sizes = rng_key(uint64_t(recipe.train.seed), "verify documents");
+  MegatronWriter out(prefix, "int32");
+  for (int64_t document = 0; out.size() < tokens; ++document) {
+    const int64_t longest = std::min(2 * recipe.train.seq_length, tokens - out.size());
+    std::vector<int32_t> all(1 + random_bits(sizes, uint64_t(document)) % uint64_t(longest));
+    for (size_t i = 0; i < all.size(); ++i)
+      all[i] = int32_t(random_bits(ids, uint64_t(out.size()) + i) % uint32_t(vocab_size));
+    out.add_document(all);
+  }
+  out.commit();
+}
+
 }  // namespace
 
 bool has_token_files(const Recipe& recipe) {
@@ -59,16 +75,23 @@ std::unique_ptr<DataStream> open_token_files(const Recipe& recipe, const ModelSp
 
 std::unique_ptr<DataStream> random_tokens(const Recipe& recipe, const ModelSpec& model, int64_t steps) {
   const TemporaryFolder folder;
-  const fs::path ids = folder / "tokens.bin", mask = folder / "mask.bin";
+  const fs::path pair = folder / "pair", ids = folder / "tokens.bin", mask = folder / "mask.bin";
   const int64_t n = steps * recipe.train.global_batch_size * recipe.train.seq_length + 1;
   const auto bits = [&](const char* what) {
     return [key = rng_key(uint64_t(recipe.train.seed), what)](int64_t i) { return random_bits(key, uint64_t(i)); };
   };
-  write_numbers<uint32_t>(
-      ids, n, [&, random = bits("verify tokens")](int64_t i) { return random(i) % uint32_t(model.vocab_size); });
+  const Recipe::Data stream;
+  const bool documents = recipe.data.packing != stream.packing || recipe.data.attn_mask_type != stream.attn_mask_type;
+  if (documents)
+    write_documents(pair, recipe, model.vocab_size, n);
+  else
+    write_numbers<uint32_t>(
+        ids, n, [&, random = bits("verify tokens")](int64_t i) { return random(i) % uint32_t(model.vocab_size); });
   Recipe r = recipe;
   r.data = {};
-  r.data.train = {ids.string()};
+  r.data.train = {documents ? pair.string() : ids.string()};
+  r.data.packing = recipe.data.packing;
+  r.data.attn_mask_type = recipe.data.attn_mask_type;
   r.data.dtype = "uint32";
   if (!recipe.data.loss_mask.empty()) {
     write_numbers<uint8_t>(mask, n, [random = bits("verify mask")](int64_t i) { return random(i) % 3 != 0; });

@@ -1,0 +1,229 @@
+// weft data why: what is behind a trained sample.
+#include <algorithm>
+#include <iostream>
+
+#include "weft/apps/commands.h"
+#include "weft/apps/report.h"
+#include "weft/base/error.h"
+#include "weft/base/json.h"
+#include "weft/models/hf_config.h"
+#include "weft/pipeline/provenance.h"
+#include "weft/recipe/recipe.h"
+#include "weft/tokenize/tokenizer.h"
+#include "weft/train/run_data.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+Recipe recipe_of(const fs::path& run) {
+  const fs::path file = run / "recipe.toml";
+  if (!fs::exists(file)) throw FileError(fmt::format("{}: no run folder: there is no recipe.toml", run.string()));
+  return parse_recipe_file(file.string(), {});
+}
+
+// That the files are those of the run: only the one that is asked about is read.
+void check_unchanged(const fs::path& run, const DataStream& stream, size_t source) {
+  const fs::path file = run / "data.json";
+  if (!fs::exists(file)) return;  // of a weft that wrote none
+  const nlohmann::json json = read_json_file(file);
+  const JsonFields fields(json, file.string());
+  const auto* train = fields.find("train");
+  if (train == nullptr) fields.fail("train", "a list");
+  const std::vector<RunSource> then = run_sources_of(*train, file.string());
+  if (then.size() != stream.num_sources() || then[source].contents != stream.source(source).contents())
+    throw FileError(fmt::format("{}: has changed since the run began, so it no longer tells what was trained on",
+                                then.size() == stream.num_sources() ? then[source].path : file.string()));
+}
+
+// A piece of the sample: tokens of one document.
+struct Part {
+  Packing::Piece piece;
+  int64_t document = 0, first = 0, tokens = 0;  // in the file; the piece's first token in it; all of them
+};
+std::vector<Part> parts_of(const OpenSource& source, int64_t sample) {
+  std::vector<Part> parts;
+  for (const Packing::Piece& p : source.packing->documents_in(sample)) {
+    Part part{.piece = p};
+    const bool told = source.tokens->num_documents() > 0;
+    part.document = source.packing->document_of(p.begin);
+    const int64_t begin = told ? source.tokens->document_begin(part.document) : 0;
+    part.first = p.begin - begin;
+    part.tokens = (told ? source.tokens->document_begin(part.document + 1) : source.tokens->size()) - begin;
+    parts.push_back(part);
+  }
+  return parts;
+}
+
+Report origin_of(const Origin& o) { return {{"file", o.file}, {"row", o.row}, {"begin", o.begin}, {"end", o.end}}; }
+
+Report story_of(const DocumentStory& story) {
+  Report r{{"id", story.read.id.text()}, {"source", story.read.source}, {"from", origin_of(story.read.origin)}};
+  if (!story.read.url.empty()) r["url"] = story.read.url;
+  r["passed"] = Report::array();
+  for (const StagePassed& stage : story.passed) {
+    Report one{{"stage", stage.stage}};
+    if (!stage.rules.empty()) one["rules"] = stage.rules;
+    one["changed"] = stage.changed;
+    r["passed"].push_back(one);
+  }
+  r["duplicates"] = Report::array();
+  for (const MergedDuplicate& d : story.duplicates) {
+    Report one{{"id", d.id.text()}, {"by", d.by}};
+    if (d.jaccard) one["jaccard"] = *d.jaccard;
+    if (d.origin) one["from"] = origin_of(*d.origin);
+    r["duplicates"].push_back(one);
+  }
+  return r;
+}
+
+// The text of the tokens; null where the tokenizer cannot be had.
+class Texts {
+ public:
+  Texts(const std::string& tokenizer, const Recipe& recipe, int64_t vocab_size) {
+    try {
+      tokenizer_ = tokenizer.empty()     ? open_tokenizer(recipe.data.tokenizer, recipe.model.path, vocab_size)
+                   : tokenizer == "byte" ? make_byte_tokenizer()
+                                         : read_tokenizer(tokenizer);
+    } catch (const Error& e) { why_ = e.what(); }
+  }
+  Report of(std::span<const int32_t> ids) const {
+    return tokenizer_ ? Report(tokenizer_->decode(ids, Tokenizer::Specials::kShown)) : Report();
+  }
+  const std::string& why_not() const { return why_; }
+
+ private:
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::string why_;
+};
+
+class Why {
+ public:
+  explicit Why(const WhyOptions& o) : options_(o), recipe_(recipe_of(o.run)) {
+    const int64_t batch = recipe_.train.global_batch_size;
+    if (o.step > recipe_.train.train_iters)
+      throw ConfigError(fmt::format("--step {}: the run has steps 1 to {}", o.step, recipe_.train.train_iters));
+    if (o.sample >= batch)
+      throw ConfigError(fmt::format("--sample {}: a step has samples 0 to {}", o.sample, batch - 1));
+    number_ = (o.step - 1) * batch + o.sample;
+  }
+
+  Report report() const {
+    const int64_t vocab_size = read_hf_config(recipe_.model.path).spec.vocab_size;
+    DataSpec spec = data_spec_of(recipe_, vocab_size);
+    spec.fingerprint = false;
+    const DataStream stream(spec);
+    const DataStream::Place at = stream.place_of(number_);
+    check_unchanged(options_.run, stream, at.source);
+    const OpenSource& source = stream.source(at.source);
+    Report r{{"step", options_.step},
+             {"sample", options_.sample},
+             {"samples_of_the_step", recipe_.train.global_batch_size},
+             {"number", number_},
+             {"file", source.tokens->path()},
+             {"tokens", recipe_.train.seq_length},
+             {"counted_targets", source.counted_targets(at.sample)}};
+    const auto dataset = find_dataset(spec.paths[at.source]);
+    if (dataset) r["dataset"] = {{"folder", dataset->folder.string()}, {"version", dataset->version}};
+    add_documents(r, source, at.sample, dataset, vocab_size);
+    return r;
+  }
+
+ private:
+  void add_documents(Report& r, const OpenSource& source, int64_t sample, const std::optional<DatasetFile>& dataset,
+                     int64_t vocab_size) const {
+    std::optional<Provenance> provenance;
+    if (dataset) provenance.emplace(*dataset);
+    const std::vector<Part> parts = parts_of(source, sample);
+    std::vector<DocumentStory> stories;
+    if (provenance) {
+      std::vector<DocumentId> ids;
+      for (const Part& p : parts) ids.push_back(provenance->document(p.document));
+      stories = provenance->stories(ids);
+    }
+    const Texts texts(provenance ? provenance->tokenizer() : "", recipe_, vocab_size);
+    if (!texts.why_not().empty()) r["no_text"] = texts.why_not();
+    r["documents"] = Report::array();
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const Packing::Piece& p = parts[i].piece;
+      Report one{{"rows", {p.row, p.row + p.size}},
+                 {"document", parts[i].document},
+                 {"tokens", {parts[i].first, parts[i].first + p.size}},
+                 {"of", parts[i].tokens}};
+      if (provenance) one.update(story_of(stories[i]));
+      std::vector<int32_t> ids(size_t(p.size), 0);
+      source.tokens->read(p.begin, ids);
+      one["text"] = texts.of(ids);
+      r["documents"].push_back(one);
+    }
+  }
+
+  const WhyOptions& options_;
+  Recipe recipe_;
+  int64_t number_ = 0;  // of the sample in the run
+};
+
+std::string as_json(const Report& r) { return r.dump(-1, ' ', false, Report::error_handler_t::replace); }
+
+std::string origin_text(const Report& o) {
+  return fmt::format("{}, row {}, bytes {} to {}", o["file"].get<std::string>(), o["row"].get<int64_t>(),
+                     o["begin"].get<int64_t>(), o["end"].get<int64_t>());
+}
+
+std::string passed_text(const Report& passed) {
+  std::string text;
+  for (const Report& stage : passed) {
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", stage["stage"].get<std::string>());
+    std::string rules;
+    if (stage.contains("rules"))
+      for (const Report& rule : stage["rules"]) rules += (rules.empty() ? "" : ", ") + rule.get<std::string>();
+    if (!rules.empty()) text += " (" + rules + ")";
+    if (stage["changed"].get<bool>()) text += ", which changed its text";
+  }
+  return text;
+}
+
+void print_document(const Report& d) {
+  const int64_t first = d["tokens"][0], end = d["tokens"][1], all = d["of"];
+  std::cout << fmt::format("\nrows {} to {}: {} of document {}\n", d["rows"][0].get<int64_t>(),
+                           d["rows"][1].get<int64_t>() - 1,
+                           first == 0 && end == all ? fmt::format("all {} tokens", all)
+                                                    : fmt::format("tokens {} to {} of the {}", first, end - 1, all),
+                           d["document"].get<int64_t>());
+  if (d.contains("from")) {
+    std::cout << fmt::format("  from        {} (source {}, document {})\n", origin_text(d["from"]),
+                             d["source"].get<std::string>(), d["id"].get<std::string>());
+    if (d.contains("url")) std::cout << "  url         " << in_quotes(d["url"].get<std::string>()) << "\n";
+    std::cout << "  passed      " << (d["passed"].empty() ? "no stage but read" : passed_text(d["passed"])) << "\n";
+    for (const Report& one : d["duplicates"])
+      std::cout << fmt::format(
+          "  stands for  {} (the same {}{}){}\n", one["id"].get<std::string>(), one["by"].get<std::string>(),
+          one.contains("jaccard") ? fmt::format(", Jaccard {:.3f}", one["jaccard"].get<double>()) : "",
+          one.contains("from") ? ": " + origin_text(one["from"]) : "");
+  }
+  if (!d["text"].is_null()) std::cout << "  text        " << as_json(d["text"]) << "\n";
+}
+
+}  // namespace
+
+int run_data_why(const WhyOptions& options) {
+  const Report r = Why(options).report();
+  if (options.json) {
+    std::cout << as_json(r) << "\n";
+    return kExitOk;
+  }
+  std::cout << fmt::format("step {}, sample {} of {} (number {} of the run): {} of {} targets count\n", options.step,
+                           options.sample, r["samples_of_the_step"].get<int64_t>(), r["number"].get<int64_t>(),
+                           r["counted_targets"].get<int64_t>(), r["tokens"].get<int64_t>());
+  std::cout << r["file"].get<std::string>();
+  if (r.contains("dataset"))
+    std::cout << fmt::format(" of dataset {}, version {}", r["dataset"]["folder"].get<std::string>(),
+                             r["dataset"]["version"].get<std::string>());
+  std::cout << "\n";
+  for (const Report& document : r["documents"]) print_document(document);
+  if (r.contains("no_text")) std::cout << "\nno text: " << r["no_text"].get<std::string>() << "\n";
+  return kExitOk;
+}
+
+}  // namespace weft

@@ -1,0 +1,181 @@
+#include "weft/pipeline/provenance.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "weft/base/error.h"
+#include "weft/base/json.h"
+#include "weft/base/mapped_file.h"
+#include "weft/data/id_view.h"
+#include "weft/pipeline/shard.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kTokens = "tokens";    // the stage and its folder
+constexpr size_t kDuplicatesWithOrigin = 5;  // of a document: each may be in another shard
+
+fs::path without_suffix(fs::path path) {
+  if (path.extension() == ".bin" || path.extension() == ".idx") path.replace_extension();
+  return path;
+}
+
+void refuse_changed(const fs::path& file, const std::string& expected, const Dataset& dataset, const fs::path& folder) {
+  if (fs::exists(file) && hash_of(MappedFile(file)) == expected) return;
+  throw FileError(fmt::format(
+      "{}: {} the file of dataset {}, version {}; restore it, or run the pipeline again (`weft "
+      "data audit {}` looks at all files)",
+      file.string(), fs::exists(file) ? "is not" : "is missing:", folder.string(), dataset.version, folder.string()));
+}
+
+// The files of a prefix are those of the manifest, as far as `quick` tells.
+void check_files(const JsonFields& file, const fs::path& prefix, const Dataset& dataset, const fs::path& folder) {
+  const JsonFields quick = file.object("quick");
+  for (const char* suffix : {"bin", "idx", "mask"})
+    if (quick.has(suffix)) refuse_changed(prefix.string() + "." + suffix, quick.string(suffix), dataset, folder);
+  if (fs::exists(prefix.string() + ".mask") && !quick.has("mask"))
+    throw FileError(fmt::format("{}.mask: dataset {} has no such file; remove it", prefix.string(), folder.string()));
+}
+
+// "length.min_words" and the like, to the names of rules.
+std::vector<std::string> rules_of(const nlohmann::json& parameters) {
+  std::set<std::string> names;
+  for (const auto& one : parameters.items()) names.insert(one.key().substr(0, one.key().find('.')));
+  return {names.begin(), names.end()};
+}
+
+}  // namespace
+
+std::optional<DatasetFile> find_dataset(const fs::path& tokens) {
+  const fs::path prefix = without_suffix(tokens), folder = prefix.parent_path().parent_path();
+  std::error_code ignored;
+  if (prefix.parent_path().filename() != kTokens || !fs::exists(folder / "manifest.json", ignored)) return {};
+  const Dataset dataset = open_dataset(folder);
+  const std::string where = (folder / "manifest.json").string();
+  const JsonFields manifest(dataset.manifest, where);
+  const nlohmann::json* stages = manifest.find("stages");
+  if (stages == nullptr || !stages->is_array()) manifest.fail("stages", "a list");
+  for (const auto& stage : *stages) {
+    const auto* files = JsonFields(stage, where).find("files");
+    if (files == nullptr) continue;
+    for (const auto& one : *files) {
+      const JsonFields file(one, where);
+      if (file.string("prefix") != prefix.filename()) continue;
+      if (file.has("quick")) check_files(file, prefix, dataset, folder);
+      return DatasetFile{.folder = folder, .prefix = prefix.filename(), .version = dataset.version};
+    }
+  }
+  return {};  // a file that somebody put there
+}
+
+Provenance::Provenance(DatasetFile file) : file_(std::move(file)) {
+  const Dataset dataset = open_dataset(file_.folder);
+  const std::string where = (file_.folder / "manifest.json").string();
+  for (const auto& one : dataset.manifest.at("stages")) {
+    const JsonFields stage(one, where);
+    const std::string name = stage.string("stage");
+    if (name == kTokens) {
+      const nlohmann::json name =
+          parse_json(stage.object("parameters").string("tokens.tokenizer"), where);  // in quotes
+      if (!name.is_string()) stage.object("parameters").fail("tokens.tokenizer", "a text in quotes");
+      tokenizer_ = name;
+      continue;
+    }
+    Stage& s = stages_.emplace_back(Stage{.name = name, .shards = {}, .rules = {}});
+    if (name == "filter") s.rules = rules_of(stage.object("parameters").json());
+    if (const auto* shards = stage.find("shards"))
+      for (const auto& shard : *shards) s.shards.push_back(JsonFields(shard, where).string("file"));
+  }
+  if (stages_.empty()) throw FileError(where + ": no stage has documents");
+}
+
+DocumentId Provenance::document(int64_t number) const {
+  const MappedFile file(file_.folder / kTokens / (file_.prefix + ".documents"));
+  uint64_t id = 0;
+  if (number < 0 || number >= int64_t(file.bytes().size() / sizeof id))
+    throw FileError(fmt::format("{}: has no document {}", file.path().string(), number));
+  std::memcpy(&id, file.bytes().data() + size_t(number) * sizeof id, sizeof id);
+  return DocumentId::of_number(id);
+}
+
+// Of the documents that a stage has among these, in their order.
+std::vector<Document> Provenance::documents_of(const Stage& stage, const std::vector<DocumentId>& ids) const {
+  std::map<uint32_t, std::map<uint32_t, Document>> wanted;  // shard, place
+  for (const DocumentId& id : ids) wanted[id.shard][id.place] = {};
+  for (auto& [shard, places] : wanted) {
+    if (shard >= stage.shards.size())
+      throw FileError(fmt::format("{}: stage {} has no shard {}", file_.folder.string(), stage.name, shard));
+    const fs::path path = file_.folder / stage.name / stage.shards[shard];
+    if (!fs::exists(path))
+      throw FileError(fmt::format("{}: is gone; only the tokens of its documents are left", path.string()));
+    auto next = places.begin();  // documents are in order
+    std::string mark = fmt::format("\"id\":\"{}.{}\"", shard, next->first);
+    for_each_line_of(path, [&](std::string_view line, int64_t number) {
+      if (next == places.end() || line.find(mark) == std::string_view::npos) return;
+      Document d = document_of_line(line, fmt::format("{}: line {}", path.string(), number));
+      if (d.id.place != next->first) return;
+      next->second = std::move(d);
+      if (++next != places.end()) mark = fmt::format("\"id\":\"{}.{}\"", shard, next->first);
+    });
+    if (next != places.end())
+      throw FileError(fmt::format("{}: has no document {}.{}", path.string(), shard, next->first));
+  }
+  std::vector<Document> all;
+  for (const DocumentId& id : ids) all.push_back(wanted[id.shard][id.place]);
+  return all;
+}
+
+std::vector<DocumentStory> Provenance::stories(const std::vector<DocumentId>& ids) const {
+  std::vector<DocumentStory> all(ids.size());
+  for (const Stage& stage : stages_) {
+    std::vector<Document> documents = documents_of(stage, ids);
+    for (size_t i = 0; i < ids.size(); ++i) {
+      DocumentStory& story = all[i];
+      const bool first = &stage == &stages_.front();
+      if (!first)
+        story.passed.push_back({.stage = stage.name, .rules = stage.rules, .changed = documents[i].text != story.text});
+      story.text = documents[i].text;
+      if (first) story.read = std::move(documents[i]);
+    }
+  }
+  add_duplicates(ids, all);
+  return all;
+}
+
+void Provenance::add_duplicates(const std::vector<DocumentId>& ids, std::vector<DocumentStory>& stories) const {
+  const fs::path path = file_.folder / "dedup" / "duplicates.jsonl";
+  if (!fs::exists(path)) return;
+  std::map<std::string, std::vector<MergedDuplicate>> merged;  // by the document that was kept
+  for (const DocumentId& id : ids) merged[id.text()];
+  const MappedFile file(path);
+  for (std::string_view rest = file.text(); !rest.empty();) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    constexpr std::string_view kMark = "\"kept\":\"";
+    const size_t at = line.find(kMark);
+    if (at == std::string_view::npos) continue;
+    const size_t begin = at + kMark.size(), end = std::min(line.find('"', begin), line.size());
+    const auto found = merged.find(std::string(line.substr(begin, end - begin)));
+    if (found == merged.end()) continue;
+    const nlohmann::json json = parse_json(line, path.string());
+    const JsonFields fields(json, path.string());
+    MergedDuplicate one{.id = parse_document_id(fields), .by = fields.string("by"), .jaccard = {}, .origin = {}};
+    if (fields.has("jaccard")) one.jaccard = fields.number("jaccard", {.min = 0, .max = 1});
+    found->second.push_back(std::move(one));
+  }
+  std::vector<DocumentId> shown;
+  for (const auto& one : merged)
+    for (size_t i = 0; i < std::min(one.second.size(), kDuplicatesWithOrigin); ++i) shown.push_back(one.second[i].id);
+  const std::vector<Document> documents = documents_of(stages_.front(), shown);
+  size_t next = 0;
+  for (auto& one : merged)
+    for (size_t i = 0; i < std::min(one.second.size(), kDuplicatesWithOrigin); ++i)
+      one.second[i].origin = documents[next++].origin;
+  for (size_t i = 0; i < ids.size(); ++i) stories[i].duplicates = merged[ids[i].text()];
+}
+
+}  // namespace weft

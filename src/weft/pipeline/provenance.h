@@ -1,0 +1,68 @@
+// From a token file back to the documents in it, and what happened to each on its way (docs/formats/pipeline.md).
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "weft/pipeline/dataset.h"
+#include "weft/pipeline/document.h"
+
+namespace weft {
+
+// Which dataset a token file is of.
+struct DatasetFile {
+  std::filesystem::path folder;  // of the dataset
+  std::string prefix;            // of the file, in its folder `tokens`
+  std::string version;           // of the dataset
+};
+// By where `tokens` (a prefix, .bin or .idx) lies: none where that is no dataset. A cheap proof that the file is the
+// one that the manifest means: all of it up to 64 MiB, beyond that pieces. Throws FileError where it is not, by name,
+// or where the manifest was changed.
+std::optional<DatasetFile> find_dataset(const std::filesystem::path& tokens);
+
+// What one stage did with a document that it kept.
+struct StagePassed {
+  std::string stage;
+  std::vector<std::string> rules;  // of the filter stage
+  bool changed = false;            // its text
+};
+// A document that was dropped for another.
+struct MergedDuplicate {
+  DocumentId id;
+  std::string by;                 // text, url, near
+  std::optional<double> jaccard;  // of near
+  std::optional<Origin> origin;   // of the first few of a document
+};
+struct DocumentStory {
+  Document read;     // as the read stage left it
+  std::string text;  // as it was tokenized
+  std::vector<StagePassed> passed;
+  std::vector<MergedDuplicate> duplicates;
+};
+
+// Reads what the stages left. Throws FileError where it is gone: what is in the token files is then all there is.
+class Provenance {
+ public:
+  explicit Provenance(DatasetFile file);
+
+  const std::string& tokenizer() const { return tokenizer_; }  // as pipeline.toml names it
+  // Of document `number` of the token file.
+  DocumentId document(int64_t number) const;
+  // In the order that is asked for; each shard is read once.
+  std::vector<DocumentStory> stories(const std::vector<DocumentId>& ids) const;
+
+ private:
+  struct Stage {
+    std::string name;
+    std::vector<std::string> shards, rules;
+  };
+  std::vector<Document> documents_of(const Stage& stage, const std::vector<DocumentId>& ids) const;
+  void add_duplicates(const std::vector<DocumentId>& ids, std::vector<DocumentStory>& stories) const;
+
+  DatasetFile file_;
+  std::string tokenizer_;
+  std::vector<Stage> stages_;  // that have documents: read first
+};
+
+}  // namespace weft

@@ -1,0 +1,159 @@
+// Training on packed documents.
+#include <span>
+
+#include "train/golden.h"
+#include "weft/apps/backends.h"
+#include "weft/base/rng.h"
+#include "weft/data/packing.h"
+
+namespace weft {
+namespace {
+
+using Documents = std::vector<std::vector<int32_t>>;
+
+struct Outcome {
+  Metrics metrics;
+  std::string norms, weights;  // of the first step's gradients; of the last checkpoint
+};
+
+// The model of a golden case, on other data.
+Outcome train_on(const std::string& name, const std::string& data, std::vector<std::string> overrides) {
+  const auto folder = std::filesystem::path(WEFT_SOURCE_DIR) / "tests/golden" / name;
+  testing::TempDir dir;
+  overrides.insert(overrides.begin(), {"data.train=" + data, "data.loss_mask=", "run.threads=1", "run.backend=ref"});
+  const Recipe recipe = testing::golden_recipe(folder, dir / "run", overrides);
+  testing::train(recipe, machine_for(recipe));
+  const auto last = dir / fmt::format("run/checkpoints/step-{}", recipe.train.train_iters);
+  return {read_metrics(dir / "run/metrics.jsonl"), testing::slurp(dir / "run/grad_norms.jsonl"),
+          testing::slurp(last / "model.safetensors")};
+}
+
+Documents some_documents(int64_t n, int64_t most) {
+  Documents all;
+  for (uint64_t i = 0; i < uint64_t(n); ++i) {
+    const uint64_t key = rng_key(rng_key(1, "documents"), i);
+    all.emplace_back(1 + random_bits(key, 0) % uint32_t(most));
+    for (size_t j = 0; j < all.back().size(); ++j) all.back()[j] = int32_t(random_bits(key, j + 1) % 64);
+  }
+  return all;
+}
+
+// Each document in a sample of its own, as raw ids and a mask: what packing must not change.
+std::string write_alone(const testing::TempDir& dir, const Documents& documents, int64_t seq_length) {
+  std::vector<int32_t> ids;
+  std::string mask;
+  for (const auto& d : documents) {
+    ids.insert(ids.end(), d.begin(), d.end());
+    mask += std::string(d.size() - 1, 1);
+    ids.resize(size_t(seq_length) * ((ids.size() + size_t(seq_length) - 1) / size_t(seq_length)), 0);
+    mask.resize(ids.size(), 0);
+  }
+  ids.push_back(0), mask.push_back(0);
+  write_raw_tokens(dir / "alone.bin", ids, "uint16");
+  testing::spill(dir / "alone.mask.bin", mask);
+  return (dir / "alone.bin").string();
+}
+
+void expect_as_alone(const std::vector<std::string>& models) {
+  for (const std::string& name : models) {
+    testing::TempDir dir;
+    constexpr int64_t kSeq = 32;
+    const Documents documents = some_documents(12, 20);
+    write_megatron_tokens(dir / "packed", documents, "uint16");
+    const auto source = open_megatron_tokens(dir / "packed", 0);
+    const int64_t samples = Packing(*source, {.kind = PackingKind::first_fit, .seq_length = kSeq}).num_samples();
+    ASSERT_LT(samples, int64_t(documents.size()));
+    const std::string alone = write_alone(dir, documents, kSeq);
+    const std::vector<std::string> base{fmt::format("train.seq_length={}", kSeq), "train.train_iters=1",
+                                        "optimizer.lr_warmup_iters=0", "train.micro_batch_size=1"};
+    const auto with = [&](std::vector<std::string> more) {
+      more.insert(more.begin(), base.begin(), base.end());
+      return more;
+    };
+    const Outcome one = train_on(name, alone,
+                                 with({fmt::format("train.global_batch_size={}", documents.size()),
+                                       "data.loss_mask=" + (dir / "alone.mask.bin").string()}));
+    const Outcome packed = train_on(name, (dir / "packed").string(),
+                                    with({fmt::format("train.global_batch_size={}", samples), "data.packing=first-fit",
+                                          "data.attn_mask_type=block_causal"}));
+    ASSERT_EQ(packed.metrics.steps.size(), 1u);
+    EXPECT_NEAR(packed.metrics.steps[0].loss, one.metrics.steps[0].loss, 1e-12) << name;
+    const auto norms = nlohmann::json::parse(packed.norms)["grad_norm"];
+    for (const auto& [tensor, norm] : nlohmann::json::parse(one.norms)["grad_norm"].items())
+      EXPECT_NEAR(norms[tensor].get<double>(), norm.get<double>(), 1e-10 * (1 + norm.get<double>())) << name << tensor;
+  }
+}
+
+// Learned positions.
+TEST(PackedTraining, EqualsTrainingOnEachDocumentByItself) { expect_as_alone({"gpt2"}); }
+// Rotary positions, and a sliding window.
+TEST(PackedTrainingSlow, EqualsTrainingOnEachDocumentByItself) { expect_as_alone({"llama-gqa", "mistral-window"}); }
+
+const std::vector<std::vector<std::string>> kPackings = {
+    {"data.packing=first-fit", "data.attn_mask_type=block_causal"},
+    {"data.packing=first-fit"},
+    {"data.packing=concatenate-and-split", "data.attn_mask_type=block_causal"}};
+
+std::vector<std::string> steps_of(const std::vector<std::string>& packing, std::vector<std::string> more) {
+  std::vector<std::string> all{"train.seq_length=16",         "train.train_iters=3",      "train.global_batch_size=4",
+                               "optimizer.lr_warmup_iters=1", "train.micro_batch_size=1", "data.shuffle=true"};
+  all.insert(all.end(), packing.begin(), packing.end());
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+TEST(PackedTrainingSlow, AnyLayoutEqualsOneRank) {
+  testing::TempDir dir;
+  write_megatron_tokens(dir / "packed", some_documents(60, 40), "uint16");
+  const std::string data = (dir / "packed").string();
+  for (const auto& packing : kPackings) {
+    const Outcome one = train_on("llama-gqa", data, steps_of(packing, {}));
+    for (const std::vector<std::string>& layout : std::vector<std::vector<std::string>>{
+             {"parallel.dp=4", "parallel.zero_stage=3"},
+             {"parallel.tp=2"},
+             {"parallel.tp=2", "parallel.sequence_parallel=false", "parallel.dp=2"},
+             {"parallel.pp=2", "parallel.pipeline_schedule=zb_h1"},
+             {"parallel.recompute=full"},
+             {"parallel.dp=2", "parallel.tp=2", "parallel.pp=2", "parallel.recompute=selective"}}) {
+      const Outcome many = train_on("llama-gqa", data, steps_of(packing, layout));
+      ASSERT_EQ(many.metrics.steps.size(), one.metrics.steps.size());
+      for (size_t i = 0; i < one.metrics.steps.size(); ++i)
+        EXPECT_NEAR(many.metrics.steps[i].loss, one.metrics.steps[i].loss, 1e-11) << layout[0] << " " << packing[0];
+    }
+  }
+}
+
+// The fast kernels beside those in fp64, with dropout: the random numbers of two documents of a sample are others.
+TEST(PackedTrainingSlow, TheCpuKernelsFollowTheReference) {
+  testing::TempDir dir;
+  write_megatron_tokens(dir / "packed", some_documents(60, 40), "uint16");
+  const std::string data = (dir / "packed").string();
+  for (const auto& packing : kPackings) {
+    const std::vector<std::string> one_step{"model.attention_dropout=0.2", "train.train_iters=1",
+                                            "optimizer.lr_warmup_iters=0"};
+    const Outcome ref = train_on("llama-gqa", data, steps_of(packing, one_step));
+    std::vector<std::string> on_cpu = one_step;
+    on_cpu.insert(on_cpu.end(), {"run.backend=cpu", "run.threads=2"});
+    const Outcome cpu = train_on("llama-gqa", data, steps_of(packing, on_cpu));
+    EXPECT_NEAR(cpu.metrics.steps[0].loss, ref.metrics.steps[0].loss, 1e-6 * ref.metrics.steps[0].loss);
+    EXPECT_NEAR(cpu.metrics.steps[0].grad_norm, ref.metrics.steps[0].grad_norm, 2e-5 * ref.metrics.steps[0].grad_norm);
+  }
+}
+
+TEST(PackedTrainingSlow, InvariantNumericsGiveTheSameBitsOnAnyLayout) {
+  testing::TempDir dir;
+  write_megatron_tokens(dir / "packed", some_documents(60, 40), "uint16");
+  const std::string data = (dir / "packed").string();
+  for (const auto& packing : kPackings) {
+    const auto run = [&](std::vector<std::string> layout) {
+      layout.insert(layout.end(), {"run.backend=cpu", "train.numerics=invariant"});
+      return train_on("llama-gqa", data, steps_of(packing, layout)).weights;
+    };
+    const std::string one = run({});
+    EXPECT_EQ(run({"parallel.dp=4", "parallel.zero_stage=2"}), one);
+    EXPECT_EQ(run({"parallel.pp=2", "parallel.dp=2", "run.threads=2"}), one);
+  }
+}
+
+}  // namespace
+}  // namespace weft
