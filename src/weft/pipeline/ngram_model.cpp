@@ -1,6 +1,7 @@
 #include "weft/pipeline/ngram_model.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -16,10 +17,9 @@ namespace {
 constexpr std::string_view kMagic = "WEFTNGR1";
 constexpr size_t kHeader = 16, kEntry = 12;  // magic, u32 order, u32 0; u64 key, u32 count
 
-uint64_t key_of(std::string_view bytes) {
-  uint64_t key = 0;
-  for (unsigned char c : bytes) key = key << 8 | c;
-  return key | uint64_t(bytes.size()) << 56;
+// Of the last `size` bytes of `history`, in which the last byte is the lowest.
+uint64_t key_of(uint64_t history, size_t size) {
+  return (history & ((uint64_t{1} << (8 * size)) - 1)) | uint64_t(size) << 56;
 }
 size_t size_of(uint64_t key) { return key >> 56; }
 uint64_t context_of(uint64_t key) {
@@ -56,25 +56,64 @@ class Perplexity final : public Rule {
 
 }  // namespace
 
+void NgramModel::Table::reserve(size_t num_entries) {
+  size_t slots = keys_.size();
+  while (slots < 2 * num_entries) slots *= 2;
+  if (slots > keys_.size()) grow(slots);
+}
+
+NgramModel::Entry& NgramModel::Table::operator[](uint64_t key) {
+  size_t i = slot_of(key);
+  if (keys_[i] == key) return entries_[i];
+  if (2 * ++size_ > keys_.size()) {
+    grow(2 * keys_.size());
+    i = slot_of(key);
+  }
+  keys_[i] = key;
+  return entries_[i] = {};
+}
+
+void NgramModel::Table::grow(size_t slots) {
+  std::vector<uint64_t> keys(slots, kFree);
+  std::vector<Entry> entries(slots);
+  keys.swap(keys_);
+  entries.swap(entries_);
+  shift_ = 64 - std::countr_zero(slots);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (keys[i] == kFree) continue;
+    const size_t to = slot_of(keys[i]);
+    keys_[to] = keys[i];
+    entries_[to] = entries[i];
+  }
+}
+
 void NgramModel::learn(std::string_view text) {
-  for (size_t i = 0; i < text.size(); ++i)
+  uint64_t history = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    history = history << 8 | uint8_t(text[i]);
     for (size_t n = 1; n <= size_t(order_) && n <= i + 1; ++n) {
-      Entry& e = entries_[key_of(text.substr(i + 1 - n, n))];
+      Entry& e = entries_[key_of(history, n)];
       e.count += e.count < UINT32_MAX;
     }
+  }
 }
 
 void NgramModel::finish() {
-  std::erase_if(entries_, [](const auto& e) { return size_of(e.first) >= 4 && e.second.count < 2; });
+  Table kept;
+  entries_.for_each([&](uint64_t key, const Entry& e) {
+    if (size_of(key) < 4 || e.count >= 2) kept[key] = e;
+  });
+  entries_ = std::move(kept);
   sum_up();
 }
 
 void NgramModel::sum_up() {
-  for (auto& e : entries_) e.second.total = e.second.next = 0;
   std::vector<std::pair<uint64_t, uint32_t>> all;
-  for (const auto& e : entries_) all.emplace_back(e.first, e.second.count);
+  entries_.for_each([&](uint64_t key, Entry& e) {
+    e.total = e.next = 0;
+    if (e.count > 0) all.emplace_back(key, e.count);  // else a context alone
+  });
   for (const auto& e : all) {
-    if (e.second == 0) continue;  // a context alone
     Entry& context = entries_[context_of(e.first)];
     context.total += e.second;
     ++context.next;
@@ -82,19 +121,30 @@ void NgramModel::sum_up() {
 }
 
 double NgramModel::perplexity(std::string_view text) const {
-  constexpr size_t kMost = 1 << 16;
+  constexpr size_t kMost = 1 << 16, kAhead = 6;
   text = text.substr(0, kMost);
   if (text.empty()) return 1;
+  const auto order = size_t(order_);
+  const Entry* contexts[kMostOrder + 1] = {};  // of n bytes before this one; null: and of all that are longer
+  const Entry* found[kMostOrder + 1];          // with this byte, which are the next one's contexts
+  contexts[0] = found[0] = entries_.find(key_of(0, 0));
+  uint64_t history = 0, ahead = 0;
   double bits = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
+  for (size_t i = 0; i < text.size() + kAhead; ++i) {
+    // Most of the time goes into waiting for memory: what is asked for later is called for now.
+    ahead = ahead << 8 | (i < text.size() ? uint8_t(text[i]) : 0);
+    for (size_t n = 1; n <= order; ++n) entries_.prefetch(key_of(ahead, n));
+    if (i < kAhead) continue;
+    history = history << 8 | uint8_t(text[i - kAhead]);
     double p = 1.0 / 256;
-    for (size_t n = 0; n < size_t(order_) && n <= i; ++n) {
-      const auto context = entries_.find(key_of(text.substr(i - n, n)));
-      if (context == entries_.end() || context->second.next == 0) break;
-      const auto whole = entries_.find(key_of(text.substr(i - n, n + 1)));
-      const double count = whole == entries_.end() ? 0 : whole->second.count, next = context->second.next;
-      p = (count + next * p) / (double(context->second.total) + next);
+    size_t n = 0;
+    for (; n < order && contexts[n] != nullptr && contexts[n]->next > 0; ++n) {
+      const Entry* whole = found[n + 1] = entries_.find(key_of(history, n + 1));
+      const double count = whole == nullptr ? 0 : whole->count, next = contexts[n]->next;
+      p = (count + next * p) / (double(contexts[n]->total) + next);
     }
+    std::fill(found + n + 1, found + order + 1, nullptr);
+    std::copy(found, found + order + 1, contexts);
     bits -= std::log2(p);
   }
   return std::exp2(bits / double(text.size()));
@@ -102,8 +152,9 @@ double NgramModel::perplexity(std::string_view text) const {
 
 void NgramModel::write(const std::filesystem::path& file) const {
   std::vector<std::pair<uint64_t, uint32_t>> all;
-  for (const auto& e : entries_)
-    if (e.second.count > 0) all.emplace_back(e.first, e.second.count);
+  entries_.for_each([&](uint64_t key, const Entry& e) {
+    if (e.count > 0) all.emplace_back(key, e.count);
+  });
   std::sort(all.begin(), all.end());
   std::string bytes(kMagic);
   put(bytes, uint32_t(order_));

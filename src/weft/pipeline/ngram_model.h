@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <unordered_map>
+#include <vector>
 
 namespace weft {
 
@@ -35,10 +35,50 @@ class NgramModel {
     uint32_t count = 0;            // of this sequence
     uint32_t total = 0, next = 0;  // of those one byte longer: all, and different ones
   };
+  // Entries by sequence: up to 7 bytes and, in the highest one, how many. Two arrays, so that a search that fails, as
+  // most do, looks at keys alone.
+  class Table {
+   public:
+    Table() { grow(1024); }
+    void reserve(size_t num_entries);
+    Entry& operator[](uint64_t key);  // until the next one is added
+    const Entry* find(uint64_t key) const {
+      const size_t i = slot_of(key);
+      return keys_[i] == key ? &entries_[i] : nullptr;
+    }
+    void prefetch(uint64_t key) const { __builtin_prefetch(&keys_[first_slot(key)]); }
+    // Calls take(key, entry) for each.
+    template <class Take>
+    void for_each(const Take& take) {
+      for (size_t i = 0; i < keys_.size(); ++i)
+        if (keys_[i] != kFree) take(keys_[i], entries_[i]);
+    }
+    template <class Take>
+    void for_each(const Take& take) const {
+      for (size_t i = 0; i < keys_.size(); ++i)
+        if (keys_[i] != kFree) take(keys_[i], entries_[i]);
+    }
+
+   private:
+    static constexpr uint64_t kFree = UINT64_MAX;  // of no sequence
+    size_t first_slot(uint64_t key) const { return size_t(key * 0x9e3779b97f4a7c15u >> shift_); }
+    size_t slot_of(uint64_t key) const {
+      size_t i = first_slot(key);
+      while (keys_[i] != key && keys_[i] != kFree) i = (i + 1) & (keys_.size() - 1);
+      return i;
+    }
+    void grow(size_t slots);
+
+    std::vector<uint64_t> keys_;
+    std::vector<Entry> entries_;
+    size_t size_ = 0;
+    int shift_ = 0;
+  };
+
   void sum_up();
 
   int order_;
-  std::unordered_map<uint64_t, Entry> entries_;  // up to 7 bytes and, in the highest one, how many
+  Table entries_;
 };
 
 }  // namespace weft
