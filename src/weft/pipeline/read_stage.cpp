@@ -1,12 +1,12 @@
 #include <utility>
 
 #include "weft/base/json.h"
+#include "weft/base/tasks.h"
 #include "weft/pipeline/hashing.h"
 #include "weft/pipeline/input_files.h"
 #include "weft/pipeline/row_document.h"
 #include "weft/pipeline/shard.h"
 #include "weft/pipeline/stages.h"
-#include "weft/pipeline/tasks.h"
 
 namespace weft {
 namespace {

@@ -1,10 +1,10 @@
 #include "weft/pipeline/stage.h"
 
 #include "weft/base/json.h"
+#include "weft/base/tasks.h"
 #include "weft/data/token_writer.h"
 #include "weft/pipeline/hashing.h"
 #include "weft/pipeline/shard.h"
-#include "weft/pipeline/tasks.h"
 
 namespace weft {
 namespace {
