@@ -27,6 +27,14 @@ uint64_t context_of(uint64_t key) {
   return bytes | uint64_t(size_of(key) - 1) << 56;
 }
 
+// P of a byte that came `count` times after a context, where P after a shorter one is `p`.
+template <class Entry>
+double smoothed(double count, const Entry& context, double p) {
+  if (context.next == 0) return p;
+  const double next = context.next;
+  return (count + next * p) / (double(context.total) + next);
+}
+
 template <class T>
 T get(std::string_view bytes, size_t at) {
   T value;
@@ -57,32 +65,32 @@ class Perplexity final : public Rule {
 }  // namespace
 
 void NgramModel::Table::reserve(size_t num_entries) {
-  size_t slots = keys_.size();
+  size_t slots = heads_.size();
   while (slots < 2 * num_entries) slots *= 2;
-  if (slots > keys_.size()) grow(slots);
+  if (slots > heads_.size()) grow(slots);
 }
 
 NgramModel::Entry& NgramModel::Table::operator[](uint64_t key) {
   size_t i = slot_of(key);
-  if (keys_[i] == key) return entries_[i];
-  if (2 * ++size_ > keys_.size()) {
-    grow(2 * keys_.size());
+  if (heads_[i].key == key) return entries_[i];
+  if (2 * ++size_ > heads_.size()) {
+    grow(2 * heads_.size());
     i = slot_of(key);
   }
-  keys_[i] = key;
+  heads_[i].key = key;
   return entries_[i] = {};
 }
 
 void NgramModel::Table::grow(size_t slots) {
-  std::vector<uint64_t> keys(slots, kFree);
+  std::vector<Head> heads(slots);
   std::vector<Entry> entries(slots);
-  keys.swap(keys_);
+  heads.swap(heads_);
   entries.swap(entries_);
   shift_ = 64 - std::countr_zero(slots);
-  for (size_t i = 0; i < keys.size(); ++i) {
-    if (keys[i] == kFree) continue;
-    const size_t to = slot_of(keys[i]);
-    keys_[to] = keys[i];
+  for (size_t i = 0; i < heads.size(); ++i) {
+    if (heads[i].key == Head().key) continue;
+    const size_t to = slot_of(heads[i].key);
+    heads_[to] = heads[i];
     entries_[to] = entries[i];
   }
 }
@@ -100,8 +108,8 @@ void NgramModel::learn(std::string_view text) {
 
 void NgramModel::finish() {
   Table kept;
-  entries_.for_each([&](uint64_t key, const Entry& e) {
-    if (size_of(key) < 4 || e.count >= 2) kept[key] = e;
+  entries_.for_each([&](const Table::Head& head, const Entry& e) {
+    if (size_of(head.key) < 4 || e.count >= 2) kept[head.key] = e;
   });
   entries_ = std::move(kept);
   sum_up();
@@ -109,51 +117,66 @@ void NgramModel::finish() {
 
 void NgramModel::sum_up() {
   std::vector<std::pair<uint64_t, uint32_t>> all;
-  entries_.for_each([&](uint64_t key, Entry& e) {
+  entries_.for_each([&](const Table::Head& head, Entry& e) {
     e.total = e.next = 0;
-    if (e.count > 0) all.emplace_back(key, e.count);  // else a context alone
+    if (e.count > 0) all.emplace_back(head.key, e.count);  // else a context alone
   });
+  entries_[key_of(0, 0)].p = 1.0 / 256;  // before anything is known
   for (const auto& e : all) {
     Entry& context = entries_[context_of(e.first)];
     context.total += e.second;
     ++context.next;
   }
+  for (size_t size = 1; size <= size_t(order_); ++size) set_probabilities(size);
+}
+
+void NgramModel::set_probabilities(size_t size) {
+  entries_.for_each([&](Table::Head& head, Entry& e) {
+    if (size_of(head.key) != size) return;
+    const Table::Head* shorter = entries_.find(key_of(head.key, size - 1));
+    const Table::Head* context = entries_.find(context_of(head.key));
+    e.p = shorter == nullptr ? 1.0 / 256 : entries_.entry_of(*shorter).p;
+    if (context != nullptr) e.p = smoothed(e.count, entries_.entry_of(*context), e.p);
+    head.bits = -std::log2(e.p);
+  });
+}
+
+double NgramModel::bits_of(uint64_t history, size_t& known) const {
+  const size_t longest = std::min(known, size_t(order_) - 1);  // context
+  const Table::Head* found = nullptr;
+  size_t context = longest + 1;
+  while (found == nullptr && context > 0) found = entries_.find(key_of(history, context--));
+  known = found == nullptr ? 0 : context + 1;
+  if (found != nullptr && context == longest) return found->bits;
+  double p = found == nullptr ? 1.0 / 256 : entries_.entry_of(*found).p;
+  if (found != nullptr) ++context;
+  for (; context <= longest; ++context)  // in which this byte was never seen
+    if (const Table::Head* c = entries_.find(key_of(history >> 8, context))) p = smoothed(0, entries_.entry_of(*c), p);
+  return -std::log2(p);
 }
 
 double NgramModel::perplexity(std::string_view text) const {
-  constexpr size_t kMost = 1 << 16, kAhead = 6;
+  constexpr size_t kMost = 1 << 16, kAhead = 8;
   text = text.substr(0, kMost);
   if (text.empty()) return 1;
-  const auto order = size_t(order_);
-  const Entry* contexts[kMostOrder + 1] = {};  // of n bytes before this one; null: and of all that are longer
-  const Entry* found[kMostOrder + 1];          // with this byte, which are the next one's contexts
-  contexts[0] = found[0] = entries_.find(key_of(0, 0));
   uint64_t history = 0, ahead = 0;
+  size_t known = 0;
   double bits = 0;
   for (size_t i = 0; i < text.size() + kAhead; ++i) {
-    // Most of the time goes into waiting for memory: what is asked for later is called for now.
+    // Most of the time would go into waiting for memory: what is asked for later is called for now.
     ahead = ahead << 8 | (i < text.size() ? uint8_t(text[i]) : 0);
-    for (size_t n = 1; n <= order; ++n) entries_.prefetch(key_of(ahead, n));
+    for (int n = std::max(1, order_ - 1); n <= order_; ++n) entries_.prefetch(key_of(ahead, size_t(n)));
     if (i < kAhead) continue;
     history = history << 8 | uint8_t(text[i - kAhead]);
-    double p = 1.0 / 256;
-    size_t n = 0;
-    for (; n < order && contexts[n] != nullptr && contexts[n]->next > 0; ++n) {
-      const Entry* whole = found[n + 1] = entries_.find(key_of(history, n + 1));
-      const double count = whole == nullptr ? 0 : whole->count, next = contexts[n]->next;
-      p = (count + next * p) / (double(contexts[n]->total) + next);
-    }
-    std::fill(found + n + 1, found + order + 1, nullptr);
-    std::copy(found, found + order + 1, contexts);
-    bits -= std::log2(p);
+    bits += bits_of(history, known);
   }
   return std::exp2(bits / double(text.size()));
 }
 
 void NgramModel::write(const std::filesystem::path& file) const {
   std::vector<std::pair<uint64_t, uint32_t>> all;
-  entries_.for_each([&](uint64_t key, const Entry& e) {
-    if (e.count > 0) all.emplace_back(key, e.count);
+  entries_.for_each([&](const Table::Head& head, const Entry& e) {
+    if (e.count > 0) all.emplace_back(head.key, e.count);
   });
   std::sort(all.begin(), all.end());
   std::string bytes(kMagic);
