@@ -27,10 +27,12 @@ struct Harness {
 inline PipelineConfig config_of(const std::string& toml) { return parse_pipeline(toml, "test.toml"); }
 
 // A pipeline over `files` (TOML's list) into `dir`, with more sections.
+inline std::string toml_over(const std::filesystem::path& dir, const std::string& files, const std::string& more) {
+  return "[run]\ndir = \"" + dir.string() +
+         "\"\nshard_mb = 1\ncompression = \"none\"\n[[source]]\nname = \"s\"\nfiles = " + files + "\n" + more;
+}
 inline PipelineConfig config_over(const std::filesystem::path& dir, const std::string& files, const std::string& more) {
-  return config_of("[run]\ndir = \"" + dir.string() +
-                   "\"\nshard_mb = 1\ncompression = \"none\"\n[[source]]\nname = \"s\"\nfiles = " + files + "\n" +
-                   more);
+  return config_of(toml_over(dir, files, more));
 }
 
 // The documents of a stage, in order.

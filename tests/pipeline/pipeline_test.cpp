@@ -1,4 +1,5 @@
 // Whole pipelines: the same bytes for any number of threads, after an interruption, stage by stage; and their files.
+#include <csignal>
 #include <cstring>
 #include <random>
 #include <thread>
@@ -64,11 +65,12 @@ struct Case {
     write_dirty_text(dir / "in.jsonl", documents);
     spill(dir / "eval.jsonl", "{\"q\": \"word1 word2 word3 word4\", \"a\": [\"short\"]}\n");
   }
-  PipelineConfig config(const std::string& out) const {
+  std::string toml(const std::string& out) const {
     std::string stages = kStages;
     stages.replace(stages.find("EVAL"), 4, (dir / "eval.jsonl").string());
-    return config_over(dir / out, "[\"" + (dir / "in.jsonl").string() + "\"]", stages);
+    return testing::toml_over(dir / out, "[\"" + (dir / "in.jsonl").string() + "\"]", stages);
   }
+  PipelineConfig config(const std::string& out) const { return config_of(toml(out)); }
   // All files but those that tell of the run's own folder and times.
   std::map<std::string, std::string> result(const std::string& out) const {
     auto files = bytes_of_folder(dir / out);
@@ -122,6 +124,36 @@ TEST(PipelineSlow, ThatWasStoppedGoesOnToTheSameBytes) {
   }
   EXPECT_GE(stops, 1);
   EXPECT_TRUE(c.result("whole") == c.result("parts"));
+}
+
+// Ends it again and again, each time a little later, by a signal of these in turn, until it is through.
+void run_with_ends(const std::string& pipeline, const std::vector<int>& signals, std::map<int, int>& statuses) {
+  std::mt19937 random(5);
+  for (int64_t delay = 20;; delay += int64_t(random() % 30)) {
+    testing::Process process({.args = {"data", "run", pipeline}});
+    for (int64_t ms = 0; ms < delay && process.running(); ++ms)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (process.running()) process.send(signals[size_t(delay) % signals.size()]);
+    const testing::Finished end = process.wait();
+    ++statuses[end.status];
+    if (end.status == 0) return;
+    ASSERT_TRUE(end.status == 128 + SIGKILL || end.status == 130) << end.status << ": " << end.err;
+  }
+}
+
+TEST(PipelineSlow, ThatWasKilledOrInterruptedAtAnyMomentGoesOnToTheSameBytes) {
+  const Case c(3000);
+  spill(c.dir / "whole.toml", c.toml("whole"));
+  ASSERT_EQ(testing::weft({"data", "run", (c.dir / "whole.toml").string()}).status, 0);
+  const std::map<std::string, std::vector<int>> ends = {{"killed", {SIGKILL}}, {"both", {SIGINT, SIGKILL}}};
+  for (const auto& [name, signals] : ends) {
+    spill(c.dir / (name + ".toml"), c.toml(name));
+    std::map<int, int> statuses;
+    run_with_ends((c.dir / (name + ".toml")).string(), signals, statuses);
+    EXPECT_GE(statuses[128 + SIGKILL], 3) << name;
+    EXPECT_EQ(testing::weft({"data", "run", (c.dir / (name + ".toml")).string()}).status, 0);
+    EXPECT_TRUE(c.result("whole") == c.result(name)) << name;
+  }
 }
 
 TEST(Pipeline, FinishedShardsAreNotDoneAgainAndStagesRunAlone) {

@@ -99,6 +99,15 @@ TEST(Readers, CsvFollowsRfc4180) {
   EXPECT_EQ(read.broken(), 3);
 }
 
+TEST(Readers, AQuoteThatIsNotClosedCostsFewRowsOfACsvFile) {
+  std::string csv = "id,text\n1,before\n2,\"a slip\n";
+  for (int i = 3; i < 100; ++i) csv += fmt::format("{},\"row {}\nof two lines, with \"\"quotes\"\"\"\n", i, i);
+  const ReadFile read("a.csv", csv);
+  EXPECT_EQ(read.texts().size(), 98u);
+  EXPECT_EQ(read.broken(), 1);
+  EXPECT_EQ(read.first_broken().at("row"), 3);
+}
+
 TEST(Readers, CompressedFilesAreReadByWhatTheyAre) {
   const std::string json = "{\"text\": \"one\"}\n{\"text\": \"two\"}\n";
   for (const std::string& bytes : {gzip(json), zstd(json), xz(json), gzip(json.substr(0, 16)) + gzip(json.substr(16))})

@@ -4,33 +4,34 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
-#include <thread>
-#include <vector>
+
+#include "weft/base/threads.h"
 
 namespace weft {
 
 // Calls f(begin, end) on disjoint ranges that cover [0, n), on up to num_threads threads; ranges are multiples of
-// `grain`. Blocks; the first exception is rethrown.
+// `grain`. Blocks; the first exception is rethrown. Throws Error where threads cannot be started: some ranges are then
+// left out.
 template <class F>
 void parallel_for(int64_t n, int num_threads, int64_t grain, const F& f) {
   const int64_t grains = (n + grain - 1) / grain;
   const int64_t workers = std::clamp<int64_t>(num_threads, 1, std::max<int64_t>(grains, 1));
   std::exception_ptr failure;
   std::mutex mutex;
-  std::vector<std::thread> threads;
+  Threads threads;
   for (int64_t w = 0; w < workers; ++w) {
     const int64_t begin = std::min(n, grains * w / workers * grain),
                   end = std::min(n, grains * (w + 1) / workers * grain);
-    threads.emplace_back([&f, &failure, &mutex, begin, end] {
+    threads.start([&f, &failure, &mutex, begin, end] {
       try {
         if (begin < end) f(begin, end);
       } catch (...) {
         std::lock_guard lock(mutex);
-        failure = std::current_exception();
+        if (!failure) failure = std::current_exception();
       }
     });
   }
-  for (auto& t : threads) t.join();
+  threads.wait_all();
   if (failure) std::rethrow_exception(failure);
 }
 

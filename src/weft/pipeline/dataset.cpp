@@ -44,6 +44,7 @@ void write_manifest(const fs::path& folder, const std::vector<StageResult>& stag
     manifest["stages"].push_back(stage_in_manifest(stage));
   }
   manifest["version"] = to_hex(hash128(manifest.dump()));
+  remove_unfinished(folder, "manifest.json");
   WholeFile out(folder / "manifest.json");
   out.write(manifest.dump(1) + "\n");
   out.commit();

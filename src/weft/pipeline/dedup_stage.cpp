@@ -1,13 +1,13 @@
 #include <algorithm>
 
 #include "weft/base/mapped_file.h"
+#include "weft/base/tasks.h"
 #include "weft/data/token_writer.h"
 #include "weft/pipeline/duplicates.h"
 #include "weft/pipeline/hashing.h"
 #include "weft/pipeline/minhash.h"
 #include "weft/pipeline/shard.h"
 #include "weft/pipeline/stages.h"
-#include "weft/pipeline/tasks.h"
 #include "weft/pipeline/words.h"
 
 namespace weft {

@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "weft/base/json.h"
+#include "weft/pipeline/json_row.h"
 
 namespace weft {
 namespace {
@@ -28,17 +29,26 @@ DocumentId parse_document_id(const JsonFields& fields) {
 std::string DocumentId::text() const { return fmt::format("{}.{}", shard, place); }
 
 std::string to_line(const Document& d) {
-  nlohmann::json json = {{"id", d.id.text()},   {"source", d.source},      {"file", d.origin.file},
-                         {"row", d.origin.row}, {"begin", d.origin.begin}, {"end", d.origin.end},
-                         {"text", d.text}};
-  if (!d.url.empty()) json["url"] = d.url;
-  if (!d.meta.empty()) json["meta"] = d.meta;
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  std::string line;
+  line.reserve(d.text.size() + d.text.size() / 8 + 500);
+  const auto add_string = [&](const char* key, const std::string& value) {
+    line += key;
+    append_json_string(line, value);
+  };
+  line += fmt::format("{{\"begin\":{},\"end\":{},", d.origin.begin, d.origin.end);
+  add_string("\"file\":", d.origin.file);
+  line += fmt::format(",\"id\":\"{}\"", d.id.text());
+  if (!d.meta.empty()) line += ",\"meta\":" + d.meta.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  line += fmt::format(",\"row\":{}", d.origin.row);
+  add_string(",\"source\":", d.source);
+  add_string(",\"text\":", d.text);
+  if (!d.url.empty()) add_string(",\"url\":", d.url);
+  return line += "}\n";
 }
 
 Document document_of_line(std::string_view line, const std::string& where) {
-  nlohmann::json json = parse_json(line, where, kLine);
-  const JsonFields fields(json, where);
+  JsonRow row = parse_json_row(line, "text", where, kLine);
+  const JsonFields fields(row.json, where);
   Document d;
   d.id = parse_document_id(fields);
   d.source = fields.string("source");
@@ -48,7 +58,7 @@ Document document_of_line(std::string_view line, const std::string& where) {
               .end = fields.integer("end", {.min = 0})};
   d.url = fields.string("url", "");
   if (fields.has("meta")) d.meta = fields.object("meta").json();
-  d.text = fields.string("text");
+  d.text = row.has_text ? std::move(row.text) : fields.string("text");
   return d;
 }
 

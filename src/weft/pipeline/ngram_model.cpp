@@ -1,6 +1,7 @@
 #include "weft/pipeline/ngram_model.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -16,15 +17,22 @@ namespace {
 constexpr std::string_view kMagic = "WEFTNGR1";
 constexpr size_t kHeader = 16, kEntry = 12;  // magic, u32 order, u32 0; u64 key, u32 count
 
-uint64_t key_of(std::string_view bytes) {
-  uint64_t key = 0;
-  for (unsigned char c : bytes) key = key << 8 | c;
-  return key | uint64_t(bytes.size()) << 56;
+// Of the last `size` bytes of `history`, in which the last byte is the lowest.
+uint64_t key_of(uint64_t history, size_t size) {
+  return (history & ((uint64_t{1} << (8 * size)) - 1)) | uint64_t(size) << 56;
 }
 size_t size_of(uint64_t key) { return key >> 56; }
 uint64_t context_of(uint64_t key) {
   const uint64_t bytes = (key & 0x00ff'ffff'ffff'ffffu) >> 8;
   return bytes | uint64_t(size_of(key) - 1) << 56;
+}
+
+// P of a byte that came `count` times after a context, where P after a shorter one is `p`.
+template <class Entry>
+double smoothed(double count, const Entry& context, double p) {
+  if (context.next == 0) return p;
+  const double next = context.next;
+  return (count + next * p) / (double(context.total) + next);
 }
 
 template <class T>
@@ -56,54 +64,120 @@ class Perplexity final : public Rule {
 
 }  // namespace
 
+void NgramModel::Table::reserve(size_t num_entries) {
+  size_t slots = heads_.size();
+  while (slots < 2 * num_entries) slots *= 2;
+  if (slots > heads_.size()) grow(slots);
+}
+
+NgramModel::Entry& NgramModel::Table::operator[](uint64_t key) {
+  size_t i = slot_of(key);
+  if (heads_[i].key == key) return entries_[i];
+  if (2 * ++size_ > heads_.size()) {
+    grow(2 * heads_.size());
+    i = slot_of(key);
+  }
+  heads_[i].key = key;
+  return entries_[i] = {};
+}
+
+void NgramModel::Table::grow(size_t slots) {
+  std::vector<Head> heads(slots);
+  std::vector<Entry> entries(slots);
+  heads.swap(heads_);
+  entries.swap(entries_);
+  shift_ = 64 - std::countr_zero(slots);
+  for (size_t i = 0; i < heads.size(); ++i) {
+    if (heads[i].key == Head().key) continue;
+    const size_t to = slot_of(heads[i].key);
+    heads_[to] = heads[i];
+    entries_[to] = entries[i];
+  }
+}
+
 void NgramModel::learn(std::string_view text) {
-  for (size_t i = 0; i < text.size(); ++i)
+  uint64_t history = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    history = history << 8 | uint8_t(text[i]);
     for (size_t n = 1; n <= size_t(order_) && n <= i + 1; ++n) {
-      Entry& e = entries_[key_of(text.substr(i + 1 - n, n))];
+      Entry& e = entries_[key_of(history, n)];
       e.count += e.count < UINT32_MAX;
     }
+  }
 }
 
 void NgramModel::finish() {
-  std::erase_if(entries_, [](const auto& e) { return size_of(e.first) >= 4 && e.second.count < 2; });
+  Table kept;
+  entries_.for_each([&](const Table::Head& head, const Entry& e) {
+    if (size_of(head.key) < 4 || e.count >= 2) kept[head.key] = e;
+  });
+  entries_ = std::move(kept);
   sum_up();
 }
 
 void NgramModel::sum_up() {
-  for (auto& e : entries_) e.second.total = e.second.next = 0;
   std::vector<std::pair<uint64_t, uint32_t>> all;
-  for (const auto& e : entries_) all.emplace_back(e.first, e.second.count);
+  entries_.for_each([&](const Table::Head& head, Entry& e) {
+    e.total = e.next = 0;
+    if (e.count > 0) all.emplace_back(head.key, e.count);  // else a context alone
+  });
+  entries_[key_of(0, 0)].p = 1.0 / 256;  // before anything is known
   for (const auto& e : all) {
-    if (e.second == 0) continue;  // a context alone
     Entry& context = entries_[context_of(e.first)];
     context.total += e.second;
     ++context.next;
   }
+  for (size_t size = 1; size <= size_t(order_); ++size) set_probabilities(size);
+}
+
+void NgramModel::set_probabilities(size_t size) {
+  entries_.for_each([&](Table::Head& head, Entry& e) {
+    if (size_of(head.key) != size) return;
+    const Table::Head* shorter = entries_.find(key_of(head.key, size - 1));
+    const Table::Head* context = entries_.find(context_of(head.key));
+    e.p = shorter == nullptr ? 1.0 / 256 : entries_.entry_of(*shorter).p;
+    if (context != nullptr) e.p = smoothed(e.count, entries_.entry_of(*context), e.p);
+    head.bits = -std::log2(e.p);
+  });
+}
+
+double NgramModel::bits_of(uint64_t history, size_t& known) const {
+  const size_t longest = std::min(known, size_t(order_) - 1);  // context
+  const Table::Head* found = nullptr;
+  size_t context = longest + 1;
+  while (found == nullptr && context > 0) found = entries_.find(key_of(history, context--));
+  known = found == nullptr ? 0 : context + 1;
+  if (found != nullptr && context == longest) return found->bits;
+  double p = found == nullptr ? 1.0 / 256 : entries_.entry_of(*found).p;
+  if (found != nullptr) ++context;
+  for (; context <= longest; ++context)  // in which this byte was never seen
+    if (const Table::Head* c = entries_.find(key_of(history >> 8, context))) p = smoothed(0, entries_.entry_of(*c), p);
+  return -std::log2(p);
 }
 
 double NgramModel::perplexity(std::string_view text) const {
-  constexpr size_t kMost = 1 << 16;
+  constexpr size_t kMost = 1 << 16, kAhead = 8;
   text = text.substr(0, kMost);
   if (text.empty()) return 1;
+  uint64_t history = 0, ahead = 0;
+  size_t known = 0;
   double bits = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    double p = 1.0 / 256;
-    for (size_t n = 0; n < size_t(order_) && n <= i; ++n) {
-      const auto context = entries_.find(key_of(text.substr(i - n, n)));
-      if (context == entries_.end() || context->second.next == 0) break;
-      const auto whole = entries_.find(key_of(text.substr(i - n, n + 1)));
-      const double count = whole == entries_.end() ? 0 : whole->second.count, next = context->second.next;
-      p = (count + next * p) / (double(context->second.total) + next);
-    }
-    bits -= std::log2(p);
+  for (size_t i = 0; i < text.size() + kAhead; ++i) {
+    // Most of the time would go into waiting for memory: what is asked for later is called for now.
+    ahead = ahead << 8 | (i < text.size() ? uint8_t(text[i]) : 0);
+    for (int n = std::max(1, order_ - 1); n <= order_; ++n) entries_.prefetch(key_of(ahead, size_t(n)));
+    if (i < kAhead) continue;
+    history = history << 8 | uint8_t(text[i - kAhead]);
+    bits += bits_of(history, known);
   }
   return std::exp2(bits / double(text.size()));
 }
 
 void NgramModel::write(const std::filesystem::path& file) const {
   std::vector<std::pair<uint64_t, uint32_t>> all;
-  for (const auto& e : entries_)
-    if (e.second.count > 0) all.emplace_back(e.first, e.second.count);
+  entries_.for_each([&](const Table::Head& head, const Entry& e) {
+    if (e.count > 0) all.emplace_back(head.key, e.count);
+  });
   std::sort(all.begin(), all.end());
   std::string bytes(kMagic);
   put(bytes, uint32_t(order_));

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <unordered_map>
+#include <vector>
 
 namespace weft {
 
@@ -34,11 +34,61 @@ class NgramModel {
   struct Entry {
     uint32_t count = 0;            // of this sequence
     uint32_t total = 0, next = 0;  // of those one byte longer: all, and different ones
+    double p = 1;                  // of the last byte, after the ones before it
   };
+  // Entries by sequence: up to 7 bytes and, in the highest one, how many. What most searches want lies beside the key.
+  class Table {
+   public:
+    struct Head {
+      uint64_t key = UINT64_MAX;  // of no sequence
+      double bits = 0;            // -log2 p
+    };
+    Table() { grow(1024); }
+    void reserve(size_t num_entries);
+    Entry& operator[](uint64_t key);  // until the next one is added
+    // Null: it is not there.
+    const Head* find(uint64_t key) const {
+      const Head& head = heads_[slot_of(key)];
+      return head.key == key ? &head : nullptr;
+    }
+    const Entry& entry_of(const Head& head) const { return entries_[size_t(&head - heads_.data())]; }
+    void prefetch(uint64_t key) const { __builtin_prefetch(&heads_[first_slot(key)]); }
+    // Calls take(head, entry) for each.
+    template <class Take>
+    void for_each(const Take& take) {
+      for (size_t i = 0; i < heads_.size(); ++i)
+        if (heads_[i].key != Head().key) take(heads_[i], entries_[i]);
+    }
+    template <class Take>
+    void for_each(const Take& take) const {
+      for (size_t i = 0; i < heads_.size(); ++i)
+        if (heads_[i].key != Head().key) take(heads_[i], entries_[i]);
+    }
+
+   private:
+    size_t first_slot(uint64_t key) const { return size_t(key * 0x9e3779b97f4a7c15u >> shift_); }
+    size_t slot_of(uint64_t key) const {
+      size_t i = first_slot(key);
+      while (heads_[i].key != key && heads_[i].key != Head().key) i = (i + 1) & (heads_.size() - 1);
+      return i;
+    }
+    void grow(size_t slots);
+
+    std::vector<Head> heads_;
+    std::vector<Entry> entries_;
+    size_t size_ = 0;
+    int shift_ = 0;
+  };
+
+  // Totals and probabilities, from the counts.
   void sum_up();
+  void set_probabilities(size_t size);
+  // -log2 P of a byte that is the lowest of `history`. `known`: of the bytes before it, how many the model has seen in
+  // a row; then, with this byte.
+  double bits_of(uint64_t history, size_t& known) const;
 
   int order_;
-  std::unordered_map<uint64_t, Entry> entries_;  // up to 7 bytes and, in the highest one, how many
+  Table entries_;
 };
 
 }  // namespace weft

@@ -8,6 +8,7 @@
 #include "weft/data/jsonl.h"
 #include "weft/pipeline/html_text.h"
 #include "weft/pipeline/http.h"
+#include "weft/pipeline/json_row.h"
 #include "weft/tokenize/unicode.h"
 
 namespace weft {
@@ -17,9 +18,10 @@ constexpr size_t kMostPage = 16 << 20;
 constexpr JsonLimits kRow{.max_bytes = size_t{1} << 30, .max_depth = 64};
 
 void read_json_row(const SourceConfig& source, const Row& row, Document& d) {
-  nlohmann::json json = parse_json(row.bytes, "row", kRow);
-  const JsonFields fields(json, "row");
-  d.text = fields.string(source.text_key);
+  JsonRow json = parse_json_row(row.bytes, source.text_key, "row", kRow);
+  const JsonFields fields(json.json, "row");
+  d.text = json.has_text ? json.text : fields.string(source.text_key);
+  if (json.has_text) json.json[source.text_key] = std::move(json.text);  // it may be a meta key too
   if (const auto* url = fields.find(source.url_key); url != nullptr && url->is_string()) d.url = *url;
   for (const std::string& key : source.meta_keys)
     if (const auto* value = fields.find(key)) d.meta[key] = *value;

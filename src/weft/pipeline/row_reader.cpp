@@ -50,19 +50,24 @@ class CsvReader final : public RowReader {
     skip_empty_lines();
     if (input_.peek(1).empty()) return finish(row);
     if (unclosed_ >= kMostUnclosed) return put_aside(row, "too many quotes that are not closed: the rest is left", "");
-    const size_t size = record_size();
-    if (size == std::string::npos) {
-      ++unclosed_;
-      return put_aside(row,
-                       input_.failure().empty() ? "a quote that is not closed, or a row that is too long"
+    const Record record = find_record();
+    if (record.end) return take(row, record.size);
+    unclosed_ += !record.broken;
+    return put_aside(row,
+                     record.broken              ? "text after a closing quote"
+                     : input_.failure().empty() ? "a quote that is not closed, or a row that is too long"
                                                 : "the file is " + input_.failure(),
-                       "\n");
-    }
-    return take(row, size);
+                     "\n");
   }
 
  private:
   static constexpr int kMostUnclosed = 100;  // each may cost a look at all that is allowed for a row
+
+  struct Record {
+    bool end = false;     // it ends after `size` bytes
+    bool broken = false;  // a quote neither doubled nor at the end of its field: it, or one before it, is a slip
+    size_t size = 0;
+  };
 
   void skip_empty_lines() {
     for (;;) {
@@ -72,19 +77,32 @@ class CsvReader final : public RowReader {
       input_.skip(size);
     }
   }
-  // Up to the line's end outside of quotes; npos where there is none within the bounds.
-  size_t record_size() {
-    bool quoted = false;
-    for (size_t i = 0; i <= max_bytes_; ++i) {
+  // Up to the line's end outside of quotes. A quote that is not closed is found at the next one, wherever text follows
+  // that: so one slip costs few rows. Linear: where a look fails, all lines within but the first are rows of their own.
+  Record find_record() {
+    enum { kFieldStart, kPlain, kQuoted, kAfterQuote } state = kFieldStart;
+    for (size_t i = 0; i <= max_bytes_;) {
       const std::string_view here = input_.peek(i + 1);
-      if (i >= here.size()) return quoted || !input_.failure().empty() ? std::string::npos : i;
+      if (i >= here.size()) return {.end = state != kQuoted && input_.failure().empty(), .size = i};
       for (; i < here.size() && i <= max_bytes_; ++i) {
-        if (here[i] == '"') quoted = !quoted;
-        if (here[i] == '\n' && !quoted) return i > 0 && here[i - 1] == '\r' ? i - 1 : i;
+        const char c = here[i];
+        if (state == kQuoted) {
+          if (c == '"') state = kAfterQuote;
+          continue;
+        }
+        if (c == '\n') return {.end = true, .size = i > 0 && here[i - 1] == '\r' ? i - 1 : i};
+        if (c == '"') {
+          if (state != kPlain) state = kQuoted;
+        } else if (c == ',') {
+          state = kFieldStart;
+        } else if (state == kAfterQuote && c != '\r') {
+          return {.broken = true};
+        } else if (state == kFieldStart) {
+          state = kPlain;
+        }
       }
-      --i;
     }
-    return std::string::npos;
+    return {};
   }
 
   int unclosed_ = 0;

@@ -1,6 +1,5 @@
 // The rules of C4, and those with lists of words and of personal data.
 #include <algorithm>
-#include <cctype>
 #include <unordered_set>
 
 #include "weft/base/error.h"
@@ -84,26 +83,39 @@ class C4 final : public Rule {
   C4Config c_;
 };
 
+uint64_t hash_with(uint64_t hash, char byte) { return (hash ^ uint8_t(byte)) * 0x100000001b3u; }  // FNV-1a
+
 // Hashes of the words between what is neither letter nor digit, in lower case.
 std::vector<uint64_t> word_hashes(std::string_view text) {
+  constexpr uint64_t kNoWord = 0xcbf29ce484222325u;
   std::vector<uint64_t> hashes;
-  std::string word;
+  std::string lower;
+  uint64_t hash = kNoWord;
   const auto end_word = [&] {
-    if (!word.empty()) hashes.push_back(hash64(word));
-    word.clear();
+    if (hash != kNoWord) hashes.push_back(hash);
+    hash = kNoWord;
   };
-  while (!text.empty()) {
-    const auto c = static_cast<unsigned char>(text.front());
-    const Character character = c < 0x80 ? Character{c, 1} : first_character(text);
-    text.remove_prefix(character.bytes);
-    if (c < 0x80 ? std::isalnum(c) || c == '_' : is_word_character(character.code)) {
-      if (c < 0x80)
-        word += char(std::tolower(c));
+  for (size_t at = 0; at < text.size();) {
+    const char c = text[at];
+    if (uint8_t(c) < 0x80) {
+      ++at;
+      if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_')
+        hash = hash_with(hash, c);
+      else if (c >= 'A' && c <= 'Z')
+        hash = hash_with(hash, char(c + 32));
       else
-        append_lower(word, character.code);
-    } else {
-      end_word();
+        end_word();
+      continue;
     }
+    const Character character = first_character(text.substr(at));
+    at += character.bytes;
+    if (!is_word_character(character.code)) {
+      end_word();
+      continue;
+    }
+    lower.clear();
+    append_lower(lower, character.code);
+    for (const char byte : lower) hash = hash_with(hash, byte);
   }
   end_word();
   return hashes;
@@ -120,10 +132,12 @@ class BadWords final : public Rule {
       const std::vector<uint64_t> words = word_hashes(line);
       uint64_t phrase = 0;
       for (const uint64_t word : words) phrase = phrase_hash(phrase, word);
-      if (words.empty())
+      if (words.empty()) {
         signs_.emplace_back(line);  // an emoji
-      else
+      } else {
         phrases_.insert(phrase);
+        may_begin_[place_of(words[0])] = true;
+      }
       longest_ = std::max(longest_, words.size());
     }
     if (phrases_.empty() && signs_.empty()) throw FileError(c_.file + ": holds no word");
@@ -133,6 +147,7 @@ class BadWords final : public Rule {
     const std::vector<uint64_t> words = word_hashes(d.text);
     int64_t hits = 0;
     for (size_t i = 0; i < words.size(); ++i) {
+      if (!may_begin_[place_of(words[i])]) continue;
       uint64_t phrase = 0;
       for (size_t k = i; k < std::min(i + longest_, words.size()); ++k)
         hits += int64_t(phrases_.count(phrase = phrase_hash(phrase, words[k])));
@@ -143,8 +158,11 @@ class BadWords final : public Rule {
   }
 
  private:
+  static size_t place_of(uint64_t word) { return size_t(word >> 48); }
+
   BadWordsConfig c_;
   std::unordered_set<uint64_t> phrases_;
+  std::vector<bool> may_begin_ = std::vector<bool>(1 << 16);  // so that most words cost one look
   std::vector<std::string> signs_;
   size_t longest_ = 1;
 };

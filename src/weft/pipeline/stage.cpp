@@ -1,10 +1,10 @@
 #include "weft/pipeline/stage.h"
 
 #include "weft/base/json.h"
+#include "weft/base/tasks.h"
 #include "weft/data/token_writer.h"
 #include "weft/pipeline/hashing.h"
 #include "weft/pipeline/shard.h"
-#include "weft/pipeline/tasks.h"
 
 namespace weft {
 namespace {
@@ -29,11 +29,25 @@ void clear(const fs::path& folder) {
     throw FileError(fmt::format(
         "{}: holds files that no stage of a pipeline made; choose another run.dir, or move them", folder.string()));
   fs::remove(folder / "manifest.json");  // first: half of a folder must not look whole
-  fs::remove_all(folder);
-  fs::create_directories(folder);
+  std::vector<fs::path> others;          // stage.json stays, and says whose the rest is
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.path().filename() != "stage.json") others.push_back(entry.path());
+  for (const fs::path& other : others) fs::remove_all(other);
 }
 
 }  // namespace
+
+void remove_unfinished(const fs::path& folder, std::string_view of) {
+  constexpr std::string_view kMark = ".tmp-";  // of WholeFile, with six characters behind
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    const size_t stem = name.size() - std::min(name.size(), kMark.size() + 6);
+    if (std::string_view(name).substr(stem).starts_with(kMark) && (of.empty() || name.substr(0, stem) == of))
+      found.push_back(entry.path());
+  }
+  for (const fs::path& file : found) fs::remove(file);
+}
 
 void StageProgress::begin(const std::string& stage, int64_t work) {
   std::lock_guard lock(mutex_);
@@ -60,6 +74,7 @@ StageFolder::StageFolder(fs::path folder, StageIdentity identity)
     fs::create_directories(path_);
     const fs::path file = path_ / "stage.json";
     const nlohmann::json mine = to_json(identity_);
+    remove_unfinished(path_, fs::exists(file) ? "" : "stage.json");
     if (fs::exists(file) && read_json_file(file, kManifest) == mine) return;
     clear(path_);
     write_json(file, mine);

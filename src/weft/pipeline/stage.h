@@ -76,6 +76,9 @@ class StageFolder {
   StageIdentity identity_;
 };
 
+// Removes what a run that was killed left in a folder of files that it was writing: those of this name, or (empty) all.
+void remove_unfinished(const std::filesystem::path& folder, std::string_view of);
+
 // "00012" and the suffix.
 std::string shard_name(int64_t shard, const std::string& suffix);
 

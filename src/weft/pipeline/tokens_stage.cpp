@@ -4,12 +4,12 @@
 
 #include "weft/base/mapped_file.h"
 #include "weft/base/rng.h"
+#include "weft/base/tasks.h"
 #include "weft/data/id_view.h"
 #include "weft/data/token_writer.h"
 #include "weft/pipeline/hashing.h"
 #include "weft/pipeline/shard.h"
 #include "weft/pipeline/stages.h"
-#include "weft/pipeline/tasks.h"
 #include "weft/tokenize/tokenizer.h"
 
 namespace weft {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "weft/base/error.h"
-#include "weft/base/utf8.h"
+#include "weft/tokenize/text_lines.h"
 
 namespace weft {
 namespace {
@@ -11,17 +11,11 @@ namespace {
 using Json = nlohmann::json;
 
 Json merges_of(std::string_view text, const std::string& source) {
-  if (const size_t bad = utf8_error(text); bad != std::string_view::npos)
-    throw FileError(fmt::format("{}: byte {}: not UTF-8 text", source, bad));
   Json merges = Json::array();
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    if (line.empty() || (merges.empty() && line.starts_with("#version"))) continue;
+  for_each_text_line(text, source, [&](std::string_view line, int64_t) {
+    if (line.empty() || (merges.empty() && line.starts_with("#version"))) return;
     merges.push_back(std::string(line));
-  }
+  });
   return merges;
 }
 

@@ -8,6 +8,7 @@
 #include "weft/tokenize/base64.h"
 #include "weft/tokenize/bpe.h"
 #include "weft/tokenize/pipeline.h"
+#include "weft/tokenize/text_lines.h"
 
 namespace weft {
 namespace {
@@ -26,13 +27,8 @@ constexpr Known kKnown[] = {{"r50k", "r50k", 50256},       {"r50k", "gpt2", 5025
 Vocabulary read_ranks(const RankFile& file) {
   const size_t lines = size_t(std::count(file.content.begin(), file.content.end(), '\n')) + 1;
   Vocabulary ranks(file.source);
-  std::string_view rest = file.content;
-  for (int64_t line = 1; !rest.empty(); ++line) {
-    const size_t end = std::min(rest.find('\n'), rest.size());
-    std::string_view row = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-    if (row.ends_with('\r')) row.remove_suffix(1);
-    if (row.empty()) continue;
+  for_each_text_line(file.content, file.source, [&](std::string_view row, int64_t line) {
+    if (row.empty()) return;
     const std::string where = fmt::format("{}: line {}", file.source, line);
     const size_t space = row.find(' ');
     int64_t rank = -1;
@@ -45,7 +41,7 @@ Vocabulary read_ranks(const RankFile& file) {
     if (token.empty() || token.size() > kLongestToken)
       throw FileError(fmt::format("{}: a token of {} bytes; there may be 1 to {}", where, token.size(), kLongestToken));
     ranks.add(token, rank, lines);
-  }
+  });
   for (int b = 0; b < 256; ++b)
     if (ranks.find(std::string(1, char(b))) < 0)
       throw FileError(fmt::format("{}: the byte 0x{:02x} has no token: is the file cut short?", file.source, b));

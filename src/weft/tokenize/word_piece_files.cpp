@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "weft/base/error.h"
-#include "weft/base/utf8.h"
+#include "weft/tokenize/text_lines.h"
 
 namespace weft {
 namespace {
@@ -11,16 +11,8 @@ namespace {
 using Json = nlohmann::json;
 
 Json tokens_of(std::string_view text, const std::string& source) {
-  if (const size_t bad = utf8_error(text); bad != std::string_view::npos)
-    throw FileError(fmt::format("{}: byte {}: not UTF-8 text", source, bad));
   Json ids = Json::object();
-  for (int64_t id = 0; !text.empty(); ++id) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    ids[std::string(line)] = id;
-  }
+  for_each_text_line(text, source, [&](std::string_view line, int64_t number) { ids[std::string(line)] = number - 1; });
   return ids;
 }
 

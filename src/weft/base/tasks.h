@@ -3,13 +3,14 @@
 #include <exception>
 #include <mutex>
 #include <optional>
-#include <thread>
-#include <vector>
+
+#include "weft/base/threads.h"
 
 namespace weft {
 
 // Calls work(task) for each task that next() gives (a std::optional, empty at the end), on up to num_threads threads.
-// next() is called by one thread at a time. Blocks; after a failure no more tasks are begun, and the first is rethrown.
+// next() is called by one thread at a time. Blocks; after a failure, of which a thread that cannot be started is one,
+// no more tasks are begun, and the first is rethrown.
 template <class Next, class Work>
 void for_each_task(int num_threads, const Next& next, const Work& work) {
   std::exception_ptr failure;
@@ -29,10 +30,15 @@ void for_each_task(int num_threads, const Next& next, const Work& work) {
       }
     }
   };
-  std::vector<std::thread> threads;
-  for (int i = 1; i < num_threads; ++i) threads.emplace_back(run);
+  Threads threads;
+  try {
+    for (int i = 1; i < num_threads; ++i) threads.start(run);
+  } catch (...) {
+    std::lock_guard lock(mutex);
+    if (!failure) failure = std::current_exception();
+  }
   run();
-  for (auto& t : threads) t.join();
+  threads.wait_all();
   if (failure) std::rethrow_exception(failure);
 }
 

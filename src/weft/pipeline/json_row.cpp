@@ -1,0 +1,150 @@
+#include "weft/pipeline/json_row.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "weft/base/utf8.h"
+#include "weft/tokenize/unicode.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t kNone = std::string_view::npos;
+
+// Where the string that begins at the quote `at` ends, behind its closing quote; npos: it does not.
+size_t string_end(std::string_view json, size_t at) {
+  for (size_t from = at + 1;;) {
+    const size_t quote = json.find('"', from);
+    if (quote == kNone) return kNone;
+    size_t slashes = quote;
+    while (json[slashes - 1] == '\\') --slashes;  // ends at the opening quote at the latest
+    if ((quote - slashes) % 2 == 0) return quote + 1;
+    from = quote + 1;
+  }
+}
+
+struct Place {
+  size_t begin = 0, end = 0;  // of a string, with its quotes
+};
+
+// The string that is the value of `key` in the outermost object. Looks for it only: the JSON may be broken.
+std::optional<Place> find_string(std::string_view json, std::string_view key) {
+  int depth = 0;
+  bool expects_key = false, is_value = false;  // of the outermost object; of our key
+  for (size_t at = 0; at < json.size(); ++at) {
+    const char c = json[at];
+    if (c == '"') {
+      const size_t end = string_end(json, at);
+      if (end == kNone) return {};
+      if (is_value) return Place{at, end};
+      is_value = expects_key && json.substr(at + 1, end - at - 2) == key;
+      expects_key = false;
+      at = end - 1;
+    } else if (c == '{' || c == '[') {
+      expects_key = ++depth == 1 && c == '{';
+      is_value = false;
+    } else if (c == '}' || c == ']') {
+      --depth;
+    } else if (c == ',') {
+      expects_key = depth == 1;
+      is_value = false;
+    }
+  }
+  return {};
+}
+
+// The four digits of a \u at the beginning; nothing: there are none.
+std::optional<uint32_t> hex4(std::string_view text) {
+  uint32_t code = 0;
+  if (text.size() < 4) return {};
+  for (const char c : text.substr(0, 4)) {
+    const int digit = c >= '0' && c <= '9'   ? c - '0'
+                      : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                      : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                             : -1;
+    if (digit < 0) return {};
+    code = code << 4 | uint32_t(digit);
+  }
+  return code;
+}
+
+// Appends the character of a \u whose digits begin at `at`, which then stands behind it; false: it is none.
+bool append_escaped(std::string& text, std::string_view string, size_t& at) {
+  const auto first = hex4(string.substr(at));
+  if (!first || (*first >= 0xdc00 && *first < 0xe000)) return false;
+  at += 4;
+  uint32_t code = *first;
+  if (code >= 0xd800 && code < 0xdc00) {
+    if (!string.substr(at).starts_with("\\u")) return false;
+    const auto second = hex4(string.substr(at + 2));
+    if (!second || *second < 0xdc00 || *second >= 0xe000) return false;
+    code = 0x10000 + ((code - 0xd800) << 10) + (*second - 0xdc00);
+    at += 6;
+  }
+  append_character(text, code);
+  return true;
+}
+
+bool is_plain(char c) { return uint8_t(c) >= 0x20 && c != '\\' && c != '"'; }
+
+// What stands between a string's quotes; nothing: it is not as it should be.
+std::optional<std::string> unescaped(std::string_view string) {
+  if (utf8_error(string) != kNone) return {};
+  std::string text;
+  text.reserve(string.size());
+  for (size_t at = 0; at < string.size();) {
+    size_t end = at;
+    while (end < string.size() && is_plain(string[end])) ++end;
+    text += string.substr(at, end - at);
+    if (end == string.size()) break;
+    if (string[end] != '\\' || end + 1 == string.size()) return {};
+    at = end + 2;
+    constexpr std::string_view kNames = "\"\\/bfnrt", kMeant = "\"\\/\b\f\n\r\t";
+    if (const size_t which = kNames.find(string[end + 1]); which != kNone)
+      text += kMeant[which];
+    else if (string[end + 1] != 'u' || !append_escaped(text, string, at))
+      return {};
+  }
+  return text;
+}
+
+}  // namespace
+
+JsonRow parse_json_row(std::string_view row, std::string_view text_key, std::string_view where, JsonLimits limits) {
+  const std::optional<Place> place = row.size() <= limits.max_bytes ? find_string(row, text_key) : std::nullopt;
+  std::optional<std::string> text;
+  if (place) text = unescaped(row.substr(place->begin + 1, place->end - place->begin - 2));
+  if (text) {
+    std::string rest(row.substr(0, place->begin + 1));
+    rest += row.substr(place->end - 1);
+    return {parse_json(rest, where, limits), std::move(*text), true};
+  }
+  JsonRow all{parse_json(row, where, limits), "", false};
+  const auto found = all.json.is_object() ? all.json.find(text_key) : all.json.end();
+  if (found == all.json.end() || !found->is_string()) return all;
+  std::swap(all.text, found->get_ref<std::string&>());
+  all.has_text = true;
+  return all;
+}
+
+void append_json_string(std::string& json, std::string_view text) {
+  std::string copy;
+  text = well_formed(text, copy);
+  json += '"';
+  for (size_t at = 0; at < text.size();) {
+    size_t end = at;
+    while (end < text.size() && is_plain(text[end])) ++end;
+    json += text.substr(at, end - at);
+    if (end == text.size()) break;
+    constexpr std::string_view kNames = "\"\\bfnrt", kMeant = "\"\\\b\f\n\r\t";
+    if (const size_t which = kMeant.find(text[end]); which != kNone)
+      (json += '\\') += kNames[which];
+    else
+      json += fmt::format("\\u{:04x}", int(text[end]));
+    at = end + 1;
+  }
+  json += '"';
+}
+
+}  // namespace weft
