@@ -339,6 +339,18 @@ TEST(Train, OnAFullDiskTheOlderCheckpointStaysAndTheRunCanGoOn) {
 
 // --- what is refused ---
 
+TEST(Train, DataThatIsNotThereIsNamedBeforeAnythingIsMade) {
+  const Workplace work;
+  for (const char* ranks : {"local", "mpi"}) {
+    for (const std::string key : {"data.train", "data.valid", "data.loss_mask"}) {
+      const Finished f = run(work.command("new", {key + "=nowhere.txt", std::string("run.ranks=") + ranks}));
+      EXPECT_EQ(f.status, 1) << f.err;
+      EXPECT_EQ(f.err, "weft train: error: nowhere.txt: no such file\n");
+      EXPECT_FALSE(fs::exists(work / "new"));
+    }
+  }
+}
+
 TEST(Train, ARunFolderOfAnotherRecipeIsRefusedAndNotTouched) {
   const Workplace w;
   ASSERT_EQ(w.train("run").status, 0);

@@ -9,6 +9,7 @@
 #include "weft/apps/stop_signal.h"
 #include "weft/base/error.h"
 #include "weft/plan/layout_plan.h"
+#include "weft/train/run_data.h"
 #include "weft/train/run_folder.h"
 #include "weft/train/train_on_ranks.h"
 
@@ -83,6 +84,7 @@ int train_launched(const TrainOptions& options, const Launched& launched) {
     let_the_first_rank_speak(launched.rank);  // it finds the same
     return kExitUsage;
   }
+  require_run_data(recipe);
   if (recipe.run.ranks != "mpi") return train(recipe, {});
   check_mpi_is_built_in();
   if (!launched.by.empty()) {

@@ -133,6 +133,11 @@ int64_t OpenSource::counted_targets(int64_t sample) const {
 
 std::string OpenSource::contents() const { return tokens->fingerprint() + (mask ? " " + mask->fingerprint() : ""); }
 
+void require_sources(const std::vector<std::string>& paths) {
+  for (const std::string& path : paths)
+    if (!is_megatron(path)) require_file(path);
+}
+
 std::vector<OpenSource> open_sources(const DataSpec& spec) {
   judge(spec);
   std::vector<OpenSource> sources;

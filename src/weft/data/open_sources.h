@@ -66,6 +66,9 @@ struct OpenSource {
 // FileError, ConfigError.
 std::vector<OpenSource> open_sources(const DataSpec& spec);
 
+// That all paths are there, without opening them. Throws FileError as open_sources does.
+void require_sources(const std::vector<std::string>& paths);
+
 // That each span has seq_length elements.
 void check_lengths(const SampleRows& rows, int64_t seq_length);
 

@@ -26,6 +26,12 @@ DataSpec data_spec_of(const Recipe& r, int64_t vocab_size) {
   return spec;
 }
 
+void require_run_data(const Recipe& r) {
+  require_sources(r.data.train);
+  require_sources(r.data.valid);
+  if (!r.data.loss_mask.empty()) require_sources({r.data.loss_mask});
+}
+
 RunData open_run_data(const Recipe& r, const ModelSpec& model, const TokenizeProgress& progress) {
   DataSpec spec = data_spec_of(r, model.vocab_size);
   spec.progress = progress;

@@ -29,6 +29,9 @@ struct RunData {
 // What the recipe says of its training data.
 DataSpec data_spec_of(const Recipe& recipe, int64_t vocab_size);
 
+// That the files are there which the recipe names, before anything is made for the run. Throws FileError.
+void require_run_data(const Recipe& recipe);
+
 // Opens (and tokenizes, where that is needed) what the recipe names; `progress` hears how far a file is, from 0 to 1.
 // Throws FileError, ConfigError; a token file that is not as its dataset's manifest says is a FileError.
 using TokenizeProgress = std::function<void(std::string_view path, double done)>;

@@ -7,9 +7,6 @@
 
 namespace weft {
 
-// Makes run.dir the folder of this recipe: creates it with recipe.toml, or, where that is there already, checks that it
-// is the same run (only settings that do not change the result may differ) and updates it. Throws ConfigError that
-// names every difference; nothing is overwritten then.
 // The folder is this process's while the lock lives; a ConfigError says that another has it.
 class RunLock {
  public:
@@ -21,6 +18,9 @@ class RunLock {
  private:
   int fd_ = -1;
 };
+// Makes run.dir the folder of this recipe: creates it with recipe.toml, or, where that is there already, checks that it
+// is the same run (only settings that do not change the result may differ) and updates it. Throws ConfigError that
+// names every difference; nothing is overwritten then.
 RunLock claim_run_folder(const Recipe& recipe);
 
 }  // namespace weft
