@@ -22,25 +22,25 @@ constexpr std::string_view name_of(DType t) {
 struct bf16 {
   uint16_t bits = 0;
   bf16() = default;
-  explicit bf16(float x) {
+  constexpr explicit bf16(float x) {
     const uint32_t u = std::bit_cast<uint32_t>(x);
     if ((u & 0x7fffffffu) > 0x7f800000u)
       bits = uint16_t(u >> 16 | 0x40u);
     else
       bits = uint16_t((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
   }
-  explicit operator float() const { return std::bit_cast<float>(uint32_t(bits) << 16); }
+  constexpr explicit operator float() const { return std::bit_cast<float>(uint32_t(bits) << 16); }
 };
 
 // IEEE half precision, subnormals included. Rounds to nearest even: 65520 and more become infinity; NaN stays a NaN.
 struct f16 {
   uint16_t bits = 0;
   f16() = default;
-  explicit f16(float x) {
+  constexpr explicit f16(float x) {
     const uint32_t u = std::bit_cast<uint32_t>(x), magnitude = u & 0x7fffffffu;
     bits = uint16_t((u >> 16 & 0x8000u) | rounded(magnitude));
   }
-  explicit operator float() const {
+  constexpr explicit operator float() const {
     const uint32_t sign = uint32_t(bits & 0x8000u) << 16, rest = uint32_t(bits & 0x7fffu) << 13;
     if (rest >= 0x0f800000u) return std::bit_cast<float>(sign | 0x7f800000u | rest);
     if (rest >= 0x00800000u) return std::bit_cast<float>(sign | (rest + (112u << 23)));
@@ -49,7 +49,7 @@ struct f16 {
   }
 
  private:
-  static uint32_t rounded(uint32_t magnitude) {
+  static constexpr uint32_t rounded(uint32_t magnitude) {
     if (magnitude > 0x7f800000u) return 0x7e00u;
     if (magnitude >= 0x477ff000u) return 0x7c00u;                   // rounds to 65536 or more
     if (magnitude < 0x38800000u) {                                  // below 2^-14: a multiple of 2^-24

@@ -1,0 +1,43 @@
+// Elements as kernels read and write them: numbers in memory are f32, bf16 or f16, in registers float.
+#pragma once
+#include <type_traits>
+
+#include "weft/ops/cuda/block.h"
+#include "weft/tensor/tensor.h"
+
+namespace weft::gpu {
+
+WEFT_GPU inline float load(const float* at) { return *at; }
+WEFT_GPU inline float load(const bf16* at) { return float(*at); }
+WEFT_GPU inline float load(const f16* at) { return float(*at); }
+WEFT_GPU inline void store(float* at, float x) { *at = x; }
+WEFT_GPU inline void store(bf16* at, float x) { *at = bf16(x); }
+WEFT_GPU inline void store(f16* at, float x) { *at = f16(x); }
+
+// A matrix, or a vector as one row; `at` is null where the tensor does not exist.
+template <class T>
+struct Rows {
+  T* at = nullptr;
+  int64_t cols = 0, stride = 0;
+  WEFT_GPU T* operator[](int64_t i) const { return at + i * stride; }
+  WEFT_GPU explicit operator bool() const { return at != nullptr; }
+};
+template <class T>
+Rows<T> rows(const Tensor& t) {
+  return t ? Rows<T>{t.as<std::remove_const_t<T>>(), t.cols(), t.row_stride} : Rows<T>{};
+}
+template <class T>
+T* flat(const Tensor& t) {
+  return t ? t.as<T>() : nullptr;
+}
+
+// f(T{}) of the element type that a dtype stands for.
+template <class F>
+void by_float(DType t, const F& f) {
+  if (t == DType::f32) return f(float{});
+  if (t == DType::bf16) return f(bf16{});
+  WEFT_CHECK(t == DType::f16, "a GPU computes in f32, bf16 and f16, not {}", name_of(t));
+  f(f16{});
+}
+
+}  // namespace weft::gpu

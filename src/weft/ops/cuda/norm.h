@@ -1,0 +1,149 @@
+// Kernels: normalization, forward and backward. A row is a token's, or one head of it.
+#pragma once
+#include <cmath>
+
+#include "weft/ops/cuda/elements.h"
+
+namespace weft::gpu {
+
+// Rows that are heads: row i of the kernel is head i % heads of token i / heads.
+template <class T>
+struct HeadRows {
+  Rows<T> x;
+  int64_t heads = 1, width = 0;
+  WEFT_GPU T* operator[](int64_t i) const { return x[i / heads] + i % heads * width; }
+  WEFT_GPU explicit operator bool() const { return bool(x); }
+};
+// Statistics, one for each row.
+struct RowNumbers {
+  Rows<float> x;
+  int64_t heads = 1;
+  WEFT_GPU float& operator[](int64_t i) const { return x[i / heads][i % heads]; }
+  WEFT_GPU explicit operator bool() const { return bool(x); }
+};
+
+// s = x + delta; y = (s - mean) rstd w + b. A block a row.
+template <class T>
+struct NormRow {
+  HeadRows<T> x, delta, sum, y;
+  const T *w, *b;
+  RowNumbers mean, rstd;
+  float eps;
+  template <class Block>
+  WEFT_GPU void operator()(const Block& block) const {
+    const int64_t i = block.index(), n = x.width;
+    const T* s = x[i];
+    if (delta) {
+      block.each(n, [&](int64_t j) { store(sum[i] + j, load(x[i] + j) + load(delta[i] + j)); });
+      s = sum[i];
+    }
+    const float m = mean ? block.fold(n, 0.0f, AddUp(), [&](int64_t j) { return load(s + j); }) / float(n) : 0.0f;
+    const float squares = block.fold(n, 0.0f, AddUp(), [&](int64_t j) {
+      const float d = load(s + j) - m;
+      return d * d;
+    });
+    const float r = 1.0f / sqrtf(squares / float(n) + eps);
+    block.each(1, [&](int64_t) {
+      if (mean) mean[i] = m;
+      rstd[i] = r;
+    });
+    block.each(n, [&](int64_t j) {
+      store(y[i] + j, (load(s + j) - m) * r * load(w + j) + (b != nullptr ? load(b + j) : 0.0f));
+    });
+  }
+};
+
+template <class T>
+struct NormRowAgain {
+  HeadRows<T> x, y;
+  const T *w, *b;
+  RowNumbers mean, rstd;
+  template <class Block>
+  WEFT_GPU void operator()(const Block& block) const {
+    const int64_t i = block.index();
+    const float m = mean ? mean[i] : 0.0f, r = rstd[i];
+    block.each(x.width, [&](int64_t j) {
+      store(y[i] + j, (load(x[i] + j) - m) * r * load(w + j) + (b != nullptr ? load(b + j) : 0.0f));
+    });
+  }
+};
+
+// dx = carry + rstd (g - mean(g) - xhat mean(g xhat)) with g = w dy. A block for each chunk of rows, which leaves in
+// parts its sums over them of dy xhat and dy, one row of parts each.
+inline constexpr int64_t kChunkRows = 32;
+template <class T>
+struct NormRowsBackward {
+  HeadRows<T> x, dy, carry, dx;
+  const T* w;
+  RowNumbers mean, rstd;
+  int64_t num_rows;
+  float *dw_parts, *db_parts;  // [chunks, width]; db_parts may be none
+  template <class Block>
+  WEFT_GPU void operator()(const Block& block) const {
+    const int64_t first = block.index() * kChunkRows, n = x.width;
+    const int64_t end = first + kChunkRows < num_rows ? first + kChunkRows : num_rows;
+    float* dw = dw_parts + block.index() * n;
+    float* db = db_parts != nullptr ? db_parts + block.index() * n : nullptr;
+    block.each(n, [&](int64_t j) {
+      float of_w = 0, of_b = 0;
+      for (int64_t i = first; i < end; ++i) {
+        const float d = load(dy[i] + j);
+        of_w += d * (load(x[i] + j) - (mean ? mean[i] : 0.0f)) * rstd[i];
+        of_b += d;
+      }
+      dw[j] = of_w;
+      if (db != nullptr) db[j] = of_b;
+    });
+    for (int64_t i = first; i < end; ++i) row(block, i);
+  }
+  template <class Block>
+  WEFT_GPU void row(const Block& block, int64_t i) const {
+    const int64_t n = x.width;
+    const float m = mean ? mean[i] : 0.0f, r = rstd[i];
+    const auto g = [&](int64_t j) { return load(w + j) * load(dy[i] + j); };
+    const auto xhat = [&](int64_t j) { return (load(x[i] + j) - m) * r; };
+    const float g_mean = mean ? block.fold(n, 0.0f, AddUp(), g) / float(n) : 0.0f;
+    const float gx_mean = block.fold(n, 0.0f, AddUp(), [&](int64_t j) { return g(j) * xhat(j); }) / float(n);
+    block.each(n, [&](int64_t j) {
+      const float inner = g(j) - g_mean - xhat(j) * gx_mean;
+      store(dx[i] + j, (carry ? load(carry[i] + j) : 0.0f) + r * inner);
+    });
+  }
+};
+
+// out[j] (+)= the sum of parts[., j], in their order. A block for each run of columns.
+struct ColumnSums {
+  const float* parts;
+  int64_t num_parts, cols;
+  float* out;
+  bool accumulate;
+  template <class Block>
+  WEFT_GPU void operator()(const Block& block) const {
+    const int64_t first = block.index() * kThreads, n = cols - first < kThreads ? cols - first : kThreads;
+    block.each(n, [&](int64_t k) {
+      const int64_t j = first + k;
+      float sum = 0;
+      for (int64_t p = 0; p < num_parts; ++p) sum += parts[p * cols + j];
+      out[j] = accumulate ? out[j] + sum : sum;
+    });
+  }
+};
+// parts[chunk][j]: the sum of dy[., j] over a chunk of rows.
+template <class T>
+struct ChunkSums {
+  Rows<const T> dy;
+  int64_t num_rows;
+  float* parts;
+  template <class Block>
+  WEFT_GPU void operator()(const Block& block) const {
+    const int64_t first = block.index() * kChunkRows;
+    const int64_t end = first + kChunkRows < num_rows ? first + kChunkRows : num_rows;
+    block.each(dy.cols, [&](int64_t j) {
+      float sum = 0;
+      for (int64_t i = first; i < end; ++i) sum += load(dy[i] + j);
+      parts[block.index() * dy.cols + j] = sum;
+    });
+  }
+};
+
+}  // namespace weft::gpu

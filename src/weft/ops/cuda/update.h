@@ -1,0 +1,110 @@
+// Kernels: reductions of whole tensors, and optimizers.
+#pragma once
+#include <cmath>
+
+#include "weft/ops/cuda/elements.h"
+#include "weft/ops/ops.h"
+
+namespace weft::gpu {
+
+// parts[block] = the sum of f over a run of elements.
+inline constexpr int64_t kReduceRun = 64 * kThreads;
+template <class T, class F>
+struct RunSums {
+  const T* x;
+  int64_t n;
+  double* parts;
+  F f;
+  template <class Block>
+  WEFT_GPU void operator()(const Block& block) const {
+    const int64_t first = block.index() * kReduceRun, count = n - first < kReduceRun ? n - first : kReduceRun;
+    const double sum = block.fold(count, 0.0, AddUp(), [&](int64_t i) { return f(x[first + i]); });
+    block.each(1, [&](int64_t) { parts[block.index()] = sum; });
+  }
+};
+struct AsItIs {
+  WEFT_GPU double operator()(float x) const { return x; }
+  WEFT_GPU double operator()(double x) const { return x; }
+};
+struct IsNotFinite {
+  template <class T>
+  WEFT_GPU double operator()(T x) const {
+    const float value = load(&x);
+    return value - value == 0 ? 0.0 : 1.0;
+  }
+};
+
+// leaves[i] = the sum of squares of kSumLeaf elements.
+struct LeafSquares {
+  const float* x;
+  int64_t n;
+  double* leaves;
+  template <class Block>
+  WEFT_GPU void operator()(const Block& block) const {
+    const int64_t first = block.index() * kSumLeaf, count = n - first < kSumLeaf ? n - first : kSumLeaf;
+    const double sum = block.fold(count, 0.0, AddUp(), [&](int64_t i) { return double(x[first + i]) * x[first + i]; });
+    block.each(1, [&](int64_t) { leaves[block.index()] = sum; });
+  }
+};
+// Neighbours are added, then pairs of neighbours, and so on. One block; overwrites parts.
+struct TreeTotal {
+  double* parts;
+  int64_t n;
+  double* out;
+  template <class Block>
+  WEFT_GPU void operator()(const Block& block) const {
+    for (int64_t step = 1; step < n; step *= 2)
+      block.each((n - step + 2 * step - 1) / (2 * step),
+                 [&](int64_t i) { parts[2 * step * i] += parts[2 * step * i + step]; });
+    block.each(1, [&](int64_t) { *out = n > 0 ? parts[0] : 0.0; });
+  }
+};
+
+template <class T>
+struct AdamWStep {
+  float *w, *m, *v;
+  const float* grad;
+  T* value;  // or none
+  int64_t n;
+  float lr, beta1, beta2, eps, weight_decay, grad_scale, inverse_c1, inverse_c2;
+  template <class Block>
+  WEFT_GPU void operator()(const Block& block) const {
+    const int64_t first = block.index() * kRunOfUpdate;
+    block.each(n - first < kRunOfUpdate ? n - first : kRunOfUpdate, [&](int64_t k) {
+      const int64_t i = first + k;
+      const float g = grad_scale * grad[i];
+      m[i] = beta1 * m[i] + (1 - beta1) * g;
+      v[i] = beta2 * v[i] + (1 - beta2) * g * g;
+      float x = w[i];
+      x -= lr * weight_decay * x;
+      x -= lr * (m[i] * inverse_c1) / (sqrtf(v[i] * inverse_c2) + eps);
+      w[i] = x;
+      if (value != nullptr) store(value + i, x);
+    });
+  }
+  static constexpr int64_t kRunOfUpdate = 4 * kThreads;
+};
+
+template <class T>
+struct SgdStep {
+  float *w, *buf;
+  const float* grad;
+  T* value;  // or none
+  int64_t n;
+  float lr, momentum, weight_decay, grad_scale;
+  bool first_step;
+  template <class Block>
+  WEFT_GPU void operator()(const Block& block) const {
+    const int64_t first = block.index() * kRunOfUpdate;
+    block.each(n - first < kRunOfUpdate ? n - first : kRunOfUpdate, [&](int64_t k) {
+      const int64_t i = first + k;
+      const float g = grad_scale * grad[i] + weight_decay * w[i];
+      buf[i] = first_step ? g : momentum * buf[i] + g;
+      w[i] -= lr * buf[i];
+      if (value != nullptr) store(value + i, w[i]);
+    });
+  }
+  static constexpr int64_t kRunOfUpdate = 4 * kThreads;
+};
+
+}  // namespace weft::gpu
