@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "weft/base/error.h"
 #include "weft/base/mapped_file.h"
 #include "weft/base/rng.h"
 #include "weft/base/tasks.h"
@@ -39,7 +40,8 @@ class Encode {
  public:
   Encode(const PipelineConfig& config, const Tokenizer& tokenizer) : config_(config), tokenizer_(tokenizer) {}
 
-  ShardReport run(const fs::path& shard, const fs::path& train, const fs::path& valid) const {
+  // `samples`: of documents that the tokenizer cannot encode, which are left out.
+  ShardReport run(const fs::path& shard, const fs::path& train, const fs::path& valid, int64_t samples) const {
     ShardReport report;
     Counts& c = report.counts;
     std::vector<TokenizedDocument> kept, held_out;
@@ -53,7 +55,12 @@ class Encode {
         return;
       }
       if (valid_one) t.copies = 1;
-      t.tokens = encode(d.text);
+      try {
+        t.tokens = encode(d.text);
+      } catch (const Error& e) {  // an expression that gives up, a word without a token
+        ++c.dropped["tokens.tokenizer"];
+        return report.show({"tokens.tokenizer", e.what(), d.id.text(), d.text}, samples);
+      }
       c.documents_out += t.copies;
       c.bytes_out += t.copies * int64_t(d.text.size());
       c.changed[valid_one ? "tokens.valid" : "tokens.train"] += t.copies * int64_t(t.tokens.size());
@@ -180,8 +187,9 @@ void encode_all(const Encode& encode, const StageFolder& folder, const StageResu
     return {};
   };
   for_each_task(context.threads, next, [&](int64_t shard) {
-    const ShardReport report = encode.run(before.folder / before.shards[size_t(shard)],
-                                          work / shard_name(shard, ".train"), work / shard_name(shard, ".valid"));
+    const ShardReport report =
+        encode.run(before.folder / before.shards[size_t(shard)], work / shard_name(shard, ".train"),
+                   work / shard_name(shard, ".valid"), context.samples);
     folder.finish(shard, report);
     context.progress.add(report.counts, report.counts.bytes_in, false);
   });
