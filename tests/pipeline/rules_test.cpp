@@ -236,5 +236,17 @@ TEST(Rules, PerplexityIsLowForWhatIsLikeTheModelsText) {
   EXPECT_THROW(NgramModel::read(dir / "cut.ngram"), FileError);
 }
 
+TEST(Rules, PerplexityTellsTheGoodPageOfCs336FromTheBadOne) {
+  WEFT_NEEDS_SHARED();
+  const TempDir dir;
+  testing::unpack_cs336(dir);
+  NgramModel model(4);
+  model.learn(slurp(testing::shared_dir() / "data/text/wikitext2/wiki.test.raw").substr(0, 200'000));
+  model.finish();
+  const double good = model.perplexity(slurp(dir / "fixtures/high_quality_wiki_reference.txt"));
+  const double bad = model.perplexity(slurp(dir / "fixtures/low_quality_cc.txt"));
+  EXPECT_GT(bad, 1.2 * good) << good << " " << bad;
+}
+
 }  // namespace
 }  // namespace weft

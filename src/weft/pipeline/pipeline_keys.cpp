@@ -88,7 +88,7 @@ void add_later_stages(PipelineConfig& c, std::vector<RecipeKey>& keys) {
   keys.insert(
       keys.end(),
       {{"dedup.documents", &c.dedup.documents, {}, "equal texts: the first is kept"},
-       {"dedup.urls", &c.dedup.urls, {}, "equal URLs: the first is kept"},
+       {"dedup.urls", &c.dedup.urls, {}, "URLs of the same page: the first is kept"},
        {"dedup.lines", &c.dedup.lines, one_of({"off", "keep_first", "keep_none"}),
         "equal lines anywhere: all but the first, or all, are taken out"},
        {"dedup.near", &c.dedup.near, {}, "similar texts, by MinHash: the first is kept"},
