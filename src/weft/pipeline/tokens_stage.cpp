@@ -214,8 +214,10 @@ StageResult run_tokens_stage(const PipelineConfig& config, const StageResult& be
   nlohmann::json files = nlohmann::json::array();
   for (const char* name : {"train", "valid"}) {
     TokenShards shards(path, name, dtype, config.tokens.shard_mtokens * 1'000'000);
-    for (size_t i = 0; i < before.shards.size(); ++i)
+    for (size_t i = 0; i < before.shards.size(); ++i) {
+      if (context.stop) throw Interrupted();
       shards.add_file(path / "work" / shard_name(int64_t(i), fmt::format(".{}", name)));
+    }
     for (auto& file : shards.finish()) files.push_back(std::move(file));
   }
   folder.complete(int64_t(before.shards.size()), context, {{"files", files}});
