@@ -222,6 +222,22 @@ TEST(Pipeline, TokensAreThoseOfTheDocumentsAndSplitByTheirTexts) {
   EXPECT_NEAR(double(twice) / double(times["train"].size()), 0.5, 0.12);
 }
 
+// An expression that takes for ever on a text made for it: that document is left out, by name, and the run goes on.
+TEST(PipelineSlow, ATextThatTheTokenizersExpressionGivesUpOnIsLeftOut) {
+  const TempDir dir;
+  spill(dir / "tokenizer.json", R"({"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(?:(a+)+)+[bc]"},
+    "behavior": "Isolated"}, "model": {"type": "BPE", "vocab": {"a": 0, "o": 1, "k": 2}, "merges": []}})");
+  spill(dir / "in.txt", "ok\n" + std::string(64, 'a') + "\nko\n");
+  Harness harness;
+  harness.run(config_over(dir / "out", "[\"" + (dir / "in.txt").string() + "\"]",
+                          "separator = \"\\n\"\n[tokens]\ntokenizer = \"" + dir.path().string() + "\"\n"));
+  const auto manifest = open_stage(dir / "out/tokens").manifest;
+  EXPECT_EQ(manifest.at("counts").at("dropped"), (nlohmann::json{{"tokens.tokenizer", 1}}));
+  EXPECT_EQ(manifest.at("samples")[0].at("id"), "0.1");
+  EXPECT_NE(manifest.at("samples")[0].at("detail").get<std::string>().find("gave up"), std::string::npos);
+  EXPECT_EQ(manifest.at("counts").at("documents_out"), 2);
+}
+
 TEST(Pipeline, AuditFindsEveryChange) {
   const Case c;
   Harness harness;

@@ -8,6 +8,7 @@
 #include "weft/pipeline/minhash.h"
 #include "weft/pipeline/shard.h"
 #include "weft/pipeline/stages.h"
+#include "weft/pipeline/url.h"
 #include "weft/pipeline/words.h"
 
 namespace weft {
@@ -15,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;  // 2: URLs of the same page are equal
 
 // What a key is of: its highest bits, so that keys of a kind come together, lines last.
 enum class KeyKind : uint64_t { kText, kUrl, kBand, kLine };
@@ -60,7 +61,7 @@ class KeyPass {
   void add_exact(const Document& d, std::vector<KeyRecord>& records) const {
     const uint64_t number = d.id.number();
     if (c_.documents) records.push_back(record_of(KeyKind::kText, hash128(d.text), number, 0));
-    if (c_.urls && !d.url.empty()) records.push_back(record_of(KeyKind::kUrl, hash128(d.url), number, 0));
+    if (c_.urls && !d.url.empty()) records.push_back(record_of(KeyKind::kUrl, hash128(normal_url(d.url)), number, 0));
     if (c_.lines == "off") return;
     uint64_t line_number = 0;
     for_each_text_line(d.text, [&](std::string_view line) {

@@ -57,7 +57,8 @@ struct BadWordsConfig {
   int64_t max_hits = 0;
 };
 struct PiiConfig {
-  bool emails = true, phones = true, ips = true;
+  bool emails = true, phones = true, international_phones = true, ips = true, ipv6 = true, ibans = true, cards = true;
+  std::string mask = "|||{}|||";
 };
 struct PerplexityConfig {
   std::string model;

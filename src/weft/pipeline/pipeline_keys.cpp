@@ -76,14 +76,19 @@ void add_other_rules(PipelineConfig& c, std::vector<RecipeKey>& keys) {
        {"perplexity.max", &c.perplexity.max, at_least(0), "documents above are dropped; 0: no limit"},
        {"pii.emails", &c.pii.emails, {}, "become |||EMAIL_ADDRESS|||"},
        {"pii.phones", &c.pii.phones, {}, "numbers of ten digits, as in North America, become |||PHONE_NUMBER|||"},
-       {"pii.ips", &c.pii.ips, {}, "IPv4 addresses become |||IP_ADDRESS|||"}});
+       {"pii.international_phones", &c.pii.international_phones, {}, "+ and a country's code, likewise"},
+       {"pii.ips", &c.pii.ips, {}, "IPv4 addresses become |||IP_ADDRESS|||"},
+       {"pii.ipv6", &c.pii.ipv6, {}, "IPv6 addresses, likewise"},
+       {"pii.ibans", &c.pii.ibans, {}, "bank accounts with a right check sum become |||IBAN|||"},
+       {"pii.cards", &c.pii.cards, {}, "card numbers with a right check digit become |||CARD_NUMBER|||"},
+       {"pii.mask", &c.pii.mask, {}, "what is put in their place; {} stands for the kind"}});
 }
 
 void add_later_stages(PipelineConfig& c, std::vector<RecipeKey>& keys) {
   keys.insert(
       keys.end(),
       {{"dedup.documents", &c.dedup.documents, {}, "equal texts: the first is kept"},
-       {"dedup.urls", &c.dedup.urls, {}, "equal URLs: the first is kept"},
+       {"dedup.urls", &c.dedup.urls, {}, "URLs of the same page: the first is kept"},
        {"dedup.lines", &c.dedup.lines, one_of({"off", "keep_first", "keep_none"}),
         "equal lines anywhere: all but the first, or all, are taken out"},
        {"dedup.near", &c.dedup.near, {}, "similar texts, by MinHash: the first is kept"},

@@ -169,19 +169,23 @@ class BadWords final : public Rule {
 
 class Pii final : public Rule {
  public:
-  explicit Pii(const PiiConfig& config) : c_(config) {}
+  explicit Pii(const PiiConfig& c) : mask_(c.mask) {
+    const std::pair<std::string_view, bool> wanted[] = {
+        {"emails", c.emails}, {"ipv6", c.ipv6},   {"ips", c.ips},
+        {"ibans", c.ibans},   {"cards", c.cards}, {"international_phones", c.international_phones},
+        {"phones", c.phones}};
+    for (const auto& [key, is_wanted] : wanted)
+      if (is_wanted) kinds_.push_back(&pii_kind(key));
+  }
   std::optional<Drop> judge(Document& d, std::map<std::string, int64_t>& changes) const override {
-    const auto count = [&](const char* name, int64_t n) {
-      if (n > 0) changes[name] += n;
-    };
-    if (c_.emails) count("pii.emails", mask_emails(d.text));
-    if (c_.ips) count("pii.ips", mask_ips(d.text));
-    if (c_.phones) count("pii.phones", mask_phones(d.text));
+    for (const PiiKind* kind : kinds_)
+      if (const int64_t n = mask_pii(d.text, *kind, mask_); n > 0) changes[fmt::format("pii.{}", kind->key)] += n;
     return {};
   }
 
  private:
-  PiiConfig c_;
+  std::string mask_;
+  std::vector<const PiiKind*> kinds_;
 };
 
 }  // namespace

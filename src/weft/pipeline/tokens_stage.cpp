@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "weft/base/error.h"
 #include "weft/base/mapped_file.h"
 #include "weft/base/rng.h"
 #include "weft/base/tasks.h"
@@ -40,7 +41,8 @@ class Encode {
  public:
   Encode(const PipelineConfig& config, const Tokenizer& tokenizer) : config_(config), tokenizer_(tokenizer) {}
 
-  ShardReport run(const fs::path& shard, const fs::path& train, const fs::path& valid) const {
+  // `samples`: of documents that the tokenizer cannot encode, which are left out.
+  ShardReport run(const fs::path& shard, const fs::path& train, const fs::path& valid, int64_t samples) const {
     ShardReport report;
     Counts& c = report.counts;
     std::vector<TokenizedDocument> kept, held_out;
@@ -54,7 +56,12 @@ class Encode {
         return;
       }
       if (valid_one) t.copies = 1;
-      t.tokens = encode(d.text);
+      try {
+        t.tokens = encode(d.text);
+      } catch (const Error& e) {  // an expression that gives up, a word without a token
+        ++c.dropped["tokens.tokenizer"];
+        return report.show({"tokens.tokenizer", e.what(), d.id.text(), d.text}, samples);
+      }
       c.documents_out += t.copies;
       c.bytes_out += t.copies * int64_t(d.text.size());
       c.changed[valid_one ? "tokens.valid" : "tokens.train"] += t.copies * int64_t(t.tokens.size());
@@ -183,8 +190,9 @@ void encode_all(const Encode& encode, const StageFolder& folder, const StageResu
     return {};
   };
   for_each_task(context.threads, next, [&](int64_t shard) {
-    const ShardReport report = encode.run(before.folder / before.shards[size_t(shard)],
-                                          work / shard_name(shard, ".train"), work / shard_name(shard, ".valid"));
+    const ShardReport report =
+        encode.run(before.folder / before.shards[size_t(shard)], work / shard_name(shard, ".train"),
+                   work / shard_name(shard, ".valid"), context.samples);
     folder.finish(shard, report);
     context.progress.add(report.counts, report.counts.bytes_in, false);
   });
@@ -209,8 +217,10 @@ StageResult run_tokens_stage(const PipelineConfig& config, const StageResult& be
   nlohmann::json files = nlohmann::json::array();
   for (const char* name : {"train", "valid"}) {
     TokenShards shards(path, name, dtype, config.tokens.shard_mtokens * 1'000'000);
-    for (size_t i = 0; i < before.shards.size(); ++i)
+    for (size_t i = 0; i < before.shards.size(); ++i) {
+      if (context.stop) throw Interrupted();
       shards.add_file(path / "work" / shard_name(int64_t(i), fmt::format(".{}", name)));
+    }
     for (auto& file : shards.finish()) files.push_back(std::move(file));
   }
   folder.complete(int64_t(before.shards.size()), context, {{"files", files}});
