@@ -32,6 +32,7 @@ std::string to_line(const Document& d) {
                          {"row", d.origin.row}, {"begin", d.origin.begin}, {"end", d.origin.end},
                          {"text", d.text}};
   if (!d.url.empty()) json["url"] = d.url;
+  if (!d.conversation.empty()) json["conversation"] = d.conversation;
   if (!d.meta.empty()) json["meta"] = d.meta;
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
@@ -47,6 +48,7 @@ Document document_of_line(std::string_view line, const std::string& where) {
               .begin = fields.integer("begin", {.min = 0}),
               .end = fields.integer("end", {.min = 0})};
   d.url = fields.string("url", "");
+  d.conversation = fields.string("conversation", "");
   if (fields.has("meta")) d.meta = fields.object("meta").json();
   d.text = fields.string("text");
   return d;
