@@ -4,14 +4,17 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
+#include <sstream>
 
 #include "data/data_support.h"
 #include "weft/base/error.h"
 #include "weft/base/rng.h"
 #include "weft/data/data_stream.h"
 #include "weft/data/eval_windows.h"
+#include "weft/tokenize/tokenizer.h"
 
 namespace weft {
 namespace {
@@ -246,6 +249,36 @@ TEST(Packing, RawIdsTellNoDocumentsApartAndAreRefused) {
               "does not say where documents begin, which data.packing = \"first-fit\" needs");
   EXPECT_SAYS(error_of([&] { DataStream{spec_of(paths, PackingKind::concatenate_and_split, true, 4)}; }),
               "data.attn_mask_type = \"block_causal\" needs");
+}
+
+// Stanford CS336's samples of five instructions, made by its own packing.
+TEST(Packing, ConcatenatesAndSplitsAsCs336Does) {
+  WEFT_NEEDS_SHARED();
+  const auto folder = testing::shared_dir() / "data/tokenizers";
+  const auto tokenizer = read_tokenizer(folder / "llama3/tokenizer.model");
+  TempDir dir;
+  Documents documents;
+  std::istringstream lines(testing::slurp(folder / "chat_templates/cs336_sft_sample.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    const auto json = nlohmann::json::parse(line);
+    documents.emplace_back();
+    tokenizer->encode(
+        "<|begin_of_text|>Below is an instruction that describes a task. Write a response that "
+        "appropriately completes the request.\n\n### Instruction:\n" +
+            json["prompt"].get<std::string>() + "\n\n### Response:\n" + json["response"].get<std::string>() +
+            "<|end_of_text|>",
+        documents.back(), SpecialText::kParsed);
+  }
+  write_megatron_tokens(dir / "a", documents, "int32");
+  const DataStream stream(spec_of({(dir / "a").string()}, PackingKind::concatenate_and_split, false, 32));
+  const auto expected =
+      nlohmann::json::parse(testing::slurp(folder / "chat_templates/cs336_tokenized_sft_sample.json"));
+  ASSERT_EQ(stream.samples_per_epoch(), int64_t(expected.size()));
+  for (size_t k = 0; k < expected.size(); ++k) {
+    const Sample s = read(stream, int64_t(k), 32);
+    EXPECT_EQ(s.ids, expected[k]["input_ids"].get<std::vector<int32_t>>()) << k;
+    EXPECT_EQ(s.targets, expected[k]["labels"].get<std::vector<int32_t>>()) << k;
+  }
 }
 
 TEST(Packing, NoDocumentWithTokensGivesNoSample) {

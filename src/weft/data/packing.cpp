@@ -9,7 +9,7 @@ namespace weft {
 namespace {
 
 // A group ends with so many documents, if they would fill so many samples, or with this many in any case: what is left
-// empty in the last samples of a group is then little, and packing one again takes microseconds.
+// empty in the last samples of a group is then little, and packing one again takes a tenth of a millisecond.
 constexpr int64_t kGroupDocuments = 1024, kGroupSamples = 64, kMostGroupDocuments = 16384;
 
 // The room in each of some samples, and which is the first with enough: a binary tree of maxima.
