@@ -166,7 +166,7 @@ TEST(Why, AFileThatChangesUnderARunIsRefusedByName) {
 }
 
 // Another dataset at the same place is as good as itself, but not what the run was trained on.
-TEST(Why, AnotherDatasetAtTheSamePlaceIsRefusedByName) {
+TEST(WhySlow, AnotherDatasetAtTheSamePlaceIsRefusedByName) {
   const Trained t;
   fs::remove_all(t / "run/checkpoints/step-3");
   std::ofstream(t / "in.jsonl", std::ios::app) << "{\"text\": \"one row more of the file\"}\n";
@@ -177,7 +177,7 @@ TEST(Why, AnotherDatasetAtTheSamePlaceIsRefusedByName) {
   EXPECT_NE(resumed.err.find("set/tokens/train-00000 (of version "), std::string::npos) << resumed.err;
 }
 
-TEST(Why, WithoutADatasetItStillKnowsFileDocumentAndText) {
+TEST(WhySlow, WithoutADatasetItStillKnowsFileDocumentAndText) {
   const Trained t;
   spill(t / "a.jsonl", "{\"text\": \"the first\"}\n{\"text\": \"" + std::string(300, 'x') + "\"}\n");
   const Finished trained = weft({"train", (t / "r.toml").string(), "data.train=" + (t / "a.jsonl").string(),

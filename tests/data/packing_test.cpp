@@ -85,22 +85,22 @@ struct Packed {
 TEST(Packing, FirstFitPutsADocumentIntoTheFirstSampleWithRoom) {
   const Packed p({5, 4, 3, 4, 2}, 8);
   ASSERT_EQ(p.packing->num_samples(), 3);
-  using Pieces = std::vector<Packing::Piece>;
-  EXPECT_EQ(p.packing->pieces(0), (Pieces{{0, 5, 0, true}, {9, 3, 5, true}}));
-  EXPECT_EQ(p.packing->pieces(1), (Pieces{{5, 4, 0, true}, {12, 4, 4, true}}));
-  EXPECT_EQ(p.packing->pieces(2), (Pieces{{16, 2, 0, true}}));
+  using Segments = std::vector<Packing::Segment>;
+  EXPECT_EQ(p.packing->segments(0), (Segments{{0, 5, 0, true}, {9, 3, 5, true}}));
+  EXPECT_EQ(p.packing->segments(1), (Segments{{5, 4, 0, true}, {12, 4, 4, true}}));
+  EXPECT_EQ(p.packing->segments(2), (Segments{{16, 2, 0, true}}));
 }
 
 TEST(Packing, FirstFitSplitsWhatIsLongerThanASampleAndPacksTheRest) {
   const Packed p({3, 21, 16, 4}, 8);
-  using Pieces = std::vector<Packing::Piece>;
+  using Segments = std::vector<Packing::Segment>;
   ASSERT_EQ(p.packing->num_samples(), 6);
-  EXPECT_EQ(p.packing->pieces(0), (Pieces{{0, 3, 0, true}, {19, 5, 3, true}}));
-  EXPECT_EQ(p.packing->pieces(1), (Pieces{{3, 8, 0, false}}));
-  EXPECT_EQ(p.packing->pieces(2), (Pieces{{11, 8, 0, false}}));
-  EXPECT_EQ(p.packing->pieces(3), (Pieces{{24, 8, 0, false}}));
-  EXPECT_EQ(p.packing->pieces(4), (Pieces{{32, 8, 0, true}}));
-  EXPECT_EQ(p.packing->pieces(5), (Pieces{{40, 4, 0, true}}));
+  EXPECT_EQ(p.packing->segments(0), (Segments{{0, 3, 0, true}, {19, 5, 3, true}}));
+  EXPECT_EQ(p.packing->segments(1), (Segments{{3, 8, 0, false}}));
+  EXPECT_EQ(p.packing->segments(2), (Segments{{11, 8, 0, false}}));
+  EXPECT_EQ(p.packing->segments(3), (Segments{{24, 8, 0, false}}));
+  EXPECT_EQ(p.packing->segments(4), (Segments{{32, 8, 0, true}}));
+  EXPECT_EQ(p.packing->segments(5), (Segments{{40, 4, 0, true}}));
 }
 
 // Many documents, so that there are several groups of them: a model of what the header says, without any.
@@ -111,13 +111,13 @@ TEST(Packing, FirstFitHasEveryTokenOnceAndKeepsDocumentsWhole) {
     std::vector<int> times(size_t(p.source->size()), 0);
     for (int64_t i = 0; i < p.packing->num_samples(); ++i) {
       int64_t row = 0;
-      for (const Packing::Piece& piece : p.packing->pieces(i)) {
-        EXPECT_EQ(piece.row, row);
-        row += piece.size;
-        for (int64_t t = piece.begin; t < piece.begin + piece.size; ++t) ++times[size_t(t)];
-        const int64_t d = p.packing->document_of(piece.begin), begin = p.source->document_begin(d);
-        EXPECT_EQ((piece.begin - begin) % seq_length, 0);  // whole, or cut every S tokens
-        EXPECT_EQ(piece.size, std::min(seq_length, p.source->document_begin(d + 1) - piece.begin));
+      for (const Packing::Segment& segment : p.packing->segments(i)) {
+        EXPECT_EQ(segment.row, row);
+        row += segment.size;
+        for (int64_t t = segment.begin; t < segment.begin + segment.size; ++t) ++times[size_t(t)];
+        const int64_t d = p.packing->document_of(segment.begin), begin = p.source->document_begin(d);
+        EXPECT_EQ((segment.begin - begin) % seq_length, 0);  // whole, or cut every S tokens
+        EXPECT_EQ(segment.size, std::min(seq_length, p.source->document_begin(d + 1) - segment.begin));
       }
       EXPECT_GT(row, 0);
       EXPECT_LE(row, seq_length);

@@ -37,15 +37,15 @@ void check_unchanged(const fs::path& run, const DataStream& stream, size_t sourc
                                 then.size() == stream.num_sources() ? then[source].path : file.string()));
 }
 
-// A piece of the sample: tokens of one document.
+// A segment of the sample: tokens of one document.
 struct Part {
-  Packing::Piece piece;
-  int64_t document = 0, first = 0, tokens = 0;  // in the file; the piece's first token in it; all of them
+  Packing::Segment segment;
+  int64_t document = 0, first = 0, tokens = 0;  // in the file; the segment's first token in it; all of them
 };
 std::vector<Part> parts_of(const OpenSource& source, int64_t sample) {
   std::vector<Part> parts;
-  for (const Packing::Piece& p : source.packing->documents_in(sample)) {
-    Part part{.piece = p};
+  for (const Packing::Segment& p : source.packing->documents_in(sample)) {
+    Part part{.segment = p};
     const bool told = source.tokens->num_documents() > 0;
     part.document = source.packing->document_of(p.begin);
     const int64_t begin = told ? source.tokens->document_begin(part.document) : 0;
@@ -146,7 +146,7 @@ class Why {
     if (!texts.why_not().empty()) r["no_text"] = texts.why_not();
     r["documents"] = Report::array();
     for (size_t i = 0; i < parts.size(); ++i) {
-      const Packing::Piece& p = parts[i].piece;
+      const Packing::Segment& p = parts[i].segment;
       Report one{{"rows", {p.row, p.row + p.size}},
                  {"document", parts[i].document},
                  {"tokens", {parts[i].first, parts[i].first + p.size}},
