@@ -79,7 +79,8 @@ void expect_as_alone(const std::vector<std::string>& models) {
     ASSERT_EQ(packed.metrics.steps.size(), 1u);
     EXPECT_NEAR(packed.metrics.steps[0].loss, one.metrics.steps[0].loss, 1e-12) << name;
     const auto norms = nlohmann::json::parse(packed.norms)["grad_norm"];
-    for (const auto& [tensor, norm] : nlohmann::json::parse(one.norms)["grad_norm"].items())
+    const auto alone_norms = nlohmann::json::parse(one.norms)["grad_norm"];
+    for (const auto& [tensor, norm] : alone_norms.items())
       EXPECT_NEAR(norms[tensor].get<double>(), norm.get<double>(), 1e-10 * (1 + norm.get<double>())) << name << tensor;
   }
 }

@@ -23,10 +23,11 @@ Recipe recipe_of(const fs::path& run) {
   return parse_recipe_file(file.string(), {});
 }
 
-// That the files are those of the run: only the one that is asked about is read.
-void check_unchanged(const fs::path& run, const DataStream& stream, size_t source) {
+// That the files are those of the run: only the one that is asked about is read. Returns the version of its dataset
+// then.
+std::string check_unchanged(const fs::path& run, const DataStream& stream, size_t source) {
   const fs::path file = run / "data.json";
-  if (!fs::exists(file)) return;  // of a weft that wrote none
+  if (!fs::exists(file)) return "";  // of a weft that wrote none
   const nlohmann::json json = read_json_file(file);
   const JsonFields fields(json, file.string());
   const auto* train = fields.find("train");
@@ -35,6 +36,7 @@ void check_unchanged(const fs::path& run, const DataStream& stream, size_t sourc
   if (then.size() != stream.num_sources() || then[source].contents != stream.source(source).contents())
     throw FileError(fmt::format("{}: has changed since the run began, so it no longer tells what was trained on",
                                 then.size() == stream.num_sources() ? then[source].path : file.string()));
+  return then[source].version;
 }
 
 // A segment of the sample: tokens of one document.
@@ -115,7 +117,7 @@ class Why {
     spec.fingerprint = false;
     const DataStream stream(spec);
     const DataStream::Place at = stream.place_of(number_);
-    check_unchanged(options_.run, stream, at.source);
+    const std::string version = check_unchanged(options_.run, stream, at.source);
     const OpenSource& source = stream.source(at.source);
     Report r{{"step", options_.step},
              {"sample", options_.sample},
@@ -125,6 +127,10 @@ class Why {
              {"tokens", recipe_.train.seq_length},
              {"counted_targets", source.counted_targets(at.sample)}};
     const auto dataset = find_dataset(spec.paths[at.source]);
+    if (!version.empty() && (!dataset || dataset->version != version))
+      throw FileError(
+          fmt::format("{}: was of dataset version {} when the run began, and is of {}: its stages tell another story",
+                      spec.paths[at.source], version, dataset ? dataset->version : "none"));
     if (dataset) r["dataset"] = {{"folder", dataset->folder.string()}, {"version", dataset->version}};
     add_documents(r, source, at.sample, dataset, vocab_size);
     return r;
