@@ -23,10 +23,11 @@ Recipe recipe_of(const fs::path& run) {
   return parse_recipe_file(file.string(), {});
 }
 
-// That the files are those of the run: only the one that is asked about is read.
-void check_unchanged(const fs::path& run, const DataStream& stream, size_t source) {
+// That the files are those of the run: only the one that is asked about is read. Returns the version of its dataset
+// then.
+std::string check_unchanged(const fs::path& run, const DataStream& stream, size_t source) {
   const fs::path file = run / "data.json";
-  if (!fs::exists(file)) return;  // of a weft that wrote none
+  if (!fs::exists(file)) return "";  // of a weft that wrote none
   const nlohmann::json json = read_json_file(file);
   const JsonFields fields(json, file.string());
   const auto* train = fields.find("train");
@@ -35,17 +36,18 @@ void check_unchanged(const fs::path& run, const DataStream& stream, size_t sourc
   if (then.size() != stream.num_sources() || then[source].contents != stream.source(source).contents())
     throw FileError(fmt::format("{}: has changed since the run began, so it no longer tells what was trained on",
                                 then.size() == stream.num_sources() ? then[source].path : file.string()));
+  return then[source].version;
 }
 
-// A piece of the sample: tokens of one document.
+// A segment of the sample: tokens of one document.
 struct Part {
-  Packing::Piece piece;
-  int64_t document = 0, first = 0, tokens = 0;  // in the file; the piece's first token in it; all of them
+  Packing::Segment segment;
+  int64_t document = 0, first = 0, tokens = 0;  // in the file; the segment's first token in it; all of them
 };
 std::vector<Part> parts_of(const OpenSource& source, int64_t sample) {
   std::vector<Part> parts;
-  for (const Packing::Piece& p : source.packing->documents_in(sample)) {
-    Part part{.piece = p};
+  for (const Packing::Segment& p : source.packing->documents_in(sample)) {
+    Part part{.segment = p};
     const bool told = source.tokens->num_documents() > 0;
     part.document = source.packing->document_of(p.begin);
     const int64_t begin = told ? source.tokens->document_begin(part.document) : 0;
@@ -115,7 +117,7 @@ class Why {
     spec.fingerprint = false;
     const DataStream stream(spec);
     const DataStream::Place at = stream.place_of(number_);
-    check_unchanged(options_.run, stream, at.source);
+    const std::string version = check_unchanged(options_.run, stream, at.source);
     const OpenSource& source = stream.source(at.source);
     Report r{{"step", options_.step},
              {"sample", options_.sample},
@@ -125,6 +127,10 @@ class Why {
              {"tokens", recipe_.train.seq_length},
              {"counted_targets", source.counted_targets(at.sample)}};
     const auto dataset = find_dataset(spec.paths[at.source]);
+    if (!version.empty() && (!dataset || dataset->version != version))
+      throw FileError(
+          fmt::format("{}: was of dataset version {} when the run began, and is of {}: its stages tell another story",
+                      spec.paths[at.source], version, dataset ? dataset->version : "none"));
     if (dataset) r["dataset"] = {{"folder", dataset->folder.string()}, {"version", dataset->version}};
     add_documents(r, source, at.sample, dataset, vocab_size);
     return r;
@@ -146,7 +152,7 @@ class Why {
     if (!texts.why_not().empty()) r["no_text"] = texts.why_not();
     r["documents"] = Report::array();
     for (size_t i = 0; i < parts.size(); ++i) {
-      const Packing::Piece& p = parts[i].piece;
+      const Packing::Segment& p = parts[i].segment;
       Report one{{"rows", {p.row, p.row + p.size}},
                  {"document", parts[i].document},
                  {"tokens", {parts[i].first, parts[i].first + p.size}},

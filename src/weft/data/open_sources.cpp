@@ -95,7 +95,7 @@ void judge(const DataSpec& spec) {
 
 void OpenSource::read(int64_t sample, const SampleRows& to) const {
   size_t filled = 0;
-  for (const Packing::Piece& p : packing->pieces(sample)) {
+  for (const Packing::Segment& p : packing->segments(sample)) {
     const size_t row = size_t(p.row), size = size_t(p.size);
     tokens->read(p.begin, to.ids.subspan(row, size));
     const size_t follow = size_t(std::min(p.size, tokens->size() - 1 - p.begin));  // the last of a source has no target
@@ -112,18 +112,18 @@ void OpenSource::read(int64_t sample, const SampleRows& to) const {
   std::iota(to.positions.begin() + (documents_apart ? rest : 0), to.positions.end(), 0);
 }
 
-void OpenSource::read_counted(const Packing::Piece& piece, std::span<uint8_t> counted) const {
+void OpenSource::read_counted(const Packing::Segment& segment, std::span<uint8_t> counted) const {
   if (mask)
-    mask->read(piece.begin, counted);
+    mask->read(segment.begin, counted);
   else
     std::fill(counted.begin(), counted.end(), uint8_t(1));
-  if (piece.ends_document && packing->cuts_at_documents()) counted.back() = 0;
+  if (segment.ends_document && packing->cuts_at_documents()) counted.back() = 0;
 }
 
 int64_t OpenSource::counted_targets(int64_t sample) const {
   int64_t n = 0;
   std::vector<uint8_t> counted;
-  for (const Packing::Piece& p : packing->pieces(sample)) {
+  for (const Packing::Segment& p : packing->segments(sample)) {
     counted.resize(size_t(p.size));
     read_counted(p, counted);
     n += std::count(counted.begin(), counted.end(), uint8_t(1));

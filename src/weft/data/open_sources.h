@@ -58,7 +58,7 @@ struct OpenSource {
   std::string contents() const;  // the fingerprints of tokens and mask
 
  private:
-  void read_counted(const Packing::Piece& piece, std::span<uint8_t> counted) const;
+  void read_counted(const Packing::Segment& segment, std::span<uint8_t> counted) const;
 };
 
 // Opens all paths. What a file is, its name says: `.bin` (or its prefix, or .idx) with its other half beside it is

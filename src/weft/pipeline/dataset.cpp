@@ -76,6 +76,7 @@ class Auditor {
         file(folder / (prefix + ".bin"), fields.string("bin"));
         file(folder / (prefix + ".idx"), fields.string("idx"));
         file(folder / (prefix + ".documents"), fields.string("ids"));
+        if (fields.has("mask")) file(folder / (prefix + ".mask"), fields.string("mask"));
       }
   }
   void file(const fs::path& path, const std::string& hash) {

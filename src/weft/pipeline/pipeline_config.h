@@ -13,8 +13,10 @@ struct SourceConfig {
   std::string name;
   std::vector<std::string> files;
   std::string format = "auto", separator, text_key = "text", url_key = "url", invalid_text = "aside";
+  std::string messages_key;  // of JSONL: rows are conversations; empty: they are texts
   std::vector<std::string> meta_keys;
   double copies = 1;
+  bool has_conversations() const { return !messages_key.empty(); }
 };
 
 struct RunConfig {
@@ -76,7 +78,7 @@ struct DecontaminateConfig {
   int64_t ngram = 13, max_hits = 0;
 };
 struct TokensConfig {
-  std::string tokenizer = "byte";
+  std::string tokenizer = "byte", chat_template, template_date = "2024-07-26";
   double valid_fraction = 0;
   int64_t shard_mtokens = 256;
 };
@@ -100,6 +102,7 @@ struct PipelineConfig {
   std::vector<std::string> sections;  // that are in the file
 
   bool has(const std::string& section) const;
+  bool has_conversations() const;  // of any source
 };
 
 // The keys of each section but [[source]]; fields point into the value.

@@ -101,6 +101,14 @@ void add_later_stages(PipelineConfig& c, std::vector<RecipeKey>& keys) {
        {"decontaminate.ngram", &c.decontaminate.ngram, count(1, 100), "words of a sequence"},
        {"decontaminate.max_hits", &c.decontaminate.max_hits, count(0), "documents that share more of them are dropped"},
        {"tokens.tokenizer", &c.tokens.tokenizer, {}, "byte, or a tokenizer's file or folder"},
+       {"tokens.chat_template",
+        &c.tokens.chat_template,
+        {},
+        "of conversations: a template's file; empty: that of the tokenizer's folder"},
+       {"tokens.template_date",
+        &c.tokens.template_date,
+        {},
+        "what chat templates take for today, so that the result does not depend on the day"},
        {"tokens.valid_fraction",
         &c.tokens.valid_fraction,
         {.min = 0, .max = 1, .below_max = true},
@@ -114,6 +122,10 @@ bool PipelineConfig::has(const std::string& section) const {
   return std::find(sections.begin(), sections.end(), section) != sections.end();
 }
 
+bool PipelineConfig::has_conversations() const {
+  return std::any_of(sources.begin(), sources.end(), [](const SourceConfig& s) { return s.has_conversations(); });
+}
+
 std::vector<RecipeKey> pipeline_keys(PipelineConfig& config) {
   std::vector<RecipeKey> keys;
   add_run(config, keys);
@@ -124,16 +136,18 @@ std::vector<RecipeKey> pipeline_keys(PipelineConfig& config) {
 }
 
 std::vector<RecipeKey> source_keys(SourceConfig& s) {
-  return {{"source.name", &s.name, needed("name = \"books\""), "letters, digits, - and _"},
-          {"source.files", &s.files, needed("files = [\"books/*.jsonl.zst\"]"), "files, folders and patterns"},
-          {"source.format", &s.format, one_of({"auto", "text", "jsonl", "csv", "warc"}), "auto: by the names"},
-          {"source.separator", &s.separator, {}, "stands between the documents of a text; empty: a file is a document"},
-          {"source.text_key", &s.text_key, {}, "JSONL's key or CSV's column of the text"},
-          {"source.url_key", &s.url_key, {}, "JSONL's key or CSV's column of the URL, where there is one"},
-          {"source.meta_keys", &s.meta_keys, {}, "JSONL's keys or CSV's columns that go along"},
-          {"source.invalid_text", &s.invalid_text, one_of({"aside", "repair"}),
-           "text that is not UTF-8, or has NUL bytes: the row is put aside, or they become U+FFFD"},
-          {"source.copies", &s.copies, {.min = 0, .max = 1000}, "of each document; 2.5: half of them a third time"}};
+  return {
+      {"source.name", &s.name, needed("name = \"books\""), "letters, digits, - and _"},
+      {"source.files", &s.files, needed("files = [\"books/*.jsonl.zst\"]"), "files, folders and patterns"},
+      {"source.format", &s.format, one_of({"auto", "text", "jsonl", "csv", "warc"}), "auto: by the names"},
+      {"source.separator", &s.separator, {}, "stands between the documents of a text; empty: a file is a document"},
+      {"source.text_key", &s.text_key, {}, "JSONL's key or CSV's column of the text"},
+      {"source.messages_key", &s.messages_key, {}, "JSONL's key of a conversation's messages; empty: rows are texts"},
+      {"source.url_key", &s.url_key, {}, "JSONL's key or CSV's column of the URL, where there is one"},
+      {"source.meta_keys", &s.meta_keys, {}, "JSONL's keys or CSV's columns that go along"},
+      {"source.invalid_text", &s.invalid_text, one_of({"aside", "repair"}),
+       "text that is not UTF-8, or has NUL bytes: the row is put aside, or they become U+FFFD"},
+      {"source.copies", &s.copies, {.min = 0, .max = 1000}, "of each document; 2.5: half of them a third time"}};
 }
 
 nlohmann::json parameters_of(const PipelineConfig& config, const std::vector<std::string>& sections) {

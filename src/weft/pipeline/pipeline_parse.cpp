@@ -34,6 +34,23 @@ class Parser {
       if (key.section() == "run" || config_.has(key.section())) need(key, file_);
   }
 
+  // What would change the text of conversations, which the token stage does not look at.
+  void judge_conversations() {
+    for (const SourceConfig& source : config_.sources) {
+      if (!source.has_conversations()) continue;
+      const auto refuse = [&](const std::string& what) {
+        problems_.push_back(
+            fmt::format("{}: source {} has conversations (messages_key), but {}", file_, in_quotes(source.name), what));
+      };
+      for (const char* section : {"c4", "pii"})
+        if (config_.has(section))
+          refuse(fmt::format("[{}] changes texts, not messages; give them a pipeline without it", section));
+      if (config_.dedup.lines != "off") refuse("dedup.lines takes lines out of texts, not of messages; use \"off\"");
+      if (source.format != "auto" && source.format != "jsonl")
+        refuse(fmt::format("source.format is {}; use \"jsonl\"", in_quotes(source.format)));
+    }
+  }
+
   void throw_problems() const {
     if (problems_.empty()) return;
     if (problems_.size() == 1) throw ConfigError(problems_[0]);
@@ -134,6 +151,7 @@ PipelineConfig parse_pipeline(const std::string& text, const std::string& file) 
   PipelineConfig config;
   Parser parser(config, file);
   parser.parse(parse_toml(text, file));
+  parser.judge_conversations();
   parser.throw_problems();
   return config;
 }

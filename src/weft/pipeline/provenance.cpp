@@ -106,7 +106,9 @@ DocumentId Provenance::document(int64_t number) const {
 std::vector<Document> Provenance::documents_of(const Stage& stage, const std::vector<DocumentId>& ids) const {
   std::map<uint32_t, std::map<uint32_t, Document>> wanted;  // shard, place
   for (const DocumentId& id : ids) wanted[id.shard][id.place] = {};
-  for (auto& [shard, places] : wanted) {
+  for (auto& of_shard : wanted) {
+    const uint32_t shard = of_shard.first;
+    std::map<uint32_t, Document>& places = of_shard.second;
     if (shard >= stage.shards.size())
       throw FileError(fmt::format("{}: stage {} has no shard {}", file_.folder.string(), stage.name, shard));
     const fs::path path = file_.folder / stage.name / stage.shards[shard];

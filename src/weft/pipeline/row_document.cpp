@@ -5,6 +5,7 @@
 #include "weft/base/error.h"
 #include "weft/base/json.h"
 #include "weft/base/utf8.h"
+#include "weft/chat/conversation.h"
 #include "weft/data/jsonl.h"
 #include "weft/pipeline/html_text.h"
 #include "weft/pipeline/http.h"
@@ -17,10 +18,42 @@ namespace {
 constexpr size_t kMostPage = 16 << 20;
 constexpr JsonLimits kRow{.max_bytes = size_t{1} << 30, .max_depth = 64};
 
+// What a message says: a text, or the texts among its parts.
+std::string content_of(const nlohmann::ordered_json& message) {
+  const auto content = message.find("content");
+  if (content == message.end()) return "";
+  if (content->is_string()) return *content;
+  std::string text;
+  if (content->is_array())
+    for (const auto& part : *content)
+      if (part.is_object() && part.contains("text") && part["text"].is_string())
+        text += (text.empty() ? "" : "\n") + part["text"].get<std::string>();
+  return text;
+}
+
+// Keys stay in their order, which templates show.
+void read_conversation_row(const SourceConfig& source, const Row& row, Document& d) {
+  const auto json = nlohmann::ordered_json::parse(row.bytes);
+  if (!json.contains(source.messages_key))
+    throw Error(fmt::format("no key {} (source.messages_key)", in_quotes(source.messages_key)));
+  nlohmann::ordered_json conversation{{"messages", json[source.messages_key]}};
+  for (const char* key : {"tools", "documents", "chat_template_kwargs"})
+    if (json.contains(key)) conversation[key] = json[key];
+  d.conversation = conversation.dump();
+  chat::read_conversation(d.conversation, "row");  // that it is one
+  for (const auto& message : conversation["messages"]) {
+    const std::string content = content_of(message);
+    if (!content.empty()) d.text += (d.text.empty() ? "" : "\n\n") + content;
+  }
+}
+
 void read_json_row(const SourceConfig& source, const Row& row, Document& d) {
   JsonRow json = parse_json_row(row.bytes, source.text_key, "row", kRow);
   const JsonFields fields(json.json, "row");
-  d.text = json.has_text ? json.text : fields.string(source.text_key);
+  if (source.has_conversations())
+    read_conversation_row(source, row, d);
+  else
+    d.text = json.has_text ? json.text : fields.string(source.text_key);
   if (json.has_text) json.json[source.text_key] = std::move(json.text);  // it may be a meta key too
   if (const auto* url = fields.find(source.url_key); url != nullptr && url->is_string()) d.url = *url;
   for (const std::string& key : source.meta_keys)
@@ -97,7 +130,8 @@ void check_text(const SourceConfig& source, std::string& text) {
   const char* what = "not UTF-8";
   if (bad == std::string::npos) bad = text.find('\0'), what = "a NUL byte";
   if (bad == std::string::npos) return;
-  if (source.invalid_text == "aside") throw Error(fmt::format("{} at byte {} of the text", what, bad));
+  if (source.invalid_text == "aside" || source.has_conversations())
+    throw Error(fmt::format("{} at byte {} of the text", what, bad));
   std::string copy, clean(well_formed(text, copy));
   text.clear();
   for (const char c : clean) c == '\0' ? void(text += "\ufffd") : void(text += c);
@@ -108,7 +142,7 @@ void check_text(const SourceConfig& source, std::string& text) {
 FileFormat format_of(const SourceConfig& source, const std::string& file) {
   const std::filesystem::path name = without_compression(file);
   const std::string extension = name.extension().string(), said = source.format;
-  if (said == "jsonl" || (said == "auto" && is_jsonl(name))) return FileFormat::kJsonl;
+  if (said == "jsonl" || (said == "auto" && (is_jsonl(name) || source.has_conversations()))) return FileFormat::kJsonl;
   if (said == "csv" || (said == "auto" && extension == ".csv")) return FileFormat::kCsv;
   if (said == "warc" || (said == "auto" && extension == ".warc")) return FileFormat::kWarc;
   return FileFormat::kText;

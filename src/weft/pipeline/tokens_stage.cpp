@@ -8,10 +8,10 @@
 #include "weft/base/tasks.h"
 #include "weft/data/id_view.h"
 #include "weft/data/token_writer.h"
+#include "weft/pipeline/document_encoder.h"
 #include "weft/pipeline/hashing.h"
 #include "weft/pipeline/shard.h"
 #include "weft/pipeline/stages.h"
-#include "weft/tokenize/tokenizer.h"
 
 namespace weft {
 namespace {
@@ -24,25 +24,28 @@ constexpr uint64_t kCopiesSeed = 0x636f70;  // part of the format: other documen
 struct TokenizedDocument {
   uint64_t id = 0;
   int64_t copies = 1;
-  std::vector<int32_t> tokens;
+  EncodedDocument encoded;
 };
 
-// What a document's tokens look like between the two steps: id, size, tokens.
+// What a document's tokens look like between the two steps: id, size, tokens, and the mask where there is one.
 void append(std::string& bytes, const TokenizedDocument& d) {
   const auto put = [&](const void* from, size_t size) { bytes.append(static_cast<const char*>(from), size); };
-  const auto size = uint64_t(d.tokens.size());
+  const std::vector<int32_t>& ids = d.encoded.ids;
+  const auto size = uint64_t(ids.size());
   put(&d.id, sizeof d.id);
   put(&size, sizeof size);
-  put(d.tokens.data(), d.tokens.size() * sizeof(int32_t));
+  put(ids.data(), ids.size() * sizeof(int32_t));
+  put(d.encoded.counted.data(), d.encoded.counted.size());
 }
 
 // Step 1, a shard at a time: NNNNN.train and NNNNN.valid in the folder `work`.
 class Encode {
  public:
-  Encode(const PipelineConfig& config, const Tokenizer& tokenizer) : config_(config), tokenizer_(tokenizer) {}
+  // `samples`: to be shown of documents that are left out, for each reason.
+  Encode(const PipelineConfig& config, const DocumentEncoder& encoder, int64_t samples)
+      : config_(config), encoder_(encoder), samples_(samples) {}
 
-  // `samples`: of documents that the tokenizer cannot encode, which are left out.
-  ShardReport run(const fs::path& shard, const fs::path& train, const fs::path& valid, int64_t samples) const {
+  ShardReport run(const fs::path& shard, const fs::path& train, const fs::path& valid) const {
     ShardReport report;
     Counts& c = report.counts;
     std::vector<TokenizedDocument> kept, held_out;
@@ -50,21 +53,19 @@ class Encode {
       ++c.documents_in;
       c.bytes_in += int64_t(d.text.size());
       const bool valid_one = is_held_out(d.text);
-      TokenizedDocument t{.id = d.id.number(), .copies = copies_of(d), .tokens = {}};
+      TokenizedDocument t{.id = d.id.number(), .copies = copies_of(d), .encoded = {}};
       if (t.copies == 0) {
         ++c.dropped["source.copies"];
         return;
       }
       if (valid_one) t.copies = 1;
-      try {
-        t.tokens = encode(d.text);
-      } catch (const Error& e) {  // an expression that gives up, a word without a token
-        ++c.dropped["tokens.tokenizer"];
-        return report.show({"tokens.tokenizer", e.what(), d.id.text(), d.text}, samples);
+      if (const auto drop = encoder_.encode(d, t.encoded)) {
+        ++c.dropped[drop->reason];
+        return report.show({drop->reason, drop->detail, d.id.text(), d.text}, samples_);
       }
       c.documents_out += t.copies;
       c.bytes_out += t.copies * int64_t(d.text.size());
-      c.changed[valid_one ? "tokens.valid" : "tokens.train"] += t.copies * int64_t(t.tokens.size());
+      c.changed[valid_one ? "tokens.valid" : "tokens.train"] += t.copies * int64_t(t.encoded.ids.size());
       (valid_one ? held_out : kept).push_back(std::move(t));
     });
     write(train, kept);
@@ -81,12 +82,6 @@ class Encode {
                                      [&](const SourceConfig& s) { return s.name == d.source; });
     const double copies = source == config_.sources.end() ? 1 : source->copies, whole = std::floor(copies);
     return int64_t(whole) + (random_uniform(kCopiesSeed, d.id.number()) < copies - whole);
-  }
-  std::vector<int32_t> encode(const std::string& text) const {
-    std::vector<int32_t> ids = tokenizer_.beginning();
-    tokenizer_.encode(text, ids);
-    if (tokenizer_.end_of_document() >= 0) ids.push_back(tokenizer_.end_of_document());
-    return ids;
   }
   // Copies do not stand beside each other: all documents, then all second copies, and so on.
   static void write(const fs::path& file, const std::vector<TokenizedDocument>& documents) {
@@ -107,14 +102,20 @@ class Encode {
   }
 
   const PipelineConfig& config_;
-  const Tokenizer& tokenizer_;
+  const DocumentEncoder& encoder_;
+  int64_t samples_;
 };
 
 // Step 2: documents one after the other into NAME-00000, NAME-00001, ...
 class TokenShards {
  public:
-  TokenShards(fs::path folder, std::string name, std::string dtype, int64_t most)
-      : folder_(std::move(folder)), name_(std::move(name)), dtype_(std::move(dtype)), most_(most) {}
+  struct Spec {
+    fs::path folder;
+    std::string name, dtype;
+    int64_t most;  // tokens of a file, about
+    bool masks;
+  };
+  explicit TokenShards(Spec spec) : spec_(std::move(spec)) {}
 
   void add_file(const fs::path& file) {
     const MappedFile mapped(file);
@@ -127,6 +128,11 @@ class TokenShards {
       tokens_.resize(head[1]);
       std::memcpy(tokens_.data(), rest.data(), head[1] * sizeof(int32_t));
       rest.remove_prefix(head[1] * sizeof(int32_t));
+      if (spec_.masks) {
+        WEFT_CHECK(rest.size() >= head[1], "{} is cut short", file.string());
+        mask_ += rest.substr(0, head[1]);
+        rest.remove_prefix(head[1]);
+      }
       add(head[0]);
     }
   }
@@ -139,37 +145,45 @@ class TokenShards {
  private:
   void add(uint64_t id) {
     if (!writer_) {
-      prefix_ = fmt::format("{}-{:05}", name_, files_.size());
-      writer_ = std::make_unique<MegatronWriter>(folder_ / prefix_, dtype_);
+      prefix_ = fmt::format("{}-{:05}", spec_.name, files_.size());
+      writer_ = std::make_unique<MegatronWriter>(spec_.folder / prefix_, spec_.dtype);
     }
     writer_->add_document(tokens_);
     documents_.append(reinterpret_cast<const char*>(&id), sizeof id);
     num_tokens_ += int64_t(tokens_.size());
-    if (num_tokens_ >= most_) commit();
+    if (num_tokens_ >= spec_.most) commit();
   }
   void commit() {
     if (!writer_) return;
+    const auto write = [&](const char* suffix, const std::string& bytes) {
+      WholeFile out(path(suffix));
+      out.write(bytes);
+      out.commit();
+    };
+    if (spec_.masks) write(".mask", mask_);  // first: a pair without its mask would count everything
     writer_->commit();
     writer_.reset();
-    WholeFile out(folder_ / (prefix_ + ".documents"));
-    out.write(documents_);
-    out.commit();
-    const auto hash = [&](const char* suffix) { return hash_of_file(folder_ / (prefix_ + suffix)); };
-    const auto quick = [&](const char* suffix) { return hash_of(MappedFile(folder_ / (prefix_ + suffix))); };
-    files_.push_back({{"prefix", prefix_},
-                      {"tokens", num_tokens_},
-                      {"documents", documents_.size() / sizeof(uint64_t)},
-                      {"bin", hash(".bin")},
-                      {"idx", hash(".idx")},
-                      {"ids", hash(".documents")},
-                      {"quick", {{"bin", quick(".bin")}, {"idx", quick(".idx")}}}});
+    write(".documents", documents_);
+    nlohmann::json file = {
+        {"prefix", prefix_}, {"tokens", num_tokens_}, {"documents", documents_.size() / sizeof(uint64_t)}};
+    for (const char* part : {"bin", "idx", "mask"}) {
+      if (part == std::string_view("mask") && !spec_.masks) continue;
+      file[part] = hash_of_file(path(std::string(".") + part));
+      file["quick"][part] = hash_of(MappedFile(path(std::string(".") + part)));
+    }
+    file["ids"] = hash_of_file(path(".documents"));
+    if (spec_.masks) file["counted"] = std::count(mask_.begin(), mask_.end(), '\1');
+    files_.push_back(std::move(file));
+    mask_.clear();
     documents_.clear();
     num_tokens_ = 0;
   }
 
-  fs::path folder_;
-  std::string name_, dtype_, prefix_, documents_;
-  int64_t most_, num_tokens_ = 0;
+  fs::path path(const std::string& suffix) const { return spec_.folder / (prefix_ + suffix); }
+
+  Spec spec_;
+  std::string prefix_, documents_, mask_;
+  int64_t num_tokens_ = 0;
   std::vector<int32_t> tokens_;
   std::unique_ptr<MegatronWriter> writer_;
   nlohmann::json files_ = nlohmann::json::array();
@@ -190,9 +204,8 @@ void encode_all(const Encode& encode, const StageFolder& folder, const StageResu
     return {};
   };
   for_each_task(context.threads, next, [&](int64_t shard) {
-    const ShardReport report =
-        encode.run(before.folder / before.shards[size_t(shard)], work / shard_name(shard, ".train"),
-                   work / shard_name(shard, ".valid"), context.samples);
+    const ShardReport report = encode.run(before.folder / before.shards[size_t(shard)],
+                                          work / shard_name(shard, ".train"), work / shard_name(shard, ".valid"));
     folder.finish(shard, report);
     context.progress.add(report.counts, report.counts.bytes_in, false);
   });
@@ -203,20 +216,24 @@ void encode_all(const Encode& encode, const StageFolder& folder, const StageResu
 
 StageResult run_tokens_stage(const PipelineConfig& config, const StageResult& before, const fs::path& path,
                              const StageContext& context) {
-  const auto tokenizer = read_tokenizer(config.tokens.tokenizer);
+  const DocumentEncoder encoder(config.tokens, config.has_conversations());
   nlohmann::json parameters = parameters_of(config, {"tokens"});
-  parameters["tokenizer"] = tokenizer->fingerprint();
+  parameters.update(encoder.parameters());
   for (const SourceConfig& s : config.sources) parameters["copies"][s.name] = s.copies;
   const StageFolder folder(path,
                            {.name = "tokens", .version = kVersion, .parameters = parameters, .inputs = before.hash});
   if (folder.is_complete()) return open_stage(path);
 
-  encode_all(Encode(config, *tokenizer), folder, before, context);
+  encode_all(Encode(config, encoder, context.samples), folder, before, context);
   constexpr int64_t kIdsOfUint16 = 65536;
-  const std::string dtype = tokenizer->vocab_size() <= kIdsOfUint16 ? "uint16" : "int32";
+  const std::string dtype = encoder.tokenizer().vocab_size() <= kIdsOfUint16 ? "uint16" : "int32";
   nlohmann::json files = nlohmann::json::array();
   for (const char* name : {"train", "valid"}) {
-    TokenShards shards(path, name, dtype, config.tokens.shard_mtokens * 1'000'000);
+    TokenShards shards({.folder = path,
+                        .name = name,
+                        .dtype = dtype,
+                        .most = config.tokens.shard_mtokens * 1'000'000,
+                        .masks = encoder.has_masks()});
     for (size_t i = 0; i < before.shards.size(); ++i) {
       if (context.stop) throw Interrupted();
       shards.add_file(path / "work" / shard_name(int64_t(i), fmt::format(".{}", name)));
