@@ -343,7 +343,8 @@ TEST(Recipe, WhatThisVersionCannotRunIsRefusedWithTheNearestThatWorks) {
   EXPECT_SAYS(error_of(kSmall, {"parallel.dp=4", "parallel.zero_shard_size=3"}), "a divisor of parallel.dp = 4");
   EXPECT_SAYS(both, "run.backend = \"cuda\" cannot run");
   EXPECT_EQ(error_of(kSmall, {"train.grad_reduce_dtype=bf16"}), "");
-  EXPECT_SAYS(error_of(kSmall, {"train.grad_reduce_dtype=bf16", "run.backend=ref"}), "grad_reduce_dtype=f32");
+  EXPECT_SAYS(error_of(kSmall, {"train.grad_reduce_dtype=bf16", "run.backend=ref"}),
+              "train.grad_reduce_dtype = \"f32\"");
   EXPECT_SAYS(error_of(kSmall, {"train.grad_reduce_dtype=bf16", "train.numerics=invariant"}),
               "\"f32\" with train.numerics = \"invariant\"");
 }
