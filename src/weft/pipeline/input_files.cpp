@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "weft/base/error.h"
+#include "weft/base/json.h"
 
 namespace weft {
 namespace {
@@ -37,6 +38,20 @@ void add_folder(const fs::path& folder, std::vector<std::string>& files) {
   files.insert(files.end(), here.begin(), here.end());
 }
 
+// What a name stands for before folders are gone through.
+std::vector<std::string> matches_or_itself(const std::string& name) {
+  return fs::exists(name) ? std::vector{name} : matches(name);
+}
+
+bool lies_in(const fs::path& inner, const fs::path& outer) {
+  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
+}
+
+fs::path resolved(const fs::path& path) {
+  const fs::path whole = fs::weakly_canonical(fs::absolute(path));
+  return whole.has_filename() ? whole : whole.parent_path();  // without a slash at its end
+}
+
 }  // namespace
 
 std::vector<std::string> expand_names(const std::vector<std::string>& names) {
@@ -44,14 +59,30 @@ std::vector<std::string> expand_names(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     const size_t before = files.size();
     try {
-      std::vector<std::string> found = fs::exists(name) ? std::vector{name} : matches(name);
-      for (const std::string& one : found) fs::is_directory(one) ? add_folder(one, files) : files.push_back(one);
+      for (const std::string& one : matches_or_itself(name))
+        fs::is_directory(one) ? add_folder(one, files) : files.push_back(one);
     } catch (const fs::filesystem_error& e) {
       throw FileError(fmt::format("{}: {}", e.path1().string(), e.code().message()));
     }
     if (files.size() == before) throw FileError(fmt::format("{}: there is no such file, and no file in it", name));
   }
   return files;
+}
+
+void refuse_own_output(const std::vector<std::string>& names, const std::string& run_dir) {
+  const std::vector<std::string> files = expand_names(names);  // says what cannot be read
+  const fs::path output = resolved(run_dir);
+  const auto refuse = [&](const std::string& input, const char* how) {
+    throw ConfigError(
+        fmt::format("run.dir = {}: {} {}; a run does not read the folder that it writes to: give it one "
+                    "of its own, beside its inputs",
+                    in_quotes(run_dir), how, in_quotes(input)));
+  };
+  for (const std::string& name : names)
+    for (const std::string& one : matches_or_itself(name))
+      if (lies_in(output, resolved(one))) refuse(one, "is, or lies in, the input");
+  for (const std::string& file : files)
+    if (lies_in(resolved(file), output)) refuse(file, "holds the input");
 }
 
 std::vector<InputFile> input_files(const std::vector<SourceConfig>& sources) {

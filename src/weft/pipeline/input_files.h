@@ -18,5 +18,8 @@ struct InputFile {
 std::vector<InputFile> input_files(const std::vector<SourceConfig>& sources);
 // The same of one list.
 std::vector<std::string> expand_names(const std::vector<std::string>& names);
+// Throws ConfigError, which names both, where one of these files or folders lies in `run_dir`, or `run_dir` in one of
+// the folders: a run reads no folder that it writes to. Links are followed.
+void refuse_own_output(const std::vector<std::string>& names, const std::string& run_dir);
 
 }  // namespace weft

@@ -175,6 +175,8 @@ class BatchWork {
 }  // namespace
 
 StageResult run_read_stage(const PipelineConfig& config, const fs::path& path, const StageContext& context) {
+  for (const SourceConfig& source : config.sources) refuse_own_output(source.files, config.run.dir);
+  if (config.has("decontaminate")) refuse_own_output(config.decontaminate.files, config.run.dir);  // before any harm
   const std::vector<InputFile> files = input_files(config.sources);
   nlohmann::json stamps = nlohmann::json::array();
   int64_t total = 0;

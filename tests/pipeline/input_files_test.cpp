@@ -1,0 +1,46 @@
+// The files that a pipeline reads: which they are, and which are refused.
+#include "weft/pipeline/input_files.h"
+#include "apps/program.h"
+#include "pipeline/pipeline_support.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+using testing::config_over;
+using testing::Harness;
+using testing::slurp;
+using testing::spill;
+using testing::TempDir;
+
+// What a run of these files into this folder says; empty: it went through.
+std::string said_by_run(const fs::path& out, const std::string& files, const std::string& more = "") {
+  Harness harness;
+  try {
+    harness.run(config_over(out, files, more));
+  } catch (const Error& e) { return e.what(); }
+  return "";
+}
+std::string list_of(const fs::path& path) { return "[\"" + path.string() + "\"]"; }
+
+TEST(InputFiles, ARunDoesNotReadTheFolderThatItWritesTo) {
+  const TempDir dir;
+  fs::create_directories(dir / "in/read");
+  spill(dir / "in/read/00000.jsonl", "{\"text\": \"years of work\"}\n");
+  fs::create_symlink(dir / "in", dir / "link");
+  spill(dir / "inside.txt", "text");
+  EXPECT_SAYS(said_by_run(dir / "in", list_of(dir / "in")), "is, or lies in, the input");
+  EXPECT_SAYS(said_by_run(dir / "in/out", list_of(dir / "in")), "is, or lies in, the input");
+  EXPECT_SAYS(said_by_run(dir / "in/out", list_of(dir / "l*")), "is, or lies in, the input");
+  EXPECT_SAYS(said_by_run(dir / "in/", list_of(dir / "link/read")), "holds the input");
+  EXPECT_SAYS(said_by_run(dir / "in", list_of(dir / "in/read/*.jsonl")), "holds the input");
+  EXPECT_SAYS(said_by_run(dir / "in", list_of(dir / "inside.txt"),
+                          "[decontaminate]\nngram = 1\nfiles = " + list_of(dir / "in/read") + "\n"),
+              "holds the input");
+  EXPECT_EQ(slurp(dir / "in/read/00000.jsonl"), "{\"text\": \"years of work\"}\n");
+  EXPECT_EQ(said_by_run(dir / "in-too", list_of(dir / "in")), "");
+}
+
+}  // namespace
+}  // namespace weft
