@@ -1,5 +1,7 @@
 // The files that a pipeline reads: which they are, and which are refused.
 #include "weft/pipeline/input_files.h"
+#include <sys/stat.h>
+
 #include "apps/program.h"
 #include "pipeline/pipeline_support.h"
 
@@ -40,6 +42,12 @@ TEST(InputFiles, ARunDoesNotReadTheFolderThatItWritesTo) {
               "holds the input");
   EXPECT_EQ(slurp(dir / "in/read/00000.jsonl"), "{\"text\": \"years of work\"}\n");
   EXPECT_EQ(said_by_run(dir / "in-too", list_of(dir / "in")), "");
+}
+
+TEST(InputFiles, ANamedPipeIsRefusedAndNotWaitedFor) {
+  const TempDir dir;
+  ASSERT_EQ(mkfifo((dir / "pipe").c_str(), 0600), 0);
+  EXPECT_SAYS(said_by_run(dir / "out", list_of(dir / "pipe")), "pipe: cannot be read: is not a regular file");
 }
 
 }  // namespace

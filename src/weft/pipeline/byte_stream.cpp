@@ -22,10 +22,12 @@ constexpr size_t kPiece = 1 << 18;
 class FileBytes final : public ByteStream {
  public:
   FileBytes(const std::filesystem::path& file, ByteWatcher* watcher) : watcher_(watcher) {
-    fd_ = open(file.c_str(), O_RDONLY | O_CLOEXEC);
+    // Not blocking: opening a named pipe would wait for its writer before fstat could refuse it.
+    fd_ = open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat info {};
     if (fd_ < 0 || fstat(fd_, &info) != 0) fail(file, std::strerror(errno));
     if (S_ISDIR(info.st_mode)) fail(file, "is a folder");
+    if (!S_ISREG(info.st_mode)) fail(file, "is not a regular file");
   }
   FileBytes(const FileBytes&) = delete;
   FileBytes& operator=(const FileBytes&) = delete;
