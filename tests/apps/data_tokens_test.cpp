@@ -77,6 +77,22 @@ TEST(DataTrainTokenizer, WritesATokenizerThatIsReadAgain) {
               "the bytes and special tokens alone are 257");
 }
 
+TEST(DataTrainTokenizer, LearnsFromWhatIsInACompressedFile) {
+  TempDir dir;
+  const std::string text = "{\"text\": \"low lower lowest\"}\n{\"text\": \"low low\"}\n";
+  const auto learned_from = [&](const std::string& name) {
+    const Finished f = weft({"data", "train-tokenizer", (dir / name).string(), "--vocab-size", "260", "--out",
+                             (dir / "out.json").string()});
+    return f.status == 0 ? slurp(dir / "out.json") : f.err;
+  };
+  spill(dir / "t.jsonl", text);
+  spill(dir / "z.jsonl", text);
+  ASSERT_EQ(std::system(("gzip '" + (dir / "z.jsonl").string() + "'").c_str()), 0);
+  EXPECT_EQ(learned_from("z.jsonl.gz"), learned_from("t.jsonl"));
+  spill(dir / "cut.jsonl.gz", slurp(dir / "z.jsonl.gz").substr(0, 30));
+  EXPECT_SAYS(learned_from("cut.jsonl.gz"), "cut.jsonl.gz: cut short");
+}
+
 TEST(DataChat, RendersTokenizesAndMasks) {
   TempDir dir;
   const std::string file = (dir / "t.jinja").string(), tools = (dir / "tools.json").string();

@@ -63,7 +63,7 @@ Command add_chat(CLI::App& data) {
 Command add_train_tokenizer(CLI::App& data) {
   auto o = std::make_shared<TrainTokenizerOptions>();
   CLI::App* app = data.add_subcommand("train-tokenizer", "Learn a byte-level BPE tokenizer from text");
-  app->add_option("files", o->files, "Text and JSONL")->required()->type_name("FILES");
+  app->add_option("files", o->files, "Text and JSONL, also compressed (gz, zst, xz)")->required()->type_name("FILES");
   app->add_option("--out", o->out, "The tokenizer.json to write, or a folder for it")->required()->type_name("PATH");
   app->add_option("--vocab-size", o->vocab_size, "Tokens, with the 256 bytes and the special ones")
       ->capture_default_str()
