@@ -272,6 +272,32 @@ TEST(Pipeline, ErrorsNameKeyValuePlaceAndTheNearestKey) {
   EXPECT_NE(refusal("[run]\n").find("2 problems"), std::string::npos);
 }
 
+TEST(Pipeline, ValuesThatDropEverythingAreRefused) {
+  const std::string good = "[run]\ndir = \"d\"\n[[source]]\nname = \"a\"\nfiles = [\"f\"]\n";
+  EXPECT_EQ(refusal(good + "[language]\nkeep = [\"english\"]\n"),
+            "test.toml: language.keep: \"english\" is no code of a language; did you mean \"en\"?");
+  EXPECT_EQ(refusal(good + "[language]\nkeep = [\"en\", \"zh\", \"zh-Hant\"]\n"), "");
+  EXPECT_EQ(refusal(good + "[language]\nkeep = []\n").find("test.toml: language.keep is empty"), 0u);
+  EXPECT_EQ(refusal(good + "[length]\nmin_words = 9\nmax_words = 8\n"),
+            "test.toml: length.min_words = 9 is more than length.max_words = 8: every document would go");
+  EXPECT_NE(refusal(good + "[length]\nmin_characters = 9\nmax_characters = 8\n"), "");
+  EXPECT_EQ(refusal(good + "[length]\nmin_characters = 9\n"), "");
+  EXPECT_NE(refusal(good + "[gopher_quality]\nmax_words = 10\n"), "");
+  EXPECT_NE(refusal(good + "[gopher_quality]\nmin_mean_word = 11\n"), "");
+  EXPECT_NE(refusal(good + "[perplexity]\nmodel = \"m\"\nmin = 3\nmax = 2\n"), "");
+}
+
+TEST(Pipeline, ThatLeavesNoDocumentFails) {
+  const TempDir dir;
+  spill(dir / "in.txt", "text");
+  spill(dir / "p.toml", testing::toml_over(dir / "out", "[\"" + (dir / "in.txt").string() + "\"]",
+                                           "[length]\nmin_words = 2\n[tokens]\n"));
+  const testing::Finished run = testing::weft({"data", "run", (dir / "p.toml").string()});
+  EXPECT_EQ(run.status, 1);
+  EXPECT_NE(run.out.find("dropped length.min_words 1"), std::string::npos) << run.out;
+  EXPECT_NE(run.err.find("no document is left after filter"), std::string::npos) << run.err;
+}
+
 TEST(Pipeline, ARunFolderWithOtherFilesIsRefused) {
   const TempDir dir;
   fs::create_directories(dir / "out/read");

@@ -129,6 +129,9 @@ int run_data_run(const DataRunOptions& o) {
     run_pipeline(config, o.stage, context, [&](const StageResult& stage) {
       line.clear();
       std::cout << stage_text(stage.manifest) << std::flush;
+      if (stage.counts.documents_out == 0)
+        throw Error(fmt::format("no document is left after {}: what was dropped, and why, is above and in {}",
+                                stage.manifest.at("stage").get<std::string>(), stage.folder.string()));
       if (stage.manifest.contains("files")) say_recipe(stage.manifest, stage.folder);
     });
   } catch (const Interrupted& e) {

@@ -7,6 +7,7 @@
 #include "weft/base/mapped_file.h"
 #include "weft/base/nearest.h"
 #include "weft/pipeline/pipeline_config.h"
+#include "weft/pipeline/pipeline_judge.h"
 #include "weft/recipe/recipe_read.h"
 
 namespace weft {
@@ -49,6 +50,10 @@ class Parser {
       if (source.format != "auto" && source.format != "jsonl")
         refuse(fmt::format("source.format is {}; use \"jsonl\"", in_quotes(source.format)));
     }
+  }
+
+  void judge_values() {
+    for (const std::string& one : contradictions(config_)) problems_.push_back(file_ + ": " + one);
   }
 
   void throw_problems() const {
@@ -152,6 +157,7 @@ PipelineConfig parse_pipeline(const std::string& text, const std::string& file) 
   Parser parser(config, file);
   parser.parse(parse_toml(text, file));
   parser.judge_conversations();
+  parser.judge_values();
   parser.throw_problems();
   return config;
 }
