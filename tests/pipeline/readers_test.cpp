@@ -99,6 +99,23 @@ TEST(Readers, CsvFollowsRfc4180) {
   EXPECT_EQ(read.broken(), 3);
 }
 
+TEST(Readers, ACsvHeaderWithoutOneColumnOfTextIsRefused) {
+  const auto refusal = [](const std::string& csv, const std::string& more) -> std::string {
+    try {
+      ReadFile("a.csv", csv, more);
+    } catch (const FileError& e) { return e.what(); }
+    return "";
+  };
+  EXPECT_NE(refusal("id,body\n1,one\n", "")
+                .find("a.csv: the header has no column (source.text_key) \"text\": it is \"id, body\""),
+            std::string::npos);
+  EXPECT_NE(refusal("text,id,text\none,1,two\n", "").find("more than one column \"text\""), std::string::npos);
+  EXPECT_NE(refusal("text,id,id\none,1,2\n", "meta_keys = [\"id\"]\n").find("more than one column \"id\""),
+            std::string::npos);
+  EXPECT_EQ(ReadFile("a.csv", "text,id,id\none,1,2\n").texts(), (Texts{"one"}));
+  EXPECT_EQ(ReadFile("a.csv", "\"text,id\none,1\n").broken(), 1);
+}
+
 TEST(Readers, AQuoteThatIsNotClosedCostsFewRowsOfACsvFile) {
   std::string csv = "id,text\n1,before\n2,\"a slip\n";
   for (int i = 3; i < 100; ++i) csv += fmt::format("{},\"row {}\nof two lines, with \"\"quotes\"\"\"\n", i, i);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include "weft/base/json.h"
@@ -94,6 +95,23 @@ class Batches {
     try {
       if (header.broken.empty()) file.columns = csv_fields(header.bytes);
     } catch (const Error&) {}  // without columns, each row is broken
+    if (!file.columns.empty()) judge_columns(file, config_.sources[files_[at_].source]);
+  }
+  static void judge_columns(const SourceFile& file, const SourceConfig& source) {
+    const auto count = [&](const std::string& name) {
+      return std::count(file.columns.begin(), file.columns.end(), name);
+    };
+    const auto refuse = [&](const char* what, const std::string& name) {
+      std::string all;
+      for (const std::string& column : file.columns) all += (all.empty() ? "" : ", ") + column;
+      throw FileError(
+          fmt::format("{}: the header has {} {}: it is {}", file.path, what, in_quotes(name), in_quotes(all)));
+    };
+    std::vector<std::string> read = source.meta_keys;
+    read.insert(read.end(), {source.text_key, source.url_key});
+    for (const std::string& name : read)
+      if (count(name) > 1) refuse("more than one column", name);
+    if (count(source.text_key) == 0) refuse("no column (source.text_key)", source.text_key);
   }
   void close() {
     inputs_.push_back(hash_->finish(files_[at_].path, config_.sources[files_[at_].source].name));
