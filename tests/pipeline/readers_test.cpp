@@ -193,6 +193,17 @@ TEST(Readers, WarcGivesThePagesThatWereAnswered) {
   }
 }
 
+TEST(Readers, AWarcPageIsOneWhateverTheCaseOfItsTypeOrWithoutOne) {
+  const std::string ok = "HTTP/1.1 200 OK\r\n";
+  std::string warc = warc_record("response", ok + "Content-Type: Text/HTML; Charset=ISO-8859-1\r\n\r\n<p>caf\xe9</p>") +
+                     warc_record("response", ok + "\r\n\r\n \n<!DOCTYPE HTML><p>No type.</p>") +
+                     warc_record("response", ok + "\r\n<HTML><p>None either.</p>") +
+                     warc_record("response", ok + "\r\nGIF89a");
+  std::string upper = warc_record("response", ok + "Content-Type: TEXT/PLAIN\r\n\r\nplain");
+  upper.replace(upper.find("application/http"), 16, "Application/HTTP");
+  EXPECT_EQ(ReadFile("a.warc", warc + upper).texts(), (Texts{"caf\u00e9", "No type.", "None either.", "plain"}));
+}
+
 TEST(Readers, RealWarcFilesAreReadAndBrokenOnesSurvived) {
   WEFT_NEEDS_SHARED();
   const TempDir dir;

@@ -16,12 +16,6 @@ std::string_view trimmed(std::string_view s) {
   return s.substr(from, s.find_last_not_of(" \t\r") - from + 1);
 }
 
-std::string lower(std::string_view s) {
-  std::string text(s);
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return char(std::tolower(c)); });
-  return text;
-}
-
 // RFC 9112, section 7.1. What is not in chunks, though its header says so, is taken as it is: archives hold such pages.
 std::string without_chunks(std::string_view body) {
   std::string whole;
@@ -52,6 +46,13 @@ std::string decompressed(std::string_view body, size_t max_bytes) {
 
 }  // namespace
 
+std::string lower_ascii(std::string_view s) {
+  std::string text(s);
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return char(c >= 'A' && c <= 'Z' ? c + 32 : c); });
+  return text;
+}
+
 size_t header_size(std::string_view message) {
   const size_t windows = message.find("\r\n\r\n"), unix = message.find("\n\n");
   if (windows == unix) return 0;  // neither
@@ -63,7 +64,7 @@ std::string header_value(std::string_view head, std::string_view name) {
     const size_t end = std::min(head.find('\n', at), head.size());
     const std::string_view line = head.substr(at, end - at);
     const size_t colon = line.find(':');
-    if (colon != std::string_view::npos && lower(trimmed(line.substr(0, colon))) == name)
+    if (colon != std::string_view::npos && lower_ascii(trimmed(line.substr(0, colon))) == name)
       return std::string(trimmed(line.substr(colon + 1)));
     at = end + 1;
   }
@@ -71,10 +72,10 @@ std::string header_value(std::string_view head, std::string_view name) {
 }
 
 std::string http_body(std::string_view head, std::string_view body, size_t max_bytes) {
-  std::string whole = lower(header_value(head, "transfer-encoding")).find("chunked") != std::string::npos
+  std::string whole = lower_ascii(header_value(head, "transfer-encoding")).find("chunked") != std::string::npos
                           ? without_chunks(body)
                           : std::string(body);
-  const std::string encoding = lower(header_value(head, "content-encoding"));
+  const std::string encoding = lower_ascii(header_value(head, "content-encoding"));
   if (encoding.empty() || encoding == "identity") return whole;
   if (encoding != "gzip" && encoding != "x-gzip") throw Error("a page in content-encoding " + encoding.substr(0, 40));
   return compression_of(whole) == Compression::kNone ? whole : decompressed(whole, max_bytes);
