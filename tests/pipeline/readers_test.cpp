@@ -204,6 +204,20 @@ TEST(Readers, AWarcPageIsOneWhateverTheCaseOfItsTypeOrWithoutOne) {
   EXPECT_EQ(ReadFile("a.warc", warc + upper).texts(), (Texts{"caf\u00e9", "No type.", "None either.", "plain"}));
 }
 
+TEST(Readers, PlainTextOfWarcIsConvertedOrPutAside) {
+  const std::string ok = "HTTP/1.1 200 OK\r\nContent-Type: text/plain";
+  const std::string warc = warc_record("response", ok + "; charset=ISO-8859-1\r\n\r\ncaf\xe9") +
+                           warc_record("response", ok + "; charset=UTF-16LE\r\n\r\n" + std::string("h\0i\0", 4)) +
+                           warc_record("response", ok + "; charset=ISO-8859-1\r\n\r\ncaf\u00e9") +
+                           warc_record("response", ok + "; charset=klingon\r\n\r\ncaf\xe9") +
+                           warc_record("response", ok + "\r\n\r\ncaf\xe9");
+  const ReadFile read("a.warc", warc);
+  EXPECT_EQ(read.texts(), (Texts{"caf\u00e9", "hi", "caf\u00e9"}));
+  EXPECT_EQ(read.broken(), 2);
+  EXPECT_EQ(ReadFile("a.warc", warc, "invalid_text = \"repair\"\n").texts(),
+            (Texts{"caf\u00e9", "hi", "caf\u00e9", "caf\ufffd", "caf\ufffd"}));
+}
+
 TEST(Readers, RealWarcFilesAreReadAndBrokenOnesSurvived) {
   WEFT_NEEDS_SHARED();
   const TempDir dir;

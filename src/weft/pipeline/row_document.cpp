@@ -86,8 +86,7 @@ std::string charset_of(const std::string& content_type) {
 
 std::string page_text(const std::string& type, const std::string& body) {
   if (type.find("html") != std::string::npos) return html_text(body, charset_of(type));
-  std::string copy;
-  return std::string(well_formed(body, copy));
+  return utf8_of(body, charset_of(type));
 }
 
 bool is_page(const std::string& type) {
