@@ -135,6 +135,13 @@ TEST(Readers, CompressedFilesAreReadByWhatTheyAre) {
   EXPECT_EQ(garbage.broken(), 1);
 }
 
+TEST(Readers, SkippableFramesOfZstdAreSkipped) {
+  const std::string json = "{\"text\": \"one\"}\n", skipped("\x5e\x2a\x4d\x18\3\0\0\0abc", 11);
+  const ReadFile read("a.jsonl.zst", skipped + zstd(json) + skipped + zstd(json) + skipped);
+  EXPECT_EQ(read.texts(), (Texts{"one", "one"}));
+  EXPECT_EQ(read.broken(), 0);
+}
+
 TEST(Readers, ATruncatedArchiveKeepsWhatCameBefore) {
   std::string json;
   for (int i = 0; i < 20000; ++i) json += fmt::format("{{\"text\": \"document {} {}\"}}\n", i, i * 7919 % 10007);
