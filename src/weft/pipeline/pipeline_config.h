@@ -75,7 +75,7 @@ struct DedupConfig {
 };
 struct DecontaminateConfig {
   std::vector<std::string> files;
-  int64_t ngram = 13, max_hits = 0;
+  int64_t ngram = 13, min_words = 8, max_hits = 0;
 };
 struct TokensConfig {
   std::string tokenizer = "byte", chat_template, template_date = "2024-07-26";

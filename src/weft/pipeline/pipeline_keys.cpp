@@ -99,6 +99,8 @@ void add_later_stages(PipelineConfig& c, std::vector<RecipeKey>& keys) {
        {"decontaminate.files", &c.decontaminate.files, needed("files = [\"eval/*.jsonl\"]"),
         "what evaluation is done with: all texts in JSONL, whole text files"},
        {"decontaminate.ngram", &c.decontaminate.ngram, count(1, 100), "words of a sequence"},
+       {"decontaminate.min_words", &c.decontaminate.min_words, count(1, 100),
+        "evaluation texts shorter than a sequence are looked for whole, if they have so many words"},
        {"decontaminate.max_hits", &c.decontaminate.max_hits, count(0), "documents that share more of them are dropped"},
        {"tokens.tokenizer", &c.tokens.tokenizer, {}, "byte, or a tokenizer's file or folder"},
        {"tokens.chat_template",
