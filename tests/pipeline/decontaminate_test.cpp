@@ -43,5 +43,12 @@ TEST(Decontaminate, LooksForShortTextsWholeAndCountsThoseThatAreTooShort) {
   EXPECT_EQ(all.told().at("too_short"), 0);
 }
 
+TEST(Decontaminate, FindsASentenceOfAScriptWithoutSpaces) {
+  const std::string question =
+      "\u4e2d\u56fd\u7684\u9996\u90fd\u662f\u54ea\u4e2a\u57ce\u5e02\u5462\u4f60\u77e5\u9053\u5417";
+  const Decontaminated run("\u6211\u95ee" + question + "\u597d\n\u4f60\u597d\n", question + "\n");
+  EXPECT_EQ(run.texts(), (Texts{"\u4f60\u597d"}));
+}
+
 }  // namespace
 }  // namespace weft

@@ -130,6 +130,22 @@ TEST(Dedup, TypographyMakesNoDifferenceToShingles) {
   EXPECT_EQ(plain_word_hashes(*table, "Caf\u00e9, \u201cau lait\u201d!"), plain_word_hashes(*table, "cafe au  LAIT"));
 }
 
+TEST(Dedup, ScriptsWithoutSpacesHaveAWordForEachCharacter) {
+  const auto table = make_character_table();
+  const auto words_of = [&](const std::string& text) { return plain_word_hashes(*table, text).size(); };
+  EXPECT_EQ(words_of("\u4f60\u597d\uff0c\u4e16\u754c weft\u306f\u3068"), 7u);  // Han and Kana around a Latin word
+  EXPECT_EQ(words_of("\u0e20\u0e32\u0e29\u0e32"), 4u);                         // Thai
+  EXPECT_EQ(words_of("\ud55c\uad6d\uc5b4 \ubb38\uc7a5"), 2u);                  // Korean has spaces
+  std::mt19937 random(9);
+  std::string text;
+  for (int i = 0; i < 300; ++i) {
+    const uint32_t code = 0x4e00 + random() % 3000;
+    text += {char(0xe0 | code >> 12), char(0x80 | (code >> 6 & 63)), char(0x80 | (code & 63))};
+  }
+  const std::string changed = text.substr(0, text.size() - 15) + "\u7684\u662f\u4e00\u4e0d\u4e86";
+  EXPECT_EQ(left_of("{\"text\": \"" + text + "\"}\n{\"text\": \"" + changed + "\"}\n", ""), (Texts{text}));
+}
+
 TEST(SortedRuns, AreMergedInOrderWhateverTheirNumber) {
   const TempDir dir;
   std::mt19937_64 random(1);

@@ -12,7 +12,7 @@
 namespace weft {
 namespace {
 
-constexpr int kVersion = 2;  // 2: short texts are looked for as well
+constexpr int kVersion = 3;  // 2: short texts are looked for as well; 3: words of scripts without spaces
 
 // The sequences of words of evaluation files; of texts that are shorter than one, all their words, unless these are so
 // few ("yes", "B") that any document has them.
