@@ -50,5 +50,16 @@ TEST(InputFiles, ANamedPipeIsRefusedAndNotWaitedFor) {
   EXPECT_SAYS(said_by_run(dir / "out", list_of(dir / "pipe")), "pipe: cannot be read: is not a regular file");
 }
 
+TEST(InputFiles, AFileIsReadOnce) {
+  const TempDir dir;
+  fs::create_directories(dir / "in");
+  spill(dir / "in/a.txt", "a");
+  const std::string folder = list_of(dir / "in"), file = list_of(dir / "in/../in/a.txt");
+  EXPECT_SAYS(said_by_run(dir / "out", folder, "[[source]]\nname = \"b\"\nfiles = " + file + "\n"),
+              "in/../in/a.txt are the same file");
+  fs::create_symlink(dir / "in/a.txt", dir / "in/b.txt");
+  EXPECT_SAYS(said_by_run(dir / "out", folder), "in/b.txt are the same file");
+}
+
 }  // namespace
 }  // namespace weft

@@ -278,9 +278,11 @@ TEST(Readers, FoldersAndPatternsAreReadInTheOrderOfTheirNames) {
   spill(dir / "in/sub/c.txt", "c");
   spill(dir / "in/.hidden", "no");
   Harness harness;
+  spill(dir / "other.1", "1");
+  spill(dir / "other.2", "2");
   harness.run(
-      config_over(dir / "out", "[\"" + (dir / "in").string() + "\", \"" + (dir / "in").string() + "/[ab].txt\"]", ""));
-  EXPECT_EQ(testing::texts_of(dir / "out" / "read"), (Texts{"a", "b", "c", "a", "b"}));
+      config_over(dir / "out", "[\"" + (dir / "other.[21]").string() + "\", \"" + (dir / "in").string() + "\"]", ""));
+  EXPECT_EQ(testing::texts_of(dir / "out" / "read"), (Texts{"1", "2", "a", "b", "c"}));
 }
 
 }  // namespace

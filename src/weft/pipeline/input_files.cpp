@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 
 #include "weft/base/error.h"
 #include "weft/base/json.h"
@@ -87,10 +88,17 @@ void refuse_own_output(const std::vector<std::string>& names, const std::string&
 
 std::vector<InputFile> input_files(const std::vector<SourceConfig>& sources) {
   std::vector<InputFile> files;
+  std::map<std::pair<dev_t, ino_t>, std::string> known;
   for (size_t s = 0; s < sources.size(); ++s) {
     for (const std::string& path : expand_names(sources[s].files)) {
       struct stat info {};
       if (stat(path.c_str(), &info) != 0) throw FileError(fmt::format("{}: cannot be read", path));
+      const auto [first, added] = known.emplace(std::pair{info.st_dev, info.st_ino}, path);
+      if (!added)
+        throw ConfigError(
+            fmt::format("{} and {} are the same file, which would be read twice; name it once, with "
+                        "source.copies for more of it",
+                        first->second, path));
       constexpr int64_t kNs = 1'000'000'000;
       files.push_back({path, s, info.st_size, info.st_mtim.tv_sec * kNs + info.st_mtim.tv_nsec});
     }
