@@ -61,5 +61,12 @@ TEST(InputFiles, AFileIsReadOnce) {
   EXPECT_SAYS(said_by_run(dir / "out", folder), "in/b.txt are the same file");
 }
 
+TEST(InputFiles, ANameThatIsNotUtf8IsRefused) {
+  const TempDir dir;
+  fs::create_directories(dir / "in");
+  spill(dir / "in/caf\xe9.txt", "a");
+  EXPECT_SAYS(said_by_run(dir / "out", list_of(dir / "in")), "the name is not UTF-8");
+}
+
 }  // namespace
 }  // namespace weft

@@ -9,6 +9,7 @@
 
 #include "weft/base/error.h"
 #include "weft/base/json.h"
+#include "weft/base/utf8.h"
 
 namespace weft {
 namespace {
@@ -65,6 +66,10 @@ std::vector<std::string> expand_names(const std::vector<std::string>& names) {
     } catch (const fs::filesystem_error& e) {
       throw FileError(fmt::format("{}: {}", e.path1().string(), e.code().message()));
     }
+    for (size_t i = before; i < files.size(); ++i)
+      if (utf8_error(files[i]) != std::string::npos)
+        throw FileError(fmt::format("{}: the name is not UTF-8, and cannot be noted as it is; rename the file",
+                                    in_quotes(files[i])));
     if (files.size() == before) throw FileError(fmt::format("{}: there is no such file, and no file in it", name));
   }
   return files;
