@@ -50,6 +50,22 @@ TEST(InputFiles, ANamedPipeIsRefusedAndNotWaitedFor) {
   EXPECT_SAYS(said_by_run(dir / "out", list_of(dir / "pipe")), "pipe: cannot be read: is not a regular file");
 }
 
+TEST(InputFiles, LinksInAFolderAreFollowedAndBadOnesNamed) {
+  const TempDir dir;
+  fs::create_directories(dir / "in/sub");
+  fs::create_directories(dir / "elsewhere");
+  spill(dir / "in/sub/a.txt", "a");
+  spill(dir / "elsewhere/b.txt", "b");
+  fs::create_symlink(dir / "elsewhere", dir / "in/linked");
+  EXPECT_EQ(expand_names({(dir / "in").string()}),
+            (std::vector{(dir / "in/linked/b.txt").string(), (dir / "in/sub/a.txt").string()}));
+  fs::create_symlink(dir / "in", dir / "in/sub/circle");
+  EXPECT_SAYS(said_by_run(dir / "out", list_of(dir / "in")), "circle: a link to a folder that it is in");
+  fs::remove(dir / "in/sub/circle");
+  fs::create_symlink(dir / "gone", dir / "in/sub/lost.txt");
+  EXPECT_SAYS(said_by_run(dir / "out", list_of(dir / "in")), "lost.txt: a link to nothing");
+}
+
 TEST(InputFiles, AFileIsReadOnce) {
   const TempDir dir;
   fs::create_directories(dir / "in");

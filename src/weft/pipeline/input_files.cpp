@@ -26,19 +26,36 @@ std::vector<std::string> matches(const std::string& pattern) {
   return names;
 }
 
-void add_folder(const fs::path& folder, std::vector<std::string>& files) {
-  std::vector<std::string> here;
-  const auto hidden = [](const fs::path& p) { return p.filename().string().starts_with('.'); };
-  for (auto i = fs::recursive_directory_iterator(folder); i != fs::recursive_directory_iterator(); ++i) {
-    if (hidden(i->path())) {
-      if (i->is_directory()) i.disable_recursion_pending();
-    } else if (i->is_regular_file()) {
-      here.push_back(i->path().string());
-    }
+// All files in a folder, by name, and in those that links in it lead to.
+class FolderWalk {
+ public:
+  std::vector<std::string> run(const fs::path& folder) && {
+    walk(folder);
+    std::sort(files_.begin(), files_.end());
+    return std::move(files_);
   }
-  std::sort(here.begin(), here.end());
-  files.insert(files.end(), here.begin(), here.end());
-}
+
+ private:
+  void walk(const fs::path& folder) {
+    const fs::path where = fs::canonical(folder);
+    if (std::find(above_.begin(), above_.end(), where) != above_.end())
+      throw FileError(fmt::format("{}: a link to a folder that it is in: it would be read for ever", folder.string()));
+    above_.push_back(where);
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+      const fs::path& path = entry.path();
+      if (path.filename().string().starts_with('.')) continue;
+      if (!entry.exists()) throw FileError(fmt::format("{}: a link to nothing", path.string()));
+      if (entry.is_directory())
+        walk(path);
+      else
+        files_.push_back(path.string());
+    }
+    above_.pop_back();
+  }
+
+  std::vector<fs::path> above_;  // folders that are being gone through, without links
+  std::vector<std::string> files_;
+};
 
 // What a name stands for before folders are gone through.
 std::vector<std::string> matches_or_itself(const std::string& name) {
@@ -61,8 +78,10 @@ std::vector<std::string> expand_names(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     const size_t before = files.size();
     try {
-      for (const std::string& one : matches_or_itself(name))
-        fs::is_directory(one) ? add_folder(one, files) : files.push_back(one);
+      for (const std::string& one : matches_or_itself(name)) {
+        const std::vector<std::string> found = fs::is_directory(one) ? FolderWalk().run(one) : std::vector{one};
+        files.insert(files.end(), found.begin(), found.end());
+      }
     } catch (const fs::filesystem_error& e) {
       throw FileError(fmt::format("{}: {}", e.path1().string(), e.code().message()));
     }
