@@ -90,6 +90,17 @@ TEST(Readers, TextIsOneDocumentOrPartsBetweenSeparators) {
   EXPECT_EQ(ReadFile("a.txt", "one<|end|>two<|end|>", "separator = \"<|end|>\"\n").texts(), (Texts{"one", "two"}));
 }
 
+TEST(Readers, SeparatorsAreFoundWhateverEndsALine) {
+  const std::string paragraphs = "separator = \"\\n\\n\"\n", lines = "separator = \"\\n\"\n";
+  EXPECT_EQ(ReadFile("a.txt", "a\r\nb\r\n\r\n\r\n\r\nc\n\nd\r\n", paragraphs).texts(), (Texts{"a\r\nb", "c", "d\r\n"}));
+  EXPECT_EQ(ReadFile("a.txt", "a\r\n\r\nb\nc\r\n", lines).texts(), (Texts{"a", "b", "c"}));
+  EXPECT_EQ(ReadFile("a.txt", "a\r\n--\r\nb\n--\nc--", "separator = \"\\n--\\n\"\n").texts(), (Texts{"a", "b", "c--"}));
+  EXPECT_EQ(ReadFile("a.txt", "a\nb\r\nc", "separator = \"\\r\\n\"\n").texts(), (Texts{"a\nb", "c"}));
+  const ReadFile cut("a.txt", "x\r\n" + std::string(2 << 20, 'y') + "\r\n\r\nz",
+                     paragraphs + "[read]\nmax_row_mb = 1\n");
+  EXPECT_EQ(cut.texts(), (Texts{"z"}));
+}
+
 TEST(Readers, CsvFollowsRfc4180) {
   const std::string csv =
       "id,text,url\r\n1,\"a \"\"quoted\"\", text\nof two lines\",http://x\r\n2,plain,\r\n3,too,many,fields\r\n"

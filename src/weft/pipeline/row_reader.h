@@ -42,8 +42,9 @@ class RowReader {
   bool told_ = false;
 };
 
-// Rows end with `separator`, which belongs to none; with an empty one, all of the file is one row. Empty rows are left
-// out. A byte order mark at the beginning is skipped.
+// Rows end with `separator`, which belongs to none; with an empty one, all of the file is one row. A line feed in it
+// stands for \r\n too, unless it says \r itself. Empty rows are left out. A byte order mark at the beginning is
+// skipped.
 std::unique_ptr<RowReader> read_separated(Input input, const std::string& separator, int64_t max_row_bytes);
 // Records of RFC 4180, with their quotes; the first is the header. A quote that is never closed costs its line.
 std::unique_ptr<RowReader> read_csv(Input input, int64_t max_row_bytes);
