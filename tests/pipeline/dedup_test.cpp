@@ -85,6 +85,12 @@ TEST(Dedup, LinesKeepTheirFirstUnlessToldOtherwise) {
   EXPECT_EQ(left_of(rows, "near = false\nlines = \"keep_none\"\n"), (Texts{"one\n\n", "two\n\nend"}));
 }
 
+TEST(Dedup, LinesOfOneDocumentAreEqualToo) {
+  const std::string row = "{\"text\": \"chorus\\nverse\\nchorus\"}\n";
+  EXPECT_EQ(left_of(row, "near = false\nlines = \"keep_first\"\n"), (Texts{"chorus\nverse\n"}));
+  EXPECT_EQ(left_of(row, "near = false\nlines = \"keep_none\"\n"), (Texts{"verse\n"}));
+}
+
 TEST(Dedup, ALineIsNotLostWithADroppedDocument) {
   const std::string rows = "{\"text\": \"x\\ny\"}\n{\"text\": \"x\\ny\"}\n{\"text\": \"y\\nz\"}\n";
   EXPECT_EQ(left_of(rows, "near = false\nlines = \"keep_first\"\n"), (Texts{"x\ny", "z"}));

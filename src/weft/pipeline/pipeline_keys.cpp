@@ -90,7 +90,7 @@ void add_later_stages(PipelineConfig& c, std::vector<RecipeKey>& keys) {
       {{"dedup.documents", &c.dedup.documents, {}, "equal texts: the first is kept"},
        {"dedup.urls", &c.dedup.urls, {}, "URLs of the same page: the first is kept"},
        {"dedup.lines", &c.dedup.lines, one_of({"off", "keep_first", "keep_none"}),
-        "equal lines anywhere: all but the first, or all, are taken out"},
+        "equal lines, of two documents or of one: all but the first, or all, are taken out"},
        {"dedup.near", &c.dedup.near, {}, "similar texts, by MinHash: the first is kept"},
        {"dedup.ngram", &c.dedup.ngram, count(1, 100), "words of a shingle"},
        {"dedup.bands", &c.dedup.bands, count(1, 1000), "texts that agree in all rows of a band are compared"},
