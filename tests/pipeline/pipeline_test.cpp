@@ -323,5 +323,25 @@ TEST(Pipeline, RunsAsACommand) {
   EXPECT_EQ(testing::weft({"data", "run", file, "--stage", "nothing"}).status, 2);
 }
 
+TEST(Pipeline, TrainNgramLeavesBrokenRowsOutAndNamesThem) {
+  const TempDir dir;
+  const std::string good = "{\"text\": \"some text to learn from\"}\n";
+  spill(dir / "good.jsonl", good + good);
+  spill(dir / "dirty.jsonl", good + "{\"text\": 3}\nno json\n" + good);
+  const auto learn = [&](const char* name) {
+    return testing::weft({"data", "train-ngram", (dir / name).string(), "--out", (dir / name).string() + ".ngram"});
+  };
+  EXPECT_EQ(learn("good.jsonl").status, 0);
+  const testing::Finished dirty = learn("dirty.jsonl");
+  EXPECT_EQ(dirty.status, 0) << dirty.err;
+  EXPECT_NE(dirty.err.find("dirty.jsonl: row 2 at byte 36: "), std::string::npos) << dirty.err;
+  EXPECT_NE(dirty.err.find("dirty.jsonl: row 3 at byte 48: "), std::string::npos) << dirty.err;
+  EXPECT_NE(dirty.out.find("from 2 documents"), std::string::npos) << dirty.out;
+  EXPECT_NE(dirty.out.find("2 broken rows left out"), std::string::npos) << dirty.out;
+  EXPECT_EQ(slurp(dir / "dirty.jsonl.ngram"), slurp(dir / "good.jsonl.ngram"));
+  spill(dir / "none.jsonl", "no json\n");
+  EXPECT_NE(learn("none.jsonl").err.find("no text to learn from"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace weft

@@ -181,20 +181,40 @@ int run_data_train_ngram(const TrainNgramOptions& o) {
   SourceConfig source;
   source.files = o.files;
   source.text_key = o.text_key;
+  int64_t documents = 0, broken = 0, bytes = 0;
+  constexpr int64_t kMostTold = 5;
   for (const InputFile& input : input_files({source})) {
     const SourceFile file{.path = input.path, .format = format_of(source, input.path), .columns = {}};
     if (file.format == FileFormat::kCsv) throw ConfigError(input.path + ": train-ngram takes text, JSONL and WARC");
     const auto rows = open_rows(source, file, nullptr, {});
-    Row row;
-    while (rows->next(row)) {
+    const auto put_aside = [&](const Row& row, const std::string& why) {
+      if (++broken <= kMostTold)
+        std::cerr << fmt::format("{}: row {} at byte {}: {}; left out\n", input.path, row.number, row.begin, why);
+    };
+    for (Row row; rows->next(row);) {
+      if (!row.broken.empty()) {
+        put_aside(row, row.broken);
+        continue;
+      }
       Document d;
       std::string why;
-      if (!row.broken.empty()) throw FileError(fmt::format("{}: row {}: {}", input.path, row.number, row.broken));
-      if (read_document(source, file, row, d, why)) model.learn(d.text);
+      try {
+        if (!read_document(source, file, row, d, why)) continue;
+      } catch (const Error& e) {
+        put_aside(row, e.what());
+        continue;
+      }
+      model.learn(d.text);
+      ++documents;
+      bytes += int64_t(d.text.size());
     }
+    std::cerr << fmt::format("{}: {} so far\n", input.path, megabytes(double(bytes)));
   }
+  if (documents == 0) throw FileError(fmt::format("{}: there is no text to learn from", o.files.at(0)));
   model.finish();
   model.write(o.out);
+  std::cout << fmt::format("{}: from {} documents, {}; {} broken rows left out\n", o.out, documents,
+                           megabytes(double(bytes)), broken);
   return kExitOk;
 }
 
