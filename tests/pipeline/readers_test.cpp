@@ -83,6 +83,20 @@ TEST(Readers, JsonLinesGiveDocumentsWithTheirPlaces) {
             "{\"text\": \"two\"}");
 }
 
+TEST(Readers, AJsonArrayIsRefusedByName) {
+  const auto refusal = [](const std::string& name, const std::string& bytes) -> std::string {
+    try {
+      ReadFile(name, bytes);
+    } catch (const FileError& e) { return e.what(); }
+    return "";
+  };
+  const std::string array = "\xef\xbb\xbf\n[\n {\"text\": \"one\"}\n]\n";
+  EXPECT_NE(refusal("a.json", array).find("a.json: is a JSON array, not lines"), std::string::npos);
+  EXPECT_NE(refusal("a.json.gz", gzip(array)).find("a.json.gz: is a JSON array"), std::string::npos);
+  EXPECT_EQ(refusal("a.json", "{\"text\": \"[one]\"}\n"), "");
+  EXPECT_EQ(ReadFile("a.jsonl", "[1]\n{\"text\": \"one\"}\n").texts(), (Texts{"one"}));
+}
+
 TEST(Readers, TextIsOneDocumentOrPartsBetweenSeparators) {
   EXPECT_EQ(ReadFile("a.txt", "one\n\ntwo").texts(), (Texts{"one\n\ntwo"}));
   EXPECT_EQ(ReadFile("a.txt", "\xef\xbb\xbfone\n\ntwo\n\n\n\nthree\n", "separator = \"\\n\\n\"\n").texts(),

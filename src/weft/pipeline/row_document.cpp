@@ -165,7 +165,11 @@ std::unique_ptr<RowReader> open_rows(const SourceConfig& source, const SourceFil
   const int64_t most = limits.max_row_mb << 20;
   if (file.format == FileFormat::kCsv) return read_csv(std::move(input), most);
   if (file.format == FileFormat::kWarc) return read_warc(std::move(input), most);
-  return read_separated(std::move(input), file.format == FileFormat::kJsonl ? "\n" : source.separator, most);
+  auto rows = read_separated(std::move(input), file.format == FileFormat::kJsonl ? "\n" : source.separator, most);
+  const bool json = without_compression(file.path).extension() == ".json";
+  if (json && file.format == FileFormat::kJsonl && rows->next_visible() == '[')
+    throw FileError(file.path + ": is a JSON array, not lines: write each of its objects on a line of its own");
+  return rows;
 }
 
 std::vector<std::string> csv_fields(std::string_view record) {
