@@ -63,6 +63,14 @@ TEST(DataEncode, RefusesAPathWithoutATokenizer) {
   EXPECT_SAYS(weft({"data", "encode", "--tokeniser", "x"}).err, "did you mean --tokenizer?");
 }
 
+TEST(DataEncode, RefusesOptionsWithoutEffect) {
+  EXPECT_SAYS(fed("data encode --tokenizer byte --pattern r50k", "\"a\"\n").err, "--pattern has no effect");
+  EXPECT_SAYS(fed("data decode --tokenizer byte --pattern r50k", "[97]\n").err, "--pattern has no effect");
+  const Finished threads = fed("data encode --tokenizer byte --threads 2", "\"a\"\n");
+  EXPECT_EQ(threads.status, 2);
+  EXPECT_SAYS(threads.err, "--threads has no effect without --file");
+}
+
 TEST(DataTrainTokenizer, WritesATokenizerThatIsReadAgain) {
   TempDir dir;
   spill(dir / "t.jsonl", "{\"text\": \"low lower lowest\"}\n{\"text\": \"low low\"}\n");

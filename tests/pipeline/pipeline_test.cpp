@@ -287,6 +287,33 @@ TEST(Pipeline, ValuesThatDropEverythingAreRefused) {
   EXPECT_NE(refusal(good + "[perplexity]\nmodel = \"m\"\nmin = 3\nmax = 2\n"), "");
 }
 
+TEST(Pipeline, KeysWithoutEffectAreRefused) {
+  const std::string good = "[run]\ndir = \"d\"\n[[source]]\nname = \"a\"\nfiles = [\"f\"]\n";
+  EXPECT_EQ(refusal(good + "[length]\n").find("test.toml: [length] has no effect"), 0u);
+  EXPECT_EQ(refusal(good + "[perplexity]\nmodel = \"m\"\n").find("test.toml: [perplexity] has no effect"), 0u);
+  EXPECT_EQ(refusal(good + "[dedup]\nnear = false\njaccard = 0.5\n"),
+            "test.toml: dedup.jaccard has no effect with dedup.near = false; leave it out");
+  EXPECT_EQ(refusal(good + "[dedup]\nnear = false\n"), "");
+  const TempDir dir;
+  spill(dir / "a.txt", "text");
+  spill(dir / "a.jsonl", "{\"text\": \"text\"}\n");
+  const auto said = [&](const std::string& files, const std::string& more) -> std::string {
+    Harness harness;
+    try {
+      harness.run(config_over(dir / "out", "[\"" + (dir / files).string() + "\"]", more));
+    } catch (const ConfigError& e) { return e.what(); }
+    return "";
+  };
+  EXPECT_EQ(said("a.jsonl", "separator = \"x\"\n"),
+            "source \"s\": source.separator has no effect: none of its files is text; leave it out");
+  for (const char* key : {"text_key = \"t\"\n", "url_key = \"u\"\n", "meta_keys = [\"m\"]\n"}) {
+    EXPECT_NE(said("a.txt", key).find("has no effect: none of its files is JSON lines or CSV"), std::string::npos);
+    EXPECT_EQ(said("a.*", key), "");
+  }
+  EXPECT_NE(said("a.jsonl", "messages_key = \"m\"\ntext_key = \"t\"\n").find("source.text_key has no effect"),
+            std::string::npos);
+}
+
 TEST(Pipeline, ThatLeavesNoDocumentFails) {
   const TempDir dir;
   spill(dir / "in.txt", "text");

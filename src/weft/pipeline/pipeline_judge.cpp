@@ -15,6 +15,7 @@ class Judge {
   std::vector<std::string> run() {
     ranges();
     if (c_.has("language")) languages();
+    without_effect();
     return std::move(found_);
   }
 
@@ -45,11 +46,38 @@ class Judge {
     }
   }
 
+  void without_effect() {
+    for (const char* key : {"dedup.ngram", "dedup.bands", "dedup.rows", "dedup.jaccard"})
+      if (!c_.dedup.near && c_.given.count(key))
+        found_.push_back(fmt::format("{} has no effect with dedup.near = false; leave it out", key));
+    const LengthConfig& l = c_.length;
+    if (c_.has("length") && l.min_characters + l.max_characters + l.min_words + l.max_words == 0)
+      found_.emplace_back("[length] has no effect without a bound; as in min_words = 50");
+    if (c_.has("perplexity") && c_.perplexity.min == 0 && c_.perplexity.max == 0)
+      found_.emplace_back("[perplexity] has no effect without perplexity.min or perplexity.max");
+  }
+
   const PipelineConfig& c_;
   std::vector<std::string> found_;
 };
 
 }  // namespace
+
+std::vector<std::string> keys_without_effect(const SourceConfig& source, const std::set<FileFormat>& formats) {
+  std::vector<std::string> found;
+  const auto judge = [&](const char* key, bool read, const char* why) {
+    if (!read && source.given.count(key))
+      found.push_back(fmt::format("source {}: {} has no effect: {}; leave it out", in_quotes(source.name), key, why));
+  };
+  const bool text = formats.count(FileFormat::kText) > 0;
+  const bool fields = formats.count(FileFormat::kJsonl) + formats.count(FileFormat::kCsv) > 0;
+  judge("source.separator", text, "none of its files is text");
+  for (const char* key : {"source.text_key", "source.url_key", "source.meta_keys"})
+    judge(key, fields, "none of its files is JSON lines or CSV");
+  judge("source.text_key", !source.has_conversations(), "its texts are conversations (messages_key)");
+  judge("source.invalid_text", !source.has_conversations(), "what is no text in a conversation is always put aside");
+  return found;
+}
 
 std::vector<std::string> contradictions(const PipelineConfig& config) { return Judge(config).run(); }
 

@@ -89,8 +89,11 @@ class Parser {
       return;
     }
     config_.sections.push_back(name);
-    for (const auto& [key, value] : *node.as_table())
-      set(name + "." + std::string(key.str()), key.source(), value, keys);
+    for (const auto& [key, value] : *node.as_table()) {
+      const std::string full = name + "." + std::string(key.str());
+      set(full, key.source(), value, keys);
+      config_.given.insert(full);
+    }
   }
 
   void sources(const toml::node& node) {
@@ -103,8 +106,11 @@ class Parser {
     for (const toml::node& one : *list) {
       SourceConfig& source = config_.sources.emplace_back();
       const std::vector<RecipeKey> keys = source_keys(source);
-      for (const auto& [key, value] : *one.as_table())
-        set("source." + std::string(key.str()), key.source(), value, keys);
+      for (const auto& [key, value] : *one.as_table()) {
+        const std::string full = "source." + std::string(key.str());
+        set(full, key.source(), value, keys);
+        source.given.insert(full);
+      }
       for (const RecipeKey& key : keys) need(key, place(one.source()));
       const bool tame = std::all_of(source.name.begin(), source.name.end(),
                                     [](unsigned char c) { return std::isalnum(c) || c == '-' || c == '_'; });

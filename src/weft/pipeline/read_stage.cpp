@@ -1,10 +1,12 @@
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "weft/base/json.h"
 #include "weft/base/tasks.h"
 #include "weft/pipeline/hashing.h"
 #include "weft/pipeline/input_files.h"
+#include "weft/pipeline/pipeline_judge.h"
 #include "weft/pipeline/row_document.h"
 #include "weft/pipeline/shard.h"
 #include "weft/pipeline/stages.h"
@@ -190,12 +192,23 @@ class BatchWork {
   uint32_t place_ = 0;
 };
 
+void judge_sources(const PipelineConfig& config, const std::vector<InputFile>& files) {
+  for (size_t s = 0; s < config.sources.size(); ++s) {
+    std::set<FileFormat> formats;
+    for (const InputFile& f : files)
+      if (f.source == s) formats.insert(format_of(config.sources[s], f.path));
+    const std::vector<std::string> problems = keys_without_effect(config.sources[s], formats);
+    if (!problems.empty()) throw ConfigError(problems[0]);
+  }
+}
+
 }  // namespace
 
 StageResult run_read_stage(const PipelineConfig& config, const fs::path& path, const StageContext& context) {
   for (const SourceConfig& source : config.sources) refuse_own_output(source.files, config.run.dir);
   if (config.has("decontaminate")) refuse_own_output(config.decontaminate.files, config.run.dir);  // before any harm
   const std::vector<InputFile> files = input_files(config.sources);
+  judge_sources(config, files);
   nlohmann::json stamps = nlohmann::json::array();
   int64_t total = 0;
   for (const InputFile& f : files) {
