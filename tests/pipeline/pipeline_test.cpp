@@ -347,6 +347,9 @@ TEST(Pipeline, RunsAsACommand) {
   EXPECT_EQ(testing::weft({"data", "audit", out}).status, 0);
   EXPECT_NE(testing::weft({"data", "stats", out}).out.find("314 in"), std::string::npos);
   EXPECT_EQ(testing::weft({"data", "diff", out, out}).out, "the same\n");
+  const testing::Finished none = testing::weft({"data", "diff", out, (c.dir / "none").string()});
+  EXPECT_EQ(none.status, 2);
+  EXPECT_NE(none.err.find("weft data diff: error: "), std::string::npos) << none.err;
   EXPECT_EQ(testing::weft({"data", "run", file, "--stage", "nothing"}).status, 2);
 }
 

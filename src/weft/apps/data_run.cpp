@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "weft/apps/commands.h"
+#include "weft/apps/failure.h"
 #include "weft/apps/stop_signal.h"
 #include "weft/base/cores.h"
 #include "weft/base/error.h"
@@ -170,7 +171,12 @@ int run_data_stats(const DatasetOptions& o) {
 }
 
 int run_data_diff(const DatasetOptions& o) {
-  const auto lines = differences(open_dataset(o.folders.at(0)), open_dataset(o.folders.at(1)));
+  std::vector<std::string> lines;
+  try {
+    lines = differences(open_dataset(o.folders.at(0)), open_dataset(o.folders.at(1)));
+  } catch (const Error& e) {  // 1 means that they differ
+    return say_error("data diff", e.what(), kExitUsage);
+  }
   for (const std::string& line : lines) std::cout << line << "\n";
   if (lines.empty()) std::cout << "the same\n";
   return lines.empty() ? kExitOk : kExitFailure;
