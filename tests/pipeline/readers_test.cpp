@@ -236,6 +236,13 @@ TEST(Readers, AWarcPageIsOneWhateverTheCaseOfItsTypeOrWithoutOne) {
   EXPECT_EQ(ReadFile("a.warc", warc + upper).texts(), (Texts{"caf\u00e9", "No type.", "None either.", "plain"}));
 }
 
+TEST(Readers, WarcGivesConversionsAndResources) {
+  std::string warc =
+      warc_record("conversion", "one") + warc_record("resource", "two") + warc_record("metadata", "three");
+  for (size_t at = 0; (at = warc.find("application/http")) != std::string::npos;) warc.replace(at, 16, "text/plain");
+  EXPECT_EQ(ReadFile("a.warc", warc).texts(), (Texts{"one", "two"}));
+}
+
 TEST(Readers, PlainTextOfWarcIsConvertedOrPutAside) {
   const std::string ok = "HTTP/1.1 200 OK\r\nContent-Type: text/plain";
   const std::string warc = warc_record("response", ok + "; charset=ISO-8859-1\r\n\r\ncaf\xe9") +
@@ -278,6 +285,7 @@ TEST(Readers, HtmlLeavesOutWhatIsNoText) {
                 "<footer>foot</footer>",
                 ""),
       "Title\n\nSome bold text & more.\n\n  \u2022 one\n  \u2022 two\n\na\n b");
+  EXPECT_EQ(html_text("<header><h1>Title</h1></header><p>text</p>", ""), "Title\n\ntext");
   EXPECT_EQ(html_text("<p>caf\xe9</p>", "iso-8859-1"), "caf\u00e9");
   EXPECT_EQ(html_text("<meta charset=windows-1252><p>\x93quoted\x94</p>", ""), "\u201cquoted\u201d");
   std::string deep;
