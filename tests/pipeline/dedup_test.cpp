@@ -166,9 +166,26 @@ TEST(SortedRuns, AreMergedInOrderWhateverTheirNumber) {
   }
   std::sort(all.begin(), all.end());
   std::vector<KeyRecord> merged;
-  merge_runs(
-      files, dir.path(), [&](const KeyRecord& r) { merged.push_back(r); }, 3);
+  merge_runs(files, dir.path(), [&](const KeyRecord& r) { merged.push_back(r); }, {.fan_in = 3});
   EXPECT_TRUE(merged == all);
+}
+
+TEST(SortedRuns, AMergeTellsHowFarItIsAndCanBeStopped) {
+  const TempDir dir;
+  std::vector<std::filesystem::path> files;
+  for (uint64_t i = 0; i < 3; ++i) {
+    files.push_back(dir / std::to_string(i));
+    write_run(files.back(), std::vector<KeyRecord>(50'000, KeyRecord{i, 0, 0, 0}));
+  }
+  int64_t seen = 0, taken = 0;
+  const auto take = [&](const KeyRecord&) { ++taken; };
+  merge_runs(files, dir.path(), take, {.look = [&](int64_t records) { seen += records; }});
+  EXPECT_EQ(taken, 150'000);
+  EXPECT_EQ(seen, 2 << 16);
+  taken = 0;
+  const auto stop = [](int64_t) { throw Interrupted(); };
+  EXPECT_THROW(merge_runs(files, dir.path(), take, {.fan_in = 2, .look = stop}), Interrupted);
+  EXPECT_EQ(taken, 0);  // it ended while files were merged to fewer
 }
 
 }  // namespace
