@@ -85,6 +85,12 @@ TEST(Dedup, LinesKeepTheirFirstUnlessToldOtherwise) {
   EXPECT_EQ(left_of(rows, "near = false\nlines = \"keep_none\"\n"), (Texts{"one\n\n", "two\n\nend"}));
 }
 
+TEST(Dedup, LinesOfOneDocumentAreEqualToo) {
+  const std::string row = "{\"text\": \"chorus\\nverse\\nchorus\"}\n";
+  EXPECT_EQ(left_of(row, "near = false\nlines = \"keep_first\"\n"), (Texts{"chorus\nverse\n"}));
+  EXPECT_EQ(left_of(row, "near = false\nlines = \"keep_none\"\n"), (Texts{"verse\n"}));
+}
+
 TEST(Dedup, ALineIsNotLostWithADroppedDocument) {
   const std::string rows = "{\"text\": \"x\\ny\"}\n{\"text\": \"x\\ny\"}\n{\"text\": \"y\\nz\"}\n";
   EXPECT_EQ(left_of(rows, "near = false\nlines = \"keep_first\"\n"), (Texts{"x\ny", "z"}));
@@ -130,6 +136,22 @@ TEST(Dedup, TypographyMakesNoDifferenceToShingles) {
   EXPECT_EQ(plain_word_hashes(*table, "Caf\u00e9, \u201cau lait\u201d!"), plain_word_hashes(*table, "cafe au  LAIT"));
 }
 
+TEST(Dedup, ScriptsWithoutSpacesHaveAWordForEachCharacter) {
+  const auto table = make_character_table();
+  const auto words_of = [&](const std::string& text) { return plain_word_hashes(*table, text).size(); };
+  EXPECT_EQ(words_of("\u4f60\u597d\uff0c\u4e16\u754c weft\u306f\u3068"), 7u);  // Han and Kana around a Latin word
+  EXPECT_EQ(words_of("\u0e20\u0e32\u0e29\u0e32"), 4u);                         // Thai
+  EXPECT_EQ(words_of("\ud55c\uad6d\uc5b4 \ubb38\uc7a5"), 2u);                  // Korean has spaces
+  std::mt19937 random(9);
+  std::string text;
+  for (int i = 0; i < 300; ++i) {
+    const uint32_t code = 0x4e00 + random() % 3000;
+    text += {char(0xe0 | code >> 12), char(0x80 | (code >> 6 & 63)), char(0x80 | (code & 63))};
+  }
+  const std::string changed = text.substr(0, text.size() - 15) + "\u7684\u662f\u4e00\u4e0d\u4e86";
+  EXPECT_EQ(left_of("{\"text\": \"" + text + "\"}\n{\"text\": \"" + changed + "\"}\n", ""), (Texts{text}));
+}
+
 TEST(SortedRuns, AreMergedInOrderWhateverTheirNumber) {
   const TempDir dir;
   std::mt19937_64 random(1);
@@ -144,9 +166,26 @@ TEST(SortedRuns, AreMergedInOrderWhateverTheirNumber) {
   }
   std::sort(all.begin(), all.end());
   std::vector<KeyRecord> merged;
-  merge_runs(
-      files, dir.path(), [&](const KeyRecord& r) { merged.push_back(r); }, 3);
+  merge_runs(files, dir.path(), [&](const KeyRecord& r) { merged.push_back(r); }, {.fan_in = 3});
   EXPECT_TRUE(merged == all);
+}
+
+TEST(SortedRuns, AMergeTellsHowFarItIsAndCanBeStopped) {
+  const TempDir dir;
+  std::vector<std::filesystem::path> files;
+  for (uint64_t i = 0; i < 3; ++i) {
+    files.push_back(dir / std::to_string(i));
+    write_run(files.back(), std::vector<KeyRecord>(50'000, KeyRecord{i, 0, 0, 0}));
+  }
+  int64_t seen = 0, taken = 0;
+  const auto take = [&](const KeyRecord&) { ++taken; };
+  merge_runs(files, dir.path(), take, {.look = [&](int64_t records) { seen += records; }});
+  EXPECT_EQ(taken, 150'000);
+  EXPECT_EQ(seen, 2 << 16);
+  taken = 0;
+  const auto stop = [](int64_t) { throw Interrupted(); };
+  EXPECT_THROW(merge_runs(files, dir.path(), take, {.fan_in = 2, .look = stop}), Interrupted);
+  EXPECT_EQ(taken, 0);  // it ended while files were merged to fewer
 }
 
 }  // namespace

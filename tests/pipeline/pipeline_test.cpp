@@ -272,6 +272,59 @@ TEST(Pipeline, ErrorsNameKeyValuePlaceAndTheNearestKey) {
   EXPECT_NE(refusal("[run]\n").find("2 problems"), std::string::npos);
 }
 
+TEST(Pipeline, ValuesThatDropEverythingAreRefused) {
+  const std::string good = "[run]\ndir = \"d\"\n[[source]]\nname = \"a\"\nfiles = [\"f\"]\n";
+  EXPECT_EQ(refusal(good + "[language]\nkeep = [\"english\"]\n"),
+            "test.toml: language.keep: \"english\" is no code of a language; did you mean \"en\"?");
+  EXPECT_EQ(refusal(good + "[language]\nkeep = [\"en\", \"zh\", \"zh-Hant\"]\n"), "");
+  EXPECT_EQ(refusal(good + "[language]\nkeep = []\n").find("test.toml: language.keep is empty"), 0u);
+  EXPECT_EQ(refusal(good + "[length]\nmin_words = 9\nmax_words = 8\n"),
+            "test.toml: length.min_words = 9 is more than length.max_words = 8: every document would go");
+  EXPECT_NE(refusal(good + "[length]\nmin_characters = 9\nmax_characters = 8\n"), "");
+  EXPECT_EQ(refusal(good + "[length]\nmin_characters = 9\n"), "");
+  EXPECT_NE(refusal(good + "[gopher_quality]\nmax_words = 10\n"), "");
+  EXPECT_NE(refusal(good + "[gopher_quality]\nmin_mean_word = 11\n"), "");
+  EXPECT_NE(refusal(good + "[perplexity]\nmodel = \"m\"\nmin = 3\nmax = 2\n"), "");
+}
+
+TEST(Pipeline, KeysWithoutEffectAreRefused) {
+  const std::string good = "[run]\ndir = \"d\"\n[[source]]\nname = \"a\"\nfiles = [\"f\"]\n";
+  EXPECT_EQ(refusal(good + "[length]\n").find("test.toml: [length] has no effect"), 0u);
+  EXPECT_EQ(refusal(good + "[perplexity]\nmodel = \"m\"\n").find("test.toml: [perplexity] has no effect"), 0u);
+  EXPECT_EQ(refusal(good + "[dedup]\nnear = false\njaccard = 0.5\n"),
+            "test.toml: dedup.jaccard has no effect with dedup.near = false; leave it out");
+  EXPECT_EQ(refusal(good + "[dedup]\nnear = false\n"), "");
+  const TempDir dir;
+  spill(dir / "a.txt", "text");
+  spill(dir / "a.jsonl", "{\"text\": \"text\"}\n");
+  const auto said = [&](const std::string& files, const std::string& more) -> std::string {
+    Harness harness;
+    try {
+      harness.run(config_over(dir / "out", "[\"" + (dir / files).string() + "\"]", more));
+    } catch (const ConfigError& e) { return e.what(); }
+    return "";
+  };
+  EXPECT_EQ(said("a.jsonl", "separator = \"x\"\n"),
+            "source \"s\": source.separator has no effect: none of its files is text; leave it out");
+  for (const char* key : {"text_key = \"t\"\n", "url_key = \"u\"\n", "meta_keys = [\"m\"]\n"}) {
+    EXPECT_NE(said("a.txt", key).find("has no effect: none of its files is JSON lines or CSV"), std::string::npos);
+    EXPECT_EQ(said("a.*", key), "");
+  }
+  EXPECT_NE(said("a.jsonl", "messages_key = \"m\"\ntext_key = \"t\"\n").find("source.text_key has no effect"),
+            std::string::npos);
+}
+
+TEST(Pipeline, ThatLeavesNoDocumentFails) {
+  const TempDir dir;
+  spill(dir / "in.txt", "text");
+  spill(dir / "p.toml", testing::toml_over(dir / "out", "[\"" + (dir / "in.txt").string() + "\"]",
+                                           "[length]\nmin_words = 2\n[tokens]\n"));
+  const testing::Finished run = testing::weft({"data", "run", (dir / "p.toml").string()});
+  EXPECT_EQ(run.status, 1);
+  EXPECT_NE(run.out.find("dropped length.min_words 1"), std::string::npos) << run.out;
+  EXPECT_NE(run.err.find("no document is left after filter"), std::string::npos) << run.err;
+}
+
 TEST(Pipeline, ARunFolderWithOtherFilesIsRefused) {
   const TempDir dir;
   fs::create_directories(dir / "out/read");
@@ -294,7 +347,30 @@ TEST(Pipeline, RunsAsACommand) {
   EXPECT_EQ(testing::weft({"data", "audit", out}).status, 0);
   EXPECT_NE(testing::weft({"data", "stats", out}).out.find("314 in"), std::string::npos);
   EXPECT_EQ(testing::weft({"data", "diff", out, out}).out, "the same\n");
+  const testing::Finished none = testing::weft({"data", "diff", out, (c.dir / "none").string()});
+  EXPECT_EQ(none.status, 2);
+  EXPECT_NE(none.err.find("weft data diff: error: "), std::string::npos) << none.err;
   EXPECT_EQ(testing::weft({"data", "run", file, "--stage", "nothing"}).status, 2);
+}
+
+TEST(Pipeline, TrainNgramLeavesBrokenRowsOutAndNamesThem) {
+  const TempDir dir;
+  const std::string good = "{\"text\": \"some text to learn from\"}\n";
+  spill(dir / "good.jsonl", good + good);
+  spill(dir / "dirty.jsonl", good + "{\"text\": 3}\nno json\n" + good);
+  const auto learn = [&](const char* name) {
+    return testing::weft({"data", "train-ngram", (dir / name).string(), "--out", (dir / name).string() + ".ngram"});
+  };
+  EXPECT_EQ(learn("good.jsonl").status, 0);
+  const testing::Finished dirty = learn("dirty.jsonl");
+  EXPECT_EQ(dirty.status, 0) << dirty.err;
+  EXPECT_NE(dirty.err.find("dirty.jsonl: row 2 at byte 36: "), std::string::npos) << dirty.err;
+  EXPECT_NE(dirty.err.find("dirty.jsonl: row 3 at byte 48: "), std::string::npos) << dirty.err;
+  EXPECT_NE(dirty.out.find("from 2 documents"), std::string::npos) << dirty.out;
+  EXPECT_NE(dirty.out.find("2 broken rows left out"), std::string::npos) << dirty.out;
+  EXPECT_EQ(slurp(dir / "dirty.jsonl.ngram"), slurp(dir / "good.jsonl.ngram"));
+  spill(dir / "none.jsonl", "no json\n");
+  EXPECT_NE(learn("none.jsonl").err.find("no text to learn from"), std::string::npos);
 }
 
 }  // namespace

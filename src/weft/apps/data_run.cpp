@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "weft/apps/commands.h"
+#include "weft/apps/failure.h"
 #include "weft/apps/stop_signal.h"
 #include "weft/base/cores.h"
 #include "weft/base/error.h"
@@ -129,6 +130,9 @@ int run_data_run(const DataRunOptions& o) {
     run_pipeline(config, o.stage, context, [&](const StageResult& stage) {
       line.clear();
       std::cout << stage_text(stage.manifest) << std::flush;
+      if (stage.counts.documents_out == 0)
+        throw Error(fmt::format("no document is left after {}: what was dropped, and why, is above and in {}",
+                                stage.manifest.at("stage").get<std::string>(), stage.folder.string()));
       if (stage.manifest.contains("files")) say_recipe(stage.manifest, stage.folder);
     });
   } catch (const Interrupted& e) {
@@ -167,7 +171,12 @@ int run_data_stats(const DatasetOptions& o) {
 }
 
 int run_data_diff(const DatasetOptions& o) {
-  const auto lines = differences(open_dataset(o.folders.at(0)), open_dataset(o.folders.at(1)));
+  std::vector<std::string> lines;
+  try {
+    lines = differences(open_dataset(o.folders.at(0)), open_dataset(o.folders.at(1)));
+  } catch (const Error& e) {  // 1 means that they differ
+    return say_error("data diff", e.what(), kExitUsage);
+  }
   for (const std::string& line : lines) std::cout << line << "\n";
   if (lines.empty()) std::cout << "the same\n";
   return lines.empty() ? kExitOk : kExitFailure;
@@ -178,20 +187,40 @@ int run_data_train_ngram(const TrainNgramOptions& o) {
   SourceConfig source;
   source.files = o.files;
   source.text_key = o.text_key;
+  int64_t documents = 0, broken = 0, bytes = 0;
+  constexpr int64_t kMostTold = 5;
   for (const InputFile& input : input_files({source})) {
     const SourceFile file{.path = input.path, .format = format_of(source, input.path), .columns = {}};
     if (file.format == FileFormat::kCsv) throw ConfigError(input.path + ": train-ngram takes text, JSONL and WARC");
     const auto rows = open_rows(source, file, nullptr, {});
-    Row row;
-    while (rows->next(row)) {
+    const auto put_aside = [&](const Row& row, const std::string& why) {
+      if (++broken <= kMostTold)
+        std::cerr << fmt::format("{}: row {} at byte {}: {}; left out\n", input.path, row.number, row.begin, why);
+    };
+    for (Row row; rows->next(row);) {
+      if (!row.broken.empty()) {
+        put_aside(row, row.broken);
+        continue;
+      }
       Document d;
       std::string why;
-      if (!row.broken.empty()) throw FileError(fmt::format("{}: row {}: {}", input.path, row.number, row.broken));
-      if (read_document(source, file, row, d, why)) model.learn(d.text);
+      try {
+        if (!read_document(source, file, row, d, why)) continue;
+      } catch (const Error& e) {
+        put_aside(row, e.what());
+        continue;
+      }
+      model.learn(d.text);
+      ++documents;
+      bytes += int64_t(d.text.size());
     }
+    std::cerr << fmt::format("{}: {} so far\n", input.path, megabytes(double(bytes)));
   }
+  if (documents == 0) throw FileError(fmt::format("{}: there is no text to learn from", o.files.at(0)));
   model.finish();
   model.write(o.out);
+  std::cout << fmt::format("{}: from {} documents, {}; {} broken rows left out\n", o.out, documents,
+                           megabytes(double(bytes)), broken);
   return kExitOk;
 }
 

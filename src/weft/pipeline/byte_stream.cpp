@@ -22,10 +22,12 @@ constexpr size_t kPiece = 1 << 18;
 class FileBytes final : public ByteStream {
  public:
   FileBytes(const std::filesystem::path& file, ByteWatcher* watcher) : watcher_(watcher) {
-    fd_ = open(file.c_str(), O_RDONLY | O_CLOEXEC);
+    // Not blocking: opening a named pipe would wait for its writer before fstat could refuse it.
+    fd_ = open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat info {};
     if (fd_ < 0 || fstat(fd_, &info) != 0) fail(file, std::strerror(errno));
     if (S_ISDIR(info.st_mode)) fail(file, "is a folder");
+    if (!S_ISREG(info.st_mode)) fail(file, "is not a regular file");
   }
   FileBytes(const FileBytes&) = delete;
   FileBytes& operator=(const FileBytes&) = delete;
@@ -235,6 +237,8 @@ class Decompressed final : public ByteStream {
 Compression compression_of(std::string_view b) {
   if (b.starts_with("\x1f\x8b")) return Compression::kGzip;
   if (b.starts_with("\x28\xb5\x2f\xfd")) return Compression::kZstd;
+  // A skippable frame, which pzstd and seekable files begin with (RFC 8878, section 3.1.2).
+  if (b.size() >= 4 && (b[0] & 0xf0) == 0x50 && b.substr(1, 3) == "\x2a\x4d\x18") return Compression::kZstd;
   if (b.starts_with(std::string_view("\xfd\x37zXZ\0", 6))) return Compression::kXz;
   return Compression::kNone;
 }

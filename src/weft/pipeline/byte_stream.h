@@ -40,7 +40,7 @@ class ByteWatcher {
   virtual void saw(std::string_view bytes) = 0;
 };
 
-// Throws FileError where it cannot be opened. `watcher` may be null; else it outlives the stream.
+// Throws FileError where it cannot be opened or is no regular file. `watcher` may be null; else it outlives the stream.
 std::unique_ptr<ByteStream> open_file_stream(const std::filesystem::path& file, ExpansionLimit limit,
                                              ByteWatcher* watcher);
 // Of bytes in memory, which outlive it.

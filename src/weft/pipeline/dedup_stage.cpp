@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kVersion = 2;  // 2: URLs of the same page are equal
+constexpr int kVersion = 3;  // 2: URLs of the same page are equal; 3: words of scripts without spaces
 
 // What a key is of: its highest bits, so that keys of a kind come together, lines last.
 enum class KeyKind : uint64_t { kText, kUrl, kBand, kLine };
@@ -111,8 +111,19 @@ class Merge {
         lines_(work, "lines") {}
 
   void run(const std::vector<fs::path>& runs) {
-    merge_runs(runs, work_, [&](const KeyRecord& r) { take(r); });
-    lines_.finish(work_ / "lines");
+    const auto look = [&](int64_t records) {
+      if (context_.stop) throw Interrupted();
+      context_.progress.add({}, records * int64_t(sizeof(KeyRecord)), false);
+    };
+    int64_t bytes = 0;
+    for (const fs::path& run : runs) bytes += int64_t(fs::file_size(run));
+    const MergeOptions options{.look = look};
+    const bool once = runs.size() <= options.fan_in;  // else some records are merged again, nobody knows how many
+    context_.progress.begin("dedup, pairs", once ? bytes : 0);
+    merge_runs(
+        runs, work_, [&](const KeyRecord& r) { take(r); }, options);
+    context_.progress.begin("dedup, lines", 0);
+    lines_.finish(work_ / "lines", look);
     const std::vector<Duplicate> all = clusters_.duplicates();
     tell(all);
     std::vector<KeyRecord> records;
@@ -121,10 +132,7 @@ class Merge {
   }
 
  private:
-  static constexpr int64_t kLook = 1 << 16;
-
   void take(const KeyRecord& r) {
-    if (++taken_ % kLook == 0 && context_.stop) throw Interrupted();
     const KeyKind kind = kind_of(r);
     if (kind == KeyKind::kLine) return take_line(r);
     if (!last_ || !last_->same_key(r)) {
@@ -167,7 +175,6 @@ class Merge {
   RecordSorter lines_;
   std::optional<KeyRecord> last_;
   bool first_is_out_ = false;
-  int64_t taken_ = 0;
 };
 
 // A sorted file of records, of which a shard's are wanted.

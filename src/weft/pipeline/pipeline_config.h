@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ struct SourceConfig {
   std::string messages_key;  // of JSONL: rows are conversations; empty: they are texts
   std::vector<std::string> meta_keys;
   double copies = 1;
+  std::set<std::string> given;  // names of the keys that are in the file: "source.separator"
   bool has_conversations() const { return !messages_key.empty(); }
 };
 
@@ -75,7 +77,7 @@ struct DedupConfig {
 };
 struct DecontaminateConfig {
   std::vector<std::string> files;
-  int64_t ngram = 13, max_hits = 0;
+  int64_t ngram = 13, min_words = 8, max_hits = 0;
 };
 struct TokensConfig {
   std::string tokenizer = "byte", chat_template, template_date = "2024-07-26";
@@ -100,6 +102,7 @@ struct PipelineConfig {
   DecontaminateConfig decontaminate;
   TokensConfig tokens;
   std::vector<std::string> sections;  // that are in the file
+  std::set<std::string> given;        // names of the keys that are, but for those of sources
 
   bool has(const std::string& section) const;
   bool has_conversations() const;  // of any source

@@ -7,6 +7,7 @@
 #include "weft/base/mapped_file.h"
 #include "weft/base/nearest.h"
 #include "weft/pipeline/pipeline_config.h"
+#include "weft/pipeline/pipeline_judge.h"
 #include "weft/recipe/recipe_read.h"
 
 namespace weft {
@@ -51,6 +52,10 @@ class Parser {
     }
   }
 
+  void judge_values() {
+    for (const std::string& one : contradictions(config_)) problems_.push_back(file_ + ": " + one);
+  }
+
   void throw_problems() const {
     if (problems_.empty()) return;
     if (problems_.size() == 1) throw ConfigError(problems_[0]);
@@ -84,8 +89,11 @@ class Parser {
       return;
     }
     config_.sections.push_back(name);
-    for (const auto& [key, value] : *node.as_table())
-      set(name + "." + std::string(key.str()), key.source(), value, keys);
+    for (const auto& [key, value] : *node.as_table()) {
+      const std::string full = name + "." + std::string(key.str());
+      set(full, key.source(), value, keys);
+      config_.given.insert(full);
+    }
   }
 
   void sources(const toml::node& node) {
@@ -98,8 +106,11 @@ class Parser {
     for (const toml::node& one : *list) {
       SourceConfig& source = config_.sources.emplace_back();
       const std::vector<RecipeKey> keys = source_keys(source);
-      for (const auto& [key, value] : *one.as_table())
-        set("source." + std::string(key.str()), key.source(), value, keys);
+      for (const auto& [key, value] : *one.as_table()) {
+        const std::string full = "source." + std::string(key.str());
+        set(full, key.source(), value, keys);
+        source.given.insert(full);
+      }
       for (const RecipeKey& key : keys) need(key, place(one.source()));
       const bool tame = std::all_of(source.name.begin(), source.name.end(),
                                     [](unsigned char c) { return std::isalnum(c) || c == '-' || c == '_'; });
@@ -152,6 +163,7 @@ PipelineConfig parse_pipeline(const std::string& text, const std::string& file) 
   Parser parser(config, file);
   parser.parse(parse_toml(text, file));
   parser.judge_conversations();
+  parser.judge_values();
   parser.throw_problems();
   return config;
 }

@@ -1,9 +1,12 @@
+#include <algorithm>
+#include <set>
 #include <utility>
 
 #include "weft/base/json.h"
 #include "weft/base/tasks.h"
 #include "weft/pipeline/hashing.h"
 #include "weft/pipeline/input_files.h"
+#include "weft/pipeline/pipeline_judge.h"
 #include "weft/pipeline/row_document.h"
 #include "weft/pipeline/shard.h"
 #include "weft/pipeline/stages.h"
@@ -13,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kVersion = 2;  // 2: a slip in CSV costs fewer rows
+constexpr int kVersion = 3;  // 2: a slip in CSV costs fewer rows; 3: pages of WARC files whatever their type's case
 
 struct BatchRow {
   std::shared_ptr<const SourceFile> file;
@@ -94,6 +97,23 @@ class Batches {
     try {
       if (header.broken.empty()) file.columns = csv_fields(header.bytes);
     } catch (const Error&) {}  // without columns, each row is broken
+    if (!file.columns.empty()) judge_columns(file, config_.sources[files_[at_].source]);
+  }
+  static void judge_columns(const SourceFile& file, const SourceConfig& source) {
+    const auto count = [&](const std::string& name) {
+      return std::count(file.columns.begin(), file.columns.end(), name);
+    };
+    const auto refuse = [&](const char* what, const std::string& name) {
+      std::string all;
+      for (const std::string& column : file.columns) all += (all.empty() ? "" : ", ") + column;
+      throw FileError(
+          fmt::format("{}: the header has {} {}: it is {}", file.path, what, in_quotes(name), in_quotes(all)));
+    };
+    std::vector<std::string> read = source.meta_keys;
+    read.insert(read.end(), {source.text_key, source.url_key});
+    for (const std::string& name : read)
+      if (count(name) > 1) refuse("more than one column", name);
+    if (count(source.text_key) == 0) refuse("no column (source.text_key)", source.text_key);
   }
   void close() {
     inputs_.push_back(hash_->finish(files_[at_].path, config_.sources[files_[at_].source].name));
@@ -172,10 +192,23 @@ class BatchWork {
   uint32_t place_ = 0;
 };
 
+void judge_sources(const PipelineConfig& config, const std::vector<InputFile>& files) {
+  for (size_t s = 0; s < config.sources.size(); ++s) {
+    std::set<FileFormat> formats;
+    for (const InputFile& f : files)
+      if (f.source == s) formats.insert(format_of(config.sources[s], f.path));
+    const std::vector<std::string> problems = keys_without_effect(config.sources[s], formats);
+    if (!problems.empty()) throw ConfigError(problems[0]);
+  }
+}
+
 }  // namespace
 
 StageResult run_read_stage(const PipelineConfig& config, const fs::path& path, const StageContext& context) {
+  for (const SourceConfig& source : config.sources) refuse_own_output(source.files, config.run.dir);
+  if (config.has("decontaminate")) refuse_own_output(config.decontaminate.files, config.run.dir);  // before any harm
   const std::vector<InputFile> files = input_files(config.sources);
+  judge_sources(config, files);
   nlohmann::json stamps = nlohmann::json::array();
   int64_t total = 0;
   for (const InputFile& f : files) {

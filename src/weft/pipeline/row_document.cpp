@@ -86,12 +86,23 @@ std::string charset_of(const std::string& content_type) {
 
 std::string page_text(const std::string& type, const std::string& body) {
   if (type.find("html") != std::string::npos) return html_text(body, charset_of(type));
-  std::string copy;
-  return std::string(well_formed(body, copy));
+  return utf8_of(body, charset_of(type));
 }
 
 bool is_page(const std::string& type) {
   return type.starts_with("text/html") || type.starts_with("application/xhtml") || type.starts_with("text/plain");
+}
+
+// In lower case (RFC 9110, section 8.3.1). Of a page that was sent without a type: by how it begins.
+std::string type_of(std::string_view head, std::string_view page) {
+  const std::string said = lower_ascii(header_value(head, "content-type"));
+  if (!said.empty()) return said;
+  constexpr size_t kLook = 1000;
+  const std::string beginning = lower_ascii(page.substr(0, kLook));
+  const size_t at = beginning.find_first_not_of(" \t\r\n");
+  if (at == std::string::npos) return "";
+  const std::string_view first = std::string_view(beginning).substr(at);
+  return first.starts_with("<!doctype html") || first.starts_with("<html") ? "text/html" : "";
 }
 
 // False and why: a record that is no page.
@@ -104,17 +115,17 @@ bool read_warc_record(const Row& row, Document& d, std::string& why) {
   if (d.url.starts_with('<') && d.url.ends_with('>')) d.url = d.url.substr(1, d.url.size() - 2);  // WARC/1.0 of wget
   const std::string kind = header_value(head, "warc-type"), date = header_value(head, "warc-date");
   if (!date.empty()) d.meta["date"] = date;
-  std::string type = header_value(head, "content-type");
-  std::string page(body);
+  std::string page(body), type = type_of(head, body);
   if (kind == "response" && type.starts_with("application/http")) {
     const size_t http_size = header_size(body);
     if (http_size == 0) throw Error("a response whose HTTP header does not end");
     const std::string_view http = body.substr(0, http_size);
     const std::string_view status = http.substr(std::min(http.find(' '), http.size()));
     if (!status.starts_with(" 200")) return why = "no answer 200", false;
-    type = header_value(http, "content-type");
-    if (!is_page(type)) return why = "no page", false;
+    type = lower_ascii(header_value(http, "content-type"));
+    if (!type.empty() && !is_page(type)) return why = "no page", false;
     page = http_body(http, body.substr(http_size), kMostPage);
+    type = type_of(http, page);
   } else if (kind != "resource" && kind != "conversion") {
     return why = "no response", false;
   }
@@ -154,7 +165,11 @@ std::unique_ptr<RowReader> open_rows(const SourceConfig& source, const SourceFil
   const int64_t most = limits.max_row_mb << 20;
   if (file.format == FileFormat::kCsv) return read_csv(std::move(input), most);
   if (file.format == FileFormat::kWarc) return read_warc(std::move(input), most);
-  return read_separated(std::move(input), file.format == FileFormat::kJsonl ? "\n" : source.separator, most);
+  auto rows = read_separated(std::move(input), file.format == FileFormat::kJsonl ? "\n" : source.separator, most);
+  const bool json = without_compression(file.path).extension() == ".json";
+  if (json && file.format == FileFormat::kJsonl && rows->next_visible() == '[')
+    throw FileError(file.path + ": is a JSON array, not lines: write each of its objects on a line of its own");
+  return rows;
 }
 
 std::vector<std::string> csv_fields(std::string_view record) {
