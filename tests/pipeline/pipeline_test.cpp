@@ -174,6 +174,38 @@ TEST(Pipeline, FinishedShardsAreNotDoneAgainAndStagesRunAlone) {
   } catch (const ConfigError& e) { EXPECT_NE(std::string(e.what()).find("did you mean dedup?"), std::string::npos); }
 }
 
+// What an action throws; "" where it does not.
+std::string error_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& e) { return e.what(); }
+  return "";
+}
+
+// Small and without a decontaminate stage.
+std::string small_toml(const TempDir& dir, const std::string& stages) {
+  spill(dir / "in.jsonl", "{\"text\": \"one two three\"}\n{\"text\": \"one\"}\n{\"text\": \"one two three\"}\n");
+  return testing::toml_over(dir / "out", "[\"" + (dir / "in.jsonl").string() + "\"]", stages);
+}
+
+TEST(Pipeline, AStageAloneWantsThoseBeforeItToBelongTogether) {
+  const TempDir dir;
+  const std::string end = "[dedup]\nnear = false\n[tokens]\n";
+  const PipelineConfig first = config_of(small_toml(dir, "[length]\nmin_words = 1\n" + end));
+  const PipelineConfig second = config_of(small_toml(dir, "[length]\nmin_words = 2\n" + end));
+  Harness harness;
+  harness.run(first);
+  EXPECT_NE(error_of([&] { harness.run(second, "dedup"); }).find("filter: was made by other parameters"),
+            std::string::npos);
+  harness.run(second, "filter");
+  EXPECT_NE(error_of([&] {
+              harness.run(second, "tokens");
+            }).find("dedup: was made of another filter; run --stage dedup first"),
+            std::string::npos);
+  for (const char* stage : {"dedup", "tokens"}) harness.run(second, stage);
+  EXPECT_TRUE(audit_dataset(dir / "out").problems.empty());
+}
+
 TEST(Pipeline, AnotherParameterDoesTheStageAgain) {
   const Case c;
   PipelineConfig config = c.config("out");

@@ -30,6 +30,26 @@ StageResult run_stage(const std::string& name, const PipelineConfig& config, con
   return run_tokens_stage(config, *before, folder, context);
 }
 
+// A stage before the one that is asked for: it must be what this pipeline would make here, or the manifest would sign
+// stages that do not belong together.
+StageResult open_earlier_stage(const std::string& name, const PipelineConfig& config, const StageResult* before) {
+  StageResult stage = open_stage(fs::path(config.run.dir) / name);
+  const StageIdentity mine = name == "read"     ? read_identity(config)
+                             : name == "filter" ? filter_identity(config, *before)
+                             : name == "dedup"  ? dedup_identity(config, *before)
+                                                : decontaminate_identity(config, *before);
+  const auto differs = [&](const char* key, const nlohmann::json& value) {
+    return stage.manifest.value(key, nlohmann::json()) != value;
+  };
+  const auto refuse = [&](const std::string& how) {
+    throw FileError(fmt::format("{}: was made {}; run --stage {} first", stage.folder.string(), how, name));
+  };
+  if (before != nullptr && differs("inputs", mine.inputs)) refuse("of another " + before->folder.filename().string());
+  if (differs("version", mine.version)) refuse("by another version of the stage");
+  if (differs("parameters", mine.parameters)) refuse("by other parameters than those of the pipeline");
+  return stage;
+}
+
 // Without what differs between two machines that do the same: times of files, samples' wording stays.
 nlohmann::json stage_in_manifest(const StageResult& stage) {
   nlohmann::json json = stage.manifest;
@@ -161,7 +181,7 @@ void run_pipeline(const PipelineConfig& config, const std::string& stage, const 
       done(results.back());
       if (stage == name && name != names.back()) return;
     } else {
-      results.push_back(open_stage(folder / name));
+      results.push_back(open_earlier_stage(name, config, before));
     }
   }
   write_manifest(folder, results);

@@ -252,11 +252,13 @@ void find_duplicates(const DedupConfig& config, const StageResult& before, const
 
 }  // namespace
 
+StageIdentity dedup_identity(const PipelineConfig& config, const StageResult& before) {
+  return {.name = "dedup", .version = kVersion, .parameters = parameters_of(config, {"dedup"}), .inputs = before.hash};
+}
+
 StageResult run_dedup_stage(const PipelineConfig& config, const StageResult& before, const fs::path& path,
                             const StageContext& context) {
-  const StageFolder folder(
-      path,
-      {.name = "dedup", .version = kVersion, .parameters = parameters_of(config, {"dedup"}), .inputs = before.hash});
+  const StageFolder folder(path, dedup_identity(config, before));
   if (folder.is_complete()) return open_stage(path);
   const fs::path work = path / "work";
   fs::create_directories(work);

@@ -174,6 +174,13 @@ class BatchWork {
 
 }  // namespace
 
+StageIdentity read_identity(const PipelineConfig& config) {
+  nlohmann::json parameters = parameters_of(config, {"source", "read"});
+  parameters["run.shard_mb"] = config.run.shard_mb;
+  parameters["run.compression"] = config.run.compression;
+  return {.name = "read", .version = kVersion, .parameters = parameters, .inputs = {}};
+}
+
 StageResult run_read_stage(const PipelineConfig& config, const fs::path& path, const StageContext& context) {
   const std::vector<InputFile> files = input_files(config.sources);
   nlohmann::json stamps = nlohmann::json::array();
@@ -182,10 +189,9 @@ StageResult run_read_stage(const PipelineConfig& config, const fs::path& path, c
     stamps.push_back({{"file", f.path}, {"bytes", f.bytes}, {"mtime", f.mtime_ns}});
     total += f.bytes;
   }
-  nlohmann::json parameters = parameters_of(config, {"source", "read"});
-  parameters["run.shard_mb"] = config.run.shard_mb;
-  parameters["run.compression"] = config.run.compression;
-  const StageFolder folder(path, {.name = "read", .version = kVersion, .parameters = parameters, .inputs = stamps});
+  StageIdentity identity = read_identity(config);
+  identity.inputs = stamps;
+  const StageFolder folder(path, identity);
   if (folder.is_complete()) return open_stage(path);
 
   context.progress.begin("read", total);
