@@ -18,8 +18,10 @@ namespace fs = std::filesystem;
 using testing::bytes_of_folder;
 using testing::config_of;
 using testing::config_over;
+using testing::error_of;
 using testing::Harness;
 using testing::slurp;
+using testing::small_toml;
 using testing::spill;
 using testing::TempDir;
 
@@ -172,20 +174,6 @@ TEST(Pipeline, FinishedShardsAreNotDoneAgainAndStagesRunAlone) {
     harness.run(config, "dedupe");
     FAIL() << "a stage of no name";
   } catch (const ConfigError& e) { EXPECT_NE(std::string(e.what()).find("did you mean dedup?"), std::string::npos); }
-}
-
-// What an action throws; "" where it does not.
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& e) { return e.what(); }
-  return "";
-}
-
-// Small and without a decontaminate stage.
-std::string small_toml(const TempDir& dir, const std::string& stages) {
-  spill(dir / "in.jsonl", "{\"text\": \"one two three\"}\n{\"text\": \"one\"}\n{\"text\": \"one two three\"}\n");
-  return testing::toml_over(dir / "out", "[\"" + (dir / "in.jsonl").string() + "\"]", stages);
 }
 
 TEST(Pipeline, AStageAloneWantsThoseBeforeItToBelongTogether) {

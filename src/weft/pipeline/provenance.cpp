@@ -9,6 +9,7 @@
 #include "weft/base/json.h"
 #include "weft/base/mapped_file.h"
 #include "weft/data/id_view.h"
+#include "weft/pipeline/hashing.h"
 #include "weft/pipeline/shard.h"
 
 namespace weft {
@@ -88,7 +89,10 @@ Provenance::Provenance(DatasetFile file) : file_(std::move(file)) {
     Stage& s = stages_.emplace_back(Stage{.name = name, .shards = {}, .rules = {}});
     if (name == "filter") s.rules = rules_of(stage.object("parameters").json());
     if (const auto* shards = stage.find("shards"))
-      for (const auto& shard : *shards) s.shards.push_back(JsonFields(shard, where).string("file"));
+      for (const auto& shard : *shards) {
+        const JsonFields fields(shard, where);
+        s.shards.push_back({fields.string("file"), fields.string("hash")});
+      }
   }
   if (stages_.empty()) throw FileError(where + ": no stage has documents");
 }
@@ -111,9 +115,12 @@ std::vector<Document> Provenance::documents_of(const Stage& stage, const std::ve
     std::map<uint32_t, Document>& places = of_shard.second;
     if (shard >= stage.shards.size())
       throw FileError(fmt::format("{}: stage {} has no shard {}", file_.folder.string(), stage.name, shard));
-    const fs::path path = file_.folder / stage.name / stage.shards[shard];
+    const fs::path path = file_.folder / stage.name / stage.shards[shard].file;
     if (!fs::exists(path))
       throw FileError(fmt::format("{}: is gone; only the tokens of its documents are left", path.string()));
+    if (hash_of_file(path) != stage.shards[shard].hash)
+      throw FileError(fmt::format("{}: is not the shard of which {} speaks; run the pipeline again", path.string(),
+                                  (file_.folder / "manifest.json").string()));
     auto next = places.begin();  // documents are in order
     std::string mark = fmt::format("\"id\":\"{}.{}\"", shard, next->first);
     for_each_line_of(path, [&](std::string_view line, int64_t number) {

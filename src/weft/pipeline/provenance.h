@@ -41,7 +41,8 @@ struct DocumentStory {
   std::vector<MergedDuplicate> duplicates;
 };
 
-// Reads what the stages left. Throws FileError where it is gone: what is in the token files is then all there is.
+// Reads what the stages left. Throws FileError where it is gone (what is in the token files is then all there is) or is
+// not what the manifest says.
 class Provenance {
  public:
   explicit Provenance(DatasetFile file);
@@ -53,9 +54,13 @@ class Provenance {
   std::vector<DocumentStory> stories(const std::vector<DocumentId>& ids) const;
 
  private:
+  struct Shard {
+    std::string file, hash;
+  };
   struct Stage {
     std::string name;
-    std::vector<std::string> shards, rules;
+    std::vector<Shard> shards;
+    std::vector<std::string> rules;
   };
   std::vector<Document> documents_of(const Stage& stage, const std::vector<DocumentId>& ids) const;
   void add_duplicates(const std::vector<DocumentId>& ids, std::vector<DocumentStory>& stories) const;

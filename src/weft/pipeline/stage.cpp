@@ -28,8 +28,9 @@ void clear(const fs::path& folder) {
   if (!fs::exists(folder / "stage.json") && !fs::is_empty(folder))
     throw FileError(fmt::format(
         "{}: holds files that no stage of a pipeline made; choose another run.dir, or move them", folder.string()));
-  fs::remove(folder / "manifest.json");  // first: half of a folder must not look whole
-  std::vector<fs::path> others;          // stage.json stays, and says whose the rest is
+  fs::remove(folder.parent_path() / "manifest.json");  // the dataset's: it would speak of what is no longer there
+  fs::remove(folder / "manifest.json");                // before the rest: half of a folder must not look whole
+  std::vector<fs::path> others;                        // stage.json stays, and says whose the rest is
   for (const auto& entry : fs::directory_iterator(folder))
     if (entry.path().filename() != "stage.json") others.push_back(entry.path());
   for (const fs::path& other : others) fs::remove_all(other);

@@ -56,8 +56,8 @@ struct StageIdentity {
 
 class StageFolder {
  public:
-  // Creates the folder or goes on in it; empties it where it is of another identity. Throws FileError, also where the
-  // folder holds what no stage made.
+  // Creates the folder or goes on in it; empties it where it is of another identity, and removes the manifest.json of
+  // the dataset around it. Throws FileError, also where the folder holds what no stage made.
   StageFolder(std::filesystem::path folder, StageIdentity identity);
 
   const std::filesystem::path& path() const { return path_; }
