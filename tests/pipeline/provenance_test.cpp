@@ -48,5 +48,19 @@ TEST(Provenance, ADatasetHasNoManifestOnceAStageIsMadeAnew) {
   EXPECT_FALSE(find_dataset(dir / "out/tokens/train-00000"));
 }
 
+TEST(Provenance, OtherIdsOfTheDocumentsOfATokenFileAreRefused) {
+  const TempDir dir;
+  Harness harness;
+  harness.run(config_of(small_toml(dir, "[tokens]\n")));
+  const fs::path ids = dir / "out/tokens/train-00000.documents";
+  std::string bytes = slurp(ids);
+  std::swap_ranges(bytes.begin(), bytes.begin() + 8, bytes.begin() + 8);
+  spill(ids, bytes);
+  EXPECT_NE(error_of([&] { stories_of(dir / "out"); }).find("train-00000.documents: is not the file of which"),
+            std::string::npos);
+  fs::remove(ids);
+  EXPECT_NE(error_of([&] { stories_of(dir / "out"); }).find("train-00000.documents: is missing"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace weft

@@ -84,6 +84,7 @@ Provenance::Provenance(DatasetFile file) : file_(std::move(file)) {
           parse_json(stage.object("parameters").string("tokens.tokenizer"), where);  // in quotes
       if (!name.is_string()) stage.object("parameters").fail("tokens.tokenizer", "a text in quotes");
       tokenizer_ = name;
+      check_ids(stage);
       continue;
     }
     Stage& s = stages_.emplace_back(Stage{.name = name, .shards = {}, .rules = {}});
@@ -95,6 +96,21 @@ Provenance::Provenance(DatasetFile file) : file_(std::move(file)) {
       }
   }
   if (stages_.empty()) throw FileError(where + ": no stage has documents");
+}
+
+// Other ids would name other documents. They are not in `quick`, as training does not read them.
+void Provenance::check_ids(const JsonFields& tokens) const {
+  const std::string manifest = (file_.folder / "manifest.json").string();
+  const auto* files = tokens.find("files");
+  if (files == nullptr) tokens.fail("files", "a list");
+  for (const auto& one : *files) {
+    const JsonFields file(one, manifest);
+    if (file.string("prefix") != file_.prefix) continue;
+    const fs::path ids = file_.folder / kTokens / (file_.prefix + ".documents");
+    if (!fs::exists(ids) || hash_of_file(ids) != file.string("ids"))
+      throw FileError(fmt::format("{}: {}; restore it, or run the pipeline again", ids.string(),
+                                  fs::exists(ids) ? "is not the file of which " + manifest + " speaks" : "is missing"));
+  }
 }
 
 DocumentId Provenance::document(int64_t number) const {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "weft/base/json.h"
 #include "weft/pipeline/dataset.h"
 #include "weft/pipeline/document.h"
 
@@ -62,6 +63,7 @@ class Provenance {
     std::vector<Shard> shards;
     std::vector<std::string> rules;
   };
+  void check_ids(const JsonFields& tokens) const;
   std::vector<Document> documents_of(const Stage& stage, const std::vector<DocumentId>& ids) const;
   void add_duplicates(const std::vector<DocumentId>& ids, std::vector<DocumentStory>& stories) const;
 
