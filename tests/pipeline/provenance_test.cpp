@@ -62,5 +62,15 @@ TEST(Provenance, OtherIdsOfTheDocumentsOfATokenFileAreRefused) {
   EXPECT_NE(error_of([&] { stories_of(dir / "out"); }).find("train-00000.documents: is missing"), std::string::npos);
 }
 
+TEST(Provenance, DuplicatesAreNotTakenFromAStageThatLeftThePipeline) {
+  const TempDir dir;
+  Harness harness;
+  harness.run(config_of(small_toml(dir, kStages)));
+  EXPECT_EQ(stories_of(dir / "out").at(0).duplicates.size(), 1u);
+  harness.run(config_of(small_toml(dir, "[length]\nmin_words = 2\n[tokens]\n")));
+  ASSERT_TRUE(fs::exists(dir / "out/dedup/duplicates.jsonl"));
+  EXPECT_TRUE(stories_of(dir / "out").at(0).duplicates.empty());
+}
+
 }  // namespace
 }  // namespace weft

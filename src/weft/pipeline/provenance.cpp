@@ -172,8 +172,10 @@ std::vector<DocumentStory> Provenance::stories(const std::vector<DocumentId>& id
 }
 
 void Provenance::add_duplicates(const std::vector<DocumentId>& ids, std::vector<DocumentStory>& stories) const {
+  // A folder of a stage that is no longer in the pipeline may be there still.
+  if (std::none_of(stages_.begin(), stages_.end(), [](const Stage& s) { return s.name == "dedup"; })) return;
   const fs::path path = file_.folder / "dedup" / "duplicates.jsonl";
-  if (!fs::exists(path)) return;
+  if (!fs::exists(path)) throw FileError(path.string() + ": is missing; restore it, or run the pipeline again");
   std::map<std::string, std::vector<MergedDuplicate>> merged;  // by the document that was kept
   for (const DocumentId& id : ids) merged[id.text()];
   const MappedFile file(path);
