@@ -317,5 +317,28 @@ TEST(Pipeline, RunsAsACommand) {
   EXPECT_EQ(testing::weft({"data", "run", file, "--stage", "nothing"}).status, 2);
 }
 
+// Each file of each stage, by turns: the run after gives the same bytes.
+TEST(Pipeline, AFileThatIsLostIsMadeAgain) {
+  const TempDir dir;
+  const PipelineConfig config = config_of(small_toml(dir, "[length]\nmin_words = 1\n[dedup]\n[tokens]\n"));
+  Harness harness;
+  harness.run(config);
+  const auto good = bytes_of_folder(dir / "out");
+  int lost = 0;
+  for (const auto& one : good) {
+    if (one.first.ends_with("stage.json") || one.first.ends_with("manifest.json") || one.second.empty()) continue;
+    if (++lost % 2 == 0)
+      fs::remove(dir / "out" / one.first);
+    else
+      spill(dir / "out" / one.first, one.second.substr(1));
+    harness.run(config);
+    EXPECT_TRUE(bytes_of_folder(dir / "out") == good) << one.first;
+  }
+  EXPECT_GE(lost, 11);
+  fs::remove(dir / "out/filter/00000.jsonl");
+  EXPECT_NE(error_of([&] { harness.run(config, "dedup"); }).find("filter/00000.jsonl: is missing or of another size"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace weft

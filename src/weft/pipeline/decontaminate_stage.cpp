@@ -74,7 +74,7 @@ StageIdentity decontaminate_identity(const PipelineConfig& config, const StageRe
 
 StageResult run_decontaminate_stage(const PipelineConfig& config, const StageResult& before,
                                     const std::filesystem::path& path, const StageContext& context) {
-  const StageFolder folder(path, decontaminate_identity(config, before));
+  const StageFolder folder(path, decontaminate_identity(config, before), context);
   if (!folder.is_complete()) {
     const Contamination contamination(config.decontaminate);
     const DocumentJudge judge = [&](Document& d, std::map<std::string, int64_t>&) -> std::optional<Drop> {

@@ -258,7 +258,7 @@ StageIdentity dedup_identity(const PipelineConfig& config, const StageResult& be
 
 StageResult run_dedup_stage(const PipelineConfig& config, const StageResult& before, const fs::path& path,
                             const StageContext& context) {
-  const StageFolder folder(path, dedup_identity(config, before));
+  const StageFolder folder(path, dedup_identity(config, before), context);
   if (folder.is_complete()) return open_stage(path);
   const fs::path work = path / "work";
   fs::create_directories(work);

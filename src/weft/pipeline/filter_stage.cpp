@@ -49,7 +49,7 @@ StageIdentity filter_identity(const PipelineConfig& config, const StageResult& b
 
 StageResult run_filter_stage(const PipelineConfig& config, const StageResult& before, const std::filesystem::path& path,
                              const StageContext& context) {
-  const StageFolder folder(path, filter_identity(config, before));
+  const StageFolder folder(path, filter_identity(config, before), context);
   if (!folder.is_complete()) {
     const auto rules = make_rules(config);
     const DocumentJudge judge = [&rules](Document& d, std::map<std::string, int64_t>& changes) -> std::optional<Drop> {

@@ -191,7 +191,7 @@ StageResult run_read_stage(const PipelineConfig& config, const fs::path& path, c
   }
   StageIdentity identity = read_identity(config);
   identity.inputs = stamps;
-  const StageFolder folder(path, identity);
+  const StageFolder folder(path, identity, context);
   if (folder.is_complete()) return open_stage(path);
 
   context.progress.begin("read", total);
