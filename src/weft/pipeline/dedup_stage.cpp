@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kVersion = 2;  // 2: URLs of the same page are equal
+constexpr int kVersion = 3;  // 2: URLs of the same page are equal; 3: the reasons of duplicates are of the way to them
 
 // What a key is of: its highest bits, so that keys of a kind come together, lines last.
 enum class KeyKind : uint64_t { kText, kUrl, kBand, kLine };
