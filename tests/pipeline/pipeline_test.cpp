@@ -7,6 +7,7 @@
 #include "apps/program.h"
 #include "pipeline/pipeline_support.h"
 #include "weft/base/json.h"
+#include "weft/base/run_lock.h"
 #include "weft/data/token_source.h"
 #include "weft/tokenize/tokenizer.h"
 
@@ -338,6 +339,19 @@ TEST(Pipeline, AFileThatIsLostIsMadeAgain) {
   fs::remove(dir / "out/filter/00000.jsonl");
   EXPECT_NE(error_of([&] { harness.run(config, "dedup"); }).find("filter/00000.jsonl: is missing or of another size"),
             std::string::npos);
+}
+
+TEST(Pipeline, TwoRunsInOneFolderAreRefused) {
+  const TempDir dir;
+  const PipelineConfig config = config_of(small_toml(dir, ""));
+  Harness harness;
+  fs::create_directories(dir / "out");
+  {
+    const RunLock other(dir / "out");
+    EXPECT_NE(error_of([&] { harness.run(config); }).find("out\" is in use by another weft"), std::string::npos);
+    EXPECT_FALSE(fs::exists(dir / "out/read"));
+  }
+  EXPECT_EQ(error_of([&] { harness.run(config); }), "");
 }
 
 }  // namespace

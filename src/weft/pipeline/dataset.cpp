@@ -5,6 +5,7 @@
 
 #include "weft/base/json.h"
 #include "weft/base/nearest.h"
+#include "weft/base/run_lock.h"
 #include "weft/base/version.h"
 #include "weft/data/token_writer.h"
 #include "weft/pipeline/hashing.h"
@@ -176,6 +177,11 @@ void run_pipeline(const PipelineConfig& config, const std::string& stage, const 
                                   near.empty() ? "" : "; did you mean " + near + "?"));
   }
   const fs::path folder = config.run.dir;
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error)
+    throw FileError(fmt::format("{}: cannot be created: {}; choose another run.dir", folder.string(), error.message()));
+  const RunLock lock(folder);
   std::vector<StageResult> results;
   for (const std::string& name : names) {
     const StageResult* before = results.empty() ? nullptr : &results.back();
