@@ -84,6 +84,7 @@ Provenance::Provenance(DatasetFile file) : file_(std::move(file)) {
           parse_json(stage.object("parameters").string("tokens.tokenizer"), where);  // in quotes
       if (!name.is_string()) stage.object("parameters").fail("tokens.tokenizer", "a text in quotes");
       tokenizer_ = name;
+      fingerprint_ = stage.object("parameters").string("tokenizer");
       check_ids(stage);
       continue;
     }

@@ -49,6 +49,8 @@ class Provenance {
   explicit Provenance(DatasetFile file);
 
   const std::string& tokenizer() const { return tokenizer_; }  // as pipeline.toml names it
+  // Its fingerprint when the dataset was made.
+  const std::string& fingerprint() const { return fingerprint_; }
   // Of document `number` of the token file.
   DocumentId document(int64_t number) const;
   // In the order that is asked for; each shard is read once.
@@ -68,7 +70,7 @@ class Provenance {
   void add_duplicates(const std::vector<DocumentId>& ids, std::vector<DocumentStory>& stories) const;
 
   DatasetFile file_;
-  std::string tokenizer_;
+  std::string tokenizer_, fingerprint_;
   std::vector<Stage> stages_;  // that have documents: read first
 };
 
