@@ -354,5 +354,21 @@ TEST(Pipeline, TwoRunsInOneFolderAreRefused) {
   EXPECT_EQ(error_of([&] { harness.run(config); }), "");
 }
 
+TEST(Pipeline, AuditLooksAtWhatIsBesideTheShards) {
+  const Case c;
+  Harness harness;
+  harness.run(c.config("out"));
+  ASSERT_TRUE(audit_dataset(c.dir / "out").problems.empty());
+  for (const char* name : {"dedup/duplicates.jsonl", "read/broken-00000.jsonl", "filter/00000.json",
+                           "filter/manifest.json", "tokens/train-00000.documents"}) {
+    const std::string good = slurp(c.dir / "out" / name);
+    spill(c.dir / "out" / name, " " + good.substr(1));
+    const Audit audit = audit_dataset(c.dir / "out");
+    ASSERT_EQ(audit.problems.size(), 1u) << name;
+    EXPECT_NE(audit.problems[0].find(name), std::string::npos) << audit.problems[0];
+    spill(c.dir / "out" / name, good);
+  }
+}
+
 }  // namespace
 }  // namespace weft

@@ -58,6 +58,7 @@ StageResult open_earlier_stage(const std::string& name, const PipelineConfig& co
 nlohmann::json stage_in_manifest(const StageResult& stage) {
   nlohmann::json json = stage.manifest;
   json.erase("inputs");
+  json["manifest"] = stage.hash;
   return json;
 }
 
@@ -88,6 +89,11 @@ class Auditor {
  private:
   void stage(const JsonFields& stage) {
     const fs::path folder = folder_ / stage.string("stage");
+    if (stage.has("manifest")) file(folder / "manifest.json", stage.string("manifest"));
+    if (stage.has("others")) {
+      const JsonFields others = stage.object("others");
+      for (const auto& one : others.json().items()) file(folder / one.key(), others.string(one.key()));
+    }
     if (const auto* shards = stage.find("shards"))
       for (const auto& shard : *shards) {
         const JsonFields fields(shard, "manifest.json");

@@ -88,7 +88,8 @@ Provenance::Provenance(DatasetFile file) : file_(std::move(file)) {
       check_ids(stage);
       continue;
     }
-    Stage& s = stages_.emplace_back(Stage{.name = name, .shards = {}, .rules = {}});
+    Stage& s = stages_.emplace_back(Stage{.name = name, .shards = {}, .rules = {}, .duplicates = {}});
+    if (stage.has("others")) s.duplicates = stage.object("others").string("duplicates.jsonl", "");
     if (name == "filter") s.rules = rules_of(stage.object("parameters").json());
     if (const auto* shards = stage.find("shards"))
       for (const auto& shard : *shards) {
@@ -174,9 +175,13 @@ std::vector<DocumentStory> Provenance::stories(const std::vector<DocumentId>& id
 
 void Provenance::add_duplicates(const std::vector<DocumentId>& ids, std::vector<DocumentStory>& stories) const {
   // A folder of a stage that is no longer in the pipeline may be there still.
-  if (std::none_of(stages_.begin(), stages_.end(), [](const Stage& s) { return s.name == "dedup"; })) return;
+  const auto dedup = std::find_if(stages_.begin(), stages_.end(), [](const Stage& s) { return s.name == "dedup"; });
+  if (dedup == stages_.end()) return;
   const fs::path path = file_.folder / "dedup" / "duplicates.jsonl";
   if (!fs::exists(path)) throw FileError(path.string() + ": is missing; restore it, or run the pipeline again");
+  if (!dedup->duplicates.empty() && hash_of_file(path) != dedup->duplicates)
+    throw FileError(fmt::format("{}: is not the file of which {} speaks; run the pipeline again", path.string(),
+                                (file_.folder / "manifest.json").string()));
   std::map<std::string, std::vector<MergedDuplicate>> merged;  // by the document that was kept
   for (const DocumentId& id : ids) merged[id.text()];
   const MappedFile file(path);

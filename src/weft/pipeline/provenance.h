@@ -64,6 +64,7 @@ class Provenance {
     std::string name;
     std::vector<Shard> shards;
     std::vector<std::string> rules;
+    std::string duplicates;  // hash of duplicates.jsonl
   };
   void check_ids(const JsonFields& tokens) const;
   std::vector<Document> documents_of(const Stage& stage, const std::vector<DocumentId>& ids) const;

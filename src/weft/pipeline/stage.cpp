@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <set>
 
 #include "weft/base/json.h"
 #include "weft/base/tasks.h"
@@ -52,6 +53,18 @@ nlohmann::json sizes_in(const fs::path& folder) {
     if (const std::string name = entry.path().filename().string(); entry.is_regular_file() && is_of_a_stage(name))
       sizes[name] = entry.file_size();
   return sizes;
+}
+
+// Of what has no hash in a manifest already: reports, rows put aside, duplicates.
+nlohmann::json hashes_of_others(const fs::path& folder, const nlohmann::json& sizes, const nlohmann::json& shards) {
+  std::set<std::string> hashed;
+  for (const auto& shard : shards) hashed.insert(shard.at("file").get<std::string>());
+  nlohmann::json hashes = nlohmann::json::object();
+  for (const auto& one : sizes.items())
+    if (const std::string& name = one.key();
+        !hashed.count(name) && !name.starts_with("train-") && !name.starts_with("valid-"))
+      hashes[name] = hash_of_file(folder / name);
+  return hashes;
 }
 
 bool is_there(const fs::path& file, const nlohmann::json& bytes) {
@@ -167,6 +180,7 @@ void StageFolder::complete(int64_t num_shards, const StageContext& context, cons
   manifest.update(to_json(identity_));
   manifest["shards"] = shards;
   manifest["bytes"] = sizes_in(path_);
+  manifest["others"] = hashes_of_others(path_, manifest["bytes"], shards);
   manifest.update(more);
   write_json(path_ / "manifest.json", manifest);
 }
