@@ -370,5 +370,15 @@ TEST(Pipeline, AuditLooksAtWhatIsBesideTheShards) {
   }
 }
 
+TEST(Pipeline, AuditFindsNoChangeInAnInputThatIsBroken) {
+  const TempDir dir;
+  spill(dir / "broken.jsonl.gz", std::string("\x1f\x8b\x08\0\0\0\0\0\0\3", 10) + std::string(3 << 20, '\xff'));
+  Harness harness;
+  harness.run(config_over(dir / "out", "[\"" + (dir / "broken.jsonl.gz").string() + "\"]", ""));
+  EXPECT_EQ(open_dataset(dir / "out").manifest.at("inputs")[0].at("bytes"), 10 + (3 << 20));
+  const Audit audit = audit_dataset(dir / "out");
+  EXPECT_TRUE(audit.problems.empty()) << audit.problems[0];
+}
+
 }  // namespace
 }  // namespace weft

@@ -1,3 +1,4 @@
+#include <fstream>
 #include <utility>
 
 #include "weft/base/json.h"
@@ -31,6 +32,15 @@ struct Batch {
 class InputHash final : public ByteWatcher {
  public:
   void saw(std::string_view bytes) override { hasher_.add(bytes), bytes_ += int64_t(bytes.size()); }
+  // What was not read, as where a compressed file is broken or beyond the limit: the hash is of the whole file.
+  void see_the_rest(const std::string& file) {
+    std::ifstream in(file, std::ios::binary);
+    in.seekg(bytes_);
+    std::vector<char> piece(1 << 20);
+    while (in.read(piece.data(), std::streamsize(piece.size())), in.gcount() > 0)
+      saw({piece.data(), size_t(in.gcount())});
+    if (in.bad()) throw FileError(file + ": cannot be read to its end");
+  }
   nlohmann::json finish(const std::string& file, const std::string& source) const {
     return {{"file", file}, {"source", source}, {"bytes", bytes_}, {"hash", hasher_.hex()}};
   }
@@ -96,6 +106,7 @@ class Batches {
     } catch (const Error&) {}  // without columns, each row is broken
   }
   void close() {
+    hash_->see_the_rest(files_[at_].path);
     inputs_.push_back(hash_->finish(files_[at_].path, config_.sources[files_[at_].source].name));
     bytes_done_ += reader_->bytes_in();
     reader_.reset();
