@@ -72,5 +72,22 @@ TEST(Provenance, DuplicatesAreNotTakenFromAStageThatLeftThePipeline) {
   EXPECT_TRUE(stories_of(dir / "out").at(0).duplicates.empty());
 }
 
+TEST(Provenance, ADatasetIsKnownHoweverItsPathIsSpelled) {
+  const TempDir dir;
+  Harness harness;
+  harness.run(config_of(small_toml(dir, "[tokens]\n")));
+  const fs::path here = fs::current_path();
+  fs::create_directory_symlink(dir / "out/tokens", dir / "link");
+  fs::current_path(dir / "out/tokens");
+  const auto bare = find_dataset("train-00000"), linked = find_dataset(dir / "link/train-00000.bin");
+  const auto dotted = find_dataset("../read/../tokens/./train-00000.idx");
+  fs::current_path(here);
+  for (const auto* file : {&bare, &linked, &dotted}) {
+    ASSERT_TRUE(*file);
+    EXPECT_TRUE(fs::equivalent((*file)->folder, dir / "out"));
+    EXPECT_EQ((*file)->prefix, "train-00000");
+  }
+}
+
 }  // namespace
 }  // namespace weft

@@ -52,8 +52,11 @@ std::vector<std::string> rules_of(const nlohmann::json& parameters) {
 }  // namespace
 
 std::optional<DatasetFile> find_dataset(const fs::path& tokens) {
-  const fs::path prefix = without_suffix(tokens), folder = prefix.parent_path().parent_path();
-  std::error_code ignored;
+  std::error_code ignored;  // with links and .. resolved: where it lies, not how that is spelled
+  const fs::path named = fs::absolute(without_suffix(tokens)),
+                 real = fs::weakly_canonical(named.parent_path(), ignored);
+  const fs::path prefix = (real.empty() ? named.parent_path() : real) / named.filename();
+  const fs::path folder = prefix.parent_path().parent_path();
   if (prefix.parent_path().filename() != kTokens || !fs::exists(folder / "manifest.json", ignored)) return {};
   const Dataset dataset = open_dataset(folder);
   const std::string where = (folder / "manifest.json").string();
