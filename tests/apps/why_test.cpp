@@ -23,6 +23,10 @@ constexpr const char* kConfig = R"({"model_type": "llama", "vocab_size": 257, "h
   "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 8, "max_position_embeddings": 64,
   "rms_norm_eps": 1e-5, "tie_word_embeddings": false})";
 
+// A tokenizer of words.
+constexpr const char* kWords = R"({"pre_tokenizer": {"type": "Whitespace"}, "model": {"type": "WordLevel",
+  "vocab": {"[UNK]": 0, "row": 1, "of": 2, "a": 3, "file": 4}, "unk_token": "[UNK]"}})";
+
 std::string replaced(std::string text, const fs::path& dir) {
   for (size_t at; (at = text.find("DIR")) != std::string::npos;) text.replace(at, 3, dir.string());
   return text;
@@ -31,8 +35,9 @@ std::string replaced(std::string text, const fs::path& dir) {
 // A dataset of short rows, some of them twice, some dropped, some masked; and a run that was trained on it.
 class Trained {
  public:
-  explicit Trained(const std::vector<std::string>& settings = {}) {
+  explicit Trained(const std::vector<std::string>& settings = {}, const std::string& tokens = "") {
     fs::create_directories(dir_ / "model");
+    spill(dir_ / "words.json", kWords);
     spill(dir_ / "model/config.json", kConfig);
     for (int i = 0; i < 60; ++i) {
       rows_.push_back("{\"text\": \"row " + std::to_string(i / 10 == 3 ? 30 : i) + " of a file" +
@@ -44,7 +49,8 @@ class Trained {
     for (const std::string& row : rows_) all += row;
     spill(dir_ / "in.jsonl", all);
     spill(dir_ / "p.toml", replaced("[run]\ndir = \"DIR/set\"\n[[source]]\nname = \"s\"\nfiles = [\"DIR/in.jsonl\"]\n"
-                                    "[length]\nmin_words = 3\n[pii]\n[dedup]\nnear = false\n[tokens]\n",
+                                    "[length]\nmin_words = 3\n[pii]\n[dedup]\nnear = false\n[tokens]\n" +
+                                        tokens,
                                     dir_.path()));
     const Finished made = weft({"data", "run", (dir_ / "p.toml").string()});
     EXPECT_EQ(made.status, 0) << made.err;
@@ -223,6 +229,17 @@ TEST(WhySlow, TakesLessThanASecond) {
 #ifndef __SANITIZE_ADDRESS__
   EXPECT_LT(took.count(), 1.0);
 #endif
+}
+
+TEST(Why, NoTextByATokenizerThatHasChanged) {
+  const Trained t({}, "tokenizer = \"DIR/words.json\"\n");
+  EXPECT_NE(t.why(1, 0).out.find("of a file"), std::string::npos);
+  std::string words = kWords;
+  std::swap(words[words.find("1,")], words[words.find("4}")]);
+  spill(t / "words.json", words);
+  const auto json = nlohmann::json::parse(t.why(1, 0).out);
+  EXPECT_TRUE(json["documents"][0]["text"].is_null());
+  EXPECT_NE(json["no_text"].get<std::string>().find("words.json: the tokenizer has changed"), std::string::npos);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <random>
 
 #include "pipeline/pipeline_support.h"
+#include "weft/pipeline/duplicates.h"
 #include "weft/pipeline/minhash.h"
 #include "weft/pipeline/sorted_runs.h"
 #include "weft/pipeline/words.h"
@@ -69,6 +70,22 @@ TEST(Dedup, TheFirstIsKeptAndTheOthersSaySo) {
   EXPECT_EQ(left, (Texts{"a", "b"}));
   EXPECT_EQ(slurp(dir / "out/dedup/duplicates.jsonl"),
             "{\"by\":\"text\",\"id\":\"0.2\",\"kept\":\"0.0\"}\n{\"by\":\"text\",\"id\":\"0.3\",\"kept\":\"0.0\"}\n");
+}
+
+// B is near A, and C equals B: C is near A, whatever it is to B.
+TEST(Dedup, TheReasonIsThatOfTheWayToTheKeptDocument) {
+  Clusters clusters;
+  clusters.join(2, 3, Same::kText, 1);
+  clusters.join(7, 8, Same::kUrl, 1);
+  clusters.join(1, 2, Same::kNear, 0.9);
+  clusters.join(3, 8, Same::kNear, 0.8);
+  const std::vector<Duplicate> all = clusters.duplicates();
+  ASSERT_EQ(all.size(), 4u);
+  for (const Duplicate& d : all) {
+    EXPECT_EQ(d.kept, 1u);
+    EXPECT_EQ(d.same, Same::kNear) << d.document;
+    EXPECT_EQ(d.jaccard, d.document < 4 ? 0.9 : 0.8) << d.document;
+  }
 }
 
 TEST(Dedup, UrlsAreComparedWhereAsked) {

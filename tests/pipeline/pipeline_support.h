@@ -35,6 +35,20 @@ inline PipelineConfig config_over(const std::filesystem::path& dir, const std::s
   return config_of(toml_over(dir, files, more));
 }
 
+// What an action throws; "" where it does not.
+inline std::string error_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& e) { return e.what(); }
+  return "";
+}
+
+// A pipeline over three small rows, two of them equal, into `dir`/out.
+inline std::string small_toml(const TempDir& dir, const std::string& stages) {
+  spill(dir / "in.jsonl", "{\"text\": \"one two three\"}\n{\"text\": \"one\"}\n{\"text\": \"one two three\"}\n");
+  return toml_over(dir / "out", "[\"" + (dir / "in.jsonl").string() + "\"]", stages);
+}
+
 // The documents of a stage, in order.
 inline std::vector<Document> documents_of(const std::filesystem::path& stage) {
   std::vector<Document> all;

@@ -7,6 +7,7 @@
 #include "apps/program.h"
 #include "pipeline/pipeline_support.h"
 #include "weft/base/json.h"
+#include "weft/base/run_lock.h"
 #include "weft/data/token_source.h"
 #include "weft/tokenize/tokenizer.h"
 
@@ -18,8 +19,10 @@ namespace fs = std::filesystem;
 using testing::bytes_of_folder;
 using testing::config_of;
 using testing::config_over;
+using testing::error_of;
 using testing::Harness;
 using testing::slurp;
+using testing::small_toml;
 using testing::spill;
 using testing::TempDir;
 
@@ -172,6 +175,24 @@ TEST(Pipeline, FinishedShardsAreNotDoneAgainAndStagesRunAlone) {
     harness.run(config, "dedupe");
     FAIL() << "a stage of no name";
   } catch (const ConfigError& e) { EXPECT_NE(std::string(e.what()).find("did you mean dedup?"), std::string::npos); }
+}
+
+TEST(Pipeline, AStageAloneWantsThoseBeforeItToBelongTogether) {
+  const TempDir dir;
+  const std::string end = "[dedup]\nnear = false\n[tokens]\n";
+  const PipelineConfig first = config_of(small_toml(dir, "[length]\nmin_words = 1\n" + end));
+  const PipelineConfig second = config_of(small_toml(dir, "[length]\nmin_words = 2\n" + end));
+  Harness harness;
+  harness.run(first);
+  EXPECT_NE(error_of([&] { harness.run(second, "dedup"); }).find("filter: was made by other parameters"),
+            std::string::npos);
+  harness.run(second, "filter");
+  EXPECT_NE(error_of([&] {
+              harness.run(second, "tokens");
+            }).find("dedup: was made of another filter; run --stage dedup first"),
+            std::string::npos);
+  for (const char* stage : {"dedup", "tokens"}) harness.run(second, stage);
+  EXPECT_TRUE(audit_dataset(dir / "out").problems.empty());
 }
 
 TEST(Pipeline, AnotherParameterDoesTheStageAgain) {
@@ -371,6 +392,68 @@ TEST(Pipeline, TrainNgramLeavesBrokenRowsOutAndNamesThem) {
   EXPECT_EQ(slurp(dir / "dirty.jsonl.ngram"), slurp(dir / "good.jsonl.ngram"));
   spill(dir / "none.jsonl", "no json\n");
   EXPECT_NE(learn("none.jsonl").err.find("no text to learn from"), std::string::npos);
+}
+
+// Each file of each stage, by turns: the run after gives the same bytes.
+TEST(Pipeline, AFileThatIsLostIsMadeAgain) {
+  const TempDir dir;
+  const PipelineConfig config = config_of(small_toml(dir, "[length]\nmin_words = 1\n[dedup]\n[tokens]\n"));
+  Harness harness;
+  harness.run(config);
+  const auto good = bytes_of_folder(dir / "out");
+  int lost = 0;
+  for (const auto& one : good) {
+    if (one.first.ends_with("stage.json") || one.first.ends_with("manifest.json") || one.second.empty()) continue;
+    if (++lost % 2 == 0)
+      fs::remove(dir / "out" / one.first);
+    else
+      spill(dir / "out" / one.first, one.second.substr(1));
+    harness.run(config);
+    EXPECT_TRUE(bytes_of_folder(dir / "out") == good) << one.first;
+  }
+  EXPECT_GE(lost, 11);
+  fs::remove(dir / "out/filter/00000.jsonl");
+  EXPECT_NE(error_of([&] { harness.run(config, "dedup"); }).find("filter/00000.jsonl: is missing or of another size"),
+            std::string::npos);
+}
+
+TEST(Pipeline, TwoRunsInOneFolderAreRefused) {
+  const TempDir dir;
+  const PipelineConfig config = config_of(small_toml(dir, ""));
+  Harness harness;
+  fs::create_directories(dir / "out");
+  {
+    const RunLock other(dir / "out");
+    EXPECT_NE(error_of([&] { harness.run(config); }).find("out\" is in use by another weft"), std::string::npos);
+    EXPECT_FALSE(fs::exists(dir / "out/read"));
+  }
+  EXPECT_EQ(error_of([&] { harness.run(config); }), "");
+}
+
+TEST(Pipeline, AuditLooksAtWhatIsBesideTheShards) {
+  const Case c;
+  Harness harness;
+  harness.run(c.config("out"));
+  ASSERT_TRUE(audit_dataset(c.dir / "out").problems.empty());
+  for (const char* name : {"dedup/duplicates.jsonl", "read/broken-00000.jsonl", "filter/00000.json",
+                           "filter/manifest.json", "tokens/train-00000.documents"}) {
+    const std::string good = slurp(c.dir / "out" / name);
+    spill(c.dir / "out" / name, " " + good.substr(1));
+    const Audit audit = audit_dataset(c.dir / "out");
+    ASSERT_EQ(audit.problems.size(), 1u) << name;
+    EXPECT_NE(audit.problems[0].find(name), std::string::npos) << audit.problems[0];
+    spill(c.dir / "out" / name, good);
+  }
+}
+
+TEST(Pipeline, AuditFindsNoChangeInAnInputThatIsBroken) {
+  const TempDir dir;
+  spill(dir / "broken.jsonl.gz", std::string("\x1f\x8b\x08\0\0\0\0\0\0\3", 10) + std::string(3 << 20, '\xff'));
+  Harness harness;
+  harness.run(config_over(dir / "out", "[\"" + (dir / "broken.jsonl.gz").string() + "\"]", ""));
+  EXPECT_EQ(open_dataset(dir / "out").manifest.at("inputs")[0].at("bytes"), 10 + (3 << 20));
+  const Audit audit = audit_dataset(dir / "out");
+  EXPECT_TRUE(audit.problems.empty()) << audit.problems[0];
 }
 
 }  // namespace

@@ -80,14 +80,18 @@ Report story_of(const DocumentStory& story) {
   return r;
 }
 
-// The text of the tokens; null where the tokenizer cannot be had.
+// The text of the tokens; null where the tokenizer cannot be had, or is not the one of the dataset any more.
 class Texts {
  public:
-  Texts(const std::string& tokenizer, const Recipe& recipe, int64_t vocab_size) {
+  Texts(const std::optional<Provenance>& dataset, const Recipe& recipe, int64_t vocab_size) {
+    const std::string tokenizer = dataset ? dataset->tokenizer() : "";
     try {
       tokenizer_ = tokenizer.empty()     ? open_tokenizer(recipe.data.tokenizer, recipe.model.path, vocab_size)
                    : tokenizer == "byte" ? make_byte_tokenizer()
                                          : read_tokenizer(tokenizer);
+      if (!dataset || tokenizer_->fingerprint() == dataset->fingerprint()) return;
+      tokenizer_.reset();
+      why_ = tokenizer + ": the tokenizer has changed since the dataset was made";
     } catch (const Error& e) { why_ = e.what(); }
   }
   Report of(std::span<const int32_t> ids) const {
@@ -148,7 +152,7 @@ class Why {
       for (const Part& p : parts) ids.push_back(provenance->document(p.document));
       stories = provenance->stories(ids);
     }
-    const Texts texts(provenance ? provenance->tokenizer() : "", recipe_, vocab_size);
+    const Texts texts(provenance, recipe_, vocab_size);
     if (!texts.why_not().empty()) r["no_text"] = texts.why_not();
     r["documents"] = Report::array();
     for (size_t i = 0; i < parts.size(); ++i) {

@@ -5,6 +5,7 @@
 
 #include "weft/base/json.h"
 #include "weft/base/nearest.h"
+#include "weft/base/run_lock.h"
 #include "weft/base/version.h"
 #include "weft/data/token_writer.h"
 #include "weft/pipeline/hashing.h"
@@ -30,10 +31,34 @@ StageResult run_stage(const std::string& name, const PipelineConfig& config, con
   return run_tokens_stage(config, *before, folder, context);
 }
 
+// A stage before the one that is asked for: it must be what this pipeline would make here, or the manifest would sign
+// stages that do not belong together.
+StageResult open_earlier_stage(const std::string& name, const PipelineConfig& config, const StageResult* before) {
+  StageResult stage = open_stage(fs::path(config.run.dir) / name);
+  const StageIdentity mine = name == "read"     ? read_identity(config)
+                             : name == "filter" ? filter_identity(config, *before)
+                             : name == "dedup"  ? dedup_identity(config, *before)
+                                                : decontaminate_identity(config, *before);
+  const auto differs = [&](const char* key, const nlohmann::json& value) {
+    return stage.manifest.value(key, nlohmann::json()) != value;
+  };
+  const auto refuse = [&](const std::string& how) {
+    throw FileError(fmt::format("{}: was made {}; run --stage {} first", stage.folder.string(), how, name));
+  };
+  if (before != nullptr && differs("inputs", mine.inputs)) refuse("of another " + before->folder.filename().string());
+  if (differs("version", mine.version)) refuse("by another version of the stage");
+  if (differs("parameters", mine.parameters)) refuse("by other parameters than those of the pipeline");
+  if (const auto lost = lost_files(stage.folder, stage.manifest); !lost.empty())
+    throw FileError(fmt::format("{}: is missing or of another size; run --stage {} first",
+                                (stage.folder / lost.front()).string(), name));
+  return stage;
+}
+
 // Without what differs between two machines that do the same: times of files, samples' wording stays.
 nlohmann::json stage_in_manifest(const StageResult& stage) {
   nlohmann::json json = stage.manifest;
   json.erase("inputs");
+  json["manifest"] = stage.hash;
   return json;
 }
 
@@ -64,6 +89,11 @@ class Auditor {
  private:
   void stage(const JsonFields& stage) {
     const fs::path folder = folder_ / stage.string("stage");
+    if (stage.has("manifest")) file(folder / "manifest.json", stage.string("manifest"));
+    if (stage.has("others")) {
+      const JsonFields others = stage.object("others");
+      for (const auto& one : others.json().items()) file(folder / one.key(), others.string(one.key()));
+    }
     if (const auto* shards = stage.find("shards"))
       for (const auto& shard : *shards) {
         const JsonFields fields(shard, "manifest.json");
@@ -153,6 +183,11 @@ void run_pipeline(const PipelineConfig& config, const std::string& stage, const 
                                   near.empty() ? "" : "; did you mean " + near + "?"));
   }
   const fs::path folder = config.run.dir;
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error)
+    throw FileError(fmt::format("{}: cannot be created: {}; choose another run.dir", folder.string(), error.message()));
+  const RunLock lock(folder);
   std::vector<StageResult> results;
   for (const std::string& name : names) {
     const StageResult* before = results.empty() ? nullptr : &results.back();
@@ -161,7 +196,7 @@ void run_pipeline(const PipelineConfig& config, const std::string& stage, const 
       done(results.back());
       if (stage == name && name != names.back()) return;
     } else {
-      results.push_back(open_stage(folder / name));
+      results.push_back(open_earlier_stage(name, config, before));
     }
   }
   write_manifest(folder, results);

@@ -16,7 +16,8 @@ std::vector<std::string> stage_names(const PipelineConfig& config);
 
 // Runs the stage of this name, or all where it is empty, in config.run.dir; `done` hears of each when it is complete.
 // Where all are complete, writes manifest.json. What is complete already is not done again. Throws ConfigError for a
-// name that is none of this pipeline, FileError where the stage before is not complete, Interrupted.
+// name that is none of this pipeline and where another process runs in the folder, FileError where a stage before it is
+// not complete or is of other parameters or inputs, Interrupted.
 void run_pipeline(const PipelineConfig& config, const std::string& stage, const StageContext& context,
                   const std::function<void(const StageResult&)>& done);
 

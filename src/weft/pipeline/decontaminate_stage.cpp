@@ -81,16 +81,19 @@ class Contamination {
 
 }  // namespace
 
-StageResult run_decontaminate_stage(const PipelineConfig& config, const StageResult& before,
-                                    const std::filesystem::path& path, const StageContext& context) {
+StageIdentity decontaminate_identity(const PipelineConfig& config, const StageResult& before) {
   nlohmann::json parameters = parameters_of(config, {"decontaminate"});
   for (const std::string& file : expand_names(config.decontaminate.files))
     parameters["hashes"].push_back({{"file", file}, {"hash", hash_of_file(file)}});
-  const Contamination contamination(config.decontaminate);
-  parameters["texts"] = contamination.texts();
-  const StageFolder folder(
-      path, {.name = "decontaminate", .version = kVersion, .parameters = parameters, .inputs = before.hash});
+  parameters["texts"] = Contamination(config.decontaminate).texts();
+  return {.name = "decontaminate", .version = kVersion, .parameters = parameters, .inputs = before.hash};
+}
+
+StageResult run_decontaminate_stage(const PipelineConfig& config, const StageResult& before,
+                                    const std::filesystem::path& path, const StageContext& context) {
+  const StageFolder folder(path, decontaminate_identity(config, before), context);
   if (!folder.is_complete()) {
+    const Contamination contamination(config.decontaminate);
     const DocumentJudge judge = [&](Document& d, std::map<std::string, int64_t>&) -> std::optional<Drop> {
       const int64_t hits = contamination.hits(d.text);
       if (hits <= config.decontaminate.max_hits) return {};

@@ -16,7 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kVersion = 3;  // 2: URLs of the same page are equal; 3: words of scripts without spaces
+// 2: URLs of the same page are equal; 3: words of scripts without spaces; 4: the reasons of duplicates are of the way to them
+constexpr int kVersion = 4;
 
 // What a key is of: its highest bits, so that keys of a kind come together, lines last.
 enum class KeyKind : uint64_t { kText, kUrl, kBand, kLine };
@@ -259,11 +260,13 @@ void find_duplicates(const DedupConfig& config, const StageResult& before, const
 
 }  // namespace
 
+StageIdentity dedup_identity(const PipelineConfig& config, const StageResult& before) {
+  return {.name = "dedup", .version = kVersion, .parameters = parameters_of(config, {"dedup"}), .inputs = before.hash};
+}
+
 StageResult run_dedup_stage(const PipelineConfig& config, const StageResult& before, const fs::path& path,
                             const StageContext& context) {
-  const StageFolder folder(
-      path,
-      {.name = "dedup", .version = kVersion, .parameters = parameters_of(config, {"dedup"}), .inputs = before.hash});
+  const StageFolder folder(path, dedup_identity(config, before), context);
   if (folder.is_complete()) return open_stage(path);
   const fs::path work = path / "work";
   fs::create_directories(work);

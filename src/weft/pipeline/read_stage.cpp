@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <fstream>
 #include <set>
 #include <utility>
 
@@ -34,6 +35,15 @@ struct Batch {
 class InputHash final : public ByteWatcher {
  public:
   void saw(std::string_view bytes) override { hasher_.add(bytes), bytes_ += int64_t(bytes.size()); }
+  // What was not read, as where a compressed file is broken or beyond the limit: the hash is of the whole file.
+  void see_the_rest(const std::string& file) {
+    std::ifstream in(file, std::ios::binary);
+    in.seekg(bytes_);
+    std::vector<char> piece(1 << 20);
+    while (in.read(piece.data(), std::streamsize(piece.size())), in.gcount() > 0)
+      saw({piece.data(), size_t(in.gcount())});
+    if (in.bad()) throw FileError(file + ": cannot be read to its end");
+  }
   nlohmann::json finish(const std::string& file, const std::string& source) const {
     return {{"file", file}, {"source", source}, {"bytes", bytes_}, {"hash", hasher_.hex()}};
   }
@@ -116,6 +126,7 @@ class Batches {
     if (count(source.text_key) == 0) refuse("no column (source.text_key)", source.text_key);
   }
   void close() {
+    hash_->see_the_rest(files_[at_].path);
     inputs_.push_back(hash_->finish(files_[at_].path, config_.sources[files_[at_].source].name));
     bytes_done_ += reader_->bytes_in();
     reader_.reset();
@@ -204,6 +215,13 @@ void judge_sources(const PipelineConfig& config, const std::vector<InputFile>& f
 
 }  // namespace
 
+StageIdentity read_identity(const PipelineConfig& config) {
+  nlohmann::json parameters = parameters_of(config, {"source", "read"});
+  parameters["run.shard_mb"] = config.run.shard_mb;
+  parameters["run.compression"] = config.run.compression;
+  return {.name = "read", .version = kVersion, .parameters = parameters, .inputs = {}};
+}
+
 StageResult run_read_stage(const PipelineConfig& config, const fs::path& path, const StageContext& context) {
   for (const SourceConfig& source : config.sources) refuse_own_output(source.files, config.run.dir);
   if (config.has("decontaminate")) refuse_own_output(config.decontaminate.files, config.run.dir);  // before any harm
@@ -215,10 +233,9 @@ StageResult run_read_stage(const PipelineConfig& config, const fs::path& path, c
     stamps.push_back({{"file", f.path}, {"bytes", f.bytes}, {"mtime", f.mtime_ns}});
     total += f.bytes;
   }
-  nlohmann::json parameters = parameters_of(config, {"source", "read"});
-  parameters["run.shard_mb"] = config.run.shard_mb;
-  parameters["run.compression"] = config.run.compression;
-  const StageFolder folder(path, {.name = "read", .version = kVersion, .parameters = parameters, .inputs = stamps});
+  StageIdentity identity = read_identity(config);
+  identity.inputs = stamps;
+  const StageFolder folder(path, identity, context);
   if (folder.is_complete()) return open_stage(path);
 
   context.progress.begin("read", total);

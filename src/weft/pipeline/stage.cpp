@@ -1,5 +1,9 @@
 #include "weft/pipeline/stage.h"
 
+#include <algorithm>
+#include <cctype>
+#include <set>
+
 #include "weft/base/json.h"
 #include "weft/base/tasks.h"
 #include "weft/data/token_writer.h"
@@ -28,14 +32,57 @@ void clear(const fs::path& folder) {
   if (!fs::exists(folder / "stage.json") && !fs::is_empty(folder))
     throw FileError(fmt::format(
         "{}: holds files that no stage of a pipeline made; choose another run.dir, or move them", folder.string()));
-  fs::remove(folder / "manifest.json");  // first: half of a folder must not look whole
-  std::vector<fs::path> others;          // stage.json stays, and says whose the rest is
+  fs::remove(folder.parent_path() / "manifest.json");  // the dataset's: it would speak of what is no longer there
+  fs::remove(folder / "manifest.json");                // before the rest: half of a folder must not look whole
+  std::vector<fs::path> others;                        // stage.json stays, and says whose the rest is
   for (const auto& entry : fs::directory_iterator(folder))
     if (entry.path().filename() != "stage.json") others.push_back(entry.path());
   for (const fs::path& other : others) fs::remove_all(other);
 }
 
+// What a manifest lists with sizes: all but itself, stage.json, and what is nobody's.
+bool is_of_a_stage(const std::string& name) {
+  constexpr std::string_view kBeginnings[] = {"broken-", "duplicates.jsonl", "train-", "valid-"};
+  return std::isdigit(static_cast<unsigned char>(name[0])) != 0 ||
+         std::any_of(std::begin(kBeginnings), std::end(kBeginnings), [&](auto b) { return name.starts_with(b); });
+}
+
+nlohmann::json sizes_in(const fs::path& folder) {
+  nlohmann::json sizes = nlohmann::json::object();
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (const std::string name = entry.path().filename().string(); entry.is_regular_file() && is_of_a_stage(name))
+      sizes[name] = entry.file_size();
+  return sizes;
+}
+
+// Of what has no hash in a manifest already: reports, rows put aside, duplicates.
+nlohmann::json hashes_of_others(const fs::path& folder, const nlohmann::json& sizes, const nlohmann::json& shards) {
+  std::set<std::string> hashed;
+  for (const auto& shard : shards) hashed.insert(shard.at("file").get<std::string>());
+  nlohmann::json hashes = nlohmann::json::object();
+  for (const auto& one : sizes.items())
+    if (const std::string& name = one.key();
+        !hashed.count(name) && !name.starts_with("train-") && !name.starts_with("valid-"))
+      hashes[name] = hash_of_file(folder / name);
+  return hashes;
+}
+
+bool is_there(const fs::path& file, const nlohmann::json& bytes) {
+  std::error_code none;
+  const auto size = fs::file_size(file, none);
+  return !none && (!bytes.is_number() || bytes == size);
+}
+
 }  // namespace
+
+std::vector<std::string> lost_files(const fs::path& folder, const nlohmann::json& manifest) {
+  std::vector<std::string> lost;
+  const auto sizes = manifest.find("bytes");
+  if (sizes == manifest.end() || !sizes->is_object()) return lost;  // of a weft that wrote none
+  for (const auto& one : sizes->items())
+    if (!is_there(folder / one.key(), one.value())) lost.push_back(one.key());
+  return lost;
+}
 
 void remove_unfinished(const fs::path& folder, std::string_view of) {
   constexpr std::string_view kMark = ".tmp-";  // of WholeFile, with six characters behind
@@ -68,14 +115,17 @@ StageProgress::View StageProgress::view() const {
   return now_;
 }
 
-StageFolder::StageFolder(fs::path folder, StageIdentity identity)
-    : path_(std::move(folder)), identity_(std::move(identity)) {
+StageFolder::StageFolder(fs::path folder, StageIdentity identity, const StageContext& context)
+    : path_(std::move(folder)), identity_(std::move(identity)), shard_suffix_(context.shard_suffix) {
   try {
     fs::create_directories(path_);
     const fs::path file = path_ / "stage.json";
     const nlohmann::json mine = to_json(identity_);
     remove_unfinished(path_, fs::exists(file) ? "" : "stage.json");
-    if (fs::exists(file) && read_json_file(file, kManifest) == mine) return;
+    if (fs::exists(file) && read_json_file(file, kManifest) == mine) {
+      open_again_if_files_are_lost();
+      return;
+    }
     clear(path_);
     write_json(file, mine);
   } catch (const fs::filesystem_error& e) {
@@ -83,14 +133,32 @@ StageFolder::StageFolder(fs::path folder, StageIdentity identity)
   }
 }
 
+// A shard alone is made again by itself; of anything else that is lost it is not known what it was made with.
+void StageFolder::open_again_if_files_are_lost() const {
+  const fs::path manifest = path_ / "manifest.json";
+  if (!fs::exists(manifest)) return;
+  const std::vector<std::string> lost = lost_files(path_, read_json_file(manifest, kManifest));
+  if (lost.empty()) return;
+  const auto is_shard = [&](const std::string& name) { return name.ends_with(shard_suffix_) && name[0] != 'b'; };
+  if (!std::all_of(lost.begin(), lost.end(), is_shard))
+    for (int64_t i = 0; fs::remove(path_ / shard_name(i, ".json")); ++i) {}
+  fs::remove(manifest);
+}
+
 std::optional<ShardReport> StageFolder::finished(int64_t shard) const {
   const fs::path file = path_ / shard_name(shard, ".json");
   if (!fs::exists(file)) return {};
-  return report_of_json(read_json_file(file), file.string());
+  const nlohmann::json json = read_json_file(file);
+  ShardReport report = report_of_json(json, file.string());
+  const bool there =
+      report.hash.empty() || is_there(path_ / shard_name(shard, shard_suffix_), json.value("bytes", nlohmann::json()));
+  return there ? std::optional(std::move(report)) : std::nullopt;
 }
 
 void StageFolder::finish(int64_t shard, const ShardReport& report) const {
-  write_json(path_ / shard_name(shard, ".json"), weft::to_json(report));
+  nlohmann::json json = weft::to_json(report);
+  if (!report.hash.empty()) json["bytes"] = fs::file_size(path_ / shard_name(shard, shard_suffix_));
+  write_json(path_ / shard_name(shard, ".json"), json);
 }
 
 void StageFolder::complete(int64_t num_shards, const StageContext& context, const nlohmann::json& more) const {
@@ -111,6 +179,8 @@ void StageFolder::complete(int64_t num_shards, const StageContext& context, cons
   manifest.erase("hash");
   manifest.update(to_json(identity_));
   manifest["shards"] = shards;
+  manifest["bytes"] = sizes_in(path_);
+  manifest["others"] = hashes_of_others(path_, manifest["bytes"], shards);
   manifest.update(more);
   write_json(path_ / "manifest.json", manifest);
 }

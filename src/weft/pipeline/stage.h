@@ -56,14 +56,15 @@ struct StageIdentity {
 
 class StageFolder {
  public:
-  // Creates the folder or goes on in it; empties it where it is of another identity. Throws FileError, also where the
-  // folder holds what no stage made.
-  StageFolder(std::filesystem::path folder, StageIdentity identity);
+  // Creates the folder or goes on in it; empties it where it is of another identity, and removes the manifest.json of
+  // the dataset around it. Throws FileError, also where the folder holds what no stage made.
+  StageFolder(std::filesystem::path folder, StageIdentity identity, const StageContext& context);
 
   const std::filesystem::path& path() const { return path_; }
   const StageIdentity& identity() const { return identity_; }
+  // All files that its manifest lists are there. Where one was not, the stage was opened again when this was made.
   bool is_complete() const { return std::filesystem::exists(path_ / "manifest.json"); }
-  // The report of a shard that is finished.
+  // The report of a shard that is finished: its file is there, of the size that it had.
   std::optional<ShardReport> finished(int64_t shard) const;
   // After the shard itself: it counts as finished from here on.
   void finish(int64_t shard, const ShardReport& report) const;
@@ -72,8 +73,11 @@ class StageFolder {
   void complete(int64_t num_shards, const StageContext& context, const nlohmann::json& more) const;
 
  private:
+  void open_again_if_files_are_lost() const;
+
   std::filesystem::path path_;
   StageIdentity identity_;
+  std::string shard_suffix_;
 };
 
 // Removes what a run that was killed left in a folder of files that it was writing: those of this name, or (empty) all.
@@ -91,6 +95,8 @@ struct StageResult {
   Counts counts;
 };
 StageResult open_stage(const std::filesystem::path& folder);
+// The files of a stage's manifest that are not in its folder, or of another size there: names, in no order.
+std::vector<std::string> lost_files(const std::filesystem::path& folder, const nlohmann::json& manifest);
 
 // What becomes of a document: it may be changed; a Drop if it goes. `changes` counts what was taken out.
 using DocumentJudge = std::function<std::optional<Drop>(Document& document, std::map<std::string, int64_t>& changes)>;

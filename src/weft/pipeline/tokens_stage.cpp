@@ -220,8 +220,8 @@ StageResult run_tokens_stage(const PipelineConfig& config, const StageResult& be
   nlohmann::json parameters = parameters_of(config, {"tokens"});
   parameters.update(encoder.parameters());
   for (const SourceConfig& s : config.sources) parameters["copies"][s.name] = s.copies;
-  const StageFolder folder(path,
-                           {.name = "tokens", .version = kVersion, .parameters = parameters, .inputs = before.hash});
+  const StageFolder folder(
+      path, {.name = "tokens", .version = kVersion, .parameters = parameters, .inputs = before.hash}, context);
   if (folder.is_complete()) return open_stage(path);
 
   encode_all(Encode(config, encoder, context.samples), folder, before, context);
