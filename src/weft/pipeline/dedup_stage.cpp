@@ -16,7 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// 2: URLs of the same page are equal; 3: words of scripts without spaces; 4: the reasons of duplicates are of the way to them
+// 2: URLs of the same page are equal; 3: words of scripts without spaces; 4: the reasons of duplicates are of the way
+// to them
 constexpr int kVersion = 4;
 
 // What a key is of: its highest bits, so that keys of a kind come together, lines last.
