@@ -242,5 +242,16 @@ TEST(Why, NoTextByATokenizerThatHasChanged) {
   EXPECT_NE(json["no_text"].get<std::string>().find("words.json: the tokenizer has changed"), std::string::npos);
 }
 
+TEST(Why, AStepThatIsNotTrainedYetIsRefused) {
+  const Trained t;
+  const std::string metrics = slurp(t / "run/metrics.jsonl");
+  spill(t / "run/metrics.jsonl", metrics.substr(0, metrics.find('\n') + 1));
+  fs::remove_all(t / "run/checkpoints/step-3");
+  EXPECT_EQ(t.why(2, 0).status, 0);  // of which there is a checkpoint
+  fs::remove_all(t / "run/checkpoints");
+  EXPECT_EQ(t.why(1, 0).status, 0);
+  EXPECT_NE(t.why(2, 0).err.find("not trained yet: the run has trained 1 of its 3 steps"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace weft
