@@ -177,10 +177,10 @@ TEST(WhySlow, AnotherDatasetAtTheSamePlaceIsRefusedByName) {
   fs::remove_all(t / "run/checkpoints/step-3");
   std::string pipeline = slurp(t / "p.toml");  // the same tokens by other rules
   spill(t / "p.toml", pipeline.replace(pipeline.find("min_words = 3"), 13, "min_words = 2"));
-  ASSERT_EQ(weft({"data", "run", (t / "p.toml").string()}).status, 0);
+  ASSERT_EQ(weft({"data", "run", (t / "p.toml").string(), "--again"}).status, 0);
   EXPECT_NE(t.why(1, 0).err.find("its stages tell another story"), std::string::npos);
   std::ofstream(t / "in.jsonl", std::ios::app) << "{\"text\": \"one row more of the file\"}\n";
-  ASSERT_EQ(weft({"data", "run", (t / "p.toml").string()}).status, 0);
+  ASSERT_EQ(weft({"data", "run", (t / "p.toml").string(), "--again"}).status, 0);
   const Finished resumed = t.train();
   EXPECT_EQ(resumed.status, 1);
   EXPECT_NE(resumed.err.find("the training data has changed since this checkpoint was written"), std::string::npos);
