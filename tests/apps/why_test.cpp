@@ -177,10 +177,10 @@ TEST(WhySlow, AnotherDatasetAtTheSamePlaceIsRefusedByName) {
   fs::remove_all(t / "run/checkpoints/step-3");
   std::string pipeline = slurp(t / "p.toml");  // the same tokens by other rules
   spill(t / "p.toml", pipeline.replace(pipeline.find("min_words = 3"), 13, "min_words = 2"));
-  ASSERT_EQ(weft({"data", "run", (t / "p.toml").string()}).status, 0);
+  ASSERT_EQ(weft({"data", "run", (t / "p.toml").string(), "--again"}).status, 0);
   EXPECT_NE(t.why(1, 0).err.find("its stages tell another story"), std::string::npos);
   std::ofstream(t / "in.jsonl", std::ios::app) << "{\"text\": \"one row more of the file\"}\n";
-  ASSERT_EQ(weft({"data", "run", (t / "p.toml").string()}).status, 0);
+  ASSERT_EQ(weft({"data", "run", (t / "p.toml").string(), "--again"}).status, 0);
   const Finished resumed = t.train();
   EXPECT_EQ(resumed.status, 1);
   EXPECT_NE(resumed.err.find("the training data has changed since this checkpoint was written"), std::string::npos);
@@ -240,6 +240,17 @@ TEST(Why, NoTextByATokenizerThatHasChanged) {
   const auto json = nlohmann::json::parse(t.why(1, 0).out);
   EXPECT_TRUE(json["documents"][0]["text"].is_null());
   EXPECT_NE(json["no_text"].get<std::string>().find("words.json: the tokenizer has changed"), std::string::npos);
+}
+
+TEST(Why, AStepThatIsNotTrainedYetIsRefused) {
+  const Trained t;
+  const std::string metrics = slurp(t / "run/metrics.jsonl");
+  spill(t / "run/metrics.jsonl", metrics.substr(0, metrics.find('\n') + 1));
+  fs::remove_all(t / "run/checkpoints/step-3");
+  EXPECT_EQ(t.why(2, 0).status, 0);  // of which there is a checkpoint
+  fs::remove_all(t / "run/checkpoints");
+  EXPECT_EQ(t.why(1, 0).status, 0);
+  EXPECT_NE(t.why(2, 0).err.find("not trained yet: the run has trained 1 of its 3 steps"), std::string::npos);
 }
 
 }  // namespace

@@ -15,9 +15,11 @@ struct Harness {
   std::atomic<bool> stop{false};
   StageProgress progress;
   int threads = 2;
+  bool again = false;
 
   StageContext context() {
-    return {.threads = threads, .samples = 5, .shard_suffix = ".jsonl", .stop = stop, .progress = progress};
+    return {
+        .threads = threads, .samples = 5, .shard_suffix = ".jsonl", .again = again, .stop = stop, .progress = progress};
   }
   void run(const PipelineConfig& config, const std::string& stage = "") {
     run_pipeline(config, stage, context(), [](const StageResult&) {});

@@ -186,6 +186,7 @@ TEST(Pipeline, AStageAloneWantsThoseBeforeItToBelongTogether) {
   harness.run(first);
   EXPECT_NE(error_of([&] { harness.run(second, "dedup"); }).find("filter: was made by other parameters"),
             std::string::npos);
+  harness.again = true;
   harness.run(second, "filter");
   EXPECT_NE(error_of([&] {
               harness.run(second, "tokens");
@@ -202,6 +203,9 @@ TEST(Pipeline, AnotherParameterDoesTheStageAgain) {
   harness.run(config);
   const Dataset before = open_dataset(c.dir / "out");
   config.length.min_words = 1;
+  EXPECT_NE(error_of([&] { harness.run(config); }).find("filter: the dataset in"), std::string::npos);
+  EXPECT_EQ(open_dataset(c.dir / "out").version, before.version);
+  harness.again = true;
   harness.run(config);
   const Dataset after = open_dataset(c.dir / "out");
   EXPECT_NE(before.version, after.version);
@@ -454,6 +458,27 @@ TEST(Pipeline, AuditFindsNoChangeInAnInputThatIsBroken) {
   EXPECT_EQ(open_dataset(dir / "out").manifest.at("inputs")[0].at("bytes"), 10 + (3 << 20));
   const Audit audit = audit_dataset(dir / "out");
   EXPECT_TRUE(audit.problems.empty()) << audit.problems[0];
+}
+
+// As when a new weft has a key that the one that made the dataset had not.
+TEST(Pipeline, ANewKeyAtItsDefaultDoesNotThrowADatasetAway) {
+  const TempDir dir;
+  const std::string toml = small_toml(dir, "[length]\nmin_words = 1\n");
+  Harness harness;
+  harness.run(config_of(toml));
+  const auto forget = [](const fs::path& file, const std::string& key, bool of_source) {
+    auto json = nlohmann::json::parse(slurp(file));
+    auto& parameters = json["parameters"];
+    ASSERT_EQ((of_source ? parameters["source"][0] : parameters).erase(key), 1u);
+    spill(file, json.dump());
+  };
+  forget(dir / "out/read/stage.json", "separator", true);
+  forget(dir / "out/read/stage.json", "read.max_row_mb", false);
+  forget(dir / "out/filter/stage.json", "length.max_words", false);
+  harness.run(config_of(toml));
+  PipelineConfig other = config_of(toml);
+  other.length.max_words = 7;
+  EXPECT_THROW(harness.run(other), FileError);
 }
 
 }  // namespace

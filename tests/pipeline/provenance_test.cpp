@@ -43,6 +43,7 @@ TEST(Provenance, ADatasetHasNoManifestOnceAStageIsMadeAnew) {
   const TempDir dir;
   Harness harness;
   harness.run(config_of(small_toml(dir, kStages)));
+  harness.again = true;
   harness.run(config_of(small_toml(dir, "[length]\nmin_words = 1\n[dedup]\nnear = false\n[tokens]\n")), "filter");
   EXPECT_FALSE(fs::exists(dir / "out/manifest.json"));
   EXPECT_FALSE(find_dataset(dir / "out/tokens/train-00000"));
@@ -67,6 +68,7 @@ TEST(Provenance, DuplicatesAreNotTakenFromAStageThatLeftThePipeline) {
   Harness harness;
   harness.run(config_of(small_toml(dir, kStages)));
   EXPECT_EQ(stories_of(dir / "out").at(0).duplicates.size(), 1u);
+  harness.again = true;
   harness.run(config_of(small_toml(dir, "[length]\nmin_words = 2\n[tokens]\n")));
   ASSERT_TRUE(fs::exists(dir / "out/dedup/duplicates.jsonl"));
   EXPECT_TRUE(stories_of(dir / "out").at(0).duplicates.empty());

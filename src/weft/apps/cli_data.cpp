@@ -89,6 +89,7 @@ Command add_run(CLI::App& data) {
       ->type_name("PIPELINE");
   app->add_option("--stage", o->stage, "Only this one: read, filter, dedup, decontaminate or tokens")
       ->type_name("NAME");
+  app->add_flag("--again", o->again, "Throw a complete dataset of other inputs or parameters away for the new one");
   app->footer("Example:\n  weft data run examples/data/pipeline.toml\n\nCtrl-C stops after the shards in work.");
   return {app, [o] { return run_data_run(*o); }, kGroup};
 }

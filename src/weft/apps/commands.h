@@ -109,7 +109,8 @@ int run_data_train_tokenizer(const TrainTokenizerOptions& options);
 
 struct DataRunOptions {
   std::string pipeline;
-  std::string stage;  // empty: all
+  std::string stage;   // empty: all
+  bool again = false;  // throw away a complete dataset that is of something else
 };
 int run_data_run(const DataRunOptions& options);
 

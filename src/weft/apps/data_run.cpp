@@ -122,6 +122,7 @@ int run_data_run(const DataRunOptions& o) {
   const StageContext context{.threads = config.run.threads > 0 ? int(config.run.threads) : usable_cores(),
                              .samples = config.run.samples,
                              .shard_suffix = config.run.compression == "zst" ? ".jsonl.zst" : ".jsonl",
+                             .again = o.again,
                              .stop = stop_requested(),
                              .progress = progress};
   const std::filesystem::path folder = config.run.dir;

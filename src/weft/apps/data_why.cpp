@@ -1,5 +1,6 @@
 // weft data why: what is behind a trained sample.
 #include <algorithm>
+#include <charconv>
 #include <iostream>
 
 #include "weft/apps/commands.h"
@@ -10,6 +11,8 @@
 #include "weft/pipeline/provenance.h"
 #include "weft/recipe/recipe.h"
 #include "weft/tokenize/tokenizer.h"
+#include "weft/train/checkpoint_state.h"
+#include "weft/train/metrics_log.h"
 #include "weft/train/run_data.h"
 
 namespace weft {
@@ -104,12 +107,28 @@ class Texts {
   std::string why_;
 };
 
+// The last step that the run has trained: by its metrics and its newest checkpoint.
+int64_t last_step_of(const fs::path& run) {
+  int64_t last = 0;
+  if (fs::exists(run / "metrics.jsonl"))
+    for (const StepRecord& record : read_metrics(run / "metrics.jsonl").steps) last = std::max(last, record.step);
+  const auto checkpoint = newest_checkpoint(run);
+  const std::string name = checkpoint ? checkpoint->filename().string() : "";
+  constexpr std::string_view kStep = "step-";
+  int64_t step = 0;
+  if (name.starts_with(kStep)) std::from_chars(name.data() + kStep.size(), name.data() + name.size(), step);
+  return std::max(last, step);
+}
+
 class Why {
  public:
   explicit Why(const WhyOptions& o) : options_(o), recipe_(recipe_of(o.run)) {
     const int64_t batch = recipe_.train.global_batch_size;
     if (o.step > recipe_.train.train_iters)
       throw ConfigError(fmt::format("--step {}: the run has steps 1 to {}", o.step, recipe_.train.train_iters));
+    if (const int64_t last = last_step_of(o.run); o.step > last)
+      throw ConfigError(fmt::format("--step {}: not trained yet: the run has trained {} of its {} steps", o.step, last,
+                                    recipe_.train.train_iters));
     if (o.sample >= batch)
       throw ConfigError(fmt::format("--sample {}: a step has samples 0 to {}", o.sample, batch - 1));
     number_ = (o.step - 1) * batch + o.sample;

@@ -47,7 +47,8 @@ StageResult open_earlier_stage(const std::string& name, const PipelineConfig& co
   };
   if (before != nullptr && differs("inputs", mine.inputs)) refuse("of another " + before->folder.filename().string());
   if (differs("version", mine.version)) refuse("by another version of the stage");
-  if (differs("parameters", mine.parameters)) refuse("by other parameters than those of the pipeline");
+  if (with_defaults(stage.manifest.value("parameters", nlohmann::json()), mine.parameters) != mine.parameters)
+    refuse("by other parameters than those of the pipeline");
   if (const auto lost = lost_files(stage.folder, stage.manifest); !lost.empty())
     throw FileError(fmt::format("{}: is missing or of another size; run --stage {} first",
                                 (stage.folder / lost.front()).string(), name));

@@ -120,4 +120,7 @@ PipelineConfig parse_pipeline_file(const std::string& file);
 // The values of these sections, for a stage's manifest: {"dedup.ngram": "5", ...}; "source" gives a list of them.
 nlohmann::json parameters_of(const PipelineConfig& config, const std::vector<std::string>& sections);
 
+// The parameters of a stage that was made before some keys of `mine` existed: these have their defaults there.
+nlohmann::json with_defaults(nlohmann::json made, const nlohmann::json& mine);
+
 }  // namespace weft

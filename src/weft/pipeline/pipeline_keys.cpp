@@ -171,4 +171,18 @@ nlohmann::json parameters_of(const PipelineConfig& config, const std::vector<std
   return values;
 }
 
+nlohmann::json with_defaults(nlohmann::json made, const nlohmann::json& mine) {
+  if (!made.is_object()) return made;
+  PipelineConfig defaults;
+  for (const RecipeKey& key : pipeline_keys(defaults))
+    if (mine.contains(key.name) && !made.contains(key.name)) made[key.name] = value_of(key);
+  if (!made.contains("source")) return made;
+  SourceConfig source;
+  const std::vector<RecipeKey> keys = source_keys(source);
+  for (auto& one : made["source"])
+    for (const RecipeKey& key : keys)
+      if (key.name != "source.copies" && one.is_object() && !one.contains(key.last())) one[key.last()] = value_of(key);
+  return made;
+}
+
 }  // namespace weft

@@ -17,7 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kVersion = 3;  // 2: a slip in CSV costs fewer rows; 3: pages of WARC files whatever their type's case
+// 2: a slip in CSV costs fewer rows; 3: pages of WARC files whatever their type's case; 4: empty rows count
+constexpr int kVersion = 4;
 
 struct BatchRow {
   std::shared_ptr<const SourceFile> file;

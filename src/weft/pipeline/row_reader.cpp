@@ -33,6 +33,7 @@ class SeparatedReader final : public RowReader {
         return true;
       }
       input_.skip(mark.size);
+      ++number_;  // an empty row is one, so that rows of JSONL have the numbers of their lines
     }
   }
 
@@ -119,6 +120,7 @@ class CsvReader final : public RowReader {
       const size_t size = next.starts_with("\r\n") ? 2 : next.starts_with('\n') ? 1 : 0;
       if (size == 0) return;
       input_.skip(size);
+      ++number_;
     }
   }
   // Up to the line's end outside of quotes. A quote that is not closed is found at the next one, wherever text follows

@@ -8,6 +8,7 @@
 #include "weft/base/tasks.h"
 #include "weft/data/token_writer.h"
 #include "weft/pipeline/hashing.h"
+#include "weft/pipeline/pipeline_config.h"
 #include "weft/pipeline/shard.h"
 
 namespace weft {
@@ -27,11 +28,18 @@ void write_json(const fs::path& file, const nlohmann::json& json) {
   out.commit();
 }
 
+bool is_of(nlohmann::json made, const nlohmann::json& mine) {
+  if (made.is_object() && made.contains("parameters"))
+    made["parameters"] = with_defaults(std::move(made["parameters"]), mine.at("parameters"));
+  return made == mine;
+}
+
 // Empties a folder that a stage made. Anything else may be somebody's work.
 void clear(const fs::path& folder) {
   if (!fs::exists(folder / "stage.json") && !fs::is_empty(folder))
     throw FileError(fmt::format(
         "{}: holds files that no stage of a pipeline made; choose another run.dir, or move them", folder.string()));
+  if (fs::is_empty(folder)) return;
   fs::remove(folder.parent_path() / "manifest.json");  // the dataset's: it would speak of what is no longer there
   fs::remove(folder / "manifest.json");                // before the rest: half of a folder must not look whole
   std::vector<fs::path> others;                        // stage.json stays, and says whose the rest is
@@ -122,10 +130,15 @@ StageFolder::StageFolder(fs::path folder, StageIdentity identity, const StageCon
     const fs::path file = path_ / "stage.json";
     const nlohmann::json mine = to_json(identity_);
     remove_unfinished(path_, fs::exists(file) ? "" : "stage.json");
-    if (fs::exists(file) && read_json_file(file, kManifest) == mine) {
+    if (fs::exists(file) && is_of(read_json_file(file, kManifest), mine)) {
       open_again_if_files_are_lost();
       return;
     }
+    if (fs::exists(file) && fs::exists(path_.parent_path() / "manifest.json") && !context.again)
+      throw FileError(fmt::format(
+          "{}: the dataset in {} is complete, and was made of other inputs or by other parameters or stages; "
+          "choose another run.dir, or throw it away for a new one: weft data run --again",
+          path_.string(), path_.parent_path().string()));
     clear(path_);
     write_json(file, mine);
   } catch (const fs::filesystem_error& e) {

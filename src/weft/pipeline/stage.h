@@ -44,6 +44,7 @@ struct StageContext {
   int threads = 1;
   int64_t samples = 5;
   std::string shard_suffix = ".jsonl.zst";
+  bool again = false;  // a dataset that is complete may be thrown away for another
   const std::atomic<bool>& stop;
   StageProgress& progress;
 };
@@ -57,7 +58,8 @@ struct StageIdentity {
 class StageFolder {
  public:
   // Creates the folder or goes on in it; empties it where it is of another identity, and removes the manifest.json of
-  // the dataset around it. Throws FileError, also where the folder holds what no stage made.
+  // the dataset around it. Throws FileError, also where the folder holds what no stage made, or where that dataset is
+  // complete and the context does not say again.
   StageFolder(std::filesystem::path folder, StageIdentity identity, const StageContext& context);
 
   const std::filesystem::path& path() const { return path_; }
