@@ -38,9 +38,9 @@ class RowReader {
 
   Input input_;
   size_t max_bytes_;
+  int64_t number_ = 0;  // of the last row; rows that are passed over count
 
  private:
-  int64_t number_ = 0;
   bool told_ = false;
 };
 
