@@ -71,6 +71,16 @@ TEST(Dedup, TheFirstIsKeptAndTheOthersSaySo) {
             "{\"by\":\"text\",\"id\":\"0.2\",\"kept\":\"0.0\"}\n{\"by\":\"text\",\"id\":\"0.3\",\"kept\":\"0.0\"}\n");
 }
 
+TEST(Dedup, WhatARunThatWasKilledAtItsEndLeftIsRemoved) {
+  const TempDir dir;
+  const auto run = [&] { left_of("{\"text\": \"a\"}\n", "near = false\n", dir); };
+  run();
+  std::filesystem::create_directories(dir / "out/dedup/work");
+  spill(dir / "out/dedup/work/lines", "");
+  run();
+  EXPECT_FALSE(std::filesystem::exists(dir / "out/dedup/work"));
+}
+
 TEST(Dedup, UrlsAreComparedWhereAsked) {
   const std::string rows =
       "{\"text\": \"a\", \"url\": \"u\"}\n{\"text\": \"b\", \"url\": \"u\"}\n{\"text\": \"c\"}\n{\"text\": \"d\"}\n";

@@ -264,8 +264,11 @@ StageResult run_dedup_stage(const PipelineConfig& config, const StageResult& bef
   const StageFolder folder(
       path,
       {.name = "dedup", .version = kVersion, .parameters = parameters_of(config, {"dedup"}), .inputs = before.hash});
-  if (folder.is_complete()) return open_stage(path);
   const fs::path work = path / "work";
+  if (folder.is_complete()) {
+    fs::remove_all(work);  // which a run that was killed at its end left
+    return open_stage(path);
+  }
   fs::create_directories(work);
   if (!fs::exists(work / "dropped")) find_duplicates(config.dedup, before, work, context);
   const RecordFile dropped(work / "dropped"), lines(work / "lines");
