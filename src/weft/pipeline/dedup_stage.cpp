@@ -268,8 +268,11 @@ StageIdentity dedup_identity(const PipelineConfig& config, const StageResult& be
 StageResult run_dedup_stage(const PipelineConfig& config, const StageResult& before, const fs::path& path,
                             const StageContext& context) {
   const StageFolder folder(path, dedup_identity(config, before), context);
-  if (folder.is_complete()) return open_stage(path);
   const fs::path work = path / "work";
+  if (folder.is_complete()) {
+    fs::remove_all(work);  // which a run that was killed at its end left
+    return open_stage(path);
+  }
   fs::create_directories(work);
   if (!fs::exists(work / "dropped")) find_duplicates(config.dedup, before, work, context);
   const RecordFile dropped(work / "dropped"), lines(work / "lines");

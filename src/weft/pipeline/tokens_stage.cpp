@@ -222,8 +222,10 @@ StageResult run_tokens_stage(const PipelineConfig& config, const StageResult& be
   for (const SourceConfig& s : config.sources) parameters["copies"][s.name] = s.copies;
   const StageFolder folder(
       path, {.name = "tokens", .version = kVersion, .parameters = parameters, .inputs = before.hash}, context);
-  if (folder.is_complete()) return open_stage(path);
-
+  if (folder.is_complete()) {
+    fs::remove_all(path / "work");  // which a run that was killed at its end left
+    return open_stage(path);
+  }
   encode_all(Encode(config, encoder, context.samples), folder, before, context);
   constexpr int64_t kIdsOfUint16 = 65536;
   const std::string dtype = encoder.tokenizer().vocab_size() <= kIdsOfUint16 ? "uint16" : "int32";
