@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include "weft/base/error.h"
 #include "weft/pipeline/http.h"
@@ -33,6 +34,7 @@ class SeparatedReader final : public RowReader {
         return true;
       }
       input_.skip(separator_.size());
+      ++number_;  // an empty row is one, so that rows of JSONL have the numbers of their lines
     }
   }
 
@@ -51,6 +53,7 @@ class CsvReader final : public RowReader {
     if (input_.peek(1).empty()) return finish(row);
     if (unclosed_ >= kMostUnclosed) return put_aside(row, "too many quotes that are not closed: the rest is left", "");
     const Record record = find_record();
+    line_end_due_ = record.end;
     if (record.end) return take(row, record.size);
     unclosed_ += !record.broken;
     return put_aside(row,
@@ -75,6 +78,7 @@ class CsvReader final : public RowReader {
       const size_t size = next.starts_with("\r\n") ? 2 : next.starts_with('\n') ? 1 : 0;
       if (size == 0) return;
       input_.skip(size);
+      if (!std::exchange(line_end_due_, false)) ++number_;
     }
   }
   // Up to the line's end outside of quotes. A quote that is not closed is found at the next one, wherever text follows
@@ -106,6 +110,7 @@ class CsvReader final : public RowReader {
   }
 
   int unclosed_ = 0;
+  bool line_end_due_ = false;  // of the row before: no empty row
 };
 
 class WarcReader final : public RowReader {

@@ -36,9 +36,9 @@ class RowReader {
 
   Input input_;
   size_t max_bytes_;
+  int64_t number_ = 0;  // of the last row; empty ones that are passed over count
 
  private:
-  int64_t number_ = 0;
   bool told_ = false;
 };
 
