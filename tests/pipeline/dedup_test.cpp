@@ -86,133 +86,134 @@ TEST(Dedup, TheReasonIsThatOfTheWayToTheKeptDocument) {
     EXPECT_EQ(d.same, Same::kNear) << d.document;
     EXPECT_EQ(d.jaccard, d.document < 4 ? 0.9 : 0.8) << d.document;
   }
+}
 
-  TEST(Dedup, WhatARunThatWasKilledAtItsEndLeftIsRemoved) {
-    const TempDir dir;
-    const auto run = [&] { left_of("{\"text\": \"a\"}\n", "near = false\n", dir); };
-    run();
-    std::filesystem::create_directories(dir / "out/dedup/work");
-    spill(dir / "out/dedup/work/lines", "");
-    run();
-    EXPECT_FALSE(std::filesystem::exists(dir / "out/dedup/work"));
-  }
+TEST(Dedup, WhatARunThatWasKilledAtItsEndLeftIsRemoved) {
+  const TempDir dir;
+  const auto run = [&] { left_of("{\"text\": \"a\"}\n", "near = false\n", dir); };
+  run();
+  std::filesystem::create_directories(dir / "out/dedup/work");
+  spill(dir / "out/dedup/work/lines", "");
+  run();
+  EXPECT_FALSE(std::filesystem::exists(dir / "out/dedup/work"));
+}
 
-  TEST(Dedup, UrlsAreComparedWhereAsked) {
-    const std::string rows =
-        "{\"text\": \"a\", \"url\": \"u\"}\n{\"text\": \"b\", \"url\": \"u\"}\n{\"text\": \"c\"}\n{\"text\": \"d\"}\n";
-    EXPECT_EQ(left_of(rows, "near = false\nurls = true\n"), (Texts{"a", "c", "d"}));
-    EXPECT_EQ(left_of(rows, "near = false\n"), (Texts{"a", "b", "c", "d"}));
-  }
+TEST(Dedup, UrlsAreComparedWhereAsked) {
+  const std::string rows =
+      "{\"text\": \"a\", \"url\": \"u\"}\n{\"text\": \"b\", \"url\": \"u\"}\n{\"text\": \"c\"}\n{\"text\": \"d\"}\n";
+  EXPECT_EQ(left_of(rows, "near = false\nurls = true\n"), (Texts{"a", "c", "d"}));
+  EXPECT_EQ(left_of(rows, "near = false\n"), (Texts{"a", "b", "c", "d"}));
+}
 
-  TEST(Dedup, LinesKeepTheirFirstUnlessToldOtherwise) {
-    const std::string rows =
-        "{\"text\": \"menu\\none\\n\\nmenu\"}\n{\"text\": \"two\\n menu\\n\\nend\"}\n{\"text\": \"menu\"}\n";
-    EXPECT_EQ(left_of(rows, "near = false\nlines = \"keep_first\"\n"), (Texts{"menu\none\n\n", "two\n\nend"}));
-    EXPECT_EQ(left_of(rows, "near = false\nlines = \"keep_none\"\n"), (Texts{"one\n\n", "two\n\nend"}));
-  }
+TEST(Dedup, LinesKeepTheirFirstUnlessToldOtherwise) {
+  const std::string rows =
+      "{\"text\": \"menu\\none\\n\\nmenu\"}\n{\"text\": \"two\\n menu\\n\\nend\"}\n{\"text\": \"menu\"}\n";
+  EXPECT_EQ(left_of(rows, "near = false\nlines = \"keep_first\"\n"), (Texts{"menu\none\n\n", "two\n\nend"}));
+  EXPECT_EQ(left_of(rows, "near = false\nlines = \"keep_none\"\n"), (Texts{"one\n\n", "two\n\nend"}));
+}
 
-  TEST(Dedup, LinesOfOneDocumentAreEqualToo) {
-    const std::string row = "{\"text\": \"chorus\\nverse\\nchorus\"}\n";
-    EXPECT_EQ(left_of(row, "near = false\nlines = \"keep_first\"\n"), (Texts{"chorus\nverse\n"}));
-    EXPECT_EQ(left_of(row, "near = false\nlines = \"keep_none\"\n"), (Texts{"verse\n"}));
-  }
+TEST(Dedup, LinesOfOneDocumentAreEqualToo) {
+  const std::string row = "{\"text\": \"chorus\\nverse\\nchorus\"}\n";
+  EXPECT_EQ(left_of(row, "near = false\nlines = \"keep_first\"\n"), (Texts{"chorus\nverse\n"}));
+  EXPECT_EQ(left_of(row, "near = false\nlines = \"keep_none\"\n"), (Texts{"verse\n"}));
+}
 
-  TEST(Dedup, ALineIsNotLostWithADroppedDocument) {
-    const std::string rows = "{\"text\": \"x\\ny\"}\n{\"text\": \"x\\ny\"}\n{\"text\": \"y\\nz\"}\n";
-    EXPECT_EQ(left_of(rows, "near = false\nlines = \"keep_first\"\n"), (Texts{"x\ny", "z"}));
-  }
+TEST(Dedup, ALineIsNotLostWithADroppedDocument) {
+  const std::string rows = "{\"text\": \"x\\ny\"}\n{\"text\": \"x\\ny\"}\n{\"text\": \"y\\nz\"}\n";
+  EXPECT_EQ(left_of(rows, "near = false\nlines = \"keep_first\"\n"), (Texts{"x\ny", "z"}));
+}
 
-  std::string words(std::mt19937 & random, int n) {
-    std::string text;
-    for (int i = 0; i < n; ++i) text += fmt::format("{}w{}", i > 0 ? " " : "", random() % 5000);
-    return text;
-  }
+std::string words(std::mt19937& random, int n) {
+  std::string text;
+  for (int i = 0; i < n; ++i) text += fmt::format("{}w{}", i > 0 ? " " : "", random() % 5000);
+  return text;
+}
 
-  TEST(Dedup, SimilarTextsAreFoundAndOthersStay) {
-    std::mt19937 random(7);
-    std::string rows;
-    Texts firsts;
-    for (int i = 0; i < 40; ++i) {
-      const std::string text = words(random, 200);
-      firsts.push_back(text);
-      rows += "{\"text\": \"" + text + "\"}\n";
-    }
-    for (int i = 0; i < 40; ++i)
-      rows += "{\"text\": \"" + firsts[size_t(i)].substr(0, firsts[size_t(i)].size() - 12) + ", THE END.\"}\n";
-    EXPECT_EQ(left_of(rows, ""), firsts);
+TEST(Dedup, SimilarTextsAreFoundAndOthersStay) {
+  std::mt19937 random(7);
+  std::string rows;
+  Texts firsts;
+  for (int i = 0; i < 40; ++i) {
+    const std::string text = words(random, 200);
+    firsts.push_back(text);
+    rows += "{\"text\": \"" + text + "\"}\n";
   }
+  for (int i = 0; i < 40; ++i)
+    rows += "{\"text\": \"" + firsts[size_t(i)].substr(0, firsts[size_t(i)].size() - 12) + ", THE END.\"}\n";
+  EXPECT_EQ(left_of(rows, ""), firsts);
+}
 
-  TEST(Dedup, JaccardIsWhatASlowCountSays) {
-    std::mt19937 random(3);
-    const auto table = make_character_table();
-    for (int i = 0; i < 20; ++i) {
-      const std::string a = words(random, 60), b = a.substr(0, a.size() / 2) + words(random, 20);
-      const auto set = [&](const std::string& text) {
-        return shingle_set(shingle_hashes(plain_word_hashes(*table, text), 5));
-      };
-      const auto sa = set(a), sb = set(b);
-      int64_t shared = 0;
-      for (const uint32_t x : sa) shared += std::count(sb.begin(), sb.end(), x);
-      EXPECT_EQ(jaccard(sa, sb), double(shared) / double(int64_t(sa.size() + sb.size()) - shared));
-    }
+TEST(Dedup, JaccardIsWhatASlowCountSays) {
+  std::mt19937 random(3);
+  const auto table = make_character_table();
+  for (int i = 0; i < 20; ++i) {
+    const std::string a = words(random, 60), b = a.substr(0, a.size() / 2) + words(random, 20);
+    const auto set = [&](const std::string& text) {
+      return shingle_set(shingle_hashes(plain_word_hashes(*table, text), 5));
+    };
+    const auto sa = set(a), sb = set(b);
+    int64_t shared = 0;
+    for (const uint32_t x : sa) shared += std::count(sb.begin(), sb.end(), x);
+    EXPECT_EQ(jaccard(sa, sb), double(shared) / double(int64_t(sa.size() + sb.size()) - shared));
   }
+}
 
-  TEST(Dedup, TypographyMakesNoDifferenceToShingles) {
-    const auto table = make_character_table();
-    EXPECT_EQ(plain_word_hashes(*table, "Caf\u00e9, \u201cau lait\u201d!"), plain_word_hashes(*table, "cafe au  LAIT"));
-  }
+TEST(Dedup, TypographyMakesNoDifferenceToShingles) {
+  const auto table = make_character_table();
+  EXPECT_EQ(plain_word_hashes(*table, "Caf\u00e9, \u201cau lait\u201d!"), plain_word_hashes(*table, "cafe au  LAIT"));
+}
 
-  TEST(Dedup, ScriptsWithoutSpacesHaveAWordForEachCharacter) {
-    const auto table = make_character_table();
-    const auto words_of = [&](const std::string& text) { return plain_word_hashes(*table, text).size(); };
-    EXPECT_EQ(words_of("\u4f60\u597d\uff0c\u4e16\u754c weft\u306f\u3068"), 7u);  // Han and Kana around a Latin word
-    EXPECT_EQ(words_of("\u0e20\u0e32\u0e29\u0e32"), 4u);                         // Thai
-    EXPECT_EQ(words_of("\ud55c\uad6d\uc5b4 \ubb38\uc7a5"), 2u);                  // Korean has spaces
-    std::mt19937 random(9);
-    std::string text;
-    for (int i = 0; i < 300; ++i) {
-      const uint32_t code = 0x4e00 + random() % 3000;
-      text += {char(0xe0 | code >> 12), char(0x80 | (code >> 6 & 63)), char(0x80 | (code & 63))};
-    }
-    const std::string changed = text.substr(0, text.size() - 15) + "\u7684\u662f\u4e00\u4e0d\u4e86";
-    EXPECT_EQ(left_of("{\"text\": \"" + text + "\"}\n{\"text\": \"" + changed + "\"}\n", ""), (Texts{text}));
+TEST(Dedup, ScriptsWithoutSpacesHaveAWordForEachCharacter) {
+  const auto table = make_character_table();
+  const auto words_of = [&](const std::string& text) { return plain_word_hashes(*table, text).size(); };
+  EXPECT_EQ(words_of("\u4f60\u597d\uff0c\u4e16\u754c weft\u306f\u3068"), 7u);  // Han and Kana around a Latin word
+  EXPECT_EQ(words_of("\u0e20\u0e32\u0e29\u0e32"), 4u);                         // Thai
+  EXPECT_EQ(words_of("\ud55c\uad6d\uc5b4 \ubb38\uc7a5"), 2u);                  // Korean has spaces
+  std::mt19937 random(9);
+  std::string text;
+  for (int i = 0; i < 300; ++i) {
+    const uint32_t code = 0x4e00 + random() % 3000;
+    text += {char(0xe0 | code >> 12), char(0x80 | (code >> 6 & 63)), char(0x80 | (code & 63))};
   }
+  const std::string changed = text.substr(0, text.size() - 15) + "\u7684\u662f\u4e00\u4e0d\u4e86";
+  EXPECT_EQ(left_of("{\"text\": \"" + text + "\"}\n{\"text\": \"" + changed + "\"}\n", ""), (Texts{text}));
+}
 
-  TEST(SortedRuns, AreMergedInOrderWhateverTheirNumber) {
-    const TempDir dir;
-    std::mt19937_64 random(1);
-    std::vector<KeyRecord> all;
-    std::vector<std::filesystem::path> files;
-    for (int i = 0; i < 10; ++i) {
-      std::vector<KeyRecord> run;
-      for (int k = 0; k < 7; ++k) run.push_back({random() % 50, random() % 3, uint64_t(i), uint64_t(k)});
-      all.insert(all.end(), run.begin(), run.end());
-      files.push_back(dir / std::to_string(i));
-      write_run(files.back(), run);
-    }
-    std::sort(all.begin(), all.end());
-    std::vector<KeyRecord> merged;
-    merge_runs(files, dir.path(), [&](const KeyRecord& r) { merged.push_back(r); }, {.fan_in = 3});
-    EXPECT_TRUE(merged == all);
+TEST(SortedRuns, AreMergedInOrderWhateverTheirNumber) {
+  const TempDir dir;
+  std::mt19937_64 random(1);
+  std::vector<KeyRecord> all;
+  std::vector<std::filesystem::path> files;
+  for (int i = 0; i < 10; ++i) {
+    std::vector<KeyRecord> run;
+    for (int k = 0; k < 7; ++k) run.push_back({random() % 50, random() % 3, uint64_t(i), uint64_t(k)});
+    all.insert(all.end(), run.begin(), run.end());
+    files.push_back(dir / std::to_string(i));
+    write_run(files.back(), run);
   }
+  std::sort(all.begin(), all.end());
+  std::vector<KeyRecord> merged;
+  merge_runs(files, dir.path(), [&](const KeyRecord& r) { merged.push_back(r); }, {.fan_in = 3});
+  EXPECT_TRUE(merged == all);
+}
 
-  TEST(SortedRuns, AMergeTellsHowFarItIsAndCanBeStopped) {
-    const TempDir dir;
-    std::vector<std::filesystem::path> files;
-    for (uint64_t i = 0; i < 3; ++i) {
-      files.push_back(dir / std::to_string(i));
-      write_run(files.back(), std::vector<KeyRecord>(50'000, KeyRecord{i, 0, 0, 0}));
-    }
-    int64_t seen = 0, taken = 0;
-    const auto take = [&](const KeyRecord&) { ++taken; };
-    merge_runs(files, dir.path(), take, {.look = [&](int64_t records) { seen += records; }});
-    EXPECT_EQ(taken, 150'000);
-    EXPECT_EQ(seen, 2 << 16);
-    taken = 0;
-    const auto stop = [](int64_t) { throw Interrupted(); };
-    EXPECT_THROW(merge_runs(files, dir.path(), take, {.fan_in = 2, .look = stop}), Interrupted);
-    EXPECT_EQ(taken, 0);  // it ended while files were merged to fewer
+TEST(SortedRuns, AMergeTellsHowFarItIsAndCanBeStopped) {
+  const TempDir dir;
+  std::vector<std::filesystem::path> files;
+  for (uint64_t i = 0; i < 3; ++i) {
+    files.push_back(dir / std::to_string(i));
+    write_run(files.back(), std::vector<KeyRecord>(50'000, KeyRecord{i, 0, 0, 0}));
   }
+  int64_t seen = 0, taken = 0;
+  const auto take = [&](const KeyRecord&) { ++taken; };
+  merge_runs(files, dir.path(), take, {.look = [&](int64_t records) { seen += records; }});
+  EXPECT_EQ(taken, 150'000);
+  EXPECT_EQ(seen, 2 << 16);
+  taken = 0;
+  const auto stop = [](int64_t) { throw Interrupted(); };
+  EXPECT_THROW(merge_runs(files, dir.path(), take, {.fan_in = 2, .look = stop}), Interrupted);
+  EXPECT_EQ(taken, 0);  // it ended while files were merged to fewer
+}
 
 }  // namespace
 }  // namespace weft

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include "weft/base/error.h"
 #include "weft/pipeline/http.h"
@@ -96,6 +97,7 @@ class CsvReader final : public RowReader {
     if (input_.peek(1).empty()) return finish(row);
     if (unclosed_ >= kMostUnclosed) return put_aside(row, "too many quotes that are not closed: the rest is left", "");
     const Record record = find_record();
+    line_end_due_ = record.end;
     if (record.end) return take(row, record.size);
     unclosed_ += !record.broken;
     return put_aside(row,
@@ -120,7 +122,7 @@ class CsvReader final : public RowReader {
       const size_t size = next.starts_with("\r\n") ? 2 : next.starts_with('\n') ? 1 : 0;
       if (size == 0) return;
       input_.skip(size);
-      ++number_;
+      if (!std::exchange(line_end_due_, false)) ++number_;
     }
   }
   // Up to the line's end outside of quotes. A quote that is not closed is found at the next one, wherever text follows
@@ -152,6 +154,7 @@ class CsvReader final : public RowReader {
   }
 
   int unclosed_ = 0;
+  bool line_end_due_ = false;  // of the row before: no empty row
 };
 
 class WarcReader final : public RowReader {

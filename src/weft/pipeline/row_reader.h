@@ -38,7 +38,7 @@ class RowReader {
 
   Input input_;
   size_t max_bytes_;
-  int64_t number_ = 0;  // of the last row; rows that are passed over count
+  int64_t number_ = 0;  // of the last row; empty ones that are passed over count
 
  private:
   bool told_ = false;
