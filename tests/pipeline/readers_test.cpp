@@ -331,18 +331,5 @@ TEST(Readers, EmptyRowsCountSoThatALineHasItsNumber) {
   EXPECT_EQ(rows, (std::vector<int64_t>{2, 5, 3, 6}));
 }
 
-TEST(Readers, EmptyRowsCountSoThatALineHasItsNumber) {
-  const TempDir dir;
-  spill(dir / "in.jsonl", "\n{\"text\": \"a\"}\n\n\n{\"text\": \"b\"}\n");
-  spill(dir / "in.csv", "text\n\nc\n\r\n\nd\n");
-  Harness harness;
-  std::vector<int64_t> rows;
-  for (const std::string name : {"in.jsonl", "in.csv"}) {
-    harness.run(config_over(dir / ("out." + name), "[\"" + (dir / name).string() + "\"]", ""));
-    for (const Document& d : testing::documents_of(dir / ("out." + name) / "read")) rows.push_back(d.origin.row);
-  }
-  EXPECT_EQ(rows, (std::vector<int64_t>{2, 5, 3, 6}));
-}
-
 }  // namespace
 }  // namespace weft
