@@ -101,6 +101,7 @@ TEST(Conversations, ThatAreNoneOrThatTheTemplateRefusesAreCountedAndPutAside) {
   EXPECT_EQ(open_stage(c.dir / "set/read").counts.dropped.at("broken"), 2);
   EXPECT_EQ(c.tokens()["counts"]["dropped"]["tokens.no_assistant"], 1);
   spill(c.dir / "t.jinja", "{{ raise_exception('never') }}");
+  harness.again = true;
   harness.run(c.config);  // another template does the stage again
   EXPECT_EQ(c.tokens()["counts"]["dropped"]["tokens.chat_template"], 2);
   EXPECT_TRUE(c.tokens()["files"].empty());

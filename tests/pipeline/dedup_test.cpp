@@ -90,11 +90,11 @@ TEST(Dedup, TheReasonIsThatOfTheWayToTheKeptDocument) {
 
 TEST(Dedup, WhatARunThatWasKilledAtItsEndLeftIsRemoved) {
   const TempDir dir;
-  const auto run = [&] { left_of("{\"text\": \"a\"}\n", "near = false\n", dir); };
-  run();
+  left_of("{\"text\": \"a\"}\n", "near = false\n", dir);
   std::filesystem::create_directories(dir / "out/dedup/work");
   spill(dir / "out/dedup/work/lines", "");
-  run();
+  Harness harness;
+  harness.run(config_over(dir / "out", "[\"" + (dir / "in.jsonl").string() + "\"]", "[dedup]\nnear = false\n"));
   EXPECT_FALSE(std::filesystem::exists(dir / "out/dedup/work"));
 }
 

@@ -335,6 +335,7 @@ TEST(Pipeline, KeysWithoutEffectAreRefused) {
   spill(dir / "a.jsonl", "{\"text\": \"text\"}\n");
   const auto said = [&](const std::string& files, const std::string& more) -> std::string {
     Harness harness;
+    harness.again = true;
     try {
       harness.run(config_over(dir / "out", "[\"" + (dir / files).string() + "\"]", more));
     } catch (const ConfigError& e) { return e.what(); }
