@@ -91,11 +91,12 @@ TEST(Dedup, TheReasonIsThatOfTheWayToTheKeptDocument) {
 TEST(Dedup, WhatARunThatWasKilledAtItsEndLeftIsRemoved) {
   const TempDir dir;
   left_of("{\"text\": \"a\"}\n", "near = false\n", dir);
-  std::filesystem::create_directories(dir / "out/dedup/work");
-  spill(dir / "out/dedup/work/lines", "");
+  const std::filesystem::path work = dir / "out/dedup" / "work";
+  std::filesystem::create_directories(work);
+  spill(work / "lines", "");
   Harness harness;
   harness.run(config_over(dir / "out", "[\"" + (dir / "in.jsonl").string() + "\"]", "[dedup]\nnear = false\n"));
-  EXPECT_FALSE(std::filesystem::exists(dir / "out/dedup/work"));
+  EXPECT_FALSE(std::filesystem::exists(work));
 }
 
 TEST(Dedup, UrlsAreComparedWhereAsked) {
