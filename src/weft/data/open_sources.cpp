@@ -1,6 +1,7 @@
 #include "weft/data/open_sources.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -120,13 +121,22 @@ void OpenSource::read_counted(const Packing::Segment& segment, std::span<uint8_t
   if (segment.ends_document && packing->cuts_at_documents()) counted.back() = 0;
 }
 
+// Walked for a whole global batch on each rank and step: without a mask nothing is read.
 int64_t OpenSource::counted_targets(int64_t sample) const {
   int64_t n = 0;
-  std::vector<uint8_t> counted;
   for (const Packing::Segment& p : packing->segments(sample)) {
-    counted.resize(size_t(p.size));
-    read_counted(p, counted);
-    n += std::count(counted.begin(), counted.end(), uint8_t(1));
+    const bool drops_last = p.ends_document && packing->cuts_at_documents();
+    if (!mask) {
+      n += p.size - drops_last;
+      continue;
+    }
+    std::array<uint8_t, 4096> piece;
+    for (int64_t at = 0; at < p.size; at += int64_t(piece.size())) {
+      const std::span<uint8_t> here(piece.data(), size_t(std::min<int64_t>(int64_t(piece.size()), p.size - at)));
+      mask->read(p.begin + at, here);
+      if (drops_last && at + int64_t(here.size()) == p.size) here.back() = 0;
+      n += std::count(here.begin(), here.end(), uint8_t(1));
+    }
   }
   return n;
 }
