@@ -216,13 +216,12 @@ StageResult open_stage(const fs::path& folder) {
   return r;
 }
 
-void run_map_stage(const StageFolder& folder, const StageResult& before, const StageContext& context,
-                   const std::function<DocumentJudge(int64_t shard)>& judge_of) {
+void for_each_open_shard(const StageFolder& folder, const StageResult& before, const StageContext& context,
+                         const std::function<ShardReport(int64_t)>& make) {
   context.progress.begin(folder.identity().name, before.counts.bytes_out);
   int64_t next_shard = 0;
-  const int64_t n = int64_t(before.shards.size());
   const auto next = [&]() -> std::optional<int64_t> {
-    for (; next_shard < n && !context.stop; ++next_shard) {
+    for (; next_shard < int64_t(before.shards.size()) && !context.stop; ++next_shard) {
       const auto done = folder.finished(next_shard);
       if (!done) return next_shard++;
       context.progress.add(done->counts, done->counts.bytes_in, true);
@@ -230,6 +229,16 @@ void run_map_stage(const StageFolder& folder, const StageResult& before, const S
     return {};
   };
   for_each_task(context.threads, next, [&](int64_t shard) {
+    const ShardReport report = make(shard);
+    folder.finish(shard, report);
+    context.progress.add(report.counts, report.counts.bytes_in, false);
+  });
+  if (context.stop) throw Interrupted();
+}
+
+void run_map_stage(const StageFolder& folder, const StageResult& before, const StageContext& context,
+                   const std::function<DocumentJudge(int64_t shard)>& judge_of) {
+  for_each_open_shard(folder, before, context, [&](int64_t shard) {
     const DocumentJudge judge = judge_of(shard);
     ShardWriter out;
     ShardReport report;
@@ -247,11 +256,9 @@ void run_map_stage(const StageFolder& folder, const StageResult& before, const S
       out.add(d);
     });
     report.hash = out.commit(folder.path() / shard_name(shard, context.shard_suffix));
-    folder.finish(shard, report);
-    context.progress.add(c, c.bytes_in, false);
+    return report;
   });
-  if (context.stop) throw Interrupted();
-  folder.complete(n, context, nlohmann::json::object());
+  folder.complete(int64_t(before.shards.size()), context, nlohmann::json::object());
 }
 
 }  // namespace weft

@@ -100,6 +100,11 @@ StageResult open_stage(const std::filesystem::path& folder);
 // The files of a stage's manifest that are not in its folder, or of another size there: names, in no order.
 std::vector<std::string> lost_files(const std::filesystem::path& folder, const nlohmann::json& manifest);
 
+// Makes the shards of `before` that `folder` has not finished, on up to context.threads threads, and finishes and
+// counts each; `make` may be called by any of them. Throws Interrupted.
+void for_each_open_shard(const StageFolder& folder, const StageResult& before, const StageContext& context,
+                         const std::function<ShardReport(int64_t shard)>& make);
+
 // What becomes of a document: it may be changed; a Drop if it goes. `changes` counts what was taken out.
 using DocumentJudge = std::function<std::optional<Drop>(Document& document, std::map<std::string, int64_t>& changes)>;
 

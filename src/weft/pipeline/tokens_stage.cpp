@@ -5,7 +5,6 @@
 #include "weft/base/error.h"
 #include "weft/base/mapped_file.h"
 #include "weft/base/rng.h"
-#include "weft/base/tasks.h"
 #include "weft/data/id_view.h"
 #include "weft/data/token_writer.h"
 #include "weft/pipeline/document_encoder.h"
@@ -191,25 +190,12 @@ class TokenShards {
 
 void encode_all(const Encode& encode, const StageFolder& folder, const StageResult& before,
                 const StageContext& context) {
-  context.progress.begin("tokens", before.counts.bytes_out);
   const fs::path work = folder.path() / "work";
   fs::create_directories(work);
-  int64_t next_shard = 0;
-  const auto next = [&]() -> std::optional<int64_t> {
-    for (; next_shard < int64_t(before.shards.size()) && !context.stop; ++next_shard) {
-      const auto done = folder.finished(next_shard);
-      if (!done) return next_shard++;
-      context.progress.add(done->counts, done->counts.bytes_in, true);
-    }
-    return {};
-  };
-  for_each_task(context.threads, next, [&](int64_t shard) {
-    const ShardReport report = encode.run(before.folder / before.shards[size_t(shard)],
-                                          work / shard_name(shard, ".train"), work / shard_name(shard, ".valid"));
-    folder.finish(shard, report);
-    context.progress.add(report.counts, report.counts.bytes_in, false);
+  for_each_open_shard(folder, before, context, [&](int64_t shard) {
+    return encode.run(before.folder / before.shards[size_t(shard)], work / shard_name(shard, ".train"),
+                      work / shard_name(shard, ".valid"));
   });
-  if (context.stop) throw Interrupted();
 }
 
 }  // namespace
