@@ -6,6 +6,7 @@
 #include <cctype>
 #include <charconv>
 
+#include "weft/base/ascii.h"
 #include "weft/base/error.h"
 #include "weft/base/utf8.h"
 #include "weft/pipeline/byte_stream.h"
@@ -48,13 +49,6 @@ std::string decompressed(std::string_view body, size_t max_bytes) {
 }
 
 }  // namespace
-
-std::string lower_ascii(std::string_view s) {
-  std::string text(s);
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return char(c >= 'A' && c <= 'Z' ? c + 32 : c); });
-  return text;
-}
 
 std::string utf8_of(std::string_view text, const std::string& charset) {
   const bool fine = utf8_error(text) == std::string_view::npos && text.find('\0') == std::string_view::npos;

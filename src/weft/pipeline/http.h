@@ -6,7 +6,6 @@
 namespace weft {
 
 // With the letters A to Z in lower case.
-std::string lower_ascii(std::string_view text);
 
 // The text as it is where it is UTF-8 without NUL bytes, or this character set is not known, or it is not in it; else
 // converted.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "weft/base/ascii.h"
 #include "weft/base/error.h"
 #include "weft/base/json.h"
 #include "weft/base/utf8.h"

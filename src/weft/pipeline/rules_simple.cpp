@@ -8,6 +8,7 @@
 #include <cctype>
 #include <climits>
 
+#include "weft/base/ascii.h"
 #include "weft/base/error.h"
 #include "weft/base/json.h"
 #include "weft/pipeline/rule.h"
@@ -108,7 +109,7 @@ class LanguageRule final : public Rule {
 std::unique_ptr<Rule> make_length_rule(const LengthConfig& config) { return std::make_unique<Length>(config); }
 std::unique_ptr<Rule> make_symbols_rule(const SymbolsConfig& config) { return std::make_unique<Symbols>(config); }
 std::string why_no_language(const std::string& code) {
-  const auto same_letters = [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); };
+  const auto same_letters = [](char a, char b) { return lower_ascii(a) == lower_ascii(b); };
   std::string meant;
   for (int i = 0; i < CLD2::NUM_LANGUAGES; ++i) {
     const auto language = CLD2::Language(i);

@@ -3,24 +3,19 @@
 #include <algorithm>
 #include <vector>
 
+#include "weft/base/ascii.h"
+
 namespace weft {
 namespace {
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; }
-std::string lower(std::string_view text) {
-  std::string copy(text);
-  std::transform(copy.begin(), copy.end(), copy.begin(), [](char c) { return lower(c); });
-  return copy;
-}
-
 int hex_value(char c) {
   if (c >= '0' && c <= '9') return c - '0';
-  const char l = lower(c);
+  const char l = lower_ascii(c);
   return l >= 'a' && l <= 'f' ? l - 'a' + 10 : -1;
 }
 
 bool is_unreserved(char c) {
-  return (lower(c) >= 'a' && lower(c) <= 'z') || (c >= '0' && c <= '9') ||
+  return (lower_ascii(c) >= 'a' && lower_ascii(c) <= 'z') || (c >= '0' && c <= '9') ||
          std::string_view("-._~").find(c) != std::string_view::npos;
 }
 
@@ -46,7 +41,7 @@ std::string with_plain_escapes(std::string_view text) {
 }
 
 std::string host_of(std::string_view authority) {
-  std::string host = lower(authority.substr(authority.rfind('@') + 1));  // npos + 1 is 0
+  std::string host = lower_ascii(authority.substr(authority.rfind('@') + 1));  // npos + 1 is 0
   for (const char* port : {":80", ":443", ":"})
     if (host.ends_with(port)) {
       host.resize(host.size() - std::string_view(port).size());
@@ -62,7 +57,7 @@ std::string query_of(std::string_view query) {
     const size_t end = std::min(query.find('&'), query.size());
     const std::string_view one = query.substr(0, end);
     query.remove_prefix(std::min(end + 1, query.size()));
-    const std::string name = lower(one.substr(0, one.find('=')));
+    const std::string name = lower_ascii(one.substr(0, one.find('=')));
     const bool tells_of_visitor = name.starts_with("utm_") || name == "gclid" || name == "fbclid" || name == "msclkid";
     if (!one.empty() && !tells_of_visitor) parameters.push_back(with_plain_escapes(one));
   }
@@ -77,7 +72,7 @@ std::string query_of(std::string_view query) {
 std::string normal_url(std::string_view url) {
   url = url.substr(0, url.find('#'));
   const size_t colon = url.find("://");
-  const std::string scheme = colon == std::string_view::npos ? "" : lower(url.substr(0, colon));
+  const std::string scheme = colon == std::string_view::npos ? "" : lower_ascii(url.substr(0, colon));
   if (scheme != "http" && scheme != "https") return std::string(url);
   url.remove_prefix(colon + 3);
   const size_t authority_end = std::min(url.find_first_of("/?"), url.size());

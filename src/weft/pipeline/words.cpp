@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "weft/base/ascii.h"
 #include "weft/pipeline/hashing.h"
 #include "weft/tokenize/unicode.h"
 
@@ -101,7 +102,7 @@ std::vector<uint64_t> plain_word_hashes(const CharacterTable& table, std::string
       if (is_space(c))
         end_word();
       else if (!is_ascii_punctuation(c))
-        word += char(c >= 'A' && c <= 'Z' ? c + 32 : c);
+        word += lower_ascii(char(c));
       ++at;
       continue;
     }

@@ -3,6 +3,7 @@
 #include <cctype>
 #include <utility>
 
+#include "weft/base/ascii.h"
 #include "weft/base/error.h"
 #include "weft/base/nearest.h"
 #include "weft/comm/process_mesh.h"
@@ -128,7 +129,7 @@ void check_shards(const Recipe::Train& t, const Recipe::Parallel& p, Conflicts& 
 
 // The names that it has, each once, in their order, and behind them the others.
 std::string nearest_order(std::string order) {
-  for (char& c : order) c = char(std::tolower(static_cast<unsigned char>(c)));
+  order = lower_ascii(order);
   std::vector<std::pair<size_t, std::string>> names;
   for (const char* name : {"tp", "cp", "ep", "dp", "pp"}) names.emplace_back(order.find(name), name);
   std::stable_sort(names.begin(), names.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
