@@ -199,6 +199,7 @@ TEST(Rules, MaskingIsLinearAndLeavesWhatIsNoData) {
                            "std::vector",
                            "a::b",
                            "::1",
+                           ".:",
                            "DE44 5001 0517 5407 3249 32",
                            "DE8937040044053201300",
                            "4111 1111 1111 1112",

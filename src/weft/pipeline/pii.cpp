@@ -138,7 +138,7 @@ Found find_ipv6(std::string_view text, size_t from) {
     while (begin > from && is_part(text[begin - 1])) --begin;
     while (end < text.size() && is_part(text[end])) ++end;
     const size_t next = end;
-    while (text[end - 1] == '.' || (text[end - 1] == ':' && end - begin > 1 && text[end - 2] != ':')) --end;
+    while (end - begin > 1 && (text[end - 1] == '.' || (text[end - 1] == ':' && text[end - 2] != ':'))) --end;
     const bool alone = (begin == 0 || !is_word(text[begin - 1])) && (next == text.size() || !is_word(text[next]));
     if (alone && is_ipv6(text.substr(begin, end - begin))) return {begin, end};
     colon = text.find(':', next);
