@@ -64,8 +64,9 @@ class Helper {
     end_ = std::async(std::launch::async, [this] { return error_of([&] { harness_.run(config_); }); });
   }
   ~Helper() { harness_.stop = true; }
-  int64_t shards_made() const { return harness_.progress.view().shards_made; }
-  std::string shown() const { return harness_.progress.view().stage; }
+  StageProgress::View view() const { return harness_.progress.view(); }
+  int64_t shards_made() const { return view().shards_made; }
+  std::string shown() const { return view().stage; }
   // "" where it ends without an error.
   std::string wait() { return end_.get(); }
 
@@ -120,6 +121,31 @@ TEST(Team, AShardWhoseProcessIsGoneFallsToAnother) {
   killed.reset();
   EXPECT_TRUE(comes_true([&] { return helper.shards_made() == kSources; }));
   EXPECT_TRUE(fs::exists(s.out() / "read/00002.json"));
+}
+
+TEST(Team, WhatOthersFinishCountsAsDoneInThisRun) {
+  const Shared s;
+  Harness alone;
+  alone.run(config_of(s.toml), "read");
+  const auto whole = bytes_of_folder(s.out() / "read");
+  fs::remove_all(s.out());
+  s.begin();
+  const auto leader = s.lead(kNobodyStops);
+  auto first = s.help(kNobodyStops);
+  const auto second = s.help(kNobodyStops);
+  leader->open(pass_of("read", 1));
+  ASSERT_TRUE(first->take(0) && second->take(1));
+  const Helper helper(s.toml);
+  ASSERT_TRUE(comes_true([&] { return helper.shards_made() == kSources - 2; }));
+  for (const char* file : {"00000.jsonl", "00000.json"}) spill(s.out() / "read" / file, whole.at(file));
+  first.reset();
+  EXPECT_TRUE(comes_true([&] { return helper.view().counts.documents_in == kSources - 1; }));
+  const StageProgress::View view = helper.view();
+  const auto each = int64_t(fs::file_size(s.dir / "0.txt"));
+  EXPECT_EQ(view.bytes, (kSources - 1) * each);
+  EXPECT_EQ(view.work_done, (kSources - 1) * each);
+  EXPECT_EQ(view.work, kSources * each);
+  EXPECT_EQ(view.shards_made, kSources - 2);
 }
 
 TEST(Team, ALeaderTouchesNothingWhileAHelperOfTheOneBeforeIsAtWork) {
@@ -228,9 +254,10 @@ struct Processes : DirtyCase {
     EXPECT_EQ(testing::weft({"data", "run", (dir / "whole.toml").string()}).status, 0);
     spill(dir / "out.toml", toml("out"));
   }
-  std::unique_ptr<Process> start(bool helps) const {
+  std::unique_ptr<Process> start(bool helps, const std::string& stage = "") const {
     std::vector<std::string> args = {"data", "run", (dir / "out.toml").string()};
     if (helps) args.emplace_back("--join");
+    if (!stage.empty()) args.insert(args.end(), {"--stage", stage});
     return std::make_unique<Process>(testing::Command{.args = args});
   }
   std::set<std::string> differences() const { return differing(result("whole"), result("out")); }
@@ -241,12 +268,14 @@ TEST(TeamSlow, TwoAndThreeProcessesGiveTheBytesOfOne) {
   for (const int helpers : {1, 2}) {
     fs::remove_all(p.dir / "out");
     std::vector<std::unique_ptr<Process>> all;
-    for (int i = 0; i <= helpers; ++i) all.push_back(p.start(i > 0));
-    EXPECT_EQ(all[0]->wait().status, 0);
-    for (int i = 1; i <= helpers; ++i) {
+    for (int i = 0; i < helpers; ++i) all.push_back(p.start(true, i == 1 ? "dedup" : ""));
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // they wait for the one that leads
+    EXPECT_EQ(p.start(false)->wait().status, 0);
+    for (int i = 0; i < helpers; ++i) {
       const testing::Finished end = all[size_t(i)]->wait();
       EXPECT_EQ(end.status, 0) << end.err;
       EXPECT_GT(shards_made(end), 0) << end.out;
+      EXPECT_EQ(end.out.find("tokens  ") == std::string::npos, i == 1) << end.out;  // only up to its stage
     }
     EXPECT_EQ(p.differences(), (std::set<std::string>{}));
   }

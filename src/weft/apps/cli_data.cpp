@@ -87,7 +87,8 @@ Command add_run(CLI::App& data) {
   app->add_option("pipeline", o->pipeline, "Pipeline file (docs/formats/pipeline.md)")
       ->required()
       ->type_name("PIPELINE");
-  app->add_option("--stage", o->stage, "Only this one: read, filter, dedup, decontaminate or tokens")
+  app->add_option("--stage", o->stage,
+                  "Only this one (with --join: up to this one): read, filter, dedup, decontaminate or tokens")
       ->type_name("NAME");
   auto* again =
       app->add_flag("--again", o->again, "Throw a complete dataset of other inputs or parameters away for the new one");
