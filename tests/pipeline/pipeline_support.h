@@ -15,11 +15,18 @@ struct Harness {
   std::atomic<bool> stop{false};
   StageProgress progress;
   int threads = 2;
-  bool again = false;
+  bool again = false, helps = false;
+  double leader_wait_s = 0;
 
   StageContext context() {
-    return {
-        .threads = threads, .samples = 5, .shard_suffix = ".jsonl", .again = again, .stop = stop, .progress = progress};
+    return {.threads = threads,
+            .samples = 5,
+            .shard_suffix = ".jsonl",
+            .again = again,
+            .helps = helps,
+            .leader_wait_s = leader_wait_s,
+            .stop = stop,
+            .progress = progress};
   }
   void run(const PipelineConfig& config, const std::string& stage = "") {
     run_pipeline(config, stage, context(), [](const StageResult&) {});

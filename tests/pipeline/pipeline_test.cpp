@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "apps/program.h"
-#include "pipeline/pipeline_support.h"
+#include "pipeline/dirty_case.h"
 #include "weft/base/json.h"
 #include "weft/base/run_lock.h"
 #include "weft/data/token_source.h"
@@ -20,6 +20,8 @@ namespace fs = std::filesystem;
 using testing::bytes_of_folder;
 using testing::config_of;
 using testing::config_over;
+using testing::differing;
+using testing::DirtyCase;
 using testing::error_of;
 using testing::Harness;
 using testing::slurp;
@@ -27,65 +29,8 @@ using testing::small_toml;
 using testing::spill;
 using testing::TempDir;
 
-// JSON lines with duplicates, short ones, personal data, repeated lines and broken rows; 1000 documents are three
-// shards.
-void write_dirty_text(const fs::path& file, int documents) {
-  std::mt19937 random(11);
-  std::string rows, text;
-  for (int i = 0; i < documents; ++i) {
-    if (i % 5 != 0 || text.empty()) {
-      text = "A line that all documents have.\\n";
-      for (int w = 0; w < 300; ++w) text += fmt::format("word{} ", random() % 3000);
-    }
-    if (i % 50 == 0) rows += "{\"text\": broken\n";
-    if (i % 40 == 0) rows += "{\"text\": \"too short\"}\n";
-    rows += fmt::format("{{\"text\": \"{}{}\", \"url\": \"http://x/{}\"}}\n", text,
-                        i % 7 == 0 ? "mail me@example.org" : "", i % 700);
-  }
-  spill(file, rows);
-}
-
-constexpr const char* kStages = R"(
-copies = 1.5
-[length]
-min_words = 20
-[pii]
-[dedup]
-urls = true
-lines = "keep_first"
-bands = 8
-rows = 4
-[decontaminate]
-files = ["EVAL"]
-ngram = 4
-[tokens]
-tokenizer = "byte"
-valid_fraction = 0.1
-shard_mtokens = 1
-)";
-
-struct Case {
-  explicit Case(int documents = 300) {
-    write_dirty_text(dir / "in.jsonl", documents);
-    spill(dir / "eval.jsonl", "{\"q\": \"word1 word2 word3 word4\", \"a\": [\"short\"]}\n");
-  }
-  std::string toml(const std::string& out) const {
-    std::string stages = kStages;
-    stages.replace(stages.find("EVAL"), 4, (dir / "eval.jsonl").string());
-    return testing::toml_over(dir / out, "[\"" + (dir / "in.jsonl").string() + "\"]", stages);
-  }
-  PipelineConfig config(const std::string& out) const { return config_of(toml(out)); }
-  // All files but those that tell of the run's own folder and times.
-  std::map<std::string, std::string> result(const std::string& out) const {
-    auto files = bytes_of_folder(dir / out);
-    files.erase("read/stage.json");
-    return files;
-  }
-  TempDir dir;
-};
-
 TEST(PipelineSlow, GivesTheSameBytesForAnyNumberOfThreads) {
-  const Case c(1000);
+  const DirtyCase c(1000);
   for (const int threads : {1, 2, 3}) {
     Harness harness;
     harness.threads = threads;
@@ -99,7 +44,7 @@ TEST(PipelineSlow, GivesTheSameBytesForAnyNumberOfThreads) {
 }
 
 TEST(PipelineSlow, ThatWasStoppedGoesOnToTheSameBytes) {
-  const Case c(1000);
+  const DirtyCase c(1000);
   Harness whole;
   whole.run(c.config("whole"));
   int stops = 0;
@@ -130,16 +75,6 @@ TEST(PipelineSlow, ThatWasStoppedGoesOnToTheSameBytes) {
   EXPECT_TRUE(c.result("whole") == c.result("parts"));
 }
 
-// The names of the files that are not in both, or not the same.
-std::set<std::string> differing(const std::map<std::string, std::string>& a,
-                                const std::map<std::string, std::string>& b) {
-  std::set<std::string> names;
-  for (const auto& [x, y] : {std::pair(&a, &b), std::pair(&b, &a)})
-    for (const auto& [name, bytes] : *x)
-      if (const auto other = y->find(name); other == y->end() || other->second != bytes) names.insert(name);
-  return names;
-}
-
 // Ends it again and again, each time a little later, by a signal of these in turn, until it is through.
 void run_with_ends(const std::string& pipeline, const std::vector<int>& signals, std::map<int, int>& statuses) {
   std::mt19937 random(5);
@@ -156,7 +91,7 @@ void run_with_ends(const std::string& pipeline, const std::vector<int>& signals,
 }
 
 TEST(PipelineSlow, ThatWasKilledOrInterruptedAtAnyMomentGoesOnToTheSameBytes) {
-  const Case c(3000);
+  const DirtyCase c(3000);
   spill(c.dir / "whole.toml", c.toml("whole"));
   ASSERT_EQ(testing::weft({"data", "run", (c.dir / "whole.toml").string()}).status, 0);
   const std::map<std::string, std::vector<int>> ends = {{"killed", {SIGKILL}}, {"both", {SIGINT, SIGKILL}}};
@@ -171,7 +106,7 @@ TEST(PipelineSlow, ThatWasKilledOrInterruptedAtAnyMomentGoesOnToTheSameBytes) {
 }
 
 TEST(Pipeline, FinishedShardsAreNotDoneAgainAndStagesRunAlone) {
-  const Case c;
+  const DirtyCase c;
   const PipelineConfig config = c.config("out");
   Harness harness;
   EXPECT_THROW(harness.run(config, "filter"), FileError);
@@ -208,7 +143,7 @@ TEST(Pipeline, AStageAloneWantsThoseBeforeItToBelongTogether) {
 }
 
 TEST(Pipeline, AnotherParameterDoesTheStageAgain) {
-  const Case c;
+  const DirtyCase c;
   PipelineConfig config = c.config("out");
   Harness harness;
   harness.run(config);
@@ -226,7 +161,7 @@ TEST(Pipeline, AnotherParameterDoesTheStageAgain) {
 }
 
 TEST(Pipeline, TokensAreThoseOfTheDocumentsAndSplitByTheirTexts) {
-  const Case c;
+  const DirtyCase c;
   Harness harness;
   harness.run(c.config("out"));
   const StageResult tokens = open_stage(c.dir / "out/tokens");
@@ -275,7 +210,7 @@ TEST(PipelineSlow, ATextThatTheTokenizersExpressionGivesUpOnIsLeftOut) {
 }
 
 TEST(Pipeline, AuditFindsEveryChange) {
-  const Case c;
+  const DirtyCase c;
   Harness harness;
   harness.run(c.config("out"));
   EXPECT_TRUE(audit_dataset(c.dir / "out").problems.empty());
@@ -373,7 +308,7 @@ TEST(Pipeline, ARunFolderWithOtherFilesIsRefused) {
 }
 
 TEST(Pipeline, RunsAsACommand) {
-  const Case c;
+  const DirtyCase c;
   const std::string file = (c.dir / "pipeline.toml").string(), out = (c.dir / "out").string();
   spill(file, "[run]\ndir = \"" + out + "\"\n[[source]]\nname = \"s\"\nfiles = [\"" + (c.dir / "in.jsonl").string() +
                   "\"]\n[length]\nmin_words = 20\n[tokens]\n");
@@ -440,14 +375,16 @@ TEST(Pipeline, TwoRunsInOneFolderAreRefused) {
   fs::create_directories(dir / "out");
   {
     const RunLock other(dir / "out");
-    EXPECT_NE(error_of([&] { harness.run(config); }).find("out\" is in use by another weft"), std::string::npos);
+    const std::string error = error_of([&] { harness.run(config); });
+    EXPECT_NE(error.find("out\" is in use by another weft"), std::string::npos) << error;
+    EXPECT_NE(error.find("to help it: weft data run --join"), std::string::npos) << error;
     EXPECT_FALSE(fs::exists(dir / "out/read"));
   }
   EXPECT_EQ(error_of([&] { harness.run(config); }), "");
 }
 
 TEST(Pipeline, AuditLooksAtWhatIsBesideTheShards) {
-  const Case c;
+  const DirtyCase c;
   Harness harness;
   harness.run(c.config("out"));
   ASSERT_TRUE(audit_dataset(c.dir / "out").problems.empty());

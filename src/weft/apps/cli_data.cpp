@@ -87,10 +87,18 @@ Command add_run(CLI::App& data) {
   app->add_option("pipeline", o->pipeline, "Pipeline file (docs/formats/pipeline.md)")
       ->required()
       ->type_name("PIPELINE");
-  app->add_option("--stage", o->stage, "Only this one: read, filter, dedup, decontaminate or tokens")
+  app->add_option("--stage", o->stage,
+                  "Only this one (with --join: up to this one): read, filter, dedup, decontaminate or tokens")
       ->type_name("NAME");
-  app->add_flag("--again", o->again, "Throw a complete dataset of other inputs or parameters away for the new one");
-  app->footer("Example:\n  weft data run examples/data/pipeline.toml\n\nCtrl-C stops after the shards in work.");
+  auto* again =
+      app->add_flag("--again", o->again, "Throw a complete dataset of other inputs or parameters away for the new one");
+  app->add_flag("--join", o->join,
+                "Help the weft data run that is at work on this pipeline: any number may, on this host and on others "
+                "that share the folder")
+      ->excludes(again);
+  app->footer(
+      "Example:\n  weft data run examples/data/pipeline.toml\n\nCtrl-C stops after the shards in work.\n"
+      "On other hosts that share its folder: the same command with --join.");
   return {app, [o] { return run_data_run(*o); }, kGroup};
 }
 

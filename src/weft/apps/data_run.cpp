@@ -37,6 +37,7 @@ std::string most_frequent(const std::map<std::string, int64_t>& counts, size_t m
 // `speed`: bytes of work in a second.
 std::string progress_text(const StageProgress::View& v, double speed) {
   const Counts& c = v.counts;
+  if (v.work_done == 0 && v.work == 0) return v.stage;  // it waits
   std::string text = fmt::format("{}: {} documents, {}", v.stage, c.documents_in, megabytes(double(v.work_done)));
   text += fmt::format(", {:.1f} MB/s", speed / 1e6);
   if (c.documents_out > 0) text += fmt::format(", kept {}", c.documents_out);
@@ -123,6 +124,7 @@ int run_data_run(const DataRunOptions& o) {
                              .samples = config.run.samples,
                              .shard_suffix = config.run.compression == "zst" ? ".jsonl.zst" : ".jsonl",
                              .again = o.again,
+                             .helps = o.join,
                              .stop = stop_requested(),
                              .progress = progress};
   const std::filesystem::path folder = config.run.dir;
@@ -140,7 +142,10 @@ int run_data_run(const DataRunOptions& o) {
     std::cerr << e.what() << "\n";
     return kExitInterrupted;
   }
-  if (o.stage.empty()) std::cout << "version " << open_dataset(folder).version << "\n";
+  if (o.join)
+    std::cout << fmt::format("helped: {} shards were made here\n", progress.view().shards_made);
+  else if (o.stage.empty())
+    std::cout << "version " << open_dataset(folder).version << "\n";
   return kExitOk;
 }
 

@@ -5,7 +5,6 @@
 
 #include "weft/base/json.h"
 #include "weft/base/nearest.h"
-#include "weft/base/run_lock.h"
 #include "weft/base/version.h"
 #include "weft/data/token_writer.h"
 #include "weft/pipeline/hashing.h"
@@ -53,6 +52,20 @@ StageResult open_earlier_stage(const std::string& name, const PipelineConfig& co
     throw FileError(fmt::format("{}: is missing or of another size; run --stage {} first",
                                 (stage.folder / lost.front()).string(), name));
   return stage;
+}
+
+// What the bytes depend on, but for the inputs: two processes that work together must agree on it.
+nlohmann::json work_of(const PipelineConfig& config) {
+  nlohmann::json work = parameters_of(config, stage_names(config));
+  work.update(parameters_of(config, rule_names(config)));
+  work.update(parameters_of(config, {"source", "read"}));
+  for (const SourceConfig& s : config.sources) work["copies"][s.name] = s.copies;
+  work["run.shard_mb"] = config.run.shard_mb;
+  work["run.compression"] = config.run.compression;
+  work["run.samples"] = config.run.samples;
+  work["stages"] = stage_names(config);
+  work["weft"] = kVersion;
+  return work;
 }
 
 // Without what differs between two machines that do the same: times of files, samples' wording stays.
@@ -203,7 +216,7 @@ std::vector<std::string> stage_names(const PipelineConfig& config) {
   return names;
 }
 
-void run_pipeline(const PipelineConfig& config, const std::string& stage, const StageContext& context,
+void run_pipeline(const PipelineConfig& config, const std::string& stage, const StageContext& given,
                   const std::function<void(const StageResult&)>& done) {
   const std::vector<std::string> names = stage_names(config);
   if (!stage.empty() && std::find(names.begin(), names.end(), stage) == names.end()) {
@@ -215,22 +228,26 @@ void run_pipeline(const PipelineConfig& config, const std::string& stage, const 
   }
   const fs::path folder = config.run.dir;
   std::error_code error;
-  fs::create_directories(folder, error);
+  if (!given.helps) fs::create_directories(folder, error);
   if (error)
     throw FileError(fmt::format("{}: cannot be created: {}; choose another run.dir", folder.string(), error.message()));
-  const RunLock lock(folder);
+  given.progress.begin(given.helps ? "waiting for the run that leads" : "waiting for helpers of an earlier run", 0);
+  Team team(folder,
+            {.helps = given.helps, .leader_wait_s = given.leader_wait_s, .work = work_of(config), .stop = given.stop});
+  StageContext context = given;
+  context.team = &team;
   std::vector<StageResult> results;
   for (const std::string& name : names) {
     const StageResult* before = results.empty() ? nullptr : &results.back();
-    if (stage.empty() || stage == name) {
+    if (stage.empty() || stage == name || context.helps) {
       results.push_back(run_stage(name, config, before, context));
       done(results.back());
-      if (stage == name && name != names.back()) return;
+      if (stage == name && (name != names.back() || context.helps)) return;
     } else {
       results.push_back(open_earlier_stage(name, config, before));
     }
   }
-  write_manifest(folder, results);
+  if (!context.helps) write_manifest(folder, results);
 }
 
 Dataset open_dataset(const fs::path& folder) {

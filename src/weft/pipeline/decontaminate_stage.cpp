@@ -5,6 +5,7 @@
 #include "weft/base/json.h"
 #include "weft/pipeline/hashing.h"
 #include "weft/pipeline/input_files.h"
+#include "weft/pipeline/open_shards.h"
 #include "weft/pipeline/row_document.h"
 #include "weft/pipeline/stages.h"
 #include "weft/pipeline/words.h"

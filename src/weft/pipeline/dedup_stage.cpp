@@ -1,11 +1,11 @@
 #include <algorithm>
 
 #include "weft/base/mapped_file.h"
-#include "weft/base/tasks.h"
 #include "weft/data/token_writer.h"
 #include "weft/pipeline/duplicates.h"
 #include "weft/pipeline/hashing.h"
 #include "weft/pipeline/minhash.h"
+#include "weft/pipeline/open_shards.h"
 #include "weft/pipeline/shard.h"
 #include "weft/pipeline/stages.h"
 #include "weft/pipeline/url.h"
@@ -197,10 +197,15 @@ class RecordFile {
   MappedFile file_;
 };
 
-// Pass 3: takes out what pass 2 found. Both lists are gone through beside the shard, which is in the same order.
+// Pass 3, for a shard: takes out what pass 2 found. Both lists are gone through beside the shard, which is in the same
+// order.
 class Apply {
  public:
-  Apply(std::span<const KeyRecord> dropped, std::span<const KeyRecord> lines) : dropped_(dropped), lines_(lines) {}
+  Apply(const fs::path& work, int64_t shard)
+      : dropped_file_(std::make_shared<RecordFile>(work / "dropped")),
+        lines_file_(std::make_shared<RecordFile>(work / "lines")),
+        dropped_(dropped_file_->of_shard(shard)),
+        lines_(lines_file_->of_shard(shard)) {}
 
   std::optional<Drop> judge(Document& d, std::map<std::string, int64_t>& changes) {
     constexpr const char* kReasons[] = {"dedup.documents", "dedup.urls", "dedup.near"};
@@ -236,24 +241,24 @@ class Apply {
     return {};
   }
 
+  std::shared_ptr<const RecordFile> dropped_file_, lines_file_;
   std::span<const KeyRecord> dropped_, lines_;
 };
 
-void find_duplicates(const DedupConfig& config, const StageResult& before, const fs::path& work,
+void find_duplicates(const DedupConfig& config, const StageFolder& folder, const StageResult& before,
                      const StageContext& context) {
+  const fs::path work = folder.make_work_folder();
   const KeyPass keys(config, work);
   const auto n = int64_t(before.shards.size());
-  context.progress.begin("dedup, keys", before.counts.bytes_out);
-  int64_t next_shard = 0;
-  const auto next = [&]() -> std::optional<int64_t> {
-    while (next_shard < n && fs::exists(keys.keys_of(next_shard))) ++next_shard;
-    return next_shard < n && !context.stop ? std::optional(next_shard++) : std::nullopt;
+  Counts about;  // of a shard whose keys are there; nobody noted more
+  about.bytes_in = before.counts.bytes_out / std::max<int64_t>(1, n);
+  const auto finished = [&](int64_t shard) {
+    return fs::exists(keys.keys_of(shard)) ? std::optional(about) : std::nullopt;
   };
-  for_each_task(context.threads, next, [&](int64_t shard) {
-    const Counts counts = keys.run(shard, before.folder / before.shards[size_t(shard)]);
-    context.progress.add(counts, counts.bytes_in, false);
-  });
-  if (context.stop) throw Interrupted();
+  const PassSpec pass{.part = 0, .shown = "dedup, keys", .work = before.counts.bytes_out, .finished = finished};
+  for_each_open_shard(folder, pass, n, context,
+                      [&](int64_t shard) { return keys.run(shard, before.folder / before.shards[size_t(shard)]); });
+  if (context.helps) return;  // the rest is the leader's
   std::vector<fs::path> runs;
   for (int64_t i = 0; i < n; ++i) runs.push_back(keys.keys_of(i));
   Merge(config, keys, work, context).run(runs);
@@ -268,19 +273,18 @@ StageIdentity dedup_identity(const PipelineConfig& config, const StageResult& be
 StageResult run_dedup_stage(const PipelineConfig& config, const StageResult& before, const fs::path& path,
                             const StageContext& context) {
   const StageFolder folder(path, dedup_identity(config, before), context);
-  const fs::path work = path / "work";
   if (folder.is_complete()) {
-    fs::remove_all(work);  // which a run that was killed at its end left
+    folder.remove_work_folder();  // which a run that was killed at its end left
     return open_stage(path);
   }
-  fs::create_directories(work);
-  if (!fs::exists(work / "dropped")) find_duplicates(config.dedup, before, work, context);
-  const RecordFile dropped(work / "dropped"), lines(work / "lines");
+  const fs::path work = folder.work_folder();
+  if (context.helps || !fs::exists(work / "dropped")) find_duplicates(config.dedup, folder, before, context);
   run_map_stage(folder, before, context, [&](int64_t shard) -> DocumentJudge {
-    return [apply = Apply(dropped.of_shard(shard), lines.of_shard(shard))](
-               Document& d, std::map<std::string, int64_t>& changes) mutable { return apply.judge(d, changes); };
+    return [apply = Apply(work, shard)](Document& d, std::map<std::string, int64_t>& changes) mutable {
+      return apply.judge(d, changes);
+    };
   });
-  fs::remove_all(work);
+  folder.remove_work_folder();
   return open_stage(path);
 }
 

@@ -1,4 +1,5 @@
 #include "weft/pipeline/hashing.h"
+#include "weft/pipeline/open_shards.h"
 #include "weft/pipeline/rule.h"
 #include "weft/pipeline/stages.h"
 

@@ -7,6 +7,7 @@
 #include "weft/base/tasks.h"
 #include "weft/pipeline/hashing.h"
 #include "weft/pipeline/input_files.h"
+#include "weft/pipeline/open_shards.h"
 #include "weft/pipeline/pipeline_judge.h"
 #include "weft/pipeline/row_document.h"
 #include "weft/pipeline/shard.h"
@@ -57,7 +58,9 @@ class InputHash final : public ByteWatcher {
 // Cuts all files into batches, which depend on nothing but the files and run.shard_mb. For one thread at a time.
 class Batches {
  public:
-  Batches(const PipelineConfig& config, const std::vector<InputFile>& files) : config_(config), files_(files) {}
+  // `hashes`: of all files, which are then read to their ends.
+  Batches(const PipelineConfig& config, const std::vector<InputFile>& files, bool hashes)
+      : config_(config), files_(files), hashes_(hashes) {}
 
   std::optional<Batch> next() {
     Batch batch{.shard = shard_, .source = nullptr, .rows = {}};
@@ -80,7 +83,7 @@ class Batches {
     ++shard_;
     return batch;
   }
-  // Of all files, once all batches are out.
+  // Of all files, once all batches are out, if there are hashes.
   const nlohmann::json& inputs() const { return inputs_; }
   int64_t num_shards() const { return shard_; }
 
@@ -96,7 +99,7 @@ class Batches {
     auto file = std::make_shared<SourceFile>();
     file->path = files_[next].path;
     file->format = format_of(source, file->path);
-    hash_ = std::make_unique<InputHash>();
+    if (hashes_) hash_ = std::make_unique<InputHash>();
     reader_ = open_rows(source, *file, hash_.get(), config_.read);
     if (file->format == FileFormat::kCsv) read_header(*file);
     file_ = std::move(file);
@@ -127,14 +130,17 @@ class Batches {
     if (count(source.text_key) == 0) refuse("no column (source.text_key)", source.text_key);
   }
   void close() {
-    hash_->see_the_rest(files_[at_].path);
-    inputs_.push_back(hash_->finish(files_[at_].path, config_.sources[files_[at_].source].name));
+    if (hash_) {
+      hash_->see_the_rest(files_[at_].path);
+      inputs_.push_back(hash_->finish(files_[at_].path, config_.sources[files_[at_].source].name));
+    }
     bytes_done_ += reader_->bytes_in();
     reader_.reset();
   }
 
   const PipelineConfig& config_;
   const std::vector<InputFile>& files_;
+  const bool hashes_;
   size_t at_ = 0;
   bool opened_ = false;
   int64_t shard_ = 0, bytes_done_ = 0, told_ = 0;
@@ -204,6 +210,48 @@ class BatchWork {
   uint32_t place_ = 0;
 };
 
+// By what a changed input is known.
+nlohmann::json stamps_of(const std::vector<InputFile>& files) {
+  nlohmann::json stamps = nlohmann::json::array();
+  for (const InputFile& f : files) stamps.push_back({{"file", f.path}, {"bytes", f.bytes}, {"mtime", f.mtime_ns}});
+  return stamps;
+}
+
+struct ReadInputs {
+  int64_t num_shards = 0;
+  nlohmann::json inputs;  // with their hashes; of a helper without
+  bool all_here = true;   // no shard was made by another process
+};
+
+// Each sweep goes through all files anew, also through the rows that others make shards of: where shards begin is only
+// known so.
+ReadInputs read_all(const PipelineConfig& config, const std::vector<InputFile>& files, const StageFolder& folder,
+                    const StageContext& context) {
+  ReadInputs result;
+  PassSpec pass{.shown = "read", .finished = [&](int64_t shard) { return folder.finished_counts(shard); }};
+  for (const InputFile& f : files) pass.work += f.bytes;
+  OpenShards shards(folder, pass, context);
+  while (shards.next_sweep()) {
+    Batches batches(config, files, !context.helps);
+    const auto next = [&]() -> std::optional<Batch> {
+      while (!context.stop) {
+        std::optional<Batch> batch = batches.next();
+        if (!batch || shards.take(batch->shard, batch->bytes_read)) return batch;
+      }
+      return {};
+    };
+    for_each_task(context.threads, next, [&](const Batch& batch) {
+      BatchWork work(batch, context);
+      work.run(folder);
+      shards.made(batch.shard, work.counts(), batch.bytes_read);
+    });
+    result.num_shards = batches.num_shards();
+    result.inputs = batches.inputs();
+  }
+  result.all_here = shards.all_made_here();
+  return result;
+}
+
 void judge_sources(const PipelineConfig& config, const std::vector<InputFile>& files) {
   for (size_t s = 0; s < config.sources.size(); ++s) {
     std::set<FileFormat> formats;
@@ -228,36 +276,15 @@ StageResult run_read_stage(const PipelineConfig& config, const fs::path& path, c
   if (config.has("decontaminate")) refuse_own_output(config.decontaminate.files, config.run.dir);  // before any harm
   const std::vector<InputFile> files = input_files(config.sources);
   judge_sources(config, files);
-  nlohmann::json stamps = nlohmann::json::array();
-  int64_t total = 0;
-  for (const InputFile& f : files) {
-    stamps.push_back({{"file", f.path}, {"bytes", f.bytes}, {"mtime", f.mtime_ns}});
-    total += f.bytes;
-  }
   StageIdentity identity = read_identity(config);
-  identity.inputs = stamps;
+  identity.inputs = stamps_of(files);
   const StageFolder folder(path, identity, context);
   if (folder.is_complete()) return open_stage(path);
 
-  context.progress.begin("read", total);
-  Batches batches(config, files);
-  const auto next = [&]() -> std::optional<Batch> {
-    while (!context.stop) {
-      std::optional<Batch> batch = batches.next();
-      if (!batch) return {};
-      const auto done = folder.finished(batch->shard);
-      if (!done) return batch;
-      context.progress.add(done->counts, batch->bytes_read, true);
-    }
-    return {};
-  };
-  for_each_task(context.threads, next, [&](const Batch& batch) {
-    BatchWork work(batch, context);
-    work.run(folder);
-    context.progress.add(work.counts(), batch.bytes_read, false);
-  });
-  if (context.stop) throw Interrupted();
-  folder.complete(batches.num_shards(), context, {{"inputs", batches.inputs()}});
+  const ReadInputs read = read_all(config, files, folder, context);
+  if (!context.helps && !read.all_here && stamps_of(input_files(config.sources)) != identity.inputs)
+    throw FileError(path.string() + ": the inputs changed while several processes read them; run it again");
+  folder.complete(read.num_shards, context, {{"inputs", read.inputs}});
   return open_stage(path);
 }
 

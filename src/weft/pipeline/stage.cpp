@@ -5,11 +5,9 @@
 #include <set>
 
 #include "weft/base/json.h"
-#include "weft/base/tasks.h"
 #include "weft/data/token_writer.h"
 #include "weft/pipeline/hashing.h"
 #include "weft/pipeline/pipeline_config.h"
-#include "weft/pipeline/shard.h"
 
 namespace weft {
 namespace {
@@ -106,8 +104,10 @@ void remove_unfinished(const fs::path& folder, std::string_view of) {
 
 void StageProgress::begin(const std::string& stage, int64_t work) {
   std::lock_guard lock(mutex_);
+  const int64_t made = now_.shards_made;
   now_ = {};
   now_.stage = stage;
+  now_.shards_made = made;
   now_.work = work;
 }
 
@@ -118,14 +118,27 @@ void StageProgress::add(const Counts& counts, int64_t work, bool done_before) {
   now_.work_done += work;
 }
 
+void StageProgress::made(const Counts& counts, int64_t work) {
+  add(counts, work, false);
+  std::lock_guard lock(mutex_);
+  ++now_.shards_made;
+}
+
 StageProgress::View StageProgress::view() const {
   std::lock_guard lock(mutex_);
   return now_;
 }
 
 StageFolder::StageFolder(fs::path folder, StageIdentity identity, const StageContext& context)
-    : path_(std::move(folder)), identity_(std::move(identity)), shard_suffix_(context.shard_suffix) {
+    : path_(std::move(folder)),
+      identity_(std::move(identity)),
+      shard_suffix_(context.shard_suffix),
+      team_(*context.team) {
   try {
+    if (team_.helps()) {
+      wait_for_leader(context);
+      return;
+    }
     fs::create_directories(path_);
     const fs::path file = path_ / "stage.json";
     const nlohmann::json mine = to_json(identity_);
@@ -144,6 +157,27 @@ StageFolder::StageFolder(fs::path folder, StageIdentity identity, const StageCon
   } catch (const fs::filesystem_error& e) {
     throw FileError(fmt::format("{}: {}", e.path1().string(), e.code().message()));
   }
+}
+
+void StageFolder::wait_for_leader(const StageContext& context) {
+  context.progress.begin(identity_.name + ": waiting for the run that leads", 0);
+  const Team::Turn turn = team_.wait_for(pass_of(identity_.name, 0));
+  const bool settled = turn != Team::Turn::kNoLeader || is_complete();
+  if (!settled || !fs::exists(path_ / "stage.json")) team_.lost_leader();
+  seen_ = hash_of_file(path_ / "stage.json");
+  if (!is_of(read_json_file(path_ / "stage.json", kManifest), to_json(identity_)))
+    throw ConfigError(fmt::format(
+        "{}: the run that leads makes it of other inputs or by other parameters than this one would; are the files, "
+        "their times and their paths the same here?",
+        path_.string()));
+}
+
+bool StageFolder::is_still_mine() const { return hash_of_file(path_ / "stage.json") == seen_; }
+
+void StageFolder::wait_until_complete(const StageContext& context) const {
+  context.progress.begin(identity_.name + ": waiting for the run that leads to complete it", 0);
+  const Team::Turn turn = team_.wait_for(pass_of(identity_.name, 1) + 1);
+  if ((turn == Team::Turn::kNoLeader && !is_complete()) || !is_still_mine()) team_.lost_leader();
 }
 
 // A shard alone is made again by itself; of anything else that is lost it is not known what it was made with.
@@ -168,6 +202,11 @@ std::optional<ShardReport> StageFolder::finished(int64_t shard) const {
   return there ? std::optional(std::move(report)) : std::nullopt;
 }
 
+std::optional<Counts> StageFolder::finished_counts(int64_t shard) const {
+  const auto report = finished(shard);
+  return report ? std::optional(report->counts) : std::nullopt;
+}
+
 void StageFolder::finish(int64_t shard, const ShardReport& report) const {
   nlohmann::json json = weft::to_json(report);
   if (!report.hash.empty()) json["bytes"] = fs::file_size(path_ / shard_name(shard, shard_suffix_));
@@ -175,6 +214,8 @@ void StageFolder::finish(int64_t shard, const ShardReport& report) const {
 }
 
 void StageFolder::complete(int64_t num_shards, const StageContext& context, const nlohmann::json& more) const {
+  if (team_.helps()) return wait_until_complete(context);
+  remove_unfinished(path_, "");  // of helpers that were killed
   ShardReport total;
   nlohmann::json shards = nlohmann::json::array();
   for (int64_t i = 0; i < num_shards; ++i) {
@@ -198,6 +239,15 @@ void StageFolder::complete(int64_t num_shards, const StageContext& context, cons
   write_json(path_ / "manifest.json", manifest);
 }
 
+fs::path StageFolder::make_work_folder() const {
+  if (!team_.helps()) fs::create_directories(work_folder());
+  return work_folder();
+}
+
+void StageFolder::remove_work_folder() const {
+  if (!team_.helps()) fs::remove_all(work_folder());
+}
+
 std::string shard_name(int64_t shard, const std::string& suffix) { return fmt::format("{:05}{}", shard, suffix); }
 
 StageResult open_stage(const fs::path& folder) {
@@ -214,51 +264,6 @@ StageResult open_stage(const fs::path& folder) {
   if (const auto* shards = fields.find("shards"))
     for (const auto& shard : *shards) r.shards.push_back(JsonFields(shard, file.string()).string("file"));
   return r;
-}
-
-void for_each_open_shard(const StageFolder& folder, const StageResult& before, const StageContext& context,
-                         const std::function<ShardReport(int64_t)>& make) {
-  context.progress.begin(folder.identity().name, before.counts.bytes_out);
-  int64_t next_shard = 0;
-  const auto next = [&]() -> std::optional<int64_t> {
-    for (; next_shard < int64_t(before.shards.size()) && !context.stop; ++next_shard) {
-      const auto done = folder.finished(next_shard);
-      if (!done) return next_shard++;
-      context.progress.add(done->counts, done->counts.bytes_in, true);
-    }
-    return {};
-  };
-  for_each_task(context.threads, next, [&](int64_t shard) {
-    const ShardReport report = make(shard);
-    folder.finish(shard, report);
-    context.progress.add(report.counts, report.counts.bytes_in, false);
-  });
-  if (context.stop) throw Interrupted();
-}
-
-void run_map_stage(const StageFolder& folder, const StageResult& before, const StageContext& context,
-                   const std::function<DocumentJudge(int64_t shard)>& judge_of) {
-  for_each_open_shard(folder, before, context, [&](int64_t shard) {
-    const DocumentJudge judge = judge_of(shard);
-    ShardWriter out;
-    ShardReport report;
-    Counts& c = report.counts;
-    for_each_in_shard(before.folder / before.shards[size_t(shard)], [&](Document&& d) {
-      ++c.documents_in;
-      c.bytes_in += int64_t(d.text.size());
-      const std::optional<Drop> drop = judge(d, c.changed);
-      if (drop) {
-        ++c.dropped[drop->reason];
-        return report.show({drop->reason, drop->detail, d.id.text(), d.text}, context.samples);
-      }
-      ++c.documents_out;
-      c.bytes_out += int64_t(d.text.size());
-      out.add(d);
-    });
-    report.hash = out.commit(folder.path() / shard_name(shard, context.shard_suffix));
-    return report;
-  });
-  folder.complete(int64_t(before.shards.size()), context, nlohmann::json::object());
 }
 
 }  // namespace weft

@@ -9,6 +9,7 @@
 #include "weft/data/token_writer.h"
 #include "weft/pipeline/document_encoder.h"
 #include "weft/pipeline/hashing.h"
+#include "weft/pipeline/open_shards.h"
 #include "weft/pipeline/shard.h"
 #include "weft/pipeline/stages.h"
 
@@ -190,12 +191,32 @@ class TokenShards {
 
 void encode_all(const Encode& encode, const StageFolder& folder, const StageResult& before,
                 const StageContext& context) {
-  const fs::path work = folder.path() / "work";
-  fs::create_directories(work);
+  const fs::path work = folder.make_work_folder();
   for_each_open_shard(folder, before, context, [&](int64_t shard) {
     return encode.run(before.folder / before.shards[size_t(shard)], work / shard_name(shard, ".train"),
                       work / shard_name(shard, ".valid"));
   });
+}
+
+// Step 2, for which all shards are encoded. Returns the files, for the manifest.
+nlohmann::json write_token_files(const PipelineConfig& config, const DocumentEncoder& encoder,
+                                 const StageFolder& folder, const StageResult& before, const StageContext& context) {
+  constexpr int64_t kIdsOfUint16 = 65536;
+  const std::string dtype = encoder.tokenizer().vocab_size() <= kIdsOfUint16 ? "uint16" : "int32";
+  nlohmann::json files = nlohmann::json::array();
+  for (const char* name : {"train", "valid"}) {
+    TokenShards shards({.folder = folder.path(),
+                        .name = name,
+                        .dtype = dtype,
+                        .most = config.tokens.shard_mtokens * 1'000'000,
+                        .masks = encoder.has_masks()});
+    for (size_t i = 0; i < before.shards.size(); ++i) {
+      if (context.stop) throw Interrupted();
+      shards.add_file(folder.work_folder() / shard_name(int64_t(i), fmt::format(".{}", name)));
+    }
+    for (auto& file : shards.finish()) files.push_back(std::move(file));
+  }
+  return files;
 }
 
 }  // namespace
@@ -209,27 +230,14 @@ StageResult run_tokens_stage(const PipelineConfig& config, const StageResult& be
   const StageFolder folder(
       path, {.name = "tokens", .version = kVersion, .parameters = parameters, .inputs = before.hash}, context);
   if (folder.is_complete()) {
-    fs::remove_all(path / "work");  // which a run that was killed at its end left
+    folder.remove_work_folder();  // which a run that was killed at its end left
     return open_stage(path);
   }
   encode_all(Encode(config, encoder, context.samples), folder, before, context);
-  constexpr int64_t kIdsOfUint16 = 65536;
-  const std::string dtype = encoder.tokenizer().vocab_size() <= kIdsOfUint16 ? "uint16" : "int32";
-  nlohmann::json files = nlohmann::json::array();
-  for (const char* name : {"train", "valid"}) {
-    TokenShards shards({.folder = path,
-                        .name = name,
-                        .dtype = dtype,
-                        .most = config.tokens.shard_mtokens * 1'000'000,
-                        .masks = encoder.has_masks()});
-    for (size_t i = 0; i < before.shards.size(); ++i) {
-      if (context.stop) throw Interrupted();
-      shards.add_file(path / "work" / shard_name(int64_t(i), fmt::format(".{}", name)));
-    }
-    for (auto& file : shards.finish()) files.push_back(std::move(file));
-  }
+  nlohmann::json files;
+  if (!context.helps) files = write_token_files(config, encoder, folder, before, context);
   folder.complete(int64_t(before.shards.size()), context, {{"files", files}});
-  fs::remove_all(path / "work");
+  folder.remove_work_folder();
   return open_stage(path);
 }
 
