@@ -1,16 +1,14 @@
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "weft/base/error.h"
-#include "weft/base/mapped_file.h"
 #include "weft/base/rng.h"
-#include "weft/data/id_view.h"
 #include "weft/data/token_writer.h"
 #include "weft/pipeline/document_encoder.h"
 #include "weft/pipeline/hashing.h"
 #include "weft/pipeline/shard.h"
 #include "weft/pipeline/stages.h"
+#include "weft/pipeline/token_shards.h"
 
 namespace weft {
 namespace {
@@ -25,17 +23,6 @@ struct TokenizedDocument {
   int64_t copies = 1;
   EncodedDocument encoded;
 };
-
-// What a document's tokens look like between the two steps: id, size, tokens, and the mask where there is one.
-void append(std::string& bytes, const TokenizedDocument& d) {
-  const auto put = [&](const void* from, size_t size) { bytes.append(static_cast<const char*>(from), size); };
-  const std::vector<int32_t>& ids = d.encoded.ids;
-  const auto size = uint64_t(ids.size());
-  put(&d.id, sizeof d.id);
-  put(&size, sizeof size);
-  put(ids.data(), ids.size() * sizeof(int32_t));
-  put(d.encoded.counted.data(), d.encoded.counted.size());
-}
 
 // Step 1, a shard at a time: NNNNN.train and NNNNN.valid in the folder `work`.
 class Encode {
@@ -92,7 +79,7 @@ class Encode {
       for (const TokenizedDocument& d : documents) {
         if (copy >= d.copies) continue;
         bytes.clear();
-        append(bytes, d);
+        append_tokenized(bytes, d.id, d.encoded);
         out.write(bytes);
         more = true;
       }
@@ -103,89 +90,6 @@ class Encode {
   const PipelineConfig& config_;
   const DocumentEncoder& encoder_;
   int64_t samples_;
-};
-
-// Step 2: documents one after the other into NAME-00000, NAME-00001, ...
-class TokenShards {
- public:
-  struct Spec {
-    fs::path folder;
-    std::string name, dtype;
-    int64_t most;  // tokens of a file, about
-    bool masks;
-  };
-  explicit TokenShards(Spec spec) : spec_(std::move(spec)) {}
-
-  void add_file(const fs::path& file) {
-    const MappedFile mapped(file);
-    for (std::string_view rest = mapped.text(); !rest.empty();) {
-      uint64_t head[2];  // id, tokens
-      WEFT_CHECK(rest.size() >= sizeof head, "{} is cut short", file.string());
-      std::memcpy(head, rest.data(), sizeof head);
-      rest.remove_prefix(sizeof head);
-      WEFT_CHECK(rest.size() / sizeof(int32_t) >= head[1], "{} is cut short", file.string());
-      tokens_.resize(head[1]);
-      std::memcpy(tokens_.data(), rest.data(), head[1] * sizeof(int32_t));
-      rest.remove_prefix(head[1] * sizeof(int32_t));
-      if (spec_.masks) {
-        WEFT_CHECK(rest.size() >= head[1], "{} is cut short", file.string());
-        mask_ += rest.substr(0, head[1]);
-        rest.remove_prefix(head[1]);
-      }
-      add(head[0]);
-    }
-  }
-  // The files, for the manifest.
-  nlohmann::json finish() {
-    commit();
-    return std::move(files_);
-  }
-
- private:
-  void add(uint64_t id) {
-    if (!writer_) {
-      prefix_ = fmt::format("{}-{:05}", spec_.name, files_.size());
-      writer_ = std::make_unique<MegatronWriter>(spec_.folder / prefix_, spec_.dtype);
-    }
-    writer_->add_document(tokens_);
-    documents_.append(reinterpret_cast<const char*>(&id), sizeof id);
-    num_tokens_ += int64_t(tokens_.size());
-    if (num_tokens_ >= spec_.most) commit();
-  }
-  void commit() {
-    if (!writer_) return;
-    const auto write = [&](const char* suffix, const std::string& bytes) {
-      WholeFile out(path(suffix));
-      out.write(bytes);
-      out.commit();
-    };
-    if (spec_.masks) write(".mask", mask_);  // first: a pair without its mask would count everything
-    writer_->commit();
-    writer_.reset();
-    write(".documents", documents_);
-    nlohmann::json file = {
-        {"prefix", prefix_}, {"tokens", num_tokens_}, {"documents", documents_.size() / sizeof(uint64_t)}};
-    for (const char* part : {"bin", "idx", "mask"}) {
-      if (part == std::string_view("mask") && !spec_.masks) continue;
-      file[part] = hash_of_file(path(std::string(".") + part));
-      file["quick"][part] = hash_of(MappedFile(path(std::string(".") + part)));
-    }
-    file["ids"] = hash_of_file(path(".documents"));
-    if (spec_.masks) file["counted"] = std::count(mask_.begin(), mask_.end(), '\1');
-    files_.push_back(std::move(file));
-    mask_.clear();
-    documents_.clear();
-    num_tokens_ = 0;
-  }
-
-  fs::path path(const std::string& suffix) const { return spec_.folder / (prefix_ + suffix); }
-
-  Spec spec_;
-  std::string prefix_, documents_, mask_;
-  int64_t num_tokens_ = 0;
-  std::vector<int32_t> tokens_;
-  std::unique_ptr<MegatronWriter> writer_;
-  nlohmann::json files_ = nlohmann::json::array();
 };
 
 void encode_all(const Encode& encode, const StageFolder& folder, const StageResult& before,
@@ -215,19 +119,18 @@ StageResult run_tokens_stage(const PipelineConfig& config, const StageResult& be
   encode_all(Encode(config, encoder, context.samples), folder, before, context);
   constexpr int64_t kIdsOfUint16 = 65536;
   const std::string dtype = encoder.tokenizer().vocab_size() <= kIdsOfUint16 ? "uint16" : "int32";
-  nlohmann::json files = nlohmann::json::array();
+  std::vector<TokenShards> all;
   for (const char* name : {"train", "valid"}) {
-    TokenShards shards({.folder = path,
-                        .name = name,
-                        .dtype = dtype,
-                        .most = config.tokens.shard_mtokens * 1'000'000,
-                        .masks = encoder.has_masks()});
-    for (size_t i = 0; i < before.shards.size(); ++i) {
-      if (context.stop) throw Interrupted();
-      shards.add_file(path / "work" / shard_name(int64_t(i), fmt::format(".{}", name)));
-    }
-    for (auto& file : shards.finish()) files.push_back(std::move(file));
+    TokenShards& shards = all.emplace_back(TokenShards{.folder = path,
+                                                       .name = name,
+                                                       .tokenized = {},
+                                                       .dtype = dtype,
+                                                       .most = config.tokens.shard_mtokens * 1'000'000,
+                                                       .masks = encoder.has_masks()});
+    for (size_t i = 0; i < before.shards.size(); ++i)
+      shards.tokenized.push_back(path / "work" / shard_name(int64_t(i), fmt::format(".{}", name)));
   }
+  const nlohmann::json files = write_token_shards(all, context);
   folder.complete(int64_t(before.shards.size()), context, {{"files", files}});
   fs::remove_all(path / "work");
   return open_stage(path);
