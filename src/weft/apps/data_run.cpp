@@ -165,8 +165,9 @@ int run_data_stats(const DatasetOptions& o) {
     std::cout << stage_text(stage);
     if (!stage.contains("files")) continue;
     for (const auto& file : stage.at("files"))
-      std::cout << fmt::format("  {}: {} documents, {} tokens\n", file.at("prefix").get<std::string>(),
-                               file.at("documents").get<int64_t>(), file.at("tokens").get<int64_t>());
+      std::cout << fmt::format("  {}: {} documents, {} tokens{}\n", file.at("prefix").get<std::string>(),
+                               file.at("documents").get<int64_t>(), file.at("tokens").get<int64_t>(),
+                               file.contains("weight") ? ", weight " + file.at("weight").dump() : "");
   }
   return kExitOk;
 }

@@ -16,6 +16,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr int kTokenBits = 48;  // of a document's second number; above them is its series
+constexpr uint64_t kMostTokens = (uint64_t{1} << kTokenBits) - 1;
+
 // Walks over documents as the first step left them, from one on; of what is jumped over only the head is touched.
 class Tokenized {
  public:
@@ -33,16 +36,20 @@ class Tokenized {
       rest_ = mapped_->text().substr(at_.byte);
     }
     place_ = at_;
-    uint64_t head[2];  // id, tokens
+    uint64_t head[2];
     std::memcpy(head, take(sizeof head, 1).data(), sizeof head);
     id_ = head[0];
-    tokens_ = take(head[1], sizeof(int32_t));
-    mask_ = shards_.masks ? take(head[1], 1) : std::string_view();
+    series_ = head[1] >> kTokenBits;
+    WEFT_CHECK(series_ < shards_.series.size(), "{} has series {}", mapped_->path().string(), series_);
+    const uint64_t tokens = head[1] & kMostTokens;
+    tokens_ = take(tokens, sizeof(int32_t));
+    mask_ = shards_.masks ? take(tokens, 1) : std::string_view();
     return true;
   }
   // Of the document that next() found.
   Place place() const { return place_; }
   uint64_t id() const { return id_; }
+  size_t series() const { return series_; }
   int64_t num_tokens() const { return int64_t(tokens_.size() / sizeof(int32_t)); }
   int64_t bytes() const { return int64_t(at_.byte - place_.byte); }
   std::string_view mask() const { return mask_; }
@@ -65,28 +72,32 @@ class Tokenized {
   std::optional<MappedFile> mapped_;
   std::string_view rest_, tokens_, mask_;
   uint64_t id_ = 0;
+  size_t series_ = 0;
 };
 
 // What one token file gets.
 struct Plan {
   const TokenShards* shards;
+  size_t series;
   Tokenized::Place from;
   std::string prefix;
   int64_t documents = 0, tokens = 0;
 };
 
 void add_plans(const TokenShards& shards, const StageContext& context, std::vector<Plan>& plans) {
-  int64_t number = 0;
-  bool open = false;
+  std::vector<std::vector<Plan>> of_series(shards.series.size());
   for (Tokenized d(shards, {}); d.next();) {
     if (context.stop) throw Interrupted();
-    if (!open)
-      plans.push_back({.shards = &shards, .from = d.place(), .prefix = fmt::format("{}-{:05}", shards.name, number++)});
-    Plan& plan = plans.back();
-    ++plan.documents;
-    plan.tokens += d.num_tokens();
-    open = plan.tokens < shards.most;
+    std::vector<Plan>& mine = of_series[d.series()];
+    if (mine.empty() || mine.back().tokens >= shards.most)
+      mine.push_back({.shards = &shards,
+                      .series = d.series(),
+                      .from = d.place(),
+                      .prefix = fmt::format("{}-{:05}", shards.series[d.series()].name, mine.size())});
+    ++mine.back().documents;
+    mine.back().tokens += d.num_tokens();
   }
+  for (std::vector<Plan>& mine : of_series) std::move(mine.begin(), mine.end(), std::back_inserter(plans));
 }
 
 // Counts what is written, and tells it now and then.
@@ -123,9 +134,11 @@ nlohmann::json write(const Plan& plan, const StageContext& context) {
   std::vector<int32_t> ids;
   Told told(context.progress);
   Tokenized d(shards, plan.from);
-  for (int64_t i = 0; i < plan.documents; ++i) {
+  for (int64_t left = plan.documents; left > 0;) {
     if (context.stop) throw Interrupted();
-    WEFT_CHECK(d.next(), "{}: {} documents are missing", plan.prefix, plan.documents - i);
+    WEFT_CHECK(d.next(), "{}: {} documents are missing", plan.prefix, left);
+    if (d.series() != plan.series) continue;
+    --left;
     d.read(ids);
     pair.add_document(ids);
     const uint64_t id = d.id();
@@ -138,7 +151,8 @@ nlohmann::json write(const Plan& plan, const StageContext& context) {
   pair.commit();
   documents.commit();
   told.tell();
-  nlohmann::json file = {{"prefix", plan.prefix}, {"tokens", plan.tokens}, {"documents", plan.documents}};
+  nlohmann::json file = shards.series[plan.series].more;
+  file.update({{"prefix", plan.prefix}, {"tokens", plan.tokens}, {"documents", plan.documents}});
   for (const char* part : {"bin", "idx", "mask"}) {
     if (part == std::string_view("mask") && !shards.masks) continue;
     const fs::path of = path((std::string(".") + part).c_str());
@@ -152,9 +166,9 @@ nlohmann::json write(const Plan& plan, const StageContext& context) {
 
 }  // namespace
 
-void append_tokenized(std::string& bytes, uint64_t id, const EncodedDocument& document) {
+void append_tokenized(std::string& bytes, uint64_t id, size_t series, const EncodedDocument& document) {
   const auto put = [&](const void* from, size_t size) { bytes.append(static_cast<const char*>(from), size); };
-  const auto size = uint64_t(document.ids.size());
+  const uint64_t size = uint64_t(document.ids.size()) | uint64_t(series) << kTokenBits;
   put(&id, sizeof id);
   put(&size, sizeof size);
   put(document.ids.data(), document.ids.size() * sizeof(int32_t));

@@ -11,13 +11,17 @@
 
 namespace weft {
 
-// How a document lies between the two steps: u64 id, u64 number of tokens, i32 for each, and where there are masks a
-// byte for each.
-void append_tokenized(std::string& bytes, uint64_t id, const EncodedDocument& document);
+// How a document lies between the two steps: u64 id, u64 number of tokens and in its highest 16 bits the number of its
+// series, i32 for each token, and where there are masks a byte for each.
+void append_tokenized(std::string& bytes, uint64_t id, size_t series, const EncodedDocument& document);
 
+struct TokenSeries {
+  std::string name;                                // of which files are named: NAME-00000, NAME-00001, ...
+  nlohmann::json more = nlohmann::json::object();  // that the manifest says of each
+};
 struct TokenShards {
   std::filesystem::path folder;                  // of the token files
-  std::string name;                              // of which they are named: NAME-00000, NAME-00001, ...
+  std::vector<TokenSeries> series;               // by their numbers
   std::vector<std::filesystem::path> tokenized;  // files of such documents, in order
   std::string dtype;                             // of Megatron pairs
   int64_t most = 0;                              // a file ends with the document with which it has so many tokens

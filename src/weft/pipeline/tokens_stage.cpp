@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "weft/base/error.h"
+#include "weft/base/json.h"
 #include "weft/base/rng.h"
 #include "weft/data/token_writer.h"
 #include "weft/pipeline/document_encoder.h"
@@ -20,6 +21,7 @@ constexpr uint64_t kCopiesSeed = 0x636f70;  // part of the format: other documen
 
 struct TokenizedDocument {
   uint64_t id = 0;
+  size_t series = 0;
   int64_t copies = 1;
   EncodedDocument encoded;
 };
@@ -39,7 +41,11 @@ class Encode {
       ++c.documents_in;
       c.bytes_in += int64_t(d.text.size());
       const bool valid_one = is_held_out(d.text);
-      TokenizedDocument t{.id = d.id.number(), .copies = copies_of(d), .encoded = {}};
+      const size_t source = source_of(d);
+      TokenizedDocument t{.id = d.id.number(),
+                          .series = config_.has_weights() ? source : 0,
+                          .copies = copies_of(d, config_.sources[source].copies),
+                          .encoded = {}};
       if (t.copies == 0) {
         ++c.dropped["source.copies"];
         return;
@@ -63,10 +69,16 @@ class Encode {
   bool is_held_out(const std::string& text) const {
     return std::ldexp(double(hash64(text) >> 11), -53) < config_.tokens.valid_fraction;
   }
-  int64_t copies_of(const Document& d) const {
+  size_t source_of(const Document& d) const {
     const auto source = std::find_if(config_.sources.begin(), config_.sources.end(),
                                      [&](const SourceConfig& s) { return s.name == d.source; });
-    const double copies = source == config_.sources.end() ? 1 : source->copies, whole = std::floor(copies);
+    if (source == config_.sources.end())
+      throw FileError(fmt::format("document {} is of source {}, which the pipeline has not; remove {} and run it again",
+                                  d.id.text(), in_quotes(d.source), config_.run.dir));
+    return size_t(source - config_.sources.begin());
+  }
+  static int64_t copies_of(const Document& d, double copies) {
+    const double whole = std::floor(copies);
     return int64_t(whole) + (random_uniform(kCopiesSeed, d.id.number()) < copies - whole);
   }
   // Copies do not stand beside each other: all documents, then all second copies, and so on.
@@ -79,7 +91,7 @@ class Encode {
       for (const TokenizedDocument& d : documents) {
         if (copy >= d.copies) continue;
         bytes.clear();
-        append_tokenized(bytes, d.id, d.encoded);
+        append_tokenized(bytes, d.id, d.series, d.encoded);
         out.write(bytes);
         more = true;
       }
@@ -102,6 +114,29 @@ void encode_all(const Encode& encode, const StageFolder& folder, const StageResu
   });
 }
 
+// Without weights all sources are one series, named by the part alone.
+std::vector<TokenSeries> series_of(const PipelineConfig& config, const std::string& part) {
+  if (!config.has_weights()) return {{.name = part}};
+  std::vector<TokenSeries> all;
+  for (const SourceConfig& s : config.sources)
+    all.push_back({.name = part + "-" + s.name, .more = {{"source", s.name}, {"weight", *s.weight}}});
+  return all;
+}
+
+// Its share would silently go to the others.
+void refuse_sources_without_tokens(const PipelineConfig& config, const nlohmann::json& files) {
+  for (const SourceConfig& s : config.sources) {
+    const auto is_of = [&](const nlohmann::json& file) {
+      return file.at("source") == s.name && file.at("prefix").get<std::string>().starts_with("train-");
+    };
+    if (s.weight.value_or(0) > 0 && std::none_of(files.begin(), files.end(), is_of))
+      throw Error(fmt::format(
+          "source {}: has source.weight = {}, but no document of it is left for training; give it weight = 0, or "
+          "look in the manifests of the stages for what was dropped",
+          in_quotes(s.name), *s.weight));
+  }
+}
+
 }  // namespace
 
 StageResult run_tokens_stage(const PipelineConfig& config, const StageResult& before, const fs::path& path,
@@ -109,7 +144,10 @@ StageResult run_tokens_stage(const PipelineConfig& config, const StageResult& be
   const DocumentEncoder encoder(config.tokens, config.has_conversations());
   nlohmann::json parameters = parameters_of(config, {"tokens"});
   parameters.update(encoder.parameters());
-  for (const SourceConfig& s : config.sources) parameters["copies"][s.name] = s.copies;
+  for (const SourceConfig& s : config.sources) {
+    parameters["copies"][s.name] = s.copies;
+    if (s.weight) parameters["weights"][s.name] = *s.weight;
+  }
   const StageFolder folder(
       path, {.name = "tokens", .version = kVersion, .parameters = parameters, .inputs = before.hash}, context);
   if (folder.is_complete()) {
@@ -122,7 +160,7 @@ StageResult run_tokens_stage(const PipelineConfig& config, const StageResult& be
   std::vector<TokenShards> all;
   for (const char* name : {"train", "valid"}) {
     TokenShards& shards = all.emplace_back(TokenShards{.folder = path,
-                                                       .name = name,
+                                                       .series = series_of(config, name),
                                                        .tokenized = {},
                                                        .dtype = dtype,
                                                        .most = config.tokens.shard_mtokens * 1'000'000,
@@ -131,6 +169,7 @@ StageResult run_tokens_stage(const PipelineConfig& config, const StageResult& be
       shards.tokenized.push_back(path / "work" / shard_name(int64_t(i), fmt::format(".{}", name)));
   }
   const nlohmann::json files = write_token_shards(all, context);
+  if (config.has_weights()) refuse_sources_without_tokens(config, files);
   folder.complete(int64_t(before.shards.size()), context, {{"files", files}});
   fs::remove_all(path / "work");
   return open_stage(path);
