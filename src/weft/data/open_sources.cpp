@@ -85,7 +85,12 @@ void judge(const DataSpec& spec) {
   if (spec.seq_length < 1) throw ConfigError(fmt::format("train.seq_length is {}; at least 1", spec.seq_length));
   if (!(spec.valid_fraction >= 0 && spec.valid_fraction < 1))
     throw ConfigError(fmt::format("data.valid_fraction is {}; from 0 to below 1", spec.valid_fraction));
-  if (!spec.weights.empty() && spec.weights.size() != spec.paths.size())
+  if (!spec.files_of_weight.empty()) {
+    const auto& files = spec.files_of_weight;
+    WEFT_CHECK(files.size() == spec.weights.size() && *std::min_element(files.begin(), files.end()) > 0 &&
+                   std::accumulate(files.begin(), files.end(), int64_t{0}) == int64_t(spec.paths.size()),
+               "{} weights of {} numbers of files for {} files", spec.weights.size(), files.size(), spec.paths.size());
+  } else if (!spec.weights.empty() && spec.weights.size() != spec.paths.size())
     throw ConfigError(fmt::format("data.weights has {} shares for {} sources; give one for each, or none",
                                   spec.weights.size(), spec.paths.size()));
   if (!spec.loss_mask.empty() && spec.paths.size() != 1)

@@ -12,10 +12,12 @@
 namespace weft {
 
 struct DataSpec {
-  std::vector<std::string> paths;    // raw ids, Megatron pairs, text or JSONL
-  std::vector<double> weights = {};  // share of each in the samples; empty: as one source, in the order of their sizes
-  std::string dtype = "uint16";      // of raw ids
-  std::string loss_mask = {};        // of the only source; a Megatron pair may have one beside it: PREFIX.mask
+  std::vector<std::string> paths;  // raw ids, Megatron pairs, text or JSONL
+  // Shares in the samples; empty: all paths are one source, in the order of their sizes.
+  std::vector<double> weights = {};
+  std::vector<int64_t> files_of_weight = {};  // how many paths, one after the other, are the source of each; empty: one
+  std::string dtype = "uint16";               // of raw ids
+  std::string loss_mask = {};                 // of the only source; a Megatron pair may have one beside it: PREFIX.mask
   PackingKind packing = PackingKind::concatenate_and_split;
   // A token sees those before it in its document alone, and positions begin anew with each document; else it sees all
   // before it in the sample.
