@@ -60,12 +60,12 @@ TEST(DataFiles, AFolderIsItsTrainingFilesInTheOrderOfTheManifest) {
   make_dataset(dir, "plain", {{"a", "", 2}, {"b", "", 1}});
   const std::string folder = (dir / "plain").string();
   const DataFiles files = training_files_of(recipe_of({folder}));
-  EXPECT_EQ(files, (DataFiles{.paths = prefixes(folder, "", 3), .weights = {}, .files_of_weight = {}}));
+  EXPECT_EQ(files, (DataFiles{.paths = prefixes(folder, "", 3), .files_of_source = {3}, .weights = {}}));
   EXPECT_EQ(training_files_of(recipe_of({"x.bin", folder + "/", "y.txt"})).paths.size(), 5u);
   EXPECT_EQ(training_files_of(recipe_of({"x.bin", folder}, {3, 1})),
             (DataFiles{.paths = {"x.bin", files.paths[0], files.paths[1], files.paths[2]},
-                       .weights = {3, 1},
-                       .files_of_weight = {1, 3}}));
+                       .files_of_source = {1, 3},
+                       .weights = {3, 1}}));
 }
 
 TEST(DataFiles, WeightsOfSourcesAreThoseOfTheirFilesTogether) {
@@ -75,10 +75,10 @@ TEST(DataFiles, WeightsOfSourcesAreThoseOfTheirFilesTogether) {
   std::vector<std::string> paths = prefixes(folder, "a", 3);
   for (const char* source : {"b", "c"}) paths.push_back(prefixes(folder, source, 1)[0]);
   EXPECT_EQ(training_files_of(recipe_of({folder})),
-            (DataFiles{.paths = paths, .weights = {0.3, 0.7, 0}, .files_of_weight = {3, 1, 1}}));
+            (DataFiles{.paths = paths, .files_of_source = {3, 1, 1}, .weights = {0.3, 0.7, 0}}));
   // Beside others: each entry has its share, which sources divide as they would among themselves.
   const DataFiles both = training_files_of(recipe_of({"x.bin", folder}, {1, 4}));
-  EXPECT_EQ(both.files_of_weight, (std::vector<int64_t>{1, 3, 1, 1}));
+  EXPECT_EQ(both.files_of_source, (std::vector<int64_t>{1, 3, 1, 1}));
   ASSERT_EQ(both.weights.size(), 4u);
   const double expected[] = {1, 1.2, 2.8, 0};
   for (size_t i = 0; i < 4; ++i) EXPECT_DOUBLE_EQ(both.weights[i], expected[i]);
@@ -126,7 +126,7 @@ TEST(DataFiles, SamplesComeFromSourcesByTheirWeights) {
 TEST(DataFiles, ValidationTakesWhatADatasetHoldsOut) {
   const TempDir dir;
   make_dataset(dir, "set", {{"a", "weight = 1\n", 6}, {"b", "weight = 1\n", 6}}, 0.5);
-  const std::vector<std::string> files = validation_files_of({(dir / "set").string(), "x.bin"});
+  const std::vector<std::string> files = validation_files_of({(dir / "set").string(), "x.bin"}).paths;
   EXPECT_GT(files.size(), 3u);
   EXPECT_EQ(files.back(), "x.bin");
   for (const std::string& file : files) EXPECT_TRUE(file == "x.bin" || file.find("/valid-") != std::string::npos);

@@ -22,7 +22,9 @@ int run_eval(const EvalOptions& o) {
                                .seq_length = seq_length,
                                .micro_batch_size = o.micro_batch_size});
   DataSpec data;
-  data.paths = validation_files_of(o.data);
+  DataFiles files = validation_files_of(o.data);
+  data.paths = std::move(files.paths);
+  data.files_of_source = std::move(files.files_of_source);
   data.dtype = o.dtype;
   data.loss_mask = o.loss_mask;
   data.text_key = trained && o.text_key.empty() ? trained->data.text_key : o.text_key;

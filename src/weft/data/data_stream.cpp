@@ -29,11 +29,11 @@ DataStream::DataStream(const DataSpec& spec)
   }
   mixture_.emplace(spec.weights);
   size_t file = 0;
-  for (size_t g = 0; g < spec.weights.size(); ++g) {
-    const int64_t files = spec.files_of_weight.empty() ? 1 : spec.files_of_weight[g];
-    group_ends_.push_back(ends_[(file += size_t(files)) - 1]);
-    fingerprint_ += fmt::format(" w={}", spec.weights[g]);
-    if (files > 1) fingerprint_ += fmt::format(" files={}", files);
+  for (const size_t end : ends_of_sources(spec)) {
+    fingerprint_ += fmt::format(" w={}", spec.weights[group_ends_.size()]);
+    if (end - file > 1) fingerprint_ += fmt::format(" files={}", end - file);
+    group_ends_.push_back(ends_[end - 1]);
+    file = end;
   }
 }
 

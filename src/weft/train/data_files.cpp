@@ -25,10 +25,10 @@ void add(const std::vector<DatasetSource>& sources, std::optional<double> share,
   for (const DatasetSource& s : sources) sum += s.weight.value_or(1);
   for (const DatasetSource& s : sources) {
     all.paths.insert(all.paths.end(), s.files.begin(), s.files.end());
+    all.files_of_source.push_back(int64_t(s.files.size()));
     if (!share && !s.weight) continue;
     const double weight = s.weight.value_or(1);
     all.weights.push_back(share ? (sum > 0 ? *share * (weight / sum) : 0) : weight);
-    all.files_of_weight.push_back(int64_t(s.files.size()));
   }
 }
 
@@ -40,8 +40,10 @@ std::vector<std::string> normal(std::vector<std::string> paths) {
   }
   return paths;
 }
+// Where all sources are walked as one, it does not matter which file is of which.
 DataFiles normal(DataFiles files) {
   files.paths = normal(std::move(files.paths));
+  if (files.weights.empty()) files.files_of_source.clear();
   return files;
 }
 
@@ -66,11 +68,13 @@ DataFiles training_files_of(const Recipe& r) {
   return all;
 }
 
-std::vector<std::string> validation_files_of(const std::vector<std::string>& entries) {
-  std::vector<std::string> all;
-  for (const std::string& entry : entries)
-    for (const DatasetSource& s : sources_of(entry, DatasetPart::valid))
-      all.insert(all.end(), s.files.begin(), s.files.end());
+DataFiles validation_files_of(const std::vector<std::string>& entries) {
+  DataFiles all;
+  for (const std::string& entry : entries) {
+    std::vector<DatasetSource> sources = sources_of(entry, DatasetPart::valid);
+    for (DatasetSource& s : sources) s.weight.reset();  // all that is held out is measured
+    add(sources, {}, all);
+  }
   return all;
 }
 

@@ -11,8 +11,8 @@ namespace weft {
 // As DataSpec takes them.
 struct DataFiles {
   std::vector<std::string> paths;
-  std::vector<double> weights = {};           // empty: all files are one source
-  std::vector<int64_t> files_of_weight = {};  // of each weight
+  std::vector<int64_t> files_of_source = {};
+  std::vector<double> weights = {};  // of each source; empty: all are walked as one
   bool operator==(const DataFiles&) const = default;
 };
 
@@ -21,7 +21,7 @@ struct DataFiles {
 // beside other entries.
 DataFiles training_files_of(const Recipe& recipe);
 // Of data.valid, or of other such entries: of datasets those held out.
-std::vector<std::string> validation_files_of(const std::vector<std::string>& entries);
+DataFiles validation_files_of(const std::vector<std::string>& entries);
 
 // Whether two recipes mean the same files, in the same order and with the same weights, however they name them. False
 // where what one of them names cannot be read.

@@ -12,7 +12,7 @@ DataSpec data_spec_of(const Recipe& r, int64_t vocab_size) {
   DataFiles files = training_files_of(r);
   spec.paths = std::move(files.paths);
   spec.weights = std::move(files.weights);
-  spec.files_of_weight = std::move(files.files_of_weight);
+  spec.files_of_source = std::move(files.files_of_source);
   spec.dtype = r.data.dtype;
   spec.loss_mask = r.data.loss_mask;
   spec.packing = packing_named(r.data.packing);
@@ -31,7 +31,7 @@ DataSpec data_spec_of(const Recipe& r, int64_t vocab_size) {
 
 void require_run_data(const Recipe& r) {
   require_sources(training_files_of(r).paths);
-  require_sources(validation_files_of(r.data.valid));
+  require_sources(validation_files_of(r.data.valid).paths);
   if (!r.data.loss_mask.empty()) require_sources({r.data.loss_mask});
 }
 
@@ -51,9 +51,10 @@ RunData open_run_data(const Recipe& r, const ModelSpec& model, const TokenizePro
   if (r.data.valid.empty() && r.data.valid_fraction == 0) return data;
   spec.part = DataSpec::Part::valid;
   if (!r.data.valid.empty()) {
-    spec.paths = validation_files_of(r.data.valid);
+    DataFiles files = validation_files_of(r.data.valid);
+    spec.paths = std::move(files.paths);
+    spec.files_of_source = std::move(files.files_of_source);
     spec.weights.clear();
-    spec.files_of_weight.clear();
     spec.loss_mask.clear();
     spec.valid_fraction = 0;
     for (const std::string& path : spec.paths) datasets.find(path);
