@@ -1,31 +1,12 @@
 // Any bytes as a SentencePiece model: refused with an Error that names its file, or a tokenizer whose ids are within
 // its vocabulary, the same once more. The first byte says how many of what follows are the text.
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
 
+#include "memory_file.h"
 #include "weft/base/error.h"
 #include "weft/tokenize/tokenizer.h"
-
-namespace {
-
-// A file of these bytes, in memory.
-class MemoryFile {
- public:
-  explicit MemoryFile(std::string_view bytes) : fd_(memfd_create("model", 0)) {
-    if (fd_ < 0 || write(fd_, bytes.data(), bytes.size()) != ssize_t(bytes.size())) std::abort();
-  }
-  ~MemoryFile() { close(fd_); }
-  std::string path() const { return fmt::format("/proc/self/fd/{}", fd_); }
-
- private:
-  int fd_;
-};
-
-}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;

@@ -93,6 +93,20 @@ TEST(Conversations, AreWhatTheTemplateAndTheTokenizerMakeOfThem) {
   EXPECT_EQ(mask.back(), 0);
 }
 
+TEST(Conversations, OfShareGptAreTheSameAsOthers) {
+  const char* talk =
+      R"({"messages": [{"from": "human", "value": "one?", "weight": 0}, {"from": "gpt", "value": "first"}]})";
+  const Case named(row("one?", "first")),
+      c(std::string(talk) + "\n{\"messages\": [{\"from\": \"who\", \"value\": \"x\"}]}\n");
+  Harness harness;
+  harness.run(named.config);
+  harness.run(c.config);
+  EXPECT_EQ(slurp(c.prefix() + ".bin"), slurp(named.prefix() + ".bin"));
+  EXPECT_EQ(slurp(c.prefix() + ".mask"), slurp(named.prefix() + ".mask"));
+  const std::string broken = slurp(c.dir / "set/read/broken-00000.jsonl");
+  EXPECT_NE(broken.find("\\\"who\\\"; it may be human, user, gpt"), std::string::npos) << broken;
+}
+
 TEST(Conversations, ThatAreNoneOrThatTheTemplateRefusesAreCountedAndPutAside) {
   const Case c(row("one?", "first") + "{\"messages\": [{\"content\": \"who?\"}]}\n" + "{\"text\": \"no talk\"}\n" +
                "{\"messages\": [{\"role\": \"user\", \"content\": \"alone\"}]}\n");

@@ -76,6 +76,36 @@ void write_manifest(const fs::path& folder, const std::vector<StageResult>& stag
   out.commit();
 }
 
+// What others rely on: lists that are lists of objects, with the fields that are asked for by name.
+void check_stage(const JsonFields& stage, const std::string& where) {
+  stage.string("stage");
+  stage.integer("version", {});
+  stage.object("parameters");
+  counts_of_json(stage.object("counts").json(), where);
+  if (stage.has("shards"))
+    for (const auto& one : stage.list("shards", "a list of files")) {
+      const JsonFields shard(one, where);
+      shard.string("file");
+      shard.string("hash");
+    }
+  if (!stage.has("files")) return;
+  for (const auto& one : stage.list("files", "a list of token files")) {
+    const JsonFields file(one, where);
+    for (const char* key : {"prefix", "bin", "idx", "ids"}) file.string(key);
+    for (const char* key : {"tokens", "documents"}) file.integer(key, {.min = 0});
+  }
+}
+
+void check_manifest(const JsonFields& manifest, const std::string& where) {
+  for (const auto& one : manifest.list("inputs", "a list of files")) {
+    const JsonFields input(one, where);
+    input.string("file");
+    input.string("hash");
+    input.integer("bytes", {.min = 0});
+  }
+  for (const auto& stage : manifest.list("stages", "a list of stages")) check_stage({stage, where}, where);
+}
+
 class Auditor {
  public:
   explicit Auditor(fs::path folder) : folder_(std::move(folder)) {}
@@ -214,6 +244,7 @@ Dataset open_dataset(const fs::path& folder) {
   content.erase("version");
   if (to_hex(hash128(content.dump())) != d.version)
     throw FileError(file.string() + ": was changed: its version is not the hash of what it says");
+  check_manifest({d.manifest, file.string()}, file.string());
   return d;
 }
 

@@ -25,7 +25,7 @@ struct Dataset {
   nlohmann::json manifest;
   std::string version;  // the hash of what it says, 32 digits
 };
-// Throws FileError where there is no manifest, or its version is not its hash.
+// Throws FileError where there is no manifest, its version is not its hash, or what every manifest says is not in it.
 Dataset open_dataset(const std::filesystem::path& folder);
 
 // What in the folder is not as the manifest says, a line each: files that are missing or others, inputs that changed.

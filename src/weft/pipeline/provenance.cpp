@@ -64,9 +64,7 @@ std::optional<DatasetFile> Datasets::find(const fs::path& tokens) {
   const Dataset& dataset = open_.at(folder);
   const std::string where = (folder / "manifest.json").string();
   const JsonFields manifest(dataset.manifest, where);
-  const nlohmann::json* stages = manifest.find("stages");
-  if (stages == nullptr || !stages->is_array()) manifest.fail("stages", "a list");
-  for (const auto& stage : *stages) {
+  for (const auto& stage : manifest.list("stages", "a list of stages")) {
     const auto* files = JsonFields(stage, where).find("files");
     if (files == nullptr) continue;
     for (const auto& one : *files) {

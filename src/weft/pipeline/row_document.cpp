@@ -32,6 +32,31 @@ std::string content_of(const nlohmann::ordered_json& message) {
   return text;
 }
 
+// ShareGPT's messages, {"from": "human", "value": ...}, as {"role": "user", "content": ...}; others stay.
+void name_as_roles(nlohmann::ordered_json& messages) {
+  constexpr std::pair<std::string_view, const char*> kRoles[] = {{"human", "user"},    {"user", "user"},
+                                                                 {"gpt", "assistant"}, {"assistant", "assistant"},
+                                                                 {"system", "system"}, {"tool", "tool"}};
+  if (!messages.is_array()) return;
+  for (auto& message : messages) {
+    if (!message.is_object() || message.contains("role") || !message.contains("from") || !message.contains("value"))
+      continue;
+    const auto& from = message["from"];
+    const auto role = std::find_if(std::begin(kRoles), std::end(kRoles),
+                                   [&](const auto& known) { return from.is_string() && from == known.first; });
+    if (role == std::end(kRoles))
+      throw Error(fmt::format("\"from\" is {}; it may be human, user, gpt, assistant, system or tool", shown(from)));
+    nlohmann::ordered_json renamed;
+    for (auto& [key, value] : message.items()) {
+      if (key == "from")
+        renamed["role"] = role->second;
+      else
+        renamed[key == "value" ? "content" : key] = std::move(value);
+    }
+    message = std::move(renamed);
+  }
+}
+
 // Keys stay in their order, which templates show.
 void read_conversation_row(const SourceConfig& source, const Row& row, Document& d) {
   const auto json = nlohmann::ordered_json::parse(row.bytes);
@@ -40,6 +65,7 @@ void read_conversation_row(const SourceConfig& source, const Row& row, Document&
   nlohmann::ordered_json conversation{{"messages", json[source.messages_key]}};
   for (const char* key : {"tools", "documents", "chat_template_kwargs"})
     if (json.contains(key)) conversation[key] = json[key];
+  name_as_roles(conversation["messages"]);
   d.conversation = conversation.dump();
   chat::read_conversation(d.conversation, "row");  // that it is one
   for (const auto& message : conversation["messages"]) {

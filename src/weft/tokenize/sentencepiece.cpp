@@ -26,8 +26,7 @@ class SentencePiece final : public Tokenizer {
  public:
   explicit SentencePiece(const std::filesystem::path& file) : controls_({}) {
     const MappedFile mapped(file);
-    const auto status = model_.LoadFromSerializedProto({mapped.text().data(), mapped.text().size()});
-    if (!status.ok()) throw FileError(fmt::format("{}: no SentencePiece model: {}", file.string(), status.ToString()));
+    load(mapped.text(), file);
     fingerprint_ = fmt::format("sentencepiece-{:016x}", XXH64(mapped.text().data(), mapped.text().size(), 0));
     std::vector<AddedToken> controls;
     for (int id = 0; id < model_.GetPieceSize(); ++id)
@@ -73,6 +72,16 @@ class SentencePiece final : public Tokenizer {
   std::string fingerprint() const override { return fingerprint_; }
 
  private:
+  void load(std::string_view bytes, const std::filesystem::path& file) {
+    std::string why;
+    try {
+      const auto status = model_.LoadFromSerializedProto({bytes.data(), bytes.size()});
+      if (!status.ok()) why = status.ToString();
+    } catch (const std::exception& e) {  // of its trie, at pieces with NULs
+      why = e.what();
+    }
+    if (!why.empty()) throw FileError(fmt::format("{}: no SentencePiece model: {}", file.string(), why));
+  }
   // Whether a word with the space before it has the same ids by itself as within a text: merges of BPE, of which none
   // reaches over a space, and no rules about several characters.
   bool are_words_alone(const SentencePieceSpec& spec) const {
