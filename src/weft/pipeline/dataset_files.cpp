@@ -35,11 +35,9 @@ Dataset open(const fs::path& folder) {
   }
 }
 
-const nlohmann::json& tokens_stage(const JsonFields& manifest, const fs::path& folder, const std::string& where) {
-  const nlohmann::json* stages = manifest.find("stages");
-  if (stages == nullptr || !stages->is_array()) manifest.fail("stages", "a list");
-  for (const auto& stage : *stages)
-    if (JsonFields(stage, where).string("stage") == kTokens) return stage;
+const nlohmann::json& tokens_stage(const Dataset& dataset, const fs::path& folder) {
+  for (const auto& stage : dataset.manifest.at("stages"))
+    if (stage.at("stage") == kTokens) return stage;
   refuse(folder, "is a dataset without token files: its pipeline has no [tokens]; add that, and run it again");
 }
 
@@ -75,14 +73,12 @@ std::vector<DatasetSource> dataset_sources(const fs::path& folder, DatasetPart p
   require_manifest(folder);
   const Dataset dataset = open(folder);
   const std::string where = (folder / "manifest.json").string();
-  const nlohmann::json& tokens = tokens_stage(JsonFields(dataset.manifest, where), folder, where);
+  const nlohmann::json& tokens = tokens_stage(dataset, folder);
   const std::string beginning = part == DatasetPart::train ? "train-" : "valid-";
   require_sizes(folder, tokens, beginning);
   const JsonFields stage(tokens, where);
-  const nlohmann::json* files = stage.find("files");
-  if (files == nullptr || !files->is_array()) stage.fail("files", "a list");
   std::vector<DatasetSource> sources;
-  for (const auto& one : *files) {
+  for (const auto& one : stage.list("files", "a list of token files")) {
     const JsonFields file(one, where);
     const std::string prefix = file.string("prefix");
     if (fs::path(prefix).filename() != prefix) file.fail("prefix", "the name of a file in the folder `tokens`");

@@ -137,6 +137,27 @@ void refuse_sources_without_tokens(const PipelineConfig& config, const nlohmann:
   }
 }
 
+// Step 2, for which all shards are encoded. Returns the files, for the manifest.
+nlohmann::json write_token_files(const PipelineConfig& config, const DocumentEncoder& encoder,
+                                 const StageFolder& folder, const StageResult& before, const StageContext& context) {
+  constexpr int64_t kIdsOfUint16 = 65536;
+  const std::string dtype = encoder.tokenizer().vocab_size() <= kIdsOfUint16 ? "uint16" : "int32";
+  std::vector<TokenShards> all;
+  for (const char* name : {"train", "valid"}) {
+    TokenShards& shards = all.emplace_back(TokenShards{.folder = folder.path(),
+                                                       .series = series_of(config, name),
+                                                       .tokenized = {},
+                                                       .dtype = dtype,
+                                                       .most = config.tokens.shard_mtokens * 1'000'000,
+                                                       .masks = encoder.has_masks()});
+    for (size_t i = 0; i < before.shards.size(); ++i)
+      shards.tokenized.push_back(folder.path() / "work" / shard_name(int64_t(i), fmt::format(".{}", name)));
+  }
+  nlohmann::json files = write_token_shards(all, context);
+  if (config.has_weights()) refuse_sources_without_tokens(config, files);
+  return files;
+}
+
 }  // namespace
 
 StageResult run_tokens_stage(const PipelineConfig& config, const StageResult& before, const fs::path& path,
@@ -155,21 +176,7 @@ StageResult run_tokens_stage(const PipelineConfig& config, const StageResult& be
     return open_stage(path);
   }
   encode_all(Encode(config, encoder, context.samples), folder, before, context);
-  constexpr int64_t kIdsOfUint16 = 65536;
-  const std::string dtype = encoder.tokenizer().vocab_size() <= kIdsOfUint16 ? "uint16" : "int32";
-  std::vector<TokenShards> all;
-  for (const char* name : {"train", "valid"}) {
-    TokenShards& shards = all.emplace_back(TokenShards{.folder = path,
-                                                       .series = series_of(config, name),
-                                                       .tokenized = {},
-                                                       .dtype = dtype,
-                                                       .most = config.tokens.shard_mtokens * 1'000'000,
-                                                       .masks = encoder.has_masks()});
-    for (size_t i = 0; i < before.shards.size(); ++i)
-      shards.tokenized.push_back(path / "work" / shard_name(int64_t(i), fmt::format(".{}", name)));
-  }
-  const nlohmann::json files = write_token_shards(all, context);
-  if (config.has_weights()) refuse_sources_without_tokens(config, files);
+  const nlohmann::json files = write_token_files(config, encoder, folder, before, context);
   folder.complete(int64_t(before.shards.size()), context, {{"files", files}});
   fs::remove_all(path / "work");
   return open_stage(path);
