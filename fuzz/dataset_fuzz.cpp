@@ -1,5 +1,5 @@
 // Any JSON as a dataset's manifest, signed as if weft had written it: refused with an Error, or audited, compared with
-// itself and asked for a token file.
+// itself and asked for a token file, for its sources and for what it holds out.
 #include <unistd.h>
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include "weft/base/error.h"
 #include "weft/base/json.h"
 #include "weft/pipeline/dataset.h"
+#include "weft/pipeline/dataset_files.h"
 #include "weft/pipeline/hashing.h"
 #include "weft/pipeline/provenance.h"
 
@@ -44,5 +45,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     weft::audit_dataset(folder);
     if (const auto file = weft::find_dataset(folder / "tokens" / "train-00000")) weft::Provenance{*file}.document(0);
   } catch (const weft::Error&) {}
+  for (const auto part : {weft::DatasetPart::train, weft::DatasetPart::valid}) {
+    try {
+      if (weft::dataset_sources(folder, part).at(0).files.empty()) std::abort();
+    } catch (const weft::Error&) {}
+  }
   return 0;
 }

@@ -260,7 +260,7 @@ TEST(Recipe, ValuesThatDoNotFitEachOtherAreRefused) {
                                 "optimizer.lr_warmup_iters=100"}),
               "1000 - 100");
   EXPECT_SAYS(error_of(kSmall, {"train.eval_interval=5"}), "set data.valid");
-  EXPECT_SAYS(error_of(kSmall, {"data.weights=[1, 2]"}), "one number for each of the 1 files");
+  EXPECT_SAYS(error_of(kSmall, {"data.weights=[1, 2]"}), "one number for each of the 1 entries");
   EXPECT_SAYS(error_of(kSmall, {"data.weights=[0]"}), "above 0");
   EXPECT_SAYS(error_of(kSmall, {"data.valid=v", "data.valid_fraction=0.1"}), "use one of them");
   EXPECT_SAYS(error_of(kSmall, {"data.loss_mask=m", "data.train=[\"a\", \"b\"]"}), "there are 2");

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <iostream>
 #include <map>
+#include <set>
 #include <thread>
 
 #include "weft/apps/commands.h"
@@ -105,13 +106,13 @@ std::string stage_text(const nlohmann::json& manifest) {
 
 // The lines of a recipe that train on the dataset.
 void say_recipe(const nlohmann::json& tokens, const std::filesystem::path& folder) {
-  std::map<std::string, std::string> lists;
+  std::set<std::string> parts;
   for (const auto& file : tokens.at("files")) {
     const std::string prefix = file.at("prefix");
-    std::string& list = lists[prefix.substr(0, prefix.find('-'))];
-    list += (list.empty() ? "" : ", ") + nlohmann::json((folder / prefix).string()).dump();
+    parts.insert(prefix.substr(0, prefix.find('-')));
   }
-  for (const auto& [name, list] : lists) std::cout << fmt::format("data.{} = [{}]\n", name, list);
+  for (const std::string& part : parts)
+    std::cout << fmt::format("data.{} = {}\n", part, nlohmann::json(folder.string()).dump());
 }
 
 }  // namespace
@@ -136,7 +137,7 @@ int run_data_run(const DataRunOptions& o) {
       if (stage.counts.documents_out == 0)
         throw Error(fmt::format("no document is left after {}: what was dropped, and why, is above and in {}",
                                 stage.manifest.at("stage").get<std::string>(), stage.folder.string()));
-      if (stage.manifest.contains("files")) say_recipe(stage.manifest, stage.folder);
+      if (stage.manifest.contains("files")) say_recipe(stage.manifest, folder);
     });
   } catch (const Interrupted& e) {
     std::cerr << e.what() << "\n";
@@ -170,8 +171,9 @@ int run_data_stats(const DatasetOptions& o) {
     std::cout << stage_text(stage);
     if (!stage.contains("files")) continue;
     for (const auto& file : stage.at("files"))
-      std::cout << fmt::format("  {}: {} documents, {} tokens\n", file.at("prefix").get<std::string>(),
-                               file.at("documents").get<int64_t>(), file.at("tokens").get<int64_t>());
+      std::cout << fmt::format("  {}: {} documents, {} tokens{}\n", file.at("prefix").get<std::string>(),
+                               file.at("documents").get<int64_t>(), file.at("tokens").get<int64_t>(),
+                               file.contains("weight") ? ", weight " + file.at("weight").dump() : "");
   }
   return kExitOk;
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "weft/base/cores.h"
 #include "weft/base/error.h"
@@ -85,9 +86,14 @@ void judge(const DataSpec& spec) {
   if (spec.seq_length < 1) throw ConfigError(fmt::format("train.seq_length is {}; at least 1", spec.seq_length));
   if (!(spec.valid_fraction >= 0 && spec.valid_fraction < 1))
     throw ConfigError(fmt::format("data.valid_fraction is {}; from 0 to below 1", spec.valid_fraction));
-  if (!spec.weights.empty() && spec.weights.size() != spec.paths.size())
-    throw ConfigError(fmt::format("data.weights has {} shares for {} sources; give one for each, or none",
-                                  spec.weights.size(), spec.paths.size()));
+  const auto& files = spec.files_of_source;
+  WEFT_CHECK(files.empty() || (*std::min_element(files.begin(), files.end()) > 0 &&
+                               std::accumulate(files.begin(), files.end(), int64_t{0}) == int64_t(spec.paths.size())),
+             "{} sources for {} files", files.size(), spec.paths.size());
+  if (const size_t n = files.empty() ? spec.paths.size() : files.size();
+      !spec.weights.empty() && spec.weights.size() != n)
+    throw ConfigError(
+        fmt::format("data.weights has {} shares for {} sources; give one for each, or none", spec.weights.size(), n));
   if (!spec.loss_mask.empty() && spec.paths.size() != 1)
     throw ConfigError(fmt::format("data.loss_mask belongs to one token file, but there are {}", spec.paths.size()));
 }
@@ -160,19 +166,30 @@ void check_lengths(const SampleRows& r, int64_t seq_length) {
     WEFT_CHECK(int64_t(size) == seq_length, "rows of {} for samples of {}", size, seq_length);
 }
 
+std::vector<size_t> ends_of_sources(const DataSpec& spec) {
+  std::vector<size_t> ends;
+  for (size_t i = 0, at = 0; at < spec.paths.size(); ++i)
+    ends.push_back(at += spec.files_of_source.empty() ? 1 : size_t(spec.files_of_source[i]));
+  return ends;
+}
+
 void require_samples(const std::vector<OpenSource>& sources, const DataSpec& spec) {
   const bool valid = spec.part == DataSpec::Part::valid;
-  for (size_t i = 0; i < sources.size(); ++i) {
-    if (sources[i].num_samples > 0) continue;
-    const int64_t tokens = sources[i].tokens->size();
+  size_t i = 0;  // the first file of a source
+  for (const size_t end : ends_of_sources(spec)) {
+    const size_t first = std::exchange(i, end);
+    const auto has_samples = [](const OpenSource& s) { return s.num_samples > 0; };
+    if (std::any_of(&sources[first], &sources[first] + (end - first), has_samples)) continue;
+    const int64_t tokens = sources[first].tokens->size();
     if (spec.packing == PackingKind::first_fit)
-      throw FileError(fmt::format(
-          "{}: its documents fill {} samples of {}, which leaves none for {}; use more text, or "
-          "another data.valid_fraction",
-          spec.paths[i], sources[i].packing->num_samples(), spec.seq_length, valid ? "validation" : "training"));
+      throw FileError(
+          fmt::format("{}: its documents fill {} samples of {}, which leaves none for {}; use more text, or "
+                      "another data.valid_fraction",
+                      spec.paths[first], sources[first].packing->num_samples(), spec.seq_length,
+                      valid ? "validation" : "training"));
     throw FileError(fmt::format(
         "{}: {} tokens give no {} sample of {} and its next token{}; use more text, or a shorter train.seq_length",
-        spec.paths[i], tokens, valid ? "validation" : "training", spec.seq_length,
+        spec.paths[first], tokens, valid ? "validation" : "training", spec.seq_length,
         !valid && tokens > spec.seq_length ? " beside those held out" : ""));
   }
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -17,7 +18,8 @@ struct SourceConfig {
   std::string messages_key;  // of JSONL: rows are conversations; empty: they are texts
   std::vector<std::string> meta_keys;
   double copies = 1;
-  std::set<std::string> given;  // names of the keys that are in the file: "source.separator"
+  std::optional<double> weight;  // of all sources or of none
+  std::set<std::string> given;   // names of the keys that are in the file: "source.separator"
   bool has_conversations() const { return !messages_key.empty(); }
 };
 
@@ -106,6 +108,7 @@ struct PipelineConfig {
 
   bool has(const std::string& section) const;
   bool has_conversations() const;  // of any source
+  bool has_weights() const;
 };
 
 // The keys of each section but [[source]]; fields point into the value.

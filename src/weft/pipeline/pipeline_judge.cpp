@@ -15,6 +15,7 @@ class Judge {
   std::vector<std::string> run() {
     ranges();
     if (c_.has("language")) languages();
+    if (c_.has_weights()) weights();
     without_effect();
     return std::move(found_);
   }
@@ -44,6 +45,23 @@ class Judge {
       const std::string why = why_no_language(code);
       if (!why.empty()) found_.push_back("language.keep: " + why);
     }
+  }
+
+  void weights() {
+    double all = 0;
+    for (const SourceConfig& s : c_.sources) {
+      const std::string name = in_quotes(s.name);
+      if (!s.weight)
+        found_.push_back(fmt::format(
+            "source {}: has no source.weight, but another source has one: give one to each, or to none", name));
+      else if (*s.weight > 0 && s.copies == 0)
+        found_.push_back(fmt::format(
+            "source {}: source.weight = {} with source.copies = 0: no document of it would be there; set weight = 0",
+            name, *s.weight));
+      all += s.weight.value_or(0);
+    }
+    if (all == 0) found_.emplace_back("source.weight is 0 for all sources: nothing would be trained on");
+    if (!c_.has("tokens")) found_.emplace_back("source.weight has no effect without [tokens]; leave it out");
   }
 
   void without_effect() {

@@ -128,6 +128,10 @@ bool PipelineConfig::has_conversations() const {
   return std::any_of(sources.begin(), sources.end(), [](const SourceConfig& s) { return s.has_conversations(); });
 }
 
+bool PipelineConfig::has_weights() const {
+  return std::any_of(sources.begin(), sources.end(), [](const SourceConfig& s) { return s.weight.has_value(); });
+}
+
 std::vector<RecipeKey> pipeline_keys(PipelineConfig& config) {
   std::vector<RecipeKey> keys;
   add_run(config, keys);
@@ -149,8 +153,19 @@ std::vector<RecipeKey> source_keys(SourceConfig& s) {
       {"source.meta_keys", &s.meta_keys, {}, "JSONL's keys or CSV's columns that go along"},
       {"source.invalid_text", &s.invalid_text, one_of({"aside", "repair"}),
        "text that is not UTF-8, or has NUL bytes: the row is put aside, or they become U+FFFD"},
-      {"source.copies", &s.copies, {.min = 0, .max = 1000}, "of each document; 2.5: half of them a third time"}};
+      {"source.copies", &s.copies, {.min = 0, .max = 1000}, "of each document; 2.5: half of them a third time"},
+      {"source.weight",
+       &s.weight,
+       {.min = 0, .max = 1e9},
+       "share of the source in the training samples, of the sum of all; of all sources, or of none"}};
 }
+
+namespace {
+
+// What the tokens stage alone looks at: the texts of documents do not depend on it.
+bool is_of_tokens(const RecipeKey& key) { return key.name == "source.copies" || key.name == "source.weight"; }
+
+}  // namespace
 
 nlohmann::json parameters_of(const PipelineConfig& config, const std::vector<std::string>& sections) {
   PipelineConfig copy = config;
@@ -164,7 +179,7 @@ nlohmann::json parameters_of(const PipelineConfig& config, const std::vector<std
     for (SourceConfig& source : copy.sources) {
       nlohmann::json one;
       for (const RecipeKey& key : source_keys(source))
-        if (key.name != "source.copies") one[key.last()] = value_of(key);
+        if (!is_of_tokens(key)) one[key.last()] = value_of(key);
       values["source"].push_back(one);
     }
   }
@@ -181,7 +196,7 @@ nlohmann::json with_defaults(nlohmann::json made, const nlohmann::json& mine) {
   const std::vector<RecipeKey> keys = source_keys(source);
   for (auto& one : made["source"])
     for (const RecipeKey& key : keys)
-      if (key.name != "source.copies" && one.is_object() && !one.contains(key.last())) one[key.last()] = value_of(key);
+      if (!is_of_tokens(key) && one.is_object() && !one.contains(key.last())) one[key.last()] = value_of(key);
   return made;
 }
 

@@ -51,14 +51,17 @@ std::vector<std::string> rules_of(const nlohmann::json& parameters) {
 
 }  // namespace
 
-std::optional<DatasetFile> find_dataset(const fs::path& tokens) {
+std::optional<DatasetFile> find_dataset(const fs::path& tokens) { return Datasets().find(tokens); }
+
+std::optional<DatasetFile> Datasets::find(const fs::path& tokens) {
   std::error_code ignored;  // with links and .. resolved: where it lies, not how that is spelled
   const fs::path named = fs::absolute(without_suffix(tokens)),
                  real = fs::weakly_canonical(named.parent_path(), ignored);
   const fs::path prefix = (real.empty() ? named.parent_path() : real) / named.filename();
   const fs::path folder = prefix.parent_path().parent_path();
   if (prefix.parent_path().filename() != kTokens || !fs::exists(folder / "manifest.json", ignored)) return {};
-  const Dataset dataset = open_dataset(folder);
+  if (!open_.count(folder)) open_.emplace(folder, open_dataset(folder));
+  const Dataset& dataset = open_.at(folder);
   const std::string where = (folder / "manifest.json").string();
   const JsonFields manifest(dataset.manifest, where);
   for (const auto& stage : manifest.list("stages", "a list of stages")) {

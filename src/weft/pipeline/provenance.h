@@ -1,6 +1,7 @@
 // From a token file back to the documents in it, and what happened to each on its way (docs/formats/pipeline.md).
 #pragma once
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,6 +22,14 @@ struct DatasetFile {
 // one that the manifest means: all of it up to 64 MiB, beyond that pieces. Throws FileError where it is not, by name,
 // or where the manifest was changed.
 std::optional<DatasetFile> find_dataset(const std::filesystem::path& tokens);
+// The same of many files; the manifest of each dataset is read once.
+class Datasets {
+ public:
+  std::optional<DatasetFile> find(const std::filesystem::path& tokens);
+
+ private:
+  std::map<std::filesystem::path, Dataset> open_;
+};
 
 // What one stage did with a document that it kept.
 struct StagePassed {

@@ -150,7 +150,7 @@ void check_data(const Recipe::Data& d, const Recipe::Train& t, Conflicts& c) {
   c.unless(d.weights.empty() || d.weights.size() == d.train.size(),
            {.key = "data.weights",
             .others = {"data.train"},
-            .expected = fmt::format("one number for each of the {} files of data.train", d.train.size())});
+            .expected = fmt::format("one number for each of the {} entries of data.train", d.train.size())});
   double all = d.weights.empty() ? 1 : 0;
   for (double w : d.weights) all += w;
   c.unless(all > 0, {.key = "data.weights", .others = {}, .expected = "a number above 0 among them"});

@@ -4,6 +4,7 @@
 
 #include "weft/base/error.h"
 #include "weft/checkpoint/durable_file.h"
+#include "weft/train/data_files.h"
 
 namespace weft {
 namespace {
@@ -19,7 +20,13 @@ bool has_results(const std::filesystem::path& dir) {
 }
 
 void refuse_another_recipe(const Recipe& recipe, const std::filesystem::path& file) {
-  const auto differences = recipe_differences(parse_recipe_file(file.string(), {}), recipe);
+  Recipe there = parse_recipe_file(file.string(), {});
+  if (have_the_same_files(there, recipe)) {  // a dataset's folder, or what is in it
+    there.data.train = recipe.data.train;
+    there.data.weights = recipe.data.weights;
+    there.data.valid = recipe.data.valid;
+  }
+  const auto differences = recipe_differences(there, recipe);
   if (differences.empty()) return;
   std::string list;
   for (const auto& d : differences) list += "\n  " + d;

@@ -174,7 +174,12 @@ void Trainer::check_checkpoint(const std::filesystem::path& checkpoint, const Pr
     refuse(fmt::format("the training data has changed since this checkpoint was written: {}{}", now.path,
                        datasets ? fmt::format(" (of version {} then, {} now)", version(then), version(now)) : ""));
   }
-  if (at.data != data_.train->fingerprint()) refuse("the training data has changed since this checkpoint was written");
+  if (!at.sources.empty() && at.sources.size() != data_.sources.size())
+    refuse(fmt::format("the training data has changed since this checkpoint was written: {} files then, {} now",
+                       at.sources.size(), data_.sources.size()));
+  if (at.data != data_.train->fingerprint())
+    refuse(fmt::format("the training data has changed since this checkpoint was written{}",
+                       at.sources.empty() ? "" : ": the files are the same, but not their weights or their order"));
   if (at.samples != at.step * recipe_.train.global_batch_size || at.seed != uint64_t(recipe_.train.seed))
     refuse(fmt::format("state.json says {} samples and seed {}, this run has {} and {} at step {}", at.samples, at.seed,
                        at.step * recipe_.train.global_batch_size, recipe_.train.seed, at.step));
