@@ -18,19 +18,27 @@ namespace {
 
 namespace fs = std::filesystem;
 
+struct Folder {  // gone at exit
+  fs::path path;
+  ~Folder() { fs::remove_all(path); }
+};
+
 // With a token file, so that a manifest that lists train-00000 is believed further.
-fs::path make_folder() {
-  const fs::path folder = fs::temp_directory_path() / fmt::format("weft-fuzz-{}", getpid());
+Folder make_folder() {
+  std::string folder_name = fs::temp_directory_path() / "weft-fuzz-XXXXXX";
+  if (mkdtemp(folder_name.data()) == nullptr) std::abort();
+  const fs::path folder = folder_name;
   fs::create_directories(folder / "tokens");
   for (const char* name : {"train-00000.bin", "train-00000.idx", "train-00000.documents"})
     std::ofstream(folder / "tokens" / name) << "12345678";
-  return folder;
+  return {folder};
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const fs::path folder = make_folder();
+  static const Folder made = make_folder();
+  const fs::path& folder = made.path;
   nlohmann::json manifest;
   try {
     manifest = weft::parse_json({reinterpret_cast<const char*>(data), size}, "fuzz");
