@@ -175,9 +175,10 @@ std::vector<size_t> ends_of_sources(const DataSpec& spec) {
 
 void require_samples(const std::vector<OpenSource>& sources, const DataSpec& spec) {
   const bool valid = spec.part == DataSpec::Part::valid;
-  size_t i = 0;  // the first file of a source
-  for (const size_t end : ends_of_sources(spec)) {
-    const size_t first = std::exchange(i, end);
+  const std::vector<size_t> ends = ends_of_sources(spec);
+  for (size_t s = 0, i = 0; s < ends.size(); ++s) {
+    const size_t end = ends[s], first = std::exchange(i, end);
+    if (!spec.weights.empty() && spec.weights[s] == 0) continue;  // none of its samples is ever drawn
     const auto has_samples = [](const OpenSource& s) { return s.num_samples > 0; };
     if (std::any_of(&sources[first], &sources[first] + (end - first), has_samples)) continue;
     const int64_t tokens = sources[first].tokens->size();
