@@ -171,6 +171,16 @@ TEST(Why, AFileThatChangesUnderARunIsRefusedByName) {
   EXPECT_EQ(t.train().status, 0);
 }
 
+// The file that is asked about may be as it was, and yet no longer where samples come from.
+TEST(Why, OtherWeightsThanThoseOfTheRunAreRefused) {
+  const Trained t;
+  std::string recipe = slurp(t / "run/recipe.toml");
+  const std::string none = "weights = []";
+  ASSERT_NE(recipe.find(none), std::string::npos) << recipe;
+  spill(t / "run/recipe.toml", recipe.replace(recipe.find(none), none.size(), "weights = [2.0]"));
+  EXPECT_NE(t.why(1, 0).err.find("or their weights, are not those with which the run began"), std::string::npos);
+}
+
 // Another dataset at the same place is as good as itself, but not what the run was trained on.
 TEST(WhySlow, AnotherDatasetAtTheSamePlaceIsRefusedByName) {
   const Trained t;

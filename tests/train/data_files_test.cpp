@@ -88,21 +88,17 @@ TEST(DataFiles, WeightsOfSourcesAreThoseOfTheirFilesTogether) {
             std::string::npos);
 }
 
-// Counted over a whole number of rounds, whatever the sizes of the sources; a rank that reads only its share finds the
-// same order.
+// Counted over a whole number of rounds, whatever the sizes of the sources.
 TEST(DataFiles, SamplesComeFromSourcesByTheirWeights) {
   const TempDir dir;
   make_dataset(dir, "set", {{"a", "weight = 3\n", 3}, {"b", "weight = 1\n", 9}, {"c", "weight = 4\n", 1}});
-  const auto open = [&] { return DataStream(data_spec_of(recipe_of({(dir / "set").string()}), 257)); };
-  const DataStream stream = open(), other = open();
+  const DataStream stream(data_spec_of(recipe_of({(dir / "set").string()}), 257));
   std::map<char, int64_t> times;
   std::map<std::pair<size_t, int64_t>, int64_t> seen;
-  std::vector<std::pair<size_t, int64_t>> order;
   constexpr int64_t kSamples = 8 * 300;
   for (int64_t k = 0; k < kSamples; ++k) {
     const auto place = stream.place_of(k);
-    order.emplace_back(place.source, place.sample);
-    ++seen[order.back()];
+    ++seen[{place.source, place.sample}];
     ++times[fs::path(stream.source(place.source).tokens->path()).filename().string()[6]];
   }
   EXPECT_EQ(times, (std::map<char, int64_t>{{'a', 900}, {'b', 300}, {'c', 1200}}));
@@ -117,10 +113,28 @@ TEST(DataFiles, SamplesComeFromSourcesByTheirWeights) {
     }
   }
   for (const char source : {'a', 'b', 'c'}) EXPECT_LE(range[source].second - range[source].first, 1) << source;
-  for (const int64_t dp : {2, 3})
-    for (int64_t rank = dp; rank-- > 0;)
-      for (int64_t k = rank; k < kSamples; k += dp)
-        ASSERT_EQ(order[size_t(k)], (std::pair(other.place_of(k).source, other.place_of(k).sample)));
+}
+
+// None of its samples is drawn, so it needs none.
+TEST(DataFiles, ASourceOfWeightZeroMayBeShorterThanASample) {
+  const TempDir dir;
+  const auto open = [&](const std::string& name) {
+    Recipe r = recipe_of({(dir / name).string()});
+    r.train.seq_length = 150;
+    return DataStream(data_spec_of(r, 257)).num_sources();
+  };
+  make_dataset(dir, "zero", {{"a", "weight = 1\n", 4}, {"b", "weight = 0\n", 1}});
+  EXPECT_EQ(open("zero"), 5u);
+  make_dataset(dir, "one", {{"a", "weight = 1\n", 4}, {"b", "weight = 1\n", 1}});
+  EXPECT_NE(error_of([&] { open("one"); }).find("train-b-00000"), std::string::npos);
+}
+
+TEST(DataFiles, ALossMaskBesideADatasetIsRefusedAtOnce) {
+  const TempDir dir;
+  make_dataset(dir, "set", {{"a", "", 1}});
+  Recipe r = recipe_of({(dir / "set").string()});
+  r.data.loss_mask = "m.mask";
+  EXPECT_NE(error_of([&] { require_run_data(r); }).find("leave data.loss_mask out"), std::string::npos);
 }
 
 TEST(DataFiles, ValidationTakesWhatADatasetHoldsOut) {

@@ -26,8 +26,8 @@ Recipe recipe_of(const fs::path& run) {
   return parse_recipe_file(file.string(), {});
 }
 
-// That the files are those of the run: only the one that is asked about is read. Returns the version of its dataset
-// then.
+// That samples are where they were, and the file is the one of the run: only the one that is asked about is read.
+// Returns the version of its dataset then.
 std::string check_unchanged(const fs::path& run, const DataStream& stream, size_t source) {
   const fs::path file = run / "data.json";
   if (!fs::exists(file)) return "";  // of a weft that wrote none
@@ -39,6 +39,11 @@ std::string check_unchanged(const fs::path& run, const DataStream& stream, size_
   if (then.size() != stream.num_sources() || then[source].contents != stream.source(source).contents())
     throw FileError(fmt::format("{}: has changed since the run began, so it no longer tells what was trained on",
                                 then.size() == stream.num_sources() ? then[source].path : file.string()));
+  if (fields.has("order") && fields.string("order") != stream.order_fingerprint())
+    throw FileError(
+        fmt::format("{}: the samples of the training files, or their weights, are not those with which the "
+                    "run began, so it no longer tells what was trained on",
+                    file.string()));
   return then[source].version;
 }
 

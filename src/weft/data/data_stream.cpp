@@ -17,9 +17,11 @@ DataStream::DataStream(const DataSpec& spec)
   // What they are unless a recipe says otherwise is not said: runs of before there was a choice go on.
   if (spec.packing == PackingKind::first_fit) fingerprint_ += " packing=first-fit";
   if (spec.documents_apart) fingerprint_ += " documents=apart";
+  order_ = fingerprint_;
   int64_t all = 0;
   for (const OpenSource& s : sources_) {
     ends_.push_back(all += s.num_samples);
+    order_ += fmt::format(" {}+{}", s.first_sample, s.num_samples);
     contents_.push_back(spec.fingerprint ? s.contents() : "");
     fingerprint_ += " " + contents_.back();
   }
@@ -30,8 +32,10 @@ DataStream::DataStream(const DataSpec& spec)
   mixture_.emplace(spec.weights);
   size_t file = 0;
   for (const size_t end : ends_of_sources(spec)) {
-    fingerprint_ += fmt::format(" w={}", spec.weights[group_ends_.size()]);
-    if (end - file > 1) fingerprint_ += fmt::format(" files={}", end - file);
+    std::string group = fmt::format(" w={}", spec.weights[group_ends_.size()]);
+    if (end - file > 1) group += fmt::format(" files={}", end - file);
+    fingerprint_ += group;
+    order_ += group;
     group_ends_.push_back(ends_[end - 1]);
     file = end;
   }

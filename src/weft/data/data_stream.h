@@ -33,6 +33,8 @@ class DataStream {
   // MiB, 64 pieces of a MiB are looked at and the size, so that a start does not read a corpus: a change between them
   // is missed.
   const std::string& fingerprint() const { return fingerprint_; }
+  // Of what place_of follows from, which is no file's contents: seed, sizes, samples of each file, weights.
+  const std::string& order_fingerprint() const { return order_; }
   // The part of it that is of one source's contents, tokens and mask.
   const std::string& contents_of(size_t source) const { return contents_[source]; }
   size_t num_sources() const { return sources_.size(); }  // files
@@ -54,7 +56,7 @@ class DataStream {
   std::vector<int64_t> ends_;        // samples of files 0 .. s
   std::vector<int64_t> group_ends_;  // of groups 0 .. g: files that are walked as one
   std::optional<Mixture> mixture_;   // of groups, with weights
-  std::string fingerprint_;
+  std::string fingerprint_, order_;
   std::vector<std::string> contents_;  // of each source
 };
 

@@ -5,8 +5,6 @@
 
 namespace weft {
 
-// With the letters A to Z in lower case.
-
 // The text as it is where it is UTF-8 without NUL bytes, or this character set is not known, or it is not in it; else
 // converted.
 std::string utf8_of(std::string_view text, const std::string& charset);

@@ -11,6 +11,9 @@ Allowed at_least(double min) { return {.min = min}; }
 Allowed one_of(std::vector<std::string> choices) { return {.choices = std::move(choices)}; }
 Allowed needed(std::string example) { return {.example = std::move(example)}; }
 
+// What the tokens stage alone looks at: the texts of documents do not depend on it.
+bool is_of_tokens(const RecipeKey& key) { return key.name == "source.copies" || key.name == "source.weight"; }
+
 void add_run(PipelineConfig& c, std::vector<RecipeKey>& keys) {
   keys.insert(
       keys.end(),
@@ -159,13 +162,6 @@ std::vector<RecipeKey> source_keys(SourceConfig& s) {
        {.min = 0, .max = 1e9},
        "share of the source in the training samples, of the sum of all; of all sources, or of none"}};
 }
-
-namespace {
-
-// What the tokens stage alone looks at: the texts of documents do not depend on it.
-bool is_of_tokens(const RecipeKey& key) { return key.name == "source.copies" || key.name == "source.weight"; }
-
-}  // namespace
 
 nlohmann::json parameters_of(const PipelineConfig& config, const std::vector<std::string>& sections) {
   PipelineConfig copy = config;

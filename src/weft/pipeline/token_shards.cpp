@@ -18,6 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr int kTokenBits = 48;  // of a document's second number; above them is its series
 constexpr uint64_t kMostTokens = (uint64_t{1} << kTokenBits) - 1;
+constexpr size_t kMostSeries = size_t{1} << (64 - kTokenBits);
 
 // Walks over documents as the first step left them, from one on; of what is jumped over only the head is touched.
 class Tokenized {
@@ -168,6 +169,8 @@ nlohmann::json write(const Plan& plan, const StageContext& context) {
 
 void append_tokenized(std::string& bytes, uint64_t id, size_t series, const EncodedDocument& document) {
   const auto put = [&](const void* from, size_t size) { bytes.append(static_cast<const char*>(from), size); };
+  WEFT_CHECK(document.ids.size() <= kMostTokens && series < kMostSeries, "{} tokens of series {}", document.ids.size(),
+             series);
   const uint64_t size = uint64_t(document.ids.size()) | uint64_t(series) << kTokenBits;
   put(&id, sizeof id);
   put(&size, sizeof size);

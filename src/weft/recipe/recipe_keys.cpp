@@ -37,8 +37,7 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "its training files with the weights of its sources"},
       {"data.weights", &d.weights, at_least(0),
        "share of each entry of data.train in the samples; empty: all their samples once an epoch, or the weights of "
-       "the "
-       "sources of the only entry, a dataset"},
+       "the sources of the only entry, a dataset"},
       {"data.valid", &d.valid, {}, "files held out for evaluation, of the same kinds; of a dataset its held-out files"},
       {"data.valid_fraction", &d.valid_fraction, fraction(),
        "instead: the last samples of each training file are held out, this share of them"},

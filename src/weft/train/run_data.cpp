@@ -30,7 +30,13 @@ DataSpec data_spec_of(const Recipe& r, int64_t vocab_size) {
 }
 
 void require_run_data(const Recipe& r) {
-  require_sources(training_files_of(r).paths);
+  const DataFiles train = training_files_of(r);
+  if (!r.data.loss_mask.empty() && train.paths != r.data.train)
+    throw ConfigError(fmt::format(
+        "data.loss_mask belongs to one token file, but data.train = {} is a dataset, whose files have their "
+        "own masks; leave data.loss_mask out",
+        in_quotes(r.data.train.front())));
+  require_sources(train.paths);
   require_sources(validation_files_of(r.data.valid).paths);
   if (!r.data.loss_mask.empty()) require_sources({r.data.loss_mask});
 }

@@ -37,8 +37,11 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
                                                            .log_interval = recipe_.train.log_interval,
                                                            .terminal_fd = setup.terminal_fd});
   for (const std::string& note : notes_) records_->note(note);
-  write_file_durably(std::filesystem::path(recipe_.run.dir) / "data.json",
-                     nlohmann::json{{"format", 1}, {"train", to_json(data_.sources)}}.dump(1) + "\n");
+  write_file_durably(
+      std::filesystem::path(recipe_.run.dir) / "data.json",
+      nlohmann::json{{"format", 1}, {"order", data_.train->order_fingerprint()}, {"train", to_json(data_.sources)}}
+              .dump(1) +
+          "\n");
 }
 
 // The first rank makes the caches of tokenized text, the others find them.
