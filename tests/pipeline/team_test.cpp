@@ -228,6 +228,21 @@ TEST(Team, ALeaderWaitsForOthersAndSweepsWhatAKilledOneLeft) {
   EXPECT_EQ(differing(bytes_of_folder(s.out()), whole), (std::set<std::string>{}));
 }
 
+TEST(Team, ALeaderMakesAShardAgainThatWasCutElsewhere) {
+  const Shared s;
+  Harness alone, again;
+  alone.run(config_of(s.toml));
+  const auto whole = bytes_of_folder(s.out());
+  fs::remove(s.out() / "read/manifest.json");
+  nlohmann::json report = read_json_file(s.out() / "read/00001.json");
+  report["counts"]["bytes_in"] = 3;
+  spill(s.out() / "read/00001.json", report.dump());
+  spill(s.out() / "read/broken-00001.jsonl", "{}\n");
+  again.run(config_of(s.toml), "read");
+  EXPECT_EQ(again.progress.view().shards_made, 1);
+  EXPECT_EQ(differing(bytes_of_folder(s.out()), whole), (std::set<std::string>{}));
+}
+
 TEST(Team, CtrlCIsSeenWhileALeaderWaitsForOthers) {
   const Shared s;
   s.begin();

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <fstream>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -168,7 +169,11 @@ class BatchWork {
       read(one);
     }
     report_.hash = out_.commit(folder.path() / shard_name(batch_.shard, context_.shard_suffix));
-    if (!broken_.empty()) broken_.commit(folder.path() / ("broken-" + shard_name(batch_.shard, ".jsonl")));
+    const fs::path broken = folder.path() / ("broken-" + shard_name(batch_.shard, ".jsonl"));
+    if (broken_.empty())
+      fs::remove(broken);  // of one that was cut elsewhere
+    else
+      broken_.commit(broken);
     folder.finish(batch_.shard, report_);
   }
   const Counts& counts() const { return report_.counts; }
@@ -228,7 +233,15 @@ struct ReadInputs {
 ReadInputs read_all(const PipelineConfig& config, const std::vector<InputFile>& files, const StageFolder& folder,
                     const StageContext& context) {
   ReadInputs result;
-  PassSpec pass{.shown = "read", .finished = [&](int64_t shard) { return folder.finished_counts(shard); }};
+  std::map<int64_t, std::pair<size_t, int64_t>> cut;  // the leader's: rows and bytes of each shard
+  // A helper that was shown other bytes of a file has cut it elsewhere: the leader makes that shard again.
+  const auto finished = [&](int64_t shard) -> std::optional<Counts> {
+    std::optional<Counts> counts = folder.finished_counts(shard);
+    if (!counts || context.helps) return counts;
+    const auto& [rows, bytes] = cut.at(shard);
+    return size_t(counts->documents_in) == rows && counts->bytes_in == bytes ? counts : std::nullopt;
+  };
+  PassSpec pass{.shown = "read", .finished = finished};
   for (const InputFile& f : files) pass.work += f.bytes;
   OpenShards shards(folder, pass, context);
   while (shards.next_sweep()) {
@@ -236,6 +249,7 @@ ReadInputs read_all(const PipelineConfig& config, const std::vector<InputFile>& 
     const auto next = [&]() -> std::optional<Batch> {
       while (!context.stop) {
         std::optional<Batch> batch = batches.next();
+        if (batch && !context.helps) cut[batch->shard] = {batch->rows.size(), batch->bytes};
         if (!batch || shards.take(batch->shard, batch->bytes_read)) return batch;
       }
       return {};
