@@ -168,6 +168,21 @@ TEST(Team, ALeaderTouchesNothingWhileAHelperOfTheOneBeforeIsAtWork) {
   EXPECT_TRUE(audit_dataset(s.out()).problems.empty());
 }
 
+TEST(Team, OneLeadsEvenWhereItsRunLockIsGone) {
+  const Shared s;
+  s.begin();
+  const auto first = s.lead(kNobodyStops);
+  const std::string work = testing::slurp(s.out() / "run.json");
+  for (const int pass : {pass_of("read", 1), 0}) {
+    if (pass != 0) first->open(pass);
+    if (pass == 0) first->close();
+    fs::remove(s.out() / "run.lock");
+    const Team::Spec other{.work = {{"other", "work"}}, .stop = kNobodyStops};
+    EXPECT_NE(error_of([&] { Team(s.out(), other); }).find("another weft leads here"), std::string::npos) << pass;
+    EXPECT_EQ(testing::slurp(s.out() / "run.json"), work);
+  }
+}
+
 TEST(Team, AHelperWritesNothingForALeaderOfAnotherPipeline) {
   const Shared s;
   s.begin();

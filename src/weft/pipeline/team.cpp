@@ -12,7 +12,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// In shards.lock: the leader has one of the first numbers, that of the pass that is open, or 0.
+// In shards.lock: the leader has one of the first numbers, that of the pass that is open, or 0; all while it begins, so
+// that there is no other.
 constexpr int64_t kPasses = 16, kShards = 16;
 
 }  // namespace
@@ -45,30 +46,32 @@ void Team::begin_to_lead(const nlohmann::json& work) {
     run_lock_.emplace(folder_);
   } catch (const ConfigError& e) { throw ConfigError(std::string(e.what()) + "; to help it: weft data run --join"); }
   locks_.emplace(folder_ / "shards.lock");
+  if (!locks_->try_lock(0, kPasses))  // run.lock alone may be gone, or of one host only
+    throw ConfigError(folder_.string() + ": another weft leads here; to help it: weft data run --join");
   remove_unfinished(folder_, "run.json");
   WholeFile out(folder_ / "run.json");
   out.write(work.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
   out.commit();
-  if (!locks_->try_lock(0)) throw ConfigError(folder_.string() + ": another weft leads here; to help it: --join");
+  locks_->unlock(1, kPasses - 1);
   close();
 }
 
 void Team::open(int pass) {
-  WEFT_CHECK(!helps_ && pass > 0 && pass < kPasses, "pass {}", pass);
-  if (!locks_->try_lock(pass)) throw FileError(folder_.string() + ": another weft leads here too; end one of them");
-  locks_->unlock(at_);
-  at_ = pass;
+  WEFT_CHECK(!helps_ && pass > 0 && pass < kPasses - 1, "pass {}", pass);
+  go_to(pass);
 }
 
 void Team::close() {
-  if (at_ != 0) {
-    if (!locks_->try_lock(0)) throw FileError(folder_.string() + ": another weft leads here too; end one of them");
-    locks_->unlock(at_);
-    at_ = 0;
-  }
+  if (at_ != 0) go_to(0);
   Pause pause(stop_);
   while (!locks_->try_lock(kShards, NumberLocks::kToTheEnd)) pause.wait();
   locks_->unlock(kShards, NumberLocks::kToTheEnd);
+}
+
+void Team::go_to(int64_t pass) {
+  if (!locks_->try_lock(pass)) throw FileError(folder_.string() + ": another weft leads here too; end one of them");
+  locks_->unlock(at_);
+  at_ = pass;
 }
 
 void Team::find_leader(double wait_s) {
@@ -79,7 +82,8 @@ void Team::find_leader(double wait_s) {
     if (locks_ && !locks_->work())
       throw ConfigError(fmt::format(
           "{}: its file system has no locks between processes, so none can help another there", folder_.string()));
-    if (locks_ && turn(0) != Turn::kNoLeader) return;
+    const bool begins = locks_ && locks_->locked_by_another(kPasses - 1);  // its run.json is not there yet
+    if (locks_ && turn(0) != Turn::kNoLeader && !begins) return;
     if (std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() >= wait_s) break;
   }
   throw ConfigError(

@@ -74,6 +74,7 @@ class Team {
 
  private:
   void begin_to_lead(const nlohmann::json& work);
+  void go_to(int64_t pass);
   void find_leader(double wait_s);
   void compare(const nlohmann::json& work) const;
 
