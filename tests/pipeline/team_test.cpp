@@ -199,7 +199,11 @@ TEST(Team, AHelperWritesNothingForALeaderOfAnotherPipeline) {
 }
 
 TEST(Team, AHelperOfOtherWorkIsRefused) {
-  const Shared s;
+  Shared s;
+  const std::string source = "[[source]]\n";
+  for (size_t at = 0; (at = s.toml.find(source, at)) != std::string::npos;)
+    s.toml.insert(at += source.size(), "weight = 1\n");
+  s.toml += "[tokens]\ntokenizer = \"byte\"\n";
   const auto help = [&](const std::string& toml) {
     Harness helper;
     helper.helps = true;
@@ -213,6 +217,10 @@ TEST(Team, AHelperOfOtherWorkIsRefused) {
   std::string other = s.toml;
   other.replace(other.find("min_words = 2"), 13, "min_words = 3");
   EXPECT_NE(help(other).find("pipeline: length.min_words is \"2\" for it, and \"3\" for this one"), std::string::npos)
+      << help(other);
+  other = s.toml;
+  other.replace(other.find("weight = 1"), 10, "weight = 2");
+  EXPECT_NE(help(other).find("pipeline: weights/s0 is 1.0 for it, and 2.0 for this one"), std::string::npos)
       << help(other);
   leader->open(pass_of("read", 1));
   spill(s.dir / "3.txt", "a text that has changed");

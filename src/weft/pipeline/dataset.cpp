@@ -59,7 +59,10 @@ nlohmann::json work_of(const PipelineConfig& config) {
   nlohmann::json work = parameters_of(config, stage_names(config));
   work.update(parameters_of(config, rule_names(config)));
   work.update(parameters_of(config, {"source", "read"}));
-  for (const SourceConfig& s : config.sources) work["copies"][s.name] = s.copies;
+  for (const SourceConfig& s : config.sources) {
+    work["copies"][s.name] = s.copies;
+    if (s.weight) work["weights"][s.name] = *s.weight;
+  }
   work["run.shard_mb"] = config.run.shard_mb;
   work["run.compression"] = config.run.compression;
   work["run.samples"] = config.run.samples;
