@@ -228,6 +228,21 @@ TEST(Team, AHelperOfOtherWorkIsRefused) {
   EXPECT_FALSE(fs::exists(s.out() / "read/00000.json"));
 }
 
+TEST(Team, AHelperThatComesAfterTheEndHasNothingToDo) {
+  const Shared s;
+  Harness alone, late;
+  alone.run(config_of(s.toml));
+  late.helps = true;
+  const auto nobody = [](const StageResult&) { ADD_FAILURE(); };
+  EXPECT_FALSE(run_pipeline(config_of(s.toml), "", late.context(), nobody));
+  std::string other = s.toml;
+  other.replace(other.find("min_words = 2"), 13, "min_words = 3");
+  EXPECT_NE(error_of([&] { late.run(config_of(other)); }).find("no weft data run is at work"), std::string::npos);
+  // A run that began after the dataset was complete, and was killed.
+  fs::last_write_time(s.out() / "run.json", fs::last_write_time(s.out() / "manifest.json") + std::chrono::seconds(1));
+  EXPECT_NE(error_of([&] { late.run(config_of(s.toml)); }).find("no weft data run is at work"), std::string::npos);
+}
+
 TEST(Team, ALeaderWaitsForOthersAndSweepsWhatAKilledOneLeft) {
   const Shared s;
   Harness alone, run;

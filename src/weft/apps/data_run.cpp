@@ -129,9 +129,10 @@ int run_data_run(const DataRunOptions& o) {
                              .stop = stop_requested(),
                              .progress = progress};
   const std::filesystem::path folder = config.run.dir;
+  bool came_in_time = false;
   try {
     const ProgressLine line(progress);
-    run_pipeline(config, o.stage, context, [&](const StageResult& stage) {
+    came_in_time = run_pipeline(config, o.stage, context, [&](const StageResult& stage) {
       line.clear();
       std::cout << stage_text(stage.manifest) << std::flush;
       if (stage.counts.documents_out == 0)
@@ -143,7 +144,9 @@ int run_data_run(const DataRunOptions& o) {
     std::cerr << e.what() << "\n";
     return kExitInterrupted;
   }
-  if (o.join)
+  if (!came_in_time)
+    std::cout << fmt::format("{}: the dataset is complete; there is nothing to help\n", folder.string());
+  else if (o.join)
     std::cout << fmt::format("helped: {} shards were made here\n", progress.view().shards_made);
   else if (o.stage.empty())
     std::cout << "version " << open_dataset(folder).version << "\n";

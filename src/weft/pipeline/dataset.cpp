@@ -219,7 +219,7 @@ std::vector<std::string> stage_names(const PipelineConfig& config) {
   return names;
 }
 
-void run_pipeline(const PipelineConfig& config, const std::string& stage, const StageContext& given,
+bool run_pipeline(const PipelineConfig& config, const std::string& stage, const StageContext& given,
                   const std::function<void(const StageResult&)>& done) {
   const std::vector<std::string> names = stage_names(config);
   if (!stage.empty() && std::find(names.begin(), names.end(), stage) == names.end()) {
@@ -237,6 +237,7 @@ void run_pipeline(const PipelineConfig& config, const std::string& stage, const 
   given.progress.begin(given.helps ? "waiting for the run that leads" : "waiting for helpers of an earlier run", 0);
   Team team(folder,
             {.helps = given.helps, .leader_wait_s = given.leader_wait_s, .work = work_of(config), .stop = given.stop});
+  if (team.came_late()) return false;
   StageContext context = given;
   context.team = &team;
   std::vector<StageResult> results;
@@ -245,12 +246,13 @@ void run_pipeline(const PipelineConfig& config, const std::string& stage, const 
     if (stage.empty() || stage == name || context.helps) {
       results.push_back(run_stage(name, config, before, context));
       done(results.back());
-      if (stage == name && (name != names.back() || context.helps)) return;
+      if (stage == name && (name != names.back() || context.helps)) return true;
     } else {
       results.push_back(open_earlier_stage(name, config, before));
     }
   }
   if (!context.helps) write_manifest(folder, results);
+  return true;
 }
 
 Dataset open_dataset(const fs::path& folder) {

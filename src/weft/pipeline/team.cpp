@@ -34,8 +34,8 @@ int pass_of(const std::string& stage, int part) {
 
 Team::Team(const fs::path& folder, const Spec& spec) : folder_(folder), stop_(spec.stop), helps_(spec.helps) {
   if (helps_) {
-    find_leader(spec.leader_wait_s);
-    compare(spec.work);
+    came_late_ = !find_leader(spec.leader_wait_s, spec.work);
+    if (!came_late_) compare(spec.work);
   } else {
     begin_to_lead(spec.work);
   }
@@ -74,7 +74,8 @@ void Team::go_to(int64_t pass) {
   at_ = pass;
 }
 
-void Team::find_leader(double wait_s) {
+// False: it has ended, with all that it was to do.
+bool Team::find_leader(double wait_s, const nlohmann::json& work) {
   const fs::path file = folder_ / "shards.lock";
   const auto begin = std::chrono::steady_clock::now();
   for (Pause pause(stop_);; pause.wait()) {
@@ -83,13 +84,23 @@ void Team::find_leader(double wait_s) {
       throw ConfigError(fmt::format(
           "{}: its file system has no locks between processes, so none can help another there", folder_.string()));
     const bool begins = locks_ && locks_->locked_by_another(kPasses - 1);  // its run.json is not there yet
-    if (locks_ && turn(0) != Turn::kNoLeader && !begins) return;
+    if (locks_ && turn(0) != Turn::kNoLeader && !begins) return true;
+    if (!begins && was_completed(work)) return false;
     if (std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() >= wait_s) break;
   }
   throw ConfigError(
       fmt::format("{}: no weft data run is at work here that could be helped; start one without --join, or, if one "
                   "runs on another host, mount the folder with locks that hosts share",
                   folder_.string()));
+}
+
+// The manifest is the last file of a run, and run.json its first: an older manifest is of a run before.
+bool Team::was_completed(const nlohmann::json& work) const {
+  std::error_code none;
+  const auto began = fs::last_write_time(folder_ / "run.json", none);
+  if (none) return false;
+  const auto ended = fs::last_write_time(folder_ / "manifest.json", none);
+  return !none && ended >= began && read_json_file(folder_ / "run.json") == work;
 }
 
 void Team::compare(const nlohmann::json& work) const {
