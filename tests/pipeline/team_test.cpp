@@ -137,6 +137,7 @@ TEST(Team, WhatOthersFinishCountsAsDoneInThisRun) {
   ASSERT_TRUE(first->take(0) && second->take(1));
   const Helper helper(s.toml);
   ASSERT_TRUE(comes_true([&] { return helper.shards_made() == kSources - 2; }));
+  EXPECT_TRUE(comes_true([&] { return helper.view().waits_for == "others at 2 shards, first 00000"; }));
   for (const char* file : {"00000.jsonl", "00000.json"}) spill(s.out() / "read" / file, whole.at(file));
   first.reset();
   EXPECT_TRUE(comes_true([&] { return helper.view().counts.documents_in == kSources - 1; }));
@@ -260,6 +261,7 @@ TEST(Team, ALeaderWaitsForOthersAndSweepsWhatAKilledOneLeft) {
   });
   EXPECT_TRUE(comes_true([&] { return run.progress.view().shards_made == 2 * kSources - 1; }));
   EXPECT_FALSE(fs::exists(s.out() / "filter/00003.json"));
+  EXPECT_TRUE(comes_true([&] { return run.progress.view().waits_for == "helpers at shard 00003"; }));
   spill(s.out() / "filter/00003.jsonl.tmp-abcdef", "half of a sh");
   killed.reset();
   EXPECT_EQ(end.get(), "");

@@ -38,6 +38,7 @@ std::string most_frequent(const std::map<std::string, int64_t>& counts, size_t m
 // `speed`: bytes of work in a second.
 std::string progress_text(const StageProgress::View& v, double speed) {
   const Counts& c = v.counts;
+  if (!v.waits_for.empty()) return v.stage + ": waiting for " + v.waits_for;
   if (v.work_done == 0 && v.work == 0) return v.stage;  // it waits
   std::string text = fmt::format("{}: {} documents, {}", v.stage, c.documents_in, megabytes(double(v.work_done)));
   text += fmt::format(", {:.1f} MB/s", speed / 1e6);

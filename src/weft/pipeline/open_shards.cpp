@@ -17,6 +17,12 @@ OpenShards::OpenShards(const StageFolder& folder, PassSpec spec, const StageCont
 bool OpenShards::next_sweep() {
   if (context_.stop) throw Interrupted();
   if (!begun_) return begin();
+  const bool more = wait_for_others();
+  context_.progress.wait_for("");
+  return more;
+}
+
+bool OpenShards::wait_for_others() {
   for (Pause pause(context_.stop);; pause.wait()) {
     if (team_.helps() && (closed_ || team_.turn(pass_) != Team::Turn::kNow)) return begin();
     const size_t before = others_.size();
@@ -30,9 +36,16 @@ bool OpenShards::next_sweep() {
     }
     if (others_.empty()) break;
     if (others_.size() < before) pause.reset();
+    say_who_is_waited_for();
   }
   if (!team_.helps()) team_.close();
   return false;
+}
+
+void OpenShards::say_who_is_waited_for() const {
+  const std::string first = fmt::format("{:05}", others_.begin()->first);
+  const std::string shards = others_.size() == 1 ? "shard " + first : fmt::format("{} shards, first {}", others_.size(), first);
+  context_.progress.wait_for((team_.helps() ? "others at " : "helpers at ") + shards);
 }
 
 // Also where a leader was followed by another.

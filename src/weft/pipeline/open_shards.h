@@ -38,7 +38,9 @@ class OpenShards {
  private:
   using Clock = std::chrono::steady_clock;
   bool begin();
+  bool wait_for_others();
   void look_at_others();
+  void say_who_is_waited_for() const;
   bool count_if_finished(int64_t shard, std::optional<int64_t> work);
 
   const StageFolder& folder_;

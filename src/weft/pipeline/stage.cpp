@@ -124,6 +124,11 @@ void StageProgress::made(const Counts& counts, int64_t work) {
   ++now_.shards_made;
 }
 
+void StageProgress::wait_for(const std::string& what) {
+  std::lock_guard lock(mutex_);
+  now_.waits_for = what;
+}
+
 StageProgress::View StageProgress::view() const {
   std::lock_guard lock(mutex_);
   return now_;

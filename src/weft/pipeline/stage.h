@@ -20,6 +20,7 @@ class StageProgress {
  public:
   struct View {
     std::string stage;
+    std::string waits_for;  // empty: it is at work
     Counts counts;
     int64_t work_done = 0, work = 0;  // bytes; 0: not known
     int64_t bytes = 0;                // gone through in this run: what was finished before is not counted
@@ -28,6 +29,7 @@ class StageProgress {
   void begin(const std::string& stage, int64_t work);
   void add(const Counts& counts, int64_t work, bool done_before);
   void made(const Counts& counts, int64_t work);  // a shard, by this process
+  void wait_for(const std::string& what);         // empty: not any more
   View view() const;
 
  private:
