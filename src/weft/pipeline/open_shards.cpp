@@ -44,7 +44,8 @@ bool OpenShards::wait_for_others() {
 
 void OpenShards::say_who_is_waited_for() const {
   const std::string first = fmt::format("{:05}", others_.begin()->first);
-  const std::string shards = others_.size() == 1 ? "shard " + first : fmt::format("{} shards, first {}", others_.size(), first);
+  const std::string shards =
+      others_.size() == 1 ? "shard " + first : fmt::format("{} shards, first {}", others_.size(), first);
   context_.progress.wait_for((team_.helps() ? "others at " : "helpers at ") + shards);
 }
 
@@ -66,8 +67,8 @@ bool OpenShards::begin() {
 }
 
 bool OpenShards::take(int64_t shard, std::optional<int64_t> work) {
-  if (closed_ || (only_others_ && !others_.count(shard))) return false;
   look_at_others();
+  if (closed_ || (only_others_ && !others_.count(shard))) return false;
   if (!team_.take(shard)) {
     others_[shard] = work;
     return false;
@@ -88,9 +89,10 @@ void OpenShards::made(int64_t shard, const Counts& counts, std::optional<int64_t
   context_.progress.made(counts, work.value_or(counts.bytes_in));
 }
 
-// So that what others finish is counted while this process is busy.
+// So that what others finish is counted while this process is busy, and a helper does not go on for nobody.
 void OpenShards::look_at_others() {
   if (Clock::now() - looked_ < std::chrono::seconds(1)) return;
+  if (team_.helps() && team_.turn(pass_) != Team::Turn::kNow) closed_ = true;
   for (auto one = others_.begin(); one != others_.end();) {
     const auto [shard, work] = *one++;
     if (team_.take(shard) && !count_if_finished(shard, work)) team_.release(shard);

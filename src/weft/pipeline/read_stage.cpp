@@ -228,8 +228,8 @@ struct ReadInputs {
   bool all_here = true;   // no shard was made by another process
 };
 
-// Each sweep goes through all files anew, also through the rows that others make shards of: where shards begin is only
-// known so.
+// The first sweep goes through all files, also through the rows that others make shards of: where shards begin is only
+// known so. Later ones look for what others have lost, up to the last of it.
 ReadInputs read_all(const PipelineConfig& config, const std::vector<InputFile>& files, const StageFolder& folder,
                     const StageContext& context) {
   ReadInputs result;
@@ -244,10 +244,10 @@ ReadInputs read_all(const PipelineConfig& config, const std::vector<InputFile>& 
   PassSpec pass{.shown = "read", .finished = finished};
   for (const InputFile& f : files) pass.work += f.bytes;
   OpenShards shards(folder, pass, context);
-  while (shards.next_sweep()) {
-    Batches batches(config, files, !context.helps);
+  for (bool first = true; shards.next_sweep(); first = false) {
+    Batches batches(config, files, first && !context.helps);
     const auto next = [&]() -> std::optional<Batch> {
-      while (!context.stop) {
+      while (!context.stop && !shards.sweep_is_over()) {
         std::optional<Batch> batch = batches.next();
         if (batch && !context.helps) cut[batch->shard] = {batch->rows.size(), batch->bytes};
         if (!batch || shards.take(batch->shard, batch->bytes_read)) return batch;
@@ -259,6 +259,7 @@ ReadInputs read_all(const PipelineConfig& config, const std::vector<InputFile>& 
       work.run(folder);
       shards.made(batch.shard, work.counts(), batch.bytes_read);
     });
+    if (!first) continue;
     result.num_shards = batches.num_shards();
     result.inputs = batches.inputs();
   }
