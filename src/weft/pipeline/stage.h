@@ -44,7 +44,7 @@ struct StageContext {
   std::string shard_suffix = ".jsonl.zst";
   bool again = false;         // a dataset that is complete may be thrown away for another
   bool helps = false;         // another process leads
-  double leader_wait_s = 60;  // for one that is to be helped
+  double leader_wait_s = 60;  // for one that is to be helped, and to see the last file that it wrote
   Team* team = nullptr;       // run_pipeline's
   const std::atomic<bool>& stop;
   StageProgress& progress;
