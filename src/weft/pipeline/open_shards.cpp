@@ -73,12 +73,12 @@ bool OpenShards::take(int64_t shard, std::optional<int64_t> work) {
     others_[shard] = work;
     return false;
   }
+  if (count_if_finished(shard, work)) return false;
   if (team_.helps() && (team_.turn(pass_) != Team::Turn::kNow || !folder_.is_still_mine())) {
     closed_ = true;
     team_.release(shard);
     return false;
   }
-  if (count_if_finished(shard, work)) return false;
   others_.erase(shard);
   made_one_ = true;
   return true;
