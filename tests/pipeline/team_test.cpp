@@ -328,12 +328,15 @@ TEST(TeamSlow, TwoAndThreeProcessesGiveTheBytesOfOne) {
     for (int i = 0; i < helpers; ++i) all.push_back(p.start(true, i == 1 ? "dedup" : ""));
     std::this_thread::sleep_for(std::chrono::milliseconds(300));  // they wait for the one that leads
     EXPECT_EQ(p.start(false)->wait().status, 0);
+    int64_t made = 0;
     for (int i = 0; i < helpers; ++i) {
       const testing::Finished end = all[size_t(i)]->wait();
       EXPECT_EQ(end.status, 0) << end.err;
-      EXPECT_GT(shards_made(end), 0) << end.out;
+      EXPECT_GE(shards_made(end), 0) << end.out;
+      made += shards_made(end);
       EXPECT_EQ(end.out.find("tokens  ") == std::string::npos, i == 1) << end.out;  // only up to its stage
     }
+    EXPECT_GT(made, 0);
     EXPECT_EQ(p.differences(), (std::set<std::string>{}));
   }
 }
@@ -345,13 +348,14 @@ TEST(TeamSlow, HelpersThatAreKilledCostNothing) {
   int killed = 0;
   while (leader->running()) {
     const auto helper = p.start(true);
-    std::this_thread::sleep_for(std::chrono::milliseconds(100 + random() % 300));
+    EXPECT_TRUE(comes_true([&] { return fs::exists(p.dir / "out/read/00001.json"); }));
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 300));
     if (helper->running() && leader->running()) ++killed;
     helper->send(SIGKILL);
     helper->wait();
   }
   EXPECT_EQ(leader->wait().status, 0);
-  EXPECT_GE(killed, 3);
+  EXPECT_GE(killed, 1);
   EXPECT_EQ(p.differences(), (std::set<std::string>{}));
 }
 
