@@ -16,7 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr JsonLimits kManifest{.max_bytes = size_t{1} << 30, .max_depth = 64};
 constexpr int kFormat = 1;
 
 StageResult run_stage(const std::string& name, const PipelineConfig& config, const StageResult* before,
@@ -212,10 +211,10 @@ Table table_of(const nlohmann::json& manifest) {
 }  // namespace
 
 std::vector<std::string> stage_names(const PipelineConfig& config) {
-  std::vector<std::string> names = {"read"};
-  if (!rule_names(config).empty()) names.emplace_back("filter");
-  for (const char* name : {"dedup", "decontaminate", "tokens"})
-    if (config.has(name)) names.emplace_back(name);
+  std::vector<std::string> names;
+  for (const char* name : kStageNames)
+    if (const std::string n = name; n == "read" || (n == "filter" ? !rule_names(config).empty() : config.has(n)))
+      names.push_back(n);
   return names;
 }
 

@@ -15,8 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr JsonLimits kManifest{.max_bytes = size_t{1} << 30, .max_depth = 64};
-
 nlohmann::json to_json(const StageIdentity& id) {
   return {{"stage", id.name}, {"version", id.version}, {"parameters", id.parameters}, {"inputs", id.inputs}};
 }

@@ -9,11 +9,15 @@
 #include <optional>
 #include <string>
 
+#include "weft/base/json.h"
 #include "weft/pipeline/document.h"
 #include "weft/pipeline/report.h"
 #include "weft/pipeline/team.h"
 
 namespace weft {
+
+// Of manifests and stage.json, which list every shard.
+inline constexpr JsonLimits kManifest{.max_bytes = size_t{1} << 30, .max_depth = 64};
 
 // Seen by whoever shows how far a stage is. Any thread.
 class StageProgress {

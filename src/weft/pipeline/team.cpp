@@ -1,6 +1,7 @@
 #include "weft/pipeline/team.h"
 
 #include <algorithm>
+#include <iterator>
 #include <thread>
 
 #include "weft/base/json.h"
@@ -26,10 +27,9 @@ void Pause::wait() {
 }
 
 int pass_of(const std::string& stage, int part) {
-  constexpr std::string_view kStages[] = {"read", "filter", "dedup", "decontaminate", "tokens"};
-  const auto at = std::find(std::begin(kStages), std::end(kStages), stage);
-  WEFT_CHECK(at != std::end(kStages), "{} is no stage", stage);
-  return 1 + 2 * int(at - std::begin(kStages)) + part;
+  const auto at = std::find(std::begin(kStageNames), std::end(kStageNames), stage);
+  WEFT_CHECK(at != std::end(kStageNames), "{} is no stage", stage);
+  return 1 + 2 * int(at - std::begin(kStageNames)) + part;
 }
 
 Team::Team(const fs::path& folder, const Spec& spec) : folder_(folder), stop_(spec.stop), helps_(spec.helps) {

@@ -40,6 +40,8 @@ class Pause {
   std::chrono::microseconds next_ = kLeast;
 };
 
+// All stages that there are, in order.
+inline constexpr const char* kStageNames[] = {"read", "filter", "dedup", "decontaminate", "tokens"};
 // Passes have numbers in the order in which they are gone through. `part`: 0, 1.
 int pass_of(const std::string& stage, int part);
 
