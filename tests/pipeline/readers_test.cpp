@@ -7,6 +7,7 @@
 #include "weft/base/json.h"
 #include "weft/pipeline/html_text.h"
 #include "weft/pipeline/http.h"
+#include "weft/pipeline/input.h"
 #include "weft/pipeline/row_document.h"
 
 namespace weft {
@@ -175,6 +176,11 @@ TEST(Readers, ATruncatedArchiveKeepsWhatCameBefore) {
     EXPECT_EQ(read.broken(), 1);
     EXPECT_LT(read.texts().size(), 20000u);
   }
+}
+
+TEST(Readers, AFileThatTheSystemCannotReadDoesNotJustEnd) {
+  Input input(open_file_stream("/proc/self/mem", {}, nullptr));  // nothing is at address 0: EIO
+  EXPECT_EQ(testing::error_of([&] { input.peek(1); }), "/proc/self/mem: cannot be read: Input/output error");
 }
 
 TEST(Readers, ABombIsStopped) {

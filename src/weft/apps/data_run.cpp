@@ -38,6 +38,7 @@ std::string most_frequent(const std::map<std::string, int64_t>& counts, size_t m
 // `speed`: bytes of work in a second.
 std::string progress_text(const StageProgress::View& v, double speed) {
   const Counts& c = v.counts;
+  if (!v.waits_for.empty()) return v.stage + ": waiting for " + v.waits_for;
   if (v.work_done == 0 && v.work == 0) return v.stage;  // it waits
   std::string text = fmt::format("{}: {} documents, {}", v.stage, c.documents_in, megabytes(double(v.work_done)));
   text += fmt::format(", {:.1f} MB/s", speed / 1e6);
@@ -129,9 +130,10 @@ int run_data_run(const DataRunOptions& o) {
                              .stop = stop_requested(),
                              .progress = progress};
   const std::filesystem::path folder = config.run.dir;
+  bool came_in_time = false;
   try {
     const ProgressLine line(progress);
-    run_pipeline(config, o.stage, context, [&](const StageResult& stage) {
+    came_in_time = run_pipeline(config, o.stage, context, [&](const StageResult& stage) {
       line.clear();
       std::cout << stage_text(stage.manifest) << std::flush;
       if (stage.counts.documents_out == 0)
@@ -143,7 +145,9 @@ int run_data_run(const DataRunOptions& o) {
     std::cerr << e.what() << "\n";
     return kExitInterrupted;
   }
-  if (o.join)
+  if (!came_in_time)
+    std::cout << fmt::format("{}: the dataset is complete; there is nothing to help\n", folder.string());
+  else if (o.join)
     std::cout << fmt::format("helped: {} shards were made here\n", progress.view().shards_made);
   else if (o.stage.empty())
     std::cout << "version " << open_dataset(folder).version << "\n";

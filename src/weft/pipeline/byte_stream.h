@@ -21,7 +21,8 @@ class ByteStream {
  public:
   virtual ~ByteStream() = default;
   // Fills some of `out`, which is not empty; 0: the end. Throws Error that says why it cannot go on: cut short, broken,
-  // beyond the limit. What came before is good.
+  // beyond the limit. What came before is good. Throws FileError where the system cannot read the file: nobody knows
+  // where it ends then.
   virtual size_t read(std::span<char> out) = 0;
   // Of the file itself, so far.
   virtual int64_t bytes_in() const = 0;

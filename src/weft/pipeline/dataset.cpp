@@ -16,7 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr JsonLimits kManifest{.max_bytes = size_t{1} << 30, .max_depth = 64};
 constexpr int kFormat = 1;
 
 StageResult run_stage(const std::string& name, const PipelineConfig& config, const StageResult* before,
@@ -59,7 +58,10 @@ nlohmann::json work_of(const PipelineConfig& config) {
   nlohmann::json work = parameters_of(config, stage_names(config));
   work.update(parameters_of(config, rule_names(config)));
   work.update(parameters_of(config, {"source", "read"}));
-  for (const SourceConfig& s : config.sources) work["copies"][s.name] = s.copies;
+  for (const SourceConfig& s : config.sources) {
+    work["copies"][s.name] = s.copies;
+    if (s.weight) work["weights"][s.name] = *s.weight;
+  }
   work["run.shard_mb"] = config.run.shard_mb;
   work["run.compression"] = config.run.compression;
   work["run.samples"] = config.run.samples;
@@ -209,14 +211,14 @@ Table table_of(const nlohmann::json& manifest) {
 }  // namespace
 
 std::vector<std::string> stage_names(const PipelineConfig& config) {
-  std::vector<std::string> names = {"read"};
-  if (!rule_names(config).empty()) names.emplace_back("filter");
-  for (const char* name : {"dedup", "decontaminate", "tokens"})
-    if (config.has(name)) names.emplace_back(name);
+  std::vector<std::string> names;
+  for (const char* name : kStageNames)
+    if (const std::string n = name; n == "read" || (n == "filter" ? !rule_names(config).empty() : config.has(n)))
+      names.push_back(n);
   return names;
 }
 
-void run_pipeline(const PipelineConfig& config, const std::string& stage, const StageContext& given,
+bool run_pipeline(const PipelineConfig& config, const std::string& stage, const StageContext& given,
                   const std::function<void(const StageResult&)>& done) {
   const std::vector<std::string> names = stage_names(config);
   if (!stage.empty() && std::find(names.begin(), names.end(), stage) == names.end()) {
@@ -234,6 +236,7 @@ void run_pipeline(const PipelineConfig& config, const std::string& stage, const 
   given.progress.begin(given.helps ? "waiting for the run that leads" : "waiting for helpers of an earlier run", 0);
   Team team(folder,
             {.helps = given.helps, .leader_wait_s = given.leader_wait_s, .work = work_of(config), .stop = given.stop});
+  if (team.came_late()) return false;
   StageContext context = given;
   context.team = &team;
   std::vector<StageResult> results;
@@ -242,12 +245,13 @@ void run_pipeline(const PipelineConfig& config, const std::string& stage, const 
     if (stage.empty() || stage == name || context.helps) {
       results.push_back(run_stage(name, config, before, context));
       done(results.back());
-      if (stage == name && (name != names.back() || context.helps)) return;
+      if (stage == name && (name != names.back() || context.helps)) return true;
     } else {
       results.push_back(open_earlier_stage(name, config, before));
     }
   }
   if (!context.helps) write_manifest(folder, results);
+  return true;
 }
 
 Dataset open_dataset(const fs::path& folder) {

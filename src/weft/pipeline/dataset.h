@@ -17,10 +17,11 @@ std::vector<std::string> stage_names(const PipelineConfig& config);
 // Runs the stage of this name, or all where it is empty, in config.run.dir; `done` hears of each when it is complete.
 // Where all are complete, writes manifest.json. What is complete already is not done again. Where the context says that
 // it helps: takes part in what the process does that leads in the folder, up to that stage, and returns when that is
-// complete. Throws ConfigError for a name that is none of this pipeline, and where another process leads in the folder
-// (or, to help, none does, or one of another pipeline); FileError where a stage before it is not complete or is of
-// other parameters or inputs; Interrupted, also where the leader has ended.
-void run_pipeline(const PipelineConfig& config, const std::string& stage, const StageContext& given,
+// complete; false where the dataset was complete before and nobody leads. Throws ConfigError for a name that is none of
+// this pipeline, and where another process leads in the folder (or, to help, none does, or one of another pipeline);
+// FileError where a stage before it is not complete or is of other parameters or inputs; Interrupted, also where the
+// leader has ended.
+bool run_pipeline(const PipelineConfig& config, const std::string& stage, const StageContext& given,
                   const std::function<void(const StageResult&)>& done);
 
 struct Dataset {

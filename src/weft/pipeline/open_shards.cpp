@@ -17,6 +17,12 @@ OpenShards::OpenShards(const StageFolder& folder, PassSpec spec, const StageCont
 bool OpenShards::next_sweep() {
   if (context_.stop) throw Interrupted();
   if (!begun_) return begin();
+  const bool more = wait_for_others();
+  context_.progress.wait_for("");
+  return more;
+}
+
+bool OpenShards::wait_for_others() {
   for (Pause pause(context_.stop);; pause.wait()) {
     if (team_.helps() && (closed_ || team_.turn(pass_) != Team::Turn::kNow)) return begin();
     const size_t before = others_.size();
@@ -30,9 +36,17 @@ bool OpenShards::next_sweep() {
     }
     if (others_.empty()) break;
     if (others_.size() < before) pause.reset();
+    say_who_is_waited_for();
   }
   if (!team_.helps()) team_.close();
   return false;
+}
+
+void OpenShards::say_who_is_waited_for() const {
+  const std::string first = fmt::format("{:05}", others_.begin()->first);
+  const std::string shards =
+      others_.size() == 1 ? "shard " + first : fmt::format("{} shards, first {}", others_.size(), first);
+  context_.progress.wait_for((team_.helps() ? "others at " : "helpers at ") + shards);
 }
 
 // Also where a leader was followed by another.
@@ -53,18 +67,18 @@ bool OpenShards::begin() {
 }
 
 bool OpenShards::take(int64_t shard, std::optional<int64_t> work) {
-  if (closed_ || (only_others_ && !others_.count(shard))) return false;
   look_at_others();
+  if (closed_ || (only_others_ && !others_.count(shard))) return false;
   if (!team_.take(shard)) {
     others_[shard] = work;
     return false;
   }
+  if (count_if_finished(shard, work)) return false;
   if (team_.helps() && (team_.turn(pass_) != Team::Turn::kNow || !folder_.is_still_mine())) {
     closed_ = true;
     team_.release(shard);
     return false;
   }
-  if (count_if_finished(shard, work)) return false;
   others_.erase(shard);
   made_one_ = true;
   return true;
@@ -75,9 +89,10 @@ void OpenShards::made(int64_t shard, const Counts& counts, std::optional<int64_t
   context_.progress.made(counts, work.value_or(counts.bytes_in));
 }
 
-// So that what others finish is counted while this process is busy.
+// So that what others finish is counted while this process is busy, and a helper does not go on for nobody.
 void OpenShards::look_at_others() {
   if (Clock::now() - looked_ < std::chrono::seconds(1)) return;
+  if (team_.helps() && team_.turn(pass_) != Team::Turn::kNow) closed_ = true;
   for (auto one = others_.begin(); one != others_.end();) {
     const auto [shard, work] = *one++;
     if (team_.take(shard) && !count_if_finished(shard, work)) team_.release(shard);

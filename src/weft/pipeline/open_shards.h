@@ -30,6 +30,9 @@ class OpenShards {
   // True: this process is to make the shard, which nobody else does then. False: it is finished, or another is at it.
   // `work`: its bytes, where they are not those of the documents that it read. For one thread at a time.
   bool take(int64_t shard, std::optional<int64_t> work = {});
+  // All that take() would be asked from here on it would answer with false: the pass is not open any more, or all that
+  // was left for this sweep is taken. For one thread at a time.
+  bool sweep_is_over() const { return closed_ || (only_others_ && others_.empty()); }
   // Any thread.
   void made(int64_t shard, const Counts& counts, std::optional<int64_t> work = {});
   // No shard was finished by another process, in this run or before.
@@ -38,7 +41,9 @@ class OpenShards {
  private:
   using Clock = std::chrono::steady_clock;
   bool begin();
+  bool wait_for_others();
   void look_at_others();
+  void say_who_is_waited_for() const;
   bool count_if_finished(int64_t shard, std::optional<int64_t> work);
 
   const StageFolder& folder_;

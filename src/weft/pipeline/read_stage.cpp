@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <fstream>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -168,7 +169,11 @@ class BatchWork {
       read(one);
     }
     report_.hash = out_.commit(folder.path() / shard_name(batch_.shard, context_.shard_suffix));
-    if (!broken_.empty()) broken_.commit(folder.path() / ("broken-" + shard_name(batch_.shard, ".jsonl")));
+    const fs::path broken = folder.path() / ("broken-" + shard_name(batch_.shard, ".jsonl"));
+    if (broken_.empty())
+      fs::remove(broken);  // of one that was cut elsewhere
+    else
+      broken_.commit(broken);
     folder.finish(batch_.shard, report_);
   }
   const Counts& counts() const { return report_.counts; }
@@ -223,19 +228,28 @@ struct ReadInputs {
   bool all_here = true;   // no shard was made by another process
 };
 
-// Each sweep goes through all files anew, also through the rows that others make shards of: where shards begin is only
-// known so.
+// The first sweep goes through all files, also through the rows that others make shards of: where shards begin is only
+// known so. Later ones look for what others have lost, up to the last of it.
 ReadInputs read_all(const PipelineConfig& config, const std::vector<InputFile>& files, const StageFolder& folder,
                     const StageContext& context) {
   ReadInputs result;
-  PassSpec pass{.shown = "read", .finished = [&](int64_t shard) { return folder.finished_counts(shard); }};
+  std::map<int64_t, std::pair<size_t, int64_t>> cut;  // the leader's: rows and bytes of each shard
+  // A helper that was shown other bytes of a file has cut it elsewhere: the leader makes that shard again.
+  const auto finished = [&](int64_t shard) -> std::optional<Counts> {
+    std::optional<Counts> counts = folder.finished_counts(shard);
+    if (!counts || context.helps) return counts;
+    const auto& [rows, bytes] = cut.at(shard);
+    return size_t(counts->documents_in) == rows && counts->bytes_in == bytes ? counts : std::nullopt;
+  };
+  PassSpec pass{.shown = "read", .finished = finished};
   for (const InputFile& f : files) pass.work += f.bytes;
   OpenShards shards(folder, pass, context);
-  while (shards.next_sweep()) {
-    Batches batches(config, files, !context.helps);
+  for (bool first = true; shards.next_sweep(); first = false) {
+    Batches batches(config, files, first && !context.helps);
     const auto next = [&]() -> std::optional<Batch> {
-      while (!context.stop) {
+      while (!context.stop && !shards.sweep_is_over()) {
         std::optional<Batch> batch = batches.next();
+        if (batch && !context.helps) cut[batch->shard] = {batch->rows.size(), batch->bytes};
         if (!batch || shards.take(batch->shard, batch->bytes_read)) return batch;
       }
       return {};
@@ -245,6 +259,7 @@ ReadInputs read_all(const PipelineConfig& config, const std::vector<InputFile>& 
       work.run(folder);
       shards.made(batch.shard, work.counts(), batch.bytes_read);
     });
+    if (!first) continue;
     result.num_shards = batches.num_shards();
     result.inputs = batches.inputs();
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <chrono>
 #include <set>
 
 #include "weft/base/json.h"
@@ -13,8 +14,6 @@ namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr JsonLimits kManifest{.max_bytes = size_t{1} << 30, .max_depth = 64};
 
 nlohmann::json to_json(const StageIdentity& id) {
   return {{"stage", id.name}, {"version", id.version}, {"parameters", id.parameters}, {"inputs", id.inputs}};
@@ -124,6 +123,11 @@ void StageProgress::made(const Counts& counts, int64_t work) {
   ++now_.shards_made;
 }
 
+void StageProgress::wait_for(const std::string& what) {
+  std::lock_guard lock(mutex_);
+  now_.waits_for = what;
+}
+
 StageProgress::View StageProgress::view() const {
   std::lock_guard lock(mutex_);
   return now_;
@@ -176,8 +180,18 @@ bool StageFolder::is_still_mine() const { return hash_of_file(path_ / "stage.jso
 
 void StageFolder::wait_until_complete(const StageContext& context) const {
   context.progress.begin(identity_.name + ": waiting for the run that leads to complete it", 0);
-  const Team::Turn turn = team_.wait_for(pass_of(identity_.name, 1) + 1);
-  if ((turn == Team::Turn::kNoLeader && !is_complete()) || !is_still_mine()) team_.lost_leader();
+  const int next_pass = pass_of(identity_.name, 1) + 1;
+  team_.wait_for(next_pass);
+  const auto begin = std::chrono::steady_clock::now();
+  // This host may remember for a while (NFS: up to a minute) that there was no manifest.
+  for (Pause pause(context.stop); !is_complete(); pause.wait()) {
+    const Team::Turn turn = team_.turn(next_pass);
+    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
+    const bool too_long = waited.count() >= context.leader_wait_s;
+    if (turn == Team::Turn::kNotYet || (too_long && turn == Team::Turn::kNoLeader)) team_.lost_leader();
+    if (too_long) break;  // who opens the stage says what it misses
+  }
+  if (!is_still_mine()) team_.lost_leader();
 }
 
 // A shard alone is made again by itself; of anything else that is lost it is not known what it was made with.

@@ -9,17 +9,22 @@
 #include <optional>
 #include <string>
 
+#include "weft/base/json.h"
 #include "weft/pipeline/document.h"
 #include "weft/pipeline/report.h"
 #include "weft/pipeline/team.h"
 
 namespace weft {
 
+// Of manifests and stage.json, which list every shard.
+inline constexpr JsonLimits kManifest{.max_bytes = size_t{1} << 30, .max_depth = 64};
+
 // Seen by whoever shows how far a stage is. Any thread.
 class StageProgress {
  public:
   struct View {
     std::string stage;
+    std::string waits_for;  // empty: it is at work
     Counts counts;
     int64_t work_done = 0, work = 0;  // bytes; 0: not known
     int64_t bytes = 0;                // gone through in this run: what was finished before is not counted
@@ -28,6 +33,7 @@ class StageProgress {
   void begin(const std::string& stage, int64_t work);
   void add(const Counts& counts, int64_t work, bool done_before);
   void made(const Counts& counts, int64_t work);  // a shard, by this process
+  void wait_for(const std::string& what);         // empty: not any more
   View view() const;
 
  private:
@@ -42,7 +48,7 @@ struct StageContext {
   std::string shard_suffix = ".jsonl.zst";
   bool again = false;         // a dataset that is complete may be thrown away for another
   bool helps = false;         // another process leads
-  double leader_wait_s = 60;  // for one that is to be helped
+  double leader_wait_s = 60;  // for one that is to be helped, and to see the last file that it wrote
   Team* team = nullptr;       // run_pipeline's
   const std::atomic<bool>& stop;
   StageProgress& progress;

@@ -1,6 +1,7 @@
 #include "weft/pipeline/team.h"
 
 #include <algorithm>
+#include <iterator>
 #include <thread>
 
 #include "weft/base/json.h"
@@ -12,7 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// In shards.lock: the leader has one of the first numbers, that of the pass that is open, or 0.
+// In shards.lock: the leader has one of the first numbers, that of the pass that is open, or 0; all while it begins, so
+// that there is no other.
 constexpr int64_t kPasses = 16, kShards = 16;
 
 }  // namespace
@@ -25,16 +27,15 @@ void Pause::wait() {
 }
 
 int pass_of(const std::string& stage, int part) {
-  constexpr std::string_view kStages[] = {"read", "filter", "dedup", "decontaminate", "tokens"};
-  const auto at = std::find(std::begin(kStages), std::end(kStages), stage);
-  WEFT_CHECK(at != std::end(kStages), "{} is no stage", stage);
-  return 1 + 2 * int(at - std::begin(kStages)) + part;
+  const auto at = std::find(std::begin(kStageNames), std::end(kStageNames), stage);
+  WEFT_CHECK(at != std::end(kStageNames), "{} is no stage", stage);
+  return 1 + 2 * int(at - std::begin(kStageNames)) + part;
 }
 
 Team::Team(const fs::path& folder, const Spec& spec) : folder_(folder), stop_(spec.stop), helps_(spec.helps) {
   if (helps_) {
-    find_leader(spec.leader_wait_s);
-    compare(spec.work);
+    came_late_ = !find_leader(spec.leader_wait_s, spec.work);
+    if (!came_late_) compare(spec.work);
   } else {
     begin_to_lead(spec.work);
   }
@@ -45,33 +46,36 @@ void Team::begin_to_lead(const nlohmann::json& work) {
     run_lock_.emplace(folder_);
   } catch (const ConfigError& e) { throw ConfigError(std::string(e.what()) + "; to help it: weft data run --join"); }
   locks_.emplace(folder_ / "shards.lock");
+  if (!locks_->try_lock(0, kPasses))  // run.lock alone may be gone, or of one host only
+    throw ConfigError(folder_.string() + ": another weft leads here; to help it: weft data run --join");
   remove_unfinished(folder_, "run.json");
   WholeFile out(folder_ / "run.json");
   out.write(work.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
   out.commit();
-  if (!locks_->try_lock(0)) throw ConfigError(folder_.string() + ": another weft leads here; to help it: --join");
+  locks_->unlock(1, kPasses - 1);
   close();
 }
 
 void Team::open(int pass) {
-  WEFT_CHECK(!helps_ && pass > 0 && pass < kPasses, "pass {}", pass);
-  if (!locks_->try_lock(pass)) throw FileError(folder_.string() + ": another weft leads here too; end one of them");
-  locks_->unlock(at_);
-  at_ = pass;
+  WEFT_CHECK(!helps_ && pass > 0 && pass < kPasses - 1, "pass {}", pass);
+  go_to(pass);
 }
 
 void Team::close() {
-  if (at_ != 0) {
-    if (!locks_->try_lock(0)) throw FileError(folder_.string() + ": another weft leads here too; end one of them");
-    locks_->unlock(at_);
-    at_ = 0;
-  }
+  if (at_ != 0) go_to(0);
   Pause pause(stop_);
   while (!locks_->try_lock(kShards, NumberLocks::kToTheEnd)) pause.wait();
   locks_->unlock(kShards, NumberLocks::kToTheEnd);
 }
 
-void Team::find_leader(double wait_s) {
+void Team::go_to(int64_t pass) {
+  if (!locks_->try_lock(pass)) throw FileError(folder_.string() + ": another weft leads here too; end one of them");
+  locks_->unlock(at_);
+  at_ = pass;
+}
+
+// False: it has ended, with all that it was to do.
+bool Team::find_leader(double wait_s, const nlohmann::json& work) {
   const fs::path file = folder_ / "shards.lock";
   const auto begin = std::chrono::steady_clock::now();
   for (Pause pause(stop_);; pause.wait()) {
@@ -79,13 +83,24 @@ void Team::find_leader(double wait_s) {
     if (locks_ && !locks_->work())
       throw ConfigError(fmt::format(
           "{}: its file system has no locks between processes, so none can help another there", folder_.string()));
-    if (locks_ && turn(0) != Turn::kNoLeader) return;
+    const bool begins = locks_ && locks_->locked_by_another(kPasses - 1);  // its run.json is not there yet
+    if (locks_ && turn(0) != Turn::kNoLeader && !begins) return true;
+    if (!begins && was_completed(work)) return false;
     if (std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() >= wait_s) break;
   }
   throw ConfigError(
       fmt::format("{}: no weft data run is at work here that could be helped; start one without --join, or, if one "
                   "runs on another host, mount the folder with locks that hosts share",
                   folder_.string()));
+}
+
+// The manifest is the last file of a run, and run.json its first: an older manifest is of a run before.
+bool Team::was_completed(const nlohmann::json& work) const {
+  std::error_code none;
+  const auto began = fs::last_write_time(folder_ / "run.json", none);
+  if (none) return false;
+  const auto ended = fs::last_write_time(folder_ / "manifest.json", none);
+  return !none && ended >= began && read_json_file(folder_ / "run.json") == work;
 }
 
 void Team::compare(const nlohmann::json& work) const {

@@ -40,6 +40,8 @@ class Pause {
   std::chrono::microseconds next_ = kLeast;
 };
 
+// All stages that there are, in order.
+inline constexpr const char* kStageNames[] = {"read", "filter", "dedup", "decontaminate", "tokens"};
 // Passes have numbers in the order in which they are gone through. `part`: 0, 1.
 int pass_of(const std::string& stage, int part);
 
@@ -52,10 +54,14 @@ class Team {
     const std::atomic<bool>& stop;
   };
   // Of a dataset's folder. Leads: throws ConfigError where another does; waits for what helpers of an earlier run have
-  // taken. Helps: throws ConfigError where none leads, or of other work. Throws Interrupted, FileError.
+  // taken. Helps: throws ConfigError where none leads (unless it came late), or of other work. Throws Interrupted,
+  // FileError.
   Team(const std::filesystem::path& folder, const Spec& spec);
 
   bool helps() const { return helps_; }
+  // A helper's: nobody leads, and the last run here was of the same work and completed the dataset. Nothing else may be
+  // called then.
+  bool came_late() const { return came_late_; }
 
   // The leader's. From open on, helpers may take shards of the pass; when close returns, none has one, or gets one.
   void open(int pass);
@@ -74,12 +80,14 @@ class Team {
 
  private:
   void begin_to_lead(const nlohmann::json& work);
-  void find_leader(double wait_s);
+  void go_to(int64_t pass);
+  bool find_leader(double wait_s, const nlohmann::json& work);
+  bool was_completed(const nlohmann::json& work) const;
   void compare(const nlohmann::json& work) const;
 
   std::filesystem::path folder_;
   const std::atomic<bool>& stop_;
-  bool helps_;
+  bool helps_, came_late_ = false;
   int64_t at_ = 0;  // the leader's: the pass that is open; 0: none
   std::optional<RunLock> run_lock_;
   std::optional<NumberLocks> locks_;
