@@ -19,8 +19,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// 2: a slip in CSV costs fewer rows; 3: pages of WARC files whatever their type's case; 4: empty rows count
-constexpr int kVersion = 4;
+// 2: a slip in CSV costs fewer rows; 3: pages of WARC files whatever their type's case; 4: empty rows count; 5:
+// ShareGPT's messages. What a change does not touch keeps its version.
+constexpr int kVersion = 4, kVersionOfConversations = 5;
 
 struct BatchRow {
   std::shared_ptr<const SourceFile> file;
@@ -283,7 +284,10 @@ StageIdentity read_identity(const PipelineConfig& config) {
   nlohmann::json parameters = parameters_of(config, {"source", "read"});
   parameters["run.shard_mb"] = config.run.shard_mb;
   parameters["run.compression"] = config.run.compression;
-  return {.name = "read", .version = kVersion, .parameters = parameters, .inputs = {}};
+  return {.name = "read",
+          .version = config.has_conversations() ? kVersionOfConversations : kVersion,
+          .parameters = parameters,
+          .inputs = {}};
 }
 
 StageResult run_read_stage(const PipelineConfig& config, const fs::path& path, const StageContext& context) {
