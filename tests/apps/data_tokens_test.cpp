@@ -63,6 +63,14 @@ TEST(DataEncode, RefusesAPathWithoutATokenizer) {
   EXPECT_SAYS(weft({"data", "encode", "--tokeniser", "x"}).err, "did you mean --tokenizer?");
 }
 
+TEST(DataEncode, RefusesOptionsWithoutEffect) {
+  EXPECT_SAYS(fed("data encode --tokenizer byte --pattern r50k", "\"a\"\n").err, "--pattern has no effect");
+  EXPECT_SAYS(fed("data decode --tokenizer byte --pattern r50k", "[97]\n").err, "--pattern has no effect");
+  const Finished threads = fed("data encode --tokenizer byte --threads 2", "\"a\"\n");
+  EXPECT_EQ(threads.status, 2);
+  EXPECT_SAYS(threads.err, "--threads has no effect without --file");
+}
+
 TEST(DataTrainTokenizer, WritesATokenizerThatIsReadAgain) {
   TempDir dir;
   spill(dir / "t.jsonl", "{\"text\": \"low lower lowest\"}\n{\"text\": \"low low\"}\n");
@@ -75,6 +83,22 @@ TEST(DataTrainTokenizer, WritesATokenizerThatIsReadAgain) {
   EXPECT_EQ(ids.out, "[259,0]\n") << ids.err;
   EXPECT_SAYS(weft({"data", "train-tokenizer", out, "--vocab-size", "256", "--special", "a", "--out", out}).err,
               "the bytes and special tokens alone are 257");
+}
+
+TEST(DataTrainTokenizer, LearnsFromWhatIsInACompressedFile) {
+  TempDir dir;
+  const std::string text = "{\"text\": \"low lower lowest\"}\n{\"text\": \"low low\"}\n";
+  const auto learned_from = [&](const std::string& name) {
+    const Finished f = weft({"data", "train-tokenizer", (dir / name).string(), "--vocab-size", "260", "--out",
+                             (dir / "out.json").string()});
+    return f.status == 0 ? slurp(dir / "out.json") : f.err;
+  };
+  spill(dir / "t.jsonl", text);
+  spill(dir / "z.jsonl", text);
+  ASSERT_EQ(std::system(("gzip '" + (dir / "z.jsonl").string() + "'").c_str()), 0);
+  EXPECT_EQ(learned_from("z.jsonl.gz"), learned_from("t.jsonl"));
+  spill(dir / "cut.jsonl.gz", slurp(dir / "z.jsonl.gz").substr(0, 30));
+  EXPECT_SAYS(learned_from("cut.jsonl.gz"), "cut.jsonl.gz: cut short");
 }
 
 TEST(DataChat, RendersTokenizesAndMasks) {

@@ -54,7 +54,9 @@ class Process {
   }
 
   pid_t id() const { return pid_; }
-  void send(int signal_number) const { kill(pid_, signal_number); }
+  void send(int signal_number) const {
+    if (pid_ > 0) kill(pid_, signal_number);  // kill(-1) would be for everybody
+  }
   bool running() {
     if (pid_ > 0 && waitpid(pid_, &raw_, WNOHANG) == pid_) pid_ = -1;
     return pid_ > 0;

@@ -140,6 +140,15 @@ TEST(Train, LeavesOneRecordAStepCheckpointsAndTheResolvedRecipe) {
   EXPECT_SAYS(slurp(w / "run/loss.svg"), "<svg");
 }
 
+TEST(Train, SettingsThatChangeNothingOnOneRankAreNoted) {
+  const Workplace at;
+  const Finished done = run(at.command("r", {"train.train_iters=1", "optimizer.lr_warmup_iters=0",
+                                             "parallel.zero_stage=2", "parallel.pipeline_schedule=zb_h1"}));
+  EXPECT_EQ(done.status, 0) << done.err;
+  EXPECT_NE(done.err.find("note: parallel.zero_stage = 2 divides nothing at parallel.dp = 1"), std::string::npos);
+  EXPECT_NE(done.err.find("note: parallel.pipeline_schedule = \"zb_h1\" orders nothing"), std::string::npos);
+}
+
 TEST(Train, MeasuresTheMemoryThatThePlanForetold) {
   const Workplace w;
   ASSERT_EQ(w.train("run").status, 0);

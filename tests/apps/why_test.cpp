@@ -23,6 +23,10 @@ constexpr const char* kConfig = R"({"model_type": "llama", "vocab_size": 257, "h
   "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 8, "max_position_embeddings": 64,
   "rms_norm_eps": 1e-5, "tie_word_embeddings": false})";
 
+// A tokenizer of words.
+constexpr const char* kWords = R"({"pre_tokenizer": {"type": "Whitespace"}, "model": {"type": "WordLevel",
+  "vocab": {"[UNK]": 0, "row": 1, "of": 2, "a": 3, "file": 4}, "unk_token": "[UNK]"}})";
+
 std::string replaced(std::string text, const fs::path& dir) {
   for (size_t at; (at = text.find("DIR")) != std::string::npos;) text.replace(at, 3, dir.string());
   return text;
@@ -31,8 +35,9 @@ std::string replaced(std::string text, const fs::path& dir) {
 // A dataset of short rows, some of them twice, some dropped, some masked; and a run that was trained on it.
 class Trained {
  public:
-  explicit Trained(const std::vector<std::string>& settings = {}) {
+  explicit Trained(const std::vector<std::string>& settings = {}, const std::string& tokens = "") {
     fs::create_directories(dir_ / "model");
+    spill(dir_ / "words.json", kWords);
     spill(dir_ / "model/config.json", kConfig);
     for (int i = 0; i < 60; ++i) {
       rows_.push_back("{\"text\": \"row " + std::to_string(i / 10 == 3 ? 30 : i) + " of a file" +
@@ -44,7 +49,8 @@ class Trained {
     for (const std::string& row : rows_) all += row;
     spill(dir_ / "in.jsonl", all);
     spill(dir_ / "p.toml", replaced("[run]\ndir = \"DIR/set\"\n[[source]]\nname = \"s\"\nfiles = [\"DIR/in.jsonl\"]\n"
-                                    "[length]\nmin_words = 3\n[pii]\n[dedup]\nnear = false\n[tokens]\n",
+                                    "[length]\nmin_words = 3\n[pii]\n[dedup]\nnear = false\n[tokens]\n" +
+                                        tokens,
                                     dir_.path()));
     const Finished made = weft({"data", "run", (dir_ / "p.toml").string()});
     EXPECT_EQ(made.status, 0) << made.err;
@@ -165,19 +171,33 @@ TEST(Why, AFileThatChangesUnderARunIsRefusedByName) {
   EXPECT_EQ(t.train().status, 0);
 }
 
+// The file that is asked about may be as it was, and yet no longer where samples come from.
+TEST(Why, OtherWeightsThanThoseOfTheRunAreRefused) {
+  const Trained t;
+  std::string recipe = slurp(t / "run/recipe.toml");
+  const std::string none = "weights = []";
+  ASSERT_NE(recipe.find(none), std::string::npos) << recipe;
+  spill(t / "run/recipe.toml", recipe.replace(recipe.find(none), none.size(), "weights = [2.0]"));
+  EXPECT_NE(t.why(1, 0).err.find("or their weights, are not those with which the run began"), std::string::npos);
+}
+
 // Another dataset at the same place is as good as itself, but not what the run was trained on.
-TEST(Why, AnotherDatasetAtTheSamePlaceIsRefusedByName) {
+TEST(WhySlow, AnotherDatasetAtTheSamePlaceIsRefusedByName) {
   const Trained t;
   fs::remove_all(t / "run/checkpoints/step-3");
+  std::string pipeline = slurp(t / "p.toml");  // the same tokens by other rules
+  spill(t / "p.toml", pipeline.replace(pipeline.find("min_words = 3"), 13, "min_words = 2"));
+  ASSERT_EQ(weft({"data", "run", (t / "p.toml").string(), "--again"}).status, 0);
+  EXPECT_NE(t.why(1, 0).err.find("its stages tell another story"), std::string::npos);
   std::ofstream(t / "in.jsonl", std::ios::app) << "{\"text\": \"one row more of the file\"}\n";
-  ASSERT_EQ(weft({"data", "run", (t / "p.toml").string()}).status, 0);
+  ASSERT_EQ(weft({"data", "run", (t / "p.toml").string(), "--again"}).status, 0);
   const Finished resumed = t.train();
   EXPECT_EQ(resumed.status, 1);
   EXPECT_NE(resumed.err.find("the training data has changed since this checkpoint was written"), std::string::npos);
   EXPECT_NE(resumed.err.find("set/tokens/train-00000 (of version "), std::string::npos) << resumed.err;
 }
 
-TEST(Why, WithoutADatasetItStillKnowsFileDocumentAndText) {
+TEST(WhySlow, WithoutADatasetItStillKnowsFileDocumentAndText) {
   const Trained t;
   spill(t / "a.jsonl", "{\"text\": \"the first\"}\n{\"text\": \"" + std::string(300, 'x') + "\"}\n");
   const Finished trained = weft({"train", (t / "r.toml").string(), "data.train=" + (t / "a.jsonl").string(),
@@ -196,7 +216,7 @@ TEST(WhySlow, TakesLessThanASecond) {
   fs::create_directories(dir / "model");
   spill(dir / "model/config.json", kConfig);
   std::string rows;
-  for (int i = 0; i < 300'000; ++i)
+  for (int i = 0; i < 100'000; ++i)
     rows += "{\"text\": \"row " + std::to_string(i) + std::string(size_t(i % 97), 'y') + " of a file of many rows\"}\n";
   spill(dir / "in.jsonl", rows);
   spill(dir / "p.toml", replaced("[run]\ndir = \"DIR/set\"\n[[source]]\nname = \"s\"\nfiles = [\"DIR/in.jsonl\"]\n"
@@ -219,6 +239,28 @@ TEST(WhySlow, TakesLessThanASecond) {
 #ifndef __SANITIZE_ADDRESS__
   EXPECT_LT(took.count(), 1.0);
 #endif
+}
+
+TEST(Why, NoTextByATokenizerThatHasChanged) {
+  const Trained t({}, "tokenizer = \"DIR/words.json\"\n");
+  EXPECT_NE(t.why(1, 0).out.find("of a file"), std::string::npos);
+  std::string words = kWords;
+  std::swap(words[words.find("1,")], words[words.find("4}")]);
+  spill(t / "words.json", words);
+  const auto json = nlohmann::json::parse(t.why(1, 0).out);
+  EXPECT_TRUE(json["documents"][0]["text"].is_null());
+  EXPECT_NE(json["no_text"].get<std::string>().find("words.json: the tokenizer has changed"), std::string::npos);
+}
+
+TEST(Why, AStepThatIsNotTrainedYetIsRefused) {
+  const Trained t;
+  const std::string metrics = slurp(t / "run/metrics.jsonl");
+  spill(t / "run/metrics.jsonl", metrics.substr(0, metrics.find('\n') + 1));
+  fs::remove_all(t / "run/checkpoints/step-3");
+  EXPECT_EQ(t.why(2, 0).status, 0);  // of which there is a checkpoint
+  fs::remove_all(t / "run/checkpoints");
+  EXPECT_EQ(t.why(1, 0).status, 0);
+  EXPECT_NE(t.why(2, 0).err.find("not trained yet: the run has trained 1 of its 3 steps"), std::string::npos);
 }
 
 }  // namespace

@@ -181,6 +181,59 @@ TEST(DataStream, WeightsAreKeptExactlyAndEpochsOfEachSourceToo) {
   EXPECT_EQ(of_a, 1024);
 }
 
+// They share its weight by their samples.
+TEST(DataStream, FilesOfOneSourceAreWalkedAsOne) {
+  TempDir dir;
+  const std::string a = counting_file(dir, "a.bin", 201), b = counting_file(dir, "b.bin", 29),
+                    c = counting_file(dir, "c.bin", 801);
+  DataSpec spec = spec_of({c, a, b});
+  spec.weights = {0.75, 0.25};
+  spec.files_of_source = {1, 2};
+  const DataStream stream(spec);
+  std::vector<int64_t> times(3, 0);
+  std::map<std::pair<size_t, int64_t>, int> seen;
+  for (int64_t k = 0; k < 57 * 16; ++k) {  // 50 + 7 samples in a and b
+    const auto place = stream.place_of(k);
+    ++times[place.source];
+    if (place.source == 0) continue;
+    const int epoch = int((times[1] + times[2] - 1) / 57);
+    EXPECT_EQ((seen[{place.source, place.sample}]++), epoch);  // each once before any again
+  }
+  EXPECT_EQ(times, (std::vector<int64_t>{57 * 12, 50 * 4, 7 * 4}));
+  DataSpec alone = spec;
+  alone.files_of_source = {2, 1};
+  EXPECT_NE(DataStream(alone).fingerprint(), stream.fingerprint());
+  spec.paths = {c, a};
+  spec.files_of_source = {1, 1};
+  const std::string each_one = DataStream(spec).fingerprint();
+  spec.files_of_source.clear();
+  EXPECT_EQ(DataStream(spec).fingerprint(), each_one);  // files with a weight each, as they always were
+}
+
+// The last file that a dataset has of a source may be as short as it likes.
+TEST(DataStream, AFileOfASourceMayHaveNoSampleWhereAnotherHasOne) {
+  TempDir dir;
+  DataSpec spec =
+      spec_of({counting_file(dir, "a.bin", 41), counting_file(dir, "b.bin", 2), counting_file(dir, "c.bin", 9)});
+  EXPECT_SAYS(error_of([&] { DataStream{spec}; }), "b.bin: 2 tokens give no training sample");
+  for (const std::vector<double>& weights : {std::vector<double>{}, std::vector<double>{1, 1}}) {
+    spec.weights = weights;
+    spec.files_of_source = {2, 1};
+    for (const double fraction : {0.0, 0.3}) {
+      spec.valid_fraction = fraction;
+      const DataStream stream(spec);
+      std::set<size_t> files;
+      for (int64_t k = 0; k < 100; ++k) files.insert(stream.place_of(k).source);
+      EXPECT_EQ(files, (std::set<size_t>{0, 2}));
+    }
+    EXPECT_EQ(EvalWindows(spec).num_windows(), 3 + 1);
+    spec.valid_fraction = 0;
+    EXPECT_EQ(EvalWindows(spec).num_windows(), 10 + 1 + 2);
+    spec.files_of_source = {1, 2};
+    EXPECT_EQ(DataStream(spec).samples_per_epoch(), 12);
+  }
+}
+
 TEST(DataStream, AMaskSaysWhichTargetsCount) {
   TempDir dir;
   DataSpec spec = spec_of({counting_file(dir, "a.bin", 9)});

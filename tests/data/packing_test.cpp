@@ -4,14 +4,17 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
+#include <sstream>
 
 #include "data/data_support.h"
 #include "weft/base/error.h"
 #include "weft/base/rng.h"
 #include "weft/data/data_stream.h"
 #include "weft/data/eval_windows.h"
+#include "weft/tokenize/tokenizer.h"
 
 namespace weft {
 namespace {
@@ -82,22 +85,22 @@ struct Packed {
 TEST(Packing, FirstFitPutsADocumentIntoTheFirstSampleWithRoom) {
   const Packed p({5, 4, 3, 4, 2}, 8);
   ASSERT_EQ(p.packing->num_samples(), 3);
-  using Pieces = std::vector<Packing::Piece>;
-  EXPECT_EQ(p.packing->pieces(0), (Pieces{{0, 5, 0, true}, {9, 3, 5, true}}));
-  EXPECT_EQ(p.packing->pieces(1), (Pieces{{5, 4, 0, true}, {12, 4, 4, true}}));
-  EXPECT_EQ(p.packing->pieces(2), (Pieces{{16, 2, 0, true}}));
+  using Segments = std::vector<Packing::Segment>;
+  EXPECT_EQ(p.packing->segments(0), (Segments{{0, 5, 0, true}, {9, 3, 5, true}}));
+  EXPECT_EQ(p.packing->segments(1), (Segments{{5, 4, 0, true}, {12, 4, 4, true}}));
+  EXPECT_EQ(p.packing->segments(2), (Segments{{16, 2, 0, true}}));
 }
 
 TEST(Packing, FirstFitSplitsWhatIsLongerThanASampleAndPacksTheRest) {
   const Packed p({3, 21, 16, 4}, 8);
-  using Pieces = std::vector<Packing::Piece>;
+  using Segments = std::vector<Packing::Segment>;
   ASSERT_EQ(p.packing->num_samples(), 6);
-  EXPECT_EQ(p.packing->pieces(0), (Pieces{{0, 3, 0, true}, {19, 5, 3, true}}));
-  EXPECT_EQ(p.packing->pieces(1), (Pieces{{3, 8, 0, false}}));
-  EXPECT_EQ(p.packing->pieces(2), (Pieces{{11, 8, 0, false}}));
-  EXPECT_EQ(p.packing->pieces(3), (Pieces{{24, 8, 0, false}}));
-  EXPECT_EQ(p.packing->pieces(4), (Pieces{{32, 8, 0, true}}));
-  EXPECT_EQ(p.packing->pieces(5), (Pieces{{40, 4, 0, true}}));
+  EXPECT_EQ(p.packing->segments(0), (Segments{{0, 3, 0, true}, {19, 5, 3, true}}));
+  EXPECT_EQ(p.packing->segments(1), (Segments{{3, 8, 0, false}}));
+  EXPECT_EQ(p.packing->segments(2), (Segments{{11, 8, 0, false}}));
+  EXPECT_EQ(p.packing->segments(3), (Segments{{24, 8, 0, false}}));
+  EXPECT_EQ(p.packing->segments(4), (Segments{{32, 8, 0, true}}));
+  EXPECT_EQ(p.packing->segments(5), (Segments{{40, 4, 0, true}}));
 }
 
 // Many documents, so that there are several groups of them: a model of what the header says, without any.
@@ -108,13 +111,13 @@ TEST(Packing, FirstFitHasEveryTokenOnceAndKeepsDocumentsWhole) {
     std::vector<int> times(size_t(p.source->size()), 0);
     for (int64_t i = 0; i < p.packing->num_samples(); ++i) {
       int64_t row = 0;
-      for (const Packing::Piece& piece : p.packing->pieces(i)) {
-        EXPECT_EQ(piece.row, row);
-        row += piece.size;
-        for (int64_t t = piece.begin; t < piece.begin + piece.size; ++t) ++times[size_t(t)];
-        const int64_t d = p.packing->document_of(piece.begin), begin = p.source->document_begin(d);
-        EXPECT_EQ((piece.begin - begin) % seq_length, 0);  // whole, or cut every S tokens
-        EXPECT_EQ(piece.size, std::min(seq_length, p.source->document_begin(d + 1) - piece.begin));
+      for (const Packing::Segment& segment : p.packing->segments(i)) {
+        EXPECT_EQ(segment.row, row);
+        row += segment.size;
+        for (int64_t t = segment.begin; t < segment.begin + segment.size; ++t) ++times[size_t(t)];
+        const int64_t d = p.packing->document_of(segment.begin), begin = p.source->document_begin(d);
+        EXPECT_EQ((segment.begin - begin) % seq_length, 0);  // whole, or cut every S tokens
+        EXPECT_EQ(segment.size, std::min(seq_length, p.source->document_begin(d + 1) - segment.begin));
       }
       EXPECT_GT(row, 0);
       EXPECT_LE(row, seq_length);
@@ -246,6 +249,36 @@ TEST(Packing, RawIdsTellNoDocumentsApartAndAreRefused) {
               "does not say where documents begin, which data.packing = \"first-fit\" needs");
   EXPECT_SAYS(error_of([&] { DataStream{spec_of(paths, PackingKind::concatenate_and_split, true, 4)}; }),
               "data.attn_mask_type = \"block_causal\" needs");
+}
+
+// Stanford CS336's samples of five instructions, made by its own packing.
+TEST(Packing, ConcatenatesAndSplitsAsCs336Does) {
+  WEFT_NEEDS_SHARED();
+  const auto folder = testing::shared_dir() / "data/tokenizers";
+  const auto tokenizer = read_tokenizer(folder / "llama3/tokenizer.model");
+  TempDir dir;
+  Documents documents;
+  std::istringstream lines(testing::slurp(folder / "chat_templates/cs336_sft_sample.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    const auto json = nlohmann::json::parse(line);
+    documents.emplace_back();
+    tokenizer->encode(
+        "<|begin_of_text|>Below is an instruction that describes a task. Write a response that "
+        "appropriately completes the request.\n\n### Instruction:\n" +
+            json["prompt"].get<std::string>() + "\n\n### Response:\n" + json["response"].get<std::string>() +
+            "<|end_of_text|>",
+        documents.back(), SpecialText::kParsed);
+  }
+  write_megatron_tokens(dir / "a", documents, "int32");
+  const DataStream stream(spec_of({(dir / "a").string()}, PackingKind::concatenate_and_split, false, 32));
+  const auto expected =
+      nlohmann::json::parse(testing::slurp(folder / "chat_templates/cs336_tokenized_sft_sample.json"));
+  ASSERT_EQ(stream.samples_per_epoch(), int64_t(expected.size()));
+  for (size_t k = 0; k < expected.size(); ++k) {
+    const Sample s = read(stream, int64_t(k), 32);
+    EXPECT_EQ(s.ids, expected[k]["input_ids"].get<std::vector<int32_t>>()) << k;
+    EXPECT_EQ(s.targets, expected[k]["labels"].get<std::vector<int32_t>>()) << k;
+  }
 }
 
 TEST(Packing, NoDocumentWithTokensGivesNoSample) {

@@ -23,17 +23,25 @@ using testing::TempDir;
 using testing::train_words;
 using testing::with;
 
+void expect_processes_equal_threads(const std::string& setting) {
+  const TempDir dir;
+  const Finished mpi = testing::weft(with(train_words(dir, "mpi", "mpi"), {setting}));
+  ASSERT_EQ(mpi.status, 0) << mpi.err;
+  EXPECT_SAYS(mpi.err, "2 ranks as processes (MPI): dp 2");
+  EXPECT_EQ(mpi.err.find("weft train\n"), mpi.err.rfind("weft train\n")) << "one rank speaks: " << mpi.err;
+  ASSERT_EQ(testing::weft(with(train_words(dir, "local", "local"), {setting})).status, 0);
+  expect_same_run(dir / "mpi", dir / "local");
+}
+
 TEST(MpiTrain, StartedPlainlyItStartsItsRanksAndEqualsThreadsToTheBit) {
   WEFT_NEEDS_MPIRUN();
-  for (const char* setting : {"train.numerics=fast", "train.numerics=invariant", "optimizer.name=muon"}) {
-    const TempDir dir;
-    const Finished mpi = testing::weft(with(train_words(dir, "mpi", "mpi"), {setting}));
-    ASSERT_EQ(mpi.status, 0) << mpi.err;
-    EXPECT_SAYS(mpi.err, "2 ranks as processes (MPI): dp 2");
-    EXPECT_EQ(mpi.err.find("weft train\n"), mpi.err.rfind("weft train\n")) << "one rank speaks: " << mpi.err;
-    ASSERT_EQ(testing::weft(with(train_words(dir, "local", "local"), {setting})).status, 0);
-    expect_same_run(dir / "mpi", dir / "local");
-  }
+  expect_processes_equal_threads("train.numerics=fast");
+}
+
+TEST(MpiTrainSlow, InvariantNumericsAndMuonEqualThreadsToTheBit) {
+  WEFT_NEEDS_MPIRUN();
+  for (const char* setting : {"train.numerics=invariant", "optimizer.name=muon"})
+    expect_processes_equal_threads(setting);
 }
 
 TEST(MpiTrain, UnderMpirunItFindsItsPlace) {

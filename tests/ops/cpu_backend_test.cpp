@@ -81,7 +81,7 @@ std::vector<int64_t> kinds_of_cpu() {
 INSTANTIATE_TEST_SUITE_P(Kinds, CpuBackendOn, ::testing::ValuesIn(kinds_of_cpu()),
                          [](const auto& info) { return std::string(hwy::TargetName(info.param)); });
 
-TEST(CpuBackend, GivesTheSameBitsAgainAndOnAnyNumberOfThreads) {
+TEST(CpuBackendSlow, GivesTheSameBitsAgainAndOnAnyNumberOfThreads) {
   for (DType t : {DType::f32, DType::bf16, DType::f16}) {
     for (const OpCase& c : op_cases(t)) {
       auto trial = c.make();

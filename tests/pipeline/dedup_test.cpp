@@ -2,6 +2,7 @@
 #include <random>
 
 #include "pipeline/pipeline_support.h"
+#include "weft/pipeline/duplicates.h"
 #include "weft/pipeline/minhash.h"
 #include "weft/pipeline/sorted_runs.h"
 #include "weft/pipeline/words.h"
@@ -71,6 +72,33 @@ TEST(Dedup, TheFirstIsKeptAndTheOthersSaySo) {
             "{\"by\":\"text\",\"id\":\"0.2\",\"kept\":\"0.0\"}\n{\"by\":\"text\",\"id\":\"0.3\",\"kept\":\"0.0\"}\n");
 }
 
+// B is near A, and C equals B: C is near A, whatever it is to B.
+TEST(Dedup, TheReasonIsThatOfTheWayToTheKeptDocument) {
+  Clusters clusters;
+  clusters.join(2, 3, Same::kText, 1);
+  clusters.join(7, 8, Same::kUrl, 1);
+  clusters.join(1, 2, Same::kNear, 0.9);
+  clusters.join(3, 8, Same::kNear, 0.8);
+  const std::vector<Duplicate> all = clusters.duplicates();
+  ASSERT_EQ(all.size(), 4u);
+  for (const Duplicate& d : all) {
+    EXPECT_EQ(d.kept, 1u);
+    EXPECT_EQ(d.same, Same::kNear) << d.document;
+    EXPECT_EQ(d.jaccard, d.document < 4 ? 0.9 : 0.8) << d.document;
+  }
+}
+
+TEST(Dedup, WhatARunThatWasKilledAtItsEndLeftIsRemoved) {
+  const TempDir dir;
+  left_of("{\"text\": \"a\"}\n", "near = false\n", dir);
+  const std::filesystem::path work = dir / "out/dedup" / "work";
+  std::filesystem::create_directories(work);
+  spill(work / "lines", "");
+  Harness harness;
+  harness.run(config_over(dir / "out", "[\"" + (dir / "in.jsonl").string() + "\"]", "[dedup]\nnear = false\n"));
+  EXPECT_FALSE(std::filesystem::exists(work));
+}
+
 TEST(Dedup, UrlsAreComparedWhereAsked) {
   const std::string rows =
       "{\"text\": \"a\", \"url\": \"u\"}\n{\"text\": \"b\", \"url\": \"u\"}\n{\"text\": \"c\"}\n{\"text\": \"d\"}\n";
@@ -83,6 +111,12 @@ TEST(Dedup, LinesKeepTheirFirstUnlessToldOtherwise) {
       "{\"text\": \"menu\\none\\n\\nmenu\"}\n{\"text\": \"two\\n menu\\n\\nend\"}\n{\"text\": \"menu\"}\n";
   EXPECT_EQ(left_of(rows, "near = false\nlines = \"keep_first\"\n"), (Texts{"menu\none\n\n", "two\n\nend"}));
   EXPECT_EQ(left_of(rows, "near = false\nlines = \"keep_none\"\n"), (Texts{"one\n\n", "two\n\nend"}));
+}
+
+TEST(Dedup, LinesOfOneDocumentAreEqualToo) {
+  const std::string row = "{\"text\": \"chorus\\nverse\\nchorus\"}\n";
+  EXPECT_EQ(left_of(row, "near = false\nlines = \"keep_first\"\n"), (Texts{"chorus\nverse\n"}));
+  EXPECT_EQ(left_of(row, "near = false\nlines = \"keep_none\"\n"), (Texts{"verse\n"}));
 }
 
 TEST(Dedup, ALineIsNotLostWithADroppedDocument) {
@@ -130,6 +164,22 @@ TEST(Dedup, TypographyMakesNoDifferenceToShingles) {
   EXPECT_EQ(plain_word_hashes(*table, "Caf\u00e9, \u201cau lait\u201d!"), plain_word_hashes(*table, "cafe au  LAIT"));
 }
 
+TEST(Dedup, ScriptsWithoutSpacesHaveAWordForEachCharacter) {
+  const auto table = make_character_table();
+  const auto words_of = [&](const std::string& text) { return plain_word_hashes(*table, text).size(); };
+  EXPECT_EQ(words_of("\u4f60\u597d\uff0c\u4e16\u754c weft\u306f\u3068"), 7u);  // Han and Kana around a Latin word
+  EXPECT_EQ(words_of("\u0e20\u0e32\u0e29\u0e32"), 4u);                         // Thai
+  EXPECT_EQ(words_of("\ud55c\uad6d\uc5b4 \ubb38\uc7a5"), 2u);                  // Korean has spaces
+  std::mt19937 random(9);
+  std::string text;
+  for (int i = 0; i < 300; ++i) {
+    const uint32_t code = 0x4e00 + random() % 3000;
+    text += {char(0xe0 | code >> 12), char(0x80 | (code >> 6 & 63)), char(0x80 | (code & 63))};
+  }
+  const std::string changed = text.substr(0, text.size() - 15) + "\u7684\u662f\u4e00\u4e0d\u4e86";
+  EXPECT_EQ(left_of("{\"text\": \"" + text + "\"}\n{\"text\": \"" + changed + "\"}\n", ""), (Texts{text}));
+}
+
 TEST(SortedRuns, AreMergedInOrderWhateverTheirNumber) {
   const TempDir dir;
   std::mt19937_64 random(1);
@@ -144,9 +194,26 @@ TEST(SortedRuns, AreMergedInOrderWhateverTheirNumber) {
   }
   std::sort(all.begin(), all.end());
   std::vector<KeyRecord> merged;
-  merge_runs(
-      files, dir.path(), [&](const KeyRecord& r) { merged.push_back(r); }, 3);
+  merge_runs(files, dir.path(), [&](const KeyRecord& r) { merged.push_back(r); }, {.fan_in = 3});
   EXPECT_TRUE(merged == all);
+}
+
+TEST(SortedRuns, AMergeTellsHowFarItIsAndCanBeStopped) {
+  const TempDir dir;
+  std::vector<std::filesystem::path> files;
+  for (uint64_t i = 0; i < 3; ++i) {
+    files.push_back(dir / std::to_string(i));
+    write_run(files.back(), std::vector<KeyRecord>(50'000, KeyRecord{i, 0, 0, 0}));
+  }
+  int64_t seen = 0, taken = 0;
+  const auto take = [&](const KeyRecord&) { ++taken; };
+  merge_runs(files, dir.path(), take, {.look = [&](int64_t records) { seen += records; }});
+  EXPECT_EQ(taken, 150'000);
+  EXPECT_EQ(seen, 2 << 16);
+  taken = 0;
+  const auto stop = [](int64_t) { throw Interrupted(); };
+  EXPECT_THROW(merge_runs(files, dir.path(), take, {.fan_in = 2, .look = stop}), Interrupted);
+  EXPECT_EQ(taken, 0);  // it ended while files were merged to fewer
 }
 
 }  // namespace

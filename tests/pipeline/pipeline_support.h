@@ -15,9 +15,18 @@ struct Harness {
   std::atomic<bool> stop{false};
   StageProgress progress;
   int threads = 2;
+  bool again = false, helps = false;
+  double leader_wait_s = 0;
 
   StageContext context() {
-    return {.threads = threads, .samples = 5, .shard_suffix = ".jsonl", .stop = stop, .progress = progress};
+    return {.threads = threads,
+            .samples = 5,
+            .shard_suffix = ".jsonl",
+            .again = again,
+            .helps = helps,
+            .leader_wait_s = leader_wait_s,
+            .stop = stop,
+            .progress = progress};
   }
   void run(const PipelineConfig& config, const std::string& stage = "") {
     run_pipeline(config, stage, context(), [](const StageResult&) {});
@@ -33,6 +42,20 @@ inline std::string toml_over(const std::filesystem::path& dir, const std::string
 }
 inline PipelineConfig config_over(const std::filesystem::path& dir, const std::string& files, const std::string& more) {
   return config_of(toml_over(dir, files, more));
+}
+
+// What an action throws; "" where it does not.
+inline std::string error_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& e) { return e.what(); }
+  return "";
+}
+
+// A pipeline over three small rows, two of them equal, into `dir`/out.
+inline std::string small_toml(const TempDir& dir, const std::string& stages) {
+  spill(dir / "in.jsonl", "{\"text\": \"one two three\"}\n{\"text\": \"one\"}\n{\"text\": \"one two three\"}\n");
+  return toml_over(dir / "out", "[\"" + (dir / "in.jsonl").string() + "\"]", stages);
 }
 
 // The documents of a stage, in order.

@@ -2,11 +2,13 @@
 #include <csignal>
 #include <cstring>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "apps/program.h"
-#include "pipeline/pipeline_support.h"
+#include "pipeline/dirty_case.h"
 #include "weft/base/json.h"
+#include "weft/base/run_lock.h"
 #include "weft/data/token_source.h"
 #include "weft/tokenize/tokenizer.h"
 
@@ -18,70 +20,17 @@ namespace fs = std::filesystem;
 using testing::bytes_of_folder;
 using testing::config_of;
 using testing::config_over;
+using testing::differing;
+using testing::DirtyCase;
+using testing::error_of;
 using testing::Harness;
 using testing::slurp;
+using testing::small_toml;
 using testing::spill;
 using testing::TempDir;
 
-// JSON lines with duplicates, short ones, personal data, repeated lines and broken rows; 1000 documents are three
-// shards.
-void write_dirty_text(const fs::path& file, int documents) {
-  std::mt19937 random(11);
-  std::string rows, text;
-  for (int i = 0; i < documents; ++i) {
-    if (i % 5 != 0 || text.empty()) {
-      text = "A line that all documents have.\\n";
-      for (int w = 0; w < 300; ++w) text += fmt::format("word{} ", random() % 3000);
-    }
-    if (i % 50 == 0) rows += "{\"text\": broken\n";
-    if (i % 40 == 0) rows += "{\"text\": \"too short\"}\n";
-    rows += fmt::format("{{\"text\": \"{}{}\", \"url\": \"http://x/{}\"}}\n", text,
-                        i % 7 == 0 ? "mail me@example.org" : "", i % 700);
-  }
-  spill(file, rows);
-}
-
-constexpr const char* kStages = R"(
-copies = 1.5
-[length]
-min_words = 20
-[pii]
-[dedup]
-urls = true
-lines = "keep_first"
-bands = 8
-rows = 4
-[decontaminate]
-files = ["EVAL"]
-ngram = 4
-[tokens]
-tokenizer = "byte"
-valid_fraction = 0.1
-shard_mtokens = 1
-)";
-
-struct Case {
-  explicit Case(int documents = 300) {
-    write_dirty_text(dir / "in.jsonl", documents);
-    spill(dir / "eval.jsonl", "{\"q\": \"word1 word2 word3 word4\", \"a\": [\"short\"]}\n");
-  }
-  std::string toml(const std::string& out) const {
-    std::string stages = kStages;
-    stages.replace(stages.find("EVAL"), 4, (dir / "eval.jsonl").string());
-    return testing::toml_over(dir / out, "[\"" + (dir / "in.jsonl").string() + "\"]", stages);
-  }
-  PipelineConfig config(const std::string& out) const { return config_of(toml(out)); }
-  // All files but those that tell of the run's own folder and times.
-  std::map<std::string, std::string> result(const std::string& out) const {
-    auto files = bytes_of_folder(dir / out);
-    files.erase("read/stage.json");
-    return files;
-  }
-  TempDir dir;
-};
-
 TEST(PipelineSlow, GivesTheSameBytesForAnyNumberOfThreads) {
-  const Case c(1000);
+  const DirtyCase c(1000);
   for (const int threads : {1, 2, 3}) {
     Harness harness;
     harness.threads = threads;
@@ -95,7 +44,7 @@ TEST(PipelineSlow, GivesTheSameBytesForAnyNumberOfThreads) {
 }
 
 TEST(PipelineSlow, ThatWasStoppedGoesOnToTheSameBytes) {
-  const Case c(1000);
+  const DirtyCase c(1000);
   Harness whole;
   whole.run(c.config("whole"));
   int stops = 0;
@@ -142,7 +91,7 @@ void run_with_ends(const std::string& pipeline, const std::vector<int>& signals,
 }
 
 TEST(PipelineSlow, ThatWasKilledOrInterruptedAtAnyMomentGoesOnToTheSameBytes) {
-  const Case c(3000);
+  const DirtyCase c(3000);
   spill(c.dir / "whole.toml", c.toml("whole"));
   ASSERT_EQ(testing::weft({"data", "run", (c.dir / "whole.toml").string()}).status, 0);
   const std::map<std::string, std::vector<int>> ends = {{"killed", {SIGKILL}}, {"both", {SIGINT, SIGKILL}}};
@@ -152,12 +101,12 @@ TEST(PipelineSlow, ThatWasKilledOrInterruptedAtAnyMomentGoesOnToTheSameBytes) {
     run_with_ends((c.dir / (name + ".toml")).string(), signals, statuses);
     EXPECT_GE(statuses[128 + SIGKILL], 3) << name;
     EXPECT_EQ(testing::weft({"data", "run", (c.dir / (name + ".toml")).string()}).status, 0);
-    EXPECT_TRUE(c.result("whole") == c.result(name)) << name;
+    EXPECT_EQ(differing(c.result("whole"), c.result(name)), (std::set<std::string>{})) << name;
   }
 }
 
 TEST(Pipeline, FinishedShardsAreNotDoneAgainAndStagesRunAlone) {
-  const Case c;
+  const DirtyCase c;
   const PipelineConfig config = c.config("out");
   Harness harness;
   EXPECT_THROW(harness.run(config, "filter"), FileError);
@@ -174,13 +123,35 @@ TEST(Pipeline, FinishedShardsAreNotDoneAgainAndStagesRunAlone) {
   } catch (const ConfigError& e) { EXPECT_NE(std::string(e.what()).find("did you mean dedup?"), std::string::npos); }
 }
 
+TEST(Pipeline, AStageAloneWantsThoseBeforeItToBelongTogether) {
+  const TempDir dir;
+  const std::string end = "[dedup]\nnear = false\n[tokens]\n";
+  const PipelineConfig first = config_of(small_toml(dir, "[length]\nmin_words = 1\n" + end));
+  const PipelineConfig second = config_of(small_toml(dir, "[length]\nmin_words = 2\n" + end));
+  Harness harness;
+  harness.run(first);
+  EXPECT_NE(error_of([&] { harness.run(second, "dedup"); }).find("filter: was made by other parameters"),
+            std::string::npos);
+  harness.again = true;
+  harness.run(second, "filter");
+  EXPECT_NE(error_of([&] {
+              harness.run(second, "tokens");
+            }).find("dedup: was made of another filter; run --stage dedup first"),
+            std::string::npos);
+  for (const char* stage : {"dedup", "tokens"}) harness.run(second, stage);
+  EXPECT_TRUE(audit_dataset(dir / "out").problems.empty());
+}
+
 TEST(Pipeline, AnotherParameterDoesTheStageAgain) {
-  const Case c;
+  const DirtyCase c;
   PipelineConfig config = c.config("out");
   Harness harness;
   harness.run(config);
   const Dataset before = open_dataset(c.dir / "out");
   config.length.min_words = 1;
+  EXPECT_NE(error_of([&] { harness.run(config); }).find("filter: the dataset in"), std::string::npos);
+  EXPECT_EQ(open_dataset(c.dir / "out").version, before.version);
+  harness.again = true;
   harness.run(config);
   const Dataset after = open_dataset(c.dir / "out");
   EXPECT_NE(before.version, after.version);
@@ -190,7 +161,7 @@ TEST(Pipeline, AnotherParameterDoesTheStageAgain) {
 }
 
 TEST(Pipeline, TokensAreThoseOfTheDocumentsAndSplitByTheirTexts) {
-  const Case c;
+  const DirtyCase c;
   Harness harness;
   harness.run(c.config("out"));
   const StageResult tokens = open_stage(c.dir / "out/tokens");
@@ -222,8 +193,24 @@ TEST(Pipeline, TokensAreThoseOfTheDocumentsAndSplitByTheirTexts) {
   EXPECT_NEAR(double(twice) / double(times["train"].size()), 0.5, 0.12);
 }
 
+// An expression that takes for ever on a text made for it: that document is left out, by name, and the run goes on.
+TEST(PipelineSlow, ATextThatTheTokenizersExpressionGivesUpOnIsLeftOut) {
+  const TempDir dir;
+  spill(dir / "tokenizer.json", R"({"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(?:(a+)+)+[bc]"},
+    "behavior": "Isolated"}, "model": {"type": "BPE", "vocab": {"a": 0, "o": 1, "k": 2}, "merges": []}})");
+  spill(dir / "in.txt", "ok\n" + std::string(64, 'a') + "\nko\n");
+  Harness harness;
+  harness.run(config_over(dir / "out", "[\"" + (dir / "in.txt").string() + "\"]",
+                          "separator = \"\\n\"\n[tokens]\ntokenizer = \"" + dir.path().string() + "\"\n"));
+  const auto manifest = open_stage(dir / "out/tokens").manifest;
+  EXPECT_EQ(manifest.at("counts").at("dropped"), (nlohmann::json{{"tokens.tokenizer", 1}}));
+  EXPECT_EQ(manifest.at("samples")[0].at("id"), "0.1");
+  EXPECT_NE(manifest.at("samples")[0].at("detail").get<std::string>().find("gave up"), std::string::npos);
+  EXPECT_EQ(manifest.at("counts").at("documents_out"), 2);
+}
+
 TEST(Pipeline, AuditFindsEveryChange) {
-  const Case c;
+  const DirtyCase c;
   Harness harness;
   harness.run(c.config("out"));
   EXPECT_TRUE(audit_dataset(c.dir / "out").problems.empty());
@@ -256,6 +243,60 @@ TEST(Pipeline, ErrorsNameKeyValuePlaceAndTheNearestKey) {
   EXPECT_NE(refusal("[run]\n").find("2 problems"), std::string::npos);
 }
 
+TEST(Pipeline, ValuesThatDropEverythingAreRefused) {
+  const std::string good = "[run]\ndir = \"d\"\n[[source]]\nname = \"a\"\nfiles = [\"f\"]\n";
+  EXPECT_EQ(refusal(good + "[language]\nkeep = [\"english\"]\n"),
+            "test.toml: language.keep: \"english\" is no code of a language; did you mean \"en\"?");
+  EXPECT_EQ(refusal(good + "[language]\nkeep = [\"en\", \"zh\", \"zh-Hant\"]\n"), "");
+  EXPECT_EQ(refusal(good + "[language]\nkeep = []\n").find("test.toml: language.keep is empty"), 0u);
+  EXPECT_EQ(refusal(good + "[length]\nmin_words = 9\nmax_words = 8\n"),
+            "test.toml: length.min_words = 9 is more than length.max_words = 8: every document would go");
+  EXPECT_NE(refusal(good + "[length]\nmin_characters = 9\nmax_characters = 8\n"), "");
+  EXPECT_EQ(refusal(good + "[length]\nmin_characters = 9\n"), "");
+  EXPECT_NE(refusal(good + "[gopher_quality]\nmax_words = 10\n"), "");
+  EXPECT_NE(refusal(good + "[gopher_quality]\nmin_mean_word = 11\n"), "");
+  EXPECT_NE(refusal(good + "[perplexity]\nmodel = \"m\"\nmin = 3\nmax = 2\n"), "");
+}
+
+TEST(Pipeline, KeysWithoutEffectAreRefused) {
+  const std::string good = "[run]\ndir = \"d\"\n[[source]]\nname = \"a\"\nfiles = [\"f\"]\n";
+  EXPECT_EQ(refusal(good + "[length]\n").find("test.toml: [length] has no effect"), 0u);
+  EXPECT_EQ(refusal(good + "[perplexity]\nmodel = \"m\"\n").find("test.toml: [perplexity] has no effect"), 0u);
+  EXPECT_EQ(refusal(good + "[dedup]\nnear = false\njaccard = 0.5\n"),
+            "test.toml: dedup.jaccard has no effect with dedup.near = false; leave it out");
+  EXPECT_EQ(refusal(good + "[dedup]\nnear = false\n"), "");
+  const TempDir dir;
+  spill(dir / "a.txt", "text");
+  spill(dir / "a.jsonl", "{\"text\": \"text\"}\n");
+  const auto said = [&](const std::string& files, const std::string& more) -> std::string {
+    Harness harness;
+    harness.again = true;
+    try {
+      harness.run(config_over(dir / "out", "[\"" + (dir / files).string() + "\"]", more));
+    } catch (const ConfigError& e) { return e.what(); }
+    return "";
+  };
+  EXPECT_EQ(said("a.jsonl", "separator = \"x\"\n"),
+            "source \"s\": source.separator has no effect: none of its files is text; leave it out");
+  for (const char* key : {"text_key = \"t\"\n", "url_key = \"u\"\n", "meta_keys = [\"m\"]\n"}) {
+    EXPECT_NE(said("a.txt", key).find("has no effect: none of its files is JSON lines or CSV"), std::string::npos);
+    EXPECT_EQ(said("a.*", key), "");
+  }
+  EXPECT_NE(said("a.jsonl", "messages_key = \"m\"\ntext_key = \"t\"\n").find("source.text_key has no effect"),
+            std::string::npos);
+}
+
+TEST(Pipeline, ThatLeavesNoDocumentFails) {
+  const TempDir dir;
+  spill(dir / "in.txt", "text");
+  spill(dir / "p.toml", testing::toml_over(dir / "out", "[\"" + (dir / "in.txt").string() + "\"]",
+                                           "[length]\nmin_words = 2\n[tokens]\n"));
+  const testing::Finished run = testing::weft({"data", "run", (dir / "p.toml").string()});
+  EXPECT_EQ(run.status, 1);
+  EXPECT_NE(run.out.find("dropped length.min_words 1"), std::string::npos) << run.out;
+  EXPECT_NE(run.err.find("no document is left after filter"), std::string::npos) << run.err;
+}
+
 TEST(Pipeline, ARunFolderWithOtherFilesIsRefused) {
   const TempDir dir;
   fs::create_directories(dir / "out/read");
@@ -267,18 +308,126 @@ TEST(Pipeline, ARunFolderWithOtherFilesIsRefused) {
 }
 
 TEST(Pipeline, RunsAsACommand) {
-  const Case c;
+  const DirtyCase c;
   const std::string file = (c.dir / "pipeline.toml").string(), out = (c.dir / "out").string();
   spill(file, "[run]\ndir = \"" + out + "\"\n[[source]]\nname = \"s\"\nfiles = [\"" + (c.dir / "in.jsonl").string() +
                   "\"]\n[length]\nmin_words = 20\n[tokens]\n");
   const testing::Finished run = testing::weft({"data", "run", file});
   EXPECT_EQ(run.status, 0) << run.err;
   EXPECT_NE(run.out.find("dropped length.min_words 8"), std::string::npos) << run.out;
-  EXPECT_NE(run.out.find("data.train = [\"" + out + "/tokens/train-00000\"]"), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find("data.train = \"" + out + "\"\n"), std::string::npos) << run.out;
   EXPECT_EQ(testing::weft({"data", "audit", out}).status, 0);
   EXPECT_NE(testing::weft({"data", "stats", out}).out.find("314 in"), std::string::npos);
   EXPECT_EQ(testing::weft({"data", "diff", out, out}).out, "the same\n");
+  const testing::Finished none = testing::weft({"data", "diff", out, (c.dir / "none").string()});
+  EXPECT_EQ(none.status, 2);
+  EXPECT_NE(none.err.find("weft data diff: error: "), std::string::npos) << none.err;
   EXPECT_EQ(testing::weft({"data", "run", file, "--stage", "nothing"}).status, 2);
+}
+
+TEST(Pipeline, TrainNgramLeavesBrokenRowsOutAndNamesThem) {
+  const TempDir dir;
+  const std::string good = "{\"text\": \"some text to learn from\"}\n";
+  spill(dir / "good.jsonl", good + good);
+  spill(dir / "dirty.jsonl", good + "{\"text\": 3}\nno json\n" + good);
+  const auto learn = [&](const char* name) {
+    return testing::weft({"data", "train-ngram", (dir / name).string(), "--out", (dir / name).string() + ".ngram"});
+  };
+  EXPECT_EQ(learn("good.jsonl").status, 0);
+  const testing::Finished dirty = learn("dirty.jsonl");
+  EXPECT_EQ(dirty.status, 0) << dirty.err;
+  EXPECT_NE(dirty.err.find("dirty.jsonl: row 2 at byte 36: "), std::string::npos) << dirty.err;
+  EXPECT_NE(dirty.err.find("dirty.jsonl: row 3 at byte 48: "), std::string::npos) << dirty.err;
+  EXPECT_NE(dirty.out.find("from 2 documents"), std::string::npos) << dirty.out;
+  EXPECT_NE(dirty.out.find("2 broken rows left out"), std::string::npos) << dirty.out;
+  EXPECT_EQ(slurp(dir / "dirty.jsonl.ngram"), slurp(dir / "good.jsonl.ngram"));
+  spill(dir / "none.jsonl", "no json\n");
+  EXPECT_NE(learn("none.jsonl").err.find("no text to learn from"), std::string::npos);
+}
+
+// Each file of each stage, by turns: the run after gives the same bytes.
+TEST(Pipeline, AFileThatIsLostIsMadeAgain) {
+  const TempDir dir;
+  const PipelineConfig config = config_of(small_toml(dir, "[length]\nmin_words = 1\n[dedup]\n[tokens]\n"));
+  Harness harness;
+  harness.run(config);
+  const auto good = bytes_of_folder(dir / "out");
+  int lost = 0;
+  for (const auto& one : good) {
+    if (one.first.ends_with("stage.json") || one.first.ends_with("manifest.json") || one.second.empty()) continue;
+    if (++lost % 2 == 0)
+      fs::remove(dir / "out" / one.first);
+    else
+      spill(dir / "out" / one.first, one.second.substr(1));
+    harness.run(config);
+    EXPECT_TRUE(bytes_of_folder(dir / "out") == good) << one.first;
+  }
+  EXPECT_GE(lost, 11);
+  fs::remove(dir / "out/filter/00000.jsonl");
+  EXPECT_NE(error_of([&] { harness.run(config, "dedup"); }).find("filter/00000.jsonl: is missing or of another size"),
+            std::string::npos);
+}
+
+TEST(Pipeline, TwoRunsInOneFolderAreRefused) {
+  const TempDir dir;
+  const PipelineConfig config = config_of(small_toml(dir, ""));
+  Harness harness;
+  fs::create_directories(dir / "out");
+  {
+    const RunLock other(dir / "out");
+    const std::string error = error_of([&] { harness.run(config); });
+    EXPECT_NE(error.find("out\" is in use by another weft"), std::string::npos) << error;
+    EXPECT_NE(error.find("to help it: weft data run --join"), std::string::npos) << error;
+    EXPECT_FALSE(fs::exists(dir / "out/read"));
+  }
+  EXPECT_EQ(error_of([&] { harness.run(config); }), "");
+}
+
+TEST(Pipeline, AuditLooksAtWhatIsBesideTheShards) {
+  const DirtyCase c;
+  Harness harness;
+  harness.run(c.config("out"));
+  ASSERT_TRUE(audit_dataset(c.dir / "out").problems.empty());
+  for (const char* name : {"dedup/duplicates.jsonl", "read/broken-00000.jsonl", "filter/00000.json",
+                           "filter/manifest.json", "tokens/train-00000.documents"}) {
+    const std::string good = slurp(c.dir / "out" / name);
+    spill(c.dir / "out" / name, " " + good.substr(1));
+    const Audit audit = audit_dataset(c.dir / "out");
+    ASSERT_EQ(audit.problems.size(), 1u) << name;
+    EXPECT_NE(audit.problems[0].find(name), std::string::npos) << audit.problems[0];
+    spill(c.dir / "out" / name, good);
+  }
+}
+
+TEST(Pipeline, AuditFindsNoChangeInAnInputThatIsBroken) {
+  const TempDir dir;
+  spill(dir / "broken.jsonl.gz", std::string("\x1f\x8b\x08\0\0\0\0\0\0\3", 10) + std::string(3 << 20, '\xff'));
+  Harness harness;
+  harness.run(config_over(dir / "out", "[\"" + (dir / "broken.jsonl.gz").string() + "\"]", ""));
+  EXPECT_EQ(open_dataset(dir / "out").manifest.at("inputs")[0].at("bytes"), 10 + (3 << 20));
+  const Audit audit = audit_dataset(dir / "out");
+  EXPECT_TRUE(audit.problems.empty()) << audit.problems[0];
+}
+
+// As when a new weft has a key that the one that made the dataset had not.
+TEST(Pipeline, ANewKeyAtItsDefaultDoesNotThrowADatasetAway) {
+  const TempDir dir;
+  const std::string toml = small_toml(dir, "[length]\nmin_words = 1\n");
+  Harness harness;
+  harness.run(config_of(toml));
+  const auto forget = [](const fs::path& file, const std::string& key, bool of_source) {
+    auto json = nlohmann::json::parse(slurp(file));
+    auto& parameters = json["parameters"];
+    ASSERT_EQ((of_source ? parameters["source"][0] : parameters).erase(key), 1u);
+    spill(file, json.dump());
+  };
+  forget(dir / "out/read/stage.json", "separator", true);
+  forget(dir / "out/read/stage.json", "read.max_row_mb", false);
+  forget(dir / "out/filter/stage.json", "length.max_words", false);
+  harness.run(config_of(toml));
+  PipelineConfig other = config_of(toml);
+  other.length.max_words = 7;
+  EXPECT_THROW(harness.run(other), FileError);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "weft/base/json.h"
 #include "weft/pipeline/html_text.h"
 #include "weft/pipeline/http.h"
+#include "weft/pipeline/input.h"
 #include "weft/pipeline/row_document.h"
 
 namespace weft {
@@ -83,11 +84,36 @@ TEST(Readers, JsonLinesGiveDocumentsWithTheirPlaces) {
             "{\"text\": \"two\"}");
 }
 
+TEST(Readers, AJsonArrayIsRefusedByName) {
+  const auto refusal = [](const std::string& name, const std::string& bytes) -> std::string {
+    try {
+      ReadFile(name, bytes);
+    } catch (const FileError& e) { return e.what(); }
+    return "";
+  };
+  const std::string array = "\xef\xbb\xbf\n[\n {\"text\": \"one\"}\n]\n";
+  EXPECT_NE(refusal("a.json", array).find("a.json: is a JSON array, not lines"), std::string::npos);
+  EXPECT_NE(refusal("a.json.gz", gzip(array)).find("a.json.gz: is a JSON array"), std::string::npos);
+  EXPECT_EQ(refusal("a.json", "{\"text\": \"[one]\"}\n"), "");
+  EXPECT_EQ(ReadFile("a.jsonl", "[1]\n{\"text\": \"one\"}\n").texts(), (Texts{"one"}));
+}
+
 TEST(Readers, TextIsOneDocumentOrPartsBetweenSeparators) {
   EXPECT_EQ(ReadFile("a.txt", "one\n\ntwo").texts(), (Texts{"one\n\ntwo"}));
   EXPECT_EQ(ReadFile("a.txt", "\xef\xbb\xbfone\n\ntwo\n\n\n\nthree\n", "separator = \"\\n\\n\"\n").texts(),
             (Texts{"one", "two", "three\n"}));
   EXPECT_EQ(ReadFile("a.txt", "one<|end|>two<|end|>", "separator = \"<|end|>\"\n").texts(), (Texts{"one", "two"}));
+}
+
+TEST(Readers, SeparatorsAreFoundWhateverEndsALine) {
+  const std::string paragraphs = "separator = \"\\n\\n\"\n", lines = "separator = \"\\n\"\n";
+  EXPECT_EQ(ReadFile("a.txt", "a\r\nb\r\n\r\n\r\n\r\nc\n\nd\r\n", paragraphs).texts(), (Texts{"a\r\nb", "c", "d\r\n"}));
+  EXPECT_EQ(ReadFile("a.txt", "a\r\n\r\nb\nc\r\n", lines).texts(), (Texts{"a", "b", "c"}));
+  EXPECT_EQ(ReadFile("a.txt", "a\r\n--\r\nb\n--\nc--", "separator = \"\\n--\\n\"\n").texts(), (Texts{"a", "b", "c--"}));
+  EXPECT_EQ(ReadFile("a.txt", "a\nb\r\nc", "separator = \"\\r\\n\"\n").texts(), (Texts{"a\nb", "c"}));
+  const ReadFile cut("a.txt", "x\r\n" + std::string(2 << 20, 'y') + "\r\n\r\nz",
+                     paragraphs + "[read]\nmax_row_mb = 1\n");
+  EXPECT_EQ(cut.texts(), (Texts{"z"}));
 }
 
 TEST(Readers, CsvFollowsRfc4180) {
@@ -97,6 +123,23 @@ TEST(Readers, CsvFollowsRfc4180) {
   const ReadFile read("a.csv", csv);
   EXPECT_EQ(read.texts(), (Texts{"a \"quoted\", text\nof two lines", "plain", "good"}));
   EXPECT_EQ(read.broken(), 3);
+}
+
+TEST(Readers, ACsvHeaderWithoutOneColumnOfTextIsRefused) {
+  const auto refusal = [](const std::string& csv, const std::string& more) -> std::string {
+    try {
+      ReadFile("a.csv", csv, more);
+    } catch (const FileError& e) { return e.what(); }
+    return "";
+  };
+  EXPECT_NE(refusal("id,body\n1,one\n", "")
+                .find("a.csv: the header has no column (source.text_key) \"text\": it is \"id, body\""),
+            std::string::npos);
+  EXPECT_NE(refusal("text,id,text\none,1,two\n", "").find("more than one column \"text\""), std::string::npos);
+  EXPECT_NE(refusal("text,id,id\none,1,2\n", "meta_keys = [\"id\"]\n").find("more than one column \"id\""),
+            std::string::npos);
+  EXPECT_EQ(ReadFile("a.csv", "text,id,id\none,1,2\n").texts(), (Texts{"one"}));
+  EXPECT_EQ(ReadFile("a.csv", "\"text,id\none,1\n").broken(), 1);
 }
 
 TEST(Readers, AQuoteThatIsNotClosedCostsFewRowsOfACsvFile) {
@@ -118,6 +161,13 @@ TEST(Readers, CompressedFilesAreReadByWhatTheyAre) {
   EXPECT_EQ(garbage.broken(), 1);
 }
 
+TEST(Readers, SkippableFramesOfZstdAreSkipped) {
+  const std::string json = "{\"text\": \"one\"}\n", skipped("\x5e\x2a\x4d\x18\3\0\0\0abc", 11);
+  const ReadFile read("a.jsonl.zst", skipped + zstd(json) + skipped + zstd(json) + skipped);
+  EXPECT_EQ(read.texts(), (Texts{"one", "one"}));
+  EXPECT_EQ(read.broken(), 0);
+}
+
 TEST(Readers, ATruncatedArchiveKeepsWhatCameBefore) {
   std::string json;
   for (int i = 0; i < 20000; ++i) json += fmt::format("{{\"text\": \"document {} {}\"}}\n", i, i * 7919 % 10007);
@@ -126,6 +176,11 @@ TEST(Readers, ATruncatedArchiveKeepsWhatCameBefore) {
     EXPECT_EQ(read.broken(), 1);
     EXPECT_LT(read.texts().size(), 20000u);
   }
+}
+
+TEST(Readers, AFileThatTheSystemCannotReadDoesNotJustEnd) {
+  Input input(open_file_stream("/proc/self/mem", {}, nullptr));  // nothing is at address 0: EIO
+  EXPECT_EQ(testing::error_of([&] { input.peek(1); }), "/proc/self/mem: cannot be read: Input/output error");
 }
 
 TEST(Readers, ABombIsStopped) {
@@ -176,6 +231,38 @@ TEST(Readers, WarcGivesThePagesThatWereAnswered) {
   }
 }
 
+TEST(Readers, AWarcPageIsOneWhateverTheCaseOfItsTypeOrWithoutOne) {
+  const std::string ok = "HTTP/1.1 200 OK\r\n";
+  std::string warc = warc_record("response", ok + "Content-Type: Text/HTML; Charset=ISO-8859-1\r\n\r\n<p>caf\xe9</p>") +
+                     warc_record("response", ok + "\r\n\r\n \n<!DOCTYPE HTML><p>No type.</p>") +
+                     warc_record("response", ok + "\r\n<HTML><p>None either.</p>") +
+                     warc_record("response", ok + "\r\nGIF89a");
+  std::string upper = warc_record("response", ok + "Content-Type: TEXT/PLAIN\r\n\r\nplain");
+  upper.replace(upper.find("application/http"), 16, "Application/HTTP");
+  EXPECT_EQ(ReadFile("a.warc", warc + upper).texts(), (Texts{"caf\u00e9", "No type.", "None either.", "plain"}));
+}
+
+TEST(Readers, WarcGivesConversionsAndResources) {
+  std::string warc =
+      warc_record("conversion", "one") + warc_record("resource", "two") + warc_record("metadata", "three");
+  for (size_t at = 0; (at = warc.find("application/http")) != std::string::npos;) warc.replace(at, 16, "text/plain");
+  EXPECT_EQ(ReadFile("a.warc", warc).texts(), (Texts{"one", "two"}));
+}
+
+TEST(Readers, PlainTextOfWarcIsConvertedOrPutAside) {
+  const std::string ok = "HTTP/1.1 200 OK\r\nContent-Type: text/plain";
+  const std::string warc = warc_record("response", ok + "; charset=ISO-8859-1\r\n\r\ncaf\xe9") +
+                           warc_record("response", ok + "; charset=UTF-16LE\r\n\r\n" + std::string("h\0i\0", 4)) +
+                           warc_record("response", ok + "; charset=ISO-8859-1\r\n\r\ncaf\u00e9") +
+                           warc_record("response", ok + "; charset=klingon\r\n\r\ncaf\xe9") +
+                           warc_record("response", ok + "\r\n\r\ncaf\xe9");
+  const ReadFile read("a.warc", warc);
+  EXPECT_EQ(read.texts(), (Texts{"caf\u00e9", "hi", "caf\u00e9"}));
+  EXPECT_EQ(read.broken(), 2);
+  EXPECT_EQ(ReadFile("a.warc", warc, "invalid_text = \"repair\"\n").texts(),
+            (Texts{"caf\u00e9", "hi", "caf\u00e9", "caf\ufffd", "caf\ufffd"}));
+}
+
 TEST(Readers, RealWarcFilesAreReadAndBrokenOnesSurvived) {
   WEFT_NEEDS_SHARED();
   const TempDir dir;
@@ -204,6 +291,7 @@ TEST(Readers, HtmlLeavesOutWhatIsNoText) {
                 "<footer>foot</footer>",
                 ""),
       "Title\n\nSome bold text & more.\n\n  \u2022 one\n  \u2022 two\n\na\n b");
+  EXPECT_EQ(html_text("<header><h1>Title</h1></header><p>text</p>", ""), "Title\n\ntext");
   EXPECT_EQ(html_text("<p>caf\xe9</p>", "iso-8859-1"), "caf\u00e9");
   EXPECT_EQ(html_text("<meta charset=windows-1252><p>\x93quoted\x94</p>", ""), "\u201cquoted\u201d");
   std::string deep;
@@ -229,9 +317,24 @@ TEST(Readers, FoldersAndPatternsAreReadInTheOrderOfTheirNames) {
   spill(dir / "in/sub/c.txt", "c");
   spill(dir / "in/.hidden", "no");
   Harness harness;
+  spill(dir / "other.1", "1");
+  spill(dir / "other.2", "2");
   harness.run(
-      config_over(dir / "out", "[\"" + (dir / "in").string() + "\", \"" + (dir / "in").string() + "/[ab].txt\"]", ""));
-  EXPECT_EQ(testing::texts_of(dir / "out" / "read"), (Texts{"a", "b", "c", "a", "b"}));
+      config_over(dir / "out", "[\"" + (dir / "other.[21]").string() + "\", \"" + (dir / "in").string() + "\"]", ""));
+  EXPECT_EQ(testing::texts_of(dir / "out" / "read"), (Texts{"1", "2", "a", "b", "c"}));
+}
+
+TEST(Readers, EmptyRowsCountSoThatALineHasItsNumber) {
+  const TempDir dir;
+  spill(dir / "in.jsonl", "\n{\"text\": \"a\"}\n\n\n{\"text\": \"b\"}\n");
+  spill(dir / "in.csv", "text\n\nc\n\r\n\nd\n");
+  Harness harness;
+  std::vector<int64_t> rows;
+  for (const std::string name : {"in.jsonl", "in.csv"}) {
+    harness.run(config_over(dir / ("out." + name), "[\"" + (dir / name).string() + "\"]", ""));
+    for (const Document& d : testing::documents_of(dir / ("out." + name) / "read")) rows.push_back(d.origin.row);
+  }
+  EXPECT_EQ(rows, (std::vector<int64_t>{2, 5, 3, 6}));
 }
 
 }  // namespace

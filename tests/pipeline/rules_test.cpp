@@ -30,6 +30,13 @@ std::string verdict(const Rule& rule, const std::string& text) {
   return drop ? drop->reason : "";
 }
 
+// All kinds of personal data.
+int64_t mask_all(std::string& text) {
+  int64_t n = 0;
+  for (const PiiKind& kind : pii_kinds()) n += mask_pii(text, kind);
+  return n;
+}
+
 nlohmann::json cs336_cases(const TempDir& dir) {
   testing::unpack_cs336(dir);
   return read_json_file(dir / "expected.json");
@@ -52,7 +59,7 @@ TEST(Rules, PiiIsMaskedAsInTheCasesOfCs336) {
   const auto cases = cs336_cases(dir).at("pii");
   for (const auto& one : cases) {
     std::string text = one.at("text");
-    const int64_t n = mask_emails(text) + mask_ips(text) + mask_phones(text);
+    const int64_t n = mask_all(text);
     EXPECT_EQ(text, one.at("masked").get<std::string>());
     EXPECT_EQ(n, one.at("n").get<int64_t>());
   }
@@ -140,13 +147,78 @@ TEST(Rules, LengthAndSymbolsCountCharacters) {
   EXPECT_EQ(verdict(*rule, "ALL IN CAPITALS"), "symbols.max_upper");
 }
 
-TEST(Rules, MaskingIsLinearAndLeavesWhatIsNoData) {
-  for (const char* text : {"a@b", "1.2.3.4.5", "256.1.1.1", "12345678901", "no.at.sign", "x@.com", "version 1.2.3"}) {
-    std::string copy = text;
-    EXPECT_EQ(mask_emails(copy) + mask_ips(copy) + mask_phones(copy), 0) << text;
+// One of a kind in the middle of a sentence: masked by it, as a whole, and by the whole rule.
+TEST(Rules, EachKindOfPersonalDataIsMaskedByName) {
+  const std::pair<const char*, const char*> cases[] = {{"emails", "jane.doe+x@mail.example.org"},
+                                                       {"ips", "192.0.2.7"},
+                                                       {"ipv6", "2001:db8::8a2e:370:7334"},
+                                                       {"ipv6", "2001:0db8:0000:0000:0000:8a2e:0370:7334"},
+                                                       {"ipv6", "::ffff:0:192.0.2.128"},
+                                                       {"phones", "(283)-182-3829"},
+                                                       {"international_phones", "+44 20 7946 0958"},
+                                                       {"international_phones", "+49 (0)30 123456"},
+                                                       {"international_phones", "+33-1-99-00-12-34"},
+                                                       {"international_phones", "+358401234567"},
+                                                       {"international_phones", "+1 202 555 0143"},
+                                                       {"ibans", "GB82 WEST 1234 5698 7654 32"},
+                                                       {"ibans", "DE89370400440532013000"},
+                                                       {"ibans", "NO9386011117947"},
+                                                       {"cards", "4111 1111 1111 1111"},
+                                                       {"cards", "5500-0000-0000-0004"},
+                                                       {"cards", "3782 822463 10005"},
+                                                       {"cards", "6011000990139424"}};
+  for (const auto& [key, data] : cases) {
+    const std::string text = fmt::format("Write, call or pay ({}), or {}: that is it.", data, data);
+    std::string masked = text, by_all = text;
+    EXPECT_EQ(mask_pii(masked, pii_kind(key), "<{}>"), 2) << text;
+    EXPECT_EQ(masked, fmt::format("Write, call or pay (<{0}>), or <{0}>: that is it.", pii_kind(key).label));
+    EXPECT_EQ(mask_all(by_all), 2) << by_all;
+    EXPECT_EQ(by_all.find(data), std::string::npos) << by_all;
   }
-  std::string hostile = repeated("a", 1 << 20) + repeated("@", 1 << 20) + repeated("1.", 1 << 20);
-  EXPECT_EQ(mask_emails(hostile) + mask_ips(hostile) + mask_phones(hostile), 0);
+}
+
+TEST(Rules, PiiCountsByKindAndMasksAsAsked) {
+  Document d;
+  d.text = "a@example.org, b@example.org, 4111111111111111 and 192.0.2.7";
+  std::map<std::string, int64_t> changes;
+  EXPECT_FALSE(make_pii_rule({.ips = false, .mask = "[gone]"})->judge(d, changes));
+  EXPECT_EQ(d.text, "[gone], [gone], [gone] and 192.0.2.7");
+  EXPECT_EQ(changes, (std::map<std::string, int64_t>{{"pii.cards", 1}, {"pii.emails", 2}}));
+}
+
+TEST(Rules, MaskingIsLinearAndLeavesWhatIsNoData) {
+  for (const char* text : {"a@b",
+                           "1.2.3.4.5",
+                           "256.1.1.1",
+                           "12345678901",
+                           "no.at.sign",
+                           "x@.com",
+                           "version 1.2.3",
+                           "at 12:30:45",
+                           "00:1a:2b:3c:4d:5e",
+                           "std::vector",
+                           "a::b",
+                           "::1",
+                           ".:",
+                           "DE44 5001 0517 5407 3249 32",
+                           "DE8937040044053201300",
+                           "4111 1111 1111 1112",
+                           "3.4111111111111111",
+                           "id 41111111111111110",
+                           "x4111111111111111",
+                           "2+44207946",
+                           "+0 20 7946 0958",
+                           "+28 20 7946 0958",
+                           "+44 20",
+                           "+1 555 0100",
+                           "+442079460958442079460958"}) {
+    std::string copy = text;
+    EXPECT_EQ(mask_all(copy), 0) << text << " -> " << copy;
+  }
+  std::string hostile = repeated("a", 1 << 20) + repeated("@", 1 << 20) + repeated("1.", 1 << 20) +
+                        repeated("1:", 1 << 18) + repeated("+", 1 << 18) + repeated("+44 ", 1 << 15) +
+                        repeated("AB12", 1 << 15) + repeated("4000 ", 1 << 15);
+  EXPECT_EQ(mask_all(hostile), 0);
 }
 
 TEST(Rules, PerplexityIsLowForWhatIsLikeTheModelsText) {
@@ -163,6 +235,18 @@ TEST(Rules, PerplexityIsLowForWhatIsLikeTheModelsText) {
             "perplexity.max");
   spill(dir / "cut.ngram", slurp(dir / "m.ngram").substr(0, 21));
   EXPECT_THROW(NgramModel::read(dir / "cut.ngram"), FileError);
+}
+
+TEST(Rules, PerplexityTellsTheGoodPageOfCs336FromTheBadOne) {
+  WEFT_NEEDS_SHARED();
+  const TempDir dir;
+  testing::unpack_cs336(dir);
+  NgramModel model(4);
+  model.learn(slurp(testing::shared_dir() / "data/text/wikitext2/wiki.test.raw").substr(0, 200'000));
+  model.finish();
+  const double good = model.perplexity(slurp(dir / "fixtures/high_quality_wiki_reference.txt"));
+  const double bad = model.perplexity(slurp(dir / "fixtures/low_quality_cc.txt"));
+  EXPECT_GT(bad, 1.2 * good) << good << " " << bad;
 }
 
 }  // namespace

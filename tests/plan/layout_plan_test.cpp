@@ -107,7 +107,7 @@ Traffic traffic_of_step(const Recipe& recipe, const ProcessMesh& mesh) {
   return traffic;
 }
 
-TEST(LayoutPlan, TheTrafficOfEveryRankIsWhatAStepSends) {
+TEST(LayoutPlanSlow, TheTrafficOfEveryRankIsWhatAStepSends) {
   const std::vector<std::string> layouts[] = {
       {"parallel.dp=2", "parallel.pp=2"},
       {"parallel.dp=2", "parallel.tp=2", "parallel.zero_stage=3"},

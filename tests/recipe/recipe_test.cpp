@@ -260,7 +260,7 @@ TEST(Recipe, ValuesThatDoNotFitEachOtherAreRefused) {
                                 "optimizer.lr_warmup_iters=100"}),
               "1000 - 100");
   EXPECT_SAYS(error_of(kSmall, {"train.eval_interval=5"}), "set data.valid");
-  EXPECT_SAYS(error_of(kSmall, {"data.weights=[1, 2]"}), "one number for each of the 1 files");
+  EXPECT_SAYS(error_of(kSmall, {"data.weights=[1, 2]"}), "one number for each of the 1 entries");
   EXPECT_SAYS(error_of(kSmall, {"data.weights=[0]"}), "above 0");
   EXPECT_SAYS(error_of(kSmall, {"data.valid=v", "data.valid_fraction=0.1"}), "use one of them");
   EXPECT_SAYS(error_of(kSmall, {"data.loss_mask=m", "data.train=[\"a\", \"b\"]"}), "there are 2");
@@ -343,7 +343,8 @@ TEST(Recipe, WhatThisVersionCannotRunIsRefusedWithTheNearestThatWorks) {
   EXPECT_SAYS(error_of(kSmall, {"parallel.dp=4", "parallel.zero_shard_size=3"}), "a divisor of parallel.dp = 4");
   EXPECT_SAYS(both, "run.backend = \"cuda\" cannot run");
   EXPECT_EQ(error_of(kSmall, {"train.grad_reduce_dtype=bf16"}), "");
-  EXPECT_SAYS(error_of(kSmall, {"train.grad_reduce_dtype=bf16", "run.backend=ref"}), "grad_reduce_dtype=f32");
+  EXPECT_SAYS(error_of(kSmall, {"train.grad_reduce_dtype=bf16", "run.backend=ref"}),
+              "train.grad_reduce_dtype = \"f32\"");
   EXPECT_SAYS(error_of(kSmall, {"train.grad_reduce_dtype=bf16", "train.numerics=invariant"}),
               "\"f32\" with train.numerics = \"invariant\"");
 }

@@ -1,6 +1,10 @@
 #include "weft/tokenize/tokenizer.h"
 
 #include <gtest/gtest.h>
+#include <sentencepiece_processor.h>
+
+#include <iterator>
+#include <random>
 
 #include "tokenize/tokenize_support.h"
 
@@ -68,6 +72,28 @@ TEST(SentencePiece, ABrokenModelIsRefusedOrRead) {
   for (size_t at = 0; at < 100; ++at) judge(std::string(good).replace(at, 1, 1, char(good[at] ^ 0x81)));
   EXPECT_FALSE(judge("").empty());
   EXPECT_FALSE(judge(slurp(tiny / "torchtune_tiktoken_small.model")).empty());  // another kind of the same name
+}
+
+// Words are encoded one by one where that changes nothing: against the library with the whole text.
+TEST(SentencePiece, TextsHaveTheIdsThatTheLibraryGivesThemAsAWhole) {
+  WEFT_NEEDS_SHARED();
+  const char* parts[] = {" ",    "  ",  "a", "the",    "Word", "ing", "\u2581", "\n", "\t",  "\u00e9", "\U0001f600",
+                         "\xff", "<s>", ".", "\u3000", "'s",   "42",  "_",      "x ", " y ", "</s> ",  "\x7f"};
+  std::mt19937 random(3);
+  const auto folder = testing::shared_dir() / "data/tokenizers";
+  for (const char* file : {"llama2/tokenizer.model", "mistral/tokenizer.model.v3", "tiny/spm_test_model.model",
+                           "tiny/spm_test_ja_model.model", "t5-small/spiece.model", "tiny/torchtune_m.model"}) {
+    sentencepiece::SentencePieceProcessor library;
+    ASSERT_TRUE(library.Load((folder / file).string()).ok());
+    const auto tokenizer = open_sentencepiece(folder / file);
+    for (int i = 0; i < 100; ++i) {
+      std::string text;
+      for (size_t n = random() % 30; n > 0; --n) text += parts[random() % std::size(parts)];
+      std::vector<int> ids;
+      ASSERT_TRUE(library.Encode(text, &ids).ok());
+      ASSERT_EQ(testing::ids_of(*tokenizer, text), testing::Ids(ids.begin(), ids.end())) << file << ": " << text;
+    }
+  }
 }
 
 TEST(TokenizerFolder, AVocabularyOfWordsIsReadByItself) {

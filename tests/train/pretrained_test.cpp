@@ -77,7 +77,8 @@ TEST_P(Pretrained, LogitsAreThoseOfTheReference) {
 }
 
 // 20 AdamW steps from the pretrained weights: fine-tuning equals the reference's.
-TEST_P(Pretrained, FineTuningFollowsTheReference) {
+using PretrainedSlow = Pretrained;
+TEST_P(PretrainedSlow, FineTuningFollowsTheReference) {
   WEFT_NEEDS_SHARED();
   const nlohmann::json golden = testing::read_json(folder() / "golden.json");
   const SafetensorsFile tokens = SafetensorsFile::open(folder() / "golden_tokens.safetensors");
@@ -111,6 +112,8 @@ TEST_P(Pretrained, FineTuningFollowsTheReference) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Pretrained, ::testing::Values("stories260K", "nanogpt_tiny"),
+                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Models, PretrainedSlow, ::testing::Values("stories260K", "nanogpt_tiny"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(PretrainedText, GreedyTextIsThatOfTheReferenceProgram) {

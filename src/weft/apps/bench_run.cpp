@@ -13,6 +13,11 @@ namespace weft {
 
 SyntheticTokens::SyntheticTokens(Recipe& recipe, int64_t vocab_size) {
   if (recipe.data.train != std::vector<std::string>{"synthetic"}) return;
+  const Recipe::Data stream;
+  if (recipe.data.packing != stream.packing || recipe.data.attn_mask_type != stream.attn_mask_type)
+    throw ConfigError(
+        "data.packing and data.attn_mask_type need documents, which synthetic tokens are not; leave them out, or name "
+        "files in data.train");
   path_ = std::filesystem::temp_directory_path() / fmt::format("weft-bench-{}.bin", getpid());
   const int64_t n = recipe.train.seq_length * recipe.train.global_batch_size * 4 + 1;
   std::ofstream out(path_, std::ios::binary);

@@ -115,7 +115,9 @@ Command add_eval(CLI::App& weft) {
   auto o = std::make_shared<EvalOptions>();
   CLI::App* app = weft.add_subcommand("eval", "Measure loss and perplexity on text or token files");
   app->add_option("model", o->model, "Model folder, checkpoint, or run folder")->required()->type_name("FOLDER");
-  app->add_option("data", o->data, "Text, JSONL or token files")->required()->type_name("FILES");
+  app->add_option("data", o->data, "Text, JSONL or token files; a dataset's folder: what it holds out")
+      ->required()
+      ->type_name("FILES");
   app->add_option("--seq-length", o->seq_length, "Tokens of a window; 0: those of its training, else the model's")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 24));

@@ -63,7 +63,7 @@ Command add_chat(CLI::App& data) {
 Command add_train_tokenizer(CLI::App& data) {
   auto o = std::make_shared<TrainTokenizerOptions>();
   CLI::App* app = data.add_subcommand("train-tokenizer", "Learn a byte-level BPE tokenizer from text");
-  app->add_option("files", o->files, "Text and JSONL")->required()->type_name("FILES");
+  app->add_option("files", o->files, "Text and JSONL, also compressed (gz, zst, xz)")->required()->type_name("FILES");
   app->add_option("--out", o->out, "The tokenizer.json to write, or a folder for it")->required()->type_name("PATH");
   app->add_option("--vocab-size", o->vocab_size, "Tokens, with the 256 bytes and the special ones")
       ->capture_default_str()
@@ -87,9 +87,18 @@ Command add_run(CLI::App& data) {
   app->add_option("pipeline", o->pipeline, "Pipeline file (docs/formats/pipeline.md)")
       ->required()
       ->type_name("PIPELINE");
-  app->add_option("--stage", o->stage, "Only this one: read, filter, dedup, decontaminate or tokens")
+  app->add_option("--stage", o->stage,
+                  "Only this one (with --join: up to this one): read, filter, dedup, decontaminate or tokens")
       ->type_name("NAME");
-  app->footer("Example:\n  weft data run examples/data/pipeline.toml\n\nCtrl-C stops after the shards in work.");
+  auto* again =
+      app->add_flag("--again", o->again, "Throw a complete dataset of other inputs or parameters away for the new one");
+  app->add_flag("--join", o->join,
+                "Help the weft data run that is at work on this pipeline: any number may, on this host and on others "
+                "that share the folder")
+      ->excludes(again);
+  app->footer(
+      "Example:\n  weft data run examples/data/pipeline.toml\n\nCtrl-C stops after the shards in work.\n"
+      "On other hosts that share its folder: the same command with --join.");
   return {app, [o] { return run_data_run(*o); }, kGroup};
 }
 
@@ -135,16 +144,17 @@ Command add_train_ngram(CLI::App& data) {
 std::vector<Command> add_data(CLI::App& weft) {
   CLI::App* data = weft.add_subcommand(kGroup, "Text to tokens: pipelines, datasets, tokenizers, conversations");
   data->require_subcommand(1);
-  return {add_encode(*data),
-          add_decode(*data),
-          add_chat(*data),
-          add_train_tokenizer(*data),
-          add_run(*data),
-          add_dataset_command(*data, "audit", "Whether a dataset is what its manifest says", run_data_audit),
-          add_dataset_command(*data, "stats", "What a dataset's stages did", run_data_stats),
-          add_dataset_command(*data, "diff", "How two datasets differ; status 1: they do", run_data_diff),
-          add_why(*data),
-          add_train_ngram(*data)};
+  return {
+      add_encode(*data),
+      add_decode(*data),
+      add_chat(*data),
+      add_train_tokenizer(*data),
+      add_run(*data),
+      add_dataset_command(*data, "audit", "Whether a dataset is what its manifest says", run_data_audit),
+      add_dataset_command(*data, "stats", "What a dataset's stages did", run_data_stats),
+      add_dataset_command(*data, "diff", "How two datasets differ; status 1: they do; 2: cannot tell", run_data_diff),
+      add_why(*data),
+      add_train_ngram(*data)};
 }
 
 }  // namespace weft

@@ -109,7 +109,9 @@ int run_data_train_tokenizer(const TrainTokenizerOptions& options);
 
 struct DataRunOptions {
   std::string pipeline;
-  std::string stage;  // empty: all
+  std::string stage;   // empty: all
+  bool again = false;  // throw away a complete dataset that is of something else
+  bool join = false;   // help the one that is at work
 };
 int run_data_run(const DataRunOptions& options);
 

@@ -7,9 +7,11 @@
 #include <filesystem>
 #include <iostream>
 #include <map>
+#include <set>
 #include <thread>
 
 #include "weft/apps/commands.h"
+#include "weft/apps/failure.h"
 #include "weft/apps/stop_signal.h"
 #include "weft/base/cores.h"
 #include "weft/base/error.h"
@@ -36,6 +38,8 @@ std::string most_frequent(const std::map<std::string, int64_t>& counts, size_t m
 // `speed`: bytes of work in a second.
 std::string progress_text(const StageProgress::View& v, double speed) {
   const Counts& c = v.counts;
+  if (!v.waits_for.empty()) return v.stage + ": waiting for " + v.waits_for;
+  if (v.work_done == 0 && v.work == 0) return v.stage;  // it waits
   std::string text = fmt::format("{}: {} documents, {}", v.stage, c.documents_in, megabytes(double(v.work_done)));
   text += fmt::format(", {:.1f} MB/s", speed / 1e6);
   if (c.documents_out > 0) text += fmt::format(", kept {}", c.documents_out);
@@ -103,13 +107,13 @@ std::string stage_text(const nlohmann::json& manifest) {
 
 // The lines of a recipe that train on the dataset.
 void say_recipe(const nlohmann::json& tokens, const std::filesystem::path& folder) {
-  std::map<std::string, std::string> lists;
+  std::set<std::string> parts;
   for (const auto& file : tokens.at("files")) {
     const std::string prefix = file.at("prefix");
-    std::string& list = lists[prefix.substr(0, prefix.find('-'))];
-    list += (list.empty() ? "" : ", ") + nlohmann::json((folder / prefix).string()).dump();
+    parts.insert(prefix.substr(0, prefix.find('-')));
   }
-  for (const auto& [name, list] : lists) std::cout << fmt::format("data.{} = [{}]\n", name, list);
+  for (const std::string& part : parts)
+    std::cout << fmt::format("data.{} = {}\n", part, nlohmann::json(folder.string()).dump());
 }
 
 }  // namespace
@@ -121,21 +125,32 @@ int run_data_run(const DataRunOptions& o) {
   const StageContext context{.threads = config.run.threads > 0 ? int(config.run.threads) : usable_cores(),
                              .samples = config.run.samples,
                              .shard_suffix = config.run.compression == "zst" ? ".jsonl.zst" : ".jsonl",
+                             .again = o.again,
+                             .helps = o.join,
                              .stop = stop_requested(),
                              .progress = progress};
   const std::filesystem::path folder = config.run.dir;
+  bool came_in_time = false;
   try {
     const ProgressLine line(progress);
-    run_pipeline(config, o.stage, context, [&](const StageResult& stage) {
+    came_in_time = run_pipeline(config, o.stage, context, [&](const StageResult& stage) {
       line.clear();
       std::cout << stage_text(stage.manifest) << std::flush;
-      if (stage.manifest.contains("files")) say_recipe(stage.manifest, stage.folder);
+      if (stage.counts.documents_out == 0)
+        throw Error(fmt::format("no document is left after {}: what was dropped, and why, is above and in {}",
+                                stage.manifest.at("stage").get<std::string>(), stage.folder.string()));
+      if (stage.manifest.contains("files")) say_recipe(stage.manifest, folder);
     });
   } catch (const Interrupted& e) {
     std::cerr << e.what() << "\n";
     return kExitInterrupted;
   }
-  if (o.stage.empty()) std::cout << "version " << open_dataset(folder).version << "\n";
+  if (!came_in_time)
+    std::cout << fmt::format("{}: the dataset is complete; there is nothing to help\n", folder.string());
+  else if (o.join)
+    std::cout << fmt::format("helped: {} shards were made here\n", progress.view().shards_made);
+  else if (o.stage.empty())
+    std::cout << "version " << open_dataset(folder).version << "\n";
   return kExitOk;
 }
 
@@ -160,14 +175,20 @@ int run_data_stats(const DatasetOptions& o) {
     std::cout << stage_text(stage);
     if (!stage.contains("files")) continue;
     for (const auto& file : stage.at("files"))
-      std::cout << fmt::format("  {}: {} documents, {} tokens\n", file.at("prefix").get<std::string>(),
-                               file.at("documents").get<int64_t>(), file.at("tokens").get<int64_t>());
+      std::cout << fmt::format("  {}: {} documents, {} tokens{}\n", file.at("prefix").get<std::string>(),
+                               file.at("documents").get<int64_t>(), file.at("tokens").get<int64_t>(),
+                               file.contains("weight") ? ", weight " + file.at("weight").dump() : "");
   }
   return kExitOk;
 }
 
 int run_data_diff(const DatasetOptions& o) {
-  const auto lines = differences(open_dataset(o.folders.at(0)), open_dataset(o.folders.at(1)));
+  std::vector<std::string> lines;
+  try {
+    lines = differences(open_dataset(o.folders.at(0)), open_dataset(o.folders.at(1)));
+  } catch (const Error& e) {  // 1 means that they differ
+    return say_error("data diff", e.what(), kExitUsage);
+  }
   for (const std::string& line : lines) std::cout << line << "\n";
   if (lines.empty()) std::cout << "the same\n";
   return lines.empty() ? kExitOk : kExitFailure;
@@ -178,20 +199,40 @@ int run_data_train_ngram(const TrainNgramOptions& o) {
   SourceConfig source;
   source.files = o.files;
   source.text_key = o.text_key;
+  int64_t documents = 0, broken = 0, bytes = 0;
+  constexpr int64_t kMostTold = 5;
   for (const InputFile& input : input_files({source})) {
     const SourceFile file{.path = input.path, .format = format_of(source, input.path), .columns = {}};
     if (file.format == FileFormat::kCsv) throw ConfigError(input.path + ": train-ngram takes text, JSONL and WARC");
     const auto rows = open_rows(source, file, nullptr, {});
-    Row row;
-    while (rows->next(row)) {
+    const auto put_aside = [&](const Row& row, const std::string& why) {
+      if (++broken <= kMostTold)
+        std::cerr << fmt::format("{}: row {} at byte {}: {}; left out\n", input.path, row.number, row.begin, why);
+    };
+    for (Row row; rows->next(row);) {
+      if (!row.broken.empty()) {
+        put_aside(row, row.broken);
+        continue;
+      }
       Document d;
       std::string why;
-      if (!row.broken.empty()) throw FileError(fmt::format("{}: row {}: {}", input.path, row.number, row.broken));
-      if (read_document(source, file, row, d, why)) model.learn(d.text);
+      try {
+        if (!read_document(source, file, row, d, why)) continue;
+      } catch (const Error& e) {
+        put_aside(row, e.what());
+        continue;
+      }
+      model.learn(d.text);
+      ++documents;
+      bytes += int64_t(d.text.size());
     }
+    std::cerr << fmt::format("{}: {} so far\n", input.path, megabytes(double(bytes)));
   }
+  if (documents == 0) throw FileError(fmt::format("{}: there is no text to learn from", o.files.at(0)));
   model.finish();
   model.write(o.out);
+  std::cout << fmt::format("{}: from {} documents, {}; {} broken rows left out\n", o.out, documents,
+                           megabytes(double(bytes)), broken);
   return kExitOk;
 }
 

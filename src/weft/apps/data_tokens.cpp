@@ -44,10 +44,17 @@ Ids ids_of(const nlohmann::json& value, const std::string& where, int64_t vocab_
   return ids;
 }
 
+std::unique_ptr<Tokenizer> tokenizer_of(const TokenizerFileOptions& o) {
+  if (o.tokenizer == "byte" && !o.pattern.empty())
+    throw ConfigError("--pattern has no effect with --tokenizer byte, which splits nothing; leave it out");
+  return read_tokenizer(o.tokenizer, {.pattern = o.pattern});
+}
+
 }  // namespace
 
 int run_data_encode(const EncodeOptions& o) {
-  const auto tokenizer = read_tokenizer(o.tokenizer, {.pattern = o.pattern});
+  if (o.threads != 0 && o.file.empty()) throw ConfigError("--threads has no effect without --file; leave it out");
+  const auto tokenizer = tokenizer_of(o);
   const SpecialText special = o.parse_special ? SpecialText::kParsed : SpecialText::kText;
   const auto print = [&](Ids& ids) {
     if (o.add_special) frame(*tokenizer, ids);
@@ -71,7 +78,7 @@ int run_data_encode(const EncodeOptions& o) {
 }
 
 int run_data_decode(const DecodeOptions& o) {
-  const auto tokenizer = read_tokenizer(o.tokenizer, {.pattern = o.pattern});
+  const auto tokenizer = tokenizer_of(o);
   const auto specials = o.skip_special ? Tokenizer::Specials::kHidden : Tokenizer::Specials::kShown;
   for_each_value([&](const nlohmann::json& value, const std::string& where) {
     const std::string text = tokenizer->decode(ids_of(value, where, tokenizer->vocab_size()), specials);

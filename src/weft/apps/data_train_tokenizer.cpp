@@ -8,6 +8,7 @@
 #include "weft/base/mapped_file.h"
 #include "weft/data/jsonl.h"
 #include "weft/data/token_writer.h"
+#include "weft/pipeline/byte_stream.h"
 #include "weft/tokenize/train_bpe.h"
 
 namespace weft {
@@ -15,10 +16,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// All of a compressed file, in memory.
+std::string decompressed(const fs::path& path) {
+  const auto stream = open_file_stream(path, {}, nullptr);
+  std::string whole, piece(1 << 20, '\0');
+  try {
+    while (const size_t n = stream->read(piece)) whole.append(piece, 0, n);
+  } catch (const Error& e) { throw FileError(fmt::format("{}: {}", path.string(), e.what())); }
+  return whole;
+}
+
 void count_file(const TrainTokenizerOptions& o, const fs::path& path, int threads, PieceCounts& counts) {
   const MappedFile file(path);
-  if (!is_jsonl(path)) return counts.add(file.text(), threads);
-  for_each_document({file.text(), path.string(), o.text_key},
+  const bool plain = compression_of(file.text()) == Compression::kNone;
+  const std::string whole = plain ? "" : decompressed(path);
+  const std::string_view text = plain ? file.text() : std::string_view(whole);
+  if (!is_jsonl(without_compression(path))) return counts.add(text, threads);
+  for_each_document({text, path.string(), o.text_key},
                     [&](std::string_view document, size_t) { counts.add(document, threads); });
 }
 

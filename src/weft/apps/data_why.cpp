@@ -1,5 +1,6 @@
 // weft data why: what is behind a trained sample.
 #include <algorithm>
+#include <charconv>
 #include <iostream>
 
 #include "weft/apps/commands.h"
@@ -10,6 +11,8 @@
 #include "weft/pipeline/provenance.h"
 #include "weft/recipe/recipe.h"
 #include "weft/tokenize/tokenizer.h"
+#include "weft/train/checkpoint_state.h"
+#include "weft/train/metrics_log.h"
 #include "weft/train/run_data.h"
 
 namespace weft {
@@ -23,10 +26,11 @@ Recipe recipe_of(const fs::path& run) {
   return parse_recipe_file(file.string(), {});
 }
 
-// That the files are those of the run: only the one that is asked about is read.
-void check_unchanged(const fs::path& run, const DataStream& stream, size_t source) {
+// That samples are where they were, and the file is the one of the run: only the one that is asked about is read.
+// Returns the version of its dataset then.
+std::string check_unchanged(const fs::path& run, const DataStream& stream, size_t source) {
   const fs::path file = run / "data.json";
-  if (!fs::exists(file)) return;  // of a weft that wrote none
+  if (!fs::exists(file)) return "";  // of a weft that wrote none
   const nlohmann::json json = read_json_file(file);
   const JsonFields fields(json, file.string());
   const auto* train = fields.find("train");
@@ -35,17 +39,23 @@ void check_unchanged(const fs::path& run, const DataStream& stream, size_t sourc
   if (then.size() != stream.num_sources() || then[source].contents != stream.source(source).contents())
     throw FileError(fmt::format("{}: has changed since the run began, so it no longer tells what was trained on",
                                 then.size() == stream.num_sources() ? then[source].path : file.string()));
+  if (fields.has("order") && fields.string("order") != stream.order_fingerprint())
+    throw FileError(
+        fmt::format("{}: the samples of the training files, or their weights, are not those with which the "
+                    "run began, so it no longer tells what was trained on",
+                    file.string()));
+  return then[source].version;
 }
 
-// A piece of the sample: tokens of one document.
+// A segment of the sample: tokens of one document.
 struct Part {
-  Packing::Piece piece;
-  int64_t document = 0, first = 0, tokens = 0;  // in the file; the piece's first token in it; all of them
+  Packing::Segment segment;
+  int64_t document = 0, first = 0, tokens = 0;  // in the file; the segment's first token in it; all of them
 };
 std::vector<Part> parts_of(const OpenSource& source, int64_t sample) {
   std::vector<Part> parts;
-  for (const Packing::Piece& p : source.packing->documents_in(sample)) {
-    Part part{.piece = p};
+  for (const Packing::Segment& p : source.packing->documents_in(sample)) {
+    Part part{.segment = p};
     const bool told = source.tokens->num_documents() > 0;
     part.document = source.packing->document_of(p.begin);
     const int64_t begin = told ? source.tokens->document_begin(part.document) : 0;
@@ -78,14 +88,18 @@ Report story_of(const DocumentStory& story) {
   return r;
 }
 
-// The text of the tokens; null where the tokenizer cannot be had.
+// The text of the tokens; null where the tokenizer cannot be had, or is not the one of the dataset any more.
 class Texts {
  public:
-  Texts(const std::string& tokenizer, const Recipe& recipe, int64_t vocab_size) {
+  Texts(const std::optional<Provenance>& dataset, const Recipe& recipe, int64_t vocab_size) {
+    const std::string tokenizer = dataset ? dataset->tokenizer() : "";
     try {
       tokenizer_ = tokenizer.empty()     ? open_tokenizer(recipe.data.tokenizer, recipe.model.path, vocab_size)
                    : tokenizer == "byte" ? make_byte_tokenizer()
                                          : read_tokenizer(tokenizer);
+      if (!dataset || tokenizer_->fingerprint() == dataset->fingerprint()) return;
+      tokenizer_.reset();
+      why_ = tokenizer + ": the tokenizer has changed since the dataset was made";
     } catch (const Error& e) { why_ = e.what(); }
   }
   Report of(std::span<const int32_t> ids) const {
@@ -98,12 +112,28 @@ class Texts {
   std::string why_;
 };
 
+// The last step that the run has trained: by its metrics and its newest checkpoint.
+int64_t last_step_of(const fs::path& run) {
+  int64_t last = 0;
+  if (fs::exists(run / "metrics.jsonl"))
+    for (const StepRecord& record : read_metrics(run / "metrics.jsonl").steps) last = std::max(last, record.step);
+  const auto checkpoint = newest_checkpoint(run);
+  const std::string name = checkpoint ? checkpoint->filename().string() : "";
+  constexpr std::string_view kStep = "step-";
+  int64_t step = 0;
+  if (name.starts_with(kStep)) std::from_chars(name.data() + kStep.size(), name.data() + name.size(), step);
+  return std::max(last, step);
+}
+
 class Why {
  public:
   explicit Why(const WhyOptions& o) : options_(o), recipe_(recipe_of(o.run)) {
     const int64_t batch = recipe_.train.global_batch_size;
     if (o.step > recipe_.train.train_iters)
       throw ConfigError(fmt::format("--step {}: the run has steps 1 to {}", o.step, recipe_.train.train_iters));
+    if (const int64_t last = last_step_of(o.run); o.step > last)
+      throw ConfigError(fmt::format("--step {}: not trained yet: the run has trained {} of its {} steps", o.step, last,
+                                    recipe_.train.train_iters));
     if (o.sample >= batch)
       throw ConfigError(fmt::format("--sample {}: a step has samples 0 to {}", o.sample, batch - 1));
     number_ = (o.step - 1) * batch + o.sample;
@@ -115,7 +145,7 @@ class Why {
     spec.fingerprint = false;
     const DataStream stream(spec);
     const DataStream::Place at = stream.place_of(number_);
-    check_unchanged(options_.run, stream, at.source);
+    const std::string version = check_unchanged(options_.run, stream, at.source);
     const OpenSource& source = stream.source(at.source);
     Report r{{"step", options_.step},
              {"sample", options_.sample},
@@ -125,6 +155,10 @@ class Why {
              {"tokens", recipe_.train.seq_length},
              {"counted_targets", source.counted_targets(at.sample)}};
     const auto dataset = find_dataset(spec.paths[at.source]);
+    if (!version.empty() && (!dataset || dataset->version != version))
+      throw FileError(
+          fmt::format("{}: was of dataset version {} when the run began, and is of {}: its stages tell another story",
+                      spec.paths[at.source], version, dataset ? dataset->version : "none"));
     if (dataset) r["dataset"] = {{"folder", dataset->folder.string()}, {"version", dataset->version}};
     add_documents(r, source, at.sample, dataset, vocab_size);
     return r;
@@ -142,11 +176,11 @@ class Why {
       for (const Part& p : parts) ids.push_back(provenance->document(p.document));
       stories = provenance->stories(ids);
     }
-    const Texts texts(provenance ? provenance->tokenizer() : "", recipe_, vocab_size);
+    const Texts texts(provenance, recipe_, vocab_size);
     if (!texts.why_not().empty()) r["no_text"] = texts.why_not();
     r["documents"] = Report::array();
     for (size_t i = 0; i < parts.size(); ++i) {
-      const Packing::Piece& p = parts[i].piece;
+      const Packing::Segment& p = parts[i].segment;
       Report one{{"rows", {p.row, p.row + p.size}},
                  {"document", parts[i].document},
                  {"tokens", {parts[i].first, parts[i].first + p.size}},

@@ -6,6 +6,7 @@
 #include "weft/apps/commands.h"
 #include "weft/base/error.h"
 #include "weft/models/hf_weights.h"
+#include "weft/train/data_files.h"
 #include "weft/train/evaluator.h"
 #include "weft/train/text_generator.h"
 
@@ -21,7 +22,9 @@ int run_eval(const EvalOptions& o) {
                                .seq_length = seq_length,
                                .micro_batch_size = o.micro_batch_size});
   DataSpec data;
-  data.paths = o.data;
+  DataFiles files = validation_files_of(o.data);
+  data.paths = std::move(files.paths);
+  data.files_of_source = std::move(files.files_of_source);
   data.dtype = o.dtype;
   data.loss_mask = o.loss_mask;
   data.text_key = trained && o.text_key.empty() ? trained->data.text_key : o.text_key;

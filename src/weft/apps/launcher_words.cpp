@@ -1,7 +1,7 @@
 #include "weft/apps/launcher_words.h"
 
 #include <algorithm>
-#include <regex>
+#include <cstdio>
 
 namespace weft {
 namespace {
@@ -17,12 +17,17 @@ bool may_become_dashes(std::string_view line) {
   return line.size() <= kDashes && std::all_of(line.begin(), line.end(), [](char c) { return c == '-'; });
 }
 
+constexpr const char* kNoticed = "mpirun noticed that process rank %d with PID %*d on node %255s exited on signal";
+
+// Of what stands between the dashes.
+const char* first_line(const std::string& block) { return block.c_str() + block.find('\n') + 1; }
+
 bool tells_of_an_end(const std::string& block) {
-  static const char* const kBegins[] = {"Primary job ", "mpirun noticed that process rank ",
-                                        "mpirun detected that one or more processes exited"};
-  const size_t first = block.find('\n') + 1;
+  static constexpr std::string_view kBegins[] = {"Primary job ", "mpirun noticed that process rank ",
+                                                 "mpirun detected that one or more processes exited"};
+  const std::string_view words = first_line(block);
   return std::any_of(std::begin(kBegins), std::end(kBegins),
-                     [&](const char* begin) { return block.compare(first, std::string(begin).size(), begin) == 0; });
+                     [&](std::string_view begin) { return words.substr(0, begin.size()) == begin; });
 }
 
 }  // namespace
@@ -56,12 +61,12 @@ std::string LauncherWords::take_lines() {
 }
 
 void LauncherWords::close_block(std::string& shown) {
-  static const std::regex kEnded("process rank ([0-9]+) with PID [0-9]+ on node (\\S+) exited on signal");
-  std::smatch found;
+  int rank = 0;
+  char host[256];
   if (!tells_of_an_end(block_))
     shown += block_;
-  else if (ended_rank_.empty() && std::regex_search(block_, found, kEnded))
-    ended_rank_ = "rank " + found[1].str() + " on host " + found[2].str();
+  else if (ended_rank_.empty() && std::sscanf(first_line(block_), kNoticed, &rank, host) == 2)
+    ended_rank_ = "rank " + std::to_string(rank) + " on host " + host;
   block_.clear();
 }
 

@@ -50,6 +50,13 @@ void say_notes(const Recipe& recipe, const RunPlan& plan) {
   if (plan.model.max_positions > 0 && recipe.train.seq_length > plan.model.max_positions)
     std::cerr << fmt::format("note: train.seq_length = {} is beyond the {} positions that the model was made for\n",
                              recipe.train.seq_length, plan.model.max_positions);
+  // Allowed, as a recipe is tried with fewer ranks.
+  const auto& p = recipe.parallel;
+  if (p.zero_stage > 0 && p.dp == 1)
+    std::cerr << fmt::format("note: parallel.zero_stage = {} divides nothing at parallel.dp = 1\n", p.zero_stage);
+  if (p.pipeline_schedule != Recipe().parallel.pipeline_schedule && p.pp == 1)
+    std::cerr << fmt::format("note: parallel.pipeline_schedule = \"{}\" orders nothing at parallel.pp = 1\n",
+                             p.pipeline_schedule);
 }
 
 // The ranks of this process, of which the first of all speaks and writes.

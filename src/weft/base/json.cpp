@@ -185,6 +185,13 @@ std::string JsonFields::where(std::string_view key) const {
   return fmt::format("{}: {}", source_, in_quotes(path_ + std::string(key)));
 }
 
+const nlohmann::json& JsonFields::list(std::string_view key, std::string_view what) const {
+  const nlohmann::json* value = find(key);
+  if (value == nullptr) fail_missing(key);
+  if (!value->is_array()) fail(key, what);
+  return *value;
+}
+
 void JsonFields::fail(std::string_view key, std::string_view expected) const {
   throw FileError(fmt::format("{}: expected {}, got {}", where(key), expected, shown(object_.at(std::string(key)))));
 }

@@ -55,6 +55,8 @@ class JsonFields {
   std::string string(std::string_view key, std::optional<std::string> fallback = {}) const;
   // An object within; required.
   JsonFields object(std::string_view key) const;
+  // A list within; required. `what` it is of, for the message: "a list of stages".
+  const nlohmann::json& list(std::string_view key, std::string_view what) const;
 
   // `source: "path.key"`, with which a message about this field begins.
   std::string where(std::string_view key) const;

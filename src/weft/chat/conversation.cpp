@@ -53,6 +53,13 @@ Conversation read_conversation(std::string_view json, std::string_view source) {
   return c;
 }
 
+std::tm day_named(const std::string& date, const std::string& name) {
+  std::tm day{};
+  const char* end = strptime(date.c_str(), "%Y-%m-%d", &day);
+  if (end == nullptr || *end != 0) throw ConfigError(fmt::format("{} {}: expected YYYY-MM-DD", name, date));
+  return day;
+}
+
 ChatTemplate::ChatTemplate(std::map<std::string, Template> templates, Value special_tokens, std::string name)
     : templates_(std::move(templates)), special_tokens_(std::move(special_tokens)), name_(std::move(name)) {}
 

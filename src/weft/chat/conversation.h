@@ -29,6 +29,9 @@ struct RenderOptions {
   std::tm now{};                       // of strftime_now
 };
 
+// "2024-07-26". Throws ConfigError, beginning with `name`.
+std::tm day_named(const std::string& date, const std::string& name);
+
 // Which template: see read_chat_template().
 struct TemplateChoice {
   std::filesystem::path file{};  // empty: of the tokenizer's folder

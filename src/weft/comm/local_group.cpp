@@ -4,9 +4,8 @@
 #include <cstring>
 #include <map>
 #include <numeric>
-#include <system_error>
-#include <thread>
 
+#include "weft/base/threads.h"
 #include "weft/comm/local_hub.h"
 #include "weft/comm/rank_sum.h"
 
@@ -269,7 +268,6 @@ class Failure {
 // Runs body(r) on a thread for each rank and joins them.
 void run_threads(LocalHub& hub, int size, const std::function<void(int)>& body) {
   Failure failure;
-  std::vector<std::thread> threads;
   const auto run = [&](int r) {
     try {
       body(r);
@@ -279,17 +277,15 @@ void run_threads(LocalHub& hub, int size, const std::function<void(int)>& body) 
     }
     hub.ended(r);
   };
+  Threads threads;
   try {
-    for (int r = 0; r < size; ++r) threads.emplace_back(run, r);
-  } catch (const std::system_error& e) {
-    const std::string why = fmt::format(
-        "only {} of {} ranks could be started as threads ({}): raise the limits of memory or processes "
-        "(ulimit -v, -u), or take fewer ranks",
-        threads.size(), size, e.code().message());
+    for (int r = 0; r < size; ++r) threads.start([&run, r] { run(r); });
+  } catch (const Error& e) {
+    const std::string why = fmt::format("not all of {} ranks could be started as threads: {}", size, e.what());
     failure.add(std::make_exception_ptr(CommError(why)), false);
     hub.abort(why);
   }
-  for (auto& t : threads) t.join();
+  threads.wait_all();
   failure.rethrow();
 }
 

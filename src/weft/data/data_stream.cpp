@@ -17,15 +17,28 @@ DataStream::DataStream(const DataSpec& spec)
   // What they are unless a recipe says otherwise is not said: runs of before there was a choice go on.
   if (spec.packing == PackingKind::first_fit) fingerprint_ += " packing=first-fit";
   if (spec.documents_apart) fingerprint_ += " documents=apart";
+  order_ = fingerprint_;
   int64_t all = 0;
   for (const OpenSource& s : sources_) {
     ends_.push_back(all += s.num_samples);
+    order_ += fmt::format(" {}+{}", s.first_sample, s.num_samples);
     contents_.push_back(spec.fingerprint ? s.contents() : "");
     fingerprint_ += " " + contents_.back();
   }
-  if (spec.weights.empty()) return;
+  if (spec.weights.empty()) {
+    group_ends_ = {all};
+    return;
+  }
   mixture_.emplace(spec.weights);
-  for (double w : spec.weights) fingerprint_ += fmt::format(" w={}", w);
+  size_t file = 0;
+  for (const size_t end : ends_of_sources(spec)) {
+    std::string group = fmt::format(" w={}", spec.weights[group_ends_.size()]);
+    if (end - file > 1) group += fmt::format(" files={}", end - file);
+    fingerprint_ += group;
+    order_ += group;
+    group_ends_.push_back(ends_[end - 1]);
+    file = end;
+  }
 }
 
 int64_t DataStream::samples_per_epoch() const { return ends_.back(); }
@@ -43,21 +56,18 @@ int64_t DataStream::counted_targets(int64_t k) const {
 
 DataStream::Place DataStream::place_of(int64_t k) const {
   WEFT_CHECK(k >= 0, "sample {}", k);
-  if (mixture_) {
-    const auto [source, index] = (*mixture_)(k);
-    const OpenSource& s = sources_[source];
-    return {source, s.first_sample + order(source, index, s.num_samples)};
-  }
-  const int64_t at = order(0, k, ends_.back());
+  const auto [group, index] = mixture_ ? (*mixture_)(k) : Mixture::Turn{.source = 0, .index = k};
+  const int64_t begin = group == 0 ? 0 : group_ends_[group - 1];
+  const int64_t at = begin + order(group, index, group_ends_[group] - begin);
   const size_t source = size_t(std::upper_bound(ends_.begin(), ends_.end(), at) - ends_.begin());
   return {source, sources_[source].first_sample + at - (source == 0 ? 0 : ends_[source - 1])};
 }
 
-// Sample `index` of an endless walk over n samples, each once per epoch.
-int64_t DataStream::order(size_t source, int64_t index, int64_t n) const {
+// Sample `index` of an endless walk over the n samples of a group, each once per epoch.
+int64_t DataStream::order(size_t group, int64_t index, int64_t n) const {
   const int64_t epoch = index / n, at = index % n;
   if (!shuffle_) return at;
-  return Permutation(rng_key(rng_key(rng_key(seed_, "data order"), uint64_t(source)), uint64_t(epoch)), n)(at);
+  return Permutation(rng_key(rng_key(rng_key(seed_, "data order"), uint64_t(group)), uint64_t(epoch)), n)(at);
 }
 
 std::unique_ptr<DataStream> open_data_stream(const DataSpec& spec) { return std::make_unique<DataStream>(spec); }

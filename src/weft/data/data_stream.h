@@ -2,9 +2,9 @@
 // (docs/formats/data_stream.md).
 //   S  tokens of a sample (seq_length)
 //
-// Global sample k is the same on any layout, and after any restart; nothing is remembered. Without weights, all sources
-// together are one, each sample once an epoch; with them, each source is walked by itself, its samples once each before
-// any comes again.
+// Global sample k is the same on any layout, and after any restart; nothing is remembered. Without weights, all files
+// together are one source, each sample once an epoch; with them, each source, of one file or several, is walked by
+// itself, its samples once each before any comes again.
 #pragma once
 #include <memory>
 #include <optional>
@@ -33,27 +33,30 @@ class DataStream {
   // MiB, 64 pieces of a MiB are looked at and the size, so that a start does not read a corpus: a change between them
   // is missed.
   const std::string& fingerprint() const { return fingerprint_; }
+  // Of what place_of follows from, which is no file's contents: seed, sizes, samples of each file, weights.
+  const std::string& order_fingerprint() const { return order_; }
   // The part of it that is of one source's contents, tokens and mask.
   const std::string& contents_of(size_t source) const { return contents_[source]; }
-  size_t num_sources() const { return sources_.size(); }
+  size_t num_sources() const { return sources_.size(); }  // files
 
   struct Place {
-    size_t source;
+    size_t source;  // file
     int64_t sample;
   };
   Place place_of(int64_t global_sample) const;  // where a sample lies
   const OpenSource& source(size_t i) const { return sources_[i]; }
 
  private:
-  int64_t order(size_t source, int64_t index, int64_t n) const;
+  int64_t order(size_t group, int64_t index, int64_t n) const;
 
   std::vector<OpenSource> sources_;
   int64_t seq_length_;
   uint64_t seed_;
   bool shuffle_;
-  std::vector<int64_t> ends_;       // samples of sources 0 .. s
-  std::optional<Mixture> mixture_;  // with weights
-  std::string fingerprint_;
+  std::vector<int64_t> ends_;        // samples of files 0 .. s
+  std::vector<int64_t> group_ends_;  // of groups 0 .. g: files that are walked as one
+  std::optional<Mixture> mixture_;   // of groups, with weights
+  std::string fingerprint_, order_;
   std::vector<std::string> contents_;  // of each source
 };
 

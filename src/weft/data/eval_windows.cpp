@@ -11,13 +11,18 @@ EvalWindows::EvalWindows(const DataSpec& given) : seq_length_(given.seq_length) 
   spec.part = DataSpec::Part::valid;
   sources_ = open_sources(spec);
   int64_t windows = 0;
-  for (size_t s = 0; s < sources_.size(); ++s) {
-    const int64_t here = sources_[s].packing->num_windows() - sources_[s].first_sample;
-    if (here <= 0 || (spec.valid_fraction > 0 && sources_[s].num_samples == 0))
-      throw FileError(fmt::format("{}: {} tokens give nothing to measure in windows of {}{}", spec.paths[s],
-                                  sources_[s].tokens->size(), seq_length_,
+  for (const size_t end : ends_of_sources(spec)) {
+    const size_t first = ends_.size();
+    const int64_t before = windows;
+    for (size_t s = first; s < end; ++s) {
+      const bool nothing_is_held_out = spec.valid_fraction > 0 && sources_[s].num_samples == 0;
+      const int64_t here = sources_[s].packing->num_windows() - sources_[s].first_sample;
+      ends_.push_back(windows += nothing_is_held_out ? 0 : std::max<int64_t>(0, here));
+    }
+    if (windows == before)
+      throw FileError(fmt::format("{}: {} tokens give nothing to measure in windows of {}{}", spec.paths[first],
+                                  sources_[first].tokens->size(), seq_length_,
                                   spec.valid_fraction > 0 ? " beside what is trained on" : ""));
-    ends_.push_back(windows += here);
   }
 }
 

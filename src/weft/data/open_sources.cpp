@@ -1,8 +1,10 @@
 #include "weft/data/open_sources.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "weft/base/cores.h"
 #include "weft/base/error.h"
@@ -84,9 +86,14 @@ void judge(const DataSpec& spec) {
   if (spec.seq_length < 1) throw ConfigError(fmt::format("train.seq_length is {}; at least 1", spec.seq_length));
   if (!(spec.valid_fraction >= 0 && spec.valid_fraction < 1))
     throw ConfigError(fmt::format("data.valid_fraction is {}; from 0 to below 1", spec.valid_fraction));
-  if (!spec.weights.empty() && spec.weights.size() != spec.paths.size())
-    throw ConfigError(fmt::format("data.weights has {} shares for {} sources; give one for each, or none",
-                                  spec.weights.size(), spec.paths.size()));
+  const auto& files = spec.files_of_source;
+  WEFT_CHECK(files.empty() || (*std::min_element(files.begin(), files.end()) > 0 &&
+                               std::accumulate(files.begin(), files.end(), int64_t{0}) == int64_t(spec.paths.size())),
+             "{} sources for {} files", files.size(), spec.paths.size());
+  if (const size_t n = files.empty() ? spec.paths.size() : files.size();
+      !spec.weights.empty() && spec.weights.size() != n)
+    throw ConfigError(
+        fmt::format("data.weights has {} shares for {} sources; give one for each, or none", spec.weights.size(), n));
   if (!spec.loss_mask.empty() && spec.paths.size() != 1)
     throw ConfigError(fmt::format("data.loss_mask belongs to one token file, but there are {}", spec.paths.size()));
 }
@@ -95,7 +102,7 @@ void judge(const DataSpec& spec) {
 
 void OpenSource::read(int64_t sample, const SampleRows& to) const {
   size_t filled = 0;
-  for (const Packing::Piece& p : packing->pieces(sample)) {
+  for (const Packing::Segment& p : packing->segments(sample)) {
     const size_t row = size_t(p.row), size = size_t(p.size);
     tokens->read(p.begin, to.ids.subspan(row, size));
     const size_t follow = size_t(std::min(p.size, tokens->size() - 1 - p.begin));  // the last of a source has no target
@@ -112,21 +119,30 @@ void OpenSource::read(int64_t sample, const SampleRows& to) const {
   std::iota(to.positions.begin() + (documents_apart ? rest : 0), to.positions.end(), 0);
 }
 
-void OpenSource::read_counted(const Packing::Piece& piece, std::span<uint8_t> counted) const {
+void OpenSource::read_counted(const Packing::Segment& segment, std::span<uint8_t> counted) const {
   if (mask)
-    mask->read(piece.begin, counted);
+    mask->read(segment.begin, counted);
   else
     std::fill(counted.begin(), counted.end(), uint8_t(1));
-  if (piece.ends_document && packing->cuts_at_documents()) counted.back() = 0;
+  if (segment.ends_document && packing->cuts_at_documents()) counted.back() = 0;
 }
 
+// Walked for a whole global batch on each rank and step: without a mask nothing is read.
 int64_t OpenSource::counted_targets(int64_t sample) const {
   int64_t n = 0;
-  std::vector<uint8_t> counted;
-  for (const Packing::Piece& p : packing->pieces(sample)) {
-    counted.resize(size_t(p.size));
-    read_counted(p, counted);
-    n += std::count(counted.begin(), counted.end(), uint8_t(1));
+  for (const Packing::Segment& p : packing->segments(sample)) {
+    const bool drops_last = p.ends_document && packing->cuts_at_documents();
+    if (!mask) {
+      n += p.size - drops_last;
+      continue;
+    }
+    std::array<uint8_t, 4096> piece;
+    for (int64_t at = 0; at < p.size; at += int64_t(piece.size())) {
+      const std::span<uint8_t> here(piece.data(), size_t(std::min<int64_t>(int64_t(piece.size()), p.size - at)));
+      mask->read(p.begin + at, here);
+      if (drops_last && at + int64_t(here.size()) == p.size) here.back() = 0;
+      n += std::count(here.begin(), here.end(), uint8_t(1));
+    }
   }
   return n;
 }
@@ -150,19 +166,31 @@ void check_lengths(const SampleRows& r, int64_t seq_length) {
     WEFT_CHECK(int64_t(size) == seq_length, "rows of {} for samples of {}", size, seq_length);
 }
 
+std::vector<size_t> ends_of_sources(const DataSpec& spec) {
+  std::vector<size_t> ends;
+  for (size_t i = 0, at = 0; at < spec.paths.size(); ++i)
+    ends.push_back(at += spec.files_of_source.empty() ? 1 : size_t(spec.files_of_source[i]));
+  return ends;
+}
+
 void require_samples(const std::vector<OpenSource>& sources, const DataSpec& spec) {
   const bool valid = spec.part == DataSpec::Part::valid;
-  for (size_t i = 0; i < sources.size(); ++i) {
-    if (sources[i].num_samples > 0) continue;
-    const int64_t tokens = sources[i].tokens->size();
+  const std::vector<size_t> ends = ends_of_sources(spec);
+  for (size_t s = 0, i = 0; s < ends.size(); ++s) {
+    const size_t end = ends[s], first = std::exchange(i, end);
+    if (!spec.weights.empty() && spec.weights[s] == 0) continue;  // none of its samples is ever drawn
+    const auto has_samples = [](const OpenSource& s) { return s.num_samples > 0; };
+    if (std::any_of(&sources[first], &sources[first] + (end - first), has_samples)) continue;
+    const int64_t tokens = sources[first].tokens->size();
     if (spec.packing == PackingKind::first_fit)
-      throw FileError(fmt::format(
-          "{}: its documents fill {} samples of {}, which leaves none for {}; use more text, or "
-          "another data.valid_fraction",
-          spec.paths[i], sources[i].packing->num_samples(), spec.seq_length, valid ? "validation" : "training"));
+      throw FileError(
+          fmt::format("{}: its documents fill {} samples of {}, which leaves none for {}; use more text, or "
+                      "another data.valid_fraction",
+                      spec.paths[first], sources[first].packing->num_samples(), spec.seq_length,
+                      valid ? "validation" : "training"));
     throw FileError(fmt::format(
         "{}: {} tokens give no {} sample of {} and its next token{}; use more text, or a shorter train.seq_length",
-        spec.paths[i], tokens, valid ? "validation" : "training", spec.seq_length,
+        spec.paths[first], tokens, valid ? "validation" : "training", spec.seq_length,
         !valid && tokens > spec.seq_length ? " beside those held out" : ""));
   }
 }

@@ -12,10 +12,13 @@
 namespace weft {
 
 struct DataSpec {
-  std::vector<std::string> paths;    // raw ids, Megatron pairs, text or JSONL
-  std::vector<double> weights = {};  // share of each in the samples; empty: as one source, in the order of their sizes
-  std::string dtype = "uint16";      // of raw ids
-  std::string loss_mask = {};        // of the only source; a Megatron pair may have one beside it: PREFIX.mask
+  std::vector<std::string> paths;  // raw ids, Megatron pairs, text or JSONL
+  // How many paths, one after the other, are the files of one source; empty: each is one.
+  std::vector<int64_t> files_of_source = {};
+  // Share of each source in the samples; empty: all are walked as one, in the order of their sizes.
+  std::vector<double> weights = {};
+  std::string dtype = "uint16";  // of raw ids
+  std::string loss_mask = {};    // of the only source; a Megatron pair may have one beside it: PREFIX.mask
   PackingKind packing = PackingKind::concatenate_and_split;
   // A token sees those before it in its document alone, and positions begin anew with each document; else it sees all
   // before it in the sample.
@@ -58,7 +61,7 @@ struct OpenSource {
   std::string contents() const;  // the fingerprints of tokens and mask
 
  private:
-  void read_counted(const Packing::Piece& piece, std::span<uint8_t> counted) const;
+  void read_counted(const Packing::Segment& segment, std::span<uint8_t> counted) const;
 };
 
 // Opens all paths. What a file is, its name says: `.bin` (or its prefix, or .idx) with its other half beside it is
@@ -72,7 +75,10 @@ void require_sources(const std::vector<std::string>& paths);
 // That each span has seq_length elements.
 void check_lengths(const SampleRows& rows, int64_t seq_length);
 
-// Throws FileError for a source without one whole sample in the part.
+// For each source of the specification, the place in `paths` behind its last file.
+std::vector<size_t> ends_of_sources(const DataSpec& spec);
+
+// Throws FileError for a source without one whole sample in the part; of its files some may have none.
 void require_samples(const std::vector<OpenSource>& sources, const DataSpec& spec);
 
 }  // namespace weft

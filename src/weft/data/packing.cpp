@@ -9,7 +9,7 @@ namespace weft {
 namespace {
 
 // A group ends with so many documents, if they would fill so many samples, or with this many in any case: what is left
-// empty in the last samples of a group is then little, and packing one again takes microseconds.
+// empty in the last samples of a group is then little, and packing one again takes a tenth of a millisecond.
 constexpr int64_t kGroupDocuments = 1024, kGroupSamples = 64, kMostGroupDocuments = 16384;
 
 // The room in each of some samples, and which is the first with enough: a binary tree of maxima.
@@ -63,13 +63,13 @@ Packing::Packing(const TokenSource& source, const Spec& spec)
   for (int64_t first = 0, end; first < source.num_documents(); first = end) {
     end = end_of_group(first);
     groups_.push_back({first, num_samples_});
-    num_samples_ += pack(first, end, [](int64_t, const Piece&) {});
+    num_samples_ += pack(first, end, [](int64_t, const Segment&) {});
   }
   groups_.push_back({source.num_documents(), num_samples_});
   num_windows_ = num_samples_;
 }
 
-std::vector<Packing::Piece> Packing::pieces(int64_t sample) const {
+std::vector<Packing::Segment> Packing::segments(int64_t sample) const {
   WEFT_CHECK(sample >= 0 && sample < num_windows_, "sample {} of {}", sample, num_windows_);
   if (first_fit_) return packed(sample);
   const int64_t begin = sample * seq_length_, end = std::min(begin + seq_length_, source_.size() - 1);
@@ -77,15 +77,15 @@ std::vector<Packing::Piece> Packing::pieces(int64_t sample) const {
   return {{.begin = begin, .size = end - begin}};
 }
 
-std::vector<Packing::Piece> Packing::documents_in(int64_t sample) const {
-  std::vector<Piece> all = pieces(sample);
+std::vector<Packing::Segment> Packing::documents_in(int64_t sample) const {
+  std::vector<Segment> all = segments(sample);
   if (cuts_ || all.empty() || source_.num_documents() == 0) return all;
   return cut(all.front().begin, all.front().begin + all.front().size);
 }
 
-// Tokens [begin, end), in a piece for each document.
-std::vector<Packing::Piece> Packing::cut(int64_t begin, int64_t end) const {
-  std::vector<Piece> all;
+// Tokens [begin, end), in a segment for each document.
+std::vector<Packing::Segment> Packing::cut(int64_t begin, int64_t end) const {
+  std::vector<Segment> all;
   int64_t document = document_of(begin);
   for (int64_t at = begin; at < end; ++document) {
     const int64_t stop = source_.document_begin(document + 1), last = std::min(stop, end);
@@ -112,8 +112,8 @@ int64_t Packing::end_of_group(int64_t first) const {
   return end;
 }
 
-// Calls visit(sample, piece), samples numbered from 0 in the order in which they are begun; those of a run of whole
-// pieces are visited once, with the first of them and the size of all. Returns how many samples there are.
+// Calls visit(sample, segment), samples numbered from 0 in the order in which they are begun; those of a run of whole
+// segments are visited once, with the first of them and the size of all. Returns how many samples there are.
 template <class Visit>
 int64_t Packing::pack(int64_t first, int64_t end, const Visit& visit) const {
   Rooms rooms(end - first);  // a document begins at most one sample that has room
@@ -122,7 +122,7 @@ int64_t Packing::pack(int64_t first, int64_t end, const Visit& visit) const {
   for (int64_t d = first, begin = source_.document_begin(first), stop; d < end; ++d, begin = stop) {
     stop = source_.document_begin(d + 1);
     const int64_t whole = (stop - begin) / seq_length_, rest = (stop - begin) % seq_length_;
-    if (whole > 0) visit(samples, Piece{.begin = begin, .size = whole * seq_length_, .ends_document = rest == 0});
+    if (whole > 0) visit(samples, Segment{.begin = begin, .size = whole * seq_length_, .ends_document = rest == 0});
     samples += whole;
     if (rest == 0) continue;
     int64_t into = rooms.first_with(rest);
@@ -132,19 +132,19 @@ int64_t Packing::pack(int64_t first, int64_t end, const Visit& visit) const {
       rooms.set(into, seq_length_);
     }
     visit(begun[size_t(into)],
-          Piece{.begin = stop - rest, .size = rest, .row = seq_length_ - rooms.room(into), .ends_document = true});
+          Segment{.begin = stop - rest, .size = rest, .row = seq_length_ - rooms.room(into), .ends_document = true});
     rooms.set(into, rooms.room(into) - rest);
   }
   return samples;
 }
 
-std::vector<Packing::Piece> Packing::packed(int64_t sample) const {
+std::vector<Packing::Segment> Packing::packed(int64_t sample) const {
   const auto next = std::upper_bound(groups_.begin(), groups_.end(), sample,
                                      [](int64_t s, const Group& g) { return s < g.first_sample; });
   const Group group = *std::prev(next);
   const int64_t wanted = sample - group.first_sample;
-  std::vector<Piece> all;
-  pack(group.first_document, next->first_document, [&](int64_t first, const Piece& p) {
+  std::vector<Segment> all;
+  pack(group.first_document, next->first_document, [&](int64_t first, const Segment& p) {
     const int64_t nth = wanted - first, in_run = std::max<int64_t>(1, p.size / seq_length_);
     if (nth < 0 || nth >= in_run) return;
     const int64_t begin = p.begin + nth * seq_length_, size = std::min(p.size, seq_length_);

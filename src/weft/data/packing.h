@@ -21,14 +21,14 @@ class Packing {
  public:
   struct Spec {
     PackingKind kind = PackingKind::concatenate_and_split;
-    bool cut_at_documents = false;  // a piece has tokens of one document; first_fit does so anyway
+    bool cut_at_documents = false;  // a segment has tokens of one document; first_fit does so anyway
     int64_t seq_length = 0;
   };
   // Tokens [begin, begin + size) of a source, in rows [row, row + size) of a sample.
-  struct Piece {
+  struct Segment {
     int64_t begin = 0, size = 0, row = 0;
     bool ends_document = false;  // what follows its last token is of another document
-    bool operator==(const Piece&) const = default;
+    bool operator==(const Segment&) const = default;
   };
   // Borrows `source`. first_fit looks at the length of every document once, and keeps 16 bytes for a thousand of them.
   // Throws ConfigError where documents matter and the source does not tell them apart.
@@ -40,11 +40,10 @@ class Packing {
   // Samples in which every token but the first (of the source, or of its document) is a target once: num_samples(),
   // or one more that is not full.
   int64_t num_windows() const { return num_windows_; }
-  // What sample i < num_windows() is made of, by rows; its rows behind the last piece are filled up. Empty where a
-  // window has nothing to measure.
-  std::vector<Piece> pieces(int64_t sample) const;
-  // The same, cut at documents in any case; where they are not told apart, pieces(sample).
-  std::vector<Piece> documents_in(int64_t sample) const;
+  // What sample i < num_windows() is made of, by rows; its rows behind the last segment are filled up.
+  std::vector<Segment> segments(int64_t sample) const;
+  // The same, cut at documents in any case; where they are not told apart, segments(sample).
+  std::vector<Segment> documents_in(int64_t sample) const;
   // The document that has this token; 0 where they are not told apart.
   int64_t document_of(int64_t token) const;
 
@@ -55,8 +54,8 @@ class Packing {
   };
   template <class Visit>
   int64_t pack(int64_t first, int64_t end, const Visit& visit) const;
-  std::vector<Piece> cut(int64_t begin, int64_t end) const;
-  std::vector<Piece> packed(int64_t sample) const;
+  std::vector<Segment> cut(int64_t begin, int64_t end) const;
+  std::vector<Segment> packed(int64_t sample) const;
   int64_t end_of_group(int64_t first) const;
 
   const TokenSource& source_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "weft/base/ascii.h"
 #include "weft/base/error.h"
 
 namespace weft {
@@ -87,8 +88,7 @@ bool says_off(const Json& value) {
 }
 
 bool is_suspicious(std::string_view key) {
-  std::string lower(key);
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return char(std::tolower(c)); });
+  const std::string lower = lower_ascii(key);
   return std::any_of(std::begin(kSuspicious), std::end(kSuspicious),
                      [&](std::string_view part) { return lower.find(part) != std::string::npos; });
 }

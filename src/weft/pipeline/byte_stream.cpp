@@ -21,11 +21,13 @@ constexpr size_t kPiece = 1 << 18;
 
 class FileBytes final : public ByteStream {
  public:
-  FileBytes(const std::filesystem::path& file, ByteWatcher* watcher) : watcher_(watcher) {
-    fd_ = open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  FileBytes(const std::filesystem::path& file, ByteWatcher* watcher) : file_(file), watcher_(watcher) {
+    // Not blocking: opening a named pipe would wait for its writer before fstat could refuse it.
+    fd_ = open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat info {};
-    if (fd_ < 0 || fstat(fd_, &info) != 0) fail(file, std::strerror(errno));
-    if (S_ISDIR(info.st_mode)) fail(file, "is a folder");
+    if (fd_ < 0 || fstat(fd_, &info) != 0) refuse(std::strerror(errno));
+    if (S_ISDIR(info.st_mode)) refuse("is a folder");
+    if (!S_ISREG(info.st_mode)) refuse("is not a regular file");
   }
   FileBytes(const FileBytes&) = delete;
   FileBytes& operator=(const FileBytes&) = delete;
@@ -35,7 +37,7 @@ class FileBytes final : public ByteStream {
     for (;;) {
       const ssize_t n = ::read(fd_, out.data(), out.size());
       if (n < 0 && errno == EINTR) continue;
-      if (n < 0) throw Error(fmt::format("cannot be read: {}", std::strerror(errno)));
+      if (n < 0) fail(std::strerror(errno));
       if (watcher_ != nullptr && n > 0) watcher_->saw({out.data(), size_t(n)});
       bytes_ += n;
       return size_t(n);
@@ -44,11 +46,15 @@ class FileBytes final : public ByteStream {
   int64_t bytes_in() const override { return bytes_; }
 
  private:
-  [[noreturn]] void fail(const std::filesystem::path& file, const char* why) {
+  [[noreturn]] void refuse(const char* why) const {
     if (fd_ >= 0) close(fd_);
-    throw FileError(fmt::format("{}: cannot be read: {}", file.string(), why));
+    fail(why);
+  }
+  [[noreturn]] void fail(const char* why) const {
+    throw FileError(fmt::format("{}: cannot be read: {}", file_.string(), why));
   }
 
+  std::filesystem::path file_;
   ByteWatcher* watcher_;
   int fd_ = -1;
   int64_t bytes_ = 0;
@@ -235,6 +241,8 @@ class Decompressed final : public ByteStream {
 Compression compression_of(std::string_view b) {
   if (b.starts_with("\x1f\x8b")) return Compression::kGzip;
   if (b.starts_with("\x28\xb5\x2f\xfd")) return Compression::kZstd;
+  // A skippable frame, which pzstd and seekable files begin with (RFC 8878, section 3.1.2).
+  if (b.size() >= 4 && (b[0] & 0xf0) == 0x50 && b.substr(1, 3) == "\x2a\x4d\x18") return Compression::kZstd;
   if (b.starts_with(std::string_view("\xfd\x37zXZ\0", 6))) return Compression::kXz;
   return Compression::kNone;
 }

@@ -21,7 +21,8 @@ class ByteStream {
  public:
   virtual ~ByteStream() = default;
   // Fills some of `out`, which is not empty; 0: the end. Throws Error that says why it cannot go on: cut short, broken,
-  // beyond the limit. What came before is good.
+  // beyond the limit. What came before is good. Throws FileError where the system cannot read the file: nobody knows
+  // where it ends then.
   virtual size_t read(std::span<char> out) = 0;
   // Of the file itself, so far.
   virtual int64_t bytes_in() const = 0;
@@ -40,7 +41,7 @@ class ByteWatcher {
   virtual void saw(std::string_view bytes) = 0;
 };
 
-// Throws FileError where it cannot be opened. `watcher` may be null; else it outlives the stream.
+// Throws FileError where it cannot be opened or is no regular file. `watcher` may be null; else it outlives the stream.
 std::unique_ptr<ByteStream> open_file_stream(const std::filesystem::path& file, ExpansionLimit limit,
                                              ByteWatcher* watcher);
 // Of bytes in memory, which outlive it.

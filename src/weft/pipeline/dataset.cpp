@@ -16,7 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr JsonLimits kManifest{.max_bytes = size_t{1} << 30, .max_depth = 64};
 constexpr int kFormat = 1;
 
 StageResult run_stage(const std::string& name, const PipelineConfig& config, const StageResult* before,
@@ -30,10 +29,52 @@ StageResult run_stage(const std::string& name, const PipelineConfig& config, con
   return run_tokens_stage(config, *before, folder, context);
 }
 
+// A stage before the one that is asked for: it must be what this pipeline would make here, or the manifest would sign
+// stages that do not belong together.
+StageResult open_earlier_stage(const std::string& name, const PipelineConfig& config, const StageResult* before) {
+  StageResult stage = open_stage(fs::path(config.run.dir) / name);
+  const StageIdentity mine = name == "read"     ? read_identity(config)
+                             : name == "filter" ? filter_identity(config, *before)
+                             : name == "dedup"  ? dedup_identity(config, *before)
+                                                : decontaminate_identity(config, *before);
+  const auto differs = [&](const char* key, const nlohmann::json& value) {
+    return stage.manifest.value(key, nlohmann::json()) != value;
+  };
+  const auto refuse = [&](const std::string& how) {
+    throw FileError(fmt::format("{}: was made {}; run --stage {} first", stage.folder.string(), how, name));
+  };
+  if (before != nullptr && differs("inputs", mine.inputs)) refuse("of another " + before->folder.filename().string());
+  if (differs("version", mine.version)) refuse("by another version of the stage");
+  if (with_defaults(stage.manifest.value("parameters", nlohmann::json()), mine.parameters) != mine.parameters)
+    refuse("by other parameters than those of the pipeline");
+  if (const auto lost = lost_files(stage.folder, stage.manifest); !lost.empty())
+    throw FileError(fmt::format("{}: is missing or of another size; run --stage {} first",
+                                (stage.folder / lost.front()).string(), name));
+  return stage;
+}
+
+// What the bytes depend on, but for the inputs: two processes that work together must agree on it.
+nlohmann::json work_of(const PipelineConfig& config) {
+  nlohmann::json work = parameters_of(config, stage_names(config));
+  work.update(parameters_of(config, rule_names(config)));
+  work.update(parameters_of(config, {"source", "read"}));
+  for (const SourceConfig& s : config.sources) {
+    work["copies"][s.name] = s.copies;
+    if (s.weight) work["weights"][s.name] = *s.weight;
+  }
+  work["run.shard_mb"] = config.run.shard_mb;
+  work["run.compression"] = config.run.compression;
+  work["run.samples"] = config.run.samples;
+  work["stages"] = stage_names(config);
+  work["weft"] = kVersion;
+  return work;
+}
+
 // Without what differs between two machines that do the same: times of files, samples' wording stays.
 nlohmann::json stage_in_manifest(const StageResult& stage) {
   nlohmann::json json = stage.manifest;
   json.erase("inputs");
+  json["manifest"] = stage.hash;
   return json;
 }
 
@@ -50,6 +91,36 @@ void write_manifest(const fs::path& folder, const std::vector<StageResult>& stag
   out.commit();
 }
 
+// What others rely on: lists that are lists of objects, with the fields that are asked for by name.
+void check_stage(const JsonFields& stage, const std::string& where) {
+  stage.string("stage");
+  stage.integer("version", {});
+  stage.object("parameters");
+  counts_of_json(stage.object("counts").json(), where);
+  if (stage.has("shards"))
+    for (const auto& one : stage.list("shards", "a list of files")) {
+      const JsonFields shard(one, where);
+      shard.string("file");
+      shard.string("hash");
+    }
+  if (!stage.has("files")) return;
+  for (const auto& one : stage.list("files", "a list of token files")) {
+    const JsonFields file(one, where);
+    for (const char* key : {"prefix", "bin", "idx", "ids"}) file.string(key);
+    for (const char* key : {"tokens", "documents"}) file.integer(key, {.min = 0});
+  }
+}
+
+void check_manifest(const JsonFields& manifest, const std::string& where) {
+  for (const auto& one : manifest.list("inputs", "a list of files")) {
+    const JsonFields input(one, where);
+    input.string("file");
+    input.string("hash");
+    input.integer("bytes", {.min = 0});
+  }
+  for (const auto& stage : manifest.list("stages", "a list of stages")) check_stage({stage, where}, where);
+}
+
 class Auditor {
  public:
   explicit Auditor(fs::path folder) : folder_(std::move(folder)) {}
@@ -64,6 +135,11 @@ class Auditor {
  private:
   void stage(const JsonFields& stage) {
     const fs::path folder = folder_ / stage.string("stage");
+    if (stage.has("manifest")) file(folder / "manifest.json", stage.string("manifest"));
+    if (stage.has("others")) {
+      const JsonFields others = stage.object("others");
+      for (const auto& one : others.json().items()) file(folder / one.key(), others.string(one.key()));
+    }
     if (const auto* shards = stage.find("shards"))
       for (const auto& shard : *shards) {
         const JsonFields fields(shard, "manifest.json");
@@ -76,6 +152,7 @@ class Auditor {
         file(folder / (prefix + ".bin"), fields.string("bin"));
         file(folder / (prefix + ".idx"), fields.string("idx"));
         file(folder / (prefix + ".documents"), fields.string("ids"));
+        if (fields.has("mask")) file(folder / (prefix + ".mask"), fields.string("mask"));
       }
   }
   void file(const fs::path& path, const std::string& hash) {
@@ -134,14 +211,14 @@ Table table_of(const nlohmann::json& manifest) {
 }  // namespace
 
 std::vector<std::string> stage_names(const PipelineConfig& config) {
-  std::vector<std::string> names = {"read"};
-  if (!rule_names(config).empty()) names.emplace_back("filter");
-  for (const char* name : {"dedup", "decontaminate", "tokens"})
-    if (config.has(name)) names.emplace_back(name);
+  std::vector<std::string> names;
+  for (const char* name : kStageNames)
+    if (const std::string n = name; n == "read" || (n == "filter" ? !rule_names(config).empty() : config.has(n)))
+      names.push_back(n);
   return names;
 }
 
-void run_pipeline(const PipelineConfig& config, const std::string& stage, const StageContext& context,
+bool run_pipeline(const PipelineConfig& config, const std::string& stage, const StageContext& given,
                   const std::function<void(const StageResult&)>& done) {
   const std::vector<std::string> names = stage_names(config);
   if (!stage.empty() && std::find(names.begin(), names.end(), stage) == names.end()) {
@@ -152,18 +229,29 @@ void run_pipeline(const PipelineConfig& config, const std::string& stage, const 
                                   near.empty() ? "" : "; did you mean " + near + "?"));
   }
   const fs::path folder = config.run.dir;
+  std::error_code error;
+  if (!given.helps) fs::create_directories(folder, error);
+  if (error)
+    throw FileError(fmt::format("{}: cannot be created: {}; choose another run.dir", folder.string(), error.message()));
+  given.progress.begin(given.helps ? "waiting for the run that leads" : "waiting for helpers of an earlier run", 0);
+  Team team(folder,
+            {.helps = given.helps, .leader_wait_s = given.leader_wait_s, .work = work_of(config), .stop = given.stop});
+  if (team.came_late()) return false;
+  StageContext context = given;
+  context.team = &team;
   std::vector<StageResult> results;
   for (const std::string& name : names) {
     const StageResult* before = results.empty() ? nullptr : &results.back();
-    if (stage.empty() || stage == name) {
+    if (stage.empty() || stage == name || context.helps) {
       results.push_back(run_stage(name, config, before, context));
       done(results.back());
-      if (stage == name && name != names.back()) return;
+      if (stage == name && (name != names.back() || context.helps)) return true;
     } else {
-      results.push_back(open_stage(folder / name));
+      results.push_back(open_earlier_stage(name, config, before));
     }
   }
-  write_manifest(folder, results);
+  if (!context.helps) write_manifest(folder, results);
+  return true;
 }
 
 Dataset open_dataset(const fs::path& folder) {
@@ -177,6 +265,7 @@ Dataset open_dataset(const fs::path& folder) {
   content.erase("version");
   if (to_hex(hash128(content.dump())) != d.version)
     throw FileError(file.string() + ": was changed: its version is not the hash of what it says");
+  check_manifest({d.manifest, file.string()}, file.string());
   return d;
 }
 

@@ -1,8 +1,11 @@
+#include <algorithm>
+#include <map>
 #include <unordered_set>
 
 #include "weft/base/json.h"
 #include "weft/pipeline/hashing.h"
 #include "weft/pipeline/input_files.h"
+#include "weft/pipeline/open_shards.h"
 #include "weft/pipeline/row_document.h"
 #include "weft/pipeline/stages.h"
 #include "weft/pipeline/words.h"
@@ -10,31 +13,44 @@
 namespace weft {
 namespace {
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 3;  // 2: short texts are looked for as well; 3: words of scripts without spaces
 
-// The sequences of words of evaluation files.
+// The sequences of words of evaluation files; of texts that are shorter than one, all their words, unless these are so
+// few ("yes", "B") that any document has them.
 class Contamination {
  public:
-  explicit Contamination(const DecontaminateConfig& config) : n_(config.ngram), table_(make_character_table()) {
+  explicit Contamination(const DecontaminateConfig& config)
+      : n_(config.ngram), least_(std::min(config.min_words, config.ngram)), table_(make_character_table()) {
     for (const std::string& file : expand_names(config.files)) read(file);
-    if (ngrams_.empty())
-      throw ConfigError(fmt::format("decontaminate.files: no text in them has {} words (decontaminate.ngram)", n_));
+    if (sequences_.empty())
+      throw ConfigError(
+          fmt::format("decontaminate.files: no text in them has {} words (decontaminate.min_words)", least_));
   }
 
   // How many of the document's sequences are among them.
   int64_t hits(std::string_view text) const {
+    const std::vector<uint64_t> words = plain_word_hashes(*table_, text);
     int64_t n = 0;
-    for (const uint64_t hash : sequences(text)) n += int64_t(ngrams_.count(hash));
+    for (const auto& [width, known] : sequences_) {
+      if (int64_t(words.size()) < width) break;
+      for (const uint64_t hash : shingle_hashes(words, width)) n += int64_t(known.count(hash));
+    }
     return n;
+  }
+  nlohmann::json texts() const {
+    return {{"looked_for", texts_}, {"shorter_than_ngram", short_}, {"too_short", too_short_}};
   }
 
  private:
-  std::vector<uint64_t> sequences(std::string_view text) const {
-    const std::vector<uint64_t> words = plain_word_hashes(*table_, text);
-    return int64_t(words.size()) < n_ ? std::vector<uint64_t>() : shingle_hashes(words, n_);
-  }
   void add(std::string_view text) {
-    for (const uint64_t hash : sequences(text)) ngrams_.insert(hash);
+    const std::vector<uint64_t> words = plain_word_hashes(*table_, text);
+    if (words.empty()) return;
+    const auto size = int64_t(words.size());
+    if (size < least_) return void(++too_short_);
+    ++texts_;
+    short_ += size < n_;
+    const int64_t width = std::min(n_, size);
+    for (const uint64_t hash : shingle_hashes(words, width)) sequences_[width].insert(hash);
   }
   void add_strings(const nlohmann::json& value) {
     if (value.is_string()) add(value.get_ref<const std::string&>());
@@ -58,26 +74,31 @@ class Contamination {
     }
   }
 
-  int64_t n_;
+  int64_t n_, least_;
   std::shared_ptr<const CharacterTable> table_;
-  std::unordered_set<uint64_t> ngrams_;
+  std::map<int64_t, std::unordered_set<uint64_t>> sequences_;  // by their number of words
+  int64_t texts_ = 0, short_ = 0, too_short_ = 0;
 };
 
 }  // namespace
 
-StageResult run_decontaminate_stage(const PipelineConfig& config, const StageResult& before,
-                                    const std::filesystem::path& path, const StageContext& context) {
+StageIdentity decontaminate_identity(const PipelineConfig& config, const StageResult& before) {
   nlohmann::json parameters = parameters_of(config, {"decontaminate"});
   for (const std::string& file : expand_names(config.decontaminate.files))
     parameters["hashes"].push_back({{"file", file}, {"hash", hash_of_file(file)}});
-  const StageFolder folder(
-      path, {.name = "decontaminate", .version = kVersion, .parameters = parameters, .inputs = before.hash});
+  parameters["texts"] = Contamination(config.decontaminate).texts();
+  return {.name = "decontaminate", .version = kVersion, .parameters = parameters, .inputs = before.hash};
+}
+
+StageResult run_decontaminate_stage(const PipelineConfig& config, const StageResult& before,
+                                    const std::filesystem::path& path, const StageContext& context) {
+  const StageFolder folder(path, decontaminate_identity(config, before), context);
   if (!folder.is_complete()) {
     const Contamination contamination(config.decontaminate);
     const DocumentJudge judge = [&](Document& d, std::map<std::string, int64_t>&) -> std::optional<Drop> {
       const int64_t hits = contamination.hits(d.text);
       if (hits <= config.decontaminate.max_hits) return {};
-      return Drop{"decontaminate", fmt::format("{} sequences of {} words", hits, config.decontaminate.ngram)};
+      return Drop{"decontaminate", fmt::format("{} sequences of words of evaluation texts", hits)};
     };
     run_map_stage(folder, before, context, [&](int64_t) { return judge; });
   }

@@ -1,13 +1,14 @@
 #include <algorithm>
 
 #include "weft/base/mapped_file.h"
-#include "weft/base/tasks.h"
 #include "weft/data/token_writer.h"
 #include "weft/pipeline/duplicates.h"
 #include "weft/pipeline/hashing.h"
 #include "weft/pipeline/minhash.h"
+#include "weft/pipeline/open_shards.h"
 #include "weft/pipeline/shard.h"
 #include "weft/pipeline/stages.h"
+#include "weft/pipeline/url.h"
 #include "weft/pipeline/words.h"
 
 namespace weft {
@@ -15,7 +16,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kVersion = 1;
+// 2: URLs of the same page are equal; 3: words of scripts without spaces; 4: the reasons of duplicates are of the way
+// to them
+constexpr int kVersion = 4;
 
 // What a key is of: its highest bits, so that keys of a kind come together, lines last.
 enum class KeyKind : uint64_t { kText, kUrl, kBand, kLine };
@@ -60,7 +63,7 @@ class KeyPass {
   void add_exact(const Document& d, std::vector<KeyRecord>& records) const {
     const uint64_t number = d.id.number();
     if (c_.documents) records.push_back(record_of(KeyKind::kText, hash128(d.text), number, 0));
-    if (c_.urls && !d.url.empty()) records.push_back(record_of(KeyKind::kUrl, hash128(d.url), number, 0));
+    if (c_.urls && !d.url.empty()) records.push_back(record_of(KeyKind::kUrl, hash128(normal_url(d.url)), number, 0));
     if (c_.lines == "off") return;
     uint64_t line_number = 0;
     for_each_text_line(d.text, [&](std::string_view line) {
@@ -110,8 +113,19 @@ class Merge {
         lines_(work, "lines") {}
 
   void run(const std::vector<fs::path>& runs) {
-    merge_runs(runs, work_, [&](const KeyRecord& r) { take(r); });
-    lines_.finish(work_ / "lines");
+    const auto look = [&](int64_t records) {
+      if (context_.stop) throw Interrupted();
+      context_.progress.add({}, records * int64_t(sizeof(KeyRecord)), false);
+    };
+    int64_t bytes = 0;
+    for (const fs::path& run : runs) bytes += int64_t(fs::file_size(run));
+    const MergeOptions options{.look = look};
+    const bool once = runs.size() <= options.fan_in;  // else some records are merged again, nobody knows how many
+    context_.progress.begin("dedup, pairs", once ? bytes : 0);
+    merge_runs(
+        runs, work_, [&](const KeyRecord& r) { take(r); }, options);
+    context_.progress.begin("dedup, lines", 0);
+    lines_.finish(work_ / "lines", look);
     const std::vector<Duplicate> all = clusters_.duplicates();
     tell(all);
     std::vector<KeyRecord> records;
@@ -120,10 +134,7 @@ class Merge {
   }
 
  private:
-  static constexpr int64_t kLook = 1 << 16;
-
   void take(const KeyRecord& r) {
-    if (++taken_ % kLook == 0 && context_.stop) throw Interrupted();
     const KeyKind kind = kind_of(r);
     if (kind == KeyKind::kLine) return take_line(r);
     if (!last_ || !last_->same_key(r)) {
@@ -166,7 +177,6 @@ class Merge {
   RecordSorter lines_;
   std::optional<KeyRecord> last_;
   bool first_is_out_ = false;
-  int64_t taken_ = 0;
 };
 
 // A sorted file of records, of which a shard's are wanted.
@@ -187,10 +197,15 @@ class RecordFile {
   MappedFile file_;
 };
 
-// Pass 3: takes out what pass 2 found. Both lists are gone through beside the shard, which is in the same order.
+// Pass 3, for a shard: takes out what pass 2 found. Both lists are gone through beside the shard, which is in the same
+// order.
 class Apply {
  public:
-  Apply(std::span<const KeyRecord> dropped, std::span<const KeyRecord> lines) : dropped_(dropped), lines_(lines) {}
+  Apply(const fs::path& work, int64_t shard)
+      : dropped_file_(std::make_shared<RecordFile>(work / "dropped")),
+        lines_file_(std::make_shared<RecordFile>(work / "lines")),
+        dropped_(dropped_file_->of_shard(shard)),
+        lines_(lines_file_->of_shard(shard)) {}
 
   std::optional<Drop> judge(Document& d, std::map<std::string, int64_t>& changes) {
     constexpr const char* kReasons[] = {"dedup.documents", "dedup.urls", "dedup.near"};
@@ -226,24 +241,24 @@ class Apply {
     return {};
   }
 
+  std::shared_ptr<const RecordFile> dropped_file_, lines_file_;
   std::span<const KeyRecord> dropped_, lines_;
 };
 
-void find_duplicates(const DedupConfig& config, const StageResult& before, const fs::path& work,
+void find_duplicates(const DedupConfig& config, const StageFolder& folder, const StageResult& before,
                      const StageContext& context) {
+  const fs::path work = folder.make_work_folder();
   const KeyPass keys(config, work);
   const auto n = int64_t(before.shards.size());
-  context.progress.begin("dedup, keys", before.counts.bytes_out);
-  int64_t next_shard = 0;
-  const auto next = [&]() -> std::optional<int64_t> {
-    while (next_shard < n && fs::exists(keys.keys_of(next_shard))) ++next_shard;
-    return next_shard < n && !context.stop ? std::optional(next_shard++) : std::nullopt;
+  Counts about;  // of a shard whose keys are there; nobody noted more
+  about.bytes_in = before.counts.bytes_out / std::max<int64_t>(1, n);
+  const auto finished = [&](int64_t shard) {
+    return fs::exists(keys.keys_of(shard)) ? std::optional(about) : std::nullopt;
   };
-  for_each_task(context.threads, next, [&](int64_t shard) {
-    const Counts counts = keys.run(shard, before.folder / before.shards[size_t(shard)]);
-    context.progress.add(counts, counts.bytes_in, false);
-  });
-  if (context.stop) throw Interrupted();
+  const PassSpec pass{.part = 0, .shown = "dedup, keys", .work = before.counts.bytes_out, .finished = finished};
+  for_each_open_shard(folder, pass, n, context,
+                      [&](int64_t shard) { return keys.run(shard, before.folder / before.shards[size_t(shard)]); });
+  if (context.helps) return;  // the rest is the leader's
   std::vector<fs::path> runs;
   for (int64_t i = 0; i < n; ++i) runs.push_back(keys.keys_of(i));
   Merge(config, keys, work, context).run(runs);
@@ -251,21 +266,25 @@ void find_duplicates(const DedupConfig& config, const StageResult& before, const
 
 }  // namespace
 
+StageIdentity dedup_identity(const PipelineConfig& config, const StageResult& before) {
+  return {.name = "dedup", .version = kVersion, .parameters = parameters_of(config, {"dedup"}), .inputs = before.hash};
+}
+
 StageResult run_dedup_stage(const PipelineConfig& config, const StageResult& before, const fs::path& path,
                             const StageContext& context) {
-  const StageFolder folder(
-      path,
-      {.name = "dedup", .version = kVersion, .parameters = parameters_of(config, {"dedup"}), .inputs = before.hash});
-  if (folder.is_complete()) return open_stage(path);
-  const fs::path work = path / "work";
-  fs::create_directories(work);
-  if (!fs::exists(work / "dropped")) find_duplicates(config.dedup, before, work, context);
-  const RecordFile dropped(work / "dropped"), lines(work / "lines");
+  const StageFolder folder(path, dedup_identity(config, before), context);
+  if (folder.is_complete()) {
+    folder.remove_work_folder();  // which a run that was killed at its end left
+    return open_stage(path);
+  }
+  const fs::path work = folder.work_folder();
+  if (context.helps || !fs::exists(work / "dropped")) find_duplicates(config.dedup, folder, before, context);
   run_map_stage(folder, before, context, [&](int64_t shard) -> DocumentJudge {
-    return [apply = Apply(dropped.of_shard(shard), lines.of_shard(shard))](
-               Document& d, std::map<std::string, int64_t>& changes) mutable { return apply.judge(d, changes); };
+    return [apply = Apply(work, shard)](Document& d, std::map<std::string, int64_t>& changes) mutable {
+      return apply.judge(d, changes);
+    };
   });
-  fs::remove_all(work);
+  folder.remove_work_folder();
   return open_stage(path);
 }
 

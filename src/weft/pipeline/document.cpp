@@ -35,8 +35,10 @@ std::string to_line(const Document& d) {
     line += key;
     append_json_string(line, value);
   };
-  line += fmt::format("{{\"begin\":{},\"end\":{},", d.origin.begin, d.origin.end);
-  add_string("\"file\":", d.origin.file);
+  line += fmt::format("{{\"begin\":{}", d.origin.begin);
+  if (!d.conversation.empty()) add_string(",\"conversation\":", d.conversation);
+  line += fmt::format(",\"end\":{}", d.origin.end);
+  add_string(",\"file\":", d.origin.file);
   line += fmt::format(",\"id\":\"{}\"", d.id.text());
   if (!d.meta.empty()) line += ",\"meta\":" + d.meta.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   line += fmt::format(",\"row\":{}", d.origin.row);
@@ -57,6 +59,7 @@ Document document_of_line(std::string_view line, const std::string& where) {
               .begin = fields.integer("begin", {.min = 0}),
               .end = fields.integer("end", {.min = 0})};
   d.url = fields.string("url", "");
+  d.conversation = fields.string("conversation", "");
   if (fields.has("meta")) d.meta = fields.object("meta").json();
   d.text = row.has_text ? std::move(row.text) : fields.string("text");
   return d;

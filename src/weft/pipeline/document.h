@@ -32,7 +32,8 @@ struct Document {
   std::string source;  // the name of its [[source]]
   Origin origin;
   std::string url;                                 // empty: none is known
-  std::string text;                                // UTF-8
+  std::string text;                                // UTF-8; of a conversation, what its messages say
+  std::string conversation;                        // JSON for read_conversation(); empty: it is a text
   nlohmann::json meta = nlohmann::json::object();  // of the row, and what stages found
 };
 

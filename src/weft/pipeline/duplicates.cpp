@@ -15,32 +15,35 @@ Clusters::Node& Clusters::node(uint64_t document) {
   return nodes_.try_emplace(document, Node{.parent = document}).first->second;
 }
 
-uint64_t Clusters::first_of(uint64_t document) const {
-  auto at = nodes_.find(document);
-  if (at == nodes_.end()) return document;
-  while (at->second.parent != at->first) {
-    const auto up = nodes_.find(at->second.parent);
-    at->second.parent = up->second.parent;  // halves the way for the next time
-    at = nodes_.find(at->second.parent);
+Clusters::Node Clusters::to_first(uint64_t document) const {
+  const auto at = nodes_.find(document);
+  if (at == nodes_.end()) return {.parent = document};
+  Node* node = &at->second;
+  Node way = *node;
+  for (uint64_t here = document; way.parent != here;) {
+    here = way.parent;
+    Node& up = nodes_.find(here)->second;
+    way = {.parent = up.parent, .same = std::max(way.same, up.same), .jaccard = std::min(way.jaccard, up.jaccard)};
   }
-  return at->first;
+  return *node = way;  // shorter the next time
 }
 
+uint64_t Clusters::first_of(uint64_t document) const { return to_first(document).parent; }
+
 void Clusters::join(uint64_t a, uint64_t b, Same same, double jaccard) {
-  for (const uint64_t document : {a, b}) {
-    Node& n = node(document);
-    if (n.told && n.same <= same) continue;
-    n.same = same, n.jaccard = jaccard, n.told = true;
-  }
-  const uint64_t first_a = first_of(a), first_b = first_of(b);
-  node(std::max(first_a, first_b)).parent = std::min(first_a, first_b);
+  node(a), node(b);
+  const Node way_a = to_first(a), way_b = to_first(b);
+  if (way_a.parent == way_b.parent) return;
+  node(std::max(way_a.parent, way_b.parent)) = {.parent = std::min(way_a.parent, way_b.parent),
+                                                .same = std::max({way_a.same, way_b.same, same}),
+                                                .jaccard = std::min({way_a.jaccard, way_b.jaccard, jaccard})};
 }
 
 std::vector<Duplicate> Clusters::duplicates() const {
   std::vector<Duplicate> all;
-  for (const auto& [document, node] : nodes_)
-    if (const uint64_t first = first_of(document); first != document)
-      all.push_back({document, first, node.same, node.jaccard});
+  for (const auto& one : nodes_)
+    if (const Node way = to_first(one.first); way.parent != one.first)
+      all.push_back({one.first, way.parent, way.same, way.jaccard});
   std::sort(all.begin(), all.end(), [](const Duplicate& a, const Duplicate& b) { return a.document < b.document; });
   return all;
 }

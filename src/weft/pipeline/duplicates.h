@@ -10,18 +10,19 @@
 
 namespace weft {
 
-// Why two documents are taken for one; the lower reason is told where there are several.
+// Why two documents are taken for one: a higher reason says less.
 enum class Same : uint8_t { kText, kUrl, kNear };
 
-// A dropped document, for whom, and why.
+// A dropped document, for whom, and why. Where it was found through others, the highest reason on the way and the least
+// Jaccard: of A, B near A, and C equal to B, both are near A.
 struct Duplicate {
   uint64_t document = 0, kept = 0;
   Same same = Same::kText;
-  double jaccard = 1;  // of the pair by which it was found
+  double jaccard = 1;
 };
 
 // Documents that are the same, directly or through others, are one cluster; its first document is kept. Memory grows
-// with the number of documents in clusters.
+// with the number of documents in clusters. Pairs come in the order of Same, so that each way is the best there is.
 class Clusters {
  public:
   void join(uint64_t a, uint64_t b, Same same, double jaccard);
@@ -34,11 +35,11 @@ class Clusters {
  private:
   struct Node {
     uint64_t parent = 0;
-    Same same = Same::kNear;
-    double jaccard = 0;
-    bool told = false;
+    Same same = Same::kText;  // as its parent, and as what is told of the way there
+    double jaccard = 1;
   };
   Node& node(uint64_t document);
+  Node to_first(uint64_t document) const;  // the whole way
 
   mutable std::unordered_map<uint64_t, Node> nodes_;
 };

@@ -1,11 +1,12 @@
 #include "weft/pipeline/hashing.h"
+#include "weft/pipeline/open_shards.h"
 #include "weft/pipeline/rule.h"
 #include "weft/pipeline/stages.h"
 
 namespace weft {
 namespace {
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;  // 2: more kinds of personal data
 
 // In this order: what costs little and drops much comes first; what masks comes last.
 struct NamedRule {
@@ -40,13 +41,16 @@ std::vector<std::unique_ptr<Rule>> make_rules(const PipelineConfig& config) {
   return rules;
 }
 
-StageResult run_filter_stage(const PipelineConfig& config, const StageResult& before, const std::filesystem::path& path,
-                             const StageContext& context) {
+StageIdentity filter_identity(const PipelineConfig& config, const StageResult& before) {
   nlohmann::json parameters = parameters_of(config, rule_names(config));
   if (config.has("bad_words")) parameters["bad_words.hash"] = hash_of_file(config.bad_words.file);
   if (config.has("perplexity")) parameters["perplexity.hash"] = hash_of_file(config.perplexity.model);
-  const StageFolder folder(path,
-                           {.name = "filter", .version = kVersion, .parameters = parameters, .inputs = before.hash});
+  return {.name = "filter", .version = kVersion, .parameters = parameters, .inputs = before.hash};
+}
+
+StageResult run_filter_stage(const PipelineConfig& config, const StageResult& before, const std::filesystem::path& path,
+                             const StageContext& context) {
+  const StageFolder folder(path, filter_identity(config, before), context);
   if (!folder.is_complete()) {
     const auto rules = make_rules(config);
     const DocumentJudge judge = [&rules](Document& d, std::map<std::string, int64_t>& changes) -> std::optional<Drop> {

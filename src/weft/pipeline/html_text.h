@@ -6,7 +6,7 @@
 namespace weft {
 
 // Paragraphs, headings, lists, tables and preformatted text, with an empty line between blocks; without scripts, forms,
-// navigation, headers, footers, asides, and blocks that are mostly links. UTF-8. `charset` is what the server said, and
+// navigation, footers, asides, and blocks that are mostly links. UTF-8. `charset` is what the server said, and
 // may be empty; then the page says it itself. Throws Error where the page is nested too deep to be a page.
 std::string html_text(std::string_view html, const std::string& charset);
 

@@ -1,10 +1,14 @@
 #include "weft/pipeline/http.h"
 
+#include <iconv.h>
+
 #include <algorithm>
 #include <cctype>
 #include <charconv>
 
+#include "weft/base/ascii.h"
 #include "weft/base/error.h"
+#include "weft/base/utf8.h"
 #include "weft/pipeline/byte_stream.h"
 
 namespace weft {
@@ -14,12 +18,6 @@ std::string_view trimmed(std::string_view s) {
   const size_t from = s.find_first_not_of(" \t\r");
   if (from == std::string_view::npos) return {};
   return s.substr(from, s.find_last_not_of(" \t\r") - from + 1);
-}
-
-std::string lower(std::string_view s) {
-  std::string text(s);
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return char(std::tolower(c)); });
-  return text;
 }
 
 // RFC 9112, section 7.1. What is not in chunks, though its header says so, is taken as it is: archives hold such pages.
@@ -52,6 +50,24 @@ std::string decompressed(std::string_view body, size_t max_bytes) {
 
 }  // namespace
 
+std::string utf8_of(std::string_view text, const std::string& charset) {
+  const bool fine = utf8_error(text) == std::string_view::npos && text.find('\0') == std::string_view::npos;
+  const bool tame = std::all_of(charset.begin(), charset.end(), [](unsigned char c) {
+    return std::isalnum(c) || c == '-' || c == '_' || c == '.' || c == ':';
+  });
+  if (fine || charset.empty() || !tame) return std::string(text);
+  const iconv_t conversion = iconv_open("UTF-8", charset.c_str());
+  if (conversion == iconv_t(-1)) return std::string(text);
+  std::string from(text), to(4 * text.size() + 8, '\0');  // no character has more than 4 bytes
+  char *in = from.data(), *out = to.data();
+  size_t in_left = from.size(), out_left = to.size();
+  const bool whole = iconv(conversion, &in, &in_left, &out, &out_left) != size_t(-1) && in_left == 0;
+  iconv_close(conversion);
+  if (!whole) return std::string(text);
+  to.resize(to.size() - out_left);
+  return to;
+}
+
 size_t header_size(std::string_view message) {
   const size_t windows = message.find("\r\n\r\n"), unix = message.find("\n\n");
   if (windows == unix) return 0;  // neither
@@ -63,7 +79,7 @@ std::string header_value(std::string_view head, std::string_view name) {
     const size_t end = std::min(head.find('\n', at), head.size());
     const std::string_view line = head.substr(at, end - at);
     const size_t colon = line.find(':');
-    if (colon != std::string_view::npos && lower(trimmed(line.substr(0, colon))) == name)
+    if (colon != std::string_view::npos && lower_ascii(trimmed(line.substr(0, colon))) == name)
       return std::string(trimmed(line.substr(colon + 1)));
     at = end + 1;
   }
@@ -71,10 +87,10 @@ std::string header_value(std::string_view head, std::string_view name) {
 }
 
 std::string http_body(std::string_view head, std::string_view body, size_t max_bytes) {
-  std::string whole = lower(header_value(head, "transfer-encoding")).find("chunked") != std::string::npos
+  std::string whole = lower_ascii(header_value(head, "transfer-encoding")).find("chunked") != std::string::npos
                           ? without_chunks(body)
                           : std::string(body);
-  const std::string encoding = lower(header_value(head, "content-encoding"));
+  const std::string encoding = lower_ascii(header_value(head, "content-encoding"));
   if (encoding.empty() || encoding == "identity") return whole;
   if (encoding != "gzip" && encoding != "x-gzip") throw Error("a page in content-encoding " + encoding.substr(0, 40));
   return compression_of(whole) == Compression::kNone ? whole : decompressed(whole, max_bytes);

@@ -20,7 +20,9 @@ std::string_view Input::peek(size_t wanted) {
     size_t n = 0;
     try {
       n = stream_->read({buffer_.data() + had, kPiece});
-    } catch (const Error& e) { failure_ = e.what(); }
+    } catch (const FileError&) { throw; } catch (const Error& e) {
+      failure_ = e.what();
+    }
     buffer_.resize(had + n);
     ended_ = n == 0;
   }

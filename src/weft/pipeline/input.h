@@ -13,7 +13,8 @@ class Input {
  public:
   explicit Input(std::unique_ptr<ByteStream> stream) : stream_(std::move(stream)) {}
 
-  // What comes next: at least `wanted` bytes, unless the file ends before. Until the next call.
+  // What comes next: at least `wanted` bytes, unless the file ends before. Until the next call. Throws FileError where
+  // the system cannot read the file.
   std::string_view peek(size_t wanted);
   void skip(size_t bytes);  // of what was peeked at
   // The first place of `what` at or after `from` in what comes next; npos where it is not within `most` bytes or the

@@ -14,9 +14,14 @@ struct InputFile {
 };
 
 // By source, then in the order in which they are given; those of a pattern or folder by name. Folders are gone through
-// with all that are in them; names that begin with a dot are left out. Throws FileError where a name gives no file.
+// with all that are in them, and links followed; names that begin with a dot are left out. Throws FileError where a
+// name gives no file, for links to nothing or in a circle, and for names that are not UTF-8; ConfigError for a file
+// that is named twice.
 std::vector<InputFile> input_files(const std::vector<SourceConfig>& sources);
-// The same of one list.
+// The same of one list, which may name a file twice.
 std::vector<std::string> expand_names(const std::vector<std::string>& names);
+// Throws ConfigError, which names both, where one of these files or folders lies in `run_dir`, or `run_dir` in one of
+// the folders: a run reads no folder that it writes to. Links are followed.
+void refuse_own_output(const std::vector<std::string>& names, const std::string& run_dir);
 
 }  // namespace weft

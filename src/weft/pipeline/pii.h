@@ -1,13 +1,35 @@
 // Personal data in a text, masked. Linear in the text, whatever it is.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 
 namespace weft {
 
-// Each returns how many it masked.
-int64_t mask_emails(std::string& text);  // |||EMAIL_ADDRESS|||
-int64_t mask_ips(std::string& text);     // IPv4: |||IP_ADDRESS|||
-int64_t mask_phones(std::string& text);  // North American numbers, as 283-182-3829: |||PHONE_NUMBER|||
+// A kind of personal data.
+struct PiiKind {
+  struct Found {
+    size_t begin = std::string_view::npos, end = 0;  // npos: there is none
+  };
+  std::string_view key;    // of pipeline.toml's [pii], and "pii.KEY" of what is counted
+  std::string_view label;  // in the mask
+  // The first at `from` or later.
+  Found (*find)(std::string_view text, size_t from);
+};
+
+// All kinds, in the order in which they are looked for: a longer one before what may be a part of it.
+//   emails                EMAIL_ADDRESS
+//   ipv6                  IP_ADDRESS    of three groups or more, with a digit in it (RFC 4291, section 2.2)
+//   ips                   IP_ADDRESS    IPv4
+//   ibans                 IBAN          with a right check sum (ISO 13616, ISO 7064 MOD 97-10), in fours or in one
+//   cards                 CARD_NUMBER   13 to 19 digits that begin with 2 to 6, with a right check digit (ISO/IEC
+//   7812-1) international_phones  PHONE_NUMBER  "+", a country's code, 8 to 15 digits in all (ITU-T E.164) phones
+//   PHONE_NUMBER  ten digits as in North America, as 283-182-3829
+std::span<const PiiKind> pii_kinds();
+const PiiKind& pii_kind(std::string_view key);
+
+// Puts `mask`, in which {} stands for the label, in the place of each. Returns how many there were.
+int64_t mask_pii(std::string& text, const PiiKind& kind, std::string_view mask = "|||{}|||");
 
 }  // namespace weft

@@ -2,6 +2,8 @@
 #pragma once
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,8 +15,12 @@ struct SourceConfig {
   std::string name;
   std::vector<std::string> files;
   std::string format = "auto", separator, text_key = "text", url_key = "url", invalid_text = "aside";
+  std::string messages_key;  // of JSONL: rows are conversations; empty: they are texts
   std::vector<std::string> meta_keys;
   double copies = 1;
+  std::optional<double> weight;  // of all sources or of none
+  std::set<std::string> given;   // names of the keys that are in the file: "source.separator"
+  bool has_conversations() const { return !messages_key.empty(); }
 };
 
 struct RunConfig {
@@ -57,7 +63,8 @@ struct BadWordsConfig {
   int64_t max_hits = 0;
 };
 struct PiiConfig {
-  bool emails = true, phones = true, ips = true;
+  bool emails = true, phones = true, international_phones = true, ips = true, ipv6 = true, ibans = true, cards = true;
+  std::string mask = "|||{}|||";
 };
 struct PerplexityConfig {
   std::string model;
@@ -72,10 +79,10 @@ struct DedupConfig {
 };
 struct DecontaminateConfig {
   std::vector<std::string> files;
-  int64_t ngram = 13, max_hits = 0;
+  int64_t ngram = 13, min_words = 8, max_hits = 0;
 };
 struct TokensConfig {
-  std::string tokenizer = "byte";
+  std::string tokenizer = "byte", chat_template, template_date = "2024-07-26";
   double valid_fraction = 0;
   int64_t shard_mtokens = 256;
 };
@@ -97,8 +104,11 @@ struct PipelineConfig {
   DecontaminateConfig decontaminate;
   TokensConfig tokens;
   std::vector<std::string> sections;  // that are in the file
+  std::set<std::string> given;        // names of the keys that are, but for those of sources
 
   bool has(const std::string& section) const;
+  bool has_conversations() const;  // of any source
+  bool has_weights() const;
 };
 
 // The keys of each section but [[source]]; fields point into the value.
@@ -112,5 +122,8 @@ PipelineConfig parse_pipeline_file(const std::string& file);
 
 // The values of these sections, for a stage's manifest: {"dedup.ngram": "5", ...}; "source" gives a list of them.
 nlohmann::json parameters_of(const PipelineConfig& config, const std::vector<std::string>& sections);
+
+// The parameters of a stage that was made before some keys of `mine` existed: these have their defaults there.
+nlohmann::json with_defaults(nlohmann::json made, const nlohmann::json& mine);
 
 }  // namespace weft

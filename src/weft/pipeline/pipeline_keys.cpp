@@ -11,6 +11,9 @@ Allowed at_least(double min) { return {.min = min}; }
 Allowed one_of(std::vector<std::string> choices) { return {.choices = std::move(choices)}; }
 Allowed needed(std::string example) { return {.example = std::move(example)}; }
 
+// What the tokens stage alone looks at: the texts of documents do not depend on it.
+bool is_of_tokens(const RecipeKey& key) { return key.name == "source.copies" || key.name == "source.weight"; }
+
 void add_run(PipelineConfig& c, std::vector<RecipeKey>& keys) {
   keys.insert(
       keys.end(),
@@ -76,16 +79,21 @@ void add_other_rules(PipelineConfig& c, std::vector<RecipeKey>& keys) {
        {"perplexity.max", &c.perplexity.max, at_least(0), "documents above are dropped; 0: no limit"},
        {"pii.emails", &c.pii.emails, {}, "become |||EMAIL_ADDRESS|||"},
        {"pii.phones", &c.pii.phones, {}, "numbers of ten digits, as in North America, become |||PHONE_NUMBER|||"},
-       {"pii.ips", &c.pii.ips, {}, "IPv4 addresses become |||IP_ADDRESS|||"}});
+       {"pii.international_phones", &c.pii.international_phones, {}, "+ and a country's code, likewise"},
+       {"pii.ips", &c.pii.ips, {}, "IPv4 addresses become |||IP_ADDRESS|||"},
+       {"pii.ipv6", &c.pii.ipv6, {}, "IPv6 addresses, likewise"},
+       {"pii.ibans", &c.pii.ibans, {}, "bank accounts with a right check sum become |||IBAN|||"},
+       {"pii.cards", &c.pii.cards, {}, "card numbers with a right check digit become |||CARD_NUMBER|||"},
+       {"pii.mask", &c.pii.mask, {}, "what is put in their place; {} stands for the kind"}});
 }
 
 void add_later_stages(PipelineConfig& c, std::vector<RecipeKey>& keys) {
   keys.insert(
       keys.end(),
       {{"dedup.documents", &c.dedup.documents, {}, "equal texts: the first is kept"},
-       {"dedup.urls", &c.dedup.urls, {}, "equal URLs: the first is kept"},
+       {"dedup.urls", &c.dedup.urls, {}, "URLs of the same page: the first is kept"},
        {"dedup.lines", &c.dedup.lines, one_of({"off", "keep_first", "keep_none"}),
-        "equal lines anywhere: all but the first, or all, are taken out"},
+        "equal lines, of two documents or of one: all but the first, or all, are taken out"},
        {"dedup.near", &c.dedup.near, {}, "similar texts, by MinHash: the first is kept"},
        {"dedup.ngram", &c.dedup.ngram, count(1, 100), "words of a shingle"},
        {"dedup.bands", &c.dedup.bands, count(1, 1000), "texts that agree in all rows of a band are compared"},
@@ -94,8 +102,18 @@ void add_later_stages(PipelineConfig& c, std::vector<RecipeKey>& keys) {
        {"decontaminate.files", &c.decontaminate.files, needed("files = [\"eval/*.jsonl\"]"),
         "what evaluation is done with: all texts in JSONL, whole text files"},
        {"decontaminate.ngram", &c.decontaminate.ngram, count(1, 100), "words of a sequence"},
+       {"decontaminate.min_words", &c.decontaminate.min_words, count(1, 100),
+        "evaluation texts shorter than a sequence are looked for whole, if they have so many words"},
        {"decontaminate.max_hits", &c.decontaminate.max_hits, count(0), "documents that share more of them are dropped"},
        {"tokens.tokenizer", &c.tokens.tokenizer, {}, "byte, or a tokenizer's file or folder"},
+       {"tokens.chat_template",
+        &c.tokens.chat_template,
+        {},
+        "of conversations: a template's file; empty: that of the tokenizer's folder"},
+       {"tokens.template_date",
+        &c.tokens.template_date,
+        {},
+        "what chat templates take for today, so that the result does not depend on the day"},
        {"tokens.valid_fraction",
         &c.tokens.valid_fraction,
         {.min = 0, .max = 1, .below_max = true},
@@ -109,6 +127,14 @@ bool PipelineConfig::has(const std::string& section) const {
   return std::find(sections.begin(), sections.end(), section) != sections.end();
 }
 
+bool PipelineConfig::has_conversations() const {
+  return std::any_of(sources.begin(), sources.end(), [](const SourceConfig& s) { return s.has_conversations(); });
+}
+
+bool PipelineConfig::has_weights() const {
+  return std::any_of(sources.begin(), sources.end(), [](const SourceConfig& s) { return s.weight.has_value(); });
+}
+
 std::vector<RecipeKey> pipeline_keys(PipelineConfig& config) {
   std::vector<RecipeKey> keys;
   add_run(config, keys);
@@ -119,16 +145,22 @@ std::vector<RecipeKey> pipeline_keys(PipelineConfig& config) {
 }
 
 std::vector<RecipeKey> source_keys(SourceConfig& s) {
-  return {{"source.name", &s.name, needed("name = \"books\""), "letters, digits, - and _"},
-          {"source.files", &s.files, needed("files = [\"books/*.jsonl.zst\"]"), "files, folders and patterns"},
-          {"source.format", &s.format, one_of({"auto", "text", "jsonl", "csv", "warc"}), "auto: by the names"},
-          {"source.separator", &s.separator, {}, "stands between the documents of a text; empty: a file is a document"},
-          {"source.text_key", &s.text_key, {}, "JSONL's key or CSV's column of the text"},
-          {"source.url_key", &s.url_key, {}, "JSONL's key or CSV's column of the URL, where there is one"},
-          {"source.meta_keys", &s.meta_keys, {}, "JSONL's keys or CSV's columns that go along"},
-          {"source.invalid_text", &s.invalid_text, one_of({"aside", "repair"}),
-           "text that is not UTF-8, or has NUL bytes: the row is put aside, or they become U+FFFD"},
-          {"source.copies", &s.copies, {.min = 0, .max = 1000}, "of each document; 2.5: half of them a third time"}};
+  return {
+      {"source.name", &s.name, needed("name = \"books\""), "letters, digits, - and _"},
+      {"source.files", &s.files, needed("files = [\"books/*.jsonl.zst\"]"), "files, folders and patterns"},
+      {"source.format", &s.format, one_of({"auto", "text", "jsonl", "csv", "warc"}), "auto: by the names"},
+      {"source.separator", &s.separator, {}, "stands between the documents of a text; empty: a file is a document"},
+      {"source.text_key", &s.text_key, {}, "JSONL's key or CSV's column of the text"},
+      {"source.messages_key", &s.messages_key, {}, "JSONL's key of a conversation's messages; empty: rows are texts"},
+      {"source.url_key", &s.url_key, {}, "JSONL's key or CSV's column of the URL, where there is one"},
+      {"source.meta_keys", &s.meta_keys, {}, "JSONL's keys or CSV's columns that go along"},
+      {"source.invalid_text", &s.invalid_text, one_of({"aside", "repair"}),
+       "text that is not UTF-8, or has NUL bytes: the row is put aside, or they become U+FFFD"},
+      {"source.copies", &s.copies, {.min = 0, .max = 1000}, "of each document; 2.5: half of them a third time"},
+      {"source.weight",
+       &s.weight,
+       {.min = 0, .max = 1e9},
+       "share of the source in the training samples, of the sum of all; of all sources, or of none"}};
 }
 
 nlohmann::json parameters_of(const PipelineConfig& config, const std::vector<std::string>& sections) {
@@ -143,11 +175,25 @@ nlohmann::json parameters_of(const PipelineConfig& config, const std::vector<std
     for (SourceConfig& source : copy.sources) {
       nlohmann::json one;
       for (const RecipeKey& key : source_keys(source))
-        if (key.name != "source.copies") one[key.last()] = value_of(key);
+        if (!is_of_tokens(key)) one[key.last()] = value_of(key);
       values["source"].push_back(one);
     }
   }
   return values;
+}
+
+nlohmann::json with_defaults(nlohmann::json made, const nlohmann::json& mine) {
+  if (!made.is_object()) return made;
+  PipelineConfig defaults;
+  for (const RecipeKey& key : pipeline_keys(defaults))
+    if (mine.contains(key.name) && !made.contains(key.name)) made[key.name] = value_of(key);
+  if (!made.contains("source")) return made;
+  SourceConfig source;
+  const std::vector<RecipeKey> keys = source_keys(source);
+  for (auto& one : made["source"])
+    for (const RecipeKey& key : keys)
+      if (!is_of_tokens(key) && one.is_object() && !one.contains(key.last())) one[key.last()] = value_of(key);
+  return made;
 }
 
 }  // namespace weft

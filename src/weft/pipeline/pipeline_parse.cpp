@@ -7,6 +7,7 @@
 #include "weft/base/mapped_file.h"
 #include "weft/base/nearest.h"
 #include "weft/pipeline/pipeline_config.h"
+#include "weft/pipeline/pipeline_judge.h"
 #include "weft/recipe/recipe_read.h"
 
 namespace weft {
@@ -32,6 +33,27 @@ class Parser {
       problems_.push_back(file_ + ": no [[source]]; as in [[source]] name = \"books\" files = [...]");
     for (const RecipeKey& key : keys)
       if (key.section() == "run" || config_.has(key.section())) need(key, file_);
+  }
+
+  // What would change the text of conversations, which the token stage does not look at.
+  void judge_conversations() {
+    for (const SourceConfig& source : config_.sources) {
+      if (!source.has_conversations()) continue;
+      const auto refuse = [&](const std::string& what) {
+        problems_.push_back(
+            fmt::format("{}: source {} has conversations (messages_key), but {}", file_, in_quotes(source.name), what));
+      };
+      for (const char* section : {"c4", "pii"})
+        if (config_.has(section))
+          refuse(fmt::format("[{}] changes texts, not messages; give them a pipeline without it", section));
+      if (config_.dedup.lines != "off") refuse("dedup.lines takes lines out of texts, not of messages; use \"off\"");
+      if (source.format != "auto" && source.format != "jsonl")
+        refuse(fmt::format("source.format is {}; use \"jsonl\"", in_quotes(source.format)));
+    }
+  }
+
+  void judge_values() {
+    for (const std::string& one : contradictions(config_)) problems_.push_back(file_ + ": " + one);
   }
 
   void throw_problems() const {
@@ -67,8 +89,11 @@ class Parser {
       return;
     }
     config_.sections.push_back(name);
-    for (const auto& [key, value] : *node.as_table())
-      set(name + "." + std::string(key.str()), key.source(), value, keys);
+    for (const auto& [key, value] : *node.as_table()) {
+      const std::string full = name + "." + std::string(key.str());
+      set(full, key.source(), value, keys);
+      config_.given.insert(full);
+    }
   }
 
   void sources(const toml::node& node) {
@@ -81,8 +106,11 @@ class Parser {
     for (const toml::node& one : *list) {
       SourceConfig& source = config_.sources.emplace_back();
       const std::vector<RecipeKey> keys = source_keys(source);
-      for (const auto& [key, value] : *one.as_table())
-        set("source." + std::string(key.str()), key.source(), value, keys);
+      for (const auto& [key, value] : *one.as_table()) {
+        const std::string full = "source." + std::string(key.str());
+        set(full, key.source(), value, keys);
+        source.given.insert(full);
+      }
       for (const RecipeKey& key : keys) need(key, place(one.source()));
       const bool tame = std::all_of(source.name.begin(), source.name.end(),
                                     [](unsigned char c) { return std::isalnum(c) || c == '-' || c == '_'; });
@@ -134,6 +162,8 @@ PipelineConfig parse_pipeline(const std::string& text, const std::string& file) 
   PipelineConfig config;
   Parser parser(config, file);
   parser.parse(parse_toml(text, file));
+  parser.judge_conversations();
+  parser.judge_values();
   parser.throw_problems();
   return config;
 }

@@ -9,6 +9,7 @@
 #include "weft/base/json.h"
 #include "weft/base/mapped_file.h"
 #include "weft/data/id_view.h"
+#include "weft/pipeline/hashing.h"
 #include "weft/pipeline/shard.h"
 
 namespace weft {
@@ -50,16 +51,20 @@ std::vector<std::string> rules_of(const nlohmann::json& parameters) {
 
 }  // namespace
 
-std::optional<DatasetFile> find_dataset(const fs::path& tokens) {
-  const fs::path prefix = without_suffix(tokens), folder = prefix.parent_path().parent_path();
-  std::error_code ignored;
+std::optional<DatasetFile> find_dataset(const fs::path& tokens) { return Datasets().find(tokens); }
+
+std::optional<DatasetFile> Datasets::find(const fs::path& tokens) {
+  std::error_code ignored;  // with links and .. resolved: where it lies, not how that is spelled
+  const fs::path named = fs::absolute(without_suffix(tokens)),
+                 real = fs::weakly_canonical(named.parent_path(), ignored);
+  const fs::path prefix = (real.empty() ? named.parent_path() : real) / named.filename();
+  const fs::path folder = prefix.parent_path().parent_path();
   if (prefix.parent_path().filename() != kTokens || !fs::exists(folder / "manifest.json", ignored)) return {};
-  const Dataset dataset = open_dataset(folder);
+  if (!open_.count(folder)) open_.emplace(folder, open_dataset(folder));
+  const Dataset& dataset = open_.at(folder);
   const std::string where = (folder / "manifest.json").string();
   const JsonFields manifest(dataset.manifest, where);
-  const nlohmann::json* stages = manifest.find("stages");
-  if (stages == nullptr || !stages->is_array()) manifest.fail("stages", "a list");
-  for (const auto& stage : *stages) {
+  for (const auto& stage : manifest.list("stages", "a list of stages")) {
     const auto* files = JsonFields(stage, where).find("files");
     if (files == nullptr) continue;
     for (const auto& one : *files) {
@@ -83,14 +88,35 @@ Provenance::Provenance(DatasetFile file) : file_(std::move(file)) {
           parse_json(stage.object("parameters").string("tokens.tokenizer"), where);  // in quotes
       if (!name.is_string()) stage.object("parameters").fail("tokens.tokenizer", "a text in quotes");
       tokenizer_ = name;
+      fingerprint_ = stage.object("parameters").string("tokenizer");
+      check_ids(stage);
       continue;
     }
-    Stage& s = stages_.emplace_back(Stage{.name = name, .shards = {}, .rules = {}});
+    Stage& s = stages_.emplace_back(Stage{.name = name, .shards = {}, .rules = {}, .duplicates = {}});
+    if (stage.has("others")) s.duplicates = stage.object("others").string("duplicates.jsonl", "");
     if (name == "filter") s.rules = rules_of(stage.object("parameters").json());
     if (const auto* shards = stage.find("shards"))
-      for (const auto& shard : *shards) s.shards.push_back(JsonFields(shard, where).string("file"));
+      for (const auto& shard : *shards) {
+        const JsonFields fields(shard, where);
+        s.shards.push_back({fields.string("file"), fields.string("hash")});
+      }
   }
   if (stages_.empty()) throw FileError(where + ": no stage has documents");
+}
+
+// Other ids would name other documents. They are not in `quick`, as training does not read them.
+void Provenance::check_ids(const JsonFields& tokens) const {
+  const std::string manifest = (file_.folder / "manifest.json").string();
+  const auto* files = tokens.find("files");
+  if (files == nullptr) tokens.fail("files", "a list");
+  for (const auto& one : *files) {
+    const JsonFields file(one, manifest);
+    if (file.string("prefix") != file_.prefix) continue;
+    const fs::path ids = file_.folder / kTokens / (file_.prefix + ".documents");
+    if (!fs::exists(ids) || hash_of_file(ids) != file.string("ids"))
+      throw FileError(fmt::format("{}: {}; restore it, or run the pipeline again", ids.string(),
+                                  fs::exists(ids) ? "is not the file of which " + manifest + " speaks" : "is missing"));
+  }
 }
 
 DocumentId Provenance::document(int64_t number) const {
@@ -106,12 +132,17 @@ DocumentId Provenance::document(int64_t number) const {
 std::vector<Document> Provenance::documents_of(const Stage& stage, const std::vector<DocumentId>& ids) const {
   std::map<uint32_t, std::map<uint32_t, Document>> wanted;  // shard, place
   for (const DocumentId& id : ids) wanted[id.shard][id.place] = {};
-  for (auto& [shard, places] : wanted) {
+  for (auto& of_shard : wanted) {
+    const uint32_t shard = of_shard.first;
+    std::map<uint32_t, Document>& places = of_shard.second;
     if (shard >= stage.shards.size())
       throw FileError(fmt::format("{}: stage {} has no shard {}", file_.folder.string(), stage.name, shard));
-    const fs::path path = file_.folder / stage.name / stage.shards[shard];
+    const fs::path path = file_.folder / stage.name / stage.shards[shard].file;
     if (!fs::exists(path))
       throw FileError(fmt::format("{}: is gone; only the tokens of its documents are left", path.string()));
+    if (hash_of_file(path) != stage.shards[shard].hash)
+      throw FileError(fmt::format("{}: is not the shard of which {} speaks; run the pipeline again", path.string(),
+                                  (file_.folder / "manifest.json").string()));
     auto next = places.begin();  // documents are in order
     std::string mark = fmt::format("\"id\":\"{}.{}\"", shard, next->first);
     for_each_line_of(path, [&](std::string_view line, int64_t number) {
@@ -147,8 +178,14 @@ std::vector<DocumentStory> Provenance::stories(const std::vector<DocumentId>& id
 }
 
 void Provenance::add_duplicates(const std::vector<DocumentId>& ids, std::vector<DocumentStory>& stories) const {
+  // A folder of a stage that is no longer in the pipeline may be there still.
+  const auto dedup = std::find_if(stages_.begin(), stages_.end(), [](const Stage& s) { return s.name == "dedup"; });
+  if (dedup == stages_.end()) return;
   const fs::path path = file_.folder / "dedup" / "duplicates.jsonl";
-  if (!fs::exists(path)) return;
+  if (!fs::exists(path)) throw FileError(path.string() + ": is missing; restore it, or run the pipeline again");
+  if (!dedup->duplicates.empty() && hash_of_file(path) != dedup->duplicates)
+    throw FileError(fmt::format("{}: is not the file of which {} speaks; run the pipeline again", path.string(),
+                                (file_.folder / "manifest.json").string()));
   std::map<std::string, std::vector<MergedDuplicate>> merged;  // by the document that was kept
   for (const DocumentId& id : ids) merged[id.text()];
   const MappedFile file(path);

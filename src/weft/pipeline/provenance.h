@@ -1,10 +1,12 @@
 // From a token file back to the documents in it, and what happened to each on its way (docs/formats/pipeline.md).
 #pragma once
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "weft/base/json.h"
 #include "weft/pipeline/dataset.h"
 #include "weft/pipeline/document.h"
 
@@ -20,6 +22,14 @@ struct DatasetFile {
 // one that the manifest means: all of it up to 64 MiB, beyond that pieces. Throws FileError where it is not, by name,
 // or where the manifest was changed.
 std::optional<DatasetFile> find_dataset(const std::filesystem::path& tokens);
+// The same of many files; the manifest of each dataset is read once.
+class Datasets {
+ public:
+  std::optional<DatasetFile> find(const std::filesystem::path& tokens);
+
+ private:
+  std::map<std::filesystem::path, Dataset> open_;
+};
 
 // What one stage did with a document that it kept.
 struct StagePassed {
@@ -41,27 +51,36 @@ struct DocumentStory {
   std::vector<MergedDuplicate> duplicates;
 };
 
-// Reads what the stages left. Throws FileError where it is gone: what is in the token files is then all there is.
+// Reads what the stages left. Throws FileError where it is gone (what is in the token files is then all there is) or is
+// not what the manifest says.
 class Provenance {
  public:
   explicit Provenance(DatasetFile file);
 
   const std::string& tokenizer() const { return tokenizer_; }  // as pipeline.toml names it
+  // Its fingerprint when the dataset was made.
+  const std::string& fingerprint() const { return fingerprint_; }
   // Of document `number` of the token file.
   DocumentId document(int64_t number) const;
   // In the order that is asked for; each shard is read once.
   std::vector<DocumentStory> stories(const std::vector<DocumentId>& ids) const;
 
  private:
+  struct Shard {
+    std::string file, hash;
+  };
   struct Stage {
     std::string name;
-    std::vector<std::string> shards, rules;
+    std::vector<Shard> shards;
+    std::vector<std::string> rules;
+    std::string duplicates;  // hash of duplicates.jsonl
   };
+  void check_ids(const JsonFields& tokens) const;
   std::vector<Document> documents_of(const Stage& stage, const std::vector<DocumentId>& ids) const;
   void add_duplicates(const std::vector<DocumentId>& ids, std::vector<DocumentStory>& stories) const;
 
   DatasetFile file_;
-  std::string tokenizer_;
+  std::string tokenizer_, fingerprint_;
   std::vector<Stage> stages_;  // that have documents: read first
 };
 

@@ -1,9 +1,15 @@
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "weft/base/json.h"
 #include "weft/base/tasks.h"
 #include "weft/pipeline/hashing.h"
 #include "weft/pipeline/input_files.h"
+#include "weft/pipeline/open_shards.h"
+#include "weft/pipeline/pipeline_judge.h"
 #include "weft/pipeline/row_document.h"
 #include "weft/pipeline/shard.h"
 #include "weft/pipeline/stages.h"
@@ -13,7 +19,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kVersion = 2;  // 2: a slip in CSV costs fewer rows
+// 2: a slip in CSV costs fewer rows; 3: pages of WARC files whatever their type's case; 4: empty rows count; 5:
+// ShareGPT's messages. What a change does not touch keeps its version.
+constexpr int kVersion = 4, kVersionOfConversations = 5;
 
 struct BatchRow {
   std::shared_ptr<const SourceFile> file;
@@ -31,6 +39,15 @@ struct Batch {
 class InputHash final : public ByteWatcher {
  public:
   void saw(std::string_view bytes) override { hasher_.add(bytes), bytes_ += int64_t(bytes.size()); }
+  // What was not read, as where a compressed file is broken or beyond the limit: the hash is of the whole file.
+  void see_the_rest(const std::string& file) {
+    std::ifstream in(file, std::ios::binary);
+    in.seekg(bytes_);
+    std::vector<char> piece(1 << 20);
+    while (in.read(piece.data(), std::streamsize(piece.size())), in.gcount() > 0)
+      saw({piece.data(), size_t(in.gcount())});
+    if (in.bad()) throw FileError(file + ": cannot be read to its end");
+  }
   nlohmann::json finish(const std::string& file, const std::string& source) const {
     return {{"file", file}, {"source", source}, {"bytes", bytes_}, {"hash", hasher_.hex()}};
   }
@@ -43,7 +60,9 @@ class InputHash final : public ByteWatcher {
 // Cuts all files into batches, which depend on nothing but the files and run.shard_mb. For one thread at a time.
 class Batches {
  public:
-  Batches(const PipelineConfig& config, const std::vector<InputFile>& files) : config_(config), files_(files) {}
+  // `hashes`: of all files, which are then read to their ends.
+  Batches(const PipelineConfig& config, const std::vector<InputFile>& files, bool hashes)
+      : config_(config), files_(files), hashes_(hashes) {}
 
   std::optional<Batch> next() {
     Batch batch{.shard = shard_, .source = nullptr, .rows = {}};
@@ -66,7 +85,7 @@ class Batches {
     ++shard_;
     return batch;
   }
-  // Of all files, once all batches are out.
+  // Of all files, once all batches are out, if there are hashes.
   const nlohmann::json& inputs() const { return inputs_; }
   int64_t num_shards() const { return shard_; }
 
@@ -82,7 +101,7 @@ class Batches {
     auto file = std::make_shared<SourceFile>();
     file->path = files_[next].path;
     file->format = format_of(source, file->path);
-    hash_ = std::make_unique<InputHash>();
+    if (hashes_) hash_ = std::make_unique<InputHash>();
     reader_ = open_rows(source, *file, hash_.get(), config_.read);
     if (file->format == FileFormat::kCsv) read_header(*file);
     file_ = std::move(file);
@@ -94,15 +113,36 @@ class Batches {
     try {
       if (header.broken.empty()) file.columns = csv_fields(header.bytes);
     } catch (const Error&) {}  // without columns, each row is broken
+    if (!file.columns.empty()) judge_columns(file, config_.sources[files_[at_].source]);
+  }
+  static void judge_columns(const SourceFile& file, const SourceConfig& source) {
+    const auto count = [&](const std::string& name) {
+      return std::count(file.columns.begin(), file.columns.end(), name);
+    };
+    const auto refuse = [&](const char* what, const std::string& name) {
+      std::string all;
+      for (const std::string& column : file.columns) all += (all.empty() ? "" : ", ") + column;
+      throw FileError(
+          fmt::format("{}: the header has {} {}: it is {}", file.path, what, in_quotes(name), in_quotes(all)));
+    };
+    std::vector<std::string> read = source.meta_keys;
+    read.insert(read.end(), {source.text_key, source.url_key});
+    for (const std::string& name : read)
+      if (count(name) > 1) refuse("more than one column", name);
+    if (count(source.text_key) == 0) refuse("no column (source.text_key)", source.text_key);
   }
   void close() {
-    inputs_.push_back(hash_->finish(files_[at_].path, config_.sources[files_[at_].source].name));
+    if (hash_) {
+      hash_->see_the_rest(files_[at_].path);
+      inputs_.push_back(hash_->finish(files_[at_].path, config_.sources[files_[at_].source].name));
+    }
     bytes_done_ += reader_->bytes_in();
     reader_.reset();
   }
 
   const PipelineConfig& config_;
   const std::vector<InputFile>& files_;
+  const bool hashes_;
   size_t at_ = 0;
   bool opened_ = false;
   int64_t shard_ = 0, bytes_done_ = 0, told_ = 0;
@@ -130,7 +170,11 @@ class BatchWork {
       read(one);
     }
     report_.hash = out_.commit(folder.path() / shard_name(batch_.shard, context_.shard_suffix));
-    if (!broken_.empty()) broken_.commit(folder.path() / ("broken-" + shard_name(batch_.shard, ".jsonl")));
+    const fs::path broken = folder.path() / ("broken-" + shard_name(batch_.shard, ".jsonl"));
+    if (broken_.empty())
+      fs::remove(broken);  // of one that was cut elsewhere
+    else
+      broken_.commit(broken);
     folder.finish(batch_.shard, report_);
   }
   const Counts& counts() const { return report_.counts; }
@@ -172,41 +216,94 @@ class BatchWork {
   uint32_t place_ = 0;
 };
 
+// By what a changed input is known.
+nlohmann::json stamps_of(const std::vector<InputFile>& files) {
+  nlohmann::json stamps = nlohmann::json::array();
+  for (const InputFile& f : files) stamps.push_back({{"file", f.path}, {"bytes", f.bytes}, {"mtime", f.mtime_ns}});
+  return stamps;
+}
+
+struct ReadInputs {
+  int64_t num_shards = 0;
+  nlohmann::json inputs;  // with their hashes; of a helper without
+  bool all_here = true;   // no shard was made by another process
+};
+
+// The first sweep goes through all files, also through the rows that others make shards of: where shards begin is only
+// known so. Later ones look for what others have lost, up to the last of it.
+ReadInputs read_all(const PipelineConfig& config, const std::vector<InputFile>& files, const StageFolder& folder,
+                    const StageContext& context) {
+  ReadInputs result;
+  std::map<int64_t, std::pair<size_t, int64_t>> cut;  // the leader's: rows and bytes of each shard
+  // A helper that was shown other bytes of a file has cut it elsewhere: the leader makes that shard again.
+  const auto finished = [&](int64_t shard) -> std::optional<Counts> {
+    std::optional<Counts> counts = folder.finished_counts(shard);
+    if (!counts || context.helps) return counts;
+    const auto& [rows, bytes] = cut.at(shard);
+    return size_t(counts->documents_in) == rows && counts->bytes_in == bytes ? counts : std::nullopt;
+  };
+  PassSpec pass{.shown = "read", .finished = finished};
+  for (const InputFile& f : files) pass.work += f.bytes;
+  OpenShards shards(folder, pass, context);
+  for (bool first = true; shards.next_sweep(); first = false) {
+    Batches batches(config, files, first && !context.helps);
+    const auto next = [&]() -> std::optional<Batch> {
+      while (!context.stop && !shards.sweep_is_over()) {
+        std::optional<Batch> batch = batches.next();
+        if (batch && !context.helps) cut[batch->shard] = {batch->rows.size(), batch->bytes};
+        if (!batch || shards.take(batch->shard, batch->bytes_read)) return batch;
+      }
+      return {};
+    };
+    for_each_task(context.threads, next, [&](const Batch& batch) {
+      BatchWork work(batch, context);
+      work.run(folder);
+      shards.made(batch.shard, work.counts(), batch.bytes_read);
+    });
+    if (!first) continue;
+    result.num_shards = batches.num_shards();
+    result.inputs = batches.inputs();
+  }
+  result.all_here = shards.all_made_here();
+  return result;
+}
+
+void judge_sources(const PipelineConfig& config, const std::vector<InputFile>& files) {
+  for (size_t s = 0; s < config.sources.size(); ++s) {
+    std::set<FileFormat> formats;
+    for (const InputFile& f : files)
+      if (f.source == s) formats.insert(format_of(config.sources[s], f.path));
+    const std::vector<std::string> problems = keys_without_effect(config.sources[s], formats);
+    if (!problems.empty()) throw ConfigError(problems[0]);
+  }
+}
+
 }  // namespace
 
-StageResult run_read_stage(const PipelineConfig& config, const fs::path& path, const StageContext& context) {
-  const std::vector<InputFile> files = input_files(config.sources);
-  nlohmann::json stamps = nlohmann::json::array();
-  int64_t total = 0;
-  for (const InputFile& f : files) {
-    stamps.push_back({{"file", f.path}, {"bytes", f.bytes}, {"mtime", f.mtime_ns}});
-    total += f.bytes;
-  }
+StageIdentity read_identity(const PipelineConfig& config) {
   nlohmann::json parameters = parameters_of(config, {"source", "read"});
   parameters["run.shard_mb"] = config.run.shard_mb;
   parameters["run.compression"] = config.run.compression;
-  const StageFolder folder(path, {.name = "read", .version = kVersion, .parameters = parameters, .inputs = stamps});
+  return {.name = "read",
+          .version = config.has_conversations() ? kVersionOfConversations : kVersion,
+          .parameters = parameters,
+          .inputs = {}};
+}
+
+StageResult run_read_stage(const PipelineConfig& config, const fs::path& path, const StageContext& context) {
+  for (const SourceConfig& source : config.sources) refuse_own_output(source.files, config.run.dir);
+  if (config.has("decontaminate")) refuse_own_output(config.decontaminate.files, config.run.dir);  // before any harm
+  const std::vector<InputFile> files = input_files(config.sources);
+  judge_sources(config, files);
+  StageIdentity identity = read_identity(config);
+  identity.inputs = stamps_of(files);
+  const StageFolder folder(path, identity, context);
   if (folder.is_complete()) return open_stage(path);
 
-  context.progress.begin("read", total);
-  Batches batches(config, files);
-  const auto next = [&]() -> std::optional<Batch> {
-    while (!context.stop) {
-      std::optional<Batch> batch = batches.next();
-      if (!batch) return {};
-      const auto done = folder.finished(batch->shard);
-      if (!done) return batch;
-      context.progress.add(done->counts, batch->bytes_read, true);
-    }
-    return {};
-  };
-  for_each_task(context.threads, next, [&](const Batch& batch) {
-    BatchWork work(batch, context);
-    work.run(folder);
-    context.progress.add(work.counts(), batch.bytes_read, false);
-  });
-  if (context.stop) throw Interrupted();
-  folder.complete(batches.num_shards(), context, {{"inputs", batches.inputs()}});
+  const ReadInputs read = read_all(config, files, folder, context);
+  if (!context.helps && !read.all_here && stamps_of(input_files(config.sources)) != identity.inputs)
+    throw FileError(path.string() + ": the inputs changed while several processes read them; run it again");
+  folder.complete(read.num_shards, context, {{"inputs", read.inputs}});
   return open_stage(path);
 }
 

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "weft/base/ascii.h"
 #include "weft/base/error.h"
 #include "weft/base/json.h"
 #include "weft/base/utf8.h"
+#include "weft/chat/conversation.h"
 #include "weft/data/jsonl.h"
 #include "weft/pipeline/html_text.h"
 #include "weft/pipeline/http.h"
@@ -17,10 +19,68 @@ namespace {
 constexpr size_t kMostPage = 16 << 20;
 constexpr JsonLimits kRow{.max_bytes = size_t{1} << 30, .max_depth = 64};
 
+// What a message says: a text, or the texts among its parts.
+std::string content_of(const nlohmann::ordered_json& message) {
+  const auto content = message.find("content");
+  if (content == message.end()) return "";
+  if (content->is_string()) return *content;
+  std::string text;
+  if (content->is_array())
+    for (const auto& part : *content)
+      if (part.is_object() && part.contains("text") && part["text"].is_string())
+        text += (text.empty() ? "" : "\n") + part["text"].get<std::string>();
+  return text;
+}
+
+// ShareGPT's messages, {"from": "human", "value": ...}, as {"role": "user", "content": ...}; others stay.
+void name_as_roles(nlohmann::ordered_json& messages) {
+  constexpr std::pair<std::string_view, const char*> kRoles[] = {{"human", "user"},    {"user", "user"},
+                                                                 {"gpt", "assistant"}, {"assistant", "assistant"},
+                                                                 {"system", "system"}, {"tool", "tool"}};
+  if (!messages.is_array()) return;
+  for (auto& message : messages) {
+    if (!message.is_object() || message.contains("role") || !message.contains("from") || !message.contains("value"))
+      continue;
+    const auto& from = message["from"];
+    const auto role = std::find_if(std::begin(kRoles), std::end(kRoles),
+                                   [&](const auto& known) { return from.is_string() && from == known.first; });
+    if (role == std::end(kRoles))
+      throw Error(fmt::format("\"from\" is {}; it may be human, user, gpt, assistant, system or tool", shown(from)));
+    nlohmann::ordered_json renamed;
+    for (auto& [key, value] : message.items()) {
+      if (key == "from")
+        renamed["role"] = role->second;
+      else
+        renamed[key == "value" ? "content" : key] = std::move(value);
+    }
+    message = std::move(renamed);
+  }
+}
+
+// Keys stay in their order, which templates show.
+void read_conversation_row(const SourceConfig& source, const Row& row, Document& d) {
+  const auto json = nlohmann::ordered_json::parse(row.bytes);
+  if (!json.contains(source.messages_key))
+    throw Error(fmt::format("no key {} (source.messages_key)", in_quotes(source.messages_key)));
+  nlohmann::ordered_json conversation{{"messages", json[source.messages_key]}};
+  for (const char* key : {"tools", "documents", "chat_template_kwargs"})
+    if (json.contains(key)) conversation[key] = json[key];
+  name_as_roles(conversation["messages"]);
+  d.conversation = conversation.dump();
+  chat::read_conversation(d.conversation, "row");  // that it is one
+  for (const auto& message : conversation["messages"]) {
+    const std::string content = content_of(message);
+    if (!content.empty()) d.text += (d.text.empty() ? "" : "\n\n") + content;
+  }
+}
+
 void read_json_row(const SourceConfig& source, const Row& row, Document& d) {
   JsonRow json = parse_json_row(row.bytes, source.text_key, "row", kRow);
   const JsonFields fields(json.json, "row");
-  d.text = json.has_text ? json.text : fields.string(source.text_key);
+  if (source.has_conversations())
+    read_conversation_row(source, row, d);
+  else
+    d.text = json.has_text ? json.text : fields.string(source.text_key);
   if (json.has_text) json.json[source.text_key] = std::move(json.text);  // it may be a meta key too
   if (const auto* url = fields.find(source.url_key); url != nullptr && url->is_string()) d.url = *url;
   for (const std::string& key : source.meta_keys)
@@ -53,12 +113,23 @@ std::string charset_of(const std::string& content_type) {
 
 std::string page_text(const std::string& type, const std::string& body) {
   if (type.find("html") != std::string::npos) return html_text(body, charset_of(type));
-  std::string copy;
-  return std::string(well_formed(body, copy));
+  return utf8_of(body, charset_of(type));
 }
 
 bool is_page(const std::string& type) {
   return type.starts_with("text/html") || type.starts_with("application/xhtml") || type.starts_with("text/plain");
+}
+
+// In lower case (RFC 9110, section 8.3.1). Of a page that was sent without a type: by how it begins.
+std::string type_of(std::string_view head, std::string_view page) {
+  const std::string said = lower_ascii(header_value(head, "content-type"));
+  if (!said.empty()) return said;
+  constexpr size_t kLook = 1000;
+  const std::string beginning = lower_ascii(page.substr(0, kLook));
+  const size_t at = beginning.find_first_not_of(" \t\r\n");
+  if (at == std::string::npos) return "";
+  const std::string_view first = std::string_view(beginning).substr(at);
+  return first.starts_with("<!doctype html") || first.starts_with("<html") ? "text/html" : "";
 }
 
 // False and why: a record that is no page.
@@ -71,17 +142,17 @@ bool read_warc_record(const Row& row, Document& d, std::string& why) {
   if (d.url.starts_with('<') && d.url.ends_with('>')) d.url = d.url.substr(1, d.url.size() - 2);  // WARC/1.0 of wget
   const std::string kind = header_value(head, "warc-type"), date = header_value(head, "warc-date");
   if (!date.empty()) d.meta["date"] = date;
-  std::string type = header_value(head, "content-type");
-  std::string page(body);
+  std::string page(body), type = type_of(head, body);
   if (kind == "response" && type.starts_with("application/http")) {
     const size_t http_size = header_size(body);
     if (http_size == 0) throw Error("a response whose HTTP header does not end");
     const std::string_view http = body.substr(0, http_size);
     const std::string_view status = http.substr(std::min(http.find(' '), http.size()));
     if (!status.starts_with(" 200")) return why = "no answer 200", false;
-    type = header_value(http, "content-type");
-    if (!is_page(type)) return why = "no page", false;
+    type = lower_ascii(header_value(http, "content-type"));
+    if (!type.empty() && !is_page(type)) return why = "no page", false;
     page = http_body(http, body.substr(http_size), kMostPage);
+    type = type_of(http, page);
   } else if (kind != "resource" && kind != "conversion") {
     return why = "no response", false;
   }
@@ -97,7 +168,8 @@ void check_text(const SourceConfig& source, std::string& text) {
   const char* what = "not UTF-8";
   if (bad == std::string::npos) bad = text.find('\0'), what = "a NUL byte";
   if (bad == std::string::npos) return;
-  if (source.invalid_text == "aside") throw Error(fmt::format("{} at byte {} of the text", what, bad));
+  if (source.invalid_text == "aside" || source.has_conversations())
+    throw Error(fmt::format("{} at byte {} of the text", what, bad));
   std::string copy, clean(well_formed(text, copy));
   text.clear();
   for (const char c : clean) c == '\0' ? void(text += "\ufffd") : void(text += c);
@@ -108,7 +180,7 @@ void check_text(const SourceConfig& source, std::string& text) {
 FileFormat format_of(const SourceConfig& source, const std::string& file) {
   const std::filesystem::path name = without_compression(file);
   const std::string extension = name.extension().string(), said = source.format;
-  if (said == "jsonl" || (said == "auto" && is_jsonl(name))) return FileFormat::kJsonl;
+  if (said == "jsonl" || (said == "auto" && (is_jsonl(name) || source.has_conversations()))) return FileFormat::kJsonl;
   if (said == "csv" || (said == "auto" && extension == ".csv")) return FileFormat::kCsv;
   if (said == "warc" || (said == "auto" && extension == ".warc")) return FileFormat::kWarc;
   return FileFormat::kText;
@@ -120,7 +192,11 @@ std::unique_ptr<RowReader> open_rows(const SourceConfig& source, const SourceFil
   const int64_t most = limits.max_row_mb << 20;
   if (file.format == FileFormat::kCsv) return read_csv(std::move(input), most);
   if (file.format == FileFormat::kWarc) return read_warc(std::move(input), most);
-  return read_separated(std::move(input), file.format == FileFormat::kJsonl ? "\n" : source.separator, most);
+  auto rows = read_separated(std::move(input), file.format == FileFormat::kJsonl ? "\n" : source.separator, most);
+  const bool json = without_compression(file.path).extension() == ".json";
+  if (json && file.format == FileFormat::kJsonl && rows->next_visible() == '[')
+    throw FileError(file.path + ": is a JSON array, not lines: write each of its objects on a line of its own");
+  return rows;
 }
 
 std::vector<std::string> csv_fields(std::string_view record) {

@@ -21,6 +21,7 @@ struct SourceFile {
   std::vector<std::string> columns;  // of CSV
 };
 
+// Throws FileError where it cannot be opened, and for a .json file that is an array, of which no line is a document.
 std::unique_ptr<RowReader> open_rows(const SourceConfig& source, const SourceFile& file, ByteWatcher* watcher,
                                      const ReadConfig& limits);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include "weft/base/error.h"
 #include "weft/pipeline/http.h"
@@ -21,22 +22,67 @@ class SeparatedReader final : public RowReader {
     if (input_.offset() == 0 && input_.peek(3).starts_with(kByteOrderMark)) input_.skip(3);
     for (;;) {
       if (input_.peek(1).empty()) return finish(row);
-      const size_t end = separator_.empty() ? std::string::npos : input_.find(separator_, 0, max_bytes_);
-      const size_t size = end == std::string::npos ? input_.peek(max_bytes_ + 1).size() : end;
+      const Mark mark = find_separator();
+      const size_t size = mark.begin == std::string::npos ? input_.peek(max_bytes_ + 1).size() : mark.begin;
       if (size > max_bytes_)
-        return put_aside(row, fmt::format("longer than {} bytes (read.max_row_mb)", max_bytes_), separator_);
-      if (end == std::string::npos && !input_.failure().empty())
+        return put_aside(row, fmt::format("longer than {} bytes (read.max_row_mb)", max_bytes_), mark_after_long_row());
+      if (mark.begin == std::string::npos && !input_.failure().empty())
         return put_aside(row, "the file is " + input_.failure(), "");
       if (size > 0) {
         take(row, size);
-        if (end != std::string::npos) input_.skip(separator_.size());
+        input_.skip(mark.size);
         return true;
       }
-      input_.skip(separator_.size());
+      input_.skip(mark.size);
+      ++number_;  // an empty row is one, so that rows of JSONL have the numbers of their lines
     }
   }
 
  private:
+  struct Mark {
+    size_t begin = std::string::npos, size = 0;
+  };
+
+  Mark find_separator() {
+    if (separator_.empty()) return {};
+    const size_t line_feed = separator_.find('\n');
+    if (line_feed == std::string::npos || separator_.find('\r') != std::string::npos) {
+      const size_t at = input_.find(separator_, 0, max_bytes_);
+      return {at, at == std::string::npos ? 0 : separator_.size()};
+    }
+    const std::string_view before = std::string_view(separator_).substr(0, line_feed);
+    for (size_t from = 0; from <= max_bytes_;) {
+      const size_t at = input_.find("\n", from, max_bytes_);
+      if (at == std::string::npos) return {};
+      const std::string_view here = input_.peek(at + 2 * separator_.size());
+      const size_t cr = at > 0 && here[at - 1] == '\r' ? 1 : 0;
+      if (here.substr(0, at - cr).ends_with(before)) {
+        const size_t begin = at - cr - before.size();
+        if (const size_t end = end_of_separator(here, begin); end > 0) return {begin, end - begin};
+      }
+      from = at + 1;
+    }
+    return {};
+  }
+  // Where the separator that begins here ends, with any of its lines ended by \r\n; 0: there is none.
+  size_t end_of_separator(std::string_view here, size_t at) const {
+    for (const char c : separator_) {
+      if (c == '\n' && at < here.size() && here[at] == '\r') ++at;
+      if (at >= here.size() || here[at] != c) return 0;
+      ++at;
+    }
+    return at;
+  }
+  // The separator as this file writes it, if one can tell by the row.
+  std::string mark_after_long_row() {
+    const std::string_view here = input_.peek(1);
+    const size_t at = here.find('\n');
+    if (at == std::string_view::npos || at == 0 || here[at - 1] != '\r') return separator_;
+    std::string mark;
+    for (const char c : separator_) mark += c == '\n' ? "\r\n" : std::string(1, c);
+    return mark;
+  }
+
   std::string separator_;
 };
 
@@ -51,6 +97,7 @@ class CsvReader final : public RowReader {
     if (input_.peek(1).empty()) return finish(row);
     if (unclosed_ >= kMostUnclosed) return put_aside(row, "too many quotes that are not closed: the rest is left", "");
     const Record record = find_record();
+    line_end_due_ = record.end;
     if (record.end) return take(row, record.size);
     unclosed_ += !record.broken;
     return put_aside(row,
@@ -75,6 +122,7 @@ class CsvReader final : public RowReader {
       const size_t size = next.starts_with("\r\n") ? 2 : next.starts_with('\n') ? 1 : 0;
       if (size == 0) return;
       input_.skip(size);
+      if (!std::exchange(line_end_due_, false)) ++number_;
     }
   }
   // Up to the line's end outside of quotes. A quote that is not closed is found at the next one, wherever text follows
@@ -106,6 +154,7 @@ class CsvReader final : public RowReader {
   }
 
   int unclosed_ = 0;
+  bool line_end_due_ = false;  // of the row before: no empty row
 };
 
 class WarcReader final : public RowReader {
@@ -139,6 +188,14 @@ class WarcReader final : public RowReader {
 };
 
 }  // namespace
+
+char RowReader::next_visible() {
+  constexpr size_t kLook = 1 << 16;
+  std::string_view here = input_.peek(kLook);
+  if (here.starts_with(kByteOrderMark)) here.remove_prefix(kByteOrderMark.size());
+  const size_t at = here.find_first_not_of(" \t\r\n");
+  return at == std::string_view::npos ? '\0' : here[at];
+}
 
 bool RowReader::take(Row& row, size_t size) {
   row.number = ++number_;

@@ -23,6 +23,8 @@ class RowReader {
   // False: there is no more. A file that cannot be read to its end gives a broken row last.
   virtual bool next(Row& row) = 0;
   int64_t bytes_in() const { return input_.bytes_in(); }
+  // The first of the next bytes that is no white space; 0 where there is none. Nothing is read of it.
+  char next_visible();
 
  protected:
   RowReader(Input input, int64_t max_row_bytes) : input_(std::move(input)), max_bytes_(size_t(max_row_bytes)) {}
@@ -36,14 +38,15 @@ class RowReader {
 
   Input input_;
   size_t max_bytes_;
+  int64_t number_ = 0;  // of the last row; empty ones that are passed over count
 
  private:
-  int64_t number_ = 0;
   bool told_ = false;
 };
 
-// Rows end with `separator`, which belongs to none; with an empty one, all of the file is one row. Empty rows are left
-// out. A byte order mark at the beginning is skipped.
+// Rows end with `separator`, which belongs to none; with an empty one, all of the file is one row. A line feed in it
+// stands for \r\n too, unless it says \r itself. Empty rows are left out. A byte order mark at the beginning is
+// skipped.
 std::unique_ptr<RowReader> read_separated(Input input, const std::string& separator, int64_t max_row_bytes);
 // Records of RFC 4180, with their quotes; the first is the header. A quote that is never closed costs its line.
 std::unique_ptr<RowReader> read_csv(Input input, int64_t max_row_bytes);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "weft/base/ascii.h"
 #include "weft/base/error.h"
 #include "weft/base/mapped_file.h"
 #include "weft/pipeline/hashing.h"
@@ -12,12 +13,6 @@
 
 namespace weft {
 namespace {
-
-std::string lower(std::string_view text) {
-  std::string copy(text);
-  for (char& c : copy) c = char(c >= 'A' && c <= 'Z' ? c + 32 : c);
-  return copy;
-}
 
 bool has_any(const std::string& text, std::initializer_list<std::string_view> phrases) {
   return std::any_of(phrases.begin(), phrases.end(),
@@ -49,7 +44,7 @@ class C4 final : public Rule {
 
   std::optional<Drop> judge(Document& d, std::map<std::string, int64_t>& changes) const override {
     if (c_.drop_curly_brackets && d.text.find('{') != std::string::npos) return Drop{"c4.drop_curly_brackets", ""};
-    if (c_.drop_lorem_ipsum && lower(d.text).find("lorem ipsum") != std::string::npos)
+    if (c_.drop_lorem_ipsum && lower_ascii(d.text).find("lorem ipsum") != std::string::npos)
       return Drop{"c4.drop_lorem_ipsum", ""};
     std::string kept;
     int64_t sentences = 0;
@@ -72,7 +67,7 @@ class C4 final : public Rule {
   const char* why_not(std::string_view line) const {
     if (c_.lines_end_in_punctuation && !ends_a_sentence(line)) return "c4.lines_end_in_punctuation";
     if (int64_t(split_words(line).size()) < c_.min_words_per_line) return "c4.min_words_per_line";
-    const std::string text = lower(line);
+    const std::string text = lower_ascii(line);
     if (c_.drop_javascript_lines && text.find("javascript") != std::string::npos) return "c4.drop_javascript_lines";
     if (c_.drop_policy_lines && has_any(text, {"terms of use", "privacy policy", "cookie policy", "uses cookies",
                                                "use of cookies", "use cookies"}))
@@ -102,7 +97,7 @@ std::vector<uint64_t> word_hashes(std::string_view text) {
       if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_')
         hash = hash_with(hash, c);
       else if (c >= 'A' && c <= 'Z')
-        hash = hash_with(hash, char(c + 32));
+        hash = hash_with(hash, lower_ascii(c));
       else
         end_word();
       continue;
@@ -169,19 +164,23 @@ class BadWords final : public Rule {
 
 class Pii final : public Rule {
  public:
-  explicit Pii(const PiiConfig& config) : c_(config) {}
+  explicit Pii(const PiiConfig& c) : mask_(c.mask) {
+    const std::pair<std::string_view, bool> wanted[] = {
+        {"emails", c.emails}, {"ipv6", c.ipv6},   {"ips", c.ips},
+        {"ibans", c.ibans},   {"cards", c.cards}, {"international_phones", c.international_phones},
+        {"phones", c.phones}};
+    for (const auto& [key, is_wanted] : wanted)
+      if (is_wanted) kinds_.push_back(&pii_kind(key));
+  }
   std::optional<Drop> judge(Document& d, std::map<std::string, int64_t>& changes) const override {
-    const auto count = [&](const char* name, int64_t n) {
-      if (n > 0) changes[name] += n;
-    };
-    if (c_.emails) count("pii.emails", mask_emails(d.text));
-    if (c_.ips) count("pii.ips", mask_ips(d.text));
-    if (c_.phones) count("pii.phones", mask_phones(d.text));
+    for (const PiiKind* kind : kinds_)
+      if (const int64_t n = mask_pii(d.text, *kind, mask_); n > 0) changes[fmt::format("pii.{}", kind->key)] += n;
     return {};
   }
 
  private:
-  PiiConfig c_;
+  std::string mask_;
+  std::vector<const PiiKind*> kinds_;
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <array>
 #include <cctype>
 
+#include "weft/base/ascii.h"
 #include "weft/base/error.h"
 #include "weft/pipeline/hashing.h"
 #include "weft/pipeline/rule.h"
@@ -35,9 +36,7 @@ bool has_letter(std::string_view word, const CharacterTable& table) {
 // Which of the stop words a word is, without regard to case: one bit, or none.
 unsigned stop_word_bit(std::string_view word) {
   if (word.size() > 4) return 0;
-  std::string lower(word);
-  for (char& c : lower) c = char(std::tolower(static_cast<unsigned char>(c)));
-  const auto found = std::find(kStopWords.begin(), kStopWords.end(), lower);
+  const auto found = std::find(kStopWords.begin(), kStopWords.end(), lower_ascii(word));
   return found == kStopWords.end() ? 0 : 1u << (found - kStopWords.begin());
 }
 

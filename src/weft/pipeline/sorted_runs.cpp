@@ -43,7 +43,10 @@ class RunReader {
   size_t at_ = 0;
 };
 
-void merge_some(const std::vector<fs::path>& files, const std::function<void(const KeyRecord&)>& take) {
+void merge_some(const std::vector<fs::path>& files, const std::function<void(const KeyRecord&)>& take,
+                const std::function<void(int64_t)>& look) {
+  constexpr int64_t kLook = 1 << 16;
+  int64_t taken = 0;
   std::vector<std::unique_ptr<RunReader>> readers;
   for (const fs::path& file : files) readers.push_back(std::make_unique<RunReader>(file));
   const auto later = [&](size_t a, size_t b) { return readers[b]->head() < readers[a]->head(); };
@@ -54,14 +57,16 @@ void merge_some(const std::vector<fs::path>& files, const std::function<void(con
     const size_t first = order.top();
     order.pop();
     take(readers[first]->head());
+    if (++taken % kLook == 0 && look) look(kLook);
     readers[first]->step();
     if (!readers[first]->done()) order.push(first);
   }
 }
 
-void merge_to_file(const std::vector<fs::path>& files, const fs::path& to) {
+void merge_to_file(const std::vector<fs::path>& files, const fs::path& to, const std::function<void(int64_t)>& look) {
   WholeFile out(to);
-  merge_some(files, [&](const KeyRecord& r) { out.write(as_bytes(r)); });
+  merge_some(
+      files, [&](const KeyRecord& r) { out.write(as_bytes(r)); }, look);
   out.commit();
 }
 
@@ -75,15 +80,15 @@ void write_run(const fs::path& file, std::vector<KeyRecord> records) {
 }
 
 void merge_runs(std::vector<fs::path> files, const fs::path& scratch, const std::function<void(const KeyRecord&)>& take,
-                size_t fan_in) {
-  for (int made = 0; files.size() > fan_in; ++made) {
-    const auto middle = files.begin() + std::ptrdiff_t(fan_in);
+                const MergeOptions& options) {
+  for (int made = 0; files.size() > options.fan_in; ++made) {
+    const auto middle = files.begin() + std::ptrdiff_t(options.fan_in);
     const fs::path merged = scratch / fmt::format("merged-{}", made);
-    merge_to_file({files.begin(), middle}, merged);
+    merge_to_file({files.begin(), middle}, merged, options.look);
     files.erase(files.begin(), middle);
     files.push_back(merged);
   }
-  merge_some(files, take);
+  merge_some(files, take, options.look);
 }
 
 void RecordSorter::add(const KeyRecord& record) {
@@ -97,11 +102,11 @@ void RecordSorter::spill() {
   records_.clear();
 }
 
-void RecordSorter::finish(const fs::path& file) {
+void RecordSorter::finish(const fs::path& file, const std::function<void(int64_t)>& look) {
   if (runs_.empty()) return write_run(file, std::move(records_));
   spill();
   WholeFile out(file);
-  merge_runs(runs_, scratch_, [&](const KeyRecord& r) { out.write(as_bytes(r)); });
+  merge_runs(runs_, scratch_, [&](const KeyRecord& r) { out.write(as_bytes(r)); }, {.look = look});
   out.commit();
 }
 

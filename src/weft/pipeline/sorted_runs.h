@@ -20,10 +20,15 @@ struct KeyRecord {
 // Sorts and writes them, whole or not at all.
 void write_run(const std::filesystem::path& file, std::vector<KeyRecord> records);
 
+struct MergeOptions {
+  size_t fan_in = 256;                             // files that are open at once
+  std::function<void(int64_t records)> look = {};  // may be empty; told of each 65,536 records, and may throw to stop
+};
+
 // Hands over all records of sorted files, in order. Memory: 64 KiB for each of up to `fan_in` files at once; of more,
 // some are merged to files in `scratch` before. Throws FileError.
 void merge_runs(std::vector<std::filesystem::path> files, const std::filesystem::path& scratch,
-                const std::function<void(const KeyRecord&)>& take, size_t fan_in = 256);
+                const std::function<void(const KeyRecord&)>& take, const MergeOptions& options = {});
 
 // Any number of records, sorted into one file at the end; 128 MiB of them in memory.
 class RecordSorter {
@@ -31,7 +36,8 @@ class RecordSorter {
   RecordSorter(std::filesystem::path scratch, std::string name)
       : scratch_(std::move(scratch)), name_(std::move(name)) {}
   void add(const KeyRecord& record);
-  void finish(const std::filesystem::path& file);
+  // `look` as in MergeOptions.
+  void finish(const std::filesystem::path& file, const std::function<void(int64_t records)>& look = {});
 
  private:
   void spill();

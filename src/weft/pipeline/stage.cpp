@@ -1,17 +1,19 @@
 #include "weft/pipeline/stage.h"
 
+#include <algorithm>
+#include <cctype>
+#include <chrono>
+#include <set>
+
 #include "weft/base/json.h"
-#include "weft/base/tasks.h"
 #include "weft/data/token_writer.h"
 #include "weft/pipeline/hashing.h"
-#include "weft/pipeline/shard.h"
+#include "weft/pipeline/pipeline_config.h"
 
 namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr JsonLimits kManifest{.max_bytes = size_t{1} << 30, .max_depth = 64};
 
 nlohmann::json to_json(const StageIdentity& id) {
   return {{"stage", id.name}, {"version", id.version}, {"parameters", id.parameters}, {"inputs", id.inputs}};
@@ -23,19 +25,69 @@ void write_json(const fs::path& file, const nlohmann::json& json) {
   out.commit();
 }
 
+bool is_of(nlohmann::json made, const nlohmann::json& mine) {
+  if (made.is_object() && made.contains("parameters"))
+    made["parameters"] = with_defaults(std::move(made["parameters"]), mine.at("parameters"));
+  return made == mine;
+}
+
 // Empties a folder that a stage made. Anything else may be somebody's work.
 void clear(const fs::path& folder) {
   if (!fs::exists(folder / "stage.json") && !fs::is_empty(folder))
     throw FileError(fmt::format(
         "{}: holds files that no stage of a pipeline made; choose another run.dir, or move them", folder.string()));
-  fs::remove(folder / "manifest.json");  // first: half of a folder must not look whole
-  std::vector<fs::path> others;          // stage.json stays, and says whose the rest is
+  if (fs::is_empty(folder)) return;
+  fs::remove(folder.parent_path() / "manifest.json");  // the dataset's: it would speak of what is no longer there
+  fs::remove(folder / "manifest.json");                // before the rest: half of a folder must not look whole
+  std::vector<fs::path> others;                        // stage.json stays, and says whose the rest is
   for (const auto& entry : fs::directory_iterator(folder))
     if (entry.path().filename() != "stage.json") others.push_back(entry.path());
   for (const fs::path& other : others) fs::remove_all(other);
 }
 
+// What a manifest lists with sizes: all but itself, stage.json, and what is nobody's.
+bool is_of_a_stage(const std::string& name) {
+  constexpr std::string_view kBeginnings[] = {"broken-", "duplicates.jsonl", "train-", "valid-"};
+  return std::isdigit(static_cast<unsigned char>(name[0])) != 0 ||
+         std::any_of(std::begin(kBeginnings), std::end(kBeginnings), [&](auto b) { return name.starts_with(b); });
+}
+
+nlohmann::json sizes_in(const fs::path& folder) {
+  nlohmann::json sizes = nlohmann::json::object();
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (const std::string name = entry.path().filename().string(); entry.is_regular_file() && is_of_a_stage(name))
+      sizes[name] = entry.file_size();
+  return sizes;
+}
+
+// Of what has no hash in a manifest already: reports, rows put aside, duplicates.
+nlohmann::json hashes_of_others(const fs::path& folder, const nlohmann::json& sizes, const nlohmann::json& shards) {
+  std::set<std::string> hashed;
+  for (const auto& shard : shards) hashed.insert(shard.at("file").get<std::string>());
+  nlohmann::json hashes = nlohmann::json::object();
+  for (const auto& one : sizes.items())
+    if (const std::string& name = one.key();
+        !hashed.count(name) && !name.starts_with("train-") && !name.starts_with("valid-"))
+      hashes[name] = hash_of_file(folder / name);
+  return hashes;
+}
+
+bool is_there(const fs::path& file, const nlohmann::json& bytes) {
+  std::error_code none;
+  const auto size = fs::file_size(file, none);
+  return !none && (!bytes.is_number() || bytes == size);
+}
+
 }  // namespace
+
+std::vector<std::string> lost_files(const fs::path& folder, const nlohmann::json& manifest) {
+  std::vector<std::string> lost;
+  const auto sizes = manifest.find("bytes");
+  if (sizes == manifest.end() || !sizes->is_object()) return lost;  // of a weft that wrote none
+  for (const auto& one : sizes->items())
+    if (!is_there(folder / one.key(), one.value())) lost.push_back(one.key());
+  return lost;
+}
 
 void remove_unfinished(const fs::path& folder, std::string_view of) {
   constexpr std::string_view kMark = ".tmp-";  // of WholeFile, with six characters behind
@@ -51,8 +103,10 @@ void remove_unfinished(const fs::path& folder, std::string_view of) {
 
 void StageProgress::begin(const std::string& stage, int64_t work) {
   std::lock_guard lock(mutex_);
+  const int64_t made = now_.shards_made;
   now_ = {};
   now_.stage = stage;
+  now_.shards_made = made;
   now_.work = work;
 }
 
@@ -63,19 +117,45 @@ void StageProgress::add(const Counts& counts, int64_t work, bool done_before) {
   now_.work_done += work;
 }
 
+void StageProgress::made(const Counts& counts, int64_t work) {
+  add(counts, work, false);
+  std::lock_guard lock(mutex_);
+  ++now_.shards_made;
+}
+
+void StageProgress::wait_for(const std::string& what) {
+  std::lock_guard lock(mutex_);
+  now_.waits_for = what;
+}
+
 StageProgress::View StageProgress::view() const {
   std::lock_guard lock(mutex_);
   return now_;
 }
 
-StageFolder::StageFolder(fs::path folder, StageIdentity identity)
-    : path_(std::move(folder)), identity_(std::move(identity)) {
+StageFolder::StageFolder(fs::path folder, StageIdentity identity, const StageContext& context)
+    : path_(std::move(folder)),
+      identity_(std::move(identity)),
+      shard_suffix_(context.shard_suffix),
+      team_(*context.team) {
   try {
+    if (team_.helps()) {
+      wait_for_leader(context);
+      return;
+    }
     fs::create_directories(path_);
     const fs::path file = path_ / "stage.json";
     const nlohmann::json mine = to_json(identity_);
     remove_unfinished(path_, fs::exists(file) ? "" : "stage.json");
-    if (fs::exists(file) && read_json_file(file, kManifest) == mine) return;
+    if (fs::exists(file) && is_of(read_json_file(file, kManifest), mine)) {
+      open_again_if_files_are_lost();
+      return;
+    }
+    if (fs::exists(file) && fs::exists(path_.parent_path() / "manifest.json") && !context.again)
+      throw FileError(fmt::format(
+          "{}: the dataset in {} is complete, and was made of other inputs or by other parameters or stages; "
+          "choose another run.dir, or throw it away for a new one: weft data run --again",
+          path_.string(), path_.parent_path().string()));
     clear(path_);
     write_json(file, mine);
   } catch (const fs::filesystem_error& e) {
@@ -83,17 +163,73 @@ StageFolder::StageFolder(fs::path folder, StageIdentity identity)
   }
 }
 
+void StageFolder::wait_for_leader(const StageContext& context) {
+  context.progress.begin(identity_.name + ": waiting for the run that leads", 0);
+  const Team::Turn turn = team_.wait_for(pass_of(identity_.name, 0));
+  const bool settled = turn != Team::Turn::kNoLeader || is_complete();
+  if (!settled || !fs::exists(path_ / "stage.json")) team_.lost_leader();
+  seen_ = hash_of_file(path_ / "stage.json");
+  if (!is_of(read_json_file(path_ / "stage.json", kManifest), to_json(identity_)))
+    throw ConfigError(fmt::format(
+        "{}: the run that leads makes it of other inputs or by other parameters than this one would; are the files, "
+        "their times and their paths the same here?",
+        path_.string()));
+}
+
+bool StageFolder::is_still_mine() const { return hash_of_file(path_ / "stage.json") == seen_; }
+
+void StageFolder::wait_until_complete(const StageContext& context) const {
+  context.progress.begin(identity_.name + ": waiting for the run that leads to complete it", 0);
+  const int next_pass = pass_of(identity_.name, 1) + 1;
+  team_.wait_for(next_pass);
+  const auto begin = std::chrono::steady_clock::now();
+  // This host may remember for a while (NFS: up to a minute) that there was no manifest.
+  for (Pause pause(context.stop); !is_complete(); pause.wait()) {
+    const Team::Turn turn = team_.turn(next_pass);
+    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
+    const bool too_long = waited.count() >= context.leader_wait_s;
+    if (turn == Team::Turn::kNotYet || (too_long && turn == Team::Turn::kNoLeader)) team_.lost_leader();
+    if (too_long) break;  // who opens the stage says what it misses
+  }
+  if (!is_still_mine()) team_.lost_leader();
+}
+
+// A shard alone is made again by itself; of anything else that is lost it is not known what it was made with.
+void StageFolder::open_again_if_files_are_lost() const {
+  const fs::path manifest = path_ / "manifest.json";
+  if (!fs::exists(manifest)) return;
+  const std::vector<std::string> lost = lost_files(path_, read_json_file(manifest, kManifest));
+  if (lost.empty()) return;
+  const auto is_shard = [&](const std::string& name) { return name.ends_with(shard_suffix_) && name[0] != 'b'; };
+  if (!std::all_of(lost.begin(), lost.end(), is_shard))
+    for (int64_t i = 0; fs::remove(path_ / shard_name(i, ".json")); ++i) {}
+  fs::remove(manifest);
+}
+
 std::optional<ShardReport> StageFolder::finished(int64_t shard) const {
   const fs::path file = path_ / shard_name(shard, ".json");
   if (!fs::exists(file)) return {};
-  return report_of_json(read_json_file(file), file.string());
+  const nlohmann::json json = read_json_file(file);
+  ShardReport report = report_of_json(json, file.string());
+  const bool there =
+      report.hash.empty() || is_there(path_ / shard_name(shard, shard_suffix_), json.value("bytes", nlohmann::json()));
+  return there ? std::optional(std::move(report)) : std::nullopt;
+}
+
+std::optional<Counts> StageFolder::finished_counts(int64_t shard) const {
+  const auto report = finished(shard);
+  return report ? std::optional(report->counts) : std::nullopt;
 }
 
 void StageFolder::finish(int64_t shard, const ShardReport& report) const {
-  write_json(path_ / shard_name(shard, ".json"), weft::to_json(report));
+  nlohmann::json json = weft::to_json(report);
+  if (!report.hash.empty()) json["bytes"] = fs::file_size(path_ / shard_name(shard, shard_suffix_));
+  write_json(path_ / shard_name(shard, ".json"), json);
 }
 
 void StageFolder::complete(int64_t num_shards, const StageContext& context, const nlohmann::json& more) const {
+  if (team_.helps()) return wait_until_complete(context);
+  remove_unfinished(path_, "");  // of helpers that were killed
   ShardReport total;
   nlohmann::json shards = nlohmann::json::array();
   for (int64_t i = 0; i < num_shards; ++i) {
@@ -111,8 +247,19 @@ void StageFolder::complete(int64_t num_shards, const StageContext& context, cons
   manifest.erase("hash");
   manifest.update(to_json(identity_));
   manifest["shards"] = shards;
+  manifest["bytes"] = sizes_in(path_);
+  manifest["others"] = hashes_of_others(path_, manifest["bytes"], shards);
   manifest.update(more);
   write_json(path_ / "manifest.json", manifest);
+}
+
+fs::path StageFolder::make_work_folder() const {
+  if (!team_.helps()) fs::create_directories(work_folder());
+  return work_folder();
+}
+
+void StageFolder::remove_work_folder() const {
+  if (!team_.helps()) fs::remove_all(work_folder());
 }
 
 std::string shard_name(int64_t shard, const std::string& suffix) { return fmt::format("{:05}{}", shard, suffix); }
@@ -131,44 +278,6 @@ StageResult open_stage(const fs::path& folder) {
   if (const auto* shards = fields.find("shards"))
     for (const auto& shard : *shards) r.shards.push_back(JsonFields(shard, file.string()).string("file"));
   return r;
-}
-
-void run_map_stage(const StageFolder& folder, const StageResult& before, const StageContext& context,
-                   const std::function<DocumentJudge(int64_t shard)>& judge_of) {
-  context.progress.begin(folder.identity().name, before.counts.bytes_out);
-  int64_t next_shard = 0;
-  const int64_t n = int64_t(before.shards.size());
-  const auto next = [&]() -> std::optional<int64_t> {
-    for (; next_shard < n && !context.stop; ++next_shard) {
-      const auto done = folder.finished(next_shard);
-      if (!done) return next_shard++;
-      context.progress.add(done->counts, done->counts.bytes_in, true);
-    }
-    return {};
-  };
-  for_each_task(context.threads, next, [&](int64_t shard) {
-    const DocumentJudge judge = judge_of(shard);
-    ShardWriter out;
-    ShardReport report;
-    Counts& c = report.counts;
-    for_each_in_shard(before.folder / before.shards[size_t(shard)], [&](Document&& d) {
-      ++c.documents_in;
-      c.bytes_in += int64_t(d.text.size());
-      const std::optional<Drop> drop = judge(d, c.changed);
-      if (drop) {
-        ++c.dropped[drop->reason];
-        return report.show({drop->reason, drop->detail, d.id.text(), d.text}, context.samples);
-      }
-      ++c.documents_out;
-      c.bytes_out += int64_t(d.text.size());
-      out.add(d);
-    });
-    report.hash = out.commit(folder.path() / shard_name(shard, context.shard_suffix));
-    folder.finish(shard, report);
-    context.progress.add(c, c.bytes_in, false);
-  });
-  if (context.stop) throw Interrupted();
-  folder.complete(n, context, nlohmann::json::object());
 }
 
 }  // namespace weft

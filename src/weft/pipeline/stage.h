@@ -9,29 +9,31 @@
 #include <optional>
 #include <string>
 
-#include "weft/base/error.h"
+#include "weft/base/json.h"
 #include "weft/pipeline/document.h"
 #include "weft/pipeline/report.h"
+#include "weft/pipeline/team.h"
 
 namespace weft {
 
-// Somebody asked to stop: what was finished stays, and the same command goes on from there.
-class Interrupted : public Error {
- public:
-  Interrupted() : Error("stopped; the same command goes on from here") {}
-};
+// Of manifests and stage.json, which list every shard.
+inline constexpr JsonLimits kManifest{.max_bytes = size_t{1} << 30, .max_depth = 64};
 
 // Seen by whoever shows how far a stage is. Any thread.
 class StageProgress {
  public:
   struct View {
     std::string stage;
+    std::string waits_for;  // empty: it is at work
     Counts counts;
     int64_t work_done = 0, work = 0;  // bytes; 0: not known
     int64_t bytes = 0;                // gone through in this run: what was finished before is not counted
+    int64_t shards_made = 0;          // by this process, in all stages
   };
   void begin(const std::string& stage, int64_t work);
   void add(const Counts& counts, int64_t work, bool done_before);
+  void made(const Counts& counts, int64_t work);  // a shard, by this process
+  void wait_for(const std::string& what);         // empty: not any more
   View view() const;
 
  private:
@@ -44,6 +46,10 @@ struct StageContext {
   int threads = 1;
   int64_t samples = 5;
   std::string shard_suffix = ".jsonl.zst";
+  bool again = false;         // a dataset that is complete may be thrown away for another
+  bool helps = false;         // another process leads
+  double leader_wait_s = 60;  // for one that is to be helped, and to see the last file that it wrote
+  Team* team = nullptr;       // run_pipeline's
   const std::atomic<bool>& stop;
   StageProgress& progress;
 };
@@ -56,24 +62,43 @@ struct StageIdentity {
 
 class StageFolder {
  public:
-  // Creates the folder or goes on in it; empties it where it is of another identity. Throws FileError, also where the
-  // folder holds what no stage made.
-  StageFolder(std::filesystem::path folder, StageIdentity identity);
+  // Leads: creates the folder or goes on in it; empties it where it is of another identity, and removes the
+  // manifest.json of the dataset around it. Throws FileError, also where the folder holds what no stage made, or where
+  // that dataset is complete and the context does not say again. Helps: waits until the leader has done so; throws
+  // ConfigError where it is of another identity, and Interrupted.
+  StageFolder(std::filesystem::path folder, StageIdentity identity, const StageContext& context);
 
   const std::filesystem::path& path() const { return path_; }
   const StageIdentity& identity() const { return identity_; }
+  // All files that its manifest lists are there. Where one was not, the stage was opened again when this was made.
   bool is_complete() const { return std::filesystem::exists(path_ / "manifest.json"); }
-  // The report of a shard that is finished.
+  // The report of a shard that is finished: its file is there, of the size that it had.
   std::optional<ShardReport> finished(int64_t shard) const;
+  std::optional<Counts> finished_counts(int64_t shard) const;
   // After the shard itself: it counts as finished from here on.
   void finish(int64_t shard, const ShardReport& report) const;
   // Adds up the reports of shards 0 to n - 1 and writes the manifest, with what `more` holds. Shards are listed where
-  // their reports have hashes.
+  // their reports have hashes. A helper waits until the leader has done so.
   void complete(int64_t num_shards, const StageContext& context, const nlohmann::json& more) const;
 
+  // What passes leave for each other.
+  std::filesystem::path work_folder() const { return path_ / "work"; }
+  // The leader's to do; of a helper nothing happens.
+  std::filesystem::path make_work_folder() const;
+  void remove_work_folder() const;
+  // A helper's: it is what it was when this was made.
+  bool is_still_mine() const;
+
  private:
+  void open_again_if_files_are_lost() const;
+  void wait_for_leader(const StageContext& context);
+  void wait_until_complete(const StageContext& context) const;
+
   std::filesystem::path path_;
   StageIdentity identity_;
+  std::string shard_suffix_;
+  Team& team_;
+  std::string seen_;  // a helper's: the hash of stage.json
 };
 
 // Removes what a run that was killed left in a folder of files that it was writing: those of this name, or (empty) all.
@@ -91,13 +116,7 @@ struct StageResult {
   Counts counts;
 };
 StageResult open_stage(const std::filesystem::path& folder);
-
-// What becomes of a document: it may be changed; a Drop if it goes. `changes` counts what was taken out.
-using DocumentJudge = std::function<std::optional<Drop>(Document& document, std::map<std::string, int64_t>& changes)>;
-
-// A stage whose shards are those of the one before, document for document. `judge_of` is asked once for each shard, by
-// any thread. Blocks. Throws Interrupted.
-void run_map_stage(const StageFolder& folder, const StageResult& before, const StageContext& context,
-                   const std::function<DocumentJudge(int64_t shard)>& judge_of);
+// The files of a stage's manifest that are not in its folder, or of another size there: names, in no order.
+std::vector<std::string> lost_files(const std::filesystem::path& folder, const nlohmann::json& manifest);
 
 }  // namespace weft

@@ -7,6 +7,13 @@ namespace weft {
 
 // All block; throw Interrupted where the context says stop, and Error.
 
+// What each stage is of, by this pipeline and the stage before. Reads the files that parameters name, for their hashes.
+// Of the read stage without its inputs, which may be gone when it is complete.
+StageIdentity read_identity(const PipelineConfig& config);
+StageIdentity filter_identity(const PipelineConfig& config, const StageResult& before);
+StageIdentity dedup_identity(const PipelineConfig& config, const StageResult& before);
+StageIdentity decontaminate_identity(const PipelineConfig& config, const StageResult& before);
+
 // Files to documents. Rows that are broken go to broken-NNNNN.jsonl beside the shards.
 StageResult run_read_stage(const PipelineConfig& config, const std::filesystem::path& folder,
                            const StageContext& context);

@@ -1,16 +1,16 @@
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
-#include "weft/base/mapped_file.h"
+#include "weft/base/error.h"
+#include "weft/base/json.h"
 #include "weft/base/rng.h"
-#include "weft/base/tasks.h"
-#include "weft/data/id_view.h"
 #include "weft/data/token_writer.h"
+#include "weft/pipeline/document_encoder.h"
 #include "weft/pipeline/hashing.h"
+#include "weft/pipeline/open_shards.h"
 #include "weft/pipeline/shard.h"
 #include "weft/pipeline/stages.h"
-#include "weft/tokenize/tokenizer.h"
+#include "weft/pipeline/token_shards.h"
 
 namespace weft {
 namespace {
@@ -22,23 +22,17 @@ constexpr uint64_t kCopiesSeed = 0x636f70;  // part of the format: other documen
 
 struct TokenizedDocument {
   uint64_t id = 0;
+  size_t series = 0;
   int64_t copies = 1;
-  std::vector<int32_t> tokens;
+  EncodedDocument encoded;
 };
-
-// What a document's tokens look like between the two steps: id, size, tokens.
-void append(std::string& bytes, const TokenizedDocument& d) {
-  const auto put = [&](const void* from, size_t size) { bytes.append(static_cast<const char*>(from), size); };
-  const auto size = uint64_t(d.tokens.size());
-  put(&d.id, sizeof d.id);
-  put(&size, sizeof size);
-  put(d.tokens.data(), d.tokens.size() * sizeof(int32_t));
-}
 
 // Step 1, a shard at a time: NNNNN.train and NNNNN.valid in the folder `work`.
 class Encode {
  public:
-  Encode(const PipelineConfig& config, const Tokenizer& tokenizer) : config_(config), tokenizer_(tokenizer) {}
+  // `samples`: to be shown of documents that are left out, for each reason.
+  Encode(const PipelineConfig& config, const DocumentEncoder& encoder, int64_t samples)
+      : config_(config), encoder_(encoder), samples_(samples) {}
 
   ShardReport run(const fs::path& shard, const fs::path& train, const fs::path& valid) const {
     ShardReport report;
@@ -48,16 +42,23 @@ class Encode {
       ++c.documents_in;
       c.bytes_in += int64_t(d.text.size());
       const bool valid_one = is_held_out(d.text);
-      TokenizedDocument t{.id = d.id.number(), .copies = copies_of(d), .tokens = {}};
+      const size_t source = source_of(d);
+      TokenizedDocument t{.id = d.id.number(),
+                          .series = config_.has_weights() ? source : 0,
+                          .copies = copies_of(d, config_.sources[source].copies),
+                          .encoded = {}};
       if (t.copies == 0) {
         ++c.dropped["source.copies"];
         return;
       }
       if (valid_one) t.copies = 1;
-      t.tokens = encode(d.text);
+      if (const auto drop = encoder_.encode(d, t.encoded)) {
+        ++c.dropped[drop->reason];
+        return report.show({drop->reason, drop->detail, d.id.text(), d.text}, samples_);
+      }
       c.documents_out += t.copies;
       c.bytes_out += t.copies * int64_t(d.text.size());
-      c.changed[valid_one ? "tokens.valid" : "tokens.train"] += t.copies * int64_t(t.tokens.size());
+      c.changed[valid_one ? "tokens.valid" : "tokens.train"] += t.copies * int64_t(t.encoded.ids.size());
       (valid_one ? held_out : kept).push_back(std::move(t));
     });
     write(train, kept);
@@ -69,17 +70,17 @@ class Encode {
   bool is_held_out(const std::string& text) const {
     return std::ldexp(double(hash64(text) >> 11), -53) < config_.tokens.valid_fraction;
   }
-  int64_t copies_of(const Document& d) const {
+  size_t source_of(const Document& d) const {
     const auto source = std::find_if(config_.sources.begin(), config_.sources.end(),
                                      [&](const SourceConfig& s) { return s.name == d.source; });
-    const double copies = source == config_.sources.end() ? 1 : source->copies, whole = std::floor(copies);
-    return int64_t(whole) + (random_uniform(kCopiesSeed, d.id.number()) < copies - whole);
+    if (source == config_.sources.end())
+      throw FileError(fmt::format("document {} is of source {}, which the pipeline has not; remove {} and run it again",
+                                  d.id.text(), in_quotes(d.source), config_.run.dir));
+    return size_t(source - config_.sources.begin());
   }
-  std::vector<int32_t> encode(const std::string& text) const {
-    std::vector<int32_t> ids = tokenizer_.beginning();
-    tokenizer_.encode(text, ids);
-    if (tokenizer_.end_of_document() >= 0) ids.push_back(tokenizer_.end_of_document());
-    return ids;
+  static int64_t copies_of(const Document& d, double copies) {
+    const double whole = std::floor(copies);
+    return int64_t(whole) + (random_uniform(kCopiesSeed, d.id.number()) < copies - whole);
   }
   // Copies do not stand beside each other: all documents, then all second copies, and so on.
   static void write(const fs::path& file, const std::vector<TokenizedDocument>& documents) {
@@ -91,7 +92,7 @@ class Encode {
       for (const TokenizedDocument& d : documents) {
         if (copy >= d.copies) continue;
         bytes.clear();
-        append(bytes, d);
+        append_tokenized(bytes, d.id, d.series, d.encoded);
         out.write(bytes);
         more = true;
       }
@@ -100,121 +101,85 @@ class Encode {
   }
 
   const PipelineConfig& config_;
-  const Tokenizer& tokenizer_;
-};
-
-// Step 2: documents one after the other into NAME-00000, NAME-00001, ...
-class TokenShards {
- public:
-  TokenShards(fs::path folder, std::string name, std::string dtype, int64_t most)
-      : folder_(std::move(folder)), name_(std::move(name)), dtype_(std::move(dtype)), most_(most) {}
-
-  void add_file(const fs::path& file) {
-    const MappedFile mapped(file);
-    for (std::string_view rest = mapped.text(); !rest.empty();) {
-      uint64_t head[2];  // id, tokens
-      WEFT_CHECK(rest.size() >= sizeof head, "{} is cut short", file.string());
-      std::memcpy(head, rest.data(), sizeof head);
-      rest.remove_prefix(sizeof head);
-      WEFT_CHECK(rest.size() / sizeof(int32_t) >= head[1], "{} is cut short", file.string());
-      tokens_.resize(head[1]);
-      std::memcpy(tokens_.data(), rest.data(), head[1] * sizeof(int32_t));
-      rest.remove_prefix(head[1] * sizeof(int32_t));
-      add(head[0]);
-    }
-  }
-  // The files, for the manifest.
-  nlohmann::json finish() {
-    commit();
-    return std::move(files_);
-  }
-
- private:
-  void add(uint64_t id) {
-    if (!writer_) {
-      prefix_ = fmt::format("{}-{:05}", name_, files_.size());
-      writer_ = std::make_unique<MegatronWriter>(folder_ / prefix_, dtype_);
-    }
-    writer_->add_document(tokens_);
-    documents_.append(reinterpret_cast<const char*>(&id), sizeof id);
-    num_tokens_ += int64_t(tokens_.size());
-    if (num_tokens_ >= most_) commit();
-  }
-  void commit() {
-    if (!writer_) return;
-    writer_->commit();
-    writer_.reset();
-    WholeFile out(folder_ / (prefix_ + ".documents"));
-    out.write(documents_);
-    out.commit();
-    const auto hash = [&](const char* suffix) { return hash_of_file(folder_ / (prefix_ + suffix)); };
-    const auto quick = [&](const char* suffix) { return hash_of(MappedFile(folder_ / (prefix_ + suffix))); };
-    files_.push_back({{"prefix", prefix_},
-                      {"tokens", num_tokens_},
-                      {"documents", documents_.size() / sizeof(uint64_t)},
-                      {"bin", hash(".bin")},
-                      {"idx", hash(".idx")},
-                      {"ids", hash(".documents")},
-                      {"quick", {{"bin", quick(".bin")}, {"idx", quick(".idx")}}}});
-    documents_.clear();
-    num_tokens_ = 0;
-  }
-
-  fs::path folder_;
-  std::string name_, dtype_, prefix_, documents_;
-  int64_t most_, num_tokens_ = 0;
-  std::vector<int32_t> tokens_;
-  std::unique_ptr<MegatronWriter> writer_;
-  nlohmann::json files_ = nlohmann::json::array();
+  const DocumentEncoder& encoder_;
+  int64_t samples_;
 };
 
 void encode_all(const Encode& encode, const StageFolder& folder, const StageResult& before,
                 const StageContext& context) {
-  context.progress.begin("tokens", before.counts.bytes_out);
-  const fs::path work = folder.path() / "work";
-  fs::create_directories(work);
-  int64_t next_shard = 0;
-  const auto next = [&]() -> std::optional<int64_t> {
-    for (; next_shard < int64_t(before.shards.size()) && !context.stop; ++next_shard) {
-      const auto done = folder.finished(next_shard);
-      if (!done) return next_shard++;
-      context.progress.add(done->counts, done->counts.bytes_in, true);
-    }
-    return {};
-  };
-  for_each_task(context.threads, next, [&](int64_t shard) {
-    const ShardReport report = encode.run(before.folder / before.shards[size_t(shard)],
-                                          work / shard_name(shard, ".train"), work / shard_name(shard, ".valid"));
-    folder.finish(shard, report);
-    context.progress.add(report.counts, report.counts.bytes_in, false);
+  const fs::path work = folder.make_work_folder();
+  for_each_open_shard(folder, before, context, [&](int64_t shard) {
+    return encode.run(before.folder / before.shards[size_t(shard)], work / shard_name(shard, ".train"),
+                      work / shard_name(shard, ".valid"));
   });
-  if (context.stop) throw Interrupted();
+}
+
+// Without weights all sources are one series, named by the part alone.
+std::vector<TokenSeries> series_of(const PipelineConfig& config, const std::string& part) {
+  if (!config.has_weights()) return {{.name = part}};
+  std::vector<TokenSeries> all;
+  for (const SourceConfig& s : config.sources)
+    all.push_back({.name = part + "-" + s.name, .more = {{"source", s.name}, {"weight", *s.weight}}});
+  return all;
+}
+
+// Its share would silently go to the others.
+void refuse_sources_without_tokens(const PipelineConfig& config, const nlohmann::json& files) {
+  for (const SourceConfig& s : config.sources) {
+    const auto is_of = [&](const nlohmann::json& file) {
+      return file.at("source") == s.name && file.at("prefix").get<std::string>().starts_with("train-");
+    };
+    if (s.weight.value_or(0) > 0 && std::none_of(files.begin(), files.end(), is_of))
+      throw Error(fmt::format(
+          "source {}: has source.weight = {}, but no document of it is left for training; give it weight = 0, or "
+          "look in the manifests of the stages for what was dropped",
+          in_quotes(s.name), *s.weight));
+  }
+}
+
+// Step 2, for which all shards are encoded. Returns the files, for the manifest.
+nlohmann::json write_token_files(const PipelineConfig& config, const DocumentEncoder& encoder,
+                                 const StageFolder& folder, const StageResult& before, const StageContext& context) {
+  constexpr int64_t kIdsOfUint16 = 65536;
+  const std::string dtype = encoder.tokenizer().vocab_size() <= kIdsOfUint16 ? "uint16" : "int32";
+  std::vector<TokenShards> all;
+  for (const char* name : {"train", "valid"}) {
+    TokenShards& shards = all.emplace_back(TokenShards{.folder = folder.path(),
+                                                       .series = series_of(config, name),
+                                                       .tokenized = {},
+                                                       .dtype = dtype,
+                                                       .most = config.tokens.shard_mtokens * 1'000'000,
+                                                       .masks = encoder.has_masks()});
+    for (size_t i = 0; i < before.shards.size(); ++i)
+      shards.tokenized.push_back(folder.work_folder() / shard_name(int64_t(i), fmt::format(".{}", name)));
+  }
+  nlohmann::json files = write_token_shards(all, context);
+  if (config.has_weights()) refuse_sources_without_tokens(config, files);
+  return files;
 }
 
 }  // namespace
 
 StageResult run_tokens_stage(const PipelineConfig& config, const StageResult& before, const fs::path& path,
                              const StageContext& context) {
-  const auto tokenizer = read_tokenizer(config.tokens.tokenizer);
+  const DocumentEncoder encoder(config.tokens, config.has_conversations());
   nlohmann::json parameters = parameters_of(config, {"tokens"});
-  parameters["tokenizer"] = tokenizer->fingerprint();
-  for (const SourceConfig& s : config.sources) parameters["copies"][s.name] = s.copies;
-  const StageFolder folder(path,
-                           {.name = "tokens", .version = kVersion, .parameters = parameters, .inputs = before.hash});
-  if (folder.is_complete()) return open_stage(path);
-
-  encode_all(Encode(config, *tokenizer), folder, before, context);
-  constexpr int64_t kIdsOfUint16 = 65536;
-  const std::string dtype = tokenizer->vocab_size() <= kIdsOfUint16 ? "uint16" : "int32";
-  nlohmann::json files = nlohmann::json::array();
-  for (const char* name : {"train", "valid"}) {
-    TokenShards shards(path, name, dtype, config.tokens.shard_mtokens * 1'000'000);
-    for (size_t i = 0; i < before.shards.size(); ++i)
-      shards.add_file(path / "work" / shard_name(int64_t(i), fmt::format(".{}", name)));
-    for (auto& file : shards.finish()) files.push_back(std::move(file));
+  parameters.update(encoder.parameters());
+  for (const SourceConfig& s : config.sources) {
+    parameters["copies"][s.name] = s.copies;
+    if (s.weight) parameters["weights"][s.name] = *s.weight;
   }
+  const StageFolder folder(
+      path, {.name = "tokens", .version = kVersion, .parameters = parameters, .inputs = before.hash}, context);
+  if (folder.is_complete()) {
+    folder.remove_work_folder();  // which a run that was killed at its end left
+    return open_stage(path);
+  }
+  encode_all(Encode(config, encoder, context.samples), folder, before, context);
+  nlohmann::json files;
+  if (!context.helps) files = write_token_files(config, encoder, folder, before, context);
   folder.complete(int64_t(before.shards.size()), context, {{"files", files}});
-  fs::remove_all(path / "work");
+  folder.remove_work_folder();
   return open_stage(path);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "weft/base/ascii.h"
 #include "weft/pipeline/hashing.h"
 #include "weft/tokenize/unicode.h"
 
@@ -23,6 +24,25 @@ std::vector<std::string_view> split_at(std::string_view text, std::string_view m
 
 bool is_ascii_punctuation(unsigned char c) {
   return (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') || (c >= '{' && c <= '~');
+}
+
+// Of scripts that put no spaces between words: there a character stands for one. Unicode's blocks.
+bool is_word_by_itself(uint32_t code) {
+  struct Block {
+    uint32_t first, last;
+  };
+  constexpr Block kBlocks[] = {{0x0e00, 0x0eff},  // Thai, Lao
+                               {0x1000, 0x109f},  // Burmese
+                               {0x1780, 0x17ff},  // Khmer
+                               {0x2e80, 0x2fdf},  // Han: radicals
+                               {0x3005, 0x3007},  // its marks of repetition and zero
+                               {0x3041, 0x30ff},  // Hiragana, Katakana
+                               {0x31f0, 0x31ff},  // Katakana's small letters
+                               {0x3400, 0x4dbf},  // Han
+                               {0x4e00, 0x9fff},  {0xf900, 0xfaff}, {0xff66, 0xff9f},  // Katakana of half width
+                               {0x20000, 0x323af}};                                    // Han
+  return std::any_of(std::begin(kBlocks), std::end(kBlocks),
+                     [&](const Block& b) { return code >= b.first && code <= b.last; });
 }
 
 // The text in lower case, with accents as characters of their own.
@@ -82,15 +102,19 @@ std::vector<uint64_t> plain_word_hashes(const CharacterTable& table, std::string
       if (is_space(c))
         end_word();
       else if (!is_ascii_punctuation(c))
-        word += char(c >= 'A' && c <= 'Z' ? c + 32 : c);
+        word += lower_ascii(char(c));
       ++at;
       continue;
     }
     const Character character = first_character(std::string_view(text).substr(at));
-    if (is_white_space(character.code))
+    if (is_white_space(character.code)) {
       end_word();
-    else if (!is_nonspacing_mark(character.code) && !is_punctuation(character.code))
+    } else if (!is_nonspacing_mark(character.code) && !is_punctuation(character.code)) {
+      const bool alone = is_word_by_itself(character.code);
+      if (alone) end_word();
       append_lower(word, character.code);
+      if (alone) end_word();
+    }
     at += character.bytes;
   }
   end_word();

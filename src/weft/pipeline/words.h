@@ -18,7 +18,8 @@ std::vector<std::string_view> split_paragraphs(std::string_view text);
 std::string_view trim_white_space(std::string_view text);
 
 // Hashes of the words of a text that is put in lower case, without accents (NFD) and punctuation: what two texts have
-// in common whatever their typography.
+// in common whatever their typography. Of Han, Kana, Thai, Lao, Khmer and Burmese, which have no spaces between words,
+// each character is a word.
 std::vector<uint64_t> plain_word_hashes(const CharacterTable& table, std::string_view text);
 // The hash of each sequence of n of them; of fewer words, one of them all.
 std::vector<uint64_t> shingle_hashes(const std::vector<uint64_t>& words, int64_t n);

@@ -45,15 +45,18 @@ using Places = std::vector<int>;  // dp x tp, tp innermost
 // Of the places of these tensor-parallel ranks, those whose memory is the same for certain. Where an optimizer updates
 // whole matrices, they are those that keep as much state, and to which matrices of the same shapes fall.
 std::vector<Places> update_classes(const RunPlan& run, const StepSpec& step, const std::vector<int>& tp, bool whole) {
+  const int num_tp = step.mesh.tp, num_places = step.mesh.dp * num_tp;
+  if (!whole) {
+    Places places;
+    for (int dp = 0; dp < step.mesh.dp; ++dp)
+      for (const int t : tp) places.push_back(dp * num_tp + t);
+    return {places};
+  }
   ParamStore store(kF32, step.order, dry_mesh(step.mesh, step.rank));
   const Transformer declared(store, run.model, step.model);
-  std::vector<WholeMatrix> all;
-  std::vector<std::vector<int64_t>> states(size_t(step.order.shards));
-  if (whole) {
-    all = whole_matrices(store);
-    states = store.state_sizes([&](const ParamSpec& w) { return int(run.optimizer->state_names(w).size()); });
-  }
-  const int num_tp = step.mesh.tp, num_places = step.mesh.dp * num_tp;
+  const std::vector<WholeMatrix> all = whole_matrices(store);
+  const std::vector<std::vector<int64_t>> states =
+      store.state_sizes([&](const ParamSpec& w) { return int(run.optimizer->state_names(w).size()); });
   std::map<std::pair<Shapes, std::vector<int64_t>>, Places> alike;
   for (int dp = 0; dp < step.mesh.dp; ++dp) {
     for (const int t : tp) {

@@ -3,6 +3,7 @@
 #include <cctype>
 #include <utility>
 
+#include "weft/base/ascii.h"
 #include "weft/base/error.h"
 #include "weft/base/nearest.h"
 #include "weft/comm/process_mesh.h"
@@ -128,7 +129,7 @@ void check_shards(const Recipe::Train& t, const Recipe::Parallel& p, Conflicts& 
 
 // The names that it has, each once, in their order, and behind them the others.
 std::string nearest_order(std::string order) {
-  for (char& c : order) c = char(std::tolower(static_cast<unsigned char>(c)));
+  order = lower_ascii(order);
   std::vector<std::pair<size_t, std::string>> names;
   for (const char* name : {"tp", "cp", "ep", "dp", "pp"}) names.emplace_back(order.find(name), name);
   std::stable_sort(names.begin(), names.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -149,7 +150,7 @@ void check_data(const Recipe::Data& d, const Recipe::Train& t, Conflicts& c) {
   c.unless(d.weights.empty() || d.weights.size() == d.train.size(),
            {.key = "data.weights",
             .others = {"data.train"},
-            .expected = fmt::format("one number for each of the {} files of data.train", d.train.size())});
+            .expected = fmt::format("one number for each of the {} entries of data.train", d.train.size())});
   double all = d.weights.empty() ? 1 : 0;
   for (double w : d.weights) all += w;
   c.unless(all > 0, {.key = "data.weights", .others = {}, .expected = "a number above 0 among them"});

@@ -33,10 +33,12 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
 
       {"data.train", &d.train, needed("train = [\"corpus.txt\"]"),
        "raw token files (.bin), Megatron pairs (.bin beside .idx), JSONL (.jsonl, .json, .ndjson) or text (any other "
-       "name); text is tokenized once, and the ids are kept beside it"},
+       "name); text is tokenized once, and the ids are kept beside it; or the folder of a dataset (weft data run), for "
+       "its training files with the weights of its sources"},
       {"data.weights", &d.weights, at_least(0),
-       "share of each file of data.train in the samples; empty: all their samples once an epoch"},
-      {"data.valid", &d.valid, {}, "files held out for evaluation, of the same kinds"},
+       "share of each entry of data.train in the samples; empty: all their samples once an epoch, or the weights of "
+       "the sources of the only entry, a dataset"},
+      {"data.valid", &d.valid, {}, "files held out for evaluation, of the same kinds; of a dataset its held-out files"},
       {"data.valid_fraction", &d.valid_fraction, fraction(),
        "instead: the last samples of each training file are held out, this share of them"},
       {"data.dtype", &d.dtype, one_of({"uint16", "uint32"}), "ids of raw token files; Megatron's say their own"},

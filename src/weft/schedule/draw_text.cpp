@@ -2,6 +2,7 @@
 #include <cctype>
 #include <cmath>
 
+#include "weft/base/ascii.h"
 #include "weft/base/error.h"
 #include "weft/schedule/draw.h"
 
@@ -14,7 +15,7 @@ constexpr int64_t kMostColumns = 1 << 20;  // of a row before it is cut into lin
 // "F0", of further chunks "f0".
 std::string label(const Action& a) {
   const char letter = char(a.what);
-  return fmt::format("{}{}", a.chunk == 0 ? letter : char(std::tolower(letter)), a.micro_batch);
+  return fmt::format("{}{}", a.chunk == 0 ? letter : lower_ascii(letter), a.micro_batch);
 }
 
 std::string row_of(const std::vector<TimedAction>& actions, int64_t columns, double columns_per_time) {

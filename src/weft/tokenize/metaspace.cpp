@@ -46,7 +46,7 @@ Metaspace read_metaspace(const Component& c) {
 PreTokenizer metaspace_step(Metaspace m) {
   const auto split = split_at(match_mark(m.mark), SplitBehavior::kMergedWithNext);
   return [m, split](Pieces& pieces) {
-    for (Piece& p : pieces.list) {
+    for (TextPiece& p : pieces.list) {
       std::string text = marked(p.text, m.mark);
       const bool wanted = m.prefix == Metaspace::Prefix::kAlways || (m.prefix == Metaspace::Prefix::kFirst && p.first);
       if (wanted && !text.starts_with(m.mark)) text = m.mark + text;

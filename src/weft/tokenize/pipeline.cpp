@@ -90,7 +90,7 @@ void PipelineTokenizer::encode_normal(std::string_view text, bool first, std::ve
   Pieces pieces;
   pieces.list.push_back({text, first});
   for (const auto& step : parts_.pre_tokenizers.steps) step(pieces);
-  for (const Piece& piece : pieces.list)
+  for (const TextPiece& piece : pieces.list)
     if (!piece.text.empty()) parts_.model->encode(piece.text, ids, space);
 }
 

@@ -19,14 +19,14 @@ constexpr const char* kKnown =
 // Each piece that does not begin with `what` gets it in front.
 PreTokenizer prefix_space() {
   return [](Pieces& pieces) {
-    for (Piece& p : pieces.list)
+    for (TextPiece& p : pieces.list)
       if (!p.text.starts_with(' ')) p.text = pieces.keep(" " + std::string(p.text));
   };
 }
 
 PreTokenizer to_byte_alphabet() {
   return [alphabet = ByteAlphabet()](Pieces& pieces) {
-    for (Piece& p : pieces.list) p.text = pieces.keep(alphabet.to_text(p.text));
+    for (TextPiece& p : pieces.list) p.text = pieces.keep(alphabet.to_text(p.text));
   };
 }
 
@@ -44,8 +44,8 @@ Matcher matcher_of(const PatternText& what, const std::string& source, const Tab
 
 PreTokenizer fixed_length(int64_t length) {
   return [length](Pieces& pieces) {
-    std::vector<Piece> split;
-    for (const Piece& p : pieces.list) {
+    std::vector<TextPiece> split;
+    for (const TextPiece& p : pieces.list) {
       size_t begin = 0, at = 0;
       for (int64_t n = 1; at < p.text.size(); ++n) {
         at += first_character(p.text.substr(at)).bytes;

@@ -14,7 +14,7 @@
 
 namespace weft {
 
-struct Piece {
+struct TextPiece {
   std::string_view text;  // not empty
   bool first;             // the document begins with it
 };
@@ -22,7 +22,7 @@ struct Piece {
 // Pieces, and the memory of those that a step has changed.
 class Pieces {
  public:
-  std::vector<Piece> list;
+  std::vector<TextPiece> list;
   // Keeps a text as long as this.
   std::string_view keep(std::string text) { return kept_.emplace_back(std::move(text)); }
 

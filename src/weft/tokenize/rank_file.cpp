@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "weft/base/ascii.h"
 #include "weft/base/error.h"
 #include "weft/base/json.h"
 #include "weft/tokenize/base64.h"
@@ -64,8 +65,7 @@ MergeTable merges_of(const Vocabulary& ranks) {
 
 std::string pattern_of(const RankFile& file, int64_t ranks) {
   if (!file.pattern.empty()) return file.pattern;
-  std::string name = file.name;
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return char(std::tolower(c)); });
+  const std::string name = lower_ascii(file.name);
   for (const Known& known : kKnown)
     if (name.find(known.name) != std::string::npos) return known.pattern;
   for (const Known& known : kKnown)

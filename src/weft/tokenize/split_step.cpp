@@ -112,9 +112,9 @@ Matcher match_characters(std::function<bool(char32_t)> is_match) {
 
 PreTokenizer split_at(Matcher matcher, SplitBehavior behavior, bool invert) {
   return [=](Pieces& pieces) {
-    std::vector<Piece> split;
+    std::vector<TextPiece> split;
     std::vector<Span> matches;
-    for (const Piece& piece : pieces.list) {
+    for (const TextPiece& piece : pieces.list) {
       matches.clear();
       matcher(piece.text, matches);
       std::vector<Part> parts = parts_of(piece.text, matches, invert);

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "weft/base/ascii.h"
+
 namespace weft {
 namespace {
 
@@ -63,7 +65,7 @@ class Scan {
   // 's, 't, 're, 've, 'm, 'll, 'd; `at` if there is none. Without regard to case, U+017F is an s.
   size_t contraction(size_t at, bool any_case) const {
     if (byte(at) != '\'') return at;
-    const auto lower = [&](char c) { return any_case && c >= 'A' && c <= 'Z' ? char(c + 32) : c; };
+    const auto lower = [&](char c) { return any_case ? lower_ascii(c) : c; };
     const char a = lower(byte(at + 1)), b = lower(byte(at + 2));
     if (a == 's' || a == 't' || a == 'm' || a == 'd') return at + 2;
     if ((a == 'r' && b == 'e') || (a == 'v' && b == 'e') || (a == 'l' && b == 'l')) return at + 3;

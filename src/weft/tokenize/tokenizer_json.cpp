@@ -68,7 +68,7 @@ std::unique_ptr<Tokenizer> read_tokenizer_json(const Json& json, const Tokenizer
   parts.model = read_token_model(part(json, "model"), source, parts.pre_tokenizers.to_bytes);
   if (parts.pre_tokenizers.to_bytes && !parts.model->of_bytes())
     parts.pre_tokenizers.steps.push_back([alphabet = ByteAlphabet()](Pieces& pieces) {
-      for (Piece& p : pieces.list) p.text = pieces.keep(alphabet.to_text(p.text));
+      for (TextPiece& p : pieces.list) p.text = pieces.keep(alphabet.to_text(p.text));
     });
   parts.decoders = read_decoders(part(json, "decoder"), source);
   Surroundings around = read_post_processor(part(json, "post_processor"), source);

@@ -3,13 +3,16 @@
 #include "weft/base/error.h"
 #include "weft/base/json.h"
 #include "weft/pipeline/provenance.h"
+#include "weft/train/data_files.h"
 
 namespace weft {
 
 DataSpec data_spec_of(const Recipe& r, int64_t vocab_size) {
   DataSpec spec;
-  spec.paths = r.data.train;
-  spec.weights = r.data.weights;
+  DataFiles files = training_files_of(r);
+  spec.paths = std::move(files.paths);
+  spec.weights = std::move(files.weights);
+  spec.files_of_source = std::move(files.files_of_source);
   spec.dtype = r.data.dtype;
   spec.loss_mask = r.data.loss_mask;
   spec.packing = packing_named(r.data.packing);
@@ -27,8 +30,14 @@ DataSpec data_spec_of(const Recipe& r, int64_t vocab_size) {
 }
 
 void require_run_data(const Recipe& r) {
-  require_sources(r.data.train);
-  require_sources(r.data.valid);
+  const DataFiles train = training_files_of(r);
+  if (!r.data.loss_mask.empty() && train.paths != r.data.train)
+    throw ConfigError(fmt::format(
+        "data.loss_mask belongs to one token file, but data.train = {} is a dataset, whose files have their "
+        "own masks; leave data.loss_mask out",
+        in_quotes(r.data.train.front())));
+  require_sources(train.paths);
+  require_sources(validation_files_of(r.data.valid).paths);
   if (!r.data.loss_mask.empty()) require_sources({r.data.loss_mask});
 }
 
@@ -37,8 +46,9 @@ RunData open_run_data(const Recipe& r, const ModelSpec& model, const TokenizePro
   spec.progress = progress;
   RunData data;
   data.train = open_data_stream(spec);
+  Datasets datasets;
   for (size_t i = 0; i < spec.paths.size(); ++i) {
-    const auto dataset = find_dataset(spec.paths[i]);
+    const auto dataset = datasets.find(spec.paths[i]);
     data.sources.push_back({.path = spec.paths[i],
                             .contents = data.train->contents_of(i),
                             .dataset = dataset ? dataset->folder.string() : "",
@@ -47,10 +57,13 @@ RunData open_run_data(const Recipe& r, const ModelSpec& model, const TokenizePro
   if (r.data.valid.empty() && r.data.valid_fraction == 0) return data;
   spec.part = DataSpec::Part::valid;
   if (!r.data.valid.empty()) {
-    spec.paths = r.data.valid;
+    DataFiles files = validation_files_of(r.data.valid);
+    spec.paths = std::move(files.paths);
+    spec.files_of_source = std::move(files.files_of_source);
+    spec.weights.clear();
     spec.loss_mask.clear();
     spec.valid_fraction = 0;
-    for (const std::string& path : spec.paths) find_dataset(path);
+    for (const std::string& path : spec.paths) datasets.find(path);
   }
   data.valid = open_eval_windows(spec);
   return data;

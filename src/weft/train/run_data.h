@@ -26,7 +26,7 @@ struct RunData {
   std::vector<RunSource> sources;      // of train
 };
 
-// What the recipe says of its training data.
+// What the recipe says of its training data. Throws as training_files_of (data_files.h).
 DataSpec data_spec_of(const Recipe& recipe, int64_t vocab_size);
 
 // That the files are there which the recipe names, before anything is made for the run. Throws FileError.

@@ -1,14 +1,10 @@
 #include "weft/train/run_folder.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
-#include <cstring>
 #include <fstream>
 
 #include "weft/base/error.h"
 #include "weft/checkpoint/durable_file.h"
+#include "weft/train/data_files.h"
 
 namespace weft {
 namespace {
@@ -24,7 +20,13 @@ bool has_results(const std::filesystem::path& dir) {
 }
 
 void refuse_another_recipe(const Recipe& recipe, const std::filesystem::path& file) {
-  const auto differences = recipe_differences(parse_recipe_file(file.string(), {}), recipe);
+  Recipe there = parse_recipe_file(file.string(), {});
+  if (have_the_same_files(there, recipe)) {  // a dataset's folder, or what is in it
+    there.data.train = recipe.data.train;
+    there.data.weights = recipe.data.weights;
+    there.data.valid = recipe.data.valid;
+  }
+  const auto differences = recipe_differences(there, recipe);
   if (differences.empty()) return;
   std::string list;
   for (const auto& d : differences) list += "\n  " + d;
@@ -64,24 +66,6 @@ void refuse_foreign(const Recipe& recipe) {
 }
 
 }  // namespace
-
-RunLock::RunLock(const std::filesystem::path& dir) {
-  const std::filesystem::path file = dir / "run.lock";
-  fd_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd_ < 0) throw FileError(fmt::format("{}: cannot be opened: {}", file.string(), std::strerror(errno)));
-  if (::flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
-  const int error = errno;
-  ::close(fd_);
-  fd_ = -1;
-  if (error == EWOULDBLOCK)
-    throw ConfigError(
-        fmt::format("run.dir = \"{}\" is in use by another weft: wait for it, or choose another", dir.string()));
-  // A file system without locks: two runs in one folder are then not noticed.
-}
-
-RunLock::~RunLock() {
-  if (fd_ >= 0) ::close(fd_);
-}
 
 RunLock claim_run_folder(const Recipe& recipe) {
   namespace fs = std::filesystem;

@@ -37,8 +37,11 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
                                                            .log_interval = recipe_.train.log_interval,
                                                            .terminal_fd = setup.terminal_fd});
   for (const std::string& note : notes_) records_->note(note);
-  write_file_durably(std::filesystem::path(recipe_.run.dir) / "data.json",
-                     nlohmann::json{{"format", 1}, {"train", to_json(data_.sources)}}.dump(1) + "\n");
+  write_file_durably(
+      std::filesystem::path(recipe_.run.dir) / "data.json",
+      nlohmann::json{{"format", 1}, {"order", data_.train->order_fingerprint()}, {"train", to_json(data_.sources)}}
+              .dump(1) +
+          "\n");
 }
 
 // The first rank makes the caches of tokenized text, the others find them.
@@ -174,7 +177,12 @@ void Trainer::check_checkpoint(const std::filesystem::path& checkpoint, const Pr
     refuse(fmt::format("the training data has changed since this checkpoint was written: {}{}", now.path,
                        datasets ? fmt::format(" (of version {} then, {} now)", version(then), version(now)) : ""));
   }
-  if (at.data != data_.train->fingerprint()) refuse("the training data has changed since this checkpoint was written");
+  if (!at.sources.empty() && at.sources.size() != data_.sources.size())
+    refuse(fmt::format("the training data has changed since this checkpoint was written: {} files then, {} now",
+                       at.sources.size(), data_.sources.size()));
+  if (at.data != data_.train->fingerprint())
+    refuse(fmt::format("the training data has changed since this checkpoint was written{}",
+                       at.sources.empty() ? "" : ": the files are the same, but not their weights or their order"));
   if (at.samples != at.step * recipe_.train.global_batch_size || at.seed != uint64_t(recipe_.train.seed))
     refuse(fmt::format("state.json says {} samples and seed {}, this run has {} and {} at step {}", at.samples, at.seed,
                        at.step * recipe_.train.global_batch_size, recipe_.train.seed, at.step));

@@ -65,7 +65,8 @@ void write_documents(const fs::path& prefix, const Recipe& recipe, int64_t vocab
 bool has_token_files(const Recipe& recipe) {
   return std::all_of(recipe.data.train.begin(), recipe.data.train.end(), [](const std::string& path) {
     const std::string ending = fs::path(path).extension().string();
-    return ending == ".bin" || ending == ".idx" || fs::exists(path + ".bin");
+    std::error_code ignored;
+    return fs::is_directory(path, ignored) || ending == ".bin" || ending == ".idx" || fs::exists(path + ".bin");
   });
 }
 

@@ -1,0 +1,61 @@
+#include "weft/base/number_locks.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "weft/base/error.h"
+
+namespace weft {
+namespace {
+
+struct flock range(short type, int64_t first, int64_t count) {
+  struct flock r = {};
+  r.l_type = type;
+  r.l_whence = SEEK_SET;
+  r.l_start = first;
+  r.l_len = count;
+  return r;
+}
+
+}  // namespace
+
+NumberLocks::NumberLocks(const std::filesystem::path& file) : file_(file) {
+  fd_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd_ < 0) fail("cannot be opened", errno);
+  struct flock all = range(F_WRLCK, 0, kToTheEnd);
+  work_ = ::fcntl(fd_, F_OFD_GETLK, &all) == 0;
+}
+
+NumberLocks::~NumberLocks() { ::close(fd_); }
+
+bool NumberLocks::try_lock(int64_t first, int64_t count) {
+  if (!work_) return true;
+  struct flock wanted = range(F_WRLCK, first, count);
+  if (::fcntl(fd_, F_OFD_SETLK, &wanted) == 0) return true;
+  if (errno != EAGAIN && errno != EACCES) fail("cannot be locked", errno);
+  return false;
+}
+
+void NumberLocks::unlock(int64_t first, int64_t count) {
+  struct flock held = range(F_UNLCK, first, count);
+  if (work_ && ::fcntl(fd_, F_OFD_SETLK, &held) != 0) fail("cannot be unlocked", errno);
+}
+
+std::optional<int64_t> NumberLocks::locked_by_another(int64_t first, int64_t count) const {
+  if (!work_) return {};
+  struct flock found = range(F_WRLCK, first, count);
+  if (::fcntl(fd_, F_OFD_GETLK, &found) != 0) fail("cannot be asked for its locks", errno);
+  if (found.l_type == F_UNLCK) return {};
+  return std::max(first, int64_t(found.l_start));
+}
+
+void NumberLocks::fail(const char* what, int reason) const {
+  throw FileError(
+      fmt::format("{}: {}: {}; is its file system there and writable?", file_.string(), what, std::strerror(reason)));
+}
+
+}  // namespace weft

@@ -1,0 +1,37 @@
+// Locks on numbers between processes, on a shared file system also between hosts. They vanish with the process.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+namespace weft {
+
+// Each number is one byte of a file (fcntl(2), F_OFD_SETLK), which is empty and stays. The locks are this value's: its
+// threads share them. Any thread. All throw FileError.
+class NumberLocks {
+ public:
+  // Creates the file where there is none.
+  explicit NumberLocks(const std::filesystem::path& file);
+  NumberLocks(const NumberLocks&) = delete;
+  NumberLocks& operator=(const NumberLocks&) = delete;
+  ~NumberLocks();
+
+  static constexpr int64_t kToTheEnd = 0;  // of all numbers
+  // False where another has one of them. Does not wait.
+  bool try_lock(int64_t first, int64_t count = 1);
+  void unlock(int64_t first, int64_t count = 1);
+  // One of these numbers that another has locked; the first of its lock.
+  std::optional<int64_t> locked_by_another(int64_t first, int64_t count = 1) const;
+  // False: the file system has no such locks. All others are then as where nobody else is.
+  bool work() const { return work_; }
+
+ private:
+  [[noreturn]] void fail(const char* what, int reason) const;
+
+  std::filesystem::path file_;
+  int fd_ = -1;
+  bool work_ = true;
+};
+
+}  // namespace weft

@@ -1,0 +1,102 @@
+#include "weft/pipeline/pipeline_judge.h"
+
+#include <algorithm>
+
+#include "weft/base/error.h"
+#include "weft/base/json.h"
+#include "weft/pipeline/rule.h"
+
+namespace weft {
+namespace {
+
+class Judge {
+ public:
+  explicit Judge(const PipelineConfig& config) : c_(config) {}
+  std::vector<std::string> run() {
+    ranges();
+    if (c_.has("language")) languages();
+    if (c_.has_weights()) weights();
+    without_effect();
+    return std::move(found_);
+  }
+
+ private:
+  void ranges() {
+    const LengthConfig& l = c_.length;
+    const GopherQualityConfig& g = c_.gopher_quality;
+    if (l.max_characters > 0) range("length", "characters", l.min_characters, l.max_characters);
+    if (l.max_words > 0) range("length", "words", l.min_words, l.max_words);
+    range("gopher_quality", "words", g.min_words, g.max_words);
+    range("gopher_quality", "mean_word", g.min_mean_word, g.max_mean_word);
+    if (c_.perplexity.max > 0 && c_.perplexity.min > c_.perplexity.max)
+      found_.push_back(fmt::format("perplexity.min = {} is more than perplexity.max = {}: every document would go",
+                                   c_.perplexity.min, c_.perplexity.max));
+  }
+  template <class T>
+  void range(const std::string& section, const std::string& what, T least, T most) {
+    if (!c_.has(section) || least <= most) return;
+    found_.push_back(fmt::format("{0}.min_{1} = {2} is more than {0}.max_{1} = {3}: every document would go", section,
+                                 what, least, most));
+  }
+  void languages() {
+    if (c_.language.keep.empty())
+      found_.emplace_back("language.keep is empty: every document would go; as in keep = [\"en\"]");
+    for (const std::string& code : c_.language.keep) {
+      const std::string why = why_no_language(code);
+      if (!why.empty()) found_.push_back("language.keep: " + why);
+    }
+  }
+
+  void weights() {
+    double all = 0;
+    for (const SourceConfig& s : c_.sources) {
+      const std::string name = in_quotes(s.name);
+      if (!s.weight)
+        found_.push_back(fmt::format(
+            "source {}: has no source.weight, but another source has one: give one to each, or to none", name));
+      else if (*s.weight > 0 && s.copies == 0)
+        found_.push_back(fmt::format(
+            "source {}: source.weight = {} with source.copies = 0: no document of it would be there; set weight = 0",
+            name, *s.weight));
+      all += s.weight.value_or(0);
+    }
+    if (all == 0) found_.emplace_back("source.weight is 0 for all sources: nothing would be trained on");
+    if (!c_.has("tokens")) found_.emplace_back("source.weight has no effect without [tokens]; leave it out");
+  }
+
+  void without_effect() {
+    for (const char* key : {"dedup.ngram", "dedup.bands", "dedup.rows", "dedup.jaccard"})
+      if (!c_.dedup.near && c_.given.count(key))
+        found_.push_back(fmt::format("{} has no effect with dedup.near = false; leave it out", key));
+    const LengthConfig& l = c_.length;
+    if (c_.has("length") && l.min_characters + l.max_characters + l.min_words + l.max_words == 0)
+      found_.emplace_back("[length] has no effect without a bound; as in min_words = 50");
+    if (c_.has("perplexity") && c_.perplexity.min == 0 && c_.perplexity.max == 0)
+      found_.emplace_back("[perplexity] has no effect without perplexity.min or perplexity.max");
+  }
+
+  const PipelineConfig& c_;
+  std::vector<std::string> found_;
+};
+
+}  // namespace
+
+std::vector<std::string> keys_without_effect(const SourceConfig& source, const std::set<FileFormat>& formats) {
+  std::vector<std::string> found;
+  const auto judge = [&](const char* key, bool read, const char* why) {
+    if (!read && source.given.count(key))
+      found.push_back(fmt::format("source {}: {} has no effect: {}; leave it out", in_quotes(source.name), key, why));
+  };
+  const bool text = formats.count(FileFormat::kText) > 0;
+  const bool fields = formats.count(FileFormat::kJsonl) + formats.count(FileFormat::kCsv) > 0;
+  judge("source.separator", text, "none of its files is text");
+  for (const char* key : {"source.text_key", "source.url_key", "source.meta_keys"})
+    judge(key, fields, "none of its files is JSON lines or CSV");
+  judge("source.text_key", !source.has_conversations(), "its texts are conversations (messages_key)");
+  judge("source.invalid_text", !source.has_conversations(), "what is no text in a conversation is always put aside");
+  return found;
+}
+
+std::vector<std::string> contradictions(const PipelineConfig& config) { return Judge(config).run(); }
+
+}  // namespace weft

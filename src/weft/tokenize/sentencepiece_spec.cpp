@@ -1,0 +1,102 @@
+#include "weft/tokenize/sentencepiece_spec.h"
+
+#include <cstdint>
+
+namespace weft {
+namespace {
+
+// One field of a message of protocol buffers after the other.
+class Fields {
+ public:
+  explicit Fields(std::string_view message) : rest_(message) {}
+
+  // False at the end, or where the message is broken.
+  bool next() {
+    if (rest_.empty()) return false;
+    const uint64_t tag = take_varint();
+    number = tag >> 3;
+    value = 0;
+    bytes = {};
+    switch (tag & 7) {
+      case 0:
+        value = take_varint();
+        break;
+      case 1:
+        bytes = take(8);
+        break;
+      case 2:
+        bytes = take(take_varint());
+        break;
+      case 5:
+        bytes = take(4);
+        break;
+      default:
+        broken = true;
+    }
+    return !broken;
+  }
+
+  uint64_t number = 0, value = 0;
+  std::string_view bytes;
+  bool broken = false;
+
+ private:
+  uint64_t take_varint() {
+    uint64_t value = 0;
+    for (int shift = 0; shift < 64; shift += 7) {
+      if (rest_.empty()) break;
+      const auto byte = uint8_t(rest_.front());
+      rest_.remove_prefix(1);
+      value |= uint64_t(byte & 0x7f) << shift;
+      if (byte < 0x80) return value;
+    }
+    broken = true;
+    return 0;
+  }
+  std::string_view take(uint64_t size) {
+    if (size > rest_.size()) {
+      broken = true;
+      return {};
+    }
+    const std::string_view taken = rest_.substr(0, size);
+    rest_.remove_prefix(size);
+    return taken;
+  }
+
+  std::string_view rest_;
+};
+
+bool read_trainer(std::string_view message, SentencePieceSpec& spec) {
+  Fields f(message);
+  while (f.next()) {
+    if (f.number == 3) spec.model_type = int(f.value);
+    if (f.number == 24) spec.spaces_are_suffixes = f.value != 0;
+  }
+  return !f.broken;
+}
+
+bool read_normalizer(std::string_view message, SentencePieceSpec& spec) {
+  Fields f(message);
+  while (f.next()) {
+    if (f.number == 2) spec.maps_characters = !f.bytes.empty();
+    if (f.number == 3) spec.adds_dummy_prefix = f.value != 0;
+    if (f.number == 5) spec.escapes_spaces = f.value != 0;
+  }
+  return !f.broken;
+}
+
+}  // namespace
+
+SentencePieceSpec read_sentencepiece_spec(std::string_view model) {
+  SentencePieceSpec spec;
+  Fields f(model);
+  bool good = true;
+  while (f.next()) {
+    if (f.number == 2) good = good && read_trainer(f.bytes, spec);
+    if (f.number == 3) good = good && read_normalizer(f.bytes, spec);
+  }
+  spec.whole = good && !f.broken;
+  return spec;
+}
+
+}  // namespace weft

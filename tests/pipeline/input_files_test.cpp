@@ -1,0 +1,88 @@
+// The files that a pipeline reads: which they are, and which are refused.
+#include "weft/pipeline/input_files.h"
+#include <sys/stat.h>
+
+#include "apps/program.h"
+#include "pipeline/pipeline_support.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+using testing::config_over;
+using testing::Harness;
+using testing::slurp;
+using testing::spill;
+using testing::TempDir;
+
+// What a run of these files into this folder says; empty: it went through.
+std::string said_by_run(const fs::path& out, const std::string& files, const std::string& more = "") {
+  Harness harness;
+  try {
+    harness.run(config_over(out, files, more));
+  } catch (const Error& e) { return e.what(); }
+  return "";
+}
+std::string list_of(const fs::path& path) { return "[\"" + path.string() + "\"]"; }
+
+TEST(InputFiles, ARunDoesNotReadTheFolderThatItWritesTo) {
+  const TempDir dir;
+  fs::create_directories(dir / "in/read");
+  spill(dir / "in/read/00000.jsonl", "{\"text\": \"years of work\"}\n");
+  fs::create_symlink(dir / "in", dir / "link");
+  spill(dir / "inside.txt", "text");
+  EXPECT_SAYS(said_by_run(dir / "in", list_of(dir / "in")), "is, or lies in, the input");
+  EXPECT_SAYS(said_by_run(dir / "in/out", list_of(dir / "in")), "is, or lies in, the input");
+  EXPECT_SAYS(said_by_run(dir / "in/out", list_of(dir / "l*")), "is, or lies in, the input");
+  EXPECT_SAYS(said_by_run(dir / "in/", list_of(dir / "link/read")), "holds the input");
+  EXPECT_SAYS(said_by_run(dir / "in", list_of(dir / "in/read/*.jsonl")), "holds the input");
+  EXPECT_SAYS(said_by_run(dir / "in", list_of(dir / "inside.txt"),
+                          "[decontaminate]\nngram = 1\nfiles = " + list_of(dir / "in/read") + "\n"),
+              "holds the input");
+  EXPECT_EQ(slurp(dir / "in/read/00000.jsonl"), "{\"text\": \"years of work\"}\n");
+  EXPECT_EQ(said_by_run(dir / "in-too", list_of(dir / "in")), "");
+}
+
+TEST(InputFiles, ANamedPipeIsRefusedAndNotWaitedFor) {
+  const TempDir dir;
+  ASSERT_EQ(mkfifo((dir / "pipe").c_str(), 0600), 0);
+  EXPECT_SAYS(said_by_run(dir / "out", list_of(dir / "pipe")), "pipe: cannot be read: is not a regular file");
+}
+
+TEST(InputFiles, LinksInAFolderAreFollowedAndBadOnesNamed) {
+  const TempDir dir;
+  fs::create_directories(dir / "in/sub");
+  fs::create_directories(dir / "elsewhere");
+  spill(dir / "in/sub/a.txt", "a");
+  spill(dir / "elsewhere/b.txt", "b");
+  fs::create_symlink(dir / "elsewhere", dir / "in/linked");
+  EXPECT_EQ(expand_names({(dir / "in").string()}),
+            (std::vector{(dir / "in/linked/b.txt").string(), (dir / "in/sub/a.txt").string()}));
+  fs::create_symlink(dir / "in", dir / "in/sub/circle");
+  EXPECT_SAYS(said_by_run(dir / "out", list_of(dir / "in")), "circle: a link to a folder that it is in");
+  fs::remove(dir / "in/sub/circle");
+  fs::create_symlink(dir / "gone", dir / "in/sub/lost.txt");
+  EXPECT_SAYS(said_by_run(dir / "out", list_of(dir / "in")), "lost.txt: a link to nothing");
+}
+
+TEST(InputFiles, AFileIsReadOnce) {
+  const TempDir dir;
+  fs::create_directories(dir / "in");
+  spill(dir / "in/a.txt", "a");
+  const std::string folder = list_of(dir / "in"), file = list_of(dir / "in/../in/a.txt");
+  EXPECT_SAYS(said_by_run(dir / "out", folder, "[[source]]\nname = \"b\"\nfiles = " + file + "\n"),
+              "in/../in/a.txt are the same file");
+  fs::create_symlink(dir / "in/a.txt", dir / "in/b.txt");
+  EXPECT_SAYS(said_by_run(dir / "out", folder), "in/b.txt are the same file");
+}
+
+TEST(InputFiles, ANameThatIsNotUtf8IsRefused) {
+  const TempDir dir;
+  fs::create_directories(dir / "in");
+  spill(dir / "in/caf\xe9.txt", "a");
+  EXPECT_SAYS(said_by_run(dir / "out", list_of(dir / "in")), "the name is not UTF-8");
+}
+
+}  // namespace
+}  // namespace weft
