@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "apps/models.h"
 #include "apps/program.h"
 #include "weft/data/token_source.h"
 
@@ -18,10 +19,6 @@ using testing::slurp;
 using testing::spill;
 using testing::TempDir;
 using testing::weft;
-
-constexpr const char* kConfig = R"({"model_type": "llama", "vocab_size": 257, "hidden_size": 8, "num_hidden_layers": 1,
-  "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 8, "max_position_embeddings": 64,
-  "rms_norm_eps": 1e-5, "tie_word_embeddings": false})";
 
 // A tokenizer of words.
 constexpr const char* kWords = R"({"pre_tokenizer": {"type": "Whitespace"}, "model": {"type": "WordLevel",
@@ -38,7 +35,7 @@ class Trained {
   explicit Trained(const std::vector<std::string>& settings = {}, const std::string& tokens = "") {
     fs::create_directories(dir_ / "model");
     spill(dir_ / "words.json", kWords);
-    spill(dir_ / "model/config.json", kConfig);
+    spill(dir_ / "model/config.json", testing::kOneLayer);
     for (int i = 0; i < 60; ++i) {
       rows_.push_back("{\"text\": \"row " + std::to_string(i / 10 == 3 ? 30 : i) + " of a file" +
                       (i % 6 == 1 ? ", me@example.org" : "") + "\", \"url\": \"http://x/" + std::to_string(i) +
@@ -214,7 +211,7 @@ TEST(WhySlow, WithoutADatasetItStillKnowsFileDocumentAndText) {
 TEST(WhySlow, TakesLessThanASecond) {
   TempDir dir;
   fs::create_directories(dir / "model");
-  spill(dir / "model/config.json", kConfig);
+  spill(dir / "model/config.json", testing::kOneLayer);
   std::string rows;
   for (int i = 0; i < 100'000; ++i)
     rows += "{\"text\": \"row " + std::to_string(i) + std::string(size_t(i % 97), 'y') + " of a file of many rows\"}\n";

@@ -368,7 +368,9 @@ TEST(TeamSlow, HelpersEndWithTheirLeaderAndAnotherGoesOn) {
     EXPECT_EQ(end.status, 130) << end.err;
     lost += end.err.find("the run that this one helped has ended") != std::string::npos;
   };
-  for (const char* file : {"read/00008.json", "filter/00008.json", "dedup/work/00008.keys", "tokens/00008.json"}) {
+  const fs::path keys = fs::path("dedup") / "work" / "00008.keys";
+  for (const fs::path& file :
+       {fs::path("read/00008.json"), fs::path("filter/00008.json"), keys, fs::path("tokens/00008.json")}) {
     const auto leader = p.start(false);
     while (helpers.size() < 2) helpers.push_back(p.start(true));
     EXPECT_TRUE(comes_true([&] { return fs::exists(p.dir / "out" / file) || !leader->running(); }));
