@@ -158,6 +158,10 @@ TEST(Pipeline, AnotherParameterDoesTheStageAgain) {
   const auto lines = differences(before, after);
   EXPECT_NE(std::find(lines.begin(), lines.end(), "filter length.min_words: 20 -> 1"), lines.end());
   EXPECT_TRUE(differences(after, after).empty());
+  config.sources[0].meta_keys = {"lang"};
+  harness.run(config);
+  const auto keys = differences(after, open_dataset(c.dir / "out"));
+  EXPECT_EQ(keys, (std::vector<std::string>{"read source \"s\".meta_keys: [] -> [\"lang\"]"}));
 }
 
 TEST(Pipeline, TokensAreThoseOfTheDocumentsAndSplitByTheirTexts) {
@@ -305,6 +309,13 @@ TEST(Pipeline, ARunFolderWithOtherFilesIsRefused) {
   Harness harness;
   EXPECT_THROW(harness.run(config_over(dir / "out", "[\"" + (dir / "in.txt").string() + "\"]", "")), FileError);
   EXPECT_EQ(slurp(dir / "out/read/thesis.txt"), "years of work");
+  fs::create_directories(dir / "notes");
+  spill(dir / "notes/n.txt", "and more");
+  EXPECT_NE(error_of([&] {
+              harness.run(config_over(dir / "notes", "[\"" + (dir / "in.txt").string() + "\"]", ""));
+            }).find("notes: holds files that no pipeline made; choose another run.dir"),
+            std::string::npos);
+  EXPECT_FALSE(fs::exists(dir / "notes/run.json"));
 }
 
 TEST(Pipeline, RunsAsACommand) {
@@ -366,6 +377,60 @@ TEST(Pipeline, AFileThatIsLostIsMadeAgain) {
   fs::remove(dir / "out/filter/00000.jsonl");
   EXPECT_NE(error_of([&] { harness.run(config, "dedup"); }).find("filter/00000.jsonl: is missing or of another size"),
             std::string::npos);
+}
+
+// Of the same size and with the same report beside it: training refuses such a file, so a run must not take it for its
+// own.
+TEST(Pipeline, ATokenFileThatChangedIsMadeAgain) {
+  const TempDir dir;
+  const PipelineConfig config = config_of(small_toml(dir, "[tokens]\n"));
+  Harness harness;
+  harness.run(config);
+  const auto good = bytes_of_folder(dir / "out");
+  for (const char* name : {"tokens/train-00000.bin", "tokens/train-00000.idx"}) {
+    std::string bytes = good.at(name);
+    bytes.back() ^= 1;
+    spill(dir / "out" / name, bytes);
+    harness.run(config);
+    EXPECT_TRUE(bytes_of_folder(dir / "out") == good) << name;
+  }
+}
+
+TEST(Pipeline, AnInputThatWasOnlyTouchedIsNoOther) {
+  const TempDir dir;
+  const PipelineConfig config = config_of(small_toml(dir, "[tokens]\n"));
+  Harness harness;
+  harness.run(config);
+  const auto good = bytes_of_folder(dir / "out");
+  const fs::path in = dir / "in.jsonl";
+  fs::last_write_time(in, fs::last_write_time(in) + std::chrono::hours(1));
+  EXPECT_EQ(error_of([&] { harness.run(config); }), "");
+  EXPECT_TRUE(bytes_of_folder(dir / "out") == good);
+  std::string bytes = slurp(in);
+  bytes[10] = 'O';
+  spill(in, bytes);
+  fs::last_write_time(in, fs::last_write_time(in) + std::chrono::hours(2));
+  const std::string error = error_of([&] { harness.run(config); });
+  EXPECT_NE(error.find("is complete, and was made otherwise: inputs/0/mtime of \"" + in.string() + "\" was "),
+            std::string::npos)
+      << error;
+  EXPECT_TRUE(bytes_of_folder(dir / "out") == good);
+}
+
+TEST(Pipeline, ARunStaysOutOfAnotherOnesFolder) {
+  const TempDir dir;
+  Harness harness;
+  harness.run(config_of(small_toml(dir, "")));
+  const auto good = bytes_of_folder(dir / "out");
+  const std::string in = "[\"" + (dir / "in.jsonl").string() + "\"]";
+  for (const char* within : {"out/read", "out/more", "out/read/more"}) {
+    const std::string error = error_of([&] { harness.run(testing::config_over(dir / within, in, "")); });
+    EXPECT_NE(error.find("lies in the folder of another pipeline, "), std::string::npos) << error;
+  }
+  fs::remove(dir / "out/more");
+  fs::remove(dir / "out/read/more");
+  EXPECT_TRUE(bytes_of_folder(dir / "out") == good);
+  EXPECT_EQ(error_of([&] { harness.run(testing::config_over(dir / "out-too", in, "")); }), "");
 }
 
 TEST(Pipeline, TwoRunsInOneFolderAreRefused) {
