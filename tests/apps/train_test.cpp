@@ -448,5 +448,23 @@ TEST(Train, TheCpuBackendResumesToTheBit) {
   }
 }
 
+// 24 samples of 16 are trained; the mask leaves targets in few of them.
+TEST(Train, ABatchOfWhichNoTargetCountsHasNoLoss) {
+  const Workplace w;
+  std::string mask(fs::file_size(w / "text.txt") + 1, '\0');
+  std::fill_n(mask.begin(), mask.size() / 3, '\1');
+  spill(w / "mask.bin", mask);
+  const Finished f = w.train("run", {"data.loss_mask=" + (w / "mask.bin").string()});
+  ASSERT_EQ(f.status, 0) << f.err;
+  int without = 0;
+  for (const auto& record : records(w / "run")) {
+    without += record["loss"].is_null();
+    EXPECT_EQ(record["loss"].is_null(), record["grad_norm"] == 0.0) << record;
+    EXPECT_TRUE(record["loss"].is_null() || record["loss"] > 1.0) << record;
+  }
+  EXPECT_GT(without, 0);
+  EXPECT_LT(without, 6);
+}
+
 }  // namespace
 }  // namespace weft

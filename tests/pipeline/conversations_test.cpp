@@ -132,7 +132,7 @@ TEST(Conversations, AreFilteredAndDeduplicatedByWhatTheySay) {
   const Provenance provenance(*find_dataset(c.prefix()));
   const auto stories = provenance.stories({provenance.document(0)});
   EXPECT_EQ(stories[0].duplicates.size(), 1u);
-  EXPECT_EQ(stories[0].read.origin.row, 1);
+  EXPECT_EQ(stories[0].read->origin.row, 1);
 }
 
 TEST(Conversations, TextsBesideThemCountWhole) {

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,7 +36,7 @@ class Datasets {
 struct StagePassed {
   std::string stage;
   std::vector<std::string> rules;  // of the filter stage
-  bool changed = false;            // its text
+  std::optional<bool> changed;     // its text; none where a text before or after it is gone
 };
 // A document that was dropped for another.
 struct MergedDuplicate {
@@ -45,14 +46,16 @@ struct MergedDuplicate {
   std::optional<Origin> origin;   // of the first few of a document
 };
 struct DocumentStory {
-  Document read;     // as the read stage left it
-  std::string text;  // as it was tokenized
+  DocumentId id;
+  std::optional<Document> read;  // as the read stage left it; none where that is gone
+  std::string text;              // as the last stage left it whose documents are there
   std::vector<StagePassed> passed;
   std::vector<MergedDuplicate> duplicates;
+  std::set<std::string> gone;  // files that would tell more
 };
 
-// Reads what the stages left. Throws FileError where it is gone (what is in the token files is then all there is) or is
-// not what the manifest says.
+// Reads what the stages left. What is gone leaves its part of a story out, and is named there. Throws FileError where a
+// file is not what the manifest says.
 class Provenance {
  public:
   explicit Provenance(DatasetFile file);
@@ -76,7 +79,11 @@ class Provenance {
     std::string duplicates;  // hash of duplicates.jsonl
   };
   void check_ids(const JsonFields& tokens) const;
-  std::vector<Document> documents_of(const Stage& stage, const std::vector<DocumentId>& ids) const;
+  struct Found {
+    std::optional<Document> document;
+    std::string gone;  // the file, where there is no document
+  };
+  std::vector<Found> documents_of(const Stage& stage, const std::vector<DocumentId>& ids) const;
   void add_duplicates(const std::vector<DocumentId>& ids, std::vector<DocumentStory>& stories) const;
 
   DatasetFile file_;
