@@ -341,6 +341,10 @@ TEST(Pipeline, TrainNgramLeavesBrokenRowsOutAndNamesThem) {
   EXPECT_NE(dirty.out.find("from 2 documents"), std::string::npos) << dirty.out;
   EXPECT_NE(dirty.out.find("2 broken rows left out"), std::string::npos) << dirty.out;
   EXPECT_EQ(slurp(dir / "dirty.jsonl.ngram"), slurp(dir / "good.jsonl.ngram"));
+  const testing::Finished again = learn("good.jsonl");
+  EXPECT_EQ(again.status, 2);
+  EXPECT_NE(again.err.find("good.jsonl.ngram: is there already"), std::string::npos) << again.err;
+  EXPECT_EQ(again.err.find("so far"), std::string::npos) << again.err;
   spill(dir / "none.jsonl", "no json\n");
   EXPECT_NE(learn("none.jsonl").err.find("no text to learn from"), std::string::npos);
 }

@@ -99,11 +99,12 @@ int run_data_chat(const ChatOptions& options);
 
 struct TrainTokenizerOptions {
   std::vector<std::string> files;
-  std::string out;  // tokenizer.json, or the folder for it
+  std::string out;  // *.json, or the folder for a tokenizer.json
   std::string pattern = "r50k", text_key = "text";
   std::vector<std::string> specials;
   int64_t vocab_size = 32768;
   int threads = 0;
+  bool again = false;  // replace the file that is there
 };
 int run_data_train_tokenizer(const TrainTokenizerOptions& options);
 
@@ -134,6 +135,7 @@ struct TrainNgramOptions {
   std::vector<std::string> files;
   std::string out, text_key = "text";
   int order = 5;
+  bool again = false;  // replace the file that is there
 };
 int run_data_train_ngram(const TrainNgramOptions& options);
 

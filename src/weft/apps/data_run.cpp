@@ -12,6 +12,7 @@
 
 #include "weft/apps/commands.h"
 #include "weft/apps/failure.h"
+#include "weft/apps/output_file.h"
 #include "weft/apps/stop_signal.h"
 #include "weft/base/cores.h"
 #include "weft/base/error.h"
@@ -201,7 +202,9 @@ int run_data_train_ngram(const TrainNgramOptions& o) {
   source.text_key = o.text_key;
   int64_t documents = 0, broken = 0, bytes = 0;
   constexpr int64_t kMostTold = 5;
-  for (const InputFile& input : input_files({source})) {
+  const std::vector<InputFile> inputs = input_files({source});
+  prepare_output(o.out, o.again);
+  for (const InputFile& input : inputs) {
     const SourceFile file{.path = input.path, .format = format_of(source, input.path), .columns = {}};
     if (file.format == FileFormat::kCsv) throw ConfigError(input.path + ": train-ngram takes text, JSONL and WARC");
     const auto rows = open_rows(source, file, nullptr, {});
