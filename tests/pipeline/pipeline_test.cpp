@@ -325,6 +325,36 @@ TEST(Pipeline, RunsAsACommand) {
   EXPECT_EQ(testing::weft({"data", "run", file, "--stage", "nothing"}).status, 2);
 }
 
+TEST(Pipeline, FilesThatCannotBeUsedAreNamedBeforeAnyStageBegins) {
+  const TempDir dir;
+  spill(dir / "empty.txt", "");
+  const auto named = [&](const char* file) { return "\"" + (dir / file).string() + "\"\n"; };
+  spill(dir / "p.toml",
+        small_toml(dir, "[bad_words]\nfile = " + named("empty.txt") + "[dedup]\n[decontaminate]\nfiles = [" +
+                            named("none.jsonl") + "]\n[tokens]\ntokenizer = " + named("mytok")));
+  for (const std::vector<std::string>& more :
+       std::vector<std::vector<std::string>>{{}, {"--stage", "read"}, {"--join"}, {"--join", "--stage", "dedup"}}) {
+    std::vector<std::string> args{"data", "run", (dir / "p.toml").string()};
+    args.insert(args.end(), more.begin(), more.end());
+    const testing::Finished f = testing::weft(args);
+    EXPECT_EQ(f.status, 2);
+    for (const char* what : {"\n  bad_words.file: ", "empty.txt: holds no word",
+                             "\n  decontaminate.files: ", "none.jsonl: ", "\n  tokens.tokenizer: ", "mytok: "})
+      EXPECT_NE(f.err.find(what), std::string::npos) << what << " is not in " << f.err;
+    EXPECT_FALSE(fs::exists(dir / "out"));
+  }
+  const auto only = [&](const std::string& stages) {
+    spill(dir / "p.toml", small_toml(dir, stages));
+    return testing::weft({"data", "run", (dir / "p.toml").string()}).err;
+  };
+  const std::string model = only("[perplexity]\nmax = 9\nmodel = " + named("empty.txt"));
+  EXPECT_NE(model.find("perplexity.model: "), std::string::npos) << model;
+  const std::string chat = only("messages_key = \"m\"\n[tokens]\n");
+  EXPECT_NE(chat.find("tokens.chat_template"), std::string::npos) << chat;
+  EXPECT_EQ(chat.find("--template"), std::string::npos) << chat;
+  EXPECT_FALSE(fs::exists(dir / "out"));
+}
+
 TEST(Pipeline, TrainNgramLeavesBrokenRowsOutAndNamesThem) {
   const TempDir dir;
   const std::string good = "{\"text\": \"some text to learn from\"}\n";

@@ -19,6 +19,7 @@
 #include "weft/pipeline/dataset.h"
 #include "weft/pipeline/input_files.h"
 #include "weft/pipeline/ngram_model.h"
+#include "weft/pipeline/pipeline_judge.h"
 #include "weft/pipeline/row_document.h"
 
 namespace weft {
@@ -121,6 +122,7 @@ void say_recipe(const nlohmann::json& tokens, const std::filesystem::path& folde
 
 int run_data_run(const DataRunOptions& o) {
   const PipelineConfig config = parse_pipeline_file(o.pipeline);
+  refuse(unusable_files(config));  // before the work that they would come after
   listen_to_signals("\nstopping after the shards that are being worked on; Ctrl-C again stops at once\n");
   StageProgress progress;
   const StageContext context{.threads = config.run.threads > 0 ? int(config.run.threads) : usable_cores(),

@@ -36,6 +36,7 @@ std::tm day_named(const std::string& date, const std::string& name);
 struct TemplateChoice {
   std::filesystem::path file{};  // empty: of the tokenizer's folder
   std::string name{};            // empty: "default", or "tool_use" for a conversation with tools where there is one
+  std::string option = "--template";  // by which the user gives `file`, for errors
 };
 
 // Immutable; any thread may use it.

@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-constexpr size_t kMaxBytes = 1 << 20, kMaxProblems = 20;
+constexpr size_t kMaxBytes = 1 << 20;
 
 // Sets fields, and collects every problem before it speaks.
 class Parser {
@@ -56,14 +56,7 @@ class Parser {
     for (const std::string& one : contradictions(config_)) problems_.push_back(file_ + ": " + one);
   }
 
-  void throw_problems() const {
-    if (problems_.empty()) return;
-    if (problems_.size() == 1) throw ConfigError(problems_[0]);
-    std::string text = fmt::format("{} problems in the pipeline:", problems_.size());
-    for (size_t i = 0; i < std::min(problems_.size(), kMaxProblems); ++i) text += "\n  " + problems_[i];
-    if (problems_.size() > kMaxProblems) text += fmt::format("\n  and {} more", problems_.size() - kMaxProblems);
-    throw ConfigError(text);
-  }
+  const std::vector<std::string>& problems() const { return problems_; }
 
  private:
   std::string place(const toml::source_region& region) const {
@@ -164,7 +157,7 @@ PipelineConfig parse_pipeline(const std::string& text, const std::string& file) 
   parser.parse(parse_toml(text, file));
   parser.judge_conversations();
   parser.judge_values();
-  parser.throw_problems();
+  refuse(parser.problems());
   return config;
 }
 
