@@ -150,6 +150,9 @@ TEST(DataChat, RendersTokenizesAndMasks) {
   EXPECT_EQ(fed(base + " --tools '" + tools + "'", "[]").out, "\"[1]\"\n");
   EXPECT_EQ(fed(base + " --tokenize", talk).out, "{\"ids\": [117,120,97,121,122]}\n");
   EXPECT_EQ(fed(base + " --tokenize --mask", talk).out, "{\"ids\": [117,120,97,121,122], \"mask\": [0,0,0,1,1]}\n");
+  const std::string share_gpt = R"({"conversations": [{"from": "human", "value": "x"}]})";
+  EXPECT_EQ(fed(base + " --messages-key conversations", share_gpt).out, "\"ux\"\n");
+  EXPECT_SAYS(fed(base, share_gpt).err, "it has \"conversations\": name that as the key");
   EXPECT_SAYS(fed(base, "[]\n3\n").err, "standard input: line 2: expected a list of messages");
   EXPECT_SAYS(fed(base + " --date x", "[]").err, "expected YYYY-MM-DD");
   EXPECT_SAYS(fed("data chat --tokenizer byte", "[]").err, "no chat template");

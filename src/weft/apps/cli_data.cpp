@@ -49,6 +49,9 @@ Command add_chat(CLI::App& data) {
   app->add_option("--template", o->template_file, "The chat template; without it, that of the tokenizer's folder")
       ->type_name("FILE");
   app->add_option("--template-name", o->template_name, "Of several templates, the one of this name")->type_name("NAME");
+  app->add_option("--messages-key", o->messages_key, "Key of the messages in lines that are objects")
+      ->capture_default_str()
+      ->type_name("NAME");
   app->add_option("--tools", o->tools, "A JSON list of tools, for conversations without their own")->type_name("FILE");
   app->add_option("--date", o->date, "What templates take for today")->type_name("YYYY-MM-DD");
   app->add_flag("--add-generation-prompt", o->add_generation_prompt,

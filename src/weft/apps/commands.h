@@ -91,8 +91,9 @@ int run_data_decode(const DecodeOptions& options);
 
 struct ChatOptions : TokenizerFileOptions {
   std::string template_file, template_name;  // empty: the tokenizer's own; "default"
-  std::string tools;                         // a JSON file, for conversations without their own
-  std::string date;                          // empty: today
+  std::string messages_key = "messages";
+  std::string tools;  // a JSON file, for conversations without their own
+  std::string date;   // empty: today
   bool tokenize = false, mask = false, add_generation_prompt = false;
 };
 int run_data_chat(const ChatOptions& options);

@@ -20,8 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // 2: a slip in CSV costs fewer rows; 3: pages of WARC files whatever their type's case; 4: empty rows count; 5:
-// ShareGPT's messages. What a change does not touch keeps its version.
-constexpr int kVersion = 4, kVersionOfConversations = 5;
+// ShareGPT's messages; 6: contents in parts. What a change does not touch keeps its version.
+constexpr int kVersion = 4, kVersionOfConversations = 6;
 
 struct BatchRow {
   std::shared_ptr<const SourceFile> file;
