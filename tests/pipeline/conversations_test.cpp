@@ -71,6 +71,9 @@ TEST(Conversations, AreTrainedOnWhereTheAssistantSpeaks) {
   EXPECT_EQ(counted_texts(stream, 0, 80), (std::vector<std::string>{"first</>", "second</>"}));
   EXPECT_EQ(c.tokens()["files"][0]["counted"], stream.counted_targets(0));
   EXPECT_TRUE(audit_dataset(c.dir / "set").problems.empty());
+  EXPECT_NE(testing::weft({"data", "stats", (c.dir / "set").string()})
+                .out.find(fmt::format("of which count {}", stream.counted_targets(0))),
+            std::string::npos);
 }
 
 // The bytes of a shard are those of encode_conversation, its mask one position earlier.

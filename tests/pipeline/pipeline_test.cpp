@@ -323,6 +323,42 @@ TEST(Pipeline, RunsAsACommand) {
   EXPECT_EQ(none.status, 2);
   EXPECT_NE(none.err.find("weft data diff: error: "), std::string::npos) << none.err;
   EXPECT_EQ(testing::weft({"data", "run", file, "--stage", "nothing"}).status, 2);
+  EXPECT_NE(testing::weft({"data", "diff", out}).err.find("`weft data diff --help` says more"), std::string::npos);
+}
+
+TEST(Pipeline, ASourceInOneBracketIsToldOfTwo) {
+  const std::string run = "[run]\ndir = \"d\"\n", one = "[source]\nname = \"a\"\nfiles = [\"f\"]\n";
+  const auto said = [](const std::string& toml) { return error_of([&] { config_of(toml); }); };
+  EXPECT_EQ(said(run + one + one),
+            "test.toml:6:1: a [source] beside another: each begins with [[source]], in two brackets");
+  EXPECT_EQ(said(run + "[" + one.substr(0, 8) + "]" + one.substr(8) + one),
+            "test.toml:6:1: a [source] beside another: each begins with [[source]], in two brackets");
+  EXPECT_NE(said(run + one).find("expected [[source]]"), std::string::npos);
+}
+
+TEST(Pipeline, SaysAtItsEndWhatWasCutShortAndWhereBrokenRowsAre) {
+  const TempDir dir;
+  std::string rows;
+  for (int i = 0; i < 300; ++i) rows += fmt::format("{{\"text\": \"document {}\"}}\n", i * 7919 % 10007);
+  spill(dir / "a.jsonl", rows);
+  ASSERT_EQ(std::system(("gzip '" + (dir / "a.jsonl").string() + "'").c_str()), 0);
+  spill(dir / "cut.jsonl.gz", slurp(dir / "a.jsonl.gz").substr(0, 800));
+  const std::string out = (dir / "out").string(), cut = (dir / "cut.jsonl.gz").string();
+  spill(dir / "p.toml", testing::toml_over(out, "[\"" + cut + "\"]", "[tokens]\n"));
+  const testing::Finished f = testing::weft({"data", "run", (dir / "p.toml").string()});
+  EXPECT_EQ(f.status, 0) << f.err;
+  EXPECT_NE(f.err.find("warning: " + cut + ": cut short"), std::string::npos) << f.err;
+  const testing::Finished stats = testing::weft({"data", "stats", out});
+  for (const std::string& text : {f.out, stats.out}) {
+    EXPECT_NE(text.find("broken rows are in " + out + "/read/broken-*.jsonl"), std::string::npos) << text;
+    EXPECT_NE(text.find(" tokens to train on, 0 held out\n"), std::string::npos) << text;
+    EXPECT_EQ(text.find("tokens.train"), std::string::npos) << text;
+  }
+  EXPECT_NE(stats.out.find("input " + cut + ": 0.0 MB, cut short"), std::string::npos) << stats.out;
+  Harness harness;
+  harness.run(config_over(dir / "whole", "[\"" + (dir / "a.jsonl.gz").string() + "\"]", "[tokens]\n"));
+  const std::string diff = testing::weft({"data", "diff", out, (dir / "whole").string()}).out;
+  EXPECT_NE(diff.find("\ntokens to train on: "), std::string::npos) << diff;
 }
 
 TEST(Pipeline, FilesThatCannotBeUsedAreNamedBeforeAnyStageBegins) {

@@ -97,14 +97,25 @@ class ProgressLine {
   std::thread thread_;
 };
 
-std::string stage_text(const nlohmann::json& manifest) {
+std::string stage_text(const nlohmann::json& manifest, const std::filesystem::path& folder) {
   const Counts c = counts_of_json(manifest.at("counts"), "manifest.json");
   std::string text =
       fmt::format("{:<14} {:>9} in, {:>9} out, {} to {}", manifest.at("stage").get<std::string>(), c.documents_in,
                   c.documents_out, megabytes(double(c.bytes_in)), megabytes(double(c.bytes_out)));
   if (!c.dropped.empty()) text += "\n  dropped " + most_frequent(c.dropped, 100);
-  if (!c.changed.empty()) text += "\n  changed " + most_frequent(c.changed, 100);
-  return text + "\n";
+  if (c.dropped.contains("broken"))
+    text += fmt::format("\n  broken rows are in {}, with file, row, bytes and reason",
+                        (folder / manifest.at("stage").get<std::string>() / "broken-*.jsonl").string());
+  if (c.changed.empty()) return text + "\n";
+  if (manifest.at("stage") != "tokens") return text + "\n  changed " + most_frequent(c.changed, 100) + "\n";
+  const auto tokens = [&](const char* name) { return c.changed.contains(name) ? c.changed.at(name) : 0; };
+  return text + fmt::format("\n  {} tokens to train on, {} held out\n", tokens("tokens.train"), tokens("tokens.valid"));
+}
+
+// Why an input could not be read to its end; empty: it could, or the dataset is of a weft that did not note it.
+std::string failure_of(const nlohmann::json& input) {
+  const auto found = input.find("failure");
+  return found != input.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
 // The lines of a recipe that train on the dataset.
@@ -134,11 +145,17 @@ int run_data_run(const DataRunOptions& o) {
                              .progress = progress};
   const std::filesystem::path folder = config.run.dir;
   bool came_in_time = false;
+  std::vector<std::string> warnings;
   try {
     const ProgressLine line(progress);
     came_in_time = run_pipeline(config, o.stage, context, [&](const StageResult& stage) {
       line.clear();
-      std::cout << stage_text(stage.manifest) << std::flush;
+      std::cout << stage_text(stage.manifest, folder) << std::flush;
+      if (stage.manifest.at("stage") == "read")
+        for (const auto& input : stage.manifest.at("inputs"))
+          if (const std::string failure = failure_of(input); !failure.empty())
+            warnings.push_back(
+                fmt::format("{}: {}; what came before is in", input.at("file").get<std::string>(), failure));
       if (stage.counts.documents_out == 0)
         throw Error(fmt::format("no document is left after {}: what was dropped, and why, is above and in {}",
                                 stage.manifest.at("stage").get<std::string>(), stage.folder.string()));
@@ -154,6 +171,8 @@ int run_data_run(const DataRunOptions& o) {
     std::cout << fmt::format("helped: {} shards were made here\n", progress.view().shards_made);
   else if (o.stage.empty())
     std::cout << "version " << open_dataset(folder).version << "\n";
+  std::cout << std::flush;
+  for (const std::string& warning : warnings) std::cerr << "warning: " << warning << "\n";
   return kExitOk;
 }
 
@@ -172,14 +191,16 @@ int run_data_stats(const DatasetOptions& o) {
   const Dataset dataset = open_dataset(folder);
   std::cout << "version " << dataset.version << "\n";
   for (const auto& input : dataset.manifest.at("inputs"))
-    std::cout << fmt::format("input {}: {}\n", input.at("file").get<std::string>(),
-                             megabytes(input.at("bytes").get<double>()));
+    std::cout << fmt::format("input {}: {}{}\n", input.at("file").get<std::string>(),
+                             megabytes(input.at("bytes").get<double>()),
+                             failure_of(input).empty() ? "" : ", " + failure_of(input));
   for (const auto& stage : dataset.manifest.at("stages")) {
-    std::cout << stage_text(stage);
+    std::cout << stage_text(stage, folder);
     if (!stage.contains("files")) continue;
     for (const auto& file : stage.at("files"))
-      std::cout << fmt::format("  {}: {} documents, {} tokens{}\n", file.at("prefix").get<std::string>(),
+      std::cout << fmt::format("  {}: {} documents, {} tokens{}{}\n", file.at("prefix").get<std::string>(),
                                file.at("documents").get<int64_t>(), file.at("tokens").get<int64_t>(),
+                               file.contains("counted") ? ", of which count " + file.at("counted").dump() : "",
                                file.contains("weight") ? ", weight " + file.at("weight").dump() : "");
   }
   return kExitOk;

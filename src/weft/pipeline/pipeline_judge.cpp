@@ -53,6 +53,7 @@ class Judge {
     double all = 0;
     for (const SourceConfig& s : c_.sources) {
       const std::string name = in_quotes(s.name);
+      if (!s.weight && s.given.count("source.weight")) return;  // one that was refused already
       if (!s.weight)
         found_.push_back(fmt::format(
             "source {}: has no source.weight, but another source has one: give one to each, or to none", name));

@@ -149,12 +149,23 @@ class Parser {
   std::set<std::string> bad_;
 };
 
+toml::table parse_sections(const std::string& text, const std::string& file) {
+  try {
+    return parse_toml(text, file);
+  } catch (const ConfigError& e) {
+    const std::string what = e.what(), twice = "Error while parsing table header: cannot redefine existing ";
+    const size_t at = what.find(twice);
+    if (at == std::string::npos || what.find("'source'", at) == std::string::npos) throw;
+    throw ConfigError(what.substr(0, at) + "a [source] beside another: each begins with [[source]], in two brackets");
+  }
+}
+
 }  // namespace
 
 PipelineConfig parse_pipeline(const std::string& text, const std::string& file) {
   PipelineConfig config;
   Parser parser(config, file);
-  parser.parse(parse_toml(text, file));
+  parser.parse(parse_sections(text, file));
   parser.judge_conversations();
   parser.judge_values();
   refuse(parser.problems());

@@ -48,8 +48,11 @@ class InputHash final : public ByteWatcher {
       saw({piece.data(), size_t(in.gcount())});
     if (in.bad()) throw FileError(file + ": cannot be read to its end");
   }
-  nlohmann::json finish(const std::string& file, const std::string& source) const {
-    return {{"file", file}, {"source", source}, {"bytes", bytes_}, {"hash", hasher_.hex()}};
+  // `failure`: why it was not read to its end; empty: it was.
+  nlohmann::json finish(const std::string& file, const std::string& source, const std::string& failure) const {
+    nlohmann::json input = {{"file", file}, {"source", source}, {"bytes", bytes_}, {"hash", hasher_.hex()}};
+    if (!failure.empty()) input["failure"] = failure;
+    return input;
   }
 
  private:
@@ -134,7 +137,7 @@ class Batches {
   void close() {
     if (hash_) {
       hash_->see_the_rest(files_[at_].path);
-      inputs_.push_back(hash_->finish(files_[at_].path, config_.sources[files_[at_].source].name));
+      inputs_.push_back(hash_->finish(files_[at_].path, config_.sources[files_[at_].source].name, reader_->failure()));
     }
     bytes_done_ += reader_->bytes_in();
     reader_.reset();
