@@ -334,6 +334,72 @@ TEST(Pipeline, RunsAsACommand) {
   EXPECT_EQ(none.status, 2);
   EXPECT_NE(none.err.find("weft data diff: error: "), std::string::npos) << none.err;
   EXPECT_EQ(testing::weft({"data", "run", file, "--stage", "nothing"}).status, 2);
+  EXPECT_NE(testing::weft({"data", "diff", out}).err.find("`weft data diff --help` says more"), std::string::npos);
+}
+
+TEST(Pipeline, ASourceInOneBracketIsToldOfTwo) {
+  const std::string run = "[run]\ndir = \"d\"\n", one = "[source]\nname = \"a\"\nfiles = [\"f\"]\n";
+  const auto said = [](const std::string& toml) { return error_of([&] { config_of(toml); }); };
+  EXPECT_EQ(said(run + one + one),
+            "test.toml:6:1: a [source] beside another: each begins with [[source]], in two brackets");
+  EXPECT_EQ(said(run + "[" + one.substr(0, 8) + "]" + one.substr(8) + one),
+            "test.toml:6:1: a [source] beside another: each begins with [[source]], in two brackets");
+  EXPECT_NE(said(run + one).find("expected [[source]]"), std::string::npos);
+}
+
+TEST(Pipeline, SaysAtItsEndWhatWasCutShortAndWhereBrokenRowsAre) {
+  const TempDir dir;
+  std::string rows;
+  for (int i = 0; i < 300; ++i) rows += fmt::format("{{\"text\": \"document {}\"}}\n", i * 7919 % 10007);
+  spill(dir / "a.jsonl", rows);
+  ASSERT_EQ(std::system(("gzip '" + (dir / "a.jsonl").string() + "'").c_str()), 0);
+  spill(dir / "cut.jsonl.gz", slurp(dir / "a.jsonl.gz").substr(0, 800));
+  const std::string out = (dir / "out").string(), cut = (dir / "cut.jsonl.gz").string();
+  spill(dir / "p.toml", testing::toml_over(out, "[\"" + cut + "\"]", "[tokens]\n"));
+  const testing::Finished f = testing::weft({"data", "run", (dir / "p.toml").string()});
+  EXPECT_EQ(f.status, 0) << f.err;
+  EXPECT_NE(f.err.find("warning: " + cut + ": cut short"), std::string::npos) << f.err;
+  const testing::Finished stats = testing::weft({"data", "stats", out});
+  for (const std::string& text : {f.out, stats.out}) {
+    EXPECT_NE(text.find("broken rows are in " + out + "/read/broken-*.jsonl"), std::string::npos) << text;
+    EXPECT_NE(text.find(" tokens to train on, 0 held out\n"), std::string::npos) << text;
+    EXPECT_EQ(text.find("tokens.train"), std::string::npos) << text;
+  }
+  EXPECT_NE(stats.out.find("input " + cut + ": 0.0 MB, cut short"), std::string::npos) << stats.out;
+  Harness harness;
+  harness.run(config_over(dir / "whole", "[\"" + (dir / "a.jsonl.gz").string() + "\"]", "[tokens]\n"));
+  const std::string diff = testing::weft({"data", "diff", out, (dir / "whole").string()}).out;
+  EXPECT_NE(diff.find("\ntokens to train on: "), std::string::npos) << diff;
+}
+
+TEST(Pipeline, FilesThatCannotBeUsedAreNamedBeforeAnyStageBegins) {
+  const TempDir dir;
+  spill(dir / "empty.txt", "");
+  const auto named = [&](const char* file) { return "\"" + (dir / file).string() + "\"\n"; };
+  spill(dir / "p.toml",
+        small_toml(dir, "[bad_words]\nfile = " + named("empty.txt") + "[dedup]\n[decontaminate]\nfiles = [" +
+                            named("none.jsonl") + "]\n[tokens]\ntokenizer = " + named("mytok")));
+  for (const std::vector<std::string>& more :
+       std::vector<std::vector<std::string>>{{}, {"--stage", "read"}, {"--join"}, {"--join", "--stage", "dedup"}}) {
+    std::vector<std::string> args{"data", "run", (dir / "p.toml").string()};
+    args.insert(args.end(), more.begin(), more.end());
+    const testing::Finished f = testing::weft(args);
+    EXPECT_EQ(f.status, 2);
+    for (const char* what : {"\n  bad_words.file: ", "empty.txt: holds no word",
+                             "\n  decontaminate.files: ", "none.jsonl: ", "\n  tokens.tokenizer: ", "mytok: "})
+      EXPECT_NE(f.err.find(what), std::string::npos) << what << " is not in " << f.err;
+    EXPECT_FALSE(fs::exists(dir / "out"));
+  }
+  const auto only = [&](const std::string& stages) {
+    spill(dir / "p.toml", small_toml(dir, stages));
+    return testing::weft({"data", "run", (dir / "p.toml").string()}).err;
+  };
+  const std::string model = only("[perplexity]\nmax = 9\nmodel = " + named("empty.txt"));
+  EXPECT_NE(model.find("perplexity.model: "), std::string::npos) << model;
+  const std::string chat = only("messages_key = \"m\"\n[tokens]\n");
+  EXPECT_NE(chat.find("tokens.chat_template"), std::string::npos) << chat;
+  EXPECT_EQ(chat.find("--template"), std::string::npos) << chat;
+  EXPECT_FALSE(fs::exists(dir / "out"));
 }
 
 TEST(Pipeline, TrainNgramLeavesBrokenRowsOutAndNamesThem) {
@@ -352,6 +418,10 @@ TEST(Pipeline, TrainNgramLeavesBrokenRowsOutAndNamesThem) {
   EXPECT_NE(dirty.out.find("from 2 documents"), std::string::npos) << dirty.out;
   EXPECT_NE(dirty.out.find("2 broken rows left out"), std::string::npos) << dirty.out;
   EXPECT_EQ(slurp(dir / "dirty.jsonl.ngram"), slurp(dir / "good.jsonl.ngram"));
+  const testing::Finished again = learn("good.jsonl");
+  EXPECT_EQ(again.status, 2);
+  EXPECT_NE(again.err.find("good.jsonl.ngram: is there already"), std::string::npos) << again.err;
+  EXPECT_EQ(again.err.find("so far"), std::string::npos) << again.err;
   spill(dir / "none.jsonl", "no json\n");
   EXPECT_NE(learn("none.jsonl").err.find("no text to learn from"), std::string::npos);
 }

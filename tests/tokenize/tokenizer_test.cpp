@@ -56,6 +56,19 @@ TEST(OpenTokenizer, RefusesWhatItCannotUseByName) {
 }
 
 // Cut everywhere, and with each byte of its beginning changed: an error that names the file or a tokenizer, no crash.
+TEST(OpenTokenizer, SaysWhatAFileIsNot) {
+  const testing::TempDir dir;
+  const auto error = [&](std::string_view content) {
+    spill(dir / "mine", content);
+    return error_of([&] { read_tokenizer(dir / "mine"); });
+  };
+  EXPECT_SAYS(error("just words\n"),
+              "mine: is neither a tokenizer.json, nor tiktoken ranks, nor a SentencePiece model (or it is cut short)");
+  EXPECT_SAYS(error(""), "nor a SentencePiece model: it is empty");
+  EXPECT_SAYS(error("PK\x03\x04"), "nor a SentencePiece model");
+  EXPECT_SAYS(error("\n {\"model\": {\"type\": \"Frob\"}}"), "\"Frob\"");  // known by what it holds
+}
+
 TEST(SentencePiece, ABrokenModelIsRefusedOrRead) {
   WEFT_NEEDS_SHARED();
   TempDir dir;

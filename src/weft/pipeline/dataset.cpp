@@ -257,7 +257,10 @@ Table table_of(const nlohmann::json& manifest) {
     for (const auto& [key, value] : stage.at("counts").items()) {
       if (!value.is_object()) t[fmt::format("{} {}", name, key)] = value.dump();
       if (value.is_object())
-        for (const auto& [reason, n] : value.items()) t[fmt::format("{} {} {}", name, key, reason)] = n.dump();
+        for (const auto& [reason, n] : value.items())
+          t[reason == "tokens.train"   ? "tokens to train on"
+            : reason == "tokens.valid" ? "tokens held out"
+                                       : fmt::format("{} {} {}", name, key, reason)] = n.dump();
     }
   }
   return t;

@@ -20,8 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // 2: a slip in CSV costs fewer rows; 3: pages of WARC files whatever their type's case; 4: empty rows count; 5:
-// ShareGPT's messages. What a change does not touch keeps its version.
-constexpr int kVersion = 4, kVersionOfConversations = 5;
+// ShareGPT's messages; 6: contents in parts. What a change does not touch keeps its version.
+constexpr int kVersion = 4, kVersionOfConversations = 6;
 
 struct BatchRow {
   std::shared_ptr<const SourceFile> file;
@@ -48,8 +48,11 @@ class InputHash final : public ByteWatcher {
       saw({piece.data(), size_t(in.gcount())});
     if (in.bad()) throw FileError(file + ": cannot be read to its end");
   }
-  nlohmann::json finish(const std::string& file, const std::string& source) const {
-    return {{"file", file}, {"source", source}, {"bytes", bytes_}, {"hash", hasher_.hex()}};
+  // `failure`: why it was not read to its end; empty: it was.
+  nlohmann::json finish(const std::string& file, const std::string& source, const std::string& failure) const {
+    nlohmann::json input = {{"file", file}, {"source", source}, {"bytes", bytes_}, {"hash", hasher_.hex()}};
+    if (!failure.empty()) input["failure"] = failure;
+    return input;
   }
 
  private:
@@ -134,7 +137,7 @@ class Batches {
   void close() {
     if (hash_) {
       hash_->see_the_rest(files_[at_].path);
-      inputs_.push_back(hash_->finish(files_[at_].path, config_.sources[files_[at_].source].name));
+      inputs_.push_back(hash_->finish(files_[at_].path, config_.sources[files_[at_].source].name, reader_->failure()));
     }
     bytes_done_ += reader_->bytes_in();
     reader_.reset();

@@ -7,6 +7,7 @@
 #include "weft/base/mapped_file.h"
 #include "weft/tokenize/gpt2_files.h"
 #include "weft/tokenize/rank_file.h"
+#include "weft/tokenize/sentencepiece_spec.h"
 #include "weft/tokenize/tokenizer_json.h"
 #include "weft/tokenize/word_piece_files.h"
 
@@ -60,8 +61,24 @@ std::string hash_of(std::string_view kind, std::string_view a, std::string_view 
   return fmt::format("{}-{:016x}", kind, XXH64(b.data(), b.size(), XXH64(a.data(), a.size(), 0)));
 }
 
-std::unique_ptr<Tokenizer> read_json(const fs::path& path) {
-  const MappedFile file(path);
+bool is_json_object(std::string_view content) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  if (content.starts_with(kByteOrderMark)) content.remove_prefix(kByteOrderMark.size());
+  const size_t at = content.find_first_not_of(" \t\r\n");
+  if (at == std::string_view::npos || content[at] != '{') return false;
+  const size_t next = content.find_first_not_of(" \t\r\n", at + 1);
+  return next != std::string_view::npos && (content[next] == '"' || content[next] == '}');
+}
+
+// Its library does not say of other files that they are no models at all.
+void refuse_what_is_no_model(const fs::path& path, std::string_view content) {
+  const bool said = path.filename().string().find(".model") != std::string::npos;
+  if (said || (!content.empty() && read_sentencepiece_spec(content).whole)) return;
+  throw FileError(fmt::format("{}: is neither a tokenizer.json, nor tiktoken ranks, nor a SentencePiece model{}",
+                              path.string(), content.empty() ? ": it is empty" : " (or it is cut short)"));
+}
+
+std::unique_ptr<Tokenizer> read_json(const fs::path& path, const MappedFile& file) {
   nlohmann::json json = parse_json(file.text(), path.string(), kTokenizerJson);
   const Companions companions = read_companions(path.parent_path());
   if (!json.is_object() || (json.contains("model") && !json["model"].is_number()))
@@ -92,10 +109,13 @@ std::unique_ptr<Tokenizer> read_tokenizer(const fs::path& path, const TokenizerO
                     "vocab.json with merges.txt, encoder.json with vocab.bpe, vocab.txt, one *.tiktoken",
                     path.string()));
   }
-  if (path.extension() == ".json") return read_json(path);
   if (path.filename().string().ends_with("vocab.txt")) return read_vocabulary(path);
   const MappedFile file(path);
-  if (!is_rank_file(file.text())) return open_sentencepiece(path);
+  if (path.extension() == ".json" || is_json_object(file.text())) return read_json(path, file);
+  if (!is_rank_file(file.text())) {
+    refuse_what_is_no_model(path, file.text());
+    return open_sentencepiece(path);
+  }
   return read_rank_file({.content = file.text(),
                          .name = path.filename().string(),
                          .pattern = options.pattern,

@@ -73,8 +73,9 @@ struct TokenizerOptions {
 };
 
 // What `path` holds: a model's folder, tokenizer.json, vocab.json or encoder.json (merges beside it), a SentencePiece
-// model, or a file of ranks (tiktoken). tokenizer_config.json beside it names the special tokens. Throws FileError or
-// ConfigError that says what is not known.
+// model, or a file of ranks (tiktoken). JSON is known by what it holds, whatever the file's name.
+// tokenizer_config.json beside it names the special tokens. Throws FileError or ConfigError that says what is not
+// known.
 std::unique_ptr<Tokenizer> read_tokenizer(const std::filesystem::path& path, const TokenizerOptions& options = {});
 
 // By the name in a recipe: "byte", a path as for read_tokenizer, or "auto" (what the model's folder holds; without
