@@ -14,6 +14,7 @@
 #include "weft/train/checkpoint_state.h"
 #include "weft/train/metrics_log.h"
 #include "weft/train/run_data.h"
+#include "weft/train/run_tokenizer.h"
 
 namespace weft {
 namespace {
@@ -96,7 +97,7 @@ class Texts {
   Texts(const std::optional<Provenance>& dataset, const Recipe& recipe, int64_t vocab_size) {
     const std::string tokenizer = dataset ? dataset->tokenizer() : "";
     try {
-      tokenizer_ = tokenizer.empty()     ? open_tokenizer(recipe.data.tokenizer, recipe.model.path, vocab_size)
+      tokenizer_ = tokenizer.empty()     ? open_tokenizer(text_tokenizer_of(recipe), recipe.model.path, vocab_size)
                    : tokenizer == "byte" ? make_byte_tokenizer()
                                          : read_tokenizer(tokenizer);
       if (!dataset || tokenizer_->fingerprint() == dataset->fingerprint()) return;

@@ -49,11 +49,22 @@ std::vector<std::string> rules_of(const nlohmann::json& parameters) {
   return {names.begin(), names.end()};
 }
 
+// Of the manifest's tokens stage.
+DatasetTokenizer tokenizer_in(const JsonFields& stage, const fs::path& folder) {
+  const JsonFields parameters = stage.object("parameters");
+  const nlohmann::json name = parse_json(parameters.string("tokens.tokenizer"), (folder / "manifest.json").string());
+  if (!name.is_string()) parameters.fail("tokens.tokenizer", "a text in quotes");
+  return {.folder = folder,
+          .name = name,
+          .fingerprint = parameters.string("tokenizer"),
+          .vocab_size = stage.has("vocab_size") ? stage.integer("vocab_size", {.min = 1}) : 0};
+}
+
 }  // namespace
 
 std::optional<DatasetFile> find_dataset(const fs::path& tokens) { return Datasets().find(tokens); }
 
-std::optional<DatasetFile> Datasets::find(const fs::path& tokens) {
+std::optional<Datasets::Listed> Datasets::listed(const fs::path& tokens) {
   std::error_code ignored;  // with links and .. resolved: where it lies, not how that is spelled
   const fs::path named = fs::absolute(without_suffix(tokens)),
                  real = fs::weakly_canonical(named.parent_path(), ignored);
@@ -67,14 +78,25 @@ std::optional<DatasetFile> Datasets::find(const fs::path& tokens) {
   for (const auto& stage : manifest.list("stages", "a list of stages")) {
     const auto* files = JsonFields(stage, where).find("files");
     if (files == nullptr) continue;
-    for (const auto& one : *files) {
-      const JsonFields file(one, where);
-      if (file.string("prefix") != prefix.filename()) continue;
-      if (file.has("quick")) check_files(file, prefix, dataset, folder);
-      return DatasetFile{.folder = folder, .prefix = prefix.filename(), .version = dataset.version};
-    }
+    for (const auto& file : *files)
+      if (JsonFields(file, where).string("prefix") == prefix.filename())
+        return Listed{.prefix = prefix, .folder = folder, .dataset = dataset, .stage = stage, .file = file};
   }
   return {};  // a file that somebody put there
+}
+
+std::optional<DatasetFile> Datasets::find(const fs::path& tokens) {
+  const auto found = listed(tokens);
+  if (!found) return {};
+  const JsonFields file(found->file, (found->folder / "manifest.json").string());
+  if (file.has("quick")) check_files(file, found->prefix, found->dataset, found->folder);
+  return DatasetFile{.folder = found->folder, .prefix = found->prefix.filename(), .version = found->dataset.version};
+}
+
+std::optional<DatasetTokenizer> Datasets::tokenizer_of(const fs::path& tokens) {
+  const auto found = listed(tokens);
+  if (!found) return {};
+  return tokenizer_in(JsonFields(found->stage, (found->folder / "manifest.json").string()), found->folder);
 }
 
 Provenance::Provenance(DatasetFile file) : file_(std::move(file)) {
@@ -84,11 +106,9 @@ Provenance::Provenance(DatasetFile file) : file_(std::move(file)) {
     const JsonFields stage(one, where);
     const std::string name = stage.string("stage");
     if (name == kTokens) {
-      const nlohmann::json name =
-          parse_json(stage.object("parameters").string("tokens.tokenizer"), where);  // in quotes
-      if (!name.is_string()) stage.object("parameters").fail("tokens.tokenizer", "a text in quotes");
-      tokenizer_ = name;
-      fingerprint_ = stage.object("parameters").string("tokenizer");
+      const DatasetTokenizer tokenizer = tokenizer_in(stage, file_.folder);
+      tokenizer_ = tokenizer.name;
+      fingerprint_ = tokenizer.fingerprint;
       check_ids(stage);
       continue;
     }

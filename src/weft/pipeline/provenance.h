@@ -19,6 +19,13 @@ struct DatasetFile {
   std::string prefix;            // of the file, in its folder `tokens`
   std::string version;           // of the dataset
 };
+// What a dataset says of the tokenizer that made its token files.
+struct DatasetTokenizer {
+  std::filesystem::path folder;  // of the dataset
+  std::string name;              // as pipeline.toml has it: "byte", or a path
+  std::string fingerprint;       // when the dataset was made
+  int64_t vocab_size = 0;        // one more than its largest id; 0: made by a weft that did not say
+};
 // By where `tokens` (a prefix, .bin or .idx) lies: none where that is no dataset. A cheap proof that the file is the
 // one that the manifest means: all of it up to 64 MiB, beyond that pieces. Throws FileError where it is not, by name,
 // or where the manifest was changed.
@@ -27,8 +34,18 @@ std::optional<DatasetFile> find_dataset(const std::filesystem::path& tokens);
 class Datasets {
  public:
   std::optional<DatasetFile> find(const std::filesystem::path& tokens);
+  // Of the dataset that a token file is of. The file itself is not looked at.
+  std::optional<DatasetTokenizer> tokenizer_of(const std::filesystem::path& tokens);
 
  private:
+  // A token file that a dataset lists.
+  struct Listed {
+    std::filesystem::path prefix, folder;  // of the file, with its folder; of the dataset
+    const Dataset& dataset;
+    const nlohmann::json &stage, &file;  // what the manifest says
+  };
+  std::optional<Listed> listed(const std::filesystem::path& tokens);
+
   std::map<std::filesystem::path, Dataset> open_;
 };
 

@@ -15,6 +15,7 @@
 #include "weft/models/init.h"
 #include "weft/ops/checked.h"
 #include "weft/train/clock.h"
+#include "weft/train/run_tokenizer.h"
 
 namespace weft {
 
@@ -301,6 +302,7 @@ void Trainer::save(bool last) {
                                                       .loss_scale = loss_scale,
                                                       .sources = data_.sources},
                                        .model_folder = recipe_.model.path,
+                                       .tokenizer = kept_tokenizer(recipe_.run.dir),
                                        .config = rank_.plan.config,
                                        .recipe = to_toml(recipe_)});
     saved_step_ = step_;
