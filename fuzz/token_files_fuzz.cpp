@@ -1,35 +1,18 @@
 // Any bytes as a pair of Megatron files: refused with an Error, or every document can be read, and together they are
 // all tokens. The input is the length of the index (2 bytes), the index, the ids.
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
 
+#include "memory_file.h"
 #include "weft/base/error.h"
 #include "weft/base/mapped_file.h"
 #include "weft/data/id_view.h"
 #include "weft/data/megatron_index.h"
 
 namespace {
-
-// A file in memory, with a name in the file system while it is open.
-class MemoryFile {
- public:
-  explicit MemoryFile(std::span<const std::byte> bytes) : fd_(memfd_create("fuzz", MFD_CLOEXEC)) {
-    if (fd_ < 0 || write(fd_, bytes.data(), bytes.size()) != ssize_t(bytes.size())) std::abort();
-  }
-  MemoryFile(const MemoryFile&) = delete;
-  MemoryFile& operator=(const MemoryFile&) = delete;
-  ~MemoryFile() { close(fd_); }
-  std::string path() const { return fmt::format("/proc/self/fd/{}", fd_); }
-
- private:
-  int fd_;
-};
 
 void read_all(const weft::MegatronIndex& index, const weft::MappedFile& bin) {
   const weft::IdView ids{&bin, index.type(), index.num_tokens(), 1000};
@@ -56,7 +39,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t index_bytes = std::min<size_t>(length, rest.size());
   // Copies: of their exact size, so that one byte too far is seen.
   const std::vector<std::byte> index(rest.begin(), rest.begin() + std::ptrdiff_t(index_bytes));
-  const MemoryFile file(rest.subspan(index_bytes));
+  const auto ids = rest.subspan(index_bytes);
+  const MemoryFile file({reinterpret_cast<const char*>(ids.data()), ids.size()});
   try {
     const weft::MappedFile bin(file.path());
     read_all(weft::MegatronIndex(index, int64_t(bin.bytes().size()), "fuzz.idx"), bin);

@@ -85,12 +85,47 @@ TEST(DataTrainTokenizer, WritesATokenizerThatIsReadAgain) {
               "the bytes and special tokens alone are 257");
 }
 
+TEST(DataTrainTokenizer, MakesAFolderForATokenizerJson) {
+  TempDir dir;
+  spill(dir / "t.txt", "low lower lowest");
+  const std::string out = (dir / "models/mine").string(), file = out + "/tokenizer.json";
+  const Finished f = weft({"data", "train-tokenizer", (dir / "t.txt").string(), "--vocab-size", "260", "--out", out});
+  EXPECT_SAYS(f.out, file + ": ");
+  const std::string ids = fed("data encode --tokenizer '" + out + "'", "\"low\"\n").out;
+  EXPECT_EQ(ids.size(), std::string("[256]\n").size());
+  std::filesystem::copy_file(file, dir / "other_name");
+  EXPECT_EQ(fed("data encode --tokenizer '" + (dir / "other_name").string() + "'", "\"low\"\n").out, ids);
+}
+
+TEST(DataTrainTokenizer, JudgesItsOutputBeforeTheWork) {
+  TempDir dir;
+  spill(dir / "t.txt", "low lower lowest");
+  spill(dir / "there.json", "mine");
+  const auto learn = [&](const std::string& out, const std::string& text, std::vector<std::string> more = {}) {
+    std::vector<std::string> args{"data", "train-tokenizer", (dir / text).string(), "--vocab-size",
+                                  "260",  "--out",           (dir / out).string()};
+    args.insert(args.end(), more.begin(), more.end());
+    return weft(args);
+  };
+  const Finished there = learn("there.json", "t.txt");
+  EXPECT_EQ(there.status, 2);
+  EXPECT_SAYS(there.err, "there.json: is there already; choose another name, or --again to replace it");
+  EXPECT_EQ(there.err.find("MB so far"), std::string::npos) << there.err;
+  EXPECT_EQ(slurp(dir / "there.json"), "mine");
+  EXPECT_SAYS(learn("t.txt/a.json", "t.txt").err, "cannot be made: Not a directory");
+  EXPECT_NE(learn("new/a.json", "none.txt").status, 0);
+  EXPECT_FALSE(std::filesystem::exists(dir / "new"));  // the text comes first
+  EXPECT_EQ(learn("there.json", "t.txt", {"--again"}).status, 0);
+  EXPECT_EQ(learn("made/a.json", "t.txt").status, 0);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir / "made"), {}), 1);
+}
+
 TEST(DataTrainTokenizer, LearnsFromWhatIsInACompressedFile) {
   TempDir dir;
   const std::string text = "{\"text\": \"low lower lowest\"}\n{\"text\": \"low low\"}\n";
   const auto learned_from = [&](const std::string& name) {
     const Finished f = weft({"data", "train-tokenizer", (dir / name).string(), "--vocab-size", "260", "--out",
-                             (dir / "out.json").string()});
+                             (dir / "out.json").string(), "--again"});
     return f.status == 0 ? slurp(dir / "out.json") : f.err;
   };
   spill(dir / "t.jsonl", text);
@@ -115,6 +150,9 @@ TEST(DataChat, RendersTokenizesAndMasks) {
   EXPECT_EQ(fed(base + " --tools '" + tools + "'", "[]").out, "\"[1]\"\n");
   EXPECT_EQ(fed(base + " --tokenize", talk).out, "{\"ids\": [117,120,97,121,122]}\n");
   EXPECT_EQ(fed(base + " --tokenize --mask", talk).out, "{\"ids\": [117,120,97,121,122], \"mask\": [0,0,0,1,1]}\n");
+  const std::string share_gpt = R"({"conversations": [{"from": "human", "value": "x"}]})";
+  EXPECT_EQ(fed(base + " --messages-key conversations", share_gpt).out, "\"ux\"\n");
+  EXPECT_SAYS(fed(base, share_gpt).err, "it has \"conversations\": name that as the key");
   EXPECT_SAYS(fed(base, "[]\n3\n").err, "standard input: line 2: expected a list of messages");
   EXPECT_SAYS(fed(base + " --date x", "[]").err, "expected YYYY-MM-DD");
   EXPECT_SAYS(fed("data chat --tokenizer byte", "[]").err, "no chat template");

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "apps/models.h"
 #include "apps/program.h"
 
 namespace weft {
@@ -15,15 +16,11 @@ using testing::spill;
 using testing::TempDir;
 using testing::weft;
 
-constexpr const char* kConfig = R"({"model_type": "llama", "vocab_size": 257, "hidden_size": 16, "num_hidden_layers": 2,
-  "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 24, "max_position_embeddings": 64,
-  "rms_norm_eps": 1e-5, "tie_word_embeddings": false})";
-
 class Plan : public ::testing::Test {
  protected:
   Plan() {
     std::filesystem::create_directories(dir_ / "model");
-    spill(dir_ / "model/config.json", kConfig);
+    spill(dir_ / "model/config.json", testing::kTwoLayers);
     spill(dir_ / "r.toml", "[model]\npath = \"" + (dir_ / "model").string() +
                                "\"\ninit = \"random\"\n[data]\ntrain = [\"none.txt\"]\n[train]\nseq_length = 16\n"
                                "global_batch_size = 8\nmicro_batch_size = 2\n[run]\nbackend = \"ref\"\n");

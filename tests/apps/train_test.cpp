@@ -8,6 +8,7 @@
 #include <sstream>
 #include <thread>
 
+#include "apps/models.h"
 #include "apps/program.h"
 #include "weft/data/token_source.h"
 
@@ -23,10 +24,6 @@ using testing::slurp;
 using testing::spill;
 using testing::TempDir;
 using testing::weft;
-
-constexpr const char* kConfig = R"({"model_type": "llama", "vocab_size": 257, "hidden_size": 16, "num_hidden_layers": 2,
-  "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 24, "max_position_embeddings": 64,
-  "rms_norm_eps": 1e-5, "tie_word_embeddings": false})";
 
 constexpr const char* kRecipe = R"([model]
 path = "DIR/model"
@@ -54,7 +51,7 @@ class Workplace {
  public:
   Workplace() {
     fs::create_directories(dir_ / "model");
-    spill(dir_ / "model/config.json", kConfig);
+    spill(dir_ / "model/config.json", testing::kTwoLayers);
     std::string text;
     for (int i = 0; i < 200; ++i) text += "Line " + std::to_string(i * i) + " of a text that says little.\n";
     spill(dir_ / "text.txt", text);
@@ -233,7 +230,8 @@ TEST(Train, AModelThatChangedUnderACheckpointIsRefusedByField) {
   const Workplace w;
   ASSERT_EQ(w.train("run").status, 0);
   fs::remove_all(w / "run/checkpoints/step-6");
-  spill(w / "model/config.json", std::string(kConfig).replace(std::string(kConfig).find("1e-5"), 4, "1e-3"));
+  spill(w / "model/config.json",
+        std::string(testing::kTwoLayers).replace(std::string(testing::kTwoLayers).find("1e-5"), 4, "1e-3"));
   const Finished f = w.train("run");
   EXPECT_EQ(f.status, 1);
   EXPECT_SAYS(f.err, "config.json has changed: rms_norm_eps: 1e-05 there, 0.001 now");
@@ -448,6 +446,24 @@ TEST(Train, TheCpuBackendResumesToTheBit) {
     EXPECT_EQ(records(w / whole).back().contains("skipped_steps"), scales);
     EXPECT_TRUE(!scales || records(w / whole).back()["skipped_steps"] > 2);
   }
+}
+
+// 24 samples of 16 are trained; the mask leaves targets in few of them.
+TEST(Train, ABatchOfWhichNoTargetCountsHasNoLoss) {
+  const Workplace w;
+  std::string mask(fs::file_size(w / "text.txt") + 1, '\0');
+  std::fill_n(mask.begin(), mask.size() / 3, '\1');
+  spill(w / "mask.bin", mask);
+  const Finished f = w.train("run", {"data.loss_mask=" + (w / "mask.bin").string()});
+  ASSERT_EQ(f.status, 0) << f.err;
+  int without = 0;
+  for (const auto& record : records(w / "run")) {
+    without += record["loss"].is_null();
+    EXPECT_EQ(record["loss"].is_null(), record["grad_norm"] == 0.0) << record;
+    EXPECT_TRUE(record["loss"].is_null() || record["loss"] > 1.0) << record;
+  }
+  EXPECT_GT(without, 0);
+  EXPECT_LT(without, 6);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "apps/models.h"
 #include "apps/program.h"
 #include "weft/data/token_source.h"
 
@@ -18,10 +19,6 @@ using testing::slurp;
 using testing::spill;
 using testing::TempDir;
 using testing::weft;
-
-constexpr const char* kConfig = R"({"model_type": "llama", "vocab_size": 257, "hidden_size": 8, "num_hidden_layers": 1,
-  "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 8, "max_position_embeddings": 64,
-  "rms_norm_eps": 1e-5, "tie_word_embeddings": false})";
 
 // A tokenizer of words.
 constexpr const char* kWords = R"({"pre_tokenizer": {"type": "Whitespace"}, "model": {"type": "WordLevel",
@@ -38,7 +35,7 @@ class Trained {
   explicit Trained(const std::vector<std::string>& settings = {}, const std::string& tokens = "") {
     fs::create_directories(dir_ / "model");
     spill(dir_ / "words.json", kWords);
-    spill(dir_ / "model/config.json", kConfig);
+    spill(dir_ / "model/config.json", testing::kOneLayer);
     for (int i = 0; i < 60; ++i) {
       rows_.push_back("{\"text\": \"row " + std::to_string(i / 10 == 3 ? 30 : i) + " of a file" +
                       (i % 6 == 1 ? ", me@example.org" : "") + "\", \"url\": \"http://x/" + std::to_string(i) +
@@ -93,8 +90,8 @@ void expect_true_stories(const Trained& t) {
       EXPECT_EQ(json["dataset"]["version"], nlohmann::json::parse(slurp(t / "set/manifest.json"))["version"]);
       int64_t row = 0;
       for (const auto& d : json["documents"]) {
-        EXPECT_EQ(d["rows"][0], row);
-        row = d["rows"][1];
+        EXPECT_EQ(d["positions"][0], row);
+        row = d["positions"][1];
         const int64_t begin = d["from"]["begin"], end = d["from"]["end"], number = d["from"]["row"];
         const std::string bytes = file.substr(size_t(begin), size_t(end - begin)) + "\n";
         EXPECT_EQ(bytes, t.rows()[size_t(number - 1)]);
@@ -137,10 +134,33 @@ TEST(Why, SaysItForPeopleAndRefusesWhatIsNotThere) {
     EXPECT_NE(f.out.find(part), std::string::npos) << part << f.out;
   EXPECT_NE(t.why(4, 0).err.find("the run has steps 1 to 3"), std::string::npos);
   EXPECT_NE(t.why(1, 4).err.find("samples 0 to 3"), std::string::npos);
-  fs::remove(t / "set/read/00000.jsonl.zst");
-  EXPECT_NE(t.why(1, 0).err.find("00000.jsonl.zst: is gone"), std::string::npos);
   fs::remove(t / "run/recipe.toml");
   EXPECT_NE(t.why(1, 0).err.find("no run folder"), std::string::npos);
+}
+
+// One after the other: what the others tell stays.
+TEST(Why, WhatIsGoneIsNamedAndTheRestIsTold) {
+  const Trained t({"data.packing=first-fit"});
+  const auto first = [&] { return nlohmann::json::parse(t.why(1, 0).out)["documents"][0]; };
+  const auto whole = first();
+  EXPECT_FALSE(whole.contains("gone"));
+  const auto gone = [&](const std::string& name) {
+    fs::remove(t / name);
+    return first();
+  };
+  auto now = gone("set/filter/00000.jsonl.zst");
+  EXPECT_EQ(now["gone"], nlohmann::json::array({(t / "set/filter/00000.jsonl.zst").string()}));
+  EXPECT_TRUE(now["passed"][0]["changed"].is_null());
+  EXPECT_TRUE(now["passed"][1]["changed"].is_null());
+  for (const char* same : {"from", "duplicates", "text", "id"}) EXPECT_EQ(now[same], whole[same]) << same;
+  EXPECT_EQ(gone("set/dedup/duplicates.jsonl")["gone"].size(), 2u);
+  now = gone("set/read/00000.jsonl.zst");
+  EXPECT_EQ(now["gone"].size(), 3u);
+  EXPECT_FALSE(now.contains("from"));
+  EXPECT_EQ(now["text"], whole["text"]);
+  const Finished said = t.why(1, 0, "--");
+  EXPECT_NE(said.out.find("read/00000.jsonl.zst: what it would tell is left out"), std::string::npos) << said.out;
+  EXPECT_NE(said.out.find("filter (length, pii), which may have changed its text"), std::string::npos) << said.out;
 }
 
 TEST(Why, TheRunAndItsCheckpointsKnowTheDataset) {
@@ -214,7 +234,7 @@ TEST(WhySlow, WithoutADatasetItStillKnowsFileDocumentAndText) {
 TEST(WhySlow, TakesLessThanASecond) {
   TempDir dir;
   fs::create_directories(dir / "model");
-  spill(dir / "model/config.json", kConfig);
+  spill(dir / "model/config.json", testing::kOneLayer);
   std::string rows;
   for (int i = 0; i < 100'000; ++i)
     rows += "{\"text\": \"row " + std::to_string(i) + std::string(size_t(i % 97), 'y') + " of a file of many rows\"}\n";

@@ -153,6 +153,49 @@ TEST(ChatTemplateFiles, TheTemplateIsFoundWhereModelsHaveIt) {
   EXPECT_EQ(text({.file = dir / "mine.txt"}), "m");
 }
 
+// A conversation of one message with this content.
+std::string talk_of(const std::string& content) { return R"([{"role": "user", "content": )" + content + "}]"; }
+
+TEST(ChatParts, AreJoinedForATemplateThatTakesTextsAlone) {
+  const std::string parts = talk_of(R"([{"type": "text", "text": "a"}, "b", {"type": "text", "text": "c"}])");
+  EXPECT_EQ(marked("{{ messages[0]['content'] }}", parts), "a\nb\nc");  // else as Python writes the list
+  EXPECT_EQ(marked("{{ messages[0]['role'] + ':' + messages[0]['content'] }}", parts), "user:a\nb\nc");
+  EXPECT_EQ(marked("{{ messages[0].content | tojson }}", parts), R"("a\nb\nc")");
+  EXPECT_SAYS(refusal(kChatMl, talk_of(R"([{"type": "image"}])")),
+              "message 1: has a part of type \"image\", and the template takes texts alone");
+}
+
+TEST(ChatParts, AreLeftToATemplateThatTakesThem) {
+  const std::string either =
+      "{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}"
+      "{% if p['type'] == 'text' %}({{ p['text'] }}){% else %}<image>{% endif %}{% endfor %}{% endif %}{% endfor %}";
+  EXPECT_EQ(marked(either, talk_of(R"([{"type": "text", "text": "a"}, {"type": "image"}])")), "(a)<image>");
+  EXPECT_EQ(marked(either, talk_of(R"("a")")), "a");
+}
+
+TEST(ChatParts, ThatShouldBeTextsAndAreNoneAreNamedWithTheirKeys) {
+  const auto error = [](const std::string& parts) {
+    return testing::error_of([&] { read_conversation(talk_of(parts), "c"); });
+  };
+  EXPECT_EQ(error(R"([{"type": "text", "text": "a"}, {"type": "text", "value": "b"}])"),
+            "c: message 1: part 2 of its content: has no \"text\", but \"type\", \"value\"; a part is {\"type\": "
+            "\"text\", \"text\": \"...\"}");
+  EXPECT_SAYS(error(R"([{"value": "b"}])"), "has no \"text\", but \"value\"");
+  EXPECT_SAYS(error(R"([{"type": "text", "text": 3}])"), "\"text\" is no text");
+  EXPECT_EQ(error(R"([{"type": "image", "url": "x"}, "b", []])"), "");
+}
+
+TEST(Conversation, OfShareGptHasRolesAndContents) {
+  const auto c = read_conversation(
+      R"({"talk": [{"from": "human", "value": "a", "n": 1}, {"from": "gpt", "value": "b"}]})", "c", "talk");
+  ChatTemplate chat = chat_of("{% for m in messages %}{{ m.role }} {{ m.content }} {{ m.n }}|{% endfor %}");
+  EXPECT_EQ(chat.render(c, {}), "user a 1|assistant b |");
+  const auto error = [](const char* json) { return testing::error_of([&] { read_conversation(json, "c", "talk"); }); };
+  EXPECT_EQ(error(R"({"talk": 1})"), "c: \"talk\": expected a list");
+  EXPECT_SAYS(error(R"({"talk": [{"from": "who", "value": "b"}]})"), "message 1: \"from\" is \"who\"; it may be human");
+  EXPECT_SAYS(error(R"({"messages": []})"), "an object with \"talk\"");
+}
+
 TEST(Conversation, SaysWhatIsNone) {
   const std::pair<const char*, const char*> cases[] = {
       {"3", "expected a list of messages"},

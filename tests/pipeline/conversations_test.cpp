@@ -71,6 +71,9 @@ TEST(Conversations, AreTrainedOnWhereTheAssistantSpeaks) {
   EXPECT_EQ(counted_texts(stream, 0, 80), (std::vector<std::string>{"first</>", "second</>"}));
   EXPECT_EQ(c.tokens()["files"][0]["counted"], stream.counted_targets(0));
   EXPECT_TRUE(audit_dataset(c.dir / "set").problems.empty());
+  EXPECT_NE(testing::weft({"data", "stats", (c.dir / "set").string()})
+                .out.find(fmt::format("of which count {}", stream.counted_targets(0))),
+            std::string::npos);
 }
 
 // The bytes of a shard are those of encode_conversation, its mask one position earlier.
@@ -107,6 +110,32 @@ TEST(Conversations, OfShareGptAreTheSameAsOthers) {
   EXPECT_NE(broken.find("\\\"who\\\"; it may be human, user, gpt"), std::string::npos) << broken;
 }
 
+TEST(Conversations, ContentsInPartsAreTheirTextsAndOthersAreBroken) {
+  const std::string parts =
+      R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "one?"}]},
+                       {"role": "assistant", "content": [{"type": "text", "text": "first"}]}]})";
+  const std::string value = R"({"messages": [{"role": "user", "content": [{"type": "text", "value": "one?"}]}]})";
+  std::string row_of_parts = parts;
+  std::erase(row_of_parts, '\n');
+  const Case whole(row("one?", "first")), c(row_of_parts + "\n" + value + "\n");
+  Harness harness;
+  harness.run(whole.config);
+  harness.run(c.config);
+  EXPECT_EQ(slurp(c.prefix() + ".bin"), slurp(whole.prefix() + ".bin"));
+  EXPECT_EQ(open_stage(c.dir / "set/read").counts.dropped, (std::map<std::string, int64_t>{{"broken", 1}}));
+  const std::string broken = slurp(c.dir / "set/read/broken-00000.jsonl");
+  EXPECT_NE(broken.find("has no \\\"text\\\", but \\\"type\\\", \\\"value\\\""), std::string::npos) << broken;
+}
+
+TEST(Conversations, WhatIsBrokenNamesTheKeyOfTheMessages) {
+  const TempDir dir;
+  spill(dir / "in.jsonl", "{\"talk\": 3}\n{\"talk\": [{\"role\": \"user\", \"content\": \"a\"}]}\n");
+  Harness harness;
+  harness.run(config_over(dir / "set", "[\"" + (dir / "in.jsonl").string() + "\"]", "messages_key = \"talk\"\n"));
+  const std::string broken = slurp(dir / "set/read/broken-00000.jsonl");
+  EXPECT_NE(broken.find("\\\"talk\\\": expected a list"), std::string::npos) << broken;
+}
+
 TEST(Conversations, ThatAreNoneOrThatTheTemplateRefusesAreCountedAndPutAside) {
   const Case c(row("one?", "first") + "{\"messages\": [{\"content\": \"who?\"}]}\n" + "{\"text\": \"no talk\"}\n" +
                "{\"messages\": [{\"role\": \"user\", \"content\": \"alone\"}]}\n");
@@ -132,7 +161,7 @@ TEST(Conversations, AreFilteredAndDeduplicatedByWhatTheySay) {
   const Provenance provenance(*find_dataset(c.prefix()));
   const auto stories = provenance.stories({provenance.document(0)});
   EXPECT_EQ(stories[0].duplicates.size(), 1u);
-  EXPECT_EQ(stories[0].read.origin.row, 1);
+  EXPECT_EQ(stories[0].read->origin.row, 1);
 }
 
 TEST(Conversations, TextsBesideThemCountWhole) {

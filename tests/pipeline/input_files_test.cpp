@@ -66,6 +66,15 @@ TEST(InputFiles, LinksInAFolderAreFollowedAndBadOnesNamed) {
   EXPECT_SAYS(said_by_run(dir / "out", list_of(dir / "in")), "lost.txt: a link to nothing");
 }
 
+TEST(InputFiles, APatternThatMatchesNothingIsCalledOne) {
+  const TempDir dir;
+  const auto error = [&](const char* name) {
+    return testing::error_of([&] { expand_names({(dir / name).string()}); });
+  };
+  EXPECT_EQ(error("*.zst"), (dir / "*.zst").string() + ": no file matches this pattern");
+  EXPECT_EQ(error("a.zst"), (dir / "a.zst").string() + ": there is no such file, and no file in it");
+}
+
 TEST(InputFiles, AFileIsReadOnce) {
   const TempDir dir;
   fs::create_directories(dir / "in");

@@ -158,6 +158,10 @@ TEST(Pipeline, AnotherParameterDoesTheStageAgain) {
   const auto lines = differences(before, after);
   EXPECT_NE(std::find(lines.begin(), lines.end(), "filter length.min_words: 20 -> 1"), lines.end());
   EXPECT_TRUE(differences(after, after).empty());
+  config.sources[0].meta_keys = {"lang"};
+  harness.run(config);
+  const auto keys = differences(after, open_dataset(c.dir / "out"));
+  EXPECT_EQ(keys, (std::vector<std::string>{"read source \"s\".meta_keys: [] -> [\"lang\"]"}));
 }
 
 TEST(Pipeline, TokensAreThoseOfTheDocumentsAndSplitByTheirTexts) {
@@ -305,6 +309,13 @@ TEST(Pipeline, ARunFolderWithOtherFilesIsRefused) {
   Harness harness;
   EXPECT_THROW(harness.run(config_over(dir / "out", "[\"" + (dir / "in.txt").string() + "\"]", "")), FileError);
   EXPECT_EQ(slurp(dir / "out/read/thesis.txt"), "years of work");
+  fs::create_directories(dir / "notes");
+  spill(dir / "notes/n.txt", "and more");
+  EXPECT_NE(error_of([&] {
+              harness.run(config_over(dir / "notes", "[\"" + (dir / "in.txt").string() + "\"]", ""));
+            }).find("notes: holds files that no pipeline made; choose another run.dir"),
+            std::string::npos);
+  EXPECT_FALSE(fs::exists(dir / "notes/run.json"));
 }
 
 TEST(Pipeline, RunsAsACommand) {
@@ -323,6 +334,72 @@ TEST(Pipeline, RunsAsACommand) {
   EXPECT_EQ(none.status, 2);
   EXPECT_NE(none.err.find("weft data diff: error: "), std::string::npos) << none.err;
   EXPECT_EQ(testing::weft({"data", "run", file, "--stage", "nothing"}).status, 2);
+  EXPECT_NE(testing::weft({"data", "diff", out}).err.find("`weft data diff --help` says more"), std::string::npos);
+}
+
+TEST(Pipeline, ASourceInOneBracketIsToldOfTwo) {
+  const std::string run = "[run]\ndir = \"d\"\n", one = "[source]\nname = \"a\"\nfiles = [\"f\"]\n";
+  const auto said = [](const std::string& toml) { return error_of([&] { config_of(toml); }); };
+  EXPECT_EQ(said(run + one + one),
+            "test.toml:6:1: a [source] beside another: each begins with [[source]], in two brackets");
+  EXPECT_EQ(said(run + "[" + one.substr(0, 8) + "]" + one.substr(8) + one),
+            "test.toml:6:1: a [source] beside another: each begins with [[source]], in two brackets");
+  EXPECT_NE(said(run + one).find("expected [[source]]"), std::string::npos);
+}
+
+TEST(Pipeline, SaysAtItsEndWhatWasCutShortAndWhereBrokenRowsAre) {
+  const TempDir dir;
+  std::string rows;
+  for (int i = 0; i < 300; ++i) rows += fmt::format("{{\"text\": \"document {}\"}}\n", i * 7919 % 10007);
+  spill(dir / "a.jsonl", rows);
+  ASSERT_EQ(std::system(("gzip '" + (dir / "a.jsonl").string() + "'").c_str()), 0);
+  spill(dir / "cut.jsonl.gz", slurp(dir / "a.jsonl.gz").substr(0, 800));
+  const std::string out = (dir / "out").string(), cut = (dir / "cut.jsonl.gz").string();
+  spill(dir / "p.toml", testing::toml_over(out, "[\"" + cut + "\"]", "[tokens]\n"));
+  const testing::Finished f = testing::weft({"data", "run", (dir / "p.toml").string()});
+  EXPECT_EQ(f.status, 0) << f.err;
+  EXPECT_NE(f.err.find("warning: " + cut + ": cut short"), std::string::npos) << f.err;
+  const testing::Finished stats = testing::weft({"data", "stats", out});
+  for (const std::string& text : {f.out, stats.out}) {
+    EXPECT_NE(text.find("broken rows are in " + out + "/read/broken-*.jsonl"), std::string::npos) << text;
+    EXPECT_NE(text.find(" tokens to train on, 0 held out\n"), std::string::npos) << text;
+    EXPECT_EQ(text.find("tokens.train"), std::string::npos) << text;
+  }
+  EXPECT_NE(stats.out.find("input " + cut + ": 0.0 MB, cut short"), std::string::npos) << stats.out;
+  Harness harness;
+  harness.run(config_over(dir / "whole", "[\"" + (dir / "a.jsonl.gz").string() + "\"]", "[tokens]\n"));
+  const std::string diff = testing::weft({"data", "diff", out, (dir / "whole").string()}).out;
+  EXPECT_NE(diff.find("\ntokens to train on: "), std::string::npos) << diff;
+}
+
+TEST(Pipeline, FilesThatCannotBeUsedAreNamedBeforeAnyStageBegins) {
+  const TempDir dir;
+  spill(dir / "empty.txt", "");
+  const auto named = [&](const char* file) { return "\"" + (dir / file).string() + "\"\n"; };
+  spill(dir / "p.toml",
+        small_toml(dir, "[bad_words]\nfile = " + named("empty.txt") + "[dedup]\n[decontaminate]\nfiles = [" +
+                            named("none.jsonl") + "]\n[tokens]\ntokenizer = " + named("mytok")));
+  for (const std::vector<std::string>& more :
+       std::vector<std::vector<std::string>>{{}, {"--stage", "read"}, {"--join"}, {"--join", "--stage", "dedup"}}) {
+    std::vector<std::string> args{"data", "run", (dir / "p.toml").string()};
+    args.insert(args.end(), more.begin(), more.end());
+    const testing::Finished f = testing::weft(args);
+    EXPECT_EQ(f.status, 2);
+    for (const char* what : {"\n  bad_words.file: ", "empty.txt: holds no word",
+                             "\n  decontaminate.files: ", "none.jsonl: ", "\n  tokens.tokenizer: ", "mytok: "})
+      EXPECT_NE(f.err.find(what), std::string::npos) << what << " is not in " << f.err;
+    EXPECT_FALSE(fs::exists(dir / "out"));
+  }
+  const auto only = [&](const std::string& stages) {
+    spill(dir / "p.toml", small_toml(dir, stages));
+    return testing::weft({"data", "run", (dir / "p.toml").string()}).err;
+  };
+  const std::string model = only("[perplexity]\nmax = 9\nmodel = " + named("empty.txt"));
+  EXPECT_NE(model.find("perplexity.model: "), std::string::npos) << model;
+  const std::string chat = only("messages_key = \"m\"\n[tokens]\n");
+  EXPECT_NE(chat.find("tokens.chat_template"), std::string::npos) << chat;
+  EXPECT_EQ(chat.find("--template"), std::string::npos) << chat;
+  EXPECT_FALSE(fs::exists(dir / "out"));
 }
 
 TEST(Pipeline, TrainNgramLeavesBrokenRowsOutAndNamesThem) {
@@ -341,6 +418,10 @@ TEST(Pipeline, TrainNgramLeavesBrokenRowsOutAndNamesThem) {
   EXPECT_NE(dirty.out.find("from 2 documents"), std::string::npos) << dirty.out;
   EXPECT_NE(dirty.out.find("2 broken rows left out"), std::string::npos) << dirty.out;
   EXPECT_EQ(slurp(dir / "dirty.jsonl.ngram"), slurp(dir / "good.jsonl.ngram"));
+  const testing::Finished again = learn("good.jsonl");
+  EXPECT_EQ(again.status, 2);
+  EXPECT_NE(again.err.find("good.jsonl.ngram: is there already"), std::string::npos) << again.err;
+  EXPECT_EQ(again.err.find("so far"), std::string::npos) << again.err;
   spill(dir / "none.jsonl", "no json\n");
   EXPECT_NE(learn("none.jsonl").err.find("no text to learn from"), std::string::npos);
 }
@@ -366,6 +447,60 @@ TEST(Pipeline, AFileThatIsLostIsMadeAgain) {
   fs::remove(dir / "out/filter/00000.jsonl");
   EXPECT_NE(error_of([&] { harness.run(config, "dedup"); }).find("filter/00000.jsonl: is missing or of another size"),
             std::string::npos);
+}
+
+// Of the same size and with the same report beside it: training refuses such a file, so a run must not take it for its
+// own.
+TEST(Pipeline, ATokenFileThatChangedIsMadeAgain) {
+  const TempDir dir;
+  const PipelineConfig config = config_of(small_toml(dir, "[tokens]\n"));
+  Harness harness;
+  harness.run(config);
+  const auto good = bytes_of_folder(dir / "out");
+  for (const char* name : {"tokens/train-00000.bin", "tokens/train-00000.idx"}) {
+    std::string bytes = good.at(name);
+    bytes.back() ^= 1;
+    spill(dir / "out" / name, bytes);
+    harness.run(config);
+    EXPECT_TRUE(bytes_of_folder(dir / "out") == good) << name;
+  }
+}
+
+TEST(Pipeline, AnInputThatWasOnlyTouchedIsNoOther) {
+  const TempDir dir;
+  const PipelineConfig config = config_of(small_toml(dir, "[tokens]\n"));
+  Harness harness;
+  harness.run(config);
+  const auto good = bytes_of_folder(dir / "out");
+  const fs::path in = dir / "in.jsonl";
+  fs::last_write_time(in, fs::last_write_time(in) + std::chrono::hours(1));
+  EXPECT_EQ(error_of([&] { harness.run(config); }), "");
+  EXPECT_TRUE(bytes_of_folder(dir / "out") == good);
+  std::string bytes = slurp(in);
+  bytes[10] = 'O';
+  spill(in, bytes);
+  fs::last_write_time(in, fs::last_write_time(in) + std::chrono::hours(2));
+  const std::string error = error_of([&] { harness.run(config); });
+  EXPECT_NE(error.find("is complete, and was made otherwise: inputs/0/mtime of \"" + in.string() + "\" was "),
+            std::string::npos)
+      << error;
+  EXPECT_TRUE(bytes_of_folder(dir / "out") == good);
+}
+
+TEST(Pipeline, ARunStaysOutOfAnotherOnesFolder) {
+  const TempDir dir;
+  Harness harness;
+  harness.run(config_of(small_toml(dir, "")));
+  const auto good = bytes_of_folder(dir / "out");
+  const std::string in = "[\"" + (dir / "in.jsonl").string() + "\"]";
+  for (const char* within : {"out/read", "out/more", "out/read/more"}) {
+    const std::string error = error_of([&] { harness.run(testing::config_over(dir / within, in, "")); });
+    EXPECT_NE(error.find("lies in the folder of another pipeline, "), std::string::npos) << error;
+  }
+  fs::remove(dir / "out/more");
+  fs::remove(dir / "out/read/more");
+  EXPECT_TRUE(bytes_of_folder(dir / "out") == good);
+  EXPECT_EQ(error_of([&] { harness.run(testing::config_over(dir / "out-too", in, "")); }), "");
 }
 
 TEST(Pipeline, TwoRunsInOneFolderAreRefused) {

@@ -149,6 +149,9 @@ TEST(Readers, AQuoteThatIsNotClosedCostsFewRowsOfACsvFile) {
   EXPECT_EQ(read.texts().size(), 98u);
   EXPECT_EQ(read.broken(), 1);
   EXPECT_EQ(read.first_broken().at("row"), 3);
+  EXPECT_EQ(read.first_broken().at("why"), "text after a closing quote; the quote is in row 3 at byte 19");
+  EXPECT_EQ(ReadFile("a.csv", "id,text\n1,one\n2,\"open\n").first_broken().at("why"),
+            "a quote that is not closed, or a row that is too long; the quote is in row 3 at byte 16");
 }
 
 TEST(Readers, CompressedFilesAreReadByWhatTheyAre) {

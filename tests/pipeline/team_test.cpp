@@ -227,7 +227,10 @@ TEST(Team, AHelperOfOtherWorkIsRefused) {
       << help(other);
   leader->open(pass_of("read", 1));
   spill(s.dir / "3.txt", "a text that has changed");
-  EXPECT_NE(help(s.toml).find("read: the run that leads makes it of other inputs"), std::string::npos);
+  const std::string changed = help(s.toml);
+  EXPECT_SAYS(changed, "read: the run that leads makes it otherwise than this one would: inputs/3/bytes of \"");
+  EXPECT_SAYS(changed, "3.txt\" is ");
+  EXPECT_SAYS(changed, " for it, and 23 for this one");
   EXPECT_FALSE(fs::exists(s.out() / "read/00000.json"));
 }
 
@@ -241,6 +244,10 @@ TEST(Team, AHelperThatComesAfterTheEndHasNothingToDo) {
   std::string other = s.toml;
   other.replace(other.find("min_words = 2"), 13, "min_words = 3");
   EXPECT_NE(error_of([&] { late.run(config_of(other)); }).find("no weft data run is at work"), std::string::npos);
+  // One that is refused leaves no trace.
+  EXPECT_NE(error_of([&] { alone.run(config_of(other)); }).find("length.min_words was \"2\", and is \"3\" now"),
+            std::string::npos);
+  EXPECT_FALSE(run_pipeline(config_of(s.toml), "", late.context(), nobody));
   // A run that began after the dataset was complete, and was killed.
   fs::last_write_time(s.out() / "run.json", fs::last_write_time(s.out() / "manifest.json") + std::chrono::seconds(1));
   EXPECT_NE(error_of([&] { late.run(config_of(s.toml)); }).find("no weft data run is at work"), std::string::npos);
@@ -368,7 +375,9 @@ TEST(TeamSlow, HelpersEndWithTheirLeaderAndAnotherGoesOn) {
     EXPECT_EQ(end.status, 130) << end.err;
     lost += end.err.find("the run that this one helped has ended") != std::string::npos;
   };
-  for (const char* file : {"read/00008.json", "filter/00008.json", "dedup/work/00008.keys", "tokens/00008.json"}) {
+  const fs::path keys = fs::path("dedup") / "work" / "00008.keys";
+  for (const fs::path& file :
+       {fs::path("read/00008.json"), fs::path("filter/00008.json"), keys, fs::path("tokens/00008.json")}) {
     const auto leader = p.start(false);
     while (helpers.size() < 2) helpers.push_back(p.start(true));
     EXPECT_TRUE(comes_true([&] { return fs::exists(p.dir / "out" / file) || !leader->running(); }));

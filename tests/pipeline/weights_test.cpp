@@ -103,6 +103,9 @@ TEST(Weights, ThatCannotBeMeantAreRefusedByName) {
             "test.toml: source \"b\": has no source.weight, but another source has one: give one to each, or to none");
   EXPECT_EQ(said({{"a", "weight = 0\n", 1}, {"b", "weight = 0.0\n", 1}}),
             "test.toml: source.weight is 0 for all sources: nothing would be trained on");
+  EXPECT_EQ(said({{"a", "weight = 1\n", 1}, {"b", "weight = \"x\"\n", 1}}).find("source \"b\""), std::string::npos);
+  EXPECT_NE(said({{"a", "weight = 1\n", 1}, {"b", "weight = \"x\"\n", 1}}).find("source.weight = \"x\": expected"),
+            std::string::npos);
   EXPECT_NE(said({{"a", "weight = -1\n", 1}}).find("source.weight = -1: expected a number from 0"), std::string::npos);
   EXPECT_NE(said({{"a", "weight = 1\ncopies = 0\n", 1}}).find("source.weight = 1 with source.copies = 0"),
             std::string::npos);

@@ -56,6 +56,19 @@ TEST(OpenTokenizer, RefusesWhatItCannotUseByName) {
 }
 
 // Cut everywhere, and with each byte of its beginning changed: an error that names the file or a tokenizer, no crash.
+TEST(OpenTokenizer, SaysWhatAFileIsNot) {
+  const testing::TempDir dir;
+  const auto error = [&](std::string_view content) {
+    spill(dir / "mine", content);
+    return error_of([&] { read_tokenizer(dir / "mine"); });
+  };
+  EXPECT_SAYS(error("just words\n"),
+              "mine: is neither a tokenizer.json, nor tiktoken ranks, nor a SentencePiece model (or it is cut short)");
+  EXPECT_SAYS(error(""), "nor a SentencePiece model: it is empty");
+  EXPECT_SAYS(error("PK\x03\x04"), "nor a SentencePiece model");
+  EXPECT_SAYS(error("\n {\"model\": {\"type\": \"Frob\"}}"), "\"Frob\"");  // known by what it holds
+}
+
 TEST(SentencePiece, ABrokenModelIsRefusedOrRead) {
   WEFT_NEEDS_SHARED();
   TempDir dir;
@@ -119,6 +132,48 @@ TEST(TokenizerFolder, AddedTokensAndSpecialOnesAreReadWithoutATokenizerJson) {
   EXPECT_EQ(testing::ids_of(*tokenizer, "ababEOT", SpecialText::kParsed), (testing::Ids{4, 1, 3}));
   testing::spill(dir / "added_tokens.json", R"({"EOT": "x"})");
   EXPECT_SAYS(testing::error_of([&] { read_tokenizer(dir.path()); }), "added_tokens.json: \"EOT\"");
+}
+
+// The tokenizer of a folder that holds nothing but what tokenizer_files says.
+std::unique_ptr<Tokenizer> moved(const std::filesystem::path& path) {
+  const testing::TempDir dir;
+  for (const TokenizerFile& file : tokenizer_files(path)) std::filesystem::copy_file(file.from, dir / file.name);
+  return read_tokenizer(dir.path());
+}
+void expect_moved(const std::filesystem::path& path) {
+  const auto here = read_tokenizer(path), there = moved(path);
+  EXPECT_EQ(there->fingerprint(), here->fingerprint()) << path;
+  const std::string text = "Hugs, the  42nd: caf\u00e9\n";
+  EXPECT_EQ(testing::ids_of(*there, text), testing::ids_of(*here, text)) << path;
+  EXPECT_EQ(there->beginning(), here->beginning()) << path;
+}
+
+TEST(TokenizerFiles, AreEnoughInAFolderOfTheirOwn) {
+  const testing::TempDir dir;
+  spill(dir / "words.json", R"({"model": {"type": "WordLevel", "vocab": {"[UNK]": 0, "the": 1}, "unk_token": "[UNK]"},
+    "pre_tokenizer": {"type": "Whitespace"}, "added_tokens": [{"id": 2, "content": "EOT", "special": true}]})");
+  spill(dir / "tokenizer_config.json", R"({"eos_token": "EOT"})");
+  spill(dir / "my-vocab.json", R"({"t": 0, "h": 1, "th": 2, "EOT": 3})");
+  spill(dir / "my-merges.txt", "#version: 0.2\nt h\n");
+  spill(dir / "bert-vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\nhug\n##s\n,\nHug\n");
+  for (const char* name : {"words.json", "my-vocab.json", "bert-vocab.txt"}) expect_moved(dir / name);
+  EXPECT_EQ(moved(dir / "words.json")->end_of_document(), 2);
+  EXPECT_SAYS(error_of([&] { tokenizer_files(dir.path()); }), "holds no tokenizer");
+  EXPECT_SAYS(error_of([&] { tokenizer_files(dir / "none.json"); }), "none.json");
+  EXPECT_EQ(find_tokenizer(dir.path()), "");
+  EXPECT_EQ(find_tokenizer(""), "");
+}
+
+TEST(TokenizerFilesSlow, OfEveryKindAreEnough) {
+  WEFT_NEEDS_SHARED();
+  const auto folder = testing::shared_dir() / "data/tokenizers";
+  for (const char* name :
+       {"gpt2", "gpt2/encoder.json", "llama2", "llama3", "llama3/tokenizer.model", "mistral", "t5-small",
+        "mistral/tokenizer.model.v3", "tiny/spm_test_model.model", "tiny/torchtitan_tokenizer.json"})
+    expect_moved(folder / name);
+  const testing::TempDir dir;  // whose pattern is known by its name alone
+  std::filesystem::copy_file(folder / "tiny/torchtune_tiktoken_small.model", dir / "my_cl100k_ranks");
+  expect_moved(dir / "my_cl100k_ranks");
 }
 
 }  // namespace

@@ -253,8 +253,10 @@ std::string nearest_advice(const std::vector<Command>& commands, int argc, char*
 // What the parser says of a wrong command line, and what to do.
 std::string usage_error(const CLI::ParseError& e, const std::vector<Command>& commands, int argc, char** argv) {
   std::string text = e.what(), command;
-  for (const Command& c : commands)
-    if (argc > 1 && c.first_word() == argv[1]) command = " " + (c.is_named_by(argc, argv) ? c.name() : argv[1]);
+  for (const Command& c : commands) {
+    if (command.empty() && argc > 1 && c.first_word() == argv[1]) command = " " + c.first_word();
+    if (c.is_named_by(argc, argv)) command = " " + c.name();
+  }
   for (int i = 1; i < argc; ++i)
     if (const std::string word = argv[i];
         word.starts_with("--") && word.substr(0, word.find('=')).find('.') != std::string::npos)

@@ -49,6 +49,9 @@ Command add_chat(CLI::App& data) {
   app->add_option("--template", o->template_file, "The chat template; without it, that of the tokenizer's folder")
       ->type_name("FILE");
   app->add_option("--template-name", o->template_name, "Of several templates, the one of this name")->type_name("NAME");
+  app->add_option("--messages-key", o->messages_key, "Key of the messages in lines that are objects")
+      ->capture_default_str()
+      ->type_name("NAME");
   app->add_option("--tools", o->tools, "A JSON list of tools, for conversations without their own")->type_name("FILE");
   app->add_option("--date", o->date, "What templates take for today")->type_name("YYYY-MM-DD");
   app->add_flag("--add-generation-prompt", o->add_generation_prompt,
@@ -64,7 +67,11 @@ Command add_train_tokenizer(CLI::App& data) {
   auto o = std::make_shared<TrainTokenizerOptions>();
   CLI::App* app = data.add_subcommand("train-tokenizer", "Learn a byte-level BPE tokenizer from text");
   app->add_option("files", o->files, "Text and JSONL, also compressed (gz, zst, xz)")->required()->type_name("FILES");
-  app->add_option("--out", o->out, "The tokenizer.json to write, or a folder for it")->required()->type_name("PATH");
+  app->add_option("--out", o->out,
+                  "The file to write, *.json, or a folder for its tokenizer.json; made where it is missing")
+      ->required()
+      ->type_name("PATH");
+  app->add_flag("--again", o->again, "Replace the tokenizer that is there");
   app->add_option("--vocab-size", o->vocab_size, "Tokens, with the 256 bytes and the special ones")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{256}, int64_t{1} << 24));
@@ -133,6 +140,7 @@ Command add_train_ngram(CLI::App& data) {
   CLI::App* app = data.add_subcommand("train-ngram", "Learn a small model of bytes, for a pipeline's [perplexity]");
   app->add_option("files", o->files, "Text, JSONL, WARC, also compressed")->required()->type_name("FILES");
   app->add_option("--out", o->out, "The model to write")->required()->type_name("FILE");
+  app->add_flag("--again", o->again, "Replace the model that is there");
   app->add_option("--order", o->order, "Bytes of the longest sequence")->capture_default_str()->check(CLI::Range(1, 7));
   app->add_option("--text-key", o->text_key, "Key of the text in JSONL")->capture_default_str();
   app->footer("Example:\n  weft data train-ngram good.jsonl.gz --out good.ngram");

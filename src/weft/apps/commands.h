@@ -91,19 +91,21 @@ int run_data_decode(const DecodeOptions& options);
 
 struct ChatOptions : TokenizerFileOptions {
   std::string template_file, template_name;  // empty: the tokenizer's own; "default"
-  std::string tools;                         // a JSON file, for conversations without their own
-  std::string date;                          // empty: today
+  std::string messages_key = "messages";
+  std::string tools;  // a JSON file, for conversations without their own
+  std::string date;   // empty: today
   bool tokenize = false, mask = false, add_generation_prompt = false;
 };
 int run_data_chat(const ChatOptions& options);
 
 struct TrainTokenizerOptions {
   std::vector<std::string> files;
-  std::string out;  // tokenizer.json, or the folder for it
+  std::string out;  // *.json, or the folder for a tokenizer.json
   std::string pattern = "r50k", text_key = "text";
   std::vector<std::string> specials;
   int64_t vocab_size = 32768;
   int threads = 0;
+  bool again = false;  // replace the file that is there
 };
 int run_data_train_tokenizer(const TrainTokenizerOptions& options);
 
@@ -134,6 +136,7 @@ struct TrainNgramOptions {
   std::vector<std::string> files;
   std::string out, text_key = "text";
   int order = 5;
+  bool again = false;  // replace the file that is there
 };
 int run_data_train_ngram(const TrainNgramOptions& options);
 

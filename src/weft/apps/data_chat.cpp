@@ -55,7 +55,7 @@ int run_data_chat(const ChatOptions& o) {
     std::cout << "{\"ids\": " << as_list<int32_t>(tokens) << "}\n";
   };
   for_each_line([&](const std::string& line, const std::string& where) {
-    chat::Conversation c = chat::read_conversation(line, where);
+    chat::Conversation c = chat::read_conversation(line, where, o.messages_key);
     if (c.tools.is_undefined()) c.tools = tools;
     try {
       print(c);

@@ -12,12 +12,14 @@
 
 #include "weft/apps/commands.h"
 #include "weft/apps/failure.h"
+#include "weft/apps/output_file.h"
 #include "weft/apps/stop_signal.h"
 #include "weft/base/cores.h"
 #include "weft/base/error.h"
 #include "weft/pipeline/dataset.h"
 #include "weft/pipeline/input_files.h"
 #include "weft/pipeline/ngram_model.h"
+#include "weft/pipeline/pipeline_judge.h"
 #include "weft/pipeline/row_document.h"
 
 namespace weft {
@@ -95,14 +97,25 @@ class ProgressLine {
   std::thread thread_;
 };
 
-std::string stage_text(const nlohmann::json& manifest) {
+std::string stage_text(const nlohmann::json& manifest, const std::filesystem::path& folder) {
   const Counts c = counts_of_json(manifest.at("counts"), "manifest.json");
   std::string text =
       fmt::format("{:<14} {:>9} in, {:>9} out, {} to {}", manifest.at("stage").get<std::string>(), c.documents_in,
                   c.documents_out, megabytes(double(c.bytes_in)), megabytes(double(c.bytes_out)));
   if (!c.dropped.empty()) text += "\n  dropped " + most_frequent(c.dropped, 100);
-  if (!c.changed.empty()) text += "\n  changed " + most_frequent(c.changed, 100);
-  return text + "\n";
+  if (c.dropped.contains("broken"))
+    text += fmt::format("\n  broken rows are in {}, with file, row, bytes and reason",
+                        (folder / manifest.at("stage").get<std::string>() / "broken-*.jsonl").string());
+  if (c.changed.empty()) return text + "\n";
+  if (manifest.at("stage") != "tokens") return text + "\n  changed " + most_frequent(c.changed, 100) + "\n";
+  const auto tokens = [&](const char* name) { return c.changed.contains(name) ? c.changed.at(name) : 0; };
+  return text + fmt::format("\n  {} tokens to train on, {} held out\n", tokens("tokens.train"), tokens("tokens.valid"));
+}
+
+// Why an input could not be read to its end; empty: it could, or the dataset is of a weft that did not note it.
+std::string failure_of(const nlohmann::json& input) {
+  const auto found = input.find("failure");
+  return found != input.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
 // The lines of a recipe that train on the dataset.
@@ -120,6 +133,7 @@ void say_recipe(const nlohmann::json& tokens, const std::filesystem::path& folde
 
 int run_data_run(const DataRunOptions& o) {
   const PipelineConfig config = parse_pipeline_file(o.pipeline);
+  refuse(unusable_files(config));  // before the work that they would come after
   listen_to_signals("\nstopping after the shards that are being worked on; Ctrl-C again stops at once\n");
   StageProgress progress;
   const StageContext context{.threads = config.run.threads > 0 ? int(config.run.threads) : usable_cores(),
@@ -131,11 +145,17 @@ int run_data_run(const DataRunOptions& o) {
                              .progress = progress};
   const std::filesystem::path folder = config.run.dir;
   bool came_in_time = false;
+  std::vector<std::string> warnings;
   try {
     const ProgressLine line(progress);
     came_in_time = run_pipeline(config, o.stage, context, [&](const StageResult& stage) {
       line.clear();
-      std::cout << stage_text(stage.manifest) << std::flush;
+      std::cout << stage_text(stage.manifest, folder) << std::flush;
+      if (stage.manifest.at("stage") == "read")
+        for (const auto& input : stage.manifest.at("inputs"))
+          if (const std::string failure = failure_of(input); !failure.empty())
+            warnings.push_back(
+                fmt::format("{}: {}; what came before is in", input.at("file").get<std::string>(), failure));
       if (stage.counts.documents_out == 0)
         throw Error(fmt::format("no document is left after {}: what was dropped, and why, is above and in {}",
                                 stage.manifest.at("stage").get<std::string>(), stage.folder.string()));
@@ -151,6 +171,8 @@ int run_data_run(const DataRunOptions& o) {
     std::cout << fmt::format("helped: {} shards were made here\n", progress.view().shards_made);
   else if (o.stage.empty())
     std::cout << "version " << open_dataset(folder).version << "\n";
+  std::cout << std::flush;
+  for (const std::string& warning : warnings) std::cerr << "warning: " << warning << "\n";
   return kExitOk;
 }
 
@@ -169,14 +191,16 @@ int run_data_stats(const DatasetOptions& o) {
   const Dataset dataset = open_dataset(folder);
   std::cout << "version " << dataset.version << "\n";
   for (const auto& input : dataset.manifest.at("inputs"))
-    std::cout << fmt::format("input {}: {}\n", input.at("file").get<std::string>(),
-                             megabytes(input.at("bytes").get<double>()));
+    std::cout << fmt::format("input {}: {}{}\n", input.at("file").get<std::string>(),
+                             megabytes(input.at("bytes").get<double>()),
+                             failure_of(input).empty() ? "" : ", " + failure_of(input));
   for (const auto& stage : dataset.manifest.at("stages")) {
-    std::cout << stage_text(stage);
+    std::cout << stage_text(stage, folder);
     if (!stage.contains("files")) continue;
     for (const auto& file : stage.at("files"))
-      std::cout << fmt::format("  {}: {} documents, {} tokens{}\n", file.at("prefix").get<std::string>(),
+      std::cout << fmt::format("  {}: {} documents, {} tokens{}{}\n", file.at("prefix").get<std::string>(),
                                file.at("documents").get<int64_t>(), file.at("tokens").get<int64_t>(),
+                               file.contains("counted") ? ", of which count " + file.at("counted").dump() : "",
                                file.contains("weight") ? ", weight " + file.at("weight").dump() : "");
   }
   return kExitOk;
@@ -201,7 +225,9 @@ int run_data_train_ngram(const TrainNgramOptions& o) {
   source.text_key = o.text_key;
   int64_t documents = 0, broken = 0, bytes = 0;
   constexpr int64_t kMostTold = 5;
-  for (const InputFile& input : input_files({source})) {
+  const std::vector<InputFile> inputs = input_files({source});
+  prepare_output(o.out, o.again);
+  for (const InputFile& input : inputs) {
     const SourceFile file{.path = input.path, .format = format_of(source, input.path), .columns = {}};
     if (file.format == FileFormat::kCsv) throw ConfigError(input.path + ": train-ngram takes text, JSONL and WARC");
     const auto rows = open_rows(source, file, nullptr, {});

@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "weft/apps/commands.h"
+#include "weft/apps/output_file.h"
 #include "weft/base/cores.h"
 #include "weft/base/error.h"
 #include "weft/base/mapped_file.h"
@@ -50,8 +51,10 @@ int run_data_train_tokenizer(const TrainTokenizerOptions& o) {
   const int64_t before = 256 + int64_t(o.specials.size());
   if (o.vocab_size < before)
     throw ConfigError(fmt::format("--vocab-size {}: the bytes and special tokens alone are {}", o.vocab_size, before));
+  for (const auto& file : o.files) open_file_stream(file, {}, nullptr);  // that it is one
   fs::path out = o.out;
-  if (fs::is_directory(out)) out /= "tokenizer.json";
+  if (fs::is_directory(out) || out.extension() != ".json") out /= "tokenizer.json";
+  prepare_output(out, o.again);
   PieceCounts counts(*rules, o.specials);
   for (const auto& file : o.files) {
     count_file(o, file, o.threads > 0 ? o.threads : usable_cores(), counts);

@@ -14,6 +14,7 @@
 #include "weft/train/checkpoint_state.h"
 #include "weft/train/metrics_log.h"
 #include "weft/train/run_data.h"
+#include "weft/train/run_tokenizer.h"
 
 namespace weft {
 namespace {
@@ -69,13 +70,14 @@ std::vector<Part> parts_of(const OpenSource& source, int64_t sample) {
 Report origin_of(const Origin& o) { return {{"file", o.file}, {"row", o.row}, {"begin", o.begin}, {"end", o.end}}; }
 
 Report story_of(const DocumentStory& story) {
-  Report r{{"id", story.read.id.text()}, {"source", story.read.source}, {"from", origin_of(story.read.origin)}};
-  if (!story.read.url.empty()) r["url"] = story.read.url;
+  Report r{{"id", story.id.text()}};
+  if (story.read) r["source"] = story.read->source, r["from"] = origin_of(story.read->origin);
+  if (story.read && !story.read->url.empty()) r["url"] = story.read->url;
   r["passed"] = Report::array();
   for (const StagePassed& stage : story.passed) {
     Report one{{"stage", stage.stage}};
     if (!stage.rules.empty()) one["rules"] = stage.rules;
-    one["changed"] = stage.changed;
+    one["changed"] = stage.changed ? Report(*stage.changed) : Report();
     r["passed"].push_back(one);
   }
   r["duplicates"] = Report::array();
@@ -85,6 +87,7 @@ Report story_of(const DocumentStory& story) {
     if (d.origin) one["from"] = origin_of(*d.origin);
     r["duplicates"].push_back(one);
   }
+  if (!story.gone.empty()) r["gone"] = story.gone;
   return r;
 }
 
@@ -94,7 +97,7 @@ class Texts {
   Texts(const std::optional<Provenance>& dataset, const Recipe& recipe, int64_t vocab_size) {
     const std::string tokenizer = dataset ? dataset->tokenizer() : "";
     try {
-      tokenizer_ = tokenizer.empty()     ? open_tokenizer(recipe.data.tokenizer, recipe.model.path, vocab_size)
+      tokenizer_ = tokenizer.empty()     ? open_tokenizer(text_tokenizer_of(recipe), recipe.model.path, vocab_size)
                    : tokenizer == "byte" ? make_byte_tokenizer()
                                          : read_tokenizer(tokenizer);
       if (!dataset || tokenizer_->fingerprint() == dataset->fingerprint()) return;
@@ -181,7 +184,7 @@ class Why {
     r["documents"] = Report::array();
     for (size_t i = 0; i < parts.size(); ++i) {
       const Packing::Segment& p = parts[i].segment;
-      Report one{{"rows", {p.row, p.row + p.size}},
+      Report one{{"positions", {p.row, p.row + p.size}},
                  {"document", parts[i].document},
                  {"tokens", {parts[i].first, parts[i].first + p.size}},
                  {"of", parts[i].tokens}};
@@ -213,21 +216,23 @@ std::string passed_text(const Report& passed) {
     if (stage.contains("rules"))
       for (const Report& rule : stage["rules"]) rules += (rules.empty() ? "" : ", ") + rule.get<std::string>();
     if (!rules.empty()) text += " (" + rules + ")";
-    if (stage["changed"].get<bool>()) text += ", which changed its text";
+    if (stage["changed"].is_null()) text += ", which may have changed its text";
+    if (stage["changed"] == true) text += ", which changed its text";
   }
   return text;
 }
 
 void print_document(const Report& d) {
   const int64_t first = d["tokens"][0], end = d["tokens"][1], all = d["of"];
-  std::cout << fmt::format("\nrows {} to {}: {} of document {}\n", d["rows"][0].get<int64_t>(),
-                           d["rows"][1].get<int64_t>() - 1,
+  std::cout << fmt::format("\npositions {} to {}: {} of document {}\n", d["positions"][0].get<int64_t>(),
+                           d["positions"][1].get<int64_t>() - 1,
                            first == 0 && end == all ? fmt::format("all {} tokens", all)
                                                     : fmt::format("tokens {} to {} of the {}", first, end - 1, all),
                            d["document"].get<int64_t>());
-  if (d.contains("from")) {
+  if (d.contains("from"))
     std::cout << fmt::format("  from        {} (source {}, document {})\n", origin_text(d["from"]),
                              d["source"].get<std::string>(), d["id"].get<std::string>());
+  if (d.contains("id")) {
     if (d.contains("url")) std::cout << "  url         " << in_quotes(d["url"].get<std::string>()) << "\n";
     std::cout << "  passed      " << (d["passed"].empty() ? "no stage but read" : passed_text(d["passed"])) << "\n";
     for (const Report& one : d["duplicates"])
@@ -236,6 +241,9 @@ void print_document(const Report& d) {
           one.contains("jaccard") ? fmt::format(", Jaccard {:.3f}", one["jaccard"].get<double>()) : "",
           one.contains("from") ? ": " + origin_text(one["from"]) : "");
   }
+  if (d.contains("gone"))
+    for (const Report& file : d["gone"])
+      std::cout << "  gone        " << file.get<std::string>() << ": what it would tell is left out\n";
   if (!d["text"].is_null()) std::cout << "  text        " << as_json(d["text"]) << "\n";
 }
 

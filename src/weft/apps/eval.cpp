@@ -8,9 +8,34 @@
 #include "weft/models/hf_weights.h"
 #include "weft/train/data_files.h"
 #include "weft/train/evaluator.h"
+#include "weft/train/run_tokenizer.h"
 #include "weft/train/text_generator.h"
 
 namespace weft {
+namespace {
+
+std::string tokenizer_of_texts(const EvalOptions& o, const std::filesystem::path& folder,
+                               const std::optional<Recipe>& trained) {
+  const ModelTokenizer tokenizer = tokenizer_of_model(folder, trained, o.tokenizer);
+  if (!tokenizer.note.empty()) std::cerr << "note: " << tokenizer.note << "\n";
+  return tokenizer.name;
+}
+
+// Datasets are of ids already: whether they are those of this model.
+void judge_datasets(const EvalOptions& o, const std::filesystem::path& folder, const std::optional<Recipe>& trained,
+                    const DataSpec& data) {
+  Datasets opened;
+  const std::vector<DatasetTokenizer> datasets = dataset_tokenizers(data.paths, opened);
+  if (datasets.empty()) return;
+  require_vocabulary(datasets, data.vocab_size);
+  try {
+    for (const std::string& line : other_tokenizers(datasets, tokenizer_of_model(folder, trained, o.tokenizer)))
+      std::cerr << "warning: " << line << "\n";
+  } catch (const ConfigError&) {  // the model's is not known
+  }
+}
+
+}  // namespace
 
 int run_eval(const EvalOptions& o) {
   const auto folder = model_folder_of(o.model);
@@ -29,11 +54,12 @@ int run_eval(const EvalOptions& o) {
   data.loss_mask = o.loss_mask;
   data.text_key = trained && o.text_key.empty() ? trained->data.text_key : o.text_key;
   if (data.text_key.empty()) data.text_key = "text";
-  data.tokenizer = trained && o.tokenizer == "auto" ? trained->data.tokenizer : o.tokenizer;
+  if (any_is_text(data.paths)) data.tokenizer = tokenizer_of_texts(o, folder, trained);
   data.model_folder = folder.string();
   data.vocab_size = evaluator.model().vocab_size;
   data.seq_length = evaluator.seq_length();
   data.part = DataSpec::Part::valid;
+  judge_datasets(o, folder, trained, data);
   const auto windows = open_eval_windows(data);
   const EvalRecord r = evaluator.evaluate(*windows, o.max_batches);
   if (r.tokens == 0) throw ConfigError("no target of this data counts: is the loss mask all zeros?");

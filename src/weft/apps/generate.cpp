@@ -5,6 +5,7 @@
 #include "weft/apps/commands.h"
 #include "weft/base/error.h"
 #include "weft/tokenize/tokenizer.h"
+#include "weft/train/run_tokenizer.h"
 #include "weft/train/text_generator.h"
 
 namespace weft {
@@ -32,9 +33,10 @@ int run_generate(const GenerateOptions& o) {
   const auto folder = model_folder_of(o.model);
   const Machine machine = machine_for(o);
   const std::optional<Recipe> trained = recipe_of_checkpoint(folder);
-  const std::string name = trained && o.tokenizer == "auto" ? trained->data.tokenizer : o.tokenizer;
   const bool by_ids = o.ids && !o.prompt_ids.empty();
-  const auto tokenizer = by_ids ? nullptr : open_tokenizer(name, folder, read_hf_config(folder).spec.vocab_size);
+  const ModelTokenizer named = by_ids ? ModelTokenizer() : tokenizer_of_model(folder, trained, o.tokenizer);
+  if (!named.note.empty()) std::cerr << "note: " << named.note << "\n";
+  const auto tokenizer = by_ids ? nullptr : open_tokenizer(named.name, folder, read_hf_config(folder).spec.vocab_size);
   std::vector<int32_t> prompt = parse_ids(o.prompt_ids);
   if (prompt.empty()) prompt = prompt_ids(*tokenizer, o.prompt);
   if (prompt.empty()) throw ConfigError("the prompt is empty: give --prompt or --prompt-ids");

@@ -11,6 +11,7 @@
 #include "weft/plan/layout_plan.h"
 #include "weft/train/run_data.h"
 #include "weft/train/run_folder.h"
+#include "weft/train/run_tokenizer.h"
 #include "weft/train/train_on_ranks.h"
 
 namespace weft {
@@ -65,8 +66,11 @@ int train(const Recipe& recipe, const RankProcess& process) {
   const RunPlan plan = plan_layout(recipe, *machine.workspace_model).run;
   std::optional<RunLock> lock;
   if (process.leads()) {
+    const RunTokenizer tokenizer = judge_tokenizer(recipe, plan.model.vocab_size);
     say_notes(recipe, plan);
+    for (const std::string& warning : tokenizer.warnings) std::cerr << "warning: " << warning << "\n";
     lock.emplace(claim_run_folder(recipe));
+    if (const auto warning = keep_tokenizer(tokenizer, recipe.run.dir)) std::cerr << "warning: " << *warning << "\n";
     std::cerr << header(recipe, machine, plan) << to_string(plan.memory) << std::flush;
   }
   listen_to_signals(kStopping);

@@ -185,6 +185,20 @@ std::string JsonFields::where(std::string_view key) const {
   return fmt::format("{}: {}", source_, in_quotes(path_ + std::string(key)));
 }
 
+std::optional<JsonDifference> first_difference(const nlohmann::json& a, const nlohmann::json& b) {
+  const nlohmann::json all_a = a.flatten(), all_b = b.flatten();
+  const auto has = [](const nlohmann::json& all, const std::string& key) {
+    return all.contains(key) ? shown(all.at(key)) : std::string("nothing");
+  };
+  for (const auto* all : {&all_b, &all_a})
+    for (const auto& one : all->items()) {
+      const std::string& key = one.key();
+      const bool same = all_a.contains(key) && all_b.contains(key) && all_a.at(key) == all_b.at(key);
+      if (!same) return JsonDifference{key.substr(!key.empty()), has(all_a, key), has(all_b, key)};
+    }
+  return {};
+}
+
 const nlohmann::json& JsonFields::list(std::string_view key, std::string_view what) const {
   const nlohmann::json* value = find(key);
   if (value == nullptr) fail_missing(key);

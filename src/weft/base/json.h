@@ -26,6 +26,13 @@ std::string in_quotes(std::string_view text);
 // A value for a message: as JSON, cut in the same way.
 std::string shown(const nlohmann::json& value);
 
+// The first field in which two values differ, by its path ("parameters/length.min_words"), with what each has there as
+// `shown` does, or "nothing".
+struct JsonDifference {
+  std::string path, a, b;
+};
+std::optional<JsonDifference> first_difference(const nlohmann::json& a, const nlohmann::json& b);
+
 // Reads one JSON object field by field. Each getter checks the type and the range and throws FileError such as
 //   config.json: "hidden_size": expected a whole number of at least 1, got "64"
 // A null counts as absent. The object is borrowed, and must outlive this.

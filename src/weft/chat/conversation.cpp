@@ -7,12 +7,6 @@
 namespace weft::chat {
 namespace {
 
-const Value& list_in(const Value& v, std::string_view what, std::string_view source) {
-  const bool list = v.holds<List>() || (what != "messages" && v.is_none());
-  if (!list) throw FileError(fmt::format("{}: \"{}\": expected a list", source, what));
-  return v;
-}
-
 bool is_assistant(const Value& message) { return message.dict().get("role")->string() == "assistant"; }
 
 // The first messages of a conversation.
@@ -32,27 +26,6 @@ Conversation beginning_of(const Conversation& c, size_t count) {
 
 }  // namespace
 
-Conversation read_conversation(std::string_view json, std::string_view source) {
-  const Value v = parse_value(json, source);
-  Conversation c;
-  const auto get = [&](std::string_view key) { return v.is_dict() ? v.dict().get(key) : nullptr; };
-  if (!v.holds<List>() && get("messages") == nullptr)
-    throw FileError(fmt::format("{}: expected a list of messages, or an object with \"messages\"", source));
-  c.messages = list_in(v.is_dict() ? *get("messages") : v, "messages", source);
-  for (const Value& m : c.messages.list().items) {
-    const Value* role = m.is_dict() ? m.dict().get("role") : nullptr;
-    if (role == nullptr || !role->is_string())
-      throw FileError(fmt::format("{}: each message is an object with a \"role\"", source));
-  }
-  if (const Value* tools = get("tools")) c.tools = list_in(*tools, "tools", source);
-  if (const Value* documents = get("documents")) c.documents = list_in(*documents, "documents", source);
-  if (const Value* more = get("chat_template_kwargs")) {
-    if (!more->is_dict()) throw FileError(fmt::format("{}: \"chat_template_kwargs\": expected an object", source));
-    c.variables = *more;
-  }
-  return c;
-}
-
 std::tm day_named(const std::string& date, const std::string& name) {
   std::tm day{};
   const char* end = strptime(date.c_str(), "%Y-%m-%d", &day);
@@ -61,14 +34,32 @@ std::tm day_named(const std::string& date, const std::string& name) {
 }
 
 ChatTemplate::ChatTemplate(std::map<std::string, Template> templates, Value special_tokens, std::string name)
-    : templates_(std::move(templates)), special_tokens_(std::move(special_tokens)), name_(std::move(name)) {}
-
-const Template& ChatTemplate::chosen(const Conversation& c) const {
-  const bool tools = name_.empty() && truth(c.tools) && templates_.contains("tool_use");
-  return templates_.at(tools ? "tool_use" : name_.empty() ? "default" : name_);
+    : templates_(std::move(templates)), special_tokens_(std::move(special_tokens)), name_(std::move(name)) {
+  for (const auto& [key, one] : templates_)
+    if (takes_parts(one)) with_parts_.insert(key);
 }
 
-Rendering ChatTemplate::rendered(const Conversation& c, const RenderOptions& o) const {
+// Whether it shows the text of a content that is a list of parts, and not the list. Told by what it makes of one: most
+// templates take a text for granted, and join it to others (an error) or print the list as Python writes it.
+bool ChatTemplate::takes_parts(const Template& one) const {
+  constexpr std::string_view kText = "weft-probe";
+  const Value messages =
+      parse_value(R"([{"role": "user", "content": [{"type": "text", "text": "weft-probe"}]}])", "a probe");
+  Dict variables = variables_of({.messages = messages}, {});
+  try {
+    const std::string text = one.render(variables).text;
+    const size_t at = text.find(kText);
+    return at != std::string::npos && !text.substr(0, at).ends_with("'text': '") &&
+           !text.substr(0, at).ends_with("\"text\": \"");
+  } catch (const Error&) { return false; }
+}
+
+std::string ChatTemplate::chosen(const Conversation& c) const {
+  const bool tools = name_.empty() && truth(c.tools) && templates_.contains("tool_use");
+  return tools ? "tool_use" : name_.empty() ? "default" : name_;
+}
+
+Dict ChatTemplate::variables_of(const Conversation& c, const RenderOptions& o) const {
   Dict variables;
   for (const auto& [name, token] : special_tokens_.dict().items()) variables.set(name, token);
   variables.set("strftime_now", clock_function(o.now));
@@ -78,7 +69,14 @@ Rendering ChatTemplate::rendered(const Conversation& c, const RenderOptions& o) 
   variables.set("add_generation_prompt", o.add_generation_prompt);
   if (!c.tools.is_undefined()) variables.set("tools", c.tools);
   if (!c.documents.is_undefined()) variables.set("documents", c.documents);
-  return chosen(c).render(variables);
+  return variables;
+}
+
+Rendering ChatTemplate::rendered(const Conversation& c, const RenderOptions& o) const {
+  const std::string name = chosen(c);
+  Dict variables = variables_of(c, o);
+  if (!with_parts_.contains(name)) variables.set("messages", with_joined_parts(c.messages));
+  return templates_.at(name).render(variables);
 }
 
 std::string ChatTemplate::render(const Conversation& c, const RenderOptions& o) const { return rendered(c, o).text; }
@@ -89,7 +87,7 @@ ChatTemplate::Masked ChatTemplate::render_masked(const Conversation& c, const Re
     fail(
         "no mask of what the assistant said: {% generation %} stands in a macro, call, set or filter, where its place "
         "in the text is not known");
-  if (chosen(c).marks_generated()) return {std::move(whole.text), std::move(whole.generated)};
+  if (templates_.at(chosen(c)).marks_generated()) return {std::move(whole.text), std::move(whole.generated)};
   std::vector<Span> spans = assistant_spans(c, whole.text, o);
   return {std::move(whole.text), std::move(spans)};
 }
@@ -131,7 +129,6 @@ TokenizedConversation encode_conversation(const ChatTemplate& chat, const Tokeni
 // --- from characters to tokens ---
 
 namespace {
-
 // Where each token ends in the text; empty: the tokens' own texts, one after the other, are not the text.
 std::vector<size_t> ends_of_tokens(const Tokenizer& tokenizer, std::string_view text, const std::vector<int32_t>& ids) {
   std::vector<size_t> ends;

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,9 +21,16 @@ struct Conversation {
   Value documents{};         // the same
   Value variables{nullptr};  // others of the template, by name: a dictionary or none
 };
-// A list of messages, or an object with "messages" and what else a Conversation has ("chat_template_kwargs" are its
-// variables; other keys are left alone). Throws FileError, beginning with `source`.
-Conversation read_conversation(std::string_view json, std::string_view source);
+// A list of messages, or an object with `messages_key` and what else a Conversation has ("chat_template_kwargs" are its
+// variables; other keys are left alone). ShareGPT's messages, {"from": "human", "value": ...}, get roles and contents.
+// Throws FileError, beginning with `source`, also for parts of a content that should be texts and are none.
+Conversation read_conversation(std::string_view json, std::string_view source,
+                               std::string_view messages_key = "messages");
+
+// What a message says: its content, or the texts among its parts with a line feed between them.
+std::string text_in(const Value& message);
+// The messages with texts in the place of lists of parts. Throws Error where a part is no text.
+Value with_joined_parts(const Value& messages);
 
 struct RenderOptions {
   bool add_generation_prompt = false;  // ends with what comes before the assistant's next words
@@ -36,9 +44,11 @@ std::tm day_named(const std::string& date, const std::string& name);
 struct TemplateChoice {
   std::filesystem::path file{};  // empty: of the tokenizer's folder
   std::string name{};            // empty: "default", or "tool_use" for a conversation with tools where there is one
+  std::string option = "--template";  // by which the user gives `file`, for errors
 };
 
-// Immutable; any thread may use it.
+// Immutable; any thread may use it. A template sees contents that are lists of parts as they are if it shows their
+// texts, else joined (with_joined_parts).
 class ChatTemplate {
  public:
   ChatTemplate(std::map<std::string, Template> templates, Value special_tokens, std::string name);
@@ -55,12 +65,15 @@ class ChatTemplate {
   Masked render_masked(const Conversation& conversation, const RenderOptions& options) const;
 
  private:
-  const Template& chosen(const Conversation& conversation) const;
+  bool takes_parts(const Template& one) const;
+  std::string chosen(const Conversation& conversation) const;  // its name
+  Dict variables_of(const Conversation& conversation, const RenderOptions& options) const;
   Rendering rendered(const Conversation& conversation, const RenderOptions& options) const;
   std::vector<Span> assistant_spans(const Conversation& c, const std::string& whole, const RenderOptions& o) const;
 
   std::map<std::string, Template> templates_;
-  Value special_tokens_;  // "bos_token": "<s>", ...
+  std::set<std::string> with_parts_;  // names of those that take contents in parts
+  Value special_tokens_;              // "bos_token": "<s>", ...
   std::string name_;
 };
 

@@ -97,8 +97,8 @@ ChatTemplate read_chat_template(const fs::path& tokenizer, const TemplateChoice&
   if (sources.empty())
     throw FileError(
         fmt::format("{}: no chat template: there is none in chat_template.jinja, chat_template.json or "
-                    "tokenizer_config.json; give one by --template",
-                    where));
+                    "tokenizer_config.json; give one by {}",
+                    where, choice.option));
   if (!sources.contains(needed))
     throw FileError(fmt::format("{}: no chat template {}; there are {}", where, in_quotes(needed), names_of(sources)));
   std::map<std::string, Template> templates;

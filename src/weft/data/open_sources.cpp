@@ -124,23 +124,27 @@ void OpenSource::read_counted(const Packing::Segment& segment, std::span<uint8_t
     mask->read(segment.begin, counted);
   else
     std::fill(counted.begin(), counted.end(), uint8_t(1));
-  if (segment.ends_document && packing->cuts_at_documents()) counted.back() = 0;
+  if (drops_last(segment)) counted.back() = 0;
+}
+
+// The last token of a document would be asked for the first of the next one.
+bool OpenSource::drops_last(const Packing::Segment& segment) const {
+  return segment.ends_document && packing->cuts_at_documents();
 }
 
 // Walked for a whole global batch on each rank and step: without a mask nothing is read.
 int64_t OpenSource::counted_targets(int64_t sample) const {
   int64_t n = 0;
   for (const Packing::Segment& p : packing->segments(sample)) {
-    const bool drops_last = p.ends_document && packing->cuts_at_documents();
     if (!mask) {
-      n += p.size - drops_last;
+      n += p.size - drops_last(p);
       continue;
     }
     std::array<uint8_t, 4096> piece;
     for (int64_t at = 0; at < p.size; at += int64_t(piece.size())) {
       const std::span<uint8_t> here(piece.data(), size_t(std::min<int64_t>(int64_t(piece.size()), p.size - at)));
       mask->read(p.begin + at, here);
-      if (drops_last && at + int64_t(here.size()) == p.size) here.back() = 0;
+      if (drops_last(p) && at + int64_t(here.size()) == p.size) here.back() = 0;
       n += std::count(here.begin(), here.end(), uint8_t(1));
     }
   }

@@ -62,6 +62,7 @@ struct OpenSource {
 
  private:
   void read_counted(const Packing::Segment& segment, std::span<uint8_t> counted) const;
+  bool drops_last(const Packing::Segment& segment) const;
 };
 
 // Opens all paths. What a file is, its name says: `.bin` (or its prefix, or .idx) with its other half beside it is

@@ -8,6 +8,7 @@
 #include "weft/base/version.h"
 #include "weft/data/token_writer.h"
 #include "weft/pipeline/hashing.h"
+#include "weft/pipeline/input_files.h"
 #include "weft/pipeline/rule.h"
 #include "weft/pipeline/stages.h"
 
@@ -68,6 +69,44 @@ nlohmann::json work_of(const PipelineConfig& config) {
   work["stages"] = stage_names(config);
   work["weft"] = kVersion;
   return work;
+}
+
+bool is_of_a_pipeline(const fs::path& folder) {
+  const auto has_stage = [&](const char* name) { return fs::exists(folder / name / "stage.json"); };
+  return std::any_of(std::begin(kStageNames), std::end(kStageNames), has_stage);
+}
+
+// A run that ended before its first stage leaves no more than these.
+bool has_files_of_others(const fs::path& folder) {
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (name != "run.lock" && name != "shards.lock" && !name.starts_with("run.json")) return true;
+  }
+  return false;
+}
+
+// Its stages would stand among somebody's files, or within another dataset.
+void refuse_folder_of_others(const fs::path& folder) {
+  const fs::path real = fs::canonical(folder);
+  for (fs::path above = real.parent_path(); above.has_relative_path(); above = above.parent_path())
+    if (is_of_a_pipeline(above))
+      throw FileError(fmt::format("{}: lies in the folder of another pipeline, {}; choose another run.dir",
+                                  folder.string(), above.string()));
+  if (!is_of_a_pipeline(real) && has_files_of_others(real))
+    throw FileError(
+        fmt::format("{}: holds files that no pipeline made; choose another run.dir, or move them", folder.string()));
+}
+
+void make_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error)
+    throw FileError(fmt::format("{}: cannot be created: {}; choose another run.dir", folder.string(), error.message()));
+  try {
+    refuse_folder_of_others(folder);
+  } catch (const fs::filesystem_error& e) {
+    throw FileError(fmt::format("{}: {}; choose another run.dir", e.path1().string(), e.code().message()));
+  }
 }
 
 // Without what differs between two machines that do the same: times of files, samples' wording stays.
@@ -190,6 +229,23 @@ void compare(const Table& a, const Table& b, std::vector<std::string>& lines) {
   }
 }
 
+std::string as_text(const nlohmann::json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+
+// Those of a source by its name: another one before it moves all places.
+void add_parameters(const std::string& stage, const nlohmann::json& parameters, Table& t) {
+  for (const auto& [key, value] : parameters.items()) {
+    if (key != "source" || !value.is_array()) {
+      t[stage + " " + key] = as_text(value);
+      continue;
+    }
+    for (const auto& source : value) {
+      const JsonFields fields(source, "manifest.json");
+      const std::string name = fields.string("name", "");
+      for (const auto& [of, one] : source.items()) t[fmt::format("{} source {}.{}", stage, name, of)] = as_text(one);
+    }
+  }
+}
+
 Table table_of(const nlohmann::json& manifest) {
   Table t;
   for (const auto& input : manifest.at("inputs"))
@@ -197,12 +253,14 @@ Table table_of(const nlohmann::json& manifest) {
   for (const auto& stage : manifest.at("stages")) {
     const std::string name = stage.at("stage");
     t[name + " version"] = shown(stage.at("version"));
-    for (const auto& [key, value] : stage.at("parameters").items())
-      t[name + " " + key] = value.is_string() ? value.get<std::string>() : shown(value);
+    add_parameters(name, stage.at("parameters"), t);
     for (const auto& [key, value] : stage.at("counts").items()) {
       if (!value.is_object()) t[fmt::format("{} {}", name, key)] = value.dump();
       if (value.is_object())
-        for (const auto& [reason, n] : value.items()) t[fmt::format("{} {} {}", name, key, reason)] = n.dump();
+        for (const auto& [reason, n] : value.items())
+          t[reason == "tokens.train"   ? "tokens to train on"
+            : reason == "tokens.valid" ? "tokens held out"
+                                       : fmt::format("{} {} {}", name, key, reason)] = n.dump();
     }
   }
   return t;
@@ -229,13 +287,15 @@ bool run_pipeline(const PipelineConfig& config, const std::string& stage, const 
                                   near.empty() ? "" : "; did you mean " + near + "?"));
   }
   const fs::path folder = config.run.dir;
-  std::error_code error;
-  if (!given.helps) fs::create_directories(folder, error);
-  if (error)
-    throw FileError(fmt::format("{}: cannot be created: {}; choose another run.dir", folder.string(), error.message()));
+  for (const SourceConfig& source : config.sources) refuse_own_output(source.files, folder);
+  if (config.has("decontaminate")) refuse_own_output(config.decontaminate.files, folder);
+  if (!given.helps) make_folder(folder);
   given.progress.begin(given.helps ? "waiting for the run that leads" : "waiting for helpers of an earlier run", 0);
-  Team team(folder,
-            {.helps = given.helps, .leader_wait_s = given.leader_wait_s, .work = work_of(config), .stop = given.stop});
+  Team team(folder, {.helps = given.helps,
+                     .leader_wait_s = given.leader_wait_s,
+                     .again = given.again,
+                     .work = work_of(config),
+                     .stop = given.stop});
   if (team.came_late()) return false;
   StageContext context = given;
   context.team = &team;

@@ -5,6 +5,7 @@
 #include "weft/base/json.h"
 #include "weft/pipeline/hashing.h"
 #include "weft/pipeline/input_files.h"
+#include "weft/pipeline/named_file.h"
 #include "weft/pipeline/open_shards.h"
 #include "weft/pipeline/row_document.h"
 #include "weft/pipeline/stages.h"
@@ -21,7 +22,9 @@ class Contamination {
  public:
   explicit Contamination(const DecontaminateConfig& config)
       : n_(config.ngram), least_(std::min(config.min_words, config.ngram)), table_(make_character_table()) {
-    for (const std::string& file : expand_names(config.files)) read(file);
+    read_named("decontaminate.files", [&] {
+      for (const std::string& file : expand_names(config.files)) read(file);
+    });
     if (sequences_.empty())
       throw ConfigError(
           fmt::format("decontaminate.files: no text in them has {} words (decontaminate.min_words)", least_));
@@ -84,9 +87,9 @@ class Contamination {
 
 StageIdentity decontaminate_identity(const PipelineConfig& config, const StageResult& before) {
   nlohmann::json parameters = parameters_of(config, {"decontaminate"});
+  parameters["texts"] = Contamination(config.decontaminate).texts();
   for (const std::string& file : expand_names(config.decontaminate.files))
     parameters["hashes"].push_back({{"file", file}, {"hash", hash_of_file(file)}});
-  parameters["texts"] = Contamination(config.decontaminate).texts();
   return {.name = "decontaminate", .version = kVersion, .parameters = parameters, .inputs = before.hash};
 }
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "weft/base/error.h"
 #include "weft/pipeline/hashing.h"
+#include "weft/pipeline/named_file.h"
 
 namespace weft {
 namespace {
@@ -21,10 +21,13 @@ std::vector<uint8_t> of_positions(std::vector<uint8_t> tokens) {
 }  // namespace
 
 DocumentEncoder::DocumentEncoder(const TokensConfig& config, bool has_conversations)
-    : config_(config), tokenizer_(read_tokenizer(config.tokenizer)) {
+    : config_(config), tokenizer_(read_named("tokens.tokenizer", [&] { return read_tokenizer(config.tokenizer); })) {
   if (!has_conversations) return;
   options_.now = chat::day_named(config.template_date, "tokens.template_date");
-  chat_ = chat::read_chat_template(config.tokenizer, {.file = config.chat_template, .name = {}});
+  chat_ = read_named("tokens.chat_template", [&] {
+    return chat::read_chat_template(config.tokenizer,
+                                    {.file = config.chat_template, .name = {}, .option = "tokens.chat_template"});
+  });
 }
 
 nlohmann::json DocumentEncoder::parameters() const {

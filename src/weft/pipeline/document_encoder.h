@@ -23,7 +23,7 @@ struct EncodedDocument {
 // Immutable; any thread may use it.
 class DocumentEncoder {
  public:
-  // Throws FileError, ConfigError: also where conversations have no template.
+  // Throws ConfigError that names the key, also where conversations have no template.
   explicit DocumentEncoder(const TokensConfig& config, bool has_conversations);
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }

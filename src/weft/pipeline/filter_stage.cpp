@@ -1,4 +1,5 @@
 #include "weft/pipeline/hashing.h"
+#include "weft/pipeline/named_file.h"
 #include "weft/pipeline/open_shards.h"
 #include "weft/pipeline/rule.h"
 #include "weft/pipeline/stages.h"
@@ -20,8 +21,14 @@ constexpr NamedRule kRules[] = {
     {"gopher_quality", [](const PipelineConfig& c) { return make_gopher_quality_rule(c.gopher_quality); }},
     {"symbols", [](const PipelineConfig& c) { return make_symbols_rule(c.symbols); }},
     {"gopher_repetition", [](const PipelineConfig& c) { return make_gopher_repetition_rule(c.gopher_repetition); }},
-    {"bad_words", [](const PipelineConfig& c) { return make_bad_words_rule(c.bad_words); }},
-    {"perplexity", [](const PipelineConfig& c) { return make_perplexity_rule(c.perplexity); }},
+    {"bad_words",
+     [](const PipelineConfig& c) {
+       return read_named("bad_words.file", [&c] { return make_bad_words_rule(c.bad_words); });
+     }},
+    {"perplexity",
+     [](const PipelineConfig& c) {
+       return read_named("perplexity.model", [&c] { return make_perplexity_rule(c.perplexity); });
+     }},
     {"pii", [](const PipelineConfig& c) { return make_pii_rule(c.pii); }},
 };
 

@@ -89,7 +89,10 @@ std::vector<std::string> expand_names(const std::vector<std::string>& names) {
       if (utf8_error(files[i]) != std::string::npos)
         throw FileError(fmt::format("{}: the name is not UTF-8, and cannot be noted as it is; rename the file",
                                     in_quotes(files[i])));
-    if (files.size() == before) throw FileError(fmt::format("{}: there is no such file, and no file in it", name));
+    if (files.size() == before)
+      throw FileError(name.find_first_of("*?[") == std::string::npos || fs::exists(name)
+                          ? fmt::format("{}: there is no such file, and no file in it", name)
+                          : fmt::format("{}: no file matches this pattern", name));
   }
   return files;
 }

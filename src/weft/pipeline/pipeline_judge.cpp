@@ -4,7 +4,9 @@
 
 #include "weft/base/error.h"
 #include "weft/base/json.h"
+#include "weft/pipeline/document_encoder.h"
 #include "weft/pipeline/rule.h"
+#include "weft/pipeline/stages.h"
 
 namespace weft {
 namespace {
@@ -51,6 +53,7 @@ class Judge {
     double all = 0;
     for (const SourceConfig& s : c_.sources) {
       const std::string name = in_quotes(s.name);
+      if (!s.weight && s.given.count("source.weight")) return;  // one that was refused already
       if (!s.weight)
         found_.push_back(fmt::format(
             "source {}: has no source.weight, but another source has one: give one to each, or to none", name));
@@ -98,5 +101,28 @@ std::vector<std::string> keys_without_effect(const SourceConfig& source, const s
 }
 
 std::vector<std::string> contradictions(const PipelineConfig& config) { return Judge(config).run(); }
+
+std::vector<std::string> unusable_files(const PipelineConfig& config) {
+  std::vector<std::string> found;
+  const auto judge = [&](auto read) {
+    try {
+      read();
+    } catch (const Error& e) { found.emplace_back(e.what()); }
+  };
+  judge([&] { make_rules(config); });
+  if (config.has("decontaminate")) judge([&] { decontaminate_identity(config, {}); });
+  if (config.has("tokens")) judge([&] { DocumentEncoder(config.tokens, config.has_conversations()); });
+  return found;
+}
+
+void refuse(const std::vector<std::string>& problems) {
+  constexpr size_t kMost = 20;
+  if (problems.empty()) return;
+  if (problems.size() == 1) throw ConfigError(problems[0]);
+  std::string text = fmt::format("{} problems in the pipeline:", problems.size());
+  for (size_t i = 0; i < std::min(problems.size(), kMost); ++i) text += "\n  " + problems[i];
+  if (problems.size() > kMost) text += fmt::format("\n  and {} more", problems.size() - kMost);
+  throw ConfigError(text);
+}
 
 }  // namespace weft

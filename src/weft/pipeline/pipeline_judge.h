@@ -1,4 +1,4 @@
-// What no single value of a pipeline shows: values that contradict each other.
+// What no single value of a pipeline shows: values that contradict each other, files that cannot be used.
 #pragma once
 #include <set>
 #include <string>
@@ -13,5 +13,11 @@ namespace weft {
 std::vector<std::string> contradictions(const PipelineConfig& config);
 // Of the keys that are given for a source whose files have these formats.
 std::vector<std::string> keys_without_effect(const SourceConfig& source, const std::set<FileFormat>& formats);
+// Of the files that keys name, but for those of sources: each begins with its key, at most one of a stage. Reads them
+// all, as the stages will, which may take a while.
+std::vector<std::string> unusable_files(const PipelineConfig& config);
+
+// Throws ConfigError that lists the problems, if there are any.
+void refuse(const std::vector<std::string>& problems);
 
 }  // namespace weft

@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-constexpr size_t kMaxBytes = 1 << 20, kMaxProblems = 20;
+constexpr size_t kMaxBytes = 1 << 20;
 
 // Sets fields, and collects every problem before it speaks.
 class Parser {
@@ -56,14 +56,7 @@ class Parser {
     for (const std::string& one : contradictions(config_)) problems_.push_back(file_ + ": " + one);
   }
 
-  void throw_problems() const {
-    if (problems_.empty()) return;
-    if (problems_.size() == 1) throw ConfigError(problems_[0]);
-    std::string text = fmt::format("{} problems in the pipeline:", problems_.size());
-    for (size_t i = 0; i < std::min(problems_.size(), kMaxProblems); ++i) text += "\n  " + problems_[i];
-    if (problems_.size() > kMaxProblems) text += fmt::format("\n  and {} more", problems_.size() - kMaxProblems);
-    throw ConfigError(text);
-  }
+  const std::vector<std::string>& problems() const { return problems_; }
 
  private:
   std::string place(const toml::source_region& region) const {
@@ -156,15 +149,26 @@ class Parser {
   std::set<std::string> bad_;
 };
 
+toml::table parse_sections(const std::string& text, const std::string& file) {
+  try {
+    return parse_toml(text, file);
+  } catch (const ConfigError& e) {
+    const std::string what = e.what(), twice = "Error while parsing table header: cannot redefine existing ";
+    const size_t at = what.find(twice);
+    if (at == std::string::npos || what.find("'source'", at) == std::string::npos) throw;
+    throw ConfigError(what.substr(0, at) + "a [source] beside another: each begins with [[source]], in two brackets");
+  }
+}
+
 }  // namespace
 
 PipelineConfig parse_pipeline(const std::string& text, const std::string& file) {
   PipelineConfig config;
   Parser parser(config, file);
-  parser.parse(parse_toml(text, file));
+  parser.parse(parse_sections(text, file));
   parser.judge_conversations();
   parser.judge_values();
-  parser.throw_problems();
+  refuse(parser.problems());
   return config;
 }
 

@@ -49,11 +49,22 @@ std::vector<std::string> rules_of(const nlohmann::json& parameters) {
   return {names.begin(), names.end()};
 }
 
+// Of the manifest's tokens stage.
+DatasetTokenizer tokenizer_in(const JsonFields& stage, const fs::path& folder) {
+  const JsonFields parameters = stage.object("parameters");
+  const nlohmann::json name = parse_json(parameters.string("tokens.tokenizer"), (folder / "manifest.json").string());
+  if (!name.is_string()) parameters.fail("tokens.tokenizer", "a text in quotes");
+  return {.folder = folder,
+          .name = name,
+          .fingerprint = parameters.string("tokenizer"),
+          .vocab_size = stage.has("vocab_size") ? stage.integer("vocab_size", {.min = 1}) : 0};
+}
+
 }  // namespace
 
 std::optional<DatasetFile> find_dataset(const fs::path& tokens) { return Datasets().find(tokens); }
 
-std::optional<DatasetFile> Datasets::find(const fs::path& tokens) {
+std::optional<Datasets::Listed> Datasets::listed(const fs::path& tokens) {
   std::error_code ignored;  // with links and .. resolved: where it lies, not how that is spelled
   const fs::path named = fs::absolute(without_suffix(tokens)),
                  real = fs::weakly_canonical(named.parent_path(), ignored);
@@ -67,14 +78,25 @@ std::optional<DatasetFile> Datasets::find(const fs::path& tokens) {
   for (const auto& stage : manifest.list("stages", "a list of stages")) {
     const auto* files = JsonFields(stage, where).find("files");
     if (files == nullptr) continue;
-    for (const auto& one : *files) {
-      const JsonFields file(one, where);
-      if (file.string("prefix") != prefix.filename()) continue;
-      if (file.has("quick")) check_files(file, prefix, dataset, folder);
-      return DatasetFile{.folder = folder, .prefix = prefix.filename(), .version = dataset.version};
-    }
+    for (const auto& file : *files)
+      if (JsonFields(file, where).string("prefix") == prefix.filename())
+        return Listed{.prefix = prefix, .folder = folder, .dataset = dataset, .stage = stage, .file = file};
   }
   return {};  // a file that somebody put there
+}
+
+std::optional<DatasetFile> Datasets::find(const fs::path& tokens) {
+  const auto found = listed(tokens);
+  if (!found) return {};
+  const JsonFields file(found->file, (found->folder / "manifest.json").string());
+  if (file.has("quick")) check_files(file, found->prefix, found->dataset, found->folder);
+  return DatasetFile{.folder = found->folder, .prefix = found->prefix.filename(), .version = found->dataset.version};
+}
+
+std::optional<DatasetTokenizer> Datasets::tokenizer_of(const fs::path& tokens) {
+  const auto found = listed(tokens);
+  if (!found) return {};
+  return tokenizer_in(JsonFields(found->stage, (found->folder / "manifest.json").string()), found->folder);
 }
 
 Provenance::Provenance(DatasetFile file) : file_(std::move(file)) {
@@ -84,11 +106,9 @@ Provenance::Provenance(DatasetFile file) : file_(std::move(file)) {
     const JsonFields stage(one, where);
     const std::string name = stage.string("stage");
     if (name == kTokens) {
-      const nlohmann::json name =
-          parse_json(stage.object("parameters").string("tokens.tokenizer"), where);  // in quotes
-      if (!name.is_string()) stage.object("parameters").fail("tokens.tokenizer", "a text in quotes");
-      tokenizer_ = name;
-      fingerprint_ = stage.object("parameters").string("tokenizer");
+      const DatasetTokenizer tokenizer = tokenizer_in(stage, file_.folder);
+      tokenizer_ = tokenizer.name;
+      fingerprint_ = tokenizer.fingerprint;
       check_ids(stage);
       continue;
     }
@@ -129,17 +149,19 @@ DocumentId Provenance::document(int64_t number) const {
 }
 
 // Of the documents that a stage has among these, in their order.
-std::vector<Document> Provenance::documents_of(const Stage& stage, const std::vector<DocumentId>& ids) const {
-  std::map<uint32_t, std::map<uint32_t, Document>> wanted;  // shard, place
+std::vector<Provenance::Found> Provenance::documents_of(const Stage& stage, const std::vector<DocumentId>& ids) const {
+  std::map<uint32_t, std::map<uint32_t, Found>> wanted;  // shard, place
   for (const DocumentId& id : ids) wanted[id.shard][id.place] = {};
   for (auto& of_shard : wanted) {
     const uint32_t shard = of_shard.first;
-    std::map<uint32_t, Document>& places = of_shard.second;
+    std::map<uint32_t, Found>& places = of_shard.second;
     if (shard >= stage.shards.size())
       throw FileError(fmt::format("{}: stage {} has no shard {}", file_.folder.string(), stage.name, shard));
     const fs::path path = file_.folder / stage.name / stage.shards[shard].file;
-    if (!fs::exists(path))
-      throw FileError(fmt::format("{}: is gone; only the tokens of its documents are left", path.string()));
+    if (!fs::exists(path)) {
+      for (auto& one : places) one.second.gone = path.string();
+      continue;
+    }
     if (hash_of_file(path) != stage.shards[shard].hash)
       throw FileError(fmt::format("{}: is not the shard of which {} speaks; run the pipeline again", path.string(),
                                   (file_.folder / "manifest.json").string()));
@@ -149,28 +171,34 @@ std::vector<Document> Provenance::documents_of(const Stage& stage, const std::ve
       if (next == places.end() || line.find(mark) == std::string_view::npos) return;
       Document d = document_of_line(line, fmt::format("{}: line {}", path.string(), number));
       if (d.id.place != next->first) return;
-      next->second = std::move(d);
+      next->second.document = std::move(d);
       if (++next != places.end()) mark = fmt::format("\"id\":\"{}.{}\"", shard, next->first);
     });
     if (next != places.end())
       throw FileError(fmt::format("{}: has no document {}.{}", path.string(), shard, next->first));
   }
-  std::vector<Document> all;
+  std::vector<Found> all;
   for (const DocumentId& id : ids) all.push_back(wanted[id.shard][id.place]);
   return all;
 }
 
 std::vector<DocumentStory> Provenance::stories(const std::vector<DocumentId>& ids) const {
   std::vector<DocumentStory> all(ids.size());
+  for (size_t i = 0; i < ids.size(); ++i) all[i].id = ids[i];
+  std::vector<bool> known(ids.size(), false);  // the text as the stage before left it
   for (const Stage& stage : stages_) {
-    std::vector<Document> documents = documents_of(stage, ids);
+    std::vector<Found> found = documents_of(stage, ids);
+    const bool first = &stage == &stages_.front();
     for (size_t i = 0; i < ids.size(); ++i) {
       DocumentStory& story = all[i];
-      const bool first = &stage == &stages_.front();
-      if (!first)
-        story.passed.push_back({.stage = stage.name, .rules = stage.rules, .changed = documents[i].text != story.text});
-      story.text = documents[i].text;
-      if (first) story.read = std::move(documents[i]);
+      std::optional<Document>& document = found[i].document;
+      StagePassed passed{.stage = stage.name, .rules = stage.rules, .changed = {}};
+      if (document && known[i]) passed.changed = document->text != story.text;
+      if (!first) story.passed.push_back(std::move(passed));
+      if (document) story.text = document->text;
+      if (!document) story.gone.insert(found[i].gone);
+      known[i] = document.has_value();
+      if (first) story.read = std::move(document);
     }
   }
   add_duplicates(ids, all);
@@ -182,7 +210,10 @@ void Provenance::add_duplicates(const std::vector<DocumentId>& ids, std::vector<
   const auto dedup = std::find_if(stages_.begin(), stages_.end(), [](const Stage& s) { return s.name == "dedup"; });
   if (dedup == stages_.end()) return;
   const fs::path path = file_.folder / "dedup" / "duplicates.jsonl";
-  if (!fs::exists(path)) throw FileError(path.string() + ": is missing; restore it, or run the pipeline again");
+  if (!fs::exists(path)) {
+    for (DocumentStory& story : stories) story.gone.insert(path.string());
+    return;
+  }
   if (!dedup->duplicates.empty() && hash_of_file(path) != dedup->duplicates)
     throw FileError(fmt::format("{}: is not the file of which {} speaks; run the pipeline again", path.string(),
                                 (file_.folder / "manifest.json").string()));
@@ -207,11 +238,11 @@ void Provenance::add_duplicates(const std::vector<DocumentId>& ids, std::vector<
   std::vector<DocumentId> shown;
   for (const auto& one : merged)
     for (size_t i = 0; i < std::min(one.second.size(), kDuplicatesWithOrigin); ++i) shown.push_back(one.second[i].id);
-  const std::vector<Document> documents = documents_of(stages_.front(), shown);
+  const std::vector<Found> found = documents_of(stages_.front(), shown);
   size_t next = 0;
   for (auto& one : merged)
     for (size_t i = 0; i < std::min(one.second.size(), kDuplicatesWithOrigin); ++i)
-      one.second[i].origin = documents[next++].origin;
+      if (const auto& document = found[next++].document) one.second[i].origin = document->origin;
   for (size_t i = 0; i < ids.size(); ++i) stories[i].duplicates = merged[ids[i].text()];
 }
 

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,13 @@ struct DatasetFile {
   std::string prefix;            // of the file, in its folder `tokens`
   std::string version;           // of the dataset
 };
+// What a dataset says of the tokenizer that made its token files.
+struct DatasetTokenizer {
+  std::filesystem::path folder;  // of the dataset
+  std::string name;              // as pipeline.toml has it: "byte", or a path
+  std::string fingerprint;       // when the dataset was made
+  int64_t vocab_size = 0;        // one more than its largest id; 0: made by a weft that did not say
+};
 // By where `tokens` (a prefix, .bin or .idx) lies: none where that is no dataset. A cheap proof that the file is the
 // one that the manifest means: all of it up to 64 MiB, beyond that pieces. Throws FileError where it is not, by name,
 // or where the manifest was changed.
@@ -26,8 +34,18 @@ std::optional<DatasetFile> find_dataset(const std::filesystem::path& tokens);
 class Datasets {
  public:
   std::optional<DatasetFile> find(const std::filesystem::path& tokens);
+  // Of the dataset that a token file is of. The file itself is not looked at.
+  std::optional<DatasetTokenizer> tokenizer_of(const std::filesystem::path& tokens);
 
  private:
+  // A token file that a dataset lists.
+  struct Listed {
+    std::filesystem::path prefix, folder;  // of the file, with its folder; of the dataset
+    const Dataset& dataset;
+    const nlohmann::json &stage, &file;  // what the manifest says
+  };
+  std::optional<Listed> listed(const std::filesystem::path& tokens);
+
   std::map<std::filesystem::path, Dataset> open_;
 };
 
@@ -35,7 +53,7 @@ class Datasets {
 struct StagePassed {
   std::string stage;
   std::vector<std::string> rules;  // of the filter stage
-  bool changed = false;            // its text
+  std::optional<bool> changed;     // its text; none where a text before or after it is gone
 };
 // A document that was dropped for another.
 struct MergedDuplicate {
@@ -45,14 +63,16 @@ struct MergedDuplicate {
   std::optional<Origin> origin;   // of the first few of a document
 };
 struct DocumentStory {
-  Document read;     // as the read stage left it
-  std::string text;  // as it was tokenized
+  DocumentId id;
+  std::optional<Document> read;  // as the read stage left it; none where that is gone
+  std::string text;              // as the last stage left it whose documents are there
   std::vector<StagePassed> passed;
   std::vector<MergedDuplicate> duplicates;
+  std::set<std::string> gone;  // files that would tell more
 };
 
-// Reads what the stages left. Throws FileError where it is gone (what is in the token files is then all there is) or is
-// not what the manifest says.
+// Reads what the stages left. What is gone leaves its part of a story out, and is named there. Throws FileError where a
+// file is not what the manifest says.
 class Provenance {
  public:
   explicit Provenance(DatasetFile file);
@@ -76,7 +96,11 @@ class Provenance {
     std::string duplicates;  // hash of duplicates.jsonl
   };
   void check_ids(const JsonFields& tokens) const;
-  std::vector<Document> documents_of(const Stage& stage, const std::vector<DocumentId>& ids) const;
+  struct Found {
+    std::optional<Document> document;
+    std::string gone;  // the file, where there is no document
+  };
+  std::vector<Found> documents_of(const Stage& stage, const std::vector<DocumentId>& ids) const;
   void add_duplicates(const std::vector<DocumentId>& ids, std::vector<DocumentStory>& stories) const;
 
   DatasetFile file_;

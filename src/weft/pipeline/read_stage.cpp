@@ -20,8 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // 2: a slip in CSV costs fewer rows; 3: pages of WARC files whatever their type's case; 4: empty rows count; 5:
-// ShareGPT's messages. What a change does not touch keeps its version.
-constexpr int kVersion = 4, kVersionOfConversations = 5;
+// ShareGPT's messages; 6: contents in parts. What a change does not touch keeps its version.
+constexpr int kVersion = 4, kVersionOfConversations = 6;
 
 struct BatchRow {
   std::shared_ptr<const SourceFile> file;
@@ -48,8 +48,11 @@ class InputHash final : public ByteWatcher {
       saw({piece.data(), size_t(in.gcount())});
     if (in.bad()) throw FileError(file + ": cannot be read to its end");
   }
-  nlohmann::json finish(const std::string& file, const std::string& source) const {
-    return {{"file", file}, {"source", source}, {"bytes", bytes_}, {"hash", hasher_.hex()}};
+  // `failure`: why it was not read to its end; empty: it was.
+  nlohmann::json finish(const std::string& file, const std::string& source, const std::string& failure) const {
+    nlohmann::json input = {{"file", file}, {"source", source}, {"bytes", bytes_}, {"hash", hasher_.hex()}};
+    if (!failure.empty()) input["failure"] = failure;
+    return input;
   }
 
  private:
@@ -134,7 +137,7 @@ class Batches {
   void close() {
     if (hash_) {
       hash_->see_the_rest(files_[at_].path);
-      inputs_.push_back(hash_->finish(files_[at_].path, config_.sources[files_[at_].source].name));
+      inputs_.push_back(hash_->finish(files_[at_].path, config_.sources[files_[at_].source].name, reader_->failure()));
     }
     bytes_done_ += reader_->bytes_in();
     reader_.reset();
@@ -223,6 +226,25 @@ nlohmann::json stamps_of(const std::vector<InputFile>& files) {
   return stamps;
 }
 
+// A file that was only touched, or copied, is no other input: the time of its first reading holds where the complete
+// stage read the same bytes. They are read for that; whoever has no patience keeps the times.
+void keep_times_of_equal_files(nlohmann::json& stamps, const fs::path& path) {
+  const fs::path stage = path / "stage.json", manifest = path / "manifest.json";
+  if (!fs::exists(stage) || !fs::exists(manifest)) return;
+  const nlohmann::json before = read_json_file(stage, kManifest), read = read_json_file(manifest, kManifest);
+  const auto& made = JsonFields(before, stage.string()).list("inputs", "a list of files");
+  const auto& known = JsonFields(read, manifest.string()).list("inputs", "a list of files");
+  if (made.size() != stamps.size() || known.size() != stamps.size()) return;
+  for (size_t i = 0; i < stamps.size(); ++i) {
+    nlohmann::json stamp = stamps[i];
+    stamp["mtime"] = JsonFields(made[i], stage.string()).integer("mtime", {});
+    if (stamp == stamps[i] || stamp != made[i]) continue;
+    const JsonFields input(known[i], manifest.string());
+    const std::string file = stamp.at("file");
+    if (input.string("file") == file && input.string("hash") == hash_of_file(file)) stamps[i] = stamp;
+  }
+}
+
 struct ReadInputs {
   int64_t num_shards = 0;
   nlohmann::json inputs;  // with their hashes; of a helper without
@@ -291,17 +313,17 @@ StageIdentity read_identity(const PipelineConfig& config) {
 }
 
 StageResult run_read_stage(const PipelineConfig& config, const fs::path& path, const StageContext& context) {
-  for (const SourceConfig& source : config.sources) refuse_own_output(source.files, config.run.dir);
-  if (config.has("decontaminate")) refuse_own_output(config.decontaminate.files, config.run.dir);  // before any harm
   const std::vector<InputFile> files = input_files(config.sources);
   judge_sources(config, files);
   StageIdentity identity = read_identity(config);
-  identity.inputs = stamps_of(files);
+  const nlohmann::json stamps = stamps_of(files);
+  identity.inputs = stamps;
+  keep_times_of_equal_files(identity.inputs, path);
   const StageFolder folder(path, identity, context);
   if (folder.is_complete()) return open_stage(path);
 
   const ReadInputs read = read_all(config, files, folder, context);
-  if (!context.helps && !read.all_here && stamps_of(input_files(config.sources)) != identity.inputs)
+  if (!context.helps && !read.all_here && stamps_of(input_files(config.sources)) != stamps)
     throw FileError(path.string() + ": the inputs changed while several processes read them; run it again");
   folder.complete(read.num_shards, context, {{"inputs", read.inputs}});
   return open_stage(path);

@@ -19,44 +19,6 @@ namespace {
 constexpr size_t kMostPage = 16 << 20;
 constexpr JsonLimits kRow{.max_bytes = size_t{1} << 30, .max_depth = 64};
 
-// What a message says: a text, or the texts among its parts.
-std::string content_of(const nlohmann::ordered_json& message) {
-  const auto content = message.find("content");
-  if (content == message.end()) return "";
-  if (content->is_string()) return *content;
-  std::string text;
-  if (content->is_array())
-    for (const auto& part : *content)
-      if (part.is_object() && part.contains("text") && part["text"].is_string())
-        text += (text.empty() ? "" : "\n") + part["text"].get<std::string>();
-  return text;
-}
-
-// ShareGPT's messages, {"from": "human", "value": ...}, as {"role": "user", "content": ...}; others stay.
-void name_as_roles(nlohmann::ordered_json& messages) {
-  constexpr std::pair<std::string_view, const char*> kRoles[] = {{"human", "user"},    {"user", "user"},
-                                                                 {"gpt", "assistant"}, {"assistant", "assistant"},
-                                                                 {"system", "system"}, {"tool", "tool"}};
-  if (!messages.is_array()) return;
-  for (auto& message : messages) {
-    if (!message.is_object() || message.contains("role") || !message.contains("from") || !message.contains("value"))
-      continue;
-    const auto& from = message["from"];
-    const auto role = std::find_if(std::begin(kRoles), std::end(kRoles),
-                                   [&](const auto& known) { return from.is_string() && from == known.first; });
-    if (role == std::end(kRoles))
-      throw Error(fmt::format("\"from\" is {}; it may be human, user, gpt, assistant, system or tool", shown(from)));
-    nlohmann::ordered_json renamed;
-    for (auto& [key, value] : message.items()) {
-      if (key == "from")
-        renamed["role"] = role->second;
-      else
-        renamed[key == "value" ? "content" : key] = std::move(value);
-    }
-    message = std::move(renamed);
-  }
-}
-
 // Keys stay in their order, which templates show.
 void read_conversation_row(const SourceConfig& source, const Row& row, Document& d) {
   const auto json = nlohmann::ordered_json::parse(row.bytes);
@@ -65,12 +27,11 @@ void read_conversation_row(const SourceConfig& source, const Row& row, Document&
   nlohmann::ordered_json conversation{{"messages", json[source.messages_key]}};
   for (const char* key : {"tools", "documents", "chat_template_kwargs"})
     if (json.contains(key)) conversation[key] = json[key];
-  name_as_roles(conversation["messages"]);
   d.conversation = conversation.dump();
-  chat::read_conversation(d.conversation, "row");  // that it is one
-  for (const auto& message : conversation["messages"]) {
-    const std::string content = content_of(message);
-    if (!content.empty()) d.text += (d.text.empty() ? "" : "\n\n") + content;
+  const chat::Conversation said = chat::read_conversation(row.bytes, "row", source.messages_key);
+  for (const chat::Value& message : said.messages.list().items) {
+    const std::string text = chat::text_in(message);
+    if (!text.empty()) d.text += (d.text.empty() ? "" : "\n\n") + text;
   }
 }
 

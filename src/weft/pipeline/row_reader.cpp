@@ -100,10 +100,13 @@ class CsvReader final : public RowReader {
     line_end_due_ = record.end;
     if (record.end) return take(row, record.size);
     unclosed_ += !record.broken;
+    const std::string from =
+        fmt::format("; the quote is in row {} at byte {}", number_ + 1, input_.offset() + int64_t(record.quote));
     return put_aside(row,
-                     record.broken              ? "text after a closing quote"
-                     : input_.failure().empty() ? "a quote that is not closed, or a row that is too long"
-                                                : "the file is " + input_.failure(),
+                     record.broken               ? "text after a closing quote" + from
+                     : !input_.failure().empty() ? "the file is " + input_.failure()
+                     : record.quote == kNoQuote  ? fmt::format("longer than {} bytes (read.max_row_mb)", max_bytes_)
+                                                 : "a quote that is not closed, or a row that is too long" + from,
                      "\n");
   }
 
@@ -114,7 +117,9 @@ class CsvReader final : public RowReader {
     bool end = false;     // it ends after `size` bytes
     bool broken = false;  // a quote neither doubled nor at the end of its field: it, or one before it, is a slip
     size_t size = 0;
+    size_t quote = kNoQuote;  // where the last field with quotes begins
   };
+  static constexpr size_t kNoQuote = std::string::npos;
 
   void skip_empty_lines() {
     for (;;) {
@@ -129,9 +134,10 @@ class CsvReader final : public RowReader {
   // that: so one slip costs few rows. Linear: where a look fails, all lines within but the first are rows of their own.
   Record find_record() {
     enum { kFieldStart, kPlain, kQuoted, kAfterQuote } state = kFieldStart;
+    size_t quote = kNoQuote;
     for (size_t i = 0; i <= max_bytes_;) {
       const std::string_view here = input_.peek(i + 1);
-      if (i >= here.size()) return {.end = state != kQuoted && input_.failure().empty(), .size = i};
+      if (i >= here.size()) return {.end = state != kQuoted && input_.failure().empty(), .size = i, .quote = quote};
       for (; i < here.size() && i <= max_bytes_; ++i) {
         const char c = here[i];
         if (state == kQuoted) {
@@ -140,17 +146,18 @@ class CsvReader final : public RowReader {
         }
         if (c == '\n') return {.end = true, .size = i > 0 && here[i - 1] == '\r' ? i - 1 : i};
         if (c == '"') {
+          if (state == kFieldStart) quote = i;
           if (state != kPlain) state = kQuoted;
         } else if (c == ',') {
           state = kFieldStart;
         } else if (state == kAfterQuote && c != '\r') {
-          return {.broken = true};
+          return {.broken = true, .quote = quote};
         } else if (state == kFieldStart) {
           state = kPlain;
         }
       }
     }
-    return {};
+    return {.quote = quote};
   }
 
   int unclosed_ = 0;

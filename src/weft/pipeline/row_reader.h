@@ -23,6 +23,8 @@ class RowReader {
   // False: there is no more. A file that cannot be read to its end gives a broken row last.
   virtual bool next(Row& row) = 0;
   int64_t bytes_in() const { return input_.bytes_in(); }
+  // Once there are no more: why the file could not be read to its end ("cut short: ..."); empty: it could.
+  const std::string& failure() const { return input_.failure(); }
   // The first of the next bytes that is no white space; 0 where there is none. Nothing is read of it.
   char next_visible();
 

@@ -35,7 +35,8 @@ std::unique_ptr<Rule> make_bad_words_rule(const BadWordsConfig& config);
 std::unique_ptr<Rule> make_perplexity_rule(const PerplexityConfig& config);
 std::unique_ptr<Rule> make_pii_rule(const PiiConfig& config);
 
-// Those whose sections are in the pipeline, in the order in which they are asked.
+// Those whose sections are in the pipeline, in the order in which they are asked. Throws ConfigError that names the key
+// of a file that cannot be used.
 std::vector<std::unique_ptr<Rule>> make_rules(const PipelineConfig& config);
 // Their names, in that order.
 std::vector<std::string> rule_names(const PipelineConfig& config);

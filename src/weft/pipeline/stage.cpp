@@ -6,6 +6,8 @@
 #include <set>
 
 #include "weft/base/json.h"
+#include "weft/base/mapped_file.h"
+#include "weft/data/id_view.h"
 #include "weft/data/token_writer.h"
 #include "weft/pipeline/hashing.h"
 #include "weft/pipeline/pipeline_config.h"
@@ -25,10 +27,19 @@ void write_json(const fs::path& file, const nlohmann::json& json) {
   out.commit();
 }
 
-bool is_of(nlohmann::json made, const nlohmann::json& mine) {
+// How what was made differs from what this run would make.
+std::optional<JsonDifference> difference(nlohmann::json made, const nlohmann::json& mine) {
   if (made.is_object() && made.contains("parameters"))
     made["parameters"] = with_defaults(std::move(made["parameters"]), mine.at("parameters"));
-  return made == mine;
+  if (made == mine) return {};
+  return first_difference(made, mine);
+}
+
+// Its path, and of an input the file: its place in a list says nothing.
+std::string place(const JsonDifference& d, const nlohmann::json& mine) {
+  const auto object = nlohmann::json::json_pointer("/" + d.path).parent_pointer();
+  const bool of_file = mine.contains(object) && mine[object].is_object() && mine[object].contains("file");
+  return d.path + (of_file ? " of " + shown(mine[object]["file"]) : "");
 }
 
 // Empties a folder that a stage made. Anything else may be somebody's work.
@@ -76,6 +87,24 @@ bool is_there(const fs::path& file, const nlohmann::json& bytes) {
   std::error_code none;
   const auto size = fs::file_size(file, none);
   return !none && (!bytes.is_number() || bytes == size);
+}
+
+// Of the token files: those whose lengths, beginnings or ends are not those that were written. As training looks.
+std::vector<std::string> changed_files(const fs::path& folder, const nlohmann::json& manifest) {
+  std::vector<std::string> changed;
+  const std::string where = (folder / "manifest.json").string();
+  const JsonFields fields(manifest, where);
+  if (!fields.has("files")) return changed;
+  for (const auto& one : fields.list("files", "a list of token files")) {
+    const JsonFields file(one, where);
+    if (!file.has("quick")) continue;  // of a weft that wrote none
+    const JsonFields quick = file.object("quick");
+    for (const char* part : {"bin", "idx", "mask"})
+      if (const std::string name = file.string("prefix") + "." + part;
+          quick.has(part) && hash_of(MappedFile(folder / name)) != quick.string(part))
+        changed.push_back(name);
+  }
+  return changed;
 }
 
 }  // namespace
@@ -147,15 +176,18 @@ StageFolder::StageFolder(fs::path folder, StageIdentity identity, const StageCon
     const fs::path file = path_ / "stage.json";
     const nlohmann::json mine = to_json(identity_);
     remove_unfinished(path_, fs::exists(file) ? "" : "stage.json");
-    if (fs::exists(file) && is_of(read_json_file(file, kManifest), mine)) {
-      open_again_if_files_are_lost();
-      return;
+    if (fs::exists(file)) {
+      const auto d = difference(read_json_file(file, kManifest), mine);
+      if (!d) {
+        open_again_if_files_are_lost();
+        return;
+      }
+      if (fs::exists(path_.parent_path() / "manifest.json") && !context.again)
+        throw FileError(fmt::format(
+            "{}: the dataset in {} is complete, and was made otherwise: {} was {}, and is {} now; choose another "
+            "run.dir, or throw it away for a new one: weft data run --again",
+            path_.string(), path_.parent_path().string(), place(*d, mine), d->a, d->b));
     }
-    if (fs::exists(file) && fs::exists(path_.parent_path() / "manifest.json") && !context.again)
-      throw FileError(fmt::format(
-          "{}: the dataset in {} is complete, and was made of other inputs or by other parameters or stages; "
-          "choose another run.dir, or throw it away for a new one: weft data run --again",
-          path_.string(), path_.parent_path().string()));
     clear(path_);
     write_json(file, mine);
   } catch (const fs::filesystem_error& e) {
@@ -169,11 +201,12 @@ void StageFolder::wait_for_leader(const StageContext& context) {
   const bool settled = turn != Team::Turn::kNoLeader || is_complete();
   if (!settled || !fs::exists(path_ / "stage.json")) team_.lost_leader();
   seen_ = hash_of_file(path_ / "stage.json");
-  if (!is_of(read_json_file(path_ / "stage.json", kManifest), to_json(identity_)))
+  const nlohmann::json mine = to_json(identity_);
+  if (const auto d = difference(read_json_file(path_ / "stage.json", kManifest), mine))
     throw ConfigError(fmt::format(
-        "{}: the run that leads makes it of other inputs or by other parameters than this one would; are the files, "
-        "their times and their paths the same here?",
-        path_.string()));
+        "{}: the run that leads makes it otherwise than this one would: {} is {} for it, and {} for this one; are the "
+        "files, their times and their paths the same here?",
+        path_.string(), place(*d, mine), d->a, d->b));
 }
 
 bool StageFolder::is_still_mine() const { return hash_of_file(path_ / "stage.json") == seen_; }
@@ -196,14 +229,16 @@ void StageFolder::wait_until_complete(const StageContext& context) const {
 
 // A shard alone is made again by itself; of anything else that is lost it is not known what it was made with.
 void StageFolder::open_again_if_files_are_lost() const {
-  const fs::path manifest = path_ / "manifest.json";
-  if (!fs::exists(manifest)) return;
-  const std::vector<std::string> lost = lost_files(path_, read_json_file(manifest, kManifest));
+  const fs::path file = path_ / "manifest.json";
+  if (!fs::exists(file)) return;
+  const nlohmann::json manifest = read_json_file(file, kManifest);
+  std::vector<std::string> lost = lost_files(path_, manifest);
+  if (lost.empty()) lost = changed_files(path_, manifest);
   if (lost.empty()) return;
   const auto is_shard = [&](const std::string& name) { return name.ends_with(shard_suffix_) && name[0] != 'b'; };
   if (!std::all_of(lost.begin(), lost.end(), is_shard))
     for (int64_t i = 0; fs::remove(path_ / shard_name(i, ".json")); ++i) {}
-  fs::remove(manifest);
+  fs::remove(file);
 }
 
 std::optional<ShardReport> StageFolder::finished(int64_t shard) const {

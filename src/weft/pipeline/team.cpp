@@ -37,21 +37,28 @@ Team::Team(const fs::path& folder, const Spec& spec) : folder_(folder), stop_(sp
     came_late_ = !find_leader(spec.leader_wait_s, spec.work);
     if (!came_late_) compare(spec.work);
   } else {
-    begin_to_lead(spec.work);
+    begin_to_lead(spec.work, spec.again);
   }
 }
 
-void Team::begin_to_lead(const nlohmann::json& work) {
+// The run.json of a complete dataset stays: either nothing is left to do, or the run will be refused.
+void Team::note_work(const nlohmann::json& work, bool again) const {
+  const fs::path file = folder_ / "run.json";
+  remove_unfinished(folder_, "run.json");
+  if (fs::exists(file) && fs::exists(folder_ / "manifest.json") && !again) return;
+  WholeFile out(file);
+  out.write(work.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  out.commit();
+}
+
+void Team::begin_to_lead(const nlohmann::json& work, bool again) {
   try {
     run_lock_.emplace(folder_);
   } catch (const ConfigError& e) { throw ConfigError(std::string(e.what()) + "; to help it: weft data run --join"); }
   locks_.emplace(folder_ / "shards.lock");
   if (!locks_->try_lock(0, kPasses))  // run.lock alone may be gone, or of one host only
     throw ConfigError(folder_.string() + ": another weft leads here; to help it: weft data run --join");
-  remove_unfinished(folder_, "run.json");
-  WholeFile out(folder_ / "run.json");
-  out.write(work.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
-  out.commit();
+  note_work(work, again);
   locks_->unlock(1, kPasses - 1);
   close();
 }
@@ -106,16 +113,8 @@ bool Team::was_completed(const nlohmann::json& work) const {
 void Team::compare(const nlohmann::json& work) const {
   const nlohmann::json theirs = read_json_file(folder_ / "run.json");
   if (theirs == work) return;
-  const nlohmann::json a = theirs.flatten(), b = work.flatten();
-  const auto value = [](const nlohmann::json& all, const std::string& key) {
-    return all.contains(key) ? shown(all.at(key)) : std::string("not there");
-  };
-  std::string what;
-  for (const auto* keys : {&b, &a})
-    for (const auto& one : keys->items())
-      if (const std::string& key = one.key(); what.empty() && value(a, key) != value(b, key))
-        what =
-            fmt::format("{} is {} for it, and {} for this one", key.substr(!key.empty()), value(a, key), value(b, key));
+  const auto d = first_difference(theirs, work);
+  const std::string what = d ? fmt::format("{} is {} for it, and {} for this one", d->path, d->a, d->b) : "";
   throw ConfigError(fmt::format("{}: the run that leads is of another pipeline: {}; join it with its pipeline file",
                                 folder_.string(), what));
 }

@@ -50,6 +50,7 @@ class Team {
   struct Spec {
     bool helps = false;
     double leader_wait_s = 0;  // for one to begin, if this one helps
+    bool again = false;        // a complete dataset of other work is thrown away
     nlohmann::json work;       // what the bytes that are made depend on: a helper's must be the leader's (run.json)
     const std::atomic<bool>& stop;
   };
@@ -79,7 +80,8 @@ class Team {
   void release(int64_t shard);
 
  private:
-  void begin_to_lead(const nlohmann::json& work);
+  void begin_to_lead(const nlohmann::json& work, bool again);
+  void note_work(const nlohmann::json& work, bool again) const;
   void go_to(int64_t pass);
   bool find_leader(double wait_s, const nlohmann::json& work);
   bool was_completed(const nlohmann::json& work) const;

@@ -41,7 +41,14 @@ class BareText {
   }
 
  private:
+  // A quote within a word begins no text: the library would look at what follows as at more of the word.
+  void require_beginning() const {
+    constexpr std::string_view kBefore = " \t\r\n=,.[]{}\xBF";  // the last of a byte order mark
+    if (at_ > 0 && kBefore.find(text_[at_ - 1]) == std::string_view::npos)
+      fail("a quote within a word; text stands in quotes as a whole, as in name = \"it's\"");
+  }
   void skip_string(char quote) {
+    require_beginning();
     const std::string three(3, quote);
     const bool long_string = text_.compare(at_, 3, three) == 0;
     const std::string end = long_string ? three : three.substr(0, 1);

@@ -7,6 +7,7 @@
 #include "weft/base/mapped_file.h"
 #include "weft/tokenize/gpt2_files.h"
 #include "weft/tokenize/rank_file.h"
+#include "weft/tokenize/sentencepiece_spec.h"
 #include "weft/tokenize/tokenizer_json.h"
 #include "weft/tokenize/word_piece_files.h"
 
@@ -24,18 +25,9 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-// Empty where the folder holds none.
-fs::path file_in(const fs::path& folder) {
-  for (const char* name : kFiles)
-    if (is_there(folder / name)) return folder / name;
-  std::vector<fs::path> others;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (name.ends_with(".tiktoken") || name.find(".model") != std::string::npos) others.push_back(entry.path());
-  }
-  std::sort(others.begin(), others.end());
-  return others.size() == 1 ? others[0] : fs::path();
+// Whether it is taken for a tokenizer where it is the only such file of its folder.
+bool may_be_tokenizer(const std::string& name) {
+  return name.ends_with(".tiktoken") || name.find(".model") != std::string::npos;
 }
 
 std::string replaced(std::string name, std::string_view what, std::string_view by) {
@@ -60,11 +52,36 @@ std::string hash_of(std::string_view kind, std::string_view a, std::string_view 
   return fmt::format("{}-{:016x}", kind, XXH64(b.data(), b.size(), XXH64(a.data(), a.size(), 0)));
 }
 
-std::unique_ptr<Tokenizer> read_json(const fs::path& path) {
-  const MappedFile file(path);
+bool is_json_object(std::string_view content) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  if (content.starts_with(kByteOrderMark)) content.remove_prefix(kByteOrderMark.size());
+  const size_t at = content.find_first_not_of(" \t\r\n");
+  if (at == std::string_view::npos || content[at] != '{') return false;
+  const size_t next = content.find_first_not_of(" \t\r\n", at + 1);
+  return next != std::string_view::npos && (content[next] == '"' || content[next] == '}');
+}
+
+// Its library does not say of other files that they are no models at all.
+void refuse_what_is_no_model(const fs::path& path, std::string_view content) {
+  const bool said = path.filename().string().find(".model") != std::string::npos;
+  if (said || (!content.empty() && read_sentencepiece_spec(content).whole)) return;
+  throw FileError(fmt::format("{}: is neither a tokenizer.json, nor tiktoken ranks, nor a SentencePiece model{}",
+                              path.string(), content.empty() ? ": it is empty" : " (or it is cut short)"));
+}
+
+bool is_json(const fs::path& path, const MappedFile& file) {
+  return path.extension() == ".json" || is_json_object(file.text());
+}
+
+// Not a tokenizer.json: {"token": id}, in which a token may be called model.
+bool is_vocabulary(const nlohmann::json& json) {
+  return json.is_object() && (!json.contains("model") || json["model"].is_number());
+}
+
+std::unique_ptr<Tokenizer> read_json(const fs::path& path, const MappedFile& file) {
   nlohmann::json json = parse_json(file.text(), path.string(), kTokenizerJson);
   const Companions companions = read_companions(path.parent_path());
-  if (!json.is_object() || (json.contains("model") && !json["model"].is_number()))
+  if (!is_vocabulary(json))
     return read_tokenizer_json(json, {path.string(), hash_of("json", file.text()), make_character_table()}, companions);
   const MappedFile merges(merges_beside(path));
   const auto whole = as_tokenizer_json(std::move(json), merges.text(), merges.path().string(), companions);
@@ -80,22 +97,72 @@ std::unique_ptr<Tokenizer> read_vocabulary(const fs::path& path) {
                              companions);
 }
 
+[[noreturn]] void refuse_empty(const fs::path& folder) {
+  throw FileError(
+      fmt::format("{}: holds no tokenizer that weft reads: tokenizer.json, tokenizer.model, spiece.model, "
+                  "vocab.json with merges.txt, encoder.json with vocab.bpe, vocab.txt, one *.tiktoken",
+                  folder.string()));
+}
+
+// The name of a tokenizer's own file by which find_tokenizer knows it.
+std::string name_in_folder(const fs::path& file, const MappedFile& content) {
+  const std::string name = file.filename().string();
+  if (name.ends_with("vocab.txt")) return "vocab.txt";
+  if (!is_rank_file(content.text())) return "tokenizer.model";
+  return may_be_tokenizer(name) ? name : name + ".tiktoken";  // it may tell the pattern
+}
+
 }  // namespace
+
+fs::path find_tokenizer(const fs::path& folder) {
+  if (folder.empty()) return {};
+  for (const char* name : kFiles)
+    if (is_there(folder / name)) return folder / name;
+  std::vector<fs::path> others;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (may_be_tokenizer(name)) others.push_back(entry.path());
+  }
+  std::sort(others.begin(), others.end());
+  return others.size() == 1 ? others[0] : fs::path();
+}
+
+std::vector<TokenizerFile> tokenizer_files(const fs::path& path) {
+  const bool folder = fs::is_directory(path);
+  const fs::path file = folder ? find_tokenizer(path) : path, beside = file.parent_path();
+  if (file.empty()) refuse_empty(path);
+  const MappedFile content(file);
+  std::vector<TokenizerFile> files;
+  if (file.filename().string().ends_with("vocab.txt") || !is_json(file, content)) {
+    files.push_back({file, name_in_folder(file, content)});
+  } else if (is_vocabulary(parse_json(content.text(), file.string(), kTokenizerJson))) {
+    files = {{file, "vocab.json"}, {merges_beside(file), "merges.txt"}};
+  } else {
+    files.push_back({file, "tokenizer.json"});
+  }
+  std::vector<std::string> others{"tokenizer_config.json", "chat_template.jinja", "chat_template.json"};
+  if (!is_there(beside / "tokenizer.json") || file.filename() == "tokenizer.json")  // as read_companions does
+    others.insert(others.end(), {"special_tokens_map.json", "added_tokens.json"});
+  for (const std::string& name : others)
+    if (is_there(beside / name)) files.push_back({beside / name, name});
+  return files;
+}
 
 std::unique_ptr<Tokenizer> read_tokenizer(const fs::path& path, const TokenizerOptions& options) {
   if (path == "byte") return make_byte_tokenizer();
   if (fs::is_directory(path)) {
-    const fs::path file = file_in(path);
-    if (!file.empty()) return read_tokenizer(file, options);
-    throw FileError(
-        fmt::format("{}: holds no tokenizer that weft reads: tokenizer.json, tokenizer.model, spiece.model, "
-                    "vocab.json with merges.txt, encoder.json with vocab.bpe, vocab.txt, one *.tiktoken",
-                    path.string()));
+    const fs::path file = find_tokenizer(path);
+    if (file.empty()) refuse_empty(path);
+    return read_tokenizer(file, options);
   }
-  if (path.extension() == ".json") return read_json(path);
   if (path.filename().string().ends_with("vocab.txt")) return read_vocabulary(path);
   const MappedFile file(path);
-  if (!is_rank_file(file.text())) return open_sentencepiece(path);
+  if (is_json(path, file)) return read_json(path, file);
+  if (!is_rank_file(file.text())) {
+    refuse_what_is_no_model(path, file.text());
+    return open_sentencepiece(path);
+  }
   return read_rank_file({.content = file.text(),
                          .name = path.filename().string(),
                          .pattern = options.pattern,
@@ -111,7 +178,7 @@ namespace {
 std::unique_ptr<Tokenizer> named_tokenizer(const std::string& name, const fs::path& model_folder) {
   if (name == "byte") return make_byte_tokenizer();
   if (name == "auto") {
-    const fs::path file = model_folder.empty() ? fs::path() : file_in(model_folder);
+    const fs::path file = find_tokenizer(model_folder);
     return file.empty() ? make_byte_tokenizer() : read_tokenizer(file);
   }
   if (!is_there(name))

@@ -73,9 +73,20 @@ struct TokenizerOptions {
 };
 
 // What `path` holds: a model's folder, tokenizer.json, vocab.json or encoder.json (merges beside it), a SentencePiece
-// model, or a file of ranks (tiktoken). tokenizer_config.json beside it names the special tokens. Throws FileError or
-// ConfigError that says what is not known.
+// model, or a file of ranks (tiktoken). JSON is known by what it holds, whatever the file's name.
+// tokenizer_config.json beside it names the special tokens. Throws FileError or ConfigError that says what is not
+// known.
 std::unique_ptr<Tokenizer> read_tokenizer(const std::filesystem::path& path, const TokenizerOptions& options = {});
+
+// The file of a folder that holds its tokenizer, as read_tokenizer finds it; empty: there is none.
+std::filesystem::path find_tokenizer(const std::filesystem::path& folder);
+// A file, and the name that it needs in a folder for the tokenizer's to be found and to be the same there.
+struct TokenizerFile {
+  std::filesystem::path from;
+  std::string name;
+};
+// All that the tokenizer at `path` is read from, with chat templates beside it. Throws FileError where there is none.
+std::vector<TokenizerFile> tokenizer_files(const std::filesystem::path& path);
 
 // By the name in a recipe: "byte", a path as for read_tokenizer, or "auto" (what the model's folder holds; without
 // tokenizer files, bytes). Throws ConfigError where the model's vocabulary is too small for it.

@@ -9,6 +9,7 @@
 #include "weft/checkpoint/safetensors.h"
 #include "weft/comm/agree.h"
 #include "weft/models/hf_weights.h"
+#include "weft/tokenize/tokenizer.h"
 
 namespace weft {
 namespace {
@@ -91,17 +92,30 @@ void load_optimizer(const fs::path& path, const ModelSpec& model, const Training
   for_each_kept(state, ParamStore::Copies::with, optimizer, read);
 }
 
-// Tokenizer and generation settings of the model's folder: all its small files that are not weights.
-void copy_companions(const fs::path& from, const fs::path& to) {
-  for (const char* name : {"generation_config.json", "tokenizer.json", "tokenizer_config.json", "tokenizer.model",
-                           "vocab.json", "merges.txt", "encoder.json", "vocab.bpe", "spiece.model",
-                           "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"}) {
-    std::error_code error;
-    if (fs::exists(from / name, error)) fs::copy_file(from / name, to / name, error);
-    if (error)
-      throw FileError(
-          fmt::format("{}: cannot be copied to {}: {}", (from / name).string(), to.string(), error.message()));
+void copy_new(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::copy_file(from, to, fs::copy_options::skip_existing, error);
+  if (error)
+    throw FileError(fmt::format("{}: cannot be copied to {}: {}", from.string(), to.string(), error.message()));
+}
+
+// Tokenizer and generation settings: all small files of the model's folder that are not weights. Where the run has a
+// tokenizer of its own, its files are the tokenizer's.
+void copy_companions(const CheckpointSource& source, const fs::path& to) {
+  std::vector<fs::path> files{source.model_folder / "generation_config.json"};
+  std::error_code error;
+  if (source.tokenizer.empty()) {
+    for (const char* name :
+         {"tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "merges.txt", "encoder.json",
+          "vocab.bpe", "spiece.model", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"})
+      files.push_back(source.model_folder / name);
+    files.push_back(find_tokenizer(source.model_folder));  // by whatever name
+  } else {
+    for (const auto& file : fs::directory_iterator(source.tokenizer, error)) files.push_back(file.path());
+    if (error) throw FileError(fmt::format("{}: {}", source.tokenizer.string(), error.message()));
   }
+  for (const fs::path& file : files)
+    if (fs::exists(file, error)) copy_new(file, to / file.filename());
 }
 
 void save_progress(const fs::path& file, const Progressed& progressed) {
@@ -202,7 +216,7 @@ fs::path save_checkpoint(const fs::path& run, const TrainingState& state, const 
     if (!leads) return;
     const fs::path here = folder->building();
     write_file_durably(here / "config.json", hf_config_of(source.config, dtype).dump(2) + "\n");
-    copy_companions(source.model_folder, here);
+    copy_companions(source, here);
     write_file_durably(here / "weft" / "recipe.toml", source.recipe);
     save_progress(here / "weft" / "state.json", source.progressed);
     folder->commit();

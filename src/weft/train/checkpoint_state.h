@@ -26,6 +26,7 @@ struct CheckpointSource {
   const Optimizer& optimizer;
   Progressed progressed;
   std::filesystem::path model_folder;  // whose tokenizer files go along
+  std::filesystem::path tokenizer;     // a folder whose files go along in their place; empty: none
   const HfConfig& config;
   std::string recipe;  // resolved, as text
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "weft/train/batch_loader.h"
@@ -73,7 +74,7 @@ std::optional<EvalRecord> evaluate_loss(const EvalRequest& r, const ScoreMicroBa
   r.ranks.all_reduce({losses.data(), DType::f64, {batches}}).wait();  // each is zero on all ranks but one
   r.stages.all_reduce({losses.data(), DType::f64, {batches}}).wait();
   counted = sum_over(r.ranks, counted);
-  const double loss = tree_sum(losses) / double(std::max<int64_t>(counted, 1));
+  const double loss = counted > 0 ? tree_sum(losses) / double(counted) : std::numeric_limits<double>::quiet_NaN();
   return EvalRecord{.step = r.step, .loss = loss, .perplexity = std::exp(loss), .tokens = counted};
 }
 

@@ -11,7 +11,7 @@ namespace weft {
 
 struct StepRecord {
   int64_t step = 0;
-  double loss = 0;          // nats per counted target token
+  double loss = 0;          // nats per counted target token; NaN where none counted
   double aux_loss = 0;      // of the experts' router, as added to the loss; 0 for dense models
   double grad_norm = 0;     // before clipping
   double lr = 0;            // of this step
@@ -27,7 +27,7 @@ struct StepRecord {
 
 struct EvalRecord {
   int64_t step = 0;
-  double loss = 0;  // nats per counted target token of the held-out text
+  double loss = 0;  // nats per counted target token of the held-out text; NaN where none counted
   double perplexity = 0;
   int64_t tokens = 0;  // counted targets
 

@@ -4,6 +4,7 @@
 #include "weft/base/json.h"
 #include "weft/pipeline/provenance.h"
 #include "weft/train/data_files.h"
+#include "weft/train/run_tokenizer.h"
 
 namespace weft {
 
@@ -18,7 +19,7 @@ DataSpec data_spec_of(const Recipe& r, int64_t vocab_size) {
   spec.packing = packing_named(r.data.packing);
   spec.documents_apart = r.data.attn_mask_type == "block_causal";
   spec.text_key = r.data.text_key;
-  spec.tokenizer = r.data.tokenizer;
+  spec.tokenizer = text_tokenizer_of(r);
   spec.model_folder = r.model.path;
   spec.cache_dir = r.run.dir + "/tokens";
   spec.vocab_size = vocab_size;
@@ -44,9 +45,10 @@ void require_run_data(const Recipe& r) {
 RunData open_run_data(const Recipe& r, const ModelSpec& model, const TokenizeProgress& progress) {
   DataSpec spec = data_spec_of(r, model.vocab_size);
   spec.progress = progress;
+  Datasets datasets;
+  require_vocabulary(dataset_tokenizers(spec.paths, datasets), model.vocab_size);
   RunData data;
   data.train = open_data_stream(spec);
-  Datasets datasets;
   for (size_t i = 0; i < spec.paths.size(); ++i) {
     const auto dataset = datasets.find(spec.paths[i]);
     data.sources.push_back({.path = spec.paths[i],
@@ -63,6 +65,7 @@ RunData open_run_data(const Recipe& r, const ModelSpec& model, const TokenizePro
     spec.weights.clear();
     spec.loss_mask.clear();
     spec.valid_fraction = 0;
+    require_vocabulary(dataset_tokenizers(spec.paths, datasets), model.vocab_size);
     for (const std::string& path : spec.paths) datasets.find(path);
   }
   data.valid = open_eval_windows(spec);

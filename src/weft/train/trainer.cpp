@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <limits>
 
 #include "weft/base/json.h"
 #include "weft/base/rng.h"
@@ -14,6 +15,7 @@
 #include "weft/models/init.h"
 #include "weft/ops/checked.h"
 #include "weft/train/clock.h"
+#include "weft/train/run_tokenizer.h"
 
 namespace weft {
 
@@ -80,7 +82,8 @@ bool Trainer::run() {
 
 StepRecord Trainer::step_once() {
   const double began = now_s();
-  const double loss = run_batch(rank_.backend);
+  const int64_t targets = batches_.counted(step_);
+  const double loss = run_batch(rank_.backend, targets);
   const LossScale used = loss_scale_;
   const double norm = rank_.state.norm->wait_measure(rank_.backend) / used.state.scale;
   const double lr = rank_.plan.lr.at(updates());
@@ -92,7 +95,7 @@ StepRecord Trainer::step_once() {
   const double took = now_s() - began;
   const double tokens = double(recipe_.train.global_batch_size * recipe_.train.seq_length);
   return {.step = step_,
-          .loss = loss,
+          .loss = targets > 0 ? loss : std::numeric_limits<double>::quiet_NaN(),
           .grad_norm = norm,
           .lr = lr,
           .tokens_per_s = tokens / took,
@@ -103,9 +106,8 @@ StepRecord Trainer::step_once() {
           .skipped_steps = loss_scale_.state.skipped_steps};
 }
 
-// Forward and backward of this step's batch. Returns its loss; gradients are scaled.
-double Trainer::run_batch(Backend& backend) {
-  const int64_t targets = batches_.counted(step_);
+// Forward and backward of this step's batch, of which so many targets count. Returns its loss; gradients are scaled.
+double Trainer::run_batch(Backend& backend, int64_t targets) {
   if (targets == 0 && leads())
     records_->note(fmt::format("step {}: no target of its batch counts, by the loss mask: only decay and momentum act",
                                step_ + 1));
@@ -218,7 +220,7 @@ void Trainer::report_nonfinite(double loss, double norm) {
   const std::string began = weight.empty() ? "" : fmt::format("; the step began with {} are not finite", weight);
   Checked watched(rank_.backend, {.finite = true});
   try {
-    run_batch(watched);
+    run_batch(watched, batches_.counted(step_));
   } catch (const NumericsError& e) {
     throw NumericsError(fmt::format("{}: first in {}{}{}", what, e.what(), began, advice));
   }
@@ -300,6 +302,7 @@ void Trainer::save(bool last) {
                                                       .loss_scale = loss_scale,
                                                       .sources = data_.sources},
                                        .model_folder = recipe_.model.path,
+                                       .tokenizer = kept_tokenizer(recipe_.run.dir),
                                        .config = rank_.plan.config,
                                        .recipe = to_toml(recipe_)});
     saved_step_ = step_;

@@ -37,7 +37,7 @@ class Trainer {
   void check_checkpoint(const std::filesystem::path& checkpoint, const Progressed& at) const;
   void start_weights();
   StepRecord step_once();
-  double run_batch(Backend& backend);
+  double run_batch(Backend& backend, int64_t targets);
   // Steps that updated the weights: the optimizer and the learning rate know no others.
   int64_t updates() const { return step_ - loss_scale_.state.skipped_steps; }
   void update(double norm);

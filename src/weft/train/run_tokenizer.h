@@ -1,0 +1,60 @@
+// Which tokenizer a run's data was made with, and which one its texts, its checkpoints and what is evaluated later are
+// to have (docs/formats/tokenizers.md).
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "weft/pipeline/provenance.h"
+#include "weft/recipe/recipe.h"
+
+namespace weft {
+
+// Whether one of these entries of data.train, data.valid or `weft eval` is neither a folder nor a token file.
+bool any_is_text(const std::vector<std::string>& entries);
+
+// Of the datasets that these files are of, in their order, each once. Throws FileError where a manifest is broken.
+std::vector<DatasetTokenizer> dataset_tokenizers(const std::vector<std::string>& files, Datasets& datasets);
+
+// Throws ConfigError where a dataset may hold ids that the model does not have, as far as its manifest says.
+void require_vocabulary(const std::vector<DatasetTokenizer>& datasets, int64_t vocab_size);
+
+// What open_tokenizer is to be asked for, for the texts of a run: data.tokenizer; for "auto", where the model's folder
+// holds no tokenizer, that of the run's dataset. Throws as training_files_of.
+std::string text_tokenizer_of(const Recipe& recipe);
+
+// What is to be done about the tokenizer of a run on datasets.
+struct RunTokenizer {
+  std::vector<std::string> warnings;
+  // Of the tokenizer that checkpoints get in place of what the model's folder holds: its path, and what it is there.
+  // Empty: what the folder holds.
+  std::string path, fingerprint;
+};
+// Reads tokenizers; changes nothing. Throws ConfigError where datasets have more ids than the model; where
+// data.tokenizer is "auto" and datasets were made with another tokenizer than the model's folder holds, or than each
+// other: of a run that has checkpoints that is a warning.
+RunTokenizer judge_tokenizer(const Recipe& recipe, int64_t vocab_size);
+
+// Makes the folder RUN/tokenizer, or removes it. A warning, where the files alone would be another tokenizer. Throws
+// FileError. For the first rank, when the run's folder is there.
+std::optional<std::string> keep_tokenizer(const RunTokenizer& tokenizer, const std::filesystem::path& run);
+// That folder, where it is there; else empty.
+std::filesystem::path kept_tokenizer(const std::filesystem::path& run);
+
+// The tokenizer of text for a model, as open_tokenizer takes it. `given` is asked first, "auto" means that of the
+// model's run (where the model is a checkpoint, `trained` is its recipe), of its folder, or of the run's dataset.
+struct ModelTokenizer {
+  std::string name;
+  std::string note;  // empty, or that and why bytes are only a guess
+};
+// Throws ConfigError where the run's data was made with a tokenizer that cannot be had any more.
+ModelTokenizer tokenizer_of_model(const std::filesystem::path& folder, const std::optional<Recipe>& trained,
+                                  const std::string& given);
+
+// A line for each of the datasets that were made with another tokenizer than this one; none where it is a guess, or
+// cannot be read.
+std::vector<std::string> other_tokenizers(const std::vector<DatasetTokenizer>& datasets,
+                                          const ModelTokenizer& tokenizer);
+
+}  // namespace weft
