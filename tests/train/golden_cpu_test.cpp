@@ -1,4 +1,5 @@
 #include "train/golden.h"
+#include "train/late_backend.h"
 #include "weft/apps/backends.h"
 
 namespace weft {
@@ -16,6 +17,13 @@ constexpr testing::GoldenTolerance kF32Bound{.loss = 1e-6, .grad_norm = 2e-5, .t
 TEST(GoldenCpu, EveryDenseCaseInF32) {
   for (const std::string& name : testing::kGoldenCases)
     testing::expect_golden(name, cpu("fast", 2), {"train.micro_batch_size=8"}, kF32Bound);
+}
+
+// The host looks at nothing, and writes over nothing, before a device is done with it.
+TEST(GoldenCpuSlow, EveryDenseCaseOnADeviceThatIsLate) {
+  for (const std::string& name : testing::kGoldenCases)
+    testing::expect_golden(name, testing::late(cpu("fast", 2)),
+                           {"train.micro_batch_size=2", "parallel.recompute=selective"}, kF32Bound);
 }
 
 TEST(GoldenCpuSlow, EveryDenseCaseInInvariantNumericsRecomputedAndAccumulated) {

@@ -7,6 +7,7 @@
 
 #include "tolerance.h"
 #include "train/golden.h"
+#include "train/late_backend.h"
 #include "weft/apps/backends.h"
 
 namespace weft {
@@ -124,7 +125,7 @@ class LayoutMatrix : public ::testing::Test {
   };
   Outcome outcome_of(const Choice& c) {
     const Recipe recipe = recipe_of(c, dir_ / fmt::format("run{}", runs_++));
-    testing::train(recipe, machine_for(recipe));
+    testing::train(recipe, late_ ? testing::late(machine_for(recipe)) : machine_for(recipe));
     Outcome out;
     out.steps = read_metrics(recipe.run.dir + "/metrics.jsonl").steps;
     const auto last = std::filesystem::path(recipe.run.dir) / fmt::format("checkpoints/step-{}", kSteps);
@@ -186,6 +187,16 @@ class LayoutMatrix : public ::testing::Test {
     return true;
   }
 
+  // The layout on a device that is late, beside one rank on one that is not.
+  bool judge_late(const Choice& c) {
+    if (!can_run(c)) return false;
+    reference_of(c);
+    late_ = true;
+    const bool judged = judge(c);
+    late_ = false;
+    return judged;
+  }
+
   // In another precision of the cpu backend: that every loss is near that of one rank. Returns the farthest.
   double judge_losses(const Choice& c, double tolerance) {
     SCOPED_TRACE(text_of(c));
@@ -210,6 +221,7 @@ class LayoutMatrix : public ::testing::Test {
   testing::TempDir dir_;
   std::map<std::string, Outcome> references_;
   int runs_ = 0;
+  bool late_ = false;  // whether ops wait until they must run
 };
 using LayoutMatrixSlow = LayoutMatrix;
 
@@ -224,6 +236,12 @@ unsigned seed_of_today() {
 TEST_F(LayoutMatrix, SomeCombinationsEqualOneRank) {
   std::mt19937 gen(1);
   for (int judged = 0; judged < 6;) judged += judge(random_choice(gen));
+}
+
+// As on a GPU: the host must wait before it looks.
+TEST_F(LayoutMatrix, SomeCombinationsEqualOneRankOnADeviceThatIsLate) {
+  std::mt19937 gen(2);
+  for (int judged = 0; judged < 4;) judged += judge_late(random_choice(gen));
 }
 
 TEST_F(LayoutMatrixSlow, EveryPairOfFeaturesEqualsOneRank) {
@@ -286,6 +304,11 @@ TEST_F(LayoutMatrixSlow, EveryPrecisionGivesTheLossesOfOneRank) {
 TEST_F(LayoutMatrixSlow, RandomCombinationsEqualOneRank) {
   std::mt19937 gen(seed_of_today());
   for (int judged = 0; judged < 300;) judged += judge(random_choice(gen));
+}
+
+TEST_F(LayoutMatrixSlow, RandomCombinationsEqualOneRankOnADeviceThatIsLate) {
+  std::mt19937 gen(seed_of_today());
+  for (int judged = 0; judged < 60;) judged += judge_late(random_choice(gen));
 }
 
 }  // namespace

@@ -89,6 +89,7 @@ void Executor::begin(ChunkState& chunk, InFlight& m, int64_t micro_batch, const 
   m.batch.index = micro_batch;
   m.batch.loss = state_.losses.slice_rows(step_.order.global_of(micro_batch), 1);
   m.batch.loss_scale = input.loss_scale;
+  backend_->wait_all();  // the micro-batch before may still be read from this memory
   input.load(m.batch);
 }
 

@@ -15,6 +15,8 @@ struct Machine {
   std::string description;  // "cpu, 2 threads, AVX3_SPR, oneDNN 2.6.3"
   int threads = 1;
   std::shared_ptr<const WorkspaceModel> workspace_model;
+  // Its backends run ops later than they are given: communicators, too, must wait for them.
+  bool late = false;
   // A backend whose kernels take their temporaries from `workspace`.
   std::function<std::unique_ptr<Backend>(Arena& workspace)> make_backend;
   // Rate of large matrix products in this dtype, in flop/s: measured once, in about 0.1 s. 0 where it means nothing.

@@ -1,11 +1,12 @@
 #include "weft/train/rank_run.h"
 
+#include "weft/comm/after.h"
 #include "weft/ops/polled.h"
 
 namespace weft {
 
 RankRun::RankRun(RunPlan of_rank, const Machine& machine, const ProcessMesh& of_mesh, const DecorateBackend& decorate)
-    : mesh(of_mesh),
+    : mesh(machine.late ? after(of_mesh, finish_) : of_mesh),
       plan(std::move(of_rank)),
       arenas(plan.memory.persistent),
       state(plan.model, plan.step, *plan.optimizer, arenas, mesh),
@@ -17,7 +18,9 @@ RankRun::RankRun(RunPlan of_rank, const Machine& machine, const ProcessMesh& of_
       backend(polled_      ? *polled_
               : decorated_ ? *decorated_
                            : *kernels_),
-      executor(state, plan.step, plan.memory, {backend, mesh}) {}
+      executor(state, plan.step, plan.memory, {backend, mesh}) {
+  finish_ = [this] { backend.wait_all(); };
+}
 
 // A larger evaluation may own the workspace's peak.
 void RankRun::check_used() const {

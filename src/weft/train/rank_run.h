@@ -14,6 +14,9 @@ using DecorateBackend = std::function<std::unique_ptr<Backend>(Backend& inner, c
 
 // Allocates what the plan (of this rank) says. Weights are not written yet.
 class RankRun {
+ private:
+  std::function<void()> finish_ = [] {};  // once the backend is there: until it has run what it was given
+
  public:
   RankRun(RunPlan plan, const Machine& machine, const ProcessMesh& mesh, const DecorateBackend& decorate = {});
   RankRun(const RankRun&) = delete;
@@ -22,7 +25,7 @@ class RankRun {
   void check_used() const;
   int64_t peak_bytes() const;
 
-  const ProcessMesh mesh;
+  const ProcessMesh mesh;  // behind the backend, where that is late
   const RunPlan plan;
   PersistentArenas arenas;
   TrainingState state;
