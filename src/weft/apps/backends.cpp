@@ -2,10 +2,12 @@
 
 #include <hwy/targets.h>
 #include <algorithm>
+#include <cstdlib>
 #include <dnnl.hpp>
 #include <memory>
 #include <vector>
 
+#include "weft/apps/cuda_machine.h"
 #include "weft/base/cores.h"
 #include "weft/base/error.h"
 #include "weft/ops/cpu/cpu_backend.h"
@@ -87,6 +89,13 @@ Machine ref_machine(int threads) {
           .make_library_matmuls = [threads] { return library_matmuls(threads); }};
 }
 
+// Of the processes that a launcher started on this host: each takes a GPU of its own where there are so many.
+int rank_on_this_host() {
+  for (const char* name : {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"})
+    if (const char* value = std::getenv(name)) return std::max(0, std::atoi(value));
+  return 0;
+}
+
 }  // namespace
 
 Machine machine_for(const Recipe& recipe, int ranks_here) {
@@ -95,8 +104,9 @@ Machine machine_for(const Recipe& recipe, int ranks_here) {
   if (recipe.run.backend == "ref") return ref_machine(threads);
   if (recipe.run.backend == "cpu")
     return cpu_machine(threads, recipe.train.numerics == "invariant" ? Numerics::invariant : Numerics::fast);
+  if (recipe.run.backend == "cuda") return cuda_machine(rank_on_this_host(), threads);
   throw ConfigError(
-      fmt::format("run.backend = \"{}\" is not in this program; there are cpu and ref", recipe.run.backend));
+      fmt::format("run.backend = \"{}\" is not in this program; there are cpu, cuda and ref", recipe.run.backend));
 }
 
 Machine machine_for(const ModelOptions& options) {

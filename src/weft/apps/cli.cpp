@@ -28,7 +28,7 @@ void model_options(CLI::App& app, ModelOptions& o) {
       ->capture_default_str();
   app.add_option("--backend", o.backend, "Kernels: fast, or the reference in fp64")
       ->capture_default_str()
-      ->check(CLI::IsMember({"cpu", "ref"}));
+      ->check(CLI::IsMember({"cpu", "cuda", "ref"}));
   app.add_option("--precision", o.precision, "Of backend cpu")
       ->capture_default_str()
       ->check(CLI::IsMember({"f32", "bf16", "fp16"}));

@@ -1,31 +1,20 @@
 #include "weft/device/arena.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
+#include <utility>
 
 namespace weft {
 namespace {
-
-constexpr size_t kHugePage = size_t{2} << 20;
 
 int64_t rounded(int64_t bytes) { return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment; }
 
 }  // namespace
 
-void Arena::Unmap::operator()(std::byte* p) const { munmap(p, bytes); }
-
-Arena::Arena(std::string name, int64_t capacity_bytes) : name_(std::move(name)), capacity_(capacity_bytes) {
+Arena::Arena(std::string name, int64_t capacity_bytes, std::shared_ptr<Memory> memory)
+    : name_(std::move(name)), capacity_(capacity_bytes) {
   const size_t bytes = std::max<size_t>(size_t(rounded(capacity_bytes)), kArenaAlignment);
-  void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (p == MAP_FAILED) {
-    throw Error(fmt::format("no memory for {}: {:.2f} GiB ({}); `weft plan` shows what the recipe needs and why", name_,
-                            double(bytes) / double(1 << 30), std::strerror(errno)));
-  }
-  if (bytes >= kHugePage) madvise(p, bytes, MADV_HUGEPAGE);  // a hint; matrices walk many pages
-  memory_ = {static_cast<std::byte*>(p), Unmap{bytes}};
+  std::byte* p = memory->take(bytes, name_);
+  memory_ = {p, Give{std::move(memory), bytes}};
 }
 
 Tensor Arena::alloc(DType dtype, Shape shape, Placement place) {
@@ -43,9 +32,9 @@ void Arena::rewind(int64_t mark) {
   used_ = mark;
 }
 
-Slots::Slots(const std::string& name, int num_slots, int64_t capacity_bytes) {
+Slots::Slots(const std::string& name, int num_slots, int64_t capacity_bytes, const std::shared_ptr<Memory>& memory) {
   for (int i = 0; i < num_slots; ++i) {
-    arenas_.push_back(std::make_unique<Arena>(name, capacity_bytes));
+    arenas_.push_back(std::make_unique<Arena>(name, capacity_bytes, memory));
     free_.push_back(arenas_.back().get());
   }
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "weft/device/memory.h"
 #include "weft/tensor/tensor.h"
 
 namespace weft {
@@ -17,7 +18,8 @@ inline constexpr int64_t kArenaAlignment = 64;  // bytes: a cache line and the w
 class Arena {
  public:
   explicit Arena(std::string name) : name_(std::move(name)) {}  // counts
-  Arena(std::string name, int64_t capacity_bytes);              // allocates; throws Error when the host has not enough
+  // Takes it from `memory`; throws Error where that has not enough.
+  Arena(std::string name, int64_t capacity_bytes, std::shared_ptr<Memory> memory = host_memory());
   Arena(Arena&&) = default;
   Arena& operator=(Arena&&) = default;
 
@@ -32,12 +34,13 @@ class Arena {
   int64_t capacity() const { return capacity_; }
 
  private:
-  struct Unmap {
+  struct Give {
+    std::shared_ptr<Memory> to;
     size_t bytes;
-    void operator()(std::byte* p) const;
+    void operator()(std::byte* p) const { to->give(p, bytes); }
   };
   std::string name_;
-  std::unique_ptr<std::byte, Unmap> memory_;
+  std::unique_ptr<std::byte, Give> memory_;
   int64_t capacity_ = 0, used_ = 0, peak_ = 0;
 };
 
@@ -57,7 +60,8 @@ class Scope {
 // A fixed set of equal arenas, handed to micro-batches and taken back.
 class Slots {
  public:
-  Slots(const std::string& name, int num_slots, int64_t capacity_bytes);
+  Slots(const std::string& name, int num_slots, int64_t capacity_bytes,
+        const std::shared_ptr<Memory>& memory = host_memory());
   Arena& take();  // an empty arena; a WEFT_CHECK when the schedule takes more than were planned
   void give(Arena& arena);
   int num_slots() const { return int(arenas_.size()); }

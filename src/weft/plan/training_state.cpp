@@ -2,13 +2,13 @@
 
 namespace weft {
 
-PersistentArenas::PersistentArenas(const Sizes& s)
-    : params("parameters", s.params),
-      grads("gradients", s.grads),
-      states("optimizer state", s.states),
-      transit("blocks in transit", s.transit),
-      constants("constants", s.constants),
-      records("losses and norms", s.records) {}
+PersistentArenas::PersistentArenas(const Sizes& s, const std::shared_ptr<Memory>& memory)
+    : params("parameters", s.params, memory),
+      grads("gradients", s.grads, memory),
+      states("optimizer state", s.states, memory),
+      transit("blocks in transit", s.transit, memory),
+      constants("constants", s.constants, memory),
+      records("losses and norms", s.records, memory) {}
 
 PersistentArenas::Sizes PersistentArenas::peak() const {
   return {params.peak(), grads.peak(), states.peak(), transit.peak(), constants.peak(), records.peak()};

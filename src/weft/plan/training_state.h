@@ -16,7 +16,7 @@ struct PersistentArenas {
     int64_t total() const { return params + grads + states + transit + constants + records; }
   };
   PersistentArenas() = default;
-  explicit PersistentArenas(const Sizes& sizes);
+  explicit PersistentArenas(const Sizes& sizes, const std::shared_ptr<Memory>& memory = host_memory());
   Sizes peak() const;
 
   Arena params{"parameters"};  // masters and compute copies

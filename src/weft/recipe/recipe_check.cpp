@@ -272,8 +272,9 @@ void check_supported(const Recipe& r) {
     refusals.add(ranks > 1, fmt::format("parallel.{} = {}", axis, ranks),
                  "this version cuts batches (dp), matrices (tp) and layers (pp)", fmt::format("parallel.{} = 1", axis));
   }
-  refusals.add(r.run.backend == "cuda", "run.backend = \"cuda\"", "this version has no GPU kernels",
-               "run.backend = \"cpu\"");
+  refusals.add(r.run.backend == "cuda" && r.train.numerics == "invariant", "train.numerics = \"invariant\"",
+               "products of a GPU's library may add in another order for another micro_batch_size",
+               "train.numerics = \"fast\", which repeats bit for bit too, or run.backend = \"cpu\"");
   refusals.add(r.train.grad_reduce_dtype == "bf16" && r.run.backend == "ref", "train.grad_reduce_dtype = \"bf16\"",
                "backend ref computes, and adds gradients, in f64", "train.grad_reduce_dtype = \"f32\"");
   refusals.add(r.train.precision == "f64" && r.run.backend != "ref", "train.precision = \"f64\"",

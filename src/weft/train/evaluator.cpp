@@ -28,11 +28,11 @@ Evaluator::Evaluator(const std::filesystem::path& folder, const Spec& spec)
       machine_(spec.machine),
       step_(forward_step(config_.spec, spec)),
       plan_(measure_forward(config_.spec, step_, *machine_.workspace_model)),
-      arenas_(plan_.persistent),
+      arenas_(plan_.persistent, machine_.memory),
       params_(step_.precision, {}),
       model_(params_, config_.spec, step_.model),
-      workspace_("workspace", plan_.workspace),
-      scratch_("evaluation", plan_.evaluation),
+      workspace_("workspace", plan_.workspace, machine_.memory),
+      scratch_("evaluation", plan_.evaluation, machine_.memory),
       backend_(machine_.make_backend(workspace_)),
       mesh_(single_mesh()) {
   params_.allocate_values(arenas_.params, arenas_.transit);

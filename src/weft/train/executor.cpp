@@ -10,20 +10,21 @@ Executor::Executor(TrainingState& state, const StepSpec& step, const MemoryPlan&
       plan_(plan),
       backend_(&resources.backend),
       mesh_(resources.mesh),
-      scratch_("scratch", plan.scratch),
-      replay_("replay", plan.replay),
-      evaluation_("evaluation", plan.evaluation),
-      handover_("handover", plan.handover),
-      chunks_(make_chunks(state, plan)),
+      scratch_("scratch", plan.scratch, resources.memory),
+      replay_("replay", plan.replay, resources.memory),
+      evaluation_("evaluation", plan.evaluation, resources.memory),
+      handover_("handover", plan.handover, resources.memory),
+      chunks_(make_chunks(state, plan, resources.memory)),
       links_(state.model, step, resources.mesh, handover_) {}
 
-std::vector<Executor::ChunkState> Executor::make_chunks(const TrainingState& state, const MemoryPlan& plan) {
+std::vector<Executor::ChunkState> Executor::make_chunks(const TrainingState& state, const MemoryPlan& plan,
+                                                        const std::shared_ptr<Memory>& memory) {
   std::vector<ChunkState> chunks;
   for (size_t c = 0; c < plan.chunks.size(); ++c) {
     const MemoryPlan::Chunk& k = plan.chunks[c];
-    ChunkState chunk{Slots("activations till dgrad", k.slots.till_dgrad, k.till_dgrad),
-                     Slots("activations till wgrad", k.slots.till_wgrad, k.till_wgrad),
-                     Slots("gradients till wgrad", k.slots.dgrad_till_wgrad, k.dgrad_till_wgrad),
+    ChunkState chunk{Slots("activations till dgrad", k.slots.till_dgrad, k.till_dgrad, memory),
+                     Slots("activations till wgrad", k.slots.till_wgrad, k.till_wgrad, memory),
+                     Slots("gradients till wgrad", k.slots.dgrad_till_wgrad, k.dgrad_till_wgrad, memory),
                      {}};
     chunk.in_flight.resize(size_t(k.slots.till_wgrad));
     for (InFlight& m : chunk.in_flight) m.saved = state.model.make_saved(int(c));

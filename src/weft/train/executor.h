@@ -27,6 +27,7 @@ class Executor {
   struct Resources {
     Backend& backend;
     const ProcessMesh& mesh;
+    std::shared_ptr<Memory> memory = host_memory();
   };
   // Allocates what the plan says. `state` must outlive this.
   Executor(TrainingState& state, const StepSpec& step, const MemoryPlan& plan, Resources resources);
@@ -63,7 +64,8 @@ class Executor {
     Slots till_dgrad, till_wgrad, dgrad_till_wgrad;
     std::vector<InFlight> in_flight;
   };
-  static std::vector<ChunkState> make_chunks(const TrainingState& state, const MemoryPlan& plan);
+  static std::vector<ChunkState> make_chunks(const TrainingState& state, const MemoryPlan& plan,
+                                             const std::shared_ptr<Memory>& memory);
   void act(Action action, const StepInput& input);
   void begin(ChunkState& chunk, InFlight& m, int64_t micro_batch, const StepInput& input);
   static InFlight& find(ChunkState& chunk, int64_t micro_batch);

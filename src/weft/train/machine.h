@@ -15,6 +15,7 @@ struct Machine {
   std::string description;  // "cpu, 2 threads, AVX3_SPR, oneDNN 2.6.3"
   int threads = 1;
   std::shared_ptr<const WorkspaceModel> workspace_model;
+  std::shared_ptr<Memory> memory = host_memory();  // of all tensors
   // Its backends run ops later than they are given: communicators, too, must wait for them.
   bool late = false;
   // A backend whose kernels take their temporaries from `workspace`.

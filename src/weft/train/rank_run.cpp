@@ -8,9 +8,9 @@ namespace weft {
 RankRun::RankRun(RunPlan of_rank, const Machine& machine, const ProcessMesh& of_mesh, const DecorateBackend& decorate)
     : mesh(machine.late ? after(of_mesh, finish_) : of_mesh),
       plan(std::move(of_rank)),
-      arenas(plan.memory.persistent),
+      arenas(plan.memory.persistent, machine.memory),
       state(plan.model, plan.step, *plan.optimizer, arenas, mesh),
-      workspace("workspace", plan.memory.workspace),
+      workspace("workspace", plan.memory.workspace, machine.memory),
       kernels_(machine.make_backend(workspace)),
       decorated_(decorate ? decorate(*kernels_, mesh) : nullptr),
       polled_(mesh.poll ? std::make_unique<Polled>(decorated_ ? *decorated_ : *kernels_, mesh.lend, mesh.poll)
@@ -18,7 +18,7 @@ RankRun::RankRun(RunPlan of_rank, const Machine& machine, const ProcessMesh& of_
       backend(polled_      ? *polled_
               : decorated_ ? *decorated_
                            : *kernels_),
-      executor(state, plan.step, plan.memory, {backend, mesh}) {
+      executor(state, plan.step, plan.memory, {backend, mesh, machine.memory}) {
   finish_ = [this] { backend.wait_all(); };
 }
 

@@ -5,12 +5,10 @@
 #include <span>
 
 #include "weft/device/arena.h"
+#include "weft/device/cuda/cuda_check.h"
 #include "weft/ops/cuda/block.h"
 
 namespace weft::gpu {
-
-// Throws Error with the name of what failed and CUDA's word for it.
-void check_cuda(cudaError_t status, const char* what);
 
 template <class Kernel>
 __global__ void __launch_bounds__(kThreads) run_block(const Kernel kernel) {
@@ -19,6 +17,8 @@ __global__ void __launch_bounds__(kThreads) run_block(const Kernel kernel) {
   kernel(GpuBlock(fold, numbers));
 }
 
+inline constexpr int64_t kMostBlocks = (int64_t{1} << 31) - 1;  // of a grid, in x
+
 class StreamLauncher {
  public:
   StreamLauncher(cudaStream_t stream, Arena& workspace) : stream_(stream), workspace_(workspace) {}
@@ -26,6 +26,7 @@ class StreamLauncher {
   template <class Kernel>
   void launch(int64_t blocks, const Kernel& kernel) {
     if (blocks == 0) return;
+    WEFT_CHECK(blocks <= kMostBlocks, "{} blocks in a grid", blocks);
     run_block<<<unsigned(blocks), kThreads, 0, stream_>>>(kernel);
     check_cuda(cudaGetLastError(), "launch a kernel");
   }

@@ -1,0 +1,35 @@
+#include "weft/device/memory.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "weft/base/error.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t kHugePage = size_t{2} << 20;
+
+class HostMemory final : public Memory {
+ public:
+  std::byte* take(size_t bytes, const std::string& what) override {
+    void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+      throw Error(fmt::format("no memory for {}: {:.2f} GiB ({}); `weft plan` shows what the recipe needs and why",
+                              what, double(bytes) / double(1 << 30), std::strerror(errno)));
+    if (bytes >= kHugePage) madvise(p, bytes, MADV_HUGEPAGE);  // a hint; matrices walk many pages
+    return static_cast<std::byte*>(p);
+  }
+  void give(std::byte* memory, size_t bytes) override { munmap(memory, bytes); }
+};
+
+}  // namespace
+
+const std::shared_ptr<Memory>& host_memory() {
+  static const std::shared_ptr<Memory> memory = std::make_shared<HostMemory>();
+  return memory;
+}
+
+}  // namespace weft

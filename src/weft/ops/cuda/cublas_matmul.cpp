@@ -1,0 +1,95 @@
+#include "weft/ops/cuda/cublas_matmul.h"
+
+#include "weft/base/error.h"
+#include "weft/ops/cuda/cuda_workspace.h"
+
+namespace weft {
+namespace {
+
+void check(cublasStatus_t status, const char* what) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  throw Error(fmt::format("cannot {}: {}", what, cublasLtGetStatusString(status)));
+}
+
+cudaDataType_t type_of(DType t) {
+  if (t == DType::f32) return CUDA_R_32F;
+  return t == DType::bf16 ? CUDA_R_16BF : CUDA_R_16F;
+}
+
+}  // namespace
+
+// The library's matrices lie by columns, where weft's lie by rows: it is asked for out^T = op(b)^T op(a)^T, whose
+// operands in memory are b and a as they are.
+class CublasMatmul::Product {
+ public:
+  explicit Product(const Matmul& op) {
+    check(cublasLtMatmulDescCreate(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), "describe a matrix product");
+    set(CUBLASLT_MATMUL_DESC_TRANSA, op.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, op.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+    if (op.bias) {
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+      set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(op.bias.dtype));
+      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, op.bias.data);
+    }
+    a = layout(op.b);
+    b = layout(op.a);
+    out = layout(op.out);
+  }
+  Product(const Product&) = delete;
+  Product& operator=(const Product&) = delete;
+  ~Product() {
+    for (cublasLtMatrixLayout_t one : {a, b, out})
+      if (one != nullptr) cublasLtMatrixLayoutDestroy(one);
+    if (desc != nullptr) cublasLtMatmulDescDestroy(desc);
+  }
+
+  cublasLtMatmulDesc_t desc = nullptr;
+  cublasLtMatrixLayout_t a = nullptr, b = nullptr, out = nullptr;
+
+ private:
+  template <class T>
+  void set(cublasLtMatmulDescAttributes_t what, const T& value) {
+    check(cublasLtMatmulDescSetAttribute(desc, what, &value, sizeof value), "describe a matrix product");
+  }
+  static cublasLtMatrixLayout_t layout(const Tensor& t) {
+    cublasLtMatrixLayout_t made = nullptr;
+    check(cublasLtMatrixLayoutCreate(&made, type_of(t.dtype), uint64_t(t.cols()), uint64_t(t.rows()), t.row_stride),
+          "describe a matrix");
+    return made;
+  }
+};
+
+CublasMatmul::CublasMatmul() { check(cublasLtCreate(&handle_), "begin with cuBLASLt"); }
+CublasMatmul::~CublasMatmul() { cublasLtDestroy(handle_); }
+
+const std::optional<cublasLtMatmulAlgo_t>& CublasMatmul::way_of(const Matmul& op, const Product& product) {
+  const Key key{op.m(),     op.n(),       op.k(),     op.a.row_stride, op.b.row_stride, op.out.row_stride,
+                op.a.dtype, op.out.dtype, op.trans_a, op.trans_b,      op.accumulate,   bool(op.bias)};
+  const auto found = ways_.find(key);
+  if (found != ways_.end()) return found->second;
+  cublasLtMatmulPreference_t preference = nullptr;
+  check(cublasLtMatmulPreferenceCreate(&preference), "ask for a matrix product");
+  const size_t most = size_t(kCublasWorkspace);
+  cublasLtMatmulHeuristicResult_t result = {};
+  int count = 0;
+  cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most, sizeof most);
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle_, product.desc, product.a, product.b, product.out,
+                                                               product.out, preference, 1, &result, &count);
+  cublasLtMatmulPreferenceDestroy(preference);
+  const bool has_way = status == CUBLAS_STATUS_SUCCESS && count > 0;
+  return ways_[key] = has_way ? std::optional(result.algo) : std::nullopt;
+}
+
+bool CublasMatmul::run(const Matmul& op, void* workspace, cudaStream_t stream) {
+  if (op.m() == 0 || op.n() == 0 || op.k() == 0) return false;
+  const Product product(op);
+  const auto& way = way_of(op, product);
+  if (!way) return false;
+  const float one = 1, kept = op.accumulate ? 1 : 0;
+  check(cublasLtMatmul(handle_, product.desc, &one, op.b.data, product.a, op.a.data, product.b, &kept, op.out.data,
+                       product.out, op.out.data, product.out, &*way, workspace, size_t(kCublasWorkspace), stream),
+        "multiply matrices");
+  return true;
+}
+
+}  // namespace weft

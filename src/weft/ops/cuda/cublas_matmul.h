@@ -1,0 +1,35 @@
+// Matrix products by cuBLASLt.
+#pragma once
+#include <cublasLt.h>
+
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "weft/ops/ops.h"
+
+namespace weft {
+
+// Sums in f32, without TF32. The first call of a shape asks the library's heuristic for its way, which then stays: the
+// same shape gives the same bits. Belongs to one stream; not thread-safe.
+class CublasMatmul {
+ public:
+  CublasMatmul();
+  CublasMatmul(const CublasMatmul&) = delete;
+  CublasMatmul& operator=(const CublasMatmul&) = delete;
+  ~CublasMatmul();
+  // Issues it with kCublasWorkspace bytes at `workspace`. False, and nothing issued, where the library has no way for
+  // it. Throws Error.
+  bool run(const Matmul& op, void* workspace, cudaStream_t stream);
+
+ private:
+  // All that an algorithm depends on: m, n, k, the strides, the types and the flags.
+  using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, DType, DType, bool, bool, bool, bool>;
+  class Product;
+  const std::optional<cublasLtMatmulAlgo_t>& way_of(const Matmul& op, const Product& product);
+
+  cublasLtHandle_t handle_ = nullptr;
+  std::map<Key, std::optional<cublasLtMatmulAlgo_t>> ways_;
+};
+
+}  // namespace weft

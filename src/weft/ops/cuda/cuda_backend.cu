@@ -1,0 +1,39 @@
+#include <nvtx3/nvToolsExt.h>
+
+#include <string>
+
+#include "weft/ops/cuda/cuda_backend.cuh"
+#include "weft/ops/cuda/cuda_workspace.h"
+
+namespace weft {
+
+CudaBackend::CudaBackend(int device, Arena& workspace) : device_(device), workspace_(workspace) {
+  check_cuda(cudaSetDevice(device_), "use the GPU");
+  check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream");
+}
+
+CudaBackend::~CudaBackend() {
+  cudaStreamSynchronize(stream_);
+  cudaStreamDestroy(stream_);
+}
+
+void CudaBackend::enter(std::string_view region) { nvtxRangePushA(std::string(region).c_str()); }
+void CudaBackend::leave() { nvtxRangePop(); }
+
+void CudaBackend::wait_all() { check_cuda(cudaStreamSynchronize(stream_), "run what the GPU was given"); }
+
+void CudaBackend::launch(const Matmul& op) {
+  void* memory = workspace_.alloc(DType::u8, {kCublasWorkspace}).data;
+  if (cublas_.run(op, memory, stream_)) return;
+  gpu::StreamLauncher launcher(stream_, workspace_);
+  gpu::run(launcher, op);
+}
+
+void CudaBackend::launch(const Zero& op) {
+  const size_t size = size_t(size_of(op.x.dtype));
+  check_cuda(cudaMemset2DAsync(op.x.data, size_t(op.x.row_stride) * size, 0, size_t(op.x.cols()) * size,
+                               size_t(op.x.rows()), stream_),
+             "zero memory");
+}
+
+}  // namespace weft

@@ -1,0 +1,39 @@
+// All ops on one stream of a GPU.
+#pragma once
+#include "weft/ops/backend.h"
+#include "weft/ops/cuda/cublas_matmul.h"
+#include "weft/ops/cuda/run_kernels.h"
+#include "weft/ops/cuda/stream_launcher.cuh"
+
+namespace weft {
+
+class CudaBackend final : public UniformBackend<CudaBackend> {
+ public:
+  CudaBackend(int device, Arena& workspace);
+  ~CudaBackend() override;
+
+  template <class Op>
+  void apply(const Op& op) {
+    const Scope scope(workspace_);  // the next op runs behind this one, so it may have the same bytes
+    launch(op);
+  }
+  void enter(std::string_view region) override;
+  void leave() override;
+  void wait_all() override;
+
+ private:
+  template <class Op>
+  void launch(const Op& op) {
+    gpu::StreamLauncher launcher(stream_, workspace_);
+    gpu::run(launcher, op);
+  }
+  void launch(const Matmul& op);
+  void launch(const Zero& op);
+
+  int device_;
+  Arena& workspace_;
+  cudaStream_t stream_ = nullptr;
+  CublasMatmul cublas_;
+};
+
+}  // namespace weft

@@ -1,0 +1,117 @@
+#include "weft/ops/cuda/cuda_device.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "weft/base/error.h"
+#include "weft/device/cuda/managed_memory.h"
+#include "weft/ops/cuda/cuda_backend.cuh"
+#include "weft/ops/cuda/cuda_workspace.h"
+
+namespace weft {
+namespace {
+
+constexpr int kOldest = 80;                      // compute capability 8.0: the first with bf16
+constexpr int64_t kSide = 8192;                  // of the matrices that the rate is measured with
+constexpr int64_t kElements = int64_t{1} << 28;  // of each array that the bandwidth is measured with
+constexpr int kTimes = 10;
+
+std::string version_text(int version, int thousand) {
+  return fmt::format("{}.{}", version / thousand, version % thousand / (thousand / 100));
+}
+
+// Of the best of so many tries, after one that does not count.
+template <class F>
+double seconds_of(Backend& backend, const F& issue) {
+  issue();
+  backend.wait_all();
+  double best = 1e30;
+  for (int i = 0; i < kTimes; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    issue();
+    backend.wait_all();
+    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  return best;
+}
+
+class Gpu final : public CudaDevice {
+ public:
+  explicit Gpu(int ordinal) : ordinal_(ordinal), memory_(make_managed_memory(ordinal)) {
+    check_cuda(cudaGetDeviceProperties(&properties_, ordinal), "ask the GPU what it is");
+    const int capability = 10 * properties_.major + properties_.minor;
+    if (capability < kOldest)
+      throw Error(fmt::format("GPU {}, {}, has compute capability {}.{}; weft needs 8.0 (A100) or newer", ordinal,
+                              properties_.name, properties_.major, properties_.minor));
+    if (properties_.concurrentManagedAccess == 0)
+      throw Error(
+          fmt::format("GPU {}, {}: this system cannot share memory between the GPU and the host while both work "
+                      "(concurrentManagedAccess is 0); weft needs that: Linux on bare metal, in a container, or "
+                      "with the whole GPU in a virtual machine",
+                      ordinal, properties_.name));
+  }
+
+  std::string description() const override {
+    int driver = 0;
+    check_cuda(cudaDriverGetVersion(&driver), "ask for the driver's version");
+    return fmt::format("{}, {:.0f} GiB, compute capability {}.{}, CUDA {} (driver {}), cuBLASLt {}", properties_.name,
+                       double(properties_.totalGlobalMem) / double(1 << 30), properties_.major, properties_.minor,
+                       version_text(CUDART_VERSION, 1000), version_text(driver, 1000),
+                       version_text(int(cublasLtGetVersion()), 10000));
+  }
+  std::shared_ptr<Memory> memory() const override { return memory_; }
+  std::shared_ptr<const WorkspaceModel> workspace_model() const override { return std::make_shared<CudaWorkspace>(); }
+  std::unique_ptr<Backend> make_backend(Arena& workspace) const override {
+    return std::make_unique<CudaBackend>(ordinal_, workspace);
+  }
+
+  double measure_matmul_rate(DType dtype) const override {
+    Arena arena("matrices to measure", 3 * kSide * kSide * size_of(dtype), memory_);
+    Arena workspace("workspace to measure", kCublasWorkspace, memory_);
+    CudaBackend backend(ordinal_, workspace);
+    const Tensor a = arena.alloc(dtype, {kSide, kSide}), b = arena.alloc(dtype, {kSide, kSide}),
+                 out = arena.alloc(dtype, {kSide, kSide});
+    const Matmul op{.a = a, .b = b, .out = out};
+    return 2.0 * double(kSide) * double(kSide) * double(kSide) / seconds_of(backend, [&] { backend.run(op); });
+  }
+  double measure_bandwidth() const override {
+    Arena arena("memory to measure", 2 * kElements * int64_t(sizeof(float)), memory_);
+    Arena workspace("workspace to measure", kArenaAlignment, memory_);
+    CudaBackend backend(ordinal_, workspace);
+    const Tensor from = arena.alloc(DType::f32, {kElements}), to = arena.alloc(DType::f32, {kElements});
+    const Copy op{.from = from, .to = to};
+    return double(from.bytes() + to.bytes()) / seconds_of(backend, [&] { backend.run(op); });
+  }
+
+ private:
+  int ordinal_;
+  std::shared_ptr<Memory> memory_;
+  cudaDeviceProp properties_ = {};
+};
+
+int count_of_gpus() {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaErrorInsufficientDriver) {
+    int driver = 0;
+    cudaDriverGetVersion(&driver);
+    throw Error(driver == 0
+                    ? std::string("there is no NVIDIA driver on this machine; install one, or in a container "
+                                  "start it with its GPUs (docker run --gpus all)")
+                    : fmt::format("the NVIDIA driver is of CUDA {}, and weft was built with CUDA {}; update the "
+                                  "driver, or build weft with an older toolkit",
+                                  version_text(driver, 1000), version_text(CUDART_VERSION, 1000)));
+  }
+  if (status == cudaErrorNoDevice || (status == cudaSuccess && count == 0))
+    throw Error("the NVIDIA driver sees no GPU (nvidia-smi shows what it sees; CUDA_VISIBLE_DEVICES may hide them)");
+  check_cuda(status, "look for GPUs");
+  return count;
+}
+
+}  // namespace
+}  // namespace weft
+
+extern "C" weft::CudaDevice* weft_open_cuda_device(int ordinal) {
+  const int count = weft::count_of_gpus();
+  return new weft::Gpu(ordinal % count);
+}

@@ -1,0 +1,29 @@
+// A GPU, as the program sees it that loads weft's module for GPUs: no header of CUDA is needed for it.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "weft/device/arena.h"
+#include "weft/ops/backend.h"
+
+namespace weft {
+
+class CudaDevice {
+ public:
+  virtual ~CudaDevice() = default;
+  virtual std::string description() const = 0;  // "NVIDIA H200, compute capability 9.0, driver 13.0, cuBLASLt 13.1"
+  virtual std::shared_ptr<Memory> memory() const = 0;
+  virtual std::shared_ptr<const WorkspaceModel> workspace_model() const = 0;
+  // Ops run on a stream of its own, later than they are given (Backend::wait_all).
+  virtual std::unique_ptr<Backend> make_backend(Arena& workspace) const = 0;
+  virtual double measure_matmul_rate(DType dtype) const = 0;  // flop/s
+  virtual double measure_bandwidth() const = 0;               // bytes/s
+};
+
+// What the module has for dlsym under kOpenCudaDevice. Throws Error "no NVIDIA driver ...", which says what is missing
+// and what to do.
+using OpenCudaDevice = CudaDevice*(int ordinal);
+inline constexpr const char* kOpenCudaDevice = "weft_open_cuda_device";
+inline constexpr const char* kCudaModule = "libweft_cuda.so";
+
+}  // namespace weft

@@ -1,0 +1,46 @@
+#include "weft/ops/cuda/cuda_workspace.h"
+
+#include "weft/device/arena.h"
+#include "weft/ops/cuda/run_kernels.h"
+
+namespace weft {
+namespace {
+
+class Counter {
+ public:
+  template <class Kernel>
+  void launch(int64_t, const Kernel&) {}
+  template <class E>
+  E* memory(int64_t count) {
+    return static_cast<E*>(arena_.alloc(DType::u8, {count * int64_t(sizeof(E))}).data);
+  }
+  template <class E>
+  const E* copied(std::span<const E> from) {
+    return memory<E>(int64_t(from.size()));
+  }
+  int64_t bytes() const { return arena_.peak(); }
+
+ private:
+  Arena arena_{"workspace"};
+};
+
+template <class Op>
+int64_t count(const Op& op) {
+  Counter counter;
+  gpu::run(counter, op);
+  return counter.bytes();
+}
+
+}  // namespace
+
+int64_t CudaWorkspace::bytes(const Matmul&) const { return kCublasWorkspace; }
+int64_t CudaWorkspace::bytes(const BiasGrad& op) const { return count(op); }
+int64_t CudaWorkspace::bytes(const NormBackward& op) const { return count(op); }
+int64_t CudaWorkspace::bytes(const HeadNormBackward& op) const { return count(op); }
+int64_t CudaWorkspace::bytes(const Attention& op) const { return count(op); }
+int64_t CudaWorkspace::bytes(const AttentionBackward& op) const { return count(op); }
+int64_t CudaWorkspace::bytes(const Sum& op) const { return count(op); }
+int64_t CudaWorkspace::bytes(const SumSquares& op) const { return count(op); }
+int64_t CudaWorkspace::bytes(const CountNonfinite& op) const { return count(op); }
+
+}  // namespace weft

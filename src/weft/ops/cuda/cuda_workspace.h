@@ -1,0 +1,23 @@
+// How much of its workspace each op takes on a GPU: its own way to its kernels, with a launcher that counts.
+#pragma once
+#include "weft/ops/backend.h"
+
+namespace weft {
+
+inline constexpr int64_t kCublasWorkspace = int64_t{32} << 20;  // bytes: what NVIDIA advises for Hopper
+
+class CudaWorkspace final : public WorkspaceModel {
+ public:
+  using WorkspaceModel::bytes;
+  int64_t bytes(const Matmul& op) const override;
+  int64_t bytes(const BiasGrad& op) const override;
+  int64_t bytes(const NormBackward& op) const override;
+  int64_t bytes(const HeadNormBackward& op) const override;
+  int64_t bytes(const Attention& op) const override;
+  int64_t bytes(const AttentionBackward& op) const override;
+  int64_t bytes(const Sum& op) const override;
+  int64_t bytes(const SumSquares& op) const override;
+  int64_t bytes(const CountNonfinite& op) const override;
+};
+
+}  // namespace weft
