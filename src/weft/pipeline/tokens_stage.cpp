@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kVersion = 2;
+constexpr int kVersion = 2, kVersionOfConversations = 3;
 constexpr uint64_t kCopiesSeed = 0x636f70;  // part of the format: other documents would be the copied ones
 
 struct TokenizedDocument {
@@ -169,8 +169,12 @@ StageResult run_tokens_stage(const PipelineConfig& config, const StageResult& be
     parameters["copies"][s.name] = s.copies;
     if (s.weight) parameters["weights"][s.name] = *s.weight;
   }
-  const StageFolder folder(
-      path, {.name = "tokens", .version = kVersion, .parameters = parameters, .inputs = before.hash}, context);
+  const StageFolder folder(path,
+                           {.name = "tokens",
+                            .version = config.has_conversations() ? kVersionOfConversations : kVersion,
+                            .parameters = parameters,
+                            .inputs = before.hash},
+                           context);
   if (folder.is_complete()) {
     folder.remove_work_folder();  // which a run that was killed at its end left
     return open_stage(path);
