@@ -449,6 +449,29 @@ TEST(Pipeline, AFileThatIsLostIsMadeAgain) {
             std::string::npos);
 }
 
+// The way out that the error names is one.
+TEST(Pipeline, AShardThatChangedIsNamedWhereItIsNeeded) {
+  const TempDir dir;
+  const PipelineConfig config = config_of(small_toml(dir, "[length]\nmin_words = 1\n[dedup]\n[tokens]\n"));
+  Harness harness;
+  harness.run(config);
+  const auto good = bytes_of_folder(dir / "out");
+  for (const auto& [shard, behind] :
+       std::map<std::string, std::string>{{"read/00000.jsonl", "filter/00000.jsonl"},
+                                          {"filter/00000.jsonl", "dedup/00000.jsonl"},
+                                          {"dedup/00000.jsonl", "tokens/train-00000.bin"}}) {
+    std::string bytes = good.at(shard);
+    bytes[bytes.size() / 2] ^= 1;
+    spill(dir / "out" / shard, bytes);
+    fs::remove(dir / "out" / behind);
+    const std::string error = error_of([&] { harness.run(config); });
+    EXPECT_NE(error.find(shard + ": is not the file that was written; remove it and run"), std::string::npos) << error;
+    fs::remove(dir / "out" / shard);
+    harness.run(config);
+    EXPECT_TRUE(bytes_of_folder(dir / "out") == good) << shard;
+  }
+}
+
 // Of the same size and with the same report beside it: training refuses such a file, so a run must not take it for its
 // own.
 TEST(Pipeline, ATokenFileThatChangedIsMadeAgain) {
@@ -532,6 +555,10 @@ TEST(Pipeline, AuditLooksAtWhatIsBesideTheShards) {
     EXPECT_NE(audit.problems[0].find(name), std::string::npos) << audit.problems[0];
     spill(c.dir / "out" / name, good);
   }
+  spill(c.dir / "out/tokens/train-00007.bin", "more");
+  ASSERT_EQ(audit_dataset(c.dir / "out").problems.size(), 1u);
+  EXPECT_NE(audit_dataset(c.dir / "out").problems[0].find("train-00007.bin: is no file of the dataset"),
+            std::string::npos);
 }
 
 TEST(Pipeline, AuditFindsNoChangeInAnInputThatIsBroken) {

@@ -180,6 +180,8 @@ int run_data_audit(const DatasetOptions& o) {
   const Audit audit = audit_dataset(o.folders.at(0));
   for (const std::string& note : audit.notes) std::cout << "note: " << note << "\n";
   for (const std::string& problem : audit.problems) std::cout << problem << "\n";
+  if (!audit.problems.empty())
+    std::cout << "what is not as it was written can be removed: `weft data run` makes what is missing anew\n";
   std::cout << fmt::format(
       "{} files, {}: {}\n", audit.files, megabytes(double(audit.bytes)),
       audit.problems.empty() ? "as the manifest says" : fmt::format("{} problems", audit.problems.size()));

@@ -175,6 +175,8 @@ class Auditor {
   void stage(const JsonFields& stage) {
     const fs::path folder = folder_ / stage.string("stage");
     if (stage.has("manifest")) file(folder / "manifest.json", stage.string("manifest"));
+    for (const std::string& name : added_files(folder, stage.json()))
+      audit_.problems.push_back((folder / name).string() + ": is no file of the dataset");
     if (stage.has("others")) {
       const JsonFields others = stage.object("others");
       for (const auto& one : others.json().items()) file(folder / one.key(), others.string(one.key()));

@@ -257,7 +257,7 @@ void find_duplicates(const DedupConfig& config, const StageFolder& folder, const
   };
   const PassSpec pass{.part = 0, .shown = "dedup, keys", .work = before.counts.bytes_out, .finished = finished};
   for_each_open_shard(folder, pass, n, context,
-                      [&](int64_t shard) { return keys.run(shard, before.folder / before.shards[size_t(shard)]); });
+                      [&](int64_t shard) { return keys.run(shard, before.checked_shard(shard)); });
   if (context.helps) return;  // the rest is the leader's
   std::vector<fs::path> runs;
   for (int64_t i = 0; i < n; ++i) runs.push_back(keys.keys_of(i));

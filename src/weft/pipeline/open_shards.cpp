@@ -144,7 +144,7 @@ void run_map_stage(const StageFolder& folder, const StageResult& before, const S
     ShardWriter out;
     ShardReport report;
     Counts& c = report.counts;
-    for_each_in_shard(before.folder / before.shards[size_t(shard)], [&](Document&& d) {
+    for_each_in_shard(before.checked_shard(shard), [&](Document&& d) {
       ++c.documents_in;
       c.bytes_in += int64_t(d.text.size());
       const std::optional<Drop> drop = judge(d, c.changed);

@@ -118,6 +118,16 @@ std::vector<std::string> lost_files(const fs::path& folder, const nlohmann::json
   return lost;
 }
 
+std::vector<std::string> added_files(const fs::path& folder, const nlohmann::json& manifest) {
+  std::vector<std::string> added;
+  const auto sizes = manifest.find("bytes");
+  if (sizes == manifest.end() || !sizes->is_object() || !fs::is_directory(folder)) return added;
+  const nlohmann::json there = sizes_in(folder);
+  for (const auto& one : there.items())
+    if (!sizes->contains(one.key())) added.push_back(one.key());
+  return added;
+}
+
 void remove_unfinished(const fs::path& folder, std::string_view of) {
   constexpr std::string_view kMark = ".tmp-";  // of WholeFile, with six characters behind
   std::vector<fs::path> found;
@@ -311,8 +321,22 @@ StageResult open_stage(const fs::path& folder) {
   const JsonFields fields(r.manifest, file.string());
   r.counts = counts_of_json(fields.object("counts").json(), file.string());
   if (const auto* shards = fields.find("shards"))
-    for (const auto& shard : *shards) r.shards.push_back(JsonFields(shard, file.string()).string("file"));
+    for (const auto& shard : *shards) {
+      const JsonFields of_shard(shard, file.string());
+      r.shards.push_back(of_shard.string("file"));
+      r.hashes.push_back(of_shard.string("hash"));
+    }
   return r;
+}
+
+fs::path StageResult::checked_shard(int64_t shard) const {
+  const fs::path file = folder / shards[size_t(shard)];
+  if (hash_of_file(file) != hashes[size_t(shard)])
+    throw FileError(
+        fmt::format("{}: is not the file that was written; remove it and run the pipeline again, which makes "
+                    "it anew",
+                    file.string()));
+  return file;
 }
 
 }  // namespace weft

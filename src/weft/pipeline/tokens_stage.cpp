@@ -109,7 +109,7 @@ void encode_all(const Encode& encode, const StageFolder& folder, const StageResu
                 const StageContext& context) {
   const fs::path work = folder.make_work_folder();
   for_each_open_shard(folder, before, context, [&](int64_t shard) {
-    return encode.run(before.folder / before.shards[size_t(shard)], work / shard_name(shard, ".train"),
+    return encode.run(before.checked_shard(shard), work / shard_name(shard, ".train"),
                       work / shard_name(shard, ".valid"));
   });
 }
