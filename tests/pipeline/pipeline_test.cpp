@@ -497,10 +497,20 @@ TEST(Pipeline, ARunStaysOutOfAnotherOnesFolder) {
     const std::string error = error_of([&] { harness.run(testing::config_over(dir / within, in, "")); });
     EXPECT_NE(error.find("lies in the folder of another pipeline, "), std::string::npos) << error;
   }
-  fs::remove(dir / "out/more");
-  fs::remove(dir / "out/read/more");
+  EXPECT_FALSE(fs::exists(dir / "out/more") || fs::exists(dir / "out/read/more"));
   EXPECT_TRUE(bytes_of_folder(dir / "out") == good);
   EXPECT_EQ(error_of([&] { harness.run(testing::config_over(dir / "out-too", in, "")); }), "");
+}
+
+TEST(Pipeline, ThatWasKilledAsItBeganGoesOn) {
+  const TempDir dir;
+  const PipelineConfig config = config_of(small_toml(dir, ""));
+  fs::create_directories(dir / "out/read");
+  spill(dir / "out/run.lock", "");
+  spill(dir / "out/read/stage.json.tmp-abc123", "{");
+  Harness harness;
+  EXPECT_EQ(error_of([&] { harness.run(config); }), "");
+  EXPECT_FALSE(fs::exists(dir / "out/read/stage.json.tmp-abc123"));
 }
 
 TEST(Pipeline, TwoRunsInOneFolderAreRefused) {
