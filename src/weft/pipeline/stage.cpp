@@ -227,6 +227,14 @@ void StageFolder::wait_until_complete(const StageContext& context) const {
   if (!is_still_mine()) team_.lost_leader();
 }
 
+void StageFolder::note_inputs(const nlohmann::json& inputs) const {
+  const fs::path file = path_ / "stage.json";
+  nlohmann::json json = read_json_file(file, kManifest);
+  if (json.at("inputs") == inputs) return;
+  json["inputs"] = inputs;
+  write_json(file, json);
+}
+
 // A shard alone is made again by itself; of anything else that is lost it is not known what it was made with.
 void StageFolder::open_again_if_files_are_lost() const {
   const fs::path file = path_ / "manifest.json";
