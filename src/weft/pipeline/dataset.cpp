@@ -293,7 +293,8 @@ bool run_pipeline(const PipelineConfig& config, const std::string& stage, const 
                                   near.empty() ? "" : "; did you mean " + near + "?"));
   }
   const fs::path folder = config.run.dir;
-  for (const SourceConfig& source : config.sources) refuse_own_output(source.files, folder);
+  if (stage.empty() || stage == "read" || given.helps)  // later stages do without the inputs
+    for (const SourceConfig& source : config.sources) refuse_own_output(source.files, folder);
   if (config.has("decontaminate")) refuse_own_output(config.decontaminate.files, folder);
   if (!given.helps) make_folder(folder);
   given.progress.begin(given.helps ? "waiting for the run that leads" : "waiting for helpers of an earlier run", 0);
