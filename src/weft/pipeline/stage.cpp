@@ -179,6 +179,7 @@ StageFolder::StageFolder(fs::path folder, StageIdentity identity, const StageCon
       const auto d = difference(read_json_file(file, kManifest), mine);
       if (!d) {
         open_again_if_files_are_lost();
+        if (!is_complete()) team_.note_work();
         return;
       }
       if (fs::exists(path_.parent_path() / "manifest.json") && !context.again)
