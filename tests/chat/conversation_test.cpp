@@ -196,6 +196,7 @@ TEST(ChatParts, AreJoinedForATemplateThatTakesTextsAlone) {
   EXPECT_EQ(marked("{{ messages[0]['content'] }}", parts), "a\nb\nc");  // else as Python writes the list
   EXPECT_EQ(marked("{{ messages[0]['role'] + ':' + messages[0]['content'] }}", parts), "user:a\nb\nc");
   EXPECT_EQ(marked("{{ messages[0].content | tojson }}", parts), R"("a\nb\nc")");
+  EXPECT_EQ(marked("{{ messages[0].content }}", talk_of("[]")), "");  // not a list either
   EXPECT_SAYS(refusal(kChatMl, talk_of(R"([{"type": "image"}])")),
               "message 1: has a part of type \"image\", and the template takes texts alone");
 }

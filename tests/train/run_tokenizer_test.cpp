@@ -90,6 +90,15 @@ TEST(RunTokenizer, AManifestThatDoesNotSayItsVocabularyIsNotJudgedByIt) {
   EXPECT_EQ(error_of([&] { judge_tokenizer(f.recipe({"set"}), 1); }), "");
 }
 
+TEST(RunTokenizer, ATextIsOfNoDatasetWhereverItLies) {
+  const Files f;
+  fs::create_directories(f.at("mine/tokens"));
+  spill(f.at("mine/manifest.json"), "{\"name\": \"not of weft\"}");
+  spill(f.at("mine/tokens/in.txt"), "one two");
+  Datasets datasets;
+  EXPECT_EQ(error_of([&] { dataset_tokenizers({f.at("mine/tokens/in.txt")}, datasets); }), "");
+}
+
 TEST(RunTokenizer, TheModelsOwnIsLeftWhereTheDatasetWasMadeWithIt) {
   const Files f;
   f.make("set", f.at("mine.json"));

@@ -147,7 +147,7 @@ Value with_joined_parts(const Value& messages) {
   Items all = messages.list().items;
   for (size_t i = 0; i < all.size(); ++i) {
     const Value* content = get(all[i], "content");
-    if (content == nullptr || !content->holds<List>() || content->list().items.empty()) continue;
+    if (content == nullptr || !content->holds<List>()) continue;
     for (const Value& part : content->list().items) {
       if (is_text_part(part)) continue;
       const Value* type = get(part, "type");

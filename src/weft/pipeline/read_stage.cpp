@@ -226,8 +226,8 @@ nlohmann::json stamps_of(const std::vector<InputFile>& files) {
   return stamps;
 }
 
-// A file that was only touched, or copied, is no other input: the time of its first reading holds where the complete
-// stage read the same bytes. They are read for that; whoever has no patience keeps the times.
+// A file that was only touched, or copied, is no other input: the time that the complete stage knows of it holds where
+// that read the same bytes. They are read for that. For the leader, before StageFolder clears what it goes by.
 void keep_times_of_equal_files(nlohmann::json& stamps, const fs::path& path) {
   const fs::path stage = path / "stage.json", manifest = path / "manifest.json";
   if (!fs::exists(stage) || !fs::exists(manifest)) return;
@@ -318,8 +318,9 @@ StageResult run_read_stage(const PipelineConfig& config, const fs::path& path, c
   StageIdentity identity = read_identity(config);
   const nlohmann::json stamps = stamps_of(files);
   identity.inputs = stamps;
-  keep_times_of_equal_files(identity.inputs, path);
+  if (!context.helps) keep_times_of_equal_files(identity.inputs, path);
   const StageFolder folder(path, identity, context);
+  if (!context.helps) folder.note_inputs(stamps);
   if (folder.is_complete()) return open_stage(path);
 
   const ReadInputs read = read_all(config, files, folder, context);

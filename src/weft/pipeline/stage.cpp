@@ -31,7 +31,6 @@ void write_json(const fs::path& file, const nlohmann::json& json) {
 std::optional<JsonDifference> difference(nlohmann::json made, const nlohmann::json& mine) {
   if (made.is_object() && made.contains("parameters"))
     made["parameters"] = with_defaults(std::move(made["parameters"]), mine.at("parameters"));
-  if (made == mine) return {};
   return first_difference(made, mine);
 }
 
@@ -190,6 +189,7 @@ StageFolder::StageFolder(fs::path folder, StageIdentity identity, const StageCon
       const auto d = difference(read_json_file(file, kManifest), mine);
       if (!d) {
         open_again_if_files_are_lost();
+        if (!is_complete()) team_.note_work();
         return;
       }
       if (fs::exists(path_.parent_path() / "manifest.json") && !context.again)
@@ -235,6 +235,14 @@ void StageFolder::wait_until_complete(const StageContext& context) const {
     if (too_long) break;  // who opens the stage says what it misses
   }
   if (!is_still_mine()) team_.lost_leader();
+}
+
+void StageFolder::note_inputs(const nlohmann::json& inputs) const {
+  const fs::path file = path_ / "stage.json";
+  nlohmann::json json = read_json_file(file, kManifest);
+  if (json.at("inputs") == inputs) return;
+  json["inputs"] = inputs;
+  write_json(file, json);
 }
 
 // A shard alone is made again by itself; of anything else that is lost it is not known what it was made with.

@@ -68,6 +68,10 @@ class StageFolder {
   // ConfigError where it is of another identity, and Interrupted.
   StageFolder(std::filesystem::path folder, StageIdentity identity, const StageContext& context);
 
+  // The leader's: stage.json says these from here on, which are its inputs under newer stamps. Helpers compare theirs
+  // with them, and a run that goes on after an interruption too.
+  void note_inputs(const nlohmann::json& inputs) const;
+
   const std::filesystem::path& path() const { return path_; }
   const StageIdentity& identity() const { return identity_; }
   // All files that its manifest lists are there. Where one was not, the stage was opened again when this was made.

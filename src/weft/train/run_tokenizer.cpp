@@ -164,6 +164,7 @@ bool any_is_text(const std::vector<std::string>& entries) {
 std::vector<DatasetTokenizer> dataset_tokenizers(const std::vector<std::string>& files, Datasets& datasets) {
   std::vector<DatasetTokenizer> all;
   for (const std::string& file : files) {
+    if (is_text(file)) continue;
     const auto tokenizer = datasets.tokenizer_of(file);
     const auto same = [&](const DatasetTokenizer& t) { return t.folder == tokenizer->folder; };
     if (tokenizer && std::none_of(all.begin(), all.end(), same)) all.push_back(*tokenizer);
