@@ -85,6 +85,26 @@ TEST(DataTrainTokenizer, WritesATokenizerThatIsReadAgain) {
               "the bytes and special tokens alone are 257");
 }
 
+TEST(DataTrainTokenizer, ASpecialTokenIsOneWordAndFilesMayFollowIt) {
+  TempDir dir;
+  spill(dir / "a.txt", "low lower");
+  spill(dir / "b.txt", "lowest low");
+  const auto learned = [&](std::vector<std::string> args) {
+    args.insert(args.begin(), {"data", "train-tokenizer", "--vocab-size", "262", "--again"});
+    args.insert(args.end(), {"--out", (dir / "t.json").string()});
+    return weft(args);
+  };
+  const std::string a = (dir / "a.txt").string(), b = (dir / "b.txt").string();
+  for (const auto& args : {std::vector<std::string>{a, "--special", "<|a|>", b, "--special", "<|b|>"},
+                           std::vector<std::string>{"--special", "<|a|>", "--special", "<|b|>", a, b}}) {
+    const Finished f = learned(args);
+    EXPECT_EQ(f.status, 0) << f.err;
+    EXPECT_SAYS(f.err, b + ": ");
+    EXPECT_SAYS(f.out, "special token 0: \"<|a|>\"\nspecial token 1: \"<|b|>\"\n");
+    EXPECT_EQ(f.out.find("special token 2"), std::string::npos) << f.out;
+  }
+}
+
 TEST(DataTrainTokenizer, MakesAFolderForATokenizerJson) {
   TempDir dir;
   spill(dir / "t.txt", "low lower lowest");

@@ -75,7 +75,9 @@ Command add_train_tokenizer(CLI::App& data) {
   app->add_option("--vocab-size", o->vocab_size, "Tokens, with the 256 bytes and the special ones")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{256}, int64_t{1} << 24));
-  app->add_option("--special", o->specials, "Special tokens, the first of the ids; documents are split at them")
+  app->add_option("--special", o->specials,
+                  "A special token; repeat it for more: they are the first ids, and documents are split at them")
+      ->allow_extra_args(false)  // what follows is a file
       ->type_name("TOKEN");
   app->add_option("--pattern", o->pattern, "How text is split into pieces")
       ->capture_default_str()

@@ -6,6 +6,7 @@
 #include "weft/apps/output_file.h"
 #include "weft/base/cores.h"
 #include "weft/base/error.h"
+#include "weft/base/json.h"
 #include "weft/base/mapped_file.h"
 #include "weft/data/jsonl.h"
 #include "weft/data/token_writer.h"
@@ -70,6 +71,8 @@ int run_data_train_tokenizer(const TrainTokenizerOptions& o) {
   file.commit();
   std::cout << fmt::format("{}: {} merges of {} wanted, from {:.1f} MB\n", out.string(), learned.merges.size(), wanted,
                            double(counts.bytes()) / 1e6);
+  for (size_t i = 0; i < o.specials.size(); ++i)
+    std::cout << fmt::format("special token {}: {}\n", i, in_quotes(o.specials[i]));
   return kExitOk;
 }
 
