@@ -252,6 +252,19 @@ TEST(Readers, WarcGivesConversionsAndResources) {
   EXPECT_EQ(ReadFile("a.warc", warc).texts(), (Texts{"one", "two"}));
 }
 
+TEST(Readers, WhatAWarcFileNotesAboutItselfIsNoPage) {
+  std::string warc;
+  for (const char* target : {"http://x/", "<https://x/>", "FTP://x/a", "metadata://gnu.org/software/wget/warc/wget.log",
+                             "urn:X-wpull:log", "dns:x"}) {
+    std::string record = warc_record("resource", target);
+    record.replace(record.find("http://x/"), 9, target);
+    warc += record.replace(record.find("application/http"), 16, "text/plain");
+  }
+  const ReadFile read("a.warc", warc);
+  EXPECT_EQ(read.texts(), (Texts{"http://x/", "<https://x/>", "FTP://x/a"}));
+  EXPECT_EQ(read.result.counts.dropped.at("no page's address"), 3);
+}
+
 TEST(Readers, PlainTextOfWarcIsConvertedOrPutAside) {
   const std::string ok = "HTTP/1.1 200 OK\r\nContent-Type: text/plain";
   const std::string warc = warc_record("response", ok + "; charset=ISO-8859-1\r\n\r\ncaf\xe9") +

@@ -20,8 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // 2: a slip in CSV costs fewer rows; 3: pages of WARC files whatever their type's case; 4: empty rows count; 5:
-// ShareGPT's messages; 6: contents in parts. What a change does not touch keeps its version.
-constexpr int kVersion = 4, kVersionOfConversations = 6;
+// ShareGPT's messages; 6: contents in parts; 7: what WARC files note about themselves is no page.
+constexpr int kVersion = 7;
 
 struct BatchRow {
   std::shared_ptr<const SourceFile> file;
@@ -306,10 +306,7 @@ StageIdentity read_identity(const PipelineConfig& config) {
   nlohmann::json parameters = parameters_of(config, {"source", "read"});
   parameters["run.shard_mb"] = config.run.shard_mb;
   parameters["run.compression"] = config.run.compression;
-  return {.name = "read",
-          .version = config.has_conversations() ? kVersionOfConversations : kVersion,
-          .parameters = parameters,
-          .inputs = {}};
+  return {.name = "read", .version = kVersion, .parameters = parameters, .inputs = {}};
 }
 
 StageResult run_read_stage(const PipelineConfig& config, const fs::path& path, const StageContext& context) {

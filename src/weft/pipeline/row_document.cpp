@@ -93,6 +93,13 @@ std::string type_of(std::string_view head, std::string_view page) {
   return first.starts_with("<!doctype html") || first.starts_with("<html") ? "text/html" : "";
 }
 
+// Archivers keep their own notes as resources, under metadata:// (wget), urn: and the like. A record that does not say
+// where it is from may be a page.
+bool is_of_a_page(std::string_view target) {
+  const std::string scheme = lower_ascii(target.substr(0, target.find(':')));
+  return target.empty() || scheme == "http" || scheme == "https" || scheme == "ftp" || scheme == "file";
+}
+
 // False and why: a record that is no page.
 bool read_warc_record(const Row& row, Document& d, std::string& why) {
   const std::string_view record = row.bytes;
@@ -117,6 +124,7 @@ bool read_warc_record(const Row& row, Document& d, std::string& why) {
   } else if (kind != "resource" && kind != "conversion") {
     return why = "no response", false;
   }
+  if (!is_of_a_page(d.url)) return why = "no page's address", false;
   if (!is_page(type)) return why = "no page", false;
   d.text = page_text(type, page);
   if (d.text.empty()) return why = "no text", false;
