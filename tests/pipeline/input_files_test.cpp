@@ -48,6 +48,12 @@ TEST(InputFiles, ANamedPipeIsRefusedAndNotWaitedFor) {
   const TempDir dir;
   ASSERT_EQ(mkfifo((dir / "pipe").c_str(), 0600), 0);
   EXPECT_SAYS(said_by_run(dir / "out", list_of(dir / "pipe")), "pipe: cannot be read: is not a regular file");
+  fs::create_directories(dir / "in");
+  for (const char* name : {"in/pipe", "in/tube"}) ASSERT_EQ(mkfifo((dir / name).c_str(), 0600), 0);
+  spill(dir / "in/a.txt", "a");
+  const std::string said = said_by_run(dir / "out", list_of(dir / "in"));
+  EXPECT_SAYS(said, "pipe: cannot be read: is not a regular file\n");
+  EXPECT_SAYS(said, "tube: cannot be read: is not a regular file");
 }
 
 TEST(InputFiles, LinksInAFolderAreFollowedAndBadOnesNamed) {

@@ -113,6 +113,14 @@ std::vector<std::string> matches_or_itself(const std::string& name) {
   return fs::exists(name) ? std::vector{name} : matches(name);
 }
 
+std::string not_regular(const std::vector<std::string>& files) {
+  constexpr size_t kMost = 20;
+  std::string all;
+  for (size_t i = 0; i < std::min(files.size(), kMost); ++i)
+    all += fmt::format("{}{}: cannot be read: is not a regular file", i > 0 ? "\n  " : "", files[i]);
+  return all + (files.size() > kMost ? fmt::format("\n  and {} more", files.size() - kMost) : "");
+}
+
 const char* about_braces(const std::string& name) {
   const bool braces = name.find('{') != std::string::npos && name.find('}') != std::string::npos;
   return braces && !fs::exists(name) ? "; braces are not known: write each of the names or patterns they stand for"
@@ -172,11 +180,13 @@ void refuse_own_output(const std::vector<std::string>& names, const std::string&
 
 std::vector<InputFile> input_files(const std::vector<SourceConfig>& sources) {
   std::vector<InputFile> files;
+  std::vector<std::string> special;  // pipes, sockets, devices
   std::map<std::pair<dev_t, ino_t>, std::string> known;
   for (size_t s = 0; s < sources.size(); ++s) {
     for (const std::string& path : expand_names(sources[s].files)) {
       struct stat info {};
       if (stat(path.c_str(), &info) != 0) throw FileError(fmt::format("{}: cannot be read", path));
+      if (!S_ISREG(info.st_mode)) special.push_back(path);
       const auto [first, added] = known.emplace(std::pair{info.st_dev, info.st_ino}, path);
       if (!added)
         throw ConfigError(
@@ -187,6 +197,7 @@ std::vector<InputFile> input_files(const std::vector<SourceConfig>& sources) {
       files.push_back({path, s, info.st_size, info.st_mtim.tv_sec * kNs + info.st_mtim.tv_nsec});
     }
   }
+  if (!special.empty()) throw FileError(not_regular(special));
   return files;
 }
 
