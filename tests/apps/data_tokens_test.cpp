@@ -38,6 +38,20 @@ TEST(DataEncode, OfAFilePrintsCountAndIds) {
   EXPECT_EQ(weft({"data", "encode", "--tokenizer", "byte", "--file", file, "--count"}).out, "3\n");
 }
 
+TEST(DataEncode, OfAFileRefusesWhatIsNoText) {
+  TempDir dir;
+  spill(dir / "t.txt", "abc");
+  ASSERT_EQ(std::system(("gzip '" + (dir / "t.txt").string() + "'").c_str()), 0);
+  spill(dir / "t.parquet", "PAR1\x15 and so on");
+  const auto refusal = [&](const char* name) {
+    const Finished f = weft({"data", "encode", "--tokenizer", "byte", "--count", "--file", (dir / name).string()});
+    EXPECT_EQ(f.status, 1) << f.out;
+    return f.err;
+  };
+  EXPECT_SAYS(refusal("t.txt.gz"), "t.txt.gz: is compressed: decompress it first");
+  EXPECT_SAYS(refusal("t.parquet"), "t.parquet: is Parquet, which is not read");
+}
+
 TEST(DataEncode, NamesTheLineThatIsNone) {
   const std::pair<const char*, const char*> cases[] = {
       {"\"a\"\n3\n", "standard input: line 2: expected a JSON string, got 3"},
@@ -154,6 +168,26 @@ TEST(DataTrainTokenizer, LearnsFromWhatIsInACompressedFile) {
   EXPECT_EQ(learned_from("z.jsonl.gz"), learned_from("t.jsonl"));
   spill(dir / "cut.jsonl.gz", slurp(dir / "z.jsonl.gz").substr(0, 30));
   EXPECT_SAYS(learned_from("cut.jsonl.gz"), "cut.jsonl.gz: cut short");
+}
+
+TEST(DataTrainTokenizer, LearnsFromTheTextOfRowsAndPages) {
+  TempDir dir;
+  const auto learned_from = [&](const std::string& name, const std::string& bytes) {
+    spill(dir / name, bytes);
+    const Finished f = weft({"data", "train-tokenizer", (dir / name).string(), "--vocab-size", "258", "--out",
+                             (dir / "out.json").string(), "--again"});
+    return f.status == 0 ? slurp(dir / "out.json") : f.err;
+  };
+  const std::string text = learned_from("t.txt", "ab ab abc abc");
+  EXPECT_SAYS(text, "merges");
+  EXPECT_EQ(learned_from("t.csv", "id,text\nzzzz,ab ab abc abc\nzzzz\n"), text);
+  EXPECT_EQ(learned_from("t.html", "<script>zzzz</script><p>ab ab abc abc</p>"), text);
+  EXPECT_EQ(learned_from("t.warc",
+                         "WARC/1.0\r\nWARC-Type: conversion\r\nWARC-Target-URI: http://zzzz\r\nContent-Type: "
+                         "text/plain\r\nContent-Length: 13\r\n\r\nab ab abc abc\r\n\r\n"),
+            text);
+  EXPECT_SAYS(learned_from("other.csv", "id,txt\nzzzz,ab\n"), "the header has no column (source.text_key) \"text\"");
+  EXPECT_SAYS(learned_from("t.zip", "PK\x03\x04 and so on"), "is a zip archive, which is not read: unpack it");
 }
 
 TEST(DataChat, RendersTokenizesAndMasks) {
