@@ -56,6 +56,12 @@ TEST(InputFiles, ANamedPipeIsRefusedAndNotWaitedFor) {
   const TempDir dir;
   ASSERT_EQ(mkfifo((dir / "pipe").c_str(), 0600), 0);
   EXPECT_SAYS(said_by_run(dir / "out", list_of(dir / "pipe")), "pipe: cannot be read: is not a regular file");
+  fs::create_directories(dir / "in");
+  for (const char* name : {"in/pipe", "in/tube"}) ASSERT_EQ(mkfifo((dir / name).c_str(), 0600), 0);
+  spill(dir / "in/a.txt", "a");
+  const std::string said = said_by_run(dir / "out", list_of(dir / "in"));
+  EXPECT_SAYS(said, "pipe: cannot be read: is not a regular file\n");
+  EXPECT_SAYS(said, "tube: cannot be read: is not a regular file");
 }
 
 TEST(InputFiles, LinksInAFolderAreFollowedAndBadOnesNamed) {
@@ -81,6 +87,32 @@ TEST(InputFiles, APatternThatMatchesNothingIsCalledOne) {
   };
   EXPECT_EQ(error("*.zst"), (dir / "*.zst").string() + ": no file matches this pattern");
   EXPECT_EQ(error("a.zst"), (dir / "a.zst").string() + ": there is no such file, and no file in it");
+}
+
+TEST(InputFiles, TwoStarsAreFoldersOfAnyDepthOrNone) {
+  const TempDir dir;
+  std::vector<std::string> all;
+  for (const std::string name : {"a.jsonl", "d1/b.jsonl", "d1/d2/[x]/c.jsonl", "e.jsonl/f.jsonl"}) {
+    all.push_back((dir / "gl" / name).string());
+    fs::create_directories((dir / "gl" / name).parent_path());
+    spill(all.back(), "{}");
+  }
+  spill(dir / "gl/d1/d2/g.txt", "g");
+  const auto found = [&](const std::string& pattern) { return expand_names({(dir / pattern).string()}); };
+  EXPECT_EQ(found("gl/**/*.jsonl"), all);  // each once, though one folder's name matches too
+  EXPECT_EQ(found("g*/**/**/*.jsonl"), all);
+  EXPECT_EQ(found("gl/**/d2/**/*.jsonl"), std::vector{all[2]});
+  EXPECT_EQ(found("gl/**/g.txt"), std::vector{(dir / "gl/d1/d2/g.txt").string()});
+  EXPECT_EQ(found("gl/**"), found("gl"));
+  EXPECT_SAYS(testing::error_of([&] { found("gl/**/*.csv"); }), "no file matches this pattern");
+  EXPECT_SAYS(testing::error_of([&] { found("gl/**.jsonl"); }), "** stands for folders of any depth, between slashes");
+}
+
+TEST(InputFiles, BracesAreSaidNotToBeKnown) {
+  const TempDir dir;
+  spill(dir / "a.txt", "a");
+  for (const char* pattern : {"{a,b}.txt", "{a,b}.*"})
+    EXPECT_SAYS(testing::error_of([&] { expand_names({(dir / pattern).string()}); }), "braces are not known");
 }
 
 TEST(InputFiles, AFileIsReadOnce) {

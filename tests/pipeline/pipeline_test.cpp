@@ -251,6 +251,18 @@ TEST(Pipeline, ValuesThatDropEverythingAreRefused) {
   const std::string good = "[run]\ndir = \"d\"\n[[source]]\nname = \"a\"\nfiles = [\"f\"]\n";
   EXPECT_EQ(refusal(good + "[language]\nkeep = [\"english\"]\n"),
             "test.toml: language.keep: \"english\" is no code of a language; did you mean \"en\"?");
+  const std::pair<const char*, const char*> others[] = {
+      {"he", "iw"},      {"nb", "no"},       {"nob_Latn", "no"},   {"fil", "tl"},           {"jv", "jw"},
+      {"zh-Hans", "zh"}, {"zh-CN", "zh"},    {"zh_TW", "zh-Hant"}, {"zho_Hant", "zh-Hant"}, {"en-US", "en"},
+      {"EN", "en"},      {"deu_Latn", "de"}, {"Hebrew", "iw"}};
+  for (const auto& [code, known] : others) {
+    EXPECT_SAYS(refusal(fmt::format("{}[language]\nkeep = [\"{}\"]\n", good, code)),
+                fmt::format("did you mean \"{}\"?", known));
+    EXPECT_EQ(refusal(fmt::format("{}[language]\nkeep = [\"{}\"]\n", good, known)), "");
+  }
+  for (const char* none : {"un", "xx", "xxx", "xx-Latn", "zze", "qq"})
+    EXPECT_SAYS(refusal(fmt::format("{}[language]\nkeep = [\"{}\"]\n", good, none)),
+                "is no code of a language, as \"en\" or \"zh-Hant\"; docs/formats/pipeline.md has them");
   EXPECT_EQ(refusal(good + "[language]\nkeep = [\"en\", \"zh\", \"zh-Hant\"]\n"), "");
   EXPECT_EQ(refusal(good + "[language]\nkeep = []\n").find("test.toml: language.keep is empty"), 0u);
   EXPECT_EQ(refusal(good + "[length]\nmin_words = 9\nmax_words = 8\n"),

@@ -66,7 +66,9 @@ Command add_chat(CLI::App& data) {
 Command add_train_tokenizer(CLI::App& data) {
   auto o = std::make_shared<TrainTokenizerOptions>();
   CLI::App* app = data.add_subcommand("train-tokenizer", "Learn a byte-level BPE tokenizer from text");
-  app->add_option("files", o->files, "Text and JSONL, also compressed (gz, zst, xz)")->required()->type_name("FILES");
+  app->add_option("files", o->files, "Text, JSONL, CSV, WARC and HTML, also compressed (gz, zst, xz)")
+      ->required()
+      ->type_name("FILES");
   app->add_option("--out", o->out,
                   "The file to write, *.json, or a folder for its tokenizer.json; made where it is missing")
       ->required()
@@ -75,12 +77,14 @@ Command add_train_tokenizer(CLI::App& data) {
   app->add_option("--vocab-size", o->vocab_size, "Tokens, with the 256 bytes and the special ones")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{256}, int64_t{1} << 24));
-  app->add_option("--special", o->specials, "Special tokens, the first of the ids; documents are split at them")
+  app->add_option("--special", o->specials,
+                  "A special token; repeat it for more: they are the first ids, and documents are split at them")
+      ->allow_extra_args(false)  // what follows is a file
       ->type_name("TOKEN");
   app->add_option("--pattern", o->pattern, "How text is split into pieces")
       ->capture_default_str()
       ->check(CLI::IsMember({"r50k", "cl100k", "o200k", "llama3", "qwen2"}));
-  app->add_option("--text-key", o->text_key, "Key of the text in JSONL")->capture_default_str();
+  app->add_option("--text-key", o->text_key, "Key of the text in JSONL, its column in CSV")->capture_default_str();
   app->add_option("--threads", o->threads, "0: all cores")->capture_default_str()->check(CLI::Range(0, 4096));
   app->footer(
       "Example:\n  weft data train-tokenizer books.jsonl --vocab-size 32768 --special '<|endoftext|>' --out "

@@ -64,7 +64,8 @@ class Contamination {
   void read(const std::string& path) {
     const SourceConfig source;
     SourceFile file{.path = path, .format = format_of(source, path), .columns = {}};
-    if (file.format == FileFormat::kWarc) throw ConfigError(path + ": decontaminate.files takes JSONL, CSV and text");
+    if (file.format == FileFormat::kWarc || file.format == FileFormat::kHtml)
+      throw ConfigError(path + ": decontaminate.files takes JSONL, CSV and text");
     const auto rows = open_rows(source, file, nullptr, {});
     Row row;
     while (rows->next(row)) {
