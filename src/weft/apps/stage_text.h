@@ -1,0 +1,26 @@
+// How far `weft data run` is, and what a stage did, in words.
+#pragma once
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "weft/pipeline/stage.h"
+
+namespace weft {
+
+// "21.0 MB"
+std::string megabytes(double bytes);
+// "reason 12, other 3, +2 more": at most `most` of them, the largest counts first, and in at most `width` columns;
+// empty where not one fits.
+std::string most_frequent(const std::map<std::string, int64_t>& counts, size_t most, size_t width);
+
+// "filter 25%: 14490 documents, 19.7 MB/s, ETA 0:38, kept 14255, dropped 235: length.min_words 120, +4 more", in at
+// most `width` columns: what stands last is left out first, whole. `speed`: bytes of work in a second; 0: not known
+// yet.
+std::string format_stage_progress(const StageProgress::View& view, double speed, size_t width);
+
+// What a complete stage did, by its manifest, in the dataset `folder`: lines.
+std::string stage_text(const nlohmann::json& manifest, const std::filesystem::path& folder);
+
+}  // namespace weft
