@@ -39,5 +39,29 @@ TEST(StageText, IsAsWideAsTheTerminalAndSaysHowManyReasonsAreLeftOut) {
     EXPECT_LE(format_stage_progress(quarter_done(), 2.5e6, width).size(), width);
 }
 
+TEST(StageText, SaysOfALongStageHowItBeginsAndThenALineAMinute) {
+  StageTeller teller(false);
+  StageProgress::View v = quarter_done();
+  std::vector<double> told;
+  for (double now_s = 1000; now_s <= 1130; now_s += 0.5)
+    if (!teller.look(v, now_s, 1000).empty()) told.push_back(now_s - 1000);
+  EXPECT_EQ(told, (std::vector<double>{5, 65, 125}));
+  EXPECT_NE(teller.look(v, 3000, 1000), "");  // as after a stop
+  v.stage = "dedup";
+  EXPECT_EQ(teller.look(v, 3100, 1000), "");
+  v.stage = "tokens";  // dedup was short
+  EXPECT_EQ(teller.look(v, 3104, 1000), "");
+  EXPECT_EQ(teller.look(v, 3108, 1000), "");
+  v.bytes += 25'000'000;
+  EXPECT_NE(teller.look(v, 3114, 1000).find(", 2.5 MB/s, ETA 2:00,"), std::string::npos);
+}
+
+TEST(StageText, ChangesAtEachLookOnATerminal) {
+  StageTeller teller(true);
+  teller.look(quarter_done(), 10, 80);
+  EXPECT_NE(teller.look(quarter_done(), 10.5, 80), "");
+  EXPECT_NE(teller.look(quarter_done(), 11, 80), "");
+}
+
 }  // namespace
 }  // namespace weft

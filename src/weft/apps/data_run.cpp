@@ -27,7 +27,7 @@
 namespace weft {
 namespace {
 
-// Says on standard error how far it is: on a terminal in one line that changes, else a line every ten seconds.
+// Says on standard error how far it is: on a terminal in one line that changes, else in lines of a long stage.
 class ProgressLine {
  public:
   explicit ProgressLine(const StageProgress& progress) : progress_(progress), thread_([this] { run(); }) {}
@@ -45,25 +45,15 @@ class ProgressLine {
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
   void run() {
     std::unique_lock lock(mutex_);
-    std::string stage;
-    Clock::time_point since = Clock::now();
-    int64_t before = 0;  // bytes of work then
-    const auto pause = terminal_ ? std::chrono::milliseconds(500) : std::chrono::milliseconds(10000);
-    while (!wake_.wait_for(lock, pause, [this] { return done_; })) {
-      const StageProgress::View view = progress_.view();
-      if (view.stage.empty()) continue;
-      if (view.stage != stage) {  // its speed is known from the next look on
-        since = Clock::now(), stage = view.stage, before = view.bytes;
-        continue;
-      }
-      const double seconds = std::chrono::duration<double>(Clock::now() - since).count();
+    StageTeller teller(terminal_);
+    while (!wake_.wait_for(lock, std::chrono::milliseconds(500), [this] { return done_; })) {
+      const double now_s = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
       // On a terminal one column stays free: some wrap when the last is filled.
       const size_t width = terminal_ ? size_t(std::max(terminal_width(STDERR_FILENO) - 1, 0)) : kPlainColumns;
-      const std::string text = format_stage_progress(view, double(view.bytes - before) / seconds, width);
-      std::cerr << (terminal_ ? "\r\033[K" + text : text + "\n") << std::flush;
+      const std::string text = teller.look(progress_.view(), now_s, width);
+      if (!text.empty()) std::cerr << (terminal_ ? "\r\033[K" + text : text + "\n") << std::flush;
     }
   }
 

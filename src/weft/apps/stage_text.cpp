@@ -66,6 +66,21 @@ std::string format_stage_progress(const StageProgress::View& v, double speed, si
   return reasons.empty() ? line : line + ": " + reasons;
 }
 
+std::string StageTeller::look(const StageProgress::View& view, double now_s, size_t width) {
+  if (view.stage.empty()) return "";
+  if (view.stage != stage_) {  // its speed is known from the next look on
+    stage_ = view.stage;
+    since_s_ = now_s;
+    next_s_ = now_s + kLongStage_s;
+    before_ = view.bytes;
+    return "";
+  }
+  if (!live_ && now_s < next_s_) return "";
+  next_s_ = now_s + kPlainInterval_s;
+  const double elapsed_s = now_s - since_s_;
+  return format_stage_progress(view, elapsed_s > 0 ? double(view.bytes - before_) / elapsed_s : 0, width);
+}
+
 std::string stage_text(const nlohmann::json& manifest, const std::filesystem::path& folder) {
   const Counts c = counts_of_json(manifest.at("counts"), "manifest.json");
   std::string text =

@@ -20,6 +20,25 @@ std::string most_frequent(const std::map<std::string, int64_t>& counts, size_t m
 // yet.
 std::string format_stage_progress(const StageProgress::View& view, double speed, size_t width);
 
+inline constexpr double kLongStage_s = 5;       // a stage that lasts so long is worth a line where nobody watches
+inline constexpr double kPlainInterval_s = 60;  // from there on between its lines
+
+// Decides what is said of stages, and when. Times are seconds of a steady clock.
+class StageTeller {
+ public:
+  // `live`: on a terminal, where each look is shown. Else there is a line when a stage has lasted kLongStage_s, and
+  // then each kPlainInterval_s.
+  explicit StageTeller(bool live) : live_(live) {}
+  // The line to show now, in at most `width` columns; empty: none.
+  std::string look(const StageProgress::View& view, double now_s, size_t width);
+
+ private:
+  bool live_;
+  std::string stage_;  // that was seen last
+  double since_s_ = 0, next_s_ = 0;
+  int64_t before_ = 0;  // bytes of work at since_s_
+};
+
 // What a complete stage did, by its manifest, in the dataset `folder`: lines.
 std::string stage_text(const nlohmann::json& manifest, const std::filesystem::path& folder);
 
