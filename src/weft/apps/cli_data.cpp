@@ -124,6 +124,23 @@ Command add_dataset_command(CLI::App& data, const std::string& name, const std::
   return {app, [o, run] { return run(*o); }, kGroup};
 }
 
+Command add_stats(CLI::App& data) {
+  auto o = std::make_shared<StatsOptions>();
+  CLI::App* app = data.add_subcommand("stats", "What a dataset's stages did, and what they dropped");
+  app->add_option("folder", o->folder, "What weft data run wrote")->required()->type_name("DIR");
+  auto* samples = app->add_option("--samples", o->rule, "Show dropped documents: of all rules, or of this one")
+                      ->expected(0, 1)
+                      ->type_name("[RULE]");
+  app->add_flag("--json", o->json, "One JSON object, for programs");
+  app->footer("Example:\n  weft data stats dataset --samples gopher_quality");
+  return {app,
+          [o, samples] {
+            o->samples = samples->count() > 0;
+            return run_data_stats(*o);
+          },
+          kGroup};
+}
+
 Command add_why(CLI::App& data) {
   auto o = std::make_shared<WhyOptions>();
   CLI::App* app = data.add_subcommand("why", "What is behind a trained sample: files, rows, filters, duplicates, text");
@@ -163,7 +180,7 @@ std::vector<Command> add_data(CLI::App& weft) {
       add_train_tokenizer(*data),
       add_run(*data),
       add_dataset_command(*data, "audit", "Whether a dataset is what its manifest says", run_data_audit),
-      add_dataset_command(*data, "stats", "What a dataset's stages did", run_data_stats),
+      add_stats(*data),
       add_dataset_command(*data, "diff", "How two datasets differ; status 1: they do; 2: cannot tell", run_data_diff),
       add_why(*data),
       add_train_ngram(*data)};

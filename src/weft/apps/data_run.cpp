@@ -1,4 +1,4 @@
-// weft data run, audit, stats, diff, train-ngram.
+// weft data run, audit, diff, train-ngram.
 #include <unistd.h>
 
 #include <algorithm>
@@ -65,12 +65,6 @@ class ProgressLine {
   bool done_ = false;
   std::thread thread_;
 };
-
-// Why an input could not be read to its end; empty: it could, or the dataset is of a weft that did not note it.
-std::string failure_of(const nlohmann::json& input) {
-  const auto found = input.find("failure");
-  return found != input.end() && found->is_string() ? found->get<std::string>() : "";
-}
 
 // The lines of a recipe that train on the dataset.
 void say_recipe(const nlohmann::json& tokens, const std::filesystem::path& folder) {
@@ -139,26 +133,6 @@ int run_data_audit(const DatasetOptions& o) {
       "{} files, {}: {}\n", audit.files, megabytes(double(audit.bytes)),
       audit.problems.empty() ? "as the manifest says" : fmt::format("{} problems", audit.problems.size()));
   return audit.problems.empty() ? kExitOk : kExitFailure;
-}
-
-int run_data_stats(const DatasetOptions& o) {
-  const std::filesystem::path folder = o.folders.at(0);
-  const Dataset dataset = open_dataset(folder);
-  std::cout << "version " << dataset.version << "\n";
-  for (const auto& input : dataset.manifest.at("inputs"))
-    std::cout << fmt::format("input {}: {}{}\n", input.at("file").get<std::string>(),
-                             megabytes(input.at("bytes").get<double>()),
-                             failure_of(input).empty() ? "" : ", " + failure_of(input));
-  for (const auto& stage : dataset.manifest.at("stages")) {
-    std::cout << stage_text(stage, folder);
-    if (!stage.contains("files")) continue;
-    for (const auto& file : stage.at("files"))
-      std::cout << fmt::format("  {}: {} documents, {} tokens{}{}\n", file.at("prefix").get<std::string>(),
-                               file.at("documents").get<int64_t>(), file.at("tokens").get<int64_t>(),
-                               file.contains("counted") ? ", of which count " + file.at("counted").dump() : "",
-                               file.contains("weight") ? ", weight " + file.at("weight").dump() : "");
-  }
-  return kExitOk;
 }
 
 int run_data_diff(const DatasetOptions& o) {

@@ -81,12 +81,19 @@ std::string StageTeller::look(const StageProgress::View& view, double now_s, siz
   return format_stage_progress(view, elapsed_s > 0 ? double(view.bytes - before_) / elapsed_s : 0, width);
 }
 
+std::string failure_of(const nlohmann::json& input) {
+  const auto found = input.find("failure");
+  return found != input.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
 std::string stage_text(const nlohmann::json& manifest, const std::filesystem::path& folder) {
   const Counts c = counts_of_json(manifest.at("counts"), "manifest.json");
   std::string text =
       fmt::format("{:<14} {:>9} in, {:>9} out, {} to {}", manifest.at("stage").get<std::string>(), c.documents_in,
                   c.documents_out, megabytes(double(c.bytes_in)), megabytes(double(c.bytes_out)));
   if (!c.dropped.empty()) text += "\n  dropped " + most_frequent(c.dropped, kAllReasons, kAnyWidth);
+  if (!c.contaminated.empty())
+    text += "\n  by evaluation file " + most_frequent(c.contaminated, kAllReasons, kAnyWidth);
   if (c.dropped.contains("broken"))
     text += fmt::format("\n  broken rows are in {}, with file, row, bytes and reason",
                         (folder / manifest.at("stage").get<std::string>() / "broken-*.jsonl").string());

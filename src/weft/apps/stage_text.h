@@ -39,6 +39,10 @@ class StageTeller {
   int64_t before_ = 0;  // bytes of work at since_s_
 };
 
+// Why an input of a manifest could not be read to its end; empty: it could, or the dataset is of a weft that did not
+// note it.
+std::string failure_of(const nlohmann::json& input);
+
 // What a complete stage did, by its manifest, in the dataset `folder`: lines.
 std::string stage_text(const nlohmann::json& manifest, const std::filesystem::path& folder);
 

@@ -150,7 +150,9 @@ void run_map_stage(const StageFolder& folder, const StageResult& before, const S
       const std::optional<Drop> drop = judge(d, c.changed);
       if (drop) {
         ++c.dropped[drop->reason];
-        return report.show({drop->reason, drop->detail, d.id.text(), d.text}, context.samples);
+        for (const std::string& file : drop->evaluation_files) ++c.contaminated[file];
+        return report.show({drop->reason, drop->detail, d.id.text(), d.text, d.origin.file, d.origin.row},
+                           context.samples);
       }
       ++c.documents_out;
       c.bytes_out += int64_t(d.text.size());

@@ -188,7 +188,7 @@ class BatchWork {
     ++report_.broken;
     ++report_.counts.dropped["broken"];
     const std::string place = fmt::format("{}: row {} at byte {}", one.file->path, one.row.number, one.row.begin);
-    report_.show({"broken", why, place, ""}, context_.samples);
+    report_.show({"broken", why, place, "", one.file->path, one.row.number}, context_.samples);
   }
 
   const Batch& batch_;

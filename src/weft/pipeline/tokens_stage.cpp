@@ -54,7 +54,7 @@ class Encode {
       if (valid_one) t.copies = 1;
       if (const auto drop = encoder_.encode(d, t.encoded)) {
         ++c.dropped[drop->reason];
-        return report.show({drop->reason, drop->detail, d.id.text(), d.text}, samples_);
+        return report.show({drop->reason, drop->detail, d.id.text(), d.text, d.origin.file, d.origin.row}, samples_);
       }
       c.documents_out += t.copies;
       c.bytes_out += t.copies * int64_t(d.text.size());
