@@ -38,6 +38,20 @@ TEST(DataEncode, OfAFilePrintsCountAndIds) {
   EXPECT_EQ(weft({"data", "encode", "--tokenizer", "byte", "--file", file, "--count"}).out, "3\n");
 }
 
+TEST(DataEncode, OfAFileRefusesWhatIsNoText) {
+  TempDir dir;
+  spill(dir / "t.txt", "abc");
+  ASSERT_EQ(std::system(("gzip '" + (dir / "t.txt").string() + "'").c_str()), 0);
+  spill(dir / "t.parquet", "PAR1\x15 and so on");
+  const auto refusal = [&](const char* name) {
+    const Finished f = weft({"data", "encode", "--tokenizer", "byte", "--count", "--file", (dir / name).string()});
+    EXPECT_EQ(f.status, 1) << f.out;
+    return f.err;
+  };
+  EXPECT_SAYS(refusal("t.txt.gz"), "t.txt.gz: is compressed: decompress it first");
+  EXPECT_SAYS(refusal("t.parquet"), "t.parquet: is Parquet, which is not read");
+}
+
 TEST(DataEncode, NamesTheLineThatIsNone) {
   const std::pair<const char*, const char*> cases[] = {
       {"\"a\"\n3\n", "standard input: line 2: expected a JSON string, got 3"},
@@ -83,6 +97,26 @@ TEST(DataTrainTokenizer, WritesATokenizerThatIsReadAgain) {
   EXPECT_EQ(ids.out, "[259,0]\n") << ids.err;
   EXPECT_SAYS(weft({"data", "train-tokenizer", out, "--vocab-size", "256", "--special", "a", "--out", out}).err,
               "the bytes and special tokens alone are 257");
+}
+
+TEST(DataTrainTokenizer, ASpecialTokenIsOneWordAndFilesMayFollowIt) {
+  TempDir dir;
+  spill(dir / "a.txt", "low lower");
+  spill(dir / "b.txt", "lowest low");
+  const auto learned = [&](std::vector<std::string> args) {
+    args.insert(args.begin(), {"data", "train-tokenizer", "--vocab-size", "262", "--again"});
+    args.insert(args.end(), {"--out", (dir / "t.json").string()});
+    return weft(args);
+  };
+  const std::string a = (dir / "a.txt").string(), b = (dir / "b.txt").string();
+  for (const auto& args : {std::vector<std::string>{a, "--special", "<|a|>", b, "--special", "<|b|>"},
+                           std::vector<std::string>{"--special", "<|a|>", "--special", "<|b|>", a, b}}) {
+    const Finished f = learned(args);
+    EXPECT_EQ(f.status, 0) << f.err;
+    EXPECT_SAYS(f.err, b + ": ");
+    EXPECT_SAYS(f.out, "special token 0: \"<|a|>\"\nspecial token 1: \"<|b|>\"\n");
+    EXPECT_EQ(f.out.find("special token 2"), std::string::npos) << f.out;
+  }
 }
 
 TEST(DataTrainTokenizer, MakesAFolderForATokenizerJson) {
@@ -134,6 +168,26 @@ TEST(DataTrainTokenizer, LearnsFromWhatIsInACompressedFile) {
   EXPECT_EQ(learned_from("z.jsonl.gz"), learned_from("t.jsonl"));
   spill(dir / "cut.jsonl.gz", slurp(dir / "z.jsonl.gz").substr(0, 30));
   EXPECT_SAYS(learned_from("cut.jsonl.gz"), "cut.jsonl.gz: cut short");
+}
+
+TEST(DataTrainTokenizer, LearnsFromTheTextOfRowsAndPages) {
+  TempDir dir;
+  const auto learned_from = [&](const std::string& name, const std::string& bytes) {
+    spill(dir / name, bytes);
+    const Finished f = weft({"data", "train-tokenizer", (dir / name).string(), "--vocab-size", "258", "--out",
+                             (dir / "out.json").string(), "--again"});
+    return f.status == 0 ? slurp(dir / "out.json") : f.err;
+  };
+  const std::string text = learned_from("t.txt", "ab ab abc abc");
+  EXPECT_SAYS(text, "merges");
+  EXPECT_EQ(learned_from("t.csv", "id,text\nzzzz,ab ab abc abc\nzzzz\n"), text);
+  EXPECT_EQ(learned_from("t.html", "<script>zzzz</script><p>ab ab abc abc</p>"), text);
+  EXPECT_EQ(learned_from("t.warc",
+                         "WARC/1.0\r\nWARC-Type: conversion\r\nWARC-Target-URI: http://zzzz\r\nContent-Type: "
+                         "text/plain\r\nContent-Length: 13\r\n\r\nab ab abc abc\r\n\r\n"),
+            text);
+  EXPECT_SAYS(learned_from("other.csv", "id,txt\nzzzz,ab\n"), "the header has no column (source.text_key) \"text\"");
+  EXPECT_SAYS(learned_from("t.zip", "PK\x03\x04 and so on"), "is a zip archive, which is not read: unpack it");
 }
 
 TEST(DataChat, RendersTokenizesAndMasks) {

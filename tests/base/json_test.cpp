@@ -54,6 +54,17 @@ TEST(ParseJson, RefusesWhatIsNotExactlyOneValue) {
   EXPECT_NE(parse_error("{\"a\": \"\xff\"}").find("not UTF-8"), std::string::npos);
 }
 
+TEST(FirstDifference, IsThereWhereTwoValuesDifferAndOnlyThere) {
+  const auto difference = [](const char* a, const char* b) {
+    const auto d = first_difference(parse_json(a, "a"), parse_json(b, "b"));
+    return d ? d->path + ": " + d->a + " | " + d->b : "none";
+  };
+  EXPECT_EQ(difference(R"({"a": [1, {"b": 2}]})", R"({"a": [1, {"b": 2}]})"), "none");
+  EXPECT_EQ(difference(R"({"a": [1, {"b": 2}]})", R"({"a": [1, {"b": "2"}]})"), "a/1/b: 2 | \"2\"");
+  EXPECT_EQ(difference(R"({"a": 1, "c": 2})", R"({"a": 1})"), "c: 2 | nothing");
+  EXPECT_EQ(difference(R"({"a": []})", R"({"a": null})"), R"(: {"a":[]} | {"a":null})");
+}
+
 TEST(ParseJson, RefusesAKeyGivenTwice) {
   EXPECT_EQ(parse_error(R"({"a":{"b":1,"b":1}})"), "f.json: the key \"b\" appears twice in one object");
   EXPECT_EQ(parse_error(R"([{"b":1},{"b":1}])"), "");

@@ -69,6 +69,41 @@ TEST(ChatMask, IsRefusedWhereItWouldBeWrong) {
               "stands in a macro");
 }
 
+// Three names of a weight, a message that says nothing, and one that calls a tool.
+TEST(ChatMask, LeavesOutWhatDoesNotCount) {
+  const std::string talk = R"([{"role": "user", "content": "q"}, {"role": "assistant", "content": "A", "weight": 0},
+    {"role": "assistant", "content": "B", "weight": 1}, {"role": "assistant", "content": "C", "train": false},
+    {"role": "assistant", "content": "D", "loss_weight": 0.0}, {"role": "assistant", "content": ""},
+    {"role": "assistant", "content": null}, {"role": "assistant", "content": "", "tool_calls": [1]},
+    {"role": "assistant", "content": "E", "train": true, "weight": null}])";
+  const std::string blocks =
+      "{% for m in messages %}{{ m.role[0] }}{% generation %}{{ m.content or '' }}{{ m.tool_calls or '' }}"
+      "{% endgeneration %};{% endfor %}";
+  const std::string plain =
+      "{% for m in messages %}{{ m.role[0] }}{{ m.content or '' }}{{ m.tool_calls or '' }};{% endfor %}"
+      "{% if add_generation_prompt %}a{% endif %}";
+  EXPECT_EQ(marked(plain, talk), "uq;aA;a[B;]aC;aD;a;a;a[[1];]a[E;]");
+  EXPECT_SAYS(refusal(blocks, talk), "the template marks 9 pieces with {% generation %} for 8 messages");
+  const std::string of_assistant = "{% for m in messages if m.role == 'assistant' %}" + blocks.substr(23);
+  EXPECT_EQ(marked(of_assistant, talk), "aA;a[B];aC;aD;a;a;a[[1]];a[E];");
+  for (const char* weight : {"0.5", "\"no\"", "[]", "2"})
+    EXPECT_SAYS(refusal(plain, R"([{"role": "assistant", "content": "x", "weight": )" + std::string(weight) + "}]"),
+                "message 1: its \"weight\" is neither 0 nor 1");
+}
+
+// Else the answer would be learned without its question.
+TEST(ChatMask, IsRefusedWhereTheTemplateLeavesARoleOut) {
+  const std::string knows =
+      "{% for m in messages %}{% if m.role in ['user', 'assistant', 'tool'] %}{{ m.role[0] }}{{ m.content }};"
+      "{% endif %}{% endfor %}{% if add_generation_prompt %}a{% endif %}";
+  const auto talk = [](const std::string& role) {
+    return R"([{"role": ")" + role + R"(", "content": "q"}, {"role": "assistant", "content": "r"}])";
+  };
+  EXPECT_EQ(marked(knows, talk("tool")), "tq;a[r;]");
+  EXPECT_SAYS(refusal(knows, talk("usr")), "message 1: the template leaves out what the role \"usr\" says");
+  EXPECT_SAYS(refusal(knows, talk("human")), "leaves out what the role \"human\" says");
+}
+
 TEST(ChatMask, OfTokensHasThoseWithAByteOfIt) {
   const auto bytes = make_byte_tokenizer();
   const auto c = read_conversation(kTalk, "c");
@@ -161,6 +196,7 @@ TEST(ChatParts, AreJoinedForATemplateThatTakesTextsAlone) {
   EXPECT_EQ(marked("{{ messages[0]['content'] }}", parts), "a\nb\nc");  // else as Python writes the list
   EXPECT_EQ(marked("{{ messages[0]['role'] + ':' + messages[0]['content'] }}", parts), "user:a\nb\nc");
   EXPECT_EQ(marked("{{ messages[0].content | tojson }}", parts), R"("a\nb\nc")");
+  EXPECT_EQ(marked("{{ messages[0].content }}", talk_of("[]")), "");  // not a list either
   EXPECT_SAYS(refusal(kChatMl, talk_of(R"([{"type": "image"}])")),
               "message 1: has a part of type \"image\", and the template takes texts alone");
 }

@@ -50,5 +50,36 @@ TEST(Decontaminate, FindsASentenceOfAScriptWithoutSpaces) {
   EXPECT_EQ(run.texts(), (Texts{"\u4f60\u597d"}));
 }
 
+TEST(Decontaminate, TellsWhichEvaluationFilesADocumentHasWordsOf) {
+  const TempDir dir;
+  const std::string common = "a text of eight words that both have",
+                    alone = "what only the second of the files asks about";
+  spill(dir / "one.txt", common);
+  spill(dir / "two.jsonl", nlohmann::json{common, alone}.dump() + "\n");
+  spill(dir / "in.txt", "clean\n" + common + "\n" + alone + "\n");
+  Harness harness;
+  const std::string one = (dir / "one.txt").string(), two = (dir / "two.jsonl").string(),
+                    in = (dir / "in.txt").string();
+  harness.run(
+      testing::config_over(dir / "out", "[\"" + in + "\"]",
+                           "separator = \"\\n\"\n[decontaminate]\nfiles = [\"" + one + "\", \"" + two + "\"]\n"));
+  const StageResult stage = open_stage(dir / "out/decontaminate");
+  EXPECT_EQ(stage.counts.contaminated, (std::map<std::string, int64_t>{{one, 1}, {two, 2}}));
+  const std::vector<Sample> samples = samples_of_json(stage.manifest, "");
+  ASSERT_EQ(samples.size(), 2u);
+  EXPECT_EQ(samples[0].detail, "1 sequences of words of evaluation texts: " + one + " 1, " + two + " 1");
+  EXPECT_EQ(samples[1].detail, "1 sequences of words of evaluation texts: " + two + " 1");
+  EXPECT_EQ(samples[1].file, in);
+  EXPECT_EQ(samples[1].row, 3);
+}
+
+TEST(Decontaminate, SamplesOfAnOlderManifestHaveNoPlace) {
+  const nlohmann::json old = {{"samples", {{{"reason", "r"}, {"detail", "d"}, {"id", "0.1"}, {"text", "t"}}}}};
+  const std::vector<Sample> samples = samples_of_json(old, "old");
+  ASSERT_EQ(samples.size(), 1u);
+  EXPECT_EQ(samples[0].id, "0.1");
+  EXPECT_EQ(samples[0].file, "");
+}
+
 }  // namespace
 }  // namespace weft

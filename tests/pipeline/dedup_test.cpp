@@ -101,9 +101,21 @@ TEST(Dedup, WhatARunThatWasKilledAtItsEndLeftIsRemoved) {
 
 TEST(Dedup, UrlsAreComparedWhereAsked) {
   const std::string rows =
-      "{\"text\": \"a\", \"url\": \"u\"}\n{\"text\": \"b\", \"url\": \"u\"}\n{\"text\": \"c\"}\n{\"text\": \"d\"}\n";
+      "{\"text\": \"a\", \"url\": \"http://u\"}\n{\"text\": \"b\", \"url\": \"http://u\"}\n{\"text\": "
+      "\"c\"}\n{\"text\": \"d\"}\n";
   EXPECT_EQ(left_of(rows, "near = false\nurls = true\n"), (Texts{"a", "c", "d"}));
   EXPECT_EQ(left_of(rows, "near = false\n"), (Texts{"a", "b", "c", "d"}));
+}
+
+TEST(Dedup, WhatStandsInThePlaceOfAUrlIsNone) {
+  const TempDir dir;
+  std::string rows;
+  for (const char* url : {"N/A", "N/A", "-", "-", "http://u", "https://u/"})
+    rows += fmt::format("{{\"text\": \"{}\", \"url\": \"{}\"}}\n", rows.size(), url);
+  EXPECT_EQ(left_of(rows, "near = false\nurls = true\n", dir).size(), 5u);
+  const Counts counts = open_stage(dir / "out/dedup").counts;
+  EXPECT_EQ(counts.dropped.at("dedup.urls"), 1);
+  EXPECT_EQ(counts.changed.at("dedup.no_url"), 4);
 }
 
 TEST(Dedup, LinesKeepTheirFirstUnlessToldOtherwise) {

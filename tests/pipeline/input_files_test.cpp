@@ -1,18 +1,26 @@
 // The files that a pipeline reads: which they are, and which are refused.
 #include "weft/pipeline/input_files.h"
+
 #include <sys/stat.h>
 
+#include <set>
+
 #include "apps/program.h"
-#include "pipeline/pipeline_support.h"
+#include "pipeline/dirty_case.h"
 
 namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
 
+using testing::bytes_of_folder;
+using testing::config_of;
 using testing::config_over;
+using testing::differing;
+using testing::error_of;
 using testing::Harness;
 using testing::slurp;
+using testing::small_toml;
 using testing::spill;
 using testing::TempDir;
 
@@ -48,6 +56,12 @@ TEST(InputFiles, ANamedPipeIsRefusedAndNotWaitedFor) {
   const TempDir dir;
   ASSERT_EQ(mkfifo((dir / "pipe").c_str(), 0600), 0);
   EXPECT_SAYS(said_by_run(dir / "out", list_of(dir / "pipe")), "pipe: cannot be read: is not a regular file");
+  fs::create_directories(dir / "in");
+  for (const char* name : {"in/pipe", "in/tube"}) ASSERT_EQ(mkfifo((dir / name).c_str(), 0600), 0);
+  spill(dir / "in/a.txt", "a");
+  const std::string said = said_by_run(dir / "out", list_of(dir / "in"));
+  EXPECT_SAYS(said, "pipe: cannot be read: is not a regular file\n");
+  EXPECT_SAYS(said, "tube: cannot be read: is not a regular file");
 }
 
 TEST(InputFiles, LinksInAFolderAreFollowedAndBadOnesNamed) {
@@ -75,6 +89,32 @@ TEST(InputFiles, APatternThatMatchesNothingIsCalledOne) {
   EXPECT_EQ(error("a.zst"), (dir / "a.zst").string() + ": there is no such file, and no file in it");
 }
 
+TEST(InputFiles, TwoStarsAreFoldersOfAnyDepthOrNone) {
+  const TempDir dir;
+  std::vector<std::string> all;
+  for (const std::string name : {"a.jsonl", "d1/b.jsonl", "d1/d2/[x]/c.jsonl", "e.jsonl/f.jsonl"}) {
+    all.push_back((dir / "gl" / name).string());
+    fs::create_directories((dir / "gl" / name).parent_path());
+    spill(all.back(), "{}");
+  }
+  spill(dir / "gl/d1/d2/g.txt", "g");
+  const auto found = [&](const std::string& pattern) { return expand_names({(dir / pattern).string()}); };
+  EXPECT_EQ(found("gl/**/*.jsonl"), all);  // each once, though one folder's name matches too
+  EXPECT_EQ(found("g*/**/**/*.jsonl"), all);
+  EXPECT_EQ(found("gl/**/d2/**/*.jsonl"), std::vector{all[2]});
+  EXPECT_EQ(found("gl/**/g.txt"), std::vector{(dir / "gl/d1/d2/g.txt").string()});
+  EXPECT_EQ(found("gl/**"), found("gl"));
+  EXPECT_SAYS(testing::error_of([&] { found("gl/**/*.csv"); }), "no file matches this pattern");
+  EXPECT_SAYS(testing::error_of([&] { found("gl/**.jsonl"); }), "** stands for folders of any depth, between slashes");
+}
+
+TEST(InputFiles, BracesAreSaidNotToBeKnown) {
+  const TempDir dir;
+  spill(dir / "a.txt", "a");
+  for (const char* pattern : {"{a,b}.txt", "{a,b}.*"})
+    EXPECT_SAYS(testing::error_of([&] { expand_names({(dir / pattern).string()}); }), "braces are not known");
+}
+
 TEST(InputFiles, AFileIsReadOnce) {
   const TempDir dir;
   fs::create_directories(dir / "in");
@@ -91,6 +131,54 @@ TEST(InputFiles, ANameThatIsNotUtf8IsRefused) {
   fs::create_directories(dir / "in");
   spill(dir / "in/caf\xe9.txt", "a");
   EXPECT_SAYS(said_by_run(dir / "out", list_of(dir / "in")), "the name is not UTF-8");
+}
+
+TEST(InputFiles, ALaterStageDoesWithoutTheInputs) {
+  const TempDir dir;
+  const PipelineConfig config = config_of(small_toml(dir, "[length]\nmin_words = 2\n"));
+  Harness harness;
+  harness.run(config, "read");
+  fs::remove(dir / "in.jsonl");
+  EXPECT_EQ(error_of([&] { harness.run(config, "filter"); }), "");
+}
+
+TEST(InputFiles, AnInputThatWasOnlyTouchedIsNoOther) {
+  const TempDir dir;
+  const PipelineConfig config = config_of(small_toml(dir, "[tokens]\n"));
+  Harness harness;
+  harness.run(config);
+  auto good = bytes_of_folder(dir / "out");
+  const fs::path in = dir / "in.jsonl";
+  fs::last_write_time(in, fs::last_write_time(in) + std::chrono::hours(1));
+  EXPECT_EQ(error_of([&] { harness.run(config); }), "");
+  EXPECT_EQ(differing(bytes_of_folder(dir / "out"), good), (std::set<std::string>{"read/stage.json"}));  // its time
+  good = bytes_of_folder(dir / "out");
+  std::string bytes = slurp(in);
+  bytes[10] = 'O';
+  spill(in, bytes);
+  fs::last_write_time(in, fs::last_write_time(in) + std::chrono::hours(2));
+  const std::string error = error_of([&] { harness.run(config); });
+  EXPECT_NE(error.find("is complete, and was made otherwise: inputs/0/mtime of \"" + in.string() + "\" was "),
+            std::string::npos)
+      << error;
+  EXPECT_TRUE(bytes_of_folder(dir / "out") == good);
+}
+
+// The run that leads knew the input by its old time, and knows it by the new one from then on: also after it was
+// interrupted, and for who joins it.
+TEST(InputFiles, AnInputThatWasTouchedIsKnownByItsNewTime) {
+  const TempDir dir;
+  const std::string toml = small_toml(dir, "[length]\nmin_words = 2\n");
+  Harness harness;
+  harness.run(config_of(toml));
+  const fs::path in = dir / "in.jsonl", shard = dir / "out/read/00000.jsonl";
+  fs::last_write_time(in, fs::last_write_time(in) + std::chrono::hours(1));
+  harness.again = true;
+  harness.run(config_of(toml + "[read]\nmax_row_mb = 3\n"));
+  for (const char* file : {"out/manifest.json", "out/read/manifest.json"}) fs::remove(dir / file);
+  const auto made = fs::last_write_time(shard);
+  harness.run(config_of(toml + "[read]\nmax_row_mb = 3\n"));
+  EXPECT_EQ(fs::last_write_time(shard), made);
 }
 
 }  // namespace

@@ -251,6 +251,18 @@ TEST(Pipeline, ValuesThatDropEverythingAreRefused) {
   const std::string good = "[run]\ndir = \"d\"\n[[source]]\nname = \"a\"\nfiles = [\"f\"]\n";
   EXPECT_EQ(refusal(good + "[language]\nkeep = [\"english\"]\n"),
             "test.toml: language.keep: \"english\" is no code of a language; did you mean \"en\"?");
+  const std::pair<const char*, const char*> others[] = {
+      {"he", "iw"},      {"nb", "no"},       {"nob_Latn", "no"},   {"fil", "tl"},           {"jv", "jw"},
+      {"zh-Hans", "zh"}, {"zh-CN", "zh"},    {"zh_TW", "zh-Hant"}, {"zho_Hant", "zh-Hant"}, {"en-US", "en"},
+      {"EN", "en"},      {"deu_Latn", "de"}, {"Hebrew", "iw"}};
+  for (const auto& [code, known] : others) {
+    EXPECT_SAYS(refusal(fmt::format("{}[language]\nkeep = [\"{}\"]\n", good, code)),
+                fmt::format("did you mean \"{}\"?", known));
+    EXPECT_EQ(refusal(fmt::format("{}[language]\nkeep = [\"{}\"]\n", good, known)), "");
+  }
+  for (const char* none : {"un", "xx", "xxx", "xx-Latn", "zze", "qq"})
+    EXPECT_SAYS(refusal(fmt::format("{}[language]\nkeep = [\"{}\"]\n", good, none)),
+                "is no code of a language, as \"en\" or \"zh-Hant\"; docs/formats/pipeline.md has them");
   EXPECT_EQ(refusal(good + "[language]\nkeep = [\"en\", \"zh\", \"zh-Hant\"]\n"), "");
   EXPECT_EQ(refusal(good + "[language]\nkeep = []\n").find("test.toml: language.keep is empty"), 0u);
   EXPECT_EQ(refusal(good + "[length]\nmin_words = 9\nmax_words = 8\n"),
@@ -449,6 +461,29 @@ TEST(Pipeline, AFileThatIsLostIsMadeAgain) {
             std::string::npos);
 }
 
+// The way out that the error names is one.
+TEST(Pipeline, AShardThatChangedIsNamedWhereItIsNeeded) {
+  const TempDir dir;
+  const PipelineConfig config = config_of(small_toml(dir, "[length]\nmin_words = 1\n[dedup]\n[tokens]\n"));
+  Harness harness;
+  harness.run(config);
+  const auto good = bytes_of_folder(dir / "out");
+  for (const auto& [shard, behind] :
+       std::map<std::string, std::string>{{"read/00000.jsonl", "filter/00000.jsonl"},
+                                          {"filter/00000.jsonl", "dedup/00000.jsonl"},
+                                          {"dedup/00000.jsonl", "tokens/train-00000.bin"}}) {
+    std::string bytes = good.at(shard);
+    bytes[bytes.size() / 2] ^= 1;
+    spill(dir / "out" / shard, bytes);
+    fs::remove(dir / "out" / behind);
+    const std::string error = error_of([&] { harness.run(config); });
+    EXPECT_NE(error.find(shard + ": is not the file that was written; remove it and run"), std::string::npos) << error;
+    fs::remove(dir / "out" / shard);
+    harness.run(config);
+    EXPECT_TRUE(bytes_of_folder(dir / "out") == good) << shard;
+  }
+}
+
 // Of the same size and with the same report beside it: training refuses such a file, so a run must not take it for its
 // own.
 TEST(Pipeline, ATokenFileThatChangedIsMadeAgain) {
@@ -466,27 +501,6 @@ TEST(Pipeline, ATokenFileThatChangedIsMadeAgain) {
   }
 }
 
-TEST(Pipeline, AnInputThatWasOnlyTouchedIsNoOther) {
-  const TempDir dir;
-  const PipelineConfig config = config_of(small_toml(dir, "[tokens]\n"));
-  Harness harness;
-  harness.run(config);
-  const auto good = bytes_of_folder(dir / "out");
-  const fs::path in = dir / "in.jsonl";
-  fs::last_write_time(in, fs::last_write_time(in) + std::chrono::hours(1));
-  EXPECT_EQ(error_of([&] { harness.run(config); }), "");
-  EXPECT_TRUE(bytes_of_folder(dir / "out") == good);
-  std::string bytes = slurp(in);
-  bytes[10] = 'O';
-  spill(in, bytes);
-  fs::last_write_time(in, fs::last_write_time(in) + std::chrono::hours(2));
-  const std::string error = error_of([&] { harness.run(config); });
-  EXPECT_NE(error.find("is complete, and was made otherwise: inputs/0/mtime of \"" + in.string() + "\" was "),
-            std::string::npos)
-      << error;
-  EXPECT_TRUE(bytes_of_folder(dir / "out") == good);
-}
-
 TEST(Pipeline, ARunStaysOutOfAnotherOnesFolder) {
   const TempDir dir;
   Harness harness;
@@ -497,10 +511,20 @@ TEST(Pipeline, ARunStaysOutOfAnotherOnesFolder) {
     const std::string error = error_of([&] { harness.run(testing::config_over(dir / within, in, "")); });
     EXPECT_NE(error.find("lies in the folder of another pipeline, "), std::string::npos) << error;
   }
-  fs::remove(dir / "out/more");
-  fs::remove(dir / "out/read/more");
+  EXPECT_FALSE(fs::exists(dir / "out/more") || fs::exists(dir / "out/read/more"));
   EXPECT_TRUE(bytes_of_folder(dir / "out") == good);
   EXPECT_EQ(error_of([&] { harness.run(testing::config_over(dir / "out-too", in, "")); }), "");
+}
+
+TEST(Pipeline, ThatWasKilledAsItBeganGoesOn) {
+  const TempDir dir;
+  const PipelineConfig config = config_of(small_toml(dir, ""));
+  fs::create_directories(dir / "out/read");
+  spill(dir / "out/run.lock", "");
+  spill(dir / "out/read/stage.json.tmp-abc123", "{");
+  Harness harness;
+  EXPECT_EQ(error_of([&] { harness.run(config); }), "");
+  EXPECT_FALSE(fs::exists(dir / "out/read/stage.json.tmp-abc123"));
 }
 
 TEST(Pipeline, TwoRunsInOneFolderAreRefused) {
@@ -532,6 +556,10 @@ TEST(Pipeline, AuditLooksAtWhatIsBesideTheShards) {
     EXPECT_NE(audit.problems[0].find(name), std::string::npos) << audit.problems[0];
     spill(c.dir / "out" / name, good);
   }
+  spill(c.dir / "out/tokens/train-00007.bin", "more");
+  ASSERT_EQ(audit_dataset(c.dir / "out").problems.size(), 1u);
+  EXPECT_NE(audit_dataset(c.dir / "out").problems[0].find("train-00007.bin: is no file of the dataset"),
+            std::string::npos);
 }
 
 TEST(Pipeline, AuditFindsNoChangeInAnInputThatIsBroken) {

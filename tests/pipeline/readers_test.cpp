@@ -3,6 +3,7 @@
 #include <zlib.h>
 #include <zstd.h>
 
+#include "apps/program.h"
 #include "pipeline/pipeline_support.h"
 #include "weft/base/json.h"
 #include "weft/pipeline/html_text.h"
@@ -96,6 +97,70 @@ TEST(Readers, AJsonArrayIsRefusedByName) {
   EXPECT_NE(refusal("a.json.gz", gzip(array)).find("a.json.gz: is a JSON array"), std::string::npos);
   EXPECT_EQ(refusal("a.json", "{\"text\": \"[one]\"}\n"), "");
   EXPECT_EQ(ReadFile("a.jsonl", "[1]\n{\"text\": \"one\"}\n").texts(), (Texts{"one"}));
+}
+
+// The read stage over files of these names and contents in a folder.
+struct ReadFolder {
+  explicit ReadFolder(const std::map<std::string, std::string>& files) {
+    std::filesystem::create_directories(dir / "in");
+    for (const auto& [name, bytes] : files) spill(dir / "in" / name, bytes);
+    Harness harness;
+    harness.run(config_over(dir / "out", "[\"" + (dir / "in").string() + "\"]", ""));
+  }
+  Texts texts() const { return testing::texts_of(dir / "out/read"); }
+  // Of each input that is not read, its name's end.
+  std::map<std::string, std::string> failures() const {
+    std::map<std::string, std::string> found;
+    const StageResult read = open_stage(dir / "out/read");
+    for (const auto& input : read.manifest.at("inputs"))
+      if (input.contains("failure"))
+        found[std::filesystem::path(input.at("file").get<std::string>()).filename()] = input.at("failure");
+    return found;
+  }
+  TempDir dir;
+};
+
+TEST(Readers, OneFileOfAnotherKindIsPutAsideByName) {
+  std::string tar(1024, '\0');
+  tar.replace(0, 5, "a.txt").replace(257, 5, "ustar");
+  const ReadFolder read({{"a.txt", "one"},
+                         {"b.parquet", "PAR1\x15 rows"},
+                         {"c.zip", "PK\x03\x04 rows"},
+                         {"d.tar.gz", gzip(tar)},
+                         {"e.jsonl.bz2", "BZh91AY&SY rows"},
+                         {"f.json", "[{\"text\": \"no\"}]"},
+                         {"g.csv", "id;txt\n1;no\n"},
+                         {"h.csv", "id,text\n1,two\n"},
+                         {"i.csv", "text,text\nno,no\n"},
+                         {"PAR1.txt", "PAR1 PK ustar BZh is text"}});
+  EXPECT_EQ(read.texts(), (Texts{"PAR1 PK ustar BZh is text", "one", "two"}));
+  auto failures = read.failures();
+  EXPECT_EQ(failures.size(), 7u);
+  EXPECT_EQ(failures["b.parquet"], "is Parquet, which is not read: write its rows as JSON lines");
+  EXPECT_SAYS(failures["c.zip"], "is a zip archive");
+  EXPECT_SAYS(failures["d.tar.gz"], "is a tar archive");
+  EXPECT_SAYS(failures["e.jsonl.bz2"], "is compressed by bzip2");
+  EXPECT_SAYS(failures["f.json"], "is a JSON array");
+  EXPECT_SAYS(failures["g.csv"], "no column (source.text_key) \"text\": it is \"id;txt\"");
+  EXPECT_SAYS(failures["i.csv"], "more than one column \"text\"");
+  EXPECT_EQ(open_stage(read.dir / "out/read").manifest.at("broken"), 7);
+}
+
+TEST(Readers, ASourceOfWhichNoFileIsReadIsRefusedBeforeAnythingBegins) {
+  const std::string said = testing::error_of([] {
+    ReadFolder({{"a.csv", "id,txt\n1,x\n"}, {"b.csv", "id,txt\n1,x\n"}});
+  });
+  EXPECT_SAYS(said, "a.csv: the header has no column (source.text_key) \"text\": it is \"id, txt\"");
+  EXPECT_SAYS(said, "none of the 2 files of source \"s\" can be read");
+}
+
+TEST(Readers, AnHtmlFileGivesItsText) {
+  const std::string page = "<html><script>x()</script><p>A page.</p>\n\n<p>Its end.</p></html>";
+  EXPECT_EQ(ReadFile("a.html", page, "").texts(), (Texts{"A page.\n\nIts end."}));
+  EXPECT_EQ(ReadFile("a.htm.gz", gzip(page)).texts(), (Texts{"A page.\n\nIts end."}));
+  EXPECT_EQ(ReadFile("a.page", page, "format = \"html\"\n").texts(), (Texts{"A page.\n\nIts end."}));
+  EXPECT_EQ(ReadFile("a.html", page, "format = \"text\"\n").texts(), (Texts{page}));
+  EXPECT_EQ(ReadFile("a.html", "<script>x()</script>").result.counts.dropped.at("no text"), 1);
 }
 
 TEST(Readers, TextIsOneDocumentOrPartsBetweenSeparators) {
@@ -250,6 +315,19 @@ TEST(Readers, WarcGivesConversionsAndResources) {
       warc_record("conversion", "one") + warc_record("resource", "two") + warc_record("metadata", "three");
   for (size_t at = 0; (at = warc.find("application/http")) != std::string::npos;) warc.replace(at, 16, "text/plain");
   EXPECT_EQ(ReadFile("a.warc", warc).texts(), (Texts{"one", "two"}));
+}
+
+TEST(Readers, WhatAWarcFileNotesAboutItselfIsNoPage) {
+  std::string warc;
+  for (const char* target : {"http://x/", "<https://x/>", "FTP://x/a", "metadata://gnu.org/software/wget/warc/wget.log",
+                             "urn:X-wpull:log", "dns:x"}) {
+    std::string record = warc_record("resource", target);
+    record.replace(record.find("http://x/"), 9, target);
+    warc += record.replace(record.find("application/http"), 16, "text/plain");
+  }
+  const ReadFile read("a.warc", warc);
+  EXPECT_EQ(read.texts(), (Texts{"http://x/", "<https://x/>", "FTP://x/a"}));
+  EXPECT_EQ(read.result.counts.dropped.at("no page's address"), 3);
 }
 
 TEST(Readers, PlainTextOfWarcIsConvertedOrPutAside) {

@@ -135,6 +135,10 @@ TEST(Rules, BadWordsAreFoundAsWordsAndPhrases) {
   EXPECT_EQ(verdict(*rule, "a bad, thing"), "bad_words");
   EXPECT_EQ(verdict(*rule, "see \xf0\x9f\x96\x95"), "bad_words");
   EXPECT_EQ(verdict(*rule, "darning a bad old thing"), "");
+  Document d;
+  d.text = "a BAD thing, darn, Darn";
+  std::map<std::string, int64_t> changes;
+  EXPECT_EQ(rule->judge(d, changes)->detail, "3 hits: \"bad thing\", \"darn\"");
 }
 
 TEST(Rules, LengthAndSymbolsCountCharacters) {

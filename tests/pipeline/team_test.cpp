@@ -253,6 +253,23 @@ TEST(Team, AHelperThatComesAfterTheEndHasNothingToDo) {
   EXPECT_NE(error_of([&] { late.run(config_of(s.toml)); }).find("no weft data run is at work"), std::string::npos);
 }
 
+// Of a complete dataset, whose run.json was of a run that noted more samples.
+TEST(Team, AHelperMayJoinWhoMakesLostFilesAnew) {
+  const Shared s;
+  Harness before;
+  before.run(config_of(s.toml));
+  fs::remove(s.out() / "filter/00001.jsonl");
+  std::string toml = s.toml;
+  toml.replace(toml.find("shard_mb = 1"), 12, "shard_mb = 1\nsamples = 7");
+  Harness stopped;
+  stopped.stop = true;
+  EXPECT_THROW(stopped.run(config_of(toml)), Interrupted);
+  EXPECT_EQ(read_json_file(s.out() / "run.json").at("run.samples"), 7);
+  Harness late;
+  late.helps = true;
+  EXPECT_SAYS(error_of([&] { late.run(config_of(toml)); }), "no weft data run is at work");
+}
+
 TEST(Team, ALeaderWaitsForOthersAndSweepsWhatAKilledOneLeft) {
   const Shared s;
   Harness alone, run;

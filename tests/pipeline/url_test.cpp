@@ -22,6 +22,14 @@ TEST(Url, OfOtherPagesStayDifferent) {
     for (const char* b : urls) EXPECT_EQ(normal_url(a) == normal_url(b), a == b) << a << " " << b;
 }
 
+TEST(Url, HaveASchemeAndAHost) {
+  for (const char* url : {"http://x", "HTTPS://example.org/a?b#c", "ftp://h:21/", "s3://bucket/key", "http://[::1]/"})
+    EXPECT_TRUE(is_url(url)) << url;
+  for (const char* text : {"", "N/A", "-", "None", "unknown", "example.org/a", "http:/x", "http://", "http:///a",
+                           "://x", "http://?q", "1http://x", "see http://x", "http://no page", "urn:isbn:1"})
+    EXPECT_FALSE(is_url(text)) << text;
+}
+
 TEST(Url, ThatAreBrokenStayWhatTheyAre) {
   EXPECT_EQ(normal_url(""), "");
   EXPECT_EQ(normal_url("no url"), "no url");

@@ -90,6 +90,15 @@ TEST(RunTokenizer, AManifestThatDoesNotSayItsVocabularyIsNotJudgedByIt) {
   EXPECT_EQ(error_of([&] { judge_tokenizer(f.recipe({"set"}), 1); }), "");
 }
 
+TEST(RunTokenizer, ATextIsOfNoDatasetWhereverItLies) {
+  const Files f;
+  fs::create_directories(f.at("mine/tokens"));
+  spill(f.at("mine/manifest.json"), "{\"name\": \"not of weft\"}");
+  spill(f.at("mine/tokens/in.txt"), "one two");
+  Datasets datasets;
+  EXPECT_EQ(error_of([&] { dataset_tokenizers({f.at("mine/tokens/in.txt")}, datasets); }), "");
+}
+
 TEST(RunTokenizer, TheModelsOwnIsLeftWhereTheDatasetWasMadeWithIt) {
   const Files f;
   f.make("set", f.at("mine.json"));
@@ -157,6 +166,9 @@ TEST(RunTokenizer, WithoutOneInTheModelsFolderItIsTheDatasets) {
   EXPECT_EQ(text_tokenizer_of(r), f.at("run/tokenizer"));
   // Another recipe in a folder that nobody took: bytes need none.
   const RunTokenizer bytes = judge_tokenizer(f.recipe({"bytes"}), 257);
+  spill(f.at("run/tokenizer/mine.txt"), "notes");
+  EXPECT_THROW(keep_tokenizer(bytes, f.at("run")), FileError);
+  EXPECT_TRUE(fs::remove(f.at("run/tokenizer/mine.txt")));
   EXPECT_EQ(keep_tokenizer(bytes, f.at("run")), std::nullopt);
   EXPECT_EQ(kept_tokenizer(f.at("run")), "");
   EXPECT_EQ(text_tokenizer_of(f.recipe({"bytes", "in.jsonl"})), "byte");

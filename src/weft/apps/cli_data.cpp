@@ -66,7 +66,9 @@ Command add_chat(CLI::App& data) {
 Command add_train_tokenizer(CLI::App& data) {
   auto o = std::make_shared<TrainTokenizerOptions>();
   CLI::App* app = data.add_subcommand("train-tokenizer", "Learn a byte-level BPE tokenizer from text");
-  app->add_option("files", o->files, "Text and JSONL, also compressed (gz, zst, xz)")->required()->type_name("FILES");
+  app->add_option("files", o->files, "Text, JSONL, CSV, WARC and HTML, also compressed (gz, zst, xz)")
+      ->required()
+      ->type_name("FILES");
   app->add_option("--out", o->out,
                   "The file to write, *.json, or a folder for its tokenizer.json; made where it is missing")
       ->required()
@@ -75,12 +77,14 @@ Command add_train_tokenizer(CLI::App& data) {
   app->add_option("--vocab-size", o->vocab_size, "Tokens, with the 256 bytes and the special ones")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{256}, int64_t{1} << 24));
-  app->add_option("--special", o->specials, "Special tokens, the first of the ids; documents are split at them")
+  app->add_option("--special", o->specials,
+                  "A special token; repeat it for more: they are the first ids, and documents are split at them")
+      ->allow_extra_args(false)  // what follows is a file
       ->type_name("TOKEN");
   app->add_option("--pattern", o->pattern, "How text is split into pieces")
       ->capture_default_str()
       ->check(CLI::IsMember({"r50k", "cl100k", "o200k", "llama3", "qwen2"}));
-  app->add_option("--text-key", o->text_key, "Key of the text in JSONL")->capture_default_str();
+  app->add_option("--text-key", o->text_key, "Key of the text in JSONL, its column in CSV")->capture_default_str();
   app->add_option("--threads", o->threads, "0: all cores")->capture_default_str()->check(CLI::Range(0, 4096));
   app->footer(
       "Example:\n  weft data train-tokenizer books.jsonl --vocab-size 32768 --special '<|endoftext|>' --out "
@@ -118,6 +122,23 @@ Command add_dataset_command(CLI::App& data, const std::string& name, const std::
       ->expected(name == "diff" ? 2 : 1)
       ->type_name("DIR");
   return {app, [o, run] { return run(*o); }, kGroup};
+}
+
+Command add_stats(CLI::App& data) {
+  auto o = std::make_shared<StatsOptions>();
+  CLI::App* app = data.add_subcommand("stats", "What a dataset's stages did, and what they dropped");
+  app->add_option("folder", o->folder, "What weft data run wrote")->required()->type_name("DIR");
+  auto* samples = app->add_option("--samples", o->rule, "Show dropped documents: of all rules, or of this one")
+                      ->expected(0, 1)
+                      ->type_name("[RULE]");
+  app->add_flag("--json", o->json, "One JSON object, for programs");
+  app->footer("Example:\n  weft data stats dataset --samples gopher_quality");
+  return {app,
+          [o, samples] {
+            o->samples = samples->count() > 0;
+            return run_data_stats(*o);
+          },
+          kGroup};
 }
 
 Command add_why(CLI::App& data) {
@@ -159,7 +180,7 @@ std::vector<Command> add_data(CLI::App& weft) {
       add_train_tokenizer(*data),
       add_run(*data),
       add_dataset_command(*data, "audit", "Whether a dataset is what its manifest says", run_data_audit),
-      add_dataset_command(*data, "stats", "What a dataset's stages did", run_data_stats),
+      add_stats(*data),
       add_dataset_command(*data, "diff", "How two datasets differ; status 1: they do; 2: cannot tell", run_data_diff),
       add_why(*data),
       add_train_ngram(*data)};

@@ -122,8 +122,15 @@ struct DatasetOptions {
   std::vector<std::string> folders;
 };
 int run_data_audit(const DatasetOptions& options);
-int run_data_stats(const DatasetOptions& options);
 int run_data_diff(const DatasetOptions& options);  // of two; exit status 1: they differ
+
+struct StatsOptions {
+  std::string folder;
+  bool samples = false;  // of what was dropped
+  std::string rule;      // only of this reason, or of this rule's; empty: of all
+  bool json = false;
+};
+int run_data_stats(const StatsOptions& options);
 
 struct WhyOptions {
   std::string run;

@@ -1,4 +1,4 @@
-// weft data run, audit, stats, diff, train-ngram.
+// weft data run, audit, diff, train-ngram.
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +13,7 @@
 #include "weft/apps/commands.h"
 #include "weft/apps/failure.h"
 #include "weft/apps/output_file.h"
+#include "weft/apps/stage_text.h"
 #include "weft/apps/stop_signal.h"
 #include "weft/base/cores.h"
 #include "weft/base/error.h"
@@ -21,36 +22,12 @@
 #include "weft/pipeline/ngram_model.h"
 #include "weft/pipeline/pipeline_judge.h"
 #include "weft/pipeline/row_document.h"
+#include "weft/train/progress.h"
 
 namespace weft {
 namespace {
 
-std::string megabytes(double bytes) { return fmt::format("{:.1f} MB", bytes / 1e6); }
-
-std::string most_frequent(const std::map<std::string, int64_t>& counts, size_t most) {
-  std::vector<std::pair<int64_t, std::string>> drops;
-  for (const auto& [reason, n] : counts) drops.emplace_back(n, reason);
-  std::sort(drops.rbegin(), drops.rend());
-  std::string text;
-  for (size_t i = 0; i < drops.size() && i < most; ++i)
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", drops[i].second, drops[i].first);
-  return text + (drops.size() > most ? ", ..." : "");
-}
-
-// `speed`: bytes of work in a second.
-std::string progress_text(const StageProgress::View& v, double speed) {
-  const Counts& c = v.counts;
-  if (!v.waits_for.empty()) return v.stage + ": waiting for " + v.waits_for;
-  if (v.work_done == 0 && v.work == 0) return v.stage;  // it waits
-  std::string text = fmt::format("{}: {} documents, {}", v.stage, c.documents_in, megabytes(double(v.work_done)));
-  text += fmt::format(", {:.1f} MB/s", speed / 1e6);
-  if (c.documents_out > 0) text += fmt::format(", kept {}", c.documents_out);
-  if (!c.dropped.empty()) text += fmt::format(", dropped {}", most_frequent(c.dropped, 3));
-  if (speed > 0 && v.work > v.work_done) text += fmt::format(", {:.0f} s to go", double(v.work - v.work_done) / speed);
-  return text;
-}
-
-// Says on standard error how far it is: on a terminal in one line that changes, else a line every ten seconds.
+// Says on standard error how far it is: on a terminal in one line that changes, else in lines of a long stage.
 class ProgressLine {
  public:
   explicit ProgressLine(const StageProgress& progress) : progress_(progress), thread_([this] { run(); }) {}
@@ -68,27 +45,19 @@ class ProgressLine {
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
   void run() {
     std::unique_lock lock(mutex_);
-    std::string stage;
-    Clock::time_point since = Clock::now();
-    int64_t before = 0;  // bytes of work then
-    const auto pause = terminal_ ? std::chrono::milliseconds(500) : std::chrono::milliseconds(10000);
-    while (!wake_.wait_for(lock, pause, [this] { return done_; })) {
-      const StageProgress::View view = progress_.view();
-      if (view.stage.empty()) continue;
-      if (view.stage != stage) {  // its speed is known from the next look on
-        since = Clock::now(), stage = view.stage, before = view.bytes;
-        continue;
-      }
-      const double seconds = std::chrono::duration<double>(Clock::now() - since).count();
-      const std::string text = progress_text(view, double(view.bytes - before) / seconds);
-      std::cerr << (terminal_ ? "\r\033[K" + text.substr(0, kColumns) : text + "\n") << std::flush;
+    StageTeller teller(terminal_);
+    while (!wake_.wait_for(lock, std::chrono::milliseconds(500), [this] { return done_; })) {
+      const double now_s = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+      // On a terminal one column stays free: some wrap when the last is filled.
+      const size_t width = terminal_ ? size_t(std::max(terminal_width(STDERR_FILENO) - 1, 0)) : kPlainColumns;
+      const std::string text = teller.look(progress_.view(), now_s, width);
+      if (!text.empty()) std::cerr << (terminal_ ? "\r\033[K" + text : text + "\n") << std::flush;
     }
   }
 
-  static constexpr size_t kColumns = 150;
+  static constexpr size_t kPlainColumns = 1000;
   const StageProgress& progress_;
   const bool terminal_ = isatty(STDERR_FILENO) == 1;
   std::mutex mutex_;
@@ -96,27 +65,6 @@ class ProgressLine {
   bool done_ = false;
   std::thread thread_;
 };
-
-std::string stage_text(const nlohmann::json& manifest, const std::filesystem::path& folder) {
-  const Counts c = counts_of_json(manifest.at("counts"), "manifest.json");
-  std::string text =
-      fmt::format("{:<14} {:>9} in, {:>9} out, {} to {}", manifest.at("stage").get<std::string>(), c.documents_in,
-                  c.documents_out, megabytes(double(c.bytes_in)), megabytes(double(c.bytes_out)));
-  if (!c.dropped.empty()) text += "\n  dropped " + most_frequent(c.dropped, 100);
-  if (c.dropped.contains("broken"))
-    text += fmt::format("\n  broken rows are in {}, with file, row, bytes and reason",
-                        (folder / manifest.at("stage").get<std::string>() / "broken-*.jsonl").string());
-  if (c.changed.empty()) return text + "\n";
-  if (manifest.at("stage") != "tokens") return text + "\n  changed " + most_frequent(c.changed, 100) + "\n";
-  const auto tokens = [&](const char* name) { return c.changed.contains(name) ? c.changed.at(name) : 0; };
-  return text + fmt::format("\n  {} tokens to train on, {} held out\n", tokens("tokens.train"), tokens("tokens.valid"));
-}
-
-// Why an input could not be read to its end; empty: it could, or the dataset is of a weft that did not note it.
-std::string failure_of(const nlohmann::json& input) {
-  const auto found = input.find("failure");
-  return found != input.end() && found->is_string() ? found->get<std::string>() : "";
-}
 
 // The lines of a recipe that train on the dataset.
 void say_recipe(const nlohmann::json& tokens, const std::filesystem::path& folder) {
@@ -154,8 +102,7 @@ int run_data_run(const DataRunOptions& o) {
       if (stage.manifest.at("stage") == "read")
         for (const auto& input : stage.manifest.at("inputs"))
           if (const std::string failure = failure_of(input); !failure.empty())
-            warnings.push_back(
-                fmt::format("{}: {}; what came before is in", input.at("file").get<std::string>(), failure));
+            warnings.push_back(fmt::format("{}: {}", input.at("file").get<std::string>(), failure));
       if (stage.counts.documents_out == 0)
         throw Error(fmt::format("no document is left after {}: what was dropped, and why, is above and in {}",
                                 stage.manifest.at("stage").get<std::string>(), stage.folder.string()));
@@ -180,30 +127,12 @@ int run_data_audit(const DatasetOptions& o) {
   const Audit audit = audit_dataset(o.folders.at(0));
   for (const std::string& note : audit.notes) std::cout << "note: " << note << "\n";
   for (const std::string& problem : audit.problems) std::cout << problem << "\n";
+  if (!audit.problems.empty())
+    std::cout << "what is not as it was written can be removed: `weft data run` makes what is missing anew\n";
   std::cout << fmt::format(
       "{} files, {}: {}\n", audit.files, megabytes(double(audit.bytes)),
       audit.problems.empty() ? "as the manifest says" : fmt::format("{} problems", audit.problems.size()));
   return audit.problems.empty() ? kExitOk : kExitFailure;
-}
-
-int run_data_stats(const DatasetOptions& o) {
-  const std::filesystem::path folder = o.folders.at(0);
-  const Dataset dataset = open_dataset(folder);
-  std::cout << "version " << dataset.version << "\n";
-  for (const auto& input : dataset.manifest.at("inputs"))
-    std::cout << fmt::format("input {}: {}{}\n", input.at("file").get<std::string>(),
-                             megabytes(input.at("bytes").get<double>()),
-                             failure_of(input).empty() ? "" : ", " + failure_of(input));
-  for (const auto& stage : dataset.manifest.at("stages")) {
-    std::cout << stage_text(stage, folder);
-    if (!stage.contains("files")) continue;
-    for (const auto& file : stage.at("files"))
-      std::cout << fmt::format("  {}: {} documents, {} tokens{}{}\n", file.at("prefix").get<std::string>(),
-                               file.at("documents").get<int64_t>(), file.at("tokens").get<int64_t>(),
-                               file.contains("counted") ? ", of which count " + file.at("counted").dump() : "",
-                               file.contains("weight") ? ", weight " + file.at("weight").dump() : "");
-  }
-  return kExitOk;
 }
 
 int run_data_diff(const DatasetOptions& o) {

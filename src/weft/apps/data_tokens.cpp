@@ -8,6 +8,8 @@
 #include "weft/base/error.h"
 #include "weft/base/json.h"
 #include "weft/base/mapped_file.h"
+#include "weft/pipeline/byte_stream.h"
+#include "weft/pipeline/unread.h"
 #include "weft/tokenize/tokenizer.h"
 #include "weft/tokenize/unicode.h"
 
@@ -50,6 +52,13 @@ std::unique_ptr<Tokenizer> tokenizer_of(const TokenizerFileOptions& o) {
   return read_tokenizer(o.tokenizer, {.pattern = o.pattern});
 }
 
+// Ids of compressed bytes would look like those of a text.
+void refuse_binary(const std::string& file, std::string_view bytes) {
+  if (compression_of(bytes) != Compression::kNone)
+    throw FileError(file + ": is compressed: decompress it first; --file encodes a file's bytes as they are");
+  if (const std::string why = why_not_read(bytes); !why.empty()) throw FileError(file + ": " + why);
+}
+
 }  // namespace
 
 int run_data_encode(const EncodeOptions& o) {
@@ -64,6 +73,7 @@ int run_data_encode(const EncodeOptions& o) {
   Ids ids;
   if (!o.file.empty()) {
     const MappedFile file(o.file);
+    refuse_binary(o.file, file.text());
     encode_parallel(*tokenizer, file.text(), special, o.threads > 0 ? o.threads : usable_cores(), ids);
     print(ids);
     return kExitOk;

@@ -6,10 +6,12 @@
 #include "weft/apps/output_file.h"
 #include "weft/base/cores.h"
 #include "weft/base/error.h"
+#include "weft/base/json.h"
 #include "weft/base/mapped_file.h"
 #include "weft/data/jsonl.h"
 #include "weft/data/token_writer.h"
 #include "weft/pipeline/byte_stream.h"
+#include "weft/pipeline/row_document.h"
 #include "weft/tokenize/train_bpe.h"
 
 namespace weft {
@@ -27,7 +29,32 @@ std::string decompressed(const fs::path& path) {
   return whole;
 }
 
+// Of CSV, WARC and HTML files: the documents that a pipeline would read. Returns the number of broken rows.
+int64_t count_documents(const SourceConfig& source, SourceFile file, int threads, PieceCounts& counts) {
+  const auto rows = open_documents(source, file, nullptr, {});
+  int64_t broken = 0;
+  for (Row row; rows->next(row);) {
+    Document d;
+    std::string why = row.broken;
+    try {
+      if (why.empty() && read_document(source, file, row, d, why)) counts.add(d.text, threads);
+      if (row.broken.empty()) continue;
+    } catch (const Error& e) { why = e.what(); }
+    if (++broken == 1)
+      std::cerr << fmt::format("{}: row {} at byte {}: {}; left out\n", file.path, row.number, row.begin, why);
+  }
+  return broken;
+}
+
 void count_file(const TrainTokenizerOptions& o, const fs::path& path, int threads, PieceCounts& counts) {
+  SourceConfig source;
+  source.text_key = o.text_key;
+  const SourceFile as_source{.path = path.string(), .format = format_of(source, path.string()), .columns = {}};
+  if (as_source.format != FileFormat::kText && as_source.format != FileFormat::kJsonl) {
+    const int64_t broken = count_documents(source, as_source, threads, counts);
+    if (broken > 1) std::cerr << fmt::format("{}: {} broken rows left out\n", path.string(), broken);
+    return;
+  }
   const MappedFile file(path);
   const bool plain = compression_of(file.text()) == Compression::kNone;
   const std::string whole = plain ? "" : decompressed(path);
@@ -35,6 +62,14 @@ void count_file(const TrainTokenizerOptions& o, const fs::path& path, int thread
   if (!is_jsonl(without_compression(path))) return counts.add(text, threads);
   for_each_document({text, path.string(), o.text_key},
                     [&](std::string_view document, size_t) { counts.add(document, threads); });
+}
+
+// Throws where it cannot be opened, is of a kind that is not read, or is CSV without the text's column.
+void judge_file(const TrainTokenizerOptions& o, const std::string& path) {
+  SourceConfig source;
+  source.text_key = o.text_key;
+  SourceFile file{.path = path, .format = format_of(source, path), .columns = {}};
+  open_documents(source, file, nullptr, {});
 }
 
 }  // namespace
@@ -51,7 +86,7 @@ int run_data_train_tokenizer(const TrainTokenizerOptions& o) {
   const int64_t before = 256 + int64_t(o.specials.size());
   if (o.vocab_size < before)
     throw ConfigError(fmt::format("--vocab-size {}: the bytes and special tokens alone are {}", o.vocab_size, before));
-  for (const auto& file : o.files) open_file_stream(file, {}, nullptr);  // that it is one
+  for (const auto& file : o.files) judge_file(o, file);
   fs::path out = o.out;
   if (fs::is_directory(out) || out.extension() != ".json") out /= "tokenizer.json";
   prepare_output(out, o.again);
@@ -70,6 +105,8 @@ int run_data_train_tokenizer(const TrainTokenizerOptions& o) {
   file.commit();
   std::cout << fmt::format("{}: {} merges of {} wanted, from {:.1f} MB\n", out.string(), learned.merges.size(), wanted,
                            double(counts.bytes()) / 1e6);
+  for (size_t i = 0; i < o.specials.size(); ++i)
+    std::cout << fmt::format("special token {}: {}\n", i, in_quotes(o.specials[i]));
   return kExitOk;
 }
 

@@ -94,15 +94,13 @@ Report story_of(const DocumentStory& story) {
 // The text of the tokens; null where the tokenizer cannot be had, or is not the one of the dataset any more.
 class Texts {
  public:
-  Texts(const std::optional<Provenance>& dataset, const Recipe& recipe, int64_t vocab_size) {
-    const std::string tokenizer = dataset ? dataset->tokenizer() : "";
+  Texts(const std::optional<Provenance>& dataset, const Recipe& recipe, const fs::path& run, int64_t vocab_size) {
+    if (dataset) {
+      take_that_of(*dataset, run);
+      return;
+    }
     try {
-      tokenizer_ = tokenizer.empty()     ? open_tokenizer(text_tokenizer_of(recipe), recipe.model.path, vocab_size)
-                   : tokenizer == "byte" ? make_byte_tokenizer()
-                                         : read_tokenizer(tokenizer);
-      if (!dataset || tokenizer_->fingerprint() == dataset->fingerprint()) return;
-      tokenizer_.reset();
-      why_ = tokenizer + ": the tokenizer has changed since the dataset was made";
+      tokenizer_ = open_tokenizer(text_tokenizer_of(recipe), recipe.model.path, vocab_size);
     } catch (const Error& e) { why_ = e.what(); }
   }
   Report of(std::span<const int32_t> ids) const {
@@ -111,6 +109,22 @@ class Texts {
   const std::string& why_not() const { return why_; }
 
  private:
+  // Where it was, or as the run keeps it.
+  void take_that_of(const Provenance& dataset, const fs::path& run) {
+    for (const fs::path& path : {fs::path(dataset.tokenizer()), kept_tokenizer(run)}) {
+      if (path.empty()) continue;
+      try {
+        auto found = read_tokenizer(path);
+        if (found->fingerprint() == dataset.fingerprint()) {
+          tokenizer_ = std::move(found);
+          why_.clear();
+          return;
+        }
+        why_ = path.string() + ": the tokenizer has changed since the dataset was made";
+      } catch (const Error& e) { why_ = e.what(); }
+    }
+  }
+
   std::unique_ptr<Tokenizer> tokenizer_;
   std::string why_;
 };
@@ -143,7 +157,8 @@ class Why {
   }
 
   Report report() const {
-    const int64_t vocab_size = read_hf_config(recipe_.model.path).spec.vocab_size;
+    const auto checkpoint = newest_checkpoint(options_.run);  // the model's own folder may be gone by now
+    const int64_t vocab_size = read_hf_config(checkpoint ? *checkpoint : fs::path(recipe_.model.path)).spec.vocab_size;
     DataSpec spec = data_spec_of(recipe_, vocab_size);
     spec.fingerprint = false;
     const DataStream stream(spec);
@@ -179,7 +194,7 @@ class Why {
       for (const Part& p : parts) ids.push_back(provenance->document(p.document));
       stories = provenance->stories(ids);
     }
-    const Texts texts(provenance, recipe_, vocab_size);
+    const Texts texts(provenance, recipe_, options_.run, vocab_size);
     if (!texts.why_not().empty()) r["no_text"] = texts.why_not();
     r["documents"] = Report::array();
     for (size_t i = 0; i < parts.size(); ++i) {

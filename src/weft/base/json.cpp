@@ -186,6 +186,7 @@ std::string JsonFields::where(std::string_view key) const {
 }
 
 std::optional<JsonDifference> first_difference(const nlohmann::json& a, const nlohmann::json& b) {
+  if (a == b) return {};
   const nlohmann::json all_a = a.flatten(), all_b = b.flatten();
   const auto has = [](const nlohmann::json& all, const std::string& key) {
     return all.contains(key) ? shown(all.at(key)) : std::string("nothing");
@@ -196,7 +197,7 @@ std::optional<JsonDifference> first_difference(const nlohmann::json& a, const nl
       const bool same = all_a.contains(key) && all_b.contains(key) && all_a.at(key) == all_b.at(key);
       if (!same) return JsonDifference{key.substr(!key.empty()), has(all_a, key), has(all_b, key)};
     }
-  return {};
+  return JsonDifference{"", shown(a), shown(b)};  // flat, an empty list is an empty object and null
 }
 
 const nlohmann::json& JsonFields::list(std::string_view key, std::string_view what) const {

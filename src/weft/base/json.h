@@ -27,7 +27,7 @@ std::string in_quotes(std::string_view text);
 std::string shown(const nlohmann::json& value);
 
 // The first field in which two values differ, by its path ("parameters/length.min_words"), with what each has there as
-// `shown` does, or "nothing".
+// `shown` does, or "nothing"; with no path where none says it, as of an empty list and null. None: they are equal.
 struct JsonDifference {
   std::string path, a, b;
 };

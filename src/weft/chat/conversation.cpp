@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "weft/base/error.h"
+#include "weft/base/json.h"
 
 namespace weft::chat {
 namespace {
@@ -15,6 +16,27 @@ Conversation beginning_of(const Conversation& c, size_t count) {
   const Items& all = c.messages.list().items;
   part.messages = make_list(Items(all.begin(), all.begin() + ptrdiff_t(count)));
   return part;
+}
+
+// Without those of messages that do not count. A template marks each message of the assistant once.
+std::vector<Span> trained(const Conversation& c, std::vector<Span> generated) {
+  std::vector<Span> spans;
+  size_t next = 0;
+  bool all = true;
+  for (const Value& message : c.messages.list().items) {
+    if (!is_assistant(message)) continue;
+    const bool counts = is_trained(message);
+    all = all && counts;
+    if (counts && next < generated.size()) spans.push_back(generated[next]);
+    ++next;
+  }
+  if (all) return generated;
+  if (next != generated.size())
+    fail(
+        fmt::format("no mask of what the assistant said: some of its messages do not count, and the template marks {} "
+                    "pieces with {{% generation %}} for {} messages",
+                    generated.size(), next));
+  return spans;
 }
 
 [[noreturn]] void fail_mask(size_t message, std::string_view why) {
@@ -87,9 +109,32 @@ ChatTemplate::Masked ChatTemplate::render_masked(const Conversation& c, const Re
     fail(
         "no mask of what the assistant said: {% generation %} stands in a macro, call, set or filter, where its place "
         "in the text is not known");
-  if (templates_.at(chosen(c)).marks_generated()) return {std::move(whole.text), std::move(whole.generated)};
+  refuse_left_out(c, whole.text, o);
+  if (templates_.at(chosen(c)).marks_generated())
+    return {std::move(whole.text), trained(c, std::move(whole.generated))};
   std::vector<Span> spans = assistant_spans(c, whole.text, o);
   return {std::move(whole.text), std::move(spans)};
+}
+
+// A template that knows no role of this name passes over its message, and the answer to it is left without the
+// question.
+void ChatTemplate::refuse_left_out(const Conversation& c, const std::string& whole, const RenderOptions& o) const {
+  constexpr std::string_view kUsual[] = {"system", "user", "assistant"};
+  const Items& messages = c.messages.list().items;
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const std::string role = messages[i].dict().get("role")->string(), text = text_in(messages[i]);
+    if (text.empty() || std::find(std::begin(kUsual), std::end(kUsual), role) != std::end(kUsual)) continue;
+    Conversation other = c;
+    Items changed = messages;
+    changed[i] = make_dict();
+    for (const auto& [key, one] : messages[i].dict().items())
+      changed[i].dict().set(key, key.string() == "content" ? Value(text + "weft-probe") : one);
+    other.messages = make_list(std::move(changed));
+    try {
+      if (render(other, o) != whole) continue;
+    } catch (const Error&) { continue; }  // it looked at the text
+    fail(fmt::format("message {}: the template leaves out what the role {} says", i + 1, in_quotes(role)));
+  }
 }
 
 std::vector<Span> ChatTemplate::assistant_spans(const Conversation& c, const std::string& whole,
@@ -100,7 +145,7 @@ std::vector<Span> ChatTemplate::assistant_spans(const Conversation& c, const std
   std::vector<Span> spans;
   const Items& messages = c.messages.list().items;
   for (size_t i = 0; i < messages.size(); ++i) {
-    if (!is_assistant(messages[i])) continue;
+    if (!is_assistant(messages[i]) || !is_trained(messages[i])) continue;
     std::string before, after;
     try {
       before = render(beginning_of(c, i), prompt);

@@ -23,10 +23,14 @@ struct Conversation {
 };
 // A list of messages, or an object with `messages_key` and what else a Conversation has ("chat_template_kwargs" are its
 // variables; other keys are left alone). ShareGPT's messages, {"from": "human", "value": ...}, get roles and contents.
-// Throws FileError, beginning with `source`, also for parts of a content that should be texts and are none.
+// Throws FileError, beginning with `source`, also for parts of a content that should be texts and are none, and for
+// weights of messages that are neither 0 nor 1.
 Conversation read_conversation(std::string_view json, std::string_view source,
                                std::string_view messages_key = "messages");
 
+// Whether what a message of the assistant says counts in training: it says something (texts, calls of tools), and none
+// of "weight" (OpenAI), "train" (Axolotl) and "loss_weight" is 0 or false.
+bool is_trained(const Value& message);
 // What a message says: its content, or the texts among its parts with a line feed between them.
 std::string text_in(const Value& message);
 // The messages with texts in the place of lists of parts. Throws Error where a part is no text.
@@ -61,7 +65,9 @@ class ChatTemplate {
     std::vector<Span> assistant;  // what the assistant said, in order, with the marks that end it
   };
   // By the template's {% generation %} where it has that; else what each message of the assistant adds to the
-  // conversation before it, rendered with its generation prompt. Throws Error where that is not one piece of the whole.
+  // conversation before it, rendered with its generation prompt. Messages that are not trained (is_trained) are left
+  // out. Throws Error where a message is not one piece of the whole, and where the template leaves out what a role
+  // says.
   Masked render_masked(const Conversation& conversation, const RenderOptions& options) const;
 
  private:
@@ -69,6 +75,7 @@ class ChatTemplate {
   std::string chosen(const Conversation& conversation) const;  // its name
   Dict variables_of(const Conversation& conversation, const RenderOptions& options) const;
   Rendering rendered(const Conversation& conversation, const RenderOptions& options) const;
+  void refuse_left_out(const Conversation& c, const std::string& whole, const RenderOptions& o) const;
   std::vector<Span> assistant_spans(const Conversation& c, const std::string& whole, const RenderOptions& o) const;
 
   std::map<std::string, Template> templates_;

@@ -1,5 +1,6 @@
 // Conversations as their writers have them: messages with roles, as ShareGPT has them, and contents in parts.
 #include <algorithm>
+#include <optional>
 
 #include "weft/base/error.h"
 #include "weft/base/json.h"
@@ -61,12 +62,31 @@ void judge_parts(const Value& message, std::string_view where) {
   }
 }
 
+// Names by which writers say whether a message counts in training.
+constexpr const char* kWeights[] = {"weight", "train", "loss_weight"};
+
+// 0 or 1, of a truth or a number; none of anything else.
+std::optional<bool> weight_of(const Value& v) {
+  double number = 2;
+  if (v.is<bool>()) number = std::get<bool>(v.of);
+  if (v.is<int64_t>()) number = double(std::get<int64_t>(v.of));
+  if (v.is<double>()) number = std::get<double>(v.of);
+  return number == 0 || number == 1 ? std::optional(number == 1) : std::nullopt;
+}
+
+void judge_weights(const Value& message, std::string_view where) {
+  for (const char* key : kWeights)
+    if (const Value* v = get(message, key); v != nullptr && !v->is_none() && !weight_of(*v))
+      throw FileError(fmt::format("{}: its \"{}\" is neither 0 nor 1, true nor false", where, key));
+}
+
 Value message_of(const Value& v, const std::string& where) {
   const Value message = with_role(v, where);
   const Value* role = get(message, "role");
   if (role == nullptr || !role->is_string())
     throw FileError(fmt::format("{}: each message is an object with a \"role\"", where));
   judge_parts(message, where);
+  judge_weights(message, where);
   return message;
 }
 
@@ -99,6 +119,18 @@ Conversation read_conversation(std::string_view json, std::string_view source, s
   return c;
 }
 
+bool is_trained(const Value& message) {
+  for (const char* key : kWeights)
+    if (const Value* v = get(message, key); v != nullptr && weight_of(*v) == false) return false;
+  if (!text_in(message).empty()) return true;
+  for (const auto& [key, one] : message.dict().items()) {
+    constexpr std::string_view kOthers[] = {"role", "name", "weight", "train", "loss_weight"};
+    const bool other = std::find(std::begin(kOthers), std::end(kOthers), key.string()) != std::end(kOthers);
+    if (!other && truth(one)) return true;  // calls of tools, reasoning
+  }
+  return false;
+}
+
 std::string text_in(const Value& message) {
   const Value* content = get(message, "content");
   if (content == nullptr) return "";
@@ -115,7 +147,7 @@ Value with_joined_parts(const Value& messages) {
   Items all = messages.list().items;
   for (size_t i = 0; i < all.size(); ++i) {
     const Value* content = get(all[i], "content");
-    if (content == nullptr || !content->holds<List>() || content->list().items.empty()) continue;
+    if (content == nullptr || !content->holds<List>()) continue;
     for (const Value& part : content->list().items) {
       if (is_text_part(part)) continue;
       const Value* type = get(part, "type");

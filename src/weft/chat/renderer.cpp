@@ -97,7 +97,7 @@ void Renderer::print(const Node& n, const ScopePtr& scope, Rendering& out) {
 Renderer::Flow Renderer::generation(const Node& n, const ScopePtr& scope, Rendering& out) {
   const size_t begin = out.text.size();
   const Flow flow = block(n.body, inner(scope), out);
-  if (out.text.size() > begin) out.generated.push_back({begin, out.text.size()});
+  out.generated.push_back({begin, out.text.size()});
   return flow;
 }
 

@@ -16,7 +16,7 @@ struct Span {
 };
 struct Rendering {
   std::string text{};
-  std::vector<Span> generated{};  // what stood in {% generation %}, in order
+  std::vector<Span> generated{};  // what stood in {% generation %}, in order; nothing, too
   bool lost_generated = false;    // some stood in a macro, set or filter, where its place is not known
 };
 

@@ -72,22 +72,31 @@ nlohmann::json work_of(const PipelineConfig& config) {
 }
 
 bool is_of_a_pipeline(const fs::path& folder) {
-  const auto has_stage = [&](const char* name) { return fs::exists(folder / name / "stage.json"); };
+  std::error_code ignored;
+  const auto has_stage = [&](const char* name) { return fs::exists(folder / name / "stage.json", ignored); };
   return std::any_of(std::begin(kStageNames), std::end(kStageNames), has_stage);
 }
 
-// A run that ended before its first stage leaves no more than these.
+// A run that ended, or was killed, before its first stage had a stage.json leaves no more than these.
+bool is_left_of_a_beginning(const fs::directory_entry& entry) {
+  const std::string name = entry.path().filename().string();
+  if (name == "run.lock" || name == "shards.lock" || name.starts_with("run.json")) return true;
+  const auto unfinished = [](const auto& file) {
+    return file.path().filename().string().starts_with("stage.json.tmp-");
+  };
+  return std::find(std::begin(kStageNames), std::end(kStageNames), name) != std::end(kStageNames) &&
+         entry.is_directory() && std::all_of(fs::directory_iterator(entry), fs::directory_iterator(), unfinished);
+}
+
 bool has_files_of_others(const fs::path& folder) {
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    if (name != "run.lock" && name != "shards.lock" && !name.starts_with("run.json")) return true;
-  }
-  return false;
+  return fs::exists(folder) &&
+         !std::all_of(fs::directory_iterator(folder), fs::directory_iterator(), is_left_of_a_beginning);
 }
 
 // Its stages would stand among somebody's files, or within another dataset.
 void refuse_folder_of_others(const fs::path& folder) {
-  const fs::path real = fs::canonical(folder);
+  const fs::path whole = fs::weakly_canonical(fs::absolute(folder)),
+                 real = whole.has_filename() ? whole : whole.parent_path();
   for (fs::path above = real.parent_path(); above.has_relative_path(); above = above.parent_path())
     if (is_of_a_pipeline(above))
       throw FileError(fmt::format("{}: lies in the folder of another pipeline, {}; choose another run.dir",
@@ -98,14 +107,11 @@ void refuse_folder_of_others(const fs::path& folder) {
 }
 
 void make_folder(const fs::path& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error)
-    throw FileError(fmt::format("{}: cannot be created: {}; choose another run.dir", folder.string(), error.message()));
   try {
     refuse_folder_of_others(folder);
+    fs::create_directories(folder);
   } catch (const fs::filesystem_error& e) {
-    throw FileError(fmt::format("{}: {}; choose another run.dir", e.path1().string(), e.code().message()));
+    throw FileError(fmt::format("{}: cannot be used: {}; choose another run.dir", folder.string(), e.code().message()));
   }
 }
 
@@ -175,6 +181,8 @@ class Auditor {
   void stage(const JsonFields& stage) {
     const fs::path folder = folder_ / stage.string("stage");
     if (stage.has("manifest")) file(folder / "manifest.json", stage.string("manifest"));
+    for (const std::string& name : added_files(folder, stage.json()))
+      audit_.problems.push_back((folder / name).string() + ": is no file of the dataset");
     if (stage.has("others")) {
       const JsonFields others = stage.object("others");
       for (const auto& one : others.json().items()) file(folder / one.key(), others.string(one.key()));
@@ -287,7 +295,8 @@ bool run_pipeline(const PipelineConfig& config, const std::string& stage, const 
                                   near.empty() ? "" : "; did you mean " + near + "?"));
   }
   const fs::path folder = config.run.dir;
-  for (const SourceConfig& source : config.sources) refuse_own_output(source.files, folder);
+  if (stage.empty() || stage == "read" || given.helps)  // later stages do without the inputs
+    for (const SourceConfig& source : config.sources) refuse_own_output(source.files, folder);
   if (config.has("decontaminate")) refuse_own_output(config.decontaminate.files, folder);
   if (!given.helps) make_folder(folder);
   given.progress.begin(given.helps ? "waiting for the run that leads" : "waiting for helpers of an earlier run", 0);

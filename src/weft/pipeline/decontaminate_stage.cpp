@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <map>
-#include <unordered_set>
+#include <set>
+#include <unordered_map>
 
 #include "weft/base/json.h"
 #include "weft/pipeline/hashing.h"
@@ -23,20 +24,32 @@ class Contamination {
   explicit Contamination(const DecontaminateConfig& config)
       : n_(config.ngram), least_(std::min(config.min_words, config.ngram)), table_(make_character_table()) {
     read_named("decontaminate.files", [&] {
-      for (const std::string& file : expand_names(config.files)) read(file);
+      for (const std::string& file : expand_names(config.files)) {
+        files_.push_back(file);
+        read(file);
+      }
     });
     if (sequences_.empty())
       throw ConfigError(
           fmt::format("decontaminate.files: no text in them has {} words (decontaminate.min_words)", least_));
   }
 
-  // How many of the document's sequences are among them.
-  int64_t hits(std::string_view text) const {
+  // How many of a document's sequences are among them, and of which evaluation files.
+  struct Hits {
+    int64_t all = 0;
+    std::map<std::string, int64_t> by_file;  // a sequence of several files counts for each
+  };
+  Hits hits(std::string_view text) const {
     const std::vector<uint64_t> words = plain_word_hashes(*table_, text);
-    int64_t n = 0;
+    Hits n;
     for (const auto& [width, known] : sequences_) {
       if (int64_t(words.size()) < width) break;
-      for (const uint64_t hash : shingle_hashes(words, width)) n += int64_t(known.count(hash));
+      for (const uint64_t hash : shingle_hashes(words, width)) {
+        const auto found = known.find(hash);
+        if (found == known.end()) continue;
+        ++n.all;
+        for (const size_t file : file_sets_[found->second]) ++n.by_file[files_[file]];
+      }
     }
     return n;
   }
@@ -53,7 +66,22 @@ class Contamination {
     ++texts_;
     short_ += size < n_;
     const int64_t width = std::min(n_, size);
-    for (const uint64_t hash : shingle_hashes(words, width)) sequences_[width].insert(hash);
+    for (const uint64_t hash : shingle_hashes(words, width)) {
+      uint32_t& files = sequences_[width][hash];
+      files = with_this_file(files);
+    }
+  }
+  // The set of files `set`, and the file that is being read.
+  uint32_t with_this_file(uint32_t set) {
+    const size_t file = files_.size() - 1;
+    const auto [known, is_new] = grown_.try_emplace({set, file}, 0);
+    if (!is_new) return known->second;
+    std::set<size_t> grown = file_sets_[set];
+    grown.insert(file);
+    const auto same = std::find(file_sets_.begin(), file_sets_.end(), grown);
+    known->second = uint32_t(same - file_sets_.begin());
+    if (same == file_sets_.end()) file_sets_.push_back(std::move(grown));
+    return known->second;
   }
   void add_strings(const nlohmann::json& value) {
     if (value.is_string()) add(value.get_ref<const std::string&>());
@@ -64,7 +92,8 @@ class Contamination {
   void read(const std::string& path) {
     const SourceConfig source;
     SourceFile file{.path = path, .format = format_of(source, path), .columns = {}};
-    if (file.format == FileFormat::kWarc) throw ConfigError(path + ": decontaminate.files takes JSONL, CSV and text");
+    if (file.format == FileFormat::kWarc || file.format == FileFormat::kHtml)
+      throw ConfigError(path + ": decontaminate.files takes JSONL, CSV and text");
     const auto rows = open_rows(source, file, nullptr, {});
     Row row;
     while (rows->next(row)) {
@@ -79,7 +108,11 @@ class Contamination {
 
   int64_t n_, least_;
   std::shared_ptr<const CharacterTable> table_;
-  std::map<int64_t, std::unordered_set<uint64_t>> sequences_;  // by their number of words
+  // By their number of words; each with the place in file_sets_ of the files that have it.
+  std::map<int64_t, std::unordered_map<uint64_t, uint32_t>> sequences_;
+  std::vector<std::string> files_;
+  std::vector<std::set<size_t>> file_sets_ = {{}};
+  std::map<std::pair<uint32_t, size_t>, uint32_t> grown_;  // of a set and a file: both
   int64_t texts_ = 0, short_ = 0, too_short_ = 0;
 };
 
@@ -99,9 +132,14 @@ StageResult run_decontaminate_stage(const PipelineConfig& config, const StageRes
   if (!folder.is_complete()) {
     const Contamination contamination(config.decontaminate);
     const DocumentJudge judge = [&](Document& d, std::map<std::string, int64_t>&) -> std::optional<Drop> {
-      const int64_t hits = contamination.hits(d.text);
-      if (hits <= config.decontaminate.max_hits) return {};
-      return Drop{"decontaminate", fmt::format("{} sequences of words of evaluation texts", hits)};
+      const Contamination::Hits hits = contamination.hits(d.text);
+      if (hits.all <= config.decontaminate.max_hits) return {};
+      Drop drop{"decontaminate", fmt::format("{} sequences of words of evaluation texts:", hits.all)};
+      for (const auto& [file, n] : hits.by_file) {
+        drop.detail += fmt::format("{}{} {}", drop.evaluation_files.empty() ? " " : ", ", file, n);
+        drop.evaluation_files.push_back(file);
+      }
+      return drop;
     };
     run_map_stage(folder, before, context, [&](int64_t) { return judge; });
   }

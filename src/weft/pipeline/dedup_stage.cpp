@@ -17,8 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // 2: URLs of the same page are equal; 3: words of scripts without spaces; 4: the reasons of duplicates are of the way
-// to them
-constexpr int kVersion = 4;
+// to them; 5: what is no URL is not compared as one
+constexpr int kVersion = 5;
 
 // What a key is of: its highest bits, so that keys of a kind come together, lines last.
 enum class KeyKind : uint64_t { kText, kUrl, kBand, kLine };
@@ -63,7 +63,7 @@ class KeyPass {
   void add_exact(const Document& d, std::vector<KeyRecord>& records) const {
     const uint64_t number = d.id.number();
     if (c_.documents) records.push_back(record_of(KeyKind::kText, hash128(d.text), number, 0));
-    if (c_.urls && !d.url.empty()) records.push_back(record_of(KeyKind::kUrl, hash128(normal_url(d.url)), number, 0));
+    if (c_.urls && is_url(d.url)) records.push_back(record_of(KeyKind::kUrl, hash128(normal_url(d.url)), number, 0));
     if (c_.lines == "off") return;
     uint64_t line_number = 0;
     for_each_text_line(d.text, [&](std::string_view line) {
@@ -257,7 +257,7 @@ void find_duplicates(const DedupConfig& config, const StageFolder& folder, const
   };
   const PassSpec pass{.part = 0, .shown = "dedup, keys", .work = before.counts.bytes_out, .finished = finished};
   for_each_open_shard(folder, pass, n, context,
-                      [&](int64_t shard) { return keys.run(shard, before.folder / before.shards[size_t(shard)]); });
+                      [&](int64_t shard) { return keys.run(shard, before.checked_shard(shard)); });
   if (context.helps) return;  // the rest is the leader's
   std::vector<fs::path> runs;
   for (int64_t i = 0; i < n; ++i) runs.push_back(keys.keys_of(i));
@@ -280,7 +280,9 @@ StageResult run_dedup_stage(const PipelineConfig& config, const StageResult& bef
   const fs::path work = folder.work_folder();
   if (context.helps || !fs::exists(work / "dropped")) find_duplicates(config.dedup, folder, before, context);
   run_map_stage(folder, before, context, [&](int64_t shard) -> DocumentJudge {
-    return [apply = Apply(work, shard)](Document& d, std::map<std::string, int64_t>& changes) mutable {
+    return [apply = Apply(work, shard), urls = config.dedup.urls](Document& d,
+                                                                  std::map<std::string, int64_t>& changes) mutable {
+      if (urls && !d.url.empty() && !is_url(d.url)) ++changes["dedup.no_url"];
       return apply.judge(d, changes);
     };
   });

@@ -13,10 +13,11 @@ struct InputFile {
   int64_t bytes = 0, mtime_ns = 0;
 };
 
-// By source, then in the order in which they are given; those of a pattern or folder by name. Folders are gone through
+// By source, then in the order in which they are given; those of a pattern or folder by name. A part ** of a pattern
+// stands for any number of folders, one in the other, and for none. Folders are gone through
 // with all that are in them, and links followed; names that begin with a dot are left out. Throws FileError where a
-// name gives no file, for links to nothing or in a circle, and for names that are not UTF-8; ConfigError for a file
-// that is named twice.
+// name gives no file, for links to nothing or in a circle, for names that are not UTF-8, and for all pipes, sockets and
+// devices at once; ConfigError for a file that is named twice.
 std::vector<InputFile> input_files(const std::vector<SourceConfig>& sources);
 // The same of one list, which may name a file twice.
 std::vector<std::string> expand_names(const std::vector<std::string>& names);

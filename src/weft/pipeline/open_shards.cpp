@@ -144,13 +144,15 @@ void run_map_stage(const StageFolder& folder, const StageResult& before, const S
     ShardWriter out;
     ShardReport report;
     Counts& c = report.counts;
-    for_each_in_shard(before.folder / before.shards[size_t(shard)], [&](Document&& d) {
+    for_each_in_shard(before.checked_shard(shard), [&](Document&& d) {
       ++c.documents_in;
       c.bytes_in += int64_t(d.text.size());
       const std::optional<Drop> drop = judge(d, c.changed);
       if (drop) {
         ++c.dropped[drop->reason];
-        return report.show({drop->reason, drop->detail, d.id.text(), d.text}, context.samples);
+        for (const std::string& file : drop->evaluation_files) ++c.contaminated[file];
+        return report.show({drop->reason, drop->detail, d.id.text(), d.text, d.origin.file, d.origin.row},
+                           context.samples);
       }
       ++c.documents_out;
       c.bytes_out += int64_t(d.text.size());

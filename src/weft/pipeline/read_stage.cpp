@@ -13,6 +13,7 @@
 #include "weft/pipeline/row_document.h"
 #include "weft/pipeline/shard.h"
 #include "weft/pipeline/stages.h"
+#include "weft/pipeline/unread.h"
 
 namespace weft {
 namespace {
@@ -20,8 +21,9 @@ namespace {
 namespace fs = std::filesystem;
 
 // 2: a slip in CSV costs fewer rows; 3: pages of WARC files whatever their type's case; 4: empty rows count; 5:
-// ShareGPT's messages; 6: contents in parts. What a change does not touch keeps its version.
-constexpr int kVersion = 4, kVersionOfConversations = 6;
+// ShareGPT's messages; 6: contents in parts; 7: what WARC files note about themselves is no page, HTML
+// files are, and files that are not read are put aside.
+constexpr int kVersion = 7;
 
 struct BatchRow {
   std::shared_ptr<const SourceFile> file;
@@ -105,34 +107,11 @@ class Batches {
     file->path = files_[next].path;
     file->format = format_of(source, file->path);
     if (hashes_) hash_ = std::make_unique<InputHash>();
-    reader_ = open_rows(source, *file, hash_.get(), config_.read);
-    if (file->format == FileFormat::kCsv) read_header(*file);
+    try {
+      reader_ = open_documents(source, *file, hash_.get(), config_.read);
+    } catch (const UnreadFile& e) { reader_ = read_nothing(e.why()); }
     file_ = std::move(file);
     return true;
-  }
-  void read_header(SourceFile& file) {
-    Row header;
-    if (!reader_->next(header)) return;
-    try {
-      if (header.broken.empty()) file.columns = csv_fields(header.bytes);
-    } catch (const Error&) {}  // without columns, each row is broken
-    if (!file.columns.empty()) judge_columns(file, config_.sources[files_[at_].source]);
-  }
-  static void judge_columns(const SourceFile& file, const SourceConfig& source) {
-    const auto count = [&](const std::string& name) {
-      return std::count(file.columns.begin(), file.columns.end(), name);
-    };
-    const auto refuse = [&](const char* what, const std::string& name) {
-      std::string all;
-      for (const std::string& column : file.columns) all += (all.empty() ? "" : ", ") + column;
-      throw FileError(
-          fmt::format("{}: the header has {} {}: it is {}", file.path, what, in_quotes(name), in_quotes(all)));
-    };
-    std::vector<std::string> read = source.meta_keys;
-    read.insert(read.end(), {source.text_key, source.url_key});
-    for (const std::string& name : read)
-      if (count(name) > 1) refuse("more than one column", name);
-    if (count(source.text_key) == 0) refuse("no column (source.text_key)", source.text_key);
   }
   void close() {
     if (hash_) {
@@ -209,7 +188,7 @@ class BatchWork {
     ++report_.broken;
     ++report_.counts.dropped["broken"];
     const std::string place = fmt::format("{}: row {} at byte {}", one.file->path, one.row.number, one.row.begin);
-    report_.show({"broken", why, place, ""}, context_.samples);
+    report_.show({"broken", why, place, "", one.file->path, one.row.number}, context_.samples);
   }
 
   const Batch& batch_;
@@ -226,8 +205,8 @@ nlohmann::json stamps_of(const std::vector<InputFile>& files) {
   return stamps;
 }
 
-// A file that was only touched, or copied, is no other input: the time of its first reading holds where the complete
-// stage read the same bytes. They are read for that; whoever has no patience keeps the times.
+// A file that was only touched, or copied, is no other input: the time that the complete stage knows of it holds where
+// that read the same bytes. They are read for that. For the leader, before StageFolder clears what it goes by.
 void keep_times_of_equal_files(nlohmann::json& stamps, const fs::path& path) {
   const fs::path stage = path / "stage.json", manifest = path / "manifest.json";
   if (!fs::exists(stage) || !fs::exists(manifest)) return;
@@ -300,26 +279,46 @@ void judge_sources(const PipelineConfig& config, const std::vector<InputFile>& f
   }
 }
 
+// One file that is not read is put aside. Where all of a source are, the pipeline is wrong (another text_key), which is
+// said before anything begins.
+void judge_files(const PipelineConfig& config, const std::vector<InputFile>& files) {
+  for (size_t s = 0; s < config.sources.size(); ++s) {
+    std::vector<std::string> unread;
+    const bool any = std::any_of(files.begin(), files.end(), [&](const InputFile& f) {
+      if (f.source != s) return false;
+      try {
+        SourceFile file{.path = f.path, .format = format_of(config.sources[s], f.path), .columns = {}};
+        open_documents(config.sources[s], file, nullptr, config.read);
+        return true;
+      } catch (const UnreadFile& e) { unread.emplace_back(e.what()); }
+      return false;
+    });
+    if (any || unread.empty()) continue;
+    const std::string others = fmt::format("; none of the {} files of source {} can be read", unread.size(),
+                                           in_quotes(config.sources[s].name));
+    throw FileError(unread[0] + (unread.size() > 1 ? others : ""));
+  }
+}
+
 }  // namespace
 
 StageIdentity read_identity(const PipelineConfig& config) {
   nlohmann::json parameters = parameters_of(config, {"source", "read"});
   parameters["run.shard_mb"] = config.run.shard_mb;
   parameters["run.compression"] = config.run.compression;
-  return {.name = "read",
-          .version = config.has_conversations() ? kVersionOfConversations : kVersion,
-          .parameters = parameters,
-          .inputs = {}};
+  return {.name = "read", .version = kVersion, .parameters = parameters, .inputs = {}};
 }
 
 StageResult run_read_stage(const PipelineConfig& config, const fs::path& path, const StageContext& context) {
   const std::vector<InputFile> files = input_files(config.sources);
   judge_sources(config, files);
+  judge_files(config, files);
   StageIdentity identity = read_identity(config);
   const nlohmann::json stamps = stamps_of(files);
   identity.inputs = stamps;
-  keep_times_of_equal_files(identity.inputs, path);
+  if (!context.helps) keep_times_of_equal_files(identity.inputs, path);
   const StageFolder folder(path, identity, context);
+  if (!context.helps) folder.note_inputs(stamps);
   if (folder.is_complete()) return open_stage(path);
 
   const ReadInputs read = read_all(config, files, folder, context);

@@ -25,6 +25,7 @@ void Counts::add(const Counts& o) {
   bytes_in += o.bytes_in;
   bytes_out += o.bytes_out;
   for (const auto& [name, n] : o.dropped) dropped[name] += n;
+  for (const auto& [name, n] : o.contaminated) contaminated[name] += n;
   for (const auto& [name, n] : o.changed) changed[name] += n;
 }
 
@@ -39,9 +40,11 @@ void ShardReport::show(Sample sample, int64_t most) {
 }
 
 nlohmann::json to_json(const Counts& c) {
-  return {{"documents_in", c.documents_in}, {"documents_out", c.documents_out},
-          {"bytes_in", c.bytes_in},         {"bytes_out", c.bytes_out},
-          {"dropped", c.dropped},           {"changed", c.changed}};
+  nlohmann::json json = {{"documents_in", c.documents_in}, {"documents_out", c.documents_out},
+                         {"bytes_in", c.bytes_in},         {"bytes_out", c.bytes_out},
+                         {"dropped", c.dropped},           {"changed", c.changed}};
+  if (!c.contaminated.empty()) json["contaminated"] = c.contaminated;
+  return json;
 }
 
 Counts counts_of_json(const nlohmann::json& json, const std::string& where) {
@@ -53,14 +56,32 @@ Counts counts_of_json(const nlohmann::json& json, const std::string& where) {
   c.bytes_out = fields.integer("bytes_out", {.min = 0});
   c.dropped = named_counts(fields.object("dropped"));
   c.changed = named_counts(fields.object("changed"));
+  if (fields.has("contaminated")) c.contaminated = named_counts(fields.object("contaminated"));
   return c;
 }
 
 nlohmann::json to_json(const ShardReport& r) {
   nlohmann::json samples = nlohmann::json::array();
-  for (const Sample& s : r.samples)
+  for (const Sample& s : r.samples) {
     samples.push_back({{"reason", s.reason}, {"detail", s.detail}, {"id", s.id}, {"text", s.text}});
+    if (!s.file.empty()) samples.back().update({{"file", s.file}, {"row", s.row}});
+  }
   return {{"counts", to_json(r.counts)}, {"samples", samples}, {"hash", r.hash}, {"broken", r.broken}};
+}
+
+std::vector<Sample> samples_of_json(const nlohmann::json& json, const std::string& where) {
+  std::vector<Sample> samples;
+  const JsonFields fields(json, where);
+  if (!fields.has("samples")) return samples;
+  for (const auto& one : fields.list("samples", "a list of dropped documents")) {
+    const JsonFields s(one, where);
+    Sample& sample =
+        samples.emplace_back(Sample{s.string("reason"), s.string("detail"), s.string("id"), s.string("text")});
+    if (!s.has("file")) continue;  // of an older weft
+    sample.file = s.string("file");
+    sample.row = s.integer("row", {.min = 0});
+  }
+  return samples;
 }
 
 ShardReport report_of_json(const nlohmann::json& json, const std::string& where) {
@@ -69,12 +90,7 @@ ShardReport report_of_json(const nlohmann::json& json, const std::string& where)
   r.counts = counts_of_json(fields.object("counts").json(), where);
   r.hash = fields.string("hash");
   r.broken = fields.integer("broken", {.min = 0});
-  if (const auto* samples = fields.find("samples")) {
-    for (const auto& one : *samples) {
-      const JsonFields s(one, where);
-      r.samples.push_back({s.string("reason"), s.string("detail"), s.string("id"), s.string("text")});
-    }
-  }
+  r.samples = samples_of_json(json, where);
   return r;
 }
 

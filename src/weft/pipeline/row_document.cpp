@@ -11,6 +11,7 @@
 #include "weft/pipeline/html_text.h"
 #include "weft/pipeline/http.h"
 #include "weft/pipeline/json_row.h"
+#include "weft/pipeline/unread.h"
 #include "weft/tokenize/unicode.h"
 
 namespace weft {
@@ -93,6 +94,13 @@ std::string type_of(std::string_view head, std::string_view page) {
   return first.starts_with("<!doctype html") || first.starts_with("<html") ? "text/html" : "";
 }
 
+// Archivers keep their own notes as resources, under metadata:// (wget), urn: and the like. A record that does not say
+// where it is from may be a page.
+bool is_of_a_page(std::string_view target) {
+  const std::string scheme = lower_ascii(target.substr(0, target.find(':')));
+  return target.empty() || scheme == "http" || scheme == "https" || scheme == "ftp" || scheme == "file";
+}
+
 // False and why: a record that is no page.
 bool read_warc_record(const Row& row, Document& d, std::string& why) {
   const std::string_view record = row.bytes;
@@ -117,6 +125,7 @@ bool read_warc_record(const Row& row, Document& d, std::string& why) {
   } else if (kind != "resource" && kind != "conversion") {
     return why = "no response", false;
   }
+  if (!is_of_a_page(d.url)) return why = "no page's address", false;
   if (!is_page(type)) return why = "no page", false;
   d.text = page_text(type, page);
   if (d.text.empty()) return why = "no text", false;
@@ -136,6 +145,22 @@ void check_text(const SourceConfig& source, std::string& text) {
   for (const char c : clean) c == '\0' ? void(text += "\ufffd") : void(text += c);
 }
 
+void judge_columns(const SourceFile& file, const SourceConfig& source) {
+  const auto count = [&](const std::string& name) {
+    return std::count(file.columns.begin(), file.columns.end(), name);
+  };
+  const auto refuse = [&](const char* what, const std::string& name) {
+    std::string all;
+    for (const std::string& column : file.columns) all += (all.empty() ? "" : ", ") + column;
+    throw UnreadFile(file.path, fmt::format("the header has {} {}: it is {}", what, in_quotes(name), in_quotes(all)));
+  };
+  std::vector<std::string> read = source.meta_keys;
+  read.insert(read.end(), {source.text_key, source.url_key});
+  for (const std::string& name : read)
+    if (count(name) > 1) refuse("more than one column", name);
+  if (count(source.text_key) == 0) refuse("no column (source.text_key)", source.text_key);
+}
+
 }  // namespace
 
 FileFormat format_of(const SourceConfig& source, const std::string& file) {
@@ -144,19 +169,35 @@ FileFormat format_of(const SourceConfig& source, const std::string& file) {
   if (said == "jsonl" || (said == "auto" && (is_jsonl(name) || source.has_conversations()))) return FileFormat::kJsonl;
   if (said == "csv" || (said == "auto" && extension == ".csv")) return FileFormat::kCsv;
   if (said == "warc" || (said == "auto" && extension == ".warc")) return FileFormat::kWarc;
+  const bool html = extension == ".html" || extension == ".htm" || extension == ".xhtml";
+  if (said == "html" || (said == "auto" && html)) return FileFormat::kHtml;
   return FileFormat::kText;
 }
 
 std::unique_ptr<RowReader> open_rows(const SourceConfig& source, const SourceFile& file, ByteWatcher* watcher,
                                      const ReadConfig& limits) {
   Input input(open_file_stream(file.path, {.max_ratio = limits.max_ratio}, watcher));
+  if (const std::string why = why_not_read(input.peek(kKindBytes)); !why.empty()) throw UnreadFile(file.path, why);
   const int64_t most = limits.max_row_mb << 20;
   if (file.format == FileFormat::kCsv) return read_csv(std::move(input), most);
   if (file.format == FileFormat::kWarc) return read_warc(std::move(input), most);
+  if (file.format == FileFormat::kHtml) return read_separated(std::move(input), "", most);
   auto rows = read_separated(std::move(input), file.format == FileFormat::kJsonl ? "\n" : source.separator, most);
   const bool json = without_compression(file.path).extension() == ".json";
   if (json && file.format == FileFormat::kJsonl && rows->next_visible() == '[')
-    throw FileError(file.path + ": is a JSON array, not lines: write each of its objects on a line of its own");
+    throw UnreadFile(file.path, "is a JSON array, not lines: write each of its objects on a line of its own");
+  return rows;
+}
+
+std::unique_ptr<RowReader> open_documents(const SourceConfig& source, SourceFile& file, ByteWatcher* watcher,
+                                          const ReadConfig& limits) {
+  auto rows = open_rows(source, file, watcher, limits);
+  Row header;
+  if (file.format != FileFormat::kCsv || !rows->next(header)) return rows;
+  try {
+    if (header.broken.empty()) file.columns = csv_fields(header.bytes);
+  } catch (const Error&) {}  // without columns, each row is broken
+  if (!file.columns.empty()) judge_columns(file, source);
   return rows;
 }
 
@@ -201,6 +242,9 @@ bool read_document(const SourceConfig& source, const SourceFile& file, const Row
     read_json_row(source, row, d);
   } else if (file.format == FileFormat::kCsv) {
     read_csv_row(source, file, row, d);
+  } else if (file.format == FileFormat::kHtml) {
+    d.text = html_text(row.bytes, "");
+    if (d.text.empty()) return why = "no text", false;
   } else {
     d.text = row.bytes;
   }

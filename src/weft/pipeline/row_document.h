@@ -10,7 +10,7 @@
 
 namespace weft {
 
-enum class FileFormat { kText, kJsonl, kCsv, kWarc };
+enum class FileFormat { kText, kJsonl, kCsv, kWarc, kHtml };
 // What `source.format` says, or by the name, without .gz, .zst, .xz; text where it tells nothing.
 FileFormat format_of(const SourceConfig& source, const std::string& file);
 
@@ -21,9 +21,14 @@ struct SourceFile {
   std::vector<std::string> columns;  // of CSV
 };
 
-// Throws FileError where it cannot be opened, and for a .json file that is an array, of which no line is a document.
+// Throws FileError where it cannot be opened; UnreadFile for a file of another kind, and for a .json file that is an
+// array, of which no line is a document.
 std::unique_ptr<RowReader> open_rows(const SourceConfig& source, const SourceFile& file, ByteWatcher* watcher,
                                      const ReadConfig& limits);
+// The same for documents: of CSV, the header is read, into file.columns. Throws UnreadFile also where it has no column
+// of the text, or two of a name that is asked for.
+std::unique_ptr<RowReader> open_documents(const SourceConfig& source, SourceFile& file, ByteWatcher* watcher,
+                                          const ReadConfig& limits);
 
 // The fields of one CSV record. Throws Error where the quotes are not as RFC 4180 wants them.
 std::vector<std::string> csv_fields(std::string_view record);

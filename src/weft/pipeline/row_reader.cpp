@@ -194,6 +194,22 @@ class WarcReader final : public RowReader {
   static constexpr std::string_view kMark = "\nWARC/1.";
 };
 
+class NothingReader final : public RowReader {
+ public:
+  explicit NothingReader(std::string why) : RowReader(Input(open_memory_stream({}, {})), 0), why_(std::move(why)) {}
+
+  bool next(Row& row) override {
+    if (std::exchange(done_, true)) return false;
+    row = {.number = ++number_, .begin = 0, .end = 0, .bytes = "", .broken = "the file " + why_};
+    return true;
+  }
+  const std::string& failure() const override { return why_; }
+
+ private:
+  std::string why_;
+  bool done_ = false;
+};
+
 }  // namespace
 
 char RowReader::next_visible() {
@@ -257,5 +273,6 @@ std::unique_ptr<RowReader> read_csv(Input input, int64_t max_row_bytes) {
 std::unique_ptr<RowReader> read_warc(Input input, int64_t max_row_bytes) {
   return std::make_unique<WarcReader>(std::move(input), max_row_bytes);
 }
+std::unique_ptr<RowReader> read_nothing(const std::string& why) { return std::make_unique<NothingReader>(why); }
 
 }  // namespace weft

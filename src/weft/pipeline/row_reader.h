@@ -24,7 +24,7 @@ class RowReader {
   virtual bool next(Row& row) = 0;
   int64_t bytes_in() const { return input_.bytes_in(); }
   // Once there are no more: why the file could not be read to its end ("cut short: ..."); empty: it could.
-  const std::string& failure() const { return input_.failure(); }
+  virtual const std::string& failure() const { return input_.failure(); }
   // The first of the next bytes that is no white space; 0 where there is none. Nothing is read of it.
   char next_visible();
 
@@ -54,5 +54,7 @@ std::unique_ptr<RowReader> read_separated(Input input, const std::string& separa
 std::unique_ptr<RowReader> read_csv(Input input, int64_t max_row_bytes);
 // Records of a WARC file, with their headers.
 std::unique_ptr<RowReader> read_warc(Input input, int64_t max_row_bytes);
+// In the place of a file that is not read: one broken row, and why ("is Parquet, ...") as its failure.
+std::unique_ptr<RowReader> read_nothing(const std::string& why);
 
 }  // namespace weft

@@ -24,8 +24,8 @@ class Rule {
 std::unique_ptr<Rule> make_length_rule(const LengthConfig& config);
 std::unique_ptr<Rule> make_symbols_rule(const SymbolsConfig& config);
 std::unique_ptr<Rule> make_language_rule(const LanguageConfig& config);
-// Empty where the language rule knows this code ("en", "zh-Hant", "zh"); else what it is not, and the code of a
-// language of that name.
+// Empty where the language rule knows this code ("en", "zh-Hant", "zh"); else what it is not, and the code of the
+// language of that name, or that others call so.
 std::string why_no_language(const std::string& code);
 std::unique_ptr<Rule> make_gopher_quality_rule(const GopherQualityConfig& config);        // Rae et al. 2021, table A1
 std::unique_ptr<Rule> make_gopher_repetition_rule(const GopherRepetitionConfig& config);  // the same, section A1.1

@@ -1,9 +1,10 @@
 // The rules of C4, and those with lists of words and of personal data.
 #include <algorithm>
-#include <unordered_set>
+#include <unordered_map>
 
 #include "weft/base/ascii.h"
 #include "weft/base/error.h"
+#include "weft/base/json.h"
 #include "weft/base/mapped_file.h"
 #include "weft/pipeline/hashing.h"
 #include "weft/pipeline/pii.h"
@@ -130,7 +131,7 @@ class BadWords final : public Rule {
       if (words.empty()) {
         signs_.emplace_back(line);  // an emoji
       } else {
-        phrases_.insert(phrase);
+        phrases_.emplace(phrase, line);
         may_begin_[place_of(words[0])] = true;
       }
       longest_ = std::max(longest_, words.size());
@@ -140,23 +141,38 @@ class BadWords final : public Rule {
 
   std::optional<Drop> judge(Document& d, std::map<std::string, int64_t>&) const override {
     const std::vector<uint64_t> words = word_hashes(d.text);
-    int64_t hits = 0;
+    std::vector<const std::string*> hits;
     for (size_t i = 0; i < words.size(); ++i) {
       if (!may_begin_[place_of(words[i])]) continue;
       uint64_t phrase = 0;
       for (size_t k = i; k < std::min(i + longest_, words.size()); ++k)
-        hits += int64_t(phrases_.count(phrase = phrase_hash(phrase, words[k])));
+        if (const auto found = phrases_.find(phrase = phrase_hash(phrase, words[k])); found != phrases_.end())
+          hits.push_back(&found->second);
     }
-    for (const std::string& sign : signs_) hits += d.text.find(sign) != std::string::npos;
-    if (hits <= c_.max_hits) return {};
-    return Drop{"bad_words", fmt::format("{} hits", hits)};
+    for (const std::string& sign : signs_)
+      if (d.text.find(sign) != std::string::npos) hits.push_back(&sign);
+    if (int64_t(hits.size()) <= c_.max_hits) return {};
+    return Drop{"bad_words", fmt::format("{} hits: {}", hits.size(), distinct(hits))};
   }
 
  private:
   static size_t place_of(uint64_t word) { return size_t(word >> 48); }
+  // The first few, in the order of the text.
+  static std::string distinct(const std::vector<const std::string*>& hits) {
+    constexpr size_t kMost = 5;
+    std::vector<const std::string*> seen;
+    std::string text;
+    for (const std::string* hit : hits) {
+      if (std::find(seen.begin(), seen.end(), hit) != seen.end()) continue;
+      if (seen.size() == kMost) return text + ", ...";
+      seen.push_back(hit);
+      text += (text.empty() ? "" : ", ") + in_quotes(*hit);
+    }
+    return text;
+  }
 
   BadWordsConfig c_;
-  std::unordered_set<uint64_t> phrases_;
+  std::unordered_map<uint64_t, std::string> phrases_;         // as the file has them
   std::vector<bool> may_begin_ = std::vector<bool>(1 << 16);  // so that most words cost one look
   std::vector<std::string> signs_;
   size_t longest_ = 1;

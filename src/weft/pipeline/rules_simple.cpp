@@ -11,6 +11,7 @@
 #include "weft/base/ascii.h"
 #include "weft/base/error.h"
 #include "weft/base/json.h"
+#include "weft/pipeline/language_codes.h"
 #include "weft/pipeline/rule.h"
 #include "weft/pipeline/words.h"
 #include "weft/tokenize/unicode.h"
@@ -110,16 +111,20 @@ std::unique_ptr<Rule> make_length_rule(const LengthConfig& config) { return std:
 std::unique_ptr<Rule> make_symbols_rule(const SymbolsConfig& config) { return std::make_unique<Symbols>(config); }
 std::string why_no_language(const std::string& code) {
   const auto same_letters = [](char a, char b) { return lower_ascii(a) == lower_ascii(b); };
+  const std::string likely = detector_code(code);
   std::string meant;
   for (int i = 0; i < CLD2::NUM_LANGUAGES; ++i) {
     const auto language = CLD2::Language(i);
     const std::string_view known = CLD2::LanguageCode(language), name = CLD2::LanguageName(language);
+    // Scripts without a language, jokes, and what stands for none.
+    if (known.empty() || name.starts_with("X_") || known == "un" || known == "xxx") continue;
     if (code == known || code == known.substr(0, known.find('-'))) return "";
     if (std::equal(code.begin(), code.end(), name.begin(), name.end(), same_letters)) meant = known;
-    if (meant.empty() && std::equal(code.begin(), code.end(), known.begin(), known.end(), same_letters)) meant = known;
+    if (meant.empty() && likely == known) meant = known;
   }
   return fmt::format("{} is no code of a language{}", in_quotes(code),
-                     meant.empty() ? ", as \"en\" or \"zh-Hant\"" : "; did you mean " + in_quotes(meant) + "?");
+                     meant.empty() ? ", as \"en\" or \"zh-Hant\"; docs/formats/pipeline.md has them"
+                                   : "; did you mean " + in_quotes(meant) + "?");
 }
 std::unique_ptr<Rule> make_language_rule(const LanguageConfig& config) {
   return std::make_unique<LanguageRule>(config);

@@ -31,7 +31,6 @@ void write_json(const fs::path& file, const nlohmann::json& json) {
 std::optional<JsonDifference> difference(nlohmann::json made, const nlohmann::json& mine) {
   if (made.is_object() && made.contains("parameters"))
     made["parameters"] = with_defaults(std::move(made["parameters"]), mine.at("parameters"));
-  if (made == mine) return {};
   return first_difference(made, mine);
 }
 
@@ -118,6 +117,16 @@ std::vector<std::string> lost_files(const fs::path& folder, const nlohmann::json
   return lost;
 }
 
+std::vector<std::string> added_files(const fs::path& folder, const nlohmann::json& manifest) {
+  std::vector<std::string> added;
+  const auto sizes = manifest.find("bytes");
+  if (sizes == manifest.end() || !sizes->is_object() || !fs::is_directory(folder)) return added;
+  const nlohmann::json there = sizes_in(folder);
+  for (const auto& one : there.items())
+    if (!sizes->contains(one.key())) added.push_back(one.key());
+  return added;
+}
+
 void remove_unfinished(const fs::path& folder, std::string_view of) {
   constexpr std::string_view kMark = ".tmp-";  // of WholeFile, with six characters behind
   std::vector<fs::path> found;
@@ -180,6 +189,7 @@ StageFolder::StageFolder(fs::path folder, StageIdentity identity, const StageCon
       const auto d = difference(read_json_file(file, kManifest), mine);
       if (!d) {
         open_again_if_files_are_lost();
+        if (!is_complete()) team_.note_work();
         return;
       }
       if (fs::exists(path_.parent_path() / "manifest.json") && !context.again)
@@ -225,6 +235,14 @@ void StageFolder::wait_until_complete(const StageContext& context) const {
     if (too_long) break;  // who opens the stage says what it misses
   }
   if (!is_still_mine()) team_.lost_leader();
+}
+
+void StageFolder::note_inputs(const nlohmann::json& inputs) const {
+  const fs::path file = path_ / "stage.json";
+  nlohmann::json json = read_json_file(file, kManifest);
+  if (json.at("inputs") == inputs) return;
+  json["inputs"] = inputs;
+  write_json(file, json);
 }
 
 // A shard alone is made again by itself; of anything else that is lost it is not known what it was made with.
@@ -311,8 +329,22 @@ StageResult open_stage(const fs::path& folder) {
   const JsonFields fields(r.manifest, file.string());
   r.counts = counts_of_json(fields.object("counts").json(), file.string());
   if (const auto* shards = fields.find("shards"))
-    for (const auto& shard : *shards) r.shards.push_back(JsonFields(shard, file.string()).string("file"));
+    for (const auto& shard : *shards) {
+      const JsonFields of_shard(shard, file.string());
+      r.shards.push_back(of_shard.string("file"));
+      r.hashes.push_back(of_shard.string("hash"));
+    }
   return r;
+}
+
+fs::path StageResult::checked_shard(int64_t shard) const {
+  const fs::path file = folder / shards[size_t(shard)];
+  if (hash_of_file(file) != hashes[size_t(shard)])
+    throw FileError(
+        fmt::format("{}: is not the file that was written; remove it and run the pipeline again, which makes "
+                    "it anew",
+                    file.string()));
+  return file;
 }
 
 }  // namespace weft

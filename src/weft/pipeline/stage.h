@@ -68,6 +68,10 @@ class StageFolder {
   // ConfigError where it is of another identity, and Interrupted.
   StageFolder(std::filesystem::path folder, StageIdentity identity, const StageContext& context);
 
+  // The leader's: stage.json says these from here on, which are its inputs under newer stamps. Helpers compare theirs
+  // with them, and a run that goes on after an interruption too.
+  void note_inputs(const nlohmann::json& inputs) const;
+
   const std::filesystem::path& path() const { return path_; }
   const StageIdentity& identity() const { return identity_; }
   // All files that its manifest lists are there. Where one was not, the stage was opened again when this was made.
@@ -113,10 +117,15 @@ struct StageResult {
   nlohmann::json manifest;
   std::string hash;                 // of the manifest
   std::vector<std::string> shards;  // names of files
+  std::vector<std::string> hashes;  // of them
   Counts counts;
+  // The file of a shard. Throws FileError where it is not the one that the manifest speaks of.
+  std::filesystem::path checked_shard(int64_t shard) const;
 };
 StageResult open_stage(const std::filesystem::path& folder);
 // The files of a stage's manifest that are not in its folder, or of another size there: names, in no order.
 std::vector<std::string> lost_files(const std::filesystem::path& folder, const nlohmann::json& manifest);
+// Those with names of a stage's files that are in the folder alone.
+std::vector<std::string> added_files(const std::filesystem::path& folder, const nlohmann::json& manifest);
 
 }  // namespace weft

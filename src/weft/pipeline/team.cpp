@@ -32,33 +32,35 @@ int pass_of(const std::string& stage, int part) {
   return 1 + 2 * int(at - std::begin(kStageNames)) + part;
 }
 
-Team::Team(const fs::path& folder, const Spec& spec) : folder_(folder), stop_(spec.stop), helps_(spec.helps) {
+Team::Team(const fs::path& folder, const Spec& spec)
+    : folder_(folder), work_(spec.work), stop_(spec.stop), helps_(spec.helps) {
   if (helps_) {
     came_late_ = !find_leader(spec.leader_wait_s, spec.work);
     if (!came_late_) compare(spec.work);
   } else {
-    begin_to_lead(spec.work, spec.again);
+    begin_to_lead(spec.again);
   }
 }
 
-// The run.json of a complete dataset stays: either nothing is left to do, or the run will be refused.
-void Team::note_work(const nlohmann::json& work, bool again) const {
-  const fs::path file = folder_ / "run.json";
-  remove_unfinished(folder_, "run.json");
-  if (fs::exists(file) && fs::exists(folder_ / "manifest.json") && !again) return;
-  WholeFile out(file);
-  out.write(work.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+void Team::note_work() {
+  WEFT_CHECK(!helps_, "the work is its leader's");
+  if (noted_) return;
+  WholeFile out(folder_ / "run.json");
+  out.write(work_.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
   out.commit();
+  noted_ = true;
 }
 
-void Team::begin_to_lead(const nlohmann::json& work, bool again) {
+void Team::begin_to_lead(bool again) {
   try {
     run_lock_.emplace(folder_);
   } catch (const ConfigError& e) { throw ConfigError(std::string(e.what()) + "; to help it: weft data run --join"); }
   locks_.emplace(folder_ / "shards.lock");
   if (!locks_->try_lock(0, kPasses))  // run.lock alone may be gone, or of one host only
     throw ConfigError(folder_.string() + ": another weft leads here; to help it: weft data run --join");
-  note_work(work, again);
+  remove_unfinished(folder_, "run.json");
+  // That of a complete dataset stays until a stage is opened: nothing may be left to do, or the run be refused.
+  if (again || !fs::exists(folder_ / "run.json") || !fs::exists(folder_ / "manifest.json")) note_work();
   locks_->unlock(1, kPasses - 1);
   close();
 }

@@ -64,6 +64,8 @@ class Team {
   // called then.
   bool came_late() const { return came_late_; }
 
+  // The leader's, where a stage is to be made: run.json is of this run from here on, also beside a complete dataset.
+  void note_work();
   // The leader's. From open on, helpers may take shards of the pass; when close returns, none has one, or gets one.
   void open(int pass);
   void close();
@@ -80,14 +82,15 @@ class Team {
   void release(int64_t shard);
 
  private:
-  void begin_to_lead(const nlohmann::json& work, bool again);
-  void note_work(const nlohmann::json& work, bool again) const;
+  void begin_to_lead(bool again);
   void go_to(int64_t pass);
   bool find_leader(double wait_s, const nlohmann::json& work);
   bool was_completed(const nlohmann::json& work) const;
   void compare(const nlohmann::json& work) const;
 
   std::filesystem::path folder_;
+  nlohmann::json work_;
+  bool noted_ = false;  // a leader's: in run.json
   const std::atomic<bool>& stop_;
   bool helps_, came_late_ = false;
   int64_t at_ = 0;  // the leader's: the pass that is open; 0: none

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kVersion = 2;
+constexpr int kVersion = 2, kVersionOfConversations = 3;
 constexpr uint64_t kCopiesSeed = 0x636f70;  // part of the format: other documents would be the copied ones
 
 struct TokenizedDocument {
@@ -54,7 +54,7 @@ class Encode {
       if (valid_one) t.copies = 1;
       if (const auto drop = encoder_.encode(d, t.encoded)) {
         ++c.dropped[drop->reason];
-        return report.show({drop->reason, drop->detail, d.id.text(), d.text}, samples_);
+        return report.show({drop->reason, drop->detail, d.id.text(), d.text, d.origin.file, d.origin.row}, samples_);
       }
       c.documents_out += t.copies;
       c.bytes_out += t.copies * int64_t(d.text.size());
@@ -109,7 +109,7 @@ void encode_all(const Encode& encode, const StageFolder& folder, const StageResu
                 const StageContext& context) {
   const fs::path work = folder.make_work_folder();
   for_each_open_shard(folder, before, context, [&](int64_t shard) {
-    return encode.run(before.folder / before.shards[size_t(shard)], work / shard_name(shard, ".train"),
+    return encode.run(before.checked_shard(shard), work / shard_name(shard, ".train"),
                       work / shard_name(shard, ".valid"));
   });
 }
@@ -169,8 +169,12 @@ StageResult run_tokens_stage(const PipelineConfig& config, const StageResult& be
     parameters["copies"][s.name] = s.copies;
     if (s.weight) parameters["weights"][s.name] = *s.weight;
   }
-  const StageFolder folder(
-      path, {.name = "tokens", .version = kVersion, .parameters = parameters, .inputs = before.hash}, context);
+  const StageFolder folder(path,
+                           {.name = "tokens",
+                            .version = config.has_conversations() ? kVersionOfConversations : kVersion,
+                            .parameters = parameters,
+                            .inputs = before.hash},
+                           context);
   if (folder.is_complete()) {
     folder.remove_work_folder();  // which a run that was killed at its end left
     return open_stage(path);

@@ -84,4 +84,17 @@ std::string normal_url(std::string_view url) {
   return "http://" + host + path + query_of(url.substr(std::min(path_end + 1, url.size())));
 }
 
+bool is_url(std::string_view url) {
+  const size_t colon = url.find("://");
+  if (colon == std::string_view::npos || colon == 0) return false;
+  const auto is_letter = [](char c) { return lower_ascii(c) >= 'a' && lower_ascii(c) <= 'z'; };
+  const auto is_of_scheme = [&](char c) {
+    return is_letter(c) || (c >= '0' && c <= '9') || std::string_view("+-.").find(c) != std::string_view::npos;
+  };
+  const std::string_view scheme = url.substr(0, colon), rest = url.substr(colon + 3);
+  const std::string_view authority = rest.substr(0, rest.find_first_of("/?#"));
+  return is_letter(scheme[0]) && std::all_of(scheme.begin(), scheme.end(), is_of_scheme) &&
+         !host_of(authority).empty() && authority.find_first_of(" \t\r\n") == std::string_view::npos;
+}
+
 }  // namespace weft

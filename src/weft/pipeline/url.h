@@ -11,4 +11,7 @@ namespace weft {
 // slash at the end. What is no http(s) URL is left as it is but for its fragment.
 std::string normal_url(std::string_view url);
 
+// Whether this is an address at all, scheme://host (RFC 3986, section 3), and no "N/A" or "unknown" in its place.
+bool is_url(std::string_view url);
+
 }  // namespace weft

@@ -56,9 +56,8 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
       {"data.tokenizer",
        &d.tokenizer,
        {},
-       "for text and JSONL: auto (what the model's folder holds, else that of the data's dataset, else byte), byte "
-       "(one "
-       "id a byte, 256 ends a document), or a tokenizer's file or folder (docs/formats/tokenizers.md)"},
+       "for text and JSONL: auto (what the model's folder holds, else that of the data's dataset, else byte), "
+       "byte (one id a byte, 256 ends a document), or a tokenizer's file or folder (docs/formats/tokenizers.md)"},
       {"data.text_key", &d.text_key, {}, "JSONL: the key of a document's text"},
       {"data.shuffle",
        &d.shuffle,

@@ -70,6 +70,12 @@ std::string format_duration(double seconds) {
   return fmt::format("{} d {} h", s / 86400, s / 3600 % 24);
 }
 
+int terminal_width(int fd) {
+  winsize size{};
+  if (::ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kDefaultWidth;
+  return size.ws_col;
+}
+
 std::string format_progress(const StepRecord& r, int64_t total_steps, double eta_s, int width) {
   const std::string total = std::to_string(total_steps);
   const std::vector<Part> parts = {
@@ -145,19 +151,13 @@ double Progress::eta_s() const {
 // Overwrites the line that stands, then erases what is left of it: nothing blinks. One column stays free, because some
 // terminals wrap when the last is filled.
 std::string Progress::live_line() const {
-  return "\r" + format_progress(record_, spec_.total_steps, eta_s(), width() - 1) + "\x1b[K";
+  return "\r" + format_progress(record_, spec_.total_steps, eta_s(), terminal_width(spec_.fd) - 1) + "\x1b[K";
 }
 
 void Progress::redraw() {
   write_all(live_line());
   drawn_ = true;
   stale_ = false;
-}
-
-int Progress::width() const {
-  winsize size{};
-  if (::ioctl(spec_.fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kDefaultWidth;
-  return size.ws_col;
 }
 
 void Progress::write_all(std::string_view text) const {

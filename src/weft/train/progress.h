@@ -18,6 +18,9 @@ std::string format_bytes(double bytes);
 // negative).
 std::string format_duration(double seconds);
 
+// Columns of the terminal behind a descriptor at this moment; 80 where it does not say.
+int terminal_width(int fd);
+
 // "step  120/1000  loss 2.3456  |g| 0.812  lr 3.00e-04  12.3k tok/s  MFU 45.1%  1.20 GiB  ETA 1:23", in at most `width`
 // columns: where it is narrow the least important parts are left out whole, never cut. Parts that cannot be known (an
 // mfu of 0, an ETA that is negative) are left out too. ASCII only.
@@ -56,7 +59,6 @@ class Progress {
  private:
   std::string live_line() const;
   void redraw();
-  int width() const;
   void write_all(std::string_view text) const;
 
   Spec spec_;

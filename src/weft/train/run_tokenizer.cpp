@@ -1,6 +1,7 @@
 #include "weft/train/run_tokenizer.h"
 
 #include <algorithm>
+#include <set>
 
 #include "weft/base/error.h"
 #include "weft/checkpoint/durable_file.h"
@@ -164,6 +165,7 @@ bool any_is_text(const std::vector<std::string>& entries) {
 std::vector<DatasetTokenizer> dataset_tokenizers(const std::vector<std::string>& files, Datasets& datasets) {
   std::vector<DatasetTokenizer> all;
   for (const std::string& file : files) {
+    if (is_text(file)) continue;
     const auto tokenizer = datasets.tokenizer_of(file);
     const auto same = [&](const DatasetTokenizer& t) { return t.folder == tokenizer->folder; };
     if (tokenizer && std::none_of(all.begin(), all.end(), same)) all.push_back(*tokenizer);
@@ -196,10 +198,27 @@ RunTokenizer judge_tokenizer(const Recipe& recipe, int64_t vocab_size) {
   return Judge(recipe, std::move(datasets)).result();
 }
 
+namespace {
+
+// The folder is weft's; what somebody has put there is not.
+void refuse_other_files(const fs::path& folder) {
+  if (!fs::exists(folder)) return;
+  std::set<std::string> own;
+  if (!find_tokenizer(folder).empty())
+    for (const TokenizerFile& file : tokenizer_files(folder)) own.insert(file.name);
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (!own.count(entry.path().filename().string()))
+      throw FileError(fmt::format("{}: is no file of the run's tokenizer, which weft keeps in this folder; move it",
+                                  entry.path().string()));
+}
+
+}  // namespace
+
 std::optional<std::string> keep_tokenizer(const RunTokenizer& tokenizer, const fs::path& run) {
   const fs::path folder = run / "tokenizer";
   std::error_code ignored;
   if (tokenizer.path == folder) return {};
+  refuse_other_files(folder);
   if (tokenizer.path.empty()) {
     fs::remove_all(folder, ignored);
     return {};
@@ -232,7 +251,17 @@ fs::path kept_tokenizer(const fs::path& run) {
 ModelTokenizer tokenizer_of_model(const fs::path& folder, const std::optional<Recipe>& trained,
                                   const std::string& given) {
   if (given != kAuto) return {.name = given, .note = ""};
-  if (trained && trained->data.tokenizer != kAuto) return {.name = trained->data.tokenizer, .note = ""};
+  if (trained && trained->data.tokenizer != kAuto) {
+    const std::string& name = trained->data.tokenizer;
+    const fs::path here = find_tokenizer(folder);
+    std::error_code ignored;
+    if (name != "byte" && !fs::exists(name, ignored) && !here.empty())
+      throw ConfigError(
+          fmt::format("{}: the tokenizer that the run was trained with is gone; {} may be the same: if it "
+                      "is, say --tokenizer {}",
+                      name, here.string(), here.string()));
+    return {.name = name, .note = ""};
+  }
   if (const fs::path file = find_tokenizer(folder); !file.empty()) return {.name = file.string(), .note = ""};
   if (trained) {
     if (const auto t = dataset_of_run(*trained)) {

@@ -37,7 +37,7 @@ struct RunTokenizer {
 RunTokenizer judge_tokenizer(const Recipe& recipe, int64_t vocab_size);
 
 // Makes the folder RUN/tokenizer, or removes it. A warning, where the files alone would be another tokenizer. Throws
-// FileError. For the first rank, when the run's folder is there.
+// FileError, also where the folder has other files. For the first rank, when the run's folder is there.
 std::optional<std::string> keep_tokenizer(const RunTokenizer& tokenizer, const std::filesystem::path& run);
 // That folder, where it is there; else empty.
 std::filesystem::path kept_tokenizer(const std::filesystem::path& run);
