@@ -8,6 +8,9 @@ if(WEFT_CUDA)
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
     enable_language(CUDA)
+    if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc has it
+      set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+    endif()
     find_package(CUDAToolkit REQUIRED)
   elseif(NOT WEFT_CUDA STREQUAL "AUTO")
     message(FATAL_ERROR "WEFT_CUDA is ${WEFT_CUDA}, but there is no CUDA compiler: put nvcc on the PATH, or name it by "
@@ -34,7 +37,7 @@ function(weft_cuda_module)
   # the host uses too.
   target_compile_definitions(weft_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1;FMT_CONSTEVAL=>)
   target_compile_options(weft_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)
-  set_target_properties(weft_cuda PROPERTIES CUDA_STANDARD 20 CUDA_RUNTIME_LIBRARY Static
+  set_target_properties(weft_cuda PROPERTIES CUDA_STANDARD 20 CUDA_EXTENSIONS OFF CUDA_RUNTIME_LIBRARY Static
                                              LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
   target_link_libraries(weft_cuda PRIVATE weft_ops CUDA::cublasLt CUDA::cudart_static CUDA::nvtx3)
 endfunction()
