@@ -22,6 +22,11 @@ class HostLauncher {
   void launch(int64_t blocks, const Kernel& kernel) {
     for (int64_t b = 0; b < blocks; ++b) kernel(gpu::HostBlock(b));
   }
+  template <class Kernel>
+  void launch_tiles(int64_t blocks, const Kernel& kernel) {
+    for (int64_t b = 0; b < blocks; ++b) kernel(gpu::HostTileBlock(b, Kernel::kSharedBytes));
+  }
+  bool has_shared(int64_t) const { return true; }
   template <class E>
   E* memory(int64_t count) {
     memory_.emplace_back(size_t(count) * sizeof(E), std::byte{0xff});
@@ -57,7 +62,7 @@ class HostKernels final : public UniformBackend<HostKernels> {
   HostLauncher launcher_;
 };
 
-TEST(GpuKernels, EqualTheReferenceOnEveryCase) {
+TEST(GpuKernelsSlow, EqualTheReferenceOnEveryCase) {
   for (DType t : {DType::f32, DType::bf16, DType::f16}) {
     for (const OpCase& c : op_cases(t)) {
       auto trial = c.make();

@@ -17,7 +17,9 @@
 
 namespace weft::gpu {
 
-inline constexpr int kThreads = 256;             // of a block
+inline constexpr int kLanes = 32;     // threads of a warp
+inline constexpr int kThreads = 256;  // of a block
+inline constexpr int kWarps = kThreads / kLanes;
 inline constexpr int kFoldBytes = 8 * kThreads;  // of shared memory: what sums of a block are made in
 inline constexpr int kNumbers = 6 * kThreads;    // floats of shared memory that a kernel has for itself
 

@@ -9,6 +9,8 @@ namespace weft {
 
 CudaBackend::CudaBackend(int device, Arena& workspace) : device_(device), workspace_(workspace) {
   check_cuda(cudaSetDevice(device_), "use the GPU");
+  check_cuda(cudaDeviceGetAttribute(&shared_bytes_, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+             "ask the GPU for its shared memory");
   check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream");
 }
 
@@ -25,7 +27,7 @@ void CudaBackend::wait_all() { check_cuda(cudaStreamSynchronize(stream_), "run w
 void CudaBackend::launch(const Matmul& op) {
   void* memory = workspace_.alloc(DType::u8, {kCublasWorkspace}).data;
   if (cublas_.run(op, memory, stream_)) return;
-  gpu::StreamLauncher launcher(stream_, workspace_);
+  gpu::StreamLauncher launcher(stream_, workspace_, shared_bytes_);
   gpu::run(launcher, op);
 }
 

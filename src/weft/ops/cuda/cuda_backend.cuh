@@ -24,13 +24,13 @@ class CudaBackend final : public UniformBackend<CudaBackend> {
  private:
   template <class Op>
   void launch(const Op& op) {
-    gpu::StreamLauncher launcher(stream_, workspace_);
+    gpu::StreamLauncher launcher(stream_, workspace_, shared_bytes_);
     gpu::run(launcher, op);
   }
   void launch(const Matmul& op);
   void launch(const Zero& op);
 
-  int device_;
+  int device_, shared_bytes_ = 0;
   Arena& workspace_;
   cudaStream_t stream_ = nullptr;
   CublasMatmul cublas_;

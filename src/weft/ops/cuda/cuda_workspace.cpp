@@ -10,6 +10,9 @@ class Counter {
  public:
   template <class Kernel>
   void launch(int64_t, const Kernel&) {}
+  template <class Kernel>
+  void launch_tiles(int64_t, const Kernel&) {}
+  bool has_shared(int64_t) const { return true; }
   template <class E>
   E* memory(int64_t count) {
     return static_cast<E*>(arena_.alloc(DType::u8, {count * int64_t(sizeof(E))}).data);

@@ -2,6 +2,11 @@
 #pragma once
 #include <type_traits>
 
+#ifdef __CUDACC__
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#endif
+
 #include "weft/ops/cuda/block.h"
 #include "weft/tensor/tensor.h"
 
@@ -9,10 +14,16 @@ namespace weft::gpu {
 
 WEFT_GPU inline float load(const float* at) { return *at; }
 WEFT_GPU inline float load(const bf16* at) { return float(*at); }
-WEFT_GPU inline float load(const f16* at) { return float(*at); }
 WEFT_GPU inline void store(float* at, float x) { *at = x; }
+#ifdef __CUDACC__  // instructions that round alike
+WEFT_GPU inline float load(const f16* at) { return __half2float(*reinterpret_cast<const __half*>(at)); }
+WEFT_GPU inline void store(bf16* at, float x) { *reinterpret_cast<__nv_bfloat16*>(at) = __float2bfloat16_rn(x); }
+WEFT_GPU inline void store(f16* at, float x) { *reinterpret_cast<__half*>(at) = __float2half_rn(x); }
+#else
+WEFT_GPU inline float load(const f16* at) { return float(*at); }
 WEFT_GPU inline void store(bf16* at, float x) { *at = bf16(x); }
 WEFT_GPU inline void store(f16* at, float x) { *at = f16(x); }
+#endif
 
 // A matrix, or a vector as one row; `at` is null where the tensor does not exist.
 template <class T>

@@ -19,8 +19,8 @@ WEFT_GPU inline uint32_t random_bits(uint64_t key, uint64_t index) {
     k0 += kWeyl0;
     k1 += kWeyl1;
   }
-  const uint32_t words[] = {c0, c1, c2, c3};
-  return words[index % 4];
+  const uint32_t even = index % 4 == 0 ? c0 : c2, odd = index % 4 == 1 ? c1 : c3;  // an array would be in memory
+  return index % 2 == 0 ? even : odd;
 }
 
 // rng_key(key, number) of base/rng.h.

@@ -1,9 +1,15 @@
 // From an op to its kernels: run(launcher, op). The launcher is a GPU's stream, or for tests a loop over the blocks:
 //   launcher.launch(num_blocks, kernel)       calls kernel(block) for each block of the grid, after what was launched
+//   launcher.launch_tiles(num_blocks, kernel) the same, for a kernel of tiles (tile_block.h)
+//   launcher.has_shared(bytes)                whether a block may have so much memory for tiles
 //   launcher.template memory<E>(count)        workspace till the op's end, as its WorkspaceModel says
 //   launcher.copied(span)                     a span of the host, readable by kernels till the op's end
 #pragma once
+#include <algorithm>
+#include <vector>
+
 #include "weft/ops/cuda/attention.h"
+#include "weft/ops/cuda/attention_tiles.h"
 #include "weft/ops/cuda/cross_entropy.h"
 #include "weft/ops/cuda/matmul_tiles.h"
 #include "weft/ops/cuda/norm.h"
@@ -167,26 +173,82 @@ Sight sight_of(L& launcher, const Op& op) {
   const Kept k = kept(op.dropout);
   return {launcher.copied(op.spans), int64_t(op.spans.size()), op.heads, k.key, k.dropped, k.scale};
 }
+// Whether rows of heads can be copied in pieces of 16 bytes.
+inline bool in_pieces(const AttentionHeads& heads, std::initializer_list<const Tensor*> all) {
+  return heads.dim % 8 == 0 && heads.dim <= 128 && std::all_of(all.begin(), all.end(), [](const Tensor* x) {
+           return size_of(x->dtype) == 2 && x->row_stride % 8 == 0 && reinterpret_cast<uintptr_t>(x->data) % 16 == 0;
+         });
+}
+struct Tiles {
+  TileList list;
+  int64_t count;
+};
+// Of the queries of each span, or of its keys.
+template <class L>
+Tiles tiles_of(L& launcher, std::span<const AttentionSpan> spans, int64_t AttentionSpan::*rows) {
+  std::vector<int64_t> first(1, 0);
+  for (const AttentionSpan& s : spans) first.push_back(first.back() + blocks_of(s.*rows, kTileRows));
+  return {{launcher.copied(std::span<const int64_t>(first)), int64_t(spans.size())}, first.back()};
+}
+// f.template operator()<E>() with the width that kernels of tiles are made for.
+template <class F>
+void by_width(int64_t dim, const F& f) {
+  dim <= 64 ? f.template operator()<64>() : f.template operator()<128>();
+}
+
 template <class L>
 void run(L& launcher, const Attention& op) {
+  const Sight sight = sight_of(launcher, op);
+  const Tiles tiles = tiles_of(launcher, op.spans, &AttentionSpan::q_count);
   by_float(op.q.dtype, [&](auto t) {
     using T = decltype(t);
-    launcher.launch(op.q.rows() * op.heads.q,
-                    AttentionRow<T>{rows<const T>(op.q), rows<const T>(op.k), rows<const T>(op.v), rows<T>(op.o),
-                                    rows<float>(op.lse), sight_of(launcher, op)});
+    const Rows<const T> q = rows<const T>(op.q), k = rows<const T>(op.k), v = rows<const T>(op.v);
+    if constexpr (sizeof(T) == 2) {
+      if (in_pieces(op.heads, {&op.q, &op.k, &op.v}) && launcher.has_shared(AttentionTile<T, 128>::kSharedBytes))
+        return by_width(op.heads.dim, [&]<int E>() {
+          launcher.launch_tiles(
+              tiles.count * op.heads.q,
+              AttentionTile<T, E>{q, k, v, rows<T>(op.o), rows<float>(op.lse), sight, tiles.list, tiles.count});
+        });
+    }
+    launcher.launch(op.q.rows() * op.heads.q, AttentionRow<T>{q, k, v, rows<T>(op.o), rows<float>(op.lse), sight});
   });
 }
+
+// Whether a row of keys is in one span alone, as far as it can be seen without sorting.
+inline bool keys_apart(std::span<const AttentionSpan> spans) {
+  for (size_t i = 1; i < spans.size(); ++i)
+    if (spans[i].k_row < spans[i - 1].k_row + spans[i - 1].k_count) return false;
+  return true;
+}
+
 template <class L>
 void run(L& launcher, const AttentionBackward& op) {
+  const Sight sight = sight_of(launcher, op);
+  const Tiles of_queries = tiles_of(launcher, op.spans, &AttentionSpan::q_count);
+  const Tiles of_keys = tiles_of(launcher, op.spans, &AttentionSpan::k_count);
+  const int64_t queries = op.q.rows() * op.heads.q;
+  const Rows<float> weighted{launcher.template memory<float>(queries), op.heads.q, op.heads.q};
   by_float(op.q.dtype, [&](auto t) {
     using T = decltype(t);
-    const int64_t queries = op.q.rows() * op.heads.q;
-    const Rows<float> weighted{launcher.template memory<float>(queries), op.heads.q, op.heads.q};
-    const AttentionGradient<T> of{rows<const T>(op.q),    rows<const T>(op.k),       rows<const T>(op.v),
-                                  rows<const T>(op.dout), rows<const float>(op.lse), weighted,
-                                  sight_of(launcher, op)};
+    const Rows<const T> q = rows<const T>(op.q), k = rows<const T>(op.k), v = rows<const T>(op.v),
+                        dout = rows<const T>(op.dout);
+    const Rows<const float> lse = rows<const float>(op.lse), weights{weighted.at, weighted.cols, weighted.stride};
     launcher.launch(blocks_of(queries, kThreads),
-                    WeightedOutputs<T>{of.dout, rows<const T>(op.o), weighted, op.q.rows(), op.heads.q, op.heads.dim});
+                    WeightedOutputs<T>{dout, rows<const T>(op.o), weighted, op.q.rows(), op.heads.q, op.heads.dim});
+    if constexpr (sizeof(T) == 2) {
+      if (keys_apart(op.spans) && in_pieces(op.heads, {&op.q, &op.k, &op.v, &op.dout}) &&
+          launcher.has_shared(AttentionTileKeys<T, 128>::kSharedBytes))
+        return by_width(op.heads.dim, [&]<int E>() {
+          TileGradient<T> of{q, k, v, dout, lse, weights, sight, of_queries.list};
+          launcher.launch_tiles(of_queries.count * op.heads.q,
+                                AttentionTileQueries<T, E>{of, rows<T>(op.dq), of_queries.count});
+          of.tiles = of_keys.list;
+          launcher.launch_tiles(of_keys.count * op.heads.kv,
+                                AttentionTileKeys<T, E>{of, rows<T>(op.dk), rows<T>(op.dv), of_keys.count});
+        });
+    }
+    const AttentionGradient<T> of{q, k, v, dout, lse, weighted, sight};
     launcher.launch(queries, AttentionRowBackward<T>{of, rows<T>(op.dq)});
     launcher.launch(op.k.rows() * op.heads.kv, AttentionKeyBackward<T>{of, rows<T>(op.dk), rows<T>(op.dv)});
   });

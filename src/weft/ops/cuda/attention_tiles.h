@@ -1,0 +1,489 @@
+// Kernels: attention by tiles on tensor cores, forward and backward, for 16-bit floats. A warp has 16 rows of scores in
+// its registers, with the running maximum and sum of each; nothing of them goes to memory.
+//   FlashAttention-2: Dao 2023. Two kernels go backward, of queries and of keys, so that each sum has one order.
+#pragma once
+#include "weft/ops/cuda/attention.h"
+#include "weft/ops/cuda/tile_block.h"
+
+namespace weft::gpu {
+
+inline constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
+inline constexpr int kTileRows = 16 * kWarps;  // of queries, or of keys in the backward kernel of keys
+
+// Tiles of kTileRows rows of each span: those of span s have the numbers [first[s], first[s + 1]).
+struct TileList {
+  const int64_t* first;
+  int64_t num_spans;
+  WEFT_GPU int64_t span_of(int64_t tile) const {
+    int64_t low = 0, high = num_spans;
+    while (high - low > 1) {
+      const int64_t middle = (low + high) / 2;
+      (first[middle] <= tile ? low : high) = middle;
+    }
+    return low;
+  }
+};
+
+// What a lane's numbers of a C [16, N] are of: row or column of number i.
+WEFT_GPU inline int row_of(int lane, int i) { return lane / 4 + i % 4 / 2 * 8; }
+WEFT_GPU inline int column_of(int lane, int i) { return i / 4 * 8 + 2 * (lane % 4) + i % 2; }
+
+// Of a tile's columns, those that a row sees.
+struct Columns {
+  int64_t first, end;
+  WEFT_GPU bool have(int column) const { return column >= int(first) && column < int(end); }
+};
+WEFT_GPU inline Columns within(int64_t first, int64_t end, int columns) {
+  return {first > 0 ? (first < columns ? first : columns) : 0, end < columns ? (end > 0 ? end : 0) : columns};
+}
+
+// C [16, E] of a warp to rows of memory: `rows` of them exist, `width` columns.
+template <class T, int E, class Warp, class Of, class Row>
+WEFT_GPU void store_rows(const Warp& warp, const Of& of, int64_t rows, int width, const Row& row) {
+  warp.lanes([&](int lane) {
+    WEFT_UNROLL
+    for (int i = 0; i < E / 2; ++i) {
+      const int r = row_of(lane, i), j = column_of(lane, i);
+      if (r < rows && j < width) store(row(r) + j, of(lane, i));
+    }
+  });
+}
+
+// A block for each tile of queries and each head, the tiles that see most keys first.
+template <class T, int E>
+struct AttentionTile {
+  static constexpr int kKeys = 64, kStride = E + 8, kPieces = E / 8;  // the stride keeps eight rows in different banks
+  static constexpr int kTile = kKeys * kStride;                       // of keys or values
+  static constexpr int64_t kSharedBytes = 4 * kTile * int64_t(sizeof(T));  // two of each
+  static_assert(kTileRows * kStride <= 4 * kTile, "queries go through the same memory");
+
+  Rows<const T> q, k, v;
+  Rows<T> o;
+  Rows<float> lse;
+  Sight sight;
+  TileList tiles;
+  int64_t num_tiles;
+
+  template <class Warp>
+  struct State {
+    typename Warp::template Registers<uint32_t, E / 4> q;
+    typename Warp::template Registers<float, E / 2> o;
+    typename Warp::template Registers<float, 2> most, total;  // of rows g and g + 8; of scores in powers of 2
+  };
+
+  template <class Block>
+  WEFT_GPU void operator()(const Block& block) const {
+    using Warp = typename Block::Warp;
+    const AttentionHeads& heads = sight.heads;
+    const int64_t tile = num_tiles - 1 - block.index() / heads.q, h = block.index() % heads.q, e = heads.dim;
+    const int64_t number = tiles.span_of(tile);
+    const AttentionSpan& s = sight.spans[number];
+    const int64_t first = (tile - tiles.first[number]) * kTileRows;  // query of the span
+    const int64_t rows = s.q_count - first < kTileRows ? s.q_count - first : kTileRows;
+    const int64_t position = s.q_position + first, kv = h / (heads.q / heads.kv) * e;
+    const int pieces = int(e / 8);
+    T* const shared = static_cast<T*>(block.shared());
+    typename Block::template PerWarp<State<Warp>> states;
+
+    block.template fetch<kPieces>(shared, kStride, kTileRows, pieces,
+                                  [&](int r) { return r < rows ? q[s.q_row + first + r] + h * e : nullptr; });
+    block.end_of_batch();
+    block.template fetched<0>();
+    block.warps([&](const Warp& warp) {
+      State<Warp>& state = states[warp];
+      WEFT_UNROLL
+      for (int p = 0; p < E / 16; ++p) {
+        typename Warp::template Registers<uint32_t, 4> piece;
+        load_piece(warp, piece, shared + 16 * warp.index() * kStride, kStride, p);
+        warp.lanes([&](int lane) {
+          WEFT_UNROLL
+          for (int w = 0; w < 4; ++w) state.q[lane][4 * p + w] = piece[lane][w];
+        });
+      }
+      warp.lanes([&](int lane) {
+        for (int r = 0; r < 2; ++r) state.most[lane][r] = -INFINITY, state.total[lane][r] = 0;
+      });
+    });
+
+    const int64_t begin = sight.first_key(s, position) / kKeys * kKeys, end = sight.end_key(s, position + rows - 1);
+    const auto fetch = [&](int64_t key, int64_t stage) {
+      T* to = shared + stage * 2 * kTile;
+      const auto row = [&](const Rows<const T>& x, int r) {
+        return key + r < s.k_count ? x[s.k_row + key + r] + kv : nullptr;
+      };
+      block.template fetch<kPieces>(to, kStride, kKeys, pieces, [&](int r) { return row(k, r); });
+      block.template fetch<kPieces>(to + kTile, kStride, kKeys, pieces, [&](int r) { return row(v, r); });
+      block.end_of_batch();
+    };
+    if (begin < end) fetch(begin, 0);
+    for (int64_t key = begin, stage = 0; key < end; key += kKeys, stage ^= 1) {
+      if (key + kKeys < end) {
+        fetch(key + kKeys, stage ^ 1);
+        block.template fetched<1>();
+      } else {
+        block.template fetched<0>();
+      }
+      block.warps([&](const Warp& warp) {
+        step(warp, states[warp], s, h, position + 16 * warp.index(), key, shared + stage * 2 * kTile);
+      });
+    }
+    block.warps([&](const Warp& warp) {
+      const int64_t mine = 16 * warp.index();
+      finish(warp, states[warp], s.q_row + first + mine, rows - mine, h);
+    });
+  }
+
+ private:
+  // Of a warp whose first query is at `position`: the keys from `key` of the span on.
+  template <class Warp>
+  WEFT_GPU void step(const Warp& warp, State<Warp>& state, const AttentionSpan& s, int64_t h, int64_t position,
+                     int64_t key, const T* tile) const {
+    typename Warp::template Registers<float, kKeys / 2> scores;
+    multiply_rows<T, kKeys, E>(
+        warp, scores,
+        [&](int p, auto& piece) {
+          warp.lanes([&](int lane) {
+            WEFT_UNROLL
+            for (int w = 0; w < 4; ++w) piece[lane][w] = state.q[lane][4 * p + w];
+          });
+        },
+        tile, kStride);
+    const float scale = float(sight.heads.scale) * kLog2E;
+    typename Warp::template Registers<float, 2> most = state.most;
+    warp.lanes([&](int lane) {
+      WEFT_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        const int64_t at = position + lane / 4 + 8 * half;
+        const Columns seen = within(sight.first_key(s, at) - key, sight.end_key(s, at) - key, kKeys);
+        WEFT_UNROLL
+        for (int i = 0; i < kKeys / 2; ++i) {
+          if (i % 4 / 2 != half) continue;
+          const float score = seen.have(column_of(lane, i)) ? scores[lane][i] * scale : -INFINITY;
+          scores[lane][i] = score;
+          most[lane][half] = score > most[lane][half] ? score : most[lane][half];
+        }
+      }
+    });
+    warp.across(most, Larger());
+    warp.lanes([&](int lane) {
+      WEFT_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        const float m = most[lane][half], from = m > -INFINITY ? m : 0.0f;  // a row that has seen nothing yet
+        const float fades = exp2f(state.most[lane][half] - from);
+        state.most[lane][half] = m;
+        state.total[lane][half] *= fades;
+        WEFT_UNROLL
+        for (int i = 0; i < E / 2; ++i)
+          if (i % 4 / 2 == half) state.o[lane][i] *= fades;
+        WEFT_UNROLL
+        for (int i = 0; i < kKeys / 2; ++i) {
+          if (i % 4 / 2 != half) continue;
+          const float p = exp2f(scores[lane][i] - from);
+          state.total[lane][half] += p;
+          scores[lane][i] = p;
+        }
+      }
+      if (sight.dropped == 0) return;
+      WEFT_UNROLL
+      for (int i = 0; i < kKeys / 2; ++i)
+        scores[lane][i] *= sight.kept(s, h, position + row_of(lane, i), s.k_position + key + column_of(lane, i));
+    });
+    multiply_columns<T, E, kKeys>(warp, state.o, scores, tile + kTile, kStride);
+  }
+
+  template <class Warp>
+  WEFT_GPU void finish(const Warp& warp, State<Warp>& state, int64_t row, int64_t rows, int64_t h) const {
+    warp.across(state.total, AddUp());
+    warp.lanes([&](int lane) {
+      for (int half = 0; half < 2; ++half) {
+        const int64_t r = lane / 4 + 8 * half;
+        if (lane % 4 == 0 && r < rows)
+          lse[row + r][h] = (state.most[lane][half] + log2f(state.total[lane][half])) * kLn2;
+      }
+    });
+    const int64_t e = sight.heads.dim;
+    store_rows<T, E>(
+        warp, [&](int lane, int i) { return state.o[lane][i] / state.total[lane][i % 4 / 2]; }, rows, int(e),
+        [&](int r) { return o[row + r] + h * e; });
+  }
+};
+
+// What both backward kernels read.
+template <class T>
+struct TileGradient {
+  Rows<const T> q, k, v, dout;
+  Rows<const float> lse, weighted;  // [tq, h]
+  Sight sight;
+  TileList tiles;
+  struct Pair {
+    float weight, ds;
+  };
+  // Of a query and a key: the weight after dropout, and the gradient of the scaled score.
+  WEFT_GPU Pair pair(const AttentionSpan& s, int64_t h, int64_t query, int64_t key, bool seen, float score, float dp,
+                     float lse2, float weighted_output) const {
+    const float p = seen ? exp2f(score * (float(sight.heads.scale) * kLog2E) - lse2) : 0.0f;
+    const float kept = sight.kept(s, h, s.q_position + query, s.k_position + key);
+    return {p * kept, p * (dp * kept - weighted_output)};
+  }
+};
+
+// A block for each tile of queries and each head.
+template <class T, int E>
+struct AttentionTileQueries {
+  static constexpr int kKeys = 32, kStride = E + 8, kPieces = E / 8, kTile = kKeys * kStride;
+  static constexpr int64_t kSharedBytes = 4 * kTile * int64_t(sizeof(T));
+  static_assert(kTileRows * kStride <= 4 * kTile, "queries go through the same memory");
+
+  TileGradient<T> of;
+  Rows<T> dq;
+  int64_t num_tiles;
+
+  template <class Warp>
+  struct State {
+    typename Warp::template Registers<uint32_t, E / 4> q, dout;
+    typename Warp::template Registers<float, E / 2> dq;
+    typename Warp::template Registers<float, 2> lse2, weighted;  // of rows g and g + 8
+  };
+
+  template <class Block>
+  WEFT_GPU void operator()(const Block& block) const {
+    using Warp = typename Block::Warp;
+    const AttentionHeads& heads = of.sight.heads;
+    const int64_t tile = num_tiles - 1 - block.index() / heads.q, h = block.index() % heads.q, e = heads.dim;
+    const int64_t number = of.tiles.span_of(tile);
+    const AttentionSpan& s = of.sight.spans[number];
+    const int64_t first = (tile - of.tiles.first[number]) * kTileRows;
+    const int64_t rows = s.q_count - first < kTileRows ? s.q_count - first : kTileRows;
+    const int64_t position = s.q_position + first, kv = h / (heads.q / heads.kv) * e;
+    const int pieces = int(e / 8);
+    T* const shared = static_cast<T*>(block.shared());
+    typename Block::template PerWarp<State<Warp>> states;
+
+    const auto keep = [&](const Rows<const T>& x, auto member) {
+      block.template fetch<kPieces>(shared, kStride, kTileRows, pieces,
+                                    [&](int r) { return r < rows ? x[s.q_row + first + r] + h * e : nullptr; });
+      block.end_of_batch();
+      block.template fetched<0>();
+      block.warps([&](const Warp& warp) {
+        auto& words = states[warp].*member;
+        WEFT_UNROLL
+        for (int p = 0; p < E / 16; ++p) {
+          typename Warp::template Registers<uint32_t, 4> piece;
+          load_piece(warp, piece, shared + 16 * warp.index() * kStride, kStride, p);
+          warp.lanes([&](int lane) {
+            WEFT_UNROLL
+            for (int w = 0; w < 4; ++w) words[lane][4 * p + w] = piece[lane][w];
+          });
+        }
+      });
+    };
+    keep(of.q, &State<Warp>::q);
+    keep(of.dout, &State<Warp>::dout);
+    block.warps([&](const Warp& warp) {
+      State<Warp>& state = states[warp];
+      warp.lanes([&](int lane) {
+        WEFT_UNROLL
+        for (int half = 0; half < 2; ++half) {
+          const int64_t r = 16 * warp.index() + lane / 4 + 8 * half, row = s.q_row + first + r;
+          state.lse2[lane][half] = r < rows ? of.lse[row][h] * kLog2E : INFINITY;
+          state.weighted[lane][half] = r < rows ? of.weighted[row][h] : 0.0f;
+        }
+      });
+    });
+
+    const int64_t begin = of.sight.first_key(s, position) / kKeys * kKeys;
+    const int64_t end = of.sight.end_key(s, position + rows - 1);
+    const auto fetch = [&](int64_t key, int64_t stage) {
+      T* to = shared + stage * 2 * kTile;
+      const auto row = [&](const Rows<const T>& x, int r) {
+        return key + r < s.k_count ? x[s.k_row + key + r] + kv : nullptr;
+      };
+      block.template fetch<kPieces>(to, kStride, kKeys, pieces, [&](int r) { return row(of.k, r); });
+      block.template fetch<kPieces>(to + kTile, kStride, kKeys, pieces, [&](int r) { return row(of.v, r); });
+      block.end_of_batch();
+    };
+    if (begin < end) fetch(begin, 0);
+    for (int64_t key = begin, stage = 0; key < end; key += kKeys, stage ^= 1) {
+      if (key + kKeys < end) {
+        fetch(key + kKeys, stage ^ 1);
+        block.template fetched<1>();
+      } else {
+        block.template fetched<0>();
+      }
+      block.warps([&](const Warp& warp) {
+        step(warp, states[warp], s, h, first + 16 * warp.index(), key, shared + stage * 2 * kTile);
+      });
+    }
+    block.warps([&](const Warp& warp) {
+      const State<Warp>& state = states[warp];
+      const int64_t mine = 16 * warp.index(), row = s.q_row + first + mine;
+      store_rows<T, E>(
+          warp, [&](int lane, int i) { return float(heads.scale) * state.dq[lane][i]; }, rows - mine, int(e),
+          [&](int r) { return dq[row + r] + h * e; });
+    });
+  }
+
+ private:
+  template <class Warp>
+  WEFT_GPU void step(const Warp& warp, State<Warp>& state, const AttentionSpan& s, int64_t h, int64_t query,
+                     int64_t key, const T* tile) const {
+    typename Warp::template Registers<float, kKeys / 2> scores, dp;
+    const auto piece_of = [&](const auto& words) {
+      return [&warp, &words](int p, auto& piece) {
+        warp.lanes([&](int lane) {
+          WEFT_UNROLL
+          for (int w = 0; w < 4; ++w) piece[lane][w] = words[lane][4 * p + w];
+        });
+      };
+    };
+    multiply_rows<T, kKeys, E>(warp, scores, piece_of(state.q), tile, kStride);
+    multiply_rows<T, kKeys, E>(warp, dp, piece_of(state.dout), tile + kTile, kStride);
+    warp.lanes([&](int lane) {
+      WEFT_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        const int64_t mine = query + lane / 4 + 8 * half, at = s.q_position + mine;
+        const Columns seen = within(of.sight.first_key(s, at) - key, of.sight.end_key(s, at) - key, kKeys);
+        WEFT_UNROLL
+        for (int i = 0; i < kKeys / 2; ++i) {
+          if (i % 4 / 2 != half) continue;
+          const int column = column_of(lane, i);
+          const auto pair = of.pair(s, h, mine, key + column, seen.have(column), scores[lane][i], dp[lane][i],
+                                    state.lse2[lane][half], state.weighted[lane][half]);
+          scores[lane][i] = pair.ds;
+        }
+      }
+    });
+    multiply_columns<T, E, kKeys>(warp, state.dq, scores, tile, kStride);
+  }
+};
+
+// A block for each tile of keys and each key head: sums over its heads and their queries, in that order. No row of keys
+// is in two spans. Scores are transposed here: a row is a key.
+template <class T, int E>
+struct AttentionTileKeys {
+  static constexpr int kQueries = 32, kStride = E + 8, kPieces = E / 8;
+  static constexpr int kKeyTile = kTileRows * kStride, kTile = kQueries * kStride;
+  static constexpr int64_t kNumberBytes = 4 * kQueries * int64_t(sizeof(float));  // two stages of lse and weighted
+  static constexpr int64_t kSharedBytes = (2 * kKeyTile + 4 * kTile) * int64_t(sizeof(T)) + kNumberBytes;
+
+  TileGradient<T> of;
+  Rows<T> dk, dv;
+  int64_t num_tiles;
+
+  template <class Warp>
+  struct State {
+    typename Warp::template Registers<float, E / 2> dk, dv;
+  };
+  struct Stage {
+    const T *q, *dout;
+    const float *lse2, *weighted;
+  };
+
+  template <class Block>
+  WEFT_GPU void operator()(const Block& block) const {
+    using Warp = typename Block::Warp;
+    const AttentionHeads& heads = of.sight.heads;
+    const int64_t tile = block.index() / heads.kv, g = block.index() % heads.kv, e = heads.dim;
+    const int64_t number = of.tiles.span_of(tile), group = heads.q / heads.kv;
+    const AttentionSpan& s = of.sight.spans[number];
+    const int64_t first = (tile - of.tiles.first[number]) * kTileRows;  // key of the span
+    const int64_t rows = s.k_count - first < kTileRows ? s.k_count - first : kTileRows;
+    const int pieces = int(e / 8);
+    T *const keys = static_cast<T*>(block.shared()), *const values = keys + kKeyTile,
+             *const queries = values + kKeyTile;
+    float* const numbers = reinterpret_cast<float*>(queries + 4 * kTile);
+    typename Block::template PerWarp<State<Warp>> states;
+
+    for (int which = 0; which < 2; ++which) {
+      const Rows<const T>& x = which == 0 ? of.k : of.v;
+      block.template fetch<kPieces>(keys + which * kKeyTile, kStride, kTileRows, pieces,
+                                    [&](int r) { return r < rows ? x[s.k_row + first + r] + g * e : nullptr; });
+    }
+    block.end_of_batch();
+    // Queries see a key from its position on, while the window reaches.
+    const int64_t from = s.k_position + first - s.q_position, last = from + rows - 1;
+    const int64_t begin = (from > 0 ? from : 0) / kQueries * kQueries;
+    const int64_t reach = heads.window > 0 ? last + heads.window : s.q_count;
+    const int64_t end = reach < s.q_count ? reach : s.q_count;
+    const int64_t steps = end > begin ? (end - begin + kQueries - 1) / kQueries : 0;
+    const auto fetch = [&](int64_t n) {
+      const int64_t h = g * group + n / steps, query = begin + n % steps * kQueries, stage = n % 2;
+      T* to = queries + stage * 2 * kTile;
+      const auto row = [&](const Rows<const T>& x, int r) {
+        return query + r < s.q_count ? x[s.q_row + query + r] + h * e : nullptr;
+      };
+      block.template fetch<kPieces>(to, kStride, kQueries, pieces, [&](int r) { return row(of.q, r); });
+      block.template fetch<kPieces>(to + kTile, kStride, kQueries, pieces, [&](int r) { return row(of.dout, r); });
+      block.end_of_batch();
+      float* lse2 = numbers + stage * 2 * kQueries;
+      block.each(kQueries, [&](int r) {
+        const bool is = query + r < s.q_count;
+        lse2[r] = is ? of.lse[s.q_row + query + r][h] * kLog2E : INFINITY;
+        lse2[kQueries + r] = is ? of.weighted[s.q_row + query + r][h] : 0.0f;
+      });
+    };
+    const int64_t all = group * steps;
+    if (all > 0) fetch(0);
+    for (int64_t n = 0; n < all; ++n) {
+      if (n + 1 < all) {
+        fetch(n + 1);
+        block.template fetched<1>();
+      } else {
+        block.template fetched<0>();
+      }
+      const T* q = queries + n % 2 * 2 * kTile;
+      const float* lse2 = numbers + n % 2 * 2 * kQueries;
+      const Stage stage{q, q + kTile, lse2, lse2 + kQueries};
+      block.warps([&](const Warp& warp) {
+        const int64_t mine = 16 * warp.index();
+        step(warp, states[warp], s, g * group + n / steps, begin + n % steps * kQueries, first + mine,
+             keys + mine * kStride, values + mine * kStride, stage);
+      });
+    }
+    block.template fetched<0>();  // where no query sees the tile
+    block.warps([&](const Warp& warp) {
+      const State<Warp>& state = states[warp];
+      const int64_t mine = 16 * warp.index(), row = s.k_row + first + mine;
+      store_rows<T, E>(
+          warp, [&](int lane, int i) { return float(heads.scale) * state.dk[lane][i]; }, rows - mine, int(e),
+          [&](int r) { return dk[row + r] + g * e; });
+      store_rows<T, E>(
+          warp, [&](int lane, int i) { return state.dv[lane][i]; }, rows - mine, int(e),
+          [&](int r) { return dv[row + r] + g * e; });
+    });
+  }
+
+ private:
+  template <class Warp>
+  WEFT_GPU void step(const Warp& warp, State<Warp>& state, const AttentionSpan& s, int64_t h, int64_t query,
+                     int64_t key, const T* keys, const T* values, const Stage& stage) const {
+    typename Warp::template Registers<float, kQueries / 2> scores, dp;
+    const auto piece_of = [&](const T* rows) {
+      return [&warp, rows](int p, auto& piece) { load_piece(warp, piece, rows, kStride, p); };
+    };
+    multiply_rows<T, kQueries, E>(warp, scores, piece_of(keys), stage.q, kStride);
+    multiply_rows<T, kQueries, E>(warp, dp, piece_of(values), stage.dout, kStride);
+    warp.lanes([&](int lane) {
+      WEFT_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        const int64_t mine = key + lane / 4 + 8 * half,
+                      from = s.k_position + mine - s.q_position;  // seen from there on
+        const int64_t till = of.sight.heads.window > 0 ? from + of.sight.heads.window : s.q_count;
+        const Columns seen = within(from - query, (till < s.q_count ? till : s.q_count) - query, kQueries);
+        WEFT_UNROLL
+        for (int i = 0; i < kQueries / 2; ++i) {
+          if (i % 4 / 2 != half) continue;
+          const int column = column_of(lane, i);
+          const auto pair = of.pair(s, h, query + column, mine, seen.have(column), scores[lane][i], dp[lane][i],
+                                    stage.lse2[column], stage.weighted[column]);
+          scores[lane][i] = pair.weight;
+          dp[lane][i] = pair.ds;
+        }
+      }
+    });
+    multiply_columns<T, E, kQueries>(warp, state.dv, scores, stage.dout, kStride);
+    multiply_columns<T, E, kQueries>(warp, state.dk, dp, stage.q, kStride);
+  }
+};
+
+}  // namespace weft::gpu
