@@ -211,8 +211,9 @@ struct AttentionTile {
 // What both backward kernels read.
 template <class T>
 struct TileGradient {
-  Rows<const T> q, k, v, dout;
-  Rows<const float> lse, weighted;  // [tq, h]
+  Rows<const T> q, k, v, o, dout;
+  Rows<const float> lse;
+  Rows<float> weighted;  // [tq, h]: dout . o, which the kernel of queries leaves for that of keys
   Sight sight;
   TileList tiles;
   struct Pair {
@@ -259,34 +260,40 @@ struct AttentionTileQueries {
     T* const shared = static_cast<T*>(block.shared());
     typename Block::template PerWarp<State<Warp>> states;
 
-    const auto keep = [&](const Rows<const T>& x, auto member) {
+    // use(warp, p, piece) for the pieces of this tile's rows.
+    const auto read = [&](const Rows<const T>& x, const auto& use) {
       block.template fetch<kPieces>(shared, kStride, kTileRows, pieces,
                                     [&](int r) { return r < rows ? x[s.q_row + first + r] + h * e : nullptr; });
       block.end_of_batch();
       block.template fetched<0>();
       block.warps([&](const Warp& warp) {
-        auto& words = states[warp].*member;
         WEFT_UNROLL
         for (int p = 0; p < E / 16; ++p) {
           typename Warp::template Registers<uint32_t, 4> piece;
           load_piece(warp, piece, shared + 16 * warp.index() * kStride, kStride, p);
           warp.lanes([&](int lane) {
             WEFT_UNROLL
-            for (int w = 0; w < 4; ++w) words[lane][4 * p + w] = piece[lane][w];
+            for (int w = 0; w < 4; ++w) use(warp, lane, 4 * p + w, piece[lane][w]);
           });
         }
       });
     };
-    keep(of.q, &State<Warp>::q);
-    keep(of.dout, &State<Warp>::dout);
+    read(of.q, [&](const Warp& warp, int lane, int i, uint32_t word) { states[warp].q[lane][i] = word; });
+    read(of.dout, [&](const Warp& warp, int lane, int i, uint32_t word) { states[warp].dout[lane][i] = word; });
+    read(of.o, [&](const Warp& warp, int lane, int i, uint32_t word) {
+      State<Warp>& state = states[warp];
+      const uint32_t other = state.dout[lane][i];
+      state.weighted[lane][i % 2] += low_of<T>(word) * low_of<T>(other) + high_of<T>(word) * high_of<T>(other);
+    });
     block.warps([&](const Warp& warp) {
       State<Warp>& state = states[warp];
+      warp.across(state.weighted, AddUp());
       warp.lanes([&](int lane) {
         WEFT_UNROLL
         for (int half = 0; half < 2; ++half) {
           const int64_t r = 16 * warp.index() + lane / 4 + 8 * half, row = s.q_row + first + r;
           state.lse2[lane][half] = r < rows ? of.lse[row][h] * kLog2E : INFINITY;
-          state.weighted[lane][half] = r < rows ? of.weighted[row][h] : 0.0f;
+          if (lane % 4 == 0 && r < rows) of.weighted[row][h] = state.weighted[lane][half];
         }
       });
     });

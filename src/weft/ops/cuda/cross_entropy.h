@@ -39,10 +39,10 @@ struct Losses {
     const int64_t target = targets[i] - first;
     block.each(1, [&](int64_t) { nll[i] = counts ? lse - at_target : 0.0f; });
     if (!dlogits) return;
-    block.each(logits.cols, [&](int64_t j) {  // dlogits may be logits
-      const float p = counts ? scale * (expf(logits[i][j] - lse) - (j == target ? 1.0f : 0.0f)) : 0.0f;
-      store(dlogits[i] + j, p);
-    });
+    block.map(
+        logits.cols,  // dlogits may be logits
+        [&](int64_t j) { return counts ? scale * (expf(logits[i][j] - lse) - (j == target ? 1.0f : 0.0f)) : 0.0f; },
+        [&](int64_t j, float slope) { store(dlogits[i] + j, slope); });
   }
 };
 

@@ -34,7 +34,9 @@ struct NormRow {
     const int64_t i = block.index(), n = x.width;
     const T* s = x[i];
     if (delta) {
-      block.each(n, [&](int64_t j) { store(sum[i] + j, load(x[i] + j) + load(delta[i] + j)); });
+      block.map(
+          n, [&](int64_t j) { return load(x[i] + j) + load(delta[i] + j); },
+          [&](int64_t j, float added) { store(sum[i] + j, added); });
       s = sum[i];
     }
     const float m = mean ? block.fold(n, 0.0f, AddUp(), [&](int64_t j) { return load(s + j); }) / float(n) : 0.0f;
@@ -47,9 +49,9 @@ struct NormRow {
       if (mean) mean[i] = m;
       rstd[i] = r;
     });
-    block.each(n, [&](int64_t j) {
-      store(y[i] + j, (load(s + j) - m) * r * load(w + j) + (b != nullptr ? load(b + j) : 0.0f));
-    });
+    block.map(
+        n, [&](int64_t j) { return (load(s + j) - m) * r * load(w + j) + (b != nullptr ? load(b + j) : 0.0f); },
+        [&](int64_t j, float out) { store(y[i] + j, out); });
   }
 };
 
@@ -62,9 +64,10 @@ struct NormRowAgain {
   WEFT_GPU void operator()(const Block& block) const {
     const int64_t i = block.index();
     const float m = mean ? mean[i] : 0.0f, r = rstd[i];
-    block.each(x.width, [&](int64_t j) {
-      store(y[i] + j, (load(x[i] + j) - m) * r * load(w + j) + (b != nullptr ? load(b + j) : 0.0f));
-    });
+    block.map(
+        x.width,
+        [&](int64_t j) { return (load(x[i] + j) - m) * r * load(w + j) + (b != nullptr ? load(b + j) : 0.0f); },
+        [&](int64_t j, float out) { store(y[i] + j, out); });
   }
 };
 
@@ -86,6 +89,7 @@ struct NormRowsBackward {
     float* db = db_parts != nullptr ? db_parts + block.index() * n : nullptr;
     block.each(n, [&](int64_t j) {
       float of_w = 0, of_b = 0;
+      WEFT_UNROLL_4
       for (int64_t i = first; i < end; ++i) {
         const float d = load(dy[i] + j);
         of_w += d * (load(x[i] + j) - (mean ? mean[i] : 0.0f)) * rstd[i];
@@ -104,10 +108,9 @@ struct NormRowsBackward {
     const auto xhat = [&](int64_t j) { return (load(x[i] + j) - m) * r; };
     const float g_mean = mean ? block.fold(n, 0.0f, AddUp(), g) / float(n) : 0.0f;
     const float gx_mean = block.fold(n, 0.0f, AddUp(), [&](int64_t j) { return g(j) * xhat(j); }) / float(n);
-    block.each(n, [&](int64_t j) {
-      const float inner = g(j) - g_mean - xhat(j) * gx_mean;
-      store(dx[i] + j, (carry ? load(carry[i] + j) : 0.0f) + r * inner);
-    });
+    block.map(
+        n, [&](int64_t j) { return (carry ? load(carry[i] + j) : 0.0f) + r * (g(j) - g_mean - xhat(j) * gx_mean); },
+        [&](int64_t j, float slope) { store(dx[i] + j, slope); });
   }
 };
 
@@ -123,6 +126,7 @@ struct ColumnSums {
     block.each(n, [&](int64_t k) {
       const int64_t j = first + k;
       float sum = 0;
+      WEFT_UNROLL_4
       for (int64_t p = 0; p < num_parts; ++p) sum += parts[p * cols + j];
       out[j] = accumulate ? out[j] + sum : sum;
     });
@@ -140,6 +144,7 @@ struct ChunkSums {
     const int64_t end = first + kChunkRows < num_rows ? first + kChunkRows : num_rows;
     block.each(dy.cols, [&](int64_t j) {
       float sum = 0;
+      WEFT_UNROLL_4
       for (int64_t i = first; i < end; ++i) sum += load(dy[i] + j);
       parts[block.index() * dy.cols + j] = sum;
     });

@@ -9,7 +9,7 @@
 namespace weft::gpu {
 
 // A block has so many elements of a tensor without rows, or one row.
-inline constexpr int64_t kRun = 4 * kThreads;
+inline constexpr int64_t kRun = kAtOnce * kThreads;
 
 // out[i][j] = f(i, j), a block for each run of a row.
 template <class T, class F>
@@ -21,7 +21,8 @@ struct EachElement {
   WEFT_GPU void operator()(const Block& block) const {
     const int64_t i = block.index() / runs_of_row(), first = block.index() % runs_of_row() * kRun;
     const int64_t n = out.cols - first < kRun ? out.cols - first : kRun;
-    block.each(n, [&](int64_t j) { store(out[i] + first + j, f(i, first + j)); });
+    block.map(
+        n, [&](int64_t j) { return f(i, first + j); }, [&](int64_t j, float x) { store(out[i] + first + j, x); });
   }
 };
 
@@ -65,12 +66,19 @@ struct SwigluSlopes {
   WEFT_GPU void operator()(const Block& block) const {
     const int64_t f = da.cols, runs = (f + kRun - 1) / kRun, i = block.index() / runs;
     const int64_t first = block.index() % runs * kRun, n = f - first < kRun ? f - first : kRun;
-    block.each(n, [&](int64_t k) {
-      const int64_t j = first + k;
+    struct Slopes {
+      float gate, up;
+    };
+    const auto slopes = [&](int64_t j) {
       const float gate = load(u[i] + j), up = load(u[i] + f + j), d = load(da[i] + j), s = sigmoid(gate);
-      store(du[i] + j, d * up * s * (1.0f + gate * (1.0f - s)));
-      store(du[i] + f + j, d * gate * s);
-    });
+      return Slopes{d * up * s * (1.0f + gate * (1.0f - s)), d * gate * s};
+    };
+    block.map(
+        n, [&](int64_t k) { return slopes(first + k); },
+        [&](int64_t k, Slopes d) {
+          store(du[i] + first + k, d.gate);
+          store(du[i] + f + first + k, d.up);
+        });
   }
 };
 
@@ -147,10 +155,16 @@ struct EmbedSlopes {
   WEFT_GPU void operator()(const Block& block) const {
     const int64_t me = block.index(), id = ids[me], row = id - first;
     if (row < 0 || row >= count) return;
-    const int earlier = block.fold(me, 0, Larger(), [&](int64_t i) { return ids[i] == id ? 1 : 0; });
-    if (earlier != 0) return;
-    for (int64_t i = me; i < num_ids; ++i)
-      if (ids[i] == id) block.each(dy.cols, [&](int64_t j) { dtable[row][j] += load(dy[i] + j); });
+    const auto same = [&](int64_t i) { return ids[i] == id ? 1 : 0; };
+    if (block.fold(me, 0, Larger(), same) != 0) return;
+    float* const flags = block.numbers();  // of a run of tokens
+    for (int64_t begin = me; begin < num_ids; begin += kThreads) {
+      const int64_t n = num_ids - begin < kThreads ? num_ids - begin : kThreads;
+      if (block.fold(n, 0, Larger(), [&](int64_t i) { return same(begin + i); }) == 0) continue;
+      block.each(n, [&](int64_t i) { flags[i] = float(same(begin + i)); });
+      for (int64_t i = 0; i < n; ++i)
+        if (flags[i] != 0) block.each(dy.cols, [&](int64_t j) { dtable[row][j] += load(dy[begin + i] + j); });
+    }
   }
 };
 
@@ -165,13 +179,24 @@ struct Rotated {
   WEFT_GPU void operator()(const Block& block) const {
     const int64_t i = block.index(), half = table.cols / 2;
     const float* turn = table[positions[i]];
-    block.each(x.cols / 2, [&](int64_t k) {
-      T* pair = x[i] + k / half * table.cols + k % half;
-      const float c = turn[k % half], s = inverse ? -turn[half + k % half] : turn[half + k % half];
-      const float a = load(pair), b = load(pair + half);
-      store(pair, a * c - b * s);
-      store(pair + half, b * c + a * s);
-    });
+    struct Pair {
+      float a, b;
+    };
+    const auto place = [&](int k) { return x[i] + k / int(half) * table.cols + k % int(half); };
+    block.map(
+        x.cols / 2,
+        [&](int64_t k) {
+          const T* pair = place(int(k));
+          const int j = int(k) % int(half);
+          const float c = turn[j], s = inverse ? -turn[half + j] : turn[half + j];
+          const float a = load(pair), b = load(pair + half);
+          return Pair{a * c - b * s, b * c + a * s};
+        },
+        [&](int64_t k, Pair turned) {
+          T* pair = place(int(k));
+          store(pair, turned.a);
+          store(pair + half, turned.b);
+        });
   }
 };
 

@@ -232,15 +232,13 @@ void run(L& launcher, const AttentionBackward& op) {
   by_float(op.q.dtype, [&](auto t) {
     using T = decltype(t);
     const Rows<const T> q = rows<const T>(op.q), k = rows<const T>(op.k), v = rows<const T>(op.v),
-                        dout = rows<const T>(op.dout);
-    const Rows<const float> lse = rows<const float>(op.lse), weights{weighted.at, weighted.cols, weighted.stride};
-    launcher.launch(blocks_of(queries, kThreads),
-                    WeightedOutputs<T>{dout, rows<const T>(op.o), weighted, op.q.rows(), op.heads.q, op.heads.dim});
+                        o = rows<const T>(op.o), dout = rows<const T>(op.dout);
+    const Rows<const float> lse = rows<const float>(op.lse);
     if constexpr (sizeof(T) == 2) {
-      if (keys_apart(op.spans) && in_pieces(op.heads, {&op.q, &op.k, &op.v, &op.dout}) &&
+      if (keys_apart(op.spans) && in_pieces(op.heads, {&op.q, &op.k, &op.v, &op.o, &op.dout}) &&
           launcher.has_shared(AttentionTileKeys<T, 128>::kSharedBytes))
         return by_width(op.heads.dim, [&]<int E>() {
-          TileGradient<T> of{q, k, v, dout, lse, weights, sight, of_queries.list};
+          TileGradient<T> of{q, k, v, o, dout, lse, weighted, sight, of_queries.list};
           launcher.launch_tiles(of_queries.count * op.heads.q,
                                 AttentionTileQueries<T, E>{of, rows<T>(op.dq), of_queries.count});
           of.tiles = of_keys.list;
@@ -249,6 +247,8 @@ void run(L& launcher, const AttentionBackward& op) {
         });
     }
     const AttentionGradient<T> of{q, k, v, dout, lse, weighted, sight};
+    launcher.launch(blocks_of(queries, kThreads),
+                    WeightedOutputs<T>{dout, o, weighted, op.q.rows(), op.heads.q, op.heads.dim});
     launcher.launch(queries, AttentionRowBackward<T>{of, rows<T>(op.dq)});
     launcher.launch(op.k.rows() * op.heads.kv, AttentionKeyBackward<T>{of, rows<T>(op.dk), rows<T>(op.dv)});
   });

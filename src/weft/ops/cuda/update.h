@@ -70,19 +70,26 @@ struct AdamWStep {
   template <class Block>
   WEFT_GPU void operator()(const Block& block) const {
     const int64_t first = block.index() * kRunOfUpdate;
-    block.each(n - first < kRunOfUpdate ? n - first : kRunOfUpdate, [&](int64_t k) {
-      const int64_t i = first + k;
-      const float g = grad_scale * grad[i];
-      m[i] = beta1 * m[i] + (1 - beta1) * g;
-      v[i] = beta2 * v[i] + (1 - beta2) * g * g;
-      float x = w[i];
-      x -= lr * weight_decay * x;
-      x -= lr * (m[i] * inverse_c1) / (sqrtf(v[i] * inverse_c2) + eps);
-      w[i] = x;
-      if (value != nullptr) store(value + i, x);
-    });
+    struct State {
+      float w, m, v;
+    };
+    block.map(
+        n - first < kRunOfUpdate ? n - first : kRunOfUpdate,
+        [&](int64_t k) {
+          const int64_t i = first + k;
+          const float g = grad_scale * grad[i];
+          State s{w[i], beta1 * m[i] + (1 - beta1) * g, beta2 * v[i] + (1 - beta2) * g * g};
+          s.w -= lr * weight_decay * s.w;
+          s.w -= lr * (s.m * inverse_c1) / (sqrtf(s.v * inverse_c2) + eps);
+          return s;
+        },
+        [&](int64_t k, State s) {
+          const int64_t i = first + k;
+          w[i] = s.w, m[i] = s.m, v[i] = s.v;
+          if (value != nullptr) store(value + i, s.w);
+        });
   }
-  static constexpr int64_t kRunOfUpdate = 4 * kThreads;
+  static constexpr int64_t kRunOfUpdate = kAtOnce * kThreads;
 };
 
 template <class T>
@@ -96,15 +103,24 @@ struct SgdStep {
   template <class Block>
   WEFT_GPU void operator()(const Block& block) const {
     const int64_t first = block.index() * kRunOfUpdate;
-    block.each(n - first < kRunOfUpdate ? n - first : kRunOfUpdate, [&](int64_t k) {
-      const int64_t i = first + k;
-      const float g = grad_scale * grad[i] + weight_decay * w[i];
-      buf[i] = first_step ? g : momentum * buf[i] + g;
-      w[i] -= lr * buf[i];
-      if (value != nullptr) store(value + i, w[i]);
-    });
+    struct State {
+      float w, buf;
+    };
+    block.map(
+        n - first < kRunOfUpdate ? n - first : kRunOfUpdate,
+        [&](int64_t k) {
+          const int64_t i = first + k;
+          const float g = grad_scale * grad[i] + weight_decay * w[i];
+          const float moved = first_step ? g : momentum * buf[i] + g;
+          return State{w[i] - lr * moved, moved};
+        },
+        [&](int64_t k, State s) {
+          const int64_t i = first + k;
+          w[i] = s.w, buf[i] = s.buf;
+          if (value != nullptr) store(value + i, s.w);
+        });
   }
-  static constexpr int64_t kRunOfUpdate = 4 * kThreads;
+  static constexpr int64_t kRunOfUpdate = kAtOnce * kThreads;
 };
 
 }  // namespace weft::gpu

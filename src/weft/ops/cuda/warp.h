@@ -12,12 +12,6 @@
 
 #include "weft/ops/cuda/elements.h"
 
-#ifdef __CUDACC__
-#define WEFT_UNROLL _Pragma("unroll")
-#else
-#define WEFT_UNROLL
-#endif
-
 namespace weft::gpu {
 
 // Two 16-bit floats in a word, the first in its lower half.
@@ -27,6 +21,17 @@ WEFT_GPU uint32_t pack(float low, float high) {
   store(&pair[0], low);
   store(&pair[1], high);
   return uint32_t(pair[0].bits) | uint32_t(pair[1].bits) << 16;
+}
+
+template <class T>
+WEFT_GPU float low_of(uint32_t word) {
+  T x;
+  x.bits = uint16_t(word);
+  return load(&x);
+}
+template <class T>
+WEFT_GPU float high_of(uint32_t word) {
+  return low_of<T>(word >> 16);
 }
 
 class HostWarp {
@@ -65,11 +70,7 @@ class HostWarp {
   template <class T, int NA, int NC>
   void multiply(Registers<float, NC>& c, int c_at, const Registers<uint32_t, NA>& a, int a_at,
                 const Registers<uint32_t, 4>& b, int b_at) const {
-    const auto number = [](uint32_t word, int half) {
-      T x;
-      x.bits = uint16_t(half != 0 ? word >> 16 : word);
-      return float(x);
-    };
+    const auto number = [](uint32_t word, int half) { return half != 0 ? high_of<T>(word) : low_of<T>(word); };
     float of_a[16][16], of_b[16][8];
     lanes([&](int lane) {
       const int g = lane / 4, t = lane % 4;
