@@ -48,8 +48,8 @@ inline std::shared_ptr<Communicator>& replicas_of(ProcessMesh& mesh) { return me
 
 // Ranks as threads, with that fault.
 inline RunRanks ranks_with(const WrongSum& wrong) {
-  return [wrong](const MeshSizes& sizes, const std::function<void(const ProcessMesh&)>& body) {
-    run_on_threads(sizes, [&](const ProcessMesh& mesh) {
+  return [wrong](const MeshSizes& sizes, const Mover& mover, const std::function<void(const ProcessMesh&)>& body) {
+    run_on_threads(sizes, mover, [&](const ProcessMesh& mesh) {
       ProcessMesh faulty = mesh;
       std::shared_ptr<Communicator>& ranks = wrong.among(faulty);
       ranks = std::make_shared<WrongCommunicator>(ranks, wrong);

@@ -41,7 +41,7 @@ Seen step_of_recipe(Recipe recipe) {
   const Machine machine = machine_for(recipe);
   const SyntheticTokens tokens(recipe, plan_run(recipe, *machine.workspace_model).model.vocab_size);
   Seen seen;
-  run_on_threads(mesh_sizes_of(recipe), [&](const ProcessMesh& mesh) {
+  run_on_threads(mesh_sizes_of(recipe), *machine.mover, [&](const ProcessMesh& mesh) {
     const int rank = mesh.world->rank();
     CommTimes times;
     std::vector<CommEvent> events;

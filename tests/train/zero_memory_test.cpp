@@ -64,7 +64,7 @@ Used used(const Recipe& recipe) {
   Used all;
   std::mutex mutex;
   const Machine machine = machine_for(recipe);
-  run_on_threads(mesh_sizes_of(recipe), [&](const ProcessMesh& mesh) {
+  run_on_threads(mesh_sizes_of(recipe), *machine.mover, [&](const ProcessMesh& mesh) {
     RankRun rank(plan_run(recipe, *machine.workspace_model, mesh.world->rank()), machine, mesh);
     const auto data = random_tokens(recipe, rank.plan.model, 1);
     BatchLoader batches(*data, {.seq_length = recipe.train.seq_length,

@@ -83,7 +83,7 @@ void time_layout(Layout& layout, How how, const RankProcess& process) {
   const Machine machine = machine_for(layout.recipe, process.here);
   double took = 0;
   CommTimes times;
-  process.run(mesh_sizes_of(layout.recipe), [&](const ProcessMesh& mesh) {
+  process.run(mesh_sizes_of(layout.recipe), *machine.mover, [&](const ProcessMesh& mesh) {
     CommTimes mine;
     const int rank = mesh.world->rank();
     const ProcessMesh used = how == How::compute_alone
@@ -108,7 +108,7 @@ void time_layout(Layout& layout, How how, const RankProcess& process) {
 // One step as rank 0 sees it: its ops, and the communication under way beside them.
 void trace_layout(const Layout& layout, const std::string& file, const RankProcess& process) {
   const Machine machine = machine_for(layout.recipe, process.here);
-  process.run(mesh_sizes_of(layout.recipe), [&](const ProcessMesh& mesh) {
+  process.run(mesh_sizes_of(layout.recipe), *machine.mover, [&](const ProcessMesh& mesh) {
     CommTimes times;
     std::vector<CommEvent> calls;
     const int rank = mesh.world->rank();

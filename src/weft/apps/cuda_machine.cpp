@@ -53,6 +53,7 @@ Machine cuda_machine(int ordinal, int threads) {
           .threads = threads,
           .workspace_model = device->workspace_model(),
           .memory = device->memory(),
+          .mover = device->make_mover(host_mover()),
           .late = true,
           .make_backend = [device](Arena& workspace) { return device->make_backend(workspace); },
           .measure_matmul_rate = [device](DType dtype) { return device->measure_matmul_rate(dtype); },

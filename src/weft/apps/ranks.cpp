@@ -23,7 +23,7 @@ RankProcess join_mpi(int world, double timeout_s) {
         fmt::format("the layout has {} ranks, but {} process{} found each other by MPI; is the launcher "
                     "of the Open MPI that weft was built with?",
                     world, ranks->size(), ranks->size() == 1 ? "" : "es"));
-  const auto run = [ranks](const MeshSizes& sizes, const std::function<void(const ProcessMesh&)>& body) {
+  const auto run = [ranks](const MeshSizes& sizes, const Mover&, const std::function<void(const ProcessMesh&)>& body) {
     body(ranks->mesh(sizes));
   };
   return {.rank = ranks->rank(),

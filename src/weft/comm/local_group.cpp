@@ -1,13 +1,12 @@
 #include "weft/comm/local_group.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <numeric>
 
 #include "weft/base/threads.h"
 #include "weft/comm/local_hub.h"
-#include "weft/comm/rank_sum.h"
+#include "weft/comm/rank_sum.h"  // check_has_sum
 
 namespace weft {
 namespace {
@@ -31,13 +30,14 @@ struct Box {
 };
 
 struct Group {
-  Group(LocalHub& hub, int size) : hub(hub), world(size_t(size)) {}
+  Group(LocalHub& hub, const Mover& mover, int size) : hub(hub), mover(mover), world(size_t(size)) {}
   Meeting& meeting(int64_t number) { return meetings.try_emplace(number, world.size()).first->second; }
   void wake_all() const {
     for (const int r : world) hub.wake(r);
   }
 
   LocalHub& hub;
+  const Mover& mover;
   std::vector<int> world;  // world rank of each
   std::map<int64_t, Meeting> meetings;
   std::map<std::pair<int, int>, Box> boxes;  // (from, to)
@@ -133,7 +133,7 @@ class Receive final : public LocalHub::Operation {
     if (theirs.dtype != x_.dtype || theirs.elements() != x_.elements())
       group_.hub.fail(fmt::format("rank {} sent {} {}, but rank {} expects it in {}", world(call.peer),
                                   theirs.elements(), name_of(theirs.dtype), world(rank_), call.to_string()));
-    group_.hub.move(lock, [&] { std::memcpy(x_.data, theirs.data, size_t(x_.bytes())); });
+    group_.hub.move(lock, [&] { group_.mover.copy(x_.data, theirs.data, x_.bytes()); });
     box.messages.pop_front();
     ++box.received;
     message->taken = true;
@@ -188,17 +188,17 @@ class LocalCommunicator final : public Communicator {
     // Each rank sums its share, in all ranks' memory.
     const Part sum_share = [this, flat](const std::vector<Tensor>& all) {
       const int64_t first = first_of_share(flat, rank_);
-      sum_ranks_in_place(elements_from<void*>(all, first), flat.dtype, first_of_share(flat, rank_ + 1) - first);
+      group_->mover.sum_in_place(elements_from<void*>(all, first), flat.dtype, first_of_share(flat, rank_ + 1) - first);
     };
     return meet(flat, call("all-reduce", flat, site), sum_share);
   }
   Work all_gather(Tensor shard, Tensor full, Site site) override {
     WEFT_CHECK(full.elements() == shard.elements() * size(), "all-gather of {} into {}", shard.to_string(),
                full.to_string());
-    const Part take_all = [shard, full](const std::vector<Tensor>& all) {
+    const Part take_all = [this, shard, full](const std::vector<Tensor>& all) {
       auto* to = static_cast<std::byte*>(full.data);
       for (const Tensor& theirs : all) {
-        if (to != theirs.data) std::memcpy(to, theirs.data, size_t(shard.bytes()));  // a shard may lie in its place
+        if (to != theirs.data) group_->mover.copy(to, theirs.data, shard.bytes());  // a shard may lie in its place
         to += shard.bytes();
       }
     };
@@ -208,8 +208,8 @@ class LocalCommunicator final : public Communicator {
     WEFT_CHECK(full.elements() == shard.elements() * size(), "reduce-scatter of {} into {}", full.to_string(),
                shard.to_string());
     check_has_sum(full.dtype);
-    const Part sum_share = [shard, first = rank_ * shard.elements()](const std::vector<Tensor>& all) {
-      sum_ranks(elements_from<const void*>(all, first), shard.dtype, shard.elements(), shard.data);
+    const Part sum_share = [this, shard, first = rank_ * shard.elements()](const std::vector<Tensor>& all) {
+      group_->mover.sum(elements_from<const void*>(all, first), shard.dtype, shard.elements(), shard.data);
     };
     return meet(full, call("reduce-scatter", full, site), sum_share);
   }
@@ -293,7 +293,7 @@ void run_threads(LocalHub& hub, int size, const std::function<void(int)>& body) 
 
 void run_local(int size, const std::function<void(Communicator&)>& body) {
   LocalHub hub(size);
-  const auto group = std::make_shared<Group>(hub, size);
+  const auto group = std::make_shared<Group>(hub, *host_mover(), size);
   std::iota(group->world.begin(), group->world.end(), 0);
   run_threads(hub, size, [&](int r) {
     LocalCommunicator ranks(group, r);
@@ -301,14 +301,14 @@ void run_local(int size, const std::function<void(Communicator&)>& body) {
   });
 }
 
-void run_local(const MeshSizes& sizes, const std::function<void(const ProcessMesh&)>& body) {
+void run_local(const MeshSizes& sizes, const std::function<void(const ProcessMesh&)>& body, const Mover& mover) {
   LocalHub hub(sizes.world());
   std::map<std::string, std::shared_ptr<Group>> groups;
   std::vector<ProcessMesh> meshes;
   for (int rank = 0; rank < sizes.world(); ++rank) {
     meshes.push_back(make_mesh(sizes, rank, [&](const MeshGroup& g) {
       auto& group = groups[g.name];
-      if (group == nullptr) group = std::make_shared<Group>(hub, g.size);
+      if (group == nullptr) group = std::make_shared<Group>(hub, mover, g.size);
       group->world[size_t(g.rank)] = rank;
       return std::make_shared<LocalCommunicator>(group, g.rank);
     }));

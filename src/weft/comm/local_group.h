@@ -4,6 +4,7 @@
 #pragma once
 #include <functional>
 
+#include "weft/comm/host_mover.h"
 #include "weft/comm/process_mesh.h"
 
 namespace weft {
@@ -11,7 +12,8 @@ namespace weft {
 // Runs body(communicator) on `size` threads and joins them. Where one throws, all others throw at their next call; the
 // first exception that is no such consequence is rethrown.
 void run_local(int size, const std::function<void(Communicator&)>& body);
-// The same with a mesh of these sizes: a thread for each of sizes.world() ranks.
-void run_local(const MeshSizes& sizes, const std::function<void(const ProcessMesh&)>& body);
+// The same with a mesh of these sizes: a thread for each of sizes.world() ranks, whose tensors `mover` moves.
+void run_local(const MeshSizes& sizes, const std::function<void(const ProcessMesh&)>& body,
+               const Mover& mover = *host_mover());
 
 }  // namespace weft

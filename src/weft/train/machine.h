@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "weft/comm/host_mover.h"
 #include "weft/device/arena.h"
 #include "weft/dist/param.h"
 #include "weft/ops/backend.h"
@@ -15,7 +16,8 @@ struct Machine {
   std::string description;  // "cpu, 2 threads, AVX3_SPR, oneDNN 2.6.3"
   int threads = 1;
   std::shared_ptr<const WorkspaceModel> workspace_model;
-  std::shared_ptr<Memory> memory = host_memory();  // of all tensors
+  std::shared_ptr<Memory> memory = host_memory();     // of all tensors
+  std::shared_ptr<const Mover> mover = host_mover();  // of tensors between ranks that are threads
   // Its backends run ops later than they are given: communicators, too, must wait for them.
   bool late = false;
   // A backend whose kernels take their temporaries from `workspace`.

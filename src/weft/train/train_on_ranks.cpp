@@ -4,11 +4,11 @@
 
 namespace weft {
 
-void run_on_threads(const MeshSizes& sizes, const std::function<void(const ProcessMesh&)>& body) {
+void run_on_threads(const MeshSizes& sizes, const Mover& mover, const std::function<void(const ProcessMesh&)>& body) {
   if (sizes.world() == 1)
     body(single_mesh());
   else
-    run_local(sizes, body);
+    run_local(sizes, body, mover);
 }
 
 bool train_on_ranks(const RanksSetup& setup) {
@@ -22,7 +22,7 @@ bool train_on_ranks(const RanksSetup& setup) {
                      .terminal_fd = setup.terminal_fd});
     finished = trainer.run();
   };
-  setup.run(mesh_sizes_of(setup.recipe), train);
+  setup.run(mesh_sizes_of(setup.recipe), *setup.machine.mover, train);
   return finished;
 }
 

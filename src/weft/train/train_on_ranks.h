@@ -7,10 +7,12 @@
 namespace weft {
 
 // How the ranks of a mesh come to be: calls body with the mesh of each rank that this process is, and returns when all
-// of them have returned. Throws what the first of them to fail has thrown.
-using RunRanks = std::function<void(const MeshSizes&, const std::function<void(const ProcessMesh&)>& body)>;
+// of them have returned. Where they share memory, `mover` moves their tensors. Throws what the first of them to fail
+// has thrown.
+using RunRanks =
+    std::function<void(const MeshSizes&, const Mover& mover, const std::function<void(const ProcessMesh&)>& body)>;
 // All ranks as threads of this process; the caller's where there is one rank.
-void run_on_threads(const MeshSizes& sizes, const std::function<void(const ProcessMesh&)>& body);
+void run_on_threads(const MeshSizes& sizes, const Mover& mover, const std::function<void(const ProcessMesh&)>& body);
 
 // Trains as the recipe says, on as many ranks as its layout has. Returns true when all steps are done, false when
 // stopped before. Throws what the first rank to fail has thrown; the others end too.

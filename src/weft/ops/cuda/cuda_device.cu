@@ -6,6 +6,7 @@
 #include "weft/base/error.h"
 #include "weft/device/cuda/managed_memory.h"
 #include "weft/ops/cuda/cuda_backend.cuh"
+#include "weft/ops/cuda/cuda_mover.cuh"
 #include "weft/ops/cuda/cuda_workspace.h"
 
 namespace weft {
@@ -61,6 +62,9 @@ class Gpu final : public CudaDevice {
   }
   std::shared_ptr<Memory> memory() const override { return memory_; }
   std::shared_ptr<const WorkspaceModel> workspace_model() const override { return std::make_shared<CudaWorkspace>(); }
+  std::shared_ptr<const Mover> make_mover(std::shared_ptr<const Mover> host) const override {
+    return make_cuda_mover(std::move(host));
+  }
   std::unique_ptr<Backend> make_backend(Arena& workspace) const override {
     return std::make_unique<CudaBackend>(ordinal_, workspace);
   }

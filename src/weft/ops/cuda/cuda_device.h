@@ -4,6 +4,7 @@
 #include <string>
 
 #include "weft/device/arena.h"
+#include "weft/device/mover.h"
 #include "weft/ops/backend.h"
 
 namespace weft {
@@ -14,6 +15,8 @@ class CudaDevice {
   virtual std::string description() const = 0;  // "NVIDIA H200, compute capability 9.0, driver 13.0, cuBLASLt 13.1"
   virtual std::shared_ptr<Memory> memory() const = 0;
   virtual std::shared_ptr<const WorkspaceModel> workspace_model() const = 0;
+  // Of tensors between ranks that are threads. What lies elsewhere is summed by `host`.
+  virtual std::shared_ptr<const Mover> make_mover(std::shared_ptr<const Mover> host) const = 0;
   // Ops run on a stream of its own, later than they are given (Backend::wait_all).
   virtual std::unique_ptr<Backend> make_backend(Arena& workspace) const = 0;
   virtual double measure_matmul_rate(DType dtype) const = 0;  // flop/s

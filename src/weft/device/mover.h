@@ -1,0 +1,21 @@
+// How bytes go between tensors of ranks that share memory: by the host, or by their devices.
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "weft/tensor/dtype.h"
+
+namespace weft {
+
+// Each call returns when it is done, and finds done what was computed on the tensors before. Thread-safe: a rank's
+// thread each. Throws Error.
+class Mover {
+ public:
+  virtual ~Mover() = default;
+  virtual void copy(void* to, const void* from, int64_t bytes) const = 0;
+  // As comm/rank_sum.h has them, bit for bit.
+  virtual void sum(std::span<const void* const> from, DType dtype, int64_t n, void* out) const = 0;
+  virtual void sum_in_place(std::span<void* const> ranks, DType dtype, int64_t n) const = 0;
+};
+
+}  // namespace weft

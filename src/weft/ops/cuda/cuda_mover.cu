@@ -1,0 +1,71 @@
+#include <algorithm>
+
+#include "weft/base/error.h"
+#include "weft/ops/cuda/cuda_mover.cuh"
+#include "weft/ops/cuda/rank_sum.h"
+#include "weft/ops/cuda/stream_launcher.cuh"
+
+namespace weft {
+namespace {
+
+void finish() { check_cuda(cudaStreamSynchronize(cudaStreamPerThread), "move tensors of ranks"); }
+
+bool is_on_gpu(const void* at) {
+  cudaPointerAttributes found;
+  check_cuda(cudaPointerGetAttributes(&found, at), "ask where a tensor lies");
+  return found.type == cudaMemoryTypeManaged || found.type == cudaMemoryTypeDevice;
+}
+
+template <class Pointer>
+bool may_sum(std::span<Pointer const> all) {
+  return all.size() <= size_t(gpu::kMostRanks) && std::all_of(all.begin(), all.end(), is_on_gpu);
+}
+
+template <class T, class Pointer>
+void launch_sum(std::span<Pointer const> from, int64_t n, void* out) {
+  gpu::RankSum<T> kernel = {.from = {}, .num_ranks = int(from.size()), .out = static_cast<T*>(out), .n = n};
+  std::transform(from.begin(), from.end(), kernel.from, [](const void* at) { return static_cast<const T*>(at); });
+  const int64_t blocks = (n + kernel.kRun - 1) / kernel.kRun;
+  if (blocks == 0) return;
+  gpu::run_block<<<unsigned(blocks), gpu::kThreads, 0, cudaStreamPerThread>>>(kernel);
+  check_cuda(cudaGetLastError(), "launch a kernel");
+  finish();
+}
+
+template <class Pointer>
+void sum_all(std::span<Pointer const> from, DType dtype, int64_t n, void* out) {
+  if (dtype == DType::f64) return launch_sum<double>(from, n, out);
+  gpu::by_float(dtype, [&](auto t) { launch_sum<decltype(t)>(from, n, out); });
+}
+
+class CudaMover final : public Mover {
+ public:
+  explicit CudaMover(std::shared_ptr<const Mover> host) : host_(std::move(host)) {}
+  void copy(void* to, const void* from, int64_t bytes) const override {
+    check_cuda(cudaMemcpyAsync(to, from, size_t(bytes), cudaMemcpyDefault, cudaStreamPerThread), "copy a tensor");
+    finish();
+  }
+  void sum(std::span<const void* const> from, DType dtype, int64_t n, void* out) const override {
+    if (may_sum(from) && is_on_gpu(out))
+      sum_all(from, dtype, n, out);
+    else
+      host_->sum(from, dtype, n, out);
+  }
+  void sum_in_place(std::span<void* const> ranks, DType dtype, int64_t n) const override {
+    if (may_sum(ranks))
+      sum_all(ranks, dtype, n, nullptr);
+    else
+      host_->sum_in_place(ranks, dtype, n);
+  }
+
+ private:
+  std::shared_ptr<const Mover> host_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Mover> make_cuda_mover(std::shared_ptr<const Mover> host) {
+  return std::make_shared<CudaMover>(std::move(host));
+}
+
+}  // namespace weft
