@@ -66,7 +66,7 @@ int bench_step(const BenchOptions& o) {
   if (o.recipe.empty()) throw ConfigError("bench step needs a recipe, as in `weft bench step bench/gpt2-124m.toml`");
   if (!o.trace.empty()) throw ConfigError("--trace is of `weft bench scaling`");
   if (!o.layouts.empty()) throw ConfigError("--layouts is of `weft bench scaling`; bench step times one rank");
-  Recipe recipe = parse_recipe_file(o.recipe, o.overrides);
+  Recipe recipe = read_recipe(o.recipe, o.overrides);
   check_supported(recipe);
   if (const int world = mesh_sizes_of(recipe).world(); world > 1)
     throw ConfigError(

@@ -26,10 +26,11 @@ void model_options(CLI::App& app, ModelOptions& o) {
   app.add_option("--tokenizer", o.tokenizer,
                  "auto (that of its training, else of the folder, else byte), byte, or a tokenizer's file or folder")
       ->capture_default_str();
-  app.add_option("--backend", o.backend, "Kernels: fast, or the reference in fp64")
+  app.add_option("--backend", o.backend,
+                 "Kernels: fast ones, those of a GPU, or the reference in fp64; auto: a GPU where there is one")
       ->capture_default_str()
-      ->check(CLI::IsMember({"cpu", "cuda", "ref"}));
-  app.add_option("--precision", o.precision, "Of backend cpu")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda", "ref"}));
+  app.add_option("--precision", o.precision, "Of backends cpu and cuda")
       ->capture_default_str()
       ->check(CLI::IsMember({"f32", "bf16", "fp16"}));
   app.add_option("--threads", o.threads, "0: all cores")

@@ -115,3 +115,4 @@ extern "C" weft::CudaDevice* weft_open_cuda_device(int ordinal) {
   const int count = weft::count_of_gpus();
   return new weft::Gpu(ordinal % count);
 }
+extern "C" weft::WorkspaceModel* weft_make_cuda_workspace() { return new weft::CudaWorkspace(); }
