@@ -8,8 +8,9 @@ that its version has: scaled_dot_product_attention and fused AdamW where they ex
 matrices, and AdamW over lists), gradients set to None. Prints the best of ITERS steps, flop/s by the same count as
 weft's, peak resident memory, and the ratio. Needs PyTorch (Debian: python3-torch with libopenblas0).
 """
-import json, math, re, resource, subprocess, sys, time
+import json, re, resource, subprocess, sys, time
 from multiprocessing import Process, Queue
+from pytorch_models import build_model
 
 WEFT = sys.argv[1] if len(sys.argv) > 1 else "build/cpu/weft"
 THREADS = int(sys.argv[2]) if len(sys.argv) > 2 else 2
@@ -23,97 +24,14 @@ def read_case(name):
     return json.load(open(f"bench/models/{name}/config.json")), number("global_batch_size"), number("seq_length")
 
 
-def attention(F, torch, q, k, v):
-    if hasattr(F, "scaled_dot_product_attention"):
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
-    s = (q @ k.transpose(-1, -2)) / math.sqrt(q.shape[-1])
-    mask = torch.ones(q.shape[-2], q.shape[-2], dtype=torch.bool).triu(1)
-    return s.masked_fill(mask, float("-inf")).softmax(-1) @ v
-
-
-def gpt2(torch, nn, F, c):
-    d, h = c["n_embd"], c["n_head"]
-
-    class Block(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.n1, self.n2 = nn.LayerNorm(d), nn.LayerNorm(d)
-            self.qkv, self.out = nn.Linear(d, 3 * d), nn.Linear(d, d)
-            self.up, self.down = nn.Linear(d, 4 * d), nn.Linear(4 * d, d)
-
-        def forward(self, x):
-            b, t, _ = x.shape
-            q, k, v = (z.view(b, t, h, d // h).transpose(1, 2) for z in self.qkv(self.n1(x)).split(d, -1))
-            x = x + self.out(attention(F, torch, q, k, v).transpose(1, 2).reshape(b, t, d))
-            return x + self.down(F.gelu(self.up(self.n2(x)), approximate="tanh"))
-
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.tok, self.pos = nn.Embedding(c["vocab_size"], d), nn.Embedding(c["n_positions"], d)
-            self.blocks, self.norm = nn.ModuleList(Block() for _ in range(c["n_layer"])), nn.LayerNorm(d)
-
-        def forward(self, ids):
-            x = self.tok(ids) + self.pos.weight[: ids.shape[1]]
-            for b in self.blocks: x = b(x)
-            return self.norm(x) @ self.tok.weight.T
-
-    return Model()
-
-
-def llama(torch, nn, F, c):
-    d, h, g, e, f = c["hidden_size"], c["num_attention_heads"], c["num_key_value_heads"], c["head_dim"], c["intermediate_size"]
-
-    class Rms(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.w = nn.Parameter(torch.ones(d))
-
-        def forward(self, x): return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5) * self.w
-
-    class Block(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.n1, self.n2 = Rms(), Rms()
-            self.qkv, self.out = nn.Linear(d, (h + 2 * g) * e, bias=False), nn.Linear(h * e, d, bias=False)
-            self.up, self.down = nn.Linear(d, 2 * f, bias=False), nn.Linear(f, d, bias=False)
-
-        def forward(self, x, cos, sin):
-            b, t, _ = x.shape
-            q, k, v = self.qkv(self.n1(x)).split([h * e, g * e, g * e], -1)
-            q, k, v = (z.view(b, t, -1, e).transpose(1, 2) for z in (q, k, v))
-            turn = lambda z: z * cos + torch.cat([-z[..., e // 2:], z[..., : e // 2]], -1) * sin
-            k, v = (z.repeat_interleave(h // g, 1) for z in (turn(k), v))
-            x = x + self.out(attention(F, torch, turn(q), k, v).transpose(1, 2).reshape(b, t, h * e))
-            gate, up = self.up(self.n2(x)).split(f, -1)
-            return x + self.down(F.silu(gate) * up)
-
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.tok, self.head = nn.Embedding(c["vocab_size"], d), nn.Linear(d, c["vocab_size"], bias=False)
-            self.blocks, self.norm = nn.ModuleList(Block() for _ in range(c["num_hidden_layers"])), Rms()
-
-        def forward(self, ids):
-            t = torch.arange(ids.shape[1]).float()
-            angle = torch.outer(t, c["rope_theta"] ** (-torch.arange(0, e, 2).float() / e))
-            angle = torch.cat([angle, angle], -1)
-            x = self.tok(ids)
-            for b in self.blocks: x = b(x, angle.cos(), angle.sin())
-            return self.head(self.norm(x))
-
-    return Model()
-
-
 def time_pytorch(name, out):
     import torch
-    from torch import nn
     from torch.nn import functional as F
 
     torch.set_num_threads(THREADS)
     torch.manual_seed(1)
     c, batch, seq = read_case(name)
-    model = (gpt2 if c["model_type"] == "gpt2" else llama)(torch, nn, F, c)
+    model = build_model(c)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     options = dict(lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1)
     try:

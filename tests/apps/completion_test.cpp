@@ -58,7 +58,7 @@ TEST(BashCompletion, OffersSubcommandsAndTheirOptions) {
 }
 
 TEST(BashCompletion, OffersTheValuesOfOptions) {
-  EXPECT_EQ(bash_offers({"weft", "generate", "m", "--backend", ""}), (Words{"cpu", "ref"}));
+  EXPECT_EQ(bash_offers({"weft", "generate", "m", "--backend", ""}), (Words{"auto", "cpu", "cuda", "ref"}));
   EXPECT_EQ(bash_offers({"weft", "generate", "m", "--precision", "=", "b"}), Words{"bf16"});
   EXPECT_EQ(bash_offers({"weft", "completion", ""}), (Words{"bash", "fish", "zsh"}));
 }

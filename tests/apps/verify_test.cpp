@@ -65,8 +65,7 @@ TEST(VerifyCommand, RefusesWhatTrainRefusesWithTheSameMessage) {
                                                                  {"parallel.pp=9"},
                                                                  {"parallel.dp=3"},
                                                                  {"model.path=not-there"},
-                                                                 {"data.train=not-there.bin"},
-                                                                 {"run.backend=cuda"}}) {
+                                                                 {"data.train=not-there.bin"}}) {
     const Finished train = weft(arguments("train", dir, wrong)), verify = weft(arguments("verify", dir, wrong));
     EXPECT_NE(train.status, 0) << wrong[0];
     EXPECT_EQ(verify.status, train.status) << wrong[0];

@@ -4,11 +4,14 @@
 #include <deque>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <new>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "weft/base/rng.h"
+#include "weft/device/arena.h"
 #include "weft/ops/ops.h"
 #include "weft/ops/ref/ref_backend.h"
 
@@ -63,12 +66,24 @@ inline void store(void* at, DType t, int64_t i, double x) {
 inline bool is_narrow(DType t) { return t == DType::bf16 || t == DType::f16; }
 inline bool is_float(DType t) { return t == DType::f64 || t == DType::f32 || is_narrow(t); }
 
+// Of the heap, where the address sanitizer sees what goes beyond a buffer's last element.
+class HeapMemory final : public Memory {
+ public:
+  std::byte* take(size_t bytes, const std::string&) override {
+    auto* const p = static_cast<std::byte*>(operator new (bytes, std::align_val_t{kArenaAlignment}));
+    std::memset(p, 0, bytes);
+    return p;
+  }
+  void give(std::byte* memory, size_t) override { operator delete (memory, std::align_val_t{kArenaAlignment}); }
+};
+
 // Tensors stay valid as long as this, which does not move. Between strided rows lie NaNs that no op may touch.
-// A buffer ends where its last element does, so that the address sanitizer sees what goes beyond.
+// A buffer ends where its last element does.
 class Operands {
  public:
   // gap: elements between the rows of matrices.
-  Operands(DType compute, int64_t gap) : compute_(compute), gap_(gap) {}
+  Operands(DType compute, int64_t gap, std::shared_ptr<Memory> memory = std::make_shared<HeapMemory>())
+      : compute_(compute), gap_(gap), memory_(std::move(memory)) {}
   Operands(const Operands&) = delete;
 
   DType compute() const { return compute_; }
@@ -126,7 +141,7 @@ class Operands {
   Place locate(const Tensor& t) const {
     const auto* data = static_cast<const std::byte*>(t.data);
     for (size_t i = 0; i < buffers_.size(); ++i) {
-      const Bytes& b = buffers_[i].bytes;
+      const std::span<std::byte> b = buffers_[i].bytes;
       if (data >= b.data() && data < b.data() + b.size()) return {i, (data - b.data()) / size_of(t.dtype)};
     }
     WEFT_CHECK(false, "{} is not of this case", t.to_string());
@@ -147,7 +162,7 @@ class Operands {
 
   // Everything made so far is how a trial begins; `reset` returns to it.
   void freeze() {
-    for (Buffer& b : buffers_) b.before = b.bytes, b.exact_before = b.exact;
+    for (Buffer& b : buffers_) b.before.assign(b.bytes.begin(), b.bytes.end()), b.exact_before = b.exact;
   }
   void reset() {
     for (Buffer& b : buffers_) {
@@ -166,27 +181,19 @@ class Operands {
 
  private:
   static constexpr Placement kTokens = tokens(Spmd::Invariant), kWeights = weights(Spmd::Invariant);
-  // On a cache line, as an arena's tensors are.
-  template <class T>
-  struct Aligned {
-    using value_type = T;
-    Aligned() = default;
-    template <class U>
-    Aligned(const Aligned<U>&) {}
-    static T* allocate(size_t n) { return static_cast<T*>(operator new (n * sizeof(T), std::align_val_t{64})); }
-    static void deallocate(T* p, size_t) { operator delete (p, std::align_val_t{64}); }
-    bool operator==(const Aligned&) const { return true; }
-  };
-  using Bytes = std::vector<std::byte, Aligned<std::byte>>;
   struct Buffer {
-    Bytes bytes, before;
+    std::shared_ptr<std::byte> owner;
+    std::span<std::byte> bytes;
+    std::vector<std::byte> before;
     std::vector<double> exact, exact_before;
     void* data() { return bytes.data(); }
   };
 
   void* add_buffer(DType dtype, int64_t elements) {
     Buffer& b = buffers_.emplace_back();
-    b.bytes.resize(size_t(std::max<int64_t>(1, elements * size_of(dtype))));
+    const size_t bytes = size_t(std::max<int64_t>(1, elements * size_of(dtype)));
+    b.owner.reset(memory_->take(bytes, "an operand"), [m = memory_, bytes](std::byte* p) { m->give(p, bytes); });
+    b.bytes = {b.owner.get(), bytes};
     if (is_float(dtype)) {
       b.exact.resize(size_t(std::max<int64_t>(1, elements)), std::numeric_limits<double>::quiet_NaN());
       for (int64_t i = 0; i < elements; ++i) store(b.data(), dtype, i, b.exact[size_t(i)]);
@@ -201,6 +208,7 @@ class Operands {
 
   DType compute_;
   int64_t gap_;
+  std::shared_ptr<Memory> memory_;
   std::deque<Buffer> buffers_;
   std::deque<std::vector<AttentionSpan>> spans_;
 };

@@ -112,7 +112,8 @@ class TrialOf final : public Trial {
 // A named way to make a trial, so that a list of cases takes no memory.
 struct OpCase {
   std::string name;
-  std::function<std::unique_ptr<Trial>()> make;
+  std::function<std::unique_ptr<Trial>(std::shared_ptr<Memory>)> make_in;
+  std::unique_ptr<Trial> make() const { return make_in(std::make_shared<HeapMemory>()); }
 };
 using OpCases = std::vector<OpCase>;
 
@@ -127,8 +128,9 @@ struct Variant {
 template <class Build>
 void add_case(OpCases& to, const Variant& v, const std::string& name, Build build) {
   using Op = std::invoke_result_t<Build, Operands&>;
-  to.push_back({fmt::format("{} {} {}", Op::kName, v.name(), name), [v, build]() -> std::unique_ptr<Trial> {
-                  auto operands = std::make_unique<Operands>(v.compute, v.gap);
+  to.push_back({fmt::format("{} {} {}", Op::kName, v.name(), name),
+                [v, build](std::shared_ptr<Memory> memory) -> std::unique_ptr<Trial> {
+                  auto operands = std::make_unique<Operands>(v.compute, v.gap, std::move(memory));
                   const Op op = build(*operands);
                   return std::make_unique<TrialOf<Op>>(std::move(operands), op);
                 }});

@@ -22,6 +22,13 @@ struct GoldenTolerance {
   double weights = 1e-4;                // of sums of final weights; 0: not compared
 };
 
+// f32: the bounds that the traces' own distance from fp64 allows (tests/golden/README.md). bf16 has eight bits:
+// activations and weights are each rounded to 2^-9, so a loss of a few nats moves by about 1e-3. fp16 has three bits
+// more: measured at most 8e-5 of a loss, 3e-3 of a norm.
+inline constexpr GoldenTolerance kGoldenF32{.loss = 1e-6, .grad_norm = 2e-5, .tensor_norm = 1e-4};
+inline constexpr GoldenTolerance kGoldenBf16{.loss = 2e-3, .grad_norm = 6e-2, .tensor_norm = 6e-2, .weights = 0};
+inline constexpr GoldenTolerance kGoldenF16{.loss = 2.5e-4, .grad_norm = 8e-3, .tensor_norm = 8e-3, .weights = 0};
+
 inline nlohmann::json read_json(const std::filesystem::path& file) { return nlohmann::json::parse(slurp(file)); }
 
 inline Recipe golden_recipe(const std::filesystem::path& folder, const std::filesystem::path& run,

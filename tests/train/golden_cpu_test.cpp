@@ -11,45 +11,42 @@ Machine cpu(const std::string& numerics, int64_t threads) {
   recipe.run.threads = threads;
   return machine_for(recipe);
 }
-// The bounds that the traces' own distance from fp64 allows (tests/golden/README.md).
-constexpr testing::GoldenTolerance kF32Bound{.loss = 1e-6, .grad_norm = 2e-5, .tensor_norm = 1e-4};
 
 TEST(GoldenCpu, EveryDenseCaseInF32) {
   for (const std::string& name : testing::kGoldenCases)
-    testing::expect_golden(name, cpu("fast", 2), {"train.micro_batch_size=8"}, kF32Bound);
+    testing::expect_golden(name, cpu("fast", 2), {"train.micro_batch_size=8"}, testing::kGoldenF32);
 }
 
 // The host looks at nothing, and writes over nothing, before a device is done with it.
 TEST(GoldenCpuSlow, EveryDenseCaseOnADeviceThatIsLate) {
   for (const std::string& name : testing::kGoldenCases)
     testing::expect_golden(name, testing::late(cpu("fast", 2)),
-                           {"train.micro_batch_size=2", "parallel.recompute=selective"}, kF32Bound);
+                           {"train.micro_batch_size=2", "parallel.recompute=selective"}, testing::kGoldenF32);
 }
 
 TEST(GoldenCpuSlow, EveryDenseCaseInInvariantNumericsRecomputedAndAccumulated) {
   for (const std::string& name : testing::kGoldenCases) {
     testing::expect_golden(name, cpu("invariant", 1),
                            {"train.numerics=invariant", "train.micro_batch_size=1", "parallel.recompute=full"},
-                           kF32Bound);
+                           testing::kGoldenF32);
     testing::expect_golden(
         name, cpu("fast", 3),
-        {"train.micro_batch_size=2", "parallel.recompute=selective", "parallel.pipeline_schedule=zb_h1"}, kF32Bound);
+        {"train.micro_batch_size=2", "parallel.recompute=selective", "parallel.pipeline_schedule=zb_h1"},
+        testing::kGoldenF32);
   }
 }
 
-// bf16 has eight bits: activations and weights are each rounded to 2^-9, so a loss of a few nats moves by about 1e-3.
 TEST(GoldenCpuSlow, Bf16FollowsTheF32Run) {
   for (const std::string& name : testing::kGoldenCases) {
     testing::expect_golden(name, cpu("fast", 2), {"train.precision=bf16", "train.micro_batch_size=4"},
-                           {.loss = 2e-3, .grad_norm = 6e-2, .tensor_norm = 6e-2, .weights = 0});
+                           testing::kGoldenBf16);
   }
 }
 
-// fp16 has three bits more: measured at most 8e-5 of a loss, 3e-3 of a norm.
 TEST(GoldenCpuSlow, Fp16FollowsTheF32Run) {
   for (const std::string& name : testing::kGoldenCases) {
     testing::expect_golden(name, cpu("fast", 2), {"train.precision=fp16", "train.micro_batch_size=4"},
-                           {.loss = 2.5e-4, .grad_norm = 8e-3, .tensor_norm = 8e-3, .weights = 0});
+                           testing::kGoldenF16);
   }
 }
 

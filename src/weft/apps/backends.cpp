@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <dnnl.hpp>
+#include <iostream>
 #include <memory>
 #include <vector>
 
@@ -96,6 +97,20 @@ int rank_on_this_host() {
   return 0;
 }
 
+// "auto" is a GPU where one is there and can run the recipe.
+void settle_backend(Recipe& recipe, bool speaks) {
+  if (recipe.run.backend != "auto") return;
+  std::string missing = why_no_cuda();
+  recipe.run.backend = "cuda";
+  try {
+    if (missing.empty()) check_supported(recipe);
+  } catch (const ConfigError& e) { missing = e.what(); }
+  if (!missing.empty()) recipe.run.backend = "cpu";
+  if (speaks)
+    std::cerr << fmt::format("note: run.backend = \"auto\" takes {}\n",
+                             missing.empty() ? "cuda" : "cpu, as a GPU cannot be used: " + missing);
+}
+
 }  // namespace
 
 Machine machine_for(const Recipe& recipe, int ranks_here) {
@@ -113,7 +128,18 @@ Machine machine_for(const ModelOptions& options) {
   Recipe recipe;
   recipe.run.backend = options.backend;
   recipe.run.threads = options.threads;
+  settle_backend(recipe, true);
   return machine_for(recipe);
+}
+
+Machine machine_to_plan_for(const Recipe& recipe) {
+  return recipe.run.backend == "cuda" ? cuda_machine_to_plan() : machine_for(recipe);
+}
+
+Recipe read_recipe(const std::string& path, const std::vector<std::string>& overrides, bool speaks) {
+  Recipe recipe = parse_recipe_file(path, overrides);
+  settle_backend(recipe, speaks);
+  return recipe;
 }
 
 std::optional<Recipe> recipe_of_checkpoint(const std::filesystem::path& folder) {

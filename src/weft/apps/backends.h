@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "weft/apps/commands.h"
 #include "weft/recipe/recipe.h"
@@ -15,6 +16,11 @@ namespace weft {
 // not there.
 Machine machine_for(const Recipe& recipe, int ranks_here = 0);
 Machine machine_for(const ModelOptions& options);
+// To plan with, but not to run on: a GPU need not be there.
+Machine machine_to_plan_for(const Recipe& recipe);
+// The file's recipe, as parse_recipe_file; run.backend = "auto" becomes what this machine has, which a note on the
+// terminal says if this process `speaks`.
+Recipe read_recipe(const std::string& path, const std::vector<std::string>& overrides, bool speaks = true);
 // The recipe that a checkpoint was trained by; none where the folder is not of weft.
 std::optional<Recipe> recipe_of_checkpoint(const std::filesystem::path& folder);
 // What the options ask the model to compute in. Throws ConfigError for a name that is not known.

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "weft/apps/backends.h"
+#include "weft/apps/bench_kernels.h"
 #include "weft/apps/bench_run.h"
 #include "weft/apps/bench_scaling.h"
 #include "weft/apps/commands.h"
@@ -33,11 +34,20 @@ struct Floor {
   double total() const { return products_s + optimizer_s; }
 };
 
-// The library's products of this step, by the faster of its ways, one after the other on the memory they have in it,
-// and the optimizer's traffic.
+double flops_of(const std::vector<Matmul>& products) {
+  double flops = 0;
+  for (const Matmul& op : products) flops += flops_of(op);
+  return flops;
+}
+
+// The library's products of this step, by the faster of its ways, one after the other on the memory they have in it
+// (where it is the library that runs them: at the rate of large ones), and the optimizer's traffic.
 Floor measure_floor(const Machine& machine, const std::vector<Matmul>& products, int64_t num_params, int64_t iters) {
   Floor floor{.products_s = 1e30};
-  for (const auto& run_product : machine.make_library_matmuls()) {
+  const auto ways = machine.make_library_matmuls();
+  if (ways.empty() && !products.empty())
+    floor.products_s = flops_of(products) / machine.measure_matmul_rate(products[0].a.dtype);
+  for (const auto& run_product : ways) {
     floor.products_s = std::min(floor.products_s, best_of(iters, [&] {
                                   for (const Matmul& op : products) run_product(op);
                                 }));
@@ -66,7 +76,7 @@ int bench_step(const BenchOptions& o) {
   if (o.recipe.empty()) throw ConfigError("bench step needs a recipe, as in `weft bench step bench/gpt2-124m.toml`");
   if (!o.trace.empty()) throw ConfigError("--trace is of `weft bench scaling`");
   if (!o.layouts.empty()) throw ConfigError("--layouts is of `weft bench scaling`; bench step times one rank");
-  Recipe recipe = parse_recipe_file(o.recipe, o.overrides);
+  Recipe recipe = read_recipe(o.recipe, o.overrides);
   check_supported(recipe);
   if (const int world = mesh_sizes_of(recipe).world(); world > 1)
     throw ConfigError(
@@ -89,8 +99,7 @@ int bench_step(const BenchOptions& o) {
   }
   run.rank.executor.check_used();
   run.step(traced);
-  double product_flops = 0, products_s = 0, optimizer_s = 0;
-  for (const Matmul& op : products) product_flops += 2.0 * double(op.m()) * double(op.n()) * double(op.k());
+  double products_s = 0, optimizer_s = 0;
   for (const TraceEvent& e : traced.events()) {
     const double took = double(e.end_ns - e.start_ns) * 1e-9;
     if (e.op == Matmul::kName) products_s += took;
@@ -103,7 +112,7 @@ int bench_step(const BenchOptions& o) {
             << fmt::format("{:<22} {:>10} {:>10} {:>8}\n", "", "floor ms", "step ms", "ratio")
             << fmt::format("{:<22} {:>10.2f} {:>10.2f} {:>8.3f}   library {:.1f} GFLOP/s\n", "matrix products",
                            floor.products_s * 1e3, products_s * 1e3, products_s / floor.products_s,
-                           product_flops / floor.products_s / 1e9)
+                           flops_of(products) / floor.products_s / 1e9)
             << fmt::format("{:<22} {:>10.2f} {:>10.2f} {:>8.3f}   {:.1f} GB/s\n", "optimizer", floor.optimizer_s * 1e3,
                            optimizer_s * 1e3, optimizer_s / floor.optimizer_s,
                            kOptimizerBytes * double(plan.memory.arithmetic.num_params) / floor.optimizer_s / 1e9)
@@ -113,6 +122,10 @@ int bench_step(const BenchOptions& o) {
                            floor.total() * 1e3, step_s * 1e3, step_s / floor.total(), batch_tokens / step_s,
                            plan.memory.arithmetic.model_flops / step_s / 1e9,
                            fmt::format("{:.0f} MiB planned", double(plan.memory.total_bytes()) / (1 << 20)));
+  if (const double rate = machine.measure_matmul_rate(plan.step.precision.compute); rate > 0)
+    std::cout << fmt::format("MFU {:.3f} of the {:.2f} TFLOP/s that large {} products reach here\n",
+                             plan.memory.arithmetic.model_flops / step_s / rate, rate / 1e12,
+                             name_of(plan.step.precision.compute));
   print_parts(traced.events(), step_s);
   return kExitOk;
 }
@@ -120,6 +133,11 @@ int bench_step(const BenchOptions& o) {
 }  // namespace
 
 int run_bench(const BenchOptions& options) {
+  if (options.what == "kernels") return bench_kernels(options);
+  if (options.backend || options.precision || options.threads || options.tokens)
+    throw ConfigError(
+        "--backend, --precision, --threads and --tokens are of `weft bench kernels`; a recipe says run.backend, "
+        "train.precision and run.threads");
   return options.what == "scaling" ? bench_scaling(options) : bench_step(options);
 }
 

@@ -40,7 +40,7 @@ struct Layout {
 };
 
 std::vector<Layout> layouts_of(const BenchOptions& o) {
-  const Recipe base = parse_recipe_file(o.recipe, o.overrides);
+  const Recipe base = read_recipe(o.recipe, o.overrides, launched_as(environment).rank == 0);
   std::vector<std::string> names = o.layouts;
   if (names.empty()) {
     const std::string n = std::to_string(std::max(2, base.run.threads > 0 ? int(base.run.threads) : usable_cores()));
@@ -56,6 +56,7 @@ std::vector<Layout> layouts_of(const BenchOptions& o) {
   for (const std::string& name : names) {
     std::vector<std::string> overrides = o.overrides;
     for (const std::string& one : layout_overrides(name)) overrides.push_back(one);
+    overrides.push_back("run.backend=" + base.run.backend);  // of "auto", what it took
     all.push_back({name, parse_recipe_file(o.recipe, overrides)});
   }
   for (const Layout& l : all) {

@@ -26,10 +26,11 @@ void model_options(CLI::App& app, ModelOptions& o) {
   app.add_option("--tokenizer", o.tokenizer,
                  "auto (that of its training, else of the folder, else byte), byte, or a tokenizer's file or folder")
       ->capture_default_str();
-  app.add_option("--backend", o.backend, "Kernels: fast, or the reference in fp64")
+  app.add_option("--backend", o.backend,
+                 "Kernels: fast ones, those of a GPU, or the reference in fp64; auto: a GPU where there is one")
       ->capture_default_str()
-      ->check(CLI::IsMember({"cpu", "cuda", "ref"}));
-  app.add_option("--precision", o.precision, "Of backend cpu")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda", "ref"}));
+  app.add_option("--precision", o.precision, "Of backends cpu and cuda")
       ->capture_default_str()
       ->check(CLI::IsMember({"f32", "bf16", "fp16"}));
   app.add_option("--threads", o.threads, "0: all cores")
@@ -151,11 +152,11 @@ Command add_inspect(CLI::App& weft) {
 
 Command add_bench(CLI::App& weft) {
   auto o = std::make_shared<BenchOptions>();
-  CLI::App* app =
-      weft.add_subcommand("bench", "Time a step against what the machine allows, or layouts beside one rank");
-  app->add_option("what", o->what, "step: beside its floor; scaling: layouts beside one rank")
+  CLI::App* app = weft.add_subcommand(
+      "bench", "Time a step or kernels against what the machine allows, or layouts beside one rank");
+  app->add_option("what", o->what, "step: beside its floor; scaling: layouts beside one rank; kernels: each alone")
       ->required()
-      ->check(CLI::IsMember({"step", "scaling"}));
+      ->check(CLI::IsMember({"step", "scaling", "kernels"}));
   recipe_arguments(*app, o->recipe, o->overrides);
   app->add_option("--iters", o->iters, "Repetitions; the best counts")
       ->capture_default_str()
@@ -164,9 +165,16 @@ Command add_bench(CLI::App& weft) {
       ->type_name("LAYOUT");
   app->add_option("--trace", o->trace, "Of scaling: write a step of the last layout as a Chrome trace")
       ->type_name("FILE");
+  app->add_option("--backend", o->backend, "Of kernels: cpu where it is not given")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda", "ref"}));
+  app->add_option("--precision", o->precision, "Of kernels: bf16 where it is not given")
+      ->check(CLI::IsMember({"f32", "bf16", "fp16"}));
+  app->add_option("--threads", o->threads, "Of kernels; 0: all cores")->check(CLI::Range(int64_t{0}, int64_t{4096}));
+  app->add_option("--tokens", o->tokens, "Of kernels: 16384 where it is not given; fewer may stay in a cache")
+      ->check(CLI::Range(int64_t{8}, int64_t{1} << 20));
   app->footer(
       "Examples:\n  weft bench step bench/gpt2-124m.toml run.threads=2\n  weft bench scaling bench/llama-8x512.toml "
-      "--layouts dp=2 tp=2 dp=2,zero_stage=3");
+      "--layouts dp=2 tp=2 dp=2,zero_stage=3\n  weft bench kernels --backend=cuda");
   return {app, [o] { return run_bench(*o); }};
 }
 

@@ -1,6 +1,7 @@
 // The subcommands of weft: what each needs, as plain values. Each returns its exit status and throws Error.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -68,6 +69,9 @@ struct BenchOptions {
   std::vector<std::string> layouts;  // of bench scaling: "dp=2,zero_stage=3"
   std::string trace;                 // of bench scaling: a file for a step of the last layout; empty: none
   int64_t iters = 5;
+  // Of bench kernels: cpu, bf16, all cores and 16384, where they are not given.
+  std::optional<std::string> backend, precision;
+  std::optional<int64_t> threads, tokens;
 };
 int run_bench(const BenchOptions& options);
 

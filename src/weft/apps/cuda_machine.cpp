@@ -2,7 +2,9 @@
 
 #include <dlfcn.h>
 
+#include <cstdlib>
 #include <filesystem>
+#include <vector>
 
 #include "weft/base/error.h"
 #include "weft/ops/cuda/cuda_device.h"
@@ -12,43 +14,60 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Beside the program, or in ../lib as it is installed. It stays open: code of it runs until the end.
-void* open_module() {
+constexpr const char* kModuleVariable = "WEFT_CUDA_MODULE";  // names the file
+
+// Beside the program, or in ../lib as it is installed.
+std::vector<fs::path> places_of_module() {
+  if (const char* named = std::getenv(kModuleVariable)) return {named};
   std::error_code error;
   const fs::path here = fs::read_symlink("/proc/self/exe", error).parent_path();
+  return {here / kCudaModule, here.parent_path() / "lib" / kCudaModule};
+}
+
+// It stays open: code of it runs until the end.
+void* open_module() {
   std::string tried;
-  for (const fs::path& file : {here / kCudaModule, here.parent_path() / "lib" / kCudaModule}) {
+  for (const fs::path& file : places_of_module()) {
+    std::error_code error;
     if (!fs::exists(file, error)) {
       tried += (tried.empty() ? "" : ", ") + file.string();
       continue;
     }
     if (void* module = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) return module;
-    throw ConfigError(
-        fmt::format("run.backend = \"cuda\": {}: {}; docs/gpu.md says which libraries it needs and how to "
-                    "name their folder",
-                    file.string(), dlerror()));
+    throw Error(fmt::format("{}: {}; docs/gpu.md says which libraries it needs and how to name their folder",
+                            file.string(), dlerror()));
   }
-  throw ConfigError(fmt::format(
-      "run.backend = \"cuda\" is not in this build of weft: there is no {}; build it where a CUDA toolkit is "
-      "(docs/gpu.md); there are cpu and ref",
+  throw Error(fmt::format(
+      "weft's module for GPUs is not in this build: there is no {}; build it where a CUDA toolkit is (docs/gpu.md); "
+      "there are cpu and ref",
       tried));
 }
 
-std::shared_ptr<CudaDevice> open_device(int ordinal) {
+template <class Function>
+Function* function_of_module(const char* name) {
   static void* const module = open_module();
-  auto* const open = reinterpret_cast<OpenCudaDevice*>(dlsym(module, kOpenCudaDevice));
-  if (open == nullptr)
-    throw ConfigError(
-        fmt::format("run.backend = \"cuda\": {} is of another weft than this program; build both anew", kCudaModule));
+  auto* const found = reinterpret_cast<Function*>(dlsym(module, name));
+  if (found == nullptr)
+    throw Error(fmt::format("{} is of another weft than this program; build both anew", kCudaModule));
+  return found;
+}
+
+std::shared_ptr<CudaDevice> open_device(int ordinal) {
+  return std::shared_ptr<CudaDevice>(function_of_module<OpenCudaDevice>(kOpenCudaDevice)(ordinal));
+}
+
+// What the module or its device throws is of the recipe, which asks for what is not there.
+template <class F>
+auto or_refused(const F& f) {
   try {
-    return std::shared_ptr<CudaDevice>(open(ordinal));
+    return f();
   } catch (const Error& e) { throw ConfigError(fmt::format("run.backend = \"cuda\": {}", e.what())); }
 }
 
 }  // namespace
 
 Machine cuda_machine(int ordinal, int threads) {
-  const auto device = open_device(ordinal);
+  const auto device = or_refused([&] { return open_device(ordinal); });
   return {.description = device->description(),
           .threads = threads,
           .workspace_model = device->workspace_model(),
@@ -61,11 +80,20 @@ Machine cuda_machine(int ordinal, int threads) {
           .make_library_matmuls = [] { return std::vector<std::function<void(const Matmul&)>>(); }};
 }
 
-bool has_cuda() {
+Machine cuda_machine_to_plan() {
+  Machine machine;
+  machine.description = "cuda, by its module alone: no GPU was looked for";
+  machine.workspace_model = or_refused([] {
+    return std::shared_ptr<const WorkspaceModel>(function_of_module<MakeCudaWorkspace>(kMakeCudaWorkspace)());
+  });
+  return machine;
+}
+
+std::string why_no_cuda() {
   try {
     open_device(0);
-    return true;
-  } catch (const ConfigError&) { return false; }
+    return "";
+  } catch (const Error& e) { return e.what(); }
 }
 
 }  // namespace weft

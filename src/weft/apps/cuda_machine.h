@@ -1,6 +1,8 @@
 // The machine of run.backend = "cuda". The program itself knows nothing of CUDA: it loads weft's module for GPUs where
 // a recipe asks for it.
 #pragma once
+#include <string>
+
 #include "weft/train/machine.h"
 
 namespace weft {
@@ -8,7 +10,9 @@ namespace weft {
 // GPU `ordinal` of this host; of fewer GPUs than ranks, ranks share them. `threads` are the host's. Throws ConfigError
 // that says what is missing (the module, the driver, a GPU, one new enough) and what to do.
 Machine cuda_machine(int ordinal, int threads);
-// Whether `auto` may take it: a GPU is there, and all that it needs.
-bool has_cuda();
+// The same to plan with: its workspace model, by the module alone, without looking for a GPU. It has no backends.
+Machine cuda_machine_to_plan();
+// What is missing, as cuda_machine says it; empty where `auto` may take a GPU.
+std::string why_no_cuda();
 
 }  // namespace weft

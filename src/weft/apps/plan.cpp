@@ -81,7 +81,7 @@ void print(const LayoutPlan& plan, const Machine& machine) {
 // The same with what the recipe needs: at the top of the json, of the largest rank.
 void add_memory(const Recipe& recipe, nlohmann::json* json) {
   check_supported(recipe);
-  const Machine machine = machine_for(recipe);
+  const Machine machine = machine_to_plan_for(recipe);
   const LayoutPlan plan = plan_layout(recipe, *machine.workspace_model);
   if (!json) return print(plan, machine);
   const Arithmetic& a = plan.run.memory.arithmetic;
@@ -97,7 +97,7 @@ void add_memory(const Recipe& recipe, nlohmann::json* json) {
 
 int run_plan(const PlanOptions& options) {
   if (options.recipe.empty()) throw ConfigError("a recipe is missing, as in `weft plan recipe.toml`");
-  const Recipe recipe = parse_recipe_file(options.recipe, options.overrides);
+  const Recipe recipe = read_recipe(options.recipe, options.overrides);
   const bool svg = !options.schedule_svg.empty();
   nlohmann::json json;
   // Of many stages the schedule can be looked at by itself, whatever the model.

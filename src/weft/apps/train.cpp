@@ -85,7 +85,7 @@ int train_as_rank(const Recipe& recipe) {
 }
 
 int train_launched(const TrainOptions& options, const Launched& launched) {
-  const Recipe recipe = parse_recipe_file(options.recipe, options.overrides);
+  const Recipe recipe = read_recipe(options.recipe, options.overrides, launched.rank == 0);
   check_supported(recipe);
   const int world = mesh_sizes_of(recipe).world();
   try {

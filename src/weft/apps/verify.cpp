@@ -13,7 +13,7 @@ int run_verify(const VerifyOptions& options) {
   if (options.recipe.empty()) throw ConfigError("a recipe is missing, as in `weft verify recipe.toml`");
   if (const Launched launched = launched_as(environment); launched.world > 1)
     throw ConfigError(fmt::format("weft verify runs all ranks in one process; start it without {}", launched.by));
-  const Recipe recipe = parse_recipe_file(options.recipe, options.overrides);
+  const Recipe recipe = read_recipe(options.recipe, options.overrides);
   check_supported(recipe);
   if (recipe.run.ranks != "local")
     throw ConfigError(
@@ -25,6 +25,7 @@ int run_verify(const VerifyOptions& options) {
         "a layout of {} ranks cannot run: weft verify runs all ranks as threads of one process, which may have {}; the "
         "nearest that works: {}",
         world, kMostThreadRanks, fewer_ranks(recipe, kMostThreadRanks)));
+  machine_for(recipe);  // one that is not there is refused now, not after the comparison in fp64
   const VerifyReport report = verify({.recipe = recipe,
                                       .machine_for = [](const Recipe& r) { return machine_for(r); },
                                       .steps = options.steps,

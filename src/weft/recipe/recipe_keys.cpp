@@ -172,8 +172,10 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
       {"checkpoint.keep_latest", &c.keep_latest, count(0), "newest checkpoints to keep; 0: all", kMayChange},
 
       {"run.dir", &r.run.dir, {}, "the run folder: records and checkpoints", kMayChange},
-      {"run.backend", &r.run.backend, one_of({"cpu", "cuda", "ref"}),
-       "kernels: vectorised ones, those of a GPU, or the plain fp64 ones that all others are tested against"},
+      {"run.backend", &r.run.backend, one_of({"auto", "cpu", "cuda", "ref"}),
+       "kernels: vectorised ones, those of a GPU, or the plain fp64 ones that all others are tested against; auto: "
+       "cuda "
+       "where there is a GPU that can run the recipe, else cpu"},
       {"run.ranks", &r.run.ranks, one_of({"local", "mpi"}), "ranks are threads of one process, or MPI processes",
        kMayChange},
       {"run.threads", &r.run.threads, count(0, 4096), "of each rank; 0: the cores are shared", kMayChange},

@@ -27,6 +27,9 @@ class CudaDevice {
 // and what to do.
 using OpenCudaDevice = CudaDevice*(int ordinal);
 inline constexpr const char* kOpenCudaDevice = "weft_open_cuda_device";
+// What its ops take of their workspace, to plan with: needs no GPU and no driver. The caller deletes it.
+using MakeCudaWorkspace = WorkspaceModel*();
+inline constexpr const char* kMakeCudaWorkspace = "weft_make_cuda_workspace";
 inline constexpr const char* kCudaModule = "libweft_cuda.so";
 
 }  // namespace weft

@@ -1,0 +1,279 @@
+#include "weft/apps/bench_kernels.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <iostream>
+#include <span>
+#include <vector>
+
+#include "weft/apps/backends.h"
+#include "weft/base/error.h"
+#include "weft/base/rng.h"
+#include "weft/ops/cost.h"
+#include "weft/ops/rules.h"
+#include "weft/train/clock.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kWidth = 4096;                                    // d
+constexpr int64_t kHeads = 32, kKeyHeads = 8, kHeadWidth = 128;     // h, g, e
+constexpr int64_t kLargestVocabulary = 32768, kTokensOfALogit = 8;  // V; logits are of one token in so many
+constexpr int64_t kLongestSequence = 2048;
+constexpr int kIssuedAtOnce = 10;  // to a device that runs them later, so that no wait lies between two
+
+// Positive, in every type: of 16 bits each, which are the upper half of an f32 and the upper quarter of an f64.
+void fill_with_ordinary_numbers(std::byte* to, size_t bytes) {
+  std::array<uint16_t, 1 << 15> pattern;
+  for (size_t i = 0; i < pattern.size(); ++i) pattern[i] = uint16_t(0x3c00 + (random_bits(3, i) & 0x3ff));
+  for (size_t at = 0; at < bytes; at += sizeof pattern)
+    std::memcpy(to + at, pattern.data(), std::min(sizeof pattern, bytes - at));
+}
+
+// Operands of one op at a time, t tokens of width d, in an arena that may only count.
+struct Operands {
+  Arena& arena;
+  Precision precision;
+  int64_t t;
+  int64_t vocabulary() const { return std::min(kLargestVocabulary, 2 * t); }
+
+  Tensor act(int64_t n) { return make(precision.compute, {t, n}, kTokens); }
+  Tensor stat(Shape shape) { return make(precision.stat, shape, kTokens); }
+  Tensor weight(Shape shape) { return make(precision.compute, shape, kWeights); }
+  Tensor gradient(Shape shape) { return make(precision.stat, shape, kWeights.dual()); }
+  Tensor state(int64_t n) { return make(precision.stat, {n}, kWeights); }
+  Tensor total() { return make(DType::f64, {1}, kTokens); }
+  template <class T>
+  Tensor index(int64_t n, int64_t below) {
+    const Tensor x = arena.alloc(dtype_of<T>, {n}, kTokens);
+    for (int64_t i = 0; i < n && x.data != nullptr; ++i)
+      x.as<T>()[i] = T(random_bits(rng_key(1, "index"), uint64_t(i)) % uint32_t(below));
+    return x;
+  }
+  Tensor all_counted(int64_t n) {
+    const Tensor x = arena.alloc(DType::u8, {n}, kTokens);
+    if (x.data != nullptr) std::fill_n(x.as<uint8_t>(), n, uint8_t{1});
+    return x;
+  }
+
+  // Of numbers of ordinary size: others may take a CPU longer.
+  Tensor make(DType dtype, Shape shape, Placement place) {
+    const Tensor x = arena.alloc(dtype, shape, place);
+    if (x.data != nullptr) fill_with_ordinary_numbers(static_cast<std::byte*>(x.data), size_t(x.bytes()));
+    return x;
+  }
+
+  static constexpr Placement kTokens = tokens(Spmd::Invariant), kWeights = weights(Spmd::Invariant);
+};
+
+// visit(variant, op), of every op that runs over tokens.
+template <class Visit>
+void each_of_layers(Operands& o, const Visit& visit) {
+  const int64_t d = kWidth, t = o.t, qkv = (kHeads + 2 * kKeyHeads) * kHeadWidth;
+  const auto one = [&](const char* variant, const auto& make) {
+    const Scope scope(o.arena);
+    visit(variant, make());
+  };
+  one("", [&] { return Embed{o.index<int32_t>(t, o.vocabulary()), o.weight({o.vocabulary(), d}), o.act(d)}; });
+  one("", [&] {
+    return EmbedBackward{o.index<int32_t>(t, o.vocabulary()), o.act(d), o.gradient({o.vocabulary(), d})};
+  });
+  one("rms, of a sum", [&] {
+    return Norm{
+        .x = o.act(d), .delta = o.act(d), .sum = o.act(d), .w = o.weight({d}), .y = o.act(d), .rstd = o.stat({t})};
+  });
+  one("layer", [&] {
+    return Norm{
+        .x = o.act(d), .w = o.weight({d}), .b = o.weight({d}), .y = o.act(d), .mean = o.stat({t}), .rstd = o.stat({t})};
+  });
+  one("rms", [&] { return NormApply{.x = o.act(d), .w = o.weight({d}), .rstd = o.stat({t}), .y = o.act(d)}; });
+  one("rms, with a carry", [&] {
+    return NormBackward{.x = o.act(d),
+                        .w = o.weight({d}),
+                        .rstd = o.stat({t}),
+                        .dy = o.act(d),
+                        .carry = o.act(d),
+                        .dx = o.act(d),
+                        .dw = o.gradient({d})};
+  });
+  one("layer", [&] {
+    return NormBackward{.x = o.act(d),
+                        .w = o.weight({d}),
+                        .mean = o.stat({t}),
+                        .rstd = o.stat({t}),
+                        .dy = o.act(d),
+                        .dx = o.act(d),
+                        .dw = o.gradient({d}),
+                        .db = o.gradient({d})};
+  });
+  one("", [&] { return HeadNorm{o.act(d), o.weight({kHeadWidth}), o.act(d), o.stat({t, kHeads})}; });
+  one("", [&] {
+    return HeadNormBackward{o.act(d), o.weight({kHeadWidth}),  o.stat({t, kHeads}), o.act(d),
+                            o.act(d), o.gradient({kHeadWidth})};
+  });
+  one("", [&] {
+    return Rope{o.act(d), o.index<int32_t>(t, kLongestSequence),
+                o.make(o.precision.stat, {kLongestSequence, kHeadWidth}, {})};
+  });
+  one("", [&] { return Swiglu{o.act(2 * d), o.act(d)}; });
+  one("", [&] { return SwigluBackward{o.act(2 * d), o.act(d), o.act(2 * d)}; });
+  one("tanh", [&] { return Gelu{o.act(d), o.act(d)}; });
+  one("tanh", [&] { return GeluBackward{o.act(d), o.act(d), o.act(d)}; });
+  one("", [&] {
+    return Dropout{
+        .x = o.act(d), .y = o.act(d), .tokens = o.index<int64_t>(t, 1 << 30), .dropout = {0.1, 7}, .total = d};
+  });
+  one("", [&] { return BiasGrad{o.act(qkv), o.gradient({qkv})}; });
+  one("", [&] { return AddRow{o.weight({d}), o.act(d)}; });
+  one("", [&] { return Add{o.act(d), o.act(d), o.act(d)}; });
+  one("", [&] { return Axpby{.x = o.act(d), .y = o.act(d), .out = o.act(d), .a = 0.5, .b = 0.5}; });
+}
+
+template <class Visit>
+void each_of_attention_and_products(Operands& o, const Visit& visit) {
+  const int64_t q = kHeads * kHeadWidth, kv = kKeyHeads * kHeadWidth;
+  std::vector<AttentionSpan> spans;
+  for (int64_t at = 0; at < o.t; at += kLongestSequence) {
+    const int64_t n = std::min(kLongestSequence, o.t - at);
+    spans.push_back({.q_row = at, .q_count = n, .k_row = at, .k_count = n});
+  }
+  const AttentionHeads heads{.q = kHeads, .kv = kKeyHeads, .dim = kHeadWidth, .total = kHeads, .scale = 0.088};
+  const Scope scope(o.arena);
+  const Attention op{.q = o.act(q),
+                     .k = o.act(kv),
+                     .v = o.act(kv),
+                     .o = o.act(q),
+                     .lse = o.stat({o.t, kHeads}),
+                     .spans = spans,
+                     .heads = heads};
+  visit("sequences of 2048", op);
+  visit("sequences of 2048", AttentionBackward{.q = op.q,
+                                               .k = op.k,
+                                               .v = op.v,
+                                               .o = op.o,
+                                               .lse = op.lse,
+                                               .dout = o.act(q),
+                                               .dq = o.act(q),
+                                               .dk = o.act(kv),
+                                               .dv = o.act(kv),
+                                               .spans = spans,
+                                               .heads = heads});
+  visit("d to d", Matmul{.a = op.q, .b = o.weight({kWidth, kWidth}), .out = op.o, .trans_b = true});
+}
+
+template <class Visit>
+void each_of_losses_and_updates(Operands& o, const Visit& visit) {
+  const int64_t rows = std::max<int64_t>(1, o.t / kTokensOfALogit), n = o.t * kWidth / 2;
+  const auto one = [&](const char* variant, const auto& make) {
+    const Scope scope(o.arena);
+    visit(variant, make());
+  };
+  const auto dlogits = [&] { return o.make(o.precision.compute, {rows, o.vocabulary()}, Operands::kTokens); };
+  one("", [&] {
+    return CrossEntropy{.logits = o.stat({rows, o.vocabulary()}),
+                        .targets = o.index<int32_t>(rows, o.vocabulary()),
+                        .counted = o.all_counted(rows),
+                        .nll = o.stat({rows}),
+                        .dlogits = dlogits()};
+  });
+  one("of half the classes", [&] {
+    return CrossEntropyPart{o.stat({rows, o.vocabulary()}), o.index<int32_t>(rows, 2 * o.vocabulary()),
+                            o.stat({rows, 3})};
+  });
+  one("of half the classes", [&] {
+    return CrossEntropyJoin{.parts = o.stat({2 * rows, 3}),
+                            .logits = o.stat({rows, o.vocabulary()}),
+                            .targets = o.index<int32_t>(rows, 2 * o.vocabulary()),
+                            .counted = o.all_counted(rows),
+                            .nll = o.stat({rows}),
+                            .dlogits = dlogits()};
+  });
+  one("f32 to compute", [&] { return Copy{o.state(n), o.weight({n})}; });
+  one("f32", [&] { return Zero{o.state(n)}; });
+  one("", [&] { return Sum{o.state(n), o.total()}; });
+  one("", [&] { return SumSquares{o.state(n), o.total()}; });
+  one("", [&] { return CountNonfinite{o.state(n), o.total()}; });
+  const bool rounds = o.precision.compute != o.precision.stat;
+  one("", [&] {
+    return AdamW{.w = o.state(n),
+                 .grad = o.state(n),
+                 .m = o.state(n),
+                 .v = o.state(n),
+                 .value = rounds ? o.weight({n}) : Tensor{},
+                 .lr = 1e-4,
+                 .weight_decay = 0.1};
+  });
+  one("", [&] {
+    return Sgd{.w = o.state(n),
+               .grad = o.state(n),
+               .buf = o.state(n),
+               .value = rounds ? o.weight({n}) : Tensor{},
+               .lr = 1e-4,
+               .momentum = 0.9,
+               .step = 2};
+  });
+}
+
+template <class Visit>
+void each_kernel(Operands o, const Visit& visit) {
+  each_of_layers(o, visit);
+  each_of_attention_and_products(o, visit);
+  each_of_losses_and_updates(o, visit);
+}
+
+template <class Op>
+double best_seconds(const Machine& machine, const Op& op, int64_t iters) {
+  rules::check(op);
+  Arena workspace("workspace", machine.workspace_model->of(op), machine.memory);
+  const auto backend = machine.make_backend(workspace);
+  backend->run(op);
+  backend->wait_all();
+  const int issued = machine.late ? kIssuedAtOnce : 1;
+  double best = 1e30;
+  for (int64_t i = 0; i < iters; ++i) {
+    const double began = now_s();
+    for (int j = 0; j < issued; ++j) backend->run(op);
+    backend->wait_all();
+    best = std::min(best, (now_s() - began) / issued);
+  }
+  return best;
+}
+
+std::string part_of(double rate, double whole) { return whole > 0 ? fmt::format("{:.2f}", rate / whole) : "-"; }
+
+}  // namespace
+
+int bench_kernels(const BenchOptions& o) {
+  if (!o.recipe.empty())
+    throw ConfigError("bench kernels takes no recipe; --backend, --precision and --tokens say what");
+  if (!o.layouts.empty() || !o.trace.empty()) throw ConfigError("--layouts and --trace are of `weft bench scaling`");
+  ModelOptions on;
+  on.backend = o.backend.value_or("cpu"), on.precision = o.precision.value_or("bf16"),
+  on.threads = o.threads.value_or(0);
+  const Machine machine = machine_for(on);
+  Arena counted("operands");
+  const Operands operands{counted, precision_of(on), o.tokens.value_or(1 << 14)};
+  each_kernel(operands, [](const char*, const auto&) {});
+  Arena arena("operands", counted.peak(), machine.memory);
+  const double bandwidth = machine.measure_bandwidth();
+  const double rate = machine.measure_matmul_rate(operands.precision.compute);
+  std::cout << fmt::format("{}\n{} tokens of width {}, {}; measured: {:.1f} GB/s, matrix products {:.2f} TFLOP/s\n\n",
+                           machine.description, operands.t, kWidth, name_of(operands.precision.compute),
+                           bandwidth / 1e9, rate / 1e12)
+            << fmt::format("{:<20} {:<20} {:>10} {:>10} {:>10} {:>9} {:>10} {:>12}\n", "kernel", "", "MiB", "ms",
+                           "GB/s", "of copy", "TFLOP/s", "of products");
+  each_kernel({arena, operands.precision, operands.t}, [&](const char* variant, const auto& op) {
+    const OpCost cost = cost_of(op);
+    const double s = best_seconds(machine, op, o.iters), bytes = double(cost.bytes_read + cost.bytes_written);
+    const bool computes = cost.flops > 0;
+    std::cout << fmt::format("{:<20} {:<20} {:>10.1f} {:>10.3f} {:>10.1f} {:>9} {:>10} {:>12}\n", op.kName, variant,
+                             bytes / (1 << 20), s * 1e3, bytes / s / 1e9, part_of(bytes / s, bandwidth),
+                             computes ? fmt::format("{:.2f}", cost.flops / s / 1e12) : "",
+                             computes ? part_of(cost.flops / s, rate) : "")
+              << std::flush;
+  });
+  return kExitOk;
+}
+
+}  // namespace weft

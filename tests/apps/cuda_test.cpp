@@ -1,0 +1,104 @@
+// run.backend = "cuda" where there is no GPU: refused at once by name, planned, or passed by.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "apps/program.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::Finished;
+using testing::TempDir;
+
+// A recipe and a model in a folder, for a program that sees no GPU, even if there is one.
+class WithoutAGpu : public ::testing::Test {
+ protected:
+  WithoutAGpu() {
+    setenv("CUDA_VISIBLE_DEVICES", "-1", 1);
+    const std::string golden = std::string(WEFT_SOURCE_DIR) + "/tests/golden/llama-gqa";
+    testing::spill(dir_ / "r.toml", "[model]\npath = \"" + golden + "\"\ninit = \"random\"\n[data]\ntrain = [\"" +
+                                        golden +
+                                        "/tokens.bin\"]\n[train]\nseq_length = 8\nglobal_batch_size = 4\n"
+                                        "micro_batch_size = 2\ntrain_iters = 2\n[optimizer]\nlr_warmup_iters = 0\n"
+                                        "[run]\nthreads = 1\ndir = \"" +
+                                        run().string() + "\"\n");
+  }
+  ~WithoutAGpu() override { unsetenv("CUDA_VISIBLE_DEVICES"); }
+
+  std::string recipe() const { return (dir_ / "r.toml").string(); }
+  fs::path run() const { return dir_ / "run"; }
+  // What is missing here, as the program says it: the module, the driver, or a GPU that the driver shows.
+  static void expect_says_what_is_missing(const std::string& text) {
+    const char* const no_driver = "there is no NVIDIA driver on this machine; install one, or in a container";
+    const bool driver = text.find(no_driver) == std::string::npos;
+    EXPECT_SAYS(text, std::string(WEFT_CUDA_MODULE_FILE).empty() ? "weft's module for GPUs is not in this build"
+                      : driver ? "the NVIDIA driver sees no GPU (nvidia-smi shows what it sees; CUDA_VISIBLE_DEVICES"
+                               : no_driver);
+  }
+
+  TempDir dir_;
+};
+
+TEST_F(WithoutAGpu, EveryCommandRefusesItWithWhatIsMissing) {
+  ASSERT_EQ(testing::weft({"train", recipe()}).status, 0);
+  for (const auto& args : std::vector<std::vector<std::string>>{
+           {"train", recipe(), "run.backend=cuda", "parallel.dp=2", "run.dir=" + (dir_ / "other").string()},
+           {"verify", recipe(), "run.backend=cuda"},
+           {"generate", run().string(), "--backend", "cuda", "--prompt-ids", "1,2", "--ids"}}) {
+    const Finished f = testing::weft(args);
+    EXPECT_EQ(f.status, 2) << args[0];
+    EXPECT_TRUE(f.err.starts_with("weft " + args[0] + ": error: run.backend = \"cuda\": ")) << f.err;
+    EXPECT_EQ(std::count(f.err.begin(), f.err.end(), '\n'), 1) << f.err;
+    expect_says_what_is_missing(f.err);
+  }
+  EXPECT_FALSE(fs::exists(dir_ / "other"));
+}
+
+TEST_F(WithoutAGpu, AutoTakesTheCpuAndSaysWhy) {
+  const Finished f = testing::weft({"train", recipe(), "run.backend=auto"});
+  EXPECT_EQ(f.status, 0) << f.err;
+  EXPECT_TRUE(f.err.starts_with("note: run.backend = \"auto\" takes cpu, as a GPU cannot be used: ")) << f.err;
+  expect_says_what_is_missing(f.err);
+  EXPECT_SAYS(testing::slurp(run() / "recipe.toml"), "backend = \"cpu\"");
+  const Finished text = testing::weft(
+      {"generate", run().string(), "--backend", "auto", "--prompt-ids", "1,2", "--ids", "--max-tokens=2"});
+  EXPECT_EQ(text.status, 0) << text.err;
+  EXPECT_SAYS(text.err, "takes cpu");
+}
+
+// On a laptop, for the machine that it will run on.
+TEST_F(WithoutAGpu, ARunOnOneIsPlannedByTheModuleAlone) {
+  const Finished f = testing::weft({"plan", recipe(), "run.backend=cuda"});
+  if (std::string(WEFT_CUDA_MODULE_FILE).empty()) {
+    EXPECT_EQ(f.status, 2);
+    return expect_says_what_is_missing(f.err);
+  }
+  EXPECT_EQ(f.status, 0) << f.err;
+  EXPECT_SAYS(f.out, "cuda, by its module alone: no GPU was looked for");
+  EXPECT_SAYS(f.out, "workspace");
+}
+
+TEST_F(WithoutAGpu, AProgramWithoutItsModuleSaysWhereItLooked) {
+  const fs::path program = dir_ / "bin/weft";
+  fs::create_directory(dir_ / "bin");
+  fs::copy_file(WEFT_PROGRAM, program);
+  const Finished f = testing::run({.args = {"train", recipe(), "run.backend=cuda"}, .program = program.string()});
+  EXPECT_EQ(f.status, 2);
+  EXPECT_SAYS(f.err, "weft's module for GPUs is not in this build: there is no " + (dir_ / "bin").string() +
+                         "/libweft_cuda.so, " + (dir_ / "lib").string() + "/libweft_cuda.so; build it where a CUDA");
+  EXPECT_FALSE(fs::exists(run()));
+}
+
+TEST_F(WithoutAGpu, AModuleThatIsNoneIsNamed) {
+  setenv("WEFT_CUDA_MODULE", recipe().c_str(), 1);
+  const Finished f = testing::weft({"plan", recipe(), "run.backend=cuda"});
+  unsetenv("WEFT_CUDA_MODULE");
+  EXPECT_EQ(f.status, 2);
+  EXPECT_SAYS(f.err, "run.backend = \"cuda\": " + recipe() + ": ");
+  EXPECT_SAYS(f.err, "docs/gpu.md");
+}
+
+}  // namespace
+}  // namespace weft

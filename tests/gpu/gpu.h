@@ -1,0 +1,32 @@
+// The GPU that tests run on.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "weft/apps/backends.h"
+
+namespace weft::testing {
+
+// WEFT_TEST_BACKEND=cpu tries the tests themselves where there is no GPU.
+inline std::string gpu_backend() {
+  const char* other = std::getenv("WEFT_TEST_BACKEND");
+  return other ? other : "cuda";
+}
+
+// Throws ConfigError where there is none.
+inline Machine gpu_machine() {
+  setenv("WEFT_CUDA_MODULE", WEFT_CUDA_MODULE_FILE, 0);
+  Recipe recipe;
+  recipe.run.backend = gpu_backend();
+  recipe.run.threads = 2;
+  return machine_for(recipe);
+}
+
+}  // namespace weft::testing
+
+// Ends a test, with what the program says to it, where there is no GPU.
+#define WEFT_NEEDS_GPU()            \
+  try {                             \
+    ::weft::testing::gpu_machine(); \
+  } catch (const ConfigError& missing) { GTEST_SKIP() << missing.what(); }

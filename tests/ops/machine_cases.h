@@ -1,0 +1,45 @@
+// What holds of every backend, of one case on a machine's.
+#pragma once
+#include <gtest/gtest.h>
+
+#include "ops/cases.h"
+#include "weft/train/machine.h"
+
+namespace weft::testing {
+
+// A trial in the machine's memory, and a backend whose workspace is what the model of a dry run planned for it, to the
+// byte.
+struct TrialOn {
+  TrialOn(const Machine& machine, const OpCase& c)
+      : trial(c.make_in(machine.memory)),
+        workspace("workspace", trial->workspace_bytes(*machine.workspace_model), machine.memory),
+        backend(machine.make_backend(workspace)) {}
+  std::unique_ptr<Trial> trial;
+  Arena workspace;
+  std::unique_ptr<Backend> backend;
+};
+
+inline void expect_equals_reference(const Machine& machine, const OpCase& c) {
+  TrialOn on(machine, c);
+  RefBackend ref(1);
+  on.trial->run(*on.backend);
+  on.trial->run_exact(ref);
+  EXPECT_EQ(on.trial->difference(), "") << c.name;
+  EXPECT_EQ(on.trial->trespass(), "") << c.name;
+  EXPECT_EQ(on.workspace.used(), 0) << c.name;
+  EXPECT_LT(on.workspace.capacity() - on.workspace.peak(), 1) << c.name << ": planned more than was used";
+}
+
+// On the same backend, and on another one that has run nothing before.
+inline void expect_gives_the_same_bits_again(const Machine& machine, const OpCase& c) {
+  TrialOn on(machine, c), another(machine, c);
+  on.trial->run(*on.backend);
+  const std::vector<std::byte> bits = on.trial->outputs();
+  on.trial->reset();
+  on.trial->run(*on.backend);
+  another.trial->run(*another.backend);
+  EXPECT_EQ(on.trial->outputs(), bits) << c.name;
+  EXPECT_EQ(another.trial->outputs(), bits) << c.name;
+}
+
+}  // namespace weft::testing

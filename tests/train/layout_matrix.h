@@ -1,0 +1,261 @@
+// Layouts of every kind beside one rank: what a layout may be made of, and whether it gives the same run.
+#pragma once
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <random>
+#include <set>
+
+#include "tolerance.h"
+#include "train/golden.h"
+#include "train/late_backend.h"
+#include "weft/apps/backends.h"
+
+namespace weft::testing {
+
+inline constexpr double kTolerance = 1e-11;  // of any weight, relative to the largest of its tensor
+inline constexpr int kMostRanks = 16, kBlocks = 4;
+inline constexpr int64_t kSteps = 3;
+
+// What may vary, with the values it may have. The first ones make another model or another run; the rest only cut it.
+struct Feature {
+  std::string key;
+  std::vector<std::string> values;
+};
+inline const std::vector<Feature> kRuns = {
+    {"model", {"gpt2", "llama-tied", "llama-gqa", "qwen2", "qwen3", "mistral"}},
+    {"model.hidden_dropout", {"0", "0.1"}},
+    {"optimizer.name", {"adamw", "sgd", "muon"}},
+    {"data.mask", {"none", "some"}},
+    {"run.backend", {"ref"}},
+    {"train.precision", {"f64"}},
+};
+inline const std::vector<Feature> kCuts = {
+    {"parallel.dp", {"1", "2", "3", "4", "6"}},
+    {"parallel.tp", {"1", "2", "3", "4"}},
+    {"parallel.sequence_parallel", {"true", "false"}},
+    {"parallel.zero_stage", {"0", "1", "2", "3"}},
+    {"parallel.zero_shard_size", {"0", "2"}},
+    {"parallel.recompute", {"none", "selective", "full"}},
+    {"parallel.order", {"tp-cp-ep-dp-pp", "pp-dp-ep-cp-tp", "dp-pp-tp-ep-cp"}},
+    {"parallel.pp", {"1", "2", "3", "4"}},
+    {"parallel.pipeline_schedule", {"1f1b", "gpipe", "zb_h1", "interleaved_1f1b", "zbv"}},
+    {"parallel.virtual_pipeline_parallel_size", {"0", "2", "3"}},
+    {"parallel.pipeline_layout", {"balanced", "embedding alone", "head alone"}},
+    {"train.numerics", {"fast", "invariant"}},
+    {"train.micro_batch_size", {"1", "2"}},
+};
+
+using Choice = std::map<std::string, std::string>;
+
+inline std::string text_of(const Choice& c) {
+  std::string text;
+  for (const auto& [key, value] : c) text += fmt::format("{}{}={}", text.empty() ? "" : " ", key, value);
+  return text;
+}
+
+inline std::string config_of(const std::string& model) {
+  if (model == "gpt2")
+    return R"({"model_type": "gpt2", "vocab_size": 37, "n_positions": 12, "n_embd": 24, "n_layer": 4, "n_head": 4})";
+  const bool window = model == "mistral", bias = model == "qwen2", norm = model == "qwen3";
+  const std::string type = window ? "mistral" : bias ? "qwen2" : norm ? "qwen3" : "llama";
+  return fmt::format(R"({{"model_type": "{}", "vocab_size": 37, "hidden_size": 24, "intermediate_size": 30,
+    "num_hidden_layers": {}, "num_attention_heads": 12, "num_key_value_heads": {}, "head_dim": 4,
+    "max_position_embeddings": 64, "rms_norm_eps": 1e-6, "tie_word_embeddings": {}{}}})",
+                     type, kBlocks, bias ? 2 : 3, model == "llama-tied" ? "true" : "false",
+                     window ? R"(, "sliding_window": 5)" : "");
+}
+
+// Of so many virtual stages, with only the embedding on the first or only the head on the last.
+inline std::string pipeline_layout_of(const std::string& kind, int stages) {
+  std::vector<int> blocks(size_t(stages), 1);
+  const int left = std::max(0, kBlocks - std::max(0, stages - 2));
+  blocks.front() = kind == "embedding alone" ? 0 : left;
+  blocks.back() = stages == 1 || kind == "embedding alone" ? left : 0;
+  return fmt::format("[{}]", fmt::join(blocks, ","));
+}
+
+class LayoutMatrix : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (const std::string& model : kRuns[0].values) {
+      std::filesystem::create_directories(dir_ / model);
+      std::ofstream(dir_ / model / "config.json") << config_of(model);
+    }
+    std::mt19937 gen(7);
+    std::ofstream tokens(dir_ / "tokens.bin", std::ios::binary), mask(dir_ / "mask.bin", std::ios::binary);
+    for (int i = 0; i < 12 * 12 * (kSteps + 1); ++i) {
+      const auto id = uint16_t(gen() % 37);
+      tokens.write(reinterpret_cast<const char*>(&id), sizeof id);
+      mask.put(char(gen() % 3 != 0));
+    }
+  }
+
+  Recipe recipe_of(const Choice& c, const std::filesystem::path& run) {
+    std::vector<std::string> all{"model.path=" + (dir_ / c.at("model")).string(),
+                                 "model.init=random",
+                                 "data.train=" + (dir_ / "tokens.bin").string(),
+                                 "train.seq_length=12",
+                                 "train.global_batch_size=12",
+                                 fmt::format("train.train_iters={}", kSteps),
+                                 "optimizer.lr=1e-2",
+                                 "optimizer.min_lr=1e-2",
+                                 "optimizer.lr_warmup_iters=1",
+                                 "optimizer.adam_eps=1e-3",  // sees the gradients' absolute size, not their sign alone
+                                 "optimizer.clip_grad=0.5",
+                                 "run.threads=1",
+                                 "run.dir=" + run.string()};
+    if (c.at("data.mask") == "some") all.push_back("data.loss_mask=" + (dir_ / "mask.bin").string());
+    if (c.at("model.hidden_dropout") != "0") all.push_back("model.attention_dropout=0.2");
+    for (const auto& [key, value] : c)
+      if (key.find('.') != std::string::npos && key != "data.mask" && key != "parallel.pipeline_layout")
+        all.push_back(key + "=" + value);
+    if (c.count("parallel.pipeline_layout") && c.at("parallel.pipeline_layout") != "balanced") {
+      const Pipeline p = pipeline_of(parse_recipe("", "matrix", all));
+      all.push_back("parallel.pipeline_layout=" +
+                    pipeline_layout_of(c.at("parallel.pipeline_layout"), p.num_virtual_stages()));
+    }
+    return parse_recipe("", "matrix", all);
+  }
+
+  using Weights = std::map<std::string, std::vector<double>>;
+  struct Outcome {
+    Weights weights;
+    std::vector<StepRecord> steps;
+  };
+  Outcome outcome_of(const Choice& c) {
+    const Recipe recipe = recipe_of(c, dir_ / fmt::format("run{}", runs_++));
+    train(recipe, late_ ? late(machine_for(recipe)) : machine_for(recipe));
+    Outcome out;
+    out.steps = read_metrics(recipe.run.dir + "/metrics.jsonl").steps;
+    const auto last = std::filesystem::path(recipe.run.dir) / fmt::format("checkpoints/step-{}", kSteps);
+    for (const char* name : {"model.safetensors", "weft/optimizer.safetensors"}) {
+      const SafetensorsFile file = SafetensorsFile::open(last / name);
+      for (const SafetensorsEntry& entry : file.tensors()) {
+        if (entry.dtype != FileDType::f64) continue;
+        std::vector<double> values(size_t(entry.num_elements()));
+        std::memcpy(values.data(), file.bytes(entry).data(), values.size() * sizeof(double));
+        out.weights[entry.name] = std::move(values);
+      }
+    }
+    std::filesystem::remove_all(recipe.run.dir);
+    return out;
+  }
+
+  // Of one rank: made once for each run.
+  const Outcome& reference_of(const Choice& c) {
+    Choice one;
+    for (const Feature& f : kRuns) one[f.key] = c.at(f.key);
+    auto found = references_.find(text_of(one));
+    if (found == references_.end()) found = references_.emplace(text_of(one), outcome_of(one)).first;
+    return found->second;
+  }
+
+  bool can_run(const Choice& c) {
+    try {
+      const Recipe recipe = recipe_of(c, dir_ / "none");
+      check_supported(recipe);
+      if (mesh_sizes_of(recipe).world() > kMostRanks) return false;
+      const Machine machine = machine_for(recipe);
+      plan_run(recipe, *machine.workspace_model);
+    } catch (const ConfigError&) { return false; }
+    return true;
+  }
+
+  // Whether the layout can run; if so, that it equals one rank.
+  bool judge(const Choice& c) {
+    if (!can_run(c)) return false;
+    SCOPED_TRACE(text_of(c));
+    const Outcome &one = reference_of(c), many = outcome_of(c);
+    for (size_t i = 0; i < one.steps.size(); ++i) {
+      EXPECT_NEAR(one.steps[i].loss, many.steps[i].loss, kTolerance * one.steps[i].loss) << text_of(c);
+      EXPECT_NEAR(one.steps[i].grad_norm, many.steps[i].grad_norm, kTolerance * one.steps[i].grad_norm) << text_of(c);
+    }
+    for (const auto& [name, values] : one.weights) {
+      const auto found = many.weights.find(name);
+      if (found == many.weights.end() || found->second.size() != values.size()) {
+        ADD_FAILURE() << text_of(c) << ": " << name << " is missing";
+        continue;
+      }
+      double largest = 0, apart = 0;
+      for (size_t i = 0; i < values.size(); ++i) {
+        largest = std::max(largest, std::abs(values[i]));
+        apart = std::max(apart, std::abs(values[i] - found->second[i]));
+      }
+      EXPECT_LE(apart, kTolerance * largest) << text_of(c) << ": " << name;
+    }
+    return true;
+  }
+
+  // The layout on a device that is late, beside one rank on one that is not.
+  bool judge_late(const Choice& c) {
+    if (!can_run(c)) return false;
+    reference_of(c);
+    late_ = true;
+    const bool judged = judge(c);
+    late_ = false;
+    return judged;
+  }
+
+  // In another precision of the cpu backend: that every loss is near that of one rank. Returns the farthest.
+  double judge_losses(const Choice& c, double tolerance) {
+    SCOPED_TRACE(text_of(c));
+    const Outcome &one = reference_of(c), many = outcome_of(c);
+    double farthest = 0;
+    EXPECT_EQ(one.steps.size(), many.steps.size());
+    for (size_t i = 0; i < one.steps.size(); ++i) {
+      const double apart = std::abs(many.steps[i].loss / one.steps[i].loss - 1);
+      EXPECT_LE(apart, tolerance) << "step " << i + 1 << " " << text_of(c);
+      farthest = std::max(farthest, apart);
+    }
+    return farthest;
+  }
+
+  // So many random layouts in each precision of a backend give the losses of one rank: in f32 to 1e-6; in 16 bits as
+  // near as one rounding of the loss itself would be: a layout rounds other partial sums over tp, and adds gradients,
+  // which are f32, in another order. Gradients that are reduced in bf16 are 16 bits too.
+  void judge_precisions(const std::string& backend, int layouts, unsigned seed) {
+    std::mt19937 gen(seed);
+    const double bf16 = unit_roundoff(DType::bf16), f16 = unit_roundoff(DType::f16);
+    const std::tuple<const char*, const char*, double> tolerances[] = {{"f32", "f32", 1e-6},
+                                                                       {"bf16", "f32", bf16},
+                                                                       {"fp16", "f32", f16},
+                                                                       {"f32", "bf16", bf16},
+                                                                       {"fp16", "bf16", bf16}};
+    for (const auto& [precision, reduced, tolerance] : tolerances) {
+      double farthest = 0;
+      for (int judged = 0; judged < layouts;) {
+        Choice c = random_choice(gen);
+        c["run.backend"] = backend;
+        c["train.precision"] = precision;
+        c["train.grad_reduce_dtype"] = reduced;
+        if (!can_run(c)) continue;
+        farthest = std::max(farthest, judge_losses(c, tolerance));
+        ++judged;
+      }
+      std::cout << precision << ", gradients reduced in " << reduced << ": losses of " << layouts << " layouts within "
+                << farthest << "\n";
+    }
+  }
+
+  Choice random_choice(std::mt19937& gen) {
+    Choice c;
+    for (const auto* features : {&kRuns, &kCuts})
+      for (const Feature& f : *features) c[f.key] = f.values[gen() % f.values.size()];
+    return c;
+  }
+
+  TempDir dir_;
+  std::map<std::string, Outcome> references_;
+  int runs_ = 0;
+  bool late_ = false;  // whether ops wait until they must run
+};
+
+inline unsigned seed_of_today() {
+  const char* given = std::getenv("WEFT_TEST_SEED");
+  const unsigned seed = given ? unsigned(std::atoi(given)) : std::random_device()();
+  std::cout << "WEFT_TEST_SEED=" << seed << " repeats this" << std::endl;
+  return seed;
+}
+
+}  // namespace weft::testing
