@@ -22,8 +22,7 @@ class ManagedMemory final : public Memory {
     void* p = nullptr;
     check_cuda(cudaMallocManaged(&p, bytes), "take memory of the GPU");
     try {
-      const cudaMemLocation here{.type = cudaMemLocationTypeDevice, .id = device_};
-      check_cuda(cudaMemAdvise(p, bytes, cudaMemAdviseSetPreferredLocation, here), "keep memory on the GPU");
+      check_cuda(cudaMemAdvise(p, bytes, cudaMemAdviseSetPreferredLocation, location()), "keep memory on the GPU");
       check_cuda(cudaMemset(p, 0, bytes), "fill memory of the GPU");  // and so the pages are there, and counted as used
     } catch (...) {
       cudaFree(p);
@@ -34,6 +33,11 @@ class ManagedMemory final : public Memory {
   void give(std::byte* memory, size_t) override { cudaFree(memory); }
 
  private:
+#if CUDART_VERSION >= 13000
+  cudaMemLocation location() const { return {.type = cudaMemLocationTypeDevice, .id = device_}; }
+#else
+  int location() const { return device_; }
+#endif
   static double gib(size_t bytes) { return double(bytes) / double(1 << 30); }
   int device_;
 };
