@@ -16,6 +16,13 @@ cudaDataType_t type_of(DType t) {
   return t == DType::bf16 ? CUDA_R_16BF : CUDA_R_16F;
 }
 
+// Bytes that a tensor's address is a multiple of; more than 256 mean nothing to the library.
+uint32_t alignment_of(const Tensor& t) {
+  constexpr uintptr_t kMost = 256;
+  const auto address = reinterpret_cast<uintptr_t>(t.data) | kMost;
+  return uint32_t(address & ~(address - 1));
+}
+
 }  // namespace
 
 // The library's matrices lie by columns, where weft's lie by rows: it is asked for out^T = op(b)^T op(a)^T, whose
@@ -63,16 +70,25 @@ CublasMatmul::CublasMatmul() { check(cublasLtCreate(&handle_), "begin with cuBLA
 CublasMatmul::~CublasMatmul() { cublasLtDestroy(handle_); }
 
 const std::optional<cublasLtMatmulAlgo_t>& CublasMatmul::way_of(const Matmul& op, const Product& product) {
-  const Key key{op.m(),     op.n(),       op.k(),     op.a.row_stride, op.b.row_stride, op.out.row_stride,
+  const uint32_t a = alignment_of(op.a), b = alignment_of(op.b), out = alignment_of(op.out);
+  const Key key{op.m(),     op.n(),       op.k(),     op.a.row_stride, op.b.row_stride, op.out.row_stride, a, b, out,
                 op.a.dtype, op.out.dtype, op.trans_a, op.trans_b,      op.accumulate,   bool(op.bias)};
   const auto found = ways_.find(key);
   if (found != ways_.end()) return found->second;
   cublasLtMatmulPreference_t preference = nullptr;
   check(cublasLtMatmulPreferenceCreate(&preference), "ask for a matrix product");
-  const size_t most = size_t(kCublasWorkspace);
+  const auto set = [&](cublasLtMatmulPreferenceAttributes_t what, const auto& value) {
+    check(cublasLtMatmulPreferenceSetAttribute(preference, what, &value, sizeof value), "ask for a matrix product");
+  };
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kCublasWorkspace});
+  // Parts of a sum over k are added in f32 and in one order: neither in the output's type nor as they come.
+  set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, b);  // its a is weft's b
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, a);
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, out);
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, out);
   cublasLtMatmulHeuristicResult_t result = {};
   int count = 0;
-  cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most, sizeof most);
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle_, product.desc, product.a, product.b, product.out,
                                                                product.out, preference, 1, &result, &count);
   cublasLtMatmulPreferenceDestroy(preference);
