@@ -12,11 +12,13 @@
 #define WEFT_BOTH __host__ __device__  // and by what launches them
 #define WEFT_UNROLL _Pragma("unroll")
 #define WEFT_UNROLL_4 _Pragma("unroll 4")
+#define WEFT_UNROLL_8 _Pragma("unroll 8")
 #else
 #define WEFT_GPU
 #define WEFT_BOTH
 #define WEFT_UNROLL
 #define WEFT_UNROLL_4
+#define WEFT_UNROLL_8
 #endif
 
 namespace weft::gpu {

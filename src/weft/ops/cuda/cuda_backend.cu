@@ -12,6 +12,7 @@ CudaBackend::CudaBackend(int device, Arena& workspace) : device_(device), worksp
   check_cuda(cudaDeviceGetAttribute(&shared_bytes_, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
              "ask the GPU for its shared memory");
   check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream");
+  staging_.emplace(stream_);
 }
 
 CudaBackend::~CudaBackend() {
@@ -22,12 +23,15 @@ CudaBackend::~CudaBackend() {
 void CudaBackend::enter(std::string_view region) { nvtxRangePushA(std::string(region).c_str()); }
 void CudaBackend::leave() { nvtxRangePop(); }
 
-void CudaBackend::wait_all() { check_cuda(cudaStreamSynchronize(stream_), "run what the GPU was given"); }
+void CudaBackend::wait_all() {
+  check_cuda(cudaStreamSynchronize(stream_), "run what the GPU was given");
+  staging_->stream_has_passed();
+}
 
 void CudaBackend::launch(const Matmul& op) {
   void* memory = workspace_.alloc(DType::u8, {kCublasWorkspace}).data;
   if (cublas_.run(op, memory, stream_)) return;
-  gpu::StreamLauncher launcher(stream_, workspace_, shared_bytes_);
+  gpu::StreamLauncher launcher(stream_, workspace_, *staging_, shared_bytes_);
   gpu::run(launcher, op);
 }
 

@@ -1,5 +1,7 @@
 // All ops on one stream of a GPU.
 #pragma once
+#include <optional>
+
 #include "weft/ops/backend.h"
 #include "weft/ops/cuda/cublas_matmul.h"
 #include "weft/ops/cuda/run_kernels.h"
@@ -24,7 +26,7 @@ class CudaBackend final : public UniformBackend<CudaBackend> {
  private:
   template <class Op>
   void launch(const Op& op) {
-    gpu::StreamLauncher launcher(stream_, workspace_, shared_bytes_);
+    gpu::StreamLauncher launcher(stream_, workspace_, *staging_, shared_bytes_);
     gpu::run(launcher, op);
   }
   void launch(const Matmul& op);
@@ -33,6 +35,7 @@ class CudaBackend final : public UniformBackend<CudaBackend> {
   int device_, shared_bytes_ = 0;
   Arena& workspace_;
   cudaStream_t stream_ = nullptr;
+  std::optional<gpu::Staging> staging_;
   CublasMatmul cublas_;
 };
 

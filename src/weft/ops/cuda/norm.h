@@ -1,5 +1,6 @@
 // Kernels: normalization, forward and backward. A row is a token's, or one head of it.
 #pragma once
+#include <algorithm>
 #include <cmath>
 
 #include "weft/ops/cuda/elements.h"
@@ -73,23 +74,24 @@ struct NormRowAgain {
 
 // dx = carry + rstd (g - mean(g) - xhat mean(g xhat)) with g = w dy. A block for each chunk of rows, which leaves in
 // parts its sums over them of dy xhat and dy, one row of parts each.
-inline constexpr int64_t kChunkRows = 32;
+// How many rows a chunk has: so many that their parts are few to add.
+inline int64_t rows_of_chunk(int64_t rows) { return std::max<int64_t>(32, (rows + 1023) / 1024); }
 template <class T>
 struct NormRowsBackward {
   HeadRows<T> x, dy, carry, dx;
   const T* w;
   RowNumbers mean, rstd;
-  int64_t num_rows;
+  int64_t num_rows, chunk_rows;
   float *dw_parts, *db_parts;  // [chunks, width]; db_parts may be none
   template <class Block>
   WEFT_GPU void operator()(const Block& block) const {
-    const int64_t first = block.index() * kChunkRows, n = x.width;
-    const int64_t end = first + kChunkRows < num_rows ? first + kChunkRows : num_rows;
+    const int64_t first = block.index() * chunk_rows, n = x.width;
+    const int64_t end = first + chunk_rows < num_rows ? first + chunk_rows : num_rows;
     float* dw = dw_parts + block.index() * n;
     float* db = db_parts != nullptr ? db_parts + block.index() * n : nullptr;
     block.each(n, [&](int64_t j) {
       float of_w = 0, of_b = 0;
-      WEFT_UNROLL_4
+      WEFT_UNROLL_8
       for (int64_t i = first; i < end; ++i) {
         const float d = load(dy[i] + j);
         of_w += d * (load(x[i] + j) - (mean ? mean[i] : 0.0f)) * rstd[i];
@@ -114,7 +116,8 @@ struct NormRowsBackward {
   }
 };
 
-// out[j] (+)= the sum of parts[., j], in their order. A block for each run of columns.
+// out[j] (+)= the sum of parts[., j]. A block for each run of columns; each of its warps adds every kWarps-th part,
+// then their sums are added in order.
 struct ColumnSums {
   const float* parts;
   int64_t num_parts, cols;
@@ -122,13 +125,19 @@ struct ColumnSums {
   bool accumulate;
   template <class Block>
   WEFT_GPU void operator()(const Block& block) const {
-    const int64_t first = block.index() * kThreads, n = cols - first < kThreads ? cols - first : kThreads;
-    block.each(n, [&](int64_t k) {
-      const int64_t j = first + k;
+    const int64_t first = block.index() * kLanes, n = cols - first < kLanes ? cols - first : kLanes;
+    float* const sums = block.numbers();
+    block.each(kThreads, [&](int64_t t) {
+      if (t % kLanes >= n) return;
       float sum = 0;
-      WEFT_UNROLL_4
-      for (int64_t p = 0; p < num_parts; ++p) sum += parts[p * cols + j];
-      out[j] = accumulate ? out[j] + sum : sum;
+      WEFT_UNROLL_8
+      for (int64_t p = t / kLanes; p < num_parts; p += kWarps) sum += parts[p * cols + first + t % kLanes];
+      sums[t] = sum;
+    });
+    block.each(n, [&](int64_t k) {
+      float sum = 0;
+      for (int w = 0; w < kWarps; ++w) sum += sums[w * kLanes + k];
+      out[first + k] = accumulate ? out[first + k] + sum : sum;
     });
   }
 };
@@ -136,15 +145,15 @@ struct ColumnSums {
 template <class T>
 struct ChunkSums {
   Rows<const T> dy;
-  int64_t num_rows;
+  int64_t num_rows, chunk_rows;
   float* parts;
   template <class Block>
   WEFT_GPU void operator()(const Block& block) const {
-    const int64_t first = block.index() * kChunkRows;
-    const int64_t end = first + kChunkRows < num_rows ? first + kChunkRows : num_rows;
+    const int64_t first = block.index() * chunk_rows;
+    const int64_t end = first + chunk_rows < num_rows ? first + chunk_rows : num_rows;
     block.each(dy.cols, [&](int64_t j) {
       float sum = 0;
-      WEFT_UNROLL_4
+      WEFT_UNROLL_8
       for (int64_t i = first; i < end; ++i) sum += load(dy[i] + j);
       parts[block.index() * dy.cols + j] = sum;
     });

@@ -45,10 +45,10 @@ template <class L>
 void run(L& launcher, const BiasGrad& op) {
   by_float(op.dy.dtype, [&](auto t) {
     using T = decltype(t);
-    const int64_t chunks = blocks_of(op.dy.rows(), kChunkRows), cols = op.dy.cols();
+    const int64_t each = rows_of_chunk(op.dy.rows()), chunks = blocks_of(op.dy.rows(), each), cols = op.dy.cols();
     float* parts = launcher.template memory<float>(chunks * cols);
-    launcher.launch(chunks, ChunkSums<T>{rows<const T>(op.dy), op.dy.rows(), parts});
-    launcher.launch(blocks_of(cols, kThreads), ColumnSums{parts, chunks, cols, flat<float>(op.db), op.accumulate});
+    launcher.launch(chunks, ChunkSums<T>{rows<const T>(op.dy), op.dy.rows(), each, parts});
+    launcher.launch(blocks_of(cols, kLanes), ColumnSums{parts, chunks, cols, flat<float>(op.db), op.accumulate});
   });
 }
 
@@ -104,11 +104,12 @@ void run(L& launcher, const NormApply& op) {
 // Of rows [num_rows, width], or of heads.
 template <class L, class T>
 void norm_backward(L& launcher, NormRowsBackward<T> kernel, float* dw, float* db, bool accumulate) {
-  const int64_t chunks = blocks_of(kernel.num_rows, kChunkRows), width = kernel.x.width;
+  kernel.chunk_rows = rows_of_chunk(kernel.num_rows);
+  const int64_t chunks = blocks_of(kernel.num_rows, kernel.chunk_rows), width = kernel.x.width;
   kernel.dw_parts = launcher.template memory<float>(chunks * width);
   if (db != nullptr) kernel.db_parts = launcher.template memory<float>(chunks * width);
   launcher.launch(chunks, kernel);
-  const int64_t blocks = blocks_of(width, kThreads);
+  const int64_t blocks = blocks_of(width, kLanes);
   launcher.launch(blocks, ColumnSums{kernel.dw_parts, chunks, width, dw, accumulate});
   if (db != nullptr) launcher.launch(blocks, ColumnSums{kernel.db_parts, chunks, width, db, accumulate});
 }
@@ -118,7 +119,7 @@ void run(L& launcher, const NormBackward& op) {
     using T = decltype(t);
     norm_backward<L, T>(launcher,
                         {whole_rows<T>(op.x), whole_rows<T>(op.dy), whole_rows<T>(op.carry), whole_rows<T>(op.dx),
-                         flat<T>(op.w), numbers(op.mean), numbers(op.rstd), op.x.rows(), nullptr, nullptr},
+                         flat<T>(op.w), numbers(op.mean), numbers(op.rstd), op.x.rows(), 0, nullptr, nullptr},
                         flat<float>(op.dw), flat<float>(op.db), op.accumulate);
   });
 }
@@ -152,6 +153,7 @@ void run(L& launcher, const HeadNormBackward& op) {
                          {},
                          numbers(op.rstd, heads),
                          op.x.rows() * heads,
+                         0,
                          nullptr,
                          nullptr},
                         flat<float>(op.dw), nullptr, op.accumulate);

@@ -2,6 +2,7 @@
 #pragma once
 #include <cuda_runtime.h>
 
+#include <cstring>
 #include <span>
 
 #include "weft/device/arena.h"
@@ -25,10 +26,41 @@ __global__ void __launch_bounds__(kThreads, 1) run_tiles(const Kernel kernel) {
 
 inline constexpr int64_t kMostBlocks = (int64_t{1} << 31) - 1;  // of a grid, in x
 
+// Memory of the host that the GPU copies from on its own, so that no copy waits for the stream. Belongs to one stream;
+// not thread-safe.
+class Staging {
+ public:
+  explicit Staging(cudaStream_t stream) : stream_(stream) {
+    check_cuda(cudaMallocHost(&memory_, kBytes), "take pinned memory of the host");
+  }
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
+  ~Staging() { cudaFreeHost(memory_); }
+  // A copy of `bytes` that stays till the stream has passed here. Where all is in use, waits for the stream.
+  const void* keep(const void* from, size_t bytes) {
+    WEFT_CHECK(bytes <= kBytes, "{} bytes at once for a kernel", bytes);
+    if (used_ + bytes > kBytes) {
+      check_cuda(cudaStreamSynchronize(stream_), "run what the GPU was given");
+      used_ = 0;
+    }
+    void* to = static_cast<std::byte*>(memory_) + used_;
+    std::memcpy(to, from, bytes);
+    used_ += (bytes + 15) / 16 * 16;
+    return to;
+  }
+  void stream_has_passed() { used_ = 0; }
+
+ private:
+  static constexpr size_t kBytes = size_t{4} << 20;
+  cudaStream_t stream_;
+  void* memory_ = nullptr;
+  size_t used_ = 0;
+};
+
 class StreamLauncher {
  public:
-  StreamLauncher(cudaStream_t stream, Arena& workspace, int shared_bytes)
-      : stream_(stream), workspace_(workspace), shared_bytes_(shared_bytes) {}
+  StreamLauncher(cudaStream_t stream, Arena& workspace, Staging& staging, int shared_bytes)
+      : stream_(stream), workspace_(workspace), staging_(staging), shared_bytes_(shared_bytes) {}
 
   template <class Kernel>
   void launch(int64_t blocks, const Kernel& kernel) {
@@ -55,13 +87,15 @@ class StreamLauncher {
   template <class E>
   const E* copied(std::span<const E> from) {
     E* to = memory<E>(int64_t(from.size()));
-    check_cuda(cudaMemcpyAsync(to, from.data(), from.size_bytes(), cudaMemcpyHostToDevice, stream_), "copy to the GPU");
+    const void* kept = staging_.keep(from.data(), from.size_bytes());
+    check_cuda(cudaMemcpyAsync(to, kept, from.size_bytes(), cudaMemcpyHostToDevice, stream_), "copy to the GPU");
     return to;
   }
 
  private:
   cudaStream_t stream_;
   Arena& workspace_;
+  Staging& staging_;
   int shared_bytes_;  // that a block may have
 };
 
