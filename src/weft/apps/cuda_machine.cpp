@@ -2,8 +2,9 @@
 
 #include <dlfcn.h>
 
-#include <filesystem>
+#include <array>
 
+#include "weft/apps/cpu_machine.h"
 #include "weft/base/error.h"
 #include "weft/ops/cuda/cuda_device.h"
 
@@ -12,26 +13,27 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Beside the program, or in ../lib as it is installed. It stays open: code of it runs until the end.
-void* open_module() {
+// Beside the program, or in ../lib as it is installed.
+std::array<fs::path, 2> module_places() {
   std::error_code error;
   const fs::path here = fs::read_symlink("/proc/self/exe", error).parent_path();
-  std::string tried;
-  for (const fs::path& file : {here / kCudaModule, here.parent_path() / "lib" / kCudaModule}) {
-    if (!fs::exists(file, error)) {
-      tried += (tried.empty() ? "" : ", ") + file.string();
-      continue;
-    }
-    if (void* module = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) return module;
+  return {here / kCudaModule, here.parent_path() / "lib" / kCudaModule};
+}
+
+// It stays open: code of it runs until the end.
+void* open_module() {
+  const fs::path file = find_cuda_module();
+  if (file.empty())
     throw ConfigError(
-        fmt::format("run.backend = \"cuda\": {}: {}; docs/gpu.md says which libraries it needs and how to "
-                    "name their folder",
-                    file.string(), dlerror()));
-  }
-  throw ConfigError(fmt::format(
-      "run.backend = \"cuda\" is not in this build of weft: there is no {}; build it where a CUDA toolkit is "
-      "(docs/gpu.md); there are cpu and ref",
-      tried));
+        fmt::format("run.backend = \"cuda\" is not in this build of weft: there is no {}, {}; build it where a CUDA "
+                    "toolkit is (docs/gpu.md); {}",
+                    module_places()[0].string(), module_places()[1].string(),
+                    has_cpu() ? "there are cpu and ref" : "there is ref"));
+  if (void* module = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) return module;
+  throw ConfigError(
+      fmt::format("run.backend = \"cuda\": {}: {}; docs/gpu.md says which libraries it needs and how to "
+                  "name their folder",
+                  file.string(), dlerror()));
 }
 
 std::shared_ptr<CudaDevice> open_device(int ordinal) {
@@ -46,6 +48,13 @@ std::shared_ptr<CudaDevice> open_device(int ordinal) {
 }
 
 }  // namespace
+
+fs::path find_cuda_module() {
+  std::error_code error;
+  for (const fs::path& file : module_places())
+    if (fs::exists(file, error)) return file;
+  return {};
+}
 
 Machine cuda_machine(int ordinal, int threads) {
   const auto device = open_device(ordinal);
