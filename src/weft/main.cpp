@@ -30,5 +30,5 @@ int main(int argc, char** argv) {
   let_idle_threads_sleep(argv);
   open_standard_files();
   std::signal(SIGXFSZ, SIG_IGN);  // a file-size limit then fails the write, which is reported, and not the process
-  return weft::run_cli(argc, argv);
+  return weft::run_cli(argc, argv, WEFT_MISSING);
 }

@@ -1,4 +1,4 @@
-// Which backends this program was built with. The one file that includes them is backends.cpp.
+// Which backends this program was built with: backends.cpp asks for them.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -10,6 +10,9 @@
 #include "weft/train/machine.h"
 
 namespace weft {
+
+// By name: what run.backend may be here. "cuda": its module is there; whether a GPU is, only opening it tells.
+std::vector<std::string> backends_here();
 
 // The machine that `run.backend`, `run.threads` and `train.numerics` of a recipe ask for. threads 0: the cores that
 // this process may use, shared by `ranks_here` ranks (0: all of the layout). Throws ConfigError for a backend that is

@@ -6,6 +6,7 @@
 #include <iostream>
 #include <map>
 
+#include "weft/apps/backends.h"
 #include "weft/apps/cli_command.h"
 #include "weft/apps/commands.h"
 #include "weft/apps/completion.h"
@@ -282,11 +283,17 @@ int run_command(const Command& command) {
   } catch (...) { return say_failure(name); }
 }
 
+std::string version_text(std::string_view missing) {
+  std::string backends;
+  for (const std::string& name : backends_here()) backends += (backends.empty() ? "" : ", ") + name;
+  return fmt::format("{}\nbackends: {}{}", kVersion, backends, missing);
+}
+
 }  // namespace
 
-int run_cli(int argc, char** argv) {
+int run_cli(int argc, char** argv, std::string_view missing) {
   CLI::App app("weft trains large language models", "weft");
-  app.set_version_flag("--version", kVersion);
+  app.set_version_flag("--version", [missing] { return version_text(missing); });
   app.require_subcommand(1);
   app.footer("Begin with ./quickstart. `weft COMMAND --help` says more about each.");
   std::vector<Command> commands{add_train(app), add_plan(app),    add_verify(app), add_generate(app),

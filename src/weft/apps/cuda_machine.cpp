@@ -3,9 +3,9 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <vector>
 
+#include "weft/apps/cpu_machine.h"
 #include "weft/base/error.h"
 #include "weft/ops/cuda/cuda_device.h"
 
@@ -24,23 +24,23 @@ std::vector<fs::path> places_of_module() {
   return {here / kCudaModule, here.parent_path() / "lib" / kCudaModule};
 }
 
+std::string text_of(const std::vector<fs::path>& files) {
+  std::string text;
+  for (const fs::path& file : files) text += (text.empty() ? "" : ", ") + file.string();
+  return text;
+}
+
 // It stays open: code of it runs until the end.
 void* open_module() {
-  std::string tried;
-  for (const fs::path& file : places_of_module()) {
-    std::error_code error;
-    if (!fs::exists(file, error)) {
-      tried += (tried.empty() ? "" : ", ") + file.string();
-      continue;
-    }
-    if (void* module = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) return module;
-    throw Error(fmt::format("{}: {}; docs/gpu.md says which libraries it needs and how to name their folder",
-                            file.string(), dlerror()));
-  }
-  throw Error(fmt::format(
-      "weft's module for GPUs is not in this build: there is no {}; build it where a CUDA toolkit is (docs/gpu.md); "
-      "there are cpu and ref",
-      tried));
+  const fs::path file = find_cuda_module();
+  if (file.empty())
+    throw Error(
+        fmt::format("weft's module for GPUs is not in this build: there is no {}; build it where a CUDA toolkit "
+                    "is (docs/gpu.md); {}",
+                    text_of(places_of_module()), has_cpu() ? "there are cpu and ref" : "there is ref"));
+  if (void* module = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) return module;
+  throw Error(fmt::format("{}: {}; docs/gpu.md says which libraries it needs and how to name their folder",
+                          file.string(), dlerror()));
 }
 
 template <class Function>
@@ -65,6 +65,13 @@ auto or_refused(const F& f) {
 }
 
 }  // namespace
+
+fs::path find_cuda_module() {
+  std::error_code error;
+  for (const fs::path& file : places_of_module())
+    if (fs::exists(file, error)) return file;
+  return {};
+}
 
 Machine cuda_machine(int ordinal, int threads) {
   const auto device = or_refused([&] { return open_device(ordinal); });

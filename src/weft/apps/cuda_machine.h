@@ -1,6 +1,7 @@
 // The machine of run.backend = "cuda". The program itself knows nothing of CUDA: it loads weft's module for GPUs where
 // a recipe asks for it.
 #pragma once
+#include <filesystem>
 #include <string>
 
 #include "weft/train/machine.h"
@@ -14,5 +15,7 @@ Machine cuda_machine(int ordinal, int threads);
 Machine cuda_machine_to_plan();
 // What is missing, as cuda_machine says it; empty where `auto` may take a GPU.
 std::string why_no_cuda();
+// The file of the module; empty where there is none.
+std::filesystem::path find_cuda_module();
 
 }  // namespace weft

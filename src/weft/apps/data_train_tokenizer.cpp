@@ -8,6 +8,7 @@
 #include "weft/base/error.h"
 #include "weft/base/json.h"
 #include "weft/base/mapped_file.h"
+#include "weft/base/not_built.h"
 #include "weft/data/jsonl.h"
 #include "weft/data/token_writer.h"
 #include "weft/pipeline/byte_stream.h"
@@ -39,7 +40,9 @@ int64_t count_documents(const SourceConfig& source, SourceFile file, int threads
     try {
       if (why.empty() && read_document(source, file, row, d, why)) counts.add(d.text, threads);
       if (row.broken.empty()) continue;
-    } catch (const Error& e) { why = e.what(); }
+    } catch (const NotBuilt&) { throw; } catch (const Error& e) {
+      why = e.what();
+    }
     if (++broken == 1)
       std::cerr << fmt::format("{}: row {} at byte {}: {}; left out\n", file.path, row.number, row.begin, why);
   }

@@ -5,6 +5,7 @@
 #include "weft/chat/arguments.h"
 #include "weft/chat/renderer.h"
 #include "weft/chat/syntax.h"
+#include "weft/tokenize/unicode.h"
 
 namespace weft::chat {
 namespace {
@@ -24,6 +25,7 @@ struct Template::Tree {
 };
 
 Template::Template(std::string_view text, std::string source) : tree_(std::make_unique<Tree>()) {
+  need_unicode(source);
   tree_->source = std::move(source);
   tree_->body = parse(tokens_of(text, tree_->source), tree_->source);
   tree_->marks_generated = has_generation(tree_->body);

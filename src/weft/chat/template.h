@@ -23,7 +23,8 @@ struct Rendering {
 // Immutable; any thread may use it.
 class Template {
  public:
-  // Throws FileError, beginning with `source`, with the line of what is broken or unknown.
+  // Throws FileError, beginning with `source`, with the line of what is broken or unknown; NotBuilt in a build that
+  // knows no characters.
   Template(std::string_view text, std::string source);
   ~Template();
   Template(Template&&) noexcept;

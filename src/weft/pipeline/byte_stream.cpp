@@ -1,11 +1,8 @@
 #include "weft/pipeline/byte_stream.h"
 
 #include <fcntl.h>
-#include <lzma.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
-#include <zstd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -13,6 +10,7 @@
 #include <vector>
 
 #include "weft/base/error.h"
+#include "weft/pipeline/codec.h"
 
 namespace weft {
 namespace {
@@ -76,93 +74,11 @@ class MemoryBytes final : public ByteStream {
   size_t at_ = 0;
 };
 
-// One of the three libraries: turns bytes into bytes.
-class Codec {
- public:
-  struct Step {
-    size_t taken = 0, made = 0;
-    bool ended = false;  // a whole member, frame or stream; another may follow
-  };
-  virtual ~Codec() = default;
-  virtual Step step(std::string_view in, std::span<char> out) = 0;  // throws Error where the bytes are broken
-  virtual void begin_again() = 0;
-};
-
-class GzipCodec final : public Codec {
- public:
-  GzipCodec() {
-    if (inflateInit2(&z_, 15 + 16) != Z_OK) throw std::bad_alloc();
-  }
-  ~GzipCodec() override { inflateEnd(&z_); }
-  Step step(std::string_view in, std::span<char> out) override {
-    z_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(in.data()));
-    z_.avail_in = uInt(in.size());
-    z_.next_out = reinterpret_cast<Bytef*>(out.data());
-    z_.avail_out = uInt(out.size());
-    const int status = inflate(&z_, Z_NO_FLUSH);
-    if (status != Z_OK && status != Z_STREAM_END && status != Z_BUF_ERROR)
-      throw Error(fmt::format("broken gzip data ({})", z_.msg != nullptr ? z_.msg : "no reason known"));
-    return {in.size() - z_.avail_in, out.size() - z_.avail_out, status == Z_STREAM_END};
-  }
-  void begin_again() override { inflateReset(&z_); }
-
- private:
-  z_stream z_{};
-};
-
-class ZstdCodec final : public Codec {
- public:
-  ZstdCodec() : z_(ZSTD_createDStream()) {
-    if (z_ == nullptr) throw std::bad_alloc();
-    ZSTD_DCtx_setParameter(z_, ZSTD_d_windowLogMax, 27);  // 128 MiB of memory at most
-  }
-  ~ZstdCodec() override { ZSTD_freeDStream(z_); }
-  Step step(std::string_view in, std::span<char> out) override {
-    ZSTD_inBuffer from{in.data(), in.size(), 0};
-    ZSTD_outBuffer to{out.data(), out.size(), 0};
-    const size_t status = ZSTD_decompressStream(z_, &to, &from);
-    if (ZSTD_isError(status)) throw Error(fmt::format("broken zstd data ({})", ZSTD_getErrorName(status)));
-    return {from.pos, to.pos, status == 0};
-  }
-  void begin_again() override { ZSTD_DCtx_reset(z_, ZSTD_reset_session_only); }
-
- private:
-  ZSTD_DStream* z_;
-};
-
-class XzCodec final : public Codec {
- public:
-  XzCodec() { begin_again(); }
-  ~XzCodec() override { lzma_end(&z_); }
-  Step step(std::string_view in, std::span<char> out) override {
-    z_.next_in = reinterpret_cast<const uint8_t*>(in.data());
-    z_.avail_in = in.size();
-    z_.next_out = reinterpret_cast<uint8_t*>(out.data());
-    z_.avail_out = out.size();
-    const lzma_ret status = lzma_code(&z_, LZMA_RUN);
-    if (status == LZMA_MEMLIMIT_ERROR) throw Error("xz data that needs more than 256 MiB of memory");
-    if (status != LZMA_OK && status != LZMA_STREAM_END && status != LZMA_BUF_ERROR)
-      throw Error(fmt::format("broken xz data (liblzma's error {})", int(status)));
-    return {in.size() - z_.avail_in, out.size() - z_.avail_out, status == LZMA_STREAM_END};
-  }
-  void begin_again() override {
-    if (lzma_stream_decoder(&z_, uint64_t{256} << 20, 0) != LZMA_OK) throw std::bad_alloc();
-  }
-
- private:
-  lzma_stream z_ = LZMA_STREAM_INIT;
-};
-
-std::unique_ptr<Codec> make_codec(Compression kind) {
-  if (kind == Compression::kGzip) return std::make_unique<GzipCodec>();
-  if (kind == Compression::kZstd) return std::make_unique<ZstdCodec>();
-  return std::make_unique<XzCodec>();
-}
-
 // Decompresses where the first bytes say so; else hands the bytes on.
 class Decompressed final : public ByteStream {
  public:
-  Decompressed(std::unique_ptr<ByteStream> inner, ExpansionLimit limit) : inner_(std::move(inner)), limit_(limit) {}
+  Decompressed(std::unique_ptr<ByteStream> inner, ExpansionLimit limit, std::string source)
+      : inner_(std::move(inner)), limit_(limit), source_(std::move(source)) {}
 
   size_t read(std::span<char> out) override {
     if (!began_) begin();
@@ -193,7 +109,7 @@ class Decompressed final : public ByteStream {
     began_ = true;
     while (buffer_.size() < 8 && !ended_) refill();
     const Compression kind = compression_of(buffer_);
-    if (kind != Compression::kNone) codec_ = make_codec(kind);
+    if (kind != Compression::kNone) codec_ = make_codec(kind, source_);
   }
   std::string_view left() const { return std::string_view(buffer_).substr(at_); }
   void refill() {
@@ -229,6 +145,7 @@ class Decompressed final : public ByteStream {
 
   std::unique_ptr<ByteStream> inner_;
   ExpansionLimit limit_;
+  std::string source_;
   std::unique_ptr<Codec> codec_;
   std::string buffer_;
   size_t at_ = 0;
@@ -237,6 +154,12 @@ class Decompressed final : public ByteStream {
 };
 
 }  // namespace
+
+std::unique_ptr<Codec> make_codec(Compression kind, const std::string& source) {
+  if (kind == Compression::kGzip) return make_gzip_codec(source);
+  if (kind == Compression::kZstd) return make_zstd_codec(source);
+  return make_xz_codec(source);
+}
 
 Compression compression_of(std::string_view b) {
   if (b.starts_with("\x1f\x8b")) return Compression::kGzip;
@@ -247,19 +170,24 @@ Compression compression_of(std::string_view b) {
   return Compression::kNone;
 }
 
-std::filesystem::path without_compression(const std::filesystem::path& file) {
+Compression compression_named(const std::filesystem::path& file) {
   const std::string extension = file.extension().string();
-  if (extension != ".gz" && extension != ".zst" && extension != ".xz") return file;
-  return file.parent_path() / file.stem();
+  if (extension == ".gz") return Compression::kGzip;
+  if (extension == ".zst") return Compression::kZstd;
+  return extension == ".xz" ? Compression::kXz : Compression::kNone;
+}
+
+std::filesystem::path without_compression(const std::filesystem::path& file) {
+  return compression_named(file) == Compression::kNone ? file : file.parent_path() / file.stem();
 }
 
 std::unique_ptr<ByteStream> open_file_stream(const std::filesystem::path& file, ExpansionLimit limit,
                                              ByteWatcher* watcher) {
-  return std::make_unique<Decompressed>(std::make_unique<FileBytes>(file, watcher), limit);
+  return std::make_unique<Decompressed>(std::make_unique<FileBytes>(file, watcher), limit, file.string());
 }
 
 std::unique_ptr<ByteStream> open_memory_stream(std::string_view bytes, ExpansionLimit limit) {
-  return std::make_unique<Decompressed>(std::make_unique<MemoryBytes>(bytes), limit);
+  return std::make_unique<Decompressed>(std::make_unique<MemoryBytes>(bytes), limit, "a page");
 }
 
 }  // namespace weft

@@ -22,7 +22,7 @@ class ByteStream {
   virtual ~ByteStream() = default;
   // Fills some of `out`, which is not empty; 0: the end. Throws Error that says why it cannot go on: cut short, broken,
   // beyond the limit. What came before is good. Throws FileError where the system cannot read the file: nobody knows
-  // where it ends then.
+  // where it ends then. Throws NotBuilt where this build of weft cannot decompress it.
   virtual size_t read(std::span<char> out) = 0;
   // Of the file itself, so far.
   virtual int64_t bytes_in() const = 0;
@@ -31,6 +31,8 @@ class ByteStream {
 enum class Compression { kNone, kGzip, kZstd, kXz };
 // By the first bytes.
 Compression compression_of(std::string_view beginning);
+// By the name: .gz, .zst, .xz.
+Compression compression_named(const std::filesystem::path& file);
 // The name without .gz, .zst, .xz.
 std::filesystem::path without_compression(const std::filesystem::path& file);
 

@@ -22,7 +22,9 @@ constexpr int kVersion = 3;  // 2: short texts are looked for as well; 3: words 
 class Contamination {
  public:
   explicit Contamination(const DecontaminateConfig& config)
-      : n_(config.ngram), least_(std::min(config.min_words, config.ngram)), table_(make_character_table()) {
+      : n_(config.ngram),
+        least_(std::min(config.min_words, config.ngram)),
+        table_(make_character_table("[decontaminate]")) {
     read_named("decontaminate.files", [&] {
       for (const std::string& file : expand_names(config.files)) {
         files_.push_back(file);

@@ -37,7 +37,7 @@ class KeyPass {
         work_(std::move(work)),
         shingles_(work_),
         minhash_(config.bands, config.rows),
-        table_(make_character_table()) {}
+        table_(config.near ? make_character_table("dedup.near") : nullptr) {}
 
   fs::path keys_of(int64_t shard) const { return work_ / shard_name(shard, ".keys"); }
   const ShingleFiles& shingles() const { return shingles_; }

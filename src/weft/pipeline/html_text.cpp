@@ -178,6 +178,8 @@ void choose_encoding(htmlParserCtxtPtr parser, std::string_view html, const std:
 
 }  // namespace
 
+void need_html(std::string_view) {}
+
 std::string html_text(std::string_view html, const std::string& charset) {
   if (html.empty()) return "";
   if (html.size() > INT_MAX) throw Error("a page of more than 2 GiB");

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "weft/base/error.h"
+#include "weft/base/not_built.h"
 
 namespace weft {
 namespace {
@@ -20,9 +21,9 @@ std::string_view Input::peek(size_t wanted) {
     size_t n = 0;
     try {
       n = stream_->read({buffer_.data() + had, kPiece});
-    } catch (const FileError&) { throw; } catch (const Error& e) {
-      failure_ = e.what();
-    }
+    } catch (const FileError&) { throw; } catch (const NotBuilt&) {
+      throw;
+    } catch (const Error& e) { failure_ = e.what(); }
     buffer_.resize(had + n);
     ended_ = n == 0;
   }

@@ -4,9 +4,11 @@
 
 #include "weft/base/error.h"
 #include "weft/base/json.h"
+#include "weft/pipeline/codec.h"
 #include "weft/pipeline/document_encoder.h"
 #include "weft/pipeline/rule.h"
 #include "weft/pipeline/stages.h"
+#include "weft/tokenize/unicode.h"
 
 namespace weft {
 namespace {
@@ -109,7 +111,10 @@ std::vector<std::string> unusable_files(const PipelineConfig& config) {
       read();
     } catch (const Error& e) { found.emplace_back(e.what()); }
   };
+  if (config.run.compression == "zst") judge([] { need_zstd("run.compression = \"zst\""); });
   judge([&] { make_rules(config); });
+  if (config.has("dedup") && config.dedup.near) judge([] { need_unicode("dedup.near"); });
+  if (config.has("decontaminate")) judge([] { need_unicode("[decontaminate]"); });
   if (config.has("decontaminate")) judge([&] { decontaminate_identity(config, {}); });
   if (config.has("tokens")) judge([&] { DocumentEncoder(config.tokens, config.has_conversations()); });
   return found;

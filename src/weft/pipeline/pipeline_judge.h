@@ -13,8 +13,8 @@ namespace weft {
 std::vector<std::string> contradictions(const PipelineConfig& config);
 // Of the keys that are given for a source whose files have these formats.
 std::vector<std::string> keys_without_effect(const SourceConfig& source, const std::set<FileFormat>& formats);
-// Of the files that keys name, but for those of sources: each begins with its key, at most one of a stage. Reads them
-// all, as the stages will, which may take a while.
+// Of the files that keys name, but for those of sources, and of what this build of weft leaves out: each begins with
+// its key, at most one of a stage. Reads them all, as the stages will, which may take a while.
 std::vector<std::string> unusable_files(const PipelineConfig& config);
 
 // Throws ConfigError that lists the problems, if there are any.

@@ -5,8 +5,11 @@
 #include <utility>
 
 #include "weft/base/json.h"
+#include "weft/base/not_built.h"
 #include "weft/base/tasks.h"
+#include "weft/pipeline/codec.h"
 #include "weft/pipeline/hashing.h"
+#include "weft/pipeline/html_text.h"
 #include "weft/pipeline/input_files.h"
 #include "weft/pipeline/open_shards.h"
 #include "weft/pipeline/pipeline_judge.h"
@@ -175,7 +178,9 @@ class BatchWork {
       ++report_.counts.documents_out;
       report_.counts.bytes_out += int64_t(d.text.size());
       out_.add(d);
-    } catch (const Error& e) { put_aside(one, e.what()); }
+    } catch (const NotBuilt&) { throw; } catch (const Error& e) {
+      put_aside(one, e.what());
+    }
   }
   void put_aside(const BatchRow& one, const std::string& why) {
     const nlohmann::json line = {{"file", one.file->path},
@@ -269,6 +274,16 @@ ReadInputs read_all(const PipelineConfig& config, const std::vector<InputFile>& 
   return result;
 }
 
+// What the files' names tell of what this build of weft must have.
+void judge_build(const PipelineConfig& config, const std::vector<InputFile>& files) {
+  std::set<Compression> seen{Compression::kNone};
+  for (const InputFile& f : files) {
+    if (format_of(config.sources[f.source], f.path) == FileFormat::kHtml) need_html(f.path);
+    const Compression kind = compression_named(f.path);
+    if (seen.insert(kind).second) make_codec(kind, f.path);
+  }
+}
+
 void judge_sources(const PipelineConfig& config, const std::vector<InputFile>& files) {
   for (size_t s = 0; s < config.sources.size(); ++s) {
     std::set<FileFormat> formats;
@@ -311,6 +326,7 @@ StageIdentity read_identity(const PipelineConfig& config) {
 
 StageResult run_read_stage(const PipelineConfig& config, const fs::path& path, const StageContext& context) {
   const std::vector<InputFile> files = input_files(config.sources);
+  judge_build(config, files);
   judge_sources(config, files);
   judge_files(config, files);
   StageIdentity identity = read_identity(config);

@@ -123,6 +123,7 @@ uint64_t phrase_hash(uint64_t before, uint64_t word) { return (before ^ word) * 
 class BadWords final : public Rule {
  public:
   explicit BadWords(const BadWordsConfig& config) : c_(config) {
+    need_unicode("[bad_words]");
     const MappedFile file(c_.file);
     for (std::string_view line : split_lines(file.text())) {
       const std::vector<uint64_t> words = word_hashes(line);

@@ -42,7 +42,7 @@ unsigned stop_word_bit(std::string_view word) {
 
 class Quality final : public Rule {
  public:
-  explicit Quality(const GopherQualityConfig& config) : c_(config), table_(make_character_table()) {}
+  explicit Quality(const GopherQualityConfig& config) : c_(config), table_(make_character_table("[gopher_quality]")) {}
 
   std::optional<Drop> judge(Document& d, std::map<std::string, int64_t>&) const override {
     const auto words = split_words(d.text);

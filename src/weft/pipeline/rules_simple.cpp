@@ -1,17 +1,7 @@
-// Rules that count characters and words, and the one for languages.
-#include <cstdio>  // which the next header takes for granted
-
-#include <cld2/public/compact_lang_det.h>
-#include <cld2/public/encodings.h>
-
+// Rules that count characters and words.
 #include <algorithm>
-#include <cctype>
-#include <climits>
 
-#include "weft/base/ascii.h"
 #include "weft/base/error.h"
-#include "weft/base/json.h"
-#include "weft/pipeline/language_codes.h"
 #include "weft/pipeline/rule.h"
 #include "weft/pipeline/words.h"
 #include "weft/tokenize/unicode.h"
@@ -44,7 +34,7 @@ class Length final : public Rule {
 
 class Symbols final : public Rule {
  public:
-  explicit Symbols(const SymbolsConfig& config) : c_(config), table_(make_character_table()) {}
+  explicit Symbols(const SymbolsConfig& config) : c_(config), table_(make_character_table("[symbols]")) {}
   std::optional<Drop> judge(Document& d, std::map<std::string, int64_t>&) const override {
     int64_t visible = 0, letters = 0, digits = 0, upper = 0, marks = 0;
     std::string_view rest = d.text;
@@ -77,57 +67,9 @@ class Symbols final : public Rule {
   std::shared_ptr<const CharacterTable> table_;
 };
 
-// Compact Language Detector 2: naive Bayes on sequences of four characters, some 80 languages.
-class LanguageRule final : public Rule {
- public:
-  explicit LanguageRule(const LanguageConfig& config) : c_(config) {}
-  std::optional<Drop> judge(Document& d, std::map<std::string, int64_t>&) const override {
-    CLD2::Language languages[3];
-    int percent[3], bytes = 0;
-    bool reliable = false;
-    const int size = int(std::min<size_t>(d.text.size(), INT_MAX));
-    CLD2::DetectLanguageSummary(d.text.data(), size, true, languages, percent, &bytes, &reliable);
-    const std::string first = CLD2::LanguageCode(languages[0]);
-    int kept = 0;
-    for (int i = 0; i < 3; ++i)
-      if (is_kept(CLD2::LanguageCode(languages[i]))) kept += percent[i];
-    if (kept < 100 * c_.min_share) return drop("language", "min_share", fmt::format("{}, {} %", first, percent[0]));
-    d.meta["language"] = first;
-    return {};
-  }
-
- private:
-  // "zh" keeps zh-Hant too.
-  bool is_kept(std::string_view code) const {
-    return std::any_of(c_.keep.begin(), c_.keep.end(),
-                       [&](const std::string& k) { return code == k || code.substr(0, code.find('-')) == k; });
-  }
-  LanguageConfig c_;
-};
-
 }  // namespace
 
 std::unique_ptr<Rule> make_length_rule(const LengthConfig& config) { return std::make_unique<Length>(config); }
 std::unique_ptr<Rule> make_symbols_rule(const SymbolsConfig& config) { return std::make_unique<Symbols>(config); }
-std::string why_no_language(const std::string& code) {
-  const auto same_letters = [](char a, char b) { return lower_ascii(a) == lower_ascii(b); };
-  const std::string likely = detector_code(code);
-  std::string meant;
-  for (int i = 0; i < CLD2::NUM_LANGUAGES; ++i) {
-    const auto language = CLD2::Language(i);
-    const std::string_view known = CLD2::LanguageCode(language), name = CLD2::LanguageName(language);
-    // Scripts without a language, jokes, and what stands for none.
-    if (known.empty() || name.starts_with("X_") || known == "un" || known == "xxx") continue;
-    if (code == known || code == known.substr(0, known.find('-'))) return "";
-    if (std::equal(code.begin(), code.end(), name.begin(), name.end(), same_letters)) meant = known;
-    if (meant.empty() && likely == known) meant = known;
-  }
-  return fmt::format("{} is no code of a language{}", in_quotes(code),
-                     meant.empty() ? ", as \"en\" or \"zh-Hant\"; docs/formats/pipeline.md has them"
-                                   : "; did you mean " + in_quotes(meant) + "?");
-}
-std::unique_ptr<Rule> make_language_rule(const LanguageConfig& config) {
-  return std::make_unique<LanguageRule>(config);
-}
 
 }  // namespace weft

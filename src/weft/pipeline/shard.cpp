@@ -1,11 +1,10 @@
 #include "weft/pipeline/shard.h"
 
-#include <zstd.h>
-
 #include <limits>
 
 #include "weft/base/error.h"
 #include "weft/data/token_writer.h"
+#include "weft/pipeline/codec.h"
 #include "weft/pipeline/hashing.h"
 #include "weft/pipeline/input.h"
 
@@ -14,19 +13,11 @@ namespace {
 
 constexpr int kLevel = 1;  // a shard is read a few times and then forgotten
 
-std::string compressed(const std::string& text) {
-  std::string bytes(ZSTD_compressBound(text.size()), '\0');
-  const size_t n = ZSTD_compress(bytes.data(), bytes.size(), text.data(), text.size(), kLevel);
-  WEFT_CHECK(!ZSTD_isError(n), "zstd: {}", ZSTD_getErrorName(n));
-  bytes.resize(n);
-  return bytes;
-}
-
 }  // namespace
 
 std::string ShardWriter::commit(const std::filesystem::path& file) const {
   const bool zst = file.extension() == ".zst";
-  const std::string bytes = zst ? compressed(lines_) : std::string();
+  const std::string bytes = zst ? zstd_compressed(lines_, kLevel) : std::string();
   const std::string_view content = zst ? bytes : lines_;
   WholeFile out(file);
   out.write(content);

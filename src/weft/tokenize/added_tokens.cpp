@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "weft/base/error.h"
+#include "weft/base/json.h"
 #include "weft/tokenize/unicode.h"
 
 namespace weft {
@@ -28,6 +30,8 @@ size_t trailing_spaces(std::string_view text, size_t from) {
 
 AddedTokenFinder::AddedTokenFinder(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
   std::erase_if(tokens_, [](const AddedToken& t) { return t.content.empty(); });
+  for (const AddedToken& t : tokens_)
+    if (t.single_word) need_unicode(fmt::format("the added token {}", in_quotes(t.content)));
   first_.fill(-1);
   for (size_t i = 0; i < tokens_.size(); ++i) add(i);
   only_marks_ = std::all_of(tokens_.begin(), tokens_.end(), [](const AddedToken& t) { return t.is_mark(); });

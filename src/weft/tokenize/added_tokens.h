@@ -27,7 +27,7 @@ struct AddedToken {
 // Finds tokens in a text: the leftmost first, of those that begin there the longest. Immutable.
 class AddedTokenFinder {
  public:
-  // Contents that are empty are never found.
+  // Contents that are empty are never found. Throws NotBuilt for a single word in a build that knows no characters.
   explicit AddedTokenFinder(std::vector<AddedToken> tokens);
 
   bool empty() const { return tokens_.empty(); }

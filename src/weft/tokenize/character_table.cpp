@@ -1,4 +1,4 @@
-// The table of character classes, and normal forms.
+// Classes of characters, their table, and normal forms, by utf8proc.
 #include <utf8proc.h>
 
 #include <algorithm>
@@ -35,6 +35,8 @@ uint8_t category_bits(utf8proc_propval_t category) {
       return 0;
   }
 }
+
+utf8proc_category_t category(char32_t code) { return utf8proc_category(utf8proc_int32_t(code)); }
 
 bool is_surrogate(char32_t code) { return code >= 0xd800 && code < 0xe000; }
 
@@ -147,19 +149,11 @@ CharacterTable::CharacterTable() {
   for (size_t c = 0; c < ascii_.size(); ++c) ascii_[c] = of(char32_t(c));
 }
 
-std::shared_ptr<const CharacterTable> make_character_table() { return std::make_shared<CharacterTable>(); }
+bool has_unicode() { return true; }
+void need_unicode(std::string_view) {}
 
-bool is_surely_nfc(const CharacterTable& table, std::string_view text) {
-  for (size_t at = 0; at < text.size();) {
-    if (uint8_t(text[at]) < 0x80) {
-      ++at;
-      continue;
-    }
-    const Character c = first_character(text.substr(at));
-    if (!(table.of(c.code) & CharacterTable::kComposed)) return false;
-    at += c.bytes;
-  }
-  return true;
+std::shared_ptr<const CharacterTable> make_character_table(std::string_view) {
+  return std::make_shared<CharacterTable>();
 }
 
 std::string normalize(const CharacterTable& table, NormalForm form, std::string_view text) {
@@ -184,6 +178,65 @@ std::string normalize(const CharacterTable& table, NormalForm form, std::string_
     at = end;
   }
   return out;
+}
+
+bool is_letter(char32_t code) {
+  const auto c = category(code);
+  return c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_LO;
+}
+bool is_number(char32_t code) {
+  const auto c = category(code);
+  return c == UTF8PROC_CATEGORY_ND || c == UTF8PROC_CATEGORY_NL || c == UTF8PROC_CATEGORY_NO;
+}
+bool is_punctuation(char32_t code) {
+  const auto c = category(code);
+  return c >= UTF8PROC_CATEGORY_PC && c <= UTF8PROC_CATEGORY_PO;
+}
+bool is_other(char32_t code) {
+  const auto c = category(code);
+  return c == UTF8PROC_CATEGORY_CN || c >= UTF8PROC_CATEGORY_CC;
+}
+bool is_mark(char32_t code) {
+  const auto c = category(code);
+  return c >= UTF8PROC_CATEGORY_MN && c <= UTF8PROC_CATEGORY_ME;
+}
+bool is_nonspacing_mark(char32_t code) { return category(code) == UTF8PROC_CATEGORY_MN; }
+
+bool is_word_character(char32_t code) {
+  const auto c = category(code);
+  if (c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_NL) return true;  // L, M, Nd, Nl
+  if (c == UTF8PROC_CATEGORY_PC || code == 0x200c || code == 0x200d) return true;
+  return (code >= 0x24b6 && code <= 0x24e9) || (code >= 0x1f130 && code <= 0x1f149) ||
+         (code >= 0x1f150 && code <= 0x1f169) || (code >= 0x1f170 && code <= 0x1f189);  // letters in circles, squares
+}
+
+void append_lower(std::string& text, char32_t code) {
+  if (code == 0x130) {  // the only one whose lower case is two characters (SpecialCasing.txt)
+    text += "i\xcc\x87";
+    return;
+  }
+  append_character(text, char32_t(utf8proc_tolower(utf8proc_int32_t(code))));
+}
+
+void append_upper(std::string& text, char32_t code) {
+  if (code == 0xdf) {  // the one of those whose upper case is two characters that texts have
+    text += "SS";
+    return;
+  }
+  append_character(text, char32_t(utf8proc_toupper(utf8proc_int32_t(code))));
+}
+
+size_t first_grapheme(std::string_view text) {
+  Character c = first_character(text);
+  size_t end = c.bytes;
+  utf8proc_int32_t state = 0;
+  while (end < text.size()) {
+    const Character next = first_character(text.substr(end));
+    if (utf8proc_grapheme_break_stateful(utf8proc_int32_t(c.code), utf8proc_int32_t(next.code), &state)) break;
+    end += next.bytes;
+    c = next;
+  }
+  return end;
 }
 
 }  // namespace weft

@@ -33,11 +33,10 @@ void for_each_component(const Component& c, std::string_view key, const F& read,
   for (const auto& part : *parts) for_each_component(Component{part, c.source}, key, read, depth + 1);
 }
 
-// The expression of {"Regex": ...} or {"String": ...} under "pattern"; a string in quotes.
+// The expression of {"Regex": ...}, or the text of {"String": ...}, under "pattern".
 struct PatternText {
   std::string text;
   bool is_regex;
-  std::string expression() const { return is_regex ? text : Pattern::quoted(text); }
 };
 PatternText read_pattern(const Component& c);
 

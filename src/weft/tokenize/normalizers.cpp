@@ -141,6 +141,8 @@ Normalizer replace(const Component& c) {
 Normalizer one(const Component& c, const Table& table) {
   const std::string type = c.type();
   const JsonFields f = c.fields();
+  for (const char* name : {"NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "BertNormalizer"})
+    if (type == name) need_unicode(fmt::format("{}: {}", c.source, type));
   if (type == "NFC") return normal_form(NormalForm::kNfc, table);
   if (type == "NFD") return normal_form(NormalForm::kNfd, table);
   if (type == "NFKC") return normal_form(NormalForm::kNfkc, table);
@@ -158,6 +160,7 @@ Normalizer one(const Component& c, const Table& table) {
     // Without a map it does nothing.
     if (!f.has("precompiled_charsmap") || f.string("precompiled_charsmap").empty())
       return [](std::string text) { return text; };
+    need_unicode(fmt::format("{}: {}", c.source, type));
     const auto map = std::make_shared<CharacterMap>(from_base64(f.string("precompiled_charsmap"), c.source), c.source);
     return [map](std::string text) { return map->apply(text); };
   }

@@ -52,6 +52,9 @@ std::string hash_of(std::string_view kind, std::string_view a, std::string_view 
   return fmt::format("{}-{:016x}", kind, XXH64(b.data(), b.size(), XXH64(a.data(), a.size(), 0)));
 }
 
+// Null where this build has none: not every tokenizer asks for it.
+std::shared_ptr<const CharacterTable> table_if_known() { return has_unicode() ? make_character_table() : nullptr; }
+
 bool is_json_object(std::string_view content) {
   constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
   if (content.starts_with(kByteOrderMark)) content.remove_prefix(kByteOrderMark.size());
@@ -82,10 +85,10 @@ std::unique_ptr<Tokenizer> read_json(const fs::path& path, const MappedFile& fil
   nlohmann::json json = parse_json(file.text(), path.string(), kTokenizerJson);
   const Companions companions = read_companions(path.parent_path());
   if (!is_vocabulary(json))
-    return read_tokenizer_json(json, {path.string(), hash_of("json", file.text()), make_character_table()}, companions);
+    return read_tokenizer_json(json, {path.string(), hash_of("json", file.text()), table_if_known()}, companions);
   const MappedFile merges(merges_beside(path));
   const auto whole = as_tokenizer_json(std::move(json), merges.text(), merges.path().string(), companions);
-  return read_tokenizer_json(whole, {path.string(), hash_of("bpe", file.text(), merges.text()), make_character_table()},
+  return read_tokenizer_json(whole, {path.string(), hash_of("bpe", file.text(), merges.text()), table_if_known()},
                              companions);
 }
 
@@ -93,8 +96,7 @@ std::unique_ptr<Tokenizer> read_vocabulary(const fs::path& path) {
   const MappedFile file(path);
   const Companions companions = read_companions(path.parent_path());
   const auto whole = vocabulary_as_tokenizer_json(file.text(), path, companions);
-  return read_tokenizer_json(whole, {path.string(), hash_of("words", whole.dump()), make_character_table()},
-                             companions);
+  return read_tokenizer_json(whole, {path.string(), hash_of("words", whole.dump()), table_if_known()}, companions);
 }
 
 [[noreturn]] void refuse_empty(const fs::path& folder) {
@@ -168,7 +170,7 @@ std::unique_ptr<Tokenizer> read_tokenizer(const fs::path& path, const TokenizerO
                          .pattern = options.pattern,
                          .source = path.string(),
                          .fingerprint = hash_of("ranks", file.text()),
-                         .table = make_character_table()},
+                         .table = table_if_known()},
                         read_companions(path.parent_path()));
 }
 

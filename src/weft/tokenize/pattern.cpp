@@ -48,15 +48,6 @@ Pattern::~Pattern() = default;
 Pattern::Pattern(Pattern&&) noexcept = default;
 Pattern& Pattern::operator=(Pattern&&) noexcept = default;
 
-std::string Pattern::quoted(std::string_view text) {
-  std::string out;
-  for (char c : text) {
-    const bool plain = (uint8_t(c) & 0x80) != 0 || isalnum(uint8_t(c)) != 0 || c == '\0' || c == '\n';
-    out += (plain ? "" : "\\") + std::string(1, c);
-  }
-  return out;
-}
-
 struct Pattern::Search::State {
   pcre2_match_data* match;
   pcre2_match_context* context;

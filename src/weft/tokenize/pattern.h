@@ -20,8 +20,6 @@ class Pattern {
   // Throws FileError, beginning with `source`, where the expression is broken, or means something in those libraries
   // that PCRE2 cannot be told.
   Pattern(std::string_view expression, const std::string& source);
-  // Matches this text and nothing else.
-  static std::string quoted(std::string_view text);
 
   ~Pattern();
   Pattern(Pattern&&) noexcept;

@@ -37,9 +37,9 @@ bool is_any_punctuation(char32_t c) { return is_ascii_punctuation(c) || is_punct
 
 // An expression: by hand where it is known by heart, else by PCRE2.
 Matcher matcher_of(const PatternText& what, const std::string& source, const Table& table) {
-  if (const auto rules = what.is_regex ? Splitter::rules_of(what.text) : std::nullopt)
-    return match_splitter(Splitter(*rules, table));
-  return match_pattern(Pattern(what.expression(), source));
+  if (!what.is_regex) return match_text(what.text);
+  if (const auto rules = Splitter::rules_of(what.text)) return match_splitter(Splitter(*rules, table));
+  return match_pattern(Pattern(what.text, source));
 }
 
 PreTokenizer fixed_length(int64_t length) {
@@ -68,6 +68,8 @@ void byte_level(const JsonFields& f, const Table& table, std::vector<PreTokenize
 void read_one(const Component& c, const Table& table, std::vector<PreTokenizer>& steps) {
   const std::string type = c.type();
   const JsonFields f = c.fields();
+  for (const char* name : {"BertPreTokenizer", "Punctuation", "Digits"})
+    if (type == name) need_unicode(fmt::format("{}: {}", c.source, type));
   const auto add = [&](Matcher m, SplitBehavior b, bool invert = false) { steps.push_back(split_at(m, b, invert)); };
   if (type == "ByteLevel") {
     byte_level(f, table, steps);
@@ -88,7 +90,7 @@ void read_one(const Component& c, const Table& table, std::vector<PreTokenizer>&
     add(match_characters(is_number),
         f.flag("individual_digits", false) ? SplitBehavior::kIsolated : SplitBehavior::kContiguous);
   } else if (type == "CharDelimiterSplit") {
-    add(match_pattern(Pattern(Pattern::quoted(f.string("delimiter")), c.source)), SplitBehavior::kRemoved);
+    add(match_text(f.string("delimiter")), SplitBehavior::kRemoved);
   } else if (type == "FixedLength") {
     steps.push_back(fixed_length(f.integer("length", {1, 1 << 20}, 5)));
   } else {

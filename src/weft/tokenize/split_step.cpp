@@ -93,6 +93,14 @@ Matcher match_pattern(Pattern pattern) {
   };
 }
 
+Matcher match_text(std::string what) {
+  return [what = std::move(what)](std::string_view text, std::vector<Span>& matches) {
+    if (what.empty()) return;
+    for (size_t at = 0; (at = text.find(what, at)) != std::string_view::npos; at += what.size())
+      matches.push_back({at, at + what.size()});
+  };
+}
+
 Matcher match_splitter(Splitter splitter) {
   return [splitter](std::string_view text, std::vector<Span>& matches) {
     for (size_t at = 0; at < text.size(); at = matches.back().end)

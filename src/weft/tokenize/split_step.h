@@ -12,6 +12,7 @@ SplitBehavior read_behavior(const Component& c, std::optional<SplitBehavior> fal
 // Lists the matches in a text, in order; none is empty.
 using Matcher = std::function<void(std::string_view text, std::vector<Span>& matches)>;
 Matcher match_pattern(Pattern pattern);
+Matcher match_text(std::string what);
 Matcher match_splitter(Splitter splitter);
 Matcher match_characters(std::function<bool(char32_t)> matches);  // each alone
 

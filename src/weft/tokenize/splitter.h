@@ -26,7 +26,10 @@ class Splitter {
   // The expression, as tokenizer.json would give it.
   static std::string_view expression_of(Rules rules);
 
-  Splitter(Rules rules, std::shared_ptr<const CharacterTable> table) : rules_(rules), table_(std::move(table)) {}
+  // Throws NotBuilt without a table: this build has none then.
+  Splitter(Rules rules, std::shared_ptr<const CharacterTable> table) : rules_(rules), table_(std::move(table)) {
+    if (!table_) need_unicode("a tokenizer that splits text");
+  }
 
   Rules rules() const { return rules_; }
   // Where the piece that begins at `from` ends; from < text.size(). Each piece depends on the text from its beginning

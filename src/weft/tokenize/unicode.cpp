@@ -1,9 +1,6 @@
 #include "weft/tokenize/unicode.h"
 
-#include <utf8proc.h>
-
 #include <algorithm>
-#include <map>
 
 #include "weft/base/utf8.h"
 
@@ -11,8 +8,6 @@ namespace weft {
 namespace {
 
 bool is_tail(char byte) { return (uint8_t(byte) & 0xc0) == 0x80; }
-
-utf8proc_category_t category(char32_t code) { return utf8proc_category(utf8proc_int32_t(code)); }
 
 // How many bytes of `text`, which is broken at its beginning, a decoder takes for one broken character.
 size_t broken_bytes(std::string_view text) {
@@ -58,8 +53,12 @@ Character last_character(std::string_view text) {
 }
 
 void append_character(std::string& text, char32_t code) {
-  char bytes[4];
-  text.append(bytes, size_t(utf8proc_encode_char(utf8proc_int32_t(code), reinterpret_cast<utf8proc_uint8_t*>(bytes))));
+  const auto add = [&](char32_t byte) { text += char(byte); };
+  const auto add_tail = [&](int shift) { add(0x80 | (code >> shift & 0x3f)); };
+  if (code < 0x80) return add(code);
+  if (code < 0x800) return add(0xc0 | code >> 6), add_tail(0);
+  if (code < 0x10000) return add(0xe0 | code >> 12), add_tail(6), add_tail(0);
+  if (code < 0x110000) add(0xf0 | code >> 18), add_tail(12), add_tail(6), add_tail(0);
 }
 
 int64_t count_characters(std::string_view text) {
@@ -84,63 +83,17 @@ bool is_white_space(char32_t c) {  // PropList.txt
          c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
-bool is_letter(char32_t code) {
-  const auto c = category(code);
-  return c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_LO;
-}
-bool is_number(char32_t code) {
-  const auto c = category(code);
-  return c == UTF8PROC_CATEGORY_ND || c == UTF8PROC_CATEGORY_NL || c == UTF8PROC_CATEGORY_NO;
-}
-bool is_punctuation(char32_t code) {
-  const auto c = category(code);
-  return c >= UTF8PROC_CATEGORY_PC && c <= UTF8PROC_CATEGORY_PO;
-}
-bool is_other(char32_t code) {
-  const auto c = category(code);
-  return c == UTF8PROC_CATEGORY_CN || c >= UTF8PROC_CATEGORY_CC;
-}
-bool is_mark(char32_t code) {
-  const auto c = category(code);
-  return c >= UTF8PROC_CATEGORY_MN && c <= UTF8PROC_CATEGORY_ME;
-}
-bool is_nonspacing_mark(char32_t code) { return category(code) == UTF8PROC_CATEGORY_MN; }
-
-bool is_word_character(char32_t code) {
-  const auto c = category(code);
-  if (c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_NL) return true;  // L, M, Nd, Nl
-  if (c == UTF8PROC_CATEGORY_PC || code == 0x200c || code == 0x200d) return true;
-  return (code >= 0x24b6 && code <= 0x24e9) || (code >= 0x1f130 && code <= 0x1f149) ||
-         (code >= 0x1f150 && code <= 0x1f169) || (code >= 0x1f170 && code <= 0x1f189);  // letters in circles, squares
-}
-
-void append_lower(std::string& text, char32_t code) {
-  if (code == 0x130) {  // the only one whose lower case is two characters (SpecialCasing.txt)
-    text += "i\xcc\x87";
-    return;
+bool is_surely_nfc(const CharacterTable& table, std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    if (uint8_t(text[at]) < 0x80) {
+      ++at;
+      continue;
+    }
+    const Character c = first_character(text.substr(at));
+    if (!(table.of(c.code) & CharacterTable::kComposed)) return false;
+    at += c.bytes;
   }
-  append_character(text, char32_t(utf8proc_tolower(utf8proc_int32_t(code))));
-}
-
-void append_upper(std::string& text, char32_t code) {
-  if (code == 0xdf) {  // the one of those whose upper case is two characters that texts have
-    text += "SS";
-    return;
-  }
-  append_character(text, char32_t(utf8proc_toupper(utf8proc_int32_t(code))));
-}
-
-size_t first_grapheme(std::string_view text) {
-  Character c = first_character(text);
-  size_t end = c.bytes;
-  utf8proc_int32_t state = 0;
-  while (end < text.size()) {
-    const Character next = first_character(text.substr(end));
-    if (utf8proc_grapheme_break_stateful(utf8proc_int32_t(c.code), utf8proc_int32_t(next.code), &state)) break;
-    end += next.bytes;
-    c = next;
-  }
-  return end;
+  return true;
 }
 
 }  // namespace weft

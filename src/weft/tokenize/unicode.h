@@ -51,7 +51,14 @@ class CharacterTable {
   std::array<uint16_t, 0x1100> block_of_;
   std::vector<std::array<uint8_t, 256>> blocks_;
 };
-std::shared_ptr<const CharacterTable> make_character_table();
+// Throws as need_unicode does.
+std::shared_ptr<const CharacterTable> make_character_table(std::string_view what = "this tokenizer");
+
+// Whether this build of weft knows the characters: it does not without utf8proc. What stands below needs it, but for
+// is_white_space and is_surely_nfc; to be asked before the work, by need_unicode.
+bool has_unicode();
+// Throws NotBuilt, which begins with `what`, where it does not.
+void need_unicode(std::string_view what);
 
 bool is_white_space(char32_t code);
 bool is_letter(char32_t code);                        // L

@@ -1,0 +1,81 @@
+#include "weft/apps/cpu_machine.h"
+
+#include <hwy/targets.h>
+
+#include <dnnl.hpp>
+#include <memory>
+
+#include "weft/base/error.h"
+#include "weft/ops/cpu/cpu_backend.h"
+#include "weft/ops/cpu/cpu_workspace.h"
+#include "weft/ops/cpu/matmul.h"
+#include "weft/ops/cpu/matmul_dnnl.h"
+#include "weft/ops/cpu/omp_threads.h"
+#include "weft/ops/cpu/peak.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t kBandwidthBytes = size_t{1} << 28;  // far beyond the caches
+
+std::string cpu_description() {
+  const auto targets = hwy::SupportedTargets();
+  return fmt::format("{} kernels, oneDNN {}.{}.{}", hwy::TargetName(targets & -targets), DNNL_VERSION_MAJOR,
+                     DNNL_VERSION_MINOR, DNNL_VERSION_PATCH);
+}
+
+// oneDNN's product for each op, with memory of its own; weft's where oneDNN has none.
+std::function<void(const Matmul&)> library_matmul(int threads) {
+  auto dnnl = std::make_shared<DnnlMatmul>(threads, Numerics::fast);
+  auto own = std::make_shared<CpuMatmul>(threads, Numerics::fast);
+  auto workspace = std::make_shared<std::vector<std::byte>>();
+  return [dnnl, own, workspace](const Matmul& op) {
+    const bool supported = dnnl->supports(op);
+    const size_t bytes = size_t(supported ? dnnl->workspace_bytes(op) : own->workspace_bytes(op)) + kArenaAlignment;
+    if (workspace->size() < bytes) workspace->resize(bytes);
+    void* aligned = workspace->data();
+    size_t space = workspace->size();
+    auto* memory = static_cast<std::byte*>(std::align(kArenaAlignment, bytes - kArenaAlignment, aligned, space));
+    supported ? dnnl->run(op, memory) : own->run(op, memory);
+  };
+}
+
+// oneDNN's sgemm, which packs into memory of its own. A bias is left out.
+void library_sgemm(int threads, const Matmul& op) {
+  const OmpThreads team(threads);
+  dnnl_sgemm(op.trans_a ? 'T' : 'N', op.trans_b ? 'T' : 'N', op.m(), op.n(), op.k(), 1, op.a.as<float>(),
+             op.a.row_stride, op.b.as<float>(), op.b.row_stride, op.accumulate ? 1 : 0, op.out.as<float>(),
+             op.out.row_stride);
+}
+
+}  // namespace
+
+bool has_cpu() { return true; }
+void need_cpu(std::string_view) {}
+
+double measure_cpu_bandwidth(int threads) {
+  std::vector<std::byte> memory(kBandwidthBytes);
+  return measure_memory_bandwidth(threads, memory);
+}
+
+std::vector<std::function<void(const Matmul&)>> cpu_library_matmuls(int threads) {
+  return {library_matmul(threads), [primitive = library_matmul(threads), threads](const Matmul& op) {
+            if (op.a.dtype == DType::f32)
+              library_sgemm(threads, op);
+            else
+              primitive(op);
+          }};
+}
+
+Machine cpu_machine(int threads, Numerics numerics) {
+  const CpuSpec spec{.threads = threads, .numerics = numerics};
+  return {.description = fmt::format("cpu, {} thread{}, {}", threads, threads == 1 ? "" : "s", cpu_description()),
+          .threads = threads,
+          .workspace_model = std::make_shared<CpuWorkspace>(spec),
+          .make_backend = [spec](Arena& workspace) { return std::make_unique<CpuBackend>(spec, workspace); },
+          .measure_matmul_rate = [threads](DType dtype) { return measure_matmul_flops(threads, dtype); },
+          .measure_bandwidth = [threads] { return measure_cpu_bandwidth(threads); },
+          .make_library_matmuls = [threads] { return cpu_library_matmuls(threads); }};
+}
+
+}  // namespace weft

@@ -1,0 +1,24 @@
+// The cores of this host, by weft's kernels for them and oneDNN's. cpu_machine.cpp is the only file that includes
+// those; in a build without their libraries, cpu_machine_missing.cpp stands in its place.
+#pragma once
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "weft/ops/numerics.h"
+#include "weft/train/machine.h"
+
+namespace weft {
+
+bool has_cpu();
+// Throws NotBuilt, which names another backend, where run.backend = "cpu" is not in this build of weft.
+void need_cpu(std::string_view other);
+
+// These need it.
+Machine cpu_machine(int threads, Numerics numerics);
+// Bytes per second to and from memory, as an optimizer's step does.
+double measure_cpu_bandwidth(int threads);
+// The ways in which a library does a product: what `weft bench` measures against. A bias is left out.
+std::vector<std::function<void(const Matmul&)>> cpu_library_matmuls(int threads);
+
+}  // namespace weft
