@@ -58,7 +58,7 @@ TEST(BashCompletion, OffersSubcommandsAndTheirOptions) {
 }
 
 TEST(BashCompletion, OffersTheValuesOfOptions) {
-  EXPECT_EQ(bash_offers({"weft", "generate", "m", "--backend", ""}), (Words{"cpu", "ref"}));
+  EXPECT_EQ(bash_offers({"weft", "generate", "m", "--backend", ""}), (Words{"cpu", "cuda", "ref"}));
   EXPECT_EQ(bash_offers({"weft", "generate", "m", "--precision", "=", "b"}), Words{"bf16"});
   EXPECT_EQ(bash_offers({"weft", "completion", ""}), (Words{"bash", "fish", "zsh"}));
 }
@@ -119,7 +119,7 @@ TEST(FishCompletion, OffersCommandsOptionsAndRecipeKeys) {
   EXPECT_EQ(fish_offers("weft plan --sch"), (Words{"--schedule", "--schedule-svg"}));
   EXPECT_EQ(fish_offers("weft train r.toml train.numerics="),
             (Words{"train.numerics=fast", "train.numerics=invariant"}));
-  EXPECT_EQ(fish_offers("weft generate m --backend "), (Words{"cpu", "ref"}));
+  EXPECT_EQ(fish_offers("weft generate m --backend "), (Words{"cpu", "cuda", "ref"}));
 }
 
 }  // namespace
