@@ -119,7 +119,7 @@ TEST(FishCompletion, OffersCommandsOptionsAndRecipeKeys) {
   EXPECT_EQ(fish_offers("weft plan --sch"), (Words{"--schedule", "--schedule-svg"}));
   EXPECT_EQ(fish_offers("weft train r.toml train.numerics="),
             (Words{"train.numerics=fast", "train.numerics=invariant"}));
-  EXPECT_EQ(fish_offers("weft generate m --backend "), (Words{"cpu", "ref"}));
+  EXPECT_EQ(fish_offers("weft generate m --backend "), (Words{"auto", "cpu", "cuda", "ref"}));
 }
 
 }  // namespace
