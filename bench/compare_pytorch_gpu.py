@@ -17,7 +17,10 @@ Flop/s of both are weft's count; MFU is against the rate of a large bf16 product
 To try the script without a GPU:  --device cpu --backend cpu --no-compile --batch 2 --seq 32 --layers 1 --width 64
 """
 import argparse, gc, json, os, re, subprocess, sys, tempfile, time
-import tomllib
+try:
+    import tomllib
+except ImportError:  # before Python 3.11
+    from pip._vendor import tomli as tomllib
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
 from multiprocessing import get_context

@@ -31,7 +31,8 @@ cmake_arguments=("$@")
 [[ ${#parts[@]} -gt 0 ]] || parts=(build test sanitize kernels speed pytorch)
 
 build=${BUILD:-build/cuda} python=${PYTHON:-python3} iters=${ITERS:-10} limit=${LIMIT:-1800}
-read -ra recipes <<<"${RECIPES:-$(echo bench/gpu-*.toml)}"
+# shellcheck disable=SC2206  # patterns are meant
+recipes=(${RECIPES:-bench/gpu-*.toml})
 weft=$build/weft
 if [[ -n ${TRY-} ]]; then
   backend=cpu name=try reports=${REPORTS:-$(mktemp -d)}
@@ -60,7 +61,9 @@ fi
 mkdir -p "$reports"
 report=$reports/gpu-$name-$(date +%F).txt
 # To the terminal and the report, which holds no path of this machine.
-exec > >(sed -u -e "s|$PWD|.|g" -e "s|${HOME:-/nowhere}|~|g" | tee -a "$report") 2>&1
+home=${HOME-}
+[[ ${#home} -gt 1 ]] || home=$PWD
+exec > >(sed -u -e "s|$PWD|.|g" -e "s|$home|~|g" | tee -a "$report") 2>&1
 printer=$!
 
 passed=() failed=() skipped=()
@@ -69,7 +72,7 @@ attempt() {  # what, command ...
   local what=$1 began=$SECONDS status
   shift
   printf '\n== %s\n%s\n' "$what" "$*"
-  if declare -F "$1" >/dev/null; then "$@"; else timeout --foreground "$limit" "$@"; fi
+  if declare -F "$1" >/dev/null; then "$@"; else timeout -k 30 "$limit" "$@"; fi
   status=$?
   case $status in
     0) passed+=("$what ($((SECONDS - began)) s)") ;;
@@ -90,7 +93,12 @@ show_machine() {
 
 run_build() {
   attempt "configure" cmake --preset cuda -B "$build" ${cmake_arguments[@]+"${cmake_arguments[@]}"} &&
-    attempt "build" cmake --build "$build" -j "$(nproc)" --target weft weft_cuda test_gpu
+    attempt "build" cmake --build "$build" -j "$(nproc)" --target weft weft_cuda &&
+    if cmake --build "$build" --target help | grep -q '\btest_gpu\b'; then
+      attempt "build the tests" cmake --build "$build" -j "$(nproc)" --target test_gpu
+    else
+      skip "build the tests: there is no GoogleTest (its sources may lie in the folder of WEFT_HEADERS, docs/gpu.md)"
+    fi
 }
 
 # Two processes: the last checkpoints must be the same files.
@@ -98,7 +106,7 @@ repeat_in_processes() {
   local dir run golden=tests/golden/llama-gqa status=0
   dir=$(mktemp -d)
   for run in one two; do
-    timeout --foreground "$limit" "$weft" train bench/llama-8x512.toml "model.path=$golden" model.init=random "data.train=$golden/tokens.bin" \
+    timeout -k 30 "$limit" "$weft" train bench/llama-8x512.toml "model.path=$golden" model.init=random "data.train=$golden/tokens.bin" \
       train.seq_length=8 train.global_batch_size=4 train.micro_batch_size=2 train.train_iters=20 train.precision=bf16 \
       optimizer.lr_warmup_iters=2 "run.backend=$backend" "run.dir=$dir/$run" >"$dir/$run.log" 2>&1 ||
       { cat "$dir/$run.log"; status=1; }
@@ -117,7 +125,7 @@ run_ctest() {
   log=$(mktemp)
   local -a tests=(ctest --test-dir "$build" -L gpu --output-on-failure --no-tests=error)
   command -v ctest >/dev/null || tests=("$build/tests/test_gpu")  # where it was built elsewhere
-  timeout --foreground "$limit" "${tests[@]}" | tee "$log"
+  timeout -k 30 "$limit" "${tests[@]}" | tee "$log"
   status=${PIPESTATUS[0]}
   if grep -qE '\*\*\*Skipped|  SKIPPED ' "$log"; then
     echo "tests were skipped, see above"
@@ -132,6 +140,20 @@ run_tests() {
   have_program "repeat" && attempt "repeat" repeat_in_processes
 }
 
+# Tests that were skipped, or are none, have not passed.
+run_watched() {
+  local log status
+  log=$(mktemp)
+  timeout -k 30 "$limit" "$@" | tee "$log"
+  status=${PIPESTATUS[0]}
+  if grep -qE 'SKIPPED|Running 0 tests' "$log"; then
+    echo "tests were skipped, see above"
+    status=1
+  fi
+  rm -f "$log"
+  return "$status"
+}
+
 run_sanitizer() {
   local tool sanitizer
   sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null) ||
@@ -139,7 +161,7 @@ run_sanitizer() {
   [[ $backend == cuda ]] || { skip "sanitize: on the $backend backend there is nothing to watch"; return; }
   [[ -x $build/tests/test_gpu ]] || { skip "sanitize: there is no $build/tests/test_gpu; bench/gpu.sh build makes it"; return; }
   for tool in memcheck racecheck; do
-    attempt "$tool" "$sanitizer" --tool "$tool" --error-exitcode 1 "$build/tests/test_gpu" \
+    attempt "$tool" run_watched "$sanitizer" --tool "$tool" --error-exitcode 1 "$build/tests/test_gpu" \
       --gtest_filter='*/GpuBackend.EqualsTheReferenceOnEveryCase/*'
   done
 }
@@ -158,12 +180,14 @@ with_peak() {
   most=$(mktemp)
   (
     peak=0
-    while used=$(nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits -i 0 2>/dev/null); do
+    first=${CUDA_VISIBLE_DEVICES-} first=${first%%,*}
+    while used=$(nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits -i "${first:-0}" 2>/dev/null); do
+      [[ $used =~ ^[0-9]+$ ]] || break  # MIG does not say
       [[ $used -le $peak ]] || { peak=$used; echo "$peak" >"$most"; }
       sleep 0.2
     done
   ) &
-  timeout --foreground "$limit" "$@"
+  timeout -k 30 "$limit" "$@"
   status=$?
   kill $! 2>/dev/null
   wait $! 2>/dev/null

@@ -15,7 +15,7 @@ class ManagedMemory final : public Memory {
     size_t free = 0, total = 0;
     check_cuda(cudaMemGetInfo(&free, &total), "ask the GPU for its free memory");
     if (bytes > free)
-      throw Error(
+      throw NoMemory(
           fmt::format("no memory for {}: {:.2f} GiB, GPU {} has {:.2f} of {:.2f} GiB free; `weft plan` shows "
                       "what the recipe needs and why",
                       what, gib(bytes), device_, gib(free), gib(total)));

@@ -19,7 +19,7 @@ struct JoinSoftmax {
 template <class Block>
 WEFT_GPU MaxAndSum softmax_of(const Block& block, const float* logits, int64_t n) {
   return block.fold(n, MaxAndSum(), JoinSoftmax(), [&](int64_t j) {
-    return MaxAndSum{logits[j], logits[j] > -INFINITY ? 1.0f : 0.0f};
+    return MaxAndSum{logits[j], logits[j] == -INFINITY ? 0.0f : 1.0f};
   });
 }
 

@@ -16,6 +16,8 @@ cudaDataType_t type_of(DType t) {
   return t == DType::bf16 ? CUDA_R_16BF : CUDA_R_16F;
 }
 
+constexpr uint32_t kLeastBias = 16;  // bytes: what a bias added by the library must be aligned to
+
 // Bytes that a tensor's address is a multiple of; more than 256 mean nothing to the library.
 uint32_t alignment_of(const Tensor& t) {
   constexpr uintptr_t kMost = 256;
@@ -71,8 +73,9 @@ CublasMatmul::~CublasMatmul() { cublasLtDestroy(handle_); }
 
 const std::optional<cublasLtMatmulAlgo_t>& CublasMatmul::way_of(const Matmul& op, const Product& product) {
   const uint32_t a = alignment_of(op.a), b = alignment_of(op.b), out = alignment_of(op.out);
-  const Key key{op.m(),     op.n(),       op.k(),     op.a.row_stride, op.b.row_stride, op.out.row_stride, a, b, out,
-                op.a.dtype, op.out.dtype, op.trans_a, op.trans_b,      op.accumulate,   bool(op.bias)};
+  const uint32_t bias = op.bias ? alignment_of(op.bias) : 0;
+  const Key key{op.m(), op.n(),     op.k(),       op.a.row_stride, op.b.row_stride, op.out.row_stride, a, b, out,
+                bias,   op.a.dtype, op.out.dtype, op.trans_a,      op.trans_b,      op.accumulate};
   const auto found = ways_.find(key);
   if (found != ways_.end()) return found->second;
   cublasLtMatmulPreference_t preference = nullptr;
@@ -92,12 +95,14 @@ const std::optional<cublasLtMatmulAlgo_t>& CublasMatmul::way_of(const Matmul& op
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle_, product.desc, product.a, product.b, product.out,
                                                                product.out, preference, 1, &result, &count);
   cublasLtMatmulPreferenceDestroy(preference);
-  const bool has_way = status == CUBLAS_STATUS_SUCCESS && count > 0;
+  if (status != CUBLAS_STATUS_NOT_SUPPORTED) check(status, "choose how to multiply matrices");
+  const bool has_way = status == CUBLAS_STATUS_SUCCESS && count > 0 && result.state == CUBLAS_STATUS_SUCCESS;
   return ways_[key] = has_way ? std::optional(result.algo) : std::nullopt;
 }
 
 bool CublasMatmul::run(const Matmul& op, void* workspace, cudaStream_t stream) {
   if (op.m() == 0 || op.n() == 0 || op.k() == 0) return false;
+  if (op.bias && alignment_of(op.bias) < kLeastBias) return false;
   const Product product(op);
   const auto& way = way_of(op, product);
   if (!way) return false;

@@ -23,9 +23,10 @@ class CublasMatmul {
   bool run(const Matmul& op, void* workspace, cudaStream_t stream);
 
  private:
-  // All that an algorithm depends on: m, n, k, the strides, how a, b and out are aligned, the types and the flags.
-  using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, uint32_t, uint32_t, uint32_t, DType,
-                         DType, bool, bool, bool, bool>;
+  // All that an algorithm depends on: m, n, k, the strides, how a, b, out and the bias are aligned (0: none), the types
+  // and the flags.
+  using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, uint32_t, uint32_t, uint32_t, uint32_t,
+                         DType, DType, bool, bool, bool>;
   class Product;
   const std::optional<cublasLtMatmulAlgo_t>& way_of(const Matmul& op, const Product& product);
 

@@ -13,6 +13,7 @@ CudaBackend::CudaBackend(int device, Arena& workspace) : device_(device), worksp
              "ask the GPU for its shared memory");
   check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream");
   staging_.emplace(stream_);
+  cublas_.emplace();
 }
 
 CudaBackend::~CudaBackend() {
@@ -30,13 +31,18 @@ void CudaBackend::wait_all() {
 
 void CudaBackend::launch(const Matmul& op) {
   void* memory = workspace_.alloc(DType::u8, {kCublasWorkspace}).data;
-  if (cublas_.run(op, memory, stream_)) return;
+  if (cublas_->run(op, memory, stream_)) return;
   gpu::StreamLauncher launcher(stream_, workspace_, *staging_, shared_bytes_);
+  Matmul plain = op;
+  plain.bias = {};
+  if (op.bias && op.bias.dtype == op.out.dtype && cublas_->run(plain, memory, stream_))
+    return gpu::run(launcher, AddRow{.b = op.bias, .y = op.out});
   gpu::run(launcher, op);
 }
 
 void CudaBackend::launch(const Zero& op) {
   const size_t size = size_t(size_of(op.x.dtype));
+  if (op.x.contiguous()) return check_cuda(cudaMemsetAsync(op.x.data, 0, size_t(op.x.bytes()), stream_), "zero memory");
   check_cuda(cudaMemset2DAsync(op.x.data, size_t(op.x.row_stride) * size, 0, size_t(op.x.cols()) * size,
                                size_t(op.x.rows()), stream_),
              "zero memory");

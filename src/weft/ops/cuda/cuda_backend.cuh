@@ -36,7 +36,7 @@ class CudaBackend final : public UniformBackend<CudaBackend> {
   Arena& workspace_;
   cudaStream_t stream_ = nullptr;
   std::optional<gpu::Staging> staging_;
-  CublasMatmul cublas_;
+  std::optional<CublasMatmul> cublas_;  // of the device, which is set before
 };
 
 }  // namespace weft

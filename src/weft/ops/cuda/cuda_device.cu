@@ -12,13 +12,29 @@
 namespace weft {
 namespace {
 
-constexpr int kOldest = 80;                      // compute capability 8.0: the first with bf16
-constexpr int64_t kSide = 8192;                  // of the matrices that the rate is measured with
-constexpr int64_t kElements = int64_t{1} << 28;  // of each array that the bandwidth is measured with
+constexpr int kOldest = 80;                        // compute capability 8.0: the first with bf16
+constexpr int64_t kSide = 8192, kLeastSide = 512;  // of the matrices that the rate is measured with
+constexpr int64_t kElements = int64_t{1} << 28, kLeastElements = int64_t{1} << 20;  // of arrays, for the bandwidth
 constexpr int kTimes = 10;
 
 std::string version_text(int version, int thousand) {
   return fmt::format("{}.{}", version / thousand, version % thousand / (thousand / 100));
+}
+
+// Numbers in [-0.5, 0.5): zeros would draw less power, and be multiplied faster than what is trained with.
+struct Noise {
+  WEFT_GPU float operator()(int64_t i, int64_t j) const {
+    return float(gpu::random_bits(uint64_t(i), uint64_t(j)) >> 8) * 0x1p-24f - 0.5f;
+  }
+};
+void fill_with_noise(const Tensor& x) {
+  gpu::by_float(x.dtype, [&](auto t) {
+    using T = decltype(t);
+    const gpu::EachElement<T, Noise> kernel{gpu::rows<T>(x), {}};
+    const int64_t rows = gpu::is_vector(x) ? 1 : x.rows();
+    gpu::run_block<<<unsigned(rows * kernel.runs_of_row()), gpu::kThreads>>>(kernel);
+  });
+  check_cuda(cudaDeviceSynchronize(), "fill memory");
 }
 
 // Of the best of so many tries, after one that does not count.
@@ -70,19 +86,40 @@ class Gpu final : public CudaDevice {
   }
 
   double measure_matmul_rate(DType dtype) const override {
-    Arena arena("matrices to measure", 3 * kSide * kSide * size_of(dtype), memory_);
-    Arena workspace("workspace to measure", kCublasWorkspace, memory_);
-    CudaBackend backend(ordinal_, workspace);
-    const Tensor a = arena.alloc(dtype, {kSide, kSide}), b = arena.alloc(dtype, {kSide, kSide}),
-                 out = arena.alloc(dtype, {kSide, kSide});
-    const Matmul op{.a = a, .b = b, .out = out};
-    return 2.0 * double(kSide) * double(kSide) * double(kSide) / seconds_of(backend, [&] { backend.run(op); });
+    return largest_that_fits(kSide, kLeastSide, [&](int64_t side) { return matmul_rate(dtype, side); });
   }
   double measure_bandwidth() const override {
-    Arena arena("memory to measure", 2 * kElements * int64_t(sizeof(float)), memory_);
+    return largest_that_fits(kElements, kLeastElements, [&](int64_t n) { return bandwidth(n); });
+  }
+
+ private:
+  // f(size) of the first size, halved while the GPU has no room beside what is there already; 0 if never.
+  template <class F>
+  static double largest_that_fits(int64_t size, int64_t least, const F& f) {
+    for (; size >= least; size /= 2) {
+      try {
+        return f(size);
+      } catch (const NoMemory&) {}
+    }
+    return 0;
+  }
+  double matmul_rate(DType dtype, int64_t side) const {
+    Arena arena("matrices to measure", 3 * side * side * size_of(dtype), memory_);
+    Arena workspace("workspace to measure", kCublasWorkspace, memory_);
+    CudaBackend backend(ordinal_, workspace);
+    const Tensor a = arena.alloc(dtype, {side, side}), b = arena.alloc(dtype, {side, side}),
+                 out = arena.alloc(dtype, {side, side});
+    fill_with_noise(a);
+    fill_with_noise(b);
+    const Matmul op{.a = a, .b = b, .out = out};
+    return 2.0 * double(side) * double(side) * double(side) / seconds_of(backend, [&] { backend.run(op); });
+  }
+  double bandwidth(int64_t n) const {
+    Arena arena("memory to measure", 2 * n * int64_t(sizeof(float)), memory_);
     Arena workspace("workspace to measure", kArenaAlignment, memory_);
     CudaBackend backend(ordinal_, workspace);
-    const Tensor from = arena.alloc(DType::f32, {kElements}), to = arena.alloc(DType::f32, {kElements});
+    const Tensor from = arena.alloc(DType::f32, {n}), to = arena.alloc(DType::f32, {n});
+    fill_with_noise(from);
     const auto copy = [&] {  // the driver's own, which weft's kernels are measured against
       check_cuda(cudaMemcpy(to.data, from.data, size_t(to.bytes()), cudaMemcpyDeviceToDevice), "copy memory");
       check_cuda(cudaDeviceSynchronize(), "copy memory");
@@ -90,7 +127,6 @@ class Gpu final : public CudaDevice {
     return double(from.bytes() + to.bytes()) / seconds_of(backend, copy);
   }
 
- private:
   int ordinal_;
   std::shared_ptr<Memory> memory_;
   cudaDeviceProp properties_ = {};

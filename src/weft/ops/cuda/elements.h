@@ -33,9 +33,12 @@ struct Rows {
   WEFT_GPU T* operator[](int64_t i) const { return at + i * stride; }
   WEFT_GPU explicit operator bool() const { return at != nullptr; }
 };
+inline bool is_vector(const Tensor& t) { return t.shape.rank() == 1; }
 template <class T>
 Rows<T> rows(const Tensor& t) {
-  return t ? Rows<T>{t.as<std::remove_const_t<T>>(), t.cols(), t.row_stride} : Rows<T>{};
+  if (!t) return {};
+  const int64_t cols = is_vector(t) ? t.elements() : t.cols();
+  return {t.as<std::remove_const_t<T>>(), cols, is_vector(t) ? cols : t.row_stride};
 }
 template <class T>
 T* flat(const Tensor& t) {
