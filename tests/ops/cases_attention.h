@@ -50,7 +50,7 @@ inline std::vector<AttentionCase> attention_cases() {
       {"long window", packed({257, 129}), heads_of(2, 2, 32, 100)},
       {"wide heads", packed({140, 5}), heads_of(1, 1, 128)},
       {"wide heads in a window", packed({70}), heads_of(2, 1, 80, 20)},
-      {"prefill of wide heads", cached(20, 100), heads_of(1, 1, 128)},
+      {"prefill of wide heads", cached(30, 100), heads_of(1, 1, 128)},
       {"dropout", packed({23, 40}), heads_of(4, 2, 8), 0.25},
       {"dropout in a window", packed({130}), heads_of(2, 2, 16, 33), 0.1},
   };
