@@ -1,5 +1,7 @@
 #include "weft/ops/cuda/cublas_matmul.h"
 
+#include <optional>
+
 #include "weft/base/error.h"
 #include "weft/ops/cuda/cuda_workspace.h"
 
@@ -38,7 +40,7 @@ class CublasMatmul::Product {
     if (op.bias) {
       set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
       set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(op.bias.dtype));
-      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, op.bias.data);
+      point_at_bias(op.bias.data);
     }
     a = layout(op.b);
     b = layout(op.a);
@@ -52,8 +54,12 @@ class CublasMatmul::Product {
     if (desc != nullptr) cublasLtMatmulDescDestroy(desc);
   }
 
+  // The one operand that is part of the description.
+  void point_at_bias(const void* bias) { set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias); }
+
   cublasLtMatmulDesc_t desc = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, out = nullptr;
+  std::optional<cublasLtMatmulAlgo_t> way;  // none: the library has none
 
  private:
   template <class T>
@@ -71,13 +77,14 @@ class CublasMatmul::Product {
 CublasMatmul::CublasMatmul() { check(cublasLtCreate(&handle_), "begin with cuBLASLt"); }
 CublasMatmul::~CublasMatmul() { cublasLtDestroy(handle_); }
 
-const std::optional<cublasLtMatmulAlgo_t>& CublasMatmul::way_of(const Matmul& op, const Product& product) {
+CublasMatmul::Product& CublasMatmul::product_of(const Matmul& op) {
   const uint32_t a = alignment_of(op.a), b = alignment_of(op.b), out = alignment_of(op.out);
   const uint32_t bias = op.bias ? alignment_of(op.bias) : 0;
   const Key key{op.m(), op.n(),     op.k(),       op.a.row_stride, op.b.row_stride, op.out.row_stride, a, b, out,
                 bias,   op.a.dtype, op.out.dtype, op.trans_a,      op.trans_b,      op.accumulate};
-  const auto found = ways_.find(key);
-  if (found != ways_.end()) return found->second;
+  const auto found = products_.find(key);
+  if (found != products_.end()) return *found->second;
+  auto product = std::make_unique<Product>(op);
   cublasLtMatmulPreference_t preference = nullptr;
   check(cublasLtMatmulPreferenceCreate(&preference), "ask for a matrix product");
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t what, const auto& value) {
@@ -92,24 +99,25 @@ const std::optional<cublasLtMatmulAlgo_t>& CublasMatmul::way_of(const Matmul& op
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, out);
   cublasLtMatmulHeuristicResult_t result = {};
   int count = 0;
-  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle_, product.desc, product.a, product.b, product.out,
-                                                               product.out, preference, 1, &result, &count);
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+      handle_, product->desc, product->a, product->b, product->out, product->out, preference, 1, &result, &count);
   cublasLtMatmulPreferenceDestroy(preference);
   if (status != CUBLAS_STATUS_NOT_SUPPORTED) check(status, "choose how to multiply matrices");
-  const bool has_way = status == CUBLAS_STATUS_SUCCESS && count > 0 && result.state == CUBLAS_STATUS_SUCCESS;
-  return ways_[key] = has_way ? std::optional(result.algo) : std::nullopt;
+  if (status == CUBLAS_STATUS_SUCCESS && count > 0 && result.state == CUBLAS_STATUS_SUCCESS) product->way = result.algo;
+  return *(products_[key] = std::move(product));
 }
 
 bool CublasMatmul::run(const Matmul& op, void* workspace, cudaStream_t stream) {
   if (op.m() == 0 || op.n() == 0 || op.k() == 0) return false;
   if (op.bias && alignment_of(op.bias) < kLeastBias) return false;
-  const Product product(op);
-  const auto& way = way_of(op, product);
-  if (!way) return false;
+  Product& product = product_of(op);
+  if (!product.way) return false;
+  if (op.bias) product.point_at_bias(op.bias.data);
   const float one = 1, kept = op.accumulate ? 1 : 0;
-  check(cublasLtMatmul(handle_, product.desc, &one, op.b.data, product.a, op.a.data, product.b, &kept, op.out.data,
-                       product.out, op.out.data, product.out, &*way, workspace, size_t(kCublasWorkspace), stream),
-        "multiply matrices");
+  check(
+      cublasLtMatmul(handle_, product.desc, &one, op.b.data, product.a, op.a.data, product.b, &kept, op.out.data,
+                     product.out, op.out.data, product.out, &*product.way, workspace, size_t(kCublasWorkspace), stream),
+      "multiply matrices");
   return true;
 }
 

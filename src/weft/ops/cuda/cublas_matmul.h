@@ -3,7 +3,7 @@
 #include <cublasLt.h>
 
 #include <map>
-#include <optional>
+#include <memory>
 #include <tuple>
 
 #include "weft/ops/ops.h"
@@ -28,10 +28,10 @@ class CublasMatmul {
   using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, uint32_t, uint32_t, uint32_t, uint32_t,
                          DType, DType, bool, bool, bool>;
   class Product;
-  const std::optional<cublasLtMatmulAlgo_t>& way_of(const Matmul& op, const Product& product);
+  Product& product_of(const Matmul& op);
 
   cublasLtHandle_t handle_ = nullptr;
-  std::map<Key, std::optional<cublasLtMatmulAlgo_t>> ways_;
+  std::map<Key, std::unique_ptr<Product>> products_;
 };
 
 }  // namespace weft
