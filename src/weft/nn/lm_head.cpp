@@ -5,8 +5,10 @@
 namespace weft {
 namespace {
 
-// Logits of a chunk: large enough for the matrix products, small beside what blocks save.
-constexpr int64_t kChunkBytes = int64_t{64} << 20;
+// Logits of a chunk: small beside what blocks save, but so many rows that the products with them take longer than
+// reading and writing the table's gradient, which each chunk is added to: about 600 on an H100. They are never larger
+// than that.
+constexpr int64_t kChunkBytes = int64_t{64} << 20, kChunkRows = 1024;
 constexpr int64_t kChunkMultiple = 16;
 constexpr int64_t kRowMultiple = 16;  // elements: rows that begin on a cache line make the head's products faster
 
@@ -26,7 +28,8 @@ LmHead::LmHead(ParamStore& params, const Spec& spec, const LayerPlan& plan)
 // Equal chunks, as few as fit: the same on every rank.
 std::vector<LmHead::Chunk> LmHead::chunks_of(const Pass& p, int64_t tokens) const {
   const int64_t row_bytes = w_->spec().shape[0] * size_of(p.precision.stat);
-  const int64_t most = std::max(kChunkMultiple, kChunkBytes / row_bytes);
+  const int64_t enough = std::min(kChunkRows, w_->spec().shape[1]);
+  const int64_t most = std::max({kChunkMultiple, kChunkBytes / row_bytes, enough});
   const int64_t count = (tokens + most - 1) / most;
   const int64_t even = (tokens + count - 1) / std::max<int64_t>(count, 1);
   const int64_t rows = std::min(tokens, (even + kChunkMultiple - 1) / kChunkMultiple * kChunkMultiple);
