@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "ops/machine_cases.h"
+#include "train/late_backend.h"
 #include "weft/apps/backends.h"
 
 namespace weft {
@@ -49,6 +50,17 @@ TEST_P(CpuBackendOn, EqualsTheReference) {
   for (DType t : {DType::f32, DType::bf16, DType::f16})
     for (const OpCase& c : op_cases(t)) testing::expect_equals_reference(machine, c);
 }
+
+// What the cases of a GPU's tests rely on: operands are copied there and back, and the host touches none there.
+TEST(OpCases, RunWhereTheHostDoesNotReachTheirOperands) {
+  const Machine machine = testing::apart(cpu_machine());
+  const auto cases = op_cases(DType::bf16);
+  for (size_t i = 0; i < cases.size(); i += 20) {
+    testing::expect_equals_reference(machine, cases[i]);
+    testing::expect_gives_the_same_bits_again(machine, cases[i]);
+  }
+}
+
 // Every f16, and floats around every boundary between two of them.
 TEST_P(CpuBackendOn, ConvertsF16AsTheTypeDoes) {
   if ((hwy::SupportedTargets() & GetParam()) == 0) GTEST_SKIP() << "not on this CPU";

@@ -78,12 +78,16 @@ class HeapMemory final : public Memory {
 };
 
 // Tensors stay valid as long as this, which does not move. Between strided rows lie NaNs that no op may touch.
-// A buffer ends where its last element does.
+// A buffer ends where its last element does. They lie in `memory`; of one that the host does not reach, on the host,
+// with copies there.
 class Operands {
  public:
   // gap: elements between the rows of matrices.
   Operands(DType compute, int64_t gap, std::shared_ptr<Memory> memory = std::make_shared<HeapMemory>())
-      : compute_(compute), gap_(gap), memory_(std::move(memory)) {}
+      : compute_(compute),
+        gap_(gap),
+        memory_(std::move(memory)),
+        here_(memory_->host_reaches() ? memory_ : std::make_shared<HeapMemory>()) {}
   Operands(const Operands&) = delete;
 
   DType compute() const { return compute_; }
@@ -132,6 +136,21 @@ class Operands {
     for (const Field& f : op.fields())
       if (*f.tensor) const_cast<Tensor&>(*f.tensor) = exact(*f.tensor);
     return op;
+  }
+  // Calls f(op) with the op on the tensors in `memory`, which are then as they were here, and leaves here what it made
+  // of them.
+  template <class Op, class F>
+  void run_there(Op op, const F& f) {
+    if (here_ == memory_) return f(op);
+    for (const Field& field : op.fields()) {
+      if (!*field.tensor) continue;
+      const Place at = locate(*field.tensor);
+      const_cast<Tensor&>(*field.tensor).data =
+          buffers_[at.buffer].there.get() + at.element * size_of(field.tensor->dtype);
+    }
+    for (const Buffer& b : buffers_) memory_->copy(b.there.get(), b.bytes.data(), b.bytes.size());
+    f(op);
+    for (const Buffer& b : buffers_) memory_->copy(b.bytes.data(), b.there.get(), b.bytes.size());
   }
   // Where a tensor begins, and all values of a buffer's twin, gaps included.
   struct Place {
@@ -182,7 +201,7 @@ class Operands {
  private:
   static constexpr Placement kTokens = tokens(Spmd::Invariant), kWeights = weights(Spmd::Invariant);
   struct Buffer {
-    std::shared_ptr<std::byte> owner;
+    std::shared_ptr<std::byte> owner, there;
     std::span<std::byte> bytes;
     std::vector<std::byte> before;
     std::vector<double> exact, exact_before;
@@ -192,13 +211,17 @@ class Operands {
   void* add_buffer(DType dtype, int64_t elements) {
     Buffer& b = buffers_.emplace_back();
     const size_t bytes = size_t(std::max<int64_t>(1, elements * size_of(dtype)));
-    b.owner.reset(memory_->take(bytes, "an operand"), [m = memory_, bytes](std::byte* p) { m->give(p, bytes); });
+    b.owner = taken(here_, bytes);
+    if (here_ != memory_) b.there = taken(memory_, bytes);
     b.bytes = {b.owner.get(), bytes};
     if (is_float(dtype)) {
       b.exact.resize(size_t(std::max<int64_t>(1, elements)), std::numeric_limits<double>::quiet_NaN());
       for (int64_t i = 0; i < elements; ++i) store(b.data(), dtype, i, b.exact[size_t(i)]);
     }
     return b.data();
+  }
+  static std::shared_ptr<std::byte> taken(const std::shared_ptr<Memory>& memory, size_t bytes) {
+    return {memory->take(bytes, "an operand"), [memory, bytes](std::byte* p) { memory->give(p, bytes); }};
   }
   void put(const Tensor& t, int64_t i, int64_t j, double x) {
     const int64_t at = i * t.row_stride + j;
@@ -208,7 +231,7 @@ class Operands {
 
   DType compute_;
   int64_t gap_;
-  std::shared_ptr<Memory> memory_;
+  std::shared_ptr<Memory> memory_, here_;
   std::deque<Buffer> buffers_;
   std::deque<std::vector<AttentionSpan>> spans_;
 };

@@ -35,8 +35,10 @@ class TrialOf final : public Trial {
   const Op& op() const { return op_; }
 
   void run(Backend& backend) override {
-    backend.run(op_);
-    backend.wait_all();
+    operands_->run_there(op_, [&](const Op& op) {
+      backend.run(op);
+      backend.wait_all();
+    });
   }
   void run_exact(Backend& ref) override {
     ref.run(exact_);

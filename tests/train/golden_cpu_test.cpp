@@ -17,10 +17,10 @@ TEST(GoldenCpu, EveryDenseCaseInF32) {
     testing::expect_golden(name, cpu("fast", 2), {"train.micro_batch_size=8"}, testing::kGoldenF32);
 }
 
-// The host looks at nothing, and writes over nothing, before a device is done with it.
-TEST(GoldenCpuSlow, EveryDenseCaseOnADeviceThatIsLate) {
+// The host looks at nothing that is a device's own, and writes over nothing before the device is done with it.
+TEST(GoldenCpuSlow, EveryDenseCaseOnADeviceThatIsLateAndApart) {
   for (const std::string& name : testing::kGoldenCases)
-    testing::expect_golden(name, testing::late(cpu("fast", 2)),
+    testing::expect_golden(name, testing::apart(cpu("fast", 2)),
                            {"train.micro_batch_size=2", "parallel.recompute=selective"}, testing::kGoldenF32);
 }
 

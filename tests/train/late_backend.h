@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "guarded_memory.h"
 #include "weft/ops/backend.h"
 #include "weft/train/machine.h"
 
@@ -28,6 +29,7 @@ class LateBackend final : public UniformBackend<LateBackend> {
       waiting_.push_back([this, op] { inner_->run(op); });
   }
   void wait_all() override {
+    const Opened opened;
     for (const auto& run : std::exchange(waiting_, {})) run();
     inner_->wait_all();
   }
@@ -43,6 +45,13 @@ inline Machine late(Machine machine) {
     return std::make_unique<LateBackend>(make(workspace));
   };
   return machine;
+}
+
+// The same with memory of its own: who touches a tensor on the host, crashes. Each of its ops takes longer.
+inline Machine apart(Machine machine) {
+  machine.memory = std::make_shared<GuardedMemory>();
+  machine.mover = std::make_shared<GuardedMover>();
+  return late(std::move(machine));
 }
 
 }  // namespace weft::testing

@@ -125,7 +125,7 @@ class LayoutMatrix : public ::testing::Test {
   };
   Outcome outcome_of(const Choice& c) {
     const Recipe recipe = recipe_of(c, dir_ / fmt::format("run{}", runs_++));
-    train(recipe, late_ ? late(machine_for(recipe)) : machine_for(recipe));
+    train(recipe, device_(machine_for(recipe)));
     Outcome out;
     out.steps = read_metrics(recipe.run.dir + "/metrics.jsonl").steps;
     const auto last = std::filesystem::path(recipe.run.dir) / fmt::format("checkpoints/step-{}", kSteps);
@@ -187,13 +187,14 @@ class LayoutMatrix : public ::testing::Test {
     return true;
   }
 
-  // The layout on a device that is late, beside one rank on one that is not.
-  bool judge_late(const Choice& c) {
+  using Device = std::function<Machine(Machine)>;
+  // The layout on another device than the one rank that it is beside.
+  bool judge_on(const Device& device, const Choice& c) {
     if (!can_run(c)) return false;
     reference_of(c);
-    late_ = true;
+    device_ = device;
     const bool judged = judge(c);
-    late_ = false;
+    device_ = same;
     return judged;
   }
 
@@ -248,7 +249,8 @@ class LayoutMatrix : public ::testing::Test {
   TempDir dir_;
   std::map<std::string, Outcome> references_;
   int runs_ = 0;
-  bool late_ = false;  // whether ops wait until they must run
+  static Machine same(Machine machine) { return machine; }
+  Device device_ = same;
 };
 
 inline unsigned seed_of_today() {

@@ -21,7 +21,7 @@ TEST_F(LayoutMatrix, SomeCombinationsEqualOneRank) {
 // As on a GPU: the host must wait before it looks.
 TEST_F(LayoutMatrix, SomeCombinationsEqualOneRankOnADeviceThatIsLate) {
   std::mt19937 gen(2);
-  for (int judged = 0; judged < 4;) judged += judge_late(random_choice(gen));
+  for (int judged = 0; judged < 4;) judged += judge_on(testing::late, random_choice(gen));
 }
 
 TEST_F(LayoutMatrixSlow, EveryPairOfFeaturesEqualsOneRank) {
@@ -66,7 +66,12 @@ TEST_F(LayoutMatrixSlow, RandomCombinationsEqualOneRank) {
 
 TEST_F(LayoutMatrixSlow, RandomCombinationsEqualOneRankOnADeviceThatIsLate) {
   std::mt19937 gen(seed_of_today());
-  for (int judged = 0; judged < 60;) judged += judge_late(random_choice(gen));
+  for (int judged = 0; judged < 60;) judged += judge_on(testing::late, random_choice(gen));
+}
+
+TEST_F(LayoutMatrixSlow, RandomCombinationsEqualOneRankOnADeviceWithMemoryOfItsOwn) {
+  std::mt19937 gen(seed_of_today());
+  for (int judged = 0; judged < 5;) judged += judge_on(testing::apart, random_choice(gen));
 }
 
 }  // namespace

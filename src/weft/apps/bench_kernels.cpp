@@ -10,6 +10,7 @@
 #include "weft/apps/backends.h"
 #include "weft/base/error.h"
 #include "weft/base/rng.h"
+#include "weft/device/host_parts.h"
 #include "weft/ops/cost.h"
 #include "weft/ops/rules.h"
 #include "weft/train/clock.h"
@@ -47,21 +48,28 @@ struct Operands {
   template <class T>
   Tensor index(int64_t n, int64_t below) {
     const Tensor x = arena.alloc(dtype_of<T>, {n}, kTokens);
-    for (int64_t i = 0; i < n && x.data != nullptr; ++i)
-      x.as<T>()[i] = T(random_bits(rng_key(1, "index"), uint64_t(i)) % uint32_t(below));
+    fill(x, [&](const Tensor& part, int64_t first) {
+      for (int64_t i = 0; i < part.rows(); ++i)
+        part.as<T>()[i] = T(random_bits(rng_key(1, "index"), uint64_t(first + i)) % uint32_t(below));
+    });
     return x;
   }
   Tensor all_counted(int64_t n) {
     const Tensor x = arena.alloc(DType::u8, {n}, kTokens);
-    if (x.data != nullptr) std::fill_n(x.as<uint8_t>(), n, uint8_t{1});
+    fill(x, [](const Tensor& part, int64_t) { std::fill_n(part.as<uint8_t>(), part.rows(), uint8_t{1}); });
     return x;
   }
 
   // Of numbers of ordinary size: others may take a CPU longer.
   Tensor make(DType dtype, Shape shape, Placement place) {
     const Tensor x = arena.alloc(dtype, shape, place);
-    if (x.data != nullptr) fill_with_ordinary_numbers(static_cast<std::byte*>(x.data), size_t(x.bytes()));
+    fill(x, [](const Tensor& part, int64_t) {
+      fill_with_ordinary_numbers(static_cast<std::byte*>(part.data), size_t(part.bytes()));
+    });
     return x;
+  }
+  void fill(const Tensor& x, const HostPart& f) const {
+    if (x.data != nullptr) write_parts(*arena.memory(), x, f);
   }
 
   static constexpr Placement kTokens = tokens(Spmd::Invariant), kWeights = weights(Spmd::Invariant);

@@ -8,6 +8,7 @@
 
 #ifdef WEFT_MPI
 #include "weft/comm/mpi/mpi_ranks.h"
+#include "weft/comm/through_host.h"
 #endif
 
 namespace weft {
@@ -23,8 +24,9 @@ RankProcess join_mpi(int world, double timeout_s) {
         fmt::format("the layout has {} ranks, but {} process{} found each other by MPI; is the launcher "
                     "of the Open MPI that weft was built with?",
                     world, ranks->size(), ranks->size() == 1 ? "" : "es"));
-  const auto run = [ranks](const MeshSizes& sizes, const Mover&, const std::function<void(const ProcessMesh&)>& body) {
-    body(ranks->mesh(sizes));
+  const auto run = [ranks](const MeshSizes& sizes, const Mover& mover,
+                           const std::function<void(const ProcessMesh&)>& body) {
+    body(through_host(ranks->mesh(sizes), mover));
   };
   return {.rank = ranks->rank(),
           .here = ranks->here(),

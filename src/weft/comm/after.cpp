@@ -32,9 +32,7 @@ class After final : public Communicator {
 
 ProcessMesh after(const ProcessMesh& mesh, const std::function<void()>& finish) {
   ProcessMesh all = mesh;
-  const auto wrap = [&](std::shared_ptr<Communicator>& ranks) { ranks = std::make_shared<After>(ranks, finish); };
-  for (auto& ranks : all.axes) wrap(ranks);
-  for (auto* ranks : {&all.pp, &all.pp_gradients, &all.world, &all.shards, &all.replicas}) wrap(*ranks);
+  all.each([&](std::shared_ptr<Communicator>& ranks) { ranks = std::make_shared<After>(ranks, finish); });
   return all;
 }
 

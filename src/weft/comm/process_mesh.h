@@ -51,6 +51,12 @@ struct ProcessMesh {
   // things go on.
   std::function<void()> lend = {};
   Communicator& operator[](Axis axis) const { return *axes[size_t(axis)]; }
+  // Calls f(communicator, to be replaced or not) for each.
+  template <class F>
+  void each(const F& f) {
+    for (auto& ranks : axes) f(ranks);
+    for (auto* ranks : {&pp, &pp_gradients, &world, &shards, &replicas}) f(*ranks);
+  }
 };
 
 // One axis as one rank sees it: the ranks that differ in nothing else share the name.

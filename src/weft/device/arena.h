@@ -29,6 +29,8 @@ class Arena {
 
   const std::string& name() const { return name_; }
   bool counts_only() const { return memory_ == nullptr; }
+  // Where its tensors lie; the host's where it only counts.
+  const std::shared_ptr<Memory>& memory() const { return memory_ ? memory_.get_deleter().to : host_memory(); }
   int64_t used() const { return used_; }
   int64_t peak() const { return peak_; }
   int64_t capacity() const { return capacity_; }

@@ -27,6 +27,12 @@ class HostMemory final : public Memory {
 
 }  // namespace
 
+std::shared_ptr<Memory> Memory::shared() const { return host_memory(); }
+
+void Memory::copy(void* to, const void* from, size_t bytes) const {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
 const std::shared_ptr<Memory>& host_memory() {
   static const std::shared_ptr<Memory> memory = std::make_shared<HostMemory>();
   return memory;

@@ -1,4 +1,4 @@
-// Where arenas take their bytes from: the host, or a device whose memory the host can touch too.
+// Where arenas take their bytes from: the host, or a device.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -14,6 +14,13 @@ class Memory {
   virtual std::byte* take(size_t bytes, const std::string& what) = 0;
   // Of take, with its bytes. Does not throw.
   virtual void give(std::byte* memory, size_t bytes) = 0;
+  // Whether the host may touch what was taken here. What it may not goes by `copy` (device/host_parts.h).
+  virtual bool host_reaches() const { return true; }
+  // For what is small, and read by the host as often as it is written by kernels: memory that both may touch.
+  virtual std::shared_ptr<Memory> shared() const;
+  // Between what lies here and what the host may touch, either way. Finds done what was computed only where that has
+  // been waited for; returns when done. Any thread. Throws Error.
+  virtual void copy(void* to, const void* from, size_t bytes) const;
 };
 
 // The one for all that runs on cores.

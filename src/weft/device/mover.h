@@ -12,6 +12,8 @@ namespace weft {
 class Mover {
  public:
   virtual ~Mover() = default;
+  // Whether the host may read and write there itself.
+  virtual bool host_reaches(const void*) const { return true; }
   virtual void copy(void* to, const void* from, int64_t bytes) const = 0;
   // As comm/rank_sum.h has them, bit for bit.
   virtual void sum(std::span<const void* const> from, DType dtype, int64_t n, void* out) const = 0;

@@ -231,6 +231,7 @@ void ParamStore::allocate_gradients(Unit& u, Arena& grads) {
 
 void ParamStore::allocate_values(Arena& params, Arena& transit) {
   WEFT_CHECK(pending_.empty(), "a unit is still open");
+  memory_ = params.memory();
   const bool cut = order_.zero_stage == 3, rounded = precision_.compute != precision_.stat;
   for (Unit& u : units_) {
     if (u.mirrors >= 0) continue;

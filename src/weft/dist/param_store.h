@@ -106,7 +106,8 @@ class ParamStore {
   // Weights in the order of the model, without ties: those that this stage speaks for, or also its copies of others.
   enum class Copies { without, with };
   std::vector<Param*> params(Copies copies = Copies::without) const;
-  int64_t num_elements() const;  // of all weights, whole
+  int64_t num_elements() const;                      // of all weights, whole
+  const Memory& memory() const { return *memory_; }  // of all it has allocated
   const Precision& precision() const { return precision_; }
   const GradientOrder& order() const { return order_; }
   const ProcessMesh& mesh() const { return mesh_; }
@@ -191,6 +192,7 @@ class ParamStore {
   static bool is_copy(const Unit& unit) { return unit.params.size() == 1 && unit.params[0]->spec().copy; }
 
   Precision precision_;
+  std::shared_ptr<Memory> memory_ = host_memory();
   GradientOrder order_;
   ProcessMesh mesh_;
   int num_sums_;                     // of each unit, while leaves come

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "weft/device/host_parts.h"
 #include "weft/models/hf_names.h"
 
 namespace weft {
@@ -90,10 +91,11 @@ std::vector<std::string> load_hf_weights(const std::filesystem::path& folder, co
   const Stores stores(params, ParamStore::Copies::with);
   for (const FoundHfTensor& found : match.tensors) {
     for (const Block& block : stores.blocks_of(found.tensor)) {
-      const Tensor& to = block.master;
-      read_hf_rows(
-          found, files, block.at,
-          {.data = to.data, .dtype = to.dtype, .rows = to.rows(), .cols = to.cols(), .row_stride = to.row_stride});
+      write_parts(params.memory(), block.master, [&](const Tensor& to, int64_t first_row) {
+        read_hf_rows(
+            found, files, {block.at.row + first_row, block.at.col},
+            {.data = to.data, .dtype = to.dtype, .rows = to.rows(), .cols = to.cols(), .row_stride = to.row_stride});
+      });
     }
   }
   return match.notes;
@@ -108,7 +110,10 @@ SafetensorsLayout hf_layout(const ModelSpec& model, DType dtype) {
 void write_hf_weights(SharedWriter& writer, const ModelSpec& model, const ParamStore& params) {
   const Stores stores(params, ParamStore::Copies::without);
   for (const HfTensor& t : hf_tensors(model))
-    for (const Block& block : stores.blocks_of(t)) write_block(writer, t, block);
+    for (const Block& block : stores.blocks_of(t))
+      read_parts(params.memory(), block.master, [&](const Tensor& part, int64_t first_row) {
+        write_block(writer, t, {{block.at.row + first_row, block.at.col}, part});
+      });
 }
 
 }  // namespace weft

@@ -4,6 +4,7 @@
 
 #include "weft/base/parallel.h"
 #include "weft/base/rng.h"
+#include "weft/device/host_parts.h"
 
 namespace weft {
 namespace {
@@ -31,14 +32,13 @@ void fill(const ParamSpec& spec, uint64_t key, int64_t first, T* w, int64_t n) {
 struct Span {
   int64_t first, at, count;
 };
-std::vector<Span> spans_of(const ParamStore::Stored& block, int64_t width) {
+std::vector<Span> spans_of(Run all_rows, Run cols, int64_t width) {
   std::vector<Span> spans;
-  const bool together = block.cols.count == width;
-  const int64_t rows = together ? 1 : block.rows.count, each = together ? block.master.elements() : block.cols.count;
+  const bool together = cols.count == width;
+  const int64_t rows = together ? 1 : all_rows.count, each = together ? all_rows.count * width : cols.count;
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t at = 0; at < each; at += kGrain)
-      spans.push_back(
-          {(block.rows.first + r) * width + block.cols.first + at, r * each + at, std::min(kGrain, each - at)});
+      spans.push_back({(all_rows.first + r) * width + cols.first + at, r * each + at, std::min(kGrain, each - at)});
   return spans;
 }
 
@@ -49,15 +49,18 @@ void init_weights(const ParamStore& params, uint64_t seed, int num_threads) {
     const ParamSpec& spec = p->spec();
     const uint64_t key = rng_key(seed, spec.name);
     for (const ParamStore::Stored& block : params.stored(*p)) {
-      const std::vector<Span> spans = spans_of(block, spec.shape.elements() / spec.shape[0]);
-      parallel_for(int64_t(spans.size()), num_threads, 1, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-          const auto [first, at, count] = spans[size_t(i)];
-          if (block.master.dtype == DType::f64)
-            fill(spec, key, first, block.master.as<double>() + at, count);
-          else
-            fill(spec, key, first, block.master.as<float>() + at, count);
-        }
+      write_parts(params.memory(), block.master, [&](const Tensor& part, int64_t first_row) {
+        const Run rows{block.rows.first + first_row, part.rows()};
+        const std::vector<Span> spans = spans_of(rows, block.cols, spec.shape.elements() / spec.shape[0]);
+        parallel_for(int64_t(spans.size()), num_threads, 1, [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) {
+            const auto [first, at, count] = spans[size_t(i)];
+            if (part.dtype == DType::f64)
+              fill(spec, key, first, part.as<double>() + at, count);
+            else
+              fill(spec, key, first, part.as<float>() + at, count);
+          }
+        });
       });
     }
   }

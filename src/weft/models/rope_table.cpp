@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "weft/device/host_parts.h"
+
 namespace weft {
 namespace {
 
@@ -18,12 +20,12 @@ double scaled_llama3(const RopeSpec& s, double frequency) {
 }
 
 template <class T>
-void fill(const std::vector<double>& frequencies, const Tensor& table) {
+void fill(const std::vector<double>& frequencies, const Tensor& table, int64_t first_position) {
   const int64_t half = int64_t(frequencies.size());
   for (int64_t position = 0; position < table.rows(); ++position) {
     T* row = table.as<T>() + position * table.row_stride;
     for (int64_t i = 0; i < half; ++i) {
-      const double angle = double(position) * frequencies[size_t(i)];
+      const double angle = double(first_position + position) * frequencies[size_t(i)];
       row[i] = T(std::cos(angle));
       row[half + i] = T(std::sin(angle));
     }
@@ -43,13 +45,15 @@ std::vector<double> rope_frequencies(const RopeSpec& spec, int64_t head_dim) {
   return frequencies;
 }
 
-void fill_rope_table(const RopeSpec& spec, const Tensor& table) {
+void fill_rope_table(const RopeSpec& spec, const Tensor& table, const Memory& memory) {
   if (table.data == nullptr) return;
   const auto frequencies = rope_frequencies(spec, table.cols());
-  if (table.dtype == DType::f64)
-    fill<double>(frequencies, table);
-  else
-    fill<float>(frequencies, table);
+  write_parts(memory, table, [&](const Tensor& part, int64_t first) {
+    if (part.dtype == DType::f64)
+      fill<double>(frequencies, part, first);
+    else
+      fill<float>(frequencies, part, first);
+  });
 }
 
 }  // namespace weft

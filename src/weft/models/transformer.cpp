@@ -112,7 +112,7 @@ void Transformer::declare_head() {
 void Transformer::allocate_constants(Arena& constants, Precision precision) {
   if (!spec_.rope) return;
   rope_table_ = constants.alloc(precision.stat, {plan_.max_positions, spec_.head_dim});
-  fill_rope_table(*spec_.rope, rope_table_);
+  fill_rope_table(*spec_.rope, rope_table_, *constants.memory());
 }
 
 Transformer::Saved Transformer::make_saved(int chunk) const {

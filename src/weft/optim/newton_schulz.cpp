@@ -13,7 +13,10 @@ double wait_norm(Backend& backend, Arena& scratch, const Tensor& x) {
   const Tensor squares = scratch.alloc(DType::f64, {1});
   backend.run(SumSquares{.x = x, .out = squares});
   backend.wait_all();
-  return squares.data == nullptr ? 1 : std::sqrt(*squares.as<double>());
+  if (squares.data == nullptr) return 1;
+  double sum = 0;
+  scratch.memory()->copy(&sum, squares.data, sizeof sum);
+  return std::sqrt(sum);
 }
 
 }  // namespace

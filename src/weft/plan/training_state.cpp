@@ -8,7 +8,7 @@ PersistentArenas::PersistentArenas(const Sizes& s, const std::shared_ptr<Memory>
       states("optimizer state", s.states, memory),
       transit("blocks in transit", s.transit, memory),
       constants("constants", s.constants, memory),
-      records("losses and norms", s.records, memory) {}
+      records("losses and norms", s.records, memory->shared()) {}
 
 PersistentArenas::Sizes PersistentArenas::peak() const {
   return {params.peak(), grads.peak(), states.peak(), transit.peak(), constants.peak(), records.peak()};

@@ -24,7 +24,7 @@ struct PersistentArenas {
   Arena states{"optimizer state"};
   Arena transit{"blocks in transit"};  // of ZeRO: whole units, fetched or to be reduced
   Arena constants{"constants"};        // the table of rotations
-  Arena records{"losses and norms"};
+  Arena records{"losses and norms"};   // where the host reaches them
 };
 
 class TrainingState {

@@ -8,6 +8,7 @@
 #include "weft/checkpoint/durable_file.h"
 #include "weft/checkpoint/safetensors.h"
 #include "weft/comm/agree.h"
+#include "weft/device/host_parts.h"
 #include "weft/models/hf_weights.h"
 #include "weft/tokenize/tokenizer.h"
 
@@ -43,23 +44,25 @@ SafetensorsLayout optimizer_layout(const ModelSpec& model, const Optimizer& opti
   return SafetensorsLayout("optimizer.safetensors", std::move(tensors), {{"format", "weft-optimizer"}});
 }
 
-// Calls f(entry, offset in bytes, row) for the rows of the optimizer's tensors that this rank keeps; rows that lie
-// together, in memory and in the file, at once.
-template <class F>
-void for_each_kept(const TrainingState& state, ParamStore::Copies copies, const Optimizer& optimizer, const F& f) {
+// Calls f(entry, offset in bytes, bytes) for the rows of the optimizer's tensors that this rank keeps, as `parts`
+// (read_parts, write_parts) gives them; rows that lie together, in memory and in the file, at once.
+template <class Parts, class F>
+void for_each_kept(const TrainingState& state, ParamStore::Copies copies, const Optimizer& optimizer,
+                   const Parts& parts, const F& f) {
   for (const Param* p : state.params.params(copies)) {
     const auto names = optimizer.state_names(p->spec());
     const int64_t width = p->spec().shape.elements() / p->spec().shape[0];
     for (const ParamStore::Stored& block : state.params.stored(*p)) {
       const bool together = block.cols.count == width;
       for (size_t k = 0; k < names.size(); ++k) {
-        const Tensor& all = block.states[k];
-        for (int64_t r = 0; r < (together ? 1 : block.rows.count); ++r) {
-          const Tensor rows = together ? all : all.slice_rows(r, 1);
-          const int64_t first = (block.rows.first + r) * width + block.cols.first;
-          f(state_entry(p->spec(), names[k]), first * size_of(rows.dtype),
-            std::span(static_cast<std::byte*>(rows.data), size_t(rows.bytes())));
-        }
+        parts(state.params.memory(), block.states[k], [&](const Tensor& part, int64_t first_row) {
+          for (int64_t r = 0; r < (together ? 1 : part.rows()); ++r) {
+            const Tensor rows = together ? part : part.slice_rows(r, 1);
+            const int64_t first = (block.rows.first + first_row + r) * width + block.cols.first;
+            f(state_entry(p->spec(), names[k]), first * size_of(rows.dtype),
+              std::span(static_cast<std::byte*>(rows.data), size_t(rows.bytes())));
+          }
+        });
       }
     }
   }
@@ -89,7 +92,7 @@ void load_optimizer(const fs::path& path, const ModelSpec& model, const Training
     const auto from = file.bytes(*file.find(entry)).subspan(size_t(offset), to.size());
     std::copy(from.begin(), from.end(), to.begin());
   };
-  for_each_kept(state, ParamStore::Copies::with, optimizer, read);
+  for_each_kept(state, ParamStore::Copies::with, optimizer, write_parts, read);
 }
 
 void copy_new(const fs::path& from, const fs::path& to) {
@@ -208,7 +211,7 @@ fs::path save_checkpoint(const fs::path& run, const TrainingState& state, const 
     const auto write = [&](const std::string& entry, int64_t offset, std::span<std::byte> from) {
       to_optimizer.write(entry, offset, from);
     };
-    for_each_kept(state, ParamStore::Copies::without, source.optimizer, write);
+    for_each_kept(state, ParamStore::Copies::without, source.optimizer, read_parts, write);
     to_weights.sync();
     to_optimizer.sync();
   });

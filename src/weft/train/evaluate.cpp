@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "weft/train/batch_loader.h"
+#include "weft/train/tensor_values.h"
 
 namespace weft {
 namespace {
@@ -46,10 +47,9 @@ int64_t sum_over(Communicator& ranks, int64_t n) {
   return int64_t(sum);
 }
 
-double sum_of(const Tensor& nll) {
+double sum_of(const Memory& memory, const Tensor& nll) {
   double sum = 0;
-  for (int64_t i = 0; i < nll.elements(); ++i)
-    sum += nll.dtype == DType::f64 ? nll.as<double>()[i] : double(nll.as<float>()[i]);
+  for_each_value(memory, nll, [&](int64_t, int64_t, double x) { sum += x; });
   return sum;
 }
 
@@ -66,7 +66,7 @@ std::optional<EvalRecord> evaluate_loss(const EvalRequest& r, const ScoreMicroBa
     const int64_t i = round + r.ranks.rank();  // beyond the last: windows of which nothing counts, for the others' sake
     int64_t here = 0;
     const EvalBatch batch{r.windows, r.step_spec, (i < batches ? i * size : r.windows.num_windows()), spans, here};
-    const double loss = sum_of(score([&](MicroBatch& b) { batch.load(b); }));
+    const double loss = sum_of(r.memory, score([&](MicroBatch& b) { batch.load(b); }));
     if (i >= batches) continue;
     losses[size_t(i)] = loss;
     counted += here;

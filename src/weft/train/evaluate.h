@@ -14,6 +14,7 @@ using ScoreMicroBatch = std::function<Tensor(const LoadMicroBatch&)>;
 struct EvalRequest {
   const EvalWindows& windows;  // of the step's seq_length
   const StepSpec& step_spec;
+  const Memory& memory;                     // where the losses of tokens lie
   int64_t step = 0;                         // goes into the record
   int64_t max_batches = 0;                  // micro-batches of windows to score; 0: all
   Communicator& ranks;                      // that share the work: each scores every size-th micro-batch

@@ -45,6 +45,7 @@ EvalRecord Evaluator::evaluate(const EvalWindows& windows, int64_t max_batches) 
   const ForwardOnly forward{model_, step_, *backend_, mesh_};
   return *evaluate_loss({.windows = windows,
                          .step_spec = step_,
+                         .memory = *machine_.memory,
                          .step = 0,
                          .max_batches = max_batches,
                          .ranks = mesh_[Axis::dp],

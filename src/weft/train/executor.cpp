@@ -14,6 +14,7 @@ Executor::Executor(TrainingState& state, const StepSpec& step, const MemoryPlan&
       replay_("replay", plan.replay, resources.memory),
       evaluation_("evaluation", plan.evaluation, resources.memory),
       handover_("handover", plan.handover, resources.memory),
+      staging_(resources.memory, step.micro_batch_tokens()),
       chunks_(make_chunks(state, plan, resources.memory)),
       links_(state.model, step, resources.mesh, handover_) {}
 
@@ -91,7 +92,7 @@ void Executor::begin(ChunkState& chunk, InFlight& m, int64_t micro_batch, const 
   m.batch.loss = state_.losses.slice_rows(step_.order.global_of(micro_batch), 1);
   m.batch.loss_scale = input.loss_scale;
   backend_->wait_all();  // the micro-batch before may still be read from this memory
-  input.load(m.batch);
+  staging_.load(input.load, m.batch);
 }
 
 // The slot of a micro-batch in flight through a chunk; of -1, a free one.
@@ -127,7 +128,7 @@ Tensor Executor::evaluate(const LoadMicroBatch& load) {
 Tensor ForwardOnly::score(const LoadMicroBatch& load, Arena& arena) const {
   arena.rewind();
   MicroBatch batch = alloc_micro_batch(arena, step);
-  load(batch);
+  BatchStaging(arena.memory(), step.micro_batch_tokens()).load(load, batch);
   Pass p{backend, mesh, step.precision, batch, &arena, &arena, &arena, &arena, &arena};
   std::vector<StageLinks::Link> others;
   std::vector<Neighbours*> pointers;

@@ -5,11 +5,9 @@
 
 #include "weft/plan/memory_plan.h"
 #include "weft/plan/stage_links.h"
+#include "weft/train/batch_staging.h"
 
 namespace weft {
-
-// Fills ids, targets, counted, positions, tokens of micro-batch b.index; spans must stay alive until it is done.
-using LoadMicroBatch = std::function<void(MicroBatch& b)>;
 
 // Forward only, of one micro-batch that `load` fills, with everything in `arena` (rewound first): the losses of its
 // tokens (stat, [tokens]), which lie there; zero on stages without the head. Blocks.
@@ -77,6 +75,7 @@ class Executor {
   Backend* backend_;
   const ProcessMesh& mesh_;
   Arena scratch_, replay_, evaluation_, handover_;
+  BatchStaging staging_;
   std::vector<ChunkState> chunks_;
   StageLinks links_;  // whose messages lie in the chunks' memory
 };

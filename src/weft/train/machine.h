@@ -17,7 +17,7 @@ struct Machine {
   int threads = 1;
   std::shared_ptr<const WorkspaceModel> workspace_model;
   std::shared_ptr<Memory> memory = host_memory();     // of all tensors
-  std::shared_ptr<const Mover> mover = host_mover();  // of tensors between ranks that are threads
+  std::shared_ptr<const Mover> mover = host_mover();  // of tensors between ranks, and between them and the host
   // Its backends run ops later than they are given: communicators, too, must wait for them.
   bool late = false;
   // A backend whose kernels take their temporaries from `workspace`.

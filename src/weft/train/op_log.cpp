@@ -42,11 +42,11 @@ std::vector<Field> OpRecorder::accumulating(std::span<const Field> fields) {
   return all;
 }
 
-OperandSums OpRecorder::sums_of(const Field& field) {
+OperandSums OpRecorder::sums_of(const Field& field) const {
   OperandSums s{.held = field.tensor->place[Axis::tp], .role = field.role};
   if (!*field.tensor || !holds_numbers(*field.tensor)) return s;
   s.elements = field.tensor->elements();
-  for_each_value(*field.tensor, [&](int64_t, int64_t, double x) {
+  for_each_value(memory_, *field.tensor, [&](int64_t, int64_t, double x) {
     s.sum += x;
     s.abs_sum += std::abs(x);
     s.squares += x * x;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "weft/device/memory.h"
 #include "weft/ops/backend.h"
 #include "weft/ops/region_path.h"
 
@@ -37,10 +38,10 @@ struct Recorded {
 };
 
 // A backend around a backend that sums what goes in and what comes out of every operation within a region. Waits for
-// each. The inner backend is borrowed.
+// each. The inner backend is borrowed, and the memory that the operands lie in.
 class OpRecorder final : public UniformBackend<OpRecorder> {
  public:
-  explicit OpRecorder(Backend& inner) : inner_(inner) {}
+  OpRecorder(Backend& inner, const Memory& memory) : inner_(inner), memory_(memory) {}
 
   // What follows belongs to this micro-batch's forward or backward.
   void begin(int64_t micro_batch, bool forward);
@@ -64,11 +65,12 @@ class OpRecorder final : public UniformBackend<OpRecorder> {
 
  private:
   static std::vector<Field> accumulating(std::span<const Field> fields);
-  static OperandSums sums_of(const Field& field);
+  OperandSums sums_of(const Field& field) const;
   int count(std::string_view op);
   void record(std::string_view op, int which, const Field& field, const OperandSums& before);
 
   Backend& inner_;
+  const Memory& memory_;
   RegionPath path_;
   OperandName at_;
   std::map<OperandName, int> counts_;

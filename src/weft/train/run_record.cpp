@@ -21,9 +21,10 @@ template <class F>
 void for_each_kept(const TrialMoment& now, const Param& p, const F& f) {
   const int64_t width = width_of(p.spec());
   for (const ParamStore::Stored& block : now.params.stored(p)) {
-    for_each_value(now.updated ? block.master : block.grad, [&](int64_t row, int64_t col, double x) {
-      f(size_t((block.rows.first + row) * width + block.cols.first + col), now.updated ? x : x / now.loss_scale);
-    });
+    for_each_value(
+        now.params.memory(), now.updated ? block.master : block.grad, [&](int64_t row, int64_t col, double x) {
+          f(size_t((block.rows.first + row) * width + block.cols.first + col), now.updated ? x : x / now.loss_scale);
+        });
   }
 }
 

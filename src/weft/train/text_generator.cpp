@@ -8,6 +8,7 @@
 #include "weft/models/hf_weights.h"
 #include "weft/ops/dry/dry_backend.h"
 #include "weft/train/checkpoint_state.h"
+#include "weft/train/tensor_values.h"
 
 namespace weft {
 
@@ -57,6 +58,7 @@ TextGenerator::TextGenerator(const std::filesystem::path& folder, const Spec& sp
       constants_("constants and cache", plan_.constants, machine_.memory),
       scratch_("scratch", plan_.scratch, machine_.memory),
       workspace_("workspace", plan_.workspace, machine_.memory),
+      staging_(machine_.memory, max_prompt_),
       params_(precision_, {}),
       model_(params_, config_.spec, {.layers = {}, .max_positions = max_tokens_}),
       backend_(machine_.make_backend(workspace_)),
@@ -82,9 +84,9 @@ TextGenerator::Plan TextGenerator::measure() const {
   auto caches = make_caches(constants);
   DryBackend backend(*machine_.workspace_model);
   const std::vector<int32_t> ids(size_t(max_prompt_), 0);
-  pass(backend, model, caches, scratch, ids);
+  pass(backend, model, caches, scratch, ids, nullptr);
   for (KvCache& c : caches) c.count = max_tokens_ - 1;  // the longest that a token can look back
-  pass(backend, model, caches, scratch, std::span(ids).first(1));
+  pass(backend, model, caches, scratch, std::span(ids).first(1), nullptr);
   return {values.peak(), constants.peak(), scratch.peak(), backend.workspace_bytes()};
 }
 
@@ -98,14 +100,15 @@ std::vector<KvCache> TextGenerator::make_caches(Arena& arena) const {
 }
 
 Tensor TextGenerator::pass(Backend& backend, const Transformer& model, std::vector<KvCache>& caches, Arena& scratch,
-                           std::span<const int32_t> ids) const {
+                           std::span<const int32_t> ids, BatchStaging* staging) const {
   scratch.rewind();
   MicroBatch batch = alloc_micro_batch(scratch, int64_t(ids.size()));
   const int64_t first = caches[0].count;
-  for (size_t i = 0; i < ids.size() && batch.ids.data != nullptr; ++i) {
-    batch.ids.as<int32_t>()[i] = ids[i];
-    batch.positions.as<int32_t>()[i] = int32_t(first + int64_t(i));
-  }
+  const LoadMicroBatch load = [&](MicroBatch& b) {
+    std::copy(ids.begin(), ids.end(), b.ids.as<int32_t>());
+    std::iota(b.positions.as<int32_t>(), b.positions.as<int32_t>() + ids.size(), int32_t(first));
+  };
+  if (staging != nullptr) staging->load(load, batch);
   Pass p{backend, mesh_, precision_, batch, &scratch, &scratch, &scratch, &scratch, &scratch};
   Tensor logits = p.stat(&scratch, {1, config_.spec.vocab_size}, tokens(Spmd::Invariant));
   model.decode(p, caches, logits);
@@ -121,10 +124,9 @@ std::span<const double> TextGenerator::feed(std::span<const int32_t> ids) {
       throw ConfigError(fmt::format("token {} is not in the model's vocabulary of {}", id, config_.spec.vocab_size));
     }
   }
-  const Tensor logits = pass(*backend_, model_, caches_, scratch_, ids);
+  const Tensor logits = pass(*backend_, model_, caches_, scratch_, ids, &staging_);
   fed_ += int64_t(ids.size());
-  for (size_t i = 0; i < logits_.size(); ++i)
-    logits_[i] = logits.dtype == DType::f64 ? logits.as<double>()[i] : double(logits.as<float>()[i]);
+  for_each_value(*machine_.memory, logits, [&](int64_t, int64_t i, double x) { logits_[size_t(i)] = x; });
   return logits_;
 }
 

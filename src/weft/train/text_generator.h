@@ -7,6 +7,7 @@
 
 #include "weft/models/hf_config.h"
 #include "weft/plan/training_state.h"
+#include "weft/train/batch_staging.h"
 #include "weft/train/machine.h"
 
 namespace weft {
@@ -47,7 +48,7 @@ class TextGenerator {
   };
   Plan measure() const;
   Tensor pass(Backend& backend, const Transformer& model, std::vector<KvCache>& caches, Arena& scratch,
-              std::span<const int32_t> ids) const;
+              std::span<const int32_t> ids, BatchStaging* staging) const;
   std::vector<KvCache> make_caches(Arena& arena) const;
 
   const HfConfig config_;
@@ -57,6 +58,7 @@ class TextGenerator {
   ProcessMesh mesh_;
   const Plan plan_;
   Arena values_, constants_, scratch_, workspace_;
+  BatchStaging staging_;
   ParamStore params_;
   Transformer model_;
   std::unique_ptr<Backend> backend_;

@@ -253,6 +253,7 @@ void Trainer::evaluate() {
   const std::optional<EvalRecord> record =
       evaluate_loss({.windows = *data_.valid,
                      .step_spec = rank_.plan.step,
+                     .memory = *machine_.memory,
                      .step = step_,
                      .max_batches = recipe_.train.eval_iters,
                      .ranks = rank_.mesh[Axis::dp],

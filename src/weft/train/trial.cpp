@@ -74,7 +74,7 @@ class TrialRank {
 
   double run_recorded(int64_t step, Executor::StepInput& input) {
     if (hooks_.ops == nullptr || hooks_.ops_step != step) return rank_.executor.run(input);
-    recorder_.emplace(rank_.backend);
+    recorder_.emplace(rank_.backend, rank_.state.params.memory());
     input.begins = [&](const Action& action) {
       recorder_->begin(rank_.plan.step.order.global_of(action.micro_batch), action.what == Do::forward);
     };

@@ -4,7 +4,7 @@
 #include <chrono>
 
 #include "weft/base/error.h"
-#include "weft/device/cuda/managed_memory.h"
+#include "weft/device/cuda/cuda_memory.h"
 #include "weft/ops/cuda/cuda_backend.cuh"
 #include "weft/ops/cuda/cuda_mover.cuh"
 #include "weft/ops/cuda/cuda_workspace.h"
@@ -54,17 +54,16 @@ double seconds_of(Backend& backend, const F& issue) {
 
 class Gpu final : public CudaDevice {
  public:
-  explicit Gpu(int ordinal) : ordinal_(ordinal), memory_(make_managed_memory(ordinal)) {
+  explicit Gpu(int ordinal) : ordinal_(ordinal), memory_(make_cuda_memory(ordinal)) {
     check_cuda(cudaGetDeviceProperties(&properties_, ordinal), "ask the GPU what it is");
     const int capability = 10 * properties_.major + properties_.minor;
     if (capability < kOldest)
       throw Error(fmt::format("GPU {}, {}, has compute capability {}.{}; weft needs 8.0 (A100) or newer", ordinal,
                               properties_.name, properties_.major, properties_.minor));
-    if (properties_.concurrentManagedAccess == 0)
+    if (properties_.canMapHostMemory == 0 || properties_.unifiedAddressing == 0)
       throw Error(
-          fmt::format("GPU {}, {}: this system cannot share memory between the GPU and the host while both work "
-                      "(concurrentManagedAccess is 0); weft needs that: Linux on bare metal, in a container, or "
-                      "with the whole GPU in a virtual machine",
+          fmt::format("GPU {}, {}: this system does not let the GPU reach memory of the host (canMapHostMemory or "
+                      "unifiedAddressing is 0), which weft needs for losses and norms: use 64-bit Linux",
                       ordinal, properties_.name));
   }
 

@@ -13,12 +13,18 @@ void finish() { check_cuda(cudaStreamSynchronize(cudaStreamPerThread), "move ten
 bool is_on_gpu(const void* at) {
   cudaPointerAttributes found;
   check_cuda(cudaPointerGetAttributes(&found, at), "ask where a tensor lies");
-  return found.type == cudaMemoryTypeManaged || found.type == cudaMemoryTypeDevice;
+  return found.type == cudaMemoryTypeDevice;
 }
 
+// Tensors of all ranks lie alike.
 template <class Pointer>
-bool may_sum(std::span<Pointer const> all) {
-  return all.size() <= size_t(gpu::kMostRanks) && std::all_of(all.begin(), all.end(), is_on_gpu);
+bool are_on_gpu(std::span<Pointer const> all) {
+  if (all.empty() || !is_on_gpu(all.front())) return false;
+  if (all.size() > size_t(gpu::kMostRanks))
+    throw Error(
+        fmt::format("{} ranks of one axis share a GPU; at most {} can: use more processes (run.ranks = \"mpi\")",
+                    all.size(), gpu::kMostRanks));
+  return true;
 }
 
 template <class T, class Pointer>
@@ -41,18 +47,19 @@ void sum_all(std::span<Pointer const> from, DType dtype, int64_t n, void* out) {
 class CudaMover final : public Mover {
  public:
   explicit CudaMover(std::shared_ptr<const Mover> host) : host_(std::move(host)) {}
+  bool host_reaches(const void* at) const override { return !is_on_gpu(at); }
   void copy(void* to, const void* from, int64_t bytes) const override {
     check_cuda(cudaMemcpyAsync(to, from, size_t(bytes), cudaMemcpyDefault, cudaStreamPerThread), "copy a tensor");
     finish();
   }
   void sum(std::span<const void* const> from, DType dtype, int64_t n, void* out) const override {
-    if (may_sum(from) && is_on_gpu(out))
+    if (are_on_gpu(from))
       sum_all(from, dtype, n, out);
     else
       host_->sum(from, dtype, n, out);
   }
   void sum_in_place(std::span<void* const> ranks, DType dtype, int64_t n) const override {
-    if (may_sum(ranks))
+    if (are_on_gpu(ranks))
       sum_all(ranks, dtype, n, nullptr);
     else
       host_->sum_in_place(ranks, dtype, n);

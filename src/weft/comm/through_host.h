@@ -1,0 +1,12 @@
+// Tensors of a device through communicators that know the host's memory alone.
+#pragma once
+#include "weft/comm/process_mesh.h"
+#include "weft/device/mover.h"
+
+namespace weft {
+
+// The same mesh. Tensors that the host does not reach are copied to it before each call, and back when it has been
+// waited for. `mover` must outlive the result.
+ProcessMesh through_host(const ProcessMesh& mesh, const Mover& mover);
+
+}  // namespace weft

@@ -1,0 +1,94 @@
+// Communicators that know the host's memory alone, called with tensors that the host does not reach.
+#include "weft/comm/through_host.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "guarded_memory.h"
+#include "weft/comm/local_group.h"
+#include "weft/device/arena.h"
+
+namespace weft {
+namespace {
+
+class ThroughHost : public ::testing::Test {
+ protected:
+  // Calls f(rank's world communicator, arena of tensors out of reach) on so many ranks, as threads whose own
+  // communicator would crash on such a tensor.
+  template <class F>
+  static void on_ranks(int ranks, const F& f) {
+    const auto memory = std::make_shared<testing::GuardedMemory>();
+    const testing::GuardedMover mover;
+    run_local(
+        {.dp = ranks},
+        [&](const ProcessMesh& mesh) {
+          Arena arena("tensors", 1 << 12, memory);
+          const ProcessMesh through = through_host(mesh, mover);
+          f(*through.world, arena);
+        },
+        *host_mover());
+  }
+  static Tensor made(Arena& arena, const std::vector<float>& values) {
+    const Tensor x = arena.alloc(DType::f32, {int64_t(values.size())});
+    if (!values.empty()) arena.memory()->copy(x.data, values.data(), size_t(x.bytes()));
+    return x;
+  }
+  static std::vector<float> values_of(const Arena& arena, const Tensor& x) {
+    std::vector<float> values(size_t(x.elements()));
+    if (!values.empty()) arena.memory()->copy(values.data(), x.data, size_t(x.bytes()));
+    return values;
+  }
+  using Values = std::vector<float>;
+};
+
+TEST_F(ThroughHost, CollectivesComeBackWhenTheyHaveBeenWaitedFor) {
+  on_ranks(2, [](Communicator& ranks, Arena& arena) {
+    const float me = float(ranks.rank() + 1);
+    const Tensor x = made(arena, {me, 10 * me}), nothing = made(arena, {});
+    Work sum = ranks.all_reduce(x);
+    sum.wait();
+    EXPECT_EQ(values_of(arena, x), (Values{3, 30}));
+    ranks.all_reduce(nothing).wait();
+    const Tensor full = made(arena, {0, 0, 0, 0}), shard = full.slice_rows(2 * ranks.rank(), 2);
+    const Values mine{me, 2 * me};
+    arena.memory()->copy(shard.data, mine.data(), size_t(shard.bytes()));
+    ranks.all_gather(shard, full).wait();  // a shard in its place
+    EXPECT_EQ(values_of(arena, full), (Values{1, 2, 2, 4}));
+    const Tensor part = made(arena, {0, 0});
+    ranks.reduce_scatter(full, part).wait();
+    EXPECT_EQ(values_of(arena, part), ranks.rank() == 0 ? (Values{2, 4}) : (Values{4, 8}));
+    EXPECT_EQ(values_of(arena, full), (Values{1, 2, 2, 4}));
+  });
+}
+
+TEST_F(ThroughHost, SendsAndWhatTheHostReachesAnyway) {
+  on_ranks(3, [](Communicator& ranks, Arena& arena) {
+    const int next = (ranks.rank() + 1) % 3, before = (ranks.rank() + 2) % 3;
+    const Tensor mine = made(arena, {float(ranks.rank())}), theirs = made(arena, {-1});
+    Work sent = ranks.send(mine, next);
+    ranks.recv(theirs, before).wait();
+    sent.wait();
+    EXPECT_EQ(values_of(arena, theirs), Values{float(before)});
+    double here = 1;
+    ranks.all_reduce({&here, DType::f64, {1}}).wait();
+    EXPECT_EQ(here, 3);
+  });
+}
+
+// What a work that is never waited for has been given stays until nobody uses it.
+TEST_F(ThroughHost, AWorkThatIsDroppedLeavesItsTensors) {
+  EXPECT_THROW(on_ranks(2,
+                        [](Communicator& ranks, Arena& arena) {
+                          const Tensor x = made(arena, {1});
+                          {
+                            const Work dropped = ranks.all_reduce(x);
+                            if (ranks.rank() == 0) throw Error("rank 0 is gone");
+                          }
+                          ranks.all_reduce(x).wait();
+                        }),
+               Error);
+}
+
+}  // namespace
+}  // namespace weft
