@@ -171,6 +171,20 @@ CudnnWay way_of(const Cudnn& cudnn, CudnnDescriptor config) {
   return {std::move(config), number, bytes, repeats(engine.front())};
 }
 
+void add_ways(const Cudnn& cudnn, const CudnnGraph& graph, const CudnnDescriptor* described,
+              cudnnBackendHeurMode_t mode, std::vector<CudnnWay>& to) {
+  CudnnDescriptor asked(cudnn, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, "ask how to compute attention");
+  asked.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph.whole())
+      .set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode);
+  if (described != nullptr) asked.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, *described);
+  asked.finish();
+  std::vector<CudnnDescriptor> configs;
+  for (int64_t n = asked.count_of(CUDNN_ATTR_ENGINEHEUR_RESULTS); n > 0; --n)
+    configs.emplace_back(cudnn, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, "hear how to compute attention");
+  const int64_t count = asked.get(CUDNN_ATTR_ENGINEHEUR_RESULTS, configs);
+  for (int64_t i = 0; i < count; ++i) to.push_back(way_of(cudnn, std::move(configs[size_t(i)])));
+}
+
 }  // namespace
 
 CudnnGraph::CudnnGraph(const Cudnn& cudnn, const gpu::AttentionGraph& graph, cudnnHandle_t handle)
@@ -178,18 +192,13 @@ CudnnGraph::CudnnGraph(const Cudnn& cudnn, const gpu::AttentionGraph& graph, cud
 
 std::vector<CudnnWay> ways_to_compute(const Cudnn& cudnn, const CudnnGraph& graph, const CudnnDescriptor* described) {
   std::vector<CudnnWay> ways;
+  std::string why;
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-    CudnnDescriptor asked(cudnn, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, "ask how to compute attention");
-    asked.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph.whole())
-        .set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode);
-    if (described != nullptr) asked.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, *described);
-    asked.finish();
-    std::vector<CudnnDescriptor> configs;
-    for (int64_t n = asked.count_of(CUDNN_ATTR_ENGINEHEUR_RESULTS); n > 0; --n)
-      configs.emplace_back(cudnn, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, "hear how to compute attention");
-    const int64_t count = asked.get(CUDNN_ATTR_ENGINEHEUR_RESULTS, configs);
-    for (int64_t i = 0; i < count; ++i) ways.push_back(way_of(cudnn, std::move(configs[size_t(i)])));
+    try {
+      add_ways(cudnn, graph, described, mode, ways);
+    } catch (const CudnnError& e) { why = e.what(); }
   }
+  if (ways.empty() && !why.empty()) throw CudnnError(why);
   return ways;
 }
 
