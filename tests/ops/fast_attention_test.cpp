@@ -111,7 +111,7 @@ void expect_right(Trial& trial, Backend& backend) {
   EXPECT_EQ(trial.trespass(), "");
 }
 
-TEST(FastAttention, TheGraphIsAttention) {
+TEST(FastAttentionSlow, TheGraphIsAttention) {
   for (const DType t : {DType::bf16, DType::f16}) {
     for (const AttentionHeads& heads : {heads_of(2, 2, 16), heads_of(4, 2, 8), heads_of(3, 1, 24)}) {
       const Setting setting{.heads = heads, .dtype = t};
@@ -140,7 +140,7 @@ TEST(FastAttention, OnlyTheFirstOfAShapeIsChecked) {
   EXPECT_EQ(manner.runs, 5);
 }
 
-TEST(FastAttention, BackwardGoesInPiecesThatFit) {
+TEST(FastAttentionSlow, BackwardGoesInPiecesThatFit) {
   const int64_t of_head = 2 * 128 * 128;  // and more
   for (const auto& [heads, limit, pieces] :
        {std::tuple{heads_of(4, 2, 8), int64_t{1} << 40, 1}, std::tuple{heads_of(2, 2, 16), 5 * of_head, 3},
