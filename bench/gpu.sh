@@ -162,6 +162,8 @@ run_kernels() {
     attempt "kernels in $precision" "$weft" bench kernels --backend="$backend" --precision="$precision" --iters="$iters" \
       ${kernel_options[@]+"${kernel_options[@]}"}
   done
+  [[ $backend != cuda ]] || attempt "kernels in bf16, attention without cuDNN" env WEFT_CUDNN=off "$weft" bench kernels \
+    --backend=cuda --precision=bf16 --iters="$iters" ${kernel_options[@]+"${kernel_options[@]}"}
 }
 
 # The most memory that the GPU had in use meanwhile, of all processes.

@@ -75,8 +75,8 @@ endfunction()
 if(CMAKE_CUDA_COMPILER AND NOT WEFT_SANITIZE)
   weft_cuda_places(weft_cuda_places)
   weft_cuda_library(weft_cublaslt cuBLASLt cublasLt.h cublasLt ${CUDAToolkit_VERSION_MAJOR})
-  # Nothing of weft uses these two yet.
-  weft_cuda_library(weft_cudnn cuDNN cudnn.h cudnn 9)
+  weft_cuda_library(weft_cudnn cuDNN cudnn_graph.h cudnn 9)  # its header; the library is loaded when it is wanted
+  # Nothing of weft uses this yet.
   weft_cuda_library(weft_nccl NCCL nccl.h nccl 2)
   foreach(place ${weft_cuda_places})
     if(NOT TARGET weft_nvtx AND EXISTS ${place}/include/nvtx3/nvToolsExt.h)
@@ -86,6 +86,7 @@ if(CMAKE_CUDA_COMPILER AND NOT WEFT_SANITIZE)
   endforeach()
   if(TARGET weft_cudnn)
     set(WEFT_HAS_CUDNN ON)
+    add_library(weft::cuDNN ALIAS weft_cudnn)
   endif()
   if(TARGET weft_nccl)
     set(WEFT_HAS_NCCL ON)
@@ -104,6 +105,15 @@ else()
   message(STATUS "run.backend = \"cuda\": not built: ${why_no_cuda}")
 endif()
 
+# weft_use_cudnn(target): its header, and where the library is found again that the target loads by its name.
+function(weft_use_cudnn target)
+  get_target_property(file weft_cudnn IMPORTED_LOCATION)
+  get_filename_component(folder ${file} DIRECTORY)
+  target_include_directories(${target} SYSTEM PRIVATE $<TARGET_PROPERTY:weft_cudnn,INTERFACE_INCLUDE_DIRECTORIES>
+                                                      ${CUDAToolkit_INCLUDE_DIRS})
+  set_property(TARGET ${target} APPEND PROPERTY BUILD_RPATH ${folder})
+endfunction()
+
 function(weft_cuda_module)
   if(NOT WEFT_HAS_CUDA)
     return()
@@ -111,6 +121,11 @@ function(weft_cuda_module)
   set_target_properties(weft_base weft_tensor weft_device weft_ops PROPERTIES POSITION_INDEPENDENT_CODE ON)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/weft/device/cuda/*.cpp
        ${PROJECT_SOURCE_DIR}/src/weft/ops/cuda/*.cpp ${PROJECT_SOURCE_DIR}/src/weft/ops/cuda/*.cu)
+  if(WEFT_HAS_CUDNN)
+    list(FILTER sources EXCLUDE REGEX "/cudnn_attention_missing\\.cpp$")
+  else()
+    list(FILTER sources EXCLUDE REGEX "/cudnn_(attention|library|plan)\\.cpp$")
+  endif()
   add_library(weft_cuda MODULE ${sources})
   # fmt's constexpr formatting is beyond nvcc; `--expt-relaxed-constexpr` lets kernels call the constexpr functions that
   # the host uses too.
@@ -118,5 +133,8 @@ function(weft_cuda_module)
   target_compile_options(weft_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)
   set_target_properties(weft_cuda PROPERTIES CUDA_STANDARD 20 CUDA_EXTENSIONS OFF CUDA_RUNTIME_LIBRARY Static
                                              LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+  if(WEFT_HAS_CUDNN)
+    weft_use_cudnn(weft_cuda)
+  endif()
   target_link_libraries(weft_cuda PRIVATE weft_ops weft_cublaslt weft_nvtx CUDA::cudart_static ${CMAKE_DL_LIBS})
 endfunction()

@@ -80,6 +80,17 @@ TEST_F(WithoutAGpu, ARunOnOneIsPlannedByTheModuleAlone) {
   EXPECT_SAYS(f.out, "workspace");
 }
 
+TEST_F(WithoutAGpu, WhetherCudnnMayBeUsedIsOnOrOff) {
+  if (std::string(WEFT_CUDA_MODULE_FILE).empty()) GTEST_SKIP() << "there is no module";
+  for (const auto& [says, status] : {std::pair{"on", 0}, std::pair{"off", 0}, std::pair{"0", 2}}) {
+    setenv("WEFT_CUDNN", says, 1);
+    const Finished f = testing::weft({"plan", recipe(), "run.backend=cuda"});
+    unsetenv("WEFT_CUDNN");
+    EXPECT_EQ(f.status, status) << f.err;
+    EXPECT_SAYS(f.err, status == 0 ? "" : "run.backend = \"cuda\": WEFT_CUDNN=0: it may be on or off");
+  }
+}
+
 TEST_F(WithoutAGpu, AProgramWithoutItsModuleSaysWhereItLooked) {
   const fs::path program = dir_ / "bin/weft";
   fs::create_directory(dir_ / "bin");

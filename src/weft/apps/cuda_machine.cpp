@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <string_view>
 #include <vector>
 
 #include "weft/apps/cpu_machine.h"
@@ -15,6 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kModuleVariable = "WEFT_CUDA_MODULE";  // names the file
+constexpr const char* kCudnnVariable = "WEFT_CUDNN";         // off: attention by weft's own kernels alone
 
 // Beside the program, or in ../lib as it is installed.
 std::vector<fs::path> places_of_module() {
@@ -52,8 +54,15 @@ Function* function_of_module(const char* name) {
   return found;
 }
 
+bool wants_cudnn() {
+  const char* const set = std::getenv(kCudnnVariable);
+  const std::string_view says = set == nullptr ? "on" : set;
+  if (says != "on" && says != "off") throw Error(fmt::format("{}={}: it may be on or off", kCudnnVariable, says));
+  return says == "on";
+}
+
 std::shared_ptr<CudaDevice> open_device(int ordinal) {
-  return std::shared_ptr<CudaDevice>(function_of_module<OpenCudaDevice>(kOpenCudaDevice)(ordinal));
+  return std::shared_ptr<CudaDevice>(function_of_module<OpenCudaDevice>(kOpenCudaDevice)(ordinal, wants_cudnn()));
 }
 
 // What the module or its device throws is of the recipe, which asks for what is not there.
@@ -91,7 +100,8 @@ Machine cuda_machine_to_plan() {
   Machine machine;
   machine.description = "cuda, by its module alone: no GPU was looked for";
   machine.workspace_model = or_refused([] {
-    return std::shared_ptr<const WorkspaceModel>(function_of_module<MakeCudaWorkspace>(kMakeCudaWorkspace)());
+    return std::shared_ptr<const WorkspaceModel>(
+        function_of_module<MakeCudaWorkspace>(kMakeCudaWorkspace)(wants_cudnn()));
   });
   return machine;
 }

@@ -1,5 +1,6 @@
 #include <nvtx3/nvToolsExt.h>
 
+#include <cstdio>
 #include <string>
 
 #include "weft/ops/cuda/cuda_backend.cuh"
@@ -7,17 +8,24 @@
 
 namespace weft {
 
-CudaBackend::CudaBackend(int device, Arena& workspace) : device_(device), workspace_(workspace) {
+CudaBackend::CudaBackend(int device, Arena& workspace, bool cudnn)
+    : device_(device), cudnn_(cudnn), workspace_(workspace) {
   check_cuda(cudaSetDevice(device_), "use the GPU");
   check_cuda(cudaDeviceGetAttribute(&shared_bytes_, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
              "ask the GPU for its shared memory");
   check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream");
   staging_.emplace(stream_);
   cublas_.emplace();
+  if (!cudnn_) return;
+  try {
+    attention_.emplace(open_cudnn_attention(stream_),
+                       [](const std::string& what) { std::fputs(("weft: " + what + "\n").c_str(), stderr); });
+  } catch (const Error&) {}  // CudaDevice::description says so
 }
 
 CudaBackend::~CudaBackend() {
   cudaStreamSynchronize(stream_);
+  attention_.reset();  // which knows the stream
   cudaStreamDestroy(stream_);
 }
 
@@ -37,6 +45,21 @@ void CudaBackend::launch(const Matmul& op) {
   plain.bias = {};
   if (op.bias && op.bias.dtype == op.out.dtype && cublas_->run(plain, memory, stream_))
     return gpu::run(launcher, AddRow{.b = op.bias, .y = op.out});
+  gpu::run(launcher, op);
+}
+
+template <class Op>
+void CudaBackend::launch_attention(const Op& op) {
+  gpu::StreamLauncher launcher(stream_, workspace_, *staging_, shared_bytes_);
+  const int64_t bytes = cudnn_ ? gpu::library_bytes(op) : 0;
+  if (bytes > 0) {
+    auto* const memory = static_cast<std::byte*>(workspace_.alloc(DType::u8, {bytes}).data);
+    const auto own = [&](const Op& same) {
+      const Scope scope(workspace_);
+      gpu::run(launcher, same);
+    };
+    if (attention_ && attention_->run(launcher, op, memory, own)) return;
+  }
   gpu::run(launcher, op);
 }
 

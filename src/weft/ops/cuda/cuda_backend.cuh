@@ -4,6 +4,7 @@
 
 #include "weft/ops/backend.h"
 #include "weft/ops/cuda/cublas_matmul.h"
+#include "weft/ops/cuda/fast_attention.h"
 #include "weft/ops/cuda/run_kernels.h"
 #include "weft/ops/cuda/stream_launcher.cuh"
 
@@ -11,7 +12,8 @@ namespace weft {
 
 class CudaBackend final : public UniformBackend<CudaBackend> {
  public:
-  CudaBackend(int device, Arena& workspace);
+  // With cuDNN for attention where it is wanted and there.
+  CudaBackend(int device, Arena& workspace, bool cudnn = false);
   ~CudaBackend() override;
 
   template <class Op>
@@ -31,12 +33,18 @@ class CudaBackend final : public UniformBackend<CudaBackend> {
   }
   void launch(const Matmul& op);
   void launch(const Zero& op);
+  void launch(const Attention& op) { launch_attention(op); }
+  void launch(const AttentionBackward& op) { launch_attention(op); }
+  template <class Op>
+  void launch_attention(const Op& op);
 
   int device_, shared_bytes_ = 0;
+  bool cudnn_;
   Arena& workspace_;
   cudaStream_t stream_ = nullptr;
   std::optional<gpu::Staging> staging_;
   std::optional<CublasMatmul> cublas_;  // of the device, which is set before
+  std::optional<gpu::FastAttention<gpu::StreamLauncher>> attention_;
 };
 
 }  // namespace weft

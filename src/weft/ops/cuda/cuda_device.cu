@@ -54,7 +54,7 @@ double seconds_of(Backend& backend, const F& issue) {
 
 class Gpu final : public CudaDevice {
  public:
-  explicit Gpu(int ordinal) : ordinal_(ordinal), memory_(make_cuda_memory(ordinal)) {
+  Gpu(int ordinal, bool cudnn) : ordinal_(ordinal), cudnn_(cudnn), memory_(make_cuda_memory(ordinal)) {
     check_cuda(cudaGetDeviceProperties(&properties_, ordinal), "ask the GPU what it is");
     const int capability = 10 * properties_.major + properties_.minor;
     if (capability < kOldest)
@@ -70,18 +70,20 @@ class Gpu final : public CudaDevice {
   std::string description() const override {
     int driver = 0;
     check_cuda(cudaDriverGetVersion(&driver), "ask for the driver's version");
-    return fmt::format("{}, {:.0f} GiB, compute capability {}.{}, CUDA {} (driver {}), cuBLASLt {}", properties_.name,
-                       double(properties_.totalGlobalMem) / double(1 << 30), properties_.major, properties_.minor,
-                       version_text(CUDART_VERSION, 1000), version_text(driver, 1000),
-                       version_text(int(cublasLtGetVersion()), 10000));
+    return fmt::format("{}, {:.0f} GiB, compute capability {}.{}, CUDA {} (driver {}), cuBLASLt {}, {}",
+                       properties_.name, double(properties_.totalGlobalMem) / double(1 << 30), properties_.major,
+                       properties_.minor, version_text(CUDART_VERSION, 1000), version_text(driver, 1000),
+                       version_text(int(cublasLtGetVersion()), 10000), cudnn_text());
   }
   std::shared_ptr<Memory> memory() const override { return memory_; }
-  std::shared_ptr<const WorkspaceModel> workspace_model() const override { return std::make_shared<CudaWorkspace>(); }
+  std::shared_ptr<const WorkspaceModel> workspace_model() const override {
+    return std::make_shared<CudaWorkspace>(cudnn_);
+  }
   std::shared_ptr<const Mover> make_mover(std::shared_ptr<const Mover> host) const override {
     return make_cuda_mover(std::move(host));
   }
   std::unique_ptr<Backend> make_backend(Arena& workspace) const override {
-    return std::make_unique<CudaBackend>(ordinal_, workspace);
+    return std::make_unique<CudaBackend>(ordinal_, workspace, cudnn_);
   }
 
   double measure_matmul_rate(DType dtype) const override {
@@ -92,6 +94,15 @@ class Gpu final : public CudaDevice {
   }
 
  private:
+  // Opened as a backend opens it.
+  std::string cudnn_text() const {
+    if (!cudnn_) return knows_cudnn() ? "without cuDNN (WEFT_CUDNN=off)" : "without cuDNN";
+    try {
+      check_cuda(cudaSetDevice(ordinal_), "use the GPU");
+      open_cudnn_attention(nullptr);
+      return cudnn_name();
+    } catch (const Error& e) { return fmt::format("without cuDNN ({})", e.what()); }
+  }
   // f(size) of the first size, halved while the GPU has no room beside what is there already; 0 if never.
   template <class F>
   static double largest_that_fits(int64_t size, int64_t least, const F& f) {
@@ -127,6 +138,7 @@ class Gpu final : public CudaDevice {
   }
 
   int ordinal_;
+  bool cudnn_;
   std::shared_ptr<Memory> memory_;
   cudaDeviceProp properties_ = {};
 };
@@ -153,8 +165,10 @@ int count_of_gpus() {
 }  // namespace
 }  // namespace weft
 
-extern "C" weft::CudaDevice* weft_open_cuda_device(int ordinal) {
+extern "C" weft::CudaDevice* weft_open_cuda_device(int ordinal, bool cudnn) {
   const int count = weft::count_of_gpus();
-  return new weft::Gpu(ordinal % count);
+  return new weft::Gpu(ordinal % count, cudnn && weft::knows_cudnn());
 }
-extern "C" weft::WorkspaceModel* weft_make_cuda_workspace() { return new weft::CudaWorkspace(); }
+extern "C" weft::WorkspaceModel* weft_make_cuda_workspace(bool cudnn) {
+  return new weft::CudaWorkspace(cudnn && weft::knows_cudnn());
+}

@@ -12,7 +12,8 @@ namespace weft {
 class CudaDevice {
  public:
   virtual ~CudaDevice() = default;
-  virtual std::string description() const = 0;  // "NVIDIA H200, compute capability 9.0, driver 13.0, cuBLASLt 13.1"
+  // "NVIDIA H200, compute capability 9.0, driver 13.0, cuBLASLt 13.1, cuDNN 9.19.0"
+  virtual std::string description() const = 0;
   virtual std::shared_ptr<Memory> memory() const = 0;
   virtual std::shared_ptr<const WorkspaceModel> workspace_model() const = 0;
   // Of tensors between ranks that are threads. What lies elsewhere is summed by `host`.
@@ -25,10 +26,11 @@ class CudaDevice {
 
 // What the module has for dlsym under kOpenCudaDevice. Throws Error "no NVIDIA driver ...", which says what is missing
 // and what to do.
-using OpenCudaDevice = CudaDevice*(int ordinal);
+// `cudnn`: whether attention may be cuDNN's, where the module knows it and it is there.
+using OpenCudaDevice = CudaDevice*(int ordinal, bool cudnn);
 inline constexpr const char* kOpenCudaDevice = "weft_open_cuda_device";
 // What its ops take of their workspace, to plan with: needs no GPU and no driver. The caller deletes it.
-using MakeCudaWorkspace = WorkspaceModel*();
+using MakeCudaWorkspace = WorkspaceModel*(bool cudnn);
 inline constexpr const char* kMakeCudaWorkspace = "weft_make_cuda_workspace";
 inline constexpr const char* kCudaModule = "libweft_cuda.so";
 

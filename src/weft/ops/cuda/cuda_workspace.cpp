@@ -1,6 +1,7 @@
 #include "weft/ops/cuda/cuda_workspace.h"
 
 #include "weft/device/arena.h"
+#include "weft/ops/cuda/attention_batch.h"
 #include "weft/ops/cuda/run_kernels.h"
 
 namespace weft {
@@ -27,9 +28,11 @@ class Counter {
   Arena arena_{"workspace"};
 };
 
+// `first`: bytes that come before.
 template <class Op>
-int64_t count(const Op& op) {
+int64_t count(const Op& op, int64_t first = 0) {
   Counter counter;
+  if (first > 0) counter.memory<std::byte>(first);
   gpu::run(counter, op);
   return counter.bytes();
 }
@@ -40,8 +43,10 @@ int64_t CudaWorkspace::bytes(const Matmul&) const { return kCublasWorkspace; }
 int64_t CudaWorkspace::bytes(const BiasGrad& op) const { return count(op); }
 int64_t CudaWorkspace::bytes(const NormBackward& op) const { return count(op); }
 int64_t CudaWorkspace::bytes(const HeadNormBackward& op) const { return count(op); }
-int64_t CudaWorkspace::bytes(const Attention& op) const { return count(op); }
-int64_t CudaWorkspace::bytes(const AttentionBackward& op) const { return count(op); }
+int64_t CudaWorkspace::bytes(const Attention& op) const { return count(op, cudnn_ ? gpu::library_bytes(op) : 0); }
+int64_t CudaWorkspace::bytes(const AttentionBackward& op) const {
+  return count(op, cudnn_ ? gpu::library_bytes(op) : 0);
+}
 int64_t CudaWorkspace::bytes(const Sum& op) const { return count(op); }
 int64_t CudaWorkspace::bytes(const SumSquares& op) const { return count(op); }
 int64_t CudaWorkspace::bytes(const CountNonfinite& op) const { return count(op); }

@@ -8,6 +8,7 @@ inline constexpr int64_t kCublasWorkspace = int64_t{32} << 20;  // bytes: what N
 
 class CudaWorkspace final : public WorkspaceModel {
  public:
+  explicit CudaWorkspace(bool cudnn) : cudnn_(cudnn) {}  // whether attention may be cuDNN's
   using WorkspaceModel::bytes;
   int64_t bytes(const Matmul& op) const override;
   int64_t bytes(const BiasGrad& op) const override;
@@ -18,6 +19,9 @@ class CudaWorkspace final : public WorkspaceModel {
   int64_t bytes(const Sum& op) const override;
   int64_t bytes(const SumSquares& op) const override;
   int64_t bytes(const CountNonfinite& op) const override;
+
+ private:
+  bool cudnn_;
 };
 
 }  // namespace weft

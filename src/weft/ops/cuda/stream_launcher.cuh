@@ -91,6 +91,11 @@ class StreamLauncher {
     check_cuda(cudaMemcpyAsync(to, kept, from.size_bytes(), cudaMemcpyHostToDevice, stream_), "copy to the GPU");
     return to;
   }
+  // Waits for all that was launched.
+  void fetch(void* to, const void* from, int64_t bytes) const {
+    check_cuda(cudaMemcpyAsync(to, from, size_t(bytes), cudaMemcpyDeviceToHost, stream_), "copy from the GPU");
+    check_cuda(cudaStreamSynchronize(stream_), "run what the GPU was given");
+  }
 
  private:
   cudaStream_t stream_;

@@ -1,0 +1,60 @@
+// Which attention a library may compute, in which pieces, and what memory that takes. Known before a GPU is.
+#pragma once
+#include <optional>
+
+#include "weft/ops/cuda/attention_graph.h"
+#include "weft/ops/ops.h"
+
+namespace weft::gpu {
+
+// Of spans that are a batch: sequences of one length, one after the other, each of which sees itself alone, from its
+// first token. Nothing for what else there is: f32, dropout, windows that hide something, lengths that are no multiple
+// of 128, heads whose width is no multiple of 8 or above 128, rows that do not begin at a multiple of 16 bytes.
+std::optional<AttentionShape> shape_of(const Attention& op);
+std::optional<AttentionShape> shape_of(const AttentionBackward& op);
+// Whether the tensors themselves begin at a multiple of 16 bytes, which a dry run cannot know.
+bool begin_aligned(const Attention& op);
+bool begin_aligned(const AttentionBackward& op);
+
+// A library that gives the same bits each time writes the scores' gradients of all that it does at once, f16 or bf16
+// [sequences, heads, length, length]. So backward goes in equal pieces of whole sequences, or of a sequence's heads.
+struct AttentionPieces {
+  AttentionShape piece;
+  int64_t count = 0;
+  int64_t workspace_bytes = 0;  // that the library may use for one
+};
+struct AttentionLimits {
+  int64_t piece = int64_t{256} << 20;      // bytes that a piece may take, if more than the least one fits
+  int64_t least_piece = int64_t{1} << 30;  // that the least one may take: the queries of one key head
+};
+// Nothing where the least piece takes more.
+std::optional<AttentionPieces> pieces_of(const AttentionShape& whole, const AttentionLimits& limits = {});
+
+// What the rows of two tensors have in common, to judge a library by (fast_attention.h).
+struct RowReport {
+  float largest, apart;  // of weft's own numbers; of the differences. inf: something is not finite
+  float squares, apart_squares;
+  uint64_t bits;  // of the library's numbers: equal where these are
+};
+
+// Offsets into one piece of memory, which begins at a multiple of so many bytes.
+inline constexpr int64_t kRegionAlignment = 256;
+struct AttentionRegion {
+  int64_t lse = 0;       // f32 [sequences, heads, length]
+  int64_t weighted = 0;  // the same, backward
+  int64_t reports = 0;   // of each token
+  int64_t shared = 0;    // the library's workspace; after it, weft's own results, to compare with
+  int64_t bytes = 0;
+};
+AttentionRegion region_of(const AttentionPieces& pieces, const AttentionShape& whole);
+
+// Of the memory above, wherever it begins: 0 where no library may compute it.
+template <class Op>
+int64_t library_bytes(const Op& op) {
+  const auto shape = shape_of(op);
+  if (!shape) return 0;
+  const auto pieces = pieces_of(*shape);
+  return pieces ? region_of(*pieces, *shape).bytes + kRegionAlignment : 0;
+}
+
+}  // namespace weft::gpu

@@ -1,0 +1,32 @@
+// A library that computes attention, and how to open the one there is: cuDNN.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+
+#include "weft/ops/cuda/attention_graph.h"
+
+namespace weft {
+
+// Of each slot its address: on the GPU, or of a number (scale, lowest, one: float) on the host.
+using AttentionData = std::map<gpu::Slot, void*>;
+
+// Belongs to one stream; not thread-safe.
+class AttentionLibrary {
+ public:
+  virtual ~AttentionLibrary() = default;
+  // Makes and keeps a way to compute attention of this shape that gives the same bits each time, in at most so many
+  // bytes of workspace. Throws Error, which says why there is none.
+  virtual void plan(const gpu::AttentionShape& shape, int64_t most_workspace) = 0;
+  // Issues a shape that was planned. Throws Error.
+  virtual void run(const gpu::AttentionShape& shape, const AttentionData& data, void* workspace) = 0;
+};
+
+// Whether this build knows cuDNN at all.
+bool knows_cudnn();
+// "cuDNN 9.19.0". Throws Error that says what is missing.
+std::string cudnn_name();
+// For `stream` (a cudaStream_t) of the GPU in use. Throws Error that says what is missing.
+std::unique_ptr<AttentionLibrary> open_cudnn_attention(void* stream);
+
+}  // namespace weft

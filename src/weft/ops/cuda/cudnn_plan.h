@@ -1,0 +1,43 @@
+// Attention's graph as cuDNN takes it, and a plan to run it.
+#pragma once
+#include "weft/ops/cuda/attention_library.h"
+#include "weft/ops/cuda/cudnn_library.h"
+
+namespace weft {
+
+// Needs no GPU without a handle. Throws CudnnError where the library does not know what is asked.
+class CudnnGraph {
+ public:
+  CudnnGraph(const Cudnn& cudnn, const gpu::AttentionGraph& graph, cudnnHandle_t handle = nullptr);
+  const CudnnDescriptor& whole() const { return parts_.back(); }
+
+ private:
+  std::vector<CudnnDescriptor> parts_;  // the graph last
+};
+
+struct CudnnWay {
+  CudnnDescriptor config;
+  int64_t engine, workspace_bytes;
+  bool repeats;  // its bits
+};
+// What the library's heuristics advise, the best first: for the handle's GPU, or for one that is only described.
+// Throws CudnnError.
+std::vector<CudnnWay> ways_to_compute(const Cudnn& cudnn, const CudnnGraph& graph, const CudnnDescriptor* described);
+
+class CudnnPlan {
+ public:
+  // The first way that gives the same bits each time in at most `most_workspace` bytes. Throws CudnnError, which says
+  // of each way why not, where there is none.
+  CudnnPlan(Cudnn cudnn, const gpu::AttentionGraph& graph, cudnnHandle_t handle, int64_t most_workspace);
+  // Issues it on the handle's stream. Numbers on the host are read before this returns. Throws CudnnError.
+  void run(cudnnHandle_t handle, const AttentionData& data, void* workspace) const;
+
+ private:
+  bool take(const CudnnDescriptor& config, cudnnHandle_t handle, int64_t most_workspace, std::string& why);
+
+  Cudnn cudnn_;
+  CudnnGraph graph_;
+  std::vector<CudnnDescriptor> config_, plan_;  // one of each
+};
+
+}  // namespace weft
