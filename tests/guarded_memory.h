@@ -12,7 +12,8 @@
 
 namespace weft::testing {
 
-// All guarded memory of the process: open while any `Opened` lives.
+// All guarded memory of the process: open while any `Opened` lives, so that one rank's op may hide what another rank's
+// thread touches.
 class Guard {
  public:
   static Guard& of_process() {

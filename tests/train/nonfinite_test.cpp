@@ -3,6 +3,7 @@
 
 #include "apps/program.h"
 #include "train/golden.h"
+#include "train/late_backend.h"
 #include "weft/apps/backends.h"
 
 namespace weft {
@@ -57,7 +58,7 @@ class NonFinite : public ::testing::Test {
     for (std::string word; words >> word;) overrides.push_back("parallel." + word);
     const Recipe recipe = testing::golden_recipe(folder_, dir_ / fmt::format("run{}", runs_++), overrides);
     try {
-      testing::train(recipe, machine_for(recipe));
+      testing::train(recipe, device_(machine_for(recipe)));
     } catch (const NumericsError& e) { return e.what(); }
     return "it trained";
   }
@@ -86,11 +87,17 @@ class NonFinite : public ::testing::Test {
   testing::TempDir dir_;
   std::vector<uint16_t> tokens_;
   int runs_ = 0;
+  std::function<Machine(Machine)> device_ = [](Machine machine) { return machine; };
 };
 using NonFiniteSlow = NonFinite;
 
 TEST_F(NonFinite, ABadValueIsNamedByStepLayerAndTensorOnALayout) {
   expect_weight_token_and_head_named("dp=2 pp=2 zero_stage=3");
+}
+
+TEST_F(NonFinite, ABadValueIsNamedOnADeviceWithMemoryOfItsOwn) {
+  device_ = testing::apart;
+  expect_weight_token_and_head_named("");
 }
 
 // Its stage has no temporaries but those that look for bad numbers.

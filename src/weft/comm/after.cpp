@@ -12,16 +12,19 @@ class After final : public Communicator {
   int size() const override { return inner_->size(); }
   int rank() const override { return inner_->rank(); }
   Work all_reduce(Tensor x, Site site) override { return finished().all_reduce(x, site); }
-  Work all_gather(Tensor shard, Tensor full, Site site) override { return finished().all_gather(shard, full, site); }
+  Work all_gather(Tensor shard, Tensor full, Site site) override {
+    return finished(shard.data != full.data).all_gather(shard, full, site);
+  }
   Work reduce_scatter(Tensor full, Tensor shard, Site site) override {
-    return finished().reduce_scatter(full, shard, site);
+    return finished(shard.data != full.data).reduce_scatter(full, shard, site);
   }
   Work send(Tensor x, int to, Site site) override { return finished().send(x, to, site); }
   Work recv(Tensor x, int from, Site site) override { return finished().recv(x, from, site); }
 
  private:
-  Communicator& finished() {
-    if (size() > 1) finish_();
+  // `copies`: whether one rank alone has something to do.
+  Communicator& finished(bool copies = false) {
+    if (size() > 1 || copies) finish_();
     return *inner_;
   }
   std::shared_ptr<Communicator> inner_;

@@ -1,7 +1,7 @@
 #include "weft/comm/through_host.h"
 
+#include <memory>
 #include <utility>
-#include <vector>
 
 namespace weft {
 namespace {
@@ -10,7 +10,12 @@ namespace {
 class Copy {
  public:
   Copy(const Mover& mover, const Tensor& there)
-      : mover_(mover), there_(there), bytes_(size_t(there.bytes())), here_(bytes_.data(), there.dtype, there.shape) {}
+      : mover_(mover),
+        there_(there),
+        bytes_(std::make_unique_for_overwrite<std::byte[]>(size_t(there.bytes()))),
+        here_(bytes_.get(), there.dtype, there.shape) {
+    WEFT_CHECK(there.contiguous(), "{} in a collective", there.to_string());
+  }
   const Tensor& here() const { return here_; }
   void bring() const { mover_.copy(here_.data, there_.data, there_.bytes()); }
   void take_back() const { mover_.copy(there_.data, here_.data, there_.bytes()); }
@@ -18,7 +23,7 @@ class Copy {
  private:
   const Mover& mover_;
   Tensor there_;
-  std::vector<std::byte> bytes_;
+  std::unique_ptr<std::byte[]> bytes_;
   Tensor here_;
 };
 
@@ -69,7 +74,7 @@ class ThroughHost final : public Communicator {
   }
 
  private:
-  bool stays(const Tensor& x) const { return size() == 1 || x.bytes() == 0 || mover_.host_reaches(x.data); }
+  bool stays(const Tensor& x) const { return x.bytes() == 0 || mover_.host_reaches(x.data); }
   std::shared_ptr<Copy> empty(const Tensor& x) const { return std::make_shared<Copy>(mover_, x); }
   std::shared_ptr<Copy> brought(const Tensor& x) const {
     auto copy = empty(x);

@@ -8,6 +8,7 @@ namespace weft {
 namespace {
 
 constexpr int64_t kPartBytes = int64_t{4} << 20;
+constexpr int64_t kPinnedFrom = int64_t{1} << 20;  // bytes: taking pinned memory takes longer than copying less
 
 enum class Way { to_host, from_host };
 
@@ -31,7 +32,8 @@ void each_part(const Memory& memory, const Tensor& x, const HostPart& f, Way way
   if (memory.host_reaches()) return f(x, 0);
   const int64_t row_bytes = x.cols() * size_of(x.dtype);
   const int64_t most = std::clamp<int64_t>(kPartBytes / row_bytes, 1, x.rows());
-  Arena arena("tensors on their way", most * row_bytes + kArenaAlignment, memory.shared());
+  const int64_t bytes = most * row_bytes + kArenaAlignment;
+  Arena arena("tensors on their way", bytes, bytes < kPinnedFrom ? host_memory() : memory.shared());
   for (int64_t first = 0; first < x.rows(); first += most) {
     const Scope scope(arena);
     const Tensor there = x.slice_rows(first, std::min(most, x.rows() - first));

@@ -16,10 +16,11 @@ class Memory {
   virtual void give(std::byte* memory, size_t bytes) = 0;
   // Whether the host may touch what was taken here. What it may not goes by `copy` (device/host_parts.h).
   virtual bool host_reaches() const { return true; }
-  // For what is small, and read by the host as often as it is written by kernels: memory that both may touch.
+  // Memory that both the host and kernels may touch, for what is small and read by the host as often as it is written
+  // by kernels, and for what is copied. Of a GPU it is pinned: taking it takes long.
   virtual std::shared_ptr<Memory> shared() const;
-  // Between what lies here and what the host may touch, either way. Finds done what was computed only where that has
-  // been waited for; returns when done. Any thread. Throws Error.
+  // Of bytes that lie here or where the host may touch them, either side. Finds done what was computed only where that
+  // has been waited for; returns when done. Any thread. Throws Error.
   virtual void copy(void* to, const void* from, size_t bytes) const;
 };
 

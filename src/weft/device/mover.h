@@ -1,4 +1,4 @@
-// How bytes go between tensors of ranks that share memory: by the host, or by their devices.
+// How bytes go between tensors of ranks that share memory, and between them and the host: by the host, or by devices.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -7,8 +7,8 @@
 
 namespace weft {
 
-// Each call returns when it is done, and finds done what was computed on the tensors before. Thread-safe: a rank's
-// thread each. Throws Error.
+// Each call returns when it is done; it finds done only what has been waited for. Thread-safe: a rank's thread each.
+// Throws Error.
 class Mover {
  public:
   virtual ~Mover() = default;

@@ -5,10 +5,12 @@
 namespace weft {
 namespace {
 
-// Logits of a chunk: small beside what blocks save, but so many rows that the products with them take longer than
-// reading and writing the table's gradient, which each chunk is added to: about 600 on an H100. They are never larger
-// than that.
-constexpr int64_t kChunkBytes = int64_t{64} << 20, kChunkRows = 1024;
+// Logits of a chunk are small beside what blocks save.
+constexpr int64_t kChunkBytes = int64_t{64} << 20;
+// Backward each chunk is added to the table's gradient. With so many rows, the products take longer than reading and
+// writing that: on an H100 from about 600 on, by its rates. No more than the table is wide, so that logits are never
+// larger than that gradient.
+constexpr int64_t kRowsBackward = 1024;
 constexpr int64_t kChunkMultiple = 16;
 constexpr int64_t kRowMultiple = 16;  // elements: rows that begin on a cache line make the head's products faster
 
@@ -26,10 +28,9 @@ LmHead::LmHead(ParamStore& params, const Spec& spec, const LayerPlan& plan)
       loss_place_(loss_place(plan)) {}
 
 // Equal chunks, as few as fit: the same on every rank.
-std::vector<LmHead::Chunk> LmHead::chunks_of(const Pass& p, int64_t tokens) const {
+std::vector<LmHead::Chunk> LmHead::chunks_of(const Pass& p, int64_t tokens, int64_t least) const {
   const int64_t row_bytes = w_->spec().shape[0] * size_of(p.precision.stat);
-  const int64_t enough = std::min(kChunkRows, w_->spec().shape[1]);
-  const int64_t most = std::max({kChunkMultiple, kChunkBytes / row_bytes, enough});
+  const int64_t most = std::max({kChunkMultiple, kChunkBytes / row_bytes, std::min(least, w_->spec().shape[1])});
   const int64_t count = (tokens + most - 1) / most;
   const int64_t even = (tokens + count - 1) / std::max<int64_t>(count, 1);
   const int64_t rows = std::min(tokens, (even + kChunkMultiple - 1) / kChunkMultiple * kChunkMultiple);
@@ -65,7 +66,7 @@ void LmHead::token_losses(Pass& p, Tensor x, Tensor nll) const {
   Tensor normed = p.compute(p.scratch, {x.rows(), x.cols()}, x.place);
   norm_.forward(p, saved, x, normed);
   const Tensor h = enter_.forward(p.mesh, normed, *p.scratch);
-  for (const Chunk& c : chunks_of(p, h.rows())) {
+  for (const Chunk& c : chunks_of(p, h.rows(), kChunkMultiple)) {
     Scope chunk(*p.scratch);
     loss_.run(p, {.logits = project(p, h.slice_rows(c.first, c.rows)),
                   .targets = p.batch.targets.slice_rows(c.first, c.rows),
@@ -83,7 +84,7 @@ void LmHead::loss_and_backward(Pass& p, Tensor x, Tensor dx) const {
   const Tensor h = enter_.forward(p.mesh, normed, *p.scratch);
   Tensor nll = p.stat(p.scratch, {h.rows()}, loss_place_);
   Tensor dh = p.compute(p.scratch, {h.rows(), h.cols()}, h.place.dual());
-  for (const Chunk& c : chunks_of(p, h.rows())) {
+  for (const Chunk& c : chunks_of(p, h.rows(), kRowsBackward)) {
     Scope chunk(*p.scratch);
     Tensor hc = h.slice_rows(c.first, c.rows), logits = project(p, hc);
     Tensor dlogits =

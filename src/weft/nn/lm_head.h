@@ -38,7 +38,7 @@ class LmHead {
   struct Chunk {
     int64_t first, rows;
   };
-  std::vector<Chunk> chunks_of(const Pass& p, int64_t tokens) const;
+  std::vector<Chunk> chunks_of(const Pass& p, int64_t tokens, int64_t least) const;
   Tensor project(Pass& p, Tensor h) const;
   Tensor alloc_logits(Pass& p, DType dtype, int64_t rows, Placement h) const;
   StreamNorm norm_;

@@ -2,37 +2,47 @@
 
 #include <cmath>
 
+#include "weft/device/host_parts.h"
+
 namespace weft {
 namespace {
 
 template <class T>
-std::string find(const Tensor& t) {
+std::string find(const Tensor& t, int64_t first_row) {
   for (int64_t i = 0; i < t.rows(); ++i) {
     const T* row = t.as<T>() + i * t.row_stride;
     for (int64_t j = 0; j < t.cols(); ++j)
       if (const auto x = static_cast<std::conditional_t<std::is_same_v<T, double>, double, float>>(row[j]);
           !std::isfinite(x))
-        return fmt::format("[{}, {}] is {}", i, j, x);
+        return fmt::format("[{}, {}] is {}", first_row + i, j, x);
   }
   return "";
 }
 
-}  // namespace
-
-std::string find_nonfinite(const Tensor& t) {
-  if (t.data == nullptr) return "";
+std::string find_in(const Tensor& t, int64_t first_row) {
   switch (t.dtype) {
     case DType::f64:
-      return find<double>(t);
+      return find<double>(t, first_row);
     case DType::f32:
-      return find<float>(t);
+      return find<float>(t, first_row);
     case DType::bf16:
-      return find<bf16>(t);
+      return find<bf16>(t, first_row);
     case DType::f16:
-      return find<f16>(t);
+      return find<f16>(t, first_row);
     default:
       return "";
   }
+}
+
+}  // namespace
+
+std::string find_nonfinite(const Memory& memory, const Tensor& t) {
+  std::string found;
+  if (t.data == nullptr) return found;
+  read_parts(memory, t, [&](const Tensor& part, int64_t first_row) {
+    if (found.empty()) found = find_in(part, first_row);
+  });
+  return found;
 }
 
 }  // namespace weft

@@ -2,6 +2,7 @@
 #pragma once
 #include <string>
 
+#include "weft/device/memory.h"
 #include "weft/ops/backend.h"
 #include "weft/ops/region_path.h"
 #include "weft/ops/rules.h"
@@ -9,8 +10,8 @@
 namespace weft {
 
 // Where the first value of a tensor is that is not finite, as "[row, column] is nan"; empty when all are. Integers are
-// always finite. Reads host memory.
-std::string find_nonfinite(const Tensor& t);
+// always finite. The tensor lies in `memory`, and nothing may be writing it. Blocks.
+std::string find_nonfinite(const Memory& memory, const Tensor& t);
 
 // Judges every op by the rules before it runs (PlacementError, CheckFailure) and, if asked, every value that it wrote.
 // The inner backend is borrowed.
@@ -18,6 +19,7 @@ class Checked final : public UniformBackend<Checked> {
  public:
   struct Options {
     bool finite = false;  // throw NumericsError "blocks.3.mlp: swiglu.a [4, 17] is nan" at the first bad value
+    const Memory& memory = *host_memory();  // where the operands lie
   };
   Checked(Backend& inner, Options options) : inner_(inner), options_(options) {}
 
@@ -45,7 +47,7 @@ class Checked final : public UniformBackend<Checked> {
     inner_.wait_all();
     for (const Field& f : fields) {
       if (f.role == Role::in || !*f.tensor) continue;
-      const std::string bad = find_nonfinite(*f.tensor);
+      const std::string bad = find_nonfinite(options_.memory, *f.tensor);
       if (!bad.empty()) throw NumericsError(fmt::format("{}{}.{} {}", path_.prefix(), op, f.name, bad));
     }
   }

@@ -17,8 +17,9 @@ using LoadMicroBatch = std::function<void(MicroBatch& b)>;
 class BatchStaging {
  public:
   BatchStaging(std::shared_ptr<Memory> memory, int64_t tokens);
-  // Lets `load` fill b, whose tensors nobody may be using. Blocks.
-  void load(const LoadMicroBatch& load, MicroBatch& b);
+  // Lets `load` fill b. Where the host reaches b, it first calls `wait`, after which nobody uses b's tensors; where it
+  // does not, only then does it copy what was filled. Blocks.
+  void load(const LoadMicroBatch& load, MicroBatch& b, const std::function<void()>& wait);
 
  private:
   std::shared_ptr<Memory> memory_;

@@ -91,8 +91,8 @@ void Executor::begin(ChunkState& chunk, InFlight& m, int64_t micro_batch, const 
   m.batch.index = micro_batch;
   m.batch.loss = state_.losses.slice_rows(step_.order.global_of(micro_batch), 1);
   m.batch.loss_scale = input.loss_scale;
-  backend_->wait_all();  // the micro-batch before may still be read from this memory
-  staging_.load(input.load, m.batch);
+  // The micro-batch before may still be read from this memory.
+  staging_.load(input.load, m.batch, [this] { backend_->wait_all(); });
 }
 
 // The slot of a micro-batch in flight through a chunk; of -1, a free one.
@@ -128,7 +128,7 @@ Tensor Executor::evaluate(const LoadMicroBatch& load) {
 Tensor ForwardOnly::score(const LoadMicroBatch& load, Arena& arena) const {
   arena.rewind();
   MicroBatch batch = alloc_micro_batch(arena, step);
-  BatchStaging(arena.memory(), step.micro_batch_tokens()).load(load, batch);
+  BatchStaging(arena.memory(), step.micro_batch_tokens()).load(load, batch, [] {});
   Pass p{backend, mesh, step.precision, batch, &arena, &arena, &arena, &arena, &arena};
   std::vector<StageLinks::Link> others;
   std::vector<Neighbours*> pointers;

@@ -22,6 +22,12 @@ RankRun::RankRun(RunPlan of_rank, const Machine& machine, const ProcessMesh& of_
   finish_ = [this] { backend.wait_all(); };
 }
 
+RankRun::~RankRun() {
+  try {
+    backend.wait_all();
+  } catch (...) {}  // of a device that failed: whoever waited for it before has been told
+}
+
 // A larger evaluation may own the workspace's peak.
 void RankRun::check_used() const {
   executor.check_used();

@@ -218,7 +218,7 @@ void Trainer::report_nonfinite(double loss, double norm) {
   const std::string gradient = first_text(*rank_.mesh.pp, rank_.state.norm->wait_first_nonfinite(rank_.backend));
   const std::string weight = wait_first_bad_weight();
   const std::string began = weight.empty() ? "" : fmt::format("; the step began with {} are not finite", weight);
-  Checked watched(rank_.backend, {.finite = true});
+  Checked watched(rank_.backend, {.finite = true, .memory = *machine_.memory});
   try {
     run_batch(watched, batches_.counted(step_));
   } catch (const NumericsError& e) {

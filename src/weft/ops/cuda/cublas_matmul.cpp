@@ -78,6 +78,7 @@ CublasMatmul::CublasMatmul() { check(cublasLtCreate(&handle_), "begin with cuBLA
 CublasMatmul::~CublasMatmul() { cublasLtDestroy(handle_); }
 
 CublasMatmul::Product& CublasMatmul::product_of(const Matmul& op) {
+  WEFT_CHECK(op.b.dtype == op.a.dtype && (!op.bias || op.bias.dtype == op.a.dtype), "types the rules refuse");
   const uint32_t a = alignment_of(op.a), b = alignment_of(op.b), out = alignment_of(op.out);
   const uint32_t bias = op.bias ? alignment_of(op.bias) : 0;
   const Key key{op.m(), op.n(),     op.k(),       op.a.row_stride, op.b.row_stride, op.out.row_stride, a, b, out,

@@ -23,8 +23,8 @@ class CublasMatmul {
   bool run(const Matmul& op, void* workspace, cudaStream_t stream);
 
  private:
-  // All that an algorithm depends on: m, n, k, the strides, how a, b, out and the bias are aligned (0: none), the types
-  // and the flags.
+  // All that a description and its algorithm depend on, but where the bias is: m, n, k, the strides, how a, b, out and
+  // the bias are aligned (0: none), the types and the flags.
   using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, uint32_t, uint32_t, uint32_t, uint32_t,
                          DType, DType, bool, bool, bool>;
   class Product;

@@ -80,7 +80,7 @@ class Gpu final : public CudaDevice {
     return std::make_shared<CudaWorkspace>(cudnn_);
   }
   std::shared_ptr<const Mover> make_mover(std::shared_ptr<const Mover> host) const override {
-    return make_cuda_mover(std::move(host));
+    return make_cuda_mover(ordinal_, std::move(host));
   }
   std::unique_ptr<Backend> make_backend(Arena& workspace) const override {
     return std::make_unique<CudaBackend>(ordinal_, workspace, cudnn_);

@@ -46,19 +46,25 @@ void sum_all(std::span<Pointer const> from, DType dtype, int64_t n, void* out) {
 
 class CudaMover final : public Mover {
  public:
-  explicit CudaMover(std::shared_ptr<const Mover> host) : host_(std::move(host)) {}
+  CudaMover(int device, std::shared_ptr<const Mover> host) : device_(device), host_(std::move(host)) {}
   bool host_reaches(const void* at) const override { return !is_on_gpu(at); }
   void copy(void* to, const void* from, int64_t bytes) const override {
+    if (bytes == 0) return;
+    use_device();
     check_cuda(cudaMemcpyAsync(to, from, size_t(bytes), cudaMemcpyDefault, cudaStreamPerThread), "copy a tensor");
     finish();
   }
   void sum(std::span<const void* const> from, DType dtype, int64_t n, void* out) const override {
+    if (n == 0) return;
+    use_device();
     if (are_on_gpu(from))
       sum_all(from, dtype, n, out);
     else
       host_->sum(from, dtype, n, out);
   }
   void sum_in_place(std::span<void* const> ranks, DType dtype, int64_t n) const override {
+    if (n == 0) return;
+    use_device();
     if (are_on_gpu(ranks))
       sum_all(ranks, dtype, n, nullptr);
     else
@@ -66,13 +72,15 @@ class CudaMover final : public Mover {
   }
 
  private:
+  void use_device() const { check_cuda(cudaSetDevice(device_), "use the GPU"); }
+  int device_;
   std::shared_ptr<const Mover> host_;
 };
 
 }  // namespace
 
-std::shared_ptr<const Mover> make_cuda_mover(std::shared_ptr<const Mover> host) {
-  return std::make_shared<CudaMover>(std::move(host));
+std::shared_ptr<const Mover> make_cuda_mover(int device, std::shared_ptr<const Mover> host) {
+  return std::make_shared<CudaMover>(device, std::move(host));
 }
 
 }  // namespace weft

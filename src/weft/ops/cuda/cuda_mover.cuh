@@ -7,6 +7,6 @@
 namespace weft {
 
 // What does not lie in a GPU's memory is summed by `host`.
-std::shared_ptr<const Mover> make_cuda_mover(std::shared_ptr<const Mover> host);
+std::shared_ptr<const Mover> make_cuda_mover(int device, std::shared_ptr<const Mover> host);
 
 }  // namespace weft
