@@ -1,12 +1,14 @@
 #include "weft/train/rank_run.h"
 
+#include <exception>
+
 #include "weft/comm/after.h"
 #include "weft/ops/polled.h"
 
 namespace weft {
 
 RankRun::RankRun(RunPlan of_rank, const Machine& machine, const ProcessMesh& of_mesh, const DecorateBackend& decorate)
-    : mesh(machine.late ? after(of_mesh, finish_) : of_mesh),
+    : mesh(machine.late ? after(machine.join(of_mesh), finish_) : machine.join(of_mesh)),
       plan(std::move(of_rank)),
       arenas(plan.memory.persistent, machine.memory),
       state(plan.model, plan.step, *plan.optimizer, arenas, mesh),
@@ -20,6 +22,11 @@ RankRun::RankRun(RunPlan of_rank, const Machine& machine, const ProcessMesh& of_
                            : *kernels_),
       executor(state, plan.step, plan.memory, {backend, mesh, machine.memory}) {
   finish_ = [this] { backend.wait_all(); };
+}
+
+// Where it fails, a device that waits for another would never give its memory back.
+RankRun::~RankRun() {
+  if (mesh.give_up && std::uncaught_exceptions() > 0) mesh.give_up();
 }
 
 // A larger evaluation may own the workspace's peak.

@@ -21,6 +21,7 @@ class RankRun {
   RankRun(RunPlan plan, const Machine& machine, const ProcessMesh& mesh, const DecorateBackend& decorate = {});
   RankRun(const RankRun&) = delete;
   RankRun& operator=(const RankRun&) = delete;
+  ~RankRun();
   // After a step: that the memory used is the memory planned, in every arena. A WEFT_CHECK names the one that differs.
   void check_used() const;
   int64_t peak_bytes() const;
