@@ -75,7 +75,7 @@ endfunction()
 if(CMAKE_CUDA_COMPILER AND NOT WEFT_SANITIZE)
   weft_cuda_places(weft_cuda_places)
   weft_cuda_library(weft_cublaslt cuBLASLt cublasLt.h cublasLt ${CUDAToolkit_VERSION_MAJOR})
-  # Nothing of weft uses these two yet.
+  # Nothing of weft uses cuDNN yet.
   weft_cuda_library(weft_cudnn cuDNN cudnn.h cudnn 9)
   weft_cuda_library(weft_nccl NCCL nccl.h nccl 2)
   foreach(place ${weft_cuda_places})
@@ -111,6 +111,11 @@ function(weft_cuda_module)
   set_target_properties(weft_base weft_tensor weft_device weft_ops PROPERTIES POSITION_INDEPENDENT_CODE ON)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/weft/device/cuda/*.cpp
        ${PROJECT_SOURCE_DIR}/src/weft/ops/cuda/*.cpp ${PROJECT_SOURCE_DIR}/src/weft/ops/cuda/*.cu)
+  if(WEFT_HAS_NCCL)
+    list(FILTER sources EXCLUDE REGEX "/nccl_[a-z]*_missing\\.cpp$")
+  else()
+    list(FILTER sources EXCLUDE REGEX "/nccl_(library\\.cpp|[a-z]*\\.cu)$")
+  endif()
   add_library(weft_cuda MODULE ${sources})
   # fmt's constexpr formatting is beyond nvcc; `--expt-relaxed-constexpr` lets kernels call the constexpr functions that
   # the host uses too.
@@ -119,4 +124,11 @@ function(weft_cuda_module)
   set_target_properties(weft_cuda PROPERTIES CUDA_STANDARD 20 CUDA_EXTENSIONS OFF CUDA_RUNTIME_LIBRARY Static
                                              LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
   target_link_libraries(weft_cuda PRIVATE weft_ops weft_cublaslt weft_nvtx CUDA::cudart_static ${CMAKE_DL_LIBS})
+  if(WEFT_HAS_NCCL)  # its header; the library is loaded by name when ranks need it, here or where the system has one
+    get_target_property(include weft_nccl INTERFACE_INCLUDE_DIRECTORIES)
+    target_include_directories(weft_cuda SYSTEM PRIVATE ${include})
+    get_target_property(file weft_nccl IMPORTED_LOCATION)
+    get_filename_component(folder ${file} DIRECTORY)
+    set_property(TARGET weft_cuda APPEND PROPERTY BUILD_RPATH ${folder})
+  endif()
 endfunction()

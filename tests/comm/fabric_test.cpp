@@ -6,7 +6,7 @@
 #include <set>
 
 #include "comm/host_fabric.h"
-#include "weft/base/rng.h"
+#include "comm/same_collectives.h"
 #include "weft/comm/fabric_mesh.h"
 #include "weft/comm/local_group.h"
 
@@ -15,6 +15,7 @@ namespace {
 
 using testing::HostFabric;
 using testing::HostWires;
+using testing::Values;
 
 bool everything(const void*) { return true; }
 bool nothing(const void*) { return false; }
@@ -29,75 +30,12 @@ void run_joined(const MeshSizes& sizes, const std::function<void(const ProcessMe
   run_local(sizes, [&](const ProcessMesh& host) { body(joined(host, wires).mesh); });
 }
 
-struct Values {
-  Values(DType dtype, int64_t n, int rank) : dtype(dtype), bytes(size_t(n * size_of(dtype))) {
-    for (int64_t i = 0; i < n; ++i) {
-      const double x = double(random_bits(rng_key(7, "values"), uint64_t(i * 8 + rank))) * 0x1p-30 - 1.7;
-      std::byte* const to = bytes.data() + i * size_of(dtype);
-      const auto put = [&](auto value) { std::memcpy(to, &value, sizeof value); };
-      if (dtype == DType::f64) put(x);
-      if (dtype == DType::f32) put(float(x));
-      if (dtype == DType::bf16) put(bf16(float(x)));
-      if (dtype == DType::f16) put(f16(float(x)));
-      if (dtype == DType::i32) put(int32_t(x * 1e6));
-      if (dtype == DType::i64) put(int64_t(x * 1e9));
-      if (dtype == DType::u8) put(uint8_t(i * 31 + rank));
-    }
-  }
-  Tensor tensor() { return {bytes.data(), dtype, {int64_t(bytes.size()) / size_of(dtype)}}; }
-  bool operator==(const Values& other) const { return bytes == other.bytes; }
-  DType dtype;
-  std::vector<std::byte> bytes;
-};
-
-constexpr DType kSums[] = {DType::f64, DType::f32, DType::bf16, DType::f16};
-constexpr DType kOthers[] = {DType::i32, DType::i64, DType::u8};
-// Of which the staging (4,096 bytes) holds several, one, or a part; below and above what goes whole to every rank.
-constexpr int64_t kSizes[] = {0, 1, 2, 63, 64, 65, 1000, 4099, 33000};
-
-// Both communicators, each with its own copy of what f(communicator) makes.
-template <class F>
-void expect_same(Communicator& host, Communicator& device, const std::string& what, const F& f) {
-  EXPECT_TRUE(f(host) == f(device)) << what << " on rank " << host.rank() << " of " << host.size();
-}
-
-void expect_same_collectives(Communicator& host, Communicator& device, DType t, int64_t n) {
-  const std::string what = fmt::format("{} {}", n, name_of(t));
-  const int size = host.size(), rank = host.rank();
-  expect_same(host, device, "all-gather of " + what, [&](Communicator& c) {
-    Values mine(t, n, rank), all(t, n * size, 7);
-    c.all_gather(mine.tensor(), all.tensor()).wait();
-    return all;
-  });
-  if (std::find(std::begin(kSums), std::end(kSums), t) == std::end(kSums)) return;
-  expect_same(host, device, "all-reduce of " + what, [&](Communicator& c) {
-    Values x(t, n, rank);
-    c.all_reduce(x.tensor()).wait();
-    return x;
-  });
-  expect_same(host, device, "reduce-scatter to " + what, [&](Communicator& c) {
-    Values full(t, n * size, rank), shard(t, n, 7);
-    c.reduce_scatter(full.tensor(), shard.tensor()).wait();
-    return shard;
-  });
-  expect_same(host, device, "reduce-scatter and all-gather in place of " + what, [&](Communicator& c) {
-    Values full(t, n * size, rank);
-    const Tensor all = full.tensor(), shard = all.slice_rows(rank * n, n);
-    c.reduce_scatter(all, shard).wait();
-    c.all_gather(shard, all).wait();
-    return full;
-  });
-}
-
 TEST(Fabric, CollectivesHaveTheBitsOfTheHosts) {
   for (int ranks = 1; ranks <= 5; ++ranks) {
     HostWires wires;
     run_local(MeshSizes{.tp = ranks}, [&](const ProcessMesh& host) {
       const ProcessMesh mesh = joined(host, wires).mesh;
-      for (const int64_t n : kSizes) {
-        for (const DType t : kSums) expect_same_collectives(host[Axis::tp], mesh[Axis::tp], t, n);
-        for (const DType t : kOthers) expect_same_collectives(host[Axis::tp], mesh[Axis::tp], t, n);
-      }
+      testing::SameCollectives(host[Axis::tp], mesh[Axis::tp]).expect_all();
     });
     EXPECT_EQ(wires.exchanges > 0, ranks > 1);
   }

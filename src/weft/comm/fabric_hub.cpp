@@ -34,7 +34,7 @@ void FabricHub::wait(Transport& transport, int64_t mark, const CommCall& call) {
     if (still_s > timeout_s_)
       fail(
           fmt::format("{}: {} is not over after {:.0f} s, though its ranks have begun it; is a GPU or the link to it "
-                      "broken (nvidia-smi, dmesg)? NCCL_DEBUG=INFO says more",
+                      "broken (nvidia-smi, dmesg)?",
                       fabric_->description(), call.to_string(), still_s));
     if (still_s < kSleepAfter_s)
       std::this_thread::yield();
