@@ -1,5 +1,4 @@
-// A fabric of threads, which stands for that of GPUs: each transport is a thread that does what it was given in its
-// order, later, and knows nothing of a peer that has ended.
+// A fabric of threads, which stands for that of GPUs: a transport knows nothing of a peer that has ended.
 #pragma once
 #include <algorithm>
 #include <condition_variable>
@@ -11,8 +10,7 @@
 #include <thread>
 #include <utility>
 
-#include "weft/comm/rank_sum.h"
-#include "weft/device/fabric.h"
+#include "comm/queue_transport.h"
 
 namespace weft::testing {
 
@@ -33,88 +31,25 @@ struct HostWires {
   int64_t names = 0, exchanges = 0, most_staging = 4096;
 };
 
-class HostTransport final : public Transport {
+class HostTransport final : public QueueTransport {
  public:
   HostTransport(HostWires& wires, HostWires::Group& group, const Fabric::End& end)
-      : wires_(wires),
-        group_(group),
-        me_(end.rank),
-        size_(end.size),
-        staging_(size_t(std::min(end.staging_bytes, wires.most_staging))),
-        thread_([this] { run(); }) {}
-  ~HostTransport() override {
-    {
-      std::unique_lock lock(wires_.mutex);
-      if (std::uncaught_exceptions() == 0) wires_.news.wait(lock, [&] { return todo_.empty() || aborted_; });
-    }
-    HostTransport::abort();
+      : QueueTransport(end, wires.most_staging), wires_(wires), group_(group) {
+    start();
   }
-  void exchange(std::span<const Piece> sent, std::span<const Piece> received) override {
-    give([this, sent = std::vector(sent.begin(), sent.end()),
-          received = std::vector(received.begin(), received.end())] { pass(sent, received); });
-  }
-  void all_gather(const void* mine, void* all, int64_t bytes) override {
-    std::vector<Piece> sent, received;
-    auto* const to = static_cast<std::byte*>(all);
-    for (int r = 0; r < size_; ++r) {
-      if (r == me_) continue;
-      sent.push_back({const_cast<void*>(mine), bytes, r});
-      received.push_back({to + r * bytes, bytes, r});
-    }
-    exchange(sent, received);
-    give([mine, to = to + me_ * bytes, bytes] { std::memmove(to, mine, size_t(bytes)); });
-  }
-  void sum(std::span<const void* const> from, DType dtype, int64_t n, void* out) override {
-    give([from = std::vector(from.begin(), from.end()), dtype, n, out] { sum_ranks(from, dtype, n, out); });
-  }
-  std::span<std::byte> staging() const override { return {const_cast<std::byte*>(staging_.data()), staging_.size()}; }
-  int64_t mark() override { return given_; }
-  bool passed(int64_t mark) override {
-    const std::lock_guard lock(wires_.mutex);
-    return done_ >= mark;
-  }
-  std::string failure() override { return ""; }
-  void abort() noexcept override {
-    {
-      const std::lock_guard lock(wires_.mutex);
-      aborted_ = true;
-      wires_.news.notify_all();
-    }
-    if (thread_.joinable()) thread_.join();
-  }
+  ~HostTransport() override { finish(); }
 
  private:
-  struct Aborted {};
-  void give(std::function<void()> what) {
+  void cut() noexcept override {
     const std::lock_guard lock(wires_.mutex);
-    todo_.push_back(std::move(what));
-    ++given_;
     wires_.news.notify_all();
   }
-  void run() {
-    for (;;) {
-      std::function<void()> next;
-      {
-        std::unique_lock lock(wires_.mutex);
-        wires_.news.wait(lock, [&] { return !todo_.empty() || aborted_; });
-        if (aborted_) return;
-        next = todo_.front();
-      }
-      try {
-        next();
-      } catch (const Aborted&) { return; }
-      const std::lock_guard lock(wires_.mutex);
-      todo_.pop_front();
-      ++done_;
-      wires_.news.notify_all();
-    }
-  }
   void wait(std::unique_lock<std::mutex>& lock, const std::function<bool()>& is_so) {
-    wires_.news.wait(lock, [&] { return aborted_ || is_so(); });
-    if (aborted_) throw Aborted();
+    wires_.news.wait(lock, [&] { return aborted() || is_so(); });
+    if (aborted()) throw Aborted();
   }
   // A piece is copied under the lock: none is touched any more once its sender has been aborted.
-  void pass(const std::vector<Piece>& sent, const std::vector<Piece>& received) {
+  void pass(const std::vector<Piece>& sent, const std::vector<Piece>& received) override {
     std::unique_lock lock(wires_.mutex);
     ++wires_.exchanges;
     std::deque<HostWires::Message> messages;
@@ -145,12 +80,6 @@ class HostTransport final : public Transport {
 
   HostWires& wires_;
   HostWires::Group& group_;
-  const int me_, size_;
-  std::vector<std::byte> staging_;
-  std::deque<std::function<void()>> todo_;
-  int64_t given_ = 0, done_ = 0;
-  bool aborted_ = false;
-  std::thread thread_;
 };
 
 class HostFabric final : public Fabric {
