@@ -20,9 +20,10 @@ using testing::Values;
 bool everything(const void*) { return true; }
 bool nothing(const void*) { return false; }
 
-FabricMesh joined(const ProcessMesh& host, HostWires& wires, const HostFabric::Holds& holds = everything) {
+FabricMesh joined(const ProcessMesh& host, HostWires& wires, const HostFabric::Holds& holds = everything,
+                  double timeout_s = 20) {
   const auto fabric = std::make_shared<HostFabric>(wires, fmt::format("device {}", host.world->rank()), holds);
-  return over_fabric(host, {.fabric = fabric, .timeout_s = 20});
+  return over_fabric(host, {.fabric = fabric, .timeout_s = timeout_s});
 }
 // As run_local, and all tensors are of devices.
 void run_joined(const MeshSizes& sizes, const std::function<void(const ProcessMesh&)>& body) {
@@ -192,6 +193,34 @@ TEST(Fabric, ARankThatGivesUpEndsWhatItHasUnderWay) {
     mesh[Axis::dp].all_reduce(x.tensor()).wait();
   });
   EXPECT_EQ(text, "given up");
+}
+
+// All ranks are there, and the devices do not go on.
+std::string failure_of_stalled(const std::string& failure, double timeout_s) {
+  HostWires wires;
+  try {
+    run_local(MeshSizes{.dp = 2}, [&](const ProcessMesh& host) {
+      const ProcessMesh mesh = joined(host, wires, everything, timeout_s).mesh;
+      barrier(*mesh.world);
+      {
+        const std::lock_guard lock(wires.mutex);
+        wires.stalled = true;
+        wires.failure = failure;
+      }
+      Values x(DType::f32, 100, 0);
+      mesh[Axis::dp].all_reduce(x.tensor()).wait();
+    });
+  } catch (const CommError& e) { return e.what(); }
+  return "nothing";
+}
+
+TEST(Fabric, WhatADeviceCannotDoIsNamedWithItsCall) {
+  const std::string broken = failure_of_stalled("the cable is out", 20);
+  EXPECT_NE(broken.find("threads has failed in all-reduce 0 of 100 f32 at "), std::string::npos) << broken;
+  EXPECT_NE(broken.find("the cable is out"), std::string::npos) << broken;
+  const std::string slow = failure_of_stalled("", 0.5);
+  EXPECT_NE(slow.find("threads: all-reduce 0 of 100 f32 at "), std::string::npos) << slow;
+  EXPECT_NE(slow.find("is not over after "), std::string::npos) << slow;
 }
 
 TEST(Fabric, RanksThatShareADeviceGoByTheHost) {

@@ -29,6 +29,8 @@ struct HostWires {
   std::condition_variable news;
   std::map<std::string, Group> groups;  // by name
   int64_t names = 0, exchanges = 0, most_staging = 4096;
+  bool stalled = false;  // nothing passes
+  std::string failure;   // what every transport says has failed
 };
 
 class HostTransport final : public QueueTransport {
@@ -38,6 +40,10 @@ class HostTransport final : public QueueTransport {
     start();
   }
   ~HostTransport() override { finish(); }
+  std::string failure() override {
+    const std::lock_guard lock(wires_.mutex);
+    return wires_.failure;
+  }
 
  private:
   void cut() noexcept override {
@@ -52,6 +58,7 @@ class HostTransport final : public QueueTransport {
   void pass(const std::vector<Piece>& sent, const std::vector<Piece>& received) override {
     std::unique_lock lock(wires_.mutex);
     ++wires_.exchanges;
+    wait(lock, [&] { return !wires_.stalled; });
     std::deque<HostWires::Message> messages;
     for (const Piece& p : sent) {
       messages.push_back({.data = p.data, .bytes = p.bytes});

@@ -11,6 +11,7 @@ constexpr int64_t kSpins = 2000;        // looks before the core is offered to o
 constexpr int64_t kLooksPerCheck = 64;  // at the transport's health and at other ranks
 constexpr double kSleepAfter_s = 5e-3;
 constexpr auto kSleep = std::chrono::microseconds(50);
+constexpr double kTold_s = 2;  // for the host to bring a peer's own words
 
 double since_s(Clock::time_point then) { return std::chrono::duration<double>(Clock::now() - then).count(); }
 
@@ -27,7 +28,7 @@ void FabricHub::wait(Transport& transport, int64_t mark, const CommCall& call) {
     if (looks % kLooksPerCheck != 0 && looks > 1) continue;
     check_alive();
     if (const std::string why = transport.failure(); !why.empty())
-      fail(fmt::format("{} has failed in {}: {}", fabric_->description(), call.to_string(), why));
+      fail_unless_told(fmt::format("{} has failed in {}: {}", fabric_->description(), call.to_string(), why));
     if (poll_) poll_();
     if (looks < kSpins) continue;
     const double still_s = since_s(began);
@@ -41,6 +42,13 @@ void FabricHub::wait(Transport& transport, int64_t mark, const CommCall& call) {
     else
       std::this_thread::sleep_for(kSleep);
   }
+}
+
+// What the device finds first may be that a peer has left off, which says why a moment later.
+void FabricHub::fail_unless_told(const std::string& why) {
+  const Clock::time_point began = Clock::now();
+  for (; poll_ && since_s(began) < kTold_s; std::this_thread::sleep_for(kSleep)) poll_();
+  fail(why);
 }
 
 void FabricHub::fail(const std::string& why) {

@@ -35,6 +35,7 @@ class FabricHub {
   void give_up(const std::string& why) noexcept;
 
  private:
+  [[noreturn]] void fail_unless_told(const std::string& why);
   [[noreturn]] void fail(const std::string& why);
 
   std::shared_ptr<Fabric> fabric_;

@@ -58,9 +58,9 @@ class Joiner {
   void join_group(std::shared_ptr<Communicator>& ranks) {
     if (ranks->size() == 1 || ranks->size() > hub_->fabric().most_ranks()) return;
     const std::vector<int> members = gathered(*ranks, std::vector<int>{world_rank_});
-    const std::vector<std::byte> name = gathered(*ranks, made_name(ranks->rank() == 0));
-    std::shared_ptr<Lane>& group = groups_[members];
+    std::shared_ptr<Lane>& group = groups_[members];  // there or not on all of them
     if (group == nullptr) {
+      const std::vector<std::byte> name = gathered(*ranks, made_name(ranks->rank() == 0));
       group = hub_->connect({.name = std::span(name).first(hub_->fabric().name_bytes()),
                              .size = ranks->size(),
                              .rank = ranks->rank(),
