@@ -136,6 +136,10 @@ run_watched() {
 run_ctest() {
   local -a tests=(ctest --test-dir "$build" -L gpu --output-on-failure --no-tests=error)
   command -v ctest >/dev/null || tests=("$build/tests/test_gpu")  # where it was built elsewhere
+  if [[ $(nvidia-smi -L 2>/dev/null | wc -l) -lt 2 || ${CUDA_VISIBLE_DEVICES-,} != *,* ]]; then
+    skip "tests of several GPUs (SeveralGpus): there are fewer than two"
+    [[ ${tests[0]} == ctest ]] && tests+=(-E '^SeveralGpus') || tests+=('--gtest_filter=-SeveralGpus.*')
+  fi
   run_watched "${tests[@]}"
 }
 

@@ -44,8 +44,18 @@ TEST(MpiSlow, EveryCollectiveHasTheBitsThatThreadsHaveOnMoreRanksThanCores) {
 
 TEST(Mpi, AxesOfAMeshDoNotDisturbEachOther) {
   WEFT_NEEDS_MPIRUN();
-  const Job job = ranks(4, "axes");
-  EXPECT_EQ(job.end.status, 0) << job.end.out << job.end.err << job.said;
+  for (const char* way : {"axes", "fabric axes"}) {
+    const Job job = ranks(4, way);
+    EXPECT_EQ(job.end.status, 0) << job.end.out << job.end.err << job.said;
+  }
+}
+
+TEST(MpiSlow, TensorsThatGoByAFabricHaveTheBitsThatThreadsHave) {
+  WEFT_NEEDS_MPIRUN();
+  for (const int n : {2, 3}) {
+    const Job job = ranks(n, "fabric same");
+    EXPECT_EQ(job.end.status, 0) << n << " ranks: " << job.end.out << job.end.err << job.said;
+  }
 }
 
 // Every rank says these, within five seconds.
@@ -98,6 +108,19 @@ TEST(Mpi, WhatIsUnderWayGoesOnWhileARankIsInsideAKernel) {
   EXPECT_EQ(job.end.status, 0) << job.end.out << job.end.err << job.said;
 }
 
+// The host's communicators find it, and what is under way by the fabric ends.
+TEST(MpiSlow, WhatGoesWrongByAFabricIsToldAsWithout) {
+  WEFT_NEEDS_MPIRUN();
+  expect_all_say(3, "fabric throws", {"no bread"});
+  expect_all_say(2, "fabric throws amid", {"no bread"});
+  expect_all_say(2, "fabric left", {"rank 0 waits in ", "rank_program.cpp:", "rank 1 has ended"});
+  const Job job = ranks(3, "fabric mismatch");
+  EXPECT_LT(job.took_s, 10);
+  EXPECT_EQ(job.end.status, 3) << job.end.out << job.end.err;
+  for (const char* part : {"the ranks do not agree", "of 20001 f32 at ", "of 20000 f32 at ", "rank_program.cpp:"})
+    EXPECT_SAYS(job.said, part);
+}
+
 void expect_to_end_in_seconds(const std::string& name) {
   const Job job = ranks(2, name);
   EXPECT_NE(job.end.status, 0);
@@ -107,6 +130,7 @@ void expect_to_end_in_seconds(const std::string& name) {
 TEST(Mpi, ARankThatIsKilledEndsTheJobWithinSeconds) {
   WEFT_NEEDS_MPIRUN();
   expect_to_end_in_seconds("killed");
+  expect_to_end_in_seconds("fabric killed");
 }
 
 TEST(MpiSlow, ARankThatQuitsEndsTheJobWithinSeconds) {

@@ -1,5 +1,6 @@
-// One rank of an MPI job; mpi_test.cpp starts some of them: rank_program CASE FILE. Prints what differs, ends with 0 if
-// nothing does; appends to the file what it has thrown (mpirun may lose what a rank prints at its end).
+// One rank of an MPI job; mpi_test.cpp starts some of them: rank_program CASE FILE; of a CASE that begins with
+// "fabric", tensors go by a fabric. Prints what differs, ends with 0 if nothing does; appends to the file what it has
+// thrown (mpirun may lose what a rank prints at its end).
 #include <signal.h>
 #include <unistd.h>
 
@@ -13,7 +14,9 @@
 #include <numeric>
 #include <thread>
 
+#include "mpi/socket_fabric.h"
 #include "weft/base/rng.h"
+#include "weft/comm/fabric_mesh.h"
 #include "weft/comm/local_group.h"
 #include "weft/comm/mpi/mpi_ranks.h"
 
@@ -21,6 +24,7 @@ namespace weft {
 namespace {
 
 using Bytes = std::vector<std::byte>;
+constexpr std::string_view kFabric = "fabric ";
 
 // Numbers of very different sizes, so that the order of a sum shows in its bits.
 Bytes numbers(int rank, DType dtype, int64_t n, uint64_t seed) {
@@ -88,8 +92,21 @@ Bytes all_messages(Communicator& c, int64_t n) {
   return seen;
 }
 
-int check_same_as_threads(MpiRanks& ranks) {
-  const ProcessMesh mesh = ranks.mesh({.dp = ranks.size()});
+// MPI's mesh, or one by a fabric, whose world is one of its axes: for tests.
+struct Meshes {
+  MpiRanks& ranks;
+  bool by_fabric;
+  ProcessMesh operator()(const MeshSizes& sizes) const {
+    ProcessMesh mesh = ranks.mesh(sizes);
+    if (!by_fabric) return mesh;
+    mesh = over_fabric(mesh, {.fabric = std::make_shared<testing::SocketFabric>()}).mesh;
+    if (sizes.dp == sizes.world()) mesh.world = mesh.axes[size_t(Axis::dp)];
+    return mesh;
+  }
+};
+
+int check_same_as_threads(MpiRanks& ranks, const Meshes& meshes) {
+  const ProcessMesh mesh = meshes({.dp = ranks.size()});
   int bad = 0;
   const auto compare = [&](const std::string& what, const std::function<Bytes(Communicator&)>& body) {
     std::vector<Bytes> threads(static_cast<size_t>(ranks.size()));
@@ -111,8 +128,8 @@ int check_same_as_threads(MpiRanks& ranks) {
 }
 
 // Works begun on several axes at once, and waited for in another order on each rank.
-int check_axes(MpiRanks& ranks) {
-  const ProcessMesh mesh = ranks.mesh({.dp = 2, .tp = ranks.size() / 2});
+int check_axes(MpiRanks& ranks, const Meshes& meshes) {
+  const ProcessMesh mesh = meshes({.dp = 2, .tp = ranks.size() / 2});
   std::vector<double> a(10000, ranks.rank()), b(20000, ranks.rank()), c(3, 1);
   const auto whole = [](std::vector<double>& v) { return Tensor(v.data(), DType::f64, {int64_t(v.size())}); };
   std::vector<Work> works;
@@ -223,9 +240,11 @@ int throws_amid(const ProcessMesh& mesh, int rank) {
   return 0;
 }
 
-int run(MpiRanks& ranks, const std::string& name, const std::string& file) {
-  if (name == "same") return check_same_as_threads(ranks);
-  if (name == "axes") return check_axes(ranks);
+int run(MpiRanks& ranks, std::string name, const std::string& file) {
+  const Meshes meshes{.ranks = ranks, .by_fabric = name.starts_with(kFabric)};
+  if (meshes.by_fabric) name.erase(0, kFabric.size());
+  if (name == "same") return check_same_as_threads(ranks, meshes);
+  if (name == "axes") return check_axes(ranks, meshes);
   if (name == "lends") return check_goes_on_inside_kernels(ranks, file);
   const std::map<std::string, int (*)(const ProcessMesh&, int)> cases{{"mismatch", mismatch},
                                                                       {"other", other_operation},
@@ -239,7 +258,7 @@ int run(MpiRanks& ranks, const std::string& name, const std::string& file) {
                                                                       {"late", late},
                                                                       {"throws", throws},
                                                                       {"throws amid", throws_amid}};
-  const ProcessMesh mesh = ranks.mesh({.dp = ranks.size()});
+  const ProcessMesh mesh = meshes({.dp = ranks.size()});
   return cases.at(name)(mesh, ranks.rank());
 }
 

@@ -7,6 +7,7 @@
 
 #include "weft/apps/cpu_machine.h"
 #include "weft/apps/cuda_machine.h"
+#include "weft/apps/launch.h"
 #include "weft/base/cores.h"
 #include "weft/base/error.h"
 #include "weft/ops/ref/ref_backend.h"
@@ -63,7 +64,10 @@ Machine machine_for(const Recipe& recipe, int ranks_here) {
   if (recipe.run.backend == "cpu") need_cpu(find_cuda_module().empty() ? "ref" : "cuda");
   if (recipe.run.backend == "cpu")
     return cpu_machine(threads, recipe.train.numerics == "invariant" ? Numerics::invariant : Numerics::fast);
-  if (recipe.run.backend == "cuda") return cuda_machine(rank_on_this_host(), threads);
+  if (recipe.run.backend == "cuda")
+    return cuda_machine(rank_on_this_host(), threads,
+                        {.are_processes = recipe.run.ranks == "mpi" && launched_as(environment).world > 1,
+                         .timeout_s = 60 * double(recipe.run.distributed_timeout_minutes)});
   throw ConfigError(
       fmt::format("run.backend = \"{}\" is not in this program; there are cpu, cuda and ref", recipe.run.backend));
 }

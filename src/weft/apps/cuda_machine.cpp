@@ -3,11 +3,15 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <iostream>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "weft/apps/cpu_machine.h"
+#include "weft/apps/launch.h"
 #include "weft/base/error.h"
+#include "weft/comm/fabric_mesh.h"
 #include "weft/ops/cuda/cuda_device.h"
 
 namespace weft {
@@ -32,8 +36,19 @@ std::string text_of(const std::vector<fs::path>& files) {
   return text;
 }
 
+// Of several processes with a GPU each: what CUDA is told before its first call. A kernel of NCCL's waits for its peers
+// on the GPU. Code that is loaded when it is first called may wait for that kernel to end, while the peer waits for
+// what the code computes; streams that share a queue of the hardware wait for each other likewise. Settings in the
+// user's environment stay.
+void let_kernels_wait_for_other_gpus() {
+  if (launched_as(environment).world == 1) return;
+  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+}
+
 // It stays open: code of it runs until the end.
 void* open_module() {
+  let_kernels_wait_for_other_gpus();
   const fs::path file = find_cuda_module();
   if (file.empty())
     throw Error(
@@ -73,6 +88,21 @@ auto or_refused(const F& f) {
   } catch (const Error& e) { throw ConfigError(fmt::format("run.backend = \"cuda\": {}", e.what())); }
 }
 
+// The first rank says once how tensors go.
+std::function<ProcessMesh(const ProcessMesh&)> join_by_fabric(const std::shared_ptr<CudaDevice>& device,
+                                                              double timeout_s) {
+  return [device, timeout_s, said = std::make_shared<bool>(false)](const ProcessMesh& host) {
+    FabricOfRank mine{.fabric = nullptr, .timeout_s = timeout_s};
+    try {
+      mine.fabric = device->make_fabric();
+    } catch (const Error& e) { mine.why_none = e.what(); }
+    const FabricMesh joined = over_fabric(host, mine);
+    if (host.world->rank() == 0 && !joined.note.empty() && !std::exchange(*said, true))
+      std::cerr << "note: " << joined.note << "\n";
+    return joined.mesh;
+  };
+}
+
 }  // namespace
 
 fs::path find_cuda_module() {
@@ -82,18 +112,20 @@ fs::path find_cuda_module() {
   return {};
 }
 
-Machine cuda_machine(int ordinal, int threads) {
+Machine cuda_machine(int ordinal, int threads, const RanksOfGpus& ranks) {
   const auto device = or_refused([&] { return open_device(ordinal); });
-  return {.description = device->description(),
-          .threads = threads,
-          .workspace_model = device->workspace_model(),
-          .memory = device->memory(),
-          .mover = device->make_mover(host_mover()),
-          .late = true,
-          .make_backend = [device](Arena& workspace) { return device->make_backend(workspace); },
-          .measure_matmul_rate = [device](DType dtype) { return device->measure_matmul_rate(dtype); },
-          .measure_bandwidth = [device] { return device->measure_bandwidth(); },
-          .make_library_matmuls = [] { return std::vector<std::function<void(const Matmul&)>>(); }};
+  Machine machine = {.description = device->description(),
+                     .threads = threads,
+                     .workspace_model = device->workspace_model(),
+                     .memory = device->memory(),
+                     .mover = device->make_mover(host_mover()),
+                     .late = true,
+                     .make_backend = [device](Arena& workspace) { return device->make_backend(workspace); },
+                     .measure_matmul_rate = [device](DType dtype) { return device->measure_matmul_rate(dtype); },
+                     .measure_bandwidth = [device] { return device->measure_bandwidth(); },
+                     .make_library_matmuls = [] { return std::vector<std::function<void(const Matmul&)>>(); }};
+  if (ranks.are_processes) machine.join = join_by_fabric(device, ranks.timeout_s);
+  return machine;
 }
 
 Machine cuda_machine_to_plan() {

@@ -8,9 +8,13 @@
 
 namespace weft {
 
+struct RanksOfGpus {
+  bool are_processes = false;  // each with a GPU of its own, if there are so many: their tensors go by NCCL
+  double timeout_s = 600;      // of waiting for a GPU
+};
 // GPU `ordinal` of this host; of fewer GPUs than ranks, ranks share them. `threads` are the host's. Throws ConfigError
 // that says what is missing (the module, the driver, a GPU, one new enough) and what to do.
-Machine cuda_machine(int ordinal, int threads);
+Machine cuda_machine(int ordinal, int threads, const RanksOfGpus& ranks = {});
 // The same to plan with: its workspace model, by the module alone, without looking for a GPU. It has no backends.
 Machine cuda_machine_to_plan();
 // What is missing, as cuda_machine says it; empty where `auto` may take a GPU.

@@ -40,7 +40,8 @@ struct Site {
 // The ranks of one axis. All of them issue the same collectives in the same order. What has been issued goes on while
 // its rank is in a call of any communicator, or polls its mesh (comm/process_mesh.h). Reductions add in rank order, in
 // the tensors' dtype (16-bit floats: in f32), so results repeat bit for bit and are equal on every rank. Tensors are
-// contiguous and of the same dtype and shape on every rank. After a CommError the communicator is dead.
+// contiguous, of the same dtype and shape and in the same kind of memory (a device's own, or any other) on every rank.
+// After a CommError the communicator is dead.
 class Communicator {
  public:
   virtual ~Communicator() = default;

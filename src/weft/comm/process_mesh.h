@@ -50,6 +50,9 @@ struct ProcessMesh {
   // Where there is one: from its call to the next of `poll` this rank calls nothing of the mesh, whose own thread lets
   // things go on.
   std::function<void()> lend = {};
+  // Where there is one: ends at once what this rank has under way; the mesh is dead then. For a rank that fails, before
+  // memory ends that peers or devices still use.
+  std::function<void()> give_up = {};
   Communicator& operator[](Axis axis) const { return *axes[size_t(axis)]; }
   // Calls f(communicator, to be replaced or not) for each.
   template <class F>

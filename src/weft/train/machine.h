@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "weft/comm/host_mover.h"
+#include "weft/comm/process_mesh.h"
 #include "weft/device/arena.h"
 #include "weft/dist/param.h"
 #include "weft/ops/backend.h"
@@ -20,6 +21,9 @@ struct Machine {
   std::shared_ptr<const Mover> mover = host_mover();  // of tensors between ranks, and between them and the host
   // Its backends run ops later than they are given: communicators, too, must wait for them.
   bool late = false;
+  // Of ranks that are processes: the mesh by which its tensors go, from the host's. Collective; behind every rank's
+  // plan.
+  std::function<ProcessMesh(const ProcessMesh& host)> join = [](const ProcessMesh& host) { return host; };
   // A backend whose kernels take their temporaries from `workspace`.
   std::function<std::unique_ptr<Backend>(Arena& workspace)> make_backend;
   // Rate of large matrix products in this dtype, in flop/s: measured once, in about 0.1 s. 0 where it means nothing.

@@ -1,12 +1,14 @@
 #include "weft/train/rank_run.h"
 
+#include <exception>
+
 #include "weft/comm/after.h"
 #include "weft/ops/polled.h"
 
 namespace weft {
 
 RankRun::RankRun(RunPlan of_rank, const Machine& machine, const ProcessMesh& of_mesh, const DecorateBackend& decorate)
-    : mesh(machine.late ? after(of_mesh, finish_) : of_mesh),
+    : mesh(machine.late ? after(machine.join(of_mesh), finish_) : machine.join(of_mesh)),
       plan(std::move(of_rank)),
       arenas(plan.memory.persistent, machine.memory),
       state(plan.model, plan.step, *plan.optimizer, arenas, mesh),
@@ -23,6 +25,8 @@ RankRun::RankRun(RunPlan of_rank, const Machine& machine, const ProcessMesh& of_
 }
 
 RankRun::~RankRun() {
+  // Where it fails, a device that waits for another would never be done, nor give its memory back.
+  if (mesh.give_up && std::uncaught_exceptions() > 0) mesh.give_up();
   try {
     backend.wait_all();
   } catch (...) {}  // of a device that failed: whoever waited for it before has been told

@@ -8,6 +8,7 @@
 #include "weft/ops/cuda/cuda_backend.cuh"
 #include "weft/ops/cuda/cuda_mover.cuh"
 #include "weft/ops/cuda/cuda_workspace.h"
+#include "weft/ops/cuda/nccl_fabric.h"
 
 namespace weft {
 namespace {
@@ -82,6 +83,7 @@ class Gpu final : public CudaDevice {
   std::shared_ptr<const Mover> make_mover(std::shared_ptr<const Mover> host) const override {
     return make_cuda_mover(ordinal_, std::move(host));
   }
+  std::shared_ptr<Fabric> make_fabric() const override { return make_nccl_fabric(ordinal_); }
   std::unique_ptr<Backend> make_backend(Arena& workspace) const override {
     return std::make_unique<CudaBackend>(ordinal_, workspace, cudnn_);
   }

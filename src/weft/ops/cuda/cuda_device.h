@@ -4,6 +4,7 @@
 #include <string>
 
 #include "weft/device/arena.h"
+#include "weft/device/fabric.h"
 #include "weft/device/mover.h"
 #include "weft/ops/backend.h"
 
@@ -18,6 +19,8 @@ class CudaDevice {
   virtual std::shared_ptr<const WorkspaceModel> workspace_model() const = 0;
   // Of tensors between ranks that are threads. What lies elsewhere is summed by `host`.
   virtual std::shared_ptr<const Mover> make_mover(std::shared_ptr<const Mover> host) const = 0;
+  // Between ranks that are processes with a GPU of their own each. Throws Error, which says what is missing.
+  virtual std::shared_ptr<Fabric> make_fabric() const = 0;
   // Ops run on a stream of its own, later than they are given (Backend::wait_all).
   virtual std::unique_ptr<Backend> make_backend(Arena& workspace) const = 0;
   virtual double measure_matmul_rate(DType dtype) const = 0;  // flop/s

@@ -1,0 +1,65 @@
+#include "weft/comm/fabric_hub.h"
+
+#include <chrono>
+#include <thread>
+
+namespace weft {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr int64_t kSpins = 2000;        // looks before the core is offered to others
+constexpr int64_t kLooksPerCheck = 64;  // at the transport's health and at other ranks
+constexpr double kSleepAfter_s = 5e-3;
+constexpr auto kSleep = std::chrono::microseconds(50);
+constexpr double kTold_s = 2;  // for the host to bring a peer's own words
+
+double since_s(Clock::time_point then) { return std::chrono::duration<double>(Clock::now() - then).count(); }
+
+}  // namespace
+
+std::shared_ptr<Lane> FabricHub::connect(const Fabric::End& end) {
+  lanes_.push_back(std::make_shared<Lane>(Lane{.transport = fabric_->connect(end)}));
+  return lanes_.back();
+}
+
+void FabricHub::wait(Transport& transport, int64_t mark, const CommCall& call) {
+  const Clock::time_point began = Clock::now();
+  for (int64_t looks = 1; !transport.passed(mark); ++looks) {
+    if (looks % kLooksPerCheck != 0 && looks > 1) continue;
+    check_alive();
+    if (const std::string why = transport.failure(); !why.empty())
+      fail_unless_told(fmt::format("{} has failed in {}: {}", fabric_->description(), call.to_string(), why));
+    if (poll_) poll_();
+    if (looks < kSpins) continue;
+    const double still_s = since_s(began);
+    if (still_s > timeout_s_)
+      fail(
+          fmt::format("{}: {} is not over after {:.0f} s, though its ranks have begun it; is a GPU or the link to it "
+                      "broken (nvidia-smi, dmesg)?",
+                      fabric_->description(), call.to_string(), still_s));
+    if (still_s < kSleepAfter_s)
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(kSleep);
+  }
+}
+
+// What the device finds first may be that a peer has left off, which says why a moment later.
+void FabricHub::fail_unless_told(const std::string& why) {
+  const Clock::time_point began = Clock::now();
+  for (; poll_ && since_s(began) < kTold_s; std::this_thread::sleep_for(kSleep)) poll_();
+  fail(why);
+}
+
+void FabricHub::fail(const std::string& why) {
+  give_up(why);
+  throw CommError(failure_);
+}
+
+void FabricHub::give_up(const std::string& why) noexcept {
+  if (!failure_.empty()) return;
+  failure_ = why;
+  for (const auto& lane : lanes_) lane->transport->abort();
+}
+
+}  // namespace weft

@@ -1,0 +1,48 @@
+// What the communicators of one rank share that go by its device's fabric: how they wait, and how they fail.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "weft/comm/rank_watch.h"
+#include "weft/device/fabric.h"
+
+namespace weft {
+
+// A transport, and how many calls it has been given: communicators of the same ranks share one.
+struct Lane {
+  std::shared_ptr<Transport> transport;
+  int64_t calls = 0;
+};
+
+// For its rank's thread. Once a call has failed every other throws the same CommError.
+class FabricHub {
+ public:
+  // `poll`, which may be none, lets go on what the host has under way, and throws where another rank has failed.
+  FabricHub(std::shared_ptr<Fabric> fabric, std::function<void()> poll, double timeout_s)
+      : fabric_(std::move(fabric)), poll_(std::move(poll)), timeout_s_(timeout_s) {}
+
+  Fabric& fabric() const { return *fabric_; }
+  std::shared_ptr<Lane> connect(const Fabric::End& end);
+  size_t num_lanes() const { return lanes_.size(); }
+  void check_alive() const {
+    if (!failure_.empty()) throw CommError(failure_);
+  }
+  // Until the transport has passed the mark. The other ranks of the call have begun it.
+  void wait(Transport& transport, int64_t mark, const CommCall& call);
+  // Ends at once all that is under way.
+  void give_up(const std::string& why) noexcept;
+
+ private:
+  [[noreturn]] void fail_unless_told(const std::string& why);
+  [[noreturn]] void fail(const std::string& why);
+
+  std::shared_ptr<Fabric> fabric_;
+  std::function<void()> poll_;
+  double timeout_s_;
+  std::vector<std::shared_ptr<Lane>> lanes_;
+  std::string failure_;  // empty: none
+};
+
+}  // namespace weft

@@ -1,0 +1,65 @@
+// How bytes go between the devices of different ranks, and are added there, without a host in between.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "weft/tensor/dtype.h"
+
+namespace weft {
+
+// One rank's end of a group of ranks. What it is given it does later, one after the other, beside what the device
+// computes; every rank of the group gives it the same, and what one sends another receives. Tensors lie in its device's
+// memory, and belong to it until it has passed them. For its rank's thread; throws CommError.
+class Transport {
+ public:
+  struct Piece {
+    void* data;
+    int64_t bytes;  // not 0
+    int peer;
+  };
+  virtual ~Transport() = default;  // waits for what is under way, or where an exception is, aborts
+  // All of them beside each other; between two ranks in this order.
+  virtual void exchange(std::span<const Piece> sent, std::span<const Piece> received) = 0;
+  // `bytes` of every rank, in their order. `mine` may lie in its place.
+  virtual void all_gather(const void* mine, void* all, int64_t bytes) = 0;
+  // As comm/rank_sum.h has it, bit for bit.
+  virtual void sum(std::span<const void* const> from, DType dtype, int64_t n, void* out) = 0;
+  // Its device's, for pieces on their way.
+  virtual std::span<std::byte> staging() const = 0;
+
+  // Where everything has been done that was given before the call.
+  virtual int64_t mark() = 0;
+  virtual bool passed(int64_t mark) = 0;
+  virtual std::string failure() = 0;  // what has failed, here or at a peer, so that it will not go on; else empty
+  // Ends what is under way, and does not return before nothing touches a tensor any more. Nothing is to be given after.
+  virtual void abort() noexcept = 0;
+};
+
+// What connects the device of this rank with others.
+class Fabric {
+ public:
+  struct End {
+    std::span<const std::byte> name;  // of the group: what one rank has made
+    int size, rank;
+    int64_t staging_bytes;
+    bool only_messages = false;  // no collectives: it may take less of the device
+  };
+  virtual ~Fabric() = default;
+  virtual std::string description() const = 0;  // "NCCL 2.28.9"; must be equal on all ranks
+  virtual std::string device() const = 0;       // its name in the world: two ranks with the same share it
+  virtual int64_t free_bytes() const = 0;       // of its device's memory
+  virtual int most_ranks() const = 0;           // of a group
+  // Is this memory of the device alone? Memory that the host can touch too is not.
+  virtual bool holds(const void* at) const = 0;
+
+  virtual size_t name_bytes() const = 0;
+  virtual void make_name(std::span<std::byte> name) = 0;
+  // Returns when all of the group have called it. Throws CommError.
+  virtual std::unique_ptr<Transport> connect(const End& end) = 0;
+};
+
+}  // namespace weft

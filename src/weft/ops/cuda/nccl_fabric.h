@@ -1,0 +1,13 @@
+// What connects the GPUs of processes, each with one of its own.
+#pragma once
+#include <memory>
+
+#include "weft/device/fabric.h"
+
+namespace weft {
+
+// Of GPU `ordinal`. NCCL moves the bytes; weft's own kernel adds them. Throws Error, with what is missing, where there
+// is no NCCL.
+std::shared_ptr<Fabric> make_nccl_fabric(int ordinal);
+
+}  // namespace weft

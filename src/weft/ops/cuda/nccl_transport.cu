@@ -1,0 +1,131 @@
+#include "weft/ops/cuda/nccl_transport.cuh"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+
+#include "weft/base/error.h"
+#include "weft/ops/cuda/rank_sum.h"
+#include "weft/ops/cuda/stream_launcher.cuh"
+
+namespace weft {
+namespace {
+
+// Blocks of a kernel of NCCL's, each of which takes a multiprocessor while it waits for its peers. All groups of a rank
+// together leave some of the 108 of an A100 to what they wait for.
+constexpr int kBlocksOfGroup = 16, kBlocksOfPair = 4;
+
+template <class T>
+void launch_sum(std::span<const void* const> from, int64_t n, void* out, cudaStream_t stream) {
+  gpu::RankSum<T> kernel = {.from = {}, .num_ranks = int(from.size()), .out = static_cast<T*>(out), .n = n};
+  std::transform(from.begin(), from.end(), kernel.from, [](const void* at) { return static_cast<const T*>(at); });
+  const int64_t blocks = (n + kernel.kRun - 1) / kernel.kRun;
+  gpu::run_block<<<unsigned(blocks), gpu::kThreads, 0, stream>>>(kernel);
+  check_cuda(cudaGetLastError(), "launch a kernel");
+}
+
+}  // namespace
+
+void NcclTransport::connect(const Fabric::End& end) {
+  use_gpu();
+  int least = 0, greatest = 0;  // so that a sum need not wait for the end of a product
+  check_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest), "ask for the priorities of streams");
+  check_cuda(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest), "make a stream");
+  void* memory = nullptr;
+  check_cuda(cudaMalloc(&memory, size_t(end.staging_bytes)), "take memory of the GPU for sums over ranks");
+  staging_ = {static_cast<std::byte*>(memory), size_t(end.staging_bytes)};
+  ncclUniqueId id;
+  WEFT_CHECK(end.name.size() == sizeof id, "a name of {} bytes for NCCL", end.name.size());
+  std::memcpy(&id, end.name.data(), sizeof id);
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 1;
+  config.maxCTAs = end.only_messages ? kBlocksOfPair : kBlocksOfGroup;
+  nccl_.check(nccl_.comm_init_rank_config(&comm_, end.size, id, end.rank, &config), "connect GPUs");
+}
+
+NcclTransport::~NcclTransport() {
+  cudaSetDevice(ordinal_);
+  if (std::uncaught_exceptions() > 0) abort();
+  if (comm_ != nullptr) {
+    cudaStreamSynchronize(stream_);
+    nccl_.comm_destroy(comm_);
+  }
+  for (const Mark& m : marks_) cudaEventDestroy(m.event);
+  for (cudaEvent_t event : free_) cudaEventDestroy(event);
+  if (stream_ != nullptr) cudaStreamDestroy(stream_);
+  cudaFree(staging_.data());
+}
+
+void NcclTransport::exchange(std::span<const Piece> sent, std::span<const Piece> received) {
+  use_gpu();
+  nccl_.check(nccl_.group_start(), "begin a group of messages");
+  ncclResult_t status = ncclSuccess;  // a group is ended whatever happens in it
+  const auto add = [&](const auto& call, const Piece& p) {
+    if (status == ncclSuccess) status = call(p.data, size_t(p.bytes), ncclUint8, p.peer, comm_, stream_);
+  };
+  for (const Piece& p : sent) add(nccl_.send, p);
+  for (const Piece& p : received) add(nccl_.recv, p);
+  const ncclResult_t ended = nccl_.group_end();
+  nccl_.check(status, "add to a group of messages");
+  nccl_.check(ended, "send a group of messages");
+}
+
+void NcclTransport::all_gather(const void* mine, void* all, int64_t bytes) {
+  use_gpu();
+  nccl_.check(nccl_.all_gather(mine, all, size_t(bytes), ncclUint8, comm_, stream_), "gather what GPUs have");
+}
+
+void NcclTransport::sum(std::span<const void* const> from, DType dtype, int64_t n, void* out) {
+  use_gpu();
+  WEFT_CHECK(n > 0 && from.size() <= size_t(gpu::kMostRanks), "a sum of {} over {} ranks", n, from.size());
+  if (dtype == DType::f64) return launch_sum<double>(from, n, out, stream_);
+  gpu::by_float(dtype, [&](auto t) { launch_sum<decltype(t)>(from, n, out, stream_); });
+}
+
+int64_t NcclTransport::mark() {
+  use_gpu();
+  cudaEvent_t event = nullptr;
+  if (free_.empty()) {
+    check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "make an event");
+  } else {
+    event = free_.back();
+    free_.pop_back();
+  }
+  marks_.push_back({++marked_, event});
+  check_cuda(cudaEventRecord(event, stream_), "mark a stream");
+  return marked_;
+}
+
+bool NcclTransport::passed(int64_t mark) {
+  while (!marks_.empty() && passed_ < mark) {
+    const cudaError_t status = cudaEventQuery(marks_.front().event);
+    if (status == cudaErrorNotReady) {
+      cudaGetLastError();  // it is no failure, but would be found by the next launch as one
+      return false;
+    }
+    check_cuda(status, "move tensors between GPUs");
+    passed_ = marks_.front().number;
+    free_.push_back(marks_.front().event);
+    marks_.pop_front();
+  }
+  return passed_ >= mark;
+}
+
+std::string NcclTransport::failure() {
+  if (comm_ == nullptr) return "it has been aborted";
+  ncclResult_t state = ncclSuccess;
+  const ncclResult_t asked = nccl_.comm_get_async_error(comm_, &state);
+  if (asked != ncclSuccess) return nccl_.text_of(asked);
+  return state == ncclSuccess || state == ncclInProgress ? "" : nccl_.text_of(state);
+}
+
+// NCCL's kernels leave off, and what was given behind them runs out.
+void NcclTransport::abort() noexcept {
+  if (comm_ == nullptr) return;
+  cudaSetDevice(ordinal_);
+  nccl_.comm_abort(comm_);
+  comm_ = nullptr;
+  cudaStreamSynchronize(stream_);
+}
+
+}  // namespace weft

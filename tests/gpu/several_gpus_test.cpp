@@ -1,0 +1,134 @@
+// Ranks with a GPU of their own each: the bits of the host's communicators, and of ranks that share a GPU. Skipped
+// where there are fewer than two GPUs.
+#include <atomic>
+
+#include "apps/program.h"
+#include "comm/same_collectives.h"
+#include "gpu/gpu.h"
+#include "train/golden.h"
+#include "weft/apps/cuda_machine.h"
+#include "weft/comm/local_group.h"
+
+namespace weft {
+namespace {
+
+using testing::Values;
+
+constexpr const char* kTooFew = "needs two GPUs, and NCCL";
+
+// f(host's mesh, mesh by GPUs, machine) on ranks that are threads with GPUs 0, 1, ...; false where they have none each.
+bool on_gpus(const MeshSizes& sizes,
+             const std::function<void(const ProcessMesh&, const ProcessMesh&, const Machine&)>& f) {
+  setenv("CUDA_MODULE_LOADING", "EAGER", 0);  // as apps/cuda_machine.cpp, of processes
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  setenv("WEFT_CUDA_MODULE", WEFT_CUDA_MODULE_FILE, 0);
+  std::atomic<bool> have{true};
+  run_local(sizes, [&](const ProcessMesh& host) {
+    const Machine machine = cuda_machine(host.world->rank(), 1, {.are_processes = true, .timeout_s = 60});
+    const ProcessMesh mesh = machine.join(host);
+    if (mesh.axes == host.axes)
+      have = false;
+    else
+      f(host, mesh, machine);
+  });
+  return have;
+}
+
+// In an arena of the GPU's.
+testing::Place place_in(Arena& arena, const Machine& machine) {
+  return {.put =
+              [&](Values& v) {
+                const Tensor from = v.tensor(), to = arena.alloc(from.dtype, from.shape);
+                if (from.bytes() > 0) machine.mover->copy(to.data, from.data, from.bytes());
+                return to;
+              },
+          .take_back =
+              [&](Values& v, const Tensor& from) {
+                if (from.bytes() > 0) machine.mover->copy(v.tensor().data, from.data, from.bytes());
+              }};
+}
+
+#define WEFT_NEEDS_CUDA()                                                                          \
+  if (testing::gpu_backend() != "cuda") GTEST_SKIP() << "WEFT_TEST_BACKEND has no GPU for a rank"; \
+  WEFT_NEEDS_GPU()
+
+TEST(SeveralGpus, CollectivesHaveTheBitsOfTheHosts) {
+  WEFT_NEEDS_CUDA();
+  const bool have = on_gpus({.tp = 2}, [](const ProcessMesh& host, const ProcessMesh& mesh, const Machine& machine) {
+    for (const int64_t n : {int64_t{1}, int64_t{4099}, int64_t{33000}, int64_t{20'000'001}}) {  // more than the staging
+      for (const DType t : testing::kSums) {
+        if (t == DType::f64 && n > 1'000'000) continue;
+        Arena arena("tensors", 8 * n * size_of(t) + (1 << 20), machine.memory);
+        testing::SameCollectives(host[Axis::tp], mesh[Axis::tp], place_in(arena, machine)).expect(t, n);
+      }
+    }
+  });
+  if (!have) GTEST_SKIP() << kTooFew;
+}
+
+TEST(SeveralGpus, MessagesPassEachOther) {
+  WEFT_NEEDS_CUDA();
+  const bool have = on_gpus({.pp = 2}, [](const ProcessMesh&, const ProcessMesh& mesh, const Machine& machine) {
+    constexpr int64_t kElements = 5'000'000;
+    Arena arena("tensors", 8 * kElements * 4, machine.memory);
+    const testing::Place place = place_in(arena, machine);
+    const int me = mesh.pp->rank(), peer = 1 - me;
+    std::vector<Work> sent;
+    for (int i = 0; i < 3; ++i) {
+      Values mine(DType::f32, kElements + i, me);
+      sent.push_back(mesh.pp->send(place.put(mine), peer));
+    }
+    for (int i = 0; i < 3; ++i) {
+      Values got(DType::f32, kElements + i, 7);
+      const Tensor to = place.put(got);
+      mesh.pp->recv(to, peer).wait();
+      place.take_back(got, to);
+      EXPECT_TRUE(got == Values(DType::f32, kElements + i, peer)) << i;
+    }
+    for (Work& w : sent) w.wait();
+  });
+  if (!have) GTEST_SKIP() << kTooFew;
+}
+
+// Each process has a GPU; the threads share one.
+TEST(SeveralGpus, ProcessesEqualThreadsToTheBit) {
+  WEFT_NEEDS_CUDA();
+  const auto golden = std::filesystem::path(WEFT_SOURCE_DIR) / "tests/golden/llama-gqa";
+  for (const std::vector<std::string>& layout :
+       std::vector<std::vector<std::string>>{{"parallel.dp=2", "parallel.zero_stage=3"},
+                                             {"parallel.tp=2", "train.precision=f32"},
+                                             {"parallel.pp=2", "parallel.pipeline_schedule=zbv"}}) {
+    testing::TempDir dir;
+    testing::spill(dir / "r.toml", fmt::format("[model]\npath = \"{}\"\n[data]\ntrain = [\"{}\"]\n", golden.string(),
+                                               (golden / "tokens.bin").string()));
+    const auto train = [&](const std::string& ranks) {
+      std::vector<std::string> words{"train",
+                                     (dir / "r.toml").string(),
+                                     "run.dir=" + (dir / ranks).string(),
+                                     "run.ranks=" + ranks,
+                                     "run.backend=cuda",
+                                     "train.seq_length=16",
+                                     "train.global_batch_size=8",
+                                     "train.micro_batch_size=1",
+                                     "train.train_iters=6",
+                                     "optimizer.lr_warmup_iters=1"};
+      words.insert(words.end(), layout.begin(), layout.end());
+      return testing::weft(words);
+    };
+    const std::string what = fmt::format("{}", fmt::join(layout, " "));
+    const testing::Finished processes = train("mpi");
+    for (const char* missing : {"through the host", "there was no MPI", "needs mpirun"})
+      if (processes.err.find(missing) != std::string::npos) GTEST_SKIP() << kTooFew << ", and MPI: " << processes.err;
+    EXPECT_NE(processes.err.find("from GPU to GPU"), std::string::npos) << what << processes.err;
+    ASSERT_EQ(processes.status, 0) << what << processes.err;
+    ASSERT_EQ(train("local").status, 0) << what;
+    for (const char* file : {"model.safetensors", "weft/optimizer.safetensors"}) {
+      const std::string bytes = testing::slurp(dir / "mpi/checkpoints/step-6" / file);
+      EXPECT_FALSE(bytes.empty()) << what;
+      EXPECT_TRUE(bytes == testing::slurp(dir / "local/checkpoints/step-6" / file)) << what << ": " << file;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft
