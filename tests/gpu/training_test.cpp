@@ -2,6 +2,8 @@
 #include "gpu/gpu.h"
 #include "train/golden.h"
 #include "train/layout_matrix.h"
+#include "weft/train/evaluator.h"
+#include "weft/train/text_generator.h"
 
 namespace weft {
 namespace {
@@ -78,6 +80,46 @@ TEST(RunsOnGpu, RepeatAndResumeToTheBit) {
     for (const char* step : {"step-4", "step-6"}) fs::remove_all(dir / "resumed" / "checkpoints" / step);
     train_in(dir / "resumed", settings);
     expect_same_run(dir / "run", dir / "resumed", what + ", resumed after step 2");
+  }
+}
+
+// Weights come to the GPU and losses and logits from it.
+TEST(RunsOnGpu, MeasureAndContinueTextAsCoresDo) {
+  WEFT_NEEDS_GPU();
+  testing::TempDir dir;
+  train_in(dir / "run", {"train.precision=f32"});
+  const fs::path model = model_folder_of(dir / "run");
+  DataSpec text;
+  text.paths = {(fs::path(WEFT_SOURCE_DIR) / "tests/golden/llama-gqa/tokens.bin").string()};
+  text.seq_length = 16;
+  const auto evaluated = [&](const Machine& machine) {
+    Evaluator evaluator(model, {.machine = machine, .precision = kF32, .seq_length = 16, .micro_batch_size = 2});
+    text.vocab_size = evaluator.model().vocab_size;
+    return evaluator.evaluate(*open_eval_windows(text), 3).loss;
+  };
+  const auto logits = [&](const Machine& machine) {
+    TextGenerator generator(model, {.machine = machine, .precision = kF32, .max_tokens = 8, .max_prompt = 3});
+    const std::vector<int32_t> prompt{1, 2, 3}, next{4};
+    generator.feed(prompt);
+    const auto last = generator.feed(next);
+    return std::vector<double>(last.begin(), last.end());
+  };
+  const Machine gpu = testing::gpu_machine(), cores = machine_for(Recipe());
+  const double loss = evaluated(cores);
+  EXPECT_NEAR(evaluated(gpu), loss, 1e-5 * loss);
+  const std::vector<double> got = logits(gpu), expected = logits(cores);
+  ASSERT_EQ(got.size(), expected.size());
+  for (size_t v = 0; v < got.size(); ++v) EXPECT_NEAR(got[v], expected[v], 1e-4) << v;
+}
+
+TEST(RunsOnGpu, NameTheOperationOfABadNumber) {
+  WEFT_NEEDS_GPU();
+  testing::TempDir dir;
+  try {
+    train_in(dir / "run", {"train.precision=f32", "optimizer.lr=1e300", "optimizer.min_lr=1e300"});
+    FAIL() << "it trained";
+  } catch (const NumericsError& e) {
+    EXPECT_NE(std::string(e.what()).find("first in "), std::string::npos) << e.what();
   }
 }
 

@@ -3,6 +3,8 @@
 #include "train/late_backend.h"
 #include "weft/apps/backends.h"
 #include "weft/base/rng.h"
+#include "weft/comm/local_group.h"
+#include "weft/comm/through_host.h"
 #include "weft/train/evaluator.h"
 #include "weft/train/run_record.h"
 #include "weft/train/text_generator.h"
@@ -57,6 +59,22 @@ TEST_F(Apart, TrainsSavesEvaluatesAndResumes) {
     expect_same(run, other);
     fs::remove_all(other / "checkpoints/step-4");
     testing::train(recipe_of(name, other, settings), testing::apart(here()));
+    expect_same(run, other);
+  }
+}
+
+// As processes do, which MPI knows the host's memory of.
+TEST_F(Apart, RanksMoveTensorsByWayOfTheHost) {
+  const auto by_the_host = [](const MeshSizes& sizes, const Mover& mover,
+                              const std::function<void(const ProcessMesh&)>& body) {
+    run_local(sizes, [&](const ProcessMesh& mesh) { body(through_host(mesh, mover)); });
+  };
+  for (const Settings& layout : std::vector<Settings>{{"parallel.dp=2", "parallel.zero_stage=3"},
+                                                      {"parallel.tp=2", "parallel.pp=2", "optimizer.name=muon"}}) {
+    const std::string name = layout.back() + std::to_string(layout.size());
+    const fs::path run = dir_ / (name + "-here"), other = dir_ / (name + "-apart");
+    testing::train(recipe_of("llama-gqa", run, layout), here());
+    testing::train(recipe_of("llama-gqa", other, layout), testing::apart(here()), by_the_host);
     expect_same(run, other);
   }
 }

@@ -61,12 +61,12 @@ inline Machine unmeasured(Machine machine) {
   return machine;
 }
 
-inline void train(const Recipe& recipe, const Machine& measured) {
+inline void train(const Recipe& recipe, const Machine& measured, const RunRanks& run = run_on_threads) {
   const Machine machine = unmeasured(measured);
   const std::atomic<bool> stop{false};
   const RunLock lock = claim_run_folder(recipe);
   const int nowhere = open("/dev/null", O_WRONLY);
-  EXPECT_TRUE(train_on_ranks({.recipe = recipe, .machine = machine, .stop = stop, .terminal_fd = nowhere}));
+  EXPECT_TRUE(train_on_ranks({.recipe = recipe, .machine = machine, .stop = stop, .terminal_fd = nowhere, .run = run}));
   close(nowhere);
 }
 
