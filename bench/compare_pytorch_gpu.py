@@ -4,13 +4,14 @@
     python3 bench/compare_pytorch_gpu.py [--weft build/cuda/weft] [--iters 10] [RECIPE ...]
 
 Models, batch, sequence length and micro-batch are read from the recipes (bench/gpu-*.toml). One step: forward,
-cross-entropy, backward, global-norm clipping, AdamW. PyTorch runs in the better of two ways, each with torch.compile,
-scaled_dot_product_attention held to its flash backend, and fused AdamW:
+cross-entropy, backward, global-norm clipping, AdamW. PyTorch runs in these ways, each with torch.compile,
+scaled_dot_product_attention held to one backend, and fused AdamW:
 
-    autocast   f32 weights, products in bf16 by torch.autocast: what weft does (f32 masters)
-    bf16       bf16 weights and moments, no masters: less memory, and rounds every update
+    autocast         f32 weights, products in bf16 by torch.autocast: what weft does (f32 masters); flash attention
+    autocast-cudnn   the same with cuDNN's attention
+    bf16             bf16 weights and moments, no masters: less memory, and rounds every update; flash attention
 
-weft's ratio is given against `autocast`, which computes the same thing; `bf16` is printed beside it. Where a micro-batch
+weft's ratio is given against each; the better of the first two computes what weft does. Where a micro-batch
 does not fit, PyTorch's is halved and gradients are accumulated. weft runs before and after, and the better counts.
 Flop/s of both are weft's count; MFU is against the rate of a large bf16 product in PyTorch.
 
@@ -27,6 +28,7 @@ from multiprocessing import get_context
 
 from pytorch_models import build_model
 
+WAYS = ["autocast", "autocast-cudnn", "bf16"]
 RECIPES = ["bench/gpu-llama-1b.toml", "bench/gpu-llama-8b-blocks.toml", "bench/gpu-gpt2-124m.toml"]
 
 
@@ -38,7 +40,7 @@ def parse_arguments():
     p.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
     p.add_argument("--backend", default="cuda", help="run.backend of weft")
     p.add_argument("--no-compile", action="store_true", help="leave out torch.compile")
-    p.add_argument("--ways", nargs="*", default=["autocast", "bf16"], choices=["autocast", "bf16"])
+    p.add_argument("--ways", nargs="*", default=WAYS, choices=WAYS)
     for what in ("batch", "seq", "layers", "width"):
         p.add_argument(f"--{what}", type=int, help="in place of the recipe's or its model's, for both")
     return p.parse_args()
@@ -85,14 +87,15 @@ def time_weft(case, o):
     return int(whole[1]), float(whole[2]) * 1e9, int(whole[3]), float(mfu[1]) if mfu else None
 
 
-def flash_attention(device):
-    """Fails where flash attention cannot run, in place of a slower way unseen."""
+def attention_of(way, device):
+    """Fails where that attention cannot run, in place of a slower way unseen."""
     if device != "cuda": return nullcontext()
     try:
         from torch.nn.attention import SDPBackend, sdpa_kernel
-        return sdpa_kernel(SDPBackend.FLASH_ATTENTION)
+        return sdpa_kernel(SDPBackend.CUDNN_ATTENTION if way.endswith("cudnn") else SDPBackend.FLASH_ATTENTION)
     except ImportError:
         import torch
+        if way.endswith("cudnn"): raise
         return torch.backends.cuda.sdp_kernel(enable_flash=True, enable_math=False, enable_mem_efficient=False)
 
 
@@ -140,7 +143,7 @@ def make_step(case, way, micro, o):
     if device == "cuda": options["fused"] = True
     optimizer = torch.optim.AdamW(model.parameters(), **options)
     ids, targets = (torch.randint(c["vocab_size"], (case.batch, case.seq), device=device) for _ in range(2))
-    autocast = torch.autocast(device, dtype=torch.bfloat16) if way == "autocast" else nullcontext()
+    autocast = torch.autocast(device, dtype=torch.bfloat16) if way.startswith("autocast") else nullcontext()
 
     def loss_of(x, y):
         return F.cross_entropy(model(x).view(-1, c["vocab_size"]).float(), y.view(-1))
@@ -150,7 +153,7 @@ def make_step(case, way, micro, o):
     def step():
         optimizer.zero_grad(set_to_none=True)
         for at in range(0, case.batch, micro):
-            with autocast, flash_attention(device):
+            with autocast, attention_of(way, device):
                 loss = run(ids[at : at + micro], targets[at : at + micro])
             (loss * (micro / case.batch)).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -196,13 +199,13 @@ def compare(case, o, rate):
     weft = max(filter(None, (weft, again)), default=None)
     tokens = case.batch * case.seq
     if weft:
-        print(f"{case.name:<22}{'weft':<10}{weft[0]:>12.0f}{weft[1] / rate:>8.3f}{weft[2]:>12}{case.micro:>8}"
+        print(f"{case.name:<22}{'weft':<16}{weft[0]:>12.0f}{weft[1] / rate:>8.3f}{weft[2]:>12}{case.micro:>8}"
               f"   {'' if weft[3] is None else f'{weft[3]:.3f} by its own rate'}", flush=True)
     for way, (seconds, mib, micro) in times.items():
         speed = tokens / seconds
         mfu = f"{weft[1] * speed / weft[0] / rate:>8.3f}" if weft else f"{'-':>8}"
         ratio = f"   weft / PyTorch {weft[0] / speed:.2f}" if weft else ""
-        print(f"{case.name:<22}{way:<10}{speed:>12.0f}{mfu}{mib:>12.0f}{micro:>8}{ratio}", flush=True)
+        print(f"{case.name:<22}{way:<16}{speed:>12.0f}{mfu}{mib:>12.0f}{micro:>8}{ratio}", flush=True)
     return bool(times) and (weft is not None or not o.weft)
 
 
@@ -211,7 +214,7 @@ def main():
     words, rate = alone(look_at_pytorch, o)
     if rate == 0: sys.exit(f"{words}; nothing was compared")
     print(f"{words}, {'without' if o.no_compile else 'with'} torch.compile; bf16 products {rate / 1e12:.2f} TFLOP/s")
-    print(f"{'case':<22}{'way':<10}{'tokens/s':>12}{'MFU':>8}{'peak MiB':>12}{'micro':>8}")
+    print(f"{'case':<22}{'way':<16}{'tokens/s':>12}{'MFU':>8}{'peak MiB':>12}{'micro':>8}")
     with tempfile.TemporaryDirectory() as folder:
         good = [compare(Case(recipe, o, folder), o, rate) for recipe in o.recipes]
     sys.exit(0 if all(good) else 1)
