@@ -155,7 +155,7 @@ run_sanitizer() {
   [[ $backend == cuda ]] || { skip "sanitize: on the $backend backend there is nothing to watch"; return; }
   [[ -x $build/tests/test_gpu ]] || { skip "sanitize: there is no $build/tests/test_gpu; bench/gpu.sh build makes it"; return; }
   for tool in memcheck racecheck; do
-    attempt "$tool" run_watched "$sanitizer" --tool "$tool" --error-exitcode 1 "$build/tests/test_gpu" \
+    attempt "$tool" run_watched env WEFT_CUDNN=off "$sanitizer" --tool "$tool" --error-exitcode 1 "$build/tests/test_gpu" \
       --gtest_filter='*/GpuBackend.EqualsTheReferenceOnEveryCase/*'
   done
 }

@@ -19,8 +19,6 @@ constexpr const char* kTooFew = "needs two GPUs, and NCCL";
 // f(host's mesh, mesh by GPUs, machine) on ranks that are threads with GPUs 0, 1, ...; false where they have none each.
 bool on_gpus(const MeshSizes& sizes,
              const std::function<void(const ProcessMesh&, const ProcessMesh&, const Machine&)>& f) {
-  setenv("CUDA_MODULE_LOADING", "EAGER", 0);  // as apps/cuda_machine.cpp, of processes
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   setenv("WEFT_CUDA_MODULE", WEFT_CUDA_MODULE_FILE, 0);
   std::atomic<bool> have{true};
   run_local(sizes, [&](const ProcessMesh& host) {
@@ -48,7 +46,14 @@ testing::Place place_in(Arena& arena, const Machine& machine) {
               }};
 }
 
+// As apps/ranks.cpp, of processes: before the first call of CUDA.
+void let_kernels_wait_for_other_gpus() {
+  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+}
+
 #define WEFT_NEEDS_CUDA()                                                                          \
+  let_kernels_wait_for_other_gpus();                                                               \
   if (testing::gpu_backend() != "cuda") GTEST_SKIP() << "WEFT_TEST_BACKEND has no GPU for a rank"; \
   WEFT_NEEDS_GPU()
 

@@ -36,19 +36,8 @@ std::string text_of(const std::vector<fs::path>& files) {
   return text;
 }
 
-// Of several processes with a GPU each: what CUDA is told before its first call. A kernel of NCCL's waits for its peers
-// on the GPU. Code that is loaded when it is first called may wait for that kernel to end, while the peer waits for
-// what the code computes; streams that share a queue of the hardware wait for each other likewise. Settings in the
-// user's environment stay.
-void let_kernels_wait_for_other_gpus() {
-  if (launched_as(environment).world == 1) return;
-  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-}
-
 // It stays open: code of it runs until the end.
 void* open_module() {
-  let_kernels_wait_for_other_gpus();
   const fs::path file = find_cuda_module();
   if (file.empty())
     throw Error(

@@ -1,6 +1,7 @@
 #include "weft/apps/ranks.h"
 
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 
 #include "weft/apps/failure.h"
@@ -17,7 +18,21 @@ namespace weft {
 
 void check_mpi_is_built_in() {}
 
+namespace {
+
+// What CUDA is told before its first call, which may be MPI's. Where processes have a GPU each, a kernel of NCCL's
+// waits for its peers on the GPU. Code that is loaded when it is first called may wait for that kernel to end, while
+// the peer waits for what the code computes; streams that share a queue of the hardware wait for each other likewise.
+// Settings in the user's environment stay.
+void let_kernels_wait_for_other_gpus() {
+  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+}
+
+}  // namespace
+
 RankProcess join_mpi(int world, double timeout_s) {
+  let_kernels_wait_for_other_gpus();
   const auto ranks = std::make_shared<MpiRanks>(MpiRanks::Options{.timeout_s = timeout_s});
   if (ranks->size() != world)
     throw ConfigError(

@@ -7,6 +7,11 @@
 #include "weft/ops/cuda/cuda_workspace.h"
 
 namespace weft {
+namespace {
+
+void warn(const std::string& what) { std::fputs(("weft: " + what + "\n").c_str(), stderr); }
+
+}  // namespace
 
 CudaBackend::CudaBackend(int device, Arena& workspace, bool cudnn)
     : device_(device), cudnn_(cudnn), workspace_(workspace) {
@@ -18,9 +23,8 @@ CudaBackend::CudaBackend(int device, Arena& workspace, bool cudnn)
   cublas_.emplace();
   if (!cudnn_) return;
   try {
-    attention_.emplace(open_cudnn_attention(stream_),
-                       [](const std::string& what) { std::fputs(("weft: " + what + "\n").c_str(), stderr); });
-  } catch (const Error&) {}  // CudaDevice::description says so
+    attention_.emplace(open_cudnn_attention(stream_), warn);
+  } catch (const Error& e) { warn(fmt::format("attention by weft's own kernels: {}", e.what())); }
 }
 
 CudaBackend::~CudaBackend() {
@@ -51,14 +55,16 @@ void CudaBackend::launch(const Matmul& op) {
 template <class Op>
 void CudaBackend::launch_attention(const Op& op) {
   gpu::StreamLauncher launcher(stream_, workspace_, *staging_, shared_bytes_);
-  const int64_t bytes = cudnn_ ? gpu::library_bytes(op) : 0;
-  if (bytes > 0) {
+  // A plan knows whole sequences alone: where documents are a batch that takes more, weft's own kernels have it.
+  const int64_t bytes = attention_ ? gpu::library_bytes(op) : 0;
+  const int64_t with_own = bytes > 0 ? CudaWorkspace(true).of(op) : 0;
+  if (bytes > 0 && with_own <= workspace_.capacity() - workspace_.used()) {
     auto* const memory = static_cast<std::byte*>(workspace_.alloc(DType::u8, {bytes}).data);
     const auto own = [&](const Op& same) {
       const Scope scope(workspace_);
       gpu::run(launcher, same);
     };
-    if (attention_ && attention_->run(launcher, op, memory, own)) return;
+    if (attention_->run(launcher, op, memory, own)) return;
   }
   gpu::run(launcher, op);
 }

@@ -12,7 +12,8 @@ constexpr size_t kOldest = 91100;  // 9.11.0: attention of older ones has errors
 
 }  // namespace
 
-CudnnLibrary::CudnnLibrary() : library_(dlopen(kFile, RTLD_NOW | RTLD_LOCAL)) {
+// It stays loaded: its kernels do.
+CudnnLibrary::CudnnLibrary() : library_(dlopen(kFile, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)) {
   if (library_ == nullptr) throw CudnnError(fmt::format("cannot load cuDNN: {}", dlerror()));
 }
 CudnnLibrary::~CudnnLibrary() { dlclose(library_); }

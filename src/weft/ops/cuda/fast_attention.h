@@ -70,6 +70,8 @@ struct RowsCompared {
   }
 };
 
+inline constexpr double kLeastSquares = 1e-30;  // of a sum in f32
+
 // What is known of how a library computes one shape.
 enum class Trust { unknown, checked, refused };
 
@@ -213,10 +215,11 @@ class FastAttention {
     return trust;
   }
 
-  // False where weft's own numbers are all 0 or not finite, which is no proof of anything. Throws where they differ.
+  // False where weft's own numbers are all 0, too small to be squared or not finite, which is no proof of anything.
+  // Throws where they differ.
   template <class Op>
   static bool agree(const Comparison& c, const Tensor& x, const Op& op, const Task& task) {
-    if (!std::isfinite(c.largest) || !std::isfinite(c.squares) || c.largest == 0) return false;
+    if (!std::isfinite(c.largest) || !std::isfinite(c.squares) || c.squares < kLeastSquares) return false;
     const double allowed = allowed_apart(x.dtype, task.whole.backward);
     const double apart = c.apart / c.largest, rms = std::sqrt(c.apart_squares / c.squares);
     if (apart <= allowed && rms <= allowed) return true;

@@ -12,8 +12,8 @@ namespace weft {
 namespace {
 
 // Blocks of a kernel of NCCL's, each of which takes a multiprocessor while it waits for its peers. All groups of a rank
-// together leave some of the 108 of an A100 to what they wait for.
-constexpr int kBlocksOfGroup = 16, kBlocksOfPair = 4;
+// together, seven at most, leave some of the 108 of an A100 to what they wait for.
+constexpr int kBlocksOfGroup = 12, kBlocksOfPair = 4;
 
 template <class T>
 void launch_sum(std::span<const void* const> from, int64_t n, void* out, cudaStream_t stream) {
