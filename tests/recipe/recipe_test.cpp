@@ -180,7 +180,9 @@ TEST(Recipe, ErrorsNameFileLineAndColumn) {
 TEST(Recipe, AnUnknownSectionNamesTheNearest) {
   EXPECT_SAYS(error_of(kSmall + "[trian]\n"), "r.toml:5:2: no recipe key trian (= {}); did you mean [train]?");
   EXPECT_SAYS(error_of("train = 3\n" + kSmall), "r.toml:1:1: train = 3: expected a section, [train]");
-  EXPECT_SAYS(error_of(kSmall + "[[train]]\nseed = 1\n"), "expected a section, [train]");
+  EXPECT_SAYS(error_of(kSmall + "[[train]]\nseed = 1\n"), "train = [ { seed = 1 } ]: expected a section, [train]");
+  EXPECT_SAYS(error_of(kSmall + "[[train]]\nseed = [0.05, -2, \"a\", [], {}]\n"),
+              "train = [ { seed = [ 0.05, -2, \"a\", [], {} ] } ]: expected");
   EXPECT_SAYS(error_of(kSmall + "[train.deeper]\nseed = 1\n"), "no recipe key train.deeper");
   EXPECT_SAYS(error_of("seed = 3\n" + kSmall), "no recipe key seed (= 3); did you mean train.seed?");
 }

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <cmath>
 #include <sstream>
+#include <utility>
 
 #include "weft/base/error.h"
 #include "weft/base/json.h"
@@ -142,11 +143,53 @@ bool read_value(const RecipeKey& key, const toml::node& value) {
   return std::visit([&](auto* field) { return read(key.allowed, *field, value); }, key.field);
 }
 
+namespace {
+
+void write(std::ostream& out, const toml::node& value);
+
+// "[ 1, 2 ]", "{ a = 1 }". The library's own way of writing them counts columns, and overflows at numbers near 0.
+void write_all(std::ostream& out, const toml::array& all) {
+  const char* before = "[ ";
+  for (const toml::node& one : all) {
+    out << std::exchange(before, ", ");
+    write(out, one);
+  }
+  out << (all.empty() ? "[]" : " ]");
+}
+void write_all(std::ostream& out, const toml::table& all) {
+  const char* before = "{ ";
+  for (const auto& [key, one] : all) {
+    out << std::exchange(before, ", ") << std::string_view(key) << " = ";
+    write(out, one);
+  }
+  out << (all.empty() ? "{}" : " }");
+}
+
+// In as few digits as say which it is: 0.05, 2.0.
+std::string number(double x) {
+  std::string text = fmt::format("{}", x);
+  if (text.find_first_of(".en") == std::string::npos) text += ".0";
+  return text;
+}
+
+void write(std::ostream& out, const toml::node& value) {
+  value.visit([&](const auto& v) {
+    if constexpr (toml::is_array<decltype(v)> || toml::is_table<decltype(v)>)
+      write_all(out, v);
+    else if constexpr (toml::is_string<decltype(v)>)
+      out << in_quotes(v.get());
+    else if constexpr (toml::is_floating_point<decltype(v)>)
+      out << number(v.get());
+    else
+      out << v;
+  });
+}
+
+}  // namespace
+
 std::string shown(const toml::node& value) {
-  if (value.is_table() && value.as_table()->empty()) return "{}";
-  if (value.is_string()) return in_quotes(*value.value<std::string>());
   std::ostringstream out;
-  value.visit([&](const auto& v) { out << v; });
+  write(out, value);
   std::string text, written = out.str();
   for (char c : written) {
     if (!std::isspace(static_cast<unsigned char>(c)))
