@@ -136,9 +136,17 @@ run_watched() {
 run_ctest() {
   local -a tests=(ctest --test-dir "$build" -L gpu --output-on-failure --no-tests=error)
   command -v ctest >/dev/null || tests=("$build/tests/test_gpu")  # where it was built elsewhere
+  local left_out=
   if [[ $(nvidia-smi -L 2>/dev/null | wc -l) -lt 2 || ${CUDA_VISIBLE_DEVICES-,} != *,* ]]; then
     skip "tests of several GPUs (SeveralGpus): there are fewer than two"
-    [[ ${tests[0]} == ctest ]] && tests+=(-E '^SeveralGpus') || tests+=('--gtest_filter=-SeveralGpus.*')
+    left_out=SeveralGpus
+  fi
+  if [[ $backend != cuda ]]; then
+    skip "tests of cuDNN (CudnnOnGpu): they need a GPU"
+    left_out=${left_out:+$left_out|}CudnnOnGpu
+  fi
+  if [[ -n $left_out ]]; then
+    [[ ${tests[0]} == ctest ]] && tests+=(-E "^($left_out)") || tests+=("--gtest_filter=-${left_out//|/.*:}.*")
   fi
   run_watched "${tests[@]}"
 }
