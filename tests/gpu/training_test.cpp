@@ -1,9 +1,8 @@
 // Runs on a GPU: those of an independent implementation, the same bits again, and whatever the layout.
 #include "gpu/gpu.h"
+#include "train/forward_only.h"
 #include "train/golden.h"
 #include "train/layout_matrix.h"
-#include "weft/train/evaluator.h"
-#include "weft/train/text_generator.h"
 
 namespace weft {
 namespace {
@@ -89,27 +88,12 @@ TEST(RunsOnGpu, MeasureAndContinueTextAsCoresDo) {
   testing::TempDir dir;
   train_in(dir / "run", {"train.precision=f32"});
   const fs::path model = model_folder_of(dir / "run");
-  DataSpec text;
-  text.paths = {(fs::path(WEFT_SOURCE_DIR) / "tests/golden/llama-gqa/tokens.bin").string()};
-  text.seq_length = 16;
-  const auto evaluated = [&](const Machine& machine) {
-    Evaluator evaluator(model, {.machine = machine, .precision = kF32, .seq_length = 16, .micro_batch_size = 2});
-    text.vocab_size = evaluator.model().vocab_size;
-    return evaluator.evaluate(*open_eval_windows(text), 3).loss;
-  };
-  const auto logits = [&](const Machine& machine) {
-    TextGenerator generator(model, {.machine = machine, .precision = kF32, .max_tokens = 8, .max_prompt = 3});
-    const std::vector<int32_t> prompt{1, 2, 3}, next{4};
-    generator.feed(prompt);
-    const auto last = generator.feed(next);
-    return std::vector<double>(last.begin(), last.end());
-  };
-  const Machine gpu = testing::gpu_machine(), cores = machine_for(Recipe());
-  const double loss = evaluated(cores);
-  EXPECT_NEAR(evaluated(gpu), loss, 1e-5 * loss);
-  const std::vector<double> got = logits(gpu), expected = logits(cores);
-  ASSERT_EQ(got.size(), expected.size());
-  for (size_t v = 0; v < got.size(); ++v) EXPECT_NEAR(got[v], expected[v], 1e-4) << v;
+  const fs::path tokens = fs::path(WEFT_SOURCE_DIR) / "tests/golden/llama-gqa/tokens.bin";
+  const testing::ForwardResults got = testing::forward_results(model, tokens, testing::gpu_machine());
+  const testing::ForwardResults expected = testing::forward_results(model, tokens, machine_for(Recipe()));
+  EXPECT_NEAR(got.loss, expected.loss, 1e-5 * expected.loss);
+  ASSERT_EQ(got.logits.size(), expected.logits.size());
+  for (size_t v = 0; v < got.logits.size(); ++v) EXPECT_NEAR(got.logits[v], expected.logits[v], 1e-4) << v;
 }
 
 TEST(RunsOnGpu, NameTheOperationOfABadNumber) {

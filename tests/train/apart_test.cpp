@@ -1,13 +1,12 @@
 // Runs on a device whose memory the host does not reach: the same bits as on one where it does.
+#include "train/forward_only.h"
 #include "train/golden.h"
 #include "train/late_backend.h"
 #include "weft/apps/backends.h"
 #include "weft/base/rng.h"
 #include "weft/comm/local_group.h"
 #include "weft/comm/through_host.h"
-#include "weft/train/evaluator.h"
 #include "weft/train/run_record.h"
-#include "weft/train/text_generator.h"
 #include "weft/train/trial_data.h"
 
 namespace weft {
@@ -83,24 +82,11 @@ TEST_F(Apart, MeasuresAndContinuesText) {
   const fs::path run = dir_ / "run";
   testing::train(recipe_of("llama-gqa", run, {}), here());
   const fs::path model = model_folder_of(run);
-  DataSpec text;
-  text.paths = {(fs::path(WEFT_SOURCE_DIR) / "tests/golden/llama-gqa/tokens.bin").string()};
-  text.seq_length = 16;
-  const auto evaluated = [&](const Machine& machine) {
-    Evaluator evaluator(model, {.machine = machine, .precision = kF32, .seq_length = 16, .micro_batch_size = 2});
-    text.vocab_size = evaluator.model().vocab_size;
-    return evaluator.evaluate(*open_eval_windows(text), 3).loss;
-  };
-  const auto logits = [&](const Machine& machine) {
-    TextGenerator generator(model, {.machine = machine, .precision = kF32, .max_tokens = 8, .max_prompt = 3});
-    const std::vector<int32_t> prompt{1, 2, 3}, next{4};
-    generator.feed(prompt);
-    const auto last = generator.feed(next);
-    return std::vector<double>(last.begin(), last.end());
-  };
-  const Machine apart = testing::apart(here());
-  EXPECT_EQ(evaluated(apart), evaluated(here()));
-  EXPECT_EQ(logits(apart), logits(here()));
+  const fs::path tokens = fs::path(WEFT_SOURCE_DIR) / "tests/golden/llama-gqa/tokens.bin";
+  const testing::ForwardResults there = testing::forward_results(model, tokens, testing::apart(here()));
+  const testing::ForwardResults expected = testing::forward_results(model, tokens, here());
+  EXPECT_EQ(there.loss, expected.loss);
+  EXPECT_EQ(there.logits, expected.logits);
 }
 
 using ApartSlow = Apart;

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "weft/apps/cpu_machine.h"
-#include "weft/apps/launch.h"
 #include "weft/base/error.h"
 #include "weft/comm/fabric_mesh.h"
 #include "weft/ops/cuda/cuda_device.h"

@@ -33,6 +33,7 @@ class RankRun {
   Arena workspace;
 
  private:
+  const bool late_;
   std::unique_ptr<Backend> kernels_, decorated_, polled_;
 
  public:
