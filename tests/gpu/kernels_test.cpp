@@ -23,6 +23,15 @@ TEST_P(GpuBackend, GivesTheSameBitsAgain) {
   for (const testing::OpCase& c : testing::op_cases(GetParam())) testing::expect_gives_the_same_bits_again(machine, c);
 }
 
+// What an op needs of the host (spans of attention) is kept with it, and all else is as it was.
+TEST_P(GpuBackend, GivesTheSameBitsAsACudaGraph) {
+  WEFT_NEEDS_GPU();
+  const Machine machine = testing::gpu_machine();
+  if (testing::gpu_backend() != "cuda") GTEST_SKIP() << "CUDA graphs are of the cuda backend";
+  for (const testing::OpCase& c : testing::op_cases(GetParam()))
+    testing::expect_gives_the_same_bits_replayed(machine, c);
+}
+
 // At the sizes of a model of 40 million weights, which fill a GPU: blocks meet there that run one after the other
 // above.
 TEST_P(GpuBackendAtSize, GivesTheSameBitsAgain) {

@@ -36,10 +36,11 @@ TEST(GoldenGpu, Fp16FollowsTheF32Run) {
 }
 
 // A run of six steps that keeps every second one, in the folder `run`; goes on from what is there.
-void train_in(const fs::path& run, std::vector<std::string> overrides) {
-  for (const std::string& one : {std::string("train.train_iters=6"), std::string("train.micro_batch_size=2"),
-                                 std::string("checkpoint.save_interval=2"), std::string("checkpoint.keep_latest=0"),
-                                 std::string("model.hidden_dropout=0.1"), "run.backend=" + testing::gpu_backend()})
+void train_in(const fs::path& run, std::vector<std::string> overrides, double dropout = 0.1) {
+  for (const std::string& one :
+       {std::string("train.train_iters=6"), std::string("train.micro_batch_size=2"),
+        std::string("checkpoint.save_interval=2"), std::string("checkpoint.keep_latest=0"),
+        fmt::format("model.hidden_dropout={}", dropout), "run.backend=" + testing::gpu_backend()})
     overrides.push_back(one);
   const auto golden = fs::path(WEFT_SOURCE_DIR) / "tests/golden/llama-gqa";
   testing::train(testing::golden_recipe(golden, run, overrides), testing::gpu_machine());
@@ -79,6 +80,23 @@ TEST(RunsOnGpu, RepeatAndResumeToTheBit) {
     for (const char* step : {"step-4", "step-6"}) fs::remove_all(dir / "resumed" / "checkpoints" / step);
     train_in(dir / "resumed", settings);
     expect_same_run(dir / "run", dir / "resumed", what + ", resumed after step 2");
+  }
+}
+
+TEST(RunsOnGpu, CudaGraphsChangeNoBit) {
+  WEFT_NEEDS_GPU();
+  for (const std::vector<std::string>& settings : std::vector<std::vector<std::string>>{
+           {"train.precision=bf16"},
+           {"train.precision=f32", "parallel.recompute=full"},
+           {"train.precision=bf16", "parallel.dp=2", "parallel.zero_stage=3", "run.threads=1"}}) {
+    const std::string what = fmt::format("{}", fmt::join(settings, " "));
+    testing::TempDir dir;
+    for (const char* graphs : {"off", "on"}) {
+      setenv("WEFT_CUDA_GRAPHS", graphs, 1);
+      train_in(dir / graphs, settings, 0);
+    }
+    unsetenv("WEFT_CUDA_GRAPHS");
+    expect_same_run(dir / "off", dir / "on", what);
   }
 }
 

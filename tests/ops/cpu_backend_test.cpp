@@ -58,6 +58,7 @@ TEST(OpCases, RunWhereTheHostDoesNotReachTheirOperands) {
   for (size_t i = 0; i < cases.size(); i += 20) {
     testing::expect_equals_reference(machine, cases[i]);
     testing::expect_gives_the_same_bits_again(machine, cases[i]);
+    testing::expect_gives_the_same_bits_replayed(machine, cases[i]);
   }
 }
 

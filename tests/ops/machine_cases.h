@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "ops/cases.h"
+#include "weft/ops/replayed.h"
 #include "weft/train/machine.h"
 
 namespace weft::testing {
@@ -40,6 +41,20 @@ inline void expect_gives_the_same_bits_again(const Machine& machine, const OpCas
   another.trial->run(*another.backend);
   EXPECT_EQ(on.trial->outputs(), bits) << c.name;
   EXPECT_EQ(another.trial->outputs(), bits) << c.name;
+}
+
+// One after the other, and from the third time on by one call. Of a machine whose backend is a Replayed.
+inline void expect_gives_the_same_bits_replayed(const Machine& machine, const OpCase& c) {
+  TrialOn on(machine, c);
+  const auto& backend = dynamic_cast<const Replayed&>(*on.backend);
+  std::vector<std::byte> bits;
+  for (int time = 0; time < 4; ++time) {
+    on.trial->reset();
+    on.trial->run_times(*on.backend, int(Replayed::kLeastOps));
+    if (time == 0) bits = on.trial->outputs();
+    EXPECT_EQ(on.trial->outputs(), bits) << c.name << ", time " << time;
+  }
+  EXPECT_EQ(backend.num_replays(), 2) << c.name;
 }
 
 }  // namespace weft::testing

@@ -13,7 +13,8 @@ namespace weft::testing {
 class Trial {
  public:
   virtual ~Trial() = default;
-  virtual void run(Backend& backend) = 0;
+  virtual void run_times(Backend& backend, int times) = 0;  // one after the other
+  void run(Backend& backend) { run_times(backend, 1); }
   virtual void run_exact(Backend& ref) = 0;  // on the fp64 twin
   virtual void reset() = 0;                  // all operands as they were at first
   // Where an output is furthest beyond the tolerance: "y[3, 4] = 1.5, exactly 1.25, tolerance 1e-06"; "" nowhere.
@@ -34,9 +35,9 @@ class TrialOf final : public Trial {
   }
   const Op& op() const { return op_; }
 
-  void run(Backend& backend) override {
+  void run_times(Backend& backend, int times) override {
     operands_->run_there(op_, [&](const Op& op) {
-      backend.run(op);
+      for (int i = 0; i < times; ++i) backend.run(op);
       backend.wait_all();
     });
   }

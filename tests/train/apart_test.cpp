@@ -53,9 +53,11 @@ TEST_F(Apart, TrainsSavesEvaluatesAndResumes) {
            {"llama-gqa", {"optimizer.name=muon", "train.precision=bf16"}}, {"gpt2", {"parallel.recompute=full"}}}) {
     SCOPED_TRACE(name);
     const fs::path run = dir_ / (name + "-here"), other = dir_ / (name + "-apart");
+    const int64_t replays = testing::LateBackend::num_replays;
     testing::train(recipe_of(name, run, settings), here());
     testing::train(recipe_of(name, other, settings), testing::apart(here()));
     expect_same(run, other);
+    EXPECT_GT(testing::LateBackend::num_replays, replays);
     fs::remove_all(other / "checkpoints/step-4");
     testing::train(recipe_of(name, other, settings), testing::apart(here()));
     expect_same(run, other);

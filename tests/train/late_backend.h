@@ -1,18 +1,28 @@
-// A device that starts nothing before it must: every op waits for `wait_all`. Whoever reads or writes a tensor on the
+// A device that starts nothing before it must: every op waits for `wait_all`; and that keeps ops which come again and
+// again, as one with CUDA graphs. Whoever reads or writes a tensor on the
 // host without that call sees other numbers than with a backend that runs its ops at once.
 #pragma once
+#include <gtest/gtest.h>
+
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "guarded_memory.h"
-#include "weft/ops/backend.h"
+#include "weft/ops/replayed.h"
 #include "weft/train/machine.h"
 
 namespace weft::testing {
 
-class LateBackend final : public UniformBackend<LateBackend> {
+class LateBackend final : public UniformBackend<LateBackend, RecordingBackend> {
+  using Waiting = std::vector<std::function<void()>>;
+  struct Kept final : Record {
+    explicit Kept(Waiting ops) : ops(std::move(ops)) {}
+    Waiting ops;
+  };
+
  public:
   explicit LateBackend(std::unique_ptr<Backend> inner) : inner_(std::move(inner)) {}
   ~LateBackend() override = default;  // what was not waited for does not run
@@ -33,16 +43,28 @@ class LateBackend final : public UniformBackend<LateBackend> {
     for (const auto& run : std::exchange(waiting_, {})) run();
     inner_->wait_all();
   }
+  static inline std::atomic<int64_t> num_replays{0};  // of all there are
+  Recorded record(const std::function<void()>& give) override {
+    Waiting before = std::exchange(waiting_, {});
+    give();
+    return {std::make_unique<Kept>(std::exchange(waiting_, std::move(before))), ""};
+  }
+  void replay(Record& record) override {
+    const Waiting& ops = static_cast<Kept&>(record).ops;
+    waiting_.insert(waiting_.end(), ops.begin(), ops.end());
+    ++num_replays;
+  }
 
  private:
   std::unique_ptr<Backend> inner_;
-  std::vector<std::function<void()>> waiting_;
+  Waiting waiting_;
 };
 
 inline Machine late(Machine machine) {
   machine.late = true;
   machine.make_backend = [make = machine.make_backend](Arena& workspace) {
-    return std::make_unique<LateBackend>(make(workspace));
+    return std::make_unique<Replayed>(std::make_unique<LateBackend>(make(workspace)),
+                                      [](const std::string& why) { FAIL() << "it can record: " << why; });
   };
   return machine;
 }

@@ -20,6 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kModuleVariable = "WEFT_CUDA_MODULE";  // names the file
 constexpr const char* kCudnnVariable = "WEFT_CUDNN";         // off: attention by weft's own kernels alone
+constexpr const char* kGraphsVariable = "WEFT_CUDA_GRAPHS";  // off: ops are given to the GPU one by one
 
 // Beside the program, or in ../lib as it is installed.
 std::vector<fs::path> places_of_module() {
@@ -57,12 +58,15 @@ Function* function_of_module(const char* name) {
   return found;
 }
 
-bool wants_cudnn() {
-  const char* const set = std::getenv(kCudnnVariable);
+bool is_on(const char* variable) {
+  const char* const set = std::getenv(variable);
   const std::string_view says = set == nullptr ? "on" : set;
-  if (says != "on" && says != "off") throw Error(fmt::format("{}={}: it may be on or off", kCudnnVariable, says));
+  if (says != "on" && says != "off") throw Error(fmt::format("{}={}: it may be on or off", variable, says));
   return says == "on";
 }
+bool wants_cudnn() { return is_on(kCudnnVariable); }
+
+void note(const std::string& what) { std::cerr << "note: " + what + "\n"; }
 
 std::shared_ptr<CudaDevice> open_device(int ordinal) {
   return std::shared_ptr<CudaDevice>(function_of_module<OpenCudaDevice>(kOpenCudaDevice)(ordinal, wants_cudnn()));
@@ -85,8 +89,7 @@ std::function<ProcessMesh(const ProcessMesh&)> join_by_fabric(const std::shared_
       mine.fabric = device->make_fabric();
     } catch (const Error& e) { mine.why_none = e.what(); }
     const FabricMesh joined = over_fabric(host, mine);
-    if (host.world->rank() == 0 && !joined.note.empty() && !std::exchange(*said, true))
-      std::cerr << "note: " << joined.note << "\n";
+    if (host.world->rank() == 0 && !joined.note.empty() && !std::exchange(*said, true)) note(joined.note);
     return joined.mesh;
   };
 }
@@ -102,13 +105,18 @@ fs::path find_cuda_module() {
 
 Machine cuda_machine(int ordinal, int threads, const RanksOfGpus& ranks) {
   const auto device = or_refused([&] { return open_device(ordinal); });
+  const bool graphs = or_refused([] { return is_on(kGraphsVariable); });
   Machine machine = {.description = device->description(),
                      .threads = threads,
                      .workspace_model = device->workspace_model(),
                      .memory = device->memory(),
                      .mover = device->make_mover(host_mover()),
                      .late = true,
-                     .make_backend = [device](Arena& workspace) { return device->make_backend(workspace); },
+                     .make_backend = [device, graphs](Arena& workspace) -> std::unique_ptr<Backend> {
+                       auto backend = device->make_backend(workspace);
+                       if (!graphs) return backend;
+                       return std::make_unique<Replayed>(std::move(backend), note);
+                     },
                      .measure_matmul_rate = [device](DType dtype) { return device->measure_matmul_rate(dtype); },
                      .measure_bandwidth = [device] { return device->measure_bandwidth(); },
                      .make_library_matmuls = [] { return std::vector<std::function<void(const Matmul&)>>(); }};

@@ -1,6 +1,7 @@
 // The one interface between layers and machines: every op once. A backend that lacks one does not compile.
 #pragma once
 #include <string_view>
+#include <variant>
 
 #include "weft/ops/ops.h"
 
@@ -22,6 +23,7 @@ class BackendOf : public Runs<Ops>... {
 template <class... Ops>
 struct OpList {
   using Interface = BackendOf<Ops...>;
+  using Any = std::variant<Ops...>;
 };
 using AllOps = OpList<Matmul, BiasGrad, Embed, EmbedBackward, Norm, NormApply, NormBackward, HeadNorm, HeadNormBackward,
                       Rope, Attention, AttentionBackward, Swiglu, SwigluBackward, Gelu, GeluBackward, Dropout,
@@ -90,17 +92,17 @@ class EveryOp<Self, Base, Op, Rest...> : public EveryOp<Self, Base, Rest...> {
   using EveryOp<Self, Base, Rest...>::run;
   void run(const Op& op) override { static_cast<Self*>(this)->apply(op); }
 };
-template <class Self, class List>
+template <class Self, class Base, class List>
 struct ForwardAll;
-template <class Self, class... Ops>
-struct ForwardAll<Self, OpList<Ops...>> {
-  using type = EveryOp<Self, Backend, Ops...>;
+template <class Self, class Base, class... Ops>
+struct ForwardAll<Self, Base, OpList<Ops...>> {
+  using type = EveryOp<Self, Base, Ops...>;
 };
 }  // namespace detail
 
 // Base of backends that treat all ops alike: class Dry : public UniformBackend<Dry> { template <class Op> void
 // apply(const Op&); };
-template <class Self>
-using UniformBackend = typename detail::ForwardAll<Self, AllOps>::type;
+template <class Self, class Base = Backend>
+using UniformBackend = typename detail::ForwardAll<Self, Base, AllOps>::type;
 
 }  // namespace weft

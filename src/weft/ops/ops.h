@@ -4,7 +4,9 @@
 //   "compute" tensors are f32, bf16, f16 or f64 (one of them per model); "stat" tensors are f32, or f64 in a f64 model;
 //   gradients of weights and optimizer state are stat tensors too.
 // Outputs never alias inputs unless a comment says so. A tensor that does not exist (`!t`) is an option not taken.
+// Equal ops do the same with the same memory.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <span>
 #include <string_view>
@@ -34,6 +36,7 @@ struct Matmul {
     return std::array{Field{"a", &a, Role::in}, Field{"b", &b, Role::in}, Field{"bias", &bias, Role::in},
                       Field{"out", &out, accumulate ? Role::inout : Role::out}};
   }
+  bool operator==(const Matmul&) const = default;
 };
 
 // db[j] (+)= sum over rows of dy[., j].   dy [t, n] compute, db [n] stat. Rows are summed in fixed chunks.
@@ -44,6 +47,7 @@ struct BiasGrad {
   auto fields() const {
     return std::array{Field{"dy", &dy, Role::in}, Field{"db", &db, accumulate ? Role::inout : Role::out}};
   }
+  bool operator==(const BiasGrad&) const = default;
 };
 
 // out[i] (+)= table[ids[i] - first].   ids i32 [t]; table [rows, d], out [t, d] compute.
@@ -57,6 +61,7 @@ struct Embed {
     return std::array{Field{"ids", &ids, Role::in}, Field{"table", &table, Role::in},
                       Field{"out", &out, accumulate ? Role::inout : Role::out}};
   }
+  bool operator==(const Embed&) const = default;
 };
 
 // dtable[ids[i] - first] += dy[i], in the order of i for each row, whatever the number of threads.   dtable stat.
@@ -67,6 +72,7 @@ struct EmbedBackward {
   auto fields() const {
     return std::array{Field{"ids", &ids, Role::in}, Field{"dy", &dy, Role::in}, Field{"dtable", &dtable, Role::inout}};
   }
+  bool operator==(const EmbedBackward&) const = default;
 };
 
 // s = x + delta (s = x where delta is none); y = (s - mean) rstd w + b, over each row.
@@ -83,6 +89,7 @@ struct Norm {
                       Field{"b", &b, Role::in},        Field{"sum", &sum, Role::out},    Field{"y", &y, Role::out},
                       Field{"mean", &mean, Role::out}, Field{"rstd", &rstd, Role::out}};
   }
+  bool operator==(const Norm&) const = default;
 };
 
 // y again, from x (the sum s of the forward pass) and its statistics.
@@ -93,6 +100,7 @@ struct NormApply {
     return std::array{Field{"x", &x, Role::in},       Field{"w", &w, Role::in},       Field{"b", &b, Role::in},
                       Field{"mean", &mean, Role::in}, Field{"rstd", &rstd, Role::in}, Field{"y", &y, Role::out}};
   }
+  bool operator==(const NormApply&) const = default;
 };
 
 // dx = carry + J^T dy (carry: the gradient that reaches x beside the norm; none = 0). dw (+)=, db (+)= as asked.
@@ -107,6 +115,7 @@ struct NormBackward {
                       Field{"rstd", &rstd, Role::in}, Field{"dy", &dy, Role::in}, Field{"carry", &carry, Role::in},
                       Field{"dx", &dx, Role::out},    Field{"dw", &dw, sum},      Field{"db", &db, sum}};
   }
+  bool operator==(const NormBackward&) const = default;
 };
 
 // RMS norm of each head: x, y [t, h e]; w [e]; rstd [t, h] stat. y may be x only where no backward follows.
@@ -118,6 +127,7 @@ struct HeadNorm {
     return std::array{Field{"x", &x, Role::in}, Field{"w", &w, Role::in}, Field{"y", &y, Role::out},
                       Field{"rstd", &rstd, Role::out}};
   }
+  bool operator==(const HeadNorm&) const = default;
 };
 // dx may be dy. dw [e] stat. Rows are summed in fixed chunks.
 struct HeadNormBackward {
@@ -129,6 +139,7 @@ struct HeadNormBackward {
                       Field{"rstd", &rstd, Role::in}, Field{"dy", &dy, Role::in},
                       Field{"dx", &dx, Role::out},    Field{"dw", &dw, accumulate ? Role::inout : Role::out}};
   }
+  bool operator==(const HeadNormBackward&) const = default;
 };
 
 // Rotates, in place, the pair (x[i], x[i + e/2]) of each head of width e by the angle of row positions[.] of `table`.
@@ -142,6 +153,7 @@ struct Rope {
     return std::array{Field{"positions", &positions, Role::in}, Field{"table", &table, Role::in},
                       Field{"x", &x, Role::inout}};
   }
+  bool operator==(const Rope&) const = default;
 };
 
 // Queries that may see keys: runs of consecutive positions of one document.
@@ -150,17 +162,23 @@ struct AttentionSpan {
   int64_t k_row = 0, k_count = 0;          // rows of k and v
   int64_t q_position = 0, k_position = 0;  // in the document, of the first query and the first key
   int64_t sample = 0;                      // global index of the sample: keys the random numbers of dropout
+  bool operator==(const AttentionSpan&) const = default;
 };
+inline bool operator==(std::span<const AttentionSpan> a, std::span<const AttentionSpan> b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end());
+}
 struct AttentionHeads {
   int64_t q = 0, kv = 0, dim = 0;  // query head i reads key head i / (q / kv)
   int64_t first = 0, total = 0;    // the heads here are [first, first + q) of `total`: keys the random numbers
   double scale = 1;                // of q k^T
   int64_t window = 0;              // query at position p sees keys in (p - window, p]; 0: all up to p
+  bool operator==(const AttentionHeads&) const = default;
 };
 // Zeroed with probability p, else scaled by 1 / (1 - p). Which ones is a function of the key and the global element.
 struct DropoutSpec {
   double p = 0;
   uint64_t key = 0;
+  bool operator==(const DropoutSpec&) const = default;
 };
 
 // o = dropout(softmax(scale q k^T)) v, causal by position, for each span and head; lse = log-sum-exp of the scaled
@@ -178,6 +196,7 @@ struct Attention {
     return std::array{Field{"q", &q, Role::in}, Field{"k", &k, Role::in}, Field{"v", &v, Role::in},
                       Field{"o", &o, Role::out}, Field{"lse", &lse, Role::out}};
   }
+  bool operator==(const Attention&) const = default;
 };
 // Writes dq, dk, dv (rows of k in several spans receive the sum). Every row of k is in at least one span.
 struct AttentionBackward {
@@ -191,6 +210,7 @@ struct AttentionBackward {
                       Field{"o", &o, Role::in},    Field{"lse", &lse, Role::in}, Field{"dout", &dout, Role::in},
                       Field{"dq", &dq, Role::out}, Field{"dk", &dk, Role::out},  Field{"dv", &dv, Role::out}};
   }
+  bool operator==(const AttentionBackward&) const = default;
 };
 
 // a = silu(gate) up.   u [t, 2 f]: gate | up; a [t, f].          Shazeer 2020
@@ -198,6 +218,7 @@ struct Swiglu {
   static constexpr std::string_view kName = "swiglu";
   Tensor u, a;
   auto fields() const { return std::array{Field{"u", &u, Role::in}, Field{"a", &a, Role::out}}; }
+  bool operator==(const Swiglu&) const = default;
 };
 struct SwigluBackward {  // du may be u
   static constexpr std::string_view kName = "swiglu_backward";
@@ -205,6 +226,7 @@ struct SwigluBackward {  // du may be u
   auto fields() const {
     return std::array{Field{"u", &u, Role::in}, Field{"da", &da, Role::in}, Field{"du", &du, Role::out}};
   }
+  bool operator==(const SwigluBackward&) const = default;
 };
 
 // GELU: x Phi(x) exactly (erf), or its tanh approximation.       Hendrycks & Gimpel 2016
@@ -213,6 +235,7 @@ struct Gelu {
   Tensor x, y;
   bool exact = false;
   auto fields() const { return std::array{Field{"x", &x, Role::in}, Field{"y", &y, Role::out}}; }
+  bool operator==(const Gelu&) const = default;
 };
 struct GeluBackward {  // dx may be x or dy
   static constexpr std::string_view kName = "gelu_backward";
@@ -221,6 +244,7 @@ struct GeluBackward {  // dx may be x or dy
   auto fields() const {
     return std::array{Field{"x", &x, Role::in}, Field{"dy", &dy, Role::in}, Field{"dx", &dx, Role::out}};
   }
+  bool operator==(const GeluBackward&) const = default;
 };
 
 // y = x with elements zeroed or scaled; its own adjoint. y may be x.   x, y [t, n] compute; tokens i64 [t], the global
@@ -234,6 +258,7 @@ struct Dropout {
   auto fields() const {
     return std::array{Field{"x", &x, Role::in}, Field{"tokens", &tokens, Role::in}, Field{"y", &y, Role::out}};
   }
+  bool operator==(const Dropout&) const = default;
 };
 
 // nll[i] = logsumexp(logits[i]) - logits[i][targets[i]] where counted[i], else 0;
@@ -248,6 +273,7 @@ struct CrossEntropy {
                       Field{"counted", &counted, Role::in}, Field{"nll", &nll, Role::out},
                       Field{"dlogits", &dlogits, Role::out}};
   }
+  bool operator==(const CrossEntropy&) const = default;
 };
 
 // Cross-entropy over classes that the ranks have parts of, in two ops. First, of the classes here, for each token:
@@ -261,6 +287,7 @@ struct CrossEntropyPart {
     return std::array{Field{"logits", &logits, Role::in}, Field{"targets", &targets, Role::in},
                       Field{"parts", &parts, Role::out}};
   }
+  bool operator==(const CrossEntropyPart&) const = default;
 };
 // Then, from the parts of all ranks, parts [ranks t, 3] rank by rank: nll and dlogits as CrossEntropy has them, dlogits
 // of the classes here.
@@ -274,6 +301,7 @@ struct CrossEntropyJoin {
                       Field{"targets", &targets, Role::in}, Field{"counted", &counted, Role::in},
                       Field{"nll", &nll, Role::out},        Field{"dlogits", &dlogits, Role::out}};
   }
+  bool operator==(const CrossEntropyJoin&) const = default;
 };
 
 // out = x + y, same dtype and shape. out may be x or y.
@@ -283,6 +311,7 @@ struct Add {
   auto fields() const {
     return std::array{Field{"x", &x, Role::in}, Field{"y", &y, Role::in}, Field{"out", &out, Role::out}};
   }
+  bool operator==(const Add&) const = default;
 };
 // out = a x + b y, or a x where y is none; same dtype and shape. out may be x or y.
 struct Axpby {
@@ -292,23 +321,27 @@ struct Axpby {
   auto fields() const {
     return std::array{Field{"x", &x, Role::in}, Field{"y", &y, Role::in}, Field{"out", &out, Role::out}};
   }
+  bool operator==(const Axpby&) const = default;
 };
 // y[i] += b for each row i: a bias that follows a sum over ranks.   b [n], y [t, n] compute.
 struct AddRow {
   static constexpr std::string_view kName = "add_row";
   Tensor b, y;
   auto fields() const { return std::array{Field{"b", &b, Role::in}, Field{"y", &y, Role::inout}}; }
+  bool operator==(const AddRow&) const = default;
 };
 // to = from, rounded to nearest even where `to` is narrower.
 struct Copy {
   static constexpr std::string_view kName = "copy";
   Tensor from, to;
   auto fields() const { return std::array{Field{"from", &from, Role::in}, Field{"to", &to, Role::out}}; }
+  bool operator==(const Copy&) const = default;
 };
 struct Zero {
   static constexpr std::string_view kName = "zero";
   Tensor x;
   auto fields() const { return std::array{Field{"x", &x, Role::out}}; }
+  bool operator==(const Zero&) const = default;
 };
 
 // Reductions of a whole contiguous tensor to one f64, over fixed chunks in a fixed order: the same bits for any number
@@ -320,16 +353,19 @@ struct Sum {
   static constexpr std::string_view kName = "sum";
   Tensor x, out;  // x stat or f64
   auto fields() const { return std::array{Field{"x", &x, Role::in}, Field{"out", &out, Role::out}}; }
+  bool operator==(const Sum&) const = default;
 };
 struct SumSquares {
   static constexpr std::string_view kName = "sum_squares";
   Tensor x, out;
   auto fields() const { return std::array{Field{"x", &x, Role::in}, Field{"out", &out, Role::out}}; }
+  bool operator==(const SumSquares&) const = default;
 };
 struct CountNonfinite {  // x compute or stat
   static constexpr std::string_view kName = "count_nonfinite";
   Tensor x, out;
   auto fields() const { return std::array{Field{"x", &x, Role::in}, Field{"out", &out, Role::out}}; }
+  bool operator==(const CountNonfinite&) const = default;
 };
 
 // AdamW with decoupled decay (Loshchilov & Hutter 2019, algorithm 2, as PyTorch scales it):
@@ -345,6 +381,7 @@ struct AdamW {
     return std::array{Field{"grad", &grad, Role::in}, Field{"w", &w, Role::inout}, Field{"m", &m, Role::inout},
                       Field{"v", &v, Role::inout}, Field{"value", &value, Role::out}};
   }
+  bool operator==(const AdamW&) const = default;
 };
 // g = grad_scale grad + weight_decay w;  buf = momentum buf + g (buf = g at step 1);  w -= lr buf (nesterov: none).
 struct Sgd {
@@ -356,6 +393,7 @@ struct Sgd {
     return std::array{Field{"grad", &grad, Role::in}, Field{"w", &w, Role::inout}, Field{"buf", &buf, Role::inout},
                       Field{"value", &value, Role::out}};
   }
+  bool operator==(const Sgd&) const = default;
 };
 
 }  // namespace weft

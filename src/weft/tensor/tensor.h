@@ -46,6 +46,7 @@ struct Tensor {
   int64_t elements() const { return shape.elements(); }
   int64_t bytes() const { return elements() * size_of(dtype); }
   bool contiguous() const { return row_stride == cols() || rows() <= 1; }
+  bool operator==(const Tensor&) const = default;               // the same view, whatever the elements are
   explicit operator bool() const { return shape.rank() != 0; }  // does it exist; a dry tensor does
 
   // The elements, checked for type. Null in a dry run.

@@ -9,6 +9,18 @@
 namespace weft {
 namespace {
 
+class CudaGraph final : public RecordingBackend::Record {
+ public:
+  explicit CudaGraph(cudaGraphExec_t graph) : graph_(graph) {}
+  CudaGraph(const CudaGraph&) = delete;
+  CudaGraph& operator=(const CudaGraph&) = delete;
+  ~CudaGraph() override { cudaGraphExecDestroy(graph_); }
+  void launch(cudaStream_t stream) { check_cuda(cudaGraphLaunch(graph_, stream), "launch a CUDA graph"); }
+
+ private:
+  cudaGraphExec_t graph_;
+};
+
 void warn(const std::string& what) { std::fputs(("weft: " + what + "\n").c_str(), stderr); }
 
 }  // namespace
@@ -41,20 +53,50 @@ void CudaBackend::wait_all() {
   staging_->stream_has_passed();
 }
 
+// Only this thread's calls are watched: those of other ranks may allocate meanwhile.
+RecordingBackend::Recorded CudaBackend::record(const std::function<void()>& give) {
+  if (!kept_) kept_.emplace(stream_, true);
+  const size_t kept_before = kept_->used();
+  check_cuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "begin a CUDA graph");
+  is_recording_ = true;
+  bool is_whole = false, cannot_yet = false;
+  std::string why;
+  try {
+    give();
+    is_whole = true;
+  } catch (const gpu::CannotRecord&) { cannot_yet = true; } catch (const Error& e) {
+    why = e.what();
+  }
+  is_recording_ = false;
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t runs = nullptr;
+  cudaError_t status = cudaStreamEndCapture(stream_, &graph);
+  if (is_whole && status == cudaSuccess) status = cudaGraphInstantiate(&runs, graph, 0);
+  if (graph != nullptr) cudaGraphDestroy(graph);
+  if (is_whole && status == cudaSuccess) return {std::make_unique<CudaGraph>(runs), ""};
+  cudaGetLastError();  // the next launch would find it
+  kept_->go_back_to(kept_before);
+  if (cannot_yet) return {};
+  if (why.empty()) why = cudaGetErrorString(status);
+  return {nullptr, fmt::format("ops are given to the GPU one by one, not as CUDA graphs: {}", why)};
+}
+
+void CudaBackend::replay(Record& record) { static_cast<CudaGraph&>(record).launch(stream_); }
+
 void CudaBackend::launch(const Matmul& op) {
   void* memory = workspace_.alloc(DType::u8, {kCublasWorkspace}).data;
   if (cublas_->run(op, memory, stream_)) return;
-  gpu::StreamLauncher launcher(stream_, workspace_, *staging_, shared_bytes_);
+  auto to = launcher();
   Matmul plain = op;
   plain.bias = {};
   if (op.bias && op.bias.dtype == op.out.dtype && cublas_->run(plain, memory, stream_))
-    return gpu::run(launcher, AddRow{.b = op.bias, .y = op.out});
-  gpu::run(launcher, op);
+    return gpu::run(to, AddRow{.b = op.bias, .y = op.out});
+  gpu::run(to, op);
 }
 
 template <class Op>
 void CudaBackend::launch_attention(const Op& op) {
-  gpu::StreamLauncher launcher(stream_, workspace_, *staging_, shared_bytes_);
+  auto to = launcher();
   // A plan knows whole sequences alone: where documents are a batch that takes more, weft's own kernels have it.
   const int64_t bytes = attention_ ? gpu::library_bytes(op) : 0;
   const int64_t with_own = bytes > 0 ? CudaWorkspace(true).of(op) : 0;
@@ -62,11 +104,11 @@ void CudaBackend::launch_attention(const Op& op) {
     auto* const memory = static_cast<std::byte*>(workspace_.alloc(DType::u8, {bytes}).data);
     const auto own = [&](const Op& same) {
       const Scope scope(workspace_);
-      gpu::run(launcher, same);
+      gpu::run(to, same);
     };
-    if (attention_->run(launcher, op, memory, own)) return;
+    if (attention_->run(to, op, memory, own)) return;
   }
-  gpu::run(launcher, op);
+  gpu::run(to, op);
 }
 
 void CudaBackend::launch(const Zero& op) {

@@ -2,15 +2,15 @@
 #pragma once
 #include <optional>
 
-#include "weft/ops/backend.h"
 #include "weft/ops/cuda/cublas_matmul.h"
 #include "weft/ops/cuda/fast_attention.h"
 #include "weft/ops/cuda/run_kernels.h"
 #include "weft/ops/cuda/stream_launcher.cuh"
+#include "weft/ops/replayed.h"
 
 namespace weft {
 
-class CudaBackend final : public UniformBackend<CudaBackend> {
+class CudaBackend final : public UniformBackend<CudaBackend, RecordingBackend> {
  public:
   // With cuDNN for attention where it is wanted and there.
   CudaBackend(int device, Arena& workspace, bool cudnn = false);
@@ -24,12 +24,16 @@ class CudaBackend final : public UniformBackend<CudaBackend> {
   void enter(std::string_view region) override;
   void leave() override;
   void wait_all() override;
+  // As a CUDA graph.
+  Recorded record(const std::function<void()>& give) override;
+  void replay(Record& record) override;
 
  private:
+  gpu::StreamLauncher launcher() { return {stream_, workspace_, is_recording_ ? *kept_ : *staging_, shared_bytes_}; }
   template <class Op>
   void launch(const Op& op) {
-    gpu::StreamLauncher launcher(stream_, workspace_, *staging_, shared_bytes_);
-    gpu::run(launcher, op);
+    auto to = launcher();
+    gpu::run(to, op);
   }
   void launch(const Matmul& op);
   void launch(const Zero& op);
@@ -43,6 +47,8 @@ class CudaBackend final : public UniformBackend<CudaBackend> {
   Arena& workspace_;
   cudaStream_t stream_ = nullptr;
   std::optional<gpu::Staging> staging_;
+  std::optional<gpu::Staging> kept_;  // of what has been recorded
+  bool is_recording_ = false;
   std::optional<CublasMatmul> cublas_;  // of the device, which is set before
   std::optional<gpu::FastAttention<gpu::StreamLauncher>> attention_;
 };

@@ -84,7 +84,7 @@ class Gpu final : public CudaDevice {
     return make_cuda_mover(ordinal_, std::move(host));
   }
   std::shared_ptr<Fabric> make_fabric() const override { return make_nccl_fabric(ordinal_); }
-  std::unique_ptr<Backend> make_backend(Arena& workspace) const override {
+  std::unique_ptr<RecordingBackend> make_backend(Arena& workspace) const override {
     return std::make_unique<CudaBackend>(ordinal_, workspace, cudnn_);
   }
 

@@ -6,7 +6,7 @@
 #include "weft/device/arena.h"
 #include "weft/device/fabric.h"
 #include "weft/device/mover.h"
-#include "weft/ops/backend.h"
+#include "weft/ops/replayed.h"
 
 namespace weft {
 
@@ -22,7 +22,7 @@ class CudaDevice {
   // Between ranks that are processes with a GPU of their own each. Throws Error, which says what is missing.
   virtual std::shared_ptr<Fabric> make_fabric() const = 0;
   // Ops run on a stream of its own, later than they are given (Backend::wait_all).
-  virtual std::unique_ptr<Backend> make_backend(Arena& workspace) const = 0;
+  virtual std::unique_ptr<RecordingBackend> make_backend(Arena& workspace) const = 0;
   virtual double measure_matmul_rate(DType dtype) const = 0;  // flop/s
   virtual double measure_bandwidth() const = 0;               // bytes/s
 };

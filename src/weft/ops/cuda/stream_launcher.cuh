@@ -26,20 +26,26 @@ __global__ void __launch_bounds__(kThreads, 1) run_tiles(const Kernel kernel) {
 
 inline constexpr int64_t kMostBlocks = (int64_t{1} << 31) - 1;  // of a grid, in x
 
+// Thrown while a stream is being recorded, where an op must wait for it, or has more to keep than there is room for.
+struct CannotRecord {};
+
 // Memory of the host that the GPU copies from on its own, so that no copy waits for the stream. Belongs to one stream;
 // not thread-safe.
 class Staging {
  public:
-  explicit Staging(cudaStream_t stream) : stream_(stream) {
+  // `for_records`: what it keeps stays as long as it does, for copies that are made again and again.
+  explicit Staging(cudaStream_t stream, bool for_records = false) : stream_(stream), for_records_(for_records) {
     check_cuda(cudaMallocHost(&memory_, kBytes), "take pinned memory of the host");
   }
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
   ~Staging() { cudaFreeHost(memory_); }
-  // A copy of `bytes` that stays till the stream has passed here. Where all is in use, waits for the stream.
+  // A copy of `bytes` that stays till the stream has passed here. Where all is in use, waits for the stream; one for
+  // records throws CannotRecord.
   const void* keep(const void* from, size_t bytes) {
     WEFT_CHECK(bytes <= kBytes, "{} bytes at once for a kernel", bytes);
     if (used_ + bytes > kBytes) {
+      if (for_records_) throw CannotRecord();
       check_cuda(cudaStreamSynchronize(stream_), "run what the GPU was given");
       used_ = 0;
     }
@@ -49,10 +55,14 @@ class Staging {
     return to;
   }
   void stream_has_passed() { used_ = 0; }
+  bool for_records() const { return for_records_; }
+  size_t used() const { return used_; }
+  void go_back_to(size_t used) { used_ = used; }
 
  private:
   static constexpr size_t kBytes = size_t{4} << 20;
   cudaStream_t stream_;
+  bool for_records_;
   void* memory_ = nullptr;
   size_t used_ = 0;
 };
@@ -93,6 +103,7 @@ class StreamLauncher {
   }
   // Waits for all that was launched.
   void fetch(void* to, const void* from, int64_t bytes) const {
+    if (staging_.for_records()) throw CannotRecord();
     check_cuda(cudaMemcpyAsync(to, from, size_t(bytes), cudaMemcpyDeviceToHost, stream_), "copy from the GPU");
     check_cuda(cudaStreamSynchronize(stream_), "run what the GPU was given");
   }

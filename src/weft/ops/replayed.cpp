@@ -1,0 +1,87 @@
+#include "weft/ops/replayed.h"
+
+namespace weft {
+
+Replayed::Replayed(std::unique_ptr<RecordingBackend> inner, Warn warn)
+    : inner_(std::move(inner)), warn_(std::move(warn)) {}
+
+void Replayed::wait_all() {
+  if (num_held_ > 0) give_held(matching_.front());
+  inner_->wait_all();
+  end_chunk();
+  for (const size_t place : std::exchange(due_, {})) {
+    const auto seen = seen_.find(place);
+    if (seen != seen_.end() && !records_off_) record(seen->second);
+  }
+}
+
+void Replayed::begin_chunk() {
+  may_hold_ = !records_.empty();
+  num_held_ = 0;
+  matching_.clear();
+  chunk_.clear();
+  chunk_place_ = 0;
+}
+
+void Replayed::begin_to_hold(size_t place) {
+  const auto [first, last] = by_first_.equal_range(place);
+  for (auto it = first; it != last; ++it) matching_.push_back(it->second);
+}
+
+// Those that were held, which are the first of `known`.
+void Replayed::give_held(const Known* known) {
+  may_hold_ = false;
+  matching_.clear();
+  const size_t count = std::exchange(num_held_, 0);
+  for (size_t i = 0; i < count; ++i) {
+    known->ops[i].run(*inner_);
+    remember(known->ops[i], known->ops[i].visit([](const auto& op) { return place_of(op); }));
+  }
+}
+
+void Replayed::remember(KeptOp op, size_t place) {
+  may_hold_ = false;
+  chunk_.push_back(std::move(op));
+  chunk_place_ = (chunk_place_ ^ place) * 0x9e3779b97f4a7c15u + 1;
+  if (chunk_.size() == kMostOps) end_chunk();
+}
+
+// What is waited for is recorded then, not while the device is at work.
+void Replayed::end_chunk() {
+  if (chunk_.size() >= kLeastOps && !records_off_ && records_.size() < kMostRecords) {
+    if (num_seen_ops_ > kMostSeenOps) {
+      seen_.clear();
+      num_seen_ops_ = 0;
+    }
+    Seen& seen = seen_[chunk_place_];
+    if (seen.ops == chunk_) {
+      if (++seen.times >= 2) due_.push_back(chunk_place_);
+    } else {
+      num_seen_ops_ += chunk_.size() - seen.ops.size();
+      seen = {.ops = std::move(chunk_), .times = 1};
+    }
+  }
+  begin_chunk();
+}
+
+void Replayed::record(Seen& seen) {
+  if (seen.times < 2 || seen.failures >= kMostFailures) return;
+  auto recorded = inner_->record([&] {
+    for (const KeptOp& op : seen.ops) op.run(*inner_);
+  });
+  if (recorded.record != nullptr) {
+    records_.push_back(std::make_unique<Known>(Known{std::exchange(seen.ops, {}), std::move(recorded.record)}));
+    Known& known = *records_.back();
+    num_seen_ops_ -= known.ops.size();
+    seen.times = 0;
+    by_first_.emplace(known.ops.front().visit([](const auto& op) { return place_of(op); }), &known);
+    may_hold_ = true;
+  } else if (recorded.why_none.empty()) {
+    ++seen.failures;
+  } else {
+    records_off_ = true;
+    warn_(recorded.why_none);
+  }
+}
+
+}  // namespace weft

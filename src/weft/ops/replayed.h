@@ -1,0 +1,113 @@
+// A backend that gives its device runs of ops it has been given before by one call: as CUDA graphs, which a host issues
+// faster than their kernels one by one.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "weft/ops/kept_op.h"
+
+namespace weft {
+
+// A backend whose device can keep ops, to do them again by one call. For its rank's thread.
+class RecordingBackend : public Backend {
+ public:
+  // What has been kept. Gone before the backend is.
+  class Record {
+   public:
+    virtual ~Record() = default;
+  };
+  struct Recorded {
+    std::unique_ptr<Record> record;  // none, where it cannot be
+    std::string why_none;            // empty: not yet, as an op has something to find out first
+  };
+  // Keeps the ops that `give` gives this backend; none of them runs.
+  virtual Recorded record(const std::function<void()>& give) = 0;
+  // As if they were given now, with the same bits.
+  virtual void replay(Record& record) = 0;
+};
+
+// Ops come in chunks: up to kMostOps of them, or till `wait_all`. A chunk that has come twice with the same ops is
+// recorded; from then on its ops are held as they come, and when the last of them has come, replayed. Where another op
+// comes than the record has, or `wait_all`, those held are run one by one: what is computed does not depend on any of
+// this. Ops that differ each time (of dropout, of optimizers) are never recorded.
+// Where the device cannot record, `warn` is told once, and everything runs as it comes.
+class Replayed final : public UniformBackend<Replayed> {
+ public:
+  static constexpr size_t kLeastOps = 8, kMostOps = 128;  // of a chunk; a device is idle while the first is held
+  static constexpr size_t kMostRecords = 1024, kMostSeenOps = size_t{1} << 15;
+  using Warn = std::function<void(const std::string&)>;
+  Replayed(std::unique_ptr<RecordingBackend> inner, Warn warn);
+
+  template <class Op>
+  void apply(const Op& op) {
+    if (holds(op)) return;
+    inner_->run(op);
+    if (!records_off_) remember(KeptOp(op), place_of(op));
+  }
+  void enter(std::string_view region) override { inner_->enter(region); }
+  void leave() override { inner_->leave(); }
+  void wait_all() override;
+
+  int64_t num_records() const { return int64_t(records_.size()); }
+  int64_t num_replays() const { return num_replays_; }
+
+ private:
+  using Ops = std::vector<KeptOp>;
+  struct Known {
+    Ops ops;
+    std::unique_ptr<RecordingBackend::Record> record;
+  };
+  struct Seen {
+    Ops ops;
+    int times = 0, failures = 0;
+  };
+  static constexpr int kMostFailures = 4;  // of a chunk that cannot be recorded yet
+
+  template <class Op>
+  bool holds(const Op& op) {
+    if (!may_hold_) return false;
+    if (num_held_ == 0) begin_to_hold(place_of(op));
+    const Known* const any = matching_.empty() ? nullptr : matching_.front();
+    std::erase_if(matching_, [&](const Known* known) { return !known->ops[num_held_].is(op); });
+    if (matching_.empty()) {
+      give_held(any);
+      return false;
+    }
+    ++num_held_;
+    for (Known* known : matching_) {
+      if (known->ops.size() != num_held_) continue;
+      inner_->replay(*known->record);
+      ++num_replays_;
+      begin_chunk();
+      break;
+    }
+    return true;
+  }
+  void begin_chunk();
+  void begin_to_hold(size_t place);
+  void give_held(const Known* known);
+  void remember(KeptOp op, size_t place);
+  void end_chunk();
+  void record(Seen& seen);
+
+  std::unique_ptr<RecordingBackend> inner_;
+  Warn warn_;
+  bool records_off_ = false;
+  std::vector<std::unique_ptr<Known>> records_;
+  std::unordered_multimap<size_t, Known*> by_first_;  // by the place of the first op
+  std::unordered_map<size_t, Seen> seen_;             // not recorded, by the places of all ops: the last of each
+  size_t num_seen_ops_ = 0;
+  std::vector<size_t> due_;  // those to be recorded
+
+  bool may_hold_ = true;          // all ops of this chunk so far begin a record
+  size_t num_held_ = 0;           // ops that were not given on
+  std::vector<Known*> matching_;  // records that begin with these
+  Ops chunk_;                     // ops that were, of this chunk
+  size_t chunk_place_ = 0;
+  int64_t num_replays_ = 0;
+};
+
+}  // namespace weft
