@@ -24,6 +24,7 @@ testing::OpCases cases(DType compute, bool shared_keys) {
     all.push_back({"odd heads", packed({128, 128}), heads_of(3, 3, 80)});
     all.push_back({"narrow heads", packed({640}), heads_of(2, 2, 32)});
     all.push_back({"two pieces", packed({2048}), heads_of(40, 40, 16)});
+    all.push_back({"window", packed({512, 512}), heads_of(2, 2, 64, 200)});
   }
   testing::OpCases to;
   for (const AttentionCase& c : all) {

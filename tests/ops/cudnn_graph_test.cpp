@@ -27,6 +27,7 @@ gpu::AttentionShape shape_of(int64_t sequences, int64_t length, const AttentionH
                         .heads = h.q,
                         .kv_heads = h.kv,
                         .dim = h.dim,
+                        .window = h.window,
                         .q_stride = qkv,
                         .k_stride = qkv,
                         .v_stride = qkv,
@@ -45,14 +46,16 @@ std::vector<gpu::AttentionShape> shapes() {
       all.push_back(shape_of(2, 8192, {.q = 32, .kv = 8, .dim = 128}, backward, t));
       all.push_back(shape_of(1, 128, {.q = 1, .kv = 1, .dim = 8}, backward, t));
       all.push_back(shape_of(3, 384, {.q = 6, .kv = 2, .dim = 80}, backward, t));
+      all.push_back(shape_of(2, 8192, {.q = 32, .kv = 8, .dim = 128, .window = 4096}, backward, t));
+      all.push_back(shape_of(2, 256, {.q = 4, .kv = 2, .dim = 32, .window = 3}, backward, t));
     }
   }
   return all;
 }
 
 std::string name_of_shape(const gpu::AttentionShape& s) {
-  return fmt::format("{} {} x {}, {} and {} heads of {}, {}", s.backward ? "backward" : "forward", s.sequences,
-                     s.length, s.heads, s.kv_heads, s.dim, name_of(s.dtype));
+  return fmt::format("{} {} x {}, window {}, {} and {} heads of {}, {}", s.backward ? "backward" : "forward",
+                     s.sequences, s.length, s.window, s.heads, s.kv_heads, s.dim, name_of(s.dtype));
 }
 
 TEST(CudnnGraph, EveryGraphIsTaken) {

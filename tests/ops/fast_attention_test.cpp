@@ -113,7 +113,8 @@ void expect_right(Trial& trial, Backend& backend) {
 
 TEST(FastAttentionSlow, TheGraphIsAttention) {
   for (const DType t : {DType::bf16, DType::f16}) {
-    for (const AttentionHeads& heads : {heads_of(2, 2, 16), heads_of(4, 2, 8), heads_of(3, 1, 24)}) {
+    for (const AttentionHeads& heads :
+         {heads_of(2, 2, 16), heads_of(4, 2, 8), heads_of(3, 1, 24), heads_of(2, 1, 8, 37)}) {
       const Setting setting{.heads = heads, .dtype = t};
       Manner manner;
       HostBackend host(manner, {});

@@ -116,6 +116,8 @@ class GraphInterpreter {
         return double(i[3]);
       case gpu::GraphOp::not_less:
         return in(0) >= in(1) ? 1 : 0;
+      case gpu::GraphOp::greater:
+        return in(0) > in(1) ? 1 : 0;
       case gpu::GraphOp::choose:
         return in(2) != 0 ? in(0) : in(1);
       default:

@@ -39,7 +39,6 @@ std::optional<AttentionShape> common_shape(const Op& op) {
   const AttentionHeads& h = op.heads;
   if (size_of(op.q.dtype) != 2 || op.dropout.p > 0 || !is_batch(op.spans)) return {};
   const int64_t length = op.spans.front().q_count, count = int64_t(op.spans.size());
-  if (h.window > 0 && h.window < length) return {};
   if (h.dim % kWidths != 0 || h.dim > kMostWidth || h.q % h.kv != 0) return {};
   if (op.q.rows() != count * length || op.k.rows() != count * length) return {};
   if (!rows_fit(op.q.dtype, {&op.q, &op.k, &op.v, &op.o})) return {};
@@ -49,6 +48,7 @@ std::optional<AttentionShape> common_shape(const Op& op) {
                         .heads = h.q,
                         .kv_heads = h.kv,
                         .dim = h.dim,
+                        .window = h.window < length ? h.window : 0,
                         .q_stride = op.q.row_stride,
                         .k_stride = op.k.row_stride,
                         .v_stride = op.v.row_stride,

@@ -8,8 +8,8 @@
 namespace weft::gpu {
 
 // Of spans that are a batch: sequences of one length, one after the other, each of which sees itself alone, from its
-// first token. Nothing for what else there is: f32, dropout, windows that hide something, lengths that are no multiple
-// of 128, heads whose width is no multiple of 8 or above 128, rows that do not begin at a multiple of 16 bytes.
+// first token. Nothing for what else there is: f32, dropout, lengths that are no multiple of 128, heads whose width is
+// no multiple of 8 or above 128, rows that do not begin at a multiple of 16 bytes.
 std::optional<AttentionShape> shape_of(const Attention& op);
 std::optional<AttentionShape> shape_of(const AttentionBackward& op);
 // Whether the tensors themselves begin at a multiple of 16 bytes, which a dry run cannot know.

@@ -96,12 +96,22 @@ class Builder {
     if (scale_ == 0) scale_ = number(Slot::scale);
     return pointwise(GraphOp::multiply, {x, scale_}, scores_);
   }
-  // -inf where the key is behind the query.
+  // -inf where the key is behind the query, or so far before it that its window does not reach it.
   size_t causal(size_t scores) {
     const size_t row = pointwise(GraphOp::row_number, {scores}, scores_, GraphType::i32);
     const size_t column = pointwise(GraphOp::column_number, {scores}, scores_, GraphType::i32);
     const size_t seen = pointwise(GraphOp::not_less, {row, column}, scores_, GraphType::boolean);
-    return pointwise(GraphOp::choose, {scores, number(Slot::lowest), seen}, scores_);
+    const size_t lowest = number(Slot::lowest);
+    const size_t causal = pointwise(GraphOp::choose, {scores, lowest, seen}, scores_);
+    return s_.window > 0 ? in_window(causal, lowest) : causal;
+  }
+  // In the order and the types that cuDNN knows a window by.
+  size_t in_window(size_t scores, size_t lowest) {
+    const size_t row = pointwise(GraphOp::row_number, {scores}, scores_);
+    const size_t column = pointwise(GraphOp::column_number, {scores}, scores_);
+    const size_t end = pointwise(GraphOp::add, {column, number(Slot::window)}, scores_);
+    const size_t seen = pointwise(GraphOp::greater, {end, row}, scores_, GraphType::boolean);
+    return pointwise(GraphOp::choose, {scores, lowest, seen}, scores_);
   }
   // x^T y, summed over the queries' heads of each group.
   void gradient_of_keys(size_t x, size_t y, size_t out) {
@@ -118,7 +128,7 @@ class Builder {
   GraphType type_;
   Dims scores_, rows_;
   AttentionGraph graph_;
-  int64_t next_ = int64_t(Slot::first_between);
+  int64_t next_ = kFirstBetween;
   size_t scale_ = 0;  // its place, once it is there: never the first
 };
 

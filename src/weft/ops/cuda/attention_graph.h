@@ -13,7 +13,8 @@ namespace weft::gpu {
 enum class GraphType { f32, f16, bf16, i32, boolean };
 
 // What a caller gives at each run, by number; tensors between operations have the numbers behind these.
-enum class Slot : int64_t { q = 1, k, v, o, lse, dout, weighted, dq, dk, dv, scale, lowest, one, first_between };
+enum class Slot : int64_t { q = 1, k, v, o, lse, dout, weighted, dq, dk, dv, scale, lowest, window, one, last = one };
+inline constexpr int64_t kFirstBetween = int64_t(Slot::last) + 1;
 
 struct GraphTensor {
   enum class Place { memory, between, number };  // of the GPU; nowhere; a number of the host
@@ -37,6 +38,7 @@ enum class GraphOp {
   row_number,
   column_number,
   not_less,
+  greater,
   choose,  // the first where the third is true, else the second
 };
 struct GraphStep {
@@ -54,12 +56,13 @@ struct AttentionShape {
   bool backward = false;
   DType dtype = DType::bf16;
   int64_t sequences = 0, length = 0, heads = 0, kv_heads = 0, dim = 0;
+  int64_t window = 0;                                                    // keys that a query sees at most; 0: all
   int64_t q_stride = 0, k_stride = 0, v_stride = 0, o_stride = 0;        // elements between rows
   int64_t dout_stride = 0, dq_stride = 0, dk_stride = 0, dv_stride = 0;  // of backward alone
   auto operator<=>(const AttentionShape&) const = default;
 };
 
-// o = softmax(scale q k^T, causal) v, and lse [b, h, s, 1], f32 and contiguous.
+// o = softmax(scale q k^T, causal, window) v, and lse [b, h, s, 1], f32 and contiguous.
 // Backward: weighted = sum over columns of dout o, [b, h, s, 1] as lse; dq, dk, dv from it. There is no sum that blocks
 // add to as they come (cuDNN's name for one that has it is a dQ accumulator): that would be another sum each time.
 AttentionGraph attention_graph(const AttentionShape& shape);

@@ -47,6 +47,8 @@ cudnnPointwiseMode_t mode_of(GraphOp op) {
       return CUDNN_POINTWISE_GEN_INDEX;
     case GraphOp::not_less:
       return CUDNN_POINTWISE_CMP_GE;
+    case GraphOp::greater:
+      return CUDNN_POINTWISE_CMP_GT;
     case GraphOp::choose:
       return CUDNN_POINTWISE_BINARY_SELECT;
     default:
@@ -134,7 +136,8 @@ class Parts {
   }
   CudnnDescriptor pointwise(const gpu::GraphStep& one) {
     CudnnDescriptor& how = modes_.emplace_back(cudnn_, CUDNN_BACKEND_POINTWISE_DESCRIPTOR, "describe elements");
-    const cudnnDataType_t computed = one.op == GraphOp::not_less ? CUDNN_DATA_BOOLEAN : CUDNN_DATA_FLOAT;
+    const bool compares = one.op == GraphOp::not_less || one.op == GraphOp::greater;
+    const cudnnDataType_t computed = compares ? CUDNN_DATA_BOOLEAN : CUDNN_DATA_FLOAT;
     how.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode_of(one.op))
         .set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, computed);
     if (one.op == GraphOp::row_number) how.set(CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, int64_t{2});

@@ -137,8 +137,10 @@ class FastAttention {
   };
 
   static std::string name_of_shape(const AttentionShape& s) {
-    return fmt::format("attention{} of {} x {} tokens, {} heads ({} of keys) of {}, {}", s.backward ? " backward" : "",
-                       s.sequences, s.length, s.heads, s.kv_heads, s.dim, weft::name_of(s.dtype));
+    return fmt::format("attention{} of {} x {} tokens{}, {} heads ({} of keys) of {}, {}",
+                       s.backward ? " backward" : "", s.sequences, s.length,
+                       s.window > 0 ? fmt::format(" in a window of {}", s.window) : "", s.heads, s.kv_heads, s.dim,
+                       weft::name_of(s.dtype));
   }
   static std::vector<Tensor> results(const Attention& op) { return {op.o, op.lse}; }
   static std::vector<Tensor> results(const AttentionBackward& op) { return {op.dq, op.dk, op.dv}; }
@@ -167,6 +169,7 @@ class FastAttention {
   void compute(L& launcher, const Op& op, const Task& task) {
     const AttentionShape &whole = task.whole, &piece = task.pieces.piece;
     float scale = float(op.heads.scale), lowest = -std::numeric_limits<float>::infinity(), one = 1;
+    auto window = float(whole.window);
     auto* const lse = task.template at<float>(task.region.lse);
     const NumbersTurned turned{rows<float>(op.lse), lse, whole.heads, whole.length, op.lse.rows() * whole.heads,
                                !whole.backward};
@@ -177,6 +180,7 @@ class FastAttention {
       for (int64_t head = 0; head < whole.heads; head += piece.heads) {
         const int64_t numbers = (first * whole.heads + head) * whole.length;
         AttentionData data{{Slot::scale, &scale}, {Slot::lowest, &lowest}, {Slot::lse, lse + numbers}};
+        if (window > 0) data[Slot::window] = &window;
         if (whole.backward) {
           data[Slot::one] = &one;
           data[Slot::weighted] = task.template at<float>(task.region.weighted) + numbers;
