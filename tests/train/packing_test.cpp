@@ -17,12 +17,14 @@ struct Outcome {
 };
 
 // The model of a golden case, on other data.
-Outcome train_on(const std::string& name, const std::string& data, std::vector<std::string> overrides) {
+Outcome train_on(
+    const std::string& name, const std::string& data, std::vector<std::string> overrides,
+    const std::function<Machine(Machine)>& changed = [](Machine same) { return same; }) {
   const auto folder = std::filesystem::path(WEFT_SOURCE_DIR) / "tests/golden" / name;
   testing::TempDir dir;
   overrides.insert(overrides.begin(), {"data.train=" + data, "data.loss_mask=", "run.threads=1", "run.backend=ref"});
   const Recipe recipe = testing::golden_recipe(folder, dir / "run", overrides);
-  testing::train(recipe, machine_for(recipe));
+  testing::train(recipe, changed(machine_for(recipe)));
   const auto last = dir / fmt::format("run/checkpoints/step-{}", recipe.train.train_iters);
   return {read_metrics(dir / "run/metrics.jsonl"), testing::slurp(dir / "run/grad_norms.jsonl"),
           testing::slurp(last / "model.safetensors")};
@@ -89,6 +91,55 @@ void expect_as_alone(const std::vector<std::string>& models) {
 TEST(PackedTraining, EqualsTrainingOnEachDocumentByItself) { expect_as_alone({"gpt2"}); }
 // Rotary positions, and a sliding window.
 TEST(PackedTrainingSlow, EqualsTrainingOnEachDocumentByItself) { expect_as_alone({"llama-gqa", "mistral-window"}); }
+
+// Whole sequences take memory beside their operands, other documents none: as attention by a library does, which has
+// the one and not the other.
+class SequencesNeedMemory final : public WorkspaceModel {
+ public:
+  using WorkspaceModel::bytes;
+  int64_t bytes(const Attention& op) const override { return bytes_of(op.spans); }
+  int64_t bytes(const AttentionBackward& op) const override { return 2 * bytes_of(op.spans); }
+
+ private:
+  static int64_t bytes_of(std::span<const AttentionSpan> spans) { return spans.size() == 1 ? 4096 : 0; }
+};
+class TakingMemory final : public UniformBackend<TakingMemory> {
+ public:
+  TakingMemory(std::unique_ptr<Backend> inner, Arena& workspace) : inner_(std::move(inner)), workspace_(workspace) {}
+  template <class Op>
+  void apply(const Op& op) {
+    const Scope scope(workspace_);
+    if (const int64_t bytes = SequencesNeedMemory().of(op); bytes > 0) workspace_.alloc(DType::u8, {bytes});
+    inner_->run(op);
+  }
+  void wait_all() override { inner_->wait_all(); }
+
+ private:
+  std::unique_ptr<Backend> inner_;
+  Arena& workspace_;
+};
+
+// What was planned for whole sequences is not all used, which is no fault of such a device.
+TEST(PackedTraining, DocumentsMayTakeLessOfADevicesMemoryThanWholeSequences) {
+  testing::TempDir dir;
+  write_megatron_tokens(dir / "packed", some_documents(60, 9), "uint16");
+  const auto train = [&](bool late) {
+    return train_on(
+        "gpt2", (dir / "packed").string(),
+        {"train.seq_length=32", "train.train_iters=1", "optimizer.lr_warmup_iters=0", "train.micro_batch_size=1",
+         "train.global_batch_size=2", "data.packing=first-fit", "data.attn_mask_type=block_causal"},
+        [&](Machine machine) {
+          machine.workspace_model = std::make_shared<SequencesNeedMemory>();
+          machine.make_backend = [make = machine.make_backend](Arena& workspace) {
+            return std::make_unique<TakingMemory>(make(workspace), workspace);
+          };
+          machine.late = late;
+          return machine;
+        });
+  };
+  EXPECT_EQ(train(true).metrics.steps.size(), 1u);
+  EXPECT_NE(testing::error_of([&] { train(false); }).find("workspace: 0 bytes used"), std::string::npos);  // of cores
+}
 
 const std::vector<std::vector<std::string>> kPackings = {
     {"data.packing=first-fit", "data.attn_mask_type=block_causal"},
