@@ -11,7 +11,9 @@ scaled_dot_product_attention held to one backend, and fused AdamW:
     autocast-cudnn   the same with cuDNN's attention
     bf16             bf16 weights and moments, no masters: less memory, and rounds every update; flash attention
 
-weft's ratio is given against each; the better of the first two computes what weft does. Where a micro-batch
+weft's ratio is given against each; the better of the first two computes what weft does. weft runs as it does by
+itself, with the same bits each time, and as `any bits` with train.numerics = "nondeterministic": PyTorch's attention
+backward does not repeat either. Where a micro-batch
 does not fit, PyTorch's is halved and gradients are accumulated. weft runs before and after, and the better counts.
 Flop/s of both are weft's count; MFU is against the rate of a large bf16 product in PyTorch.
 
@@ -29,6 +31,7 @@ from multiprocessing import get_context
 from pytorch_models import build_model
 
 WAYS = ["autocast", "autocast-cudnn", "bf16"]
+WEFTS = {"weft": [], "weft, any bits": ["train.numerics=nondeterministic"]}
 RECIPES = ["bench/gpu-llama-1b.toml", "bench/gpu-llama-8b-blocks.toml", "bench/gpu-gpt2-124m.toml"]
 
 
@@ -75,9 +78,9 @@ class Case:
         self.settings.append(f"model.path={path}")
 
 
-def time_weft(case, o):
+def time_weft(case, o, more):
     """(tokens/s, flop/s, MiB planned, MFU or None), or None with a line that says why."""
-    command = [o.weft, "bench", "step", case.recipe, f"--iters={o.iters}", *case.settings]
+    command = [o.weft, "bench", "step", case.recipe, f"--iters={o.iters}", *case.settings, *more]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         print(f"{case.name}: weft did not run: {done.stderr.strip()}", flush=True)
@@ -187,26 +190,33 @@ def time_pytorch(case, way, o):
             step, micro = None, micro // 2
 
 
+def time_wefts(case, o):
+    ways = {name: more for name, more in WEFTS.items() if o.backend == "cuda" or not more} if o.weft else {}
+    return {name: time_weft(case, o, more) for name, more in ways.items()}
+
+
 def compare(case, o, rate):
-    weft = time_weft(case, o) if o.weft else None
+    before = time_wefts(case, o)
     times = {}
     for way in o.ways:
         try:
             times[way] = alone(time_pytorch, case, way, o)
         except Exception as e:  # one way less, said so
             print(f"{case.name}: PyTorch did not run in the way `{way}`: {type(e).__name__}: {e}", flush=True)
-    again = time_weft(case, o) if o.weft else None
-    weft = max(filter(None, (weft, again)), default=None)
+    after = time_wefts(case, o)
+    both = {name: max(filter(None, (one, after[name])), default=None) for name, one in before.items()}
+    wefts = {name: best for name, best in both.items() if best}
     tokens = case.batch * case.seq
-    if weft:
-        print(f"{case.name:<22}{'weft':<16}{weft[0]:>12.0f}{weft[1] / rate:>8.3f}{weft[2]:>12}{case.micro:>8}"
+    for name, weft in wefts.items():
+        print(f"{case.name:<22}{name:<16}{weft[0]:>12.0f}{weft[1] / rate:>8.3f}{weft[2]:>12}{case.micro:>8}"
               f"   {'' if weft[3] is None else f'{weft[3]:.3f} by its own rate'}", flush=True)
     for way, (seconds, mib, micro) in times.items():
         speed = tokens / seconds
-        mfu = f"{weft[1] * speed / weft[0] / rate:>8.3f}" if weft else f"{'-':>8}"
-        ratio = f"   weft / PyTorch {weft[0] / speed:.2f}" if weft else ""
-        print(f"{case.name:<22}{way:<16}{speed:>12.0f}{mfu}{mib:>12.0f}{micro:>8}{ratio}", flush=True)
-    return bool(times) and (weft is not None or not o.weft)
+        flops = next((weft[1] / weft[0] for weft in wefts.values()), None)  # of a token
+        mfu = f"{flops * speed / rate:>8.3f}" if flops else f"{'-':>8}"
+        ratios = "".join(f"   {name} / PyTorch {weft[0] / speed:.2f}" for name, weft in wefts.items())
+        print(f"{case.name:<22}{way:<16}{speed:>12.0f}{mfu}{mib:>12.0f}{micro:>8}{ratios}", flush=True)
+    return bool(times) and len(wefts) == len(before)
 
 
 def main():

@@ -15,11 +15,12 @@ inline std::string gpu_backend() {
 }
 
 // Throws ConfigError where there is none.
-inline Machine gpu_machine() {
+inline Machine gpu_machine(const std::string& numerics = "fast") {
   setenv("WEFT_CUDA_MODULE", WEFT_CUDA_MODULE_FILE, 0);
   Recipe recipe;
   recipe.run.backend = gpu_backend();
   recipe.run.threads = 2;
+  recipe.train.numerics = numerics;
   return machine_for(recipe);
 }
 

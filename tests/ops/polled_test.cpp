@@ -22,7 +22,8 @@ class Telling final : public UniformBackend<Telling> {
   void enter(std::string_view) override {}
   void leave() override {}
   void wait_all() override {}
-  bool fails = false;
+  bool is_holding() const override { return holds; }
+  bool fails = false, holds = false;
 
  private:
   std::string& told_;
@@ -43,6 +44,18 @@ TEST(Polled, PollsAfterAnOpAndLendsBeforeItWhereThatIsWanted) {
   EXPECT_EQ(c.told, "op poll ");
   Polled(c.inner, c.lend, c.poll).run(c.op);
   EXPECT_EQ(c.told, "op poll lend op poll ");
+}
+
+// A poll that takes long would keep the device waiting for what is held.
+TEST(Polled, DoesNotPollWhileOpsAreHeld) {
+  Case c;
+  Polled polled(c.inner, nullptr, c.poll);
+  c.inner.holds = true;
+  polled.run(c.op);
+  EXPECT_EQ(c.told, "op ");
+  c.inner.holds = false;
+  polled.run(c.op);
+  EXPECT_EQ(c.told, "op op poll ");
 }
 
 // What is lent is taken back, and the op's error is the one that is told.

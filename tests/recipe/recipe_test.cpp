@@ -349,6 +349,9 @@ TEST(Recipe, WhatThisVersionCannotRunIsRefusedWithTheNearestThatWorks) {
   EXPECT_EQ(error_of(kSmall, {"train.grad_reduce_dtype=bf16"}), "");
   EXPECT_SAYS(error_of(kSmall, {"train.grad_reduce_dtype=bf16", "run.backend=ref"}),
               "train.grad_reduce_dtype = \"f32\"");
+  EXPECT_SAYS(error_of(kSmall, {"run.backend=cpu", "train.numerics=nondeterministic"}),
+              "train.numerics = \"nondeterministic\" cannot run: the kernels of cores repeat to the bit");
+  EXPECT_EQ(error_of(kSmall, {"run.backend=cuda", "train.numerics=nondeterministic"}), "");
   EXPECT_SAYS(error_of(kSmall, {"train.grad_reduce_dtype=bf16", "train.numerics=invariant"}),
               "\"f32\" with train.numerics = \"invariant\"");
 }

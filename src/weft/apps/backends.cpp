@@ -26,6 +26,9 @@ Machine ref_machine(int threads) {
           .make_library_matmuls = [threads] { return cpu_library_matmuls(threads); }};
 }
 
+// To the bit.
+bool repeats(const Recipe& recipe) { return recipe.train.numerics != "nondeterministic"; }
+
 // Of the processes that a launcher started on this host: each takes a GPU of its own where there are so many.
 int rank_on_this_host() {
   for (const char* name : {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"})
@@ -67,7 +70,8 @@ Machine machine_for(const Recipe& recipe, int ranks_here) {
   if (recipe.run.backend == "cuda")
     return cuda_machine(rank_on_this_host(), threads,
                         {.are_processes = recipe.run.ranks == "mpi" && launched_as(environment).world > 1,
-                         .timeout_s = 60 * double(recipe.run.distributed_timeout_minutes)});
+                         .timeout_s = 60 * double(recipe.run.distributed_timeout_minutes),
+                         .repeat = repeats(recipe)});
   throw ConfigError(
       fmt::format("run.backend = \"{}\" is not in this program; there are cpu, cuda and ref", recipe.run.backend));
 }
@@ -81,7 +85,7 @@ Machine machine_for(const ModelOptions& options) {
 }
 
 Machine machine_to_plan_for(const Recipe& recipe) {
-  return recipe.run.backend == "cuda" ? cuda_machine_to_plan() : machine_for(recipe);
+  return recipe.run.backend == "cuda" ? cuda_machine_to_plan(repeats(recipe)) : machine_for(recipe);
 }
 
 Recipe read_recipe(const std::string& path, const std::vector<std::string>& overrides, bool speaks) {

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <iostream>
 #include <string_view>
@@ -64,12 +65,16 @@ bool is_on(const char* variable) {
   if (says != "on" && says != "off") throw Error(fmt::format("{}={}: it may be on or off", variable, says));
   return says == "on";
 }
-bool wants_cudnn() { return is_on(kCudnnVariable); }
+CudnnUse wanted_of_cudnn(bool repeats) {
+  if (!is_on(kCudnnVariable)) return CudnnUse::none;
+  return repeats ? CudnnUse::repeatable : CudnnUse::any;
+}
 
 void note(const std::string& what) { std::cerr << "note: " + what + "\n"; }
 
-std::shared_ptr<CudaDevice> open_device(int ordinal) {
-  return std::shared_ptr<CudaDevice>(function_of_module<OpenCudaDevice>(kOpenCudaDevice)(ordinal, wants_cudnn()));
+std::shared_ptr<CudaDevice> open_device(int ordinal, bool repeats = true) {
+  return std::shared_ptr<CudaDevice>(
+      function_of_module<OpenCudaDevice>(kOpenCudaDevice)(ordinal, wanted_of_cudnn(repeats)));
 }
 
 // What the module or its device throws is of the recipe, which asks for what is not there.
@@ -104,18 +109,21 @@ fs::path find_cuda_module() {
 }
 
 Machine cuda_machine(int ordinal, int threads, const RanksOfGpus& ranks) {
-  const auto device = or_refused([&] { return open_device(ordinal); });
+  const auto device = or_refused([&] { return open_device(ordinal, ranks.repeat); });
   const bool graphs = or_refused([] { return is_on(kGraphsVariable); });
+  const auto once = [said = std::make_shared<std::atomic<bool>>(false)](const std::string& what) {
+    if (!said->exchange(true)) note(what);  // not by every rank
+  };
   Machine machine = {.description = device->description(),
                      .threads = threads,
                      .workspace_model = device->workspace_model(),
                      .memory = device->memory(),
                      .mover = device->make_mover(host_mover()),
                      .late = true,
-                     .make_backend = [device, graphs](Arena& workspace) -> std::unique_ptr<Backend> {
+                     .make_backend = [device, graphs, once](Arena& workspace) -> std::unique_ptr<Backend> {
                        auto backend = device->make_backend(workspace);
                        if (!graphs) return backend;
-                       return std::make_unique<Replayed>(std::move(backend), note);
+                       return std::make_unique<Replayed>(std::move(backend), once);
                      },
                      .measure_matmul_rate = [device](DType dtype) { return device->measure_matmul_rate(dtype); },
                      .measure_bandwidth = [device] { return device->measure_bandwidth(); },
@@ -124,12 +132,12 @@ Machine cuda_machine(int ordinal, int threads, const RanksOfGpus& ranks) {
   return machine;
 }
 
-Machine cuda_machine_to_plan() {
+Machine cuda_machine_to_plan(bool repeats) {
   Machine machine;
   machine.description = "cuda, by its module alone: no GPU was looked for";
-  machine.workspace_model = or_refused([] {
+  machine.workspace_model = or_refused([&] {
     return std::shared_ptr<const WorkspaceModel>(
-        function_of_module<MakeCudaWorkspace>(kMakeCudaWorkspace)(wants_cudnn()));
+        function_of_module<MakeCudaWorkspace>(kMakeCudaWorkspace)(wanted_of_cudnn(repeats)));
   });
   return machine;
 }

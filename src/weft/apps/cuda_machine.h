@@ -11,12 +11,13 @@ namespace weft {
 struct RanksOfGpus {
   bool are_processes = false;  // each with a GPU of its own, if there are so many: their tensors go by NCCL
   double timeout_s = 600;      // of waiting for a GPU
+  bool repeat = true;          // the same bits each time
 };
 // GPU `ordinal` of this host; of fewer GPUs than ranks, ranks share them. `threads` are the host's. Throws ConfigError
 // that says what is missing (the module, the driver, a GPU, one new enough) and what to do.
 Machine cuda_machine(int ordinal, int threads, const RanksOfGpus& ranks = {});
 // The same to plan with: its workspace model, by the module alone, without looking for a GPU. It has no backends.
-Machine cuda_machine_to_plan();
+Machine cuda_machine_to_plan(bool repeats);
 // What is missing, as cuda_machine says it; empty where `auto` may take a GPU.
 std::string why_no_cuda();
 // The file of the module; empty where there is none.

@@ -40,6 +40,8 @@ class Backend : public AllOps::Interface {
   virtual void leave() {}
   // Blocks until everything issued has finished.
   virtual void wait_all() {}
+  // Whether the last ops wait here for others before the device is given them (ops/replayed.h).
+  virtual bool is_holding() const { return false; }
 };
 
 // Names what runs inside a scope.

@@ -40,6 +40,7 @@ class Checked final : public UniformBackend<Checked> {
     inner_.leave();
   }
   void wait_all() override { inner_.wait_all(); }
+  bool is_holding() const override { return inner_.is_holding(); }
 
  private:
   template <class Fields>

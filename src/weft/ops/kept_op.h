@@ -21,16 +21,18 @@ class KeptOp {
   template <class Op>
   bool is(const Op& op) const {
     const Op* mine = std::get_if<Op>(&op_);
-    if (mine == nullptr || !(*mine == without_spans(op))) return false;
+    if (mine == nullptr) return false;
     if constexpr (requires { op.spans; }) {
+      if (!(*mine == without_spans(op))) return false;
       const bool by_sample = op.dropout.p != 0;
       return std::equal(spans_.begin(), spans_.end(), op.spans.begin(), op.spans.end(),
                         [&](const AttentionSpan& a, AttentionSpan b) {
                           if (!by_sample) b.sample = 0;
                           return a == b;
                         });
+    } else {
+      return *mine == op;
     }
-    return true;
   }
   // f(op), of its own type.
   template <class F>

@@ -1,5 +1,5 @@
-// A backend around a backend that polls after each op, and lends before it where that is wanted (ProcessMesh): what
-// this rank has under way goes on beside what it computes.
+// A backend around a backend that polls after each op that its device was given, and lends before it where that is
+// wanted (ProcessMesh): what this rank has under way goes on beside what it computes.
 #pragma once
 #include <functional>
 
@@ -23,11 +23,12 @@ class Polled final : public UniformBackend<Polled> {
       end_failed();
       throw;
     }
-    poll_();
+    if (!inner_.is_holding()) poll_();  // which may take long, while the device has nothing to do
   }
   void enter(std::string_view region) override { inner_.enter(region); }
   void leave() override { inner_.leave(); }
   void wait_all() override { inner_.wait_all(); }
+  bool is_holding() const override { return inner_.is_holding(); }
 
  private:
   // What the op has thrown is the news; that others have failed too is not.

@@ -37,7 +37,7 @@ class RecordingBackend : public Backend {
 class Replayed final : public UniformBackend<Replayed> {
  public:
   static constexpr size_t kLeastOps = 8, kMostOps = 128;  // of a chunk; a device is idle while the first is held
-  static constexpr size_t kMostRecords = 1024, kMostSeenOps = size_t{1} << 15;
+  static constexpr size_t kMostRecords = 128, kMostSeenOps = size_t{1} << 15;
   using Warn = std::function<void(const std::string&)>;
   Replayed(std::unique_ptr<RecordingBackend> inner, Warn warn);
 
@@ -50,6 +50,7 @@ class Replayed final : public UniformBackend<Replayed> {
   void enter(std::string_view region) override { inner_->enter(region); }
   void leave() override { inner_->leave(); }
   void wait_all() override;
+  bool is_holding() const override { return num_held_ > 0; }
 
   int64_t num_records() const { return int64_t(records_.size()); }
   int64_t num_replays() const { return num_replays_; }
@@ -64,7 +65,7 @@ class Replayed final : public UniformBackend<Replayed> {
     Ops ops;
     int times = 0, failures = 0;
   };
-  static constexpr int kMostFailures = 4;  // of a chunk that cannot be recorded yet
+  static constexpr int kMostFailures = 16;  // of a chunk that cannot be recorded yet
 
   template <class Op>
   bool holds(const Op& op) {

@@ -41,6 +41,7 @@ class Traced final : public UniformBackend<Traced> {
   void enter(std::string_view region) override;
   void leave() override;
   void wait_all() override { inner_.wait_all(); }
+  bool is_holding() const override { return inner_.is_holding(); }
 
   std::vector<TraceEvent> events() const;  // oldest first
   int64_t num_dropped() const { return std::max<int64_t>(0, num_recorded_ - int64_t(ring_.size())); }

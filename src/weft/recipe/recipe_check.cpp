@@ -275,6 +275,9 @@ void check_supported(const Recipe& r) {
   refusals.add(r.run.backend == "cuda" && r.train.numerics == "invariant", "train.numerics = \"invariant\"",
                "products of a GPU's library may add in another order for another micro_batch_size",
                "train.numerics = \"fast\", which repeats bit for bit too, or run.backend = \"cpu\"");
+  refusals.add(r.train.numerics == "nondeterministic" && (r.run.backend == "cpu" || r.run.backend == "ref"),
+               "train.numerics = \"nondeterministic\"", "the kernels of cores repeat to the bit and have no faster way",
+               "train.numerics = \"fast\", or run.backend = \"cuda\"");
   refusals.add(r.train.grad_reduce_dtype == "bf16" && r.run.backend == "ref", "train.grad_reduce_dtype = \"bf16\"",
                "backend ref computes, and adds gradients, in f64", "train.grad_reduce_dtype = \"f32\"");
   refusals.add(r.train.precision == "f64" && r.run.backend != "ref", "train.precision = \"f64\"",

@@ -60,6 +60,7 @@ class OpRecorder final : public UniformBackend<OpRecorder> {
   void enter(std::string_view region) override;
   void leave() override;
   void wait_all() override { inner_.wait_all(); }
+  bool is_holding() const override { return inner_.is_holding(); }
 
   std::vector<Recorded> take() { return std::move(all_); }
 

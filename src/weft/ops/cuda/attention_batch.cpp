@@ -39,6 +39,7 @@ std::optional<AttentionShape> common_shape(const Op& op) {
   const AttentionHeads& h = op.heads;
   if (size_of(op.q.dtype) != 2 || op.dropout.p > 0 || !is_batch(op.spans)) return {};
   const int64_t length = op.spans.front().q_count, count = int64_t(op.spans.size());
+  if (h.window > 0 && 2 * h.window < length) return {};  // weft's own kernels do only what the window shows
   if (h.dim % kWidths != 0 || h.dim > kMostWidth || h.q % h.kv != 0) return {};
   if (op.q.rows() != count * length || op.k.rows() != count * length) return {};
   if (!rows_fit(op.q.dtype, {&op.q, &op.k, &op.v, &op.o})) return {};
@@ -61,21 +62,23 @@ int64_t largest_divisor(int64_t of, int64_t most) {
   return d;
 }
 
-// For one query head of one sequence: the scores' gradients; where heads share keys, each one's gradients of them,
-// first apart; sums of the queries' gradients in f32; a few numbers for each row.
+// For one query head of one sequence: the scores' gradients, where they repeat; where heads share keys, each one's
+// gradients of them, first apart; sums of the queries' gradients in f32; a few numbers for each row.
 int64_t backward_bytes(const AttentionShape& s) {
   const int64_t element = size_of(s.dtype), sums = s.length * s.dim * int64_t(sizeof(float));
   const int64_t apart = s.heads == s.kv_heads ? 0 : 2 * s.length * s.dim * element;
-  return s.length * s.length * element + apart + sums + 4 * s.length * int64_t(sizeof(float));
+  const int64_t scores = s.repeats ? s.length * s.length * element : 0;
+  return scores + apart + sums + 4 * s.length * int64_t(sizeof(float));
 }
 
 }  // namespace
 
-std::optional<AttentionShape> shape_of(const Attention& op) { return common_shape(op); }
-std::optional<AttentionShape> shape_of(const AttentionBackward& op) {
+std::optional<AttentionShape> shape_of(const Attention& op, const AttentionLimits&) { return common_shape(op); }
+std::optional<AttentionShape> shape_of(const AttentionBackward& op, const AttentionLimits& limits) {
   auto shape = common_shape(op);
   if (!shape || !rows_fit(op.q.dtype, {&op.dout, &op.dq, &op.dk, &op.dv})) return {};
   shape->backward = true;
+  shape->repeats = limits.repeats;
   shape->dout_stride = op.dout.row_stride;
   shape->dq_stride = op.dq.row_stride, shape->dk_stride = op.dk.row_stride, shape->dv_stride = op.dv.row_stride;
   return shape;
@@ -91,6 +94,10 @@ std::optional<AttentionPieces> pieces_of(const AttentionShape& whole, const Atte
   if (!whole.backward) return pieces;
   AttentionShape& piece = pieces.piece;
   const int64_t group = whole.heads / whole.kv_heads, of_head = backward_bytes(whole);
+  if (!whole.repeats) {
+    pieces.workspace_bytes += whole.sequences * whole.heads * of_head;
+    return pieces;
+  }
   if (group * of_head > limits.least_piece) return {};
   if (whole.heads * of_head <= limits.piece) {
     piece.sequences = largest_divisor(whole.sequences, limits.piece / (whole.heads * of_head));
@@ -114,6 +121,7 @@ AttentionRegion region_of(const AttentionPieces& pieces, const AttentionShape& w
   const int64_t tokens = whole.sequences * whole.length, numbers = tokens * whole.heads * int64_t(sizeof(float));
   region.lse = take(numbers);
   if (whole.backward) region.weighted = take(numbers);
+  if (!whole.repeats) region.sums = take(numbers * whole.dim);
   region.reports = take(tokens * int64_t(sizeof(RowReport)));
   const int64_t results = whole.backward
                               ? tokens * (whole.heads + 2 * whole.kv_heads) * whole.dim * size_of(whole.dtype)

@@ -7,11 +7,18 @@
 
 namespace weft::gpu {
 
+struct AttentionLimits {
+  int64_t piece = int64_t{256} << 20;      // bytes that a piece may take, if more than the least one fits
+  int64_t least_piece = int64_t{1} << 30;  // that the least one may take: the queries of one key head
+  bool repeats = true;                     // the same bits each time; else there is one piece
+};
+
 // Of spans that are a batch: sequences of one length, one after the other, each of which sees itself alone, from its
-// first token. Nothing for what else there is: f32, dropout, lengths that are no multiple of 128, heads whose width is
-// no multiple of 8 or above 128, rows that do not begin at a multiple of 16 bytes.
-std::optional<AttentionShape> shape_of(const Attention& op);
-std::optional<AttentionShape> shape_of(const AttentionBackward& op);
+// first token. Nothing for what else there is: f32, dropout, windows of less than half the length, lengths that are no
+// multiple of 128, heads whose width is no multiple of 8 or above 128, rows that do not begin at a multiple of 16
+// bytes.
+std::optional<AttentionShape> shape_of(const Attention& op, const AttentionLimits& limits = {});
+std::optional<AttentionShape> shape_of(const AttentionBackward& op, const AttentionLimits& limits = {});
 // Whether the tensors themselves begin at a multiple of 16 bytes, which a dry run cannot know.
 bool begin_aligned(const Attention& op);
 bool begin_aligned(const AttentionBackward& op);
@@ -22,10 +29,6 @@ struct AttentionPieces {
   AttentionShape piece;
   int64_t count = 0;
   int64_t workspace_bytes = 0;  // that the library may use for one
-};
-struct AttentionLimits {
-  int64_t piece = int64_t{256} << 20;      // bytes that a piece may take, if more than the least one fits
-  int64_t least_piece = int64_t{1} << 30;  // that the least one may take: the queries of one key head
 };
 // Nothing where the least piece takes more.
 std::optional<AttentionPieces> pieces_of(const AttentionShape& whole, const AttentionLimits& limits = {});
@@ -42,6 +45,7 @@ inline constexpr int64_t kRegionAlignment = 256;
 struct AttentionRegion {
   int64_t lse = 0;       // f32 [sequences, heads, length]
   int64_t weighted = 0;  // the same, backward
+  int64_t sums = 0;      // f32 [sequences, heads, length, dim], backward that need not repeat
   int64_t reports = 0;   // of each token
   int64_t shared = 0;    // the library's workspace; after it, weft's own results, to compare with
   int64_t bytes = 0;
@@ -50,10 +54,10 @@ AttentionRegion region_of(const AttentionPieces& pieces, const AttentionShape& w
 
 // Of the memory above, wherever it begins: 0 where no library may compute it.
 template <class Op>
-int64_t library_bytes(const Op& op) {
-  const auto shape = shape_of(op);
+int64_t library_bytes(const Op& op, const AttentionLimits& limits = {}) {
+  const auto shape = shape_of(op, limits);
   if (!shape) return 0;
-  const auto pieces = pieces_of(*shape);
+  const auto pieces = pieces_of(*shape, limits);
   return pieces ? region_of(*pieces, *shape).bytes + kRegionAlignment : 0;
 }
 

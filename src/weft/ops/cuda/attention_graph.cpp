@@ -53,7 +53,15 @@ class Builder {
     const GraphTensor keys = graph_.tensors[k_t];
     const size_t k = between(transposed(keys.dims), transposed(keys.strides), GraphType::f32);
     step(GraphOp::transpose, {k_t}, k);
-    step(GraphOp::matmul, {dscores, k}, heads(Slot::dq, s_.heads, s_.dq_stride));
+    const size_t dq = heads(Slot::dq, s_.heads, s_.dq_stride);
+    if (s_.repeats) {
+      step(GraphOp::matmul, {dscores, k}, dq);
+    } else {
+      const size_t sums = memory(Slot::sums, columns, packed(columns), GraphType::f32);
+      graph_.tensors[sums].reordered = true;
+      step(GraphOp::matmul, {dscores, k}, sums);
+      step(GraphOp::copy, {sums}, dq);
+    }
     return graph_;
   }
 

@@ -13,7 +13,24 @@ namespace weft::gpu {
 enum class GraphType { f32, f16, bf16, i32, boolean };
 
 // What a caller gives at each run, by number; tensors between operations have the numbers behind these.
-enum class Slot : int64_t { q = 1, k, v, o, lse, dout, weighted, dq, dk, dv, scale, lowest, window, one, last = one };
+enum class Slot : int64_t {
+  q = 1,
+  k,
+  v,
+  o,
+  lse,
+  dout,
+  weighted,
+  dq,
+  dk,
+  dv,
+  sums,
+  scale,
+  lowest,
+  window,
+  one,
+  last = one
+};
 inline constexpr int64_t kFirstBetween = int64_t(Slot::last) + 1;
 
 struct GraphTensor {
@@ -22,6 +39,7 @@ struct GraphTensor {
   std::array<int64_t, 4> dims = {}, strides = {};  // elements
   GraphType type = GraphType::f32;
   Place place = Place::between;
+  bool reordered = false;  // its elements, as the library likes: in tiles of 16 x 16
 };
 
 enum class GraphOp {
@@ -35,6 +53,7 @@ enum class GraphOp {
   divide,
   exp,
   log,
+  copy,
   row_number,
   column_number,
   not_less,
@@ -54,6 +73,7 @@ struct AttentionGraph {
 // What one plan is made for.
 struct AttentionShape {
   bool backward = false;
+  bool repeats = true;  // the same bits each time; backward alone may do without
   DType dtype = DType::bf16;
   int64_t sequences = 0, length = 0, heads = 0, kv_heads = 0, dim = 0;
   int64_t window = 0;                                                    // keys that a query sees at most; 0: all
@@ -63,8 +83,8 @@ struct AttentionShape {
 };
 
 // o = softmax(scale q k^T, causal, window) v, and lse [b, h, s, 1], f32 and contiguous.
-// Backward: weighted = sum over columns of dout o, [b, h, s, 1] as lse; dq, dk, dv from it. There is no sum that blocks
-// add to as they come (cuDNN's name for one that has it is a dQ accumulator): that would be another sum each time.
+// Backward: weighted = sum over columns of dout o, [b, h, s, 1] as lse; dq, dk, dv from it. Where `repeats`, there
+// is no sum that blocks add to as they come; else `sums`, f32 [b, h, s, e], is one, of dq, and 0 before.
 AttentionGraph attention_graph(const AttentionShape& shape);
 
 }  // namespace weft::gpu

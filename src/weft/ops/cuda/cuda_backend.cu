@@ -9,33 +9,67 @@
 namespace weft {
 namespace {
 
+// Of one stream, and of the calls of this thread alone: those of other ranks may allocate meanwhile.
+class Capture {
+ public:
+  Capture(cudaStream_t stream, bool& is_recording) : stream_(stream), is_recording_(is_recording) {
+    is_recording_ = true;
+  }
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+  ~Capture() {
+    if (is_recording_) end();
+    if (graph_ != nullptr) cudaGraphDestroy(graph_);
+  }
+  cudaError_t end() {
+    is_recording_ = false;
+    return cudaStreamEndCapture(stream_, &graph_);
+  }
+  cudaGraph_t graph() const { return graph_; }
+
+ private:
+  cudaStream_t stream_;
+  bool& is_recording_;
+  cudaGraph_t graph_ = nullptr;
+};
+
 class CudaGraph final : public RecordingBackend::Record {
  public:
-  explicit CudaGraph(cudaGraphExec_t graph) : graph_(graph) {}
+  CudaGraph() = default;
   CudaGraph(const CudaGraph&) = delete;
   CudaGraph& operator=(const CudaGraph&) = delete;
-  ~CudaGraph() override { cudaGraphExecDestroy(graph_); }
+  ~CudaGraph() override {
+    if (graph_ != nullptr) cudaGraphExecDestroy(graph_);
+  }
+  // Takes its memory here, where there may be too little.
+  cudaError_t prepare(cudaGraph_t graph, cudaStream_t stream) {
+    cudaError_t status = cudaGraphInstantiate(&graph_, graph, 0);
+    if (status == cudaSuccess) status = cudaGraphUpload(graph_, stream);
+    if (status == cudaSuccess) status = cudaStreamSynchronize(stream);
+    return status;
+  }
   void launch(cudaStream_t stream) { check_cuda(cudaGraphLaunch(graph_, stream), "launch a CUDA graph"); }
 
  private:
-  cudaGraphExec_t graph_;
+  cudaGraphExec_t graph_ = nullptr;
 };
 
 void warn(const std::string& what) { std::fputs(("weft: " + what + "\n").c_str(), stderr); }
 
 }  // namespace
 
-CudaBackend::CudaBackend(int device, Arena& workspace, bool cudnn)
+CudaBackend::CudaBackend(int device, Arena& workspace, CudnnUse cudnn)
     : device_(device), cudnn_(cudnn), workspace_(workspace) {
   check_cuda(cudaSetDevice(device_), "use the GPU");
   check_cuda(cudaDeviceGetAttribute(&shared_bytes_, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
              "ask the GPU for its shared memory");
   check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream");
   staging_.emplace(stream_);
+  kept_.emplace(stream_, true);
   cublas_.emplace();
-  if (!cudnn_) return;
+  if (cudnn_ == CudnnUse::none) return;
   try {
-    attention_.emplace(open_cudnn_attention(stream_), warn);
+    attention_.emplace(open_cudnn_attention(stream_), warn, limits_of(cudnn_));
   } catch (const Error& e) { warn(fmt::format("attention by weft's own kernels: {}", e.what())); }
 }
 
@@ -53,32 +87,32 @@ void CudaBackend::wait_all() {
   staging_->stream_has_passed();
 }
 
-// Only this thread's calls are watched: those of other ranks may allocate meanwhile.
 RecordingBackend::Recorded CudaBackend::record(const std::function<void()>& give) {
-  if (!kept_) kept_.emplace(stream_, true);
+  const auto none = [](const std::string& why) {
+    cudaGetLastError();  // the next launch would find it
+    return Recorded{nullptr, fmt::format("ops are given to the GPU one by one, not as CUDA graphs: {}", why)};
+  };
   const size_t kept_before = kept_->used();
-  check_cuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "begin a CUDA graph");
-  is_recording_ = true;
-  bool is_whole = false, cannot_yet = false;
+  cudaError_t status = cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal);
+  if (status != cudaSuccess) return none(cudaGetErrorString(status));
+  Capture capture(stream_, is_recording_);
   std::string why;
   try {
     give();
-    is_whole = true;
-  } catch (const gpu::CannotRecord&) { cannot_yet = true; } catch (const Error& e) {
-    why = e.what();
+  } catch (const gpu::CannotRecord&) {
+    capture.end();
+    cudaGetLastError();
+    kept_->go_back_to(kept_before);
+    return {};
+  } catch (const Error& e) { why = e.what(); }
+  status = capture.end();
+  if (why.empty() && status == cudaSuccess) {
+    auto record = std::make_unique<CudaGraph>();
+    status = record->prepare(capture.graph(), stream_);
+    if (status == cudaSuccess) return {std::move(record), ""};
   }
-  is_recording_ = false;
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t runs = nullptr;
-  cudaError_t status = cudaStreamEndCapture(stream_, &graph);
-  if (is_whole && status == cudaSuccess) status = cudaGraphInstantiate(&runs, graph, 0);
-  if (graph != nullptr) cudaGraphDestroy(graph);
-  if (is_whole && status == cudaSuccess) return {std::make_unique<CudaGraph>(runs), ""};
-  cudaGetLastError();  // the next launch would find it
   kept_->go_back_to(kept_before);
-  if (cannot_yet) return {};
-  if (why.empty()) why = cudaGetErrorString(status);
-  return {nullptr, fmt::format("ops are given to the GPU one by one, not as CUDA graphs: {}", why)};
+  return none(why.empty() ? cudaGetErrorString(status) : why);
 }
 
 void CudaBackend::replay(Record& record) { static_cast<CudaGraph&>(record).launch(stream_); }
@@ -98,8 +132,8 @@ template <class Op>
 void CudaBackend::launch_attention(const Op& op) {
   auto to = launcher();
   // A plan knows whole sequences alone: where documents are a batch that takes more, weft's own kernels have it.
-  const int64_t bytes = attention_ ? gpu::library_bytes(op) : 0;
-  const int64_t with_own = bytes > 0 ? CudaWorkspace(true).of(op) : 0;
+  const int64_t bytes = attention_ ? gpu::library_bytes(op, limits_of(cudnn_)) : 0;
+  const int64_t with_own = bytes > 0 ? CudaWorkspace(cudnn_).of(op) : 0;
   if (bytes > 0 && with_own <= workspace_.capacity() - workspace_.used()) {
     auto* const memory = static_cast<std::byte*>(workspace_.alloc(DType::u8, {bytes}).data);
     const auto own = [&](const Op& same) {

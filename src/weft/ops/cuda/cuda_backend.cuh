@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "weft/ops/cuda/cublas_matmul.h"
+#include "weft/ops/cuda/cuda_device.h"
 #include "weft/ops/cuda/fast_attention.h"
 #include "weft/ops/cuda/run_kernels.h"
 #include "weft/ops/cuda/stream_launcher.cuh"
@@ -13,7 +14,7 @@ namespace weft {
 class CudaBackend final : public UniformBackend<CudaBackend, RecordingBackend> {
  public:
   // With cuDNN for attention where it is wanted and there.
-  CudaBackend(int device, Arena& workspace, bool cudnn = false);
+  CudaBackend(int device, Arena& workspace, CudnnUse cudnn = CudnnUse::none);
   ~CudaBackend() override;
 
   template <class Op>
@@ -43,7 +44,7 @@ class CudaBackend final : public UniformBackend<CudaBackend, RecordingBackend> {
   void launch_attention(const Op& op);
 
   int device_, shared_bytes_ = 0;
-  bool cudnn_;
+  CudnnUse cudnn_;
   Arena& workspace_;
   cudaStream_t stream_ = nullptr;
   std::optional<gpu::Staging> staging_;

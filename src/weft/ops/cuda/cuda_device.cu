@@ -55,7 +55,7 @@ double seconds_of(Backend& backend, const F& issue) {
 
 class Gpu final : public CudaDevice {
  public:
-  Gpu(int ordinal, bool cudnn) : ordinal_(ordinal), cudnn_(cudnn), memory_(make_cuda_memory(ordinal)) {
+  Gpu(int ordinal, CudnnUse cudnn) : ordinal_(ordinal), cudnn_(cudnn), memory_(make_cuda_memory(ordinal)) {
     check_cuda(cudaGetDeviceProperties(&properties_, ordinal), "ask the GPU what it is");
     const int capability = 10 * properties_.major + properties_.minor;
     if (capability < kOldest)
@@ -98,11 +98,11 @@ class Gpu final : public CudaDevice {
  private:
   // Opened as a backend opens it.
   std::string cudnn_text() const {
-    if (!cudnn_) return knows_cudnn() ? "without cuDNN (WEFT_CUDNN=off)" : "without cuDNN";
+    if (cudnn_ == CudnnUse::none) return knows_cudnn() ? "without cuDNN (WEFT_CUDNN=off)" : "without cuDNN";
     try {
       check_cuda(cudaSetDevice(ordinal_), "use the GPU");
       open_cudnn_attention(nullptr);
-      return cudnn_name();
+      return cudnn_name() + (cudnn_ == CudnnUse::any ? " (nondeterministic)" : "");
     } catch (const Error& e) { return fmt::format("without cuDNN ({})", e.what()); }
   }
   // f(size) of the first size, halved while the GPU has no room beside what is there already; 0 if never.
@@ -140,7 +140,7 @@ class Gpu final : public CudaDevice {
   }
 
   int ordinal_;
-  bool cudnn_;
+  CudnnUse cudnn_;
   std::shared_ptr<Memory> memory_;
   cudaDeviceProp properties_ = {};
 };
@@ -167,10 +167,10 @@ int count_of_gpus() {
 }  // namespace
 }  // namespace weft
 
-extern "C" weft::CudaDevice* weft_open_cuda_device(int ordinal, bool cudnn) {
+extern "C" weft::CudaDevice* weft_open_cuda_device(int ordinal, weft::CudnnUse cudnn) {
   const int count = weft::count_of_gpus();
-  return new weft::Gpu(ordinal % count, cudnn && weft::knows_cudnn());
+  return new weft::Gpu(ordinal % count, weft::knows_cudnn() ? cudnn : weft::CudnnUse::none);
 }
-extern "C" weft::WorkspaceModel* weft_make_cuda_workspace(bool cudnn) {
-  return new weft::CudaWorkspace(cudnn && weft::knows_cudnn());
+extern "C" weft::WorkspaceModel* weft_make_cuda_workspace(weft::CudnnUse cudnn) {
+  return new weft::CudaWorkspace(weft::knows_cudnn() ? cudnn : weft::CudnnUse::none);
 }

@@ -10,6 +10,9 @@
 
 namespace weft {
 
+// For attention: not at all, where it gives the same bits each time, or the fastest way it has.
+enum class CudnnUse { none, repeatable, any };
+
 class CudaDevice {
  public:
   virtual ~CudaDevice() = default;
@@ -29,11 +32,11 @@ class CudaDevice {
 
 // What the module has for dlsym under kOpenCudaDevice. Throws Error "no NVIDIA driver ...", which says what is missing
 // and what to do.
-// `cudnn`: whether attention may be cuDNN's, where the module knows it and it is there.
-using OpenCudaDevice = CudaDevice*(int ordinal, bool cudnn);
+// `cudnn`: what attention may be cuDNN's, where the module knows it and it is there.
+using OpenCudaDevice = CudaDevice*(int ordinal, CudnnUse cudnn);
 inline constexpr const char* kOpenCudaDevice = "weft_open_cuda_device";
 // What its ops take of their workspace, to plan with: needs no GPU and no driver. The caller deletes it.
-using MakeCudaWorkspace = WorkspaceModel*(bool cudnn);
+using MakeCudaWorkspace = WorkspaceModel*(CudnnUse cudnn);
 inline constexpr const char* kMakeCudaWorkspace = "weft_make_cuda_workspace";
 inline constexpr const char* kCudaModule = "libweft_cuda.so";
 

@@ -37,16 +37,21 @@ int64_t count(const Op& op, int64_t first = 0) {
   return counter.bytes();
 }
 
+template <class Op>
+int64_t library_bytes(const Op& op, CudnnUse cudnn) {
+  return cudnn == CudnnUse::none ? 0 : gpu::library_bytes(op, limits_of(cudnn));
+}
+
 }  // namespace
+
+gpu::AttentionLimits limits_of(CudnnUse cudnn) { return {.repeats = cudnn != CudnnUse::any}; }
 
 int64_t CudaWorkspace::bytes(const Matmul&) const { return kCublasWorkspace; }
 int64_t CudaWorkspace::bytes(const BiasGrad& op) const { return count(op); }
 int64_t CudaWorkspace::bytes(const NormBackward& op) const { return count(op); }
 int64_t CudaWorkspace::bytes(const HeadNormBackward& op) const { return count(op); }
-int64_t CudaWorkspace::bytes(const Attention& op) const { return count(op, cudnn_ ? gpu::library_bytes(op) : 0); }
-int64_t CudaWorkspace::bytes(const AttentionBackward& op) const {
-  return count(op, cudnn_ ? gpu::library_bytes(op) : 0);
-}
+int64_t CudaWorkspace::bytes(const Attention& op) const { return count(op, library_bytes(op, cudnn_)); }
+int64_t CudaWorkspace::bytes(const AttentionBackward& op) const { return count(op, library_bytes(op, cudnn_)); }
 int64_t CudaWorkspace::bytes(const Sum& op) const { return count(op); }
 int64_t CudaWorkspace::bytes(const SumSquares& op) const { return count(op); }
 int64_t CudaWorkspace::bytes(const CountNonfinite& op) const { return count(op); }

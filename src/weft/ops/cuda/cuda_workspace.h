@@ -1,14 +1,17 @@
 // How much of its workspace each op takes on a GPU: its own way to its kernels, with a launcher that counts.
 #pragma once
-#include "weft/ops/backend.h"
+#include "weft/ops/cuda/attention_batch.h"
+#include "weft/ops/cuda/cuda_device.h"
 
 namespace weft {
 
 inline constexpr int64_t kCublasWorkspace = int64_t{32} << 20;  // bytes: what NVIDIA advises for Hopper
 
+gpu::AttentionLimits limits_of(CudnnUse cudnn);
+
 class CudaWorkspace final : public WorkspaceModel {
  public:
-  explicit CudaWorkspace(bool cudnn) : cudnn_(cudnn) {}  // whether attention may be cuDNN's
+  explicit CudaWorkspace(CudnnUse cudnn) : cudnn_(cudnn) {}
   using WorkspaceModel::bytes;
   int64_t bytes(const Matmul& op) const override;
   int64_t bytes(const BiasGrad& op) const override;
@@ -21,7 +24,7 @@ class CudaWorkspace final : public WorkspaceModel {
   int64_t bytes(const CountNonfinite& op) const override;
 
  private:
-  bool cudnn_;
+  CudnnUse cudnn_;
 };
 
 }  // namespace weft

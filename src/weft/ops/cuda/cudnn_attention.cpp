@@ -23,7 +23,7 @@ class CudnnAttention final : public AttentionLibrary {
   }
 
   void plan(const gpu::AttentionShape& shape, int64_t most_workspace) override {
-    plans_.try_emplace(shape, cudnn_, gpu::attention_graph(shape), handle_, most_workspace);
+    plans_.try_emplace(shape, cudnn_, gpu::attention_graph(shape), handle_, CudnnTerms{most_workspace, shape.repeats});
   }
   void run(const gpu::AttentionShape& shape, const AttentionData& data, void* workspace) override {
     plans_.at(shape).run(handle_, data, workspace);

@@ -42,6 +42,8 @@ cudnnPointwiseMode_t mode_of(GraphOp op) {
       return CUDNN_POINTWISE_EXP;
     case GraphOp::log:
       return CUDNN_POINTWISE_LOG;
+    case GraphOp::copy:
+      return CUDNN_POINTWISE_IDENTITY;
     case GraphOp::row_number:
     case GraphOp::column_number:
       return CUDNN_POINTWISE_GEN_INDEX;
@@ -87,6 +89,8 @@ class Parts {
         .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, kAlignment)
         .set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, t.place == GraphTensor::Place::between)
         .set(CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, t.place == GraphTensor::Place::number);
+    if (t.reordered)
+      made.set(CUDNN_ATTR_TENSOR_REORDERING_MODE, CUDNN_TYPE_TENSOR_REORDERING_MODE, CUDNN_TENSOR_REORDERING_F16x16);
     made.finish();
     return made;
   }
@@ -205,16 +209,16 @@ std::vector<CudnnWay> ways_to_compute(const Cudnn& cudnn, const CudnnGraph& grap
   return ways;
 }
 
-CudnnPlan::CudnnPlan(Cudnn cudnn, const gpu::AttentionGraph& graph, cudnnHandle_t handle, int64_t most_workspace)
+CudnnPlan::CudnnPlan(Cudnn cudnn, const gpu::AttentionGraph& graph, cudnnHandle_t handle, const CudnnTerms& terms)
     : cudnn_(std::move(cudnn)), graph_(cudnn_, graph, handle) {
   std::string why;
   for (CudnnWay& way : ways_to_compute(cudnn_, graph_, nullptr)) {
-    if (!way.repeats) {
+    if (terms.repeats && !way.repeats) {
       why += fmt::format("; engine {} may give other bits each time", way.engine);
-    } else if (way.workspace_bytes > most_workspace) {
+    } else if (way.workspace_bytes > terms.most_workspace) {
       why += fmt::format("; engine {} wants {} bytes of workspace, more than {}", way.engine, way.workspace_bytes,
-                         most_workspace);
-    } else if (take(way.config, handle, most_workspace, why)) {
+                         terms.most_workspace);
+    } else if (take(way.config, handle, terms.most_workspace, why)) {
       config_.push_back(std::move(way.config));
       return;
     }

@@ -24,11 +24,14 @@ struct CudnnWay {
 // Throws CudnnError.
 std::vector<CudnnWay> ways_to_compute(const Cudnn& cudnn, const CudnnGraph& graph, const CudnnDescriptor* described);
 
+struct CudnnTerms {
+  int64_t most_workspace;  // bytes
+  bool repeats = true;     // gives the same bits each time
+};
 class CudnnPlan {
  public:
-  // The first way that gives the same bits each time in at most `most_workspace` bytes. Throws CudnnError, which says
-  // of each way why not, where there is none.
-  CudnnPlan(Cudnn cudnn, const gpu::AttentionGraph& graph, cudnnHandle_t handle, int64_t most_workspace);
+  // The first way on these terms. Throws CudnnError, which says of each way why not, where there is none.
+  CudnnPlan(Cudnn cudnn, const gpu::AttentionGraph& graph, cudnnHandle_t handle, const CudnnTerms& terms);
   // Issues it on the handle's stream. Numbers on the host are read before this returns. Throws CudnnError.
   void run(cudnnHandle_t handle, const AttentionData& data, void* workspace) const;
 

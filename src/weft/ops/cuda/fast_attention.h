@@ -7,7 +7,7 @@
 
 #include "weft/ops/cuda/attention_batch.h"
 #include "weft/ops/cuda/attention_library.h"
-#include "weft/ops/cuda/elements.h"
+#include "weft/ops/cuda/pointwise.h"
 
 namespace weft::gpu {
 
@@ -31,6 +31,10 @@ struct NumbersTurned {
         *other = by_token[token][head];
     });
   }
+};
+
+struct Zeros {
+  WEFT_GPU float operator()(int64_t, int64_t) const { return 0; }
 };
 
 // A block for each row. Without `own` only the bits are looked at.
@@ -84,6 +88,7 @@ inline double allowed_apart(DType stored, bool backward) {
 }
 
 // L is a launcher (run_kernels.h) that also has
+//   launcher.expect_to_wait()         throws, but no Error, where that cannot be now
 //   launcher.fetch(to, from, bytes)   copies to the host, once all that was launched has run
 template <class L>
 class FastAttention {
@@ -93,11 +98,12 @@ class FastAttention {
       : library_(std::move(library)), warn_(std::move(warn)), limits_(limits) {}
 
   // Issues `op` and returns true, or issues nothing and returns false. The first op of each shape is computed by the
-  // library twice, which must give the same bits, and by own(op), and waits: where they differ, or the library has no
-  // way, `warn` is told once and weft's own kernels have that shape from then on. `memory` has library_bytes(op).
+  // library twice, which must give the same bits where the limits say so, and by own(op), and waits: where they differ,
+  // or the library has no way, `warn` is told once and weft's own kernels have that shape from then on. `memory` has
+  // library_bytes(op, limits).
   template <class Op, class Own>
   bool run(L& launcher, const Op& op, std::byte* memory, const Own& own) {
-    const auto whole = shape_of(op);
+    const auto whole = shape_of(op, limits_);
     if (!whole || !begin_aligned(op)) return false;
     const auto pieces = pieces_of(*whole, limits_);
     if (!pieces) return false;
@@ -110,6 +116,7 @@ class FastAttention {
       compute(launcher, op, task);
       return true;
     }
+    launcher.expect_to_wait();
     try {
       library_->plan(pieces->piece, pieces->workspace_bytes);
       trust = check(launcher, op, task, own);
@@ -175,6 +182,10 @@ class FastAttention {
                                !whole.backward};
     const int64_t runs = (turned.total + turned.kRun - 1) / turned.kRun;
     if (whole.backward) launcher.launch(runs, turned);
+    if (!whole.repeats) {
+      const EachElement<float, Zeros> zeros{{task.template at<float>(task.region.sums), turned.total * whole.dim}, {}};
+      launcher.launch(zeros.runs_of_row(), zeros);
+    }
     const auto all = tensors(op);
     for (int64_t first = 0; first < whole.sequences; first += piece.sequences) {
       for (int64_t head = 0; head < whole.heads; head += piece.heads) {
@@ -183,6 +194,7 @@ class FastAttention {
         if (window > 0) data[Slot::window] = &window;
         if (whole.backward) {
           data[Slot::one] = &one;
+          if (!whole.repeats) data[Slot::sums] = task.template at<float>(task.region.sums);
           data[Slot::weighted] = task.template at<float>(task.region.weighted) + numbers;
         }
         for (const auto& [slot, tensor] : all) {
@@ -204,7 +216,8 @@ class FastAttention {
       compute(launcher, op, task);
       for (const Tensor& x : out) bits.push_back(compare(launcher, {}, x, task).bits);
     }
-    if (!std::equal(bits.begin(), bits.begin() + int64_t(out.size()), bits.begin() + int64_t(out.size())))
+    if (task.whole.repeats &&
+        !std::equal(bits.begin(), bits.begin() + int64_t(out.size()), bits.begin() + int64_t(out.size())))
       throw Error("the library does not give the same bits twice");
     std::vector<Tensor> owns;
     std::byte* place = task.template at<std::byte>(task.region.shared);  // the library is done with it

@@ -101,9 +101,13 @@ class StreamLauncher {
     check_cuda(cudaMemcpyAsync(to, kept, from.size_bytes(), cudaMemcpyHostToDevice, stream_), "copy to the GPU");
     return to;
   }
+  // Before what must `fetch`: throws CannotRecord while the stream is being recorded.
+  void expect_to_wait() const {
+    if (staging_.for_records()) throw CannotRecord();
+  }
   // Waits for all that was launched.
   void fetch(void* to, const void* from, int64_t bytes) const {
-    if (staging_.for_records()) throw CannotRecord();
+    expect_to_wait();
     check_cuda(cudaMemcpyAsync(to, from, size_t(bytes), cudaMemcpyDeviceToHost, stream_), "copy from the GPU");
     check_cuda(cudaStreamSynchronize(stream_), "run what the GPU was given");
   }
