@@ -89,7 +89,7 @@ int bench_step(const BenchOptions& o) {
   Traced traced(run.rank.backend, clock_ns);
   run.step(traced);  // warms up, and says which products there are
   const auto products = traced.products();
-  traced.clear();
+  traced.wait_clear();
   double step_s = 1e30;
   Floor floor{1e30, 1e30};
   for (int64_t i = 0; i < o.iters; ++i) {  // interleaved, so that both see the same machine

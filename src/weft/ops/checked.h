@@ -40,6 +40,8 @@ class Checked final : public UniformBackend<Checked> {
     inner_.leave();
   }
   void wait_all() override { inner_.wait_all(); }
+  Stamp stamp() override { return inner_.stamp(); }
+  int64_t take_time_ns(Stamp stamp) override { return inner_.take_time_ns(stamp); }
 
  private:
   template <class Fields>

@@ -28,6 +28,8 @@ class Polled final : public UniformBackend<Polled> {
   void enter(std::string_view region) override { inner_.enter(region); }
   void leave() override { inner_.leave(); }
   void wait_all() override { inner_.wait_all(); }
+  Stamp stamp() override { return inner_.stamp(); }
+  int64_t take_time_ns(Stamp stamp) override { return inner_.take_time_ns(stamp); }
 
  private:
   // What the op has thrown is the news; that others have failed too is not.

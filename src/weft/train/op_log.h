@@ -60,6 +60,8 @@ class OpRecorder final : public UniformBackend<OpRecorder> {
   void enter(std::string_view region) override;
   void leave() override;
   void wait_all() override { inner_.wait_all(); }
+  Stamp stamp() override { return inner_.stamp(); }
+  int64_t take_time_ns(Stamp stamp) override { return inner_.take_time_ns(stamp); }
 
   std::vector<Recorded> take() { return std::move(all_); }
 
