@@ -105,7 +105,7 @@ void time_layout(Layout& layout, How how, const RankProcess& process) {
                              ? dry_machine(machine)
                              : timed_machine(machine, mine, {.now_s = now_s, .at_once = how == How::at_once});
     BenchRun run(layout.recipe, used, plan_run(layout.recipe, *machine.workspace_model, rank), mesh);
-    run.step(run.rank.backend);
+    run.warm_up();
     for (auto& [axis, time] : mine) time = {};
     barrier(*mesh.world);
     const double began = now_s();
