@@ -7,7 +7,7 @@
 #   test       ctest -L gpu: kernels against the reference, golden runs, layouts, repeats; two processes, the same bits
 #   sanitize   compute-sanitizer's memcheck and racecheck over every kernel case
 #   kernels    bytes/s of each kernel beside a copy of memory
-#   speed      training steps of three models (bench/gpu-*.toml): tokens/s, MFU, memory
+#   speed      training steps of three models (bench/gpu-*.toml): tokens/s, MFU, memory; where the time of one goes
 #   pytorch    the same three beside PyTorch
 # A part that fails does not stop the next. The end lists what passed, failed and was skipped; the exit status is 0 only
 # if nothing failed. All that it prints is also added to REPORTS/gpu-NAME-DATE.txt.
@@ -203,7 +203,7 @@ with_peak() {
 run_speed() {
   have_program "speed" || return
   for recipe in "${recipes[@]}"; do
-    attempt "step of $recipe" with_peak "$weft" bench step "$recipe" --iters="$iters" ${small[@]+"${small[@]}"}
+    attempt "step of $recipe" with_peak "$weft" bench step "$recipe" --ops --iters="$iters" ${small[@]+"${small[@]}"}
   done
 }
 

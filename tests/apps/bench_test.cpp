@@ -1,6 +1,7 @@
 // weft bench, as a process.
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "apps/program.h"
@@ -30,8 +31,59 @@ TEST(BenchKernels, RefusesWhatIsOfAnotherBenchmark) {
                  layouts = weft({"bench", "kernels", "--layouts", "dp=2"});
   EXPECT_SAYS(recipe.err, "bench kernels takes no recipe");
   EXPECT_SAYS(tokens.err, "--tokens are of `weft bench kernels`");
-  EXPECT_SAYS(layouts.err, "--layouts and --trace are of `weft bench scaling`");
+  EXPECT_SAYS(layouts.err, "--layouts, --trace and --ops are of `weft bench scaling` and `weft bench step`");
   for (const Finished& f : {recipe, tokens, layouts}) EXPECT_EQ(f.status, 2);
+}
+
+// Of a model that is run in a moment.
+Finished bench_step(std::vector<std::string> more) {
+  const std::string root = WEFT_SOURCE_DIR, golden = root + "/tests/golden/llama-gqa";
+  std::vector<std::string> args{"bench",
+                                "step",
+                                root + "/bench/llama-8x512.toml",
+                                "model.path=" + golden,
+                                "train.seq_length=8",
+                                "train.global_batch_size=2",
+                                "train.micro_batch_size=1",
+                                "run.threads=1",
+                                "--iters=1"};
+  args.insert(args.end(), more.begin(), more.end());
+  return weft(args);
+}
+
+TEST(BenchStep, SaysWhatEachOpTookAndDrawsTheStep) {
+  const testing::TempDir dir;
+  for (const std::string backend : {"ref", "cpu"}) {
+    const std::string trace = (dir / backend).string();
+    const Finished f = bench_step({"run.backend=" + backend, "--ops", "--trace", trace});
+    ASSERT_EQ(f.status, 0) << backend << ": " << f.err;
+    EXPECT_SAYS(f.out, "whole step ");
+    EXPECT_SAYS(f.out, "\nop                   m x n x k");
+    for (const char* op :
+         {"matmul ", "attention ", "attention_backward ", "norm_backward ", "adamw ", "idle: no op ran", "the step "})
+      EXPECT_SAYS(f.out, "\n" + std::string(op));
+    EXPECT_EQ(f.out.find("part of a step"), std::string::npos);
+    int64_t products = 0;
+    const auto drawn = nlohmann::json::parse(testing::slurp(trace));
+    for (const auto& e : drawn["traceEvents"]) products += e["name"] == "matmul";
+    std::istringstream lines(f.out.substr(f.out.find("\nop  ")));
+    int64_t counted = 0;
+    for (std::string line; std::getline(lines, line);)
+      if (line.starts_with("matmul ") && line.find("shapes") == std::string::npos)
+        counted += std::stoll(line.substr(49));
+    EXPECT_EQ(counted, products);
+  }
+}
+
+TEST(BenchStep, SaysTheKindsOfOpsAndRefusesWhatIsOfAnotherBenchmark) {
+  const Finished step = bench_step({"run.backend=ref"}), layouts = bench_step({"--layouts", "dp=2"}),
+                 scaling = weft({"bench", "scaling", "r.toml", "--ops"}), kernels = weft({"bench", "kernels", "--ops"});
+  EXPECT_EQ(step.status, 0) << step.err;
+  EXPECT_SAYS(step.out, "part of a step");
+  EXPECT_SAYS(layouts.err, "--layouts is of `weft bench scaling`");
+  EXPECT_SAYS(scaling.err, "--ops is of `weft bench step`");
+  EXPECT_SAYS(kernels.err, "--ops are of `weft bench scaling` and `weft bench step`");
+  for (const Finished& f : {layouts, scaling, kernels}) EXPECT_EQ(f.status, 2);
 }
 
 }  // namespace

@@ -20,6 +20,10 @@ class Telling final : public UniformBackend<Telling, RecordingBackend> {
     (is_recording_ ? kept_ : told_) += name + " ";
   }
   void wait_all() override { told_ += "| "; }
+  Stamp stamp() override {
+    told_ += "stamp ";
+    return Stamp(1);
+  }
   Recorded record(const std::function<void()>& give) override {
     ++num_recorded;
     if (!why_none.empty() || not_yet) return {nullptr, why_none};
@@ -100,6 +104,22 @@ TEST_F(ReplayedTest, TakesWhatEachOfTwoBeginningsLeadsTo) {
   EXPECT_EQ(told_of({1, 2, 3, 4, 5, 6, 7, 9, 10}), "[1 2 3 4 5 6 7 9 10 ] | ");
   EXPECT_EQ(told_of({1, 2, 3, 4, 5, 6, 7, 8}), "[1 2 3 4 5 6 7 8 ] | ");
   EXPECT_EQ(told_of({1, 2, 3, 4, 5, 6, 7, 7}), "1 2 3 4 5 6 7 7 | ");
+}
+
+TEST_F(ReplayedTest, AStampComesBehindAllOpsBeforeIt) {
+  for (int i = 0; i < 2; ++i) told_of({1, 2, 3, 4, 5, 6, 7, 8});
+  const auto stamped = [&] {
+    told_.clear();
+    for (double a = 1; a <= 8; ++a) {
+      backend_.run(Axpby{.x = x_, .out = y_, .a = a});
+      if (a == 3 || a == 4) backend_.stamp();
+    }
+    backend_.wait_all();
+    return told_;
+  };
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(stamped(), "1 2 3 stamp 4 stamp 5 6 7 8 | ");
+  EXPECT_EQ(told_of({1, 2, 3, 4, 5, 6, 7, 8}), "[1 2 3 4 5 6 7 8 ] | ");
+  EXPECT_EQ(device_->num_recorded, 1);
 }
 
 TEST_F(ReplayedTest, ALongRunIsSeveralRecords) {

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <stdexcept>
 
 #include "ops/cases.h"
 #include "support.h"
@@ -61,9 +64,87 @@ TEST(Traced, KeepsTheLastEventsInMemoryOfItsOwn) {
   ASSERT_EQ(events.size(), 3u);
   EXPECT_EQ(traced.num_dropped(), 2);
   for (size_t i = 0; i < 3; ++i) EXPECT_EQ(events[i].start_ns, 1004 + 2 * int64_t(i));
-  traced.clear();
+  traced.wait_clear();
   EXPECT_TRUE(traced.events().empty());
   EXPECT_EQ(traced.num_dropped(), 0);
+}
+
+// A device of which the host knows nothing before it waits: a product takes it 7 ns, all else 2, and 1 lies between
+// two.
+class Device final : public UniformBackend<Device> {
+ public:
+  template <class Op>
+  void apply(const Op&) {
+    now_ += std::is_same_v<Op, Matmul> ? 7 : 2;
+  }
+  void enter(std::string_view) override {}
+  void leave() override {}
+  void wait_all() override {
+    ++num_waits;
+    known_ = times_.size();
+  }
+  Stamp stamp() override {
+    times_.push_back(now_++);
+    return Stamp(times_.size());
+  }
+  int64_t take_time_ns(Stamp stamp) override {
+    if (size_t(stamp) > known_ || !taken_.insert(stamp).second) throw std::runtime_error("unknown, or taken before");
+    return times_[size_t(stamp) - 1];
+  }
+  bool all_taken() const { return taken_.size() == times_.size(); }
+  int num_waits = 0;
+
+ private:
+  int64_t now_ = 500;
+  std::vector<int64_t> times_;
+  size_t known_ = 0;
+  std::set<Stamp> taken_;
+};
+
+TEST(Traced, ALateDeviceTellsItsOwnTimesAndIsNotWaitedFor) {
+  Given g;
+  Device device;
+  Traced traced(device, g.time.clock());
+  {
+    Region region(traced, "blocks.0");
+    traced.run(g.product);
+    traced.run(g.add);
+    device.wait_all();  // by somebody else
+  }
+  traced.run(g.add);
+  EXPECT_EQ(device.num_waits, 1);
+  EXPECT_THROW(traced.events(), CheckFailure);
+  traced.wait_all();
+  EXPECT_EQ(device.num_waits, 2);
+  EXPECT_EQ(g.time.now, 1000);  // nobody looked at the host's clock
+  const auto events = traced.events();
+  ASSERT_EQ(events.size(), 3u);
+  const std::vector<std::array<int64_t, 2>> expected{{500, 508}, {509, 512}, {513, 516}};
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(events[i].start_ns, expected[i][0]) << i;
+    EXPECT_EQ(events[i].end_ns, expected[i][1]) << i;
+    EXPECT_EQ(events[i].op, i == 0 ? "matmul" : "add");
+    EXPECT_EQ(events[i].region, i < 2 ? "blocks.0" : "");
+  }
+  EXPECT_EQ(to_string(events[0].product), "2 x 4 x 3 nn");
+  EXPECT_TRUE(device.all_taken());
+}
+
+TEST(Traced, KeepsTheLastEventsOfALateDeviceToo) {
+  Given g;
+  Device device;
+  Traced traced(device, g.time.clock(), 3);
+  for (int i = 0; i < 8; ++i) traced.run(g.add);
+  EXPECT_EQ(device.num_waits, 2);  // no event gives way before its times are known
+  traced.wait_all();
+  const auto events = traced.events();
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(traced.num_dropped(), 5);
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(events[i].start_ns, 500 + 4 * (5 + int64_t(i)));
+  traced.run(g.add);
+  traced.wait_clear();
+  EXPECT_TRUE(traced.events().empty());
+  EXPECT_TRUE(device.all_taken());
 }
 
 nlohmann::json slice_named(const nlohmann::json& trace, const std::string& name) {
@@ -92,6 +173,7 @@ TEST(Traced, AChromeTraceHasOpsWithinTheirRegions) {
   EXPECT_EQ(product["ts"], 2.0);  // microseconds
   EXPECT_DOUBLE_EQ(product["dur"].get<double>(), 0.001);
   EXPECT_EQ(product["args"]["flops"], 48.0);
+  EXPECT_EQ(product["args"]["shape"], "2 x 4 x 3 nn");
   EXPECT_EQ(product["args"]["region"], "a \"block\"/attn");
   EXPECT_EQ(block["ts"], 0.0);
   EXPECT_DOUBLE_EQ(block["dur"].get<double>(), 2.001);

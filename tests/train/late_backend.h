@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -39,10 +41,26 @@ class LateBackend final : public UniformBackend<LateBackend, RecordingBackend> {
       waiting_.push_back([this, op] { inner_->run(op); });
   }
   void wait_all() override {
+    ++num_waits_;
     const Opened opened;
     for (const auto& run : std::exchange(waiting_, {})) run();
     inner_->wait_all();
   }
+  Stamp stamp() override {
+    const auto mine = Stamp(++num_stamps_);
+    waiting_.push_back([this, mine] {
+      times_[mine] = std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+    });
+    return mine;
+  }
+  int64_t take_time_ns(Stamp stamp) override {
+    const auto taken = times_.extract(stamp);
+    WEFT_CHECK(!taken.empty(), "stamp {} was not waited for, or taken before", int64_t(stamp));
+    return taken.mapped();
+  }
+  int64_t num_waits() const { return num_waits_; }
+  size_t num_untaken() const { return times_.size(); }
+
   static inline std::atomic<int64_t> num_replays{0};  // of all there are
   Recorded record(const std::function<void()>& give) override {
     Waiting before = std::exchange(waiting_, {});
@@ -57,6 +75,8 @@ class LateBackend final : public UniformBackend<LateBackend, RecordingBackend> {
 
  private:
   std::unique_ptr<Backend> inner_;
+  int64_t num_stamps_ = 0, num_waits_ = 0;
+  std::map<Stamp, int64_t> times_;  // of stamps that were waited for
   Waiting waiting_;
 };
 

@@ -1,4 +1,6 @@
 // weft bench: what a step costs beside what the machine allows.
+#include <algorithm>
+#include <initializer_list>
 #include <iostream>
 #include <map>
 
@@ -7,6 +9,7 @@
 #include "weft/apps/bench_run.h"
 #include "weft/apps/bench_scaling.h"
 #include "weft/apps/commands.h"
+#include "weft/apps/op_table.h"
 #include "weft/base/error.h"
 #include "weft/ops/traced.h"
 #include "weft/train/clock.h"
@@ -72,61 +75,108 @@ void print_parts(const std::vector<TraceEvent>& events, double step_s) {
     std::cout << fmt::format("{:<22} {:>10.2f} {:>7.1f}%\n", name, -s * 1e3, -s / step_s * 100);
 }
 
-int bench_step(const BenchOptions& o) {
+struct TracedStep {
+  std::vector<TraceEvent> events;
+  int64_t began_ns = 0, ended_ns = 0;
+  double seconds_of(std::initializer_list<std::string_view> ops) const {
+    double s = 0;
+    for (const TraceEvent& e : events)
+      if (std::find(ops.begin(), ops.end(), e.op) != ops.end()) s += double(e.end_ns - e.start_ns) * 1e-9;
+    return s;
+  }
+};
+
+TracedStep trace_step(BenchRun& run, Traced& traced) {
+  traced.wait_clear();
+  TracedStep step{.events = {}, .began_ns = clock_ns()};
+  run.step(traced);
+  step.ended_ns = clock_ns();
+  WEFT_CHECK(traced.num_dropped() == 0, "the traced step has more than twice the ops of the first, by {}",
+             traced.num_dropped());
+  step.events = traced.events();
+  return step;
+}
+
+void print_ops(const TracedStep& step, double best_s, const MachineRates& rates) {
+  std::cout << fmt::format("\nthe ops of one more step, which was traced (without, {:.2f} ms)\n", best_s * 1e3)
+            << to_table(parts_of_step(step.events, step.began_ns, step.ended_ns), rates);
+}
+
+Recipe recipe_of_step(const BenchOptions& o) {
   if (o.recipe.empty()) throw ConfigError("bench step needs a recipe, as in `weft bench step bench/gpt2-124m.toml`");
-  if (!o.trace.empty()) throw ConfigError("--trace is of `weft bench scaling`");
   if (!o.layouts.empty()) throw ConfigError("--layouts is of `weft bench scaling`; bench step times one rank");
   Recipe recipe = read_recipe(o.recipe, o.overrides);
   check_supported(recipe);
   if (const int world = mesh_sizes_of(recipe).world(); world > 1)
     throw ConfigError(
         fmt::format("bench step times one rank, not a layout of {}: that is `weft bench scaling`", world));
-  const Machine machine = machine_for(recipe);
-  RunPlan planned = plan_run(recipe, *machine.workspace_model);
-  const SyntheticTokens tokens(recipe, planned.model.vocab_size);
-  BenchRun run(recipe, machine, std::move(planned), single_mesh());
-  const RunPlan& plan = run.rank.plan;
-  Traced traced(run.rank.backend, clock_ns);
-  run.step(traced);  // warms up, and says which products there are
-  const auto products = traced.products();
-  traced.clear();
+  return recipe;
+}
+
+// What a step took beside its floor, both the best of some.
+struct Times {
   double step_s = 1e30;
   Floor floor{1e30, 1e30};
-  for (int64_t i = 0; i < o.iters; ++i) {  // interleaved, so that both see the same machine
-    step_s = std::min(step_s, best_of(1, [&] { run.step(run.rank.backend); }));
-    const Floor now = measure_floor(machine, products, plan.memory.arithmetic.num_params, 1);
-    floor = {std::min(floor.products_s, now.products_s), std::min(floor.optimizer_s, now.optimizer_s)};
+};
+
+Times time_steps(BenchRun& run, const Machine& machine, const std::vector<Matmul>& products, int64_t iters) {
+  Times best;
+  for (int64_t i = 0; i < iters; ++i) {  // interleaved, so that both see the same machine
+    best.step_s = std::min(best.step_s, best_of(1, [&] { run.step(run.rank.backend); }));
+    const Floor now = measure_floor(machine, products, run.rank.plan.memory.arithmetic.num_params, 1);
+    best.floor = {std::min(best.floor.products_s, now.products_s), std::min(best.floor.optimizer_s, now.optimizer_s)};
   }
   run.rank.executor.check_used();
-  run.step(traced);
-  double products_s = 0, optimizer_s = 0;
-  for (const TraceEvent& e : traced.events()) {
-    const double took = double(e.end_ns - e.start_ns) * 1e-9;
-    if (e.op == Matmul::kName) products_s += took;
-    if (e.op == AdamW::kName || e.op == Sgd::kName || e.op == Axpby::kName) optimizer_s += took;
-  }
-  const double batch_tokens = double(recipe.train.global_batch_size * recipe.train.seq_length);
-  std::cout << fmt::format("{}: {} parameters, {} sequences of {} tokens, {}, {}\n", recipe.model.path,
-                           plan.memory.arithmetic.num_params, recipe.train.global_batch_size, recipe.train.seq_length,
-                           recipe.train.precision, machine.description)
-            << fmt::format("{:<22} {:>10} {:>10} {:>8}\n", "", "floor ms", "step ms", "ratio")
+  return best;
+}
+
+void print_beside_floor(const Times& best, const TracedStep& traced, double product_flops, const RunPlan& plan) {
+  const auto& [step_s, floor] = best;
+  const auto tokens = double(plan.step.order.global_micro_batches() * plan.step.micro_batch_tokens());
+  const double products_s = traced.seconds_of({Matmul::kName}),
+               optimizer_s = traced.seconds_of({AdamW::kName, Sgd::kName, Axpby::kName});
+  std::cout << fmt::format("{:<22} {:>10} {:>10} {:>8}\n", "", "floor ms", "step ms", "ratio")
             << fmt::format("{:<22} {:>10.2f} {:>10.2f} {:>8.3f}   library {:.1f} GFLOP/s\n", "matrix products",
                            floor.products_s * 1e3, products_s * 1e3, products_s / floor.products_s,
-                           flops_of(products) / floor.products_s / 1e9)
+                           product_flops / floor.products_s / 1e9)
             << fmt::format("{:<22} {:>10.2f} {:>10.2f} {:>8.3f}   {:.1f} GB/s\n", "optimizer", floor.optimizer_s * 1e3,
                            optimizer_s * 1e3, optimizer_s / floor.optimizer_s,
                            kOptimizerBytes * double(plan.memory.arithmetic.num_params) / floor.optimizer_s / 1e9)
             << fmt::format("{:<22} {:>10} {:>10.2f}\n", "everything else", "",
                            (step_s - products_s - optimizer_s) * 1e3)
             << fmt::format("{:<22} {:>10.2f} {:>10.2f} {:>8.3f}   {:.0f} tokens/s, {:.1f} GFLOP/s, {}\n", "whole step",
-                           floor.total() * 1e3, step_s * 1e3, step_s / floor.total(), batch_tokens / step_s,
+                           floor.total() * 1e3, step_s * 1e3, step_s / floor.total(), tokens / step_s,
                            plan.memory.arithmetic.model_flops / step_s / 1e9,
                            fmt::format("{:.0f} MiB planned", double(plan.memory.total_bytes()) / (1 << 20)));
-  if (const double rate = machine.measure_matmul_rate(plan.step.precision.compute); rate > 0)
+}
+
+int bench_step(const BenchOptions& o) {
+  Recipe recipe = recipe_of_step(o);
+  const Machine machine = machine_for(recipe);
+  RunPlan planned = plan_run(recipe, *machine.workspace_model);
+  const SyntheticTokens tokens(recipe, planned.model.vocab_size);
+  BenchRun run(recipe, machine, std::move(planned), single_mesh());
+  const RunPlan& plan = run.rank.plan;
+  Traced first(run.rank.backend, clock_ns);
+  run.step(first);  // says which products there are, and warms up
+  if (machine.late) run.warm_up();
+  const Times best = time_steps(run, machine, first.products(), o.iters);
+  Traced traced(run.rank.backend, clock_ns, 2 * first.num_recorded());
+  const TracedStep step = trace_step(run, traced);
+  std::cout << fmt::format("{}: {} parameters, {} sequences of {} tokens, {}, {}\n", recipe.model.path,
+                           plan.memory.arithmetic.num_params, recipe.train.global_batch_size, recipe.train.seq_length,
+                           recipe.train.precision, machine.description);
+  print_beside_floor(best, step, flops_of(first.products()), plan);
+  const double rate = machine.measure_matmul_rate(plan.step.precision.compute);
+  if (rate > 0)
     std::cout << fmt::format("MFU {:.3f} of the {:.2f} TFLOP/s that large {} products reach here\n",
-                             plan.memory.arithmetic.model_flops / step_s / rate, rate / 1e12,
+                             plan.memory.arithmetic.model_flops / best.step_s / rate, rate / 1e12,
                              name_of(plan.step.precision.compute));
-  print_parts(traced.events(), step_s);
+  if (o.ops)
+    print_ops(step, best.step_s, {.flops = rate, .bytes = machine.measure_bandwidth()});
+  else
+    print_parts(step.events, best.step_s);
+  if (!o.trace.empty()) write_chrome_trace(o.trace, step.events);
   return kExitOk;
 }
 
@@ -138,6 +188,8 @@ int run_bench(const BenchOptions& options) {
     throw ConfigError(
         "--backend, --precision, --threads and --tokens are of `weft bench kernels`; a recipe says run.backend, "
         "train.precision and run.threads");
+  if (options.what == "scaling" && options.ops)
+    throw ConfigError("--ops is of `weft bench step`, which times one rank");
   return options.what == "scaling" ? bench_scaling(options) : bench_step(options);
 }
 

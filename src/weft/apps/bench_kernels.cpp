@@ -255,7 +255,8 @@ std::string part_of(double rate, double whole) { return whole > 0 ? fmt::format(
 int bench_kernels(const BenchOptions& o) {
   if (!o.recipe.empty())
     throw ConfigError("bench kernels takes no recipe; --backend, --precision and --tokens say what");
-  if (!o.layouts.empty() || !o.trace.empty()) throw ConfigError("--layouts and --trace are of `weft bench scaling`");
+  if (!o.layouts.empty() || !o.trace.empty() || o.ops)
+    throw ConfigError("--layouts, --trace and --ops are of `weft bench scaling` and `weft bench step`");
   ModelOptions on;
   on.backend = o.backend.value_or("cpu"), on.precision = o.precision.value_or("bf16"),
   on.threads = o.threads.value_or(0);

@@ -36,11 +36,16 @@ SyntheticTokens::~SyntheticTokens() {
 }
 
 BenchRun::BenchRun(const Recipe& recipe, const Machine& machine, RunPlan plan, const ProcessMesh& mesh)
-    : rank(std::move(plan), machine, mesh),
+    : is_late(machine.late),
+      rank(std::move(plan), machine, mesh),
       data(open_run_data(recipe, plan.model)),
       batches(*data.train, {recipe.train.seq_length, recipe.train.micro_batch_size, plan.step.order}) {
   init_weights(rank.state.params, 1, machine.threads);
   rank.state.params.masters_changed(rank.backend);
+}
+
+void BenchRun::warm_up() {
+  for (int i = 0; i < (is_late ? 3 : 1); ++i) step(rank.backend);
 }
 
 void BenchRun::step(Backend& on) {

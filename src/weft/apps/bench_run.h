@@ -26,7 +26,10 @@ struct BenchRun {
   BenchRun(const Recipe& recipe, const Machine& machine, RunPlan plan, const ProcessMesh& mesh);
   // A whole step, as Trainer makes it. Blocks.
   void step(Backend& on);
+  // Steps, till the next is as those that follow it: a late device may replay what has come twice.
+  void warm_up();
 
+  const bool is_late;
   RankRun rank;
   RunData data;
   BatchLoader batches;

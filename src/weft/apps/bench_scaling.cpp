@@ -79,6 +79,20 @@ void share_cores(std::vector<Layout>& layouts, int cores, int ranks_here) {
   }
 }
 
+// The same machine, whose rank's calls are timed whichever way its tensors go.
+Machine timed_machine(Machine machine, CommTimes& times, const TimedOptions& options) {
+  machine.join = [join = std::move(machine.join), &times, options](const ProcessMesh& host) {
+    return timed(join(host), times, options);
+  };
+  return machine;
+}
+
+// The same, whose rank is alone.
+Machine dry_machine(Machine machine) {
+  machine.join = [](const ProcessMesh& host) { return dry_mesh(host.sizes, host.world->rank()); };
+  return machine;
+}
+
 // Some steps of every rank, after one that warms up: the time of one.
 void time_layout(Layout& layout, How how, const RankProcess& process) {
   const Machine machine = machine_for(layout.recipe, process.here);
@@ -87,11 +101,11 @@ void time_layout(Layout& layout, How how, const RankProcess& process) {
   process.run(mesh_sizes_of(layout.recipe), *machine.mover, [&](const ProcessMesh& mesh) {
     CommTimes mine;
     const int rank = mesh.world->rank();
-    const ProcessMesh used = how == How::compute_alone
-                                 ? dry_mesh(mesh.sizes, rank)
-                                 : timed(mesh, mine, {.now_s = now_s, .at_once = how == How::at_once});
-    BenchRun run(layout.recipe, machine, plan_run(layout.recipe, *machine.workspace_model, rank), used);
-    run.step(run.rank.backend);
+    const Machine used = how == How::compute_alone
+                             ? dry_machine(machine)
+                             : timed_machine(machine, mine, {.now_s = now_s, .at_once = how == How::at_once});
+    BenchRun run(layout.recipe, used, plan_run(layout.recipe, *machine.workspace_model, rank), mesh);
+    run.warm_up();
     for (auto& [axis, time] : mine) time = {};
     barrier(*mesh.world);
     const double began = now_s();
@@ -113,12 +127,13 @@ void trace_layout(const Layout& layout, const std::string& file, const RankProce
     CommTimes times;
     std::vector<CommEvent> calls;
     const int rank = mesh.world->rank();
-    BenchRun run(layout.recipe, machine, plan_run(layout.recipe, *machine.workspace_model, rank),
-                 timed(mesh, times, {.now_s = now_s, .events = &calls}));
-    run.step(run.rank.backend);
-    calls.clear();
-    barrier(*mesh.world);
+    const Machine used = timed_machine(machine, times, {.now_s = now_s, .events = &calls});
+    BenchRun run(layout.recipe, used, plan_run(layout.recipe, *machine.workspace_model, rank), mesh);
     Traced traced(run.rank.backend, [] { return int64_t(now_s() * 1e9); });
+    run.step(traced);  // warms up
+    calls.clear();
+    traced.wait_clear();
+    barrier(*mesh.world);
     run.step(traced);
     barrier(*mesh.world);
     if (rank != 0) return;

@@ -164,8 +164,9 @@ Command add_bench(CLI::App& weft) {
       ->check(CLI::Range(1, 1000));
   app->add_option("--layouts", o->layouts, "Of scaling: settings of [parallel], as dp=2,zero_stage=3 tp=2")
       ->type_name("LAYOUT");
-  app->add_option("--trace", o->trace, "Of scaling: write a step of the last layout as a Chrome trace")
+  app->add_option("--trace", o->trace, "Write a step (of scaling: one of the last layout) as a Chrome trace")
       ->type_name("FILE");
+  app->add_flag("--ops", o->ops, "Of step: a line for each op and shape of product, beside what the machine reaches");
   app->add_option("--backend", o->backend, "Of kernels: cpu where it is not given")
       ->check(CLI::IsMember({"auto", "cpu", "cuda", "ref"}));
   app->add_option("--precision", o->precision, "Of kernels: bf16 where it is not given")

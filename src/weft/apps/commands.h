@@ -67,7 +67,8 @@ struct BenchOptions {
   std::string what = "step", recipe;
   std::vector<std::string> overrides;
   std::vector<std::string> layouts;  // of bench scaling: "dp=2,zero_stage=3"
-  std::string trace;                 // of bench scaling: a file for a step of the last layout; empty: none
+  std::string trace;                 // a file for a step, of bench scaling one of the last layout; empty: none
+  bool ops = false;                  // of bench step: a line for each kind of op
   int64_t iters = 5;
   // Of bench kernels: cpu, bf16, all cores and 16384, where they are not given.
   std::optional<std::string> backend, precision;

@@ -1,8 +1,10 @@
 // The one interface between layers and machines: every op once. A backend that lacks one does not compile.
 #pragma once
+#include <cstdint>
 #include <string_view>
 #include <variant>
 
+#include "weft/base/error.h"
 #include "weft/ops/ops.h"
 
 namespace weft {
@@ -30,6 +32,9 @@ using AllOps = OpList<Matmul, BiasGrad, Embed, EmbedBackward, Norm, NormApply, N
                       CrossEntropy, CrossEntropyPart, CrossEntropyJoin, Add, Axpby, AddRow, Copy, Zero, Sum, SumSquares,
                       CountNonfinite, AdamW, Sgd>;
 
+// A place among the ops that a backend was given.
+enum class Stamp : int64_t { none = 0 };
+
 // Issues ops on the one stream it was made with, in order; a second stream is a second backend. Asynchronous where the
 // device is: tensors must stay alive and unchanged until `sync`. Belongs to one rank; not thread-safe.
 // Operands are taken as valid: the dry run has checked shapes, dtypes and placements of every op before (ops/rules.h).
@@ -42,6 +47,16 @@ class Backend : public AllOps::Interface {
   virtual void wait_all() {}
   // Whether the last ops wait here for others before the device is given them (ops/replayed.h).
   virtual bool is_holding() const { return false; }
+
+  // The place behind what was issued so far: its time is known later, and nothing waits for it. `none` of a backend
+  // that runs its ops at once: there the caller's clock tells.
+  virtual Stamp stamp() { return Stamp::none; }
+  // After `wait_all`, once for each stamp, in any order: when the device passed it, in nanoseconds of
+  // std::chrono::steady_clock.
+  virtual int64_t take_time_ns(Stamp) {
+    WEFT_CHECK(false, "a backend that makes no stamps was asked for the time of one");
+    return 0;
+  }
 };
 
 // Names what runs inside a scope.

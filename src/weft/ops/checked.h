@@ -41,6 +41,8 @@ class Checked final : public UniformBackend<Checked> {
   }
   void wait_all() override { inner_.wait_all(); }
   bool is_holding() const override { return inner_.is_holding(); }
+  Stamp stamp() override { return inner_.stamp(); }
+  int64_t take_time_ns(Stamp stamp) override { return inner_.take_time_ns(stamp); }
 
  private:
   template <class Fields>

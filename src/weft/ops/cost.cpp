@@ -1,5 +1,7 @@
 #include "weft/ops/cost.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace weft {
@@ -33,5 +35,13 @@ double pairs_of(const AttentionHeads& heads, std::span<const AttentionSpan> span
 double flops_of(const Matmul& op) { return 2.0 * double(op.m()) * double(op.n()) * double(op.k()); }
 double flops_of(const Attention& op) { return 4.0 * pairs_of(op.heads, op.spans) * double(op.heads.dim); }
 double flops_of(const AttentionBackward& op) { return 8.0 * pairs_of(op.heads, op.spans) * double(op.heads.dim); }
+
+ProductShape shape_of(const Matmul& op) {
+  return {.m = op.m(), .n = op.n(), .k = op.k(), .trans_a = op.trans_a, .trans_b = op.trans_b};
+}
+
+std::string to_string(const ProductShape& s) {
+  return fmt::format("{} x {} x {} {}{}", s.m, s.n, s.k, s.trans_a ? 't' : 'n', s.trans_b ? 't' : 'n');
+}
 
 }  // namespace weft

@@ -1,5 +1,8 @@
 // What an op's result takes, whoever computes it: for plans, traces and rooflines.
 #pragma once
+#include <compare>
+#include <string>
+
 #include "weft/ops/ops.h"
 
 namespace weft {
@@ -24,6 +27,15 @@ template <class Op>
 double flops_of(const Op&) {
   return 0;
 }
+
+// What tells products apart where they are tuned.
+struct ProductShape {
+  int64_t m = 0, n = 0, k = 0;
+  bool trans_a = false, trans_b = false;
+  auto operator<=>(const ProductShape&) const = default;
+};
+ProductShape shape_of(const Matmul& op);
+std::string to_string(const ProductShape& shape);  // "16384 x 4096 x 1024 nt": a as it lies, b transposed
 
 // Bytes that one operand moves: all of it, but of tables only the rows that are looked up.
 template <class Op>

@@ -29,6 +29,8 @@ class Polled final : public UniformBackend<Polled> {
   void leave() override { inner_.leave(); }
   void wait_all() override { inner_.wait_all(); }
   bool is_holding() const override { return inner_.is_holding(); }
+  Stamp stamp() override { return inner_.stamp(); }
+  int64_t take_time_ns(Stamp stamp) override { return inner_.take_time_ns(stamp); }
 
  private:
   // What the op has thrown is the news; that others have failed too is not.

@@ -15,6 +15,13 @@ void Replayed::wait_all() {
   }
 }
 
+Stamp Replayed::stamp() {
+  if (num_held_ > 0) give_held(matching_.front());
+  begin_chunk();
+  may_hold_ = false;
+  return inner_->stamp();
+}
+
 void Replayed::begin_chunk() {
   may_hold_ = !records_.empty();
   num_held_ = 0;

@@ -51,6 +51,10 @@ class Replayed final : public UniformBackend<Replayed> {
   void leave() override { inner_->leave(); }
   void wait_all() override;
   bool is_holding() const override { return num_held_ > 0; }
+  // Behind those held, which are run one by one; no chunk that has a stamp in it is held or recorded. So a step that is
+  // traced op by op leaves no mark on those that are not.
+  Stamp stamp() override;
+  int64_t take_time_ns(Stamp stamp) override { return inner_->take_time_ns(stamp); }
 
   int64_t num_records() const { return int64_t(records_.size()); }
   int64_t num_replays() const { return num_replays_; }

@@ -75,6 +75,27 @@ void Traced::leave() {
   inner_.leave();
 }
 
+void Traced::wait_all() {
+  inner_.wait_all();
+  for (const Late& l : late_) {
+    ring_[l.slot].start_ns = inner_.take_time_ns(l.start);
+    ring_[l.slot].end_ns = inner_.take_time_ns(l.end);
+  }
+  late_.clear();
+}
+
+int64_t Traced::wait_for_clock() {
+  wait_all();
+  return clock_();
+}
+
+// No event gives way to another before its times are known.
+void Traced::record_late(const TraceEvent& event, Stamp start, Stamp end) {
+  if (late_.size() == ring_.size()) wait_all();
+  late_.push_back({size_t(num_recorded_) % ring_.size(), start, end});
+  record(event);
+}
+
 void Traced::name_region() {
   auto at = names_.find(path_.text());
   if (at == names_.end()) at = names_.insert(path_.text()).first;
@@ -82,12 +103,16 @@ void Traced::name_region() {
 }
 
 std::vector<TraceEvent> Traced::events() const {
+  WEFT_CHECK(late_.empty(), "{} events were not waited for", late_.size());
   std::vector<TraceEvent> all;
   for (int64_t i = num_dropped(); i < num_recorded_; ++i) all.push_back(ring_[size_t(i) % ring_.size()]);
   return all;
 }
 
-void Traced::clear() {
+void Traced::wait_clear() {
+  const Stamp now = inner_.stamp();
+  wait_all();
+  if (now != Stamp::none) inner_.take_time_ns(now);
   num_recorded_ = 0;
   products_.clear();
 }
@@ -102,6 +127,7 @@ std::string to_chrome_trace(const std::vector<TraceEvent>& events, const std::ve
     list.back()["args"] = {{"region", std::string(e.region)},
                            {"flops", e.cost.flops},
                            {"bytes", e.cost.bytes_read + e.cost.bytes_written}};
+    if (e.op == Matmul::kName) list.back()["args"]["shape"] = to_string(e.product);
   }
   regions.close();
   int64_t id = 0;

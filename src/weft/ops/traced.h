@@ -20,36 +20,56 @@ struct TraceEvent {
   std::string_view op;
   int64_t start_ns = 0, end_ns = 0;
   OpCost cost;
+  ProductShape product = {};  // of a matrix product
 };
 
-// Waits for each op, so that its time is its own: for finding out, not for training. Keeps the last `capacity` events
-// in memory that is taken at construction. The inner backend is borrowed.
+// Of a backend that runs ops later, the times are the device's: stamps before and behind each op, which nothing waits
+// for. Where the device waits for the host, what the host takes to launch an op counts as the op's. Of other backends
+// they are the clock's, around each op. For finding out, not for training. Keeps the last `capacity` events in memory
+// that is taken at construction. The inner backend is borrowed.
 class Traced final : public UniformBackend<Traced> {
  public:
-  using Clock = std::function<int64_t()>;  // nanoseconds
+  using Clock = std::function<int64_t()>;  // nanoseconds; to compare with a device's, of std::chrono::steady_clock
   Traced(Backend& inner, Clock clock, int64_t capacity = int64_t{1} << 16);
 
   template <class Op>
   void apply(const Op& op) {
-    inner_.wait_all();
-    const int64_t start = clock_();
-    inner_.run(op);
-    inner_.wait_all();
-    record({region_, Op::kName, start, clock_(), cost_of(op)});
+    TraceEvent event = {.region = region_, .op = Op::kName, .cost = cost_of(op)};
+    if constexpr (std::is_same_v<Op, Matmul>) event.product = shape_of(op);
+    const Stamp start = inner_.stamp();
+    if (start == Stamp::none) {
+      event.start_ns = wait_for_clock();
+      inner_.run(op);
+      event.end_ns = wait_for_clock();
+      record(event);
+    } else {
+      inner_.run(op);
+      record_late(event, start, inner_.stamp());
+    }
     if constexpr (std::is_same_v<Op, Matmul>) products_.push_back(op);
   }
   void enter(std::string_view region) override;
   void leave() override;
-  void wait_all() override { inner_.wait_all(); }
   bool is_holding() const override { return inner_.is_holding(); }
+  void wait_all() override;
+  Stamp stamp() override { return inner_.stamp(); }
+  int64_t take_time_ns(Stamp stamp) override { return inner_.take_time_ns(stamp); }
 
-  std::vector<TraceEvent> events() const;  // oldest first
+  std::vector<TraceEvent> events() const;  // oldest first; after wait_all of this, not of the inner backend
+  int64_t num_recorded() const { return num_recorded_; }
   int64_t num_dropped() const { return std::max<int64_t>(0, num_recorded_ - int64_t(ring_.size())); }
   const std::vector<Matmul>& products() const { return products_; }  // every matrix product that ran
-  void clear();
+  // Begins anew. A device sets its clock by the host's now, if it has to, rather than within what follows.
+  void wait_clear();
 
  private:
+  struct Late {  // an event whose times the device does not tell yet
+    size_t slot;
+    Stamp start, end;
+  };
+  int64_t wait_for_clock();
   void record(const TraceEvent& event) { ring_[size_t(num_recorded_++) % ring_.size()] = event; }
+  void record_late(const TraceEvent& event, Stamp start, Stamp end);
   void name_region();
 
   Backend& inner_;
@@ -59,6 +79,7 @@ class Traced final : public UniformBackend<Traced> {
   std::string_view region_;                   // the present one, in names_
   std::vector<TraceEvent> ring_;
   int64_t num_recorded_ = 0;
+  std::vector<Late> late_;  // the last of what was recorded
   std::vector<Matmul> products_;
 };
 

@@ -61,6 +61,8 @@ class OpRecorder final : public UniformBackend<OpRecorder> {
   void leave() override;
   void wait_all() override { inner_.wait_all(); }
   bool is_holding() const override { return inner_.is_holding(); }
+  Stamp stamp() override { return inner_.stamp(); }
+  int64_t take_time_ns(Stamp stamp) override { return inner_.take_time_ns(stamp); }
 
   std::vector<Recorded> take() { return std::move(all_); }
 

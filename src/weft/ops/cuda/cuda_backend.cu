@@ -85,6 +85,17 @@ void CudaBackend::leave() { nvtxRangePop(); }
 void CudaBackend::wait_all() {
   check_cuda(cudaStreamSynchronize(stream_), "run what the GPU was given");
   staging_->stream_has_passed();
+  if (times_) times_->stream_has_passed();
+}
+
+Stamp CudaBackend::stamp() {
+  if (!times_) times_.emplace(gpu::CudaEvents(device_, stream_));
+  return times_->stamp();
+}
+
+int64_t CudaBackend::take_time_ns(Stamp stamp) {
+  WEFT_CHECK(times_, "the time of stamp {}, of none", int64_t(stamp));
+  return times_->take_ns(stamp);
 }
 
 RecordingBackend::Recorded CudaBackend::record(const std::function<void()>& give) {

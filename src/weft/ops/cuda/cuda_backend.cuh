@@ -4,9 +4,11 @@
 
 #include "weft/ops/cuda/cublas_matmul.h"
 #include "weft/ops/cuda/cuda_device.h"
+#include "weft/ops/cuda/cuda_events.h"
 #include "weft/ops/cuda/fast_attention.h"
 #include "weft/ops/cuda/run_kernels.h"
 #include "weft/ops/cuda/stream_launcher.cuh"
+#include "weft/ops/cuda/stream_times.h"
 #include "weft/ops/replayed.h"
 
 namespace weft {
@@ -25,6 +27,8 @@ class CudaBackend final : public UniformBackend<CudaBackend, RecordingBackend> {
   void enter(std::string_view region) override;
   void leave() override;
   void wait_all() override;
+  Stamp stamp() override;
+  int64_t take_time_ns(Stamp stamp) override;
   // As a CUDA graph.
   Recorded record(const std::function<void()>& give) override;
   void replay(Record& record) override;
@@ -52,6 +56,7 @@ class CudaBackend final : public UniformBackend<CudaBackend, RecordingBackend> {
   bool is_recording_ = false;
   std::optional<CublasMatmul> cublas_;  // of the device, which is set before
   std::optional<gpu::FastAttention<gpu::StreamLauncher>> attention_;
+  std::optional<gpu::StreamTimes<gpu::CudaEvents>> times_;  // once asked for
 };
 
 }  // namespace weft

@@ -1,0 +1,112 @@
+// When a stream passed places in it, on the axis of the host's clock.
+#pragma once
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "weft/base/error.h"
+#include "weft/ops/backend.h"
+
+namespace weft::gpu {
+
+// A device tells only what lies between two of its events. So there is an anchor: an event that the host waited for
+// between two looks at its own clock, and that counts as in the middle of the two. Of some tries the one with the least
+// between them is taken, so that a time is wrong by half of that at most: some microseconds. An anchor that is older
+// than a second is cast anew when the stream has nothing under way: clocks drift apart (by some microseconds a second),
+// and CUDA's floats tell 4 seconds to half a microsecond, the resolution of its events, and longer times less exactly.
+// Differences of times with one anchor have no other error.
+//
+// Events is what the stream has of them (CudaEvents; one of a test is in tests/ops/stream_times_test.cpp):
+//   using Event                       cheap to copy
+//   Event make(); void end(Event)
+//   void record(Event)                where the stream is, also one that was recorded before
+//   void wait(Event)
+//   double ns_between(Event, Event)   of two that were passed
+//   int64_t now_ns()                  of the host
+// Belongs to one stream; not thread-safe.
+template <class Events>
+class StreamTimes {
+ public:
+  explicit StreamTimes(Events events) : events_(std::move(events)), anchor_(events_.make()), tried_(events_.make()) {}
+  StreamTimes(const StreamTimes&) = delete;
+  StreamTimes& operator=(const StreamTimes&) = delete;
+  ~StreamTimes() {
+    for (const Mark& m : under_way_) events_.end(m.event);
+    for (const auto event : free_) events_.end(event);
+    events_.end(anchor_);
+    events_.end(tried_);
+  }
+
+  // Behind what the stream was given so far. Waits for the stream the first time, at a new anchor, and where kMost were
+  // made since it was waited for.
+  Stamp stamp() {
+    if (under_way_.size() == kMost) {
+      events_.wait(under_way_.back().event);
+      stream_has_passed();
+    }
+    if (under_way_.empty() && (num_stamps_ == 0 || events_.now_ns() - anchor_ns_ > kAnchorLasts)) cast_anchor();
+    const auto event = free_event();
+    under_way_.push_back({Stamp(++num_stamps_), event});
+    events_.record(event);
+    return under_way_.back().stamp;
+  }
+  // To be called when everything has been waited for that the stream was given.
+  void stream_has_passed() {
+    for (const Mark& m : under_way_) {
+      times_[m.stamp] = anchor_ns_ + int64_t(std::llround(events_.ns_between(anchor_, m.event)));
+      free_.push_back(m.event);
+    }
+    under_way_.clear();
+  }
+  // Of a stamp that the stream has passed; it is forgotten.
+  int64_t take_ns(Stamp stamp) {
+    const auto found = times_.find(stamp);
+    WEFT_CHECK(found != times_.end(), "stamp {} was not waited for, or taken before", int64_t(stamp));
+    const int64_t ns = found->second;
+    times_.erase(found);
+    return ns;
+  }
+
+  static constexpr size_t kMost = size_t{1} << 15;
+  static constexpr int kTries = 8;
+  static constexpr int64_t kAnchorLasts = 1'000'000'000;
+
+ private:
+  using Event = typename Events::Event;
+  struct Mark {
+    Stamp stamp;
+    Event event;
+  };
+
+  void cast_anchor() {
+    int64_t least = std::numeric_limits<int64_t>::max();
+    for (int i = 0; i < kTries; ++i) {
+      const int64_t before = events_.now_ns();
+      events_.record(tried_);
+      events_.wait(tried_);
+      const int64_t between = events_.now_ns() - before;
+      if (between >= least) continue;
+      least = between;
+      anchor_ns_ = before + between / 2;
+      std::swap(anchor_, tried_);
+    }
+  }
+  Event free_event() {
+    if (free_.empty()) return events_.make();
+    const Event event = free_.back();
+    free_.pop_back();
+    return event;
+  }
+
+  Events events_;
+  Event anchor_, tried_;
+  int64_t anchor_ns_ = 0, num_stamps_ = 0;
+  std::vector<Mark> under_way_;  // in the order of the stream
+  std::vector<Event> free_;
+  std::unordered_map<Stamp, int64_t> times_;  // that were not taken yet
+};
+
+}  // namespace weft::gpu
