@@ -20,6 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kModuleVariable = "WEFT_CUDA_MODULE";  // names the file
 constexpr const char* kCudnnVariable = "WEFT_CUDNN";         // off: attention by weft's own kernels alone
+constexpr const char* kCacheVariable = "WEFT_CUDA_CACHE";    // a folder, or off
 
 // Beside the program, or in ../lib as it is installed.
 std::vector<fs::path> places_of_module() {
@@ -65,7 +66,8 @@ bool wants_cudnn() {
 }
 
 std::shared_ptr<CudaDevice> open_device(int ordinal) {
-  return std::shared_ptr<CudaDevice>(function_of_module<OpenCudaDevice>(kOpenCudaDevice)(ordinal, wants_cudnn()));
+  const CudaSettings settings{.cudnn = wants_cudnn(), .cache_folder = cuda_cache_folder(environment)};
+  return std::shared_ptr<CudaDevice>(function_of_module<OpenCudaDevice>(kOpenCudaDevice)(ordinal, settings));
 }
 
 // What the module or its device throws is of the recipe, which asks for what is not there.
@@ -92,6 +94,17 @@ std::function<ProcessMesh(const ProcessMesh&)> join_by_fabric(const std::shared_
 }
 
 }  // namespace
+
+fs::path cuda_cache_folder(const Environment& env) {
+  if (const auto named = env(kCacheVariable)) {
+    if (*named == "off") return {};
+    if (fs::path(*named).is_absolute()) return *named;
+    throw Error(fmt::format("{}={}: it may be off or a whole path, /of/a/folder", kCacheVariable, *named));
+  }
+  for (const auto& [variable, inner] : {std::pair{"XDG_CACHE_HOME", "weft"}, std::pair{"HOME", ".cache/weft"}})
+    if (const auto folder = env(variable); folder && fs::path(*folder).is_absolute()) return fs::path(*folder) / inner;
+  return {};
+}
 
 fs::path find_cuda_module() {
   std::error_code error;

@@ -13,14 +13,14 @@ void warn(const std::string& what) { std::fputs(("weft: " + what + "\n").c_str()
 
 }  // namespace
 
-CudaBackend::CudaBackend(int device, Arena& workspace, bool cudnn)
+CudaBackend::CudaBackend(int device, Arena& workspace, std::shared_ptr<ProductCache> products, bool cudnn)
     : device_(device), cudnn_(cudnn), workspace_(workspace) {
   check_cuda(cudaSetDevice(device_), "use the GPU");
   check_cuda(cudaDeviceGetAttribute(&shared_bytes_, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
              "ask the GPU for its shared memory");
   check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream");
   staging_.emplace(stream_);
-  cublas_.emplace();
+  cublas_.emplace(std::move(products));
   if (!cudnn_) return;
   try {
     attention_.emplace(open_cudnn_attention(stream_), warn);

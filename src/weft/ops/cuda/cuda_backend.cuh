@@ -12,8 +12,8 @@ namespace weft {
 
 class CudaBackend final : public UniformBackend<CudaBackend> {
  public:
-  // With cuDNN for attention where it is wanted and there.
-  CudaBackend(int device, Arena& workspace, bool cudnn = false);
+  // With cuDNN for attention where it is wanted and there. `products`: ways to multiply matrices that are known.
+  CudaBackend(int device, Arena& workspace, std::shared_ptr<ProductCache> products, bool cudnn = false);
   ~CudaBackend() override;
 
   template <class Op>
