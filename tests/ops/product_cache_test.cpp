@@ -103,6 +103,9 @@ TEST_F(ProductCacheFile, WhatOthersWroteMeanwhileStays) {
   const auto next = open();
   for (int64_t i : {1, 2, 3}) EXPECT_EQ(next->find(key_of(i)), way_of(uint64_t(i)));
   EXPECT_EQ(one->find(key_of(2)), way_of(2));
+  one->put(key_of(5), way_of(5));
+  other->put(key_of(5), way_of(6));  // searched for meanwhile
+  EXPECT_EQ(open()->find(key_of(5)), way_of(5));
 }
 
 TEST_F(ProductCacheFile, ManyMayWriteAtOnceAndNoneReadsAHalf) {

@@ -122,7 +122,7 @@ CublasMatmul::Product& CublasMatmul::product_of(const Matmul& op) {
     // What a file says is taken where the library itself names it.
     std::optional<ProductWay> kept = cache_->find(product->key);
     if (kept && *kept != first[0]) {
-      const std::vector<ProductWay> all = ways_of(*product, kMostWays);
+      const std::vector<ProductWay> all = all_ways_of(*product);
       if (std::find(all.begin(), all.end(), *kept) == all.end()) kept.reset();
     }
     product->choice.emplace(first[0], shows_its_order(op) ? op.m() * op.n() : 0, kept);
@@ -162,12 +162,19 @@ std::vector<ProductWay> CublasMatmul::ways_of(const Product& product, int most) 
   return ways;
 }
 
+// None where the library fails to say.
+std::vector<ProductWay> CublasMatmul::all_ways_of(const Product& product) const {
+  try {
+    return ways_of(product, kMostWays);
+  } catch (const Error&) { return {}; }
+}
+
 void CublasMatmul::learn(Product& product, const Call& call) {
   if (is_captured(call.stream)) return;
   const ProductWay& first = product.choice->first();
   // A sum in other parts has other bits: that needs no trial.
   const auto alike = [&] {
-    std::vector<ProductWay> ways = ways_of(product, kMostWays);
+    std::vector<ProductWay> ways = all_ways_of(product);
     std::erase_if(ways, [&](const ProductWay& way) { return parts_of(way) != parts_of(first); });
     return ways;
   };

@@ -32,6 +32,7 @@ class CublasMatmul {
   };
   Product& product_of(const Matmul& op);
   std::vector<ProductWay> ways_of(const Product& product, int most) const;
+  std::vector<ProductWay> all_ways_of(const Product& product) const;
   void learn(Product& product, const Call& call);
   cublasStatus_t issue(const Product& product, const Call& call, const ProductWay& way, void* out);
 

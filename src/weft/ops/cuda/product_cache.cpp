@@ -9,6 +9,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <utility>
 
 #include "weft/base/error.h"
 #include "weft/base/json.h"
@@ -100,23 +101,28 @@ ProductCache::ProductCache(fs::path folder, ProductMachine machine, Warn warn)
 
 std::optional<ProductWay> ProductCache::find(const ProductKey& key) {
   const std::scoped_lock lock(mutex_);
-  if (!has_read_) with_file([&] { read(); });
-  has_read_ = true;
-  const auto at = ways_.find(text_of(key));
-  return at == ways_.end() ? std::nullopt : std::optional(at->second);
+  if (!std::exchange(has_read_, true)) with_file([&] { ways_ = read(); });
+  return known(text_of(key));
 }
 
 void ProductCache::put(const ProductKey& key, const ProductWay& way) {
   const std::scoped_lock lock(mutex_);
   const std::string name = text_of(key);
+  const auto before = known(name);
+  ways_[name] = way;
   with_file([&] {
-    read();
-    const auto there = ways_.find(name);
-    if (there != ways_.end() && there->second == way) return;  // as another process has found
-    ways_[name] = way;
+    const Ways there = read();
+    for (const auto& [other, its_way] : there)
+      if (other != name) ways_[other] = its_way;
+    const auto at = there.find(name);
+    if (at != there.end() && (at->second == way || at->second != before)) return;  // another process was first
     if (ways_.size() <= kMostKeptWays) write();
   });
-  ways_[name] = way;
+}
+
+std::optional<ProductWay> ProductCache::known(const std::string& name) const {
+  const auto at = ways_.find(name);
+  return at == ways_.end() ? std::nullopt : std::optional(at->second);
 }
 
 template <class F>
@@ -125,9 +131,9 @@ void ProductCache::with_file(const F& f) {
   std::string why;
   try {
     return f();
-  } catch (const Error& e) { why = e.what(); } catch (const fs::filesystem_error& e) {
-    why = e.what();
-  }
+  } catch (const fs::filesystem_error& e) {
+    why = fmt::format("{}: cannot be used: {}", file_.string(), e.code().message());
+  } catch (const Error& e) { why = e.what(); }
   warn_(
       fmt::format("{}; it is left as it is, and the fastest ways to multiply matrices are not kept for later runs "
                   "(docs/gpu.md: WEFT_CUDA_CACHE)",
@@ -135,15 +141,14 @@ void ProductCache::with_file(const F& f) {
   file_.clear();
 }
 
-// What the file has now comes before what it had.
-void ProductCache::read() {
-  if (!fs::exists(file_)) return;
+ProductCache::Ways ProductCache::read() const {
+  if (!fs::exists(file_)) return {};
   if (!fs::is_regular_file(file_)) throw FileError(fmt::format("{}: is not a file", file_.string()));
   if (fs::file_size(file_) > kLimits.max_bytes) throw FileError(fmt::format("{}: is too long", file_.string()));
   std::ifstream in(file_, std::ios::binary);
   const std::string content(std::istreambuf_iterator<char>(in), {});
   if (in.bad() || !in.is_open()) throw FileError(fmt::format("{}: cannot be read", file_.string()));
-  for (const auto& [key, way] : ways_in(content)) ways_[key] = way;
+  return ways_in(content);
 }
 
 ProductCache::Ways ProductCache::ways_in(std::string_view text) const {

@@ -21,8 +21,8 @@ struct ProductMachine {
 
 // Thread-safe. A file that cannot be read, is not this machine's or cannot be written is no error: `warn` is told once,
 // the file stays as it is, and what is found is known to this process alone. Many processes may use one file: it is
-// replaced as a whole, with what others have added meanwhile. What two add in the same instant may lose one of them,
-// which is then found again some day.
+// replaced as a whole, with what others have added meanwhile; of two that find a way for one product at once, the first
+// is kept. What two add in the same instant may lose one of them, which is then found again some day.
 class ProductCache {
  public:
   using Warn = std::function<void(const std::string&)>;
@@ -37,7 +37,8 @@ class ProductCache {
   // f(), unless the file was of no use before.
   template <class F>
   void with_file(const F& f);
-  void read();
+  std::optional<ProductWay> known(const std::string& name) const;
+  Ways read() const;
   void write() const;
   Ways ways_in(std::string_view text) const;
   std::string text() const;
