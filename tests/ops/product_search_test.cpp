@@ -29,6 +29,7 @@ class Product {
   // A call of the product on its next data, of which every number is `all`, if that is given.
   std::optional<ProductWay> call(ProductChoice& choice, std::optional<float> all = {});
   int calls = 0, timed = 0, compared = 0, listed = 0;
+  bool cannot_list = false;
 
  private:
   friend class Trial;
@@ -40,6 +41,7 @@ class Trial final : public ProductTrial {
   Trial(Product& product, std::optional<float> all) : product_(product), all_(all) {}
   std::vector<ProductWay> ways() override {
     ++product_.listed;
+    if (product_.cannot_list) return {};
     std::vector<ProductWay> all;
     for (size_t i = 0; i < product_.manners_.size(); ++i) all.push_back(way_of(i));
     return all;
@@ -123,11 +125,19 @@ TEST(ProductSearch, AWayOfOtherBitsIsNeverTakenHoweverFast) {
 }
 
 TEST(ProductSearch, AWayThatDiffersOnLaterDataIsGivenUp) {
-  Product product({{1e-3}, {.seconds = 0.1e-3, .is_wrong_later = true, .off_by = 0.5}});
+  const Manner wrong{.seconds = 0.1e-3, .is_wrong_later = true, .off_by = 0.5};
+  Product product({{1e-3}, wrong});
   ProductChoice choice = choice_of();
   EXPECT_EQ(product.call(choice), std::nullopt);
   EXPECT_EQ(product.call(choice), way_of(0));
   EXPECT_EQ(choice.way(), way_of(0));
+
+  Product with_another({{1e-3}, wrong, {0.5e-3}});
+  ProductChoice next = choice_of();
+  EXPECT_EQ(with_another.call(next), std::nullopt);
+  EXPECT_EQ(with_another.call(next), std::nullopt);
+  EXPECT_EQ(next.way(), way_of(0));
+  EXPECT_EQ(with_another.call(next), way_of(2));
 }
 
 TEST(ProductSearch, AWayThatFailsIsPassedOver) {
@@ -144,8 +154,8 @@ TEST(ProductSearch, TheFirstChoiceStaysWhereNothingIsClearlyFaster) {
   EXPECT_EQ(product.compared, 0);
 }
 
-TEST(ProductSearch, NothingIsProvenByZerosOrWhatIsNotFinite) {
-  for (const float all : {0.0f, float(INFINITY), float(NAN)}) {
+TEST(ProductSearch, NothingIsProvenByZerosEqualRowsOrWhatIsNotFinite) {
+  for (const float all : {0.0f, 3.0f, float(INFINITY), float(NAN)}) {
     Product product({{1e-3}, {0.5e-3}});
     ProductChoice choice = choice_of();
     for (int i = 0; i < 3; ++i) EXPECT_EQ(product.call(choice, all), std::nullopt);
@@ -159,23 +169,26 @@ TEST(ProductSearch, NothingIsProvenByZerosOrWhatIsNotFinite) {
 
 TEST(ProductSearch, ItEndsWhereNothingCanBeTried) {
   Product product({{1e-3}, {0.5e-3}});
-  ProductChoice zeros = choice_of(), no_room = choice_of(), never_timed = choice_of();
+  ProductChoice zeros = choice_of(), no_room = choice_of(), never_timed = choice_of(), never_listed = choice_of();
   for (int i = 0; i < kMostTrials; ++i) {
     EXPECT_TRUE(zeros.is_open() && no_room.is_open() && never_timed.is_open());
     EXPECT_EQ(product.call(zeros, 0.0f), std::nullopt);
     no_room.pass();
     Product broken({{.cannot_be_timed = true}, {0.5e-3}});
     EXPECT_EQ(broken.call(never_timed), std::nullopt);
+    Product silent({{1e-3}, {0.5e-3}});
+    silent.cannot_list = true;
+    EXPECT_EQ(silent.call(never_listed), std::nullopt);
   }
-  for (const ProductChoice& choice : {zeros, no_room, never_timed}) {
+  for (const ProductChoice& choice : {zeros, no_room, never_timed, never_listed}) {
     EXPECT_FALSE(choice.is_open());
     EXPECT_EQ(choice.way(), way_of(0));
   }
 }
 
 TEST(ProductSearch, AProductTooSmallToProveAnythingKeepsTheFirstChoice) {
-  EXPECT_FALSE(choice_of(kLeastTelling / kMostTrials - 1).is_open());
-  EXPECT_TRUE(choice_of(kLeastTelling / kMostTrials).is_open());
+  EXPECT_FALSE(choice_of(kLeastOutputs - 1).is_open());
+  EXPECT_TRUE(choice_of(kLeastOutputs).is_open());
 }
 
 TEST(ProductSearch, ALongProductIsTriedInFewWays) {
@@ -194,10 +207,11 @@ TEST(ProductSearch, WhatWasFoundEarlierIsProvenAgainWithoutASearch) {
   EXPECT_EQ(right.way(), way_of(1));
   EXPECT_EQ(product.timed, 0);
 
-  Product changed({{1e-3}, {.seconds = 0.5e-3, .off_by = 0.5}});
+  Product changed({{1e-3}, {.seconds = 0.1e-3, .off_by = 0.5}, {0.5e-3}});
   ProductChoice wrong = choice_of(1 << 20, way_of(1));
-  EXPECT_EQ(changed.call(wrong), way_of(0));
+  EXPECT_EQ(changed.call(wrong), std::nullopt) << "searched anew";
   EXPECT_EQ(wrong.way(), way_of(0));
+  EXPECT_EQ(changed.call(wrong), way_of(2));
 
   EXPECT_FALSE(choice_of(1 << 20, way_of(0)).is_open()) << "the first choice was the best: nothing is to be done";
 }

@@ -7,19 +7,22 @@ namespace weft {
 
 ProductChoice::ProductChoice(const ProductWay& first, int64_t outputs, const std::optional<ProductWay>& kept)
     : first_(first), way_(first), found_(kept) {
-  open_ = kept != first && outputs >= kLeastTelling / kMostTrials;
+  open_ = kept != first && outputs >= kLeastOutputs;
 }
 
 std::optional<ProductWay> ProductChoice::learn(ProductTrial& trial) {
   const int64_t telling = trial.telling();
-  if (telling > 0) {
+  if (telling >= kLeastOfCall) {
+    if (found_ && !trial.same_bits(*found_)) {
+      refuted_.push_back(*found_);
+      found_.reset(), telling_ = 0, proofs_ = 0;
+    }
     if (!found_) {
+      const std::vector<ProductWay> ways = trial.ways();
       const auto first_s = trial.seconds_of(first_);
-      if (!first_s) return pass(), std::nullopt;
-      found_ = search(trial, *first_s);
+      if (ways.empty() || !first_s) return pass(), std::nullopt;
+      found_ = search(trial, ways, *first_s);
       if (!found_) return settle(first_);
-    } else if (!trial.same_bits(*found_)) {
-      return settle(first_);
     }
     telling_ += telling, ++proofs_;
     if (telling_ >= kLeastTelling && proofs_ >= kLeastProofs) return settle(*found_);
@@ -38,11 +41,13 @@ std::optional<ProductWay> ProductChoice::settle(const ProductWay& way) {
 }
 
 // The fastest other way that is worthwhile and has the first choice's bits here.
-std::optional<ProductWay> ProductChoice::search(ProductTrial& trial, double first_s) const {
+std::optional<ProductWay> ProductChoice::search(ProductTrial& trial, const std::vector<ProductWay>& ways,
+                                                double first_s) const {
   double spent = kRunsToTime * first_s;
   std::vector<std::pair<double, ProductWay>> faster;
-  for (const ProductWay& way : trial.ways()) {
-    if (way == first_ || spent > kMostSearchSeconds) continue;
+  for (const ProductWay& way : ways) {
+    const bool refuted = std::find(refuted_.begin(), refuted_.end(), way) != refuted_.end();
+    if (way == first_ || refuted || spent > kMostSearchSeconds) continue;
     const auto seconds = trial.seconds_of(way);
     if (!seconds) continue;
     spent += kRunsToTime * *seconds;

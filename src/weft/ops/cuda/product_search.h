@@ -18,7 +18,8 @@ struct ProductWay {
 class ProductTrial {
  public:
   virtual ~ProductTrial() = default;
-  // All ways that may be taken, the best ones first, as the library supposes. May name the first choice too.
+  // All ways that may be taken, the first choice among them, the best ones first, as the library supposes. Empty: it
+  // fails to say.
   virtual std::vector<ProductWay> ways() = 0;
   // How many numbers of the first choice's result say something (bits_compared.h). None, if any is not finite, or if it
   // fails.
@@ -33,7 +34,9 @@ class ProductTrial {
 // k in another order differ in the last bits of f32: of these numbers, rounded to 16 bits, some dozens would show it.
 inline constexpr int kLeastProofs = 2;
 inline constexpr int64_t kLeastTelling = int64_t{1} << 20;
-inline constexpr int kMostTrials = 16;           // calls; then the first choice stays
+inline constexpr int kMostTrials = 16;                                // calls; then the first choice stays
+inline constexpr int64_t kLeastOfCall = kLeastTelling / kMostTrials;  // numbers: with fewer a call proves nothing
+inline constexpr int64_t kLeastOutputs = 2 * kLeastOfCall;            // of a product that is tried at all
 inline constexpr double kWorthwhile = 0.97;      // of the first choice's time: what another way must stay below
 inline constexpr int kRunsToTime = 4;            // that seconds_of makes, about
 inline constexpr double kMostSearchSeconds = 1;  // of one product: no other way is timed beyond
@@ -56,10 +59,11 @@ class ProductChoice {
 
  private:
   std::optional<ProductWay> settle(const ProductWay& way);
-  std::optional<ProductWay> search(ProductTrial& trial, double first_s) const;
+  std::optional<ProductWay> search(ProductTrial& trial, const std::vector<ProductWay>& ways, double first_s) const;
 
   ProductWay first_, way_;
   std::optional<ProductWay> found_;  // not yet proven
+  std::vector<ProductWay> refuted_;  // equal to the first choice on some data, not on other
   bool open_ = true;
   int trials_ = 0, proofs_ = 0;
   int64_t telling_ = 0;  // that have proven `found_`
