@@ -2,8 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <map>
 
 #include "apps/program.h"
+#include "weft/apps/cuda_machine.h"
+#include "weft/base/error.h"
 
 namespace weft {
 namespace {
@@ -89,6 +92,23 @@ TEST_F(WithoutAGpu, WhetherCudnnMayBeUsedIsOnOrOff) {
     EXPECT_EQ(f.status, status) << f.err;
     EXPECT_SAYS(f.err, status == 0 ? "" : "run.backend = \"cuda\": WEFT_CUDNN=0: it may be on or off");
   }
+}
+
+TEST(CudaCache, LiesAmongTheUsersCachesUnlessAVariableSaysOtherwise) {
+  using Variables = std::map<std::string, std::string>;
+  const auto folder = [](const Variables& set) {
+    return cuda_cache_folder([&](const char* name) {
+      const auto at = set.find(name);
+      return at == set.end() ? std::nullopt : std::optional(at->second);
+    });
+  };
+  EXPECT_EQ(folder({{"HOME", "/users/ada"}}), "/users/ada/.cache/weft");
+  EXPECT_EQ(folder({{"HOME", "/users/ada"}, {"XDG_CACHE_HOME", "/tmp/ada"}}), "/tmp/ada/weft");
+  EXPECT_EQ(folder({{"HOME", "/users/ada"}, {"XDG_CACHE_HOME", ""}}), "/users/ada/.cache/weft");
+  EXPECT_EQ(folder({{"HOME", "/users/ada"}, {"WEFT_CUDA_CACHE", "/fast"}}), "/fast");
+  EXPECT_EQ(folder({{"HOME", "/users/ada"}, {"WEFT_CUDA_CACHE", "off"}}), "");
+  EXPECT_EQ(folder({}), "");
+  for (const char* none : {"", "no", "cache"}) EXPECT_THROW(folder({{"WEFT_CUDA_CACHE", none}}), Error) << none;
 }
 
 TEST_F(WithoutAGpu, AProgramWithoutItsModuleSaysWhereItLooked) {

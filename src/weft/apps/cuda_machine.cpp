@@ -22,6 +22,7 @@ namespace fs = std::filesystem;
 constexpr const char* kModuleVariable = "WEFT_CUDA_MODULE";  // names the file
 constexpr const char* kCudnnVariable = "WEFT_CUDNN";         // off: attention by weft's own kernels alone
 constexpr const char* kGraphsVariable = "WEFT_CUDA_GRAPHS";  // off: ops are given to the GPU one by one
+constexpr const char* kCacheVariable = "WEFT_CUDA_CACHE";    // a folder, or off
 
 // Beside the program, or in ../lib as it is installed.
 std::vector<fs::path> places_of_module() {
@@ -73,8 +74,8 @@ CudnnUse wanted_of_cudnn(bool repeats) {
 void note(const std::string& what) { std::cerr << "note: " + what + "\n"; }
 
 std::shared_ptr<CudaDevice> open_device(int ordinal, bool repeats = true) {
-  return std::shared_ptr<CudaDevice>(
-      function_of_module<OpenCudaDevice>(kOpenCudaDevice)(ordinal, wanted_of_cudnn(repeats)));
+  const CudaSettings settings{.cudnn = wanted_of_cudnn(repeats), .cache_folder = cuda_cache_folder(environment)};
+  return std::shared_ptr<CudaDevice>(function_of_module<OpenCudaDevice>(kOpenCudaDevice)(ordinal, settings));
 }
 
 // What the module or its device throws is of the recipe, which asks for what is not there.
@@ -100,6 +101,17 @@ std::function<ProcessMesh(const ProcessMesh&)> join_by_fabric(const std::shared_
 }
 
 }  // namespace
+
+fs::path cuda_cache_folder(const Environment& env) {
+  if (const auto named = env(kCacheVariable)) {
+    if (*named == "off") return {};
+    if (fs::path(*named).is_absolute()) return *named;
+    throw Error(fmt::format("{}={}: it may be off or a whole path, /of/a/folder", kCacheVariable, *named));
+  }
+  for (const auto& [variable, inner] : {std::pair{"XDG_CACHE_HOME", "weft"}, std::pair{"HOME", ".cache/weft"}})
+    if (const auto folder = env(variable); folder && fs::path(*folder).is_absolute()) return fs::path(*folder) / inner;
+  return {};
+}
 
 fs::path find_cuda_module() {
   std::error_code error;

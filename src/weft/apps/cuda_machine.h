@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 
+#include "weft/apps/launch.h"
 #include "weft/train/machine.h"
 
 namespace weft {
@@ -20,6 +21,9 @@ Machine cuda_machine(int ordinal, int threads, const RanksOfGpus& ranks = {});
 Machine cuda_machine_to_plan(bool repeats);
 // What is missing, as cuda_machine says it; empty where `auto` may take a GPU.
 std::string why_no_cuda();
+// The folder for what is found out about GPUs: WEFT_CUDA_CACHE, else weft's of the user's caches. Empty: none. Throws
+// Error where the variable names none.
+std::filesystem::path cuda_cache_folder(const Environment& env);
 // The file of the module; empty where there is none.
 std::filesystem::path find_cuda_module();
 

@@ -1,8 +1,10 @@
 #include "weft/ops/cuda/cublas_matmul.h"
 
-#include <optional>
+#include <algorithm>
+#include <cstring>
 
-#include "weft/base/error.h"
+#include "weft/device/cuda/cuda_check.h"
+#include "weft/ops/cuda/cublas_trial.h"
 #include "weft/ops/cuda/cuda_workspace.h"
 
 namespace weft {
@@ -19,12 +21,30 @@ cudaDataType_t type_of(DType t) {
 }
 
 constexpr uint32_t kLeastBias = 16;  // bytes: what a bias added by the library must be aligned to
+constexpr int kMostWays = 8;         // that the library is asked for
 
-// Bytes that a tensor's address is a multiple of; more than 256 mean nothing to the library.
-uint32_t alignment_of(const Tensor& t) {
-  constexpr uintptr_t kMost = 256;
-  const auto address = reinterpret_cast<uintptr_t>(t.data) | kMost;
-  return uint32_t(address & ~(address - 1));
+// In how many parts the sum over k is made; -1 where the library does not say.
+int32_t parts_of(const ProductWay& way) {
+  cublasLtMatmulAlgo_t algorithm = {};
+  static_assert(sizeof algorithm.data == sizeof way.algorithm);
+  std::memcpy(algorithm.data, way.algorithm.data(), sizeof algorithm.data);
+  int32_t parts = -1;
+  size_t written = 0;
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoConfigGetAttribute(&algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &parts, sizeof parts, &written);
+  return status == CUBLAS_STATUS_SUCCESS ? parts : -1;
+}
+
+// Whether the bits of its results show in which order it was summed. What is added to 16 bits, or to another type, may
+// hide them.
+bool shows_its_order(const Matmul& op) {
+  return op.accumulate ? op.out.dtype == DType::f32 : !op.bias || op.bias.dtype == op.out.dtype;
+}
+
+bool is_captured(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check_cuda(cudaStreamIsCapturing(stream, &status), "ask whether the stream is captured");
+  return status != cudaStreamCaptureStatusNone;
 }
 
 }  // namespace
@@ -33,7 +53,7 @@ uint32_t alignment_of(const Tensor& t) {
 // operands in memory are b and a as they are.
 class CublasMatmul::Product {
  public:
-  explicit Product(const Matmul& op) {
+  explicit Product(const Matmul& op) : key(product_key_of(op)) {
     check(cublasLtMatmulDescCreate(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), "describe a matrix product");
     set(CUBLASLT_MATMUL_DESC_TRANSA, op.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, op.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -57,9 +77,10 @@ class CublasMatmul::Product {
   // The one operand that is part of the description.
   void point_at_bias(const void* bias) { set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias); }
 
+  ProductKey key;
   cublasLtMatmulDesc_t desc = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, out = nullptr;
-  std::optional<cublasLtMatmulAlgo_t> way;  // none: the library has none
+  std::optional<ProductChoice> choice;  // none: the library has no way
 
  private:
   template <class T>
@@ -74,18 +95,43 @@ class CublasMatmul::Product {
   }
 };
 
-CublasMatmul::CublasMatmul() { check(cublasLtCreate(&handle_), "begin with cuBLASLt"); }
+CublasMatmul::CublasMatmul(std::shared_ptr<ProductCache> cache) : cache_(std::move(cache)) {
+  check(cublasLtCreate(&handle_), "begin with cuBLASLt");
+}
 CublasMatmul::~CublasMatmul() { cublasLtDestroy(handle_); }
+
+bool CublasMatmul::run(const Matmul& op, void* workspace, cudaStream_t stream) {
+  if (op.m() == 0 || op.n() == 0 || op.k() == 0) return false;
+  if (op.bias && alignment_of(op.bias) < kLeastBias) return false;
+  Product& product = product_of(op);
+  if (!product.choice) return false;
+  if (op.bias) product.point_at_bias(op.bias.data);
+  const Call call{op, workspace, stream};
+  if (product.choice->is_open()) learn(product, call);
+  check(issue(product, call, product.choice->way(), op.out.data), "multiply matrices");
+  return true;
+}
 
 CublasMatmul::Product& CublasMatmul::product_of(const Matmul& op) {
   WEFT_CHECK(op.b.dtype == op.a.dtype && (!op.bias || op.bias.dtype == op.a.dtype), "types the rules refuse");
-  const uint32_t a = alignment_of(op.a), b = alignment_of(op.b), out = alignment_of(op.out);
-  const uint32_t bias = op.bias ? alignment_of(op.bias) : 0;
-  const Key key{op.m(), op.n(),     op.k(),       op.a.row_stride, op.b.row_stride, op.out.row_stride, a, b, out,
-                bias,   op.a.dtype, op.out.dtype, op.trans_a,      op.trans_b,      op.accumulate};
-  const auto found = products_.find(key);
+  const auto found = products_.find(product_key_of(op));
   if (found != products_.end()) return *found->second;
   auto product = std::make_unique<Product>(op);
+  const std::vector<ProductWay> first = ways_of(*product, 1);
+  if (!first.empty()) {
+    // What a file says is taken where the library itself names it.
+    std::optional<ProductWay> kept = cache_->find(product->key);
+    if (kept && *kept != first[0]) {
+      const std::vector<ProductWay> all = all_ways_of(*product);
+      if (std::find(all.begin(), all.end(), *kept) == all.end()) kept.reset();
+    }
+    product->choice.emplace(first[0], shows_its_order(op) ? op.m() * op.n() : 0, kept);
+  }
+  return *(products_[product->key] = std::move(product));
+}
+
+// The best ones first, as the library supposes.
+std::vector<ProductWay> CublasMatmul::ways_of(const Product& product, int most) const {
   cublasLtMatmulPreference_t preference = nullptr;
   check(cublasLtMatmulPreferenceCreate(&preference), "ask for a matrix product");
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t what, const auto& value) {
@@ -94,32 +140,63 @@ CublasMatmul::Product& CublasMatmul::product_of(const Matmul& op) {
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kCublasWorkspace});
   // Parts of a sum over k are added in f32 and in one order: neither in the output's type nor as they come.
   set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, b);  // its a is weft's b
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, a);
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, out);
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, out);
-  cublasLtMatmulHeuristicResult_t result = {};
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, product.key.b_alignment);  // its a is weft's b
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, product.key.a_alignment);
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, product.key.out_alignment);
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, product.key.out_alignment);
+  std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<size_t>(most));
   int count = 0;
-  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-      handle_, product->desc, product->a, product->b, product->out, product->out, preference, 1, &result, &count);
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle_, product.desc, product.a, product.b, product.out,
+                                                               product.out, preference, most, results.data(), &count);
   cublasLtMatmulPreferenceDestroy(preference);
-  if (status != CUBLAS_STATUS_NOT_SUPPORTED) check(status, "choose how to multiply matrices");
-  if (status == CUBLAS_STATUS_SUCCESS && count > 0 && result.state == CUBLAS_STATUS_SUCCESS) product->way = result.algo;
-  return *(products_[key] = std::move(product));
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
+  check(status, "choose how to multiply matrices");
+  results.resize(size_t(std::clamp(count, 0, most)));
+  std::vector<ProductWay> ways;
+  for (const cublasLtMatmulHeuristicResult_t& result : results) {
+    if (result.state != CUBLAS_STATUS_SUCCESS || result.workspaceSize > size_t(kCublasWorkspace)) continue;
+    ProductWay& way = ways.emplace_back();
+    std::memcpy(way.algorithm.data(), result.algo.data, sizeof result.algo.data);
+    way.workspace_bytes = int64_t(result.workspaceSize);
+  }
+  return ways;
 }
 
-bool CublasMatmul::run(const Matmul& op, void* workspace, cudaStream_t stream) {
-  if (op.m() == 0 || op.n() == 0 || op.k() == 0) return false;
-  if (op.bias && alignment_of(op.bias) < kLeastBias) return false;
-  Product& product = product_of(op);
-  if (!product.way) return false;
-  if (op.bias) product.point_at_bias(op.bias.data);
-  const float one = 1, kept = op.accumulate ? 1 : 0;
-  check(
-      cublasLtMatmul(handle_, product.desc, &one, op.b.data, product.a, op.a.data, product.b, &kept, op.out.data,
-                     product.out, op.out.data, product.out, &*product.way, workspace, size_t(kCublasWorkspace), stream),
-      "multiply matrices");
-  return true;
+// None where the library fails to say.
+std::vector<ProductWay> CublasMatmul::all_ways_of(const Product& product) const {
+  try {
+    return ways_of(product, kMostWays);
+  } catch (const Error&) { return {}; }
+}
+
+void CublasMatmul::learn(Product& product, const Call& call) {
+  if (is_captured(call.stream)) return;
+  const ProductWay& first = product.choice->first();
+  // A sum in other parts has other bits: that needs no trial.
+  const auto alike = [&] {
+    std::vector<ProductWay> ways = all_ways_of(product);
+    std::erase_if(ways, [&](const ProductWay& way) { return parts_of(way) != parts_of(first); });
+    return ways;
+  };
+  const auto run = [&](const ProductWay& way, void* to) {
+    return issue(product, call, way, to) == CUBLAS_STATUS_SUCCESS;
+  };
+  const Matmul& op = call.op;
+  const auto trial = begin_trial(
+      {.out = op.out, .anyway = op.accumulate ? op.out : op.bias, .first = first, .ways = alike, .run = run},
+      call.stream);
+  if (!trial) return product.choice->pass();
+  if (const auto found = product.choice->learn(*trial)) cache_->put(product.key, *found);
+}
+
+// `out` is laid out as call.op.out, which is what is added to.
+cublasStatus_t CublasMatmul::issue(const Product& product, const Call& call, const ProductWay& way, void* out) {
+  cublasLtMatmulAlgo_t algorithm = {};
+  std::memcpy(algorithm.data, way.algorithm.data(), sizeof algorithm.data);
+  const float one = 1, kept = call.op.accumulate ? 1 : 0;
+  return cublasLtMatmul(handle_, product.desc, &one, call.op.b.data, product.a, call.op.a.data, product.b, &kept,
+                        call.op.accumulate ? call.op.out.data : out, product.out, out, product.out, &algorithm,
+                        call.workspace, size_t(kCublasWorkspace), call.stream);
 }
 
 }  // namespace weft

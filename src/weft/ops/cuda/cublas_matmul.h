@@ -4,17 +4,18 @@
 
 #include <map>
 #include <memory>
-#include <tuple>
 
-#include "weft/ops/ops.h"
+#include "weft/ops/cuda/product_cache.h"
 
 namespace weft {
 
-// Sums in f32, without TF32. The first call of a shape asks the library's heuristic for its way, which then stays: the
-// same shape gives the same bits. Belongs to one stream; not thread-safe.
+// Sums in f32, without TF32, by the library's own choice of a way, or by a faster way once that has been proven to give
+// the same bits (product_search.h): the same shape gives the same bits. The first calls of a shape wait while they try
+// others, but not while the stream is captured. Belongs to one stream; not thread-safe.
 class CublasMatmul {
  public:
-  CublasMatmul();
+  // `cache` has what was found earlier, and gets what is found.
+  explicit CublasMatmul(std::shared_ptr<ProductCache> cache);
   CublasMatmul(const CublasMatmul&) = delete;
   CublasMatmul& operator=(const CublasMatmul&) = delete;
   ~CublasMatmul();
@@ -23,15 +24,21 @@ class CublasMatmul {
   bool run(const Matmul& op, void* workspace, cudaStream_t stream);
 
  private:
-  // All that a description and its algorithm depend on, but where the bias is: m, n, k, the strides, how a, b, out and
-  // the bias are aligned (0: none), the types and the flags.
-  using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, uint32_t, uint32_t, uint32_t, uint32_t,
-                         DType, DType, bool, bool, bool>;
   class Product;
+  struct Call {  // of a product, on the data of an op
+    const Matmul& op;
+    void* workspace;
+    cudaStream_t stream;
+  };
   Product& product_of(const Matmul& op);
+  std::vector<ProductWay> ways_of(const Product& product, int most) const;
+  std::vector<ProductWay> all_ways_of(const Product& product) const;
+  void learn(Product& product, const Call& call);
+  cublasStatus_t issue(const Product& product, const Call& call, const ProductWay& way, void* out);
 
+  std::shared_ptr<ProductCache> cache_;
   cublasLtHandle_t handle_ = nullptr;
-  std::map<Key, std::unique_ptr<Product>> products_;
+  std::map<ProductKey, std::unique_ptr<Product>> products_;
 };
 
 }  // namespace weft

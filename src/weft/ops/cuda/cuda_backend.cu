@@ -58,7 +58,7 @@ void warn(const std::string& what) { std::fputs(("weft: " + what + "\n").c_str()
 
 }  // namespace
 
-CudaBackend::CudaBackend(int device, Arena& workspace, CudnnUse cudnn)
+CudaBackend::CudaBackend(int device, Arena& workspace, std::shared_ptr<ProductCache> products, CudnnUse cudnn)
     : device_(device), cudnn_(cudnn), workspace_(workspace) {
   check_cuda(cudaSetDevice(device_), "use the GPU");
   check_cuda(cudaDeviceGetAttribute(&shared_bytes_, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
@@ -66,7 +66,7 @@ CudaBackend::CudaBackend(int device, Arena& workspace, CudnnUse cudnn)
   check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream");
   staging_.emplace(stream_);
   kept_.emplace(stream_, true);
-  cublas_.emplace();
+  cublas_.emplace(std::move(products));
   if (cudnn_ == CudnnUse::none) return;
   try {
     attention_.emplace(open_cudnn_attention(stream_), warn, limits_of(cudnn_));

@@ -15,8 +15,8 @@ namespace weft {
 
 class CudaBackend final : public UniformBackend<CudaBackend, RecordingBackend> {
  public:
-  // With cuDNN for attention where it is wanted and there.
-  CudaBackend(int device, Arena& workspace, CudnnUse cudnn = CudnnUse::none);
+  // With cuDNN for attention where it is wanted and there. `products`: ways to multiply matrices that are known.
+  CudaBackend(int device, Arena& workspace, std::shared_ptr<ProductCache> products, CudnnUse cudnn = CudnnUse::none);
   ~CudaBackend() override;
 
   template <class Op>

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 
 #include "weft/base/error.h"
 #include "weft/device/cuda/cuda_memory.h"
@@ -55,7 +56,8 @@ double seconds_of(Backend& backend, const F& issue) {
 
 class Gpu final : public CudaDevice {
  public:
-  Gpu(int ordinal, CudnnUse cudnn) : ordinal_(ordinal), cudnn_(cudnn), memory_(make_cuda_memory(ordinal)) {
+  Gpu(int ordinal, const CudaSettings& settings)
+      : ordinal_(ordinal), cudnn_(knows_cudnn() ? settings.cudnn : CudnnUse::none), memory_(make_cuda_memory(ordinal)) {
     check_cuda(cudaGetDeviceProperties(&properties_, ordinal), "ask the GPU what it is");
     const int capability = 10 * properties_.major + properties_.minor;
     if (capability < kOldest)
@@ -66,6 +68,11 @@ class Gpu final : public CudaDevice {
           fmt::format("GPU {}, {}: this system does not let the GPU reach memory of the host (canMapHostMemory or "
                       "unifiedAddressing is 0), which weft needs for losses and norms: use 64-bit Linux",
                       ordinal, properties_.name));
+    const ProductMachine machine{.gpu = properties_.name,
+                                 .compute_capability = fmt::format("{}.{}", properties_.major, properties_.minor),
+                                 .library_version = int64_t(cublasLtGetVersion())};
+    const auto warn = [](const std::string& what) { std::fputs(("weft: " + what + "\n").c_str(), stderr); };
+    products_ = std::make_shared<ProductCache>(settings.cache_folder, machine, warn);
   }
 
   std::string description() const override {
@@ -85,7 +92,7 @@ class Gpu final : public CudaDevice {
   }
   std::shared_ptr<Fabric> make_fabric() const override { return make_nccl_fabric(ordinal_); }
   std::unique_ptr<RecordingBackend> make_backend(Arena& workspace) const override {
-    return std::make_unique<CudaBackend>(ordinal_, workspace, cudnn_);
+    return std::make_unique<CudaBackend>(ordinal_, workspace, products_, cudnn_);
   }
 
   double measure_matmul_rate(DType dtype) const override {
@@ -118,7 +125,7 @@ class Gpu final : public CudaDevice {
   double matmul_rate(DType dtype, int64_t side) const {
     Arena arena("matrices to measure", 3 * side * side * size_of(dtype), memory_);
     Arena workspace("workspace to measure", kCublasWorkspace, memory_);
-    CudaBackend backend(ordinal_, workspace);
+    CudaBackend backend(ordinal_, workspace, products_);
     const Tensor a = arena.alloc(dtype, {side, side}), b = arena.alloc(dtype, {side, side}),
                  out = arena.alloc(dtype, {side, side});
     fill_with_noise(a);
@@ -129,7 +136,7 @@ class Gpu final : public CudaDevice {
   double bandwidth(int64_t n) const {
     Arena arena("memory to measure", 2 * n * int64_t(sizeof(float)), memory_);
     Arena workspace("workspace to measure", kArenaAlignment, memory_);
-    CudaBackend backend(ordinal_, workspace);
+    CudaBackend backend(ordinal_, workspace, products_);
     const Tensor from = arena.alloc(DType::f32, {n}), to = arena.alloc(DType::f32, {n});
     fill_with_noise(from);
     const auto copy = [&] {  // the driver's own, which weft's kernels are measured against
@@ -142,6 +149,7 @@ class Gpu final : public CudaDevice {
   int ordinal_;
   CudnnUse cudnn_;
   std::shared_ptr<Memory> memory_;
+  std::shared_ptr<ProductCache> products_;
   cudaDeviceProp properties_ = {};
 };
 
@@ -167,9 +175,9 @@ int count_of_gpus() {
 }  // namespace
 }  // namespace weft
 
-extern "C" weft::CudaDevice* weft_open_cuda_device(int ordinal, weft::CudnnUse cudnn) {
+extern "C" weft::CudaDevice* weft_open_cuda_device(int ordinal, const weft::CudaSettings& settings) {
   const int count = weft::count_of_gpus();
-  return new weft::Gpu(ordinal % count, weft::knows_cudnn() ? cudnn : weft::CudnnUse::none);
+  return new weft::Gpu(ordinal % count, settings);
 }
 extern "C" weft::WorkspaceModel* weft_make_cuda_workspace(weft::CudnnUse cudnn) {
   return new weft::CudaWorkspace(weft::knows_cudnn() ? cudnn : weft::CudnnUse::none);

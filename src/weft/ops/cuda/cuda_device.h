@@ -1,5 +1,6 @@
 // A GPU, as the program sees it that loads weft's module for GPUs: no header of CUDA is needed for it.
 #pragma once
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -30,10 +31,13 @@ class CudaDevice {
   virtual double measure_bandwidth() const = 0;               // bytes/s
 };
 
+struct CudaSettings {
+  CudnnUse cudnn = CudnnUse::repeatable;    // where the module knows it and it is there
+  std::filesystem::path cache_folder = {};  // for what is found out about the GPU; empty: none
+};
 // What the module has for dlsym under kOpenCudaDevice. Throws Error "no NVIDIA driver ...", which says what is missing
 // and what to do.
-// `cudnn`: what attention may be cuDNN's, where the module knows it and it is there.
-using OpenCudaDevice = CudaDevice*(int ordinal, CudnnUse cudnn);
+using OpenCudaDevice = CudaDevice*(int ordinal, const CudaSettings& settings);
 inline constexpr const char* kOpenCudaDevice = "weft_open_cuda_device";
 // What its ops take of their workspace, to plan with: needs no GPU and no driver. The caller deletes it.
 using MakeCudaWorkspace = WorkspaceModel*(CudnnUse cudnn);

@@ -7,6 +7,7 @@
 
 #include "weft/device/arena.h"
 #include "weft/device/cuda/cuda_check.h"
+#include "weft/ops/cuda/cannot_record.h"
 #include "weft/ops/cuda/tile_block.h"
 
 namespace weft::gpu {
@@ -25,9 +26,6 @@ __global__ void __launch_bounds__(kThreads, 1) run_tiles(const Kernel kernel) {
 }
 
 inline constexpr int64_t kMostBlocks = (int64_t{1} << 31) - 1;  // of a grid, in x
-
-// Thrown while a stream is being recorded, where an op must wait for it, or has more to keep than there is room for.
-struct CannotRecord {};
 
 // Memory of the host that the GPU copies from on its own, so that no copy waits for the stream. Belongs to one stream;
 // not thread-safe.
