@@ -12,7 +12,9 @@
 #include "weft/base/error.h"
 #include "weft/comm/timed.h"
 #include "weft/ops/traced.h"
+#include "weft/plan/layout_plan.h"
 #include "weft/train/clock.h"
+#include "weft/train/room.h"
 #include "weft/train/train_on_ranks.h"
 
 namespace weft {
@@ -79,6 +81,17 @@ void share_cores(std::vector<Layout>& layouts, int cores, int ranks_here) {
   }
 }
 
+// That of the layout with the most ranks. None begins before all have room.
+Machine machine_of_all(const std::vector<Layout>& layouts, const RankProcess& process) {
+  const auto ranks = [](const Layout& l) { return mesh_sizes_of(l.recipe).world(); };
+  const auto most = std::max_element(layouts.begin(), layouts.end(),
+                                     [&](const Layout& a, const Layout& b) { return ranks(a) < ranks(b); });
+  Machine machine = machine_for(most->recipe, process.here);
+  for (const Layout& l : layouts)
+    if (process.here == 0) require_room(machine, plan_layout(l.recipe, *machine.workspace_model));
+  return machine;
+}
+
 // Some steps of every rank, after one that warms up: the time of one.
 void time_layout(Layout& layout, How how, const RankProcess& process) {
   const Machine machine = machine_for(layout.recipe, process.here);
@@ -90,7 +103,7 @@ void time_layout(Layout& layout, How how, const RankProcess& process) {
     const ProcessMesh used = how == How::compute_alone
                                  ? dry_mesh(mesh.sizes, rank)
                                  : timed(mesh, mine, {.now_s = now_s, .at_once = how == How::at_once});
-    BenchRun run(layout.recipe, machine, plan_run(layout.recipe, *machine.workspace_model, rank), used);
+    BenchRun run(layout.recipe, machine.of_rank(rank), plan_run(layout.recipe, *machine.workspace_model, rank), used);
     run.step(run.rank.backend);
     for (auto& [axis, time] : mine) time = {};
     barrier(*mesh.world);
@@ -113,7 +126,7 @@ void trace_layout(const Layout& layout, const std::string& file, const RankProce
     CommTimes times;
     std::vector<CommEvent> calls;
     const int rank = mesh.world->rank();
-    BenchRun run(layout.recipe, machine, plan_run(layout.recipe, *machine.workspace_model, rank),
+    BenchRun run(layout.recipe, machine.of_rank(rank), plan_run(layout.recipe, *machine.workspace_model, rank),
                  timed(mesh, times, {.now_s = now_s, .events = &calls}));
     run.step(run.rank.backend);
     calls.clear();
@@ -186,13 +199,14 @@ int bench_layouts(const BenchOptions& o, std::vector<Layout> layouts, const Rank
   const Recipe base = layouts[0].recipe;
   const int cores = base.run.threads > 0 ? int(base.run.threads) : usable_cores();
   share_cores(layouts, cores, process.here);
-  const Machine machine = machine_for(layouts[0].recipe, process.here);
+  const Machine machine = machine_of_all(layouts, process);
   const SyntheticTokens tokens(layouts[0].recipe,
                                plan_run(layouts[0].recipe, *machine.workspace_model).model.vocab_size);
   for (Layout& l : layouts) l.recipe.data = layouts[0].recipe.data;
   const auto say = [&](const std::string& text) {
     if (process.leads()) std::cerr << text << "\n";
   };
+  for (const std::string& note : machine.notes) say("note: " + note);
   say(fmt::format("{}; {} rounds of {} steps, the best counts", machine.description, o.iters, kStepsOfARound));
   for (int64_t round = 0; round < o.iters; ++round) {  // interleaved, so that all see the same machine
     for (Layout& l : layouts) {
