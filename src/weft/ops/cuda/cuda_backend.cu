@@ -27,7 +27,7 @@ void warn(const std::string& what) { std::fputs(("weft: " + what + "\n").c_str()
 
 CudaBackend::CudaBackend(int device, Arena& workspace, bool cudnn)
     : device_(device), cudnn_(cudnn), workspace_(workspace) {
-  check_cuda(cudaSetDevice(device_), "use the GPU");
+  use_gpu();
   check_cuda(cudaDeviceGetAttribute(&shared_bytes_, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
              "ask the GPU for its shared memory");
   check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream");
@@ -40,6 +40,7 @@ CudaBackend::CudaBackend(int device, Arena& workspace, bool cudnn)
 }
 
 CudaBackend::~CudaBackend() {
+  cudaSetDevice(device_);
   cudaStreamSynchronize(stream_);
   attention_.reset();  // which knows the stream
   cudaStreamDestroy(stream_);
@@ -49,12 +50,14 @@ void CudaBackend::enter(std::string_view region) { nvtxRangePushA(std::string(re
 void CudaBackend::leave() { nvtxRangePop(); }
 
 void CudaBackend::wait_all() {
+  use_gpu();
   check_cuda(cudaStreamSynchronize(stream_), "run what the GPU was given");
   staging_->stream_has_passed();
 }
 
 // Only this thread's calls are watched: those of other ranks may allocate meanwhile.
 RecordingBackend::Recorded CudaBackend::record(const std::function<void()>& give) {
+  use_gpu();
   if (!kept_) kept_.emplace(stream_, true);
   const size_t kept_before = kept_->used();
   check_cuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "begin a CUDA graph");
@@ -81,7 +84,10 @@ RecordingBackend::Recorded CudaBackend::record(const std::function<void()>& give
   return {nullptr, fmt::format("ops are given to the GPU one by one, not as CUDA graphs: {}", why)};
 }
 
-void CudaBackend::replay(Record& record) { static_cast<CudaGraph&>(record).launch(stream_); }
+void CudaBackend::replay(Record& record) {
+  use_gpu();
+  static_cast<CudaGraph&>(record).launch(stream_);
+}
 
 void CudaBackend::launch(const Matmul& op) {
   void* memory = workspace_.alloc(DType::u8, {kCublasWorkspace}).data;
