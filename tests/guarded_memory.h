@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <map>
+#include <memory>
 #include <mutex>
+#include <utility>
 
 #include "weft/base/error.h"
 #include "weft/comm/host_mover.h"
@@ -12,14 +14,16 @@
 
 namespace weft::testing {
 
-// All guarded memory of the process: open while any `Opened` lives, so that one rank's op may hide what another rank's
-// thread touches.
+// The guarded memory of a device: open while any `Opened` of it lives, so that one rank's op may hide what another
+// rank's thread touches. Not where they take turns.
 class Guard {
  public:
-  static Guard& of_process() {
-    static Guard guard;
+  explicit Guard(std::recursive_mutex* turns = nullptr) : turns_(turns) {}
+  static const std::shared_ptr<Guard>& of_process() {
+    static const auto guard = std::make_shared<Guard>();
     return guard;
   }
+  std::recursive_mutex* turns() const { return turns_; }
   void add(void* at, size_t bytes) {
     const std::lock_guard lock(mutex_);
     ranges_[at] = bytes;
@@ -51,6 +55,7 @@ class Guard {
     if (was_open == (open_ > 0)) return;
     for (const auto& [at, bytes] : ranges_) set(at, bytes, open_ > 0 ? PROT_READ | PROT_WRITE : PROT_NONE);
   }
+  std::recursive_mutex* const turns_;
   mutable std::mutex mutex_;
   std::map<void*, size_t> ranges_;
   int open_ = 0;
@@ -58,31 +63,42 @@ class Guard {
 
 class Opened {
  public:
-  Opened() { Guard::of_process().open(); }
+  explicit Opened(Guard& guard = *Guard::of_process()) : guard_(guard) {
+    if (guard_.turns() != nullptr) turn_ = std::unique_lock(*guard_.turns());
+    guard_.open();
+  }
   Opened(const Opened&) = delete;
   Opened& operator=(const Opened&) = delete;
-  ~Opened() { Guard::of_process().close(); }
+  ~Opened() { guard_.close(); }
+
+ private:
+  Guard& guard_;
+  std::unique_lock<std::recursive_mutex> turn_;  // ends after `close`
 };
 
 class GuardedMemory final : public Memory {
  public:
+  explicit GuardedMemory(std::shared_ptr<Guard> guard = Guard::of_process()) : guard_(std::move(guard)) {}
   std::byte* take(size_t bytes, const std::string& what) override {
     void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     WEFT_CHECK(p != MAP_FAILED, "no memory for {}", what);
-    Guard::of_process().add(p, bytes);
+    guard_->add(p, bytes);
     return static_cast<std::byte*>(p);
   }
-  void give(std::byte* memory, size_t) override { Guard::of_process().remove(memory); }
+  void give(std::byte* memory, size_t) override { guard_->remove(memory); }
   bool host_reaches() const override { return false; }
   void copy(void* to, const void* from, size_t bytes) const override {
-    const Opened opened;
+    const Opened opened(*guard_);
     Memory::copy(to, from, bytes);
   }
+
+ private:
+  std::shared_ptr<Guard> guard_;
 };
 
 class GuardedMover final : public Mover {
  public:
-  bool host_reaches(const void* at) const override { return !Guard::of_process().has(at); }
+  bool host_reaches(const void* at) const override { return !Guard::of_process()->has(at); }
   void copy(void* to, const void* from, int64_t bytes) const override {
     const Opened opened;
     host_mover()->copy(to, from, bytes);
@@ -91,9 +107,9 @@ class GuardedMover final : public Mover {
     const Opened opened;
     host_mover()->sum(from, dtype, n, out);
   }
-  void sum_in_place(std::span<void* const> ranks, DType dtype, int64_t n) const override {
+  void sum_in_place(std::span<void* const> ranks, int mine, DType dtype, int64_t n) const override {
     const Opened opened;
-    host_mover()->sum_in_place(ranks, dtype, n);
+    host_mover()->sum_in_place(ranks, mine, dtype, n);
   }
 };
 

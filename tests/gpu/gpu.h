@@ -14,15 +14,20 @@ inline std::string gpu_backend() {
   return other ? other : "cuda";
 }
 
-// Throws ConfigError where there is none.
-inline Machine gpu_machine(const std::string& numerics = "fast") {
+// As the program makes it, for a recipe of that backend: of as many GPUs as there are, or ranks. Throws ConfigError
+// where there is none.
+inline Machine gpu_machine_for(const Recipe& recipe) {
   setenv("WEFT_CUDA_MODULE", WEFT_CUDA_MODULE_FILE, 0);
   setenv("WEFT_CUDA_CACHE", "off", 0);  // no test depends on what another found out
+  return machine_for(recipe);
+}
+// Of one GPU, whatever the layout.
+inline Machine gpu_machine(const std::string& numerics = "fast") {
   Recipe recipe;
   recipe.run.backend = gpu_backend();
   recipe.run.threads = 2;
   recipe.train.numerics = numerics;
-  return machine_for(recipe);
+  return gpu_machine_for(recipe);
 }
 
 }  // namespace weft::testing

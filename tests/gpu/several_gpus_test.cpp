@@ -1,5 +1,5 @@
-// Ranks with a GPU of their own each: the bits of the host's communicators, and of ranks that share a GPU. Skipped
-// where there are fewer than two GPUs.
+// Ranks with a GPU of their own each, as processes and as threads: the bits of the host's communicators, and of ranks
+// that share a GPU. Skipped where there are fewer than two GPUs.
 #include <atomic>
 
 #include "apps/program.h"
@@ -95,7 +95,7 @@ TEST(SeveralGpus, MessagesPassEachOther) {
   if (!have) GTEST_SKIP() << kTooFew;
 }
 
-// Each process has a GPU; the threads share one.
+// Each process has a GPU, and so has each thread.
 TEST(SeveralGpus, ProcessesEqualThreadsToTheBit) {
   WEFT_NEEDS_CUDA();
   const auto golden = std::filesystem::path(WEFT_SOURCE_DIR) / "tests/golden/llama-gqa";
@@ -133,6 +133,68 @@ TEST(SeveralGpus, ProcessesEqualThreadsToTheBit) {
       EXPECT_TRUE(bytes == testing::slurp(dir / "local/checkpoints/step-6" / file)) << what << ": " << file;
     }
   }
+}
+
+TEST(SeveralGpus, ThreadsWithAGpuEachHaveTheBitsOfOnesThatShareOne) {
+  WEFT_NEEDS_CUDA();
+  const auto golden = std::filesystem::path(WEFT_SOURCE_DIR) / "tests/golden/llama-gqa";
+  for (const std::vector<std::string>& layout : std::vector<std::vector<std::string>>{
+           {"parallel.dp=2", "parallel.zero_stage=3"},
+           {"parallel.tp=2", "train.precision=f32"},
+           {"parallel.pp=2", "parallel.pipeline_schedule=zbv"},
+           {"parallel.dp=2", "parallel.tp=2", "parallel.zero_stage=1", "optimizer.name=muon"},
+           {"parallel.dp=4", "train.grad_reduce_dtype=bf16"}}) {
+    const std::string what = fmt::format("{}", fmt::join(layout, " "));
+    testing::TempDir dir;
+    const auto recipe_in = [&](const char* run) {
+      std::vector<std::string> overrides{"run.backend=cuda", "run.threads=1", "train.train_iters=4",
+                                         "optimizer.lr_warmup_iters=1", "train.micro_batch_size=1"};
+      overrides.insert(overrides.end(), layout.begin(), layout.end());
+      return testing::golden_recipe(golden, dir / run, overrides);
+    };
+    const Machine several = testing::gpu_machine_for(recipe_in("several"));
+    if (several.devices.size() < 2) GTEST_SKIP() << "needs two GPUs that are alike: " << several.description;
+    EXPECT_TRUE(several.description.starts_with(fmt::format("{} x ", several.devices.size()))) << several.description;
+    testing::train(recipe_in("several"), several);
+    testing::train(recipe_in("one"), testing::gpu_machine());
+    for (const char* file : {"model.safetensors", "weft/optimizer.safetensors"}) {
+      const std::string bytes = testing::slurp(dir / "one/checkpoints/step-4" / file);
+      ASSERT_FALSE(bytes.empty()) << what;
+      EXPECT_TRUE(bytes == testing::slurp(dir / "several/checkpoints/step-4" / file)) << what << ": " << file;
+    }
+  }
+}
+
+// As a benchmark may, or a test: ops and copies set the thread's GPU themselves.
+TEST(SeveralGpus, AThreadMayUseThemInTurns) {
+  WEFT_NEEDS_CUDA();
+  Recipe two;
+  two.run.backend = "cuda";
+  two.parallel.dp = 2;
+  const Machine machine = testing::gpu_machine_for(two);
+  if (machine.devices.size() < 2) GTEST_SKIP() << "needs two GPUs that are alike: " << machine.description;
+  std::vector<std::unique_ptr<Arena>> arenas;
+  std::vector<std::unique_ptr<Backend>> backends;
+  std::vector<Tensor> tensors;
+  constexpr int64_t kElements = 100'000;
+  for (const Machine& one : machine.devices) {
+    arenas.push_back(std::make_unique<Arena>("workspace", 1 << 20, one.memory));
+    backends.push_back(one.make_backend(*arenas.back()));
+    arenas.push_back(std::make_unique<Arena>("tensors", kElements * 4 + 64, one.memory));
+    tensors.push_back(arenas.back()->alloc(DType::f32, {kElements}));
+  }
+  std::vector<float> ones(kElements, 1.0f), found(kElements);
+  for (int round = 0; round < 3; ++round) {
+    for (const Tensor& x : tensors) machine.mover->copy(x.data, ones.data(), x.bytes());
+    for (size_t d = 0; d < tensors.size(); ++d)
+      backends[d]->run(Axpby{.x = tensors[d], .y = tensors[d], .out = tensors[d], .a = double(d), .b = 1});
+    for (size_t d = 0; d < tensors.size(); ++d) backends[d]->wait_all();
+    for (size_t d = 0; d < tensors.size(); ++d) {
+      machine.mover->copy(found.data(), tensors[d].data, tensors[d].bytes());
+      EXPECT_EQ(found, std::vector<float>(kElements, float(d + 1)));
+    }
+  }
+  backends.clear();
 }
 
 }  // namespace

@@ -127,7 +127,7 @@ TEST(RunsOnGpu, NameTheOperationOfABadNumber) {
 
 using LayoutsOnGpu = testing::LayoutMatrix;
 
-// All ranks share the one GPU.
+// Each has a GPU where there are so many; else they share them.
 TEST_F(LayoutsOnGpu, RandomOnesGiveTheLossesOfOneRankInEveryPrecision) {
   WEFT_NEEDS_GPU();
   judge_precisions(testing::gpu_backend(), 8, testing::seed_of_today());

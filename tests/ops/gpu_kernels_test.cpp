@@ -48,7 +48,7 @@ void expect_sum_of_ranks(int num_ranks, int64_t n, bool in_place) {
   for (size_t r = 0; r < ranks.size(); ++r) kernel.from[r] = ranks[r].data(), there.push_back(expected[r].data());
   HostLauncher().launch((n + kernel.kRun - 1) / kernel.kRun, kernel);
   if (in_place)
-    host_mover()->sum_in_place(there, dtype_of<T>, n);
+    host_mover()->sum_in_place(there, 0, dtype_of<T>, n);
   else
     host_mover()->sum(std::vector<const void*>(there.begin(), there.end()), dtype_of<T>, n, expected_out.data());
   const auto same = [](const std::vector<T>& a, const std::vector<T>& b) {

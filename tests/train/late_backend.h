@@ -26,7 +26,9 @@ class LateBackend final : public UniformBackend<LateBackend, RecordingBackend> {
   };
 
  public:
-  explicit LateBackend(std::unique_ptr<Backend> inner) : inner_(std::move(inner)) {}
+  // Its ops may touch the memory of this guard.
+  explicit LateBackend(std::unique_ptr<Backend> inner, std::shared_ptr<Guard> guard = Guard::of_process())
+      : inner_(std::move(inner)), guard_(std::move(guard)) {}
   ~LateBackend() override = default;  // what was not waited for does not run
 
   template <class Op>
@@ -42,7 +44,7 @@ class LateBackend final : public UniformBackend<LateBackend, RecordingBackend> {
   }
   void wait_all() override {
     ++num_waits_;
-    const Opened opened;
+    const Opened opened(*guard_);
     for (const auto& run : std::exchange(waiting_, {})) run();
     inner_->wait_all();
   }
@@ -77,17 +79,20 @@ class LateBackend final : public UniformBackend<LateBackend, RecordingBackend> {
   std::unique_ptr<Backend> inner_;
   int64_t num_stamps_ = 0, num_waits_ = 0;
   std::map<Stamp, int64_t> times_;  // of stamps that were waited for
+  std::shared_ptr<Guard> guard_;
   Waiting waiting_;
 };
 
-inline Machine late(Machine machine) {
+inline Machine late_behind(std::shared_ptr<Guard> guard, Machine machine) {
   machine.late = true;
-  machine.make_backend = [make = machine.make_backend](Arena& workspace) {
-    return std::make_unique<Replayed>(std::make_unique<LateBackend>(make(workspace)),
+  machine.make_backend = [make = machine.make_backend, guard = std::move(guard)](Arena& workspace) {
+    return std::make_unique<Replayed>(std::make_unique<LateBackend>(make(workspace), guard),
                                       [](const std::string& why) { FAIL() << "it can record: " << why; });
   };
   return machine;
 }
+
+inline Machine late(Machine machine) { return late_behind(Guard::of_process(), std::move(machine)); }
 
 // The same with memory of its own: who touches a tensor on the host, crashes. Each of its ops takes longer.
 inline Machine apart(Machine machine) {

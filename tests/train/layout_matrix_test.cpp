@@ -1,6 +1,8 @@
 // Every layout equals one rank: pairs of features and random combinations of all of them, in fp64.
 #include "train/layout_matrix.h"
 
+#include "train/machine_of_several.h"
+
 namespace weft {
 namespace {
 
@@ -72,6 +74,14 @@ TEST_F(LayoutMatrixSlow, RandomCombinationsEqualOneRankOnADeviceThatIsLate) {
 TEST_F(LayoutMatrixSlow, RandomCombinationsEqualOneRankOnADeviceWithMemoryOfItsOwn) {
   std::mt19937 gen(seed_of_today());
   for (int judged = 0; judged < 5;) judged += judge_on(testing::apart, random_choice(gen));
+}
+
+TEST_F(LayoutMatrixSlow, RandomCombinationsEqualOneRankOnSeveralDevices) {
+  std::mt19937 gen(seed_of_today());
+  const auto several = [](const Machine& machine) {
+    return testing::on_several(machine, std::make_shared<testing::SeveralDevices>(3, testing::the_next));
+  };
+  for (int judged = 0; judged < 5;) judged += judge_on(several, random_choice(gen));
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ Seen step_of_recipe(Recipe recipe) {
       ++polls;
       mesh.poll();
     };
-    BenchRun run(recipe, machine, plan_run(recipe, *machine.workspace_model, rank), seen_mesh);
+    BenchRun run(recipe, machine.of_rank(rank), plan_run(recipe, *machine.workspace_model, rank), seen_mesh);
     Counted counted(run.rank.backend, ops);
     run.step(counted);
     run.rank.check_used();

@@ -67,11 +67,14 @@ Machine machine_for(const Recipe& recipe, int ranks_here) {
   if (recipe.run.backend == "cpu") need_cpu(find_cuda_module().empty() ? "ref" : "cuda");
   if (recipe.run.backend == "cpu")
     return cpu_machine(threads, recipe.train.numerics == "invariant" ? Numerics::invariant : Numerics::fast);
-  if (recipe.run.backend == "cuda")
+  if (recipe.run.backend == "cuda") {
+    const bool processes = recipe.run.ranks == "mpi" && launched_as(environment).world > 1;
     return cuda_machine(rank_on_this_host(), threads,
-                        {.are_processes = recipe.run.ranks == "mpi" && launched_as(environment).world > 1,
+                        {.are_processes = processes,
                          .timeout_s = 60 * double(recipe.run.distributed_timeout_minutes),
-                         .repeat = repeats(recipe)});
+                         .repeat = repeats(recipe),
+                         .num_here = processes ? 1 : mesh_sizes_of(recipe).world()});
+  }
   throw ConfigError(
       fmt::format("run.backend = \"{}\" is not in this program; there are cpu, cuda and ref", recipe.run.backend));
 }

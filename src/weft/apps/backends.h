@@ -15,8 +15,8 @@ namespace weft {
 std::vector<std::string> backends_here();
 
 // The machine that `run.backend`, `run.threads` and `train.numerics` of a recipe ask for. threads 0: the cores that
-// this process may use, shared by `ranks_here` ranks (0: all of the layout). Throws ConfigError for a backend that is
-// not there.
+// this process may use, shared by `ranks_here` ranks (0: all of the layout, as threads of this process, which share its
+// GPUs too). Throws ConfigError for a backend that is not there.
 Machine machine_for(const Recipe& recipe, int ranks_here = 0);
 Machine machine_for(const ModelOptions& options);
 // To plan with, but not to run on: a GPU need not be there.

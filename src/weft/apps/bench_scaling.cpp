@@ -12,7 +12,9 @@
 #include "weft/base/error.h"
 #include "weft/comm/timed.h"
 #include "weft/ops/traced.h"
+#include "weft/plan/layout_plan.h"
 #include "weft/train/clock.h"
+#include "weft/train/room.h"
 #include "weft/train/train_on_ranks.h"
 
 namespace weft {
@@ -93,6 +95,17 @@ Machine dry_machine(Machine machine) {
   return machine;
 }
 
+// That of the layout with the most ranks. None begins before all have room.
+Machine machine_of_all(const std::vector<Layout>& layouts, const RankProcess& process) {
+  const auto ranks = [](const Layout& l) { return mesh_sizes_of(l.recipe).world(); };
+  const auto most = std::max_element(layouts.begin(), layouts.end(),
+                                     [&](const Layout& a, const Layout& b) { return ranks(a) < ranks(b); });
+  Machine machine = machine_for(most->recipe, process.here);
+  for (const Layout& l : layouts)
+    if (process.here == 0) require_room(machine, plan_layout(l.recipe, *machine.workspace_model));
+  return machine;
+}
+
 // Some steps of every rank, after one that warms up: the time of one.
 void time_layout(Layout& layout, How how, const RankProcess& process) {
   const Machine machine = machine_for(layout.recipe, process.here);
@@ -101,9 +114,10 @@ void time_layout(Layout& layout, How how, const RankProcess& process) {
   process.run(mesh_sizes_of(layout.recipe), *machine.mover, [&](const ProcessMesh& mesh) {
     CommTimes mine;
     const int rank = mesh.world->rank();
+    const Machine& mine_alone = machine.of_rank(rank);
     const Machine used = how == How::compute_alone
-                             ? dry_machine(machine)
-                             : timed_machine(machine, mine, {.now_s = now_s, .at_once = how == How::at_once});
+                             ? dry_machine(mine_alone)
+                             : timed_machine(mine_alone, mine, {.now_s = now_s, .at_once = how == How::at_once});
     BenchRun run(layout.recipe, used, plan_run(layout.recipe, *machine.workspace_model, rank), mesh);
     run.warm_up();
     for (auto& [axis, time] : mine) time = {};
@@ -127,7 +141,7 @@ void trace_layout(const Layout& layout, const std::string& file, const RankProce
     CommTimes times;
     std::vector<CommEvent> calls;
     const int rank = mesh.world->rank();
-    const Machine used = timed_machine(machine, times, {.now_s = now_s, .events = &calls});
+    const Machine used = timed_machine(machine.of_rank(rank), times, {.now_s = now_s, .events = &calls});
     BenchRun run(layout.recipe, used, plan_run(layout.recipe, *machine.workspace_model, rank), mesh);
     Traced traced(run.rank.backend, [] { return int64_t(now_s() * 1e9); });
     run.step(traced);  // warms up
@@ -201,13 +215,14 @@ int bench_layouts(const BenchOptions& o, std::vector<Layout> layouts, const Rank
   const Recipe base = layouts[0].recipe;
   const int cores = base.run.threads > 0 ? int(base.run.threads) : usable_cores();
   share_cores(layouts, cores, process.here);
-  const Machine machine = machine_for(layouts[0].recipe, process.here);
+  const Machine machine = machine_of_all(layouts, process);
   const SyntheticTokens tokens(layouts[0].recipe,
                                plan_run(layouts[0].recipe, *machine.workspace_model).model.vocab_size);
   for (Layout& l : layouts) l.recipe.data = layouts[0].recipe.data;
   const auto say = [&](const std::string& text) {
     if (process.leads()) std::cerr << text << "\n";
   };
+  for (const std::string& note : machine.notes) say("note: " + note);
   say(fmt::format("{}; {} rounds of {} steps, the best counts", machine.description, o.iters, kStepsOfARound));
   for (int64_t round = 0; round < o.iters; ++round) {  // interleaved, so that all see the same machine
     for (Layout& l : layouts) {

@@ -12,6 +12,7 @@
 #include "weft/apps/cpu_machine.h"
 #include "weft/base/error.h"
 #include "weft/comm/fabric_mesh.h"
+#include "weft/device/devices_of_ranks.h"
 #include "weft/ops/cuda/cuda_device.h"
 
 namespace weft {
@@ -100,6 +101,28 @@ std::function<ProcessMesh(const ProcessMesh&)> join_by_fabric(const std::shared_
   };
 }
 
+// `warn`: told why ops do not go as CUDA graphs.
+Machine machine_on(const std::shared_ptr<CudaDevice>& gpu, int threads, const std::shared_ptr<const Mover>& mover,
+                   const Replayed::Warn& warn) {
+  const bool graphs = is_on(kGraphsVariable);
+  return {.description = fmt::format("GPU {}", gpu->ordinal()),
+          .threads = threads,
+          .workspace_model = gpu->workspace_model(),
+          .memory = gpu->memory(),
+          .mover = mover,
+          .late = true,
+          .device = fmt::format("GPU {}", gpu->ordinal()),
+          .free_bytes = [gpu] { return gpu->free_bytes(); },
+          .make_backend = [gpu, graphs, warn](Arena& workspace) -> std::unique_ptr<Backend> {
+            auto backend = gpu->make_backend(workspace);
+            if (!graphs) return backend;
+            return std::make_unique<Replayed>(std::move(backend), warn);
+          },
+          .measure_matmul_rate = [gpu](DType dtype) { return gpu->measure_matmul_rate(dtype); },
+          .measure_bandwidth = [gpu] { return gpu->measure_bandwidth(); },
+          .make_library_matmuls = [] { return std::vector<std::function<void(const Matmul&)>>(); }};
+}
+
 }  // namespace
 
 fs::path cuda_cache_folder(const Environment& env) {
@@ -121,27 +144,25 @@ fs::path find_cuda_module() {
 }
 
 Machine cuda_machine(int ordinal, int threads, const RanksOfGpus& ranks) {
-  const auto device = or_refused([&] { return open_device(ordinal, ranks.repeat); });
-  const bool graphs = or_refused([] { return is_on(kGraphsVariable); });
-  const auto once = [said = std::make_shared<std::atomic<bool>>(false)](const std::string& what) {
-    if (!said->exchange(true)) note(what);  // not by every rank
-  };
-  Machine machine = {.description = device->description(),
-                     .threads = threads,
-                     .workspace_model = device->workspace_model(),
-                     .memory = device->memory(),
-                     .mover = device->make_mover(host_mover()),
-                     .late = true,
-                     .make_backend = [device, graphs, once](Arena& workspace) -> std::unique_ptr<Backend> {
-                       auto backend = device->make_backend(workspace);
-                       if (!graphs) return backend;
-                       return std::make_unique<Replayed>(std::move(backend), once);
-                     },
-                     .measure_matmul_rate = [device](DType dtype) { return device->measure_matmul_rate(dtype); },
-                     .measure_bandwidth = [device] { return device->measure_bandwidth(); },
-                     .make_library_matmuls = [] { return std::vector<std::function<void(const Matmul&)>>(); }};
-  if (ranks.are_processes) machine.join = join_by_fabric(device, ranks.timeout_s);
-  return machine;
+  return or_refused([&] {
+    std::vector<std::shared_ptr<CudaDevice>> gpus{open_device(ordinal, ranks.repeat)};
+    const DevicesOfRanks chosen = devices_of_ranks(gpus[0]->kinds(), gpus[0]->ordinal(), ranks.num_here);
+    for (size_t i = 1; i < chosen.devices.size(); ++i) gpus.push_back(open_device(chosen.devices[i], ranks.repeat));
+    for (const auto& gpu : gpus) gpu->begin();
+    CudaMover between = gpus[0]->make_mover(chosen.devices, host_mover());
+    const auto once = [said = std::make_shared<std::atomic<bool>>(false)](const std::string& what) {
+      if (!said->exchange(true)) note(what);  // not by every rank
+    };
+    Machine machine = machine_on(gpus[0], threads, between.mover, once);
+    machine.description = gpus[0]->description();
+    if (!chosen.note.empty()) machine.notes.push_back(chosen.note);
+    machine.notes.insert(machine.notes.end(), between.notes.begin(), between.notes.end());
+    if (ranks.are_processes) machine.join = join_by_fabric(gpus[0], ranks.timeout_s);
+    if (gpus.size() == 1) return machine;
+    machine.description = fmt::format("{} x {}", gpus.size(), machine.description);
+    for (const auto& gpu : gpus) machine.devices.push_back(machine_on(gpu, threads, between.mover, once));
+    return machine;
+  });
 }
 
 Machine cuda_machine_to_plan(bool repeats) {

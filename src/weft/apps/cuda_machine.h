@@ -13,9 +13,11 @@ struct RanksOfGpus {
   bool are_processes = false;  // each with a GPU of its own, if there are so many: their tensors go by NCCL
   double timeout_s = 600;      // of waiting for a GPU
   bool repeat = true;          // the same bits each time
+  int num_here = 1;            // threads of this process, which take a GPU each (device/devices_of_ranks.h)
 };
-// GPU `ordinal` of this host; of fewer GPUs than ranks, ranks share them. `threads` are the host's. Throws ConfigError
-// that says what is missing (the module, the driver, a GPU, one new enough) and what to do.
+// GPU `ordinal` of this host, and more of them for ranks that are threads; of fewer GPUs than ranks, ranks share them.
+// `threads` are the host's, of a rank. Throws ConfigError that says what is missing (the module, the driver, a GPU, one
+// new enough) and what to do.
 Machine cuda_machine(int ordinal, int threads, const RanksOfGpus& ranks = {});
 // The same to plan with: its workspace model, by the module alone, without looking for a GPU. It has no backends.
 Machine cuda_machine_to_plan(bool repeats);

@@ -9,6 +9,7 @@
 #include "weft/apps/stop_signal.h"
 #include "weft/base/error.h"
 #include "weft/plan/layout_plan.h"
+#include "weft/train/room.h"
 #include "weft/train/run_data.h"
 #include "weft/train/run_folder.h"
 #include "weft/train/run_tokenizer.h"
@@ -63,11 +64,14 @@ void say_notes(const Recipe& recipe, const RunPlan& plan) {
 // The ranks of this process, of which the first of all speaks and writes.
 int train(const Recipe& recipe, const RankProcess& process) {
   const Machine machine = machine_for(recipe, process.here);
-  const RunPlan plan = plan_layout(recipe, *machine.workspace_model).run;
+  const LayoutPlan layout = plan_layout(recipe, *machine.workspace_model);
+  const RunPlan& plan = layout.run;
+  if (process.here == 0) require_room(machine, layout);
   std::optional<RunLock> lock;
   if (process.leads()) {
     const RunTokenizer tokenizer = judge_tokenizer(recipe, plan.model.vocab_size);
     say_notes(recipe, plan);
+    for (const std::string& note : machine.notes) std::cerr << "note: " << note << "\n";
     for (const std::string& warning : tokenizer.warnings) std::cerr << "warning: " << warning << "\n";
     lock.emplace(claim_run_folder(recipe));
     if (const auto warning = keep_tokenizer(tokenizer, recipe.run.dir)) std::cerr << "warning: " << *warning << "\n";

@@ -25,7 +25,8 @@ int run_verify(const VerifyOptions& options) {
         "a layout of {} ranks cannot run: weft verify runs all ranks as threads of one process, which may have {}; the "
         "nearest that works: {}",
         world, kMostThreadRanks, fewer_ranks(recipe, kMostThreadRanks)));
-  machine_for(recipe);  // one that is not there is refused now, not after the comparison in fp64
+  // One that is not there is refused now, not after the comparison in fp64.
+  for (const std::string& note : machine_for(recipe).notes) std::cerr << "note: " << note << "\n";
   const VerifyReport report = verify({.recipe = recipe,
                                       .machine_for = [](const Recipe& r) { return machine_for(r); },
                                       .steps = options.steps,

@@ -13,7 +13,7 @@ class HostMover final : public Mover {
   void sum(std::span<const void* const> from, DType dtype, int64_t n, void* out) const override {
     sum_ranks(from, dtype, n, out);
   }
-  void sum_in_place(std::span<void* const> ranks, DType dtype, int64_t n) const override {
+  void sum_in_place(std::span<void* const> ranks, int, DType dtype, int64_t n) const override {
     sum_ranks_in_place(ranks, dtype, n);
   }
 };

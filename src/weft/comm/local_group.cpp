@@ -188,7 +188,8 @@ class LocalCommunicator final : public Communicator {
     // Each rank sums its share, in all ranks' memory.
     const Part sum_share = [this, flat](const std::vector<Tensor>& all) {
       const int64_t first = first_of_share(flat, rank_);
-      group_->mover.sum_in_place(elements_from<void*>(all, first), flat.dtype, first_of_share(flat, rank_ + 1) - first);
+      group_->mover.sum_in_place(elements_from<void*>(all, first), rank_, flat.dtype,
+                                 first_of_share(flat, rank_ + 1) - first);
     };
     return meet(flat, call("all-reduce", flat, site), sum_share);
   }

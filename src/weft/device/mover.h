@@ -17,7 +17,8 @@ class Mover {
   virtual void copy(void* to, const void* from, int64_t bytes) const = 0;
   // As comm/rank_sum.h has them, bit for bit.
   virtual void sum(std::span<const void* const> from, DType dtype, int64_t n, void* out) const = 0;
-  virtual void sum_in_place(std::span<void* const> ranks, DType dtype, int64_t n) const = 0;
+  // `mine`: which of them is the caller's, whose device adds.
+  virtual void sum_in_place(std::span<void* const> ranks, int mine, DType dtype, int64_t n) const = 0;
 };
 
 }  // namespace weft

@@ -14,13 +14,17 @@
 namespace weft {
 
 struct Machine {
-  std::string description;  // "cpu, 2 threads, AVX3_SPR, oneDNN 2.6.3"
+  std::string description;              // "cpu, 2 threads, AVX3_SPR, oneDNN 2.6.3"
+  std::vector<std::string> notes = {};  // of what is not as it might be, to be said once
   int threads = 1;
   std::shared_ptr<const WorkspaceModel> workspace_model;
   std::shared_ptr<Memory> memory = host_memory();     // of all tensors
   std::shared_ptr<const Mover> mover = host_mover();  // of tensors between ranks, and between them and the host
   // Its backends run ops later than they are given: communicators, too, must wait for them.
   bool late = false;
+  // Of a device, whose memory this is: its name ("GPU 1"), and the bytes that are free there now; none of the host.
+  std::string device = {};
+  std::function<int64_t()> free_bytes = {};
   // Of ranks that are processes: the mesh by which its tensors go, from the host's. Collective; behind every rank's
   // plan.
   std::function<ProcessMesh(const ProcessMesh& host)> join = [](const ProcessMesh& host) { return host; };
@@ -32,6 +36,10 @@ struct Machine {
   // library's own matrix products (each of its ways), that backends are measured against.
   std::function<double()> measure_bandwidth;
   std::function<std::vector<std::function<void(const Matmul&)>>()> make_library_matmuls;
+  // Where the host has several devices for ranks that are its threads: a machine of each, which differ in their device
+  // and have this one's mover. This one is then of all ranks, and its own device that of rank 0.
+  std::vector<Machine> devices = {};
+  const Machine& of_rank(int rank) const { return devices.empty() ? *this : devices[size_t(rank) % devices.size()]; }
 };
 
 }  // namespace weft

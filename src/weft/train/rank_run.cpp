@@ -2,6 +2,7 @@
 
 #include <exception>
 
+#include "weft/base/error.h"
 #include "weft/comm/after.h"
 #include "weft/ops/polled.h"
 
@@ -22,6 +23,7 @@ RankRun::RankRun(RunPlan of_rank, const Machine& machine, const ProcessMesh& of_
               : decorated_ ? *decorated_
                            : *kernels_),
       executor(state, plan.step, plan.memory, {backend, mesh, machine.memory}) {
+  WEFT_CHECK(machine.devices.empty(), "the machine of all ranks, not of this one (Machine::of_rank)");
   finish_ = [this] { backend.wait_all(); };
 }
 

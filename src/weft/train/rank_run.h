@@ -12,7 +12,7 @@ namespace weft {
 // A backend around a rank's own.
 using DecorateBackend = std::function<std::unique_ptr<Backend>(Backend& inner, const ProcessMesh& mesh)>;
 
-// Allocates what the plan (of this rank) says. Weights are not written yet.
+// Allocates what the plan (of this rank) says, on its machine. Weights are not written yet.
 class RankRun {
  private:
   std::function<void()> finish_ = [] {};  // once the backend is there: until it has run what it was given

@@ -16,7 +16,7 @@ bool train_on_ranks(const RanksSetup& setup) {
   const auto train = [&](const ProcessMesh& mesh) {
     Trainer trainer(plan_run(setup.recipe, *setup.machine.workspace_model, mesh.world->rank()),
                     {.recipe = setup.recipe,
-                     .machine = setup.machine,
+                     .machine = setup.machine.of_rank(mesh.world->rank()),
                      .mesh = mesh,
                      .stop = setup.stop,
                      .terminal_fd = setup.terminal_fd});

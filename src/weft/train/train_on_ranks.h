@@ -18,7 +18,7 @@ void run_on_threads(const MeshSizes& sizes, const Mover& mover, const std::funct
 // stopped before. Throws what the first rank to fail has thrown; the others end too.
 struct RanksSetup {
   const Recipe& recipe;
-  const Machine& machine;  // of one rank
+  const Machine& machine;  // of all ranks of this process
   const std::atomic<bool>& stop;
   int terminal_fd = 2;
   RunRanks run = run_on_threads;

@@ -20,7 +20,7 @@ class Trainer {
   // mesh makes a Trainer of the same recipe; the first one writes what all of them have to say.
   struct Setup {
     const Recipe& recipe;
-    const Machine& machine;
+    const Machine& machine;  // of this rank
     const ProcessMesh& mesh;
     const std::atomic<bool>& stop;
     int terminal_fd = 2;  // progress goes there

@@ -93,7 +93,7 @@ class TrialRank {
 
 void run_trial(const Trial& trial, const Machine& machine, const TrialHooks& hooks) {
   hooks.run(mesh_sizes_of(trial.recipe), *machine.mover, [&](const ProcessMesh& mesh) {
-    TrialRank rank(trial, machine, mesh, hooks);
+    TrialRank rank(trial, machine.of_rank(mesh.world->rank()), mesh, hooks);
     for (int64_t step = 0; step < trial.steps; ++step) rank.step(step);
   });
 }

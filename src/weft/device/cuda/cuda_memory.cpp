@@ -31,7 +31,10 @@ class PinnedMemory final : public Memory {
     std::memset(p, 0, bytes);
     return static_cast<std::byte*>(p);
   }
-  void give(std::byte* memory, size_t) override { cudaFreeHost(memory); }
+  void give(std::byte* memory, size_t) override {
+    cudaSetDevice(device_);
+    cudaFreeHost(memory);
+  }
 
  private:
   int device_;
@@ -57,7 +60,10 @@ class CudaMemory final : public Memory {
     }
     return static_cast<std::byte*>(p);
   }
-  void give(std::byte* memory, size_t) override { cudaFree(memory); }
+  void give(std::byte* memory, size_t) override {
+    cudaSetDevice(device_);
+    cudaFree(memory);
+  }
   bool host_reaches() const override { return false; }
   std::shared_ptr<Memory> shared() const override { return shared_; }
   // By the calling thread's own stream: ranks do not wait for each other.

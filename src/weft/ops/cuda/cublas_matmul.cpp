@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "weft/device/cuda/cuda_check.h"
+#include "weft/ops/cuda/cannot_record.h"
 #include "weft/ops/cuda/cublas_trial.h"
 #include "weft/ops/cuda/cuda_workspace.h"
 

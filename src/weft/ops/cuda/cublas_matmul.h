@@ -11,7 +11,7 @@ namespace weft {
 
 // Sums in f32, without TF32, by the library's own choice of a way, or by a faster way once that has been proven to give
 // the same bits (product_search.h): the same shape gives the same bits. The first calls of a shape wait while they try
-// others, but not while the stream is captured. Belongs to one stream; not thread-safe.
+// others; while the stream is captured, such a call throws gpu::CannotRecord. Belongs to one stream; not thread-safe.
 class CublasMatmul {
  public:
   // `cache` has what was found earlier, and gets what is found.

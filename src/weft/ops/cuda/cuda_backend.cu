@@ -60,7 +60,7 @@ void warn(const std::string& what) { std::fputs(("weft: " + what + "\n").c_str()
 
 CudaBackend::CudaBackend(int device, Arena& workspace, std::shared_ptr<ProductCache> products, CudnnUse cudnn)
     : device_(device), cudnn_(cudnn), workspace_(workspace) {
-  check_cuda(cudaSetDevice(device_), "use the GPU");
+  use_gpu();
   check_cuda(cudaDeviceGetAttribute(&shared_bytes_, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
              "ask the GPU for its shared memory");
   check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream");
@@ -74,6 +74,7 @@ CudaBackend::CudaBackend(int device, Arena& workspace, std::shared_ptr<ProductCa
 }
 
 CudaBackend::~CudaBackend() {
+  cudaSetDevice(device_);
   cudaStreamSynchronize(stream_);
   attention_.reset();  // which knows the stream
   cudaStreamDestroy(stream_);
@@ -83,6 +84,7 @@ void CudaBackend::enter(std::string_view region) { nvtxRangePushA(std::string(re
 void CudaBackend::leave() { nvtxRangePop(); }
 
 void CudaBackend::wait_all() {
+  use_gpu();
   check_cuda(cudaStreamSynchronize(stream_), "run what the GPU was given");
   staging_->stream_has_passed();
   if (times_) times_->stream_has_passed();
@@ -99,6 +101,7 @@ int64_t CudaBackend::take_time_ns(Stamp stamp) {
 }
 
 RecordingBackend::Recorded CudaBackend::record(const std::function<void()>& give) {
+  use_gpu();
   const auto none = [](const std::string& why) {
     cudaGetLastError();  // the next launch would find it
     return Recorded{nullptr, fmt::format("ops are given to the GPU one by one, not as CUDA graphs: {}", why)};
@@ -126,7 +129,10 @@ RecordingBackend::Recorded CudaBackend::record(const std::function<void()>& give
   return none(why.empty() ? cudaGetErrorString(status) : why);
 }
 
-void CudaBackend::replay(Record& record) { static_cast<CudaGraph&>(record).launch(stream_); }
+void CudaBackend::replay(Record& record) {
+  use_gpu();
+  static_cast<CudaGraph&>(record).launch(stream_);
+}
 
 void CudaBackend::launch(const Matmul& op) {
   void* memory = workspace_.alloc(DType::u8, {kCublasWorkspace}).data;

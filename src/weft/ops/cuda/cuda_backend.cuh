@@ -21,6 +21,7 @@ class CudaBackend final : public UniformBackend<CudaBackend, RecordingBackend> {
 
   template <class Op>
   void apply(const Op& op) {
+    if (!is_recording_) use_gpu();
     const Scope scope(workspace_);  // the next op runs behind this one, so it may have the same bytes
     launch(op);
   }
@@ -34,6 +35,8 @@ class CudaBackend final : public UniformBackend<CudaBackend, RecordingBackend> {
   void replay(Record& record) override;
 
  private:
+  // Of the calling thread, whose last call may have been another GPU's.
+  void use_gpu() const { check_cuda(cudaSetDevice(device_), "use the GPU"); }
   gpu::StreamLauncher launcher() { return {stream_, workspace_, is_recording_ ? *kept_ : *staging_, shared_bytes_}; }
   template <class Op>
   void launch(const Op& op) {

@@ -75,6 +75,36 @@ class Gpu final : public CudaDevice {
     products_ = std::make_shared<ProductCache>(settings.cache_folder, machine, warn);
   }
 
+  int ordinal() const override { return ordinal_; }
+  std::vector<std::string> kinds() const override {
+    int count = 0;
+    check_cuda(cudaGetDeviceCount(&count), "look for GPUs");
+    std::vector<std::string> all;
+    for (int gpu = 0; gpu < count; ++gpu) {
+      cudaDeviceProp p;
+      check_cuda(cudaGetDeviceProperties(&p, gpu), "ask a GPU what it is");
+      all.push_back(fmt::format("{}, compute capability {}.{}", p.name, p.major, p.minor));
+    }
+    return all;
+  }
+  void begin() const override {
+    cudaError_t status = cudaSetDevice(ordinal_);
+    if (status == cudaSuccess) status = cudaFree(nullptr);  // makes its context
+    if (status == cudaSuccess) return;
+    cudaGetLastError();
+    throw Error(fmt::format(
+        "GPU {}, {}, cannot be used: {} ({}){}; `nvidia-smi` shows its state, and "
+        "CUDA_VISIBLE_DEVICES chooses others",
+        ordinal_, properties_.name, cudaGetErrorString(status), cudaGetErrorName(status), why_unavailable(status)));
+  }
+  int64_t free_bytes() const override {
+    if (properties_.integrated != 0) return int64_t(properties_.totalGlobalMem);  // the host's, which makes room
+    check_cuda(cudaSetDevice(ordinal_), "use the GPU");
+    size_t free = 0, total = 0;
+    check_cuda(cudaMemGetInfo(&free, &total), "ask the GPU for its free memory");
+    return int64_t(free);
+  }
+
   std::string description() const override {
     int driver = 0;
     check_cuda(cudaDriverGetVersion(&driver), "ask for the driver's version");
@@ -87,8 +117,8 @@ class Gpu final : public CudaDevice {
   std::shared_ptr<const WorkspaceModel> workspace_model() const override {
     return std::make_shared<CudaWorkspace>(cudnn_);
   }
-  std::shared_ptr<const Mover> make_mover(std::shared_ptr<const Mover> host) const override {
-    return make_cuda_mover(ordinal_, std::move(host));
+  CudaMover make_mover(std::span<const int> gpus, std::shared_ptr<const Mover> host) const override {
+    return make_cuda_mover(gpus, std::move(host));
   }
   std::shared_ptr<Fabric> make_fabric() const override { return make_nccl_fabric(ordinal_); }
   std::unique_ptr<RecordingBackend> make_backend(Arena& workspace) const override {
@@ -103,6 +133,15 @@ class Gpu final : public CudaDevice {
   }
 
  private:
+  std::string why_unavailable(cudaError_t status) const {
+    if (status == cudaErrorMemoryAllocation) return ": other programs have its memory";
+    int mode = 0;
+    if (cudaDeviceGetAttribute(&mode, cudaDevAttrComputeMode, ordinal_) != cudaSuccess) return "";
+    if (mode == cudaComputeModeProhibited) return ": its compute mode is Prohibited (`nvidia-smi -c DEFAULT`)";
+    if (mode == cudaComputeModeExclusiveProcess)
+      return ": its compute mode is Exclusive_Process, and another process has it (`nvidia-smi -c DEFAULT`)";
+    return "";
+  }
   // Opened as a backend opens it.
   std::string cudnn_text() const {
     if (cudnn_ == CudnnUse::none) return knows_cudnn() ? "without cuDNN (WEFT_CUDNN=off)" : "without cuDNN";

@@ -1,8 +1,11 @@
 // A GPU, as the program sees it that loads weft's module for GPUs: no header of CUDA is needed for it.
 #pragma once
+#include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "weft/device/arena.h"
 #include "weft/device/fabric.h"
@@ -13,16 +16,28 @@ namespace weft {
 
 // For attention: not at all, where it gives the same bits each time, or the fastest way it has.
 enum class CudnnUse { none, repeatable, any };
+struct CudaMover {
+  std::shared_ptr<const Mover> mover;
+  std::vector<std::string> notes;  // of GPUs that do not reach each other
+};
 
 class CudaDevice {
  public:
   virtual ~CudaDevice() = default;
+  virtual int ordinal() const = 0;  // its number for CUDA
+  // What each GPU is that CUDA shows, in words that are equal where GPUs are: "NVIDIA H200, compute capability 9.0".
+  virtual std::vector<std::string> kinds() const = 0;
+  // Begins to use it. Throws Error, with its number, where that cannot be now: another process has it alone, it has no
+  // memory left to begin with.
+  virtual void begin() const = 0;
+  virtual int64_t free_bytes() const = 0;
   // "NVIDIA H200, compute capability 9.0, driver 13.0, cuBLASLt 13.1, cuDNN 9.19.0"
   virtual std::string description() const = 0;
   virtual std::shared_ptr<Memory> memory() const = 0;
   virtual std::shared_ptr<const WorkspaceModel> workspace_model() const = 0;
-  // Of tensors between ranks that are threads. What lies elsewhere is summed by `host`.
-  virtual std::shared_ptr<const Mover> make_mover(std::shared_ptr<const Mover> host) const = 0;
+  // Of tensors between ranks that are threads, on these GPUs, this one among them. What the host reaches is moved by
+  // `host`. All of them have begun.
+  virtual CudaMover make_mover(std::span<const int> gpus, std::shared_ptr<const Mover> host) const = 0;
   // Between ranks that are processes with a GPU of their own each. Throws Error, which says what is missing.
   virtual std::shared_ptr<Fabric> make_fabric() const = 0;
   // Ops run on a stream of its own, later than they are given (Backend::wait_all).

@@ -1,12 +1,11 @@
-// Tensors of ranks that share GPUs, moved by the GPU of the rank that asks.
+// Tensors of ranks that are threads, moved by their GPUs.
 #pragma once
-#include <memory>
-
-#include "weft/device/mover.h"
+#include "weft/ops/cuda/cuda_device.h"
 
 namespace weft {
 
-// What does not lie in a GPU's memory is summed by `host`.
-std::shared_ptr<const Mover> make_cuda_mover(int device, std::shared_ptr<const Mover> host);
+// Between the memories of these GPUs, and the host's. Where one does not reach another's memory, or its kernels read
+// there other bytes than were written, a note says so.
+CudaMover make_cuda_mover(std::span<const int> gpus, std::shared_ptr<const Mover> host);
 
 }  // namespace weft
