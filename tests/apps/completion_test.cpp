@@ -75,7 +75,8 @@ TEST(BashCompletion, OffersEveryRecipeKeyAfterTheRecipe) {
 
 // bash cuts words at '=' unless told otherwise.
 TEST(BashCompletion, OffersTheValuesOfRecipeKeys) {
-  EXPECT_EQ(bash_offers({"weft", "train", "r.toml", "train.numerics", "="}), (Words{"fast", "invariant"}));
+  EXPECT_EQ(bash_offers({"weft", "train", "r.toml", "train.numerics", "="}),
+            (Words{"fast", "invariant", "nondeterministic"}));
   EXPECT_EQ(bash_offers({"weft", "train", "r.toml", "train.numerics", "=", "f"}), Words{"fast"});
   EXPECT_EQ(bash_offers({"weft", "train", "r.toml", "train.numerics=f"}), Words{"train.numerics=fast"});
   EXPECT_EQ(bash_offers({"weft", "train", "r.toml", "data.shuffle", "="}), (Words{"false", "true"}));

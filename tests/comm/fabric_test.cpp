@@ -156,7 +156,7 @@ TEST(Fabric, RanksThatDoNotAgreeAllFailAndSayWhere) {
   EXPECT_NE(text.find("fabric_test.cpp"), std::string::npos) << text;
 }
 
-TEST(Fabric, RanksThatWaitForEachOtherWithoutEndFail) {
+TEST(FabricSlow, RanksThatWaitForEachOtherWithoutEndFail) {
   const std::string text = failure_of({.dp = 2}, [](const ProcessMesh& mesh) {
     Values x(DType::f32, 100, 0);
     if (mesh.world->rank() == 0) mesh[Axis::dp].all_reduce(x.tensor()).wait();

@@ -150,7 +150,7 @@ TEST(LocalGroup, RanksThatDoNotAgreeAreNamedWithBothSites) {
   EXPECT_NE(text.find("all-gather 0 of 1 f64"), std::string::npos) << text;
 }
 
-TEST(LocalGroup, AWaitThatCannotEndIsNamed) {
+TEST(LocalGroupSlow, AWaitThatCannotEndIsNamed) {
   std::atomic<int> told{0};
   const auto began = std::chrono::steady_clock::now();
   const std::string text = failure_of(3, [&](Communicator& c) {

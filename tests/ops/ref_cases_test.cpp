@@ -37,7 +37,7 @@ TEST(RefBackend, GivesTheSameBitsOnAnyNumberOfThreads) {
   }
 }
 
-TEST(Cases, OfEveryDtypePassTheRulesUnderNamesOfTheirOwn) {
+TEST(CasesSlow, OfEveryDtypePassTheRulesUnderNamesOfTheirOwn) {
   const WorkspaceModel none;
   DryBackend dry(none);
   std::set<std::string> names;

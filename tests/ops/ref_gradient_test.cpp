@@ -159,11 +159,16 @@ TEST(RefGradient, OfRopeIsTheInverse) {
   }
 }
 
-TEST(RefGradient, OfAttention) {
+// Of few queries, and of few keys or many: each element of q, k and v costs a forward pass.
+void expect_attention_gradients(bool of_many_keys) {
   for (testing::AttentionCase c : testing::attention_cases()) {
-    int64_t most = 0;
-    for (const AttentionSpan& span : c.spans) most = std::max(most, span.q_row + span.q_count);
-    if (most > 24) continue;  // each element of q, k and v costs a forward pass
+    int64_t queries = 0, keys = 0;
+    for (const AttentionSpan& span : c.spans) {
+      queries = std::max(queries, span.q_row + span.q_count);
+      keys = std::max(keys, span.k_row + span.k_count);
+    }
+    constexpr int64_t kFew = 24;
+    if (queries > kFew || (keys > kFew) != of_many_keys) continue;
     Given s;
     const Attention f = testing::make_attention(s.o, c);
     s.run(f);
@@ -185,6 +190,8 @@ TEST(RefGradient, OfAttention) {
     EXPECT_LT(complex_step_error(s.o, f, {{f.o, dout}}, {{f.q, dq}, {f.k, dk}, {f.v, dv}}), kRounding) << c.name;
   }
 }
+TEST(RefGradient, OfAttention) { expect_attention_gradients(false); }
+TEST(RefGradientSlow, OfAttentionToACache) { expect_attention_gradients(true); }
 
 TEST(RefGradient, OfSwiglu) {
   for (bool in_place : {false, true}) {

@@ -47,6 +47,7 @@ class Apart : public ::testing::Test {
   }
   testing::TempDir dir_;
 };
+using ApartSlow = Apart;
 
 TEST_F(Apart, TrainsSavesEvaluatesAndResumes) {
   for (const auto& [name, settings] : std::vector<std::pair<std::string, Settings>>{
@@ -65,7 +66,7 @@ TEST_F(Apart, TrainsSavesEvaluatesAndResumes) {
 }
 
 // As processes do, which MPI knows the host's memory of.
-TEST_F(Apart, RanksMoveTensorsByWayOfTheHost) {
+TEST_F(ApartSlow, RanksMoveTensorsByWayOfTheHost) {
   const auto by_the_host = [](const MeshSizes& sizes, const Mover& mover,
                               const std::function<void(const ProcessMesh&)>& body) {
     run_local(sizes, [&](const ProcessMesh& mesh) { body(through_host(mesh, mover)); });
@@ -90,8 +91,6 @@ TEST_F(Apart, MeasuresAndContinuesText) {
   EXPECT_EQ(there.loss, expected.loss);
   EXPECT_EQ(there.logits, expected.logits);
 }
-
-using ApartSlow = Apart;
 
 TEST_F(ApartSlow, TrialsLookAtWeightsGradientsAndOperands) {
   const Recipe recipe = recipe_of("llama-gqa", dir_ / "run", {});
