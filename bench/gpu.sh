@@ -204,6 +204,10 @@ run_speed() {
   have_program "speed" || return
   for recipe in "${recipes[@]}"; do
     attempt "step of $recipe" with_peak "$weft" bench step "$recipe" --ops --iters="$iters" ${small[@]+"${small[@]}"}
+    [[ $backend == cuda ]] || continue
+    attempt "step of $recipe, nondeterministic" with_peak "$weft" bench step "$recipe" --ops --iters="$iters" \
+      train.numerics=nondeterministic
+    attempt "step of $recipe without CUDA graphs" env WEFT_CUDA_GRAPHS=off "$weft" bench step "$recipe" --iters="$iters"
   done
 }
 
