@@ -38,8 +38,8 @@ SyntheticTokens::~SyntheticTokens() {
 BenchRun::BenchRun(const Recipe& recipe, const Machine& machine, RunPlan plan, const ProcessMesh& mesh)
     : is_late(machine.late),
       rank(std::move(plan), machine, mesh),
-      data(open_run_data(recipe, plan.model)),
-      batches(*data.train, {recipe.train.seq_length, recipe.train.micro_batch_size, plan.step.order}) {
+      data(open_run_data(recipe, rank.plan.model)),
+      batches(*data.train, {recipe.train.seq_length, recipe.train.micro_batch_size, rank.plan.step.order}) {
   init_weights(rank.state.params, 1, machine.threads);
   rank.state.params.masters_changed(rank.backend);
 }
