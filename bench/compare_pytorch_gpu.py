@@ -13,8 +13,8 @@ scaled_dot_product_attention held to one backend, and fused AdamW:
 
 weft's ratio is given against each; the better of the first two computes what weft does. weft runs as it does by
 itself, with the same bits each time, and as `any bits` with train.numerics = "nondeterministic": PyTorch's attention
-backward does not repeat either. Where a micro-batch
-does not fit, PyTorch's is halved and gradients are accumulated. weft runs before and after, and the better counts.
+backward does not repeat either. Where a micro-batch does not fit, PyTorch's is halved and gradients are accumulated.
+weft runs before and after, and the better counts.
 Flop/s of both are weft's count; MFU is against the rate of a large bf16 product in PyTorch.
 
 To try the script without a GPU:  --device cpu --backend cpu --no-compile --batch 2 --seq 32 --layers 1 --width 64

@@ -195,7 +195,7 @@ with_peak() {
   status=$?
   kill $! 2>/dev/null
   wait $! 2>/dev/null
-  [[ ! -s $most ]] || echo "GPU memory in use at most, by nvidia-smi: $(cat "$most") MiB"
+  [[ ! -s $most ]] || echo "GPU memory in use at most, by nvidia-smi: $(cat "$most") MiB (2 GiB of it may be weft measuring the GPU, or the search for products)"
   rm -f "$most"
   return "$status"
 }

@@ -40,7 +40,8 @@ class GraphInterpreter {
     const gpu::GraphTensor& t = graph_.tensors[tensor];
     int64_t offset = 0;
     for (size_t d = 0; d < 4; ++d) offset += index[d] * t.strides[d];
-    if (t.reordered) x += load(data_.at(gpu::Slot(t.id)), type_of(t.type), offset);  // blocks add to it as they come
+    if (t.id == int64_t(gpu::Slot::sums))
+      x += load(data_.at(gpu::Slot(t.id)), type_of(t.type), offset);  // blocks add to it as they come
     if (t.place != gpu::GraphTensor::Place::between)
       return store(data_.at(gpu::Slot(t.id)), type_of(t.type), offset, x);
     between_[tensor].at(size_t(offset)) = x;

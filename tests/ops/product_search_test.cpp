@@ -186,6 +186,19 @@ TEST(ProductSearch, ItEndsWhereNothingCanBeTried) {
   }
 }
 
+// A step of fp16 whose gradients overflow, with a call in every layer: the search must not end there.
+TEST(ProductSearch, CallsThatProveNothingAreLeftOutMoreAndMore) {
+  Product product({{1e-3}, {0.5e-3}});
+  ProductChoice choice = choice_of();
+  std::string tried;
+  for (int call = 0; call < 20; ++call) {
+    tried += choice.is_due() ? 'x' : '.';
+    if (tried.back() == 'x') product.call(choice, 0.0f);
+  }
+  EXPECT_EQ(tried, "x.x..x....x........x");
+  EXPECT_TRUE(choice.is_open());
+}
+
 TEST(ProductSearch, AProductTooSmallToProveAnythingKeepsTheFirstChoice) {
   EXPECT_FALSE(choice_of(kLeastOutputs - 1).is_open());
   EXPECT_TRUE(choice_of(kLeastOutputs).is_open());

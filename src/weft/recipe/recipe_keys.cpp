@@ -89,9 +89,8 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "overflows since the dynamic loss scale last doubled at which it halves, as it does at each one after"},
       {"train.numerics", &t.numerics, one_of({"fast", "invariant", "nondeterministic"}),
        "fast: repeats to the bit on the same layout; invariant: the same bits for any dp, schedule, recomputation "
-       "and number of threads, at the same micro_batch_size; nondeterministic, on GPUs: fast, where cuDNN's backward "
-       "of "
-       "attention may be a faster one whose last bits differ each time"},
+       "and number of threads, at the same micro_batch_size; nondeterministic, on GPUs: fast, but backward of "
+       "attention may be a faster one of cuDNN's whose last bits differ each time"},
       {"train.seed", &t.seed, count(0, kNoLimit), "of random weights, the order of the data, and dropout"},
       {"train.eval_interval", &t.eval_interval, count(0),
        "steps between evaluations on the held-out data; the end is always evaluated, 0: only that", kMayChange},

@@ -63,7 +63,8 @@ int64_t largest_divisor(int64_t of, int64_t most) {
 }
 
 // For one query head of one sequence: the scores' gradients, where they repeat; where heads share keys, each one's
-// gradients of them, first apart; sums of the queries' gradients in f32; a few numbers for each row.
+// gradients of them, first apart; sums of the queries' gradients in f32, which an A100 wants even where it is given
+// such; a few numbers for each row.
 int64_t backward_bytes(const AttentionShape& s) {
   const int64_t element = size_of(s.dtype), sums = s.length * s.dim * int64_t(sizeof(float));
   const int64_t apart = s.heads == s.kv_heads ? 0 : 2 * s.length * s.dim * element;

@@ -58,7 +58,6 @@ class Builder {
       step(GraphOp::matmul, {dscores, k}, dq);
     } else {
       const size_t sums = memory(Slot::sums, columns, packed(columns), GraphType::f32);
-      graph_.tensors[sums].reordered = true;
       step(GraphOp::matmul, {dscores, k}, sums);
       step(GraphOp::copy, {sums}, dq);
     }

@@ -39,7 +39,6 @@ struct GraphTensor {
   std::array<int64_t, 4> dims = {}, strides = {};  // elements
   GraphType type = GraphType::f32;
   Place place = Place::between;
-  bool reordered = false;  // its elements, as the library likes: in tiles of 16 x 16
 };
 
 enum class GraphOp {

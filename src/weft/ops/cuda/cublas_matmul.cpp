@@ -108,7 +108,10 @@ bool CublasMatmul::run(const Matmul& op, void* workspace, cudaStream_t stream) {
   if (!product.choice) return false;
   if (op.bias) product.point_at_bias(op.bias.data);
   const Call call{op, workspace, stream};
-  if (product.choice->is_open()) learn(product, call);
+  if (product.choice->is_open()) {
+    if (is_captured(stream)) throw gpu::CannotRecord();  // with what may be the slower way
+    if (product.choice->is_due()) learn(product, call);
+  }
   check(issue(product, call, product.choice->way(), op.out.data), "multiply matrices");
   return true;
 }
@@ -171,7 +174,6 @@ std::vector<ProductWay> CublasMatmul::all_ways_of(const Product& product) const 
 }
 
 void CublasMatmul::learn(Product& product, const Call& call) {
-  if (is_captured(call.stream)) return;
   const ProductWay& first = product.choice->first();
   // A sum in other parts has other bits: that needs no trial.
   const auto alike = [&] {

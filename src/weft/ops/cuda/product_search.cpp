@@ -26,9 +26,18 @@ std::optional<ProductWay> ProductChoice::learn(ProductTrial& trial) {
     }
     telling_ += telling, ++proofs_;
     if (telling_ >= kLeastTelling && proofs_ >= kLeastProofs) return settle(*found_);
+  } else {
+    left_out_ = gap_;
+    gap_ *= 2;
   }
   pass();
   return {};
+}
+
+bool ProductChoice::is_due() {
+  if (left_out_ == 0) return open_;
+  --left_out_;
+  return false;
 }
 
 void ProductChoice::pass() {

@@ -51,8 +51,12 @@ class ProductChoice {
   // To compute with: the first choice till another has been proven. No two of them differ in a bit.
   const ProductWay& way() const { return way_; }
   const ProductWay& first() const { return first_; }
-  // Whether the next call is to be tried: by learn, or by pass where nothing can be tried beside it.
+  // Whether a call is still to be tried.
   bool is_open() const { return open_; }
+  // Asked once at each call of an open one: whether this one is to be tried, by learn, or by pass where nothing can be
+  // tried beside it. After one that proved nothing 1, 2, 4, ... calls are left out: a step whose gradients overflow has
+  // many.
+  bool is_due();
   // Searches, or proves what was found. Returns what is settled by that and worth keeping.
   std::optional<ProductWay> learn(ProductTrial& trial);
   void pass();
@@ -66,7 +70,8 @@ class ProductChoice {
   std::vector<ProductWay> refuted_;  // equal to the first choice on some data, not on other
   bool open_ = true;
   int trials_ = 0, proofs_ = 0;
-  int64_t telling_ = 0;  // that have proven `found_`
+  int64_t left_out_ = 0, gap_ = 1;  // calls before the next trial; after the next that proves nothing
+  int64_t telling_ = 0;             // that have proven `found_`
 };
 
 }  // namespace weft
