@@ -412,6 +412,9 @@ TEST(Recipe, DotsInTextAndCommentsAreNotKeys) {
   // In quotes and comments any letter may stand; elsewhere the library's behaviour is undefined.
   EXPECT_SAYS(error_of("\n\xD8\xA7 = 1\n"), "r.toml:2: letters that are not ASCII stand in quotes");
   EXPECT_SAYS(error_of("[run]\ndir = 2x\"\xD1\x8B\n\"\n"), "r.toml:2: a quote within a word");
+  EXPECT_SAYS(error_of("[run]\ndir = 2x{\"\xD1\x8B\n\"\n"), "r.toml:2: a bracket within a word");
+  EXPECT_SAYS(error_of("[run]\ndir = 2x=\"\xD1\x8B\"\n"), "r.toml:2: a = behind a value");
+  EXPECT_SAYS(error_of("[data]\ntrain = [\"a\", 2x=\"\xD1\x8B\"]\n"), "r.toml:2: a = behind a value");
   EXPECT_SAYS(error_of("[run]\ndir = \xEF\xBB\x99\n"), "r.toml:2: letters that are not ASCII stand in quotes");
   EXPECT_EQ(error_of("\xEF\xBB\xBF" + kSmall + "# \xD8\xA7\n[run]\ndir = \"\xD8\xA7\"\n"), "");
   EXPECT_EQ(with({"run.dir=\xD8\xA7"}).run.dir, "\xD8\xA7");

@@ -27,12 +27,14 @@ class BareText {
     if (text_.starts_with("\xEF\xBB\xBF")) at_ = 3;  // a byte order mark
     while (at_ < text_.size()) {
       const char c = text_[at_];
+      if (c == '[' || c == '{') require_beginning("a bracket");
       if (c == '"' || c == '\'')
         skip_string(c);
       else if (c == '#')
         at_ = std::min(text_.find('\n', at_), text_.size());
       else
         ++at_;
+      follow(c);
       if (std::string_view("=,[]{}\n").find(c) != std::string_view::npos) dots = 0;
       if (c == '.' && ++dots > kMostDots)
         fail(fmt::format("a key of more than {} parts; a recipe has only section.key", kMostDots + 1));
@@ -42,14 +44,25 @@ class BareText {
   }
 
  private:
-  // A quote within a word begins no text: the library would look at what follows as at more of the word.
-  void require_beginning() const {
+  // One = for each key, and none for what stands in a list: behind another the library would look at text in quotes as
+  // at more of a word.
+  void follow(char c) {
+    if (c == '[' && (equals_ > 0 || !open_.empty())) open_ += c;  // no table's name
+    if (c == '{') open_ += c;
+    if ((c == ']' || c == '}') && !open_.empty()) open_.pop_back();
+    if (c == ',' || c == '\n' || c == '{') equals_ = 0;
+    if (c != '=') return;
+    if (++equals_ > 1 || (!open_.empty() && open_.back() == '['))
+      fail("a = behind a value; text stands in quotes as a whole, as in name = \"a=b\"");
+  }
+  // Within a word it begins nothing: the library would look at what follows as at more of the word.
+  void require_beginning(std::string_view what) const {
     constexpr std::string_view kBefore = " \t\r\n=,.[]{}\xBF";  // the last of a byte order mark
     if (at_ > 0 && kBefore.find(text_[at_ - 1]) == std::string_view::npos)
-      fail("a quote within a word; text stands in quotes as a whole, as in name = \"it's\"");
+      fail(fmt::format("{} within a word; text stands in quotes as a whole, as in name = \"it's\"", what));
   }
   void skip_string(char quote) {
-    require_beginning();
+    require_beginning("a quote");
     const std::string three(3, quote);
     const bool long_string = text_.compare(at_, 3, three) == 0;
     const std::string end = long_string ? three : three.substr(0, 1);
@@ -68,6 +81,8 @@ class BareText {
 
   const std::string &text_, &source_;
   size_t at_ = 0;
+  std::string open_;  // brackets
+  int equals_ = 0;    // since the key began
 };
 
 bool in_range(const Allowed& a, double v) {
