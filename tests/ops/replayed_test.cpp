@@ -139,6 +139,29 @@ TEST_F(ReplayedTest, FewOpsAreNotWorthIt) {
   EXPECT_EQ(device_->num_recorded, 0);
 }
 
+// And what there is goes on, chunk for chunk, behind a chunk that has none.
+TEST_F(ReplayedTest, ThereAreNotMoreRecordsThanThereMayBe) {
+  std::vector<Tensor> to;
+  for (size_t i = 0; i <= Replayed::kMostRecords; ++i) to.push_back(operands_.act(1, 8));
+  const Tensor x = operands_.act(1, 8);
+  const auto told_of_chunk = [&](size_t i, size_t ops) {
+    told_.clear();
+    for (size_t j = 0; j < ops; ++j) backend_.run(Axpby{.x = x, .out = to[i], .a = 1});
+    return told_;
+  };
+  for (int time = 0; time < 2; ++time) {
+    for (size_t i = 0; i < to.size(); ++i) {
+      told_of_chunk(i, 8);
+      backend_.wait_all();
+    }
+  }
+  EXPECT_EQ(size_t(device_->num_recorded), Replayed::kMostRecords);
+  std::string run;
+  for (size_t i = 0; i < Replayed::kMostOps; ++i) run += "1 ";
+  EXPECT_EQ(told_of_chunk(Replayed::kMostRecords, Replayed::kMostOps), run);
+  EXPECT_EQ(told_of_chunk(0, 8), "[1 1 1 1 1 1 1 1 ] ");  // without a wait between
+}
+
 // As an optimizer's, with the number of the step in it.
 TEST_F(ReplayedTest, OpsThatAreOtherEachTimeAreNeverRecorded) {
   for (double i = 0; i < 50; ++i) told_of({i, 2, 3, 4, 5, 6, 7, 8});

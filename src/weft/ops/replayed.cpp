@@ -26,6 +26,7 @@ void Replayed::begin_chunk() {
   may_hold_ = !records_.empty();
   num_held_ = 0;
   matching_.clear();
+  num_given_ = 0;
   chunk_.clear();
   chunk_place_ = 0;
 }
@@ -42,20 +43,24 @@ void Replayed::give_held(const Known* known) {
   const size_t count = std::exchange(num_held_, 0);
   for (size_t i = 0; i < count; ++i) {
     known->ops[i].run(*inner_);
-    remember(known->ops[i], known->ops[i].visit([](const auto& op) { return place_of(op); }));
+    if (learns()) remember(known->ops[i], known->ops[i].visit([](const auto& op) { return place_of(op); }));
+    count_given();
   }
 }
 
 void Replayed::remember(KeptOp op, size_t place) {
-  may_hold_ = false;
   chunk_.push_back(std::move(op));
   chunk_place_ = (chunk_place_ ^ place) * 0x9e3779b97f4a7c15u + 1;
-  if (chunk_.size() == kMostOps) end_chunk();
+}
+
+void Replayed::count_given() {
+  may_hold_ = false;
+  if (++num_given_ == kMostOps) end_chunk();
 }
 
 // What is waited for is recorded then, not while the device is at work.
 void Replayed::end_chunk() {
-  if (chunk_.size() >= kLeastOps && !records_off_ && records_.size() < kMostRecords) {
+  if (chunk_.size() >= kLeastOps && learns()) {
     if (num_seen_ops_ > kMostSeenOps) {
       seen_.clear();
       num_seen_ops_ = 0;

@@ -45,7 +45,8 @@ class Replayed final : public UniformBackend<Replayed> {
   void apply(const Op& op) {
     if (holds(op)) return;
     inner_->run(op);
-    if (!records_off_) remember(KeptOp(op), place_of(op));
+    if (learns()) remember(KeptOp(op), place_of(op));
+    count_given();
   }
   void enter(std::string_view region) override { inner_->enter(region); }
   void leave() override { inner_->leave(); }
@@ -94,7 +95,9 @@ class Replayed final : public UniformBackend<Replayed> {
   void begin_chunk();
   void begin_to_hold(size_t place);
   void give_held(const Known* known);
+  bool learns() const { return !records_off_ && records_.size() < kMostRecords; }
   void remember(KeptOp op, size_t place);
+  void count_given();
   void end_chunk();
   void record(Seen& seen);
 
@@ -110,7 +113,8 @@ class Replayed final : public UniformBackend<Replayed> {
   bool may_hold_ = true;          // all ops of this chunk so far begin a record
   size_t num_held_ = 0;           // ops that were not given on
   std::vector<Known*> matching_;  // records that begin with these
-  Ops chunk_;                     // ops that were, of this chunk
+  size_t num_given_ = 0;          // ops of this chunk that were
+  Ops chunk_;                     // the same, where records are still made
   size_t chunk_place_ = 0;
   int64_t num_replays_ = 0;
 };
