@@ -9,6 +9,8 @@
 
 #include "weft/base/rng.h"
 #include "weft/comm/communicator.h"
+#include "weft/device/arena.h"
+#include "weft/device/mover.h"
 
 namespace weft::testing {
 
@@ -44,6 +46,20 @@ struct Place {
   std::function<Tensor(Values&)> put = [](Values& v) { return v.tensor(); };
   std::function<void(Values&, const Tensor&)> take_back = [](Values&, const Tensor&) {};
 };
+
+// In an arena whose memory `mover` reaches; room that is taken stays taken.
+inline Place place_in(Arena& arena, const Mover& mover) {
+  return {.put =
+              [&](Values& v) {
+                const Tensor from = v.tensor(), to = arena.alloc(from.dtype, from.shape);
+                if (from.bytes() > 0) mover.copy(to.data, from.data, from.bytes());
+                return to;
+              },
+          .take_back =
+              [&](Values& v, const Tensor& from) {
+                if (from.bytes() > 0) mover.copy(v.tensor().data, from.data, from.bytes());
+              }};
+}
 
 // Throughout, `device` has tensors where `there` says.
 class SameCollectives {

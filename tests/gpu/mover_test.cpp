@@ -104,20 +104,13 @@ TEST(RanksOnGpus, CollectivesOfThreadsHaveTheBitsOfTheHosts) {
       [&](const ProcessMesh& mesh) {
         const int me = mesh.world->rank();
         Arena arena("tensors", int64_t{1} << 22, machine.of_rank(me).memory);
-        const testing::Place there = {.put =
-                                          [&](Values& v) {
-                                            const Tensor from = v.tensor(), to = arena.alloc(from.dtype, from.shape);
-                                            if (from.bytes() > 0) machine.mover->copy(to.data, from.data, from.bytes());
-                                            return to;
-                                          },
-                                      .take_back =
-                                          [&](Values& v, const Tensor& from) {
-                                            if (from.bytes() > 0)
-                                              machine.mover->copy(v.tensor().data, from.data, from.bytes());
-                                            arena.rewind();
-                                          }};
+        const testing::Place place = testing::place_in(arena, *machine.mover);
+        const auto take_back = [&](Values& v, const Tensor& from) {
+          place.take_back(v, from);
+          arena.rewind();
+        };
         // By the same communicator, of tensors on the host and of tensors on the rank's GPU.
-        testing::SameCollectives(*mesh.world, *mesh.world, there).expect_all();
+        testing::SameCollectives(*mesh.world, *mesh.world, {place.put, take_back}).expect_all();
       },
       *machine.mover);
 }

@@ -32,20 +32,6 @@ bool on_gpus(const MeshSizes& sizes,
   return have;
 }
 
-// In an arena of the GPU's.
-testing::Place place_in(Arena& arena, const Machine& machine) {
-  return {.put =
-              [&](Values& v) {
-                const Tensor from = v.tensor(), to = arena.alloc(from.dtype, from.shape);
-                if (from.bytes() > 0) machine.mover->copy(to.data, from.data, from.bytes());
-                return to;
-              },
-          .take_back =
-              [&](Values& v, const Tensor& from) {
-                if (from.bytes() > 0) machine.mover->copy(v.tensor().data, from.data, from.bytes());
-              }};
-}
-
 // As apps/ranks.cpp, of processes: before the first call of CUDA.
 void let_kernels_wait_for_other_gpus() {
   setenv("CUDA_MODULE_LOADING", "EAGER", 0);
@@ -64,7 +50,7 @@ TEST(SeveralGpus, CollectivesHaveTheBitsOfTheHosts) {
       for (const DType t : testing::kSums) {
         if (t == DType::f64 && n > 1'000'000) continue;
         Arena arena("tensors", 8 * n * size_of(t) + (1 << 20), machine.memory);
-        testing::SameCollectives(host[Axis::tp], mesh[Axis::tp], place_in(arena, machine)).expect(t, n);
+        testing::SameCollectives(host[Axis::tp], mesh[Axis::tp], testing::place_in(arena, *machine.mover)).expect(t, n);
       }
     }
   });
@@ -76,7 +62,7 @@ TEST(SeveralGpus, MessagesPassEachOther) {
   const bool have = on_gpus({.pp = 2}, [](const ProcessMesh&, const ProcessMesh& mesh, const Machine& machine) {
     constexpr int64_t kElements = 5'000'000;
     Arena arena("tensors", 8 * kElements * 4, machine.memory);
-    const testing::Place place = place_in(arena, machine);
+    const testing::Place place = testing::place_in(arena, *machine.mover);
     const int me = mesh.pp->rank(), peer = 1 - me;
     std::vector<Work> sent;
     for (int i = 0; i < 3; ++i) {
