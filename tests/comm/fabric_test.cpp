@@ -5,26 +5,20 @@
 #include <chrono>
 #include <set>
 
-#include "comm/host_fabric.h"
+#include "comm/joined.h"
 #include "comm/same_collectives.h"
-#include "weft/comm/fabric_mesh.h"
 #include "weft/comm/local_group.h"
 
 namespace weft {
 namespace {
 
+using testing::everything;
 using testing::HostFabric;
 using testing::HostWires;
+using testing::joined;
+using testing::nothing;
 using testing::Values;
 
-bool everything(const void*) { return true; }
-bool nothing(const void*) { return false; }
-
-FabricMesh joined(const ProcessMesh& host, HostWires& wires, const HostFabric::Holds& holds = everything,
-                  double timeout_s = 20) {
-  const auto fabric = std::make_shared<HostFabric>(wires, fmt::format("device {}", host.world->rank()), holds);
-  return over_fabric(host, {.fabric = fabric, .timeout_s = timeout_s});
-}
 // As run_local, and all tensors are of devices.
 void run_joined(const MeshSizes& sizes, const std::function<void(const ProcessMesh&)>& body) {
   HostWires wires;

@@ -1,6 +1,7 @@
 // A fabric of threads, which stands for that of GPUs: a transport knows nothing of a peer that has ended.
 #pragma once
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -29,16 +30,16 @@ struct HostWires {
   std::condition_variable news;
   std::map<std::string, Group> groups;  // by name
   int64_t names = 0, exchanges = 0, most_staging = 4096;
-  bool stalled = false;  // nothing passes
-  std::string failure;   // what every transport says has failed
+  bool stalled = false;              // nothing passes
+  std::string failure;               // what every transport says has failed
+  std::chrono::microseconds lag{0};  // of every exchange
+  ThreadStream::Around around = ThreadStream::run_plainly;
 };
 
 class HostTransport final : public QueueTransport {
  public:
   HostTransport(HostWires& wires, HostWires::Group& group, const Fabric::End& end)
-      : QueueTransport(end, wires.most_staging), wires_(wires), group_(group) {
-    start();
-  }
+      : QueueTransport(end, wires.most_staging, wires.around), wires_(wires), group_(group) {}
   ~HostTransport() override { finish(); }
   std::string failure() override {
     const std::lock_guard lock(wires_.mutex);
@@ -56,6 +57,7 @@ class HostTransport final : public QueueTransport {
   }
   // A piece is copied under the lock: none is touched any more once its sender has been aborted.
   void pass(const std::vector<Piece>& sent, const std::vector<Piece>& received) override {
+    if (wires_.lag.count() > 0) std::this_thread::sleep_for(wires_.lag);
     std::unique_lock lock(wires_.mutex);
     ++wires_.exchanges;
     wait(lock, [&] { return !wires_.stalled; });

@@ -1,22 +1,23 @@
-// A transport as a GPU's stream is one: a thread that does what it was given in its order, later.
+// A transport whose stream is a thread.
 #pragma once
-#include <condition_variable>
+#include <atomic>
 #include <cstring>
-#include <deque>
-#include <functional>
-#include <mutex>
-#include <thread>
+#include <vector>
 
+#include "comm/thread_stream.h"
 #include "weft/comm/rank_sum.h"
 #include "weft/device/fabric.h"
 
 namespace weft::testing {
 
-// Derived classes move bytes, and call `finish` when they end.
+// Derived classes move bytes.
 class QueueTransport : public Transport {
  public:
-  QueueTransport(const Fabric::End& end, int64_t most_staging)
-      : me_(end.rank), size_(end.size), staging_(size_t(std::min(end.staging_bytes, most_staging))) {}
+  QueueTransport(const Fabric::End& end, int64_t most_staging, ThreadStream::Around around = ThreadStream::run_plainly)
+      : me_(end.rank),
+        size_(end.size),
+        staging_(size_t(std::min(end.staging_bytes, most_staging))),
+        stream_(false, std::move(around)) {}
   void exchange(std::span<const Piece> sent, std::span<const Piece> received) override {
     give([this, sent = std::vector(sent.begin(), sent.end()),
           received = std::vector(received.begin(), received.end())] { pass(sent, received); });
@@ -36,20 +37,13 @@ class QueueTransport : public Transport {
     give([from = std::vector(from.begin(), from.end()), dtype, n, out] { sum_ranks(from, dtype, n, out); });
   }
   std::span<std::byte> staging() const override { return {const_cast<std::byte*>(staging_.data()), staging_.size()}; }
-  int64_t mark() override { return given_; }
-  bool passed(int64_t mark) override {
-    const std::lock_guard lock(mutex_);
-    return done_ >= mark;
-  }
+  Stream& stream() override { return stream_; }
   std::string failure() override { return ""; }
+  // What waits for the device goes on to do so, as a GPU's stream would.
   void abort() noexcept override {
-    {
-      const std::lock_guard lock(mutex_);
-      aborted_ = true;
-    }
-    news_.notify_all();
+    aborted_ = true;
     cut();
-    if (thread_.joinable()) thread_.join();
+    stream_.wait_all();
   }
 
  protected:
@@ -57,55 +51,27 @@ class QueueTransport : public Transport {
   // On the transport's thread; throws Aborted.
   virtual void pass(const std::vector<Piece>& sent, const std::vector<Piece>& received) = 0;
   virtual void cut() noexcept = 0;  // ends a `pass` that waits
-  void start() {
-    thread_ = std::thread([this] { run(); });
-  }
+  // Derived classes call it when they end.
   void finish() {
-    {
-      std::unique_lock lock(mutex_);
-      if (std::uncaught_exceptions() == 0) news_.wait(lock, [&] { return todo_.empty() || aborted_; });
-    }
-    abort();
+    if (std::uncaught_exceptions() > 0) return abort();
+    stream_.wait_all();
+    stream_.end();
   }
-  bool aborted() const {
-    const std::lock_guard lock(mutex_);
-    return aborted_;
-  }
+  bool aborted() const { return aborted_; }
   const int me_, size_;
 
  private:
   void give(std::function<void()> what) {
-    const std::lock_guard lock(mutex_);
-    todo_.push_back(std::move(what));
-    ++given_;
-    news_.notify_all();
-  }
-  void run() {
-    for (;;) {
-      std::function<void()> next;
-      {
-        std::unique_lock lock(mutex_);
-        news_.wait(lock, [&] { return !todo_.empty() || aborted_; });
-        if (aborted_) return;
-        next = todo_.front();
-      }
+    stream_.give([this, what = std::move(what)] {
       try {
-        next();
-      } catch (const Aborted&) { return; }
-      const std::lock_guard lock(mutex_);
-      todo_.pop_front();
-      ++done_;
-      news_.notify_all();
-    }
+        if (!aborted_) what();
+      } catch (const Aborted&) {}
+    });
   }
 
   std::vector<std::byte> staging_;
-  mutable std::mutex mutex_;
-  std::condition_variable news_;
-  std::deque<std::function<void()>> todo_;
-  int64_t given_ = 0, done_ = 0;
-  bool aborted_ = false;
-  std::thread thread_;
+  std::atomic<bool> aborted_ = false;
+  ThreadStream stream_;
 };
 
 }  // namespace weft::testing

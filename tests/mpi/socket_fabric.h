@@ -30,7 +30,6 @@ class SocketTransport final : public QueueTransport {
       peers_[who] = peer;
     }
     ::close(door);
-    start();
   }
   ~SocketTransport() override {
     finish();

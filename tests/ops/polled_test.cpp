@@ -21,7 +21,11 @@ class Telling final : public UniformBackend<Telling> {
   }
   void enter(std::string_view) override {}
   void leave() override {}
-  void wait_all() override {}
+  void wait_all() override { told_ += "wait "; }
+  Stream* issue_all() override {
+    told_ += "issue ";
+    return nullptr;
+  }
   bool is_holding() const override { return holds; }
   bool fails = false, holds = false;
 
@@ -69,6 +73,16 @@ TEST(Polled, TakesBackWhatItLentWhereTheOpFails) {
   Polled polled(c.inner, c.lend, failing_poll);
   EXPECT_EQ(testing::error_of([&] { polled.run(c.op); }), "the op");
   EXPECT_EQ(c.told, "lend op poll ");
+}
+
+// A device that waits for another rank's would never be done where that has failed.
+TEST(Polled, SettlesBeforeItWaitsForTheDevice) {
+  Case c;
+  Polled(c.inner, nullptr, c.poll).wait_all();
+  EXPECT_EQ(c.told, "wait ");
+  c.told.clear();
+  Polled(c.inner, nullptr, c.poll, [&] { c.told += "settle "; }).wait_all();
+  EXPECT_EQ(c.told, "issue settle wait ");
 }
 
 }  // namespace

@@ -20,6 +20,10 @@ class Telling final : public UniformBackend<Telling, RecordingBackend> {
     (is_recording_ ? kept_ : told_) += name + " ";
   }
   void wait_all() override { told_ += "| "; }
+  Stream* issue_all() override {
+    told_ += ". ";
+    return nullptr;
+  }
   Stamp stamp() override {
     told_ += "stamp ";
     return Stamp(1);
@@ -120,6 +124,26 @@ TEST_F(ReplayedTest, AStampComesBehindAllOpsBeforeIt) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(stamped(), "1 2 3 stamp 4 stamp 5 6 7 8 | ");
   EXPECT_EQ(told_of({1, 2, 3, 4, 5, 6, 7, 8}), "[1 2 3 4 5 6 7 8 ] | ");
   EXPECT_EQ(device_->num_recorded, 1);
+}
+
+// Others' streams may wait for what was held.
+TEST_F(ReplayedTest, IssuingEndsAChunkAndHoldsNothingBack) {
+  const auto issued = [&](int ops) {
+    told_.clear();
+    for (double a = 1; a <= 20; ++a) {
+      if (a > ops && a < 11) continue;
+      backend_.run(Axpby{.x = x_, .out = y_, .a = a});
+      if (a == ops) backend_.issue_all();
+    }
+    EXPECT_FALSE(backend_.is_holding());
+    backend_.wait_all();
+    return told_;
+  };
+  const std::string first = "1 2 3 4 5 6 7 8 9 ", second = "11 12 13 14 15 16 17 18 19 20 ";
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(issued(9), first + ". " + second + "| ");
+  EXPECT_EQ(backend_.num_records(), 2);
+  EXPECT_EQ(issued(9), "[" + first + "] . [" + second + "] | ");
+  EXPECT_EQ(issued(3), "1 2 3 . [" + second + "] | ");
 }
 
 TEST_F(ReplayedTest, ALongRunIsSeveralRecords) {

@@ -1,6 +1,6 @@
-// A device that starts nothing before it must: every op waits for `wait_all`; and that keeps ops which come again and
-// again, as one with CUDA graphs. Whoever reads or writes a tensor on the
-// host without that call sees other numbers than with a backend that runs its ops at once.
+// A device that starts nothing before it must: every op waits for `wait_all`, or for another stream that waits for it;
+// and that keeps ops which come again and again, as one with CUDA graphs. Whoever reads or writes a tensor on the host
+// without that call sees other numbers than with a backend that runs its ops at once.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -9,9 +9,11 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "comm/thread_stream.h"
 #include "guarded_memory.h"
 #include "weft/ops/replayed.h"
 #include "weft/train/machine.h"
@@ -28,29 +30,32 @@ class LateBackend final : public UniformBackend<LateBackend, RecordingBackend> {
  public:
   // Its ops may touch the memory of this guard.
   explicit LateBackend(std::unique_ptr<Backend> inner, std::shared_ptr<Guard> guard = Guard::of_process())
-      : inner_(std::move(inner)), guard_(std::move(guard)) {}
-  ~LateBackend() override = default;  // what was not waited for does not run
+      : inner_(std::move(inner)), stream_(true, [guard = std::move(guard)](const auto& ops) {
+          const Opened opened(*guard);
+          ops();
+        }) {}
+  ~LateBackend() override { stream_.end(); }  // what was not waited for does not run
 
   template <class Op>
   void apply(const Op& op) {
     if constexpr (requires { op.spans; })  // those a device copies as it is given the op
-      waiting_.push_back([this, op, spans = std::vector(op.spans.begin(), op.spans.end())] {
+      give([this, op, spans = std::vector(op.spans.begin(), op.spans.end())] {
         Op now = op;
         now.spans = spans;
         inner_->run(now);
       });
     else
-      waiting_.push_back([this, op] { inner_->run(op); });
+      give([this, op] { inner_->run(op); });
   }
   void wait_all() override {
     ++num_waits_;
-    const Opened opened(*guard_);
-    for (const auto& run : std::exchange(waiting_, {})) run();
+    stream_.wait_all();
     inner_->wait_all();
   }
+  Stream* issue_all() override { return &stream_; }
   Stamp stamp() override {
     const auto mine = Stamp(++num_stamps_);
-    waiting_.push_back([this, mine] {
+    give([this, mine] {
       times_[mine] = std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
     });
     return mine;
@@ -65,22 +70,28 @@ class LateBackend final : public UniformBackend<LateBackend, RecordingBackend> {
 
   static inline std::atomic<int64_t> num_replays{0};  // of all there are
   Recorded record(const std::function<void()>& give) override {
-    Waiting before = std::exchange(waiting_, {});
+    kept_.emplace();
     give();
-    return {std::make_unique<Kept>(std::exchange(waiting_, std::move(before))), ""};
+    return {std::make_unique<Kept>(*std::exchange(kept_, {})), ""};
   }
   void replay(Record& record) override {
-    const Waiting& ops = static_cast<Kept&>(record).ops;
-    waiting_.insert(waiting_.end(), ops.begin(), ops.end());
+    for (const auto& op : static_cast<Kept&>(record).ops) stream_.give(op);
     ++num_replays;
   }
 
  private:
+  void give(std::function<void()> op) {
+    if (kept_)
+      kept_->push_back(std::move(op));
+    else
+      stream_.give(std::move(op));
+  }
+
   std::unique_ptr<Backend> inner_;
   int64_t num_stamps_ = 0, num_waits_ = 0;
   std::map<Stamp, int64_t> times_;  // of stamps that were waited for
-  std::shared_ptr<Guard> guard_;
-  Waiting waiting_;
+  std::optional<Waiting> kept_;     // where it records
+  ThreadStream stream_;
 };
 
 inline Machine late_behind(std::shared_ptr<Guard> guard, Machine machine) {

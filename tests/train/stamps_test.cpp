@@ -15,9 +15,10 @@ namespace {
 
 int64_t clock_ns() { return int64_t(now_s() * 1e9); }
 
-TEST(Stamps, GoThroughEveryDecorator) {
+TEST(Stamps, GoThroughEveryDecoratorAsItsStreamDoes) {
   auto made = std::make_unique<testing::LateBackend>(std::make_unique<RefBackend>(1));
   const testing::LateBackend& device = *made;
+  const Stream* const made_stream = made->issue_all();
   Replayed replayed(std::move(made), [](const std::string&) {});
   Polled polled(replayed, nullptr, [] {});
   Checked checked(polled, {});
@@ -32,6 +33,7 @@ TEST(Stamps, GoThroughEveryDecorator) {
   EXPECT_LE(a_ns, b_ns);
   EXPECT_LE(b_ns, clock_ns());
   EXPECT_EQ(device.num_untaken(), 0u);
+  EXPECT_EQ(traced.issue_all(), made_stream);
 }
 
 TEST(Stamps, ABackendThatRunsOpsAtOnceHasNone) {

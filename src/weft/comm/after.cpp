@@ -11,20 +11,19 @@ class After final : public Communicator {
       : inner_(std::move(inner)), finish_(finish) {}
   int size() const override { return inner_->size(); }
   int rank() const override { return inner_->rank(); }
-  Work all_reduce(Tensor x, Site site) override { return finished().all_reduce(x, site); }
+  Work all_reduce(Tensor x, Site site) override { return behind(size() > 1, x).all_reduce(x, site); }
   Work all_gather(Tensor shard, Tensor full, Site site) override {
-    return finished(shard.data != full.data).all_gather(shard, full, site);
+    return behind(size() > 1 || shard.data != full.data, shard).all_gather(shard, full, site);
   }
   Work reduce_scatter(Tensor full, Tensor shard, Site site) override {
-    return finished(shard.data != full.data).reduce_scatter(full, shard, site);
+    return behind(size() > 1 || shard.data != full.data, shard).reduce_scatter(full, shard, site);
   }
-  Work send(Tensor x, int to, Site site) override { return finished().send(x, to, site); }
-  Work recv(Tensor x, int from, Site site) override { return finished().recv(x, from, site); }
+  Work send(Tensor x, int to, Site site) override { return behind(true, x, to).send(x, to, site); }
+  Work recv(Tensor x, int from, Site site) override { return behind(true, x, from).recv(x, from, site); }
 
  private:
-  // `copies`: whether one rank alone has something to do.
-  Communicator& finished(bool copies = false) {
-    if (size() > 1 || copies) finish_();
+  Communicator& behind(bool moves, const Tensor& x, int peer = -1) {
+    if (moves && !inner_->is_ordered(x, peer)) finish_();
     return *inner_;
   }
   std::shared_ptr<Communicator> inner_;

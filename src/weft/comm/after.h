@@ -6,8 +6,8 @@
 
 namespace weft {
 
-// The same mesh. `finish` is called before each call that moves something, and returns when tensors hold what was
-// computed; it must outlive the result.
+// The same mesh. `finish` is called before each call that moves something and is not ordered, and returns when tensors
+// hold what was computed; it must outlive the result.
 ProcessMesh after(const ProcessMesh& mesh, const std::function<void()>& finish);
 
 }  // namespace weft

@@ -18,7 +18,8 @@ class Work {
   };
   Work() = default;  // already finished
   explicit Work(std::shared_ptr<Pending> pending) : pending_(std::move(pending)) {}
-  // Blocks until the collective has finished here.
+  // Blocks until the collective has finished here; where its calls are ordered (Communicator::is_ordered), until it
+  // is certain that all ranks make the same.
   void wait() {
     if (auto pending = std::exchange(pending_, nullptr)) pending->wait();
   }
@@ -47,6 +48,10 @@ class Communicator {
   virtual ~Communicator() = default;
   virtual int size() const = 0;
   virtual int rank() const = 0;
+  // Whether calls on this tensor (messages: with that rank) begin on its device behind what that was given before, and
+  // what it is given after the wait comes behind them, while no host waits for the device. The host finds them done
+  // when it has waited for the device.
+  virtual bool is_ordered(const Tensor& /*x*/, int /*peer*/ = -1) const { return false; }
   // In place, sum.
   [[nodiscard]] virtual Work all_reduce(Tensor x, Site site = Site::current()) = 0;
   // Along dim 0. `shard` may lie in its place in `full`.

@@ -39,7 +39,7 @@ Tensor tensor_of(std::vector<Card>& cards) { return {cards.data(), DType::u8, {i
 class FabricCommunicator::Begun final : public Work::Pending {
  public:
   Begun(FabricCommunicator& ranks, Lane& lane, const CommCall& call)
-      : hub_(ranks.hub_), transport_(lane.transport), call_(call), mine_{Card::of(call, lane.calls++)} {}
+      : hub_(ranks.hub_), lane_(lane), call_(call), mine_{Card::of(call, lane.calls++)} {}
   Begun(const Begun&) = delete;
   Begun& operator=(const Begun&) = delete;
   ~Begun() override {
@@ -47,8 +47,9 @@ class FabricCommunicator::Begun final : public Work::Pending {
   }
   template <class Give>
   void give(const Give& give) {
-    give(*transport_);
-    mark_ = transport_->mark();
+    hub_->let_wait_for_device(lane_);
+    give(*lane_.transport);
+    mark_ = lane_.transport->stream().mark();
   }
   // A sender goes on without the receiver's card: neither direction between two ranks waits for the other.
   void tell(Communicator& host) {
@@ -70,7 +71,7 @@ class FabricCommunicator::Begun final : public Work::Pending {
       hub_->check_alive();
       agreement_.wait();
       check_same_calls();
-      hub_->wait(*transport_, mark_, call_);
+      hub_->wait_in_order(lane_, mark_, call_);
     } catch (const std::exception& e) {
       hub_->give_up(e.what());
       throw;
@@ -90,7 +91,7 @@ class FabricCommunicator::Begun final : public Work::Pending {
   }
 
   std::shared_ptr<FabricHub> hub_;
-  std::shared_ptr<Transport> transport_;
+  Lane& lane_;  // the hub's
   CommCall call_;
   std::vector<Card> mine_, all_;
   Work agreement_;  // ends before what it reads and writes
@@ -98,6 +99,13 @@ class FabricCommunicator::Begun final : public Work::Pending {
   int rank_ = 0, first_ = 0;
   bool finished_ = false;
 };
+
+bool FabricCommunicator::is_ordered(const Tensor& x, int peer) const {
+  if (!hub_->orders()) return false;
+  if (x.elements() == 0) return true;  // nothing moves
+  const bool has_lane = peer < 0 ? lanes_.group != nullptr : lanes_.to.contains(peer) || lanes_.from.contains(peer);
+  return has_lane && is_on_device(x);
+}
 
 Work FabricCommunicator::all_reduce(Tensor x, Site site) {
   check_has_sum(x.dtype);

@@ -17,7 +17,8 @@ struct FabricLanes {
 // As Communicator, with the bits of the host's. Where a tensor lies must be alike on all ranks of a call: in the memory
 // of the device alone, or anywhere else; both tensors of a call alike. An empty one goes by the host.
 //
-// A call begins at once on the device, on all that was computed before: its caller waits for that (comm/after.h). The
+// A call is ordered where the mesh is (ProcessMesh::order_by); else it begins at once on the device, on what was
+// computed before: its caller waits for that (comm/after.h). The
 // host's communicator of the axis tells the ranks of each other's calls at the same time, so those that do not agree,
 // wait for each other without end, or have lost a rank, learn of it as they do with the host's; the device ends then
 // what it has under way. Calls of axes that have the same ranks come in the same order on all of them.
@@ -27,6 +28,7 @@ class FabricCommunicator final : public Communicator {
       : hub_(std::move(hub)), host_(std::move(host)), lanes_(std::move(lanes)) {}
   int size() const override { return host_->size(); }
   int rank() const override { return host_->rank(); }
+  bool is_ordered(const Tensor& x, int peer) const override;
   Work all_reduce(Tensor x, Site site) override;
   Work all_gather(Tensor shard, Tensor full, Site site) override;
   Work reduce_scatter(Tensor full, Tensor shard, Site site) override;

@@ -3,6 +3,8 @@
 #include <chrono>
 #include <thread>
 
+#include "weft/base/threads.h"
+
 namespace weft {
 namespace {
 
@@ -24,7 +26,7 @@ std::shared_ptr<Lane> FabricHub::connect(const Fabric::End& end) {
 
 void FabricHub::wait(Transport& transport, int64_t mark, const CommCall& call) {
   const Clock::time_point began = Clock::now();
-  for (int64_t looks = 1; !transport.passed(mark); ++looks) {
+  for (int64_t looks = 1; !transport.stream().passed(mark); ++looks) {
     if (looks % kLooksPerCheck != 0 && looks > 1) continue;
     check_alive();
     if (const std::string why = transport.failure(); !why.empty())
@@ -44,6 +46,27 @@ void FabricHub::wait(Transport& transport, int64_t mark, const CommCall& call) {
   }
 }
 
+void FabricHub::let_wait_for_device(Lane& lane) {
+  if (!orders()) return;
+  Stream& device = *issue_();
+  lane.transport->stream().wait_for(device, device.mark());
+}
+
+void FabricHub::wait_in_order(Lane& lane, int64_t mark, const CommCall& call) {
+  if (!orders()) return wait(*lane.transport, mark, call);
+  issue_()->wait_for(lane.transport->stream(), mark);
+  while (!lane.ordered.empty() && lane.transport->stream().passed(lane.ordered.front().mark)) lane.ordered.pop_front();
+  lane.ordered.push_back({mark, call});
+}
+
+void FabricHub::settle() {
+  check_alive();
+  for (const auto& lane : lanes_) {
+    for (; !lane->ordered.empty(); lane->ordered.pop_front())
+      wait(*lane->transport, lane->ordered.front().mark, lane->ordered.front().call);
+  }
+}
+
 // What the device finds first may be that a peer has left off, which says why a moment later.
 void FabricHub::fail_unless_told(const std::string& why) {
   const Clock::time_point began = Clock::now();
@@ -59,7 +82,12 @@ void FabricHub::fail(const std::string& why) {
 void FabricHub::give_up(const std::string& why) noexcept {
   if (!failure_.empty()) return;
   failure_ = why;
-  for (const auto& lane : lanes_) lane->transport->abort();
+  Threads all;  // the end of one may wait for the device, which may wait for another
+  for (const auto& lane : lanes_) {
+    try {
+      all.start([&lane = *lane] { lane.transport->abort(); });
+    } catch (const Error&) { lane->transport->abort(); }
+  }
 }
 
 }  // namespace weft

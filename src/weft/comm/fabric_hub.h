@@ -1,5 +1,6 @@
 // What the communicators of one rank share that go by its device's fabric: how they wait, and how they fail.
 #pragma once
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -10,10 +11,15 @@
 
 namespace weft {
 
-// A transport, and how many calls it has been given: communicators of the same ranks share one.
+// A transport, and what it has been given: communicators of the same ranks share one.
 struct Lane {
+  struct Ordered {
+    int64_t mark;
+    CommCall call;
+  };
   std::shared_ptr<Transport> transport;
   int64_t calls = 0;
+  std::deque<Ordered> ordered = {};  // which the device alone waits for, oldest first; it may have passed them
 };
 
 // For its rank's thread. Once a call has failed every other throws the same CommError.
@@ -31,6 +37,16 @@ class FabricHub {
   }
   // Until the transport has passed the mark. The other ranks of the call have begun it.
   void wait(Transport& transport, int64_t mark, const CommCall& call);
+  // ProcessMesh::order_by.
+  void order_by(std::function<Stream*()> issue) { issue_ = std::move(issue); }
+  bool orders() const { return issue_ != nullptr; }
+  // What the lane is given from now on comes behind what the device was given, where calls are ordered; where not, it
+  // has been waited for.
+  void let_wait_for_device(Lane& lane);
+  // As `wait`, and where calls are ordered the device alone waits.
+  void wait_in_order(Lane& lane, int64_t mark, const CommCall& call);
+  // ProcessMesh::settle.
+  void settle();
   // Ends at once all that is under way.
   void give_up(const std::string& why) noexcept;
 
@@ -42,7 +58,8 @@ class FabricHub {
   std::function<void()> poll_;
   double timeout_s_;
   std::vector<std::shared_ptr<Lane>> lanes_;
-  std::string failure_;  // empty: none
+  std::function<Stream*()> issue_;  // none: calls are not ordered
+  std::string failure_;             // empty: none
 };
 
 }  // namespace weft

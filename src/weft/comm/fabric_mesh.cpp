@@ -124,7 +124,8 @@ class Joiner {
     wait_greeted(transport);
   }
   void wait_greeted(Transport& transport) {
-    hub_->wait(transport, transport.mark(), {.op = "greeting", .elements = kGreeting, .site = Site::current()});
+    hub_->wait(transport, transport.stream().mark(),
+               {.op = "greeting", .elements = kGreeting, .site = Site::current()});
   }
 
   std::shared_ptr<FabricHub> hub_;
@@ -145,6 +146,9 @@ FabricMesh over_fabric(const ProcessMesh& host, const FabricOfRank& mine) {
   for (auto& axis : mesh.axes) joiner.join_group(axis);
   for (auto* ranks : {&mesh.shards, &mesh.replicas}) joiner.join_group(*ranks);
   for (auto* ranks : {&mesh.pp, &mesh.pp_gradients}) joiner.join_links(*ranks);
+  if (!mesh.poll) mesh.poll = [] {};  // who settles polls
+  mesh.order_by = [hub](std::function<Stream*()> issue) { hub->order_by(std::move(issue)); };
+  mesh.settle = [hub] { hub->settle(); };
   mesh.give_up = [hub] { hub->give_up("this rank has failed"); };
   const double taken_gib = double(free - mine.fabric->free_bytes()) / double(1 << 30);
   return {std::move(mesh),

@@ -9,6 +9,7 @@
 
 #include "weft/comm/communicator.h"
 #include "weft/comm/traffic.h"
+#include "weft/device/stream.h"
 
 namespace weft {
 
@@ -50,6 +51,12 @@ struct ProcessMesh {
   // Where there is one: from its call to the next of `poll` this rank calls nothing of the mesh, whose own thread lets
   // things go on.
   std::function<void()> lend = {};
+  // Where there is one, and it has been called: calls are ordered (Communicator::is_ordered) by the stream that `issue`
+  // returns, which gives the device first what waits for others.
+  std::function<void(std::function<Stream*()> issue)> order_by = {};
+  // Where there is one: returns when all calls that were waited for have finished here. To be called before a device is
+  // waited for, which would wait without end where another has failed. Throws CommError.
+  std::function<void()> settle = {};
   // Where there is one: ends at once what this rank has under way; the mesh is dead then. For a rank that fails, before
   // memory ends that peers or devices still use.
   std::function<void()> give_up = {};

@@ -33,6 +33,7 @@ class Timed final : public Communicator {
   Timed(std::shared_ptr<Communicator> inner, Meter meter) : inner_(std::move(inner)), meter_(std::move(meter)) {}
   int size() const override { return inner_->size(); }
   int rank() const override { return inner_->rank(); }
+  bool is_ordered(const Tensor& x, int peer) const override { return inner_->is_ordered(x, peer); }
   Work all_reduce(Tensor x, Site site) override {
     return collective("all-reduce", x, [&] { return inner_->all_reduce(x, site); });
   }

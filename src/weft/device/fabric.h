@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "weft/device/stream.h"
 #include "weft/tensor/dtype.h"
 
 namespace weft {
@@ -31,11 +32,12 @@ class Transport {
   // Its device's, for pieces on their way.
   virtual std::span<std::byte> staging() const = 0;
 
-  // Where everything has been done that was given before the call.
-  virtual int64_t mark() = 0;
-  virtual bool passed(int64_t mark) = 0;
+  // On which it does it.
+  virtual Stream& stream() = 0;
   virtual std::string failure() = 0;  // what has failed, here or at a peer, so that it will not go on; else empty
-  // Ends what is under way, and does not return before nothing touches a tensor any more. Nothing is to be given after.
+  // Ends what is under way, and does not return before nothing touches a tensor any more; marks count as passed then.
+  // Nothing is to be given after. What its stream waits for must come, so those of a rank are aborted at the same time,
+  // each by a thread.
   virtual void abort() noexcept = 0;
 };
 

@@ -325,8 +325,8 @@ void ParamStore::masters_changed(Backend& backend) {
   for (Unit& u : units_)
     if (precision_.compute != precision_.stat && u.mirrors < 0 && u.size > 0)
       backend.run(Copy{.from = u.master, .to = u.value_shard});
-  backend.wait_all();
   updated();
+  backend.wait_all();
 }
 
 void ParamStore::updated() {

@@ -54,7 +54,7 @@ class ParamStore {
   void open_grads(Backend& backend, int unit, int64_t micro_batch);
   void flush(Backend& backend, int unit, int64_t micro_batch, bool last);
   // After the last micro-batch: gradients are the sums over all of them, of all ranks, and over ties, until begin_step
-  // or an update, which may use their memory. Blocks.
+  // or an update, which may use their memory. A device that runs ops later has them behind what it was given.
   void finish_step(Backend& backend);
   void begin_step();
   // For a dry run: as if micro-batches [first, end), alike to the one before, had been flushed.

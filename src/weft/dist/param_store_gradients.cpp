@@ -91,13 +91,9 @@ void ParamStore::flush(Backend& backend, int index, int64_t micro_batch, bool la
   WEFT_CHECK(open != u.open.end(), "flush of unit {}, whose gradients are not open", u.name);
   const int buffer = open->buffer;
   u.open.erase(open);
-  if (order_.reduces_each()) {
-    backend.wait_all();
-    return reduce_each(backend, u, micro_batch, buffer);
-  }
+  if (order_.reduces_each()) return reduce_each(backend, u, micro_batch, buffer);
   settle(backend, u, {0, leaf}, buffer);
   if (order_.tree || order_.ranks == 1) return;
-  backend.wait_all();
   begin_reduction(backend, u, u.buffers[size_t(buffer)]);
 }
 
@@ -136,7 +132,6 @@ void ParamStore::begin_reduction(Backend& backend, Unit& u, const Tensor& whole,
     r.narrow = narrow_.take(u.size);
     sent = narrow_[r.narrow].slice_rows(0, u.size);
     backend.run(Copy{.from = whole, .to = sent});
-    backend.wait_all();
   }
   const Run shard = shard_of(u);
   r.work = order_.shards > 1 ? shards().reduce_scatter(sent, sent.slice_rows(shard.first, shard.count))
@@ -156,7 +151,6 @@ void ParamStore::wait_oldest_reduction(Backend& backend) {
     backend.run(Add{.x = u.sum, .y = mine, .out = u.sum});
   else if (r.transient >= 0)
     backend.run(Copy{.from = mine, .to = u.sum});
-  backend.wait_all();
   if (r.narrow >= 0) narrow_.give(r.narrow);
   if (r.transient >= 0) transient_.give(r.transient);
 }
@@ -186,7 +180,6 @@ void ParamStore::exchange_leaves(Backend& backend, Unit& u, int64_t micro_batch,
     else
       dp().recv(u.buffers[size_t(buffer)], int(from)).wait();
     settle(backend, u, {0, micro_batch * order_.ranks + from}, buffer);
-    backend.wait_all();
   }
   for (Work& w : sent) w.wait();
 }
@@ -223,7 +216,6 @@ void ParamStore::join_trees(Backend& backend, Unit& u) {
       backend.run(Add{.x = sums[size_t(into)], .y = sums[size_t(from)], .out = sums[size_t(into)]});
     });
   }
-  backend.wait_all();
   mesh_.replicas->all_gather(sums[size_t(top.root())], shard_gradient(u)).wait();
 }
 
@@ -238,7 +230,6 @@ Tensor ParamStore::shard_gradient(const Unit& u) const {
 }
 
 void ParamStore::finish_step(Backend& backend) {
-  backend.wait_all();
   wait_reductions(backend);
   wait_replicas();
   for (Unit& u : units_) {
@@ -263,7 +254,6 @@ void ParamStore::add_twins(Backend& backend) {
     mesh_.pp->recv(theirs, peer).wait();
     sent.wait();
     backend.run(Add{.x = mine, .y = theirs, .out = mine});
-    backend.wait_all();
   }
 }
 
@@ -292,7 +282,6 @@ void ParamStore::add_ties(Backend& backend) {
     const Tensor owner = here(unit(u.mirrors));
     backend.run(Add{.x = owner, .y = here(u), .out = owner});
   }
-  backend.wait_all();
 }
 
 }  // namespace weft

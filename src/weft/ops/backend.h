@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "weft/base/error.h"
+#include "weft/device/stream.h"
 #include "weft/ops/ops.h"
 
 namespace weft {
@@ -47,6 +48,9 @@ class Backend : public AllOps::Interface {
   virtual void wait_all() {}
   // Whether the last ops wait here for others before the device is given them (ops/replayed.h).
   virtual bool is_holding() const { return false; }
+  // Gives the device those, and returns its stream, for others to wait for and to be waited for by it; none of a
+  // backend that runs its ops at once.
+  virtual Stream* issue_all() { return nullptr; }
 
   // The place behind what was issued so far: its time is known later, and nothing waits for it. `none` of a backend
   // that runs its ops at once: there the caller's clock tells.

@@ -6,13 +6,22 @@ Replayed::Replayed(std::unique_ptr<RecordingBackend> inner, Warn warn)
     : inner_(std::move(inner)), warn_(std::move(warn)) {}
 
 void Replayed::wait_all() {
-  if (num_held_ > 0) give_held(matching_.front());
+  give_all();
   inner_->wait_all();
-  end_chunk();
   for (const size_t place : std::exchange(due_, {})) {
     const auto seen = seen_.find(place);
     if (seen != seen_.end() && !records_off_) record(seen->second);
   }
+}
+
+Stream* Replayed::issue_all() {
+  give_all();
+  return inner_->issue_all();
+}
+
+void Replayed::give_all() {
+  if (num_held_ > 0) give_held(matching_.front());
+  end_chunk();
 }
 
 Stamp Replayed::stamp() {

@@ -29,11 +29,11 @@ class RecordingBackend : public Backend {
   virtual void replay(Record& record) = 0;
 };
 
-// Ops come in chunks: up to kMostOps of them, or till `wait_all`. A chunk that has come twice with the same ops is
-// recorded; from then on its ops are held as they come, and when the last of them has come, replayed. Where another op
-// comes than the record has, or `wait_all`, those held are run one by one: what is computed does not depend on any of
-// this. Ops that differ each time (of dropout, of optimizers) are never recorded.
-// Where the device cannot record, `warn` is told once, and everything runs as it comes.
+// Ops come in chunks: up to kMostOps of them, or till `issue_all` or `wait_all`. A chunk that has come twice with the
+// same ops is recorded; from then on its ops are held as they come, and when the last of them has come, replayed. Where
+// another op comes than the record has, or one of these, those held are run one by one: what is computed does not
+// depend on any of this. Ops that differ each time (of dropout, of optimizers) are never recorded. Where the device
+// cannot record, `warn` is told once, and everything runs as it comes.
 class Replayed final : public UniformBackend<Replayed> {
  public:
   static constexpr size_t kLeastOps = 8, kMostOps = 128;  // of a chunk; a device is idle while the first is held
@@ -52,6 +52,8 @@ class Replayed final : public UniformBackend<Replayed> {
   void leave() override { inner_->leave(); }
   void wait_all() override;
   bool is_holding() const override { return num_held_ > 0; }
+  // Ends a chunk.
+  Stream* issue_all() override;
   // Behind those held, which are run one by one; no chunk that has a stamp in it is held or recorded. So a step that is
   // traced op by op leaves no mark on those that are not.
   Stamp stamp() override;
@@ -92,6 +94,7 @@ class Replayed final : public UniformBackend<Replayed> {
     }
     return true;
   }
+  void give_all();
   void begin_chunk();
   void begin_to_hold(size_t place);
   void give_held(const Known* known);

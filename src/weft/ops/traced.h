@@ -51,6 +51,7 @@ class Traced final : public UniformBackend<Traced> {
   void enter(std::string_view region) override;
   void leave() override;
   bool is_holding() const override { return inner_.is_holding(); }
+  Stream* issue_all() override { return inner_.issue_all(); }
   void wait_all() override;
   Stamp stamp() override { return inner_.stamp(); }
   int64_t take_time_ns(Stamp stamp) override { return inner_.take_time_ns(stamp); }

@@ -71,8 +71,8 @@ void update_adamw(Backend& backend, const AdamWSpec& spec, const ParamStore::Seg
 
 void update_all(Backend& backend, const Optimizer& optimizer, ParamStore& store, Arena& scratch, const StepSize& size) {
   optimizer.update(backend, store, scratch, size);
-  backend.wait_all();
   store.updated();
+  backend.wait_all();
 }
 
 double clip_scale(double norm, double max_norm) {

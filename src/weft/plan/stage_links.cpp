@@ -16,8 +16,7 @@ PipelinePlace StageLinks::next(int chunk, Way way) const {
   return place_of(pipeline_, way == Way::forward ? here + 1 : here - 1);
 }
 
-void StageLinks::send(Backend& backend, Passage from, Way way, Tensor what) {
-  backend.wait_all();
+void StageLinks::send(Passage from, Way way, Tensor what) {
   const PipelinePlace to = next(from.chunk, way);
   Sent sent{.from = from, .way = way, .what = what, .work = {}};
   if (to.stage != mesh_.pp->rank()) sent.work = ranks(way).send(what, to.stage);
@@ -33,7 +32,6 @@ void StageLinks::receive(Backend& backend, Passage to, Way way, Tensor into) {
   WEFT_CHECK(sent != sent_.end(), "chunk {} has nothing for chunk {} of micro-batch {}", from.chunk, to.chunk,
              to.micro_batch);
   backend.run(Copy{.from = sent->what, .to = into});
-  backend.wait_all();
   sent_.erase(sent);
 }
 

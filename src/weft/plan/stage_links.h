@@ -20,10 +20,10 @@ class StageLinks {
     Link(StageLinks& all, Backend& backend, int chunk, int64_t micro_batch)
         : all_(all), backend_(backend), chunk_(chunk), micro_batch_(micro_batch) {}
     void receive_stream(Tensor x) override { all_.receive(backend_, {chunk_, micro_batch_}, Way::forward, x); }
-    void send_stream(Tensor y) override { all_.send(backend_, {chunk_, micro_batch_}, Way::forward, y); }
+    void send_stream(Tensor y) override { all_.send({chunk_, micro_batch_}, Way::forward, y); }
     void receive_gradient(Tensor dy) override { all_.receive(backend_, {chunk_, micro_batch_}, Way::backward, dy); }
     Tensor gradient_to_send() override { return all_.wait_free(chunk_); }
-    void send_gradient(Tensor dx) override { all_.send(backend_, {chunk_, micro_batch_}, Way::backward, dx); }
+    void send_gradient(Tensor dx) override { all_.send({chunk_, micro_batch_}, Way::backward, dx); }
 
    private:
     StageLinks& all_;
@@ -49,7 +49,7 @@ class StageLinks {
   };
   PipelinePlace next(int chunk, Way way) const;
   Communicator& ranks(Way way) const { return way == Way::forward ? *mesh_.pp : *mesh_.pp_gradients; }
-  void send(Backend& backend, Passage from, Way way, Tensor what);
+  void send(Passage from, Way way, Tensor what);
   void receive(Backend& backend, Passage to, Way way, Tensor into);
   Tensor wait_free(int chunk);
 

@@ -17,14 +17,16 @@ RankRun::RankRun(RunPlan of_rank, const Machine& machine, const ProcessMesh& of_
       late_(machine.late),
       kernels_(machine.make_backend(workspace)),
       decorated_(decorate ? decorate(*kernels_, mesh) : nullptr),
-      polled_(mesh.poll ? std::make_unique<Polled>(decorated_ ? *decorated_ : *kernels_, mesh.lend, mesh.poll)
-                        : nullptr),
+      polled_(mesh.poll
+                  ? std::make_unique<Polled>(decorated_ ? *decorated_ : *kernels_, mesh.lend, mesh.poll, mesh.settle)
+                  : nullptr),
       backend(polled_      ? *polled_
               : decorated_ ? *decorated_
                            : *kernels_),
       executor(state, plan.step, plan.memory, {backend, mesh, machine.memory}) {
   WEFT_CHECK(machine.devices.empty(), "the machine of all ranks, not of this one (Machine::of_rank)");
   finish_ = [this] { backend.wait_all(); };
+  if (mesh.order_by && backend.issue_all() != nullptr) mesh.order_by([this] { return backend.issue_all(); });
 }
 
 RankRun::~RankRun() {
@@ -32,7 +34,11 @@ RankRun::~RankRun() {
   if (mesh.give_up && std::uncaught_exceptions() > 0) mesh.give_up();
   try {
     backend.wait_all();
-  } catch (...) {}  // of a device that failed: whoever waited for it before has been told
+  } catch (...) {  // of a device that failed, or of others: whoever waited for it before has been told
+    try {
+      kernels_->wait_all();
+    } catch (...) {}
+  }
 }
 
 // The workspace may be used less: a larger evaluation may own its peak, and a device may attend to a batch's documents

@@ -64,6 +64,7 @@ CudaBackend::CudaBackend(int device, Arena& workspace, std::shared_ptr<ProductCa
   check_cuda(cudaDeviceGetAttribute(&shared_bytes_, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
              "ask the GPU for its shared memory");
   check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream");
+  marks_.emplace(gpu::CudaMarks(device, stream_));
   staging_.emplace(stream_);
   kept_.emplace(stream_, true);
   cublas_.emplace(std::move(products));
@@ -77,6 +78,7 @@ CudaBackend::~CudaBackend() {
   cudaSetDevice(device_);
   cudaStreamSynchronize(stream_);
   attention_.reset();  // which knows the stream
+  marks_.reset();
   cudaStreamDestroy(stream_);
 }
 
@@ -87,6 +89,7 @@ void CudaBackend::wait_all() {
   use_gpu();
   check_cuda(cudaStreamSynchronize(stream_), "run what the GPU was given");
   staging_->stream_has_passed();
+  marks_->stream_has_passed();
   if (times_) times_->stream_has_passed();
 }
 

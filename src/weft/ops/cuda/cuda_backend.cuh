@@ -6,6 +6,7 @@
 #include "weft/ops/cuda/cuda_device.h"
 #include "weft/ops/cuda/cuda_events.h"
 #include "weft/ops/cuda/fast_attention.h"
+#include "weft/ops/cuda/marked_stream.h"
 #include "weft/ops/cuda/run_kernels.h"
 #include "weft/ops/cuda/stream_launcher.cuh"
 #include "weft/ops/cuda/stream_times.h"
@@ -28,6 +29,7 @@ class CudaBackend final : public UniformBackend<CudaBackend, RecordingBackend> {
   void enter(std::string_view region) override;
   void leave() override;
   void wait_all() override;
+  Stream* issue_all() override { return &*marks_; }
   Stamp stamp() override;
   int64_t take_time_ns(Stamp stamp) override;
   // As a CUDA graph.
@@ -60,6 +62,7 @@ class CudaBackend final : public UniformBackend<CudaBackend, RecordingBackend> {
   std::optional<CublasMatmul> cublas_;  // of the device, which is set before
   std::optional<gpu::FastAttention<gpu::StreamLauncher>> attention_;
   std::optional<gpu::StreamTimes<gpu::CudaEvents>> times_;  // once asked for
+  std::optional<gpu::MarkedStream<gpu::CudaMarks>> marks_;
 };
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// Events of a stream of a GPU that keep the time at which it passed them.
+// Events of a stream of a GPU: those that keep the time at which it passed them, and those that others wait for.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -34,6 +34,48 @@ class CudaEvents {
   }
 
  private:
+  int device_;
+  cudaStream_t stream_;
+};
+
+class CudaMarks {
+ public:
+  using Event = cudaEvent_t;
+  CudaMarks(int device, cudaStream_t stream) : device_(device), stream_(stream) {}
+
+  Event make() const {
+    Event event = nullptr;
+    use_gpu();
+    check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "make an event");
+    return event;
+  }
+  void end(Event event) const { cudaEventDestroy(event); }
+  void record(Event event) const {
+    use_gpu();
+    check_cuda(cudaEventRecord(event, stream_), "mark a stream");
+  }
+  bool passed(Event event) const {
+    const cudaError_t status = cudaEventQuery(event);
+    if (status == cudaErrorNotReady) {
+      cudaGetLastError();  // it is no failure, but would be found by the next launch as one
+      return false;
+    }
+    check_cuda(status, "run what the GPU was given");
+    return true;
+  }
+  void hold_for(Event event) const {
+    use_gpu();
+    check_cuda(cudaStreamWaitEvent(stream_, event, 0), "let a stream wait for another");
+  }
+  void copy(void* to, const void* from, int64_t bytes) const {
+    use_gpu();
+    check_cuda(cudaMemcpyAsync(to, from, size_t(bytes), cudaMemcpyDefault, stream_), "copy between GPU and host");
+  }
+
+ private:
+  // Of the calling thread, whose last call may have been another GPU's.
+  void use_gpu() const { check_cuda(cudaSetDevice(device_), "use the GPU"); }
+
   int device_;
   cudaStream_t stream_;
 };

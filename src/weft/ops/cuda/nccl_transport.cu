@@ -31,6 +31,7 @@ void NcclTransport::connect(const Fabric::End& end) {
   int least = 0, greatest = 0;  // so that a sum need not wait for the end of a product
   check_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest), "ask for the priorities of streams");
   check_cuda(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest), "make a stream");
+  marks_.emplace(gpu::CudaMarks(ordinal_, stream_));
   void* memory = nullptr;
   check_cuda(cudaMalloc(&memory, size_t(end.staging_bytes)), "take memory of the GPU for sums over ranks");
   staging_ = {static_cast<std::byte*>(memory), size_t(end.staging_bytes)};
@@ -50,8 +51,7 @@ NcclTransport::~NcclTransport() {
     cudaStreamSynchronize(stream_);
     nccl_.comm_destroy(comm_);
   }
-  for (const Mark& m : marks_) cudaEventDestroy(m.event);
-  for (cudaEvent_t event : free_) cudaEventDestroy(event);
+  marks_.reset();
   if (stream_ != nullptr) cudaStreamDestroy(stream_);
   cudaFree(staging_.data());
 }
@@ -82,35 +82,6 @@ void NcclTransport::sum(std::span<const void* const> from, DType dtype, int64_t 
   gpu::by_float(dtype, [&](auto t) { launch_sum<decltype(t)>(from, n, out, stream_); });
 }
 
-int64_t NcclTransport::mark() {
-  use_gpu();
-  cudaEvent_t event = nullptr;
-  if (free_.empty()) {
-    check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "make an event");
-  } else {
-    event = free_.back();
-    free_.pop_back();
-  }
-  marks_.push_back({++marked_, event});
-  check_cuda(cudaEventRecord(event, stream_), "mark a stream");
-  return marked_;
-}
-
-bool NcclTransport::passed(int64_t mark) {
-  while (!marks_.empty() && passed_ < mark) {
-    const cudaError_t status = cudaEventQuery(marks_.front().event);
-    if (status == cudaErrorNotReady) {
-      cudaGetLastError();  // it is no failure, but would be found by the next launch as one
-      return false;
-    }
-    check_cuda(status, "move tensors between GPUs");
-    passed_ = marks_.front().number;
-    free_.push_back(marks_.front().event);
-    marks_.pop_front();
-  }
-  return passed_ >= mark;
-}
-
 std::string NcclTransport::failure() {
   if (comm_ == nullptr) return "it has been aborted";
   ncclResult_t state = ncclSuccess;
@@ -126,6 +97,7 @@ void NcclTransport::abort() noexcept {
   nccl_.comm_abort(comm_);
   comm_ = nullptr;
   cudaStreamSynchronize(stream_);
+  marks_->stream_has_passed();
 }
 
 }  // namespace weft

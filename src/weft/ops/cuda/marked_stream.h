@@ -1,0 +1,87 @@
+// A stream of a GPU, and events at the places in it that something waits for.
+#pragma once
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "weft/base/error.h"
+#include "weft/device/stream.h"
+
+namespace weft::gpu {
+
+// Events is what the stream has of them (CudaMarks; one of a test is in tests/ops/marked_stream_test.cpp):
+//   using Event                 cheap to copy
+//   Event make(); void end(Event)
+//   void record(Event)          where the stream is, also one that was recorded before: who waits for it by then waits
+//                               for the place that it had
+//   bool passed(Event)
+//   void hold_for(Event)        of another stream: what this one is given comes behind it
+//   void copy(void*, const void*, int64_t)
+// Belongs to one stream; not thread-safe.
+template <class Events>
+class MarkedStream final : public Stream {
+ public:
+  explicit MarkedStream(Events events) : events_(std::move(events)) {}
+  MarkedStream(const MarkedStream&) = delete;
+  MarkedStream& operator=(const MarkedStream&) = delete;
+  ~MarkedStream() override {
+    for (const Mark& m : marks_) events_.end(m.event);
+    for (const auto event : free_) events_.end(event);
+  }
+
+  int64_t mark() override {
+    while (!marks_.empty() && first_has_passed()) {}  // so that there are no more events than places under way
+    const auto event = free_event();
+    marks_.push_back({++marked_, event});
+    events_.record(event);
+    return marked_;
+  }
+  bool passed(int64_t mark) override {
+    while (passed_ < mark && !marks_.empty() && first_has_passed()) {}
+    return passed_ >= mark;
+  }
+  void wait_for(Stream& other, int64_t mark) override {
+    auto* const marked = dynamic_cast<MarkedStream*>(&other);
+    WEFT_CHECK(marked != nullptr, "a GPU's stream is to wait for one of another kind");
+    WEFT_CHECK(mark <= marked->marked_, "mark {} of a stream that has made {}", mark, marked->marked_);
+    if (marked == this || marked->passed(mark)) return;
+    const auto& marks = marked->marks_;  // of consecutive numbers
+    events_.hold_for(marks[size_t(mark - marks.front().number)].event);
+  }
+  void copy(void* to, const void* from, int64_t bytes) override { events_.copy(to, from, bytes); }
+  // To be called when everything has been waited for that the stream was given.
+  void stream_has_passed() {
+    for (const Mark& m : marks_) free_.push_back(m.event);
+    marks_.clear();
+    passed_ = marked_;
+  }
+
+ private:
+  using Event = typename Events::Event;
+  struct Mark {
+    int64_t number;
+    Event event;
+  };
+
+  bool first_has_passed() {
+    const Mark first = marks_.front();
+    if (!events_.passed(first.event)) return false;
+    passed_ = first.number;
+    free_.push_back(first.event);
+    marks_.pop_front();
+    return true;
+  }
+  Event free_event() {
+    if (free_.empty()) return events_.make();
+    const Event event = free_.back();
+    free_.pop_back();
+    return event;
+  }
+
+  Events events_;
+  std::deque<Mark> marks_;  // not passed when last looked at, oldest first
+  std::vector<Event> free_;
+  int64_t marked_ = 0, passed_ = 0;
+};
+
+}  // namespace weft::gpu
