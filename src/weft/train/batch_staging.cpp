@@ -14,30 +14,34 @@ int64_t bytes_of(int64_t tokens) {
 }  // namespace
 
 BatchStaging::BatchStaging(std::shared_ptr<Memory> memory, int64_t tokens) : memory_(std::move(memory)) {
-  if (!memory_->host_reaches()) arena_.emplace("a micro-batch on its way", bytes_of(tokens), memory_->shared());
+  if (memory_->host_reaches()) return;
+  for (Slot& slot : slots_)
+    slot.arena = std::make_unique<Arena>("a micro-batch on its way", bytes_of(tokens), memory_->shared());
 }
 
-void BatchStaging::load(const LoadMicroBatch& load, MicroBatch& b, const std::function<void()>& wait) {
-  if (!arena_) {
-    wait();
+void BatchStaging::load(const LoadMicroBatch& load, MicroBatch& b, Backend& backend) {
+  if (memory_->host_reaches()) {
+    backend.wait_all();
     return load(b);
   }
-  const Scope scope(*arena_);
+  Stream* const stream = backend.issue_all();
+  WEFT_CHECK(stream != nullptr, "a backend without a stream has memory that the host does not reach");
+  Slot& slot = slots_[next_++ % kOnTheirWay];
+  if (slot.mark > 0 && !stream->passed(slot.mark)) backend.wait_all();
+  const Scope scope(*slot.arena);
   MicroBatch here = b;
-  const MicroBatch tensors = alloc_micro_batch(*arena_, b.ids.rows());
+  const MicroBatch tensors = alloc_micro_batch(*slot.arena, b.ids.rows());
   here.ids = tensors.ids, here.targets = tensors.targets, here.counted = tensors.counted;
   here.positions = tensors.positions, here.tokens = tensors.tokens;
   load(here);
-  wait();
-  const auto send = [&](const Tensor& to, const Tensor& from) {
-    memory_->copy(to.data, from.data, size_t(to.bytes()));
-  };
+  const auto send = [&](const Tensor& to, const Tensor& from) { stream->copy(to.data, from.data, to.bytes()); };
   send(b.ids, here.ids);
   send(b.targets, here.targets);
   send(b.counted, here.counted);
   send(b.positions, here.positions);
   send(b.tokens, here.tokens);
   b.spans = here.spans;
+  slot.mark = stream->mark();
 }
 
 }  // namespace weft

@@ -1,10 +1,11 @@
 // Micro-batches on their way from the host to where the step computes.
 #pragma once
+#include <array>
 #include <functional>
 #include <memory>
-#include <optional>
 
 #include "weft/device/arena.h"
+#include "weft/ops/backend.h"
 #include "weft/plan/step_spec.h"
 
 namespace weft {
@@ -17,13 +18,19 @@ using LoadMicroBatch = std::function<void(MicroBatch& b)>;
 class BatchStaging {
  public:
   BatchStaging(std::shared_ptr<Memory> memory, int64_t tokens);
-  // Lets `load` fill b. Where the host reaches b, it first calls `wait`, after which nobody uses b's tensors; where it
-  // does not, only then does it copy what was filled. Blocks.
-  void load(const LoadMicroBatch& load, MicroBatch& b, const std::function<void()>& wait);
+  // Lets `load` fill b, behind the ops that the backend was given. Where the host reaches b, the backend is waited for
+  // first; where it does not, what was filled is copied when its device gets there, and this must stay alive till then.
+  void load(const LoadMicroBatch& load, MicroBatch& b, Backend& backend);
 
  private:
+  static constexpr size_t kOnTheirWay = 4;  // micro-batches that the host may be ahead
+  struct Slot {
+    std::unique_ptr<Arena> arena;
+    int64_t mark = 0;  // of the backend's stream, behind the last copy from it
+  };
   std::shared_ptr<Memory> memory_;
-  std::optional<Arena> arena_;
+  std::array<Slot, kOnTheirWay> slots_;  // no arenas where the host reaches the memory
+  size_t next_ = 0;
 };
 
 }  // namespace weft

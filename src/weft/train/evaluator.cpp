@@ -33,6 +33,7 @@ Evaluator::Evaluator(const std::filesystem::path& folder, const Spec& spec)
       model_(params_, config_.spec, step_.model),
       workspace_("workspace", plan_.workspace, machine_.memory),
       scratch_("evaluation", plan_.evaluation, machine_.memory),
+      staging_(machine_.memory, step_.micro_batch_tokens()),
       backend_(machine_.make_backend(workspace_)),
       mesh_(single_mesh()) {
   params_.allocate_values(arenas_.params, arenas_.transit);
@@ -42,7 +43,7 @@ Evaluator::Evaluator(const std::filesystem::path& folder, const Spec& spec)
 }
 
 EvalRecord Evaluator::evaluate(const EvalWindows& windows, int64_t max_batches) {
-  const ForwardOnly forward{model_, step_, *backend_, mesh_};
+  const ForwardOnly forward{model_, step_, *backend_, mesh_, staging_};
   return *evaluate_loss({.windows = windows,
                          .step_spec = step_,
                          .memory = *machine_.memory,

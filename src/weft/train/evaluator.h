@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "weft/models/hf_config.h"
+#include "weft/train/batch_staging.h"
 #include "weft/train/evaluate.h"
 #include "weft/train/machine.h"
 
@@ -32,6 +33,7 @@ class Evaluator {
   ParamStore params_;
   Transformer model_;
   Arena workspace_, scratch_;
+  BatchStaging staging_;
   std::unique_ptr<Backend> backend_;
   ProcessMesh mesh_;
 };

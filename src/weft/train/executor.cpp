@@ -91,8 +91,7 @@ void Executor::begin(ChunkState& chunk, InFlight& m, int64_t micro_batch, const 
   m.batch.index = micro_batch;
   m.batch.loss = state_.losses.slice_rows(step_.order.global_of(micro_batch), 1);
   m.batch.loss_scale = input.loss_scale;
-  // The micro-batch before may still be read from this memory.
-  staging_.load(input.load, m.batch, [this] { backend_->wait_all(); });
+  staging_.load(input.load, m.batch, *backend_);
 }
 
 // The slot of a micro-batch in flight through a chunk; of -1, a free one.
@@ -119,7 +118,7 @@ Pass Executor::pass(const InFlight& m, uint64_t dropout_key) {
 
 Tensor Executor::evaluate(const LoadMicroBatch& load) {
   WEFT_CHECK(step_.evaluates, "this step was planned without evaluation");
-  const Tensor nll = ForwardOnly{state_.model, step_, *backend_, mesh_, &links_}.score(load, evaluation_);
+  const Tensor nll = ForwardOnly{state_.model, step_, *backend_, mesh_, staging_, &links_}.score(load, evaluation_);
   WEFT_CHECK(evaluation_.peak() == plan_.evaluation, "evaluation used {} bytes, planned {}", evaluation_.peak(),
              plan_.evaluation);
   return nll;
@@ -128,7 +127,7 @@ Tensor Executor::evaluate(const LoadMicroBatch& load) {
 Tensor ForwardOnly::score(const LoadMicroBatch& load, Arena& arena) const {
   arena.rewind();
   MicroBatch batch = alloc_micro_batch(arena, step);
-  BatchStaging(arena.memory(), step.micro_batch_tokens()).load(load, batch, [] {});
+  staging.load(load, batch, backend);
   Pass p{backend, mesh, step.precision, batch, &arena, &arena, &arena, &arena, &arena};
   std::vector<StageLinks::Link> others;
   std::vector<Neighbours*> pointers;

@@ -16,6 +16,7 @@ struct ForwardOnly {
   const StepSpec& step;
   Backend& backend;
   const ProcessMesh& mesh;
+  BatchStaging& staging;
   StageLinks* links = nullptr;  // where the model has several chunks
   Tensor score(const LoadMicroBatch& load, Arena& arena) const;
 };

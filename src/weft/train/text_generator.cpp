@@ -108,7 +108,7 @@ Tensor TextGenerator::pass(Backend& backend, const Transformer& model, std::vect
     std::copy(ids.begin(), ids.end(), b.ids.as<int32_t>());
     std::iota(b.positions.as<int32_t>(), b.positions.as<int32_t>() + ids.size(), int32_t(first));
   };
-  if (staging != nullptr) staging->load(load, batch, [] {});
+  if (staging != nullptr) staging->load(load, batch, backend);
   Pass p{backend, mesh_, precision_, batch, &scratch, &scratch, &scratch, &scratch, &scratch};
   Tensor logits = p.stat(&scratch, {1, config_.spec.vocab_size}, tokens(Spmd::Invariant));
   model.decode(p, caches, logits);
