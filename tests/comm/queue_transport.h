@@ -1,10 +1,14 @@
 // A transport whose stream is a thread.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <vector>
 
 #include "comm/thread_stream.h"
+#include "weft/base/error.h"
 #include "weft/comm/rank_sum.h"
 #include "weft/device/fabric.h"
 
@@ -38,6 +42,21 @@ class QueueTransport : public Transport {
   }
   std::span<std::byte> staging() const override { return {const_cast<std::byte*>(staging_.data()), staging_.size()}; }
   Stream& stream() override { return stream_; }
+  Stamp stamp() override {
+    const auto mine = Stamp(++num_stamps_);
+    stream_.give([this, mine] {
+      const auto now = std::chrono::steady_clock::now().time_since_epoch();
+      const std::lock_guard lock(times_mutex_);
+      times_[mine] = std::chrono::nanoseconds(now).count();
+    });
+    return mine;
+  }
+  int64_t take_time_ns(Stamp stamp) override {
+    const std::lock_guard lock(times_mutex_);
+    const auto taken = times_.extract(stamp);
+    WEFT_CHECK(!taken.empty(), "stamp {} was not passed, or taken before", int64_t(stamp));
+    return taken.mapped();
+  }
   std::string failure() override { return ""; }
   // What waits for the device goes on to do so, as a GPU's stream would.
   void abort() noexcept override {
@@ -70,6 +89,9 @@ class QueueTransport : public Transport {
   }
 
   std::vector<std::byte> staging_;
+  int64_t num_stamps_ = 0;
+  std::mutex times_mutex_;
+  std::map<Stamp, int64_t> times_;  // passed, and not taken
   std::atomic<bool> aborted_ = false;
   ThreadStream stream_;
 };

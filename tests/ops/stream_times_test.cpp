@@ -17,7 +17,7 @@ struct Device {
   double true_ns = 5e12, passes_ns = 0, too_fast = 0;
   int num_events = 0, num_waits = 0;
   std::set<int> alive = {};
-  std::vector<double> passed_at = {};  // by its own clock
+  std::vector<double> passed_at = {};  // of each event, by the host's clock
 
   // Ops that take so long, given now.
   void work(double ns) { passes_ns = std::max(passes_ns, true_ns) + ns; }
@@ -36,15 +36,17 @@ class DeviceEvents {
   void record(Event e) {
     d_->true_ns += 4e3;
     d_->passes_ns = std::max(d_->passes_ns, d_->true_ns);
-    d_->passed_at[size_t(e)] = 77e9 + d_->passes_ns * (1 + d_->too_fast);
+    d_->passed_at[size_t(e)] = d_->passes_ns;
   }
-  void wait(Event) { d_->true_ns = std::max(d_->true_ns, d_->passes_ns) + (++d_->num_waits % 8 == 5 ? 2e3 : 10e3); }
-  double ns_between(Event a, Event b) {
-    return double(float((d_->passed_at[size_t(b)] - d_->passed_at[size_t(a)]) * 1e-6)) * 1e6;
+  void record_aside(Event e) { d_->passed_at[size_t(e)] = d_->true_ns += 4e3; }
+  void wait(Event e) {
+    d_->true_ns = std::max(d_->true_ns, d_->passed_at[size_t(e)]) + (++d_->num_waits % 8 == 5 ? 2e3 : 10e3);
   }
+  double ns_between(Event a, Event b) { return double(float((device_ns(b) - device_ns(a)) * 1e-6)) * 1e6; }
   int64_t now_ns() { return int64_t(d_->true_ns); }
 
  private:
+  double device_ns(Event e) const { return 77e9 + d_->passed_at[size_t(e)] * (1 + d_->too_fast); }
   Device* d_;
 };
 
@@ -92,6 +94,35 @@ TEST(StreamTimes, SetsItsClockAnewWhereTheStreamIsWaitedFor) {
     last_ns = got_e;
   }
   EXPECT_LT(d.num_events, 8);  // they are used again
+}
+
+// A stream may have much to do, or wait for others.
+TEST(StreamTimes, StampsDoNotWaitForTheStream) {
+  Device d;
+  Times times{DeviceEvents(d)};
+  d.work(5e9);
+  const double began_ns = d.true_ns;
+  const Stamp a = times.stamp();
+  EXPECT_LT(d.true_ns - began_ns, 1e6);
+  const double a_ns = d.passes_ns;
+  d.true_ns = d.passes_ns + 1e3;
+  times.stream_has_passed();
+  EXPECT_NEAR(double(times.take_ns(a)), a_ns, 3e3 + 500);  // and what a float tells of five seconds
+}
+
+TEST(StreamTimes, TellsWhatWasPassedWhileTheRestIsUnderWay) {
+  Device d;
+  Times times{DeviceEvents(d)};
+  const Stamp a = times.stamp(), b = times.stamp();
+  d.work(3e6);
+  const Stamp c = times.stamp();
+  times.stream_has_passed(b);
+  EXPECT_GT(times.take_ns(b), times.take_ns(a));
+  EXPECT_THROW(times.take_ns(c), CheckFailure);
+  times.stream_has_passed(a);
+  EXPECT_THROW(times.take_ns(c), CheckFailure);
+  times.stream_has_passed(c);
+  EXPECT_GT(times.take_ns(c), 0);
 }
 
 TEST(StreamTimes, NeverHasMoreEventsThanItMay) {

@@ -157,7 +157,7 @@ void trace_layout(const Layout& layout, const std::string& file, const RankProce
     };
     for (const CommEvent& c : calls) {
       add("", c, c.began_s, c.ended_s);
-      add(", waited for", c, c.waited_s, c.ended_s);
+      if (c.waited_s < c.ended_s) add(", waited for", c, c.waited_s, c.ended_s);
     }
     write_chrome_trace(file, traced.events(), spans);
   });

@@ -15,9 +15,17 @@ class Work {
    public:
     virtual ~Pending() = default;
     virtual void wait() = 0;  // throws CommError
+    // When its device did it (nanoseconds of std::chrono::steady_clock), where that is kept (ProcessMesh::stamp_calls):
+    // once, when it has been waited for, and its mesh has settled.
+    struct Span {
+      int64_t began_ns, ended_ns;
+    };
+    virtual bool is_stamped() const { return false; }
+    virtual Span take_span() { return {}; }
   };
   Work() = default;  // already finished
   explicit Work(std::shared_ptr<Pending> pending) : pending_(std::move(pending)) {}
+  std::shared_ptr<Pending> pending() const { return pending_; }  // none: it has been waited for
   // Blocks until the collective has finished here; where its calls are ordered (Communicator::is_ordered), until it
   // is certain that all ranks make the same.
   void wait() {

@@ -48,7 +48,9 @@ class FabricCommunicator::Begun final : public Work::Pending {
   template <class Give>
   void give(const Give& give) {
     hub_->let_wait_for_device(lane_);
+    if (hub_->stamps_calls()) began_ = lane_.transport->stamp();
     give(*lane_.transport);
+    if (hub_->stamps_calls()) ended_ = lane_.transport->stamp();
     mark_ = lane_.transport->stream().mark();
   }
   // A sender goes on without the receiver's card: neither direction between two ranks waits for the other.
@@ -79,6 +81,11 @@ class FabricCommunicator::Begun final : public Work::Pending {
     finished_ = true;
   }
 
+  bool is_stamped() const override { return ended_ != Stamp::none; }
+  Span take_span() override {
+    return {.began_ns = lane_.transport->take_time_ns(began_), .ended_ns = lane_.transport->take_time_ns(ended_)};
+  }
+
  private:
   void check_same_calls() const {
     for (size_t i = 0; i < all_.size(); ++i) {
@@ -96,6 +103,7 @@ class FabricCommunicator::Begun final : public Work::Pending {
   std::vector<Card> mine_, all_;
   Work agreement_;  // ends before what it reads and writes
   int64_t mark_ = 0;
+  Stamp began_ = Stamp::none, ended_ = Stamp::none;
   int rank_ = 0, first_ = 0;
   bool finished_ = false;
 };

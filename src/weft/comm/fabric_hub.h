@@ -45,6 +45,9 @@ class FabricHub {
   void let_wait_for_device(Lane& lane);
   // As `wait`, and where calls are ordered the device alone waits.
   void wait_in_order(Lane& lane, int64_t mark, const CommCall& call);
+  // ProcessMesh::stamp_calls.
+  void stamp_calls() { stamps_calls_ = true; }
+  bool stamps_calls() const { return stamps_calls_; }
   // ProcessMesh::settle.
   void settle();
   // Ends at once all that is under way.
@@ -59,7 +62,8 @@ class FabricHub {
   double timeout_s_;
   std::vector<std::shared_ptr<Lane>> lanes_;
   std::function<Stream*()> issue_;  // none: calls are not ordered
-  std::string failure_;             // empty: none
+  bool stamps_calls_ = false;
+  std::string failure_;  // empty: none
 };
 
 }  // namespace weft

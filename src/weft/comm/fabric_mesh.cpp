@@ -148,6 +148,7 @@ FabricMesh over_fabric(const ProcessMesh& host, const FabricOfRank& mine) {
   for (auto* ranks : {&mesh.pp, &mesh.pp_gradients}) joiner.join_links(*ranks);
   if (!mesh.poll) mesh.poll = [] {};  // who settles polls
   mesh.order_by = [hub](std::function<Stream*()> issue) { hub->order_by(std::move(issue)); };
+  mesh.stamp_calls = [hub] { hub->stamp_calls(); };
   mesh.settle = [hub] { hub->settle(); };
   mesh.give_up = [hub] { hub->give_up("this rank has failed"); };
   const double taken_gib = double(free - mine.fabric->free_bytes()) / double(1 << 30);

@@ -57,6 +57,8 @@ struct ProcessMesh {
   // Where there is one: returns when all calls that were waited for have finished here. To be called before a device is
   // waited for, which would wait without end where another has failed. Throws CommError.
   std::function<void()> settle = {};
+  // Where there is one: from its call on, devices keep when they did each call (Work::Pending::take_span).
+  std::function<void()> stamp_calls = {};
   // Where there is one: ends at once what this rank has under way; the mesh is dead then. For a rank that fails, before
   // memory ends that peers or devices still use.
   std::function<void()> give_up = {};

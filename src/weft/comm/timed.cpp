@@ -4,33 +4,60 @@ namespace weft {
 namespace {
 
 struct Meter {
+  void add(const CommEvent& event) const {
+    time.under_way_s += event.ended_s - event.began_s;
+    if (options.events != nullptr) options.events->push_back(event);
+  }
   CommTime& time;
   std::string axis;
   TimedOptions options;
 };
 
+// Calls whose times a device tells when they are settled.
+struct Ledger {
+  struct Entry {
+    Meter meter;
+    CommEvent event;
+    std::shared_ptr<Work::Pending> call;
+  };
+  void settle() {
+    for (Entry& e : std::exchange(entries, {})) {
+      const auto span = e.call->take_span();
+      e.event.began_s = double(span.began_ns) * 1e-9;
+      e.event.waited_s = e.event.ended_s = double(span.ended_ns) * 1e-9;
+      e.meter.add(e.event);
+    }
+  }
+  std::vector<Entry> entries;
+};
+
 class TimedWork final : public Work::Pending {
  public:
-  TimedWork(Work work, const Meter& meter, CommEvent event)
-      : work_(std::move(work)), meter_(meter), event_(std::move(event)) {}
+  TimedWork(Work work, const Meter& meter, std::shared_ptr<Ledger> ledger, CommEvent event)
+      : work_(std::move(work)), meter_(meter), ledger_(std::move(ledger)), event_(std::move(event)) {}
   void wait() override {
+    const auto call = work_.pending();
     event_.waited_s = meter_.options.now_s();
     work_.wait();
     event_.ended_s = meter_.options.now_s();
     meter_.time.blocked_s += event_.ended_s - event_.waited_s;
-    meter_.time.under_way_s += event_.ended_s - event_.began_s;
-    if (meter_.options.events != nullptr) meter_.options.events->push_back(event_);
+    if (call != nullptr && call->is_stamped())
+      ledger_->entries.push_back({meter_, event_, call});
+    else
+      meter_.add(event_);
   }
 
  private:
   Work work_;
   const Meter& meter_;
+  std::shared_ptr<Ledger> ledger_;
   CommEvent event_;
 };
 
 class Timed final : public Communicator {
  public:
-  Timed(std::shared_ptr<Communicator> inner, Meter meter) : inner_(std::move(inner)), meter_(std::move(meter)) {}
+  Timed(std::shared_ptr<Communicator> inner, Meter meter, std::shared_ptr<Ledger> ledger)
+      : inner_(std::move(inner)), meter_(std::move(meter)), ledger_(std::move(ledger)) {}
   int size() const override { return inner_->size(); }
   int rank() const override { return inner_->rank(); }
   bool is_ordered(const Tensor& x, int peer) const override { return inner_->is_ordered(x, peer); }
@@ -66,19 +93,21 @@ class Timed final : public Communicator {
     meter_.time.blocked_s += meter_.options.now_s() - began;
     ++meter_.time.calls;
     meter_.time.bytes += x.bytes();
-    return Work(std::make_shared<TimedWork>(std::move(work), meter_,
+    return Work(std::make_shared<TimedWork>(std::move(work), meter_, ledger_,
                                             CommEvent{meter_.axis, op, x.bytes(), began, began, began}));
   }
   std::shared_ptr<Communicator> inner_;
   Meter meter_;
+  std::shared_ptr<Ledger> ledger_;
 };
 
 }  // namespace
 
 ProcessMesh timed(const ProcessMesh& mesh, CommTimes& times, const TimedOptions& options) {
   ProcessMesh all = mesh;
+  const auto ledger = std::make_shared<Ledger>();
   const auto wrap = [&](std::shared_ptr<Communicator>& ranks, const std::string& axis) {
-    ranks = std::make_shared<Timed>(ranks, Meter{times[axis], axis, options});
+    ranks = std::make_shared<Timed>(ranks, Meter{times[axis], axis, options}, ledger);
   };
   for (size_t a = 0; a < kAxes; ++a) wrap(all.axes[a], std::string(name_of(Axis(a))));
   wrap(all.pp, "pp");
@@ -86,6 +115,12 @@ ProcessMesh timed(const ProcessMesh& mesh, CommTimes& times, const TimedOptions&
   wrap(all.world, "world");
   wrap(all.shards, "shards");
   wrap(all.replicas, "replicas");
+  if (!mesh.settle) return all;
+  mesh.stamp_calls();
+  all.settle = [settle = mesh.settle, ledger] {
+    settle();
+    ledger->settle();
+  };
   return all;
 }
 

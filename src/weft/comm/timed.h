@@ -10,25 +10,26 @@
 namespace weft {
 
 struct CommTime {
-  double blocked_s = 0;          // in which the rank could do nothing else: exposed
-  double under_way_s = 0;        // from a call to the end of the wait for it; it may have been over before
+  double blocked_s = 0;          // in which the rank's host could do nothing else
+  double under_way_s = 0;        // of every call, from its beginning to its end (CommEvent)
   int64_t calls = 0, bytes = 0;  // of the tensors that this rank passed
 };
 // By axis: "dp", "tp", "pp", "shards", "replicas", "world".
 using CommTimes = std::map<std::string, CommTime>;
 
-// One call. It may have been over before its rank waited.
+// One call. Where hosts wait for each other: the call, the wait for it, the end of that; it may have been over before.
+// Where devices do, that of this rank says when it did it, and waited_s is ended_s.
 struct CommEvent {
   std::string axis;
   const char* op;
   int64_t bytes;
-  double began_s, waited_s, ended_s;  // the call, the wait for it, the end of that
+  double began_s, waited_s, ended_s;
 };
 
 struct TimedOptions {
-  std::function<double()> now_s;             // a steady clock
+  std::function<double()> now_s;             // std::chrono::steady_clock
   bool at_once = false;                      // each collective is waited for where it is called: nothing overlaps
-  std::vector<CommEvent>* events = nullptr;  // receives every call that has been waited for
+  std::vector<CommEvent>* events = nullptr;  // receives every call that has been waited for, and settled
 };
 // The same mesh, which adds to `times`; both must outlive the result.
 ProcessMesh timed(const ProcessMesh& mesh, CommTimes& times, const TimedOptions& options);

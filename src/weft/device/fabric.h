@@ -34,6 +34,10 @@ class Transport {
 
   // On which it does it.
   virtual Stream& stream() = 0;
+  // The place behind what it was given so far, and, when its stream has passed that, once for each: when it did, in
+  // nanoseconds of std::chrono::steady_clock.
+  virtual Stamp stamp() = 0;
+  virtual int64_t take_time_ns(Stamp stamp) = 0;
   virtual std::string failure() = 0;  // what has failed, here or at a peer, so that it will not go on; else empty
   // Ends what is under way, and does not return before nothing touches a tensor any more; marks count as passed then.
   // Nothing is to be given after. What its stream waits for must come, so those of a rank are aborted at the same time,

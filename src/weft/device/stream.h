@@ -4,6 +4,9 @@
 
 namespace weft {
 
+// A place among what a device was given.
+enum class Stamp : int64_t { none = 0 };
+
 // Streams of one device go on beside each other, and can wait for each other while no host does. For its rank's thread.
 // Throws Error.
 class Stream {

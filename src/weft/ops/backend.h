@@ -33,9 +33,6 @@ using AllOps = OpList<Matmul, BiasGrad, Embed, EmbedBackward, Norm, NormApply, N
                       CrossEntropy, CrossEntropyPart, CrossEntropyJoin, Add, Axpby, AddRow, Copy, Zero, Sum, SumSquares,
                       CountNonfinite, AdamW, Sgd>;
 
-// A place among the ops that a backend was given.
-enum class Stamp : int64_t { none = 0 };
-
 // Issues ops on the one stream it was made with, in order; a second stream is a second backend. Asynchronous where the
 // device is: tensors must stay alive and unchanged until `sync`. Belongs to one rank; not thread-safe.
 // Operands are taken as valid: the dry run has checked shapes, dtypes and placements of every op before (ops/rules.h).

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 
 #include "weft/device/cuda/cuda_check.h"
 
@@ -12,16 +13,28 @@ namespace weft::gpu {
 class CudaEvents {
  public:
   using Event = cudaEvent_t;
-  CudaEvents(int device, cudaStream_t stream) : device_(device), stream_(stream) {}
+  CudaEvents(int device, cudaStream_t stream) : device_(device), stream_(stream) {
+    use_gpu();
+    cudaStream_t aside = nullptr;
+    check_cuda(cudaStreamCreateWithFlags(&aside, cudaStreamNonBlocking), "make a stream");
+    aside_.reset(aside, cudaStreamDestroy);
+  }
 
   Event make() const {
     Event event = nullptr;
-    check_cuda(cudaSetDevice(device_), "use the GPU");
+    use_gpu();
     check_cuda(cudaEventCreate(&event), "make an event");
     return event;
   }
   void end(Event event) const { cudaEventDestroy(event); }
-  void record(Event event) const { check_cuda(cudaEventRecord(event, stream_), "mark a stream"); }
+  void record(Event event) const {
+    use_gpu();
+    check_cuda(cudaEventRecord(event, stream_), "mark a stream");
+  }
+  void record_aside(Event event) const {
+    use_gpu();
+    check_cuda(cudaEventRecord(event, aside_.get()), "mark a stream");
+  }
   void wait(Event event) const { check_cuda(cudaEventSynchronize(event), "run what the GPU was given"); }
   double ns_between(Event from, Event to) const {
     float ms = 0;
@@ -34,8 +47,12 @@ class CudaEvents {
   }
 
  private:
+  // Of the calling thread, whose last call may have been another GPU's.
+  void use_gpu() const { check_cuda(cudaSetDevice(device_), "use the GPU"); }
+
   int device_;
   cudaStream_t stream_;
+  std::shared_ptr<CUstream_st> aside_;
 };
 
 class CudaMarks {

@@ -52,6 +52,7 @@ NcclTransport::~NcclTransport() {
     nccl_.comm_destroy(comm_);
   }
   marks_.reset();
+  times_.reset();
   if (stream_ != nullptr) cudaStreamDestroy(stream_);
   cudaFree(staging_.data());
 }
@@ -80,6 +81,17 @@ void NcclTransport::sum(std::span<const void* const> from, DType dtype, int64_t 
   WEFT_CHECK(n > 0 && from.size() <= size_t(gpu::kMostRanks), "a sum of {} over {} ranks", n, from.size());
   if (dtype == DType::f64) return launch_sum<double>(from, n, out, stream_);
   gpu::by_float(dtype, [&](auto t) { launch_sum<decltype(t)>(from, n, out, stream_); });
+}
+
+Stamp NcclTransport::stamp() {
+  if (!times_) times_.emplace(gpu::CudaEvents(ordinal_, stream_));
+  return times_->stamp();
+}
+
+int64_t NcclTransport::take_time_ns(Stamp stamp) {
+  WEFT_CHECK(times_, "the time of stamp {}, of none", int64_t(stamp));
+  times_->stream_has_passed(stamp);
+  return times_->take_ns(stamp);
 }
 
 std::string NcclTransport::failure() {

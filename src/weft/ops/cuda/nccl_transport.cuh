@@ -7,6 +7,7 @@
 #include "weft/ops/cuda/cuda_events.h"
 #include "weft/ops/cuda/marked_stream.h"
 #include "weft/ops/cuda/nccl_library.h"
+#include "weft/ops/cuda/stream_times.h"
 
 namespace weft {
 
@@ -24,6 +25,8 @@ class NcclTransport final : public Transport {
   void sum(std::span<const void* const> from, DType dtype, int64_t n, void* out) override;
   std::span<std::byte> staging() const override { return staging_; }
   Stream& stream() override { return *marks_; }
+  Stamp stamp() override;
+  int64_t take_time_ns(Stamp stamp) override;
   std::string failure() override;
   void abort() noexcept override;
 
@@ -36,6 +39,7 @@ class NcclTransport final : public Transport {
   ncclComm_t comm_ = nullptr;  // none once it has been aborted
   std::span<std::byte> staging_;
   std::optional<gpu::MarkedStream<gpu::CudaMarks>> marks_;
+  std::optional<gpu::StreamTimes<gpu::CudaEvents>> times_;  // once asked for
 };
 
 }  // namespace weft

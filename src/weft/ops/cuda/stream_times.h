@@ -2,27 +2,29 @@
 #pragma once
 #include <cmath>
 #include <cstdint>
+#include <deque>
 #include <limits>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "weft/base/error.h"
-#include "weft/ops/backend.h"
+#include "weft/device/stream.h"
 
 namespace weft::gpu {
 
 // A device tells only what lies between two of its events. So there is an anchor: an event that the host waited for
 // between two looks at its own clock, and that counts as in the middle of the two. Of some tries the one with the least
 // between them is taken, so that a time is wrong by half of that at most: some microseconds. An anchor that is older
-// than a second is cast anew when the stream has nothing under way: clocks drift apart (by some microseconds a second),
-// and CUDA's floats tell 4 seconds to half a microsecond, the resolution of its events, and longer times less exactly.
-// Differences of times with one anchor have no other error.
+// than a second is cast anew when no stamp is under way: clocks drift apart (by some microseconds a second), and CUDA's
+// floats tell 4 seconds to half a microsecond, the resolution of its events, and longer times less exactly. Differences
+// of times with one anchor have no other error.
 //
 // Events is what the stream has of them (CudaEvents; one of a test is in tests/ops/stream_times_test.cpp):
 //   using Event                       cheap to copy
 //   Event make(); void end(Event)
 //   void record(Event)                where the stream is, also one that was recorded before
+//   void record_aside(Event)          beside the stream, where the device has nothing else to do
 //   void wait(Event)
 //   double ns_between(Event, Event)   of two that were passed
 //   int64_t now_ns()                  of the host
@@ -40,8 +42,7 @@ class StreamTimes {
     events_.end(tried_);
   }
 
-  // Behind what the stream was given so far. Waits for the stream the first time, at a new anchor, and where kMost were
-  // made since it was waited for.
+  // Behind what the stream was given so far. Waits for the stream where kMost were made since it was waited for.
   Stamp stamp() {
     if (under_way_.size() == kMost) {
       events_.wait(under_way_.back().event);
@@ -53,13 +54,13 @@ class StreamTimes {
     events_.record(event);
     return under_way_.back().stamp;
   }
-  // To be called when everything has been waited for that the stream was given.
-  void stream_has_passed() {
-    for (const Mark& m : under_way_) {
+  // To be called when everything has been waited for that the stream was given, or what came before a stamp.
+  void stream_has_passed(Stamp last = Stamp(std::numeric_limits<int64_t>::max())) {
+    for (; !under_way_.empty() && under_way_.front().stamp <= last; under_way_.pop_front()) {
+      const Mark& m = under_way_.front();
       times_[m.stamp] = anchor_ns_ + int64_t(std::llround(events_.ns_between(anchor_, m.event)));
       free_.push_back(m.event);
     }
-    under_way_.clear();
   }
   // Of a stamp that the stream has passed; it is forgotten.
   int64_t take_ns(Stamp stamp) {
@@ -85,7 +86,7 @@ class StreamTimes {
     int64_t least = std::numeric_limits<int64_t>::max();
     for (int i = 0; i < kTries; ++i) {
       const int64_t before = events_.now_ns();
-      events_.record(tried_);
+      events_.record_aside(tried_);
       events_.wait(tried_);
       const int64_t between = events_.now_ns() - before;
       if (between >= least) continue;
@@ -104,7 +105,7 @@ class StreamTimes {
   Events events_;
   Event anchor_, tried_;
   int64_t anchor_ns_ = 0, num_stamps_ = 0;
-  std::vector<Mark> under_way_;  // in the order of the stream
+  std::deque<Mark> under_way_;  // in the order of the stream
   std::vector<Event> free_;
   std::unordered_map<Stamp, int64_t> times_;  // that were not taken yet
 };
