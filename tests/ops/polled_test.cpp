@@ -17,17 +17,14 @@ class Telling final : public UniformBackend<Telling> {
   template <class Op>
   void apply(const Op&) {
     told_ += "op ";
+    holds = holds_next;
     if (fails) throw std::runtime_error("the op");
   }
   void enter(std::string_view) override {}
   void leave() override {}
-  void wait_all() override { told_ += "wait "; }
-  Stream* issue_all() override {
-    told_ += "issue ";
-    return nullptr;
-  }
+  void wait_all() override {}
   bool is_holding() const override { return holds; }
-  bool fails = false, holds = false;
+  bool fails = false, holds = false, holds_next = false;
 
  private:
   std::string& told_;
@@ -54,10 +51,10 @@ TEST(Polled, PollsAfterAnOpAndLendsBeforeItWhereThatIsWanted) {
 TEST(Polled, DoesNotPollWhileOpsAreHeld) {
   Case c;
   Polled polled(c.inner, nullptr, c.poll);
-  c.inner.holds = true;
+  c.inner.holds_next = true;
   polled.run(c.op);
   EXPECT_EQ(c.told, "op ");
-  c.inner.holds = false;
+  c.inner.holds_next = false;
   polled.run(c.op);
   EXPECT_EQ(c.told, "op op poll ");
 }
@@ -75,14 +72,17 @@ TEST(Polled, TakesBackWhatItLentWhereTheOpFails) {
   EXPECT_EQ(c.told, "lend op poll ");
 }
 
-// A device that waits for another rank's would never be done where that has failed.
-TEST(Polled, SettlesBeforeItWaitsForTheDevice) {
+// What is lent is taken back before anything else is called.
+TEST(Polled, LendsNothingWhileOpsAreHeld) {
   Case c;
-  Polled(c.inner, nullptr, c.poll).wait_all();
-  EXPECT_EQ(c.told, "wait ");
-  c.told.clear();
-  Polled(c.inner, nullptr, c.poll, [&] { c.told += "settle "; }).wait_all();
-  EXPECT_EQ(c.told, "issue settle wait ");
+  Polled polled(c.inner, c.lend, c.poll);
+  c.inner.holds_next = true;
+  polled.run(c.op);  // held, while it was lent
+  polled.run(c.op);
+  c.inner.holds_next = false;
+  polled.run(c.op);
+  polled.run(c.op);
+  EXPECT_EQ(c.told, "lend op poll op op poll lend op poll ");
 }
 
 }  // namespace

@@ -49,10 +49,12 @@ class LateBackend final : public UniformBackend<LateBackend, RecordingBackend> {
   }
   void wait_all() override {
     ++num_waits_;
+    if (before_wait_) before_wait_();
     stream_.wait_all();
     inner_->wait_all();
   }
   Stream* issue_all() override { return &stream_; }
+  void call_before_waits(std::function<void()> call) override { before_wait_ = std::move(call); }
   Stamp stamp() override {
     const auto mine = Stamp(++num_stamps_);
     give([this, mine] {
@@ -90,7 +92,8 @@ class LateBackend final : public UniformBackend<LateBackend, RecordingBackend> {
   std::unique_ptr<Backend> inner_;
   int64_t num_stamps_ = 0, num_waits_ = 0;
   std::map<Stamp, int64_t> times_;  // of stamps that were waited for
-  std::optional<Waiting> kept_;     // where it records
+  std::function<void()> before_wait_;
+  std::optional<Waiting> kept_;  // where it records
   ThreadStream stream_;
 };
 

@@ -27,7 +27,7 @@ class Work {
   explicit Work(std::shared_ptr<Pending> pending) : pending_(std::move(pending)) {}
   std::shared_ptr<Pending> pending() const { return pending_; }  // none: it has been waited for
   // Blocks until the collective has finished here; where its calls are ordered (Communicator::is_ordered), until it
-  // is certain that all ranks make the same.
+  // is certain that all ranks make the same (of a send: not even that).
   void wait() {
     if (auto pending = std::exchange(pending_, nullptr)) pending->wait();
   }

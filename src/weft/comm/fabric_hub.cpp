@@ -36,9 +36,11 @@ void FabricHub::wait(Transport& transport, int64_t mark, const CommCall& call) {
     const double still_s = since_s(began);
     if (still_s > timeout_s_)
       fail(
-          fmt::format("{}: {} is not over after {:.0f} s, though its ranks have begun it; is a GPU or the link to it "
-                      "broken (nvidia-smi, dmesg)?",
-                      fabric_->description(), call.to_string(), still_s));
+          fmt::format("{}: {} is not over after {:.0f} s, though {}; is a GPU or the link to it broken (nvidia-smi, "
+                      "dmesg)?",
+                      fabric_->description(), call.to_string(), still_s,
+                      std::string_view(call.op) == "send" ? "the host of the other rank still answers"
+                                                          : "its ranks have begun it"));
     if (still_s < kSleepAfter_s)
       std::this_thread::yield();
     else
@@ -61,9 +63,14 @@ void FabricHub::wait_in_order(Lane& lane, int64_t mark, const CommCall& call) {
 
 void FabricHub::settle() {
   check_alive();
-  for (const auto& lane : lanes_) {
-    for (; !lane->ordered.empty(); lane->ordered.pop_front())
-      wait(*lane->transport, lane->ordered.front().mark, lane->ordered.front().call);
+  try {
+    for (const auto& lane : lanes_) {
+      for (; !lane->ordered.empty(); lane->ordered.pop_front())
+        wait(*lane->transport, lane->ordered.front().mark, lane->ordered.front().call);
+    }
+  } catch (const std::exception& e) {  // also of the host's
+    give_up(e.what());
+    throw;
   }
 }
 
@@ -83,11 +90,13 @@ void FabricHub::give_up(const std::string& why) noexcept {
   if (!failure_.empty()) return;
   failure_ = why;
   Threads all;  // the end of one may wait for the device, which may wait for another
+  std::vector<Transport*> without_thread;
   for (const auto& lane : lanes_) {
     try {
       all.start([&lane = *lane] { lane.transport->abort(); });
-    } catch (const Error&) { lane->transport->abort(); }
+    } catch (const Error&) { without_thread.push_back(lane->transport.get()); }
   }
+  for (Transport* transport : without_thread) transport->abort();
 }
 
 }  // namespace weft

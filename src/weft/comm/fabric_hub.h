@@ -35,7 +35,7 @@ class FabricHub {
   void check_alive() const {
     if (!failure_.empty()) throw CommError(failure_);
   }
-  // Until the transport has passed the mark. The other ranks of the call have begun it.
+  // Until the transport has passed the mark. The other ranks of the call have begun it, or will.
   void wait(Transport& transport, int64_t mark, const CommCall& call);
   // ProcessMesh::order_by.
   void order_by(std::function<Stream*()> issue) { issue_ = std::move(issue); }

@@ -91,6 +91,7 @@ class Joiner {
     };
     for (int r = 0; r < n; r += 2) link_with_next(r);  // most of them at the same time
     for (int r = 1; r < n; r += 2) link_with_next(r);
+    for (const auto& [peer, lane] : lanes.to) WEFT_CHECK(lanes.from.contains(peer), "a link to {} of one way", peer);
     ranks = std::make_shared<FabricCommunicator>(hub_, ranks, std::move(lanes));
   }
 

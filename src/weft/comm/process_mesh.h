@@ -55,7 +55,7 @@ struct ProcessMesh {
   // returns, which gives the device first what waits for others.
   std::function<void(std::function<Stream*()> issue)> order_by = {};
   // Where there is one: returns when all calls that were waited for have finished here. To be called before a device is
-  // waited for, which would wait without end where another has failed. Throws CommError.
+  // waited for, which would wait without end where another has failed (Backend::call_before_waits). Throws CommError.
   std::function<void()> settle = {};
   // Where there is one: from its call on, devices keep when they did each call (Work::Pending::take_span).
   std::function<void()> stamp_calls = {};

@@ -1,6 +1,7 @@
 // The one interface between layers and machines: every op once. A backend that lacks one does not compile.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string_view>
 #include <variant>
 
@@ -34,7 +35,7 @@ using AllOps = OpList<Matmul, BiasGrad, Embed, EmbedBackward, Norm, NormApply, N
                       CountNonfinite, AdamW, Sgd>;
 
 // Issues ops on the one stream it was made with, in order; a second stream is a second backend. Asynchronous where the
-// device is: tensors must stay alive and unchanged until `sync`. Belongs to one rank; not thread-safe.
+// device is: tensors must stay alive and unchanged until `wait_all`. Belongs to one rank; not thread-safe.
 // Operands are taken as valid: the dry run has checked shapes, dtypes and placements of every op before (ops/rules.h).
 class Backend : public AllOps::Interface {
  public:
@@ -48,6 +49,9 @@ class Backend : public AllOps::Interface {
   // Gives the device those, and returns its stream, for others to wait for and to be waited for by it; none of a
   // backend that runs its ops at once.
   virtual Stream* issue_all() { return nullptr; }
+  // From then on `call` is called before the host waits for the device, also within an op: the device may be waiting
+  // for another rank that has failed (ProcessMesh::settle). Nothing of a backend that runs its ops at once.
+  virtual void call_before_waits(std::function<void()> /*call*/) {}
 
   // The place behind what was issued so far: its time is known later, and nothing waits for it. `none` of a backend
   // that runs its ops at once: there the caller's clock tells.

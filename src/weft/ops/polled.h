@@ -1,6 +1,5 @@
-// A backend around a backend that polls after each op that its device was given, lends before it where that is wanted,
-// and settles before it waits for the device (ProcessMesh): what this rank has under way goes on beside what it
-// computes.
+// A backend around a backend that polls after each op that its device was given, and lends before it where that is
+// wanted (ProcessMesh): what this rank has under way goes on beside what it computes.
 #pragma once
 #include <functional>
 
@@ -12,30 +11,25 @@ namespace weft {
 class Polled final : public UniformBackend<Polled> {
  public:
   using Call = std::function<void()>;
-  // `lend` and `settle` may be none.
-  Polled(Backend& inner, Call lend, Call poll, Call settle = {})
-      : inner_(inner), lend_(std::move(lend)), poll_(std::move(poll)), settle_(std::move(settle)) {}
+  // `lend` may be none.
+  Polled(Backend& inner, Call lend, Call poll) : inner_(inner), lend_(std::move(lend)), poll_(std::move(poll)) {}
 
   template <class Op>
   void apply(const Op& op) {
-    if (lend_) lend_();
+    const bool lends = lend_ && !inner_.is_holding();
+    if (lends) lend_();
     try {
       inner_.run(op);
     } catch (...) {
       end_failed();
       throw;
     }
-    if (!inner_.is_holding()) poll_();  // which may take long, while the device has nothing to do
+    // It may take long, while the device has nothing to do; what is lent is taken back by it.
+    if (lends || !inner_.is_holding()) poll_();
   }
   void enter(std::string_view region) override { inner_.enter(region); }
   void leave() override { inner_.leave(); }
-  void wait_all() override {
-    if (settle_) {
-      inner_.issue_all();  // so that the device has what comes behind
-      settle_();
-    }
-    inner_.wait_all();
-  }
+  void wait_all() override { inner_.wait_all(); }
   Stream* issue_all() override { return inner_.issue_all(); }
   bool is_holding() const override { return inner_.is_holding(); }
   Stamp stamp() override { return inner_.stamp(); }
@@ -50,7 +44,7 @@ class Polled final : public UniformBackend<Polled> {
   }
 
   Backend& inner_;
-  Call lend_, poll_, settle_;
+  Call lend_, poll_;
 };
 
 }  // namespace weft

@@ -76,7 +76,7 @@ void Replayed::end_chunk() {
     }
     Seen& seen = seen_[chunk_place_];
     if (seen.ops == chunk_) {
-      if (++seen.times >= 2) due_.push_back(chunk_place_);
+      if (++seen.times == 2) due_.push_back(chunk_place_);  // once, however often it comes before the next wait
     } else {
       num_seen_ops_ += chunk_.size() - seen.ops.size();
       seen = {.ops = std::move(chunk_), .times = 1};
@@ -99,6 +99,7 @@ void Replayed::record(Seen& seen) {
     may_hold_ = true;
   } else if (recorded.why_none.empty()) {
     ++seen.failures;
+    seen.times = 1;
   } else {
     records_off_ = true;
     warn_(recorded.why_none);

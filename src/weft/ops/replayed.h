@@ -54,6 +54,7 @@ class Replayed final : public UniformBackend<Replayed> {
   bool is_holding() const override { return num_held_ > 0; }
   // Ends a chunk.
   Stream* issue_all() override;
+  void call_before_waits(std::function<void()> call) override { inner_->call_before_waits(std::move(call)); }
   // Behind those held, which are run one by one; no chunk that has a stamp in it is held or recorded. So a step that is
   // traced op by op leaves no mark on those that are not.
   Stamp stamp() override;

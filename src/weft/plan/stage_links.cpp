@@ -61,4 +61,9 @@ void StageLinks::wait_sent(int chunk, int64_t micro_batch) {
   sent_.erase(sent);
 }
 
+void StageLinks::wait_all_sent() {
+  for (Sent& sent : sent_) sent.work.wait();
+  sent_.clear();
+}
+
 }  // namespace weft

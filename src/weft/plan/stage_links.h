@@ -31,8 +31,11 @@ class StageLinks {
     int chunk_;
     int64_t micro_batch_;
   };
-  // Until what a chunk has sent forward for a micro-batch has been taken. Its tensors may then end.
+  // Until what a chunk has sent forward for a micro-batch has been taken; where calls are ordered, what the device is
+  // given next comes behind that. Ops may then use its tensors' memory.
   void wait_sent(int chunk, int64_t micro_batch);
+  // The same of all that is under way, at the end of a step.
+  void wait_all_sent();
 
  private:
   enum class Way { forward, backward };

@@ -1,9 +1,14 @@
 #include "weft/train/batch_staging.h"
 
+#include <chrono>
+#include <thread>
 #include <utility>
 
 namespace weft {
 namespace {
+
+constexpr auto kPause = std::chrono::microseconds(50);
+constexpr auto kLong = std::chrono::seconds(10);
 
 int64_t bytes_of(int64_t tokens) {
   Arena counted("micro-batch");
@@ -13,7 +18,8 @@ int64_t bytes_of(int64_t tokens) {
 
 }  // namespace
 
-BatchStaging::BatchStaging(std::shared_ptr<Memory> memory, int64_t tokens) : memory_(std::move(memory)) {
+BatchStaging::BatchStaging(std::shared_ptr<Memory> memory, int64_t tokens, std::function<void()> poll)
+    : memory_(std::move(memory)), poll_(std::move(poll)) {
   if (memory_->host_reaches()) return;
   for (Slot& slot : slots_)
     slot.arena = std::make_unique<Arena>("a micro-batch on its way", bytes_of(tokens), memory_->shared());
@@ -27,7 +33,7 @@ void BatchStaging::load(const LoadMicroBatch& load, MicroBatch& b, Backend& back
   Stream* const stream = backend.issue_all();
   WEFT_CHECK(stream != nullptr, "a backend without a stream has memory that the host does not reach");
   Slot& slot = slots_[next_++ % kOnTheirWay];
-  if (slot.mark > 0 && !stream->passed(slot.mark)) backend.wait_all();
+  wait_passed(slot, *stream, backend);
   const Scope scope(*slot.arena);
   MicroBatch here = b;
   const MicroBatch tensors = alloc_micro_batch(*slot.arena, b.ids.rows());
@@ -42,6 +48,16 @@ void BatchStaging::load(const LoadMicroBatch& load, MicroBatch& b, Backend& back
   send(b.tokens, here.tokens);
   b.spans = here.spans;
   slot.mark = stream->mark();
+}
+
+// Not for all that the device was given: it would have nothing to do for a moment.
+void BatchStaging::wait_passed(const Slot& slot, Stream& stream, Backend& backend) const {
+  const auto began = std::chrono::steady_clock::now();
+  while (!stream.passed(slot.mark)) {
+    if (std::chrono::steady_clock::now() - began > kLong) return backend.wait_all();  // which finds out why
+    if (poll_) poll_();
+    std::this_thread::sleep_for(kPause);
+  }
 }
 
 }  // namespace weft

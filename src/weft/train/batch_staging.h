@@ -17,7 +17,8 @@ using LoadMicroBatch = std::function<void(MicroBatch& b)>;
 // that: pinned memory, of a GPU.
 class BatchStaging {
  public:
-  BatchStaging(std::shared_ptr<Memory> memory, int64_t tokens);
+  // `poll`, which may be none, lets go on what the rank has under way while this waits (ProcessMesh::poll).
+  BatchStaging(std::shared_ptr<Memory> memory, int64_t tokens, std::function<void()> poll = {});
   // Lets `load` fill b, behind the ops that the backend was given. Where the host reaches b, the backend is waited for
   // first; where it does not, what was filled is copied when its device gets there, and this must stay alive till then.
   void load(const LoadMicroBatch& load, MicroBatch& b, Backend& backend);
@@ -28,7 +29,10 @@ class BatchStaging {
     std::unique_ptr<Arena> arena;
     int64_t mark = 0;  // of the backend's stream, behind the last copy from it
   };
+  void wait_passed(const Slot& slot, Stream& stream, Backend& backend) const;
+
   std::shared_ptr<Memory> memory_;
+  std::function<void()> poll_;
   std::array<Slot, kOnTheirWay> slots_;  // no arenas where the host reaches the memory
   size_t next_ = 0;
 };

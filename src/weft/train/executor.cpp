@@ -14,7 +14,7 @@ Executor::Executor(TrainingState& state, const StepSpec& step, const MemoryPlan&
       replay_("replay", plan.replay, resources.memory),
       evaluation_("evaluation", plan.evaluation, resources.memory),
       handover_("handover", plan.handover, resources.memory),
-      staging_(resources.memory, step.micro_batch_tokens()),
+      staging_(resources.memory, step.micro_batch_tokens(), resources.mesh.poll),
       chunks_(make_chunks(state, plan, resources.memory)),
       links_(state.model, step, resources.mesh, handover_) {}
 
@@ -40,6 +40,7 @@ double Executor::run(const StepInput& input) {
   std::fill_n(losses.as<double>(), losses.rows(), 0.0);
   for (const Action& action : step_.schedule) act(action, input);
   state_.params.finish_step(*backend_);
+  links_.wait_all_sent();
   backend_->wait_all();
   return wait_sum_losses(mesh_, losses);
 }

@@ -17,24 +17,30 @@ RankRun::RankRun(RunPlan of_rank, const Machine& machine, const ProcessMesh& of_
       late_(machine.late),
       kernels_(machine.make_backend(workspace)),
       decorated_(decorate ? decorate(*kernels_, mesh) : nullptr),
-      polled_(mesh.poll
-                  ? std::make_unique<Polled>(decorated_ ? *decorated_ : *kernels_, mesh.lend, mesh.poll, mesh.settle)
-                  : nullptr),
+      polled_(mesh.poll ? std::make_unique<Polled>(decorated_ ? *decorated_ : *kernels_, mesh.lend, mesh.poll)
+                        : nullptr),
       backend(polled_      ? *polled_
               : decorated_ ? *decorated_
                            : *kernels_),
       executor(state, plan.step, plan.memory, {backend, mesh, machine.memory}) {
   WEFT_CHECK(machine.devices.empty(), "the machine of all ranks, not of this one (Machine::of_rank)");
   finish_ = [this] { backend.wait_all(); };
-  if (mesh.order_by && backend.issue_all() != nullptr) mesh.order_by([this] { return backend.issue_all(); });
+  if (!mesh.order_by || backend.issue_all() == nullptr) return;
+  kernels_->call_before_waits(mesh.settle);
+  mesh.order_by([this] { return backend.issue_all(); });
 }
 
 RankRun::~RankRun() {
   // Where it fails, a device that waits for another would never be done, nor give its memory back.
-  if (mesh.give_up && std::uncaught_exceptions() > 0) mesh.give_up();
+  const auto give_up = [this] {
+    if (mesh.give_up) mesh.give_up();
+    kernels_->call_before_waits({});
+  };
+  if (std::uncaught_exceptions() > 0) give_up();
   try {
     backend.wait_all();
-  } catch (...) {  // of a device that failed, or of others: whoever waited for it before has been told
+  } catch (...) {  // of a device that failed, or of another rank: whoever waited before has been told
+    give_up();
     try {
       kernels_->wait_all();
     } catch (...) {}

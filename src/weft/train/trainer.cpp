@@ -123,7 +123,6 @@ void Trainer::update(double norm) {
   const double scale = clip_scale(norm, recipe_.optimizer.clip_grad) / loss_scale_.state.scale;
   update_all(rank_.backend, *rank_.plan.optimizer, rank_.state.params, rank_.executor.scratch(),
              {.lr = rank_.plan.lr.at(updates()), .grad_scale = scale, .step = updates() + 1});
-  rank_.backend.wait_all();
   rank_.check_used();
   loss_scale_.count_good();
 }

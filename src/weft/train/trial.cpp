@@ -37,7 +37,6 @@ class TrialRank {
                {.lr = rank_.plan.lr.at(step),
                 .grad_scale = clip_scale(now.grad_norm, trial_.recipe.optimizer.clip_grad) / now.loss_scale,
                 .step = step + 1});
-    rank_.backend.wait_all();
     loss_scale_.count_good();
     now.updated = true;
     if (hooks_.see) hooks_.see(now);

@@ -96,7 +96,8 @@ class CublasMatmul::Product {
   }
 };
 
-CublasMatmul::CublasMatmul(std::shared_ptr<ProductCache> cache) : cache_(std::move(cache)) {
+CublasMatmul::CublasMatmul(std::shared_ptr<ProductCache> cache, std::function<void()> before_wait)
+    : cache_(std::move(cache)), before_wait_(std::move(before_wait)) {
   check(cublasLtCreate(&handle_), "begin with cuBLASLt");
 }
 CublasMatmul::~CublasMatmul() { cublasLtDestroy(handle_); }
@@ -185,6 +186,7 @@ void CublasMatmul::learn(Product& product, const Call& call) {
     return issue(product, call, way, to) == CUBLAS_STATUS_SUCCESS;
   };
   const Matmul& op = call.op;
+  before_wait_();
   const auto trial = begin_trial(
       {.out = op.out, .anyway = op.accumulate ? op.out : op.bias, .first = first, .ways = alike, .run = run},
       call.stream);

@@ -2,6 +2,7 @@
 #pragma once
 #include <cublasLt.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 
@@ -14,8 +15,8 @@ namespace weft {
 // others; while the stream is captured, such a call throws gpu::CannotRecord. Belongs to one stream; not thread-safe.
 class CublasMatmul {
  public:
-  // `cache` has what was found earlier, and gets what is found.
-  explicit CublasMatmul(std::shared_ptr<ProductCache> cache);
+  // `cache` has what was found earlier, and gets what is found. `before_wait` is called where others are to be tried.
+  CublasMatmul(std::shared_ptr<ProductCache> cache, std::function<void()> before_wait);
   CublasMatmul(const CublasMatmul&) = delete;
   CublasMatmul& operator=(const CublasMatmul&) = delete;
   ~CublasMatmul();
@@ -37,6 +38,7 @@ class CublasMatmul {
   cublasStatus_t issue(const Product& product, const Call& call, const ProductWay& way, void* out);
 
   std::shared_ptr<ProductCache> cache_;
+  std::function<void()> before_wait_;
   cublasLtHandle_t handle_ = nullptr;
   std::map<ProductKey, std::unique_ptr<Product>> products_;
 };

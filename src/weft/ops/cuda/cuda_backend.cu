@@ -65,9 +65,10 @@ CudaBackend::CudaBackend(int device, Arena& workspace, std::shared_ptr<ProductCa
              "ask the GPU for its shared memory");
   check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream");
   marks_.emplace(gpu::CudaMarks(device, stream_));
-  staging_.emplace(stream_);
-  kept_.emplace(stream_, true);
-  cublas_.emplace(std::move(products));
+  const auto before = [this] { before_wait(); };
+  staging_.emplace(stream_, before);
+  kept_.emplace(stream_, before, true);
+  cublas_.emplace(std::move(products), before);
   if (cudnn_ == CudnnUse::none) return;
   try {
     attention_.emplace(open_cudnn_attention(stream_), warn, limits_of(cudnn_));
@@ -86,6 +87,7 @@ void CudaBackend::enter(std::string_view region) { nvtxRangePushA(std::string(re
 void CudaBackend::leave() { nvtxRangePop(); }
 
 void CudaBackend::wait_all() {
+  before_wait();
   use_gpu();
   check_cuda(cudaStreamSynchronize(stream_), "run what the GPU was given");
   staging_->stream_has_passed();
@@ -133,6 +135,7 @@ RecordingBackend::Recorded CudaBackend::record(const std::function<void()>& give
 }
 
 void CudaBackend::replay(Record& record) {
+  count_launch();
   use_gpu();
   static_cast<CudaGraph&>(record).launch(stream_);
 }

@@ -22,7 +22,10 @@ class CudaBackend final : public UniformBackend<CudaBackend, RecordingBackend> {
 
   template <class Op>
   void apply(const Op& op) {
-    if (!is_recording_) use_gpu();
+    if (!is_recording_) {
+      count_launch();
+      use_gpu();
+    }
     const Scope scope(workspace_);  // the next op runs behind this one, so it may have the same bytes
     launch(op);
   }
@@ -30,6 +33,7 @@ class CudaBackend final : public UniformBackend<CudaBackend, RecordingBackend> {
   void leave() override;
   void wait_all() override;
   Stream* issue_all() override { return &*marks_; }
+  void call_before_waits(std::function<void()> call) override { before_wait_ = std::move(call); }
   Stamp stamp() override;
   int64_t take_time_ns(Stamp stamp) override;
   // As a CUDA graph.
@@ -37,6 +41,15 @@ class CudaBackend final : public UniformBackend<CudaBackend, RecordingBackend> {
   void replay(Record& record) override;
 
  private:
+  // A launch waits where very many wait for the GPU, and looks after nobody meanwhile.
+  static constexpr int kMostAhead = 256;
+  void count_launch() {
+    if (++num_ahead_ == kMostAhead) before_wait();
+  }
+  void before_wait() {
+    num_ahead_ = 0;
+    if (before_wait_) before_wait_();
+  }
   // Of the calling thread, whose last call may have been another GPU's.
   void use_gpu() const { check_cuda(cudaSetDevice(device_), "use the GPU"); }
   gpu::StreamLauncher launcher() { return {stream_, workspace_, is_recording_ ? *kept_ : *staging_, shared_bytes_}; }
@@ -59,6 +72,8 @@ class CudaBackend final : public UniformBackend<CudaBackend, RecordingBackend> {
   std::optional<gpu::Staging> staging_;
   std::optional<gpu::Staging> kept_;  // of what has been recorded
   bool is_recording_ = false;
+  std::function<void()> before_wait_;
+  int num_ahead_ = 0;                   // ops and graphs since before_wait
   std::optional<CublasMatmul> cublas_;  // of the device, which is set before
   std::optional<gpu::FastAttention<gpu::StreamLauncher>> attention_;
   std::optional<gpu::StreamTimes<gpu::CudaEvents>> times_;  // once asked for

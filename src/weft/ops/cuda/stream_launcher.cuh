@@ -3,7 +3,9 @@
 #include <cuda_runtime.h>
 
 #include <cstring>
+#include <functional>
 #include <span>
+#include <utility>
 
 #include "weft/device/arena.h"
 #include "weft/device/cuda/cuda_check.h"
@@ -31,8 +33,10 @@ inline constexpr int64_t kMostBlocks = (int64_t{1} << 31) - 1;  // of a grid, in
 // not thread-safe.
 class Staging {
  public:
-  // `for_records`: what it keeps stays as long as it does, for copies that are made again and again.
-  explicit Staging(cudaStream_t stream, bool for_records = false) : stream_(stream), for_records_(for_records) {
+  // `before_wait` is called where it is about to wait. `for_records`: what it keeps stays as long as it does, for
+  // copies that are made again and again.
+  Staging(cudaStream_t stream, std::function<void()> before_wait, bool for_records = false)
+      : stream_(stream), before_wait_(std::move(before_wait)), for_records_(for_records) {
     check_cuda(cudaMallocHost(&memory_, kBytes), "take pinned memory of the host");
   }
   Staging(const Staging&) = delete;
@@ -44,13 +48,18 @@ class Staging {
     WEFT_CHECK(bytes <= kBytes, "{} bytes at once for a kernel", bytes);
     if (used_ + bytes > kBytes) {
       if (for_records_) throw CannotRecord();
-      check_cuda(cudaStreamSynchronize(stream_), "run what the GPU was given");
+      wait();
       used_ = 0;
     }
     void* to = static_cast<std::byte*>(memory_) + used_;
     std::memcpy(to, from, bytes);
     used_ += (bytes + 15) / 16 * 16;
     return to;
+  }
+  // For the stream.
+  void wait() const {
+    before_wait_();
+    check_cuda(cudaStreamSynchronize(stream_), "run what the GPU was given");
   }
   void stream_has_passed() { used_ = 0; }
   bool for_records() const { return for_records_; }
@@ -60,6 +69,7 @@ class Staging {
  private:
   static constexpr size_t kBytes = size_t{4} << 20;
   cudaStream_t stream_;
+  std::function<void()> before_wait_;
   bool for_records_;
   void* memory_ = nullptr;
   size_t used_ = 0;
@@ -107,7 +117,7 @@ class StreamLauncher {
   void fetch(void* to, const void* from, int64_t bytes) const {
     expect_to_wait();
     check_cuda(cudaMemcpyAsync(to, from, size_t(bytes), cudaMemcpyDeviceToHost, stream_), "copy from the GPU");
-    check_cuda(cudaStreamSynchronize(stream_), "run what the GPU was given");
+    staging_.wait();
   }
 
  private:
