@@ -44,8 +44,8 @@ class ParamStore {
   // The same without gradients and state, to run forward only.
   void allocate_values(Arena& params, Arena& transit);
 
-  // Values of a unit are readable by ops until released as often as fetched. Blocks as Work::wait does where they lie on
-  // other ranks.
+  // Values of a unit are readable by ops until released as often as fetched. Blocks as Work::wait does where they lie
+  // on other ranks.
   void fetch(int unit);
   void release(int unit);
   // Says which unit is fetched next, so that its values may come while others are in use.
@@ -55,8 +55,8 @@ class ParamStore {
   void open_grads(Backend& backend, int unit, int64_t micro_batch);
   void flush(Backend& backend, int unit, int64_t micro_batch, bool last);
   // After the last micro-batch: gradients are the sums over all of them, of all ranks, and over ties, until begin_step
-  // or an update, which may use their memory. Blocks as Work::wait does; a device that runs ops later has the sums behind
-  // what it was given.
+  // or an update, which may use their memory. Blocks as Work::wait does; a device that runs ops later has the sums
+  // behind what it was given.
   void finish_step(Backend& backend);
   void begin_step();
   // For a dry run: as if micro-batches [first, end), alike to the one before, had been flushed.
