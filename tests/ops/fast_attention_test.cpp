@@ -18,7 +18,7 @@ using testing::packed;
 
 // What the library of a test does, and what was asked of it.
 struct Manner {
-  bool has_no_way = false;
+  bool has_no_way = false, peer_fails = false;
   double lse_off_by = 0;       // forward: wrong in the result that nothing else shows
   double scale_off_by = 0;     // of what is computed
   double other_each_time = 0;  // added to the scale, once more for each run
@@ -36,6 +36,7 @@ class GraphLibrary final : public AttentionLibrary {
   }
   void run(const gpu::AttentionShape& shape, const AttentionData& data, void* workspace) override {
     ++manner_.runs;
+    if (manner_.peer_fails) throw CommError("rank 1 has failed");
     std::memset(workspace, 0x7f, size_t(manner_.most_workspace));
     AttentionData mine = data;
     float scale = *static_cast<float*>(data.at(gpu::Slot::scale));
@@ -218,6 +219,18 @@ TEST(FastAttention, NothingIsProvenByZerosOrInfinities) {
     EXPECT_EQ(manner.runs, 7);
     EXPECT_EQ(manner.told, std::vector<std::string>());
   }
+}
+
+// Who waits for the device to compare results may learn that another rank has failed: that says nothing of the library.
+TEST(FastAttention, AFailureOfAnotherRankIsNoneOfTheLibrarys) {
+  const auto trial = forward({});
+  Manner manner{.peer_fails = true};
+  HostBackend host(manner, {});
+  EXPECT_THROW(trial->run(host), CommError);
+  EXPECT_EQ(manner.told, std::vector<std::string>());
+  manner.peer_fails = false;
+  expect_right(*trial, host);
+  EXPECT_EQ(manner.runs, 3);
 }
 
 // Of tensors that are only planned.

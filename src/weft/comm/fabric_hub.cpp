@@ -13,7 +13,8 @@ constexpr int64_t kSpins = 2000;        // looks before the core is offered to o
 constexpr int64_t kLooksPerCheck = 64;  // at the transport's health and at other ranks
 constexpr double kSleepAfter_s = 5e-3;
 constexpr auto kSleep = std::chrono::microseconds(50);
-constexpr double kTold_s = 2;  // for the host to bring a peer's own words
+constexpr size_t kMostOrdered = 64;  // calls of a lane that its device may not have passed
+constexpr double kTold_s = 2;        // for the host to bring a peer's own words
 
 double since_s(Clock::time_point then) { return std::chrono::duration<double>(Clock::now() - then).count(); }
 
@@ -59,6 +60,13 @@ void FabricHub::wait_in_order(Lane& lane, int64_t mark, const CommCall& call) {
   issue_()->wait_for(lane.transport->stream(), mark);
   while (!lane.ordered.empty() && lane.transport->stream().passed(lane.ordered.front().mark)) lane.ordered.pop_front();
   lane.ordered.push_back({mark, call});
+  if (lane.ordered.size() > kMostOrdered) settle();  // what a device is given waits for room where it has too much
+}
+
+// The first stamp of each sets its clock, while nothing is under way.
+void FabricHub::stamp_calls() {
+  for (const auto& lane : lanes_) lane->transport->stamp();
+  stamps_calls_ = true;
 }
 
 void FabricHub::settle() {

@@ -46,7 +46,7 @@ class FabricHub {
   // As `wait`, and where calls are ordered the device alone waits.
   void wait_in_order(Lane& lane, int64_t mark, const CommCall& call);
   // ProcessMesh::stamp_calls.
-  void stamp_calls() { stamps_calls_ = true; }
+  void stamp_calls();
   bool stamps_calls() const { return stamps_calls_; }
   // ProcessMesh::settle.
   void settle();

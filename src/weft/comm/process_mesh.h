@@ -48,8 +48,8 @@ struct ProcessMesh {
   // Lets what this rank has under way go on as far as it can, without waiting; none where nothing ever is. To be called
   // often by a rank that computes. Throws CommError.
   std::function<void()> poll = {};
-  // Where there is one: from its call to the next of `poll` this rank calls nothing of the mesh, whose own thread lets
-  // things go on.
+  // Where there is one: from its call to the next of `poll` this rank calls nothing of the mesh but `settle`, and its
+  // own thread lets things go on.
   std::function<void()> lend = {};
   // Where there is one, and it has been called: calls are ordered (Communicator::is_ordered) by the stream that `issue`
   // returns, which gives the device first what waits for others.

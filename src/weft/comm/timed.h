@@ -10,7 +10,7 @@
 namespace weft {
 
 struct CommTime {
-  double blocked_s = 0;          // in which the rank's host could do nothing else
+  double blocked_s = 0;          // in which the rank's host could do nothing else; without settling
   double under_way_s = 0;        // of every call, from its beginning to its end (CommEvent)
   int64_t calls = 0, bytes = 0;  // of the tensors that this rank passed
 };

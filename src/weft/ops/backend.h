@@ -49,8 +49,8 @@ class Backend : public AllOps::Interface {
   // Gives the device those, and returns its stream, for others to wait for and to be waited for by it; none of a
   // backend that runs its ops at once.
   virtual Stream* issue_all() { return nullptr; }
-  // From then on `call` is called before the host waits for the device, also within an op: the device may be waiting
-  // for another rank that has failed (ProcessMesh::settle). Nothing of a backend that runs its ops at once.
+  // From then on `call` is called before the host waits for the device, also within an op, and now and then: the device
+  // may be waiting for another rank that has failed (ProcessMesh::settle). Nothing where ops run at once.
   virtual void call_before_waits(std::function<void()> /*call*/) {}
 
   // The place behind what was issued so far: its time is known later, and nothing waits for it. `none` of a backend

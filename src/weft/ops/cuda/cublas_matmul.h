@@ -15,7 +15,7 @@ namespace weft {
 // others; while the stream is captured, such a call throws gpu::CannotRecord. Belongs to one stream; not thread-safe.
 class CublasMatmul {
  public:
-  // `cache` has what was found earlier, and gets what is found. `before_wait` is called where others are to be tried.
+  // `cache` has what was found earlier, and gets what is found. `before_wait` is called before it may wait.
   CublasMatmul(std::shared_ptr<ProductCache> cache, std::function<void()> before_wait);
   CublasMatmul(const CublasMatmul&) = delete;
   CublasMatmul& operator=(const CublasMatmul&) = delete;

@@ -35,7 +35,7 @@ class Capture {
 
 class CudaGraph final : public RecordingBackend::Record {
  public:
-  CudaGraph() = default;
+  explicit CudaGraph(int64_t num_ops) : num_ops_(num_ops) {}
   CudaGraph(const CudaGraph&) = delete;
   CudaGraph& operator=(const CudaGraph&) = delete;
   ~CudaGraph() override {
@@ -48,9 +48,11 @@ class CudaGraph final : public RecordingBackend::Record {
     if (status == cudaSuccess) status = cudaStreamSynchronize(stream);
     return status;
   }
+  int64_t num_ops() const { return num_ops_; }
   void launch(cudaStream_t stream) { check_cuda(cudaGraphLaunch(graph_, stream), "launch a CUDA graph"); }
 
  private:
+  int64_t num_ops_;
   cudaGraphExec_t graph_ = nullptr;
 };
 
@@ -61,6 +63,7 @@ void warn(const std::string& what) { std::fputs(("weft: " + what + "\n").c_str()
 CudaBackend::CudaBackend(int device, Arena& workspace, std::shared_ptr<ProductCache> products, CudnnUse cudnn)
     : device_(device), cudnn_(cudnn), workspace_(workspace) {
   use_gpu();
+  aside_stream(device);
   check_cuda(cudaDeviceGetAttribute(&shared_bytes_, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
              "ask the GPU for its shared memory");
   check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream");
@@ -97,6 +100,7 @@ void CudaBackend::wait_all() {
 
 Stamp CudaBackend::stamp() {
   if (!times_) times_.emplace(gpu::CudaEvents(device_, stream_));
+  if (times_->is_full()) wait_all();
   return times_->stamp();
 }
 
@@ -112,6 +116,7 @@ RecordingBackend::Recorded CudaBackend::record(const std::function<void()>& give
     return Recorded{nullptr, fmt::format("ops are given to the GPU one by one, not as CUDA graphs: {}", why)};
   };
   const size_t kept_before = kept_->used();
+  num_recorded_ = 0;
   cudaError_t status = cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal);
   if (status != cudaSuccess) return none(cudaGetErrorString(status));
   Capture capture(stream_, is_recording_);
@@ -126,7 +131,7 @@ RecordingBackend::Recorded CudaBackend::record(const std::function<void()>& give
   } catch (const Error& e) { why = e.what(); }
   status = capture.end();
   if (why.empty() && status == cudaSuccess) {
-    auto record = std::make_unique<CudaGraph>();
+    auto record = std::make_unique<CudaGraph>(num_recorded_);
     status = record->prepare(capture.graph(), stream_);
     if (status == cudaSuccess) return {std::move(record), ""};
   }
@@ -135,9 +140,10 @@ RecordingBackend::Recorded CudaBackend::record(const std::function<void()>& give
 }
 
 void CudaBackend::replay(Record& record) {
-  count_launch();
+  auto& graph = static_cast<CudaGraph&>(record);
+  count_ahead(graph.num_ops());
   use_gpu();
-  static_cast<CudaGraph&>(record).launch(stream_);
+  graph.launch(stream_);
 }
 
 void CudaBackend::launch(const Matmul& op) {

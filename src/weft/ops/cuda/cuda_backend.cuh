@@ -23,11 +23,12 @@ class CudaBackend final : public UniformBackend<CudaBackend, RecordingBackend> {
   template <class Op>
   void apply(const Op& op) {
     if (!is_recording_) {
-      count_launch();
+      count_ahead(1);
       use_gpu();
     }
     const Scope scope(workspace_);  // the next op runs behind this one, so it may have the same bytes
     launch(op);
+    num_recorded_ += is_recording_;
   }
   void enter(std::string_view region) override;
   void leave() override;
@@ -42,9 +43,9 @@ class CudaBackend final : public UniformBackend<CudaBackend, RecordingBackend> {
 
  private:
   // A launch waits where very many wait for the GPU, and looks after nobody meanwhile.
-  static constexpr int kMostAhead = 256;
-  void count_launch() {
-    if (++num_ahead_ == kMostAhead) before_wait();
+  static constexpr int64_t kMostAhead = 256;
+  void count_ahead(int64_t ops) {
+    if ((num_ahead_ += ops) >= kMostAhead) before_wait();
   }
   void before_wait() {
     num_ahead_ = 0;
@@ -73,7 +74,8 @@ class CudaBackend final : public UniformBackend<CudaBackend, RecordingBackend> {
   std::optional<gpu::Staging> kept_;  // of what has been recorded
   bool is_recording_ = false;
   std::function<void()> before_wait_;
-  int num_ahead_ = 0;                   // ops and graphs since before_wait
+  int64_t num_ahead_ = 0;  // ops since before_wait, also within graphs
+  int64_t num_recorded_ = 0;
   std::optional<CublasMatmul> cublas_;  // of the device, which is set before
   std::optional<gpu::FastAttention<gpu::StreamLauncher>> attention_;
   std::optional<gpu::StreamTimes<gpu::CudaEvents>> times_;  // once asked for

@@ -4,8 +4,8 @@
 
 #include <chrono>
 #include <cstdint>
-#include <memory>
 
+#include "weft/device/cuda/aside_stream.h"
 #include "weft/device/cuda/cuda_check.h"
 
 namespace weft::gpu {
@@ -13,12 +13,7 @@ namespace weft::gpu {
 class CudaEvents {
  public:
   using Event = cudaEvent_t;
-  CudaEvents(int device, cudaStream_t stream) : device_(device), stream_(stream) {
-    use_gpu();
-    cudaStream_t aside = nullptr;
-    check_cuda(cudaStreamCreateWithFlags(&aside, cudaStreamNonBlocking), "make a stream");
-    aside_.reset(aside, cudaStreamDestroy);
-  }
+  CudaEvents(int device, cudaStream_t stream) : device_(device), stream_(stream), aside_(aside_stream(device)) {}
 
   Event make() const {
     Event event = nullptr;
@@ -33,7 +28,7 @@ class CudaEvents {
   }
   void record_aside(Event event) const {
     use_gpu();
-    check_cuda(cudaEventRecord(event, aside_.get()), "mark a stream");
+    check_cuda(cudaEventRecord(event, aside_), "mark a stream");
   }
   void wait(Event event) const { check_cuda(cudaEventSynchronize(event), "run what the GPU was given"); }
   double ns_between(Event from, Event to) const {
@@ -52,7 +47,7 @@ class CudaEvents {
 
   int device_;
   cudaStream_t stream_;
-  std::shared_ptr<CUstream_st> aside_;
+  cudaStream_t aside_;
 };
 
 class CudaMarks {

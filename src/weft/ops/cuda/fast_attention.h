@@ -120,6 +120,8 @@ class FastAttention {
     try {
       library_->plan(pieces->piece, pieces->workspace_bytes);
       trust = check(launcher, op, task, own);
+    } catch (const CommError&) {  // of a rank that its device waits for
+      throw;
     } catch (const Error& e) {
       trust = Trust::refused;
       warn_(fmt::format("{}: weft's own kernels are used: {}", name_of_shape(*whole), e.what()));

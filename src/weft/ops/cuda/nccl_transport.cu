@@ -105,9 +105,9 @@ std::string NcclTransport::failure() {
 // NCCL's kernels leave off, and what was given behind them runs out.
 void NcclTransport::abort() noexcept {
   if (comm_ == nullptr) return;
-  nccl_.comm_abort(comm_);  // first of all: a call of CUDA's may wait for what it ends
-  comm_ = nullptr;
   cudaSetDevice(ordinal_);
+  nccl_.comm_abort(comm_);
+  comm_ = nullptr;
   cudaStreamSynchronize(stream_);
   marks_->stream_has_passed();
 }

@@ -44,7 +44,7 @@ class StreamTimes {
 
   // Behind what the stream was given so far. Waits for the stream where kMost were made since it was waited for.
   Stamp stamp() {
-    if (under_way_.size() == kMost) {
+    if (is_full()) {
       events_.wait(under_way_.back().event);
       stream_has_passed();
     }
@@ -54,6 +54,7 @@ class StreamTimes {
     events_.record(event);
     return under_way_.back().stamp;
   }
+  bool is_full() const { return under_way_.size() == kMost; }
   // To be called when everything has been waited for that the stream was given, or what came before a stamp.
   void stream_has_passed(Stamp last = Stamp(std::numeric_limits<int64_t>::max())) {
     for (; !under_way_.empty() && under_way_.front().stamp <= last; under_way_.pop_front()) {
