@@ -108,6 +108,16 @@ TEST_F(ProductCacheFile, WhatOthersWroteMeanwhileStays) {
   EXPECT_EQ(open()->find(key_of(5)), way_of(5));
 }
 
+// Of two that wrote in the same instant the file has one.
+TEST_F(ProductCacheFile, WhatAProcessHasPutItKnowsWhateverTheFileHas) {
+  const auto one = open();
+  one->put(key_of(1), way_of(1));
+  fs::remove(one->file());
+  open()->put(key_of(2), way_of(2));
+  EXPECT_EQ(one->find(key_of(1)), way_of(1));
+  EXPECT_EQ(one->find(key_of(2)), way_of(2));
+}
+
 TEST_F(ProductCacheFile, ManyMayWriteAtOnceAndNoneReadsAHalf) {
   std::vector<std::thread> ranks;
   const auto shared = open();

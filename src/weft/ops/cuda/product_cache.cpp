@@ -101,7 +101,7 @@ ProductCache::ProductCache(fs::path folder, ProductMachine machine, Warn warn)
 
 std::optional<ProductWay> ProductCache::find(const ProductKey& key) {
   const std::scoped_lock lock(mutex_);
-  if (!std::exchange(has_read_, true)) with_file([&] { ways_ = read(); });
+  if (!std::exchange(has_read_, true)) with_file([&] { ways_.merge(read()); });
   return known(text_of(key));
 }
 
