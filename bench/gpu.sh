@@ -20,7 +20,11 @@ cd "$(dirname "$0")/.."
 parts=()
 while [[ $# -gt 0 && $1 != -- ]]; do
   if [[ ! $1 =~ ^(build|test|sanitize|kernels|speed|pytorch)$ ]]; then
-    sed -n '2,17s/^# \{0,1\}//p' "$0" >&2
+    if [[ $1 == --help ]]; then
+      sed -n '2,17s/^# \{0,1\}//p' "$0"
+      exit 0
+    fi
+    echo "bench/gpu.sh: no part \"$1\"; there are build, test, sanitize, kernels, speed and pytorch" >&2
     exit 2
   fi
   parts+=("$1")

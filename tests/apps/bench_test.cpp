@@ -51,6 +51,20 @@ Finished bench_step(std::vector<std::string> more) {
   return weft(args);
 }
 
+// As it would be ignored: all layouts have the same.
+TEST(BenchScaling, RefusesALayoutThatChangesTheRun) {
+  const Finished f = weft({"bench", "scaling", std::string(WEFT_SOURCE_DIR) + "/bench/llama-8x512.toml", "--layouts",
+                           "dp=2", "run.backend=ref"});
+  EXPECT_EQ(f.status, 2);
+  EXPECT_SAYS(f.err, "--layouts run.backend=ref: [run] is the same for all layouts; write run.backend=ref before");
+}
+
+TEST(BenchStep, SyntheticTokensAreNoneToTrainOn) {
+  const Finished f = weft({"train", std::string(WEFT_SOURCE_DIR) + "/bench/llama-8x512.toml"});
+  EXPECT_EQ(f.status, 2);
+  EXPECT_SAYS(f.err, "data.train = [\"synthetic\"] is random tokens that `weft bench` makes");
+}
+
 TEST(BenchStep, SaysWhatEachOpTookAndDrawsTheStep) {
   const testing::TempDir dir;
   for (const std::string backend : {"ref", "cpu"}) {

@@ -1,6 +1,7 @@
 // run.backend = "cuda" where there is no GPU: refused at once by name, planned, or passed by.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdlib>
 #include <map>
 
@@ -91,6 +92,22 @@ TEST_F(WithoutAGpu, WhetherCudnnMayBeUsedIsOnOrOff) {
     unsetenv("WEFT_CUDNN");
     EXPECT_EQ(f.status, status) << f.err;
     EXPECT_SAYS(f.err, status == 0 ? "" : "run.backend = \"cuda\": WEFT_CUDNN=0: it may be on or off");
+  }
+}
+
+// Not even `auto`, which would take it for a GPU that is missing.
+TEST_F(WithoutAGpu, AWrongVariableIsRefusedByName) {
+  for (const auto& [variable, says, reason] : std::vector<std::array<const char*, 3>>{
+           {"WEFT_CUDNN", "0", "WEFT_CUDNN=0: it may be on or off"},
+           {"WEFT_CUDA_GRAPHS", "yes", "WEFT_CUDA_GRAPHS=yes: it may be on or off"},
+           {"WEFT_CUDA_CACHE", "here", "WEFT_CUDA_CACHE=here: it may be off or a whole path, /of/a/folder"}}) {
+    setenv(variable, says, 1);
+    for (const char* backend : {"run.backend=auto", "run.backend=cuda"}) {
+      const Finished f = testing::weft({"train", recipe(), backend});
+      EXPECT_EQ(f.status, 2) << f.err;
+      EXPECT_SAYS(f.err, reason);
+    }
+    unsetenv(variable);
   }
 }
 

@@ -41,7 +41,18 @@ struct Layout {
   double exposed_s() const { return std::max(0.0, best_s() - best_s(How::compute_alone)); }
 };
 
+void check_same_run(const std::vector<std::string>& layouts) {
+  for (const std::string& layout : layouts)
+    for (const std::string& one : layout_overrides(layout))
+      if (one.starts_with("run."))
+        throw ConfigError(
+            fmt::format("--layouts {}: [run] is the same for all layouts; write {} before --layouts, which "
+                        "takes what follows it: weft bench scaling r.toml {} --layouts dp=2 tp=2",
+                        layout, one, one));
+}
+
 std::vector<Layout> layouts_of(const BenchOptions& o) {
+  check_same_run(o.layouts);
   const Recipe base = read_recipe(o.recipe, o.overrides, launched_as(environment).rank == 0);
   std::vector<std::string> names = o.layouts;
   if (names.empty()) {

@@ -87,6 +87,14 @@ auto or_refused(const F& f) {
   } catch (const Error& e) { throw ConfigError(fmt::format("run.backend = \"cuda\": {}", e.what())); }
 }
 
+// Before a GPU is looked for: `auto` would else take a slip for one that is missing.
+void check_variables() {
+  or_refused([] {
+    for (const char* variable : {kCudnnVariable, kGraphsVariable}) is_on(variable);
+    cuda_cache_folder(environment);
+  });
+}
+
 // The first rank says once how tensors go.
 std::function<ProcessMesh(const ProcessMesh&)> join_by_fabric(const std::shared_ptr<CudaDevice>& device,
                                                               double timeout_s) {
@@ -144,6 +152,7 @@ fs::path find_cuda_module() {
 }
 
 Machine cuda_machine(int ordinal, int threads, const RanksOfGpus& ranks) {
+  check_variables();
   return or_refused([&] {
     std::vector<std::shared_ptr<CudaDevice>> gpus{open_device(ordinal, ranks.repeat)};
     const DevicesOfRanks chosen = devices_of_ranks(gpus[0]->kinds(), gpus[0]->ordinal(), ranks.num_here);
@@ -176,6 +185,7 @@ Machine cuda_machine_to_plan(bool repeats) {
 }
 
 std::string why_no_cuda() {
+  check_variables();
   try {
     open_device(0);
     return "";

@@ -21,7 +21,8 @@ struct RanksOfGpus {
 Machine cuda_machine(int ordinal, int threads, const RanksOfGpus& ranks = {});
 // The same to plan with: its workspace model, by the module alone, without looking for a GPU. It has no backends.
 Machine cuda_machine_to_plan(bool repeats);
-// What is missing, as cuda_machine says it; empty where `auto` may take a GPU.
+// What is missing, as cuda_machine says it; empty where `auto` may take a GPU. Throws ConfigError where a variable of
+// the environment has a value that it may not have.
 std::string why_no_cuda();
 // The folder for what is found out about GPUs: WEFT_CUDA_CACHE, else weft's of the user's caches. Empty: none. Throws
 // Error where the variable names none.

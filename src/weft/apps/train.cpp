@@ -90,6 +90,11 @@ int train_as_rank(const Recipe& recipe) {
 
 int train_launched(const TrainOptions& options, const Launched& launched) {
   const Recipe recipe = read_recipe(options.recipe, options.overrides, launched.rank == 0);
+  if (recipe.data.train == std::vector<std::string>{"synthetic"})
+    throw ConfigError(
+        "data.train = [\"synthetic\"] is random tokens that `weft bench` makes, and `weft plan` takes for any; name "
+        "text "
+        "or token files to train on");
   check_supported(recipe);
   const int world = mesh_sizes_of(recipe).world();
   try {
