@@ -10,21 +10,36 @@
 
 namespace weft::gpu {
 
-class CudaEvents {
+// What both have of a stream.
+class StreamEvents {
  public:
   using Event = cudaEvent_t;
-  CudaEvents(int device, cudaStream_t stream) : device_(device), stream_(stream), aside_(aside_stream(device)) {}
+  StreamEvents(int device, cudaStream_t stream) : device_(device), stream_(stream) {}
+  void end(Event event) const { cudaEventDestroy(event); }
+  void record(Event event) const {
+    use_gpu();
+    check_cuda(cudaEventRecord(event, stream_), "mark a stream");
+  }
+
+ protected:
+  // Of the calling thread, whose last call may have been another GPU's.
+  void use_gpu() const { check_cuda(cudaSetDevice(device_), "use the GPU"); }
+  cudaStream_t stream() const { return stream_; }
+
+ private:
+  int device_;
+  cudaStream_t stream_;
+};
+
+class CudaEvents : public StreamEvents {
+ public:
+  CudaEvents(int device, cudaStream_t stream) : StreamEvents(device, stream), aside_(aside_stream(device)) {}
 
   Event make() const {
     Event event = nullptr;
     use_gpu();
     check_cuda(cudaEventCreate(&event), "make an event");
     return event;
-  }
-  void end(Event event) const { cudaEventDestroy(event); }
-  void record(Event event) const {
-    use_gpu();
-    check_cuda(cudaEventRecord(event, stream_), "mark a stream");
   }
   void record_aside(Event event) const {
     use_gpu();
@@ -42,29 +57,18 @@ class CudaEvents {
   }
 
  private:
-  // Of the calling thread, whose last call may have been another GPU's.
-  void use_gpu() const { check_cuda(cudaSetDevice(device_), "use the GPU"); }
-
-  int device_;
-  cudaStream_t stream_;
   cudaStream_t aside_;
 };
 
-class CudaMarks {
+class CudaMarks : public StreamEvents {
  public:
-  using Event = cudaEvent_t;
-  CudaMarks(int device, cudaStream_t stream) : device_(device), stream_(stream) {}
+  using StreamEvents::StreamEvents;
 
   Event make() const {
     Event event = nullptr;
     use_gpu();
     check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "make an event");
     return event;
-  }
-  void end(Event event) const { cudaEventDestroy(event); }
-  void record(Event event) const {
-    use_gpu();
-    check_cuda(cudaEventRecord(event, stream_), "mark a stream");
   }
   bool passed(Event event) const {
     const cudaError_t status = cudaEventQuery(event);
@@ -77,19 +81,12 @@ class CudaMarks {
   }
   void hold_for(Event event) const {
     use_gpu();
-    check_cuda(cudaStreamWaitEvent(stream_, event, 0), "let a stream wait for another");
+    check_cuda(cudaStreamWaitEvent(stream(), event, 0), "let a stream wait for another");
   }
   void copy(void* to, const void* from, int64_t bytes) const {
     use_gpu();
-    check_cuda(cudaMemcpyAsync(to, from, size_t(bytes), cudaMemcpyDefault, stream_), "copy between GPU and host");
+    check_cuda(cudaMemcpyAsync(to, from, size_t(bytes), cudaMemcpyDefault, stream()), "copy between GPU and host");
   }
-
- private:
-  // Of the calling thread, whose last call may have been another GPU's.
-  void use_gpu() const { check_cuda(cudaSetDevice(device_), "use the GPU"); }
-
-  int device_;
-  cudaStream_t stream_;
 };
 
 }  // namespace weft::gpu

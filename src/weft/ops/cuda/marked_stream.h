@@ -2,10 +2,10 @@
 #pragma once
 #include <deque>
 #include <utility>
-#include <vector>
 
 #include "weft/base/error.h"
 #include "weft/device/stream.h"
+#include "weft/ops/cuda/event_pool.h"
 
 namespace weft::gpu {
 
@@ -25,15 +25,14 @@ class MarkedStream final : public Stream {
   MarkedStream(const MarkedStream&) = delete;
   MarkedStream& operator=(const MarkedStream&) = delete;
   ~MarkedStream() override {
-    for (const Mark& m : marks_) events_.end(m.event);
-    for (const auto event : free_) events_.end(event);
+    for (const Mark& m : marks_) events_.give(m.event);
   }
 
   int64_t mark() override {
     while (!marks_.empty() && first_has_passed()) {}  // so that there are no more events than places under way
-    const auto event = free_event();
+    const auto event = events_.take();
     marks_.push_back({++marked_, event});
-    events_.record(event);
+    events_->record(event);
     return marked_;
   }
   bool passed(int64_t mark) override {
@@ -46,12 +45,12 @@ class MarkedStream final : public Stream {
     WEFT_CHECK(mark <= marked->marked_, "mark {} of a stream that has made {}", mark, marked->marked_);
     if (marked == this || marked->passed(mark)) return;
     const auto& marks = marked->marks_;  // of consecutive numbers
-    events_.hold_for(marks[size_t(mark - marks.front().number)].event);
+    events_->hold_for(marks[size_t(mark - marks.front().number)].event);
   }
-  void copy(void* to, const void* from, int64_t bytes) override { events_.copy(to, from, bytes); }
+  void copy(void* to, const void* from, int64_t bytes) override { events_->copy(to, from, bytes); }
   // To be called when everything has been waited for that the stream was given.
   void stream_has_passed() {
-    for (const Mark& m : marks_) free_.push_back(m.event);
+    for (const Mark& m : marks_) events_.give(m.event);
     marks_.clear();
     passed_ = marked_;
   }
@@ -65,22 +64,15 @@ class MarkedStream final : public Stream {
 
   bool first_has_passed() {
     const Mark first = marks_.front();
-    if (!events_.passed(first.event)) return false;
+    if (!events_->passed(first.event)) return false;
     passed_ = first.number;
-    free_.push_back(first.event);
+    events_.give(first.event);
     marks_.pop_front();
     return true;
   }
-  Event free_event() {
-    if (free_.empty()) return events_.make();
-    const Event event = free_.back();
-    free_.pop_back();
-    return event;
-  }
 
-  Events events_;
+  EventPool<Events> events_;
   std::deque<Mark> marks_;  // not passed when last looked at, oldest first
-  std::vector<Event> free_;
   int64_t marked_ = 0, passed_ = 0;
 };
 

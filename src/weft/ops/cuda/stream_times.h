@@ -6,10 +6,10 @@
 #include <limits>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "weft/base/error.h"
 #include "weft/device/stream.h"
+#include "weft/ops/cuda/event_pool.h"
 
 namespace weft::gpu {
 
@@ -32,26 +32,25 @@ namespace weft::gpu {
 template <class Events>
 class StreamTimes {
  public:
-  explicit StreamTimes(Events events) : events_(std::move(events)), anchor_(events_.make()), tried_(events_.make()) {}
+  explicit StreamTimes(Events events) : events_(std::move(events)), anchor_(events_.take()), tried_(events_.take()) {}
   StreamTimes(const StreamTimes&) = delete;
   StreamTimes& operator=(const StreamTimes&) = delete;
   ~StreamTimes() {
-    for (const Mark& m : under_way_) events_.end(m.event);
-    for (const auto event : free_) events_.end(event);
-    events_.end(anchor_);
-    events_.end(tried_);
+    for (const Mark& m : under_way_) events_.give(m.event);
+    events_.give(anchor_);
+    events_.give(tried_);
   }
 
   // Behind what the stream was given so far. Waits for the stream where kMost were made since it was waited for.
   Stamp stamp() {
     if (is_full()) {
-      events_.wait(under_way_.back().event);
+      events_->wait(under_way_.back().event);
       stream_has_passed();
     }
-    if (under_way_.empty() && (num_stamps_ == 0 || events_.now_ns() - anchor_ns_ > kAnchorLasts)) cast_anchor();
-    const auto event = free_event();
+    if (under_way_.empty() && (num_stamps_ == 0 || events_->now_ns() - anchor_ns_ > kAnchorLasts)) cast_anchor();
+    const auto event = events_.take();
     under_way_.push_back({Stamp(++num_stamps_), event});
-    events_.record(event);
+    events_->record(event);
     return under_way_.back().stamp;
   }
   bool is_full() const { return under_way_.size() == kMost; }
@@ -59,8 +58,8 @@ class StreamTimes {
   void stream_has_passed(Stamp last = Stamp(std::numeric_limits<int64_t>::max())) {
     for (; !under_way_.empty() && under_way_.front().stamp <= last; under_way_.pop_front()) {
       const Mark& m = under_way_.front();
-      times_[m.stamp] = anchor_ns_ + int64_t(std::llround(events_.ns_between(anchor_, m.event)));
-      free_.push_back(m.event);
+      times_[m.stamp] = anchor_ns_ + int64_t(std::llround(events_->ns_between(anchor_, m.event)));
+      events_.give(m.event);
     }
   }
   // Of a stamp that the stream has passed; it is forgotten.
@@ -86,28 +85,21 @@ class StreamTimes {
   void cast_anchor() {
     int64_t least = std::numeric_limits<int64_t>::max();
     for (int i = 0; i < kTries; ++i) {
-      const int64_t before = events_.now_ns();
-      events_.record_aside(tried_);
-      events_.wait(tried_);
-      const int64_t between = events_.now_ns() - before;
+      const int64_t before = events_->now_ns();
+      events_->record_aside(tried_);
+      events_->wait(tried_);
+      const int64_t between = events_->now_ns() - before;
       if (between >= least) continue;
       least = between;
       anchor_ns_ = before + between / 2;
       std::swap(anchor_, tried_);
     }
   }
-  Event free_event() {
-    if (free_.empty()) return events_.make();
-    const Event event = free_.back();
-    free_.pop_back();
-    return event;
-  }
 
-  Events events_;
+  EventPool<Events> events_;
   Event anchor_, tried_;
   int64_t anchor_ns_ = 0, num_stamps_ = 0;
-  std::deque<Mark> under_way_;  // in the order of the stream
-  std::vector<Event> free_;
+  std::deque<Mark> under_way_;                // in the order of the stream
   std::unordered_map<Stamp, int64_t> times_;  // that were not taken yet
 };
 
