@@ -111,7 +111,6 @@ class Round {
     for_each_column_block(m, x, blocks, [&](const Tensor& columns, const Tensor& block) {
       backend_.run(Copy{.from = block, .to = columns});
     });
-    backend_.wait_all();
   }
 
   // The blocks stay in scratch until the round ends: others may still read them.
@@ -120,7 +119,6 @@ class Round {
     for_each_column_block(m, x, blocks, [&](const Tensor& columns, const Tensor& block) {
       backend_.run(Copy{.from = columns, .to = block});
     });
-    backend_.wait_all();
     for_each_place([&](Place at, bool self) {
       const Tensor from = slice_of(m, blocks, at);
       if (!from) return;
@@ -129,7 +127,6 @@ class Round {
       else
         results_.push_back(mesh_.world->send(from, world_rank(at)));
     });
-    backend_.wait_all();
   }
 
   Backend& backend_;
@@ -168,7 +165,6 @@ std::vector<WholeMatrix> matrices_of(const std::vector<WholeMatrix>& all, int pl
 void wait_replace_whole(Backend& backend, const ParamStore& store, Arena& scratch, const MatrixFunction& f) {
   const std::vector<WholeMatrix> all = whole_matrices(store);
   const size_t owners = size_t(Round::num_owners(store.mesh()));
-  backend.wait_all();
   for (size_t first = 0; first < all.size(); first += owners)
     Round(backend, store, scratch, std::span(all).subspan(first, std::min(owners, all.size() - first))).run(f);
 }
