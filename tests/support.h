@@ -8,11 +8,13 @@
 #include <sstream>
 #include <string>
 
+#include "places.h"
+
 namespace weft::testing {
 
 // The folder `shared` beside the checkout, with data too large or too foreign for the repository; empty where absent.
 inline std::filesystem::path shared_dir() {
-  const std::filesystem::path dir = std::filesystem::path(WEFT_SOURCE_DIR).parent_path() / "shared";
+  const std::filesystem::path dir = std::filesystem::path(kSourceDir).parent_path() / "shared";
   return std::filesystem::exists(dir) ? dir : std::filesystem::path();
 }
 

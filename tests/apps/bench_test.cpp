@@ -37,7 +37,7 @@ TEST(BenchKernels, RefusesWhatIsOfAnotherBenchmark) {
 
 // Of a model that is run in a moment.
 Finished bench_step(std::vector<std::string> more) {
-  const std::string root = WEFT_SOURCE_DIR, golden = root + "/tests/golden/llama-gqa";
+  const std::string root = testing::kSourceDir, golden = root + "/tests/golden/llama-gqa";
   std::vector<std::string> args{"bench",
                                 "step",
                                 root + "/bench/llama-8x512.toml",
@@ -53,14 +53,14 @@ Finished bench_step(std::vector<std::string> more) {
 
 // As it would be ignored: all layouts have the same.
 TEST(BenchScaling, RefusesALayoutThatChangesTheRun) {
-  const Finished f = weft({"bench", "scaling", std::string(WEFT_SOURCE_DIR) + "/bench/llama-8x512.toml", "--layouts",
+  const Finished f = weft({"bench", "scaling", std::string(testing::kSourceDir) + "/bench/llama-8x512.toml", "--layouts",
                            "dp=2", "run.backend=ref"});
   EXPECT_EQ(f.status, 2);
   EXPECT_SAYS(f.err, "--layouts run.backend=ref: [run] is the same for all layouts; write run.backend=ref before");
 }
 
 TEST(BenchStep, SyntheticTokensAreNoneToTrainOn) {
-  const Finished f = weft({"train", std::string(WEFT_SOURCE_DIR) + "/bench/llama-8x512.toml"});
+  const Finished f = weft({"train", std::string(testing::kSourceDir) + "/bench/llama-8x512.toml"});
   EXPECT_EQ(f.status, 2);
   EXPECT_SAYS(f.err, "data.train = [\"synthetic\"] is random tokens that `weft bench` makes");
 }

@@ -151,7 +151,7 @@ TEST(Inspect, CountsTokensDocumentsAndTheRangeOfIds) {
 }
 
 TEST(Inspect, TellsAModelFromItsConfigAlone) {
-  const auto json = inspected(std::filesystem::path(WEFT_SOURCE_DIR) / "bench/models/gpt2-124m");
+  const auto json = inspected(std::filesystem::path(testing::kSourceDir) / "bench/models/gpt2-124m");
   EXPECT_EQ(json["family"], "gpt2");
   EXPECT_EQ(json["parameters"], 124439808);  // as its authors count
   EXPECT_SAYS(json["weights"].get<std::string>(), "none");

@@ -21,7 +21,7 @@ class WithoutAGpu : public ::testing::Test {
  protected:
   WithoutAGpu() {
     setenv("CUDA_VISIBLE_DEVICES", "-1", 1);
-    const std::string golden = std::string(WEFT_SOURCE_DIR) + "/tests/golden/llama-gqa";
+    const std::string golden = std::string(testing::kSourceDir) + "/tests/golden/llama-gqa";
     testing::spill(dir_ / "r.toml", "[model]\npath = \"" + golden + "\"\ninit = \"random\"\n[data]\ntrain = [\"" +
                                         golden +
                                         "/tokens.bin\"]\n[train]\nseq_length = 8\nglobal_batch_size = 4\n"
@@ -37,7 +37,7 @@ class WithoutAGpu : public ::testing::Test {
   static void expect_says_what_is_missing(const std::string& text) {
     const char* const no_driver = "there is no NVIDIA driver on this machine; install one, or in a container";
     const bool driver = text.find(no_driver) == std::string::npos;
-    EXPECT_SAYS(text, std::string(WEFT_CUDA_MODULE_FILE).empty() ? "weft's module for GPUs is not in this build"
+    EXPECT_SAYS(text, std::string(testing::kCudaModuleFile).empty() ? "weft's module for GPUs is not in this build"
                       : driver ? "the NVIDIA driver sees no GPU (nvidia-smi shows what it sees; CUDA_VISIBLE_DEVICES"
                                : no_driver);
   }
@@ -75,7 +75,7 @@ TEST_F(WithoutAGpu, AutoTakesTheCpuAndSaysWhy) {
 // On a laptop, for the machine that it will run on.
 TEST_F(WithoutAGpu, ARunOnOneIsPlannedByTheModuleAlone) {
   const Finished f = testing::weft({"plan", recipe(), "run.backend=cuda"});
-  if (std::string(WEFT_CUDA_MODULE_FILE).empty()) {
+  if (std::string(testing::kCudaModuleFile).empty()) {
     EXPECT_EQ(f.status, 2);
     return expect_says_what_is_missing(f.err);
   }
@@ -85,7 +85,7 @@ TEST_F(WithoutAGpu, ARunOnOneIsPlannedByTheModuleAlone) {
 }
 
 TEST_F(WithoutAGpu, WhetherCudnnMayBeUsedIsOnOrOff) {
-  if (std::string(WEFT_CUDA_MODULE_FILE).empty()) GTEST_SKIP() << "there is no module";
+  if (std::string(testing::kCudaModuleFile).empty()) GTEST_SKIP() << "there is no module";
   for (const auto& [says, status] : {std::pair{"on", 0}, std::pair{"off", 0}, std::pair{"0", 2}}) {
     setenv("WEFT_CUDNN", says, 1);
     const Finished f = testing::weft({"plan", recipe(), "run.backend=cuda"});
@@ -131,7 +131,7 @@ TEST(CudaCache, LiesAmongTheUsersCachesUnlessAVariableSaysOtherwise) {
 TEST_F(WithoutAGpu, AProgramWithoutItsModuleSaysWhereItLooked) {
   const fs::path program = dir_ / "bin/weft";
   fs::create_directory(dir_ / "bin");
-  fs::copy_file(WEFT_PROGRAM, program);
+  fs::copy_file(testing::kProgram, program);
   const Finished f = testing::run({.args = {"train", recipe(), "run.backend=cuda"}, .program = program.string()});
   EXPECT_EQ(f.status, 2);
   EXPECT_SAYS(f.err, "weft's module for GPUs is not in this build: there is no " + (dir_ / "bin").string() +

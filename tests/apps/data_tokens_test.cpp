@@ -17,7 +17,7 @@ using testing::weft;
 Finished fed(const std::string& args, const std::string& input) {
   TempDir dir;
   spill(dir / "in", input);
-  const std::string command = "'" + std::string(WEFT_PROGRAM) + "' " + args + " < '" + (dir / "in").string() + "'";
+  const std::string command = "'" + std::string(testing::kProgram) + "' " + args + " < '" + (dir / "in").string() + "'";
   return testing::run({.args = {"-c", command}, .program = "sh"});
 }
 

@@ -21,7 +21,7 @@ struct Finished {
 
 struct Command {
   std::vector<std::string> args;  // after the program's name
-  std::string program = WEFT_PROGRAM;
+  std::string program = testing::kProgram;
   rlim_t largest_file = RLIM_INFINITY;  // bytes: writing beyond fails, as on a full disk
 };
 

@@ -18,7 +18,7 @@ using testing::weft;
 // A golden model with its tokens, and a run folder within `dir`.
 std::vector<std::string> arguments(const std::string& command, const TempDir& dir,
                                    const std::vector<std::string>& more) {
-  const std::string folder = std::string(WEFT_SOURCE_DIR) + "/tests/golden/llama-gqa";
+  const std::string folder = std::string(testing::kSourceDir) + "/tests/golden/llama-gqa";
   testing::spill(dir / "r.toml", "[model]\npath = \"" + folder + "\"\ninit = \"random\"\n[data]\ntrain = [\"" + folder +
                                      "/tokens.bin\"]\n[train]\nseq_length = 8\nglobal_batch_size = 4\n"
                                      "micro_batch_size = 1\n[run]\nthreads = 1\ndir = \"" +

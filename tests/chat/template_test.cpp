@@ -26,7 +26,7 @@ std::string refusal(std::string_view text, const std::string& variables = "{}") 
 
 // Of Python's jinja2 3.1.6, set up as transformers does it: each line a template and what it renders or raises.
 TEST(Template, DoesWhatJinjaDoes) {
-  std::istringstream lines(testing::slurp(std::filesystem::path(WEFT_SOURCE_DIR) / "tests/chat/jinja_cases.jsonl"));
+  std::istringstream lines(testing::slurp(std::filesystem::path(testing::kSourceDir) / "tests/chat/jinja_cases.jsonl"));
   std::string line;
   std::getline(lines, line);
   const Value first = parse_value(line, "variables");

@@ -19,7 +19,7 @@ constexpr const char* kTooFew = "needs two GPUs, and NCCL";
 // f(host's mesh, mesh by GPUs, machine) on ranks that are threads with GPUs 0, 1, ...; false where they have none each.
 bool on_gpus(const MeshSizes& sizes,
              const std::function<void(const ProcessMesh&, const ProcessMesh&, const Machine&)>& f) {
-  setenv("WEFT_CUDA_MODULE", WEFT_CUDA_MODULE_FILE, 0);
+  setenv("WEFT_CUDA_MODULE", testing::kCudaModuleFile, 0);
   std::atomic<bool> have{true};
   run_local(sizes, [&](const ProcessMesh& host) {
     const Machine machine = cuda_machine(host.world->rank(), 1, {.are_processes = true, .timeout_s = 60});
@@ -84,7 +84,7 @@ TEST(SeveralGpus, MessagesPassEachOther) {
 // Each process has a GPU, and so has each thread.
 TEST(SeveralGpus, ProcessesEqualThreadsToTheBit) {
   WEFT_NEEDS_CUDA();
-  const auto golden = std::filesystem::path(WEFT_SOURCE_DIR) / "tests/golden/llama-gqa";
+  const auto golden = std::filesystem::path(testing::kSourceDir) / "tests/golden/llama-gqa";
   for (const std::vector<std::string>& layout :
        std::vector<std::vector<std::string>>{{"parallel.dp=2", "parallel.zero_stage=3"},
                                              {"parallel.tp=2", "train.precision=f32"},
@@ -123,7 +123,7 @@ TEST(SeveralGpus, ProcessesEqualThreadsToTheBit) {
 
 TEST(SeveralGpus, ThreadsWithAGpuEachHaveTheBitsOfOnesThatShareOne) {
   WEFT_NEEDS_CUDA();
-  const auto golden = std::filesystem::path(WEFT_SOURCE_DIR) / "tests/golden/llama-gqa";
+  const auto golden = std::filesystem::path(testing::kSourceDir) / "tests/golden/llama-gqa";
   for (const std::vector<std::string>& layout : std::vector<std::vector<std::string>>{
            {"parallel.dp=2", "parallel.zero_stage=3"},
            {"parallel.tp=2", "train.precision=f32"},

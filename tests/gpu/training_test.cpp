@@ -42,7 +42,7 @@ void train_in(const fs::path& run, std::vector<std::string> overrides, double dr
         std::string("checkpoint.save_interval=2"), std::string("checkpoint.keep_latest=0"),
         fmt::format("model.hidden_dropout={}", dropout), "run.backend=" + testing::gpu_backend()})
     overrides.push_back(one);
-  const auto golden = fs::path(WEFT_SOURCE_DIR) / "tests/golden/llama-gqa";
+  const auto golden = fs::path(testing::kSourceDir) / "tests/golden/llama-gqa";
   testing::train(testing::golden_recipe(golden, run, overrides), testing::gpu_machine());
 }
 
@@ -106,7 +106,7 @@ TEST(RunsOnGpu, MeasureAndContinueTextAsCoresDo) {
   testing::TempDir dir;
   train_in(dir / "run", {"train.precision=f32"});
   const fs::path model = model_folder_of(dir / "run");
-  const fs::path tokens = fs::path(WEFT_SOURCE_DIR) / "tests/golden/llama-gqa/tokens.bin";
+  const fs::path tokens = fs::path(testing::kSourceDir) / "tests/golden/llama-gqa/tokens.bin";
   const testing::ForwardResults got = testing::forward_results(model, tokens, testing::gpu_machine());
   const testing::ForwardResults expected = testing::forward_results(model, tokens, machine_for(Recipe()));
   EXPECT_NEAR(got.loss, expected.loss, 1e-5 * expected.loss);

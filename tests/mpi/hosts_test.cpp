@@ -17,7 +17,7 @@ using testing::TempDir;
 using testing::train_words;
 using testing::with;
 
-const std::string kHere = std::string(WEFT_SOURCE_DIR) + "/tests/mpi/";
+const std::string kHere = std::string(testing::kSourceDir) + "/tests/mpi/";
 
 #define WEFT_NEEDS_ROOT_AND(tool)                   \
   WEFT_NEEDS_MPIRUN();                              \
@@ -64,7 +64,7 @@ TEST(MpiHostsSlow, TwoHostsGiveTheBitsOfThreads) {
   const TwoHosts hosts;
   if (!hosts.up()) GTEST_SKIP() << "network namespaces cannot be made here, or wn0 and wn1 are somebody else's";
   const TempDir dir;
-  const Finished all = run(hosts.job({WEFT_RANK_PROGRAM, "same", (dir / "said").string()}));
+  const Finished all = run(hosts.job({testing::kRankProgram, "same", (dir / "said").string()}));
   EXPECT_EQ(all.status, 0) << all.out << all.err << testing::slurp(dir / "said");
   const Finished mpi = run(hosts.job(program(train_words(dir, "mpi", "mpi"))));
   ASSERT_EQ(mpi.status, 0) << mpi.err;

@@ -35,5 +35,5 @@ inline Finished mpi_job(int ranks, const std::vector<std::string>& command) {
 // ours.)
 #define WEFT_NEEDS_MPIRUN()                                                                                   \
   setenv("ASAN_OPTIONS", "detect_leaks=0", 1);                                                                \
-  if (std::string(WEFT_RANK_PROGRAM).empty()) GTEST_SKIP() << "this build has found no MPI (libopenmpi-dev)"; \
+  if (std::string(::weft::testing::kRankProgram).empty()) GTEST_SKIP() << "this build has found no MPI (libopenmpi-dev)"; \
   if (!::weft::testing::has_program("mpirun")) GTEST_SKIP() << "needs mpirun (openmpi-bin)"

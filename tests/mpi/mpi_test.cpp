@@ -19,7 +19,7 @@ struct Job {
 Job ranks(int n, const std::string& name) {
   const testing::TempDir dir;
   const auto began = std::chrono::steady_clock::now();
-  Finished end = mpi_job(n, {WEFT_RANK_PROGRAM, name, (dir / "said").string()});
+  Finished end = mpi_job(n, {testing::kRankProgram, name, (dir / "said").string()});
   return {std::move(end), testing::slurp(dir / "said"),
           std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count()};
 }

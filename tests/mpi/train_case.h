@@ -6,7 +6,7 @@
 
 namespace weft::testing {
 
-inline const std::filesystem::path kCase = std::filesystem::path(WEFT_SOURCE_DIR) / "tests/golden/llama-gqa";
+inline const std::filesystem::path kCase = std::filesystem::path(testing::kSourceDir) / "tests/golden/llama-gqa";
 
 // A recipe of six steps on two data-parallel ranks.
 inline std::vector<std::string> train_words(const TempDir& dir, const std::string& run, const std::string& ranks) {
@@ -28,7 +28,7 @@ inline std::vector<std::string> with(std::vector<std::string> words, const std::
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
-inline std::vector<std::string> program(const std::vector<std::string>& words) { return with({WEFT_PROGRAM}, words); }
+inline std::vector<std::string> program(const std::vector<std::string>& words) { return with({testing::kProgram}, words); }
 
 inline void expect_same_run(const std::filesystem::path& a, const std::filesystem::path& b, int step = 6) {
   const std::string checkpoint = fmt::format("checkpoints/step-{}", step);

@@ -210,7 +210,7 @@ TEST(Conversations, AMaskThatIsMissingIsNoticed) {
 // The example: real conversations would lie where its own do.
 TEST(ConversationsSlow, TheExampleRunsAndTrains) {
   TempDir dir;
-  fs::copy(WEFT_SOURCE_DIR "/examples", dir / "examples", fs::copy_options::recursive);
+  fs::copy(std::string(testing::kSourceDir) + "/examples", dir / "examples", fs::copy_options::recursive);
   const fs::path before = fs::current_path();
   fs::current_path(dir.path());
   const auto made = testing::weft({"data", "run", "examples/data/conversations.toml"});

@@ -24,7 +24,7 @@ Recipe recipe_of(const std::filesystem::path& model, std::vector<std::string> ov
   return parse_recipe("", "plan", all);
 }
 std::filesystem::path golden(const std::string& name) {
-  return std::filesystem::path(WEFT_SOURCE_DIR) / "tests/golden" / name;
+  return std::filesystem::path(testing::kSourceDir) / "tests/golden" / name;
 }
 LayoutPlan plan_of(const std::filesystem::path& model, std::vector<std::string> overrides) {
   return plan_layout(recipe_of(model, std::move(overrides)), WorkspaceModel());

@@ -78,7 +78,7 @@ TEST(Recipe, NumbersReadBackToTheLastBit) {
 }
 
 TEST(Recipe, TheRecipesOfTheRepositoryAreRead) {
-  const std::filesystem::path root = WEFT_SOURCE_DIR;
+  const std::filesystem::path root = testing::kSourceDir;
   int found = 0;
   for (const char* folder : {"examples", "bench"}) {
     for (const auto& entry : std::filesystem::directory_iterator(root / folder)) {
@@ -485,7 +485,7 @@ TEST(Recipe, TheReferenceFitsItsColumns) {
 
 // The tables at the end of docs/formats/recipe.md are recipe_markdown(): put there what this test prints.
 TEST(Recipe, TheDocumentHasTheTablesOfTheKeys) {
-  const std::string text = testing::slurp(std::filesystem::path(WEFT_SOURCE_DIR) / "docs/formats/recipe.md");
+  const std::string text = testing::slurp(std::filesystem::path(testing::kSourceDir) / "docs/formats/recipe.md");
   EXPECT_TRUE(text.ends_with("\n" + recipe_markdown())) << recipe_markdown();
 }
 

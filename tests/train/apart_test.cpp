@@ -25,7 +25,7 @@ class Apart : public ::testing::Test {
     return machine_for(recipe);
   }
   static Recipe recipe_of(const std::string& name, const fs::path& run, Settings settings) {
-    const fs::path golden = fs::path(WEFT_SOURCE_DIR) / "tests/golden" / name;
+    const fs::path golden = fs::path(testing::kSourceDir) / "tests/golden" / name;
     for (const char* more :
          {"train.train_iters=4", "optimizer.lr_warmup_iters=2", "train.micro_batch_size=2",
           "checkpoint.save_interval=2", "checkpoint.keep_latest=0", "train.eval_interval=2", "train.eval_iters=2"})
@@ -85,7 +85,7 @@ TEST_F(Apart, MeasuresAndContinuesText) {
   const fs::path run = dir_ / "run";
   testing::train(recipe_of("llama-gqa", run, {}), here());
   const fs::path model = model_folder_of(run);
-  const fs::path tokens = fs::path(WEFT_SOURCE_DIR) / "tests/golden/llama-gqa/tokens.bin";
+  const fs::path tokens = fs::path(testing::kSourceDir) / "tests/golden/llama-gqa/tokens.bin";
   const testing::ForwardResults there = testing::forward_results(model, tokens, testing::apart(here()));
   const testing::ForwardResults expected = testing::forward_results(model, tokens, here());
   EXPECT_EQ(there.loss, expected.loss);

@@ -73,7 +73,7 @@ void expect_same_files(const std::vector<std::string>& layout, Ops ops) {
   std::vector<std::string> overrides{"run.threads=1", "train.micro_batch_size=1", "train.train_iters=3",
                                      "optimizer.lr_warmup_iters=1"};
   overrides.insert(overrides.end(), layout.begin(), layout.end());
-  const auto folder = std::filesystem::path(WEFT_SOURCE_DIR) / "tests/golden/llama-gqa";
+  const auto folder = std::filesystem::path(testing::kSourceDir) / "tests/golden/llama-gqa";
   testing::TempDir dir;
   testing::HostWires wires;
   wires.most_staging = 1 << 14;
@@ -132,7 +132,7 @@ int64_t waits_of_step(const std::vector<std::string>& layout) {
   testing::TempDir dir;
   testing::HostWires wires;
   const Recipe recipe = testing::golden_recipe(
-      std::filesystem::path(WEFT_SOURCE_DIR) / "tests/golden/llama-gqa", dir / "run",
+      std::filesystem::path(testing::kSourceDir) / "tests/golden/llama-gqa", dir / "run",
       with(layout, {"run.backend=ref", "run.threads=1", "train.micro_batch_size=1", "train.global_batch_size=16"}));
   int64_t waits = 0;
   const Machine machine = machine_by_fabric(recipe, wires, Ops::late);

@@ -102,7 +102,7 @@ inline void expect_golden_weights(const std::filesystem::path& checkpoint, const
 // Runs the case and compares every step, every tensor's first gradient and every final weight's sums.
 inline void expect_golden(const std::string& name, const Machine& machine, const std::vector<std::string>& overrides,
                           const GoldenTolerance& tolerance) {
-  const std::filesystem::path folder = std::filesystem::path(WEFT_SOURCE_DIR) / "tests/golden" / name;
+  const std::filesystem::path folder = std::filesystem::path(testing::kSourceDir) / "tests/golden" / name;
   TempDir run;
   train(golden_recipe(folder, run / "run", overrides), machine);
   const nlohmann::json trace = read_json(folder / "trace.json");

@@ -52,7 +52,7 @@ TEST(GoldenCpuSlow, Fp16FollowsTheF32Run) {
 
 // One recipe, all the ways to compute it: the weights of the end are the same file.
 TEST(GoldenCpuSlow, InvariantNumericsGiveTheSameBitsForAnyThreadsScheduleAndRecomputation) {
-  const auto folder = std::filesystem::path(WEFT_SOURCE_DIR) / "tests/golden/qwen3-qknorm";
+  const auto folder = std::filesystem::path(testing::kSourceDir) / "tests/golden/qwen3-qknorm";
   std::string first;
   int64_t threads = 0;
   for (const char* recompute : {"none", "selective", "full"}) {

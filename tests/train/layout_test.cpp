@@ -14,7 +14,7 @@ struct Outcome {
 
 // A golden case with these overrides, on threads as ranks; `backend` is cpu or ref.
 Outcome run_case(const std::string& name, const std::string& backend, std::vector<std::string> overrides) {
-  const auto folder = std::filesystem::path(WEFT_SOURCE_DIR) / "tests/golden" / name;
+  const auto folder = std::filesystem::path(testing::kSourceDir) / "tests/golden" / name;
   testing::TempDir dir;
   overrides.push_back("run.backend=" + backend);
   overrides.push_back("run.threads=1");
@@ -108,7 +108,7 @@ TEST(LayoutsSlow, GoldenCasesUnderManyLayouts) {
 
 // Held-out data is scored through all stages, by as many ranks as there are batches for, and by others in vain.
 TEST(LayoutsSlow, EvaluationIsTheSameOnAnyLayout) {
-  const auto folder = std::filesystem::path(WEFT_SOURCE_DIR) / "tests/golden/llama-gqa";
+  const auto folder = std::filesystem::path(testing::kSourceDir) / "tests/golden/llama-gqa";
   const std::vector<std::string> base{"train.train_iters=2", "optimizer.lr_warmup_iters=1", "train.micro_batch_size=1",
                                       "train.eval_iters=3", "data.valid=" + (folder / "tokens.bin").string()};
   const Outcome one = run_case("llama-gqa", "ref", base);
@@ -269,7 +269,7 @@ TEST(Layouts, AnOverflowAtTheLeastLossScaleEndsTheRunWithItsReport) {
 
 // bf16, SGD, held-out loss: what is counted over ranks agrees with one.
 TEST(LayoutsSlow, EvaluationIsSharedAmongTheRanks) {
-  const auto folder = std::filesystem::path(WEFT_SOURCE_DIR) / "tests/golden/llama-gqa";
+  const auto folder = std::filesystem::path(testing::kSourceDir) / "tests/golden/llama-gqa";
   const std::vector<std::string> base{"train.train_iters=4",      "optimizer.lr_warmup_iters=1",
                                       "train.micro_batch_size=1", "train.eval_interval=2",
                                       "optimizer.name=sgd",       "data.valid=" + (folder / "tokens.bin").string()};
@@ -287,7 +287,7 @@ TEST(LayoutsSlow, EvaluationIsSharedAmongTheRanks) {
 
 // A checkpoint knows nothing of the layout that wrote it.
 void expect_goes_on_under_another_layout(const std::string& optimizer) {
-  const auto folder = std::filesystem::path(WEFT_SOURCE_DIR) / "tests/golden/qwen3-qknorm";
+  const auto folder = std::filesystem::path(testing::kSourceDir) / "tests/golden/qwen3-qknorm";
   testing::TempDir dir;
   const auto part = [&](const std::filesystem::path& run, const std::string& dp, bool stopping) {
     Recipe recipe = testing::golden_recipe(
@@ -320,7 +320,7 @@ TEST(Layouts, ARunGoesOnUnderAnotherLayoutToTheBit) {
 }
 
 TEST(Layouts, AMuonCheckpointHoldsMomentumOfMatricesAndMomentsOfTheRest) {
-  const auto folder = std::filesystem::path(WEFT_SOURCE_DIR) / "tests/golden/qwen3-qknorm";
+  const auto folder = std::filesystem::path(testing::kSourceDir) / "tests/golden/qwen3-qknorm";
   testing::TempDir dir;
   const auto train = [&](const std::string& optimizer, const std::string& steps) {
     const Recipe recipe = testing::golden_recipe(
@@ -340,7 +340,7 @@ TEST(Layouts, AMuonCheckpointHoldsMomentumOfMatricesAndMomentsOfTheRest) {
 
 // Bad numbers on one rank end all of them, with the message of the one that found them.
 TEST(Layouts, ABadStepEndsEveryRankAndNamesItself) {
-  const auto folder = std::filesystem::path(WEFT_SOURCE_DIR) / "tests/golden/llama-gqa";
+  const auto folder = std::filesystem::path(testing::kSourceDir) / "tests/golden/llama-gqa";
   testing::TempDir dir;
   const Recipe recipe = testing::golden_recipe(folder, dir / "run",
                                                {"train.micro_batch_size=1", "run.threads=1", "parallel.dp=4",

@@ -83,7 +83,7 @@ class NonFinite : public ::testing::Test {
     EXPECT_SAYS(head, "the step began with head.weight: 1 of ");
   }
 
-  const std::filesystem::path folder_ = std::filesystem::path(WEFT_SOURCE_DIR) / "tests/golden/llama-gqa";
+  const std::filesystem::path folder_ = std::filesystem::path(testing::kSourceDir) / "tests/golden/llama-gqa";
   testing::TempDir dir_;
   std::vector<uint16_t> tokens_;
   int runs_ = 0;

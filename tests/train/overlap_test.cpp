@@ -64,7 +64,7 @@ Seen step_of_recipe(Recipe recipe) {
 Seen step_of(std::vector<std::string> overrides, const std::string& model = "llama-gqa") {
   testing::TempDir dir;
   for (const char* more : {"run.backend=ref", "run.threads=1", "train.micro_batch_size=1"}) overrides.push_back(more);
-  const auto folder = std::filesystem::path(WEFT_SOURCE_DIR) / "tests/golden" / model;
+  const auto folder = std::filesystem::path(testing::kSourceDir) / "tests/golden" / model;
   return step_of_recipe(testing::golden_recipe(folder, dir / "run", overrides));
 }
 

@@ -20,7 +20,7 @@ struct Outcome {
 Outcome train_on(
     const std::string& name, const std::string& data, std::vector<std::string> overrides,
     const std::function<Machine(Machine)>& changed = [](Machine same) { return same; }) {
-  const auto folder = std::filesystem::path(WEFT_SOURCE_DIR) / "tests/golden" / name;
+  const auto folder = std::filesystem::path(testing::kSourceDir) / "tests/golden" / name;
   testing::TempDir dir;
   overrides.insert(overrides.begin(), {"data.train=" + data, "data.loss_mask=", "run.threads=1", "run.backend=ref"});
   const Recipe recipe = testing::golden_recipe(folder, dir / "run", overrides);
@@ -211,7 +211,7 @@ TEST(PackedTrainingSlow, InvariantNumericsGiveTheSameBitsOnAnyLayout) {
 TEST(PackedTrainingSlow, AResumedRunSeesTheSameData) {
   testing::TempDir dir;
   write_megatron_tokens(dir / "packed", some_documents(60, 40), "uint16");
-  const auto folder = std::filesystem::path(WEFT_SOURCE_DIR) / "tests/golden/llama-gqa";
+  const auto folder = std::filesystem::path(testing::kSourceDir) / "tests/golden/llama-gqa";
   for (const auto& packing : kPackings) {
     testing::TempDir runs;
     const auto train = [&](const std::string& run, const std::string& layout) {

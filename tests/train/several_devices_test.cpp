@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 class SeveralDevices : public ::testing::Test {
  protected:
   Recipe recipe_of(const fs::path& run, const std::vector<std::string>& settings) const {
-    const fs::path golden = fs::path(WEFT_SOURCE_DIR) / "tests/golden/llama-gqa";
+    const fs::path golden = fs::path(testing::kSourceDir) / "tests/golden/llama-gqa";
     std::vector<std::string> all{fmt::format("train.train_iters={}", steps_),
                                  fmt::format("train.eval_interval={}", steps_),
                                  "optimizer.lr_warmup_iters=1",

@@ -16,7 +16,7 @@ namespace {
 using testing::ranks_with;
 
 Recipe recipe_for(const std::string& golden, const std::vector<std::string>& overrides) {
-  const auto folder = std::filesystem::path(WEFT_SOURCE_DIR) / "tests/golden" / golden;
+  const auto folder = std::filesystem::path(testing::kSourceDir) / "tests/golden" / golden;
   std::vector<std::string> all{"model.path=" + folder.string(),
                                "model.init=random",
                                "data.train=" + (folder / "tokens.bin").string(),
