@@ -1,5 +1,5 @@
-// Where the checkout and the programs of this build lie. Only places.cpp is compiled with these paths, so a compiler cache
-// serves the tests of every checkout.
+// Where the checkout and the programs of this build lie. Only places.cpp is compiled with these paths, so a compiler
+// cache serves the tests of every checkout.
 #pragma once
 
 namespace weft::testing {

@@ -17,7 +17,9 @@ using testing::slurp;
 using testing::spill;
 using testing::TempDir;
 
-Finished bare(std::vector<std::string> args) { return run({.args = std::move(args), .program = testing::kBareProgram}); }
+Finished bare(std::vector<std::string> args) {
+  return run({.args = std::move(args), .program = testing::kBareProgram});
+}
 
 // What is said to a refusal for want of this library.
 void expect_refused(const Finished& f, const std::string& what, const std::string& library) {

@@ -53,8 +53,8 @@ Finished bench_step(std::vector<std::string> more) {
 
 // As it would be ignored: all layouts have the same.
 TEST(BenchScaling, RefusesALayoutThatChangesTheRun) {
-  const Finished f = weft({"bench", "scaling", std::string(testing::kSourceDir) + "/bench/llama-8x512.toml", "--layouts",
-                           "dp=2", "run.backend=ref"});
+  const Finished f = weft({"bench", "scaling", std::string(testing::kSourceDir) + "/bench/llama-8x512.toml",
+                           "--layouts", "dp=2", "run.backend=ref"});
   EXPECT_EQ(f.status, 2);
   EXPECT_SAYS(f.err, "--layouts run.backend=ref: [run] is the same for all layouts; write run.backend=ref before");
 }

@@ -33,7 +33,8 @@ inline Finished mpi_job(int ranks, const std::vector<std::string>& command) {
 
 // Ends a test with a message where MPI is not there. (Open MPI leaks when it ends, which a leak sanitizer takes for
 // ours.)
-#define WEFT_NEEDS_MPIRUN()                                                                                   \
-  setenv("ASAN_OPTIONS", "detect_leaks=0", 1);                                                                \
-  if (std::string(::weft::testing::kRankProgram).empty()) GTEST_SKIP() << "this build has found no MPI (libopenmpi-dev)"; \
+#define WEFT_NEEDS_MPIRUN()                                         \
+  setenv("ASAN_OPTIONS", "detect_leaks=0", 1);                      \
+  if (std::string(::weft::testing::kRankProgram).empty())           \
+    GTEST_SKIP() << "this build has found no MPI (libopenmpi-dev)"; \
   if (!::weft::testing::has_program("mpirun")) GTEST_SKIP() << "needs mpirun (openmpi-bin)"

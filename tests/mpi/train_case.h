@@ -28,7 +28,9 @@ inline std::vector<std::string> with(std::vector<std::string> words, const std::
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
-inline std::vector<std::string> program(const std::vector<std::string>& words) { return with({testing::kProgram}, words); }
+inline std::vector<std::string> program(const std::vector<std::string>& words) {
+  return with({testing::kProgram}, words);
+}
 
 inline void expect_same_run(const std::filesystem::path& a, const std::filesystem::path& b, int step = 6) {
   const std::string checkpoint = fmt::format("checkpoints/step-{}", step);
