@@ -20,10 +20,10 @@ std::vector<std::string> pieces_by_hand(const Splitter& splitter, std::string_vi
 
 std::vector<std::string> pieces_by_pattern(const Pattern& pattern, std::string_view text) {
   std::vector<std::string> pieces;
-  Pattern::Search search(pattern, text);
+  PatternSpace space;
   Span m;
   for (size_t at = 0; at < text.size(); at = m.end) {
-    if (!search.next(at, m)) return {"no match"};
+    if (!pattern.find(text, at, space, m)) return {"no match"};
     if (m.begin != at) return {"a gap"};
     pieces.emplace_back(m.of(text));
   }
@@ -83,10 +83,10 @@ INSTANTIATE_TEST_SUITE_P(Known, SplitterOf, ::testing::Values("r50k", "cl100k", 
 // Where in a text of all characters an expression matches.
 std::vector<bool> matched_bytes(const char* expression, const std::string& text) {
   const Pattern pattern(expression, "test");
-  Pattern::Search search(pattern, text);
+  PatternSpace space;
   std::vector<bool> matched(text.size(), false);
   Span m;
-  for (size_t at = 0; at < text.size() && search.next(at, m); at = m.end)
+  for (size_t at = 0; at < text.size() && pattern.find(text, at, space, m); at = m.end)
     for (size_t i = m.begin; i < m.end; ++i) matched[i] = true;
   return matched;
 }
@@ -117,8 +117,9 @@ TEST(CharacterTable, SaysOfEachCharacterWhatTheExpressionsSay) {
 TEST(Pattern, MeansWhatItsAuthorsLibraryMeans) {
   const auto matches = [](const char* expression, std::string_view text) {
     const Pattern pattern(expression, "test");
+    PatternSpace space;
     Span m;
-    return Pattern::Search(pattern, text).next(0, m) && m.size() == text.size();
+    return pattern.find(text, 0, space, m) && m.size() == text.size();
   };
   EXPECT_FALSE(matches("\\s", "\xe1\xa0\x8e"));  // U+180E is a space to PCRE2 alone
   EXPECT_FALSE(matches("[\\s]", "\xe1\xa0\x8e"));
@@ -142,8 +143,9 @@ TEST(Pattern, IsRefusedWhereItMeansSomethingElse) {
 TEST(Pattern, NeverDropsText) {
   const Pattern slow("(?:(a+)+)+[bc]", "test");
   const std::string text(64, 'a');
+  PatternSpace space;
   Span m;
-  EXPECT_SAYS(testing::error_of([&] { Pattern::Search(slow, text).next(0, m); }), "gave up at byte 0 of a text of 64");
+  EXPECT_SAYS(testing::error_of([&] { slow.find(text, 0, space, m); }), "gave up at byte 0 of a text of 64");
 }
 
 }  // namespace

@@ -1,8 +1,5 @@
 #include "weft/tokenize/bpe.h"
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include <algorithm>
 
 #include "weft/base/error.h"
@@ -29,21 +26,7 @@ void Bpe::encode(std::string_view piece, std::vector<int32_t>& ids, EncodeSpace&
 }
 
 void Bpe::encode_word(std::string_view word, std::vector<int32_t>& ids, EncodeSpace& space) const {
-  const size_t begin = ids.size();
-  const auto new_ids = [&] { return std::span<const int32_t>(ids.data() + begin, ids.size() - begin); };
-  if (PieceCache::takes(word)) {
-    const auto key = PieceCache::key_of(word);
-    if (space.cache.find(key, ids)) return;
-    merge_word(word, ids, space);
-    space.cache.keep(key, new_ids());
-  } else if (LongPieceCache::takes(word)) {
-    const uint64_t hash = XXH3_64bits(word.data(), word.size());
-    if (space.long_cache.find(word, hash, ids)) return;
-    merge_word(word, ids, space);
-    space.long_cache.keep(word, hash, new_ids());
-  } else {
-    merge_word(word, ids, space);
-  }
+  space.caches.encode(word, ids, [&] { merge_word(word, ids, space); });
 }
 
 void Bpe::merge_word(std::string_view word, std::vector<int32_t>& ids, EncodeSpace& space) const {

@@ -14,6 +14,8 @@ uint32_t offset_of(uint32_t unit) { return (unit >> 10) << ((unit & 0x200) >> 6)
 
 constexpr size_t kShortGrapheme = 6;  // bytes
 
+bool is_ascii(char c) { return uint8_t(c) < 0x80; }
+
 }  // namespace
 
 CharacterMap::CharacterMap(std::string bytes, const std::string& source) {
@@ -27,10 +29,10 @@ CharacterMap::CharacterMap(std::string bytes, const std::string& source) {
   replacements_ = bytes.substr(sizeof tree_bytes + tree_bytes);
 }
 
-bool CharacterMap::find(std::string_view text, std::string_view& replacement) const {
-  size_t at = offset_of(units_[0]);
-  bool found = false;
-  for (unsigned char c : text) {
+size_t CharacterMap::find(std::string_view text, std::string_view& replacement) const {
+  size_t at = offset_of(units_[0]), found = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto c = uint8_t(text[i]);
     if (c == 0) return found;
     at ^= c;
     if (at >= units_.size() || label_of(units_[at]) != c) return found;
@@ -40,25 +42,38 @@ bool CharacterMap::find(std::string_view text, std::string_view& replacement) co
     if (at >= units_.size() || value_of(units_[at]) > replacements_.size()) return found;
     replacement = std::string_view(replacements_).substr(value_of(units_[at]));
     replacement = replacement.substr(0, replacement.find('\0'));
-    found = true;
+    found = i + 1;
   }
   return found;
 }
 
+bool CharacterMap::begins_any(std::string_view beginning) const {
+  size_t at = offset_of(units_[0]);
+  for (const char byte : beginning) {
+    const auto c = uint8_t(byte);
+    at ^= c;
+    if (c == 0 || at >= units_.size() || label_of(units_[at]) != c) return false;
+    at ^= offset_of(units_[at]);
+  }
+  return true;
+}
+
 std::string CharacterMap::apply(std::string_view text) const {
   std::string out;
+  out.reserve(text.size() + text.size() / 16);
   std::string_view replacement;
   while (!text.empty()) {
-    const std::string_view grapheme = text.substr(0, first_grapheme(text));
+    const bool alone = is_ascii(text[0]) && text[0] != '\r' && (text.size() == 1 || is_ascii(text[1]));
+    const std::string_view grapheme = text.substr(0, alone ? 1 : first_grapheme(text));
     text.remove_prefix(grapheme.size());
-    if (grapheme.size() < kShortGrapheme && find(grapheme, replacement)) {
+    if (grapheme.size() < kShortGrapheme && find(grapheme, replacement) > 0) {
       out += replacement;
       continue;
     }
     for (size_t at = 0, bytes; at < grapheme.size(); at += bytes) {
       bytes = first_character(grapheme.substr(at)).bytes;
       const std::string_view character = grapheme.substr(at, bytes);
-      out += find(character, replacement) ? replacement : character;
+      out += find(character, replacement) > 0 ? replacement : character;
     }
   }
   return out;

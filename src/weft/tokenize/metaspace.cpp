@@ -6,22 +6,13 @@
 namespace weft {
 namespace {
 
-std::string marked(std::string_view text, const std::string& mark) {
+std::string marked(std::string_view text, std::string_view begin, const std::string& mark) {
   std::string out;
-  for (char c : text) {
-    if (c == ' ')
-      out += mark;
-    else
-      out += c;
-  }
-  return out;
-}
-
-Matcher match_mark(std::string mark) {
-  return [mark](std::string_view text, std::vector<Span>& matches) {
-    for (size_t at = 0; (at = text.find(mark, at)) != std::string_view::npos; at += mark.size())
-      matches.push_back({at, at + mark.size()});
-  };
+  out.reserve(begin.size() + text.size() + text.size() / 2);
+  out += begin;
+  for (size_t at; (at = text.find(' ')) != std::string_view::npos; text.remove_prefix(at + 1))
+    (out += text.substr(0, at)) += mark;
+  return out += text;
 }
 
 }  // namespace
@@ -44,13 +35,12 @@ Metaspace read_metaspace(const Component& c) {
 }
 
 PreTokenizer metaspace_step(Metaspace m) {
-  const auto split = split_at(match_mark(m.mark), SplitBehavior::kMergedWithNext);
+  const auto split = split_at(match_text(m.mark), SplitBehavior::kMergedWithNext);
   return [m, split](Pieces& pieces) {
     for (TextPiece& p : pieces.list) {
-      std::string text = marked(p.text, m.mark);
       const bool wanted = m.prefix == Metaspace::Prefix::kAlways || (m.prefix == Metaspace::Prefix::kFirst && p.first);
-      if (wanted && !text.starts_with(m.mark)) text = m.mark + text;
-      p.text = pieces.keep(std::move(text));
+      const bool has_one = p.text.starts_with(' ') || p.text.starts_with(m.mark);
+      p.text = pieces.keep(marked(p.text, wanted && !has_one ? m.mark : "", m.mark));
     }
     if (m.split) split(pieces);
   };

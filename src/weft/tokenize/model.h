@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "weft/tokenize/best_path.h"
 #include "weft/tokenize/merges.h"
 #include "weft/tokenize/piece_cache.h"
 #include "weft/tokenize/vocabulary.h"
@@ -12,10 +13,9 @@ namespace weft {
 
 // What encoding needs besides the model: lent to one call at a time.
 struct EncodeSpace {
-  PieceCache cache;
-  LongPieceCache long_cache;
+  PieceCaches caches;
   MergeSpace merges;
-  std::vector<int32_t> ids;
+  BestPathSpace<double> path;
 };
 
 // Immutable; any thread may use it.

@@ -38,7 +38,7 @@ std::string without_marks(std::string_view text, bool (*is_dropped)(char32_t)) {
 }
 
 Normalizer normal_form(NormalForm form, const Table& table) {
-  return [form, table](std::string text) {
+  return [form, table](std::string text, PatternSpace&) {
     if (form == NormalForm::kNfc && is_surely_nfc(*table, text)) return text;
     return normalize(*table, form, text);
   };
@@ -75,7 +75,7 @@ Normalizer bert(const Component& c, const Table& table) {
   const JsonFields f = c.fields();
   const bool cleans = f.flag("clean_text", true), pads = f.flag("handle_chinese_chars", true);
   const bool lowers = f.flag("lowercase", true), strips = f.flag("strip_accents", lowers);
-  return [=](std::string text) {
+  return [=](std::string text, PatternSpace&) {
     if (cleans) text = clean(text);
     if (pads) text = pad_cjk(text);
     if (strips) text = without_marks(normalize(*table, NormalForm::kNfd, text), is_nonspacing_mark);
@@ -118,15 +118,16 @@ std::string replace_text(std::string_view text, std::string_view what, std::stri
 Normalizer replace(const Component& c) {
   const PatternText what = read_pattern(c);
   const std::string by = c.fields().string("content");
-  if (!what.is_regex && what.text.empty()) return [](std::string text) { return text; };
-  if (!what.is_regex) return [what, by](std::string text) { return replace_text(text, what.text, by); };
+  if (!what.is_regex)
+    return [what, by](std::string text, PatternSpace&) {
+      return what.text.empty() ? text : replace_text(text, what.text, by);
+    };
   const auto pattern = std::make_shared<Pattern>(what.text, c.source);
-  return [pattern, by](std::string text) {
+  return [pattern, by](std::string text, PatternSpace& space) {
     std::string out;
-    Pattern::Search search(*pattern, text);
     size_t done = 0;
     Span match;
-    for (size_t from = 0; from <= text.size() && search.next(from, match);) {
+    for (size_t from = 0; from <= text.size() && pattern->find(text, from, space, match);) {
       out += std::string_view(text).substr(done, match.begin - done);
       if (match.size() > 0) out += by;  // what matches nothing replaces nothing
       done = match.end;
@@ -147,26 +148,28 @@ Normalizer one(const Component& c, const Table& table) {
   if (type == "NFD") return normal_form(NormalForm::kNfd, table);
   if (type == "NFKC") return normal_form(NormalForm::kNfkc, table);
   if (type == "NFKD") return normal_form(NormalForm::kNfkd, table);
-  if (type == "Lowercase") return [](std::string text) { return lower(text); };
-  if (type == "StripAccents") return [](std::string text) { return without_marks(text, is_mark); };
+  if (type == "Lowercase") return [](std::string text, PatternSpace&) { return lower(text); };
+  if (type == "StripAccents") return [](std::string text, PatternSpace&) { return without_marks(text, is_mark); };
   if (type == "Strip")
-    return [left = f.flag("strip_left", true), right = f.flag("strip_right", true)](std::string text) {
+    return [left = f.flag("strip_left", true), right = f.flag("strip_right", true)](std::string text, PatternSpace&) {
       return strip(std::move(text), left, right);
     };
   if (type == "Replace") return replace(c);
   if (type == "Prepend")
-    return [prefix = f.string("prepend")](std::string text) { return text.empty() ? text : prefix + text; };
+    return
+        [prefix = f.string("prepend")](std::string text, PatternSpace&) { return text.empty() ? text : prefix + text; };
   if (type == "Precompiled") {
     // Without a map it does nothing.
     if (!f.has("precompiled_charsmap") || f.string("precompiled_charsmap").empty())
-      return [](std::string text) { return text; };
+      return [](std::string text, PatternSpace&) { return text; };
     need_unicode(fmt::format("{}: {}", c.source, type));
     const auto map = std::make_shared<CharacterMap>(from_base64(f.string("precompiled_charsmap"), c.source), c.source);
-    return [map](std::string text) { return map->apply(text); };
+    return [map](std::string text, PatternSpace&) { return map->apply(text); };
   }
   if (type == "BertNormalizer") return bert(c, table);
-  if (type == "Nmt") return [](std::string text) { return nmt(text); };
-  if (type == "ByteLevel") return [alphabet = ByteAlphabet()](std::string text) { return alphabet.to_text(text); };
+  if (type == "Nmt") return [](std::string text, PatternSpace&) { return nmt(text); };
+  if (type == "ByteLevel")
+    return [alphabet = ByteAlphabet()](std::string text, PatternSpace&) { return alphabet.to_text(text); };
   c.fail_unknown(kKnown);
 }
 

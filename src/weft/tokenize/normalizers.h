@@ -7,12 +7,13 @@
 #include <vector>
 
 #include "weft/base/json.h"
+#include "weft/tokenize/pattern.h"
 #include "weft/tokenize/unicode.h"
 
 namespace weft {
 
-// One step: the new text. It may give back what it was given. Immutable; any thread may call it.
-using Normalizer = std::function<std::string(std::string)>;
+// One step: the new text. It may give back what it was given. Immutable; any thread may call it, with its own space.
+using Normalizer = std::function<std::string(std::string, PatternSpace&)>;
 
 // The steps of the "normalizer" of a tokenizer.json, null for none. Throws FileError for one that weft does not know,
 // by name.
@@ -26,11 +27,12 @@ class CharacterMap {
   CharacterMap(std::string bytes, const std::string& source);
   // Grapheme by grapheme: a short one that begins with something in the map is replaced, else each of its characters.
   std::string apply(std::string_view text) const;
+  // The longest beginning of `text` that has a replacement: its bytes; 0: there is none.
+  size_t find(std::string_view text, std::string_view& replacement) const;
+  // Whether anything in the map begins so.
+  bool begins_any(std::string_view beginning) const;
 
  private:
-  // The replacement of the longest beginning of `text` that has one; false: there is none.
-  bool find(std::string_view text, std::string_view& replacement) const;
-
   std::vector<uint32_t> units_;
   std::string replacements_;
 };

@@ -14,6 +14,22 @@ struct Span {
   std::string_view of(std::string_view text) const { return text.substr(begin, end - begin); }
 };
 
+// The memory that searches take (PCRE2's match data and the stack of its compiled code), kept from one search to the
+// next, whatever their patterns. For one search at a time: each thread brings its own. Empty until it is used.
+class PatternSpace {
+ public:
+  PatternSpace();
+  ~PatternSpace();
+  PatternSpace(PatternSpace&&) noexcept;
+  PatternSpace& operator=(PatternSpace&&) noexcept;
+
+ private:
+  friend class Pattern;
+  struct State;
+  State& state();
+  std::unique_ptr<State> state_;
+};
+
 // Immutable; any thread may use it.
 class Pattern {
  public:
@@ -25,23 +41,9 @@ class Pattern {
   Pattern(Pattern&&) noexcept;
   Pattern& operator=(Pattern&&) noexcept;
 
-  // Runs over one text, which is well-formed UTF-8 and outlives it. For one thread.
-  class Search {
-   public:
-    Search(const Pattern& pattern, std::string_view text);
-    ~Search();
-    Search(const Search&) = delete;
-    Search& operator=(const Search&) = delete;
-    // The first match that begins at `from` or later; false where there is none. Throws Error where the expression
-    // takes more steps than its bound: no text is ever dropped.
-    bool next(size_t from, Span& match);
-
-   private:
-    const Pattern& pattern_;
-    std::string_view text_;
-    struct State;
-    std::unique_ptr<State> state_;
-  };
+  // The first match in `text` that begins at `from` or later; false where there is none. `text` is well-formed UTF-8.
+  // Throws Error where the expression takes more steps than its bound: no text is ever dropped.
+  bool find(std::string_view text, size_t from, PatternSpace& space, Span& match) const;
 
  private:
   struct Code;

@@ -6,7 +6,12 @@
 namespace weft {
 
 struct Pattern::Code {};
-struct Pattern::Search::State {};
+struct PatternSpace::State {};
+
+PatternSpace::PatternSpace() = default;
+PatternSpace::~PatternSpace() = default;
+PatternSpace::PatternSpace(PatternSpace&&) noexcept = default;
+PatternSpace& PatternSpace::operator=(PatternSpace&&) noexcept = default;
 
 Pattern::Pattern(std::string_view expression, const std::string& source) {
   throw NotBuilt(fmt::format("{}: what runs regular expressions, as {},", source, in_quotes(expression)), "PCRE2");
@@ -15,8 +20,6 @@ Pattern::~Pattern() = default;
 Pattern::Pattern(Pattern&&) noexcept = default;
 Pattern& Pattern::operator=(Pattern&&) noexcept = default;
 
-Pattern::Search::Search(const Pattern& pattern, std::string_view text) : pattern_(pattern), text_(text) {}
-Pattern::Search::~Search() = default;
-bool Pattern::Search::next(size_t, Span&) { return false; }  // there is no pattern to search for
+bool Pattern::find(std::string_view, size_t, PatternSpace&, Span&) const { return false; }  // there is no pattern
 
 }  // namespace weft

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include <xxhash.h>
+
 namespace weft {
 
 // Holds a bounded number of short pieces of few ids; a new one takes the place of an old one. For one thread.
@@ -21,6 +23,7 @@ class PieceCache {
     uint64_t low, high;
   };
   static bool takes(std::string_view piece) { return piece.size() <= kMaxBytes; }
+  static bool takes_ids(std::span<const int32_t> ids) { return !ids.empty() && ids.size() <= kMaxIds; }
   static Key key_of(std::string_view piece) {
     const size_t n = piece.size();
     const char* p = piece.data();
@@ -45,7 +48,7 @@ class PieceCache {
     return true;
   }
   void keep(Key key, std::span<const int32_t> ids) {
-    if (ids.empty() || ids.size() > kMaxIds) return;
+    if (!takes_ids(ids)) return;
     Entry& e = entries_[slot_of(key)];
     e.key = key;
     e.num_ids = uint32_t(ids.size());
@@ -77,7 +80,7 @@ class PieceCache {
   std::vector<Entry> entries_;
 };
 
-// The same for longer pieces, by their hash.
+// The same for longer pieces, and for those of more ids, by their hash.
 class LongPieceCache {
  public:
   static constexpr size_t kMaxBytes = 78, kMaxIds = 11;
@@ -110,6 +113,32 @@ class LongPieceCache {
   };
 
   std::vector<Entry> entries_;
+};
+
+// Both, for pieces of any length. For one thread.
+class PieceCaches {
+ public:
+  // Appends the ids of a piece: those that are known, else those that make() appends.
+  template <class Make>
+  void encode(std::string_view piece, std::vector<int32_t>& ids, const Make& make) {
+    if (!LongPieceCache::takes(piece)) return make();
+    const bool is_short = PieceCache::takes(piece);
+    const auto key = is_short ? PieceCache::key_of(piece) : PieceCache::Key{};
+    if (is_short && short_.find(key, ids)) return;
+    const uint64_t hash = XXH3_64bits(piece.data(), piece.size());
+    if (long_.find(piece, hash, ids)) return;
+    const size_t begin = ids.size();
+    make();
+    const std::span<const int32_t> made(ids.data() + begin, ids.size() - begin);
+    if (is_short && PieceCache::takes_ids(made))
+      short_.keep(key, made);
+    else
+      long_.keep(piece, hash, made);
+  }
+
+ private:
+  PieceCache short_;
+  LongPieceCache long_;
 };
 
 }  // namespace weft

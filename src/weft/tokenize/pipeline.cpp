@@ -2,13 +2,14 @@
 
 #include <algorithm>
 
+#include "weft/base/parallel.h"
 #include "weft/tokenize/byte_alphabet.h"
 
 namespace weft {
 namespace {
 
-std::string normalized(const std::vector<Normalizer>& steps, std::string text) {
-  for (const auto& step : steps) text = step(std::move(text));
+std::string normalized(const std::vector<Normalizer>& steps, std::string text, PatternSpace& space) {
+  for (const auto& step : steps) text = step(std::move(text), space);
   return text;
 }
 
@@ -22,7 +23,8 @@ std::vector<AddedToken> chosen(const std::vector<AddedToken>& all, bool of_norma
 // As they look in the text in which they are found.
 std::vector<AddedToken> normalized_tokens(const PipelineTokenizer::Parts& parts) {
   auto tokens = chosen(parts.added, true);
-  for (auto& t : tokens) t.content = normalized(parts.normalizers, t.content);
+  PatternSpace space;
+  for (auto& t : tokens) t.content = normalized(parts.normalizers, t.content, space);
   return tokens;
 }
 
@@ -42,56 +44,95 @@ PipelineTokenizer::PipelineTokenizer(Parts parts)
 }
 
 void PipelineTokenizer::encode(std::string_view text, std::vector<int32_t>& ids, SpecialText special) const {
-  std::string copy;
-  text = well_formed(text, copy);
-  auto space = borrow();
-  if (const size_t about = ids.size() + text.size() / 4; about > ids.capacity())
-    ids.reserve(std::max(about, 2 * ids.capacity()));
-  const char* begin = text.data();
-  if (in_text_.empty()) {
-    if (!text.empty()) encode_part(text, true, special, ids, *space);
-  } else {
-    in_text_.split(
-        text, special == SpecialText::kParsed,
-        {.text = [&](std::string_view part) { encode_part(part, part.data() == begin, special, ids, *space); },
-         .token = [&](const AddedToken& t) { ids.push_back(t.id); }});
-  }
-  give_back(std::move(space));
+  const auto space = spaces_.borrow();
+  encode_whole(text, {special, 1, ids, *space});
 }
 
-void PipelineTokenizer::encode_part(std::string_view text, bool first, SpecialText special, std::vector<int32_t>& ids,
-                                    EncodeSpace& space) const {
+void PipelineTokenizer::encode(std::string_view text, std::vector<int32_t>& ids, SpecialText special,
+                               int num_threads) const {
+  if (may_cut_) return Tokenizer::encode(text, ids, special, num_threads);
+  const auto space = spaces_.borrow();
+  encode_whole(text, {special, num_threads, ids, *space});
+}
+
+void PipelineTokenizer::encode_whole(std::string_view text, const Call& call) const {
+  std::string copy;
+  text = well_formed(text, copy);
+  if (const size_t about = call.ids.size() + text.size() / 4; about > call.ids.capacity())
+    call.ids.reserve(std::max(about, 2 * call.ids.capacity()));
+  const char* begin = text.data();
+  if (in_text_.empty()) {
+    if (!text.empty()) encode_part(text, true, call);
+    return;
+  }
+  in_text_.split(text, call.special == SpecialText::kParsed,
+                 {.text = [&](std::string_view part) { encode_part(part, part.data() == begin, call); },
+                  .token = [&](const AddedToken& t) { call.ids.push_back(t.id); }});
+}
+
+void PipelineTokenizer::encode_part(std::string_view text, bool first, const Call& call) const {
   std::string copy;
   if (!parts_.normalizers.empty() && !(parts_.only_nfc && is_surely_nfc(*parts_.table, text))) {
-    copy = normalized(parts_.normalizers, std::string(text));
+    copy = normalized(parts_.normalizers, std::string(text), call.space.pieces.patterns);
     text = copy;
   }
   if (in_normal_.empty()) {
-    if (!text.empty()) encode_normal(text, first, ids, space);
+    if (!text.empty()) encode_normal(text, first, call);
     return;
   }
   const char* begin = text.data();
-  in_normal_.split(
-      text, special == SpecialText::kParsed,
-      {.text = [&](std::string_view part) { encode_normal(part, first && part.data() == begin, ids, space); },
-       .token = [&](const AddedToken& t) { ids.push_back(t.id); }});
+  in_normal_.split(text, call.special == SpecialText::kParsed,
+                   {.text = [&](std::string_view part) { encode_normal(part, first && part.data() == begin, call); },
+                    .token = [&](const AddedToken& t) { call.ids.push_back(t.id); }});
 }
 
-void PipelineTokenizer::encode_normal(std::string_view text, bool first, std::vector<int32_t>& ids,
-                                      EncodeSpace& space) const {
+void PipelineTokenizer::encode_normal(std::string_view text, bool first, const Call& call) const {
   if (const auto& splitter = parts_.pre_tokenizers.splitter; splitter && parts_.model->of_bytes()) {
     for (size_t at = 0; at < text.size();) {
       const size_t end = splitter->end_of_piece(text, at);
-      parts_.model->encode(text.substr(at, end - at), ids, space);
+      parts_.model->encode(text.substr(at, end - at), call.ids, call.space.model);
       at = end;
     }
     return;
   }
+  const TextPiece whole{text, first};
+  if (call.num_threads == 1 || parts_.pre_tokenizers.steps.empty()) return finish(0, {&whole, 1}, call.ids, call.space);
   Pieces pieces;
-  pieces.list.push_back({text, first});
-  for (const auto& step : parts_.pre_tokenizers.steps) step(pieces);
+  pieces.list = {whole};
+  parts_.pre_tokenizers.steps[0](pieces);
+  share_out(pieces.list, call);
+}
+
+void PipelineTokenizer::share_out(std::span<const TextPiece> pieces, const Call& call) const {
+  constexpr size_t kPart = 1 << 17;  // bytes of text that a thread takes at once
+  std::vector<size_t> ends;
+  size_t bytes = 0;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    bytes += pieces[i].text.size();
+    if (bytes < kPart && i + 1 < pieces.size()) continue;
+    ends.push_back(i + 1);
+    bytes = 0;
+  }
+  std::vector<std::vector<int32_t>> parts(ends.size());
+  parallel_for(int64_t(ends.size()), call.num_threads, 1, [&](int64_t begin, int64_t end) {
+    const auto space = spaces_.borrow();
+    for (auto i = size_t(begin); i < size_t(end); ++i) {
+      const size_t from = i == 0 ? 0 : ends[i - 1];
+      finish(1, pieces.subspan(from, ends[i] - from), parts[i], *space);
+    }
+  });
+  for (const auto& part : parts) call.ids.insert(call.ids.end(), part.begin(), part.end());
+}
+
+void PipelineTokenizer::finish(size_t step, std::span<const TextPiece> from, std::vector<int32_t>& ids,
+                               Space& space) const {
+  Pieces& pieces = space.pieces;
+  pieces.list.assign(from.begin(), from.end());
+  const auto& steps = parts_.pre_tokenizers.steps;
+  for (; step < steps.size(); ++step) steps[step](pieces);
   for (const TextPiece& piece : pieces.list)
-    if (!piece.text.empty()) parts_.model->encode(piece.text, ids, space);
+    if (!piece.text.empty()) parts_.model->encode(piece.text, ids, space.model);
+  pieces.clear();
 }
 
 size_t PipelineTokenizer::cut_between(std::string_view text, size_t from, size_t to) const {
@@ -131,19 +172,6 @@ std::string PipelineTokenizer::token_text(int32_t id) const {
 const AddedToken* PipelineTokenizer::added(int32_t id) const {
   const auto at = std::lower_bound(by_id_.begin(), by_id_.end(), id, [](const auto& t, int32_t i) { return t.id < i; });
   return at != by_id_.end() && at->id == id ? &*at : nullptr;
-}
-
-std::unique_ptr<EncodeSpace> PipelineTokenizer::borrow() const {
-  std::lock_guard lock(mutex_);
-  if (spaces_.empty()) return std::make_unique<EncodeSpace>();
-  auto space = std::move(spaces_.back());
-  spaces_.pop_back();
-  return space;
-}
-
-void PipelineTokenizer::give_back(std::unique_ptr<EncodeSpace> space) const {
-  std::lock_guard lock(mutex_);
-  spaces_.push_back(std::move(space));
 }
 
 }  // namespace weft

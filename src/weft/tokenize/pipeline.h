@@ -1,13 +1,13 @@
 // A tokenizer put together from its steps: added tokens, normalizers, pre-tokenizers, a model, decoders.
 #pragma once
 #include <memory>
-#include <mutex>
 
 #include "weft/tokenize/added_tokens.h"
 #include "weft/tokenize/decoders.h"
 #include "weft/tokenize/model.h"
 #include "weft/tokenize/normalizers.h"
 #include "weft/tokenize/pre_tokenizers.h"
+#include "weft/tokenize/spares.h"
 #include "weft/tokenize/tokenizer.h"
 
 namespace weft {
@@ -34,28 +34,41 @@ class PipelineTokenizer final : public Tokenizer {
   std::vector<int32_t> ending() const override { return parts_.ending; }
   using Tokenizer::encode;
   void encode(std::string_view text, std::vector<int32_t>& ids, SpecialText special) const override;
+  void encode(std::string_view text, std::vector<int32_t>& ids, SpecialText special, int num_threads) const override;
   size_t cut_between(std::string_view text, size_t from, size_t to) const override;
   std::string decode(std::span<const int32_t> ids, Specials specials) const override;
   std::string fingerprint() const override { return parts_.fingerprint; }
 
  private:
+  // What a worker needs.
+  struct Space {
+    EncodeSpace model;
+    Pieces pieces;
+  };
+  // A call of encode(): where its ids go.
+  struct Call {
+    SpecialText special;
+    int num_threads;
+    std::vector<int32_t>& ids;
+    Space& space;
+  };
+  void encode_whole(std::string_view text, const Call& call) const;
   // The parts of a text between added tokens; `first`: the document begins with it.
-  void encode_part(std::string_view text, bool first, SpecialText special, std::vector<int32_t>& ids,
-                   EncodeSpace& space) const;
-  void encode_normal(std::string_view text, bool first, std::vector<int32_t>& ids, EncodeSpace& space) const;
+  void encode_part(std::string_view text, bool first, const Call& call) const;
+  void encode_normal(std::string_view text, bool first, const Call& call) const;
+  // The pieces that the first step made, on several threads: the other steps and the model see each alone.
+  void share_out(std::span<const TextPiece> pieces, const Call& call) const;
+  // From pieces to ids, from a step of the pre-tokenizers on.
+  void finish(size_t step, std::span<const TextPiece> pieces, std::vector<int32_t>& ids, Space& space) const;
   std::string token_text(int32_t id) const;
   const AddedToken* added(int32_t id) const;
-
-  std::unique_ptr<EncodeSpace> borrow() const;
-  void give_back(std::unique_ptr<EncodeSpace> space) const;
 
   Parts parts_;
   int64_t vocab_size_ = 0;
   AddedTokenFinder in_text_, in_normal_;
   std::vector<AddedToken> by_id_;  // sorted
   bool may_cut_ = false;
-  mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<EncodeSpace>> spaces_;
+  Spares<Space> spaces_;
 };
 
 }  // namespace weft

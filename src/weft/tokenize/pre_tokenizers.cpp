@@ -44,17 +44,17 @@ Matcher matcher_of(const PatternText& what, const std::string& source, const Tab
 
 PreTokenizer fixed_length(int64_t length) {
   return [length](Pieces& pieces) {
-    std::vector<TextPiece> split;
+    pieces.next.clear();
     for (const TextPiece& p : pieces.list) {
       size_t begin = 0, at = 0;
       for (int64_t n = 1; at < p.text.size(); ++n) {
         at += first_character(p.text.substr(at)).bytes;
         if (n % length != 0 && at < p.text.size()) continue;
-        split.push_back({p.text.substr(begin, at - begin), p.first && begin == 0});
+        pieces.next.push_back({p.text.substr(begin, at - begin), p.first && begin == 0});
         begin = at;
       }
     }
-    pieces.list = std::move(split);
+    pieces.list.swap(pieces.next);
   };
 }
 
@@ -112,6 +112,15 @@ std::optional<Splitter::Rules> known_by_heart(const std::vector<Component>& part
 }
 
 }  // namespace
+
+void Pieces::clear() {
+  constexpr size_t kMost = 1 << 20;
+  list.clear();
+  kept_.clear();
+  if (list.capacity() > kMost || next.capacity() > kMost) list = {}, next = {};
+  if (matches.capacity() > kMost) matches = {};
+  if (parts.capacity() > kMost) parts = {};
+}
 
 PreTokenizers read_pre_tokenizers(const nlohmann::json& pre_tokenizer, const std::string& source,
                                   std::shared_ptr<const CharacterTable> table) {

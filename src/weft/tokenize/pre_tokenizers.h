@@ -19,12 +19,26 @@ struct TextPiece {
   bool first;             // the document begins with it
 };
 
-// Pieces, and the memory of those that a step has changed.
+// A part of a piece that a step splits: what it looks for, or what lies between.
+struct PiecePart {
+  Span span;
+  bool is_match;
+};
+
+// The pieces of a text, and the memory that steps take: kept from one text to the next. For one thread.
 class Pieces {
  public:
   std::vector<TextPiece> list;
-  // Keeps a text as long as this.
+  // Keeps a text until clear().
   std::string_view keep(std::string text) { return kept_.emplace_back(std::move(text)); }
+  // Gives up what a long text took.
+  void clear();
+
+  // Of a step, while it runs.
+  std::vector<TextPiece> next;
+  std::vector<Span> matches;
+  std::vector<PiecePart> parts;
+  PatternSpace patterns;
 
  private:
   std::deque<std::string> kept_;

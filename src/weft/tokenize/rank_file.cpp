@@ -137,7 +137,7 @@ std::unique_ptr<Tokenizer> read_rank_file(const RankFile& file, const Companions
                                   in_quotes(t.content)));
   if (pattern.starts_with("qwen")) {
     parts.normalizers.push_back(
-        [table = parts.table](std::string text) { return normalize(*table, NormalForm::kNfc, text); });
+        [table = parts.table](std::string text, PatternSpace&) { return normalize(*table, NormalForm::kNfc, text); });
     parts.only_nfc = true;
   }
   parts.pre_tokenizers.splitter.emplace(*rules, parts.table);

@@ -1,26 +1,20 @@
-// SentencePiece models, by their own library.
+// SentencePiece models: read, judged and decoded by their own library, encoded with the same ids by weft.
 #include <sentencepiece_processor.h>
 #include <xxhash.h>
 
 #include <algorithm>
-#include <mutex>
+#include <optional>
 
 #include "weft/base/error.h"
 #include "weft/base/mapped_file.h"
+#include "weft/base/parallel.h"
 #include "weft/tokenize/added_tokens.h"
-#include "weft/tokenize/bpe.h"
-#include "weft/tokenize/piece_cache.h"
-#include "weft/tokenize/sentencepiece_spec.h"
+#include "weft/tokenize/sentencepiece_encoder.h"
+#include "weft/tokenize/spares.h"
 #include "weft/tokenize/tokenizer.h"
 
 namespace weft {
 namespace {
-
-// The ids of words seen before: lent to one call at a time.
-struct Caches {
-  PieceCache words;
-  LongPieceCache long_words;
-};
 
 class SentencePiece final : public Tokenizer {
  public:
@@ -32,7 +26,8 @@ class SentencePiece final : public Tokenizer {
     for (int id = 0; id < model_.GetPieceSize(); ++id)
       if (model_.IsControl(id)) controls.push_back({.id = id, .content = model_.IdToPiece(id), .special = true});
     controls_ = AddedTokenFinder(std::move(controls));
-    words_alone_ = are_words_alone(read_sentencepiece_spec(mapped.text()));
+    const SentencePieceSpec spec = read_sentencepiece_spec(mapped.text());
+    if (SentencePieceEncoder::knows(spec)) encoder_.emplace(spec, file.string() + ": no SentencePiece model");
   }
   int64_t vocab_size() const override { return model_.GetPieceSize(); }
   int32_t end_of_document() const override { return model_.eos_id(); }
@@ -41,9 +36,12 @@ class SentencePiece final : public Tokenizer {
   }
   using Tokenizer::encode;
   void encode(std::string_view text, std::vector<int32_t>& ids, SpecialText special) const override {
-    if (special == SpecialText::kText) return encode_text(text, ids);
+    encode(text, ids, special, 1);
+  }
+  void encode(std::string_view text, std::vector<int32_t>& ids, SpecialText special, int num_threads) const override {
+    if (special == SpecialText::kText) return encode_text(text, ids, num_threads);
     controls_.split(text, true,
-                    {.text = [&](std::string_view part) { encode_text(part, ids); },
+                    {.text = [&](std::string_view part) { encode_text(part, ids, num_threads); },
                      .token = [&](const AddedToken& t) { ids.push_back(t.id); }});
   }
   size_t cut_between(std::string_view, size_t, size_t) const override { return 0; }
@@ -82,80 +80,49 @@ class SentencePiece final : public Tokenizer {
     }
     if (!why.empty()) throw FileError(fmt::format("{}: no SentencePiece model: {}", file.string(), why));
   }
-  // Whether a word with the space before it has the same ids by itself as within a text: merges of BPE, of which none
-  // reaches over a space, and no rules about several characters.
-  bool are_words_alone(const SentencePieceSpec& spec) const {
-    constexpr int kBpe = 2;
-    if (!spec.whole || spec.model_type != kBpe || spec.maps_characters || !spec.adds_dummy_prefix ||
-        !spec.escapes_spaces || spec.spaces_are_suffixes || model_.IsUnknown(model_.PieceToId("\u2581")))
-      return false;
-    for (int id = 0; id < model_.GetPieceSize(); ++id) {
-      std::string_view piece = model_.IdToPiece(id);
-      while (piece.starts_with(kBlank)) piece.remove_prefix(kBlank.size());
-      if (piece.find(kBlank) != std::string_view::npos || piece.find(' ') != std::string_view::npos) return false;
+  void encode_text(std::string_view text, std::vector<int32_t>& ids, int num_threads) const {
+    if (!encoder_) return encode_by_library(text, ids);
+    const std::string made = encoder_->made_of(text);
+    if (const size_t about = ids.size() + text.size() / 4; about > ids.capacity())
+      ids.reserve(std::max(about, 2 * ids.capacity()));
+    std::vector<size_t> ends;
+    for (size_t end = 0; num_threads > 1 && end < made.size();) ends.push_back(end = encoder_->cut(made, end + kPart));
+    if (ends.size() < 2) {
+      const auto space = spaces_.borrow();
+      return encoder_->encode(made, ids, *space);
     }
-    return true;
+    std::vector<std::vector<int32_t>> parts(ends.size());
+    parallel_for(int64_t(ends.size()), num_threads, 1, [&](int64_t begin, int64_t end) {
+      const auto space = spaces_.borrow();
+      for (auto i = size_t(begin); i < size_t(end); ++i) {
+        const size_t from = i == 0 ? 0 : ends[i - 1];
+        encoder_->encode(std::string_view(made).substr(from, ends[i] - from), parts[i], *space);
+      }
+    });
+    join(parts, ids);
   }
-
-  void encode_text(std::string_view text, std::vector<int32_t>& ids) const {
-    if (!words_alone_) return encode_whole(text, ids);
-    auto caches = borrow();
-    while (!text.empty()) {
-      const size_t end = end_of_word(text);
-      encode_word(text.substr(0, end), ids, *caches);
-      text.remove_prefix(std::min(end + 1, text.size()));  // the space comes back as the dummy prefix of the next
-    }
-    give_back(std::move(caches));
-  }
-  // At the first space between two characters of ASCII that are none.
-  static size_t end_of_word(std::string_view text) {
-    const auto is_visible = [](char c) { return c > ' ' && c < '\x7f'; };
-    for (size_t at = text.find(' ', 1); at != std::string_view::npos; at = text.find(' ', at + 1))
-      if (is_visible(text[at - 1]) && at + 1 < text.size() && is_visible(text[at + 1])) return at;
-    return text.size();
-  }
-  void encode_word(std::string_view word, std::vector<int32_t>& ids, Caches& caches) const {
-    const size_t begin = ids.size();
-    const auto new_ids = [&] { return std::span<const int32_t>(ids.data() + begin, ids.size() - begin); };
-    if (PieceCache::takes(word)) {
-      const auto key = PieceCache::key_of(word);
-      if (caches.words.find(key, ids)) return;
-      encode_whole(word, ids);
-      caches.words.keep(key, new_ids());
-    } else if (LongPieceCache::takes(word)) {
-      const uint64_t hash = XXH64(word.data(), word.size(), 0);
-      if (caches.long_words.find(word, hash, ids)) return;
-      encode_whole(word, ids);
-      caches.long_words.keep(word, hash, new_ids());
-    } else {
-      encode_whole(word, ids);
+  void join(const std::vector<std::vector<int32_t>>& parts, std::vector<int32_t>& ids) const {
+    bool is_first = true;
+    for (const auto& part : parts) {
+      const bool one_less = !is_first && !part.empty() && encoder_->joins(ids.back(), part.front());
+      ids.insert(ids.end(), part.begin() + one_less, part.end());
+      is_first = is_first && part.empty();
     }
   }
-  void encode_whole(std::string_view text, std::vector<int32_t>& ids) const {
+  void encode_by_library(std::string_view text, std::vector<int32_t>& ids) const {
     std::vector<int> pieces;
     const auto status = model_.Encode({text.data(), text.size()}, &pieces);
     if (!status.ok()) throw Error(fmt::format("SentencePiece cannot encode the text: {}", status.ToString()));
     ids.insert(ids.end(), pieces.begin(), pieces.end());
   }
 
-  std::unique_ptr<Caches> borrow() const {
-    std::lock_guard lock(mutex_);
-    if (caches_.empty()) return std::make_unique<Caches>();
-    auto caches = std::move(caches_.back());
-    caches_.pop_back();
-    return caches;
-  }
-  void give_back(std::unique_ptr<Caches> caches) const {
-    std::lock_guard lock(mutex_);
-    caches_.push_back(std::move(caches));
-  }
+  static constexpr size_t kPart = 1 << 17;  // bytes of text that a thread takes at once
 
   sentencepiece::SentencePieceProcessor model_;
   AddedTokenFinder controls_;
   std::string fingerprint_;
-  bool words_alone_ = false;
-  mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<Caches>> caches_;
+  std::optional<SentencePieceEncoder> encoder_;  // none: the library does it
+  Spares<SentencePieceEncoder::Space> spaces_;
 };
 
 }  // namespace

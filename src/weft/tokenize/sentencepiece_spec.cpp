@@ -1,6 +1,6 @@
 #include "weft/tokenize/sentencepiece_spec.h"
 
-#include <cstdint>
+#include <cstring>
 
 namespace weft {
 namespace {
@@ -66,11 +66,24 @@ class Fields {
   std::string_view rest_;
 };
 
+bool read_piece(std::string_view message, SentencePieceSpec& spec) {
+  Fields f(message);
+  SentencePieceSpec::Piece piece;
+  while (f.next()) {
+    if (f.number == 1) piece.text = f.bytes;
+    if (f.number == 2 && f.bytes.size() == sizeof piece.score) std::memcpy(&piece.score, f.bytes.data(), 4);
+    if (f.number == 3 && f.value >= 1 && f.value <= 6) piece.kind = SentencePieceSpec::Kind(f.value);
+  }
+  spec.pieces.push_back(piece);
+  return !f.broken;
+}
+
 bool read_trainer(std::string_view message, SentencePieceSpec& spec) {
   Fields f(message);
   while (f.next()) {
     if (f.number == 3) spec.model_type = int(f.value);
     if (f.number == 24) spec.spaces_are_suffixes = f.value != 0;
+    if (f.number == 35) spec.byte_fallback = f.value != 0;
   }
   return !f.broken;
 }
@@ -78,8 +91,9 @@ bool read_trainer(std::string_view message, SentencePieceSpec& spec) {
 bool read_normalizer(std::string_view message, SentencePieceSpec& spec) {
   Fields f(message);
   while (f.next()) {
-    if (f.number == 2) spec.maps_characters = !f.bytes.empty();
+    if (f.number == 2) spec.character_map = f.bytes;
     if (f.number == 3) spec.adds_dummy_prefix = f.value != 0;
+    if (f.number == 4) spec.removes_extra_spaces = f.value != 0;
     if (f.number == 5) spec.escapes_spaces = f.value != 0;
   }
   return !f.broken;
@@ -92,6 +106,7 @@ SentencePieceSpec read_sentencepiece_spec(std::string_view model) {
   Fields f(model);
   bool good = true;
   while (f.next()) {
+    if (f.number == 1) good = good && read_piece(f.bytes, spec);
     if (f.number == 2) good = good && read_trainer(f.bytes, spec);
     if (f.number == 3) good = good && read_normalizer(f.bytes, spec);
   }

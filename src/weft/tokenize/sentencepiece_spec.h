@@ -1,14 +1,29 @@
-// What a SentencePiece model says of itself that its library does not tell.
+// What a SentencePiece model says of itself.
 #pragma once
+#include <cstdint>
 #include <string_view>
+#include <vector>
 
 namespace weft {
 
-// Of sentencepiece_model.proto: TrainerSpec and NormalizerSpec, with the defaults there.
+// Of sentencepiece_model.proto: pieces, TrainerSpec and NormalizerSpec, with the defaults there. Texts are borrowed
+// from the model's bytes.
 struct SentencePieceSpec {
-  int model_type = 1;  // 1 unigram, 2 BPE, 3 words, 4 characters
-  bool maps_characters = false;
-  bool adds_dummy_prefix = true, escapes_spaces = true, spaces_are_suffixes = false;
+  enum class Kind { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
+  struct Piece {
+    std::string_view text{};
+    float score = 0;
+    Kind kind = Kind::kNormal;
+    // Found in texts; of the others, a text never becomes one by what it says.
+    bool is_in_texts() const { return kind == Kind::kNormal || kind == Kind::kUserDefined || kind == Kind::kUnused; }
+  };
+  enum Model { kUnigram = 1, kBpe, kWords, kCharacters };
+
+  std::vector<Piece> pieces;  // by id
+  int model_type = kUnigram;
+  bool byte_fallback = false, spaces_are_suffixes = false;
+  std::string_view character_map;  // empty: none
+  bool adds_dummy_prefix = true, removes_extra_spaces = true, escapes_spaces = true;
   bool whole = false;  // all of it could be read
 };
 

@@ -1,18 +1,14 @@
 #include "weft/tokenize/split_step.h"
 
 #include <algorithm>
+#include <array>
 
 namespace weft {
 namespace {
 
-struct Part {
-  Span span;
-  bool is_match;
-};
-
 // The whole text as matches and what lies between.
-std::vector<Part> parts_of(std::string_view text, const std::vector<Span>& matches, bool invert) {
-  std::vector<Part> parts;
+void parts_of(std::string_view text, const std::vector<Span>& matches, bool invert, std::vector<PiecePart>& parts) {
+  parts.clear();
   size_t done = 0;
   for (const Span& m : matches) {
     if (m.begin > done) parts.push_back({{done, m.begin}, invert});
@@ -20,14 +16,13 @@ std::vector<Part> parts_of(std::string_view text, const std::vector<Span>& match
     done = m.end;
   }
   if (done < text.size()) parts.push_back({{done, text.size()}, invert});
-  return parts;
 }
 
 // `behind`: each match joins the part before it, else (the text read backwards) the one after it.
-void merge_matches(std::vector<Part>& parts) {
+void merge_matches(std::vector<PiecePart>& parts) {
   size_t n = 0;
   bool after_match = false;
-  for (const Part& p : parts) {
+  for (const PiecePart& p : parts) {
     if (p.is_match && !after_match && n > 0)
       parts[n - 1].span = {std::min(parts[n - 1].span.begin, p.span.begin),
                            std::max(parts[n - 1].span.end, p.span.end)};
@@ -38,9 +33,9 @@ void merge_matches(std::vector<Part>& parts) {
   parts.resize(n);
 }
 
-void merge_alike(std::vector<Part>& parts) {
+void merge_alike(std::vector<PiecePart>& parts) {
   size_t n = 0;
-  for (const Part& p : parts) {
+  for (const PiecePart& p : parts) {
     if (n > 0 && p.is_match == parts[n - 1].is_match)
       parts[n - 1].span.end = p.span.end;
     else
@@ -49,12 +44,12 @@ void merge_alike(std::vector<Part>& parts) {
   parts.resize(n);
 }
 
-void apply(SplitBehavior behavior, std::vector<Part>& parts) {
+void apply(SplitBehavior behavior, std::vector<PiecePart>& parts) {
   switch (behavior) {
     case SplitBehavior::kIsolated:
       return;
     case SplitBehavior::kRemoved:
-      std::erase_if(parts, [](const Part& p) { return p.is_match; });
+      std::erase_if(parts, [](const PiecePart& p) { return p.is_match; });
       return;
     case SplitBehavior::kMergedWithPrevious:
       return merge_matches(parts);
@@ -82,10 +77,10 @@ SplitBehavior read_behavior(const Component& c, std::optional<SplitBehavior> fal
 }
 
 Matcher match_pattern(Pattern pattern) {
-  return [shared = std::make_shared<Pattern>(std::move(pattern))](std::string_view text, std::vector<Span>& matches) {
-    Pattern::Search search(*shared, text);
+  return [shared = std::make_shared<Pattern>(std::move(pattern))](std::string_view text, PatternSpace& space,
+                                                                  std::vector<Span>& matches) {
     Span m;
-    for (size_t from = 0; from < text.size() && search.next(from, m);) {
+    for (size_t from = 0; from < text.size() && shared->find(text, from, space, m);) {
       if (m.size() > 0) matches.push_back(m);
       from = m.end;
       if (m.size() == 0 && from < text.size()) from += first_character(text.substr(from)).bytes;
@@ -94,7 +89,7 @@ Matcher match_pattern(Pattern pattern) {
 }
 
 Matcher match_text(std::string what) {
-  return [what = std::move(what)](std::string_view text, std::vector<Span>& matches) {
+  return [what = std::move(what)](std::string_view text, PatternSpace&, std::vector<Span>& matches) {
     if (what.empty()) return;
     for (size_t at = 0; (at = text.find(what, at)) != std::string_view::npos; at += what.size())
       matches.push_back({at, at + what.size()});
@@ -102,15 +97,22 @@ Matcher match_text(std::string what) {
 }
 
 Matcher match_splitter(Splitter splitter) {
-  return [splitter](std::string_view text, std::vector<Span>& matches) {
+  return [splitter](std::string_view text, PatternSpace&, std::vector<Span>& matches) {
     for (size_t at = 0; at < text.size(); at = matches.back().end)
       matches.push_back({at, splitter.end_of_piece(text, at)});
   };
 }
 
-Matcher match_characters(std::function<bool(char32_t)> is_match) {
-  return [is_match](std::string_view text, std::vector<Span>& matches) {
+Matcher match_characters(bool (*is_match)(char32_t)) {
+  std::array<bool, 128> ascii{};
+  for (char32_t c = 0; c < ascii.size(); ++c) ascii[c] = is_match(c);
+  return [is_match, ascii](std::string_view text, PatternSpace&, std::vector<Span>& matches) {
     for (size_t at = 0; at < text.size();) {
+      if (const auto byte = uint8_t(text[at]); byte < ascii.size()) {
+        if (ascii[byte]) matches.push_back({at, at + 1});
+        ++at;
+        continue;
+      }
       const Character c = first_character(text.substr(at));
       if (is_match(c.code)) matches.push_back({at, at + c.bytes});
       at += c.bytes;
@@ -118,18 +120,20 @@ Matcher match_characters(std::function<bool(char32_t)> is_match) {
   };
 }
 
+// A piece is searched alone, so that an expression sees its ends (^, \b, what it looks ahead or behind for), as in
+// Hugging Face's own program.
 PreTokenizer split_at(Matcher matcher, SplitBehavior behavior, bool invert) {
   return [=](Pieces& pieces) {
-    std::vector<TextPiece> split;
-    std::vector<Span> matches;
+    pieces.next.clear();
     for (const TextPiece& piece : pieces.list) {
-      matches.clear();
-      matcher(piece.text, matches);
-      std::vector<Part> parts = parts_of(piece.text, matches, invert);
-      apply(behavior, parts);
-      for (const Part& p : parts) split.push_back({p.span.of(piece.text), piece.first && p.span.begin == 0});
+      pieces.matches.clear();
+      matcher(piece.text, pieces.patterns, pieces.matches);
+      parts_of(piece.text, pieces.matches, invert, pieces.parts);
+      apply(behavior, pieces.parts);
+      for (const PiecePart& p : pieces.parts)
+        pieces.next.push_back({p.span.of(piece.text), piece.first && p.span.begin == 0});
     }
-    pieces.list = std::move(split);
+    pieces.list.swap(pieces.next);
   };
 }
 

@@ -38,18 +38,22 @@ size_t waiting_bytes(std::string_view text) {
 
 }  // namespace
 
-void encode_parallel(const Tokenizer& tokenizer, std::string_view text, SpecialText special, int num_threads,
-                     std::vector<int32_t>& ids) {
-  const std::vector<size_t> ends = cuts_of(tokenizer, text);
-  if (ends.size() < 2) return tokenizer.encode(text, ids, special);
+void Tokenizer::encode(std::string_view text, std::vector<int32_t>& ids, SpecialText special, int num_threads) const {
+  const std::vector<size_t> ends = num_threads > 1 ? cuts_of(*this, text) : std::vector<size_t>{};
+  if (ends.size() < 2) return encode(text, ids, special);
   std::vector<std::vector<int32_t>> parts(ends.size());
   parallel_for(int64_t(ends.size()), num_threads, 1, [&](int64_t begin, int64_t end) {
     for (auto i = size_t(begin); i < size_t(end); ++i) {
       const size_t from = i == 0 ? 0 : ends[i - 1];
-      tokenizer.encode(text.substr(from, ends[i] - from), parts[i], special);
+      encode(text.substr(from, ends[i] - from), parts[i], special);
     }
   });
   for (const auto& part : parts) ids.insert(ids.end(), part.begin(), part.end());
+}
+
+void encode_parallel(const Tokenizer& tokenizer, std::string_view text, SpecialText special, int num_threads,
+                     std::vector<int32_t>& ids) {
+  tokenizer.encode(text, ids, special, num_threads);
 }
 
 std::vector<int32_t> prompt_ids(const Tokenizer& tokenizer, std::string_view text) {

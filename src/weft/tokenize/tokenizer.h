@@ -29,6 +29,8 @@ class Tokenizer {
   // text is ever left out silently.
   virtual void encode(std::string_view text, std::vector<int32_t>& ids, SpecialText special) const = 0;
   void encode(std::string_view text, std::vector<int32_t>& ids) const { encode(text, ids, SpecialText::kText); }
+  // The same ids, on up to num_threads threads.
+  virtual void encode(std::string_view text, std::vector<int32_t>& ids, SpecialText special, int num_threads) const;
   // The last place after `from`, up to `to`, where the text may be cut: the ids of both parts, one after the other, are
   // those of the whole. 0: none is known.
   virtual size_t cut_between(std::string_view text, size_t from, size_t to) const = 0;
@@ -38,7 +40,7 @@ class Tokenizer {
   virtual std::string fingerprint() const = 0;  // differs where ids may differ
 };
 
-// Cuts a text where that changes no id, and encodes the parts on up to num_threads threads: the ids of encode().
+// The ids of encode(), on up to num_threads threads.
 void encode_parallel(const Tokenizer& tokenizer, std::string_view text, SpecialText special, int num_threads,
                      std::vector<int32_t>& ids);
 

@@ -13,78 +13,43 @@ constexpr double kUnknownPenalty = 10;  // below the least likely token
 
 }  // namespace
 
-Unigram::Unigram(Spec spec) : spec_(std::move(spec)), token_at_(1, -1) {
+Unigram::Unigram(Spec spec) : spec_(std::move(spec)) {
   const Vocabulary& v = spec_.vocabulary;
   WEFT_CHECK(int64_t(spec_.scores.size()) == v.size(), "{} scores of {} tokens", spec_.scores.size(), v.size());
   double least = v.size() > 0 ? spec_.scores[0] : 0;
+  std::vector<std::pair<std::string_view, int32_t>> keys;
   for (int32_t id = 0; id < v.size(); ++id) {
     if (!v.has(id)) continue;
     least = std::min(least, spec_.scores[size_t(id)]);
-    int32_t node = 0;
-    for (unsigned char c : v.token(id)) {
-      int32_t next = next_.find(node, c).result;
-      if (next < 0) {
-        next = int32_t(token_at_.size());
-        next_.add(node, c, {.rank = 0, .result = next});
-        token_at_.push_back(-1);
-      }
-      node = next;
-    }
-    if (node > 0) token_at_[size_t(node)] = id;
+    keys.emplace_back(v.token(id), id);
   }
+  tokens_ = ByteTrie(std::move(keys));
   unknown_score_ = least - kUnknownPenalty;
   for (int b = 0; b < 256; ++b) byte_ids_[size_t(b)] = v.find(fmt::format("<0x{:02X}>", b));
 }
 
-// The best way to a place in the piece: its score, and the token that ends there.
-struct Unigram::Step {
-  double score = 0;
-  uint32_t begin = UINT32_MAX;
-  int32_t id = -1;
-};
-
-void Unigram::encode(std::string_view piece, std::vector<int32_t>& ids, EncodeSpace&) const {
-  WEFT_CHECK(piece.size() < UINT32_MAX, "a piece of {} bytes", piece.size());
-  std::vector<Step> best(piece.size() + 1);
-  best[0].begin = 0;
-  const auto offer = [&](size_t begin, size_t end, int32_t id, double score) {
-    const double total = best[begin].score + score;
-    if (best[end].begin == UINT32_MAX || total > best[end].score) best[end] = {total, uint32_t(begin), id};
-  };
-  for (size_t at = 0; at < piece.size();) {
-    const size_t character = at + std::min<size_t>(first_character(piece.substr(at)).bytes, piece.size() - at);
-    bool alone = false;
-    int32_t node = 0;
-    for (size_t end = at; end < piece.size() && (node = next_.find(node, uint8_t(piece[end])).result) >= 0;) {
-      ++end;
-      const int32_t id = token_at_[size_t(node)];
-      if (id < 0) continue;
-      offer(at, end, id, spec_.scores[size_t(id)]);
-      alone |= end == character;
-    }
-    if (!alone) offer(at, character, spec_.unknown, unknown_score_);
-    at = character;
-  }
-  add_path(piece, best, ids);
+void Unigram::encode(std::string_view piece, std::vector<int32_t>& ids, EncodeSpace& space) const {
+  space.caches.encode(piece, ids, [&] { find_path(piece, ids, space); });
 }
 
-void Unigram::add_path(std::string_view piece, const std::vector<Step>& best, std::vector<int32_t>& ids) const {
-  std::vector<size_t> ends;
-  for (size_t at = piece.size(); at > 0; at = best[at].begin) ends.push_back(at);
+void Unigram::find_path(std::string_view piece, std::vector<int32_t>& ids, EncodeSpace& space) const {
   size_t unknown_from = SIZE_MAX;  // several unknown characters in a row are one
   const auto flush = [&](size_t end) {
     if (unknown_from != SIZE_MAX) add_unknown(piece.substr(unknown_from, end - unknown_from), ids);
     unknown_from = SIZE_MAX;
   };
-  for (auto end = ends.rbegin(); end != ends.rend(); ++end) {
-    const Step& step = best[*end];
-    if (step.id == spec_.unknown) {
-      unknown_from = std::min<size_t>(unknown_from, step.begin);
-      continue;
+  const auto take = [&](size_t begin, size_t, int32_t id) {
+    if (id == spec_.unknown) {
+      unknown_from = std::min(unknown_from, begin);
+      return;
     }
-    flush(step.begin);
-    ids.push_back(step.id);
-  }
+    flush(begin);
+    ids.push_back(id);
+  };
+  const auto score_of = [this](int32_t id, size_t) { return spec_.scores[size_t(id)]; };
+  BestPath<double, decltype(score_of), decltype(take)>(piece, tokens_, {spec_.unknown, unknown_score_}, score_of, take,
+                                                       space.path)
+      .run();
   flush(piece.size());
 }
 

@@ -22,15 +22,13 @@ class Unigram final : public TokenModel {
   void encode(std::string_view piece, std::vector<int32_t>& ids, EncodeSpace& space) const override;
 
  private:
-  struct Step;
-  void add_path(std::string_view piece, const std::vector<Step>& best, std::vector<int32_t>& ids) const;
+  void find_path(std::string_view piece, std::vector<int32_t>& ids, EncodeSpace& space) const;
   void add_unknown(std::string_view text, std::vector<int32_t>& ids) const;
 
   Spec spec_;
   double unknown_score_;
   std::array<int32_t, 256> byte_ids_;
-  MergeTable next_{0};             // a tree of bytes: (node, byte) becomes a node
-  std::vector<int32_t> token_at_;  // by node; -1: none ends there
+  ByteTrie tokens_;
 };
 
 }  // namespace weft

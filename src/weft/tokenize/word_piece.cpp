@@ -8,7 +8,11 @@
 
 namespace weft {
 
-void WordPiece::encode(std::string_view word, std::vector<int32_t>& ids, EncodeSpace&) const {
+void WordPiece::encode(std::string_view word, std::vector<int32_t>& ids, EncodeSpace& space) const {
+  space.caches.encode(word, ids, [&] { find_parts(word, ids); });
+}
+
+void WordPiece::find_parts(std::string_view word, std::vector<int32_t>& ids) const {
   const size_t begin = ids.size();
   bool known = spec_.whole || count_characters(word) <= spec_.max_characters;
   std::string part;

@@ -23,6 +23,8 @@ class WordPiece final : public TokenModel {
   void encode(std::string_view piece, std::vector<int32_t>& ids, EncodeSpace& space) const override;
 
  private:
+  void find_parts(std::string_view word, std::vector<int32_t>& ids) const;
+
   Spec spec_;
 };
 
