@@ -53,20 +53,22 @@ struct StepOptions {
   std::string schedule = "1f1b";
   double dropout = 0;
   Spmd stream = Spmd::Invariant;
+  int64_t logits_bytes = LayerPlan().logits_bytes;
 };
 
 inline constexpr int64_t kSeq = 7;
 
 inline StepSpec step_spec(const StepOptions& o, Precision precision = kF64) {
-  return {.precision = precision,
-          .model = {.layers = {.stream = o.stream, .keep_activations = o.keep_activations},
-                    .recompute_blocks = o.recompute_blocks,
-                    .max_positions = kSeq},
-          .seq_length = kSeq,
-          .micro_batch_size = o.micro_batch_size,
-          .order = {.num_micro_batches = o.num_micro_batches, .tree = o.tree},
-          .schedule = schedule_of(pipeline_named(o.schedule, 1), 0, o.num_micro_batches),
-          .evaluates = true};
+  return {
+      .precision = precision,
+      .model = {.layers = {.stream = o.stream, .keep_activations = o.keep_activations, .logits_bytes = o.logits_bytes},
+                .recompute_blocks = o.recompute_blocks,
+                .max_positions = kSeq},
+      .seq_length = kSeq,
+      .micro_batch_size = o.micro_batch_size,
+      .order = {.num_micro_batches = o.num_micro_batches, .tree = o.tree},
+      .schedule = schedule_of(pipeline_named(o.schedule, 1), 0, o.num_micro_batches),
+      .evaluates = true};
 }
 
 // One rank, one step, on made-up tokens of which some do not count.

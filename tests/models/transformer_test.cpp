@@ -22,38 +22,54 @@ double worst_relative(const std::vector<double>& a, const std::vector<double>& b
 }
 
 // Along a random direction in the space of all weights: (L(w + h v) - L(w - h v)) / 2h == <dL/dw, v>.
-TEST(Transformer, TheGradientIsTheDerivativeOfTheLoss) {
-  for (const auto& [name, model] : tiny_models()) {
-    TinyRun run(model, {.num_micro_batches = 2});
-    run.loss_and_gradients();
-    double slope = 0, moved = 0;
-    const auto move = [&](double h) {
-      std::mt19937 gen(3);
-      std::normal_distribution<double> n;
-      for (const Param* p : run.state.params.params()) {
-        double* w = run.state.params.stored(*p)[0].master.as<double>();
-        for (int64_t i = 0; i < p->spec().shape.elements(); ++i) {
-          const double v = n(gen);
-          w[i] += h * v;
-          if (h == 0) slope += run.state.params.stored(*p)[0].grad.as<double>()[i] * v;
-        }
+void expect_derivative(const std::string& name, const ModelSpec& model, double dropout) {
+  TinyRun run(model, {.num_micro_batches = 2, .dropout = dropout});
+  run.loss_and_gradients();
+  double slope = 0;
+  const auto move = [&](double h) {
+    std::mt19937 gen(3);
+    std::normal_distribution<double> n;
+    for (const Param* p : run.state.params.params()) {
+      double* w = run.state.params.stored(*p)[0].master.as<double>();
+      for (int64_t i = 0; i < p->spec().shape.elements(); ++i) {
+        const double v = n(gen);
+        w[i] += h * v;
+        if (h == 0) slope += run.state.params.stored(*p)[0].grad.as<double>()[i] * v;
       }
-      moved += h;
-    };
-    move(0);
-    const double h = 1e-6;  // along a direction of length about 60
-    move(h);
-    const double above = run.evaluate();
-    move(-2 * h);
-    const double below = run.evaluate();
-    EXPECT_NEAR((above - below) / (2 * h), slope, 1e-8 * std::abs(slope) + 1e-9) << name;
-  }
+    }
+  };
+  const auto loss = [&] { return dropout > 0 ? run.loss_and_gradients() : run.evaluate(); };  // drops the same again
+  move(0);
+  const double h = 3e-7;  // along a direction of length about 60
+  move(h);
+  const double above = loss();
+  move(-2 * h);
+  const double below = loss();
+  EXPECT_NEAR((above - below) / (2 * h), slope, 1e-8 * std::abs(slope) + 1e-9) << name << ", dropout " << dropout;
+}
+
+TEST(Transformer, TheGradientIsTheDerivativeOfTheLoss) {
+  for (const auto& [name, model] : tiny_models())
+    for (const double dropout : {0.0, 0.3}) expect_derivative(name, model, dropout);
 }
 
 TEST(Transformer, LossWithoutTrainingIsTheLossOfTraining) {
   for (const auto& [name, model] : tiny_models()) {
     TinyRun run(model, {});
     EXPECT_NEAR(run.evaluate(), run.loss_and_gradients(), 1e-13) << name;
+  }
+}
+
+// 42 tokens, of which not all count, in pieces of 16 logits and all at once.
+TEST(Transformer, AHeadInManyChunksHasTheLossAndTheGradientOfOneAtOnce) {
+  for (const auto& [name, model] : tiny_models()) {
+    TinyRun whole(model, {.micro_batch_size = 6, .num_micro_batches = 2});
+    TinyRun chunks(model, {.micro_batch_size = 6, .num_micro_batches = 2, .logits_bytes = 1});
+    EXPECT_LT(chunks.plan().scratch, whole.plan().scratch) << "not in chunks";
+    const double loss = whole.loss_and_gradients();
+    EXPECT_NEAR(chunks.loss_and_gradients(), loss, 1e-13) << name;
+    EXPECT_NEAR(chunks.evaluate(), loss, 1e-13) << name;
+    EXPECT_LT(worst_relative(gradients(chunks), gradients(whole)), 1e-12) << name;
   }
 }
 

@@ -70,7 +70,7 @@ TEST(Muon, TheSecondStepFollowsTheMomentum) {
         make_muon({.momentum = 0.5, .nesterov = nesterov, .ns_steps = 2, .others = {.weight_decay = 0}});
     SmallStore s(*optimizer);
     s.step(*optimizer, {.lr = 0, .grad_scale = 1, .step = 1}, {3, 0, 0, 4, 0, 0, 0, 0});
-    s.step(*optimizer, {.lr = 1, .grad_scale = 1, .step = 2}, {0, 0, 0, 2, 0, 0, 0, 0});
+    s.step(*optimizer, {.lr = 1, .grad_scale = 0.25, .step = 2}, {0, 0, 0, 8, 0, 0, 0, 0});  // clipped, not the first
     // The sums are diag(1.5, 4); with the gradient once more diag(0.75, 4).
     const double a = nesterov ? 0.75 : 1.5, norm = std::hypot(a, 4) + 1e-7;
     EXPECT_NEAR(s.w().master.as<double>()[0], 1 - kRms * p(p(a / norm)), 1e-12);

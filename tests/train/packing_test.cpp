@@ -154,6 +154,25 @@ std::vector<std::string> steps_of(const std::vector<std::string>& packing, std::
   return all;
 }
 
+// Documents of a micro-batch that is still under way while others are loaded.
+TEST(PackedTraining, SchedulesKeepTheDocumentsOfTheirMicroBatchesApart) {
+  testing::TempDir dir;
+  write_megatron_tokens(dir / "packed", some_documents(60, 40), "uint16");
+  const std::string data = (dir / "packed").string();
+  const auto losses = [&](const std::string& setting) {
+    std::vector<double> all;
+    for (const StepRecord& step : train_on("llama-gqa", data, steps_of(kPackings[0], {setting})).metrics.steps)
+      all.push_back(step.loss);
+    return all;
+  };
+  const std::vector<double> one = losses("parallel.pipeline_schedule=1f1b");
+  for (const char* other : {"parallel.pipeline_schedule=gpipe", "parallel.pp=2"}) {
+    const std::vector<double> many = losses(other);
+    ASSERT_EQ(many.size(), one.size());
+    for (size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(many[i], one[i], 1e-11) << other << " step " << i + 1;
+  }
+}
+
 TEST(PackedTrainingSlow, AnyLayoutEqualsOneRank) {
   testing::TempDir dir;
   write_megatron_tokens(dir / "packed", some_documents(60, 40), "uint16");

@@ -5,8 +5,6 @@
 namespace weft {
 namespace {
 
-// Logits of a chunk are small beside what blocks save.
-constexpr int64_t kChunkBytes = int64_t{64} << 20;
 // Backward each chunk is added to the table's gradient. With so many rows, the products take longer than reading and
 // writing that: on an H100 from about 600 on, by its rates. No more than the table is wide, so that logits are never
 // larger than that gradient.
@@ -25,12 +23,13 @@ LmHead::LmHead(ParamStore& params, const Spec& spec, const LayerPlan& plan)
                                    .init = {Init::Kind::normal, spec.init_std}})),
       loss_(*w_),
       enter_(Axis::tp, plan.stream, plan.cut_vocabulary ? Spmd::Replicate : plan.stream),
-      loss_place_(loss_place(plan)) {}
+      loss_place_(loss_place(plan)),
+      logits_bytes_(plan.logits_bytes) {}
 
 // Equal chunks, as few as fit: the same on every rank.
 std::vector<LmHead::Chunk> LmHead::chunks_of(const Pass& p, int64_t tokens, int64_t least) const {
   const int64_t row_bytes = w_->spec().shape[0] * size_of(p.precision.stat);
-  const int64_t most = std::max({kChunkMultiple, kChunkBytes / row_bytes, std::min(least, w_->spec().shape[1])});
+  const int64_t most = std::max({kChunkMultiple, logits_bytes_ / row_bytes, std::min(least, w_->spec().shape[1])});
   const int64_t count = (tokens + most - 1) / most;
   const int64_t even = (tokens + count - 1) / std::max<int64_t>(count, 1);
   const int64_t rows = std::min(tokens, (even + kChunkMultiple - 1) / kChunkMultiple * kChunkMultiple);

@@ -46,6 +46,7 @@ class LmHead {
   VocabularyLoss loss_;
   Boundary enter_;
   Placement loss_place_;
+  int64_t logits_bytes_;
 };
 
 }  // namespace weft

@@ -51,6 +51,7 @@ struct LayerPlan {
   bool cut_vocabulary = false;    // embedding table and head are cut by rows on tp, else whole
   bool keys_everywhere = false;   // key heads are fewer than the ranks that cut the query heads: each has all of them
   bool keep_activations = true;   // false: norm outputs, MLP activations and the attention core are computed again
+  int64_t logits_bytes = int64_t{64} << 20;  // of logits at once: small beside what blocks save
   // How a whole weight applied to the stream is held: ranks do equal work on an Invariant stream, different work on a
   // cut one.
   Spmd whole() const { return stream == Spmd::Invariant ? Spmd::Invariant : Spmd::Replicate; }
