@@ -10,13 +10,14 @@ namespace weft::testing {
 
 class HostLauncher {
  public:
+  explicit HostLauncher(gpu::HostOrder order = {}) : order_(order) {}
   template <class Kernel>
   void launch(int64_t blocks, const Kernel& kernel) {
-    for (int64_t b = 0; b < blocks; ++b) kernel(gpu::HostBlock(b));
+    order_.play(blocks, [&](int64_t b) { kernel(gpu::HostBlock(b, order_)); });
   }
   template <class Kernel>
   void launch_tiles(int64_t blocks, const Kernel& kernel) {
-    for (int64_t b = 0; b < blocks; ++b) kernel(gpu::HostTileBlock(b, Kernel::kSharedBytes));
+    order_.play(blocks, [&](int64_t b) { kernel(gpu::HostTileBlock(b, Kernel::kSharedBytes, order_)); });
   }
   bool has_shared(int64_t) const { return true; }
   template <class E>
@@ -35,11 +36,13 @@ class HostLauncher {
   void end() { memory_.clear(); }
 
  private:
+  gpu::HostOrder order_;
   std::deque<std::vector<std::byte>> memory_;
 };
 
 class HostKernels final : public UniformBackend<HostKernels> {
  public:
+  explicit HostKernels(gpu::HostOrder order = {}) : launcher_(order) {}
   template <class Op>
   void apply(const Op& op) {
     if constexpr (std::is_same_v<Op, Zero>) {

@@ -6,6 +6,9 @@
 // items over the threads, and ends with all of them done. What a phase leaves in memory the next one sees.
 #pragma once
 #include <cstdint>
+#include <cstring>
+#include <memory>
+#include <vector>
 
 #ifdef __CUDACC__
 #define WEFT_GPU __device__            // called by kernels
@@ -43,39 +46,76 @@ struct Larger {
   }
 };
 
-// The same order of operations as on a GPU, one thread after the other.
+// The order in which a stand-in plays what a GPU does at once: blocks of a grid, items of a phase, warps, lanes.
+// Kernels give the same bits in each; one in which an item reads what another of its phase writes does not.
+class HostOrder {
+ public:
+  enum class Kind : uint8_t { ascending, descending, shuffled };
+  HostOrder(Kind kind = Kind::ascending) : kind_(kind) {}  // NOLINT: kinds convert
+  // f(i) for i in [0, n), each once. Shuffled: in steps of some number that has no divisor in common with n.
+  template <class F>
+  void play(int64_t n, const F& f) const {
+    if (kind_ != Kind::shuffled) {
+      for (int64_t i = 0; i < n; ++i) f(kind_ == Kind::ascending ? i : n - 1 - i);
+      return;
+    }
+    int64_t step = n / 3 + ++phases_ % 7 + 2;
+    while (greatest_divisor(step, n) != 1) ++step;
+    for (int64_t i = 0, at = n / 2; i < n; ++i, at = (at + step) % n) f(at);
+  }
+  // Whether `map` reads for as many items as a block may, before it writes for one.
+  bool reads_ahead() const { return kind_ == Kind::shuffled; }
+
+ private:
+  static int64_t greatest_divisor(int64_t a, int64_t b) { return b == 0 ? a : greatest_divisor(b, a % b); }
+  Kind kind_;
+  mutable int64_t phases_ = 0;
+};
+
+// The same operations as on a GPU, one thread after the other.
 class HostBlock {
  public:
-  explicit HostBlock(int64_t index) : index_(index) {}
+  explicit HostBlock(int64_t index, HostOrder order = {})
+      : index_(index), order_(order), numbers_(std::make_unique_for_overwrite<float[]>(kNumbers)) {
+    std::memset(numbers_.get(), 0xff, kNumbers * sizeof(float));  // no numbers, till they are written
+  }
   int64_t index() const { return index_; }
-  float* numbers() const { return numbers_; }  // kNumbers, which the block's threads share
+  float* numbers() const { return numbers_.get(); }  // kNumbers, which the block's threads share
   // f(i) for i in [0, n).
   template <class F>
   void each(int64_t n, const F& f) const {
-    for (int64_t i = 0; i < n; ++i) f(i);
+    order_.play(n, f);
   }
   // to(i, from(i)) for i in [0, n): memory is busiest when many reads are under way, so from is called for several
   // items before to is called for the first of them.
   template <class From, class To>
   void map(int64_t n, const From& from, const To& to) const {
-    for (int64_t i = 0; i < n; ++i) to(i, from(i));
+    if (!order_.reads_ahead()) return order_.play(n, [&](int64_t i) { to(i, from(i)); });
+    constexpr int64_t kRun = int64_t{kAtOnce} * kThreads;
+    using Held = decltype(from(n));
+    for (int64_t first = 0; first < n; first += kRun) {
+      std::vector<Held> held(size_t(n - first < kRun ? n - first : kRun));
+      order_.play(int64_t(held.size()), [&](int64_t i) { held[size_t(i)] = from(first + i); });
+      order_.play(int64_t(held.size()), [&](int64_t i) { to(first + i, held[size_t(i)]); });
+    }
   }
   // Thread t folds f(t), f(t + kThreads), ...; then neighbours are joined in a tree. `none` is what joins as nothing.
   template <class T, class Join, class F>
   T fold(int64_t n, T none, const Join& join, const F& f) const {
     T parts[kThreads];
-    for (int t = 0; t < kThreads; ++t) {
+    order_.play(kThreads, [&](int64_t t) {
       parts[t] = none;
       for (int64_t i = t; i < n; i += kThreads) parts[t] = join(parts[t], f(i));
-    }
+    });
     for (int half = kThreads / 2; half > 0; half /= 2)
-      for (int t = 0; t < half; ++t) parts[t] = join(parts[t], parts[t + half]);
+      order_.play(half, [&](int64_t t) { parts[t] = join(parts[t], parts[t + half]); });
     return parts[0];
   }
 
  private:
   int64_t index_;
-  mutable float numbers_[kNumbers];
+  HostOrder order_;
+  std::unique_ptr<float[]> numbers_;  // as many as there are, so that a sanitizer sees one too many
 };
 
 #ifdef __CUDACC__

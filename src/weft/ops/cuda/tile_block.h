@@ -1,6 +1,7 @@
 // A block whose warps multiply tiles in shared memory (block.h: one on a GPU, a stand-in on a CPU). A kernel of tiles
 // is a struct with `kSharedBytes` and `template <class Block> void operator()(const Block& block) const`.
 #pragma once
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -22,40 +23,66 @@ class HostTileBlock {
    private:
     std::unique_ptr<std::vector<S>> all_ = std::make_unique<std::vector<S>>(kWarps);
   };
-  HostTileBlock(int64_t index, int64_t shared_bytes) : index_(index), shared_(size_t(shared_bytes), std::byte{0xff}) {}
+  HostTileBlock(int64_t index, int64_t shared_bytes, HostOrder order = {})
+      : index_(index), order_(order), shared_(size_t(shared_bytes), std::byte{0xff}) {}
   int64_t index() const { return index_; }
   void* shared() const { return shared_.data(); }  // kSharedBytes, aligned to kPieceBytes
   // f(warp) for each of kWarps; ends when all have done it.
   template <class F>
   void warps(const F& f) const {
-    for (int w = 0; w < kWarps; ++w) f(Warp(w));
+    WEFT_CHECK(!unseen_, "warps read what `each` wrote, before `fetched` has made the block's threads wait");
+    order_.play(kWarps, [&](int64_t w) { f(Warp(int(w), order_)); });
   }
   // f(i) for i in [0, n), spread over the threads. The others see it after `fetched`.
   template <class F>
   void each(int n, const F& f) const {
-    for (int i = 0; i < n; ++i) f(i);
+    order_.play(n, [&](int64_t i) { f(int(i)); });
+    unseen_ = true;
   }
   // Begins to copy `rows` rows of kPieces pieces of 16 bytes to shared memory, `stride` elements apart: from(r), or
   // zeros where it is null; from piece `some` on, zeros. One batch with all that was begun before the next
-  // `end_of_batch`.
+  // `end_of_batch`. Here nothing but bytes of ones is there until it is fetched.
   template <int kPieces, class T, class From>
   void fetch(T* to, int stride, int rows, int some, const From& from) const {
     constexpr int kEach = kPieceBytes / int(sizeof(T));
-    for (int r = 0; r < rows; ++r) {
-      for (int p = 0; p < kPieces; ++p) {
-        const T* at = p < some ? from(r) : nullptr;
-        for (int i = 0; i < kEach; ++i) to[r * stride + p * kEach + i] = at != nullptr ? at[p * kEach + i] : T(0.0f);
-      }
-    }
+    order_.play(rows * kPieces, [&](int64_t i) {
+      const int r = int(i) / kPieces, p = int(i) % kPieces;
+      const T* row = p < some ? from(r) : nullptr;
+      Copy copy{batch_, to + r * stride + p * kEach, row == nullptr ? nullptr : row + p * kEach};
+      WEFT_CHECK(reinterpret_cast<uintptr_t>(copy.to) % kPieceBytes == 0 &&
+                     reinterpret_cast<uintptr_t>(copy.from) % kPieceBytes == 0,
+                 "a piece of {} bytes is copied from or to between them", kPieceBytes);
+      std::memset(copy.to, 0xff, kPieceBytes);
+      under_way_.push_back(copy);
+    });
   }
-  void end_of_batch() const {}
+  void end_of_batch() const { ++batch_; }
   // All batches are there, for all threads; but not yet the last `kBut`.
   template <int kBut>
-  void fetched() const {}
+  void fetched() const {
+    std::erase_if(under_way_, [&](const Copy& copy) {
+      if (copy.batch >= batch_ - kBut) return false;
+      if (copy.from != nullptr)
+        std::memcpy(copy.to, copy.from, kPieceBytes);
+      else
+        std::memset(copy.to, 0, kPieceBytes);
+      return true;
+    });
+    unseen_ = false;
+  }
 
  private:
+  struct Copy {
+    int64_t batch;
+    void* to;
+    const void* from;  // null: zeros
+  };
   int64_t index_;
-  mutable std::vector<std::byte> shared_;
+  HostOrder order_;
+  mutable std::vector<std::byte> shared_;  // of the size that is launched, so that a sanitizer sees a byte too many
+  mutable std::vector<Copy> under_way_;
+  mutable int64_t batch_ = 0;
+  mutable bool unseen_ = false;  // has `each` written, and no thread waited for the others since
 };
 
 #ifdef __CUDACC__

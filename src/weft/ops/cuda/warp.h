@@ -43,22 +43,27 @@ class HostWarp {
     X* operator[](int lane) { return all[size_t(lane)].data(); }
     const X* operator[](int lane) const { return all[size_t(lane)].data(); }
   };
-  explicit HostWarp(int index) : index_(index) {}
+  explicit HostWarp(int index, HostOrder order = {}) : index_(index), order_(order) {}
   int index() const { return index_; }  // in its block
   template <class F>
   void lanes(const F& f) const {
-    for (int lane = 0; lane < kLanes; ++lane) f(lane);
+    order_.play(kLanes, [&](int64_t lane) { f(int(lane)); });
   }
   // Four matrices of 8 x 8 16-bit numbers: at(lane) is row lane % 8 of matrix lane / 8. Word m of a lane are the two
   // numbers of matrix m at (g, 2t); of the transposed matrix where `transposed`.
   template <bool transposed, class At>
   void load(Registers<uint32_t, 4>& to, const At& at) const {
+    const void* rows[kLanes];
+    lanes([&](int lane) {
+      rows[lane] = at(lane);
+      WEFT_CHECK(reinterpret_cast<uintptr_t>(rows[lane]) % 16 == 0, "a row of a matrix begins between 16 bytes");
+    });
     lanes([&](int lane) {
       const int g = lane / 4, t = lane % 4;
       for (int m = 0; m < 4; ++m) {
         const auto number = [&](int i, int j) {
           uint16_t x;
-          std::memcpy(&x, static_cast<const std::byte*>(static_cast<const void*>(at(8 * m + i))) + 2 * j, sizeof x);
+          std::memcpy(&x, static_cast<const std::byte*>(rows[8 * m + i]) + 2 * j, sizeof x);
           return uint32_t(x);
         };
         to[lane][m] =
@@ -100,6 +105,7 @@ class HostWarp {
 
  private:
   int index_;
+  HostOrder order_;
 };
 
 #ifdef __CUDACC__
