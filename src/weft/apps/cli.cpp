@@ -11,6 +11,8 @@
 #include "weft/apps/commands.h"
 #include "weft/apps/completion.h"
 #include "weft/apps/failure.h"
+#include "weft/apps/launch.h"
+#include "weft/apps/lost_file.h"
 #include "weft/base/error.h"
 #include "weft/base/nearest.h"
 #include "weft/base/version.h"
@@ -276,6 +278,7 @@ std::string usage_error(const CLI::ParseError& e, const std::vector<Command>& co
 
 int run_command(const Command& command) {
   const std::string name = command.name();
+  report_lost_files(name, launched_as(environment).rank);
   try {
     const int status = command.run();
     std::cout.flush();

@@ -1,14 +1,31 @@
 // A file's bytes, mapped read-only: pages come in when touched, and nothing is copied.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace weft {
 
+// Which file is mapped, and how long it was then.
+struct MappedFileNote {
+  uint64_t mark = 0;  // kMark
+  uint64_t device = 0, inode = 0;
+  int64_t bytes = 0;
+  char path[3072] = "";  // as it was given; cut where it is longer
+  static constexpr uint64_t kMark = 0x77656674'6d6170ffu;
+};
+// Whether that file is shorter now, by what its path says: the message of a FileError. Empty where it is not, or where
+// another file has the path (a mapping keeps its own).
+std::string shortened_text(const MappedFileNote& note);
+
 // Owns one mapping. Movable; spans into it stay valid until it is destroyed.
-// The file must not be shortened meanwhile: touching a page beyond its end is a bus error (as for any mmap).
+//
+// Where somebody shortens the file meanwhile, what was in its last page reads as zeros, which check_whole() finds, and
+// touching a page beyond is a bus error, as for any mmap. So that a handler of that signal can say which file it was, a
+// MappedFileNote stands at the page behind the mapping (apps/lost_file.cpp).
 class MappedFile {
  public:
   // Throws FileError with the reason where `path` cannot be opened, is no regular file, or cannot be mapped.
@@ -20,12 +37,16 @@ class MappedFile {
   const std::filesystem::path& path() const { return path_; }
   std::span<const std::byte> bytes() const { return bytes_; }
   std::string_view text() const { return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()}; }
+  // Throws FileError where the file has been shortened: what was read from bytes() before may be zeros. About a
+  // microsecond.
+  void check_whole() const;
 
  private:
   void unmap();
+  const MappedFileNote& note() const;
 
   std::filesystem::path path_;
-  std::span<const std::byte> bytes_;
+  std::span<const std::byte> bytes_;  // behind whose last page the note stands
 };
 
 }  // namespace weft

@@ -28,6 +28,7 @@ class SafetensorsFile {
   const SafetensorsEntry* find(std::string_view name) const { return header_.find(name); }
   // The bytes of one of tensors(), at any alignment.
   std::span<const std::byte> bytes(const SafetensorsEntry& entry) const;
+  void check_whole() const { file_.check_whole(); }  // see MappedFile: to be called once bytes have been read
 
  private:
   SafetensorsFile(MappedFile file, SafetensorsHeader header) : file_(std::move(file)), header_(std::move(header)) {}
@@ -55,6 +56,9 @@ class SafetensorsFolder {
   // As a matrix for read_matrix. Throws FileError where its numbers are of a type that weft cannot convert.
   FileMatrix matrix(const Tensor& tensor) const;
   std::span<const std::byte> bytes(const Tensor& tensor) const { return tensor.file->bytes(*tensor.entry); }
+  void check_whole() const {
+    for (const SafetensorsFile& file : files_) file.check_whole();
+  }
 
   const std::filesystem::path& path() const { return path_; }
 

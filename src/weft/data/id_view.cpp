@@ -73,6 +73,7 @@ void IdView::copy(int64_t first, std::span<int32_t> ids) const {
     bad |= uint64_t(int64_t(id)) >= end;
     ids[i] = int32_t(id);
   }
+  file->check_whole();
   if (!bad) return;
   for (size_t i = 0; i < ids.size(); ++i)
     if (uint64_t(int64_t(element<T>(*file, first + int64_t(i)))) >= end) fail(first + int64_t(i));
@@ -122,6 +123,7 @@ std::string hash_of(const MappedFile& file) {
       XXH64_update(state.get(), bytes.data() + last / (kPieces - 1) * i + (i == kPieces - 1 ? last % (kPieces - 1) : 0),
                    kPiece);
   }
+  file.check_whole();
   return fmt::format("{}:{:016x}", bytes.size(), XXH64_digest(state.get()));
 }
 

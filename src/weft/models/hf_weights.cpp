@@ -98,6 +98,7 @@ std::vector<std::string> load_hf_weights(const std::filesystem::path& folder, co
       });
     }
   }
+  files.check_whole();
   return match.notes;
 }
 

@@ -34,7 +34,9 @@ std::string Hasher::hex() const {
 
 std::string hash_of_file(const std::filesystem::path& file) {
   const MappedFile mapped(file);
-  return to_hex(hash128(mapped.text()));
+  const std::string hash = to_hex(hash128(mapped.text()));
+  mapped.check_whole();
+  return hash;
 }
 
 }  // namespace weft

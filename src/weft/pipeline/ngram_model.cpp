@@ -208,6 +208,7 @@ NgramModel NgramModel::read(const std::filesystem::path& file) {
     if (size_of(key) < 1 || size_of(key) > order) fail("a sequence in it is too long");
     model.entries_[key].count = get<uint32_t>(bytes, at + 8);
   }
+  mapped.check_whole();
   model.sum_up();
   return model;
 }

@@ -93,6 +93,7 @@ void load_optimizer(const fs::path& path, const ModelSpec& model, const Training
     std::copy(from.begin(), from.end(), to.begin());
   };
   for_each_kept(state, ParamStore::Copies::with, optimizer, write_parts, read);
+  file.check_whole();
 }
 
 void copy_new(const fs::path& from, const fs::path& to) {

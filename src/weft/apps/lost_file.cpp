@@ -1,0 +1,85 @@
+#include "weft/apps/lost_file.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+
+#include "weft/apps/commands.h"
+#include "weft/apps/failure.h"
+#include "weft/apps/ranks.h"
+#include "weft/base/error.h"
+#include "weft/base/mapped_file.h"
+
+namespace weft {
+namespace {
+
+// A signal handler reaches nothing else. Set before the handler is.
+std::string name_of_command;
+int rank_of_process = 0;
+std::atomic<bool> is_told{false};
+
+// A line of /proc/self/maps.
+struct MappedRange {
+  uintptr_t end = 0;  // 0: none
+  std::string path;   // empty: memory without a file
+};
+
+MappedRange range_of(uintptr_t address) {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    uintptr_t begin = 0, end = 0;
+    int path_at = 0;
+    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " %*s %*s %*s %*s %n", &begin, &end, &path_at) != 2)
+      continue;
+    if (address >= begin && address < end) return {end, line.substr(size_t(path_at))};
+  }
+  return {};
+}
+
+std::string why_lost(const MappedRange& range) {
+  MappedFileNote note;
+  const MappedRange behind = range_of(range.end);
+  if (behind.end >= range.end + sizeof note && behind.path.empty())
+    std::memcpy(&note, reinterpret_cast<const void*>(range.end), sizeof note);
+  if (note.mark == MappedFileNote::kMark) {
+    if (std::string text = shortened_text(note); !text.empty()) return text;
+    return fmt::format(
+        "{}: cannot be read any more, of the {} bytes that it had when it was opened: its disk or network file system "
+        "fails, or it was removed and shortened",
+        note.path, note.bytes);
+  }
+  return fmt::format("{}: memory that stands for this file cannot be had: is its file system full?", range.path);
+}
+
+// The error is of the instruction that reads the file: never inside of the allocator or of a stream's lock, so that
+// the whole library may be used here.
+extern "C" void on_bus_error(int, siginfo_t* info, void*) {
+  const MappedRange range = range_of(reinterpret_cast<uintptr_t>(info->si_addr));
+  if (range.end == 0 || range.path.empty() || range.path[0] != '/') {  // no file's: as before, at the same instruction
+    ::signal(SIGBUS, SIG_DFL);
+    return;
+  }
+  while (is_told.exchange(true)) ::pause();  // another thread is telling
+  let_the_first_rank_speak(rank_of_process);
+  const std::string who =
+      rank_of_process > 0 ? fmt::format("{}, rank {}", name_of_command, rank_of_process) : name_of_command;
+  ::_exit(say_error(who, why_lost(range), kExitFailure));
+}
+
+}  // namespace
+
+void report_lost_files(const std::string& command, int rank) {
+  name_of_command = command;
+  rank_of_process = rank;
+  struct sigaction action = {};
+  action.sa_sigaction = on_bus_error;
+  action.sa_flags = SA_SIGINFO | SA_NODEFER;
+  ::sigaction(SIGBUS, &action, nullptr);
+}
+
+}  // namespace weft
