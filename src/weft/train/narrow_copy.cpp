@@ -3,17 +3,29 @@
 #include <algorithm>
 #include <numeric>
 
+#include "weft/ops/ops.h"
 #include "weft/plan/layout.h"
 
 namespace weft {
 namespace {
 
 constexpr int64_t kLayers = 2, kHeadDim = 8, kWidth = 32, kInnerWidth = 64, kVocabulary = 96, kSequence = 16,
-                  kSequences = 2, kMicroBatches = 2;
+                  kSequences = 2, kMicroBatches = 2,
+                  kVector = 8;  // elements: kernels take rows of multiples of it otherwise than others
 
 // The smallest number of at least `least` with n's remainder modulo m; n itself where it is smaller.
 int64_t like(int64_t n, int64_t least, int64_t m) {
   const int64_t small = least + ((n - least) % m + m) % m;
+  return std::min(n, small);
+}
+
+// Shards of ZeRO are cut at multiples of kSumLeaf elements: whether rows of n elements, cut over tp, end there.
+bool rows_end_at_leaves(int64_t n, int64_t tp) { return kSumLeaf % std::max<int64_t>(1, n / tp) == 0; }
+
+// The same for the elements of a row: as wide a remainder, and rows are cut within where n's are.
+int64_t row_like(int64_t n, int64_t least, int64_t m, int64_t tp) {
+  int64_t small = like(n, least, m);
+  while (small < n && rows_end_at_leaves(small, tp) != rows_end_at_leaves(n, tp)) small += m;
   return std::min(n, small);
 }
 
@@ -47,7 +59,7 @@ void narrow_heads(ModelSpec& m, int64_t tp) {
   const int64_t group = m.num_heads / m.num_kv_heads;
   if (tp <= m.num_kv_heads) m.num_kv_heads = like(m.num_kv_heads, tp, tp);
   m.num_heads = group * m.num_kv_heads;
-  m.head_dim = std::min(m.head_dim, kHeadDim);
+  m.head_dim = row_like(m.head_dim, kHeadDim, kVector, 1);
 }
 
 void narrow_batch(Recipe& r) {
@@ -73,8 +85,8 @@ NarrowCopy narrow_copy(const Recipe& recipe, const HfConfig& config) {
   narrow_layers(r, m);
   narrow_heads(m, tp);
   narrow_batch(r);
-  m.width = std::min(m.width, kWidth);
-  m.ffn_width = like(m.ffn_width, std::max(tp, kInnerWidth), tp);
+  m.width = row_like(m.width, kWidth, kVector, 1);
+  m.ffn_width = row_like(m.ffn_width, std::max(tp, kInnerWidth), tp, tp);
   m.vocab_size = like(m.vocab_size, std::max(tp, kVocabulary), tp);
   if (m.learned_positions) m.max_positions = r.train.seq_length + (beyond ? 1 : 0);
   r.model.init = "random";
