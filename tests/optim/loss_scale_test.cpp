@@ -24,19 +24,6 @@ TEST(LossScale, DoublesAfterAWindowOfGoodSteps) {
   EXPECT_EQ(s.state.skipped_steps, 1);
 }
 
-TEST(LossScale, FallsAsOverflowsMakeItFallUntilItIsTheLeast) {
-  LossScale s = small();
-  EXPECT_TRUE(s.fall());
-  EXPECT_EQ(s.state.scale, 4);
-  EXPECT_EQ(s.state.skipped_steps, 2) << "by the hysteresis";
-  EXPECT_TRUE(s.fall());
-  EXPECT_FALSE(s.fall());
-  EXPECT_EQ(s.state.scale, 2);
-  EXPECT_EQ(s.state.skipped_steps, 3);
-  LossScale fixed = LossScale::fixed_at(8);
-  EXPECT_FALSE(fixed.fall());
-}
-
 TEST(LossScale, HalvesFromTheHysteresisthOverflowOn) {
   LossScale s = small();
   for (const double expected : {8.0, 4.0, 2.0}) {

@@ -58,21 +58,32 @@ inline RunRanks ranks_with(const WrongSum& wrong) {
   };
 }
 
-// A backend whose SwiGLU is off by a part in a million: in one region, on the last of several ranks.
-class WrongSwiglu final : public UniformBackend<WrongSwiglu> {
+// An operation whose result is wrong, in one region ("": outside of all) and in one type.
+struct WrongOp {
+  std::string region, op, field;
+  DType dtype = DType::f64;
+  int which = 0;  // of the operations of that name since the region was entered
+  double factor = 1 + 1e-6;
+  bool on_one_rank = false;  // also; else on the last of several ranks alone
+  Spmd held = Spmd::None;    // on tp, that the field must be held so; None: any
+};
+
+class WrongBackend final : public UniformBackend<WrongBackend> {
  public:
-  WrongSwiglu(Backend& inner, std::string region, DType dtype)
-      : inner_(inner), region_(std::move(region)), dtype_(dtype) {}
+  WrongBackend(Backend& inner, WrongOp wrong) : inner_(inner), wrong_(std::move(wrong)) {}
   template <class Op>
   void apply(const Op& op) {
     inner_.run(op);
-    if constexpr (std::is_same_v<Op, Swiglu>) {
-      if (path_.text() == region_ && op.a.dtype == dtype_) disturb(op.a);
-    }
+    if (path_.text() != wrong_.region || Op::kName != wrong_.op) return;
+    if (const int which = wrong_.region.empty() ? 0 : count_++; which != wrong_.which) return;
+    inner_.wait_all();
+    for (const Field& f : op.fields())
+      if (f.name == wrong_.field && f.tensor->dtype == wrong_.dtype && is_held(*f.tensor)) disturb(*f.tensor);
   }
   void enter(std::string_view region) override {
     path_.enter(region);
     inner_.enter(region);
+    count_ = 0;
   }
   void leave() override {
     path_.leave();
@@ -85,25 +96,30 @@ class WrongSwiglu final : public UniformBackend<WrongSwiglu> {
   int64_t take_time_ns(Stamp stamp) override { return inner_.take_time_ns(stamp); }
 
  private:
+  bool is_held(const Tensor& t) const { return wrong_.held == Spmd::None || t.place[Axis::tp] == wrong_.held; }
+  // The first row; of a vector, the first element.
   void disturb(const Tensor& y) {
-    inner_.wait_all();
-    if (y.dtype == DType::f64)
-      for (int64_t i = 0; i < y.cols(); ++i) y.as<double>()[i] *= 1 + 1e-6;
-    else if (y.dtype == DType::f32)
-      for (int64_t i = 0; i < y.cols(); ++i) y.as<float>()[i] *= 1.1f;
+    for (int64_t i = 0; i < y.cols(); ++i) {
+      if (y.dtype == DType::f64) y.as<double>()[i] *= wrong_.factor;
+      if (y.dtype == DType::f32) y.as<float>()[i] *= float(wrong_.factor);
+    }
   }
   Backend& inner_;
-  const std::string region_;
-  const DType dtype_;
+  const WrongOp wrong_;
   RegionPath path_;
+  int count_ = 0;
 };
 
-inline DecorateBackend wrong_swiglu(const std::string& region, DType dtype) {
-  return [region, dtype](Backend& inner, const ProcessMesh& mesh) -> std::unique_ptr<Backend> {
+inline DecorateBackend with(const WrongOp& wrong) {
+  return [wrong](Backend& inner, const ProcessMesh& mesh) -> std::unique_ptr<Backend> {
     const bool last = mesh.world->size() > 1 && mesh.world->rank() == mesh.world->size() - 1;
-    if (!last) return nullptr;
-    return std::make_unique<WrongSwiglu>(inner, region, dtype);
+    if (!last && !wrong.on_one_rank) return nullptr;
+    return std::make_unique<WrongBackend>(inner, wrong);
   };
+}
+inline DecorateBackend wrong_swiglu(const std::string& region, DType dtype) {
+  return with(
+      {.region = region, .op = "swiglu", .field = "a", .dtype = dtype, .factor = dtype == DType::f64 ? 1 + 1e-6 : 1.1});
 }
 
 }  // namespace weft::testing

@@ -1,6 +1,7 @@
 // weft verify: that it finds layouts equal that are, and names what is wrong in those that are not.
 #include "weft/train/verify.h"
 
+#include <atomic>
 #include <random>
 
 #include "apps/program.h"
@@ -119,6 +120,100 @@ TEST(Verify, NamesTheOperationThatIsWrongOnOneRank) {
   }
 }
 
+// Where keys are whole on each of more ranks than there are key heads, a layout has other operations than one rank.
+void expect_named(const testing::WrongOp& wrong, const std::string& named) {
+  const Recipe recipe = recipe_for("llama-gqa", {"parallel.tp=8", "train.global_batch_size=1"});
+  const VerifyReport report = report_on(recipe, run_on_threads, testing::with(wrong), 1);
+  ASSERT_FALSE(report.equal()) << named;
+  EXPECT_SAYS(report.finding->operation, named);
+  EXPECT_SAYS(report.finding->operation, "what it read was equal");
+}
+
+TEST(Verify, NamesTheOperationThatIsWrongWhereThereAreMoreRanksThanKeyHeads) {
+  expect_named(
+      {.region = "blocks.1.attn", .op = "matmul", .field = "out", .which = 1, .held = Spmd::Replicate},
+      "`out` of matmul in blocks.1.attn, forward of micro-batch 0, with blocks.1.attn.qkv.weight (part 2 of it)");
+  expect_named({.region = "blocks.1.attn", .op = "attention", .field = "o"},
+               "`o` of attention in blocks.1.attn, forward");
+}
+
+TEST(VerifySlow, NamesTheOperationThatIsWrongWhereThereAreMoreRanksThanKeyHeads) {
+  expect_named({.region = "blocks.1.attn", .op = "matmul", .field = "out"},
+               "`out` of matmul in blocks.1.attn, forward of micro-batch 0, with blocks.1.attn.qkv.weight:");
+  expect_named({.region = "blocks.1.attn", .op = "matmul", .field = "out", .which = 2},
+               "`out` of matmul in blocks.1.attn, forward of micro-batch 0, with blocks.1.attn.out.weight:");
+  expect_named({.region = "blocks.1.attn", .op = "rope", .field = "x", .which = 1},
+               "`x` of rope in blocks.1.attn, forward");
+  expect_named({.region = "blocks.2.mlp", .op = "swiglu", .field = "a"}, "`a` of swiglu in blocks.2.mlp, forward");
+}
+
+// One rank that is as wrong as a layout makes neither right.
+TEST(Verify, SaysWhereOneRankItselfIsWrongInTheRecipesPrecision) {
+  const Recipe recipe = recipe_for("llama-gqa", {"parallel.dp=2"});
+  const testing::WrongOp wrong{
+      .region = "blocks.1.mlp", .op = "swiglu", .field = "a", .dtype = DType::f32, .factor = 1.4, .on_one_rank = true};
+  const VerifyReport report = report_on(recipe, run_on_threads, testing::with(wrong), 1);
+  ASSERT_FALSE(report.equal());
+  EXPECT_TRUE(report.finding->on_one_rank);
+  EXPECT_EQ(report.finding->precision, "f32");
+  EXPECT_SAYS(report.finding->what, "on one rank");
+  EXPECT_SAYS(report.finding->operation, "operand `a` of swiglu in blocks.1.mlp, forward");
+}
+
+TEST(Verify, SeesAnUpdateThatIsWrongOnALayout) {
+  const Recipe recipe = recipe_for("llama-gqa", {"parallel.dp=2", "parallel.zero_stage=1"});
+  const VerifyReport report =
+      report_on(recipe, run_on_threads, testing::with({.region = "", .op = "adamw", .field = "v", .factor = 1.1}), 1);
+  ASSERT_FALSE(report.equal());
+  EXPECT_SAYS(report.finding->what, "the optimizer's exp_avg_sq of ");
+  EXPECT_EQ(layout_words(report.finding->smallest.recipe), "dp 2");
+  EXPECT_SAYS(report.finding->operation, "the update: the optimizer, or what clips its gradients");
+}
+
+void expect_wrong_update(const std::string& optimizer, const testing::WrongOp& wrong, const std::string& named) {
+  const Recipe recipe = recipe_for("llama-gqa", {"parallel.dp=2", "optimizer.name=" + optimizer});
+  const VerifyReport report = report_on(recipe, run_on_threads, testing::with(wrong), 1);
+  ASSERT_FALSE(report.equal()) << named;
+  EXPECT_TRUE(report.finding->on_one_rank);
+  EXPECT_SAYS(report.finding->what, named);
+  EXPECT_SAYS(report.finding->operation, "the formula of " + optimizer);
+}
+
+TEST(Verify, HoldsTheUpdatesOfOneRankToTheFormulaOfTheOptimizer) {
+  expect_wrong_update("adamw", {.region = "", .op = "adamw", .field = "m", .factor = 1.001, .on_one_rank = true},
+                      "the optimizer's exp_avg of ");
+  expect_wrong_update("sgd", {.region = "", .op = "sgd", .field = "w", .factor = 1.001, .on_one_rank = true}, "the ");
+}
+
+TEST(VerifySlow, EveryOptimizersUpdatesAreThoseOfItsFormula) {
+  for (const char* optimizer : {"adamw", "sgd", "muon"}) {
+    const VerifyReport report = report_on(
+        recipe_for("llama3-rope-tied", {"parallel.dp=2", "parallel.pp=2", "parallel.zero_stage=1",
+                                        "optimizer.weight_decay=0.2", std::string("optimizer.name=") + optimizer}),
+        run_on_threads, {}, 3);
+    EXPECT_TRUE(report.equal()) << optimizer << ": " << first_of(report);
+  }
+}
+
+TEST(Verify, ClipsGradientsEvenWhereTheRecipesAreSmaller) {
+  std::string said;
+  Recipe recipe = recipe_for("llama-gqa", {"parallel.dp=2", "optimizer.clip_grad=1000"});
+  const VerifyReport report = verify({.recipe = recipe,
+                                      .machine_for = [](const Recipe& r) { return machine_for(r); },
+                                      .steps = 1,
+                                      .say = [&](const std::string& line) { said += line + "\n"; }});
+  EXPECT_TRUE(report.equal()) << first_of(report);
+  EXPECT_SAYS(said, "gradients are clipped to ");
+}
+
+// After large steps f32 says nothing: rounding errors have grown, and those that are put into fp64 grow alike.
+TEST(VerifySlow, KnowsAStepThatIsIllConditionedFromOneThatIsWrong) {
+  const Recipe recipe = recipe_for("llama-gqa", {"parallel.dp=2", "optimizer.name=sgd", "optimizer.lr=2"});
+  const VerifyReport report = report_on(recipe, run_on_threads, {}, 8);
+  EXPECT_TRUE(report.equal()) << first_of(report);
+  EXPECT_FALSE(report.passes.back().ill_conditioned.empty());
+}
+
 TEST(Verify, SeesWhatIsWrongInTheRecipesPrecisionAlone) {
   const Recipe recipe = recipe_for("llama-gqa", {"parallel.tp=2"});
   const VerifyReport report = report_on(recipe, run_on_threads, testing::wrong_swiglu("blocks.1.mlp", DType::f32));
@@ -170,7 +265,8 @@ TEST(VerifySlow, OperationsOfALayoutAreEqualToThoseOfOneRank) {
   for (const std::string& name : testing::kGoldenCases) {
     for (const char* recompute : {"none", "full", "selective"}) {
       const Recipe many =
-          recipe_for(name, {"run.backend=ref", "parallel.dp=2", "parallel.tp=2", "parallel.pp=2",
+          recipe_for(name, {"run.backend=ref", "parallel.dp=2", "parallel.pp=2", "parallel.zero_stage=3",
+                            name == "llama-gqa" ? "parallel.tp=8" : "parallel.tp=2",  // more than key heads
                             "parallel.pipeline_schedule=zb_h1", fmt::format("parallel.recompute={}", recompute)});
       Recipe one = one_rank_of(many);
       one.parallel.recompute = recompute;
@@ -192,8 +288,8 @@ ModelSpec large_model(std::mt19937& gen) {
   m.num_layers = one_of({1, 2, 7, 32, 80});
   m.num_kv_heads = one_of({1, 2, 3, 8, 9, 64});
   m.num_heads = m.num_kv_heads * one_of({1, 2, 4, 8});
-  m.head_dim = 128;
-  m.width = 4096;
+  m.head_dim = one_of({64, 80, 100, 128});
+  m.width = one_of({64, 256, 1600, 1601, 2048, 4096});
   m.ffn_width = one_of({11008, 11009, 14337});
   m.vocab_size = one_of({32000, 50257, 128256});
   m.max_positions = 1 << 17;
@@ -227,6 +323,11 @@ TEST(NarrowCopy, KeepsEveryLayoutThatTheModelCanHaveAndItsRemainders) {
     EXPECT_EQ(n.ffn_width % tp, m.ffn_width % tp);
     EXPECT_EQ(n.vocab_size % tp, m.vocab_size % tp);
     EXPECT_LE(n.vocab_size * n.width + n.ffn_width * n.width, 20000);
+    EXPECT_EQ(n.width % 8, m.width % 8);
+    EXPECT_EQ(n.head_dim % 8, m.head_dim % 8);
+    EXPECT_EQ(kSumLeaf % n.width == 0, kSumLeaf % m.width == 0) << m.width;
+    EXPECT_EQ(kSumLeaf % n.head_dim == 0, kSumLeaf % m.head_dim == 0) << m.head_dim;
+    EXPECT_EQ(kSumLeaf % (n.ffn_width / tp) == 0, kSumLeaf % (m.ffn_width / tp) == 0) << m.ffn_width;
     const auto tokens = [](const Recipe& x) { return x.train.seq_length * x.train.micro_batch_size; };
     EXPECT_EQ(tokens(copy.recipe) % tp == 0, tokens(r) % tp == 0);
     EXPECT_EQ(num_micro_batches_of(copy.recipe) % r.parallel.pp, num_micro_batches_of(r) % r.parallel.pp);
@@ -246,13 +347,39 @@ TEST(NarrowCopy, KeepsWhichVirtualStagesHaveMoreBlocks) {
   EXPECT_EQ(copy.config.spec.num_layers, 5);
 }
 
+// GPT-2 XL: 1600 is no divisor or multiple of what shards are cut at.
+TEST(NarrowCopy, ShardsAreCutWithinRowsWhereTheModelsAre) {
+  for (const int64_t width : {1600, 4096, 256}) {
+    HfConfig config = read_hf_config(std::filesystem::path(testing::kSourceDir) / "tests/golden/gpt2");
+    ModelSpec& m = config.spec;
+    m.num_layers = 48, m.num_heads = m.num_kv_heads = 25, m.head_dim = 64, m.width = width, m.ffn_width = 6400;
+    m.vocab_size = 50257;
+    for (const char* layout : {"parallel.dp=2", "parallel.dp=3", "parallel.dp=8"}) {
+      const Recipe recipe =
+          recipe_for("gpt2", {"run.backend=ref", layout, "parallel.zero_stage=1", "train.global_batch_size=24"});
+      const NarrowCopy copy = narrow_copy(recipe, config);
+      const auto data = random_tokens(copy.recipe, copy.config.spec, 1);
+      std::atomic<int> cut = 0;
+      const auto see = [&](const TrialMoment& now) {
+        for (const Param* p : now.params.params()) {
+          const bool row = p->spec().shape.rank() == 2 && p->spec().shape[1] == copy.config.spec.width;
+          for (const ParamStore::Stored& block : now.params.stored(*p)) cut += row && block.cols.count < p->shape()[1];
+        }
+      };
+      run_trial({copy.recipe, copy.config, *data, 1}, machine_for(copy.recipe), {.see = see});
+      EXPECT_EQ(cut > 0, width != 256) << width << " " << layout;
+    }
+  }
+}
+
 TEST(Verify, TrainsANarrowCopyOfALargeModel) {
   const testing::TempDir dir;
   testing::spill(dir / "config.json", R"({"model_type": "qwen2", "vocab_size": 152064, "hidden_size": 3584,
     "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4,
     "max_position_embeddings": 32768, "rms_norm_eps": 1e-6, "use_sliding_window": false})");
-  Recipe recipe = recipe_for("llama-gqa", {"parallel.tp=7", "parallel.tp=4", "parallel.pp=2", "parallel.dp=2",
-                                           "train.seq_length=4096", "train.global_batch_size=64"});
+  Recipe recipe =
+      recipe_for("llama-gqa", {"parallel.tp=7", "parallel.tp=4", "parallel.pp=2", "parallel.dp=2",
+                               "parallel.zero_stage=1", "train.seq_length=4096", "train.global_batch_size=64"});
   recipe.model = {.path = dir.path().string(), .init = "pretrained"};
   recipe.data.train = {"not-there.txt"};
   const VerifyReport report = report_on(recipe);

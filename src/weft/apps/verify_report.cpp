@@ -13,21 +13,31 @@ std::string place_of(const VerifyReport::Row& row) {
 }
 
 std::string verdict_of(const VerifyReport& report) {
-  return report.equal() ? "equal: this layout gives the run of one rank" : "this layout DIFFERS from one rank";
+  if (report.equal()) return "equal: this layout gives the run of one rank";
+  if (report.finding->on_one_rank)
+    return "one rank itself is NOT RIGHT in " + report.finding->precision + ", whatever the layout";
+  return "this layout DIFFERS from one rank";
 }
 
 std::string to_text(const VerifyReport::Pass& pass) {
-  std::string text = fmt::format("\n{} on {}\n{:<15} {:>10} {:>10} {:>10}  {:<8} {}\n", pass.precision, pass.backend,
-                                 "", "one rank", "layout", "allowed", "", "farthest at");
+  std::string text = fmt::format("\n{} on {}\n{:<15} {:>10} {:>10} {:>10} {:>10}  {:<8} {}\n", pass.precision,
+                                 pass.backend, "", "one rank", "(allowed)", "layout", "allowed", "", "farthest at");
   for (const VerifyReport::Row& row : pass.rows)
-    text += fmt::format("{:<15} {:>10.2e} {:>10.2e} {:>10.2e}  {:<8} {}\n", name_of(row.quantity), row.one_rank,
-                        row.layout, row.allowed, row.equal() ? "equal" : "DIFFERS", place_of(row));
+    text +=
+        fmt::format("{:<15} {:>10.2e} {:>10.2e} {:>10.2e} {:>10.2e}  {:<8} {}\n", name_of(row.quantity), row.one_rank,
+                    row.one_rank_allowed, row.layout, row.allowed, row.equal() ? "equal" : "DIFFERS", place_of(row));
+  constexpr size_t kMostNamed = 4;
+  for (size_t i = 0; i < std::min(kMostNamed, pass.ill_conditioned.size()); ++i)
+    text += fmt::format("ill-conditioned: {} is made of rounding errors, as in fp64 rounded alike\n",
+                        pass.ill_conditioned[i]);
+  if (pass.ill_conditioned.size() > kMostNamed)
+    text += fmt::format("ill-conditioned: {} more\n", pass.ill_conditioned.size() - kMostNamed);
   return text;
 }
 
 std::string to_text(const VerifyReport::Finding& f) {
-  std::string text = fmt::format("\nfirst in step {}, {}: {}\nthe smallest layout that differs: {}\n", f.step,
-                                 f.precision, f.what, layout_words(f.smallest.recipe));
+  std::string text = fmt::format("\nfirst in step {}, {}: {}\n", f.step, f.precision, f.what);
+  if (!f.on_one_rank) text += fmt::format("the smallest layout that differs: {}\n", layout_words(f.smallest.recipe));
   for (const auto& tried : f.smallest.tried)
     text += fmt::format("  without {:<22} {:<9} ({})\n", tried.without,
                         !tried.differs   ? "cannot run"
@@ -50,9 +60,14 @@ std::string to_text(const VerifyReport& report) {
 nlohmann::ordered_json to_json(const VerifyReport::Pass& pass) {
   nlohmann::ordered_json rows;
   for (const VerifyReport::Row& row : pass.rows)
-    rows[name_of(row.quantity)] = {{"one_rank", row.one_rank}, {"layout", row.layout}, {"allowed", row.allowed},
-                                   {"equal", row.equal()},     {"step", row.step},     {"tensor", row.tensor}};
-  return {{"precision", pass.precision}, {"backend", pass.backend}, {"distances", rows}};
+    rows[name_of(row.quantity)] = {{"one_rank", row.one_rank}, {"one_rank_allowed", row.one_rank_allowed},
+                                   {"layout", row.layout},     {"allowed", row.allowed},
+                                   {"equal", row.equal()},     {"step", row.step},
+                                   {"tensor", row.tensor}};
+  return {{"precision", pass.precision},
+          {"backend", pass.backend},
+          {"distances", rows},
+          {"ill_conditioned", pass.ill_conditioned}};
 }
 
 nlohmann::ordered_json to_json(const VerifyReport::Finding& f) {
@@ -62,9 +77,9 @@ nlohmann::ordered_json to_json(const VerifyReport::Finding& f) {
     if (t.differs) differs = *t.differs;
     tried.push_back({{"without", t.without}, {"layout", t.left}, {"differs", differs}});
   }
-  return {{"step", f.step},     {"precision", f.precision}, {"what", f.what},
-          {"tensor", f.tensor}, {"operation", f.operation}, {"smallest_layout", layout_words(f.smallest.recipe)},
-          {"tried", tried}};
+  return {{"step", f.step},     {"precision", f.precision},    {"what", f.what},
+          {"tensor", f.tensor}, {"operation", f.operation},    {"smallest_layout", layout_words(f.smallest.recipe)},
+          {"tried", tried},     {"on_one_rank", f.on_one_rank}};
 }
 
 nlohmann::ordered_json to_json(const VerifyReport& report) {

@@ -29,10 +29,4 @@ void LossScale::count_overflow() {
     state.scale = std::max(min, state.scale / 2);
 }
 
-bool LossScale::fall() {
-  if (kind != Kind::dynamic || state.scale <= min) return false;
-  for (const double before = state.scale; state.scale == before;) count_overflow();
-  return true;
-}
-
 }  // namespace weft

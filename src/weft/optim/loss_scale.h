@@ -33,8 +33,6 @@ struct LossScale {
   bool may_skip() const { return kind == Kind::fixed || (kind == Kind::dynamic && state.scale > min); }
   void count_good();
   void count_overflow();
-  // Counts as many overflows as it takes until the scale has fallen. False, and nothing is counted, where it cannot.
-  bool fall();
 };
 
 }  // namespace weft

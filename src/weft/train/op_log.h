@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "weft/device/memory.h"
-#include "weft/ops/backend.h"
+#include "weft/dist/param_store.h"
 #include "weft/ops/region_path.h"
 
 namespace weft {
@@ -18,18 +17,21 @@ struct OperandSums {
   Role role = Role::in;
   int64_t elements = 0;
   double sum = 0, abs_sum = 0, squares = 0;
+  const void* at = nullptr;  // where it lay, to know it again
 };
 
-// Where an operand is: the same on every layout.
+// Which operand it is: the same on every layout, whatever else the layout does in between.
 struct OperandName {
   int64_t micro_batch = 0;  // of the global batch
   bool forward = true;
-  std::string region, op;  // "blocks.3.attn", "matmul"
-  int which = 0;           // among the operations of this name there
-  std::string field;       // "out"
+  std::string region, op;   // "blocks.3.attn", "matmul"
+  std::string form;         // of products: what is transposed, which tells forward, dgrad and wgrad apart
+  std::string field;        // "out"
+  int part = 0;             // of the matrices that are stacked in a weight: what of the operand is one's (q, k, v)
+  std::string weight = {};  // that the operation reads, or whose gradient it writes: "blocks.3.attn.qkv.weight"
   auto operator<=>(const OperandName&) const = default;
 };
-// "operand `out` of matmul 2 in blocks.3.attn, forward of micro-batch 0"
+// "operand `out` of matmul in blocks.3.attn, forward of micro-batch 0, with blocks.3.attn.qkv.weight (part 2)"
 std::string to_string(const OperandName& name);
 
 struct Recorded {
@@ -37,25 +39,33 @@ struct Recorded {
   OperandSums sums;
 };
 
+// One matrix of those stacked in a weight has some of an operand's rows or columns.
+struct OperandPart {
+  int part;
+  Field field;
+  Tensor tensor;
+};
+
 // A backend around a backend that sums what goes in and what comes out of every operation within a region. Waits for
 // each. The inner backend is borrowed, and the memory that the operands lie in.
 class OpRecorder final : public UniformBackend<OpRecorder> {
  public:
-  OpRecorder(Backend& inner, const Memory& memory) : inner_(inner), memory_(memory) {}
+  OpRecorder(Backend& inner, const ParamStore& params) : inner_(inner), params_(params) {}
 
   // What follows belongs to this micro-batch's forward or backward.
   void begin(int64_t micro_batch, bool forward);
   template <class Op>
   void apply(const Op& op) {
     const auto all = op.fields();
-    const std::vector<Field> fields = accumulating(all);
     inner_.wait_all();
-    const int which = count(Op::kName);
+    at_.op = Op::kName;
+    at_.form = form_of(op);
+    std::vector<OperandPart> parts = parts_of(op, accumulating(all));
     std::vector<OperandSums> before;
-    for (const Field& f : fields) before.push_back(f.role == Role::out ? OperandSums{} : sums_of(f));
+    for (const OperandPart& p : parts) before.push_back(p.field.role == Role::out ? OperandSums{} : sums_of(p));
     inner_.run(op);
     inner_.wait_all();
-    for (size_t i = 0; i < fields.size(); ++i) record(Op::kName, which, fields[i], before[i]);
+    for (size_t i = 0; i < parts.size(); ++i) record(parts[i], before[i]);
   }
   void enter(std::string_view region) override;
   void leave() override;
@@ -68,27 +78,46 @@ class OpRecorder final : public UniformBackend<OpRecorder> {
   std::vector<Recorded> take() { return std::move(all_); }
 
  private:
+  // Of the rows of a weight that an operation uses, those of one part: from the first of these rows on.
+  struct PartRows {
+    int part;
+    Run rows;
+  };
   static std::vector<Field> accumulating(std::span<const Field> fields);
-  OperandSums sums_of(const Field& field) const;
-  int count(std::string_view op);
-  void record(std::string_view op, int which, const Field& field, const OperandSums& before);
+  template <class Op>
+  static std::string form_of(const Op& op) {
+    if constexpr (requires { op.trans_a; }) return op.trans_a ? "a^T b" : op.trans_b ? "a b^T" : "a b";
+    return "";
+  }
+  struct Found {
+    const Param* param = nullptr;
+    bool gradient = false;
+    int64_t row = 0;  // here, that the tensor begins with
+  };
+  Found weight_of(const Tensor& t) const;
+  // Sets at_.weight; of the operation's weight, or of its gradient.
+  std::vector<PartRows> find_weight(std::span<const Field> fields, const Tensor*& weight);
+  template <class Op>
+  std::vector<OperandPart> parts_of(const Op& op, const std::vector<Field>& fields);
+  OperandSums sums_of(const OperandPart& part) const;
+  void record(const OperandPart& part, const OperandSums& before);
 
   Backend& inner_;
-  const Memory& memory_;
+  const ParamStore& params_;
   RegionPath path_;
   OperandName at_;
-  std::map<OperandName, int> counts_;
   std::vector<Recorded> all_;
 };
 
 // Of all ranks of a run.
 class OpLog {
  public:
-  void add(std::vector<Recorded> of_a_rank);  // any thread
+  void add(const std::vector<Recorded>& of_a_rank);  // any thread
 
   // The first operand, in the order of `one` (of one rank), that this log has with other values; none where all that
-  // can be compared is equal. Comparable are operands that are whole on every rank, that are cut over tp, or that are
-  // summands. `tolerance`: relative to the sum of absolute values.
+  // can be compared is equal. Operands are the same where their names are; where a layout has them in another number of
+  // operations (keys apart from queries), all of them are together. Comparable are operands that are whole on every
+  // rank, that are cut over tp, or that are summands. `tolerance`: relative to the sum of absolute values.
   struct Difference {
     OperandName name;
     bool read;  // rather than written: it was different before the operation ran
@@ -99,9 +128,23 @@ class OpLog {
   int64_t num_comparable(const OpLog& one) const;
 
  private:
+  using OfRank = std::vector<OperandSums>;  // in each operation that has an operand of this name
+  struct Compared {
+    OperandName name;
+    OperandSums one;
+    std::vector<OperandSums> many;  // the ranks', or theirs as one
+  };
+  template <class F>
+  void for_each_comparable(const OpLog& one, const F& f) const;
+  const std::vector<OfRank>* find(const OperandName& name) const;
+
+  struct Place {
+    OperandName name;
+    size_t which;  // of the operations that have an operand of this name
+  };
   std::mutex mutex_;
-  std::vector<OperandName> order_;
-  std::map<OperandName, std::vector<OperandSums>> operands_;
+  std::vector<Place> order_;
+  std::map<OperandName, std::vector<OfRank>> operands_;
 };
 
 }  // namespace weft

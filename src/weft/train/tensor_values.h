@@ -5,7 +5,7 @@
 namespace weft {
 
 inline bool holds_numbers(const Tensor& t) {
-  return t.data != nullptr && (t.dtype == DType::f64 || t.dtype == DType::f32 || t.dtype == DType::bf16);
+  return t.data != nullptr && t.dtype != DType::i32 && t.dtype != DType::i64 && t.dtype != DType::u8;
 }
 
 // Calls f(row, column, value) for every element of a tensor of floating-point numbers, which lies in `memory`. Blocks.
@@ -16,7 +16,7 @@ void for_each_value(const Memory& memory, const Tensor& t, const F& f) {
     for (int64_t i = 0; i < part.rows(); ++i) {
       const T* row = part.as<T>() + i * part.row_stride;
       for (int64_t j = 0; j < part.cols(); ++j) {
-        if constexpr (std::is_same_v<T, bf16>)
+        if constexpr (sizeof(T) == 2)
           f(first_row + i, j, double(float(row[j])));
         else
           f(first_row + i, j, double(row[j]));
@@ -29,8 +29,10 @@ void for_each_value(const Memory& memory, const Tensor& t, const F& f) {
       walk(part, first_row, 0.0);
     else if (t.dtype == DType::f32)
       walk(part, first_row, 0.0f);
-    else
+    else if (t.dtype == DType::bf16)
       walk(part, first_row, bf16{});
+    else
+      walk(part, first_row, f16{});
   });
 }
 

@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "weft/base/json.h"
-#include "weft/base/rng.h"
 #include "weft/checkpoint/durable_file.h"
 #include "weft/comm/agree.h"
 #include "weft/models/hf_names.h"
@@ -28,7 +27,8 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
       batches_(*data_.train, {.seq_length = recipe_.train.seq_length,
                               .micro_batch_size = recipe_.train.micro_batch_size,
                               .order = rank_.plan.step.order}),
-      loss_scale_(rank_.plan.loss_scale) {
+      loss_scale_(rank_.plan.loss_scale),
+      step_run_({recipe_, rank_, batches_, loss_scale_}) {
   start_weights();
   barrier(*rank_.mesh.world);  // so that all measure what they get beside the others
   matmul_rate_ = machine_.measure_matmul_rate(rank_.plan.step.precision.compute);
@@ -82,62 +82,33 @@ bool Trainer::run() {
 
 StepRecord Trainer::step_once() {
   const double began = now_s();
-  const int64_t targets = batches_.counted(step_);
-  const double loss = run_batch(rank_.backend, targets);
-  const LossScale used = loss_scale_;
-  const double norm = rank_.state.norm->wait_measure(rank_.backend) / used.state.scale;
-  const double lr = rank_.plan.lr.at(updates());
-  const bool finite = std::isfinite(loss) && std::isfinite(norm);  // the same on every rank, as both are
-  if (!finite && !used.may_skip()) report_nonfinite(loss, norm);
-  if (recipe_.train.log_grad_norms) log_grad_norms();
-  finite ? update(norm) : skip(loss, norm);
+  const TrainingStep::Result result = step_run_.run(step_, step_, {.before_end = [this](const auto& so_far) {
+                                                      if (recipe_.train.log_grad_norms) log_grad_norms(so_far);
+                                                    }});
+  if (result.outcome == TrainingStep::Outcome::stuck) report_nonfinite(result.loss, result.grad_norm);
+  if (leads()) note_oddities(result);
   ++step_;
   const double took = now_s() - began;
   const double tokens = double(recipe_.train.global_batch_size * recipe_.train.seq_length);
   return {.step = step_,
-          .loss = targets > 0 ? loss : std::numeric_limits<double>::quiet_NaN(),
-          .grad_norm = norm,
-          .lr = lr,
+          .loss = result.targets > 0 ? result.loss : std::numeric_limits<double>::quiet_NaN(),
+          .grad_norm = result.grad_norm,
+          .lr = result.lr,
           .tokens_per_s = tokens / took,
           .step_time_s = took,
           .mfu = matmul_rate_ > 0 ? rank_.plan.memory.arithmetic.model_flops / took / matmul_rate_ : 0,
           .memory_bytes = rank_.peak_bytes(),
-          .loss_scale = used.kind == LossScale::Kind::none ? 0 : used.state.scale,
+          .loss_scale = loss_scale_.kind == LossScale::Kind::none ? 0 : result.loss_scale,
           .skipped_steps = loss_scale_.state.skipped_steps};
 }
 
-// Forward and backward of this step's batch, of which so many targets count. Returns its loss; gradients are scaled.
-double Trainer::run_batch(Backend& backend, int64_t targets) {
-  if (targets == 0 && leads())
+void Trainer::note_oddities(const TrainingStep::Result& r) {
+  if (r.targets == 0)
     records_->note(fmt::format("step {}: no target of its batch counts, by the loss mask: only decay and momentum act",
                                step_ + 1));
-  const double counted = double(std::max<int64_t>(1, targets));
-  const uint64_t dropout_key = rng_key(rng_key(uint64_t(recipe_.train.seed), "dropout"), uint64_t(step_));
-  return rank_.executor.run_on(
-             backend,
-             {.load = loader_of(step_), .loss_scale = loss_scale_.state.scale / counted, .dropout_key = dropout_key}) /
-         counted;
-}
-
-void Trainer::update(double norm) {
-  const double scale = clip_scale(norm, recipe_.optimizer.clip_grad) / loss_scale_.state.scale;
-  update_all(rank_.backend, *rank_.plan.optimizer, rank_.state.params, rank_.executor.scratch(),
-             {.lr = rank_.plan.lr.at(updates()), .grad_scale = scale, .step = updates() + 1});
-  rank_.check_used();
-  loss_scale_.count_good();
-}
-
-// Weights and optimizer state stay as they are.
-void Trainer::skip(double loss, double norm) {
-  const double before = loss_scale_.state.scale;
-  loss_scale_.count_overflow();
-  if (!leads()) return;
-  records_->note(fmt::format("step {}: loss {}, gradient norm {} at loss scale {}: skipped; the next has {}", step_ + 1,
-                             loss, std::abs(norm), before, loss_scale_.state.scale));
-}
-
-LoadMicroBatch Trainer::loader_of(int64_t step) {
-  return [this, step](MicroBatch& b) { batches_.load(step, b); };
+  if (r.outcome == TrainingStep::Outcome::skipped)
+    records_->note(fmt::format("step {}: loss {}, gradient norm {} at loss scale {}: skipped; the next has {}",
+                               step_ + 1, r.loss, std::abs(r.grad_norm), r.loss_scale, loss_scale_.state.scale));
 }
 
 // A checkpoint, else pretrained weights, else random ones.
@@ -219,7 +190,7 @@ void Trainer::report_nonfinite(double loss, double norm) {
   const std::string began = weight.empty() ? "" : fmt::format("; the step began with {} are not finite", weight);
   Checked watched(rank_.backend, {.finite = true, .memory = *machine_.memory});
   try {
-    run_batch(watched, batches_.counted(step_));
+    step_run_.run_batch(step_, {.backend = &watched});
   } catch (const NumericsError& e) {
     throw NumericsError(fmt::format("{}: first in {}{}{}", what, e.what(), began, advice));
   }
@@ -228,7 +199,7 @@ void Trainer::report_nonfinite(double loss, double norm) {
 }
 
 // One line a step in grad_norms.jsonl; of a step that ran twice (a crash, a resume) the later line counts.
-void Trainer::log_grad_norms() {
+void Trainer::log_grad_norms(const TrainingStep::Result& step) {
   const std::vector<GradNorm::Entry> entries = rank_.state.norm->wait_measure_parts(rank_.backend);
   const std::vector<HfTensor> tensors = hf_tensors(rank_.plan.model);
   std::vector<double> squares(tensors.size());
@@ -242,7 +213,7 @@ void Trainer::log_grad_norms() {
   rank_.mesh.pp->all_reduce({squares.data(), DType::f64, {int64_t(squares.size())}}).wait();
   if (!leads()) return;
   nlohmann::json norms;
-  for (size_t i = 0; i < tensors.size(); ++i) norms[tensors[i].name] = std::sqrt(squares[i]) / loss_scale_.state.scale;
+  for (size_t i = 0; i < tensors.size(); ++i) norms[tensors[i].name] = std::sqrt(squares[i]) / step.loss_scale;
   std::ofstream out(std::filesystem::path(recipe_.run.dir) / "grad_norms.jsonl", std::ios::app);
   out << nlohmann::json{{"step", step_ + 1}, {"grad_norm", norms}}.dump() << std::endl;
   if (!out) throw FileError(fmt::format("{}/grad_norms.jsonl: cannot be written; is the disk full?", recipe_.run.dir));

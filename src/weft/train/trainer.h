@@ -1,5 +1,5 @@
-// A training run, from the first step to the last. This is the file to read first: run() is the loop, step_once() is
-// one step; everything else they call has its own.
+// A training run, from the first step to the last. This is the file to read first: run() is the loop, step_once()
+// is one step (training_step.h) with its record; everything else they call has its own.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -10,6 +10,7 @@
 #include "weft/train/rank_run.h"
 #include "weft/train/run_data.h"
 #include "weft/train/run_records.h"
+#include "weft/train/training_step.h"
 
 namespace weft {
 
@@ -37,20 +38,15 @@ class Trainer {
   void check_checkpoint(const std::filesystem::path& checkpoint, const Progressed& at) const;
   void start_weights();
   StepRecord step_once();
-  double run_batch(Backend& backend, int64_t targets);
-  // Steps that updated the weights: the optimizer and the learning rate know no others.
-  int64_t updates() const { return step_ - loss_scale_.state.skipped_steps; }
-  void update(double norm);
-  void skip(double loss, double norm);
+  void note_oddities(const TrainingStep::Result& result);
   [[noreturn]] void report_nonfinite(double loss, double norm);
-  void log_grad_norms();
+  void log_grad_norms(const TrainingStep::Result& step);
   void evaluate();
   bool evaluation_due() const;
   void refuse_bad_weights();
   std::string wait_first_bad_weight();
   void save(bool last);
   bool due(int64_t interval) const { return interval > 0 && step_ % interval == 0; }
-  LoadMicroBatch loader_of(int64_t step);
 
   const Recipe recipe_;
   const Machine machine_;
@@ -59,6 +55,7 @@ class Trainer {
   RunData data_;
   BatchLoader batches_;
   LossScale loss_scale_;
+  const TrainingStep step_run_;
   int64_t step_ = 0, saved_step_ = -1, evaluated_step_ = -1;
   double matmul_rate_ = 0;               // flop/s
   std::vector<std::string> notes_;       // of the start: where it goes on, what was passed over

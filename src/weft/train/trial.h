@@ -23,7 +23,8 @@ struct TrialMoment {
   bool updated;
   double loss, grad_norm;
   double loss_scale;         // that gradients in `params` are multiplied with; grad_norm is not
-  const ParamStore& params;  // gradients are whole sums until the update; masters are those of before, or after it
+  const ParamStore& params;  // gradients are whole sums until the update; masters and states are of before or after it
+  const Optimizer& optimizer;
 };
 
 struct TrialHooks {
@@ -34,9 +35,9 @@ struct TrialHooks {
   int64_t ops_step = 0;
 };
 
-// Trains as Trainer does, step by step, from the recipe's first weights on; but a step of fp16 that Trainer would skip
-// is done again, by the loss scale that this leaves, so that trials of one recipe have the same steps. Throws what the
-// first rank to fail has thrown. Blocks.
+// Trains by Trainer's own steps (training_step.h), from the recipe's first weights on; but the batch of a step that is
+// skipped comes again, with the loss scale that this leaves, so that trials of one recipe have the same updates. Throws
+// what the first rank to fail has thrown. Blocks.
 void run_trial(const Trial& trial, const Machine& machine, const TrialHooks& hooks);
 
 }  // namespace weft

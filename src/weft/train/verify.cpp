@@ -5,8 +5,10 @@
 #include <cmath>
 
 #include "weft/train/clock.h"
+#include "weft/train/expected_update.h"
 #include "weft/train/narrow_copy.h"
 #include "weft/train/progress.h"
+#include "weft/train/rounding.h"
 #include "weft/train/trial_data.h"
 
 namespace weft {
@@ -54,36 +56,36 @@ double rounding_bound(const Recipe& r, const ModelSpec& m) {
   return 0x1p-24 * (16 * double(2 + m.num_layers) + 2 * std::sqrt(depth));
 }
 
-double unit_roundoff(const std::string& precision) {
-  return precision == "bf16" ? 0x1p-8 : precision == "fp16" ? 0x1p-11 : 0x1p-24;
-}
-
 // In a precision whose rounding is measured, on one rank: several times what the same tensor has in any step; at least
-// what any tensor has, for a small one may be near by chance. So may loss and norm: at least one rounding of theirs.
+// what any tensor has, for a small one may be near by chance, but no more than the arithmetic explains. So may loss and
+// norm: at least one rounding of theirs.
 class MeasuredBound {
  public:
   struct Least {
     double any, number;
   };
-  MeasuredBound(const Distances& one_rank, Least least) : least_(least.any) {
+  MeasuredBound(const Distances& one_rank, Least least, const RoundingBound& rounding)
+      : least_(least.any), rounding_(rounding) {
     for (const Quantity q : {Quantity::loss, Quantity::gradient_norm}) of_any_[size_t(q)] = least.number;
     for (size_t s = 0; s < one_rank.steps().size(); ++s) {
-      for (const auto& [name, distance] : one_rank.steps()[s].gradients) {
-        for (const Quantity q : kQuantities) {
+      for (const Quantity q : kQuantities) {
+        for (const std::string& name : one_rank.names(int64_t(s), q)) {
           const double here = one_rank.at(int64_t(s), q, name);
-          farther(of_tensor_[{q, of_tensors(q) ? name : ""}], here);
+          farther(of_tensor_[{q, name}], here);
           farther(of_any_[size_t(q)], here);
         }
       }
     }
   }
-  double operator()(int64_t, Quantity q, const std::string& tensor) const {
-    return std::max({least_, of_any_[size_t(q)], kFarther * of_tensor_.at({q, tensor})});
+  double operator()(int64_t step, Quantity q, const std::string& tensor) const {
+    const double of_any = std::min(of_any_[size_t(q)], rounding_.of(step, q));
+    return std::max({least_, of_any, kFarther * of_tensor_.at({q, tensor})});
   }
 
  private:
   static void farther(double& most, double x) { most = std::max(most, x); }
   double least_;
+  RoundingBound rounding_;
   std::map<std::pair<Quantity, std::string>, double> of_tensor_;
   std::array<double, std::size(kQuantities)> of_any_{};
 };
@@ -95,6 +97,13 @@ void require_finite(bool finite, const std::string& run) {
                     "layout with. Lower optimizer.lr{}",
                     run, run == "fp16" ? ", or train.loss_scale or train.min_loss_scale" : ""));
 }
+
+// A run of one rank in the recipe's precision, and how far from fp64 it may be.
+struct OneRank {
+  Distances distances;
+  Allowed allowed;
+  std::vector<std::string> ill_conditioned;  // "the gradient of head.weight": what rounding alone moves farther
+};
 
 // How far from a run of one rank the layout's may be.
 struct Judgement {
@@ -111,6 +120,7 @@ class Verifier {
 
   VerifyReport run() {
     choose_model();
+    make_clipping_act();
     report_.layout = layout_words(recipe_);
     report_.steps = setup_.steps;
     Trial one{in_fp64(one_rank_of(recipe_)), config_, *data_, setup_.steps};
@@ -118,7 +128,8 @@ class Verifier {
                     [&] { return record_run(one, setup_.machine_for(one.recipe), hooks()); });
     for (const RunRecord::Step& step : record_.steps)
       require_finite(std::isfinite(step.loss) && std::isfinite(step.grad_norm), "fp64");
-    judge_fp64();
+    judge_updates(one.recipe);
+    if (report_.equal()) judge_fp64();
     if (report_.equal() && recipe_.run.backend != "ref") judge_own_precision();
     if (report_.equal() && recipe_.train.numerics == "invariant" && recipe_.parallel.tp == 1) judge_bits();
     return std::move(report_);
@@ -172,6 +183,20 @@ class Verifier {
     if (whole && seconds > kMostSeconds) say(fmt::format("this may take {}", format_duration(seconds)));
   }
 
+  // Where gradients of the first step are too small to be clipped, at half of their norm.
+  void make_clipping_act() {
+    double& most = recipe_.optimizer.clip_grad;
+    if (most <= 0) return;
+    double norm = 0;
+    TrialHooks measure = hooks();
+    measure.see = [&](const TrialMoment& now) { norm = now.grad_norm; };
+    const Recipe one = in_fp64(one_rank_of(recipe_));
+    run_trial({one, config_, *data_, 1}, setup_.machine_for(one), measure);
+    if (norm > most || !std::isfinite(norm) || norm == 0) return;
+    most = norm / 2;
+    say(fmt::format("gradients are clipped to {:.3g}, half of their norm, to see that they are", most));
+  }
+
   std::pair<Recipe, HfConfig> narrow(const RunPlan& plan) const {
     NarrowCopy copy = narrow_copy(recipe_, config_);
     say(fmt::format("{} parameters are many for fp64 by the reference kernels; --whole insists",
@@ -181,6 +206,23 @@ class Verifier {
 
   Distances distances_of(const Recipe& recipe, int64_t steps, const RunRecord& record) const {
     return compare_run({recipe, config_, *data_, steps}, setup_.machine_for(recipe), hooks(), record);
+  }
+
+  // That one rank's updates in fp64 are what the optimizer's formula makes of its gradients.
+  void judge_updates(const Recipe& one) {
+    const auto allowed = [](int64_t, Quantity, const std::string&) { return kFp64Tolerance; };
+    const auto wrong = first_difference(update_distances(record_, one), record_, allowed);
+    if (!wrong) return;
+    report_.finding = {.step = wrong->step + 1,
+                       .precision = "fp64",
+                       .what = to_string(*wrong) + ", on one rank",
+                       .tensor = wrong->tensor,
+                       .operation = fmt::format("{}, which is {:.2g} from what the formula of {} makes of the same "
+                                                "gradients, clipped to {}",
+                                                made_after_backward(wrong->quantity), wrong->distance,
+                                                one.optimizer.name, one.optimizer.clip_grad),
+                       .smallest = {one, {}},
+                       .on_one_rank = true};
   }
 
   void judge_fp64() {
@@ -199,12 +241,39 @@ class Verifier {
     for (const Distances::Step& step : distances.steps())
       require_finite(std::isfinite(step.loss) && std::isfinite(step.grad_norm), one.train.precision);
     const double least = rounding_bound(recipe_, config_.spec);
+    const RoundingBound rounding(recipe_, config_.spec);
     const Judgement by{.precision = recipe_.train.precision,
                        .record = record_,
                        .recipe = recipe_,
-                       .allowed = MeasuredBound(distances, {least, unit_roundoff(recipe_.train.precision)}),
+                       .allowed = MeasuredBound(distances, {least, unit_roundoff(recipe_.train.precision)}, rounding),
                        .op_tolerance = recipe_.train.precision == "f32" ? 16 * least : 0.05};
-    judge(by, &distances);
+    const OneRank one_rank = allow_one_rank(distances, rounding);
+    judge(by, &one_rank);
+  }
+
+  // What the arithmetic explains; where one rank is farther off, what roundings do that are put into fp64.
+  OneRank allow_one_rank(const Distances& distances, const RoundingBound& rounding) const {
+    OneRank one{
+        distances, [rounding](int64_t step, Quantity q, const std::string&) { return rounding.of(step, q); }, {}};
+    if (!first_difference(distances, record_, one.allowed)) return one;
+    const Recipe exact = in_fp64(one_rank_of(recipe_));
+    TrialHooks rounds = hooks();
+    rounds.decorate = rounded_to(recipe_.train.precision);
+    const Distances measured =
+        timed(fmt::format("fp64 with results rounded to {}, one rank", recipe_.train.precision), [&] {
+          return compare_run({exact, config_, *data_, setup_.steps}, setup_.machine_for(exact), rounds, record_);
+        });
+    const Allowed by_arithmetic = one.allowed;
+    one.allowed = [=](int64_t step, Quantity q, const std::string& tensor) {
+      const double here = measured.at(step, q, tensor);
+      return std::max(by_arithmetic(step, q, tensor), kFarther * rounding.beside_results() * here);
+    };
+    for (const Difference& d : differences(distances, record_, by_arithmetic))
+      if (d.distance <= one.allowed(d.step, d.quantity, d.tensor)) one.ill_conditioned.push_back(to_string(d));
+    std::sort(one.ill_conditioned.begin(), one.ill_conditioned.end());
+    one.ill_conditioned.erase(std::unique(one.ill_conditioned.begin(), one.ill_conditioned.end()),
+                              one.ill_conditioned.end());
+    return one;
   }
 
   // What invariant numerics promise of every layout without tp.
@@ -221,21 +290,57 @@ class Verifier {
     judge(by, nullptr);
   }
 
-  void judge(const Judgement& by, const Distances* one_rank) {
+  void judge(const Judgement& by, const OneRank* one_rank) {
     const Distances layout = timed(fmt::format("{} on {}, {}", by.precision, by.recipe.run.backend, report_.layout),
                                    [&] { return distances_of(by.recipe, setup_.steps, by.record); });
-    VerifyReport::Pass pass{by.precision, by.recipe.run.backend, {}};
-    for (const Quantity q : kQuantities) {
-      const Difference worst = worst_of(layout, q, by.allowed);
-      pass.rows.push_back({.quantity = q,
-                           .one_rank = one_rank ? one_rank->at(worst.step, q, worst.tensor) : 0,
-                           .layout = worst.distance,
-                           .allowed = worst.allowed,
-                           .step = worst.step + 1,
-                           .tensor = worst.tensor});
-    }
+    VerifyReport::Pass pass{by.precision, by.recipe.run.backend, {}, {}};
+    if (one_rank) pass.ill_conditioned = one_rank->ill_conditioned;
+    for (const Quantity q : kQuantities) pass.rows.push_back(row_of(q, layout, by, one_rank));
     report_.passes.push_back(std::move(pass));
+    if (one_rank) {
+      if (const auto first = first_difference(one_rank->distances, by.record, one_rank->allowed))
+        return find_out_one_rank(by, *first);
+    }
     if (const auto first = first_difference(layout, by.record, by.allowed)) find_out(by, *first);
+  }
+
+  // Where the layout is farthest; where one rank is, if that is beyond what it may be.
+  static VerifyReport::Row row_of(Quantity q, const Distances& layout, const Judgement& by, const OneRank* one_rank) {
+    Difference worst = worst_of(layout, q, by.allowed);
+    if (one_rank) {
+      const Difference of_one = worst_of(one_rank->distances, q, one_rank->allowed);
+      if (!(of_one.distance <= of_one.allowed)) worst = of_one;
+    }
+    const auto& [step, quantity, tensor, distance, most] = worst;
+    return {.quantity = q,
+            .one_rank = one_rank ? one_rank->distances.at(step, q, tensor) : 0,
+            .one_rank_allowed = one_rank ? one_rank->allowed(step, q, tensor) : 0,
+            .layout = layout.at(step, q, tensor),
+            .allowed = by.allowed(step, q, tensor),
+            .step = step + 1,
+            .tensor = tensor};
+  }
+
+  // One rank is wrong in its own precision: which operation is, beside the same one in fp64?
+  void find_out_one_rank(const Judgement& by, const Difference& first) {
+    const Recipe one = one_rank_of(by.recipe);
+    VerifyReport::Finding found{.step = first.step + 1,
+                                .precision = by.precision,
+                                .what = to_string(first) + ", on one rank",
+                                .tensor = first.tensor,
+                                .operation = {},
+                                .smallest = {one, {}},
+                                .on_one_rank = true};
+    OpLog exact, own;
+    timed("comparing every operation of that step on one rank", [&] {
+      log_ops(in_fp64(one), first.step, exact);
+      log_ops(one, first.step, own);
+      return true;
+    });
+    const auto op = own.first_difference(exact, by.op_tolerance);
+    found.operation = op ? say_operation(*op, {"in fp64", "in " + by.precision})
+                         : without_operation(first, own.num_comparable(exact));
+    report_.finding = std::move(found);
   }
 
   // Of a layout that runs so many steps.
@@ -281,13 +386,16 @@ class Verifier {
       log_ops(one, first->step, of_one);
       log_ops(layout, first->step, of_many);
       const auto op = of_many.first_difference(of_one, by.op_tolerance);
-      if (op) return say_operation(*op);
+      if (op) return say_operation(*op, {"on one rank", "on the layout"});
       return without_operation(*first, of_many.num_comparable(of_one));
     });
   }
 
-  static std::string say_operation(const OpLog::Difference& d) {
-    const std::string sums = fmt::format("its sum is {:.6g} on one rank and {:.6g} on the layout", d.one, d.many);
+  struct Sides {
+    std::string one, many;
+  };
+  static std::string say_operation(const OpLog::Difference& d, const Sides& sides) {
+    const std::string sums = fmt::format("its sum is {:.6g} {} and {:.6g} {}", d.one, sides.one, d.many, sides.many);
     const std::string where = to_string(d.name);
     if (!d.read) return fmt::format("{}: {}; what it read was equal, where it can be compared", where, sums);
     return fmt::format(
@@ -297,11 +405,15 @@ class Verifier {
   }
 
   static std::string without_operation(const Difference& first, int64_t compared) {
-    const std::string what = first.quantity == Quantity::gradients
-                                 ? "the sum of this gradient over ranks or micro-batches"
-                             : first.quantity == Quantity::weights ? "the update, or what clips its gradients"
-                                                                   : "the sum of it over ranks";
-    return fmt::format("{}: all {} operands of forward and backward that can be compared are equal", what, compared);
+    return fmt::format("{}: all {} operands of forward and backward that can be compared are equal",
+                       made_after_backward(first.quantity), compared);
+  }
+
+  static std::string made_after_backward(Quantity q) {
+    if (q == Quantity::gradients) return "the sum of this gradient over ranks or micro-batches";
+    if (q == Quantity::states || q == Quantity::weights)
+      return "the update: the optimizer, or what clips its gradients and divides them by the loss scale";
+    return "the sum of it over ranks";
   }
 
   const VerifySetup& setup_;

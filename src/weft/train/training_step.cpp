@@ -1,0 +1,50 @@
+#include "weft/train/training_step.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "weft/base/rng.h"
+
+namespace weft {
+
+TrainingStep::Result TrainingStep::run(int64_t step, int64_t batch, const Watch& watch) const {
+  const int64_t updates = step - loss_scale_.state.skipped_steps;  // the optimizer knows no other steps
+  const double loss = run_batch(batch, watch), scale = loss_scale_.state.scale;
+  Result result{.targets = batches_.counted(batch),
+                .loss = loss,
+                .grad_norm = rank_.state.norm->wait_measure(rank_.backend) / scale,
+                .lr = rank_.plan.lr.at(updates),
+                .loss_scale = scale,
+                .outcome = Outcome::updated};
+  const bool finite = std::isfinite(loss) && std::isfinite(result.grad_norm);  // the same on every rank, as both are
+  if (!finite) result.outcome = loss_scale_.may_skip() ? Outcome::skipped : Outcome::stuck;
+  if (result.outcome == Outcome::stuck) return result;
+  if (watch.before_end) watch.before_end(result);
+  if (finite)
+    update(updates, result);
+  else
+    loss_scale_.count_overflow();
+  return result;
+}
+
+double TrainingStep::run_batch(int64_t batch, const Watch& watch) const {
+  const double counted = double(std::max<int64_t>(1, batches_.counted(batch)));
+  const LoadMicroBatch load = [&](MicroBatch& b) { batches_.load(batch, b); };
+  const uint64_t dropout_key = rng_key(rng_key(uint64_t(recipe_.train.seed), "dropout"), uint64_t(batch));
+  return rank_.executor.run_on(watch.backend != nullptr ? *watch.backend : rank_.backend,
+                               {.load = load,
+                                .loss_scale = loss_scale_.state.scale / counted,
+                                .dropout_key = dropout_key,
+                                .begins = watch.begins}) /
+         counted;
+}
+
+void TrainingStep::update(int64_t updates, const Result& result) const {
+  const double scale = clip_scale(result.grad_norm, recipe_.optimizer.clip_grad) / result.loss_scale;
+  update_all(rank_.backend, *rank_.plan.optimizer, rank_.state.params, rank_.executor.scratch(),
+             {.lr = result.lr, .grad_scale = scale, .step = updates + 1});
+  rank_.check_used();
+  loss_scale_.count_good();
+}
+
+}  // namespace weft

@@ -1,0 +1,57 @@
+// One step of training, as Trainer does it and `weft verify` looks at it: forward and backward of a batch, the norm of
+// its gradients, and the update of the weights by them, clipped and without the loss scale.
+#pragma once
+#include <functional>
+
+#include "weft/optim/loss_scale.h"
+#include "weft/recipe/recipe.h"
+#include "weft/train/batch_loader.h"
+#include "weft/train/rank_run.h"
+
+namespace weft {
+
+// Borrows all it is made of. Every rank of the mesh runs the same steps.
+class TrainingStep {
+ public:
+  struct Parts {
+    const Recipe& recipe;
+    RankRun& rank;
+    BatchLoader& batches;
+    LossScale& loss_scale;  // counts on
+  };
+  explicit TrainingStep(const Parts& parts)
+      : recipe_(parts.recipe), rank_(parts.rank), batches_(parts.batches), loss_scale_(parts.loss_scale) {}
+
+  enum class Outcome : uint8_t {
+    updated,
+    skipped,  // loss or norm is not finite: weights and optimizer state stay, the loss scale has counted it
+    stuck     // neither is finite, and no loss scale may fall: nothing has changed
+  };
+  struct Result {
+    int64_t targets;         // that count in the batch
+    double loss, grad_norm;  // the same on every rank; the norm without the loss scale
+    double lr;
+    double loss_scale;  // that the gradients have
+    Outcome outcome;
+  };
+  struct Watch {
+    Backend* backend = nullptr;                          // of forward and backward: a decorator of the rank's
+    std::function<void(const Action&)> begins = {};      // before every action
+    std::function<void(const Result&)> before_end = {};  // gradients are whole sums; not where the step is stuck
+  };
+  // Step `step`, from 0, of which loss_scale.state.skipped_steps have been skipped, by this batch of the data, whose
+  // number is also dropout's. The numbers differ only where a trial repeats a batch that was skipped. Blocks.
+  Result run(int64_t step, int64_t batch, const Watch& watch) const;
+  // Its forward and backward alone: the loss; gradients are multiplied by the loss scale. Blocks.
+  double run_batch(int64_t batch, const Watch& watch) const;
+
+ private:
+  void update(int64_t updates, const Result& result) const;
+
+  const Recipe& recipe_;
+  RankRun& rank_;
+  BatchLoader& batches_;
+  LossScale& loss_scale_;
+};
+
+}  // namespace weft
