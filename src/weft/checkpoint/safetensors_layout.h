@@ -45,7 +45,9 @@ class SafetensorsLayout {
     size_t file;
     int64_t offset;  // bytes from the beginning of the file
     int64_t bytes;
+    size_t number;  // of all tensors, in the order of files and of the data in them
   };
+  size_t num_tensors() const { return places_.size(); }
   Place find(std::string_view tensor) const;
 
  private:

@@ -8,6 +8,7 @@
 
 #include "weft/base/error.h"
 #include "weft/checkpoint/durable_file.h"
+#include "weft/checkpoint/word_sum.h"
 
 namespace weft {
 namespace {
@@ -37,7 +38,7 @@ void create_files(const std::filesystem::path& folder, const SafetensorsLayout& 
 }
 
 SharedWriter::SharedWriter(const std::filesystem::path& folder, const SafetensorsLayout& layout)
-    : folder_(folder), layout_(layout), fds_(layout.files().size(), -1) {
+    : folder_(folder), layout_(layout), fds_(layout.files().size(), -1), sums_(layout.num_tensors(), 0) {
   buffer_.reserve(kBufferBytes);
 }
 
@@ -52,6 +53,9 @@ void SharedWriter::write(std::string_view tensor, int64_t offset, std::span<cons
   const SafetensorsLayout::Place place = layout_.find(tensor);
   WEFT_CHECK(offset >= 0 && offset + int64_t(bytes.size()) <= place.bytes, "bytes [{}, {}) of {}, which has {}", offset,
              offset + int64_t(bytes.size()), tensor, place.bytes);
+  WEFT_CHECK(offset % 4 == 0 && (bytes.size() % 4 == 0 || offset + int64_t(bytes.size()) == place.bytes),
+             "bytes [{}, {}) of {} cut a word", offset, offset + int64_t(bytes.size()), tensor);
+  sums_[place.number] += word_sum(bytes, offset / 4);
   const int64_t at = place.offset + offset;
   const bool follows = place.file == buffered_file_ && at == buffered_at_ + int64_t(buffer_.size());
   if (!follows || buffer_.size() + bytes.size() > kBufferBytes) flush();

@@ -24,10 +24,13 @@ class SharedWriter {
   SharedWriter& operator=(const SharedWriter&) = delete;
   ~SharedWriter();
 
-  // Bytes [offset, offset + bytes.size()) of a tensor's data. Runs that follow each other are written together.
+  // Bytes [offset, offset + bytes.size()) of a tensor's data: whole words of 4 bytes, each once by one rank. Runs that
+  // follow each other are written together.
   void write(std::string_view tensor, int64_t offset, std::span<const std::byte> bytes);
   // All that was written is on the disk. Blocks.
   void sync();
+  // The word_sum of what was given to write, of each tensor, numbered as in the layout.
+  const std::vector<uint64_t>& sums() const { return sums_; }
 
  private:
   void flush();
@@ -40,6 +43,7 @@ class SharedWriter {
   std::vector<std::byte> buffer_;
   size_t buffered_file_ = 0;
   int64_t buffered_at_ = 0;
+  std::vector<uint64_t> sums_;
 };
 
 }  // namespace weft
