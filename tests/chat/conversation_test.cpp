@@ -213,9 +213,11 @@ TEST(ChatParts, ThatShouldBeTextsAndAreNoneAreNamedWithTheirKeys) {
   const auto error = [](const std::string& parts) {
     return testing::error_of([&] { read_conversation(talk_of(parts), "c"); });
   };
-  EXPECT_EQ(error(R"([{"type": "text", "text": "a"}, {"type": "text", "value": "b"}])"),
-            "c: message 1: part 2 of its content: has no \"text\", but \"type\", \"value\"; a part is {\"type\": "
+  EXPECT_EQ(error(R"([{"type": "text", "text": "a"}, {"type": "text", "words": "b"}])"),
+            "c: message 1: part 2 of its content: has no \"text\", but \"type\", \"words\"; a part is {\"type\": "
             "\"text\", \"text\": \"...\"}");
+  EXPECT_EQ(marked(kChatMl, talk_of(R"([{"type": "text", "value": "a"}, {"type": "text", "text": "b"}])")),
+            "<|user|>a\nb<end>\n");
   EXPECT_SAYS(error(R"([{"value": "b"}])"), "has no \"text\", but \"value\"");
   EXPECT_SAYS(error(R"([{"type": "text", "text": 3}])"), "\"text\" is no text");
   EXPECT_EQ(error(R"([{"type": "image", "url": "x"}, "b", []])"), "");

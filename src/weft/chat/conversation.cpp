@@ -59,6 +59,8 @@ ChatTemplate::ChatTemplate(std::map<std::string, Template> templates, Value spec
     : templates_(std::move(templates)), special_tokens_(std::move(special_tokens)), name_(std::move(name)) {
   for (const auto& [key, one] : templates_)
     if (takes_parts(one)) with_parts_.insert(key);
+  for (const auto& [key, one] : templates_)
+    if (takes_calls(one)) with_calls_.insert(key);
 }
 
 // Whether it shows the text of a content that is a list of parts, and not the list. Told by what it makes of one: most
@@ -74,6 +76,23 @@ bool ChatTemplate::takes_parts(const Template& one) const {
     return at != std::string::npos && !text.substr(0, at).ends_with("'text': '") &&
            !text.substr(0, at).ends_with("\"text\": \"");
   } catch (const Error&) { return false; }
+}
+
+// Whether it shows what the assistant calls, or cannot be told.
+bool ChatTemplate::takes_calls(const Template& one) const {
+  constexpr std::string_view kText = "weft-probe";
+  const Value tools = parse_value(
+      R"([{"type": "function", "function": {"name": "f", "description": "f", "parameters": {"type": "object",
+          "properties": {"x": {"type": "string", "description": "x"}}}}}])",
+      "a probe");
+  const Value messages = parse_value(
+      R"([{"role": "user", "content": "x"}, {"role": "assistant", "content": "", "tool_calls": [{"id": "000000001",
+          "type": "function", "function": {"name": "f", "arguments": {"x": "weft-probe"}}}]}])",
+      "a probe");
+  try {
+    const std::string text = one.render(variables_of({.messages = messages, .tools = tools}, {})).text;
+    return text.find(kText) != std::string::npos;
+  } catch (const Error&) { return true; }
 }
 
 std::string ChatTemplate::chosen(const Conversation& c) const {
@@ -97,7 +116,10 @@ Dict ChatTemplate::variables_of(const Conversation& c, const RenderOptions& o) c
 Rendering ChatTemplate::rendered(const Conversation& c, const RenderOptions& o) const {
   const std::string name = chosen(c);
   Dict variables = variables_of(c, o);
-  if (!with_parts_.contains(name)) variables.set("messages", with_joined_parts(c.messages));
+  Value messages = c.messages;
+  if (!with_parts_.contains(name)) messages = with_joined_parts(messages);
+  if (!with_calls_.contains(name)) messages = with_written_calls(messages);
+  variables.set("messages", messages);
   return templates_.at(name).render(variables);
 }
 

@@ -21,8 +21,9 @@ struct Conversation {
   Value documents{};         // the same
   Value variables{nullptr};  // others of the template, by name: a dictionary or none
 };
-// A list of messages, or an object with `messages_key` and what else a Conversation has ("chat_template_kwargs" are its
-// variables; other keys are left alone). ShareGPT's messages, {"from": "human", "value": ...}, get roles and contents.
+// A list of messages, or an object with `messages_key` ("a.b": "b" in "a") and what else a Conversation has
+// ("chat_template_kwargs" are its variables; other keys are left alone; tools may be a text). ShareGPT's messages,
+// {"from": "human", "value": ...}, get roles and contents (share_gpt.h).
 // Throws FileError, beginning with `source`, also for parts of a content that should be texts and are none, and for
 // weights of messages that are neither 0 nor 1.
 Conversation read_conversation(std::string_view json, std::string_view source,
@@ -33,6 +34,10 @@ Conversation read_conversation(std::string_view json, std::string_view source,
 bool is_trained(const Value& message);
 // What a message says: its content, or the texts among its parts with a line feed between them.
 std::string text_in(const Value& message);
+// Its calls of functions as JSON, a line each.
+std::string calls_in(const Value& message);
+// The messages with calls of functions at the end of their contents in the place of "tool_calls".
+Value with_written_calls(const Value& messages);
 // The messages with texts in the place of lists of parts. Throws Error where a part is no text.
 Value with_joined_parts(const Value& messages);
 
@@ -46,13 +51,13 @@ std::tm day_named(const std::string& date, const std::string& name);
 
 // Which template: see read_chat_template().
 struct TemplateChoice {
-  std::filesystem::path file{};  // empty: of the tokenizer's folder
+  std::filesystem::path file{};  // or the name of a built-in one; empty: of the tokenizer's folder
   std::string name{};            // empty: "default", or "tool_use" for a conversation with tools where there is one
   std::string option = "--template";  // by which the user gives `file`, for errors
 };
 
 // Immutable; any thread may use it. A template sees contents that are lists of parts as they are if it shows their
-// texts, else joined (with_joined_parts).
+// texts, else joined (with_joined_parts), and calls of functions likewise (with_written_calls).
 class ChatTemplate {
  public:
   ChatTemplate(std::map<std::string, Template> templates, Value special_tokens, std::string name);
@@ -72,6 +77,7 @@ class ChatTemplate {
 
  private:
   bool takes_parts(const Template& one) const;
+  bool takes_calls(const Template& one) const;
   std::string chosen(const Conversation& conversation) const;  // its name
   Dict variables_of(const Conversation& conversation, const RenderOptions& options) const;
   Rendering rendered(const Conversation& conversation, const RenderOptions& options) const;
@@ -79,8 +85,8 @@ class ChatTemplate {
   std::vector<Span> assistant_spans(const Conversation& c, const std::string& whole, const RenderOptions& o) const;
 
   std::map<std::string, Template> templates_;
-  std::set<std::string> with_parts_;  // names of those that take contents in parts
-  Value special_tokens_;              // "bos_token": "<s>", ...
+  std::set<std::string> with_parts_, with_calls_;  // names of those that take contents in parts, and calls
+  Value special_tokens_;                           // "bos_token": "<s>", ...
   std::string name_;
 };
 

@@ -5,11 +5,29 @@
 #include "weft/base/error.h"
 #include "weft/base/json.h"
 #include "weft/chat/conversation.h"
+#include "weft/chat/share_gpt.h"
 
 namespace weft::chat {
 namespace {
 
 const Value* get(const Value& v, std::string_view key) { return v.is_dict() ? v.dict().get(key) : nullptr; }
+
+// An object with another value under a key, where that stands or at its end.
+Value with(const Value& object, const char* key, Value value) {
+  Value changed = make_dict();
+  for (const auto& [name, one] : object.dict().items()) changed.dict().set(name, one);
+  changed.dict().set(key, std::move(value));
+  return changed;
+}
+
+// "a.b": of that name, or else "b" in "a".
+const Value* get_path(const Value& v, std::string_view key) {
+  if (const Value* found = get(v, key)) return found;
+  for (size_t dot = key.find('.'); dot != std::string_view::npos; dot = key.find('.', dot + 1))
+    if (const Value* outer = get(v, key.substr(0, dot)))
+      if (const Value* found = get_path(*outer, key.substr(dot + 1))) return found;
+  return nullptr;
+}
 
 const Value& list_in(const Value& v, std::string_view what, std::string_view source) {
   if (!v.holds<List>()) throw FileError(fmt::format("{}: \"{}\": expected a list", source, what));
@@ -22,27 +40,22 @@ Value list_of(const Value& conversation, std::string_view key, std::string_view 
   return found == nullptr ? Value() : found->is_none() ? Value(nullptr) : list_in(*found, key, source);
 }
 
-// ShareGPT's {"from": "human", "value": ...} as {"role": "user", "content": ...}; others stay.
-Value with_role(const Value& message, std::string_view where) {
-  constexpr std::pair<std::string_view, const char*> kRoles[] = {{"human", "user"},    {"user", "user"},
-                                                                 {"gpt", "assistant"}, {"assistant", "assistant"},
-                                                                 {"system", "system"}, {"tool", "tool"}};
-  const Value *from = get(message, "from"), *value = get(message, "value");
-  if (get(message, "role") != nullptr || from == nullptr || value == nullptr) return message;
-  const auto role = std::find_if(std::begin(kRoles), std::end(kRoles), [from](const auto& known) {
-    return from->is_string() && from->string() == known.first;
-  });
-  if (role == std::end(kRoles))
-    throw FileError(fmt::format("{}: \"from\" is {}; it may be human, user, gpt, assistant, system or tool", where,
-                                from->is_string() ? in_quotes(from->string()) : std::string(kind_of(*from))));
-  Value renamed = make_dict();
-  for (const auto& [key, one] : message.dict().items()) {
-    if (key.string() == "from")
-      renamed.dict().set("role", role->second);
-    else
-      renamed.dict().set(key.string() == "value" ? "content" : key, one);
+// {"type": "text", "value": ...}, as some write it, as {"type": "text", "text": ...}. What tools give back is theirs.
+Value with_text_parts(const Value& message) {
+  const Value *content = get(message, "content"), *role = get(message, "role");
+  const bool tool = role != nullptr && role->is_string() && role->string() == "tool";
+  if (content == nullptr || !content->holds<List>() || tool) return message;
+  Items parts = content->list().items;
+  for (Value& part : parts) {
+    const Value *type = get(part, "type"), *value = get(part, "value");
+    const bool text = type != nullptr && type->is_string() && type->string() == "text";
+    if (!text || value == nullptr || !value->is_string() || get(part, "text") != nullptr) continue;
+    Value renamed = make_dict();
+    for (const auto& [key, one] : part.dict().items())
+      renamed.dict().set(key.string() == "value" ? Value("text") : key, one);
+    part = std::move(renamed);
   }
-  return renamed;
+  return with(message, "content", make_list(std::move(parts)));
 }
 
 // That a part which is a text has one. What tools give back is theirs.
@@ -80,8 +93,8 @@ void judge_weights(const Value& message, std::string_view where) {
       throw FileError(fmt::format("{}: its \"{}\" is neither 0 nor 1, true nor false", where, key));
 }
 
-Value message_of(const Value& v, const std::string& where) {
-  const Value message = with_role(v, where);
+Value message_of(const Value& v, const std::string& where, ShareGpt& share_gpt) {
+  const Value message = with_text_parts(share_gpt.renamed(v, where));
   const Value* role = get(message, "role");
   if (role == nullptr || !role->is_string())
     throw FileError(fmt::format("{}: each message is an object with a \"role\"", where));
@@ -98,7 +111,7 @@ bool is_text_part(const Value& part) {
 
 Conversation read_conversation(std::string_view json, std::string_view source, std::string_view messages_key) {
   const Value v = parse_value(json, source);
-  const Value* found = v.holds<List>() ? &v : get(v, messages_key);
+  const Value* found = v.holds<List>() ? &v : get_path(v, messages_key);
   if (found == nullptr)
     throw FileError(
         fmt::format("{}: expected a list of messages, or an object with {}{}", source, in_quotes(messages_key),
@@ -107,10 +120,13 @@ Conversation read_conversation(std::string_view json, std::string_view source, s
                         : "; it has \"conversations\": name that as the key of its messages (messages_key)"));
   Conversation c;
   Items messages = list_in(*found, messages_key, source).list().items;
+  ShareGpt share_gpt;
   for (size_t i = 0; i < messages.size(); ++i)
-    messages[i] = message_of(messages[i], fmt::format("{}: message {}", source, i + 1));
+    messages[i] = message_of(messages[i], fmt::format("{}: message {}", source, i + 1), share_gpt);
   c.messages = make_list(std::move(messages));
-  c.tools = list_of(v, "tools", source);
+  const Value* tools = get(v, "tools");
+  c.tools =
+      tools != nullptr && tools->is_string() ? tools_of_text(tools->string(), source) : list_of(v, "tools", source);
   c.documents = list_of(v, "documents", source);
   if (const Value* more = get(v, "chat_template_kwargs")) {
     if (!more->is_dict()) throw FileError(fmt::format("{}: \"chat_template_kwargs\": expected an object", source));
@@ -141,6 +157,33 @@ std::string text_in(const Value& message) {
     if (is_text_part(part))
       text += (text.empty() ? "" : "\n") + (part.is_string() ? part.string() : get(part, "text")->string());
   return text;
+}
+
+std::string calls_in(const Value& message) {
+  const Value* calls = get(message, "tool_calls");
+  if (calls == nullptr || !calls->holds<List>()) return "";
+  std::string text;
+  Budget budget;
+  for (const Value& call : calls->list().items) {
+    const Value* function = get(call, "function");
+    text += (text.empty() ? "" : "\n") + to_json(budget, function != nullptr ? *function : call, {});
+  }
+  return text;
+}
+
+Value with_written_calls(const Value& messages) {
+  Items all = messages.list().items;
+  for (Value& message : all) {
+    const std::string calls = calls_in(message);
+    if (calls.empty()) continue;
+    const std::string said = text_in(message);
+    Value written = make_dict();
+    for (const auto& [key, one] : message.dict().items())
+      if (key.string() != "tool_calls") written.dict().set(key, one);
+    written.dict().set("content", said + (said.empty() ? "" : "\n") + calls);
+    message = std::move(written);
+  }
+  return make_list(std::move(all));
 }
 
 Value with_joined_parts(const Value& messages) {

@@ -2,6 +2,7 @@
 #include "weft/base/error.h"
 #include "weft/base/json.h"
 #include "weft/base/mapped_file.h"
+#include "weft/chat/built_in_templates.h"
 #include "weft/chat/conversation.h"
 
 namespace weft::chat {
@@ -85,9 +86,16 @@ std::string names_of(const Sources& sources) {
 ChatTemplate read_chat_template(const fs::path& tokenizer, const TemplateChoice& choice) {
   const bool has_folder = tokenizer != "byte";
   const fs::path folder = fs::is_directory(tokenizer) ? tokenizer : tokenizer.parent_path();
+  const BuiltInTemplate* built_in = is_there(choice.file) ? nullptr : built_in_template(choice.file.string());
+  if (!choice.file.empty() && built_in == nullptr && !is_there(choice.file))
+    throw FileError(
+        fmt::format("{}: there is no such file, and no chat template of this name is built in; there are {}",
+                    choice.file.string(), built_in_template_names()));
   Sources sources;
   if (choice.file.empty() && has_folder)
     sources = of_folder(folder);
+  else if (built_in != nullptr)
+    sources["default"] = {std::string(built_in->text), choice.file.string()};
   else if (choice.file.extension() == ".json")
     sources = of_config(choice.file);
   else if (!choice.file.empty())
@@ -97,15 +105,20 @@ ChatTemplate read_chat_template(const fs::path& tokenizer, const TemplateChoice&
   if (sources.empty())
     throw FileError(
         fmt::format("{}: no chat template: there is none in chat_template.jinja, chat_template.json or "
-                    "tokenizer_config.json; give one by {}",
-                    where, choice.option));
+                    "tokenizer_config.json; give one by {}: a file, or the name of a built-in one ({})",
+                    where, choice.option, built_in_template_names()));
   if (!sources.contains(needed))
     throw FileError(fmt::format("{}: no chat template {}; there are {}", where, in_quotes(needed), names_of(sources)));
   std::map<std::string, Template> templates;
   for (const auto& [name, source] : sources)
     if (name == needed || (choice.name.empty() && name == "tool_use"))
       templates.emplace(name, Template(source.text, source.name));
-  return ChatTemplate(std::move(templates), has_folder ? special_tokens(folder) : make_dict(), choice.name);
+  Value tokens = has_folder ? special_tokens(folder) : make_dict();
+  if (built_in != nullptr && tokens.dict().get("bos_token") == nullptr && tokens.dict().get("eos_token") == nullptr) {
+    tokens.dict().set("bos_token", built_in->bos);
+    tokens.dict().set("eos_token", built_in->eos);
+  }
+  return ChatTemplate(std::move(templates), std::move(tokens), choice.name);
 }
 
 }  // namespace weft::chat
