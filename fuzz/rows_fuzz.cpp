@@ -5,7 +5,7 @@
 
 #include "weft/base/error.h"
 #include "weft/base/utf8.h"
-#include "weft/pipeline/row_document.h"
+#include "weft/pipeline/document_reader.h"
 
 namespace {
 
@@ -28,6 +28,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   weft::SourceConfig source;
   source.name = "fuzz";
   if (data[0] & 4) source.invalid_text = "repair";
+  weft::DocumentReader reader(source);
   weft::Row row;
   int64_t number = 0, end = 0;
   while (rows->next(row)) {
@@ -36,8 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (!row.broken.empty()) continue;
     try {
       weft::Document d;
-      std::string why;
-      if (!weft::read_document(source, file, row, d, why)) continue;
+      if (!reader.read(file, row, d).empty()) continue;
       d.origin.row = row.number;
       if (weft::utf8_error(d.text) != std::string::npos || d.text.find('\0') != std::string::npos) std::abort();
       const std::string line = weft::to_line(d);

@@ -114,7 +114,7 @@ TEST(Conversations, ContentsInPartsAreTheirTextsAndOthersAreBroken) {
   const std::string parts =
       R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "one?"}]},
                        {"role": "assistant", "content": [{"type": "text", "text": "first"}]}]})";
-  const std::string value = R"({"messages": [{"role": "user", "content": [{"type": "text", "value": "one?"}]}]})";
+  const std::string value = R"({"messages": [{"role": "user", "content": [{"type": "text", "words": "one?"}]}]})";
   std::string row_of_parts = parts;
   std::erase(row_of_parts, '\n');
   const Case whole(row("one?", "first")), c(row_of_parts + "\n" + value + "\n");
@@ -124,7 +124,7 @@ TEST(Conversations, ContentsInPartsAreTheirTextsAndOthersAreBroken) {
   EXPECT_EQ(slurp(c.prefix() + ".bin"), slurp(whole.prefix() + ".bin"));
   EXPECT_EQ(open_stage(c.dir / "set/read").counts.dropped, (std::map<std::string, int64_t>{{"broken", 1}}));
   const std::string broken = slurp(c.dir / "set/read/broken-00000.jsonl");
-  EXPECT_NE(broken.find("has no \\\"text\\\", but \\\"type\\\", \\\"value\\\""), std::string::npos) << broken;
+  EXPECT_NE(broken.find("has no \\\"text\\\", but \\\"type\\\", \\\"words\\\""), std::string::npos) << broken;
 }
 
 TEST(Conversations, WhatIsBrokenNamesTheKeyOfTheMessages) {

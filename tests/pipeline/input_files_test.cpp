@@ -2,6 +2,7 @@
 #include "weft/pipeline/input_files.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <set>
 
@@ -73,11 +74,83 @@ TEST(InputFiles, LinksInAFolderAreFollowedAndBadOnesNamed) {
   fs::create_symlink(dir / "elsewhere", dir / "in/linked");
   EXPECT_EQ(expand_names({(dir / "in").string()}),
             (std::vector{(dir / "in/linked/b.txt").string(), (dir / "in/sub/a.txt").string()}));
+}
+
+// What cannot be opened, by its name's end: why. `texts`: of the others.
+std::map<std::string, std::string> failures_of_run(const fs::path& out, const std::string& files,
+                                                   std::vector<std::string>& texts) {
+  EXPECT_EQ(said_by_run(out, files), "");
+  texts = testing::texts_of(out / "read");
+  std::map<std::string, std::string> found;
+  const StageResult read = open_stage(out / "read");
+  for (const auto& input : read.manifest.at("inputs"))
+    if (input.contains("failure"))
+      found[fs::path(input.at("file").get<std::string>()).filename()] = input.at("failure");
+  EXPECT_EQ(read.manifest.at("broken"), found.size());
+  return found;
+}
+
+TEST(InputFiles, WhatCannotBeOpenedIsPutAsideByName) {
+  const TempDir dir;
+  fs::create_directories(dir / "in/sub");
+  spill(dir / "in/sub/a.txt", "a");
   fs::create_symlink(dir / "in", dir / "in/sub/circle");
-  EXPECT_SAYS(said_by_run(dir / "out", list_of(dir / "in")), "circle: a link to a folder that it is in");
-  fs::remove(dir / "in/sub/circle");
   fs::create_symlink(dir / "gone", dir / "in/sub/lost.txt");
-  EXPECT_SAYS(said_by_run(dir / "out", list_of(dir / "in")), "lost.txt: a link to nothing");
+  fs::create_symlink(dir / "in/loop.txt", dir / "in/loop.txt");
+  spill(dir / "in/caf\xe9.txt", "no");
+  std::vector<std::string> texts;
+  for (const std::string& files : {list_of(dir / "in"), list_of(dir / "in/**"), list_of(dir / "in/**/*")}) {
+    const TempDir out;
+    auto failures = failures_of_run(out / "out", files, texts);
+    EXPECT_EQ(texts, std::vector<std::string>{"a"});
+    EXPECT_EQ(failures.size(), 4u) << files;
+    EXPECT_SAYS(failures["circle"], "is a link to a folder that it is in");
+    EXPECT_EQ(failures["lost.txt"], "is a link to nothing");
+    EXPECT_SAYS(failures["loop.txt"], "is a link to itself");
+    EXPECT_SAYS(failures["caf\\xe9.txt"], "has a name that is not UTF-8");
+  }
+  auto failures = failures_of_run(
+      dir / "named", "[\"" + (dir / "in/sub/a.txt").string() + "\", \"" + (dir / "in/loop.txt").string() + "\"]",
+      texts);
+  EXPECT_EQ(failures.size(), 1u);
+}
+
+TEST(InputFiles, ASourceOfWhichNothingCanBeOpenedIsRefused) {
+  const TempDir dir;
+  fs::create_directories(dir / "in");
+  fs::create_symlink(dir / "gone", dir / "in/lost.txt");
+  fs::create_symlink(dir / "gone", dir / "in/also.txt");
+  const std::string said = said_by_run(dir / "out", list_of(dir / "in"));
+  EXPECT_SAYS(said, "also.txt: is a link to nothing; none of the 2 files of source \"s\" can be read");
+  EXPECT_SAYS(said_by_run(dir / "out", list_of(dir / "in/lost.txt")), "lost.txt: is a link to nothing");
+}
+
+TEST(InputFiles, WhatMayNotBeOpenedIsPutAsideByName) {
+  const TempDir dir;
+  fs::create_directories(dir / "in/closed");
+  spill(dir / "in/a.txt", "a");
+  spill(dir / "in/secret.txt", "s");
+  fs::permissions(dir / "in/secret.txt", fs::perms::none);
+  fs::permissions(dir / "in/closed", fs::perms::none);
+  if (eaccess((dir / "in/secret.txt").c_str(), R_OK) == 0) GTEST_SKIP() << "this user may read everything";
+  std::vector<std::string> texts;
+  auto failures = failures_of_run(dir / "out", list_of(dir / "in"), texts);
+  fs::permissions(dir / "in/closed", fs::perms::owner_all);
+  EXPECT_EQ(texts, std::vector<std::string>{"a"});
+  EXPECT_EQ(failures["secret.txt"], "cannot be read: Permission denied");
+  EXPECT_EQ(failures["closed"], "cannot be read: Permission denied");
+}
+
+// A hole in what training data are compared with would go unseen.
+TEST(InputFiles, AnEvaluationFileThatCannotBeOpenedIsRefused) {
+  const TempDir dir;
+  fs::create_directories(dir / "eval");
+  spill(dir / "a.txt", "a");
+  spill(dir / "eval/e.txt", "one two three four five six seven eight");
+  fs::create_symlink(dir / "gone", dir / "eval/lost.txt");
+  EXPECT_SAYS(
+      said_by_run(dir / "out", list_of(dir / "a.txt"), "[decontaminate]\nfiles = " + list_of(dir / "eval") + "\n"),
+      "lost.txt: is a link to nothing");
 }
 
 TEST(InputFiles, APatternThatMatchesNothingIsCalledOne) {
@@ -124,13 +197,6 @@ TEST(InputFiles, AFileIsReadOnce) {
               "in/../in/a.txt are the same file");
   fs::create_symlink(dir / "in/a.txt", dir / "in/b.txt");
   EXPECT_SAYS(said_by_run(dir / "out", folder), "in/b.txt are the same file");
-}
-
-TEST(InputFiles, ANameThatIsNotUtf8IsRefused) {
-  const TempDir dir;
-  fs::create_directories(dir / "in");
-  spill(dir / "in/caf\xe9.txt", "a");
-  EXPECT_SAYS(said_by_run(dir / "out", list_of(dir / "in")), "the name is not UTF-8");
 }
 
 TEST(InputFiles, ALaterStageDoesWithoutTheInputs) {

@@ -84,7 +84,7 @@ TEST(Rules, TheHtmlOfCs336GivesItsText) {
   testing::unpack_cs336(dir);
   std::string expected = slurp(dir / "fixtures/moby_extracted.txt");
   while (expected.ends_with('\n')) expected.pop_back();
-  EXPECT_EQ(html_text(slurp(dir / "fixtures/moby.html"), ""), expected);
+  EXPECT_EQ(html_text(slurp(dir / "fixtures/moby.html")), expected);
 }
 
 TEST(Rules, GopherAndC4KeepTheGoodPageOfCs336) {

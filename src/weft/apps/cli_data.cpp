@@ -46,10 +46,13 @@ Command add_chat(CLI::App& data) {
   auto o = std::make_shared<ChatOptions>();
   CLI::App* app = data.add_subcommand("chat", "Conversations, one a line, to the text or ids that a model sees");
   tokenizer_options(*app, *o);
-  app->add_option("--template", o->template_file, "The chat template; without it, that of the tokenizer's folder")
-      ->type_name("FILE");
+  app->add_option(
+         "--template", o->template_file,
+         "The chat template: a file, or chatml, llama-3, mistral, gemma, zephyr or alpaca; without it, that of the "
+         "tokenizer's folder")
+      ->type_name("FILE|NAME");
   app->add_option("--template-name", o->template_name, "Of several templates, the one of this name")->type_name("NAME");
-  app->add_option("--messages-key", o->messages_key, "Key of the messages in lines that are objects")
+  app->add_option("--messages-key", o->messages_key, "Key of the messages in lines that are objects; a.b: b in a")
       ->capture_default_str()
       ->type_name("NAME");
   app->add_option("--tools", o->tools, "A JSON list of tools, for conversations without their own")->type_name("FILE");

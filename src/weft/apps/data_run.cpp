@@ -18,10 +18,10 @@
 #include "weft/base/cores.h"
 #include "weft/base/error.h"
 #include "weft/pipeline/dataset.h"
+#include "weft/pipeline/document_reader.h"
 #include "weft/pipeline/input_files.h"
 #include "weft/pipeline/ngram_model.h"
 #include "weft/pipeline/pipeline_judge.h"
-#include "weft/pipeline/row_document.h"
 #include "weft/train/progress.h"
 
 namespace weft {
@@ -156,7 +156,12 @@ int run_data_train_ngram(const TrainNgramOptions& o) {
   constexpr int64_t kMostTold = 5;
   const std::vector<InputFile> inputs = input_files({source});
   prepare_output(o.out, o.again);
+  DocumentReader reader(source);
   for (const InputFile& input : inputs) {
+    if (!input.unreadable.empty()) {
+      std::cerr << fmt::format("{}: {}; left out\n", input.path, input.unreadable);
+      continue;
+    }
     const SourceFile file{.path = input.path, .format = format_of(source, input.path), .columns = {}};
     if (file.format == FileFormat::kCsv) throw ConfigError(input.path + ": train-ngram takes text, JSONL and WARC");
     const auto rows = open_rows(source, file, nullptr, {});
@@ -170,9 +175,8 @@ int run_data_train_ngram(const TrainNgramOptions& o) {
         continue;
       }
       Document d;
-      std::string why;
       try {
-        if (!read_document(source, file, row, d, why)) continue;
+        if (!reader.read(file, row, d).empty()) continue;
       } catch (const Error& e) {
         put_aside(row, e.what());
         continue;

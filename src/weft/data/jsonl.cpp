@@ -4,6 +4,7 @@
 
 #include "weft/base/error.h"
 #include "weft/base/json.h"
+#include "weft/base/json_path.h"
 
 namespace weft {
 namespace {
@@ -31,7 +32,9 @@ nlohmann::json parse_line(std::string_view row, const std::string& source) {
 
 std::string document_of(const nlohmann::json& json, const std::string& source, const std::string& key) {
   const JsonFields fields(json, source);
-  if (fields.has(key)) return fields.string(key);
+  const nlohmann::json* found = find_path(json, key);
+  if (found != nullptr && found->is_string()) return found->get<std::string>();
+  if (found != nullptr && !found->is_null()) fields.fail(key, "a string");
   std::string keys;
   for (const auto& [name, value] : json.items())
     if (value.is_string() && keys.size() < 100) keys += (keys.empty() ? "" : ", ") + in_quotes(name);

@@ -13,7 +13,7 @@ bool is_jsonl(const std::filesystem::path& file);
 struct JsonlRequest {
   std::string_view text;     // all of the file
   std::string source;        // its name, for messages
-  std::string key = "text";  // of the string that is the document
+  std::string key = "text";  // of the string that is the document; "a.b" is "b" in "a", too
 };
 // Hands over document after document, and how many bytes of `text` are done. Lines of white space, and a byte order
 // mark before the first, are skipped. Throws FileError, `source: line N...`, for a line that is no valid JSON object

@@ -124,6 +124,10 @@ class Merge {
     context_.progress.begin("dedup, pairs", once ? bytes : 0);
     merge_runs(
         runs, work_, [&](const KeyRecord& r) { take(r); }, options);
+    if (c_.urls && num_urls_ == 0 && num_records_ > 0)
+      throw ConfigError(
+          "dedup.urls = true, but no document has a URL: source.url_key names the key or column that it is under; or "
+          "leave dedup.urls out");
     context_.progress.begin("dedup, lines", 0);
     lines_.finish(work_ / "lines", look);
     const std::vector<Duplicate> all = clusters_.duplicates();
@@ -136,6 +140,8 @@ class Merge {
  private:
   void take(const KeyRecord& r) {
     const KeyKind kind = kind_of(r);
+    ++num_records_;
+    num_urls_ += kind == KeyKind::kUrl;
     if (kind == KeyKind::kLine) return take_line(r);
     if (!last_ || !last_->same_key(r)) {
       last_ = r;
@@ -177,6 +183,7 @@ class Merge {
   RecordSorter lines_;
   std::optional<KeyRecord> last_;
   bool first_is_out_ = false;
+  int64_t num_records_ = 0, num_urls_ = 0;
 };
 
 // A sorted file of records, of which a shard's are wanted.

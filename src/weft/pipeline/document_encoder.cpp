@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "weft/chat/built_in_templates.h"
 #include "weft/pipeline/hashing.h"
 #include "weft/pipeline/named_file.h"
 
@@ -36,7 +37,11 @@ nlohmann::json DocumentEncoder::parameters() const {
   const fs::path tokenizer = config_.tokenizer;
   const fs::path folder = fs::is_directory(tokenizer) ? tokenizer : tokenizer.parent_path();
   nlohmann::json& hashes = parameters["chat_template"];
-  if (!config_.chat_template.empty()) hashes["template"] = hash_of_file(config_.chat_template);
+  if (!config_.chat_template.empty()) {
+    const auto* built_in = chat::built_in_template(config_.chat_template);
+    const bool is_file = built_in == nullptr || fs::exists(config_.chat_template);
+    hashes["template"] = is_file ? hash_of_file(config_.chat_template) : to_hex(hash128(built_in->text));
+  }
   for (const char* name :
        {"chat_template.jinja", "chat_template.json", "tokenizer_config.json", "special_tokens_map.json"})
     if (config_.tokenizer != "byte" && fs::exists(folder / name)) hashes[name] = hash_of_file(folder / name);

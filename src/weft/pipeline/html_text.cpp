@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "weft/base/error.h"
-#include "weft/base/utf8.h"
 #include "weft/tokenize/unicode.h"
 
 namespace weft {
@@ -162,28 +161,14 @@ void on_text(void* user, const xmlChar* text, int size) {
 }
 void on_message(void*, const char*, ...) {}
 
-// What is UTF-8 is that, whatever the page says; else what the server says; else what the page says, or Latin-1.
-void choose_encoding(htmlParserCtxtPtr parser, std::string_view html, const std::string& charset) {
-  if (utf8_error(html) == std::string_view::npos) {
-    xmlSwitchEncoding(parser, XML_CHAR_ENCODING_UTF8);
-    htmlCtxtUseOptions(parser, HTML_PARSE_RECOVER | HTML_PARSE_NONET | HTML_PARSE_IGNORE_ENC);
-    return;
-  }
-  if (charset.empty()) return;
-  if (xmlCharEncodingHandlerPtr handler = xmlFindCharEncodingHandler(charset.c_str())) {
-    xmlSwitchToEncoding(parser, handler);
-    htmlCtxtUseOptions(parser, HTML_PARSE_RECOVER | HTML_PARSE_NONET | HTML_PARSE_IGNORE_ENC);
-  }
-}
-
 }  // namespace
 
 void need_html(std::string_view) {}
 
-std::string html_text(std::string_view html, const std::string& charset) {
+std::string html_text(std::string_view html) {
   if (html.empty()) return "";
   if (html.size() > INT_MAX) throw Error("a page of more than 2 GiB");
-  std::string clean(html);
+  std::string copy, clean(well_formed(html, copy));
   std::replace(clean.begin(), clean.end(), '\0', ' ');  // the parser would stop there
   Page page;
   page.parser = htmlCreateMemoryParserCtxt(clean.data(), int(clean.size()));
@@ -195,13 +180,12 @@ std::string html_text(std::string_view html, const std::string& charset) {
   events.error = events.warning = events.fatalError = on_message;
   *page.parser->sax = events;
   page.parser->userData = &page;
-  htmlCtxtUseOptions(page.parser, HTML_PARSE_RECOVER | HTML_PARSE_NONET);
-  choose_encoding(page.parser, clean, charset);
+  xmlSwitchEncoding(page.parser, XML_CHAR_ENCODING_UTF8);
+  htmlCtxtUseOptions(page.parser, HTML_PARSE_RECOVER | HTML_PARSE_NONET | HTML_PARSE_IGNORE_ENC);
   htmlParseDocument(page.parser);
   page.parser->userData = page.parser;
   htmlFreeParserCtxt(page.parser);
   if (page.too_deep) throw Error(fmt::format("a page whose elements are nested more than {} deep", kDeepest));
-  std::string copy;
   return std::string(well_formed(page.text.finish(), copy));
 }
 

@@ -7,7 +7,7 @@ namespace weft {
 void need_html(std::string_view what) {
   throw NotBuilt(fmt::format("{}: what takes the text out of web pages", what), "libxml2");
 }
-std::string html_text(std::string_view, const std::string&) {
+std::string html_text(std::string_view) {
   need_html("HTML");
   return {};
 }

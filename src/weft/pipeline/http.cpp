@@ -1,14 +1,10 @@
 #include "weft/pipeline/http.h"
 
-#include <iconv.h>
-
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 
 #include "weft/base/ascii.h"
 #include "weft/base/error.h"
-#include "weft/base/utf8.h"
 #include "weft/pipeline/byte_stream.h"
 
 namespace weft {
@@ -49,24 +45,6 @@ std::string decompressed(std::string_view body, size_t max_bytes) {
 }
 
 }  // namespace
-
-std::string utf8_of(std::string_view text, const std::string& charset) {
-  const bool fine = utf8_error(text) == std::string_view::npos && text.find('\0') == std::string_view::npos;
-  const bool tame = std::all_of(charset.begin(), charset.end(), [](unsigned char c) {
-    return std::isalnum(c) || c == '-' || c == '_' || c == '.' || c == ':';
-  });
-  if (fine || charset.empty() || !tame) return std::string(text);
-  const iconv_t conversion = iconv_open("UTF-8", charset.c_str());
-  if (conversion == iconv_t(-1)) return std::string(text);
-  std::string from(text), to(4 * text.size() + 8, '\0');  // no character has more than 4 bytes
-  char *in = from.data(), *out = to.data();
-  size_t in_left = from.size(), out_left = to.size();
-  const bool whole = iconv(conversion, &in, &in_left, &out, &out_left) != size_t(-1) && in_left == 0;
-  iconv_close(conversion);
-  if (!whole) return std::string(text);
-  to.resize(to.size() - out_left);
-  return to;
-}
 
 size_t header_size(std::string_view message) {
   const size_t windows = message.find("\r\n\r\n"), unix = message.find("\n\n");

@@ -5,10 +5,6 @@
 
 namespace weft {
 
-// The text as it is where it is UTF-8 without NUL bytes, or this character set is not known, or it is not in it; else
-// converted.
-std::string utf8_of(std::string_view text, const std::string& charset);
-
 // The bytes of the first line and the headers, with the empty line that ends them; 0: they do not end.
 size_t header_size(std::string_view message);
 // The value under a name in lower case, without white space around it; empty where there is none.

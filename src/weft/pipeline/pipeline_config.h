@@ -15,12 +15,13 @@ struct SourceConfig {
   std::string name;
   std::vector<std::string> files;
   std::string format = "auto", separator, text_key = "text", url_key = "url", invalid_text = "aside";
-  std::string messages_key;  // of JSONL: rows are conversations; empty: they are texts
+  std::string messages_key;                // of JSONL: rows are conversations; empty: they are texts
+  std::string prompt_key, completion_key;  // both, or none: rows are conversations of two messages
   std::vector<std::string> meta_keys;
   double copies = 1;
   std::optional<double> weight;  // of all sources or of none
   std::set<std::string> given;   // names of the keys that are in the file: "source.separator"
-  bool has_conversations() const { return !messages_key.empty(); }
+  bool has_conversations() const { return !messages_key.empty() || !prompt_key.empty() || !completion_key.empty(); }
 };
 
 struct RunConfig {

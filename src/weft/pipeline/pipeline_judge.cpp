@@ -6,6 +6,7 @@
 #include "weft/base/json.h"
 #include "weft/pipeline/codec.h"
 #include "weft/pipeline/document_encoder.h"
+#include "weft/pipeline/row_template.h"
 #include "weft/pipeline/rule.h"
 #include "weft/pipeline/stages.h"
 #include "weft/tokenize/unicode.h"
@@ -18,6 +19,7 @@ class Judge {
   explicit Judge(const PipelineConfig& config) : c_(config) {}
   std::vector<std::string> run() {
     ranges();
+    for (const SourceConfig& source : c_.sources) keys(source);
     if (c_.has("language")) languages();
     if (c_.has_weights()) weights();
     without_effect();
@@ -41,6 +43,23 @@ class Judge {
     if (!c_.has(section) || least <= most) return;
     found_.push_back(fmt::format("{0}.min_{1} = {2} is more than {0}.max_{1} = {3}: every document would go", section,
                                  what, least, most));
+  }
+  void keys(const SourceConfig& s) {
+    const auto refuse = [&](const std::string& why) {
+      found_.push_back(fmt::format("source {}: {}", in_quotes(s.name), why));
+    };
+    if (s.prompt_key.empty() != s.completion_key.empty())
+      refuse(fmt::format("source.{} without source.{}: a conversation of two messages has both",
+                         s.prompt_key.empty() ? "completion_key" : "prompt_key",
+                         s.prompt_key.empty() ? "prompt_key" : "completion_key"));
+    if (!s.messages_key.empty() && !s.prompt_key.empty())
+      refuse(
+          "source.messages_key and source.prompt_key: its rows are either lists of messages or pairs; leave one out");
+    for (const auto& [key, text] :
+         {std::pair{"text_key", s.text_key}, {"prompt_key", s.prompt_key}, {"completion_key", s.completion_key}})
+      try {
+        const RowTemplate parsed(text);
+      } catch (const ConfigError& e) { refuse(fmt::format("source.{} = {}", key, e.what())); }
   }
   void languages() {
     if (c_.language.keep.empty())
@@ -97,7 +116,9 @@ std::vector<std::string> keys_without_effect(const SourceConfig& source, const s
   judge("source.separator", text, "none of its files is text");
   for (const char* key : {"source.text_key", "source.url_key", "source.meta_keys"})
     judge(key, fields, "none of its files is JSON lines or CSV");
-  judge("source.text_key", !source.has_conversations(), "its texts are conversations (messages_key)");
+  judge(
+      "source.text_key", !source.has_conversations(),
+      source.messages_key.empty() ? "its texts are pairs (prompt_key)" : "its texts are conversations (messages_key)");
   judge("source.invalid_text", !source.has_conversations(), "what is no text in a conversation is always put aside");
   return found;
 }

@@ -40,14 +40,15 @@ class Parser {
     for (const SourceConfig& source : config_.sources) {
       if (!source.has_conversations()) continue;
       const auto refuse = [&](const std::string& what) {
-        problems_.push_back(
-            fmt::format("{}: source {} has conversations (messages_key), but {}", file_, in_quotes(source.name), what));
+        problems_.push_back(fmt::format("{}: source {} has conversations ({}), but {}", file_, in_quotes(source.name),
+                                        source.messages_key.empty() ? "prompt_key" : "messages_key", what));
       };
       for (const char* section : {"c4", "pii"})
         if (config_.has(section))
           refuse(fmt::format("[{}] changes texts, not messages; give them a pipeline without it", section));
       if (config_.dedup.lines != "off") refuse("dedup.lines takes lines out of texts, not of messages; use \"off\"");
-      if (source.format != "auto" && source.format != "jsonl")
+      const bool rows = source.format == "auto" || source.format == "jsonl";
+      if (!rows && (source.format != "csv" || !source.messages_key.empty()))
         refuse(fmt::format("source.format is {}; use \"jsonl\"", in_quotes(source.format)));
     }
   }

@@ -7,13 +7,14 @@
 #include "weft/base/json.h"
 #include "weft/base/not_built.h"
 #include "weft/base/tasks.h"
+#include "weft/pipeline/charset.h"
 #include "weft/pipeline/codec.h"
+#include "weft/pipeline/document_reader.h"
 #include "weft/pipeline/hashing.h"
 #include "weft/pipeline/html_text.h"
 #include "weft/pipeline/input_files.h"
 #include "weft/pipeline/open_shards.h"
 #include "weft/pipeline/pipeline_judge.h"
-#include "weft/pipeline/row_document.h"
 #include "weft/pipeline/shard.h"
 #include "weft/pipeline/stages.h"
 #include "weft/pipeline/unread.h"
@@ -25,8 +26,9 @@ namespace fs = std::filesystem;
 
 // 2: a slip in CSV costs fewer rows; 3: pages of WARC files whatever their type's case; 4: empty rows count; 5:
 // ShareGPT's messages; 6: contents in parts; 7: what WARC files note about themselves is no page, HTML
-// files are, and files that are not read are put aside.
-constexpr int kVersion = 7;
+// files are, and files that are not read are put aside; 8: pages in their character sets, keys of keys, rows that are
+// joined, unreadable files are put aside.
+constexpr int kVersion = 8;
 
 struct BatchRow {
   std::shared_ptr<const SourceFile> file;
@@ -111,6 +113,7 @@ class Batches {
     file->format = format_of(source, file->path);
     if (hashes_) hash_ = std::make_unique<InputHash>();
     try {
+      if (!files_[next].unreadable.empty()) throw UnreadFile(file->path, files_[next].unreadable);
       reader_ = open_documents(source, *file, hash_.get(), config_.read);
     } catch (const UnreadFile& e) { reader_ = read_nothing(e.why()); }
     file_ = std::move(file);
@@ -118,7 +121,7 @@ class Batches {
   }
   void close() {
     if (hash_) {
-      hash_->see_the_rest(files_[at_].path);
+      if (files_[at_].unreadable.empty()) hash_->see_the_rest(files_[at_].path);
       inputs_.push_back(hash_->finish(files_[at_].path, config_.sources[files_[at_].source].name, reader_->failure()));
     }
     bytes_done_ += reader_->bytes_in();
@@ -145,7 +148,8 @@ std::string shown_bytes(const std::string& bytes) {
 // One batch to its shard.
 class BatchWork {
  public:
-  BatchWork(const Batch& batch, const StageContext& context) : batch_(batch), context_(context) {}
+  BatchWork(const Batch& batch, const StageContext& context)
+      : batch_(batch), context_(context), reader_(*batch.source) {}
 
   void run(const StageFolder& folder) {
     Counts& c = report_.counts;
@@ -154,6 +158,8 @@ class BatchWork {
       c.bytes_in += one.row.end - one.row.begin;
       read(one);
     }
+    report_.keys = reader_.keys();
+    for (const auto& [name, n] : reader_.changed()) c.changed[name] += n;
     report_.hash = out_.commit(folder.path() / shard_name(batch_.shard, context_.shard_suffix));
     const fs::path broken = folder.path() / ("broken-" + shard_name(batch_.shard, ".jsonl"));
     if (broken_.empty())
@@ -169,8 +175,7 @@ class BatchWork {
     if (!one.row.broken.empty()) return put_aside(one, one.row.broken);
     try {
       Document d;
-      std::string why;
-      if (!read_document(*batch_.source, *one.file, one.row, d, why)) {
+      if (const std::string why = reader_.read(*one.file, one.row, d); !why.empty()) {
         ++report_.counts.dropped[why];
         return;
       }
@@ -198,6 +203,7 @@ class BatchWork {
 
   const Batch& batch_;
   const StageContext& context_;
+  DocumentReader reader_;
   ShardWriter out_, broken_;
   ShardReport report_;
   uint32_t place_ = 0;
@@ -206,7 +212,10 @@ class BatchWork {
 // By what a changed input is known.
 nlohmann::json stamps_of(const std::vector<InputFile>& files) {
   nlohmann::json stamps = nlohmann::json::array();
-  for (const InputFile& f : files) stamps.push_back({{"file", f.path}, {"bytes", f.bytes}, {"mtime", f.mtime_ns}});
+  for (const InputFile& f : files) {
+    stamps.push_back({{"file", f.path}, {"bytes", f.bytes}, {"mtime", f.mtime_ns}});
+    if (!f.unreadable.empty()) stamps.back()["unreadable"] = f.unreadable;
+  }
   return stamps;
 }
 
@@ -277,8 +286,12 @@ ReadInputs read_all(const PipelineConfig& config, const std::vector<InputFile>& 
 // What the files' names tell of what this build of weft must have.
 void judge_build(const PipelineConfig& config, const std::vector<InputFile>& files) {
   std::set<Compression> seen{Compression::kNone};
+  bool has_pages = false;
   for (const InputFile& f : files) {
-    if (format_of(config.sources[f.source], f.path) == FileFormat::kHtml) need_html(f.path);
+    const FileFormat format = format_of(config.sources[f.source], f.path);
+    if (format == FileFormat::kHtml) need_html(f.path);
+    const bool pages = format == FileFormat::kHtml || format == FileFormat::kWarc;
+    if (pages && !std::exchange(has_pages, true)) need_charsets(f.path);
     const Compression kind = compression_named(f.path);
     if (seen.insert(kind).second) make_codec(kind, f.path);
   }
@@ -302,6 +315,7 @@ void judge_files(const PipelineConfig& config, const std::vector<InputFile>& fil
     const bool any = std::any_of(files.begin(), files.end(), [&](const InputFile& f) {
       if (f.source != s) return false;
       try {
+        if (!f.unreadable.empty()) throw UnreadFile(f.path, f.unreadable);
         SourceFile file{.path = f.path, .format = format_of(config.sources[s], f.path), .columns = {}};
         open_documents(config.sources[s], file, nullptr, config.read);
         return true;
@@ -313,6 +327,40 @@ void judge_files(const PipelineConfig& config, const std::vector<InputFile>& fil
                                            in_quotes(config.sources[s].name));
     throw FileError(unread[0] + (unread.size() > 1 ? others : ""));
   }
+}
+
+// A key that no row of a source has is a slip, too. Where the source is small, it is seen to its end here; else
+// judge_keys_seen() knows.
+void judge_keys(const PipelineConfig& config, const std::vector<InputFile>& files, const std::atomic<bool>& stop) {
+  constexpr int64_t kMostBytes = 2 << 20;
+  for (size_t s = 0; s < config.sources.size(); ++s) {
+    DocumentReader reader(config.sources[s]);
+    int64_t bytes = 0;
+    for (const InputFile& f : files) {
+      if (f.source != s || !f.unreadable.empty()) continue;
+      SourceFile file{.path = f.path, .format = format_of(config.sources[s], f.path), .columns = {}};
+      if (file.format != FileFormat::kJsonl && file.format != FileFormat::kCsv) continue;
+      try {
+        const auto rows = open_documents(config.sources[s], file, nullptr, config.read);
+        for (Row row; bytes <= kMostBytes && !stop && rows->next(row);) try {
+            bytes += row.end - row.begin;
+            Document d;
+            if (row.broken.empty()) reader.read(file, row, d);
+          } catch (const NotBuilt&) { throw; } catch (const Error&) {
+          }  // a broken row
+      } catch (const UnreadFile&) {}
+      if (bytes > kMostBytes || stop) break;
+    }
+    if (bytes <= kMostBytes && !stop) refuse_missing_keys(config.sources[s], reader.keys());
+  }
+}
+
+// After the last shard, of which all reports are there.
+void judge_keys_seen(const PipelineConfig& config, const StageFolder& folder, int64_t num_shards) {
+  std::map<std::string, KeysSeen> seen;
+  for (int64_t i = 0; i < num_shards; ++i)
+    if (const auto report = folder.finished(i)) seen[report->keys.source].add(report->keys);
+  for (const SourceConfig& source : config.sources) refuse_missing_keys(source, seen[source.name]);
 }
 
 }  // namespace
@@ -329,6 +377,7 @@ StageResult run_read_stage(const PipelineConfig& config, const fs::path& path, c
   judge_build(config, files);
   judge_sources(config, files);
   judge_files(config, files);
+  judge_keys(config, files, context.stop);
   StageIdentity identity = read_identity(config);
   const nlohmann::json stamps = stamps_of(files);
   identity.inputs = stamps;
@@ -340,6 +389,7 @@ StageResult run_read_stage(const PipelineConfig& config, const fs::path& path, c
   const ReadInputs read = read_all(config, files, folder, context);
   if (!context.helps && !read.all_here && stamps_of(input_files(config.sources)) != stamps)
     throw FileError(path.string() + ": the inputs changed while several processes read them; run it again");
+  if (!context.helps) judge_keys_seen(config, folder, read.num_shards);
   folder.complete(read.num_shards, context, {{"inputs", read.inputs}});
   return open_stage(path);
 }

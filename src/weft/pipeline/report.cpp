@@ -66,7 +66,10 @@ nlohmann::json to_json(const ShardReport& r) {
     samples.push_back({{"reason", s.reason}, {"detail", s.detail}, {"id", s.id}, {"text", s.text}});
     if (!s.file.empty()) samples.back().update({{"file", s.file}, {"row", s.row}});
   }
-  return {{"counts", to_json(r.counts)}, {"samples", samples}, {"hash", r.hash}, {"broken", r.broken}};
+  nlohmann::json json = {{"counts", to_json(r.counts)}, {"samples", samples}, {"hash", r.hash}, {"broken", r.broken}};
+  if (!r.keys.source.empty())
+    json["keys"] = {{"source", r.keys.source}, {"rows", r.keys.rows}, {"found", r.keys.found}, {"names", r.keys.names}};
+  return json;
 }
 
 std::vector<Sample> samples_of_json(const nlohmann::json& json, const std::string& where) {
@@ -91,6 +94,17 @@ ShardReport report_of_json(const nlohmann::json& json, const std::string& where)
   r.hash = fields.string("hash");
   r.broken = fields.integer("broken", {.min = 0});
   r.samples = samples_of_json(json, where);
+  if (fields.has("keys")) {
+    const JsonFields keys = fields.object("keys");
+    r.keys.source = keys.string("source");
+    r.keys.rows = keys.integer("rows", {.min = 0});
+    const auto add_texts = [&](const char* key, std::set<std::string>& texts) {
+      for (const auto& one : keys.list(key, "a list of texts"))
+        one.is_string() ? void(texts.insert(one.get<std::string>())) : keys.fail(key, "a list of texts");
+    };
+    add_texts("found", r.keys.found);
+    add_texts("names", r.keys.names);
+  }
   return r;
 }
 

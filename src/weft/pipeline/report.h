@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "weft/pipeline/keys_seen.h"
+
 namespace weft {
 
 struct Counts {
@@ -35,6 +37,7 @@ struct ShardReport {
   std::vector<Sample> samples;
   std::string hash;    // of the shard
   int64_t broken = 0;  // rows that were put aside
+  KeysSeen keys = {};  // of the read stage: a shard is of one source
   // Keeps the sample if there are fewer than `most` with its reason.
   void show(Sample sample, int64_t most);
 };

@@ -1,10 +1,9 @@
-// From a row of a file to the document in it.
+// From a file to its rows.
 #pragma once
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "weft/pipeline/document.h"
 #include "weft/pipeline/pipeline_config.h"
 #include "weft/pipeline/row_reader.h"
 
@@ -32,9 +31,5 @@ std::unique_ptr<RowReader> open_documents(const SourceConfig& source, SourceFile
 
 // The fields of one CSV record. Throws Error where the quotes are not as RFC 4180 wants them.
 std::vector<std::string> csv_fields(std::string_view record);
-
-// Fills text, url and meta; false and why: no document is meant. Throws Error that says why the row is broken.
-bool read_document(const SourceConfig& source, const SourceFile& file, const Row& row, Document& document,
-                   std::string& why);
 
 }  // namespace weft
