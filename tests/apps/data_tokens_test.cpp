@@ -119,6 +119,27 @@ TEST(DataTrainTokenizer, ASpecialTokenIsOneWordAndFilesMayFollowIt) {
   }
 }
 
+TEST(DataTrainTokenizer, TakesFoldersAndLeavesOutWhatCannotBeRead) {
+  TempDir dir;
+  std::filesystem::create_directories(dir / "in/sub");
+  spill(dir / "in/a.txt", "low lower");
+  spill(dir / "in/sub/b.jsonl", "{\"text\": \"lowest low\"}\n");
+  spill(dir / "in/c.html", "<p>slow</p>");
+  spill(dir / "in/d.zip", "PK\x03\x04");
+  std::filesystem::create_symlink(dir / "gone", dir / "in/lost.txt");
+  const auto learned = [&](const std::string& from) {
+    return weft({"data", "train-tokenizer", (dir / from).string(), "--vocab-size", "260", "--again", "--out",
+                 (dir / "t.json").string()});
+  };
+  const Finished f = learned("in");
+  EXPECT_EQ(f.status, 0) << f.err;
+  for (const char* said : {"in/d.zip: is a zip archive", "in/lost.txt: is a link to nothing; left out",
+                           "in/a.txt: 0.0 MB", "in/c.html: ", "in/sub/b.jsonl: "})
+    EXPECT_SAYS(f.err, said);
+  EXPECT_SAYS(learned("in/d.zip").err, "in/d.zip: is a zip archive");
+  EXPECT_EQ(learned("in/d.zip").status, 1);
+}
+
 TEST(DataTrainTokenizer, MakesAFolderForATokenizerJson) {
   TempDir dir;
   spill(dir / "t.txt", "low lower lowest");

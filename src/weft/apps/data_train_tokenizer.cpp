@@ -12,7 +12,9 @@
 #include "weft/data/jsonl.h"
 #include "weft/data/token_writer.h"
 #include "weft/pipeline/byte_stream.h"
-#include "weft/pipeline/row_document.h"
+#include "weft/pipeline/document_reader.h"
+#include "weft/pipeline/input_files.h"
+#include "weft/pipeline/unread.h"
 #include "weft/tokenize/train_bpe.h"
 
 namespace weft {
@@ -33,12 +35,13 @@ std::string decompressed(const fs::path& path) {
 // Of CSV, WARC and HTML files: the documents that a pipeline would read. Returns the number of broken rows.
 int64_t count_documents(const SourceConfig& source, SourceFile file, int threads, PieceCounts& counts) {
   const auto rows = open_documents(source, file, nullptr, {});
+  DocumentReader reader(source);
   int64_t broken = 0;
   for (Row row; rows->next(row);) {
     Document d;
     std::string why = row.broken;
     try {
-      if (why.empty() && read_document(source, file, row, d, why)) counts.add(d.text, threads);
+      if (why.empty() && reader.read(file, row, d).empty()) counts.add(d.text, threads);
       if (row.broken.empty()) continue;
     } catch (const NotBuilt&) { throw; } catch (const Error& e) {
       why = e.what();
@@ -49,9 +52,7 @@ int64_t count_documents(const SourceConfig& source, SourceFile file, int threads
   return broken;
 }
 
-void count_file(const TrainTokenizerOptions& o, const fs::path& path, int threads, PieceCounts& counts) {
-  SourceConfig source;
-  source.text_key = o.text_key;
+void count_file(const SourceConfig& source, const fs::path& path, int threads, PieceCounts& counts) {
   const SourceFile as_source{.path = path.string(), .format = format_of(source, path.string()), .columns = {}};
   if (as_source.format != FileFormat::kText && as_source.format != FileFormat::kJsonl) {
     const int64_t broken = count_documents(source, as_source, threads, counts);
@@ -63,16 +64,28 @@ void count_file(const TrainTokenizerOptions& o, const fs::path& path, int thread
   const std::string whole = plain ? "" : decompressed(path);
   const std::string_view text = plain ? file.text() : std::string_view(whole);
   if (!is_jsonl(without_compression(path))) return counts.add(text, threads);
-  for_each_document({text, path.string(), o.text_key},
+  for_each_document({text, path.string(), source.text_key},
                     [&](std::string_view document, size_t) { counts.add(document, threads); });
 }
 
-// Throws where it cannot be opened, is of a kind that is not read, or is CSV without the text's column.
-void judge_file(const TrainTokenizerOptions& o, const std::string& path) {
-  SourceConfig source;
-  source.text_key = o.text_key;
-  SourceFile file{.path = path, .format = format_of(source, path), .columns = {}};
-  open_documents(source, file, nullptr, {});
+// Those of the files and folders that can be read, by name. Others are named and left out, unless they are given by
+// their own names: these throw, where they cannot be opened, are of a kind that is not read, or are CSV without the
+// text's column.
+std::vector<std::string> readable_files(const SourceConfig& source) {
+  std::vector<std::string> files;
+  for (const InputFile& input : input_files({source})) {
+    try {
+      if (!input.unreadable.empty()) throw UnreadFile(input.path, input.unreadable);
+      SourceFile file{.path = input.path, .format = format_of(source, input.path), .columns = {}};
+      open_documents(source, file, nullptr, {});
+      files.push_back(input.path);
+    } catch (const UnreadFile& e) {
+      if (std::count(source.files.begin(), source.files.end(), input.path) > 0) throw;
+      std::cerr << e.what() << "; left out\n";
+    }
+  }
+  if (files.empty()) throw FileError(fmt::format("{}: there is no file in it that can be read", source.files.at(0)));
+  return files;
 }
 
 }  // namespace
@@ -89,13 +102,16 @@ int run_data_train_tokenizer(const TrainTokenizerOptions& o) {
   const int64_t before = 256 + int64_t(o.specials.size());
   if (o.vocab_size < before)
     throw ConfigError(fmt::format("--vocab-size {}: the bytes and special tokens alone are {}", o.vocab_size, before));
-  for (const auto& file : o.files) judge_file(o, file);
+  SourceConfig source;
+  source.files = o.files;
+  source.text_key = o.text_key;
+  const std::vector<std::string> files = readable_files(source);
   fs::path out = o.out;
   if (fs::is_directory(out) || out.extension() != ".json") out /= "tokenizer.json";
   prepare_output(out, o.again);
   PieceCounts counts(*rules, o.specials);
-  for (const auto& file : o.files) {
-    count_file(o, file, o.threads > 0 ? o.threads : usable_cores(), counts);
+  for (const std::string& file : files) {
+    count_file(source, file, o.threads > 0 ? o.threads : usable_cores(), counts);
     std::cerr << fmt::format("{}: {:.1f} MB so far, {} different pieces\n", file, double(counts.bytes()) / 1e6,
                              counts.counts().size());
   }
