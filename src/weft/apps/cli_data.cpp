@@ -69,7 +69,7 @@ Command add_chat(CLI::App& data) {
 Command add_train_tokenizer(CLI::App& data) {
   auto o = std::make_shared<TrainTokenizerOptions>();
   CLI::App* app = data.add_subcommand("train-tokenizer", "Learn a byte-level BPE tokenizer from text");
-  app->add_option("files", o->files, "Text, JSONL, CSV, WARC and HTML, also compressed (gz, zst, xz)")
+  app->add_option("files", o->files, "Text, JSONL, CSV, WARC and HTML, also compressed (gz, zst, xz); folders: all in them")
       ->required()
       ->type_name("FILES");
   app->add_option("--out", o->out,
