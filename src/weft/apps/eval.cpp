@@ -38,7 +38,7 @@ void judge_datasets(const EvalOptions& o, const std::filesystem::path& folder, c
 }  // namespace
 
 int run_eval(const EvalOptions& o) {
-  const auto folder = model_folder_of(o.model);
+  const auto folder = model_folder_of(o.model, [](const std::string& line) { std::cerr << line << "\n"; });
   const std::optional<Recipe> trained = recipe_of_checkpoint(folder);
   const int64_t seq_length = trained && o.seq_length == 0 ? trained->train.seq_length : o.seq_length;
   const Machine machine = machine_for(o);

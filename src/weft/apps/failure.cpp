@@ -7,6 +7,7 @@
 
 #include "weft/apps/commands.h"
 #include "weft/base/error.h"
+#include "weft/train/trainer.h"
 
 namespace weft {
 
@@ -20,9 +21,9 @@ int say_error(const std::string& command, const std::string& message, int status
 int say_failure(const std::string& command) {
   try {
     throw;
-  } catch (const ConfigError& e) { return say_error(command, e.what(), kExitUsage); } catch (const Error& e) {
-    return say_error(command, e.what(), kExitFailure);
-  } catch (const CheckFailure& e) {
+  } catch (const ConfigError& e) { return say_error(command, e.what(), kExitUsage); } catch (const NotSavedError& e) {
+    return say_error(command, e.what(), kExitNotSaved);
+  } catch (const Error& e) { return say_error(command, e.what(), kExitFailure); } catch (const CheckFailure& e) {
     return say_error(command, fmt::format("{}\nThis is a bug in weft: please report it with the command.", e.what()),
                      kExitFailure);
   } catch (const std::bad_alloc&) {

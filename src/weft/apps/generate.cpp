@@ -30,7 +30,7 @@ std::vector<int32_t> parse_ids(const std::string& text) {
 int run_generate(const GenerateOptions& o) {
   if (!o.prompt.empty() && !o.prompt_ids.empty())
     throw ConfigError("--prompt and --prompt-ids are both given: use one");
-  const auto folder = model_folder_of(o.model);
+  const auto folder = model_folder_of(o.model, [](const std::string& line) { std::cerr << line << "\n"; });
   const Machine machine = machine_for(o);
   const std::optional<Recipe> trained = recipe_of_checkpoint(folder);
   const bool by_ids = o.ids && !o.prompt_ids.empty();

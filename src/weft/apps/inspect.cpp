@@ -6,14 +6,17 @@
 
 #include "weft/apps/commands.h"
 #include "weft/apps/report.h"
+#include "weft/base/cores.h"
 #include "weft/base/error.h"
 #include "weft/base/json.h"
+#include "weft/checkpoint/disk_space.h"
 #include "weft/checkpoint/safetensors.h"
+#include "weft/comm/process_mesh.h"
 #include "weft/data/token_source.h"
 #include "weft/models/hf_config.h"
 #include "weft/models/hf_names.h"
 #include "weft/recipe/recipe.h"
-#include "weft/train/checkpoint_state.h"
+#include "weft/train/checkpoint_folders.h"
 #include "weft/train/metrics_log.h"
 
 namespace weft {
@@ -25,15 +28,6 @@ int64_t size_of(const fs::path& file) {
   std::error_code error;
   const auto bytes = fs::file_size(file, error);
   return error ? 0 : int64_t(bytes);
-}
-
-int64_t bytes_under(const fs::path& folder) {
-  int64_t bytes = 0;
-  std::error_code error;
-  for (const auto& entry : fs::recursive_directory_iterator(folder, error)) {
-    if (entry.is_regular_file(error)) bytes += size_of(entry.path());
-  }
-  return bytes;
 }
 
 std::string joined(const std::set<std::string>& names) {
@@ -165,8 +159,6 @@ Report of_config(const fs::path& file) {
 
 // --- checkpoints and runs ---
 
-bool is_checkpoint(const fs::path& folder) { return fs::exists(folder / "weft" / "state.json"); }
-
 Report progress_of(const fs::path& checkpoint) {
   const fs::path file = checkpoint / "weft" / "state.json";
   const nlohmann::json json = read_json_file(file);
@@ -187,9 +179,14 @@ Report optimizer_of(const fs::path& path) {
           {"bytes", size_of(path)}};
 }
 
+// Reads every byte.
 Report of_checkpoint(const fs::path& folder) {
+  const std::string note = require_whole(folder, CheckpointPart::all, *single_mesh().world, usable_cores());
   Report report = of_model(folder);
   report["kind"] = "checkpoint";
+  report["checked"] = note.empty() ? "every byte is what was saved" : note;
+  if (const auto others = CheckpointCheck(folder, CheckpointPart::all).strangers(); !others.empty())
+    report["not_saved_with_it"] = others;
   report["progress"] = progress_of(folder);
   report["optimizer"] = optimizer_of(folder / "weft" / "optimizer.safetensors");
   return report;
@@ -200,8 +197,16 @@ void add_metrics(Report& report, const fs::path& file) {
   if (!fs::exists(file)) return;
   const Metrics metrics = read_metrics(file);
   report["num_records"] = metrics.steps.size();
+  if (metrics.damaged_lines > 0) report["damaged_lines"] = metrics.damaged_lines;
   if (!metrics.steps.empty()) report["last_step"] = Report::parse(to_json(metrics.steps.back()));
   if (!metrics.evals.empty()) report["last_eval"] = Report::parse(to_json(metrics.evals.back()))["eval"];
+}
+
+// All but the tensors, which `weft inspect` of the checkpoint itself reads.
+std::string state_of(const fs::path& checkpoint) {
+  try {
+    return CheckpointCheck(checkpoint, CheckpointPart::all).has_manifest() ? "complete" : "complete, format 1";
+  } catch (const FileError& e) { return fmt::format("damaged: {}", e.what()); }
 }
 
 Report of_run(const fs::path& folder) {
@@ -209,10 +214,9 @@ Report of_run(const fs::path& folder) {
   Report report{{"kind", "run folder"},      {"path", folder.string()},   {"model", recipe.model.path},
                 {"init", recipe.model.init}, {"data", recipe.data.train}, {"train_iters", recipe.train.train_iters}};
   Report checkpoints = Report::array();
-  for (const auto& c : all_checkpoints(folder)) {
+  for (const auto& c : checkpoint_folders(folder))
     checkpoints.push_back(
-        {{"name", c.filename().string()}, {"step", progress_of(c)["step"]}, {"bytes", bytes_under(c)}});
-  }
+        {{"name", c.filename().string()}, {"step", step_of(c)}, {"bytes", bytes_below(c)}, {"state", state_of(c)}});
   report["checkpoints"] = checkpoints;
   add_metrics(report, folder / "metrics.jsonl");
   return report;
@@ -257,6 +261,7 @@ Report of_tokens(const fs::path& path, const std::string& dtype) {
 // --- what is it? ---
 
 Report of_folder(const fs::path& folder) {
+  if (const std::string why = why_no_model(folder); !why.empty()) throw FileError(why);
   if (is_checkpoint(folder)) return of_checkpoint(folder);
   if (fs::exists(folder / "recipe.toml")) return of_run(folder);
   if (fs::exists(folder / "config.json")) return of_model(folder);

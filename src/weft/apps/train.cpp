@@ -9,6 +9,7 @@
 #include "weft/apps/stop_signal.h"
 #include "weft/base/error.h"
 #include "weft/plan/layout_plan.h"
+#include "weft/train/checkpoint_room.h"
 #include "weft/train/room.h"
 #include "weft/train/run_data.h"
 #include "weft/train/run_folder.h"
@@ -73,6 +74,8 @@ int train(const Recipe& recipe, const RankProcess& process) {
     say_notes(recipe, plan);
     for (const std::string& note : machine.notes) std::cerr << "note: " << note << "\n";
     for (const std::string& warning : tokenizer.warnings) std::cerr << "warning: " << warning << "\n";
+    if (const std::string warning = judge_checkpoint_room(recipe, plan); !warning.empty())
+      std::cerr << "warning: " << warning << "\n";
     lock.emplace(claim_run_folder(recipe));
     if (const auto warning = keep_tokenizer(tokenizer, recipe.run.dir)) std::cerr << "warning: " << *warning << "\n";
     std::cerr << header(recipe, machine, plan) << to_string(plan.memory) << std::flush;

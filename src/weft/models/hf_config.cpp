@@ -5,6 +5,7 @@
 
 #include "weft/base/error.h"
 #include "weft/base/json.h"
+#include "weft/checkpoint/checkpoint_check.h"
 #include "weft/models/hf_fields.h"
 #include "weft/models/hf_rope.h"
 
@@ -194,6 +195,7 @@ HfConfig read_hf_config(const std::filesystem::path& folder_or_file) {
   std::error_code ignored;
   const bool folder = std::filesystem::is_directory(folder_or_file, ignored);
   const std::filesystem::path file = folder ? folder_or_file / "config.json" : folder_or_file;
+  if (folder) require_saved(folder_or_file, "config.json");
   return parse_hf_config(read_json_file(file, {.max_bytes = 4 << 20}), file.string());
 }
 

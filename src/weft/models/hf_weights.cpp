@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <map>
 
+#include "weft/checkpoint/checkpoint_check.h"
 #include "weft/device/host_parts.h"
+#include "weft/dist/rows_to_save.h"
 #include "weft/models/hf_names.h"
 
 namespace weft {
@@ -21,17 +23,21 @@ struct Block {
 };
 class Stores {
  public:
-  Stores(const ParamStore& params, ParamStore::Copies copies) : params_(params) {
-    for (const Param* p : params.params(copies)) names_[p->spec().name] = p;
+  enum class Use : uint8_t { load, save };
+  Stores(const ParamStore& params, Use use) : params_(params), saves_(use == Use::save) {
+    for (const Param* p : params.params(saves_ ? ParamStore::Copies::without : ParamStore::Copies::with))
+      names_[p->spec().name] = p;
   }
-  // Those of a weight that this rank has nothing of are none.
+  // To load, all that this rank keeps of the tensor; to save, its share of that. Those of a weight that this rank has
+  // nothing of are none.
   std::vector<Block> blocks_of(const HfTensor& tensor) const {
     std::vector<Block> blocks;
     const auto found = names_.find(tensor.param);
     if (found == names_.end()) return blocks;
     for (const ParamStore::Stored& s : params_.stored(*found->second)) {
-      const int64_t first = std::max(s.rows.first, tensor.first_row);
-      const int64_t end = std::min(s.rows.end(), tensor.first_row + tensor.rows);
+      const Run share = saves_ ? rows_to_save(params_, *found->second, s) : Run{0, s.rows.count};
+      const int64_t first = std::max(s.rows.first + share.first, tensor.first_row);
+      const int64_t end = std::min(s.rows.first + share.end(), tensor.first_row + tensor.rows);
       if (first >= end) continue;
       blocks.push_back(
           {{first - tensor.first_row, s.cols.first}, s.master.slice_rows(first - s.rows.first, end - first)});
@@ -41,6 +47,7 @@ class Stores {
 
  private:
   const ParamStore& params_;
+  const bool saves_;
   std::map<std::string, const Param*> names_;
 };
 
@@ -85,10 +92,18 @@ void write_block(SharedWriter& writer, const HfTensor& t, const Block& block) {
 }  // namespace
 
 std::vector<std::string> load_hf_weights(const std::filesystem::path& folder, const ModelSpec& model,
+                                         const ParamStore& params, int num_threads) {
+  const std::string note = require_whole(folder, CheckpointPart::model, *params.mesh().world, num_threads);
+  std::vector<std::string> notes = read_hf_weights(folder, model, params);
+  if (!note.empty()) notes.push_back(note);
+  return notes;
+}
+
+std::vector<std::string> read_hf_weights(const std::filesystem::path& folder, const ModelSpec& model,
                                          const ParamStore& params) {
   const SafetensorsFolder files = SafetensorsFolder::open(folder);
   const HfMatch match = match_hf_tensors(model, files);
-  const Stores stores(params, ParamStore::Copies::with);
+  const Stores stores(params, Stores::Use::load);
   for (const FoundHfTensor& found : match.tensors) {
     for (const Block& block : stores.blocks_of(found.tensor)) {
       write_parts(params.memory(), block.master, [&](const Tensor& to, int64_t first_row) {
@@ -109,7 +124,7 @@ SafetensorsLayout hf_layout(const ModelSpec& model, DType dtype) {
 }
 
 void write_hf_weights(SharedWriter& writer, const ModelSpec& model, const ParamStore& params) {
-  const Stores stores(params, ParamStore::Copies::without);
+  const Stores stores(params, Stores::Use::save);
   for (const HfTensor& t : hf_tensors(model))
     for (const Block& block : stores.blocks_of(t))
       read_parts(params.memory(), block.master, [&](const Tensor& part, int64_t first_row) {

@@ -13,8 +13,12 @@ namespace weft {
 // Reads what this rank keeps of the weights of the model from model.safetensors (or its shards) of `folder` into the
 // masters of `params`, in their dtype, transposed where the file's layout is (GPT-2). Returns what was passed over, in
 // words. Throws FileError naming every tensor that is missing, of another shape, or unexpected. Follow with
-// masters_changed.
+// masters_changed. Where the folder is a checkpoint of weft's, it is compared with its hashes first: DamageError.
+// Collective over the ranks of `params`, which share that.
 std::vector<std::string> load_hf_weights(const std::filesystem::path& folder, const ModelSpec& model,
+                                         const ParamStore& params, int num_threads);
+// The same of a folder that has been checked. Not collective.
+std::vector<std::string> read_hf_weights(const std::filesystem::path& folder, const ModelSpec& model,
                                          const ParamStore& params);
 
 // The files that hold a model's weights, in this dtype, with the names and layouts of its family.

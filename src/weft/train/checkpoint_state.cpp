@@ -1,33 +1,25 @@
 #include "weft/train/checkpoint_state.h"
 
 #include <algorithm>
-#include <charconv>
 #include <memory>
 
 #include "weft/base/json.h"
+#include "weft/checkpoint/checkpoint_check.h"
 #include "weft/checkpoint/durable_file.h"
 #include "weft/checkpoint/safetensors.h"
 #include "weft/comm/agree.h"
 #include "weft/device/host_parts.h"
+#include "weft/dist/rows_to_save.h"
 #include "weft/models/hf_weights.h"
 #include "weft/tokenize/tokenizer.h"
+#include "weft/train/checkpoint_folders.h"
 
 namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kFormat = 1;
-constexpr std::string_view kPrefix = "step-";
-
-int64_t step_of(const fs::path& checkpoint) {
-  const std::string name = checkpoint.filename().string();
-  int64_t step = -1;
-  if (!name.starts_with(kPrefix)) return -1;
-  const char *first = name.data() + kPrefix.size(), *last = name.data() + name.size();
-  const auto [end, error] = std::from_chars(first, last, step);
-  return error == std::errc() && end == last ? step : -1;
-}
+constexpr int kFormat = 2;  // 1: without a manifest
 
 std::string state_entry(const ParamSpec& p, const std::string& state) { return p.name + "." + state; }
 
@@ -44,21 +36,25 @@ SafetensorsLayout optimizer_layout(const ModelSpec& model, const Optimizer& opti
   return SafetensorsLayout("optimizer.safetensors", std::move(tensors), {{"format", "weft-optimizer"}});
 }
 
-// Calls f(entry, offset in bytes, bytes) for the rows of the optimizer's tensors that this rank keeps, as `parts`
-// (read_parts, write_parts) gives them; rows that lie together, in memory and in the file, at once.
+// Calls f(entry, offset in bytes, bytes) for the rows of the optimizer's tensors that this rank keeps (to save: its
+// share of them), as `parts` (read_parts, write_parts) gives them; rows that lie together, in memory and in the file,
+// at once.
+enum class Use : uint8_t { load, save };
 template <class Parts, class F>
-void for_each_kept(const TrainingState& state, ParamStore::Copies copies, const Optimizer& optimizer,
-                   const Parts& parts, const F& f) {
+void for_each_kept(const TrainingState& state, Use use, const Optimizer& optimizer, const Parts& parts, const F& f) {
+  const auto copies = use == Use::load ? ParamStore::Copies::with : ParamStore::Copies::without;
   for (const Param* p : state.params.params(copies)) {
     const auto names = optimizer.state_names(p->spec());
     const int64_t width = p->spec().shape.elements() / p->spec().shape[0];
     for (const ParamStore::Stored& block : state.params.stored(*p)) {
       const bool together = block.cols.count == width;
-      for (size_t k = 0; k < names.size(); ++k) {
-        parts(state.params.memory(), block.states[k], [&](const Tensor& part, int64_t first_row) {
+      const Run share = use == Use::load ? Run{0, block.rows.count} : rows_to_save(state.params, *p, block);
+      for (size_t k = 0; share.count > 0 && k < names.size(); ++k) {
+        const Tensor kept = block.states[k].slice_rows(share.first, share.count);
+        parts(state.params.memory(), kept, [&](const Tensor& part, int64_t first_row) {
           for (int64_t r = 0; r < (together ? 1 : part.rows()); ++r) {
             const Tensor rows = together ? part : part.slice_rows(r, 1);
-            const int64_t first = (block.rows.first + first_row + r) * width + block.cols.first;
+            const int64_t first = (block.rows.first + share.first + first_row + r) * width + block.cols.first;
             f(state_entry(p->spec(), names[k]), first * size_of(rows.dtype),
               std::span(static_cast<std::byte*>(rows.data), size_t(rows.bytes())));
           }
@@ -92,7 +88,7 @@ void load_optimizer(const fs::path& path, const ModelSpec& model, const Training
     const auto from = file.bytes(*file.find(entry)).subspan(size_t(offset), to.size());
     std::copy(from.begin(), from.end(), to.begin());
   };
-  for_each_kept(state, ParamStore::Copies::with, optimizer, write_parts, read);
+  for_each_kept(state, Use::load, optimizer, write_parts, read);
   file.check_whole();
 }
 
@@ -145,9 +141,8 @@ std::optional<LossScaleState> loss_scale_in(const JsonFields& fields) {
 Progressed load_progress(const fs::path& file) {
   const nlohmann::json json = read_json_file(file);
   const JsonFields fields(json, file.string());
-  if (const int64_t format = fields.integer("format", {.min = 1}); format != kFormat) {
+  if (const int64_t format = fields.integer("format", {.min = 1}); format > kFormat)
     fields.fail("format", fmt::format("format {}, which this weft writes; use the weft that wrote it", kFormat));
-  }
   const nlohmann::json* seed = fields.find("seed");
   if (seed == nullptr || !seed->is_number_integer()) fields.fail("seed", "a whole number");
   return {.step = fields.integer("step", {.min = 0}),
@@ -162,13 +157,9 @@ Progressed load_progress(const fs::path& file) {
 }  // namespace
 
 std::vector<fs::path> all_checkpoints(const fs::path& run) {
-  std::vector<fs::path> found;
+  std::vector<fs::path> found = checkpoint_folders(run);
   std::error_code none;
-  for (const auto& entry : fs::directory_iterator(run / "checkpoints", none)) {
-    if (step_of(entry.path()) >= 0 && fs::exists(entry.path() / "weft" / "state.json", none))
-      found.push_back(entry.path());
-  }
-  std::sort(found.begin(), found.end(), [](const fs::path& a, const fs::path& b) { return step_of(a) < step_of(b); });
+  std::erase_if(found, [&](const fs::path& folder) { return !fs::exists(folder / "weft" / "state.json", none); });
   return found;
 }
 
@@ -190,7 +181,7 @@ void create_folders(const fs::path& folder) {
 }  // namespace
 
 fs::path save_checkpoint(const fs::path& run, const TrainingState& state, const CheckpointSource& source) {
-  const fs::path parent = run / "checkpoints", path = parent / fmt::format("{}{}", kPrefix, source.progressed.step);
+  const fs::path parent = run / "checkpoints", path = parent / fmt::format("step-{}", source.progressed.step);
   const DType dtype = state.params.precision().stat;
   const SafetensorsLayout weights = hf_layout(source.model, dtype);
   const SafetensorsLayout optimizer = optimizer_layout(source.model, source.optimizer, dtype);
@@ -205,6 +196,7 @@ fs::path save_checkpoint(const fs::path& run, const TrainingState& state, const 
     create_files(folder->building(), weights);
     create_files(folder->building() / "weft", optimizer);
   });
+  std::vector<uint64_t> weight_sums, optimizer_sums;
   agree(ranks, [&] {
     const fs::path here = DurableFolder::building_name(path);
     SharedWriter to_weights(here, weights), to_optimizer(here / "weft", optimizer);
@@ -212,10 +204,14 @@ fs::path save_checkpoint(const fs::path& run, const TrainingState& state, const 
     const auto write = [&](const std::string& entry, int64_t offset, std::span<std::byte> from) {
       to_optimizer.write(entry, offset, from);
     };
-    for_each_kept(state, ParamStore::Copies::without, source.optimizer, read_parts, write);
+    for_each_kept(state, Use::save, source.optimizer, read_parts, write);
     to_weights.sync();
     to_optimizer.sync();
+    weight_sums = to_weights.sums();
+    optimizer_sums = to_optimizer.sums();
   });
+  sum_over(ranks, weight_sums);
+  sum_over(ranks, optimizer_sums);
   agree(ranks, [&] {
     if (!leads) return;
     const fs::path here = folder->building();
@@ -223,7 +219,18 @@ fs::path save_checkpoint(const fs::path& run, const TrainingState& state, const 
     copy_companions(source, here);
     write_file_durably(here / "weft" / "recipe.toml", source.recipe);
     save_progress(here / "weft" / "state.json", source.progressed);
-    folder->commit();
+    Manifest manifest{.step = source.progressed.step, .files = {}};
+    manifest.add("", weights, weight_sums);
+    manifest.add("weft/", optimizer, optimizer_sums);
+    manifest.add_others(here);
+    write_file_durably(here / kManifestFile, to_text(manifest));
+  });
+  const fs::path here = DurableFolder::building_name(path);
+  const CheckOutcome checked = check_checkpoint(here, CheckpointPart::all, ranks, source.num_threads);
+  agree(ranks, [&] {
+    if (!checked.damage.empty())
+      throw FileError(fmt::format("{}: what is read is not what was written; is the disk sound?", checked.damage));
+    if (leads) folder->commit();
   });
   return path;
 }
@@ -235,18 +242,19 @@ Progressed load_checkpoint(const fs::path& checkpoint, const ModelSpec& model, T
     throw FileError(
         fmt::format("{}: its state.json says step {}; restore it, or remove the folder to go on from an older one",
                     checkpoint.string(), progressed.step));
-  load_hf_weights(checkpoint, model, state.params);
+  read_hf_weights(checkpoint, model, state.params);
   load_optimizer(checkpoint / "weft" / "optimizer.safetensors", model, state, optimizer);
   return progressed;
 }
 
-void prune_checkpoints(const fs::path& run, int64_t keep) {
-  std::error_code ignored;  // what cannot be removed now is tried again after the next save
-  for (const auto& entry : fs::directory_iterator(run / "checkpoints", ignored)) {
-    if (entry.path().extension() == ".tmp") fs::remove_all(entry.path(), ignored);
-  }
-  const auto all = all_checkpoints(run);
-  for (size_t i = 0; keep > 0 && i + size_t(keep) < all.size(); ++i) fs::remove_all(all[i], ignored);
+CheckpointBytes checkpoint_bytes(const ModelSpec& model, const Optimizer& optimizer, DType dtype) {
+  CheckpointBytes bytes;
+  for (const SafetensorsLayout& layout : {hf_layout(model, dtype), optimizer_layout(model, optimizer, dtype)})
+    for (const SafetensorsLayout::File& file : layout.files()) {
+      bytes.total += file.bytes;
+      bytes.largest_file = std::max(bytes.largest_file, file.bytes);
+    }
+  return bytes;
 }
 
 }  // namespace weft

@@ -28,23 +28,27 @@ struct CheckpointSource {
   std::filesystem::path model_folder;  // whose tokenizer files go along
   std::filesystem::path tokenizer;     // a folder whose files go along in their place; empty: none
   const HfConfig& config;
-  std::string recipe;  // resolved, as text
+  std::string recipe;   // resolved, as text
+  int num_threads = 1;  // of each rank, to read it again
 };
 
 // RUN/checkpoints/step-N for the newest N that is whole; none where there is none.
 std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& run);
 std::vector<std::filesystem::path> all_checkpoints(const std::filesystem::path& run);  // oldest first
 
-// Writes RUN/checkpoints/step-N: to a temporary name, synced, renamed. What is there already stays until then. Every
-// rank calls this and writes what it keeps, on a file system that all of them see. Throws the same FileError on all;
-// then nothing has changed.
+// Writes RUN/checkpoints/step-N: to a temporary name, synced, read again and compared with its hashes, renamed. What is
+// there already stays until then. Every rank calls this and writes its share of what it keeps, on a file system that
+// all of them see. Throws the same FileError on all; then nothing has changed.
 std::filesystem::path save_checkpoint(const std::filesystem::path& run, const TrainingState& state,
                                       const CheckpointSource& source);
-// Restores what this rank keeps of weights and optimizer state, bit for bit. Throws FileError that names what does not
-// fit.
+// Restores what this rank keeps of weights and optimizer state, bit for bit, of a checkpoint that has been checked
+// (train/checkpoint_folders.h). Throws FileError that names what does not fit.
 Progressed load_checkpoint(const std::filesystem::path& checkpoint, const ModelSpec& model, TrainingState& state,
                            const Optimizer& optimizer);
-// Removes all but the newest `keep` checkpoints (0: keeps all), oldest first, and what a crash left behind.
-void prune_checkpoints(const std::filesystem::path& run, int64_t keep);
+// Of the files of weights and optimizer state, which are nearly all of it.
+struct CheckpointBytes {
+  int64_t total = 0, largest_file = 0;
+};
+CheckpointBytes checkpoint_bytes(const ModelSpec& model, const Optimizer& optimizer, DType dtype);
 
 }  // namespace weft

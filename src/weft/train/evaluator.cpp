@@ -38,7 +38,7 @@ Evaluator::Evaluator(const std::filesystem::path& folder, const Spec& spec)
       mesh_(single_mesh()) {
   params_.allocate_values(arenas_.params, arenas_.transit);
   model_.allocate_constants(arenas_.constants, step_.precision);
-  load_hf_weights(folder, config_.spec, params_);
+  read_hf_weights(folder, config_.spec, params_);
   params_.masters_changed(*backend_);
 }
 

@@ -17,7 +17,7 @@ class Evaluator {
     int64_t seq_length = 0;  // 0: the longest the model was made for, at most 1024
     int64_t micro_batch_size = 1;
   };
-  // Loads the weights of `folder`. Throws FileError, ConfigError.
+  // Loads the weights of `folder`, which model_folder_of has checked. Throws FileError, ConfigError.
   Evaluator(const std::filesystem::path& folder, const Spec& spec);
   // Mean loss over the counted targets of the first `max_batches` micro-batches of windows (0: of all). Blocks.
   EvalRecord evaluate(const EvalWindows& windows, int64_t max_batches);

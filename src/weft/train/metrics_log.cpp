@@ -18,31 +18,32 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The JSON object of one line, if it is one and says its step.
-std::optional<Json> parse_record(const std::string& line) {
-  Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) return std::nullopt;
-  return json;
-}
+// A line of the file, and what it says: a record of a step, or of an evaluation, or neither where it is damaged.
+struct Line {
+  int64_t number, begin, end;  // from 1; bytes, with the newline
+  std::optional<StepRecord> step;
+  std::optional<EvalRecord> eval;
+  bool is_damaged() const { return !step && !eval; }
+  int64_t step_number() const { return step ? step->step : eval->step; }
+};
 
-// Calls visit(line, record, end offset) for each whole record, in order, until it returns false. A torn or unreadable
-// last line is what a crash leaves behind and ends the walk; the same anywhere else throws.
+void parse_record(const std::string& text, Line& line);
+
+// Calls visit(line) for each whole line, in order, until it returns false. A torn or unreadable last line is what a
+// crash leaves behind, and is left out.
 template <typename Visit>
-void for_each_record(const std::filesystem::path& file, Visit visit) {
+void for_each_line(const std::filesystem::path& file, Visit visit) {
+  if (std::error_code ignored; std::filesystem::exists(file, ignored) && !std::filesystem::is_regular_file(file))
+    throw FileError(fmt::format("{}: is not a regular file", file.string()));
   std::ifstream in(file, std::ios::binary);
   if (!in) throw FileError(fmt::format("{}: cannot be read: {}", file.string(), std::strerror(errno)));
   int64_t end = 0, number = 0;
-  for (std::string line; std::getline(in, line) && !in.eof();) {
-    ++number;
-    const std::optional<Json> record = parse_record(line);
-    if (!record) {
-      if (in.peek() == std::char_traits<char>::eof()) return;
-      throw FileError(fmt::format(
-          "{}: line {} is not a JSON object with a whole number \"step\"; repair that line or move the file away",
-          file.string(), number));
-    }
-    end += int64_t(line.size()) + 1;
-    if (!visit(number, *record, end)) return;
+  for (std::string text; std::getline(in, text) && !in.eof();) {
+    Line line{.number = ++number, .begin = end, .end = end + int64_t(text.size()) + 1, .step = {}, .eval = {}};
+    parse_record(text, line);
+    if (line.is_damaged() && in.peek() == std::char_traits<char>::eof()) return;
+    if (!visit(line)) return;
+    end = line.end;
   }
 }
 
@@ -75,6 +76,18 @@ EvalRecord eval_record(const Json& json) {
           .tokens = eval.value("tokens", int64_t(0))};
 }
 
+void parse_record(const std::string& text, Line& line) {
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) return;
+  try {
+    if (json.contains("eval"))
+      line.eval = eval_record(json);
+    else
+      line.step = step_record(json);
+  } catch (const Json::exception&) {  // a value of another type
+  }
+}
+
 }  // namespace
 
 std::string to_json(const StepRecord& r) {
@@ -97,10 +110,11 @@ std::string to_json(const EvalRecord& r) {
 }
 
 MetricsLog::MetricsLog(const std::filesystem::path& file, int64_t last_step) : file_(file) {
-  if (std::filesystem::exists(file)) {
-    for_each_record(file, [&](int64_t, const Json& record, int64_t end) {
-      if (record["step"].get<int64_t>() > last_step) return false;
-      size_ = end;
+  if (std::error_code ignored; std::filesystem::exists(file, ignored)) {
+    for_each_line(file, [&](const Line& line) {
+      if (!line.is_damaged() && line.step_number() > last_step) return false;
+      if (line.is_damaged() && damaged_++ == 0) first_damaged_ = line.number;
+      size_ = line.end;
       return true;
     });
   }
@@ -138,16 +152,10 @@ void MetricsLog::sync_to_disk() {
 
 Metrics read_metrics(const std::filesystem::path& file) {
   Metrics metrics;
-  for_each_record(file, [&](int64_t number, const Json& record, int64_t) {
-    try {
-      if (record.contains("eval")) {
-        metrics.evals.push_back(eval_record(record));
-      } else {
-        metrics.steps.push_back(step_record(record));
-      }
-    } catch (const Json::exception& e) {
-      throw FileError(fmt::format("{}: line {}: {}", file.string(), number, e.what()));
-    }
+  for_each_line(file, [&](const Line& line) {
+    if (line.eval) metrics.evals.push_back(*line.eval);
+    if (line.step) metrics.steps.push_back(*line.step);
+    metrics.damaged_lines += line.is_damaged();
     return true;
   });
   return metrics;

@@ -45,8 +45,8 @@ std::string to_json(const EvalRecord& record);
 class MetricsLog {
  public:
   // Opens or creates `file` and drops what a resumed run will write again: every record after the first one with a step
-  // beyond `last_step`, and a last line torn by a crash. -1 keeps nothing. The cut is one truncation: it happens or
-  // not. A file with a broken line before the cut was not written by weft, or is damaged: refused, and left as it is.
+  // beyond `last_step`, and a last line torn by a crash. -1 keeps no record. The cut is one truncation: it happens or
+  // not. Damaged lines before it are passed over, counted, and left as they are.
   MetricsLog(const std::filesystem::path& file, int64_t last_step);
   ~MetricsLog();
   MetricsLog(const MetricsLog&) = delete;
@@ -55,22 +55,27 @@ class MetricsLog {
   void append(const StepRecord& record) { append_line(to_json(record)); }
   void append(const EvalRecord& record) { append_line(to_json(record)); }
   void sync_to_disk();
+  // Of what was there and is kept.
+  int64_t damaged_lines() const { return damaged_; }
+  int64_t first_damaged_line() const { return first_damaged_; }  // from 1
 
  private:
   void append_line(std::string line);
 
   std::filesystem::path file_;
   int fd_ = -1;
-  int64_t size_ = 0;  // bytes of whole records
+  int64_t size_ = 0;  // bytes of whole lines
+  int64_t damaged_ = 0, first_damaged_ = 0;
 };
 
 struct Metrics {
   std::vector<StepRecord> steps;
   std::vector<EvalRecord> evals;
+  int64_t damaged_lines = 0;  // passed over
 };
 
-// All whole records of a metrics.jsonl; null reads as NaN, an absent number as 0, a torn last line is left out. Throws
-// FileError naming the line of anything else.
+// All whole records of a metrics.jsonl; null reads as NaN, an absent number as 0. A torn last line is left out; lines
+// that are no records are passed over and counted. Throws FileError where the file cannot be read.
 Metrics read_metrics(const std::filesystem::path& file);
 
 }  // namespace weft

@@ -1,6 +1,11 @@
-// Everything a run writes about itself: metrics.jsonl, TensorBoard events, the progress line, the loss chart.
+// Everything a run writes about itself: metrics.jsonl, TensorBoard events, the progress line, the loss chart. A run can
+// do without all of it: what cannot be written is told once, counted, and told again at the end.
 #pragma once
 #include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
 
 #include "weft/train/metrics_log.h"
 #include "weft/train/progress.h"
@@ -19,16 +24,23 @@ class RunRecords {
 
   void step(const StepRecord& record);
   void eval(const EvalRecord& record);
-  void sync() { metrics_.sync_to_disk(); }  // blocks until metrics.jsonl would survive a loss of power
+  void sync();  // blocks until metrics.jsonl would survive a loss of power
   void note(std::string_view line) { progress_.note(line); }
+  // Does what the run can do without: of its FileErrors the first of each `file` is told.
+  void attempt(const std::string& file, const std::function<void()>& write);
   // Draws loss.svg, and the same as text; says where the files are.
   void finish(std::string_view title);
 
  private:
+  void open();
+  template <class Record>
+  void append(const Record& record);
+
   Spec spec_;
-  MetricsLog metrics_;
-  TensorBoardWriter board_;
+  std::optional<MetricsLog> metrics_;  // none as long as they cannot be opened
+  std::optional<TensorBoardWriter> board_;
   Progress progress_;
+  std::map<std::string, int64_t> failures_;
 };
 
 }  // namespace weft

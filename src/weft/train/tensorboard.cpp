@@ -135,8 +135,14 @@ TensorBoardWriter::TensorBoardWriter(const Spec& spec) {
   file_ = spec.dir / fmt::format("{}{:010}.{}", kFilePrefix, seconds, spec.host);
   fd_ = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
   if (fd_ < 0) throw FileError(fmt::format("{}: cannot be created: {}", file_.string(), std::strerror(errno)));
-  append_event(version_event(spec.now_s));
-  if (spec.last_step >= 0) append_event(restart_event(spec.now_s, spec.last_step + 1));
+  try {
+    append_event(version_event(spec.now_s));
+    if (spec.last_step >= 0) append_event(restart_event(spec.now_s, spec.last_step + 1));
+  } catch (const FileError&) {  // it is tried again: leave no empty file each time
+    ::close(fd_);
+    ::unlink(file_.c_str());
+    throw;
+  }
 }
 
 TensorBoardWriter::~TensorBoardWriter() { ::close(fd_); }
@@ -170,9 +176,15 @@ void TensorBoardWriter::append_event(std::string_view event) {
   for (size_t done = 0; done < record.size();) {
     const ssize_t written = ::write(fd_, record.data() + done, record.size() - done);
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) throw FileError(fmt::format("{}: cannot be written: {}", file_.string(), std::strerror(errno)));
+    if (written <= 0) {
+      const int error = errno;
+      const bool cut = ::ftruncate(fd_, size_) == 0;  // a torn record would hide those behind it
+      throw FileError(fmt::format("{}: cannot be written: {}{}", file_.string(), std::strerror(error),
+                                  cut ? "" : " (and its last record is torn)"));
+    }
     done += size_t(written);
   }
+  size_ += int64_t(record.size());
 }
 
 }  // namespace weft

@@ -16,9 +16,9 @@ uint32_t crc32c(std::string_view bytes);
 // As TFRecords keep it, so that a crc over bytes that hold crcs stays sound: rotated right by 15, plus a constant.
 uint32_t masked_crc32c(std::string_view bytes);
 
-// One event file of one run, written by one process. Throws FileError. Times are seconds since 1970.
-// Tags: train/loss, train/aux_loss (while it is not 0), train/grad_norm, train/lr, speed/tokens_per_s,
-// speed/step_time_s, speed/mfu, memory/bytes, eval/loss, eval/perplexity.
+// One event file of one run, written by one process. Throws FileError; the file then ends with the record before. Times
+// are seconds since 1970. Tags: train/loss, train/aux_loss (while it is not 0), train/grad_norm, train/lr,
+// speed/tokens_per_s, speed/step_time_s, speed/mfu, memory/bytes, eval/loss, eval/perplexity.
 class TensorBoardWriter {
  public:
   struct Spec {
@@ -43,6 +43,7 @@ class TensorBoardWriter {
 
   std::filesystem::path file_;
   int fd_ = -1;
+  int64_t size_ = 0;  // bytes of whole records
 };
 
 }  // namespace weft

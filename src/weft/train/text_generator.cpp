@@ -4,18 +4,29 @@
 #include <cmath>
 #include <numeric>
 
+#include "weft/base/cores.h"
 #include "weft/base/rng.h"
 #include "weft/models/hf_weights.h"
 #include "weft/ops/dry/dry_backend.h"
-#include "weft/train/checkpoint_state.h"
+#include "weft/train/checkpoint_folders.h"
 #include "weft/train/tensor_values.h"
 
 namespace weft {
 
-std::filesystem::path model_folder_of(const std::filesystem::path& path) {
+std::filesystem::path model_folder_of(const std::filesystem::path& path,
+                                      const std::function<void(const std::string&)>& say) {
   namespace fs = std::filesystem;
-  if (fs::exists(path / "config.json")) return path;
-  if (const auto checkpoint = newest_checkpoint(path)) return *checkpoint;
+  const ProcessMesh alone = single_mesh();
+  std::error_code ignored;
+  const bool is_run = fs::exists(path / "recipe.toml", ignored) && fs::exists(path / "checkpoints", ignored);
+  if (is_checkpoint(path) || (!is_run && fs::exists(path / "config.json", ignored)) || !why_no_model(path).empty()) {
+    const std::string note = require_whole(path, CheckpointPart::model, *alone.world, usable_cores());
+    if (!note.empty()) say("note: " + note);
+    return path;
+  }
+  const FoundCheckpoint found = find_checkpoint(path, CheckpointPart::model, *alone.world, usable_cores());
+  for (const std::string& note : found.notes) say(note);
+  if (found.path) return *found.path;
   throw FileError(fmt::format("{}: neither a model's folder (config.json) nor a run with checkpoints", path.string()));
 }
 
@@ -66,7 +77,7 @@ TextGenerator::TextGenerator(const std::filesystem::path& folder, const Spec& sp
   params_.allocate_values(values_, values_);
   model_.allocate_constants(constants_, precision_);
   caches_ = make_caches(constants_);
-  load_hf_weights(folder, config_.spec, params_);
+  read_hf_weights(folder, config_.spec, params_);
   params_.masters_changed(*backend_);
 }
 

@@ -1,6 +1,7 @@
 // Continues a sequence of tokens: forward passes with a cache of keys and values.
 #pragma once
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -12,9 +13,11 @@
 
 namespace weft {
 
-// The folder of weights that a path means: a model's folder or checkpoint itself, or the newest checkpoint of a run.
-// Throws FileError where there is none.
-std::filesystem::path model_folder_of(const std::filesystem::path& path);
+// The folder of weights that a path means: a model's folder or checkpoint itself, or the newest checkpoint of a run
+// that is whole. What is used of a checkpoint has been compared with its hashes then, on all cores; `say` gets lines
+// for the user. Throws FileError where there is none, DamageError where a checkpoint that was named is damaged.
+std::filesystem::path model_folder_of(const std::filesystem::path& path,
+                                      const std::function<void(const std::string&)>& say);
 
 struct Sampling {
   double temperature = 1;  // 0: the likeliest token
@@ -34,7 +37,8 @@ class TextGenerator {
     int64_t max_tokens;  // of prompt and continuation together
     int64_t max_prompt;  // tokens fed at once
   };
-  // Loads the weights of `folder`. Throws ConfigError where its positions do not reach.
+  // Loads the weights of `folder`, which model_folder_of has checked. Throws ConfigError where its positions do not
+  // reach.
   TextGenerator(const std::filesystem::path& folder, const Spec& spec);
 
   // Feeds tokens that follow all those fed so far; returns the logits [V] after the last. Blocks.

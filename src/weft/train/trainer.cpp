@@ -13,6 +13,7 @@
 #include "weft/models/hf_weights.h"
 #include "weft/models/init.h"
 #include "weft/ops/checked.h"
+#include "weft/train/checkpoint_folders.h"
 #include "weft/train/clock.h"
 #include "weft/train/run_tokenizer.h"
 
@@ -39,11 +40,11 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
                                                            .log_interval = recipe_.train.log_interval,
                                                            .terminal_fd = setup.terminal_fd});
   for (const std::string& note : notes_) records_->note(note);
-  write_file_durably(
-      std::filesystem::path(recipe_.run.dir) / "data.json",
-      nlohmann::json{{"format", 1}, {"order", data_.train->order_fingerprint()}, {"train", to_json(data_.sources)}}
-              .dump(1) +
-          "\n");
+  const nlohmann::json data{
+      {"format", 1}, {"order", data_.train->order_fingerprint()}, {"train", to_json(data_.sources)}};
+  records_->attempt("data.json", [&] {
+    write_file_durably(std::filesystem::path(recipe_.run.dir) / "data.json", data.dump(1) + "\n");
+  });
 }
 
 // The first rank makes the caches of tokenized text, the others find them.
@@ -75,7 +76,12 @@ bool Trainer::run() {
     if (evaluation_due()) evaluate();
     if (due(recipe_.checkpoint.save_interval)) save(false);
   }
-  save(true);
+  try {
+    save(true);
+  } catch (const NotSavedError&) {
+    if (leads()) records_->finish(recipe_.run.dir);
+    throw;
+  }
   if (leads()) records_->finish(recipe_.run.dir);
   return step_ == recipe_.train.train_iters;
 }
@@ -113,8 +119,9 @@ void Trainer::note_oddities(const TrainingStep::Result& r) {
 
 // A checkpoint, else pretrained weights, else random ones.
 void Trainer::start_weights() {
-  const auto checkpoint = newest_checkpoint(recipe_.run.dir);
-  if (checkpoint) {
+  const FoundCheckpoint found = find_checkpoint_to_resume(recipe_.run.dir, *rank_.mesh.world, machine_.threads);
+  notes_ = found.notes;
+  if (const auto& checkpoint = found.path) {
     const Progressed at = load_checkpoint(*checkpoint, rank_.plan.model, rank_.state, *rank_.plan.optimizer);
     check_checkpoint(*checkpoint, at);
     step_ = saved_step_ = at.step;
@@ -123,12 +130,13 @@ void Trainer::start_weights() {
         step_ < recipe_.train.train_iters
             ? fmt::format("goes on from {}, after step {}", checkpoint->string(), step_)
             : fmt::format("{} is of step {}, the run's last: nothing is left to do", checkpoint->string(), step_));
-    const auto metrics = std::filesystem::path(recipe_.run.dir) / "metrics.jsonl";
-    if (std::filesystem::exists(metrics))
-      for (const EvalRecord& e : read_metrics(metrics).evals)
+    try {
+      for (const EvalRecord& e : read_metrics(std::filesystem::path(recipe_.run.dir) / "metrics.jsonl").evals)
         if (e.step == step_) evaluated_step_ = step_;
+    } catch (const FileError&) {  // a run goes on without; told where the records are opened
+    }
   } else if (recipe_.model.init == "pretrained") {
-    notes_ = load_hf_weights(recipe_.model.path, rank_.plan.model, rank_.state.params);
+    notes_ = load_hf_weights(recipe_.model.path, rank_.plan.model, rank_.state.params, machine_.threads);
   } else {
     init_weights(rank_.state.params, uint64_t(recipe_.train.seed), machine_.threads);
   }
@@ -214,9 +222,12 @@ void Trainer::log_grad_norms(const TrainingStep::Result& step) {
   if (!leads()) return;
   nlohmann::json norms;
   for (size_t i = 0; i < tensors.size(); ++i) norms[tensors[i].name] = std::sqrt(squares[i]) / step.loss_scale;
-  std::ofstream out(std::filesystem::path(recipe_.run.dir) / "grad_norms.jsonl", std::ios::app);
-  out << nlohmann::json{{"step", step_ + 1}, {"grad_norm", norms}}.dump() << std::endl;
-  if (!out) throw FileError(fmt::format("{}/grad_norms.jsonl: cannot be written; is the disk full?", recipe_.run.dir));
+  records_->attempt("grad_norms.jsonl", [&] {
+    std::ofstream out(std::filesystem::path(recipe_.run.dir) / "grad_norms.jsonl", std::ios::app);
+    out << nlohmann::json{{"step", step_ + 1}, {"grad_norm", norms}}.dump() << std::endl;
+    if (!out)
+      throw FileError(fmt::format("{}/grad_norms.jsonl: cannot be written; is the disk full?", recipe_.run.dir));
+  });
 }
 
 void Trainer::evaluate() {
@@ -258,32 +269,47 @@ void Trainer::save(bool last) {
   if (saved_step_ == step_ || step_ == 0) return;
   refuse_bad_weights();
   try {
-    agree(*rank_.mesh.world, [&] {
-      if (leads()) records_->sync();  // the records of every step that the checkpoint holds
-    });
-    const bool scales = loss_scale_.kind != LossScale::Kind::none;
-    const auto loss_scale = scales ? std::optional(loss_scale_.state) : std::nullopt;
-    const auto path = save_checkpoint(recipe_.run.dir, rank_.state,
-                                      {.model = rank_.plan.model,
-                                       .optimizer = *rank_.plan.optimizer,
-                                       .progressed = {.step = step_,
-                                                      .samples = step_ * recipe_.train.global_batch_size,
-                                                      .data = data_.train->fingerprint(),
-                                                      .seed = uint64_t(recipe_.train.seed),
-                                                      .loss_scale = loss_scale,
-                                                      .sources = data_.sources},
-                                       .model_folder = recipe_.model.path,
-                                       .tokenizer = kept_tokenizer(recipe_.run.dir),
-                                       .config = rank_.plan.config,
-                                       .recipe = to_toml(recipe_)});
-    saved_step_ = step_;
-    if (!leads()) return;
-    prune_checkpoints(recipe_.run.dir, recipe_.checkpoint.keep_latest);
-    records_->note(fmt::format("step {}: saved {}", step_, path.string()));
+    try_save();
   } catch (const FileError& e) {
-    if (last) throw;
+    if (last)
+      throw NotSavedError(fmt::format(
+          "step {}: the last save of the run FAILED, {}: {}. When that is mended, the same command goes on from {}",
+          step_,
+          saved_step_ > 0 ? fmt::format("what came after step {} is lost", saved_step_) : "nothing of it is saved",
+          e.what(), saved_step_ > 0 ? "there" : "the start"));
     if (leads()) records_->note(fmt::format("step {}: NOT SAVED, older checkpoints are kept: {}", step_, e.what()));
   }
+}
+
+void Trainer::try_save() {
+  const DType stat = rank_.plan.step.precision.stat;
+  agree(*rank_.mesh.world, [&] {
+    if (!leads()) return;
+    records_->sync();  // the records of every step that the checkpoint holds
+    const int64_t bytes = checkpoint_bytes(rank_.plan.model, *rank_.plan.optimizer, stat).total;
+    for (const std::string& note : make_room(recipe_.run.dir, recipe_.checkpoint.keep_latest, bytes, machine_.threads))
+      records_->note(fmt::format("step {}: {}", step_, note));
+  });
+  const bool scales = loss_scale_.kind != LossScale::Kind::none;
+  const auto loss_scale = scales ? std::optional(loss_scale_.state) : std::nullopt;
+  const auto path = save_checkpoint(recipe_.run.dir, rank_.state,
+                                    {.model = rank_.plan.model,
+                                     .optimizer = *rank_.plan.optimizer,
+                                     .progressed = {.step = step_,
+                                                    .samples = step_ * recipe_.train.global_batch_size,
+                                                    .data = data_.train->fingerprint(),
+                                                    .seed = uint64_t(recipe_.train.seed),
+                                                    .loss_scale = loss_scale,
+                                                    .sources = data_.sources},
+                                     .model_folder = recipe_.model.path,
+                                     .tokenizer = kept_tokenizer(recipe_.run.dir),
+                                     .config = rank_.plan.config,
+                                     .recipe = to_toml(recipe_),
+                                     .num_threads = machine_.threads});
+  saved_step_ = step_;
+  if (!leads()) return;
+  prune_checkpoints(recipe_.run.dir, recipe_.checkpoint.keep_latest);
+  records_->note(fmt::format("step {}: saved {}", step_, path.string()));
 }
 
 }  // namespace weft

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <memory>
 
+#include "weft/base/error.h"
 #include "weft/train/batch_loader.h"
 #include "weft/train/checkpoint_state.h"
 #include "weft/train/evaluate.h"
@@ -13,6 +14,12 @@
 #include "weft/train/training_step.h"
 
 namespace weft {
+
+// The last save of a run failed: its last steps are in no checkpoint.
+class NotSavedError : public FileError {
+ public:
+  using FileError::FileError;
+};
 
 class Trainer {
  public:
@@ -28,7 +35,8 @@ class Trainer {
   };
   Trainer(RunPlan plan, const Setup& setup);
 
-  // Returns true when train_iters steps are done, false when stopped before. Throws NumericsError, FileError.
+  // Returns true when train_iters steps are done, false when stopped before. Throws NumericsError, FileError; a
+  // NotSavedError where all went well but the last save.
   bool run();
 
  private:
@@ -46,6 +54,7 @@ class Trainer {
   void refuse_bad_weights();
   std::string wait_first_bad_weight();
   void save(bool last);
+  void try_save();
   bool due(int64_t interval) const { return interval > 0 && step_ % interval == 0; }
 
   const Recipe recipe_;

@@ -1,0 +1,195 @@
+#include "weft/train/checkpoint_folders.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "weft/checkpoint/disk_space.h"
+#include "weft/checkpoint/remove_folder.h"
+#include "weft/comm/agree.h"
+#include "weft/comm/process_mesh.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "step-", kDamaged = ".damaged";
+
+int64_t step_in(std::string_view name) {
+  int64_t step = -1;
+  if (!name.starts_with(kPrefix)) return -1;
+  const char *first = name.data() + kPrefix.size(), *last = name.data() + name.size();
+  const auto [end, error] = std::from_chars(first, last, step);
+  return error == std::errc() && end == last ? step : -1;
+}
+
+fs::path folder_of(const fs::path& run) { return run / "checkpoints"; }
+
+std::vector<fs::path> entries_of(const fs::path& folder) {
+  std::vector<fs::path> all;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    all.push_back(at->path());
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+// Checkpoints that were set aside, by their step.
+std::vector<std::pair<int64_t, fs::path>> damaged_of(const fs::path& run) {
+  std::vector<std::pair<int64_t, fs::path>> all;
+  for (const fs::path& entry : entries_of(folder_of(run)))
+    if (entry.extension() == kDamaged && step_in(entry.stem().string()) >= 0)
+      all.emplace_back(step_in(entry.stem().string()), entry);
+  return all;
+}
+
+void clean_up(const fs::path& run, const BeforeChange& before) {
+  for (const fs::path& entry : entries_of(folder_of(run)))
+    if (step_in(entry.stem().string()) >= 0) clean_left_behind(entry, before);
+}
+
+// Half a checkpoint, of a weft that removed it under its name.
+void remove_halves(const fs::path& run, const BeforeChange& before) {
+  std::error_code ignored;
+  const std::vector<fs::path> all = checkpoint_folders(run);
+  for (size_t i = 0; i + 1 < all.size(); ++i)
+    if (!fs::exists(all[i] / "weft" / "state.json", ignored)) remove_folder(all[i], before);
+}
+
+std::string joined(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += "\n  " + line;
+  return text;
+}
+
+// The newest first, as the first rank sees them; a name is on all ranks what it is there.
+class Search {
+ public:
+  Search(fs::path run, Communicator& ranks) : run_(std::move(run)), ranks_(ranks) {
+    if (ranks.rank() == 0) left_ = checkpoint_folders(run_);
+  }
+
+  FoundCheckpoint find(CheckpointPart part, int num_threads) {
+    while (const auto path = next()) {
+      CheckOutcome checked = check_checkpoint(*path, part, ranks_, num_threads);
+      if (checked.damage.empty() && checked.has_manifest && checked.step != step_of(*path))
+        checked.damage = fmt::format("{}: was saved as that of step {}", path->string(), checked.step);
+      if (checked.damage.empty()) return found(*path, checked.has_manifest);
+      damaged_.push_back(*path);
+      why_.push_back(checked.damage);
+    }
+    refuse_if_none_is_whole();
+    return {};
+  }
+  const std::vector<fs::path>& damaged() const { return damaged_; }
+
+ private:
+  std::optional<fs::path> next() {
+    const std::string name = first_text(ranks_, left_.empty() ? "" : left_.back().filename().string());
+    if (name.empty()) return {};
+    if (!left_.empty()) left_.pop_back();
+    return folder_of(run_) / name;
+  }
+
+  FoundCheckpoint found(const fs::path& path, bool has_manifest) const {
+    FoundCheckpoint result{.path = path, .notes = {}};
+    for (const std::string& why : why_)
+      result.notes.push_back(
+          fmt::format("WARNING: a damaged checkpoint is passed over, {} is taken: {}", path.filename().string(), why));
+    if (!has_manifest)
+      result.notes.push_back(
+          fmt::format("note: {} is of format 1, without hashes: it cannot be checked for damage", path.string()));
+    return result;
+  }
+
+  void refuse_if_none_is_whole() {
+    std::string aside;
+    if (ranks_.rank() == 0)
+      for (const auto& [step, path] : damaged_of(run_)) aside += path.filename().string() + " ";
+    aside = first_text(ranks_, aside);
+    if (!aside.empty()) why_.push_back("set aside as damaged before: " + aside);
+    if (!why_.empty())
+      throw FileError(
+          fmt::format("{}: none of its checkpoints is whole:{}\nNothing was changed. Restore one of them, or, to begin "
+                      "again from the first step, move {} away",
+                      run_.string(), joined(why_), folder_of(run_).string()));
+  }
+
+  const fs::path run_;
+  Communicator& ranks_;
+  std::vector<fs::path> left_;  // on the first rank
+  std::vector<fs::path> damaged_;
+  std::vector<std::string> why_;
+};
+
+}  // namespace
+
+int64_t step_of(const fs::path& folder) { return step_in(folder.filename().string()); }
+
+std::vector<fs::path> checkpoint_folders(const fs::path& run) {
+  std::vector<fs::path> found;
+  for (const fs::path& entry : entries_of(folder_of(run)))
+    if (std::error_code ignored; step_of(entry) >= 0 && fs::is_directory(entry, ignored)) found.push_back(entry);
+  std::sort(found.begin(), found.end(), [](const fs::path& a, const fs::path& b) { return step_of(a) < step_of(b); });
+  return found;
+}
+
+FoundCheckpoint find_checkpoint(const fs::path& run, CheckpointPart part, Communicator& ranks, int num_threads) {
+  return Search(run, ranks).find(part, num_threads);
+}
+
+FoundCheckpoint find_checkpoint_to_resume(const fs::path& run, Communicator& ranks, int num_threads) {
+  const bool leads = ranks.rank() == 0;
+  if (leads) clean_up(run, {});
+  Search search(run, ranks);
+  FoundCheckpoint found = search.find(CheckpointPart::all, num_threads);
+  if (!leads || !found.path) return found;
+  std::error_code ignored;  // where it keeps its name, the save of that step takes its place
+  for (const fs::path& path : search.damaged()) {
+    const fs::path aside = path.string() + std::string(kDamaged);
+    fs::remove_all(aside, ignored);
+    fs::rename(path, aside, ignored);
+    if (!ignored) found.notes.push_back(fmt::format("note: {} is {} now", path.string(), aside.filename().string()));
+  }
+  remove_halves(run, {});
+  return found;
+}
+
+std::vector<fs::path> surplus_of(const std::vector<fs::path>& all, int64_t keep) {
+  if (keep <= 0 || all.size() <= size_t(keep)) return {};
+  return {all.begin(), all.end() - std::ptrdiff_t(keep)};
+}
+
+void prune_checkpoints(const fs::path& run, int64_t keep, const BeforeChange& before) {
+  clean_up(run, before);
+  remove_halves(run, before);
+  const std::vector<fs::path> all = checkpoint_folders(run);
+  for (const fs::path& path : surplus_of(all, keep)) remove_folder(path, before);
+  for (const auto& [step, path] : damaged_of(run))
+    if (!all.empty() && step <= step_of(all.back())) remove_folder(path, before);
+}
+
+std::vector<std::string> make_room(const fs::path& run, int64_t keep, int64_t bytes, int num_threads) {
+  clean_up(run, {});
+  std::vector<fs::path> all = checkpoint_folders(run);
+  for (const fs::path& path : surplus_of(all, keep)) remove_folder(path);
+  all = checkpoint_folders(run);
+  const auto is_short = [&] { return free_bytes_at(run).value_or(bytes) < bytes; };
+  if (all.empty() || keep == 0 || !is_short()) return {};
+  std::vector<fs::path> may_go = surplus_of(all, std::max<int64_t>(1, keep - 1));
+  for (const auto& [step, path] : damaged_of(run)) may_go.insert(may_go.begin(), path);
+  int64_t freed = 0;
+  for (const fs::path& path : may_go) freed += bytes_below(path);
+  if (may_go.empty() || free_bytes_at(run).value_or(bytes) + freed < bytes) return {};
+  const std::string unchecked =
+      require_whole(all.back(), CheckpointPart::all, *single_mesh().world, num_threads);  // else it is an older one
+  std::vector<std::string> notes;
+  for (const fs::path& path : may_go) {
+    if (!is_short()) break;
+    remove_folder(path);
+    notes.push_back(fmt::format("removed {} first: the disk is short of room for another", path.string()));
+  }
+  return notes;
+}
+
+}  // namespace weft

@@ -1,0 +1,49 @@
+// RUN/checkpoints: which of what lies there a run goes on from, what stays and what goes (docs/formats/checkpoint.md).
+//   step-N           a checkpoint, whole, as far as its name says
+//   step-N.tmp       a save that is going on or was cut off      step-N.removing   a removal that was
+//   step-N.damaged   a checkpoint that was found damaged when a run went on from an older one
+#pragma once
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "weft/checkpoint/checkpoint_check.h"
+
+namespace weft {
+
+// N of a folder named step-N; -1 of any other.
+int64_t step_of(const std::filesystem::path& folder);
+// All of that name, oldest first, whether they are whole or not.
+std::vector<std::filesystem::path> checkpoint_folders(const std::filesystem::path& run);
+
+struct FoundCheckpoint {
+  std::optional<std::filesystem::path> path;  // none: the run has none
+  std::vector<std::string> notes;             // for the user: what was passed over, what could not be checked
+};
+// The newest checkpoint that is what was saved, to the last byte; the same on all ranks, which share the reading.
+// Collective. Throws FileError that names each and says why where there are checkpoints and none is whole.
+FoundCheckpoint find_checkpoint(const std::filesystem::path& run, CheckpointPart part, Communicator& ranks,
+                                int num_threads);
+// The same for a run that goes on, whose folder this process and the other ranks own: what a crash left behind is
+// removed, and newer checkpoints that are damaged become step-N.damaged, so that they are not in the way of new ones.
+FoundCheckpoint find_checkpoint_to_resume(const std::filesystem::path& run, Communicator& ranks, int num_threads);
+
+// Called before each change on the disk; for tests, which end there what a kill would end.
+using BeforeChange = std::function<void()>;
+
+// Which of a run's checkpoints (oldest first, the last one whole) go where `keep` are to stay, oldest first. Never the
+// newest. 0 keeps all.
+std::vector<std::filesystem::path> surplus_of(const std::vector<std::filesystem::path>& all, int64_t keep);
+// After a save: removes what is surplus, checkpoints set aside as damaged that are not newer than the newest, and what
+// a crash left behind. A checkpoint loses its name before anything of it goes. What cannot be removed now is tried
+// again next time.
+void prune_checkpoints(const std::filesystem::path& run, int64_t keep, const BeforeChange& before = {});
+
+// Before a save: removes what a crash left behind and what is surplus now; and where so many bytes are not free, but
+// would be then, damaged and older checkpoints beyond `keep - 1`, at least the newest not: after that one has been
+// compared with its hashes. Returns notes for the user. Throws FileError where the newest is damaged.
+std::vector<std::string> make_room(const std::filesystem::path& run, int64_t keep, int64_t bytes, int num_threads);
+
+}  // namespace weft
