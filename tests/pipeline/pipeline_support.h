@@ -5,6 +5,7 @@
 #include <map>
 
 #include "support.h"
+#include "weft/base/json.h"
 #include "weft/pipeline/dataset.h"
 #include "weft/pipeline/shard.h"
 
@@ -72,6 +73,28 @@ inline std::vector<std::string> texts_of(const std::filesystem::path& stage) {
   for (const Document& d : documents_of(stage)) texts.push_back(d.text);
   return texts;
 }
+
+// The read stage over one file of this name and content.
+struct ReadFile {
+  ReadFile(const std::string& name, const std::string& content, const std::string& more = "") {
+    spill(dir / name, content);
+    harness.run(config_over(dir / "out", "[\"" + (dir / name).string() + "\"]", more));
+    result = open_stage(dir / "out" / "read");
+  }
+  std::vector<std::string> texts() const { return texts_of(dir / "out" / "read"); }
+  int64_t broken() const { return result.manifest.at("broken"); }
+  nlohmann::json first_broken() const {
+    const std::string line = slurp(dir / "out" / "read" / "broken-00000.jsonl");
+    return parse_json(line.substr(0, line.find('\n')), "broken");
+  }
+  std::string why() const { return first_broken().at("why"); }
+  // Why the file could not be read to its end; empty: it could.
+  std::string failure() const { return result.manifest.at("inputs").at(0).value("failure", ""); }
+
+  TempDir dir;
+  Harness harness;
+  StageResult result;
+};
 
 // Every file under a folder, by name.
 inline std::map<std::string, std::string> bytes_of_folder(const std::filesystem::path& folder) {

@@ -16,6 +16,7 @@ namespace weft {
 namespace {
 
 constexpr size_t kPiece = 1 << 18;
+constexpr size_t kMagic = 10;  // bytes that tell what a member is
 
 class FileBytes final : public ByteStream {
  public:
@@ -74,6 +75,22 @@ class MemoryBytes final : public ByteStream {
   size_t at_ = 0;
 };
 
+// What pzstd and seekable files begin with (RFC 8878, section 3.1.2), and lz4 files may.
+bool is_skippable_frame(std::string_view b) {
+  return b.size() >= 4 && (b[0] & 0xf0) == 0x50 && b.substr(1, 3) == "\x2a\x4d\x18";
+}
+
+// Behind the skippable frames at the beginning, as far as these are here whole: what is there says whose they are.
+std::string_view without_skippable_frames(std::string_view b) {
+  while (is_skippable_frame(b) && b.size() >= 8) {
+    size_t size = 0;
+    for (int i = 0; i < 4; ++i) size |= size_t(uint8_t(b[4 + size_t(i)])) << (8 * i);
+    if (b.size() < 8 + size + 4) break;
+    b.remove_prefix(8 + size);
+  }
+  return b;
+}
+
 // Decompresses where the first bytes say so; else hands the bytes on.
 class Decompressed final : public ByteStream {
  public:
@@ -107,8 +124,8 @@ class Decompressed final : public ByteStream {
  private:
   void begin() {
     began_ = true;
-    while (buffer_.size() < 8 && !ended_) refill();
-    const Compression kind = compression_of(buffer_);
+    while (buffer_.size() < kMagic && !ended_) refill();
+    const Compression kind = compression_of(without_skippable_frames(buffer_));
     if (kind != Compression::kNone) codec_ = make_codec(kind, source_);
   }
   std::string_view left() const { return std::string_view(buffer_).substr(at_); }
@@ -128,10 +145,10 @@ class Decompressed final : public ByteStream {
     at_ += n;
     return n;
   }
-  // gzip, zstd and xz files may be several, one after the other; zeros behind them are padding.
+  // Compressed files may be several, one after the other; zeros behind them are padding.
   void next_member() {
     codec_->begin_again();
-    while (left().size() < 6 && !ended_) refill();
+    while (left().size() < kMagic && !ended_) refill();
     if (left().empty() || compression_of(left()) != Compression::kNone) return;
     garbage_ = !std::all_of(left().begin(), left().end(), [](char c) { return c == 0; });
     at_ = buffer_.size();
@@ -158,22 +175,36 @@ class Decompressed final : public ByteStream {
 std::unique_ptr<Codec> make_codec(Compression kind, const std::string& source) {
   if (kind == Compression::kGzip) return make_gzip_codec(source);
   if (kind == Compression::kZstd) return make_zstd_codec(source);
+  if (kind == Compression::kBzip2) return make_bzip2_codec(source);
+  if (kind == Compression::kLz4) return make_lz4_codec(source);
   return make_xz_codec(source);
 }
 
 Compression compression_of(std::string_view b) {
   if (b.starts_with("\x1f\x8b")) return Compression::kGzip;
   if (b.starts_with("\x28\xb5\x2f\xfd")) return Compression::kZstd;
-  // A skippable frame, which pzstd and seekable files begin with (RFC 8878, section 3.1.2).
-  if (b.size() >= 4 && (b[0] & 0xf0) == 0x50 && b.substr(1, 3) == "\x2a\x4d\x18") return Compression::kZstd;
+  if (is_skippable_frame(b)) return Compression::kZstd;
   if (b.starts_with(std::string_view("\xfd\x37zXZ\0", 6))) return Compression::kXz;
+  if (b.starts_with("\x04\x22\x4d\x18")) return Compression::kLz4;
+  // A block, or the end of a stream without any.
+  if (b.starts_with("BZh") &&
+      (b.substr(4).starts_with("1AY&SY") || b.substr(4).starts_with("\x17\x72\x45\x38\x50\x90")))
+    return Compression::kBzip2;
   return Compression::kNone;
+}
+
+Compression compression_of_file(const std::filesystem::path& file) {
+  std::string beginning(kMagic, '\0');
+  beginning.resize(FileBytes(file, nullptr).read(beginning));
+  return compression_of(beginning);
 }
 
 Compression compression_named(const std::filesystem::path& file) {
   const std::string extension = file.extension().string();
   if (extension == ".gz") return Compression::kGzip;
   if (extension == ".zst") return Compression::kZstd;
+  if (extension == ".bz2") return Compression::kBzip2;
+  if (extension == ".lz4") return Compression::kLz4;
   return extension == ".xz" ? Compression::kXz : Compression::kNone;
 }
 

@@ -1,5 +1,5 @@
-// A file's bytes as they are when decompressed, one piece after the other: plain, gzip, zstd, xz. Hostile files are
-// held to limits.
+// A file's bytes as they are when decompressed, one piece after the other: plain, gzip, zstd, xz, bzip2,
+// lz4. Hostile files are held to limits.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -28,12 +28,14 @@ class ByteStream {
   virtual int64_t bytes_in() const = 0;
 };
 
-enum class Compression { kNone, kGzip, kZstd, kXz };
+enum class Compression { kNone, kGzip, kZstd, kXz, kBzip2, kLz4 };
 // By the first bytes.
 Compression compression_of(std::string_view beginning);
-// By the name: .gz, .zst, .xz.
+// The same of a file. Throws FileError where it cannot be opened.
+Compression compression_of_file(const std::filesystem::path& file);
+// By the name: .gz, .zst, .xz, .bz2, .lz4.
 Compression compression_named(const std::filesystem::path& file);
-// The name without .gz, .zst, .xz.
+// The name without that.
 std::filesystem::path without_compression(const std::filesystem::path& file);
 
 // Called with each piece of the file itself, in order.

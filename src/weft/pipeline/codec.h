@@ -26,8 +26,15 @@ class Codec {
 std::unique_ptr<Codec> make_gzip_codec(const std::string& source);
 std::unique_ptr<Codec> make_zstd_codec(const std::string& source);
 std::unique_ptr<Codec> make_xz_codec(const std::string& source);
+std::unique_ptr<Codec> make_bzip2_codec(const std::string& source);
+std::unique_ptr<Codec> make_lz4_codec(const std::string& source);  // lz4's frames
 // Of a kind that is not kNone.
 std::unique_ptr<Codec> make_codec(Compression kind, const std::string& source);
+
+// One block becomes all of `out`. Throws Error where the block is broken or gives another number of bytes; NotBuilt,
+// beginning with `source`.
+void decompress_snappy(std::string_view block, std::span<char> out, const std::string& source);
+void decompress_lz4(std::string_view block, std::span<char> out, const std::string& source);  // without a frame
 
 // All of `text` as one frame of zstd. Throws NotBuilt.
 std::string zstd_compressed(std::string_view text, int level);

@@ -7,7 +7,7 @@
 
 namespace weft {
 
-// A file as a whole is nothing to read: of another kind, a JSON array, CSV without the column of the text. The read
+// A file as a whole is nothing to read: of another kind, CSV without the column of the text. The read
 // stage puts it aside, and goes on with the others.
 class UnreadFile : public FileError {
  public:
