@@ -12,6 +12,7 @@ namespace {
 std::unique_ptr<weft::RowReader> open(uint8_t format, std::string_view bytes) {
   weft::Input input(weft::open_memory_stream(bytes, {.max_ratio = 50, .free_bytes = 1 << 16}));
   constexpr int64_t kMostRow = 1 << 12;
+  if (format & 8) return weft::read_json(std::move(input), {"text"}, kMostRow);
   if (format % 4 == 1) return weft::read_csv(std::move(input), kMostRow);
   if (format % 4 == 2) return weft::read_warc(std::move(input), kMostRow);
   return weft::read_separated(std::move(input), format % 4 == 0 ? "\n" : "\n\n", kMostRow);
@@ -24,7 +25,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto rows = open(data[0], {reinterpret_cast<const char*>(data) + 1, size - 1});
   constexpr weft::FileFormat kFormats[] = {weft::FileFormat::kJsonl, weft::FileFormat::kCsv, weft::FileFormat::kWarc,
                                            weft::FileFormat::kText};
-  const weft::SourceFile file{.path = "fuzz", .format = kFormats[data[0] % 4], .columns = {"text", "url"}};
+  const weft::SourceFile file{.path = "fuzz",
+                              .format = data[0] & 8 ? weft::FileFormat::kJsonl : kFormats[data[0] % 4],
+                              .columns = {"text", "url"}};
   weft::SourceConfig source;
   source.name = "fuzz";
   if (data[0] & 4) source.invalid_text = "repair";

@@ -295,7 +295,7 @@ TEST(Pipeline, KeysWithoutEffectAreRefused) {
   EXPECT_EQ(said("a.jsonl", "separator = \"x\"\n"),
             "source \"s\": source.separator has no effect: none of its files is text; leave it out");
   for (const char* key : {"text_key = \"t\"\n", "url_key = \"u\"\n", "meta_keys = [\"m\"]\n"}) {
-    EXPECT_NE(said("a.txt", key).find("has no effect: none of its files is JSON lines or CSV"), std::string::npos);
+    EXPECT_NE(said("a.txt", key).find("has no effect: none of its files is JSON, Parquet or CSV"), std::string::npos);
     EXPECT_EQ(said("a.*", key), "");
   }
   EXPECT_NE(said("a.jsonl", "messages_key = \"m\"\ntext_key = \"t\"\n").find("source.text_key has no effect"),

@@ -95,13 +95,13 @@ class Contamination {
     const SourceConfig source;
     SourceFile file{.path = path, .format = format_of(source, path), .columns = {}};
     if (file.format == FileFormat::kWarc || file.format == FileFormat::kHtml)
-      throw ConfigError(path + ": decontaminate.files takes JSONL, CSV and text");
+      throw ConfigError(path + ": decontaminate.files takes JSON, Parquet, CSV and text");
     const auto rows = open_rows(source, file, nullptr, {});
     Row row;
     while (rows->next(row)) {
       const std::string where = fmt::format("{}: row {}", path, row.number);
       if (!row.broken.empty()) throw FileError(fmt::format("{}: {}", where, row.broken));
-      if (file.format == FileFormat::kJsonl)
+      if (has_json_rows(file.format))
         add_strings(parse_json(row.bytes, where));
       else
         add(row.bytes);

@@ -61,7 +61,7 @@ std::string DocumentReader::read(const SourceFile& file, const Row& row, Documen
     if (std::string why = read_warc(row, d); !why.empty()) return why;
   } else if (is_blank(row.bytes)) {
     return "blank";
-  } else if (file.format == FileFormat::kJsonl) {
+  } else if (has_json_rows(file.format)) {
     read_json(row, d);
   } else if (file.format == FileFormat::kCsv) {
     read_csv(file, row, d);

@@ -112,10 +112,11 @@ std::vector<std::string> keys_without_effect(const SourceConfig& source, const s
       found.push_back(fmt::format("source {}: {} has no effect: {}; leave it out", in_quotes(source.name), key, why));
   };
   const bool text = formats.count(FileFormat::kText) > 0;
-  const bool fields = formats.count(FileFormat::kJsonl) + formats.count(FileFormat::kCsv) > 0;
+  const bool fields = std::any_of(formats.begin(), formats.end(),
+                                  [](FileFormat f) { return has_json_rows(f) || f == FileFormat::kCsv; });
   judge("source.separator", text, "none of its files is text");
   for (const char* key : {"source.text_key", "source.url_key", "source.meta_keys"})
-    judge(key, fields, "none of its files is JSON lines or CSV");
+    judge(key, fields, "none of its files is JSON, Parquet or CSV");
   judge(
       "source.text_key", !source.has_conversations(),
       source.messages_key.empty() ? "its texts are pairs (prompt_key)" : "its texts are conversations (messages_key)");

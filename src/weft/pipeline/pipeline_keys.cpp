@@ -150,7 +150,8 @@ std::vector<RecipeKey> source_keys(SourceConfig& s) {
   return {
       {"source.name", &s.name, needed("name = \"books\""), "letters, digits, - and _"},
       {"source.files", &s.files, needed("files = [\"books/*.jsonl.zst\"]"), "files, folders and patterns"},
-      {"source.format", &s.format, one_of({"auto", "text", "jsonl", "csv", "warc", "html"}), "auto: by the names"},
+      {"source.format", &s.format, one_of({"auto", "text", "jsonl", "parquet", "csv", "warc", "html"}),
+       "auto: by the names"},
       {"source.separator", &s.separator, {}, "stands between the documents of a text; empty: a file is a document"},
       {"source.text_key", &s.text_key, {}, "JSONL's key or CSV's column of the text; or \"{question}\\n{answer}\""},
       {"source.messages_key", &s.messages_key, {}, "JSONL's key of a conversation's messages; empty: rows are texts"},

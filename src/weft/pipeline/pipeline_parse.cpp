@@ -47,9 +47,9 @@ class Parser {
         if (config_.has(section))
           refuse(fmt::format("[{}] changes texts, not messages; give them a pipeline without it", section));
       if (config_.dedup.lines != "off") refuse("dedup.lines takes lines out of texts, not of messages; use \"off\"");
-      const bool rows = source.format == "auto" || source.format == "jsonl";
+      const bool rows = source.format == "auto" || source.format == "jsonl" || source.format == "parquet";
       if (!rows && (source.format != "csv" || !source.messages_key.empty()))
-        refuse(fmt::format("source.format is {}; use \"jsonl\"", in_quotes(source.format)));
+        refuse(fmt::format("source.format is {}; use \"jsonl\" or \"parquet\"", in_quotes(source.format)));
     }
   }
 

@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 // 2: a slip in CSV costs fewer rows; 3: pages of WARC files whatever their type's case; 4: empty rows count; 5:
 // ShareGPT's messages; 6: contents in parts; 7: what WARC files note about themselves is no page, HTML
 // files are, and files that are not read are put aside; 8: pages in their character sets, keys of keys, rows that are
-// joined, unreadable files are put aside.
+// joined, unreadable files are put aside; JSON lists and Parquet are rows.
 constexpr int kVersion = 8;
 
 struct BatchRow {
@@ -339,7 +339,7 @@ void judge_keys(const PipelineConfig& config, const std::vector<InputFile>& file
     for (const InputFile& f : files) {
       if (f.source != s || !f.unreadable.empty()) continue;
       SourceFile file{.path = f.path, .format = format_of(config.sources[s], f.path), .columns = {}};
-      if (file.format != FileFormat::kJsonl && file.format != FileFormat::kCsv) continue;
+      if (!has_json_rows(file.format) && file.format != FileFormat::kCsv) continue;
       try {
         const auto rows = open_documents(config.sources[s], file, nullptr, config.read);
         for (Row row; bytes <= kMostBytes && !stop && rows->next(row);) try {

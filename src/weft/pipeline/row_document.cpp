@@ -28,11 +28,31 @@ void judge_columns(const SourceFile& file, const SourceConfig& source) {
     if (one.needed && count(one.key) == 0) refuse(fmt::format("no column ({})", one.by), one.key);
 }
 
+// Of each row's outermost object: by them it is told from an object that holds the rows.
+std::vector<std::string> row_keys(const SourceConfig& source) {
+  std::vector<std::string> keys;
+  for (const AskedKey& asked : asked_keys(source))
+    if (asked.needed) keys.insert(keys.end(), {asked.key, asked.key.substr(0, asked.key.find('.'))});
+  return keys;
+}
+
+// Parquet is read from its end, so not as a stream.
+std::unique_ptr<RowReader> open_parquet(const SourceFile& file, Input& input, int64_t most, const ReadConfig& limits) {
+  if (!input.peek(4).starts_with("PAR")) throw UnreadFile(file.path, "is not Parquet: it does not begin with PAR1");
+  if (compression_of_file(file.path) != Compression::kNone)
+    throw UnreadFile(file.path, "is Parquet that was compressed as a whole: decompress it");
+  return read_parquet(file.path, most, {.max_ratio = limits.max_ratio});
+}
+
 }  // namespace
+
+bool has_json_rows(FileFormat format) { return format == FileFormat::kJsonl || format == FileFormat::kParquet; }
 
 FileFormat format_of(const SourceConfig& source, const std::string& file) {
   const std::filesystem::path name = without_compression(file);
   const std::string extension = name.extension().string(), said = source.format;
+  const bool parquet = extension == ".parquet" || extension == ".parq";
+  if (said == "parquet" || (said == "auto" && parquet)) return FileFormat::kParquet;
   const bool pairs = !source.prompt_key.empty() && extension != ".csv";
   const bool lines = is_jsonl(name) || !source.messages_key.empty() || pairs;
   if (said == "jsonl" || (said == "auto" && lines)) return FileFormat::kJsonl;
@@ -46,16 +66,14 @@ FileFormat format_of(const SourceConfig& source, const std::string& file) {
 std::unique_ptr<RowReader> open_rows(const SourceConfig& source, const SourceFile& file, ByteWatcher* watcher,
                                      const ReadConfig& limits) {
   Input input(open_file_stream(file.path, {.max_ratio = limits.max_ratio}, watcher));
-  if (const std::string why = why_not_read(input.peek(kKindBytes)); !why.empty()) throw UnreadFile(file.path, why);
   const int64_t most = limits.max_row_mb << 20;
+  if (file.format == FileFormat::kParquet) return open_parquet(file, input, most, limits);
+  if (const std::string why = why_not_read(input.peek(kKindBytes)); !why.empty()) throw UnreadFile(file.path, why);
   if (file.format == FileFormat::kCsv) return read_csv(std::move(input), most);
   if (file.format == FileFormat::kWarc) return read_warc(std::move(input), most);
   if (file.format == FileFormat::kHtml) return read_separated(std::move(input), "", most);
-  auto rows = read_separated(std::move(input), file.format == FileFormat::kJsonl ? "\n" : source.separator, most);
-  const bool json = without_compression(file.path).extension() == ".json";
-  if (json && file.format == FileFormat::kJsonl && rows->next_visible() == '[')
-    throw UnreadFile(file.path, "is a JSON array, not lines: write each of its objects on a line of its own");
-  return rows;
+  if (file.format == FileFormat::kJsonl) return read_json(std::move(input), row_keys(source), most);
+  return read_separated(std::move(input), source.separator, most);
 }
 
 std::unique_ptr<RowReader> open_documents(const SourceConfig& source, SourceFile& file, ByteWatcher* watcher,

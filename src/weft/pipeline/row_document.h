@@ -9,8 +9,10 @@
 
 namespace weft {
 
-enum class FileFormat { kText, kJsonl, kCsv, kWarc, kHtml };
-// What `source.format` says, or by the name, without .gz, .zst, .xz; text where it tells nothing.
+enum class FileFormat { kText, kJsonl, kParquet, kCsv, kWarc, kHtml };
+// Whether rows are JSON: of JSON files and Parquet.
+bool has_json_rows(FileFormat format);
+// What `source.format` says, or by the name, without .gz, .zst, .xz, .bz2, .lz4; text where it tells nothing.
 FileFormat format_of(const SourceConfig& source, const std::string& file);
 
 // A file that is being read; rows share it.
@@ -20,8 +22,7 @@ struct SourceFile {
   std::vector<std::string> columns;  // of CSV
 };
 
-// Throws FileError where it cannot be opened; UnreadFile for a file of another kind, and for a .json file that is an
-// array, of which no line is a document.
+// Throws FileError where it cannot be opened; UnreadFile for a file of another kind.
 std::unique_ptr<RowReader> open_rows(const SourceConfig& source, const SourceFile& file, ByteWatcher* watcher,
                                      const ReadConfig& limits);
 // The same for documents: of CSV, the header is read, into file.columns. Throws UnreadFile also where it has no column

@@ -212,14 +212,6 @@ class NothingReader final : public RowReader {
 
 }  // namespace
 
-char RowReader::next_visible() {
-  constexpr size_t kLook = 1 << 16;
-  std::string_view here = input_.peek(kLook);
-  if (here.starts_with(kByteOrderMark)) here.remove_prefix(kByteOrderMark.size());
-  const size_t at = here.find_first_not_of(" \t\r\n");
-  return at == std::string_view::npos ? '\0' : here[at];
-}
-
 bool RowReader::take(Row& row, size_t size) {
   row.number = ++number_;
   row.begin = input_.offset();

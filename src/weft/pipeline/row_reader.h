@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "weft/pipeline/input.h"
 
@@ -22,11 +23,9 @@ class RowReader {
   virtual ~RowReader() = default;
   // False: there is no more. A file that cannot be read to its end gives a broken row last.
   virtual bool next(Row& row) = 0;
-  int64_t bytes_in() const { return input_.bytes_in(); }
+  virtual int64_t bytes_in() const { return input_.bytes_in(); }  // of the file itself
   // Once there are no more: why the file could not be read to its end ("cut short: ..."); empty: it could.
   virtual const std::string& failure() const { return input_.failure(); }
-  // The first of the next bytes that is no white space; 0 where there is none. Nothing is read of it.
-  char next_visible();
 
  protected:
   RowReader(Input input, int64_t max_row_bytes) : input_(std::move(input)), max_bytes_(size_t(max_row_bytes)) {}
@@ -52,8 +51,18 @@ class RowReader {
 std::unique_ptr<RowReader> read_separated(Input input, const std::string& separator, int64_t max_row_bytes);
 // Records of RFC 4180, with their quotes; the first is the header. A quote that is never closed costs its line.
 std::unique_ptr<RowReader> read_csv(Input input, int64_t max_row_bytes);
+// JSON: a value a line, or the elements of lists ("[{...}, {...}]") and objects one after the other, however their
+// lines end. A file that is one object, with none of `row_keys` but with a list of objects in it, gives the first such
+// list. An element that is broken costs what comes before the next one that begins like those before it.
+std::unique_ptr<RowReader> read_json(Input input, const std::vector<std::string>& row_keys, int64_t max_row_bytes);
+// Whether that would be a value a line.
+bool is_json_lines(Input& input, const std::vector<std::string>& row_keys, int64_t max_row_bytes);
 // Records of a WARC file, with their headers.
 std::unique_ptr<RowReader> read_warc(Input input, int64_t max_row_bytes);
+// Rows of a Parquet file as JSON, without white space; `begin` and `end` are as if they stood in a file of JSON lines.
+// A row group that cannot be read to its end gives a broken row for what is missing. Throws FileError where the file
+// cannot be opened, UnreadFile where it is no Parquet or one that is not read, NotBuilt.
+std::unique_ptr<RowReader> read_parquet(const std::string& path, int64_t max_row_bytes, ExpansionLimit limit);
 // In the place of a file that is not read: one broken row, and why ("is Parquet, ...") as its failure.
 std::unique_ptr<RowReader> read_nothing(const std::string& why);
 

@@ -1,0 +1,33 @@
+// Where a JSON value ends, and what is wrong with its grammar, while it streams by: no value is built.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace weft {
+
+// Follows one value. What numbers, words and escapes say is not judged, nor whether strings are UTF-8.
+class JsonScan {
+ public:
+  // The next bytes. Returns how many of them are the value's: all, unless it ends or breaks within them.
+  size_t take(std::string_view bytes);
+  bool done() const { return state_ == State::kDone; }
+  // What cannot follow what came before; empty: nothing so far.
+  std::string_view broken() const { return broken_; }
+  bool has_line_feed() const { return line_feed_; }
+
+ private:
+  enum class State : uint8_t { kValue, kFirst, kFirstKey, kKey, kColon, kNext, kString, kEscape, kWord, kDone };
+  void end_value() { state_ = open_.empty() ? State::kDone : State::kNext; }
+  bool structural(char c);  // false: it cannot stand here
+  bool begin_value(char c);
+  bool begin_key(char c);
+  bool close(char opening);
+
+  State state_ = State::kValue;
+  bool is_key_ = false, line_feed_ = false;
+  std::string open_;  // { and [ that are not closed yet
+  std::string_view broken_;
+};
+
+}  // namespace weft
