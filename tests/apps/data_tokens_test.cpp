@@ -40,16 +40,21 @@ TEST(DataEncode, OfAFilePrintsCountAndIds) {
 
 TEST(DataEncode, OfAFileRefusesWhatIsNoText) {
   TempDir dir;
-  spill(dir / "t.txt", "abc");
-  ASSERT_EQ(std::system(("gzip '" + (dir / "t.txt").string() + "'").c_str()), 0);
+  spill(dir / "t.zip", "PK\x03\x04 and so on");
   spill(dir / "t.parquet", "PAR1\x15 and so on");
+  spill(dir / "t.txt", "abc");
+  ASSERT_EQ(std::system(("gzip -k '" + (dir / "t.txt").string() + "'").c_str()), 0);
   const auto refusal = [&](const char* name) {
     const Finished f = weft({"data", "encode", "--tokenizer", "byte", "--count", "--file", (dir / name).string()});
     EXPECT_EQ(f.status, 1) << f.out;
     return f.err;
   };
-  EXPECT_SAYS(refusal("t.txt.gz"), "t.txt.gz: is compressed: decompress it first");
-  EXPECT_SAYS(refusal("t.parquet"), "t.parquet: is Parquet, which is not read");
+  spill(dir / "cut.txt.gz", slurp(dir / "t.txt.gz").substr(0, 12));
+  EXPECT_SAYS(refusal("cut.txt.gz"), "cut.txt.gz: cut short");
+  EXPECT_SAYS(refusal("t.zip"), "t.zip: is a zip archive, which is not read");
+  EXPECT_SAYS(refusal("t.parquet"), "t.parquet: is Parquet: --text-key names the column that is encoded");
+  const std::string zipped = (dir / "t.txt.gz").string();
+  EXPECT_EQ(weft({"data", "encode", "--tokenizer", "byte", "--file", zipped}).out, "3\n[97,98,99]\n");
 }
 
 TEST(DataEncode, NamesTheLineThatIsNone) {

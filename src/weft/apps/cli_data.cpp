@@ -23,8 +23,12 @@ Command add_encode(CLI::App& data) {
   tokenizer_options(*app, *o);
   app->add_flag("--parse-special", o->parse_special, "Special tokens written in the text are marks, not text");
   app->add_flag("--add-special", o->add_special, "Put around each text what the tokenizer's own rules say");
-  app->add_option("--file", o->file, "Encode this whole file instead: prints the count, then the ids")
+  app->add_option("--file", o->file,
+                  "Encode this whole file instead, decompressed where it is compressed: prints the count, then the ids")
       ->type_name("FILE");
+  app->add_option("--text-key", o->text_key,
+                  "Encode not the bytes of --file, but this key of each row of it: of JSON and Parquet files")
+      ->type_name("NAME");
   app->add_flag("--count", o->count, "Print counts only");
   app->add_option("--threads", o->threads, "Of --file; 0: all cores")
       ->capture_default_str()
@@ -69,7 +73,9 @@ Command add_chat(CLI::App& data) {
 Command add_train_tokenizer(CLI::App& data) {
   auto o = std::make_shared<TrainTokenizerOptions>();
   CLI::App* app = data.add_subcommand("train-tokenizer", "Learn a byte-level BPE tokenizer from text");
-  app->add_option("files", o->files, "Text, JSONL, CSV, WARC and HTML, also compressed (gz, zst, xz); folders: all in them")
+  app->add_option(
+         "files", o->files,
+         "Text, JSON, Parquet, CSV, WARC and HTML, also compressed (gz, zst, xz, bz2, lz4); folders: all in them")
       ->required()
       ->type_name("FILES");
   app->add_option("--out", o->out,

@@ -83,7 +83,8 @@ struct TokenizerFileOptions {
 };
 
 struct EncodeOptions : TokenizerFileOptions {
-  std::string file;  // empty: JSON strings from standard input
+  std::string file;      // empty: JSON strings from standard input
+  std::string text_key;  // of the file's rows; empty: the file is one text
   bool parse_special = false, add_special = false, count = false;
   int threads = 0;
 };

@@ -9,6 +9,7 @@
 #include "weft/base/json.h"
 #include "weft/base/mapped_file.h"
 #include "weft/pipeline/byte_stream.h"
+#include "weft/pipeline/file_texts.h"
 #include "weft/pipeline/unread.h"
 #include "weft/tokenize/tokenizer.h"
 #include "weft/tokenize/unicode.h"
@@ -52,29 +53,49 @@ std::unique_ptr<Tokenizer> tokenizer_of(const TokenizerFileOptions& o) {
   return read_tokenizer(o.tokenizer, {.pattern = o.pattern});
 }
 
-// Ids of compressed bytes would look like those of a text.
+// Ids of other bytes would look like those of a text.
 void refuse_binary(const std::string& file, std::string_view bytes) {
-  if (compression_of(bytes) != Compression::kNone)
-    throw FileError(file + ": is compressed: decompress it first; --file encodes a file's bytes as they are");
+  if (bytes.starts_with("PAR1\x15"))
+    throw FileError(file + ": is Parquet: --text-key names the column that is encoded, row by row");
   if (const std::string why = why_not_read(bytes); !why.empty()) throw FileError(file + ": " + why);
+}
+
+void judge(const EncodeOptions& o) {
+  if (o.threads != 0 && o.file.empty()) throw ConfigError("--threads has no effect without --file; leave it out");
+  if (o.text_key.empty()) return;
+  if (o.file.empty()) throw ConfigError("--text-key has no effect without --file; leave it out");
+  if (!has_row_texts(o.file))
+    throw ConfigError(o.file + ": --text-key is for files of rows, .jsonl, .json, .ndjson and .parquet; leave it out");
+  if (o.threads != 0) throw ConfigError("--threads has no effect with --text-key; leave it out");
 }
 
 }  // namespace
 
 int run_data_encode(const EncodeOptions& o) {
-  if (o.threads != 0 && o.file.empty()) throw ConfigError("--threads has no effect without --file; leave it out");
+  judge(o);
   const auto tokenizer = tokenizer_of(o);
   const SpecialText special = o.parse_special ? SpecialText::kParsed : SpecialText::kText;
   const auto print = [&](Ids& ids) {
     if (o.add_special) frame(*tokenizer, ids);
-    if (o.count || !o.file.empty()) std::cout << ids.size() << "\n";
+    if (o.count || (!o.file.empty() && o.text_key.empty())) std::cout << ids.size() << "\n";
     if (!o.count) std::cout << as_list<int32_t>(ids) << "\n";
   };
   Ids ids;
+  if (!o.text_key.empty()) {
+    for_each_row_text(o.file, o.text_key, [&](std::string_view text, double) {
+      ids.clear();
+      tokenizer->encode(text, ids, special);
+      print(ids);
+    });
+    return kExitOk;
+  }
   if (!o.file.empty()) {
     const MappedFile file(o.file);
-    refuse_binary(o.file, file.text());
-    encode_parallel(*tokenizer, file.text(), special, o.threads > 0 ? o.threads : usable_cores(), ids);
+    const bool plain = compression_of(file.text()) == Compression::kNone;
+    const std::string whole = plain ? "" : whole_text(o.file);
+    const std::string_view text = plain ? file.text() : std::string_view(whole);
+    refuse_binary(o.file, text);
+    encode_parallel(*tokenizer, text, special, o.threads > 0 ? o.threads : usable_cores(), ids);
     print(ids);
     return kExitOk;
   }

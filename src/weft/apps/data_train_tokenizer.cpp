@@ -9,10 +9,10 @@
 #include "weft/base/json.h"
 #include "weft/base/mapped_file.h"
 #include "weft/base/not_built.h"
-#include "weft/data/jsonl.h"
 #include "weft/data/token_writer.h"
 #include "weft/pipeline/byte_stream.h"
 #include "weft/pipeline/document_reader.h"
+#include "weft/pipeline/file_texts.h"
 #include "weft/pipeline/input_files.h"
 #include "weft/pipeline/unread.h"
 #include "weft/tokenize/train_bpe.h"
@@ -22,17 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// All of a compressed file, in memory.
-std::string decompressed(const fs::path& path) {
-  const auto stream = open_file_stream(path, {}, nullptr);
-  std::string whole, piece(1 << 20, '\0');
-  try {
-    while (const size_t n = stream->read(piece)) whole.append(piece, 0, n);
-  } catch (const Error& e) { throw FileError(fmt::format("{}: {}", path.string(), e.what())); }
-  return whole;
-}
-
-// Of CSV, WARC and HTML files: the documents that a pipeline would read. Returns the number of broken rows.
+// Of files with rows and pages: the documents that a pipeline would read. Returns the number of broken rows. Throws
+// FileError where the file cannot be read to its end.
 int64_t count_documents(const SourceConfig& source, SourceFile file, int threads, PieceCounts& counts) {
   const auto rows = open_documents(source, file, nullptr, {});
   DocumentReader reader(source);
@@ -49,23 +40,20 @@ int64_t count_documents(const SourceConfig& source, SourceFile file, int threads
     if (++broken == 1)
       std::cerr << fmt::format("{}: row {} at byte {}: {}; left out\n", file.path, row.number, row.begin, why);
   }
+  if (!rows->failure().empty()) throw FileError(fmt::format("{}: {}", file.path, rows->failure()));
   return broken;
 }
 
 void count_file(const SourceConfig& source, const fs::path& path, int threads, PieceCounts& counts) {
   const SourceFile as_source{.path = path.string(), .format = format_of(source, path.string()), .columns = {}};
-  if (as_source.format != FileFormat::kText && as_source.format != FileFormat::kJsonl) {
+  if (as_source.format != FileFormat::kText) {
     const int64_t broken = count_documents(source, as_source, threads, counts);
     if (broken > 1) std::cerr << fmt::format("{}: {} broken rows left out\n", path.string(), broken);
     return;
   }
   const MappedFile file(path);
   const bool plain = compression_of(file.text()) == Compression::kNone;
-  const std::string whole = plain ? "" : decompressed(path);
-  const std::string_view text = plain ? file.text() : std::string_view(whole);
-  if (!is_jsonl(without_compression(path))) return counts.add(text, threads);
-  for_each_document({text, path.string(), source.text_key},
-                    [&](std::string_view document, size_t) { counts.add(document, threads); });
+  counts.add(plain ? file.text() : std::string_view(whole_text(path)), threads);
 }
 
 // Those of the files and folders that can be read, by name. Others are named and left out, unless they are given by

@@ -6,6 +6,7 @@
 #include "weft/apps/commands.h"
 #include "weft/base/error.h"
 #include "weft/models/hf_weights.h"
+#include "weft/pipeline/file_texts.h"
 #include "weft/train/data_files.h"
 #include "weft/train/evaluator.h"
 #include "weft/train/run_tokenizer.h"
@@ -54,6 +55,7 @@ int run_eval(const EvalOptions& o) {
   data.loss_mask = o.loss_mask;
   data.text_key = trained && o.text_key.empty() ? trained->data.text_key : o.text_key;
   if (data.text_key.empty()) data.text_key = "text";
+  data.more = more_document_files();
   if (any_is_text(data.paths)) data.tokenizer = tokenizer_of_texts(o, folder, trained);
   data.model_folder = folder.string();
   data.vocab_size = evaluator.model().vocab_size;

@@ -8,7 +8,6 @@
 
 #include "weft/base/cores.h"
 #include "weft/base/error.h"
-#include "weft/data/text_tokens.h"
 #include "weft/tokenize/tokenizer.h"
 
 namespace weft {
@@ -41,6 +40,7 @@ std::unique_ptr<TokenSource> open_text(const std::string& path, const DataSpec& 
                       .text_key = spec.text_key,
                       .cache_dir = spec.cache_dir,
                       .num_threads = usable_cores(),
+                      .more = spec.more,
                       .progress = {}};
   if (spec.progress) request.progress = [&](double done) { spec.progress(path, done); };
   return open_megatron_tokens(tokenize_once(request), spec.vocab_size);

@@ -7,12 +7,13 @@
 #include <vector>
 
 #include "weft/data/packing.h"
+#include "weft/data/text_tokens.h"
 #include "weft/data/token_source.h"
 
 namespace weft {
 
 struct DataSpec {
-  std::vector<std::string> paths;  // raw ids, Megatron pairs, text or JSONL
+  std::vector<std::string> paths;  // raw ids, Megatron pairs, text or JSONL, and what `more` reads
   // How many paths, one after the other, are the files of one source; empty: each is one.
   std::vector<int64_t> files_of_source = {};
   // Share of each source in the samples; empty: all are walked as one, in the order of their sizes.
@@ -24,6 +25,7 @@ struct DataSpec {
   // before it in the sample.
   bool documents_apart = false;
   std::string text_key = "text", tokenizer = "auto";
+  DocumentFiles more = {};
   std::string model_folder = {};  // for its tokenizer
   std::string cache_dir = {};     // for the tokens of texts whose folder cannot be written
   int64_t vocab_size = 0, seq_length = 0;

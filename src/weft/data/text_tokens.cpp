@@ -42,6 +42,8 @@ Cache cache_elsewhere(const TextRequest& r) {
   return cache_in(r.cache_dir, fmt::format("{:016x}-{}", XXH64(where.data(), where.size(), 0), name_of(r)));
 }
 
+bool is_more(const TextRequest& r) { return r.more.reads && r.more.reads(r.text, r.text_key); }
+
 // What a cache is made of.
 nlohmann::json stamp_of(const TextRequest& r, const MappedFile& text) {
   std::error_code why;
@@ -50,7 +52,7 @@ nlohmann::json stamp_of(const TextRequest& r, const MappedFile& text) {
   return {{"format", 3},
           {"mtime", time.time_since_epoch().count()},
           {"text", hash_of(text)},
-          {"text_key", is_jsonl(r.text) ? r.text_key : ""},
+          {"text_key", is_jsonl(r.text) || is_more(r) ? r.text_key : ""},
           {"tokenizer", r.tokenizer.fingerprint()}};
 }
 
@@ -152,12 +154,25 @@ void encode_jsonl(const TextRequest& r, std::string_view text, MegatronWriter& o
   batch.write();
 }
 
+void encode_more(const TextRequest& r, MegatronWriter& out) {
+  Batch batch(r, out);
+  double next_report = 0;
+  r.more.for_each(r.text, r.text_key, [&](std::string_view document, double done) {
+    batch.add(document);
+    if (!r.progress || (done < next_report && done < 1)) return;
+    next_report = done + 0.01;
+    r.progress(done);
+  });
+  batch.write();
+}
+
 }  // namespace
 
 fs::path tokenize_once(const TextRequest& r) {
   const MappedFile file(r.text);
   if (file.text().empty()) throw FileError(fmt::format("{}: is empty", r.text.string()));
-  refuse_binary(r, file.text());
+  const bool more = is_more(r);
+  if (!more) refuse_binary(r, file.text());
   const bool wide = r.tokenizer.vocab_size() > std::numeric_limits<uint16_t>::max() + 1;
   const std::string dtype = wide ? "int32" : "uint16";
   nlohmann::json stamp = stamp_of(r, file);
@@ -168,7 +183,10 @@ fs::path tokenize_once(const TextRequest& r) {
   std::error_code ignored;
   fs::remove(cache.stamp, ignored);  // first: ids without a stamp are never used
   MegatronWriter out(cache.prefix, dtype);
-  is_jsonl(r.text) ? encode_jsonl(r, file.text(), out) : encode_text(r, file.text(), out);
+  if (more)
+    encode_more(r, out);
+  else
+    is_jsonl(r.text) ? encode_jsonl(r, file.text(), out) : encode_text(r, file.text(), out);
   if (out.size() == 0) throw FileError(fmt::format("{}: holds no text", r.text.string()));
   if (stamp_of(r, MappedFile(r.text)) != stamp)
     throw FileError(fmt::format("{}: was changed while it was read; try again", r.text.string()));

@@ -3,17 +3,28 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "weft/tokenize/tokenizer.h"
 
 namespace weft {
 
+// Kinds of files that this folder does not know, read by those above it that do.
+struct DocumentFiles {
+  std::function<bool(const std::filesystem::path& file, const std::string& text_key)> reads = {};
+  // Hands over each document, and the fraction of the file that is done. Throws FileError.
+  std::function<void(const std::filesystem::path& file, const std::string& text_key,
+                     const std::function<void(std::string_view document, double done)>& take)>
+      for_each = {};
+};
+
 struct TextRequest {
   std::filesystem::path text;
   const Tokenizer& tokenizer;
-  std::string text_key = "text";         // of JSONL: a document is the string under this key of each line
+  std::string text_key = "text";         // of rows: a document is the string under this key of each
   std::filesystem::path cache_dir = {};  // where ids go if the text's folder cannot be written; empty: that is an error
   int num_threads = 1;
+  DocumentFiles more = {};                         // what is read by it; all else is text or JSON lines
   std::function<void(double done)> progress = {};  // called with the fraction of the text that is done
 };
 

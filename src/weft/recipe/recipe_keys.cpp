@@ -32,8 +32,9 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
       {"model.attention_dropout", &m.attention_dropout, fraction(), "the same on attention probabilities"},
 
       {"data.train", &d.train, needed("train = [\"corpus.txt\"]"),
-       "raw token files (.bin), Megatron pairs (.bin beside .idx), JSONL (.jsonl, .json, .ndjson) or text (any other "
-       "name); text is tokenized once, and the ids are kept beside it; or the folder of a dataset (weft data run), for "
+       "raw token files (.bin), Megatron pairs (.bin beside .idx), rows of JSON or Parquet (.jsonl, .json, .ndjson, "
+       ".parquet) or text (any other name), both also compressed; text is tokenized once, and the ids are kept beside "
+       "it; or the folder of a dataset (weft data run), for "
        "its training files with the weights of its sources"},
       {"data.weights", &d.weights, at_least(0),
        "share of each entry of data.train in the samples; empty: all their samples once an epoch, or the weights of "
@@ -58,7 +59,7 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        {},
        "for text and JSONL: auto (what the model's folder holds, else that of the data's dataset, else byte), "
        "byte (one id a byte, 256 ends a document), or a tokenizer's file or folder (docs/formats/tokenizers.md)"},
-      {"data.text_key", &d.text_key, {}, "JSONL: the key of a document's text"},
+      {"data.text_key", &d.text_key, {}, "JSON and Parquet: the key of a document's text"},
       {"data.shuffle",
        &d.shuffle,
        {},

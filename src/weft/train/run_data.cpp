@@ -2,6 +2,7 @@
 
 #include "weft/base/error.h"
 #include "weft/base/json.h"
+#include "weft/pipeline/file_texts.h"
 #include "weft/pipeline/provenance.h"
 #include "weft/train/data_files.h"
 #include "weft/train/run_tokenizer.h"
@@ -19,6 +20,7 @@ DataSpec data_spec_of(const Recipe& r, int64_t vocab_size) {
   spec.packing = packing_named(r.data.packing);
   spec.documents_apart = r.data.attn_mask_type == "block_causal";
   spec.text_key = r.data.text_key;
+  spec.more = more_document_files();
   spec.tokenizer = text_tokenizer_of(r);
   spec.model_folder = r.model.path;
   spec.cache_dir = r.run.dir + "/tokens";

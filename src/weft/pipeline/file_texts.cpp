@@ -1,0 +1,76 @@
+#include "weft/pipeline/file_texts.h"
+
+#include <system_error>
+
+#include "weft/base/error.h"
+#include "weft/base/not_built.h"
+#include "weft/pipeline/document_reader.h"
+#include "weft/pipeline/unread.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+FileFormat format_of(const fs::path& file) { return format_of(SourceConfig{}, file.string()); }
+
+void for_each_document(const fs::path& file, const std::string& text_key,
+                       const std::function<void(std::string_view document, double done)>& take) {
+  if (has_row_texts(file)) return for_each_row_text(file, text_key, take);
+  const std::string text = whole_text(file);
+  if (const std::string why = why_not_read(text); !why.empty()) throw FileError(file.string() + ": " + why);
+  take(text, 1);
+}
+
+}  // namespace
+
+bool has_row_texts(const fs::path& file) { return has_json_rows(format_of(file)); }
+
+std::string whole_text(const fs::path& file) {
+  const auto stream = open_file_stream(file, {}, nullptr);
+  std::string whole, piece(1 << 20, '\0');
+  try {
+    while (const size_t n = stream->read(piece)) whole.append(piece, 0, n);
+  } catch (const FileError&) { throw; } catch (const NotBuilt&) {
+    throw;
+  } catch (const Error& e) { throw FileError(fmt::format("{}: {}", file.string(), e.what())); }
+  return whole;
+}
+
+void for_each_row_text(const fs::path& path, const std::string& text_key,
+                       const std::function<void(std::string_view text, double done)>& take) {
+  SourceConfig source;
+  source.text_key = text_key;
+  SourceFile file{.path = path.string(), .format = format_of(path), .columns = {}};
+  const auto rows = open_documents(source, file, nullptr, {});
+  DocumentReader reader(source);
+  std::error_code none;
+  const double size = double(std::max<uintmax_t>(fs::file_size(path, none), 1));
+  for (Row row; rows->next(row);) {
+    const auto fail = [&](const std::string& why) {
+      throw FileError(fmt::format("{}: row {}: {}", file.path, row.number, why));
+    };
+    if (!row.broken.empty()) fail(row.broken);
+    Document d;
+    try {
+      if (!reader.read(file, row, d).empty()) continue;
+    } catch (const NotBuilt&) { throw; } catch (const Error& e) {
+      fail(e.what());
+    }
+    take(d.text, std::min(1.0, double(rows->bytes_in()) / size));
+  }
+}
+
+DocumentFiles more_document_files() {
+  return {.reads =
+              [](const fs::path& file, const std::string& text_key) {
+                if (format_of(file) == FileFormat::kParquet) return true;
+                if (compression_of_file(file) != Compression::kNone) return true;
+                if (!has_row_texts(file)) return false;
+                Input input(open_file_stream(file, {}, nullptr));
+                return !is_json_lines(input, {text_key}, ReadConfig().max_row_mb << 20);
+              },
+          .for_each = for_each_document};
+}
+
+}  // namespace weft
