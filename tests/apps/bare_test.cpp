@@ -79,10 +79,19 @@ TEST_F(Bare, PipelinesReadPlainFilesAndNameTheRest) {
   const Finished f = pipeline("t.txt", "[length]\nmin_words = 1\n[dedup]\nnear = false\n");
   EXPECT_EQ(f.status, 0) << f.err;
 
-  const std::pair<const char*, const char*> files[] = {
-      {"t.jsonl.gz", "zlib"}, {"t.jsonl.xz", "liblzma"}, {"t.jsonl.zst", "zstd"}, {"t.html", "libxml2"}};
+  const std::pair<const char*, const char*> files[] = {{"t.jsonl.gz", "zlib"},  {"t.jsonl.xz", "liblzma"},
+                                                       {"t.jsonl.zst", "zstd"}, {"t.jsonl.bz2", "bzip2"},
+                                                       {"t.jsonl.lz4", "lz4"},  {"t.html", "libxml2"}};
   for (const auto& [file, library] : files) {
     spill(at(file), "<html>");
+    expect_refused(pipeline(file), file, library);
+  }
+  const std::pair<const char*, const char*> columns[] = {{"duckdb-v1-snappy.parquet", "snappy"},
+                                                         {"arrow-v1-gzip.parquet", "zlib"},
+                                                         {"duckdb-v2-zstd.parquet", "zstd"},
+                                                         {"arrow-v2-lz4-groups.parquet", "lz4"}};
+  for (const auto& [file, library] : columns) {
+    fs::copy_file(fs::path(testing::kSourceDir) / "tests/pipeline/parquet" / file, dir_ / file);
     expect_refused(pipeline(file), file, library);
   }
   const std::pair<const char*, const char*> sections[] = {{"[language]\n", "CLD2"},
