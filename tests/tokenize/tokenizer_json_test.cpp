@@ -127,6 +127,21 @@ TEST(TokenizerJson, SplitsAsItsStepsSay) {
   EXPECT_EQ(pieces(R"({"type": "FixedLength", "length": 2})", "abab"), (Ids{10, 10}));
 }
 
+// Pieces are searched alone, so that an expression sees where they end; threads share out what the first step made.
+TEST(TokenizerJson, ThreadsGiveTheSameIdsWhateverTheStepsAre) {
+  const auto tokenizer = tokenizer_of(R"j({"model": {"type": "WordLevel", "unk_token": "?", "vocab": {"?": 0, "a": 1,
+    "aa": 2, "12": 3, "1": 4, "b": 5, "\u0120": 6}}, "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+    {"type": "Split", "pattern": {"Regex": "\\p{N}{1,2}"}, "behavior": "Isolated"},
+    {"type": "Split", "pattern": {"Regex": "^a|a$|\\s+(?!\\S)"}, "behavior": "Isolated"},
+    {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}]}})j");
+  EXPECT_EQ(ids_of(*tokenizer, "aaaa12aa1b"), (Ids{1, 2, 1, 3, 1, 1, 4, 5}));
+  std::string text;
+  for (int i = 0; text.size() < 600'000; ++i) text += i % 3 == 0 ? "aaaa12" : i % 7 == 0 ? "b  " : "aa1";
+  Ids by_threads;
+  tokenizer->encode(text, by_threads, SpecialText::kText, 3);
+  EXPECT_TRUE(by_threads == ids_of(*tokenizer, text));
+}
+
 TEST(TokenizerJson, WordsEndWithASuffix) {
   const auto t = tokenizer_of(R"({"pre_tokenizer": {"type": "WhitespaceSplit"},
       "decoder": {"type": "BPEDecoder", "suffix": "</w>"},

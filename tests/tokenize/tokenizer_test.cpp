@@ -87,26 +87,125 @@ TEST(SentencePiece, ABrokenModelIsRefusedOrRead) {
   EXPECT_FALSE(judge(slurp(tiny / "torchtune_tiktoken_small.model")).empty());  // another kind of the same name
 }
 
-// Words are encoded one by one where that changes nothing: against the library with the whole text.
-TEST(SentencePiece, TextsHaveTheIdsThatTheLibraryGivesThemAsAWhole) {
-  WEFT_NEEDS_SHARED();
-  const char* parts[] = {" ",    "  ",  "a", "the",    "Word", "ing", "\u2581", "\n", "\t",  "\u00e9", "\U0001f600",
-                         "\xff", "<s>", ".", "\u3000", "'s",   "42",  "_",      "x ", " y ", "</s> ",  "\x7f"};
-  std::mt19937 random(3);
+// Every SentencePiece model at hand, its own library, and the tokenizer.
+template <class F>
+void for_each_library(const F& judge) {
   const auto folder = testing::shared_dir() / "data/tokenizers";
   for (const char* file : {"llama2/tokenizer.model", "mistral/tokenizer.model.v3", "tiny/spm_test_model.model",
                            "tiny/spm_test_ja_model.model", "t5-small/spiece.model", "tiny/torchtune_m.model"}) {
     sentencepiece::SentencePieceProcessor library;
     ASSERT_TRUE(library.Load((folder / file).string()).ok());
-    const auto tokenizer = open_sentencepiece(folder / file);
-    for (int i = 0; i < 100; ++i) {
+    SCOPED_TRACE(file);
+    judge(library, *open_sentencepiece(folder / file));
+  }
+}
+testing::Ids ids_by(const sentencepiece::SentencePieceProcessor& library, const std::string& text) {
+  std::vector<int> ids;
+  EXPECT_TRUE(library.Encode(text, &ids).ok());
+  return {ids.begin(), ids.end()};
+}
+
+TEST(SentencePiece, TextsHaveTheIdsThatTheLibraryGivesThem) {
+  WEFT_NEEDS_SHARED();
+  const std::string parts[] = {" ",
+                               "  ",
+                               "a",
+                               "the",
+                               "Word",
+                               "ing",
+                               "\u2581",
+                               "\n",
+                               "\t",
+                               "\u00e9",
+                               "\U0001f600",
+                               "\xff",
+                               "<s>",
+                               ".",
+                               "\u3000",
+                               "'s",
+                               "42",
+                               "_",
+                               "x ",
+                               " y ",
+                               "</s> ",
+                               "\x7f",
+                               std::string(1, 0),
+                               "\u0301",
+                               "\ufb01",
+                               "\u2460",
+                               "\u00ad",
+                               "\u200b",
+                               "\xe2\x82",
+                               "\u304b\u3099",
+                               "\u00bd",
+                               "\u2028",
+                               "[INST]",
+                               "\u1100",
+                               "\u1161",
+                               "<0x41>",
+                               "\x1f",
+                               "\r\n",
+                               "\u4e2d",
+                               "\u3042",
+                               "<unk>",
+                               "\u00a8"};
+  std::mt19937 random(3);
+  for_each_library([&](const auto& library, const Tokenizer& tokenizer) {
+    for (int i = 0; i < 400; ++i) {
       std::string text;
       for (size_t n = random() % 30; n > 0; --n) text += parts[random() % std::size(parts)];
-      std::vector<int> ids;
-      ASSERT_TRUE(library.Encode(text, &ids).ok());
-      ASSERT_EQ(testing::ids_of(*tokenizer, text), testing::Ids(ids.begin(), ids.end())) << file << ": " << text;
+      ASSERT_EQ(testing::ids_of(tokenizer, text), ids_by(library, text)) << text;
     }
+  });
+}
+
+// A part in which tokens overlap without an end, unknown characters that meet where threads part, and sums of scores
+// that are rounded.
+TEST(SentencePieceSlow, LongTextsHaveThemToo) {
+  WEFT_NEEDS_SHARED();
+  std::string words, runs, unknown, tight;
+  std::mt19937 random(5);
+  for (int i = 0; i < 20000; ++i) {
+    std::string word(1 + random() % 7, char('a' + random() % 26));
+    for (char& c : word) c = char('a' + random() % 26);
+    words += word + " ";
+    tight += word;
+    runs += "aaaaaaa";
+    unknown += "\u0f00\u0f01";
   }
+  for_each_library([&](const auto& library, const Tokenizer& tokenizer) {
+    for (const std::string& text : {words, runs, unknown, tight}) {
+      const testing::Ids expected = ids_by(library, text);
+      ASSERT_TRUE(testing::ids_of(tokenizer, text) == expected) << text.substr(0, 20);
+      testing::Ids by_threads;
+      tokenizer.encode(text, by_threads, SpecialText::kText, 3);
+      ASSERT_TRUE(by_threads == expected) << text.substr(0, 20);
+    }
+  });
+}
+
+TEST(SentencePiece, WhatStandsAroundATextIsAsTheModelOrItsConfigSays) {
+  WEFT_NEEDS_SHARED();
+  using testing::Ids;
+  const auto folder = testing::shared_dir() / "data/tokenizers";
+  const auto t5 = read_tokenizer(folder / "t5-small"), llama = read_tokenizer(folder / "llama2");
+  EXPECT_EQ(t5->beginning(), Ids());
+  EXPECT_EQ(t5->ending(), (Ids{1}));
+  EXPECT_EQ(llama->beginning(), (Ids{1}));
+  EXPECT_EQ(llama->ending(), Ids());
+  const TempDir dir;
+  std::filesystem::copy_file(folder / "llama2/tokenizer.model", dir / "tokenizer.model");
+  EXPECT_EQ(read_tokenizer(dir.path())->fingerprint(), llama->fingerprint());
+  spill(dir / "tokenizer_config.json", R"({"add_bos_token": false, "add_eos_token": true, "eos_token": "</s>"})");
+  EXPECT_EQ(read_tokenizer(dir.path())->beginning(), Ids());
+  EXPECT_EQ(read_tokenizer(dir.path())->ending(), (Ids{2}));
+  EXPECT_NE(read_tokenizer(dir.path())->fingerprint(), llama->fingerprint());
+  std::filesystem::copy_file(folder / "t5-small/spiece.model", dir / "spiece.model");
+  std::filesystem::remove(dir / "tokenizer.model");
+  spill(dir / "tokenizer_config.json", R"({"add_eos_token": false})");
+  EXPECT_EQ(read_tokenizer(dir.path())->ending(), Ids());
+  spill(dir / "tokenizer_config.json", R"({"add_bos_token": true})");
+  EXPECT_SAYS(error_of([&] { read_tokenizer(dir.path()); }), "add_bos_token is true, but the model spiece.model");
 }
 
 TEST(TokenizerFolder, AVocabularyOfWordsIsReadByItself) {

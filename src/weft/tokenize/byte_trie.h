@@ -16,7 +16,6 @@ class ByteTrie {
   // `keys` with their values, which are not negative. An empty key is never found; of equal keys, one is.
   explicit ByteTrie(std::vector<std::pair<std::string_view, int32_t>> keys = {});
 
-  bool empty() const { return units_.size() <= kBlock; }
   // Goes from a node by a byte; false: nothing goes on so.
   bool step(uint32_t& node, char byte) const {
     const size_t next = units_[node].base ^ uint8_t(byte);

@@ -23,7 +23,8 @@ void read_config(const fs::path& file, Companions& c) {
   const JsonFields f(config, file.string());
   c.beginning = token_of(f, "bos_token");
   c.end = token_of(f, "eos_token");
-  c.add_beginning = f.flag("add_bos_token", false);
+  if (f.has("add_bos_token")) c.add_beginning = f.flag("add_bos_token", false);
+  if (f.has("add_eos_token")) c.add_end = f.flag("add_eos_token", false);
   if (!f.has("added_tokens_decoder")) return;
   const JsonFields decoder = f.object("added_tokens_decoder");
   for (const auto& [id, value] : decoder.json().items()) {

@@ -1,6 +1,7 @@
 // The files beside a tokenizer that name its special tokens.
 #pragma once
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,8 +14,9 @@ namespace weft {
 // Of tokenizer_config.json and, where there is no tokenizer.json, special_tokens_map.json and added_tokens.json; empty
 // where they say nothing or are not there.
 struct Companions {
-  std::string beginning, end;     // bos_token, eos_token
-  bool add_beginning = false;     // add_bos_token
+  std::string beginning, end;  // bos_token, eos_token
+  // add_bos_token, add_eos_token: whether a text gets them; none: it is not said.
+  std::optional<bool> add_beginning, add_end;
   std::vector<AddedToken> added;  // added_tokens_decoder, added_tokens.json
 
   bool lists(std::string_view content) const;

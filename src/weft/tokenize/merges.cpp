@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -42,10 +43,11 @@ size_t merge_short(const MergeTable& table, std::span<int32_t> ids) {
 }
 
 constexpr uint32_t kEnd = UINT32_MAX;
+constexpr size_t kKept = 1 << 20;  // symbols for which memory stays
 
-// Symbols are a linked list; a merged pair leaves its right one dead (id -1). Places wait by the rank of the pair that
-// begins there, in ascending order as they come; those that no longer stand are recognised when their turn comes: the
-// pair has another rank by then. What a merge makes of the present rank or a lesser one goes first.
+// Symbols are a linked list over the ids; a merged pair leaves its right one dead (id -1). Places wait by the rank of
+// the pair that begins there, in ascending order as they come; those that no longer stand are recognised when their
+// turn comes: the pair has another rank by then. What a merge makes of the present rank or a lesser one goes first.
 class LongMerge {
  public:
   LongMerge(const MergeTable& table, std::span<int32_t> ids, MergeSpace& space)
@@ -53,7 +55,7 @@ class LongMerge {
     symbols_.clear();
     symbols_.reserve(ids.size());
     for (size_t i = 0; i < ids.size(); ++i)
-      symbols_.push_back({ids[i], i == 0 ? kEnd : uint32_t(i - 1), i + 1 == ids.size() ? kEnd : uint32_t(i + 1)});
+      symbols_.push_back({i == 0 ? kEnd : uint32_t(i - 1), i + 1 == ids.size() ? kEnd : uint32_t(i + 1)});
     for (uint32_t i = 0; i < symbols_.size(); ++i) offer(i);
   }
 
@@ -70,14 +72,15 @@ class LongMerge {
       merge_first(kEnd);
     }
     size_t n = 0;
-    for (uint32_t at = 0; at != kEnd; at = symbols_[at].after) ids_[n++] = symbols_[at].id;
+    for (uint32_t at = 0; at != kEnd; at = symbols_[at].after) ids_[n++] = ids_[at];
+    if (symbols_.capacity() > kKept) symbols_ = {};
     return n;
   }
 
  private:
   MergeTable::Merge merge_at(uint32_t at) const {
     const auto& s = symbols_[at];
-    return s.id < 0 || s.after == kEnd ? MergeTable::Merge{} : table_.find(s.id, symbols_[s.after].id);
+    return ids_[at] < 0 || s.after == kEnd ? MergeTable::Merge{} : table_.find(ids_[at], ids_[s.after]);
   }
   void offer(uint32_t at) {
     const auto merge = merge_at(at);
@@ -99,10 +102,9 @@ class LongMerge {
     const auto merge = merge_at(at);
     if (merge.rank != rank) return;
     auto& left = symbols_[at];
-    auto& right = symbols_[left.after];
-    left.id = merge.result;
-    right.id = -1;
-    left.after = right.after;
+    ids_[at] = merge.result;
+    ids_[left.after] = -1;
+    left.after = symbols_[left.after].after;
     if (left.after != kEnd) symbols_[left.after].before = at;
     if (left.before != kEnd) offer(left.before);
     offer(at);
@@ -111,7 +113,7 @@ class LongMerge {
   const MergeTable& table_;
   std::span<int32_t> ids_;
   std::vector<MergeSpace::Symbol>& symbols_;
-  std::map<uint32_t, std::vector<uint32_t>> waiting_;
+  std::map<uint32_t, std::deque<uint32_t>> waiting_;  // which take no more than what is in them
   std::set<std::pair<uint32_t, uint32_t>> first_;
   std::optional<uint32_t> rank_;  // the present one
 };

@@ -48,7 +48,6 @@ class MergeTable {
 // Memory that merging a long piece takes, kept from one to the next.
 struct MergeSpace {
   struct Symbol {
-    int32_t id;
     uint32_t before, after;  // neighbours that are left
   };
   std::vector<Symbol> symbols;

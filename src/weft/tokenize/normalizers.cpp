@@ -1,6 +1,7 @@
 #include "weft/tokenize/normalizers.h"
 
 #include <algorithm>
+#include <array>
 
 #include "weft/tokenize/base64.h"
 #include "weft/tokenize/bpe.h"
@@ -75,11 +76,28 @@ Normalizer bert(const Component& c, const Table& table) {
   const JsonFields f = c.fields();
   const bool cleans = f.flag("clean_text", true), pads = f.flag("handle_chinese_chars", true);
   const bool lowers = f.flag("lowercase", true), strips = f.flag("strip_accents", lowers);
-  return [=](std::string text, PatternSpace&) {
+  const auto slow = [=](std::string text) {
     if (cleans) text = clean(text);
     if (pads) text = pad_cjk(text);
     if (strips) text = without_marks(normalize(*table, NormalForm::kNfd, text), is_nonspacing_mark);
     return lowers ? lower(text) : text;
+  };
+  // No rule reaches from a character of ASCII to its neighbours.
+  std::array<std::string, 128> ascii;
+  for (size_t i = 0; i < ascii.size(); ++i) ascii[i] = slow(std::string(1, char(i)));
+  return [slow, ascii](std::string text, PatternSpace&) {
+    std::string out;
+    out.reserve(text.size());
+    for (size_t at = 0; at < text.size();) {
+      if (uint8_t(text[at]) < ascii.size()) {
+        out += ascii[uint8_t(text[at++])];
+        continue;
+      }
+      const size_t begin = at;
+      while (at < text.size() && uint8_t(text[at]) >= ascii.size()) ++at;
+      out += slow(text.substr(begin, at - begin));
+    }
+    return out;
   };
 }
 

@@ -9,6 +9,7 @@
 #include "weft/base/mapped_file.h"
 #include "weft/base/parallel.h"
 #include "weft/tokenize/added_tokens.h"
+#include "weft/tokenize/companions.h"
 #include "weft/tokenize/sentencepiece_encoder.h"
 #include "weft/tokenize/spares.h"
 #include "weft/tokenize/tokenizer.h"
@@ -26,14 +27,14 @@ class SentencePiece final : public Tokenizer {
     for (int id = 0; id < model_.GetPieceSize(); ++id)
       if (model_.IsControl(id)) controls.push_back({.id = id, .content = model_.IdToPiece(id), .special = true});
     controls_ = AddedTokenFinder(std::move(controls));
+    surround(read_companions(file.parent_path()), file);
     const SentencePieceSpec spec = read_sentencepiece_spec(mapped.text());
     if (SentencePieceEncoder::knows(spec)) encoder_.emplace(spec, file.string() + ": no SentencePiece model");
   }
   int64_t vocab_size() const override { return model_.GetPieceSize(); }
-  int32_t end_of_document() const override { return model_.eos_id(); }
-  std::vector<int32_t> beginning() const override {
-    return model_.bos_id() >= 0 ? std::vector<int32_t>{model_.bos_id()} : std::vector<int32_t>{};
-  }
+  int32_t end_of_document() const override { return end_; }
+  std::vector<int32_t> beginning() const override { return beginning_; }
+  std::vector<int32_t> ending() const override { return ending_; }
   using Tokenizer::encode;
   void encode(std::string_view text, std::vector<int32_t>& ids, SpecialText special) const override {
     encode(text, ids, special, 1);
@@ -80,6 +81,29 @@ class SentencePiece final : public Tokenizer {
     }
     if (!why.empty()) throw FileError(fmt::format("{}: no SentencePiece model: {}", file.string(), why));
   }
+  // What the model itself says is in its fingerprint already.
+  void surround(const Companions& c, const std::filesystem::path& file) {
+    const auto id_of = [&](const std::string& name, int own) {
+      const int id = name.empty() ? own : model_.PieceToId(name);
+      return id < 0 || model_.IsUnknown(id) ? own : id;
+    };
+    const auto one = [&](bool wanted, int32_t id, const char* key) {
+      if (wanted && id < 0)
+        throw FileError(fmt::format("{}: {} is true, but the model {} has no such token",
+                                    (file.parent_path() / "tokenizer_config.json").string(), key,
+                                    file.filename().string()));
+      return wanted ? std::vector<int32_t>{id} : std::vector<int32_t>{};
+    };
+    const int32_t begin = id_of(c.beginning, model_.bos_id());
+    end_ = id_of(c.end, model_.eos_id());
+    const bool begins = model_.bos_id() >= 0, ends = !begins && end_ >= 0;
+    beginning_ = one(c.add_beginning.value_or(begins), begin, "add_bos_token");
+    ending_ = one(c.add_end.value_or(ends), end_, "add_eos_token");
+    const bool as_usual =
+        begin == model_.bos_id() && end_ == model_.eos_id() && c.add_beginning.value_or(begins) == begins;
+    if (!as_usual) fingerprint_ += fmt::format("-{}-{}", beginning_.empty() ? -1 : begin, end_);
+  }
+
   void encode_text(std::string_view text, std::vector<int32_t>& ids, int num_threads) const {
     if (!encoder_) return encode_by_library(text, ids);
     const std::string made = encoder_->made_of(text);
@@ -121,6 +145,8 @@ class SentencePiece final : public Tokenizer {
   sentencepiece::SentencePieceProcessor model_;
   AddedTokenFinder controls_;
   std::string fingerprint_;
+  int32_t end_ = -1;
+  std::vector<int32_t> beginning_, ending_;
   std::optional<SentencePieceEncoder> encoder_;  // none: the library does it
   Spares<SentencePieceEncoder::Space> spaces_;
 };

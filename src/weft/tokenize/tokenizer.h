@@ -65,8 +65,9 @@ class TextStream {
 // Ids 0 .. 255 are bytes, 256 ends a document. Needs no file.
 std::unique_ptr<Tokenizer> make_byte_tokenizer();
 
-// A SentencePiece model, read by its own library. Each document begins with its beginning-of-text token. Throws
-// FileError.
+// A SentencePiece model, read by its own library. What stands around a text is as tokenizer_config.json beside it says
+// (add_bos_token, add_eos_token, the names of both); where it is silent, the token that begins a text where the model
+// has one (Llama), and the one that ends it where it has only that (T5). Throws FileError.
 std::unique_ptr<Tokenizer> open_sentencepiece(const std::filesystem::path& file);
 
 // Of a rank file, which does not say how its text is split: r50k, cl100k, o200k, llama3 or qwen2. Empty: by its name.

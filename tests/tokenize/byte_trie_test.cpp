@@ -1,0 +1,43 @@
+#include "weft/tokenize/byte_trie.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <string>
+
+namespace weft {
+namespace {
+
+TEST(ByteTrie, FindsWhatAMapFinds) {
+  std::mt19937 random(1);
+  std::map<std::string, int32_t> map;
+  for (int i = 0; i < 5000; ++i) {
+    std::string key(1 + random() % 6, 'x');
+    for (char& c : key) c = char(random() % (i % 2 == 0 ? 3 : 256));
+    map.emplace(key, i);
+  }
+  const ByteTrie trie({map.begin(), map.end()});
+  for (int i = 0; i < 20000; ++i) {
+    std::string text(1 + random() % 8, 'x');
+    for (char& c : text) c = char(random() % (i % 2 == 0 ? 3 : 256));
+    const auto found = map.find(text);
+    ASSERT_EQ(trie.find(text), found == map.end() ? ByteTrie::kNone : found->second);
+    size_t bytes = 0, expected = text.size();
+    while (expected > 0 && map.count(text.substr(0, expected)) == 0) --expected;
+    const int32_t value = trie.longest(text, bytes);
+    ASSERT_EQ(bytes, expected);
+    ASSERT_EQ(value, expected == 0 ? ByteTrie::kNone : map.at(text.substr(0, expected)));
+  }
+}
+
+TEST(ByteTrie, WithoutKeysFindsNothing) {
+  size_t bytes = 1;
+  EXPECT_EQ(ByteTrie().longest("abc", bytes), ByteTrie::kNone);
+  EXPECT_EQ(bytes, 0u);
+  EXPECT_EQ(ByteTrie({{"", 3}}).find(""), ByteTrie::kNone);
+  EXPECT_EQ(ByteTrie({{std::string_view("\0\0", 2), 7}}).find({"\0\0", 2}), 7);
+}
+
+}  // namespace
+}  // namespace weft
