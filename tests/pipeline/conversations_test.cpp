@@ -185,10 +185,43 @@ TEST(Conversations, StagesThatWouldChangeTheirTextsAreRefused) {
     return std::string();
   };
   EXPECT_EQ(refusal(""), "");
-  EXPECT_NE(refusal("[pii]\n").find("[pii] changes texts, not messages"), std::string::npos);
+  EXPECT_EQ(refusal("[pii]\n"), "");
   EXPECT_NE(refusal("[c4]\n").find("[c4] changes texts"), std::string::npos);
   EXPECT_NE(refusal("[dedup]\nlines = \"keep_none\"\n").find("dedup.lines takes lines out"), std::string::npos);
   EXPECT_NE(refusal("format = \"csv\"\n").find("use \"jsonl\""), std::string::npos);
+}
+
+// In messages, tools and what functions are called with, which stays JSON; names of roles stay.
+TEST(Conversations, PersonalDataIsMaskedInAllThatTheySay) {
+  const std::string arguments = R"("{\"to\": \"jo@example.org\", \"phone\": 2125550187, \"n\": 7}")";
+  const Case c(
+      R"({"messages": [{"role": "user", "content": "I am ann@example.org, call 212-555-0187"}, {"role": )"
+      R"("assistant", "content": "ok", "tool_calls": [{"type": "function", "function": {"name": "mail", )"
+      R"("arguments": )" +
+          arguments +
+          R"(}}]}, {"role": "tool", "content": [{"type": "text", "text": )"
+          R"("from 81.2.69.142"}]}], "tools": [{"type": "function", "function": {"name": "mail", "description": )"
+          R"("by root@example.org", "parameters": {"max": 2125550187}}}]})"
+          "\n" +
+          row("one?", "first"),
+      "[pii]\nmask = \"<{}>\"\n");
+  Harness harness;
+  harness.run(c.config);
+  const auto kept = testing::documents_of(c.dir / "set/filter");
+  ASSERT_EQ(kept.size(), 2u);
+  const auto said = nlohmann::json::parse(kept[0].conversation);
+  EXPECT_EQ(said["messages"][0]["content"], "I am <EMAIL_ADDRESS>, call <PHONE_NUMBER>");
+  const std::string masked = said["messages"][1]["tool_calls"][0]["function"]["arguments"];
+  EXPECT_EQ(nlohmann::json::parse(masked),
+            (nlohmann::json{{"to", "<EMAIL_ADDRESS>"}, {"phone", "<PHONE_NUMBER>"}, {"n", 7}}));
+  EXPECT_EQ(said["messages"][2]["content"][0]["text"], "from <IP_ADDRESS>");
+  EXPECT_EQ(said["tools"][0]["function"]["description"], "by <EMAIL_ADDRESS>");
+  EXPECT_EQ(kept[0].text.find("example.org"), std::string::npos) << kept[0].text;
+  EXPECT_EQ(kept[1].conversation, nlohmann::ordered_json::parse(kept[1].conversation).dump());
+  const auto changed = open_stage(c.dir / "set/filter").counts.changed;
+  EXPECT_EQ(changed.at("pii.emails"), 3);
+  EXPECT_EQ(changed.at("pii.phones"), 3);
+  EXPECT_EQ(changed.at("pii.ips"), 1);
 }
 
 TEST(Conversations, ATemplateDateThatIsNoneIsRefused) {

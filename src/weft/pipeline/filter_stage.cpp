@@ -7,7 +7,7 @@
 namespace weft {
 namespace {
 
-constexpr int kVersion = 2;  // 2: more kinds of personal data
+constexpr int kVersion = 3;  // 2, 3: more kinds of personal data
 
 // In this order: what costs little and drops much comes first; what masks comes last.
 struct NamedRule {

@@ -64,7 +64,8 @@ struct BadWordsConfig {
   int64_t max_hits = 0;
 };
 struct PiiConfig {
-  bool emails = true, phones = true, international_phones = true, ips = true, ipv6 = true, ibans = true, cards = true;
+  bool emails = true, phones = true, international_phones = true, ips = true, ipv6 = true, ibans = true, cards = true,
+       ssns = true, api_keys = true, private_keys = true;
   std::string mask = "|||{}|||";
 };
 struct PerplexityConfig {

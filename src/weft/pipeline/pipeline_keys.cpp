@@ -80,10 +80,13 @@ void add_other_rules(PipelineConfig& c, std::vector<RecipeKey>& keys) {
        {"pii.emails", &c.pii.emails, {}, "become |||EMAIL_ADDRESS|||"},
        {"pii.phones", &c.pii.phones, {}, "numbers of ten digits, as in North America, become |||PHONE_NUMBER|||"},
        {"pii.international_phones", &c.pii.international_phones, {}, "+ and a country's code, likewise"},
-       {"pii.ips", &c.pii.ips, {}, "IPv4 addresses become |||IP_ADDRESS|||"},
+       {"pii.ips", &c.pii.ips, {}, "IPv4 addresses of one host become |||IP_ADDRESS|||"},
        {"pii.ipv6", &c.pii.ipv6, {}, "IPv6 addresses, likewise"},
        {"pii.ibans", &c.pii.ibans, {}, "bank accounts with a right check sum become |||IBAN|||"},
        {"pii.cards", &c.pii.cards, {}, "card numbers with a right check digit become |||CARD_NUMBER|||"},
+       {"pii.ssns", &c.pii.ssns, {}, "US social security numbers become |||SOCIAL_SECURITY_NUMBER|||"},
+       {"pii.api_keys", &c.pii.api_keys, {}, "keys of well-known providers and web tokens become |||API_KEY|||"},
+       {"pii.private_keys", &c.pii.private_keys, {}, "blocks of private keys become |||PRIVATE_KEY|||"},
        {"pii.mask", &c.pii.mask, {}, "what is put in their place; {} stands for the kind"}});
 }
 

@@ -43,9 +43,7 @@ class Parser {
         problems_.push_back(fmt::format("{}: source {} has conversations ({}), but {}", file_, in_quotes(source.name),
                                         source.messages_key.empty() ? "prompt_key" : "messages_key", what));
       };
-      for (const char* section : {"c4", "pii"})
-        if (config_.has(section))
-          refuse(fmt::format("[{}] changes texts, not messages; give them a pipeline without it", section));
+      if (config_.has("c4")) refuse("[c4] changes texts, not messages; give them a pipeline without it");
       if (config_.dedup.lines != "off") refuse("dedup.lines takes lines out of texts, not of messages; use \"off\"");
       const bool rows = source.format == "auto" || source.format == "jsonl" || source.format == "parquet";
       if (!rows && (source.format != "csv" || !source.messages_key.empty()))

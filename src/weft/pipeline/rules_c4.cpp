@@ -7,7 +7,6 @@
 #include "weft/base/json.h"
 #include "weft/base/mapped_file.h"
 #include "weft/pipeline/hashing.h"
-#include "weft/pipeline/pii.h"
 #include "weft/pipeline/rule.h"
 #include "weft/pipeline/words.h"
 #include "weft/tokenize/unicode.h"
@@ -179,31 +178,9 @@ class BadWords final : public Rule {
   size_t longest_ = 1;
 };
 
-class Pii final : public Rule {
- public:
-  explicit Pii(const PiiConfig& c) : mask_(c.mask) {
-    const std::pair<std::string_view, bool> wanted[] = {
-        {"emails", c.emails}, {"ipv6", c.ipv6},   {"ips", c.ips},
-        {"ibans", c.ibans},   {"cards", c.cards}, {"international_phones", c.international_phones},
-        {"phones", c.phones}};
-    for (const auto& [key, is_wanted] : wanted)
-      if (is_wanted) kinds_.push_back(&pii_kind(key));
-  }
-  std::optional<Drop> judge(Document& d, std::map<std::string, int64_t>& changes) const override {
-    for (const PiiKind* kind : kinds_)
-      if (const int64_t n = mask_pii(d.text, *kind, mask_); n > 0) changes[fmt::format("pii.{}", kind->key)] += n;
-    return {};
-  }
-
- private:
-  std::string mask_;
-  std::vector<const PiiKind*> kinds_;
-};
-
 }  // namespace
 
 std::unique_ptr<Rule> make_c4_rule(const C4Config& config) { return std::make_unique<C4>(config); }
 std::unique_ptr<Rule> make_bad_words_rule(const BadWordsConfig& config) { return std::make_unique<BadWords>(config); }
-std::unique_ptr<Rule> make_pii_rule(const PiiConfig& config) { return std::make_unique<Pii>(config); }
 
 }  // namespace weft
