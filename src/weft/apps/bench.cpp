@@ -13,6 +13,7 @@
 #include "weft/base/error.h"
 #include "weft/ops/traced.h"
 #include "weft/train/clock.h"
+#include "weft/train/matmul_rate.h"
 
 namespace weft {
 namespace {
@@ -117,6 +118,7 @@ Recipe recipe_of_step(const BenchOptions& o) {
 struct Times {
   double step_s = 1e30;
   Floor floor{1e30, 1e30};
+  double rate = 0, least_rate = 1e30;  // flop/s of large products
 };
 
 Times time_steps(BenchRun& run, const Machine& machine, const std::vector<Matmul>& products, int64_t iters) {
@@ -125,13 +127,17 @@ Times time_steps(BenchRun& run, const Machine& machine, const std::vector<Matmul
     best.step_s = std::min(best.step_s, best_of(1, [&] { run.step(run.rank.backend); }));
     const Floor now = measure_floor(machine, products, run.rank.plan.memory.arithmetic.num_params, 1);
     best.floor = {std::min(best.floor.products_s, now.products_s), std::min(best.floor.optimizer_s, now.optimizer_s)};
+    const double rate = machine.measure_matmul_rate(run.rank.plan.step.precision.compute);
+    best.rate = std::max(best.rate, rate);
+    best.least_rate = std::min(best.least_rate, rate);
   }
   run.rank.executor.check_used();
   return best;
 }
 
 void print_beside_floor(const Times& best, const TracedStep& traced, double product_flops, const RunPlan& plan) {
-  const auto& [step_s, floor] = best;
+  const double step_s = best.step_s;
+  const Floor& floor = best.floor;
   const auto tokens = double(plan.step.order.global_micro_batches() * plan.step.micro_batch_tokens());
   const double products_s = traced.seconds_of({Matmul::kName}),
                optimizer_s = traced.seconds_of({AdamW::kName, Sgd::kName, Axpby::kName});
@@ -148,6 +154,19 @@ void print_beside_floor(const Times& best, const TracedStep& traced, double prod
                            floor.total() * 1e3, step_s * 1e3, step_s / floor.total(), tokens / step_s,
                            plan.memory.arithmetic.model_flops / step_s / 1e9,
                            fmt::format("{:.0f} MiB planned", double(plan.memory.total_bytes()) / (1 << 20)));
+}
+
+void print_mfu(const Times& best, const RunPlan& plan) {
+  constexpr double kSteady = 1.2;  // the best of some measurements over the least, on a machine without other work
+  if (!(best.rate > 0)) return;
+  const double mfu = plan.memory.arithmetic.model_flops / best.step_s / best.rate;
+  std::cout << fmt::format("MFU {:.3f} of the {} that large {} products reach here", mfu, flops_text(best.rate),
+                           name_of(plan.step.precision.compute));
+  if (best.rate > kSteady * best.least_rate)
+    std::cout << fmt::format("; unsure: they reached from {} to that, so other work runs beside",
+                             flops_text(best.least_rate));
+  if (mfu > 1) std::cout << "; above 1 it is unsure: " << kWhyAboveOne;
+  std::cout << "\n";
 }
 
 int bench_step(const BenchOptions& o) {
@@ -167,13 +186,9 @@ int bench_step(const BenchOptions& o) {
                            plan.memory.arithmetic.num_params, recipe.train.global_batch_size, recipe.train.seq_length,
                            recipe.train.precision, machine.description);
   print_beside_floor(best, step, flops_of(first.products()), plan);
-  const double rate = machine.measure_matmul_rate(plan.step.precision.compute);
-  if (rate > 0)
-    std::cout << fmt::format("MFU {:.3f} of the {:.2f} TFLOP/s that large {} products reach here\n",
-                             plan.memory.arithmetic.model_flops / best.step_s / rate, rate / 1e12,
-                             name_of(plan.step.precision.compute));
+  print_mfu(best, plan);
   if (o.ops)
-    print_ops(step, best.step_s, {.flops = rate, .bytes = machine.measure_bandwidth()});
+    print_ops(step, best.step_s, {.flops = best.rate, .bytes = machine.measure_bandwidth()});
   else
     print_parts(step.events, best.step_s);
   if (!o.trace.empty()) write_chrome_trace(o.trace, step.events);

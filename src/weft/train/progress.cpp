@@ -85,7 +85,7 @@ std::string format_progress(const StepRecord& r, int64_t total_steps, double eta
       {4, fmt::format("|g| {:.3g}", r.grad_norm)},
       {3, fmt::format("lr {:.2e}", r.lr)},
       {2, fmt::format("{} tok/s", format_count(r.tokens_per_s))},
-      {5, r.mfu > 0 ? fmt::format("MFU {:.1f}%", 100 * r.mfu) : ""},
+      {5, r.mfu > 0 ? fmt::format("MFU {:.1f}%{}", 100 * r.mfu, r.mfu > 1 ? " (unsure)" : "") : ""},
       {6, r.memory_bytes > 0 ? format_bytes(double(r.memory_bytes)) : ""},
       {1, eta_s >= 0 ? fmt::format("ETA {}", format_duration(eta_s)) : ""},
   };

@@ -32,7 +32,8 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
       step_run_({recipe_, rank_, batches_, loss_scale_}) {
   start_weights();
   barrier(*rank_.mesh.world);  // so that all measure what they get beside the others
-  matmul_rate_ = machine_.measure_matmul_rate(rank_.plan.step.precision.compute);
+  matmul_rate_ =
+      MatmulRate([this] { return machine_.measure_matmul_rate(rank_.plan.step.precision.compute); }, !machine_.late);
   if (!leads()) return;
   records_ = std::make_unique<RunRecords>(RunRecords::Spec{.run = recipe_.run.dir,
                                                            .first_step = step_,
@@ -68,11 +69,17 @@ bool Trainer::stopped() const {
   return stops > 0;
 }
 
+void Trainer::tell_of_rate() {
+  if (const std::string note = matmul_rate_.take_note(); leads() && !note.empty()) records_->note("note: " + note);
+}
+
 bool Trainer::run() {
+  const double began = now_s();
   if (evaluation_due() && evaluated_step_ != step_) evaluate();  // a stop came before it
   while (step_ < recipe_.train.train_iters && !stopped()) {
     const StepRecord record = step_once();
     if (leads()) records_->step(record);
+    tell_of_rate();
     if (evaluation_due()) evaluate();
     if (due(recipe_.checkpoint.save_interval)) save(false);
   }
@@ -82,6 +89,8 @@ bool Trainer::run() {
     if (leads()) records_->finish(recipe_.run.dir);
     throw;
   }
+  matmul_rate_.check_at_end(now_s() - began);
+  tell_of_rate();
   if (leads()) records_->finish(recipe_.run.dir);
   return step_ == recipe_.train.train_iters;
 }
@@ -102,7 +111,7 @@ StepRecord Trainer::step_once() {
           .lr = result.lr,
           .tokens_per_s = tokens / took,
           .step_time_s = took,
-          .mfu = matmul_rate_ > 0 ? rank_.plan.memory.arithmetic.model_flops / took / matmul_rate_ : 0,
+          .mfu = matmul_rate_.mfu(rank_.plan.memory.arithmetic.model_flops, took),
           .memory_bytes = rank_.peak_bytes(),
           .loss_scale = loss_scale_.kind == LossScale::Kind::none ? 0 : result.loss_scale,
           .skipped_steps = loss_scale_.state.skipped_steps};

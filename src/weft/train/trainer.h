@@ -8,6 +8,7 @@
 #include "weft/train/batch_loader.h"
 #include "weft/train/checkpoint_state.h"
 #include "weft/train/evaluate.h"
+#include "weft/train/matmul_rate.h"
 #include "weft/train/rank_run.h"
 #include "weft/train/run_data.h"
 #include "weft/train/run_records.h"
@@ -43,6 +44,7 @@ class Trainer {
   bool leads() const { return rank_.mesh.world->rank() == 0; }
   RunData open_data(int terminal_fd) const;
   bool stopped() const;
+  void tell_of_rate();
   void check_checkpoint(const std::filesystem::path& checkpoint, const Progressed& at) const;
   void start_weights();
   StepRecord step_once();
@@ -66,7 +68,7 @@ class Trainer {
   LossScale loss_scale_;
   const TrainingStep step_run_;
   int64_t step_ = 0, saved_step_ = -1, evaluated_step_ = -1;
-  double matmul_rate_ = 0;               // flop/s
+  MatmulRate matmul_rate_;
   std::vector<std::string> notes_;       // of the start: where it goes on, what was passed over
   std::unique_ptr<RunRecords> records_;  // of the rank that leads
 };
