@@ -1,0 +1,39 @@
+// Whether the ranks of a layout that are on this host fit into its memory, before anything begins.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "weft/base/memory_limits.h"
+#include "weft/plan/layout_plan.h"
+
+namespace weft {
+
+struct HostMemory {
+  std::optional<MemoryLimit> all;   // for all ranks here together
+  std::optional<MemoryLimit> each;  // for each process
+};
+HostMemory memory_of_this_host();
+
+// Ranks of the layout on this host: threads of one process, or a process each.
+struct RanksOnHost {
+  std::vector<int> ranks;
+  bool are_processes = false;
+};
+RanksOnHost all_on_this_host(const LayoutPlan& plan, bool are_processes);
+
+// What these ranks take: their plans, and about what stands beside them in no plan (the program, its libraries' own
+// memory, threads, buffers of MPI; files that are mapped do not count, as the kernel can drop them).
+struct HostNeed {
+  int64_t planned = 0, beside = 0;  // bytes of all
+  int64_t largest = 0;              // of one process
+  int64_t total() const { return planned + beside; }
+};
+HostNeed need_on_host(const LayoutPlan& plan, const RanksOnHost& here);
+
+// Throws ConfigError where they do not fit, with the numbers and the nearest settings that do: found by planning with
+// more recomputation, smaller micro-batches and higher ZeRO stages, the fewest changes first. Once the run folder is
+// begun, only settings that may still change are tried.
+void require_host_room(const Recipe& recipe, const LayoutPlan& plan, const WorkspaceModel& workspace,
+                       const RanksOnHost& here, const HostMemory& memory);
+
+}  // namespace weft
