@@ -7,6 +7,7 @@
 #include "weft/apps/backends.h"
 #include "weft/apps/bench_run.h"
 #include "weft/apps/launch.h"
+#include "weft/apps/launcher.h"
 #include "weft/apps/ranks.h"
 #include "weft/base/cores.h"
 #include "weft/base/error.h"
@@ -111,15 +112,15 @@ Machine machine_of_all(const std::vector<Layout>& layouts, const RankProcess& pr
   const auto ranks = [](const Layout& l) { return mesh_sizes_of(l.recipe).world(); };
   const auto most = std::max_element(layouts.begin(), layouts.end(),
                                      [&](const Layout& a, const Layout& b) { return ranks(a) < ranks(b); });
-  Machine machine = machine_for(most->recipe, process.here);
+  Machine machine = machine_for(most->recipe, int(process.here.size()));
   for (const Layout& l : layouts)
-    if (process.here == 0) require_room(machine, plan_layout(l.recipe, *machine.workspace_model));
+    if (process.here.empty()) require_room(machine, plan_layout(l.recipe, *machine.workspace_model));
   return machine;
 }
 
 // Some steps of every rank, after one that warms up: the time of one.
 void time_layout(Layout& layout, How how, const RankProcess& process) {
-  const Machine machine = machine_for(layout.recipe, process.here);
+  const Machine machine = machine_for(layout.recipe, int(process.here.size()));
   double took = 0;
   CommTimes times;
   process.run(mesh_sizes_of(layout.recipe), *machine.mover, [&](const ProcessMesh& mesh) {
@@ -147,7 +148,7 @@ void time_layout(Layout& layout, How how, const RankProcess& process) {
 
 // One step as rank 0 sees it: its ops, and the communication under way beside them.
 void trace_layout(const Layout& layout, const std::string& file, const RankProcess& process) {
-  const Machine machine = machine_for(layout.recipe, process.here);
+  const Machine machine = machine_for(layout.recipe, int(process.here.size()));
   process.run(mesh_sizes_of(layout.recipe), *machine.mover, [&](const ProcessMesh& mesh) {
     CommTimes times;
     std::vector<CommEvent> calls;
@@ -225,7 +226,7 @@ void print(const std::vector<Layout>& layouts) {
 int bench_layouts(const BenchOptions& o, std::vector<Layout> layouts, const RankProcess& process) {
   const Recipe base = layouts[0].recipe;
   const int cores = base.run.threads > 0 ? int(base.run.threads) : usable_cores();
-  share_cores(layouts, cores, process.here);
+  share_cores(layouts, cores, int(process.here.size()));
   const Machine machine = machine_of_all(layouts, process);
   const SyntheticTokens tokens(layouts[0].recipe,
                                plan_run(layouts[0].recipe, *machine.workspace_model).model.vocab_size);
@@ -280,8 +281,12 @@ int bench_scaling(const BenchOptions& o) {
   }
   if (last.run.ranks != "mpi") return bench_layouts(o, std::move(layouts), {});
   check_mpi_is_built_in();
-  if (launched.by.empty()) return run_ranks_by_mpirun(world, this_command(), launched);
-  const RankProcess process = join_mpi(world, 60 * last.run.distributed_timeout_minutes);
+  if (launched.by.empty())
+    return run_ranks_by_mpirun({.ranks = world,
+                                .command = this_command(),
+                                .launched = launched,
+                                .start_timeout_s = 60 * last.run.start_timeout_minutes});
+  const RankProcess process = join_mpi(world, last.run, "bench");
   return run_as_rank(process, "bench", [&] { return bench_layouts(o, std::move(layouts), process); });
 }
 

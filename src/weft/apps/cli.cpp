@@ -57,6 +57,7 @@ Command add_train(CLI::App& weft) {
   CLI::App* app = weft.add_subcommand("train", "Train a model as a recipe says; the same command again resumes");
   recipe_arguments(*app, o->recipe, o->overrides);
   app->add_flag("--help-recipe", o->help_recipe, "List every key of a recipe");
+  app->add_flag("--force", o->force, "Start also where the plan is larger than the memory that is there");
   app->footer(
       "Examples:\n  weft train examples/quickstart.toml\n  weft train recipe.toml optimizer.lr=1e-4 "
       "run.dir=runs/second\n\n"

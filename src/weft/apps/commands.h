@@ -14,6 +14,7 @@ struct TrainOptions {
   std::string recipe;
   std::vector<std::string> overrides;
   bool help_recipe = false;
+  bool force = false;  // also where the plan does not fit into memory
 };
 int run_train(const TrainOptions& options);
 

@@ -1,4 +1,4 @@
-// How this process was started, and how it starts the ranks of a run.
+// How this process was started.
 #pragma once
 #include <functional>
 #include <optional>
@@ -12,6 +12,9 @@ namespace weft {
 // One variable of the environment; none where it is not set.
 using Environment = std::function<std::optional<std::string>(const char* name)>;
 std::optional<std::string> environment(const char* name);
+
+// In the environment of ranks that weft's own launcher has started (launcher.h).
+inline constexpr const char* kHasLauncher = "WEFT_HAS_LAUNCHER";
 
 // What a launcher of parallel programs has said in the environment.
 struct Launched {
@@ -30,10 +33,5 @@ void check_launch(const Recipe& recipe, int layout_ranks, const Launched& launch
 
 // The words that this process was started with, the program by its full path.
 std::vector<std::string> this_command();
-
-// Starts `command` as this many ranks by mpirun, and waits for their end: their exit status. SIGINT, SIGTERM and SIGHUP
-// reach them as a SIGUSR1, which asks them to save and stop; a second SIGINT ends them at once. They end with this
-// process too. Throws ConfigError where there is no mpirun.
-int run_ranks_by_mpirun(int ranks, const std::vector<std::string>& command, const Launched& launched);
 
 }  // namespace weft

@@ -1,10 +1,16 @@
 #include "weft/apps/ranks.h"
 
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdlib>
+#include <optional>
 #include <thread>
 
 #include "weft/apps/failure.h"
+#include "weft/apps/launch.h"
+#include "weft/apps/launcher_words.h"
+#include "weft/apps/start_watch.h"
 #include "weft/base/error.h"
 
 #ifdef WEFT_MPI
@@ -29,24 +35,49 @@ void let_kernels_wait_for_other_gpus() {
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 }
 
+void tell_launcher_of_start(int rank) {
+  if (rank > 0 || !environment(kHasLauncher)) return;
+  const std::string record = record_of_start();
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, record.data(), record.size());
+}
+
 }  // namespace
 
-RankProcess join_mpi(int world, double timeout_s) {
+RankProcess join_mpi(int world, const Recipe::Run& run, const std::string& command) {
   let_kernels_wait_for_other_gpus();
+  const double timeout_s = 60 * run.distributed_timeout_minutes;
+  StartWatch::Spec watch{.command = command,
+                         .what = "the ranks have not found each other",
+                         .timeout_s = 60 * run.start_timeout_minutes,
+                         .key = "run.start_timeout_minutes",
+                         .rank = launched_as(environment).rank};
+  std::optional<StartWatch> start(watch);
   const auto ranks = std::make_shared<MpiRanks>(MpiRanks::Options{.timeout_s = timeout_s});
+  start.reset();
   if (ranks->size() != world)
     throw ConfigError(
         fmt::format("the layout has {} ranks, but {} process{} found each other by MPI; is the launcher "
                     "of the Open MPI that weft was built with?",
                     world, ranks->size(), ranks->size() == 1 ? "" : "es"));
-  const auto run = [ranks](const MeshSizes& sizes, const Mover& mover,
-                           const std::function<void(const ProcessMesh&)>& body) {
-    body(through_host(ranks->mesh(sizes), mover));
+  watch.timeout_s = timeout_s;
+  watch.key = "run.distributed_timeout_minutes";
+  const auto run_ranks = [ranks, watch](const MeshSizes& sizes, const Mover& mover,
+                                        const std::function<void(const ProcessMesh&)>& body) {
+    std::optional<StartWatch> meets(watch);
+    const ProcessMesh mesh = through_host(ranks->mesh(sizes), mover);
+    meets.reset();
+    tell_launcher_of_start(ranks->rank());
+    body(mesh);
+  };
+  const auto finish = [ranks, watch]() mutable {
+    watch.what = "the ranks have not ended together";
+    const StartWatch ends(watch);
+    ranks->finish();
   };
   return {.rank = ranks->rank(),
-          .here = ranks->here(),
-          .run = run,
-          .finish = [ranks] { ranks->finish(); },
+          .here = ranks->ranks_here(),
+          .run = run_ranks,
+          .finish = finish,
           .tell_failure = [ranks](const std::string& why) { ranks->tell_failure(why); },
           .abort = [ranks](int status) { ranks->abort(status); }};
 }
@@ -59,7 +90,7 @@ void check_mpi_is_built_in() {
       "nearest "
       "that works: run.ranks = \"local\"");
 }
-RankProcess join_mpi(int, double) {
+RankProcess join_mpi(int, const Recipe::Run&, const std::string&) {
   check_mpi_is_built_in();
   return {};
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "weft/train/train_on_ranks.h"
 
@@ -10,7 +11,7 @@ namespace weft {
 // This process among those of a run: by default the only one, whose ranks are threads.
 struct RankProcess {
   int rank = 0;
-  int here = 0;  // ranks on this host, which share its cores; 0: all of the layout
+  std::vector<int> here = {};  // ranks on this host, which share its cores; none: all of the layout
   RunRanks run = run_on_threads;
   std::function<void()> finish = [] {};  // returns when every rank is there
   // Where this rank has failed: tells the others why, and ends all processes with a status.
@@ -21,9 +22,10 @@ struct RankProcess {
 
 // Throws ConfigError, with the reason, where this program was built without MPI.
 void check_mpi_is_built_in();
-// Joins the others that an MPI launcher has started. Throws ConfigError if there are not `world` of them. `timeout_s`:
-// how long to wait for a rank from which nothing comes. To be called once.
-RankProcess join_mpi(int world, double timeout_s);
+// Joins the others that an MPI launcher has started. Throws ConfigError if there are not `world` of them. `run` says
+// how long to wait for ranks that do not come, and for one from which nothing comes; a rank that is missed while all
+// must meet is said as `command`'s error (StartWatch). To be called once.
+RankProcess join_mpi(int world, const Recipe::Run& run, const std::string& command);
 // Runs `body` as one of the processes, and ends them all where it throws: a failure is said by the first rank for all.
 int run_as_rank(const RankProcess& process, const std::string& command, const std::function<int()>& body);
 // What all ranks find is said by the first, which ends the others meanwhile.

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstring>
 
@@ -13,11 +14,18 @@ namespace {
 std::atomic<bool> stop{false};  // a signal handler reaches nothing else
 std::atomic<bool> speaks{true};
 std::atomic<const char*> words{""};
+std::atomic<int64_t> asked_ns{0};  // by the last SIGINT or SIGTERM
+
+int64_t clock_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
 
 extern "C" void on_signal(int signal) {
-  // The second Ctrl-C: at once. A session that closes sends several signals, and must not lose the run.
+  const bool ends = signal == SIGINT || signal == SIGTERM;
+  const int64_t now = clock_ns(), before = ends ? asked_ns.exchange(now) : 0;
   if (stop.exchange(true)) {
-    if (signal == SIGINT) _exit(kExitInterrupted);
+    if (is_second_wish(signal, before > 0 ? double(now - before) * 1e-9 : 0)) _exit(kExitInterrupted);
     return;
   }
   if (!speaks) return;
@@ -26,6 +34,12 @@ extern "C" void on_signal(int signal) {
 }
 
 }  // namespace
+
+// `timeout` and its like send SIGTERM to a process, and at once to its group.
+bool is_second_wish(int signal, double after_s) {
+  constexpr double kSame_s = 0.2;
+  return signal == SIGINT || (signal == SIGTERM && after_s > kSame_s);
+}
 
 const std::atomic<bool>& stop_requested() { return stop; }
 

@@ -4,7 +4,12 @@
 
 namespace weft {
 
-// Set by SIGINT, SIGTERM, SIGHUP and SIGUSR1 once listen_to_signals was called; the second SIGINT ends the program.
+// Whether this signal asks a command that is stopping already to end at once, where the last SIGINT or SIGTERM was so
+// many seconds ago (0: there was none). SIGHUP does not: a session that closes sends it beside others, and must not
+// lose the run.
+bool is_second_wish(int signal, double after_s);
+// Set by SIGINT, SIGTERM, SIGHUP and SIGUSR1 once listen_to_signals was called; the second SIGINT or SIGTERM ends the
+// program.
 const std::atomic<bool>& stop_requested();
 // `message` is written to standard error at the first signal; it must live for ever. Signals that were ignored before
 // stay so, and a reader that goes away does not end the program.

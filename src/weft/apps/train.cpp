@@ -5,11 +5,13 @@
 #include "weft/apps/backends.h"
 #include "weft/apps/commands.h"
 #include "weft/apps/launch.h"
+#include "weft/apps/launcher.h"
 #include "weft/apps/ranks.h"
 #include "weft/apps/stop_signal.h"
 #include "weft/base/error.h"
 #include "weft/plan/layout_plan.h"
 #include "weft/train/checkpoint_room.h"
+#include "weft/train/host_room.h"
 #include "weft/train/room.h"
 #include "weft/train/run_data.h"
 #include "weft/train/run_folder.h"
@@ -62,12 +64,37 @@ void say_notes(const Recipe& recipe, const RunPlan& plan) {
                              p.pipeline_schedule);
 }
 
+// Of ranks that are processes, the first on each host looks for all of them.
+void require_room_on_host(const Recipe& recipe, const Machine& machine, const LayoutPlan& layout,
+                          const RankProcess& process) {
+  if (!machine.device.empty()) return;  // the plan is of a device
+  const bool are_processes = !process.here.empty();
+  if (are_processes && process.rank != process.here.front()) return;
+  require_host_room(recipe, layout, *machine.workspace_model,
+                    are_processes ? RanksOnHost{process.here, true} : all_on_this_host(layout, false),
+                    memory_of_this_host());
+}
+
+// Where a process was ended by SIGKILL: who sends it but a person is the kernel, for want of memory.
+std::string about_kill(const HostNeed& need, std::optional<int64_t> kills_before) {
+  const std::optional<int64_t> kills = kills_for_memory();
+  std::string text = fmt::format("; the ranks were to take {} on this host (planned {})", gib_text(need.total()),
+                                 gib_text(need.planned));
+  if (const auto left = memory_left_here()) text += ", where " + left->what + " now";
+  if (!kills || !kills_before) return text;
+  return text +
+         (*kills > *kills_before
+              ? "; the kernel has killed for want of memory meanwhile: `weft plan` shows what takes it"
+              : "; the kernel has not killed for want of memory, as far as it tells: somebody else sent the signal");
+}
+
 // The ranks of this process, of which the first of all speaks and writes.
-int train(const Recipe& recipe, const RankProcess& process) {
-  const Machine machine = machine_for(recipe, process.here);
+int train(const Recipe& recipe, const RankProcess& process, bool force) {
+  const Machine machine = machine_for(recipe, int(process.here.size()));
   const LayoutPlan layout = plan_layout(recipe, *machine.workspace_model);
   const RunPlan& plan = layout.run;
-  if (process.here == 0) require_room(machine, layout);
+  if (process.here.empty()) require_room(machine, layout);
+  if (!force) require_room_on_host(recipe, machine, layout, process);
   std::optional<RunLock> lock;
   if (process.leads()) {
     const RunTokenizer tokenizer = judge_tokenizer(recipe, plan.model.vocab_size);
@@ -86,9 +113,28 @@ int train(const Recipe& recipe, const RankProcess& process) {
   return finished ? kExitOk : kExitInterrupted;
 }
 
-int train_as_rank(const Recipe& recipe) {
-  const RankProcess process = join_mpi(mesh_sizes_of(recipe).world(), 60 * recipe.run.distributed_timeout_minutes);
-  return run_as_rank(process, "train", [&] { return train(recipe, process); });
+int train_as_rank(const Recipe& recipe, bool force) {
+  const RankProcess process = join_mpi(mesh_sizes_of(recipe).world(), recipe.run, "train");
+  return run_as_rank(process, "train", [&] { return train(recipe, process, force); });
+}
+
+// What can be refused is refused before there is a process.
+int start_ranks(const Recipe& recipe, const Launched& launched, bool force) {
+  const Machine machine = machine_to_plan_for(recipe);
+  const LayoutPlan layout = plan_layout(recipe, *machine.workspace_model);
+  const int world = mesh_sizes_of(recipe).world();
+  RanksJob job{.ranks = world,
+               .command = this_command(),
+               .launched = launched,
+               .start_timeout_s = 60 * recipe.run.start_timeout_minutes};
+  if (!launched.allocated && recipe.run.backend != "cuda") {  // all are on this host, and so is their memory
+    const RanksOnHost here = all_on_this_host(layout, true);
+    if (!force) require_host_room(recipe, layout, *machine.workspace_model, here, memory_of_this_host());
+    job.about_kill = [need = need_on_host(layout, here), kills = kills_for_memory()] {
+      return about_kill(need, kills);
+    };
+  }
+  return run_ranks_by_mpirun(job);
 }
 
 int train_launched(const TrainOptions& options, const Launched& launched) {
@@ -108,14 +154,14 @@ int train_launched(const TrainOptions& options, const Launched& launched) {
     return kExitUsage;
   }
   require_run_data(recipe);
-  if (recipe.run.ranks != "mpi") return train(recipe, {});
+  if (recipe.run.ranks != "mpi") return train(recipe, {}, options.force);
   check_mpi_is_built_in();
   if (!launched.by.empty()) {
     if (launched.rank != 0) be_silent_about_signals();
     listen_to_signals(kStopping);  // a SIGUSR1 must not end it
-    return train_as_rank(recipe);
+    return train_as_rank(recipe, options.force);
   }
-  return world == 1 ? train(recipe, {}) : run_ranks_by_mpirun(world, this_command(), launched);
+  return world == 1 ? train(recipe, {}, options.force) : start_ranks(recipe, launched, options.force);
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ struct Recipe {
   struct Run {
     std::string dir = "runs/first", backend = "cpu", ranks = "local";
     int64_t threads = 0;
-    double distributed_timeout_minutes = 10;
+    double distributed_timeout_minutes = 10, start_timeout_minutes = 2;
     bool operator==(const Run&) const = default;
   } run;
   bool operator==(const Recipe&) const = default;

@@ -185,6 +185,9 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "ranks as processes: how long one waits for another from which nothing comes, before it names it and the run "
        "ends",
        kMayChange},
+      {"run.start_timeout_minutes", &r.run.start_timeout_minutes, above(0),
+       "ranks as processes: how long they may take to find each other before the run ends, and says what is missing",
+       kMayChange},
   };
 }
 

@@ -25,8 +25,8 @@ HostPeers::HostPeers(MPI_Comm ranks) : cores_(usable_cores()) {
   cards_.resize(size_t(size));
   check_mpi(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, cards_.data(), sizeof mine, MPI_BYTE, ranks),
             "tell the ranks of each other");
-  here_ = int(
-      std::count_if(cards_.begin(), cards_.end(), [&](const Card& c) { return std::strcmp(c.host, mine.host) == 0; }));
+  for (int r = 0; r < size; ++r)
+    if (std::strcmp(cards_[size_t(r)].host, mine.host) == 0) here_.push_back(r);
 }
 
 bool HostPeers::on_one_host(const std::vector<int>& ranks) const {

@@ -14,8 +14,9 @@ class HostPeers {
   explicit HostPeers(MPI_Comm ranks);
 
   bool on_one_host(const std::vector<int>& ranks) const;
-  int here() const { return here_; }    // ranks on this host, this one among them
-  int cores() const { return cores_; }  // that this process may use
+  int here() const { return int(here_.size()); }                // ranks on this host, this one among them
+  const std::vector<int>& ranks_here() const { return here_; }  // ascending
+  int cores() const { return cores_; }                          // that this process may use
   enum class Is { unknown, running, stopped, gone };
   Is state(int rank) const;          // unknown: on another host
   std::string name(int rank) const;  // "process 123 on host a"
@@ -29,7 +30,8 @@ class HostPeers {
   };
   bool sees(const Card& other) const;
   std::vector<Card> cards_;
-  int rank_ = 0, here_ = 1, cores_ = 1;
+  std::vector<int> here_;
+  int rank_ = 0, cores_ = 1;
 };
 
 }  // namespace weft

@@ -88,7 +88,7 @@ MpiRanks::~MpiRanks() = default;
 
 int MpiRanks::rank() const { return state_->hub->rank(); }
 int MpiRanks::size() const { return state_->hub->size(); }
-int MpiRanks::here() const { return state_->peers.here(); }
+const std::vector<int>& MpiRanks::ranks_here() const { return state_->peers.ranks_here(); }
 
 ProcessMesh MpiRanks::mesh(const MeshSizes& sizes) {
   if (sizes.world() != size())

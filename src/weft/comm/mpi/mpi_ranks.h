@@ -31,7 +31,7 @@ class MpiRanks {
 
   int rank() const;
   int size() const;
-  int here() const;  // ranks on this host, this one among them
+  const std::vector<int>& ranks_here() const;  // on this host, this one among them; ascending
   // The mesh of these sizes, whose world is all ranks. Collective: every rank makes the same. It may not outlive this.
   ProcessMesh mesh(const MeshSizes& sizes);
   // Returns when every rank has called it; MPI is over then. Throws CommError where another rank has failed.

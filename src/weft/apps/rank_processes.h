@@ -1,0 +1,38 @@
+// The processes of this host that a launcher has started as ranks, as /proc shows them: also while they start, when
+// they cannot tell yet.
+#pragma once
+#include <sys/types.h>
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace weft {
+
+struct RankProcessHere {
+  pid_t id = 0, parent = 0;
+  bool stopped = false;  // by a signal
+  int rank = -1;         // -1: of none, as far as can be seen
+  std::string job = {};  // of the launcher's name for it; empty where it has none
+};
+// All processes of this host that this one may look at.
+std::vector<RankProcessHere> processes_here();
+// Those below `ancestor`, and of these it alone.
+std::vector<RankProcessHere> below(pid_t ancestor, const std::vector<RankProcessHere>& all);
+
+// Looks, about once a second, at some processes: which of them a signal has stopped for as long as that.
+class StoppedWatch {
+ public:
+  explicit StoppedWatch(int patience_looks) : patience_(patience_looks) {}
+  // "rank 1 (process 123 on host a) has been stopped by a signal for 10 s"; empty where there is none.
+  std::string look(const std::vector<RankProcessHere>& processes);
+
+ private:
+  const int patience_;
+  std::map<pid_t, int> stopped_looks_;
+};
+
+std::string name_of_host();
+
+}  // namespace weft
