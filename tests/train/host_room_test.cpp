@@ -65,9 +65,9 @@ TEST(HostRoom, ARefusalHasTheNumbersAndTheNearestChangeThatReallyFits) {
   for (const std::string& part :
        {gib_text(c.need().total()), gib_text(c.need().planned), std::string("so much is left"), std::string("--force")})
     EXPECT_NE(said.find(part), std::string::npos) << part << " in: " << said;
-  const std::string begin = "the nearest that fits: parallel.recompute=selective (";
+  const std::string begin = "the nearest that fits: train.micro_batch_size=4 (";
   ASSERT_NE(said.find(begin), std::string::npos) << said;
-  c.recipe.parallel.recompute = "selective";
+  c.recipe.train.micro_batch_size = 4;
   EXPECT_LE(c.need().total(), left);
   EXPECT_NE(said.find(begin + gib_text(c.need().total())), std::string::npos) << said;
 }

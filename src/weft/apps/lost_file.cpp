@@ -59,9 +59,11 @@ std::string why_lost(const MappedRange& range) {
 // The error is of the instruction that reads the file: never inside of the allocator or of a stream's lock, so that
 // the whole library may be used here.
 extern "C" void on_bus_error(int, siginfo_t* info, void*) {
-  const MappedRange range = range_of(reinterpret_cast<uintptr_t>(info->si_addr));
+  const bool is_sent = info->si_code <= 0;  // by a process, not by the memory
+  const MappedRange range = is_sent ? MappedRange() : range_of(reinterpret_cast<uintptr_t>(info->si_addr));
   if (range.end == 0 || range.path.empty() || range.path[0] != '/') {  // no file's: as before, at the same instruction
     ::signal(SIGBUS, SIG_DFL);
+    if (is_sent) ::raise(SIGBUS);
     return;
   }
   while (is_told.exchange(true)) ::pause();  // another thread is telling

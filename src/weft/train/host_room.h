@@ -30,9 +30,9 @@ struct HostNeed {
 };
 HostNeed need_on_host(const LayoutPlan& plan, const RanksOnHost& here);
 
-// Throws ConfigError where they do not fit, with the numbers and the nearest settings that do: found by planning with
-// more recomputation, smaller micro-batches and higher ZeRO stages, the fewest changes first. Once the run folder is
-// begun, only settings that may still change are tried.
+// Throws ConfigError where they do not fit, with the numbers and the nearest settings that do, found by planning with
+// more recomputation, smaller micro-batches and higher ZeRO stages: the fewest changes and least first, of those equal
+// what costs the least time. Once the run folder is begun, only settings that may still change are tried.
 void require_host_room(const Recipe& recipe, const LayoutPlan& plan, const WorkspaceModel& workspace,
                        const RanksOnHost& here, const HostMemory& memory);
 
