@@ -2,11 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <limits>
 
 #include "support.h"
 #include "weft/base/error.h"
+#include "weft/recipe/recipe_hints.h"
 #include "weft/recipe/recipe_keys.h"
 
 namespace weft {
@@ -52,6 +54,8 @@ TEST(Recipe, EveryKeyIsReadIntoItsOwnFieldAndPrintedBack) {
     if (key.name == "train.initial_loss_scale") given.push_back("train.min_loss_scale=1e-5");
     if (key.name == "train.global_batch_size") given.push_back("train.micro_batch_size=1");
     if (key.name == "train.eval_interval") given.push_back("data.valid=v");
+    if (key.name == "train.epochs") given.push_back("train.train_iters=0");
+    if (key.name == "checkpoint.keep_best") given.insert(given.end(), {"data.valid=v", "train.eval_interval=2"});
     if (key.name == "parallel.zero_shard_size") given.push_back("parallel.dp=2");
     if (key.name == "parallel.virtual_pipeline_parallel_size") given.push_back("parallel.pipeline_schedule=zbv");
     if (key.name == "parallel.order") given = {"parallel.order=pp-dp-ep-cp-tp"};
@@ -247,6 +251,51 @@ TEST(Recipe, ValuesOfAnotherTypeAreRefused) {
   EXPECT_SAYS(error_of(kSmall, {"run.dir=\xff"}), "expected text");
   EXPECT_SAYS(error_of(kSmall, {"train.precision=fp32"}),
               "expected one of \"f32\", \"bf16\", \"fp16\", \"f64\"; did you mean \"f32\"?");
+}
+
+TEST(Recipe, NamesOfOtherProgramsGetAHintAndAreNotTaken) {
+  for (const auto& [given, says] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"optimizer.learning_rate=1e-3",
+            "no recipe key optimizer.learning_rate (= 0.001); did you mean optimizer.lr?"},
+           {"learning_rate=1e-3", "did you mean optimizer.lr?"},
+           {"--learning-rate=1e-3", "did you mean optimizer.lr?"},
+           {"train.max_steps=5", "did you mean train.train_iters?"},
+           {"num_train_epochs=3", "did you mean train.epochs?"},
+           {"train.gradient_accumulation_steps=4", "did you mean train.global_batch_size? a step of so many samples"},
+           {"tensor_model_parallel_size=2", "did you mean parallel.tp?"},
+           {"train.bf16=true", "did you mean train.precision? it is one of"},
+           {"output_dir=x", "did you mean run.dir?"},
+           {"optimizer=adam",
+            "optimizer = \"adam\": expected a section, [optimizer], as in [optimizer] name = \"adamw\": "
+            "with optimizer.weight_decay = 0 it is Adam"},
+           {"model=dir", "expected a section, [model], as in [model] path = \"dir\""},
+           {"optimizer.name=Adam", "did you mean \"adamw\"? with optimizer.weight_decay = 0"},
+           {"optimizer.name=adamw_torch", "did you mean \"adamw\"?"},
+           {"train.precision=bfloat16", "did you mean \"bf16\"?"},
+           {"optimizer.lr_decay_style=constant_with_warmup", "did you mean \"constant\"? optimizer.lr_warmup_iters"}})
+    EXPECT_SAYS(error_of(kSmall, {given}), says);
+  EXPECT_SAYS(error_of("optimizer = \"adam\"\n", {}), "as in [optimizer] name = \"adamw\"");
+}
+
+TEST(Recipe, HintsNameKeysAndValuesThatThereAre) {
+  for (const char* name : {"model_name_or_path", "packing_strategy", "deepspeed", "resume_from_checkpoint", "betas",
+                           "load_best_model_at_end", "interleave", "cutoff_len"}) {
+    const std::string hint = hint_of_key(name), key = hint.substr(13, hint.find('?') - 13);
+    EXPECT_TRUE(std::ranges::any_of(recipe_help(), [&](const KeyHelp& k) { return k.key == key; })) << hint;
+  }
+  for (const KeyHelp& key : recipe_help()) EXPECT_EQ(hint_of_key(key.key), "") << "a key of weft's";
+}
+
+TEST(Recipe, ALengthIsInStepsOrInEpochs) {
+  EXPECT_EQ(with({"train.epochs=1.5"}).train.train_iters, 0);
+  EXPECT_EQ(with({"train.epochs=1.5", "train.train_iters=0"}).train.epochs, 1.5);
+  EXPECT_EQ(with({}).train.train_iters, 1000);
+  EXPECT_SAYS(error_of(kSmall, {"train.epochs=2", "train.train_iters=10"}),
+              "train.epochs = 2.0: expected 0 beside train.train_iters = 10: one of them says how long the run is");
+  EXPECT_SAYS(error_of(kSmall, {"train.train_iters=0"}), "of at least 1, or train.epochs above 0");
+  EXPECT_SAYS(error_of(kSmall, {"train.epochs=-1"}), "expected a number of at least 0");
+  const Recipe r = with({"train.epochs=2", "optimizer.lr_warmup_iters=5000"});  // judged when the steps are known
+  EXPECT_EQ(parse_recipe(to_toml(r), "again", {}), r);
 }
 
 TEST(Recipe, ValuesThatDoNotFitEachOtherAreRefused) {

@@ -199,6 +199,22 @@ HfConfig read_hf_config(const std::filesystem::path& folder_or_file) {
   return parse_hf_config(read_json_file(file, {.max_bytes = 4 << 20}), file.string());
 }
 
+void require_no_file_of_weights(const std::filesystem::path& path, std::string_view what) {
+  const std::string name = path.filename().string();
+  bool weights = name.ends_with(".index.json");
+  for (const char* ending : {".safetensors", ".bin", ".pt", ".pth", ".gguf"})
+    weights = weights || name.ends_with(ending);
+  std::error_code ignored;
+  if (!weights || !std::filesystem::is_regular_file(path, ignored)) return;
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  const bool readable = name.find(".safetensors") != name.npos;
+  throw ConfigError(
+      fmt::format("{} = {} is a file of weights; a model is a folder with config.json and weights in safetensors: {}",
+                  what, in_quotes(path.string()),
+                  readable ? fmt::format("name {}", in_quotes(folder.string()))
+                           : "convert it to safetensors first, and name the folder"));
+}
+
 Json hf_config_of(const HfConfig& config, DType dtype) {
   Json json = config.json;
   // The name that the file already uses; newer versions of transformers write "dtype".

@@ -25,6 +25,9 @@ HfConfig parse_hf_config(nlohmann::json json, std::string_view source);
 // Of a model's folder, or of a config file itself.
 HfConfig read_hf_config(const std::filesystem::path& folder_or_file);
 
+// Throws ConfigError, beginning with `what`, where a path is that of weights alone: which folder is meant.
+void require_no_file_of_weights(const std::filesystem::path& path, std::string_view what);
+
 // The config.json to stand beside weights written as `dtype`: the one that was read, telling that type, and an
 // architecture where none was named (other programs choose their class by it).
 nlohmann::json hf_config_of(const HfConfig& config, DType dtype);

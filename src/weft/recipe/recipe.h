@@ -27,7 +27,9 @@ struct Recipe {
     bool operator==(const Data&) const = default;
   } data;
   struct Train {
-    int64_t seq_length = 1024, global_batch_size = 64, micro_batch_size = 4, train_iters = 1000;
+    int64_t seq_length = 1024, global_batch_size = 64, micro_batch_size = 4;
+    int64_t train_iters = 1000;  // 0: as epochs says, which is above 0 then
+    double epochs = 0;           // 0: as train_iters says
     std::string precision = "f32", grad_reduce_dtype = "f32", numerics = "fast";
     double loss_scale = 0, initial_loss_scale = 65536, min_loss_scale = 1;
     int64_t loss_scale_window = 1000, hysteresis = 2;
@@ -58,7 +60,7 @@ struct Recipe {
     bool operator==(const Parallel&) const = default;
   } parallel;
   struct Checkpoint {
-    int64_t save_interval = 0, keep_latest = 2;
+    int64_t save_interval = 0, keep_latest = 2, keep_best = 0;
     bool operator==(const Checkpoint&) const = default;
   } checkpoint;
   struct Run {

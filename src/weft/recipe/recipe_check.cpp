@@ -185,16 +185,40 @@ void check_pipeline(const Recipe::Parallel& p, Conflicts& c) {
             .nearest = "parallel.pipeline_layout = []"});
 }
 
+void check_length(const Recipe::Train& t, Conflicts& c) {
+  c.unless(t.train_iters > 0 || t.epochs > 0, {.key = "train.train_iters",
+                                               .others = {"train.epochs"},
+                                               .expected = "a whole number of at least 1, or train.epochs above 0"});
+  c.unless(t.train_iters == 0 || t.epochs == 0,
+           {.key = "train.epochs",
+            .others = {"train.train_iters"},
+            .expected = fmt::format("0 beside train.train_iters = {}: one of them says how long the run is, the other "
+                                    "is 0 or left out",
+                                    t.train_iters)});
+}
+
+void check_best(const Recipe& r, Conflicts& c) {
+  const bool has_valid = !r.data.valid.empty() || r.data.valid_fraction > 0;
+  c.unless(r.checkpoint.keep_best == 0 || (has_valid && r.train.eval_interval > 0),
+           {.key = "checkpoint.keep_best",
+            .others = {"data.valid", "data.valid_fraction", "train.eval_interval"},
+            .expected = fmt::format("0, or held-out losses to choose by: set {}{}{}",
+                                    has_valid ? "" : "data.valid or data.valid_fraction",
+                                    has_valid || r.train.eval_interval > 0 ? "" : ", and ",
+                                    r.train.eval_interval > 0 ? "" : "train.eval_interval")});
+}
+
 void check_learning_rate(const Recipe::Optimizer& o, int64_t train_iters, Conflicts& c) {
+  c.unless(o.min_lr <= o.lr, {.key = "optimizer.min_lr",
+                              .others = {"optimizer.lr"},
+                              .expected = fmt::format("at most optimizer.lr = {}", o.lr)});
   const bool own_end = o.lr_decay_iters > 0;
+  if (!own_end && train_iters == 0) return;  // judged when the steps of train.epochs are known
   const int64_t end = own_end ? o.lr_decay_iters : train_iters;
   const std::string end_key = own_end ? "optimizer.lr_decay_iters" : "train.train_iters";
   c.unless(o.lr_warmup_iters <= end, {.key = "optimizer.lr_warmup_iters",
                                       .others = {end_key},
                                       .expected = fmt::format("at most {} = {}", end_key, end)});
-  c.unless(o.min_lr <= o.lr, {.key = "optimizer.min_lr",
-                              .others = {"optimizer.lr"},
-                              .expected = fmt::format("at most optimizer.lr = {}", o.lr)});
   c.unless(o.lr_decay_style != "wsd" ||
                (o.lr_wsd_decay_iters > 0 && o.lr_wsd_decay_iters <= end - std::min(end, o.lr_warmup_iters)),
            {.key = "optimizer.lr_wsd_decay_iters",
@@ -260,6 +284,8 @@ std::vector<Conflict> conflicts(const Recipe& recipe) {
   check_order(recipe.parallel, c);
   check_data(recipe.data, recipe.train, c);
   check_pipeline(recipe.parallel, c);
+  check_length(recipe.train, c);
+  check_best(recipe, c);
   check_learning_rate(recipe.optimizer, recipe.train.train_iters, c);
   return c.take();
 }

@@ -69,7 +69,11 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
       {"train.global_batch_size", &t.global_batch_size, count(1), "samples of a step"},
       {"train.micro_batch_size", &t.micro_batch_size, count(1, 1 << 16),
        "samples that go through the model at once, on one rank"},
-      {"train.train_iters", &t.train_iters, count(1), "steps of the whole run"},
+      {"train.train_iters", &t.train_iters, count(0),
+       "steps of the whole run; a run may be given more of them later, as said below; 0: as train.epochs says"},
+      {"train.epochs", &t.epochs, at_least(0),
+       "instead: how often the run sees each sample, 1.5 is one and a half times; becomes train.train_iters as soon as "
+       "the data is known; 0: train.train_iters says it"},
       {"train.precision", &t.precision, one_of({"f32", "bf16", "fp16", "f64"}),
        "of compute; bf16 and fp16 keep f32 masters and sum gradients in f32, fp16 scales the loss; backend ref "
        "computes "
@@ -172,6 +176,9 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
       {"checkpoint.save_interval", &c.save_interval, count(0),
        "steps between checkpoints; the last step is always saved, 0: only that", kMayChange},
       {"checkpoint.keep_latest", &c.keep_latest, count(0), "newest checkpoints to keep; 0: all", kMayChange},
+      {"checkpoint.keep_best", &c.keep_best, count(0),
+       "checkpoints to keep beside them: of the steps with the least held-out loss, which are saved for it; 0: none",
+       kMayChange},
 
       {"run.dir", &r.run.dir, {}, "the run folder: records and checkpoints", kMayChange},
       {"run.backend", &r.run.backend, one_of({"auto", "cpu", "cuda", "ref"}),

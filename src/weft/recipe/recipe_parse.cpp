@@ -7,6 +7,7 @@
 #include "weft/base/error.h"
 #include "weft/base/json.h"
 #include "weft/base/nearest.h"
+#include "weft/recipe/recipe_hints.h"
 #include "weft/recipe/recipe_read.h"
 
 namespace weft {
@@ -55,7 +56,7 @@ class Parser {
         if (!is_section(section))
           refuse_name(section, node, place(name.source()));
         else if (inside == nullptr)
-          add(place(name.source()), fmt::format("{} = {}: expected a section, [{}]", section, shown(node), section));
+          refuse_section(section, node, place(name.source()));
         continue;
       }
       for (const auto& [key, value] : *inside) {
@@ -84,9 +85,13 @@ class Parser {
     }
     if (key != nullptr)
       set(*key, *value.get("v"), here);
+    else if (is_section(name))
+      refuse_section(name, *value.get("v"), here);
     else
       refuse_name(name, *value.get("v"), here);
   }
+
+  bool is_given(const std::string& key) const { return places_.count(key) > 0; }
 
   // After all values: those that are missing, and those that do not fit each other.
   void check(const Recipe& recipe) {
@@ -161,15 +166,29 @@ class Parser {
     std::string expected = expectation(key);
     if (key.allowed.max == kMostCount) expected += fmt::format(" and at most {}", int64_t(kMostCount));
     if (value.is_string() && !key.allowed.choices.empty()) {
-      const std::string near = nearest_name(*value.value<std::string>(), key.allowed.choices);
-      if (!near.empty()) expected += fmt::format("; did you mean \"{}\"?", near);
+      const std::string given = *value.value<std::string>(), near = nearest_name(given, key.allowed.choices);
+      if (const std::string hint = hint_of_value(key.name, given); !hint.empty())
+        expected += "; " + hint;
+      else if (!near.empty())
+        expected += fmt::format("; did you mean \"{}\"?", near);
     }
     add(where, fmt::format("{} = {}: expected {}", key.name, shown(value), expected));
+  }
+
+  // optimizer = "adam"
+  void refuse_section(const std::string& section, const toml::node& value, const Place& where) {
+    std::string text = fmt::format("{} = {}: expected a section, [{}]", section, shown(value), section);
+    if (value.is_string() && value.value<std::string>() != "")
+      if (const std::string hint = hint_of_section(section, *value.value<std::string>()); !hint.empty())
+        text += ", as in " + hint;
+    add(where, text);
   }
 
   void refuse_name(const std::string& name, const toml::node& value, const Place& where) {
     const std::string problem = fmt::format("no recipe key {} (= {})", plain(name), shown(value));
     if (problems_.size() >= kMaxProblems) return add(where, problem);  // hardly told, and there may be very many
+    if (const std::string hint = hint_of_key(name); !hint.empty() && !value.is_table())
+      return add(where, problem + "; " + hint);
     std::string meant;
     if (name.find('.') == std::string::npos && value.is_table()) {
       std::vector<std::string> sections;
@@ -198,6 +217,7 @@ Recipe parse_recipe(const std::string& text, const std::string& source, const st
   Parser parser(recipe, source);
   parser.table(parse_toml(text, source));
   for (const std::string& o : overrides) parser.override_with(o);
+  if (recipe.train.epochs > 0 && !parser.is_given("train.train_iters")) recipe.train.train_iters = 0;
   if (recipe.run.backend == "ref") recipe.train.precision = "f64";  // it computes in nothing else
   parser.check(recipe);
   parser.throw_problems();
