@@ -263,6 +263,35 @@ TEST(TokenizerFiles, AreEnoughInAFolderOfTheirOwn) {
   EXPECT_EQ(find_tokenizer(""), "");
 }
 
+TEST(TokenizerFiles, OfBytesAreReadAsBytesAndByOtherProgramsAsTheSameIds) {
+  const testing::TempDir dir;
+  spill(dir / "tokenizer.json", byte_tokenizer_json());
+  EXPECT_EQ(read_tokenizer(dir.path())->fingerprint(), make_byte_tokenizer()->fingerprint());
+  auto json = nlohmann::json::parse(byte_tokenizer_json());
+  json["version"] = "another";
+  spill(dir / "tokenizer.json", json.dump());
+  const auto other = read_tokenizer(dir.path());
+  EXPECT_NE(other->fingerprint(), make_byte_tokenizer()->fingerprint());
+  const std::string text = " Hugs, the\t42nd: caf\u00e9\n\x7f";
+  EXPECT_EQ(testing::ids_of(*other, text), testing::ids_of(*make_byte_tokenizer(), text));
+  EXPECT_EQ(other->end_of_document(), 256);
+  EXPECT_EQ(other->vocab_size(), 257);
+}
+
+TEST(TokenizerFiles, OfAFolderAreAllItsFormsAndTemplates) {
+  const testing::TempDir dir;
+  spill(dir / "tokenizer.json", R"({"model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}})");
+  for (const char* name : {"tokenizer.model", "vocab.json", "merges.txt", "chat_template.jinja", "notes.txt"})
+    spill(dir / name, "{}");
+  std::filesystem::create_directory(dir / "additional_chat_templates");
+  spill(dir / "additional_chat_templates/tool_use.jinja", "x");
+  std::string names;
+  for (const TokenizerFile& file : tokenizer_files(dir.path())) names += file.name + " ";
+  EXPECT_EQ(names,
+            "tokenizer.json additional_chat_templates/tool_use.jinja chat_template.jinja merges.txt tokenizer.model "
+            "vocab.json ");
+}
+
 TEST(TokenizerFilesSlow, OfEveryKindAreEnough) {
   WEFT_NEEDS_SHARED();
   const auto folder = testing::shared_dir() / "data/tokenizers";

@@ -164,15 +164,46 @@ TEST(RunTokenizer, WithoutOneInTheModelsFolderItIsTheDatasets) {
   EXPECT_TRUE(again.warnings.empty());
   EXPECT_EQ(keep_tokenizer(again, f.at("run")), std::nullopt);
   EXPECT_EQ(text_tokenizer_of(r), f.at("run/tokenizer"));
-  // Another recipe in a folder that nobody took: bytes need none.
+  // Another recipe in a folder that nobody took.
   const RunTokenizer bytes = judge_tokenizer(f.recipe({"bytes"}), 257);
   spill(f.at("run/tokenizer/mine.txt"), "notes");
   EXPECT_THROW(keep_tokenizer(bytes, f.at("run")), FileError);
   EXPECT_TRUE(fs::remove(f.at("run/tokenizer/mine.txt")));
   EXPECT_EQ(keep_tokenizer(bytes, f.at("run")), std::nullopt);
+  EXPECT_EQ(fingerprint_of(kept_tokenizer(f.at("run"))), "byte-1");
+  EXPECT_EQ(text_tokenizer_of(f.recipe({"in.jsonl"})), "auto");
+  EXPECT_EQ(keep_tokenizer({}, f.at("run")), std::nullopt);
   EXPECT_EQ(kept_tokenizer(f.at("run")), "");
   EXPECT_EQ(text_tokenizer_of(f.recipe({"bytes", "in.jsonl"})), "byte");
-  EXPECT_EQ(text_tokenizer_of(f.recipe({"in.jsonl"})), "auto");
+}
+
+TEST(RunTokenizer, OfTextsIsKeptWhereTheModelsFolderDoesNotHoldAllOfIt) {
+  const Files f;
+  EXPECT_EQ(judge_tokenizer(f.recipe({"in.jsonl"}), kWords).path, "byte");
+  EXPECT_EQ(judge_tokenizer(f.recipe({"some.bin"}), kWords).path, "");  // ids of which nothing is known
+  EXPECT_EQ(judge_tokenizer(f.recipe({"some.bin"}, f.at("mine.json")), kWords).path, f.at("mine.json"));
+  f.give_model("mine.json");
+  EXPECT_EQ(judge_tokenizer(f.recipe({"in.jsonl"}), kWords).path, "");
+  EXPECT_EQ(judge_tokenizer(f.recipe({"in.jsonl"}, f.at("mine.json")), kWords).path, "");
+  EXPECT_EQ(judge_tokenizer(f.recipe({"in.jsonl"}, f.at("other.json")), kWords).path, f.at("other.json"));
+  EXPECT_EQ(judge_tokenizer(f.recipe({"in.jsonl"}, "byte"), kWords).path, "byte");
+  spill(f.at("chat_template.jinja"), "{{ messages }}");  // beside mine.json, and not in the model's folder
+  EXPECT_EQ(judge_tokenizer(f.recipe({"in.jsonl"}, f.at("mine.json")), kWords).path, f.at("mine.json"));
+  EXPECT_SAYS(f.refused(f.recipe({"in.jsonl"}, f.at("none.json"))), "cannot be read");
+}
+
+TEST(RunTokenizer, NamesOfChatTemplatesLeadToNoOtherFolder) {
+  const Files f;
+  fs::create_directory(f.at("run"));
+  RunTokenizer t{.path = "byte", .fingerprint = "byte-1"};
+  t.chat_templates = {{"default", "a"}, {"tool_use", "b"}, {"../../x", "c"}, {".hidden", "d"}};
+  EXPECT_EQ(keep_tokenizer(t, f.at("run")), std::nullopt);
+  size_t files = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(f.at("run"))) files += entry.is_regular_file();
+  EXPECT_EQ(files, 3u);
+  EXPECT_EQ(testing::slurp(f.at("run/tokenizer/chat_template.jinja")), "a");
+  EXPECT_EQ(testing::slurp(f.at("run/tokenizer/additional_chat_templates/tool_use.jinja")), "b");
+  EXPECT_EQ(keep_tokenizer(t, f.at("run")), std::nullopt);  // all of these are its own
 }
 
 TEST(RunTokenizer, ADatasetsTokenizerThatIsGoneIsToldAtTheStart) {

@@ -94,6 +94,9 @@ class ChatTemplate {
 // chat_template.json, or chat_template in tokenizer_config.json: one, or several with names. Special tokens are those
 // of tokenizer_config.json and special_tokens_map.json. Throws FileError where there is none, or where it is broken.
 ChatTemplate read_chat_template(const std::filesystem::path& tokenizer, const TemplateChoice& choice = {});
+// The texts that it chooses among, by name; empty where there is none. Throws FileError where a file cannot be read.
+std::map<std::string, std::string> chat_template_texts(const std::filesystem::path& tokenizer,
+                                                       const TemplateChoice& choice = {});
 
 struct TokenizedConversation {
   std::vector<int32_t> ids;

@@ -56,6 +56,10 @@ Sources of_folder(const fs::path& folder) {
   return sources;
 }
 
+fs::path folder_of(const fs::path& tokenizer) {
+  return fs::is_directory(tokenizer) ? tokenizer : tokenizer.parent_path();
+}
+
 // "<s>", or {"content": "<s>", ...}
 std::string token_text(const nlohmann::json& v) {
   if (v.is_string()) return v.get<std::string>();
@@ -75,6 +79,23 @@ Value special_tokens(const fs::path& folder) {
   return tokens;
 }
 
+// The built-in template of that name, unless a file has it; or null.
+const BuiltInTemplate* built_in_of(const TemplateChoice& choice) {
+  return is_there(choice.file) ? nullptr : built_in_template(choice.file.string());
+}
+
+Sources sources_of(const fs::path& tokenizer, const TemplateChoice& choice) {
+  if (const BuiltInTemplate* built_in = built_in_of(choice))
+    return {{"default", {std::string(built_in->text), choice.file.string()}}};
+  if (!choice.file.empty() && !is_there(choice.file))
+    throw FileError(
+        fmt::format("{}: there is no such file, and no chat template of this name is built in; there are {}",
+                    choice.file.string(), built_in_template_names()));
+  if (choice.file.empty()) return tokenizer == "byte" ? Sources() : of_folder(folder_of(tokenizer));
+  if (choice.file.extension() == ".json") return of_config(choice.file);
+  return {{"default", of_file(choice.file)}};
+}
+
 std::string names_of(const Sources& sources) {
   std::string names;
   for (const auto& [name, source] : sources) names += (names.empty() ? "" : ", ") + name;
@@ -84,22 +105,7 @@ std::string names_of(const Sources& sources) {
 }  // namespace
 
 ChatTemplate read_chat_template(const fs::path& tokenizer, const TemplateChoice& choice) {
-  const bool has_folder = tokenizer != "byte";
-  const fs::path folder = fs::is_directory(tokenizer) ? tokenizer : tokenizer.parent_path();
-  const BuiltInTemplate* built_in = is_there(choice.file) ? nullptr : built_in_template(choice.file.string());
-  if (!choice.file.empty() && built_in == nullptr && !is_there(choice.file))
-    throw FileError(
-        fmt::format("{}: there is no such file, and no chat template of this name is built in; there are {}",
-                    choice.file.string(), built_in_template_names()));
-  Sources sources;
-  if (choice.file.empty() && has_folder)
-    sources = of_folder(folder);
-  else if (built_in != nullptr)
-    sources["default"] = {std::string(built_in->text), choice.file.string()};
-  else if (choice.file.extension() == ".json")
-    sources = of_config(choice.file);
-  else if (!choice.file.empty())
-    sources["default"] = of_file(choice.file);
+  const Sources sources = sources_of(tokenizer, choice);
   const std::string where = choice.file.empty() ? tokenizer.string() : choice.file.string();
   const std::string needed = choice.name.empty() ? "default" : choice.name;
   if (sources.empty())
@@ -113,12 +119,19 @@ ChatTemplate read_chat_template(const fs::path& tokenizer, const TemplateChoice&
   for (const auto& [name, source] : sources)
     if (name == needed || (choice.name.empty() && name == "tool_use"))
       templates.emplace(name, Template(source.text, source.name));
-  Value tokens = has_folder ? special_tokens(folder) : make_dict();
+  Value tokens = tokenizer == "byte" ? make_dict() : special_tokens(folder_of(tokenizer));
+  const BuiltInTemplate* built_in = built_in_of(choice);
   if (built_in != nullptr && tokens.dict().get("bos_token") == nullptr && tokens.dict().get("eos_token") == nullptr) {
     tokens.dict().set("bos_token", built_in->bos);
     tokens.dict().set("eos_token", built_in->eos);
   }
   return ChatTemplate(std::move(templates), std::move(tokens), choice.name);
+}
+
+std::map<std::string, std::string> chat_template_texts(const fs::path& tokenizer, const TemplateChoice& choice) {
+  std::map<std::string, std::string> texts;
+  for (const auto& [name, source] : sources_of(tokenizer, choice)) texts[name] = source.text;
+  return texts;
 }
 
 }  // namespace weft::chat

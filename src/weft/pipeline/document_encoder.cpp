@@ -25,10 +25,9 @@ DocumentEncoder::DocumentEncoder(const TokensConfig& config, bool has_conversati
     : config_(config), tokenizer_(read_named("tokens.tokenizer", [&] { return read_tokenizer(config.tokenizer); })) {
   if (!has_conversations) return;
   options_.now = chat::day_named(config.template_date, "tokens.template_date");
-  chat_ = read_named("tokens.chat_template", [&] {
-    return chat::read_chat_template(config.tokenizer,
-                                    {.file = config.chat_template, .name = {}, .option = "tokens.chat_template"});
-  });
+  const chat::TemplateChoice choice{.file = config.chat_template, .name = {}, .option = "tokens.chat_template"};
+  chat_ = read_named("tokens.chat_template", [&] { return chat::read_chat_template(config.tokenizer, choice); });
+  chat_templates_ = chat::chat_template_texts(config.tokenizer, choice);
 }
 
 nlohmann::json DocumentEncoder::parameters() const {

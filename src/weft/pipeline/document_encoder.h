@@ -1,5 +1,6 @@
 // From a document to its tokens, and which of them are trained on.
 #pragma once
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -28,6 +29,8 @@ class DocumentEncoder {
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   bool has_masks() const { return chat_.has_value(); }
+  // The texts of the templates of conversations, by name; none without conversations.
+  const std::map<std::string, std::string>& chat_templates() const { return chat_templates_; }
   // What its results depend on beside the keys of [tokens], for the stage's manifest.
   nlohmann::json parameters() const;
   // A Drop where the tokenizer cannot encode a text, where the template refuses a conversation, or where what the
@@ -38,6 +41,7 @@ class DocumentEncoder {
   TokensConfig config_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::optional<chat::ChatTemplate> chat_;
+  std::map<std::string, std::string> chat_templates_;
   chat::RenderOptions options_;
 };
 

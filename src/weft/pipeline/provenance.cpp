@@ -8,6 +8,7 @@
 #include "weft/base/error.h"
 #include "weft/base/json.h"
 #include "weft/base/mapped_file.h"
+#include "weft/chat/conversation.h"
 #include "weft/data/id_view.h"
 #include "weft/pipeline/hashing.h"
 #include "weft/pipeline/shard.h"
@@ -49,6 +50,23 @@ std::vector<std::string> rules_of(const nlohmann::json& parameters) {
   return {names.begin(), names.end()};
 }
 
+// A weft that did not keep the texts has the file's hash: the file itself, where it is there still.
+std::map<std::string, std::string> templates_in(const JsonFields& stage, const std::string& manifest) {
+  std::map<std::string, std::string> templates;
+  if (stage.has("chat_templates")) {
+    const JsonFields texts = stage.object("chat_templates");
+    for (const auto& one : texts.json().items()) templates[one.key()] = texts.string(one.key());
+    return templates;
+  }
+  const JsonFields parameters = stage.object("parameters");
+  if (!parameters.has("chat_template") || !parameters.object("chat_template").has("template")) return templates;
+  const fs::path file = parse_json(parameters.string("tokens.chat_template"), manifest).get<std::string>();
+  std::error_code ignored;
+  if (!fs::exists(file, ignored) || hash_of_file(file) != parameters.object("chat_template").string("template"))
+    return templates;
+  return chat::chat_template_texts("byte", {.file = file});
+}
+
 // Of the manifest's tokens stage.
 DatasetTokenizer tokenizer_in(const JsonFields& stage, const fs::path& folder) {
   const JsonFields parameters = stage.object("parameters");
@@ -57,7 +75,8 @@ DatasetTokenizer tokenizer_in(const JsonFields& stage, const fs::path& folder) {
   return {.folder = folder,
           .name = name,
           .fingerprint = parameters.string("tokenizer"),
-          .vocab_size = stage.has("vocab_size") ? stage.integer("vocab_size", {.min = 1}) : 0};
+          .vocab_size = stage.has("vocab_size") ? stage.integer("vocab_size", {.min = 1}) : 0,
+          .chat_templates = templates_in(stage, (folder / "manifest.json").string())};
 }
 
 }  // namespace

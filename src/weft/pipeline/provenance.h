@@ -25,6 +25,8 @@ struct DatasetTokenizer {
   std::string name;              // as pipeline.toml has it: "byte", or a path
   std::string fingerprint;       // when the dataset was made
   int64_t vocab_size = 0;        // one more than its largest id; 0: made by a weft that did not say
+  // Of conversations: the texts of the templates that they were rendered with, by name ("default", "tool_use").
+  std::map<std::string, std::string> chat_templates = {};
 };
 // By where `tokens` (a prefix, .bin or .idx) lies: none where that is no dataset. A cheap proof that the file is the
 // one that the manifest means: all of it up to 64 MiB, beyond that pieces. Throws FileError where it is not, by name,

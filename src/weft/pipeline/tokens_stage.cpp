@@ -182,8 +182,9 @@ StageResult run_tokens_stage(const PipelineConfig& config, const StageResult& be
   encode_all(Encode(config, encoder, context.samples), folder, before, context);
   nlohmann::json files;
   if (!context.helps) files = write_token_files(config, encoder, folder, before, context);
-  folder.complete(int64_t(before.shards.size()), context,
-                  {{"files", files}, {"vocab_size", encoder.tokenizer().vocab_size()}});
+  nlohmann::json more{{"files", files}, {"vocab_size", encoder.tokenizer().vocab_size()}};
+  if (!encoder.chat_templates().empty()) more["chat_templates"] = encoder.chat_templates();
+  folder.complete(int64_t(before.shards.size()), context, more);
   folder.remove_work_folder();
   return open_stage(path);
 }

@@ -1,3 +1,6 @@
+#include <nlohmann/json.hpp>
+
+#include "weft/tokenize/byte_alphabet.h"
 #include "weft/tokenize/tokenizer.h"
 
 namespace weft {
@@ -26,5 +29,23 @@ class ByteTokenizer final : public Tokenizer {
 }  // namespace
 
 std::unique_ptr<Tokenizer> make_byte_tokenizer() { return std::make_unique<ByteTokenizer>(); }
+
+std::string byte_tokenizer_json() {
+  const ByteAlphabet alphabet;
+  nlohmann::json vocabulary;
+  for (int b = 0; b < kEnd; ++b) vocabulary[alphabet.to_text(std::string(1, char(b)))] = b;
+  const nlohmann::json bytes{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
+  const nlohmann::json end{{"id", kEnd},          {"content", "<|endoftext|>"}, {"special", true},
+                           {"normalized", false}, {"single_word", false},       {"lstrip", false},
+                           {"rstrip", false}};
+  const nlohmann::json model{{"type", "BPE"}, {"vocab", vocabulary}, {"merges", nlohmann::json::array()}};
+  return nlohmann::json{{"version", "1.0"},
+                        {"added_tokens", nlohmann::json::array({end})},
+                        {"pre_tokenizer", bytes},
+                        {"decoder", bytes},
+                        {"model", model}}
+             .dump(1) +
+         "\n";
+}
 
 }  // namespace weft

@@ -82,6 +82,7 @@ bool is_vocabulary(const nlohmann::json& json) {
 }
 
 std::unique_ptr<Tokenizer> read_json(const fs::path& path, const MappedFile& file) {
+  if (file.text() == byte_tokenizer_json()) return make_byte_tokenizer();
   nlohmann::json json = parse_json(file.text(), path.string(), kTokenizerJson);
   const Companions companions = read_companions(path.parent_path());
   if (!is_vocabulary(json))
@@ -137,7 +138,7 @@ std::vector<TokenizerFile> tokenizer_files(const fs::path& path) {
   const MappedFile content(file);
   std::vector<TokenizerFile> files;
   if (file.filename().string().ends_with("vocab.txt") || !is_json(file, content)) {
-    files.push_back({file, name_in_folder(file, content)});
+    files.push_back({file, folder ? file.filename().string() : name_in_folder(file, content)});
   } else if (is_vocabulary(parse_json(content.text(), file.string(), kTokenizerJson))) {
     files = {{file, "vocab.json"}, {merges_beside(file), "merges.txt"}};
   } else {
@@ -146,8 +147,20 @@ std::vector<TokenizerFile> tokenizer_files(const fs::path& path) {
   std::vector<std::string> others{"tokenizer_config.json", "chat_template.jinja", "chat_template.json"};
   if (!is_there(beside / "tokenizer.json") || file.filename() == "tokenizer.json")  // as read_companions does
     others.insert(others.end(), {"special_tokens_map.json", "added_tokens.json"});
-  for (const std::string& name : others)
-    if (is_there(beside / name)) files.push_back({beside / name, name});
+  if (folder) {  // none of these is found before the first
+    others.insert(others.end(), std::begin(kFiles), std::end(kFiles));
+    others.insert(others.end(), {"merges.txt", "vocab.bpe"});
+  }
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(beside / "additional_chat_templates", ignored))
+    if (entry.path().extension() == ".jinja")
+      others.push_back("additional_chat_templates/" + entry.path().filename().string());
+  std::sort(others.begin(), others.end());
+  for (const std::string& name : others) {
+    const auto same = [&](const TokenizerFile& f) { return f.name == name; };
+    if (is_there(beside / name) && std::none_of(files.begin(), files.end(), same))
+      files.push_back({beside / name, name});
+  }
   return files;
 }
 

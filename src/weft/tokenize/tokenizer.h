@@ -64,6 +64,9 @@ class TextStream {
 
 // Ids 0 .. 255 are bytes, 256 ends a document. Needs no file.
 std::unique_ptr<Tokenizer> make_byte_tokenizer();
+// The same as a tokenizer.json, for the folder of a model: other programs read it, and make the same ids of a text that
+// is UTF-8; read_tokenizer knows it for the byte tokenizer as long as nothing in it is changed.
+std::string byte_tokenizer_json();
 
 // A SentencePiece model, read by its own library. What stands around a text is as tokenizer_config.json beside it says
 // (add_bos_token, add_eos_token, the names of both); where it is silent, the token that begins a text where the model
@@ -88,7 +91,9 @@ struct TokenizerFile {
   std::filesystem::path from;
   std::string name;
 };
-// All that the tokenizer at `path` is read from, with chat templates beside it. Throws FileError where there is none.
+// All that the tokenizer at `path` is read from, with chat templates beside it ("additional_chat_templates/x.jinja"
+// among them); of a folder also other forms of the tokenizer that it holds, for other programs. Throws FileError where
+// there is none.
 std::vector<TokenizerFile> tokenizer_files(const std::filesystem::path& path);
 
 // By the name in a recipe: "byte", a path as for read_tokenizer, or "auto" (what the model's folder holds; without

@@ -1,12 +1,14 @@
 #include "weft/train/run_tokenizer.h"
 
 #include <algorithm>
-#include <set>
+#include <map>
 
 #include "weft/base/error.h"
-#include "weft/checkpoint/durable_file.h"
+#include "weft/base/mapped_file.h"
+#include "weft/chat/conversation.h"
 #include "weft/data/token_source.h"
 #include "weft/tokenize/tokenizer.h"
+#include "weft/train/checkpoint_companions.h"
 #include "weft/train/checkpoint_state.h"
 #include "weft/train/data_files.h"
 
@@ -16,6 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kAuto = "auto";
+
+constexpr const char* kByte = "byte";
 
 bool is_of_bytes(const DatasetTokenizer& t) { return t.fingerprint == make_byte_tokenizer()->fingerprint(); }
 
@@ -59,6 +63,35 @@ std::string why_lost(const DatasetTokenizer& t) {
   return now.fingerprint.empty() ? now.why_not : fmt::format("{} is now another, {}", t.name, now.fingerprint);
 }
 
+bool same_content(const fs::path& a, const fs::path& b) {
+  std::error_code ignored;
+  return fs::exists(b, ignored) && MappedFile(a).text() == MappedFile(b).text();
+}
+
+// Whether all that a tokenizer is read from, with its chat templates, stands in the model's folder too.
+bool is_in_folder(const std::string& tokenizer, const fs::path& model) {
+  if (tokenizer == kByte || find_tokenizer(model).empty()) return false;
+  const auto files = tokenizer_files(tokenizer);
+  return std::all_of(files.begin(), files.end(),
+                     [&](const TokenizerFile& f) { return same_content(f.from, model / f.name); });
+}
+
+// What a recipe names in data.tokenizer: text is read with it, also by what is made of the checkpoints later.
+RunTokenizer of_named(const Recipe& recipe) {
+  const std::string& name = recipe.data.tokenizer;
+  const Found here = look_at(name);
+  if (!here.fingerprint.empty())
+    return is_in_folder(name, recipe.model.path) ? RunTokenizer{}
+                                                 : RunTokenizer{.path = name, .fingerprint = here.fingerprint};
+  const std::string kept = kept_tokenizer(recipe.run.dir).string();
+  const std::string why = fmt::format("data.tokenizer = \"{}\" cannot be read: {}", name, here.why_not);
+  if (kept.empty() && has_texts(recipe)) throw ConfigError(why);
+  if (kept.empty()) return {.warnings = {why + "; weft eval and weft generate will need it"}};
+  return {.warnings = {fmt::format("{}; the run goes on with its own copy, {}", why, kept)},
+          .path = kept,
+          .fingerprint = look_at(kept).fingerprint};
+}
+
 class Judge {
  public:
   Judge(const Recipe& recipe, std::vector<DatasetTokenizer> datasets)
@@ -93,7 +126,7 @@ class Judge {
                         made(first()), made(t), first().name));
     if (!of_model_.empty())
       compare_with_model();
-    else if (!is_of_bytes(first()))
+    else
       take_from_dataset();
   }
 
@@ -111,6 +144,7 @@ class Judge {
   }
 
   void take_from_dataset() {
+    if (is_of_bytes(first())) return keep(kByte);
     const fs::path kept = kept_tokenizer(recipe_.run.dir);
     if (!kept.empty() && look_at(kept.string()).fingerprint == first().fingerprint) return keep(kept.string());
     const std::string why = why_lost(first());
@@ -123,22 +157,15 @@ class Judge {
   }
 
   void explicitly() {
+    result_ = of_named(recipe_);
     const std::string& name = recipe_.data.tokenizer;
-    const Found here = look_at(name);
-    if (here.fingerprint.empty()) {
-      result_.warnings.push_back(fmt::format(
-          "data.tokenizer = \"{}\" cannot be read: {}; weft eval and weft generate will need it", name, here.why_not));
-      if (const fs::path kept = kept_tokenizer(recipe_.run.dir); !kept.empty()) keep(kept.string());
-      return;
-    }
+    const std::string here = look_at(name).fingerprint;
     for (const DatasetTokenizer& t : datasets_)
-      if (t.fingerprint != here.fingerprint)
+      if (!here.empty() && t.fingerprint != here)
         result_.warnings.push_back(fmt::format(
             "{}, and data.tokenizer is another: {}; text is read with the latter, also by weft eval and weft "
             "generate",
-            made(t), named(name, here.fingerprint)));
-    if (here.fingerprint != first().fingerprint || is_of_bytes(first())) return;
-    if (of_model_.empty() || look_at(of_model_.string()).fingerprint != here.fingerprint) keep(name);
+            made(t), named(name, here)));
   }
 
   const Recipe& recipe_;
@@ -147,6 +174,43 @@ class Judge {
   const fs::path of_model_;  // empty: the folder holds none
   RunTokenizer result_;
 };
+
+// What text alone is read with: what the model's folder holds goes along by itself.
+RunTokenizer of_texts(const Recipe& recipe) {
+  if (recipe.data.tokenizer != kAuto) return of_named(recipe);
+  if (!has_texts(recipe) || !find_tokenizer(recipe.model.path).empty()) return {};
+  return {.path = kByte, .fingerprint = make_byte_tokenizer()->fingerprint()};
+}
+
+// None where they cannot be read.
+std::map<std::string, std::string> templates_at(const fs::path& tokenizer) {
+  try {
+    return chat::chat_template_texts(tokenizer);
+  } catch (const Error&) { return {}; }
+}
+
+// The checkpoints of a run on conversations get the templates that these were rendered with, whatever stands beside
+// the tokenizer.
+void add_chat_templates(const Recipe& recipe, const std::vector<DatasetTokenizer>& datasets, RunTokenizer& result) {
+  const DatasetTokenizer* first = nullptr;
+  for (const DatasetTokenizer& t : datasets) {
+    if (t.chat_templates.empty()) continue;
+    if (first == nullptr) first = &t;
+    if (t.chat_templates != first->chat_templates)
+      result.warnings.push_back(fmt::format(
+          "datasets {} and {} were rendered with different chat templates; checkpoints get those of the former",
+          first->folder.string(), t.folder.string()));
+  }
+  if (first == nullptr) return;
+  const std::string from = result.path.empty() ? recipe.model.path : result.path;
+  if (from != kByte && templates_at(from) == first->chat_templates) return;
+  if (result.path.empty()) {
+    if (find_tokenizer(from).empty()) return;  // of the tokenizer that is gone, which is told
+    result.path = from;
+    result.fingerprint = look_at(from).fingerprint;
+  }
+  result.chat_templates = first->chat_templates;
+}
 
 // Of the first dataset of a recipe; none also where it cannot be read any more.
 std::optional<DatasetTokenizer> dataset_of_run(const Recipe& recipe) {
@@ -183,7 +247,13 @@ void require_vocabulary(const std::vector<DatasetTokenizer>& datasets, int64_t v
 }
 
 std::string text_tokenizer_of(const Recipe& recipe) {
-  if (recipe.data.tokenizer != kAuto || !find_tokenizer(recipe.model.path).empty()) return recipe.data.tokenizer;
+  const std::string& name = recipe.data.tokenizer;
+  if (name != kAuto) {
+    std::error_code ignored;
+    const fs::path copy = kept_tokenizer(recipe.run.dir);
+    return name == kByte || copy.empty() || fs::exists(name, ignored) ? name : copy.string();
+  }
+  if (!find_tokenizer(recipe.model.path).empty()) return kAuto;
   if (!has_texts(recipe)) return kAuto;
   const auto datasets = tokenizers_of(recipe);
   if (datasets.empty()) return kAuto;
@@ -192,65 +262,29 @@ std::string text_tokenizer_of(const Recipe& recipe) {
 }
 
 RunTokenizer judge_tokenizer(const Recipe& recipe, int64_t vocab_size) {
-  std::vector<DatasetTokenizer> datasets = tokenizers_of(recipe);
-  if (datasets.empty()) return {};
+  const std::vector<DatasetTokenizer> datasets = tokenizers_of(recipe);
   require_vocabulary(datasets, vocab_size);
-  return Judge(recipe, std::move(datasets)).result();
+  RunTokenizer result = datasets.empty() ? of_texts(recipe) : Judge(recipe, datasets).result();
+  add_chat_templates(recipe, datasets, result);
+  return result;
 }
 
-namespace {
-
-// The folder is weft's; what somebody has put there is not.
-void refuse_other_files(const fs::path& folder) {
-  if (!fs::exists(folder)) return;
-  std::set<std::string> own;
-  if (!find_tokenizer(folder).empty())
-    for (const TokenizerFile& file : tokenizer_files(folder)) own.insert(file.name);
-  for (const auto& entry : fs::directory_iterator(folder))
-    if (!own.count(entry.path().filename().string()))
-      throw FileError(fmt::format("{}: is no file of the run's tokenizer, which weft keeps in this folder; move it",
-                                  entry.path().string()));
-}
-
-}  // namespace
-
-std::optional<std::string> keep_tokenizer(const RunTokenizer& tokenizer, const fs::path& run) {
-  const fs::path folder = run / "tokenizer";
-  std::error_code ignored;
-  if (tokenizer.path == folder) return {};
-  refuse_other_files(folder);
-  if (tokenizer.path.empty()) {
-    fs::remove_all(folder, ignored);
-    return {};
-  }
-  DurableFolder made(folder);
-  std::error_code error;
-  fs::create_directories(made.building(), error);
-  for (const TokenizerFile& file : tokenizer_files(tokenizer.path))
-    if (!error) fs::copy_file(file.from, made.building() / file.name, error);
-  if (error)
-    throw FileError(fmt::format("{}: the tokenizer {} cannot be copied there: {}", folder.string(), tokenizer.path,
-                                error.message()));
-  if (look_at(made.building().string()).fingerprint != tokenizer.fingerprint) {
-    fs::remove_all(folder, ignored);
-    return fmt::format(
-        "the files of tokenizer {} would be another by themselves: checkpoints will have none, and weft "
-        "eval and weft generate will need --tokenizer {}",
-        tokenizer.path, tokenizer.path);
-  }
-  made.commit();
-  return {};
-}
-
-fs::path kept_tokenizer(const fs::path& run) {
-  std::error_code ignored;
-  const fs::path folder = run / "tokenizer";
-  return fs::is_directory(folder, ignored) ? folder : fs::path();
+bool is_tokenizer_kept(const Recipe& recipe) {
+  if (recipe.data.tokenizer == kAuto || !kept_tokenizer(recipe.run.dir).empty()) return true;
+  try {
+    return is_in_folder(recipe.data.tokenizer, recipe.model.path);
+  } catch (const Error&) { return false; }
 }
 
 ModelTokenizer tokenizer_of_model(const fs::path& folder, const std::optional<Recipe>& trained,
                                   const std::string& given) {
   if (given != kAuto) return {.name = given, .note = ""};
+  if (const auto own = tokenizer_in_checkpoint(folder); own && !own->empty()) {
+    std::error_code ignored;
+    if (fs::exists(folder / *own, ignored)) return {.name = (folder / *own).string(), .note = ""};
+    throw ConfigError(
+        fmt::format("{}: its tokenizer, {}, is gone; restore it, or give one by --tokenizer", folder.string(), *own));
+  }
   if (trained && trained->data.tokenizer != kAuto) {
     const std::string& name = trained->data.tokenizer;
     const fs::path here = find_tokenizer(folder);

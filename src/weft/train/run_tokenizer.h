@@ -8,6 +8,7 @@
 
 #include "weft/pipeline/provenance.h"
 #include "weft/recipe/recipe.h"
+#include "weft/train/kept_tokenizer.h"
 
 namespace weft {
 
@@ -24,26 +25,19 @@ void require_vocabulary(const std::vector<DatasetTokenizer>& datasets, int64_t v
 // holds no tokenizer, that of the run's dataset. Throws as training_files_of.
 std::string text_tokenizer_of(const Recipe& recipe);
 
-// What is to be done about the tokenizer of a run on datasets.
-struct RunTokenizer {
-  std::vector<std::string> warnings;
-  // Of the tokenizer that checkpoints get in place of what the model's folder holds: its path, and what it is there.
-  // Empty: what the folder holds.
-  std::string path, fingerprint;
-};
 // Reads tokenizers; changes nothing. Throws ConfigError where datasets have more ids than the model; where
 // data.tokenizer is "auto" and datasets were made with another tokenizer than the model's folder holds, or than each
-// other: of a run that has checkpoints that is a warning.
+// other: of a run that has checkpoints that is a warning; where data.tokenizer cannot be read and there are texts that
+// need it.
 RunTokenizer judge_tokenizer(const Recipe& recipe, int64_t vocab_size);
 
-// Makes the folder RUN/tokenizer, or removes it. A warning, where the files alone would be another tokenizer. Throws
-// FileError, also where the folder has other files. For the first rank, when the run's folder is there.
-std::optional<std::string> keep_tokenizer(const RunTokenizer& tokenizer, const std::filesystem::path& run);
-// That folder, where it is there; else empty.
-std::filesystem::path kept_tokenizer(const std::filesystem::path& run);
+// Whether the checkpoints of the run get the tokenizer that its text is read with: from RUN/tokenizer, or as what the
+// model's folder holds. Not so where data.tokenizer could not be read.
+bool is_tokenizer_kept(const Recipe& recipe);
 
-// The tokenizer of text for a model, as open_tokenizer takes it. `given` is asked first, "auto" means that of the
-// model's run (where the model is a checkpoint, `trained` is its recipe), of its folder, or of the run's dataset.
+// The tokenizer of text for a model, as open_tokenizer takes it. `given` is asked first; "auto" means the one that a
+// checkpoint says it holds; where it says nothing, that of the model's run (`trained` is its recipe), of its folder, or
+// of the run's dataset.
 struct ModelTokenizer {
   std::string name;
   std::string note;  // empty, or that and why bytes are only a guess
