@@ -51,12 +51,13 @@ using Names = std::vector<std::string>;
 
 TEST(CheckpointFolders, TheNewestStayWhateverTheirNumber) {
   const std::vector<fs::path> all{"a", "b", "c"};
-  EXPECT_EQ(surplus_of(all, 2), std::vector<fs::path>{"a"});
-  EXPECT_EQ(surplus_of(all, 1), (std::vector<fs::path>{"a", "b"}));
-  EXPECT_TRUE(surplus_of(all, 3).empty());
-  EXPECT_TRUE(surplus_of(all, 0).empty());
+  EXPECT_EQ(surplus_of(all, {.latest = 2, .best = {}}), std::vector<fs::path>{"a"});
+  EXPECT_EQ(surplus_of(all, {.latest = 1, .best = {}}), (std::vector<fs::path>{"a", "b"}));
+  EXPECT_TRUE(surplus_of(all, {.latest = 3, .best = {}}).empty());
+  EXPECT_TRUE(surplus_of(all, {.latest = 0, .best = {}}).empty());
+  EXPECT_EQ(surplus_of(all, {.latest = 1, .best = {"a"}}), std::vector<fs::path>{"b"});  // the best stay
   const Folder run({5, 20, 100});
-  prune_checkpoints(run.dir.path(), 2);
+  prune_checkpoints(run.dir.path(), {.latest = 2, .best = {}});
   EXPECT_EQ(run.names(), (Names{"step-100", "step-20"}));
 }
 
@@ -69,7 +70,7 @@ TEST(CheckpointFolders, KilledAtAnyMomentOfPruningNoHalfCheckpointKeepsItsName) 
     const pid_t pid = fork();
     if (pid == 0) {
       int left = changes;
-      prune_checkpoints(run.dir.path(), 1, [&] {
+      prune_checkpoints(run.dir.path(), {.latest = 1, .best = {}}, [&] {
         if (left-- == 0) _exit(7);
       });
       _exit(0);
@@ -82,7 +83,7 @@ TEST(CheckpointFolders, KilledAtAnyMomentOfPruningNoHalfCheckpointKeepsItsName) 
     EXPECT_EQ(run.find().path, run.at(30)) << changes;
     EXPECT_EQ(run.resume().path, run.at(30)) << changes;
     for (const std::string& name : run.names()) EXPECT_EQ(name.find('.'), std::string::npos) << name << " " << changes;
-    prune_checkpoints(run.dir.path(), 1);
+    prune_checkpoints(run.dir.path(), {.latest = 1, .best = {}});
     EXPECT_EQ(run.names(), Names{"step-30"}) << changes;
   }
   EXPECT_GT(changes, 10);  // two renames, and five entries of each folder
@@ -126,7 +127,7 @@ TEST(CheckpointFolders, DamagedOnesArePassedOverSetAsideAndGoWhenTheyAreReplaced
   EXPECT_EQ(run.resume().path, run.at(10));
   EXPECT_EQ(run.names(), (Names{"step-10", "step-20.damaged", "step-30.damaged"}));
   make_checkpoint(run.at(20), 20);
-  prune_checkpoints(run.dir.path(), 1);
+  prune_checkpoints(run.dir.path(), {.latest = 1, .best = {}});
   EXPECT_EQ(run.names(), (Names{"step-20", "step-30.damaged"}));
 }
 
@@ -154,18 +155,18 @@ TEST(CheckpointFolders, ARunWithoutAnyBeginsAtTheStart) {
 TEST(CheckpointFolders, RoomIsMadeOnlyWhereItSufficesAndTheNewestIsWhole) {
   const Folder run({10, 20, 30});
   spill(run.dir / "checkpoints/step-40.tmp", "");
-  EXPECT_TRUE(make_room(run.dir.path(), 3, 1, 1).empty());  // there is room
+  EXPECT_TRUE(make_room(run.dir.path(), {.latest = 3, .best = {}}, 1, 1).empty());  // there is room
   EXPECT_EQ(run.names(), (Names{"step-10", "step-20", "step-30"}));
-  EXPECT_TRUE(
-      make_room(run.dir.path(), 2, int64_t{1} << 60, 1).empty());  // nothing would suffice: only what is surplus
+  EXPECT_TRUE(make_room(run.dir.path(), {.latest = 2, .best = {}}, int64_t{1} << 60, 1)
+                  .empty());  // nothing would suffice: only what is surplus
   EXPECT_EQ(run.names(), (Names{"step-20", "step-30"}));
   const int64_t just = *free_bytes_at(run.dir.path()) + 1;
   // The free bytes of a shared disk move: what is to be seen is that the newest stays, and is read first.
   spill(run.at(20) / "large", std::string(1 << 22, 'x'));
-  EXPECT_TRUE(make_room(run.dir.path(), 0, just + (1 << 21), 1).empty());
+  EXPECT_TRUE(make_room(run.dir.path(), {.latest = 0, .best = {}}, just + (1 << 21), 1).empty());
   spill(run.at(30) / "config.json", "[]");
   try {
-    make_room(run.dir.path(), 2, *free_bytes_at(run.dir.path()) + (1 << 21), 1);
+    make_room(run.dir.path(), {.latest = 2, .best = {}}, *free_bytes_at(run.dir.path()) + (1 << 21), 1);
   } catch (const DamageError& e) { EXPECT_NE(std::string(e.what()).find("step-30"), std::string::npos); }
   EXPECT_EQ(run.names(), (Names{"step-20", "step-30"}));
 }

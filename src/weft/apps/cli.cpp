@@ -58,9 +58,12 @@ Command add_train(CLI::App& weft) {
   recipe_arguments(*app, o->recipe, o->overrides);
   app->add_flag("--help-recipe", o->help_recipe, "List every key of a recipe");
   app->add_flag("--force", o->force, "Start also where the plan is larger than the memory that is there");
+  app->add_option("--from", o->from, "Go on from this checkpoint of any run, in a new folder: run.dir")
+      ->type_name("CHECKPOINT");
   app->footer(
       "Examples:\n  weft train examples/quickstart.toml\n  weft train recipe.toml optimizer.lr=1e-4 "
-      "run.dir=runs/second\n\n"
+      "run.dir=runs/second\n"
+      "  weft train --from runs/first/checkpoints/step-800 recipe.toml run.dir=runs/third\n\n"
       "Ctrl-C saves and stops; twice stops at once.");
   return {app, [o] { return run_train(*o); }};
 }
@@ -109,6 +112,9 @@ Command add_generate(CLI::App& weft) {
   app->add_option("--top-p", o->top_p, "Choose among the likeliest that hold this probability")
       ->capture_default_str()
       ->check(number_in(0, 1));
+  app->add_option("--context", o->context, "Tokens that the model sees at once; 0: as many as it was trained on")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 30));
   app->add_option("--seed", o->seed, "Of the choices")->capture_default_str()->check(CLI::NonNegativeNumber);
   model_options(*app, *o);
   app->add_flag("--ids", o->ids, "Print token ids instead of text");

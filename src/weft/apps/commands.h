@@ -15,6 +15,7 @@ struct TrainOptions {
   std::vector<std::string> overrides;
   bool help_recipe = false;
   bool force = false;  // also where the plan does not fit into memory
+  std::string from;  // a checkpoint to go on from in a new folder; empty: the run's own newest
 };
 int run_train(const TrainOptions& options);
 
@@ -46,7 +47,8 @@ struct GenerateOptions : ModelOptions {
   int64_t max_tokens = 200;
   double temperature = 1, top_p = 1;
   int64_t top_k = 0, seed = 1234;
-  bool ids = false;  // print ids, not text
+  int64_t context = 0;  // tokens that the model sees at once; 0: as many as it was trained on
+  bool ids = false;     // print ids, not text
 };
 int run_generate(const GenerateOptions& options);
 

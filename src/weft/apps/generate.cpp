@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <charconv>
 #include <iostream>
 
@@ -7,6 +8,7 @@
 #include "weft/tokenize/tokenizer.h"
 #include "weft/train/run_tokenizer.h"
 #include "weft/train/text_generator.h"
+#include "weft/train/trained_context.h"
 
 namespace weft {
 namespace {
@@ -25,6 +27,22 @@ std::vector<int32_t> parse_ids(const std::string& text) {
   return ids;
 }
 
+void say_window(const GenerateOptions& o, int64_t prompt_tokens, int64_t context) {
+  if (prompt_tokens + o.max_tokens <= context + 1) return;  // the last token is not fed
+  std::cerr << fmt::format(
+      "note: {} {} tokens at once: from token {} on (the prompt has {}) it sees only the last {} to {}\n",
+      o.context > 0 ? "--context lets the model see" : "the model was trained on", context, context + 2, prompt_tokens,
+      least_seen(context), context);
+}
+
+// How many tokens of the prompt are the mark that a text begins with.
+int64_t beginning_of(const std::vector<int32_t>& prompt, const Tokenizer* tokenizer) {
+  if (tokenizer == nullptr) return 0;
+  const std::vector<int32_t> mark = tokenizer->beginning();
+  const bool begins = mark.size() <= prompt.size() && std::equal(mark.begin(), mark.end(), prompt.begin());
+  return begins ? int64_t(mark.size()) : 0;
+}
+
 }  // namespace
 
 int run_generate(const GenerateOptions& o) {
@@ -41,10 +59,14 @@ int run_generate(const GenerateOptions& o) {
   if (prompt.empty()) prompt = prompt_ids(*tokenizer, o.prompt);
   if (prompt.empty()) throw ConfigError("the prompt is empty: give --prompt or --prompt-ids");
   const int64_t prompt_tokens = int64_t(prompt.size());
+  const int64_t context = o.context > 0 ? o.context : context_of(folder, read_hf_config(folder));
+  say_window(o, prompt_tokens, context);
   TextGenerator generator(folder, {.machine = machine,
                                    .precision = precision_of(o),
                                    .max_tokens = prompt_tokens + o.max_tokens,
-                                   .max_prompt = prompt_tokens});
+                                   .max_prompt = prompt_tokens,
+                                   .context = context,
+                                   .keep_first = beginning_of(prompt, tokenizer.get())});
   const Sampling how{.temperature = o.temperature, .top_k = o.top_k, .top_p = o.top_p, .seed = uint64_t(o.seed)};
   if (!o.ids) std::cout << o.prompt << std::flush;
   auto logits = generator.feed(prompt);

@@ -160,13 +160,11 @@ Report of_config(const fs::path& file) {
 // --- checkpoints and runs ---
 
 Report progress_of(const fs::path& checkpoint) {
-  const fs::path file = checkpoint / "weft" / "state.json";
-  const nlohmann::json json = read_json_file(file);
-  const JsonFields fields(json, file.string());
-  return {{"step", fields.integer("step", {.min = 0})},
-          {"samples", fields.integer("samples", {.min = 0})},
-          {"seed", fields.integer("seed", {.min = 0})},
-          {"data", fields.string("data")}};
+  const Progressed at = read_progress(checkpoint);
+  Report report{{"step", at.step}, {"samples", at.samples}, {"seed", at.seed}, {"data", at.data}};
+  if (at.context > 0) report["context"] = at.context;
+  if (at.held_out) report["held_out_loss"] = at.held_out->loss;
+  return report;
 }
 
 Report optimizer_of(const fs::path& path) {
@@ -214,10 +212,17 @@ Report of_run(const fs::path& folder) {
   Report report{{"kind", "run folder"},      {"path", folder.string()},   {"model", recipe.model.path},
                 {"init", recipe.model.init}, {"data", recipe.data.train}, {"train_iters", recipe.train.train_iters}};
   Report checkpoints = Report::array();
-  for (const auto& c : checkpoint_folders(folder))
+  for (const auto& c : checkpoint_folders(folder)) {
     checkpoints.push_back(
         {{"name", c.filename().string()}, {"step", step_of(c)}, {"bytes", bytes_below(c)}, {"state", state_of(c)}});
+    try {
+      if (const auto held_out = read_progress(c).held_out) checkpoints.back()["held_out_loss"] = held_out->loss;
+    } catch (const FileError&) {  // its state says what is wrong with it
+    }
+  }
   report["checkpoints"] = checkpoints;
+  if (const auto best = best_checkpoints(folder, 1); !best.empty())
+    report["best_checkpoint"] = best[0].path.filename().string();
   add_metrics(report, folder / "metrics.jsonl");
   return report;
 }

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "weft/apps/backends.h"
 #include "weft/apps/commands.h"
@@ -8,6 +9,8 @@
 #include "weft/checkpoint/durable_file.h"
 #include "weft/plan/layout_plan.h"
 #include "weft/schedule/draw.h"
+#include "weft/train/run_data.h"
+#include "weft/train/run_length.h"
 
 namespace weft {
 namespace {
@@ -78,18 +81,57 @@ void print(const LayoutPlan& plan, const Machine& machine) {
                            machine.description);
 }
 
+// With train.epochs as steps, where its data is there and needs no tokenizing first; else why not.
+struct Length {
+  std::optional<Recipe> recipe = {};
+  std::string why_not = {};
+};
+Length length_of(const Recipe& recipe, int64_t vocab_size) {
+  if (recipe.train.epochs == 0) return {.recipe = recipe};
+  try {
+    DataSpec data = data_spec_of(recipe, vocab_size);
+    data.fingerprint = data.may_tokenize = false;
+    return {.recipe = with_known_length(recipe, DataStream(data))};
+  } catch (const FileError& e) { return {.why_not = e.what()}; }
+}
+
+void add_length(const Recipe& recipe, int64_t vocab_size, nlohmann::json* json) {
+  const Length length = length_of(recipe, vocab_size);
+  if (json) {
+    (*json)["train_iters"] = length.recipe ? nlohmann::json(length.recipe->train.train_iters) : nlohmann::json();
+    return;
+  }
+  const std::string epochs = recipe.train.epochs > 0 ? fmt::format("train.epochs = {}: ", recipe.train.epochs) : "";
+  if (!length.recipe) {
+    std::cout << fmt::format("{}how many steps is not known yet: {}\n", epochs, length.why_not);
+    return;
+  }
+  const Recipe& r = *length.recipe;
+  const LrSchedule lr = lr_schedule_of(r);
+  const bool decays = lr.style != LrSchedule::Style::constant;
+  std::cout << fmt::format(
+      "{}{} steps of {} samples; learning rate {:.4g} at most, {}\n", epochs, r.train.train_iters,
+      r.train.global_batch_size, lr.lr,
+      decays ? fmt::format("{:.4g} from step {} on ({})", lr.min_lr, lr.decay_steps, r.optimizer.lr_decay_style)
+             : "constant");
+}
+
 // The same with what the recipe needs: at the top of the json, of the largest rank.
 void add_memory(const Recipe& recipe, nlohmann::json* json) {
   check_supported(recipe);
   const Machine machine = machine_to_plan_for(recipe);
   const LayoutPlan plan = plan_layout(recipe, *machine.workspace_model);
-  if (!json) return print(plan, machine);
+  if (!json) {
+    print(plan, machine);
+    return add_length(recipe, plan.run.model.vocab_size, nullptr);
+  }
   const Arithmetic& a = plan.run.memory.arithmetic;
   *json = json_of(plan.classes[0]);
   json->update({{"num_params", a.num_params},
                 {"model_flops_per_step", a.model_flops},
                 {"hardware_flops_per_step", a.hardware_flops},
                 {"world", plan.run.step.mesh.world()}});
+  add_length(recipe, plan.run.model.vocab_size, json);
   for (const RankClass& c : plan.classes) (*json)["classes"].push_back(json_of(c));
 }
 

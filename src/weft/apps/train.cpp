@@ -11,6 +11,7 @@
 #include "weft/base/error.h"
 #include "weft/plan/layout_plan.h"
 #include "weft/train/checkpoint_room.h"
+#include "weft/train/chosen_checkpoint.h"
 #include "weft/train/host_room.h"
 #include "weft/train/room.h"
 #include "weft/train/run_data.h"
@@ -57,6 +58,14 @@ void say_notes(const Recipe& recipe, const RunPlan& plan) {
                              recipe.train.seq_length, plan.model.max_positions);
   // Allowed, as a recipe is tried with fewer ranks.
   const auto& p = recipe.parallel;
+  if (recipe.train.numerics == "invariant" && p.tp > 1)
+    std::cerr << fmt::format(
+        "note: train.numerics = \"invariant\" with parallel.tp = {0}: the same bits for any dp, pp, schedule, ZeRO "
+        "stage, "
+        "recomputation and number of threads at parallel.tp = {0}; another tp adds parts of its sums in another order, "
+        "and "
+        "so has other last bits\n",
+        p.tp);
   if (p.zero_stage > 0 && p.dp == 1)
     std::cerr << fmt::format("note: parallel.zero_stage = {} divides nothing at parallel.dp = 1\n", p.zero_stage);
   if (p.pipeline_schedule != Recipe().parallel.pipeline_schedule && p.pp == 1)
@@ -89,14 +98,16 @@ std::string about_kill(const HostNeed& need, std::optional<int64_t> kills_before
 }
 
 // The ranks of this process, of which the first of all speaks and writes.
-int train(const Recipe& recipe, const RankProcess& process, bool force) {
+int train(const Recipe& recipe, const RankProcess& process, const TrainOptions& options) {
+  const std::string& from = options.from;
   const Machine machine = machine_for(recipe, int(process.here.size()));
   const LayoutPlan layout = plan_layout(recipe, *machine.workspace_model);
   const RunPlan& plan = layout.run;
   if (process.here.empty()) require_room(machine, layout);
-  if (!force) require_room_on_host(recipe, machine, layout, process);
+  if (!options.force) require_room_on_host(recipe, machine, layout, process);
   std::optional<RunLock> lock;
   if (process.leads()) {
+    if (!from.empty()) judge_chosen(recipe, from);
     const RunTokenizer tokenizer = judge_tokenizer(recipe, plan.model.vocab_size);
     say_notes(recipe, plan);
     for (const std::string& note : machine.notes) std::cerr << "note: " << note << "\n";
@@ -104,6 +115,7 @@ int train(const Recipe& recipe, const RankProcess& process, bool force) {
     if (const std::string warning = judge_checkpoint_room(recipe, plan); !warning.empty())
       std::cerr << "warning: " << warning << "\n";
     lock.emplace(claim_run_folder(recipe));
+    if (!from.empty()) take_chosen(recipe, from);
     if (const auto warning = keep_tokenizer(tokenizer, recipe.run.dir)) std::cerr << "warning: " << *warning << "\n";
     std::cerr << header(recipe, machine, plan) << to_string(plan.memory) << std::flush;
   }
@@ -113,13 +125,13 @@ int train(const Recipe& recipe, const RankProcess& process, bool force) {
   return finished ? kExitOk : kExitInterrupted;
 }
 
-int train_as_rank(const Recipe& recipe, bool force) {
+int train_as_rank(const Recipe& recipe, const TrainOptions& options) {
   const RankProcess process = join_mpi(mesh_sizes_of(recipe).world(), recipe.run, "train");
-  return run_as_rank(process, "train", [&] { return train(recipe, process, force); });
+  return run_as_rank(process, "train", [&] { return train(recipe, process, options); });
 }
 
 // What can be refused is refused before there is a process.
-int start_ranks(const Recipe& recipe, const Launched& launched, bool force) {
+int start_ranks(const Recipe& recipe, const Launched& launched, const TrainOptions& options) {
   const Machine machine = machine_to_plan_for(recipe);
   const LayoutPlan layout = plan_layout(recipe, *machine.workspace_model);
   const int world = mesh_sizes_of(recipe).world();
@@ -129,7 +141,7 @@ int start_ranks(const Recipe& recipe, const Launched& launched, bool force) {
                .start_timeout_s = 60 * recipe.run.start_timeout_minutes};
   if (!launched.allocated && recipe.run.backend != "cuda") {  // all are on this host, and so is their memory
     const RanksOnHost here = all_on_this_host(layout, true);
-    if (!force) require_host_room(recipe, layout, *machine.workspace_model, here, memory_of_this_host());
+    if (!options.force) require_host_room(recipe, layout, *machine.workspace_model, here, memory_of_this_host());
     job.about_kill = [need = need_on_host(layout, here), kills = kills_for_memory()] {
       return about_kill(need, kills);
     };
@@ -154,14 +166,14 @@ int train_launched(const TrainOptions& options, const Launched& launched) {
     return kExitUsage;
   }
   require_run_data(recipe);
-  if (recipe.run.ranks != "mpi") return train(recipe, {}, options.force);
+  if (recipe.run.ranks != "mpi") return train(recipe, {}, options);
   check_mpi_is_built_in();
   if (!launched.by.empty()) {
     if (launched.rank != 0) be_silent_about_signals();
     listen_to_signals(kStopping);  // a SIGUSR1 must not end it
-    return train_as_rank(recipe, options.force);
+    return train_as_rank(recipe, options);
   }
-  return world == 1 ? train(recipe, {}, options.force) : start_ranks(recipe, launched, options.force);
+  return world == 1 ? train(recipe, {}, options) : start_ranks(recipe, launched, options);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "weft/data/data_stream.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "weft/base/error.h"
 #include "weft/base/rng.h"
@@ -27,8 +28,11 @@ DataStream::DataStream(const DataSpec& spec)
   }
   if (spec.weights.empty()) {
     group_ends_ = {all};
+    shares_ = {1};
     return;
   }
+  const double sum = std::accumulate(spec.weights.begin(), spec.weights.end(), 0.0);
+  for (const double weight : spec.weights) shares_.push_back(weight / sum);
   mixture_.emplace(spec.weights);
   size_t file = 0;
   for (const size_t end : ends_of_sources(spec)) {
@@ -42,6 +46,21 @@ DataStream::DataStream(const DataSpec& spec)
 }
 
 int64_t DataStream::samples_per_epoch() const { return ends_.back(); }
+
+DataStream::Walked DataStream::walked_most(double drawn) const {
+  Walked most{.times = -1, .samples = 0, .file = "", .is_all = group_ends_.size() == 1};
+  for (size_t g = 0; g < group_ends_.size(); ++g) {
+    const int64_t begin = g == 0 ? 0 : group_ends_[g - 1], n = group_ends_[g] - begin;
+    const double times = n > 0 ? shares_[g] * drawn / double(n) : 0;  // one without samples has no share
+    if (times <= most.times) continue;
+    const size_t first = size_t(std::upper_bound(ends_.begin(), ends_.end(), begin) - ends_.begin());
+    most = {.times = times,
+            .samples = n,
+            .file = sources_[std::min(first, sources_.size() - 1)].tokens->path(),
+            .is_all = most.is_all};
+  }
+  return most;
+}
 
 void DataStream::read(int64_t k, const SampleRows& to) const {
   check_lengths(to, seq_length_);

@@ -39,6 +39,15 @@ class DataStream {
   const std::string& contents_of(size_t source) const { return contents_[source]; }
   size_t num_sources() const { return sources_.size(); }  // files
 
+  // Of `drawn` samples, the source whose samples are seen most often: how often, how many there are, its first file.
+  struct Walked {
+    double times;
+    int64_t samples;
+    std::string file;
+    bool is_all;  // there is no other
+  };
+  Walked walked_most(double drawn) const;
+
   struct Place {
     size_t source;  // file
     int64_t sample;
@@ -56,6 +65,7 @@ class DataStream {
   std::vector<int64_t> ends_;        // samples of files 0 .. s
   std::vector<int64_t> group_ends_;  // of groups 0 .. g: files that are walked as one
   std::optional<Mixture> mixture_;   // of groups, with weights
+  std::vector<double> shares_;       // of groups; together 1
   std::string fingerprint_, order_;
   std::vector<std::string> contents_;  // of each source
 };

@@ -43,7 +43,10 @@ std::unique_ptr<TokenSource> open_text(const std::string& path, const DataSpec& 
                       .more = spec.more,
                       .progress = {}};
   if (spec.progress) request.progress = [&](double done) { spec.progress(path, done); };
-  return open_megatron_tokens(tokenize_once(request), spec.vocab_size);
+  if (spec.may_tokenize) return open_megatron_tokens(tokenize_once(request), spec.vocab_size);
+  const auto tokenized = find_tokenized(request);
+  if (!tokenized) throw FileError(path + ": is not tokenized yet, which its training begins with");
+  return open_megatron_tokens(*tokenized, spec.vocab_size);
 }
 
 std::unique_ptr<TokenSource> open_tokens(const std::string& path, const DataSpec& spec) {

@@ -168,6 +168,14 @@ void encode_more(const TextRequest& r, MegatronWriter& out) {
 
 }  // namespace
 
+std::optional<fs::path> find_tokenized(const TextRequest& r) {
+  const nlohmann::json stamp = stamp_of(r, MappedFile(r.text));
+  if (const Cache beside = cache_beside(r); is_current(beside, stamp)) return beside.ids;
+  if (r.cache_dir.empty()) return {};
+  const Cache elsewhere = cache_elsewhere(r);
+  return is_current(elsewhere, stamp) ? std::optional(elsewhere.ids) : std::nullopt;
+}
+
 fs::path tokenize_once(const TextRequest& r) {
   const MappedFile file(r.text);
   if (file.text().empty()) throw FileError(fmt::format("{}: is empty", r.text.string()));

@@ -2,6 +2,7 @@
 #pragma once
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -34,5 +35,7 @@ struct TextRequest {
 // document, each followed by the tokenizer's end of document. Returns the .bin file. Throws FileError: for an empty
 // text, what looks binary, a broken line of JSONL with its number.
 std::filesystem::path tokenize_once(const TextRequest& request);
+// The same where the pair is there; none where it would have to be made.
+std::optional<std::filesystem::path> find_tokenized(const TextRequest& request);
 
 }  // namespace weft

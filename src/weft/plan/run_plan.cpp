@@ -27,7 +27,9 @@ LrSchedule::Style style_of(const std::string& name) {
   return LrSchedule::Style::constant;
 }
 
-LrSchedule lr_of(const Recipe& r) {
+}  // namespace
+
+LrSchedule lr_schedule_of(const Recipe& r) {
   const auto& o = r.optimizer;
   return {.style = style_of(o.lr_decay_style),
           .lr = o.lr,
@@ -36,6 +38,8 @@ LrSchedule lr_of(const Recipe& r) {
           .decay_steps = o.lr_decay_iters > 0 ? o.lr_decay_iters : r.train.train_iters,
           .wsd_decay_steps = o.lr_wsd_decay_iters};
 }
+
+namespace {
 
 LossScale loss_scale_of(const Recipe& r) {
   const auto& t = r.train;
@@ -69,6 +73,7 @@ RunPlan prepare_run(const Recipe& recipe, int rank) {
   if (!std::filesystem::exists(recipe.model.path))
     throw FileError(fmt::format("model.path = \"{}\" does not exist, seen from {}", recipe.model.path,
                                 std::filesystem::current_path().string()));
+  require_no_file_of_weights(recipe.model.path, "model.path");
   return prepare_run(recipe, read_hf_config(recipe.model.path), rank);
 }
 
@@ -80,7 +85,7 @@ RunPlan prepare_run(const Recipe& recipe, HfConfig config, int rank) {
   check_layout(recipe, plan.model);
   plan.step = step_of(recipe, plan.model, rank);
   plan.optimizer = optimizer_of(recipe);
-  plan.lr = lr_of(recipe);
+  plan.lr = lr_schedule_of(recipe);
   plan.loss_scale = loss_scale_of(recipe);
   return plan;
 }

@@ -16,7 +16,7 @@ struct RunPlan {
   ModelSpec model;  // of that config, with the recipe's dropout
   StepSpec step;
   std::unique_ptr<Optimizer> optimizer;
-  LrSchedule lr;
+  LrSchedule lr;         // of a recipe by epochs only once it is known how many steps these are: lr_schedule_of
   LossScale loss_scale;  // as it is at first
   MemoryPlan memory;
 };
@@ -26,6 +26,9 @@ struct RunPlan {
 RunPlan plan_run(const Recipe& recipe, const WorkspaceModel& workspace, int rank = 0);
 // The same for a model that is not (as it is there) in that folder.
 RunPlan plan_run(const Recipe& recipe, HfConfig config, const WorkspaceModel& workspace, int rank = 0);
+
+// Of a recipe whose length is in steps (train.train_iters).
+LrSchedule lr_schedule_of(const Recipe& recipe);
 
 // All of it but `memory`; and the step of another rank of the same run.
 RunPlan prepare_run(const Recipe& recipe, int rank);

@@ -155,28 +155,32 @@ FoundCheckpoint find_checkpoint_to_resume(const fs::path& run, Communicator& ran
   return found;
 }
 
-std::vector<fs::path> surplus_of(const std::vector<fs::path>& all, int64_t keep) {
-  if (keep <= 0 || all.size() <= size_t(keep)) return {};
-  return {all.begin(), all.end() - std::ptrdiff_t(keep)};
+std::vector<fs::path> surplus_of(const std::vector<fs::path>& all, const KeptCheckpoints& kept) {
+  if (kept.latest <= 0 || all.size() <= size_t(kept.latest)) return {};
+  std::vector<fs::path> surplus(all.begin(), all.end() - std::ptrdiff_t(kept.latest));
+  std::erase_if(surplus, [&](const fs::path& one) {
+    return std::find(kept.best.begin(), kept.best.end(), one) != kept.best.end();
+  });
+  return surplus;
 }
 
-void prune_checkpoints(const fs::path& run, int64_t keep, const BeforeChange& before) {
+void prune_checkpoints(const fs::path& run, const KeptCheckpoints& kept, const BeforeChange& before) {
   clean_up(run, before);
   remove_halves(run, before);
   const std::vector<fs::path> all = checkpoint_folders(run);
-  for (const fs::path& path : surplus_of(all, keep)) remove_folder(path, before);
+  for (const fs::path& path : surplus_of(all, kept)) remove_folder(path, before);
   for (const auto& [step, path] : damaged_of(run))
     if (!all.empty() && step <= step_of(all.back())) remove_folder(path, before);
 }
 
-std::vector<std::string> make_room(const fs::path& run, int64_t keep, int64_t bytes, int num_threads) {
+std::vector<std::string> make_room(const fs::path& run, const KeptCheckpoints& kept, int64_t bytes, int num_threads) {
   clean_up(run, {});
   std::vector<fs::path> all = checkpoint_folders(run);
-  for (const fs::path& path : surplus_of(all, keep)) remove_folder(path);
+  for (const fs::path& path : surplus_of(all, kept)) remove_folder(path);
   all = checkpoint_folders(run);
   const auto is_short = [&] { return free_bytes_at(run).value_or(bytes) < bytes; };
-  if (all.empty() || keep == 0 || !is_short()) return {};
-  std::vector<fs::path> may_go = surplus_of(all, std::max<int64_t>(1, keep - 1));
+  if (all.empty() || kept.latest == 0 || !is_short()) return {};
+  std::vector<fs::path> may_go = surplus_of(all, {std::max<int64_t>(1, kept.latest - 1), kept.best});
   for (const auto& [step, path] : damaged_of(run)) may_go.insert(may_go.begin(), path);
   int64_t freed = 0;
   for (const fs::path& path : may_go) freed += bytes_below(path);

@@ -33,17 +33,23 @@ FoundCheckpoint find_checkpoint_to_resume(const std::filesystem::path& run, Comm
 // Called before each change on the disk; for tests, which end there what a kill would end.
 using BeforeChange = std::function<void()>;
 
-// Which of a run's checkpoints (oldest first, the last one whole) go where `keep` are to stay, oldest first. Never the
-// newest. 0 keeps all.
-std::vector<std::filesystem::path> surplus_of(const std::vector<std::filesystem::path>& all, int64_t keep);
+// Which checkpoints of a run stay.
+struct KeptCheckpoints {
+  int64_t latest = 0;                       // so many of the newest; 0: all stay
+  std::vector<std::filesystem::path> best;  // these too, whatever their age
+};
+// Which of a run's checkpoints (oldest first, the last one whole) go, oldest first. Never the newest.
+std::vector<std::filesystem::path> surplus_of(const std::vector<std::filesystem::path>& all,
+                                              const KeptCheckpoints& kept);
 // After a save: removes what is surplus, checkpoints set aside as damaged that are not newer than the newest, and what
 // a crash left behind. A checkpoint loses its name before anything of it goes. What cannot be removed now is tried
 // again next time.
-void prune_checkpoints(const std::filesystem::path& run, int64_t keep, const BeforeChange& before = {});
+void prune_checkpoints(const std::filesystem::path& run, const KeptCheckpoints& kept, const BeforeChange& before = {});
 
 // Before a save: removes what a crash left behind and what is surplus now; and where so many bytes are not free, but
-// would be then, damaged and older checkpoints beyond `keep - 1`, at least the newest not: after that one has been
-// compared with its hashes. Returns notes for the user. Throws FileError where the newest is damaged.
-std::vector<std::string> make_room(const std::filesystem::path& run, int64_t keep, int64_t bytes, int num_threads);
+// would be then, damaged and older checkpoints beyond `kept.latest - 1`, at least the newest not: after that one has
+// been compared with its hashes. Returns notes for the user. Throws FileError where the newest is damaged.
+std::vector<std::string> make_room(const std::filesystem::path& run, const KeptCheckpoints& kept, int64_t bytes,
+                                   int num_threads);
 
 }  // namespace weft

@@ -11,7 +11,7 @@
 #include "weft/device/host_parts.h"
 #include "weft/dist/rows_to_save.h"
 #include "weft/models/hf_weights.h"
-#include "weft/tokenize/tokenizer.h"
+#include "weft/train/checkpoint_companions.h"
 #include "weft/train/checkpoint_folders.h"
 
 namespace weft {
@@ -92,41 +92,25 @@ void load_optimizer(const fs::path& path, const ModelSpec& model, const Training
   file.check_whole();
 }
 
-void copy_new(const fs::path& from, const fs::path& to) {
-  std::error_code error;
-  fs::copy_file(from, to, fs::copy_options::skip_existing, error);
-  if (error)
-    throw FileError(fmt::format("{}: cannot be copied to {}: {}", from.string(), to.string(), error.message()));
-}
-
-// Tokenizer and generation settings: all small files of the model's folder that are not weights. Where the run has a
-// tokenizer of its own, its files are the tokenizer's.
-void copy_companions(const CheckpointSource& source, const fs::path& to) {
-  std::vector<fs::path> files{source.model_folder / "generation_config.json"};
-  std::error_code error;
-  if (source.tokenizer.empty()) {
-    for (const char* name :
-         {"tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "merges.txt", "encoder.json",
-          "vocab.bpe", "spiece.model", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"})
-      files.push_back(source.model_folder / name);
-    files.push_back(find_tokenizer(source.model_folder));  // by whatever name
-  } else {
-    for (const auto& file : fs::directory_iterator(source.tokenizer, error)) files.push_back(file.path());
-    if (error) throw FileError(fmt::format("{}: {}", source.tokenizer.string(), error.message()));
-  }
-  for (const fs::path& file : files)
-    if (fs::exists(file, error)) copy_new(file, to / file.filename());
-}
-
-void save_progress(const fs::path& file, const Progressed& progressed) {
-  nlohmann::json json{{"format", kFormat},       {"step", progressed.step}, {"samples", progressed.samples},
-                      {"data", progressed.data}, {"seed", progressed.seed}, {"sources", to_json(progressed.sources)}};
+// `tokenizer`: the name of its file in the checkpoint.
+void save_progress(const fs::path& file, const Progressed& progressed, const std::string& tokenizer) {
+  nlohmann::json json{
+      {"format", kFormat},       {"step", progressed.step},      {"samples", progressed.samples},
+      {"data", progressed.data}, {"seed", progressed.seed},      {"sources", to_json(progressed.sources)},
+      {"tokenizer", tokenizer},  {"context", progressed.context}};
+  if (const auto& h = progressed.held_out) json["held_out"] = {{"loss", h->loss}, {"tokens", h->tokens}};
   if (const auto& s = progressed.loss_scale)
     json["loss_scale"] = {{"scale", s->scale},
                           {"good_steps", s->good_steps},
                           {"hysteresis_left", s->hysteresis_left},
                           {"skipped_steps", s->skipped_steps}};
   write_file_durably(file, json.dump(1) + "\n");
+}
+
+std::optional<HeldOut> held_out_in(const JsonFields& fields) {
+  if (!fields.has("held_out")) return {};
+  const JsonFields h = fields.object("held_out");
+  return HeldOut{.loss = h.number("loss", {}), .tokens = h.integer("tokens", {.min = 1})};
 }
 
 std::optional<LossScaleState> loss_scale_in(const JsonFields& fields) {
@@ -150,11 +134,15 @@ Progressed load_progress(const fs::path& file) {
           .data = fields.string("data"),
           .seed = seed->get<uint64_t>(),
           .loss_scale = loss_scale_in(fields),
-          .sources = fields.has("sources") ? run_sources_of(*fields.find("sources"), file.string())
-                                           : std::vector<RunSource>()};
+          .sources =
+              fields.has("sources") ? run_sources_of(*fields.find("sources"), file.string()) : std::vector<RunSource>(),
+          .context = fields.has("context") ? fields.integer("context", {.min = 1}) : 0,
+          .held_out = held_out_in(fields)};
 }
 
 }  // namespace
+
+Progressed read_progress(const fs::path& checkpoint) { return load_progress(checkpoint / "weft" / "state.json"); }
 
 std::vector<fs::path> all_checkpoints(const fs::path& run) {
   std::vector<fs::path> found = checkpoint_folders(run);
@@ -215,10 +203,10 @@ fs::path save_checkpoint(const fs::path& run, const TrainingState& state, const 
   agree(ranks, [&] {
     if (!leads) return;
     const fs::path here = folder->building();
-    write_file_durably(here / "config.json", hf_config_of(source.config, dtype).dump(2) + "\n");
-    copy_companions(source, here);
+    write_file_durably(here / "config.json", source.config.dump(2) + "\n");
+    const std::string tokenizer = copy_companions(source.model_folder, source.tokenizer, here);
     write_file_durably(here / "weft" / "recipe.toml", source.recipe);
-    save_progress(here / "weft" / "state.json", source.progressed);
+    save_progress(here / "weft" / "state.json", source.progressed, source.is_tokenizer_known ? tokenizer : "");
     Manifest manifest{.step = source.progressed.step, .files = {}};
     manifest.add("", weights, weight_sums);
     manifest.add("weft/", optimizer, optimizer_sums);
@@ -237,7 +225,7 @@ fs::path save_checkpoint(const fs::path& run, const TrainingState& state, const 
 
 Progressed load_checkpoint(const fs::path& checkpoint, const ModelSpec& model, TrainingState& state,
                            const Optimizer& optimizer) {
-  const Progressed progressed = load_progress(checkpoint / "weft" / "state.json");
+  const Progressed progressed = read_progress(checkpoint);
   if (progressed.step != step_of(checkpoint))
     throw FileError(
         fmt::format("{}: its state.json says step {}; restore it, or remove the folder to go on from an older one",

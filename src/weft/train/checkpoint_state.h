@@ -8,6 +8,7 @@
 #include "weft/models/hf_config.h"
 #include "weft/optim/loss_scale.h"
 #include "weft/plan/training_state.h"
+#include "weft/train/best_checkpoints.h"
 #include "weft/train/run_data.h"
 
 namespace weft {
@@ -19,6 +20,8 @@ struct Progressed {                               // how far a run is
   uint64_t seed = 0;                              // of the run
   std::optional<LossScaleState> loss_scale = {};  // of a run in fp16
   std::vector<RunSource> sources = {};            // its training files; none of a checkpoint before there were any
+  int64_t context = 0;                            // tokens that the model is trained to see at once; 0: not said
+  std::optional<HeldOut> held_out = {};           // where the weights were evaluated
 };
 
 struct CheckpointSource {
@@ -27,14 +30,18 @@ struct CheckpointSource {
   Progressed progressed;
   std::filesystem::path model_folder;  // whose tokenizer files go along
   std::filesystem::path tokenizer;     // a folder whose files go along in their place; empty: none
-  const HfConfig& config;
-  std::string recipe;   // resolved, as text
-  int num_threads = 1;  // of each rank, to read it again
+  bool is_tokenizer_known = true;      // whether those files are of the run's tokenizer
+  nlohmann::json config;               // as config.json is to say it
+  std::string recipe;                  // resolved, as text
+  int num_threads = 1;                 // of each rank, to read it again
 };
 
 // RUN/checkpoints/step-N for the newest N that is whole; none where there is none.
 std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& run);
 std::vector<std::filesystem::path> all_checkpoints(const std::filesystem::path& run);  // oldest first
+
+// How far a checkpoint is. Throws FileError.
+Progressed read_progress(const std::filesystem::path& checkpoint);
 
 // Writes RUN/checkpoints/step-N: to a temporary name, synced, read again and compared with its hashes, renamed. What is
 // there already stays until then. Every rank calls this and writes its share of what it keeps, on a file system that

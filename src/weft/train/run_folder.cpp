@@ -4,7 +4,9 @@
 
 #include "weft/base/error.h"
 #include "weft/checkpoint/durable_file.h"
+#include "weft/train/checkpoint_state.h"
 #include "weft/train/data_files.h"
+#include "weft/train/run_length.h"
 
 namespace weft {
 namespace {
@@ -17,23 +19,6 @@ bool has_results(const std::filesystem::path& dir) {
   std::error_code none;
   return (fs::exists(dir / "metrics.jsonl", none) && fs::file_size(dir / "metrics.jsonl", none) > 0) ||
          (fs::exists(dir / "checkpoints", none) && !fs::is_empty(dir / "checkpoints", none));
-}
-
-void refuse_another_recipe(const Recipe& recipe, const std::filesystem::path& file) {
-  Recipe there = parse_recipe_file(file.string(), {});
-  if (have_the_same_files(there, recipe)) {  // a dataset's folder, or what is in it
-    there.data.train = recipe.data.train;
-    there.data.weights = recipe.data.weights;
-    there.data.valid = recipe.data.valid;
-  }
-  const auto differences = recipe_differences(there, recipe);
-  if (differences.empty()) return;
-  std::string list;
-  for (const auto& d : differences) list += "\n  " + d;
-  throw ConfigError(
-      fmt::format("run.dir = \"{}\" holds a run of another recipe; choose another run.dir (to go on from that run's "
-                  "weights: model.path=<its newest checkpoint> model.init=pretrained). Differences:{}",
-                  recipe.run.dir, list));
 }
 
 // Whether it is the recipe of a run that has not begun yet: not a file of the user's.
@@ -53,13 +38,26 @@ bool is_as_good_as_empty(const std::filesystem::path& dir) {
   return true;
 }
 
+// 0 where it cannot be read: whether the run can go on is judged when it is loaded.
+int64_t steps_of(const std::filesystem::path& checkpoint) {
+  try {
+    return read_progress(checkpoint).step;
+  } catch (const FileError&) { return 0; }
+}
+
 void refuse_foreign(const Recipe& recipe) {
   namespace fs = std::filesystem;
   const fs::path dir = recipe.run.dir, file = dir / "recipe.toml";
   std::error_code error;
   const bool has_recipe = fs::exists(file, error);
   if (has_recipe && has_results(dir)) {
-    refuse_another_recipe(recipe, file);
+    refuse_another_recipe(
+        recipe, file,
+        fmt::format("run.dir = \"{}\" holds a run of another recipe; choose another run.dir (to go on "
+                    "from that run's weights: model.path=<its newest checkpoint> "
+                    "model.init=pretrained)",
+                    recipe.run.dir));
+    if (const auto newest = newest_checkpoint(dir)) require_steps_left(recipe, steps_of(*newest), *newest);
   } else if (fs::exists(dir, error) && !(has_recipe && is_ours(file)) && !is_as_good_as_empty(dir)) {
     throw ConfigError(fmt::format("run.dir = \"{}\" exists, and is no run of weft's: choose another", recipe.run.dir));
   }
@@ -67,10 +65,29 @@ void refuse_foreign(const Recipe& recipe) {
 
 }  // namespace
 
+void refuse_another_recipe(const Recipe& recipe, const std::filesystem::path& file, const std::string& what) {
+  Recipe there = parse_recipe_file(file.string(), {});
+  if (have_the_same_files(there, recipe)) {  // a dataset's folder, or what is in it
+    there.data.train = recipe.data.train;
+    there.data.weights = recipe.data.weights;
+    there.data.valid = recipe.data.valid;
+  }
+  allow_another_length(there, recipe);
+  const auto differences = recipe_differences(there, recipe);
+  if (differences.empty()) return;
+  std::string list;
+  for (const auto& d : differences) list += "\n  " + d;
+  throw ConfigError(fmt::format("{}. Differences:{}", what, list));
+}
+
+void write_run_recipe(const Recipe& recipe) {
+  write_file_durably(std::filesystem::path(recipe.run.dir) / "recipe.toml", std::string(kMark) + to_toml(recipe));
+}
+
 RunLock claim_run_folder(const Recipe& recipe) {
   namespace fs = std::filesystem;
   if (recipe.run.dir.empty()) throw ConfigError("run.dir is empty: name a folder, as in run.dir=runs/first");
-  const fs::path dir = recipe.run.dir, file = dir / "recipe.toml";
+  const fs::path dir = recipe.run.dir;
   std::error_code error;
   if (fs::exists(dir, error) && !fs::is_directory(dir, error))
     throw ConfigError(fmt::format("run.dir = \"{}\" is no folder: choose another", recipe.run.dir));
@@ -80,7 +97,7 @@ RunLock claim_run_folder(const Recipe& recipe) {
     throw FileError(fmt::format("{}: cannot be created: {}; choose another run.dir", dir.string(), error.message()));
   RunLock lock(dir);
   refuse_foreign(recipe);  // now that nobody else changes it
-  write_file_durably(file, std::string(kMark) + to_toml(recipe));
+  write_run_recipe(recipe);
   return lock;
 }
 

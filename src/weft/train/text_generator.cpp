@@ -16,6 +16,7 @@ namespace weft {
 std::filesystem::path model_folder_of(const std::filesystem::path& path,
                                       const std::function<void(const std::string&)>& say) {
   namespace fs = std::filesystem;
+  require_no_file_of_weights(path, "the model");
   const ProcessMesh alone = single_mesh();
   std::error_code ignored;
   const bool is_run = fs::exists(path / "recipe.toml", ignored) && fs::exists(path / "checkpoints", ignored);
@@ -57,12 +58,19 @@ int32_t sample_token(std::span<const double> logits, const Sampling& how, uint64
   return order[kept - 1];
 }
 
+// Forgetting a quarter at a time costs three tokens fed again for one that is new.
+int64_t least_seen(int64_t context) { return std::max<int64_t>(1, context - std::max<int64_t>(1, context / 4)); }
+
 TextGenerator::TextGenerator(const std::filesystem::path& folder, const Spec& spec)
     : config_(read_hf_config(folder)),
       machine_(spec.machine),
       precision_(spec.precision),
-      max_tokens_(spec.max_tokens),
-      max_prompt_(spec.max_prompt),
+      context_(spec.context),
+      keep_first_(spec.keep_first < least_seen(spec.context) ? spec.keep_first : 0),
+      max_tokens_(context_ > 0 ? std::min(spec.max_tokens, context_) : spec.max_tokens),
+      max_prompt_(context_ == 0                ? spec.max_prompt
+                  : spec.max_tokens > context_ ? std::max(least_seen(context_), std::min(spec.max_prompt, context_))
+                                               : spec.max_prompt),
       mesh_(single_mesh()),
       plan_(measure()),
       values_("parameters", plan_.params, machine_.memory),
@@ -84,8 +92,8 @@ TextGenerator::TextGenerator(const std::filesystem::path& folder, const Spec& sp
 // The same passes, dry: the longest prompt at once, then one token.
 TextGenerator::Plan TextGenerator::measure() const {
   if (config_.spec.learned_positions && max_tokens_ > config_.spec.max_positions) {
-    throw ConfigError(fmt::format("{} tokens: the model has a table of {} positions; ask for fewer tokens", max_tokens_,
-                                  config_.spec.max_positions));
+    throw ConfigError(fmt::format("{} tokens at once: the model has a table of {} positions; ask for fewer",
+                                  max_tokens_, config_.spec.max_positions));
   }
   Arena values("values"), constants("constants"), scratch("scratch");
   ParamStore params(precision_, {});
@@ -128,17 +136,31 @@ Tensor TextGenerator::pass(Backend& backend, const Transformer& model, std::vect
 }
 
 std::span<const double> TextGenerator::feed(std::span<const int32_t> ids) {
-  WEFT_CHECK(!ids.empty() && int64_t(ids.size()) <= max_prompt_ && fed_ + int64_t(ids.size()) <= max_tokens_,
-             "{} tokens after {}", ids.size(), fed_);
+  const auto n = int64_t(ids.size());
+  WEFT_CHECK(n > 0 && (context_ > 0 || (n <= max_prompt_ && fed_ + n <= max_tokens_)), "{} tokens after {}", n, fed_);
   for (int32_t id : ids) {
     if (id < 0 || id >= config_.spec.vocab_size) {
       throw ConfigError(fmt::format("token {} is not in the model's vocabulary of {}", id, config_.spec.vocab_size));
     }
   }
+  fed_ += n;
+  if (context_ > 0) {
+    seen_.insert(seen_.end(), ids.begin(), ids.end());
+    ids = std::span(seen_).last(size_t(n));
+    if (int64_t(seen_.size()) > context_) ids = forget();
+  }
   const Tensor logits = pass(*backend_, model_, caches_, scratch_, ids, &staging_);
-  fed_ += int64_t(ids.size());
   for_each_value(*machine_.memory, logits, [&](int64_t, int64_t i, double x) { logits_[size_t(i)] = x; });
   return logits_;
+}
+
+// The tokens that are still seen, as a text that begins with them: keys and values of others are in what was kept of
+// them, so all are fed again.
+std::span<const int32_t> TextGenerator::forget() {
+  const auto first = seen_.begin() + std::ptrdiff_t(keep_first_);
+  seen_.erase(first, seen_.end() - std::ptrdiff_t(least_seen(context_) - keep_first_));
+  for (KvCache& c : caches_) c.count = 0;
+  return seen_;
 }
 
 }  // namespace weft

@@ -15,7 +15,10 @@
 #include "weft/ops/checked.h"
 #include "weft/train/checkpoint_folders.h"
 #include "weft/train/clock.h"
+#include "weft/train/run_folder.h"
+#include "weft/train/run_length.h"
 #include "weft/train/run_tokenizer.h"
+#include "weft/train/trained_context.h"
 
 namespace weft {
 
@@ -29,7 +32,9 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
                               .micro_batch_size = recipe_.train.micro_batch_size,
                               .order = rank_.plan.step.order}),
       loss_scale_(rank_.plan.loss_scale),
-      step_run_({recipe_, rank_, batches_, loss_scale_}) {
+      step_run_({recipe_, rank_, batches_, loss_scale_}),
+      context_(context_of(recipe_, rank_.plan.config)) {
+  settle_length();
   start_weights();
   barrier(*rank_.mesh.world);  // so that all measure what they get beside the others
   matmul_rate_ =
@@ -46,6 +51,15 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
   records_->attempt("data.json", [&] {
     write_file_durably(std::filesystem::path(recipe_.run.dir) / "data.json", data.dump(1) + "\n");
   });
+}
+
+// Epochs become steps. Every rank finds the same.
+void Trainer::settle_length() {
+  const double epochs = recipe_.train.epochs;
+  recipe_ = with_known_length(std::move(recipe_), *data_.train);
+  if (epochs > 0) notes_.push_back(fmt::format("train.epochs = {}: {} steps", epochs, recipe_.train.train_iters));
+  notes_.push_back(epochs_note(recipe_, *data_.train));
+  if (leads() && epochs > 0) write_run_recipe(recipe_);
 }
 
 // The first rank makes the caches of tokenized text, the others find them.
@@ -75,13 +89,17 @@ void Trainer::tell_of_rate() {
 
 bool Trainer::run() {
   const double began = now_s();
-  if (evaluation_due() && evaluated_step_ != step_) evaluate();  // a stop came before it
+  if (evaluation_due() && evaluated_step_ != step_) {  // a stop came before it
+    evaluate();
+    if (is_among_best()) saved_step_ = -1;  // the checkpoint that is there does not say how good it is
+    if (saved_step_ != step_) save(false);
+  }
   while (step_ < recipe_.train.train_iters && !stopped()) {
     const StepRecord record = step_once();
     if (leads()) records_->step(record);
     tell_of_rate();
     if (evaluation_due()) evaluate();
-    if (due(recipe_.checkpoint.save_interval)) save(false);
+    if (due(recipe_.checkpoint.save_interval) || is_among_best()) save(false);
   }
   try {
     save(true);
@@ -91,7 +109,11 @@ bool Trainer::run() {
   }
   matmul_rate_.check_at_end(now_s() - began);
   tell_of_rate();
-  if (leads()) records_->finish(recipe_.run.dir);
+  if (leads()) {
+    records_->finish(recipe_.run.dir);
+    for (const auto& best : best_checkpoints(recipe_.run.dir, recipe_.checkpoint.keep_best > 0 ? 1 : 0))
+      records_->note(fmt::format("best held-out loss: {:.4f}, of {}", best.held_out.loss, best.path.string()));
+  }
   return step_ == recipe_.train.train_iters;
 }
 
@@ -129,23 +151,31 @@ void Trainer::note_oddities(const TrainingStep::Result& r) {
 // A checkpoint, else pretrained weights, else random ones.
 void Trainer::start_weights() {
   const FoundCheckpoint found = find_checkpoint_to_resume(recipe_.run.dir, *rank_.mesh.world, machine_.threads);
-  notes_ = found.notes;
+  notes_.insert(notes_.end(), found.notes.begin(), found.notes.end());
   if (const auto& checkpoint = found.path) {
     const Progressed at = load_checkpoint(*checkpoint, rank_.plan.model, rank_.state, *rank_.plan.optimizer);
     check_checkpoint(*checkpoint, at);
+    require_steps_left(recipe_, at.step, *checkpoint);
     step_ = saved_step_ = at.step;
     if (at.loss_scale) loss_scale_.state = *at.loss_scale;
     notes_.push_back(
         step_ < recipe_.train.train_iters
             ? fmt::format("goes on from {}, after step {}", checkpoint->string(), step_)
             : fmt::format("{} is of step {}, the run's last: nothing is left to do", checkpoint->string(), step_));
+    if (const auto then = *checkpoint / "weft" / "recipe.toml"; std::filesystem::exists(then))
+      if (const auto note =
+              length_note(parse_recipe_file(then.string(), {}), recipe_, step_ - loss_scale_.state.skipped_steps);
+          !note.empty())
+        notes_.push_back(note);
     try {
       for (const EvalRecord& e : read_metrics(std::filesystem::path(recipe_.run.dir) / "metrics.jsonl").evals)
         if (e.step == step_) evaluated_step_ = step_;
     } catch (const FileError&) {  // a run goes on without; told where the records are opened
     }
   } else if (recipe_.model.init == "pretrained") {
-    notes_ = load_hf_weights(recipe_.model.path, rank_.plan.model, rank_.state.params, machine_.threads);
+    for (std::string& note :
+         load_hf_weights(recipe_.model.path, rank_.plan.model, rank_.state.params, machine_.threads))
+      notes_.push_back(std::move(note));
   } else {
     init_weights(rank_.state.params, uint64_t(recipe_.train.seed), machine_.threads);
   }
@@ -175,8 +205,9 @@ void Trainer::check_checkpoint(const std::filesystem::path& checkpoint, const Pr
   if (at.samples != at.step * recipe_.train.global_batch_size || at.seed != uint64_t(recipe_.train.seed))
     refuse(fmt::format("state.json says {} samples and seed {}, this run has {} and {} at step {}", at.samples, at.seed,
                        at.step * recipe_.train.global_batch_size, recipe_.train.seed, at.step));
-  const nlohmann::json then = read_json_file(checkpoint / "config.json");
-  const nlohmann::json now = hf_config_of(rank_.plan.config, rank_.plan.step.precision.stat);
+  nlohmann::json then = read_json_file(checkpoint / "config.json");
+  if (at.context == 0) then["max_position_embeddings"] = config_of_checkpoint()["max_position_embeddings"];
+  const nlohmann::json now = config_of_checkpoint();
   std::string changed;
   for (const nlohmann::json& side : {then, now})
     for (const auto& [key, value] : side.items()) {
@@ -187,6 +218,10 @@ void Trainer::check_checkpoint(const std::filesystem::path& checkpoint, const Pr
   if (bool(at.loss_scale) != (loss_scale_.kind != LossScale::Kind::none))
     refuse(fmt::format("state.json has {} loss scale", at.loss_scale ? "a" : "no"));
   if (!changed.empty()) refuse(fmt::format("{}/config.json has changed: {}", recipe_.model.path, changed));
+}
+
+nlohmann::json Trainer::config_of_checkpoint() const {
+  return ::weft::config_of_checkpoint(recipe_, rank_.plan.config, rank_.plan.step.precision.stat);
 }
 
 bool Trainer::evaluation_due() const {
@@ -252,6 +287,8 @@ void Trainer::evaluate() {
                     [this](const LoadMicroBatch& load) { return rank_.executor.evaluate(load); });
   if (!record) return;
   evaluated_step_ = step_;
+  held_out_.reset();
+  if (record->tokens > 0 && std::isfinite(record->loss)) held_out_ = {.loss = record->loss, .tokens = record->tokens};
   if (!leads()) return;
   if (record->tokens > 0)
     records_->eval(*record);
@@ -273,6 +310,20 @@ std::string Trainer::wait_first_bad_weight() {
   return first_text(*rank_.mesh.world, rank_.state.norm->wait_first_nonfinite_weight(rank_.backend));
 }
 
+// Whether this step was evaluated, and its checkpoint is one that checkpoint.keep_best keeps: what the first rank sees
+// in the run's folder, on all of them.
+bool Trainer::is_among_best() const {
+  const int64_t most = recipe_.checkpoint.keep_best;
+  if (most == 0 || evaluated_step_ != step_ || !held_out_) return false;
+  double yes = 0;
+  if (leads()) {
+    const auto best = best_checkpoints(recipe_.run.dir, most);
+    yes = int64_t(best.size()) < most || held_out_->loss < best.back().held_out.loss ? 1 : 0;
+  }
+  rank_.mesh.world->all_reduce({&yes, DType::f64, {1}}).wait();
+  return yes > 0;
+}
+
 // A save that fails leaves the older checkpoints and does not end the run; the last one does.
 void Trainer::save(bool last) {
   if (saved_step_ == step_ || step_ == 0) return;
@@ -290,13 +341,20 @@ void Trainer::save(bool last) {
   }
 }
 
+KeptCheckpoints Trainer::kept_checkpoints() const {
+  KeptCheckpoints kept{.latest = recipe_.checkpoint.keep_latest, .best = {}};
+  for (const auto& best : best_checkpoints(recipe_.run.dir, recipe_.checkpoint.keep_best))
+    kept.best.push_back(best.path);
+  return kept;
+}
+
 void Trainer::try_save() {
   const DType stat = rank_.plan.step.precision.stat;
   agree(*rank_.mesh.world, [&] {
     if (!leads()) return;
     records_->sync();  // the records of every step that the checkpoint holds
     const int64_t bytes = checkpoint_bytes(rank_.plan.model, *rank_.plan.optimizer, stat).total;
-    for (const std::string& note : make_room(recipe_.run.dir, recipe_.checkpoint.keep_latest, bytes, machine_.threads))
+    for (const std::string& note : make_room(recipe_.run.dir, kept_checkpoints(), bytes, machine_.threads))
       records_->note(fmt::format("step {}: {}", step_, note));
   });
   const bool scales = loss_scale_.kind != LossScale::Kind::none;
@@ -309,15 +367,18 @@ void Trainer::try_save() {
                                                     .data = data_.train->fingerprint(),
                                                     .seed = uint64_t(recipe_.train.seed),
                                                     .loss_scale = loss_scale,
-                                                    .sources = data_.sources},
+                                                    .sources = data_.sources,
+                                                    .context = context_,
+                                                    .held_out = evaluated_step_ == step_ ? held_out_ : std::nullopt},
                                      .model_folder = recipe_.model.path,
                                      .tokenizer = kept_tokenizer(recipe_.run.dir),
-                                     .config = rank_.plan.config,
+                                     .is_tokenizer_known = is_tokenizer_kept(recipe_),
+                                     .config = config_of_checkpoint(),
                                      .recipe = to_toml(recipe_),
                                      .num_threads = machine_.threads});
   saved_step_ = step_;
   if (!leads()) return;
-  prune_checkpoints(recipe_.run.dir, recipe_.checkpoint.keep_latest);
+  prune_checkpoints(recipe_.run.dir, kept_checkpoints());
   records_->note(fmt::format("step {}: saved {}", step_, path.string()));
 }
 

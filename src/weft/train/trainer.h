@@ -45,7 +45,9 @@ class Trainer {
   RunData open_data(int terminal_fd) const;
   bool stopped() const;
   void tell_of_rate();
+  void settle_length();
   void check_checkpoint(const std::filesystem::path& checkpoint, const Progressed& at) const;
+  nlohmann::json config_of_checkpoint() const;
   void start_weights();
   StepRecord step_once();
   void note_oddities(const TrainingStep::Result& result);
@@ -55,11 +57,13 @@ class Trainer {
   bool evaluation_due() const;
   void refuse_bad_weights();
   std::string wait_first_bad_weight();
+  bool is_among_best() const;
   void save(bool last);
   void try_save();
+  KeptCheckpoints kept_checkpoints() const;
   bool due(int64_t interval) const { return interval > 0 && step_ % interval == 0; }
 
-  const Recipe recipe_;
+  Recipe recipe_;  // constant once the data is open
   const Machine machine_;
   const std::atomic<bool>& stop_;
   RankRun rank_;
@@ -67,7 +71,9 @@ class Trainer {
   BatchLoader batches_;
   LossScale loss_scale_;
   const TrainingStep step_run_;
+  int64_t context_;  // tokens that the model will have been trained to see at once
   int64_t step_ = 0, saved_step_ = -1, evaluated_step_ = -1;
+  std::optional<HeldOut> held_out_;  // of evaluated_step_
   MatmulRate matmul_rate_;
   std::vector<std::string> notes_;       // of the start: where it goes on, what was passed over
   std::unique_ptr<RunRecords> records_;  // of the rank that leads

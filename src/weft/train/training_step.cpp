@@ -13,7 +13,7 @@ TrainingStep::Result TrainingStep::run(int64_t step, int64_t batch, const Watch&
   Result result{.targets = batches_.counted(batch),
                 .loss = loss,
                 .grad_norm = rank_.state.norm->wait_measure(rank_.backend) / scale,
-                .lr = rank_.plan.lr.at(updates),
+                .lr = lr_schedule_of(recipe_).at(updates),
                 .loss_scale = scale,
                 .outcome = Outcome::updated};
   const bool finite = std::isfinite(loss) && std::isfinite(result.grad_norm);  // the same on every rank, as both are

@@ -26,6 +26,8 @@ Recipe trial_recipe(Recipe r, int64_t steps) {
   r.data.valid_fraction = 0;
   r.train.eval_interval = 0;
   r.train.train_iters = steps;
+  r.train.epochs = 0;
+  r.checkpoint.keep_best = 0;
   r.train.log_grad_norms = false;
   r.train.grad_reduce_dtype = "f32";  // one rank has no gradients to send
   r.optimizer.lr_decay_style = "constant";

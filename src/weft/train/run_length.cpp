@@ -1,0 +1,76 @@
+#include "weft/train/run_length.h"
+
+#include <cmath>
+
+#include "weft/base/error.h"
+#include "weft/plan/run_plan.h"
+#include "weft/recipe/recipe_keys.h"
+
+namespace weft {
+namespace {
+
+constexpr double kMany = 10;  // epochs: far more than the few that are nearly as good as new text (Muennighoff 2023)
+
+// The step at which the learning rate has come to its end; 0: not known, or there is none.
+int64_t decay_end(const Recipe& r) {
+  if (r.optimizer.lr_decay_style == "constant") return 0;
+  return r.optimizer.lr_decay_iters > 0 ? r.optimizer.lr_decay_iters : r.train.train_iters;
+}
+bool decays_to_the_end(const Recipe& r) {
+  return r.optimizer.lr_decay_iters == 0 || r.optimizer.lr_decay_iters == r.train.train_iters;
+}
+
+}  // namespace
+
+Recipe with_known_length(Recipe recipe, const DataStream& train) {
+  if (recipe.train.epochs == 0) return recipe;
+  const double samples = recipe.train.epochs * double(train.samples_per_epoch());
+  const double steps = std::max(1.0, std::ceil(samples / double(recipe.train.global_batch_size)));
+  const std::string source = fmt::format("train.epochs = {}, which is {} steps", recipe.train.epochs, steps);
+  if (steps > kMostCount) throw ConfigError(fmt::format("{}: more than {}", source, int64_t(kMostCount)));
+  recipe.train.train_iters = int64_t(steps);
+  recipe.train.epochs = 0;
+  return parse_recipe(to_toml(recipe), source, {});  // judges what the number of steps must fit to
+}
+
+std::string epochs_note(const Recipe& recipe, const DataStream& train) {
+  const double drawn = double(recipe.train.train_iters) * double(recipe.train.global_batch_size);
+  const DataStream::Walked most = train.walked_most(drawn);
+  const std::string what = fmt::format(
+      "{} steps of {} samples see {}{} samples {:.3g} times", recipe.train.train_iters, recipe.train.global_batch_size,
+      most.is_all ? "its " : fmt::format("those of {}, ", most.file), most.samples, most.times);
+  if (most.times <= kMany) return "the run's " + what;
+  return fmt::format("warning: the run's {}: it will know them by heart; more text, or fewer steps (train.epochs)",
+                     what);
+}
+
+void allow_another_length(Recipe& there, const Recipe& here) {
+  const bool same_end = decay_end(there) == decay_end(here),
+             follow = decays_to_the_end(there) && decays_to_the_end(here);
+  if (same_end || follow) there.optimizer.lr_decay_iters = here.optimizer.lr_decay_iters;
+  there.train.train_iters = here.train.train_iters;
+  there.train.epochs = here.train.epochs;
+}
+
+std::string length_note(const Recipe& there, const Recipe& here, int64_t updates) {
+  if (there.train.train_iters == here.train.train_iters) return "";
+  const std::string steps =
+      fmt::format("train.train_iters is {}, it was {}", here.train.train_iters, there.train.train_iters);
+  const LrSchedule before = lr_schedule_of(there), now = lr_schedule_of(here);
+  if (decay_end(there) == decay_end(here)) return steps + "; the learning rate goes on as it would have";
+  return fmt::format(
+      "{}; the learning rate now comes to its end at step {}, not {}: it is {:.4g} in the next step, and would have "
+      "been "
+      "{:.4g} (optimizer.lr_decay_iters={} keeps that)",
+      steps, now.decay_steps, before.decay_steps, now.at(updates), before.at(updates), before.decay_steps);
+}
+
+void require_steps_left(const Recipe& recipe, int64_t done, const std::filesystem::path& checkpoint) {
+  if (recipe.train.train_iters == 0 || done <= recipe.train.train_iters) return;
+  throw ConfigError(
+      fmt::format("train.train_iters = {}, but {} is of step {}; give the run at least as many, or begin at an older "
+                  "checkpoint in another folder: weft train --from CHECKPOINT RECIPE run.dir=NEW",
+                  recipe.train.train_iters, checkpoint.string(), done));
+}
+
+}  // namespace weft

@@ -1,0 +1,31 @@
+// How long a run is: epochs as steps, more steps than it began with, and how often it sees its data.
+#pragma once
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "weft/data/data_stream.h"
+#include "weft/recipe/recipe.h"
+
+namespace weft {
+
+// The recipe with train.epochs as train.train_iters: so many steps that their samples are at least as many as that many
+// times all training samples (of weighted sources too, which then are not each seen equally often). A recipe in steps
+// stays as it is. Throws ConfigError where other settings do not fit that number, and where it is beyond all bounds.
+Recipe with_known_length(Recipe recipe, const DataStream& train);
+
+// "the run sees its 617 samples 70.1 times", a warning where that is often; of weighted sources the one that it sees
+// most often.
+std::string epochs_note(const Recipe& recipe, const DataStream& train);
+
+// A run may be given more steps than it began with, or fewer than it has not trained yet. Sets in `there`, the recipe
+// it began with, what may be otherwise in `here` because of it: the number of steps; and the end of the decay of the
+// learning rate, where it is the same step, or the last of the run in both.
+void allow_another_length(Recipe& there, const Recipe& here);
+// What that means for a run that has done so many updates: how many steps it has now, and what that makes of the
+// learning rate. Empty where nothing is different.
+std::string length_note(const Recipe& there, const Recipe& here, int64_t updates);
+// Throws ConfigError where the checkpoint of step `done` is beyond the recipe's last step, as far as that is known.
+void require_steps_left(const Recipe& recipe, int64_t done, const std::filesystem::path& checkpoint);
+
+}  // namespace weft

@@ -1,0 +1,22 @@
+// How many tokens a model has been trained to see at once: what lies beyond, it writes badly.
+#pragma once
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "weft/models/hf_config.h"
+#include "weft/recipe/recipe.h"
+
+namespace weft {
+
+// Of a checkpoint, or of a model's folder, whose config is `config`: what the checkpoint says, else the positions that
+// the model was made for. Throws FileError.
+int64_t context_of(const std::filesystem::path& folder, const HfConfig& config);
+// Of what a recipe trains: train.seq_length; of a model that was trained before, at least what it had.
+int64_t context_of(const Recipe& recipe, const HfConfig& config);
+
+// The config.json of a checkpoint with weights of this type. Other programs take max_position_embeddings for the length
+// that a model may be used at: of a model with rotations that begins at random weights it is the length that it was
+// trained at. (Of GPT-2 n_positions is the size of a table, of a pretrained model a promise of its makers': they stay.)
+nlohmann::json config_of_checkpoint(const Recipe& recipe, const HfConfig& config, DType dtype);
+
+}  // namespace weft
