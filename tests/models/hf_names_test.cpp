@@ -81,6 +81,7 @@ TEST(HfTensors, Gpt2MatricesAreTransposedOnDisk) {
   EXPECT_EQ(t.shape, (std::vector<int64_t>{8, 32}));
   EXPECT_EQ(t.rows, 32);
   EXPECT_EQ(t.cols(), 8);
+  EXPECT_TRUE(named(tensors, "transformer.h.1.attn.c_proj.weight").transposed) << "square: its shape does not tell";
   EXPECT_FALSE(named(tensors, "transformer.wte.weight").transposed);
 }
 

@@ -20,6 +20,23 @@ TEST_F(LayoutMatrix, SomeCombinationsEqualOneRank) {
   for (int judged = 0; judged < 6;) judged += judge(random_choice(gen));
 }
 
+// Ranks drop what one rank drops: each has heads of its own and, with a cut stream, tokens of its own, at positions of
+// their own. With two key heads for four ranks, each attends to one of those that all have.
+TEST_F(LayoutMatrix, TensorParallelRanksWithDropoutEqualOneRank) {
+  Choice c;
+  for (const auto* features : {&kRuns, &kCuts})
+    for (const Feature& f : *features) c[f.key] = f.values[0];
+  c["model.hidden_dropout"] = "0.1";
+  using Three = std::array<const char*, 3>;
+  for (const auto& [model, tp, sequence_parallel] :
+       {Three{"qwen2", "4", "true"}, Three{"llama-gqa", "3", "false"}, Three{"gpt2", "2", "true"}}) {
+    c["model"] = model;
+    c["parallel.tp"] = tp;
+    c["parallel.sequence_parallel"] = sequence_parallel;
+    EXPECT_TRUE(judge(c));
+  }
+}
+
 // As on a GPU: the host must wait before it looks.
 TEST_F(LayoutMatrix, SomeCombinationsEqualOneRankOnADeviceThatIsLate) {
   std::mt19937 gen(2);

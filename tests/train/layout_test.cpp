@@ -125,6 +125,36 @@ TEST(LayoutsSlow, EvaluationIsTheSameOnAnyLayout) {
     EXPECT_EQ(one.metrics.evals[0].tokens, many.metrics.evals[0].tokens) << layout;
   }
 }
+
+// Two micro-batches for each of three ranks, of which the last window is not whole.
+TEST(Layouts, HeldOutLossIsThatOfOneRankAndWeightsItsTokensAlike) {
+  testing::TempDir dir;
+  const auto folder = std::filesystem::path(testing::kSourceDir) / "tests/golden/llama-gqa";
+  testing::spill(dir / "valid.bin",
+                 std::string_view(testing::slurp(folder / "tokens.bin")).substr(0, 2 * (10 * 16 + 6)));
+  const std::vector<std::string> base{"train.train_iters=1",        "train.seq_length=16",
+                                      "train.global_batch_size=12", "optimizer.lr_warmup_iters=0",
+                                      "train.micro_batch_size=2",   "data.valid=" + (dir / "valid.bin").string()};
+  const auto evaluate = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = base;
+    all.insert(all.end(), more.begin(), more.end());
+    const Outcome outcome = run_case("llama-gqa", "ref", all);
+    EXPECT_EQ(outcome.metrics.evals.size(), 1u);
+    return outcome.metrics.evals.at(0);
+  };
+  const EvalRecord one = evaluate({});
+  EXPECT_EQ(one.tokens, 10 * 16 + 5);
+  const EvalRecord alone = evaluate({"train.micro_batch_size=1"});  // a window at a time: other sums, the same mean
+  EXPECT_NEAR(alone.loss, one.loss, 1e-11);
+  for (const std::vector<std::string>& layout :
+       {std::vector<std::string>{"parallel.dp=3"},
+        {"parallel.pp=2", "parallel.tp=2", "parallel.pipeline_schedule=zbv"}}) {
+    const EvalRecord many = evaluate(layout);
+    EXPECT_NEAR(many.loss, one.loss, 1e-11) << layout[0];
+    EXPECT_EQ(many.tokens, one.tokens) << layout[0];
+  }
+}
+
 // In fp16: a loss scale that takes a dozen steps of overflow to fall to where gradients fit.
 constexpr const char* kOverflowing = "train.initial_loss_scale=1073741824";  // 2^30
 
@@ -224,6 +254,54 @@ TEST(Layouts, AnFp16RunThatOverflowsSkipsRecoversAndTrains) {
   EXPECT_FALSE(std::isfinite(steps[4].grad_norm));
   EXPECT_LT(skipped, 20);
   EXPECT_LT(steps.back().loss, 0.97 * steps[0].loss);
+}
+
+// Every step sees the same batch, so the updates behind the skipped steps are those of a run that begins with a scale
+// at which gradients fit: to the bit, with the learning rates and bias corrections of the first updates.
+TEST(Layouts, SkippedStepsLeaveNoTraceInTheUpdatesBehindThem) {
+  testing::TempDir dir;
+  const std::string tokens =
+      testing::slurp(std::filesystem::path(testing::kSourceDir) / "tests/golden/llama-gqa/tokens.bin");
+  testing::spill(dir / "batch.bin", std::string_view(tokens).substr(0, 2 * (8 * 16 + 1)));
+  const auto run = [&](const std::vector<std::string>& scale) {
+    std::vector<std::string> all{"train.precision=fp16",        "data.train=" + (dir / "batch.bin").string(),
+                                 "train.seq_length=16",         "train.train_iters=20",
+                                 "optimizer.lr_warmup_iters=3", "optimizer.lr_decay_iters=10"};
+    all.insert(all.end(), scale.begin(), scale.end());
+    return run_case("llama-gqa", "cpu", all).metrics.steps;
+  };
+  const auto updates = [](const std::vector<StepRecord>& steps) {
+    std::vector<double> losses;
+    for (const StepRecord& step : steps)
+      if (std::isfinite(step.grad_norm)) losses.push_back(step.loss);
+    return losses;
+  };
+  const std::vector<StepRecord> falling = run({kOverflowing, "train.hysteresis=1"});
+  EXPECT_GT(falling.back().skipped_steps, 3);
+  const auto behind = updates(falling);
+  const auto alone = updates(run({fmt::format("train.loss_scale={}", falling.back().loss_scale)}));
+  ASSERT_GT(behind.size(), 3u);
+  ASSERT_EQ(alone.size(), 20u);
+  for (size_t i = 0; i < behind.size(); ++i) EXPECT_NEAR(behind[i], alone[i], 1e-4 * alone[i]) << "update " << i + 1;
+}
+
+// SGD, whose steps are as long as its gradient: by the norm of the scaled one they would be a thousandth of that.
+TEST(Layouts, AnFp16RunIsClippedByTheNormOfItsTrueGradients) {
+  const auto losses = [](const std::string& clip, const std::vector<std::string>& more) {
+    std::vector<std::string> all{"optimizer.name=sgd",          "optimizer.lr=1",      "train.train_iters=5",
+                                 "optimizer.lr_warmup_iters=0", "train.seq_length=16", "optimizer.clip_grad=" + clip};
+    all.insert(all.end(), more.begin(), more.end());
+    std::vector<double> found;
+    for (const StepRecord& step : run_case("llama-gqa", "cpu", all).metrics.steps) found.push_back(step.loss);
+    return found;
+  };
+  const auto exact = losses("0.1", {}), unclipped = losses("0", {});
+  const auto scaled = losses("0.1", {"train.precision=fp16", "train.loss_scale=1024"});
+  constexpr double kRounding = 5e-4;
+  ASSERT_EQ(scaled.size(), exact.size());
+  for (size_t i = 0; i < exact.size(); ++i) EXPECT_NEAR(scaled[i], exact[i], kRounding * exact[i]) << "step " << i + 1;
+  EXPECT_LT(exact.back(), exact.front() * (1 - 10 * kRounding)) << "learned too little to tell";
+  EXPECT_GT(std::abs(unclipped.back() - exact.back()), 10 * kRounding * exact.back()) << "nothing was clipped";
 }
 
 TEST(LayoutsSlow, EveryLayoutSkipsTheSameStepsInFp16) {
