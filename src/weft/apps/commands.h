@@ -15,7 +15,7 @@ struct TrainOptions {
   std::vector<std::string> overrides;
   bool help_recipe = false;
   bool force = false;  // also where the plan does not fit into memory
-  std::string from;  // a checkpoint to go on from in a new folder; empty: the run's own newest
+  std::string from;    // a checkpoint to go on from in a new folder; empty: the run's own newest
 };
 int run_train(const TrainOptions& options);
 

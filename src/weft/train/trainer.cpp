@@ -13,6 +13,7 @@
 #include "weft/models/hf_weights.h"
 #include "weft/models/init.h"
 #include "weft/ops/checked.h"
+#include "weft/train/best_checkpoints.h"
 #include "weft/train/checkpoint_folders.h"
 #include "weft/train/clock.h"
 #include "weft/train/run_folder.h"

@@ -6,6 +6,7 @@
 
 #include "weft/base/error.h"
 #include "weft/train/batch_loader.h"
+#include "weft/train/checkpoint_folders.h"
 #include "weft/train/checkpoint_state.h"
 #include "weft/train/evaluate.h"
 #include "weft/train/matmul_rate.h"
