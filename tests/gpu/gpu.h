@@ -18,7 +18,7 @@ inline std::string gpu_backend() {
 // As the program makes it, for a recipe of that backend: of as many GPUs as there are, or ranks. Throws ConfigError
 // where there is none.
 inline Machine gpu_machine_for(const Recipe& recipe) {
-  setenv("WEFT_CUDA_MODULE", testing::kCudaModuleFile, 0);
+  setenv("WEFT_CUDA_MODULE", testing::cuda_module_file(), 0);
   setenv("WEFT_CUDA_CACHE", "off", 0);  // no test depends on what another found out
   return machine_for(recipe);
 }

@@ -19,7 +19,7 @@ constexpr const char* kTooFew = "needs two GPUs, and NCCL";
 // f(host's mesh, mesh by GPUs, machine) on ranks that are threads with GPUs 0, 1, ...; false where they have none each.
 bool on_gpus(const MeshSizes& sizes,
              const std::function<void(const ProcessMesh&, const ProcessMesh&, const Machine&)>& f) {
-  setenv("WEFT_CUDA_MODULE", testing::kCudaModuleFile, 0);
+  setenv("WEFT_CUDA_MODULE", testing::cuda_module_file(), 0);
   std::atomic<bool> have{true};
   run_local(sizes, [&](const ProcessMesh& host) {
     const Machine machine = cuda_machine(host.world->rank(), 1, {.are_processes = true, .timeout_s = 60});
