@@ -158,10 +158,10 @@ TEST(Pipeline, AnotherParameterDoesTheStageAgain) {
   const auto lines = differences(before, after);
   EXPECT_NE(std::find(lines.begin(), lines.end(), "filter length.min_words: 20 -> 1"), lines.end());
   EXPECT_TRUE(differences(after, after).empty());
-  config.sources[0].meta_keys = {"lang"};
+  config.sources[0].meta_keys = {"url"};
   harness.run(config);
   const auto keys = differences(after, open_dataset(c.dir / "out"));
-  EXPECT_EQ(keys, (std::vector<std::string>{"read source \"s\".meta_keys: [] -> [\"lang\"]"}));
+  EXPECT_EQ(keys, (std::vector<std::string>{"read source \"s\".meta_keys: [] -> [\"url\"]"}));
 }
 
 TEST(Pipeline, TokensAreThoseOfTheDocumentsAndSplitByTheirTexts) {
@@ -283,7 +283,7 @@ TEST(Pipeline, KeysWithoutEffectAreRefused) {
   EXPECT_EQ(refusal(good + "[dedup]\nnear = false\n"), "");
   const TempDir dir;
   spill(dir / "a.txt", "text");
-  spill(dir / "a.jsonl", "{\"text\": \"text\"}\n");
+  spill(dir / "a.jsonl", "{\"text\": \"text\", \"t\": \"text\", \"u\": \"http://x\", \"m\": 1}\n");
   const auto said = [&](const std::string& files, const std::string& more) -> std::string {
     Harness harness;
     harness.again = true;
