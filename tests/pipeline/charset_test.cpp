@@ -157,7 +157,9 @@ TEST(Charset, CharactersAreThoseOfTheStandard) {
   EXPECT_EQ(decode_page("\x81\x60\x87\x40\xb1", "shift_jis").text, "\uff5e\u2460\uff71");
   EXPECT_EQ(decode_page("\xa1\xc1\xad\xa1\xfc\xe2\x8e\xb1\x8f\xb0\xa1", "euc-jp").text,
             "\uff5e\u2460\u9ad9\uff71\u4e02");
-  EXPECT_EQ(decode_page("\xf5\xa1\x85", "euc-jp").replaced, 2);  // private for glibc, nothing for the standard
+  EXPECT_EQ(decode_page("\x8f\xa2\xc3", "euc-jp").text, "\u00a6");
+  // Private for glibc, nothing for the standard.
+  EXPECT_EQ(decode_page("\xf5\xa1\x8f\xf5\xa1\x85", "euc-jp").replaced, 3);
   EXPECT_EQ(decode_page("\xae", "koi8-u").text, "\u045e");
   EXPECT_EQ(decode_page("\x80\xff", "x-user-defined").text, "\uf780\uf7ff");
 }

@@ -171,7 +171,7 @@ constexpr CodeFix kCodeFixes[] = {{"gb18030", 0xe5e5, 0x3000}, {"big5", 0x80, kN
                                   {"big5", 0xff64, 0xfe51},    {"big5", 0x203e, 0xaf},   {"big5", 0x223c, 0xff5e},
                                   {"big5", 0x2641, 0x2295},    {"big5", 0x2609, 0x2299}, {"big5", 0xff0f, 0x2215},
                                   {"big5", 0xff3c, 0xfe68},    {"big5", 0xa5, 0xffe5},   {"big5", 0xa2, 0xffe0},
-                                  {"big5", 0xa3, 0xffe1},      {"euc-jp", 0xa6, 0xffe4}};
+                                  {"big5", 0xa3, 0xffe1},      {"euc-jp", 0xffe4, 0xa6}};
 
 // Converted text with the standard's characters in the place of the C library's where these differ.
 class Fixer {
@@ -203,10 +203,11 @@ class Fixer {
       if (fix.charset == charset_ && fix.from == code) return fix.to;
     return charset_ == "euc-jp" ? of_euc_jp(code) : code;
   }
-  // Rows 85 to 94 of EUC-JP are private characters for the C library. Rows 89 to 92 are IBM's, as in Shift_JIS.
+  // Rows 85 to 94 of both planes of EUC-JP are private characters for the C library. Rows 89 to 92 of the first are
+  // IBM's, as in Shift_JIS.
   char32_t of_euc_jp(char32_t code) {
     if (code >= 0x80 && code < 0xa0) return kNone;
-    if (code < 0xe000 || code >= 0xe000 + 10 * 94) return code;
+    if (code < 0xe000 || code >= 0xe000 + 20 * 94) return code;
     const unsigned row = 85 + unsigned(code - 0xe000) / 94, cell = 1 + unsigned(code - 0xe000) % 94;
     if (row < 89 || row > 92) return kNone;
     const unsigned second = row % 2 == 1 ? cell + 0x3f + (cell >= 64) : cell + 0x9e;
