@@ -82,9 +82,8 @@ void ParquetBytes::took(int64_t bytes) {
   if (in_ > size_) throw Error("broken metadata: columns that lie in each other");
 }
 
-void ParquetBytes::made(int64_t bytes) {
-  made_ += bytes;
-  if (made_ > limit_.free_bytes && double(made_) > limit_.max_ratio * double(std::max<int64_t>(in_, 1)))
+void ParquetBytes::judge(int64_t made) const {
+  if (made > limit_.free_bytes && double(made) > limit_.max_ratio * double(std::max<int64_t>(in_, 1)))
     throw Error(fmt::format("expands more than {:g}-fold: is it a bomb? (read.max_ratio)", limit_.max_ratio));
 }
 
@@ -189,7 +188,7 @@ void ParquetColumn::unpack(const PageHeader& header, std::string_view levels) {
     page_.swap(packed_);
     return;
   }
-  file_.made(size);
+  file_.unpacked(size);
   page_.assign(levels);
   page_.resize(size_t(header.size));
   if (size > 0) decompress(packed, std::span(page_).subspan(levels.size()));

@@ -26,14 +26,17 @@ class ParquetBytes {
   // Counts what was used of the file. Throws Error where that is more than there is: parts of it are named twice.
   void took(int64_t bytes);
   int64_t bytes_in() const { return in_; }
-  // Counts what is made of that. Throws Error where it is too much: a bomb.
-  void made(int64_t bytes);
+  // Counts what becomes of that: pages when they are unpacked, and rows. Throws Error where one is too much: a bomb.
+  void unpacked(int64_t bytes) { judge(unpacked_ += bytes); }
+  void made_row(int64_t bytes) { judge(rows_ += bytes); }
 
  private:
+  void judge(int64_t made) const;
+
   std::string path_;
   ExpansionLimit limit_;
   int fd_ = -1;
-  int64_t size_ = 0, in_ = 0, made_ = 0;
+  int64_t size_ = 0, in_ = 0, unpacked_ = 0, rows_ = 0;
 };
 
 // Entries are values and nulls, with the levels that say where they belong. Throws Error where something is broken.

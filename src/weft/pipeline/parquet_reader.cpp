@@ -191,7 +191,7 @@ class ParquetReader final : public RowReader {
     ++row_in_group_;
     row.number = ++number_;
     row.begin = bytes_;
-    file_.made(int64_t(row.bytes.size()));
+    file_.made_row(int64_t(row.bytes.size()));
     if (row.bytes.size() > max_bytes_) {
       constexpr size_t kShown = 1000;
       row.bytes.resize(kShown);
