@@ -30,7 +30,7 @@ constexpr std::pair<const char*, Compress> kBoth[] = {{".bz2", bzip2}, {".lz4", 
 
 std::string many_rows() {
   std::string json;
-  for (int i = 0; i < 20000; ++i) json += fmt::format("{{\"text\": \"document {} {}\"}}\n", i, i * 7919 % 10007);
+  for (int i = 0; i < 6000; ++i) json += fmt::format("{{\"text\": \"document {} {}\"}}\n", i, i * 7919 % 10007);
   return json;
 }
 
@@ -39,7 +39,7 @@ TEST(Codecs, Bzip2AndLz4AreReadByWhatTheyAre) {
   for (const auto& [extension, compress] : kBoth) {
     EXPECT_EQ(ReadFile(std::string("a.jsonl") + extension, compress(json)).texts(), (Texts{"one", "two"}));
     EXPECT_EQ(ReadFile("a.jsonl", compress(json)).texts(), (Texts{"one", "two"})) << "whatever its name";
-    EXPECT_EQ(ReadFile("a.jsonl", compress(many_rows())).texts().size(), 20000u);
+    EXPECT_EQ(ReadFile("a.jsonl", compress(many_rows())).texts().size(), 6000u);
     EXPECT_EQ(ReadFile("a.jsonl", compress("") + compress(json)).texts(), (Texts{"one", "two"}));
     EXPECT_EQ(ReadFile("a.jsonl", compress("")).texts(), Texts{});
   }
@@ -60,12 +60,12 @@ TEST(Codecs, SeveralStreamsAreOneFile) {
 TEST(Codecs, ATruncatedOneKeepsWhatCameBeforeAndIsNamed) {
   for (const auto& [extension, compress] : kBoth) {
     const std::string whole = compress(many_rows());
-    for (const size_t size : {whole.size() - 1, whole.size() / 2, whole.size() / 9, size_t{10}}) {
+    for (const size_t size : {whole.size() - 1, whole.size() / 2, size_t{10}}) {
       const ReadFile read("a.jsonl", whole.substr(0, size));
       EXPECT_EQ(read.broken(), 1) << extension << " " << size;
       EXPECT_SAYS(read.failure(), "cut short: the compressed data ends too early");
     }
-    EXPECT_GT(ReadFile("a.jsonl", whole.substr(0, whole.size() - 1)).texts().size(), 10000u);
+    EXPECT_GT(ReadFile("a.jsonl", whole.substr(0, whole.size() - 1)).texts().size(), 2000u);
   }
 }
 
@@ -79,7 +79,7 @@ TEST(Codecs, ABrokenOneIsNamed) {
 
 TEST(Codecs, ABombIsStopped) {
   for (const auto& [extension, compress] : kBoth) {
-    const ReadFile read("a.txt", compress(std::string(64 << 20, 'a')), "separator = \"\\n\"\n");
+    const ReadFile read("a.txt", compress(std::string(20 << 20, 'a')), "separator = \"\\n\"\n");
     EXPECT_EQ(read.texts(), Texts{});
     EXPECT_SAYS(read.failure(), "bomb");
   }

