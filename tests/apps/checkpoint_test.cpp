@@ -316,7 +316,11 @@ TEST(Disk, WhatDoesNotFitIsSaidInBytesBeforeAndAFullOneHarmsNothing) {
     EXPECT_SAYS(f.err, "step 4: NOT SAVED");
     EXPECT_SAYS(f.err, "step 6: the last save of the run FAILED, what came after step 2 is lost");
     EXPECT_EQ(weft({"inspect", w.step("one/run", 2).string()}).status, 0);
-    EXPECT_EQ(w.train("one/run", {"checkpoint.keep_latest=2"}).status, 89);  // from step 2
+    std::ofstream fill(w / "one/fill");
+    while (fill << std::string(4096, 'x') << std::flush) continue;
+    const Finished again = w.train("one/run", {"checkpoint.keep_latest=2"});  // not a byte is free
+    EXPECT_EQ(again.status, 89) << again.err;
+    EXPECT_SAYS(again.err, "step-2, after step 2");
   }
   {
     const SmallDisk disk(w / "two", one * 5 / 2 + others);

@@ -28,6 +28,11 @@ bool is_ours(const std::filesystem::path& file) {
   return std::getline(in, line) && line + "\n" == kMark;
 }
 
+bool holds(const std::filesystem::path& file, const std::string& text) {
+  std::ifstream in(file, std::ios::binary);
+  return in && std::string(std::istreambuf_iterator<char>(in), {}) == text;
+}
+
 // What a start that ended early may have left counts as nothing.
 bool is_as_good_as_empty(const std::filesystem::path& dir) {
   std::error_code none;
@@ -81,7 +86,9 @@ void refuse_another_recipe(const Recipe& recipe, const std::filesystem::path& fi
 }
 
 void write_run_recipe(const Recipe& recipe) {
-  write_file_durably(std::filesystem::path(recipe.run.dir) / "recipe.toml", std::string(kMark) + to_toml(recipe));
+  const std::filesystem::path file = std::filesystem::path(recipe.run.dir) / "recipe.toml";
+  const std::string text = std::string(kMark) + to_toml(recipe);
+  if (!holds(file, text)) write_file_durably(file, text);  // on a full disk a run that is the same goes on
 }
 
 RunLock claim_run_folder(const Recipe& recipe) {
