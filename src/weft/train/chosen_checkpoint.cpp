@@ -1,7 +1,10 @@
 #include "weft/train/chosen_checkpoint.h"
 
+#include "weft/base/cores.h"
 #include "weft/base/error.h"
+#include "weft/checkpoint/checkpoint_check.h"
 #include "weft/checkpoint/durable_file.h"
+#include "weft/comm/process_mesh.h"
 #include "weft/train/checkpoint_state.h"
 #include "weft/train/run_folder.h"
 #include "weft/train/run_length.h"
@@ -56,6 +59,7 @@ void copy_in(const fs::path& from, const fs::path& to) {
 void judge_chosen(const Recipe& recipe, const fs::path& checkpoint) {
   require_checkpoint(checkpoint);
   require_no_run(recipe.run.dir);
+  require_whole(checkpoint, CheckpointPart::all, *single_mesh().world, usable_cores());
   refuse_another_recipe(recipe, checkpoint / "weft" / "recipe.toml", fmt::format("--from {}", checkpoint.string()));
   require_steps_left(recipe, read_progress(checkpoint).step, checkpoint);
 }

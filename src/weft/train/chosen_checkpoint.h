@@ -7,7 +7,8 @@
 namespace weft {
 
 // Throws ConfigError or FileError where `checkpoint` is none, is of a run whose recipe differs in more than a resumed
-// run's may, or is beyond the recipe's last step; and where the recipe's run folder has a run already. Changes nothing.
+// run's may, is beyond the recipe's last step, or is damaged (it is read, all of it); and where the recipe's run folder
+// has a run already. Changes nothing.
 void judge_chosen(const Recipe& recipe, const std::filesystem::path& checkpoint);
 
 // Makes the checkpoint RUN/checkpoints/step-N of the recipe's run, from which it then goes on as from one of its own.
