@@ -140,6 +140,7 @@ TEST(TrainLength, EpochsBecomeStepsOnceTheDataIsKnown) {
   }
   EXPECT_SAYS(weft({"plan", p.at("r.toml"), "train.epochs=0.5"}).out, "train.epochs = 0.5: 8 steps of 4 samples");
   EXPECT_SAYS(weft({"plan", p.at("r.toml"), "train.epochs=0.5", "--json"}).out, "\"train_iters\": 8");
+  EXPECT_SAYS(weft({"plan", p.at("r.toml"), "train.epochs=0.55", "--json"}).out, "\"train_iters\": 9");  // 8.8
   // As steps: the same run, with the same learning rates.
   ASSERT_EQ(p.train("steps", {iters(8)}).status, 0);
   p.expect_same_end("steps", "run", 8);
@@ -160,7 +161,7 @@ TEST(TrainLength, HowOftenARunSeesItsDataIsToldAndIsAWarningWhereItIsOften) {
               "warning: the run's 12 steps of 64 samples see its 64 samples 12 times: it will know them by heart");
 }
 
-TEST(TrainLengthSlow, TheBestCheckpointsAreKeptBesideTheNewestAlsoWhenItGoesOn) {
+TEST(TrainLength, TheBestCheckpointsAreKeptBesideTheNewestAlsoWhenItGoesOn) {
   const Place p;
   spill(p.at("held.txt"), slurp(p.at("text.txt")).substr(0, 300));
   // A learning rate that goes up and up makes it worse in the end.
