@@ -14,10 +14,9 @@ constexpr int64_t kMiB = 1 << 20;
 // Beside the plans: 2 to 6 MiB were measured of a process with a small model, and what grows with it is a tokenizer's
 // tables and buffers of files and messages.
 constexpr int64_t kProcess = 24 * kMiB;
-constexpr int64_t kMpiProcess = 16 * kMiB;  // more, where it talks MPI
-constexpr int64_t kThreadRank = 2 * kMiB;   // of a rank that is a thread, but for the first
-constexpr int64_t kMappedBeside =
-    256 * kMiB;  // that a process maps and does not use: stacks, libraries, heaps of threads
+constexpr int64_t kMpiProcess = 16 * kMiB;     // more, where it talks MPI
+constexpr int64_t kThreadRank = 2 * kMiB;      // of a rank that is a thread, but for the first
+constexpr int64_t kMappedBeside = 256 * kMiB;  // mapped by a process and not used: stacks, libraries, threads' heaps
 
 // Of one rank. Where which rank has which plan is not said, the least counts.
 int64_t planned_bytes(const LayoutPlan& plan, int rank) {
