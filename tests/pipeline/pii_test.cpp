@@ -8,6 +8,7 @@
 #include <set>
 
 #include "pipeline/pipeline_support.h"
+#include "weft/pipeline/rule.h"
 
 namespace weft {
 namespace {
@@ -91,6 +92,16 @@ TEST(Pii, KeysAreFoundInLinearTime) {
   std::string text = hostile;
   for (const PiiKind& kind : pii_kinds()) mask_pii(text, kind);
   EXPECT_LE(text.size(), hostile.size() + 64);
+}
+
+TEST(Pii, DeepArgumentsOfAFunctionAreMaskedAsAText) {
+  std::string deep;
+  for (int i = 0; i < 200'000; ++i) deep += "[\"]]]\",";
+  Document d;
+  d.conversation = nlohmann::json{{"messages", {{{"role", "user"}, {"content", deep + " a@example.org"}}}}}.dump();
+  std::map<std::string, int64_t> changes;
+  make_pii_rule({})->judge(d, changes);
+  EXPECT_EQ(changes.at("pii.emails"), 1);
 }
 
 }  // namespace

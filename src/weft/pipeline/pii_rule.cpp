@@ -1,4 +1,8 @@
 // The rule that masks personal data: in texts, and in all that a conversation says.
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "weft/pipeline/pii.h"
 #include "weft/pipeline/rule.h"
 
@@ -21,61 +25,74 @@ class Pii final : public Rule {
         if (is_wanted && key == kind.key) kinds_.push_back(&kind);
   }
 
-  std::optional<Drop> judge(Document& d, Counts& counts) const override {
+  std::optional<Drop> judge(Document& d, std::map<std::string, int64_t>& changes) const override {
     if (d.conversation.empty()) {
-      mask(d.text, counts);
+      mask(d.text, changes);
       return {};
     }
     Json conversation = Json::parse(d.conversation);
-    if (!mask_all(conversation, counts)) return {};
+    if (!mask_all(conversation, changes)) return {};
     d.conversation = conversation.dump();
-    Counts same;  // what the messages say stands in the text once more, for the other rules
+    Changes same;  // what the messages say stands in the text once more, for the other rules
     mask(d.text, same);
     return {};
   }
 
  private:
-  using Counts = std::map<std::string, int64_t>;
+  using Changes = std::map<std::string, int64_t>;
 
-  bool mask(std::string& text, Counts& counts) const {
+  bool mask(std::string& text, Changes& changes) const {
     bool found = false;
     for (const PiiKind* kind : kinds_) {
       const int64_t n = mask_pii(text, *kind, mask_);
-      if (n > 0) counts[fmt::format("pii.{}", kind->key)] += n;
+      if (n > 0) changes[fmt::format("pii.{}", kind->key)] += n;
       found |= n > 0;
     }
     return found;
   }
 
-  // All texts in messages, tools and documents, and numbers too; what names the form of a message stays.
-  bool mask_all(Json& value, Counts& counts) const {
+  // All texts in messages, tools and documents, and numbers too, which the key before them may explain; what names the
+  // form of a message stays.
+  bool mask_all(Json& value, Changes& changes, const std::string& name = "") const {
     bool found = false;
     if (value.is_object()) {
       for (auto& [key, one] : value.items())
-        if (key != "role" && key != "from" && key != "type") found |= mask_all(one, counts);
+        if (key != "role" && key != "from" && key != "type") found |= mask_all(one, changes, key);
     } else if (value.is_array()) {
-      for (Json& one : value) found |= mask_all(one, counts);
+      for (Json& one : value) found |= mask_all(one, changes, name);
     } else if (value.is_string()) {
-      found = mask_string(value, counts);
+      found = mask_string(value.get_ref<std::string&>(), changes);
     } else if (value.is_number_integer()) {
-      std::string digits = value.dump();
-      if ((found = mask(digits, counts))) value = digits;
+      std::string text = name + " " + value.dump();
+      if ((found = mask(text, changes))) value = text.substr(std::min(text.size(), name.size() + 1));
     }
     return found;
   }
-  // Arguments of a function are JSON in a string, and stay that.
-  bool mask_string(Json& value, Counts& counts) const {
-    auto& text = value.get_ref<std::string&>();
-    const size_t first = text.find_first_not_of(" \t\r\n");
-    if (first != std::string::npos && (text[first] == '{' || text[first] == '[')) {
-      Json inner = Json::parse(text, nullptr, false);
-      if (!inner.is_discarded()) {
-        const bool found = mask_all(inner, counts);
-        if (found) text = inner.dump();
-        return found;
-      }
+  // Arguments of a function are JSON in a string, and stay that where a mask comes into the place of a number.
+  bool mask_string(std::string& text, Changes& changes) const {
+    Changes as_text = changes;
+    std::string masked = text;
+    if (!mask(masked, as_text)) return false;
+    if (is_json(text) && !is_json(masked)) {
+      Json inner = Json::parse(text);
+      const bool found = mask_all(inner, changes);
+      text = inner.dump();
+      return found;
     }
-    return mask(text, counts);
+    text = std::move(masked);
+    changes = std::move(as_text);
+    return true;
+  }
+  static bool is_json(std::string_view text) {
+    constexpr int kDeepest = 64;
+    const size_t first = text.find_first_not_of(" \t\r\n");
+    if (first == std::string::npos || (text[first] != '{' && text[first] != '[')) return false;
+    int deepest = 0;
+    const auto look = [&](int depth, Json::parse_event_t, Json&) {
+      deepest = std::max(deepest, depth);
+      return depth <= kDeepest;
+    };
+    return !Json::parse(text, look, false).is_discarded() && deepest <= kDeepest;
   }
 
   std::string mask_;
