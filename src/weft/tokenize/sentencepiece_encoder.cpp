@@ -229,7 +229,9 @@ void SentencePieceEncoder::encode_pairs(std::string_view made, std::vector<int32
 }
 
 void SentencePieceEncoder::merge(std::string_view word, std::vector<int32_t>& ids, Space& space) const {
+  constexpr size_t kLong = 1 << 20;  // bytes for which the vector shall not double
   const size_t begin = ids.size();
+  if (word.size() > kLong) ids.reserve(begin + size_t(count_characters(word)));
   for (size_t at = 0, bytes; at < word.size(); at += bytes) {
     bytes = character_bytes(word.substr(at));
     const int32_t symbol = characters_.find(word.substr(at, bytes));
