@@ -1,4 +1,4 @@
-// Muon's update of a whole store, by hand.
+// Updates of a whole store, Muon's and AdamW's, by hand.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -77,6 +77,16 @@ TEST(Muon, TheSecondStepFollowsTheMomentum) {
     EXPECT_NEAR(s.w().master.as<double>()[3], 1 - kRms * p(p(4 / norm)), 1e-12);
     EXPECT_EQ(s.second().master.as<double>()[0], 1);
   }
+}
+
+// Where the gradient is always the same, AdamW's steps are as long as the learning rate.
+TEST(AdamW, DecaysMatricesAndNoBiases) {
+  const auto optimizer = make_adamw({.weight_decay = 0.1});
+  SmallStore s(*optimizer);
+  for (const int64_t step : {1, 2})
+    s.step(*optimizer, {.lr = 0.5, .grad_scale = 1, .step = step}, {0, 0, 0, 0, 0, 0, 0, 0});
+  EXPECT_NEAR(s.w().master.as<double>()[0], 0.95 * 0.95, 1e-12);
+  EXPECT_NEAR(s.b().master.as<double>()[0], -1, 1e-6);
 }
 
 TEST(Muon, ScalesByTheShapeOfEachMatrix) {
