@@ -15,13 +15,14 @@ Settings operator+(Settings a, const Settings& b) {
   return a;
 }
 
-// A small model whose embedding is its head, with dropout and a checkpoint after every step.
+// A small model whose embedding is its head, with dropout and a checkpoint after every second step.
 Recipe recipe_of(const fs::path& run, const Settings& settings) {
   return testing::golden_recipe(
       fs::path(testing::kSourceDir) / "tests/golden/llama3-rope-tied", run,
       Settings{"train.seq_length=16", fmt::format("train.train_iters={}", kSteps), "train.micro_batch_size=1",
                "optimizer.lr_warmup_iters=1", "model.hidden_dropout=0.1", "model.attention_dropout=0.1",
-               "checkpoint.save_interval=1", "checkpoint.keep_latest=0", "run.threads=1", "run.backend=cpu"} +
+               fmt::format("checkpoint.save_interval={}", kStoppedAfter), "checkpoint.keep_latest=0", "run.threads=1",
+               "run.backend=cpu"} +
           settings);
 }
 void train(const fs::path& run, const Settings& settings) {
