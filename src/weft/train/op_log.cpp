@@ -129,7 +129,7 @@ OperandSums OpRecorder::sums_of(const OperandPart& part) const {
   return s;
 }
 
-void OpRecorder::record(const OperandPart& part, const OperandSums& before) {
+void OpRecorder::record(const OperandPart& part, const OperandSums& before, double summands) {
   if (path_.text().empty()) return;  // sums over micro-batches: another layout has others
   OperandSums now = part.field.role == Role::in ? before : sums_of(part);
   if (now.elements == 0) return;
@@ -137,6 +137,7 @@ void OpRecorder::record(const OperandPart& part, const OperandSums& before) {
     now.sum -= before.sum;
     now.abs_sum += before.abs_sum;
   }
+  now.summands = summands;
   OperandName name = at_;
   name.region = path_.text();
   name.field = part.field.name;
@@ -174,6 +175,7 @@ std::vector<OperandSums> comparable(const OperandSums& one, const std::vector<Op
   if (!is_cut(held) && held != Spmd::Partial) return ranks;
   OperandSums all{.held = held, .role = ranks[0].role};
   for (const OperandSums& r : ranks) {
+    all.summands += r.summands;
     all.sum += r.sum;
     all.abs_sum += r.abs_sum;
     all.squares += r.squares;
@@ -194,6 +196,7 @@ OperandSums together(const std::vector<OperandSums>& operations) {
     all.sum += o->sum;
     all.abs_sum += o->abs_sum;
     all.squares += o->squares;
+    all.summands += o->summands;
   }
   return all;
 }
@@ -201,8 +204,9 @@ OperandSums together(const std::vector<OperandSums>& operations) {
 bool differ(double a, double b, double allowed) { return !(std::abs(a - b) <= allowed); }
 
 bool differ(const OperandSums& one, const OperandSums& many, double tolerance) {
-  if (differ(one.sum, many.sum, tolerance * std::max(one.abs_sum, many.abs_sum))) return true;
-  if (one.role == Role::inout || many.role == Role::inout || many.held == Spmd::Partial) return false;
+  if (differ(one.sum, many.sum, tolerance * std::max({one.abs_sum, many.abs_sum, one.summands}))) return true;
+  if (one.summands > 0 || one.role == Role::inout || many.role == Role::inout || many.held == Spmd::Partial)
+    return false;
   return differ(one.abs_sum, many.abs_sum, tolerance * one.abs_sum) ||
          differ(one.squares, many.squares, 2 * tolerance * one.squares);
 }

@@ -17,6 +17,7 @@ struct OperandSums {
   Role role = Role::in;
   int64_t elements = 0;
   double sum = 0, abs_sum = 0, squares = 0;
+  double summands = 0;       // of a sum over tokens that may be zero in theory (keys' bias): their absolute sum
   const void* at = nullptr;  // where it lay, to know it again
 };
 
@@ -65,7 +66,13 @@ class OpRecorder final : public UniformBackend<OpRecorder> {
     for (const OperandPart& p : parts) before.push_back(p.field.role == Role::out ? OperandSums{} : sums_of(p));
     inner_.run(op);
     inner_.wait_all();
-    for (size_t i = 0; i < parts.size(); ++i) record(parts[i], before[i]);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      double summands = 0;
+      if constexpr (std::is_same_v<Op, BiasGrad>)
+        for (size_t j = 0; j < parts.size() && parts[i].field.role != Role::in; ++j)
+          if (parts[j].part == parts[i].part && parts[j].field.role == Role::in) summands = before[j].abs_sum;
+      record(parts[i], before[i], summands);
+    }
   }
   void enter(std::string_view region) override;
   void leave() override;
@@ -100,7 +107,7 @@ class OpRecorder final : public UniformBackend<OpRecorder> {
   template <class Op>
   std::vector<OperandPart> parts_of(const Op& op, const std::vector<Field>& fields);
   OperandSums sums_of(const OperandPart& part) const;
-  void record(const OperandPart& part, const OperandSums& before);
+  void record(const OperandPart& part, const OperandSums& before, double summands);
 
   Backend& inner_;
   const ParamStore& params_;

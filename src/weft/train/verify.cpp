@@ -18,7 +18,10 @@ constexpr int64_t kMostParams = 5'000'000;  // of a model that is trained as it 
 constexpr double kMostSeconds = 20;         // likewise, all runs together
 constexpr double kReferenceRate = 1e9;      // flop/s of a thread of the reference backend, about
 constexpr double kTellEvery = 2;            // seconds
-constexpr double kLeastAdamEps = 1e-3;      // sees the gradients' absolute size, not their sign alone
+// Where roundings grow, they end as far off as one normal number is, and one draw of them is measured: that another is
+// so many times as far has a probability of 2 / (pi 64), 1 %.
+constexpr double kByChance = 64;
+constexpr double kLeastAdamEps = 1e-3;  // sees the gradients' absolute size, not their sign alone
 
 // The recipe as it is tried: nothing is held out, and every step's update has its full size.
 Recipe trial_recipe(Recipe r, int64_t steps) {
@@ -104,6 +107,7 @@ void require_finite(bool finite, const std::string& run) {
 struct OneRank {
   Distances distances;
   Allowed allowed;
+  Allowed ill;  // what rounding alone may do where that is beyond the bound of the arithmetic; else 0
   std::vector<std::string> ill_conditioned;  // "the gradient of head.weight": what rounding alone moves farther
 };
 
@@ -244,19 +248,25 @@ class Verifier {
       require_finite(std::isfinite(step.loss) && std::isfinite(step.grad_norm), one.train.precision);
     const double least = rounding_bound(recipe_, config_.spec);
     const RoundingBound rounding(recipe_, config_.spec);
+    const OneRank one_rank = allow_one_rank(distances, rounding);
+    const MeasuredBound bound(distances, {least, unit_roundoff(recipe_.train.precision)}, rounding);
     const Judgement by{.precision = recipe_.train.precision,
                        .record = record_,
                        .recipe = recipe_,
-                       .allowed = MeasuredBound(distances, {least, unit_roundoff(recipe_.train.precision)}, rounding),
+                       .allowed =
+                           [&](int64_t step, Quantity q, const std::string& tensor) {
+                             return std::max(bound(step, q, tensor), one_rank.ill(step, q, tensor));
+                           },
                        .op_tolerance = recipe_.train.precision == "f32" ? 16 * least : 0.05};
-    const OneRank one_rank = allow_one_rank(distances, rounding);
     judge(by, &one_rank);
   }
 
   // What the arithmetic explains; where one rank is farther off, what roundings do that are put into fp64.
   OneRank allow_one_rank(const Distances& distances, const RoundingBound& rounding) const {
-    OneRank one{
-        distances, [rounding](int64_t step, Quantity q, const std::string&) { return rounding.of(step, q); }, {}};
+    OneRank one{.distances = distances,
+                .allowed = [rounding](int64_t step, Quantity q, const std::string&) { return rounding.of(step, q); },
+                .ill = [](int64_t, Quantity, const std::string&) { return 0.0; },
+                .ill_conditioned = {}};
     if (!first_difference(distances, record_, one.allowed)) return one;
     const Recipe exact = in_fp64(one_rank_of(recipe_));
     TrialHooks rounds = hooks();
@@ -266,9 +276,12 @@ class Verifier {
           return compare_run({exact, config_, *data_, setup_.steps}, setup_.machine_for(exact), rounds, record_);
         });
     const Allowed by_arithmetic = one.allowed;
-    one.allowed = [=](int64_t step, Quantity q, const std::string& tensor) {
-      const double here = measured.at(step, q, tensor);
-      return std::max(by_arithmetic(step, q, tensor), kFarther * rounding.beside_results() * here);
+    one.ill = [=](int64_t step, Quantity q, const std::string& tensor) {
+      const double may_be = kByChance * rounding.beside_results() * measured.at(step, q, tensor);
+      return may_be > by_arithmetic(step, q, tensor) ? may_be : 0;
+    };
+    one.allowed = [by_arithmetic, ill = one.ill](int64_t step, Quantity q, const std::string& tensor) {
+      return std::max(by_arithmetic(step, q, tensor), ill(step, q, tensor));
     };
     for (const Difference& d : differences(distances, record_, by_arithmetic))
       if (d.distance <= one.allowed(d.step, d.quantity, d.tensor)) one.ill_conditioned.push_back(to_string(d));
