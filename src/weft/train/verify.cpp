@@ -353,8 +353,13 @@ class Verifier {
       return true;
     });
     const auto op = own.first_difference(exact, by.op_tolerance);
-    found.operation = op ? say_operation(*op, {"in fp64", "in " + by.precision})
-                         : without_operation(first, own.num_comparable(exact));
+    const bool after = first.quantity == Quantity::states || first.quantity == Quantity::weights;
+    found.operation = after ? made_after_backward(first.quantity)
+                      : !op ? without_operation(first, own.num_comparable(exact))
+                      : by.precision == "fp16" && !op->name.forward
+                          ? "an operation of backward: all of forward are equal, "
+                            "and backward has the loss scale, which fp64 has not"
+                          : say_operation(*op, {"in fp64", "in " + by.precision});
     report_.finding = std::move(found);
   }
 
