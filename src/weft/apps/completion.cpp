@@ -27,7 +27,7 @@ std::string joined(const std::vector<std::string>& words, std::string_view betwe
 }
 
 // A word of a shell; all three take single quotes the same way but for a quote within.
-std::string quoted(const std::string& text) {
+std::string shell_quoted(const std::string& text) {
   std::string out = "'";
   for (char c : text) out += c == '\'' ? "'\\''" : std::string(1, c);
   return out + "'";
@@ -56,7 +56,7 @@ std::string bash_values(const std::vector<KeyHelp>& keys) {
     if (may_be_path(key))
       text += fmt::format("    {}) echo - ;;\n", key.key);
     else if (const auto values = values_of(key); !values.empty())
-      text += fmt::format("    {}) echo {} ;;\n", key.key, quoted(joined(values)));
+      text += fmt::format("    {}) echo {} ;;\n", key.key, shell_quoted(joined(values)));
   }
   return text + "  esac\n}\n";
 }
@@ -69,13 +69,17 @@ std::string bash_command(const Command& c) {
     options += (options.empty() ? "" : " ") + o.name;
     if (!o.takes_value) continue;
     valued += o.name + " ";
-    if (!o.choices.empty()) values += fmt::format("        {}) values={} ;;\n", o.name, quoted(joined(o.choices)));
+    if (!o.choices.empty())
+      values += fmt::format("        {}) values={} ;;\n", o.name, shell_quoted(joined(o.choices)));
   }
   for (const Argument& p : c.positionals) {
-    positionals += " " + (p.name == kSettings ? "settings" : p.choices.empty() ? "files" : quoted(joined(p.choices)));
+    positionals += " " + (p.name == kSettings ? "settings"
+                          : p.choices.empty() ? "files"
+                                              : shell_quoted(joined(p.choices)));
   }
   return fmt::format("    {})\n      options={} valued={} positionals=({})\n      case $name in\n{}      esac ;;\n",
-                     c.name, quoted(options), quoted(valued), positionals.empty() ? "" : positionals.substr(1), values);
+                     c.name, shell_quoted(options), shell_quoted(valued),
+                     positionals.empty() ? "" : positionals.substr(1), values);
 }
 
 // The shell takes '=' for a word of its own, unless COMP_WORDBREAKS was changed: both are understood.
@@ -142,10 +146,11 @@ std::string bash_script(const CommandLine& line, const std::vector<KeyHelp>& key
   for (const KeyHelp& key : keys) settings.push_back(key.key + "=");
   std::string text = kBashHead;
   text += fmt::format("  if (( COMP_CWORD == 1 )); then\n    _weft_reply {}\n    return\n  fi\n",
-                      quoted(joined(names) + " --help --version"));
+                      shell_quoted(joined(names) + " --help --version"));
   text += "  case ${COMP_WORDS[1]} in\n";
   for (const Command& c : line.commands) text += bash_command(c);
-  return text + "  esac\n" + kBashTail + bash_values(keys) + fmt::format("_weft_keys={}\n", quoted(joined(settings)));
+  return text + "  esac\n" + kBashTail + bash_values(keys) +
+         fmt::format("_weft_keys={}\n", shell_quoted(joined(settings)));
 }
 
 // --- zsh ---
@@ -166,14 +171,14 @@ std::string zsh_command(const Command& c) {
   std::string text = fmt::format("    {})\n      _arguments", c.name);
   for (const Argument& o : c.options) {
     const std::string value = o.takes_value ? fmt::format(":{}:{}", o.name.substr(2), zsh_values(o)) : "";
-    text +=
-        fmt::format(" \\\n        {}",
-                    quoted(fmt::format("{}{}[{}]{}", o.name, o.takes_value ? "=" : "", zsh_escaped(o.help), value)));
+    text += fmt::format(" \\\n        {}", shell_quoted(fmt::format("{}{}[{}]{}", o.name, o.takes_value ? "=" : "",
+                                                                    zsh_escaped(o.help), value)));
   }
   for (size_t i = 0; i < c.positionals.size(); ++i) {
     const Argument& p = c.positionals[i];
     const std::string place = p.repeats ? "*" : std::to_string(i + 1);
-    text += fmt::format(" \\\n        {}", quoted(fmt::format("{}:{}:{}", place, zsh_escaped(p.name), zsh_values(p))));
+    text += fmt::format(" \\\n        {}",
+                        shell_quoted(fmt::format("{}:{}:{}", place, zsh_escaped(p.name), zsh_values(p))));
   }
   return text + " ;;\n";
 }
@@ -187,14 +192,14 @@ std::string zsh_settings(const std::vector<KeyHelp>& keys) {
       text += fmt::format("      *{}) compadd -- {} ;;\n", key.key, joined(values));
   }
   text += "    esac\n    return\n  fi\n  local -a keys=(\n";
-  for (const KeyHelp& key : keys) text += fmt::format("    {}\n", quoted(key.key + ":" + key.help));
+  for (const KeyHelp& key : keys) text += fmt::format("    {}\n", shell_quoted(key.key + ":" + key.help));
   return text + "  )\n  _describe setting keys -S =\n}\n";
 }
 
 std::string zsh_script(const CommandLine& line, const std::vector<KeyHelp>& keys) {
   std::string text = "#compdef weft\n# Completion of weft for zsh: source <(weft completion zsh)\n" +
                      zsh_settings(keys) + "_weft() {\n  if (( CURRENT == 2 )); then\n    local -a commands=(\n";
-  for (const Command& c : line.commands) text += fmt::format("      {}\n", quoted(c.name + ":" + c.help));
+  for (const Command& c : line.commands) text += fmt::format("      {}\n", shell_quoted(c.name + ":" + c.help));
   text +=
       "    )\n    _describe command commands\n    return\n  fi\n"
       "  local command=$words[2]\n  shift words\n  (( --CURRENT ))\n  case $command in\n";
