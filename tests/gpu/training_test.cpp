@@ -105,7 +105,7 @@ TEST(RunsOnGpu, MeasureAndContinueTextAsCoresDo) {
   WEFT_NEEDS_GPU();
   testing::TempDir dir;
   train_in(dir / "run", {"train.precision=f32"});
-  const fs::path model = model_folder_of(dir / "run");
+  const fs::path model = model_folder_of(dir / "run", [](const std::string&) {});
   const fs::path tokens = fs::path(testing::kSourceDir) / "tests/golden/llama-gqa/tokens.bin";
   const testing::ForwardResults got = testing::forward_results(model, tokens, testing::gpu_machine());
   const testing::ForwardResults expected = testing::forward_results(model, tokens, machine_for(Recipe()));

@@ -84,7 +84,7 @@ TEST_F(ApartSlow, RanksMoveTensorsByWayOfTheHost) {
 TEST_F(Apart, MeasuresAndContinuesText) {
   const fs::path run = dir_ / "run";
   testing::train(recipe_of("llama-gqa", run, {}), here());
-  const fs::path model = model_folder_of(run);
+  const fs::path model = model_folder_of(run, [](const std::string&) {});
   const fs::path tokens = fs::path(testing::kSourceDir) / "tests/golden/llama-gqa/tokens.bin";
   const testing::ForwardResults there = testing::forward_results(model, tokens, testing::apart(here()));
   const testing::ForwardResults expected = testing::forward_results(model, tokens, here());
