@@ -3,6 +3,7 @@
 #include "train/late_backend.h"
 #include "weft/apps/backends.h"
 #include "weft/apps/bench_run.h"
+#include "weft/dist/param_store.h"
 #include "weft/ops/checked.h"
 #include "weft/ops/polled.h"
 #include "weft/ops/ref/ref_backend.h"
@@ -22,7 +23,8 @@ TEST(Stamps, GoThroughEveryDecoratorAsItsStreamDoes) {
   Replayed replayed(std::move(made), [](const std::string&) {});
   Polled polled(replayed, nullptr, [] {});
   Checked checked(polled, {});
-  OpRecorder recorder(checked, *host_memory());
+  const ParamStore params({}, {});
+  OpRecorder recorder(checked, params);
   Traced traced(recorder, clock_ns);
   const int64_t began = clock_ns();
   const Stamp a = traced.stamp(), b = traced.stamp();

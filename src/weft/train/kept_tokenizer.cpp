@@ -68,17 +68,14 @@ void write_templates(const std::map<std::string, std::string>& templates, const 
   write_file_durably(config, json.dump(2) + "\n");
 }
 
-}  // namespace
+bool is_kept(const RunTokenizer& tokenizer, const fs::path& folder) {
+  try {
+    return fs::is_directory(folder) && read_tokenizer(folder)->fingerprint() == tokenizer.fingerprint;
+  } catch (const Error&) { return false; }
+}
 
-std::optional<std::string> keep_tokenizer(const RunTokenizer& tokenizer, const fs::path& run) {
-  const fs::path folder = run / "tokenizer";
+std::optional<std::string> make_folder(const RunTokenizer& tokenizer, const fs::path& folder) {
   std::error_code ignored;
-  if (tokenizer.path == folder && tokenizer.chat_templates.empty()) return {};
-  refuse_other_files(folder);
-  if (tokenizer.path.empty()) {
-    fs::remove_all(folder, ignored);
-    return {};
-  }
   DurableFolder made(folder);
   std::error_code error;
   fs::create_directories(made.building(), error);
@@ -97,6 +94,25 @@ std::optional<std::string> keep_tokenizer(const RunTokenizer& tokenizer, const f
   write_templates(tokenizer.chat_templates, made.building());
   made.commit();
   return {};
+}
+
+}  // namespace
+
+std::optional<std::string> keep_tokenizer(const RunTokenizer& tokenizer, const fs::path& run) {
+  const fs::path folder = run / "tokenizer";
+  std::error_code ignored;
+  if (tokenizer.path == folder && tokenizer.chat_templates.empty()) return {};
+  refuse_other_files(folder);
+  if (tokenizer.path.empty()) {
+    fs::remove_all(folder, ignored);
+    return {};
+  }
+  try {
+    return make_folder(tokenizer, folder);
+  } catch (const FileError& e) {  // a full disk does not end a run that goes on
+    if (!is_kept(tokenizer, folder)) throw;
+    return fmt::format("{}; the run goes on with what is in {}", e.what(), folder.string());
+  }
 }
 
 fs::path kept_tokenizer(const fs::path& run) {
