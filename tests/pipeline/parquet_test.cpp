@@ -187,7 +187,8 @@ TEST(Parquet, WhatTheFooterSaysIsNotBelieved) {
   const auto said = [](const TinyParquet& file) { return rows_in(file.bytes()).failure; };
   EXPECT_SAYS(said(TinyParquet().plain({"one"}).rows(5)), "a row for which it has no entry; 4 rows from here on");
   EXPECT_SAYS(said(TinyParquet().plain({"one", "two"}).rows(1)), "has more entries than rows");
-  EXPECT_SAYS(said(TinyParquet().plain({"one"}).rows(int64_t{1} << 62).entries(int64_t{1} << 62)), "broken page");
+  EXPECT_SAYS(said(TinyParquet().plain({"one"}).rows(int64_t{1} << 33).entries(int64_t{1} << 62)), "broken page");
+  EXPECT_SAYS(refusal(TinyParquet().plain({"one"}).groups(3).rows(INT64_MAX).bytes()), "a number of rows is");
   EXPECT_SAYS(said(TinyParquet().page("\xff\xff\xff\x7f one")), "its values end too early");
   EXPECT_SAYS(said(TinyParquet().plain({"one"}).sizes(1 << 30, 20)), "broken page: 20 bytes that become 1073741824");
   EXPECT_SAYS(said(TinyParquet().plain({"one"}).sizes(-1, -1)), "broken page: -1 bytes");

@@ -203,7 +203,7 @@ class ParquetReader final : public RowReader {
     return true;
   }
   void put_aside_rest(Row& row, const ParquetGroup& group, const std::string& why) {
-    const int64_t first = std::min(number_, std::numeric_limits<int64_t>::max() - group.rows) + 1;
+    const int64_t first = number_ + 1;
     const int64_t lost = group.rows - std::exchange(row_in_group_, 0);
     const std::string place =
         fmt::format("row group {}, column {}: {}", group_ + 1, assembly_ ? in_quotes(assembly_->where()) : "", why);

@@ -366,9 +366,10 @@ ParquetChunk read_chunk(ThriftReader& in, const ParquetLeaf& leaf, int64_t data_
 }
 
 ParquetGroup read_group(ThriftReader& in, const std::vector<ParquetLeaf>& leaves, int64_t data_end) {
+  constexpr int64_t kMostRows = int64_t{1} << 34;  // so that the rows of all groups can be counted
   ParquetGroup group;
   in.for_each_field([&](int id) {
-    if (id == 3) return group.rows = in.integer(), true;
+    if (id == 3) return group.rows = bounded(in.integer(), 0, kMostRows, "a number of rows"), true;
     if (id != 1) return false;
     in.for_each_element([&] {
       if (group.chunks.size() == leaves.size()) throw Error("broken metadata: more chunks than columns");
@@ -376,8 +377,7 @@ ParquetGroup read_group(ThriftReader& in, const std::vector<ParquetLeaf>& leaves
     });
     return true;
   });
-  if (group.chunks.size() != leaves.size() || group.rows < 0)
-    throw Error("broken metadata: a row group without columns");
+  if (group.chunks.size() != leaves.size()) throw Error("broken metadata: a row group without columns");
   return group;
 }
 

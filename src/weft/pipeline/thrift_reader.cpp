@@ -28,7 +28,7 @@ bool ThriftReader::next_field(int& id) {
   if (head == 0) return false;
   type_ = kI16;
   if (head >> 4 != 0)
-    id += head >> 4;
+    id = int16_t(id + (head >> 4));
   else
     id = int(int16_t(integer()));
   type_ = head & 15;
