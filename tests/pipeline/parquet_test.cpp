@@ -175,6 +175,15 @@ TEST(Parquet, OneValueInEndlessRowsIsABomb) {
   EXPECT_SAYS(read.failure, "is it a bomb? (read.max_ratio)");
 }
 
+TEST(Parquet, EndlessElementsInOneRowAreABomb) {
+  const std::string few = TinyParquet().list_of("x", 3).bytes();
+  EXPECT_EQ(rows_in(few).rows, (std::vector<Json>{{{"text", {"x", "x", "x"}}}}));
+  const std::string endless = TinyParquet().list_of("x", int64_t{1} << 40).bytes();
+  const Rows read = rows_in(endless, 1 << 10, {.max_ratio = 200, .free_bytes = 1 << 20});
+  EXPECT_TRUE(read.rows.empty());
+  EXPECT_SAYS(read.failure, "is it a bomb? (read.max_ratio)");
+}
+
 TEST(Parquet, TextThatIsNotUtf8IsABrokenRow) {
   const std::string bytes = TinyParquet().plain({"one", "b\xff\"d", "two"}).bytes();
   const ReadFile read("a.parquet", bytes);

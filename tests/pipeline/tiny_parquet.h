@@ -26,6 +26,14 @@ class TinyParquet {
     const std::string run = '\1' + varint(uint64_t(count) << 1) + '\0';
     return page(run);
   }
+  // The same as one row, whose list has the text `count` times.
+  TinyParquet& list_of(const std::string& text, int64_t count) {
+    run_of(text, count);
+    repeated_ = true;
+    const std::string repetitions = varint(2) + '\0' + varint(uint64_t(count - 1) << 1) + '\1',
+                      definitions = varint(uint64_t(count) << 1) + '\1';
+    return rows(1).page(sized(repetitions) + sized(definitions) + page_);
+  }
   TinyParquet& page(const std::string& bytes) { return page_ = bytes, *this; }
   TinyParquet& rows(int64_t n) { return rows_ = n, *this; }
   TinyParquet& entries(int64_t n) { return entries_ = n, *this; }
@@ -48,7 +56,7 @@ class TinyParquet {
     const std::string column = field(3, 12) + chunk + '\0' + '\0';
     const std::string group = field(1, 9) + list(1, 12) + column + field_by(2, 6) + zigzag(rows_) + '\0';
     const std::string root = field(4, 8) + sized_varint("schema") + field_by(1, 5) + zigzag(1) + '\0';
-    const std::string leaf = field(1, 5) + zigzag(6) + field_by(2, 5) + zigzag(0) + field_by(1, 8) +
+    const std::string leaf = field(1, 5) + zigzag(6) + field_by(2, 5) + zigzag(repeated_ ? 2 : 0) + field_by(1, 8) +
                              sized_varint("text") + field_by(2, 5) + zigzag(0) + '\0';
     std::string footer = field(1, 5) + zigzag(1) + field_by(1, 9) + list(2, 12) + root + leaf + field_by(1, 6) +
                          zigzag(rows_) + field_by(1, 9) + list(groups_, 12);
@@ -85,7 +93,7 @@ class TinyParquet {
   std::string pages_, page_;
   int64_t rows_ = 1, entries_ = 1, encoding_ = 0, begin_ = 0, unpacked_ = 0, packed_ = 0;
   int groups_ = 1;
-  bool dictionary_ = false;
+  bool dictionary_ = false, repeated_ = false;
 };
 
 }  // namespace weft::testing

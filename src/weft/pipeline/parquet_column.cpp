@@ -118,7 +118,8 @@ void ParquetColumn::load() {
 
 void ParquetColumn::read_page() {
   const PageHeader header = read_header();
-  if (header.packed_size < 0 || header.size < 0 || header.packed_size > end_ - at_ || header.size > kMostPage)
+  if (header.packed_size < 0 || header.size < 0 || header.packed_size > std::min(end_ - at_, kMostPage) ||
+      header.size > kMostPage)
     throw Error(fmt::format("broken page: {} bytes that become {}", header.packed_size, header.size));
   file_.took(header.packed_size);
   file_.read(at_, header.packed_size, packed_);

@@ -20,7 +20,7 @@ constexpr int64_t kEnd = 8, kMostFooter = 256 << 20;  // its size and the magic 
 //   Melnik et al. 2010, "Dremel", section 4.3
 class Assembly {
  public:
-  Assembly(ParquetBytes& file, const ParquetFooter& footer, const ParquetGroup& group, int64_t data_end) {
+  Assembly(ParquetBytes& file, const ParquetFooter& footer, const ParquetGroup& group, int64_t data_end) : file_(file) {
     for (size_t i = 0; i < footer.leaves.size(); ++i)
       columns_.emplace_back(file, footer.leaves[i], group.chunks[i], data_end);
   }
@@ -114,10 +114,10 @@ class Assembly {
       if (column(i).repetition() != repetition) throw Error("does not fit the others");
   }
   bool fits() const { return json_->size() <= most_; }
-  void put(std::string_view text) {
-    if (fits()) *json_ += text;
-  }
+  // What a long row would have been counts, too: one run may stand for endless elements.
+  void put(std::string_view text) { fits() ? void(*json_ += text) : file_.made_row(int64_t(text.size())); }
 
+  ParquetBytes& file_;
   std::vector<ParquetColumn> columns_;
   ParquetColumn* at_ = nullptr;
   std::string* json_ = nullptr;
