@@ -77,6 +77,16 @@ void ParquetBytes::read(int64_t begin, int64_t size, std::string& to) {
   }
 }
 
+Codec& ParquetBytes::codec(ParquetCodec kind) {
+  const bool gzip = kind == ParquetCodec::kGzip;
+  std::unique_ptr<Codec>& codec = gzip ? gzip_ : zstd_;
+  if (!codec)
+    codec = gzip ? make_gzip_codec(path_) : make_zstd_codec(path_);
+  else
+    codec->begin_again();
+  return *codec;
+}
+
 void ParquetBytes::took(int64_t bytes) {
   in_ += bytes;
   if (in_ > size_) throw Error("broken metadata: columns that lie in each other");
@@ -88,10 +98,7 @@ void ParquetBytes::judge(int64_t made) const {
 }
 
 ParquetColumn::ParquetColumn(ParquetBytes& file, const ParquetLeaf& leaf, const ParquetChunk& chunk, int64_t data_end)
-    : file_(file), leaf_(leaf), kind_(chunk.codec), at_(chunk.begin), end_(data_end), left_(chunk.entries) {
-  if (kind_ == ParquetCodec::kGzip) codec_ = make_gzip_codec(file.path());
-  if (kind_ == ParquetCodec::kZstd) codec_ = make_zstd_codec(file.path());
-}
+    : file_(file), leaf_(leaf), kind_(chunk.codec), at_(chunk.begin), end_(data_end), left_(chunk.entries) {}
 
 std::string_view ParquetColumn::value() {
   here();
@@ -205,12 +212,12 @@ void ParquetColumn::decompress(std::string_view packed, std::span<char> out) {
       return decompress_lz4(packed, out, file_.path());  // as some writers understood it
     }
   }
-  codec_->begin_again();
+  Codec& codec = file_.codec(kind_);
   while (!out.empty()) {
-    const Codec::Step step = codec_->step(packed, out);
+    const Codec::Step step = codec.step(packed, out);
     packed.remove_prefix(step.taken);
     out = out.subspan(step.made);
-    if (step.ended && !out.empty()) codec_->begin_again();
+    if (step.ended && !out.empty()) codec.begin_again();
     if (step.taken + step.made == 0) throw Error("broken page: fewer bytes than it says");
   }
 }

@@ -23,6 +23,8 @@ class ParquetBytes {
   int64_t size() const { return size_; }
   // Replaces `to`. Throws FileError where the system cannot read it; WEFT_CHECK that it is within the file.
   void read(int64_t begin, int64_t size, std::string& to);
+  // For one page at a time: columns share it, as each of them would take 100 KB.
+  Codec& codec(ParquetCodec kind);
   // Counts what was used of the file. Throws Error where that is more than there is: parts of it are named twice.
   void took(int64_t bytes);
   int64_t bytes_in() const { return in_; }
@@ -37,6 +39,7 @@ class ParquetBytes {
   ExpansionLimit limit_;
   int fd_ = -1;
   int64_t size_ = 0, in_ = 0, unpacked_ = 0, rows_ = 0;
+  std::unique_ptr<Codec> gzip_, zstd_;
 };
 
 // Entries are values and nulls, with the levels that say where they belong. Throws Error where something is broken.
@@ -83,7 +86,6 @@ class ParquetColumn {
   int64_t left_;         // entries of the chunk that were not passed
   int64_t on_page_ = 0;  // of those, on this page
   std::string packed_, page_;
-  std::unique_ptr<Codec> codec_;
   std::optional<ParquetDictionary> dictionary_;
   std::optional<RunReader> definitions_, repetitions_;
   std::unique_ptr<ParquetValues> values_;
