@@ -285,6 +285,9 @@ class Tree {
     leaf.scale = int(bounded(e.scale, 0, 38, "a column's scale"));
     leaf.per_second = e.per_second;
     leaf.utc = e.utc;
+    constexpr size_t kMostPathBytes = 64 << 20;  // the name of a group is in the path of each of its columns
+    if ((path_bytes_ += path.size()) > kMostPathBytes)
+      throw Error("broken metadata: the names of columns are too long");
     node.kind = Kind::kLeaf;
     node.first_leaf = out_.leaves.size();
     node.end_leaf = node.first_leaf + 1;
@@ -309,7 +312,7 @@ class Tree {
 
   const std::vector<Element>& elements_;
   ParquetFooter& out_;
-  size_t at_ = 0;
+  size_t at_ = 0, path_bytes_ = 0;
 };
 
 // What a chunk says about itself, before it is held against the column that it is of.
@@ -384,6 +387,7 @@ ParquetGroup read_group(ThriftReader& in, const std::vector<ParquetLeaf>& leaves
 }  // namespace
 
 ParquetFooter parse_parquet_footer(std::string_view footer, int64_t data_end) {
+  constexpr size_t kMostElements = 1 << 18;
   ParquetFooter file;
   std::vector<Element> elements;
   // The schema comes first, but nobody promises that.
@@ -391,7 +395,10 @@ ParquetFooter parse_parquet_footer(std::string_view footer, int64_t data_end) {
   schema.for_each_field([&](int id) {
     if (id == 8) throw Error("it is encrypted");
     if (id != 2) return false;
-    schema.for_each_element([&] { elements.push_back(read_element(schema)); });
+    schema.for_each_element([&] {
+      if (elements.size() == kMostElements) throw Error(fmt::format("more than {} columns", kMostElements));
+      elements.push_back(read_element(schema));
+    });
     return true;
   });
   Tree(elements, file).build();
