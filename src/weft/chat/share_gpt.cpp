@@ -1,7 +1,5 @@
 #include "weft/chat/share_gpt.h"
 
-#include <algorithm>
-
 #include "weft/base/error.h"
 #include "weft/base/json.h"
 
@@ -57,8 +55,8 @@ Value ShareGpt::renamed(const Value& message, std::string_view where) {
   }
   if (role == kCall) renamed.dict().set("tool_calls", calls_of(*value, where));
   if (role == kAnswer && !open_.empty()) {
-    if (renamed.dict().get("tool_call_id") == nullptr) renamed.dict().set("tool_call_id", open_.back());
-    open_.pop_back();
+    if (renamed.dict().get("tool_call_id") == nullptr) renamed.dict().set("tool_call_id", open_.front());
+    open_.pop_front();
   }
   return renamed;
 }
@@ -86,7 +84,7 @@ Value ShareGpt::calls_of(const Value& value, std::string_view where) {
                 {"type", "function"},
                 {"function",
                  object({{"name", *name}, {"arguments", arguments == nullptr ? make_dict() : parsed(*arguments)}})}}));
-    open_.insert(open_.begin(), id);
+    open_.push_back(id);
   }
   if (calls.empty()) fail("it is an empty list");
   return make_list(std::move(calls));

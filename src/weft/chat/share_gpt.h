@@ -1,9 +1,9 @@
 // Conversations as ShareGPT's data sets have them.
 #pragma once
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "weft/chat/value.h"
 
@@ -21,7 +21,7 @@ class ShareGpt {
   Value calls_of(const Value& value, std::string_view where);
 
   int64_t num_calls_ = 0;
-  std::vector<std::string> open_;  // ids of calls without an observation, the last one first
+  std::deque<std::string> open_;  // ids of calls without an observation
 };
 
 // "tools" as a text: a JSON list of tools, or nothing. Functions alone become {"type": "function", "function": ...}, as
