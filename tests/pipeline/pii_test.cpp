@@ -94,6 +94,18 @@ TEST(Pii, KeysAreFoundInLinearTime) {
   EXPECT_LE(text.size(), hostile.size() + 64);
 }
 
+TEST(Pii, ANumberUnderAKeyThatIsPersonalDataStaysTheNumber) {
+  Document d;
+  const nlohmann::json scores = {{"ann@example.org", 7}, {"bob@example.org", 2125550187}};
+  d.conversation = nlohmann::json{{"messages", {{{"role", "user"}, {"scores", scores}}}}}.dump();
+  std::map<std::string, int64_t> changes;
+  make_pii_rule({})->judge(d, changes);
+  const auto masked = nlohmann::json::parse(d.conversation)["messages"][0]["scores"];
+  EXPECT_EQ(masked["ann@example.org"], 7);
+  EXPECT_EQ(masked["bob@example.org"], "|||PHONE_NUMBER|||");
+  EXPECT_EQ(changes, (std::map<std::string, int64_t>{{"pii.phones", 1}}));
+}
+
 TEST(Pii, DeepArgumentsOfAFunctionAreMaskedAsAText) {
   std::string deep;
   for (int i = 0; i < 200'000; ++i) deep += "[\"]]]\",";

@@ -63,10 +63,19 @@ class Pii final : public Rule {
     } else if (value.is_string()) {
       found = mask_string(value.get_ref<std::string&>(), changes);
     } else if (value.is_number_integer()) {
-      std::string text = name + " " + value.dump();
-      if ((found = mask(text, changes))) value = text.substr(std::min(text.size(), name.size() + 1));
+      found = mask_number(value, name + " ", changes);
     }
     return found;
+  }
+  // `before` may say what the number is. Where it is personal data itself, it says nothing.
+  bool mask_number(Json& value, const std::string& before, Changes& changes) const {
+    Changes as_text = changes;
+    std::string text = before + value.dump();
+    if (!mask(text, as_text)) return false;
+    if (!text.starts_with(before)) return mask_number(value, "", changes);
+    value = text.substr(before.size());
+    changes = std::move(as_text);
+    return true;
   }
   // Arguments of a function are JSON in a string, and stay that where a mask comes into the place of a number.
   bool mask_string(std::string& text, Changes& changes) const {
