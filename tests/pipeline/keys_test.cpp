@@ -165,6 +165,12 @@ TEST(Pairs, MayBeColumnsOrListsOfMessages) {
   EXPECT_EQ(open_stage(read.dir / "out/tokens").manifest["files"][0]["counted"], 12);  // d<|im_end|> and a line feed
 }
 
+TEST(Pairs, OfColumnsThatAreNotUtf8ArePutAside) {
+  const Read read({{"a.csv", "q,a\none,1\ncaf\xe9,2\nthree,3\n"}}, "prompt_key = \"q\"\ncompletion_key = \"a\"\n");
+  ASSERT_EQ(read.error, "");
+  EXPECT_EQ(read.texts(), (Texts{"one\n\n1", "three\n\n3"}));
+}
+
 TEST(Pairs, AreRefusedByHalves) {
   const auto error = [](const std::string& keys) { return Read({{"a.jsonl", "{\"text\": \"x\"}\n"}}, keys).error; };
   EXPECT_SAYS(error("prompt_key = \"q\"\n"), "source.prompt_key without source.completion_key");

@@ -24,7 +24,10 @@ bool is_blank(const std::string& text) { return text.find_first_not_of(" \t\r\n"
 void add_messages(const RowTemplate& field, const nlohmann::json& row, const char* role, nlohmann::json& messages) {
   const nlohmann::json* list = field.key() == nullptr ? nullptr : find_path(row, *field.key());
   if (list == nullptr || !list->is_array()) {
-    messages.push_back({{"role", role}, {"content", field.fill(row)}});
+    std::string text = field.fill(row);
+    if (const size_t bad = utf8_error(text); bad != std::string::npos)  // of CSV: JSON was judged
+      throw Error(fmt::format("not UTF-8 at byte {} of what the {} says", bad, role));
+    messages.push_back({{"role", role}, {"content", std::move(text)}});
     return;
   }
   const bool counts = role == std::string_view("assistant");
