@@ -88,6 +88,15 @@ TEST(JsonFiles, ABrokenElementCostsItselfAlone) {
     }
 }
 
+TEST(JsonFiles, OfObjectsOneAfterTheOtherABrokenOneCostsItselfAlone) {
+  std::string json;
+  for (const char* text : {"\"one\"", "\"two\", 3", "\"three\""}) json += fmt::format("{{\n  \"text\": {}\n}}\n", text);
+  const ReadFile read("a.json", json);
+  EXPECT_EQ(read.texts(), (Texts{"one", "three"}));
+  EXPECT_EQ(read.broken(), 1);
+  EXPECT_EQ(read.failure(), "");
+}
+
 TEST(JsonFiles, OneThatIsCutOffIsNamed) {
   const std::string json = "[{\"text\": \"one\"}, {\"text\": \"two\"}]";
   for (const size_t size : {json.size() - 1, size_t{25}, size_t{17}, size_t{18}}) {

@@ -118,8 +118,7 @@ class JsonReader final : public RowReader {
       } else if (place_ == Place::kObject) {
         if (pass_member(row)) return true;
       } else if (c == '[') {
-        input_.skip(1);
-        place_ = Place::kList;
+        begin_list();
       } else if (c != '{') {
         return go_on_at_next(row, "other text follows the list", 1);
       } else if (!list_in_object_) {
@@ -176,6 +175,11 @@ class JsonReader final : public RowReader {
       if (!scan.broken().empty()) return false;
     }
   }
+  void begin_list() {
+    input_.skip(1);
+    place_ = Place::kList;
+    has_list_ = true;
+  }
   // Goes past what is no row. True: it is one of the things that must be told.
   bool pass_member(Row& row) {
     Member member;
@@ -189,8 +193,7 @@ class JsonReader final : public RowReader {
     input_.skip(member.value);
     if (member.lists_objects && !another) {
       found_ = name;
-      input_.skip(1);
-      place_ = Place::kList;
+      begin_list();
       return false;
     }
     JsonScan value;
@@ -233,7 +236,7 @@ class JsonReader final : public RowReader {
       if (const size_t found = lead_.empty() ? std::string_view::npos : here.find(lead_);
           found != std::string_view::npos) {
         input_.skip(found);
-        place_ = Place::kList;
+        if (has_list_) place_ = Place::kList;  // what closed it too early may be what was broken
         return finish_broken(row);
       }
       const bool last = here.size() < kLook;
@@ -277,7 +280,8 @@ class JsonReader final : public RowReader {
   const bool list_in_object_;
   Place place_ = Place::kTop;
   bool ended_ = false;
-  std::string found_;  // the name of the list of rows in this object
+  bool has_list_ = false;  // rows are in lists, not objects one after the other
+  std::string found_;      // the name of the list of rows in this object
   std::string gap_, lead_, failure_;
 };
 
