@@ -234,6 +234,15 @@ TEST(Conversation, OfShareGptHasRolesAndContents) {
   EXPECT_SAYS(error(R"({"messages": []})"), "an object with \"talk\"");
 }
 
+// As rows of Parquet have it: each row has all columns.
+TEST(Conversation, WhatIsNullBesideItIsNotThere) {
+  const auto c = read_conversation(
+      R"({"messages": [{"role": "user", "content": "a", "tool_calls": null, "weight": null}], "tools": null,
+          "documents": null, "chat_template_kwargs": null})",
+      "c");
+  EXPECT_EQ(chat_of(kChatMl).render(c, {}), "<|user|>a<end>\n");
+}
+
 TEST(Conversation, SaysWhatIsNone) {
   const std::pair<const char*, const char*> cases[] = {
       {"3", "expected a list of messages"},

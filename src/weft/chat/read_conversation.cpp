@@ -128,7 +128,7 @@ Conversation read_conversation(std::string_view json, std::string_view source, s
   c.tools =
       tools != nullptr && tools->is_string() ? tools_of_text(tools->string(), source) : list_of(v, "tools", source);
   c.documents = list_of(v, "documents", source);
-  if (const Value* more = get(v, "chat_template_kwargs")) {
+  if (const Value* more = get(v, "chat_template_kwargs"); more != nullptr && !more->is_none()) {
     if (!more->is_dict()) throw FileError(fmt::format("{}: \"chat_template_kwargs\": expected an object", source));
     c.variables = *more;
   }
