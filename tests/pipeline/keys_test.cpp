@@ -165,6 +165,20 @@ TEST(Pairs, MayBeColumnsOrListsOfMessages) {
   EXPECT_EQ(open_stage(read.dir / "out/tokens").manifest["files"][0]["counted"], 12);  // d<|im_end|> and a line feed
 }
 
+TEST(Pairs, OfListsOfMessagesKeepTheirToolsAndTheOrderOfTheirKeys) {
+  const std::string completion =
+      "[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":{\"z\":1,"
+      "\"a\":2}}}]}]";
+  const std::string tools = "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"description\":\"d\"}}]";
+  const Read read({{"a.jsonl", "{\"prompt\": \"a\", \"completion\": " + completion + ", \"tools\": " + tools + "}\n" +
+                                   "{\"prompt\": \"b\", \"completion\": \"c\", \"tools\": \"hammer\"}\n"}},
+                  "prompt_key = \"prompt\"\ncompletion_key = \"completion\"\n");
+  ASSERT_EQ(read.error, "");
+  ASSERT_EQ(read.documents().size(), 2u);
+  EXPECT_EQ(read.documents()[0].conversation, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}," +
+                                                  completion.substr(1) + ",\"tools\":" + tools + "}");
+}
+
 TEST(Pairs, OfColumnsThatAreNotUtf8ArePutAside) {
   const Read read({{"a.csv", "q,a\none,1\ncaf\xe9,2\nthree,3\n"}}, "prompt_key = \"q\"\ncompletion_key = \"a\"\n");
   ASSERT_EQ(read.error, "");

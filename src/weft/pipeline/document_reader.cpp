@@ -18,12 +18,20 @@ namespace {
 
 constexpr JsonLimits kRow{.max_bytes = size_t{1} << 30, .max_depth = 64};
 
+using Ordered = nlohmann::ordered_json;  // keys stay in their order, which templates show
+
 bool is_blank(const std::string& text) { return text.find_first_not_of(" \t\r\n") == std::string::npos; }
 
+// Of a prompt or a completion, the list of messages that it is; nullptr: it is none.
+const Ordered* list_of(const RowTemplate& field, const Ordered& row) {
+  const Ordered* found = field.key() == nullptr ? nullptr : find_path(row, *field.key());
+  return found != nullptr && found->is_array() ? found : nullptr;
+}
+
 // The messages of a prompt or a completion: a text is one, a list is them.
-void add_messages(const RowTemplate& field, const nlohmann::json& row, const char* role, nlohmann::json& messages) {
-  const nlohmann::json* list = field.key() == nullptr ? nullptr : find_path(row, *field.key());
-  if (list == nullptr || !list->is_array()) {
+void add_messages(const RowTemplate& field, const nlohmann::json& row, const Ordered* list, const char* role,
+                  Ordered& messages) {
+  if (list == nullptr) {
     std::string text = field.fill(row);
     if (const size_t bad = utf8_error(text); bad != std::string::npos)  // of CSV: JSON was judged
       throw Error(fmt::format("not UTF-8 at byte {} of what the {} says", bad, role));
@@ -31,7 +39,7 @@ void add_messages(const RowTemplate& field, const nlohmann::json& row, const cha
     return;
   }
   const bool counts = role == std::string_view("assistant");
-  for (nlohmann::json message : *list) {
+  for (Ordered message : *list) {
     if (!counts && message.is_object()) message["weight"] = 0;  // the completion alone is trained on
     messages.push_back(std::move(message));
   }
@@ -95,7 +103,7 @@ void DocumentReader::read_json(const Row& row, Document& d) {
   else if (!source_.messages_key.empty())
     read_messages(row, d);
   else
-    read_pair(json.json, d);
+    read_pair(json.json, Ordered::parse(row.bytes), d);
   const std::vector<std::string>& meta = source_.meta_keys;
   if (json.has_text && key != nullptr && std::find(meta.begin(), meta.end(), *key) != meta.end())
     json.json[*key] = d.text;
@@ -109,19 +117,18 @@ void DocumentReader::read_csv(const SourceFile& file, const Row& row, Document& 
   nlohmann::json json = nlohmann::json::object();
   for (size_t i = 0; i < fields.size(); ++i) json[file.columns[i]] = std::move(fields[i]);
   keys_.see(json, asked_);
-  source_.has_conversations() ? read_pair(json, d) : read_text(json, d);
+  source_.has_conversations() ? read_pair(json, Ordered::object(), d) : read_text(json, d);
   read_beside(json, d);
 }
 
-// Keys stay in their order, which templates show.
 void DocumentReader::read_messages(const Row& row, Document& d) const {
   const std::string& key = source_.messages_key;
-  const auto json = nlohmann::ordered_json::parse(row.bytes);
+  const auto json = Ordered::parse(row.bytes);
   const auto* messages = find_path(json, key);
   if (messages == nullptr)
     throw Error(
         fmt::format("no key {} (source.messages_key); there are {}", in_quotes(key), key_list(nlohmann::json(json))));
-  nlohmann::ordered_json conversation{{"messages", *messages}};
+  Ordered conversation{{"messages", *messages}};
   for (const char* also : {"tools", "documents", "chat_template_kwargs"})
     if (json.contains(also)) conversation[also] = json[also];
   set_conversation(d, conversation.dump(), chat::read_conversation(row.bytes, "row", key));
@@ -134,11 +141,17 @@ void DocumentReader::read_text(const nlohmann::json& row, Document& d) const {
   d.text = text_.fill(row);
 }
 
-void DocumentReader::read_pair(const nlohmann::json& row, Document& d) const {
-  nlohmann::json messages = nlohmann::json::array();
-  add_messages(prompt_, row, "user", messages);
-  add_messages(completion_, row, "assistant", messages);
-  const std::string json = nlohmann::json{{"messages", messages}}.dump();
+// `written`: the same row, with its keys in their order; of CSV, which has no lists, nothing.
+void DocumentReader::read_pair(const nlohmann::json& row, const Ordered& written, Document& d) const {
+  const Ordered *prompt = list_of(prompt_, written), *completion = list_of(completion_, written);
+  Ordered conversation, messages = Ordered::array();
+  add_messages(prompt_, row, prompt, "user", messages);
+  add_messages(completion_, row, completion, "assistant", messages);
+  conversation["messages"] = std::move(messages);
+  // Beside texts, a column of this name may be anything.
+  const bool has_tools = (prompt != nullptr || completion != nullptr) && written.contains("tools");
+  if (has_tools) conversation["tools"] = written["tools"];
+  const std::string json = conversation.dump();
   set_conversation(d, json, chat::read_conversation(json, "row"));
 }
 

@@ -31,7 +31,7 @@ class DocumentReader {
   void read_csv(const SourceFile& file, const Row& row, Document& d);
   void read_messages(const Row& row, Document& d) const;
   void read_text(const nlohmann::json& row, Document& d) const;
-  void read_pair(const nlohmann::json& row, Document& d) const;
+  void read_pair(const nlohmann::json& row, const nlohmann::ordered_json& written, Document& d) const;
   void read_beside(const nlohmann::json& row, Document& d) const;
   std::string read_warc(const Row& row, Document& d);
   void read_page(const std::string& bytes, const std::string& type, Document& d);
