@@ -194,7 +194,7 @@ class ParquetReader final : public RowReader {
     file_.made_row(int64_t(row.bytes.size()));
     if (row.bytes.size() > max_bytes_) {
       constexpr size_t kShown = 1000;
-      row.bytes.resize(kShown);
+      row.bytes = row.bytes.substr(0, kShown);  // gives up the memory of the rest: a batch may have many such rows
       row.broken = fmt::format("longer than {} bytes (read.max_row_mb)", max_bytes_);
     } else {
       row.broken.clear();
