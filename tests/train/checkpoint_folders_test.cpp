@@ -131,6 +131,13 @@ TEST(CheckpointFolders, DamagedOnesArePassedOverSetAsideAndGoWhenTheyAreReplaced
   EXPECT_EQ(run.names(), (Names{"step-20", "step-30.damaged"}));
 }
 
+TEST(CheckpointFolders, ARemovalOfADamagedOneThatWasCutOffIsFinished) {
+  const Folder run({10});
+  make_checkpoint(run.dir / "checkpoints/step-20.damaged.removing", 20);
+  EXPECT_EQ(run.resume().path, run.at(10));
+  EXPECT_EQ(run.names(), Names{"step-10"});
+}
+
 TEST(CheckpointFolders, WhereNoneIsWholeEachIsNamedAndNothingIsTouched) {
   const Folder run({10, 20});
   spill(run.at(10) / "config.json", "[]");

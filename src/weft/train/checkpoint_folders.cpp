@@ -43,9 +43,12 @@ std::vector<std::pair<int64_t, fs::path>> damaged_of(const fs::path& run) {
   return all;
 }
 
+// Of checkpoints, and of those that were set aside (step-N.damaged.removing).
 void clean_up(const fs::path& run, const BeforeChange& before) {
-  for (const fs::path& entry : entries_of(folder_of(run)))
-    if (step_in(entry.stem().string()) >= 0) clean_left_behind(entry, before);
+  for (const fs::path& entry : entries_of(folder_of(run))) {
+    const fs::path whole = entry.stem();
+    if (step_in((whole.extension() == kDamaged ? whole.stem() : whole).string()) >= 0) clean_left_behind(entry, before);
+  }
 }
 
 // Half a checkpoint, of a weft that removed it under its name.
