@@ -324,7 +324,7 @@ TEST(Disk, WhatDoesNotFitIsSaidInBytesBeforeAndAFullOneHarmsNothing) {
   }
   {
     const SmallDisk disk(w / "two", one * 5 / 2 + others);
-    const Finished f = w.train("two/run", {"checkpoint.keep_latest=2"});  // three, while one is written
+    const Finished f = w.train("two/run", {"checkpoint.keep_latest=3"});  // three, while one is written
     EXPECT_EQ(f.status, 0) << f.err;
     EXPECT_SAYS(f.err, "step-2 first: the disk is short");
     EXPECT_EQ(weft({"inspect", w.step("two/run", 6).string()}).status, 0);

@@ -183,14 +183,15 @@ std::vector<std::string> make_room(const fs::path& run, const KeptCheckpoints& k
   all = checkpoint_folders(run);
   const auto is_short = [&] { return free_bytes_at(run).value_or(bytes) < bytes; };
   if (all.empty() || kept.latest == 0 || !is_short()) return {};
-  std::vector<fs::path> may_go = surplus_of(all, {std::max<int64_t>(1, kept.latest - 1), kept.best});
+  std::vector<fs::path> may_go = surplus_of(all, {.latest = 1, .best = kept.best});
   for (const auto& [step, path] : damaged_of(run)) may_go.insert(may_go.begin(), path);
   int64_t freed = 0;
   for (const fs::path& path : may_go) freed += bytes_below(path);
   if (may_go.empty() || free_bytes_at(run).value_or(bytes) + freed < bytes) return {};
-  const std::string unchecked =
-      require_whole(all.back(), CheckpointPart::all, *single_mesh().world, num_threads);  // else it is an older one
   std::vector<std::string> notes;
+  if (std::string unchecked = require_whole(all.back(), CheckpointPart::all, *single_mesh().world, num_threads);
+      !unchecked.empty())
+    notes.push_back(std::move(unchecked));
   for (const fs::path& path : may_go) {
     if (!is_short()) break;
     remove_folder(path);

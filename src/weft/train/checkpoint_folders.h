@@ -46,9 +46,10 @@ std::vector<std::filesystem::path> surplus_of(const std::vector<std::filesystem:
 // again next time.
 void prune_checkpoints(const std::filesystem::path& run, const KeptCheckpoints& kept, const BeforeChange& before = {});
 
-// Before a save: removes what a crash left behind and what is surplus now; and where so many bytes are not free, but
-// would be then, damaged and older checkpoints beyond `kept.latest - 1`, at least the newest not: after that one has
-// been compared with its hashes. Returns notes for the user. Throws FileError where the newest is damaged.
+// Before a save: removes what a crash left behind and what is surplus now. Where so many bytes are not free, but would
+// be without them, it then removes damaged and older checkpoints too, as many as needed and whatever `kept.latest` says
+// (unless that is 0), but never the newest nor `kept.best`, and only after the newest has been compared with its
+// hashes. Returns notes for the user. Throws FileError where the newest is damaged.
 std::vector<std::string> make_room(const std::filesystem::path& run, const KeptCheckpoints& kept, int64_t bytes,
                                    int num_threads);
 
