@@ -21,4 +21,11 @@ std::vector<ScoredCheckpoint> best_checkpoints(const std::filesystem::path& run,
   return all;
 }
 
+KeptCheckpoints kept_checkpoints(const Recipe& recipe) {
+  KeptCheckpoints kept{.latest = recipe.checkpoint.keep_latest, .best = {}};
+  for (const ScoredCheckpoint& best : best_checkpoints(recipe.run.dir, recipe.checkpoint.keep_best))
+    kept.best.push_back(best.path);
+  return kept;
+}
+
 }  // namespace weft

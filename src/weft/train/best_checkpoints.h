@@ -1,7 +1,11 @@
 // Which checkpoints of a run have the least held-out loss.
 #pragma once
+#include <cstdint>
 #include <filesystem>
 #include <vector>
+
+#include "weft/recipe/recipe.h"
+#include "weft/train/checkpoint_folders.h"
 
 namespace weft {
 
@@ -16,5 +20,7 @@ struct ScoredCheckpoint {
 // Of those of RUN/checkpoints that say what their held-out loss was, the `most` with the least, best first; of equal
 // ones the older. What cannot be read is left out.
 std::vector<ScoredCheckpoint> best_checkpoints(const std::filesystem::path& run, int64_t most);
+// Which of its checkpoints a run of this recipe keeps: the newest, and of those that are there now the best.
+KeptCheckpoints kept_checkpoints(const Recipe& recipe);
 
 }  // namespace weft

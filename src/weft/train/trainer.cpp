@@ -342,20 +342,13 @@ void Trainer::save(bool last) {
   }
 }
 
-KeptCheckpoints Trainer::kept_checkpoints() const {
-  KeptCheckpoints kept{.latest = recipe_.checkpoint.keep_latest, .best = {}};
-  for (const auto& best : best_checkpoints(recipe_.run.dir, recipe_.checkpoint.keep_best))
-    kept.best.push_back(best.path);
-  return kept;
-}
-
 void Trainer::try_save() {
   const DType stat = rank_.plan.step.precision.stat;
   agree(*rank_.mesh.world, [&] {
     if (!leads()) return;
     records_->sync();  // the records of every step that the checkpoint holds
     const int64_t bytes = checkpoint_bytes(rank_.plan.model, *rank_.plan.optimizer, stat).total;
-    for (const std::string& note : make_room(recipe_.run.dir, kept_checkpoints(), bytes, machine_.threads))
+    for (const std::string& note : make_room(recipe_.run.dir, kept_checkpoints(recipe_), bytes, machine_.threads))
       records_->note(fmt::format("step {}: {}", step_, note));
   });
   const bool scales = loss_scale_.kind != LossScale::Kind::none;
@@ -379,7 +372,7 @@ void Trainer::try_save() {
                                      .num_threads = machine_.threads});
   saved_step_ = step_;
   if (!leads()) return;
-  prune_checkpoints(recipe_.run.dir, kept_checkpoints());
+  prune_checkpoints(recipe_.run.dir, kept_checkpoints(recipe_));
   records_->note(fmt::format("step {}: saved {}", step_, path.string()));
 }
 

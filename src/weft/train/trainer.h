@@ -6,7 +6,6 @@
 
 #include "weft/base/error.h"
 #include "weft/train/batch_loader.h"
-#include "weft/train/checkpoint_folders.h"
 #include "weft/train/checkpoint_state.h"
 #include "weft/train/evaluate.h"
 #include "weft/train/matmul_rate.h"
@@ -61,7 +60,6 @@ class Trainer {
   bool is_among_best() const;
   void save(bool last);
   void try_save();
-  KeptCheckpoints kept_checkpoints() const;
   bool due(int64_t interval) const { return interval > 0 && step_ % interval == 0; }
 
   Recipe recipe_;  // constant once the data is open
