@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <limits>
@@ -77,12 +78,15 @@ RunData Trainer::open_data(int terminal_fd) const {
   return data;
 }
 
-// Ranks see a signal at different times; all stop when one has.
-bool Trainer::stopped() const {
-  double stops = stop_ ? 1 : 0;
-  rank_.mesh.world->all_reduce({&stops, DType::f64, {1}}).wait();
-  return stops > 0;
+// Whether it is so on any rank; the same answer on all of them. Collective.
+bool Trainer::any_rank(bool mine, Site site) const {
+  double sum = mine ? 1 : 0;
+  rank_.mesh.world->all_reduce({&sum, DType::f64, {1}}, site).wait();
+  return sum > 0;
 }
+
+// Ranks see a signal at different times; all stop when one has.
+bool Trainer::stopped() const { return any_rank(stop_); }
 
 void Trainer::tell_of_rate() {
   if (const std::string note = matmul_rate_.take_note(); leads() && !note.empty()) records_->note("note: " + note);
@@ -168,11 +172,7 @@ void Trainer::start_weights() {
               length_note(parse_recipe_file(then.string(), {}), recipe_, step_ - loss_scale_.state.skipped_steps);
           !note.empty())
         notes_.push_back(note);
-    try {
-      for (const EvalRecord& e : read_metrics(std::filesystem::path(recipe_.run.dir) / "metrics.jsonl").evals)
-        if (e.step == step_) evaluated_step_ = step_;
-    } catch (const FileError&) {  // a run goes on without; told where the records are opened
-    }
+    if (any_rank(leads() && is_in_metrics(step_))) evaluated_step_ = step_;
   } else if (recipe_.model.init == "pretrained") {
     for (std::string& note :
          load_hf_weights(recipe_.model.path, rank_.plan.model, rank_.state.params, machine_.threads))
@@ -181,6 +181,16 @@ void Trainer::start_weights() {
     init_weights(rank_.state.params, uint64_t(recipe_.train.seed), machine_.threads);
   }
   rank_.state.params.masters_changed(rank_.backend);
+}
+
+// Whether metrics.jsonl has the evaluation of this step.
+bool Trainer::is_in_metrics(int64_t step) const {
+  try {
+    const auto evals = read_metrics(std::filesystem::path(recipe_.run.dir) / "metrics.jsonl").evals;
+    return std::any_of(evals.begin(), evals.end(), [&](const EvalRecord& e) { return e.step == step; });
+  } catch (const FileError&) {  // a run goes on without; told where the records are opened
+    return false;
+  }
 }
 
 // That the run goes on with what it began with.
@@ -316,13 +326,12 @@ std::string Trainer::wait_first_bad_weight() {
 bool Trainer::is_among_best() const {
   const int64_t most = recipe_.checkpoint.keep_best;
   if (most == 0 || evaluated_step_ != step_ || !held_out_) return false;
-  double yes = 0;
+  bool is_one = false;
   if (leads()) {
     const auto best = best_checkpoints(recipe_.run.dir, most);
-    yes = int64_t(best.size()) < most || held_out_->loss < best.back().held_out.loss ? 1 : 0;
+    is_one = int64_t(best.size()) < most || held_out_->loss < best.back().held_out.loss;
   }
-  rank_.mesh.world->all_reduce({&yes, DType::f64, {1}}).wait();
-  return yes > 0;
+  return any_rank(is_one);
 }
 
 // A save that fails leaves the older checkpoints and does not end the run; the last one does.

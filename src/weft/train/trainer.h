@@ -43,12 +43,14 @@ class Trainer {
  private:
   bool leads() const { return rank_.mesh.world->rank() == 0; }
   RunData open_data(int terminal_fd) const;
+  bool any_rank(bool mine, Site site = Site::current()) const;
   bool stopped() const;
   void tell_of_rate();
   void settle_length();
   void check_checkpoint(const std::filesystem::path& checkpoint, const Progressed& at) const;
   nlohmann::json config_of_checkpoint() const;
   void start_weights();
+  bool is_in_metrics(int64_t step) const;
   StepRecord step_once();
   void note_oddities(const TrainingStep::Result& result);
   [[noreturn]] void report_nonfinite(double loss, double norm);
