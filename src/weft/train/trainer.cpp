@@ -6,6 +6,7 @@
 #include <cmath>
 #include <fstream>
 #include <limits>
+#include <utility>
 
 #include "weft/base/json.h"
 #include "weft/checkpoint/durable_file.h"
@@ -96,8 +97,11 @@ bool Trainer::run() {
   const double began = now_s();
   if (evaluation_due() && evaluated_step_ != step_) {  // a stop came before it
     evaluate();
-    if (is_among_best()) saved_step_ = -1;  // the checkpoint that is there does not say how good it is
-    if (saved_step_ != step_) save(false);
+    if (is_among_best()) {  // the checkpoint that is there does not say how good it is; it stays where no better comes
+      const int64_t saved = std::exchange(saved_step_, -1);
+      save(false);
+      saved_step_ = std::max(saved_step_, saved);
+    }
   }
   while (step_ < recipe_.train.train_iters && !stopped()) {
     const StepRecord record = step_once();
