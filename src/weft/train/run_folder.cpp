@@ -104,7 +104,8 @@ RunLock claim_run_folder(const Recipe& recipe) {
     throw FileError(fmt::format("{}: cannot be created: {}; choose another run.dir", dir.string(), error.message()));
   RunLock lock(dir);
   refuse_foreign(recipe);  // now that nobody else changes it
-  write_run_recipe(recipe);
+  // Where a run has begun, its epochs stand there as steps: Trainer writes them anew, if they are others now.
+  if (recipe.train.epochs == 0 || !has_results(dir)) write_run_recipe(recipe);
   return lock;
 }
 
