@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <iostream>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "weft/apps/commands.h"
@@ -9,6 +10,7 @@
 #include "weft/base/cores.h"
 #include "weft/base/error.h"
 #include "weft/base/json.h"
+#include "weft/checkpoint/checkpoint_check.h"
 #include "weft/checkpoint/disk_space.h"
 #include "weft/checkpoint/safetensors.h"
 #include "weft/comm/process_mesh.h"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include "weft/checkpoint/disk_space.h"
 #include "weft/checkpoint/remove_folder.h"

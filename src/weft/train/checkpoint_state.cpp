@@ -1,6 +1,7 @@
 #include "weft/train/checkpoint_state.h"
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 
 #include "weft/base/json.h"
