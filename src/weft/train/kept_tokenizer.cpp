@@ -68,14 +68,13 @@ void write_templates(const std::map<std::string, std::string>& templates, const 
   write_file_durably(config, json.dump(2) + "\n");
 }
 
-bool is_kept(const RunTokenizer& tokenizer, const fs::path& folder) {
+bool holds_tokenizer(const fs::path& folder, const std::string& fingerprint) {
   try {
-    return fs::is_directory(folder) && read_tokenizer(folder)->fingerprint() == tokenizer.fingerprint;
+    return !find_tokenizer(folder).empty() && read_tokenizer(folder)->fingerprint() == fingerprint;
   } catch (const Error&) { return false; }
 }
 
 std::optional<std::string> make_folder(const RunTokenizer& tokenizer, const fs::path& folder) {
-  std::error_code ignored;
   DurableFolder made(folder);
   std::error_code error;
   fs::create_directories(made.building(), error);
@@ -85,7 +84,7 @@ std::optional<std::string> make_folder(const RunTokenizer& tokenizer, const fs::
   else
     copy_files(tokenizer, made.building());
   if (read_tokenizer(made.building())->fingerprint() != tokenizer.fingerprint) {
-    fs::remove_all(folder, ignored);
+    fs::remove_all(folder, error);
     return fmt::format(
         "the files of tokenizer {} would be another by themselves: checkpoints will have none, and weft "
         "eval and weft generate will need --tokenizer {}",
@@ -100,18 +99,18 @@ std::optional<std::string> make_folder(const RunTokenizer& tokenizer, const fs::
 
 std::optional<std::string> keep_tokenizer(const RunTokenizer& tokenizer, const fs::path& run) {
   const fs::path folder = run / "tokenizer";
-  std::error_code ignored;
   if (tokenizer.path == folder && tokenizer.chat_templates.empty()) return {};
   refuse_other_files(folder);
   if (tokenizer.path.empty()) {
+    std::error_code ignored;
     fs::remove_all(folder, ignored);
     return {};
   }
   try {
     return make_folder(tokenizer, folder);
-  } catch (const FileError& e) {  // a full disk does not end a run that goes on
-    if (!is_kept(tokenizer, folder)) throw;
-    return fmt::format("{}; the run goes on with what is in {}", e.what(), folder.string());
+  } catch (const FileError& e) {  // a full disk
+    if (!holds_tokenizer(folder, tokenizer.fingerprint)) throw;
+    return fmt::format("{}; the run goes on with {}, which is of this tokenizer", e.what(), folder.string());
   }
 }
 

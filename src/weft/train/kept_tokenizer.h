@@ -17,8 +17,9 @@ struct RunTokenizer {
   std::map<std::string, std::string> chat_templates = {};
 };
 
-// Makes the folder RUN/tokenizer, or removes it. A warning, where the files alone would be another tokenizer. Throws
-// FileError, also where the folder has other files. For the first rank, when the run's folder is there.
+// Makes the folder RUN/tokenizer, or removes it. A warning where the files alone would be another tokenizer, and where
+// the folder cannot be made anew, but holds this tokenizer already. Throws FileError where it cannot be made, and where
+// it has other files. For the first rank, when the run's folder is there.
 std::optional<std::string> keep_tokenizer(const RunTokenizer& tokenizer, const std::filesystem::path& run);
 // That folder, where it is there; else empty.
 std::filesystem::path kept_tokenizer(const std::filesystem::path& run);
