@@ -37,8 +37,14 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
       loss_scale_(rank_.plan.loss_scale),
       step_run_({recipe_, rank_, batches_, loss_scale_}),
       context_(context_of(recipe_, rank_.plan.config)) {
-  settle_length();
-  start_weights();
+  try {
+    settle_length();
+    start_weights();
+  } catch (const Error&) {  // what was found damaged, and set aside, is told all the same
+    for (const std::string& note : notes_)
+      if (leads()) ::dprintf(setup.terminal_fd, "%s\n", note.c_str());
+    throw;
+  }
   barrier(*rank_.mesh.world);  // so that all measure what they get beside the others
   matmul_rate_ =
       MatmulRate([this] { return machine_.measure_matmul_rate(rank_.plan.step.precision.compute); }, !machine_.late);
