@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <vector>
 
 namespace weft {
@@ -15,7 +16,9 @@ void agree(Communicator& ranks, const std::function<void()>& f, Site site) {
   std::string mine;
   try {
     if (f) f();
-  } catch (const FileError& e) { mine = e.what(); }
+  } catch (const FileError& e) { mine = e.what(); } catch (const std::filesystem::filesystem_error& e) {
+    mine = e.what();
+  }
   if (const std::string failure = first_text(ranks, mine, site); !failure.empty()) throw FileError(failure);
 }
 
