@@ -9,6 +9,7 @@ namespace weft {
 
 std::vector<ScoredCheckpoint> best_checkpoints(const std::filesystem::path& run, int64_t most) {
   std::vector<ScoredCheckpoint> all;
+  if (most == 0) return all;
   for (const auto& path : all_checkpoints(run)) {
     try {
       if (const auto held_out = read_progress(path).held_out) all.push_back({path, *held_out});
