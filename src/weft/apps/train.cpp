@@ -73,7 +73,7 @@ void say_notes(const Recipe& recipe, const RunPlan& plan) {
                              p.pipeline_schedule);
 }
 
-// Of ranks that are processes, the first on each host looks for all of them.
+// Where ranks are processes, the first on each host judges for all ranks there.
 void require_room_on_host(const Recipe& recipe, const Machine& machine, const LayoutPlan& layout,
                           const RankProcess& process) {
   if (!machine.device.empty()) return;  // the plan is of a device

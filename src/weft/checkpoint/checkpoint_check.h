@@ -29,7 +29,7 @@ class CheckpointCheck {
   // Without (format 1), only that files can be opened is checked, and there is nothing to sum.
   bool has_manifest() const { return manifest_.has_value(); }
   int64_t step() const { return manifest_->step; }
-  // Of each tensor, the word_sum of what falls to this share of the work. Throws as the constructor does.
+  // The word_sum, for each tensor, of the part that falls to this share of the work. Throws as the constructor does.
   std::vector<uint64_t> sums_of_share(int share, int num_shares, int num_threads) const;
   // Compares the sums of all shares together. Throws DamageError that names files and tensors.
   void judge(std::span<const uint64_t> sums) const;

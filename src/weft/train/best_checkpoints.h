@@ -17,8 +17,8 @@ struct ScoredCheckpoint {
   std::filesystem::path path;
   HeldOut held_out;
 };
-// Of those of RUN/checkpoints that say what their held-out loss was, the `most` with the least, best first; of equal
-// ones the older. What cannot be read is left out.
+// The at most `most` checkpoints of RUN/checkpoints with the least held-out loss, as they say it themselves: best
+// first, the older first where two are equal. What cannot be read, and what does not say its loss, is left out.
 std::vector<ScoredCheckpoint> best_checkpoints(const std::filesystem::path& run, int64_t most);
 // Which of its checkpoints a run of this recipe keeps: the newest, and of those that are there now the best.
 KeptCheckpoints kept_checkpoints(const Recipe& recipe);

@@ -18,7 +18,7 @@ constexpr int64_t kMpiProcess = 16 * kMiB;     // more, where it talks MPI
 constexpr int64_t kThreadRank = 2 * kMiB;      // of a rank that is a thread, but for the first
 constexpr int64_t kMappedBeside = 256 * kMiB;  // mapped by a process and not used: stacks, libraries, threads' heaps
 
-// Of one rank. Where which rank has which plan is not said, the least counts.
+// The bytes of one rank's plan. Where several plans may be the rank's, the least counts.
 int64_t planned_bytes(const LayoutPlan& plan, int rank) {
   const MeshPlace at = place_of(plan.run.step.mesh, rank);
   const auto has = [](const std::vector<int>& all, int one) { return std::count(all.begin(), all.end(), one) > 0; };

@@ -14,8 +14,8 @@ class MatmulRate {
   // `measure` gives flop/s, 0 where they mean nothing; it is called now, and where `may_repeat` again, as below.
   MatmulRate(std::function<double()> measure, bool may_repeat);
 
-  // Of a step of so many flop. Above 1 only the rate can be wrong, as a step is no faster than large products: it is
-  // then measured again, the first, tenth, hundredth ... time, and the best counts from then on.
+  // The MFU of a step of so many flop. Above 1 only the rate can be wrong, as a step is no faster than large products:
+  // it is then measured again, the first, tenth, hundredth ... time, and the best counts from then on.
   double mfu(double flops, double seconds);
   // To be called at the end of a run that took so long: measures once more where that costs next to nothing.
   void check_at_end(double run_s);

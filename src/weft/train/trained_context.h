@@ -8,10 +8,10 @@
 
 namespace weft {
 
-// Of a checkpoint, or of a model's folder, whose config is `config`: what the checkpoint says, else the positions that
-// the model was made for. Throws FileError.
+// The context of the checkpoint, or the model's folder, whose config is `config`: what the checkpoint says, else the
+// positions that the model was made for. Throws FileError.
 int64_t context_of(const std::filesystem::path& folder, const HfConfig& config);
-// Of what a recipe trains: train.seq_length; of a model that was trained before, at least what it had.
+// The context of what a recipe trains: train.seq_length; a model that was trained before keeps at least what it had.
 int64_t context_of(const Recipe& recipe, const HfConfig& config);
 
 // The config.json of a checkpoint with weights of this type. Other programs take max_position_embeddings for the length
