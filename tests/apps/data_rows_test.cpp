@@ -68,9 +68,9 @@ TEST_F(DataRows, DecontaminateAPipelineTheSame) {
     const Finished f = weft({"data", "run", at("p.toml")});
     EXPECT_EQ(f.status, 1) << f.err;  // each document is one of the evaluation's
     const std::string found = "by evaluation file " + at(kind) + " ";
-    const size_t where = f.err.find(found);
-    ASSERT_NE(where, std::string::npos) << f.err;
-    const std::string count = f.err.substr(where + found.size(), f.err.find('\n', where) - where - found.size());
+    const size_t where = f.out.find(found);
+    ASSERT_NE(where, std::string::npos) << f.out << f.err;
+    const std::string count = f.out.substr(where + found.size(), f.out.find('\n', where) - where - found.size());
     if (first.empty()) first = count;
     EXPECT_EQ(count, first) << kind;
     EXPECT_GT(std::stoi(count), 1);
