@@ -64,7 +64,7 @@ TEST(Template, SaysWhatItRefuses) {
   EXPECT_SAYS(refusal("\xff"), "not UTF-8");
 }
 
-TEST(Template, IsBoundedWhateverItSays) {
+TEST(TemplateSlow, IsBoundedWhateverItSays) {
   const auto repeated = [](const std::string& part, int times) {
     std::string text;
     for (int i = 0; i < times; ++i) text += part;

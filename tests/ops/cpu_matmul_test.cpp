@@ -194,7 +194,7 @@ TEST(CpuMatmul, EqualsADoubleLoopInInvariantNumerics) {
 }
 
 // Large enough for several blocks of each dimension.
-TEST(CpuMatmul, EqualsADoubleLoopWhereBlocksDoNotFitTheCache) {
+TEST(CpuMatmulSlow, EqualsADoubleLoopWhereBlocksDoNotFitTheCache) {
   CpuMatmul matmul(1, Numerics::fast);
   for (const bool trans_a : {false, true})
     for (const bool trans_b : {false, true})

@@ -123,7 +123,7 @@ TEST(FabricRunsSlow, OfDevicesThatRunOpsLaterHaveThemToo) {
                       Ops::late);
 }
 
-TEST(FabricRuns, OfDevicesThatRunOpsLaterHaveTheBitsOfThoseByTheHost) {
+TEST(FabricRunsSlow, OfDevicesThatRunOpsLaterHaveTheBitsOfThoseByTheHost) {
   expect_same_files({"parallel.dp=2", "parallel.zero_stage=3", "run.backend=ref"}, Ops::late);
 }
 

@@ -116,7 +116,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Pretrained, ::testing::Values("stories260K", "n
 INSTANTIATE_TEST_SUITE_P(Models, PretrainedSlow, ::testing::Values("stories260K", "nanogpt_tiny"),
                          [](const auto& info) { return std::string(info.param); });
 
-TEST(PretrainedText, GreedyTextIsThatOfTheReferenceProgram) {
+TEST(PretrainedTextSlow, GreedyTextIsThatOfTheReferenceProgram) {
   WEFT_NEEDS_SHARED();
   const fs::path folder = testing::shared_dir() / "data/models/stories260K";
   const std::string expected = testing::slurp(folder / "expected_greedy.txt");
@@ -138,7 +138,7 @@ TEST(PretrainedText, GreedyTextIsThatOfTheReferenceProgram) {
 
 // As llama-perplexity measures: chunks of 512 tokens of which the first is replaced by the beginning-of-text token, and
 // of which the second half counts.
-TEST(PretrainedText, PerplexityIsThatOfLlamaCpp) {
+TEST(PretrainedTextSlow, PerplexityIsThatOfLlamaCpp) {
   WEFT_NEEDS_SHARED();
   const fs::path folder = testing::shared_dir() / "data/models/stories260K";
   constexpr int64_t kChunk = 512;

@@ -45,7 +45,7 @@ TEST(Stamps, ABackendThatRunsOpsAtOnceHasNone) {
 }
 
 // A traced step of a late device waits as often as one that is not.
-TEST(Stamps, AStepIsTracedWithoutWaitingForItsOps) {
+TEST(StampsSlow, AStepIsTracedWithoutWaitingForItsOps) {
   testing::TempDir dir;
   Recipe recipe = testing::golden_recipe(std::filesystem::path(testing::kSourceDir) / "tests/golden/llama-gqa",
                                          dir / "run", {"run.backend=ref", "run.threads=1", "train.micro_batch_size=2"});

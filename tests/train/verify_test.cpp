@@ -43,7 +43,7 @@ std::string first_of(const VerifyReport& report) {
   return report.finding ? report.finding->what + " by " + report.finding->operation : "";
 }
 
-TEST(Verify, FindsEveryFamilyEqualOnALayout) {
+TEST(VerifySlow, FindsEveryFamilyEqualOnALayout) {
   for (const std::string& name : testing::kGoldenCases) {
     const VerifyReport report =
         report_on(recipe_for(name, {"parallel.dp=2", "parallel.tp=2", "parallel.pp=2", "parallel.zero_stage=1",
