@@ -56,7 +56,10 @@ std::optional<std::string> tokenizer_in_checkpoint(const fs::path& folder) {
   if (!fs::exists(file, ignored)) return {};
   const nlohmann::json json = read_json_file(file);
   const JsonFields fields(json, file.string());
-  return fields.has("tokenizer") ? std::optional(fields.string("tokenizer")) : std::nullopt;
+  if (!fields.has("tokenizer")) return {};
+  const std::string name = fields.string("tokenizer");
+  if (name.find('/') != name.npos || name == "..") fields.fail("tokenizer", "the name of a file beside config.json");
+  return name;
 }
 
 }  // namespace weft
