@@ -11,8 +11,16 @@ if(WEFT_SANITIZE)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # Their instrumentation hides from g++ which branch was taken; the release build keeps this warning.
     add_compile_options(-Wno-maybe-uninitialized)
+  else()
+    add_compile_options(-Wno-pass-failed)  # what -O1 does not vectorise
   endif()
   add_link_options(-fsanitize=${WEFT_SANITIZE})
+endif()
+
+# A program of tests is large: mold links it in a second.
+find_program(WEFT_MOLD mold)
+if(WEFT_MOLD AND (NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU" OR CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 12.1))
+  add_link_options($<$<LINK_LANGUAGE:CXX>:-fuse-ld=mold>)
 endif()
 
 # What makes a cold build short. The headers that cost most are precompiled once for all folders, once more for the tests
@@ -21,9 +29,6 @@ set(WEFT_COMMON_HEADERS <algorithm> <array> <atomic> <cmath> <cstdint> <cstring>
     <memory> <mutex> <optional> <set> <span> <sstream> <string> <string_view> <thread> <unordered_map> <utility> <variant>
     <vector> <fmt/format.h> <nlohmann/json.hpp>)
 set(WEFT_O1 $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
-if(WEFT_SANITIZE)
-  set(WEFT_PCH OFF)
-endif()
 if(WEFT_PCH AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # ccache asks for the first. For the others g++ forgets that precompiled code of the standard library is the system's,
   # and warns of what cannot happen there; builds with sanitizers keep these warnings.
