@@ -17,8 +17,9 @@ namespace weft::testing {
 // Any, other ones for each rank.
 struct Values {
   Values(DType dtype, int64_t n, int rank) : dtype(dtype), bytes(size_t(n * size_of(dtype))) {
+    const uint64_t key = rng_key(7, "values");
     for (int64_t i = 0; i < n; ++i) {
-      const double x = double(random_bits(rng_key(7, "values"), uint64_t(i * 8 + rank))) * 0x1p-30 - 1.7;
+      const double x = double(uint32_t(rng_key(key, uint64_t(i * 8 + rank)))) * 0x1p-30 - 1.7;
       std::byte* const to = bytes.data() + i * size_of(dtype);
       const auto put = [&](auto value) { std::memcpy(to, &value, sizeof value); };
       if (dtype == DType::f64) put(x);

@@ -14,7 +14,6 @@ constexpr int64_t kLooksPerCheck = 64;  // at the transport's health and at othe
 constexpr double kSleepAfter_s = 5e-3;
 constexpr auto kSleep = std::chrono::microseconds(50);
 constexpr size_t kMostOrdered = 64;  // calls of a lane that its device may not have passed
-constexpr double kTold_s = 2;        // for the host to bring a peer's own words
 
 double since_s(Clock::time_point then) { return std::chrono::duration<double>(Clock::now() - then).count(); }
 
@@ -35,7 +34,7 @@ void FabricHub::wait(Transport& transport, int64_t mark, const CommCall& call) {
     if (poll_) poll_();
     if (looks < kSpins) continue;
     const double still_s = since_s(began);
-    if (still_s > timeout_s_)
+    if (still_s > patience_.timeout_s)
       fail(
           fmt::format("{}: {} is not over after {:.0f} s, though {}; is a GPU or the link to it broken (nvidia-smi, "
                       "dmesg)?",
@@ -85,7 +84,7 @@ void FabricHub::settle() {
 // What the device finds first may be that a peer has left off, which says why a moment later.
 void FabricHub::fail_unless_told(const std::string& why) {
   const Clock::time_point began = Clock::now();
-  for (; poll_ && since_s(began) < kTold_s; std::this_thread::sleep_for(kSleep)) poll_();
+  for (; poll_ && since_s(began) < patience_.told_s; std::this_thread::sleep_for(kSleep)) poll_();
   fail(why);
 }
 

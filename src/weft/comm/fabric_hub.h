@@ -25,9 +25,12 @@ struct Lane {
 // For its rank's thread. Once a call has failed every other throws the same CommError.
 class FabricHub {
  public:
+  struct Patience {
+    double timeout_s, told_s;  // FabricOfRank's
+  };
   // `poll`, which may be none, lets go on what the host has under way, and throws where another rank has failed.
-  FabricHub(std::shared_ptr<Fabric> fabric, std::function<void()> poll, double timeout_s)
-      : fabric_(std::move(fabric)), poll_(std::move(poll)), timeout_s_(timeout_s) {}
+  FabricHub(std::shared_ptr<Fabric> fabric, std::function<void()> poll, Patience patience)
+      : fabric_(std::move(fabric)), poll_(std::move(poll)), patience_(patience) {}
 
   Fabric& fabric() const { return *fabric_; }
   std::shared_ptr<Lane> connect(const Fabric::End& end);
@@ -59,7 +62,7 @@ class FabricHub {
 
   std::shared_ptr<Fabric> fabric_;
   std::function<void()> poll_;
-  double timeout_s_;
+  Patience patience_;
   std::vector<std::shared_ptr<Lane>> lanes_;
   std::function<Stream*()> issue_;  // none: calls are not ordered
   bool stamps_calls_ = false;

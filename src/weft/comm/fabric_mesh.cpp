@@ -141,7 +141,8 @@ FabricMesh over_fabric(const ProcessMesh& host, const FabricOfRank& mine) {
   if (const std::string why = why_by_host(*host.world, mine); !why.empty())
     return {host, "tensors go between the ranks' GPUs through the host: " + why};
   const int64_t free = mine.fabric->free_bytes();
-  const auto hub = std::make_shared<FabricHub>(mine.fabric, host.poll, mine.timeout_s);
+  const auto hub =
+      std::make_shared<FabricHub>(mine.fabric, host.poll, FabricHub::Patience{mine.timeout_s, mine.told_s});
   Joiner joiner(hub, host.world->rank());
   ProcessMesh mesh = host;
   for (auto& axis : mesh.axes) joiner.join_group(axis);

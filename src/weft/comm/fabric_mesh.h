@@ -12,6 +12,7 @@ struct FabricOfRank {
   std::shared_ptr<Fabric> fabric;  // none: this rank cannot
   std::string why_none = {};
   double timeout_s = 600;  // of waiting for the device, when all ranks of a call have begun it
+  double told_s = 2;       // where a device has failed: of waiting for the words of a peer that has given up
 };
 struct FabricMesh {
   ProcessMesh mesh;
