@@ -103,18 +103,27 @@ void expect_equals_double_loop(const Case& c, AnyMatmul& matmul) {
   Operands x(c);
   const Operands before(c);
   run(matmul, x.op);
-  const std::vector<double> a = values_of(x.op.a, c.trans_a), b = values_of(x.op.b, !c.trans_b);
+  const std::vector<double> a = values_of(x.op.a, c.trans_a), b = values_of(x.op.b, c.trans_b);
   const double f32_rounding = 0x1p-24, last = testing::unit_roundoff(c.out);
+  const double growth = 4 * f32_rounding * std::max(1.0, std::log2(double(c.k) + 1));
+  std::vector<double> row(static_cast<size_t>(c.n)),
+      sizes(row.size());  // of a row of out: sums, and of absolute values
   for (int64_t i = 0; i < c.m; ++i) {
     for (int64_t j = 0; j < c.n; ++j) {
-      double sum = c.accumulate ? value_of(before.op.out, i, j) : c.bias ? value_of(x.bias.tensor(), 0, j) : 0;
-      double size = std::abs(sum);
-      for (int64_t p = 0; p < c.k; ++p) {
-        const double term = a[size_t(i * c.k + p)] * b[size_t(j * c.k + p)];
-        sum += term, size += std::abs(term);
+      row[size_t(j)] = c.accumulate ? value_of(before.op.out, i, j) : c.bias ? value_of(x.bias.tensor(), 0, j) : 0;
+      sizes[size_t(j)] = std::abs(row[size_t(j)]);
+    }
+    for (int64_t p = 0; p < c.k; ++p) {
+      const double* const factors = b.data() + p * c.n;
+      for (int64_t j = 0; j < c.n; ++j) {
+        const double term = a[size_t(i * c.k + p)] * factors[j];
+        row[size_t(j)] += term, sizes[size_t(j)] += std::abs(term);
       }
-      const double sums = 4 * f32_rounding * std::max(1.0, std::log2(double(c.k) + 1)) * size;
-      ASSERT_NEAR(value_of(x.op.out, i, j), sum, sums + last * (std::abs(sum) + sums)) << "at " << i << ", " << j;
+    }
+    for (int64_t j = 0; j < c.n; ++j) {
+      const double sum = row[size_t(j)], sums = growth * sizes[size_t(j)], got = value_of(x.op.out, i, j);
+      const double allowed = sums + last * (std::abs(sum) + sums);
+      if (!(std::abs(got - sum) <= allowed)) FAIL() << got << ", not " << sum << " at " << i << ", " << j;
     }
     for (int64_t j = 0; i + 1 < c.m && j < c.gap; ++j) ASSERT_EQ(value_of(x.op.out, i, c.n + j), 7.5) << "gap";
   }

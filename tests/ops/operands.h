@@ -1,13 +1,16 @@
 // Memory of one op's operands: each tensor beside a twin in fp64 that holds the same values.
 #pragma once
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <functional>
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "weft/base/rng.h"
@@ -19,8 +22,17 @@ namespace weft::testing {
 
 // Element `index` of the tensor whose random numbers are keyed by `key`.
 using Fill = std::function<double(uint64_t key, int64_t index)>;
+// random_normal. Cases draw the same numbers over and over: each is computed once.
+inline double drawn_normal(uint64_t key, int64_t i) {
+  static std::mutex mutex;
+  static std::unordered_map<uint64_t, std::vector<double>> drawn;
+  const std::lock_guard lock(mutex);
+  std::vector<double>& numbers = drawn[key];
+  while (int64_t(numbers.size()) <= i) numbers.push_back(random_normal(key, numbers.size()));
+  return numbers[size_t(i)];
+}
 inline Fill normal(double stddev = 1, double mean = 0) {
-  return [=](uint64_t key, int64_t i) { return mean + stddev * random_normal(key, uint64_t(i)); };
+  return [=](uint64_t key, int64_t i) { return mean + stddev * drawn_normal(key, i); };
 }
 inline Fill uniform(double low, double high) {
   return [=](uint64_t key, int64_t i) { return low + (high - low) * random_uniform(key, uint64_t(i)); };
@@ -98,8 +110,9 @@ class Operands {
     if (shape.rank() > 1) t.row_stride += gap_;
     t.data = add_buffer(dtype, t.rows() * t.row_stride);
     const uint64_t key = rng_key(buffers_.size(), "operand");
+    const Tensor twin = exact(t);
     for (int64_t i = 0; i < t.rows(); ++i)
-      for (int64_t j = 0; j < t.cols(); ++j) put(t, i, j, fill(key, i * t.cols() + j));
+      for (int64_t j = 0; j < t.cols(); ++j) put(t, twin, i, j, fill(key, i * t.cols() + j));
     return t;
   }
   template <class T>
@@ -175,7 +188,7 @@ class Operands {
       if (f.role == Role::in || !*f.tensor) continue;
       const Tensor x = exact(*f.tensor);
       for (int64_t i = 0; i < x.rows(); ++i)
-        for (int64_t j = 0; j < x.cols(); ++j) put(*f.tensor, i, j, x.as<double>()[i * x.row_stride + j]);
+        for (int64_t j = 0; j < x.cols(); ++j) put(*f.tensor, x, i, j, x.as<double>()[i * x.row_stride + j]);
     }
   }
 
@@ -189,12 +202,22 @@ class Operands {
       std::copy(b.exact_before.begin(), b.exact_before.end(), b.exact.begin());
     }
   }
-  // Is every byte as frozen, but for those that `written` says an op may write?
-  template <class Written>
-  bool unchanged(const Written& written) const {
-    for (const Buffer& b : buffers_)
-      for (size_t i = 0; i < b.bytes.size(); ++i)
-        if (b.bytes[i] != b.before[i] && !written(&b.bytes[i])) return false;
+  // Is every byte as frozen, but for those of the tensors in `written`?
+  bool unchanged_but(const std::vector<Tensor>& written) const {
+    for (size_t i = 0; i < buffers_.size(); ++i) {
+      const Buffer& b = buffers_[i];
+      std::vector<std::byte> allowed = b.before;
+      for (const Tensor& t : written) {
+        const Place at = locate(t);
+        if (at.buffer != i) continue;
+        const int64_t size = size_of(t.dtype);
+        for (int64_t row = 0; row < t.rows(); ++row) {
+          const int64_t begin = (at.element + row * t.row_stride) * size;
+          std::copy_n(b.bytes.data() + begin, t.cols() * size, allowed.data() + begin);
+        }
+      }
+      if (!std::equal(allowed.begin(), allowed.end(), b.bytes.begin())) return false;
+    }
     return true;
   }
 
@@ -223,10 +246,10 @@ class Operands {
   static std::shared_ptr<std::byte> taken(const std::shared_ptr<Memory>& memory, size_t bytes) {
     return {memory->take(bytes, "an operand"), [memory, bytes](std::byte* p) { memory->give(p, bytes); }};
   }
-  void put(const Tensor& t, int64_t i, int64_t j, double x) {
+  static void put(const Tensor& t, const Tensor& twin, int64_t i, int64_t j, double x) {
     const int64_t at = i * t.row_stride + j;
     store(t.data, t.dtype, at, x);
-    exact(t).as<double>()[at] = load(t.data, t.dtype, at);
+    twin.as<double>()[at] = load(t.data, t.dtype, at);
   }
 
   DType compute_;

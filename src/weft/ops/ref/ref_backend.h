@@ -1,7 +1,8 @@
 // The reference backend: every op in fp64 by plain loops. The truth that other backends are tested against.
 #pragma once
+#include <memory>
+
 #include "weft/ops/backend.h"
-#include "weft/ops/ref/kernels.h"
 
 namespace weft {
 
@@ -9,15 +10,15 @@ namespace weft {
 // and attention, which are spread over `threads`; results do not depend on them.
 class RefBackend final : public UniformBackend<RefBackend> {
  public:
-  explicit RefBackend(int threads) : threads_(threads) { WEFT_CHECK(threads >= 1, "{} threads", threads); }
+  explicit RefBackend(int threads);
 
   template <class Op>
   void apply(const Op& op) {
-    ref::run<double>(op, threads_);
+    kernels_->run(op);
   }
 
  private:
-  int threads_;
+  std::unique_ptr<Backend> kernels_;  // compiled once, and not by each file that uses them
 };
 
 }  // namespace weft
