@@ -42,12 +42,19 @@ TEST(MpiSlow, EveryCollectiveHasTheBitsThatThreadsHaveOnMoreRanksThanCores) {
   expect_the_bits_of_threads(4);
 }
 
+void expect_undisturbed_axes(const std::string& way) {
+  const Job job = ranks(4, way);
+  EXPECT_EQ(job.end.status, 0) << job.end.out << job.end.err << job.said;
+}
+
 TEST(Mpi, AxesOfAMeshDoNotDisturbEachOther) {
   WEFT_NEEDS_MPIRUN();
-  for (const char* way : {"axes", "fabric axes"}) {
-    const Job job = ranks(4, way);
-    EXPECT_EQ(job.end.status, 0) << job.end.out << job.end.err << job.said;
-  }
+  expect_undisturbed_axes("axes");
+}
+
+TEST(MpiSlow, AxesOfAMeshThatGoByAFabricDoNotDisturbEachOther) {
+  WEFT_NEEDS_MPIRUN();
+  expect_undisturbed_axes("fabric axes");
 }
 
 TEST(MpiSlow, TensorsThatGoByAFabricHaveTheBitsThatThreadsHave) {
@@ -130,6 +137,10 @@ void expect_to_end_in_seconds(const std::string& name) {
 TEST(Mpi, ARankThatIsKilledEndsTheJobWithinSeconds) {
   WEFT_NEEDS_MPIRUN();
   expect_to_end_in_seconds("killed");
+}
+
+TEST(MpiSlow, ARankThatIsKilledEndsAJobByAFabricWithinSeconds) {
+  WEFT_NEEDS_MPIRUN();
   expect_to_end_in_seconds("fabric killed");
 }
 

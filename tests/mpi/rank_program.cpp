@@ -31,15 +31,15 @@ Bytes numbers(int rank, DType dtype, int64_t n, uint64_t seed) {
   Bytes data(size_t(n * size_of(dtype)));
   const uint64_t key = rng_key(rng_key(seed, "operand"), uint64_t(rank));
   for (int64_t i = 0; i < n; ++i) {
-    const auto bits = philox(key, uint64_t(i));
-    const double x = (double(bits[0]) / 4294967296.0 - 0.5) * std::ldexp(1.0, int(bits[1] % 24));
+    const uint64_t bits = rng_key(key, uint64_t(i));
+    const double x = (double(uint32_t(bits)) / 4294967296.0 - 0.5) * double(1 << (bits >> 32) % 24);
     std::byte* to = data.data() + i * size_of(dtype);
     const auto put = [&](auto value) { std::memcpy(to, &value, sizeof value); };
     if (dtype == DType::f64) put(x);
     if (dtype == DType::f32) put(float(x));
     if (dtype == DType::bf16) put(bf16(float(x)));
     if (dtype == DType::f16) put(f16(float(x)));
-    if (dtype == DType::i32) put(int32_t(bits[0]));
+    if (dtype == DType::i32) put(int32_t(bits));
   }
   return data;
 }
@@ -262,6 +262,19 @@ int run(MpiRanks& ranks, std::string name, const std::string& file) {
   return cases.at(name)(mesh, ranks.rank());
 }
 
+// So that all can say what they know before the job is ended; not for long, since some have nothing to say.
+void wait_for_what_others_say(const std::string& file, int ranks) {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::milliseconds(1500);
+  while (std::chrono::steady_clock::now() < limit) {
+    std::ifstream in(file);
+    const std::string said(std::istreambuf_iterator<char>(in), {});
+    int ends = 0;
+    for (size_t at = said.find(">\n"); at != std::string::npos; at = said.find(">\n", at + 1)) ++ends;
+    if (ends == ranks) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
 }  // namespace
 }  // namespace weft
 
@@ -276,7 +289,7 @@ int main(int, char** argv) {
   } catch (const std::exception& e) {
     std::ofstream(argv[2], std::ios::app) << fmt::format("<{} says: {}>\n", ranks.rank(), e.what()) << std::flush;
     ranks.tell_failure(fmt::format("rank {} has failed: {}", ranks.rank(), e.what()));
-    std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // so that all can say what they know
+    weft::wait_for_what_others_say(argv[2], ranks.size());
     ranks.abort(3);
   }
 }

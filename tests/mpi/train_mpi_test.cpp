@@ -73,20 +73,26 @@ TEST(MpiTrain, AnErrorOfARankEndsTheJobWithItsStatusAndReason) {
   EXPECT_SAYS(f.err, "model.path = \"nowhere\" does not exist");
 }
 
-TEST(MpiTrain, InterruptedItSavesHasStatus130AndGoesOnAsThreads) {
-  WEFT_NEEDS_MPIRUN();
+void expect_saved_on(int signal_number) {
   const TempDir dir;
   const std::vector<std::string> endless{"train.train_iters=1000000", "checkpoint.save_interval=0"};
-  for (const int signal_number : {SIGINT, SIGTERM}) {
-    fs::remove_all(dir / "run");
-    testing::Process process({.args = with(train_words(dir, "run", "mpi"), endless)});
-    while (process.running() && slurp(dir / "run/metrics.jsonl").empty())
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    process.send(signal_number);
-    const Finished f = process.wait();
-    EXPECT_EQ(f.status, 130) << f.err;
-    EXPECT_TRUE(fs::exists(dir / "run/checkpoints")) << "stopped without saving: " << f.err;
-  }
+  testing::Process process({.args = with(train_words(dir, "run", "mpi"), endless)});
+  while (process.running() && slurp(dir / "run/metrics.jsonl").empty())
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  process.send(signal_number);
+  const Finished f = process.wait();
+  EXPECT_EQ(f.status, 130) << f.err;
+  EXPECT_TRUE(fs::exists(dir / "run/checkpoints")) << "stopped without saving: " << f.err;
+}
+
+TEST(MpiTrain, InterruptedItSavesHasStatus130AndGoesOnAsThreads) {
+  WEFT_NEEDS_MPIRUN();
+  expect_saved_on(SIGINT);
+}
+
+TEST(MpiTrainSlow, TerminatedItSavesAndHasStatus130) {
+  WEFT_NEEDS_MPIRUN();
+  expect_saved_on(SIGTERM);
 }
 
 // How long a rank waits is the recipe's.
