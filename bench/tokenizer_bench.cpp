@@ -80,7 +80,7 @@ int main(int argc, char** argv) try {
         if (by_line)
           encode_lines(*tokenizer, lines, threads, out);
         else
-          encode_parallel(*tokenizer, file.text(), weft::SpecialText::kText, threads, out);
+          tokenizer->encode(file.text(), out, weft::SpecialText::kText, threads);
       });
     });
     ids = out.size();

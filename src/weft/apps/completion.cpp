@@ -20,11 +20,7 @@ bool takes_settings(const Command& c) {
   return std::any_of(c.positionals.begin(), c.positionals.end(), [](const Argument& a) { return a.name == kSettings; });
 }
 
-std::string joined(const std::vector<std::string>& words, std::string_view between = " ") {
-  std::string text;
-  for (const auto& word : words) text += (text.empty() ? "" : std::string(between)) + word;
-  return text;
-}
+std::string joined(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, " ")); }
 
 // A word of a shell; all three take single quotes the same way but for a quote within.
 std::string shell_quoted(const std::string& text) {

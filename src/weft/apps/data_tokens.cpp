@@ -95,7 +95,7 @@ int run_data_encode(const EncodeOptions& o) {
     const std::string whole = plain ? "" : whole_text(o.file);
     const std::string_view text = plain ? file.text() : std::string_view(whole);
     refuse_binary(o.file, text);
-    encode_parallel(*tokenizer, text, special, o.threads > 0 ? o.threads : usable_cores(), ids);
+    tokenizer->encode(text, ids, special, o.threads > 0 ? o.threads : usable_cores());
     print(ids);
     return kExitOk;
   }

@@ -34,11 +34,7 @@ int64_t size_of(const fs::path& file) {
   return error ? 0 : int64_t(bytes);
 }
 
-std::string joined(const std::set<std::string>& names) {
-  std::string text;
-  for (const auto& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
+std::string joined(const std::set<std::string>& names) { return fmt::format("{}", fmt::join(names, ", ")); }
 
 // --- tensors ---
 

@@ -23,6 +23,7 @@
 #include "weft/apps/start_watch.h"
 #include "weft/apps/stop_signal.h"
 #include "weft/base/error.h"
+#include "weft/base/host_name.h"
 
 namespace weft {
 namespace {

@@ -11,6 +11,8 @@
 #include <iterator>
 #include <optional>
 
+#include "weft/base/host_name.h"
+
 namespace weft {
 namespace {
 
@@ -92,12 +94,6 @@ std::string StoppedWatch::look(const std::vector<RankProcessHere>& processes) {
   }
   stopped_looks_ = std::move(now);
   return found.empty() ? "" : fmt::format("{} has been stopped by a signal for {} s", found, patience_);
-}
-
-std::string name_of_host() {
-  char name[256] = "";
-  ::gethostname(name, sizeof name - 1);
-  return name;
 }
 
 }  // namespace weft

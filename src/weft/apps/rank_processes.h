@@ -33,6 +33,4 @@ class StoppedWatch {
   std::map<pid_t, int> stopped_looks_;
 };
 
-std::string name_of_host();
-
 }  // namespace weft

@@ -11,6 +11,7 @@
 #include "weft/apps/launch.h"
 #include "weft/apps/rank_processes.h"
 #include "weft/base/error.h"
+#include "weft/base/host_name.h"
 
 namespace weft {
 namespace {

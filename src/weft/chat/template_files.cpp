@@ -1,5 +1,6 @@
 // Where a tokenizer's chat template stands.
 #include "weft/base/error.h"
+#include "weft/base/is_there.h"
 #include "weft/base/json.h"
 #include "weft/base/mapped_file.h"
 #include "weft/chat/built_in_templates.h"
@@ -9,11 +10,6 @@ namespace weft::chat {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool is_there(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
-}
 
 // A template's text and where it is from, by name.
 struct Source {

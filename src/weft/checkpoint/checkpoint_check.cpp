@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <mutex>
 
+#include "weft/base/is_there.h"
 #include "weft/base/json.h"
 #include "weft/base/parallel.h"
 #include "weft/checkpoint/safetensors.h"
@@ -103,11 +105,6 @@ void check_file(const fs::path& path, const Manifest::File& file) {
   if (reader.xxh128(file.head_bytes) != file.head)
     throw DamageError(
         fmt::format("{}: {} is not what was saved", path.string(), file.tensors.empty() ? "it" : "its header"));
-}
-
-bool is_there(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
 }
 
 // A reader sees weights by these names, whoever has put them there.

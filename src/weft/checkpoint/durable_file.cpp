@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "weft/base/error.h"
+#include "weft/base/is_there.h"
 
 namespace weft {
 namespace {
@@ -76,11 +77,6 @@ void sync_all_in(const fs::path& folder) {
   sync_path(folder, O_DIRECTORY);
 }
 
-bool is_there(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(fs::symlink_status(path, ignored));
-}
-
 void remove_tree(const fs::path& path) {
   std::error_code error;
   fs::remove_all(path, error);
@@ -144,8 +140,8 @@ fs::path DurableFolder::building_name(const fs::path& path) { return with_suffix
 
 DurableFolder::DurableFolder(fs::path path) : path_(std::move(path)), temporary_(building_name(path_)) {
   // Between the two renames of replace_existing, ".old" is the only whole one.
-  if (const fs::path old = with_suffix(path_, ".old"); is_there(old))
-    is_there(path_) ? remove_tree(old) : rename_path(old, path_);
+  if (const fs::path old = with_suffix(path_, ".old"); is_name_taken(old))
+    is_name_taken(path_) ? remove_tree(old) : rename_path(old, path_);
   remove_tree(temporary_);
   std::error_code error;
   fs::create_directory(temporary_, error);
@@ -162,7 +158,7 @@ void DurableFolder::commit() {
   try {
     sync_all_in(temporary_);
   } catch (const fs::filesystem_error& e) { fail_with(e.path1(), "cannot be synced", e.code().value()); }
-  if (is_there(path_))
+  if (is_name_taken(path_))
     replace_existing();
   else
     rename_path(temporary_, path_);

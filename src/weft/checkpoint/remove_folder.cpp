@@ -4,15 +4,12 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "weft/base/is_there.h"
+
 namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool is_there(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(fs::symlink_status(path, ignored));
-}
 
 // Deepest first, one by one.
 void remove_all_of(const fs::path& path, const std::function<void()>& before) {
@@ -28,7 +25,7 @@ void remove_all_of(const fs::path& path, const std::function<void()>& before) {
 
 void remove_folder(const fs::path& path, const std::function<void()>& before) {
   const fs::path going = fs::path(path.string() + ".removing");
-  if (is_there(going)) remove_all_of(going, before);
+  if (is_name_taken(going)) remove_all_of(going, before);
   if (before) before();
   if (::rename(path.c_str(), going.c_str()) != 0) return;
   const int parent = ::open(path.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -39,7 +36,7 @@ void remove_folder(const fs::path& path, const std::function<void()>& before) {
 void clean_left_behind(const fs::path& path, const std::function<void()>& before) {
   const std::string suffix = path.extension().string();
   const fs::path whole = path.parent_path() / path.stem();
-  if (suffix == ".old" && !is_there(whole)) {  // between the two renames of DurableFolder
+  if (suffix == ".old" && !is_name_taken(whole)) {  // between the two renames of DurableFolder
     if (before) before();
     (void)::rename(path.c_str(), whole.c_str());
   } else if (suffix == ".tmp" || suffix == ".removing" || suffix == ".old") {

@@ -4,17 +4,13 @@
 #include <numeric>
 
 #include "weft/base/error.h"
+#include "weft/base/is_there.h"
 #include "weft/base/json.h"
 
 namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool is_there(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
-}
 
 // Collects what is wrong, so that one message tells all of it.
 class Complaints {

@@ -98,7 +98,7 @@ void encode_text(const TextRequest& r, std::string_view text, MegatronWriter& ou
     // Where no place to cut is near, a larger piece has one, or the rest is one piece.
     for (size_t reach = kPiece; reach < rest.size() && piece == rest.size(); reach += kPiece)
       if (const size_t cut = r.tokenizer.cut_between(rest, reach - kPiece, reach); cut > 0) piece = cut;
-    encode_parallel(r.tokenizer, rest.substr(0, piece), SpecialText::kText, r.num_threads, ids);
+    r.tokenizer.encode(rest.substr(0, piece), ids, SpecialText::kText, r.num_threads);
     out.append(ids);
     ids.clear();
     at += piece;

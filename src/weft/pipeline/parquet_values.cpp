@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "weft/base/error.h"
+#include "weft/base/varint.h"
 
 namespace weft {
 namespace {
@@ -30,13 +31,8 @@ uint64_t bits(std::string_view bytes, uint64_t at, int width) {
   return width == 64 ? low : low & ((uint64_t{1} << width) - 1);
 }
 
-uint64_t read_varint(std::string_view& bytes) {
-  uint64_t value = 0;
-  for (int shift = 0; shift < 64; shift += 7) {
-    const auto b = uint8_t(cut(bytes, 1)[0]);
-    value |= uint64_t(b & 0x7f) << shift;
-    if (b < 0x80) return value;
-  }
+uint64_t take_varint(std::string_view& bytes) {
+  if (const auto value = read_varint([&] { return cut(bytes, 1)[0]; })) return *value;
   throw Error("broken page: a number that does not end");
 }
 
@@ -171,7 +167,7 @@ uint32_t RunReader::next() {
 }
 
 void RunReader::begin_run() {
-  const uint64_t head = read_varint(bytes_);
+  const uint64_t head = take_varint(bytes_);
   packed_ = (head & 1) != 0;
   if (!packed_) {
     left_ = head >> 1;
@@ -196,7 +192,7 @@ DeltaReader::DeltaReader(std::string_view bytes) : bytes_(bytes) {
   next_width_ = size_t(parts_);
 }
 
-uint64_t DeltaReader::varint() { return read_varint(bytes_); }
+uint64_t DeltaReader::varint() { return take_varint(bytes_); }
 
 int64_t DeltaReader::next() {
   if (left_ == 0) fail_short();

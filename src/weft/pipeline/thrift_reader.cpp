@@ -1,6 +1,7 @@
 #include "weft/pipeline/thrift_reader.h"
 
 #include "weft/base/error.h"
+#include "weft/base/varint.h"
 
 namespace weft {
 
@@ -86,12 +87,7 @@ uint8_t ThriftReader::byte() {
 }
 
 uint64_t ThriftReader::varint() {
-  uint64_t value = 0;
-  for (int shift = 0; shift < 64; shift += 7) {
-    const uint8_t b = byte();
-    value |= uint64_t(b & 0x7f) << shift;
-    if (b < 0x80) return value;
-  }
+  if (const auto value = read_varint([&] { return byte(); })) return *value;
   throw Error("broken metadata: a number that does not end");
 }
 

@@ -10,7 +10,13 @@
 
 namespace weft {
 
-// Memory that a search takes, kept from one to the next. For one thread.
+// Of a character in UTF-8, by its first byte.
+inline size_t bytes_of_character(char first) {
+  const auto c = uint8_t(first);
+  return c < 0xc0 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
+}
+
+// Memory that a search takes, kept from one to the next but for what a huge text took. For one thread.
 template <class Score>
 struct BestPathSpace {
   // The best way to a place: its score, and the last token on it. Nothing leads there if that has no length.
@@ -112,11 +118,6 @@ class BestPath {
     }
     take_to(last);
     patience_ = std::max(kPatience, 2 * (at - last));
-  }
-
-  static size_t bytes_of_character(char first) {
-    const auto c = uint8_t(first);
-    return c < 0xc0 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
   }
 
   std::string_view text_;

@@ -1,5 +1,6 @@
 #include <cstring>
 
+#include "weft/base/ascii.h"
 #include "weft/base/error.h"
 #include "weft/tokenize/normalizers.h"
 
@@ -13,8 +14,6 @@ uint32_t label_of(uint32_t unit) { return unit & 0x800000ff; }
 uint32_t offset_of(uint32_t unit) { return (unit >> 10) << ((unit & 0x200) >> 6); }
 
 constexpr size_t kShortGrapheme = 6;  // bytes
-
-bool is_ascii(char c) { return uint8_t(c) < 0x80; }
 
 }  // namespace
 

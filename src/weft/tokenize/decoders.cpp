@@ -17,12 +17,6 @@ using Tokens = std::vector<std::string>;
 constexpr const char* kKnown =
     "ByteLevel, ByteFallback, Metaspace, WordPiece, BPEDecoder, Replace, Strip, Fuse, CTC, Sequence";
 
-std::string joined(const Tokens& tokens) {
-  std::string text;
-  for (const auto& t : tokens) text += t;
-  return text;
-}
-
 std::string replaced(std::string text, std::string_view what, std::string_view by) {
   if (what.empty()) return text;
   for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size())
@@ -160,7 +154,7 @@ Decoder one(const Component& c) {
   if (type == "BPEDecoder") return suffix(f.string("suffix", "</w>"));
   if (type == "Replace") return replace(c);
   if (type == "Strip") return strip(f);
-  if (type == "Fuse") return [](Tokens tokens) { return Tokens{joined(tokens)}; };
+  if (type == "Fuse") return [](Tokens tokens) { return Tokens{fmt::format("{}", fmt::join(tokens, ""))}; };
   if (type == "CTC") return ctc(f);
   c.fail_unknown(kKnown);
 }

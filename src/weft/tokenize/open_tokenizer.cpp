@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "weft/base/error.h"
+#include "weft/base/is_there.h"
 #include "weft/base/mapped_file.h"
 #include "weft/tokenize/gpt2_files.h"
 #include "weft/tokenize/rank_file.h"
@@ -19,11 +20,6 @@ namespace fs = std::filesystem;
 // The files of a folder, the most telling first.
 constexpr const char* kFiles[] = {"tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model",
                                   "vocab.json",     "encoder.json",    "vocab.txt"};
-
-bool is_there(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
-}
 
 // Whether it is taken for a tokenizer where it is the only such file of its folder.
 bool may_be_tokenizer(const std::string& name) {

@@ -17,10 +17,7 @@ using Kind = SentencePieceSpec::Kind;
 constexpr char32_t kNothing = 0xffffffff, kBlankCode = 0x2581;
 
 // As the library counts: by the first byte.
-size_t character_bytes(std::string_view text) {
-  const auto c = uint8_t(text[0]);
-  return std::min<size_t>(text.size(), c < 0xc0 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4);
-}
+size_t character_bytes(std::string_view text) { return std::min(text.size(), bytes_of_character(text[0])); }
 char32_t code_of(std::string_view character) {
   return uint8_t(character[0]) < 0x80 ? char32_t(character[0]) : first_character(character).code;
 }

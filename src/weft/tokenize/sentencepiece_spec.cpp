@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "weft/base/varint.h"
+
 namespace weft {
 namespace {
 
@@ -42,16 +44,13 @@ class Fields {
 
  private:
   uint64_t take_varint() {
-    uint64_t value = 0;
-    for (int shift = 0; shift < 64; shift += 7) {
-      if (rest_.empty()) break;
-      const auto byte = uint8_t(rest_.front());
-      rest_.remove_prefix(1);
-      value |= uint64_t(byte & 0x7f) << shift;
-      if (byte < 0x80) return value;
-    }
-    broken = true;
-    return 0;
+    const auto next = [&] {
+      const std::string_view byte = take(1);
+      return byte.empty() ? '\0' : byte[0];
+    };
+    const std::optional<uint64_t> value = read_varint(next);
+    broken = broken || !value;
+    return value.value_or(0);
   }
   std::string_view take(uint64_t size) {
     if (size > rest_.size()) {

@@ -2,13 +2,12 @@
 
 #include <algorithm>
 
+#include "weft/base/ascii.h"
 #include "weft/tokenize/bpe.h"
 #include "weft/tokenize/unicode.h"
 
 namespace weft {
 namespace {
-
-bool is_ascii(char c) { return uint8_t(c) < 0x80; }
 
 ByteTrie user_defined(const SentencePieceSpec& spec) {
   std::vector<std::pair<std::string_view, int32_t>> keys;

@@ -51,11 +51,6 @@ void Tokenizer::encode(std::string_view text, std::vector<int32_t>& ids, Special
   for (const auto& part : parts) ids.insert(ids.end(), part.begin(), part.end());
 }
 
-void encode_parallel(const Tokenizer& tokenizer, std::string_view text, SpecialText special, int num_threads,
-                     std::vector<int32_t>& ids) {
-  tokenizer.encode(text, ids, special, num_threads);
-}
-
 std::vector<int32_t> prompt_ids(const Tokenizer& tokenizer, std::string_view text) {
   std::vector<int32_t> ids = tokenizer.beginning();
   if (text.empty() && ids.empty() && tokenizer.end_of_document() >= 0)

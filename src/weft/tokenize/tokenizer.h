@@ -40,10 +40,6 @@ class Tokenizer {
   virtual std::string fingerprint() const = 0;  // differs where ids may differ
 };
 
-// The ids of encode(), on up to num_threads threads.
-void encode_parallel(const Tokenizer& tokenizer, std::string_view text, SpecialText special, int num_threads,
-                     std::vector<int32_t>& ids);
-
 // The ids that a model is fed to continue a text: never none where the tokenizer has any mark to begin with.
 std::vector<int32_t> prompt_ids(const Tokenizer& tokenizer, std::string_view text);
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "weft/base/error.h"
+#include "weft/base/host_name.h"
 #include "weft/checkpoint/durable_file.h"
 #include "weft/train/clock.h"
 #include "weft/train/loss_chart.h"
@@ -12,12 +13,6 @@ namespace {
 
 constexpr const char *kMetrics = "metrics.jsonl", *kBoard = "tensorboard";
 constexpr int kPlotWidth = 78, kPlotHeight = 16;  // characters
-
-std::string host_name() {
-  char name[256] = "localhost";
-  gethostname(name, sizeof name - 1);
-  return name;
-}
 
 }  // namespace
 
@@ -43,7 +38,7 @@ void RunRecords::open() {
   if (!board_)
     attempt(kBoard, [&] {
       board_.emplace(TensorBoardWriter::Spec{
-          .dir = spec_.run / kBoard, .now_s = wall_time_s(), .host = host_name(), .last_step = spec_.first_step});
+          .dir = spec_.run / kBoard, .now_s = wall_time_s(), .host = name_of_host(), .last_step = spec_.first_step});
     });
 }
 
