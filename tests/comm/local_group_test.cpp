@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "weft/comm/agree.h"
+
 namespace weft {
 namespace {
 
@@ -24,6 +26,14 @@ TEST(LocalGroup, ReducesInRankOrderAndGathers) {
     EXPECT_EQ(all, (std::array<float, 3>{6, 60, 600}));
     c.all_reduce({x.data(), DType::f32, {3}}).wait();
     EXPECT_EQ(x, all);
+  });
+}
+
+TEST(LocalGroup, TheFirstRanksTextReachesAllWholeHoweverLongItIs) {
+  const std::string text = std::string(1022, 'x') + "\xc3\xa9, and what to do about it";  // a character of two bytes
+  run_local(3, [&](Communicator& c) {
+    EXPECT_EQ(first_text(c, ""), "");
+    EXPECT_EQ(first_text(c, c.rank() == 0 ? "" : text + std::to_string(c.rank())), text + "1");
   });
 }
 

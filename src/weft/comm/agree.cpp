@@ -1,16 +1,11 @@
 #include "weft/comm/agree.h"
 
 #include <algorithm>
-#include <cstring>
+#include <cstdint>
 #include <filesystem>
 #include <vector>
 
 namespace weft {
-namespace {
-
-constexpr size_t kMessageBytes = 1024;
-
-}  // namespace
 
 void agree(Communicator& ranks, const std::function<void()>& f, Site site) {
   std::string mine;
@@ -23,19 +18,22 @@ void agree(Communicator& ranks, const std::function<void()>& f, Site site) {
 }
 
 std::string first_text(Communicator& ranks, const std::string& mine, Site site) {
-  double has_one = mine.empty() ? 0 : 1;
-  ranks.all_reduce({&has_one, DType::f64, {1}}, site).wait();
-  if (has_one == 0) return "";
-  const auto size = size_t(ranks.size());
-  std::vector<char> sent(kMessageBytes), all(kMessageBytes * size);
-  std::memcpy(sent.data(), mine.data(), std::min(mine.size(), kMessageBytes - 1));
-  ranks
-      .all_gather({sent.data(), DType::u8, {int64_t(kMessageBytes)}}, {all.data(), DType::u8, {int64_t(all.size())}},
-                  site)
-      .wait();
-  size_t r = 0;
-  while (all[r * kMessageBytes] == '\0') ++r;
-  return all.data() + r * kMessageBytes;
+  const auto sum = [&](std::vector<double>& x) {
+    ranks.all_reduce({x.data(), DType::f64, {int64_t(x.size())}}, site).wait();
+  };
+  const auto self = size_t(ranks.rank());
+  std::vector<double> lengths(size_t(ranks.size()), 0);
+  lengths[self] = double(mine.size());
+  sum(lengths);
+  const auto first = std::find_if(lengths.begin(), lengths.end(), [](double length) { return length > 0; });
+  if (first == lengths.end()) return "";
+  std::vector<double> characters(size_t(*first), 0);
+  if (self == size_t(first - lengths.begin()))
+    std::transform(mine.begin(), mine.end(), characters.begin(), [](char c) { return double(uint8_t(c)); });
+  sum(characters);
+  std::string text(characters.size(), '\0');
+  std::transform(characters.begin(), characters.end(), text.begin(), [](double c) { return char(uint8_t(c)); });
+  return text;
 }
 
 }  // namespace weft

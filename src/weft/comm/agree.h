@@ -12,7 +12,7 @@ namespace weft {
 // have called it. Throws CommError.
 void agree(Communicator& ranks, const std::function<void()>& f, Site site = Site::current());
 
-// The text of the first rank that has one (its first kilobyte), on all of them; empty where none has. Blocks.
+// The text of the first rank that has one, on all of them; empty where none has. Blocks.
 std::string first_text(Communicator& ranks, const std::string& mine, Site site = Site::current());
 
 }  // namespace weft
