@@ -12,7 +12,7 @@
 #include "weft/checkpoint/checkpoint_check.h"
 #include "weft/checkpoint/shared_writer.h"
 #include "weft/checkpoint/word_sum.h"
-#include "weft/comm/process_mesh.h"
+#include "weft/comm/local_group.h"
 
 namespace weft {
 namespace {
@@ -160,6 +160,26 @@ TEST(CheckpointCheck, AnyBitOfAnyFileIsFoundAndItsFileAndTensorNamed) {
   model.back() = char(model.back() ^ 1);  // tensors stand by alignment: a is the last
   spill(saved / "model.safetensors", model);
   EXPECT_NE(damage_of(saved.path()).find("tensor \"a\" is not what was saved"), std::string::npos);
+}
+
+// As hosts do whose views of a network file system are not of the same time.
+TEST(CheckpointCheck, RanksThatSeeOtherManifestsEndWithTheSameError) {
+  TempDir dir;
+  const Saved one(dir / "one"), another(dir / "another", 20, 7), none(dir / "none");
+  fs::remove(none / kManifestFile);
+  spill(none / "weft/state.json", "{\"format\": 1}\n");
+  fs::copy_file(one / "weft/optimizer.safetensors", dir / "none/weft/optimizer.safetensors",
+                fs::copy_options::overwrite_existing);
+  for (const Saved* other : {&another, &none}) {
+    std::vector<std::string> said(3);
+    run_local(3, [&](Communicator& ranks) {
+      const auto r = size_t(ranks.rank());
+      const fs::path& seen = r == 1 ? other->path() : one.path();
+      said[r] = error_of([&] { check_checkpoint(seen, CheckpointPart::all, ranks, 1); });
+    });
+    for (const std::string& text : said)
+      EXPECT_NE(text.find("rank 1 does not see the file"), std::string::npos) << text;
+  }
 }
 
 TEST(CheckpointCheck, TruncatedMissingSwappedZeroedMixedAndAddedFilesAreFound) {

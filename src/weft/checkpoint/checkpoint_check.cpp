@@ -92,9 +92,15 @@ class Reader {
 };
 
 // Throws DamageError.
-Manifest read_manifest(const fs::path& checkpoint) {
+Manifest read_manifest(const fs::path& checkpoint, std::string* hash = nullptr) {
   const fs::path file = checkpoint / kManifestFile;
-  return parse_manifest(Reader(file).text(), file.string());
+  const std::string text = Reader(file).text();
+  if (hash != nullptr) {
+    Xxh128 all;
+    all.add(text);
+    *hash = all.hex();
+  }
+  return parse_manifest(text, file.string());
 }
 
 // All but its tensors.
@@ -145,7 +151,7 @@ CheckpointCheck::CheckpointCheck(fs::path checkpoint, CheckpointPart part)
     open_without_manifest();
     return;
   }
-  manifest_ = read_manifest(checkpoint_);
+  manifest_ = read_manifest(checkpoint_, &manifest_hash_);
   for (const auto& [name, expected] : manifest_->files) {
     if (part_ == CheckpointPart::model && name == kOptimizerFile) continue;
     check_file(checkpoint_ / name, expected);
@@ -266,17 +272,41 @@ void sum_over(Communicator& ranks, std::vector<uint64_t>& sums) {
   }
 }
 
-CheckOutcome check_checkpoint(const fs::path& checkpoint, CheckpointPart part, Communicator& ranks, int num_threads) {
-  std::optional<CheckpointCheck> check;
-  std::vector<uint64_t> sums;
+namespace {
+
+// Calls `f` on every rank; returns the damage that the first of them has found. Throws the same FileError on all.
+std::string damage_found(Communicator& ranks, const std::function<void()>& f) {
   std::string mine;
   agree(ranks, [&] {
     try {
-      check.emplace(checkpoint, part);
-      sums = check->sums_of_share(ranks.rank(), ranks.size(), num_threads);
+      f();
     } catch (const DamageError& e) { mine = e.what(); }
   });
-  if (const std::string damage = first_text(ranks, mine); !damage.empty()) return {.damage = damage};
+  return first_text(ranks, mine);
+}
+
+// Ranks that read different manifests would sum different tensors.
+void require_same_manifest(Communicator& ranks, const CheckpointCheck& check, const fs::path& checkpoint) {
+  const std::string& mine = check.manifest_hash();
+  const std::string first = first_text(ranks, mine);
+  const std::string other = first_text(ranks, mine == first ? "" : std::to_string(ranks.rank()));
+  if (!other.empty())
+    throw FileError(
+        fmt::format("{}: rank {} does not see the file that other ranks see: do all hosts have the same file system "
+                    "there, and is it up to date on each?",
+                    (checkpoint / kManifestFile).string(), other));
+}
+
+}  // namespace
+
+CheckOutcome check_checkpoint(const fs::path& checkpoint, CheckpointPart part, Communicator& ranks, int num_threads) {
+  std::optional<CheckpointCheck> check;
+  if (const auto damage = damage_found(ranks, [&] { check.emplace(checkpoint, part); }); !damage.empty())
+    return {.damage = damage};
+  require_same_manifest(ranks, *check, checkpoint);
+  std::vector<uint64_t> sums;
+  const auto sum = [&] { sums = check->sums_of_share(ranks.rank(), ranks.size(), num_threads); };
+  if (const auto damage = damage_found(ranks, sum); !damage.empty()) return {.damage = damage};
   sum_over(ranks, sums);
   try {
     check->judge(sums);

@@ -28,6 +28,8 @@ class CheckpointCheck {
   CheckpointCheck(std::filesystem::path checkpoint, CheckpointPart part);
   // Without (format 1), only that files can be opened is checked, and there is nothing to sum.
   bool has_manifest() const { return manifest_.has_value(); }
+  // The hash of the manifest's text; empty where there is none.
+  const std::string& manifest_hash() const { return manifest_hash_; }
   int64_t step() const { return manifest_->step; }
   // The word_sum, for each tensor, of the part that falls to this share of the work. Throws as the constructor does.
   std::vector<uint64_t> sums_of_share(int share, int num_shares, int num_threads) const;
@@ -53,11 +55,12 @@ class CheckpointCheck {
   std::filesystem::path checkpoint_;
   CheckpointPart part_;
   std::optional<Manifest> manifest_;
+  std::string manifest_hash_;
   std::vector<Place> tensors_;
 };
 
-// The check by several ranks, each of which reads its share. Collective: the same result, or the same FileError, on
-// all.
+// The check by several ranks, each of which reads its share. Collective: the same result on all ranks, or a FileError
+// on all, also where they do not see the same manifest.
 struct CheckOutcome {
   std::string damage;         // what is not as it was saved; empty: nothing
   bool has_manifest = false;  // format 1 has none: nothing but the structure could be checked
