@@ -1,12 +1,17 @@
 #include "weft/checkpoint/durable_file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/magic.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "support.h"
@@ -95,6 +100,30 @@ TEST(DurableFile, FailsWholeAtTheLimitOnFileSizes) {
   EXPECT_TRUE(as_promised);
   EXPECT_EQ(testing::slurp(dir / "a"), "old");
   EXPECT_EQ(entries_in(dir.path()), 1);
+}
+
+size_t pages_in_memory(const std::filesystem::path& file, size_t bytes) {
+  const int fd = open(file.c_str(), O_RDONLY);
+  void* at = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
+  std::vector<unsigned char> pages((bytes + 4095) / 4096);
+  mincore(at, bytes, pages.data());
+  munmap(at, bytes);
+  close(fd);
+  return size_t(std::count_if(pages.begin(), pages.end(), [](unsigned char page) { return (page & 1) != 0; }));
+}
+
+TEST(DurableFile, WhatWasSyncedIsReadFromTheDiskOnceItIsDroppedFromMemory) {
+  TempDir dir;
+  struct statfs info {};
+  ASSERT_EQ(statfs(dir.path().c_str(), &info), 0);
+  constexpr size_t kBytes = 1 << 20;
+  std::filesystem::create_directory(dir / "weft");
+  write_file_durably(dir / "weft/a", std::string(kBytes, 'x'));
+  if (info.f_type == TMPFS_MAGIC || pages_in_memory(dir / "weft/a", kBytes) == 0)
+    GTEST_SKIP() << "needs a file system of a disk, whose pages the kernel keeps";
+  drop_from_memory(dir.path());
+  EXPECT_EQ(pages_in_memory(dir / "weft/a", kBytes), 0u);
+  EXPECT_EQ(testing::slurp(dir / "weft/a"), std::string(kBytes, 'x'));
 }
 
 // A file system of its own, of 64 KiB, gone at the end of the scope.

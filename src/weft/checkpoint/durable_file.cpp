@@ -91,6 +91,18 @@ void rename_path(const fs::path& from, const fs::path& to) {
 
 void sync_folder(const fs::path& folder) { sync_path(folder, O_DIRECTORY); }
 
+void drop_from_memory(const fs::path& folder) {
+  std::error_code error;
+  for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    std::error_code ignored;
+    if (!at->is_regular_file(ignored)) continue;
+    const int fd = ::open(at->path().c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) continue;
+    ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    ::close(fd);
+  }
+}
+
 DurableFile::DurableFile(fs::path path) : path_(std::move(path)), temporary_(with_suffix(path_, ".tmp")) {
   fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (fd_ < 0) fail("cannot be written");

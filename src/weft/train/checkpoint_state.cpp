@@ -215,6 +215,7 @@ fs::path save_checkpoint(const fs::path& run, const TrainingState& state, const 
     write_file_durably(here / kManifestFile, to_text(manifest));
   });
   const fs::path here = DurableFolder::building_name(path);
+  drop_from_memory(here);
   const CheckOutcome checked = check_checkpoint(here, CheckpointPart::all, ranks, source.num_threads);
   agree(ranks, [&] {
     if (!checked.damage.empty())
