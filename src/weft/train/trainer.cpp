@@ -169,7 +169,7 @@ void Trainer::start_weights() {
   notes_.insert(notes_.end(), found.notes.begin(), found.notes.end());
   if (const auto& checkpoint = found.path) {
     const Progressed at = load_checkpoint(*checkpoint, rank_.plan.model, rank_.state, *rank_.plan.optimizer);
-    check_checkpoint(*checkpoint, at);
+    require_same_run(*checkpoint, at);
     require_steps_left(recipe_, at.step, *checkpoint);
     step_ = saved_step_ = at.step;
     if (at.loss_scale) loss_scale_.state = *at.loss_scale;
@@ -204,7 +204,7 @@ bool Trainer::is_in_metrics(int64_t step) const {
 }
 
 // That the run goes on with what it began with.
-void Trainer::check_checkpoint(const std::filesystem::path& checkpoint, const Progressed& at) const {
+void Trainer::require_same_run(const std::filesystem::path& checkpoint, const Progressed& at) const {
   const auto refuse = [&](const std::string& what) {
     throw FileError(
         fmt::format("{}: {}; restore it, or begin a new run in another run.dir", checkpoint.string(), what));

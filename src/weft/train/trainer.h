@@ -47,7 +47,7 @@ class Trainer {
   bool stopped() const;
   void tell_of_rate();
   void settle_length();
-  void check_checkpoint(const std::filesystem::path& checkpoint, const Progressed& at) const;
+  void require_same_run(const std::filesystem::path& checkpoint, const Progressed& at) const;
   nlohmann::json config_of_checkpoint() const;
   void start_weights();
   bool is_in_metrics(int64_t step) const;
