@@ -7,8 +7,7 @@
 
 #include "support.h"
 #include "weft/checkpoint/checkpoint_check.h"
-#include "weft/checkpoint/disk_space.h"
-#include "weft/comm/process_mesh.h"
+#include "weft/comm/local_group.h"
 
 namespace weft {
 namespace {
@@ -17,6 +16,8 @@ namespace fs = std::filesystem;
 using testing::error_of;
 using testing::spill;
 using testing::TempDir;
+
+constexpr int64_t kHuge = int64_t{1} << 43;
 
 // A checkpoint as far as its files and hashes go.
 void make_checkpoint(const fs::path& folder, int64_t step) {
@@ -159,23 +160,56 @@ TEST(CheckpointFolders, ARunWithoutAnyBeginsAtTheStart) {
   EXPECT_TRUE(run.names().empty());
 }
 
-TEST(CheckpointFolders, RoomIsMadeOnlyWhereItSufficesAndTheNewestIsWhole) {
+// Says that it has as many bytes as no disk has; nothing of it lies on one.
+void make_huge(const fs::path& checkpoint) {
+  spill(checkpoint / "large", "");
+  fs::resize_file(checkpoint / "large", kHuge);
+}
+
+std::vector<std::string> room_for(const Folder& run, const KeptCheckpoints& kept, int64_t bytes) {
+  std::vector<std::string> notes;
+  run_local(2, [&](Communicator& ranks) {
+    const bool leads = ranks.rank() == 0;
+    const auto said = make_room(run.dir.path(), leads ? kept : KeptCheckpoints(), bytes, ranks, 1);
+    if (leads) notes = said;
+  });
+  return notes;
+}
+
+TEST(CheckpointFolders, RoomIsMadeOnlyWhereItSuffices) {
   const Folder run({10, 20, 30});
   spill(run.dir / "checkpoints/step-40.tmp", "");
-  EXPECT_TRUE(make_room(run.dir.path(), {.latest = 3, .best = {}}, 1, 1).empty());  // there is room
+  EXPECT_TRUE(room_for(run, {.latest = 3, .best = {}}, 1).empty());  // there is room
   EXPECT_EQ(run.names(), (Names{"step-10", "step-20", "step-30"}));
-  EXPECT_TRUE(make_room(run.dir.path(), {.latest = 2, .best = {}}, int64_t{1} << 60, 1)
-                  .empty());  // nothing would suffice: only what is surplus
+  EXPECT_TRUE(room_for(run, {.latest = 2, .best = {}}, kHuge).empty());  // nothing would suffice: only what is surplus
   EXPECT_EQ(run.names(), (Names{"step-20", "step-30"}));
-  const int64_t just = *free_bytes_at(run.dir.path()) + 1;
-  // The free bytes of a shared disk move: what is to be seen is that the newest stays, and is read first.
-  spill(run.at(20) / "large", std::string(1 << 22, 'x'));
-  EXPECT_TRUE(make_room(run.dir.path(), {.latest = 0, .best = {}}, just + (1 << 21), 1).empty());
-  spill(run.at(30) / "config.json", "[]");
-  try {
-    make_room(run.dir.path(), {.latest = 2, .best = {}}, *free_bytes_at(run.dir.path()) + (1 << 21), 1);
-  } catch (const DamageError& e) { EXPECT_NE(std::string(e.what()).find("step-30"), std::string::npos); }
+  make_huge(run.at(20));
+  EXPECT_TRUE(room_for(run, {.latest = 0, .best = {}}, kHuge).empty());
   EXPECT_EQ(run.names(), (Names{"step-20", "step-30"}));
+  EXPECT_EQ(room_for(run, {.latest = 2, .best = {}}, kHuge).size(), 1u);
+  EXPECT_EQ(run.names(), Names{"step-30"});
+}
+
+TEST(CheckpointFolders, ForRoomTheDamagedGoFirstAndTheNewestWholeOneAndTheBestStay) {
+  const Folder run({10, 20, 30, 40, 50});
+  spill(run.at(50) / "config.json", "[]");
+  spill(run.at(40) / "config.json", "[]");
+  make_huge(run.at(50));
+  const auto notes = room_for(run, {.latest = 5, .best = {run.at(10)}}, kHuge);
+  EXPECT_EQ(run.names(), (Names{"step-10", "step-30"}));
+  ASSERT_EQ(notes.size(), 5u);
+  EXPECT_NE(notes[0].find("step-50/config.json: it is not what was saved"), std::string::npos) << notes[0];
+  EXPECT_NE(notes[2].find("removed " + run.at(40).string()), std::string::npos) << notes[2];
+  EXPECT_NE(notes[4].find("removed " + run.at(20).string()), std::string::npos) << notes[4];
+}
+
+TEST(CheckpointFolders, WhereNoneIsWholeNoneGoesForRoom) {
+  const Folder run({10, 20});
+  for (const int64_t step : {10, 20}) spill(run.at(step) / "config.json", "[]");
+  make_huge(run.at(10));
+  EXPECT_NE(error_of([&] { room_for(run, {.latest = 2, .best = {}}, kHuge); }).find("none of its checkpoints is whole"),
+            std::string::npos);
+  EXPECT_EQ(run.names(), (Names{"step-10", "step-20"}));
 }
 
 }  // namespace

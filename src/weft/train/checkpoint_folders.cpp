@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <utility>
 
 #include "weft/checkpoint/disk_space.h"
 #include "weft/checkpoint/remove_folder.h"
 #include "weft/comm/agree.h"
-#include "weft/comm/process_mesh.h"
 
 namespace weft {
 namespace {
@@ -60,10 +60,8 @@ void remove_halves(const fs::path& run, const BeforeChange& before) {
     if (!fs::exists(all[i] / "weft" / "state.json", ignored)) remove_folder(all[i], before);
 }
 
-std::string joined(const std::vector<std::string>& lines) {
-  std::string text;
-  for (const std::string& line : lines) text += "\n  " + line;
-  return text;
+bool is_best(const KeptCheckpoints& kept, const fs::path& one) {
+  return std::find(kept.best.begin(), kept.best.end(), one) != kept.best.end();
 }
 
 // The newest first, as the first rank sees them; a name is on all ranks what it is there.
@@ -79,13 +77,16 @@ class Search {
       if (checked.damage.empty() && checked.has_manifest && checked.step != step_of(*path))
         checked.damage = fmt::format("{}: was saved as that of step {}", path->string(), checked.step);
       if (checked.damage.empty()) return found(*path, checked.has_manifest);
-      damaged_.push_back(*path);
-      why_.push_back(checked.damage);
+      damaged_.emplace_back(*path, checked.damage);
     }
     refuse_if_none_is_whole();
     return {};
   }
-  const std::vector<fs::path>& damaged() const { return damaged_; }
+  struct Damaged {
+    fs::path path;
+    std::string why;
+  };
+  const std::vector<Damaged>& damaged() const { return damaged_; }
 
  private:
   std::optional<fs::path> next() {
@@ -97,9 +98,9 @@ class Search {
 
   FoundCheckpoint found(const fs::path& path, bool has_manifest) const {
     FoundCheckpoint result{.path = path, .notes = {}};
-    for (const std::string& why : why_)
-      result.notes.push_back(
-          fmt::format("WARNING: a damaged checkpoint is passed over, {} is taken: {}", path.filename().string(), why));
+    for (const Damaged& one : damaged_)
+      result.notes.push_back(fmt::format("WARNING: a damaged checkpoint is passed over, {} is taken: {}",
+                                         path.filename().string(), one.why));
     if (!has_manifest)
       result.notes.push_back(
           fmt::format("note: {} is of format 1, without hashes: it cannot be checked for damage", path.string()));
@@ -107,23 +108,23 @@ class Search {
   }
 
   void refuse_if_none_is_whole() {
-    std::string aside;
+    std::string why, aside;
+    for (const Damaged& one : damaged_) why += "\n  " + one.why;
     if (ranks_.rank() == 0)
       for (const auto& [step, path] : damaged_of(run_)) aside += path.filename().string() + " ";
     aside = first_text(ranks_, aside);
-    if (!aside.empty()) why_.push_back("set aside as damaged before: " + aside);
-    if (!why_.empty())
+    if (!aside.empty()) why += "\n  set aside as damaged before: " + aside;
+    if (!why.empty())
       throw FileError(
           fmt::format("{}: none of its checkpoints is whole:{}\nNothing was changed. Restore one of them, or, to begin "
                       "again from the first step, move {} away",
-                      run_.string(), joined(why_), folder_of(run_).string()));
+                      run_.string(), why, folder_of(run_).string()));
   }
 
   const fs::path run_;
   Communicator& ranks_;
   std::vector<fs::path> left_;  // on the first rank
-  std::vector<fs::path> damaged_;
-  std::vector<std::string> why_;
+  std::vector<Damaged> damaged_;
 };
 
 }  // namespace
@@ -149,7 +150,7 @@ FoundCheckpoint find_checkpoint_to_resume(const fs::path& run, Communicator& ran
   FoundCheckpoint found = search.find(CheckpointPart::all, num_threads);
   if (!leads || !found.path) return found;
   std::error_code ignored;  // where it keeps its name, the save of that step takes its place
-  for (const fs::path& path : search.damaged()) {
+  for (const auto& [path, why] : search.damaged()) {
     const fs::path aside = path.string() + std::string(kDamaged);
     fs::remove_all(aside, ignored);
     fs::rename(path, aside, ignored);
@@ -162,9 +163,7 @@ FoundCheckpoint find_checkpoint_to_resume(const fs::path& run, Communicator& ran
 std::vector<fs::path> surplus_of(const std::vector<fs::path>& all, const KeptCheckpoints& kept) {
   if (kept.latest <= 0 || all.size() <= size_t(kept.latest)) return {};
   std::vector<fs::path> surplus(all.begin(), all.end() - std::ptrdiff_t(kept.latest));
-  std::erase_if(surplus, [&](const fs::path& one) {
-    return std::find(kept.best.begin(), kept.best.end(), one) != kept.best.end();
-  });
+  std::erase_if(surplus, [&](const fs::path& one) { return is_best(kept, one); });
   return surplus;
 }
 
@@ -177,28 +176,61 @@ void prune_checkpoints(const fs::path& run, const KeptCheckpoints& kept, const B
     if (!all.empty() && step <= step_of(all.back())) remove_folder(path, before);
 }
 
-std::vector<std::string> make_room(const fs::path& run, const KeptCheckpoints& kept, int64_t bytes, int num_threads) {
-  clean_up(run, {});
-  std::vector<fs::path> all = checkpoint_folders(run);
-  for (const fs::path& path : surplus_of(all, kept)) remove_folder(path);
-  all = checkpoint_folders(run);
-  const auto is_short = [&] { return free_bytes_at(run).value_or(bytes) < bytes; };
-  if (all.empty() || kept.latest == 0 || !is_short()) return {};
-  std::vector<fs::path> may_go = surplus_of(all, {.latest = 1, .best = kept.best});
-  for (const auto& [step, path] : damaged_of(run)) may_go.insert(may_go.begin(), path);
-  int64_t freed = 0;
-  for (const fs::path& path : may_go) freed += bytes_below(path);
-  if (may_go.empty() || free_bytes_at(run).value_or(bytes) + freed < bytes) return {};
-  std::vector<std::string> notes;
-  if (std::string unchecked = require_whole(all.back(), CheckpointPart::all, *single_mesh().world, num_threads);
-      !unchecked.empty())
-    notes.push_back(std::move(unchecked));
-  for (const fs::path& path : may_go) {
-    if (!is_short()) break;
-    remove_folder(path);
-    notes.push_back(fmt::format("removed {} first: the disk is short of room for another", path.string()));
-  }
-  return notes;
+namespace {
+
+// What may go for want of room, in this order, where `newest` is the newest checkpoint that is whole.
+std::vector<fs::path> may_go_of(const fs::path& run, const KeptCheckpoints& kept, const fs::path& newest) {
+  std::vector<fs::path> go, older = checkpoint_folders(run);
+  for (const auto& [step, path] : damaged_of(run)) go.push_back(path);
+  const auto at = std::find(older.begin(), older.end(), newest);
+  if (at == older.end()) return {};  // somebody has moved it away
+  const auto damaged = at + 1;
+  std::copy_if(damaged, older.end(), std::back_inserter(go), [&](const fs::path& one) { return !is_best(kept, one); });
+  older.erase(damaged, older.end());
+  for (const fs::path& path : surplus_of(older, {.latest = 1, .best = kept.best})) go.push_back(path);
+  return go;
+}
+
+bool is_short(const fs::path& run, int64_t bytes) { return free_bytes_at(run).value_or(bytes) < bytes; }
+
+// Whether that makes room.
+bool suffices(const fs::path& run, const std::vector<fs::path>& may_go, int64_t bytes) {
+  for (const fs::path& path : may_go) bytes -= bytes_below(path);
+  return !may_go.empty() && !is_short(run, bytes);
+}
+
+bool is_worth_a_check(const fs::path& run, const KeptCheckpoints& kept, int64_t bytes) {
+  if (kept.latest == 0 || !is_short(run, bytes)) return false;
+  const std::vector<fs::path> all = checkpoint_folders(run);
+  return std::any_of(all.begin(), all.end(),
+                     [&](const fs::path& newest) { return suffices(run, may_go_of(run, kept, newest), bytes); });
+}
+
+}  // namespace
+
+std::vector<std::string> make_room(const fs::path& run, const KeptCheckpoints& kept, int64_t bytes, Communicator& ranks,
+                                   int num_threads) {
+  const bool leads = ranks.rank() == 0;
+  bool check = false;
+  agree(ranks, [&] {
+    if (!leads) return;
+    clean_up(run, {});
+    for (const fs::path& path : surplus_of(checkpoint_folders(run), kept)) remove_folder(path);
+    check = is_worth_a_check(run, kept, bytes);
+  });
+  if (first_text(ranks, check ? "check" : "").empty()) return {};
+  FoundCheckpoint found = find_checkpoint(run, CheckpointPart::all, ranks, num_threads);
+  agree(ranks, [&] {
+    if (!leads) return;
+    const std::vector<fs::path> may_go = may_go_of(run, kept, *found.path);
+    if (!suffices(run, may_go, bytes)) return;
+    for (const fs::path& path : may_go) {
+      if (!is_short(run, bytes)) break;
+      remove_folder(path);
+      found.notes.push_back(fmt::format("removed {} first: the disk is short of room for another", path.string()));
+    }
+  });
+  return leads ? found.notes : std::vector<std::string>();
 }
 
 }  // namespace weft

@@ -48,9 +48,10 @@ void prune_checkpoints(const std::filesystem::path& run, const KeptCheckpoints& 
 
 // Before a save: removes what a crash left behind and what is surplus now. Where so many bytes are not free, but would
 // be without them, it then removes damaged and older checkpoints too, as many as needed and whatever `kept.latest` says
-// (unless that is 0), but never the newest nor `kept.best`, and only after the newest has been compared with its
-// hashes. Returns notes for the user. Throws FileError where the newest is damaged.
+// (unless that is 0), but never the newest that is whole nor `kept.best`: it compares them with their hashes first, the
+// newest first, and the ranks share the reading. Collective. Returns notes for the user, on the first rank, whose
+// `kept` and `bytes` count. Throws the same FileError on all; where none is whole, before anything is removed for room.
 std::vector<std::string> make_room(const std::filesystem::path& run, const KeptCheckpoints& kept, int64_t bytes,
-                                   int num_threads);
+                                   Communicator& ranks, int num_threads);
 
 }  // namespace weft

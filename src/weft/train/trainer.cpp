@@ -363,13 +363,15 @@ void Trainer::save(bool last) {
 
 void Trainer::try_save() {
   const DType stat = rank_.plan.step.precision.stat;
+  KeptCheckpoints kept;
   agree(*rank_.mesh.world, [&] {
     if (!leads()) return;
     records_->sync();  // the records of every step that the checkpoint holds
-    const int64_t bytes = checkpoint_bytes(rank_.plan.model, *rank_.plan.optimizer, stat).total;
-    for (const std::string& note : make_room(recipe_.run.dir, kept_checkpoints(recipe_), bytes, machine_.threads))
-      records_->note(fmt::format("step {}: {}", step_, note));
+    kept = kept_checkpoints(recipe_);
   });
+  const int64_t bytes = checkpoint_bytes(rank_.plan.model, *rank_.plan.optimizer, stat).total;
+  for (const std::string& note : make_room(recipe_.run.dir, kept, bytes, *rank_.mesh.world, machine_.threads))
+    records_->note(fmt::format("step {}: {}", step_, note));
   const bool scales = loss_scale_.kind != LossScale::Kind::none;
   const auto loss_scale = scales ? std::optional(loss_scale_.state) : std::nullopt;
   const auto path = save_checkpoint(recipe_.run.dir, rank_.state,
