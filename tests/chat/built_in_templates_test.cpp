@@ -59,6 +59,16 @@ TEST(BuiltInTemplates, TakeASystemsMessageWhereTheModelsDo) {
     EXPECT_NE(marked(name, talk).find("Be brief."), std::string::npos) << name;
 }
 
+TEST(BuiltInTemplates, OfGemmaRefusesRolesThatTheModelsDoNotKnow) {
+  const Conversation c = read_conversation(
+      R"([{"role": "user", "content": "Rice?"}, {"role": "tool", "content": "pilaf"}, {"role": "user", "content": "x"}])",
+      "c");
+  EXPECT_NE(testing::error_of([&] {
+              named("gemma").render(c, {});
+            }).find("Only user, assistant and a first system role are supported!"),
+            std::string::npos);
+}
+
 TEST(BuiltInTemplates, OfAlpacaKnowsInputs) {
   EXPECT_NE(
       marked("alpaca", R"([{"role": "user", "content": "Add.\n\n### Input:\n1 2"},

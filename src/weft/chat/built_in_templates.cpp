@@ -25,13 +25,16 @@ constexpr BuiltInTemplate kTemplates[] = {
      R"({% elif message['role'] == 'assistant' %}{{ message['content'] }}{{ eos_token }})"
      R"({% else %}{{ raise_exception('Only user and assistant roles are supported!') }}{% endif %}{% endfor %})",
      "<s>", "</s>"},
-    // gemma-2-2b-it; a system's message stands before the first one of the user, as in Gemma 3
+    // gemma-2-2b-it; a system's message stands before the first one of the user, as in Gemma 3. Theirs write a turn of
+    // any other role, such as tool, by its name, which the models do not know
     {"gemma",
      R"({{ bos_token }}{% set system = messages[0]['content'] | trim + '\n\n' if messages[0]['role'] == 'system' else '' %})"
      R"({% for message in (messages[1:] if system else messages) %})"
+     R"({% if message['role'] not in ['user', 'assistant'] %})"
+     R"({{ raise_exception('Only user, assistant and a first system role are supported!') }}{% endif %})"
      R"({% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %})"
      R"({{ raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}{% endif %})"
-     R"({{ '<start_of_turn>' + ('model' if message['role'] == 'assistant' else message['role']) + '\n' + )"
+     R"({{ '<start_of_turn>' + ('model' if message['role'] == 'assistant' else 'user') + '\n' + )"
      R"((system if loop.first else '') + message['content'] | trim + '<end_of_turn>\n' }}{% endfor %})"
      R"({% if add_generation_prompt %}{{ '<start_of_turn>model\n' }}{% endif %})",
      "<bos>", "<eos>"},
