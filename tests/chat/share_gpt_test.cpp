@@ -50,6 +50,21 @@ TEST(ShareGpt, CallsAndObservationsAreThoseOfTools) {
             "<find>u:Rice?;a:[(000000001 find {\"what\": \"rice\", \"n\": 2});]t:[\"pilaf\"](000000001);a:[Pilaf.;]");
 }
 
+// As rows of a table have them, where some messages are of another form.
+TEST(ShareGpt, NullsBesideWhatIsSaidCountAsNothing) {
+  const char* talk = R"([{"role": null, "content": null, "from": "human", "value": "x", "weight": null},
+    {"role": null, "from": "function_call", "value": "{\"name\": \"f\"}", "content": null},
+    {"from": "observation", "value": "1", "tool_call_id": null},
+    {"role": "assistant", "content": [{"type": "text", "text": null, "value": "a"}], "from": null, "value": null}])";
+  EXPECT_EQ(marked(chat_of(kWithTools), read_conversation(talk, "c")),
+            "u:x;a:[(000000001 f {});]t:1(000000001);a:[a;]");
+  const Conversation with_tool =
+      read_conversation(R"({"messages": [], "tools": "[{\"name\": \"f\", \"type\": null}]"})", "c");
+  EXPECT_NE(given(with_tool.tools.list().items[0], "function"), nullptr);
+  EXPECT_SAYS(testing::error_of([] { read_conversation(R"({"messages": null, "conversations": []})", "c"); }),
+              "it has \"conversations\": name that");
+}
+
 TEST(ShareGpt, SeveralCallsAreAnsweredInTheirOrder) {
   const char* talk = R"([{"from": "human", "value": "x"},
     {"from": "function_call", "value": "[{\"name\": \"f\"}, {\"name\": \"g\", \"arguments\": \"{\\\"a\\\": 1}\"}]"},

@@ -10,8 +10,6 @@
 namespace weft::chat {
 namespace {
 
-const Value* get(const Value& v, std::string_view key) { return v.is_dict() ? v.dict().get(key) : nullptr; }
-
 // An object with another value under a key, where that stands or at its end.
 Value with(const Value& object, const char* key, Value value) {
   Value changed = make_dict();
@@ -49,10 +47,10 @@ Value with_text_parts(const Value& message) {
   for (Value& part : parts) {
     const Value *type = get(part, "type"), *value = get(part, "value");
     const bool text = type != nullptr && type->is_string() && type->string() == "text";
-    if (!text || value == nullptr || !value->is_string() || get(part, "text") != nullptr) continue;
+    if (!text || value == nullptr || !value->is_string() || given(part, "text") != nullptr) continue;
     Value renamed = make_dict();
     for (const auto& [key, one] : part.dict().items())
-      renamed.dict().set(key.string() == "value" ? Value("text") : key, one);
+      if (key.string() != "text") renamed.dict().set(key.string() == "value" ? Value("text") : key, one);
     part = std::move(renamed);
   }
   return with(message, "content", make_list(std::move(parts)));
@@ -64,7 +62,7 @@ void judge_parts(const Value& message, std::string_view where) {
   if (content == nullptr || !content->holds<List>() || message.dict().get("role")->string() == "tool") return;
   const Items& parts = content->list().items;
   for (size_t i = 0; i < parts.size(); ++i) {
-    const Value *type = get(parts[i], "type"), *text = get(parts[i], "text");
+    const Value *type = given(parts[i], "type"), *text = given(parts[i], "text");
     if (!parts[i].is_dict() || (text != nullptr && text->is_string())) continue;
     if (type != nullptr && !(type->is_string() && type->string() == "text")) continue;
     std::string keys;
@@ -89,7 +87,7 @@ std::optional<bool> weight_of(const Value& v) {
 
 void judge_weights(const Value& message, std::string_view where) {
   for (const char* key : kWeights)
-    if (const Value* v = get(message, key); v != nullptr && !v->is_none() && !weight_of(*v))
+    if (const Value* v = given(message, key); v != nullptr && !weight_of(*v))
       throw FileError(fmt::format("{}: its \"{}\" is neither 0 nor 1, true nor false", where, key));
 }
 
@@ -112,10 +110,10 @@ bool is_text_part(const Value& part) {
 Conversation read_conversation(std::string_view json, std::string_view source, std::string_view messages_key) {
   const Value v = parse_value(json, source);
   const Value* found = v.holds<List>() ? &v : get_path(v, messages_key);
-  if (found == nullptr)
+  if (found == nullptr || found->is_none())
     throw FileError(
         fmt::format("{}: expected a list of messages, or an object with {}{}", source, in_quotes(messages_key),
-                    get(v, "conversations") == nullptr
+                    given(v, "conversations") == nullptr
                         ? ""
                         : "; it has \"conversations\": name that as the key of its messages (messages_key)"));
   Conversation c;
@@ -128,7 +126,7 @@ Conversation read_conversation(std::string_view json, std::string_view source, s
   c.tools =
       tools != nullptr && tools->is_string() ? tools_of_text(tools->string(), source) : list_of(v, "tools", source);
   c.documents = list_of(v, "documents", source);
-  if (const Value* more = get(v, "chat_template_kwargs"); more != nullptr && !more->is_none()) {
+  if (const Value* more = given(v, "chat_template_kwargs"); more != nullptr) {
     if (!more->is_dict()) throw FileError(fmt::format("{}: \"chat_template_kwargs\": expected an object", source));
     c.variables = *more;
   }

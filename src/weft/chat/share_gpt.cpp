@@ -12,8 +12,6 @@ constexpr std::pair<std::string_view, const char*> kRoles[] = {
     {"system", "system"},       {"tool", kAnswer},        {"observation", kAnswer}, {"function_response", kAnswer},
     {"tool_response", kAnswer}, {"function_call", kCall}, {"tool_call", kCall}};
 
-const Value* get(const Value& v, std::string_view key) { return v.is_dict() ? v.dict().get(key) : nullptr; }
-
 Value object(std::initializer_list<std::pair<const char*, Value>> fields) {
   Value all = make_dict();
   for (const auto& [key, value] : fields) all.dict().set(key, value);
@@ -42,20 +40,20 @@ Value parsed(const Value& v) {
 
 Value ShareGpt::renamed(const Value& message, std::string_view where) {
   const Value *from = get(message, "from"), *value = get(message, "value");
-  if (get(message, "role") != nullptr || from == nullptr || value == nullptr) return message;
+  if (given(message, "role") != nullptr || from == nullptr || value == nullptr) return message;
   const std::string_view role = role_of(*from, where);
   Value renamed = make_dict();
   for (const auto& [key, one] : message.dict().items()) {
     if (key.string() == "from")
       renamed.dict().set("role", role == kCall ? "assistant" : role);
-    else if (key.string() != "value")
-      renamed.dict().set(key, one);
-    else
+    else if (key.string() == "value")
       renamed.dict().set("content", role == kCall ? Value("") : one);
+    else if (key.string() != "role" && !(key.string() == "content" && one.is_none()))
+      renamed.dict().set(key, one);
   }
   if (role == kCall) renamed.dict().set("tool_calls", calls_of(*value, where));
   if (role == kAnswer && !open_.empty()) {
-    if (renamed.dict().get("tool_call_id") == nullptr) renamed.dict().set("tool_call_id", open_.front());
+    if (given(renamed, "tool_call_id") == nullptr) renamed.dict().set("tool_call_id", open_.front());
     open_.pop_front();
   }
   return renamed;
@@ -98,7 +96,8 @@ Value tools_of_text(const std::string& text, std::string_view source) {
     throw FileError(fmt::format("{}: \"tools\": expected a list of tools, or such a list as a text", source));
   Items all;
   for (const Value& tool : tools.is_dict() ? Items{tools} : tools.list().items) {
-    const bool alone = get(tool, "name") != nullptr && get(tool, "type") == nullptr && get(tool, "function") == nullptr;
+    const bool alone =
+        given(tool, "name") != nullptr && given(tool, "type") == nullptr && given(tool, "function") == nullptr;
     all.push_back(alone ? object({{"type", "function"}, {"function", tool}}) : tool);
   }
   return make_list(std::move(all));

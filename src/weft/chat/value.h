@@ -107,6 +107,13 @@ class Dict {
   std::map<std::string, size_t, std::less<>> index_;
   int depth_ = 0;
 };
+// What `v` has under a key; nullptr where it has no such key, or is no dictionary.
+inline const Value* get(const Value& v, std::string_view key) { return v.is_dict() ? v.dict().get(key) : nullptr; }
+// The same, where null counts as nothing: rows of tables have all keys.
+inline const Value* given(const Value& v, std::string_view key) {
+  const Value* found = get(v, key);
+  return found == nullptr || found->is_none() ? nullptr : found;
+}
 Value make_dict();
 
 struct Arguments {
