@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 #include "weft/train/tensor_values.h"
 
@@ -51,14 +52,15 @@ OpRecorder::Found OpRecorder::weight_of(const Tensor& t) const {
   size_t best = 0;
   for (const Param* p : params_.params(ParamStore::Copies::with)) {
     for (const Tensor* whole : {&p->value, &p->grad}) {
-      const auto bytes = static_cast<const std::byte*>(t.data) - static_cast<const std::byte*>(whole->data);
-      if (!t || !*whole || whole->dtype != t.dtype || bytes < 0 || bytes >= whole->bytes()) continue;
+      // Unsigned: where t lies before, that is more than any size. Pointers of two allocations have no difference.
+      const uintptr_t bytes = reinterpret_cast<uintptr_t>(t.data) - reinterpret_cast<uintptr_t>(whole->data);
+      if (!t || !*whole || whole->dtype != t.dtype || bytes >= uintptr_t(whole->bytes())) continue;
       const std::string &name = p->spec().name, &region = path_.text();
       const auto common = std::mismatch(name.begin(), name.end(), region.begin(), region.end()).first - name.begin();
       const size_t fits = name.rfind("blocks.", 0) == 0 && common < 7 ? 1 : 2 + size_t(common);
       if (fits <= best) continue;
       best = fits;
-      found = {p, whole == &p->grad, bytes / size_of(whole->dtype) / whole->row_stride};
+      found = {p, whole == &p->grad, int64_t(bytes) / size_of(whole->dtype) / whole->row_stride};
     }
   }
   return found;
