@@ -147,13 +147,13 @@ std::optional<MemoryLimit> memory_left_here(const fs::path& root) {
 
 std::optional<MemoryLimit> memory_left_to_a_process(const fs::path& root) {
   struct Own {
-    int resource;
+    decltype(RLIMIT_AS) resource;  // an enumeration or an int, as the C library has it
     const char *line, *what;
   };
   std::optional<MemoryLimit> least;
   for (const Own& own : {Own{RLIMIT_AS, "VmSize:", "ulimit -v"}, Own{RLIMIT_DATA, "VmData:", "ulimit -d"}}) {
     rlimit limit{};
-    if (::getrlimit(__rlimit_resource_t(own.resource), &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) continue;
+    if (::getrlimit(own.resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) continue;
     const int64_t used = number_behind(root / "proc/self/status", own.line).value_or(0) * 1024;
     const int64_t most = int64_t(std::min<rlim_t>(limit.rlim_cur, std::numeric_limits<int64_t>::max()));
     take_least(least,
