@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "places.h"
+#include "support.h"
 #include "weft/apps/backends.h"
 #include "weft/train/text_generator.h"
 
@@ -39,6 +40,19 @@ TEST(Decoding, TokenByTokenIsTheWholeTextAtOnce) {
       for (size_t v = 0; v < whole.size(); ++v) EXPECT_NEAR(parts[v], whole[v], 1e-11) << model << " " << v;
     }
   }
+}
+
+// A context that is longer than what was asked for forgets nothing.
+TEST(Decoding, MoreTokensThanWereAskedForAreRefused) {
+  Recipe recipe;
+  recipe.run.backend = "ref";
+  const Machine machine = machine_for(recipe);
+  TextGenerator generator(std::filesystem::path(testing::kSourceDir) / "tests/golden/llama-gqa",
+                          {.machine = machine, .precision = kF64, .max_tokens = 4, .max_prompt = 3, .context = 10});
+  generator.feed(std::vector<int32_t>{1, 2, 3});
+  generator.feed(std::vector<int32_t>{4});
+  EXPECT_NE(testing::error_of([&] { generator.feed(std::vector<int32_t>{5}); }).find("1 tokens after 4"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -137,14 +137,15 @@ Tensor TextGenerator::pass(Backend& backend, const Transformer& model, std::vect
 
 std::span<const double> TextGenerator::feed(std::span<const int32_t> ids) {
   const auto n = int64_t(ids.size());
-  WEFT_CHECK(n > 0 && (context_ > 0 || (n <= max_prompt_ && fed_ + n <= max_tokens_)), "{} tokens after {}", n, fed_);
+  const bool forgets = context_ > 0 && context_ <= max_tokens_;
+  WEFT_CHECK(n > 0 && (forgets || (n <= max_prompt_ && fed_ + n <= max_tokens_)), "{} tokens after {}", n, fed_);
   for (int32_t id : ids) {
     if (id < 0 || id >= config_.spec.vocab_size) {
       throw ConfigError(fmt::format("token {} is not in the model's vocabulary of {}", id, config_.spec.vocab_size));
     }
   }
   fed_ += n;
-  if (context_ > 0) {
+  if (forgets) {
     seen_.insert(seen_.end(), ids.begin(), ids.end());
     ids = std::span(seen_).last(size_t(n));
     if (int64_t(seen_.size()) > context_) ids = forget();

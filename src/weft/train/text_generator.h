@@ -48,8 +48,8 @@ class TextGenerator {
   // reach.
   TextGenerator(const std::filesystem::path& folder, const Spec& spec);
 
-  // Feeds tokens that follow all those fed so far, of which there may be any number where there is a context; returns
-  // the logits [V] after the last. Blocks.
+  // Feeds tokens that follow all those fed so far, of which there may be any number where `max_tokens` is at least the
+  // context; returns the logits [V] after the last. Blocks.
   std::span<const double> feed(std::span<const int32_t> ids);
   int64_t fed() const { return fed_; }
   const ModelSpec& model() const { return config_.spec; }
@@ -77,7 +77,7 @@ class TextGenerator {
   Transformer model_;
   std::unique_ptr<Backend> backend_;
   std::vector<KvCache> caches_;
-  std::vector<int32_t> seen_;  // what the cache is of, where there is a context
+  std::vector<int32_t> seen_;  // what the cache is of, where it can forget
   int64_t fed_ = 0;
   std::vector<double> logits_;
 };
