@@ -175,6 +175,13 @@ TEST(Parquet, OneValueInEndlessRowsIsABomb) {
   EXPECT_SAYS(read.failure, "is it a bomb? (read.max_ratio)");
 }
 
+TEST(Parquet, NamesThatJsonWritesInEachRowAreNoBomb) {
+  const int64_t rows = 2000;  // 22 bytes of JSON a row, 1 of them from the file
+  const Rows read = rows_in(TinyParquet().run_of("", rows).bytes(), 1 << 20, {.max_ratio = 200, .free_bytes = 1 << 10});
+  EXPECT_EQ(read.failure, "");
+  EXPECT_EQ(int64_t(read.rows.size()), rows);
+}
+
 TEST(Parquet, EndlessElementsInOneRowAreABomb) {
   const std::string few = TinyParquet().list_of("x", 3).bytes();
   EXPECT_EQ(rows_in(few).rows, (std::vector<Json>{{{"text", {"x", "x", "x"}}}}));

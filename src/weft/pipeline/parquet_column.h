@@ -28,7 +28,8 @@ class ParquetBytes {
   // Counts what was used of the file. Throws Error where that is more than there is: parts of it are named twice.
   void took(int64_t bytes);
   int64_t bytes_in() const { return in_; }
-  // Counts what becomes of that: pages when they are unpacked, and rows. Throws Error where one is too much: a bomb.
+  // Counts what becomes of that: pages when they are unpacked, and the entries of rows. Throws Error where one is too
+  // much: a bomb.
   void unpacked(int64_t bytes) { judge(unpacked_ += bytes); }
   void made_row(int64_t bytes) { judge(rows_ += bytes); }
 

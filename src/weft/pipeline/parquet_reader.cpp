@@ -1,6 +1,7 @@
 // Rows of Parquet files, as JSON: the lines that the same rows would be in a file of JSON lines.
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "weft/base/json.h"
 #include "weft/base/not_built.h"
@@ -32,6 +33,7 @@ class Assembly {
     json.clear();
     require_repetition(root, 0);
     write(root);
+    tell_made();
   }
   void require_end() {
     for (ParquetColumn& column : columns_) {
@@ -102,26 +104,36 @@ class Assembly {
   void write_value(ParquetColumn& column) {
     const std::string_view value = column.value();
     if (fits()) append_parquet_value(*json_, column.leaf(), value);
-    column.next();
+    next(column, value.size());
   }
   // An entry of each column, which says that there is nothing.
   void pass(const ParquetNode& node) {
-    for (size_t i = node.first_leaf; i < node.end_leaf; ++i) column(i).next();
+    for (size_t i = node.first_leaf; i < node.end_leaf; ++i) next(column(i), 0);
   }
+  // An entry counts as a byte beside its value, in rows that are too long as well: one run may stand for endless ones.
+  // Names and what else JSON writes do not count: a wide table of nulls is no bomb.
+  void next(ParquetColumn& column, size_t bytes) {
+    constexpr int64_t kAtOnce = 1 << 16;
+    column.next();
+    if ((made_ += int64_t(bytes) + 1) >= kAtOnce) tell_made();
+  }
+  void tell_made() { file_.made_row(std::exchange(made_, 0)); }
   // That all columns of a part go on with it in the same way.
   void require_repetition(const ParquetNode& node, int repetition) {
     for (size_t i = node.first_leaf; i < node.end_leaf; ++i)
       if (column(i).repetition() != repetition) throw Error("does not fit the others");
   }
   bool fits() const { return json_->size() <= most_; }
-  // What a long row would have been counts, too: one run may stand for endless elements.
-  void put(std::string_view text) { fits() ? void(*json_ += text) : file_.made_row(int64_t(text.size())); }
+  void put(std::string_view text) {
+    if (fits()) *json_ += text;
+  }
 
   ParquetBytes& file_;
   std::vector<ParquetColumn> columns_;
   ParquetColumn* at_ = nullptr;
   std::string* json_ = nullptr;
   size_t most_ = 0;
+  int64_t made_ = 0;  // that the file has not counted yet
 };
 
 class ParquetReader final : public RowReader {
@@ -191,7 +203,6 @@ class ParquetReader final : public RowReader {
     ++row_in_group_;
     row.number = ++number_;
     row.begin = bytes_;
-    file_.made_row(int64_t(row.bytes.size()));
     if (row.bytes.size() > max_bytes_) {
       constexpr size_t kShown = 1000;
       row.bytes = row.bytes.substr(0, kShown);  // gives up the memory of the rest: a batch may have many such rows
