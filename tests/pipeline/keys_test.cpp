@@ -1,6 +1,7 @@
 // Keys of rows: nested ones, ones that no row has, and texts that several make.
 #include "apps/program.h"
 #include "pipeline/pipeline_support.h"
+#include "weft/pipeline/file_texts.h"
 #include "weft/pipeline/row_template.h"
 
 namespace weft {
@@ -96,6 +97,21 @@ TEST(Keys, OfUrlsThatAreNowhereLeaveDedupNothingToDo) {
   const std::string dedup = "[dedup]\nurls = true\nnear = false\n";
   EXPECT_SAYS(Read({{"a.jsonl", "{\"text\": \"one\", \"link\": \"http://x\"}\n"}}, dedup).error,
               "dedup.urls = true, but no document has a URL");
+}
+
+// What data.train names is read without a pipeline.
+TEST(Keys, OfTextsThatAreTrainedOnMayBeTemplatesAndConversationsAreToldFromTexts) {
+  const TempDir dir;
+  spill(dir / "a.jsonl", "{\"q\": \"1+1?\", \"a\": 2}\n");
+  const DocumentFiles files = more_document_files();
+  ASSERT_TRUE(files.reads(dir / "a.jsonl", "{q} {a}"));
+  EXPECT_FALSE(files.reads(dir / "a.jsonl", "q"));  // as lines, by their number
+  Texts texts;
+  files.for_each(dir / "a.jsonl", "{q} {a}", [&](std::string_view text, double) { texts.emplace_back(text); });
+  EXPECT_EQ(texts, Texts{"1+1? 2"});
+  spill(dir / "b.json", "[\n{\"messages\": []}]\n");
+  EXPECT_SAYS(error_of([&] { files.for_each(dir / "b.json", "text", [](std::string_view, double) {}); }),
+              "b.json: row 1: is a conversation (a list of \"messages\"), not a text");
 }
 
 TEST(RowTemplate, JoinsTheValuesOfARow) {

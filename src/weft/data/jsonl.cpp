@@ -35,13 +35,8 @@ std::string document_of(const nlohmann::json& json, const std::string& source, c
   const nlohmann::json* found = find_path(json, key);
   if (found != nullptr && found->is_string()) return found->get<std::string>();
   if (found != nullptr && !found->is_null()) fields.fail(key, "a string");
-  for (const char* talk : {"messages", "conversations", "conversation"})
-    if (const auto* list = fields.find(talk); list != nullptr && list->is_array())
-      throw FileError(
-          fmt::format("{}: is a conversation (a list of {}), not a text; `weft data run` makes a dataset of "
-                      "conversations, with masks of what the assistant said, that data.train then names: "
-                      "examples/data/conversations.toml is one to begin with",
-                      source, in_quotes(talk)));
+  if (const std::string hint = conversation_hint(json); !hint.empty())
+    throw FileError(fmt::format("{}: {}", source, hint));
   std::string keys;
   for (const auto& [name, value] : json.items())
     if (value.is_string() && keys.size() < 100) keys += (keys.empty() ? "" : ", ") + in_quotes(name);
@@ -51,6 +46,17 @@ std::string document_of(const nlohmann::json& json, const std::string& source, c
 }
 
 }  // namespace
+
+std::string conversation_hint(const nlohmann::json& row) {
+  for (const char* talk : {"messages", "conversations", "conversation"})
+    if (const auto* list = find_path(row, talk); list != nullptr && list->is_array())
+      return fmt::format(
+          "is a conversation (a list of {}), not a text; `weft data run` makes a dataset of conversations, with masks "
+          "of what the assistant said, that data.train then names: examples/data/conversations.toml is one to begin "
+          "with",
+          in_quotes(talk));
+  return "";
+}
 
 bool is_jsonl(const std::filesystem::path& file) {
   const std::string extension = file.extension().string();

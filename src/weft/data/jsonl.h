@@ -2,10 +2,15 @@
 #pragma once
 #include <filesystem>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
 namespace weft {
+
+// Where a row that has no text has a conversation, by the usual names: what that is and what to do with it. Empty: it
+// has none.
+std::string conversation_hint(const nlohmann::json& row);
 
 // Whether this is JSON lines, by its name: .jsonl, .json, .ndjson.
 bool is_jsonl(const std::filesystem::path& file);

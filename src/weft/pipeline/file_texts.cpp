@@ -3,8 +3,11 @@
 #include <system_error>
 
 #include "weft/base/error.h"
+#include "weft/base/json.h"
 #include "weft/base/not_built.h"
+#include "weft/data/jsonl.h"
 #include "weft/pipeline/document_reader.h"
+#include "weft/pipeline/row_template.h"
 #include "weft/pipeline/unread.h"
 
 namespace weft {
@@ -14,8 +17,14 @@ namespace fs = std::filesystem;
 
 FileFormat format_of(const fs::path& file) { return format_of(SourceConfig{}, file.string()); }
 
-void for_each_document(const fs::path& file, const std::string& text_key,
-                       const std::function<void(std::string_view document, double done)>& take) {
+std::string conversation_hint_of(const std::string& row) {
+  try {
+    return conversation_hint(parse_json(row, ""));
+  } catch (const FileError&) { return ""; }
+}
+
+void for_each_document_of(const fs::path& file, const std::string& text_key,
+                          const std::function<void(std::string_view document, double done)>& take) {
   if (has_row_texts(file)) return for_each_row_text(file, text_key, take);
   const std::string text = whole_text(file);
   if (const std::string why = why_not_read(text); !why.empty()) throw FileError(file.string() + ": " + why);
@@ -55,7 +64,8 @@ void for_each_row_text(const fs::path& path, const std::string& text_key,
     try {
       if (!reader.read(file, row, d).empty()) continue;
     } catch (const NotBuilt&) { throw; } catch (const Error& e) {
-      fail(e.what());
+      const std::string hint = conversation_hint_of(row.bytes);
+      fail(hint.empty() ? e.what() : hint);
     }
     take(d.text, std::min(1.0, double(rows->bytes_in()) / size));
   }
@@ -67,10 +77,11 @@ DocumentFiles more_document_files() {
                 if (format_of(file) == FileFormat::kParquet) return true;
                 if (compression_of_file(file) != Compression::kNone) return true;
                 if (!has_row_texts(file)) return false;
+                if (RowTemplate(text_key).key() == nullptr) return true;
                 Input input(open_file_stream(file, {}, nullptr));
                 return !is_json_lines(input, {text_key}, ReadConfig().max_row_mb << 20);
               },
-          .for_each = for_each_document};
+          .for_each = for_each_document_of};
 }
 
 }  // namespace weft

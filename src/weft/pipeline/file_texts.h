@@ -19,7 +19,8 @@ void for_each_row_text(const std::filesystem::path& file, const std::string& tex
 // Whether a file has such rows, by its name.
 bool has_row_texts(const std::filesystem::path& file);
 
-// What tokenize_once() reads with that: Parquet, JSON that is no lines, and whatever is compressed.
+// What tokenize_once() reads with that: Parquet, JSON that is no lines or whose text is a template (row_template.h),
+// and whatever is compressed.
 DocumentFiles more_document_files();
 
 }  // namespace weft

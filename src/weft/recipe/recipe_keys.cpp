@@ -59,7 +59,7 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        {},
        "for text and JSONL: auto (what the model's folder holds, else that of the data's dataset, else byte), "
        "byte (one id a byte, 256 ends a document), or a tokenizer's file or folder (docs/formats/tokenizers.md)"},
-      {"data.text_key", &d.text_key, {}, "JSON and Parquet: the key of a document's text"},
+      {"data.text_key", &d.text_key, {}, "JSON and Parquet: the key of a document's text, or a template (pipeline.md)"},
       {"data.shuffle",
        &d.shuffle,
        {},
