@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "weft/tokenize/byte_trie.h"
+#include "weft/tokenize/spares.h"
 
 namespace weft {
 
@@ -55,11 +56,13 @@ class BestPath {
       at = leave(at);
     }
     take_to(text_.size());
+    give_up_above(kKept, space_.steps);
+    give_up_above(kKept, space_.places);
   }
 
  private:
   using Step = typename BestPathSpace<Score>::Step;
-  static constexpr size_t kPatience = 1 << 16;
+  static constexpr size_t kPatience = 1 << 16, kKept = 1 << 18;
 
   Step& step(size_t place) { return space_.steps[place - origin_]; }
 

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "weft/base/error.h"
+#include "weft/tokenize/spares.h"
 
 namespace weft {
 namespace {
@@ -73,7 +74,7 @@ class LongMerge {
     }
     size_t n = 0;
     for (uint32_t at = 0; at != kEnd; at = symbols_[at].after) ids_[n++] = ids_[at];
-    if (symbols_.capacity() > kKept) symbols_ = {};
+    give_up_above(kKept, symbols_);
     return n;
   }
 

@@ -127,12 +127,16 @@ void PipelineTokenizer::share_out(std::span<const TextPiece> pieces, const Call&
 void PipelineTokenizer::finish(size_t step, std::span<const TextPiece> from, std::vector<int32_t>& ids,
                                Space& space) const {
   Pieces& pieces = space.pieces;
+  struct AtEnd {  // also where a regular expression gives up
+    Pieces& pieces;
+    ~AtEnd() { pieces.clear(); }
+  };
+  const AtEnd clears{pieces};
   pieces.list.assign(from.begin(), from.end());
   const auto& steps = parts_.pre_tokenizers.steps;
   for (; step < steps.size(); ++step) steps[step](pieces);
   for (const TextPiece& piece : pieces.list)
     if (!piece.text.empty()) parts_.model->encode(piece.text, ids, space.model);
-  pieces.clear();
 }
 
 size_t PipelineTokenizer::cut_between(std::string_view text, size_t from, size_t to) const {

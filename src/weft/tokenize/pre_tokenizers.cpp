@@ -5,6 +5,7 @@
 #include "weft/tokenize/bpe.h"
 #include "weft/tokenize/byte_alphabet.h"
 #include "weft/tokenize/metaspace.h"
+#include "weft/tokenize/spares.h"
 #include "weft/tokenize/split_step.h"
 
 namespace weft {
@@ -117,9 +118,10 @@ void Pieces::clear() {
   constexpr size_t kMost = 1 << 20;
   list.clear();
   kept_.clear();
-  if (list.capacity() > kMost || next.capacity() > kMost) list = {}, next = {};
-  if (matches.capacity() > kMost) matches = {};
-  if (parts.capacity() > kMost) parts = {};
+  give_up_above(kMost, list);
+  give_up_above(kMost, next);
+  give_up_above(kMost, matches);
+  give_up_above(kMost, parts);
 }
 
 PreTokenizers read_pre_tokenizers(const nlohmann::json& pre_tokenizer, const std::string& source,

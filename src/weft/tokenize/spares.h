@@ -1,11 +1,18 @@
 // Memory of workers, lent to one call at a time and kept for the next.
 #pragma once
+#include <cstddef>
 #include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
 
 namespace weft {
+
+// Gives up the memory of a list that had more than `most` elements. (`list = {}` keeps it.)
+template <class T>
+void give_up_above(size_t most, std::vector<T>& list) {
+  if (list.capacity() > most) list = std::vector<T>();
+}
 
 // As many as were ever lent at once. Any thread may borrow; it must outlive its loans.
 template <class T>
