@@ -97,6 +97,8 @@ TEST(Keys, OfUrlsThatAreNowhereLeaveDedupNothingToDo) {
   const std::string dedup = "[dedup]\nurls = true\nnear = false\n";
   EXPECT_SAYS(Read({{"a.jsonl", "{\"text\": \"one\", \"link\": \"http://x\"}\n"}}, dedup).error,
               "dedup.urls = true, but no document has a URL");
+  EXPECT_SAYS(Read({{"a.jsonl", "{\"text\": \"one\", \"url\": \"N/A\"}\n"}}, dedup + "documents = false\n").error,
+              "dedup.urls = true, but no document has a URL (as https://example.org/page)");
 }
 
 // What data.train names is read without a pipeline.

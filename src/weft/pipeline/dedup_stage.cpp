@@ -105,12 +105,14 @@ class KeyPass {
 // Pass 2: all keys in order. Writes `lines` (document, line), `dropped` (document, kept, reason) and duplicates.jsonl.
 class Merge {
  public:
-  Merge(const DedupConfig& config, const KeyPass& keys, const fs::path& work, const StageContext& context)
+  Merge(const DedupConfig& config, const KeyPass& keys, const fs::path& work, int64_t num_documents,
+        const StageContext& context)
       : c_(config),
         work_(work),
         context_(context),
         bands_(clusters_, keys.shingles(), config.jaccard),
-        lines_(work, "lines") {}
+        lines_(work, "lines"),
+        num_documents_(num_documents) {}
 
   void run(const std::vector<fs::path>& runs) {
     const auto look = [&](int64_t records) {
@@ -124,10 +126,10 @@ class Merge {
     context_.progress.begin("dedup, pairs", once ? bytes : 0);
     merge_runs(
         runs, work_, [&](const KeyRecord& r) { take(r); }, options);
-    if (c_.urls && num_urls_ == 0 && num_records_ > 0)
+    if (c_.urls && num_urls_ == 0 && num_documents_ > 0)
       throw ConfigError(
-          "dedup.urls = true, but no document has a URL: source.url_key names the key or column that it is under; or "
-          "leave dedup.urls out");
+          "dedup.urls = true, but no document has a URL (as https://example.org/page): source.url_key names the key or "
+          "column that it is under; or leave dedup.urls out");
     context_.progress.begin("dedup, lines", 0);
     lines_.finish(work_ / "lines", look);
     const std::vector<Duplicate> all = clusters_.duplicates();
@@ -140,7 +142,6 @@ class Merge {
  private:
   void take(const KeyRecord& r) {
     const KeyKind kind = kind_of(r);
-    ++num_records_;
     num_urls_ += kind == KeyKind::kUrl;
     if (kind == KeyKind::kLine) return take_line(r);
     if (!last_ || !last_->same_key(r)) {
@@ -183,7 +184,8 @@ class Merge {
   RecordSorter lines_;
   std::optional<KeyRecord> last_;
   bool first_is_out_ = false;
-  int64_t num_records_ = 0, num_urls_ = 0;
+  const int64_t num_documents_;
+  int64_t num_urls_ = 0;
 };
 
 // A sorted file of records, of which a shard's are wanted.
@@ -268,7 +270,7 @@ void find_duplicates(const DedupConfig& config, const StageFolder& folder, const
   if (context.helps) return;  // the rest is the leader's
   std::vector<fs::path> runs;
   for (int64_t i = 0; i < n; ++i) runs.push_back(keys.keys_of(i));
-  Merge(config, keys, work, context).run(runs);
+  Merge(config, keys, work, before.counts.documents_out, context).run(runs);
 }
 
 }  // namespace
