@@ -108,6 +108,28 @@ TEST(TrainLength, FromAChosenCheckpointARunGoesOnInAFolderOfItsOwn) {
   EXPECT_EQ(slurp(p.at("second/metrics.jsonl")).find("\"step\":2,"), std::string::npos);
 }
 
+TEST(TrainLength, AChosenCheckpointIsCheckedByAllRanksBeforeAnythingIsMade) {
+  const Place p;
+  ASSERT_EQ(p.train("run", {iters(2), "train.micro_batch_size=2"}).status, 0);
+  const std::string from = p.checkpoint("run", 2).string();
+  const std::vector<std::string> settings{iters(3), "--from", from, "parallel.dp=2", "train.micro_batch_size=2"};
+  Finished f = p.train("new", settings);
+  EXPECT_EQ(f.status, 0) << f.err;
+  EXPECT_TRUE(fs::exists(p.checkpoint("new", 3)));
+  const fs::path far = "/dev/shm/weft-test-" + std::to_string(getpid());  // no file there has a second name elsewhere
+  fs::copy(from, far, fs::copy_options::recursive);
+  ASSERT_EQ(p.train("far", {iters(3), "--from", far.string(), "parallel.dp=2", "train.micro_batch_size=2"}).status, 0);
+  fs::remove_all(far);
+  p.expect_same_end("new", "far", 3);
+  std::string weights = slurp(fs::path(from) / "model.safetensors");
+  weights.back() = char(weights.back() ^ 1);
+  spill(fs::path(from) / "model.safetensors", weights);
+  f = p.train("another", settings);
+  EXPECT_EQ(f.status, 1) << f.err;
+  EXPECT_SAYS(f.err, " is not what was saved");
+  EXPECT_FALSE(fs::exists(p.at("another")));
+}
+
 TEST(TrainLength, WhatIsNoCheckpointOfThisRecipeIsRefusedAndNothingIsMade) {
   const Place p;
   ASSERT_EQ(p.train("run", {iters(2)}).status, 0);

@@ -97,28 +97,35 @@ std::string about_kill(const HostNeed& need, std::optional<int64_t> kills_before
               : "; the kernel has not killed for want of memory, as far as it tells: somebody else sent the signal");
 }
 
+// What the first rank judges, says and writes before the run begins.
+RunLock begin_run(const Recipe& recipe, const Machine& machine, const RunPlan& plan) {
+  const RunTokenizer tokenizer = judge_tokenizer(recipe, plan.model.vocab_size);
+  say_notes(recipe, plan);
+  for (const std::string& note : machine.notes) std::cerr << "note: " << note << "\n";
+  for (const std::string& warning : tokenizer.warnings) std::cerr << "warning: " << warning << "\n";
+  if (const std::string warning = judge_checkpoint_room(recipe, plan); !warning.empty())
+    std::cerr << "warning: " << warning << "\n";
+  RunLock lock = claim_run_folder(recipe);
+  if (const auto failed = keep_tokenizer(tokenizer, recipe.run.dir)) std::cerr << "warning: " << *failed << "\n";
+  std::cerr << header(recipe, machine, plan) << to_string(plan.memory) << std::flush;
+  return lock;
+}
+
 // The ranks of this process, of which the first of all speaks and writes.
 int train(const Recipe& recipe, const RankProcess& process, const TrainOptions& options) {
-  const std::string& from = options.from;
   const Machine machine = machine_for(recipe, int(process.here.size()));
   const LayoutPlan layout = plan_layout(recipe, *machine.workspace_model);
-  const RunPlan& plan = layout.run;
   if (process.here.empty()) require_room(machine, layout);
   if (!options.force) require_room_on_host(recipe, machine, layout, process);
+  const auto on_each_rank = [&](const auto& f) {
+    if (!options.from.empty()) process.run(mesh_sizes_of(recipe), *machine.mover, f);
+  };
+  on_each_rank([&](const ProcessMesh& mesh) {
+    judge_chosen(recipe, options.from, *mesh.world, machine.of_rank(mesh.world->rank()).threads);
+  });
   std::optional<RunLock> lock;
-  if (process.leads()) {
-    if (!from.empty()) judge_chosen(recipe, from);
-    const RunTokenizer tokenizer = judge_tokenizer(recipe, plan.model.vocab_size);
-    say_notes(recipe, plan);
-    for (const std::string& note : machine.notes) std::cerr << "note: " << note << "\n";
-    for (const std::string& warning : tokenizer.warnings) std::cerr << "warning: " << warning << "\n";
-    if (const std::string warning = judge_checkpoint_room(recipe, plan); !warning.empty())
-      std::cerr << "warning: " << warning << "\n";
-    lock.emplace(claim_run_folder(recipe));
-    if (!from.empty()) take_chosen(recipe, from);
-    if (const auto warning = keep_tokenizer(tokenizer, recipe.run.dir)) std::cerr << "warning: " << *warning << "\n";
-    std::cerr << header(recipe, machine, plan) << to_string(plan.memory) << std::flush;
-  }
+  if (process.leads()) lock.emplace(begin_run(recipe, machine, layout.run));
+  on_each_rank([&](const ProcessMesh& mesh) { take_chosen(recipe, options.from, *mesh.world); });
   listen_to_signals(kStopping);
   const bool finished =
       train_on_ranks({.recipe = recipe, .machine = machine, .stop = stop_requested(), .run = process.run});

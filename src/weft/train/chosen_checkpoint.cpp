@@ -1,10 +1,20 @@
 #include "weft/train/chosen_checkpoint.h"
 
-#include "weft/base/cores.h"
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <sstream>
+
 #include "weft/base/error.h"
+#include "weft/base/is_there.h"
+#include "weft/base/mapped_file.h"
 #include "weft/checkpoint/checkpoint_check.h"
 #include "weft/checkpoint/durable_file.h"
-#include "weft/comm/process_mesh.h"
+#include "weft/comm/agree.h"
 #include "weft/train/checkpoint_state.h"
 #include "weft/train/run_folder.h"
 #include "weft/train/run_length.h"
@@ -13,11 +23,6 @@ namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool is_there(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
-}
 
 void require_checkpoint(const fs::path& path) {
   if (is_there(path / "weft" / "state.json")) return;
@@ -41,39 +46,74 @@ void require_no_run(const fs::path& run) {
       run.string(), run.string()));
 }
 
-void copy_in(const fs::path& from, const fs::path& to) {
-  std::error_code error;
-  fs::create_directories(to.parent_path(), error);
-  if (from.extension() == ".safetensors") {  // never changed where it is
-    fs::create_hard_link(from, to, error);
-    if (!error) return;
+// This rank's part of the bytes of a file, synced.
+void copy_share(const fs::path& from, const fs::path& to, const Communicator& ranks) {
+  const MappedFile file(from);
+  const auto size = int64_t(file.bytes().size()), n = int64_t(ranks.size()), r = int64_t(ranks.rank());
+  const int64_t end = size * (r + 1) / n;
+  const int fd = ::open(to.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  bool good = fd >= 0;
+  for (int64_t at = size * r / n; good && at < end;) {
+    constexpr int64_t kMost = 1 << 30;
+    const ssize_t written = ::pwrite(fd, file.bytes().data() + at, size_t(std::min(end - at, kMost)), at);
+    good = written > 0 || (written < 0 && errno == EINTR);
+    at += std::max<ssize_t>(written, 0);
   }
-  error.clear();
-  fs::copy_file(from, to, error);
-  if (error)
-    throw FileError(fmt::format("{}: cannot be copied to {}: {}", from.string(), to.string(), error.message()));
+  good = good && ::fsync(fd) == 0;
+  const int error = errno;
+  if (fd >= 0) ::close(fd);
+  if (!good)
+    throw FileError(fmt::format("{}: cannot be copied to {}: {}", from.string(), to.string(), std::strerror(error)));
+}
+
+// Gives the files of a checkpoint second names in `to`, and copies small ones. Returns those that are left to be
+// copied, with a line feed behind each.
+std::string link_in(const fs::path& checkpoint, const fs::path& to) {
+  std::string left;
+  for (const auto& entry : fs::recursive_directory_iterator(checkpoint)) {
+    if (!entry.is_regular_file()) continue;
+    const fs::path name = entry.path().lexically_relative(checkpoint);
+    fs::create_directories((to / name).parent_path());
+    std::error_code cannot;
+    if (name.extension() != ".safetensors")
+      fs::copy_file(entry.path(), to / name);
+    else if (fs::create_hard_link(entry.path(), to / name, cannot); cannot)  // its bytes are never changed
+      left += name.string() + "\n";
+  }
+  return left;
 }
 
 }  // namespace
 
-void judge_chosen(const Recipe& recipe, const fs::path& checkpoint) {
-  require_checkpoint(checkpoint);
-  require_no_run(recipe.run.dir);
-  require_whole(checkpoint, CheckpointPart::all, *single_mesh().world, usable_cores());
+void judge_chosen(const Recipe& recipe, const fs::path& checkpoint, Communicator& ranks, int num_threads) {
+  const bool leads = ranks.rank() == 0;
+  if (leads) {
+    require_checkpoint(checkpoint);
+    require_no_run(recipe.run.dir);
+  }
+  require_whole(checkpoint, CheckpointPart::all, ranks, num_threads);
+  if (!leads) return;
   refuse_another_recipe(recipe, checkpoint / "weft" / "recipe.toml", fmt::format("--from {}", checkpoint.string()));
   require_steps_left(recipe, read_progress(checkpoint).step, checkpoint);
 }
 
-void take_chosen(const Recipe& recipe, const fs::path& checkpoint) {
-  require_no_run(recipe.run.dir);  // now that nobody else changes it
-  const fs::path parent = fs::path(recipe.run.dir) / "checkpoints";
-  std::error_code error;
-  fs::create_directories(parent, error);
-  if (error) throw FileError(fmt::format("{}: {}", parent.string(), error.message()));
-  DurableFolder folder(parent / fmt::format("step-{}", read_progress(checkpoint).step));
-  for (const auto& entry : fs::recursive_directory_iterator(checkpoint))
-    if (entry.is_regular_file()) copy_in(entry.path(), folder.building() / entry.path().lexically_relative(checkpoint));
-  folder.commit();
+void take_chosen(const Recipe& recipe, const fs::path& checkpoint, Communicator& ranks) {
+  const bool leads = ranks.rank() == 0;
+  const fs::path to = fs::path(recipe.run.dir) / "checkpoints" / fmt::format("step-{}", read_progress(checkpoint).step);
+  std::optional<DurableFolder> folder;
+  std::string left;
+  agree(ranks, [&] {
+    if (!leads) return;
+    require_no_run(recipe.run.dir);  // now that nobody else changes it
+    fs::create_directories(to.parent_path());
+    left = link_in(checkpoint, folder.emplace(to).building());
+  });
+  std::istringstream names(first_text(ranks, left));
+  for (std::string name; std::getline(names, name);)
+    agree(ranks, [&] { copy_share(checkpoint / name, DurableFolder::building_name(to) / name, ranks); });
+  agree(ranks, [&] {
+    if (leads) folder->commit();
+  });
 }
 
 }  // namespace weft
