@@ -9,6 +9,7 @@
 
 #include "apps/models.h"
 #include "apps/program.h"
+#include "weft/checkpoint/manifest.h"
 
 namespace weft {
 namespace {
@@ -224,6 +225,28 @@ TEST(TrainLength, TheBestCheckpointsAreKeptBesideTheNewestAlsoWhenItGoesOn) {
   EXPECT_SAYS(again.err, "best held-out loss: ");
   for (const auto& [step, loss] : losses)
     EXPECT_EQ(fs::exists(p.checkpoint("parts", step)), fs::exists(p.checkpoint("whole", step))) << step;
+}
+
+// Killed between the evaluation and the save.
+TEST(TrainLength, ACheckpointThatDoesNotSayHowGoodItIsIsEvaluatedWhereTheBestAreKept) {
+  const Place p;
+  spill(p.at("held.txt"), slurp(p.at("text.txt")).substr(0, 300));
+  const std::vector<std::string> settings{iters(4), "data.valid=" + p.at("held.txt"), "train.eval_interval=2",
+                                          "checkpoint.keep_best=1"};
+  ASSERT_EQ(p.train("run", settings).status, 0);
+  const fs::path last = p.checkpoint("run", 4), state = last / "weft/state.json";
+  const std::string said = slurp(state);
+  nlohmann::json json = nlohmann::json::parse(said);
+  ASSERT_EQ(json.erase("held_out"), 1u);
+  spill(state, json.dump());
+  Manifest manifest = parse_manifest(slurp(last / kManifestFile), "m");
+  const auto bytes = int64_t(json.dump().size());
+  manifest.files["weft/state.json"] = {
+      .bytes = bytes, .head_bytes = bytes, .head = xxh128_of(json.dump()), .tensors = {}};
+  spill(last / kManifestFile, to_text(manifest));
+  const Finished f = p.train("run", settings);
+  ASSERT_EQ(f.status, 0) << f.err;
+  EXPECT_EQ(slurp(state), said);
 }
 
 TEST(TrainLength, TheBestNeedHeldOutLosses) {

@@ -182,7 +182,12 @@ void Trainer::start_weights() {
               length_note(parse_recipe_file(then.string(), {}), recipe_, step_ - loss_scale_.state.skipped_steps);
           !note.empty())
         notes_.push_back(note);
-    if (any_rank(leads() && is_in_metrics(step_))) evaluated_step_ = step_;
+    // A run that keeps the best ones needs to know how good this one is: it evaluates again where it does not say so.
+    const bool is_known = at.held_out || recipe_.checkpoint.keep_best == 0;
+    if (any_rank(leads() && is_known && is_in_metrics(step_))) {
+      evaluated_step_ = step_;
+      held_out_ = at.held_out;
+    }
   } else if (recipe_.model.init == "pretrained") {
     for (std::string& note :
          load_hf_weights(recipe_.model.path, rank_.plan.model, rank_.state.params, machine_.threads))
