@@ -249,6 +249,18 @@ TEST(TrainLength, ACheckpointThatDoesNotSayHowGoodItIsIsEvaluatedWhereTheBestAre
   EXPECT_EQ(slurp(state), said);
 }
 
+TEST(TrainLength, ARunByEpochsThatIsFinishedIsNotWarnedOfRoom) {
+  const Place p;
+  ASSERT_EQ(p.train("run", {"train.epochs=0.25"}).status, 0);
+  const auto again = [&](const std::string& epochs) {
+    testing::Command command{{"train", p.at("r.toml"), "run.dir=" + p.at("run"), epochs}};
+    command.largest_file = 3000;
+    return testing::run(command).err;
+  };
+  EXPECT_EQ(again("train.epochs=0.25").find("until then no save will succeed"), std::string::npos);
+  EXPECT_SAYS(again("train.epochs=0.5"), "raise ulimit -f; until then no save will succeed");
+}
+
 TEST(TrainLength, TheBestNeedHeldOutLosses) {
   const Place p;
   const Finished f = p.train("run", {"checkpoint.keep_best=1"});

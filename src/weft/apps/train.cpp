@@ -103,7 +103,8 @@ RunLock begin_run(const Recipe& recipe, const Machine& machine, const RunPlan& p
   say_notes(recipe, plan);
   for (const std::string& note : machine.notes) std::cerr << "note: " << note << "\n";
   for (const std::string& warning : tokenizer.warnings) std::cerr << "warning: " << warning << "\n";
-  if (const std::string warning = judge_checkpoint_room(recipe, plan); !warning.empty())
+  const std::string warning = judge_checkpoint_room(recipe, plan);
+  if (!warning.empty() && recipe.train.epochs == 0)  // else Trainer says it, which knows how many steps there are
     std::cerr << "warning: " << warning << "\n";
   RunLock lock = claim_run_folder(recipe);
   if (const auto failed = keep_tokenizer(tokenizer, recipe.run.dir)) std::cerr << "warning: " << *failed << "\n";

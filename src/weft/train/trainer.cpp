@@ -17,6 +17,7 @@
 #include "weft/ops/checked.h"
 #include "weft/train/best_checkpoints.h"
 #include "weft/train/checkpoint_folders.h"
+#include "weft/train/checkpoint_room.h"
 #include "weft/train/clock.h"
 #include "weft/train/run_folder.h"
 #include "weft/train/run_length.h"
@@ -68,7 +69,10 @@ void Trainer::settle_length() {
   recipe_ = with_known_length(std::move(recipe_), *data_.train);
   if (epochs > 0) notes_.push_back(fmt::format("train.epochs = {}: {} steps", epochs, recipe_.train.train_iters));
   notes_.push_back(epochs_note(recipe_, *data_.train));
-  if (leads() && epochs > 0) write_run_recipe(recipe_);
+  if (!leads() || epochs == 0) return;
+  write_run_recipe(recipe_);
+  if (const std::string warning = judge_checkpoint_room(recipe_, rank_.plan); !warning.empty())
+    notes_.push_back("warning: " + warning);
 }
 
 // The first rank makes the caches of tokenized text, the others find them.
