@@ -10,6 +10,7 @@
 #include "weft/apps/launcher_words.h"
 #include "weft/apps/rank_processes.h"
 #include "weft/apps/stop_signal.h"
+#include "weft/base/host_name.h"
 
 namespace weft {
 namespace {
