@@ -119,7 +119,8 @@ inline void add_attentions(OpCases& to, const Variant& v) {
 }
 
 inline void add_ropes(OpCases& to, const Variant& v) {
-  for (auto [t, h, e] : std::vector<std::array<int64_t, 3>>{{1, 1, 2}, {5, 3, 6}, {67, 4, 16}, {40, 2, 64}}) {
+  for (const auto& size : std::vector<std::array<int64_t, 3>>{{1, 1, 2}, {5, 3, 6}, {67, 4, 16}, {40, 2, 64}}) {
+    const int64_t t = size[0], h = size[1], e = size[2];
     for (bool inverse : {false, true}) {
       const auto build = [=](Operands& o) {
         const int64_t positions = 31;

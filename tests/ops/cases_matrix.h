@@ -34,8 +34,9 @@ inline Matmul make_product(Operands& o, const ProductCase& c) {
 
 inline void add_products(OpCases& to, const Variant& v) {
   std::vector<ProductCase> cases;
-  for (auto [m, n, k] : std::vector<std::array<int64_t, 3>>{
+  for (const auto& size : std::vector<std::array<int64_t, 3>>{
            {1, 1, 1}, {1, 33, 7}, {5, 1, 64}, {7, 13, 19}, {16, 16, 16}, {33, 65, 31}, {64, 48, 129}}) {
+    const int64_t m = size[0], n = size[1], k = size[2];
     cases.push_back({m, n, k});
     cases.push_back({.m = m, .n = n, .k = k, .trans_b = true, .bias = true});
     cases.push_back({.m = m, .n = n, .k = k, .trans_a = true});
@@ -50,7 +51,8 @@ inline void add_products(OpCases& to, const Variant& v) {
 }
 
 inline void add_bias_grads(OpCases& to, const Variant& v) {
-  for (auto [t, n] : std::vector<std::array<int64_t, 2>>{{1, 1}, {3, 17}, {65, 5}, {130, 67}, {517, 96}}) {
+  for (const auto& size : std::vector<std::array<int64_t, 2>>{{1, 1}, {3, 17}, {65, 5}, {130, 67}, {517, 96}}) {
+    const int64_t t = size[0], n = size[1];
     for (bool accumulate : {false, true})
       add_case(to, v, fmt::format("[{} {}]{}", t, n, accumulate ? " +=" : ""), [=](Operands& o) {
         return BiasGrad{.dy = o.act(t, n), .db = o.gradient({n}, accumulate), .accumulate = accumulate};

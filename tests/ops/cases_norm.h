@@ -58,7 +58,8 @@ inline NormBackward make_norm_backward(Operands& o, const NormCase& c) {
 }
 
 inline void add_norms(OpCases& to, const Variant& v) {
-  for (auto [t, d] : std::vector<std::array<int64_t, 2>>{{1, 3}, {5, 33}, {67, 64}, {130, 257}, {300, 40}}) {
+  for (const auto& size : std::vector<std::array<int64_t, 2>>{{1, 3}, {5, 33}, {67, 64}, {130, 257}, {300, 40}}) {
+    const int64_t t = size[0], d = size[1];
     const NormCase rms{.t = t, .d = d}, layer{.t = t, .d = d, .layer_norm = true, .bias = true};
     for (NormCase c : {rms, layer}) {
       add_case(to, v, name_of_case(c), [c](Operands& o) { return make_norm(o, c); });
@@ -107,7 +108,8 @@ inline HeadNormBackward make_head_norm_backward(Operands& o, const HeadNormCase&
 }
 
 inline void add_head_norms(OpCases& to, const Variant& v) {
-  for (auto [t, h, e] : std::vector<std::array<int64_t, 3>>{{1, 1, 2}, {3, 2, 5}, {65, 4, 16}, {130, 3, 64}}) {
+  for (const auto& size : std::vector<std::array<int64_t, 3>>{{1, 1, 2}, {3, 2, 5}, {65, 4, 16}, {130, 3, 64}}) {
+    const int64_t t = size[0], h = size[1], e = size[2];
     HeadNormCase c{.t = t, .h = h, .e = e};
     const std::string name = fmt::format("[{} {}x{}]", t, h, e);
     add_case(to, v, name, [c](Operands& o) { return make_head_norm(o, c); });

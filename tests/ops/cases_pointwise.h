@@ -10,7 +10,8 @@ using Sizes = std::vector<std::array<int64_t, 2>>;
 inline Sizes pointwise_sizes() { return {{1, 1}, {3, 7}, {5, 33}, {64, 48}, {131, 133}}; }
 
 inline void add_activations(OpCases& to, const Variant& v) {
-  for (auto [t, f] : pointwise_sizes()) {
+  for (const auto& size : pointwise_sizes()) {
+    const int64_t t = size[0], f = size[1];
     const std::string name = fmt::format("[{} {}]", t, f);
     const Fill wide = normal(3);  // both tails
     add_case(to, v, name, [=](Operands& o) { return Swiglu{.u = o.act(t, 2 * f, wide), .a = o.act_out(t, f)}; });
@@ -40,7 +41,8 @@ inline void add_activations(OpCases& to, const Variant& v) {
 }
 
 inline void add_dropouts(OpCases& to, const Variant& v) {
-  for (auto [t, n] : pointwise_sizes()) {
+  for (const auto& size : pointwise_sizes()) {
+    const int64_t t = size[0], n = size[1];
     for (double p : {0.0, 0.1, 0.75}) {
       for (int64_t first : {0, 5}) {  // columns that are here of a wider matrix
         for (bool in_place : {false, true}) {
@@ -147,7 +149,8 @@ inline void add_cut_cross_entropies(OpCases& to, const Variant& v) {
 }
 
 inline void add_sums_and_copies(OpCases& to, const Variant& v) {
-  for (auto [t, n] : pointwise_sizes()) {
+  for (const auto& size : pointwise_sizes()) {
+    const int64_t t = size[0], n = size[1];
     const std::string name = fmt::format("[{} {}]", t, n);
     for (const char* place : {"", " into x", " into y"}) {
       add_case(to, v, name + place, [=, at = std::string(place)](Operands& o) {

@@ -77,7 +77,7 @@ class Search {
       if (checked.damage.empty() && checked.has_manifest && checked.step != step_of(*path))
         checked.damage = fmt::format("{}: was saved as that of step {}", path->string(), checked.step);
       if (checked.damage.empty()) return found(*path, checked.has_manifest);
-      damaged_.emplace_back(*path, checked.damage);
+      damaged_.push_back({*path, checked.damage});
     }
     refuse_if_none_is_whole();
     return {};
