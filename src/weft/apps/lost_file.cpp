@@ -1,12 +1,12 @@
 #include "weft/apps/lost_file.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cinttypes>
 #include <cstdio>
-#include <cstring>
 #include <fstream>
 
 #include "weft/apps/commands.h"
@@ -41,12 +41,19 @@ MappedRange range_of(uintptr_t address) {
   return {};
 }
 
+// Of this process, also where it may not be read: false.
+bool copy_memory(uintptr_t from, void* to, size_t bytes) {
+  const int memory = ::open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+  const bool copied = memory >= 0 && ::pread(memory, to, bytes, off_t(from)) == ssize_t(bytes);
+  if (memory >= 0) ::close(memory);
+  return copied;
+}
+
 std::string why_lost(const MappedRange& range) {
   MappedFileNote note;
   const MappedRange behind = range_of(range.end);
-  if (behind.end >= range.end + sizeof note && behind.path.empty())
-    std::memcpy(&note, reinterpret_cast<const void*>(range.end), sizeof note);
-  if (note.mark == MappedFileNote::kMark) {
+  const bool may_be_note = behind.end >= range.end + sizeof note && behind.path.empty();
+  if (may_be_note && copy_memory(range.end, &note, sizeof note) && note.mark == MappedFileNote::kMark) {
     if (std::string text = shortened_text(note); !text.empty()) return text;
     return fmt::format(
         "{}: cannot be read any more, of the {} bytes that it had when it was opened: its disk or network file system "

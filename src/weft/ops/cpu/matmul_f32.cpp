@@ -54,6 +54,11 @@ struct Side {
   Range panel(int64_t i) const { return part_of(length, i, panels, grain); }
 };
 
+// In a plan operands have no memory.
+const float* floats_at(const void* data, int64_t offset) {
+  return data ? static_cast<const float*>(data) + offset : nullptr;
+}
+
 // One thread's part of a product: the rows and columns of out in [rows) and [cols).
 class Part {
  public:
@@ -62,22 +67,22 @@ class Part {
     k_blocks_ = ceil_div(k_, kMaxKc);
     kc_ = ceil_div(k_, k_blocks_);
     const int64_t lda = op.a.row_stride, ldb = op.b.row_stride;
-    a_ = {.data = static_cast<const float*>(op.a.data) + rows.begin * (op.trans_a ? 1 : lda),
+    a_ = {.data = floats_at(op.a.data, rows.begin * (op.trans_a ? 1 : lda)),
           .length = rows.size(),
           .stride = op.trans_a ? 1 : lda,
           .k_stride = op.trans_a ? lda : 1,
           .panel_floats = op.trans_a ? ceil_div(kernels.mr * kc_, 16) * 16 + kSlackFloats : kernels.mr * kPanelStride,
           .panels = ceil_div(rows.size(), kernels.mr),
           .grain = 1};
-    b_ = {.data = static_cast<const float*>(op.b.data) + cols.begin * (op.trans_b ? ldb : 1),
+    b_ = {.data = floats_at(op.b.data, cols.begin * (op.trans_b ? ldb : 1)),
           .length = cols.size(),
           .stride = op.trans_b ? ldb : 1,
           .k_stride = op.trans_b ? 1 : ldb,
           .panel_floats = kernels.nr * kc_,
           .panels = ceil_div(cols.size(), kernels.nr),
           .grain = kernels.nr};
-    out_ = static_cast<float*>(op.out.data) + rows.begin * out_stride_ + cols.begin;
-    bias_ = op.bias ? static_cast<const float*>(op.bias.data) + cols.begin : nullptr;
+    out_ = const_cast<float*>(floats_at(op.out.data, rows.begin * out_stride_ + cols.begin));
+    bias_ = op.bias ? floats_at(op.bias.data, cols.begin) : nullptr;
     a_stays_ = a_.length <= b_.length;
     stay_blocks_ = ceil_div(stays().panels, std::max<int64_t>(1, kBlockBytes / (stays().panel_floats * 4)));
   }
