@@ -17,9 +17,11 @@ if(WEFT_SANITIZE)
   add_link_options(-fsanitize=${WEFT_SANITIZE})
 endif()
 
-# A program of tests is large: mold links it in a second.
+# With sanitizers a program of tests is large: mold links it in a second. (Elsewhere it would make the small programs of
+# tests large, and slow to start: it takes from all of weft's libraries what g++'s linker takes from the first.)
 find_program(WEFT_MOLD mold)
-if(WEFT_MOLD AND (NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU" OR CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 12.1))
+if(WEFT_SANITIZE AND WEFT_MOLD AND
+   (NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU" OR CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 12.1))
   add_link_options($<$<LINK_LANGUAGE:CXX>:-fuse-ld=mold>)
 endif()
 
