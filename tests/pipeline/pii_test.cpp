@@ -83,6 +83,7 @@ void expect_found(const std::string& file, double floor) {
 
 TEST(Pii, IsFoundInTheLinesThatItsRulesWereMadeWith) { expect_found("tune.txt", 1.0); }
 TEST(Pii, IsFoundInOtherLines) { expect_found("held.txt", 0.8); }
+TEST(Pii, IsFoundInLinesOfSomebodyElse) { expect_found("fresh.txt", 0.8); }
 
 TEST(Pii, KeysAreFoundInLinearTime) {
   std::string hostile;

@@ -1,6 +1,7 @@
 // Addresses of mail and of hosts.
 #include <arpa/inet.h>
 
+#include <algorithm>
 #include <array>
 #include <string>
 
@@ -17,7 +18,8 @@ bool is_domain_character(char c) { return is_letter(c) || is_digit(c) || c == '.
 
 // Names of files, as icon@2x.png, end like this; no domain does.
 bool is_file_ending(std::string_view last) {
-  constexpr std::string_view kEndings = " png jpg jpeg gif svg webp css js json html htm php xml txt pdf ";
+  constexpr std::string_view kEndings =
+      " png jpg jpeg gif svg webp tif tiff bmp ico heic mp3 mp4 webm css js json html htm php xml txt pdf ";
   return kEndings.find(" " + lower_ascii(last) + " ") != kNone;
 }
 
@@ -26,6 +28,22 @@ bool is_domain(std::string_view domain) {
   if (dot == kNone || dot == 0 || domain.size() - dot < 3 || domain.find("..") != kNone) return false;
   const std::string_view last = domain.substr(dot + 1);
   return std::all_of(last.begin(), last.end(), is_letter) && !is_file_ending(last);
+}
+
+// A name goes on before `at`: o'neil too, but not 'neil.
+bool is_in_name(std::string_view text, size_t at) {
+  const char c = before_or_nul(text, at);
+  return is_name_character(c) || (c == '\'' && at > 1 && is_letter(text[at - 2]) && is_letter(at_or_nul(text, at)));
+}
+
+// @name@host of a social network, or scheme://name:word@host.
+bool is_of_another_kind(std::string_view text, size_t begin) {
+  constexpr size_t kFar = 100;
+  const char before = before_or_nul(text, begin);
+  if (before != ':' && before != '/') return before == '@';
+  const std::string_view line = text.substr(begin > kFar ? begin - kFar : 0, std::min(begin, kFar));
+  const size_t space = line.find_last_of(" \t\r\n\"'");
+  return line.find("://", space == kNone ? 0 : space) != kNone;
 }
 
 // The number at `at` of one to three digits, at most 255 and without zeros in front; 0: none.
@@ -37,7 +55,8 @@ size_t octet_size(std::string_view text, size_t at, int& value) {
 }
 
 // Addresses that many hosts have at once, or none: this network, private ones (RFC 1918, 6598), loopback, link-local,
-// multicast, reserved; with them masks of networks.
+// multicast, reserved; with them masks of networks. Those of examples (RFC 5737, 3849) count as one host's, as in the
+// cases of CS336.
 bool is_of_one_host(const std::array<int, 4>& o) {
   const bool shared = o[0] == 0 || o[0] == 10 || o[0] == 127 || o[0] >= 224 || (o[0] == 100 && (o[1] & 0xc0) == 64) ||
                       (o[0] == 169 && o[1] == 254) || (o[0] == 172 && (o[1] & 0xf0) == 16) ||
@@ -46,9 +65,10 @@ bool is_of_one_host(const std::array<int, 4>& o) {
 }
 
 constexpr std::string_view kNumbered =
-    " version versions ver v release releases rel build builds firmware fw rev revision update upgrade patch driver "
-    "sdk "
-    "section sections sec chapter clause article paragraph para appendix annex rule table figure fig step item part "
+    " version versions ver v release releases rel build builds firmware fw rev revision update upgrade upgraded "
+    "downgraded bumped patch driver sdk "
+    "section sections sec chapter chapters clause clauses article articles paragraph paragraphs para appendix annex "
+    "rule table figure fig step item part "
     "oid "
     "assembly dll package ";
 constexpr std::string_view kOfHosts =
@@ -89,20 +109,20 @@ bool is_ipv6(std::string_view text) {
 Found find_email(std::string_view text, size_t from) {
   for (size_t sign = text.find('@', from); sign != kNone; sign = text.find('@', sign + 1)) {
     size_t begin = sign, end = sign + 1;
-    while (begin > from && sign - begin < kLongestName && is_name_character(text[begin - 1])) --begin;
+    while (begin > from && sign - begin < kLongestName && is_in_name(text, begin)) --begin;
     while (begin < sign && !is_letter(text[begin]) && !is_digit(text[begin]) && text[begin] != '_') ++begin;
     while (end < text.size() && end - sign < kLongestDomain && is_domain_character(text[end])) ++end;
     while (end > sign && (text[end - 1] == '.' || text[end - 1] == '-')) --end;
     if (begin == sign || !is_domain(text.substr(sign + 1, end - sign - 1))) continue;
     const bool is_repository = text.substr(begin, sign - begin) == "git" && at_or_nul(text, end) == ':';
-    if (!is_repository) return {begin, end};
+    if (!is_repository && !is_of_another_kind(text, begin)) return {begin, end};
   }
   return {};
 }
 
 Found find_ipv4(std::string_view text, size_t from) {
   for (size_t at = from; at < text.size(); ++at) {
-    if (!is_digit(text[at]) || is_after_word(text, at) || before_or_nul(text, at) == '.') continue;
+    if (!is_digit(text[at]) || is_after_ascii_word(text, at) || before_or_nul(text, at) == '.') continue;
     std::array<int, 4> octets{};
     size_t end = at, n = 0;
     while (const size_t size = octet_size(text, end, octets[n])) {
@@ -126,7 +146,7 @@ Found find_ipv6(std::string_view text, size_t from) {
     while (end < text.size() && is_part(text[end])) ++end;
     const size_t next = end;
     while (end - begin > 1 && (text[end - 1] == '.' || (text[end - 1] == ':' && text[end - 2] != ':'))) --end;
-    const bool alone = !is_after_word(text, begin) && !is_before_word(text, next);
+    const bool alone = !is_after_ascii_word(text, begin) && !is_before_word(text, next);
     if (alone && is_ipv6(text.substr(begin, end - begin))) return {begin, end};
     colon = text.find(':', next);
   }

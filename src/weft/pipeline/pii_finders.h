@@ -34,6 +34,10 @@ inline bool is_word(char c) { return is_letter(c) || is_digit(c) || c == '_' || 
 inline char at_or_nul(std::string_view text, size_t at) { return at < text.size() ? text[at] : '\0'; }
 inline char before_or_nul(std::string_view text, size_t at) { return at > 0 ? text[at - 1] : '\0'; }
 inline bool is_after_word(std::string_view text, size_t at) { return at > 0 && is_word(text[at - 1]); }
+// Chinese and Japanese put no space before an address.
+inline bool is_after_ascii_word(std::string_view text, size_t at) {
+  return is_after_word(text, at) && uint8_t(text[at - 1]) < 0x80;
+}
 inline bool is_before_word(std::string_view text, size_t at) { return at < text.size() && is_word(text[at]); }
 
 // Whether one of the last few words before a place, in its line and in any case, is one of `words`, which are in lower

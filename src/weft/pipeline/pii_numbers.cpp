@@ -115,7 +115,8 @@ size_t card_groups(const Groups& g) {
 }
 
 constexpr std::string_view kOfOthers =
-    " id ids uid gid size bug issue pr commit order orders invoice ticket tracking track parcel shipment serial imei "
+    " id ids uid gid size bug issue pr commit order orders invoice ticket tickets tracking track parcel shipment "
+    "serial imei "
     "isbn issn ean upc "
     "gtin sku ref "
     "reference case timestamp ts time epoch unix hash job build pid oclc lccn pmid doi arxiv asin item product part "
@@ -138,7 +139,8 @@ char take_one_of(std::string_view text, size_t& at, std::string_view what) {
   return c;
 }
 
-// [+1] (283) 182 3829, with -, . or spaces between, both times the same; or all ten digits in one.
+// [+1] (283) 182 3829, with -, . or spaces between, both times the same, or 283 782-3829 or 283/782-3829; or all ten
+// digits in one.
 struct Phone {
   size_t end = kNone;
   bool is_bare = false;
@@ -149,18 +151,23 @@ Phone phone_at(std::string_view text, size_t at) {
   const bool country = text.substr(at).starts_with("+1") || (at_or_nul(text, at) == '1');
   if (country) {
     at += text[at] == '+' ? 2 : 1;
-    if (take_one_of(text, at, " -.") == 0 && text[begin] != '+' && at_or_nul(text, at) != '(') return {};
+    const char between = take_one_of(text, at, " -.");
+    if (between == 0 && text[begin] != '+' && at_or_nul(text, at) != '(') return {};
+    if (between == '.' && is_digit(at_or_nul(text, at + 3))) return {};  // 1.4142135623
   }
   const bool bracket = take_one_of(text, at, "(") != 0;
   const size_t first = at;
   if (!take_digits(text, at, 3) || text[first] < '2') return {};
   if (bracket && take_one_of(text, at, ")") == 0) return {};
-  char between = take_one_of(text, at, " -.");
+  const char between = take_one_of(text, at, bracket ? " -." : " -./");
   if (bracket) take_one_of(text, at, " -.");
+  const size_t exchange = at;
   if (!take_digits(text, at, 3)) return {};
   const char later = take_one_of(text, at, " -.");
   if (!take_digits(text, at, 4)) return {};
-  if (!bracket && between != later) return {};
+  const bool mixed = (between == ' ' || between == '/') && later == '-' && text[exchange] >= '2';
+  if (!bracket && between != later && !mixed) return {};
+  if (between == '/' && !mixed) return {};
   if (is_digit(at_or_nul(text, at))) return {};
   const char next = at_or_nul(text, at);
   if ((next == '-' || next == '.') && is_digit(at_or_nul(text, at + 1))) return {};  // a longer number

@@ -8,6 +8,7 @@ namespace {
 bool is_alnum(char c) { return is_letter(c) || is_digit(c); }
 bool is_url_base64(char c) { return is_alnum(c) || c == '-' || c == '_'; }
 bool is_lower_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f'); }
+bool is_databricks(char c) { return is_lower_hex(c) || c == '-'; }
 bool is_upper_alnum(char c) { return is_upper(c) || is_digit(c); }
 bool is_slack(char c) { return is_alnum(c) || c == '-'; }
 bool is_dotted(char c) { return is_url_base64(c) || c == '.'; }
@@ -55,7 +56,7 @@ constexpr Key kKeys[] = {
     {"dop_v1_", is_lower_hex, 64, 64},                 // DigitalOcean
     {"shpat_", is_hex, 32, 32},                        // Shopify
     {"sq0atp-", is_url_base64, 22, 22},                // Square
-    {"dapi", is_lower_hex, 32, 32},                    // Databricks
+    {"dapi", is_databricks, 32, 34},                   // Databricks
     {"AccountKey=", [](char c) { return is_alnum(c) || c == '+' || c == '/' || c == '='; }, 80, 90},  // Azure
 };
 
