@@ -66,11 +66,8 @@ bool is_of_one_host(const std::array<int, 4>& o) {
 
 constexpr std::string_view kNumbered =
     " version versions ver v release releases rel build builds firmware fw rev revision update upgrade upgraded "
-    "downgraded bumped patch driver sdk "
-    "section sections sec chapter chapters clause clauses article articles paragraph paragraphs para appendix annex "
-    "rule table figure fig step item part "
-    "oid "
-    "assembly dll package ";
+    "downgraded bumped patch driver sdk section sections sec chapter chapters clause clauses article articles "
+    "paragraph paragraphs para appendix annex rule table figure fig step item part oid assembly dll package ";
 constexpr std::string_view kOfHosts =
     " ip ips ipv4 address addresses addr host hosts server servers dns resolver nameserver ping gateway router "
     "client remote from by peer node nodes connect ssh via ";

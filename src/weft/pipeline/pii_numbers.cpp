@@ -115,12 +115,9 @@ size_t card_groups(const Groups& g) {
 }
 
 constexpr std::string_view kOfOthers =
-    " id ids uid gid size bug issue pr commit order orders invoice ticket tickets tracking track parcel shipment "
-    "serial imei "
-    "isbn issn ean upc "
-    "gtin sku ref "
-    "reference case timestamp ts time epoch unix hash job build pid oclc lccn pmid doi arxiv asin item product part "
-    "model population ";
+    " id ids uid gid size bug issue pr commit order orders invoice ticket tickets tracking track parcel "
+    "shipment serial imei isbn issn ean upc gtin sku ref reference case timestamp ts time epoch unix hash job "
+    "build pid oclc lccn pmid doi arxiv asin item product part model population ";
 
 constexpr std::string_view kUnits =
     " byte bytes bit bits kb mb ms ns us s seconds px pixels hz rows records entries users people persons views points "
