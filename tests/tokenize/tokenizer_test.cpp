@@ -184,6 +184,19 @@ TEST(SentencePieceSlow, LongTextsHaveThemToo) {
   });
 }
 
+// A small model with <s>, </s>; one that has no token for the beginning of a text, as T5's.
+TEST(SentencePiece, AModelThatCannotBeginATextEndsIt) {
+  const TempDir dir;
+  const auto seed = std::filesystem::path(testing::kSourceDir) / "fuzz/seeds/fuzz_sentencepiece/bpe";
+  const std::string model = slurp(seed).substr(12);  // behind a text and its length
+  spill(dir / "tokenizer.model", model);
+  EXPECT_EQ(read_tokenizer(dir.path())->beginning(), (testing::Ids{1}));
+  EXPECT_EQ(read_tokenizer(dir.path())->ending(), testing::Ids());
+  spill(dir / "tokenizer.model", model + "\x12\x07\xf2\x02\x04none");  // trainer_spec.bos_piece = "none"
+  EXPECT_EQ(read_tokenizer(dir.path())->beginning(), testing::Ids());
+  EXPECT_EQ(read_tokenizer(dir.path())->ending(), (testing::Ids{2}));
+}
+
 TEST(SentencePiece, WhatStandsAroundATextIsAsTheModelOrItsConfigSays) {
   WEFT_NEEDS_SHARED();
   using testing::Ids;

@@ -15,54 +15,33 @@ namespace {
 
 constexpr int kMostDots = 16;  // in a dotted key; section.key has one
 
-// Looks at what stands outside of strings and comments, for what the library takes for granted: it bounds the nesting
-// of values, but not that of dotted keys, whose tables it destroys recursively; and where it meets a letter that is not
-// ASCII, the compiler has been told that it cannot be there.
-class BareText {
+// The library bounds the nesting of values, but not that of dotted keys, whose tables it destroys recursively. Dots are
+// counted outside of strings and comments; where text is no TOML, the count may be of something else.
+class Dots {
  public:
-  BareText(const std::string& text, const std::string& source) : text_(text), source_(source) {}
+  Dots(const std::string& text, const std::string& source) : text_(text), source_(source) {}
 
   void check() {
     int dots = 0;
-    if (text_.starts_with("\xEF\xBB\xBF")) at_ = 3;  // a byte order mark
     while (at_ < text_.size()) {
       const char c = text_[at_];
-      if (c == '[' || c == '{') require_beginning("a bracket");
       if (c == '"' || c == '\'')
         skip_string(c);
       else if (c == '#')
         at_ = std::min(text_.find('\n', at_), text_.size());
       else
         ++at_;
-      follow(c);
       if (std::string_view("=,[]{}\n").find(c) != std::string_view::npos) dots = 0;
-      if (c == '.' && ++dots > kMostDots)
-        fail(fmt::format("a key of more than {} parts; a recipe has only section.key", kMostDots + 1));
-      if (static_cast<unsigned char>(c) >= 0x80)
-        fail("letters that are not ASCII stand in quotes, as in name = \"\u00e9\"");
+      if (c == '.' && ++dots > kMostDots) {
+        const auto line = 1 + std::count(text_.begin(), text_.begin() + std::ptrdiff_t(at_), '\n');
+        throw ConfigError(fmt::format("{}:{}: a key of more than {} parts; a recipe has only section.key", source_,
+                                      line, kMostDots + 1));
+      }
     }
   }
 
  private:
-  // One = for each key, and none for what stands in a list: behind another the library would look at text in quotes as
-  // at more of a word.
-  void follow(char c) {
-    if (c == '[' && (equals_ > 0 || !open_.empty())) open_ += c;  // no table's name
-    if (c == '{') open_ += c;
-    if ((c == ']' || c == '}') && !open_.empty()) open_.pop_back();
-    if (c == ',' || c == '\n' || c == '{') equals_ = 0;
-    if (c != '=') return;
-    if (++equals_ > 1 || (!open_.empty() && open_.back() == '['))
-      fail("a = behind a value; text stands in quotes as a whole, as in name = \"a=b\"");
-  }
-  // Within a word it begins nothing: the library would look at what follows as at more of the word.
-  void require_beginning(std::string_view what) const {
-    constexpr std::string_view kBefore = " \t\r\n=,.[]{}\xBF";  // the last of a byte order mark
-    if (at_ > 0 && kBefore.find(text_[at_ - 1]) == std::string_view::npos)
-      fail(fmt::format("{} within a word; text stands in quotes as a whole, as in name = \"it's\"", what));
-  }
   void skip_string(char quote) {
-    require_beginning("a quote");
     const std::string three(3, quote);
     const bool long_string = text_.compare(at_, 3, three) == 0;
     const std::string end = long_string ? three : three.substr(0, 1);
@@ -74,15 +53,9 @@ class BareText {
     at_ += end.size();
     while (long_string && at_ < text_.size() && text_[at_] == quote) ++at_;  // """a"""" ends with a quote of its own
   }
-  [[noreturn]] void fail(const std::string& why) const {
-    const auto line = 1 + std::count(text_.begin(), text_.begin() + std::ptrdiff_t(std::min(at_, text_.size())), '\n');
-    throw ConfigError(fmt::format("{}:{}: {}", source_, line, why));
-  }
 
   const std::string &text_, &source_;
   size_t at_ = 0;
-  std::string open_;  // brackets
-  int equals_ = 0;    // since the key began
 };
 
 bool in_range(const Allowed& a, double v) {
@@ -143,7 +116,7 @@ bool read(const Allowed& a, std::vector<T>& field, const toml::node& value) {
 void fail_toml(const char* condition) { throw std::logic_error(condition); }
 
 toml::table parse_toml(const std::string& text, const std::string& source) {
-  BareText(text, source).check();
+  Dots(text, source).check();
   try {
     return toml::parse(text, source);
   } catch (const toml::parse_error& e) {
