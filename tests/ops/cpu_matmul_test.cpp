@@ -6,12 +6,12 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "tolerance.h"
-#include "weft/base/rng.h"
 #include "weft/ops/cpu/matmul_converted.h"
 #include "weft/ops/cpu/rows.h"
 
@@ -37,21 +37,20 @@ double value_of(const Tensor& t, int64_t row, int64_t col) {
 // A matrix of pseudo-random values in [-1, 1), and of 7.5 in the gaps between its rows.
 class Matrix {
  public:
-  Matrix(DType type, int64_t rows, int64_t cols, int64_t gap, uint64_t seed)
+  Matrix(DType type, int64_t rows, int64_t cols, int64_t gap, uint32_t seed)
       : memory_(size_t((rows * (cols + gap) + 1) * size_of(type))), tensor_(memory_.data(), type, {rows, cols}) {
     tensor_.row_stride = cols + gap;
-    for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < cols + gap; ++j)
-        set(i * (cols + gap) + j,
-            j < cols ? float(random_bits(seed, uint64_t(i * cols + j)) >> 8) * 0x1p-23f - 1.0f : 7.5f);
+    std::minstd_rand draw(seed);
+    cpu::with_type_of(tensor_, [&]<class T>() {
+      for (int64_t i = 0; i < rows; ++i)
+        for (int64_t j = 0; j < cols + gap; ++j)
+          tensor_.as<T>()[i * (cols + gap) + j] = T(j < cols ? float(draw() >> 7) * 0x1p-23f - 1.0f : 7.5f);
+    });
   }
   const Tensor& tensor() const { return tensor_; }
   const std::vector<std::byte>& memory() const { return memory_; }
 
  private:
-  void set(int64_t at, float x) {
-    cpu::with_type_of(tensor_, [&]<class T>() { tensor_.as<T>()[at] = T(x); });
-  }
   std::vector<std::byte> memory_;
   Tensor tensor_;
 };

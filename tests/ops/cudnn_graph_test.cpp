@@ -109,7 +109,7 @@ CudnnDescriptor described(const Cudnn& library, int capability, int processors, 
 // The library looks for a driver even to advise on a GPU that is described. The toolkit has one that does nothing.
 bool has_driver() { return dlopen("libcuda.so.1", RTLD_NOW) != nullptr || dlopen(WEFT_CUDA_STUB, RTLD_NOW) != nullptr; }
 
-TEST(CudnnGraph, AnA100AndAnH100HaveWaysThatFit) {
+TEST(CudnnGraphSlow, AnA100AndAnH100HaveWaysThatFit) {
   WEFT_NEEDS_CUDNN();
   if (!has_driver()) GTEST_SKIP() << "there is neither an NVIDIA driver nor the toolkit's stand-in";
   std::vector<CudnnDescriptor> gpus;

@@ -72,14 +72,22 @@ class GraphInterpreter {
         each(dims(step.out), [&](const Index& i) { put(step.out, i, element(step, i)); });
     }
   }
+  std::vector<double> values_of(size_t tensor, const Index& of) const {  // row-major
+    std::vector<double> values;
+    each(of, [&](const Index& i) { values.push_back(get(tensor, i, of)); });
+    return values;
+  }
   void multiply(const gpu::GraphStep& step) {
     const size_t a = step.in[0], b = step.in[1];
     const Index of_a{dims(step.out)[0], dims(step.out)[1], dims(a)[2], dims(a)[3]};
     const Index of_b{of_a[0], of_a[1], dims(b)[2], dims(b)[3]};
+    const std::vector<double> all_a = values_of(a, of_a), all_b = values_of(b, of_b);
     each(dims(step.out), [&](const Index& i) {
+      const int64_t matrix = i[0] * of_a[1] + i[1];
+      const double* row = &all_a[size_t((matrix * of_a[2] + i[2]) * of_a[3])];
+      const double* column = &all_b[size_t(matrix * of_b[2] * of_b[3] + i[3])];
       double sum = 0;
-      for (int64_t k = 0; k < of_a[3]; ++k)
-        sum += get(a, {i[0], i[1], i[2], k}, of_a) * get(b, {i[0], i[1], k, i[3]}, of_b);
+      for (int64_t k = 0; k < of_a[3]; ++k) sum += row[k] * column[k * of_b[3]];
       put(step.out, i, sum);
     });
   }

@@ -12,7 +12,7 @@ namespace weft {
 #include <cstdint>
 #include <string>
 
-// The library tells the compiler that some letters cannot come where they do come: in text over several lines, behind \.
+// The library tells the compiler that no letter beyond ASCII comes behind a backslash in text over several lines.
 #include <toml++/impl/preprocessor.h>
 #undef TOML_UNREACHABLE
 #define TOML_UNREACHABLE return false
