@@ -37,8 +37,7 @@ TEST(MergeAll, IsTheDefinitionForShortAndLongPieces) {
       std::vector<int32_t> ids;
       for (size_t i = 0; i < length; ++i) ids.push_back(int32_t(random_bits(seed, 1000 + i) % symbols));
       const auto expected = merged_by_definition(table, ids);
-      MergeSpace space;
-      ids.resize(merge_all(table, ids, space));
+      ids.resize(merge_all(table, ids));
       ASSERT_EQ(ids, expected) << seed << " " << length;
     }
   }

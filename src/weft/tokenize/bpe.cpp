@@ -26,15 +26,15 @@ void Bpe::encode(std::string_view piece, std::vector<int32_t>& ids, EncodeSpace&
 }
 
 void Bpe::encode_word(std::string_view word, std::vector<int32_t>& ids, EncodeSpace& space) const {
-  space.caches.encode(word, ids, [&] { merge_word(word, ids, space); });
+  space.caches.encode(word, ids, [&] { merge_word(word, ids); });
 }
 
-void Bpe::merge_word(std::string_view word, std::vector<int32_t>& ids, EncodeSpace& space) const {
+void Bpe::merge_word(std::string_view word, std::vector<int32_t>& ids) const {
   if (const int32_t whole = spec_.whole_first ? spec_.vocabulary.find(word) : -1; whole >= 0)
     return ids.push_back(whole);
   const size_t begin = ids.size();
   add_symbols(word, ids);
-  ids.resize(begin + merge_all(spec_.merges, {ids.data() + begin, ids.size() - begin}, space.merges));
+  ids.resize(begin + merge_all(spec_.merges, {ids.data() + begin, ids.size() - begin}));
 }
 
 void Bpe::add_symbols(std::string_view word, std::vector<int32_t>& ids) const {

@@ -3,6 +3,7 @@
 #include <array>
 #include <optional>
 
+#include "weft/tokenize/merges.h"
 #include "weft/tokenize/model.h"
 
 namespace weft {
@@ -29,7 +30,7 @@ class Bpe final : public TokenModel {
 
  private:
   void encode_word(std::string_view word, std::vector<int32_t>& ids, EncodeSpace& space) const;
-  void merge_word(std::string_view word, std::vector<int32_t>& ids, EncodeSpace& space) const;
+  void merge_word(std::string_view word, std::vector<int32_t>& ids) const;
   void add_symbols(std::string_view word, std::vector<int32_t>& ids) const;
   void add_characters(std::string_view word, std::vector<int32_t>& ids) const;
   bool add_fallback(std::string_view symbol, std::vector<int32_t>& ids) const;

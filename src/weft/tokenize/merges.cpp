@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <optional>
 #include <set>
 
 #include "weft/base/error.h"
-#include "weft/tokenize/spares.h"
 
 namespace weft {
 namespace {
@@ -44,20 +44,16 @@ size_t merge_short(const MergeTable& table, std::span<int32_t> ids) {
 }
 
 constexpr uint32_t kEnd = UINT32_MAX;
-constexpr size_t kKept = 1 << 20;  // symbols for which memory stays
 
-// Symbols are a linked list over the ids; a merged pair leaves its right one dead (id -1). Places wait by the rank of
-// the pair that begins there, in ascending order as they come; those that no longer stand are recognised when their
-// turn comes: the pair has another rank by then. What a merge makes of the present rank or a lesser one goes first.
+// A symbol stays where its first id was. The places behind it that it has taken hold no ids: the second and the last of
+// all its places hold how many they are, negated, so that neighbours are found without memory of their own. Places wait
+// by the rank of the pair that begins there, in ascending order as they come; those that no longer stand are recognised
+// when their turn comes: the pair has another rank by then. What a merge makes of the present rank or a lesser one goes
+// first.
 class LongMerge {
  public:
-  LongMerge(const MergeTable& table, std::span<int32_t> ids, MergeSpace& space)
-      : table_(table), ids_(ids), symbols_(space.symbols) {
-    symbols_.clear();
-    symbols_.reserve(ids.size());
-    for (size_t i = 0; i < ids.size(); ++i)
-      symbols_.push_back({i == 0 ? kEnd : uint32_t(i - 1), i + 1 == ids.size() ? kEnd : uint32_t(i + 1)});
-    for (uint32_t i = 0; i < symbols_.size(); ++i) offer(i);
+  LongMerge(const MergeTable& table, std::span<int32_t> ids) : table_(table), ids_(ids) {
+    for (uint32_t i = 0; i < ids.size(); ++i) offer(i);
   }
 
   size_t run() {
@@ -73,15 +69,25 @@ class LongMerge {
       merge_first(kEnd);
     }
     size_t n = 0;
-    for (uint32_t at = 0; at != kEnd; at = symbols_[at].after) ids_[n++] = ids_[at];
-    give_up_above(kKept, symbols_);
+    for (uint32_t at = 0, next; at < ids_.size(); at = next) {
+      next = after(at);  // before its place is written to
+      ids_[n++] = ids_[at];
+    }
     return n;
   }
 
  private:
+  // Of the symbol at `at`; the end, where none is behind it.
+  uint32_t after(uint32_t at) const {
+    const bool is_one = at + 1 == ids_.size() || ids_[at + 1] >= 0;
+    return at + (is_one ? 1u : uint32_t(-ids_[at + 1]));
+  }
+  uint32_t before(uint32_t at) const { return at - (ids_[at - 1] >= 0 ? 1u : uint32_t(-ids_[at - 1])); }  // at > 0
+
   MergeTable::Merge merge_at(uint32_t at) const {
-    const auto& s = symbols_[at];
-    return ids_[at] < 0 || s.after == kEnd ? MergeTable::Merge{} : table_.find(ids_[at], ids_[s.after]);
+    if (ids_[at] < 0) return {};  // taken since
+    const uint32_t right = after(at);
+    return right == ids_.size() ? MergeTable::Merge{} : table_.find(ids_[at], ids_[right]);
   }
   void offer(uint32_t at) {
     const auto merge = merge_at(at);
@@ -102,18 +108,16 @@ class LongMerge {
   void merge(std::optional<uint32_t> rank, uint32_t at) {
     const auto merge = merge_at(at);
     if (merge.rank != rank) return;
-    auto& left = symbols_[at];
+    const uint32_t right = after(at), end = after(right);
     ids_[at] = merge.result;
-    ids_[left.after] = -1;
-    left.after = symbols_[left.after].after;
-    if (left.after != kEnd) symbols_[left.after].before = at;
-    if (left.before != kEnd) offer(left.before);
+    ids_[right] = -1;
+    ids_[at + 1] = ids_[end - 1] = -int32_t(end - at);
+    if (at > 0) offer(before(at));
     offer(at);
   }
 
   const MergeTable& table_;
-  std::span<int32_t> ids_;
-  std::vector<MergeSpace::Symbol>& symbols_;
+  const std::span<int32_t> ids_;
   std::map<uint32_t, std::deque<uint32_t>> waiting_;  // which take no more than what is in them
   std::set<std::pair<uint32_t, uint32_t>> first_;
   std::optional<uint32_t> rank_;  // the present one
@@ -144,9 +148,9 @@ void MergeTable::add(int32_t left, int32_t right, Merge merge) {
   if (left < kLow && right < kLow) low_[size_t(left * kLow + right)] = merge;
 }
 
-size_t merge_all(const MergeTable& table, std::span<int32_t> ids, MergeSpace& space) {
-  WEFT_CHECK(ids.size() < kEnd, "a piece of {} symbols", ids.size());
-  return ids.size() <= kShort ? merge_short(table, ids) : LongMerge(table, ids, space).run();
+size_t merge_all(const MergeTable& table, std::span<int32_t> ids) {
+  WEFT_CHECK(ids.size() < size_t(INT32_MAX), "a piece of {} symbols", ids.size());
+  return ids.size() <= kShort ? merge_short(table, ids) : LongMerge(table, ids).run();
 }
 
 }  // namespace weft

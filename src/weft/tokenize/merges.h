@@ -45,16 +45,8 @@ class MergeTable {
   size_t size_ = 0;
 };
 
-// Memory that merging a long piece takes, kept from one to the next.
-struct MergeSpace {
-  struct Symbol {
-    uint32_t before, after;  // neighbours that are left
-  };
-  std::vector<Symbol> symbols;
-};
-
-// Merges `ids` as far as it goes, always the pair of the least rank, of equal ones the leftmost; what remains is moved
-// to the front. Returns how many remain. Of n ids in n log n steps.
-size_t merge_all(const MergeTable& table, std::span<int32_t> ids, MergeSpace& space);
+// Merges `ids`, none of them negative, as far as it goes, always the pair of the least rank, of equal ones the leftmost;
+// what remains is moved to the front. Returns how many remain. Of n ids in n log n steps.
+size_t merge_all(const MergeTable& table, std::span<int32_t> ids);
 
 }  // namespace weft

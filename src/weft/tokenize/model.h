@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "weft/tokenize/best_path.h"
-#include "weft/tokenize/merges.h"
 #include "weft/tokenize/piece_cache.h"
 #include "weft/tokenize/vocabulary.h"
 
@@ -14,7 +13,6 @@ namespace weft {
 // What encoding needs besides the model: lent to one call at a time.
 struct EncodeSpace {
   PieceCaches caches;
-  MergeSpace merges;
   BestPathSpace<double> path;
 };
 

@@ -201,7 +201,7 @@ void SentencePieceEncoder::encode_pairs(std::string_view made, std::vector<int32
     if (end == word) return;
     const size_t begin = ids.size();
     const std::string_view piece = made.substr(word, end - word);
-    space.caches.encode(piece, ids, [&] { merge(piece, ids, space); });
+    space.caches.encode(piece, ids, [&] { merge(piece, ids); });
     if (!byte_fallback_ && begin > first && joins(ids[begin - 1], ids[begin]))
       ids.erase(ids.begin() + ptrdiff_t(begin));
     word = end;
@@ -225,7 +225,7 @@ void SentencePieceEncoder::encode_pairs(std::string_view made, std::vector<int32
   flush(made.size());
 }
 
-void SentencePieceEncoder::merge(std::string_view word, std::vector<int32_t>& ids, Space& space) const {
+void SentencePieceEncoder::merge(std::string_view word, std::vector<int32_t>& ids) const {
   constexpr size_t kLong = 1 << 20;  // bytes for which the vector shall not double
   const size_t begin = ids.size();
   if (word.size() > kLong) ids.reserve(begin + size_t(count_characters(word)));
@@ -235,7 +235,7 @@ void SentencePieceEncoder::merge(std::string_view word, std::vector<int32_t>& id
     if (symbol == ByteTrie::kNone) return add_unknown(word, ids, begin);  // it stands alone: nothing joins it
     ids.push_back(symbol);
   }
-  ids.resize(begin + merge_all(merges_, {ids.data() + begin, ids.size() - begin}, space.merges));
+  ids.resize(begin + merge_all(merges_, {ids.data() + begin, ids.size() - begin}));
   const auto is_plain = [&](int32_t id) { return id < num_pieces_; };
   if (outputs_.empty() && std::all_of(ids.begin() + ptrdiff_t(begin), ids.end(), is_plain)) return;
   const std::vector<int32_t> symbols(ids.begin() + ptrdiff_t(begin), ids.end());

@@ -28,7 +28,6 @@ class SentencePieceEncoder {
   // What encoding needs besides: lent to one call at a time.
   struct Space {
     PieceCaches caches;
-    MergeSpace merges;
     BestPathSpace<float> path;
   };
   // The text in which pieces are looked for.
@@ -43,7 +42,7 @@ class SentencePieceEncoder {
  private:
   void encode_likeliest(std::string_view made, std::vector<int32_t>& ids, Space& space) const;
   void encode_pairs(std::string_view made, std::vector<int32_t>& ids, Space& space) const;
-  void merge(std::string_view word, std::vector<int32_t>& ids, Space& space) const;
+  void merge(std::string_view word, std::vector<int32_t>& ids) const;
   void add_unknown(std::string_view characters, std::vector<int32_t>& ids, size_t begin) const;
   void read_likeliest(const SentencePieceSpec& spec);
   void read_pairs(const SentencePieceSpec& spec);
