@@ -21,7 +21,7 @@ using testing::TempDir;
 using testing::weft;
 
 // A tokenizer of words.
-constexpr const char* kWords = R"({"pre_tokenizer": {"type": "Whitespace"}, "model": {"type": "WordLevel",
+constexpr const char* kWordTokenizer = R"({"pre_tokenizer": {"type": "Whitespace"}, "model": {"type": "WordLevel",
   "vocab": {"[UNK]": 0, "row": 1, "of": 2, "a": 3, "file": 4}, "unk_token": "[UNK]"}})";
 
 std::string replaced(std::string text, const fs::path& dir) {
@@ -34,7 +34,7 @@ class Trained {
  public:
   explicit Trained(const std::vector<std::string>& settings = {}, const std::string& tokens = "") {
     fs::create_directories(dir_ / "model");
-    spill(dir_ / "words.json", kWords);
+    spill(dir_ / "words.json", kWordTokenizer);
     spill(dir_ / "model/config.json", testing::kOneLayer);
     for (int i = 0; i < 60; ++i) {
       rows_.push_back("{\"text\": \"row " + std::to_string(i / 10 == 3 ? 30 : i) + " of a file" +
@@ -265,7 +265,7 @@ TEST(Why, NoTextByATokenizerThatHasChanged) {
   const Trained t({}, "tokenizer = \"DIR/words.json\"\n");
   const auto documents = nlohmann::json::parse(t.why(1, 0).out)["documents"];
   EXPECT_NE(documents.dump().find("of a file"), std::string::npos);
-  std::string words = kWords;
+  std::string words = kWordTokenizer;
   std::swap(words[words.find("1,")], words[words.find("4}")]);
   spill(t / "words.json", words);
   // The run has it, and the model's own folder is not needed.

@@ -51,16 +51,16 @@ DataSpec spec_of(const std::vector<std::string>& paths, PackingKind packing, boo
   return spec;
 }
 
-struct Sample {
+struct PackedSample {
   std::vector<int32_t> ids, targets, positions;
   std::vector<uint8_t> counted;
-  bool operator==(const Sample&) const = default;
+  bool operator==(const PackedSample&) const = default;
 };
 template <class Source>
-Sample read(const Source& source, int64_t k, int64_t seq_length) {
+PackedSample read(const Source& source, int64_t k, int64_t seq_length) {
   const size_t n = size_t(seq_length);
-  Sample s{std::vector<int32_t>(n, -1), std::vector<int32_t>(n, -1), std::vector<int32_t>(n, -1),
-           std::vector<uint8_t>(n, 7)};
+  PackedSample s{std::vector<int32_t>(n, -1), std::vector<int32_t>(n, -1), std::vector<int32_t>(n, -1),
+                 std::vector<uint8_t>(n, 7)};
   source.read(k, {s.ids, s.targets, s.counted, s.positions});
   return s;
 }
@@ -137,8 +137,8 @@ TEST(Packing, DocumentsKeptApartBeginAtPositionZero) {
   const Packed p({5, 0, 4, 3}, 4, PackingKind::concatenate_and_split);
   const DataStream stream(spec_of(p.paths(), PackingKind::concatenate_and_split, true, 4));
   ASSERT_EQ(stream.samples_per_epoch(), 2);
-  EXPECT_EQ(read(stream, 0, 4), (Sample{{1, 2, 3, 4}, {2, 3, 4, 5}, {0, 1, 2, 3}, {1, 1, 1, 1}}));
-  EXPECT_EQ(read(stream, 1, 4), (Sample{{5, 6, 7, 8}, {6, 7, 8, 9}, {0, 0, 1, 2}, {0, 1, 1, 1}}));
+  EXPECT_EQ(read(stream, 0, 4), (PackedSample{{1, 2, 3, 4}, {2, 3, 4, 5}, {0, 1, 2, 3}, {1, 1, 1, 1}}));
+  EXPECT_EQ(read(stream, 1, 4), (PackedSample{{5, 6, 7, 8}, {6, 7, 8, 9}, {0, 0, 1, 2}, {0, 1, 1, 1}}));
   EXPECT_EQ(stream.counted_targets(1), 3);
 }
 
@@ -146,7 +146,7 @@ TEST(Packing, WhatStaysEmptyCountsForNothing) {
   const Packed p({3, 2}, 8);
   for (const bool apart : {false, true}) {
     const DataStream stream(spec_of(p.paths(), PackingKind::first_fit, apart, 8));
-    const Sample s = read(stream, 0, 8);
+    const PackedSample s = read(stream, 0, 8);
     EXPECT_EQ(s.ids, (std::vector<int32_t>{1, 2, 3, 4, 5, 0, 0, 0}));
     EXPECT_EQ(s.counted, (std::vector<uint8_t>{1, 1, 0, 1, 0, 0, 0, 0}));
     EXPECT_EQ(s.positions,
@@ -176,7 +176,7 @@ TEST(Packing, EveryTokenButTheFirstOfADocumentIsATargetOnce) {
     const EvalWindows windows(spec_of(p.paths(), kind, true, 8));
     std::vector<int32_t> targets;
     for (int64_t w = 0; w < windows.num_windows(); ++w) {
-      const Sample s = read(windows, w, 8);
+      const PackedSample s = read(windows, w, 8);
       for (size_t j = 0; j < 8; ++j)
         if (s.counted[j]) targets.push_back(s.targets[j]);
     }
@@ -193,7 +193,7 @@ TEST(Packing, SeekingEqualsWalkingForEveryPacking) {
       DataSpec spec = spec_of(p.paths(), kind, apart, 16);
       spec.shuffle = true, spec.seed = 3, spec.valid_fraction = 0.1;
       const DataStream one(spec), other(spec);
-      std::vector<Sample> walked;
+      std::vector<PackedSample> walked;
       const int64_t n = 2 * one.samples_per_epoch() + 3;
       for (int64_t k = 0; k < n; ++k) walked.push_back(read(one, k, 16));
       for (const int64_t dp : {2, 3, 8})
@@ -275,7 +275,7 @@ TEST(Packing, ConcatenatesAndSplitsAsCs336Does) {
       nlohmann::json::parse(testing::slurp(folder / "chat_templates/cs336_tokenized_sft_sample.json"));
   ASSERT_EQ(stream.samples_per_epoch(), int64_t(expected.size()));
   for (size_t k = 0; k < expected.size(); ++k) {
-    const Sample s = read(stream, int64_t(k), 32);
+    const PackedSample s = read(stream, int64_t(k), 32);
     EXPECT_EQ(s.ids, expected[k]["input_ids"].get<std::vector<int32_t>>()) << k;
     EXPECT_EQ(s.targets, expected[k]["labels"].get<std::vector<int32_t>>()) << k;
   }

@@ -10,7 +10,7 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kWidth = 30;
+constexpr int64_t kColumns = 30;
 
 double number_of(const ParamSpec& p, int64_t row, int64_t col) {
   return double(p.name[0]) * 1e6 + double(row * p.shape[1] + col);
@@ -31,10 +31,10 @@ class Numbered {
             mesh) {
     const std::vector<Part> qkv{
         {.size = 24, .grain = 4}, {.size = 8, .everywhere = true}, {.size = 8, .everywhere = true}};
-    add({.name = "a", .shape = {40, kWidth}, .place = weights(Spmd::Shard0), .parts = qkv, .linear = true});
-    add({.name = "b", .shape = {kWidth, 28}, .place = weights(Spmd::Shard1), .parts = {{28, 4}}, .linear = true});
-    add({.name = "c", .shape = {7, kWidth}, .place = weights(Spmd::Invariant), .linear = true});
-    add({.name = "d", .shape = {11, kWidth}, .place = weights(Spmd::Shard0)});
+    add({.name = "a", .shape = {40, kColumns}, .place = weights(Spmd::Shard0), .parts = qkv, .linear = true});
+    add({.name = "b", .shape = {kColumns, 28}, .place = weights(Spmd::Shard1), .parts = {{28, 4}}, .linear = true});
+    add({.name = "c", .shape = {7, kColumns}, .place = weights(Spmd::Invariant), .linear = true});
+    add({.name = "d", .shape = {11, kColumns}, .place = weights(Spmd::Shard0)});
     const int unit = store_.close_unit("block", 0);
     store_.allocate({params_, grads_, states_, params_}, [](const ParamSpec&) { return 0; });
     store_.open_grads(backend_, unit, 0);

@@ -43,7 +43,7 @@ std::string match_error(const ModelSpec& model, const TempDir& dir) {
   } catch (const FileError& e) { return e.what(); }
 }
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 HfTensor named(const std::vector<HfTensor>& tensors, const std::string& name) {
   for (const HfTensor& t : tensors)
@@ -128,9 +128,9 @@ TEST(MatchHfTensors, NamesAllThatIsWrong) {
   tensors.push_back({"model.layers.2.mlp.up_proj.weight", {6, 8}, false, "", 0, 6});
   write_model(dir, tensors);
   const std::string message = match_error(small(Family::llama), dir);
-  EXPECT_TRUE(contains(message, "missing (1):\n  model.layers.0.input_layernorm.weight [8]")) << message;
-  EXPECT_TRUE(contains(message, "model.embed_tokens.weight [8, 10] instead of [10, 8]")) << message;
-  EXPECT_TRUE(contains(message, "unexpected (1):\n  \"model.layers.2.mlp.up_proj.weight\" [6, 8]")) << message;
+  EXPECT_TRUE(holds(message, "missing (1):\n  model.layers.0.input_layernorm.weight [8]")) << message;
+  EXPECT_TRUE(holds(message, "model.embed_tokens.weight [8, 10] instead of [10, 8]")) << message;
+  EXPECT_TRUE(holds(message, "unexpected (1):\n  \"model.layers.2.mlp.up_proj.weight\" [6, 8]")) << message;
 }
 
 TEST(MatchHfTensors, PassesOverATiedHeadOnlyIfItEqualsTheEmbedding) {
@@ -141,7 +141,7 @@ TEST(MatchHfTensors, PassesOverATiedHeadOnlyIfItEqualsTheEmbedding) {
     TempDir dir;
     tensors.insert(tensors.begin() + 1, {"lm_head.weight", {10, 8}, false, "", 0, 10});
     write_model(dir, tensors);  // ones, but the embedding is zeros
-    EXPECT_TRUE(contains(match_error(model, dir), "lm_head.weight, which differs from the embedding"));
+    EXPECT_TRUE(holds(match_error(model, dir), "lm_head.weight, which differs from the embedding"));
   }
   TempDir dir;
   std::vector<TensorToWrite> files;
@@ -152,7 +152,7 @@ TEST(MatchHfTensors, PassesOverATiedHeadOnlyIfItEqualsTheEmbedding) {
   const SafetensorsFolder folder = SafetensorsFolder::open(dir.path());
   const HfMatch match = match_hf_tensors(model, folder);
   ASSERT_EQ(match.notes.size(), 1u);
-  EXPECT_TRUE(contains(match.notes[0], "lm_head.weight is passed over"));
+  EXPECT_TRUE(holds(match.notes[0], "lm_head.weight is passed over"));
 }
 
 TEST(MatchHfTensors, SaysWhatToDoWhereTheHeadIsMissing) {
@@ -160,7 +160,7 @@ TEST(MatchHfTensors, SaysWhatToDoWhereTheHeadIsMissing) {
   auto tensors = hf_tensors(small(Family::llama));
   tensors.pop_back();
   write_model(dir, tensors);
-  EXPECT_TRUE(contains(match_error(small(Family::llama), dir), "set tie_word_embeddings to true"));
+  EXPECT_TRUE(holds(match_error(small(Family::llama), dir), "set tie_word_embeddings to true"));
 }
 
 TEST(MatchHfTensors, RefusesQuantizedWeights) {
@@ -170,7 +170,7 @@ TEST(MatchHfTensors, RefusesQuantizedWeights) {
     files.push_back({t.name, FileDType::f8_e4m3, t.shape,
                      [n = size_t(t.rows * t.cols())](const ByteSink& sink) { sink(std::vector<std::byte>(n)); }});
   write_safetensors_folder(dir.path(), files);
-  EXPECT_TRUE(contains(match_error(small(Family::llama), dir), "model.norm.weight holds F8_E4M3; weft reads F64"));
+  EXPECT_TRUE(holds(match_error(small(Family::llama), dir), "model.norm.weight holds F8_E4M3; weft reads F64"));
 }
 
 TEST(MatchHfTensors, RealAndGoldenModelsMatchTheirConfigs) {

@@ -10,7 +10,7 @@
 namespace weft {
 namespace {
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInfinityF32 = std::numeric_limits<float>::infinity();
 
 using Values = std::vector<float>;
 Tensor row(Values& x) { return {x.data(), DType::f32, {1, int64_t(x.size())}}; }
@@ -109,7 +109,7 @@ TEST(CpuExtremes, CrossEntropyOfFarLogitsIsTheirDifference) {
 }
 
 TEST(CpuExtremes, CrossEntropyOfMaskedClassesCountsTheOthers) {
-  Values logits(100, -kInfinity);
+  Values logits(100, -kInfinityF32);
   logits[5] = logits[80] = 2;
   const Loss loss = cross_entropy(logits, 5);
   EXPECT_NEAR(loss.nll, std::log(2.0), 1e-6);
@@ -160,7 +160,7 @@ TEST(CpuExtremes, DropoutDropsAsManyAsItShould) {
 }
 
 TEST(CpuExtremes, BFloat16RoundsToNearestEvenAndKeepsNan) {
-  Values x = repeated({1.0f, 1.00390625f, 1.01171875f, -1.00390626f, 3.4e38f, 1e-40f, kInfinity, kNan, -0.0f});
+  Values x = repeated({1.0f, 1.00390625f, 1.01171875f, -1.00390626f, 3.4e38f, 1e-40f, kInfinityF32, kNan, -0.0f});
   std::vector<bf16> y(x.size());
   run(Copy{.from = row(x), .to = {y.data(), DType::bf16, {1, int64_t(y.size())}}});
   for (size_t i = 0; i < x.size(); ++i) EXPECT_EQ(y[i].bits, bf16(x[i]).bits) << x[i];

@@ -56,8 +56,8 @@ class Matrix {
 };
 
 // The operands of a case. A Matmul refers to them.
-struct Operands {
-  explicit Operands(const Case& c)
+struct MatmulOperands {
+  explicit MatmulOperands(const Case& c)
       : a(c.in, c.trans_a ? c.k : c.m, c.trans_a ? c.m : c.k, c.gap, 1),
         b(c.in, c.trans_b ? c.n : c.k, c.trans_b ? c.k : c.n, c.gap, 2),
         out(c.out, c.m, c.n, c.gap, 3),
@@ -66,7 +66,7 @@ struct Operands {
     op.accumulate = c.accumulate;
     if (c.bias) op.bias = Tensor(bias.tensor().data, c.in, {c.n});
   }
-  Operands(const Operands&) = delete;
+  MatmulOperands(const MatmulOperands&) = delete;
   Matrix a, b, out, bias;
   Matmul op;
 };
@@ -81,7 +81,7 @@ void run(AnyMatmul& matmul, const Matmul& op) {
 }
 
 std::vector<std::byte> bits_of(const Case& c, int threads, Numerics numerics) {
-  Operands x(c);
+  MatmulOperands x(c);
   CpuMatmul matmul(threads, numerics);
   run(matmul, x.op);
   return x.out.memory();
@@ -99,8 +99,8 @@ std::vector<double> values_of(const Tensor& t, bool transposed) {
 template <class AnyMatmul>
 void expect_equals_double_loop(const Case& c, AnyMatmul& matmul) {
   SCOPED_TRACE(c.name());
-  Operands x(c);
-  const Operands before(c);
+  MatmulOperands x(c);
+  const MatmulOperands before(c);
   run(matmul, x.op);
   const std::vector<double> a = values_of(x.op.a, c.trans_a), b = values_of(x.op.b, c.trans_b);
   const double f32_rounding = 0x1p-24, last = testing::unit_roundoff(c.out);
@@ -252,7 +252,7 @@ TEST(CpuMatmul, InvariantBitsDoNotDependOnThreads) {
 TEST(CpuMatmul, InvariantBitsDoNotDependOnStrides) {
   for (Case c : cases_of(DType::f32, DType::f32, {Start::accumulate})) {  // oneDNN does not promise it for bf16
     SCOPED_TRACE(c.name());
-    Operands dense((c.gap = 0, c)), apart((c.gap = 19, c));
+    MatmulOperands dense((c.gap = 0, c)), apart((c.gap = 19, c));
     CpuMatmul matmul(2, Numerics::invariant);
     run(matmul, dense.op);
     run(matmul, apart.op);
@@ -264,7 +264,7 @@ TEST(CpuMatmul, InvariantBitsDoNotDependOnStrides) {
 
 // A micro-batch cut differently gives the same rows.
 TEST(CpuMatmul, InvariantBitsOfARowDoNotDependOnTheOtherRows) {
-  Operands x({.m = 131, .n = 67, .k = 900, .trans_b = true});
+  MatmulOperands x({.m = 131, .n = 67, .k = 900, .trans_b = true});
   CpuMatmul matmul(2, Numerics::invariant);
   run(matmul, x.op);
   const std::vector<std::byte> whole = x.out.memory();

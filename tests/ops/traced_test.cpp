@@ -71,7 +71,7 @@ TEST(Traced, KeepsTheLastEventsInMemoryOfItsOwn) {
 
 // A device of which the host knows nothing before it waits: a product takes it 7 ns, all else 2, and 1 lies between
 // two.
-class Device final : public UniformBackend<Device> {
+class TracedDevice final : public UniformBackend<TracedDevice> {
  public:
   template <class Op>
   void apply(const Op&) {
@@ -103,7 +103,7 @@ class Device final : public UniformBackend<Device> {
 
 TEST(Traced, ALateDeviceTellsItsOwnTimesAndIsNotWaitedFor) {
   Given g;
-  Device device;
+  TracedDevice device;
   Traced traced(device, g.time.clock());
   {
     Region region(traced, "blocks.0");
@@ -132,7 +132,7 @@ TEST(Traced, ALateDeviceTellsItsOwnTimesAndIsNotWaitedFor) {
 
 TEST(Traced, KeepsTheLastEventsOfALateDeviceToo) {
   Given g;
-  Device device;
+  TracedDevice device;
   Traced traced(device, g.time.clock(), 3);
   for (int i = 0; i < 8; ++i) traced.run(g.add);
   EXPECT_EQ(device.num_waits, 2);  // no event gives way before its times are known

@@ -227,7 +227,7 @@ TEST(Pipeline, AuditFindsEveryChange) {
   EXPECT_THROW(audit_dataset(c.dir / "out"), FileError);
 }
 
-std::string refusal(const std::string& toml) {
+std::string refusal_of(const std::string& toml) {
   try {
     config_of(toml);
   } catch (const ConfigError& e) { return e.what(); }
@@ -236,51 +236,52 @@ std::string refusal(const std::string& toml) {
 
 TEST(Pipeline, ErrorsNameKeyValuePlaceAndTheNearestKey) {
   const std::string good = "[run]\ndir = \"d\"\n[[source]]\nname = \"a\"\nfiles = [\"f\"]\n";
-  EXPECT_EQ(refusal(good), "");
-  EXPECT_EQ(refusal(good + "[dedup]\njacard = 0.5\n"),
+  EXPECT_EQ(refusal_of(good), "");
+  EXPECT_EQ(refusal_of(good + "[dedup]\njacard = 0.5\n"),
             "test.toml:7:1: dedup.jacard is no key of a pipeline; did you mean dedup.jaccard?");
-  EXPECT_EQ(refusal(good + "[dedup]\njaccard = 2\n"),
+  EXPECT_EQ(refusal_of(good + "[dedup]\njaccard = 2\n"),
             "test.toml:7:11: dedup.jaccard = 2: expected a number from 0 to 1");
-  EXPECT_EQ(refusal(good + "[dedupe]\n"), "test.toml:6:1: [dedupe] is no section of a pipeline; did you mean [dedup]?");
-  EXPECT_NE(refusal(good + "[bad_words]\n").find("bad_words.file is missing"), std::string::npos);
-  EXPECT_NE(refusal(good + good.substr(15)).find("different for each source"), std::string::npos);
-  EXPECT_NE(refusal("[run]\n").find("2 problems"), std::string::npos);
+  EXPECT_EQ(refusal_of(good + "[dedupe]\n"),
+            "test.toml:6:1: [dedupe] is no section of a pipeline; did you mean [dedup]?");
+  EXPECT_NE(refusal_of(good + "[bad_words]\n").find("bad_words.file is missing"), std::string::npos);
+  EXPECT_NE(refusal_of(good + good.substr(15)).find("different for each source"), std::string::npos);
+  EXPECT_NE(refusal_of("[run]\n").find("2 problems"), std::string::npos);
 }
 
 TEST(Pipeline, ValuesThatDropEverythingAreRefused) {
   const std::string good = "[run]\ndir = \"d\"\n[[source]]\nname = \"a\"\nfiles = [\"f\"]\n";
-  EXPECT_EQ(refusal(good + "[language]\nkeep = [\"english\"]\n"),
+  EXPECT_EQ(refusal_of(good + "[language]\nkeep = [\"english\"]\n"),
             "test.toml: language.keep: \"english\" is no code of a language; did you mean \"en\"?");
   const std::pair<const char*, const char*> others[] = {
       {"he", "iw"},      {"nb", "no"},       {"nob_Latn", "no"},   {"fil", "tl"},           {"jv", "jw"},
       {"zh-Hans", "zh"}, {"zh-CN", "zh"},    {"zh_TW", "zh-Hant"}, {"zho_Hant", "zh-Hant"}, {"en-US", "en"},
       {"EN", "en"},      {"deu_Latn", "de"}, {"Hebrew", "iw"}};
   for (const auto& [code, known] : others) {
-    EXPECT_SAYS(refusal(fmt::format("{}[language]\nkeep = [\"{}\"]\n", good, code)),
+    EXPECT_SAYS(refusal_of(fmt::format("{}[language]\nkeep = [\"{}\"]\n", good, code)),
                 fmt::format("did you mean \"{}\"?", known));
-    EXPECT_EQ(refusal(fmt::format("{}[language]\nkeep = [\"{}\"]\n", good, known)), "");
+    EXPECT_EQ(refusal_of(fmt::format("{}[language]\nkeep = [\"{}\"]\n", good, known)), "");
   }
   for (const char* none : {"un", "xx", "xxx", "xx-Latn", "zze", "qq"})
-    EXPECT_SAYS(refusal(fmt::format("{}[language]\nkeep = [\"{}\"]\n", good, none)),
+    EXPECT_SAYS(refusal_of(fmt::format("{}[language]\nkeep = [\"{}\"]\n", good, none)),
                 "is no code of a language, as \"en\" or \"zh-Hant\"; docs/formats/pipeline.md has them");
-  EXPECT_EQ(refusal(good + "[language]\nkeep = [\"en\", \"zh\", \"zh-Hant\"]\n"), "");
-  EXPECT_EQ(refusal(good + "[language]\nkeep = []\n").find("test.toml: language.keep is empty"), 0u);
-  EXPECT_EQ(refusal(good + "[length]\nmin_words = 9\nmax_words = 8\n"),
+  EXPECT_EQ(refusal_of(good + "[language]\nkeep = [\"en\", \"zh\", \"zh-Hant\"]\n"), "");
+  EXPECT_EQ(refusal_of(good + "[language]\nkeep = []\n").find("test.toml: language.keep is empty"), 0u);
+  EXPECT_EQ(refusal_of(good + "[length]\nmin_words = 9\nmax_words = 8\n"),
             "test.toml: length.min_words = 9 is more than length.max_words = 8: every document would go");
-  EXPECT_NE(refusal(good + "[length]\nmin_characters = 9\nmax_characters = 8\n"), "");
-  EXPECT_EQ(refusal(good + "[length]\nmin_characters = 9\n"), "");
-  EXPECT_NE(refusal(good + "[gopher_quality]\nmax_words = 10\n"), "");
-  EXPECT_NE(refusal(good + "[gopher_quality]\nmin_mean_word = 11\n"), "");
-  EXPECT_NE(refusal(good + "[perplexity]\nmodel = \"m\"\nmin = 3\nmax = 2\n"), "");
+  EXPECT_NE(refusal_of(good + "[length]\nmin_characters = 9\nmax_characters = 8\n"), "");
+  EXPECT_EQ(refusal_of(good + "[length]\nmin_characters = 9\n"), "");
+  EXPECT_NE(refusal_of(good + "[gopher_quality]\nmax_words = 10\n"), "");
+  EXPECT_NE(refusal_of(good + "[gopher_quality]\nmin_mean_word = 11\n"), "");
+  EXPECT_NE(refusal_of(good + "[perplexity]\nmodel = \"m\"\nmin = 3\nmax = 2\n"), "");
 }
 
 TEST(Pipeline, KeysWithoutEffectAreRefused) {
   const std::string good = "[run]\ndir = \"d\"\n[[source]]\nname = \"a\"\nfiles = [\"f\"]\n";
-  EXPECT_EQ(refusal(good + "[length]\n").find("test.toml: [length] has no effect"), 0u);
-  EXPECT_EQ(refusal(good + "[perplexity]\nmodel = \"m\"\n").find("test.toml: [perplexity] has no effect"), 0u);
-  EXPECT_EQ(refusal(good + "[dedup]\nnear = false\njaccard = 0.5\n"),
+  EXPECT_EQ(refusal_of(good + "[length]\n").find("test.toml: [length] has no effect"), 0u);
+  EXPECT_EQ(refusal_of(good + "[perplexity]\nmodel = \"m\"\n").find("test.toml: [perplexity] has no effect"), 0u);
+  EXPECT_EQ(refusal_of(good + "[dedup]\nnear = false\njaccard = 0.5\n"),
             "test.toml: dedup.jaccard has no effect with dedup.near = false; leave it out");
-  EXPECT_EQ(refusal(good + "[dedup]\nnear = false\n"), "");
+  EXPECT_EQ(refusal_of(good + "[dedup]\nnear = false\n"), "");
   const TempDir dir;
   spill(dir / "a.txt", "text");
   spill(dir / "a.jsonl", "{\"text\": \"text\", \"t\": \"text\", \"u\": \"http://x\", \"m\": 1}\n");

@@ -242,7 +242,7 @@ Value listed(Budget& budget, const Value& v, const Given&) {
   return make_list(std::move(items));
 }
 
-constexpr Filter kFilters[] = {
+constexpr Filter kListFilters[] = {
     {"batch", "linecount fill_with", batched},
     {"dictsort", "case_sensitive by reverse", sorted_pairs},
     {"first", "", first},
@@ -266,6 +266,6 @@ constexpr Filter kFilters[] = {
 
 }  // namespace
 
-std::span<const Filter> list_filters() { return kFilters; }
+std::span<const Filter> list_filters() { return kListFilters; }
 
 }  // namespace weft::chat

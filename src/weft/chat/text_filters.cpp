@@ -146,7 +146,7 @@ Value formatted(Budget& budget, const Value& v, const Given& g) {
   return percent_format(budget, v, names);
 }
 
-constexpr Filter kFilters[] = {
+constexpr Filter kTextFilters[] = {
     {"capitalize", "", cased<capitalize>},
     {"center", "width", centered},
     {"e", "", escaped},
@@ -170,6 +170,6 @@ constexpr Filter kFilters[] = {
 
 }  // namespace
 
-std::span<const Filter> text_filters() { return kFilters; }
+std::span<const Filter> text_filters() { return kTextFilters; }
 
 }  // namespace weft::chat

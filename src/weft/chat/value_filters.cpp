@@ -97,7 +97,7 @@ Value or_default(Budget&, const Value& v, const Given& g) {
 
 Value attribute(Budget& budget, const Value& v, const Given& g) { return member_of(budget, v, g.string(0)); }
 
-constexpr Filter kFilters[] = {
+constexpr Filter kValueFilters[] = {
     {"abs", "", absolute},
     {"attr", "name", attribute},
     {"count", "", length},
@@ -122,7 +122,7 @@ Value with_safety(std::string_view name, const Value& before, Value after) {
 
 }  // namespace
 
-std::span<const Filter> value_filters() { return kFilters; }
+std::span<const Filter> value_filters() { return kValueFilters; }
 
 Value apply_filter(Budget& budget, const std::string& name, const Value& value, const Arguments& arguments) {
   budget.step();

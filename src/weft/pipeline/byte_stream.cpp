@@ -16,7 +16,7 @@ namespace weft {
 namespace {
 
 constexpr size_t kPiece = 1 << 18;
-constexpr size_t kMagic = 10;  // bytes that tell what a member is
+constexpr size_t kMagicBytes = 10;  // bytes that tell what a member is
 
 class FileBytes final : public ByteStream {
  public:
@@ -124,7 +124,7 @@ class Decompressed final : public ByteStream {
  private:
   void begin() {
     began_ = true;
-    while (buffer_.size() < kMagic && !ended_) refill();
+    while (buffer_.size() < kMagicBytes && !ended_) refill();
     const Compression kind = compression_of(without_skippable_frames(buffer_));
     if (kind != Compression::kNone) codec_ = make_codec(kind, source_);
   }
@@ -148,7 +148,7 @@ class Decompressed final : public ByteStream {
   // Compressed files may be several, one after the other; zeros behind them are padding.
   void next_member() {
     codec_->begin_again();
-    while (left().size() < kMagic && !ended_) refill();
+    while (left().size() < kMagicBytes && !ended_) refill();
     if (left().empty() || compression_of(left()) != Compression::kNone) return;
     garbage_ = !std::all_of(left().begin(), left().end(), [](char c) { return c == 0; });
     at_ = buffer_.size();
@@ -194,7 +194,7 @@ Compression compression_of(std::string_view b) {
 }
 
 Compression compression_of_file(const std::filesystem::path& file) {
-  std::string beginning(kMagic, '\0');
+  std::string beginning(kMagicBytes, '\0');
   beginning.resize(FileBytes(file, nullptr).read(beginning));
   return compression_of(beginning);
 }

@@ -77,8 +77,6 @@ constexpr Charset kCharsets[] = {
     {"x-user-defined", "", CharsetKind::kUserDefined, "x-user-defined"},
 };
 
-constexpr std::string_view kSpaces = " \t\n\f\r";
-
 bool has_label(std::string_view labels, std::string_view label) {
   for (size_t at = 0; at < labels.size();) {
     const size_t end = std::min(labels.find(' ', at), labels.size());
@@ -94,9 +92,9 @@ std::span<const Charset> all_charsets() { return kCharsets; }
 
 const Charset* charset_named(std::string_view label) {
   constexpr size_t kLongest = 40;
-  const size_t from = label.find_first_not_of(kSpaces);
+  const size_t from = label.find_first_not_of(kHtmlSpaces);
   if (from == std::string_view::npos) return nullptr;
-  label = label.substr(from, label.find_last_not_of(kSpaces) - from + 1);
+  label = label.substr(from, label.find_last_not_of(kHtmlSpaces) - from + 1);
   if (label.size() > kLongest) return nullptr;
   const std::string lower = lower_ascii(label);
   for (const Charset& one : kCharsets)

@@ -15,6 +15,8 @@ struct Charset {
   const char* labels;  // in lower case, with a space between them
 };
 
+inline constexpr std::string_view kHtmlSpaces = " \t\n\f\r";
+
 std::span<const Charset> all_charsets();
 // nullptr: the label is not known. White space around it and its case do not count.
 const Charset* charset_named(std::string_view label);

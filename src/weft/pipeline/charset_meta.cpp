@@ -12,9 +12,8 @@ namespace weft {
 namespace {
 
 constexpr size_t kPrescan = 1 << 16;  // the standard looks at 1024 bytes, and browsers at what they parse later, too
-constexpr std::string_view kSpaces = " \t\n\f\r";
 
-bool is_space(char c) { return kSpaces.find(c) != std::string_view::npos; }
+bool is_space(char c) { return kHtmlSpaces.find(c) != std::string_view::npos; }
 bool is_letter(char c) { return lower_ascii(c) >= 'a' && lower_ascii(c) <= 'z'; }
 
 class Prescan {
@@ -117,10 +116,10 @@ const Charset* charset_of_declaration(std::string_view text, bool& unknown) {
 std::string charset_label_in(std::string_view content) {
   const std::string lower = lower_ascii(content);
   for (size_t at = 0; (at = lower.find("charset", at)) != std::string::npos;) {
-    at = lower.find_first_not_of(kSpaces, at + 7);
+    at = lower.find_first_not_of(kHtmlSpaces, at + 7);
     if (at == std::string::npos) return "";
     if (lower[at] != '=') continue;
-    at = lower.find_first_not_of(kSpaces, at + 1);
+    at = lower.find_first_not_of(kHtmlSpaces, at + 1);
     if (at == std::string::npos) return "";
     const char quote = lower[at];
     if (quote != '"' && quote != '\'') return lower.substr(at, lower.find_first_of("; \t\n\f\r", at) - at);

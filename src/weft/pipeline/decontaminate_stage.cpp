@@ -15,7 +15,7 @@
 namespace weft {
 namespace {
 
-constexpr int kVersion = 3;  // 2: short texts are looked for as well; 3: words of scripts without spaces
+constexpr int kDecontaminateVersion = 3;  // 2: short texts are looked for as well; 3: words of scripts without spaces
 
 // The sequences of words of evaluation files; of texts that are shorter than one, all their words, unless these are so
 // few ("yes", "B") that any document has them.
@@ -125,7 +125,7 @@ StageIdentity decontaminate_identity(const PipelineConfig& config, const StageRe
   parameters["texts"] = Contamination(config.decontaminate).texts();
   for (const std::string& file : expand_names(config.decontaminate.files))
     parameters["hashes"].push_back({{"file", file}, {"hash", hash_of_file(file)}});
-  return {.name = "decontaminate", .version = kVersion, .parameters = parameters, .inputs = before.hash};
+  return {.name = "decontaminate", .version = kDecontaminateVersion, .parameters = parameters, .inputs = before.hash};
 }
 
 StageResult run_decontaminate_stage(const PipelineConfig& config, const StageResult& before,

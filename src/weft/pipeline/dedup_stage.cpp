@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 // 2: URLs of the same page are equal; 3: words of scripts without spaces; 4: the reasons of duplicates are of the way
 // to them; 5: what is no URL is not compared as one
-constexpr int kVersion = 5;
+constexpr int kDedupVersion = 5;
 
 // What a key is of: its highest bits, so that keys of a kind come together, lines last.
 enum class KeyKind : uint64_t { kText, kUrl, kBand, kLine };
@@ -276,7 +276,8 @@ void find_duplicates(const DedupConfig& config, const StageFolder& folder, const
 }  // namespace
 
 StageIdentity dedup_identity(const PipelineConfig& config, const StageResult& before) {
-  return {.name = "dedup", .version = kVersion, .parameters = parameters_of(config, {"dedup"}), .inputs = before.hash};
+  return {
+      .name = "dedup", .version = kDedupVersion, .parameters = parameters_of(config, {"dedup"}), .inputs = before.hash};
 }
 
 StageResult run_dedup_stage(const PipelineConfig& config, const StageResult& before, const fs::path& path,

@@ -7,7 +7,7 @@
 namespace weft {
 namespace {
 
-constexpr int kVersion = 4;  // 2, 3: more kinds of personal data; 4: less that only looks like it
+constexpr int kFilterVersion = 4;  // 2, 3: more kinds of personal data; 4: less that only looks like it
 
 // In this order: what costs little and drops much comes first; what masks comes last.
 struct NamedRule {
@@ -52,7 +52,7 @@ StageIdentity filter_identity(const PipelineConfig& config, const StageResult& b
   nlohmann::json parameters = parameters_of(config, rule_names(config));
   if (config.has("bad_words")) parameters["bad_words.hash"] = hash_of_file(config.bad_words.file);
   if (config.has("perplexity")) parameters["perplexity.hash"] = hash_of_file(config.perplexity.model);
-  return {.name = "filter", .version = kVersion, .parameters = parameters, .inputs = before.hash};
+  return {.name = "filter", .version = kFilterVersion, .parameters = parameters, .inputs = before.hash};
 }
 
 StageResult run_filter_stage(const PipelineConfig& config, const StageResult& before, const std::filesystem::path& path,

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "weft/base/utf8.h"
+#include "weft/pipeline/json_scan.h"
 #include "weft/tokenize/unicode.h"
 
 namespace weft {
@@ -86,8 +87,6 @@ bool append_escaped(std::string& text, std::string_view string, size_t& at) {
   return true;
 }
 
-bool is_plain(char c) { return uint8_t(c) >= 0x20 && c != '\\' && c != '"'; }
-
 // What stands between a string's quotes; nothing: it is not as it should be.
 std::optional<std::string> unescaped(std::string_view string) {
   if (utf8_error(string) != kNone) return {};
@@ -95,7 +94,7 @@ std::optional<std::string> unescaped(std::string_view string) {
   text.reserve(string.size());
   for (size_t at = 0; at < string.size();) {
     size_t end = at;
-    while (end < string.size() && is_plain(string[end])) ++end;
+    while (end < string.size() && is_plain_in_string(string[end])) ++end;
     text += string.substr(at, end - at);
     if (end == string.size()) break;
     if (string[end] != '\\' || end + 1 == string.size()) return {};
@@ -134,7 +133,7 @@ void append_json_string(std::string& json, std::string_view text) {
   json += '"';
   for (size_t at = 0; at < text.size();) {
     size_t end = at;
-    while (end < text.size() && is_plain(text[end])) ++end;
+    while (end < text.size() && is_plain_in_string(text[end])) ++end;
     json += text.substr(at, end - at);
     if (end == text.size()) break;
     constexpr std::string_view kNames = "\"\\bfnrt", kMeant = "\"\\\b\f\n\r\t";

@@ -7,7 +7,6 @@ bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; 
 bool is_word(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '+' || c == '.';
 }
-bool is_plain(char c) { return uint8_t(c) >= 0x20 && c != '"' && c != '\\'; }
 
 }  // namespace
 
@@ -16,7 +15,7 @@ size_t JsonScan::take(std::string_view bytes) {
   while (at < bytes.size() && !done()) {
     const char c = bytes[at];
     if (state_ == State::kString) {
-      while (at < bytes.size() && is_plain(bytes[at])) ++at;
+      while (at < bytes.size() && is_plain_in_string(bytes[at])) ++at;
       if (at == bytes.size()) break;
       if (bytes[at] == '"') {
         is_key_ ? void(state_ = State::kColon) : end_value();

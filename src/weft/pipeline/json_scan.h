@@ -6,6 +6,9 @@
 
 namespace weft {
 
+// Whether it stands for itself in a string.
+inline bool is_plain_in_string(char c) { return uint8_t(c) >= 0x20 && c != '"' && c != '\\'; }
+
 // Follows one value. What numbers, words and escapes say is not judged, nor whether strings are UTF-8.
 class JsonScan {
  public:

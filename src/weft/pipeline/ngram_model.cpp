@@ -14,7 +14,7 @@
 namespace weft {
 namespace {
 
-constexpr std::string_view kMagic = "WEFTNGR1";
+constexpr std::string_view kNgramMagic = "WEFTNGR1";
 constexpr size_t kHeader = 16, kEntry = 12;  // magic, u32 order, u32 0; u64 key, u32 count
 
 // Of the last `size` bytes of `history`, in which the last byte is the lowest.
@@ -179,7 +179,7 @@ void NgramModel::write(const std::filesystem::path& file) const {
     if (e.count > 0) all.emplace_back(head.key, e.count);
   });
   std::sort(all.begin(), all.end());
-  std::string bytes(kMagic);
+  std::string bytes(kNgramMagic);
   put(bytes, uint32_t(order_));
   put(bytes, uint32_t(0));
   for (const auto& e : all) {
@@ -197,8 +197,8 @@ NgramModel NgramModel::read(const std::filesystem::path& file) {
   const auto fail = [&](const char* why) {
     throw FileError(fmt::format("{}: no n-gram model: {}; `weft data train-ngram` makes one", file.string(), why));
   };
-  if (bytes.size() < kHeader || !bytes.starts_with(kMagic)) fail("it begins otherwise");
-  const auto order = get<uint32_t>(bytes, kMagic.size());
+  if (bytes.size() < kHeader || !bytes.starts_with(kNgramMagic)) fail("it begins otherwise");
+  const auto order = get<uint32_t>(bytes, kNgramMagic.size());
   if (order < 1 || order > uint32_t(kMostOrder)) fail("its order is none");
   if ((bytes.size() - kHeader) % kEntry != 0) fail("it is cut short");
   NgramModel model{int(order)};

@@ -16,7 +16,7 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kMostPage = int64_t{1} << 30, kHeader = 1 << 10, kMostHeader = 16 << 20;
+constexpr int64_t kMostPage = int64_t{1} << 30, kLikelyHeader = 1 << 10, kMostHeader = 16 << 20;
 
 // CRC-32 as gzip has it.
 uint32_t checksum_of(std::string_view bytes) {
@@ -146,7 +146,7 @@ void ParquetColumn::read_page() {
 
 // Pages say their size only when their header was read, which may hold the least and greatest of their values.
 ParquetColumn::PageHeader ParquetColumn::read_header() {
-  for (int64_t look = kHeader;; look *= 8) {
+  for (int64_t look = kLikelyHeader;; look *= 8) {
     const int64_t here = std::min(look, end_ - at_);
     file_.read(at_, here, packed_);
     PageHeader header;

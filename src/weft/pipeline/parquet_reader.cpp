@@ -14,7 +14,7 @@
 namespace weft {
 namespace {
 
-constexpr std::string_view kMagic = "PAR1", kEncrypted = "PARE";
+constexpr std::string_view kParquetMagic = "PAR1", kEncrypted = "PARE";
 constexpr int64_t kEnd = 8, kMostFooter = 256 << 20;  // its size and the magic bytes stand behind the footer
 
 // The columns of a row group, put together again row by row.
@@ -170,15 +170,16 @@ class ParquetReader final : public RowReader {
   void read_footer() {
     std::string piece;
     const int64_t size = file_.size();
-    if (size < int64_t(kMagic.size()) + kEnd) throw Error("it is cut short");
+    if (size < int64_t(kParquetMagic.size()) + kEnd) throw Error("it is cut short");
     file_.read(0, 4, piece);
     if (piece == kEncrypted) throw Error("it is encrypted");
-    if (piece != kMagic) throw Error("it does not begin with PAR1");
+    if (piece != kParquetMagic) throw Error("it does not begin with PAR1");
     file_.read(size - kEnd, kEnd, piece);
     if (piece.ends_with(kEncrypted)) throw Error("it is encrypted");
-    if (!piece.ends_with(kMagic)) throw Error("it is cut short: what describes its columns, at its end, is missing");
+    if (!piece.ends_with(kParquetMagic))
+      throw Error("it is cut short: what describes its columns, at its end, is missing");
     const auto bytes = int64_t(little_endian(std::string_view(piece).substr(0, 4)));
-    if (bytes > std::min(kMostFooter, size - kEnd - int64_t(kMagic.size())))
+    if (bytes > std::min(kMostFooter, size - kEnd - int64_t(kParquetMagic.size())))
       throw Error(fmt::format("what describes its columns has {} bytes", bytes));
     data_end_ = size - kEnd - bytes;
     file_.read(data_end_, bytes, piece);

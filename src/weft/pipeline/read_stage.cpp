@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 // ShareGPT's messages; 6: contents in parts; 7: what WARC files note about themselves is no page, HTML
 // files are, and files that are not read are put aside; 8: pages in their character sets, keys of keys, rows that are
 // joined, unreadable files are put aside; JSON lists and Parquet are rows.
-constexpr int kVersion = 8;
+constexpr int kReadVersion = 8;
 
 struct BatchRow {
   std::shared_ptr<const SourceFile> file;
@@ -369,7 +369,7 @@ StageIdentity read_identity(const PipelineConfig& config) {
   nlohmann::json parameters = parameters_of(config, {"source", "read"});
   parameters["run.shard_mb"] = config.run.shard_mb;
   parameters["run.compression"] = config.run.compression;
-  return {.name = "read", .version = kVersion, .parameters = parameters, .inputs = {}};
+  return {.name = "read", .version = kReadVersion, .parameters = parameters, .inputs = {}};
 }
 
 StageResult run_read_stage(const PipelineConfig& config, const fs::path& path, const StageContext& context) {

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kVersion = 2, kVersionOfConversations = 3;
+constexpr int kTokensVersion = 2, kConversationsVersion = 3;
 constexpr uint64_t kCopiesSeed = 0x636f70;  // part of the format: other documents would be the copied ones
 
 struct TokenizedDocument {
@@ -171,7 +171,7 @@ StageResult run_tokens_stage(const PipelineConfig& config, const StageResult& be
   }
   const StageFolder folder(path,
                            {.name = "tokens",
-                            .version = config.has_conversations() ? kVersionOfConversations : kVersion,
+                            .version = config.has_conversations() ? kConversationsVersion : kTokensVersion,
                             .parameters = parameters,
                             .inputs = before.hash},
                            context);

@@ -144,8 +144,6 @@ LayoutPlan plan_layout(const Recipe& given, const WorkspaceModel& workspace) {
 
 namespace {
 
-constexpr double kMiB = 1 << 20;
-
 // "0-3,5"
 std::string runs_text(const std::vector<int>& numbers) {
   std::string text;

@@ -7,8 +7,6 @@
 namespace weft {
 namespace {
 
-constexpr double kMiB = 1 << 20;
-
 // Chunks elsewhere: nothing comes or goes.
 class Nobody final : public Neighbours {
  public:

@@ -8,6 +8,8 @@
 
 namespace weft {
 
+inline constexpr double kMiB = 1 << 20;
+
 // What a step of the whole model costs, the same for every rank.
 struct Arithmetic {
   int64_t num_params = 0;     // weights of the whole model

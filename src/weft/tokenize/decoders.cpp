@@ -14,7 +14,7 @@ namespace {
 
 using Tokens = std::vector<std::string>;
 
-constexpr const char* kKnown =
+constexpr const char* kKnownDecoders =
     "ByteLevel, ByteFallback, Metaspace, WordPiece, BPEDecoder, Replace, Strip, Fuse, CTC, Sequence";
 
 std::string replaced(std::string text, std::string_view what, std::string_view by) {
@@ -156,7 +156,7 @@ Decoder one(const Component& c) {
   if (type == "Strip") return strip(f);
   if (type == "Fuse") return [](Tokens tokens) { return Tokens{fmt::format("{}", fmt::join(tokens, ""))}; };
   if (type == "CTC") return ctc(f);
-  c.fail_unknown(kKnown);
+  c.fail_unknown(kKnownDecoders);
 }
 
 }  // namespace

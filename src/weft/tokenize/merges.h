@@ -45,8 +45,8 @@ class MergeTable {
   size_t size_ = 0;
 };
 
-// Merges `ids`, none of them negative, as far as it goes, always the pair of the least rank, of equal ones the leftmost;
-// what remains is moved to the front. Returns how many remain. Of n ids in n log n steps.
+// Merges `ids`, none of them negative, as far as it goes, always the pair of the least rank, of equal ones the
+// leftmost; what remains is moved to the front. Returns how many remain. Of n ids in n log n steps.
 size_t merge_all(const MergeTable& table, std::span<int32_t> ids);
 
 }  // namespace weft

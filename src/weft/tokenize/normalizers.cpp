@@ -13,7 +13,7 @@ namespace {
 
 using Table = std::shared_ptr<const CharacterTable>;
 
-constexpr const char* kKnown =
+constexpr const char* kKnownNormalizers =
     "NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Replace, Prepend, Precompiled, BertNormalizer, Nmt, "
     "ByteLevel, Sequence";
 
@@ -188,7 +188,7 @@ Normalizer one(const Component& c, const Table& table) {
   if (type == "Nmt") return [](std::string text, PatternSpace&) { return nmt(text); };
   if (type == "ByteLevel")
     return [alphabet = ByteAlphabet()](std::string text, PatternSpace&) { return alphabet.to_text(text); };
-  c.fail_unknown(kKnown);
+  c.fail_unknown(kKnownNormalizers);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace {
 
 using Table = std::shared_ptr<const CharacterTable>;
 
-constexpr const char* kKnown =
+constexpr const char* kKnownPreTokenizers =
     "ByteLevel, Split, Metaspace, Whitespace, WhitespaceSplit, BertPreTokenizer, Punctuation, Digits, "
     "CharDelimiterSplit, FixedLength, Sequence";
 
@@ -95,7 +95,7 @@ void read_one(const Component& c, const Table& table, std::vector<PreTokenizer>&
   } else if (type == "FixedLength") {
     steps.push_back(fixed_length(f.integer("length", {1, 1 << 20}, 5)));
   } else {
-    c.fail_unknown(kKnown);
+    c.fail_unknown(kKnownPreTokenizers);
   }
 }
 

@@ -21,9 +21,10 @@ struct Known {
   const char *pattern, *name;  // a part of the file's name
   int64_t ranks;
 };
-constexpr Known kKnown[] = {{"r50k", "r50k", 50256},       {"r50k", "gpt2", 50256},    {"r50k", "p50k", 50280},
-                            {"cl100k", "cl100k", 100256},  {"o200k", "o200k", 199998}, {"llama3", "llama3", 128000},
-                            {"llama3", "llama-3", 128000}, {"qwen2", "qwen", 151643}};
+constexpr Known kKnownRanks[] = {{"r50k", "r50k", 50256},       {"r50k", "gpt2", 50256},
+                                 {"r50k", "p50k", 50280},       {"cl100k", "cl100k", 100256},
+                                 {"o200k", "o200k", 199998},    {"llama3", "llama3", 128000},
+                                 {"llama3", "llama-3", 128000}, {"qwen2", "qwen", 151643}};
 
 Vocabulary read_ranks(const RankFile& file) {
   const size_t lines = size_t(std::count(file.content.begin(), file.content.end(), '\n')) + 1;
@@ -66,9 +67,9 @@ MergeTable merges_of(const Vocabulary& ranks) {
 std::string pattern_of(const RankFile& file, int64_t ranks) {
   if (!file.pattern.empty()) return file.pattern;
   const std::string name = lower_ascii(file.name);
-  for (const Known& known : kKnown)
+  for (const Known& known : kKnownRanks)
     if (name.find(known.name) != std::string::npos) return known.pattern;
-  for (const Known& known : kKnown)
+  for (const Known& known : kKnownRanks)
     if (ranks == known.ranks) return known.pattern;
   throw ConfigError(fmt::format(
       "{}: a file of {} ranks does not say how text is split, and neither its name nor that number is known; say "

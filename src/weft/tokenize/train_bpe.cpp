@@ -18,7 +18,7 @@ std::vector<AddedToken> as_tokens(std::vector<std::string> names) {
   return tokens;
 }
 
-constexpr size_t kPart = 1 << 22;  // bytes of a document that a thread takes at once
+constexpr size_t kDocumentPart = 1 << 22;  // bytes of a document that a thread takes at once
 
 }  // namespace
 
@@ -29,8 +29,8 @@ void PieceCounts::add(std::string_view document, int num_threads) {
   bytes_ += int64_t(document.size());
   std::vector<std::string_view> parts;
   const bool may_cut = !specials_.may_cross(Splitter::always_splits);
-  while (document.size() > kPart && may_cut) {
-    size_t cut = kPart;
+  while (document.size() > kDocumentPart && may_cut) {
+    size_t cut = kDocumentPart;
     while (cut < document.size() && !Splitter::always_splits(document[cut - 1], document[cut])) ++cut;
     parts.push_back(document.substr(0, cut));
     document.remove_prefix(cut);

@@ -34,14 +34,14 @@ std::string scaled(double value, double base, const std::array<const char*, N>& 
 }
 
 // A part of the progress line; parts of the highest rank are left out first.
-struct Part {
+struct Item {
   int rank;
   std::string text;
 };
 
-std::string joined(const std::vector<Part>& parts, int max_rank) {
+std::string joined(const std::vector<Item>& parts, int max_rank) {
   std::string line;
-  for (const Part& part : parts) {
+  for (const Item& part : parts) {
     if (part.rank > max_rank || part.text.empty()) continue;
     if (!line.empty()) line += "  ";
     line += part.text;
@@ -78,7 +78,7 @@ int terminal_width(int fd) {
 
 std::string format_progress(const StepRecord& r, int64_t total_steps, double eta_s, int width) {
   const std::string total = std::to_string(total_steps);
-  const std::vector<Part> parts = {
+  const std::vector<Item> parts = {
       {0, fmt::format("step {:>{}}/{}", r.step, total.size(), total)},
       {0, fmt::format("loss {:.4f}", r.loss)},
       {7, r.aux_loss != 0 ? fmt::format("aux {:.4f}", r.aux_loss) : ""},

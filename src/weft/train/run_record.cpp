@@ -205,12 +205,13 @@ std::vector<std::string> Distances::names(int64_t step, Quantity quantity) const
 }
 
 std::optional<Difference> first_difference(const Distances& distances, const RunRecord& record,
-                                           const Allowed& allowed) {
+                                           const AllowedDistance& allowed) {
   const std::vector<Difference> all = differences(distances, record, allowed);
   return all.empty() ? std::nullopt : std::optional(all[0]);
 }
 
-std::vector<Difference> differences(const Distances& distances, const RunRecord& record, const Allowed& allowed) {
+std::vector<Difference> differences(const Distances& distances, const RunRecord& record,
+                                    const AllowedDistance& allowed) {
   std::vector<Difference> all;
   for (size_t s = 0; s < distances.steps().size(); ++s) {
     for (const Quantity q : kQuantities) {
@@ -225,7 +226,7 @@ std::vector<Difference> differences(const Distances& distances, const RunRecord&
   return all;
 }
 
-Difference worst_of(const Distances& distances, Quantity q, const Allowed& allowed) {
+Difference worst_of(const Distances& distances, Quantity q, const AllowedDistance& allowed) {
   Difference worst{.step = 0, .quantity = q, .tensor = "", .distance = 0, .allowed = 0};
   double worst_off = -1;
   for (size_t s = 0; s < distances.steps().size(); ++s) {

@@ -74,11 +74,13 @@ struct Difference {
   double distance, allowed;
 };
 std::string to_string(const Difference& difference);
-using Allowed = std::function<double(int64_t step, Quantity quantity, const std::string& tensor)>;
-std::optional<Difference> first_difference(const Distances& distances, const RunRecord& record, const Allowed& allowed);
+using AllowedDistance = std::function<double(int64_t step, Quantity quantity, const std::string& tensor)>;
+std::optional<Difference> first_difference(const Distances& distances, const RunRecord& record,
+                                           const AllowedDistance& allowed);
 // All of them, in that order.
-std::vector<Difference> differences(const Distances& distances, const RunRecord& record, const Allowed& allowed);
+std::vector<Difference> differences(const Distances& distances, const RunRecord& record,
+                                    const AllowedDistance& allowed);
 // Of one quantity, over all steps and tensors, what is farthest off in units of what is allowed.
-Difference worst_of(const Distances& distances, Quantity quantity, const Allowed& allowed);
+Difference worst_of(const Distances& distances, Quantity quantity, const AllowedDistance& allowed);
 
 }  // namespace weft

@@ -106,8 +106,8 @@ void require_finite(bool finite, const std::string& run) {
 // A run of one rank in the recipe's precision, and how far from fp64 it may be.
 struct OneRank {
   Distances distances;
-  Allowed allowed;
-  Allowed ill;  // what rounding alone may do where that is beyond the bound of the arithmetic; else 0
+  AllowedDistance allowed;
+  AllowedDistance ill;  // what rounding alone may do where that is beyond the bound of the arithmetic; else 0
   std::vector<std::string> ill_conditioned;  // "the gradient of head.weight": what rounding alone moves farther
 };
 
@@ -116,7 +116,7 @@ struct Judgement {
   std::string precision;
   const RunRecord& record;  // of one rank
   Recipe recipe;            // the layout's, in that precision
-  Allowed allowed;
+  AllowedDistance allowed;
   double op_tolerance;  // relative to an operand's sum of absolute values
 };
 
@@ -275,7 +275,7 @@ class Verifier {
         timed(fmt::format("fp64 with results rounded to {}, one rank", recipe_.train.precision), [&] {
           return compare_run({exact, config_, *data_, setup_.steps}, setup_.machine_for(exact), rounds, record_);
         });
-    const Allowed by_arithmetic = one.allowed;
+    const AllowedDistance by_arithmetic = one.allowed;
     one.ill = [=](int64_t step, Quantity q, const std::string& tensor) {
       const double may_be = kByChance * rounding.beside_results() * measured.at(step, q, tensor);
       return may_be > by_arithmetic(step, q, tensor) ? may_be : 0;
