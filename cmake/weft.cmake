@@ -46,19 +46,20 @@ function(weft_precompiled_headers)
   endif()
 endfunction()
 
-# Half of the time that a file takes goes to templates which its neighbours use too: several are compiled as one. Names
-# in unnamed namespaces of a folder are then each other's neighbours.
+# The files of a folder share most of their templates, which take half of the time: six files are compiled as one. Their
+# unnamed namespaces become one, so the names in them must differ.
 function(weft_unity target)
   if(WEFT_UNITY)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
-    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)  # as if files were headers
+    # g++ takes the files for headers, and warns of types in their unnamed namespaces.
+    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
   endif()
 endfunction()
 
 # weft_folder(tokenize DEPS ... PARTS pattern=PCRE2 ...) makes the target weft_tokenize of all *.cpp in src/weft/tokenize.
 # pattern.cpp needs the part PCRE2: in a build without it, pattern_missing.cpp stands in its place, which throws NotBuilt.
 # All such files are listed in WEFT_MISSING_FILES. COLD: -O1 does. OWN_HEADERS: no precompiled ones, for other macros.
-# EACH_FILE: never several at once.
+# EACH_FILE: no unity build (Highway compiles a file several times).
 set(WEFT_MISSING_FILES)
 function(weft_folder folder)
   cmake_parse_arguments(ARG "COLD;OWN_HEADERS;EACH_FILE" "" "DEPS;PARTS" ${ARGN})
@@ -69,8 +70,9 @@ function(weft_folder folder)
   foreach(part ${ARG_PARTS})
     string(REGEX MATCH "(.*)=(.*)" _ ${part})
     list(APPEND WEFT_MISSING_FILES ${path}/${CMAKE_MATCH_1}_missing.cpp)
-    # weft_bare takes the one in place of the other.
-    set_source_files_properties(${path}/${CMAKE_MATCH_1}.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    # weft_bare links X_missing.cpp instead of X.cpp: both are objects of their own.
+    set_source_files_properties(${path}/${CMAKE_MATCH_1}.cpp ${path}/${CMAKE_MATCH_1}_missing.cpp
+      PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
     if(TARGET weft::${CMAKE_MATCH_2})
       list(APPEND ARG_DEPS weft::${CMAKE_MATCH_2})
     else()

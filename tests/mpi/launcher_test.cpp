@@ -166,8 +166,7 @@ struct Job {
   std::vector<pid_t> ranks;
 };
 
-// Whether a process still runs a moment later. One that has ended may wait for its parent, or for process 1, to ask
-// how.
+// Whether the process still runs after a second. A zombie, which has ended and is not waited for yet, does not.
 bool is_left(pid_t process) {
   for (int tries = 0; tries < 200; ++tries, sleep_s(0.005)) {
     const std::string stat = slurp("/proc/" + std::to_string(process) + "/stat");

@@ -40,11 +40,11 @@ class Matrix {
   Matrix(DType type, int64_t rows, int64_t cols, int64_t gap, uint32_t seed)
       : memory_(size_t((rows * (cols + gap) + 1) * size_of(type))), tensor_(memory_.data(), type, {rows, cols}) {
     tensor_.row_stride = cols + gap;
-    std::minstd_rand draw(seed);
+    std::mt19937 draw(seed);
     cpu::with_type_of(tensor_, [&]<class T>() {
       for (int64_t i = 0; i < rows; ++i)
         for (int64_t j = 0; j < cols + gap; ++j)
-          tensor_.as<T>()[i * (cols + gap) + j] = T(j < cols ? float(draw() >> 7) * 0x1p-23f - 1.0f : 7.5f);
+          tensor_.as<T>()[i * (cols + gap) + j] = T(j < cols ? float(draw() >> 8) * 0x1p-23f - 1.0f : 7.5f);
     });
   }
   const Tensor& tensor() const { return tensor_; }

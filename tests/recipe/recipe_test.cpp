@@ -466,6 +466,7 @@ TEST(Recipe, LettersBeyondAsciiAreTextOrAnErrorOfTheirLine) {
   EXPECT_SAYS(error_of("[data]\ntrain = [\"a\", 2x=\"\xD1\x8B\"]\n"), "r.toml:2:");
   EXPECT_SAYS(error_of("[run]\ndir = \xEF\xBB\x99\n"), "r.toml:2:7");
   EXPECT_SAYS(error_of("[run]\ndir = \"\"\"\\\u00e9\"\"\"\n"), "r.toml:2:");
+  EXPECT_SAYS(error_of("[data]\ntrain = [ \u2028 ]\n"), "r.toml");
   const std::string dir = "\xEF\xBB\xBF" + kSmall + "# \xD8\xA7\n[run]\ndir = ";
   EXPECT_EQ(error_of(dir + "\"\xD8\xA7\"\n"), "");
   EXPECT_EQ(error_of(dir + "\"\"\"\\\n  \u00e9t\u00e9\"\"\"\n"), "");

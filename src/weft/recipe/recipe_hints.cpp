@@ -120,7 +120,7 @@ constexpr ValueAlias kValues[] = {
 constexpr std::pair<std::string_view, std::string_view> kMain[] = {
     {"model", "path"}, {"data", "train"}, {"optimizer", "name"}, {"run", "dir"}};
 
-std::string plain(std::string_view name) {
+std::string without_separators(std::string_view name) {
   name.remove_prefix(std::min(name.find_first_not_of('-'), name.size()));
   std::string text = lower_ascii(std::string(name));
   std::replace(text.begin(), text.end(), '-', '_');
@@ -138,7 +138,8 @@ bool has_word(std::string_view words, std::string_view word) {
 
 const ValueAlias* value_alias(const std::string& key, const std::string& value) {
   for (const ValueAlias& a : kValues)
-    if (a.key == key && (has_word(a.values, lower_ascii(value)) || has_word(a.values, plain(value)))) return &a;
+    if (a.key == key && (has_word(a.values, lower_ascii(value)) || has_word(a.values, without_separators(value))))
+      return &a;
   return nullptr;
 }
 
@@ -149,7 +150,7 @@ std::string question(std::string_view meant, std::string_view remark) {
 }  // namespace
 
 std::string hint_of_key(const std::string& name) {
-  const std::string last = plain(name.substr(name.rfind('.') + 1));
+  const std::string last = without_separators(name.substr(name.rfind('.') + 1));
   for (const KeyAlias& a : kKeys)
     if (has_word(a.names, last)) return question(a.key, a.remark);
   return "";

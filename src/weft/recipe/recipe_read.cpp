@@ -123,7 +123,11 @@ toml::table parse_toml(const std::string& text, const std::string& source) {
     throw ConfigError(fmt::format("{}:{}:{}: {}", source, e.source().begin.line, e.source().begin.column,
                                   std::string(e.description()) + "; texts stand in quotes, as in name = \"adamw\""));
   } catch (const std::logic_error&) {  // of fail_toml: the library does not say where
-    throw ConfigError(fmt::format("{}: not valid TOML; look at the names of its sections and keys", source));
+    throw ConfigError(
+        fmt::format("{}: not valid TOML; the library does not say where: look at the names of its sections and keys, "
+                    "and for signs that "
+                    "stand outside of quotes",
+                    source));
   }
 }
 

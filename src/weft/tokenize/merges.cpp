@@ -45,8 +45,8 @@ size_t merge_short(const MergeTable& table, std::span<int32_t> ids) {
 
 constexpr uint32_t kEnd = UINT32_MAX;
 
-// A symbol stays where its first id was. The places behind it that it has taken hold no ids: the second and the last of
-// all its places hold how many they are, negated, so that neighbours are found without memory of their own. Places wait
+// The ids hold a linked list. A symbol of n places keeps its id in the first; the second and the last hold -n (one
+// place, if n is 2), those between some negative number. So both neighbours are found without more memory. Places wait
 // by the rank of the pair that begins there, in ascending order as they come; those that no longer stand are recognised
 // when their turn comes: the pair has another rank by then. What a merge makes of the present rank or a lesser one goes
 // first.
@@ -77,7 +77,7 @@ class LongMerge {
   }
 
  private:
-  // Of the symbol at `at`; the end, where none is behind it.
+  // The place behind the symbol at `at`: ids_.size() for the last symbol.
   uint32_t after(uint32_t at) const {
     const bool is_one = at + 1 == ids_.size() || ids_[at + 1] >= 0;
     return at + (is_one ? 1u : uint32_t(-ids_[at + 1]));
@@ -85,7 +85,7 @@ class LongMerge {
   uint32_t before(uint32_t at) const { return at - (ids_[at - 1] >= 0 ? 1u : uint32_t(-ids_[at - 1])); }  // at > 0
 
   MergeTable::Merge merge_at(uint32_t at) const {
-    if (ids_[at] < 0) return {};  // taken since
+    if (ids_[at] < 0) return {};  // part of another symbol by now
     const uint32_t right = after(at);
     return right == ids_.size() ? MergeTable::Merge{} : table_.find(ids_[at], ids_[right]);
   }
@@ -132,7 +132,8 @@ MergeTable::MergeTable(size_t expected) : low_(size_t(kLow * kLow)) {
 }
 
 void MergeTable::add(int32_t left, int32_t right, Merge merge) {
-  WEFT_CHECK(left >= 0 && right >= 0 && merge.rank != kNever, "a pair is made of ids, and merges at some rank");
+  WEFT_CHECK(left >= 0 && right >= 0 && merge.result >= 0 && merge.rank != kNever,
+             "a pair is made of ids, and merges into one at some rank");
   if ((size_ + 1) * 4 > slots_.size() * 3) {
     MergeTable larger(slots_.size());
     for (const Slot& slot : slots_)

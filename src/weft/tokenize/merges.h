@@ -46,7 +46,7 @@ class MergeTable {
 };
 
 // Merges `ids`, none of them negative, as far as it goes, always the pair of the least rank, of equal ones the
-// leftmost; what remains is moved to the front. Returns how many remain. Of n ids in n log n steps.
+// leftmost; what remains is moved to the front. Returns how many remain. Takes n log n steps for n ids.
 size_t merge_all(const MergeTable& table, std::span<int32_t> ids);
 
 }  // namespace weft
