@@ -19,7 +19,7 @@ struct Manner {
   float off_by = 0;             // in one number of the result
 };
 
-ProductWay way_of(uint64_t i) { return {.algorithm = {i + 1}}; }
+ProductWay way_number(uint64_t i) { return {.algorithm = {i + 1}}; }
 
 // One product [1024, 1024], whose ways are `manners`, the first choice at first.
 class Product {
@@ -43,7 +43,7 @@ class Trial final : public ProductTrial {
     ++product_.listed;
     if (product_.cannot_list) return {};
     std::vector<ProductWay> all;
-    for (size_t i = 0; i < product_.manners_.size(); ++i) all.push_back(way_of(i));
+    for (size_t i = 0; i < product_.manners_.size(); ++i) all.push_back(way_number(i));
     return all;
   }
   int64_t telling() override {
@@ -93,18 +93,18 @@ std::optional<ProductWay> Product::call(ProductChoice& choice, std::optional<flo
 }
 
 ProductChoice choice_of(int64_t outputs = int64_t{1} << 20, std::optional<ProductWay> kept = {}) {
-  return ProductChoice(way_of(0), outputs, kept);
+  return ProductChoice(way_number(0), outputs, kept);
 }
 
 TEST(ProductSearch, TheFastestWayOfTheSameBitsIsTakenOnceItIsProven) {
   Product product({{1e-3}, {0.9e-3}, {0.5e-3}, {0.7e-3}});
   ProductChoice choice = choice_of();
   EXPECT_EQ(product.call(choice), std::nullopt);
-  EXPECT_EQ(choice.way(), way_of(0)) << "not on the word of one call";
+  EXPECT_EQ(choice.way(), way_number(0)) << "not on the word of one call";
   EXPECT_EQ(product.timed, 4);
   EXPECT_EQ(product.compared, 1);
-  EXPECT_EQ(product.call(choice), way_of(2));
-  EXPECT_EQ(choice.way(), way_of(2));
+  EXPECT_EQ(product.call(choice), way_number(2));
+  EXPECT_EQ(choice.way(), way_number(2));
   EXPECT_EQ(product.compared, 2);
   EXPECT_EQ(product.call(choice), std::nullopt);
   EXPECT_EQ(product.listed, 1);
@@ -115,12 +115,12 @@ TEST(ProductSearch, AWayOfOtherBitsIsNeverTakenHoweverFast) {
   Product product({{1e-3}, {.seconds = 0.1e-3, .off_by = 0.5}, {0.8e-3}});
   ProductChoice choice = choice_of();
   product.call(choice);
-  EXPECT_EQ(product.call(choice), way_of(2));
+  EXPECT_EQ(product.call(choice), way_number(2));
 
   Product none({{1e-3}, {.seconds = 0.1e-3, .off_by = 0.5}, {.seconds = 0.2e-3, .off_by = INFINITY}});
   ProductChoice stays = choice_of();
-  EXPECT_EQ(none.call(stays), way_of(0)) << "that there is no better one is worth keeping too";
-  EXPECT_EQ(stays.way(), way_of(0));
+  EXPECT_EQ(none.call(stays), way_number(0)) << "that there is no better one is worth keeping too";
+  EXPECT_EQ(stays.way(), way_number(0));
   EXPECT_FALSE(stays.is_open());
 }
 
@@ -129,28 +129,28 @@ TEST(ProductSearch, AWayThatDiffersOnLaterDataIsGivenUp) {
   Product product({{1e-3}, wrong});
   ProductChoice choice = choice_of();
   EXPECT_EQ(product.call(choice), std::nullopt);
-  EXPECT_EQ(product.call(choice), way_of(0));
-  EXPECT_EQ(choice.way(), way_of(0));
+  EXPECT_EQ(product.call(choice), way_number(0));
+  EXPECT_EQ(choice.way(), way_number(0));
 
   Product with_another({{1e-3}, wrong, {0.5e-3}});
   ProductChoice next = choice_of();
   EXPECT_EQ(with_another.call(next), std::nullopt);
   EXPECT_EQ(with_another.call(next), std::nullopt);
-  EXPECT_EQ(next.way(), way_of(0));
-  EXPECT_EQ(with_another.call(next), way_of(2));
+  EXPECT_EQ(next.way(), way_number(0));
+  EXPECT_EQ(with_another.call(next), way_number(2));
 }
 
 TEST(ProductSearch, AWayThatFailsIsPassedOver) {
   Product product({{1e-3}, {.seconds = 0.1e-3, .fails = true}, {.cannot_be_timed = true}, {0.6e-3}});
   ProductChoice choice = choice_of();
   product.call(choice);
-  EXPECT_EQ(product.call(choice), way_of(3));
+  EXPECT_EQ(product.call(choice), way_number(3));
 }
 
 TEST(ProductSearch, TheFirstChoiceStaysWhereNothingIsClearlyFaster) {
   Product product({{1e-3}, {0.98e-3}, {1e-3}, {2e-3}});
   ProductChoice choice = choice_of();
-  EXPECT_EQ(product.call(choice), way_of(0));
+  EXPECT_EQ(product.call(choice), way_number(0));
   EXPECT_EQ(product.compared, 0);
 }
 
@@ -162,8 +162,8 @@ TEST(ProductSearch, NothingIsProvenByZerosEqualRowsOrWhatIsNotFinite) {
     EXPECT_EQ(product.timed, 0);
     product.call(choice);
     EXPECT_EQ(product.call(choice, all), std::nullopt);
-    EXPECT_EQ(choice.way(), way_of(0));
-    EXPECT_EQ(product.call(choice), way_of(1));
+    EXPECT_EQ(choice.way(), way_number(0));
+    EXPECT_EQ(product.call(choice), way_number(1));
   }
 }
 
@@ -182,7 +182,7 @@ TEST(ProductSearch, ItEndsWhereNothingCanBeTried) {
   }
   for (const ProductChoice& choice : {zeros, no_room, never_timed, never_listed}) {
     EXPECT_FALSE(choice.is_open());
-    EXPECT_EQ(choice.way(), way_of(0));
+    EXPECT_EQ(choice.way(), way_number(0));
   }
 }
 
@@ -213,20 +213,20 @@ TEST(ProductSearch, ALongProductIsTriedInFewWays) {
 
 TEST(ProductSearch, WhatWasFoundEarlierIsProvenAgainWithoutASearch) {
   Product product({{1e-3}, {0.5e-3}});
-  ProductChoice right = choice_of(1 << 20, way_of(1));
+  ProductChoice right = choice_of(1 << 20, way_number(1));
   EXPECT_EQ(product.call(right), std::nullopt);
-  EXPECT_EQ(right.way(), way_of(0));
-  EXPECT_EQ(product.call(right), way_of(1));
-  EXPECT_EQ(right.way(), way_of(1));
+  EXPECT_EQ(right.way(), way_number(0));
+  EXPECT_EQ(product.call(right), way_number(1));
+  EXPECT_EQ(right.way(), way_number(1));
   EXPECT_EQ(product.timed, 0);
 
   Product changed({{1e-3}, {.seconds = 0.1e-3, .off_by = 0.5}, {0.5e-3}});
-  ProductChoice wrong = choice_of(1 << 20, way_of(1));
+  ProductChoice wrong = choice_of(1 << 20, way_number(1));
   EXPECT_EQ(changed.call(wrong), std::nullopt) << "searched anew";
-  EXPECT_EQ(wrong.way(), way_of(0));
-  EXPECT_EQ(changed.call(wrong), way_of(2));
+  EXPECT_EQ(wrong.way(), way_number(0));
+  EXPECT_EQ(changed.call(wrong), way_number(2));
 
-  EXPECT_FALSE(choice_of(1 << 20, way_of(0)).is_open()) << "the first choice was the best: nothing is to be done";
+  EXPECT_FALSE(choice_of(1 << 20, way_number(0)).is_open()) << "the first choice was the best: nothing is to be done";
 }
 
 // Every element of a tensor whose rows lie apart, in each type.
