@@ -125,8 +125,7 @@ toml::table parse_toml(const std::string& text, const std::string& source) {
   } catch (const std::logic_error&) {  // of fail_toml: the library does not say where
     throw ConfigError(
         fmt::format("{}: not valid TOML; the library does not say where: look at the names of its sections and keys, "
-                    "and for signs that "
-                    "stand outside of quotes",
+                    "and for signs outside of quotes",
                     source));
   }
 }
