@@ -7,7 +7,7 @@
 
 #include "apps/models.h"
 #include "apps/program.h"
-#include "weft/train/metrics_log.h"
+#include "weft/records/metrics_log.h"
 
 namespace weft {
 namespace {

@@ -1,7 +1,7 @@
 // What a GPU says of when it did what, beside the host's clock.
 #include "gpu/gpu.h"
 #include "weft/ops/traced.h"
-#include "weft/train/clock.h"
+#include "weft/records/clock.h"
 
 namespace weft {
 namespace {

@@ -6,8 +6,8 @@
 #include "weft/base/rng.h"
 #include "weft/comm/local_group.h"
 #include "weft/comm/through_host.h"
-#include "weft/train/run_record.h"
-#include "weft/train/trial_data.h"
+#include "weft/verify/run_record.h"
+#include "weft/verify/trial_data.h"
 
 namespace weft {
 namespace {

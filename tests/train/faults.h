@@ -6,7 +6,7 @@
 #include "weft/comm/process_mesh.h"
 #include "weft/ops/backend.h"
 #include "weft/ops/region_path.h"
-#include "weft/train/trial.h"
+#include "weft/verify/trial.h"
 
 namespace weft::testing {
 

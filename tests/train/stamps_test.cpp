@@ -3,13 +3,13 @@
 #include "train/late_backend.h"
 #include "weft/apps/backends.h"
 #include "weft/apps/bench_run.h"
-#include "weft/dist/param_store.h"
 #include "weft/ops/checked.h"
 #include "weft/ops/polled.h"
 #include "weft/ops/ref/ref_backend.h"
 #include "weft/ops/traced.h"
-#include "weft/train/clock.h"
-#include "weft/train/op_log.h"
+#include "weft/records/clock.h"
+#include "weft/sharding/param_store.h"
+#include "weft/verify/op_log.h"
 
 namespace weft {
 namespace {

@@ -9,7 +9,7 @@
 #include "weft/models/init.h"
 #include "weft/train/batch_loader.h"
 #include "weft/train/train_on_ranks.h"
-#include "weft/train/trial_data.h"
+#include "weft/verify/trial_data.h"
 
 namespace weft {
 namespace {

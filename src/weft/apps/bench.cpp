@@ -12,7 +12,7 @@
 #include "weft/apps/op_table.h"
 #include "weft/base/error.h"
 #include "weft/ops/traced.h"
-#include "weft/train/clock.h"
+#include "weft/records/clock.h"
 #include "weft/train/matmul_rate.h"
 
 namespace weft {

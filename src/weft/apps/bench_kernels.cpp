@@ -13,7 +13,7 @@
 #include "weft/device/host_parts.h"
 #include "weft/ops/cost.h"
 #include "weft/ops/rules.h"
-#include "weft/train/clock.h"
+#include "weft/records/clock.h"
 
 namespace weft {
 namespace {

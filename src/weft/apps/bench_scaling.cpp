@@ -14,7 +14,7 @@
 #include "weft/comm/timed.h"
 #include "weft/ops/traced.h"
 #include "weft/plan/layout_plan.h"
-#include "weft/train/clock.h"
+#include "weft/records/clock.h"
 #include "weft/train/room.h"
 #include "weft/train/train_on_ranks.h"
 

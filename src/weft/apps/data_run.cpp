@@ -22,7 +22,7 @@
 #include "weft/pipeline/input_files.h"
 #include "weft/pipeline/ngram_model.h"
 #include "weft/pipeline/pipeline_judge.h"
-#include "weft/train/progress.h"
+#include "weft/records/progress.h"
 
 namespace weft {
 namespace {

@@ -10,9 +10,9 @@
 #include "weft/models/hf_config.h"
 #include "weft/pipeline/provenance.h"
 #include "weft/recipe/recipe.h"
+#include "weft/records/metrics_log.h"
 #include "weft/tokenize/tokenizer.h"
 #include "weft/train/checkpoint_state.h"
-#include "weft/train/metrics_log.h"
 #include "weft/train/run_data.h"
 #include "weft/train/run_tokenizer.h"
 

@@ -18,10 +18,10 @@
 #include "weft/models/hf_config.h"
 #include "weft/models/hf_names.h"
 #include "weft/recipe/recipe.h"
+#include "weft/records/metrics_log.h"
 #include "weft/train/best_checkpoints.h"
 #include "weft/train/checkpoint_folders.h"
 #include "weft/train/checkpoint_state.h"
-#include "weft/train/metrics_log.h"
 
 namespace weft {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "weft/base/error.h"
 #include "weft/base/json.h"
-#include "weft/train/progress.h"
+#include "weft/records/progress.h"
 
 namespace weft {
 namespace {

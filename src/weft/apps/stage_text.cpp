@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "weft/train/progress.h"
+#include "weft/records/progress.h"
 
 namespace weft {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 #include <ostream>
 
-#include "weft/train/verify.h"
+#include "weft/verify/verify.h"
 
 namespace weft {
 

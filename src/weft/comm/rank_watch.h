@@ -18,7 +18,7 @@ struct CommCall {
   int peer = -1;         // of send and receive
   Site site = {};
   bool matches(const CommCall& other) const;
-  std::string to_string() const;  // "all-reduce 12 of 100 f32 at dist/param_store.cpp:158"
+  std::string to_string() const;  // "all-reduce 12 of 100 f32 at sharding/gradient_sums.cpp:158"
 };
 
 // Thread-safe.

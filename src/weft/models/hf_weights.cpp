@@ -5,8 +5,8 @@
 
 #include "weft/checkpoint/checkpoint_check.h"
 #include "weft/device/host_parts.h"
-#include "weft/dist/rows_to_save.h"
 #include "weft/models/hf_names.h"
+#include "weft/sharding/rows_to_save.h"
 
 namespace weft {
 namespace {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "weft/checkpoint/shared_writer.h"
-#include "weft/dist/param_store.h"
 #include "weft/models/model_spec.h"
+#include "weft/sharding/param_store.h"
 
 namespace weft {
 

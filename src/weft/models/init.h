@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-#include "weft/dist/param_store.h"
+#include "weft/sharding/param_store.h"
 
 namespace weft {
 

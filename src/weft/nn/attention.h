@@ -6,9 +6,9 @@
 #pragma once
 #include <string>
 
-#include "weft/dist/boundary.h"
 #include "weft/nn/linear.h"
 #include "weft/nn/row_parallel_linear.h"
+#include "weft/sharding/boundary.h"
 
 namespace weft {
 

@@ -1,10 +1,10 @@
 // Tokens (and, in some models, their positions) as vectors of the stream.
 //   T tokens, whole on tp   t those of this rank's stream   d width   V vocabulary
 #pragma once
-#include "weft/dist/boundary.h"
-#include "weft/dist/param_store.h"
 #include "weft/nn/pass.h"
 #include "weft/nn/stream_dropout.h"
+#include "weft/sharding/boundary.h"
+#include "weft/sharding/param_store.h"
 
 namespace weft {
 

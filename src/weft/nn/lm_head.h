@@ -2,10 +2,10 @@
 //   t tokens of this rank's stream   T the same, whole on tp   c tokens of a chunk   d width
 //   V vocabulary, v the part of it here
 #pragma once
-#include "weft/dist/boundary.h"
-#include "weft/dist/param_store.h"
 #include "weft/nn/norm.h"
 #include "weft/nn/vocabulary_loss.h"
+#include "weft/sharding/boundary.h"
+#include "weft/sharding/param_store.h"
 
 namespace weft {
 

@@ -2,8 +2,8 @@
 #pragma once
 #include <string>
 
-#include "weft/dist/param_store.h"
 #include "weft/nn/pass.h"
+#include "weft/sharding/param_store.h"
 
 namespace weft {
 

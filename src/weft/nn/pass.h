@@ -4,8 +4,8 @@
 
 #include "weft/comm/process_mesh.h"
 #include "weft/device/arena.h"
-#include "weft/dist/param.h"
 #include "weft/ops/backend.h"
+#include "weft/sharding/param.h"
 
 namespace weft {
 

@@ -4,9 +4,9 @@
 #include <string>
 #include <string_view>
 
-#include "weft/dist/boundary.h"
 #include "weft/nn/linear.h"
 #include "weft/nn/stream_dropout.h"
+#include "weft/sharding/boundary.h"
 
 namespace weft {
 

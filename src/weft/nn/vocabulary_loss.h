@@ -1,9 +1,9 @@
 // Cross-entropy of logits, whether a rank has all classes or a part of them.
 //   c tokens   v classes here
 #pragma once
-#include "weft/dist/boundary.h"
-#include "weft/dist/param.h"
 #include "weft/nn/pass.h"
+#include "weft/sharding/boundary.h"
+#include "weft/sharding/param.h"
 
 namespace weft {
 

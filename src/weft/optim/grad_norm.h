@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "weft/dist/param_store.h"
+#include "weft/sharding/param_store.h"
 
 namespace weft {
 

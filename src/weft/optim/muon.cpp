@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "weft/dist/whole_matrices.h"
 #include "weft/optim/newton_schulz.h"
 #include "weft/optim/optimizer.h"
+#include "weft/sharding/whole_matrices.h"
 
 namespace weft {
 namespace {

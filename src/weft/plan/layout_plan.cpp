@@ -6,7 +6,7 @@
 #include <set>
 #include <tuple>
 
-#include "weft/dist/whole_matrices.h"
+#include "weft/sharding/whole_matrices.h"
 
 namespace weft {
 namespace {

@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "weft/data/data_stream.h"
-#include "weft/dist/param_store.h"
 #include "weft/nn/pass.h"
+#include "weft/sharding/param_store.h"
 
 namespace weft {
 

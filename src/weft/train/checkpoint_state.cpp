@@ -10,8 +10,8 @@
 #include "weft/checkpoint/safetensors.h"
 #include "weft/comm/agree.h"
 #include "weft/device/host_parts.h"
-#include "weft/dist/rows_to_save.h"
 #include "weft/models/hf_weights.h"
+#include "weft/sharding/rows_to_save.h"
 #include "weft/train/checkpoint_companions.h"
 #include "weft/train/checkpoint_folders.h"
 

@@ -5,8 +5,8 @@
 #include <limits>
 #include <numeric>
 
+#include "weft/device/tensor_values.h"
 #include "weft/train/batch_loader.h"
-#include "weft/train/tensor_values.h"
 
 namespace weft {
 namespace {

@@ -3,8 +3,8 @@
 #include <optional>
 
 #include "weft/data/eval_windows.h"
+#include "weft/records/metrics_log.h"
 #include "weft/train/executor.h"
-#include "weft/train/metrics_log.h"
 
 namespace weft {
 

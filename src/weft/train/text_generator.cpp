@@ -6,10 +6,10 @@
 
 #include "weft/base/cores.h"
 #include "weft/base/rng.h"
+#include "weft/device/tensor_values.h"
 #include "weft/models/hf_weights.h"
 #include "weft/ops/dry/dry_backend.h"
 #include "weft/train/checkpoint_folders.h"
-#include "weft/train/tensor_values.h"
 
 namespace weft {
 

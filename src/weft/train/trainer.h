@@ -5,13 +5,13 @@
 #include <memory>
 
 #include "weft/base/error.h"
+#include "weft/records/run_records.h"
 #include "weft/train/batch_loader.h"
 #include "weft/train/checkpoint_state.h"
 #include "weft/train/evaluate.h"
 #include "weft/train/matmul_rate.h"
 #include "weft/train/rank_run.h"
 #include "weft/train/run_data.h"
-#include "weft/train/run_records.h"
 #include "weft/train/training_step.h"
 
 namespace weft {

@@ -1,0 +1,164 @@
+#include "weft/records/metrics_log.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "weft/base/error.h"
+
+namespace weft {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// A line of the file, and what it says: a record of a step, or of an evaluation, or neither where it is damaged.
+struct Line {
+  int64_t number, begin, end;  // from 1; bytes, with the newline
+  std::optional<StepRecord> step;
+  std::optional<EvalRecord> eval;
+  bool is_damaged() const { return !step && !eval; }
+  int64_t step_number() const { return step ? step->step : eval->step; }
+};
+
+void parse_record(const std::string& text, Line& line);
+
+// Calls visit(line) for each whole line, in order, until it returns false. A torn or unreadable last line is what a
+// crash leaves behind, and is left out.
+template <typename Visit>
+void for_each_line(const std::filesystem::path& file, Visit visit) {
+  if (std::error_code ignored; std::filesystem::exists(file, ignored) && !std::filesystem::is_regular_file(file))
+    throw FileError(fmt::format("{}: is not a regular file", file.string()));
+  std::ifstream in(file, std::ios::binary);
+  if (!in) throw FileError(fmt::format("{}: cannot be read: {}", file.string(), std::strerror(errno)));
+  int64_t end = 0, number = 0;
+  for (std::string text; std::getline(in, text) && !in.eof();) {
+    Line line{.number = ++number, .begin = end, .end = end + int64_t(text.size()) + 1, .step = {}, .eval = {}};
+    parse_record(text, line);
+    if (line.is_damaged() && in.peek() == std::char_traits<char>::eof()) return;
+    if (!visit(line)) return;
+    end = line.end;
+  }
+}
+
+double number_at(const Json& json, const char* key) {
+  if (!json.contains(key)) return 0;
+  const Json& value = json[key];
+  if (value.is_null()) return std::numeric_limits<double>::quiet_NaN();
+  return value.get<double>();
+}
+
+StepRecord step_record(const Json& json) {
+  return {.step = json["step"].get<int64_t>(),
+          .loss = number_at(json, "loss"),
+          .aux_loss = number_at(json, "aux_loss"),
+          .grad_norm = number_at(json, "grad_norm"),
+          .lr = number_at(json, "lr"),
+          .tokens_per_s = number_at(json, "tokens_per_s"),
+          .step_time_s = number_at(json, "step_time_s"),
+          .mfu = number_at(json, "mfu"),
+          .memory_bytes = json.value("memory_bytes", int64_t(0)),
+          .loss_scale = number_at(json, "loss_scale"),
+          .skipped_steps = json.value("skipped_steps", int64_t(0))};
+}
+
+EvalRecord eval_record(const Json& json) {
+  const Json& eval = json["eval"];
+  return {.step = json["step"].get<int64_t>(),
+          .loss = number_at(eval, "loss"),
+          .perplexity = number_at(eval, "perplexity"),
+          .tokens = eval.value("tokens", int64_t(0))};
+}
+
+void parse_record(const std::string& text, Line& line) {
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) return;
+  try {
+    if (json.contains("eval"))
+      line.eval = eval_record(json);
+    else
+      line.step = step_record(json);
+  } catch (const Json::exception&) {  // a value of another type
+  }
+}
+
+}  // namespace
+
+std::string to_json(const StepRecord& r) {
+  Json json{{"step", r.step},
+            {"loss", r.loss},
+            {"aux_loss", r.aux_loss},
+            {"grad_norm", r.grad_norm},
+            {"lr", r.lr},
+            {"tokens_per_s", r.tokens_per_s},
+            {"step_time_s", r.step_time_s},
+            {"mfu", r.mfu},
+            {"memory_bytes", r.memory_bytes}};
+  if (r.loss_scale > 0) json["loss_scale"] = r.loss_scale, json["skipped_steps"] = r.skipped_steps;
+  return json.dump();
+}
+
+std::string to_json(const EvalRecord& r) {
+  return Json{{"step", r.step}, {"eval", {{"loss", r.loss}, {"perplexity", r.perplexity}, {"tokens", r.tokens}}}}
+      .dump();
+}
+
+MetricsLog::MetricsLog(const std::filesystem::path& file, int64_t last_step) : file_(file) {
+  if (std::error_code ignored; std::filesystem::exists(file, ignored)) {
+    for_each_line(file, [&](const Line& line) {
+      if (!line.is_damaged() && line.step_number() > last_step) return false;
+      if (line.is_damaged() && damaged_++ == 0) first_damaged_ = line.number;
+      size_ = line.end;
+      return true;
+    });
+  }
+  fd_ = ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (fd_ < 0) throw FileError(fmt::format("{}: cannot be opened: {}", file.string(), std::strerror(errno)));
+  if (::ftruncate(fd_, size_) != 0) {
+    const int error = errno;
+    ::close(fd_);
+    throw FileError(fmt::format("{}: cannot be cut to {} bytes: {}", file.string(), size_, std::strerror(error)));
+  }
+}
+
+MetricsLog::~MetricsLog() { ::close(fd_); }
+
+void MetricsLog::append_line(std::string line) {
+  line += '\n';
+  size_t done = 0;
+  while (done < line.size()) {
+    const ssize_t written = ::write(fd_, line.data() + done, line.size() - done);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) {
+      const int error = errno;
+      const bool cut = ::ftruncate(fd_, size_) == 0;
+      throw FileError(fmt::format("{}: cannot be written: {}{}", file_.string(), std::strerror(error),
+                                  cut ? "" : " (and its last line is torn)"));
+    }
+    done += size_t(written);
+  }
+  size_ += int64_t(line.size());
+}
+
+void MetricsLog::sync_to_disk() {
+  if (::fsync(fd_) != 0) throw FileError(fmt::format("{}: cannot be synced: {}", file_.string(), std::strerror(errno)));
+}
+
+Metrics read_metrics(const std::filesystem::path& file) {
+  Metrics metrics;
+  for_each_line(file, [&](const Line& line) {
+    if (line.eval) metrics.evals.push_back(*line.eval);
+    if (line.step) metrics.steps.push_back(*line.step);
+    metrics.damaged_lines += line.is_damaged();
+    return true;
+  });
+  return metrics;
+}
+
+}  // namespace weft

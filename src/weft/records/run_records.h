@@ -1,0 +1,46 @@
+// Everything a run writes about itself: metrics.jsonl, TensorBoard events, the progress line, the loss chart. A run can
+// do without all of it: what cannot be written is told once, counted, and told again at the end.
+#pragma once
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "weft/records/metrics_log.h"
+#include "weft/records/progress.h"
+#include "weft/records/tensorboard.h"
+
+namespace weft {
+
+class RunRecords {
+ public:
+  struct Spec {
+    std::filesystem::path run;
+    int64_t first_step = 0, total_steps = 0, log_interval = 10;
+    int terminal_fd = 2;
+  };
+  explicit RunRecords(const Spec& spec);
+
+  void step(const StepRecord& record);
+  void eval(const EvalRecord& record);
+  void sync();  // blocks until metrics.jsonl would survive a loss of power
+  void note(std::string_view line) { progress_.note(line); }
+  // Does what the run can do without: of its FileErrors the first of each `file` is told.
+  void attempt(const std::string& file, const std::function<void()>& write);
+  // Draws loss.svg, and the same as text; says where the files are.
+  void finish(std::string_view title);
+
+ private:
+  void open();
+  template <class Record>
+  void append(const Record& record);
+
+  Spec spec_;
+  std::optional<MetricsLog> metrics_;  // none as long as they cannot be opened
+  std::optional<TensorBoardWriter> board_;
+  Progress progress_;
+  std::map<std::string, int64_t> failures_;
+};
+
+}  // namespace weft

@@ -1,0 +1,36 @@
+// In which order the gradients of a step's micro-batches become one sum, and which rank has which micro-batch.
+#pragma once
+#include "weft/sharding/tree_sum.h"
+
+namespace weft {
+
+struct GradientOrder {
+  int64_t num_micro_batches = 1;  // of one rank
+  bool tree = false;  // over a fixed binary tree of micro-batches (invariant numerics), else in the order they come
+  int64_t ranks = 1, rank = 0;  // data parallel
+  // ZeRO (Rajbhandari et al. 2020): over `shards` ranks, stage 1 shards optimizer state and master weights, 2 gradients
+  // too (reduced after each micro-batch), 3 the weights too. Stage 0: one shard, held by every rank.
+  int zero_stage = 0;
+  int64_t shards = 1;
+  // Over data-parallel ranks (with ZeRO: those of the shards) sums are sent in bf16, added in f32 and rounded once. Not
+  // with a tree.
+  bool reduces_in_bf16 = false;
+
+  bool reduces_each() const { return zero_stage >= 2; }
+  int64_t global_micro_batches() const { return ranks * num_micro_batches; }
+  // Ranks that first sum their own have consecutive micro-batches, whole sub-trees where they can; ranks that reduce
+  // each have every ranks-th, so that together they complete one sub-tree after the other.
+  int64_t global_of(int64_t micro_batch) const {
+    return reduces_each() ? micro_batch * ranks + rank : run_of(rank).first + micro_batch;
+  }
+  LeafRun run_of(int64_t r) const { return {r * num_micro_batches, num_micro_batches}; }
+  // Each use of a tied weight keeps a gradient of its own, summed last: the tree of each must not depend on the layout.
+  bool separate_ties() const { return tree; }
+  int64_t num_leaves() const { return tree ? global_micro_batches() : 1; }
+  int64_t leaf_of(int64_t micro_batch) const { return tree ? global_of(micro_batch) : 0; }
+  bool ends_leaf(int64_t micro_batch) const { return tree || micro_batch == num_micro_batches - 1; }
+  // Of sums on one rank; the largest number of any, so that all ranks need the same memory.
+  int num_buffers() const;
+};
+
+}  // namespace weft

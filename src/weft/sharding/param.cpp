@@ -1,0 +1,62 @@
+#include "weft/sharding/param.h"
+
+#include <algorithm>
+
+namespace weft {
+namespace {
+
+// The rows (or columns) of a part that fall to a rank.
+Run cut(const ParamSpec& spec, const Part& part, RankOf tp) {
+  WEFT_CHECK(part.grain > 0 && part.size % part.grain == 0, "{}: a part of {} in grains of {}", spec.name, part.size,
+             part.grain);
+  const int64_t grains = part.size / part.grain;
+  if (grains < tp.size)
+    throw PlacementError(fmt::format("{} has {} pieces of {}, which cannot be cut over {} tensor-parallel ranks",
+                                     spec.name, grains, part.grain, tp.size));
+  const Run run = share_of(grains, tp);
+  return {run.first * part.grain, run.count * part.grain};
+}
+
+}  // namespace
+
+std::vector<Piece> pieces_of(const ParamSpec& spec, RankOf tp) {
+  const Spmd held = spec.place[Axis::tp];
+  const bool by_columns = held == Spmd::Shard1, is_cut = by_columns || held == Spmd::Shard0;
+  const int64_t rows = spec.shape[0], cols = spec.shape.elements() / std::max<int64_t>(rows, 1);
+  const std::vector<Part> parts = spec.parts.empty() ? std::vector{Part{by_columns ? cols : rows}} : spec.parts;
+  WEFT_CHECK(!by_columns || parts.size() == 1, "{}: several parts of columns", spec.name);
+  std::vector<Piece> pieces;
+  int64_t first = 0, local_row = 0;
+  for (const Part& part : parts) {
+    const Run here = is_cut && !part.everywhere ? cut(spec, part, tp) : Run{0, part.size};
+    const Run run{first + here.first, here.count};
+    pieces.push_back({.rows = by_columns ? Run{0, rows} : run,
+                      .cols = by_columns ? run : Run{0, cols},
+                      .local_row = local_row,
+                      .held = part.everywhere ? Spmd::Replicate : held});
+    first += part.size;
+    local_row += pieces.back().rows.count;
+  }
+  WEFT_CHECK(first == (by_columns ? cols : rows), "the parts of {} have {} of {}", spec.name, first,
+             spec.shape.to_string());
+  return pieces;
+}
+
+namespace {
+
+int64_t elements_of(const std::vector<Piece>& pieces) {
+  int64_t n = 0;
+  for (const Piece& piece : pieces) n += piece.rows.count * piece.cols.count;
+  return n;
+}
+
+}  // namespace
+
+Param::Param(ParamSpec spec, RankOf tp) : spec_(std::move(spec)), pieces_(pieces_of(spec_, tp)) {
+  for (int64_t r = 0; r < tp.size; ++r)
+    most_elements_ = std::max(most_elements_, elements_of(pieces_of(spec_, {tp.size, r})));
+  const int64_t rows = pieces_.back().local_row + pieces_.back().rows.count;
+  shape_ = spec_.shape.rank() == 1 ? Shape(rows) : Shape(rows, pieces_.back().cols.count);
+}
+
+}  // namespace weft

@@ -1,0 +1,96 @@
+#include "weft/verify/narrow_copy.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "weft/ops/ops.h"
+#include "weft/plan/layout.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kLayers = 2, kHeadDim = 8, kWidth = 32, kInnerWidth = 64, kVocabulary = 96, kSequence = 16,
+                  kSequences = 2, kMicroBatches = 2,
+                  kVector = 8;  // elements: kernels take rows of multiples of it otherwise than others
+
+// The smallest number of at least `least` with n's remainder modulo m; n itself where it is smaller.
+int64_t like(int64_t n, int64_t least, int64_t m) {
+  const int64_t small = least + ((n - least) % m + m) % m;
+  return std::min(n, small);
+}
+
+// Shards of ZeRO are cut at multiples of kSumLeaf elements: whether rows of n elements, cut over tp, end there.
+bool rows_end_at_leaves(int64_t n, int64_t tp) { return kSumLeaf % std::max<int64_t>(1, n / tp) == 0; }
+
+// The same for the elements of a row: as wide a remainder, and rows are cut within where n's are.
+int64_t row_like(int64_t n, int64_t least, int64_t m, int64_t tp) {
+  int64_t small = like(n, least, m);
+  while (small < n && rows_end_at_leaves(small, tp) != rows_end_at_leaves(n, tp)) small += m;
+  return std::min(n, small);
+}
+
+// As uneven as it was: nothing stays nothing, the fewest become one, more of them two.
+BlockLayout narrow_layout(const BlockLayout& layout) {
+  int64_t fewest = 0;
+  for (const int64_t n : layout)
+    if (n > 0) fewest = fewest == 0 ? n : std::min(fewest, n);
+  BlockLayout narrow;
+  for (const int64_t n : layout) narrow.push_back(n == 0 ? 0 : n == fewest ? 1 : 2);
+  return narrow;
+}
+
+void narrow_layers(Recipe& r, ModelSpec& m) {
+  int64_t layers = std::min(m.num_layers, std::max<int64_t>(kLayers, pipeline_of(r).num_virtual_stages()));
+  if (!r.parallel.pipeline_layout.empty()) {
+    r.parallel.pipeline_layout = narrow_layout(r.parallel.pipeline_layout);
+    layers = std::accumulate(r.parallel.pipeline_layout.begin(), r.parallel.pipeline_layout.end(), int64_t{0});
+  }
+  std::vector<int64_t> windows;
+  for (int64_t l = 0; l < layers && !m.window.empty(); ++l) {  // from the first to the last, evenly
+    const int64_t from = layers > 1 ? l * (m.num_layers - 1) / (layers - 1) : 0;
+    const int64_t window = m.window[size_t(from)];
+    windows.push_back(window > 0 && window < r.train.seq_length ? std::min(window, kSequence / 3) : window);
+  }
+  m.window = windows;
+  m.num_layers = layers;
+}
+
+void narrow_heads(ModelSpec& m, int64_t tp) {
+  const int64_t group = m.num_heads / m.num_kv_heads;
+  if (tp <= m.num_kv_heads) m.num_kv_heads = like(m.num_kv_heads, tp, tp);
+  m.num_heads = group * m.num_kv_heads;
+  m.head_dim = row_like(m.head_dim, kHeadDim, kVector, 1);
+}
+
+void narrow_batch(Recipe& r) {
+  Recipe::Train& t = r.train;
+  const Recipe::Parallel& p = r.parallel;
+  const int64_t tokens = t.seq_length * t.micro_batch_size, micro_batches = num_micro_batches_of(r);
+  t.seq_length = like(t.seq_length, kSequence, p.tp);
+  int64_t sequences = std::min(t.micro_batch_size, kSequences);
+  while (sequences < t.micro_batch_size && (t.seq_length * sequences % p.tp == 0) != (tokens % p.tp == 0)) ++sequences;
+  t.micro_batch_size = sequences;
+  const int64_t m = like(micro_batches, std::max(kMicroBatches, p.pp), p.pp > 1 ? p.pp : 2);
+  t.global_batch_size = sequences * m * p.dp;
+}
+
+}  // namespace
+
+NarrowCopy narrow_copy(const Recipe& recipe, const HfConfig& config) {
+  NarrowCopy copy{recipe, config};
+  Recipe& r = copy.recipe;
+  ModelSpec& m = copy.config.spec;
+  const int64_t tp = r.parallel.tp;
+  const bool beyond = m.max_positions > r.train.seq_length;
+  narrow_layers(r, m);
+  narrow_heads(m, tp);
+  narrow_batch(r);
+  m.width = row_like(m.width, kWidth, kVector, 1);
+  m.ffn_width = row_like(m.ffn_width, std::max(tp, kInnerWidth), tp, tp);
+  m.vocab_size = like(m.vocab_size, std::max(tp, kVocabulary), tp);
+  if (m.learned_positions) m.max_positions = r.train.seq_length + (beyond ? 1 : 0);
+  r.model.init = "random";
+  return copy;
+}
+
+}  // namespace weft

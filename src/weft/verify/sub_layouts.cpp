@@ -1,0 +1,94 @@
+#include "weft/verify/sub_layouts.h"
+
+#include <fmt/format.h>
+
+namespace weft {
+namespace {
+
+using Parallel = Recipe::Parallel;
+
+void without_dp(Parallel& p) {
+  p.dp = 1;
+  p.zero_stage = p.zero_shard_size = 0;
+}
+
+void without_chunks(Parallel& p) {
+  p.pipeline_schedule = "1f1b";
+  p.virtual_pipeline_parallel_size = 0;
+  p.pipeline_layout.clear();
+}
+
+void without_pp(Parallel& p) {
+  p.pp = 1;
+  without_chunks(p);
+}
+
+void fewer_dp(Parallel& p) {
+  p.dp = 2;
+  p.zero_shard_size = 0;
+}
+
+void shorter_pp(Parallel& p) {
+  p.pp = 2;
+  p.pipeline_layout.clear();
+}
+
+// What may be taken away, the larger things first. One that is not there changes nothing.
+struct Removal {
+  const char* name;
+  void (*remove)(Parallel& p);
+};
+constexpr Removal kRemovals[] = {
+    {"dp", without_dp},
+    {"pp", without_pp},
+    {"tp", [](Parallel& p) { p.tp = 1; }},
+    {"recomputation", [](Parallel& p) { p.recompute = "none"; }},
+    {"ZeRO", [](Parallel& p) { p.zero_stage = p.zero_shard_size = 0; }},
+    {"sequence parallelism", [](Parallel& p) { p.sequence_parallel = false; }},
+    {"the schedule", without_chunks},
+    {"the pipeline's layout", [](Parallel& p) { p.pipeline_layout.clear(); }},
+    {"zero_shard_size", [](Parallel& p) { p.zero_shard_size = 0; }},
+    {"dp beyond 2", [](Parallel& p) { p.dp > 2 ? fewer_dp(p) : void(); }},
+    {"pp beyond 2", [](Parallel& p) { p.pp > 2 ? shorter_pp(p) : void(); }},
+    {"tp beyond 2", [](Parallel& p) { p.tp > 2 ? void(p.tp = 2) : void(); }},
+};
+
+}  // namespace
+
+Recipe one_rank_of(Recipe recipe) {
+  recipe.parallel = {};
+  return recipe;
+}
+
+std::string layout_words(const Recipe& r) {
+  const Parallel& p = r.parallel;
+  std::string words;
+  const auto say = [&](bool there, const std::string& what) {
+    if (there) words += (words.empty() ? "" : ", ") + what;
+  };
+  say(p.dp > 1, fmt::format("dp {}", p.dp));
+  say(p.dp > 1 && p.zero_stage > 0, fmt::format("ZeRO stage {}", p.zero_stage));
+  say(p.zero_stage > 0 && p.zero_shard_size > 0, fmt::format("over {}", p.zero_shard_size));
+  say(p.tp > 1, fmt::format("tp {}{}", p.tp, p.sequence_parallel ? " with sequence parallelism" : ""));
+  say(p.pp > 1, fmt::format("pp {} by {}", p.pp, p.pipeline_schedule));
+  say(p.pp == 1 && p.pipeline_schedule != "1f1b", "schedule " + p.pipeline_schedule);
+  if (words.empty()) words = "one rank";
+  say(p.recompute != "none", fmt::format("recompute {}", p.recompute));
+  return words;
+}
+
+SmallestLayout smallest_layout(const Recipe& recipe, const std::function<std::optional<bool>(const Recipe&)>& differs) {
+  SmallestLayout smallest{recipe, {}};
+  for (const Removal& removal : kRemovals) {
+    Recipe less = smallest.recipe;
+    removal.remove(less.parallel);
+    if (layout_words(less) == layout_words(smallest.recipe) &&
+        less.parallel.pipeline_layout == smallest.recipe.parallel.pipeline_layout)
+      continue;
+    smallest.tried.push_back({removal.name, layout_words(less), differs(less)});
+    if (smallest.tried.back().differs == true) smallest.recipe = less;
+  }
+  return smallest;
+}
+
+}  // namespace weft

@@ -1,0 +1,104 @@
+#include "weft/verify/trial_data.h"
+
+#include <stdlib.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "weft/base/error.h"
+#include "weft/base/rng.h"
+#include "weft/data/token_writer.h"
+#include "weft/train/run_data.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Removed, with all it holds, at the end of the scope; what was opened in it stays readable.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = (fs::temp_directory_path() / "weft-verify-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) throw FileError(fmt::format("{}: cannot be created", name));
+    path_ = name;
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  fs::path operator/(const char* name) const { return path_ / name; }
+
+ private:
+  fs::path path_;
+};
+
+template <class T, class F>
+void write_numbers(const fs::path& file, int64_t count, const F& number) {
+  std::vector<T> all(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) all[size_t(i)] = T(number(i));
+  std::ofstream out(file, std::ios::binary);
+  out.write(reinterpret_cast<const char*>(all.data()), std::streamsize(all.size() * sizeof(T)));
+  if (!out.flush()) throw FileError(fmt::format("{}: cannot be written", file.string()));
+}
+
+// Random ids in documents of up to two samples.
+void write_documents(const fs::path& prefix, const Recipe& recipe, int64_t vocab_size, int64_t tokens) {
+  const uint64_t ids = rng_key(uint64_t(recipe.train.seed), "verify tokens");
+  const uint64_t sizes = rng_key(uint64_t(recipe.train.seed), "verify documents");
+  MegatronWriter out(prefix, "int32");
+  for (int64_t document = 0; out.size() < tokens; ++document) {
+    const int64_t longest = std::min(2 * recipe.train.seq_length, tokens - out.size());
+    std::vector<int32_t> all(1 + random_bits(sizes, uint64_t(document)) % uint64_t(longest));
+    for (size_t i = 0; i < all.size(); ++i)
+      all[i] = int32_t(random_bits(ids, uint64_t(out.size()) + i) % uint32_t(vocab_size));
+    out.add_document(all);
+  }
+  out.commit();
+}
+
+}  // namespace
+
+bool has_token_files(const Recipe& recipe) {
+  return std::all_of(recipe.data.train.begin(), recipe.data.train.end(), [](const std::string& path) {
+    const std::string ending = fs::path(path).extension().string();
+    std::error_code ignored;
+    return fs::is_directory(path, ignored) || ending == ".bin" || ending == ".idx" || fs::exists(path + ".bin");
+  });
+}
+
+std::unique_ptr<DataStream> open_token_files(const Recipe& recipe, const ModelSpec& model) {
+  return open_run_data(recipe, model).train;
+}
+
+std::unique_ptr<DataStream> random_tokens(const Recipe& recipe, const ModelSpec& model, int64_t steps) {
+  const TemporaryFolder folder;
+  const fs::path pair = folder / "pair", ids = folder / "tokens.bin", mask = folder / "mask.bin";
+  const int64_t n = steps * recipe.train.global_batch_size * recipe.train.seq_length + 1;
+  const auto bits = [&](const char* what) {
+    return [key = rng_key(uint64_t(recipe.train.seed), what)](int64_t i) { return random_bits(key, uint64_t(i)); };
+  };
+  const Recipe::Data stream;
+  const bool documents = recipe.data.packing != stream.packing || recipe.data.attn_mask_type != stream.attn_mask_type;
+  if (documents)
+    write_documents(pair, recipe, model.vocab_size, n);
+  else
+    write_numbers<uint32_t>(
+        ids, n, [&, random = bits("verify tokens")](int64_t i) { return random(i) % uint32_t(model.vocab_size); });
+  Recipe r = recipe;
+  r.data = {};
+  r.data.train = {documents ? pair.string() : ids.string()};
+  r.data.packing = recipe.data.packing;
+  r.data.attn_mask_type = recipe.data.attn_mask_type;
+  r.data.dtype = "uint32";
+  if (!recipe.data.loss_mask.empty()) {
+    write_numbers<uint8_t>(mask, n, [random = bits("verify mask")](int64_t i) { return random(i) % 3 != 0; });
+    r.data.loss_mask = mask.string();
+  }
+  return open_run_data(r, model).train;
+}
+
+}  // namespace weft
