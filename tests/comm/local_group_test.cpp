@@ -228,9 +228,9 @@ TEST(ProcessMesh, ADryMeshCountsTheBytesThatLeaveTheRankInARing) {
   const ProcessMesh mesh = dry_mesh({.dp = 4, .tp = 2, .shards = 4}, 3, &traffic);
   const Tensor whole{nullptr, DType::f32, {80}}, quarter{nullptr, DType::f32, {20}};
   for (int i = 0; i < 2; ++i) mesh[Axis::dp].all_reduce(whole).wait();
-  mesh.shards->all_gather(quarter, whole).wait();
-  mesh.shards->reduce_scatter(whole, quarter).wait();
-  mesh.replicas->all_reduce(whole).wait();  // of one rank
+  mesh.dense.shards->all_gather(quarter, whole).wait();
+  mesh.dense.shards->reduce_scatter(whole, quarter).wait();
+  mesh.dense.replicas->all_reduce(whole).wait();  // of one rank
   mesh[Axis::tp].send(whole, 0).wait();
   mesh[Axis::tp].recv(whole, 0).wait();
   const Traffic::Counts expected{{{"dp", Traffic::Kind::all_reduce}, {2, 2 * 480}},

@@ -74,12 +74,10 @@ ProcessMesh counting(ProcessMesh mesh, Traffic& traffic) {
     c = std::make_shared<Counting>(c, axis, traffic);
   };
   const int dp = mesh[Axis::dp].size();
-  wrap(mesh.shards, mesh.shards->size() == dp ? "dp" : "shards");
-  wrap(mesh.replicas, mesh.replicas->size() == dp ? "dp" : "replicas");
-  wrap(mesh.axes[size_t(Axis::dp)], "dp");
-  wrap(mesh.axes[size_t(Axis::tp)], "tp");
-  wrap(mesh.pp, "pp");
-  wrap(mesh.pp_gradients, "pp");
+  mesh.each([&](std::shared_ptr<Communicator>& ranks, const std::string& axis) {
+    if (axis == "dp" || axis == "tp" || axis == "pp") wrap(ranks, axis);
+    if (axis == "shards" || axis == "replicas") wrap(ranks, ranks->size() == dp ? "dp" : axis);
+  });
   return mesh;
 }
 

@@ -87,7 +87,7 @@ TEST(WholeMatrices, AreSeenWholeOnceAndGivenBackToWhoeverKeepsThem) {
       Arena scratch("scratch", 1 << 16);
       wait_replace_whole(n.backend(), n.store(), scratch, [&](Tensor x) { ++calls, turn(x); });
       EXPECT_EQ(scratch.used(), 0);
-      for (const WholeMatrix& m : whole_matrices(n.store()))
+      for (const WholeMatrix& m : whole_matrices(n.store(), *n.store().groups()[0]))
         n.for_each(*m.param, [&](double g, int64_t row, int64_t col) {
           if (row < m.rows.first || row >= m.rows.end()) return;
           EXPECT_EQ(g, turned(m, row, col)) << m.param->spec().name << m.piece;

@@ -44,7 +44,7 @@ class WrongCommunicator final : public Communicator {
 };
 
 inline std::shared_ptr<Communicator>& tp_of(ProcessMesh& mesh) { return mesh.axes[size_t(Axis::tp)]; }
-inline std::shared_ptr<Communicator>& replicas_of(ProcessMesh& mesh) { return mesh.replicas; }
+inline std::shared_ptr<Communicator>& replicas_of(ProcessMesh& mesh) { return mesh.dense.replicas; }
 
 // Ranks as threads, with that fault.
 inline RunRanks ranks_with(const WrongSum& wrong) {
@@ -96,7 +96,7 @@ class WrongBackend final : public UniformBackend<WrongBackend> {
   int64_t take_time_ns(Stamp stamp) override { return inner_.take_time_ns(stamp); }
 
  private:
-  bool is_held(const Tensor& t) const { return wrong_.held == Spmd::None || t.place[Axis::tp] == wrong_.held; }
+  bool is_held(const Tensor& t) const { return wrong_.held == Spmd::None || t.place.tp() == wrong_.held; }
   // The first row; of a vector, the first element.
   void disturb(const Tensor& y) {
     for (int64_t i = 0; i < y.cols(); ++i) {

@@ -34,7 +34,9 @@ class After final : public Communicator {
 
 ProcessMesh after(const ProcessMesh& mesh, const std::function<void()>& finish) {
   ProcessMesh all = mesh;
-  all.each([&](std::shared_ptr<Communicator>& ranks) { ranks = std::make_shared<After>(ranks, finish); });
+  all.each([&](std::shared_ptr<Communicator>& ranks, const std::string&) {
+    ranks = std::make_shared<After>(ranks, finish);
+  });
   return all;
 }
 

@@ -145,9 +145,12 @@ FabricMesh over_fabric(const ProcessMesh& host, const FabricOfRank& mine) {
       std::make_shared<FabricHub>(mine.fabric, host.poll, FabricHub::Patience{mine.timeout_s, mine.told_s});
   Joiner joiner(hub, host.world->rank());
   ProcessMesh mesh = host;
-  for (auto& axis : mesh.axes) joiner.join_group(axis);
-  for (auto* ranks : {&mesh.shards, &mesh.replicas}) joiner.join_group(*ranks);
-  for (auto* ranks : {&mesh.pp, &mesh.pp_gradients}) joiner.join_links(*ranks);
+  mesh.each([&](std::shared_ptr<Communicator>& ranks, const std::string& name) {
+    if (name == "pp")
+      joiner.join_links(ranks);
+    else if (name != "world")
+      joiner.join_group(ranks);
+  });
   if (!mesh.poll) mesh.poll = [] {};  // who settles polls
   mesh.order_by = [hub](std::function<Stream*()> issue) { hub->order_by(std::move(issue)); };
   mesh.stamp_calls = [hub] { hub->stamp_calls(); };

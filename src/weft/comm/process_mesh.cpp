@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <numeric>
 #include <vector>
 
 namespace weft {
@@ -62,8 +64,8 @@ class DryCommunicator final : public Communicator {
 
 // What an axis is called where traffic is counted.
 std::string traffic_axis(const MeshSizes& n, const MeshGroup& g) {
-  const bool cuts_dp = g.axis == "shards" || g.axis == "replicas";
-  return cuts_dp && g.size == n.dp ? "dp" : g.axis == "pp_gradients" ? "pp" : g.axis;
+  const bool is_all = (g.axis == "shards" || g.axis == "replicas") && g.size == n.dp * n.cp;
+  return is_all ? (n.cp == 1 ? "dp" : "dp_cp") : g.axis == "pp_gradients" ? "pp" : g.axis;
 }
 
 // An axis that ranks are numbered along; ep is none.
@@ -73,42 +75,46 @@ struct Numbered {
 };
 std::vector<Numbered> numbered(const MeshSizes& n) {
   std::vector<Numbered> axes;
-  for (const MeshAxis axis : n.order) {
-    if (axis == MeshAxis::tp) axes.push_back({n.tp, &MeshPlace::tp});
-    if (axis == MeshAxis::cp) axes.push_back({n.cp, &MeshPlace::cp});
-    if (axis == MeshAxis::dp) axes.push_back({n.dp, &MeshPlace::dp});
-    if (axis == MeshAxis::pp) axes.push_back({n.pp, &MeshPlace::pp});
+  for (const Axis axis : n.order) {
+    if (axis == Axis::tp) axes.push_back({n.tp, &MeshPlace::tp});
+    if (axis == Axis::cp) axes.push_back({n.cp, &MeshPlace::cp});
+    if (axis == Axis::dp) axes.push_back({n.dp, &MeshPlace::dp});
+    if (axis == Axis::pp) axes.push_back({n.pp, &MeshPlace::pp});
   }
   return axes;
 }
 
-bool stands_before(const MeshOrder& order, MeshAxis a, MeshAxis b) {
+bool stands_before(const MeshOrder& order, Axis a, Axis b) {
   return std::find(order.begin(), order.end(), a) < std::find(order.begin(), order.end(), b);
 }
 
-// Among the data ranks.
-struct DataPlace {
+// Of data ranks, dp x cp in their order, as (dp, cp); and as (ep, edp).
+int data_rank(const MeshSizes& n, const MeshPlace& at) {
+  return stands_before(n.order, Axis::cp, Axis::dp) ? at.dp * n.cp + at.cp : at.cp * n.dp + at.dp;
+}
+struct ExpertPlace {
   int ep, edp;
 };
-DataPlace data_place(const MeshSizes& n, const MeshPlace& at) {
-  const int rank = stands_before(n.order, MeshAxis::cp, MeshAxis::dp) ? at.dp * n.cp + at.cp : at.cp * n.dp + at.dp;
-  if (stands_before(n.order, MeshAxis::ep, MeshAxis::dp)) return {.ep = rank % n.ep, .edp = rank / n.ep};
-  return {.ep = rank / n.edp(), .edp = rank % n.edp()};
+ExpertPlace expert_place(const MeshSizes& n, int data_rank) {
+  if (stands_before(n.order, Axis::ep, Axis::dp)) return {.ep = data_rank % n.ep, .edp = data_rank / n.ep};
+  return {.ep = data_rank / n.edp(), .edp = data_rank % n.edp()};
+}
+int data_rank(const MeshSizes& n, const ExpertPlace& at) {
+  return stands_before(n.order, Axis::ep, Axis::dp) ? at.edp * n.ep + at.ep : at.ep * n.edp() + at.edp;
 }
 
 }  // namespace
 
 std::optional<MeshOrder> mesh_order(std::string_view text) {
-  constexpr std::string_view kNames[] = {"tp", "cp", "ep", "dp", "pp"};
   MeshOrder order = {};
   std::string again;
   for (size_t i = 0; i < order.size(); ++i) {
-    const auto name = std::find(std::begin(kNames), std::end(kNames), text.substr(std::min(3 * i, text.size()), 2));
-    if (name == std::end(kNames)) return {};
-    order[i] = MeshAxis(name - std::begin(kNames));
-    if (std::find(order.begin(), order.begin() + std::ptrdiff_t(i), order[i]) != order.begin() + std::ptrdiff_t(i))
-      return {};
-    again += fmt::format("{}{}", i > 0 ? "-" : "", *name);
+    const std::string_view name = text.substr(std::min(3 * i, text.size()), 2);
+    const auto axis =
+        std::find_if(kMeshOrder.begin(), kMeshOrder.end(), [&](Axis known) { return name_of(known) == name; });
+    if (axis == kMeshOrder.end() || again.find(name) != std::string::npos) return {};
+    order[i] = *axis;
+    again += fmt::format("{}{}", i > 0 ? "-" : "", name);
   }
   if (again != text) return {};
   return order;
@@ -133,6 +139,43 @@ int rank_at(const MeshSizes& n, const MeshPlace& place) {
   return rank;
 }
 
+int MeshSizes::shards_of(ReplicaSet set) const { return set == ReplicaSet::dense ? shards : std::gcd(shards, edp()); }
+
+int member_at(const MeshSizes& n, const MeshPlace& place, ReplicaSet set) {
+  const int rank = data_rank(n, place);
+  return set == ReplicaSet::dense ? rank : expert_place(n, rank).edp;
+}
+
+MeshPlace place_of_member(const MeshSizes& n, const MeshPlace& place, ReplicaSet set, int member) {
+  const int rank = set == ReplicaSet::dense
+                       ? member
+                       : data_rank(n, ExpertPlace{.ep = expert_place(n, data_rank(n, place)).ep, .edp = member});
+  MeshPlace there = place;
+  const bool cp_inner = stands_before(n.order, Axis::cp, Axis::dp);
+  there.dp = cp_inner ? rank / n.cp : rank % n.dp;
+  there.cp = cp_inner ? rank % n.cp : rank / n.dp;
+  return there;
+}
+
+void ProcessMesh::each(const std::function<void(std::shared_ptr<Communicator>&, const std::string&)>& f) {
+  std::map<std::shared_ptr<Communicator>, std::shared_ptr<Communicator>> replaced;
+  const auto replace = [&](std::shared_ptr<Communicator>& ranks, const std::string& name) {
+    const auto [known, is_new] = replaced.try_emplace(ranks, ranks);
+    if (is_new) f(known->second, name);
+    ranks = known->second;
+  };
+  for (size_t a = 0; a < kAxes; ++a) replace(axes[a], std::string(name_of(Axis(a))));
+  replace(dense.all, "dp_cp");
+  replace(dense.shards, "shards");
+  replace(dense.replicas, "replicas");
+  replace(experts.all, "edp");
+  replace(experts.shards, "expert_shards");
+  replace(experts.replicas, "expert_replicas");
+  replace(pp, "pp");
+  replace(pp_gradients, "pp");
+  replace(world, "world");
+}
+
 ProcessMesh dry_mesh(const MeshSizes& sizes, int rank, Traffic* traffic) {
   return make_mesh(sizes, rank, [&](const MeshGroup& g) {
     return std::make_shared<DryCommunicator>(g.size, g.rank, DryCommunicator::Counts{traffic_axis(sizes, g), traffic});
@@ -141,31 +184,47 @@ ProcessMesh dry_mesh(const MeshSizes& sizes, int rank, Traffic* traffic) {
 
 ProcessMesh make_mesh(const MeshSizes& n, int rank,
                       const std::function<std::shared_ptr<Communicator>(const MeshGroup&)>& join) {
-  WEFT_CHECK(n.dp % n.shards == 0 && n.dp * n.cp % n.ep == 0, "{} shards of dp {}, ep {} of dp {} x cp {}", n.shards,
-             n.dp, n.ep, n.dp, n.cp);
-  const auto [dp, pp, cp, tp] = place_of(n, rank);
-  const auto [ep, edp] = data_place(n, {dp, pp, cp, tp});
-  const int shard = dp % n.shards, replica = dp / n.shards;
-  const auto group = [&](const char* axis, int size, int mine, const std::string& others) {
+  WEFT_CHECK(n.dp * n.cp % n.shards == 0 && n.dp * n.cp % n.ep == 0, "{} shards, ep {} of dp {} x cp {}", n.shards,
+             n.ep, n.dp, n.cp);
+  const MeshPlace place = place_of(n, rank);
+  const auto [dp, pp, cp, tp] = place;
+  const auto [ep, edp] = expert_place(n, data_rank(n, place));
+  const auto group = [&](const std::string& axis, int size, int mine, const std::string& others) {
     return join({axis, fmt::format("{} of {}", axis, others), size, mine});
   };
   const std::string others_of_data = fmt::format("tp {} pp {}", tp, pp);
-  const auto data_group = [&](const char* axis, int size, int mine, const std::string& others) {
+  const auto data_group = [&](const std::string& axis, int size, int mine, const std::string& others) {
     return group(axis, size, mine, fmt::format("{} {}", others, others_of_data));
+  };
+  // In two steps, where shards are next to each other.
+  const auto add_steps = [&](ReplicaRanks& ranks, ReplicaSet set, const std::string& prefix,
+                             const std::string& others) {
+    const int shards = n.shards_of(set), member = member_at(n, place, set);
+    ranks.shards =
+        data_group(prefix + "shards", shards, member % shards, fmt::format("replica {}{}", member / shards, others));
+    ranks.replicas = data_group(prefix + "replicas", n.replicas(set) / shards, member / shards,
+                                fmt::format("shard {}{}", member % shards, others));
   };
   const std::string other_stages = fmt::format("dp {} cp {} tp {}", dp, cp, tp);
   ProcessMesh mesh;
   mesh.sizes = n;
-  mesh.axes = {data_group("dp", n.dp, dp, fmt::format("cp {}", cp)),
-               data_group("cp", n.cp, cp, fmt::format("dp {}", dp)),
-               group("tp", n.tp, tp, fmt::format("dp {} cp {} pp {}", dp, cp, pp)),
-               data_group("edp", n.edp(), edp, fmt::format("ep {}", ep)),
-               data_group("ep", n.ep, ep, fmt::format("edp {}", edp))};
+  auto& axes = mesh.axes;
+  axes[size_t(Axis::dp)] = data_group("dp", n.dp, dp, fmt::format("cp {}", cp));
+  axes[size_t(Axis::cp)] = data_group("cp", n.cp, cp, fmt::format("dp {}", dp));
+  axes[size_t(Axis::tp)] = group("tp", n.tp, tp, fmt::format("dp {} cp {} pp {}", dp, cp, pp));
+  mesh.dense.all =
+      n.cp == 1 ? axes[size_t(Axis::dp)] : group("dp_cp", n.dp * n.cp, data_rank(n, place), others_of_data);
+  add_steps(mesh.dense, ReplicaSet::dense, "", "");
+  axes[size_t(Axis::ep)] = data_group("ep", n.ep, ep, fmt::format("edp {}", edp));
+  mesh.experts = mesh.dense;
+  if (n.ep > 1) {
+    mesh.experts.all = data_group("edp", n.edp(), edp, fmt::format("ep {}", ep));
+    add_steps(mesh.experts, ReplicaSet::experts, "expert_", fmt::format(" ep {}", ep));
+  }
+  axes[size_t(Axis::edp)] = mesh.experts.all;
   mesh.pp = group("pp", n.pp, pp, other_stages);
   mesh.pp_gradients = group("pp_gradients", n.pp, pp, other_stages);
   mesh.world = group("world", n.world(), rank, "all");
-  mesh.shards = data_group("shards", n.shards, shard, fmt::format("replica {} cp {}", replica, cp));
-  mesh.replicas = data_group("replicas", n.replicas(), replica, fmt::format("shard {} cp {}", shard, cp));
   return mesh;
 }
 

@@ -15,35 +15,51 @@ namespace weft {
 
 // In which order ranks are numbered: ranks next to each other differ in the first axis, those farthest apart in the
 // last (Megatron-LM's --order).
-enum class MeshAxis : uint8_t { tp, cp, ep, dp, pp };
-using MeshOrder = std::array<MeshAxis, 5>;
-inline constexpr MeshOrder kMeshOrder = {MeshAxis::tp, MeshAxis::cp, MeshAxis::ep, MeshAxis::dp, MeshAxis::pp};
+using MeshOrder = std::array<Axis, 5>;
+inline constexpr MeshOrder kMeshOrder = {Axis::tp, Axis::cp, Axis::ep, Axis::dp, Axis::pp};
 // Of "tp-cp-ep-dp-pp"; none where it is not each of these names once.
 std::optional<MeshOrder> mesh_order(std::string_view text);
 
-// The sizes of a layout; `ep` cuts experts over ranks of dp x cp, `shards` divides dp.
+// The weights of a set are held alike by the same ranks: dense weights by those of dp x cp, experts by those of edp.
+enum class ReplicaSet : uint8_t { dense, experts };
+inline constexpr ReplicaSet kReplicaSets[] = {ReplicaSet::dense, ReplicaSet::experts};
+
+// The sizes of a layout; `ep` cuts experts over ranks of dp x cp, ZeRO's `shards` divide dp x cp.
 struct MeshSizes {
   int dp = 1, pp = 1, cp = 1, tp = 1, ep = 1, shards = 1;
   MeshOrder order = kMeshOrder;
   int edp() const { return dp * cp / ep; }
-  int replicas() const { return dp / shards; }
+  int replicas(ReplicaSet set) const { return set == ReplicaSet::dense ? dp * cp : edp(); }
+  int shards_of(ReplicaSet set) const;  // of experts: as many of `shards` as divide edp
   int world() const { return dp * pp * cp * tp; }
 };
-// Where a rank stands, as the order of the axes says. Of dp, shards are inner and replicas outer. ep has no ranks of
-// its own, so its place in the order moves none: of the data ranks (dp x cp, in their order) ep is inner and edp outer
-// where ep stands before dp, else the other way round.
+// Where a rank stands, as the order of the axes says. ep has no ranks of its own, so its place in the order moves none:
+// of the data ranks (dp x cp, in their order) ep is inner and edp outer where ep stands before dp, else the other way
+// round.
 struct MeshPlace {
   int dp, pp, cp, tp;
 };
 MeshPlace place_of(const MeshSizes& sizes, int rank);
 int rank_at(const MeshSizes& sizes, const MeshPlace& place);
+// Which of the ranks that hold a set's weights as the one at `place` does it is; and where the `member`th of them
+// stands.
+int member_at(const MeshSizes& sizes, const MeshPlace& place, ReplicaSet set);
+MeshPlace place_of_member(const MeshSizes& sizes, const MeshPlace& place, ReplicaSet set, int member);
 
-// One communicator for each axis of placements, one for the pipeline, and dp once more in two steps: the ranks that
-// ZeRO shards over, and those that hold the same shard. Shared: a mesh is a value that names them.
+// The ranks that hold the weights of a set alike, all of them and in two steps: `shards`, over which ZeRO shards them
+// (next to each other in `all`), and `replicas`, which hold the same shard.
+struct ReplicaRanks {
+  std::shared_ptr<Communicator> all, shards, replicas;
+};
+
+// A communicator for each axis of placements, for the ranks of each replica set, and for the pipeline. Shared: a mesh
+// is a value that names them, and axes that are the same ranks have the same one (dp and all of the dense set, without
+// cp).
 struct ProcessMesh {
   std::array<std::shared_ptr<Communicator>, kAxes> axes;
+  ReplicaRanks dense, experts;
   // Gradients go through the pipeline on a communicator of their own: two ranks may be neighbours in both directions.
-  std::shared_ptr<Communicator> pp, pp_gradients, world, shards, replicas;
+  std::shared_ptr<Communicator> pp, pp_gradients, world;
   MeshSizes sizes = {};
   // Lets what this rank has under way go on as far as it can, without waiting; none where nothing ever is. To be called
   // often by a rank that computes. Throws CommError.
@@ -62,13 +78,10 @@ struct ProcessMesh {
   // Where there is one: ends at once what this rank has under way; the mesh is dead then. For a rank that fails, before
   // memory ends that peers or devices still use.
   std::function<void()> give_up = {};
-  Communicator& operator[](Axis axis) const { return *axes[size_t(axis)]; }
-  // Calls f(communicator, to be replaced or not) for each.
-  template <class F>
-  void each(const F& f) {
-    for (auto& ranks : axes) f(ranks);
-    for (auto* ranks : {&pp, &pp_gradients, &world, &shards, &replicas}) f(*ranks);
-  }
+  Communicator& operator[](Axis axis) const { return axis == Axis::pp ? *pp : *axes[size_t(axis)]; }
+  const ReplicaRanks& operator[](ReplicaSet set) const { return set == ReplicaSet::dense ? dense : experts; }
+  // Calls f(communicator, to be replaced or not, its name) once for each that is not another's by two names.
+  void each(const std::function<void(std::shared_ptr<Communicator>&, const std::string&)>& f);
 };
 
 // One axis as one rank sees it: the ranks that differ in nothing else share the name.

@@ -93,7 +93,9 @@ class ThroughHost final : public Communicator {
 
 ProcessMesh through_host(const ProcessMesh& mesh, const Mover& mover) {
   ProcessMesh all = mesh;
-  all.each([&](std::shared_ptr<Communicator>& ranks) { ranks = std::make_shared<ThroughHost>(ranks, mover); });
+  all.each([&](std::shared_ptr<Communicator>& ranks, const std::string&) {
+    ranks = std::make_shared<ThroughHost>(ranks, mover);
+  });
   return all;
 }
 

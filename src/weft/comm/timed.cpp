@@ -106,15 +106,9 @@ class Timed final : public Communicator {
 ProcessMesh timed(const ProcessMesh& mesh, CommTimes& times, const TimedOptions& options) {
   ProcessMesh all = mesh;
   const auto ledger = std::make_shared<Ledger>();
-  const auto wrap = [&](std::shared_ptr<Communicator>& ranks, const std::string& axis) {
+  all.each([&](std::shared_ptr<Communicator>& ranks, const std::string& axis) {
     ranks = std::make_shared<Timed>(ranks, Meter{times[axis], axis, options}, ledger);
-  };
-  for (size_t a = 0; a < kAxes; ++a) wrap(all.axes[a], std::string(name_of(Axis(a))));
-  wrap(all.pp, "pp");
-  wrap(all.pp_gradients, "pp");
-  wrap(all.world, "world");
-  wrap(all.shards, "shards");
-  wrap(all.replicas, "replicas");
+  });
   if (!mesh.settle) return all;
   mesh.stamp_calls();
   all.settle = [settle = mesh.settle, ledger] {

@@ -51,7 +51,7 @@ SelfAttention::SelfAttention(ParamStore& params, const std::string& name, const 
 // `everywhere`: how keys and values are held where each rank has all of them.
 SelfAttention::Qkv SelfAttention::split(Tensor qkv, Spmd everywhere) const {
   const int64_t q = queries().rows.count, k = keys().rows.count;
-  const Placement kv = keys().held == Spmd::Replicate ? qkv.place.with(Axis::tp, everywhere) : qkv.place;
+  const Placement kv = keys().held == Spmd::Replicate ? qkv.place.on_tp(everywhere) : qkv.place;
   return {qkv.slice_cols(0, q), qkv.slice_cols(q, k).placed(kv), qkv.slice_cols(q + k, k).placed(kv)};
 }
 

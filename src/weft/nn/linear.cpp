@@ -21,12 +21,12 @@ Linear::Linear(ParamStore& params, const std::string& name, const Spec& spec)
 
 // These rows of W, of b, or of their gradients.
 Tensor Linear::Rows::of(const Tensor& w, Spmd on_tp) const {
-  return w.slice_rows(first, count).placed(w.place.with(Axis::tp, on_tp));
+  return w.slice_rows(first, count).placed(w.place.on_tp(on_tp));
 }
 
 Tensor Linear::Rows::columns(const Tensor& y, Spmd everywhere) const {
   const bool cut = held == Spmd::Shard0 || held == Spmd::Shard1 || count == y.cols();
-  return y.slice_cols(first, count).placed(cut ? y.place : y.place.with(Axis::tp, everywhere));
+  return y.slice_cols(first, count).placed(cut ? y.place : y.place.on_tp(everywhere));
 }
 
 void Linear::forward(Pass& p, Tensor x, Tensor y) const {

@@ -41,7 +41,7 @@ std::vector<LmHead::Chunk> LmHead::chunks_of(const Pass& p, int64_t tokens, int6
 // Logits of some rows of an h held so, each beginning on a cache line.
 Tensor LmHead::alloc_logits(Pass& p, DType dtype, int64_t rows, Placement h) const {
   const int64_t classes = w_->shape()[0], stride = (classes + kRowMultiple - 1) / kRowMultiple * kRowMultiple;
-  const Placement place = loss_.is_cut() ? h.with(Axis::tp, Spmd::Shard1) : h;
+  const Placement place = loss_.is_cut() ? h.on_tp(Spmd::Shard1) : h;
   return p.scratch->alloc(dtype, {rows, stride}, place).slice_cols(0, classes);
 }
 

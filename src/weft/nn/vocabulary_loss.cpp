@@ -14,7 +14,7 @@ void VocabularyLoss::run(Pass& p, const Chunk& c) const {
   }
   Scope temporaries(*p.scratch);
   const int64_t first = table_->pieces()[0].rows.first;
-  Tensor part = p.stat(p.scratch, {c.logits.rows(), 3}, c.logits.place.with(Axis::tp, Spmd::Shard0));
+  Tensor part = p.stat(p.scratch, {c.logits.rows(), 3}, c.logits.place.on_tp(Spmd::Shard0));
   p.be.run(CrossEntropyPart{.logits = c.logits, .targets = c.targets, .parts = part, .first = first});
   p.be.run(CrossEntropyJoin{.parts = join_.forward(p.mesh, part, *p.scratch),
                             .logits = c.logits,

@@ -23,7 +23,7 @@ class VocabularyLoss {
   };
   // Blocks while ranks exchange.
   void run(Pass& p, const Chunk& chunk) const;
-  bool is_cut() const { return table_->spec().place[Axis::tp] == Spmd::Shard0; }
+  bool is_cut() const { return table_->spec().place.tp() == Spmd::Shard0; }
 
  private:
   const Param* table_;

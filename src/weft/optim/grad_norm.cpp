@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 namespace weft {
@@ -10,16 +11,23 @@ namespace {
 int64_t leaves_of(int64_t elements) { return (elements + kSumLeaf - 1) / kSumLeaf; }
 
 // What tensor-parallel ranks hold alike is counted once: by the first.
-bool counts(Spmd held, Communicator& tp) { return held == Spmd::Shard0 || held == Spmd::Shard1 || tp.rank() == 0; }
+bool counts(const ReplicaGroup& group, Spmd held) { return group.alike(held).rank == 0; }
 
 }  // namespace
 
 GradNorm::GradNorm(const ParamStore& store, Arena& arena, int64_t num_positions) : store_(store) {
-  const bool sharded = store.mesh().shards->size() > 1;
   int64_t nodes = 0;
+  bool sharded = false;
   for (const ParamStore::GradRange& range : store.grad_ranges()) {
-    ranges_.push_back({leaves_of(range.size), range.held, range.position});
-    nodes += sharded ? std::max(1, 2 * (tree_root(ranges_.back().leaves).level - 1)) : 1;
+    if (groups_.empty() || groups_.back().ranks != range.group)
+      groups_.push_back({.ranks = range.group, .first_range = ranges_.size(), .first_node = nodes});
+    ranges_.push_back({leaves_of(range.size), counts(*range.group, range.held), range.position});
+    const bool shares = range.group->shard().size > 1;
+    const int64_t of_range = shares ? std::max(1, 2 * (tree_root(ranges_.back().leaves).level - 1)) : 1;
+    ++groups_.back().num_ranges;
+    groups_.back().num_nodes += of_range;
+    nodes += of_range;
+    sharded = sharded || shares;
   }
   squares_ = arena.alloc(DType::f64, {nodes});
   if (sharded) theirs_ = arena.alloc(DType::f64, {nodes});
@@ -30,23 +38,29 @@ GradNorm::GradNorm(const ParamStore& store, Arena& arena, int64_t num_positions)
 
 double GradNorm::wait_measure(Backend& backend) {
   const std::vector<ParamStore::GradRange> ranges = store_.grad_ranges();
-  const ProcessMesh& mesh = store_.mesh();
-  sum_own(backend, ranges);
-  join_shards(ranges);
+  for (const Group& group : groups_)
+    wait_sum(backend, group, GradRanges(ranges).subspan(group.first_range, group.num_ranges));
   const bool dry = units_.data == nullptr;
-  for (size_t r = 0; r < ranges_.size() && !dry; ++r) {  // zero on all ranks but one: the sums over them are exact
-    const bool speaks = mesh.shards->rank() == 0 && counts(ranges_[r].held, mesh[Axis::tp]);
-    sums_.as<double>()[r] = speaks ? squares_.as<double>()[r] : 0;
-  }
-  mesh.shards->all_reduce(sums_).wait();
-  mesh[Axis::tp].all_reduce(sums_).wait();
   auto* units = units_.as<double>();
   if (!dry) {
     std::fill_n(units, units_.rows(), 0.0);
     for (size_t r = 0; r < ranges_.size(); ++r) units[ranges_[r].position] += sums_.as<double>()[r];
   }
-  mesh.pp->all_reduce(units_).wait();  // each is of one stage
+  store_.mesh().pp->all_reduce(units_).wait();  // each is of one stage
   return dry ? 0 : std::sqrt(std::accumulate(units, units + units_.rows(), 0.0));
+}
+
+// The sums of a group's ranges, on every rank.
+void GradNorm::wait_sum(Backend& backend, const Group& group, GradRanges ranges) {
+  sum_own(backend, group, ranges);
+  join_shards(group, ranges);
+  const Tensor sums = sums_.slice_rows(int64_t(group.first_range), int64_t(group.num_ranges));
+  const auto* squares = squares_.as<double>() + group.first_node;
+  for (size_t r = 0; r < group.num_ranges && sums.data != nullptr; ++r) {  // zero on all but one: the sums are exact
+    const bool speaks = group.ranks->shard().rank == 0 && ranges_[group.first_range + r].is_mine;
+    sums.as<double>()[r] = speaks ? squares[r] : 0;
+  }
+  group.ranks->wait_sum_over_parts(sums);
 }
 
 std::vector<TreeNode> GradNorm::nodes_of(const ParamStore::GradRange& range, int64_t shard, int64_t num_shards) const {
@@ -56,9 +70,9 @@ std::vector<TreeNode> GradNorm::nodes_of(const ParamStore::GradRange& range, int
   return tree_cover(leaves_of(range.size), {first, leaves_of(kept.end()) - first});
 }
 
-void GradNorm::sum_own(Backend& backend, const std::vector<ParamStore::GradRange>& ranges) {
-  const int64_t shard = store_.mesh().shards->rank();
-  int64_t i = 0;
+void GradNorm::sum_own(Backend& backend, const Group& group, GradRanges ranges) {
+  const int64_t shard = group.ranks->shard().rank;
+  int64_t i = group.first_node;
   for (const ParamStore::GradRange& range : ranges) {
     const Run here = range.kept(shard);
     for (const TreeNode& node : nodes_of(range, shard, 1)) {
@@ -72,9 +86,10 @@ void GradNorm::sum_own(Backend& backend, const std::vector<ParamStore::GradRange
 
 // Neighbours, then pairs of neighbours, and so on: the first shard of each group gets the nodes of the other half. In
 // the end the first of all has the root of each range.
-void GradNorm::join_shards(const std::vector<ParamStore::GradRange>& ranges) {
-  Communicator& shards = *store_.mesh().shards;
+void GradNorm::join_shards(const Group& group, GradRanges ranges) {
+  Communicator& shards = *group.ranks->ranks.shards;
   const int64_t n = shards.size(), me = shards.rank();
+  const Tensor squares = squares_.slice_rows(group.first_node, group.num_nodes);
   const auto nodes = [&](int64_t shard, int64_t num_shards, int64_t* count) {
     std::vector<std::vector<TreeNode>> of_ranges;
     for (const ParamStore::GradRange& range : ranges) {
@@ -90,54 +105,58 @@ void GradNorm::join_shards(const std::vector<ParamStore::GradRange>& ranges) {
     int64_t count = 0, kept = 0;
     const auto theirs = nodes(other, std::min(half, n - other), &count);
     if (gives) {
-      if (count > 0) shards.send(squares_.slice_rows(0, count), int(me - half)).wait();
+      if (count > 0) shards.send(squares.slice_rows(0, count), int(me - half)).wait();
       return;
     }
     if (count == 0) continue;
     shards.recv(theirs_.slice_rows(0, count), int(other)).wait();
-    if (squares_.data != nullptr) join(nodes(me, half, &kept), theirs);
+    if (squares.data != nullptr) join(group, nodes(me, half, &kept), theirs);
   }
 }
 
-void GradNorm::join(const std::vector<std::vector<TreeNode>>& mine, const std::vector<std::vector<TreeNode>>& theirs) {
+void GradNorm::join(const Group& group, const std::vector<std::vector<TreeNode>>& mine,
+                    const std::vector<std::vector<TreeNode>>& theirs) {
   std::vector<double> joined;
-  const double *m = squares_.as<double>(), *t = theirs_.as<double>();
-  for (size_t r = 0; r < ranges_.size(); ++r) {
+  double* const squares = squares_.as<double>() + group.first_node;
+  const double *m = squares, *t = theirs_.as<double>();
+  for (size_t r = 0; r < group.num_ranges; ++r) {
     std::vector<NodeSum> all;
     for (const TreeNode& node : mine[r]) all.push_back({node, *m++});
     for (const TreeNode& node : theirs[r]) all.push_back({node, *t++});
-    for (const NodeSum& n : tree_join(ranges_[r].leaves, all)) joined.push_back(n.sum);
+    for (const NodeSum& n : tree_join(ranges_[group.first_range + r].leaves, all)) joined.push_back(n.sum);
   }
-  std::copy(joined.begin(), joined.end(), squares_.as<double>());
+  std::copy(joined.begin(), joined.end(), squares);
 }
 
 // Of what this rank keeps of each piece of each weight, added over the ranks that keep the rest.
 template <class Op>
 std::vector<GradNorm::Entry> GradNorm::measure_parts(Backend& backend) const {
-  Communicator& tp = store_.mesh()[Axis::tp];
   std::vector<Entry> entries;
-  std::vector<double> sums;
+  std::map<const ReplicaGroup*, std::vector<double>> sums;
   for (const Param* p : store_.params()) {
     const size_t first = entries.size();
     int64_t row = 0;
-    const bool by_columns = p->spec().place[Axis::tp] == Spmd::Shard1;
+    const bool by_columns = p->spec().place.tp() == Spmd::Shard1;
+    const ReplicaGroup& group = store_.group_of(*p);
     for (size_t i = 0; i < p->pieces().size(); ++i) {
       const int64_t rows = by_columns || p->spec().parts.empty() ? p->spec().shape[0] : p->spec().parts[i].size;
       entries.push_back({p, row, rows});
       row += rows;
     }
-    sums.resize(entries.size());
+    std::vector<double>& of_group = sums[&group];
+    of_group.resize(entries.size());
     for (const ParamStore::Stored& block : store_.stored(*p)) {
-      if (!counts(p->pieces()[size_t(block.piece)].held, tp)) continue;
+      if (!counts(group, p->pieces()[size_t(block.piece)].held)) continue;
       backend.run(Op{.x = block.grad, .out = one_});
       backend.wait_all();
-      sums[first + size_t(block.piece)] += *one_.as<double>();
+      of_group[first + size_t(block.piece)] += *one_.as<double>();
     }
   }
-  const Tensor all{sums.data(), DType::f64, {int64_t(sums.size())}};
-  store_.mesh().shards->all_reduce(all).wait();
-  tp.all_reduce(all).wait();
-  for (size_t i = 0; i < entries.size(); ++i) entries[i].squares = sums[i];
+  for (const ReplicaGroup* group : store_.groups()) {
+    std::vector<double>& of_group = sums[group];
+    group->wait_sum_over_parts({of_group.data(), DType::f64, {int64_t(of_group.size())}});
+    for (size_t i = 0; i < of_group.size(); ++i) entries[i].squares += of_group[i];
+  }
   return entries;
 }
 

@@ -1,6 +1,7 @@
 // The norms of gradients, by matrix and of all, and which of them are not numbers; whatever part of them this rank
 // keeps.
 #pragma once
+#include <span>
 #include <string>
 #include <vector>
 
@@ -35,19 +36,29 @@ class GradNorm {
  private:
   struct Range {
     int64_t leaves;    // of its tree
-    Spmd held;         // on tp
+    bool is_mine;      // of the tensor-parallel ranks that hold it alike, this is the first
     int64_t position;  // of its unit
+  };
+  // Those of a replica group lie one behind the other, and so do their sums.
+  struct Group {
+    const ReplicaGroup* ranks;
+    size_t first_range = 0, num_ranges = 0;
+    int64_t first_node = 0, num_nodes = 0;
   };
   // The nodes of a range's tree that consecutive shards sum to.
   std::vector<TreeNode> nodes_of(const ParamStore::GradRange& range, int64_t shard, int64_t num_shards) const;
-  void sum_own(Backend& backend, const std::vector<ParamStore::GradRange>& ranges);
-  void join_shards(const std::vector<ParamStore::GradRange>& ranges);
-  void join(const std::vector<std::vector<TreeNode>>& mine, const std::vector<std::vector<TreeNode>>& theirs);
+  using GradRanges = std::span<const ParamStore::GradRange>;
+  void wait_sum(Backend& backend, const Group& group, GradRanges ranges);
+  void sum_own(Backend& backend, const Group& group, GradRanges ranges);
+  void join_shards(const Group& group, GradRanges ranges);
+  void join(const Group& group, const std::vector<std::vector<TreeNode>>& mine,
+            const std::vector<std::vector<TreeNode>>& theirs);
   template <class Op>
   std::vector<Entry> measure_parts(Backend& backend) const;
 
   const ParamStore& store_;
   std::vector<Range> ranges_;
+  std::vector<Group> groups_;
   Tensor squares_;  // f64 [nodes at most]: of this shard, then of more and more
   Tensor theirs_;   // f64 [nodes at most]: of other shards
   Tensor sums_;     // f64 [ranges]

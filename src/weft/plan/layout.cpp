@@ -38,7 +38,7 @@ Precision precision_of(const Recipe& r) {
 
 MeshSizes mesh_sizes_of(const Recipe& r) {
   const auto& p = r.parallel;
-  const int64_t shards = p.zero_stage == 0 ? 1 : p.zero_shard_size > 0 ? p.zero_shard_size : p.dp;
+  const int64_t shards = p.zero_stage == 0 ? 1 : p.zero_shard_size > 0 ? p.zero_shard_size : p.dp * p.cp;
   return {.dp = int(p.dp),
           .pp = int(p.pp),
           .cp = int(p.cp),

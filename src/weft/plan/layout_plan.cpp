@@ -24,7 +24,7 @@ std::vector<std::vector<int>> tp_classes(const RunPlan& run) {
   for (int r = 0; r < run.step.mesh.tp; ++r) {
     Shapes shapes;
     for (const Param* p : store.params(ParamStore::Copies::with))
-      for (const Piece& piece : pieces_of(p->spec(), {run.step.mesh.tp, r}))
+      for (const Piece& piece : pieces_of(p->spec(), {.tp = {run.step.mesh.tp, r}}))
         shapes.emplace_back(piece.rows.count, piece.cols.count);
     by_shapes[shapes].push_back(r);
   }
@@ -54,10 +54,12 @@ std::vector<Places> update_classes(const RunPlan& run, const StepSpec& step, con
   }
   ParamStore store(kF32, step.order, dry_mesh(step.mesh, step.rank));
   const Transformer declared(store, run.model, step.model);
-  const std::vector<WholeMatrix> all = whole_matrices(store);
-  const std::vector<std::vector<int64_t>> states =
-      store.state_sizes([&](const ParamSpec& w) { return int(run.optimizer->state_names(w).size()); });
+  const std::vector<WholeMatrix> all = whole_matrices(store, *store.groups()[0]);
+  const auto num_states = [&](const ParamSpec& w) { return int(run.optimizer->state_names(w).size()); };
   std::map<std::pair<Shapes, std::vector<int64_t>>, Places> alike;
+  std::vector<std::vector<int64_t>> states;  // [shard]
+  for (int shard = 0; shard < step.order.shards; ++shard)
+    states.push_back(store.state_sizes(num_states, {.dp = shard, .pp = 0, .cp = 0, .tp = 0}));
   for (int dp = 0; dp < step.mesh.dp; ++dp) {
     for (const int t : tp) {
       Shapes shapes;

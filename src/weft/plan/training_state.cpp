@@ -25,7 +25,7 @@ TrainingState::TrainingState(const ModelSpec& spec, const StepSpec& step, const 
 }
 
 double wait_sum_losses(const ProcessMesh& mesh, const Tensor& losses) {
-  mesh[Axis::dp].all_reduce(losses).wait();
+  mesh.dense.all->all_reduce(losses).wait();
   mesh.pp->all_reduce(losses).wait();
   if (losses.data == nullptr) return 0;
   return tree_sum({losses.as<double>(), losses.as<double>() + losses.rows()});

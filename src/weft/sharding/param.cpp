@@ -19,16 +19,23 @@ Run cut(const ParamSpec& spec, const Part& part, RankOf tp) {
 
 }  // namespace
 
-std::vector<Piece> pieces_of(const ParamSpec& spec, RankOf tp) {
-  const Spmd held = spec.place[Axis::tp];
+std::vector<Piece> pieces_of(const ParamSpec& spec, const CutRanks& at) {
+  const Spmd held = spec.place.tp();
   const bool by_columns = held == Spmd::Shard1, is_cut = by_columns || held == Spmd::Shard0;
   const int64_t rows = spec.shape[0], cols = spec.shape.elements() / std::max<int64_t>(rows, 1);
   const std::vector<Part> parts = spec.parts.empty() ? std::vector{Part{by_columns ? cols : rows}} : spec.parts;
   WEFT_CHECK(!by_columns || parts.size() == 1, "{}: several parts of columns", spec.name);
+  const Run experts =
+      spec.place.experts_are_cut() ? share_of(int64_t(parts.size()), at.ep) : Run{0, int64_t(parts.size())};
+  if (experts.count == 0)
+    throw PlacementError(fmt::format("{} has {} experts, which cannot be cut over {} expert-parallel ranks", spec.name,
+                                     parts.size(), at.ep.size));
   std::vector<Piece> pieces;
   int64_t first = 0, local_row = 0;
   for (const Part& part : parts) {
-    const Run here = is_cut && !part.everywhere ? cut(spec, part, tp) : Run{0, part.size};
+    const auto index = int64_t(pieces.size());
+    Run here = is_cut && !part.everywhere ? cut(spec, part, at.tp) : Run{0, part.size};
+    if (index < experts.first || index >= experts.end()) here.count = 0;
     const Run run{first + here.first, here.count};
     pieces.push_back({.rows = by_columns ? Run{0, rows} : run,
                       .cols = by_columns ? run : Run{0, cols},
@@ -52,9 +59,11 @@ int64_t elements_of(const std::vector<Piece>& pieces) {
 
 }  // namespace
 
-Param::Param(ParamSpec spec, RankOf tp) : spec_(std::move(spec)), pieces_(pieces_of(spec_, tp)) {
-  for (int64_t r = 0; r < tp.size; ++r)
-    most_elements_ = std::max(most_elements_, elements_of(pieces_of(spec_, {tp.size, r})));
+Param::Param(ParamSpec spec, const CutRanks& at) : spec_(std::move(spec)), pieces_(pieces_of(spec_, at)) {
+  for (int64_t e = 0; e < at.ep.size; ++e)
+    for (int64_t t = 0; t < at.tp.size; ++t)
+      most_elements_ =
+          std::max(most_elements_, elements_of(pieces_of(spec_, {.tp = {at.tp.size, t}, .ep = {at.ep.size, e}})));
   const int64_t rows = pieces_.back().local_row + pieces_.back().rows.count;
   shape_ = spec_.shape.rank() == 1 ? Shape(rows) : Shape(rows, pieces_.back().cols.count);
 }

@@ -60,21 +60,26 @@ inline Run share_of(int64_t n, RankOf r) {
   return {first, n * (r.rank + 1) / r.size - first};
 }
 
+// A rank among those that hold different parts of the same weights.
+struct CutRanks {
+  RankOf tp = {}, ep = {};  // ep: experts alone are cut over it
+};
+
 // What of one part lives on a rank: a block of the whole matrix (a vector is one column), whose rows lie together.
 struct Piece {
   Run rows, cols;     // of the whole weight
   int64_t local_row;  // its first row on this rank
   Spmd held;          // on tp
 };
-// The pieces that a tensor-parallel rank holds of a weight, one for each part, in order. Throws PlacementError where a
-// part has fewer grains than there are ranks.
-std::vector<Piece> pieces_of(const ParamSpec& spec, RankOf tp);
+// The pieces that a rank holds of a weight, one for each part, in order; empty ones of parts that ep gives to others.
+// Throws PlacementError where there are fewer parts than ranks of ep, or a part has fewer grains than ranks of tp.
+std::vector<Piece> pieces_of(const ParamSpec& spec, const CutRanks& at);
 
-// A weight as a layer sees it. Its gradient is summed over exactly the axes where it is Replicate; nothing else in the
-// program says which gradients to reduce. Owned by a ParamStore, which says when value and grad may be touched.
+// A weight as a layer sees it. Its gradient is summed over exactly the axes where it is Replicate (replica_group.h).
+// Owned by a ParamStore, which says when value and grad may be touched.
 class Param {
  public:
-  Param(ParamSpec spec, RankOf tp);
+  Param(ParamSpec spec, const CutRanks& at);
   const ParamSpec& spec() const { return spec_; }
   const std::vector<Piece>& pieces() const { return pieces_; }
   const Shape& shape() const { return shape_; }             // here
@@ -89,14 +94,17 @@ class Param {
 
  private:
   friend class ParamStore;
+  friend class ParamValues;
+  friend class GradientSums;
+  friend struct FlatParams;
   ParamSpec spec_;
   std::vector<Piece> pieces_;
   Shape shape_;
   int64_t most_elements_ = 0;
   Param* tied_to_ = nullptr;  // owner of the value
-  int unit_ = -1;
-  int64_t offset_ = 0;       // elements into the unit's flat tensors
-  char* written_ = nullptr;  // of the open leaf
+  int flat_ = -1;             // its flat parameter, among those of its replica set
+  int64_t offset_ = 0;        // elements into that
+  char* written_ = nullptr;   // of the open leaf
 };
 
 }  // namespace weft

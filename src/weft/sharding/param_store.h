@@ -1,21 +1,16 @@
 // Where weights, gradients and optimizer state lie, and when layers may touch them.
 //
-// The unit of movement is a block's weights: flat tensors, in which every weight begins at a multiple of kSumLeaf and
-// those that decay come first. ZeRO is where those flat tensors are placed on dp: its first step cuts them into equal
-// shards.
+// The unit of movement is what a block has of a replica set (replica_group.h): flat tensors (flat_layout.h), whose
+// values (param_values.h) and gradients (gradient_sums.h) move together. ZeRO cuts them into equal shards.
 #pragma once
-#include <deque>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "weft/comm/process_mesh.h"
 #include "weft/device/arena.h"
-#include "weft/ops/backend.h"
-#include "weft/sharding/buffer_pool.h"
-#include "weft/sharding/gradient_order.h"
-#include "weft/sharding/param.h"
+#include "weft/sharding/gradient_sums.h"
+#include "weft/sharding/param_values.h"
 
 namespace weft {
 
@@ -39,7 +34,7 @@ class ParamStore {
     Arena &params, &grads, &states;
     Arena& transit;  // whole units where shards are kept: fetched values, gradients until they are reduced
   };
-  using NumStates = std::function<int(const ParamSpec&)>;
+  using NumStates = FlatLayout::NumStates;
   void allocate(const Arenas& arenas, const NumStates& num_states);
   // The same without gradients and state, to run forward only.
   void allocate_values(Arena& params, Arena& transit);
@@ -76,6 +71,7 @@ class ParamStore {
   // A run of a unit's weights that tensor-parallel ranks hold alike, and what this rank keeps of its gradient. It
   // begins at a multiple of kSumLeaf of the flat tensors, or ends before the next.
   struct GradRange {
+    const ReplicaGroup* group;
     int64_t position;                                       // of its unit
     int64_t size;                                           // elements, here and on the ranks that shard it
     int64_t first;                                          // of the flat tensors' elements
@@ -84,7 +80,7 @@ class ParamStore {
     Tensor grad;                                            // of the run that is kept here
     Run kept(int64_t shard, int64_t num_shards = 1) const;  // of [0, size): what consecutive shards have
   };
-  std::vector<GradRange> grad_ranges() const;
+  std::vector<GradRange> grad_ranges() const;  // group by group
   // What this rank keeps of a weight: blocks of the whole matrix (a vector is one column), rows together.
   struct Stored {
     Run rows, cols;
@@ -94,15 +90,18 @@ class ParamStore {
     std::vector<Tensor> states;  // likewise
   };
   std::vector<Stored> stored(const Param& p) const;
-  // Of the elements of a weight's piece on rank `tp` of its axis, row by row, those that rank `shard` of the shards
-  // keeps.
-  Run kept(const Param& p, size_t piece, RankOf tp, int64_t shard) const;
+  // Of the elements of a weight's piece on these ranks, row by row, those that rank `shard` of the shards keeps.
+  Run kept(const Param& p, size_t piece, const CutRanks& at, int64_t shard) const;
   // The gradient of what this rank keeps of a piece, after finish_step: [kept]. None where it keeps nothing.
   Tensor kept_gradient(const Param& p, size_t piece) const;
 
-  // [shard]: how many elements the tensors of optimizer state have there, each. They differ where weights have
+  // How many elements the tensors of optimizer state have on the rank at `place`, each. They differ where weights have
   // different numbers of states. Needs no memory.
-  std::vector<std::vector<int64_t>> state_sizes(const NumStates& num_states) const;
+  std::vector<int64_t> state_sizes(const NumStates& num_states, const MeshPlace& place) const;
+
+  // The replica sets of which there are weights here, and the one that a weight is of.
+  std::vector<const ReplicaGroup*> groups() const;
+  const ReplicaGroup& group_of(const Param& p) const { return set_of(p).group; }
 
   int num_units() const { return int(units_.size()); }
   // Weights in the order of the model, without ties: those that this stage speaks for, or also its copies of others.
@@ -115,107 +114,52 @@ class ParamStore {
   const ProcessMesh& mesh() const { return mesh_; }
 
  private:
-  struct Open {
-    int64_t leaf;
-    int buffer;  // of the unit's (of the transient ones, where each micro-batch is reduced)
-  };
-  struct Range {
-    Run run;  // of the flat tensors
-    Spmd held;
-    bool decays, linear;
-    bool like(const Range& r) const { return decays == r.decays && linear == r.linear; }
-  };
   struct State {  // a tensor of optimizer state, of those weights that have so many
     Run run;      // of the flat tensors: what is kept here
     Tensor flat;
   };
+  // The weights of a replica set, and all that is done with them.
+  struct Set {
+    Set(const ReplicaGroup& of, const WeightFormat& how, Communicator& pipeline)
+        : group(of), format(how), values(flats, group, how), sums(flats, group, how, pipeline) {}
+    std::vector<Tensor> states_of(int flat, Run run) const;
+    Run shard_of(const Param& p) const { return flats.all[size_t(p.flat_)].layout.shard(group.shard()); }
+    ReplicaGroup group;
+    WeightFormat format;
+    FlatParams flats;
+    std::vector<std::vector<State>> states;  // [flat parameter]
+    std::vector<int> flat_of;                // [unit]; -1: none
+    ParamValues values;
+    GradientSums sums;
+  };
   struct Unit {
     std::string name;
-    int64_t position = 0;
-    std::vector<Param*> params = {};  // ties included
-    int mirrors = -1;                 // the unit whose tied weights' second gradients it holds; no values of its own
-    std::vector<Range> ranges = {};
-    std::vector<Run> gaps = {};  // of the flat tensors: what no weight's gradient is written to
-    int64_t size = 0;            // elements with padding
-    Tensor master = {}, value = {}, value_shard = {};
-    int fetched = 0, slot = -1;  // of the pool of values
-    Work gather = {};            // of values into that slot
-    std::vector<State> states = {};
-    std::vector<Tensor> buffers = {};
-    std::vector<std::vector<char>> written = {};  // [buffer][parameter]: does it hold a sum yet
-    TreeSum tree{1};
-    std::vector<Open> open = {};
-    Tensor sum = {};     // [shard] where each micro-batch is reduced
-    bool sums = false;   // does it hold one
-    Work replicas = {};  // their sum
+    std::vector<Param*> params;  // ties included
   };
-  Communicator& dp() const { return mesh_[Axis::dp]; }
-  Communicator& shards() const { return *mesh_.shards; }
-  RankOf tp() const { return {mesh_[Axis::tp].size(), mesh_[Axis::tp].rank()}; }
-  Unit& unit(int index) { return units_[size_t(index)]; }
-
-  void lay_out(Unit& unit);
-  void add_pool(BufferPool& pool, Arena& arena, DType dtype, bool ties_stay) const;
-  void add_value_pool(Arena& transit);
-  int64_t largest_neighbour() const;
-  void begin_gather(Unit& unit, int slot);
-  void drop_prefetched();
-  void point_values(Unit& unit);
-  void make_mirrors(int unit);
-  static std::vector<Run> gaps_of(const Unit& unit);
-  static std::vector<Range> kinds(const Unit& unit);
-  static std::vector<Run> state_runs(const Unit& unit, const NumStates& num_states);
-  void allocate_states(Unit& unit, Arena& states, const NumStates& num_states);
-  static std::vector<Tensor> states_of(const Unit& unit, Run run);
-  void allocate_gradients(Unit& unit, Arena& grads);
-  Tensor slice(const Tensor& flat, const Param& p) const;
-  Run shard_of(const Unit& unit) const;
-  Run share_of_rank(const Unit& unit, int64_t dp_rank) const;
-  static bool has_gradient(const Unit& unit) { return unit.sum || !unit.buffers.empty(); }
-  Tensor shard_gradient(const Unit& unit) const;
-
-  Open& open_leaf(Backend& backend, Unit& unit, int64_t leaf);
-  void point_grads(Unit& unit, const Tensor& flat, std::vector<char>& written);
-  void open_owners(Backend& backend, Unit& unit, int64_t micro_batch);
-  void share_grads(Unit& unit);
-  void settle(Backend& backend, Unit& unit, TreeNode node, int buffer);
-  void begin_reduction(Backend& backend, Unit& unit, const Tensor& whole, int transient = -1);
-  void reduce_each(Backend& backend, Unit& unit, int64_t micro_batch, int buffer);
-  void wait_oldest_reduction(Backend& backend);
-  void wait_reductions(Backend& backend) {
-    while (!reducing_.empty()) wait_oldest_reduction(backend);
+  Set& set(ReplicaSet which);
+  Set& set_of(const Param& p) const { return *sets_[size_t(replica_set_of(p.spec()))]; }
+  template <class F>
+  void for_each_set(const F& f) const {
+    for (const auto& set : sets_)
+      if (set) f(*set);
   }
-  void wait_replicas();
-  void exchange_leaves(Backend& backend, Unit& unit, int64_t micro_batch, const Tensor& whole);
-  void join_trees(Backend& backend, Unit& unit);
-  void sum_over_tp(Unit& unit);
-  void add_ties(Backend& backend);
-  void add_twins(Backend& backend);
-  static bool is_copy(const Unit& unit) { return unit.params.size() == 1 && unit.params[0]->spec().copy; }
+  // Calls f(set, index of what the unit has of it).
+  template <class F>
+  void for_each_flat(int unit, const F& f) const {
+    for_each_set([&](Set& set) {
+      if (set.flat_of[size_t(unit)] >= 0) f(set, set.flat_of[size_t(unit)]);
+    });
+  }
+  void add_flat(Set& set, std::string name, int64_t position, std::vector<Param*> params);
 
   Precision precision_;
   std::shared_ptr<Memory> memory_ = host_memory();
   GradientOrder order_;
   ProcessMesh mesh_;
-  int num_sums_;                     // of each unit, while leaves come
-  std::vector<TreeNode> all_nodes_;  // of the runs of all ranks, in order; where ranks first sum their own
-  std::vector<size_t> nodes_until_;  // [rank + 1] of those, which are whose
-  Tensor staging_;                   // what other ranks send of their nodes
-  Tensor twins_;                     // what another stage sends of a twin's gradient
-  BufferPool values_, transient_;    // fetched values; gradients that are reduced at once
-  BufferPool narrow_;                // gradients that are reduced in bf16
-  std::vector<std::vector<char>> transient_written_;
   std::vector<std::unique_ptr<Param>> all_;
   std::vector<Param*> pending_;  // of the open unit
-  std::vector<std::vector<int>> together_;
-  std::deque<Unit> units_;
-  struct Reduction {  // of gradients that lie in `whole`, into this rank's shard
-    Unit* unit;
-    Tensor whole;
-    int transient, narrow;  // buffers to give back; -1: none
-    Work work;
-  };
-  std::deque<Reduction> reducing_;
+  std::vector<Unit> units_;
+  std::array<std::unique_ptr<Set>, std::size(kReplicaSets)> sets_;
 };
 
 }  // namespace weft

@@ -5,21 +5,22 @@
 namespace weft {
 namespace {
 
-bool by_columns(const ParamSpec& spec) { return spec.place[Axis::tp] == Spmd::Shard1; }
+bool by_columns(const ParamSpec& spec) { return spec.place.tp() == Spmd::Shard1; }
 
 double work_of(const WholeMatrix& m) {
   return double(m.rows.count) * double(m.cols.count) * double(std::min(m.rows.count, m.cols.count));
 }
 
 struct Place {
-  int dp, tp;
+  int member, tp;  // of the group, and of the ranks that cut its matrices
 };
 
 // One matrix for each of the ranks, or fewer: what is on its way at the same time.
 class Round {
  public:
-  Round(Backend& backend, const ParamStore& store, Arena& scratch, std::span<const WholeMatrix> matrices)
-      : backend_(backend), store_(store), mesh_(store.mesh()), scratch_(scratch), matrices_(matrices) {}
+  Round(Backend& backend, const ParamStore& store, const ReplicaGroup& group, Arena& scratch,
+        std::span<const WholeMatrix> matrices)
+      : backend_(backend), store_(store), group_(group), mesh_(store.mesh()), scratch_(scratch), matrices_(matrices) {}
 
   void run(const MatrixFunction& f) {
     Scope whole(scratch_);
@@ -38,16 +39,24 @@ class Round {
     for (Work& w : results_) w.wait();
   }
 
-  static int num_owners(const ProcessMesh& mesh) { return mesh[Axis::dp].size() * mesh[Axis::tp].size(); }
+  static int num_owners(const ReplicaGroup& group) { return group.ranks.all->size() * group.tp->size(); }
 
  private:
-  int num_tp() const { return mesh_[Axis::tp].size(); }
-  int num_shards() const { return mesh_.shards->size(); }
-  Place place() const { return {mesh_[Axis::dp].rank(), mesh_[Axis::tp].rank()}; }
-  int here() const { return place().dp * num_tp() + place().tp; }
+  int num_tp() const { return group_.tp->size(); }
+  int num_shards() const { return group_.ranks.shards->size(); }
+  Place place() const { return {group_.ranks.all->rank(), group_.tp->rank()}; }
+  int here() const { return place().member * num_tp() + place().tp; }
+  CutRanks cut_at(int tp) const {
+    CutRanks at = group_.cut();
+    at.tp.rank = tp;
+    return at;
+  }
   Place owner_of(int matrix) const { return {matrix / num_tp(), matrix % num_tp()}; }
   int world_rank(Place at) const {
-    return rank_at(mesh_.sizes, {.dp = at.dp, .pp = mesh_.pp->rank(), .cp = mesh_[Axis::cp].rank(), .tp = at.tp});
+    const MeshPlace me = place_of(mesh_.sizes, mesh_.world->rank());
+    MeshPlace there = place_of_member(mesh_.sizes, me, group_.set, at.member);
+    there.tp = at.tp;
+    return rank_at(mesh_.sizes, there);
   }
   bool is_cut(const WholeMatrix& m) const {
     const Spmd held = m.param->pieces()[m.piece].held;
@@ -55,7 +64,7 @@ class Round {
   }
   // Whether a rank sends what it keeps: one of each set of shards, and of equal tensor-parallel ranks.
   bool contributes(const WholeMatrix& m, Place at, Place owner) const {
-    return at.dp / num_shards() == owner.dp / num_shards() && (is_cut(m) || at.tp == owner.tp);
+    return at.member / num_shards() == owner.member / num_shards() && (is_cut(m) || at.tp == owner.tp);
   }
 
   void send_part(const WholeMatrix& m, Place owner) {
@@ -70,8 +79,8 @@ class Round {
   // Where of a matrix's blocks, one behind the other, lies what a rank keeps; none where that is nothing. Blocks of
   // rows make the matrix itself.
   Tensor slice_of(const WholeMatrix& m, const Tensor& blocks, Place at) const {
-    const Piece block = pieces_of(m.param->spec(), {num_tp(), at.tp})[m.piece];
-    const Run run = store_.kept(*m.param, m.piece, {num_tp(), at.tp}, at.dp % num_shards());
+    const Piece block = pieces_of(m.param->spec(), cut_at(at.tp))[m.piece];
+    const Run run = store_.kept(*m.param, m.piece, cut_at(at.tp), at.member % num_shards());
     if (run.count == 0) return {};
     const int64_t first = by_columns(m.param->spec()) ? (block.cols.first - m.cols.first) * m.rows.count
                                                       : (block.rows.first - m.rows.first) * m.cols.count;
@@ -86,15 +95,15 @@ class Round {
   void for_each_column_block(const WholeMatrix& m, const Tensor& x, const Tensor& blocks, const F& f) const {
     if (!by_columns(m.param->spec()) || num_tp() == 1) return;
     for (int t = 0; t < num_tp(); ++t) {
-      const Run cols = pieces_of(m.param->spec(), {num_tp(), t})[m.piece].cols;
+      const Run cols = pieces_of(m.param->spec(), cut_at(t))[m.piece].cols;
       f(x.slice_cols(cols.first, cols.count),
         blocks.slice_rows(cols.first * x.rows(), cols.count * x.rows()).reshape({x.rows(), cols.count}));
     }
   }
   template <class F>
   void for_each_place(const F& f) const {
-    for (int dp = 0; dp < mesh_[Axis::dp].size(); ++dp)
-      for (int tp = 0; tp < num_tp(); ++tp) f(Place{dp, tp}, dp == place().dp && tp == place().tp);
+    for (int member = 0; member < group_.ranks.all->size(); ++member)
+      for (int tp = 0; tp < num_tp(); ++tp) f(Place{member, tp}, member == place().member && tp == place().tp);
   }
 
   void gather(const WholeMatrix& m, const Tensor& x) {
@@ -131,6 +140,7 @@ class Round {
 
   Backend& backend_;
   const ParamStore& store_;
+  const ReplicaGroup& group_;
   const ProcessMesh& mesh_;
   Arena& scratch_;
   std::span<const WholeMatrix> matrices_;
@@ -139,15 +149,16 @@ class Round {
 
 }  // namespace
 
-std::vector<WholeMatrix> whole_matrices(const ParamStore& store) {
+std::vector<WholeMatrix> whole_matrices(const ParamStore& store, const ReplicaGroup& group) {
   std::vector<WholeMatrix> all;
   for (const Param* p : store.params()) {
     const ParamSpec& spec = p->spec();
-    if (!spec.linear) continue;
+    if (!spec.linear || &store.group_of(*p) != &group) continue;
     int64_t row = 0;
     for (size_t i = 0; i < p->pieces().size(); ++i) {
       const int64_t rows = by_columns(spec) || spec.parts.empty() ? spec.shape[0] : spec.parts[i].size;
-      all.push_back({.param = p, .piece = i, .rows = {row, rows}, .cols = {0, spec.shape[1]}});
+      if (p->pieces()[i].rows.count > 0)  // else ranks of other experts have it
+        all.push_back({.param = p, .piece = i, .rows = {row, rows}, .cols = {0, spec.shape[1]}});
       row += rows;
     }
   }
@@ -163,10 +174,13 @@ std::vector<WholeMatrix> matrices_of(const std::vector<WholeMatrix>& all, int pl
 }
 
 void wait_replace_whole(Backend& backend, const ParamStore& store, Arena& scratch, const MatrixFunction& f) {
-  const std::vector<WholeMatrix> all = whole_matrices(store);
-  const size_t owners = size_t(Round::num_owners(store.mesh()));
-  for (size_t first = 0; first < all.size(); first += owners)
-    Round(backend, store, scratch, std::span(all).subspan(first, std::min(owners, all.size() - first))).run(f);
+  for (const ReplicaGroup* group : store.groups()) {
+    const std::vector<WholeMatrix> all = whole_matrices(store, *group);
+    const size_t owners = size_t(Round::num_owners(*group));
+    for (size_t first = 0; first < all.size(); first += owners)
+      Round(backend, store, *group, scratch, std::span(all).subspan(first, std::min(owners, all.size() - first)))
+          .run(f);
+  }
 }
 
 }  // namespace weft

@@ -13,17 +13,17 @@ struct WholeMatrix {
   size_t piece;
   Run rows, cols;  // of the whole weight
 };
-// Those of this stage, the most expensive first. The same list on every rank of the stage.
-std::vector<WholeMatrix> whole_matrices(const ParamStore& store);
+// Those of this stage that the ranks of a group hold, the most expensive first: the same list on all of these.
+std::vector<WholeMatrix> whole_matrices(const ParamStore& store, const ReplicaGroup& group);
 
-// Of these, in their order, those that fall to one of `places` ranks (dp x tp, tp innermost).
+// Of these, in their order, those that fall to one of `places` ranks (the group's x tp, tp innermost).
 std::vector<WholeMatrix> matrices_of(const std::vector<WholeMatrix>& all, int place, int places);
 
 // Replaces the gradient of every whole matrix by what f leaves in it, after finish_step. f(x), x [rows, cols] stat,
-// contiguous, is called once for each matrix, on one of the dp x tp ranks that hold it: they take the matrices in
-// turns (matrices_of), so that equal ones are under way at the same time. What f computes depends on no layout. Each
-// rank sends what it keeps of the gradient once, and receives it once; beside what f takes, `scratch` holds one matrix
-// (two where tensor parallel ranks have columns of it). All ranks call it. Blocks.
+// contiguous, is called once for each matrix, on one of the ranks that hold it (a replica group's x tp): they take the
+// matrices in turns (matrices_of), so that equal ones are under way at the same time. What f computes depends on no
+// layout. Each rank sends what it keeps of the gradient once, and receives it once; beside what f takes, `scratch`
+// holds one matrix (two where tensor parallel ranks have columns of it). All ranks call it. Blocks.
 using MatrixFunction = std::function<void(Tensor x)>;
 void wait_replace_whole(Backend& backend, const ParamStore& store, Arena& scratch, const MatrixFunction& f);
 

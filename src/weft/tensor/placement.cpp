@@ -8,7 +8,7 @@ std::string_view name_of(Spmd s) {
 }
 
 std::string_view name_of(Axis axis) {
-  constexpr std::string_view kNames[] = {"dp", "cp", "tp", "edp", "ep"};
+  constexpr std::string_view kNames[] = {"dp", "cp", "tp", "edp", "ep", "pp"};
   return kNames[size_t(axis)];
 }
 

@@ -20,9 +20,10 @@ enum class Spmd : uint8_t {
 constexpr Spmd dual(Spmd s) { return s == Spmd::Replicate ? Spmd::Partial : s == Spmd::Partial ? Spmd::Replicate : s; }
 std::string_view name_of(Spmd s);
 
-// Two views of the same ranks: dense tensors on dp, cp, tp; expert tensors on edp, ep, tp.
-enum class Axis : uint8_t { dp, cp, tp, edp, ep };
-inline constexpr int kAxes = 5;
+// Axes of the mesh. Placements speak of two views of the same ranks: dense tensors of dp, cp, tp; expert tensors of
+// edp, ep, tp. pp is no axis of a tensor.
+enum class Axis : uint8_t { dp, cp, tp, edp, ep, pp };
+inline constexpr int kAxes = 5;  // of placements
 std::string_view name_of(Axis axis);
 
 class Placement {
@@ -36,6 +37,15 @@ class Placement {
     p.on_[size_t(axis)] = s;
     return p;
   }
+  // How tensor-parallel ranks hold it.
+  constexpr Spmd tp() const { return (*this)[Axis::tp]; }
+  constexpr Placement on_tp(Spmd s) const { return with(Axis::tp, s); }
+  // Ranks of the data axes (dp and cp, or edp) have summands of it: it is a gradient of a weight.
+  constexpr bool is_summed_over_data() const {
+    return (*this)[Axis::dp] == Spmd::Partial || (*this)[Axis::edp] == Spmd::Partial;
+  }
+  // Each rank of ep has others of the experts whose weights lie one behind the other in dim 0.
+  constexpr bool experts_are_cut() const { return (*this)[Axis::ep] == Spmd::Shard0; }
   constexpr Placement dual() const {
     Placement p;
     for (size_t a = 0; a < kAxes; ++a) p.on_[a] = weft::dual(on_[a]);
@@ -52,5 +62,9 @@ class Placement {
 constexpr Placement tokens(Spmd tp) { return {Spmd::Shard0, Spmd::Shard0, tp}; }
 // Dense weights are whole on dp and cp, where the ranks use them for different tokens.
 constexpr Placement weights(Spmd tp) { return {Spmd::Replicate, Spmd::Replicate, tp}; }
+// Weights of experts: each rank of ep has others, which the ranks of edp use for different tokens.
+constexpr Placement expert_weights(Spmd tp) {
+  return Placement{}.with(Axis::edp, Spmd::Replicate).with(Axis::ep, Spmd::Shard0).with(Axis::tp, tp);
+}
 
 }  // namespace weft

@@ -49,7 +49,7 @@ EvalRecord Evaluator::evaluate(const EvalWindows& windows, int64_t max_batches) 
                          .memory = *machine_.memory,
                          .step = 0,
                          .max_batches = max_batches,
-                         .ranks = mesh_[Axis::dp],
+                         .ranks = *mesh_.dense.all,
                          .stages = *mesh_.pp},
                         [&](const LoadMicroBatch& load) { return forward.score(load, scratch_); });
 }

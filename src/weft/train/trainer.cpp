@@ -311,7 +311,7 @@ void Trainer::evaluate() {
                      .memory = *machine_.memory,
                      .step = step_,
                      .max_batches = recipe_.train.eval_iters,
-                     .ranks = rank_.mesh[Axis::dp],
+                     .ranks = *rank_.mesh.dense.all,
                      .stages = *rank_.mesh.pp,
                      .stopped = [this] { return stopped(); }},
                     [this](const LoadMicroBatch& load) { return rank_.executor.evaluate(load); });

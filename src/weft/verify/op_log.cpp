@@ -36,7 +36,7 @@ std::vector<Field> OpRecorder::accumulating(std::span<const Field> fields) {
   std::vector<Field> all;
   for (const Field& f : fields) {
     const bool again =
-        f.tensor->place[Axis::dp] == Spmd::Partial && std::any_of(fields.begin(), fields.end(), [&](const Field& g) {
+        f.tensor->place.is_summed_over_data() && std::any_of(fields.begin(), fields.end(), [&](const Field& g) {
           return g.tensor != f.tensor && g.role != f.role && g.tensor->data == f.tensor->data;
         });
     if (again && f.role == Role::in) continue;
@@ -120,7 +120,7 @@ std::vector<OperandPart> OpRecorder::parts_of(const Op& op, const std::vector<Fi
 }
 
 OperandSums OpRecorder::sums_of(const OperandPart& part) const {
-  OperandSums s{.held = part.tensor.place[Axis::tp], .role = part.field.role, .at = part.tensor.data};
+  OperandSums s{.held = part.tensor.place.tp(), .role = part.field.role, .at = part.tensor.data};
   if (!holds_numbers(part.tensor)) return s;
   s.elements = part.tensor.elements();
   for_each_value(params_.memory(), part.tensor, [&](int64_t, int64_t, double x) {
