@@ -26,15 +26,15 @@ using testing::Values;
 struct OrderedRank {
   OrderedRank(const ProcessMesh& host, HostWires& wires, double timeout_s = 20)
       : mesh(testing::joined(host, wires, everything, timeout_s).mesh) {
-    mesh.order_by([this] { return &device; });
+    mesh.progress->order_by([this] { return &device; });
   }
   OrderedRank(const OrderedRank&) = delete;
   OrderedRank& operator=(const OrderedRank&) = delete;
   ~OrderedRank() {
-    if (std::uncaught_exceptions() > 0) mesh.give_up();
+    if (std::uncaught_exceptions() > 0) mesh.progress->give_up();
   }
   void wait_all() {
-    mesh.settle();
+    mesh.progress->settle();
     device.wait_all();
   }
   ProcessMesh mesh;
@@ -170,7 +170,7 @@ TEST(FabricOrder, CallsHaveTheTimesOfTheirDevice) {
     EXPECT_TRUE(events.empty());
     const double goes_on_s = now_s();
     set_stalled(wires, false);
-    mesh.settle();
+    mesh.progress->settle();
     rank.device.wait_all();
     ASSERT_EQ(events.size(), 2u);
     EXPECT_LE(began_s, events[0].began_s);
@@ -226,7 +226,7 @@ TEST(FabricOrder, ARankThatDiesDoesNotLeaveDevicesWaiting) {
     const std::string text = failure_of({.pp = 2}, [](OrderedRank& rank) {
       if (rank.mesh.pp->rank() == 1) throw NumericsError("rank 1 has a bad value");
       rank.mesh.pp->send({x.data(), DType::f32, {5000}}, 1).wait();
-      EXPECT_THROW(rank.mesh.settle(), CommError);
+      EXPECT_THROW(rank.mesh.progress->settle(), CommError);
       rank.device.wait_all();  // nothing is left that it waits for
       throw CommError("the other one");
     });
@@ -263,8 +263,8 @@ TEST(FabricOrder, ARankThatHasGivenUpCallsNothingMore) {
     rank.mesh[Axis::dp].all_reduce({x.data(), DType::f32, {100}}).wait();
     rank.wait_all();
     if (rank.mesh.world->rank() == 1) return;
-    rank.mesh.give_up();
-    EXPECT_THROW(rank.mesh.settle(), CommError);
+    rank.mesh.progress->give_up();
+    EXPECT_THROW(rank.mesh.progress->settle(), CommError);
     EXPECT_THROW(rank.mesh[Axis::dp].all_reduce({x.data(), DType::f32, {100}}).wait(), CommError);
     throw Error("given up");
   });

@@ -154,12 +154,12 @@ int check_goes_on_inside_kernels(MpiRanks& ranks, const std::string& file) {
     std::vector<float> x(kCount, float(1 + ranks.rank()));
     Work sum = mesh[Axis::dp].all_reduce({x.data(), DType::f32, {kCount}});
     if (ranks.rank() == 0) {
-      mesh.lend();
+      mesh.progress->lend();
       const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
       while (!std::filesystem::exists(done) && std::chrono::steady_clock::now() < limit)
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       if (!std::filesystem::exists(done)) ++bad;
-      mesh.poll();
+      mesh.progress->poll();
     }
     sum.wait();
     for (const float v : x) bad += v != 3;
@@ -234,7 +234,7 @@ int throws(const ProcessMesh& mesh, int rank) {
 int throws_amid(const ProcessMesh& mesh, int rank) {
   Bytes x(100 << 20);
   Work sum = mesh.world->all_reduce({x.data(), DType::f32, {int64_t(x.size() / 4)}});
-  for (int i = 0; i < 10; ++i) mesh.poll();
+  for (int i = 0; i < 10; ++i) mesh.progress->poll();
   if (rank == 1) throw Error("no bread");
   sum.wait();
   return 0;

@@ -11,7 +11,7 @@ namespace weft {
 namespace {
 
 // Says when it runs, and may fail.
-class Telling final : public UniformBackend<Telling> {
+class Telling final : public UniformBackend<Telling>, private DeviceQueue {
  public:
   explicit Telling(std::string& told) : told_(told) {}
   template <class Op>
@@ -23,10 +23,15 @@ class Telling final : public UniformBackend<Telling> {
   void enter(std::string_view) override {}
   void leave() override {}
   void wait_all() override {}
-  bool is_holding() const override { return holds; }
+  DeviceQueue* queue() override { return this; }
   bool fails = false, holds = false, holds_next = false;
 
  private:
+  bool is_holding() const override { return holds; }
+  Stream* issue_all() override { return nullptr; }
+  void call_before_waits(std::function<void()>) override {}
+  Stamp stamp() override { return Stamp::none; }
+  int64_t take_time_ns(Stamp) override { return 0; }
   std::string& told_;
 };
 

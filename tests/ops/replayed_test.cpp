@@ -9,7 +9,7 @@ namespace weft {
 namespace {
 
 // Says what it is given: the number of each op's factor, or "[1 2]" of ops replayed by one call.
-class Telling final : public UniformBackend<Telling, RecordingBackend> {
+class Telling final : public UniformBackend<Telling, RecordingBackend>, private DeviceQueue {
  public:
   explicit Telling(std::string& told) : told_(told) {}
   template <class Op>
@@ -20,14 +20,7 @@ class Telling final : public UniformBackend<Telling, RecordingBackend> {
     (is_recording_ ? kept_ : told_) += name + " ";
   }
   void wait_all() override { told_ += "| "; }
-  Stream* issue_all() override {
-    told_ += ". ";
-    return nullptr;
-  }
-  Stamp stamp() override {
-    told_ += "stamp ";
-    return Stamp(1);
-  }
+  DeviceQueue* queue() override { return this; }
   Recorded record(const std::function<void()>& give) override {
     ++num_recorded;
     if (!why_none.empty() || not_yet) return {nullptr, why_none};
@@ -43,6 +36,16 @@ class Telling final : public UniformBackend<Telling, RecordingBackend> {
   int num_recorded = 0;
 
  private:
+  Stream* issue_all() override {
+    told_ += ". ";
+    return nullptr;
+  }
+  void call_before_waits(std::function<void()>) override {}
+  Stamp stamp() override {
+    told_ += "stamp ";
+    return Stamp(1);
+  }
+  int64_t take_time_ns(Stamp) override { return 0; }
   struct Told final : Record {
     explicit Told(std::string ops) : ops(std::move(ops)) {}
     std::string ops;
@@ -116,7 +119,7 @@ TEST_F(ReplayedTest, AStampComesBehindAllOpsBeforeIt) {
     told_.clear();
     for (double a = 1; a <= 8; ++a) {
       backend_.run(Axpby{.x = x_, .out = y_, .a = a});
-      if (a == 3 || a == 4) backend_.stamp();
+      if (a == 3 || a == 4) backend_.queue()->stamp();
     }
     backend_.wait_all();
     return told_;
@@ -133,9 +136,9 @@ TEST_F(ReplayedTest, IssuingEndsAChunkAndHoldsNothingBack) {
     for (double a = 1; a <= 20; ++a) {
       if (a > ops && a < 11) continue;
       backend_.run(Axpby{.x = x_, .out = y_, .a = a});
-      if (a == ops) backend_.issue_all();
+      if (a == ops) backend_.queue()->issue_all();
     }
-    EXPECT_FALSE(backend_.is_holding());
+    EXPECT_FALSE(backend_.queue()->is_holding());
     backend_.wait_all();
     return told_;
   };

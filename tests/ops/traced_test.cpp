@@ -71,7 +71,7 @@ TEST(Traced, KeepsTheLastEventsInMemoryOfItsOwn) {
 
 // A device of which the host knows nothing before it waits: a product takes it 7 ns, all else 2, and 1 lies between
 // two.
-class TracedDevice final : public UniformBackend<TracedDevice> {
+class TracedDevice final : public UniformBackend<TracedDevice>, private DeviceQueue {
  public:
   template <class Op>
   void apply(const Op&) {
@@ -83,6 +83,13 @@ class TracedDevice final : public UniformBackend<TracedDevice> {
     ++num_waits;
     known_ = times_.size();
   }
+  DeviceQueue* queue() override { return this; }
+  bool all_taken() const { return taken_.size() == times_.size(); }
+  int num_waits = 0;
+
+ private:
+  Stream* issue_all() override { return nullptr; }
+  void call_before_waits(std::function<void()>) override {}
   Stamp stamp() override {
     times_.push_back(now_++);
     return Stamp(times_.size());
@@ -91,10 +98,7 @@ class TracedDevice final : public UniformBackend<TracedDevice> {
     if (size_t(stamp) > known_ || !taken_.insert(stamp).second) throw std::runtime_error("unknown, or taken before");
     return times_[size_t(stamp) - 1];
   }
-  bool all_taken() const { return taken_.size() == times_.size(); }
-  int num_waits = 0;
 
- private:
   int64_t now_ = 500;
   std::vector<int64_t> times_;
   size_t known_ = 0;

@@ -20,7 +20,7 @@
 
 namespace weft::testing {
 
-class LateBackend final : public UniformBackend<LateBackend, RecordingBackend> {
+class LateBackend final : public UniformBackend<LateBackend, RecordingBackend>, private DeviceQueue {
   using Waiting = std::vector<std::function<void()>>;
   struct Kept final : Record {
     explicit Kept(Waiting ops) : ops(std::move(ops)) {}
@@ -53,20 +53,7 @@ class LateBackend final : public UniformBackend<LateBackend, RecordingBackend> {
     stream_.wait_all();
     inner_->wait_all();
   }
-  Stream* issue_all() override { return &stream_; }
-  void call_before_waits(std::function<void()> call) override { before_wait_ = std::move(call); }
-  Stamp stamp() override {
-    const auto mine = Stamp(++num_stamps_);
-    give([this, mine] {
-      times_[mine] = std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
-    });
-    return mine;
-  }
-  int64_t take_time_ns(Stamp stamp) override {
-    const auto taken = times_.extract(stamp);
-    WEFT_CHECK(!taken.empty(), "stamp {} was not waited for, or taken before", int64_t(stamp));
-    return taken.mapped();
-  }
+  DeviceQueue* queue() override { return this; }
   int64_t num_waits() const { return num_waits_; }
   size_t num_untaken() const { return times_.size(); }
 
@@ -82,6 +69,20 @@ class LateBackend final : public UniformBackend<LateBackend, RecordingBackend> {
   }
 
  private:
+  Stream* issue_all() override { return &stream_; }
+  void call_before_waits(std::function<void()> call) override { before_wait_ = std::move(call); }
+  Stamp stamp() override {
+    const auto mine = Stamp(++num_stamps_);
+    give([this, mine] {
+      times_[mine] = std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+    });
+    return mine;
+  }
+  int64_t take_time_ns(Stamp stamp) override {
+    const auto taken = times_.extract(stamp);
+    WEFT_CHECK(!taken.empty(), "stamp {} was not waited for, or taken before", int64_t(stamp));
+    return taken.mapped();
+  }
   void give(std::function<void()> op) {
     if (kept_)
       kept_->push_back(std::move(op));

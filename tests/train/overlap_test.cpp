@@ -37,6 +37,19 @@ struct Seen {
   }
 };
 
+class CountedPolls final : public CommProgress {
+ public:
+  explicit CountedPolls(std::shared_ptr<CommProgress> inner) : inner_(std::move(inner)) {}
+  void poll() override {
+    ++count;
+    inner_->poll();
+  }
+  double count = 0;
+
+ private:
+  std::shared_ptr<CommProgress> inner_;
+};
+
 Seen step_of_recipe(Recipe recipe) {
   const Machine machine = machine_for(recipe);
   const SyntheticTokens tokens(recipe, plan_run(recipe, *machine.workspace_model).model.vocab_size);
@@ -47,16 +60,13 @@ Seen step_of_recipe(Recipe recipe) {
     std::vector<CommEvent> events;
     double ops = 0;
     ProcessMesh seen_mesh = timed(mesh, times, {.now_s = [&] { return ops; }, .events = &events});
-    double polls = 0;
-    seen_mesh.poll = [&] {
-      ++polls;
-      mesh.poll();
-    };
+    const auto polls = std::make_shared<CountedPolls>(mesh.progress);
+    seen_mesh.progress = polls;
     BenchRun run(recipe, machine.of_rank(rank), plan_run(recipe, *machine.workspace_model, rank), seen_mesh);
     Counted counted(run.rank.backend, ops);
     run.step(counted);
     run.rank.check_used();
-    if (rank == 0) seen = {events, ops, polls};
+    if (rank == 0) seen = {events, ops, polls->count};
   });
   return seen;
 }

@@ -15,8 +15,8 @@ class Work {
    public:
     virtual ~Pending() = default;
     virtual void wait() = 0;  // throws CommError
-    // When its device did it (nanoseconds of std::chrono::steady_clock), where that is kept (ProcessMesh::stamp_calls):
-    // once, when it has been waited for, and its mesh has settled.
+    // When its device did it (nanoseconds of std::chrono::steady_clock), where that is kept
+    // (CommProgress::stamp_calls): once, when it has been waited for, and its mesh has settled.
     struct Span {
       int64_t began_ns, ended_ns;
     };

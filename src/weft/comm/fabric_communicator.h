@@ -17,7 +17,7 @@ struct FabricLanes {
 // As Communicator, with the bits of the host's. Where a tensor lies must be alike on all ranks of a call: in the memory
 // of the device alone, or anywhere else; both tensors of a call alike. An empty one goes by the host.
 //
-// A call is ordered where the mesh is (ProcessMesh::order_by); else it begins at once on the device, on what was
+// A call is ordered where the mesh is (CommProgress::order_by); else it begins at once on the device, on what was
 // computed before: its caller waits for that (comm/after.h). The
 // host's communicator of the axis tells the ranks of each other's calls at the same time, so those that do not agree,
 // wait for each other without end, or have lost a rank, learn of it as they do with the host's; the device ends then

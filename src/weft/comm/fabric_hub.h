@@ -40,7 +40,7 @@ class FabricHub {
   }
   // Until the transport has passed the mark. The other ranks of the call have begun it, or will.
   void wait(Transport& transport, int64_t mark, const CommCall& call);
-  // ProcessMesh::order_by.
+  // CommProgress::order_by.
   void order_by(std::function<Stream*()> issue) { issue_ = std::move(issue); }
   bool orders() const { return issue_ != nullptr; }
   // What the lane is given from now on comes behind what the device was given, where calls are ordered; where not, it
@@ -48,7 +48,7 @@ class FabricHub {
   void let_wait_for_device(Lane& lane);
   // As `wait`, and where calls are ordered the device alone waits.
   void wait_in_order(Lane& lane, int64_t mark, const CommCall& call);
-  // ProcessMesh::stamp_calls.
+  // CommProgress::stamp_calls.
   void stamp_calls();
   bool stamps_calls() const { return stamps_calls_; }
   // ProcessMesh::settle.

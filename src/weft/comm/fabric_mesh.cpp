@@ -134,6 +134,27 @@ class Joiner {
   std::map<std::vector<int>, std::shared_ptr<Lane>> groups_;  // by their ranks in the world
 };
 
+// The host's, if there is any, and the devices'.
+class FabricProgress final : public CommProgress {
+ public:
+  FabricProgress(std::shared_ptr<CommProgress> host, std::shared_ptr<FabricHub> hub)
+      : host_(std::move(host)), hub_(std::move(hub)) {}
+  void poll() override {
+    if (host_) host_->poll();
+  }
+  bool lends() const override { return host_ && host_->lends(); }
+  void lend() override { host_->lend(); }
+  bool is_by_devices() const override { return true; }
+  void order_by(std::function<Stream*()> issue) override { hub_->order_by(std::move(issue)); }
+  void settle() override { hub_->settle(); }
+  void stamp_calls() override { hub_->stamp_calls(); }
+  void give_up() override { hub_->give_up("this rank has failed"); }
+
+ private:
+  std::shared_ptr<CommProgress> host_;
+  std::shared_ptr<FabricHub> hub_;
+};
+
 }  // namespace
 
 FabricMesh over_fabric(const ProcessMesh& host, const FabricOfRank& mine) {
@@ -142,7 +163,7 @@ FabricMesh over_fabric(const ProcessMesh& host, const FabricOfRank& mine) {
     return {host, "tensors go between the ranks' GPUs through the host: " + why};
   const int64_t free = mine.fabric->free_bytes();
   const auto hub =
-      std::make_shared<FabricHub>(mine.fabric, host.poll, FabricHub::Patience{mine.timeout_s, mine.told_s});
+      std::make_shared<FabricHub>(mine.fabric, host.poller(), FabricHub::Patience{mine.timeout_s, mine.told_s});
   Joiner joiner(hub, host.world->rank());
   ProcessMesh mesh = host;
   mesh.each([&](std::shared_ptr<Communicator>& ranks, const std::string& name) {
@@ -151,11 +172,7 @@ FabricMesh over_fabric(const ProcessMesh& host, const FabricOfRank& mine) {
     else if (name != "world")
       joiner.join_group(ranks);
   });
-  if (!mesh.poll) mesh.poll = [] {};  // who settles polls
-  mesh.order_by = [hub](std::function<Stream*()> issue) { hub->order_by(std::move(issue)); };
-  mesh.stamp_calls = [hub] { hub->stamp_calls(); };
-  mesh.settle = [hub] { hub->settle(); };
-  mesh.give_up = [hub] { hub->give_up("this rank has failed"); };
+  mesh.progress = std::make_shared<FabricProgress>(host.progress, hub);
   const double taken_gib = double(free - mine.fabric->free_bytes()) / double(1 << 30);
   return {std::move(mesh),
           fmt::format("tensors go from GPU to GPU by {}; its {} connections take {:.2f} GiB of each, beside the plan",

@@ -302,6 +302,20 @@ void run_local(int size, const std::function<void(Communicator&)>& body) {
   });
 }
 
+namespace {
+
+class LocalProgress final : public CommProgress {
+ public:
+  LocalProgress(LocalHub& hub, int rank) : hub_(hub), rank_(rank) {}
+  void poll() override { hub_.poll(rank_); }
+
+ private:
+  LocalHub& hub_;
+  int rank_;
+};
+
+}  // namespace
+
 void run_local(const MeshSizes& sizes, const std::function<void(const ProcessMesh&)>& body, const Mover& mover) {
   LocalHub hub(sizes.world());
   std::map<std::string, std::shared_ptr<Group>> groups;
@@ -313,7 +327,7 @@ void run_local(const MeshSizes& sizes, const std::function<void(const ProcessMes
       group->world[size_t(g.rank)] = rank;
       return std::make_shared<LocalCommunicator>(group, g.rank);
     }));
-    meshes.back().poll = [&hub, rank] { hub.poll(rank); };
+    meshes.back().progress = std::make_shared<LocalProgress>(hub, rank);
   }
   run_threads(hub, sizes.world(), [&](int r) { body(meshes[size_t(r)]); });
 }

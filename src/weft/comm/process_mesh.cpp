@@ -157,6 +157,11 @@ MeshPlace place_of_member(const MeshSizes& n, const MeshPlace& place, ReplicaSet
   return there;
 }
 
+std::function<void()> ProcessMesh::poller() const {
+  if (progress == nullptr) return {};
+  return [progress = progress] { progress->poll(); };
+}
+
 void ProcessMesh::each(const std::function<void(std::shared_ptr<Communicator>&, const std::string&)>& f) {
   std::map<std::shared_ptr<Communicator>, std::shared_ptr<Communicator>> replaced;
   const auto replace = [&](std::shared_ptr<Communicator>& ranks, const std::string& name) {

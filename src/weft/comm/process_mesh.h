@@ -52,6 +52,33 @@ struct ReplicaRanks {
   std::shared_ptr<Communicator> all, shards, replicas;
 };
 
+// Lets what a rank has under way go on beside what it computes. Belongs to a mesh, whose copies share it; for the
+// thread of its rank.
+class CommProgress {
+ public:
+  virtual ~CommProgress() = default;
+  // Goes on as far as it can, without waiting. To be called often by a rank that computes. Throws CommError.
+  virtual void poll() = 0;
+  // Where it lends: from `lend` to the next `poll` this rank calls nothing of the mesh but `settle`, and a thread of
+  // the mesh lets things go on.
+  virtual bool lends() const { return false; }
+  virtual void lend() {}
+
+  // Whether devices move tensors themselves, behind what they were given; what follows does nothing where they do not.
+  virtual bool is_by_devices() const { return false; }
+  // From its call on, calls are ordered (Communicator::is_ordered) by the stream that `issue` returns, which gives the
+  // device first what waits for others.
+  virtual void order_by(std::function<Stream*()> /*issue*/) {}
+  // Returns when all calls that were waited for have finished here. To be called before a device is waited for, which
+  // would wait without end where another has failed (DeviceQueue::call_before_waits). Throws CommError.
+  virtual void settle() {}
+  // From its call on, devices keep when they did each call (Work::Pending::take_span).
+  virtual void stamp_calls() {}
+  // Ends at once what this rank has under way; the mesh is dead then. For a rank that fails, before memory ends that
+  // peers or devices still use.
+  virtual void give_up() {}
+};
+
 // A communicator for each axis of placements, for the ranks of each replica set, and for the pipeline. Shared: a mesh
 // is a value that names them, and axes that are the same ranks have the same one (dp and all of the dense set, without
 // cp).
@@ -61,23 +88,8 @@ struct ProcessMesh {
   // Gradients go through the pipeline on a communicator of their own: two ranks may be neighbours in both directions.
   std::shared_ptr<Communicator> pp, pp_gradients, world;
   MeshSizes sizes = {};
-  // Lets what this rank has under way go on as far as it can, without waiting; none where nothing ever is. To be called
-  // often by a rank that computes. Throws CommError.
-  std::function<void()> poll = {};
-  // Where there is one: from its call to the next of `poll` this rank calls nothing of the mesh but `settle`, and its
-  // own thread lets things go on.
-  std::function<void()> lend = {};
-  // Where there is one, and it has been called: calls are ordered (Communicator::is_ordered) by the stream that `issue`
-  // returns, which gives the device first what waits for others.
-  std::function<void(std::function<Stream*()> issue)> order_by = {};
-  // Where there is one: returns when all calls that were waited for have finished here. To be called before a device is
-  // waited for, which would wait without end where another has failed (Backend::call_before_waits). Throws CommError.
-  std::function<void()> settle = {};
-  // Where there is one: from its call on, devices keep when they did each call (Work::Pending::take_span).
-  std::function<void()> stamp_calls = {};
-  // Where there is one: ends at once what this rank has under way; the mesh is dead then. For a rank that fails, before
-  // memory ends that peers or devices still use.
-  std::function<void()> give_up = {};
+  std::shared_ptr<CommProgress> progress = {};  // none where nothing is ever under way
+  std::function<void()> poller() const;         // of its `poll`; none where there is none
   Communicator& operator[](Axis axis) const { return axis == Axis::pp ? *pp : *axes[size_t(axis)]; }
   const ReplicaRanks& operator[](ReplicaSet set) const { return set == ReplicaSet::dense ? dense : experts; }
   // Calls f(communicator, to be replaced or not, its name) once for each that is not another's by two names.

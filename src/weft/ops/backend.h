@@ -34,6 +34,24 @@ using AllOps = OpList<Matmul, BiasGrad, Embed, EmbedBackward, Norm, NormApply, N
                       CrossEntropy, CrossEntropyPart, CrossEntropyJoin, Add, Axpby, AddRow, Copy, Zero, Sum, SumSquares,
                       CountNonfinite, AdamW, Sgd>;
 
+// The ops that a backend has issued and its device has not run. Belongs to the backend's rank; not thread-safe.
+class DeviceQueue {
+ public:
+  virtual ~DeviceQueue() = default;
+  // Whether the last ops wait on the host for others before the device is given them (ops/replayed.h).
+  virtual bool is_holding() const { return false; }
+  // Gives the device those, and returns its stream, for others to wait for and to be waited for by it.
+  virtual Stream* issue_all() = 0;
+  // From then on `call` is called before the host waits for the device, also within an op, and now and then: the device
+  // may be waiting for another rank that has failed (CommProgress::settle).
+  virtual void call_before_waits(std::function<void()> call) = 0;
+  // The place behind what was issued so far: its time is known later, and nothing waits for it.
+  virtual Stamp stamp() = 0;
+  // After `Backend::wait_all`, once for each stamp, in any order: when the device passed it, in nanoseconds of
+  // std::chrono::steady_clock.
+  virtual int64_t take_time_ns(Stamp stamp) = 0;
+};
+
 // Issues ops on the one stream it was made with, in order; a second stream is a second backend. Asynchronous where the
 // device is: tensors must stay alive and unchanged until `wait_all`. Belongs to one rank; not thread-safe.
 // Operands are taken as valid: the dry run has checked shapes, dtypes and placements of every op before (ops/rules.h).
@@ -44,24 +62,8 @@ class Backend : public AllOps::Interface {
   virtual void leave() {}
   // Blocks until everything issued has finished.
   virtual void wait_all() {}
-  // Whether the last ops wait here for others before the device is given them (ops/replayed.h).
-  virtual bool is_holding() const { return false; }
-  // Gives the device those, and returns its stream, for others to wait for and to be waited for by it; none of a
-  // backend that runs its ops at once.
-  virtual Stream* issue_all() { return nullptr; }
-  // From then on `call` is called before the host waits for the device, also within an op, and now and then: the device
-  // may be waiting for another rank that has failed (ProcessMesh::settle). Nothing where ops run at once.
-  virtual void call_before_waits(std::function<void()> /*call*/) {}
-
-  // The place behind what was issued so far: its time is known later, and nothing waits for it. `none` of a backend
-  // that runs its ops at once: there the caller's clock tells.
-  virtual Stamp stamp() { return Stamp::none; }
-  // After `wait_all`, once for each stamp, in any order: when the device passed it, in nanoseconds of
-  // std::chrono::steady_clock.
-  virtual int64_t take_time_ns(Stamp) {
-    WEFT_CHECK(false, "a backend that makes no stamps was asked for the time of one");
-    return 0;
-  }
+  // Of a device that runs ops later than they are given; none of a backend that runs them at once. The backend owns it.
+  virtual DeviceQueue* queue() { return nullptr; }
 };
 
 // Names what runs inside a scope.

@@ -40,10 +40,7 @@ class Checked final : public UniformBackend<Checked> {
     inner_.leave();
   }
   void wait_all() override { inner_.wait_all(); }
-  bool is_holding() const override { return inner_.is_holding(); }
-  Stream* issue_all() override { return inner_.issue_all(); }
-  Stamp stamp() override { return inner_.stamp(); }
-  int64_t take_time_ns(Stamp stamp) override { return inner_.take_time_ns(stamp); }
+  DeviceQueue* queue() override { return inner_.queue(); }
 
  private:
   template <class Fields>

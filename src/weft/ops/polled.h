@@ -1,5 +1,5 @@
 // A backend around a backend that polls after each op that its device was given, and lends before it where that is
-// wanted (ProcessMesh): what this rank has under way goes on beside what it computes.
+// wanted (CommProgress): what this rank has under way goes on beside what it computes.
 #pragma once
 #include <functional>
 
@@ -16,7 +16,7 @@ class Polled final : public UniformBackend<Polled> {
 
   template <class Op>
   void apply(const Op& op) {
-    const bool lends = lend_ && !inner_.is_holding();
+    const bool lends = lend_ && !is_holding();
     if (lends) lend_();
     try {
       inner_.run(op);
@@ -25,17 +25,18 @@ class Polled final : public UniformBackend<Polled> {
       throw;
     }
     // It may take long, while the device has nothing to do; what is lent is taken back by it.
-    if (lends || !inner_.is_holding()) poll_();
+    if (lends || !is_holding()) poll_();
   }
   void enter(std::string_view region) override { inner_.enter(region); }
   void leave() override { inner_.leave(); }
   void wait_all() override { inner_.wait_all(); }
-  Stream* issue_all() override { return inner_.issue_all(); }
-  bool is_holding() const override { return inner_.is_holding(); }
-  Stamp stamp() override { return inner_.stamp(); }
-  int64_t take_time_ns(Stamp stamp) override { return inner_.take_time_ns(stamp); }
+  DeviceQueue* queue() override { return inner_.queue(); }
 
  private:
+  bool is_holding() {
+    const DeviceQueue* const queue = inner_.queue();
+    return queue != nullptr && queue->is_holding();
+  }
   // What the op has thrown is the news; that others have failed too is not.
   void end_failed() const {
     try {

@@ -16,7 +16,7 @@ void Replayed::wait_all() {
 
 Stream* Replayed::issue_all() {
   give_all();
-  return inner_->issue_all();
+  return inner_->queue()->issue_all();
 }
 
 void Replayed::give_all() {
@@ -28,7 +28,7 @@ Stamp Replayed::stamp() {
   if (num_held_ > 0) give_held(matching_.front());
   begin_chunk();
   may_hold_ = false;
-  return inner_->stamp();
+  return inner_->queue()->stamp();
 }
 
 void Replayed::begin_chunk() {

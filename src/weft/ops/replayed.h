@@ -34,7 +34,7 @@ class RecordingBackend : public Backend {
 // another op comes than the record has, or one of these, those held are run one by one: what is computed does not
 // depend on any of this. Ops that differ each time (of dropout, of optimizers) are never recorded. Where the device
 // cannot record, `warn` is told once, and everything runs as it comes.
-class Replayed final : public UniformBackend<Replayed> {
+class Replayed final : public UniformBackend<Replayed>, private DeviceQueue {
  public:
   static constexpr size_t kLeastOps = 8, kMostOps = 128;  // of a chunk; a device is idle while the first is held
   static constexpr size_t kMostRecords = 128, kMostSeenOps = size_t{1} << 15;
@@ -51,19 +51,21 @@ class Replayed final : public UniformBackend<Replayed> {
   void enter(std::string_view region) override { inner_->enter(region); }
   void leave() override { inner_->leave(); }
   void wait_all() override;
-  bool is_holding() const override { return num_held_ > 0; }
-  // Ends a chunk.
-  Stream* issue_all() override;
-  void call_before_waits(std::function<void()> call) override { inner_->call_before_waits(std::move(call)); }
-  // Behind those held, which are run one by one; no chunk that has a stamp in it is held or recorded. So a step that is
-  // traced op by op leaves no mark on those that are not.
-  Stamp stamp() override;
-  int64_t take_time_ns(Stamp stamp) override { return inner_->take_time_ns(stamp); }
+  // Where the inner backend has one. To issue ends a chunk. A stamp lies behind the ops that are held, which are run
+  // one by one; no chunk that has a stamp in it is held or recorded. So a step that is traced op by op leaves no mark
+  // on those that are not.
+  DeviceQueue* queue() override { return inner_->queue() != nullptr ? this : nullptr; }
 
   int64_t num_records() const { return int64_t(records_.size()); }
   int64_t num_replays() const { return num_replays_; }
 
  private:
+  bool is_holding() const override { return num_held_ > 0; }
+  Stream* issue_all() override;
+  void call_before_waits(std::function<void()> call) override { inner_->queue()->call_before_waits(std::move(call)); }
+  Stamp stamp() override;
+  int64_t take_time_ns(Stamp stamp) override { return inner_->queue()->take_time_ns(stamp); }
+
   using Ops = std::vector<KeptOp>;
   struct Known {
     Ops ops;

@@ -78,8 +78,8 @@ void Traced::leave() {
 void Traced::wait_all() {
   inner_.wait_all();
   for (const Late& l : late_) {
-    ring_[l.slot].start_ns = inner_.take_time_ns(l.start);
-    ring_[l.slot].end_ns = inner_.take_time_ns(l.end);
+    ring_[l.slot].start_ns = inner_.queue()->take_time_ns(l.start);
+    ring_[l.slot].end_ns = inner_.queue()->take_time_ns(l.end);
   }
   late_.clear();
 }
@@ -110,9 +110,10 @@ std::vector<TraceEvent> Traced::events() const {
 }
 
 void Traced::wait_clear() {
-  const Stamp now = inner_.stamp();
+  DeviceQueue* const queue = inner_.queue();
+  const Stamp now = queue != nullptr ? queue->stamp() : Stamp::none;
   wait_all();
-  if (now != Stamp::none) inner_.take_time_ns(now);
+  if (queue != nullptr) queue->take_time_ns(now);
   num_recorded_ = 0;
   products_.clear();
 }

@@ -36,25 +36,23 @@ class Traced final : public UniformBackend<Traced> {
   void apply(const Op& op) {
     TraceEvent event = {.region = region_, .op = Op::kName, .cost = cost_of(op)};
     if constexpr (std::is_same_v<Op, Matmul>) event.product = shape_of(op);
-    const Stamp start = inner_.stamp();
-    if (start == Stamp::none) {
+    DeviceQueue* const queue = inner_.queue();
+    if (queue == nullptr) {
       event.start_ns = wait_for_clock();
       inner_.run(op);
       event.end_ns = wait_for_clock();
       record(event);
     } else {
+      const Stamp start = queue->stamp();
       inner_.run(op);
-      record_late(event, start, inner_.stamp());
+      record_late(event, start, queue->stamp());
     }
     if constexpr (std::is_same_v<Op, Matmul>) products_.push_back(op);
   }
   void enter(std::string_view region) override;
   void leave() override;
-  bool is_holding() const override { return inner_.is_holding(); }
-  Stream* issue_all() override { return inner_.issue_all(); }
   void wait_all() override;
-  Stamp stamp() override { return inner_.stamp(); }
-  int64_t take_time_ns(Stamp stamp) override { return inner_.take_time_ns(stamp); }
+  DeviceQueue* queue() override { return inner_.queue(); }
 
   std::vector<TraceEvent> events() const;  // oldest first; after wait_all of this, not of the inner backend
   int64_t num_recorded() const { return num_recorded_; }

@@ -30,8 +30,9 @@ void BatchStaging::load(const LoadMicroBatch& load, MicroBatch& b, Backend& back
     backend.wait_all();
     return load(b);
   }
-  Stream* const stream = backend.issue_all();
-  WEFT_CHECK(stream != nullptr, "a backend without a stream has memory that the host does not reach");
+  DeviceQueue* const queue = backend.queue();
+  WEFT_CHECK(queue != nullptr, "a backend that runs ops at once has memory that the host does not reach");
+  Stream* const stream = queue->issue_all();
   Slot& slot = slots_[next_++ % kOnTheirWay];
   wait_passed(slot, *stream, backend);
   const Scope scope(*slot.arena);

@@ -17,7 +17,7 @@ using LoadMicroBatch = std::function<void(MicroBatch& b)>;
 // that: pinned memory, of a GPU.
 class BatchStaging {
  public:
-  // `poll`, which may be none, lets go on what the rank has under way while this waits (ProcessMesh::poll).
+  // `poll`, which may be none, lets go on what the rank has under way while this waits (CommProgress::poll).
   BatchStaging(std::shared_ptr<Memory> memory, int64_t tokens, std::function<void()> poll = {});
   // Lets `load` fill b, behind the ops that the backend was given. Where the host reaches b, the backend is waited for
   // first; where it does not, what was filled is copied when its device gets there, and this must stay alive till then.

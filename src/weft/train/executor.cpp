@@ -14,7 +14,7 @@ Executor::Executor(TrainingState& state, const StepSpec& step, const MemoryPlan&
       replay_("replay", plan.replay, resources.memory),
       evaluation_("evaluation", plan.evaluation, resources.memory),
       handover_("handover", plan.handover, resources.memory),
-      staging_(resources.memory, step.micro_batch_tokens(), resources.mesh.poll),
+      staging_(resources.memory, step.micro_batch_tokens(), resources.mesh.poller()),
       chunks_(make_chunks(state, plan, resources.memory)),
       links_(state.model, step, resources.mesh, handover_) {}
 

@@ -8,6 +8,17 @@
 
 namespace weft {
 
+namespace {
+
+std::unique_ptr<Backend> polled(Backend& inner, const ProcessMesh& mesh) {
+  if (mesh.progress == nullptr) return nullptr;
+  Polled::Call lend;
+  if (mesh.progress->lends()) lend = [progress = mesh.progress] { progress->lend(); };
+  return std::make_unique<Polled>(inner, std::move(lend), mesh.poller());
+}
+
+}  // namespace
+
 RankRun::RankRun(RunPlan of_rank, const Machine& machine, const ProcessMesh& of_mesh, const DecorateBackend& decorate)
     : mesh(machine.late ? after(machine.join(of_mesh), finish_) : machine.join(of_mesh)),
       plan(std::move(of_rank)),
@@ -15,26 +26,25 @@ RankRun::RankRun(RunPlan of_rank, const Machine& machine, const ProcessMesh& of_
       state(plan.model, plan.step, *plan.optimizer, arenas, mesh),
       workspace("workspace", plan.memory.workspace, machine.memory),
       late_(machine.late),
-      kernels_(machine.make_backend(workspace)),
-      decorated_(decorate ? decorate(*kernels_, mesh) : nullptr),
-      polled_(mesh.poll ? std::make_unique<Polled>(decorated_ ? *decorated_ : *kernels_, mesh.lend, mesh.poll)
-                        : nullptr),
+      device_(machine.make_backend(workspace)),
+      decorated_(decorate ? decorate(*device_, mesh) : nullptr),
+      polled_(polled(decorated_ ? *decorated_ : *device_, mesh)),
       backend(polled_      ? *polled_
               : decorated_ ? *decorated_
-                           : *kernels_),
+                           : *device_),
       executor(state, plan.step, plan.memory, {backend, mesh, machine.memory}) {
   WEFT_CHECK(machine.devices.empty(), "the machine of all ranks, not of this one (Machine::of_rank)");
   finish_ = [this] { backend.wait_all(); };
-  if (!mesh.order_by || backend.issue_all() == nullptr) return;
-  kernels_->call_before_waits(mesh.settle);
-  mesh.order_by([this] { return backend.issue_all(); });
+  if (!mesh.progress || !mesh.progress->is_by_devices() || backend.queue() == nullptr) return;
+  device_->queue()->call_before_waits([progress = mesh.progress] { progress->settle(); });
+  mesh.progress->order_by([this] { return backend.queue()->issue_all(); });
 }
 
 RankRun::~RankRun() {
   // Where it fails, a device that waits for another would never be done, nor give its memory back.
   const auto give_up = [this] {
-    if (mesh.give_up) mesh.give_up();
-    kernels_->call_before_waits({});
+    if (mesh.progress) mesh.progress->give_up();
+    if (DeviceQueue* const queue = device_->queue()) queue->call_before_waits({});
   };
   if (std::uncaught_exceptions() > 0) give_up();
   try {
@@ -42,7 +52,7 @@ RankRun::~RankRun() {
   } catch (...) {  // of a device that failed, or of another rank: whoever waited before has been told
     give_up();
     try {
-      kernels_->wait_all();
+      device_->wait_all();
     } catch (...) {}
   }
 }

@@ -34,7 +34,7 @@ class RankRun {
 
  private:
   const bool late_;
-  std::unique_ptr<Backend> kernels_, decorated_, polled_;
+  std::unique_ptr<Backend> device_, decorated_, polled_;
 
  public:
   Backend& backend;

@@ -90,15 +90,30 @@ int MpiRanks::rank() const { return state_->hub->rank(); }
 int MpiRanks::size() const { return state_->hub->size(); }
 const std::vector<int>& MpiRanks::ranks_here() const { return state_->peers.ranks_here(); }
 
+namespace {
+
+class MpiProgress final : public CommProgress {
+ public:
+  MpiProgress(std::shared_ptr<MpiHub> hub, MpiBeside* beside) : hub_(std::move(hub)), beside_(beside) {}
+  void poll() override {
+    if (beside_ != nullptr) beside_->take_back();
+    hub_->poll_between();
+  }
+  bool lends() const override { return beside_ != nullptr; }
+  void lend() override { beside_->lend(); }
+
+ private:
+  std::shared_ptr<MpiHub> hub_;
+  MpiBeside* beside_;  // or none
+};
+
+}  // namespace
+
 ProcessMesh MpiRanks::mesh(const MeshSizes& sizes) {
   if (sizes.world() != size())
     throw CommError(fmt::format("the layout has {} ranks, and {} processes were started", sizes.world(), size()));
   ProcessMesh mesh = make_mesh(sizes, rank(), [this](const MeshGroup& g) { return state_->join(g); });
-  mesh.poll = [hub = state_->hub, beside = state_->beside.get()] {
-    if (beside != nullptr) beside->take_back();
-    hub->poll_between();
-  };
-  if (state_->beside) mesh.lend = [beside = state_->beside.get()] { beside->lend(); };
+  mesh.progress = std::make_shared<MpiProgress>(state_->hub, state_->beside.get());
   return mesh;
 }
 

@@ -14,7 +14,7 @@
 
 namespace weft {
 
-class CudaBackend final : public UniformBackend<CudaBackend, RecordingBackend> {
+class CudaBackend final : public UniformBackend<CudaBackend, RecordingBackend>, private DeviceQueue {
  public:
   // With cuDNN for attention where it is wanted and there. `products`: ways to multiply matrices that are known.
   CudaBackend(int device, Arena& workspace, std::shared_ptr<ProductCache> products, CudnnUse cudnn = CudnnUse::none);
@@ -33,15 +33,16 @@ class CudaBackend final : public UniformBackend<CudaBackend, RecordingBackend> {
   void enter(std::string_view region) override;
   void leave() override;
   void wait_all() override;
-  Stream* issue_all() override { return &*marks_; }
-  void call_before_waits(std::function<void()> call) override { before_wait_ = std::move(call); }
-  Stamp stamp() override;
-  int64_t take_time_ns(Stamp stamp) override;
+  DeviceQueue* queue() override { return this; }
   // As a CUDA graph.
   Recorded record(const std::function<void()>& give) override;
   void replay(Record& record) override;
 
  private:
+  Stream* issue_all() override { return &*marks_; }
+  void call_before_waits(std::function<void()> call) override { before_wait_ = std::move(call); }
+  Stamp stamp() override;
+  int64_t take_time_ns(Stamp stamp) override;
   // A launch waits where very many wait for the GPU, and looks after nobody meanwhile.
   static constexpr int64_t kMostAhead = 256;
   void count_ahead(int64_t ops) {

@@ -1,0 +1,281 @@
+// Placement alone decides over which ranks a weight is summed: weights that are Replicate on cp, that ep cuts, and
+// units that hold both, through whole steps of training on many layouts.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <mutex>
+
+#include "support.h"
+#include "weft/comm/local_group.h"
+#include "weft/ops/ref/ref_backend.h"
+#include "weft/optim/grad_norm.h"
+#include "weft/optim/optimizer.h"
+#include "weft/sharding/rows_to_save.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kTokens = 48;  // of a step: ranks and micro-batches divide them
+constexpr int kUnits = 3;
+
+struct Layout {
+  MeshSizes mesh;
+  int64_t micro_batches = 1;
+  int zero_stage = 0;
+  bool tree = false;
+  std::string to_string() const {
+    return fmt::format("dp {} cp {} tp {} ep {} shards {} stage {} micro-batches {}{}", mesh.dp, mesh.cp, mesh.tp,
+                       mesh.ep, mesh.shards, zero_stage, micro_batches, tree ? " tree" : "");
+  }
+};
+
+// What a token adds to the gradient of an element: an integer, so that any order of sums has the same bits.
+double summand(const std::string& weight, int64_t element, int64_t step, int64_t token) {
+  return double((element * 7 + token * 5 + step * 3 + int64_t(weight[0])) % 11) - 4;
+}
+double initial(const std::string& weight, int64_t element) { return std::sin(double(element) + double(weight[0])); }
+
+// What a checkpoint has of an element.
+struct Saved {
+  double master = 0;
+  std::vector<double> states;
+  bool operator==(const Saved&) const = default;
+};
+struct Checkpoint {
+  std::map<std::pair<std::string, int64_t>, Saved> elements;
+  std::vector<double> norms;
+};
+
+// A model of weights without layers on one rank.
+class Rank {
+ public:
+  Rank(const ProcessMesh& mesh, const Layout& l, const Optimizer& optimizer)
+      : mesh_(mesh),
+        layout_(l),
+        optimizer_(optimizer),
+        store_(kF64,
+               {.num_micro_batches = l.micro_batches,
+                .tree = l.tree,
+                .ranks = l.mesh.dp,
+                .rank = mesh.dense.all->rank() / l.mesh.cp,
+                .zero_stage = l.zero_stage,
+                .shards = l.mesh.shards},
+               mesh) {
+    const std::vector<Part> experts(6, Part{.size = 4});
+    const auto expert = [&](const char* name, Spmd tp, bool linear) {
+      store_.add({.name = name, .shape = {24, 10}, .place = expert_weights(tp), .parts = experts, .linear = linear});
+    };
+    store_.add({.name = "a", .shape = {14, 30}, .place = weights(Spmd::Shard0), .linear = true});
+    store_.add({.name = "b", .shape = {30}, .place = weights(Spmd::Replicate)});
+    store_.close_unit("dense", 0);
+    store_.add({.name = "c", .shape = {9, 20}, .place = weights(Spmd::Invariant), .linear = true});
+    expert("d", Spmd::Shard0, true);
+    store_.add({.name = "e", .shape = {17}, .place = weights(Spmd::Replicate)});
+    store_.close_unit("both", 1);
+    expert("f", Spmd::Replicate, false);
+    store_.close_unit("experts", 2);
+    store_.used_together({0, 1, 2});
+    const auto states = [&](const ParamSpec& w) { return int(optimizer.state_names(w).size()); };
+    store_.allocate({params_, grads_, states_, transit_}, states);
+    norm_ = std::make_unique<GradNorm>(store_, records_, kUnits);
+  }
+
+  void load(const Checkpoint& from) {
+    for_each_element([&](const Param& p, int64_t element, const ParamStore::Stored& s, int64_t at) {
+      const auto found = from.elements.find({p.spec().name, element});
+      s.master.as<double>()[at] = found == from.elements.end() ? initial(p.spec().name, element) : found->second.master;
+      for (size_t k = 0; k < s.states.size(); ++k)
+        s.states[k].as<double>()[at] = found == from.elements.end() ? 0 : found->second.states[k];
+    });
+    store_.masters_changed(backend_);
+    expect_values();
+  }
+
+  // The norm of the gradients, before they are clipped.
+  double step(int64_t index) {
+    store_.begin_step();
+    for (int64_t m = 0; m < layout_.micro_batches; ++m)
+      for (int u = kUnits; u-- > 0;) {
+        store_.open_grads(backend_, u, m);
+        for (Param* p : store_.params())
+          if (unit_of(*p).find(char('0' + u)) != std::string::npos) add_gradient(*p, index, m);
+        store_.flush(backend_, u, m, true);
+      }
+    store_.finish_step(backend_);
+    expect_sums(index);
+    const double norm = norm_->wait_measure(backend_);
+    update_all(backend_, optimizer_, store_, scratch_,
+               {.lr = 0.1, .grad_scale = clip_scale(norm, 50), .step = index + 1});
+    expect_values();
+    return norm;
+  }
+
+  // Each element once, by the rank that writes it.
+  void save(Checkpoint& to, std::map<std::pair<std::string, int64_t>, int>& times) const {
+    for (const Param* p : store_.params())
+      for (const ParamStore::Stored& s : store_.stored(*p)) {
+        const Run rows = rows_to_save(store_, *p, s);
+        for (int64_t i = rows.first * s.cols.count; i < rows.end() * s.cols.count; ++i) {
+          const std::pair key{p->spec().name, element_of(*p, s, i)};
+          ++times[key];
+          Saved& saved = to.elements[key];
+          saved = {s.master.as<double>()[i], {}};
+          for (const Tensor& t : s.states) saved.states.push_back(t.as<double>()[i]);
+        }
+      }
+  }
+
+
+ private:
+  static std::string unit_of(const Param& p) { return p.spec().name < "c" ? "0" : p.spec().name < "f" ? "1" : "2"; }
+  static int64_t element_of(const Param& p, const ParamStore::Stored& s, int64_t i) {
+    const int64_t width = p.spec().shape.rank() == 1 ? 1 : p.spec().shape[1];
+    return (s.rows.first + i / s.cols.count) * width + s.cols.first + i % s.cols.count;
+  }
+  template <class F>
+  void for_each_element(const F& f) const {
+    for (const Param* p : store_.params())
+      for (const ParamStore::Stored& s : store_.stored(*p))
+        for (int64_t i = 0; i < s.master.elements(); ++i) f(*p, element_of(*p, s, i), s, i);
+  }
+  // f(element, index in a tensor like the weight on this rank).
+  template <class F>
+  static void for_each_here(const Param& p, const F& f) {
+    const int64_t width = p.spec().shape.rank() == 1 ? 1 : p.spec().shape[1];
+    for (const Piece& piece : p.pieces())
+      for (int64_t r = 0; r < piece.rows.count; ++r)
+        for (int64_t c = 0; c < piece.cols.count; ++c)
+          f((piece.rows.first + r) * width + piece.cols.first + c, (piece.local_row + r) * piece.cols.count + c);
+  }
+
+  // Of this rank's tokens: those who use a weight for different work share a step's tokens.
+  void add_gradient(Param& p, int64_t step, int64_t micro_batch) {
+    const ReplicaGroup& group = store_.group_of(p);
+    RankOf of{group.ranks.all->size() * layout_.micro_batches,
+              group.ranks.all->rank() * layout_.micro_batches + micro_batch};
+    if (p.spec().place.tp() == Spmd::Replicate)
+      of = {of.size * mesh_[Axis::tp].size(), of.rank * mesh_[Axis::tp].size() + mesh_[Axis::tp].rank()};
+    const Run tokens = share_of(kTokens, of);
+    const bool adds = p.accumulates();
+    for_each_here(p, [&](int64_t element, int64_t at) {
+      double sum = adds ? p.grad.as<double>()[at] : 0;
+      for (int64_t t = tokens.first; t < tokens.end(); ++t) sum += summand(p.spec().name, element, step, t);
+      p.grad.as<double>()[at] = sum;
+    });
+  }
+  void expect_sums(int64_t step) const {
+    for_each_element([&](const Param& p, int64_t element, const ParamStore::Stored& s, int64_t at) {
+      double sum = 0;
+      for (int64_t t = 0; t < kTokens; ++t) sum += summand(p.spec().name, element, step, t);
+      ASSERT_EQ(s.grad.as<double>()[at], sum) << p.spec().name << " " << element;
+    });
+  }
+  // What layers read is what is kept, wherever.
+  void expect_values() {
+    for (int u = 0; u < kUnits; ++u) store_.fetch(u);
+    for_each_element([&](const Param& p, int64_t element, const ParamStore::Stored& s, int64_t at) {
+      int64_t found = 0;
+      for_each_here(p, [&](int64_t e, int64_t here) {
+        found += e == element && p.value.as<double>()[here] == s.master.as<double>()[at];
+      });
+      ASSERT_EQ(found, 1) << p.spec().name << " " << element;
+    });
+    for (int u = 0; u < kUnits; ++u) store_.release(u);
+  }
+
+  const ProcessMesh& mesh_;
+  const Layout& layout_;
+  const Optimizer& optimizer_;
+  Arena params_{"params", 1 << 20}, grads_{"grads", 1 << 20}, states_{"states", 1 << 20}, transit_{"transit", 1 << 20},
+      records_{"records", 1 << 16}, scratch_{"scratch", 1 << 20};
+  RefBackend backend_{1};
+  ParamStore store_;
+  std::unique_ptr<GradNorm> norm_;
+};
+
+// Steps [first, end) from a checkpoint; what is then saved.
+Checkpoint train(const Layout& l, const Optimizer& optimizer, const Checkpoint& from, int64_t first, int64_t end) {
+  Checkpoint all;
+  std::map<std::pair<std::string, int64_t>, int> times;
+  std::mutex mutex;
+  run_local(l.mesh, [&](const ProcessMesh& mesh) {
+    Rank rank(mesh, l, optimizer);
+    rank.load(from);
+    std::vector<double> norms;
+    for (int64_t s = first; s < end; ++s) norms.push_back(rank.step(s));
+    const std::lock_guard lock(mutex);
+    rank.save(all, times);
+    if (all.norms.empty()) all.norms = norms;
+    EXPECT_EQ(all.norms, norms) << "not the same on every rank";
+  });
+  for (const auto& [element, count] : times) EXPECT_EQ(count, 1) << element.first << " " << element.second;
+  return all;
+}
+
+void expect_same(const Checkpoint& a, const Checkpoint& b) {
+  ASSERT_EQ(a.elements.size(), b.elements.size());
+  for (auto x = a.elements.begin(), y = b.elements.begin(); x != a.elements.end(); ++x, ++y) {
+    const auto& [name, element] = x->first;
+    ASSERT_EQ(x->first, y->first);
+    ASSERT_NEAR(x->second.master, y->second.master, 1e-12) << name << " " << element;
+    ASSERT_EQ(x->second.states.size(), y->second.states.size());
+    for (size_t k = 0; k < x->second.states.size(); ++k)
+      ASSERT_NEAR(x->second.states[k], y->second.states[k], 1e-9) << name << " " << element;
+  }
+  for (size_t i = 0; i < std::min(a.norms.size(), b.norms.size()); ++i)
+    EXPECT_NEAR(a.norms[i], b.norms[i], 1e-12 * b.norms[i]);
+}
+
+const std::vector<Layout> kLayouts = {
+    {.mesh = {.cp = 2}},
+    {.mesh = {.dp = 2, .ep = 2}},
+    {.mesh = {.dp = 2, .cp = 2, .ep = 2}, .micro_batches = 2},
+    {.mesh = {.dp = 2, .cp = 3, .ep = 6}},
+    {.mesh = {.dp = 2, .cp = 2, .tp = 2, .ep = 2}},
+    {.mesh = {.dp = 2, .cp = 2, .shards = 4}, .micro_batches = 3, .zero_stage = 1},
+    {.mesh = {.dp = 4, .cp = 2, .ep = 2, .shards = 4}, .micro_batches = 2, .zero_stage = 2},
+    {.mesh = {.dp = 2, .cp = 2, .ep = 2, .shards = 4}, .micro_batches = 2, .zero_stage = 3},
+    {.mesh = {.dp = 2, .cp = 2, .tp = 2, .ep = 4, .shards = 2}, .zero_stage = 3},
+    {.mesh = {.dp = 2, .cp = 2, .ep = 2}, .micro_batches = 2, .tree = true},
+    {.mesh = {.dp = 2, .cp = 2, .ep = 2, .shards = 2}, .micro_batches = 3, .zero_stage = 2, .tree = true},
+    {.mesh = {.dp = 4, .cp = 2, .tp = 2, .ep = 4, .shards = 8, .order = mesh_order("dp-cp-tp-ep-pp").value()},
+     .zero_stage = 1}};
+
+TEST(ReplicaSets, WeightsOfCpAndExpertsAreReducedNormedClippedSavedAndResumed) {
+  for (const auto& optimizer : {make_adamw({}), make_muon({})}) {
+    const Checkpoint one = train({}, *optimizer, {}, 0, 4), half = train({}, *optimizer, {}, 0, 2);
+    ASSERT_EQ(one.elements.size(), 14u * 30 + 30 + 9 * 20 + 17 + 2 * 24 * 10);
+    EXPECT_GT(one.norms[0], 100) << "nothing is clipped";
+    for (const Layout& l : kLayouts) {
+      SCOPED_TRACE(l.to_string());
+      expect_same(train(l, *optimizer, {}, 0, 4), one);
+      Checkpoint resumed = train(l, *optimizer, half, 2, 4);
+      resumed.norms.clear();
+      expect_same(resumed, one);
+    }
+  }
+}
+
+TEST(ReplicaSets, WhatNoGroupSumsIsRefused) {
+  ParamStore store(kF64, {});
+  const auto error = testing::error_of([&] {
+    store.add({.name = "w", .shape = {4, 4}, .place = {Spmd::Replicate, Spmd::Invariant, Spmd::Invariant}});
+  });
+  EXPECT_NE(error.find("w is dp:Replicate cp:Invariant tp:Invariant: the ranks that sum its gradient"),
+            std::string::npos)
+      << error;
+}
+
+TEST(ReplicaSets, ThereMustBeAnExpertForEveryRank) {
+  run_local(MeshSizes{.dp = 3, .ep = 3}, [](const ProcessMesh& mesh) {
+    ParamStore store(kF64, {.ranks = 3, .rank = mesh.dense.all->rank()}, mesh);
+    const auto error = testing::error_of([&] {
+      store.add({.name = "w", .shape = {4, 4}, .place = expert_weights(Spmd::Invariant), .parts = {{2}, {2}}});
+    });
+    EXPECT_EQ(error, "w has 2 experts, which cannot be cut over 3 expert-parallel ranks");
+  });
+}
+
+}  // namespace
+}  // namespace weft
