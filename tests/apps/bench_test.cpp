@@ -35,7 +35,7 @@ TEST(BenchKernels, RefusesWhatIsOfAnotherBenchmark) {
   for (const Finished& f : {recipe, tokens, layouts}) EXPECT_EQ(f.status, 2);
 }
 
-// Of a model that is run in a moment.
+// With a model that runs in a moment.
 Finished bench_step(std::vector<std::string> more) {
   const std::string root = testing::kSourceDir, golden = root + "/tests/golden/llama-gqa";
   std::vector<std::string> args{"bench",

@@ -24,7 +24,7 @@ std::string refusal(std::string_view text, const std::string& variables = "{}") 
 
 #define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
 
-// Of Python's jinja2 3.1.6, set up as transformers does it: each line a template and what it renders or raises.
+// Each line is a template and what Python's jinja2 3.1.6, set up as in transformers, renders or raises.
 TEST(Template, DoesWhatJinjaDoes) {
   std::istringstream lines(testing::slurp(std::filesystem::path(testing::kSourceDir) / "tests/chat/jinja_cases.jsonl"));
   std::string line;

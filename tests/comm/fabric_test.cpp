@@ -36,7 +36,7 @@ TEST(Fabric, CollectivesHaveTheBitsOfTheHosts) {
   }
 }
 
-// Of several axes at a time, in an order of its own on every rank, waited for in another.
+// Several axes at a time: each rank starts them in an order of its own, and waits in another.
 TEST(Fabric, AxesGoOnBesideEachOther) {
   HostWires wires;
   run_local(MeshSizes{.dp = 3, .tp = 2}, [&](const ProcessMesh& host) {

@@ -78,7 +78,7 @@ inline void store(void* at, DType t, int64_t i, double x) {
 inline bool is_narrow(DType t) { return t == DType::bf16 || t == DType::f16; }
 inline bool is_float(DType t) { return t == DType::f64 || t == DType::f32 || is_narrow(t); }
 
-// Of the heap, where the address sanitizer sees what goes beyond a buffer's last element.
+// On the heap, where the address sanitizer sees accesses behind a buffer's end.
 class HeapMemory final : public Memory {
  public:
   std::byte* take(size_t bytes, const std::string&) override {

@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-// Of 1 ns, unless told otherwise.
+// Advances by 1 ns a call, unless told otherwise.
 struct FakeClock {
   int64_t now = 1000;
   Traced::Clock clock() {

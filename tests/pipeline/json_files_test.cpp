@@ -125,7 +125,7 @@ TEST(JsonFiles, ListsOfConversationsAreRows) {
   EXPECT_EQ(read.texts(), (Texts{"Hi\n\nHello"}));
 }
 
-// Of any size: what is in memory does not grow with the file.
+// A file of any size: memory does not grow with it.
 TEST(JsonFiles, AListIsReadAsAStream) {
   class Endless final : public ByteStream {
    public:

@@ -485,8 +485,7 @@ TEST(Pipeline, AShardThatChangedIsNamedWhereItIsNeeded) {
   }
 }
 
-// Of the same size and with the same report beside it: training refuses such a file, so a run must not take it for its
-// own.
+// The file has the same size and the same report beside it, but training refuses it: a run must make it again.
 TEST(Pipeline, ATokenFileThatChangedIsMadeAgain) {
   const TempDir dir;
   const PipelineConfig config = config_of(small_toml(dir, "[tokens]\n"));

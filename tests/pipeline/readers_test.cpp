@@ -75,7 +75,7 @@ struct ReadFolder {
     harness.run(config_over(dir / "out", "[\"" + (dir / "in").string() + "\"]", ""));
   }
   Texts texts() const { return testing::texts_of(dir / "out/read"); }
-  // Of each input that is not read, its name's end.
+  // Why each input that was not read failed, by file name.
   std::map<std::string, std::string> failures() const {
     std::map<std::string, std::string> found;
     const StageResult read = open_stage(dir / "out/read");

@@ -191,7 +191,7 @@ TEST(LayoutPlan, TheClassesHoldWhatEveryRankOfTheLayoutHolds) {
   EXPECT_TRUE(some_differ) << "no case in which ranks of one stage differ";
 }
 
-// Of so many query heads, key heads, inner width and vocabulary.
+// `sizes`: query heads, key heads, inner width, vocabulary.
 std::string refusal_of(std::array<int, 4> sizes, std::vector<std::string> overrides) {
   testing::TempDir dir;
   testing::spill(dir / "config.json",

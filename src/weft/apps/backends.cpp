@@ -29,7 +29,7 @@ Machine ref_machine(int threads) {
 // To the bit.
 bool repeats(const Recipe& recipe) { return recipe.train.numerics != "nondeterministic"; }
 
-// Of the processes that a launcher started on this host: each takes a GPU of its own where there are so many.
+// Rank among the processes that the launcher started on this host: each takes a GPU of its own if there are enough.
 int rank_on_this_host() {
   for (const char* name : {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"})
     if (const char* value = std::getenv(name)) return std::max(0, std::atoi(value));

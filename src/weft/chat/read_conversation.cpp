@@ -32,7 +32,7 @@ const Value& list_in(const Value& v, std::string_view what, std::string_view sou
   return v;
 }
 
-// Of `key`, where it is there and not null.
+// The list under `key`; undefined if absent, none if null.
 Value list_of(const Value& conversation, std::string_view key, std::string_view source) {
   const Value* found = get(conversation, key);
   return found == nullptr ? Value() : found->is_none() ? Value(nullptr) : list_in(*found, key, source);

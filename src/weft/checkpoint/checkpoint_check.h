@@ -73,8 +73,7 @@ CheckOutcome check_checkpoint(const std::filesystem::path& checkpoint, Checkpoin
 std::string require_whole(const std::filesystem::path& folder, CheckpointPart part, Communicator& ranks,
                           int num_threads);
 
-// Of a small file that is read by itself: throws DamageError where the folder has a manifest, and the file is not what
-// was saved with it.
+// Checks a small file that is read by itself: throws DamageError if it is not the one that the folder's manifest lists.
 void require_saved(const std::filesystem::path& folder, const std::string& name);
 
 // Adds what each rank has, on all of them. Blocks.

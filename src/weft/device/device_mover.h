@@ -24,7 +24,7 @@ class MovingDevices {
   virtual void sum(int device, std::span<const void* const> from, DType dtype, int64_t n, void* out) const = 0;
 };
 
-// Of a device's memory, where there is another device that it does not reach. Taken when the mover is made.
+// Staging on each device that does not reach every other one; allocated when the mover is made.
 inline constexpr int64_t kMoverStaging = int64_t{32} << 20;  // bytes
 
 // The device of the rank that asks adds: it reads and writes its peers' memory itself; operands that it does not reach

@@ -22,7 +22,7 @@ struct HfConfig {
 // where a field has the wrong type or range or is missing; ConfigError, naming the field and its value, where it asks
 // for something that weft does not do. No config makes it allocate more than a few megabytes.
 HfConfig parse_hf_config(nlohmann::json json, std::string_view source);
-// Of a model's folder, or of a config file itself.
+// Takes a model's folder, or the config file itself.
 HfConfig read_hf_config(const std::filesystem::path& folder_or_file);
 
 // Throws ConfigError, beginning with `what`, where a path is that of weights alone: which folder is meant.

@@ -59,7 +59,7 @@ class KeptOp {
   std::vector<AttentionSpan> spans_;
 };
 
-// Of its kind and its tensors' places; equal for equal ops.
+// A hash of the op's kind and its tensors' addresses; equal for equal ops.
 template <class Op>
 size_t place_of(const Op& op) {
   size_t place = std::hash<std::string_view>()(Op::kName);

@@ -23,10 +23,10 @@ struct TraceEvent {
   ProductShape product = {};  // of a matrix product
 };
 
-// Of a backend that runs ops later, the times are the device's: stamps before and behind each op, which nothing waits
-// for. Where the device waits for the host, what the host takes to launch an op counts as the op's. Of other backends
-// they are the clock's, around each op. For finding out, not for training. Keeps the last `capacity` events in memory
-// that is taken at construction. The inner backend is borrowed.
+// Times each op of another backend: by the clock, or, where the backend runs ops later, by the device's stamps before
+// and after each op, which nothing waits for (launch time counts as the op's where the device waits for the host). For
+// diagnosis, not for training. Keeps the last `capacity` events in memory that is taken at construction. The inner
+// backend is borrowed.
 class Traced final : public UniformBackend<Traced> {
  public:
   using Clock = std::function<int64_t()>;  // nanoseconds; to compare with a device's, of std::chrono::steady_clock

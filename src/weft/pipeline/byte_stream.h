@@ -24,7 +24,7 @@ class ByteStream {
   // beyond the limit. What came before is good. Throws FileError where the system cannot read the file: nobody knows
   // where it ends then. Throws NotBuilt where this build of weft cannot decompress it.
   virtual size_t read(std::span<char> out) = 0;
-  // Of the file itself, so far.
+  // Bytes read so far from the file itself.
   virtual int64_t bytes_in() const = 0;
 };
 
@@ -48,7 +48,7 @@ class ByteWatcher {
 // Throws FileError where it cannot be opened or is no regular file. `watcher` may be null; else it outlives the stream.
 std::unique_ptr<ByteStream> open_file_stream(const std::filesystem::path& file, ExpansionLimit limit,
                                              ByteWatcher* watcher);
-// Of bytes in memory, which outlive it.
+// Reads bytes in memory, which must outlive the stream.
 std::unique_ptr<ByteStream> open_memory_stream(std::string_view bytes, ExpansionLimit limit);
 
 }  // namespace weft

@@ -33,7 +33,7 @@ std::string charset_label_in(std::string_view content);
 // Throws ConfigError, which begins with `what`, names what is missing and says what to install, where the C library
 // lacks converters: on some systems they are in a package of their own.
 void need_charsets(std::string_view what);
-// Of these names for iconv, those that the C library cannot convert to UTF-8.
+// Which of these iconv names the C library cannot convert to UTF-8.
 std::vector<std::string> missing_converters(const std::vector<std::string>& names);
 
 }  // namespace weft

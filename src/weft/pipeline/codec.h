@@ -28,7 +28,7 @@ std::unique_ptr<Codec> make_zstd_codec(const std::string& source);
 std::unique_ptr<Codec> make_xz_codec(const std::string& source);
 std::unique_ptr<Codec> make_bzip2_codec(const std::string& source);
 std::unique_ptr<Codec> make_lz4_codec(const std::string& source);  // lz4's frames
-// Of a kind that is not kNone.
+// `kind` is not kNone.
 std::unique_ptr<Codec> make_codec(Compression kind, const std::string& source);
 
 // One block becomes all of `out`. Throws Error where the block is broken or gives another number of bytes; NotBuilt,

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of a pattern without **.
+// For patterns without **.
 std::vector<std::string> glob_matches(const std::string& pattern) {
   glob_t found{};
   std::vector<std::string> names;

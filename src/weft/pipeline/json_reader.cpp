@@ -35,8 +35,7 @@ bool read_member(std::string_view text, size_t at, Member& member) {
   return true;
 }
 
-// Of an object at `at`, as far as the text goes: whether a list of objects is in it, and none of the keys that a row
-// has.
+// Whether the object at `at`, as far as the text goes, has a list of objects and none of a row's keys.
 bool holds_rows(std::string_view text, size_t at, const std::vector<std::string>& row_keys) {
   bool found = false;
   for (at = visible_from(text, at + 1); at != std::string_view::npos; at = visible_from(text, at + 1)) {

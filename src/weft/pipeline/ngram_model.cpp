@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view kNgramMagic = "WEFTNGR1";
 constexpr size_t kHeader = 16, kEntry = 12;  // magic, u32 order, u32 0; u64 key, u32 count
 
-// Of the last `size` bytes of `history`, in which the last byte is the lowest.
+// The key of the last `size` bytes of `history`, whose last byte is the lowest.
 uint64_t key_of(uint64_t history, size_t size) {
   return (history & ((uint64_t{1} << (8 * size)) - 1)) | uint64_t(size) << 56;
 }

@@ -100,7 +100,7 @@ void OpenShards::look_at_others() {
   looked_ = Clock::now();
 }
 
-// Of a shard that is taken: if it is, it is released.
+// For a shard that this process has taken; releases it if it is finished.
 bool OpenShards::count_if_finished(int64_t shard, std::optional<int64_t> work) {
   const std::optional<Counts> done = spec_.finished(shard);
   if (!done) return false;

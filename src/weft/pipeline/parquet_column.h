@@ -52,7 +52,7 @@ class ParquetColumn {
   bool at_end() const { return left_ == 0; }
   int definition() { return here().definition; }
   int repetition() { return here().repetition; }
-  // Of this entry, if its definition is leaf.most_definition. Once.
+  // The entry's value, if its definition is leaf.most_definition. Call once per entry.
   std::string_view value();
   void next();
   const ParquetLeaf& leaf() const { return leaf_; }

@@ -35,7 +35,7 @@ inline bool is_word(char c) { return is_letter(c) || is_digit(c) || c == '_' || 
 inline char at_or_nul(std::string_view text, size_t at) { return at < text.size() ? text[at] : '\0'; }
 inline char before_or_nul(std::string_view text, size_t at) { return at > 0 ? text[at - 1] : '\0'; }
 inline bool is_after_word(std::string_view text, size_t at) { return at > 0 && is_word(text[at - 1]); }
-// Of ASCII: Chinese and Japanese put no space before an address.
+// ASCII only: Chinese and Japanese put no space before an address.
 inline bool is_after_ascii_word(std::string_view text, size_t at) {
   return is_after_word(text, at) && is_ascii(text[at - 1]);
 }

@@ -25,7 +25,7 @@ struct DatasetTokenizer {
   std::string name;              // as pipeline.toml has it: "byte", or a path
   std::string fingerprint;       // when the dataset was made
   int64_t vocab_size = 0;        // one more than its largest id; 0: made by a weft that did not say
-  // Of conversations: the texts of the templates that they were rendered with, by name ("default", "tool_use").
+  // For conversations: the templates that rendered them, by name ("default", "tool_use").
   std::map<std::string, std::string> chat_templates = {};
 };
 // By where `tokens` (a prefix, .bin or .idx) lies: none where that is no dataset. A cheap proof that the file is the
@@ -36,7 +36,7 @@ std::optional<DatasetFile> find_dataset(const std::filesystem::path& tokens);
 class Datasets {
  public:
   std::optional<DatasetFile> find(const std::filesystem::path& tokens);
-  // Of the dataset that a token file is of. The file itself is not looked at.
+  // The tokenizer of the dataset that lists this token file. Does not read the file.
   std::optional<DatasetTokenizer> tokenizer_of(const std::filesystem::path& tokens);
 
  private:
@@ -82,7 +82,7 @@ class Provenance {
   const std::string& tokenizer() const { return tokenizer_; }  // as pipeline.toml names it
   // Its fingerprint when the dataset was made.
   const std::string& fingerprint() const { return fingerprint_; }
-  // Of document `number` of the token file.
+  // The id of document `number` of the token file.
   DocumentId document(int64_t number) const;
   // In the order that is asked for; each shard is read once.
   std::vector<DocumentStory> stories(const std::vector<DocumentId>& ids) const;

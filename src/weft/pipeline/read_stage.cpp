@@ -95,7 +95,7 @@ class Batches {
     ++shard_;
     return batch;
   }
-  // Of all files, once all batches are out, if there are hashes.
+  // All input files and their hashes, if any; complete once all batches are out.
   const nlohmann::json& inputs() const { return inputs_; }
   int64_t num_shards() const { return shard_; }
 

@@ -70,7 +70,7 @@ nlohmann::json sizes_in(const fs::path& folder) {
   return sizes;
 }
 
-// Of what has no hash in a manifest already: reports, rows put aside, duplicates.
+// Hashes of the files that no manifest has yet: reports, rows put aside, duplicates.
 nlohmann::json hashes_of_others(const fs::path& folder, const nlohmann::json& sizes, const nlohmann::json& shards) {
   std::set<std::string> hashed;
   for (const auto& shard : shards) hashed.insert(shard.at("file").get<std::string>());
@@ -88,7 +88,7 @@ bool is_there(const fs::path& file, const nlohmann::json& bytes) {
   return !none && (!bytes.is_number() || bytes == size);
 }
 
-// Of the token files: those whose lengths, beginnings or ends are not those that were written. As training looks.
+// The token files whose length, beginning or end has changed since they were written: the check that training makes.
 std::vector<std::string> changed_files(const fs::path& folder, const nlohmann::json& manifest) {
   std::vector<std::string> changed;
   const std::string where = (folder / "manifest.json").string();

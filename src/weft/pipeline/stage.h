@@ -16,7 +16,7 @@
 
 namespace weft {
 
-// Of manifests and stage.json, which list every shard.
+// Limits for manifests and stage.json, which list every shard.
 inline constexpr JsonLimits kManifest{.max_bytes = size_t{1} << 30, .max_depth = 64};
 
 // Seen by whoever shows how far a stage is. Any thread.

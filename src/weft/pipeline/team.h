@@ -54,9 +54,9 @@ class Team {
     nlohmann::json work;       // what the bytes that are made depend on: a helper's must be the leader's (run.json)
     const std::atomic<bool>& stop;
   };
-  // Of a dataset's folder. Leads: throws ConfigError where another does; waits for what helpers of an earlier run have
-  // taken. Helps: throws ConfigError where none leads (unless it came late), or of other work. Throws Interrupted,
-  // FileError.
+  // `folder` is the dataset's. A leader throws ConfigError if another leads, and waits for shards that helpers of an
+  // earlier run still hold. A helper throws ConfigError if nobody leads (unless it came late) or the leader does other
+  // work. Throws Interrupted, FileError.
   Team(const std::filesystem::path& folder, const Spec& spec);
 
   bool helps() const { return helps_; }

@@ -27,7 +27,7 @@ class Conflicts {
   std::vector<Conflict> all_;
 };
 
-// Of a layout; more than kMostRanks: as one more.
+// The layout's number of ranks, at most kMostRanks + 1.
 int64_t ranks_of(const Recipe::Parallel& p) {
   int64_t ranks = 1;
   for (const int64_t size : {p.dp, p.pp, p.cp, p.tp}) ranks = size > kMostRanks / ranks ? kMostRanks + 1 : ranks * size;

@@ -7,7 +7,7 @@
 
 namespace weft {
 
-// Of each virtual stage, in any unit; backward takes dgrad + wgrad.
+// One entry per virtual stage, in any unit; backward takes dgrad + wgrad.
 struct ActionTimes {
   std::vector<double> forward, dgrad, wgrad;
   double communication = 0;  // from a result on one rank to its use on another
@@ -31,7 +31,7 @@ struct Timeline {
   double makespan = 0;                          // of the step, which begins at 0
   double busy(int rank) const;
   double bubble_fraction(int rank) const { return makespan > 0 ? 1 - busy(rank) / makespan : 0; }
-  // Of all ranks together.
+  // Over all ranks.
   double bubble_fraction() const;
 };
 

@@ -11,7 +11,7 @@
 
 namespace weft {
 
-// Of a character in UTF-8, by its first byte.
+// Length of a UTF-8 character, from its first byte.
 inline size_t bytes_of_character(char first) {
   const auto c = uint8_t(first);
   return c < 0xc0 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;

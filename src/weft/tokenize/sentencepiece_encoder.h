@@ -21,8 +21,8 @@ class SentencePieceEncoder {
  public:
   // Not models of whole words, nor of pairs with unused pieces, nor with scores that are no numbers.
   static bool knows(const SentencePieceSpec& spec);
-  // Of a model that its library has taken. Throws FileError, beginning with `source`, where its map of characters is
-  // broken.
+  // Takes a model that the sentencepiece library accepted. Throws FileError, beginning with `source`, if the model's
+  // character map is broken.
   SentencePieceEncoder(const SentencePieceSpec& spec, const std::string& source);
 
   // What encoding needs besides: lent to one call at a time.

@@ -6,8 +6,8 @@
 
 namespace weft {
 
-// Of sentencepiece_model.proto: pieces, TrainerSpec and NormalizerSpec, with the defaults there. Texts are borrowed
-// from the model's bytes.
+// Pieces, TrainerSpec and NormalizerSpec of sentencepiece_model.proto, with its defaults. Texts are borrowed from the
+// model's bytes.
 struct SentencePieceSpec {
   enum class Kind { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
   struct Piece {
@@ -27,7 +27,7 @@ struct SentencePieceSpec {
   bool whole = false;  // all of it could be read
 };
 
-// Of any bytes: `whole` is false where they are broken.
+// Takes any bytes: `whole` is false if they are broken.
 SentencePieceSpec read_sentencepiece_spec(std::string_view model);
 
 }  // namespace weft

@@ -69,7 +69,7 @@ std::string byte_tokenizer_json();
 // has one (Llama), and the one that ends it where it has only that (T5). Throws FileError.
 std::unique_ptr<Tokenizer> open_sentencepiece(const std::filesystem::path& file);
 
-// Of a rank file, which does not say how its text is split: r50k, cl100k, o200k, llama3 or qwen2. Empty: by its name.
+// A rank file does not say how its text is split: r50k, cl100k, o200k, llama3 or qwen2. Empty: by the file's name.
 struct TokenizerOptions {
   std::string pattern;
 };

@@ -44,7 +44,7 @@ std::vector<std::pair<int64_t, fs::path>> damaged_of(const fs::path& run) {
   return all;
 }
 
-// Of checkpoints, and of those that were set aside (step-N.damaged.removing).
+// Finishes removals that were cut short, also of damaged checkpoints (step-N.damaged.removing).
 void clean_up(const fs::path& run, const BeforeChange& before) {
   for (const fs::path& entry : entries_of(folder_of(run))) {
     const fs::path whole = entry.stem();

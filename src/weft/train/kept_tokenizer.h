@@ -11,7 +11,7 @@ namespace weft {
 // What is to be done about the tokenizer of a run.
 struct RunTokenizer {
   std::vector<std::string> warnings = {};
-  // Of that tokenizer: "byte" or its path, and what it is there. Empty: checkpoints get what the model's folder holds.
+  // The tokenizer's path (or "byte") and its fingerprint there. Empty: checkpoints get what the model's folder holds.
   std::string path = {}, fingerprint = {};
   // Chat templates by name that stand in place of those beside it; none: those stay.
   std::map<std::string, std::string> chat_templates = {};

@@ -15,7 +15,7 @@ namespace weft {
 // Whether one of these entries of data.train, data.valid or `weft eval` is neither a folder nor a token file.
 bool any_is_text(const std::vector<std::string>& entries);
 
-// Of the datasets that these files are of, in their order, each once. Throws FileError where a manifest is broken.
+// The tokenizers of the datasets that list these files, in order, each once. Throws FileError if a manifest is broken.
 std::vector<DatasetTokenizer> dataset_tokenizers(const std::vector<std::string>& files, Datasets& datasets);
 
 // Throws ConfigError where a dataset may hold ids that the model does not have, as far as its manifest says.

@@ -363,7 +363,7 @@ class Verifier {
     report_.finding = std::move(found);
   }
 
-  // Of a layout that runs so many steps.
+  // Runs the layout for `steps` steps.
   std::optional<Difference> difference_of(const Judgement& by, const Recipe& recipe, int64_t steps) const {
     return first_difference(distances_of(recipe, steps, by.record), by.record, by.allowed);
   }
@@ -395,7 +395,7 @@ class Verifier {
     run_trial({recipe, config_, *data_, step + 1}, setup_.machine_for(recipe), watched);
   }
 
-  // Of that step, in words.
+  // Names the operation of that step at which the results part.
   std::string operation_of(const Judgement& by, const Recipe& layout, int64_t latest) const {
     const auto first = difference_of(by, layout, latest + 1);
     if (!first) return "not found: it did not come again";

@@ -21,11 +21,11 @@ struct MpiGroup {
   std::vector<int64_t> sent, received;  // messages, by rank
   int size() const { return int(members.size()); }
   using Chunks = ChunkStream::Chunks;
-  // Of a sum, all of whose chunks under way are in staging at the same time: on one host, as much as the second-level
-  // cache holds. Over a network what announces a chunk queues behind the chunks before it, and so does the answer: a
-  // link stands still where few are under way. `share_bytes` is the largest of any rank, so that all say the same.
+  // Chunks of a sum, which are all in staging while they are under way: on one host, as much as the L2 cache holds.
+  // Over a network, a chunk's announcement and its answer queue behind earlier chunks, and the link idles if few are
+  // under way. `share_bytes` is the largest of any rank, so that all ranks agree.
   Chunks chunks_of_sum(int64_t share_bytes) const;
-  // Of what is only copied.
+  // Chunks of a copy.
   static Chunks chunks_of_copy();
 };
 

@@ -24,7 +24,7 @@ struct Sight {
     while (s + 1 < num_spans && !(row >= spans[s].q_row && row < spans[s].q_row + spans[s].q_count)) ++s;
     return spans[s];
   }
-  // Of a span's keys, those that the query at this position sees: [first, end).
+  // The keys of the span that the query at this position attends to: [first, end).
   WEFT_GPU int64_t first_key(const AttentionSpan& s, int64_t position) const {
     const int64_t first = heads.window > 0 ? position - heads.window + 1 - s.k_position : 0;
     return first > 0 ? first : 0;
@@ -97,7 +97,7 @@ struct AttentionGradient {
   Rows<const float> lse;
   Rows<float> weighted;  // [tq, h]: dout . o
   Sight sight;
-  // Of a query and a key: the weight after dropout, and the gradient of the scaled score.
+  // For one query and key: the weight after dropout, and the gradient of the scaled score.
   struct Pair {
     float weight, ds;
   };

@@ -13,10 +13,9 @@ struct AttentionLimits {
   bool repeats = true;                     // the same bits each time; else there is one piece
 };
 
-// Of spans that are a batch: sequences of one length, one after the other, each of which sees itself alone, from its
-// first token. Nothing for what else there is: f32, dropout, windows of less than half the length, lengths that are no
-// multiple of 128, heads whose width is no multiple of 8 or above 128, rows that do not begin at a multiple of 16
-// bytes.
+// The shape if the spans are a batch: sequences of equal length in a row, each attending only to itself, from its first
+// token. Nothing otherwise, and for f32, dropout, windows of less than half the length, lengths that are no multiple of
+// 128, heads whose width is no multiple of 8 or above 128, and rows that are not aligned to 16 bytes.
 std::optional<AttentionShape> shape_of(const Attention& op, const AttentionLimits& limits = {});
 std::optional<AttentionShape> shape_of(const AttentionBackward& op, const AttentionLimits& limits = {});
 // Whether the tensors themselves begin at a multiple of 16 bytes, which a dry run cannot know.
@@ -52,7 +51,7 @@ struct AttentionRegion {
 };
 AttentionRegion region_of(const AttentionPieces& pieces, const AttentionShape& whole);
 
-// Of the memory above, wherever it begins: 0 where no library may compute it.
+// The bytes of that region at any alignment; 0 if no library may compute the op.
 template <class Op>
 int64_t library_bytes(const Op& op, const AttentionLimits& limits = {}) {
   const auto shape = shape_of(op, limits);

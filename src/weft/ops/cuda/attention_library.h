@@ -8,7 +8,7 @@
 
 namespace weft {
 
-// Of each slot its address: on the GPU, or of a number (scale, lowest, one: float) on the host.
+// The address of each slot: on the GPU, or on the host for the floats scale, lowest and one.
 using AttentionData = std::map<gpu::Slot, void*>;
 
 // Belongs to one stream; not thread-safe.

@@ -50,7 +50,7 @@ struct BitsCompared {
 
 inline constexpr int64_t kMostBitsReports = 1024;
 
-// Of a and b. `anyway`: of the same type, a tensor as large as they are, one row, or none. `there`: kMostBitsReports of
+// Compares a and b. `anyway`: a tensor of their type and size, one row, or none. `there`: kMostBitsReports reports in
 // the GPU's memory. Waits for all that was launched. L is a launcher that also has fetch (fast_attention.h).
 template <class L>
 BitsReport compare_bits(L& launcher, const Tensor& a, const Tensor& b, const Tensor& anyway, BitsReport* there) {

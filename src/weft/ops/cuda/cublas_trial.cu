@@ -18,8 +18,8 @@ bool good(cudaError_t status) {
   return false;
 }
 
-// Of the stream's own order: neither taking it nor giving it back waits for what else the GPU does, which cudaFree
-// would do. A transfer that waits for a peer may be under way.
+// Allocates in stream order: unlike cudaFree, it never waits for other work of the GPU, such as a transfer that waits
+// for a peer.
 class Scratch {
  public:
   explicit Scratch(cudaStream_t stream) : stream_(stream) {}

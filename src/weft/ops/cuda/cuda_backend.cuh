@@ -51,7 +51,7 @@ class CudaBackend final : public UniformBackend<CudaBackend, RecordingBackend> {
     num_ahead_ = 0;
     if (before_wait_) before_wait_();
   }
-  // Of the calling thread, whose last call may have been another GPU's.
+  // Selects this GPU for the calling thread, which may have used another one.
   void use_gpu() const { check_cuda(cudaSetDevice(device_), "use the GPU"); }
   gpu::StreamLauncher launcher() { return {stream_, workspace_, is_recording_ ? *kept_ : *staging_, shared_bytes_}; }
   template <class Op>

@@ -39,7 +39,7 @@ void fill_with_noise(const Tensor& x) {
   check_cuda(cudaDeviceSynchronize(), "fill memory");
 }
 
-// Of the best of so many tries, after one that does not count.
+// The fastest of kTimes runs, after a warm-up run.
 template <class F>
 double seconds_of(Backend& backend, const F& issue) {
   issue();

@@ -35,8 +35,8 @@ class CudaDevice {
   virtual std::string description() const = 0;
   virtual std::shared_ptr<Memory> memory() const = 0;
   virtual std::shared_ptr<const WorkspaceModel> workspace_model() const = 0;
-  // Of tensors between ranks that are threads, on these GPUs, this one among them. What the host reaches is moved by
-  // `host`. All of them have begun.
+  // Moves tensors between ranks that are threads, on these GPUs (this one included; all have begun). `host` moves what
+  // the host reaches.
   virtual CudaMover make_mover(std::span<const int> gpus, std::shared_ptr<const Mover> host) const = 0;
   // Between ranks that are processes with a GPU of their own each. Throws Error, which says what is missing.
   virtual std::shared_ptr<Fabric> make_fabric() const = 0;

@@ -22,7 +22,7 @@ class StreamEvents {
   }
 
  protected:
-  // Of the calling thread, whose last call may have been another GPU's.
+  // Selects this GPU for the calling thread, which may have used another one.
   void use_gpu() const { check_cuda(cudaSetDevice(device_), "use the GPU"); }
   cudaStream_t stream() const { return stream_; }
 

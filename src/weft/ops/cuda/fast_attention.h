@@ -60,7 +60,7 @@ struct RowsCompared {
 
  private:
   static WEFT_GPU float size(float x) { return x - x == 0 ? fabsf(x) : INFINITY; }
-  // Of the element's bits and its place, for sums whose order does not matter.
+  // A hash of the element's bits and place: a sum of hashes does not depend on the order.
   static WEFT_GPU uint64_t mixed(const T* at, int64_t place) {
     uint64_t x = 0;
     if constexpr (sizeof(T) == 2)
