@@ -1,4 +1,4 @@
-// An op of any kind, with what it points to on the host, to be compared with others and given again.
+// A copy of any op, with the host data it points to, to be compared with others and issued again.
 #pragma once
 #include <variant>
 #include <vector>

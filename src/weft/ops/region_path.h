@@ -1,4 +1,4 @@
-// The regions that a backend is in.
+// The nested regions that a backend is in.
 #pragma once
 #include <string>
 #include <string_view>

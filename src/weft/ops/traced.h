@@ -60,7 +60,7 @@ class Traced final : public UniformBackend<Traced> {
   int64_t num_recorded() const { return num_recorded_; }
   int64_t num_dropped() const { return std::max<int64_t>(0, num_recorded_ - int64_t(ring_.size())); }
   const std::vector<Matmul>& products() const { return products_; }  // every matrix product that ran
-  // Begins anew. A device sets its clock by the host's now, if it has to, rather than within what follows.
+  // Drops all events. A device synchronizes its clock with the host's now if it has to, not within later events.
   void wait_clear();
 
  private:
@@ -84,7 +84,7 @@ class Traced final : public UniformBackend<Traced> {
   std::vector<Matmul> products_;
 };
 
-// Something beside the ops, on a track of its own; spans of a track may overlap.
+// A span on a track of its own beside the ops; spans of a track may overlap.
 struct TraceSpan {
   std::string track, name;
   int64_t start_ns = 0, end_ns = 0, bytes = 0;

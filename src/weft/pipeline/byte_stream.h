@@ -10,7 +10,7 @@
 
 namespace weft {
 
-// Against files that grow without end: once `free_bytes` came out, at most `max_ratio` bytes for each that went in.
+// Guards against decompression bombs: after `free_bytes` of output, at most `max_ratio` bytes for each input byte.
 struct ExpansionLimit {
   double max_ratio = 200;
   int64_t free_bytes = 16 << 20;
@@ -29,13 +29,13 @@ class ByteStream {
 };
 
 enum class Compression { kNone, kGzip, kZstd, kXz, kBzip2, kLz4 };
-// By the first bytes.
+// Recognized by the first bytes.
 Compression compression_of(std::string_view beginning);
 // The same of a file. Throws FileError where it cannot be opened.
 Compression compression_of_file(const std::filesystem::path& file);
-// By the name: .gz, .zst, .xz, .bz2, .lz4.
+// Recognized by the name: .gz, .zst, .xz, .bz2, .lz4.
 Compression compression_named(const std::filesystem::path& file);
-// The name without that.
+// The name without that ending.
 std::filesystem::path without_compression(const std::filesystem::path& file);
 
 // Called with each piece of the file itself, in order.

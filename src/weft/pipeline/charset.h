@@ -14,7 +14,7 @@ struct Decoded {
   int64_t replaced = 0;                       // U+FFFD that stand where bytes fit no character, or where NULs stood
   size_t first_bad = std::string_view::npos;  // where the first of these bytes is, as far as that is known
   bool unknown_label = false;                 // the header or the page names a character set that is not known
-  bool guessed = false;                       // neither names one that is, and it is not UTF-8
+  bool guessed = false;                       // neither names a known one, and it is not UTF-8
 };
 
 // A page of HTML. `said`: the label that the HTTP header has; may be empty. A label for ISO-8859-1, which servers give

@@ -1,5 +1,5 @@
-// What decompresses: one library each, in a file of its own, in whose place codec_X_missing.cpp stands in a build
-// without it.
+// Decompressors: one library each, in a file of its own; codec_X_missing.cpp replaces it in a build without the
+// library.
 #pragma once
 #include <memory>
 #include <span>

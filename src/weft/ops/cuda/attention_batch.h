@@ -1,4 +1,4 @@
-// Which attention a library may compute, in which pieces, and what memory that takes. Known before a GPU is.
+// Which attention ops a library may compute, in which pieces, and with how much memory. Needs no GPU.
 #pragma once
 #include <optional>
 
@@ -8,8 +8,8 @@
 namespace weft::gpu {
 
 struct AttentionLimits {
-  int64_t piece = int64_t{256} << 20;      // bytes that a piece may take, if more than the least one fits
-  int64_t least_piece = int64_t{1} << 30;  // that the least one may take: the queries of one key head
+  int64_t piece = int64_t{256} << 20;      // most bytes of a piece that is larger than the least one
+  int64_t least_piece = int64_t{1} << 30;  // most bytes of the least piece: the queries of one key head
   bool repeats = true;                     // the same bits each time; else there is one piece
 };
 
@@ -22,8 +22,8 @@ std::optional<AttentionShape> shape_of(const AttentionBackward& op, const Attent
 bool begin_aligned(const Attention& op);
 bool begin_aligned(const AttentionBackward& op);
 
-// A library that gives the same bits each time writes the scores' gradients of all that it does at once, f16 or bf16
-// [sequences, heads, length, length]. So backward goes in equal pieces of whole sequences, or of a sequence's heads.
+// A library with repeatable bits stores the scores' gradients of each piece, f16 or bf16 [sequences, heads, length,
+// length]. So backward goes in equal pieces of whole sequences, or of a sequence's heads.
 struct AttentionPieces {
   AttentionShape piece;
   int64_t count = 0;
@@ -32,7 +32,7 @@ struct AttentionPieces {
 // Nothing where the least piece takes more.
 std::optional<AttentionPieces> pieces_of(const AttentionShape& whole, const AttentionLimits& limits = {});
 
-// What the rows of two tensors have in common, to judge a library by (fast_attention.h).
+// Compares a row of two tensors, to judge a library (fast_attention.h).
 struct RowReport {
   float largest, apart;  // of weft's own numbers; of the differences. inf: something is not finite
   float squares, apart_squares;

@@ -24,7 +24,7 @@ struct TileList {
   }
 };
 
-// What a lane's numbers of a C [16, N] are of: row or column of number i.
+// Row and column of the i-th number that a lane holds of a C [16, N].
 WEFT_GPU inline int row_of(int lane, int i) { return lane / 4 + i % 4 / 2 * 8; }
 WEFT_GPU inline int column_of(int lane, int i) { return i / 4 * 8 + 2 * (lane % 4) + i % 2; }
 

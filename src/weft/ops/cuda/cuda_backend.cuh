@@ -16,7 +16,7 @@ namespace weft {
 
 class CudaBackend final : public UniformBackend<CudaBackend, RecordingBackend> {
  public:
-  // With cuDNN for attention where it is wanted and there. `products`: ways to multiply matrices that are known.
+  // Uses cuDNN for attention if it is wanted and there. `products`: the known ways to multiply matrices.
   CudaBackend(int device, Arena& workspace, std::shared_ptr<ProductCache> products, CudnnUse cudnn = CudnnUse::none);
   ~CudaBackend() override;
 
@@ -42,7 +42,7 @@ class CudaBackend final : public UniformBackend<CudaBackend, RecordingBackend> {
   void replay(Record& record) override;
 
  private:
-  // A launch waits where very many wait for the GPU, and looks after nobody meanwhile.
+  // With too many launches queued, the next one blocks, and meanwhile the host polls nothing.
   static constexpr int64_t kMostAhead = 256;
   void count_ahead(int64_t ops) {
     if ((num_ahead_ += ops) >= kMostAhead) before_wait();

@@ -10,7 +10,7 @@
 
 namespace weft::gpu {
 
-// What both have of a stream.
+// The common part of both kinds of events.
 class StreamEvents {
  public:
   using Event = cudaEvent_t;
@@ -73,7 +73,7 @@ class CudaMarks : public StreamEvents {
   bool passed(Event event) const {
     const cudaError_t status = cudaEventQuery(event);
     if (status == cudaErrorNotReady) {
-      cudaGetLastError();  // it is no failure, but would be found by the next launch as one
+      cudaGetLastError();  // not a failure, but the next launch would report it as one
       return false;
     }
     check_cuda(status, "run what the GPU was given");

@@ -1,4 +1,4 @@
-// What connects the GPUs of processes, each with one of its own.
+// Connects the GPUs of processes, each with one of its own.
 #pragma once
 #include <memory>
 

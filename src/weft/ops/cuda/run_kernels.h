@@ -217,7 +217,7 @@ void run(L& launcher, const Attention& op) {
   });
 }
 
-// Whether a row of keys is in one span alone, as far as it can be seen without sorting.
+// Whether every row of keys is in only one span; false also if only sorting could tell.
 inline bool keys_apart(std::span<const AttentionSpan> spans) {
   for (size_t i = 1; i < spans.size(); ++i)
     if (spans[i].k_row < spans[i - 1].k_row + spans[i - 1].k_count) return false;

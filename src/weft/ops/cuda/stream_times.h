@@ -1,4 +1,4 @@
-// When a stream passed places in it, on the axis of the host's clock.
+// When a stream passed its stamps, by the host's clock.
 #pragma once
 #include <cmath>
 #include <cstdint>
