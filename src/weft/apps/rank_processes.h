@@ -21,7 +21,7 @@ std::vector<RankProcessHere> processes_here();
 // The processes among these that descend from `ancestor`.
 std::vector<RankProcessHere> below(pid_t ancestor, const std::vector<RankProcessHere>& all);
 
-// Looked at about once a second, finds processes that a signal has stopped for `seconds`.
+// Finds processes that a signal has stopped for `patience_looks` looks, about a second apart.
 class StoppedWatch {
  public:
   explicit StoppedWatch(int patience_looks) : patience_(patience_looks) {}

@@ -44,17 +44,17 @@ class Backend : public AllOps::Interface {
   virtual void leave() {}
   // Blocks until everything issued has finished.
   virtual void wait_all() {}
-  // Whether the last ops wait here for others before the device is given them (ops/replayed.h).
+  // Whether the last ops are held back before they go to the device (ops/replayed.h).
   virtual bool is_holding() const { return false; }
-  // Gives the device those, and returns its stream, for others to wait for and to be waited for by it; none of a
-  // backend that runs its ops at once.
+  // Issues held ops, and returns the device's stream, to order other streams with it; null if the backend runs its ops
+  // at once.
   virtual Stream* issue_all() { return nullptr; }
-  // From then on `call` is called before the host waits for the device, also within an op, and now and then: the device
-  // may be waiting for another rank that has failed (ProcessMesh::settle). Nothing where ops run at once.
+  // From now on, `call` runs before the host waits for the device, also within an op, and now and then: the device may
+  // wait for another rank that has failed (ProcessMesh::settle). Does nothing if ops run at once.
   virtual void call_before_waits(std::function<void()> /*call*/) {}
 
-  // The place behind what was issued so far: its time is known later, and nothing waits for it. `none` of a backend
-  // that runs its ops at once: there the caller's clock tells.
+  // The place behind all ops so far: its time is known later, and nothing waits for it. `none` if the backend runs its
+  // ops at once: use the caller's clock there.
   virtual Stamp stamp() { return Stamp::none; }
   // After `wait_all`, once for each stamp, in any order: when the device passed it, in nanoseconds of
   // std::chrono::steady_clock.
@@ -64,7 +64,7 @@ class Backend : public AllOps::Interface {
   }
 };
 
-// Names what runs inside a scope.
+// Names the region of a scope.
 class Region {
  public:
   Region(Backend& backend, std::string_view name) : backend_(backend) { backend_.enter(name); }

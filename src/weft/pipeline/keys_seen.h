@@ -1,4 +1,4 @@
-// Which of the keys that a source asks for its rows have. One that no row has is a slip.
+// Tracks which of the keys that a source asks for its rows have: a key that no row has is a typo.
 #pragma once
 #include <cstdint>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// What a Parquet file says of its columns and of where they are: its footer, checked.
+// A Parquet file's footer, checked: its columns and where they lie.
 //   https://github.com/apache/parquet-format
 #pragma once
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What no single value of a pipeline shows: values that contradict each other, files that cannot be used.
+// Checks across the values of a pipeline: contradictions, files that cannot be used.
 #pragma once
 #include <set>
 #include <string>

@@ -1,4 +1,4 @@
-// What a SentencePiece model says of itself.
+// Reads a SentencePiece model file.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -14,7 +14,7 @@ struct SentencePieceSpec {
     std::string_view text{};
     float score = 0;
     Kind kind = Kind::kNormal;
-    // Found in texts; of the others, a text never becomes one by what it says.
+    // Whether the piece is found in texts; the other kinds never are.
     bool is_in_texts() const { return kind == Kind::kNormal || kind == Kind::kUserDefined || kind == Kind::kUnused; }
   };
   enum Model { kUnigram = 1, kBpe, kWords, kCharacters };

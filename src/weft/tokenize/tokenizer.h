@@ -10,7 +10,7 @@
 
 namespace weft {
 
-// What special tokens written out in a text are: only text, or the marks that they name.
+// Whether special tokens written out in a text are plain text, or the tokens that they name.
 enum class SpecialText { kText, kParsed };
 
 // Immutable; any thread may use it. A text that is not UTF-8 is encoded with U+FFFD for what is broken (by the byte

@@ -1,5 +1,5 @@
-// Which tokenizer a run's data was made with, and which one its texts, its checkpoints and what is evaluated later are
-// to have (docs/formats/tokenizers.md).
+// Which tokenizer a run's data was made with, and which one its texts, checkpoints and later evaluations use
+// (docs/formats/tokenizers.md).
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -21,8 +21,8 @@ std::vector<DatasetTokenizer> dataset_tokenizers(const std::vector<std::string>&
 // Throws ConfigError where a dataset may hold ids that the model does not have, as far as its manifest says.
 void require_vocabulary(const std::vector<DatasetTokenizer>& datasets, int64_t vocab_size);
 
-// What open_tokenizer is to be asked for, for the texts of a run: data.tokenizer; for "auto", where the model's folder
-// holds no tokenizer, that of the run's dataset. Throws as training_files_of.
+// The name to give to open_tokenizer for a run's texts: data.tokenizer; for "auto", if the model's folder holds no
+// tokenizer, that of the run's dataset. Throws as training_files_of.
 std::string text_tokenizer_of(const Recipe& recipe);
 
 // Reads tokenizers; changes nothing. Throws ConfigError where datasets have more ids than the model; where

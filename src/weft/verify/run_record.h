@@ -1,4 +1,4 @@
-// What a trial's steps made, whole; and how far another trial of the same steps is from it.
+// The complete results of a trial's steps, and the distance of another trial of the same steps from them.
 #pragma once
 #include <functional>
 #include <map>
