@@ -83,7 +83,7 @@ Value safe(Value text);
 
 // Python's sequences and iterators. A generator is empty once it was gone through.
 struct List {
-  enum class Kind { kList, kTuple, kRange, kView, kGenerator, kGroup };
+  enum class Kind { kList, kTuple, kRange, kView, kGenerator };
   Kind kind;
   Items items;
   int depth;
