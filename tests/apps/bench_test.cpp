@@ -51,7 +51,7 @@ Finished bench_step(std::vector<std::string> more) {
   return weft(args);
 }
 
-// As it would be ignored: all layouts have the same.
+// It would be ignored: all layouts run the same.
 TEST(BenchScaling, RefusesALayoutThatChangesTheRun) {
   const Finished f = weft({"bench", "scaling", std::string(testing::kSourceDir) + "/bench/llama-8x512.toml",
                            "--layouts", "dp=2", "run.backend=ref"});

@@ -82,7 +82,7 @@ std::vector<nlohmann::json> records(const fs::path& run) {
   return all;
 }
 
-// What must be equal where two runs are the same: all but times and names of folders.
+// Everything that two equal runs share: all but times and names of folders.
 void expect_same_result(const fs::path& a, const fs::path& b, int64_t last_step) {
   const auto records_a = records(a), records_b = records(b);
   ASSERT_EQ(records_a.size(), records_b.size());

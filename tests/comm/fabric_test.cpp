@@ -19,7 +19,7 @@ using testing::joined;
 using testing::nothing;
 using testing::Values;
 
-// As run_local, and all tensors are of devices.
+// As run_local, with all tensors on devices.
 void run_joined(const MeshSizes& sizes, const std::function<void(const ProcessMesh&)>& body) {
   HostWires wires;
   run_local(sizes, [&](const ProcessMesh& host) { body(joined(host, wires).mesh); });
@@ -189,7 +189,7 @@ TEST(Fabric, ARankThatGivesUpEndsWhatItHasUnderWay) {
   EXPECT_EQ(text, "given up");
 }
 
-// All ranks are there, and the devices do not go on.
+// All ranks are there, but the devices hang.
 std::string failure_of_stalled(const std::string& failure, double timeout_s) {
   HostWires wires;
   try {

@@ -107,7 +107,7 @@ TEST(LocalGroup, CollectivesGoOnWhileRanksDoOtherThings) {
   });
 }
 
-// It waits with the end of its memory until none reads it (what the address sanitizer sees).
+// Its memory must outlive all readers, which the address sanitizer checks.
 TEST(LocalGroup, ARankThatDiesWithSomethingUnderWayIsWhatIsReported) {
   for (int turn = 0; turn < 20; ++turn) {
     EXPECT_THROW(run_local(3,

@@ -1,5 +1,4 @@
-// A fabric of processes on one host, which stands for that of GPUs: sockets between threads that each do what they were
-// given in its order, later.
+// A fake GPU fabric for processes on one host: sockets between threads that run their work in order, asynchronously.
 #pragma once
 #include <sys/socket.h>
 #include <sys/un.h>

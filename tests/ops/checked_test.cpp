@@ -14,7 +14,7 @@ using testing::Operands;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Spoils one element of what an op writes.
+// Spoils one element of an op's output.
 class Faulty final : public UniformBackend<Faulty> {
  public:
   template <class Op>

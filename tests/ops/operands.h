@@ -37,7 +37,7 @@ inline Fill normal(double stddev = 1, double mean = 0) {
 inline Fill uniform(double low, double high) {
   return [=](uint64_t key, int64_t i) { return low + (high - low) * random_uniform(key, uint64_t(i)); };
 }
-// What an output holds before it is written: a kernel that reads it, or leaves it, is found out.
+// Fills outputs so that a kernel which reads them, or leaves elements unwritten, is found.
 inline Fill unwritten() {
   return [](uint64_t, int64_t) { return std::numeric_limits<double>::quiet_NaN(); };
 }

@@ -30,7 +30,7 @@ LayoutPlan plan_of(const std::filesystem::path& model, std::vector<std::string> 
   return plan_layout(recipe_of(model, std::move(overrides)), WorkspaceModel());
 }
 
-// Adds what it is asked for to `traffic`, and does it.
+// Counts each call in `traffic`, and makes it.
 class Counting final : public Communicator {
  public:
   Counting(std::shared_ptr<Communicator> real, std::string axis, Traffic& traffic)

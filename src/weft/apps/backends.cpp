@@ -26,7 +26,7 @@ Machine ref_machine(int threads) {
           .make_library_matmuls = [threads] { return cpu_library_matmuls(threads); }};
 }
 
-// To the bit.
+// Whether results repeat bit for bit.
 bool repeats(const Recipe& recipe) { return recipe.train.numerics != "nondeterministic"; }
 
 // Rank among the processes that the launcher started on this host: each takes a GPU of its own if there are enough.

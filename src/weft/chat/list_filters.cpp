@@ -17,7 +17,7 @@ Arguments without_first(const Arguments& a, size_t count) {
   return rest;
 }
 
-// What values are ordered and told apart by: an attribute of them, strings without regard to case.
+// The key for sorting and comparing values: an attribute of them, or strings without regard to case.
 struct Key {
   Budget& budget;
   bool case_sensitive;

@@ -56,7 +56,7 @@ Value with_text_parts(const Value& message) {
   return with(message, "content", make_list(std::move(parts)));
 }
 
-// That a part which is a text has one. What tools give back is theirs.
+// Checks that text parts hold a text; results of tools are not checked.
 void judge_parts(const Value& message, std::string_view where) {
   const Value* content = get(message, "content");
   if (content == nullptr || !content->holds<List>() || message.dict().get("role")->string() == "tool") return;

@@ -83,7 +83,7 @@ Value as_json(Budget& budget, const Value& v, const Given& g) {
   return to_json(budget, v, style);
 }
 
-// As it is where it is safe already.
+// A text that is safe already stays as it is.
 Value escaped(Budget& budget, const Value& v, const Given&) {
   const std::string text = to_text(budget, v);
   budget.make(text.size() * 5);

@@ -163,7 +163,7 @@ double NgramModel::perplexity(std::string_view text) const {
   size_t known = 0;
   double bits = 0;
   for (size_t i = 0; i < text.size() + kAhead; ++i) {
-    // Most of the time would go into waiting for memory: what is asked for later is called for now.
+    // Memory latency would dominate, so prefetch later entries now.
     ahead = ahead << 8 | (i < text.size() ? uint8_t(text[i]) : 0);
     for (int n = std::max(1, order_ - 1); n <= order_; ++n) entries_.prefetch(key_of(ahead, size_t(n)));
     if (i < kAhead) continue;

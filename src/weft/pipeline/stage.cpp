@@ -27,7 +27,7 @@ void write_json(const fs::path& file, const nlohmann::json& json) {
   out.commit();
 }
 
-// How what was made differs from what this run would make.
+// How the existing stage differs from what this run would make.
 std::optional<JsonDifference> difference(nlohmann::json made, const nlohmann::json& mine) {
   if (made.is_object() && made.contains("parameters"))
     made["parameters"] = with_defaults(std::move(made["parameters"]), mine.at("parameters"));
@@ -55,7 +55,7 @@ void clear(const fs::path& folder) {
   for (const fs::path& other : others) fs::remove_all(other);
 }
 
-// What a manifest lists with sizes: all but itself, stage.json, and what is nobody's.
+// Whether a manifest lists this file: not itself, stage.json, or unknown files.
 bool is_of_a_stage(const std::string& name) {
   constexpr std::string_view kBeginnings[] = {"broken-", "duplicates.jsonl", "train-", "valid-"};
   return std::isdigit(static_cast<unsigned char>(name[0])) != 0 ||

@@ -1,4 +1,4 @@
-// What a recipe says as a whole: values that do not fit each other, and what this version cannot run.
+// Checks a recipe as a whole: values that contradict each other, and settings that this version cannot run.
 #include <algorithm>
 #include <cctype>
 #include <utility>

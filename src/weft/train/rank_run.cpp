@@ -31,7 +31,7 @@ RankRun::RankRun(RunPlan of_rank, const Machine& machine, const ProcessMesh& of_
 }
 
 RankRun::~RankRun() {
-  // Where it fails, a device that waits for another would never be done, nor give its memory back.
+  // If this fails, a device that waits for another would never finish, nor free its memory.
   const auto give_up = [this] {
     if (mesh.give_up) mesh.give_up();
     kernels_->call_before_waits({});

@@ -214,7 +214,7 @@ class Verifier {
     return compare_run({recipe, config_, *data_, steps}, setup_.machine_for(recipe), hooks(), record);
   }
 
-  // That one rank's updates in fp64 are what the optimizer's formula makes of its gradients.
+  // Checks that one rank's updates in fp64 follow the optimizer's formula.
   void judge_updates(const Recipe& one) {
     const auto allowed = [](int64_t, Quantity, const std::string&) { return kFp64Tolerance; };
     const auto wrong = first_difference(update_distances(record_, one), record_, allowed);
@@ -291,7 +291,7 @@ class Verifier {
     return one;
   }
 
-  // What invariant numerics promise of every layout without tp.
+  // Checks bit equality, which invariant numerics promise for every layout without tp.
   void judge_bits() {
     const Recipe one = one_rank_of(recipe_);
     const RunRecord record = timed("invariant numerics, one rank", [&] {

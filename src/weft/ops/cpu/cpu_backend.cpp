@@ -20,7 +20,7 @@ using cpu::for_ranges;
 using cpu::for_tasks;
 using cpu::Range;
 
-// What is worth a thread of its own.
+// Least work worth a thread of its own.
 constexpr int64_t kGrain = 1 << 13;  // elements
 constexpr int64_t kColumns = 64;     // of a sum over rows: some cache lines
 

@@ -113,12 +113,12 @@ class TrialOnStream final : public ProductTrial {
 
  private:
   static size_t rounded(size_t bytes) { return (bytes + 255) / 256 * 256; }
-  // Issues it. What goes wrong later is seen by who waits.
+  // Issues it. Later errors appear at the wait.
   bool run(const ProductWay& way, const Tensor& to) const {
     const bool issued = trial_.run(way, to.data);
     return good(cudaGetLastError()) && issued;
   }
-  // What it does not write is not finite, in any type, and shows.
+  // Elements that it does not write stay non-finite in any type, which shows.
   bool run_whole(const ProductWay& way, const Tensor& to) const {
     return good(cudaMemsetAsync(to.data, 0xff, bytes_, stream_)) && run(way, to);
   }

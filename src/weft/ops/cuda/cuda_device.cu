@@ -23,7 +23,7 @@ std::string version_text(int version, int thousand) {
   return fmt::format("{}.{}", version / thousand, version % thousand / (thousand / 100));
 }
 
-// Numbers in [-0.5, 0.5): zeros would draw less power, and be multiplied faster than what is trained with.
+// Numbers in [-0.5, 0.5): zeros would draw less power, and be multiplied faster than real data.
 struct Noise {
   WEFT_GPU float operator()(int64_t i, int64_t j) const {
     return float(gpu::random_bits(uint64_t(i), uint64_t(j)) >> 8) * 0x1p-24f - 0.5f;
