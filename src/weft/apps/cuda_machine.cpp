@@ -79,7 +79,7 @@ std::shared_ptr<CudaDevice> open_device(int ordinal, bool repeats = true) {
   return std::shared_ptr<CudaDevice>(function_of_module<OpenCudaDevice>(kOpenCudaDevice)(ordinal, settings));
 }
 
-// Turns errors of the module or its device into ConfigErrors: the recipe asks for a missing device.
+// Turns an error of f into a ConfigError: the recipe asks for what is missing.
 template <class F>
 auto or_refused(const F& f) {
   try {
