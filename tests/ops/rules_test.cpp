@@ -13,7 +13,6 @@
 namespace weft {
 namespace {
 
-using testing::op_cases;
 using testing::Operands;
 
 constexpr Spmd kHeld[] = {Spmd::None, Spmd::Replicate, Spmd::Invariant, Spmd::Shard0, Spmd::Shard1, Spmd::Partial};

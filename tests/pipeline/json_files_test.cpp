@@ -10,7 +10,6 @@ namespace weft {
 namespace {
 
 using testing::ReadFile;
-using testing::slurp;
 using Texts = std::vector<std::string>;
 
 Texts texts_in(const std::string& json, const std::string& name = "a.json") { return ReadFile(name, json).texts(); }
