@@ -33,7 +33,7 @@ class DataStream {
   // MiB, 64 pieces of a MiB are looked at and the size, so that a start does not read a corpus: a change between them
   // is missed.
   const std::string& fingerprint() const { return fingerprint_; }
-  // Of all that place_of depends on: seed, sizes, samples of each file, weights, but not the files' contents.
+  // Covers all that place_of depends on: seed, sizes, samples of each file, weights, but not the files' contents.
   const std::string& order_fingerprint() const { return order_; }
   // The part of the fingerprint for one source's contents, tokens and mask.
   const std::string& contents_of(size_t source) const { return contents_[source]; }
