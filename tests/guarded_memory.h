@@ -14,8 +14,8 @@
 
 namespace weft::testing {
 
-// The guarded memory of a device: open while any `Opened` of it lives, so that one rank's op may hide what another
-// rank's thread touches. Not where they take turns.
+// Guards a device's memory: accessible while any `Opened` lives, so that one rank's op may hide a bad access of another
+// rank's thread, unless they take turns.
 class Guard {
  public:
   explicit Guard(std::recursive_mutex* turns = nullptr) : turns_(turns) {}

@@ -5,6 +5,7 @@
 #include <exception>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <string>
 
@@ -18,12 +19,12 @@ inline std::filesystem::path shared_dir() {
   return std::filesystem::exists(dir) ? dir : std::filesystem::path();
 }
 
-// What the error says that `f` throws; empty where it throws none.
-template <class F>
+// The message of the E that `f` throws; empty if it throws nothing. Other exceptions pass.
+template <class E = std::exception, class F>
 std::string error_of(F f) {
   try {
     f();
-  } catch (const std::exception& e) { return e.what(); }
+  } catch (const E& e) { return e.what(); }
   return "";
 }
 
@@ -36,6 +37,14 @@ inline std::string slurp(const std::filesystem::path& file) {
 
 inline void spill(const std::filesystem::path& file, std::string_view bytes) {
   std::ofstream(file, std::ios::binary).write(bytes.data(), std::streamsize(bytes.size()));
+}
+
+// The bytes of every regular file in and below a folder, by relative path.
+inline std::map<std::string, std::string> bytes_of_folder(const std::filesystem::path& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
+    if (entry.is_regular_file()) files[std::filesystem::relative(entry.path(), folder).string()] = slurp(entry.path());
+  return files;
 }
 
 // A fresh folder, removed with all it holds at the end of the scope.
@@ -60,6 +69,9 @@ class TempDir {
 };
 
 }  // namespace weft::testing
+
+#define EXPECT_SAYS(text, part) \
+  EXPECT_NE((text).find(part), std::string::npos) << "no '" << (part) << "' in: " << (text)
 
 // Ends a test with a message where the shared data is not at hand.
 #define WEFT_NEEDS_SHARED()                                                                                         \

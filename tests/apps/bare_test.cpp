@@ -1,5 +1,5 @@
-// The program where every part that a build may leave out is missing (docs/gpu.md, "Without packages"): what it still
-// does, and that the rest is refused by name before the work.
+// The program without any optional part (docs/gpu.md, "Without packages"): what still works, and that it refuses the
+// rest by name before the work.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -21,7 +21,7 @@ Finished bare(std::vector<std::string> args) {
   return run({.args = std::move(args), .program = testing::kBareProgram});
 }
 
-// What is said to a refusal for want of this library.
+// Expects a refusal that names the missing library.
 void expect_refused(const Finished& f, const std::string& what, const std::string& library) {
   EXPECT_EQ(f.status, 2) << what << ": " << f.err;
   EXPECT_SAYS(f.err, what);

@@ -35,7 +35,7 @@ TEST(BenchKernels, RefusesWhatIsOfAnotherBenchmark) {
   for (const Finished& f : {recipe, tokens, layouts}) EXPECT_EQ(f.status, 2);
 }
 
-// Of a model that is run in a moment.
+// With a model that runs in a moment.
 Finished bench_step(std::vector<std::string> more) {
   const std::string root = testing::kSourceDir, golden = root + "/tests/golden/llama-gqa";
   std::vector<std::string> args{"bench",
@@ -51,7 +51,7 @@ Finished bench_step(std::vector<std::string> more) {
   return weft(args);
 }
 
-// As it would be ignored: all layouts have the same.
+// It would be ignored: all layouts run the same.
 TEST(BenchScaling, RefusesALayoutThatChangesTheRun) {
   const Finished f = weft({"bench", "scaling", std::string(testing::kSourceDir) + "/bench/llama-8x512.toml",
                            "--layouts", "dp=2", "run.backend=ref"});

@@ -1,6 +1,5 @@
 // Checkpoints that are damaged, disks that are full: what the program does about them, as a process.
 #include <gtest/gtest.h>
-#include <sys/mount.h>
 
 #include <functional>
 #include <map>
@@ -8,15 +7,18 @@
 
 #include "apps/models.h"
 #include "apps/program.h"
+#include "small_disk.h"
 
 namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::bytes_of_folder;
 using testing::Command;
 using testing::Finished;
 using testing::run;
 using testing::slurp;
+using testing::SmallDisk;
 using testing::spill;
 using testing::TempDir;
 using testing::weft;
@@ -63,13 +65,6 @@ class Workplace {
  private:
   TempDir dir_;
 };
-
-std::map<std::string, std::string> contents(const fs::path& folder) {
-  std::map<std::string, std::string> files;
-  for (const auto& entry : fs::recursive_directory_iterator(folder))
-    if (entry.is_regular_file()) files[fs::relative(entry.path(), folder).string()] = slurp(entry.path());
-  return files;
-}
 
 void flip(const fs::path& file, int64_t at_from_end) {
   std::string text = slurp(file);
@@ -144,14 +139,14 @@ TEST(DamagedCheckpoint, WhereNoneIsWholeEachIsNamedAndNothingBeginsAnew) {
   flip(w.step("run", 2) / "config.json", 3);
   fs::remove_all(w.step("run", 4) / "weft");
   fs::resize_file(w.step("run", 6) / "model.safetensors", 0);
-  const auto before = contents(w / "run/checkpoints");
+  const auto before = bytes_of_folder(w / "run/checkpoints");
   const Finished f = w.train("run");
   EXPECT_EQ(f.status, 1);
   EXPECT_SAYS(f.err, "none of its checkpoints is whole");
   EXPECT_SAYS(f.err, "step-2/config.json: it is not what was saved");
   EXPECT_SAYS(f.err, "step-4/weft/state.json: is missing");
   EXPECT_SAYS(f.err, "step-6/model.safetensors: has 0 bytes");
-  EXPECT_TRUE(contents(w / "run/checkpoints") == before);
+  EXPECT_TRUE(bytes_of_folder(w / "run/checkpoints") == before);
 }
 
 TEST(DamagedCheckpoint, ByNameItIsRefusedByTheRunTheNextIsTaken) {
@@ -276,29 +271,12 @@ TEST(Disk, AFileSizeLimitBelowTheFirstCheckpointIsRefusedBeforeAnythingIsMade) {
   EXPECT_FALSE(fs::exists(w / "run"));
 }
 
-// A disk of its own, gone at the end of the scope.
-class SmallDisk {
- public:
-  SmallDisk(fs::path path, int64_t bytes) : path_(std::move(path)) {
-    fs::create_directory(path_);
-    const std::string size = "size=" + std::to_string(bytes);
-    mounted_ = mount("tmpfs", path_.c_str(), "tmpfs", 0, size.c_str()) == 0;
-  }
-  ~SmallDisk() {
-    if (mounted_) umount2(path_.c_str(), MNT_DETACH);
-  }
-  bool mounted() const { return mounted_; }
-
- private:
-  fs::path path_;
-  bool mounted_ = false;
-};
-
 TEST(Disk, WhatDoesNotFitIsSaidInBytesBeforeAndAFullOneHarmsNothing) {
   const Workplace w("64");
   ASSERT_EQ(w.train("sized").status, 0);
   int64_t one = 0;  // bytes of a checkpoint on disk
-  for (const auto& [name, text] : contents(w.step("sized", 6))) one += (int64_t(text.size()) + 4095) / 4096 * 4096;
+  for (const auto& [name, text] : bytes_of_folder(w.step("sized", 6)))
+    one += (int64_t(text.size()) + 4095) / 4096 * 4096;
   const int64_t others = 100 << 10;  // records
   {
     const SmallDisk disk(w / "none", one / 2);

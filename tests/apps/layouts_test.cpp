@@ -1,6 +1,7 @@
 // Layouts as the programs take them: lists of them, and those that cannot be run as threads.
 #include <gtest/gtest.h>
 
+#include "support.h"
 #include "weft/apps/bench_scaling.h"
 #include "weft/apps/launch.h"
 #include "weft/base/error.h"
@@ -21,10 +22,7 @@ TEST(Layouts, TooManyRanksToBeThreadsAreRefusedByName) {
   const auto refusal = [](const std::string& ranks, int world) -> std::string {
     Recipe recipe;
     recipe.run.ranks = ranks;
-    try {
-      check_launch(recipe, world, {});
-    } catch (const ConfigError& e) { return e.what(); }
-    return "";
+    return testing::error_of<ConfigError>([&] { check_launch(recipe, world, {}); });
   };
   EXPECT_EQ(refusal("local", 4096), "");
   EXPECT_EQ(refusal("mpi", 4097), "");

@@ -84,7 +84,7 @@ Finished shortened_to(uintmax_t bytes, const std::vector<std::string>& settings)
 }
 
 TEST(LostFile, ATokenFileThatIsShortenedUnderARunEndsItWithAnErrorThatNamesIt) {
-  // Of 400,000 bytes: pages are gone, or a part of the last one.
+  // The file has 400,000 bytes: whole pages are lost, or a part of the last one.
   for (const auto& [bytes, dp] : {std::pair<uintmax_t, const char*>{0, "parallel.dp=2"}, {399999, "parallel.dp=1"}}) {
     const Finished f = shortened_to(bytes, {dp});
     EXPECT_EQ(f.status, 1) << f.err;

@@ -84,6 +84,3 @@ inline Finished run(const Command& command) { return Process(command).wait(); }
 inline Finished weft(std::vector<std::string> args) { return run({.args = std::move(args)}); }
 
 }  // namespace weft::testing
-
-#define EXPECT_SAYS(text, part) \
-  EXPECT_NE((text).find(part), std::string::npos) << "no '" << (part) << "' in: " << (text)

@@ -16,6 +16,7 @@ namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::bytes_of_folder;
 using testing::Command;
 using testing::Finished;
 using testing::Process;
@@ -74,15 +75,6 @@ class Workplace {
   TempDir dir_;
 };
 
-// All files below a folder.
-std::map<std::string, std::string> contents(const fs::path& folder) {
-  std::map<std::string, std::string> files;
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    if (entry.is_regular_file()) files[fs::relative(entry.path(), folder).string()] = slurp(entry.path());
-  }
-  return files;
-}
-
 std::vector<nlohmann::json> records(const fs::path& run) {
   std::vector<nlohmann::json> all;
   std::istringstream in(slurp(run / "metrics.jsonl"));
@@ -90,7 +82,7 @@ std::vector<nlohmann::json> records(const fs::path& run) {
   return all;
 }
 
-// What must be equal where two runs are the same: all but times and names of folders.
+// Everything that two equal runs share: all but times and names of folders.
 void expect_same_result(const fs::path& a, const fs::path& b, int64_t last_step) {
   const auto records_a = records(a), records_b = records(b);
   ASSERT_EQ(records_a.size(), records_b.size());
@@ -205,10 +197,10 @@ TEST(Train, ResumedAtAnyCheckpointEndsAsTheUninterruptedRun) {
 TEST(Train, StartedAgainWhenDoneItChangesNothing) {
   const Workplace w;
   ASSERT_EQ(w.train("run").status, 0);
-  const auto before = contents(w / "run/checkpoints");
+  const auto before = bytes_of_folder(w / "run/checkpoints");
   const auto metrics = slurp(w / "run/metrics.jsonl");
   EXPECT_EQ(w.train("run").status, 0);
-  EXPECT_TRUE(contents(w / "run/checkpoints") == before);
+  EXPECT_TRUE(bytes_of_folder(w / "run/checkpoints") == before);
   EXPECT_EQ(slurp(w / "run/metrics.jsonl"), metrics);
 }
 
@@ -332,7 +324,7 @@ TEST(Train, OnAFullDiskTheOlderCheckpointStaysAndTheRunCanGoOn) {
   ASSERT_EQ(w.train("whole").status, 0);
   fs::copy(w / "whole", w / "full", fs::copy_options::recursive);
   for (const char* step : {"step-4", "step-6"}) fs::remove_all(w / "full/checkpoints" / step);
-  const auto before = contents(w / "full/checkpoints");
+  const auto before = bytes_of_folder(w / "full/checkpoints");
   ASSERT_GT(before.at("step-2/weft/optimizer.safetensors").size(), 100000u);
 
   Command command = w.command("full");
@@ -342,7 +334,7 @@ TEST(Train, OnAFullDiskTheOlderCheckpointStaysAndTheRunCanGoOn) {
   EXPECT_SAYS(f.err, "until then no save will succeed");                          // before it begins
   EXPECT_SAYS(f.err, "NOT SAVED");                                                // step 4: goes on
   EXPECT_SAYS(f.err, "the last save of the run FAILED, what came after step 2");  // the last one: fails
-  EXPECT_TRUE(contents(w / "full/checkpoints") == before) << "what was there is not what it was";
+  EXPECT_TRUE(bytes_of_folder(w / "full/checkpoints") == before) << "what was there is not what it was";
 
   ASSERT_EQ(w.train("full").status, 0);
   expect_same_result(w / "whole", w / "full", 6);
@@ -365,21 +357,21 @@ TEST(Train, DataThatIsNotThereIsNamedBeforeAnythingIsMade) {
 TEST(Train, ARunFolderOfAnotherRecipeIsRefusedAndNotTouched) {
   const Workplace w;
   ASSERT_EQ(w.train("run").status, 0);
-  const auto before = contents(w / "run");
+  const auto before = bytes_of_folder(w / "run");
   const Finished f = w.train("run", {"optimizer.lr=0.5", "train.seed=7"});
   EXPECT_EQ(f.status, 2);
   EXPECT_SAYS(f.err, "optimizer.lr: 0.01 there, 0.5 here");
   EXPECT_SAYS(f.err, "train.seed: 1234 there, 7 here");
-  EXPECT_TRUE(contents(w / "run") == before);
+  EXPECT_TRUE(bytes_of_folder(w / "run") == before);
 }
 
 TEST(Train, AFolderThatIsNoRunIsRefusedAndNotTouched) {
   const Workplace w;
-  const auto before = contents(w / "model");
+  const auto before = bytes_of_folder(w / "model");
   const Finished f = w.train("model");
   EXPECT_EQ(f.status, 2);
   EXPECT_SAYS(f.err, "run.dir");
-  EXPECT_TRUE(contents(w / "model") == before);
+  EXPECT_TRUE(bytes_of_folder(w / "model") == before);
 }
 
 TEST(Train, OtherDataThanTheCheckpointsIsRefused) {

@@ -12,7 +12,6 @@ namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::Command;
 using testing::Finished;
 using testing::slurp;
 using testing::spill;

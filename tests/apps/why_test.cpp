@@ -201,7 +201,7 @@ TEST(Why, OtherWeightsThanThoseOfTheRunAreRefused) {
   EXPECT_NE(t.why(1, 0).err.find("or their weights, are not those with which the run began"), std::string::npos);
 }
 
-// Another dataset at the same place is as good as itself, but not what the run was trained on.
+// Another dataset at the same place is valid, but is not the one that the run was trained on.
 TEST(WhySlow, AnotherDatasetAtTheSamePlaceIsRefusedByName) {
   const Trained t;
   fs::remove_all(t / "run/checkpoints/step-3");

@@ -11,20 +11,14 @@ namespace {
 
 // What parsing says: empty, or the message.
 std::string parse_error(std::string_view text, JsonLimits limits = {}) {
-  try {
-    parse_json(text, "f.json", limits);
-    return "";
-  } catch (const FileError& e) { return e.what(); }
+  return testing::error_of<FileError>([&] { parse_json(text, "f.json", limits); });
 }
 
 // What `get` says of this object.
 template <class Get>
 std::string field_error(const char* text, Get get) {
   const nlohmann::json json = parse_json(text, "f.json");
-  try {
-    get(JsonFields(json, "f.json"));
-    return "";
-  } catch (const FileError& e) { return e.what(); }
+  return testing::error_of<FileError>([&] { get(JsonFields(json, "f.json")); });
 }
 
 TEST(Utf8, FindsTheFirstByteThatIsWrong) {

@@ -25,10 +25,7 @@ ChatTemplate chat_of(const std::string& text) {
   return read_chat_template(dir.path());
 }
 std::string refusal(const std::string& text, const std::string& conversation = kTalk) {
-  try {
-    chat_of(text).render_masked(read_conversation(conversation, "c"), {});
-  } catch (const Error& e) { return e.what(); }
-  return "";
+  return testing::error_of<Error>([&] { chat_of(text).render_masked(read_conversation(conversation, "c"), {}); });
 }
 // The text, with what the assistant said in brackets.
 std::string marked(const std::string& text, const std::string& conversation = kTalk) {
@@ -41,8 +38,6 @@ std::string marked(const std::string& text, const std::string& conversation = kT
   }
   return out + m.text.substr(at);
 }
-
-#define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
 
 TEST(ChatMask, IsWhatAMessageAddsToItsGenerationPrompt) {
   EXPECT_EQ(marked(kChatMl), "<|user|>Hi<end>\n<|assistant|>[Yes<end>\n]<|user|>é<end>\n<|assistant|>[No<end>\n]");

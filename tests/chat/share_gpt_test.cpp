@@ -29,7 +29,6 @@ std::string marked(const ChatTemplate& chat, const Conversation& c) {
 std::string error(const std::string& json) {
   return testing::error_of([&] { read_conversation(json, "c", "conversations"); });
 }
-#define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
 
 constexpr const char* kTalk = R"({"conversations": [
     {"from": "human", "value": "Rice?"},

@@ -16,15 +16,10 @@ std::string render(std::string_view text, const std::string& variables = "{}") {
 }
 // What the error says; empty: none.
 std::string refusal(std::string_view text, const std::string& variables = "{}") {
-  try {
-    render(text, variables);
-  } catch (const Error& e) { return e.what(); }
-  return "";
+  return testing::error_of<Error>([&] { render(text, variables); });
 }
 
-#define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
-
-// Of Python's jinja2 3.1.6, set up as transformers does it: each line a template and what it renders or raises.
+// Each line is a template and what Python's jinja2 3.1.6, set up as in transformers, renders or raises.
 TEST(Template, DoesWhatJinjaDoes) {
   std::istringstream lines(testing::slurp(std::filesystem::path(testing::kSourceDir) / "tests/chat/jinja_cases.jsonl"));
   std::string line;
@@ -48,6 +43,7 @@ TEST(Template, SaysWhatItRefuses) {
   EXPECT_SAYS(refusal("a\n{% frob %}"), "t: line 2: the tag {% frob %}");
   EXPECT_SAYS(refusal("a\n\n{{ 1 | frob }}"), "t: line 3: the filter \"frob\"");
   EXPECT_SAYS(refusal("{{ 1 is frob }}"), "the test \"frob\"");
+  EXPECT_SAYS(refusal("{{ [1] | batch(2) }}"), "the filter \"batch\" is not supported");
   EXPECT_SAYS(refusal("{% for x in y recursive %}{% endfor %}"), "recursive %} is not supported");
   EXPECT_SAYS(refusal("{{ 'a' + 1 }}"), "str + int has no meaning");
   EXPECT_SAYS(refusal("{{ x.y }}"), "'x' is undefined");
@@ -92,9 +88,8 @@ TEST(TemplateSlow, IsBoundedWhateverItSays) {
               "== [n.x[0], [n.x[0][0], n.x[0][1]]] }}"),
       "too many steps");
   for (const char* big :
-       {"{{ 'a' * 99999999999 }}", "{{ 'a' | center(999999999) }}", "{{ 'a'.ljust(9999999999) }}",
+       {"{{ 'a' * 99999999999 }}", "{{ 'a'.center(9999999999) }}", "{{ 'a'.ljust(9999999999) }}",
         "{{ '%999999999d' % 1 }}", "{{ '{:999999999}'.format(1) }}", "{{ [1] | tojson(indent=99999999) }}",
-        "{{ [1] | batch(99999999999, 0) | list }}", "{{ [1] | slice(99999999999) | list }}",
         "{{ 'a' | indent(99999999) }}", "{{ range(99999999999) }}", "{{ 2 ** 99999999999 }}"})
     EXPECT_NE(refusal(big), "") << big;
 }

@@ -5,7 +5,6 @@
 #include <linux/magic.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
@@ -14,24 +13,19 @@
 #include <algorithm>
 #include <functional>
 
+#include "small_disk.h"
 #include "support.h"
 #include "weft/base/error.h"
 
 namespace weft {
 namespace {
 
+using testing::error_of;
+using testing::SmallDisk;
 using testing::TempDir;
 
 int64_t entries_in(const std::filesystem::path& folder) {
   return std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator());
-}
-
-// What `act` throws; empty where it does not.
-std::string error_of(const std::function<void()>& act) {
-  try {
-    act();
-    return "";
-  } catch (const FileError& e) { return e.what(); }
 }
 
 // Whether `holds` is true in a child process.
@@ -78,11 +72,11 @@ TEST(DurableFile, WritesOverWhatACrashLeft) {
 
 TEST(DurableFile, NamesThePathTheReasonAndWhatToDo) {
   TempDir dir;
-  const std::string message = error_of([&] { write_file_durably(dir / "none" / "a", "x"); });
+  const std::string message = error_of<FileError>([&] { write_file_durably(dir / "none" / "a", "x"); });
   EXPECT_EQ(message,
             (dir / "none" / "a").string() + ": cannot be written: No such file or directory; create the folder first");
   std::filesystem::create_directories(dir / "b" / "c");
-  EXPECT_NE(error_of([&] { write_file_durably(dir / "b", "x"); }).find("move what has this name away"),
+  EXPECT_NE(error_of<FileError>([&] { write_file_durably(dir / "b", "x"); }).find("move what has this name away"),
             std::string::npos);
   EXPECT_EQ(entries_in(dir.path()), 1);
 }
@@ -94,7 +88,7 @@ TEST(DurableFile, FailsWholeAtTheLimitOnFileSizes) {
     signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{1000, 1000};
     setrlimit(RLIMIT_FSIZE, &limit);
-    const std::string message = error_of([&] { write_file_durably(dir / "a", std::string(5000, 'x')); });
+    const std::string message = error_of<FileError>([&] { write_file_durably(dir / "a", std::string(5000, 'x')); });
     return message.find("/a: cannot be written: File too large; raise the limit") != std::string::npos;
   });
   EXPECT_TRUE(as_promised);
@@ -126,29 +120,13 @@ TEST(DurableFile, WhatWasSyncedIsReadFromTheDiskOnceItIsDroppedFromMemory) {
   EXPECT_EQ(testing::slurp(dir / "weft/a"), std::string(kBytes, 'x'));
 }
 
-// A file system of its own, of 64 KiB, gone at the end of the scope.
-class SmallDisk {
- public:
-  explicit SmallDisk(std::filesystem::path path) : path_(std::move(path)) {
-    std::filesystem::create_directory(path_);
-    mounted_ = mount("tmpfs", path_.c_str(), "tmpfs", 0, "size=64k") == 0;
-  }
-  ~SmallDisk() {
-    if (mounted_) umount2(path_.c_str(), MNT_DETACH);
-  }
-  bool mounted() const { return mounted_; }
-
- private:
-  std::filesystem::path path_;
-  bool mounted_ = false;
-};
-
 TEST(DurableFile, FailsWholeOnAFullDisk) {
   TempDir dir;
-  const SmallDisk disk(dir / "disk");
+  const SmallDisk disk(dir / "disk", 64 << 10);
   if (!disk.mounted()) GTEST_SKIP() << "needs the right to mount a small file system";
   testing::spill(dir / "disk/a", "old");
-  const std::string message = error_of([&] { write_file_durably(dir / "disk/a", std::string(200'000, 'x')); });
+  const std::string message =
+      error_of<FileError>([&] { write_file_durably(dir / "disk/a", std::string(200'000, 'x')); });
   EXPECT_NE(message.find("No space left on device; free some space"), std::string::npos) << message;
   EXPECT_EQ(testing::slurp(dir / "disk/a"), "old");
   EXPECT_EQ(entries_in(dir / "disk"), 1);
@@ -214,7 +192,7 @@ TEST(DurableFolder, BringsBackTheOlderOneThatACrashLeftAside) {
 
 TEST(DurableFolder, SaysWhereItCannotBeMade) {
   TempDir dir;
-  const std::string message = error_of([&] { DurableFolder folder(dir / "none/step-1"); });
+  const std::string message = error_of<FileError>([&] { DurableFolder folder(dir / "none/step-1"); });
   EXPECT_NE(message.find("none/step-1.tmp: cannot be created: No such file or directory"), std::string::npos)
       << message;
 }

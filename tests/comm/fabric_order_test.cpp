@@ -1,4 +1,4 @@
-// Calls that come behind what a device was given, and before what it is given next, while no host waits for it.
+// Ordered calls: after the device's earlier work and before its later work, without the host waiting.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -187,7 +187,7 @@ TEST(FabricOrder, CallsHaveTheTimesOfTheirDevice) {
   });
 }
 
-// All ranks are there, and the devices do not go on: who waits for them says so.
+// All ranks are there, but the devices hang: the waiting rank reports it.
 TEST(FabricOrder, WhatADeviceDoesNotEndIsNamedWithItsCall) {
   HostWires wires;
   const std::string text = testing::error_of([&] {
@@ -219,7 +219,7 @@ std::string failure_of(const MeshSizes& sizes, const std::function<void(OrderedR
   return text;
 }
 
-// The device of the one waits for that of the other, which is never given what it waits for.
+// One device waits for the other, which never gets the matching call.
 TEST(FabricOrder, ARankThatDiesDoesNotLeaveDevicesWaiting) {
   for (int turn = 0; turn < 10; ++turn) {
     static std::array<float, 5000> x;
@@ -234,7 +234,7 @@ TEST(FabricOrder, ARankThatDiesDoesNotLeaveDevicesWaiting) {
   }
 }
 
-// One stream waits for the device, which waits for the other, which does not go on.
+// One stream waits for the device, which waits for the other stream, which hangs.
 TEST(FabricOrder, StreamsThatWaitForEachOtherEndTogether) {
   for (const auto& [first, second] : {std::pair{Axis::tp, Axis::dp}, std::pair{Axis::dp, Axis::tp}}) {
     static std::array<std::array<float, 100>, 4> x, y;

@@ -19,7 +19,7 @@ using testing::joined;
 using testing::nothing;
 using testing::Values;
 
-// As run_local, and all tensors are of devices.
+// As run_local, with all tensors on devices.
 void run_joined(const MeshSizes& sizes, const std::function<void(const ProcessMesh&)>& body) {
   HostWires wires;
   run_local(sizes, [&](const ProcessMesh& host) { body(joined(host, wires).mesh); });
@@ -36,7 +36,7 @@ TEST(Fabric, CollectivesHaveTheBitsOfTheHosts) {
   }
 }
 
-// Of several axes at a time, in an order of its own on every rank, waited for in another.
+// Several axes at a time: each rank starts them in an order of its own, and waits in another.
 TEST(Fabric, AxesGoOnBesideEachOther) {
   HostWires wires;
   run_local(MeshSizes{.dp = 3, .tp = 2}, [&](const ProcessMesh& host) {
@@ -189,7 +189,7 @@ TEST(Fabric, ARankThatGivesUpEndsWhatItHasUnderWay) {
   EXPECT_EQ(text, "given up");
 }
 
-// All ranks are there, and the devices do not go on.
+// All ranks are there, but the devices hang.
 std::string failure_of_stalled(const std::string& failure, double timeout_s) {
   HostWires wires;
   try {

@@ -15,7 +15,7 @@
 
 namespace weft::testing {
 
-// What the transports of all ranks share.
+// State that the transports of all ranks share.
 struct HostWires {
   struct Message {
     const void* data;

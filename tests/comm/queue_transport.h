@@ -58,7 +58,7 @@ class QueueTransport : public Transport {
     return taken.mapped();
   }
   std::string failure() override { return ""; }
-  // What waits for the device goes on to do so, as a GPU's stream would.
+  // Work that waits for the device keeps waiting, as in a GPU's stream.
   void abort() noexcept override {
     aborted_ = true;
     cut();

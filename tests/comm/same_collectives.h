@@ -39,7 +39,7 @@ struct Values {
 
 inline constexpr DType kSums[] = {DType::f64, DType::f32, DType::bf16, DType::f16};
 inline constexpr DType kOthers[] = {DType::i32, DType::i64, DType::u8};
-// Below and above what goes whole to every rank; of which 4,096 bytes hold several, one, or a part.
+// Sizes around the limit below which a tensor goes whole to every rank, and around 4,096 bytes.
 inline constexpr int64_t kSizes[] = {0, 1, 2, 63, 64, 65, 1000, 4099, 33000};
 
 // Where tensors lie: as they are, or copied to a device and back.

@@ -14,11 +14,11 @@
 
 namespace weft::testing {
 
-// It does what it was given in its order; where it is `lazy`, nothing before somebody waits for it.
+// Runs its work in order, on a thread; if `lazy`, only when somebody waits for it.
 class ThreadStream final : public Stream {
  public:
   using Work = std::function<void()>;
-  // Runs what it is called with, a part of what the stream has to do.
+  // Called with each part of the stream's work; runs it.
   using Around = std::function<void(const Work&)>;
   static void run_plainly(const Work& work) { work(); }
   explicit ThreadStream(bool lazy, Around around = run_plainly)
@@ -50,14 +50,14 @@ class ThreadStream final : public Stream {
   void copy(void* to, const void* from, int64_t bytes) override {
     give([to, from, bytes] { std::memcpy(to, from, size_t(bytes)); });
   }
-  // Throws what was thrown on it.
+  // Rethrows errors of its work.
   void wait_all() {
     std::unique_lock lock(mutex_);
     want(given_);
     news_.wait(lock, [&] { return done_ == given_ || ended_; });
     if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
   }
-  // What has not begun does not; all of it counts as passed.
+  // Drops work that has not begun; all marks count as passed.
   void end() {
     {
       const std::lock_guard lock(mutex_);

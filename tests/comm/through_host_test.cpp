@@ -85,7 +85,7 @@ TEST_F(ThroughHost, OneRankGathersAndScattersToItself) {
   });
 }
 
-// Under the address sanitizer: what a work that is never waited for has been given stays until nobody uses it.
+// For the address sanitizer: tensors of a work that nobody waits for stay until nobody uses them.
 TEST_F(ThroughHost, AWorkThatIsDroppedFailsItsRanksByName) {
   const auto drop = [](Communicator& ranks, Arena& arena) {
     const Tensor x = made(arena, {1});

@@ -17,5 +17,3 @@ inline std::vector<int32_t> all_of(const TokenSource& source) {
 }
 
 }  // namespace weft::testing
-
-#define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)

@@ -1,5 +1,5 @@
-// Attention by cuDNN on a GPU: equal to the reference, the same bits again, and nothing to tell: what weft's own check
-// of the library finds is told on stderr.
+// Attention by cuDNN on a GPU: equal to the reference, repeatable bits, and no warning on stderr from weft's own check
+// of the library.
 #include "gpu/gpu.h"
 #include "ops/machine_cases.h"
 

@@ -22,7 +22,7 @@ inline Machine gpu_machine_for(const Recipe& recipe) {
   setenv("WEFT_CUDA_CACHE", "off", 0);  // no test depends on what another found out
   return machine_for(recipe);
 }
-// Of one GPU, whatever the layout.
+// For one GPU, whatever the layout.
 inline Machine gpu_machine(const std::string& numerics = "fast") {
   Recipe recipe;
   recipe.run.backend = gpu_backend();

@@ -1,4 +1,4 @@
-// What a GPU says of when it did what, beside the host's clock.
+// A GPU's time stamps compared with the host's clock.
 #include "gpu/gpu.h"
 #include "weft/ops/traced.h"
 #include "weft/records/clock.h"

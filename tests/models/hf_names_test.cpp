@@ -37,10 +37,7 @@ void write_model(const TempDir& dir, const std::vector<HfTensor>& tensors) {
 
 std::string match_error(const ModelSpec& model, const TempDir& dir) {
   const SafetensorsFolder folder = SafetensorsFolder::open(dir.path());
-  try {
-    match_hf_tensors(model, folder);
-    return "";
-  } catch (const FileError& e) { return e.what(); }
+  return testing::error_of<FileError>([&] { match_hf_tensors(model, folder); });
 }
 
 bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }

@@ -10,7 +10,6 @@ namespace weft {
 namespace {
 
 using testing::gradients;
-using testing::StepOptions;
 using testing::tiny_models;
 using testing::TinyRun;
 

@@ -99,7 +99,7 @@ Finished shell(const std::string& script, const std::vector<std::string>& words)
   return testing::run({.args = with({"-c", script, testing::kProgram}, words), .program = "sh"});
 }
 
-// What is said is said once, and last.
+// The message comes once, and last.
 void expect_last_alone(const Finished& f, const std::string& message) {
   EXPECT_SAYS(f.err, message);
   EXPECT_EQ(f.err.find("error:"), f.err.rfind("error:")) << f.err;

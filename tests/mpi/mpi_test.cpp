@@ -115,7 +115,7 @@ TEST(Mpi, WhatIsUnderWayGoesOnWhileARankIsInsideAKernel) {
   EXPECT_EQ(job.end.status, 0) << job.end.out << job.end.err << job.said;
 }
 
-// The host's communicators find it, and what is under way by the fabric ends.
+// The host's communicators notice it, and the fabric's transfers end.
 TEST(MpiSlow, WhatGoesWrongByAFabricIsToldAsWithout) {
   WEFT_NEEDS_MPIRUN();
   expect_all_say(3, "fabric throws", {"no bread"});

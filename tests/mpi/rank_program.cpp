@@ -144,7 +144,7 @@ int check_axes(MpiRanks& ranks, const Meshes& meshes) {
   return good ? 0 : 1;
 }
 
-// The first rank does not call MPI until the second has all of what it waits for: its network thread must.
+// The first rank does not call MPI until the second has all its data: its network thread must move it.
 int check_goes_on_inside_kernels(MpiRanks& ranks, const std::string& file) {
   const ProcessMesh mesh = ranks.mesh({.dp = ranks.size()});
   const std::filesystem::path done = file + ".done";
@@ -262,7 +262,7 @@ int run(MpiRanks& ranks, std::string name, const std::string& file) {
   return cases.at(name)(mesh, ranks.rank());
 }
 
-// So that all can say what they know before the job is ended; not for long, since some have nothing to say.
+// Lets all ranks report before the job ends; not for long, since some have nothing to report.
 void wait_for_what_others_say(const std::string& file, int ranks) {
   const auto limit = std::chrono::steady_clock::now() + std::chrono::milliseconds(1500);
   while (std::chrono::steady_clock::now() < limit) {

@@ -1,5 +1,4 @@
-// A fabric of processes on one host, which stands for that of GPUs: sockets between threads that each do what they were
-// given in its order, later.
+// A fake GPU fabric for processes on one host: sockets between threads that run their work in order, asynchronously.
 #pragma once
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -37,7 +36,7 @@ class SocketTransport final : public QueueTransport {
   }
 
  private:
-  // Of no file: names that end with their sockets.
+  // An abstract name, which needs no file and vanishes with its socket.
   std::pair<sockaddr_un, socklen_t> address(int rank) const {
     sockaddr_un to = {};
     to.sun_family = AF_UNIX;
@@ -94,7 +93,7 @@ class SocketTransport final : public QueueTransport {
   std::map<int, int> peers_;
 };
 
-// Of which all memory is the device's.
+// Treats all memory as the device's.
 class SocketFabric final : public Fabric {
  public:
   std::string description() const override { return "sockets"; }

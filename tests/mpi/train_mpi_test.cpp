@@ -189,10 +189,7 @@ Environment given(const std::vector<std::pair<std::string, std::string>>& variab
 std::string refusal(const std::vector<std::pair<std::string, std::string>>& variables) {
   Recipe recipe;
   recipe.run.ranks = "mpi";
-  try {
-    check_launch(recipe, 4, launched_as(given(variables)));
-  } catch (const ConfigError& e) { return e.what(); }
-  return "";
+  return testing::error_of<ConfigError>([&] { check_launch(recipe, 4, launched_as(given(variables))); });
 }
 
 TEST(Launch, TellsLaunchersApart) {

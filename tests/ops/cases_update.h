@@ -9,7 +9,7 @@ inline std::vector<int64_t> flat_sizes() { return {1, 7, 64, 1000, 30011}; }
 inline void add_reductions(OpCases& to, const Variant& v) {
   for (int64_t n : flat_sizes()) {
     const std::string name = fmt::format("[{}]", n);
-    // Of one sign, as losses are: rounding that leans one way shows.
+    // All of one sign, as losses are, so that biased rounding shows.
     add_case(to, v, name, [=](Operands& o) { return Sum{.x = o.stats(n, uniform(0.5, 1.5)), .out = o.scalar()}; });
     add_case(to, v, name, [=](Operands& o) { return SumSquares{.x = o.stats(n, normal(1e-3)), .out = o.scalar()}; });
     add_case(to, v, name + " f64", [=](Operands& o) {

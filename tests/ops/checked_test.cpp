@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "ops/cases.h"
+#include "support.h"
 
 namespace weft {
 namespace {
@@ -13,7 +14,7 @@ using testing::Operands;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Spoils one element of what an op writes.
+// Spoils one element of an op's output.
 class Faulty final : public UniformBackend<Faulty> {
  public:
   template <class Op>
@@ -35,10 +36,7 @@ Swiglu swiglu(Operands& o) { return {.u = o.act(3, 8), .a = o.act(3, 4)}; }
 
 template <class Op>
 std::string complaint(Backend& backend, const Op& op) {
-  try {
-    backend.run(op);
-  } catch (const NumericsError& e) { return e.what(); }
-  return "";
+  return testing::error_of<NumericsError>([&] { backend.run(op); });
 }
 
 TEST(Checked, NamesRegionOpFieldAndElementOfTheFirstBadValue) {

@@ -40,7 +40,7 @@ class ComplexOperands {
   std::map<size_t, std::vector<Complex>> copies_;
 };
 
-// A tensor beside what belongs to each of its elements.
+// A tensor with a value for each of its elements.
 struct Paired {
   Tensor tensor, gradient;
 };

@@ -233,7 +233,7 @@ TEST(FastAttention, AFailureOfAnotherRankIsNoneOfTheLibrarys) {
   EXPECT_EQ(manner.runs, 3);
 }
 
-// Of tensors that are only planned.
+// An op whose tensors have no memory.
 Attention planned(const std::vector<AttentionSpan>& spans, const AttentionHeads& heads, DType t = DType::bf16) {
   int64_t rows = 0;
   for (const AttentionSpan& s : spans) rows = std::max(rows, s.q_row + s.q_count);

@@ -1,4 +1,4 @@
-// What holds of every backend, of one case on a machine's.
+// Checks of one case that every backend must pass.
 #pragma once
 #include <gtest/gtest.h>
 

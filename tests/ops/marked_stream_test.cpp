@@ -1,4 +1,4 @@
-// Places in streams that wait for each other, of a device that passes them when it is told to.
+// Streams that wait for each other's marks, on a fake device that passes marks when told to.
 #include "weft/ops/cuda/marked_stream.h"
 
 #include <gtest/gtest.h>

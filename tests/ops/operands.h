@@ -37,7 +37,7 @@ inline Fill normal(double stddev = 1, double mean = 0) {
 inline Fill uniform(double low, double high) {
   return [=](uint64_t key, int64_t i) { return low + (high - low) * random_uniform(key, uint64_t(i)); };
 }
-// What an output holds before it is written: a kernel that reads it, or leaves it, is found out.
+// Fills outputs so that a kernel which reads them, or leaves elements unwritten, is found.
 inline Fill unwritten() {
   return [](uint64_t, int64_t) { return std::numeric_limits<double>::quiet_NaN(); };
 }
@@ -78,7 +78,7 @@ inline void store(void* at, DType t, int64_t i, double x) {
 inline bool is_narrow(DType t) { return t == DType::bf16 || t == DType::f16; }
 inline bool is_float(DType t) { return t == DType::f64 || t == DType::f32 || is_narrow(t); }
 
-// Of the heap, where the address sanitizer sees what goes beyond a buffer's last element.
+// On the heap, where the address sanitizer sees accesses behind a buffer's end.
 class HeapMemory final : public Memory {
  public:
   std::byte* take(size_t bytes, const std::string&) override {

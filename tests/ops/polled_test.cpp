@@ -64,7 +64,7 @@ TEST(Polled, DoesNotPollWhileOpsAreHeld) {
   EXPECT_EQ(c.told, "op op poll ");
 }
 
-// What is lent is taken back, and the op's error is the one that is told.
+// The mesh is taken back, and the op's error is the one thrown.
 TEST(Polled, TakesBackWhatItLentWhereTheOpFails) {
   Case c;
   c.inner.fails = true;
@@ -77,7 +77,7 @@ TEST(Polled, TakesBackWhatItLentWhereTheOpFails) {
   EXPECT_EQ(c.told, "lend op poll ");
 }
 
-// What is lent is taken back before anything else is called.
+// The mesh is taken back before any other call.
 TEST(Polled, LendsNothingWhileOpsAreHeld) {
   Case c;
   Polled polled(c.inner, c.lend, c.poll);

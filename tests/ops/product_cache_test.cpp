@@ -108,7 +108,7 @@ TEST_F(ProductCacheFile, WhatOthersWroteMeanwhileStays) {
   EXPECT_EQ(open()->find(key_of(5)), way_of(5));
 }
 
-// Of two that wrote in the same instant the file has one.
+// If two processes write at the same instant, the file keeps one result.
 TEST_F(ProductCacheFile, WhatAProcessHasPutItKnowsWhateverTheFileHas) {
   const auto one = open();
   one->put(key_of(1), way_of(1));

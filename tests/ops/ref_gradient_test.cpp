@@ -159,7 +159,7 @@ TEST(RefGradient, OfRopeIsTheInverse) {
   }
 }
 
-// Of few queries, and of few keys or many: each element of q, k and v costs a forward pass.
+// Only cases with few queries: each element of q, k and v costs a forward pass.
 void expect_attention_gradients(bool of_many_keys) {
   for (testing::AttentionCase c : testing::attention_cases()) {
     int64_t queries = 0, keys = 0;

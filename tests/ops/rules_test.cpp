@@ -8,11 +8,11 @@
 #include <optional>
 
 #include "ops/cases.h"
+#include "support.h"
 
 namespace weft {
 namespace {
 
-using testing::op_cases;
 using testing::Operands;
 
 constexpr Spmd kHeld[] = {Spmd::None, Spmd::Replicate, Spmd::Invariant, Spmd::Shard0, Spmd::Shard1, Spmd::Partial};
@@ -24,17 +24,11 @@ Tensor dry(Shape shape, Spmd tp = Spmd::None, DType dtype = DType::f32) {
 
 template <class Op>
 std::string refusal(const Op& op) {
-  try {
-    rules::check(op);
-  } catch (const PlacementError& e) { return e.what(); }
-  return "";
+  return testing::error_of<PlacementError>([&] { rules::check(op); });
 }
 template <class Op>
 std::string bug(const Op& op) {
-  try {
-    rules::check(op);
-  } catch (const CheckFailure& e) { return e.what(); }
-  return "";
+  return testing::error_of<CheckFailure>([&] { rules::check(op); });
 }
 template <class Op>
 bool accepts(const Op& op) {

@@ -11,8 +11,8 @@
 namespace weft {
 namespace {
 
-// The host's clock is true. The device's has another zero and runs `too_fast`; the host takes 4 us to reach it with an
-// event, and learns 10 us later that it was passed, but for one try in eight: after 2 us.
+// The host's clock is exact. The device's clock has another zero and runs `too_fast`. An event takes 4 us to reach the
+// device, and the host learns 10 us later that it passed; in one try of eight, 2 us later.
 struct Device {
   double true_ns = 5e12, passes_ns = 0, too_fast = 0;
   int num_events = 0, num_waits = 0;

@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-// Of 1 ns, unless told otherwise.
+// Advances by 1 ns a call, unless told otherwise.
 struct FakeClock {
   int64_t now = 1000;
   Traced::Clock clock() {
@@ -69,8 +69,7 @@ TEST(Traced, KeepsTheLastEventsInMemoryOfItsOwn) {
   EXPECT_EQ(traced.num_dropped(), 0);
 }
 
-// A device of which the host knows nothing before it waits: a product takes it 7 ns, all else 2, and 1 lies between
-// two.
+// A fake asynchronous device: a product takes 7 ns, other ops 2 ns, with 1 ns between two.
 class TracedDevice final : public UniformBackend<TracedDevice>, private DeviceQueue {
  public:
   template <class Op>

@@ -19,7 +19,7 @@ class Trial {
   virtual void reset() = 0;                  // all operands as they were at first
   // Where an output is furthest beyond the tolerance: "y[3, 4] = 1.5, exactly 1.25, tolerance 1e-06"; "" nowhere.
   virtual std::string difference() = 0;
-  // "" unless something changed that the op does not write: an input, or what lies between strided rows.
+  // Names a change outside the op's outputs, of an input or between strided rows; "" if there is none.
   virtual std::string trespass() const = 0;
   virtual std::vector<std::byte> outputs() const = 0;  // their bits, one after the other
   virtual int64_t workspace_bytes(const WorkspaceModel& model) const = 0;
@@ -114,7 +114,7 @@ struct OpCase {
 };
 using OpCases = std::vector<OpCase>;
 
-// What every op's cases are repeated for.
+// Every op's cases run in each of these variants.
 struct Variant {
   DType compute = DType::f32;
   int64_t gap = 0;  // elements between rows

@@ -93,7 +93,7 @@ TEST(NewtonSchulz, MapsEachSingularValueByThePolynomial) {
   }
 }
 
-// Of the result, on the left and right singular vectors: its own singular values on the diagonal, nothing beside it.
+// In the basis of the singular vectors the result is diagonal, with its own singular values.
 TEST(NewtonSchulz, FiveStepsBringSingularValuesNearOneOnTheFastBackendToo) {
   for (const auto& [m, n] : kShapes) {
     const Decomposed d(m, n, 1e-3, 5);

@@ -11,7 +11,6 @@ namespace weft {
 namespace {
 
 using testing::config_over;
-using testing::error_of;
 using testing::Harness;
 using testing::spill;
 using testing::TempDir;

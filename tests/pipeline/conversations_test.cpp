@@ -179,10 +179,7 @@ TEST(Conversations, TextsBesideThemCountWhole) {
 
 TEST(Conversations, StagesThatWouldChangeTheirTextsAreRefused) {
   const auto refusal = [](const std::string& more) {
-    try {
-      Case c("", more);
-    } catch (const ConfigError& e) { return std::string(e.what()); }
-    return std::string();
+    return testing::error_of<ConfigError>([&] { Case c("", more); });
   };
   EXPECT_EQ(refusal(""), "");
   EXPECT_EQ(refusal("[pii]\n"), "");

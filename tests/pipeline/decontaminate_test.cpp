@@ -1,4 +1,4 @@
-// Documents that hold what evaluation is done with.
+// Documents that contain evaluation texts.
 #include "pipeline/pipeline_support.h"
 #include "weft/base/json.h"
 

@@ -11,7 +11,6 @@ namespace weft {
 namespace {
 
 using testing::config_over;
-using testing::documents_of;
 using testing::Harness;
 using testing::slurp;
 using testing::spill;

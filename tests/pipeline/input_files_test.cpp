@@ -28,10 +28,7 @@ using testing::TempDir;
 // What a run of these files into this folder says; empty: it went through.
 std::string said_by_run(const fs::path& out, const std::string& files, const std::string& more = "") {
   Harness harness;
-  try {
-    harness.run(config_over(out, files, more));
-  } catch (const Error& e) { return e.what(); }
-  return "";
+  return testing::error_of<Error>([&] { harness.run(config_over(out, files, more)); });
 }
 std::string list_of(const fs::path& path) { return "[\"" + path.string() + "\"]"; }
 

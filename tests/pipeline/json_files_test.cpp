@@ -10,7 +10,6 @@ namespace weft {
 namespace {
 
 using testing::ReadFile;
-using testing::slurp;
 using Texts = std::vector<std::string>;
 
 Texts texts_in(const std::string& json, const std::string& name = "a.json") { return ReadFile(name, json).texts(); }
@@ -125,7 +124,7 @@ TEST(JsonFiles, ListsOfConversationsAreRows) {
   EXPECT_EQ(read.texts(), (Texts{"Hi\n\nHello"}));
 }
 
-// Of any size: what is in memory does not grow with the file.
+// A file of any size: memory does not grow with it.
 TEST(JsonFiles, AListIsReadAsAStream) {
   class Endless final : public ByteStream {
    public:

@@ -83,7 +83,7 @@ TEST(Keys, OfFilesWithoutRowsAreNotAskedFor) {
   EXPECT_EQ(Read({{"a.jsonl", "{\"text\": \"one\"}\n"}}, "").error, "");
 }
 
-// More than what is looked at before the work: known at its end, whoever made the shards.
+// More rows than are checked before the work: found at its end, whoever made the shards.
 TEST(Keys, OfALargeSourceAreKnownAtItsEnd) {
   std::string rows;
   for (int i = 0; i < 400; ++i) rows += "{\"text\": \"" + std::string(10000, 'x') + "\", \"id\": 1}\n";

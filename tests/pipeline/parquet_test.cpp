@@ -57,7 +57,7 @@ std::vector<Json> sample_rows() {
   for (std::string line; std::getline(lines, line);) rows.push_back(Json::parse(line));
   return rows;
 }
-// As writers without null lists have them: what is null or empty is left out.
+// As from writers without null lists: null and empty values are left out.
 Json without_nothing(const Json& value) {
   if (!value.is_structured()) return value;
   Json kept = value.is_array() ? Json::array() : Json::object();

@@ -45,14 +45,6 @@ inline PipelineConfig config_over(const std::filesystem::path& dir, const std::s
   return config_of(toml_over(dir, files, more));
 }
 
-// What an action throws; "" where it does not.
-inline std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& e) { return e.what(); }
-  return "";
-}
-
 // A pipeline over three small rows, two of them equal, into `dir`/out.
 inline std::string small_toml(const TempDir& dir, const std::string& stages) {
   spill(dir / "in.jsonl", "{\"text\": \"one two three\"}\n{\"text\": \"one\"}\n{\"text\": \"one two three\"}\n");
@@ -95,14 +87,6 @@ struct ReadFile {
   Harness harness;
   StageResult result;
 };
-
-// Every file under a folder, by name.
-inline std::map<std::string, std::string> bytes_of_folder(const std::filesystem::path& folder) {
-  std::map<std::string, std::string> files;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
-    if (entry.is_regular_file()) files[std::filesystem::relative(entry.path(), folder).string()] = slurp(entry.path());
-  return files;
-}
 
 // The fixtures of CS336's data assignment, unpacked.
 inline void unpack_cs336(const TempDir& dir) {

@@ -228,10 +228,7 @@ TEST(Pipeline, AuditFindsEveryChange) {
 }
 
 std::string refusal_of(const std::string& toml) {
-  try {
-    config_of(toml);
-  } catch (const ConfigError& e) { return e.what(); }
-  return "";
+  return testing::error_of<ConfigError>([&] { config_of(toml); });
 }
 
 TEST(Pipeline, ErrorsNameKeyValuePlaceAndTheNearestKey) {
@@ -288,10 +285,8 @@ TEST(Pipeline, KeysWithoutEffectAreRefused) {
   const auto said = [&](const std::string& files, const std::string& more) -> std::string {
     Harness harness;
     harness.again = true;
-    try {
-      harness.run(config_over(dir / "out", "[\"" + (dir / files).string() + "\"]", more));
-    } catch (const ConfigError& e) { return e.what(); }
-    return "";
+    return testing::error_of<ConfigError>(
+        [&] { harness.run(config_over(dir / "out", "[\"" + (dir / files).string() + "\"]", more)); });
   };
   EXPECT_EQ(said("a.jsonl", "separator = \"x\"\n"),
             "source \"s\": source.separator has no effect: none of its files is text; leave it out");
@@ -485,8 +480,7 @@ TEST(Pipeline, AShardThatChangedIsNamedWhereItIsNeeded) {
   }
 }
 
-// Of the same size and with the same report beside it: training refuses such a file, so a run must not take it for its
-// own.
+// The file has the same size and the same report beside it, but training refuses it: a run must make it again.
 TEST(Pipeline, ATokenFileThatChangedIsMadeAgain) {
   const TempDir dir;
   const PipelineConfig config = config_of(small_toml(dir, "[tokens]\n"));

@@ -75,7 +75,7 @@ struct ReadFolder {
     harness.run(config_over(dir / "out", "[\"" + (dir / "in").string() + "\"]", ""));
   }
   Texts texts() const { return testing::texts_of(dir / "out/read"); }
-  // Of each input that is not read, its name's end.
+  // Why each input that was not read failed, by file name.
   std::map<std::string, std::string> failures() const {
     std::map<std::string, std::string> found;
     const StageResult read = open_stage(dir / "out/read");
@@ -157,10 +157,7 @@ TEST(Readers, CsvFollowsRfc4180) {
 
 TEST(Readers, ACsvHeaderWithoutOneColumnOfTextIsRefused) {
   const auto refusal = [](const std::string& csv, const std::string& more) -> std::string {
-    try {
-      ReadFile("a.csv", csv, more);
-    } catch (const FileError& e) { return e.what(); }
-    return "";
+    return testing::error_of<FileError>([&] { ReadFile("a.csv", csv, more); });
   };
   EXPECT_NE(refusal("id,body\n1,one\n", "")
                 .find("a.csv: the header has no column (source.text_key) \"text\": it is \"id, body\""),

@@ -253,7 +253,7 @@ TEST(Team, AHelperThatComesAfterTheEndHasNothingToDo) {
   EXPECT_NE(error_of([&] { late.run(config_of(s.toml)); }).find("no weft data run is at work"), std::string::npos);
 }
 
-// Of a complete dataset, whose run.json was of a run that noted more samples.
+// The dataset is complete, but its run.json comes from a run that asked for more samples.
 TEST(Team, AHelperMayJoinWhoMakesLostFilesAnew) {
   const Shared s;
   Harness before;

@@ -1,4 +1,4 @@
-// Parquet files of one column of texts, "text", made by hand: to say in them what no writer would.
+// Hand-made Parquet files with one text column, "text", for contents that no writer makes.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -40,7 +40,7 @@ class TinyParquet {
   TinyParquet& encoding(int64_t n) { return encoding_ = n, *this; }
   TinyParquet& begin(int64_t n) { return begin_ = n, *this; }
   TinyParquet& groups(int n) { return groups_ = n, *this; }
-  // That the page has, and that it says to have when it is unpacked.
+  // The sizes that the page claims.
   TinyParquet& sizes(int64_t unpacked, int64_t packed) { return unpacked_ = unpacked, packed_ = packed, *this; }
 
   std::string bytes() const {

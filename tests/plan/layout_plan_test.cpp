@@ -30,9 +30,7 @@ LayoutPlan plan_of(const std::filesystem::path& model, std::vector<std::string> 
   return plan_layout(recipe_of(model, std::move(overrides)), WorkspaceModel());
 }
 
-#define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << "says: " << (text)
-
-// Adds what it is asked for to `traffic`, and does it.
+// Counts each call in `traffic`, and makes it.
 class Counting final : public Communicator {
  public:
   Counting(std::shared_ptr<Communicator> real, std::string axis, Traffic& traffic)
@@ -189,7 +187,7 @@ TEST(LayoutPlan, TheClassesHoldWhatEveryRankOfTheLayoutHolds) {
   EXPECT_TRUE(some_differ) << "no case in which ranks of one stage differ";
 }
 
-// Of so many query heads, key heads, inner width and vocabulary.
+// `sizes`: query heads, key heads, inner width, vocabulary.
 std::string refusal_of(std::array<int, 4> sizes, std::vector<std::string> overrides) {
   testing::TempDir dir;
   testing::spill(dir / "config.json",
@@ -198,10 +196,7 @@ std::string refusal_of(std::array<int, 4> sizes, std::vector<std::string> overri
     "max_position_embeddings": 4096, "rms_norm_eps": 1e-6, "tie_word_embeddings": false}})",
                              sizes[3], sizes[2], sizes[0], sizes[1]));
   overrides.insert(overrides.begin(), "train.global_batch_size=1");
-  try {
-    plan_of(dir.path(), std::move(overrides));
-  } catch (const ConfigError& e) { return e.what(); }
-  return "";
+  return testing::error_of<ConfigError>([&] { plan_of(dir.path(), std::move(overrides)); });
 }
 
 TEST(LayoutPlan, TheTensorParallelRanksThatAreAdvisedAreTheNearestThatPassEveryCheck) {

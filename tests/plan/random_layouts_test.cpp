@@ -32,7 +32,7 @@ class RandomLayoutsSlow : public ::testing::Test {
     return all.begin()[number(0, int64_t(all.size()) - 1)];
   }
 
-  // Of any legal sizes, small or large.
+  // A model of any legal sizes, small or large.
   std::string config() {
     const int64_t kv = one_of<int64_t>({1, 2, 3, 4, 8, 16}), heads = kv * number(1, 8), head = 2 * number(1, 64);
     const int64_t layers = number(1, 40), ffn = number(1, 30000), vocab = number(2, 150000);
@@ -82,7 +82,7 @@ class RandomLayoutsSlow : public ::testing::Test {
     return overrides;
   }
 
-  // Of stages or of twice as many, which fits some models.
+  // For pp stages or twice as many: it fits some models.
   std::string pipeline_layout(int64_t pp) {
     std::vector<int64_t> blocks(size_t(pp * number(1, 2)));
     for (int64_t& b : blocks) b = number(0, 4);

@@ -17,13 +17,9 @@ namespace {
 const std::string kSmall = "[model]\npath = \"m\"\n[data]\ntrain = [\"a.bin\"]\n";
 
 std::string error_of(const std::string& toml, const std::vector<std::string>& overrides = {}) {
-  try {
-    check_supported(parse_recipe(toml, "r.toml", overrides));
-  } catch (const Error& e) { return e.what(); }
-  return "";
+  return testing::error_of<Error>([&] { check_supported(parse_recipe(toml, "r.toml", overrides)); });
 }
 Recipe with(const std::vector<std::string>& overrides) { return parse_recipe(kSmall, "r.toml", overrides); }
-#define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << "says: " << (text)
 
 // Another value than the default that the key allows.
 struct OtherValue {

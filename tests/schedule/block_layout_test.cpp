@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "weft/base/error.h"
 
@@ -14,7 +15,14 @@ BlockCosts uniform(int64_t num_blocks, double embedding = 0, double head = 0) {
 }
 
 double dearest(const BlockLayout& layout, const BlockCosts& costs) {
-  const std::vector<double> all = costs_of(layout, costs);
+  std::vector<double> all;
+  auto block = costs.blocks.begin();
+  for (const int64_t count : layout) {
+    all.push_back(std::accumulate(block, block + count, 0.0));
+    block += count;
+  }
+  all.front() += costs.embedding;
+  all.back() += costs.head;
   return *std::max_element(all.begin(), all.end());
 }
 

@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "support.h"
 #include "weft/base/error.h"
 
 namespace weft {
@@ -16,10 +17,7 @@ std::vector<int> virtual_stages_of(const Pipeline& pipeline, int chunk) {
 }
 
 std::string refusal(std::string_view name, int num_chunks) {
-  try {
-    pipeline_named(name, 4, num_chunks);
-    return "";
-  } catch (const ConfigError& e) { return e.what(); }
+  return testing::error_of<ConfigError>([&] { pipeline_named(name, 4, num_chunks); });
 }
 
 TEST(Pipeline, InterleavedChunksGoRoundAndZbvComesBackAsAV) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <tuple>
 
+#include "support.h"
 #include "weft/base/error.h"
 
 namespace weft {
@@ -41,10 +42,8 @@ Timeline timeline_of(const Pipeline& pipeline, int64_t m, ActionTimes times) {
 }
 
 std::string failure_of(const Pipeline& pipeline, const std::vector<Schedule>& schedules, Sends sends = Sends::free) {
-  try {
-    simulate(pipeline, schedules, uniform_times(pipeline, 1, 1, 1), sends);
-    return "";
-  } catch (const CheckFailure& e) { return e.what(); }
+  return testing::error_of<CheckFailure>(
+      [&] { simulate(pipeline, schedules, uniform_times(pipeline, 1, 1, 1), sends); });
 }
 
 constexpr Do F = Do::forward, B = Do::backward, D = Do::dgrad, W = Do::wgrad;

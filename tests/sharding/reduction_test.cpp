@@ -12,7 +12,7 @@ struct Layout {
   int dp, shards, zero_stage;
 };
 
-// Of a rank's micro-batch: needs more digits than bf16 has.
+// Needs more digits than bf16 has.
 float gradient_of(int rank, int64_t micro_batch, int64_t element) {
   return 1.0f + float(rank + 1) * 0.3718f * float(element % 97) + float(micro_batch) * 0.0123f;
 }

@@ -126,7 +126,6 @@ class Rank {
       }
   }
 
-
  private:
   static std::string unit_of(const Param& p) { return p.spec().name < "c" ? "0" : p.spec().name < "f" ? "1" : "2"; }
   static int64_t element_of(const Param& p, const ParamStore::Stored& s, int64_t i) {

@@ -33,5 +33,3 @@ inline std::string refusal_of(const std::string& json) {
 }
 
 }  // namespace weft::testing
-
-#define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)

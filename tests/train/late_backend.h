@@ -1,6 +1,6 @@
-// A device that starts nothing before it must: every op waits for `wait_all`, or for another stream that waits for it;
-// and that keeps ops which come again and again, as one with CUDA graphs. Whoever reads or writes a tensor on the host
-// without that call sees other numbers than with a backend that runs its ops at once.
+// A fake asynchronous device for tests: ops run only at `wait_all`, or when another stream waits for them, and ops that
+// repeat are recorded, as with CUDA graphs. Code that touches a tensor on the host without waiting gets other numbers
+// than with a synchronous backend.
 #pragma once
 #include <gtest/gtest.h>
 

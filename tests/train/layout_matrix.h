@@ -66,7 +66,7 @@ inline std::string config_of(const std::string& model) {
                      window ? R"(, "sliding_window": 5)" : "");
 }
 
-// Of so many virtual stages, with only the embedding on the first or only the head on the last.
+// A layout of `stages` virtual stages, with only the embedding on the first or only the head on the last.
 inline std::string pipeline_layout_of(const std::string& kind, int stages) {
   std::vector<int> blocks(size_t(stages), 1);
   const int left = std::max(0, kBlocks - std::max(0, stages - 2));
@@ -142,7 +142,7 @@ class LayoutMatrix : public ::testing::Test {
     return out;
   }
 
-  // Of one rank: made once for each run.
+  // The outcome on one rank; computed once for each run.
   const Outcome& reference_of(const Choice& c) {
     Choice one;
     for (const Feature& f : kRuns) one[f.key] = c.at(f.key);

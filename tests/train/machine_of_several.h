@@ -5,7 +5,7 @@
 
 namespace weft::testing {
 
-// Each as late as a device can be, with memory of its own: an op that touches another rank's, crashes.
+// Each is asynchronous and has memory of its own: an op that touches another rank's memory crashes.
 inline Machine on_several(const Machine& machine, const std::shared_ptr<SeveralDevices>& devices) {
   constexpr int64_t kStaging = 4096;
   const auto mover = make_device_mover(devices, host_mover(), kStaging);

@@ -16,8 +16,6 @@ using testing::Harness;
 using testing::spill;
 using testing::TempDir;
 
-#define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
-
 // A tokenizer of four words and one more.
 std::string words(const std::string& fifth) {
   return R"({"pre_tokenizer": {"type": "Whitespace"}, "model": {"type": "WordLevel", "vocab": {"[UNK]": 0, "one": 1,)"

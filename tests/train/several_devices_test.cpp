@@ -101,10 +101,7 @@ std::string refusal_of(const Recipe& recipe, int64_t free_on_second) {
     machine.devices[d].device = fmt::format("GPU {}", d);
     machine.devices[d].free_bytes = [d, free_on_second] { return d == 0 ? int64_t{1} << 40 : free_on_second; };
   }
-  try {
-    require_room(machine, plan_layout(recipe, *machine.workspace_model));
-    return "";
-  } catch (const ConfigError& e) { return e.what(); }
+  return testing::error_of<ConfigError>([&] { require_room(machine, plan_layout(recipe, *machine.workspace_model)); });
 }
 
 TEST_F(SeveralDevices, WhatTheRanksOfADeviceTakeTogetherMustFit) {

@@ -26,10 +26,10 @@ Machine ref_machine(int threads) {
           .make_library_matmuls = [threads] { return cpu_library_matmuls(threads); }};
 }
 
-// To the bit.
+// Whether results repeat bit for bit.
 bool repeats(const Recipe& recipe) { return recipe.train.numerics != "nondeterministic"; }
 
-// Of the processes that a launcher started on this host: each takes a GPU of its own where there are so many.
+// Rank among the processes that the launcher started on this host: each takes a GPU of its own if there are enough.
 int rank_on_this_host() {
   for (const char* name : {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"})
     if (const char* value = std::getenv(name)) return std::max(0, std::atoi(value));

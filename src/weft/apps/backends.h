@@ -11,7 +11,8 @@
 
 namespace weft {
 
-// By name: what run.backend may be here. "cuda": its module is there; whether a GPU is, only opening it tells.
+// The names that run.backend may have here. "cuda" means that its module is there; only opening it tells whether a GPU
+// is.
 std::vector<std::string> backends_here();
 
 // The machine that `run.backend`, `run.threads` and `train.numerics` of a recipe ask for. threads 0: the cores that
@@ -19,7 +20,7 @@ std::vector<std::string> backends_here();
 // GPUs too). Throws ConfigError for a backend that is not there.
 Machine machine_for(const Recipe& recipe, int ranks_here = 0);
 Machine machine_for(const ModelOptions& options);
-// To plan with, but not to run on: a GPU need not be there.
+// A machine for planning only: no GPU need be there.
 Machine machine_to_plan_for(const Recipe& recipe);
 // The file's recipe, as parse_recipe_file; run.backend = "auto" becomes what this machine has, which a note on the
 // terminal says if this process `speaks`.

@@ -60,7 +60,7 @@ struct Operands {
     return x;
   }
 
-  // Of numbers of ordinary size: others may take a CPU longer.
+  // Filled with numbers of ordinary size: a CPU may be slower with others.
   Tensor make(DType dtype, Shape shape, Placement place) {
     const Tensor x = arena.alloc(dtype, shape, place);
     fill(x, [](const Tensor& part, int64_t) {

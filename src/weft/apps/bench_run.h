@@ -21,12 +21,12 @@ class SyntheticTokens {
   std::filesystem::path path_;
 };
 
-// Everything that one rank has of a run but its records. What it is made of must outlive it.
+// One rank's part of a run, without its records. What it borrows must outlive it.
 struct BenchRun {
   BenchRun(const Recipe& recipe, const Machine& machine, RunPlan plan, const ProcessMesh& mesh);
   // A whole step, as Trainer makes it. Blocks.
   void step(Backend& on);
-  // Steps, till the next is as those that follow it: a late device may replay what has come twice.
+  // Makes steps until further ones take the same time: an asynchronous device may replay ops that came twice.
   void warm_up();
 
   const bool is_late;

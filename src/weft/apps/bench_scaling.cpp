@@ -37,7 +37,7 @@ struct Layout {
   CommTimes times = {};  // of rank 0 in the best round as it is, in all its steps
   bool communicates() const { return mesh_sizes_of(recipe).world() > 1; }
   double best_s(How how = How::as_it_is) const { return step_s[size_t(how)]; }
-  // That communication takes, and that of it which nothing hides; of a rank that waits for others, that too.
+  // Communication time, and the part that nothing hides; waiting for other ranks counts too.
   double comm_s() const { return std::max(0.0, best_s(How::at_once) - best_s(How::compute_alone)); }
   double exposed_s() const { return std::max(0.0, best_s() - best_s(How::compute_alone)); }
 };
@@ -107,7 +107,7 @@ Machine dry_machine(Machine machine) {
   return machine;
 }
 
-// That of the layout with the most ranks. None begins before all have room.
+// The machine of the layout with the most ranks. No layout begins before all have room.
 Machine machine_of_all(const std::vector<Layout>& layouts, const RankProcess& process) {
   const auto ranks = [](const Layout& l) { return mesh_sizes_of(l.recipe).world(); };
   const auto most = std::max_element(layouts.begin(), layouts.end(),

@@ -35,7 +35,7 @@ struct VerifyOptions {
 };
 int run_verify(const VerifyOptions& options);
 
-// Of the commands that run a model forward.
+// For commands that run a model forward.
 struct ModelOptions {
   std::string model;  // a model's folder, a checkpoint, or a run's folder (its newest checkpoint)
   std::string tokenizer = "auto", backend = "cpu", precision = "f32";
@@ -73,13 +73,13 @@ struct BenchOptions {
   std::string trace;                 // a file for a step, of bench scaling one of the last layout; empty: none
   bool ops = false;                  // of bench step: a line for each kind of op
   int64_t iters = 5;
-  // Of bench kernels: cpu, bf16, all cores and 16384, where they are not given.
+  // For bench kernels; by default cpu, bf16, all cores and 16384.
   std::optional<std::string> backend, precision;
   std::optional<int64_t> threads, tokens;
 };
 int run_bench(const BenchOptions& options);
 
-// Of the commands that need only a tokenizer.
+// For commands that need only a tokenizer.
 struct TokenizerFileOptions {
   std::string tokenizer;  // "byte", or a path
   std::string pattern;    // of a rank file whose name does not tell it
@@ -126,7 +126,7 @@ struct DataRunOptions {
 };
 int run_data_run(const DataRunOptions& options);
 
-// Of the commands that look at datasets.
+// For commands that look at datasets.
 struct DatasetOptions {
   std::vector<std::string> folders;
 };

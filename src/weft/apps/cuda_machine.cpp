@@ -39,7 +39,7 @@ std::string text_of(const std::vector<fs::path>& files) {
   return text;
 }
 
-// It stays open: code of it runs until the end.
+// Never closed: its code runs until the program ends.
 void* open_module() {
   const fs::path file = find_cuda_module();
   if (file.empty())
@@ -79,7 +79,7 @@ std::shared_ptr<CudaDevice> open_device(int ordinal, bool repeats = true) {
   return std::shared_ptr<CudaDevice>(function_of_module<OpenCudaDevice>(kOpenCudaDevice)(ordinal, settings));
 }
 
-// What the module or its device throws is of the recipe, which asks for what is not there.
+// Turns an error of f into a ConfigError: the recipe asks for what is missing.
 template <class F>
 auto or_refused(const F& f) {
   try {

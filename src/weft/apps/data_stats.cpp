@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-// Of "gopher_quality" too, where `reason` is "gopher_quality.min_words".
+// The reason "gopher_quality.min_words" also belongs to the rule "gopher_quality".
 bool is_of(const std::string& reason, const std::string& rule) {
   return rule.empty() || reason == rule || reason.starts_with(rule + ".");
 }
@@ -38,7 +38,7 @@ void refuse_unknown_rule(const Dataset& dataset, const std::string& rule, const 
 
 void say_sample(const Sample& s) {
   const std::string place = s.file.empty() ? "" : fmt::format(", {}: row {}", s.file, s.row);
-  // Of a broken row the id is the place.
+  // The id of a broken row is its place.
   const std::string name = s.file.empty() || !s.id.starts_with(s.file) ? s.id + place : s.id;
   std::cout << fmt::format("  {}: {}\n    {}\n", s.reason, name, s.detail);
   if (!s.text.empty()) std::cout << "    " << nlohmann::json(s.text).dump() << "\n";

@@ -22,8 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of files with rows and pages: the documents that a pipeline would read. Returns the number of broken rows. Throws
-// FileError where the file cannot be read to its end.
+// Counts the documents that a pipeline would read from a file with rows or pages. Returns the number of broken rows.
+// Throws FileError if the file cannot be read to its end.
 int64_t count_documents(const SourceConfig& source, SourceFile file, int threads, PieceCounts& counts) {
   const auto rows = open_documents(source, file, nullptr, {});
   DocumentReader reader(source);

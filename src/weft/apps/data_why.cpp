@@ -27,8 +27,8 @@ Recipe recipe_of(const fs::path& run) {
   return parse_recipe_file(file.string(), {});
 }
 
-// That samples are where they were, and the file is the one of the run: only the one that is asked about is read.
-// Returns the version of its dataset then.
+// Checks that samples lie where they were, and that the file asked about, the only one read, is the run's. Returns the
+// version of its dataset.
 std::string check_unchanged(const fs::path& run, const DataStream& stream, size_t source) {
   const fs::path file = run / "data.json";
   if (!fs::exists(file)) return "";  // of a weft that wrote none

@@ -61,7 +61,7 @@ struct Launcher {
   int errors = -1;  // the end at which its standard error is read, without waiting
 };
 
-// In a process group of its own: a terminal's Ctrl-C then reaches this process alone.
+// Starts mpirun in its own process group, so that a terminal's Ctrl-C reaches only this process.
 Launcher start(const std::vector<std::string>& command, const sigset_t& mask_of_child) {
   std::vector<char*> argv;
   for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
@@ -220,7 +220,7 @@ void require_files(const RanksJob& job) {
 
 constexpr const char* kGoOn = "the same command goes on from the last checkpoint, or begins again where there is none";
 
-// The status to exit with; what weft has to say of the end is said last.
+// The exit status; prints weft's own message about the end last.
 int status_of(const RanksJob& job, const Ended& ended, const LauncherWords& words, pid_t mpirun) {
   if (!ended.why.empty()) throw Error(ended.why);
   if (WIFSIGNALED(ended.raw)) {

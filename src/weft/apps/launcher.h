@@ -12,8 +12,8 @@ struct RanksJob {
   int ranks = 0;
   std::vector<std::string> command;  // that each rank is
   const Launched& launched;
-  double start_timeout_s = 0;  // for the first rank to be there
-  // What is known of memory where a process was killed by SIGKILL: "; ..." or nothing.
+  double start_timeout_s = 0;  // until the first rank runs
+  // Explains a SIGKILL by lack of memory, if it was one: "; ..." or nothing.
   std::function<std::string()> about_kill = [] { return std::string(); };
 };
 

@@ -48,7 +48,7 @@ std::string record(const std::string& content) {
 
 constexpr const char* kNoticed = "mpirun noticed that process rank %d with PID %*d on node %255s exited on signal";
 
-// Of what stands between the dashes.
+// The line behind the first line of dashes.
 const char* first_line(const std::string& block) { return block.c_str() + block.find('\n') + 1; }
 
 bool tells_of_an_end(const std::string& block) {

@@ -1,4 +1,4 @@
-// What mpirun says of its own among the lines of the ranks.
+// Tells mpirun's own messages from the lines of the ranks.
 #pragma once
 #include <optional>
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace weft {
 
-// What a rank tells the launcher by its standard error, the one way that leads there from every host. Such a record
-// stands between two bytes 0x1e, and is shown to nobody.
+// Records that a rank sends to the launcher through its standard error, the only channel from every host. A record
+// stands between two bytes 0x1e and is never shown.
 std::string record_of_start();  // all ranks have found each other
 std::string record_of_error(const std::string& command, const std::string& message);
 // An error that a rank has told: "train, rank 1", and why.
@@ -15,12 +15,11 @@ struct ToldError {
   std::string command, message;
 };
 
-// Reads mpirun's standard error as it comes. mpirun's own words stand between lines of dashes: those on how a rank
-// ended are taken out, because weft says it better, and kept; so are its lines on signals that it forwards. All else
-// passes.
+// Reads mpirun's standard error as it comes. mpirun's messages stand between lines of dashes: those on how a rank
+// ended, and on signals that it forwards, are held back, because weft says it better. All else passes.
 class LauncherWords {
  public:
-  // What of these bytes, and of those held back before, is to be shown. A line is held back only while it may be
+  // Returns what to show of these bytes and of those held back before. A line is held back only while it may be
   // mpirun's.
   std::string pass(std::string_view bytes);
   // What is still held back, at the end.

@@ -41,7 +41,7 @@ MappedRange range_of(uintptr_t address) {
   return {};
 }
 
-// Of this process, also where it may not be read: false.
+// Copies this process's own memory; false where it cannot be read.
 bool copy_memory(uintptr_t from, void* to, size_t bytes) {
   const int memory = ::open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
   const bool copied = memory >= 0 && ::pread(memory, to, bytes, off_t(from)) == ssize_t(bytes);

@@ -1,4 +1,4 @@
-// What weft says where a page of a mapped file cannot be had any more.
+// Reports mapped files whose pages can no longer be read.
 #pragma once
 #include <string>
 

@@ -19,8 +19,8 @@ struct StepParts {
   std::vector<OpTotals> ops;      // the dearest first
   double step_s = 0, idle_s = 0;  // idle: of the step, in which no op ran
 };
-// Of the events of a step that began and ended at these times of their axis. Idle is what none of them covers: ops may
-// run beside each other.
+// From the events of a step that began and ended at these times. Idle is the time that no event covers: ops may run
+// side by side.
 StepParts parts_of_step(const std::vector<TraceEvent>& events, int64_t began_ns, int64_t ended_ns);
 
 // What the machine was measured to reach; 0: nothing to compare with.

@@ -142,7 +142,7 @@ int run_plan(const PlanOptions& options) {
   const Recipe recipe = read_recipe(options.recipe, options.overrides);
   const bool svg = !options.schedule_svg.empty();
   nlohmann::json json;
-  // Of many stages the schedule can be looked at by itself, whatever the model.
+  // With several stages, the schedule can be shown by itself, whatever the model.
   if (recipe.parallel.pp == 1 || !(options.schedule || svg)) add_memory(recipe, options.json ? &json : nullptr);
   if (options.schedule || svg) {
     const ShownSchedule shown = show_schedule(recipe);

@@ -29,7 +29,7 @@ std::optional<int> number_in(const std::string& text) {
   return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
-// Of the text of /proc/PID/environ, where each variable ends with a byte 0.
+// Looks in the text of /proc/PID/environ, where each variable ends with a zero byte.
 std::optional<std::string> variable(const std::string& environment, const std::string& name) {
   for (size_t at = 0; at < environment.size();) {
     const size_t end = std::min(environment.find('\0', at), environment.size());

@@ -18,10 +18,10 @@ struct RankProcessHere {
 };
 // All processes of this host that this one may look at.
 std::vector<RankProcessHere> processes_here();
-// Those below `ancestor`, and of these it alone.
+// The processes among these that descend from `ancestor`.
 std::vector<RankProcessHere> below(pid_t ancestor, const std::vector<RankProcessHere>& all);
 
-// Looks, about once a second, at some processes: which of them a signal has stopped for as long as that.
+// Finds processes that a signal has stopped for `patience_looks` looks, about a second apart.
 class StoppedWatch {
  public:
   explicit StoppedWatch(int patience_looks) : patience_(patience_looks) {}

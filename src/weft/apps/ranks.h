@@ -14,7 +14,7 @@ struct RankProcess {
   std::vector<int> here = {};  // ranks on this host, which share its cores; none: all of the layout
   RunRanks run = run_on_threads;
   std::function<void()> finish = [] {};  // returns when every rank is there
-  // Where this rank has failed: tells the others why, and ends all processes with a status.
+  // Called when this rank fails: tells the others why; ends all processes with a status.
   std::function<void(const std::string& why)> tell_failure;
   std::function<void(int status)> abort;
   bool leads() const { return rank == 0; }
@@ -28,7 +28,7 @@ void check_mpi_is_built_in();
 RankProcess join_mpi(int world, const Recipe::Run& run, const std::string& command);
 // Runs `body` as one of the processes, and ends them all where it throws: a failure is said by the first rank for all.
 int run_as_rank(const RankProcess& process, const std::string& command, const std::function<int()>& body);
-// What all ranks find is said by the first, which ends the others meanwhile.
+// For a failure that all ranks find: the first rank reports it and ends the others.
 void let_the_first_rank_speak(int rank);
 
 }  // namespace weft

@@ -20,8 +20,8 @@ std::string most_frequent(const std::map<std::string, int64_t>& counts, size_t m
 // yet.
 std::string format_stage_progress(const StageProgress::View& view, double speed, size_t width);
 
-inline constexpr double kLongStage_s = 5;       // a stage that lasts so long is worth a line where nobody watches
-inline constexpr double kPlainInterval_s = 60;  // from there on between its lines
+inline constexpr double kLongStage_s = 5;       // without a terminal, a stage gets its first line after this time
+inline constexpr double kPlainInterval_s = 60;  // and then one line per interval
 
 // Decides what is said of stages, and when. Times are seconds of a steady clock.
 class StageTeller {

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kLetOthersSpeak_s = 3;
 
-// Of this job, on this host.
+// The ranks of this job that run on this host.
 std::vector<RankProcessHere> ranks_of_job() {
   const std::string job = environment("PMIX_NAMESPACE").value_or("");
   std::vector<RankProcessHere> ranks;

@@ -1,4 +1,4 @@
-// Looks after a call in which all ranks must meet and that cannot look after itself: the start and the end of MPI.
+// Watches calls that need all ranks and have no timeout of their own: the start and the end of MPI.
 #pragma once
 #include <condition_variable>
 #include <mutex>
@@ -7,10 +7,10 @@
 
 namespace weft {
 
-// While it lives, a thread of its own looks once a second at the ranks of this host. Where a signal has stopped one for
-// kStoppedRank_s, or the call has not ended in time, it says so as `command`'s error and ends this process with the
-// status of a failure, whereupon the launcher ends the others: of the ranks on a host that run, the lowest at once, the
-// others some seconds later. Seconds in which this process itself was stopped do not count.
+// While it lives, its thread looks once a second at the ranks of this host. If a signal has stopped one for
+// kStoppedRank_s, or the call takes too long, it reports this as `command`'s error and ends this process with a
+// failure; the launcher then ends the others. The lowest running rank of a host does this at once, the others some
+// seconds later. Seconds in which this process itself was stopped do not count.
 class StartWatch {
  public:
   struct Spec {

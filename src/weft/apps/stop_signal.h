@@ -14,7 +14,7 @@ const std::atomic<bool>& stop_requested();
 // `message` is written to standard error at the first signal; it must live for ever. Signals that were ignored before
 // stay so, and a reader that goes away does not end the program.
 void listen_to_signals(const char* message);
-// Another process says it for this one.
+// Prints no message at a signal: another process does.
 void be_silent_about_signals();
 
 }  // namespace weft

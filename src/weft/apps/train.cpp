@@ -73,7 +73,7 @@ void say_notes(const Recipe& recipe, const RunPlan& plan) {
                              p.pipeline_schedule);
 }
 
-// Where ranks are processes, the first on each host judges for all ranks there.
+// If ranks are processes, the first one on each host checks for all ranks there.
 void require_room_on_host(const Recipe& recipe, const Machine& machine, const LayoutPlan& layout,
                           const RankProcess& process) {
   if (!machine.device.empty()) return;  // the plan is of a device
@@ -84,7 +84,7 @@ void require_room_on_host(const Recipe& recipe, const Machine& machine, const La
                     memory_of_this_host());
 }
 
-// Where a process was ended by SIGKILL: who sends it but a person is the kernel, for want of memory.
+// After a SIGKILL: if no person sent it, the kernel did, for lack of memory.
 std::string about_kill(const HostNeed& need, std::optional<int64_t> kills_before) {
   const std::optional<int64_t> kills = kills_for_memory();
   std::string text = fmt::format("; the ranks were to take {} on this host (planned {})", gib_text(need.total()),

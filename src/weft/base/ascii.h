@@ -1,4 +1,4 @@
-// ASCII, whatever the locale: of its letters, all other bytes stay as they are.
+// ASCII letters, whatever the locale; all other bytes stay as they are.
 #pragma once
 #include <string>
 #include <string_view>

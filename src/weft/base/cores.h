@@ -3,7 +3,7 @@
 
 namespace weft {
 
-// That this process may use: at least one.
+// The cores that this process may use: at least one.
 int usable_cores();
 
 }  // namespace weft

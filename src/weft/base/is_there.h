@@ -8,7 +8,7 @@ inline bool is_there(const std::filesystem::path& path) {
   std::error_code ignored;
   return std::filesystem::exists(path, ignored);
 }
-// The same, where a link that leads nowhere counts too.
+// The same, but a dangling link counts as there.
 inline bool is_name_taken(const std::filesystem::path& path) {
   std::error_code ignored;
   return std::filesystem::exists(std::filesystem::symlink_status(path, ignored));

@@ -17,15 +17,15 @@ struct MappedFileNote {
   char path[3072] = "";  // as it was given; cut where it is longer
   static constexpr uint64_t kMark = 0x77656674'6d6170ffu;
 };
-// Whether that file is shorter now, by what its path says: the message of a FileError. Empty where it is not, or where
-// another file has the path (a mapping keeps its own).
+// A FileError's message if that file is shorter now. Empty if it is not, or if another file has the path (a mapping
+// keeps its own file).
 std::string shortened_text(const MappedFileNote& note);
 
 // Owns one mapping. Movable; spans into it stay valid until it is destroyed.
 //
-// Where somebody shortens the file meanwhile, what was in its last page reads as zeros, which check_whole() finds, and
-// touching a page beyond is a bus error, as for any mmap. So that a handler of that signal can say which file it was, a
-// MappedFileNote stands at the page behind the mapping (apps/lost_file.cpp).
+// If somebody shortens the file meanwhile, the rest of its last page reads as zeros, which check_whole() finds, and
+// touching a page beyond is a bus error, as for any mmap. A MappedFileNote in the page behind the mapping tells a
+// handler of that signal which file it was (apps/lost_file.cpp).
 class MappedFile {
  public:
   // Throws FileError with the reason where `path` cannot be opened, is no regular file, or cannot be mapped.

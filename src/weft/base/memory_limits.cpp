@@ -71,7 +71,7 @@ std::optional<std::string> group_path(const fs::path& root, bool v1) {
   return {};
 }
 
-// From this process's own to the top of what is mounted: each may have a limit.
+// The groups from this process's own up to the mounted top: each may have a limit.
 std::vector<Group> groups(const fs::path& root) {
   std::vector<Group> all;
   std::ifstream in(root / "proc/self/mountinfo");
@@ -105,7 +105,7 @@ std::optional<int64_t> limit_of(const Group& g) {
   return most && high ? std::min(most, high) : most ? most : high;
 }
 
-// Without what the kernel drops when memory is short.
+// Memory in use, without caches that the kernel can drop.
 int64_t used_by(const Group& g) {
   const auto used = number_of(g.folder / (g.v1 ? "memory.usage_in_bytes" : "memory.current")).value_or(0);
   const std::string total = g.v1 ? "total_" : "";

@@ -1,4 +1,4 @@
-// How much memory processes may take here: by the machine, by the control groups that they are in, by their own limits.
+// How much memory processes may take here: the limits of the machine, of their control groups, and their own.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -18,12 +18,12 @@ struct MemoryLimit {
 // counted as use). `root` is where /proc and /sys are: for tests. None where the kernel tells nothing.
 std::optional<MemoryLimit> memory_left_here(const std::filesystem::path& root = "/");
 
-// What one process may still map by its own limits (RLIMIT_AS, RLIMIT_DATA; `ulimit -v`, `-d`), which those that it
-// starts inherit. None where it has none.
+// What one process may still map by its own limits (RLIMIT_AS, RLIMIT_DATA; `ulimit -v`, `-d`), which child processes
+// inherit. None if it has no limit.
 std::optional<MemoryLimit> memory_left_to_a_process(const std::filesystem::path& root = "/");
 
-// Processes that the kernel has killed for want of memory so far: in this process's control groups where they count
-// them, else on the machine. None where neither is told.
+// How many processes the kernel has killed so far for lack of memory: in this process's control groups if they count
+// them, else on the machine. None if neither is known.
 std::optional<int64_t> kills_for_memory(const std::filesystem::path& root = "/");
 
 std::string gib_text(int64_t bytes);  // "3.20 GiB"; below a GiB "150 MiB"

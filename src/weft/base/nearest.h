@@ -1,5 +1,4 @@
-// The nearest of known names to one that is not known, and of numbers that work to one that does not: for error
-// messages.
+// For error messages: the known name nearest to an unknown one, and the valid number nearest to an invalid one.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -16,7 +15,7 @@ int edit_distance(std::string_view a, std::string_view b);
 // The known name with the fewest edits, if these are few for its length (at most a third, at least 2); empty otherwise.
 std::string nearest_name(std::string_view unknown, const std::vector<std::string>& known);
 
-// The number of 1 .. most nearest to `number` that fits, of two the smaller; none where none does. Takes `most` steps.
+// The number of 1 .. most nearest to `number` that fits, the smaller of two; none if none fits. Takes `most` steps.
 std::optional<int64_t> nearest_where(int64_t number, int64_t most, const std::function<bool(int64_t)>& fits);
 
 }  // namespace weft

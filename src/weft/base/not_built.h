@@ -1,4 +1,4 @@
-// What this build of weft leaves out, for want of a library.
+// Features that this build of weft leaves out, because a library was missing.
 #pragma once
 #include <string_view>
 
@@ -6,8 +6,8 @@
 
 namespace weft {
 
-// What is asked for needs a library that this build of weft was made without. It ends the work wherever it is found: no
-// row, document or file is put aside for it.
+// A requested feature needs a library that this build lacks. It always ends the work: no row, document or file is put
+// aside for it.
 class NotBuilt : public ConfigError {
  public:
   // "WHAT is not in this build of weft: it was built without LIBRARY; install it (scripts/install) and build anew".

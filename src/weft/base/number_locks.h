@@ -1,4 +1,5 @@
-// Locks on numbers between processes, on a shared file system also between hosts. They vanish with the process.
+// Locks on numbers between processes, on a shared file system also between hosts. They are released when the process
+// ends.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -17,13 +18,13 @@ class NumberLocks {
   NumberLocks& operator=(const NumberLocks&) = delete;
   ~NumberLocks();
 
-  static constexpr int64_t kToTheEnd = 0;  // of all numbers
+  static constexpr int64_t kToTheEnd = 0;  // a count: all numbers from `first` on
   // False where another has one of them. Does not wait.
   bool try_lock(int64_t first, int64_t count = 1);
   void unlock(int64_t first, int64_t count = 1);
   // One of these numbers that another has locked; the first of its lock.
   std::optional<int64_t> locked_by_another(int64_t first, int64_t count = 1) const;
-  // False: the file system has no such locks. All others are then as where nobody else is.
+  // False: the file system has no such locks. All other calls then behave as if nobody else were there.
   bool work() const { return work_; }
 
  private:

@@ -10,8 +10,8 @@
 namespace weft {
 
 // Calls f(begin, end) on disjoint ranges that cover [0, n), on up to num_threads threads; ranges are multiples of
-// `grain`. Blocks; the first exception is rethrown. Throws Error where threads cannot be started: some ranges are then
-// left out.
+// `grain`. Blocks; the first exception is rethrown. Throws Error if threads cannot be started: some ranges are then
+// skipped.
 template <class F>
 void parallel_for(int64_t n, int num_threads, int64_t grain, const F& f) {
   const int64_t grains = (n + grain - 1) / grain;

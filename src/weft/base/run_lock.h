@@ -1,11 +1,11 @@
-// A folder that one process works in at a time: of a training run, of a dataset.
+// A lock on the folder of a training run or a dataset: one process works in it at a time.
 #pragma once
 #include <filesystem>
 #include <utility>
 
 namespace weft {
 
-// The folder is this process's while the lock lives; a ConfigError says that another has it. The file run.lock
+// This process owns the folder while the lock lives. Throws ConfigError if another process has it. The file run.lock
 // stays.
 class RunLock {
  public:

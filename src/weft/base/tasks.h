@@ -9,8 +9,8 @@
 namespace weft {
 
 // Calls work(task) for each task that next() gives (a std::optional, empty at the end), on up to num_threads threads.
-// next() is called by one thread at a time. Blocks; after a failure, of which a thread that cannot be started is one,
-// no more tasks are begun, and the first is rethrown.
+// next() is called by one thread at a time. Blocks. After a failure (also to start a thread) no more tasks begin, and
+// the first failure is rethrown.
 template <class Next, class Work>
 void for_each_task(int num_threads, const Next& next, const Work& work) {
   std::exception_ptr failure;

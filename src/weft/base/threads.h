@@ -1,4 +1,4 @@
-// Threads that are joined whatever happens: also where one of them cannot be started.
+// Threads that are always joined, even if one of them cannot be started.
 #pragma once
 #include <functional>
 #include <thread>

@@ -5,7 +5,7 @@
 
 namespace weft {
 
-// `next` gives a byte, or throws. None where the number does not end within 64 bits.
+// `next` gives a byte, or throws. None if the number does not end within 64 bits.
 template <class Next>
 std::optional<uint64_t> read_varint(const Next& next) {
   uint64_t value = 0;

@@ -1,4 +1,4 @@
-// What a filter, test, method or function was given, put to the names of its parameters.
+// Binds the arguments of a filter, test, method or function to its parameters.
 #pragma once
 #include <array>
 #include <string>
@@ -10,8 +10,8 @@ namespace weft::chat {
 
 class Given {
  public:
-  // `parameters`: names with blanks between them, in their order; "*": any, see all(). Throws Error where something
-  // else was given. Borrows the arguments.
+  // `parameters`: names in order, separated by blanks; "*": any, see all(). Throws Error if other arguments were given.
+  // Borrows the arguments.
   Given(std::string_view what, std::string_view parameters, const Arguments& arguments);
 
   const Arguments& all() const { return *all_; }

@@ -1,4 +1,4 @@
-// What one rendering may use, so that no template can hang or fill the memory.
+// Bounds one rendering's time and memory, so that no template can hang or fill the memory.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -9,7 +9,7 @@ namespace weft::chat {
 
 [[noreturn]] inline void fail(const std::string& what) { throw Error(what); }
 
-// Each throws Error once the bounds are passed.
+// Each call throws Error once a bound is passed.
 class Budget {
  public:
   static constexpr size_t kMaxSteps = 1'000'000;

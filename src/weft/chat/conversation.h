@@ -29,8 +29,8 @@ struct Conversation {
 Conversation read_conversation(std::string_view json, std::string_view source,
                                std::string_view messages_key = "messages");
 
-// Whether what a message of the assistant says counts in training: it says something (texts, calls of tools), and none
-// of "weight" (OpenAI), "train" (Axolotl) and "loss_weight" is 0 or false.
+// Whether a message of the assistant counts in training: it has text or tool calls, and none of "weight" (OpenAI),
+// "train" (Axolotl) and "loss_weight" is 0 or false.
 bool is_trained(const Value& message);
 // What a message says: its content, or the texts among its parts with a line feed between them.
 std::string text_in(const Value& message);

@@ -4,7 +4,7 @@
 
 namespace weft::chat {
 
-// While it lives, one level deeper. Throws Error where that is too deep.
+// One level deeper while it lives. Throws Error if that is too deep.
 class Renderer::Deeper {
  public:
   explicit Deeper(int& depth) : depth_(depth) {

@@ -17,15 +17,14 @@ Arguments without_first(const Arguments& a, size_t count) {
   return rest;
 }
 
-// What values are ordered and told apart by: an attribute of them, strings without regard to case.
+// The key for sorting and comparing values: an attribute of them, or strings without regard to case.
 struct Key {
   Budget& budget;
   bool case_sensitive;
   const Value* attribute;
 
-  Value plain(const Value& v) const { return attribute == nullptr ? v : attribute_of(budget, v, *attribute); }
   Value operator()(const Value& v) const {
-    const Value key = plain(v);
+    const Value key = attribute == nullptr ? v : attribute_of(budget, v, *attribute);
     return key.is_string() && !case_sensitive ? Value(lower(key.string())) : key;
   }
 };
@@ -121,28 +120,6 @@ Value sum(Budget& budget, const Value& v, const Given& g) {
   return total;
 }
 
-Value grouped(Budget& budget, const Value& v, const Given& g) {
-  const Value& attribute = g(0);
-  const Key key{budget, g.flag(2, false), &attribute};
-  Items items = items_of(budget, v), keys;
-  for (const Value& item : items) {
-    const Value k = key(item);
-    keys.push_back(k.is_undefined() && g[1] != nullptr ? *g[1] : k);
-  }
-  Items out, group;
-  const Items by = sorted_by(budget, items, keys, false);
-  const Items ordered_keys = sorted_by(budget, keys, keys, false);
-  for (size_t i = 0; i < by.size(); ++i) {
-    group.push_back(by[i]);
-    if (i + 1 < by.size() && equal(budget, ordered_keys[i], ordered_keys[i + 1])) continue;
-    const Value first = key.plain(group[0]);
-    const Value name = first.is_undefined() && g[1] != nullptr ? *g[1] : first;
-    out.push_back(make_list({name, make_list(std::move(group))}, Kind::kGroup));
-    group.clear();
-  }
-  return make_list(std::move(out));
-}
-
 Value mapped(Budget& budget, const Value& v, const Given& g) {
   const Arguments& a = g.all();
   const Value *attribute = nullptr, *fallback = nullptr;
@@ -179,39 +156,6 @@ Value selected(Budget& budget, const Value& v, const Given& g) {
   return make_list(std::move(out), Kind::kGenerator);
 }
 
-Value batched(Budget& budget, const Value& v, const Given& g) {
-  const int64_t size = whole(g(0));
-  if (size < 1) fail("batch: of at least 1");
-  Items out, batch;
-  for (const Value& item : items_of(budget, v)) {
-    if (int64_t(batch.size()) == size) out.push_back(make_list(std::exchange(batch, {})));
-    batch.push_back(item);
-  }
-  if (!batch.empty()) {
-    if (g.has(1)) budget.make(size_t(size) * sizeof(Value));
-    while (g.has(1) && int64_t(batch.size()) < size) batch.push_back(g(1));
-    out.push_back(make_list(std::move(batch)));
-  }
-  return make_list(std::move(out), Kind::kGenerator);
-}
-
-Value sliced(Budget& budget, const Value& v, const Given& g) {
-  const Items items = items_of(budget, v);
-  const int64_t slices = whole(g(0)), count = int64_t(items.size());
-  if (slices < 1) fail("slice: at least 1");
-  budget.make(size_t(std::min<int64_t>(slices, 1 << 30)) * sizeof(Value) * 4);
-  Items out;
-  for (int64_t i = 0, at = 0; i < slices; ++i) {
-    const bool longer = i < count % slices;
-    const int64_t end = at + count / slices + longer;
-    Items part(items.begin() + at, items.begin() + end);
-    if (g.has(1) && !longer) part.push_back(g(1));
-    out.push_back(make_list(std::move(part)));
-    at = end;
-  }
-  return make_list(std::move(out), Kind::kGenerator);
-}
-
 Value reversed(Budget& budget, const Value& v, const Given&) {
   Items items = items_of(budget, v);
   std::reverse(items.begin(), items.end());
@@ -243,10 +187,8 @@ Value listed(Budget& budget, const Value& v, const Given&) {
 }
 
 constexpr Filter kListFilters[] = {
-    {"batch", "linecount fill_with", batched},
     {"dictsort", "case_sensitive by reverse", sorted_pairs},
     {"first", "", first},
-    {"groupby", "attribute default case_sensitive", grouped},
     {"items", "", pairs},
     {"last", "", last},
     {"list", "", listed},
@@ -258,7 +200,6 @@ constexpr Filter kListFilters[] = {
     {"reverse", "", reversed},
     {"select", "*", selected<true, false>},
     {"selectattr", "*", selected<true, true>},
-    {"slice", "slices fill_with", sliced},
     {"sort", "reverse case_sensitive attribute", sorted},
     {"sum", "attribute start", sum},
     {"unique", "case_sensitive attribute", unique},

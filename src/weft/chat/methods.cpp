@@ -173,7 +173,6 @@ constexpr Method kStringMethods[] = {
     {"splitlines", "keepends", lines},
     {"startswith", "prefix start end", has_edge<false>},
     {"strip", "chars", stripped<Side::kBoth>},
-    {"swapcase", "", cased<swap_case>},
     {"title", "", titled},
     {"upper", "", cased<upper>},
     {"zfill", "width", zero_filled},

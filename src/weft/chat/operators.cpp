@@ -146,10 +146,6 @@ Value member_of(Budget& budget, const Value& v, const std::string& name) {
     if (found != nullptr) return *found;
   }
   if (v.holds<Loop>()) return member_of_loop(budget, *std::get<std::shared_ptr<Loop>>(v.of), name);
-  if (v.holds<List>()) {
-    if (v.list().kind == List::Kind::kGroup && name == "grouper") return v.list().items[0];
-    if (v.list().kind == List::Kind::kGroup && name == "list") return v.list().items[1];
-  }
   return missing(v, name);
 }
 

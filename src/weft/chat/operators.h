@@ -14,7 +14,7 @@ Value signed_number(const std::string& op, const Value& v);
 // v.name: a method, else what a dictionary or namespace has under this name; undefined where there is none. Throws
 // Error where v is undefined.
 Value member_of(Budget& budget, const Value& v, const std::string& name);
-// v[key], in the same way; what is no item may be a member.
+// v[key]; if there is no such item, the member of this name.
 Value item_of(Budget& budget, const Value& v, const Value& key);
 // v["a"]["b"] of "a.b"; numbers in it are places.
 Value attribute_of(Budget& budget, const Value& v, const Value& path);

@@ -143,9 +143,7 @@ class JsonPrinter {
   std::string take() { return out_.take(); }
 
  private:
-  static bool is_json(List::Kind kind) {
-    return kind == List::Kind::kList || kind == List::Kind::kTuple || kind == List::Kind::kGroup;
-  }
+  static bool is_json(List::Kind kind) { return kind == List::Kind::kList || kind == List::Kind::kTuple; }
   std::string number_text(const Value& v) const {
     const double x = number(v);
     if (std::isnan(x)) return "NaN";

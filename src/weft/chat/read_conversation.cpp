@@ -32,7 +32,7 @@ const Value& list_in(const Value& v, std::string_view what, std::string_view sou
   return v;
 }
 
-// Of `key`, where it is there and not null.
+// The list under `key`; undefined if absent, none if null.
 Value list_of(const Value& conversation, std::string_view key, std::string_view source) {
   const Value* found = get(conversation, key);
   return found == nullptr ? Value() : found->is_none() ? Value(nullptr) : list_in(*found, key, source);
@@ -56,7 +56,7 @@ Value with_text_parts(const Value& message) {
   return with(message, "content", make_list(std::move(parts)));
 }
 
-// That a part which is a text has one. What tools give back is theirs.
+// Checks that text parts hold a text; results of tools are not checked.
 void judge_parts(const Value& message, std::string_view where) {
   const Value* content = get(message, "content");
   if (content == nullptr || !content->holds<List>() || message.dict().get("role")->string() == "tool") return;

@@ -10,7 +10,7 @@
 
 namespace weft::chat {
 
-// Names of a block; those of the blocks around it are seen through it.
+// The names defined in a block; names of enclosing blocks are visible too.
 struct Scope {
   std::map<std::string, Value, std::less<>> names;
   std::shared_ptr<Scope> around;

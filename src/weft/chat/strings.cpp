@@ -118,11 +118,6 @@ std::string capitalize(std::string_view text) {
   const Character c = first_character(text);
   return one_upper(c.code) + lower(text.substr(c.bytes));
 }
-std::string swap_case(std::string_view text) {
-  std::string out;
-  each(text, [&](char32_t c) { out += is_upper_case(c) ? one_lower(c) : one_upper(c); });
-  return out;
-}
 std::string title(std::string_view text, Words words) {
   std::string out;
   bool begins = true;

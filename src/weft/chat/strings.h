@@ -18,7 +18,6 @@ std::string_view strip(std::string_view text, const std::optional<std::string>& 
 std::string lower(std::string_view text);
 std::string upper(std::string_view text);
 std::string capitalize(std::string_view text);
-std::string swap_case(std::string_view text);
 // Each word begins in upper case: what follows anything but a letter, or what follows a blank or - ( { [ <.
 enum class Words { kByLetters, kByBlanks };
 std::string title(std::string_view text, Words words);

@@ -5,7 +5,6 @@
 #include "weft/chat/filters.h"
 #include "weft/chat/operators.h"
 #include "weft/chat/strings.h"
-#include "weft/tokenize/unicode.h"
 
 namespace weft::chat {
 namespace {
@@ -54,10 +53,6 @@ Value indented(Budget& budget, const Value& v, const Given& g) {
   return out;
 }
 
-Value centered(Budget& budget, const Value& v, const Given& g) {
-  return pad(to_text(budget, v), width_of(g, 0, 80), " ", Side::kBoth);
-}
-
 Value joined(Budget& budget, const Value& v, const Given& g) {
   const std::string by = g[0] == nullptr ? "" : to_text(budget, *g[0]);
   std::string out;
@@ -88,55 +83,12 @@ Value as_json(Budget& budget, const Value& v, const Given& g) {
   return to_json(budget, v, style);
 }
 
-// As it is where it is safe already.
+// A text that is safe already stays as it is.
 Value escaped(Budget& budget, const Value& v, const Given&) {
   const std::string text = to_text(budget, v);
   budget.make(text.size() * 5);
   return v.is_safe() ? text : escape_html(text);
 }
-Value escaped_again(Budget& budget, const Value& v, const Given&) {
-  const std::string text = to_text(budget, v);
-  budget.make(text.size() * 5);
-  return escape_html(text);
-}
-
-Value url_encoded(Budget& budget, const Value& v, const Given&) {
-  if (v.is_dict() || v.holds<List>()) fail("urlencode of anything but text is not supported");
-  const std::string text = to_text(budget, v);
-  budget.make(text.size() * 3);
-  std::string out;
-  for (char c : text)
-    if (uint8_t(c) < 0x80 && (isalnum(uint8_t(c)) != 0 || std::string_view("_.-~/").find(c) != std::string_view::npos))
-      out += c;
-    else
-      out += fmt::format("%{:02X}", uint8_t(c));
-  return out;
-}
-
-Value truncated(Budget& budget, const Value& v, const Given& g) {
-  const std::string text = to_text(budget, v), end = g[2] == nullptr ? "..." : g.string(2);
-  const int64_t length = g.number(0, 255), leeway = g.number(3, 5);
-  if (length < count_characters(end)) fail("truncate: a length below that of its end");
-  if (count_characters(text) <= length + leeway) return text;
-  std::string kept(between(text, 0, length - count_characters(end)));
-  if (!g.flag(1, false) && kept.find(' ') != std::string::npos) kept.resize(kept.rfind(' '));
-  return kept + end;
-}
-
-Value words(Budget& budget, const Value& v, const Given&) {
-  const std::string text = to_text(budget, v);
-  int64_t found = 0;
-  bool within = false;
-  for (size_t at = 0; at < text.size();) {
-    const Character c = first_character(std::string_view(text).substr(at));
-    const bool in_word = is_word_character(c.code);
-    found += in_word && !within;
-    within = in_word;
-    at += c.bytes;
-  }
-  return found;
-}
-
 Value formatted(Budget& budget, const Value& v, const Given& g) {
   const Arguments& a = g.all();
   if (!a.named.empty() && !a.positional.empty()) fail("format takes arguments with names, or without, not both");
@@ -148,10 +100,8 @@ Value formatted(Budget& budget, const Value& v, const Given& g) {
 
 constexpr Filter kTextFilters[] = {
     {"capitalize", "", cased<capitalize>},
-    {"center", "width", centered},
     {"e", "", escaped},
     {"escape", "", escaped},
-    {"forceescape", "", escaped_again},
     {"format", "*", formatted},
     {"indent", "width first blank", indented},
     {"join", "d attribute", joined},
@@ -162,10 +112,7 @@ constexpr Filter kTextFilters[] = {
     {"title", "", titled},
     {"tojson", "ensure_ascii indent separators sort_keys", as_json},
     {"trim", "chars", trimmed},
-    {"truncate", "length killwords end leeway", truncated},
     {"upper", "", cased<upper>},
-    {"urlencode", "", url_encoded},
-    {"wordcount", "", words},
 };
 
 }  // namespace

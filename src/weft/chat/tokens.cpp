@@ -217,7 +217,7 @@ class Lexer {
     count_lines(i + 1);
   }
 
-  // Of "\n" the n stands at i. Returns what follows.
+  // Position i is behind the backslash. Returns the position behind the escape.
   size_t escape(size_t i, std::string& out) {
     constexpr std::string_view kNames = "ntrabfv0\\'\"", kMeans{"\n\t\r\a\b\f\v\0\\'\"", 11};
     const char c = text_[i];

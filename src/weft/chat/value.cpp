@@ -33,14 +33,9 @@ int order(const T& a, const T& b) {
   return a < b ? -1 : b < a ? 1 : 0;
 }
 
-bool same_sequence(const List& a, const List& b) {
-  const auto plain = [](const List& l) { return l.kind == List::Kind::kGroup ? List::Kind::kTuple : l.kind; };
-  return plain(a) == plain(b);
-}
-
 bool equal_lists(Budget& budget, const List& a, const List& b) {
   if (a.kind == List::Kind::kGenerator || a.kind == List::Kind::kView) return &a == &b;
-  if (!same_sequence(a, b) || a.items.size() != b.items.size()) return false;
+  if (a.kind != b.kind || a.items.size() != b.items.size()) return false;
   for (size_t i = 0; i < a.items.size(); ++i)
     if (!equal(budget, a.items[i], b.items[i])) return false;
   return true;
@@ -183,8 +178,7 @@ int compare(Budget& budget, const Value& a, const Value& b) {
     budget.read(std::min(a.string().size(), b.string().size()));
     return order(a.string(), b.string());
   }
-  if (!a.holds<List>() || !b.holds<List>() || !same_sequence(a.list(), b.list()) ||
-      a.list().kind == List::Kind::kGenerator)
+  if (!a.holds<List>() || !b.holds<List>() || a.list().kind != b.list().kind || a.list().kind == List::Kind::kGenerator)
     fail(fmt::format("values of types {} and {} have no order", kind_of(a), kind_of(b)));
   const Items &x = a.list().items, &y = b.list().items;
   for (size_t i = 0; i < std::min(x.size(), y.size()); ++i)

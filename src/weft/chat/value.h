@@ -1,6 +1,6 @@
-// Values of chat templates: those of Python that Jinja's templates see. Strings, lists and dictionaries are shared by
-// copies and never change; a namespace alone does. What holds itself is not possible but for namespaces, and nothing is
-// nested deeper than kDeepest, so that every walk over a value ends.
+// Values of chat templates: those of Python that Jinja's templates see. Copies share strings, lists and dictionaries,
+// which never change; only a namespace does. Only a namespace can contain itself, and nothing is nested deeper than
+// kDeepest, so that every walk over a value ends.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -26,13 +26,13 @@ using Items = std::vector<Value>;
 
 inline constexpr int kDeepest = 100;
 
-// Using it for anything but to ask whether it is defined, to print it (as nothing) or to loop over it (not once) is an
-// error, with these words.
+// It may be tested for being defined, printed (as nothing) and looped over (no iterations); any other use is an error
+// with this message.
 struct Undefined {
   std::shared_ptr<const std::string> why;
 };
-// A string is safe by the filters safe and escape; what is joined to it by + or % is escaped for HTML, as Python's
-// Markup does it.
+// The filters safe and escape make a string safe; + and % then escape what they join to it for HTML, as Python's Markup
+// does.
 struct Text {
   std::shared_ptr<const std::string> text;
   bool safe = false;
@@ -83,7 +83,7 @@ Value safe(Value text);
 
 // Python's sequences and iterators. A generator is empty once it was gone through.
 struct List {
-  enum class Kind { kList, kTuple, kRange, kView, kGenerator, kGroup };
+  enum class Kind { kList, kTuple, kRange, kView, kGenerator };
   Kind kind;
   Items items;
   int depth;
@@ -107,7 +107,7 @@ class Dict {
   std::map<std::string, size_t, std::less<>> index_;
   int depth_ = 0;
 };
-// What `v` has under a key; nullptr where it has no such key, or is no dictionary.
+// The value under a key of `v`; nullptr if it has no such key, or is no dictionary.
 inline const Value* get(const Value& v, std::string_view key) { return v.is_dict() ? v.dict().get(key) : nullptr; }
 // The same, where null counts as nothing: rows of tables have all keys.
 inline const Value* given(const Value& v, std::string_view key) {

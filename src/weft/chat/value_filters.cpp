@@ -111,9 +111,9 @@ constexpr Filter kValueFilters[] = {
 
 // What is safe after a filter.
 Value with_safety(std::string_view name, const Value& before, Value after) {
-  constexpr std::string_view kMakes[] = {"safe", "e", "escape", "forceescape"};
-  constexpr std::string_view kKeeps[] = {"upper",  "lower",  "capitalize", "trim",    "string",
-                                         "center", "indent", "format",     "reverse", "truncate"};
+  constexpr std::string_view kMakes[] = {"safe", "e", "escape"};
+  constexpr std::string_view kKeeps[] = {"upper",  "lower",  "capitalize", "trim",
+                                         "string", "indent", "format",     "reverse"};
   const auto in = [name](const auto& names) {
     return std::find(std::begin(names), std::end(names), name) != std::end(names);
   };

@@ -59,7 +59,7 @@ class Reader {
     read(0, std::as_writable_bytes(std::span(text)));
     return text;
   }
-  // Of the file's first bytes.
+  // The hash of the file's first `bytes` bytes.
   std::string xxh128(int64_t bytes) const {
     std::vector<std::byte> buffer(size_t(std::min(bytes, kPieceBytes)));
     Xxh128 hash;
@@ -164,7 +164,7 @@ CheckpointCheck::CheckpointCheck(fs::path checkpoint, CheckpointPart part)
   refuse_other_weights();
 }
 
-// Of format 1: what can be told from the files themselves.
+// For format 1: reads what the files themselves tell.
 void CheckpointCheck::open_without_manifest() const {
   const fs::path state = checkpoint_ / kStateFile;
   const Reader reader(state);

@@ -17,7 +17,7 @@ bool is_checkpoint(const std::filesystem::path& folder);
 // (step-N.tmp, .removing, ...): why it is not to be taken for a model. Empty: it is none.
 std::string why_no_model(const std::filesystem::path& folder);
 
-// What is wanted of it: all that a run goes on with, or the model without the state of its optimizer.
+// Which part is needed: all of it, to resume a run, or the model without the optimizer's state.
 enum class CheckpointPart { all, model };
 
 // One rank's share of a check. Reads by `read`, never by a mapping: a disk that fails is an error, not a signal.
@@ -26,7 +26,7 @@ class CheckpointCheck {
   // Compares all but the tensors: names, sizes, files without tensors, heads. Throws DamageError that names the file;
   // FileError where it cannot be read for a reason that says nothing of its content (too many open files, no rights).
   CheckpointCheck(std::filesystem::path checkpoint, CheckpointPart part);
-  // Without (format 1), only that files can be opened is checked, and there is nothing to sum.
+  // Without a manifest (format 1), it checks only that files can be opened, and there is nothing to sum.
   bool has_manifest() const { return manifest_.has_value(); }
   // The hash of the manifest's text; empty where there is none.
   const std::string& manifest_hash() const { return manifest_hash_; }
@@ -35,7 +35,7 @@ class CheckpointCheck {
   std::vector<uint64_t> sums_of_share(int share, int num_shares, int num_threads) const;
   // Compares the sums of all shares together. Throws DamageError that names files and tensors.
   void judge(std::span<const uint64_t> sums) const;
-  // Files that lie there and were not saved with it: nobody has checked them.
+  // Files in the folder that the checkpoint does not list, and that were not checked.
   std::vector<std::string> strangers() const;
 
  private:
@@ -73,8 +73,7 @@ CheckOutcome check_checkpoint(const std::filesystem::path& checkpoint, Checkpoin
 std::string require_whole(const std::filesystem::path& folder, CheckpointPart part, Communicator& ranks,
                           int num_threads);
 
-// Of a small file that is read by itself: throws DamageError where the folder has a manifest, and the file is not what
-// was saved with it.
+// Checks a small file that is read by itself: throws DamageError if it is not the one that the folder's manifest lists.
 void require_saved(const std::filesystem::path& folder, const std::string& name);
 
 // Adds what each rank has, on all of them. Blocks.

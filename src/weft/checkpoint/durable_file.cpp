@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What somebody can do about it.
+// What the user can do about this error.
 const char* advice_for(int error) {
   switch (error) {
     case ENOSPC:

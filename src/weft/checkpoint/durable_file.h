@@ -62,8 +62,8 @@ class DurableFolder {
 
 // Syncs a folder's list of names: after it, files created, renamed or removed there stay so.
 void sync_folder(const std::filesystem::path& folder);
-// Asks the kernel to forget what it keeps in memory of the files in a folder, and below it, that have been synced: what
-// is read next comes from the disk, where the file system knows that advice (memory file systems do not).
+// Asks the kernel to drop its cache of the synced files in and below a folder, so that the next read comes from the
+// disk. File systems in memory ignore this.
 void drop_from_memory(const std::filesystem::path& folder);
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// Removing folders so that no half of one is left under its name, whatever stops the program.
+// Removing folders atomically: no half of one is left under its name, whatever stops the program.
 #pragma once
 #include <filesystem>
 #include <functional>

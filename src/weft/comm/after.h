@@ -1,4 +1,4 @@
-// Communicators behind a device: each call comes after what the device was given before.
+// Communicators that wait for the device: each call comes after the work that the device was given before.
 #pragma once
 #include <functional>
 
@@ -6,8 +6,8 @@
 
 namespace weft {
 
-// The same mesh. `finish` is called before each call that moves something and is not ordered, and returns when tensors
-// hold what was computed; it must outlive the result.
+// The same mesh, which calls `finish` before each call that moves data and is not ordered. `finish` returns when
+// tensors hold what was computed; it must outlive the result.
 ProcessMesh after(const ProcessMesh& mesh, const std::function<void()>& finish);
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// What one rank has to say to all.
+// Makes one rank's error or text known to all.
 #pragma once
 #include <functional>
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace weft {
 
-// Runs `f`, which may throw a FileError or a filesystem_error, on every rank that calls this, and throws what the first
-// that did has to say, as a FileError, on all of them. Without `f` a rank only hears of the others. Blocks until all
-// have called it. Throws CommError.
+// Runs `f` on every rank that calls this. If it throws a FileError or filesystem_error on some, all ranks throw the
+// first one's message as a FileError. A rank without `f` only learns of the others. Blocks until all have called it.
+// Throws CommError.
 void agree(Communicator& ranks, const std::function<void()>& f, Site site = Site::current());
 
 // The text of the first rank that has one, on all of them; empty where none has. Blocks.

@@ -10,7 +10,7 @@ constexpr int64_t kSmall = int64_t{1} << 15;  // bytes that go whole to every ra
 
 std::byte* at(const Tensor& x, int64_t element) { return static_cast<std::byte*>(x.data) + element * size_of(x.dtype); }
 
-// Elements of a piece, of which the staging holds one of each other rank.
+// Elements of a piece: the staging holds one piece of each other rank.
 int64_t most_of_piece(const Transport& transport, const RankPlace& me, DType dtype) {
   const auto others = std::max(1, me.size - 1);
   const int64_t most = int64_t(transport.staging().size()) / others / size_of(dtype) / kLine * kLine;
@@ -18,7 +18,7 @@ int64_t most_of_piece(const Transport& transport, const RankPlace& me, DType dty
   return most;
 }
 
-// Where the piece lies that goes to rank r: those of all ranks are so many bytes apart, 0 where all get the same.
+// Where the piece for rank r lies: pieces of consecutive ranks are `apart` bytes apart; 0 if all get the same.
 struct Parts {
   std::byte* first;
   int64_t apart;

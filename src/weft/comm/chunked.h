@@ -9,15 +9,15 @@ struct RankPlace {
   int size, rank;
 };
 
-// All of them only give the transport what to do, the same on every rank; tensors are as Communicator has them, at
-// least one element. Sums go in chunks that its staging has room for: every rank sends every other what is that one's
-// share of the chunk, and adds what came in rank order.
+// These only queue work on the transport, the same on every rank; tensors are as for Communicator, with at least one
+// element. Sums go in chunks that fit into staging: every rank sends every other one its share of the chunk, and adds
+// in rank order.
 //
 // Each rank sends (size - 1) / size of `full`.
 void reduce_scatter_on(Transport& transport, const RankPlace& me, const Tensor& full, const Tensor& shard);
-// Each rank sends `shard` to all others, in whatever way the transport has.
+// Each rank sends `shard` to all others, by the transport's own all-gather.
 void all_gather_on(Transport& transport, const Tensor& shard, const Tensor& full);
-// By chunks a reduce-scatter in place and an all-gather; what is small goes to every rank whole.
+// For each chunk, a reduce-scatter in place and an all-gather; a small tensor goes to every rank whole.
 void all_reduce_on(Transport& transport, const RankPlace& me, const Tensor& x);
 
 }  // namespace weft

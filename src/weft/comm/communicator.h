@@ -7,16 +7,16 @@
 
 namespace weft {
 
-// A collective that has been issued. Its tensors belong to the communicator until it is waited on. One that ends
-// before, as where its rank fails, keeps its tensors until nobody uses them; the others' calls fail or are not met.
+// A collective that has been issued. Its tensors belong to the communicator until it is waited on. If it is destroyed
+// before (its rank failed), it keeps its tensors until nobody uses them; the other ranks' calls fail.
 class Work {
  public:
   class Pending {
    public:
     virtual ~Pending() = default;
     virtual void wait() = 0;  // throws CommError
-    // When its device did it (nanoseconds of std::chrono::steady_clock), where that is kept
-    // (CommProgress::stamp_calls): once, when it has been waited for, and its mesh has settled.
+    // When its device ran it (nanoseconds of std::chrono::steady_clock), if the mesh records that
+    // (CommProgress::stamp_calls). Call once, after waiting for it and settling its mesh.
     struct Span {
       int64_t began_ns, ended_ns;
     };
@@ -26,8 +26,8 @@ class Work {
   Work() = default;  // already finished
   explicit Work(std::shared_ptr<Pending> pending) : pending_(std::move(pending)) {}
   std::shared_ptr<Pending> pending() const { return pending_; }  // none: it has been waited for
-  // Blocks until the collective has finished here; where its calls are ordered (Communicator::is_ordered), until it
-  // is certain that all ranks make the same (of a send: not even that).
+  // Blocks until the collective has finished here. For ordered calls (Communicator::is_ordered) it only waits until all
+  // ranks are known to make the same call; for an ordered send, not even that.
   void wait() {
     if (auto pending = std::exchange(pending_, nullptr)) pending->wait();
   }
@@ -36,8 +36,7 @@ class Work {
   std::shared_ptr<Pending> pending_;
 };
 
-// Where a communicator is called from: what it says when ranks do not agree. (std::source_location, which clang 14 has
-// not.)
+// The place of a call, named in errors when ranks disagree. (Stands in for std::source_location, which clang 14 lacks.)
 struct Site {
   const char* file = "";
   int line = 0;
@@ -46,9 +45,9 @@ struct Site {
   }
 };
 
-// The ranks of one axis. All of them issue the same collectives in the same order. What has been issued goes on while
-// its rank is in a call of any communicator, or polls its mesh (comm/process_mesh.h). Reductions add in rank order, in
-// the tensors' dtype (16-bit floats: in f32), so results repeat bit for bit and are equal on every rank. Tensors are
+// The ranks of one axis. All of them issue the same collectives in the same order. Issued calls make progress while
+// their rank is in a call of any communicator, or polls its mesh (comm/process_mesh.h). Reductions add in rank order,
+// in the tensors' dtype (16-bit floats: in f32), so results repeat bit for bit and are equal on every rank. Tensors are
 // contiguous, of the same dtype and shape and in the same kind of memory (a device's own, or any other) on every rank.
 // After a CommError the communicator is dead.
 class Communicator {
@@ -56,9 +55,9 @@ class Communicator {
   virtual ~Communicator() = default;
   virtual int size() const = 0;
   virtual int rank() const = 0;
-  // Whether calls on this tensor (messages: with that rank) begin on its device behind what that was given before, and
-  // what it is given after the wait comes behind them, while no host waits for the device. The host finds them done
-  // when it has waited for the device.
+  // Whether calls on this tensor (messages: with that rank) are ordered on its device: they run after earlier work of
+  // the device and before what it is given after the wait, and no host waits. The host sees their results once it has
+  // waited for the device.
   virtual bool is_ordered(const Tensor& /*x*/, int /*peer*/ = -1) const { return false; }
   // In place, sum.
   [[nodiscard]] virtual Work all_reduce(Tensor x, Site site = Site::current()) = 0;

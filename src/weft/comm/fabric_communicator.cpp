@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-// What ranks tell each other of a call. Sent as it lies in memory.
+// A description of a call, for the other ranks. Sent as raw memory.
 struct Card {
   int64_t turn = 0, elements = 0;  // among all calls of the lane
   int32_t dtype = 0, line = 0;

@@ -1,4 +1,4 @@
-// Communicators of tensors that lie in memory of a GPU, each rank's its own; of all others, the host's.
+// Communicators for tensors in GPU memory, one GPU per rank; other tensors go by the host's communicator.
 #pragma once
 #include <map>
 
@@ -9,19 +9,18 @@ namespace weft {
 
 // What a rank has of one axis.
 struct FabricLanes {
-  std::shared_ptr<Lane> group;                // of collectives; none: they go by the host
-  std::map<int, std::shared_ptr<Lane>> to;    // of messages to these ranks; to others they go by the host
+  std::shared_ptr<Lane> group;                // of collectives; none: collectives go by the host
+  std::map<int, std::shared_ptr<Lane>> to;    // for messages to these ranks; others go by the host
   std::map<int, std::shared_ptr<Lane>> from;  // and from these
 };
 
-// As Communicator, with the bits of the host's. Where a tensor lies must be alike on all ranks of a call: in the memory
-// of the device alone, or anywhere else; both tensors of a call alike. An empty one goes by the host.
+// As Communicator, with the same bits as the host's. All tensors of a call, on all its ranks, lie in device memory that
+// the host cannot reach, or all lie elsewhere. Empty ones go by the host.
 //
-// A call is ordered where the mesh is (CommProgress::order_by); else it begins at once on the device, on what was
-// computed before: its caller waits for that (comm/after.h). The
-// host's communicator of the axis tells the ranks of each other's calls at the same time, so those that do not agree,
-// wait for each other without end, or have lost a rank, learn of it as they do with the host's; the device ends then
-// what it has under way. Calls of axes that have the same ranks come in the same order on all of them.
+// A call is ordered if the mesh is (CommProgress::order_by). Otherwise it begins on the device at once, and its caller
+// must first have waited for what it reads (comm/after.h). The host's communicator of the axis compares the ranks'
+// calls meanwhile: it finds disagreement, deadlock and lost ranks as it does for its own calls, and the device then
+// aborts. Axes with the same ranks are called in the same order on all of them.
 class FabricCommunicator final : public Communicator {
  public:
   FabricCommunicator(std::shared_ptr<FabricHub> hub, std::shared_ptr<Communicator> host, FabricLanes lanes)
@@ -39,7 +38,7 @@ class FabricCommunicator final : public Communicator {
   class Begun;
   bool is_on_device(const Tensor& x) const;
   bool goes_by_group(const Tensor& x, const Tensor& y) const;
-  // What `give` gives the lane.
+  // Issues on the lane what `give` gives it.
   template <class Give>
   Work begin(Lane& lane, const CommCall& call, const Give& give);
   CommCall call(const char* op, const Tensor& x, const Site& site, int peer = -1);

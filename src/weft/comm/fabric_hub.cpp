@@ -81,7 +81,7 @@ void FabricHub::settle() {
   }
 }
 
-// What the device finds first may be that a peer has left off, which says why a moment later.
+// The device may notice first that a peer stopped; the peer tells why a moment later.
 void FabricHub::fail_unless_told(const std::string& why) {
   const Clock::time_point began = Clock::now();
   for (; poll_ && since_s(began) < patience_.told_s; std::this_thread::sleep_for(kSleep)) poll_();

@@ -1,4 +1,4 @@
-// What the communicators of one rank share that go by its device's fabric: how they wait, and how they fail.
+// State that a rank's communicators over its device's fabric share: how they wait, and how they fail.
 #pragma once
 #include <deque>
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace weft {
 
-// A transport, and what it has been given: communicators of the same ranks share one.
+// A transport and its queued calls; communicators of the same ranks share one.
 struct Lane {
   struct Ordered {
     int64_t mark;
@@ -19,7 +19,7 @@ struct Lane {
   };
   std::shared_ptr<Transport> transport;
   int64_t calls = 0;
-  std::deque<Ordered> ordered = {};  // which the device alone waits for, oldest first; it may have passed them
+  std::deque<Ordered> ordered = {};  // calls that only the device waits for, oldest first; some may be done
 };
 
 // For its rank's thread. Once a call has failed every other throws the same CommError.
@@ -28,7 +28,7 @@ class FabricHub {
   struct Patience {
     double timeout_s, told_s;  // FabricOfRank's
   };
-  // `poll`, which may be none, lets go on what the host has under way, and throws where another rank has failed.
+  // `poll` (may be empty) makes progress on the host's calls, and throws if another rank has failed.
   FabricHub(std::shared_ptr<Fabric> fabric, std::function<void()> poll, Patience patience)
       : fabric_(std::move(fabric)), poll_(std::move(poll)), patience_(patience) {}
 
@@ -38,15 +38,15 @@ class FabricHub {
   void check_alive() const {
     if (!failure_.empty()) throw CommError(failure_);
   }
-  // Until the transport has passed the mark. The other ranks of the call have begun it, or will.
+  // Waits until the transport has passed the mark. The other ranks of the call have begun it, or will.
   void wait(Transport& transport, int64_t mark, const CommCall& call);
   // CommProgress::order_by.
   void order_by(std::function<Stream*()> issue) { issue_ = std::move(issue); }
   bool orders() const { return issue_ != nullptr; }
-  // What the lane is given from now on comes behind what the device was given, where calls are ordered; where not, it
-  // has been waited for.
+  // If calls are ordered, the lane's next work waits for the work that the device was given; if not, the caller has
+  // waited.
   void let_wait_for_device(Lane& lane);
-  // As `wait`, and where calls are ordered the device alone waits.
+  // As `wait`, but if calls are ordered, only the device waits.
   void wait_in_order(Lane& lane, int64_t mark, const CommCall& call);
   // CommProgress::stamp_calls.
   void stamp_calls();

@@ -40,8 +40,8 @@ bool LocalHub::advance_all(Lock& lock, Seat& seat) {
   return any;
 }
 
-// Until something has happened to what this rank has under way. Where no rank is left that could bring that about,
-// every rank throws a CommError that says who waits for what.
+// Sleeps until one of this rank's calls has made progress. If no rank is left that could cause that, every rank throws
+// a CommError that says who waits for what.
 void LocalHub::sleep(Lock& lock, int rank, const CommCall& call) {
   using namespace std::chrono_literals;
   constexpr int kStill = 4;  // seconds without a change on any rank

@@ -1,4 +1,4 @@
-// What the ranks of one process have under way among each other, and how each waits.
+// The calls under way between ranks of one process, and how each rank waits.
 #pragma once
 #include <atomic>
 #include <condition_variable>
@@ -13,7 +13,7 @@
 
 namespace weft {
 
-// A rank's calls go on whenever that rank is in any call of any communicator, or polls. Thread-safe: a thread per rank.
+// A rank's calls make progress whenever it is in a call of any communicator, or polls. Thread-safe: a thread per rank.
 class LocalHub {
  public:
   using Lock = std::unique_lock<std::mutex>;
@@ -22,7 +22,7 @@ class LocalHub {
    public:
     explicit Operation(const CommCall& call) : call(call) {}
     virtual ~Operation() = default;
-    // As far as it goes without waiting, under the hub's lock. True where that was a step.
+    // Makes what progress it can without waiting, under the hub's lock. True if there was any.
     virtual bool advance(Lock& lock) = 0;
 
     const CommCall call;
@@ -32,9 +32,9 @@ class LocalHub {
   explicit LocalHub(int ranks);
   // All of these but `abort` and `ended` are called by the rank's own thread, and throw CommError once any has failed.
   void begin(int rank, std::shared_ptr<Operation> operation);
-  void poll(int rank);  // lets everything go on that can
+  void poll(int rank);  // makes progress where possible
   void wait(int rank, const Operation& operation);
-  // What an operation has been given ends before it has finished: all ranks fail, and none touches it any more.
+  // The operation's tensors end before it has finished: all ranks fail, and none touches them any more.
   void abandon(int rank, const Operation& operation) noexcept;
   void abort(const std::string& why);  // every rank that waits, now or later, throws CommError
   void ended(int rank) { watch_.ended(rank); }

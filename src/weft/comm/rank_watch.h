@@ -1,4 +1,4 @@
-// What each rank of a process waits for, so that a wait that cannot end is found and named.
+// Tracks what each rank of a process waits for, to find and name deadlocks.
 #pragma once
 #include <atomic>
 #include <mutex>
@@ -28,7 +28,7 @@ class RankWatch {
   void waits(int rank, const CommCall& call);
   void goes_on(int rank);
   void ended(int rank);
-  // Counts what ranks have begun or ended to do.
+  // Counts the calls that ranks have begun or ended.
   int64_t changes() const { return changes_; }
   // "rank 0 waits in ...; rank 1 has ended" where no rank is left to end another's wait; else empty.
   std::string stuck() const;

@@ -27,7 +27,7 @@ class Copy {
   Tensor here_;
 };
 
-// What the inner communicator is at work on ends after its work does.
+// Keeps the tensors of the inner communicator's work alive until that work has ended.
 class Returning final : public Work::Pending {
  public:
   Returning(std::shared_ptr<Copy> read, std::shared_ptr<Copy> written, Work work)

@@ -1,4 +1,4 @@
-// Tensors of a device through communicators that know the host's memory alone.
+// Moves a device's tensors through communicators that only know host memory.
 #pragma once
 #include "weft/comm/process_mesh.h"
 #include "weft/device/mover.h"

@@ -84,7 +84,7 @@ class Timed final : public Communicator {
     if (meter_.options.at_once) work.wait();
     return work;
   }
-  // What the call itself takes is exposed, and what its Work waits.
+  // The time in the call itself and in its Work's wait counts as exposed.
   template <class F>
   Work measure(const char* op, const Tensor& x, const F& call) {
     if (size() == 1) return call();

@@ -1,4 +1,4 @@
-// Communicators that know how long ranks wait for them.
+// Communicators that measure how long ranks wait for them.
 #pragma once
 #include <functional>
 #include <map>
@@ -17,8 +17,8 @@ struct CommTime {
 // By axis: "dp", "tp", "pp", "shards", "replicas", "world".
 using CommTimes = std::map<std::string, CommTime>;
 
-// One call. Where hosts wait for each other: the call, the wait for it, the end of that; it may have been over before.
-// Where devices do, that of this rank says when it did it, and waited_s is ended_s.
+// One call. If hosts wait: when it was called, waited for, and that wait ended; the call itself may have ended before.
+// If devices wait: when this rank's device ran it, and waited_s is ended_s.
 struct CommEvent {
   std::string axis;
   const char* op;
@@ -28,7 +28,7 @@ struct CommEvent {
 
 struct TimedOptions {
   std::function<double()> now_s;             // std::chrono::steady_clock
-  bool at_once = false;                      // each collective is waited for where it is called: nothing overlaps
+  bool at_once = false;                      // waits for each collective where it is called: nothing overlaps
   std::vector<CommEvent>* events = nullptr;  // receives every call that has been waited for, and settled
 };
 // The same mesh, which adds to `times`; both must outlive the result.

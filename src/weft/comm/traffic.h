@@ -1,4 +1,4 @@
-// What a rank's collectives move, counted by a dry mesh.
+// The bytes that a rank's collectives move, counted by a dry mesh.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -20,9 +20,9 @@ class Traffic {
   };
   using Counts = std::map<std::pair<std::string, Kind>, Count>;  // by axis and kind; none that is zero
 
-  // To be added to, as long as this lives.
+  // The counter to add to; valid as long as this lives.
   Count& count(const std::string& axis, Kind kind) { return counts_[{axis, kind}]; }
-  // As if all had happened so many times, 1 at least.
+  // Multiplies all counts by `times` >= 1.
   void repeat(int64_t times);
   const Counts& counts() const { return counts_; }
   int64_t bytes() const;

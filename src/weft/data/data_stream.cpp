@@ -15,7 +15,7 @@ DataStream::DataStream(const DataSpec& spec)
   const char* part = spec.part == DataSpec::Part::valid ? "valid" : "train";
   fingerprint_ =
       fmt::format("S={} seed={} shuffle={} valid={} part={}", seq_length_, seed_, shuffle_, spec.valid_fraction, part);
-  // What they are unless a recipe says otherwise is not said: runs of before there was a choice go on.
+  // Defaults are left out, so that runs from before these settings can be resumed.
   if (spec.packing == PackingKind::first_fit) fingerprint_ += " packing=first-fit";
   if (spec.documents_apart) fingerprint_ += " documents=apart";
   order_ = fingerprint_;

@@ -33,13 +33,13 @@ class DataStream {
   // MiB, 64 pieces of a MiB are looked at and the size, so that a start does not read a corpus: a change between them
   // is missed.
   const std::string& fingerprint() const { return fingerprint_; }
-  // Of what place_of follows from, which is no file's contents: seed, sizes, samples of each file, weights.
+  // Covers all that place_of depends on: seed, sizes, samples of each file, weights, but not the files' contents.
   const std::string& order_fingerprint() const { return order_; }
-  // The part of it that is of one source's contents, tokens and mask.
+  // The part of the fingerprint for one source's contents, tokens and mask.
   const std::string& contents_of(size_t source) const { return contents_[source]; }
   size_t num_sources() const { return sources_.size(); }  // files
 
-  // Of `drawn` samples, the source whose samples are seen most often: how often, how many there are, its first file.
+  // The source whose samples are seen most often among `drawn` samples: how often, how many it has, its first file.
   struct Walked {
     double times;
     int64_t samples;

@@ -8,8 +8,8 @@
 
 namespace weft {
 
-// Where a row that has no text has a conversation, by the usual names: what that is and what to do with it. Empty: it
-// has none.
+// A hint for a row without text that seems to hold a conversation: what it is and what to do with it. Empty: it holds
+// none.
 std::string conversation_hint(const nlohmann::json& row);
 
 // Whether this is JSON lines, by its name: .jsonl, .json, .ndjson.

@@ -18,7 +18,6 @@ class MegatronIndex {
 
   IdType type() const { return type_; }
   int64_t num_tokens() const { return tokens_; }
-  int64_t num_sequences() const { return sequences_; }
   int64_t num_documents() const { return documents_; }
   // Token at which a document begins; of num_documents(): where the last ends.
   int64_t document_begin(int64_t document) const;

@@ -10,7 +10,7 @@
 
 namespace weft {
 
-// Kinds of files that this folder does not know, read by those above it that do.
+// Readers of file kinds that this folder does not know, supplied by folders above it.
 struct DocumentFiles {
   std::function<bool(const std::filesystem::path& file, const std::string& text_key)> reads = {};
   // Hands over each document, and the fraction of the file that is done. Throws FileError.

@@ -46,7 +46,7 @@ class Arena {
   int64_t capacity_ = 0, used_ = 0, peak_ = 0;
 };
 
-// Rewinds an arena at the end of a block: the scope of a layer's temporaries.
+// Rewinds an arena at the end of a block, for a layer's temporaries.
 class Scope {
  public:
   explicit Scope(Arena& arena) : arena_(arena), mark_(arena.used()) {}

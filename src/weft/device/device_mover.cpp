@@ -17,7 +17,7 @@ bool reaches_all(const MovingDevices& devices, int device) {
   return true;
 }
 
-// Where a device has operands beside it that it does not reach; ranks that share the device take turns.
+// A device's buffer for copies of operands that it does not reach; ranks that share the device take turns.
 struct Staging {
   Staging(int64_t bytes, const std::shared_ptr<Memory>& memory)
       : arena("operands of other devices", bytes, memory),

@@ -8,7 +8,7 @@
 
 namespace weft {
 
-// What the devices do for it, by their numbers 0, 1, ... Each call returns when it is done. Any thread. Throws Error.
+// What the mover needs of devices 0, 1, ... Each call returns when it is done. Any thread. Throws Error.
 class MovingDevices {
  public:
   virtual ~MovingDevices() = default;
@@ -18,18 +18,17 @@ class MovingDevices {
   virtual int device_of(const void* at) const = 0;
   // Whether kernels of `device` read and write memory of `other`.
   virtual bool reaches(int device, int other) const = 0;
-  // By `device`, between its memory and that of any of them or of the host.
+  // Copies by `device`, between its memory and that of any device or the host.
   virtual void copy(int device, void* to, const void* from, int64_t bytes) const = 0;
   // Mover::sum by a kernel of `device`, which reaches all that it is given; `out` null: in place of every one of them.
   virtual void sum(int device, std::span<const void* const> from, DType dtype, int64_t n, void* out) const = 0;
 };
 
-// Of a device's memory, where there is another device that it does not reach. Taken when the mover is made.
+// Staging on each device that does not reach every other one; allocated when the mover is made.
 inline constexpr int64_t kMoverStaging = int64_t{32} << 20;  // bytes
 
-// The device of the rank that asks adds: it reads and writes its peers' memory itself; operands that it does not reach
-// are copied to it, in pieces, and sums in place of them back, with the same bits. What the host reaches is moved by
-// `host`.
+// The calling rank's device adds: it reads and writes its peers' memory itself. Operands that it does not reach are
+// copied to it in pieces, and in-place sums copied back, with the same bits. `host` moves what the host reaches.
 std::shared_ptr<const Mover> make_device_mover(std::shared_ptr<const MovingDevices> devices,
                                                std::shared_ptr<const Mover> host,
                                                int64_t staging_bytes = kMoverStaging);

@@ -1,4 +1,4 @@
-// Which devices of a host the ranks take that are threads of one process.
+// Which devices of a host a process's ranks (its threads) use.
 #pragma once
 #include <span>
 #include <string>

@@ -12,9 +12,9 @@
 
 namespace weft {
 
-// One rank's end of a group of ranks. What it is given it does later, one after the other, beside what the device
-// computes; every rank of the group gives it the same, and what one sends another receives. Tensors lie in its device's
-// memory, and belong to it until it has passed them. For its rank's thread; throws CommError.
+// One rank's end of a group of ranks. It runs its calls asynchronously, in order, while the device computes; every rank
+// of the group issues matching calls. Tensors lie in its device's memory, and belong to it until it has passed them.
+// For its rank's thread; throws CommError.
 class Transport {
  public:
   struct Piece {
@@ -23,7 +23,7 @@ class Transport {
     int peer;
   };
   virtual ~Transport() = default;  // waits for what is under way, or where an exception is, aborts
-  // All of them beside each other; between two ranks in this order.
+  // All pieces concurrently; between two ranks in this order.
   virtual void exchange(std::span<const Piece> sent, std::span<const Piece> received) = 0;
   // `bytes` of every rank, in their order. `mine` may lie in its place.
   virtual void all_gather(const void* mine, void* all, int64_t bytes) = 0;
@@ -32,20 +32,20 @@ class Transport {
   // Its device's, for pieces on their way.
   virtual std::span<std::byte> staging() const = 0;
 
-  // On which it does it.
+  // The stream that it runs on.
   virtual Stream& stream() = 0;
   // The place behind what it was given so far, and, when its stream has passed that, once for each: when it did, in
   // nanoseconds of std::chrono::steady_clock.
   virtual Stamp stamp() = 0;
   virtual int64_t take_time_ns(Stamp stamp) = 0;
-  virtual std::string failure() = 0;  // what has failed, here or at a peer, so that it will not go on; else empty
-  // Ends what is under way, and does not return before nothing touches a tensor any more; marks count as passed then.
-  // Nothing is to be given after. What its stream waits for must come, so those of a rank are aborted at the same time,
-  // each by a thread.
+  virtual std::string failure() = 0;  // the failure here or at a peer that stopped it; else empty
+  // Ends what is under way, and returns once nothing touches a tensor any more; marks then count as passed. Make no
+  // call after it. Its stream may wait for the rank's other transports, so abort all of a rank's at the same time, each
+  // in a thread.
   virtual void abort() noexcept = 0;
 };
 
-// What connects the device of this rank with others.
+// Connects this rank's device with others.
 class Fabric {
  public:
   struct End {

@@ -1,4 +1,4 @@
-// How the host reads and writes tensors that lie where it may not reach: a part at a time, which is copied.
+// Lets the host read and write tensors that it cannot reach, by copying a part at a time.
 #pragma once
 #include <functional>
 

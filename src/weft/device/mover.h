@@ -1,4 +1,4 @@
-// How bytes go between tensors of ranks that share memory, and between them and the host: by the host, or by devices.
+// Moves bytes between tensors of ranks that share memory, and between them and the host: by the host, or by devices.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -7,8 +7,7 @@
 
 namespace weft {
 
-// Each call returns when it is done; it finds done only what has been waited for. Thread-safe: a rank's thread each.
-// Throws Error.
+// Each call returns when it is done. Wait for kernels before it. Thread-safe: a rank's thread each. Throws Error.
 class Mover {
  public:
   virtual ~Mover() = default;

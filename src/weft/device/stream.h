@@ -1,4 +1,4 @@
-// What a device does one after the other, later than it is given it.
+// A queue of work that a device runs in order, asynchronously.
 #pragma once
 #include <cstdint>
 
@@ -7,16 +7,16 @@ namespace weft {
 // A place among what a device was given.
 enum class Stamp : int64_t { none = 0 };
 
-// Streams of one device go on beside each other, and can wait for each other while no host does. For its rank's thread.
-// Throws Error.
+// Streams of one device run concurrently, and can wait for each other without the host. For its rank's thread. Throws
+// Error.
 class Stream {
  public:
   virtual ~Stream() = default;
-  // Where everything has been done that was given before the call.
+  // The place behind all work given before the call.
   virtual int64_t mark() = 0;
   // Does not block.
   virtual bool passed(int64_t mark) = 0;
-  // What is given from now on begins when `other`, of the same device, has passed its mark. Does not block.
+  // Later work begins when `other`, of the same device, has passed its mark. Does not block.
   virtual void wait_for(Stream& other, int64_t mark) = 0;
   // Bytes between its device's memory and the host's that is shared with it (Memory::shared), either way. Does not
   // block: they must stay as they are till the stream has passed.

@@ -22,10 +22,10 @@ struct HfConfig {
 // where a field has the wrong type or range or is missing; ConfigError, naming the field and its value, where it asks
 // for something that weft does not do. No config makes it allocate more than a few megabytes.
 HfConfig parse_hf_config(nlohmann::json json, std::string_view source);
-// Of a model's folder, or of a config file itself.
+// Takes a model's folder, or the config file itself.
 HfConfig read_hf_config(const std::filesystem::path& folder_or_file);
 
-// Throws ConfigError, beginning with `what`, where a path is that of weights alone: which folder is meant.
+// Throws ConfigError, beginning with `what`, if the path is a file of weights; the message names the folder to give.
 void require_no_file_of_weights(const std::filesystem::path& path, std::string_view what);
 
 // The config.json to stand beside weights written as `dtype`: the one that was read, telling that type, and an

@@ -73,7 +73,7 @@ constexpr Neutral kNeutral[] = {{"add_cross_attention", "false"},
                                 {"quantization_config", "null"},
                                 {"compression_config", "null"}};
 
-// What a field's name holds where its value may well change what the model computes.
+// Parts of names of fields whose values probably change what the model computes.
 constexpr std::string_view kSuspicious[] = {
     "activation",   "act_fn", "hidden_act", "adapter", "alibi",    "attention", "attn",        "audio",  "bias",
     "causal",       "conv",   "cross",      "dropout", "pdrop",    "embd",      "embed",       "expert", "ffn",

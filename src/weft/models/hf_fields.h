@@ -1,4 +1,4 @@
-// The fields of a config.json, each either read, known to change nothing, or judged at the end.
+// The fields of a config.json. Each is read, ignored as harmless, or judged at the end.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <optional>

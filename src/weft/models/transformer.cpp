@@ -149,7 +149,7 @@ Tensor Transformer::forward(Pass& p, Saved& s, int chunk, Tensor x) const {
   return s.stream.back();
 }
 
-// Of a chunk's block; behind the last one: of the head, where it has that.
+// The units of a chunk's block; behind the last block: of the head, if the chunk has it.
 std::vector<int> Transformer::units_at(int chunk, size_t block) const {
   if (block < blocks_of(chunk)) return {block_units_[chunks_[size_t(chunk)].first + block]};
   return part(chunk).head ? head_units_ : std::vector<int>{};

@@ -1,5 +1,5 @@
-// The one place where layer types are erased, so that a model can hold any mix of them; and recomputation, which is a
-// layer made of a layer.   t tokens of this rank's stream, d its width
+// Erases layer types, so that a model can hold any mix of them; and recomputation, a layer around a layer. t tokens of
+// this rank's stream, d its width
 #pragma once
 #include <memory>
 #include <utility>

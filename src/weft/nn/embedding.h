@@ -25,7 +25,7 @@ class Embedding {
   void wgrad(Pass& p, Tensor dx) const;  // adds to the tables' gradients
   Param& tokens_table() const { return *tokens_; }
 
-  // Of the table of tokens, which a head may share.
+  // The spec of the token table, which a head may share.
   static ParamSpec table_spec(const Spec& spec, const LayerPlan& plan);
 
  private:

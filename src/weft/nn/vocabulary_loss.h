@@ -11,7 +11,7 @@ namespace weft {
 // 2019, section 3).
 class VocabularyLoss {
  public:
-  // Of the classes that the rows of `table` [V, d] score.
+  // Each row of `table` [V, d] scores one class.
   explicit VocabularyLoss(const Param& table) : table_(&table), join_(Axis::tp, Spmd::Shard0, Spmd::Replicate) {}
 
   struct Chunk {

@@ -38,14 +38,14 @@ using AllOps = OpList<Matmul, BiasGrad, Embed, EmbedBackward, Norm, NormApply, N
 class DeviceQueue {
  public:
   virtual ~DeviceQueue() = default;
-  // Whether the last ops wait on the host for others before the device is given them (ops/replayed.h).
+  // Whether the last ops are held back before they go to the device (ops/replayed.h).
   virtual bool is_holding() const { return false; }
-  // Gives the device those, and returns its stream, for others to wait for and to be waited for by it.
+  // Issues held ops, and returns the device's stream, to order other streams with it.
   virtual Stream* issue_all() = 0;
-  // From then on `call` is called before the host waits for the device, also within an op, and now and then: the device
-  // may be waiting for another rank that has failed (CommProgress::settle).
+  // From now on, `call` runs before the host waits for the device, also within an op, and now and then: the device may
+  // wait for another rank that has failed (CommProgress::settle).
   virtual void call_before_waits(std::function<void()> call) = 0;
-  // The place behind what was issued so far: its time is known later, and nothing waits for it.
+  // The place behind all ops so far: its time is known later, and nothing waits for it.
   virtual Stamp stamp() = 0;
   // After `Backend::wait_all`, once for each stamp, in any order: when the device passed it, in nanoseconds of
   // std::chrono::steady_clock.
@@ -62,11 +62,11 @@ class Backend : public AllOps::Interface {
   virtual void leave() {}
   // Blocks until everything issued has finished.
   virtual void wait_all() {}
-  // Of a device that runs ops later than they are given; none of a backend that runs them at once. The backend owns it.
+  // The device's queue, which the backend owns; null if the backend runs its ops at once.
   virtual DeviceQueue* queue() { return nullptr; }
 };
 
-// Names what runs inside a scope.
+// Names the region of a scope.
 class Region {
  public:
   Region(Backend& backend, std::string_view name) : backend_(backend) { backend_.enter(name); }

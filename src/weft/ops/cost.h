@@ -1,4 +1,4 @@
-// What an op's result takes, whoever computes it: for plans, traces and rooflines.
+// The work that an op's result takes on any backend: for plans, traces and rooflines.
 #pragma once
 #include <compare>
 #include <string>
@@ -8,7 +8,7 @@
 namespace weft {
 
 struct OpCost {
-  double flops = 0;  // floating-point operations of products; what backends compute twice is not counted
+  double flops = 0;                           // floating-point operations of products; recomputation is not counted
   int64_t bytes_read = 0, bytes_written = 0;  // of operands, each once
   OpCost& operator+=(const OpCost& c) {
     flops += c.flops;
@@ -28,7 +28,7 @@ double flops_of(const Op&) {
   return 0;
 }
 
-// What tells products apart where they are tuned.
+// The shape by which matrix products are tuned.
 struct ProductShape {
   int64_t m = 0, n = 0, k = 0;
   bool trans_a = false, trans_b = false;
@@ -37,7 +37,7 @@ struct ProductShape {
 ProductShape shape_of(const Matmul& op);
 std::string to_string(const ProductShape& shape);  // "16384 x 4096 x 1024 nt": a as it lies, b transposed
 
-// Bytes that one operand moves: all of it, but of tables only the rows that are looked up.
+// Bytes that one operand moves: all of it, except that only the rows looked up in a table count.
 template <class Op>
 int64_t bytes_of(const Op& op, const Field& field) {
   int64_t rows = field.tensor->rows();

@@ -1,4 +1,4 @@
-// An op of any kind, with what it points to on the host, to be compared with others and given again.
+// A copy of any op, with the host data it points to, to be compared with others and issued again.
 #pragma once
 #include <variant>
 #include <vector>
@@ -59,7 +59,7 @@ class KeptOp {
   std::vector<AttentionSpan> spans_;
 };
 
-// Of its kind and its tensors' places; equal for equal ops.
+// A hash of the op's kind and its tensors' addresses; equal for equal ops.
 template <class Op>
 size_t place_of(const Op& op) {
   size_t place = std::hash<std::string_view>()(Op::kName);

@@ -1,4 +1,4 @@
-// What a rank promises about the last bits of its results.
+// How reproducible a rank's results are, to the last bit.
 #pragma once
 #include <cstdint>
 

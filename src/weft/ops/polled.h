@@ -1,5 +1,5 @@
-// A backend around a backend that polls after each op that its device was given, and lends before it where that is
-// wanted (CommProgress): what this rank has under way goes on beside what it computes.
+// A backend around a backend that polls the mesh after each op, and, if asked, lends it before (CommProgress): this
+// rank's communication makes progress while it computes.
 #pragma once
 #include <functional>
 
@@ -24,7 +24,7 @@ class Polled final : public UniformBackend<Polled> {
       end_failed();
       throw;
     }
-    // It may take long, while the device has nothing to do; what is lent is taken back by it.
+    // Polling may take long, so not while the device is idle; but it must take back what was lent.
     if (lends || !is_holding()) poll_();
   }
   void enter(std::string_view region) override { inner_.enter(region); }
@@ -37,7 +37,7 @@ class Polled final : public UniformBackend<Polled> {
     const DeviceQueue* const queue = inner_.queue();
     return queue != nullptr && queue->is_holding();
   }
-  // What the op has thrown is the news; that others have failed too is not.
+  // Rethrow the op's error; drop the poll's.
   void end_failed() const {
     try {
       poll_();

@@ -1,4 +1,4 @@
-// The regions that a backend is in.
+// The nested regions that a backend is in.
 #pragma once
 #include <string>
 #include <string_view>
@@ -22,9 +22,6 @@ class RegionPath {
   }
   // From the outermost in: "blocks.3/attn"; "" outside of all.
   const std::string& text() const { return text_; }
-  std::string_view outermost() const {
-    return std::string_view(text_).substr(0, ends_.size() > 1 ? ends_[1] : text_.size());
-  }
   // The beginning of a message: "blocks.3/attn: ", or nothing.
   std::string prefix() const { return text_.empty() ? "" : text_ + ": "; }
 

@@ -45,7 +45,7 @@ void Replayed::begin_to_hold(size_t place) {
   for (auto it = first; it != last; ++it) matching_.push_back(it->second);
 }
 
-// Those that were held, which are the first of `known`.
+// Issues the held ops, the first ones of `known`.
 void Replayed::give_held(const Known* known) {
   may_hold_ = false;
   matching_.clear();
@@ -67,7 +67,7 @@ void Replayed::count_given() {
   if (++num_given_ == kMostOps) end_chunk();
 }
 
-// What is waited for is recorded then, not while the device is at work.
+// Records only when the device is waited for, not while it works.
 void Replayed::end_chunk() {
   if (chunk_.size() >= kLeastOps && learns()) {
     if (num_seen_ops_ > kMostSeenOps) {

@@ -1,5 +1,5 @@
-// A backend that gives its device runs of ops it has been given before by one call: as CUDA graphs, which a host issues
-// faster than their kernels one by one.
+// A backend that issues a run of ops that has come before by one call: as a CUDA graph, which is faster than issuing
+// its kernels one by one.
 #pragma once
 #include <functional>
 #include <memory>
@@ -11,10 +11,10 @@
 
 namespace weft {
 
-// A backend whose device can keep ops, to do them again by one call. For its rank's thread.
+// A backend whose device can record ops and replay them by one call. For its rank's thread.
 class RecordingBackend : public Backend {
  public:
-  // What has been kept. Gone before the backend is.
+  // A recording. Must be destroyed before the backend.
   class Record {
    public:
     virtual ~Record() = default;
@@ -23,17 +23,16 @@ class RecordingBackend : public Backend {
     std::unique_ptr<Record> record;  // none, where it cannot be
     std::string why_none;            // empty: not yet, as an op has something to find out first
   };
-  // Keeps the ops that `give` gives this backend; none of them runs.
+  // Records the ops that `give` issues on this backend; none of them runs.
   virtual Recorded record(const std::function<void()>& give) = 0;
-  // As if they were given now, with the same bits.
+  // Runs the recorded ops as if they were issued now, with the same bits.
   virtual void replay(Record& record) = 0;
 };
 
-// Ops come in chunks: up to kMostOps of them, or till `issue_all` or `wait_all`. A chunk that has come twice with the
-// same ops is recorded; from then on its ops are held as they come, and when the last of them has come, replayed. Where
-// another op comes than the record has, or one of these, those held are run one by one: what is computed does not
-// depend on any of this. Ops that differ each time (of dropout, of optimizers) are never recorded. Where the device
-// cannot record, `warn` is told once, and everything runs as it comes.
+// A chunk is up to kMostOps ops, or those up to `issue_all` or `wait_all`. A chunk that came twice with the same ops is
+// recorded; from then on its ops are held as they come, and replayed when the last has come. If another op comes, or
+// one of these calls, the held ops run one by one: results never depend on this. Ops that differ each time (dropout,
+// optimizers) are never recorded. If the device cannot record, `warn` is called once, and all ops run as they come.
 class Replayed final : public UniformBackend<Replayed>, private DeviceQueue {
  public:
   static constexpr size_t kLeastOps = 8, kMostOps = 128;  // of a chunk; a device is idle while the first is held
@@ -51,9 +50,8 @@ class Replayed final : public UniformBackend<Replayed>, private DeviceQueue {
   void enter(std::string_view region) override { inner_->enter(region); }
   void leave() override { inner_->leave(); }
   void wait_all() override;
-  // Where the inner backend has one. To issue ends a chunk. A stamp lies behind the ops that are held, which are run
-  // one by one; no chunk that has a stamp in it is held or recorded. So a step that is traced op by op leaves no mark
-  // on those that are not.
+  // None if the inner backend has none. `issue_all` ends a chunk. `stamp` runs the held ops one by one first; no chunk
+  // with a stamp in it is held or recorded. So tracing a step op by op does not change later steps.
   DeviceQueue* queue() override { return inner_->queue() != nullptr ? this : nullptr; }
 
   int64_t num_records() const { return int64_t(records_.size()); }

@@ -23,10 +23,10 @@ struct TraceEvent {
   ProductShape product = {};  // of a matrix product
 };
 
-// Of a backend that runs ops later, the times are the device's: stamps before and behind each op, which nothing waits
-// for. Where the device waits for the host, what the host takes to launch an op counts as the op's. Of other backends
-// they are the clock's, around each op. For finding out, not for training. Keeps the last `capacity` events in memory
-// that is taken at construction. The inner backend is borrowed.
+// Times each op of another backend: by the clock, or, where the backend runs ops later, by the device's stamps before
+// and after each op, which nothing waits for (launch time counts as the op's where the device waits for the host). For
+// diagnosis, not for training. Keeps the last `capacity` events in memory that is taken at construction. The inner
+// backend is borrowed.
 class Traced final : public UniformBackend<Traced> {
  public:
   using Clock = std::function<int64_t()>;  // nanoseconds; to compare with a device's, of std::chrono::steady_clock
@@ -58,7 +58,7 @@ class Traced final : public UniformBackend<Traced> {
   int64_t num_recorded() const { return num_recorded_; }
   int64_t num_dropped() const { return std::max<int64_t>(0, num_recorded_ - int64_t(ring_.size())); }
   const std::vector<Matmul>& products() const { return products_; }  // every matrix product that ran
-  // Begins anew. A device sets its clock by the host's now, if it has to, rather than within what follows.
+  // Drops all events. A device synchronizes its clock with the host's now if it has to, not within later events.
   void wait_clear();
 
  private:
@@ -82,7 +82,7 @@ class Traced final : public UniformBackend<Traced> {
   std::vector<Matmul> products_;
 };
 
-// Something beside the ops, on a track of its own; spans of a track may overlap.
+// A span on a track of its own beside the ops; spans of a track may overlap.
 struct TraceSpan {
   std::string track, name;
   int64_t start_ns = 0, end_ns = 0, bytes = 0;

@@ -80,7 +80,7 @@ bool is_skippable_frame(std::string_view b) {
   return b.size() >= 4 && (b[0] & 0xf0) == 0x50 && b.substr(1, 3) == "\x2a\x4d\x18";
 }
 
-// Behind the skippable frames at the beginning, as far as these are here whole: what is there says whose they are.
+// Skips complete skippable frames at the beginning: the bytes behind them tell the format.
 std::string_view without_skippable_frames(std::string_view b) {
   while (is_skippable_frame(b) && b.size() >= 8) {
     size_t size = 0;

@@ -10,7 +10,7 @@
 
 namespace weft {
 
-// Against files that grow without end: once `free_bytes` came out, at most `max_ratio` bytes for each that went in.
+// Guards against decompression bombs: after `free_bytes` of output, at most `max_ratio` bytes for each input byte.
 struct ExpansionLimit {
   double max_ratio = 200;
   int64_t free_bytes = 16 << 20;
@@ -24,18 +24,18 @@ class ByteStream {
   // beyond the limit. What came before is good. Throws FileError where the system cannot read the file: nobody knows
   // where it ends then. Throws NotBuilt where this build of weft cannot decompress it.
   virtual size_t read(std::span<char> out) = 0;
-  // Of the file itself, so far.
+  // Bytes read so far from the file itself.
   virtual int64_t bytes_in() const = 0;
 };
 
 enum class Compression { kNone, kGzip, kZstd, kXz, kBzip2, kLz4 };
-// By the first bytes.
+// Recognized by the first bytes.
 Compression compression_of(std::string_view beginning);
 // The same of a file. Throws FileError where it cannot be opened.
 Compression compression_of_file(const std::filesystem::path& file);
-// By the name: .gz, .zst, .xz, .bz2, .lz4.
+// Recognized by the name: .gz, .zst, .xz, .bz2, .lz4.
 Compression compression_named(const std::filesystem::path& file);
-// The name without that.
+// The name without that ending.
 std::filesystem::path without_compression(const std::filesystem::path& file);
 
 // Called with each piece of the file itself, in order.
@@ -48,7 +48,7 @@ class ByteWatcher {
 // Throws FileError where it cannot be opened or is no regular file. `watcher` may be null; else it outlives the stream.
 std::unique_ptr<ByteStream> open_file_stream(const std::filesystem::path& file, ExpansionLimit limit,
                                              ByteWatcher* watcher);
-// Of bytes in memory, which outlive it.
+// Reads bytes in memory, which must outlive the stream.
 std::unique_ptr<ByteStream> open_memory_stream(std::string_view bytes, ExpansionLimit limit);
 
 }  // namespace weft

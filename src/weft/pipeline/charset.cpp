@@ -111,7 +111,7 @@ struct ByteFix {
   uint8_t byte;
   char32_t code;
 };
-// Where the C library's converters and the standard's tables (of 2023) are not of one mind.
+// Bytes for which the C library's converters differ from the standard's tables (of 2023).
 constexpr ByteFix kByteFixes[] = {{"koi8-u", 0xae, 0x45e},       {"koi8-u", 0xbe, 0x40e},
                                   {"macintosh", 0xc6, 0x2206},   {"macintosh", 0xf0, 0xf8ff},
                                   {"windows-1255", 0xca, 0x5ba}, {"x-mac-cyrillic", 0xff, 0x20ac}};
@@ -320,7 +320,7 @@ Decoded decode(std::string_view bytes, const Charset& charset, Decoded d) {
   return d;
 }
 
-// What the header or the page say, if that is known.
+// Decodes by what the header or the page says, if that is known.
 Decoded decode_said(std::string_view bytes, const Charset* said, Decoded d) {
   const bool latin1 = said != nullptr && said->name == std::string_view("windows-1252");
   if (latin1 && utf8_error(bytes) == std::string_view::npos) said = charset_named("utf-8");

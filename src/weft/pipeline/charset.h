@@ -14,7 +14,7 @@ struct Decoded {
   int64_t replaced = 0;                       // U+FFFD that stand where bytes fit no character, or where NULs stood
   size_t first_bad = std::string_view::npos;  // where the first of these bytes is, as far as that is known
   bool unknown_label = false;                 // the header or the page names a character set that is not known
-  bool guessed = false;                       // neither names one that is, and it is not UTF-8
+  bool guessed = false;                       // neither names a known one, and it is not UTF-8
 };
 
 // A page of HTML. `said`: the label that the HTTP header has; may be empty. A label for ISO-8859-1, which servers give
@@ -33,7 +33,7 @@ std::string charset_label_in(std::string_view content);
 // Throws ConfigError, which begins with `what`, names what is missing and says what to install, where the C library
 // lacks converters: on some systems they are in a package of their own.
 void need_charsets(std::string_view what);
-// Of these names for iconv, those that the C library cannot convert to UTF-8.
+// Which of these iconv names the C library cannot convert to UTF-8.
 std::vector<std::string> missing_converters(const std::vector<std::string>& names);
 
 }  // namespace weft

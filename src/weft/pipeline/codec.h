@@ -1,5 +1,5 @@
-// What decompresses: one library each, in a file of its own, in whose place codec_X_missing.cpp stands in a build
-// without it.
+// Decompressors: one library each, in a file of its own; codec_X_missing.cpp replaces it in a build without the
+// library.
 #pragma once
 #include <memory>
 #include <span>
@@ -28,7 +28,7 @@ std::unique_ptr<Codec> make_zstd_codec(const std::string& source);
 std::unique_ptr<Codec> make_xz_codec(const std::string& source);
 std::unique_ptr<Codec> make_bzip2_codec(const std::string& source);
 std::unique_ptr<Codec> make_lz4_codec(const std::string& source);  // lz4's frames
-// Of a kind that is not kNone.
+// `kind` is not kNone.
 std::unique_ptr<Codec> make_codec(Compression kind, const std::string& source);
 
 // One block becomes all of `out`. Throws Error where the block is broken or gives another number of bytes; NotBuilt,

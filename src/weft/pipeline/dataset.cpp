@@ -54,7 +54,7 @@ StageResult open_earlier_stage(const std::string& name, const PipelineConfig& co
   return stage;
 }
 
-// What the bytes depend on, but for the inputs: two processes that work together must agree on it.
+// What the bytes depend on besides the inputs: processes that work together must agree on it.
 nlohmann::json work_of(const PipelineConfig& config) {
   nlohmann::json work = parameters_of(config, stage_names(config));
   work.update(parameters_of(config, rule_names(config)));
@@ -136,7 +136,7 @@ void write_manifest(const fs::path& folder, const std::vector<StageResult>& stag
   out.commit();
 }
 
-// What others rely on: lists that are lists of objects, with the fields that are asked for by name.
+// Checks what other code relies on: lists of objects that have the fields it reads.
 void check_stage(const JsonFields& stage, const std::string& where) {
   stage.string("stage");
   stage.integer("version", {});
@@ -239,7 +239,7 @@ void compare(const Table& a, const Table& b, std::vector<std::string>& lines) {
 
 std::string as_text(const nlohmann::json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
-// Those of a source by its name: another one before it moves all places.
+// A source's parameters are keyed by its name: inserting another source would shift indices.
 void add_parameters(const std::string& stage, const nlohmann::json& parameters, Table& t) {
   for (const auto& [key, value] : parameters.items()) {
     if (key != "source" || !value.is_array()) {

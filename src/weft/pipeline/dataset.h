@@ -14,13 +14,12 @@ namespace weft {
 // not.
 std::vector<std::string> stage_names(const PipelineConfig& config);
 
-// Runs the stage of this name, or all where it is empty, in config.run.dir; `done` hears of each when it is complete.
-// Where all are complete, writes manifest.json. What is complete already is not done again. Where the context says that
-// it helps: takes part in what the process does that leads in the folder, up to that stage, and returns when that is
-// complete; false where the dataset was complete before and nobody leads. Throws ConfigError for a name that is none of
-// this pipeline, and where another process leads in the folder (or, to help, none does, or one of another pipeline);
-// FileError where a stage before it is not complete or is of other parameters or inputs; Interrupted, also where the
-// leader has ended.
+// Runs the stage of this name (empty: all) in config.run.dir and calls `done` after each; skips complete ones, and
+// writes manifest.json when all are complete. A helper (see the context) takes part in the leader's work up to that
+// stage, and returns when it is complete; false if the dataset was complete before and nobody leads. Throws ConfigError
+// for a name that is none of this pipeline, and where another process leads in the folder (or, to help, none does, or
+// one of another pipeline); FileError where a stage before it is not complete or is of other parameters or inputs;
+// Interrupted, also where the leader has ended.
 bool run_pipeline(const PipelineConfig& config, const std::string& stage, const StageContext& given,
                   const std::function<void(const StageResult&)>& done);
 
@@ -31,8 +30,8 @@ struct Dataset {
 // Throws FileError where there is no manifest, its version is not its hash, or what every manifest says is not in it.
 Dataset open_dataset(const std::filesystem::path& folder);
 
-// What in the folder is not as the manifest says, a line each: files that are missing or others, inputs that changed.
-// Inputs that are no longer there are told in `notes`. `files` and `bytes` count what was looked at.
+// Differences between the folder and its manifest, a line each: missing or changed files, changed inputs. `notes` names
+// inputs that are gone. `files` and `bytes` count what was checked.
 struct Audit {
   std::vector<std::string> problems, notes;
   int64_t files = 0, bytes = 0;

@@ -1,4 +1,4 @@
-// The token files of a dataset, for whoever names its folder instead of them (docs/formats/data_stream.md).
+// Finds a dataset's token files from its folder (docs/formats/data_stream.md).
 #pragma once
 #include <filesystem>
 #include <optional>

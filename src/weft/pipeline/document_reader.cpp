@@ -22,7 +22,7 @@ using Ordered = nlohmann::ordered_json;  // keys stay in their order, which temp
 
 bool is_blank(const std::string& text) { return text.find_first_not_of(" \t\r\n") == std::string::npos; }
 
-// Of a prompt or a completion, the list of messages that it is; nullptr: it is none.
+// The list of messages in a prompt or completion; nullptr if it is no list.
 const Ordered* list_of(const RowTemplate& field, const Ordered& row) {
   const Ordered* found = field.key() == nullptr ? nullptr : find_path(row, *field.key());
   return found != nullptr && found->is_array() ? found : nullptr;

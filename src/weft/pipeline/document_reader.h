@@ -21,7 +21,7 @@ class DocumentReader {
   // Throws Error that says why the row is broken.
   std::string read(const SourceFile& file, const Row& row, Document& document);
 
-  // Of all rows so far: "read.repaired", characters that stand where bytes fitted none; "read.guessed_charset" and
+  // Counts over all rows so far: "read.repaired", characters put in place of invalid bytes; "read.guessed_charset" and
   // "read.unknown_charset", pages that name no character set, or one that is not known.
   const std::map<std::string, int64_t>& changed() const { return changed_; }
   const KeysSeen& keys() const { return keys_; }

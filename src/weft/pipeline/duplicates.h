@@ -1,4 +1,4 @@
-// Which documents are the same as which, as equalities and similarities come in.
+// Clusters of equal and similar documents, built pair by pair.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -10,11 +10,11 @@
 
 namespace weft {
 
-// Why two documents are taken for one: a higher reason says less.
+// Why two documents count as the same: a higher value is weaker evidence.
 enum class Same : uint8_t { kText, kUrl, kNear };
 
-// A dropped document, for whom, and why. Where it was found through others, the highest reason on the way and the least
-// Jaccard: of A, B near A, and C equal to B, both are near A.
+// A dropped document, the one kept for it, and why. If others link them, the highest reason and the least Jaccard on
+// the way: if B is near A and C equals B, both are near A.
 struct Duplicate {
   uint64_t document = 0, kept = 0;
   Same same = Same::kText;
@@ -35,7 +35,7 @@ class Clusters {
  private:
   struct Node {
     uint64_t parent = 0;
-    Same same = Same::kText;  // as its parent, and as what is told of the way there
+    Same same = Same::kText;  // why it is joined to its parent; with `jaccard`, of the path there
     double jaccard = 1;
   };
   Node& node(uint64_t document);

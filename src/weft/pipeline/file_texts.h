@@ -1,4 +1,4 @@
-// The texts in a file, for those who take files but have no pipeline.
+// Reads the texts in a file without a pipeline.
 #pragma once
 #include <filesystem>
 #include <functional>

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kFilterVersion = 4;  // 2, 3: more kinds of personal data; 4: less that only looks like it
 
-// In this order: what costs little and drops much comes first; what masks comes last.
+// In this order: cheap rules that drop much first, rules that mask last.
 struct NamedRule {
   const char* section;
   std::unique_ptr<Rule> (*make)(const PipelineConfig& config);

@@ -19,7 +19,7 @@ uint64_t hash64(std::string_view bytes);
 // 32 hexadecimal digits.
 std::string to_hex(Hash128 hash);
 
-// Of bytes that come one after the other.
+// Hashes bytes as they come.
 class Hasher {
  public:
   Hasher();
@@ -33,7 +33,7 @@ class Hasher {
   std::unique_ptr<State> state_;
 };
 
-// Of a whole file. Throws FileError.
+// Reads the whole file. Throws FileError.
 std::string hash_of_file(const std::filesystem::path& file);
 
 }  // namespace weft

@@ -5,7 +5,7 @@
 
 namespace weft {
 
-// The bytes of the first line and the headers, with the empty line that ends them; 0: they do not end.
+// Size of the first line and the headers, with the empty line behind them; 0 if that is missing.
 size_t header_size(std::string_view message);
 // The value under a name in lower case, without white space around it; empty where there is none.
 std::string header_value(std::string_view head, std::string_view name);

@@ -13,15 +13,15 @@ class Input {
  public:
   explicit Input(std::unique_ptr<ByteStream> stream) : stream_(std::move(stream)) {}
 
-  // What comes next: at least `wanted` bytes, unless the file ends before. Until the next call. Throws FileError where
-  // the system cannot read the file.
+  // The next bytes: at least `wanted`, unless the file ends before. Valid until the next call. Throws FileError if the
+  // system cannot read the file.
   std::string_view peek(size_t wanted);
   void skip(size_t bytes);  // of what was peeked at
-  // The first place of `what` at or after `from` in what comes next; npos where it is not within `most` bytes or the
-  // file ends before.
+  // The first place of `what` at or after `from` in the next bytes; npos if it is not within `most` bytes or the file
+  // ends before.
   size_t find(std::string_view what, size_t from, size_t most);
 
-  int64_t offset() const { return offset_; }  // of what comes next, in the decompressed file
+  int64_t offset() const { return offset_; }  // of the next byte, in the decompressed file
   int64_t bytes_in() const { return stream_->bytes_in(); }
   // Why the file ended where it did; empty: it was all read.
   const std::string& failure() const { return failure_; }

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of a pattern without **.
+// For patterns without **.
 std::vector<std::string> glob_matches(const std::string& pattern) {
   glob_t found{};
   std::vector<std::string> names;
@@ -35,8 +35,7 @@ bool lies_in(const fs::path& inner, const fs::path& outer) {
 
 std::string cannot_be_read(const std::error_code& error) { return "cannot be read: " + error.message(); }
 
-// Why nobody can open what is there; empty: no reason is known. Errors of the system itself are no reason: they are
-// met where it is read.
+// Why this file cannot be opened; empty: no known reason. System errors do not count: reading reports them.
 std::string why_unreadable(const fs::path& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
@@ -61,7 +60,7 @@ class FolderWalk {
   const std::vector<std::string>& files() const { return files_; }
   // The folder itself and all in it, in no order.
   const std::vector<std::string>& folders() const { return folders_; }
-  // What among the files is a folder that cannot be gone through, and why.
+  // Folders among the files that cannot be listed, and why.
   const std::map<std::string, std::string>& unreadable() const { return unreadable_; }
 
  private:

@@ -15,7 +15,7 @@ constexpr size_t kLook = 1 << 16, kMostKey = 1 << 12;
 // Where the first visible byte at or after `from` is; npos: there is none.
 size_t visible_from(std::string_view text, size_t from) { return text.find_first_not_of(kSpace, from); }
 
-// What stands behind an object's opening bracket or a comma in it: a member, as far as the text goes.
+// A member of an object, as far as the text goes.
 struct Member {
   std::string_view name;  // with its quotes
   size_t value = 0;       // where its value begins
@@ -35,8 +35,7 @@ bool read_member(std::string_view text, size_t at, Member& member) {
   return true;
 }
 
-// Of an object at `at`, as far as the text goes: whether a list of objects is in it, and none of the keys that a row
-// has.
+// Whether the object at `at`, as far as the text goes, has a list of objects and none of a row's keys.
 bool holds_rows(std::string_view text, size_t at, const std::vector<std::string>& row_keys) {
   bool found = false;
   for (at = visible_from(text, at + 1); at != std::string_view::npos; at = visible_from(text, at + 1)) {
@@ -180,7 +179,7 @@ class JsonReader final : public RowReader {
     place_ = Place::kList;
     has_list_ = true;
   }
-  // Goes past what is no row. True: it is one of the things that must be told.
+  // Skips a member that is no row. True: it must be reported.
   bool pass_member(Row& row) {
     Member member;
     if (!read_member(input_.peek(kLook), 0, member)) return go_on_at_next(row, "not valid JSON: no key and value", 1);
@@ -223,7 +222,7 @@ class JsonReader final : public RowReader {
     }
     return skip_to_next(row);
   }
-  // What begins here is broken after `size` bytes.
+  // The value that begins here is broken after `size` bytes.
   bool go_on_at_next(Row& row, const std::string& why, size_t size) {
     begin_broken(row, fmt::format("{} (byte {})", why, input_.offset() + int64_t(size)));
     const std::string_view here = input_.peek(size).substr(0, size);

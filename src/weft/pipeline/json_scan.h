@@ -1,4 +1,4 @@
-// Where a JSON value ends, and what is wrong with its grammar, while it streams by: no value is built.
+// Finds the end of a JSON value in a stream, and errors of its grammar, without building the value.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,13 +9,13 @@ namespace weft {
 // Whether it stands for itself in a string.
 inline bool is_plain_in_string(char c) { return uint8_t(c) >= 0x20 && c != '"' && c != '\\'; }
 
-// Follows one value. What numbers, words and escapes say is not judged, nor whether strings are UTF-8.
+// Follows one value. Does not check numbers, words, escapes, or that strings are UTF-8.
 class JsonScan {
  public:
   // The next bytes. Returns how many of them are the value's: all, unless it ends or breaks within them.
   size_t take(std::string_view bytes);
   bool done() const { return state_ == State::kDone; }
-  // What cannot follow what came before; empty: nothing so far.
+  // The error found; empty: none so far.
   std::string_view broken() const { return broken_; }
   bool has_line_feed() const { return line_feed_; }
 

@@ -1,4 +1,4 @@
-// Which of the keys that a source asks for its rows have. One that no row has is a slip.
+// Tracks which of the keys that a source asks for its rows have: a key that no row has is a typo.
 #pragma once
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -15,7 +15,7 @@ struct AskedKey {
   std::string key, by;
   bool needed = false;  // by each row: without it, there is no document
 };
-// Of JSON's keys and CSV's columns: those that are needed, or that the pipeline's file gives.
+// The JSON keys or CSV columns that are required, or that the pipeline's file names.
 std::vector<AskedKey> asked_keys(const SourceConfig& source);
 
 struct KeysSeen {

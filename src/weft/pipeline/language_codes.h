@@ -1,4 +1,4 @@
-// What others call the languages that the detector knows under codes of its own.
+// From other standards' language codes to the detector's own.
 #pragma once
 #include <string>
 #include <string_view>

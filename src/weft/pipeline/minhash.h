@@ -22,7 +22,7 @@ class MinHash {
 
 // A set of shingles as it is kept for comparison: 32 bits of each, sorted, each once.
 std::vector<uint32_t> shingle_set(const std::vector<uint64_t>& shingles);
-// Of two such sets: what they share over what they have together. 1 for two empty ones.
+// Size of the intersection over size of the union; 1 for two empty sets.
 double jaccard(const std::vector<uint32_t>& a, const std::vector<uint32_t>& b);
 
 }  // namespace weft

@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view kNgramMagic = "WEFTNGR1";
 constexpr size_t kHeader = 16, kEntry = 12;  // magic, u32 order, u32 0; u64 key, u32 count
 
-// Of the last `size` bytes of `history`, in which the last byte is the lowest.
+// The key of the last `size` bytes of `history`, whose last byte is the lowest.
 uint64_t key_of(uint64_t history, size_t size) {
   return (history & ((uint64_t{1} << (8 * size)) - 1)) | uint64_t(size) << 56;
 }
@@ -163,7 +163,7 @@ double NgramModel::perplexity(std::string_view text) const {
   size_t known = 0;
   double bits = 0;
   for (size_t i = 0; i < text.size() + kAhead; ++i) {
-    // Most of the time would go into waiting for memory: what is asked for later is called for now.
+    // Memory latency would dominate, so prefetch later entries now.
     ahead = ahead << 8 | (i < text.size() ? uint8_t(text[i]) : 0);
     for (int n = std::max(1, order_ - 1); n <= order_; ++n) entries_.prefetch(key_of(ahead, size_t(n)));
     if (i < kAhead) continue;

@@ -26,7 +26,7 @@ class NgramModel {
   void finish();
   void write(const std::filesystem::path& file) const;
 
-  // Of a byte of the text, in the mean; 1: of an empty one. Looks at the first 64 KiB.
+  // Mean perplexity per byte over the first 64 KiB; 1 for an empty text.
   double perplexity(std::string_view text) const;
   int order() const { return order_; }
 

@@ -89,7 +89,7 @@ void OpenShards::made(int64_t shard, const Counts& counts, std::optional<int64_t
   context_.progress.made(counts, work.value_or(counts.bytes_in));
 }
 
-// So that what others finish is counted while this process is busy, and a helper does not go on for nobody.
+// Counts shards that others finish while this process is busy, and notices when a helper's leader is gone.
 void OpenShards::look_at_others() {
   if (Clock::now() - looked_ < std::chrono::seconds(1)) return;
   if (team_.helps() && team_.turn(pass_) != Team::Turn::kNow) closed_ = true;
@@ -100,7 +100,7 @@ void OpenShards::look_at_others() {
   looked_ = Clock::now();
 }
 
-// Of a shard that is taken: if it is, it is released.
+// For a shard that this process has taken; releases it if it is finished.
 bool OpenShards::count_if_finished(int64_t shard, std::optional<int64_t> work) {
   const std::optional<Counts> done = spec_.finished(shard);
   if (!done) return false;

@@ -1,4 +1,4 @@
-// The shards of a pass that are still to be made, shared out among the processes of a team.
+// Shares out the unfinished shards of a pass among the processes of a team.
 #pragma once
 #include <chrono>
 #include <functional>
@@ -18,20 +18,20 @@ struct PassSpec {
   std::function<std::optional<Counts>(int64_t shard)> finished;
 };
 
-// while (shards.next_sweep()) goes through all shards, takes each, makes it where that is true, and says made().
-// All throw Interrupted and FileError; a pass that was left by an exception is at an end for this process.
+// Use: while (shards.next_sweep()), for each shard: if take() is true, make it and call made(). All throw Interrupted
+// and FileError; an exception ends the pass for this process.
 class OpenShards {
  public:
   OpenShards(const StageFolder& folder, PassSpec spec, const StageContext& context);
 
-  // Blocks while all that is not finished is in the hands of others. False: all is finished, and of the leader's team
-  // nobody works on it any more; or (a helper's) the leader has gone on.
+  // Blocks while other processes hold all unfinished shards. False: all is finished and nobody in the team works on it
+  // any more, or (for a helper) the leader has gone on.
   bool next_sweep();
-  // True: this process is to make the shard, which nobody else does then. False: it is finished, or another is at it.
-  // `work`: its bytes, where they are not those of the documents that it read. For one thread at a time.
+  // True: this process alone must make the shard. False: it is finished, or another makes it. `work`: its bytes, if not
+  // those of the documents that it read. For one thread at a time.
   bool take(int64_t shard, std::optional<int64_t> work = {});
-  // All that take() would be asked from here on it would answer with false: the pass is not open any more, or all that
-  // was left for this sweep is taken. For one thread at a time.
+  // take() would return false from here on: the pass is closed, or all that was left for this sweep is taken. For one
+  // thread at a time.
   bool sweep_is_over() const { return closed_ || (only_others_ && others_.empty()); }
   // Any thread.
   void made(int64_t shard, const Counts& counts, std::optional<int64_t> work = {});

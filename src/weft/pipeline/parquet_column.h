@@ -25,11 +25,10 @@ class ParquetBytes {
   void read(int64_t begin, int64_t size, std::string& to);
   // For one page at a time: columns share it, as each of them would take 100 KB.
   Codec& codec(ParquetCodec kind);
-  // Counts what was used of the file. Throws Error where that is more than there is: parts of it are named twice.
+  // Counts the bytes of the file that were used. Throws Error if they exceed the file: parts of it are named twice.
   void took(int64_t bytes);
   int64_t bytes_in() const { return in_; }
-  // Counts what becomes of that: pages when they are unpacked, and the entries of rows. Throws Error where one is too
-  // much: a bomb.
+  // Counts the bytes unpacked from them: pages, and entries of rows. Throws Error at a decompression bomb.
   void unpacked(int64_t bytes) { judge(unpacked_ += bytes); }
   void made_row(int64_t bytes) { judge(rows_ += bytes); }
 
@@ -52,7 +51,7 @@ class ParquetColumn {
   bool at_end() const { return left_ == 0; }
   int definition() { return here().definition; }
   int repetition() { return here().repetition; }
-  // Of this entry, if its definition is leaf.most_definition. Once.
+  // The entry's value, if its definition is leaf.most_definition. Call once per entry.
   std::string_view value();
   void next();
   const ParquetLeaf& leaf() const { return leaf_; }

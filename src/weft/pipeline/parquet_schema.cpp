@@ -293,7 +293,7 @@ class Tree {
     node.end_leaf = node.first_leaf + 1;
     out_.leaves.push_back(leaf);
   }
-  // What is said of a type that it cannot be said of is not believed.
+  // Ignores an annotation that does not fit the type.
   static ParquetForm form_of(const Element& e, const ParquetLeaf& leaf) {
     const ParquetType t = leaf.type;
     const bool integer = t == ParquetType::kInt32 || t == ParquetType::kInt64;
@@ -315,7 +315,7 @@ class Tree {
   size_t at_ = 0, path_bytes_ = 0;
 };
 
-// What a chunk says about itself, before it is held against the column that it is of.
+// A chunk's metadata, before it is checked against its column.
 struct Chunk {
   int64_t type = -1, codec = 0, entries = 0, data = -1, dictionary = 0;
   std::string path;

@@ -1,4 +1,4 @@
-// What a Parquet file says of its columns and of where they are: its footer, checked.
+// A Parquet file's footer, checked: its columns and where they lie.
 //   https://github.com/apache/parquet-format
 #pragma once
 #include <cstdint>
@@ -41,7 +41,7 @@ struct ParquetNode {
   std::string name;
   Kind kind = Kind::kObject;
   int definition = 0;
-  // Of lists and maps: an entry of at least this definition holds an element; one of this repetition, another one.
+  // In lists and maps: an entry of at least this definition holds an element; one of this repetition, a further one.
   int item_definition = 0, repetition = 0;
   size_t first_leaf = 0, end_leaf = 0;  // the columns of this part; there is at least one
   std::vector<ParquetNode> children;    // of an object its members, of a list its element, of a map key and value

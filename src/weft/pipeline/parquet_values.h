@@ -56,7 +56,7 @@ class DeltaReader {
 // Values that are named by a number.
 class ParquetDictionary {
  public:
-  // Of `count` values in the encoding PLAIN.
+  // `bytes` holds `count` values in the encoding PLAIN.
   ParquetDictionary(std::string bytes, int64_t count, const ParquetLeaf& leaf);
   std::string_view value(uint32_t index) const;
 

@@ -1,8 +1,5 @@
 #include "weft/pipeline/pii.h"
 
-#include <algorithm>
-
-#include "weft/base/error.h"
 #include "weft/pipeline/pii_finders.h"
 
 namespace weft {
@@ -24,13 +21,6 @@ constexpr PiiKind kKinds[] = {
 }  // namespace
 
 std::span<const PiiKind> pii_kinds() { return kKinds; }
-
-const PiiKind& pii_kind(std::string_view key) {
-  const auto* found =
-      std::find_if(std::begin(kKinds), std::end(kKinds), [&](const PiiKind& k) { return k.key == key; });
-  WEFT_CHECK(found != std::end(kKinds), "no kind of personal data: {}", key);
-  return *found;
-}
 
 int64_t mask_pii(std::string& text, const PiiKind& kind, std::string_view mask) {
   const std::string_view old = text;

@@ -36,7 +36,6 @@ struct PiiKind {
 //   phones                PHONE_NUMBER            ten digits as in North America, as 283-182-3829
 //   ssns                  SOCIAL_SECURITY_NUMBER  of the United States, as 123-45-6789
 std::span<const PiiKind> pii_kinds();
-const PiiKind& pii_kind(std::string_view key);
 
 // Puts `mask`, in which {} stands for the label, in the place of each. Returns how many there were.
 int64_t mask_pii(std::string& text, const PiiKind& kind, std::string_view mask = "|||{}|||");

@@ -30,12 +30,12 @@ inline bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
 inline bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
 inline bool is_letter(char c) { return is_upper(c) || is_lower(c); }
 inline bool is_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
-// ASCII, or a byte of another letter: what stands beside it is a part of something else.
+// An ASCII letter or digit, or a byte of another letter: text beside it is a part of something longer.
 inline bool is_word(char c) { return is_letter(c) || is_digit(c) || c == '_' || !is_ascii(c); }
 inline char at_or_nul(std::string_view text, size_t at) { return at < text.size() ? text[at] : '\0'; }
 inline char before_or_nul(std::string_view text, size_t at) { return at > 0 ? text[at - 1] : '\0'; }
 inline bool is_after_word(std::string_view text, size_t at) { return at > 0 && is_word(text[at - 1]); }
-// Of ASCII: Chinese and Japanese put no space before an address.
+// ASCII only: Chinese and Japanese put no space before an address.
 inline bool is_after_ascii_word(std::string_view text, size_t at) {
   return is_after_word(text, at) && is_ascii(text[at - 1]);
 }

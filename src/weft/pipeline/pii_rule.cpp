@@ -67,7 +67,7 @@ class Pii final : public Rule {
     }
     return found;
   }
-  // `before` may say what the number is. Where it is personal data itself, it says nothing.
+  // `before` may explain the number, unless it is personal data itself.
   bool mask_number(Json& value, const std::string& before, Changes& changes) const {
     Changes as_text = changes;
     std::string text = before + value.dump();

@@ -1,4 +1,4 @@
-// What no single value of a pipeline shows: values that contradict each other, files that cannot be used.
+// Checks across the values of a pipeline: contradictions, files that cannot be used.
 #pragma once
 #include <set>
 #include <string>
@@ -9,12 +9,12 @@
 
 namespace weft {
 
-// A sentence each. Of sections that are in the file.
+// A sentence each, about sections that are in the file.
 std::vector<std::string> contradictions(const PipelineConfig& config);
-// Of the keys that are given for a source whose files have these formats.
+// The given keys that do nothing for a source whose files have these formats.
 std::vector<std::string> keys_without_effect(const SourceConfig& source, const std::set<FileFormat>& formats);
-// Of the files that keys name, but for those of sources, and of what this build of weft leaves out: each begins with
-// its key, at most one of a stage. Reads them all, as the stages will, which may take a while.
+// Problems with files that keys name (sources excepted) and with parts that this build of weft leaves out; each begins
+// with its key, at most one per stage. Reads the files as the stages will, which may take a while.
 std::vector<std::string> unusable_files(const PipelineConfig& config);
 
 // Throws ConfigError that lists the problems, if there are any.

@@ -67,7 +67,7 @@ std::map<std::string, std::string> templates_in(const JsonFields& stage, const s
   return chat::chat_template_texts("byte", {.file = file});
 }
 
-// Of the manifest's tokens stage.
+// From the tokens stage in the manifest.
 DatasetTokenizer tokenizer_in(const JsonFields& stage, const fs::path& folder) {
   const JsonFields parameters = stage.object("parameters");
   const nlohmann::json name = parse_json(parameters.string("tokens.tokenizer"), (folder / "manifest.json").string());
@@ -167,7 +167,7 @@ DocumentId Provenance::document(int64_t number) const {
   return DocumentId::of_number(id);
 }
 
-// Of the documents that a stage has among these, in their order.
+// Those of these documents that the stage has, in their order.
 std::vector<Provenance::Found> Provenance::documents_of(const Stage& stage, const std::vector<DocumentId>& ids) const {
   std::map<uint32_t, std::map<uint32_t, Found>> wanted;  // shard, place
   for (const DocumentId& id : ids) wanted[id.shard][id.place] = {};

@@ -25,18 +25,18 @@ struct DatasetTokenizer {
   std::string name;              // as pipeline.toml has it: "byte", or a path
   std::string fingerprint;       // when the dataset was made
   int64_t vocab_size = 0;        // one more than its largest id; 0: made by a weft that did not say
-  // Of conversations: the texts of the templates that they were rendered with, by name ("default", "tool_use").
+  // For conversations: the templates that rendered them, by name ("default", "tool_use").
   std::map<std::string, std::string> chat_templates = {};
 };
-// By where `tokens` (a prefix, .bin or .idx) lies: none where that is no dataset. A cheap proof that the file is the
-// one that the manifest means: all of it up to 64 MiB, beyond that pieces. Throws FileError where it is not, by name,
-// or where the manifest was changed.
+// Finds the dataset by the folder of `tokens` (a prefix, .bin or .idx); none if that is no dataset. Compares the file's
+// hash with the manifest: all of it up to 64 MiB, beyond that pieces. Throws FileError if the file or the manifest was
+// changed.
 std::optional<DatasetFile> find_dataset(const std::filesystem::path& tokens);
 // The same of many files; the manifest of each dataset is read once.
 class Datasets {
  public:
   std::optional<DatasetFile> find(const std::filesystem::path& tokens);
-  // Of the dataset that a token file is of. The file itself is not looked at.
+  // The tokenizer of the dataset that lists this token file. Does not read the file.
   std::optional<DatasetTokenizer> tokenizer_of(const std::filesystem::path& tokens);
 
  private:
@@ -67,13 +67,13 @@ struct MergedDuplicate {
 struct DocumentStory {
   DocumentId id;
   std::optional<Document> read;  // as the read stage left it; none where that is gone
-  std::string text;              // as the last stage left it whose documents are there
+  std::string text;              // as left by the last stage whose documents still exist
   std::vector<StagePassed> passed;
   std::vector<MergedDuplicate> duplicates;
   std::set<std::string> gone;  // files that would tell more
 };
 
-// Reads what the stages left. What is gone leaves its part of a story out, and is named there. Throws FileError where a
+// Reads the stages' files. If one is gone, its part of a story is missing and the story names it. Throws FileError if a
 // file is not what the manifest says.
 class Provenance {
  public:
@@ -82,7 +82,7 @@ class Provenance {
   const std::string& tokenizer() const { return tokenizer_; }  // as pipeline.toml names it
   // Its fingerprint when the dataset was made.
   const std::string& fingerprint() const { return fingerprint_; }
-  // Of document `number` of the token file.
+  // The id of document `number` of the token file.
   DocumentId document(int64_t number) const;
   // In the order that is asked for; each shard is read once.
   std::vector<DocumentStory> stories(const std::vector<DocumentId>& ids) const;

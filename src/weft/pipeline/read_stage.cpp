@@ -46,7 +46,7 @@ struct Batch {
 class InputHash final : public ByteWatcher {
  public:
   void saw(std::string_view bytes) override { hasher_.add(bytes), bytes_ += int64_t(bytes.size()); }
-  // What was not read, as where a compressed file is broken or beyond the limit: the hash is of the whole file.
+  // Hashes the unread rest, of a broken file for instance: the hash covers the whole file.
   void see_the_rest(const std::string& file) {
     std::ifstream in(file, std::ios::binary);
     in.seekg(bytes_);
@@ -95,7 +95,7 @@ class Batches {
     ++shard_;
     return batch;
   }
-  // Of all files, once all batches are out, if there are hashes.
+  // All input files and their hashes, if any; complete once all batches are out.
   const nlohmann::json& inputs() const { return inputs_; }
   int64_t num_shards() const { return shard_; }
 
@@ -209,7 +209,7 @@ class BatchWork {
   uint32_t place_ = 0;
 };
 
-// By what a changed input is known.
+// The stamps by which a changed input is noticed.
 nlohmann::json stamps_of(const std::vector<InputFile>& files) {
   nlohmann::json stamps = nlohmann::json::array();
   for (const InputFile& f : files) {
@@ -283,7 +283,7 @@ ReadInputs read_all(const PipelineConfig& config, const std::vector<InputFile>& 
   return result;
 }
 
-// What the files' names tell of what this build of weft must have.
+// Checks by the files' names that this build of weft can read them.
 void judge_build(const PipelineConfig& config, const std::vector<InputFile>& files) {
   std::set<Compression> seen{Compression::kNone};
   bool has_pages = false;

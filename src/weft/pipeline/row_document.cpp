@@ -28,7 +28,7 @@ void judge_columns(const SourceFile& file, const SourceConfig& source) {
     if (one.needed && count(one.key) == 0) refuse(fmt::format("no column ({})", one.by), one.key);
 }
 
-// Of each row's outermost object: by them it is told from an object that holds the rows.
+// Keys of a row's outermost object, which tell it from an object that holds the rows.
 std::vector<std::string> row_keys(const SourceConfig& source) {
   std::vector<std::string> keys;
   for (const AskedKey& asked : asked_keys(source))

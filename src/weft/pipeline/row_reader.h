@@ -1,5 +1,4 @@
-// Files as rows: where each begins and ends, before anybody looks into it. Hostile files give broken rows, not
-// failures.
+// Cuts files into rows, without parsing them. Hostile files give broken rows, not failures.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -31,8 +30,8 @@ class RowReader {
   RowReader(Input input, int64_t max_row_bytes) : input_(std::move(input)), max_bytes_(size_t(max_row_bytes)) {}
   // The next `size` bytes become the row.
   bool take(Row& row, size_t size);
-  // A broken row: what comes next up to `mark`, or up to the end where there is none. The last `kept` bytes of the mark
-  // belong to what follows.
+  // Makes a broken row of the input up to `mark`, or to the end if there is none. The last `kept` bytes of the mark
+  // belong to the next row.
   bool put_aside(Row& row, const std::string& why, std::string_view mark, size_t kept = 0);
   // At the end of the input: a last broken row where the file could not be read, else false.
   bool finish(Row& row);
@@ -53,9 +52,9 @@ std::unique_ptr<RowReader> read_separated(Input input, const std::string& separa
 std::unique_ptr<RowReader> read_csv(Input input, int64_t max_row_bytes);
 // JSON: a value a line, or the elements of lists ("[{...}, {...}]") and objects one after the other, however their
 // lines end. A file that is one object, with none of `row_keys` but with a list of objects in it, gives the first such
-// list. An element that is broken costs what comes before the next one that begins like those before it.
+// list. A broken element also loses the text up to the next element that begins like those before it.
 std::unique_ptr<RowReader> read_json(Input input, const std::vector<std::string>& row_keys, int64_t max_row_bytes);
-// Whether that would be a value a line.
+// Whether read_json would find a value a line.
 bool is_json_lines(Input& input, const std::vector<std::string>& row_keys, int64_t max_row_bytes);
 // Records of a WARC file, with their headers.
 std::unique_ptr<RowReader> read_warc(Input input, int64_t max_row_bytes);
@@ -63,7 +62,7 @@ std::unique_ptr<RowReader> read_warc(Input input, int64_t max_row_bytes);
 // A row group that cannot be read to its end gives a broken row for what is missing. Throws FileError where the file
 // cannot be opened, UnreadFile where it is no Parquet or one that is not read, NotBuilt.
 std::unique_ptr<RowReader> read_parquet(const std::string& path, int64_t max_row_bytes, ExpansionLimit limit);
-// In the place of a file that is not read: one broken row, and why ("is Parquet, ...") as its failure.
+// Stands for an unread file: one broken row, with the reason ("is Parquet, ...") as its failure.
 std::unique_ptr<RowReader> read_nothing(const std::string& why);
 
 }  // namespace weft

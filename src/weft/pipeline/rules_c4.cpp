@@ -116,7 +116,7 @@ std::vector<uint64_t> word_hashes(std::string_view text) {
   return hashes;
 }
 
-// Of a phrase, from that of all but its last word; 0: of none.
+// Extends the hash of a phrase by one word; an empty phrase has 0.
 uint64_t phrase_hash(uint64_t before, uint64_t word) { return (before ^ word) * 0x9e3779b97f4a7c15u; }
 
 class BadWords final : public Rule {

@@ -8,7 +8,7 @@
 
 namespace weft {
 
-// Lines that become one file, whole or not at all. In memory until then.
+// Collects lines in memory and writes them as one file, whole or not at all.
 class ShardWriter {
  public:
   void add(const Document& document) { lines_ += to_line(document); }

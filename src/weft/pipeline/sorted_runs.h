@@ -8,7 +8,7 @@
 
 namespace weft {
 
-// What a record is about, and for whom. Ordered as written here.
+// A key and the document that has it. Ordered by the fields in this order.
 struct KeyRecord {
   uint64_t high = 0, low = 0;  // the key
   uint64_t document = 0;       // DocumentId::number()

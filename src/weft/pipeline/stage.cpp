@@ -27,7 +27,7 @@ void write_json(const fs::path& file, const nlohmann::json& json) {
   out.commit();
 }
 
-// How what was made differs from what this run would make.
+// How the existing stage differs from what this run would make.
 std::optional<JsonDifference> difference(nlohmann::json made, const nlohmann::json& mine) {
   if (made.is_object() && made.contains("parameters"))
     made["parameters"] = with_defaults(std::move(made["parameters"]), mine.at("parameters"));
@@ -55,7 +55,7 @@ void clear(const fs::path& folder) {
   for (const fs::path& other : others) fs::remove_all(other);
 }
 
-// What a manifest lists with sizes: all but itself, stage.json, and what is nobody's.
+// Whether a manifest lists this file: not itself, stage.json, or unknown files.
 bool is_of_a_stage(const std::string& name) {
   constexpr std::string_view kBeginnings[] = {"broken-", "duplicates.jsonl", "train-", "valid-"};
   return std::isdigit(static_cast<unsigned char>(name[0])) != 0 ||
@@ -70,7 +70,7 @@ nlohmann::json sizes_in(const fs::path& folder) {
   return sizes;
 }
 
-// Of what has no hash in a manifest already: reports, rows put aside, duplicates.
+// Hashes of the files that no manifest has yet: reports, rows put aside, duplicates.
 nlohmann::json hashes_of_others(const fs::path& folder, const nlohmann::json& sizes, const nlohmann::json& shards) {
   std::set<std::string> hashed;
   for (const auto& shard : shards) hashed.insert(shard.at("file").get<std::string>());
@@ -88,7 +88,7 @@ bool is_there(const fs::path& file, const nlohmann::json& bytes) {
   return !none && (!bytes.is_number() || bytes == size);
 }
 
-// Of the token files: those whose lengths, beginnings or ends are not those that were written. As training looks.
+// The token files whose length, beginning or end has changed since they were written: the check that training makes.
 std::vector<std::string> changed_files(const fs::path& folder, const nlohmann::json& manifest) {
   std::vector<std::string> changed;
   const std::string where = (folder / "manifest.json").string();

@@ -1,5 +1,5 @@
-// A stage's folder: its shards, a report beside each, and at last the manifest. What is finished is never done twice;
-// what was made of other inputs or by other parameters is thrown away.
+// A stage's folder: its shards, a report beside each, and finally the manifest. Finished shards are never made again;
+// those of other inputs or parameters are thrown away.
 #pragma once
 #include <atomic>
 #include <filesystem>
@@ -16,10 +16,10 @@
 
 namespace weft {
 
-// Of manifests and stage.json, which list every shard.
+// Limits for manifests and stage.json, which list every shard.
 inline constexpr JsonLimits kManifest{.max_bytes = size_t{1} << 30, .max_depth = 64};
 
-// Seen by whoever shows how far a stage is. Any thread.
+// A stage's progress, for whoever shows it. Any thread.
 class StageProgress {
  public:
   struct View {
@@ -27,7 +27,7 @@ class StageProgress {
     std::string waits_for;  // empty: it is at work
     Counts counts;
     int64_t work_done = 0, work = 0;  // bytes; 0: not known
-    int64_t bytes = 0;                // gone through in this run: what was finished before is not counted
+    int64_t bytes = 0;                // processed in this run, without what was finished before
     int64_t shards_made = 0;          // by this process, in all stages
   };
   void begin(const std::string& stage, int64_t work);
@@ -48,7 +48,7 @@ struct StageContext {
   std::string shard_suffix = ".jsonl.zst";
   bool again = false;         // a dataset that is complete may be thrown away for another
   bool helps = false;         // another process leads
-  double leader_wait_s = 60;  // for one that is to be helped, and to see the last file that it wrote
+  double leader_wait_s = 60;  // a helper's wait for a leader, and for the last file that it wrote
   Team* team = nullptr;       // run_pipeline's
   const std::atomic<bool>& stop;
   StageProgress& progress;
@@ -62,19 +62,19 @@ struct StageIdentity {
 
 class StageFolder {
  public:
-  // Leads: creates the folder or goes on in it; empties it where it is of another identity, and removes the
-  // manifest.json of the dataset around it. Throws FileError, also where the folder holds what no stage made, or where
-  // that dataset is complete and the context does not say again. Helps: waits until the leader has done so; throws
-  // ConfigError where it is of another identity, and Interrupted.
+  // A leader creates the folder or resumes it; if it has another identity, it empties the folder and removes the
+  // manifest.json of the dataset around it. Throws FileError, also if the folder holds files that no stage made, or if
+  // that dataset is complete and the context does not say `again`. A helper waits until the leader has done so; throws
+  // ConfigError if the identity differs, and Interrupted.
   StageFolder(std::filesystem::path folder, StageIdentity identity, const StageContext& context);
 
-  // The leader's: stage.json says these from here on, which are its inputs under newer stamps. Helpers compare theirs
-  // with them, and a run that goes on after an interruption too.
+  // For the leader: writes these inputs, the same with newer time stamps, to stage.json. Helpers and resumed runs
+  // compare theirs with them.
   void note_inputs(const nlohmann::json& inputs) const;
 
   const std::filesystem::path& path() const { return path_; }
   const StageIdentity& identity() const { return identity_; }
-  // All files that its manifest lists are there. Where one was not, the stage was opened again when this was made.
+  // Whether the stage is complete. If a listed file was missing, the constructor opened the stage again.
   bool is_complete() const { return std::filesystem::exists(path_ / "manifest.json"); }
   // The report of a shard that is finished: its file is there, of the size that it had.
   std::optional<ShardReport> finished(int64_t shard) const;
@@ -85,12 +85,12 @@ class StageFolder {
   // their reports have hashes. A helper waits until the leader has done so.
   void complete(int64_t num_shards, const StageContext& context, const nlohmann::json& more) const;
 
-  // What passes leave for each other.
+  // The folder for files that passes leave for each other.
   std::filesystem::path work_folder() const { return path_ / "work"; }
-  // The leader's to do; of a helper nothing happens.
+  // Only the leader makes it; does nothing for a helper.
   std::filesystem::path make_work_folder() const;
   void remove_work_folder() const;
-  // A helper's: it is what it was when this was made.
+  // For a helper: stage.json has not changed since this was made.
   bool is_still_mine() const;
 
  private:
@@ -105,7 +105,7 @@ class StageFolder {
   std::string seen_;  // a helper's: the hash of stage.json
 };
 
-// Removes what a run that was killed left in a folder of files that it was writing: those of this name, or (empty) all.
+// Removes unfinished files of a killed run from a folder: those of this name, or (empty) all.
 void remove_unfinished(const std::filesystem::path& folder, std::string_view of);
 
 // "00012" and the suffix.
@@ -125,7 +125,7 @@ struct StageResult {
 StageResult open_stage(const std::filesystem::path& folder);
 // The files of a stage's manifest that are not in its folder, or of another size there: names, in no order.
 std::vector<std::string> lost_files(const std::filesystem::path& folder, const nlohmann::json& manifest);
-// Those with names of a stage's files that are in the folder alone.
+// Files in the folder that are named like a stage's but are not in the manifest.
 std::vector<std::string> added_files(const std::filesystem::path& folder, const nlohmann::json& manifest);
 
 }  // namespace weft

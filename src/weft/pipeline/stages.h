@@ -7,8 +7,8 @@ namespace weft {
 
 // All block; throw Interrupted where the context says stop, and Error.
 
-// What each stage is of, by this pipeline and the stage before. Reads the files that parameters name, for their hashes.
-// Of the read stage without its inputs, which may be gone when it is complete.
+// What a stage's result depends on. Hashes the files that parameters name. The read stage's inputs are left out: once
+// it is complete, they may be gone.
 StageIdentity read_identity(const PipelineConfig& config);
 StageIdentity filter_identity(const PipelineConfig& config, const StageResult& before);
 StageIdentity dedup_identity(const PipelineConfig& config, const StageResult& before);

@@ -59,7 +59,7 @@ void Team::begin_to_lead(bool again) {
   if (!locks_->try_lock(0, kPasses))  // run.lock alone may be gone, or of one host only
     throw ConfigError(folder_.string() + ": another weft leads here; to help it: weft data run --join");
   remove_unfinished(folder_, "run.json");
-  // That of a complete dataset stays until a stage is opened: nothing may be left to do, or the run be refused.
+  // A complete dataset's run.json stays until a stage is opened: there may be nothing to do, or the run may be refused.
   if (again || !fs::exists(folder_ / "run.json") || !fs::exists(folder_ / "manifest.json")) note_work();
   locks_->unlock(1, kPasses - 1);
   close();

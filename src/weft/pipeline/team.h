@@ -5,8 +5,8 @@
 // beginning, merges, manifests, removing) is the leader's. What they tell each other are locks in shards.lock, which
 // vanish with their process: that one leads, which pass is open, who is at which shard. A helper writes only what
 // belongs to a shard that it has taken, and only where the pass is open after it has taken it; the leader closes a pass
-// and waits until nobody has a shard before it does anything else. So no helper, not even one of a run that was killed,
-// writes into a folder that the leader begins, sweeps or removes.
+// and waits until nobody has a shard before it does anything else. So no helper, not even one of a killed run, writes
+// into a folder while the leader creates, sweeps or removes it.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -54,26 +54,26 @@ class Team {
     nlohmann::json work;       // what the bytes that are made depend on: a helper's must be the leader's (run.json)
     const std::atomic<bool>& stop;
   };
-  // Of a dataset's folder. Leads: throws ConfigError where another does; waits for what helpers of an earlier run have
-  // taken. Helps: throws ConfigError where none leads (unless it came late), or of other work. Throws Interrupted,
-  // FileError.
+  // `folder` is the dataset's. A leader throws ConfigError if another leads, and waits for shards that helpers of an
+  // earlier run still hold. A helper throws ConfigError if nobody leads (unless it came late) or the leader does other
+  // work. Throws Interrupted, FileError.
   Team(const std::filesystem::path& folder, const Spec& spec);
 
   bool helps() const { return helps_; }
-  // A helper's: nobody leads, and the last run here was of the same work and completed the dataset. Nothing else may be
-  // called then.
+  // For a helper: nobody leads, and the last run did the same work and completed the dataset. Then nothing else may be
+  // called.
   bool came_late() const { return came_late_; }
 
-  // The leader's, where a stage is to be made: run.json is of this run from here on, also beside a complete dataset.
+  // For the leader, before it makes a stage: writes this run to run.json, also beside a complete dataset.
   void note_work();
-  // The leader's. From open on, helpers may take shards of the pass; when close returns, none has one, or gets one.
+  // For the leader. After open, helpers may take shards of the pass; after close, none holds or gets one.
   void open(int pass);
   void close();
 
-  // A helper's: where its leader is. kNoLeader: it has ended, or was ended.
+  // For a helper: where its leader is. kNoLeader: the leader has ended or was killed.
   enum class Turn { kNotYet, kNow, kOver, kNoLeader };
   Turn turn(int pass) const;
-  // Anything but kNotYet. Throws Interrupted.
+  // Waits until it is not kNotYet. Throws Interrupted.
   Turn wait_for(int pass) const;
   [[noreturn]] void lost_leader() const;  // throws Interrupted, with what to do
 

@@ -47,7 +47,7 @@ class Tokenized {
     mask_ = shards_.masks ? take(tokens, 1) : std::string_view();
     return true;
   }
-  // Of the document that next() found.
+  // About the document that next() found.
   Place place() const { return place_; }
   uint64_t id() const { return id_; }
   size_t series() const { return series_; }

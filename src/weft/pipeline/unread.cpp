@@ -11,7 +11,7 @@ struct Kind {
 constexpr const char *kRows = "write its rows as JSON lines", *kUnpack = "unpack it",
                      *kText = "write its text to a file", *kAgain = "compress it by gzip, zstd, xz, bzip2 or lz4";
 
-// Marks that no text begins with: where they are letters alone, with what follows them.
+// Byte sequences that no text begins with; those of letters only include the bytes behind them.
 constexpr Kind kKinds[] = {
     {0, "PAR1\x15", "Parquet", "name it .parquet, or set source.format = \"parquet\""},
     {0, {"ARROW1\0\0", 8}, "Arrow", kRows},

@@ -7,8 +7,8 @@
 
 namespace weft {
 
-// A file as a whole is nothing to read: of another kind, CSV without the column of the text. The read
-// stage puts it aside, and goes on with the others.
+// A file that cannot be read as a whole: another kind, or CSV without the text's column. The read stage puts it aside
+// and goes on.
 class UnreadFile : public FileError {
  public:
   UnreadFile(const std::string& file, const std::string& why) : FileError(file + ": " + why), why_(why) {}

@@ -1,4 +1,4 @@
-// Addresses of pages, so that those of the same page are equal.
+// Normal forms of URLs: those of the same page become equal.
 #pragma once
 #include <string>
 #include <string_view>

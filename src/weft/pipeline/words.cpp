@@ -26,7 +26,7 @@ bool is_ascii_punctuation(unsigned char c) {
   return (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') || (c >= '{' && c <= '~');
 }
 
-// Of scripts that put no spaces between words: there a character stands for one. Unicode's blocks.
+// Unicode blocks of scripts without spaces between words, where each character counts as a word.
 bool is_word_by_itself(uint32_t code) {
   struct Block {
     uint32_t first, last;

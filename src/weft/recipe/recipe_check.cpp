@@ -1,4 +1,4 @@
-// What a recipe says as a whole: values that do not fit each other, and what this version cannot run.
+// Checks a recipe as a whole: values that contradict each other, and settings that this version cannot run.
 #include <algorithm>
 #include <cctype>
 #include <utility>
@@ -27,7 +27,7 @@ class Conflicts {
   std::vector<Conflict> all_;
 };
 
-// Of a layout; more than kMostRanks: as one more.
+// The layout's number of ranks, at most kMostRanks + 1.
 int64_t ranks_of(const Recipe::Parallel& p) {
   int64_t ranks = 1;
   for (const int64_t size : {p.dp, p.pp, p.cp, p.tp}) ranks = size > kMostRanks / ranks ? kMostRanks + 1 : ranks * size;

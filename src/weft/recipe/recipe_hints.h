@@ -1,5 +1,5 @@
-// What the keys and values of other programs' configurations (Megatron's, Hugging Face's, Axolotl's, nanoGPT's) are
-// called in a recipe: for messages. Nothing is taken under such a name.
+// For messages: the recipe's names for keys and values of other programs (Megatron, Hugging Face, Axolotl, nanoGPT).
+// Recipes do not accept those names.
 #pragma once
 #include <string>
 

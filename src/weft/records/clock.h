@@ -1,4 +1,4 @@
-// Time, as a parameter of what needs it.
+// Clocks, passed as parameters.
 #pragma once
 #include <chrono>
 

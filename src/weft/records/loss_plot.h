@@ -1,4 +1,4 @@
-// What both pictures of the loss draw, and the ticks of their axes.
+// The data and axis ticks that both pictures of the loss share.
 #pragma once
 #include <cstdint>
 #include <string>

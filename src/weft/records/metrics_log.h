@@ -55,7 +55,7 @@ class MetricsLog {
   void append(const StepRecord& record) { append_line(to_json(record)); }
   void append(const EvalRecord& record) { append_line(to_json(record)); }
   void sync_to_disk();
-  // Of what was there and is kept.
+  // Damaged lines found at opening, which are kept.
   int64_t damaged_lines() const { return damaged_; }
   int64_t first_damaged_line() const { return first_damaged_; }  // from 1
 

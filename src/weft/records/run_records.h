@@ -1,5 +1,5 @@
-// Everything a run writes about itself: metrics.jsonl, TensorBoard events, the progress line, the loss chart. A run can
-// do without all of it: what cannot be written is told once, counted, and told again at the end.
+// Everything a run writes about itself: metrics.jsonl, TensorBoard events, the progress line, the loss chart. A failure
+// to write does not end the run: it is reported once, counted, and reported again at the end.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -26,7 +26,7 @@ class RunRecords {
   void eval(const EvalRecord& record);
   void sync();  // blocks until metrics.jsonl would survive a loss of power
   void note(std::string_view line) { progress_.note(line); }
-  // Does what the run can do without: of its FileErrors the first of each `file` is told.
+  // Runs `write` and catches its FileErrors; reports the first one of each `file`.
   void attempt(const std::string& file, const std::function<void()>& write);
   // Draws loss.svg, and the same as text; says where the files are.
   void finish(std::string_view title);

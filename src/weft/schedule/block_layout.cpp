@@ -86,20 +86,6 @@ BlockLayout balanced_layout(const BlockCosts& costs, int num_virtual_stages, int
   return cutter.least(squares).layout;
 }
 
-std::vector<double> costs_of(const BlockLayout& layout, const BlockCosts& costs) {
-  std::vector<double> all;
-  auto block = costs.blocks.begin();
-  for (const int64_t count : layout) {
-    all.push_back(std::accumulate(block, block + count, 0.0));
-    block += count;
-  }
-  WEFT_CHECK(!all.empty() && block == costs.blocks.end(), "layout {} of {} blocks", to_string(layout),
-             costs.blocks.size());
-  all.front() += costs.embedding;
-  all.back() += costs.head;
-  return all;
-}
-
 std::string layout_fault(const BlockLayout& layout, int num_virtual_stages, int64_t num_blocks) {
   if (layout.size() != size_t(num_virtual_stages))
     return fmt::format("{} counts for {} virtual stages", layout.size(), num_virtual_stages);

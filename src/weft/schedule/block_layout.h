@@ -23,9 +23,6 @@ struct BlockCosts {
 // Takes about virtual stages x blocks^2 steps.
 BlockLayout balanced_layout(const BlockCosts& costs, int num_virtual_stages, int64_t min_blocks = 1);
 
-// What each virtual stage costs, embedding and head included.
-std::vector<double> costs_of(const BlockLayout& layout, const BlockCosts& costs);
-
 // What is wrong with a layout of somebody's choice; empty: nothing. It has as many counts as there are virtual stages,
 // that add up to `num_blocks`, and no 0 but for the first and the last, which have the embedding and the head.
 std::string layout_fault(const BlockLayout& layout, int num_virtual_stages, int64_t num_blocks);

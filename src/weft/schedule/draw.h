@@ -15,9 +15,9 @@ std::string draw_text(const Pipeline& pipeline, const Timeline& timeline, int co
 // A whole SVG file, for light and dark ground. `unit` stands at the time axis: plain text without markup.
 std::string draw_svg(const Pipeline& pipeline, const Timeline& timeline, const std::string& unit);
 
-// Of the step.
+// Micro-batches in the step.
 int64_t num_micro_batches(const Timeline& timeline);
-// Of all actions that take time, the shortest; 0 where none does.
+// The shortest time of an action that takes any; 0 if none does.
 double shortest_action(const Timeline& timeline);
 
 }  // namespace weft

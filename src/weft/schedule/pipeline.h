@@ -19,9 +19,9 @@ struct Pipeline {
   bool operator==(const Pipeline&) const = default;
 };
 
-// By the schedule's name in recipes. `num_chunks` is Megatron's virtual_pipeline_parallel_size; 0: as the schedule
-// needs. Throws a ConfigError that names the schedules for an unknown one, and what fits for any other number of chunks
-// than 1 (gpipe, 1f1b, zb_h1), 2 (zbv), or at least 2 (interleaved_1f1b).
+// By the schedule's name in recipes. `num_chunks` is Megatron's virtual_pipeline_parallel_size; 0: what the schedule
+// needs. It must be 1 (gpipe, 1f1b, zb_h1), 2 (zbv), or at least 2 (interleaved_1f1b). Throws a ConfigError that says
+// what fits, or, for an unknown name, lists the schedules.
 Pipeline pipeline_named(std::string_view name, int num_stages, int num_chunks = 0);
 // Whether a schedule can have so many chunks of the model on each rank, and the text of what it can have: "at least 2".
 bool chunks_fit(ScheduleKind kind, int64_t num_chunks);

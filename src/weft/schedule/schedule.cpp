@@ -12,7 +12,7 @@ void check(PipelinePosition at, int64_t m) {
              at.num_stages, m);
 }
 
-// Of a schedule made for more micro-batches. Micro-batches do not depend on each other: what is left has no deadlock.
+// Cuts a schedule down to m micro-batches. They do not depend on each other, so that the rest cannot deadlock.
 Schedule only_first(int64_t m, Schedule s) {
   std::erase_if(s, [m](const Action& a) { return a.micro_batch >= m; });
   return s;

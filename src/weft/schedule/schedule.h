@@ -64,8 +64,8 @@ struct Liveness {
 };
 // Each chunk's passage of a micro-batch counts as one. Of a single chunk: micro-batches.
 Liveness liveness(const Schedule& schedule);
-// Of each chunk by itself, up to the last that occurs. The peaks may be at different times: their sum is what memory
-// that chunks do not share needs, and may be more than `liveness`.
+// For each chunk by itself, up to the last that occurs. The peaks may be at different times: their sum, which may
+// exceed `liveness`, is what chunks need that share no memory.
 std::vector<Liveness> liveness_of_chunks(const Schedule& schedule);
 
 }  // namespace weft

@@ -86,7 +86,7 @@ class Simulation {
   struct Span {
     double start = kNotYet, end = kNotYet;
   };
-  // What must have ended (begun, where `buffer`: it then takes what lies in the way) before an action starts.
+  // An action that must have ended before another starts (or begun, if `buffer`: it then frees the buffer).
   struct Need {
     Do what;
     int virtual_stage;

@@ -7,7 +7,7 @@
 
 namespace weft {
 
-// Of each virtual stage, in any unit; backward takes dgrad + wgrad.
+// One entry per virtual stage, in any unit; backward takes dgrad + wgrad.
 struct ActionTimes {
   std::vector<double> forward, dgrad, wgrad;
   double communication = 0;  // from a result on one rank to its use on another
@@ -16,10 +16,9 @@ struct ActionTimes {
 // The same for all virtual stages.
 ActionTimes uniform_times(const Pipeline& pipeline, double forward, double dgrad, double wgrad);
 
-// What a rank does with a result that the neighbouring virtual stage needs.
-// free: hands it over and goes on. one_at_a_time: hands it over and goes on too, but its next result of the same kind
-// (forward, or dgrad and backward) and chunk needs the same buffer, so that action starts only when the one that uses
-// the last result has begun. Both wait for what they receive.
+// How a rank sends a result to the neighbouring virtual stage. free: without waiting. one_at_a_time: also without
+// waiting, but the next result of the same kind (forward, or dgrad and backward) and chunk needs the same buffer, so
+// its action starts only when the action that uses the last result has begun. Both wait for what they receive.
 enum class Sends { free, one_at_a_time };
 
 struct TimedAction {
@@ -31,7 +30,7 @@ struct Timeline {
   double makespan = 0;                          // of the step, which begins at 0
   double busy(int rank) const;
   double bubble_fraction(int rank) const { return makespan > 0 ? 1 - busy(rank) / makespan : 0; }
-  // Of all ranks together.
+  // Over all ranks.
   double bubble_fraction() const;
 };
 

@@ -37,7 +37,7 @@ class AddedTokenFinder {
     std::function<void(const AddedToken&)> token;
   };
   void split(std::string_view text, bool with_marks, const Found& found) const;
-  // Whether a token may hold, or end or begin with, a place where a text is cut between these two bytes.
+  // Whether a token may contain or touch a place where `cuts` allows a cut.
   bool may_cross(bool (*cuts)(char before, char after)) const;
 
  private:

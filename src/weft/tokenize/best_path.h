@@ -11,13 +11,13 @@
 
 namespace weft {
 
-// Of a character in UTF-8, by its first byte.
+// Length of a UTF-8 character, from its first byte.
 inline size_t bytes_of_character(char first) {
   const auto c = uint8_t(first);
   return c < 0xc0 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
 }
 
-// Memory that a search takes, kept from one to the next but for what a huge text took. For one thread.
+// A search's memory, reused by the next one, except what a huge text took. For one thread.
 template <class Score>
 struct BestPathSpace {
   // The best way to a place: its score, and the last token on it. Nothing leads there if that has no length.
@@ -50,7 +50,7 @@ class BestPath {
     space_.steps[0] = {Score{0}, 0, -1};
     for (size_t at = 0; at < text_.size();) {
       if (at == furthest_)
-        take_to(at);  // no token reaches over this place
+        take_to(at);  // no token crosses this place
       else if (at - origin_ >= patience_)
         settle(at);
       at = leave(at);
@@ -101,7 +101,7 @@ class BestPath {
               space_.steps.begin() + std::ptrdiff_t(furthest_ - origin_) + 1, space_.steps.begin());
     origin_ = place;
   }
-  // All ways go through the place where the ways back from here on meet: what lies before it is decided.
+  // Traced back from here, all paths meet at one place: tokens before it are decided.
   void settle(size_t at) {
     auto& ways = space_.places;
     ways.clear();

@@ -23,7 +23,7 @@ class ByteTrie {
     node = uint32_t(next);
     return true;
   }
-  // Of the key that ends at a node; kNone: none does.
+  // The value of the key that ends at this node; kNone if none does.
   int32_t value(uint32_t node) const { return units_[node].value; }
 
   // The value of a whole key; kNone: it is none.

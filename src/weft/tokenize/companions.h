@@ -11,8 +11,8 @@
 
 namespace weft {
 
-// Of tokenizer_config.json and, where there is no tokenizer.json, special_tokens_map.json and added_tokens.json; empty
-// where they say nothing or are not there.
+// What tokenizer_config.json says and, if there is no tokenizer.json, special_tokens_map.json and added_tokens.json;
+// empty where they say nothing or are missing.
 struct Companions {
   std::string beginning, end;  // bos_token, eos_token
   // add_bos_token, add_eos_token: whether a text gets them; none: it is not said.

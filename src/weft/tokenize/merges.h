@@ -18,7 +18,7 @@ class MergeTable {
 
   // For about this many pairs.
   explicit MergeTable(size_t expected);
-  // Of a pair that is there already, the first rank stays.
+  // A pair that is there already keeps its rank.
   void add(int32_t left, int32_t right, Merge merge);
   Merge find(int32_t left, int32_t right) const {
     if (left < kLow && right < kLow) return low_[size_t(left * kLow + right)];

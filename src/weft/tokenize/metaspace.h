@@ -11,7 +11,7 @@ struct Metaspace {
   Prefix prefix;     // which pieces get one in front
   bool split;        // before each mark
 };
-// Of a pre-tokenizer or a decoder.
+// `c` is a pre-tokenizer or a decoder.
 Metaspace read_metaspace(const Component& c);
 PreTokenizer metaspace_step(Metaspace metaspace);
 

@@ -11,7 +11,7 @@
 
 namespace weft {
 
-// Holds a bounded number of short pieces of few ids; a new one takes the place of an old one. For one thread.
+// Holds a bounded number of short pieces with few ids; a new one replaces an old one. For one thread.
 class PieceCache {
  public:
   static constexpr size_t kMaxBytes = 15, kMaxIds = 3;

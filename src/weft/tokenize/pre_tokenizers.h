@@ -34,7 +34,7 @@ class Pieces {
   // Gives up what a long text took.
   void clear();
 
-  // Of a step, while it runs.
+  // Scratch of the step that runs.
   std::vector<TextPiece> next;
   std::vector<Span> matches;
   std::vector<PiecePart> parts;

@@ -1,5 +1,5 @@
-// The ids that the SentencePiece library gives, faster and in less memory: linear in the text, and beside the text and
-// its ids in a memory that does not grow with it, but for a word of megabytes.
+// Gives the SentencePiece library's ids, faster and in less memory: time is linear in the text; extra memory does not
+// grow with it, except for words of megabytes.
 #pragma once
 #include <array>
 #include <string>
@@ -19,10 +19,10 @@ namespace weft {
 // Immutable; any thread may use it.
 class SentencePieceEncoder {
  public:
-  // Not models of whole words, nor of pairs with unused pieces, nor with scores that are no numbers.
+  // False for models of whole words, for BPE with unused pieces, and for scores that are no numbers.
   static bool knows(const SentencePieceSpec& spec);
-  // Of a model that its library has taken. Throws FileError, beginning with `source`, where its map of characters is
-  // broken.
+  // Takes a model that the sentencepiece library accepted. Throws FileError, beginning with `source`, if the model's
+  // character map is broken.
   SentencePieceEncoder(const SentencePieceSpec& spec, const std::string& source);
 
   // What encoding needs besides: lent to one call at a time.
@@ -34,8 +34,8 @@ class SentencePieceEncoder {
   std::string made_of(std::string_view text) const { return text_.made_of(text); }
   // Appends the ids of such a text, or of a part of it that ends where cut() says.
   void encode(std::string_view made, std::vector<int32_t>& ids, Space& space) const;
-  // The first place after `from` where the ids of both parts are those of the whole, but that two unknown tokens which
-  // meet there are one (joins()); the end of the text if none is known.
+  // The first place after `from` where both parts have the ids of the whole, except that two unknown tokens that meet
+  // there become one (joins()); the end of the text if none is known.
   size_t cut(std::string_view made, size_t from) const;
   bool joins(int32_t last, int32_t first) const { return last == unknown_ && first == unknown_; }
 
@@ -56,7 +56,7 @@ class SentencePieceEncoder {
   int32_t unknown_ = -1;
   bool byte_fallback_;
   std::array<int32_t, 256> byte_ids_{};
-  std::unordered_map<std::string, int32_t> reserved_;  // ids of pieces that no text becomes by what it says
+  std::unordered_map<std::string, int32_t> reserved_;  // ids of pieces that are not found in texts
 
   // --- a unigram model ---
   struct Score {

@@ -1,4 +1,4 @@
-// What a SentencePiece model says of itself.
+// Reads a SentencePiece model file.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -6,15 +6,15 @@
 
 namespace weft {
 
-// Of sentencepiece_model.proto: pieces, TrainerSpec and NormalizerSpec, with the defaults there. Texts are borrowed
-// from the model's bytes.
+// Pieces, TrainerSpec and NormalizerSpec of sentencepiece_model.proto, with its defaults. Texts are borrowed from the
+// model's bytes.
 struct SentencePieceSpec {
   enum class Kind { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
   struct Piece {
     std::string_view text{};
     float score = 0;
     Kind kind = Kind::kNormal;
-    // Found in texts; of the others, a text never becomes one by what it says.
+    // Whether the piece is found in texts; the other kinds never are.
     bool is_in_texts() const { return kind == Kind::kNormal || kind == Kind::kUserDefined || kind == Kind::kUnused; }
   };
   enum Model { kUnigram = 1, kBpe, kWords, kCharacters };
@@ -27,7 +27,7 @@ struct SentencePieceSpec {
   bool whole = false;  // all of it could be read
 };
 
-// Of any bytes: `whole` is false where they are broken.
+// Takes any bytes: `whole` is false if they are broken.
 SentencePieceSpec read_sentencepiece_spec(std::string_view model);
 
 }  // namespace weft

@@ -49,7 +49,7 @@ std::string_view SentencePieceText::first_part(std::string_view text, size_t& by
 
 size_t SentencePieceText::end_of_plain(std::string_view text, size_t at) const {
   while (at < text.size() && is_plain(text[at])) ++at;
-  // The last one may be a part of what follows.
+  // The last character may combine with the next.
   return at < text.size() && !is_ascii(text[at]) && at > 0 ? at - 1 : at;
 }
 

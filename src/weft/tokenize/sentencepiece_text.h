@@ -1,4 +1,4 @@
-// What a SentencePiece model makes of a text before it looks for pieces.
+// How a SentencePiece model normalizes a text before it looks for pieces.
 #pragma once
 #include <array>
 #include <optional>
@@ -23,7 +23,7 @@ class SentencePieceText {
   const ByteTrie& symbols() const { return symbols_; }
 
  private:
-  // What stands for the beginning of `text`, of `bytes`.
+  // The replacement of the first `bytes` bytes of `text`.
   std::string_view first_part(std::string_view text, size_t& bytes) const;
   bool is_plain(char c) const { return uint8_t(c) < plain_.size() && plain_[uint8_t(c)]; }
   // The end of the characters from `at` on that stand for themselves.

@@ -6,7 +6,7 @@
 namespace weft {
 namespace {
 
-// The whole text as matches and what lies between.
+// Divides the whole text into matches and the parts between them.
 void parts_of(std::string_view text, const std::vector<Span>& matches, bool invert, std::vector<PiecePart>& parts) {
   parts.clear();
   size_t done = 0;

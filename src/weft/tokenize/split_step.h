@@ -1,4 +1,4 @@
-// Splitting a piece at what matches, and what becomes of the matches.
+// Splits a piece at matches, and treats the matches as asked.
 #pragma once
 #include "weft/tokenize/component.h"
 #include "weft/tokenize/pre_tokenizers.h"

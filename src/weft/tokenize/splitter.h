@@ -21,7 +21,7 @@ class Splitter {
 
   // By name: r50k, cl100k, o200k, llama3, qwen2 (gpt2, p50k and qwen are other names); nothing if unknown.
   static std::optional<Rules> rules_named(std::string_view name);
-  // Of an expression that means the same as one of them; nothing for all others.
+  // The rules that the expression is equivalent to; nothing if there are none.
   static std::optional<Rules> rules_of(std::string_view expression);
   // The expression, as tokenizer.json would give it.
   static std::string_view expression_of(Rules rules);

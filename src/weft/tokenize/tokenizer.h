@@ -10,7 +10,7 @@
 
 namespace weft {
 
-// What special tokens written out in a text are: only text, or the marks that they name.
+// Whether special tokens written out in a text are plain text, or the tokens that they name.
 enum class SpecialText { kText, kParsed };
 
 // Immutable; any thread may use it. A text that is not UTF-8 is encoded with U+FFFD for what is broken (by the byte
@@ -69,7 +69,7 @@ std::string byte_tokenizer_json();
 // has one (Llama), and the one that ends it where it has only that (T5). Throws FileError.
 std::unique_ptr<Tokenizer> open_sentencepiece(const std::filesystem::path& file);
 
-// Of a rank file, which does not say how its text is split: r50k, cl100k, o200k, llama3 or qwen2. Empty: by its name.
+// A rank file does not say how its text is split: r50k, cl100k, o200k, llama3 or qwen2. Empty: by the file's name.
 struct TokenizerOptions {
   std::string pattern;
 };

@@ -28,7 +28,7 @@ int64_t count_characters(std::string_view text);
 // (Unicode 15, section 3.9, "substitution of maximal subparts").
 std::string_view well_formed(std::string_view text, std::string& copy);
 
-// What the pre-tokenizers of the known tokenizers ask of a character, answered by one look into a table.
+// A table of the character properties that the known pre-tokenizers need.
 class CharacterTable {
  public:
   enum Class : uint8_t {
@@ -54,8 +54,8 @@ class CharacterTable {
 // Throws as need_unicode does.
 std::shared_ptr<const CharacterTable> make_character_table(std::string_view what = "this tokenizer");
 
-// Whether this build of weft knows the characters: it does not without utf8proc. What stands below needs it, but for
-// is_white_space and is_surely_nfc; to be asked before the work, by need_unicode.
+// Whether this build of weft has utf8proc. All below needs it, except is_white_space and is_surely_nfc; check before
+// the work with need_unicode.
 bool has_unicode();
 // Throws NotBuilt, which begins with `what`, where it does not.
 void need_unicode(std::string_view what);

@@ -21,7 +21,7 @@ class Vocabulary {
   // -1: there is none.
   int32_t find(std::string_view token) const;
   bool has(int64_t id) const { return id >= 0 && id < size() && places_[size_t(id)].begin != kNone; }
-  // Of an id that it has.
+  // `id` must be one that it has.
   std::string_view token(int32_t id) const;
   // One more than the largest id.
   int64_t size() const { return int64_t(places_.size()); }

@@ -17,10 +17,10 @@ using LoadMicroBatch = std::function<void(MicroBatch& b)>;
 // that: pinned memory, of a GPU.
 class BatchStaging {
  public:
-  // `poll`, which may be none, lets go on what the rank has under way while this waits (CommProgress::poll).
+  // `poll` (may be empty) makes progress on the rank's communication while this waits (CommProgress::poll).
   BatchStaging(std::shared_ptr<Memory> memory, int64_t tokens, std::function<void()> poll = {});
-  // Lets `load` fill b, behind the ops that the backend was given. Where the host reaches b, the backend is waited for
-  // first; where it does not, what was filled is copied when its device gets there, and this must stay alive till then.
+  // Lets `load` fill b after the ops that the backend was given. If the host reaches b, it first waits for the backend;
+  // if not, the device copies the filled buffer in stream order, and this must stay alive until then.
   void load(const LoadMicroBatch& load, MicroBatch& b, Backend& backend);
 
  private:

@@ -44,7 +44,7 @@ std::vector<std::pair<int64_t, fs::path>> damaged_of(const fs::path& run) {
   return all;
 }
 
-// Of checkpoints, and of those that were set aside (step-N.damaged.removing).
+// Finishes removals that were cut short, also of damaged checkpoints (step-N.damaged.removing).
 void clean_up(const fs::path& run, const BeforeChange& before) {
   for (const fs::path& entry : entries_of(folder_of(run))) {
     const fs::path whole = entry.stem();
@@ -64,7 +64,7 @@ bool is_best(const KeptCheckpoints& kept, const fs::path& one) {
   return std::find(kept.best.begin(), kept.best.end(), one) != kept.best.end();
 }
 
-// The newest first, as the first rank sees them; a name is on all ranks what it is there.
+// Tries checkpoints from the newest on, in the order that the first rank sees; all ranks use its names.
 class Search {
  public:
   Search(fs::path run, Communicator& ranks) : run_(std::move(run)), ranks_(ranks) {
@@ -178,7 +178,7 @@ void prune_checkpoints(const fs::path& run, const KeptCheckpoints& kept, const B
 
 namespace {
 
-// What may go for want of room, in this order, where `newest` is the newest checkpoint that is whole.
+// What may be removed to free space, in this order; `newest` is the newest whole checkpoint.
 std::vector<fs::path> may_go_of(const fs::path& run, const KeptCheckpoints& kept, const fs::path& newest) {
   std::vector<fs::path> go, older = checkpoint_folders(run);
   for (const auto& [step, path] : damaged_of(run)) go.push_back(path);

@@ -1,4 +1,5 @@
-// RUN/checkpoints: which of what lies there a run goes on from, what stays and what goes (docs/formats/checkpoint.md).
+// RUN/checkpoints: which checkpoint a run resumes from, which ones stay and which are removed
+// (docs/formats/checkpoint.md).
 //   step-N           a checkpoint, whole, as far as its name says
 //   step-N.tmp       a save that is going on or was cut off      step-N.removing   a removal that was
 //   step-N.damaged   a checkpoint that was found damaged when a run went on from an older one
@@ -30,7 +31,7 @@ FoundCheckpoint find_checkpoint(const std::filesystem::path& run, CheckpointPart
 // removed, and newer checkpoints that are damaged become step-N.damaged, so that they are not in the way of new ones.
 FoundCheckpoint find_checkpoint_to_resume(const std::filesystem::path& run, Communicator& ranks, int num_threads);
 
-// Called before each change on the disk; for tests, which end there what a kill would end.
+// Called before each change on the disk: tests stop the program there, as a kill would.
 using BeforeChange = std::function<void()>;
 
 // Which checkpoints of a run stay.
@@ -38,7 +39,7 @@ struct KeptCheckpoints {
   int64_t latest = 0;                       // so many of the newest; 0: all stay
   std::vector<std::filesystem::path> best;  // these too, whatever their age
 };
-// Which of a run's checkpoints (oldest first, the last one whole) go, oldest first. Never the newest.
+// Which of a run's checkpoints (oldest first, the last one whole) to remove, oldest first. Never the newest.
 std::vector<std::filesystem::path> surplus_of(const std::vector<std::filesystem::path>& all,
                                               const KeptCheckpoints& kept);
 // After a save: removes what is surplus, checkpoints set aside as damaged that are not newer than the newest, and what
@@ -46,11 +47,11 @@ std::vector<std::filesystem::path> surplus_of(const std::vector<std::filesystem:
 // again next time.
 void prune_checkpoints(const std::filesystem::path& run, const KeptCheckpoints& kept, const BeforeChange& before = {});
 
-// Before a save: removes what a crash left behind and what is surplus now. Where so many bytes are not free, but would
-// be without them, it then removes damaged and older checkpoints too, as many as needed and whatever `kept.latest` says
-// (unless that is 0), but never the newest that is whole nor `kept.best`: it compares them with their hashes first, the
-// newest first, and the ranks share the reading. Collective. Returns notes for the user, on the first rank, whose
-// `kept` and `bytes` count. Throws the same FileError on all; where none is whole, before anything is removed for room.
+// Before a save: removes what a crash left behind and surplus checkpoints. If `bytes` are not free then, it also
+// removes damaged and older checkpoints, as many as needed, even those within `kept.latest` (unless that is 0), but
+// never the newest whole one nor `kept.best`. It checks hashes first, newest first; the ranks share the reading.
+// Collective. Returns notes for the user, on the first rank, whose `kept` and `bytes` count. Throws the same FileError
+// on all; where none is whole, before anything is removed for room.
 std::vector<std::string> make_room(const std::filesystem::path& run, const KeptCheckpoints& kept, int64_t bytes,
                                    Communicator& ranks, int num_threads);
 

@@ -67,7 +67,7 @@ std::string judge_checkpoint_room(const Recipe& recipe, const RunPlan& plan) {
                            one.largest_file, *largest),
                "until then no save will succeed");
   if (!free) return "";
-  // What the save may remove: all that is no checkpoint, and of these all but the newest and the best.
+  // What a save may remove: everything that is no checkpoint, and checkpoints other than the newest and the best.
   const std::vector<fs::path> may_go =
       keep > 0 ? surplus_of(all, {.latest = 1, .best = kept_checkpoints(recipe).best}) : std::vector<fs::path>();
   const int64_t room = *free + bytes_below(run / "checkpoints") - bytes_of(all) + bytes_of(may_go);

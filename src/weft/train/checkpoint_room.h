@@ -7,9 +7,9 @@
 
 namespace weft {
 
-// Holds the size that checkpoints will have against what is free where run.dir is or will be, and against the limit on
-// file sizes. Returns a warning, in bytes, where later saves would fail; empty: all fit, or the file system does not
-// say. Throws FileError where the run has no checkpoint yet, and not even its first fits.
+// Compares the size of the checkpoints with the free space at run.dir, and with the limit on file sizes. Returns a
+// warning, in bytes, where later saves would fail; empty: all fit, or the file system does not say. Throws FileError
+// where the run has no checkpoint yet, and not even its first fits.
 std::string judge_checkpoint_room(const Recipe& recipe, const RunPlan& plan);
 
 }  // namespace weft

@@ -52,7 +52,7 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& run, const Tr
 // (train/checkpoint_folders.h). Throws FileError that names what does not fit.
 Progressed load_checkpoint(const std::filesystem::path& checkpoint, const ModelSpec& model, TrainingState& state,
                            const Optimizer& optimizer);
-// Of the files of weights and optimizer state, which are nearly all of it.
+// Sizes of the files with weights and optimizer state, which are nearly the whole checkpoint.
 struct CheckpointBytes {
   int64_t total = 0, largest_file = 0;
 };

@@ -16,11 +16,11 @@ struct DataFiles {
   bool operator==(const DataFiles&) const = default;
 };
 
-// Of data.train with data.weights. What is no folder stays as it is named, there or not. Reads the manifests of
-// datasets. Throws FileError (dataset_sources), and ConfigError where sources of datasets have weights that say nothing
-// beside other entries.
+// The files of data.train, with data.weights. An entry that is no folder stays as it is named, there or not. Reads the
+// manifests of datasets. Throws FileError (dataset_sources), and ConfigError where sources of datasets have weights
+// that say nothing beside other entries.
 DataFiles training_files_of(const Recipe& recipe);
-// Of data.valid, or of other such entries: of datasets those held out.
+// The files of data.valid, or of such entries: a dataset gives its held-out files.
 DataFiles validation_files_of(const std::vector<std::string>& entries);
 
 // Whether two recipes mean the same files, in the same order and with the same weights, however they name them. False

@@ -48,7 +48,7 @@ class Executor {
 
   // That every arena's peak is its plan: a WEFT_CHECK that names the one that differs. After at least one step.
   void check_used() const;
-  // Of all its arenas, so far.
+  // Summed over all its arenas, so far.
   int64_t peak_bytes() const;
   Arena& scratch() { return scratch_; }
 

@@ -21,8 +21,8 @@ struct RanksOnHost {
 };
 RanksOnHost all_on_this_host(const LayoutPlan& plan, bool are_processes);
 
-// What these ranks take: their plans, and about what stands beside them in no plan (the program, its libraries' own
-// memory, threads, buffers of MPI; files that are mapped do not count, as the kernel can drop them).
+// The memory of these ranks: their plans, and an estimate of the rest (the program, its libraries' own memory, threads,
+// buffers of MPI; mapped files do not count, as the kernel can drop them).
 struct HostNeed {
   int64_t planned = 0, beside = 0;  // bytes of all
   int64_t largest = 0;              // of one process
@@ -30,9 +30,9 @@ struct HostNeed {
 };
 HostNeed need_on_host(const LayoutPlan& plan, const RanksOnHost& here);
 
-// Throws ConfigError where they do not fit, with the numbers and the nearest settings that do, found by planning with
-// more recomputation, smaller micro-batches and higher ZeRO stages: the fewest changes and least first, of those equal
-// what costs the least time. Once the run folder is begun, only settings that may still change are tried.
+// Throws ConfigError if they do not fit, with the numbers and the nearest settings that do, found by planning with more
+// recomputation, smaller micro-batches and higher ZeRO stages: fewest and smallest changes first, then least time. Once
+// the run folder exists, only settings that may still change are tried.
 void require_host_room(const Recipe& recipe, const LayoutPlan& plan, const WorkspaceModel& workspace,
                        const RanksOnHost& here, const HostMemory& memory);
 

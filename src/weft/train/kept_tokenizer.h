@@ -8,18 +8,18 @@
 
 namespace weft {
 
-// What is to be done about the tokenizer of a run.
+// How to handle a run's tokenizer.
 struct RunTokenizer {
   std::vector<std::string> warnings = {};
-  // Of that tokenizer: "byte" or its path, and what it is there. Empty: checkpoints get what the model's folder holds.
+  // The tokenizer's path (or "byte") and its fingerprint there. Empty: checkpoints get what the model's folder holds.
   std::string path = {}, fingerprint = {};
   // Chat templates by name that stand in place of those beside it; none: those stay.
   std::map<std::string, std::string> chat_templates = {};
 };
 
-// Makes the folder RUN/tokenizer, or removes it. A warning where the files alone would be another tokenizer, and where
-// the folder cannot be made anew, but holds this tokenizer already. Throws FileError where it cannot be made, and where
-// it has other files. For the first rank, when the run's folder is there.
+// Makes the folder RUN/tokenizer, or removes it. Returns a warning if the files alone would be another tokenizer, or if
+// the folder cannot be rewritten but already holds this tokenizer. Throws FileError if it cannot be made or has other
+// files. For the first rank, once the run's folder exists.
 std::optional<std::string> keep_tokenizer(const RunTokenizer& tokenizer, const std::filesystem::path& run);
 // That folder, where it is there; else empty.
 std::filesystem::path kept_tokenizer(const std::filesystem::path& run);

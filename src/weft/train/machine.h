@@ -15,18 +15,18 @@ namespace weft {
 
 struct Machine {
   std::string description;              // "cpu, 2 threads, AVX3_SPR, oneDNN 2.6.3"
-  std::vector<std::string> notes = {};  // of what is not as it might be, to be said once
+  std::vector<std::string> notes = {};  // warnings, to be printed once
   int threads = 1;
   std::shared_ptr<const WorkspaceModel> workspace_model;
   std::shared_ptr<Memory> memory = host_memory();     // of all tensors
   std::shared_ptr<const Mover> mover = host_mover();  // of tensors between ranks, and between them and the host
-  // Its backends run ops later than they are given: communicators, too, must wait for them.
+  // Its backends run ops asynchronously: communicators, too, must wait for them.
   bool late = false;
-  // Of a device, whose memory this is: its name ("GPU 1"), and the bytes that are free there now; none of the host.
+  // The device's name ("GPU 1"), and its free memory in bytes at the moment; empty for the host.
   std::string device = {};
   std::function<int64_t()> free_bytes = {};
-  // Of ranks that are processes: the mesh by which its tensors go, from the host's. Collective; behind every rank's
-  // plan.
+  // For ranks that are processes: makes the mesh that moves its tensors from the host's mesh. Collective; called after
+  // every rank has planned.
   std::function<ProcessMesh(const ProcessMesh& host)> join = [](const ProcessMesh& host) { return host; };
   // A backend whose kernels take their temporaries from `workspace`.
   std::function<std::unique_ptr<Backend>(Arena& workspace)> make_backend;
@@ -36,8 +36,8 @@ struct Machine {
   // library's own matrix products (each of its ways), that backends are measured against.
   std::function<double()> measure_bandwidth;
   std::function<std::vector<std::function<void(const Matmul&)>>()> make_library_matmuls;
-  // Where the host has several devices for ranks that are its threads: a machine of each, which differ in their device
-  // and have this one's mover. This one is then of all ranks, and its own device that of rank 0.
+  // If ranks are threads on several devices: one machine per device, all with this one's mover. This machine then
+  // stands for all ranks, and its device is rank 0's.
   std::vector<Machine> devices = {};
   const Machine& of_rank(int rank) const { return devices.empty() ? *this : devices[size_t(rank) % devices.size()]; }
 };

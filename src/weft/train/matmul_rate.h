@@ -1,4 +1,4 @@
-// What MFU is a fraction of: the rate of large matrix products, which is too low where other work ran meanwhile.
+// The rate of large matrix products, which MFU is a fraction of; measured too low if other work ran meanwhile.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -17,9 +17,9 @@ class MatmulRate {
   // The MFU of a step of so many flop. Above 1 only the rate can be wrong, as a step is no faster than large products:
   // it is then measured again, the first, tenth, hundredth ... time, and the best counts from then on.
   double mfu(double flops, double seconds);
-  // To be called at the end of a run that took so long: measures once more where that costs next to nothing.
+  // Call at the end of a run that took `run_s`: measures once more if that costs next to nothing.
   void check_at_end(double run_s);
-  // What there is to be said of the rate since the last call; mostly nothing.
+  // A note about the rate since the last call; mostly empty.
   std::string take_note() { return std::exchange(note_, {}); }
   double flops_per_s() const { return rate_; }
 

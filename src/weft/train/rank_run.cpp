@@ -41,7 +41,7 @@ RankRun::RankRun(RunPlan of_rank, const Machine& machine, const ProcessMesh& of_
 }
 
 RankRun::~RankRun() {
-  // Where it fails, a device that waits for another would never be done, nor give its memory back.
+  // If this fails, a device that waits for another would never finish, nor free its memory.
   const auto give_up = [this] {
     if (mesh.progress) mesh.progress->give_up();
     if (DeviceQueue* const queue = device_->queue()) queue->call_before_waits({});

@@ -1,4 +1,4 @@
-// What one rank has of a run, and a step of it: what trainer, trials and benchmarks are made of.
+// One rank's part of a run and its training step: the base of trainer, trials and benchmarks.
 #pragma once
 #include <functional>
 #include <memory>
@@ -15,18 +15,18 @@ using DecorateBackend = std::function<std::unique_ptr<Backend>(Backend& inner, c
 // Allocates what the plan (of this rank) says, on its machine. Weights are not written yet.
 class RankRun {
  private:
-  std::function<void()> finish_ = [] {};  // once the backend is there: until it has run what it was given
+  std::function<void()> finish_ = [] {};  // waits for the backend, once there is one
 
  public:
   RankRun(RunPlan plan, const Machine& machine, const ProcessMesh& mesh, const DecorateBackend& decorate = {});
   RankRun(const RankRun&) = delete;
   RankRun& operator=(const RankRun&) = delete;
-  ~RankRun();  // waits for the backend, which may be using what ends here
+  ~RankRun();  // waits for the backend, which may still use its memory
   // After a step: that the memory used is the memory planned, in every arena. A WEFT_CHECK names the one that differs.
   void check_used() const;
   int64_t peak_bytes() const;
 
-  const ProcessMesh mesh;  // behind the backend, where that is late
+  const ProcessMesh mesh;  // waits for the backend, if that is asynchronous
   const RunPlan plan;
   PersistentArenas arenas;
   TrainingState state;

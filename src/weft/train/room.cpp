@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-// Of one rank; without what lies where the host reaches.
+// What one rank takes on its device, without memory that the host reaches.
 int64_t bytes_on_device(const LayoutPlan& plan, int rank) {
   const MeshPlace at = place_of(plan.run.step.mesh, rank);
   const auto has = [](const std::vector<int>& all, int one) { return std::count(all.begin(), all.end(), one) > 0; };

@@ -5,9 +5,9 @@
 
 namespace weft {
 
-// Of ranks that are threads of this process. Throws ConfigError, with the device's name and its ranks, where those that
-// share a device take more by their plans than is free there now. Where which rank has which plan is not said (Muon's
-// whole matrices, which fall to ranks in turns), the least counts.
+// For ranks that are threads of this process. Throws ConfigError, with the device's name and ranks, if the plans of the
+// ranks that share a device need more memory than is free there. Where ranks may swap plans (Muon's whole matrices go
+// to ranks in turns), the smallest counts.
 void require_room(const Machine& machine, const LayoutPlan& plan);
 
 }  // namespace weft

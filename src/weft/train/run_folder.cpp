@@ -33,7 +33,7 @@ bool holds(const std::filesystem::path& file, const std::string& text) {
   return in && std::string(std::istreambuf_iterator<char>(in), {}) == text;
 }
 
-// What a start that ended early may have left counts as nothing.
+// Leftovers of a start that ended early count as nothing.
 bool is_as_good_as_empty(const std::filesystem::path& dir) {
   std::error_code none;
   for (const auto& entry : std::filesystem::directory_iterator(dir, none)) {

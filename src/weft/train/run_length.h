@@ -18,12 +18,12 @@ Recipe with_known_length(Recipe recipe, const DataStream& train);
 // most often.
 std::string epochs_note(const Recipe& recipe, const DataStream& train);
 
-// A run may be given more steps than it began with, or fewer than it has not trained yet. Sets in `there`, the recipe
-// it began with, what may be otherwise in `here` because of it: the number of steps; and the end of the decay of the
-// learning rate, where it is the same step, or the last of the run in both.
+// A run may get more steps than it began with, or fewer, if it has not trained them yet. Copies into `there`, the
+// recipe it began with, what may differ in `here` for that: the number of steps, and the end of the learning rate's
+// decay if that is the same step, or the run's last in both.
 void allow_another_length(Recipe& there, const Recipe& here);
-// What that means for a run that has done so many updates: how many steps it has now, and what that makes of the
-// learning rate. Empty where nothing is different.
+// Describes the change for a run that has done so many updates: its new number of steps, and the effect on the learning
+// rate. Empty if nothing differs.
 std::string length_note(const Recipe& there, const Recipe& here, int64_t updates);
 // Throws ConfigError where the checkpoint of step `done` is beyond the recipe's last step, as far as that is known.
 void require_steps_left(const Recipe& recipe, int64_t done, const std::filesystem::path& checkpoint);

@@ -28,7 +28,7 @@ bool is_text(const std::string& entry) {
   return !is_megatron(entry) && fs::path(entry).extension() != ".bin" && !fs::is_directory(entry, ignored);
 }
 
-// Of all of data.train and data.valid.
+// The tokenizers of all datasets in data.train and data.valid.
 std::vector<DatasetTokenizer> tokenizers_of(const Recipe& recipe) {
   std::vector<std::string> files = training_files_of(recipe).paths;
   const std::vector<std::string> valid = validation_files_of(recipe.data.valid).paths;
@@ -212,7 +212,7 @@ void add_chat_templates(const Recipe& recipe, const std::vector<DatasetTokenizer
   result.chat_templates = first->chat_templates;
 }
 
-// Of the first dataset of a recipe; none also where it cannot be read any more.
+// The tokenizer of the recipe's first dataset; none also if it cannot be read any more.
 std::optional<DatasetTokenizer> dataset_of_run(const Recipe& recipe) {
   try {
     const auto datasets = tokenizers_of(recipe);

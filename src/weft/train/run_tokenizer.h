@@ -1,5 +1,5 @@
-// Which tokenizer a run's data was made with, and which one its texts, its checkpoints and what is evaluated later are
-// to have (docs/formats/tokenizers.md).
+// Which tokenizer a run's data was made with, and which one its texts, checkpoints and later evaluations use
+// (docs/formats/tokenizers.md).
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -15,14 +15,14 @@ namespace weft {
 // Whether one of these entries of data.train, data.valid or `weft eval` is neither a folder nor a token file.
 bool any_is_text(const std::vector<std::string>& entries);
 
-// Of the datasets that these files are of, in their order, each once. Throws FileError where a manifest is broken.
+// The tokenizers of the datasets that list these files, in order, each once. Throws FileError if a manifest is broken.
 std::vector<DatasetTokenizer> dataset_tokenizers(const std::vector<std::string>& files, Datasets& datasets);
 
 // Throws ConfigError where a dataset may hold ids that the model does not have, as far as its manifest says.
 void require_vocabulary(const std::vector<DatasetTokenizer>& datasets, int64_t vocab_size);
 
-// What open_tokenizer is to be asked for, for the texts of a run: data.tokenizer; for "auto", where the model's folder
-// holds no tokenizer, that of the run's dataset. Throws as training_files_of.
+// The name to give to open_tokenizer for a run's texts: data.tokenizer; for "auto", if the model's folder holds no
+// tokenizer, that of the run's dataset. Throws as training_files_of.
 std::string text_tokenizer_of(const Recipe& recipe);
 
 // Reads tokenizers; changes nothing. Throws ConfigError where datasets have more ids than the model; where

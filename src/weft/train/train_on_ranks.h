@@ -6,9 +6,9 @@
 
 namespace weft {
 
-// How the ranks of a mesh come to be: calls body with the mesh of each rank that this process is, and returns when all
-// of them have returned. `mover` moves their tensors, between ranks that share memory or to the host. Throws what the
-// first of them to fail has thrown.
+// Runs the ranks of a mesh: calls body with the mesh of each rank in this process, and returns when all have returned.
+// `mover` moves their tensors, between ranks that share memory or to the host. Rethrows the error of the first rank to
+// fail.
 using RunRanks =
     std::function<void(const MeshSizes&, const Mover& mover, const std::function<void(const ProcessMesh&)>& body)>;
 // All ranks as threads of this process; the caller's where there is one rank.

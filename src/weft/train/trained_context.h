@@ -1,4 +1,4 @@
-// How many tokens a model has been trained to see at once: what lies beyond, it writes badly.
+// How many tokens a model has been trained to see at once: beyond that it writes badly.
 #pragma once
 #include <filesystem>
 #include <nlohmann/json.hpp>

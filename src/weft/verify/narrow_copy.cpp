@@ -29,7 +29,7 @@ int64_t row_like(int64_t n, int64_t least, int64_t m, int64_t tp) {
   return std::min(n, small);
 }
 
-// As uneven as it was: nothing stays nothing, the fewest become one, more of them two.
+// Keeps the unevenness: 0 blocks stay 0, the smallest count becomes 1, larger ones 2.
 BlockLayout narrow_layout(const BlockLayout& layout) {
   int64_t fewest = 0;
   for (const int64_t n : layout)

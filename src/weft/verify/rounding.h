@@ -1,4 +1,4 @@
-// What rounding may do to a training step: by the arithmetic alone, and as it is measured. docs/verify.md derives it.
+// How much rounding may change a training step: as a bound, and as measured. docs/verify.md derives it.
 #pragma once
 #include "weft/verify/run_record.h"
 

@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-// Tensors of nothing but rounding noise are judged by the size of what they are beside.
+// Tensors of pure rounding noise are judged relative to the other tensors' size.
 constexpr double kSmallestGradient = 1e-6;  // of the norm of all gradients
 constexpr double kSmallestState = 1e-6;     // of the largest of that name of all weights
 constexpr double kSmallestWeight = 1e-6;
@@ -65,7 +65,7 @@ double apart(double a, double b) {
 
 double relative(double distance, double size) { return distance == 0 ? 0 : distance / size; }
 
-// What comes of a run's ranks, one at a time.
+// Compares a run's ranks, one at a time.
 class Comparison {
  public:
   Comparison(const RunRecord& record, int64_t steps) : record_(record), distances_(size_t(steps)) {}

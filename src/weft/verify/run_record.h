@@ -1,4 +1,4 @@
-// What a trial's steps made, whole; and how far another trial of the same steps is from it.
+// The complete results of a trial's steps, and the distance of another trial of the same steps from them.
 #pragma once
 #include <functional>
 #include <map>
@@ -40,7 +40,7 @@ struct RunRecord {
   const std::vector<std::string>& names(Quantity q) const { return q == Quantity::states ? state_order : order; }
 };
 
-// Of a trial on one rank.
+// Records a trial on one rank.
 RunRecord record_run(const Trial& trial, const Machine& machine, const TrialHooks& hooks = {});
 
 // How far a run is from a record, for each step: of a number, relative to it; of a tensor, its farthest element,
@@ -80,7 +80,7 @@ std::optional<Difference> first_difference(const Distances& distances, const Run
 // All of them, in that order.
 std::vector<Difference> differences(const Distances& distances, const RunRecord& record,
                                     const AllowedDistance& allowed);
-// Of one quantity, over all steps and tensors, what is farthest off in units of what is allowed.
+// The largest difference of one quantity, over all steps and tensors, in units of the allowed one.
 Difference worst_of(const Distances& distances, Quantity quantity, const AllowedDistance& allowed);
 
 }  // namespace weft

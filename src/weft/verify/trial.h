@@ -1,4 +1,4 @@
-// A few steps of a recipe's training that are only looked at: no run folder, no records, no checkpoints.
+// A few steps of a recipe's training, for inspection: no run folder, no records, no checkpoints.
 #pragma once
 #include <functional>
 #include <memory>
@@ -17,7 +17,7 @@ struct Trial {
   int64_t steps = 1;
 };
 
-// What a rank has, once after backward and once after the update of a step.
+// A rank's state: called once after backward and once after the update of a step.
 struct TrialMoment {
   int64_t step;  // from 0
   bool updated;

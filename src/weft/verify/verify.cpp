@@ -214,7 +214,7 @@ class Verifier {
     return compare_run({recipe, config_, *data_, steps}, setup_.machine_for(recipe), hooks(), record);
   }
 
-  // That one rank's updates in fp64 are what the optimizer's formula makes of its gradients.
+  // Checks that one rank's updates in fp64 follow the optimizer's formula.
   void judge_updates(const Recipe& one) {
     const auto allowed = [](int64_t, Quantity, const std::string&) { return kFp64Tolerance; };
     const auto wrong = first_difference(update_distances(record_, one), record_, allowed);
@@ -291,7 +291,7 @@ class Verifier {
     return one;
   }
 
-  // What invariant numerics promise of every layout without tp.
+  // Checks bit equality, which invariant numerics promise for every layout without tp.
   void judge_bits() {
     const Recipe one = one_rank_of(recipe_);
     const RunRecord record = timed("invariant numerics, one rank", [&] {
@@ -363,7 +363,7 @@ class Verifier {
     report_.finding = std::move(found);
   }
 
-  // Of a layout that runs so many steps.
+  // Runs the layout for `steps` steps.
   std::optional<Difference> difference_of(const Judgement& by, const Recipe& recipe, int64_t steps) const {
     return first_difference(distances_of(recipe, steps, by.record), by.record, by.allowed);
   }
@@ -395,7 +395,7 @@ class Verifier {
     run_trial({recipe, config_, *data_, step + 1}, setup_.machine_for(recipe), watched);
   }
 
-  // Of that step, in words.
+  // Names the operation of that step at which the results part.
   std::string operation_of(const Judgement& by, const Recipe& layout, int64_t latest) const {
     const auto first = difference_of(by, layout, latest + 1);
     if (!first) return "not found: it did not come again";

@@ -1,5 +1,5 @@
-// Does a layout give the run of one rank? The recipe's model is trained some steps both ways, in fp64 by the reference
-// backend and then in the recipe's own precision on its backend, and everything that the steps make is compared.
+// Checks that a layout gives the same run as one rank. Trains the recipe's model some steps both ways, in fp64 by the
+// reference backend and then in the recipe's own precision on its backend, and compares everything that the steps make.
 #pragma once
 #include <functional>
 #include <optional>

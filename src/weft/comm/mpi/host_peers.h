@@ -1,4 +1,4 @@
-// The ranks on this host as processes: are they there, do they run.
+// The ranks on this host as processes: whether they live and run.
 #pragma once
 #include <mpi.h>
 
@@ -10,7 +10,7 @@ namespace weft {
 
 class HostPeers {
  public:
-  // Collective. Ranks see each other where they have the host's name and the table of processes in common.
+  // Collective. Ranks see each other if they share the host's name and the process table.
   explicit HostPeers(MPI_Comm ranks);
 
   bool on_one_host(const std::vector<int>& ranks) const;
@@ -25,7 +25,7 @@ class HostPeers {
   struct Card {
     char host[64] = "";
     int64_t pid = 0;
-    uint64_t processes = 0;  // which table of processes the number is of
+    uint64_t processes = 0;  // identifies the process table (PID namespace)
     bool operator==(const Card&) const = default;
   };
   bool sees(const Card& other) const;

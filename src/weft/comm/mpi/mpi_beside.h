@@ -1,5 +1,5 @@
-// Lets what a rank has under way go on while the rank is inside a kernel: over a network MPI moves what its sockets
-// hold only when it is called, and a kernel may take longer than what they hold lasts.
+// Makes progress on a rank's calls while the rank is inside a kernel: over a network, MPI moves data only when it is
+// called, and a kernel may outlast what the sockets hold.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -19,7 +19,7 @@ class MpiBeside {
   MpiBeside(const MpiBeside&) = delete;
   MpiBeside& operator=(const MpiBeside&) = delete;
 
-  void lend();  // where nothing is under way, nothing is lent
+  void lend();  // does nothing if no call is under way
   void take_back();
 
  private:
@@ -27,7 +27,7 @@ class MpiBeside {
 
   std::shared_ptr<MpiHub> hub_;
   std::mutex hub_mutex_;
-  std::unique_lock<std::mutex> own_{hub_mutex_};  // of the rank's thread, but for what it lends
+  std::unique_lock<std::mutex> own_{hub_mutex_};  // held by the rank's thread, except while lent
   std::atomic<bool> wanted_ = false, ends_ = false;
   std::thread thread_;
 };

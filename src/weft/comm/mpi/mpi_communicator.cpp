@@ -131,7 +131,7 @@ std::vector<int64_t> MpiCommunicator::equal_shares(int64_t each) const {
   return first;
 }
 
-// Of whole cache lines, so that no two ranks' shares meet in one.
+// Shares of whole cache lines, so that no two ranks write to the same line.
 std::vector<int64_t> MpiCommunicator::line_shares(int64_t elements) const {
   constexpr int64_t kLine = 64;
   std::vector<int64_t> first = equal_shares(((elements + size() - 1) / size() + kLine - 1) / kLine * kLine);

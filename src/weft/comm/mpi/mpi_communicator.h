@@ -5,9 +5,9 @@
 namespace weft {
 
 // Sums are weft's own, in rank order, with the bits of LocalGroup's. Calls begin a collective and return at once; it
-// goes on in any later call of any communicator of this rank, in Work::wait and in MpiRanks::poll. A small send has
-// taken its tensor when it returns. Ranks that meet in different calls throw a CommError that names both; see MpiRanks.
-// To be used by one thread at a time.
+// makes progress in any later call of a communicator of this rank, in Work::wait and in MpiRanks::poll. A small send
+// has copied its tensor when it returns. Ranks that meet in different calls throw a CommError that names both; see
+// MpiRanks. To be used by one thread at a time.
 class MpiCommunicator final : public Communicator {
  public:
   MpiCommunicator(std::shared_ptr<MpiHub> hub, MpiGroup group) : hub_(std::move(hub)), group_(std::move(group)) {}

@@ -68,7 +68,7 @@ void MpiHub::poll() {
   move_all();
 }
 
-// Open MPI moves what its sockets hold in small steps, one at each look.
+// Open MPI moves a little of its sockets' data at each poll.
 void MpiHub::poll_between() {
   constexpr int kLooks = 16;
   poll();
@@ -157,7 +157,7 @@ void MpiHub::look_around(const Operation& operation, double still_s) {
   check_peers(operation, still_s);
 }
 
-// To all, where it is news.
+// Tells all ranks, if it has changed.
 void MpiHub::tell_status(NoteKind kind, const CommCall& call) {
   Note note = Note::of(kind, 0, call);
   note.still = true;
@@ -174,9 +174,8 @@ void MpiHub::tell_status(NoteKind kind, const CommCall& call) {
     if (r != rank()) post_.send(r, note);
 }
 
-// The statuses are of different times, but a rank goes on only when a letter comes, or something that is under way: if
-// every rank waits or has ended, nothing is under way, and all letters sent have been received, then no rank has gone
-// on since, nor will one.
+// The statuses are from different times, but only a letter or a transfer under way wakes a rank. So if every rank waits
+// or has ended, nothing is under way, and all letters sent were received, no rank has woken since, nor will one.
 std::string MpiHub::stuck() const {
   uint64_t sent = 0, received = 0;
   RankWatch watch(size());

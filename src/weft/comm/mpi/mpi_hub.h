@@ -1,4 +1,4 @@
-// What the communicators of one rank share: its letters, the operations under way, and how it waits.
+// State that one rank's communicators share: its letters, the operations under way, and how it waits.
 #pragma once
 #include <deque>
 #include <memory>
@@ -10,15 +10,15 @@
 
 namespace weft {
 
-// A call that has been made and is not finished. It goes on whenever this rank is in any call of any communicator.
+// A call that is not finished. It makes progress whenever this rank is in a call of any communicator.
 class Operation {
  public:
   explicit Operation(const CommCall& call) : call(call) {}
   virtual ~Operation() = default;
-  // As far as it goes without waiting; counts in `events` what has happened. True once finished. Throws CommError.
+  // Makes what progress it can without waiting, and counts it in `events`. True once finished. Throws CommError.
   virtual bool advance(int64_t& events) = 0;
   virtual bool under_way() const { return false; }  // is a part of a tensor on its way, here or from here
-  virtual std::vector<int> missing() const = 0;     // world ranks that it cannot go on without
+  virtual std::vector<int> missing() const = 0;     // world ranks that it waits for
 
   const CommCall call;
   bool finished = false;
@@ -28,7 +28,7 @@ class Operation {
 class MpiHub {
  public:
   struct Patience {
-    double timeout_s = 600;  // without any event, where the ranks that are waited for live
+    double timeout_s = 600;  // longest wait without any event while the awaited ranks live
     double stopped_s = 10;   // for a rank of this host that a signal has stopped
   };
   MpiHub(MPI_Comm control, HostPeers peers, const Patience& patience);
@@ -40,15 +40,15 @@ class MpiHub {
   // The oldest letter of this kind (call, send, ready) from this rank in this group that nobody has taken; or none.
   LetterPtr take(NoteKind kind, int group, int from);
 
-  // Collectives of a group go on one after the other, messages beside each other.
+  // Collectives of a group run one after the other, messages concurrently.
   void begin(std::shared_ptr<Operation> operation, int group);
   void poll();  // lets everything go on that can
-  // The same from a rank that computes, and comes back only after a while.
+  // The same, from a rank that computes and will call again only after a while.
   void poll_between();
   bool idle() const;  // nothing is under way
   void wait(const Operation& operation);
-  // What an operation has been given ends before it has finished. What is on its way there arrives first, unless that
-  // takes seconds; what is not will never begin.
+  // The operation's tensors end before it has finished. Transfers under way complete first, unless that takes seconds;
+  // no other begins.
   void abandon(const Operation& operation) noexcept;
   // Tells all ranks, then throws it.
   [[noreturn]] void fail(const std::string& why);

@@ -1,4 +1,4 @@
-// Collectives and messages as machines that go on step by step. Bytes are a rank's own, sent and received.
+// Collectives and messages as state machines. Byte counts are what one rank sends and receives.
 #pragma once
 #include <functional>
 #include <vector>
@@ -16,16 +16,16 @@ struct MpiGroup {
   std::vector<int> members;  // world ranks, by rank
   int rank;
   bool on_one_host;
-  std::vector<std::byte> staging;  // what peers' summands arrive in, of the collective that moves; grows, and is kept
+  std::vector<std::byte> staging;  // receives peers' summands in the collective that runs; grows, and is kept
   int64_t collectives = 0;
   std::vector<int64_t> sent, received;  // messages, by rank
   int size() const { return int(members.size()); }
   using Chunks = ChunkStream::Chunks;
-  // Of a sum, all of whose chunks under way are in staging at the same time: on one host, as much as the second-level
-  // cache holds. Over a network what announces a chunk queues behind the chunks before it, and so does the answer: a
-  // link stands still where few are under way. `share_bytes` is the largest of any rank, so that all say the same.
+  // Chunks of a sum, which are all in staging while they are under way: on one host, as much as the L2 cache holds.
+  // Over a network, a chunk's announcement and its answer queue behind earlier chunks, and the link idles if few are
+  // under way. `share_bytes` is the largest of any rank, so that all ranks agree.
   Chunks chunks_of_sum(int64_t share_bytes) const;
-  // Of what is only copied.
+  // Chunks of a copy.
   static Chunks chunks_of_copy();
 };
 
@@ -98,7 +98,7 @@ class Exchange final : public Collective {
   MpiGroup::Chunks chunks_;
   int64_t summed_ = 0;       // chunks
   std::vector<Lane> lanes_;  // by rank
-  bool open_ = false;        // every rank is in the collective, so that nothing can keep it from its end
+  bool open_ = false;        // every rank is in the collective, so that it will end
   std::vector<const void*> operands_;
 };
 

@@ -8,7 +8,7 @@ namespace {
 constexpr int kTag = 1;
 constexpr size_t kPosted = 32;  // receives that are ready before anyone has asked for them
 
-// Of the n-th letter of a pair: as good as random, so that sums of marks are equal only where the letters are.
+// A hash of the n-th message of a pair of ranks: sums of marks are equal only if the messages are.
 uint64_t mark(int from, int to, uint32_t n) {
   uint64_t x = uint64_t(uint32_t(from)) << 32 | uint32_t(to);
   for (int round = 0; round < 2; ++round) {

@@ -10,13 +10,13 @@
 
 namespace weft {
 
-// Throws CommError with MPI's own words where `status` is not success.
+// Throws CommError with MPI's own message if `status` is not success.
 void check_mpi(int status, const char* what);
 
 // To be used by one thread at a time. Letters are kept and used again: after a while nothing is allocated.
 class MpiPost {
  public:
-  explicit MpiPost(MPI_Comm ranks);  // which it keeps to itself; it must outlive this
+  explicit MpiPost(MPI_Comm ranks);  // used by nobody else; must outlive this
   ~MpiPost();
   MpiPost(const MpiPost&) = delete;
   MpiPost& operator=(const MpiPost&) = delete;
@@ -30,8 +30,8 @@ class MpiPost {
   void recycle(LetterPtr letter) { free_.push_back(std::move(letter)); }
   bool all_sent();  // every letter has left this rank
   void close();     // nothing can come any more
-  // Each call, send and ready that was sent or received has a mark that both sides know. Where the marks sent by all
-  // ranks and those received by all add up to the same, none is under way.
+  // Each call, send and ready has a mark that both sides compute. If the marks sent by all ranks and those received by
+  // all have equal sums, none is under way.
   uint64_t sent_marks() const { return sent_marks_; }
   uint64_t received_marks() const { return received_marks_; }
 

@@ -30,7 +30,7 @@ class ChunkStream {
   int64_t done() const { return done_; }  // chunks 0 .. done - 1 have arrived, or may be overwritten
   bool finished() const { return done_ == num_chunks(); }
   bool under_way() const { return done_ < begun_; }
-  // Begins chunks below `limit`, and sees which have finished; counts those in `events`. Throws CommError.
+  // Begins chunks below `limit`, and counts those that have finished in `events`. Throws CommError.
   void advance(int64_t limit, int64_t& events);
 
  private:

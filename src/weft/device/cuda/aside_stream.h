@@ -1,11 +1,11 @@
-// A stream of a GPU that has nothing to do.
+// An idle stream of a GPU.
 #pragma once
 #include <cuda_runtime_api.h>
 
 namespace weft {
 
-// The one of this GPU for all of the process, to its end: made at the first call, which is to come before kernels wait
-// for other GPUs. Any thread. Throws Error.
+// One per GPU and process, never destroyed: made at the first call, which must come before kernels wait for other GPUs.
+// Any thread. Throws Error.
 cudaStream_t aside_stream(int device);
 
 }  // namespace weft

@@ -10,7 +10,7 @@ namespace {
 
 double gib(size_t bytes) { return double(bytes) / double(1 << 30); }
 
-// `taken`: what the call said that was to take them.
+// `taken`: the result of the allocation.
 void require_memory(cudaError_t taken, size_t bytes, const std::string& what, const std::string& where) {
   if (taken == cudaErrorMemoryAllocation) {
     cudaGetLastError();  // which would else be the next call's

@@ -19,8 +19,7 @@ struct Item {
   int32_t index = 0;  // of the span or chunk
   int32_t tasks = 0;
 };
-// In memory of the caller's. Each item has a row of its own in q or in k: how spans will be cut is not known when an
-// op's memory is planned.
+// In the caller's memory, with one row of q or k per item: how spans will be cut is unknown when memory is planned.
 class Items {
  public:
   explicit Items(std::byte* memory) : at_(reinterpret_cast<Item*>(memory)) {}
@@ -41,7 +40,7 @@ class Items {
   const Item& of_task(int64_t task) const {
     return *std::prev(std::upper_bound(at_, at_ + count_, task, [](int64_t t, const Item& i) { return t < i.first; }));
   }
-  // By when `threads` threads are done with tasks taken in order, in units of cost.
+  // When `threads` threads that take tasks in order finish, in units of cost.
   double finish(int threads) const {
     double total = 0, largest = 0;
     for (const Item* i = at_; i < at_ + count_; ++i)

@@ -74,7 +74,7 @@ void read_rows(const AttentionBackward& op, const QueryBlock& block, const Backw
 }
 
 constexpr int64_t kFetchesPerStrip = 3;  // at least
-// Fetches what read_rows will read for the next block, little by little.
+// Prefetches, little by little, what read_rows will read for the next block.
 template <class T>
 class NextRows {
  public:

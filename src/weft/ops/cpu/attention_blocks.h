@@ -11,7 +11,7 @@
 namespace weft::cpu {
 
 inline constexpr int64_t kBlockRows = 64, kStripKeys = 64;
-inline constexpr int64_t kEdgeKeys = 16;  // of a strip that some rows see in part: what is hidden there is computed too
+inline constexpr int64_t kEdgeKeys = 16;  // in a strip that some rows see in part: hidden elements are computed too
 inline constexpr int64_t kMostHeads = 16;
 
 struct QueryBlock {

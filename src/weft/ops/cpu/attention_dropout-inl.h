@@ -16,7 +16,7 @@ HWY_BEFORE_NAMESPACE();
 namespace weft::cpu {
 namespace HWY_NAMESPACE {
 
-// Of the rows of one block.
+// Dropout of one block of queries.
 class BlockDropout {
  public:
   BlockDropout(const DropoutSpec& spec, const AttentionHeads& h, const QueryBlock& b) : on_(spec.p > 0) {

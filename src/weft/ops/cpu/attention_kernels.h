@@ -24,8 +24,8 @@ struct KeyChunk {
 // At most so many rows make a chunk: a multiple of kStripKeys.
 inline int64_t chunk_rows(int64_t dim) { return std::max(kStripKeys, (int64_t{1} << 16) / padded(dim) / 64 * 64); }
 
-// What a visit of a block adds to or writes. Rows of dq that see other chunks too wait in `unfinished`, f32, until the
-// last of their keys.
+// The outputs of one visit of a block. Rows of dq that also see other chunks are kept in `unfinished`, f32, until their
+// last key.
 struct BackwardTask {
   KeyChunk chunk;
   bool key_sums = false;  // of dk and dv
@@ -35,7 +35,7 @@ struct BackwardTask {
 };
 
 int64_t backward_floats(int64_t dim, int64_t most_rows);
-// Around the visits of the blocks that see a chunk.
+// Called before and after the visits of the blocks that see a chunk.
 void begin_keys(const AttentionBackward& op, const KeyChunk& chunk, float* memory);
 void backward_block(const AttentionBackward& op, const QueryBlock& block, const BackwardTask& task, float* memory);
 void end_keys(const AttentionBackward& op, const KeyChunk& chunk, float* memory);  // writes dk and dv

@@ -31,7 +31,7 @@ struct Product {
   const float* factor = nullptr;
 };
 
-// What fits the registers beside one vector of a and kTileVectors of b.
+// So many rows fit the registers beside one vector of a and kTileVectors of b.
 inline constexpr int kTileRows = 6;
 #if HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64
 inline constexpr int kTileVectors = 4;  // of 32 registers
@@ -169,7 +169,7 @@ class BlockRows {
   int64_t dim_ = 0;
 };
 
-// Asks for n elements to be on their way into the second cache.
+// Prefetches n elements into the L2 cache.
 template <class T>
 HWY_INLINE void prefetch(const T* at, int64_t n) {
   const char* end = reinterpret_cast<const char*>(at + n);

@@ -20,7 +20,7 @@ using cpu::for_ranges;
 using cpu::for_tasks;
 using cpu::Range;
 
-// What is worth a thread of its own.
+// Least work worth a thread of its own.
 constexpr int64_t kGrain = 1 << 13;  // elements
 constexpr int64_t kColumns = 64;     // of a sum over rows: some cache lines
 
@@ -39,7 +39,7 @@ void check_types(const Op& op) {
 CpuBackend::CpuBackend(CpuSpec spec, Arena& workspace)
     : threads_(spec.threads), model_(spec), matmul_(spec.threads, spec.numerics), workspace_(workspace) {}
 
-// Of the op's whole workspace, within the caller's Scope.
+// The op's whole workspace, until the caller's Scope ends.
 template <class T, class Op>
 T* CpuBackend::temporary(const Op& op) {
   return static_cast<T*>(workspace_.alloc(DType::u8, {model_.of(op)}).data);

@@ -62,7 +62,7 @@ HWY_INLINE V exp(D d, V x) {
   const auto half = hn::ShiftRight<1>(e.n);  // in two steps: 2^n may be subnormal, or infinite
   return hn::Mul(hn::Mul(e.power, power_of_two(d, half)), power_of_two(d, hn::Sub(e.n, half)));
 }
-// Of x <= 0; what would be subnormal is about 1e-38.
+// exp(x) for x <= 0; a result that would be subnormal becomes about 1e-38.
 template <class D, class V>
 HWY_INLINE V exp_of_negative(D d, V x) {
   const auto e = reduce_exp(d, at_least(d, -87, x));

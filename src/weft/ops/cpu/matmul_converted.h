@@ -1,4 +1,4 @@
-// Matrix products of bf16 and f16 where there are no instructions for them.
+// Matrix products of bf16 and f16 on CPUs without instructions for them.
 #pragma once
 #include <cstddef>
 

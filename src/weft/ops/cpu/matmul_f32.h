@@ -7,8 +7,8 @@
 // read and written once, behind the arithmetic.                              after Goto & van de Geijn 2008
 //
 // Every element of out is summed over k in an order that depends on k alone: neither on m, n, strides, nor on the
-// number of threads. So the results are those of Numerics::invariant at no cost. Only where Numerics::fast is asked for
-// do a few rows times a transposed matrix (generation, token by token) take another way, without packing.
+// number of threads. So Numerics::invariant costs nothing. Numerics::fast differs only for a few rows times a
+// transposed matrix (generation, token by token), which are not packed.
 #pragma once
 #include <cstddef>
 

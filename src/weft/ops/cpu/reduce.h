@@ -20,7 +20,7 @@ inline constexpr int64_t kSumElements = int64_t{1} << 16;
 static_assert(kSumElements % kSumLeaf == 0);
 inline int64_t sum_parts_of(const Tensor& x) { return (x.elements() + kSumElements - 1) / kSumElements; }
 double sum(const Tensor& x, Range elements);
-// Of at most kSumElements, which are a node of the tree: as SumSquares adds them.
+// At most kSumElements elements, one node of the tree in which SumSquares adds.
 double sum_squares(const Tensor& x, Range elements);
 // As SumSquares adds n leaves, or the sums of equal nodes; overwrites them.
 double tree_sum(double* leaves, int64_t n);

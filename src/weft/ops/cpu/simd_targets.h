@@ -1,8 +1,8 @@
 // Kinds of CPU that the vectorised kernels are not compiled for; included before Highway.
 #pragma once
 
-// Vectors of unknown length cannot be held in arrays of registers; NEON serves those CPUs. The others of the list
-// differ from a kind that is compiled only in instructions not used here.
+// Vectors of unknown length cannot be held in arrays of registers; NEON serves those CPUs. The other targets listed
+// differ from a compiled one only in instructions not used here.
 #define HWY_DISABLED_TARGETS                                                                                  \
   (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV | HWY_SSSE3 | HWY_AVX3_DL | (HWY_AVX3_DL >> 1) | \
    (HWY_AVX3_DL >> 2) | (HWY_AVX3_DL >> 3))

@@ -1,4 +1,4 @@
-// Work of one op spread over the backend's threads. What is done does not depend on their number.
+// Spreads the work of one op over the backend's threads. Results do not depend on their number.
 #pragma once
 #include <omp.h>
 

@@ -1,4 +1,5 @@
-// Kernels: attention, forward and backward, row by row: what is right for every shape and checks what is fast.
+// Kernels: attention, forward and backward, row by row: the version for every shape, which fast versions are checked
+// against.
 //   h  query heads here     g  key heads here     e  width of a head
 // Softmax over keys that come in chunks: Milakov & Gimelshein 2018; backward from the log-sum-exp: Dao et al. 2022.
 #pragma once
@@ -10,7 +11,7 @@ namespace weft::gpu {
 
 inline constexpr int64_t kMostHeadDim = (kNumbers - 2 * kThreads) / 2;
 
-// Which queries see which keys, and what becomes of them.
+// Which queries attend to which keys, and dropout of the weights.
 struct Sight {
   const AttentionSpan* spans;
   int64_t num_spans;
@@ -24,7 +25,7 @@ struct Sight {
     while (s + 1 < num_spans && !(row >= spans[s].q_row && row < spans[s].q_row + spans[s].q_count)) ++s;
     return spans[s];
   }
-  // Of a span's keys, those that the query at this position sees: [first, end).
+  // The keys of the span that the query at this position attends to: [first, end).
   WEFT_GPU int64_t first_key(const AttentionSpan& s, int64_t position) const {
     const int64_t first = heads.window > 0 ? position - heads.window + 1 - s.k_position : 0;
     return first > 0 ? first : 0;
@@ -33,7 +34,7 @@ struct Sight {
     const int64_t end = position + 1 - s.k_position;
     return end < s.k_count ? end : s.k_count;
   }
-  // What the weight of a key is multiplied by.
+  // The dropout factor of a key's weight.
   WEFT_GPU float kept(const AttentionSpan& s, int64_t head, int64_t q_position, int64_t k_position) const {
     if (dropped == 0) return 1;
     const uint64_t stream = rng_key_of(dropout_key, uint64_t(s.sample * heads.total + heads.first + head));
@@ -97,7 +98,7 @@ struct AttentionGradient {
   Rows<const float> lse;
   Rows<float> weighted;  // [tq, h]: dout . o
   Sight sight;
-  // Of a query and a key: the weight after dropout, and the gradient of the scaled score.
+  // For one query and key: the weight after dropout, and the gradient of the scaled score.
   struct Pair {
     float weight, ds;
   };

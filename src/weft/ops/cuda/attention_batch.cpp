@@ -33,7 +33,7 @@ bool aligned(std::initializer_list<const Tensor*> all) {
                      [](const Tensor* x) { return reinterpret_cast<uintptr_t>(x->data) % kAlignment == 0; });
 }
 
-// What forward and backward agree in.
+// The conditions that forward and backward share.
 template <class Op>
 std::optional<AttentionShape> common_shape(const Op& op) {
   const AttentionHeads& h = op.heads;

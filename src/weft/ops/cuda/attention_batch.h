@@ -1,4 +1,4 @@
-// Which attention a library may compute, in which pieces, and what memory that takes. Known before a GPU is.
+// Which attention ops a library may compute, in which pieces, and with how much memory. Needs no GPU.
 #pragma once
 #include <optional>
 
@@ -8,23 +8,22 @@
 namespace weft::gpu {
 
 struct AttentionLimits {
-  int64_t piece = int64_t{256} << 20;      // bytes that a piece may take, if more than the least one fits
-  int64_t least_piece = int64_t{1} << 30;  // that the least one may take: the queries of one key head
+  int64_t piece = int64_t{256} << 20;      // most bytes of a piece that is larger than the least one
+  int64_t least_piece = int64_t{1} << 30;  // most bytes of the least piece: the queries of one key head
   bool repeats = true;                     // the same bits each time; else there is one piece
 };
 
-// Of spans that are a batch: sequences of one length, one after the other, each of which sees itself alone, from its
-// first token. Nothing for what else there is: f32, dropout, windows of less than half the length, lengths that are no
-// multiple of 128, heads whose width is no multiple of 8 or above 128, rows that do not begin at a multiple of 16
-// bytes.
+// The shape if the spans are a batch: sequences of equal length in a row, each attending only to itself, from its first
+// token. Nothing otherwise, and for f32, dropout, windows of less than half the length, lengths that are no multiple of
+// 128, heads whose width is no multiple of 8 or above 128, and rows that are not aligned to 16 bytes.
 std::optional<AttentionShape> shape_of(const Attention& op, const AttentionLimits& limits = {});
 std::optional<AttentionShape> shape_of(const AttentionBackward& op, const AttentionLimits& limits = {});
 // Whether the tensors themselves begin at a multiple of 16 bytes, which a dry run cannot know.
 bool begin_aligned(const Attention& op);
 bool begin_aligned(const AttentionBackward& op);
 
-// A library that gives the same bits each time writes the scores' gradients of all that it does at once, f16 or bf16
-// [sequences, heads, length, length]. So backward goes in equal pieces of whole sequences, or of a sequence's heads.
+// A library with repeatable bits stores the scores' gradients of each piece, f16 or bf16 [sequences, heads, length,
+// length]. So backward goes in equal pieces of whole sequences, or of a sequence's heads.
 struct AttentionPieces {
   AttentionShape piece;
   int64_t count = 0;
@@ -33,7 +32,7 @@ struct AttentionPieces {
 // Nothing where the least piece takes more.
 std::optional<AttentionPieces> pieces_of(const AttentionShape& whole, const AttentionLimits& limits = {});
 
-// What the rows of two tensors have in common, to judge a library by (fast_attention.h).
+// Compares a row of two tensors, to judge a library (fast_attention.h).
 struct RowReport {
   float largest, apart;  // of weft's own numbers; of the differences. inf: something is not finite
   float squares, apart_squares;
@@ -52,7 +51,7 @@ struct AttentionRegion {
 };
 AttentionRegion region_of(const AttentionPieces& pieces, const AttentionShape& whole);
 
-// Of the memory above, wherever it begins: 0 where no library may compute it.
+// The bytes of that region at any alignment; 0 if no library may compute the op.
 template <class Op>
 int64_t library_bytes(const Op& op, const AttentionLimits& limits = {}) {
   const auto shape = shape_of(op, limits);

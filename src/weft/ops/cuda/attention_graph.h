@@ -12,7 +12,7 @@ namespace weft::gpu {
 
 enum class GraphType { f32, f16, bf16, i32, boolean };
 
-// What a caller gives at each run, by number; tensors between operations have the numbers behind these.
+// Tensors that a caller passes at each run; intermediate tensors are numbered after these.
 enum class Slot : int64_t {
   q = 1,
   k,
@@ -82,8 +82,8 @@ struct AttentionShape {
 };
 
 // o = softmax(scale q k^T, causal, window) v, and lse [b, h, s, 1], f32 and contiguous.
-// Backward: weighted = sum over columns of dout o, [b, h, s, 1] as lse; dq, dk, dv from it. Where `repeats`, there
-// is no sum that blocks add to as they come; else `sums`, f32 [b, h, s, e], is one, of dq, and 0 before.
+// Backward: weighted = sum over columns of dout o, [b, h, s, 1] as lse; dq, dk, dv from it. If not `repeats`, blocks
+// add dq in any order to `sums`, f32 [b, h, s, e], 0 before.
 AttentionGraph attention_graph(const AttentionShape& shape);
 
 }  // namespace weft::gpu

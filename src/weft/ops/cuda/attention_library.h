@@ -8,15 +8,15 @@
 
 namespace weft {
 
-// Of each slot its address: on the GPU, or of a number (scale, lowest, one: float) on the host.
+// The address of each slot: on the GPU, or on the host for the floats scale, lowest and one.
 using AttentionData = std::map<gpu::Slot, void*>;
 
 // Belongs to one stream; not thread-safe.
 class AttentionLibrary {
  public:
   virtual ~AttentionLibrary() = default;
-  // Makes and keeps a way to compute attention of this shape, which gives the same bits each time where the shape says
-  // so, in at most so many bytes of workspace. Throws Error, which says why there is none.
+  // Makes and keeps a plan for attention of this shape, with the same bits each time if the shape asks for it, in at
+  // most so many bytes of workspace. Throws Error, which says why there is none.
   virtual void plan(const gpu::AttentionShape& shape, int64_t most_workspace) = 0;
   // Issues a shape that was planned. Throws Error.
   virtual void run(const gpu::AttentionShape& shape, const AttentionData& data, void* workspace) = 0;

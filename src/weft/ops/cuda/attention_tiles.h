@@ -24,11 +24,11 @@ struct TileList {
   }
 };
 
-// What a lane's numbers of a C [16, N] are of: row or column of number i.
+// Row and column of the i-th number that a lane holds of a C [16, N].
 WEFT_GPU inline int row_of(int lane, int i) { return lane / 4 + i % 4 / 2 * 8; }
 WEFT_GPU inline int column_of(int lane, int i) { return i / 4 * 8 + 2 * (lane % 4) + i % 2; }
 
-// Of a tile's columns, those that a row sees.
+// The columns of the tile that this row attends to.
 struct Columns {
   int64_t first, end;
   WEFT_GPU bool have(int column) const { return column >= int(first) && column < int(end); }
@@ -134,7 +134,7 @@ struct AttentionTile {
   }
 
  private:
-  // Of a warp whose first query is at `position`: the keys from `key` of the span on.
+  // Adds the tile of keys from `key` of the span on, for a warp whose first query is at `position`.
   template <class Warp>
   WEFT_GPU void step(const Warp& warp, State<Warp>& state, const AttentionSpan& s, int64_t h, int64_t position,
                      int64_t key, const T* tile) const {
@@ -219,7 +219,7 @@ struct TileGradient {
   struct Pair {
     float weight, ds;
   };
-  // Of a query and a key: the weight after dropout, and the gradient of the scaled score.
+  // For one query and key: the weight after dropout, and the gradient of the scaled score.
   WEFT_GPU Pair pair(const AttentionSpan& s, int64_t h, int64_t query, int64_t key, bool seen, float score, float dp,
                      float lse2, float weighted_output) const {
     const float p = seen ? exp2f(score * (float(sight.heads.scale) * kLog2E) - lse2) : 0.0f;

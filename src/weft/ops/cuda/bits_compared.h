@@ -1,4 +1,4 @@
-// Whether two tensors have the same bits, and whether that says anything.
+// Compares the bits of two tensors, and counts the elements whose equality proves something.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -9,11 +9,11 @@ namespace weft::gpu {
 
 struct BitsReport {
   int64_t apart = 0;    // elements whose bits differ
-  int64_t telling = 0;  // of the first tensor: finite, not what it would be anyway, and not as in the row above
+  int64_t telling = 0;  // in the first tensor: finite, not equal to `anyway`, and not equal to the row above
   int64_t wild = 0;     // of the first tensor: not finite
 };
 
-// Block i has the rows i, i + num_blocks, ... `anyway`: what a number is that says nothing; null: 0.
+// Block i has the rows i, i + num_blocks, ... `anyway`: values that prove nothing; null: 0.
 template <class T>
 struct BitsCompared {
   Rows<const T> a, b, anyway;
@@ -50,7 +50,7 @@ struct BitsCompared {
 
 inline constexpr int64_t kMostBitsReports = 1024;
 
-// Of a and b. `anyway`: of the same type, a tensor as large as they are, one row, or none. `there`: kMostBitsReports of
+// Compares a and b. `anyway`: a tensor of their type and size, one row, or none. `there`: kMostBitsReports reports in
 // the GPU's memory. Waits for all that was launched. L is a launcher that also has fetch (fast_attention.h).
 template <class L>
 BitsReport compare_bits(L& launcher, const Tensor& a, const Tensor& b, const Tensor& anyway, BitsReport* there) {

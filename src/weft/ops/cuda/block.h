@@ -1,9 +1,9 @@
-// One block of threads, as kernels see it: on a GPU it is one, on a CPU it stands for one, so that every kernel is
-// tested where there is no GPU.
+// One block of threads, as kernels see it: a real one on a GPU, a stand-in on a CPU, so that every kernel is tested
+// without a GPU.
 //
 // A kernel is a struct with `template <class Block> void operator()(Block& block) const`, called once for each block of
-// a grid. It goes in phases: each of the calls below is made by the whole block with the same arguments, spreads its
-// items over the threads, and ends with all of them done. What a phase leaves in memory the next one sees.
+// a grid. It runs in phases: the whole block makes each of the calls below with the same arguments; the call spreads
+// its items over the threads and ends when all are done. The next phase sees what this one wrote.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -46,8 +46,9 @@ struct Larger {
   }
 };
 
-// The order in which a stand-in plays what a GPU does at once: blocks of a grid, items of a phase, warps, lanes.
-// Kernels give the same bits in each; one in which an item reads what another of its phase writes does not.
+// The order in which the stand-in runs what a GPU runs concurrently: blocks of a grid, items of a phase, warps, lanes.
+// A correct kernel gives the same bits in every order; one whose items read each other's writes of the same phase does
+// not.
 class HostOrder {
  public:
   enum class Kind : uint8_t { ascending, descending, shuffled };
@@ -63,7 +64,7 @@ class HostOrder {
     while (greatest_divisor(step, n) != 1) ++step;
     for (int64_t i = 0, at = n / 2; i < n; ++i, at = (at + step) % n) f(at);
   }
-  // Whether `map` reads for as many items as a block may, before it writes for one.
+  // Whether `map` reads for as many items as possible before it writes for the first.
   bool reads_ahead() const { return kind_ == Kind::shuffled; }
 
  private:
@@ -119,7 +120,7 @@ class HostBlock {
 };
 
 #ifdef __CUDACC__
-// What the lane `by` further has; of the last ones, anything.
+// The value of the lane `by` further; undefined for the last lanes.
 template <class T>
 __device__ T of_lane_below(const T& mine, int by) {
   static_assert(sizeof(T) % sizeof(int) == 0);

@@ -124,7 +124,7 @@ CublasMatmul::Product& CublasMatmul::product_of(const Matmul& op) {
   auto product = std::make_unique<Product>(op);
   const std::vector<ProductWay> first = ways_of(*product, 1);
   if (!first.empty()) {
-    // What a file says is taken where the library itself names it.
+    // A way from the file counts only if the library itself lists it.
     std::optional<ProductWay> kept = cache_->find(product->key);
     if (kept && *kept != first[0]) {
       const std::vector<ProductWay> all = all_ways_of(*product);

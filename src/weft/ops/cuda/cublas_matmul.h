@@ -10,9 +10,9 @@
 
 namespace weft {
 
-// Sums in f32, without TF32, by the library's own choice of a way, or by a faster way once that has been proven to give
+// Sums in f32, without TF32, by the algorithm that the library chooses, or by a faster one once it is proven to give
 // the same bits (product_search.h): the same shape gives the same bits. The first calls of a shape wait while they try
-// others; while the stream is captured, such a call throws gpu::CannotRecord. Belongs to one stream; not thread-safe.
+// others; during a stream capture, such a call throws gpu::CannotRecord. Belongs to one stream; not thread-safe.
 class CublasMatmul {
  public:
   // `cache` has what was found earlier, and gets what is found. `before_wait` is called before it may wait.

@@ -18,8 +18,8 @@ bool good(cudaError_t status) {
   return false;
 }
 
-// Of the stream's own order: neither taking it nor giving it back waits for what else the GPU does, which cudaFree
-// would do. A transfer that waits for a peer may be under way.
+// Allocates in stream order: unlike cudaFree, it never waits for other work of the GPU, such as a transfer that waits
+// for a peer.
 class Scratch {
  public:
   explicit Scratch(cudaStream_t stream) : stream_(stream) {}
@@ -113,12 +113,12 @@ class TrialOnStream final : public ProductTrial {
 
  private:
   static size_t rounded(size_t bytes) { return (bytes + 255) / 256 * 256; }
-  // Issues it. What goes wrong later is seen by who waits.
+  // Issues it. Later errors appear at the wait.
   bool run(const ProductWay& way, const Tensor& to) const {
     const bool issued = trial_.run(way, to.data);
     return good(cudaGetLastError()) && issued;
   }
-  // What it does not write is not finite, in any type, and shows.
+  // Elements that it does not write stay non-finite in any type, which shows.
   bool run_whole(const ProductWay& way, const Tensor& to) const {
     return good(cudaMemsetAsync(to.data, 0xff, bytes_, stream_)) && run(way, to);
   }

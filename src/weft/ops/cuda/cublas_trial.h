@@ -1,4 +1,4 @@
-// A product tried out on the GPU, beside its output.
+// Tries out a product on the GPU without touching its output.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -22,9 +22,9 @@ struct CublasTrial {
 // Free memory of the GPU that a trial leaves to others.
 inline constexpr size_t kReservedFromTrials = size_t{512} << 20;
 
-// In memory of the GPU that it takes for itself and gives back at its end. Null where there is not enough beside the
-// reserve, or the GPU has no memory for streams. What fails there fails nothing else: no error of CUDA's is left behind
-// but those that end all work on the GPU.
+// Takes its own memory of the GPU, and gives it back at its end. Null if there is not enough beside the reserve, or the
+// GPU cannot allocate in stream order. A failed trial leaves no CUDA error behind, except those that end all work on
+// the GPU.
 std::unique_ptr<ProductTrial> begin_trial(CublasTrial trial, cudaStream_t stream);
 
 }  // namespace weft

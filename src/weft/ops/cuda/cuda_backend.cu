@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-// Of one stream, and of the calls of this thread alone: those of other ranks may allocate meanwhile.
+// Records one stream, and calls of this thread only: other ranks may allocate meanwhile.
 class Capture {
  public:
   Capture(cudaStream_t stream, bool& is_recording) : stream_(stream), is_recording_(is_recording) {

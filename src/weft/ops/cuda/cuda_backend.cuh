@@ -16,7 +16,7 @@ namespace weft {
 
 class CudaBackend final : public UniformBackend<CudaBackend, RecordingBackend>, private DeviceQueue {
  public:
-  // With cuDNN for attention where it is wanted and there. `products`: ways to multiply matrices that are known.
+  // Uses cuDNN for attention if it is wanted and there. `products`: the known ways to multiply matrices.
   CudaBackend(int device, Arena& workspace, std::shared_ptr<ProductCache> products, CudnnUse cudnn = CudnnUse::none);
   ~CudaBackend() override;
 
@@ -43,7 +43,7 @@ class CudaBackend final : public UniformBackend<CudaBackend, RecordingBackend>, 
   void call_before_waits(std::function<void()> call) override { before_wait_ = std::move(call); }
   Stamp stamp() override;
   int64_t take_time_ns(Stamp stamp) override;
-  // A launch waits where very many wait for the GPU, and looks after nobody meanwhile.
+  // With too many launches queued, the next one blocks, and meanwhile the host polls nothing.
   static constexpr int64_t kMostAhead = 256;
   void count_ahead(int64_t ops) {
     if ((num_ahead_ += ops) >= kMostAhead) before_wait();
@@ -52,7 +52,7 @@ class CudaBackend final : public UniformBackend<CudaBackend, RecordingBackend>, 
     num_ahead_ = 0;
     if (before_wait_) before_wait_();
   }
-  // Of the calling thread, whose last call may have been another GPU's.
+  // Selects this GPU for the calling thread, which may have used another one.
   void use_gpu() const { check_cuda(cudaSetDevice(device_), "use the GPU"); }
   gpu::StreamLauncher launcher() { return {stream_, workspace_, is_recording_ ? *kept_ : *staging_, shared_bytes_}; }
   template <class Op>

@@ -23,7 +23,7 @@ std::string version_text(int version, int thousand) {
   return fmt::format("{}.{}", version / thousand, version % thousand / (thousand / 100));
 }
 
-// Numbers in [-0.5, 0.5): zeros would draw less power, and be multiplied faster than what is trained with.
+// Numbers in [-0.5, 0.5): zeros would draw less power, and be multiplied faster than real data.
 struct Noise {
   WEFT_GPU float operator()(int64_t i, int64_t j) const {
     return float(gpu::random_bits(uint64_t(i), uint64_t(j)) >> 8) * 0x1p-24f - 0.5f;
@@ -39,7 +39,7 @@ void fill_with_noise(const Tensor& x) {
   check_cuda(cudaDeviceSynchronize(), "fill memory");
 }
 
-// Of the best of so many tries, after one that does not count.
+// The fastest of kTimes runs, after a warm-up run.
 template <class F>
 double seconds_of(Backend& backend, const F& issue) {
   issue();

@@ -25,18 +25,18 @@ class CudaDevice {
  public:
   virtual ~CudaDevice() = default;
   virtual int ordinal() const = 0;  // its number for CUDA
-  // What each GPU is that CUDA shows, in words that are equal where GPUs are: "NVIDIA H200, compute capability 9.0".
+  // The kind of each GPU that CUDA shows; equal GPUs have equal texts: "NVIDIA H200, compute capability 9.0".
   virtual std::vector<std::string> kinds() const = 0;
-  // Begins to use it. Throws Error, with its number, where that cannot be now: another process has it alone, it has no
-  // memory left to begin with.
+  // Starts using the GPU. Throws Error, with its number, if it cannot: another process has exclusive use, or its memory
+  // is full.
   virtual void begin() const = 0;
   virtual int64_t free_bytes() const = 0;
   // "NVIDIA H200, compute capability 9.0, driver 13.0, cuBLASLt 13.1, cuDNN 9.19.0"
   virtual std::string description() const = 0;
   virtual std::shared_ptr<Memory> memory() const = 0;
   virtual std::shared_ptr<const WorkspaceModel> workspace_model() const = 0;
-  // Of tensors between ranks that are threads, on these GPUs, this one among them. What the host reaches is moved by
-  // `host`. All of them have begun.
+  // Moves tensors between ranks that are threads, on these GPUs (this one included; all have begun). `host` moves what
+  // the host reaches.
   virtual CudaMover make_mover(std::span<const int> gpus, std::shared_ptr<const Mover> host) const = 0;
   // Between ranks that are processes with a GPU of their own each. Throws Error, which says what is missing.
   virtual std::shared_ptr<Fabric> make_fabric() const = 0;
@@ -48,13 +48,13 @@ class CudaDevice {
 
 struct CudaSettings {
   CudnnUse cudnn = CudnnUse::repeatable;    // where the module knows it and it is there
-  std::filesystem::path cache_folder = {};  // for what is found out about the GPU; empty: none
+  std::filesystem::path cache_folder = {};  // for what was measured on the GPU; empty: none
 };
-// What the module has for dlsym under kOpenCudaDevice. Throws Error "no NVIDIA driver ...", which says what is missing
-// and what to do.
+// The module's function for dlsym under kOpenCudaDevice. Throws Error "no NVIDIA driver ...", which says what is
+// missing and what to do.
 using OpenCudaDevice = CudaDevice*(int ordinal, const CudaSettings& settings);
 inline constexpr const char* kOpenCudaDevice = "weft_open_cuda_device";
-// What its ops take of their workspace, to plan with: needs no GPU and no driver. The caller deletes it.
+// Workspace sizes of its ops, for planning: needs no GPU and no driver. The caller deletes it.
 using MakeCudaWorkspace = WorkspaceModel*(CudnnUse cudnn);
 inline constexpr const char* kMakeCudaWorkspace = "weft_make_cuda_workspace";
 inline constexpr const char* kCudaModule = "libweft_cuda.so";

@@ -10,7 +10,7 @@
 
 namespace weft::gpu {
 
-// What both have of a stream.
+// The common part of both kinds of events.
 class StreamEvents {
  public:
   using Event = cudaEvent_t;
@@ -22,7 +22,7 @@ class StreamEvents {
   }
 
  protected:
-  // Of the calling thread, whose last call may have been another GPU's.
+  // Selects this GPU for the calling thread, which may have used another one.
   void use_gpu() const { check_cuda(cudaSetDevice(device_), "use the GPU"); }
   cudaStream_t stream() const { return stream_; }
 
@@ -73,7 +73,7 @@ class CudaMarks : public StreamEvents {
   bool passed(Event event) const {
     const cudaError_t status = cudaEventQuery(event);
     if (status == cudaErrorNotReady) {
-      cudaGetLastError();  // it is no failure, but would be found by the next launch as one
+      cudaGetLastError();  // not a failure, but the next launch would report it as one
       return false;
     }
     check_cuda(status, "run what the GPU was given");

@@ -98,7 +98,7 @@ class CudaDevices final : public MovingDevices {
     return false;
   }
 
-  // There are systems whose driver promises more than they do. A sum in both memories, by a kernel of `device`.
+  // Some drivers promise access that does not work, so test it: a sum in both memories, by a kernel of `device`.
   bool adds_there(int device, int other) const {
     constexpr int64_t kElements = 1 << 16;
     std::vector<float> written(kElements), found(kElements), expected(kElements);

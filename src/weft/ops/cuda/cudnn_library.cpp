@@ -12,7 +12,7 @@ constexpr size_t kOldest = 91100;  // 9.11.0: attention of older ones has errors
 
 }  // namespace
 
-// It stays loaded: its kernels do.
+// Never unloaded, as its kernels stay loaded.
 CudnnLibrary::CudnnLibrary() : library_(dlopen(kFile, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)) {
   if (library_ == nullptr) throw CudnnError(fmt::format("cannot load cuDNN: {}", dlerror()));
 }

@@ -16,7 +16,7 @@ class CudnnError : public Error {
   using Error::Error;
 };
 
-// Its functions. Stays open while one of these, or of what was made from it, is there.
+// cuDNN's functions. The library stays open while this, or anything made from it, lives.
 class CudnnLibrary {
  public:
   // Throws CudnnError where there is none, or one that is too old.
@@ -51,7 +51,7 @@ class CudnnLibrary {
 };
 using Cudnn = std::shared_ptr<const CudnnLibrary>;
 
-// A description that the library keeps: attributes are set, then it is finished, then it is used.
+// A cuDNN descriptor: set its attributes, finalize it, then use it.
 class CudnnDescriptor {
  public:
   CudnnDescriptor(Cudnn cudnn, cudnnBackendDescriptorType_t type, const char* what);

@@ -1,4 +1,4 @@
-// Attention's graph as cuDNN takes it, and a plan to run it.
+// An attention graph in cuDNN's form, and a plan to run it.
 #pragma once
 #include "weft/ops/cuda/attention_library.h"
 #include "weft/ops/cuda/cudnn_library.h"
@@ -20,8 +20,8 @@ struct CudnnWay {
   int64_t engine, workspace_bytes;
   bool repeats;  // its bits
 };
-// What the library's heuristics advise, the best first: for the handle's GPU, or for one that is only described.
-// Throws CudnnError.
+// The engines that the library's heuristics advise, best first: for the handle's GPU, or for one that is only
+// described. Throws CudnnError.
 std::vector<CudnnWay> ways_to_compute(const Cudnn& cudnn, const CudnnGraph& graph, const CudnnDescriptor* described);
 
 struct CudnnTerms {
@@ -30,7 +30,7 @@ struct CudnnTerms {
 };
 class CudnnPlan {
  public:
-  // The first way on these terms. Throws CudnnError, which says of each way why not, where there is none.
+  // Takes the first way that meets these terms. If there is none, throws CudnnError with the reason for each way.
   CudnnPlan(Cudnn cudnn, const gpu::AttentionGraph& graph, cudnnHandle_t handle, const CudnnTerms& terms);
   // Issues it on the handle's stream. Numbers on the host are read before this returns. Throws CudnnError.
   void run(cudnnHandle_t handle, const AttentionData& data, void* workspace) const;

@@ -1,4 +1,4 @@
-// Events of a stream of a GPU, to be recorded again when nothing looks at them any more.
+// Reuses events of a GPU's stream once nothing looks at them any more.
 #pragma once
 #include <utility>
 #include <vector>

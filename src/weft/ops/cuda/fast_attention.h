@@ -11,8 +11,8 @@
 
 namespace weft::gpu {
 
-// Between numbers [tokens, heads], as weft has them, and [sequences, heads, length], as libraries do. A block for each
-// run of them.
+// Transposes between weft's [tokens, heads] and the libraries' [sequences, heads, length]. One block for each run of
+// numbers.
 struct NumbersTurned {
   Rows<float> by_token;
   float* by_head;
@@ -60,7 +60,7 @@ struct RowsCompared {
 
  private:
   static WEFT_GPU float size(float x) { return x - x == 0 ? fabsf(x) : INFINITY; }
-  // Of the element's bits and its place, for sums whose order does not matter.
+  // A hash of the element's bits and place: a sum of hashes does not depend on the order.
   static WEFT_GPU uint64_t mixed(const T* at, int64_t place) {
     uint64_t x = 0;
     if constexpr (sizeof(T) == 2)
@@ -76,12 +76,12 @@ struct RowsCompared {
 
 inline constexpr double kLeastSquares = 1e-30;  // of a sum in f32
 
-// What is known of how a library computes one shape.
+// Whether a library computes one shape correctly, as far as is known.
 enum class Trust { unknown, checked, refused };
 
-// How much a library's numbers may differ from weft's own: both round as the table of the kernels' tests allows, the
-// probabilities to 16 bits among it. Of the largest one; and of the root of the mean square, which finds small errors
-// everywhere.
+// The allowed difference between a library's numbers and weft's own, relative to the largest number, and to the root
+// mean square, which finds small errors everywhere. Both round as the kernels' tests allow, probabilities to 16 bits
+// too.
 inline double allowed_apart(DType stored, bool backward) {
   if (stored == DType::f32) return 1e-3;  // lse, of f32 sums
   return (stored == DType::bf16 ? 0x1p-8 : 0x1p-11) * 2 * (backward ? 5 : 3);
@@ -234,8 +234,8 @@ class FastAttention {
     return trust;
   }
 
-  // False where weft's own numbers are all 0, too small to be squared or not finite, which is no proof of anything.
-  // Throws where they differ.
+  // False if weft's own numbers are all 0, too small to be squared or not finite, which proves nothing. Throws if the
+  // library's differ.
   template <class Op>
   static bool agree(const Comparison& c, const Tensor& x, const Op& op, const Task& task) {
     if (!std::isfinite(c.largest) || !std::isfinite(c.squares) || c.squares < kLeastSquares) return false;

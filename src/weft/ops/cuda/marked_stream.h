@@ -1,4 +1,4 @@
-// A stream of a GPU, and events at the places in it that something waits for.
+// A GPU's stream, with events at the places that something waits for.
 #pragma once
 #include <deque>
 #include <utility>

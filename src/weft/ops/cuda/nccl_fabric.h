@@ -1,4 +1,4 @@
-// What connects the GPUs of processes, each with one of its own.
+// Connects the GPUs of processes, each with one of its own.
 #pragma once
 #include <memory>
 
@@ -6,8 +6,8 @@
 
 namespace weft {
 
-// Of GPU `ordinal`. NCCL moves the bytes; weft's own kernel adds them. Throws Error, with what is missing, where there
-// is no NCCL.
+// For GPU `ordinal`: NCCL moves the bytes, weft's own kernel adds them. Throws Error, which says what is missing, if
+// there is no NCCL.
 std::shared_ptr<Fabric> make_nccl_fabric(int ordinal);
 
 }  // namespace weft

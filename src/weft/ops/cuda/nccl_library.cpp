@@ -22,7 +22,7 @@ void find(void* file, Function*& function, const char* name) {
   if (function == nullptr) throw Error(fmt::format("{} has no {}: it is too old, or broken", kFile, name));
 }
 
-// It stays open: threads of it run until the end.
+// Never closed: its threads run until the program ends.
 NcclLibrary load() {
   let_connections_be_made_at_the_start();
   void* const file = dlopen(kFile, RTLD_NOW | RTLD_LOCAL);

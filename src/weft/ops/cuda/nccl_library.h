@@ -1,4 +1,4 @@
-// NCCL, loaded where several processes have a GPU each, and never else: the module needs no file of it.
+// NCCL, loaded only when several processes have a GPU each; the module runs without it.
 #pragma once
 #include <nccl.h>
 

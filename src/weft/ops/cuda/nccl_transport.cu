@@ -102,7 +102,7 @@ std::string NcclTransport::failure() {
   return state == ncclSuccess || state == ncclInProgress ? "" : nccl_.text_of(state);
 }
 
-// NCCL's kernels leave off, and what was given behind them runs out.
+// NCCL's kernels stop, and the work queued behind them finishes.
 void NcclTransport::abort() noexcept {
   if (comm_ == nullptr) return;
   cudaSetDevice(ordinal_);

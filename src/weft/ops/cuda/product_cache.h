@@ -13,16 +13,16 @@
 
 namespace weft {
 
-// What a way belongs to.
+// The machine and library for which a way was found.
 struct ProductMachine {
   std::string gpu, compute_capability;  // "NVIDIA H200", "9.0"
   int64_t library_version = 0;          // cublasLtGetVersion()
 };
 
-// Thread-safe. A file that cannot be read, is not this machine's or cannot be written is no error: `warn` is told once,
-// the file stays as it is, and what is found is known to this process alone. Many processes may use one file: it is
-// replaced as a whole, with what others have added meanwhile; of two that find a way for one product at once, the first
-// is kept. What two add in the same instant may lose one of them, which is then found again some day.
+// Thread-safe. If the file cannot be read or written, or is another machine's, that is no error: `warn` is called once,
+// the file stays as it is, and results stay in this process. Many processes may share a file: it is replaced as a
+// whole, with what others have added meanwhile. If two find a way for the same product, the first stays. Of two writes
+// at the same instant one may be lost; its way is then searched for again.
 class ProductCache {
  public:
   using Warn = std::function<void(const std::string&)>;
@@ -34,7 +34,7 @@ class ProductCache {
 
  private:
   using Ways = std::map<std::string, ProductWay>;
-  // f(), unless the file was of no use before.
+  // Calls f(), unless the file failed before.
   template <class F>
   void with_file(const F& f);
   std::optional<ProductWay> known(const std::string& name) const;

@@ -1,4 +1,4 @@
-// What a way to multiply matrices by a library depends on. Plain C++.
+// All that a library's way to multiply matrices depends on. Plain C++.
 #pragma once
 #include <compare>
 #include <string>

@@ -7,7 +7,7 @@
 
 namespace weft {
 
-// What a library is told to multiply in this way.
+// An algorithm of the library, as it takes it.
 struct ProductWay {
   std::array<uint64_t, 8> algorithm = {};
   int64_t workspace_bytes = 0;
@@ -18,10 +18,9 @@ struct ProductWay {
 class ProductTrial {
  public:
   virtual ~ProductTrial() = default;
-  // All ways that may be taken, the first choice among them, the best ones first, as the library supposes. Empty: it
-  // fails to say.
+  // All ways that may be taken, including the first choice, best first by the library's estimate. Empty if it fails.
   virtual std::vector<ProductWay> ways() = 0;
-  // How many numbers of the first choice's result say something (bits_compared.h). None, if any is not finite, or if it
+  // How many numbers of the first choice's result prove something (bits_compared.h). 0 if any is not finite, or if it
   // fails.
   virtual int64_t telling() = 0;
   // What one run takes. None: it fails.
@@ -53,11 +52,10 @@ class ProductChoice {
   const ProductWay& first() const { return first_; }
   // Whether a call is still to be tried.
   bool is_open() const { return open_; }
-  // Asked once at each call of an open one: whether this one is to be tried, by learn, or by pass where nothing can be
-  // tried beside it. After one that proved nothing 1, 2, 4, ... calls are left out: a step whose gradients overflow has
-  // many.
+  // Asked once at each call while open: whether to try this call (learn), or to pass if nothing can be tried with it.
+  // After a call that proved nothing, 1, 2, 4, ... calls are skipped: a step whose gradients overflow has many.
   bool is_due();
-  // Searches, or proves what was found. Returns what is settled by that and worth keeping.
+  // Searches, or proves what was found. Returns the way that is now settled and worth keeping, if any.
   std::optional<ProductWay> learn(ProductTrial& trial);
   void pass();
 

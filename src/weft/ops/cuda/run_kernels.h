@@ -101,7 +101,7 @@ void run(L& launcher, const NormApply& op) {
                                                  numbers(op.mean), numbers(op.rstd)});
   });
 }
-// Of rows [num_rows, width], or of heads.
+// For rows [num_rows, width], or for heads.
 template <class L, class T>
 void norm_backward(L& launcher, NormRowsBackward<T> kernel, float* dw, float* db, bool accumulate) {
   kernel.chunk_rows = rows_of_chunk(kernel.num_rows);
@@ -185,7 +185,7 @@ struct Tiles {
   TileList list;
   int64_t count;
 };
-// Of the queries of each span, or of its keys.
+// Tiles over the queries of each span, or over its keys.
 template <class L>
 Tiles tiles_of(L& launcher, std::span<const AttentionSpan> spans, int64_t AttentionSpan::*rows) {
   std::vector<int64_t> first(1, 0);
@@ -217,7 +217,7 @@ void run(L& launcher, const Attention& op) {
   });
 }
 
-// Whether a row of keys is in one span alone, as far as it can be seen without sorting.
+// Whether every row of keys is in only one span; false also if only sorting could tell.
 inline bool keys_apart(std::span<const AttentionSpan> spans) {
   for (size_t i = 1; i < spans.size(); ++i)
     if (spans[i].k_row < spans[i - 1].k_row + spans[i - 1].k_count) return false;

@@ -29,8 +29,7 @@ __global__ void __launch_bounds__(kThreads, 1) run_tiles(const Kernel kernel) {
 
 inline constexpr int64_t kMostBlocks = (int64_t{1} << 31) - 1;  // of a grid, in x
 
-// Memory of the host that the GPU copies from on its own, so that no copy waits for the stream. Belongs to one stream;
-// not thread-safe.
+// Pinned memory that the GPU copies from, so that no copy waits for the stream. Belongs to one stream; not thread-safe.
 class Staging {
  public:
   // `before_wait` is called where it is about to wait. `for_records`: what it keeps stays as long as it does, for

@@ -1,4 +1,4 @@
-// When a stream passed places in it, on the axis of the host's clock.
+// When a stream passed its stamps, by the host's clock.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -62,7 +62,7 @@ class StreamTimes {
       events_.give(m.event);
     }
   }
-  // Of a stamp that the stream has passed; it is forgotten.
+  // The time of a stamp that the stream has passed; then forgets the stamp.
   int64_t take_ns(Stamp stamp) {
     const auto found = times_.find(stamp);
     WEFT_CHECK(found != times_.end(), "stamp {} was not waited for, or taken before", int64_t(stamp));
