@@ -41,6 +41,9 @@ std::string text_of(const std::vector<fs::path>& files) {
 
 // Never closed: its code runs until the program ends.
 void* open_module() {
+  // NCCL would connect GPUs at the first collective of a kind, where each rank waits for the others, which may wait for
+  // it on another axis. A setting of the user stays.
+  setenv("NCCL_RUNTIME_CONNECT", "0", 0);
   const fs::path file = find_cuda_module();
   if (file.empty())
     throw Error(

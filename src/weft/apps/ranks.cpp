@@ -26,13 +26,17 @@ void check_mpi_is_built_in() {}
 
 namespace {
 
-// What CUDA is told before its first call, which may be MPI's. Where processes have a GPU each, a kernel of NCCL's
-// waits for its peers on the GPU. Code that is loaded when it is first called may wait for that kernel to end, while
-// the peer waits for what the code computes; streams that share a queue of the hardware wait for each other likewise.
-// Settings in the user's environment stay.
-void let_kernels_wait_for_other_gpus() {
-  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+// What libraries read from the environment at their first call. Settings of the user stay.
+void set_variables_of_libraries() {
+  const auto set = [](const char* name, const char* value) { setenv(name, value, 0); };
+  // If processes have a GPU each, a kernel of NCCL's waits for its peers on the GPU. Code that is loaded when it is
+  // first called may wait for that kernel to end, while the peer waits for what the code computes; streams that share a
+  // queue of the hardware wait for each other likewise.
+  set("CUDA_MODULE_LOADING", "EAGER");
+  set("CUDA_DEVICE_MAX_CONNECTIONS", "32");
+  // Open MPI puts a whole message into a TCP socket's queue, and answers about the other direction behind it: a link
+  // carries one direction at a time. Sent in pieces, both go on together.
+  set("OMPI_MCA_btl_tcp_flags", "send,inplace,need-ack,need-csum,hetero-rdma");
 }
 
 void tell_launcher_of_start(int rank) {
@@ -44,7 +48,7 @@ void tell_launcher_of_start(int rank) {
 }  // namespace
 
 RankProcess join_mpi(int world, const Recipe::Run& run, const std::string& command) {
-  let_kernels_wait_for_other_gpus();
+  set_variables_of_libraries();
   const double timeout_s = 60 * run.distributed_timeout_minutes;
   StartWatch::Spec watch{.command = command,
                          .what = "the ranks have not found each other",

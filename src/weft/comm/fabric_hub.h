@@ -51,7 +51,7 @@ class FabricHub {
   // CommProgress::stamp_calls.
   void stamp_calls();
   bool stamps_calls() const { return stamps_calls_; }
-  // ProcessMesh::settle.
+  // CommProgress::settle.
   void settle();
   // Ends at once all that is under way.
   void give_up(const std::string& why) noexcept;

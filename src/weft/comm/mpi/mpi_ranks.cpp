@@ -1,7 +1,6 @@
 #include "weft/comm/mpi/mpi_ranks.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "weft/comm/mpi/mpi_beside.h"
 #include "weft/comm/mpi/mpi_communicator.h"
@@ -15,12 +14,7 @@ uint64_t hash_of(const std::string& name) {  // FNV-1a
   return h;
 }
 
-// Over TCP Open MPI puts a whole message into the socket's queue, and answers about the other direction behind it: a
-// link carries one direction at a time. Sent in pieces, both go on together. A setting in the user's environment stays.
-void let_links_carry_both_ways() { setenv("OMPI_MCA_btl_tcp_flags", "send,inplace,need-ack,need-csum,hetero-rdma", 0); }
-
 MPI_Comm world_of_our_own() {
-  let_links_carry_both_ways();
   int begun = 0, given = 0;
   MPI_Initialized(&begun);
   WEFT_CHECK(begun == 0, "MPI has begun already: one MpiRanks in a process");

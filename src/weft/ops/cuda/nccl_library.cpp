@@ -2,8 +2,6 @@
 
 #include <dlfcn.h>
 
-#include <cstdlib>
-
 #include "weft/base/error.h"
 
 namespace weft {
@@ -11,10 +9,6 @@ namespace {
 
 constexpr const char* kFile = "libnccl.so.2";
 constexpr int kOldest = NCCL_VERSION(2, 18, 1);  // the first whose communicators can be told how much of a GPU to take
-
-// NCCL would else connect GPUs at the first collective of a kind, where each rank waits for the others, which may be
-// waiting for it on another axis. A setting in the user's environment stays.
-void let_connections_be_made_at_the_start() { setenv("NCCL_RUNTIME_CONNECT", "0", 0); }
 
 template <class Function>
 void find(void* file, Function*& function, const char* name) {
@@ -24,7 +18,6 @@ void find(void* file, Function*& function, const char* name) {
 
 // Never closed: its threads run until the program ends.
 NcclLibrary load() {
-  let_connections_be_made_at_the_start();
   void* const file = dlopen(kFile, RTLD_NOW | RTLD_LOCAL);
   if (file == nullptr)
     throw Error(
