@@ -88,7 +88,7 @@ bool stands_before(const MeshOrder& order, Axis a, Axis b) {
   return std::find(order.begin(), order.end(), a) < std::find(order.begin(), order.end(), b);
 }
 
-// Of data ranks, dp x cp in their order, as (dp, cp); and as (ep, edp).
+// Data ranks are numbered along dp x cp, in the order of these axes; experts see them as (ep, edp).
 int data_rank(const MeshSizes& n, const MeshPlace& at) {
   return stands_before(n.order, Axis::cp, Axis::dp) ? at.dp * n.cp + at.cp : at.cp * n.dp + at.dp;
 }

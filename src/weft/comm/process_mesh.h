@@ -17,7 +17,7 @@ namespace weft {
 // last (Megatron-LM's --order).
 using MeshOrder = std::array<Axis, 5>;
 inline constexpr MeshOrder kMeshOrder = {Axis::tp, Axis::cp, Axis::ep, Axis::dp, Axis::pp};
-// Of "tp-cp-ep-dp-pp"; none where it is not each of these names once.
+// Reads "tp-cp-ep-dp-pp"; none unless each of these names stands there once.
 std::optional<MeshOrder> mesh_order(std::string_view text);
 
 // The weights of a set are held alike by the same ranks: dense weights by those of dp x cp, experts by those of edp.

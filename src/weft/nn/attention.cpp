@@ -55,7 +55,7 @@ SelfAttention::Qkv SelfAttention::split(Tensor qkv, Spmd everywhere) const {
   return {qkv.slice_cols(0, q), qkv.slice_cols(q, k).placed(kv), qkv.slice_cols(q + k, k).placed(kv)};
 }
 
-// Of keys or values, the heads that the queries here read.
+// The heads of keys or values that the queries here read.
 Tensor SelfAttention::attended(Tensor k) const {
   const AttentionHeads h = heads();
   const int64_t first = h.first * spec_.kv_heads / spec_.heads * spec_.head_dim;  // of all

@@ -35,7 +35,7 @@ class Judge {
   void dtype(const Tensor& t, DType d) const {
     if (t.dtype != d) that(t, false, fmt::format("should be {}", name_of(d)));
   }
-  // Of this size and dtype, with rows apart or not.
+  // A tensor of this size and dtype, with rows apart or not.
   void matrix(const Tensor& t, int64_t rows, int64_t cols, DType d) const {
     if (!t || t.rows() != rows || t.cols() != cols) that(t, false, fmt::format("should be [{}, {}]", rows, cols));
     that(t, t.rows() <= 1 || t.row_stride >= t.cols(), "its rows overlap");

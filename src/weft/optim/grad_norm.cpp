@@ -128,7 +128,7 @@ void GradNorm::join(const Group& group, const std::vector<std::vector<TreeNode>>
   std::copy(joined.begin(), joined.end(), squares);
 }
 
-// Of what this rank keeps of each piece of each weight, added over the ranks that keep the rest.
+// Measures what this rank keeps of each piece of each weight, and adds it over the ranks that keep the rest.
 template <class Op>
 std::vector<GradNorm::Entry> GradNorm::measure_parts(Backend& backend) const {
   std::vector<Entry> entries;

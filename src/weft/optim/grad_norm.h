@@ -25,7 +25,7 @@ class GradNorm {
     int64_t first_row, rows;
     double squares = 0;  // sum of the gradient's
   };
-  // Of every weight of this stage, after finish_step; the same on every rank of it. Blocks.
+  // Measures every weight of this stage, after finish_step; the same on every rank of it. Blocks.
   std::vector<Entry> wait_measure_parts(Backend& backend) const;
   // "gradient of blocks.3.attn.qkv.weight: 12 of 4096 values are not finite", for the first weight of the model's order
   // that has such; empty when there is none. The same on every rank of a stage. Blocks.

@@ -17,7 +17,7 @@ struct StepSize {
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  // Of a weight's tensors of state, in order.
+  // The names of a weight's tensors of state, in order.
   virtual std::vector<std::string> state_names(const ParamSpec& weight) const = 0;
   // Masters, states and rounded values of what this rank keeps, after finish_step; the memory of gradients may be used.
   // Temporaries come from `scratch` and are given back. All ranks of the store's mesh call it; it may block.

@@ -42,7 +42,7 @@ auto memory_of(const MemoryPlan& p) {
 
 using Places = std::vector<int>;  // dp x tp, tp innermost
 
-// Of the places of these tensor-parallel ranks, those whose memory is the same for certain. Where an optimizer updates
+// Groups the places of these tensor-parallel ranks by memory that is the same for certain. Where an optimizer updates
 // whole matrices, they are those that keep as much state, and to which matrices of the same shapes fall.
 std::vector<Places> update_classes(const RunPlan& run, const StepSpec& step, const std::vector<int>& tp, bool whole) {
   const int num_tp = step.mesh.tp, num_places = step.mesh.dp * num_tp;
@@ -98,7 +98,7 @@ void add_places(std::vector<RankClass>& classes, RankClass c) {
   known->num_ranks += c.num_ranks;
 }
 
-// Of ranks `tp` of all stages.
+// The classes of ranks `tp` of all stages.
 std::vector<RankClass> stage_classes(const Recipe& recipe, const RunPlan& run, const std::vector<int>& tp,
                                      const WorkspaceModel& workspace) {
   const MeshSizes& mesh = run.step.mesh;

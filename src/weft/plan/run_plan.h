@@ -27,7 +27,7 @@ RunPlan plan_run(const Recipe& recipe, const WorkspaceModel& workspace, int rank
 // The same for a model that is not (as it is there) in that folder.
 RunPlan plan_run(const Recipe& recipe, HfConfig config, const WorkspaceModel& workspace, int rank = 0);
 
-// Of a recipe whose length is in steps (train.train_iters).
+// The schedule of a recipe whose length is in steps (train.train_iters).
 LrSchedule lr_schedule_of(const Recipe& recipe);
 
 // All of it but `memory`; and the step of another rank of the same run.

@@ -7,8 +7,8 @@
 
 namespace weft {
 
-// Of all chunks of one rank. Streams stay where they were made, gradients wait in buffers of their own until the other
-// side has taken them: kGradientsUnderWay of each chunk.
+// Links all chunks of one rank. Streams stay where they were made, gradients wait in buffers of their own until the
+// other side has taken them: kGradientsUnderWay of each chunk.
 class StageLinks {
  public:
   // Takes the planned memory from `handover`; `mesh` and `model` must outlive this.

@@ -17,7 +17,7 @@ struct StepSpec {
   MeshSizes mesh = {};
   int rank = 0;  // of the mesh
   int64_t micro_batch_tokens() const { return seq_length * micro_batch_size; }
-  // Of a micro-batch's tokens, those of this rank's stream.
+  // The tokens of a micro-batch that this rank's stream holds.
   Run stream() const {
     const bool cut = model.layers.stream == Spmd::Shard0;
     return share_of(micro_batch_tokens(), cut ? RankOf{mesh.tp, place_of(mesh, rank).tp} : RankOf{});

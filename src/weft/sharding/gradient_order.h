@@ -29,7 +29,7 @@ struct GradientOrder {
   int64_t num_leaves() const { return tree ? global_micro_batches() : 1; }
   int64_t leaf_of(int64_t micro_batch) const { return tree ? global_of(micro_batch) : 0; }
   bool ends_leaf(int64_t micro_batch) const { return tree || micro_batch == num_micro_batches - 1; }
-  // Of sums on one rank; the largest number of any, so that all ranks need the same memory.
+  // How many sums a rank holds at most; the same number on all ranks, so that they need the same memory.
   int num_buffers() const;
 };
 

@@ -48,7 +48,7 @@ void GradientSums::allocate(Arena& grads, Arena& transit) {
   }
 }
 
-// Of its rank's shard, the part that a rank sums: as many as there are replicas of the shard.
+// The part of its shard that a rank sums: the replicas of a shard divide it.
 Run GradientSums::share_of_rank(int flat, int64_t r) const {
   const int64_t size = of(flat).size(), each = size / order().ranks;
   return {(r % order().shards) * (size / order().shards) + r / order().shards * each, each};

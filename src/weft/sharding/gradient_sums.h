@@ -8,8 +8,8 @@
 
 namespace weft {
 
-// Of one replica set. `flats`, `group` and `pipeline` (for twins) are borrowed. Flat parameters are named by their
-// index.
+// Sums the gradients of one replica set. `flats`, `group` and `pipeline` (for twins) are borrowed. Flat parameters are
+// named by their index.
 class GradientSums {
  public:
   GradientSums(const FlatParams& flats, const ReplicaGroup& group, const WeightFormat& format, Communicator& pipeline);

@@ -90,7 +90,7 @@ class ParamStore {
     std::vector<Tensor> states;  // likewise
   };
   std::vector<Stored> stored(const Param& p) const;
-  // Of the elements of a weight's piece on these ranks, row by row, those that rank `shard` of the shards keeps.
+  // The run of elements of a weight's piece on ranks `at`, row by row, that rank `shard` of the shards keeps.
   Run kept(const Param& p, size_t piece, const CutRanks& at, int64_t shard) const;
   // The gradient of what this rank keeps of a piece, after finish_step: [kept]. None where it keeps nothing.
   Tensor kept_gradient(const Param& p, size_t piece) const;

@@ -7,7 +7,7 @@
 
 namespace weft {
 
-// Of one replica set. `flats` and `group` are borrowed. Flat parameters are named by their index.
+// Holds the values of one replica set. `flats` and `group` are borrowed. Flat parameters are named by their index.
 class ParamValues {
  public:
   ParamValues(const FlatParams& flats, const ReplicaGroup& group, const WeightFormat& format)

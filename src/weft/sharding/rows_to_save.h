@@ -4,7 +4,7 @@
 
 namespace weft {
 
-// Of the rows of a block that this rank keeps (ParamStore::stored), those that it writes: the ranks that keep the same
+// The rows that this rank writes of a block that it keeps (ParamStore::stored): the ranks that keep the same
 // block share its rows, so that each number is written once, and hashed once.
 Run rows_to_save(const ParamStore& params, const Param& p, const ParamStore::Stored& block);
 

@@ -16,7 +16,7 @@ struct WholeMatrix {
 // Those of this stage that the ranks of a group hold, the most expensive first: the same list on all of these.
 std::vector<WholeMatrix> whole_matrices(const ParamStore& store, const ReplicaGroup& group);
 
-// Of these, in their order, those that fall to one of `places` ranks (the group's x tp, tp innermost).
+// Those of them, in their order, that fall to one of `places` ranks (the group's x tp, tp innermost).
 std::vector<WholeMatrix> matrices_of(const std::vector<WholeMatrix>& all, int place, int places);
 
 // Replaces the gradient of every whole matrix by what f leaves in it, after finish_step. f(x), x [rows, cols] stat,

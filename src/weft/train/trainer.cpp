@@ -335,7 +335,7 @@ void Trainer::refuse_bad_weights() {
                     step_, bad));
 }
 
-// Of the first rank that keeps one that is not finite; the same on every rank.
+// The report of the first rank that keeps a weight that is not finite; the same on every rank.
 std::string Trainer::wait_first_bad_weight() {
   return first_text(*rank_.mesh.world, rank_.state.norm->wait_first_nonfinite_weight(rank_.backend));
 }

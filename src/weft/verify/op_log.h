@@ -82,7 +82,7 @@ class OpRecorder final : public UniformBackend<OpRecorder> {
   std::vector<Recorded> take() { return std::move(all_); }
 
  private:
-  // Of the rows of a weight that an operation uses, those of one part: from the first of these rows on.
+  // The rows of one part among those of a weight that an operation uses, counted from the first of these.
   struct PartRows {
     int part;
     Run rows;
@@ -113,7 +113,7 @@ class OpRecorder final : public UniformBackend<OpRecorder> {
   std::vector<Recorded> all_;
 };
 
-// Of all ranks of a run.
+// What all ranks of a run recorded.
 class OpLog {
  public:
   void add(const std::vector<Recorded>& of_a_rank);  // any thread
