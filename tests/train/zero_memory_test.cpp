@@ -48,7 +48,7 @@ std::vector<int64_t> unit_sizes(const ParamStore& params) {
   std::vector<int64_t> sizes;
   for (int u = 0; u < params.num_units(); ++u) {
     sizes.push_back(0);
-    for (const ParamStore::Segment& s : params.segments(u)) sizes.back() += s.master.elements();
+    for (const ParamStore::UpdateRange& s : params.update_ranges(u)) sizes.back() += s.master.elements();
   }
   return sizes;
 }

@@ -19,7 +19,7 @@ class MuonOptimizer final : public Optimizer {
   // Between the two passes over what is kept here, the gradient's memory holds the update, elementwise and whole.
   void update(Backend& backend, ParamStore& store, Arena& scratch, const StepSize& size) const override {
     for (int u = 0; u < store.num_units(); ++u) {
-      for (const ParamStore::Segment& s : store.segments(u)) {
+      for (const ParamStore::UpdateRange& s : store.update_ranges(u)) {
         if (s.linear)
           add_to_momentum(backend, s, size);
         else
@@ -31,12 +31,12 @@ class MuonOptimizer final : public Optimizer {
       backend.run(Axpby{.x = x, .out = x, .a = muon_scale(spec_.scale, x.rows(), x.cols())});
     });
     for (int u = 0; u < store.num_units(); ++u)
-      for (const ParamStore::Segment& s : store.segments(u))
+      for (const ParamStore::UpdateRange& s : store.update_ranges(u))
         if (s.linear) apply(backend, s, size);
   }
 
  private:
-  void add_to_momentum(Backend& backend, const ParamStore::Segment& s, const StepSize& size) const {
+  void add_to_momentum(Backend& backend, const ParamStore::UpdateRange& s, const StepSize& size) const {
     const Tensor &buf = s.states[0], &g = s.grad;
     backend.run(Axpby{.x = buf, .y = g, .out = buf, .a = spec_.momentum, .b = size.grad_scale});
     if (spec_.nesterov)
@@ -44,7 +44,7 @@ class MuonOptimizer final : public Optimizer {
     else
       backend.run(Copy{.from = buf, .to = g});
   }
-  void apply(Backend& backend, const ParamStore::Segment& s, const StepSize& size) const {
+  void apply(Backend& backend, const ParamStore::UpdateRange& s, const StepSize& size) const {
     backend.run(Axpby{
         .x = s.master, .y = s.grad, .out = s.master, .a = 1 - size.lr * spec_.others.weight_decay, .b = -size.lr});
     if (s.value) backend.run(Copy{.from = s.master, .to = s.value});

@@ -5,37 +5,37 @@
 namespace weft {
 namespace {
 
-// An optimizer that needs nothing but a segment to update it.
-class SegmentOptimizer : public Optimizer {
+// An optimizer that updates each range by itself.
+class ElementwiseOptimizer : public Optimizer {
  public:
   void update(Backend& backend, ParamStore& store, Arena&, const StepSize& size) const final {
     for (int u = 0; u < store.num_units(); ++u)
-      for (const ParamStore::Segment& segment : store.segments(u)) update(backend, segment, size);
+      for (const ParamStore::UpdateRange& range : store.update_ranges(u)) update(backend, range, size);
   }
 
  private:
-  virtual void update(Backend& backend, const ParamStore::Segment& s, const StepSize& size) const = 0;
+  virtual void update(Backend& backend, const ParamStore::UpdateRange& s, const StepSize& size) const = 0;
 };
 
-class AdamWOptimizer final : public SegmentOptimizer {
+class AdamWOptimizer final : public ElementwiseOptimizer {
  public:
   explicit AdamWOptimizer(const AdamWSpec& spec) : spec_(spec) {}
   std::vector<std::string> state_names(const ParamSpec&) const override { return {"exp_avg", "exp_avg_sq"}; }
 
  private:
-  void update(Backend& backend, const ParamStore::Segment& s, const StepSize& size) const override {
+  void update(Backend& backend, const ParamStore::UpdateRange& s, const StepSize& size) const override {
     update_adamw(backend, spec_, s, size);
   }
   AdamWSpec spec_;
 };
 
-class SgdOptimizer final : public SegmentOptimizer {
+class SgdOptimizer final : public ElementwiseOptimizer {
  public:
   explicit SgdOptimizer(const SgdSpec& spec) : spec_(spec) {}
   std::vector<std::string> state_names(const ParamSpec&) const override { return {"momentum_buffer"}; }
 
  private:
-  void update(Backend& backend, const ParamStore::Segment& s, const StepSize& size) const override {
+  void update(Backend& backend, const ParamStore::UpdateRange& s, const StepSize& size) const override {
     backend.run(Sgd{.w = s.master,
                     .grad = s.grad,
                     .buf = s.states[0],
@@ -54,7 +54,7 @@ class SgdOptimizer final : public SegmentOptimizer {
 std::unique_ptr<Optimizer> make_adamw(const AdamWSpec& spec) { return std::make_unique<AdamWOptimizer>(spec); }
 std::unique_ptr<Optimizer> make_sgd(const SgdSpec& spec) { return std::make_unique<SgdOptimizer>(spec); }
 
-void update_adamw(Backend& backend, const AdamWSpec& spec, const ParamStore::Segment& s, const StepSize& size) {
+void update_adamw(Backend& backend, const AdamWSpec& spec, const ParamStore::UpdateRange& s, const StepSize& size) {
   backend.run(AdamW{.w = s.master,
                     .grad = s.grad,
                     .m = s.states[0],

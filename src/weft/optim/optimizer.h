@@ -54,8 +54,8 @@ struct MuonSpec {
 std::unique_ptr<Optimizer> make_muon(const MuonSpec& spec);
 double muon_scale(MuonSpec::Scale scale, int64_t rows, int64_t cols);
 
-// AdamW's update of one segment.
-void update_adamw(Backend& backend, const AdamWSpec& spec, const ParamStore::Segment& segment, const StepSize& size);
+// AdamW's update of one range.
+void update_adamw(Backend& backend, const AdamWSpec& spec, const ParamStore::UpdateRange& range, const StepSize& size);
 
 // Every weight of the store, after finish_step, and rounded values to the ranks that keep them whole. Blocks.
 void update_all(Backend& backend, const Optimizer& optimizer, ParamStore& store, Arena& scratch, const StepSize& size);

@@ -77,10 +77,10 @@ GradientSums::Open& GradientSums::open_leaf(Backend& backend, int flat, int64_t 
   if (open != f.open.end()) return *open;
   if (order().reduces_each()) {
     if (!transient_.has_free(of(flat).size())) wait_reductions(backend);
-    const int slot = transient_.take(of(flat).size());
-    std::fill(transient_written_[size_t(slot)].begin(), transient_written_[size_t(slot)].end(), char(false));
-    for (const Run& gap : f.gaps) backend.run(Zero{.x = transient_[slot].slice_rows(gap.first, gap.count)});
-    return f.open.emplace_back(Open{leaf, slot});
+    const int buffer = transient_.take(of(flat).size());
+    std::fill(transient_written_[size_t(buffer)].begin(), transient_written_[size_t(buffer)].end(), char(false));
+    for (const Run& gap : f.gaps) backend.run(Zero{.x = transient_[buffer].slice_rows(gap.first, gap.count)});
+    return f.open.emplace_back(Open{leaf, buffer});
   }
   const int buffer = f.tree.take();
   WEFT_CHECK(size_t(buffer) < f.buffers.size(), "{} keeps more gradients than planned", of(flat).name);

@@ -166,8 +166,8 @@ void ParamStore::updated() {
   for_each_set([](Set& set) { set.values.wait_gathered(); });
 }
 
-std::vector<ParamStore::Segment> ParamStore::segments(int unit) const {
-  std::vector<Segment> all;
+std::vector<ParamStore::UpdateRange> ParamStore::update_ranges(int unit) const {
+  std::vector<UpdateRange> all;
   for_each_flat(unit, [&](const Set& set, int flat) {
     const FlatLayout& layout = set.flats.all[size_t(flat)].layout;
     const Run shard = layout.shard(set.group.shard());

@@ -62,12 +62,12 @@ class ParamStore {
   void updated();  // the same where values are rounded already
 
   // What this rank keeps of a unit, for an optimizer to update at once; gradients after finish_step.
-  struct Segment {
+  struct UpdateRange {
     Tensor master, grad, value;  // value: none where it is the master
     std::vector<Tensor> states;
     bool decays, linear;  // of all its weights
   };
-  std::vector<Segment> segments(int unit) const;
+  std::vector<UpdateRange> update_ranges(int unit) const;
   // A run of a unit's weights that tensor-parallel ranks hold alike, and what this rank keeps of its gradient. It
   // begins at a multiple of kSumLeaf of the flat tensors, or ends before the next.
   struct GradRange {

@@ -43,17 +43,17 @@ void ParamValues::fetch(int flat) {
   if (f.fetched++ > 0) return;
   const int64_t size = of(flat).size();
   if (size > 0) {
-    if (f.slot < 0 && !pool_.has_free(size)) drop_prefetched();
-    if (f.slot < 0) begin_gather(flat, pool_.take(size));
+    if (f.buffer < 0 && !pool_.has_free(size)) drop_prefetched();
+    if (f.buffer < 0) begin_gather(flat, pool_.take(size));
     f.gather.wait();
   }
   point(flat);
 }
 
-void ParamValues::begin_gather(int flat, int slot) {
+void ParamValues::begin_gather(int flat, int buffer) {
   Flat& f = at(flat);
-  f.slot = slot;
-  f.whole = pool_[slot].slice_rows(0, of(flat).size());
+  f.buffer = buffer;
+  f.whole = pool_[buffer].slice_rows(0, of(flat).size());
   f.gather = group_.ranks.shards->all_gather(f.shard, f.whole);
 }
 
@@ -61,16 +61,16 @@ void ParamValues::prefetch(int flat) {
   if (!is_cut() || group_.shard().size == 1) return;
   for (const int owner : flats_.owners_of(flat)) prefetch(owner);
   const int64_t size = of(flat).size();
-  if (at(flat).slot >= 0 || size == 0) return;
-  if (const int slot = pool_.take_spare(size); slot >= 0) begin_gather(flat, slot);
+  if (at(flat).buffer >= 0 || size == 0) return;
+  if (const int buffer = pool_.take_spare(size); buffer >= 0) begin_gather(flat, buffer);
 }
 
 // What came too early: its buffer is needed, or its values are old.
 void ParamValues::drop_prefetched() {
   for (Flat& f : all_) {
-    if (f.slot < 0 || f.fetched > 0) continue;
+    if (f.buffer < 0 || f.fetched > 0) continue;
     f.gather.wait();
-    pool_.give(std::exchange(f.slot, -1));
+    pool_.give(std::exchange(f.buffer, -1));
   }
 }
 
@@ -80,7 +80,7 @@ void ParamValues::release(int flat) {
   Flat& f = at(flat);
   WEFT_CHECK(f.fetched > 0, "{} is released, but not fetched", of(flat).name);
   if (--f.fetched > 0 || of(flat).size() == 0) return;
-  pool_.give(std::exchange(f.slot, -1));
+  pool_.give(std::exchange(f.buffer, -1));
   f.whole = {};
 }
 

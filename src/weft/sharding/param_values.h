@@ -31,14 +31,14 @@ class ParamValues {
  private:
   struct Flat {
     Tensor master = {}, whole = {}, shard = {};
-    int fetched = 0, slot = -1;  // of the pool
-    Work gather = {};            // into that slot
+    int fetched = 0, buffer = -1;  // of the pool
+    Work gather = {};              // into that buffer
   };
   bool is_cut() const { return group_.order.zero_stage == 3; }
   Flat& at(int flat) { return all_[size_t(flat)]; }
   const Flat& at(int flat) const { return all_[size_t(flat)]; }
   const FlatParam& of(int flat) const { return flats_.all[size_t(flat)]; }
-  void begin_gather(int flat, int slot);
+  void begin_gather(int flat, int buffer);
   void drop_prefetched();
   void point(int flat);
 
