@@ -88,7 +88,7 @@ TEST(VerifyCommand, HasStatusOneAndNamesTensorAxisAndOperationWhereALayoutDiffer
   const VerifyReport report = verify({.recipe = recipe,
                                       .machine_for = [](const Recipe& r) { return machine_for(r); },
                                       .steps = 1,
-                                      .run = testing::ranks_with({testing::tp_of, "param_store"})});
+                                      .run = testing::ranks_with({testing::tp_of, "gradient_sums"})});
   std::ostringstream text, json;
   EXPECT_EQ(print_report(report, false, text), 1);
   EXPECT_EQ(print_report(report, true, json), 1);

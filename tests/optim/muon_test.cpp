@@ -15,8 +15,9 @@ constexpr double kRms = 0.2 * 1.4142135623730951;  // 0.2 sqrt(2)
 class SmallStore {
  public:
   explicit SmallStore(const Optimizer& optimizer) : store_(kF64, {}) {
-    w_ = &store_.add({.name = "w", .shape = {4, 2}, .place = {}, .parts = {{2}, {2}}, .linear = true});
-    b_ = &store_.add({.name = "b", .shape = {2}, .place = {}});
+    w_ = &store_.add(
+        {.name = "w", .shape = {4, 2}, .place = weights(Spmd::Invariant), .parts = {{2}, {2}}, .linear = true});
+    b_ = &store_.add({.name = "b", .shape = {2}, .place = weights(Spmd::Invariant)});
     unit_ = store_.close_unit("unit", 0);
     store_.allocate({params_, grads_, states_, params_},
                     [&](const ParamSpec& p) { return int(optimizer.state_names(p).size()); });

@@ -16,10 +16,10 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kTokens = 48;  // of a step: ranks and micro-batches divide them
+constexpr int64_t kTokensOfAStep = 48;  // of a step: ranks and micro-batches divide them
 constexpr int kUnits = 3;
 
-struct Layout {
+struct SetsLayout {
   MeshSizes mesh;
   int64_t micro_batches = 1;
   int zero_stage = 0;
@@ -50,7 +50,7 @@ struct Checkpoint {
 // A model of weights without layers on one rank.
 class Rank {
  public:
-  Rank(const ProcessMesh& mesh, const Layout& l, const Optimizer& optimizer)
+  Rank(const ProcessMesh& mesh, const SetsLayout& l, const Optimizer& optimizer)
       : mesh_(mesh),
         layout_(l),
         optimizer_(optimizer),
@@ -155,7 +155,7 @@ class Rank {
               group.ranks.all->rank() * layout_.micro_batches + micro_batch};
     if (p.spec().place.tp() == Spmd::Replicate)
       of = {of.size * mesh_[Axis::tp].size(), of.rank * mesh_[Axis::tp].size() + mesh_[Axis::tp].rank()};
-    const Run tokens = share_of(kTokens, of);
+    const Run tokens = share_of(kTokensOfAStep, of);
     const bool adds = p.accumulates();
     for_each_here(p, [&](int64_t element, int64_t at) {
       double sum = adds ? p.grad.as<double>()[at] : 0;
@@ -166,7 +166,7 @@ class Rank {
   void expect_sums(int64_t step) const {
     for_each_element([&](const Param& p, int64_t element, const ParamStore::Stored& s, int64_t at) {
       double sum = 0;
-      for (int64_t t = 0; t < kTokens; ++t) sum += summand(p.spec().name, element, step, t);
+      for (int64_t t = 0; t < kTokensOfAStep; ++t) sum += summand(p.spec().name, element, step, t);
       ASSERT_EQ(s.grad.as<double>()[at], sum) << p.spec().name << " " << element;
     });
   }
@@ -184,7 +184,7 @@ class Rank {
   }
 
   const ProcessMesh& mesh_;
-  const Layout& layout_;
+  const SetsLayout& layout_;
   const Optimizer& optimizer_;
   Arena params_{"params", 1 << 20}, grads_{"grads", 1 << 20}, states_{"states", 1 << 20}, transit_{"transit", 1 << 20},
       records_{"records", 1 << 16}, scratch_{"scratch", 1 << 20};
@@ -194,7 +194,7 @@ class Rank {
 };
 
 // Steps [first, end) from a checkpoint; what is then saved.
-Checkpoint train(const Layout& l, const Optimizer& optimizer, const Checkpoint& from, int64_t first, int64_t end) {
+Checkpoint train(const SetsLayout& l, const Optimizer& optimizer, const Checkpoint& from, int64_t first, int64_t end) {
   Checkpoint all;
   std::map<std::pair<std::string, int64_t>, int> times;
   std::mutex mutex;
@@ -226,7 +226,7 @@ void expect_same(const Checkpoint& a, const Checkpoint& b) {
     EXPECT_NEAR(a.norms[i], b.norms[i], 1e-12 * b.norms[i]);
 }
 
-const std::vector<Layout> kLayouts = {
+const std::vector<SetsLayout> kSetsLayouts = {
     {.mesh = {.cp = 2}},
     {.mesh = {.dp = 2, .ep = 2}},
     {.mesh = {.dp = 2, .cp = 2, .ep = 2}, .micro_batches = 2},
@@ -246,7 +246,7 @@ TEST(ReplicaSets, WeightsOfCpAndExpertsAreReducedNormedClippedSavedAndResumed) {
     const Checkpoint one = train({}, *optimizer, {}, 0, 4), half = train({}, *optimizer, {}, 0, 2);
     ASSERT_EQ(one.elements.size(), 14u * 30 + 30 + 9 * 20 + 17 + 2 * 24 * 10);
     EXPECT_GT(one.norms[0], 100) << "nothing is clipped";
-    for (const Layout& l : kLayouts) {
+    for (const SetsLayout& l : kSetsLayouts) {
       SCOPED_TRACE(l.to_string());
       expect_same(train(l, *optimizer, {}, 0, 4), one);
       Checkpoint resumed = train(l, *optimizer, half, 2, 4);

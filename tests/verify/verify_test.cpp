@@ -74,7 +74,7 @@ TEST(VerifySlow, FindsLayoutsEqualInEachPrecision) {
 
 TEST(Verify, NamesTheGradientWhoseSumOverTpIsLeftOut) {
   const Recipe recipe = recipe_for("llama-gqa", {"parallel.dp=2", "parallel.tp=2"});
-  const VerifyReport report = report_on(recipe, ranks_with({testing::tp_of, "param_store"}));
+  const VerifyReport report = report_on(recipe, ranks_with({testing::tp_of, "gradient_sums"}));
   ASSERT_FALSE(report.equal());
   EXPECT_EQ(report.finding->tensor, "final_norm.weight");  // the first of backward that tp ranks hold whole
   EXPECT_EQ(report.finding->step, 1);
@@ -85,7 +85,7 @@ TEST(Verify, NamesTheGradientWhoseSumOverTpIsLeftOut) {
 TEST(Verify, NamesTheAxisWhoseSumOfGradientsIsDoubled) {
   const Recipe recipe = recipe_for("llama-gqa", {"parallel.dp=4", "parallel.tp=2", "parallel.recompute=full"});
   const VerifyReport report =
-      report_on(recipe, ranks_with({.among = testing::replicas_of, .file = "param_store", .doubled = true}));
+      report_on(recipe, ranks_with({.among = testing::replicas_of, .file = "gradient_sums", .doubled = true}));
   ASSERT_FALSE(report.equal());
   EXPECT_EQ(report.finding->tensor, "head.weight");
   EXPECT_EQ(layout_words(report.finding->smallest.recipe), "dp 2");

@@ -44,10 +44,8 @@ RankOf ReplicaGroup::alike(Spmd held) const {
   return held == Spmd::Shard0 || held == Spmd::Shard1 ? RankOf{} : RankOf{tp->size(), tp->rank()};
 }
 
-void ReplicaGroup::wait_sum_over_parts(const Tensor& x) const {
-  ranks.shards->all_reduce(x).wait();
-  tp->all_reduce(x).wait();
-  if (ep->size() > 1) ep->all_reduce(x).wait();
+void ReplicaGroup::wait_sum_over_parts(const Tensor& x, Site site) const {
+  for (Communicator* parts : {ranks.shards.get(), tp.get(), ep.get()}) parts->all_reduce(x, site).wait();
 }
 
 }  // namespace weft

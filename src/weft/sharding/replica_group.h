@@ -44,7 +44,7 @@ struct ReplicaGroup {
   // Among the tensor-parallel ranks that hold the same elements of a piece: one where it is cut.
   RankOf alike(Spmd held) const;
   // x becomes its sum over all ranks that keep parts of a copy of the set's weights. Blocks.
-  void wait_sum_over_parts(const Tensor& x) const;
+  void wait_sum_over_parts(const Tensor& x, Site site = Site::current()) const;
 };
 // `order` is of the dense set without context parallelism: num_micro_batches, tree and stage are taken from it.
 ReplicaGroup replica_group(const ProcessMesh& mesh, ReplicaSet set, const GradientOrder& order);
