@@ -280,6 +280,7 @@ void wait_for_what_others_say(const std::string& file, int ranks) {
 
 int main(int, char** argv) {
   const std::string name = argv[1];
+  setenv("OMPI_MCA_btl_tcp_flags", "send,inplace,need-ack,need-csum,hetero-rdma", 0);  // as apps/ranks.cpp
   weft::MpiRanks ranks(
       {.timeout_s = name == "sleeps" ? 2.0 : 600.0, .stopped_s = 1, .lends_on_one_host = name == "lends"});
   try {

@@ -47,18 +47,25 @@ struct Checkpoint {
   std::vector<double> norms;
 };
 
+// The masters of all ranks.
+struct Masters {
+  std::mutex mutex;
+  std::map<std::pair<std::string, int64_t>, double> masters;
+};
+
 // A model of weights without layers on one rank.
 class Rank {
  public:
-  Rank(const ProcessMesh& mesh, const SetsLayout& l, const Optimizer& optimizer)
+  Rank(const ProcessMesh& mesh, const SetsLayout& l, const Optimizer& optimizer, Masters& all)
       : mesh_(mesh),
         layout_(l),
         optimizer_(optimizer),
+        all_(all),
         store_(kF64,
                {.num_micro_batches = l.micro_batches,
                 .tree = l.tree,
                 .ranks = l.mesh.dp,
-                .rank = mesh.dense.all->rank() / l.mesh.cp,
+                .rank = mesh[Axis::dp].rank(),
                 .zero_stage = l.zero_stage,
                 .shards = l.mesh.shards},
                mesh) {
@@ -74,8 +81,8 @@ class Rank {
     store_.add({.name = "e", .shape = {17}, .place = weights(Spmd::Replicate)});
     store_.close_unit("both", 1);
     expert("f", Spmd::Replicate, false);
+    expert("g", Spmd::Shard1, true);
     store_.close_unit("experts", 2);
-    store_.used_together({0, 1, 2});
     const auto states = [&](const ParamSpec& w) { return int(optimizer.state_names(w).size()); };
     store_.allocate({params_, grads_, states_, transit_}, states);
     norm_ = std::make_unique<GradNorm>(store_, records_, kUnits);
@@ -99,7 +106,7 @@ class Rank {
       for (int u = kUnits; u-- > 0;) {
         store_.open_grads(backend_, u, m);
         for (Param* p : store_.params())
-          if (unit_of(*p).find(char('0' + u)) != std::string::npos) add_gradient(*p, index, m);
+          if (unit_of(*p) == u) add_gradient(*p, index, m);
         store_.flush(backend_, u, m, true);
       }
     store_.finish_step(backend_);
@@ -127,7 +134,7 @@ class Rank {
   }
 
  private:
-  static std::string unit_of(const Param& p) { return p.spec().name < "c" ? "0" : p.spec().name < "f" ? "1" : "2"; }
+  static int unit_of(const Param& p) { return p.spec().name < "c" ? 0 : p.spec().name < "f" ? 1 : 2; }
   static int64_t element_of(const Param& p, const ParamStore::Stored& s, int64_t i) {
     const int64_t width = p.spec().shape.rank() == 1 ? 1 : p.spec().shape[1];
     return (s.rows.first + i / s.cols.count) * width + s.cols.first + i % s.cols.count;
@@ -148,13 +155,19 @@ class Rank {
           f((piece.rows.first + r) * width + piece.cols.first + c, (piece.local_row + r) * piece.cols.count + c);
   }
 
-  // Of this rank's tokens: those who use a weight for different work share a step's tokens.
+  // Those who use a weight for different work share a step's tokens. Read from the axes alone.
   void add_gradient(Param& p, int64_t step, int64_t micro_batch) {
-    const ReplicaGroup& group = store_.group_of(p);
-    RankOf of{group.ranks.all->size() * layout_.micro_batches,
-              group.ranks.all->rank() * layout_.micro_batches + micro_batch};
-    if (p.spec().place.tp() == Spmd::Replicate)
-      of = {of.size * mesh_[Axis::tp].size(), of.rank * mesh_[Axis::tp].size() + mesh_[Axis::tp].rank()};
+    RankOf of;
+    const auto times = [&](int64_t size, int64_t rank) { of = {of.size * size, of.rank * size + rank}; };
+    const auto share = [&](Axis axis) { times(mesh_[axis].size(), mesh_[axis].rank()); };
+    if (p.spec().place.experts_are_cut()) {
+      share(Axis::edp);
+    } else {
+      share(Axis::dp);
+      share(Axis::cp);
+    }
+    if (p.spec().place.tp() == Spmd::Replicate) share(Axis::tp);
+    times(layout_.micro_batches, micro_batch);
     const Run tokens = share_of(kTokensOfAStep, of);
     const bool adds = p.accumulates();
     for_each_here(p, [&](int64_t element, int64_t at) {
@@ -170,22 +183,32 @@ class Rank {
       ASSERT_EQ(s.grad.as<double>()[at], sum) << p.spec().name << " " << element;
     });
   }
-  // What layers read is what is kept, wherever.
+  // What layers read are the masters, whichever rank keeps them.
   void expect_values() {
-    for (int u = 0; u < kUnits; ++u) store_.fetch(u);
-    for_each_element([&](const Param& p, int64_t element, const ParamStore::Stored& s, int64_t at) {
-      int64_t found = 0;
-      for_each_here(p, [&](int64_t e, int64_t here) {
-        found += e == element && p.value.as<double>()[here] == s.master.as<double>()[at];
+    barrier(*mesh_.world);
+    {
+      const std::lock_guard lock(all_.mutex);
+      for_each_element([&](const Param& p, int64_t element, const ParamStore::Stored& s, int64_t at) {
+        all_.masters[{p.spec().name, element}] = s.master.as<double>()[at];
       });
-      ASSERT_EQ(found, 1) << p.spec().name << " " << element;
-    });
-    for (int u = 0; u < kUnits; ++u) store_.release(u);
+    }
+    barrier(*mesh_.world);
+    for (int u = 0; u < kUnits; ++u) {
+      store_.fetch(u);
+      if (u + 1 < kUnits) store_.prefetch(u + 1);
+      for (const Param* p : store_.params())
+        if (unit_of(*p) == u)
+          for_each_here(*p, [&](int64_t element, int64_t at) {
+            ASSERT_EQ(p->value.as<double>()[at], all_.masters.at({p->spec().name, element})) << p->spec().name;
+          });
+      store_.release(u);
+    }
   }
 
   const ProcessMesh& mesh_;
   const SetsLayout& layout_;
   const Optimizer& optimizer_;
+  Masters& all_;
   Arena params_{"params", 1 << 20}, grads_{"grads", 1 << 20}, states_{"states", 1 << 20}, transit_{"transit", 1 << 20},
       records_{"records", 1 << 16}, scratch_{"scratch", 1 << 20};
   RefBackend backend_{1};
@@ -198,8 +221,9 @@ Checkpoint train(const SetsLayout& l, const Optimizer& optimizer, const Checkpoi
   Checkpoint all;
   std::map<std::pair<std::string, int64_t>, int> times;
   std::mutex mutex;
+  Masters masters;
   run_local(l.mesh, [&](const ProcessMesh& mesh) {
-    Rank rank(mesh, l, optimizer);
+    Rank rank(mesh, l, optimizer, masters);
     rank.load(from);
     std::vector<double> norms;
     for (int64_t s = first; s < end; ++s) norms.push_back(rank.step(s));
@@ -244,7 +268,7 @@ const std::vector<SetsLayout> kSetsLayouts = {
 TEST(ReplicaSets, WeightsOfCpAndExpertsAreReducedNormedClippedSavedAndResumed) {
   for (const auto& optimizer : {make_adamw({}), make_muon({})}) {
     const Checkpoint one = train({}, *optimizer, {}, 0, 4), half = train({}, *optimizer, {}, 0, 2);
-    ASSERT_EQ(one.elements.size(), 14u * 30 + 30 + 9 * 20 + 17 + 2 * 24 * 10);
+    ASSERT_EQ(one.elements.size(), 14u * 30 + 30 + 9 * 20 + 17 + 3 * 24 * 10);
     EXPECT_GT(one.norms[0], 100) << "nothing is clipped";
     for (const SetsLayout& l : kSetsLayouts) {
       SCOPED_TRACE(l.to_string());
@@ -258,12 +282,15 @@ TEST(ReplicaSets, WeightsOfCpAndExpertsAreReducedNormedClippedSavedAndResumed) {
 
 TEST(ReplicaSets, WhatNoGroupSumsIsRefused) {
   ParamStore store(kF64, {});
-  const auto error = testing::error_of([&] {
-    store.add({.name = "w", .shape = {4, 4}, .place = {Spmd::Replicate, Spmd::Invariant, Spmd::Invariant}});
-  });
-  EXPECT_NE(error.find("w is dp:Replicate cp:Invariant tp:Invariant: the ranks that sum its gradient"),
-            std::string::npos)
-      << error;
+  const auto experts = expert_weights(Spmd::Invariant);
+  for (const Placement place :
+       {Placement(Spmd::Replicate, Spmd::Invariant, Spmd::Invariant), Placement(),
+        Placement(Spmd::Replicate, Spmd::None, Spmd::Replicate), experts.with(Axis::ep, Spmd::None),
+        experts.with(Axis::ep, Spmd::Invariant), experts.with(Axis::dp, Spmd::Replicate)}) {
+    const auto error = testing::error_of([&] { store.add({.name = "w", .shape = {4, 4}, .place = place}); });
+    EXPECT_EQ(error, "w is " + place.to_string() +
+                         ": a weight is Replicate on dp and cp, or Replicate on edp and Shard0 on ep");
+  }
 }
 
 TEST(ReplicaSets, ThereMustBeAnExpertForEveryRank) {

@@ -134,7 +134,7 @@ class Joiner {
   std::map<std::vector<int>, std::shared_ptr<Lane>> groups_;  // by their ranks in the world
 };
 
-// The host's, if there is any, and the devices'.
+// Progress of the host's mesh, if it makes any, and of the devices'.
 class FabricProgress final : public CommProgress {
  public:
   FabricProgress(std::shared_ptr<CommProgress> host, std::shared_ptr<FabricHub> hub)

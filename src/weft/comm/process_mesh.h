@@ -30,7 +30,7 @@ struct MeshSizes {
   MeshOrder order = kMeshOrder;
   int edp() const { return dp * cp / ep; }
   int replicas(ReplicaSet set) const { return set == ReplicaSet::dense ? dp * cp : edp(); }
-  int shards_of(ReplicaSet set) const;  // of experts: as many of `shards` as divide edp
+  int shards_of(ReplicaSet set) const;  // of experts: the greatest common divisor of `shards` and edp
   int world() const { return dp * pp * cp * tp; }
 };
 // Where a rank stands, as the order of the axes says. ep has no ranks of its own, so its place in the order moves none:
@@ -41,8 +41,7 @@ struct MeshPlace {
 };
 MeshPlace place_of(const MeshSizes& sizes, int rank);
 int rank_at(const MeshSizes& sizes, const MeshPlace& place);
-// Which of the ranks that hold a set's weights as the one at `place` does it is; and where the `member`th of them
-// stands.
+// The number of the rank at `place` among those that hold the same weights of a set; and the place of the `member`th.
 int member_at(const MeshSizes& sizes, const MeshPlace& place, ReplicaSet set);
 MeshPlace place_of_member(const MeshSizes& sizes, const MeshPlace& place, ReplicaSet set, int member);
 
@@ -52,29 +51,29 @@ struct ReplicaRanks {
   std::shared_ptr<Communicator> all, shards, replicas;
 };
 
-// Lets what a rank has under way go on beside what it computes. Belongs to a mesh, whose copies share it; for the
-// thread of its rank.
+// Makes progress on a rank's communication while the rank computes. Belongs to a mesh, whose copies share it; only the
+// thread of its rank calls it.
 class CommProgress {
  public:
   virtual ~CommProgress() = default;
   // Goes on as far as it can, without waiting. To be called often by a rank that computes. Throws CommError.
   virtual void poll() = 0;
-  // Where it lends: from `lend` to the next `poll` this rank calls nothing of the mesh but `settle`, and a thread of
-  // the mesh lets things go on.
+  // If it lends: after `lend`, a thread of the mesh makes the progress, until the next `poll`. Between the two the rank
+  // may call only `settle`.
   virtual bool lends() const { return false; }
   virtual void lend() {}
 
-  // Whether devices move tensors themselves, behind what they were given; what follows does nothing where they do not.
+  // Whether devices move tensors themselves, in stream order. If not, the functions below do nothing.
   virtual bool is_by_devices() const { return false; }
-  // From its call on, calls are ordered (Communicator::is_ordered) by the stream that `issue` returns, which gives the
-  // device first what waits for others.
+  // Orders later calls (Communicator::is_ordered) with the stream that `issue` returns; `issue` first gives the device
+  // the ops that are held.
   virtual void order_by(std::function<Stream*()> /*issue*/) {}
-  // Returns when all calls that were waited for have finished here. To be called before a device is waited for, which
-  // would wait without end where another has failed (DeviceQueue::call_before_waits). Throws CommError.
+  // Returns when all calls that were waited for have finished here. Call it before waiting for a device: if another
+  // rank failed, the device would wait for ever (DeviceQueue::call_before_waits). Throws CommError.
   virtual void settle() {}
-  // From its call on, devices keep when they did each call (Work::Pending::take_span).
+  // Makes devices record when they ran each later call (Work::Pending::take_span).
   virtual void stamp_calls() {}
-  // Ends at once what this rank has under way; the mesh is dead then. For a rank that fails, before memory ends that
+  // Aborts this rank's communication; the mesh is dead then. A rank that fails calls it before it frees memory that
   // peers or devices still use.
   virtual void give_up() {}
 };

@@ -55,12 +55,11 @@ void GradNorm::wait_sum(Backend& backend, const Group& group, GradRanges ranges)
   sum_own(backend, group, ranges);
   join_shards(group, ranges);
   const Tensor sums = sums_.slice_rows(int64_t(group.first_range), int64_t(group.num_ranges));
-  const auto* squares = squares_.as<double>() + group.first_node;
-  for (size_t r = 0; r < group.num_ranges && sums.data != nullptr; ++r) {  // zero on all but one: the sums are exact
+  for (size_t r = 0; r < group.num_ranges && sums.data != nullptr; ++r) {  // zero on ranks that add nothing
     const bool speaks = group.ranks->shard().rank == 0 && ranges_[group.first_range + r].is_mine;
-    sums.as<double>()[r] = speaks ? squares[r] : 0;
+    sums.as<double>()[r] = speaks ? squares_.as<double>()[group.first_node + int64_t(r)] : 0;
   }
-  group.ranks->wait_sum_over_parts(sums);
+  group.ranks->wait_sum_over_keepers(sums);
 }
 
 std::vector<TreeNode> GradNorm::nodes_of(const ParamStore::GradRange& range, int64_t shard, int64_t num_shards) const {
@@ -135,14 +134,8 @@ std::vector<GradNorm::Entry> GradNorm::measure_parts(Backend& backend) const {
   std::map<const ReplicaGroup*, std::vector<double>> sums;
   for (const Param* p : store_.params()) {
     const size_t first = entries.size();
-    int64_t row = 0;
-    const bool by_columns = p->spec().place.tp() == Spmd::Shard1;
     const ReplicaGroup& group = store_.group_of(*p);
-    for (size_t i = 0; i < p->pieces().size(); ++i) {
-      const int64_t rows = by_columns || p->spec().parts.empty() ? p->spec().shape[0] : p->spec().parts[i].size;
-      entries.push_back({p, row, rows});
-      row += rows;
-    }
+    for (const Piece& piece : p->pieces()) entries.push_back({p, piece.part_rows.first, piece.part_rows.count});
     std::vector<double>& of_group = sums[&group];
     of_group.resize(entries.size());
     for (const ParamStore::Stored& block : store_.stored(*p)) {
@@ -154,7 +147,7 @@ std::vector<GradNorm::Entry> GradNorm::measure_parts(Backend& backend) const {
   }
   for (const ReplicaGroup* group : store_.groups()) {
     std::vector<double>& of_group = sums[group];
-    group->wait_sum_over_parts({of_group.data(), DType::f64, {int64_t(of_group.size())}});
+    group->wait_sum_over_keepers({of_group.data(), DType::f64, {int64_t(of_group.size())}});
     for (size_t i = 0; i < of_group.size(); ++i) entries[i].squares += of_group[i];
   }
   return entries;

@@ -64,7 +64,7 @@ GradientOrder gradient_order_of(const Recipe& r) {
           .ranks = mesh.dp,
           .zero_stage = mesh.shards > 1 ? int(r.parallel.zero_stage) : 0,
           .shards = mesh.shards,
-          .reduces_in_bf16 = r.train.grad_reduce_dtype == "bf16" && mesh.dp > 1};
+          .reduces_in_bf16 = r.train.grad_reduce_dtype == "bf16"};
 }
 
 LayerPlan layer_plan_of(const Recipe& r, const ModelSpec& model) {

@@ -41,7 +41,7 @@ struct MemoryPlan {
   std::vector<Row> rows() const;  // what total_bytes is the sum of
 
   Arithmetic arithmetic;
-  // The memory of a training step, from its first micro-batch to the updated weights; without evaluation.
+  // What a rank sends in a training step, from its first micro-batch to the updated weights; without evaluation.
   Traffic traffic;
 };
 

@@ -1,4 +1,4 @@
-// Where the weights of a unit lie in flat tensors. Arithmetic alone: it knows neither memory nor communicators.
+// Where the weights of a unit lie in flat tensors. It touches neither memory nor communicators.
 #pragma once
 #include <functional>
 #include <vector>
@@ -34,7 +34,7 @@ struct FlatLayout {
 
   // The ranges of weights of one kind each, with the padding behind them: together the whole layout.
   std::vector<Range> kinds() const;
-  // What no weight lies in.
+  // The runs in which no weight lies.
   std::vector<Run> gaps() const;
   // For each tensor of optimizer state, the weights that have it: those with more states lie before the others.
   std::vector<Run> state_runs(const NumStates& num_states) const;
@@ -43,7 +43,7 @@ struct FlatLayout {
 
 // `num_ranks`: each of so many has an equal share of the elements, a multiple of kSumLeaf.
 FlatLayout flat_layout(std::vector<const Param*> weights, int64_t num_ranks);
-// One weight of a layout where it lies there, and nothing else: of second gradients of tied weights.
+// The same ranges with one weight alone: the layout of the second gradient of a tied weight.
 FlatLayout alone(const FlatLayout& layout, const Param& weight);
 
 // Of the elements of a weight's piece on these ranks, row by row, those that one of the shards keeps. `first`: where

@@ -7,7 +7,7 @@ namespace weft {
 struct GradientOrder {
   int64_t num_micro_batches = 1;  // of one rank
   bool tree = false;  // over a fixed binary tree of micro-batches (invariant numerics), else in the order they come
-  int64_t ranks = 1, rank = 0;  // data parallel
+  int64_t ranks = 1, rank = 0;  // of dp; in a replica group, its own
   // ZeRO (Rajbhandari et al. 2020): over `shards` ranks, stage 1 shards optimizer state and master weights, 2 gradients
   // too (reduced after each micro-batch), 3 the weights too. Stage 0: one shard, held by every rank.
   int zero_stage = 0;

@@ -21,31 +21,34 @@ Run cut(const ParamSpec& spec, const Part& part, RankOf tp) {
 
 std::vector<Piece> pieces_of(const ParamSpec& spec, const CutRanks& at) {
   const Spmd held = spec.place.tp();
-  const bool by_columns = held == Spmd::Shard1, is_cut = by_columns || held == Spmd::Shard0;
-  const int64_t rows = spec.shape[0], cols = spec.shape.elements() / std::max<int64_t>(rows, 1);
-  const std::vector<Part> parts = spec.parts.empty() ? std::vector{Part{by_columns ? cols : rows}} : spec.parts;
-  WEFT_CHECK(!by_columns || parts.size() == 1, "{}: several parts of columns", spec.name);
-  const Run experts =
-      spec.place.experts_are_cut() ? share_of(int64_t(parts.size()), at.ep) : Run{0, int64_t(parts.size())};
-  if (experts.count == 0)
+  const bool of_experts = spec.place.experts_are_cut(), by_columns = held == Spmd::Shard1;
+  const bool parts_are_rows = !by_columns || of_experts, parts_are_cut = held == Spmd::Shard0 || !parts_are_rows;
+  const Run rows{0, spec.shape[0]}, columns{0, spec.shape.elements() / std::max<int64_t>(spec.shape[0], 1)};
+  const Run cut_columns = by_columns && of_experts ? cut(spec, Part{columns.count}, at.tp) : columns;
+  const int64_t size = (parts_are_rows ? rows : columns).count;
+  const std::vector<Part> parts = spec.parts.empty() ? std::vector{Part{size}} : spec.parts;
+  WEFT_CHECK(parts_are_rows || parts.size() == 1, "{}: several parts of columns", spec.name);
+  const auto num_parts = int64_t(parts.size());
+  const Run mine = of_experts ? share_of(num_parts, at.ep) : Run{0, num_parts};
+  if (of_experts && num_parts < at.ep.size)
     throw PlacementError(fmt::format("{} has {} experts, which cannot be cut over {} expert-parallel ranks", spec.name,
-                                     parts.size(), at.ep.size));
+                                     num_parts, at.ep.size));
   std::vector<Piece> pieces;
   int64_t first = 0, local_row = 0;
   for (const Part& part : parts) {
+    Run here = parts_are_cut && !part.everywhere ? cut(spec, part, at.tp) : Run{0, part.size};
     const auto index = int64_t(pieces.size());
-    Run here = is_cut && !part.everywhere ? cut(spec, part, at.tp) : Run{0, part.size};
-    if (index < experts.first || index >= experts.end()) here.count = 0;
+    if (index < mine.first || index >= mine.end()) here.count = 0;
     const Run run{first + here.first, here.count};
-    pieces.push_back({.rows = by_columns ? Run{0, rows} : run,
-                      .cols = by_columns ? run : Run{0, cols},
+    pieces.push_back({.rows = parts_are_rows ? run : rows,
+                      .cols = parts_are_rows ? cut_columns : run,
                       .local_row = local_row,
-                      .held = part.everywhere ? Spmd::Replicate : held});
+                      .held = part.everywhere ? Spmd::Replicate : held,
+                      .part_rows = parts_are_rows ? Run{first, part.size} : rows});
     first += part.size;
     local_row += pieces.back().rows.count;
   }
-  WEFT_CHECK(first == (by_columns ? cols : rows), "the parts of {} have {} of {}", spec.name, first,
-             spec.shape.to_string());
+  WEFT_CHECK(first == size, "the parts of {} have {} of {}", spec.name, first, spec.shape.to_string());
   return pieces;
 }
 

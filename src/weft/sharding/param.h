@@ -34,7 +34,8 @@ struct ParamSpec {
   std::string name;  // global: "blocks.3.attn.qkv.weight"; names its random numbers and its checkpoint entry
   Shape shape;       // global: [out, in], or [n]
   Placement place;
-  std::vector<Part> parts = {};  // of the dimension that is cut (else dim 0); none: one
+  std::vector<Part> parts =
+      {};  // of the dimension that tp cuts (else dim 0); none: one. Of experts: one each, in dim 0
   Init init = {};
   // The pipeline rank that has this weight too (tied embeddings on the first and the last stage), or -1: their
   // gradients are summed, so that both stay equal. One of the two is the copy, which is neither counted nor saved.
@@ -70,6 +71,7 @@ struct Piece {
   Run rows, cols;     // of the whole weight
   int64_t local_row;  // its first row on this rank
   Spmd held;          // on tp
+  Run part_rows;      // of the whole part
 };
 // The pieces that a rank holds of a weight, one for each part, in order; empty ones of parts that ep gives to others.
 // Throws PlacementError where there are fewer parts than ranks of ep, or a part has fewer grains than ranks of tp.

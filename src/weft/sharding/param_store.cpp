@@ -7,9 +7,9 @@ namespace weft {
 ParamStore::ParamStore(Precision precision, GradientOrder order, const ProcessMesh& mesh)
     : precision_(precision), order_(order), mesh_(mesh) {
   const ReplicaRanks& dense = mesh.dense;
-  WEFT_CHECK(mesh.sizes.dp == order.ranks && (mesh.sizes.cp > 1 || dense.all->rank() == order.rank),
-             "data-parallel rank {} of {}, planned {} of {}", dense.all->rank(), mesh.sizes.dp, order.rank,
-             order.ranks);
+  const int dp_rank = place_of(mesh.sizes, mesh.world->rank()).dp;
+  WEFT_CHECK(mesh.sizes.dp == order.ranks && dp_rank == order.rank, "data-parallel rank {} of {}, planned {} of {}",
+             dp_rank, mesh.sizes.dp, order.rank, order.ranks);
   WEFT_CHECK(dense.shards->size() == order.shards && (order.shards > 1) == (order.zero_stage > 0),
              "{} shards of a mesh for ZeRO stage {} over {}", dense.shards->size(), order.zero_stage, order.shards);
   set(ReplicaSet::dense);
@@ -114,7 +114,7 @@ std::vector<int64_t> ParamStore::state_sizes(const NumStates& num_states, const 
   return sizes;
 }
 
-// Those that a run of the flat tensors has.
+// The states of the weights in a run of the flat tensors.
 std::vector<Tensor> ParamStore::Set::states_of(int flat, Run run) const {
   std::vector<Tensor> all;
   if (states.empty()) return all;

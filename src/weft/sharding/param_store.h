@@ -99,7 +99,7 @@ class ParamStore {
   // different numbers of states. Needs no memory.
   std::vector<int64_t> state_sizes(const NumStates& num_states, const MeshPlace& place) const;
 
-  // The replica sets of which there are weights here, and the one that a weight is of.
+  // The groups that sum weights here, the dense one first; and the one that sums this weight.
   std::vector<const ReplicaGroup*> groups() const;
   const ReplicaGroup& group_of(const Param& p) const { return set_of(p).group; }
 

@@ -1,22 +1,12 @@
 #include "weft/sharding/replica_group.h"
 
-#include <algorithm>
-
 namespace weft {
 
-std::vector<Axis> summed_over(const Placement& weight) {
-  std::vector<Axis> axes;
-  for (int a = 0; a < kAxes; ++a)
-    if (weight[Axis(a)] == Spmd::Replicate) axes.push_back(Axis(a));
-  return axes;
-}
-
 ReplicaSet replica_set_of(const ParamSpec& weight) {
-  std::vector<Axis> data = summed_over(weight.place);
-  std::erase(data, Axis::tp);
-  if (data == std::vector{Axis::dp, Axis::cp}) return ReplicaSet::dense;
-  if (data == std::vector{Axis::edp}) return ReplicaSet::experts;
-  throw PlacementError(fmt::format("{} is {}: the ranks that sum its gradient must be those of dp and cp, or of edp",
+  const Placement data = weight.place.on_tp(Spmd::None);
+  if (data == weights(Spmd::None)) return ReplicaSet::dense;
+  if (data == expert_weights(Spmd::None)) return ReplicaSet::experts;
+  throw PlacementError(fmt::format("{} is {}: a weight is Replicate on dp and cp, or Replicate on edp and Shard0 on ep",
                                    weight.name, weight.place.to_string()));
 }
 
@@ -44,8 +34,8 @@ RankOf ReplicaGroup::alike(Spmd held) const {
   return held == Spmd::Shard0 || held == Spmd::Shard1 ? RankOf{} : RankOf{tp->size(), tp->rank()};
 }
 
-void ReplicaGroup::wait_sum_over_parts(const Tensor& x, Site site) const {
-  for (Communicator* parts : {ranks.shards.get(), tp.get(), ep.get()}) parts->all_reduce(x, site).wait();
+void ReplicaGroup::wait_sum_over_keepers(const Tensor& x, Site site) const {
+  for (Communicator* keepers : {ranks.shards.get(), tp.get(), ep.get()}) keepers->all_reduce(x, site).wait();
 }
 
 }  // namespace weft

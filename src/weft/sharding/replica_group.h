@@ -9,12 +9,11 @@
 
 namespace weft {
 
-// The axes over which the gradient of a weight that is placed so is summed: those where it is Replicate, since the
-// ranks there use it for different work.
-std::vector<Axis> summed_over(const Placement& weight);
-// The set whose ranks are these axes without tp. Throws PlacementError where there is none.
+// A weight's gradient is summed over the axes where the weight is Replicate, since the ranks there use it for different
+// work: over dp and cp (dense weights), or over edp (experts, which ep cuts). Throws PlacementError for other
+// placements.
 ReplicaSet replica_set_of(const ParamSpec& weight);
-// Whether tensor-parallel ranks have summands of the gradient of what they hold so.
+// Whether it is summed over tp too, for weights and their parts that tp holds so.
 bool is_summed_over_tp(Spmd held);
 
 // In which dtype each role of a weight is kept or sent. The only place that chooses (weight_format); where it lies is
@@ -34,19 +33,19 @@ WeightFormat weight_format(const Precision& precision, const GradientOrder& orde
 struct ReplicaGroup {
   ReplicaSet set;
   ReplicaRanks ranks;
-  // Those that hold other parts of the same weights: of the matrices, and of the experts (one rank for dense weights).
+  // The ranks that cut the matrices, and those that have other experts (one rank for dense weights).
   std::shared_ptr<Communicator> tp, ep;
   GradientOrder order;
 
   CutRanks cut() const { return {.tp = {tp->size(), tp->rank()}, .ep = {ep->size(), ep->rank()}}; }
   RankOf shard() const { return {ranks.shards->size(), ranks.shards->rank()}; }
   RankOf replica() const { return {ranks.replicas->size(), ranks.replicas->rank()}; }
-  // Among the tensor-parallel ranks that hold the same elements of a piece: one where it is cut.
+  // This rank among the tensor-parallel ranks that hold the same elements: one of one if tp cuts them.
   RankOf alike(Spmd held) const;
-  // x becomes its sum over all ranks that keep parts of a copy of the set's weights. Blocks.
-  void wait_sum_over_parts(const Tensor& x, Site site = Site::current()) const;
+  // Sums x over the ranks that together keep the set's weights once: shards, tp and ep. Blocks.
+  void wait_sum_over_keepers(const Tensor& x, Site site = Site::current()) const;
 };
-// `order` is of the dense set without context parallelism: num_micro_batches, tree and stage are taken from it.
+// `order` is the run's, whose ranks are those of dp; the group has its own ranks and shards in it.
 ReplicaGroup replica_group(const ProcessMesh& mesh, ReplicaSet set, const GradientOrder& order);
 
 }  // namespace weft

@@ -154,13 +154,9 @@ std::vector<WholeMatrix> whole_matrices(const ParamStore& store, const ReplicaGr
   for (const Param* p : store.params()) {
     const ParamSpec& spec = p->spec();
     if (!spec.linear || &store.group_of(*p) != &group) continue;
-    int64_t row = 0;
-    for (size_t i = 0; i < p->pieces().size(); ++i) {
-      const int64_t rows = by_columns(spec) || spec.parts.empty() ? spec.shape[0] : spec.parts[i].size;
+    for (size_t i = 0; i < p->pieces().size(); ++i)
       if (p->pieces()[i].rows.count > 0)  // else ranks of other experts have it
-        all.push_back({.param = p, .piece = i, .rows = {row, rows}, .cols = {0, spec.shape[1]}});
-      row += rows;
-    }
+        all.push_back({.param = p, .piece = i, .rows = p->pieces()[i].part_rows, .cols = {0, spec.shape[1]}});
   }
   std::stable_sort(all.begin(), all.end(),
                    [](const WholeMatrix& a, const WholeMatrix& b) { return work_of(a) > work_of(b); });

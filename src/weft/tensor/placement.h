@@ -31,10 +31,10 @@ class Placement {
   constexpr Placement() = default;  // None everywhere: host-side data
   constexpr Placement(Spmd dp, Spmd cp, Spmd tp) : on_{dp, cp, tp, Spmd::None, Spmd::None} {}
 
-  constexpr Spmd operator[](Axis axis) const { return on_[size_t(axis)]; }
+  constexpr Spmd operator[](Axis axis) const { return on_.at(size_t(axis)); }
   constexpr Placement with(Axis axis, Spmd s) const {
     Placement p = *this;
-    p.on_[size_t(axis)] = s;
+    p.on_.at(size_t(axis)) = s;
     return p;
   }
   // How tensor-parallel ranks hold it.

@@ -61,9 +61,10 @@ std::optional<EvalRecord> evaluate_loss(const EvalRequest& r, const ScoreMicroBa
   std::vector<double> losses(size_t(batches), 0.0);
   std::vector<AttentionSpan> spans;
   int64_t counted = 0;
-  for (int64_t round = 0; round < batches; round += r.ranks.size()) {
+  for (int64_t round = 0; round < batches; round += r.step_spec.order.ranks) {
     if (r.stopped && r.stopped()) return {};
-    const int64_t i = round + r.ranks.rank();  // beyond the last: windows of which nothing counts, for the others' sake
+    const int64_t i =
+        round + r.step_spec.order.rank;  // beyond the last: windows of which nothing counts, for the others' sake
     int64_t here = 0;
     const EvalBatch batch{r.windows, r.step_spec, (i < batches ? i * size : r.windows.num_windows()), spans, here};
     const double loss = sum_of(r.memory, score([&](MicroBatch& b) { batch.load(b); }));

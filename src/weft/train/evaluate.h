@@ -17,7 +17,7 @@ struct EvalRequest {
   const Memory& memory;                     // where the losses of tokens lie
   int64_t step = 0;                         // goes into the record
   int64_t max_batches = 0;                  // micro-batches of windows to score; 0: all
-  Communicator& ranks;                      // that share the work: each scores every size-th micro-batch
+  Communicator& ranks;                      // that share the work: each of dp scores every size-th micro-batch
   Communicator& stages;                     // of the pipeline, one of which has the losses
   std::function<bool()> stopped = nullptr;  // asked between micro-batches, the same answer on every rank; none: never
 };
