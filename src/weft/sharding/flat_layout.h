@@ -46,8 +46,8 @@ FlatLayout flat_layout(std::vector<const Param*> weights, int64_t num_ranks);
 // The same ranges with one weight alone: the layout of the second gradient of a tied weight.
 FlatLayout alone(const FlatLayout& layout, const Param& weight);
 
-// Of the elements of a weight's piece on these ranks, row by row, those that one of the shards keeps. `first`: where
-// the weight begins in its layout.
+// The run of elements of a weight's piece on ranks `at`, row by row, that one of the shards keeps. `first`: where the
+// weight begins in its layout.
 Run kept(const FlatLayout& layout, const Param& p, int64_t first, size_t piece, const CutRanks& at, RankOf shard);
 
 }  // namespace weft
