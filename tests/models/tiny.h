@@ -7,7 +7,8 @@
 #include "weft/comm/process_mesh.h"
 #include "weft/models/init.h"
 #include "weft/ops/ref/ref_backend.h"
-#include "weft/train/executor.h"
+#include "weft/plan/memory_plan.h"
+#include "weft/step/executor.h"
 
 namespace weft::testing {
 
@@ -130,7 +131,7 @@ class TinyRun {
     for (int64_t i = 0; i < step_.micro_batch_tokens(); ++i) {
       b.ids.as<int32_t>()[i] = id(first + i);
       b.targets.as<int32_t>()[i] = id(first + i + 1);
-      b.counted.as<uint8_t>()[i] = counts(first + i);
+      b.weights.as<float>()[i] = counts(first + i);
       b.positions.as<int32_t>()[i] = int32_t(i % kSeq);
       b.tokens.as<int64_t>()[i] = first + i;
       if (i % kSeq == 0)

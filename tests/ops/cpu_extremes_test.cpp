@@ -86,11 +86,11 @@ struct Loss {
   Values dlogits;
 };
 Loss cross_entropy(Values logits, int32_t target) {
-  uint8_t counted = 1;
+  float weight = 1;
   Loss loss{0, Values(logits.size())};
   run(CrossEntropy{.logits = row(logits),
                    .targets = {&target, DType::i32, {1}},
-                   .counted = {&counted, DType::u8, {1}},
+                   .weights = {&weight, DType::f32, {1}},
                    .nll = {&loss.nll, DType::f32, {1}},
                    .dlogits = row(loss.dlogits)});
   return loss;

@@ -257,7 +257,7 @@ TEST(RefGradient, LossesOfCutClassesAreThoseOfAllOfThem) {
     s.run(CrossEntropyJoin{.parts = parts,
                            .logits = whole.logits.slice_cols(cuts[r], n),
                            .targets = whole.targets,
-                           .counted = whole.counted,
+                           .weights = whole.weights,
                            .nll = nll,
                            .dlogits = dlogits,
                            .scale = whole.scale,

@@ -93,10 +93,10 @@ TEST(RefValues, Activations) {
 TEST(RefValues, CrossEntropyOfThreeClasses) {
   Values logits{1, 2, 3, 1000, 0, 0}, nll(2), d(6);
   std::vector<int32_t> targets{2, 0};
-  std::vector<uint8_t> counted{1, 1};
+  std::vector<float> weights{1, 1};
   CrossEntropy op{.logits = tensor(logits, {2, 3}),
                   .targets = indices(targets),
-                  .counted = indices(counted),
+                  .weights = indices(weights),
                   .nll = tensor(nll),
                   .dlogits = tensor(d, {2, 3}),
                   .scale = 2};
@@ -104,10 +104,11 @@ TEST(RefValues, CrossEntropyOfThreeClasses) {
   const double e = std::exp(1.0), z = 1 + e + e * e;
   expect_near(nll, {0.4076059644443803, 0});
   expect_near(d, {2 / z, 2 * e / z, 2 * (e * e / z - 1), 0, 0, 0});
-  counted[0] = 0;
+  weights = {-0.5f, 0};
+  logits[3] = INFINITY;  // is not looked at
   run(op);
-  expect_near(nll, {0, 0});
-  expect_near(d, {0, 0, 0, 0, 0, 0});
+  expect_near(nll, {-0.5 * 0.4076059644443803, 0});
+  expect_near(d, {-1 / z, -e / z, 1 - e * e / z, 0, 0, 0});
 }
 
 TEST(RefValues, DropoutFollowsTheBitsOfTheGlobalElement) {

@@ -10,7 +10,7 @@
 #include "support.h"
 #include "weft/comm/local_group.h"
 #include "weft/ops/ref/ref_backend.h"
-#include "weft/train/executor.h"
+#include "weft/step/executor.h"
 
 namespace weft {
 namespace {
@@ -92,7 +92,7 @@ Traffic traffic_of_step(const Recipe& recipe, const ProcessMesh& mesh) {
   const LoadMicroBatch load = [&](MicroBatch& b) {
     for (int64_t i = 0; i < kSeq; ++i) {
       b.ids.as<int32_t>()[i] = b.targets.as<int32_t>()[i] = b.positions.as<int32_t>()[i] = int32_t(i);
-      b.counted.as<uint8_t>()[i] = 1;
+      b.weights.as<float>()[i] = 1;
       b.tokens.as<int64_t>()[i] = i;
     }
     b.spans = spans;
@@ -100,7 +100,36 @@ Traffic traffic_of_step(const Recipe& recipe, const ProcessMesh& mesh) {
   executor.run({.load = load, .loss_scale = 1, .dropout_key = 1});
   state.norm->wait_measure(backend);
   update_all(backend, *plan.optimizer, state.params, executor.scratch(), {.lr = 0, .grad_scale = 1, .step = 1});
+  executor.check_used();
   return traffic;
+}
+
+// That every rank sends what was planned, and that its arenas hold it.
+void expect_planned(const char* model, const std::vector<std::string>& layout) {
+  const Recipe recipe = recipe_of(golden(model), layout);
+  std::mutex mutex;
+  run_local(mesh_sizes_of(recipe), [&](const ProcessMesh& mesh) {
+    const Traffic sent = traffic_of_step(recipe, mesh);
+    const Traffic planned = plan_run(recipe, WorkspaceModel(), mesh.world->rank()).memory.traffic;
+    const std::lock_guard lock(mutex);
+    EXPECT_EQ(planned.counts(), sent.counts()) << model << " " << layout[0] << " " << layout[1] << " rank "
+                                               << mesh.world->rank() << "\nplanned\n"
+                                               << to_string(planned) << "sent\n"
+                                               << to_string(sent);
+  });
+}
+
+// The plan runs a loop of the schedule a few times, the step all times.
+TEST(LayoutPlan, ManyMicroBatchesAreRunAsTheyWerePlanned) {
+  const std::string batch = "train.global_batch_size=";
+  expect_planned("llama-gqa", {"parallel.pp=2", "parallel.pipeline_schedule=gpipe", batch + "20"});
+  expect_planned("llama-gqa", {"parallel.dp=2", "parallel.zero_stage=3", batch + "40"});
+  expect_planned("llama3-rope-tied",
+                 {"parallel.dp=2", "parallel.pp=2", "parallel.zero_stage=3", "parallel.pipeline_schedule=zb_h1",
+                  "train.numerics=invariant", batch + "50"});
+  expect_planned("llama3-rope-tied", {"parallel.pp=1", "parallel.pipeline_schedule=interleaved_1f1b",
+                                      "parallel.virtual_pipeline_parallel_size=2", "train.numerics=invariant",
+                                      batch + "23"});
 }
 
 TEST(LayoutPlanSlow, TheTrafficOfEveryRankIsWhatAStepSends) {
@@ -111,21 +140,15 @@ TEST(LayoutPlanSlow, TheTrafficOfEveryRankIsWhatAStepSends) {
       {"parallel.dp=3", "parallel.zero_stage=2", "train.numerics=invariant"},
       {"parallel.dp=4", "parallel.zero_stage=2", "parallel.zero_shard_size=2", "parallel.tp=2"},
       {"parallel.dp=2", "parallel.zero_stage=1", "parallel.pp=2", "parallel.pipeline_schedule=zb_h1"},
-      {"parallel.pp=2", "parallel.tp=2", "parallel.recompute=full", "parallel.sequence_parallel=false"}};
+      {"parallel.pp=2", "parallel.tp=2", "parallel.recompute=full", "parallel.sequence_parallel=false"},
+      {"parallel.pp=2", "parallel.pipeline_schedule=gpipe"},
+      {"parallel.pp=2", "parallel.pipeline_schedule=interleaved_1f1b", "parallel.virtual_pipeline_parallel_size=2"},
+      {"parallel.pp=2", "parallel.dp=2", "parallel.pipeline_schedule=zbv", "parallel.zero_stage=3"},
+      {"parallel.pp=2", "parallel.pipeline_schedule=zbv", "train.numerics=invariant"}};
   for (const char* model : {"llama-gqa", "llama3-rope-tied"}) {
     for (std::vector<std::string> layout : layouts) {
       layout.push_back("train.global_batch_size=60");  // 60, 30, 20, 15 micro-batches: trees that are not whole
-      const Recipe recipe = recipe_of(golden(model), layout);
-      std::mutex mutex;
-      run_local(mesh_sizes_of(recipe), [&](const ProcessMesh& mesh) {
-        const Traffic sent = traffic_of_step(recipe, mesh);
-        const Traffic planned = plan_run(recipe, WorkspaceModel(), mesh.world->rank()).memory.traffic;
-        const std::lock_guard lock(mutex);
-        EXPECT_EQ(planned.counts(), sent.counts())
-            << model << " " << layout[0] << " rank " << mesh.world->rank() << "\nplanned\n"
-            << to_string(planned) << "sent\n"
-            << to_string(sent);
-      });
+      expect_planned(model, layout);
     }
   }
 }
@@ -276,6 +299,12 @@ TEST(LayoutPlan, ABigModelOnManyRanksIsPlannedAtOnce) {
       plan_of(dir.path(), {"parallel.dp=16384", "parallel.zero_stage=3", "train.global_batch_size=16384"});
   ASSERT_EQ(sharded.classes.size(), 1u);
   EXPECT_EQ(sharded.classes[0].num_ranks, 16384);
+  const LayoutPlan long_step =
+      plan_of(dir.path(), {"parallel.pp=80", "parallel.zero_stage=1", "train.global_batch_size=65536"});
+  EXPECT_EQ(long_step.classes.size(), 80u);  // 1F1B keeps another number of micro-batches on each stage
+  const LayoutPlan all_alive =
+      plan_of(dir.path(), {"parallel.pp=1", "parallel.pipeline_schedule=gpipe", "train.global_batch_size=65536"});
+  EXPECT_EQ(all_alive.run.memory.chunks[0].slots.till_wgrad, 65536);
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(20));
 }
 

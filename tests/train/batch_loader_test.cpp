@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "weft/ops/ref/ref_backend.h"
-#include "weft/plan/training_state.h"
+#include "weft/step/training_state.h"
 
 namespace weft {
 namespace {

@@ -54,9 +54,9 @@ struct Operands {
     });
     return x;
   }
-  Tensor all_counted(int64_t n) {
-    const Tensor x = arena.alloc(DType::u8, {n}, kTokens);
-    fill(x, [](const Tensor& part, int64_t) { std::fill_n(part.as<uint8_t>(), part.rows(), uint8_t{1}); });
+  Tensor weights_of_1(int64_t n) {
+    const Tensor x = arena.alloc(DType::f32, {n}, kTokens);
+    fill(x, [](const Tensor& part, int64_t) { std::fill_n(part.as<float>(), part.rows(), 1.0f); });
     return x;
   }
 
@@ -181,7 +181,7 @@ void each_of_losses_and_updates(Operands& o, const Visit& visit) {
   one("", [&] {
     return CrossEntropy{.logits = o.stat({rows, o.vocabulary()}),
                         .targets = o.index<int32_t>(rows, o.vocabulary()),
-                        .counted = o.all_counted(rows),
+                        .weights = o.weights_of_1(rows),
                         .nll = o.stat({rows}),
                         .dlogits = dlogits()};
   });
@@ -193,7 +193,7 @@ void each_of_losses_and_updates(Operands& o, const Visit& visit) {
     return CrossEntropyJoin{.parts = o.stat({2 * rows, 3}),
                             .logits = o.stat({rows, o.vocabulary()}),
                             .targets = o.index<int32_t>(rows, 2 * o.vocabulary()),
-                            .counted = o.all_counted(rows),
+                            .weights = o.weights_of_1(rows),
                             .nll = o.stat({rows}),
                             .dlogits = dlogits()};
   });

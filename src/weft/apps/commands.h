@@ -22,7 +22,7 @@ int run_train(const TrainOptions& options);
 struct PlanOptions {
   std::string recipe;
   std::vector<std::string> overrides;
-  bool json = false, schedule = false;
+  bool json = false, schedule = false, instructions = false;
   std::string schedule_svg;  // file to draw to; empty: none
 };
 int run_plan(const PlanOptions& options);

@@ -8,6 +8,7 @@
 #include "weft/base/error.h"
 #include "weft/checkpoint/durable_file.h"
 #include "weft/plan/layout_plan.h"
+#include "weft/plan/step_data.h"
 #include "weft/schedule/draw.h"
 #include "weft/train/run_data.h"
 #include "weft/train/run_length.h"
@@ -116,14 +117,16 @@ void add_length(const Recipe& recipe, int64_t vocab_size, nlohmann::json* json) 
              : "constant");
 }
 
-// The same with what the recipe needs: at the top of the json, of the largest rank.
-void add_memory(const Recipe& recipe, nlohmann::json* json) {
+// The same with what the recipe needs: at the top of the json, of the largest rank, as are its instructions.
+void add_memory(const Recipe& recipe, bool instructions, nlohmann::json* json) {
   check_supported(recipe);
   const Machine machine = machine_to_plan_for(recipe);
   const LayoutPlan plan = plan_layout(recipe, *machine.workspace_model);
   if (!json) {
     print(plan, machine);
-    return add_length(recipe, plan.run.model.vocab_size, nullptr);
+    add_length(recipe, plan.run.model.vocab_size, nullptr);
+    if (instructions) std::cout << "\n" << to_string(step_data_of(plan.run, *machine.workspace_model));
+    return;
   }
   const Arithmetic& a = plan.run.memory.arithmetic;
   *json = json_of(plan.classes[0]);
@@ -132,6 +135,7 @@ void add_memory(const Recipe& recipe, nlohmann::json* json) {
                 {"hardware_flops_per_step", a.hardware_flops},
                 {"world", plan.run.step.mesh.world()}});
   add_length(recipe, plan.run.model.vocab_size, json);
+  if (instructions) (*json)["step"] = to_json(step_data_of(plan.run, *machine.workspace_model));
   for (const RankClass& c : plan.classes) (*json)["classes"].push_back(json_of(c));
 }
 
@@ -143,7 +147,8 @@ int run_plan(const PlanOptions& options) {
   const bool svg = !options.schedule_svg.empty();
   nlohmann::json json;
   // With several stages, the schedule can be shown by itself, whatever the model.
-  if (recipe.parallel.pp == 1 || !(options.schedule || svg)) add_memory(recipe, options.json ? &json : nullptr);
+  if (recipe.parallel.pp == 1 || options.instructions || !(options.schedule || svg))
+    add_memory(recipe, options.instructions, options.json ? &json : nullptr);
   if (options.schedule || svg) {
     const ShownSchedule shown = show_schedule(recipe);
     if (options.schedule) add_schedule(shown, options.json ? &json : nullptr);

@@ -4,11 +4,19 @@
 
 namespace weft {
 
-void Traffic::repeat(int64_t times) {
-  WEFT_CHECK(times >= 1, "{} times", times);
-  for (auto& [what, count] : counts_) {
-    count.calls *= times;
-    count.bytes *= times;
+Traffic Traffic::since(const Traffic& before) const {
+  Traffic more;
+  more.add(*this, 1);
+  more.add(before, -1);
+  std::erase_if(more.counts_, [](const auto& what) { return what.second.calls == 0; });
+  return more;
+}
+
+void Traffic::add(const Traffic& more, int64_t times) {
+  for (const auto& [what, count] : more.counts_) {
+    Count& mine = counts_[what];
+    mine.calls += times * count.calls;
+    mine.bytes += times * count.bytes;
   }
 }
 

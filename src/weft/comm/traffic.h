@@ -22,8 +22,10 @@ class Traffic {
 
   // The counter to add to; valid as long as this lives.
   Count& count(const std::string& axis, Kind kind) { return counts_[{axis, kind}]; }
-  // Multiplies all counts by `times` >= 1.
-  void repeat(int64_t times);
+  // What has been counted since this was `before`.
+  Traffic since(const Traffic& before) const;
+  // `more`, so many times.
+  void add(const Traffic& more, int64_t times);
   const Counts& counts() const { return counts_; }
   int64_t bytes() const;
   bool operator==(const Traffic&) const = default;

@@ -32,7 +32,8 @@ void Arena::rewind(int64_t mark) {
   used_ = mark;
 }
 
-Slots::Slots(const std::string& name, int num_slots, int64_t capacity_bytes, const std::shared_ptr<Memory>& memory) {
+Slots::Slots(const std::string& name, int num_slots, int64_t capacity_bytes, const std::shared_ptr<Memory>& memory)
+    : name_(name), counts_only_(false) {
   for (int i = 0; i < num_slots; ++i) {
     arenas_.push_back(std::make_unique<Arena>(name, capacity_bytes, memory));
     free_.push_back(arenas_.back().get());
@@ -40,6 +41,7 @@ Slots::Slots(const std::string& name, int num_slots, int64_t capacity_bytes, con
 }
 
 Arena& Slots::take() {
+  if (counts_only_ && free_.empty()) free_.push_back(arenas_.emplace_back(std::make_unique<Arena>(name_)).get());
   WEFT_CHECK(!free_.empty(), "the schedule keeps more than the {} micro-batches planned", arenas_.size());
   Arena* arena = free_.back();
   free_.pop_back();
@@ -50,16 +52,10 @@ Arena& Slots::take() {
 
 void Slots::give(Arena& arena) { free_.push_back(&arena); }
 
-int64_t Slots::capacity_bytes() const {
+int64_t Slots::peak() const {
   int64_t bytes = 0;
-  for (const auto& arena : arenas_) bytes += arena->capacity();
+  for (const auto& arena : arenas_) bytes = std::max(bytes, arena->peak());
   return bytes;
-}
-
-std::vector<const Arena*> Slots::arenas() const {
-  std::vector<const Arena*> all;
-  for (const auto& arena : arenas_) all.push_back(arena.get());
-  return all;
 }
 
 }  // namespace weft

@@ -59,19 +59,22 @@ class Scope {
   int64_t mark_;
 };
 
-// A fixed set of equal arenas, handed to micro-batches and taken back.
+// Equal arenas, handed to micro-batches and taken back.
 class Slots {
  public:
+  explicit Slots(std::string name) : name_(std::move(name)) {}  // as many as are taken, that only count
+  // A fixed number.
   Slots(const std::string& name, int num_slots, int64_t capacity_bytes,
         const std::shared_ptr<Memory>& memory = host_memory());
   Arena& take();  // an empty arena; a WEFT_CHECK when the schedule takes more than were planned
   void give(Arena& arena);
   int num_slots() const { return int(arenas_.size()); }
   int most_taken() const { return most_taken_; }
-  int64_t capacity_bytes() const;  // of all
-  std::vector<const Arena*> arenas() const;
+  int64_t peak() const;  // of the arena that held most
 
  private:
+  std::string name_;
+  bool counts_only_ = true;
   std::vector<std::unique_ptr<Arena>> arenas_;
   std::vector<Arena*> free_;
   int most_taken_ = 0;

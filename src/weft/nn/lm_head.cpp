@@ -69,7 +69,7 @@ void LmHead::token_losses(Pass& p, Tensor x, Tensor nll) const {
     Scope chunk(*p.scratch);
     loss_.run(p, {.logits = project(p, h.slice_rows(c.first, c.rows)),
                   .targets = p.batch.targets.slice_rows(c.first, c.rows),
-                  .counted = p.batch.counted.slice_rows(c.first, c.rows),
+                  .weights = p.batch.weights.slice_rows(c.first, c.rows),
                   .nll = nll.slice_rows(c.first, c.rows)});
   }
 }
@@ -90,7 +90,7 @@ void LmHead::loss_and_backward(Pass& p, Tensor x, Tensor dx) const {
         p.precision.compute == p.precision.stat ? logits : alloc_logits(p, p.precision.compute, c.rows, h.place);
     loss_.run(p, {.logits = logits,
                   .targets = p.batch.targets.slice_rows(c.first, c.rows),
-                  .counted = p.batch.counted.slice_rows(c.first, c.rows),
+                  .weights = p.batch.weights.slice_rows(c.first, c.rows),
                   .nll = nll.slice_rows(c.first, c.rows),
                   .dlogits = dlogits,
                   .scale = p.batch.loss_scale});

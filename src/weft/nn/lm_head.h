@@ -21,13 +21,13 @@ class LmHead {
   };
   LmHead(ParamStore& params, const Spec& spec, const LayerPlan& plan);
 
-  // The loss of every counted token goes to p.batch.loss.   x [t, d]
+  // The sum of the weighted losses of all tokens goes to p.batch.loss.   x [t, d]
   void loss(Pass& p, Tensor x) const;
   // The same; dx [t, d] receives the gradient of loss_scale * loss, and the weights' gradients theirs.
   void loss_and_backward(Pass& p, Tensor x, Tensor dx) const;
   // logits [t, V] stat.
   void logits(Pass& p, Tensor x, Tensor logits) const;
-  // Losses of single tokens: nll [T] stat.
+  // Weighted losses of single tokens: nll [T] stat.
   void token_losses(Pass& p, Tensor x, Tensor nll) const;
   // How losses are held.
   static Placement loss_place(const LayerPlan& plan) {

@@ -15,15 +15,15 @@ struct MicroBatch {
   int64_t index = 0;  // among the micro-batches of its step
   Tensor ids;         // i32 [T]
   Tensor targets;     // i32 [T]  the token that follows
-  Tensor counted;     // u8  [T]  1 where the target counts in the loss
+  Tensor weights;     // f32 [T]  of the target's loss; 0 where it does not count
   Tensor positions;   // i32 [T]  in the document
   Tensor tokens;      // i64 [T]  global number of each token: keys the random numbers of dropout
   Run stream;         // of [0, T): the rows of the stream here
   std::span<const AttentionSpan> spans;
   Tensor stream_positions() const { return positions.slice_rows(stream.first, stream.count); }  // i32 [t]
   Tensor stream_tokens() const { return tokens.slice_rows(stream.first, stream.count); }        // i64 [t]
-  Tensor loss;            // f64 [1]  receives the sum of the counted tokens' losses
-  double loss_scale = 1;  // 1 / number of counted targets in the global batch
+  Tensor loss;            // f64 [1]  receives the sum of the targets' weighted losses
+  double loss_scale = 1;  // of the gradient: 1 / sum of the global batch's weights
 };
 
 // Each arena is a lifetime.

@@ -6,7 +6,7 @@ void VocabularyLoss::run(Pass& p, const Chunk& c) const {
   if (!is_cut()) {
     p.be.run(CrossEntropy{.logits = c.logits,
                           .targets = c.targets,
-                          .counted = c.counted,
+                          .weights = c.weights,
                           .nll = c.nll,
                           .dlogits = c.dlogits,
                           .scale = c.scale});
@@ -19,7 +19,7 @@ void VocabularyLoss::run(Pass& p, const Chunk& c) const {
   p.be.run(CrossEntropyJoin{.parts = join_.forward(p.mesh, part, *p.scratch),
                             .logits = c.logits,
                             .targets = c.targets,
-                            .counted = c.counted,
+                            .weights = c.weights,
                             .nll = c.nll,
                             .dlogits = c.dlogits,
                             .scale = c.scale,

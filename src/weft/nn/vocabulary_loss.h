@@ -16,7 +16,7 @@ class VocabularyLoss {
 
   struct Chunk {
     Tensor logits;            // [c, v] stat
-    Tensor targets, counted;  // [c]
+    Tensor targets, weights;  // [c]
     Tensor nll;               // [c] stat  written
     Tensor dlogits = {};      // [c, v]    written with the gradient of scale * loss; none: not computed
     double scale = 1;

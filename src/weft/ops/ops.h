@@ -261,16 +261,17 @@ struct Dropout {
   bool operator==(const Dropout&) const = default;
 };
 
-// nll[i] = logsumexp(logits[i]) - logits[i][targets[i]] where counted[i], else 0;
-// dlogits[i] = scale (softmax(logits[i]) - onehot(targets[i])) where counted[i], else 0; not computed where none.
-// logits [t, V] stat; targets i32 [t]; counted u8 [t]; nll [t] stat; dlogits [t, V] compute, may be logits.
+// nll[i] = weights[i] (logsumexp(logits[i]) - logits[i][targets[i]]);
+// dlogits[i] = scale weights[i] (softmax(logits[i]) - onehot(targets[i])); not computed where there is none.
+// Where weights[i] is 0 both are 0, whatever the logits are.
+// logits [t, V] stat; targets i32 [t]; weights f32 [t]; nll [t] stat; dlogits [t, V] compute, may be logits.
 struct CrossEntropy {
   static constexpr std::string_view kName = "cross_entropy";
-  Tensor logits, targets, counted, nll, dlogits = {};
+  Tensor logits, targets, weights, nll, dlogits = {};
   double scale = 1;
   auto fields() const {
     return std::array{Field{"logits", &logits, Role::in}, Field{"targets", &targets, Role::in},
-                      Field{"counted", &counted, Role::in}, Field{"nll", &nll, Role::out},
+                      Field{"weights", &weights, Role::in}, Field{"nll", &nll, Role::out},
                       Field{"dlogits", &dlogits, Role::out}};
   }
   bool operator==(const CrossEntropy&) const = default;
@@ -293,12 +294,12 @@ struct CrossEntropyPart {
 // of the classes here.
 struct CrossEntropyJoin {
   static constexpr std::string_view kName = "cross_entropy_join";
-  Tensor parts, logits, targets, counted, nll, dlogits = {};
+  Tensor parts, logits, targets, weights, nll, dlogits = {};
   double scale = 1;
   int64_t first = 0;
   auto fields() const {
     return std::array{Field{"parts", &parts, Role::in},     Field{"logits", &logits, Role::in},
-                      Field{"targets", &targets, Role::in}, Field{"counted", &counted, Role::in},
+                      Field{"targets", &targets, Role::in}, Field{"weights", &weights, Role::in},
                       Field{"nll", &nll, Role::out},        Field{"dlogits", &dlogits, Role::out}};
   }
   bool operator==(const CrossEntropyJoin&) const = default;

@@ -1,24 +1,43 @@
-// A step that computes nothing: the very same layer code, on a backend and arenas that only count.
+// A training step that computes nothing: the executor that trains, on a backend that judges every op and counts, and a
+// mesh that sends nothing and counts.
 #pragma once
 #include "weft/ops/dry/dry_backend.h"
-#include "weft/plan/stage_links.h"
+#include "weft/step/executor.h"
 
 namespace weft {
 
-struct DryChunk {
-  Arena till_dgrad{"till dgrad"}, till_wgrad{"till wgrad"}, between{"between"};
-};
-// Their peaks are what a step needs.
-struct DryArenas {
-  Arena scratch{"scratch"}, replay{"replay"}, handover{"handover"};
-  std::vector<DryChunk> chunks;
-};
+class DryStep {
+ public:
+  // As one rank of the step's mesh. `optimizer` and `workspace`, the real backend's, are borrowed.
+  DryStep(const ModelSpec& model, const StepSpec& step, const Optimizer& optimizer, const WorkspaceModel& workspace);
 
-// The micro-batches of a step, then the update. Of many only the first and the last are run (the first overwrites
-// gradients, the last adds and hands them over), for those between are like the first. `traffic` is what the state's
-// mesh adds to: it ends as that of the whole step. Returns the arithmetic of the update.
-double run_dry(TrainingState& state, const StepSpec& step, const Optimizer& optimizer, DryBackend& backend,
-               DryArenas& arenas, Traffic& traffic);
+  // Hears of each instruction, and of the end of the step (none); may put a backend around the one that counts.
+  struct Watch {
+    Backend* backend = nullptr;
+    std::function<void(const Action*, const Instruction&)> begins = {};
+  };
+  // Forward, backward and update; with the memory of an evaluation, but without what that sends. Returns the arithmetic
+  // of forward and backward, in FLOP: only where no loop of the schedule is cut short is it that of a step.
+  double run(const Watch& watch);
+  double run() { return run(Watch()); }
+
+  StepMemory memory() const { return executor_.used(); }
+  PersistentArenas::Sizes persistent() const { return persistent_.peak(); }
+  int64_t workspace() const { return backend_.workspace_bytes(); }
+  const Traffic& traffic() const { return traffic_; }  // so far
+  const StepSpec& spec() const { return step_; }
+  const TrainingState& state() const { return state_; }
+  DryBackend& backend() { return backend_; }
+
+ private:
+  const StepSpec step_;
+  const Optimizer& optimizer_;
+  Traffic traffic_;
+  DryBackend backend_;
+  PersistentArenas persistent_;
+  TrainingState state_;
+  Executor executor_;
+};
 
 // Every sequence of a micro-batch is one document.
 std::vector<AttentionSpan> whole_sequences(const StepSpec& step);

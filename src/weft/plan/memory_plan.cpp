@@ -7,16 +7,6 @@
 namespace weft {
 namespace {
 
-// Chunks elsewhere: nothing comes or goes.
-class Nobody final : public Neighbours {
- public:
-  void receive_stream(Tensor) override {}
-  void send_stream(Tensor) override {}
-  void receive_gradient(Tensor) override {}
-  Tensor gradient_to_send() override { return {}; }
-  void send_gradient(Tensor) override {}
-};
-
 // A rank's share of the arithmetic of a step before the update: the whole model on one rank, one micro-batch, over all
 // ranks.
 double flops_share(const ModelSpec& model, StepSpec step, const Optimizer& optimizer, const WorkspaceModel& workspace) {
@@ -28,13 +18,9 @@ double flops_share(const ModelSpec& model, StepSpec step, const Optimizer& optim
   step.model.parts.clear();
   step.model.other_end = -1;
   step.model.layers = {.keep_activations = step.model.layers.keep_activations};
-  PersistentArenas persistent;
-  TrainingState state(model, step, optimizer, persistent);
-  DryBackend backend(workspace);
-  DryArenas arenas;
-  Traffic none;
-  const double update = run_dry(state, step, optimizer, backend, arenas, none);
-  return (backend.flops() - update) * share;
+  step.schedule = schedule_of(step.pipeline, 0, 1);
+  step.evaluates = false;
+  return DryStep(model, step, optimizer, workspace).run() * share;
 }
 
 bool recomputes(const StepSpec& step) { return !step.model.layers.keep_activations || step.model.recompute_blocks; }
@@ -65,15 +51,12 @@ MemoryPlan measure_forward(const ModelSpec& model, const StepSpec& step, const W
   transformer.allocate_constants(persistent.constants, step.precision);
   const auto spans = whole_sequences(step);
   DryBackend backend(workspace);
-  Arena scratch("evaluation");
-  MicroBatch batch = alloc_micro_batch(scratch, step);
-  batch.spans = spans;
-  Pass p{backend, mesh, step.precision, batch, &scratch, &scratch, &scratch, &scratch, &scratch};
-  Nobody nobody;
-  score_chunks(p, transformer, std::vector<Neighbours*>(size_t(transformer.num_chunks()), &nobody));
+  Arena arena("evaluation");
+  BatchStaging staging(host_memory(), step.micro_batch_tokens());
+  ForwardOnly{transformer, params, step, backend, mesh, staging}.score([&](MicroBatch& b) { b.spans = spans; }, arena);
   MemoryPlan plan;
   plan.persistent = persistent.peak();
-  plan.evaluation = scratch.peak();
+  plan.evaluation = arena.peak();
   plan.workspace = backend.workspace_bytes();
   plan.arithmetic = {params.num_elements(), backend.flops(), backend.flops()};
   return plan;
@@ -98,39 +81,14 @@ Arithmetic measure_arithmetic(const ModelSpec& model, const StepSpec& step, cons
 MemoryPlan measure_memory(const ModelSpec& model, const StepSpec& step, const Optimizer& optimizer,
                           const WorkspaceModel& workspace) {
   check_positions(model, step);
+  DryStep dry(model, step, optimizer, workspace);
+  dry.run();
   MemoryPlan plan;
-  PersistentArenas persistent;
-  TrainingState state(model, step, optimizer, persistent, dry_mesh(step.mesh, step.rank, &plan.traffic));
-  plan.persistent = persistent.peak();
-  DryBackend backend(workspace);
-  DryArenas arenas;
-  run_dry(state, step, optimizer, backend, arenas, plan.traffic);
-  std::vector<Liveness> slots = liveness_of_chunks(step.schedule);
-  slots.resize(arenas.chunks.size());
-  for (size_t c = 0; c < slots.size(); ++c) {
-    const DryChunk& chunk = arenas.chunks[c];
-    plan.chunks.push_back({slots[c], chunk.till_dgrad.peak(), chunk.till_wgrad.peak(), chunk.between.peak()});
-  }
-  plan.handover = arenas.handover.peak();
-  plan.replay = arenas.replay.peak();
-  plan.scratch = arenas.scratch.peak();
-  plan.workspace = backend.workspace_bytes();
-  if (step.evaluates) {
-    const MemoryPlan forward = measure_forward(model, step, workspace);
-    plan.evaluation = forward.evaluation;
-    plan.workspace = std::max(plan.workspace, forward.workspace);
-  }
+  static_cast<StepMemory&>(plan) = dry.memory();
+  plan.traffic = dry.traffic();
+  plan.persistent = dry.persistent();
+  plan.workspace = dry.workspace();
   return plan;
-}
-
-std::vector<std::vector<Tensor>> alloc_handover(Arena& arena, const Transformer& model, const StepSpec& step) {
-  std::vector<std::vector<Tensor>> all(size_t(model.num_chunks()));
-  for (int c = 0; c < model.num_chunks(); ++c) {
-    for (int i = 0; i < kGradientsUnderWay && !model.part(c).embedding; ++i)
-      all[size_t(c)].push_back(arena.alloc(step.precision.compute, {step.stream().count, model.spec().width},
-                                           tokens(step.model.layers.stream)));
-  }
-  return all;
 }
 
 std::vector<MemoryPlan::Row> MemoryPlan::rows() const {

@@ -1,10 +1,11 @@
-// Exact memory and arithmetic of a training step, before it runs: the very same layer code, on a backend that computes
-// nothing and arenas that only count.
+// Exact memory and arithmetic of a training step, before it runs: the executor that trains runs the step's schedule, on
+// a backend that computes nothing and arenas that only count.
 #pragma once
 #include <string>
 #include <vector>
 
-#include "weft/plan/training_state.h"
+#include "weft/step/step_memory.h"
+#include "weft/step/training_state.h"
 
 namespace weft {
 
@@ -17,20 +18,9 @@ struct Arithmetic {
   double hardware_flops = 0;  // with what is computed again; without the update
 };
 
-struct MemoryPlan {
+struct MemoryPlan : StepMemory {
   PersistentArenas::Sizes persistent;
-  struct Chunk {                   // of the model, on this rank
-    Liveness slots;                // micro-batches alive at once, for the three that follow
-    int64_t till_dgrad = 0;        // bytes of one micro-batch: forward .. dgrad
-    int64_t till_wgrad = 0;        // forward .. wgrad, with the micro-batch itself
-    int64_t dgrad_till_wgrad = 0;  // dgrad .. wgrad
-  };
-  std::vector<Chunk> chunks;
-  int64_t handover = 0;    // gradients on their way to other stages
-  int64_t replay = 0;      // a layer that is computed again
-  int64_t scratch = 0;     // temporaries of layers, and then of the update
-  int64_t workspace = 0;   // temporaries of kernels
-  int64_t evaluation = 0;  // loss without training; 0 where there is none
+  int64_t workspace = 0;  // bytes: temporaries of kernels
   int64_t total_bytes() const;
 
   struct Row {
@@ -44,11 +34,6 @@ struct MemoryPlan {
   // What a rank sends in a training step, from its first micro-batch to the updated weights; without evaluation.
   Traffic traffic;
 };
-
-// Gradients that a stage may have sent, and the stage before not yet taken: so many for each chunk.
-inline constexpr int kGradientsUnderWay = 2;
-// Their memory, [chunk][i] [t, d]; none for the chunk with the embedding.
-std::vector<std::vector<Tensor>> alloc_handover(Arena& arena, const Transformer& model, const StepSpec& step);
 
 // For one rank; `workspace` is that of the backend that will run. Throws ConfigError or PlacementError where the step
 // cannot run. Milliseconds, whatever the size.

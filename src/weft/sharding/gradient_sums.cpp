@@ -134,15 +134,17 @@ void GradientSums::flush(Backend& backend, int flat, int64_t micro_batch, bool l
   begin_reduction(backend, flat, f.buffers[size_t(buffer)]);
 }
 
-void GradientSums::pass_over(int64_t first, int64_t end) {
+void GradientSums::pass_over(int flat, int64_t first, int64_t end) {
   if (!order().tree || first >= end) return;
+  if (of(flat).has_values())  // ties have trees of their own
+    for (const Param* p : of(flat).params)
+      if (p->tied_to_ != nullptr) pass_over(p->flat_, first, end);
+  if (of(flat).size() == 0) return;
   const int64_t per = order().reduces_each() ? order().ranks : 1,
                 begin = order().reduces_each() ? 0 : order().leaf_of(0);
-  const auto nodes = tree_cover(order().num_leaves(), {begin + first * per, (end - first) * per});
-  for_each([&](int flat) {
-    TreeSum& tree = at(flat).tree;
-    for (const TreeNode& node : nodes) tree.settle(node, tree.take(), [](int, int) {});
-  });
+  TreeSum& tree = at(flat).tree;
+  for (const TreeNode& node : tree_cover(order().num_leaves(), {begin + first * per, (end - first) * per}))
+    tree.settle(node, tree.take(), [](int, int) {});
 }
 
 void GradientSums::settle(Backend& backend, int flat, TreeNode node, int buffer) {

@@ -21,7 +21,7 @@ class GradientSums {
   void flush(Backend& backend, int flat, int64_t micro_batch, bool last);
   void finish_step(Backend& backend);
   void begin_step();
-  void pass_over(int64_t first, int64_t end);
+  void pass_over(int flat, int64_t first, int64_t end);
 
   bool exist() const { return !all_.empty(); }
   // What is kept here of the sums, of the layout's shard; after finish_step.

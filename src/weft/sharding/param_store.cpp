@@ -152,8 +152,8 @@ void ParamStore::finish_step(Backend& backend) {
   for_each_set([&](Set& set) { set.sums.finish_step(backend); });
 }
 
-void ParamStore::pass_over(int64_t first, int64_t end) {
-  for_each_set([&](Set& set) { set.sums.pass_over(first, end); });
+void ParamStore::pass_over(int unit, int64_t first, int64_t end) {
+  for_each_flat(unit, [&](Set& set, int flat) { set.sums.pass_over(flat, first, end); });
 }
 
 void ParamStore::masters_changed(Backend& backend) {

@@ -54,8 +54,9 @@ class ParamStore {
   // behind what it was given.
   void finish_step(Backend& backend);
   void begin_step();
-  // For a dry run: as if micro-batches [first, end), alike to the one before, had been flushed.
-  void pass_over(int64_t first, int64_t end);
+  // For a dry run: as if a unit's gradients of micro-batches [first, end), which are like the one before, had been
+  // flushed.
+  void pass_over(int unit, int64_t first, int64_t end);
   // After the masters have been written (by an update, from outside): rounds them into values, and gives them to the
   // ranks that keep values whole. Blocks.
   void masters_changed(Backend& backend);
@@ -104,6 +105,7 @@ class ParamStore {
   const ReplicaGroup& group_of(const Param& p) const { return set_of(p).group; }
 
   int num_units() const { return int(units_.size()); }
+  const std::string& unit_name(int unit) const { return units_[size_t(unit)].name; }
   // Weights in the order of the model, without ties: those that this stage speaks for, or also its copies of others.
   enum class Copies { without, with };
   std::vector<Param*> params(Copies copies = Copies::without) const;

@@ -1,12 +1,14 @@
 #include "weft/train/batch_loader.h"
 
+#include <algorithm>
+
 namespace weft {
 
-SampleRows rows_of(MicroBatch& b, int64_t row, int64_t count) {
-  const size_t n = size_t(count);
+SampleRows rows_of(MicroBatch& b, int64_t row, std::span<uint8_t> counted) {
+  const size_t n = counted.size();
   return {.ids = {b.ids.as<int32_t>() + row, n},
           .targets = {b.targets.as<int32_t>() + row, n},
-          .counted = {b.counted.as<uint8_t>() + row, n},
+          .counted = counted,
           .positions = {b.positions.as<int32_t>() + row, n}};
 }
 
@@ -21,7 +23,7 @@ void add_spans(const MicroBatch& b, Run rows, int64_t sample, std::vector<Attent
 }
 
 BatchLoader::BatchLoader(const DataStream& stream, Shape shape)
-    : stream_(stream), shape_(shape), spans_(size_t(shape.order.num_micro_batches)) {}
+    : stream_(stream), shape_(shape), spans_(size_t(shape.order.num_micro_batches)), counted_(size_t(shape.seq_length)) {}
 
 int64_t BatchLoader::counted(int64_t step) const {
   int64_t n = 0;
@@ -37,7 +39,8 @@ void BatchLoader::load(int64_t step, MicroBatch& b) {
   const int64_t first = step * shape_.global_batch_size() + shape_.order.global_of(b.index) * shape_.micro_batch_size;
   for (int64_t i = 0; i < shape_.micro_batch_size; ++i) {
     const int64_t sample = first + i, row = i * s;
-    stream_.read(sample, rows_of(b, row, s));
+    stream_.read(sample, rows_of(b, row, counted_));
+    std::copy(counted_.begin(), counted_.end(), b.weights.as<float>() + row);
     for (int64_t j = 0; j < s; ++j) b.tokens.as<int64_t>()[row + j] = sample * s + j;
     add_spans(b, {row, s}, sample, spans);
   }

@@ -8,8 +8,8 @@
 
 namespace weft {
 
-// Rows [row, row + count) of a micro-batch, to be filled.
-SampleRows rows_of(MicroBatch& b, int64_t row, int64_t count);
+// The rows of a micro-batch from `row` on, to be filled; what counts of them becomes weights afterwards.
+SampleRows rows_of(MicroBatch& b, int64_t row, std::span<uint8_t> counted);
 // Adds the spans of a sample in these rows: one begins wherever a position is 0.
 void add_spans(const MicroBatch& b, Run rows, int64_t sample, std::vector<AttentionSpan>& spans);
 
@@ -33,6 +33,7 @@ class BatchLoader {
   const DataStream& stream_;
   Shape shape_;
   std::vector<std::vector<AttentionSpan>> spans_;  // [micro-batch]
+  std::vector<uint8_t> counted_;                   // of the sample that is read
 };
 
 }  // namespace weft

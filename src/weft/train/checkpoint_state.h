@@ -7,7 +7,7 @@
 
 #include "weft/models/hf_config.h"
 #include "weft/optim/loss_scale.h"
-#include "weft/plan/training_state.h"
+#include "weft/step/training_state.h"
 #include "weft/train/best_checkpoints.h"
 #include "weft/train/run_data.h"
 

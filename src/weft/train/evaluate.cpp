@@ -22,9 +22,10 @@ struct EvalBatch {
   void load(MicroBatch& b) const {
     const int64_t s = spec.seq_length;
     spans.clear();
+    std::vector<uint8_t> counts(static_cast<size_t>(s));
     for (int64_t i = 0; i < spec.micro_batch_size; ++i) {
       const int64_t row = i * s;
-      const SampleRows rows = rows_of(b, row, s);
+      const SampleRows rows = rows_of(b, row, counts);
       if (first + i < windows.num_windows()) {
         windows.read(first + i, rows);
       } else {
@@ -34,7 +35,8 @@ struct EvalBatch {
         std::iota(rows.positions.begin(), rows.positions.end(), 0);
       }
       std::fill_n(b.tokens.as<int64_t>() + row, s, 0);  // keys dropout, of which there is none here
-      counted += std::count(rows.counted.begin(), rows.counted.end(), uint8_t(1));
+      std::copy(counts.begin(), counts.end(), b.weights.as<float>() + row);
+      counted += std::count(counts.begin(), counts.end(), uint8_t(1));
       add_spans(b, {row, s}, 0, spans);
     }
     b.spans = spans;

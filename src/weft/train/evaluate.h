@@ -4,7 +4,7 @@
 
 #include "weft/data/eval_windows.h"
 #include "weft/records/metrics_log.h"
-#include "weft/train/executor.h"
+#include "weft/step/executor.h"
 
 namespace weft {
 

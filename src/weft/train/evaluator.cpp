@@ -43,7 +43,7 @@ Evaluator::Evaluator(const std::filesystem::path& folder, const Spec& spec)
 }
 
 EvalRecord Evaluator::evaluate(const EvalWindows& windows, int64_t max_batches) {
-  const ForwardOnly forward{model_, step_, *backend_, mesh_, staging_};
+  const ForwardOnly forward{model_, params_, step_, *backend_, mesh_, staging_};
   return *evaluate_loss({.windows = windows,
                          .step_spec = step_,
                          .memory = *machine_.memory,

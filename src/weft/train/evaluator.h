@@ -3,7 +3,8 @@
 #include <filesystem>
 
 #include "weft/models/hf_config.h"
-#include "weft/train/batch_staging.h"
+#include "weft/plan/memory_plan.h"
+#include "weft/step/batch_staging.h"
 #include "weft/train/evaluate.h"
 #include "weft/train/machine.h"
 

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "weft/plan/run_plan.h"
-#include "weft/train/executor.h"
+#include "weft/step/executor.h"
 #include "weft/train/machine.h"
 
 namespace weft {

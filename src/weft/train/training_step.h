@@ -36,7 +36,7 @@ class TrainingStep {
   };
   struct Watch {
     Backend* backend = nullptr;                          // of forward and backward: a decorator of the rank's
-    std::function<void(const Action&)> begins = {};      // before every action
+    std::function<void(const Action*, const Instruction&)> begins = {};  // Executor::StepInput's
     std::function<void(const Result&)> before_end = {};  // gradients are whole sums; not where the step is stuck
   };
   // Step `step`, from 0, of which loss_scale.state.skipped_steps have been skipped, by this batch of the data, whose

@@ -50,8 +50,9 @@ class TrialRank {
     if (hooks_.ops != nullptr && hooks_.ops_step == batch) {
       recorder_.emplace(rank_.backend, rank_.state.params);
       watch.backend = &*recorder_;
-      watch.begins = [&](const Action& action) {
-        recorder_->begin(rank_.plan.step.order.global_of(action.micro_batch), action.what == Do::forward);
+      watch.begins = [&](const Action* action, const Instruction&) {
+        if (action == nullptr) return;
+        recorder_->begin(rank_.plan.step.order.global_of(action->micro_batch), action->what == Do::forward);
       };
     }
     return step_run_.run(batch + loss_scale_.state.skipped_steps, batch, watch);

@@ -68,12 +68,13 @@ template <class T>
 void cross_entropy_rows(const CrossEntropy& op, Range rows) {
   const auto logits = rows_of<const float>(op.logits);
   const auto dlogits = rows_of<T>(op.dlogits);
-  const uint8_t* counted = op.counted.as<uint8_t>();
+  const float* weights = op.weights.as<float>();
   float* nll = op.nll.as<float>();
   for (int64_t i = rows.begin; i < rows.end; ++i) {
     T* d = dlogits ? dlogits[i] : nullptr;
-    if (counted[i]) {
-      nll[i] = cross_entropy_row(logits[i], logits.cols, op.targets.as<int32_t>()[i], d, float(op.scale));
+    if (weights[i] != 0) {
+      const float scale = float(op.scale) * weights[i];
+      nll[i] = weights[i] * cross_entropy_row(logits[i], logits.cols, op.targets.as<int32_t>()[i], d, scale);
     } else {
       nll[i] = 0;
       if (d) std::fill_n(d, logits.cols, T(0.0f));
@@ -115,13 +116,13 @@ void cross_entropy_join_rows(const CrossEntropyJoin& op, Range rows) {
   const auto logits = rows_of<const float>(op.logits), parts = rows_of<const float>(op.parts);
   const auto dlogits = rows_of<T>(op.dlogits);
   for (int64_t i = rows.begin; i < rows.end; ++i) {
-    const bool counted = op.counted.as<uint8_t>()[i] != 0;
+    const float weight = op.weights.as<float>()[i];
     const JoinedParts all = join_parts(parts, i, logits.rows);
-    const float scale = float(op.scale);
-    op.nll.as<float>()[i] = counted ? std::log(all.sum) + (all.most - all.at_target) : 0;
+    const float scale = float(op.scale) * weight;
+    op.nll.as<float>()[i] = weight != 0 ? weight * (std::log(all.sum) + (all.most - all.at_target)) : 0;
     if (!dlogits) continue;
     T* d = dlogits[i];
-    if (!counted) {
+    if (weight == 0) {
       std::fill_n(d, logits.cols, T(0.0f));
       continue;
     }

@@ -28,20 +28,22 @@ template <class T>
 struct Losses {
   Rows<const float> logits;
   const int32_t* targets;
-  const uint8_t* counted;
+  const float* weights;
   float* nll;
   Rows<T> dlogits;
   float scale;
   int64_t first;  // class of logits[.][0]
   template <class Block>
   WEFT_GPU void write(const Block& block, int64_t i, float lse, float at_target) const {
-    const bool counts = counted[i] != 0;
+    const float weight = weights[i];
     const int64_t target = targets[i] - first;
-    block.each(1, [&](int64_t) { nll[i] = counts ? lse - at_target : 0.0f; });
+    block.each(1, [&](int64_t) { nll[i] = weight != 0 ? weight * (lse - at_target) : 0.0f; });
     if (!dlogits) return;
     block.map(
         logits.cols,  // dlogits may be logits
-        [&](int64_t j) { return counts ? scale * (expf(logits[i][j] - lse) - (j == target ? 1.0f : 0.0f)) : 0.0f; },
+        [&](int64_t j) {
+          return weight != 0 ? scale * weight * (expf(logits[i][j] - lse) - (j == target ? 1.0f : 0.0f)) : 0.0f;
+        },
         [&](int64_t j, float slope) { store(dlogits[i] + j, slope); });
   }
 };

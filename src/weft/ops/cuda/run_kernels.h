@@ -296,7 +296,7 @@ template <class T, class Op>
 Losses<T> losses_of(const Op& op, int64_t first) {
   return {rows<const float>(op.logits),
           flat<int32_t>(op.targets),
-          flat<uint8_t>(op.counted),
+          flat<float>(op.weights),
           flat<float>(op.nll),
           rows<T>(op.dlogits),
           float(op.scale),

@@ -93,13 +93,13 @@ template <class T>
 void run(const CrossEntropy& op, int) {
   const auto logits = rows<T>(op.logits), dlogits = rows<T>(op.dlogits);
   for (int64_t i = 0; i < logits.rows; ++i) {
-    const bool counted = op.counted.as<uint8_t>()[i] != 0;
+    const double weight = op.weights.as<float>()[i];
     const int64_t target = op.targets.as<int32_t>()[i];
     const T lse = log_sum_exp(logits[i], logits.cols);
-    flat<T>(op.nll)[i] = counted ? lse - logits[i][target] : T(0);
+    flat<T>(op.nll)[i] = weight != 0 ? weight * (lse - logits[i][target]) : T(0);
     for (int64_t j = 0; j < logits.cols && dlogits; ++j) {
       const T p = std::exp(logits[i][j] - lse);
-      dlogits[i][j] = counted ? op.scale * (p - (j == target ? 1.0 : 0.0)) : T(0);
+      dlogits[i][j] = weight != 0 ? op.scale * weight * (p - (j == target ? 1.0 : 0.0)) : T(0);
     }
   }
 }
@@ -123,7 +123,7 @@ template <class T>
 void run(const CrossEntropyJoin& op, int) {
   const auto logits = rows<T>(op.logits), dlogits = rows<T>(op.dlogits), parts = rows<T>(op.parts);
   for (int64_t i = 0; i < logits.rows; ++i) {
-    const bool counted = op.counted.as<uint8_t>()[i] != 0;
+    const double weight = op.weights.as<float>()[i];
     const int64_t target = op.targets.as<int32_t>()[i] - op.first;
     double most = -INFINITY;
     for (int64_t r = i; r < parts.rows; r += logits.rows) most = std::max(most, real_part(parts[r][0]));
@@ -133,10 +133,10 @@ void run(const CrossEntropyJoin& op, int) {
       at_target += parts[r][2];
     }
     const T lse = most + std::log(sum);
-    flat<T>(op.nll)[i] = counted ? lse - at_target : T(0);
+    flat<T>(op.nll)[i] = weight != 0 ? weight * (lse - at_target) : T(0);
     for (int64_t j = 0; j < logits.cols && dlogits; ++j) {
       const T p = std::exp(logits[i][j] - lse);
-      dlogits[i][j] = counted ? op.scale * (p - (j == target ? 1.0 : 0.0)) : T(0);
+      dlogits[i][j] = weight != 0 ? op.scale * weight * (p - (j == target ? 1.0 : 0.0)) : T(0);
     }
   }
 }

@@ -1,14 +1,24 @@
-#include "weft/plan/stage_links.h"
+#include "weft/step/stage_links.h"
 
 #include <algorithm>
 
 namespace weft {
+namespace {
 
-StageLinks::StageLinks(const Transformer& model, const StepSpec& step, const ProcessMesh& mesh, Arena& handover)
-    : pipeline_(step.pipeline),
-      mesh_(mesh),
-      gradients_(alloc_handover(handover, model, step)),
-      turn_(gradients_.size()) {}
+// Gradients of a chunk that it may have sent, and the chunk before not yet taken.
+constexpr int kGradientsUnderWay = 2;
+
+}  // namespace
+
+StageLinks::StageLinks(const Model& model, const StepSpec& step, const ProcessMesh& mesh, Arena& handover)
+    : pipeline_(step.pipeline), mesh_(mesh), gradients_(size_t(model.num_chunks())), turn_(gradients_.size()) {
+  MicroBatch batch;
+  batch.stream = step.stream();
+  for (int c = 0; c < model.num_chunks(); ++c)
+    for (int i = 0; i < kGradientsUnderWay && !model.has_embedding(c); ++i)
+      gradients_[size_t(c)].push_back(
+          handover.alloc(step.precision.compute, model.stream_shape(batch), model.stream_place()));
+}
 
 // Where the chunk lies that follows on this way.
 PipelinePlace StageLinks::next(int chunk, Way way) const {
@@ -18,7 +28,7 @@ PipelinePlace StageLinks::next(int chunk, Way way) const {
 
 void StageLinks::send(Passage from, Way way, Tensor what) {
   const PipelinePlace to = next(from.chunk, way);
-  Sent sent{.from = from, .way = way, .what = what, .work = {}};
+  Sent sent{.from = from, .way = way, .what = what, .buffer = turn_[size_t(from.chunk)]};
   if (to.stage != mesh_.pp->rank()) sent.work = ranks(way).send(what, to.stage);
   sent_.push_back(std::move(sent));
 }
@@ -35,30 +45,32 @@ void StageLinks::receive(Backend& backend, Passage to, Way way, Tensor into) {
   sent_.erase(sent);
 }
 
-// The next of a chunk's buffers for gradients, when what was in it has been taken.
-Tensor StageLinks::wait_free(int chunk) {
+Tensor StageLinks::wait_buffer(int chunk) {
   const std::vector<Tensor>& buffers = gradients_[size_t(chunk)];
   size_t& turn = turn_[size_t(chunk)];
-  const Tensor buffer = buffers[turn];
   turn = (turn + 1) % buffers.size();
   const auto busy = std::find_if(sent_.begin(), sent_.end(), [&](const Sent& s) {
-    return s.way == Way::backward && s.from.chunk == chunk && s.what.data == buffer.data;
+    return s.way == Way::backward && s.from.chunk == chunk && s.buffer == turn;
   });
-  if (busy == sent_.end()) return buffer;
+  if (busy == sent_.end()) return buffers[turn];
   WEFT_CHECK(next(chunk, Way::backward).stage != mesh_.pp->rank(),
              "chunk {} overwrites a gradient that a chunk of the same rank has not taken", chunk);
   busy->work.wait();
   sent_.erase(busy);
-  return buffer;
+  return buffers[turn];
 }
 
-void StageLinks::wait_sent(int chunk, int64_t micro_batch) {
-  const auto sent = std::find_if(sent_.begin(), sent_.end(), [&](const Sent& s) {
-    return s.way == Way::forward && s.from == Passage{chunk, micro_batch};
-  });
+void StageLinks::wait_sent(Passage from) {
+  const auto sent = std::find_if(sent_.begin(), sent_.end(),
+                                 [&](const Sent& s) { return s.way == Way::forward && s.from == from; });
   if (sent == sent_.end()) return;  // a chunk of this rank has taken it
   sent->work.wait();
   sent_.erase(sent);
+}
+
+void StageLinks::pass_over(int chunk, int64_t micro_batches) {
+  for (Sent& sent : sent_)
+    if (sent.from.chunk == chunk) sent.from.micro_batch += micro_batches;
 }
 
 void StageLinks::wait_all_sent() {

@@ -1,4 +1,4 @@
-#include "weft/train/batch_staging.h"
+#include "weft/step/batch_staging.h"
 
 #include <chrono>
 #include <thread>
@@ -38,13 +38,13 @@ void BatchStaging::load(const LoadMicroBatch& load, MicroBatch& b, Backend& back
   const Scope scope(*slot.arena);
   MicroBatch here = b;
   const MicroBatch tensors = alloc_micro_batch(*slot.arena, b.ids.rows());
-  here.ids = tensors.ids, here.targets = tensors.targets, here.counted = tensors.counted;
+  here.ids = tensors.ids, here.targets = tensors.targets, here.weights = tensors.weights;
   here.positions = tensors.positions, here.tokens = tensors.tokens;
   load(here);
   const auto send = [&](const Tensor& to, const Tensor& from) { stream->copy(to.data, from.data, to.bytes()); };
   send(b.ids, here.ids);
   send(b.targets, here.targets);
-  send(b.counted, here.counted);
+  send(b.weights, here.weights);
   send(b.positions, here.positions);
   send(b.tokens, here.tokens);
   b.spans = here.spans;

@@ -6,11 +6,11 @@
 
 #include "weft/device/arena.h"
 #include "weft/ops/backend.h"
-#include "weft/plan/step_spec.h"
+#include "weft/step/step_spec.h"
 
 namespace weft {
 
-// Fills ids, targets, counted, positions, tokens of micro-batch b.index; spans must stay alive until it is done.
+// Fills ids, targets, weights, positions, tokens of micro-batch b.index; spans must stay alive until it is done.
 using LoadMicroBatch = std::function<void(MicroBatch& b)>;
 
 // For micro-batches of at most `tokens` tokens in `memory`. Takes memory of its own only where the host does not reach

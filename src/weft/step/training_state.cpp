@@ -1,4 +1,4 @@
-#include "weft/plan/training_state.h"
+#include "weft/step/training_state.h"
 
 namespace weft {
 
@@ -42,7 +42,7 @@ MicroBatch alloc_micro_batch(Arena& arena, int64_t tokens) {
   b.stream = {0, tokens};
   b.ids = arena.alloc(DType::i32, {tokens});
   b.targets = arena.alloc(DType::i32, {tokens});
-  b.counted = arena.alloc(DType::u8, {tokens});
+  b.weights = arena.alloc(DType::f32, {tokens});
   b.positions = arena.alloc(DType::i32, {tokens});
   b.tokens = arena.alloc(DType::i64, {tokens});
   return b;

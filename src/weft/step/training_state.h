@@ -4,7 +4,7 @@
 
 #include "weft/optim/grad_norm.h"
 #include "weft/optim/optimizer.h"
-#include "weft/plan/step_spec.h"
+#include "weft/step/step_spec.h"
 
 namespace weft {
 

@@ -1,0 +1,222 @@
+#include "weft/plan/step_data.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "weft/ops/cost.h"
+#include "weft/plan/dry_step.h"
+
+namespace weft {
+namespace {
+
+using Op = Instruction::Op;
+
+// Writes down what it passes on.
+class OpList final : public UniformBackend<OpList> {
+ public:
+  explicit OpList(Backend& inner) : inner_(inner) {}
+  template <class O>
+  void apply(const O& op) {
+    inner_.run(op);
+    const OpCost cost = cost_of(op);
+    StepOp& one = ops_.emplace_back(
+        StepOp{.region = path_.text(), .name = std::string(O::kName), .operands = {}, .flops = cost.flops, .bytes = double(cost.bytes_read + cost.bytes_written)});
+    for (const Field& f : op.fields())
+      if (*f.tensor) one.operands.push_back({std::string(f.name), f.role, f.tensor->dtype, f.tensor->shape});
+  }
+  void enter(std::string_view region) override {
+    path_.enter(region);
+    inner_.enter(region);
+  }
+  void leave() override {
+    path_.leave();
+    inner_.leave();
+  }
+  std::vector<StepOp> take() { return std::exchange(ops_, {}); }
+
+ private:
+  Backend& inner_;
+  RegionPath path_;
+  std::vector<StepOp> ops_;
+};
+
+// Collects what a dry step does.
+class Collector {
+ public:
+  explicit Collector(DryStep& dry) : dry_(dry), model_(dry.state().model), ops_(dry.backend()) {}
+
+  StepData run() {
+    dry_.run({.backend = &ops_, .begins = [&](const Action* action, const Instruction& i) { begin(action, i); }});
+    end_part();
+    count_times();
+    return std::move(data_);
+  }
+
+ private:
+  void begin(const Action* action, const Instruction& i) {
+    end_part();
+    if (action == nullptr) {
+      end_action();
+      open_ = &data_.end;
+    } else {
+      if (now_.parts.empty() || !same_action(*action)) end_action(), begin_action(*action);
+      open_ = &now_.parts[next_++];
+    }
+    open_->what = i;
+    open_->of = name_of(i, action != nullptr ? action->chunk : 0);
+  }
+  bool same_action(const Action& a) const { return a == at_ && next_ < now_.parts.size(); }
+  void begin_action(const Action& a) {
+    at_ = a;
+    const Instructions list = instructions_of(a.what, model_.layers(a.chunk));
+    now_ = {.what = a.what, .chunk = a.chunk, .times = 1, .parts = std::vector<StepPart>(list.size())};
+    const auto needs = needs_of(list, model_.layers(a.chunk));
+    for (size_t i = 0; i < list.size(); ++i) now_.parts[i].after = needs[i];
+    next_ = 0;
+  }
+  void end_part() {
+    if (open_ == nullptr) return;
+    open_->ops = ops_.take();
+    open_->transfers = dry_.traffic().since(sent_).counts();
+    sent_ = dry_.traffic();
+    open_ = nullptr;
+  }
+  void end_action() {
+    if (now_.parts.empty()) return;
+    const auto same = std::find_if(data_.actions.begin(), data_.actions.end(), [&](const StepAction& a) {
+      return a.what == now_.what && a.chunk == now_.chunk && a.parts == now_.parts;
+    });
+    if (same == data_.actions.end())
+      data_.actions.push_back(std::move(now_));
+    else
+      ++same->times;
+    now_ = {};
+  }
+  // Those that the dry run passed over are like those that it ran most often.
+  void count_times() {
+    for (StepAction& a : data_.actions) {
+      int64_t all = 0, run = 0;
+      const StepAction* most = &a;
+      for (const Action& one : dry_.spec().schedule) all += one.what == a.what && one.chunk == a.chunk;
+      for (const StepAction& other : data_.actions) {
+        if (other.what != a.what || other.chunk != a.chunk) continue;
+        run += other.times;
+        if (other.times > most->times) most = &other;
+      }
+      if (most == &a) a.times += all - run;
+    }
+  }
+  std::string name_of(const Instruction& i, int chunk) const {
+    const ParamStore& params = dry_.state().params;
+    if (i.op >= Op::fetch && i.op < Op::finish_gradients) return params.unit_name(i.at);
+    if (i.op < Op::forward || i.op > Op::wgrad) return "";
+    return params.unit_name(model_.layers(chunk)[size_t(i.at)].units.back());
+  }
+
+  DryStep& dry_;
+  const Model& model_;
+  OpList ops_;
+  StepData data_;
+  StepAction now_ = {};
+  Action at_ = {};
+  size_t next_ = 0;
+  StepPart* open_ = nullptr;
+  Traffic sent_;
+};
+
+std::string title_of(const StepAction& a) {
+  return fmt::format("{} of chunk {}, {} times", char(a.what), a.chunk, a.times);
+}
+
+nlohmann::json to_json(const StepOp& op) {
+  nlohmann::json json{{"region", op.region}, {"op", op.name}, {"flops", op.flops}, {"bytes", op.bytes}};
+  for (const StepOp::Operand& o : op.operands)
+    json["operands"].push_back({{"field", o.field}, {"role", o.role == Role::in ? "in" : o.role == Role::out ? "out" : "inout"}, {"dtype", name_of(o.dtype)}, {"shape", o.shape.to_string()}});
+  return json;
+}
+
+nlohmann::json to_json(const StepPart& part) {
+  nlohmann::json json{{"do", name_of(part.what.op)}, {"of", part.of}, {"after", part.after}, {"ops", nlohmann::json::array()}, {"transfers", nlohmann::json::array()}};
+  for (const StepOp& op : part.ops) json["ops"].push_back(to_json(op));
+  for (const auto& [what, count] : part.transfers)
+    json["transfers"].push_back({{"axis", what.first}, {"kind", name_of(what.second)}, {"calls", count.calls}, {"bytes", count.bytes}});
+  return json;
+}
+
+}  // namespace
+
+StepData step_data_of(const RunPlan& run, const WorkspaceModel& workspace) {
+  StepSpec step = run.step;
+  step.evaluates = false;
+  DryStep dry(run.model, step, *run.optimizer, workspace);
+  return Collector(dry).run();
+}
+
+std::vector<std::vector<int>> needs_of(const Instructions& list, const std::vector<ModelLayer>& layers) {
+  std::vector<std::vector<int>> needs(list.size());
+  const auto uses = [&](int layer, int unit) {
+    const std::vector<int>& units = layers[size_t(layer)].units;
+    return std::find(units.begin(), units.end(), unit) != units.end();
+  };
+  const auto computes = [](Op op) { return op == Op::forward || op == Op::dgrad || op == Op::wgrad; };
+  // Does `later` need what `earlier` has done: the same stream, weights or gradients.
+  const auto need = [&](const Instruction& later, const Instruction& earlier) {
+    const bool stream = later.op == Op::forward || later.op == Op::dgrad || later.op == Op::send;
+    switch (earlier.op) {
+      case Op::load:
+      case Op::receive:
+      case Op::wait_buffer:
+      case Op::forward:
+        return stream || (later.op == Op::release && uses(earlier.at, later.at));
+      case Op::dgrad:
+        return stream || (later.op == Op::wgrad && later.at == earlier.at) ||
+               ((later.op == Op::release || later.op == Op::reduce_gradients) && uses(earlier.at, later.at));
+      case Op::wgrad:
+        return later.op == Op::reduce_gradients && uses(earlier.at, later.at);
+      case Op::fetch:
+        return later.op != Op::wgrad && computes(later.op) && uses(later.at, earlier.at);
+      case Op::prefetch:
+        return later.op == Op::fetch && later.at == earlier.at;
+      case Op::open_gradients:
+        return (later.op == Op::wgrad || later.op == Op::dgrad) && uses(later.at, earlier.at);
+      default:
+        return false;
+    }
+  };
+  for (size_t i = 0; i < list.size(); ++i) {
+    std::map<Op, int> last_stream;  // what made the stream, or its gradient, is needed alone
+    for (size_t j = 0; j < i; ++j) {
+      if (!need(list[i], list[j])) continue;
+      const bool same = computes(list[j].op) && computes(list[i].op) && list[i].op != Op::wgrad;
+      if (!same) needs[i].push_back(int(j));
+      if (same) last_stream[list[j].op] = int(j);
+    }
+    for (const auto& [op, j] : last_stream) needs[i].push_back(j);
+    std::sort(needs[i].begin(), needs[i].end());
+  }
+  return needs;
+}
+
+std::string to_string(const StepData& data) {
+  std::string text;
+  for (const StepAction& a : data.actions) {
+    text += title_of(a) + ":";
+    for (const StepPart& p : a.parts)
+      text += fmt::format("{} {}{}{}", &p == a.parts.data() ? "" : ",", name_of(p.what.op), p.of.empty() ? "" : " ", p.of);
+    text += "\n";
+  }
+  return text;
+}
+
+nlohmann::json to_json(const StepData& data) {
+  nlohmann::json json{{"actions", nlohmann::json::array()}, {"end", to_json(data.end)}};
+  for (const StepAction& a : data.actions) {
+    nlohmann::json& one = json["actions"].emplace_back(
+        nlohmann::json{{"action", std::string(1, char(a.what))}, {"chunk", a.chunk}, {"times", a.times}});
+    for (const StepPart& p : a.parts) one["instructions"].push_back(to_json(p));
+  }
+  return json;
+}
+
+}  // namespace weft

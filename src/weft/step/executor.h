@@ -1,0 +1,129 @@
+// Runs one step's schedule: the instructions of each action, on real memory or on arenas that only count. Knows nothing
+// of the layers' inside or of the data.
+#pragma once
+#include <array>
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "weft/schedule/loops.h"
+#include "weft/step/batch_staging.h"
+#include "weft/step/instructions.h"
+#include "weft/step/stage_links.h"
+#include "weft/step/step_memory.h"
+#include "weft/step/training_state.h"
+
+namespace weft {
+
+class Executor {
+ public:
+  struct Resources {
+    Backend& backend;
+    const ProcessMesh& mesh;
+    std::shared_ptr<Memory> memory = host_memory();
+  };
+  // Allocates what the plan says. `state` and `step` must outlive this.
+  Executor(TrainingState& state, const StepSpec& step, const StepMemory& plan, Resources resources);
+  // A dry one: it allocates nothing, and finds out what a plan should say. Its backend computes nothing and its mesh
+  // sends nothing, but adds to `traffic`.
+  Executor(TrainingState& state, const StepSpec& step, Resources resources, Traffic& traffic);
+
+  struct StepInput {
+    const LoadMicroBatch& load;
+    double loss_scale;     // of gradients: 1 / sum of the global batch's weights
+    uint64_t dropout_key;  // of this step
+    // Hears of every instruction before it begins, and of its action (none: at the end of the step).
+    std::function<void(const Action*, const Instruction&)> begins = {};
+  };
+  // Forward and backward of all micro-batches; gradients and losses are summed. Returns the sum of the targets'
+  // weighted losses. Blocks.
+  double run(const StepInput& input);
+  // The same on another backend over the same memory (a decorator of it).
+  double run_on(Backend& backend, const StepInput& input);
+  // Forward only, of one micro-batch that `load` fills: the losses of its tokens (stat, [tokens]), until the next call.
+  Tensor evaluate(const LoadMicroBatch& load);
+
+  // What its arenas have held at most, so far.
+  StepMemory used() const;
+  // That this is the plan: a WEFT_CHECK that names what differs. After at least one step.
+  void check_used() const;
+  int64_t peak_bytes() const;
+  Arena& scratch() { return scratch_; }
+
+ private:
+  // What a micro-batch keeps on its way through a chunk.
+  struct Kept {
+    MicroBatch batch;
+    std::vector<std::unique_ptr<AnyLayer::Saved>> layers;
+    std::vector<Tensor> stream;    // [layer] into it, and out of the last
+    std::vector<Tensor> gradient;  // of those
+    int64_t mark = 0;              // of dgrad_till_wgrad, where dgrad and wgrad of a block follow each other
+  };
+  struct InFlight {
+    Arena *till_dgrad = nullptr, *till_wgrad = nullptr, *dgrad_till_wgrad = nullptr;
+    std::shared_ptr<Kept> kept;  // all micro-batches keep the same in a dry run
+  };
+  struct ChunkState {
+    Slots till_dgrad, till_wgrad, dgrad_till_wgrad;
+    std::map<Do, Instructions> instructions;
+    std::map<int64_t, InFlight> in_flight = {};
+    std::vector<std::shared_ptr<Kept>> spare = {};
+  };
+  using InFlightNow = std::vector<std::vector<int64_t>>;  // [chunk] micro-batches, ascending
+
+  Executor(TrainingState& state, const StepSpec& step, const StepMemory* plan, Resources resources);
+  bool is_dry() const { return traffic_ != nullptr; }
+  void make_chunks(const StepMemory* plan, const std::shared_ptr<Memory>& memory);
+  std::shared_ptr<Kept> make_kept(int chunk) const;
+
+  void act(const Action& action, const StepInput& input);
+  void execute(const Instruction& i, const Action& action, Pass& p, InFlight& m, const StepInput& input);
+  InFlight& begin(const Action& action, const StepInput& input);
+  InFlight& find(const Action& action);
+  void begin_forward(Pass& p, int chunk, Kept& k) const;
+  void begin_backward(Pass& p, const Action& action, Kept& k) const;
+  void end(const Action& action, InFlight& m);
+  Pass pass(const InFlight& m, uint64_t dropout_key);
+  // Streams of a chunk: those into its layers, and out of the last. The first comes out of the embedding, the last goes
+  // into the head, where the chunk has them.
+  size_t first_stream(int chunk) const { return model_.has_embedding(chunk) ? 1 : 0; }
+  size_t last_stream(int chunk) const { return model_.layers(chunk).size() - (model_.has_head(chunk) ? 1 : 0); }
+
+  void count(const Loop& loop, const StepInput& input);
+  InFlightNow in_flight() const;
+  bool pass_over(const Loop& like, const InFlightNow& before);
+  void move_in_flight(int chunk, int64_t shift);
+  static void add_in_flight(ChunkState& chunk, int64_t like, int64_t added);
+  static void end_in_flight(ChunkState& chunk, int64_t micro_batch);
+  void pass_over_gradients(const Loop& like);
+
+  TrainingState& state_;
+  const Model& model_;
+  const StepSpec& step_;
+  const StepMemory plan_;
+  Backend* backend_;
+  const ProcessMesh& mesh_;
+  Traffic* traffic_ = nullptr;
+  Arena scratch_, replay_, evaluation_, handover_;
+  BatchStaging staging_;
+  std::vector<ChunkState> chunks_;
+  StageLinks links_;  // whose messages lie in the chunks' memory
+};
+
+// Forward only, of one micro-batch that `load` fills, with everything in `arena` (rewound first): the losses of its
+// tokens (stat, [tokens]), which lie there; zero on stages without the head. Blocks.
+struct ForwardOnly {
+  const Model& model;
+  ParamStore& params;
+  const StepSpec& step;
+  Backend& backend;
+  const ProcessMesh& mesh;
+  BatchStaging& staging;
+  StageLinks* links = nullptr;  // none: what other chunks send is left out, as by a dry run
+  Tensor score(const LoadMicroBatch& load, Arena& arena) const;
+
+ private:
+  void run_chunk(Pass& p, int chunk, std::array<Tensor, 2> streams, Tensor nll) const;
+};
+
+}  // namespace weft
