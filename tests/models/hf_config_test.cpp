@@ -34,6 +34,12 @@ Json as(const char* model_type, const Json& more = Json::object()) {
 
 ModelSpec spec(const Json& json) { return parse_hf_config(json, "config.json").spec; }
 
+std::vector<int64_t> windows_of(const ModelSpec& m) {
+  std::vector<int64_t> windows;
+  for (int64_t l = 0; l < m.num_layers; ++l) windows.push_back(m.layer(l).window);
+  return windows;
+}
+
 std::string error(const Json& json) {
   try {
     parse_hf_config(json, "config.json");
@@ -56,7 +62,7 @@ TEST(HfConfig, AbsentFieldsHaveTheValuesOfTransformers) {
   EXPECT_EQ(s.init_std, 0.02);
   EXPECT_EQ(s.residual_init_scale, 1);
   EXPECT_FALSE(s.tied_head || s.qkv_bias || s.attention_out_bias || s.mlp_bias || s.qk_norm || s.learned_positions);
-  EXPECT_EQ(s.window, std::vector<int64_t>(4, 0));
+  EXPECT_EQ(windows_of(s), std::vector<int64_t>(4, 0));
   EXPECT_EQ(s.dropout.attention, 0);
 }
 
@@ -126,20 +132,20 @@ TEST(HfConfig, QwenFields) {
 }
 
 TEST(HfConfig, WindowsOfMistral) {
-  EXPECT_EQ(spec(as("mistral")).window, std::vector<int64_t>(4, 4096));
-  EXPECT_EQ(spec(as("mistral", {{"sliding_window", nullptr}})).window, std::vector<int64_t>(4, 0));
-  EXPECT_EQ(spec(as("mistral", {{"sliding_window", 24}})).window, std::vector<int64_t>(4, 24));
+  EXPECT_EQ(windows_of(spec(as("mistral"))), std::vector<int64_t>(4, 4096));
+  EXPECT_EQ(windows_of(spec(as("mistral", {{"sliding_window", nullptr}}))), std::vector<int64_t>(4, 0));
+  EXPECT_EQ(windows_of(spec(as("mistral", {{"sliding_window", 24}}))), std::vector<int64_t>(4, 24));
   EXPECT_REFUSED("\"use_sliding_window\": false",
                  as("mistral", {{"sliding_window", 24}, {"use_sliding_window", false}}));
   EXPECT_REFUSED("\"sliding_window\": expected", as("mistral", {{"sliding_window", 0}}));
   EXPECT_REFUSED("\"sliding_window\": 24 is not supported", llama({{"sliding_window", 24}}));
-  EXPECT_EQ(spec(llama({{"sliding_window", 24}, {"use_sliding_window", false}})).window[0], 0);
+  EXPECT_EQ(spec(llama({{"sliding_window", 24}, {"use_sliding_window", false}})).layer(0).window, 0);
 }
 
 TEST(HfConfig, WindowsOfQwen) {
   const auto windows = [](Json more) {
     more["num_key_value_heads"] = 2;
-    return spec(as("qwen2", more)).window;
+    return windows_of(spec(as("qwen2", more)));
   };
   EXPECT_EQ(windows({{"sliding_window", 8}}), std::vector<int64_t>(4, 0));
   EXPECT_EQ(windows({{"sliding_window", 8}, {"use_sliding_window", true}, {"max_window_layers", 3}}),
@@ -305,7 +311,7 @@ TEST(HfConfig, ConformanceConfigsAreJudgedRightly) {
   const ModelSpec llama3 = read_hf_config(dir / "llama-3-70b.json").spec;
   EXPECT_EQ(llama3.num_kv_heads, 8);
   EXPECT_EQ(llama3.head_dim, 128);
-  EXPECT_EQ(read_hf_config(dir / "mistral-7b-v2.json").spec.window, std::vector<int64_t>(32, 0));
+  EXPECT_EQ(windows_of(read_hf_config(dir / "mistral-7b-v2.json").spec), std::vector<int64_t>(32, 0));
 }
 
 }  // namespace

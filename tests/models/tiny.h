@@ -41,11 +41,18 @@ inline ModelSpec tiny_qwen3() {
   m.family = Family::qwen3;
   m.qk_norm = m.qkv_bias = true;  // biases as in qwen2: all options at once
   m.tied_head = true;
-  m.window = {0, 3};
+  m.layers = {{.rope = m.rope}, {.rope = m.rope, .window = 3}};
+  return m;
+}
+// Blocks that differ in all that they may.
+inline ModelSpec tiny_mixed() {
+  ModelSpec m = tiny_llama();
+  m.layers = {{.mlp = MlpKind::gelu_tanh, .rope = RopeSpec{.theta = 100}, .window = 2},
+              {.norm = NormKind::layer_norm, .rope = m.rope}};
   return m;
 }
 inline std::vector<std::pair<std::string, ModelSpec>> tiny_models() {
-  return {{"llama", tiny_llama()}, {"gpt2", tiny_gpt2()}, {"qwen3", tiny_qwen3()}};
+  return {{"llama", tiny_llama()}, {"gpt2", tiny_gpt2()}, {"qwen3", tiny_qwen3()}, {"mixed", tiny_mixed()}};
 }
 
 struct StepOptions {
@@ -131,7 +138,7 @@ class TinyRun {
     for (int64_t i = 0; i < step_.micro_batch_tokens(); ++i) {
       b.ids.as<int32_t>()[i] = id(first + i);
       b.targets.as<int32_t>()[i] = id(first + i + 1);
-      b.weights.as<float>()[i] = counts(first + i);
+      b.weights.as<double>()[i] = counts(first + i);
       b.positions.as<int32_t>()[i] = int32_t(i % kSeq);
       b.tokens.as<int64_t>()[i] = first + i;
       if (i % kSeq == 0)

@@ -358,7 +358,7 @@ TEST(NarrowCopy, ShardsAreCutWithinRowsWhereTheModelsAre) {
     HfConfig config = read_hf_config(std::filesystem::path(testing::kSourceDir) / "tests/golden/gpt2");
     ModelSpec& m = config.spec;
     m.num_layers = 48, m.num_heads = m.num_kv_heads = 25, m.head_dim = 64, m.width = width, m.ffn_width = 6400;
-    m.vocab_size = 50257, m.window.clear();
+    m.vocab_size = 50257, m.layers.clear();
     for (const char* layout : {"parallel.dp=2", "parallel.dp=3", "parallel.dp=8"}) {
       const Recipe recipe =
           recipe_for("gpt2", {"run.backend=ref", layout, "parallel.zero_stage=1", "train.global_batch_size=24"});

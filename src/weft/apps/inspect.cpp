@@ -77,7 +77,7 @@ std::string rope_text(const RopeSpec& rope) {
 std::string window_text(const ModelSpec& m) {
   const auto name = [](int64_t w) { return w == 0 ? std::string("all before") : std::to_string(w); };
   std::map<int64_t, int64_t> layers;
-  for (int64_t w : m.window) ++layers[w];
+  for (int64_t l = 0; l < m.num_layers; ++l) ++layers[m.layer(l).window];
   if (layers.empty()) return name(0);
   if (layers.size() == 1) return name(layers.begin()->first);
   std::string text;

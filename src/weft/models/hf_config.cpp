@@ -101,7 +101,6 @@ ModelSpec read_gpt2(HfFields& f) {
   s.learned_positions = true;
   s.qkv_bias = s.attention_out_bias = s.mlp_bias = true;
   s.tied_head = f.flag("tie_word_embeddings", true);
-  s.window.assign(size_t(s.num_layers), 0);
   s.init_std = f.number("initializer_range", {.max = 100}, 0.02);
   s.residual_init_scale = 1 / std::sqrt(2 * double(s.num_layers));
   s.dropout = {.embedding = f.number("embd_pdrop", kProbability, 0),
@@ -155,7 +154,8 @@ ModelSpec read_llama_like(HfFields& f, Family family) {
   read_biases(f, s);
   s.qk_norm = family == Family::qwen3;
   s.tied_head = f.flag("tie_word_embeddings", false);
-  s.window = read_windows(f, family, s.num_layers);
+  for (const int64_t window : read_windows(f, family, s.num_layers))
+    s.layers.push_back({.norm = s.norm, .mlp = s.mlp, .rope = s.rope, .window = window});
   s.init_std = f.number("initializer_range", {.max = 100}, 0.02);
   s.dropout.attention = f.number("attention_dropout", kProbability, 0);
   check_sizes(s, f, "num_attention_heads", "hidden_size");

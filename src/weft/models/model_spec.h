@@ -20,12 +20,22 @@ struct RopeSpec {
   double low_freq_factor = 1;   // llama3: wavelengths above original / low are slowed by `factor` ...
   double high_freq_factor = 4;  // ... those below original / high are kept, those between are blended
   int64_t original_positions = 0;
+  bool operator==(const RopeSpec&) const = default;
 };
 
 struct Dropouts {        // probabilities of being zeroed while training
   double embedding = 0;  // after the embeddings
   double hidden = 0;     // on what each sublayer adds to the stream
   double attention = 0;  // on attention probabilities
+};
+
+// What a block is, where the blocks of a model may differ.
+struct LayerSpec {
+  NormKind norm = NormKind::rms_norm;
+  MlpKind mlp = MlpKind::swiglu;
+  std::optional<RopeSpec> rope = {};  // rotation of queries and keys
+  int64_t window = 0;                 // keys a query sees, itself included; 0: all before it
+  bool operator==(const LayerSpec&) const = default;
 };
 
 struct ModelSpec {
@@ -45,14 +55,16 @@ struct ModelSpec {
   bool learned_positions = false;     // a table of positions (gpt2) ...
   std::optional<RopeSpec> rope = {};  // ... or rotation
   bool qkv_bias = false, attention_out_bias = false, mlp_bias = false;
-  bool qk_norm = false;              // RMSNorm of each head of q and k
-  bool tied_head = false;            // the output head is the embedding table
-  std::vector<int64_t> window = {};  // per layer: keys a query sees, itself included; 0 = all before it
+  bool qk_norm = false;    // RMSNorm of each head of q and k
+  bool tied_head = false;  // the output head is the embedding table
+  // Of each block, where they are not all as norm, mlp and rope say, without a window.
+  std::vector<LayerSpec> layers = {};
 
   double init_std = 0.02;          // of every matrix and table
   double residual_init_scale = 1;  // further factor on the two matrices that write to the stream (gpt2: 1/sqrt(2 L))
   Dropouts dropout = {};
 
+  LayerSpec layer(int64_t l) const { return layers.empty() ? LayerSpec{norm, mlp, rope} : layers[size_t(l)]; }
   int64_t q_width() const { return num_heads * head_dim; }
   int64_t kv_width() const { return num_kv_heads * head_dim; }
 };

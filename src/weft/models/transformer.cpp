@@ -5,8 +5,8 @@
 namespace weft {
 namespace {
 
-StreamNorm::Spec norm_spec(const ModelSpec& m, const LayerPlan& plan) {
-  return {.width = m.width, .layer_norm = m.norm == NormKind::layer_norm, .eps = m.norm_eps, .whole = plan.whole()};
+StreamNorm::Spec norm_spec(const ModelSpec& m, NormKind kind, const LayerPlan& plan) {
+  return {.width = m.width, .layer_norm = kind == NormKind::layer_norm, .eps = m.norm_eps, .whole = plan.whole()};
 }
 
 Mlp::Act act_of(MlpKind kind) {
@@ -14,14 +14,14 @@ Mlp::Act act_of(MlpKind kind) {
   return kind == MlpKind::gelu_erf ? Mlp::Act::gelu_erf : Mlp::Act::gelu_tanh;
 }
 
-Block::Spec block_spec(const ModelSpec& m, const LayerPlan& plan, int64_t layer, const Tensor* rope_table) {
+Block::Spec block_spec(const ModelSpec& m, const LayerSpec& layer, const LayerPlan& plan, const Tensor* rope_table) {
   const double residual_std = m.init_std * m.residual_init_scale;
-  return {.norm = norm_spec(m, plan),
+  return {.norm = norm_spec(m, layer.norm, plan),
           .attention = {.width = m.width,
                         .heads = m.num_heads,
                         .kv_heads = m.num_kv_heads,
                         .head_dim = m.head_dim,
-                        .window = m.window.empty() ? 0 : m.window[size_t(layer)],
+                        .window = layer.window,
                         .qkv_bias = m.qkv_bias,
                         .out_bias = m.attention_out_bias,
                         .qk_norm = m.qk_norm,
@@ -33,7 +33,7 @@ Block::Spec block_spec(const ModelSpec& m, const LayerPlan& plan, int64_t layer,
                         .attention_dropout = m.dropout.attention},
           .mlp = {.width = m.width,
                   .inner = m.ffn_width,
-                  .act = act_of(m.mlp),
+                  .act = act_of(layer.mlp),
                   .bias = m.mlp_bias,
                   .init_std = m.init_std,
                   .down_init_std = residual_std,
@@ -104,6 +104,13 @@ Transformer::Transformer(ParamStore& params, const ModelSpec& spec, const Transf
   }
 }
 
+// The table of such rotations, which is filled later.
+const Tensor& Transformer::rope_table(const RopeSpec& spec) {
+  for (const RopeTable& r : rope_tables_)
+    if (r.spec == spec) return r.table;
+  return rope_tables_.emplace_back(RopeTable{spec, {}}).table;
+}
+
 // Makes a layer that lives as long as the model.
 template <class L, class... Args>
 const L& Transformer::own(Args&&... args) {
@@ -122,9 +129,10 @@ void Transformer::declare_embedding() {
 void Transformer::declare_blocks(const ModelPart& part) {
   for (int64_t l = part.blocks.first; l < part.blocks.end(); ++l) {
     const std::string name = fmt::format("blocks.{}", l);
-    const Tensor* table = spec_.rope ? &rope_table_ : nullptr;
+    const LayerSpec layer = spec_.layer(l);
+    const Tensor* table = layer.rope ? &rope_table(*layer.rope) : nullptr;
     const Block& block = *blocks_.emplace_back(
-        std::make_unique<Block>(params_, name, block_spec(spec_, plan_.layers, l, table), plan_.layers));
+        std::make_unique<Block>(params_, name, block_spec(spec_, layer, plan_.layers, table), plan_.layers));
     const int unit = params_.close_unit(name, 2 + l);
     if (plan_.recompute_blocks)
       add(LayerKind::block, own<LayerOf<Recompute<Block>>>(recomputed_.emplace_back(block)), {unit});
@@ -146,7 +154,7 @@ void Transformer::declare_head() {
     table = &params_.tie(embedding_->tokens_table());
   }
   head_ = std::make_unique<LmHead>(params_,
-                                   LmHead::Spec{.norm = norm_spec(spec_, plan_.layers),
+                                   LmHead::Spec{.norm = norm_spec(spec_, spec_.norm, plan_.layers),
                                                 .vocab_size = spec_.vocab_size,
                                                 .table = table,
                                                 .init_std = spec_.init_std},
@@ -157,9 +165,10 @@ void Transformer::declare_head() {
 }
 
 void Transformer::allocate_constants(Arena& constants, Precision precision) {
-  if (!spec_.rope) return;
-  rope_table_ = constants.alloc(precision.stat, {plan_.max_positions, spec_.head_dim});
-  fill_rope_table(*spec_.rope, rope_table_, *constants.memory());
+  for (RopeTable& r : rope_tables_) {
+    r.table = constants.alloc(precision.stat, {plan_.max_positions, spec_.head_dim});
+    fill_rope_table(r.spec, r.table, *constants.memory());
+  }
 }
 
 void Transformer::decode(Pass& p, std::vector<KvCache>& caches, Tensor logits) const {

@@ -37,7 +37,7 @@ class Transformer final : public Model {
   Transformer(ParamStore& params, const ModelSpec& spec, const TransformerPlan& plan);
   Transformer(const Transformer&) = delete;
   Transformer& operator=(const Transformer&) = delete;
-  // Constants that are not weights (the table of rotations): before any pass.
+  // Constants that are not weights (tables of rotations): before any pass.
   void allocate_constants(Arena& constants, Precision precision);
 
   int num_chunks() const override { return int(chunks_.size()); }
@@ -57,6 +57,11 @@ class Transformer final : public Model {
   const ModelSpec& spec() const { return spec_; }
 
  private:
+  struct RopeTable {
+    RopeSpec spec;
+    Tensor table;  // [max_positions, head_dim] stat
+  };
+  const Tensor& rope_table(const RopeSpec& spec);
   void declare_embedding();
   void declare_blocks(const ModelPart& part);
   void declare_head();
@@ -69,7 +74,7 @@ class Transformer final : public Model {
   ModelSpec spec_;
   TransformerPlan plan_;
   ParamStore& params_;
-  Tensor rope_table_;  // [max_positions, head_dim] stat
+  std::deque<RopeTable> rope_tables_;  // one for all blocks with the same rotations
   std::vector<std::vector<ModelLayer>> chunks_;
   std::vector<std::unique_ptr<AnyLayer>> layers_;  // of all chunks
   std::unique_ptr<Embedding> embedding_;

@@ -78,11 +78,11 @@ LayerPlan layer_plan_of(const Recipe& r, const ModelSpec& model) {
 // Multiply-adds of a token forward. The embedding only looks up.
 BlockLayout block_layout_of(const Recipe& r, const ModelSpec& m) {
   if (!r.parallel.pipeline_layout.empty()) return r.parallel.pipeline_layout;
-  const int64_t matrices =
-      (m.mlp == MlpKind::swiglu ? 3 : 2) * m.width * m.ffn_width + m.width * (2 * m.q_width() + 2 * m.kv_width());
   BlockCosts costs{.blocks = {}, .head = double(m.vocab_size) * double(m.width)};
   for (int64_t l = 0; l < m.num_layers; ++l) {
-    const int64_t window = m.window.empty() ? 0 : m.window[size_t(l)];
+    const auto [norm, mlp, rope, window] = m.layer(l);
+    const int64_t matrices =
+        (mlp == MlpKind::swiglu ? 3 : 2) * m.width * m.ffn_width + m.width * (2 * m.q_width() + 2 * m.kv_width());
     const double keys = window > 0 ? double(std::min(window, r.train.seq_length)) : double(r.train.seq_length) / 2;
     costs.blocks.push_back(double(matrices) + 2 * keys * double(m.q_width()));
   }

@@ -15,9 +15,11 @@ using Shapes = std::vector<std::pair<int64_t, int64_t>>;
 
 // What tensor-parallel ranks hold of a block and the tables: where that is equal, so is all that follows from it.
 std::vector<std::vector<int>> tp_classes(const RunPlan& run) {
-  ModelSpec small = run.model;  // all blocks are alike
-  small.num_layers = std::min<int64_t>(1, small.num_layers);
-  small.window.resize(std::min<size_t>(small.window.size(), 1));
+  ModelSpec small = run.model;  // one of each kind of block
+  small.layers.clear();
+  for (const LayerSpec& layer : run.model.layers)
+    if (std::find(small.layers.begin(), small.layers.end(), layer) == small.layers.end()) small.layers.push_back(layer);
+  small.num_layers = std::min(small.num_layers, std::max<int64_t>(1, int64_t(small.layers.size())));
   ParamStore store(kF32, {});
   const Transformer declared(store, small, {.layers = run.step.model.layers});
   std::map<Shapes, std::vector<int>> by_shapes;

@@ -45,13 +45,12 @@ void narrow_layers(Recipe& r, ModelSpec& m) {
     r.parallel.pipeline_layout = narrow_layout(r.parallel.pipeline_layout);
     layers = std::accumulate(r.parallel.pipeline_layout.begin(), r.parallel.pipeline_layout.end(), int64_t{0});
   }
-  std::vector<int64_t> windows;
-  for (int64_t l = 0; l < layers && !m.window.empty(); ++l) {  // from the first to the last, evenly
-    const int64_t from = layers > 1 ? l * (m.num_layers - 1) / (layers - 1) : 0;
-    const int64_t window = m.window[size_t(from)];
-    windows.push_back(window > 0 && window < r.train.seq_length ? std::min(window, kSequence / 3) : window);
+  std::vector<LayerSpec> some;
+  for (int64_t l = 0; l < layers && !m.layers.empty(); ++l) {  // from the first to the last, evenly
+    LayerSpec& layer = some.emplace_back(m.layer(layers > 1 ? l * (m.num_layers - 1) / (layers - 1) : 0));
+    if (layer.window > 0 && layer.window < r.train.seq_length) layer.window = std::min(layer.window, kSequence / 3);
   }
-  m.window = windows;
+  m.layers = some;
   m.num_layers = layers;
 }
 
