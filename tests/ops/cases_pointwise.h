@@ -74,14 +74,14 @@ struct LossCase {
 };
 inline CrossEntropy make_cross_entropy(Operands& o, const LossCase& c) {
   std::vector<int32_t> targets;
-  std::vector<float> weights;
-  for (int64_t i = 0; i < c.t; ++i) {
+  for (int64_t i = 0; i < c.t; ++i)
     targets.push_back(int32_t(random_bits(5, uint64_t(i)) % uint32_t(c.classes)));
-    weights.push_back(c.uncounted == 0 || i % c.uncounted != 1 % c.uncounted ? float(1 - i % 4) * 0.75f : 0);
-  }
+  const Fill weights = [c](uint64_t, int64_t i) {
+    return c.uncounted == 0 || i % c.uncounted != 1 % c.uncounted ? double(2 - i % 4) * 0.75 : 0.0;
+  };
   CrossEntropy op{.logits = o.stats(c.t, c.classes, normal(c.size)),
                   .targets = o.index(targets, tokens(Spmd::Invariant)),
-                  .weights = o.index(weights, tokens(Spmd::Invariant)),
+                  .weights = o.stats(c.t, weights),
                   .nll = o.stats(c.t)};
   if (c.gradient) op.dlogits = c.in_place ? op.logits : o.act_out(c.t, c.classes);
   op.scale = 0.125;
@@ -121,8 +121,7 @@ inline CrossEntropyPart make_cross_entropy_part(Operands& o, const PartCase& c) 
 }
 inline CrossEntropyJoin make_cross_entropy_join(Operands& o, const PartCase& c, bool gradient) {
   const CrossEntropyPart part = make_cross_entropy_part(o, c);
-  std::vector<float> weights;
-  for (int64_t i = 0; i < c.t; ++i) weights.push_back(i % 4 != 1 ? 0.5f * float(i % 3) - 1 : 0);
+  const Fill weights = [](uint64_t, int64_t i) { return i % 4 != 1 ? 0.5 * double(i % 3) - 1 : 0.0; };
   // The largest logit of a rank is above any here; sums are at least 1.
   const Fill parts = [](uint64_t key, int64_t i) {
     return (i % 3 == 2 ? 0.0 : 1.0) + 11 * (i % 3 == 0) + random_uniform(key, uint64_t(i));
@@ -130,7 +129,7 @@ inline CrossEntropyJoin make_cross_entropy_join(Operands& o, const PartCase& c, 
   CrossEntropyJoin op{.parts = o.stats(c.ranks * c.t, 3, parts),
                       .logits = part.logits,
                       .targets = part.targets,
-                      .weights = o.index(weights, tokens(Spmd::Invariant)),
+                      .weights = o.stats(c.t, weights),
                       .nll = o.stats(c.t),
                       .scale = 0.125,
                       .first = part.first};

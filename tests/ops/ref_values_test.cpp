@@ -93,10 +93,10 @@ TEST(RefValues, Activations) {
 TEST(RefValues, CrossEntropyOfThreeClasses) {
   Values logits{1, 2, 3, 1000, 0, 0}, nll(2), d(6);
   std::vector<int32_t> targets{2, 0};
-  std::vector<float> weights{1, 1};
+  Values weights{1, 1};
   CrossEntropy op{.logits = tensor(logits, {2, 3}),
                   .targets = indices(targets),
-                  .weights = indices(weights),
+                  .weights = tensor(weights),
                   .nll = tensor(nll),
                   .dlogits = tensor(d, {2, 3}),
                   .scale = 2};
@@ -104,7 +104,7 @@ TEST(RefValues, CrossEntropyOfThreeClasses) {
   const double e = std::exp(1.0), z = 1 + e + e * e;
   expect_near(nll, {0.4076059644443803, 0});
   expect_near(d, {2 / z, 2 * e / z, 2 * (e * e / z - 1), 0, 0, 0});
-  weights = {-0.5f, 0};
+  weights = {-0.5, 0};
   logits[3] = INFINITY;  // is not looked at
   run(op);
   expect_near(nll, {-0.5 * 0.4076059644443803, 0});

@@ -310,7 +310,7 @@ TEST(Rules, ALossCountsEachTokenOnceOverTheWholeVocabulary) {
   for (Spmd held : kHeld) {
     const CrossEntropy op{.logits = dry({8, 4}, held),
                           .targets = dry({8}, Spmd::None, DType::i32),
-                          .weights = dry({8}, Spmd::None, DType::f32),
+                          .weights = dry({8}, Spmd::None),
                           .nll = dry({8}, held),
                           .dlogits = dry({8, 4}, held)};
     EXPECT_EQ(accepts(op), held == Spmd::None || held == Spmd::Invariant || held == Spmd::Shard0) << name_of(held);
@@ -326,7 +326,7 @@ TEST(Rules, OfCutClassesEachRankGivesAPartAndHasEveryLoss) {
   CrossEntropyJoin join{.parts = dry({16, 3}, Spmd::Replicate),
                         .logits = logits,
                         .targets = ids,
-                        .weights = dry({8}, Spmd::None, DType::f32),
+                        .weights = dry({8}, Spmd::None),
                         .nll = dry({8}, Spmd::Invariant),
                         .dlogits = logits};
   EXPECT_TRUE(accepts(join));

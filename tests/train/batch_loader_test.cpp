@@ -16,7 +16,7 @@ constexpr int64_t kSeq = 6;
 // Two samples of two documents each, three tokens long: spans as training has them.
 std::vector<AttentionSpan> spans_of_four_documents() {
   Arena arena("micro-batch", 1 << 12);
-  MicroBatch b = alloc_micro_batch(arena, 2 * kSeq);
+  MicroBatch b = alloc_micro_batch(arena, 2 * kSeq, DType::f32);
   for (int32_t i = 0; i < 2 * kSeq; ++i) b.positions.as<int32_t>()[i] = i % 3;
   std::vector<AttentionSpan> spans;
   for (int64_t sample = 0; sample < 2; ++sample) add_spans(b, {sample * kSeq, kSeq}, 40 + sample, spans);

@@ -15,7 +15,7 @@ struct MicroBatch {
   int64_t index = 0;  // among the micro-batches of its step
   Tensor ids;         // i32 [T]
   Tensor targets;     // i32 [T]  the token that follows
-  Tensor weights;     // f32 [T]  of the target's loss; 0 where it does not count
+  Tensor weights;     // stat [T]  of the target's loss; 0 where it does not count
   Tensor positions;   // i32 [T]  in the document
   Tensor tokens;      // i64 [T]  global number of each token: keys the random numbers of dropout
   Run stream;         // of [0, T): the rows of the stream here

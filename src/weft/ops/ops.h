@@ -264,7 +264,7 @@ struct Dropout {
 // nll[i] = weights[i] (logsumexp(logits[i]) - logits[i][targets[i]]);
 // dlogits[i] = scale weights[i] (softmax(logits[i]) - onehot(targets[i])); not computed where there is none.
 // Where weights[i] is 0 both are 0, whatever the logits are.
-// logits [t, V] stat; targets i32 [t]; weights f32 [t]; nll [t] stat; dlogits [t, V] compute, may be logits.
+// logits [t, V] stat; targets i32 [t]; weights, nll [t] stat; dlogits [t, V] compute, may be logits.
 struct CrossEntropy {
   static constexpr std::string_view kName = "cross_entropy";
   Tensor logits, targets, weights, nll, dlogits = {};

@@ -105,7 +105,7 @@ void check_losses(const Op& op) {
   const Judge judge(op);
   const int64_t t = op.logits.rows();
   judge.exist({&op.weights, &op.nll});
-  judge.indexes(op.weights, t, DType::f32, op.logits.place);
+  judge.indexes(op.weights, t, op.logits.dtype, op.logits.place);
   judge.vector(op.nll, t, op.logits.dtype);
   if (op.dlogits) judge.matrix(op.dlogits, t, op.logits.cols(), op.dlogits.dtype);
   judge.that(op.dlogits, !op.dlogits || (is_compute(op.dlogits.dtype) && stat_of(op.dlogits.dtype) == op.logits.dtype),

@@ -12,7 +12,7 @@ constexpr auto kLong = std::chrono::seconds(10);
 
 int64_t bytes_of(int64_t tokens) {
   Arena counted("micro-batch");
-  alloc_micro_batch(counted, tokens);
+  alloc_micro_batch(counted, tokens, DType::f64);
   return counted.peak();
 }
 
@@ -37,7 +37,7 @@ void BatchStaging::load(const LoadMicroBatch& load, MicroBatch& b, Backend& back
   wait_passed(slot, *stream, backend);
   const Scope scope(*slot.arena);
   MicroBatch here = b;
-  const MicroBatch tensors = alloc_micro_batch(*slot.arena, b.ids.rows());
+  const MicroBatch tensors = alloc_micro_batch(*slot.arena, b.ids.rows(), b.weights.dtype);
   here.ids = tensors.ids, here.targets = tensors.targets, here.weights = tensors.weights;
   here.positions = tensors.positions, here.tokens = tensors.tokens;
   load(here);

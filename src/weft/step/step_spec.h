@@ -25,7 +25,7 @@ struct StepSpec {
 };
 // The tensors of one micro-batch (MicroBatch without spans).
 MicroBatch alloc_micro_batch(Arena& arena, const StepSpec& step);
-// The same for `tokens` that are all of one rank's stream.
-MicroBatch alloc_micro_batch(Arena& arena, int64_t tokens);
+// The same for `tokens` that are all of one rank's stream; their weights are of dtype `stat`.
+MicroBatch alloc_micro_batch(Arena& arena, int64_t tokens, DType stat);
 
 }  // namespace weft

@@ -32,17 +32,17 @@ double wait_sum_losses(const ProcessMesh& mesh, const Tensor& losses) {
 }
 
 MicroBatch alloc_micro_batch(Arena& arena, const StepSpec& step) {
-  MicroBatch b = alloc_micro_batch(arena, step.micro_batch_tokens());
+  MicroBatch b = alloc_micro_batch(arena, step.micro_batch_tokens(), step.precision.stat);
   b.stream = step.stream();
   return b;
 }
 
-MicroBatch alloc_micro_batch(Arena& arena, int64_t tokens) {
+MicroBatch alloc_micro_batch(Arena& arena, int64_t tokens, DType stat) {
   MicroBatch b;
   b.stream = {0, tokens};
   b.ids = arena.alloc(DType::i32, {tokens});
   b.targets = arena.alloc(DType::i32, {tokens});
-  b.weights = arena.alloc(DType::f32, {tokens});
+  b.weights = arena.alloc(stat, {tokens});
   b.positions = arena.alloc(DType::i32, {tokens});
   b.tokens = arena.alloc(DType::i64, {tokens});
   return b;

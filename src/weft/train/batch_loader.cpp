@@ -12,6 +12,13 @@ SampleRows rows_of(MicroBatch& b, int64_t row, std::span<uint8_t> counted) {
           .positions = {b.positions.as<int32_t>() + row, n}};
 }
 
+void set_weights(MicroBatch& b, int64_t row, std::span<const uint8_t> counted) {
+  if (b.weights.dtype == DType::f64)
+    std::copy(counted.begin(), counted.end(), b.weights.as<double>() + row);
+  else
+    std::copy(counted.begin(), counted.end(), b.weights.as<float>() + row);
+}
+
 // A span's positions are those in the sample: dropout's random numbers of two documents of a sample are then others.
 void add_spans(const MicroBatch& b, Run rows, int64_t sample, std::vector<AttentionSpan>& spans) {
   const int32_t* positions = b.positions.as<int32_t>() + rows.first;
@@ -40,7 +47,7 @@ void BatchLoader::load(int64_t step, MicroBatch& b) {
   for (int64_t i = 0; i < shape_.micro_batch_size; ++i) {
     const int64_t sample = first + i, row = i * s;
     stream_.read(sample, rows_of(b, row, counted_));
-    std::copy(counted_.begin(), counted_.end(), b.weights.as<float>() + row);
+    set_weights(b, row, counted_);
     for (int64_t j = 0; j < s; ++j) b.tokens.as<int64_t>()[row + j] = sample * s + j;
     add_spans(b, {row, s}, sample, spans);
   }

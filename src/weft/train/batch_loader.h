@@ -8,8 +8,9 @@
 
 namespace weft {
 
-// The rows of a micro-batch from `row` on, to be filled; what counts of them becomes weights afterwards.
+// The rows of a micro-batch from `row` on, to be filled; what counts of them then becomes weights, 1 or 0.
 SampleRows rows_of(MicroBatch& b, int64_t row, std::span<uint8_t> counted);
+void set_weights(MicroBatch& b, int64_t row, std::span<const uint8_t> counted);
 // Adds the spans of a sample in these rows: one begins wherever a position is 0.
 void add_spans(const MicroBatch& b, Run rows, int64_t sample, std::vector<AttentionSpan>& spans);
 

@@ -35,7 +35,7 @@ struct EvalBatch {
         std::iota(rows.positions.begin(), rows.positions.end(), 0);
       }
       std::fill_n(b.tokens.as<int64_t>() + row, s, 0);  // keys dropout, of which there is none here
-      std::copy(counts.begin(), counts.end(), b.weights.as<float>() + row);
+      set_weights(b, row, counts);
       counted += std::count(counts.begin(), counts.end(), uint8_t(1));
       add_spans(b, {row, s}, 0, spans);
     }

@@ -121,7 +121,7 @@ std::vector<KvCache> TextGenerator::make_caches(Arena& arena) const {
 Tensor TextGenerator::pass(Backend& backend, const Transformer& model, std::vector<KvCache>& caches, Arena& scratch,
                            std::span<const int32_t> ids, BatchStaging* staging) const {
   scratch.rewind();
-  MicroBatch batch = alloc_micro_batch(scratch, int64_t(ids.size()));
+  MicroBatch batch = alloc_micro_batch(scratch, int64_t(ids.size()), precision_.stat);
   const int64_t first = caches[0].count;
   const LoadMicroBatch load = [&](MicroBatch& b) {
     std::copy(ids.begin(), ids.end(), b.ids.as<int32_t>());

@@ -93,7 +93,7 @@ template <class T>
 void run(const CrossEntropy& op, int) {
   const auto logits = rows<T>(op.logits), dlogits = rows<T>(op.dlogits);
   for (int64_t i = 0; i < logits.rows; ++i) {
-    const double weight = op.weights.as<float>()[i];
+    const double weight = real_part(flat<T>(op.weights)[i]);
     const int64_t target = op.targets.as<int32_t>()[i];
     const T lse = log_sum_exp(logits[i], logits.cols);
     flat<T>(op.nll)[i] = weight != 0 ? weight * (lse - logits[i][target]) : T(0);
@@ -123,7 +123,7 @@ template <class T>
 void run(const CrossEntropyJoin& op, int) {
   const auto logits = rows<T>(op.logits), dlogits = rows<T>(op.dlogits), parts = rows<T>(op.parts);
   for (int64_t i = 0; i < logits.rows; ++i) {
-    const double weight = op.weights.as<float>()[i];
+    const double weight = real_part(flat<T>(op.weights)[i]);
     const int64_t target = op.targets.as<int32_t>()[i] - op.first;
     double most = -INFINITY;
     for (int64_t r = i; r < parts.rows; r += logits.rows) most = std::max(most, real_part(parts[r][0]));
