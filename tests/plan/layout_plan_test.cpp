@@ -92,7 +92,7 @@ Traffic traffic_of_step(const Recipe& recipe, const ProcessMesh& mesh) {
   const LoadMicroBatch load = [&](MicroBatch& b) {
     for (int64_t i = 0; i < kSeq; ++i) {
       b.ids.as<int32_t>()[i] = b.targets.as<int32_t>()[i] = b.positions.as<int32_t>()[i] = int32_t(i);
-      b.weights.as<float>()[i] = 1;
+      b.weights.as<double>()[i] = 1;
       b.tokens.as<int64_t>()[i] = i;
     }
     b.spans = spans;

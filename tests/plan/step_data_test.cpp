@@ -83,7 +83,7 @@ TEST(StepData, ItsJsonSaysWhatIsComputedWhereAndOfWhatShape) {
     }
     if (i["do"] == "forward" && i["of"] == "blocks.1")
       for (const auto& op : i["ops"])
-        if (op["region"] == "blocks.1/attn" && op["op"] == "matmul") {
+        if (op["region"] == "blocks.1.attn" && op["op"] == "matmul") {
           multiplies = true;
           EXPECT_EQ(op["operands"][0]["shape"].get<std::string>().substr(0, 3), "[8,");
           EXPECT_GT(op["flops"], 0);

@@ -11,10 +11,11 @@ class DryStep {
   // As one rank of the step's mesh. `optimizer` and `workspace`, the real backend's, are borrowed.
   DryStep(const ModelSpec& model, const StepSpec& step, const Optimizer& optimizer, const WorkspaceModel& workspace);
 
-  // Hears of each instruction, and of the end of the step (none); may put a backend around the one that counts.
+  // Hears of each instruction, as Executor::StepInput says; may put a backend around the one that counts.
   struct Watch {
     Backend* backend = nullptr;
     std::function<void(const Action*, const Instruction&)> begins = {};
+    std::function<void()> ends = {};
   };
   // Forward, backward and update; with the memory of an evaluation, but without what that sends. Returns the arithmetic
   // of forward and backward, in FLOP: only where no loop of the schedule is cut short is it that of a step.

@@ -47,40 +47,35 @@ class Collector {
   explicit Collector(DryStep& dry) : dry_(dry), model_(dry.state().model), ops_(dry.backend()) {}
 
   StepData run() {
-    dry_.run({.backend = &ops_, .begins = [&](const Action* action, const Instruction& i) { begin(action, i); }});
-    end_part();
+    dry_.run({.backend = &ops_,
+              .begins = [&](const Action* action, const Instruction& i) { begin(action, i); },
+              .ends = [&] { end(); }});
+    open_ = &data_.end;  // to which norm and update belong too
+    end();
     count_times();
     return std::move(data_);
   }
 
  private:
   void begin(const Action* action, const Instruction& i) {
-    end_part();
-    if (action == nullptr) {
+    if (next_ == now_.parts.size()) {
       end_action();
-      open_ = &data_.end;
-    } else {
-      if (now_.parts.empty() || !same_action(*action)) end_action(), begin_action(*action);
-      open_ = &now_.parts[next_++];
+      if (action != nullptr) begin_action(*action);
     }
+    open_ = action != nullptr ? &now_.parts[next_++] : &data_.end;
     open_->what = i;
     open_->of = name_of(i, action != nullptr ? action->chunk : 0);
+    sent_ = dry_.traffic();
   }
-  bool same_action(const Action& a) const { return a == at_ && next_ < now_.parts.size(); }
   void begin_action(const Action& a) {
-    at_ = a;
     const Instructions list = instructions_of(a.what, model_.layers(a.chunk));
     now_ = {.what = a.what, .chunk = a.chunk, .times = 1, .parts = std::vector<StepPart>(list.size())};
     const auto needs = needs_of(list, model_.layers(a.chunk));
     for (size_t i = 0; i < list.size(); ++i) now_.parts[i].after = needs[i];
-    next_ = 0;
   }
-  void end_part() {
-    if (open_ == nullptr) return;
-    open_->ops = ops_.take();
+  void end() {
+    for (StepOp& op : ops_.take()) open_->ops.push_back(std::move(op));
     open_->transfers = dry_.traffic().since(sent_).counts();
-    sent_ = dry_.traffic();
-    open_ = nullptr;
   }
   void end_action() {
     if (now_.parts.empty()) return;
@@ -92,6 +87,7 @@ class Collector {
     else
       ++same->times;
     now_ = {};
+    next_ = 0;
   }
   // Those that the dry run passed over are like those that it ran most often.
   void count_times() {
@@ -119,7 +115,6 @@ class Collector {
   OpList ops_;
   StepData data_;
   StepAction now_ = {};
-  Action at_ = {};
   size_t next_ = 0;
   StepPart* open_ = nullptr;
   Traffic sent_;
@@ -167,6 +162,7 @@ std::vector<std::vector<int>> needs_of(const Instructions& list, const std::vect
       case Op::load:
       case Op::receive:
       case Op::wait_buffer:
+        return stream;
       case Op::forward:
         return stream || (later.op == Op::release && uses(earlier.at, later.at));
       case Op::dgrad:

@@ -76,7 +76,9 @@ double Executor::run(const StepInput& input) {
   state_.params.finish_step(*backend_);
   links_.wait_all_sent();
   backend_->wait_all();
-  return wait_sum_losses(mesh_, losses);
+  const double loss = wait_sum_losses(mesh_, losses);
+  if (input.ends) input.ends();
+  return loss;
 }
 
 double Executor::run_on(Backend& backend, const StepInput& input) {
@@ -99,6 +101,7 @@ void Executor::act(const Action& action, const StepInput& input) {
   for (const Instruction& i : chunks_[size_t(action.chunk)].instructions.at(action.what)) {
     if (input.begins) input.begins(&action, i);
     execute(i, action, p, m, input);
+    if (input.ends) input.ends();
   }
   end(action, m);
 }
