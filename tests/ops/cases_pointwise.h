@@ -74,8 +74,7 @@ struct LossCase {
 };
 inline CrossEntropy make_cross_entropy(Operands& o, const LossCase& c) {
   std::vector<int32_t> targets;
-  for (int64_t i = 0; i < c.t; ++i)
-    targets.push_back(int32_t(random_bits(5, uint64_t(i)) % uint32_t(c.classes)));
+  for (int64_t i = 0; i < c.t; ++i) targets.push_back(int32_t(random_bits(5, uint64_t(i)) % uint32_t(c.classes)));
   const Fill weights = [c](uint64_t, int64_t i) {
     return c.uncounted == 0 || i % c.uncounted != 1 % c.uncounted ? double(2 - i % 4) * 0.75 : 0.0;
   };

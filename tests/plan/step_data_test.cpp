@@ -12,8 +12,8 @@ namespace {
 
 RunPlan plan_of(std::vector<std::string> layout) {
   const std::string model = (std::filesystem::path(testing::kSourceDir) / "tests/golden/llama-gqa").string();
-  std::vector<std::string> all{"model.path=" + model,  "model.init=random",        "data.train=none",
-                               "train.seq_length=8",    "train.micro_batch_size=1", "run.backend=ref"};
+  std::vector<std::string> all{"model.path=" + model, "model.init=random",        "data.train=none",
+                               "train.seq_length=8",  "train.micro_batch_size=1", "run.backend=ref"};
   all.insert(all.end(), layout.begin(), layout.end());
   return plan_run(parse_recipe("", "test", all), WorkspaceModel());
 }
@@ -65,8 +65,8 @@ TEST(StepData, AnInstructionNeedsWhatMadeItsOperands) {
   const std::vector<ModelLayer> layers{{LayerKind::block, nullptr, {0}}, {LayerKind::block, nullptr, {1}}};
   const auto needs = [&](Do what) { return needs_of(instructions_of(what, layers), layers); };
   // load, receive, fetch 0, prefetch 1, forward 0, release 0, fetch 1, forward 1, release 1, send
-  EXPECT_EQ(needs(Do::forward), (std::vector<std::vector<int>>{
-                                    {}, {}, {}, {}, {0, 1, 2}, {4}, {3}, {0, 1, 4, 6}, {7}, {0, 1, 4, 7}}));
+  EXPECT_EQ(needs(Do::forward),
+            (std::vector<std::vector<int>>{{}, {}, {}, {}, {0, 1, 2}, {4}, {3}, {0, 1, 4, 6}, {7}, {0, 1, 4, 7}}));
   // open_gradients 1, wgrad 1, reduce_gradients 1, and of 0
   EXPECT_EQ(needs(Do::wgrad), (std::vector<std::vector<int>>{{}, {0}, {1}, {}, {3}, {4}}));
 }

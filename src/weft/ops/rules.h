@@ -3,7 +3,8 @@
 // so kernels themselves check nothing. Messages name op, field, and every operand.
 //
 // Placements are judged one axis at a time, which is sound because every op is linear in whatever operand is cut.
-// Index tensors (ids, positions, targets, weights of targets, tokens) and constants may be unplaced: host data, whole everywhere.
+// Index tensors (ids, positions, targets, weights of targets, tokens) and constants may be unplaced: host data, whole
+// everywhere.
 #pragma once
 #include "weft/ops/ops.h"
 

@@ -14,7 +14,8 @@ double DryStep::run(const Watch& watch) {
   Backend& backend = watch.backend != nullptr ? *watch.backend : backend_;
   const std::vector<AttentionSpan> spans = whole_sequences(step_);
   const LoadMicroBatch load = [&](MicroBatch& b) { b.spans = spans; };
-  executor_.run_on(backend, {.load = load, .loss_scale = 1, .dropout_key = 1, .begins = watch.begins, .ends = watch.ends});
+  executor_.run_on(backend,
+                   {.load = load, .loss_scale = 1, .dropout_key = 1, .begins = watch.begins, .ends = watch.ends});
   state_.norm->wait_measure(backend);
   const double flops = backend_.flops();
   update_all(backend, optimizer_, state_.params, executor_.scratch(), {.lr = 0, .grad_scale = 1, .step = 1});

@@ -1,9 +1,9 @@
 // From a recipe to the placements of its layout, for a model.
 #pragma once
 #include "weft/models/model_spec.h"
-#include "weft/step/step_spec.h"
 #include "weft/recipe/recipe.h"
 #include "weft/schedule/block_layout.h"
+#include "weft/step/step_spec.h"
 
 namespace weft {
 

@@ -20,8 +20,11 @@ class OpList final : public UniformBackend<OpList> {
   void apply(const O& op) {
     inner_.run(op);
     const OpCost cost = cost_of(op);
-    StepOp& one = ops_.emplace_back(
-        StepOp{.region = path_.text(), .name = std::string(O::kName), .operands = {}, .flops = cost.flops, .bytes = double(cost.bytes_read + cost.bytes_written)});
+    StepOp& one = ops_.emplace_back(StepOp{.region = path_.text(),
+                                           .name = std::string(O::kName),
+                                           .operands = {},
+                                           .flops = cost.flops,
+                                           .bytes = double(cost.bytes_read + cost.bytes_written)});
     for (const Field& f : op.fields())
       if (*f.tensor) one.operands.push_back({std::string(f.name), f.role, f.tensor->dtype, f.tensor->shape});
   }
@@ -127,15 +130,25 @@ std::string title_of(const StepAction& a) {
 nlohmann::json to_json(const StepOp& op) {
   nlohmann::json json{{"region", op.region}, {"op", op.name}, {"flops", op.flops}, {"bytes", op.bytes}};
   for (const StepOp::Operand& o : op.operands)
-    json["operands"].push_back({{"field", o.field}, {"role", o.role == Role::in ? "in" : o.role == Role::out ? "out" : "inout"}, {"dtype", name_of(o.dtype)}, {"shape", o.shape.to_string()}});
+    json["operands"].push_back({{"field", o.field},
+                                {"role", o.role == Role::in    ? "in"
+                                         : o.role == Role::out ? "out"
+                                                               : "inout"},
+                                {"dtype", name_of(o.dtype)},
+                                {"shape", o.shape.to_string()}});
   return json;
 }
 
 nlohmann::json to_json(const StepPart& part) {
-  nlohmann::json json{{"do", name_of(part.what.op)}, {"of", part.of}, {"after", part.after}, {"ops", nlohmann::json::array()}, {"transfers", nlohmann::json::array()}};
+  nlohmann::json json{{"do", name_of(part.what.op)},
+                      {"of", part.of},
+                      {"after", part.after},
+                      {"ops", nlohmann::json::array()},
+                      {"transfers", nlohmann::json::array()}};
   for (const StepOp& op : part.ops) json["ops"].push_back(to_json(op));
   for (const auto& [what, count] : part.transfers)
-    json["transfers"].push_back({{"axis", what.first}, {"kind", name_of(what.second)}, {"calls", count.calls}, {"bytes", count.bytes}});
+    json["transfers"].push_back(
+        {{"axis", what.first}, {"kind", name_of(what.second)}, {"calls", count.calls}, {"bytes", count.bytes}});
   return json;
 }
 
@@ -199,7 +212,8 @@ std::string to_string(const StepData& data) {
   for (const StepAction& a : data.actions) {
     text += title_of(a) + ":";
     for (const StepPart& p : a.parts)
-      text += fmt::format("{} {}{}{}", &p == a.parts.data() ? "" : ",", name_of(p.what.op), p.of.empty() ? "" : " ", p.of);
+      text +=
+          fmt::format("{} {}{}{}", &p == a.parts.data() ? "" : ",", name_of(p.what.op), p.of.empty() ? "" : " ", p.of);
     text += "\n";
   }
   return text;

@@ -24,8 +24,8 @@ struct StepOp {
   bool operator==(const StepOp&) const = default;
 };
 
-// An instruction as it was run. Its transfers are what it begins: a fetch waits for its own, or for what the prefetch of
-// its unit has begun; gradients may be reduced until the end of the step.
+// An instruction as it was run. Its transfers are what it begins: a fetch waits for its own, or for what the prefetch
+// of its unit has begun; gradients may be reduced until the end of the step.
 struct StepPart {
   Instruction what;
   std::string of;          // name of its layer or unit: "blocks.3"

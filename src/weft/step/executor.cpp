@@ -13,7 +13,7 @@ Executor::Executor(TrainingState& state, const StepSpec& step, Resources resourc
 
 namespace {
 
-Arena arena_of(const char* name, const StepMemory* plan, int64_t StepMemory::* bytes,
+Arena arena_of(const char* name, const StepMemory* plan, int64_t StepMemory::*bytes,
                const std::shared_ptr<Memory>& memory) {
   return plan != nullptr ? Arena(name, plan->*bytes, memory) : Arena(name);
 }
@@ -38,17 +38,17 @@ Executor::Executor(TrainingState& state, const StepSpec& step, const StepMemory*
 
 void Executor::make_chunks(const StepMemory* plan, const std::shared_ptr<Memory>& memory) {
   for (int c = 0; c < model_.num_chunks(); ++c) {
-    const auto slots = [&](const char* name, int Liveness::* count, int64_t StepMemory::Chunk::* bytes) {
+    const auto slots = [&](const char* name, int Liveness::*count, int64_t StepMemory::Chunk::*bytes) {
       if (plan == nullptr) return Slots(name);
       const StepMemory::Chunk& k = plan->chunks[size_t(c)];
       return Slots(name, k.slots.*count, k.*bytes, memory);
     };
-    ChunkState& chunk = chunks_.emplace_back(ChunkState{
-        .till_dgrad = slots("activations till dgrad", &Liveness::till_dgrad, &StepMemory::Chunk::till_dgrad),
-        .till_wgrad = slots("activations till wgrad", &Liveness::till_wgrad, &StepMemory::Chunk::till_wgrad),
-        .dgrad_till_wgrad =
-            slots("gradients till wgrad", &Liveness::dgrad_till_wgrad, &StepMemory::Chunk::dgrad_till_wgrad),
-        .instructions = {}});
+    ChunkState& chunk = chunks_.emplace_back(
+        ChunkState{.till_dgrad = slots("activations till dgrad", &Liveness::till_dgrad, &StepMemory::Chunk::till_dgrad),
+                   .till_wgrad = slots("activations till wgrad", &Liveness::till_wgrad, &StepMemory::Chunk::till_wgrad),
+                   .dgrad_till_wgrad =
+                       slots("gradients till wgrad", &Liveness::dgrad_till_wgrad, &StepMemory::Chunk::dgrad_till_wgrad),
+                   .instructions = {}});
     for (const Do what : {Do::forward, Do::backward, Do::dgrad, Do::wgrad})
       chunk.instructions[what] = instructions_of(what, model_.layers(c));
     for (int i = 0; i < std::max(1, chunk.till_wgrad.num_slots()); ++i) chunk.spare.push_back(make_kept(c));
@@ -276,10 +276,11 @@ StepMemory Executor::used() const {
                .scratch = scratch_.peak(),
                .evaluation = evaluation_.peak()};
   for (const ChunkState& c : chunks_)
-    m.chunks.push_back({.slots = {c.till_dgrad.most_taken(), c.till_wgrad.most_taken(), c.dgrad_till_wgrad.most_taken()},
-                        .till_dgrad = c.till_dgrad.peak(),
-                        .till_wgrad = c.till_wgrad.peak(),
-                        .dgrad_till_wgrad = c.dgrad_till_wgrad.peak()});
+    m.chunks.push_back(
+        {.slots = {c.till_dgrad.most_taken(), c.till_wgrad.most_taken(), c.dgrad_till_wgrad.most_taken()},
+         .till_dgrad = c.till_dgrad.peak(),
+         .till_wgrad = c.till_wgrad.peak(),
+         .dgrad_till_wgrad = c.dgrad_till_wgrad.peak()});
   return m;
 }
 

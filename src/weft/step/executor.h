@@ -32,7 +32,8 @@ class Executor {
     const LoadMicroBatch& load;
     double loss_scale;     // of gradients: 1 / sum of the global batch's weights
     uint64_t dropout_key;  // of this step
-    // Hear of every instruction, with its action (none: at the end of the step), before it begins, and when it has ended.
+    // Hear of every instruction, with its action (none: at the end of the step), before it begins, and when it has
+    // ended.
     std::function<void(const Action*, const Instruction&)> begins = {};
     std::function<void()> ends = {};
   };

@@ -47,8 +47,7 @@ void Executor::count(const Loop& loop, const StepInput& input) {
     const InFlightNow before = in_flight();
     const Traffic sent = *traffic_;
     const StepMemory held = used();
-    for (size_t i = 0; i < loop.length; ++i)
-      act(step_.schedule[loop.first + size_t(time) * loop.length + i], input);
+    for (size_t i = 0; i < loop.length; ++i) act(step_.schedule[loop.first + size_t(time) * loop.length + i], input);
     const Traffic more = traffic_->since(sent);
     const int64_t left = loop.times - 1 - time - kAtTheEnd;
     const bool repeats = time > 0 && more == last && same_bytes(held, used());
@@ -61,8 +60,8 @@ void Executor::count(const Loop& loop, const StepInput& input) {
   }
 }
 
-// As if the actions `like`, which have just been run, had been run so many times more: micro-batches in flight are later
-// ones, more of them, or fewer. Returns whether it could; nothing has happened where not.
+// As if the actions `like`, which have just been run, had been run so many times more: micro-batches in flight are
+// later ones, more of them, or fewer. Returns whether it could; nothing has happened where not.
 bool Executor::pass_over(const Loop& like, const InFlightNow& before) {
   const InFlightNow after = in_flight();
   for (size_t c = 0; c < chunks_.size(); ++c) {

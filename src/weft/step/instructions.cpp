@@ -85,8 +85,8 @@ Instructions scoring_instructions(const std::vector<ModelLayer>& layers) {
 
 std::string_view name_of(Instruction::Op op) {
   static constexpr std::string_view kNames[] = {
-      "load",  "receive",  "send",    "wait_sent",      "wait_buffer",      "forward",         "dgrad", "wgrad",
-      "fetch", "prefetch", "release", "open_gradients", "reduce_gradients", "finish_gradients"};
+      "load",  "receive", "send",     "wait_sent", "wait_buffer",    "forward",          "dgrad",
+      "wgrad", "fetch",   "prefetch", "release",   "open_gradients", "reduce_gradients", "finish_gradients"};
   return kNames[size_t(op)];
 }
 

@@ -61,8 +61,8 @@ Tensor StageLinks::wait_buffer(int chunk) {
 }
 
 void StageLinks::wait_sent(Passage from) {
-  const auto sent = std::find_if(sent_.begin(), sent_.end(),
-                                 [&](const Sent& s) { return s.way == Way::forward && s.from == from; });
+  const auto sent =
+      std::find_if(sent_.begin(), sent_.end(), [&](const Sent& s) { return s.way == Way::forward && s.from == from; });
   if (sent == sent_.end()) return;  // a chunk of this rank has taken it
   sent->work.wait();
   sent_.erase(sent);

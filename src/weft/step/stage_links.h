@@ -38,9 +38,9 @@ class StageLinks {
   struct Sent {
     Passage from;
     Way way;
-    Tensor what;         // for a chunk of this rank
-    size_t buffer;       // of a gradient
-    Work work = {};      // for another rank
+    Tensor what;     // for a chunk of this rank
+    size_t buffer;   // of a gradient
+    Work work = {};  // for another rank
   };
   PipelinePlace next(int chunk, Way way) const;
   Communicator& ranks(Way way) const { return way == Way::forward ? *mesh_.pp : *mesh_.pp_gradients; }

@@ -30,7 +30,10 @@ void add_spans(const MicroBatch& b, Run rows, int64_t sample, std::vector<Attent
 }
 
 BatchLoader::BatchLoader(const DataStream& stream, Shape shape)
-    : stream_(stream), shape_(shape), spans_(size_t(shape.order.num_micro_batches)), counted_(size_t(shape.seq_length)) {}
+    : stream_(stream),
+      shape_(shape),
+      spans_(size_t(shape.order.num_micro_batches)),
+      counted_(size_t(shape.seq_length)) {}
 
 int64_t BatchLoader::counted(int64_t step) const {
   int64_t n = 0;

@@ -35,7 +35,7 @@ class TrainingStep {
     Outcome outcome;
   };
   struct Watch {
-    Backend* backend = nullptr;                          // of forward and backward: a decorator of the rank's
+    Backend* backend = nullptr;  // of forward and backward: a decorator of the rank's
     std::function<void(const Action*, const Instruction&)> begins = {};  // Executor::StepInput's
     std::function<void(const Result&)> before_end = {};  // gradients are whole sums; not where the step is stuck
   };
