@@ -32,8 +32,8 @@ TEST(Instructions, BackwardWritesTheGradientsOfALayerBeforeTheLayerBeforeIt) {
             "dgrad 0, open_gradients 10, wgrad 0, reduce_gradients 10");
   EXPECT_EQ(text(Do::backward, false, 2, false),
             "receive, wait_buffer, fetch 11, prefetch 10, dgrad 1, release 11, open_gradients 11, wgrad 1, "
-            "reduce_gradients 11, fetch 10, dgrad 0, release 10, open_gradients 10, wgrad 0, reduce_gradients 10, "
-            "send, wait_sent");
+            "reduce_gradients 11, fetch 10, dgrad 0, release 10, send, open_gradients 10, wgrad 0, "
+            "reduce_gradients 10, wait_sent");
 }
 
 TEST(Instructions, DgradAndWgradAloneAreTheTwoHalvesOfBackward) {

@@ -68,9 +68,9 @@ Instructions instructions_of(Do what, const std::vector<ModelLayer>& layers) {
   if (dgrads && !embeds) w.add(Op::wait_buffer);
   for (int i = w.last(); i >= 0; --i) {
     if (dgrads) w.dgrad(i);
+    if (dgrads && i == 0 && !embeds) w.add(Op::send);  // the other stage need not wait for the wgrad
     if (wgrads) w.wgrad(i);
   }
-  if (dgrads && !embeds) w.add(Op::send);
   if (dgrads && !ends) w.add(Op::wait_sent);
   return w.list;
 }
