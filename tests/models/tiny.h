@@ -47,8 +47,11 @@ inline ModelSpec tiny_qwen3() {
 // Blocks that differ in all that they may.
 inline ModelSpec tiny_mixed() {
   ModelSpec m = tiny_llama();
+  m.num_layers = 4;
   m.layers = {{.mlp = MlpKind::gelu_tanh, .rope = RopeSpec{.theta = 100}, .window = 2},
-              {.norm = NormKind::layer_norm, .rope = m.rope}};
+              {.norm = NormKind::layer_norm, .rope = m.rope},
+              {.rope = RopeSpec{.theta = 100}},
+              {.window = 3}};
   return m;
 }
 inline std::vector<std::pair<std::string, ModelSpec>> tiny_models() {
@@ -62,6 +65,7 @@ struct StepOptions {
   double dropout = 0;
   Spmd stream = Spmd::Invariant;
   int64_t logits_bytes = LayerPlan().logits_bytes;
+  bool scores_first = false;
 };
 
 inline constexpr int64_t kSeq = 7;
@@ -76,7 +80,8 @@ inline StepSpec step_spec(const StepOptions& o, Precision precision = kF64) {
       .micro_batch_size = o.micro_batch_size,
       .order = {.num_micro_batches = o.num_micro_batches, .tree = o.tree},
       .schedule = schedule_of(pipeline_named(o.schedule, 1), 0, o.num_micro_batches),
-      .evaluates = true};
+      .evaluates = true,
+      .scores_first = o.scores_first};
 }
 
 // One rank, one step, on made-up tokens of which some do not count.
@@ -95,8 +100,10 @@ class TinyRun {
     init_weights(state.params, 11, 1);
   }
 
-  double loss_and_gradients() {
-    const double loss = executor_.run({.load = load_, .loss_scale = 1 / counted(), .dropout_key = 99}) / counted();
+  double loss_and_gradients(const Objective& objective = kNextToken) {
+    const double divisor = objective.divisor(int64_t(counted()));
+    const double loss =
+        executor_.run({.load = load_, .loss_scale = 1 / divisor, .dropout_key = 99, .objective = objective}) / divisor;
     executor_.check_used();
     return loss;
   }
@@ -117,16 +124,16 @@ class TinyRun {
     return sum / counted();
   }
   const MemoryPlan& plan() const { return plan_; }
+  double counted() const {
+    double n = 0;
+    for (int64_t i = 0; i < step_.order.num_micro_batches * step_.micro_batch_tokens(); ++i) n += counts(i);
+    return n;
+  }
 
  private:
   static ModelSpec with_dropout(ModelSpec m, double p) {
     m.dropout = {p, p, p};
     return m;
-  }
-  double counted() const {
-    double n = 0;
-    for (int64_t i = 0; i < step_.order.num_micro_batches * step_.micro_batch_tokens(); ++i) n += counts(i);
-    return n;
   }
   static bool counts(int64_t token) { return token % 5 != 1; }
   int32_t id(int64_t token) const { return int32_t((token * 7919 + token * token * 31) % model_.vocab_size); }

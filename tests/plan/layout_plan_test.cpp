@@ -124,6 +124,8 @@ TEST(LayoutPlan, ManyMicroBatchesAreRunAsTheyWerePlanned) {
   const std::string batch = "train.global_batch_size=";
   expect_planned("llama-gqa", {"parallel.pp=2", "parallel.pipeline_schedule=gpipe", batch + "20"});
   expect_planned("llama-gqa", {"parallel.dp=2", "parallel.zero_stage=3", batch + "40"});
+  expect_planned("llama-gqa", {"parallel.dp=2", "parallel.zero_stage=1", batch + "40"});
+  expect_planned("llama-gqa", {"parallel.dp=2", "train.numerics=invariant", batch + "50"});
   expect_planned("llama3-rope-tied", {"parallel.dp=2", "parallel.pp=2", "parallel.zero_stage=3",
                                       "parallel.pipeline_schedule=zb_h1", "train.numerics=invariant", batch + "50"});
   expect_planned("llama3-rope-tied",

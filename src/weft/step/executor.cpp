@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "weft/device/tensor_values.h"
+
 namespace weft {
 Executor::Executor(TrainingState& state, const StepSpec& step, const StepMemory& plan, Resources resources)
     : Executor(state, step, &plan, std::move(resources)) {}
@@ -65,6 +67,7 @@ std::shared_ptr<Executor::Kept> Executor::make_kept(int chunk) const {
 
 double Executor::run(const StepInput& input) {
   state_.params.begin_step();
+  score_batch(input);
   const Tensor& losses = state_.losses;
   if (is_dry()) {
     for (const Loop& loop : loops_of(step_.schedule)) count(loop, input);
@@ -79,6 +82,42 @@ double Executor::run(const StepInput& input) {
   const double loss = wait_sum_losses(mesh_, losses);
   if (input.ends) input.ends();
   return loss;
+}
+
+// The losses that the objective asks for. In a dry run, one micro-batch sends what each of them does.
+void Executor::score_batch(const StepInput& input) {
+  WEFT_CHECK(step_.scores_first == input.objective.scores_first(), "a step that was planned for another objective");
+  if (!step_.scores_first) return;
+  const int64_t all = step_.order.num_micro_batches;
+  losses_.assign(size_t(all), {});
+  const Traffic before = is_dry() ? *traffic_ : Traffic();
+  for (int64_t i = 0; i < (is_dry() ? 1 : all); ++i) {
+    const Tensor nll = evaluate([&](MicroBatch& b) {
+      b.index = i;
+      input.load(b);
+    });
+    if (is_dry()) continue;
+    losses_[size_t(i)].resize(size_t(nll.rows()));
+    for_each_value(*evaluation_.memory(), nll, [&](int64_t, int64_t j, double x) { losses_[size_t(i)][size_t(j)] = x; });
+  }
+  if (is_dry()) traffic_->add(traffic_->since(before), all - 1);
+}
+
+void Executor::load(MicroBatch& b, const StepInput& input) {
+  input.load(b);
+  if (is_dry()) return;
+  const std::span<const double> losses =
+      step_.scores_first ? losses_[size_t(b.index)] : std::span<const double>();
+  const auto weigh = [&](auto* values) {
+    std::vector<double> weights(values, values + b.weights.rows());
+    input.objective.weigh(losses, weights);
+    std::copy(weights.begin(), weights.end(), values);
+  };
+  if (&input.objective == &kNextToken) return;
+  if (b.weights.dtype == DType::f64)
+    weigh(b.weights.as<double>());
+  else
+    weigh(b.weights.as<float>());
 }
 
 double Executor::run_on(Backend& backend, const StepInput& input) {
@@ -163,7 +202,7 @@ void Executor::execute(const Instruction& i, const Action& action, Pass& p, InFl
   const auto layer = [&]() -> const ModelLayer& { return model_.layers(action.chunk)[at]; };
   switch (i.op) {
     case Op::load:
-      return staging_.load(input.load, k.batch, *backend_);
+      return staging_.load([&](MicroBatch& b) { load(b, input); }, k.batch, *backend_);
     case Op::receive:
       return links_.receive(*backend_, here, way, is_forward ? k.stream[first] : k.gradient[last]);
     case Op::send:

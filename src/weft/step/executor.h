@@ -9,6 +9,7 @@
 #include "weft/schedule/loops.h"
 #include "weft/step/batch_staging.h"
 #include "weft/step/instructions.h"
+#include "weft/step/objective.h"
 #include "weft/step/stage_links.h"
 #include "weft/step/step_memory.h"
 #include "weft/step/training_state.h"
@@ -29,9 +30,10 @@ class Executor {
   Executor(TrainingState& state, const StepSpec& step, Resources resources, Traffic& traffic);
 
   struct StepInput {
-    const LoadMicroBatch& load;
+    const LoadMicroBatch& load;  // whose weights say which targets count
     double loss_scale;     // of gradients: 1 / sum of the global batch's weights
     uint64_t dropout_key;  // of this step
+    const Objective& objective = kNextToken;
     // Hear of every instruction, with its action (none: at the end of the step), before it begins, and when it has
     // ended.
     std::function<void(const Action*, const Instruction&)> begins = {};
@@ -78,6 +80,8 @@ class Executor {
   void make_chunks(const StepMemory* plan, const std::shared_ptr<Memory>& memory);
   std::shared_ptr<Kept> make_kept(int chunk) const;
 
+  void score_batch(const StepInput& input);
+  void load(MicroBatch& b, const StepInput& input);
   void act(const Action& action, const StepInput& input);
   void execute(const Instruction& i, const Action& action, Pass& p, InFlight& m, const StepInput& input);
   InFlight& begin(const Action& action, const StepInput& input);
@@ -109,6 +113,7 @@ class Executor {
   Arena scratch_, replay_, evaluation_, handover_;
   BatchStaging staging_;
   std::vector<ChunkState> chunks_;
+  std::vector<std::vector<double>> losses_;  // [micro-batch][token] of the forward-only pass of a step
   StageLinks links_;  // whose messages lie in the chunks' memory
 };
 

@@ -1,6 +1,5 @@
 #include "weft/train/training_step.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "weft/base/rng.h"
@@ -28,15 +27,16 @@ TrainingStep::Result TrainingStep::run(int64_t step, int64_t batch, const Watch&
 }
 
 double TrainingStep::run_batch(int64_t batch, const Watch& watch) const {
-  const double counted = double(std::max<int64_t>(1, batches_.counted(batch)));
+  const double divisor = objective_.divisor(batches_.counted(batch));
   const LoadMicroBatch load = [&](MicroBatch& b) { batches_.load(batch, b); };
   const uint64_t dropout_key = rng_key(rng_key(uint64_t(recipe_.train.seed), "dropout"), uint64_t(batch));
   return rank_.executor.run_on(watch.backend != nullptr ? *watch.backend : rank_.backend,
                                {.load = load,
-                                .loss_scale = loss_scale_.state.scale / counted,
+                                .loss_scale = loss_scale_.state.scale / divisor,
                                 .dropout_key = dropout_key,
+                                .objective = objective_,
                                 .begins = watch.begins}) /
-         counted;
+         divisor;
 }
 
 void TrainingStep::update(int64_t updates, const Result& result) const {

@@ -18,9 +18,10 @@ class TrainingStep {
     RankRun& rank;
     BatchLoader& batches;
     LossScale& loss_scale;  // counts on
+    const Objective& objective = kNextToken;
   };
   explicit TrainingStep(const Parts& parts)
-      : recipe_(parts.recipe), rank_(parts.rank), batches_(parts.batches), loss_scale_(parts.loss_scale) {}
+      : recipe_(parts.recipe), rank_(parts.rank), batches_(parts.batches), loss_scale_(parts.loss_scale), objective_(parts.objective) {}
 
   enum class Outcome : uint8_t {
     updated,
@@ -52,6 +53,7 @@ class TrainingStep {
   RankRun& rank_;
   BatchLoader& batches_;
   LossScale& loss_scale_;
+  const Objective& objective_;
 };
 
 }  // namespace weft
