@@ -52,6 +52,27 @@ TEST(Transformer, TheGradientIsTheDerivativeOfTheLoss) {
     for (const double dropout : {0.0, 0.3}) expect_derivative(name, model, dropout);
 }
 
+TEST(Transformer, ABlockIsMadeOfItsOwnSpec) {
+  const auto loss_of = [](const std::vector<LayerSpec>& layers) {
+    ModelSpec m = testing::tiny_llama();
+    m.layers = layers;
+    return TinyRun(m, {}).evaluate();
+  };
+  const LayerSpec usual{.rope = RopeSpec{}};
+  const double loss = loss_of({});
+  EXPECT_EQ(loss_of({usual, usual}), loss);
+  std::vector<double> losses{loss};
+  for (const LayerSpec& other : {LayerSpec{.norm = NormKind::layer_norm, .rope = RopeSpec{}},
+                                 LayerSpec{.mlp = MlpKind::gelu_tanh, .rope = RopeSpec{}},
+                                 LayerSpec{.rope = RopeSpec{.theta = 100}}, LayerSpec{},
+                                 LayerSpec{.rope = RopeSpec{}, .window = 2}}) {
+    losses.push_back(loss_of({usual, other}));
+    losses.push_back(loss_of({other, usual}));
+  }
+  std::sort(losses.begin(), losses.end());
+  EXPECT_EQ(std::adjacent_find(losses.begin(), losses.end()), losses.end()) << "two models are the same";
+}
+
 TEST(Transformer, LossWithoutTrainingIsTheLossOfTraining) {
   for (const auto& [name, model] : tiny_models()) {
     TinyRun run(model, {});
