@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "models/tiny.h"
@@ -62,10 +63,10 @@ TEST(Transformer, ABlockIsMadeOfItsOwnSpec) {
   const double loss = loss_of({});
   EXPECT_EQ(loss_of({usual, usual}), loss);
   std::vector<double> losses{loss};
-  for (const LayerSpec& other : {LayerSpec{.norm = NormKind::layer_norm, .rope = RopeSpec{}},
-                                 LayerSpec{.mlp = MlpKind::gelu_tanh, .rope = RopeSpec{}},
-                                 LayerSpec{.rope = RopeSpec{.theta = 100}}, LayerSpec{},
-                                 LayerSpec{.rope = RopeSpec{}, .window = 2}}) {
+  for (const LayerSpec& other :
+       {LayerSpec{.norm = NormKind::layer_norm, .rope = RopeSpec{}},
+        LayerSpec{.mlp = MlpKind::gelu_tanh, .rope = RopeSpec{}}, LayerSpec{.rope = RopeSpec{.theta = 100}},
+        LayerSpec{}, LayerSpec{.rope = RopeSpec{}, .window = 2}}) {
     losses.push_back(loss_of({usual, other}));
     losses.push_back(loss_of({other, usual}));
   }

@@ -19,7 +19,7 @@ double flops_share(const ModelSpec& model, StepSpec step, const Optimizer& optim
   step.model.other_end = -1;
   step.model.layers = {.keep_activations = step.model.layers.keep_activations};
   step.schedule = schedule_of(step.pipeline, 0, 1);
-  step.evaluates = false;
+  step.evaluates = step.scores_first;
   return DryStep(model, step, optimizer, workspace).run() * share;
 }
 

@@ -156,7 +156,7 @@ nlohmann::json to_json(const StepPart& part) {
 
 StepData step_data_of(const RunPlan& run, const WorkspaceModel& workspace) {
   StepSpec step = run.step;
-  step.evaluates = false;
+  step.evaluates = step.scores_first;
   DryStep dry(run.model, step, *run.optimizer, workspace);
   return Collector(dry).run();
 }

@@ -86,7 +86,8 @@ double Executor::run(const StepInput& input) {
 
 // The losses that the objective asks for. In a dry run, one micro-batch sends what each of them does.
 void Executor::score_batch(const StepInput& input) {
-  WEFT_CHECK(is_dry() || step_.scores_first == input.objective.scores_first(), "a step that was planned for another objective");
+  WEFT_CHECK(is_dry() || step_.scores_first == input.objective.scores_first(),
+             "a step that was planned for another objective");
   if (!step_.scores_first) return;
   const int64_t all = step_.order.num_micro_batches;
   losses_.assign(size_t(all), {});
@@ -98,7 +99,8 @@ void Executor::score_batch(const StepInput& input) {
     });
     if (is_dry()) continue;
     losses_[size_t(i)].resize(size_t(nll.rows()));
-    for_each_value(*evaluation_.memory(), nll, [&](int64_t, int64_t j, double x) { losses_[size_t(i)][size_t(j)] = x; });
+    for_each_value(*evaluation_.memory(), nll,
+                   [&](int64_t token, int64_t, double x) { losses_[size_t(i)][size_t(token)] = x; });
   }
   if (is_dry()) traffic_->add(traffic_->since(before), all - 1);
 }
@@ -106,8 +108,7 @@ void Executor::score_batch(const StepInput& input) {
 void Executor::load(MicroBatch& b, const StepInput& input) {
   input.load(b);
   if (is_dry()) return;
-  const std::span<const double> losses =
-      step_.scores_first ? losses_[size_t(b.index)] : std::span<const double>();
+  const std::span<const double> losses = step_.scores_first ? losses_[size_t(b.index)] : std::span<const double>();
   const auto weigh = [&](auto* values) {
     std::vector<double> weights(values, values + b.weights.rows());
     input.objective.weigh(losses, weights);

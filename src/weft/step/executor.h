@@ -31,8 +31,8 @@ class Executor {
 
   struct StepInput {
     const LoadMicroBatch& load;  // whose weights say which targets count
-    double loss_scale;     // of gradients: 1 / sum of the global batch's weights
-    uint64_t dropout_key;  // of this step
+    double loss_scale;           // of gradients: 1 / sum of the global batch's weights
+    uint64_t dropout_key;        // of this step
     const Objective& objective = kNextToken;
     // Hear of every instruction, with its action (none: at the end of the step), before it begins, and when it has
     // ended.
@@ -114,7 +114,7 @@ class Executor {
   BatchStaging staging_;
   std::vector<ChunkState> chunks_;
   std::vector<std::vector<double>> losses_;  // [micro-batch][token] of the forward-only pass of a step
-  StageLinks links_;  // whose messages lie in the chunks' memory
+  StageLinks links_;                         // whose messages lie in the chunks' memory
 };
 
 // Forward only, of one micro-batch that `load` fills, with everything in `arena` (rewound first): the losses of its

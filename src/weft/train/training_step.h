@@ -21,7 +21,11 @@ class TrainingStep {
     const Objective& objective = kNextToken;
   };
   explicit TrainingStep(const Parts& parts)
-      : recipe_(parts.recipe), rank_(parts.rank), batches_(parts.batches), loss_scale_(parts.loss_scale), objective_(parts.objective) {}
+      : recipe_(parts.recipe),
+        rank_(parts.rank),
+        batches_(parts.batches),
+        loss_scale_(parts.loss_scale),
+        objective_(parts.objective) {}
 
   enum class Outcome : uint8_t {
     updated,
