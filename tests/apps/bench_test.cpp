@@ -79,7 +79,12 @@ TEST(BenchStep, SaysWhatEachOpTookAndDrawsTheStep) {
     EXPECT_EQ(f.out.find("part of a step"), std::string::npos);
     int64_t products = 0;
     const auto drawn = nlohmann::json::parse(testing::slurp(trace));
-    for (const auto& e : drawn["traceEvents"]) products += e["name"] == "matmul";
+    int64_t instructions = 0;
+    for (const auto& e : drawn["traceEvents"]) {
+      products += e["name"] == "matmul";
+      instructions += e["name"] == "B0 wgrad blocks.0" && e["cat"] == "instructions";
+    }
+    EXPECT_EQ(instructions, 2) << "its beginning and its end";
     std::istringstream lines(f.out.substr(f.out.find("\nop  ")));
     int64_t counted = 0;
     for (std::string line; std::getline(lines, line);)

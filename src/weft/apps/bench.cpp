@@ -78,6 +78,7 @@ void print_parts(const std::vector<TraceEvent>& events, double step_s) {
 
 struct TracedStep {
   std::vector<TraceEvent> events;
+  std::vector<TraceSpan> instructions;
   int64_t began_ns = 0, ended_ns = 0;
   double seconds_of(std::initializer_list<std::string_view> ops) const {
     double s = 0;
@@ -89,8 +90,9 @@ struct TracedStep {
 
 TracedStep trace_step(BenchRun& run, Traced& traced) {
   traced.wait_clear();
-  TracedStep step{.events = {}, .began_ns = clock_ns()};
-  run.step(traced);
+  TracedStep step{.events = {}, .instructions = {}, .began_ns = clock_ns()};
+  const BenchRun::Watched watched{step.instructions, clock_ns};
+  run.step(traced, &watched);
   step.ended_ns = clock_ns();
   WEFT_CHECK(traced.num_dropped() == 0, "the traced step has more than twice the ops of the first, by {}",
              traced.num_dropped());
@@ -191,7 +193,7 @@ int bench_step(const BenchOptions& o) {
     print_ops(step, best.step_s, {.flops = best.rate, .bytes = machine.measure_bandwidth()});
   else
     print_parts(step.events, best.step_s);
-  if (!o.trace.empty()) write_chrome_trace(o.trace, step.events);
+  if (!o.trace.empty()) write_chrome_trace(o.trace, step.events, step.instructions);
   return kExitOk;
 }
 

@@ -48,10 +48,22 @@ void BenchRun::warm_up() {
   for (int i = 0; i < (is_late ? 3 : 1); ++i) step(rank.backend);
 }
 
-void BenchRun::step(Backend& on) {
+void BenchRun::step(Backend& on, const Watched* watched) {
   const double counted = double(std::max<int64_t>(1, batches.counted(done)));
   const LoadMicroBatch load = [&](MicroBatch& b) { batches.load(done, b); };
-  rank.executor.run_on(on, {.load = load, .loss_scale = 1 / counted, .dropout_key = rng_key(1, uint64_t(done))});
+  Executor::StepInput input{.load = load, .loss_scale = 1 / counted, .dropout_key = rng_key(1, uint64_t(done))};
+  if (watched != nullptr) {
+    input.begins = [&](const Action* action, const Instruction& i) {
+      const Model& model = rank.state.model;
+      watched->instructions.push_back(
+          {.track = "instructions",
+           .name = fmt::format("{} {} {}", action != nullptr ? to_string(*action) : "", name_of(i.op),
+                               object_of(i, model.layers(action != nullptr ? action->chunk : 0), rank.state.params)),
+           .start_ns = watched->now_ns()});
+    };
+    input.ends = [&] { watched->instructions.back().end_ns = watched->now_ns(); };
+  }
+  rank.executor.run_on(on, input);
   const double norm = rank.state.norm->wait_measure(on);
   update_all(on, *rank.plan.optimizer, rank.state.params, rank.executor.scratch(),
              {.lr = 1e-4, .grad_scale = clip_scale(norm, 1), .step = ++done});

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "weft/ops/traced.h"
 #include "weft/train/batch_loader.h"
 #include "weft/train/rank_run.h"
 #include "weft/train/run_data.h"
@@ -24,8 +25,13 @@ class SyntheticTokens {
 // One rank's part of a run, without its records. What it borrows must outlive it.
 struct BenchRun {
   BenchRun(const Recipe& recipe, const Machine& machine, RunPlan plan, const ProcessMesh& mesh);
-  // A whole step, as Trainer makes it. Blocks.
-  void step(Backend& on);
+  // A whole step, as Trainer makes it. Blocks. `instructions`: receives when each was run (of an asynchronous device:
+  // issued), by the same clock as the backend's trace.
+  struct Watched {
+    std::vector<TraceSpan>& instructions;
+    std::function<int64_t()> now_ns;
+  };
+  void step(Backend& on, const Watched* watched = nullptr);
   // Makes steps until further ones take the same time: an asynchronous device may replay ops that came twice.
   void warm_up();
 

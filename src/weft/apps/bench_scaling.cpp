@@ -160,10 +160,11 @@ void trace_layout(const Layout& layout, const std::string& file, const RankProce
     calls.clear();
     traced.wait_clear();
     barrier(*mesh.world);
-    run.step(traced);
+    std::vector<TraceSpan> spans;
+    const BenchRun::Watched watched{spans, [] { return int64_t(now_s() * 1e9); }};
+    run.step(traced, &watched);
     barrier(*mesh.world);
     if (rank != 0) return;
-    std::vector<TraceSpan> spans;
     const auto add = [&](const char* what, const CommEvent& c, double from_s, double to_s) {
       spans.push_back({c.axis + what, c.op, int64_t(from_s * 1e9), int64_t(to_s * 1e9), c.bytes});
     };

@@ -67,7 +67,7 @@ class Collector {
     }
     open_ = action != nullptr ? &now_.parts[next_++] : &data_.end;
     open_->what = i;
-    open_->of = name_of(i, action != nullptr ? action->chunk : 0);
+    open_->of = object_of(i, model_.layers(action != nullptr ? action->chunk : 0), dry_.state().params);
     sent_ = dry_.traffic();
   }
   void begin_action(const Action& a) {
@@ -106,13 +106,6 @@ class Collector {
       if (most == &a) a.times += all - run;
     }
   }
-  std::string name_of(const Instruction& i, int chunk) const {
-    const ParamStore& params = dry_.state().params;
-    if (i.op >= Op::fetch && i.op < Op::finish_gradients) return params.unit_name(i.at);
-    if (i.op < Op::forward || i.op > Op::wgrad) return "";
-    return params.unit_name(model_.layers(chunk)[size_t(i.at)].units.back());
-  }
-
   DryStep& dry_;
   const Model& model_;
   OpList ops_;

@@ -90,6 +90,12 @@ std::string_view name_of(Instruction::Op op) {
   return kNames[size_t(op)];
 }
 
+std::string object_of(const Instruction& i, const std::vector<ModelLayer>& layers, const ParamStore& params) {
+  if (i.op >= Op::fetch && i.op < Op::finish_gradients) return params.unit_name(i.at);
+  if (i.op < Op::forward || i.op > Op::wgrad) return "";
+  return params.unit_name(layers[size_t(i.at)].units.back());
+}
+
 std::string to_string(const Instructions& list) {
   std::string text;
   for (const Instruction& i : list) {
