@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/program.h"
-#include "weft/checkpoint/safetensors_writer.h"
+#include "safetensors_files.h"
 #include "weft/data/token_source.h"
 
 namespace weft {
@@ -101,13 +101,12 @@ nlohmann::json inspected(const std::filesystem::path& path, std::vector<std::str
 }
 
 void write_ones(const std::filesystem::path& file, const std::string& name, std::vector<int64_t> shape) {
-  const auto ones = [n = shape](const ByteSink& sink) {
-    int64_t count = 1;
-    for (int64_t d : n) count *= d;
-    const std::vector<float> data(size_t(count), 1.0f);
-    sink(std::as_bytes(std::span(data)));
-  };
-  write_safetensors(file, {{.name = name, .dtype = FileDType::f32, .shape = shape, .data = ones}}, {{"made", "here"}});
+  int64_t count = 1;
+  for (int64_t d : shape) count *= d;
+  const std::vector<float> ones(size_t(count), 1.0f);
+  const std::string bytes(reinterpret_cast<const char*>(ones.data()), ones.size() * sizeof(float));
+  testing::write_safetensors(file, {{.name = name, .dtype = FileDType::f32, .shape = shape, .bytes = bytes}},
+                             {{"made", "here"}});
 }
 
 TEST(Inspect, TellsTheTensorsOfASafetensorsFile) {
