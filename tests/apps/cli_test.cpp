@@ -5,6 +5,7 @@
 
 #include "apps/program.h"
 #include "safetensors_files.h"
+#include "token_files.h"
 #include "weft/data/token_source.h"
 
 namespace weft {
@@ -131,7 +132,7 @@ TEST(Inspect, ShowsControlCharactersOfNamesInsteadOfSendingThem) {
 TEST(Inspect, CountsTokensDocumentsAndTheRangeOfIds) {
   const TempDir dir;
   const std::vector<int32_t> ids{5, 7, 65535, 2};
-  write_raw_tokens(dir / "raw.bin", ids, "uint16");
+  testing::write_raw_tokens(dir / "raw.bin", ids, "uint16");
   auto json = inspected(dir / "raw.bin");
   EXPECT_EQ(json["tokens"], 4);
   EXPECT_EQ(json["smallest_id"], 2);
@@ -139,7 +140,7 @@ TEST(Inspect, CountsTokensDocumentsAndTheRangeOfIds) {
   EXPECT_EQ(json["first_ids"], ids);
   EXPECT_EQ(inspected(dir / "raw.bin", {"--dtype", "uint32"})["tokens"], 2);
 
-  write_megatron_tokens(dir / "pair", {{1, 2, 3}, {4}}, "int32");
+  testing::write_megatron_tokens(dir / "pair", {{1, 2, 3}, {4}}, "int32");
   for (const char* name : {"pair.bin", "pair.idx", "pair"}) {
     json = inspected(dir / name);
     EXPECT_EQ(json["tokens"], 4);

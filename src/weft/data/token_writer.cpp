@@ -13,7 +13,6 @@
 
 #include "weft/base/error.h"
 #include "weft/data/megatron_index.h"
-#include "weft/data/token_source.h"
 
 namespace weft {
 namespace {
@@ -110,12 +109,6 @@ void RawTokenWriter::append(std::span<const int32_t> ids) {
   }
 }
 
-void write_raw_tokens(const fs::path& file, std::span<const int32_t> ids, const std::string& dtype) {
-  RawTokenWriter out(file, dtype);
-  out.append(ids);
-  out.commit();
-}
-
 MegatronWriter::MegatronWriter(const fs::path& prefix, const std::string& dtype)
     : prefix_(prefix), type_(megatron_type(dtype)), ids_(prefix.string() + ".bin", dtype) {}
 
@@ -151,13 +144,6 @@ void MegatronWriter::commit() {
   for (int64_t end : ends_) put(out, end);
   out.commit();  // first: a .bin without its index would be taken for raw ids
   ids_.commit();
-}
-
-void write_megatron_tokens(const fs::path& prefix, const std::vector<std::vector<int32_t>>& documents,
-                           const std::string& dtype) {
-  MegatronWriter out(prefix, dtype);
-  for (const auto& document : documents) out.add_document(document);
-  out.commit();
 }
 
 }  // namespace weft
