@@ -160,8 +160,6 @@ void OpLog::add(const std::vector<Recorded>& of_a_rank) {
 
 namespace {
 
-bool is_cut(Spmd held) { return held == Spmd::Shard0 || held == Spmd::Shard1; }
-
 int64_t elements_of(const std::vector<OperandSums>& ranks) {
   int64_t all = 0;
   for (const OperandSums& r : ranks) all += r.elements;
