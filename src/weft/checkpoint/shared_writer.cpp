@@ -6,8 +6,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "weft/base/durable_file.h"
 #include "weft/base/error.h"
-#include "weft/checkpoint/durable_file.h"
 #include "weft/checkpoint/word_sum.h"
 
 namespace weft {

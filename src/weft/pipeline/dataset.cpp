@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <set>
 
+#include "weft/base/durable_file.h"
 #include "weft/base/json.h"
 #include "weft/base/nearest.h"
 #include "weft/base/version.h"
-#include "weft/data/token_writer.h"
 #include "weft/pipeline/hashing.h"
 #include "weft/pipeline/input_files.h"
 #include "weft/pipeline/rule.h"
@@ -131,9 +131,7 @@ void write_manifest(const fs::path& folder, const std::vector<StageResult>& stag
   }
   manifest["version"] = to_hex(hash128(manifest.dump()));
   remove_unfinished(folder, "manifest.json");
-  WholeFile out(folder / "manifest.json");
-  out.write(manifest.dump(1) + "\n");
-  out.commit();
+  write_file_durably(folder / "manifest.json", manifest.dump(1) + "\n", kOwnName);
 }
 
 // Checks what other code relies on: lists of objects that have the fields it reads.

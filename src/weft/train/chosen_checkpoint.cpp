@@ -9,11 +9,11 @@
 #include <optional>
 #include <sstream>
 
+#include "weft/base/durable_file.h"
 #include "weft/base/error.h"
 #include "weft/base/is_there.h"
 #include "weft/base/mapped_file.h"
 #include "weft/checkpoint/checkpoint_check.h"
-#include "weft/checkpoint/durable_file.h"
 #include "weft/comm/agree.h"
 #include "weft/train/checkpoint_state.h"
 #include "weft/train/run_folder.h"
