@@ -10,6 +10,7 @@
 #include <functional>
 #include <mutex>
 
+#include "weft/base/hashing.h"
 #include "weft/base/is_there.h"
 #include "weft/base/json.h"
 #include "weft/base/parallel.h"
@@ -62,7 +63,7 @@ class Reader {
   // The hash of the file's first `bytes` bytes.
   std::string xxh128(int64_t bytes) const {
     std::vector<std::byte> buffer(size_t(std::min(bytes, kPieceBytes)));
-    Xxh128 hash;
+    Hasher hash;
     for (int64_t at = 0; at < bytes; at += kPieceBytes) {
       const auto piece = std::span(buffer).first(size_t(std::min(kPieceBytes, bytes - at)));
       read(at, piece);
@@ -95,11 +96,7 @@ class Reader {
 Manifest read_manifest(const fs::path& checkpoint, std::string* hash = nullptr) {
   const fs::path file = checkpoint / kManifestFile;
   const std::string text = Reader(file).text();
-  if (hash != nullptr) {
-    Xxh128 all;
-    all.add(text);
-    *hash = all.hex();
-  }
+  if (hash != nullptr) *hash = to_hex(hash128(text));
   return parse_manifest(text, file.string());
 }
 

@@ -4,10 +4,10 @@
 #include <set>
 
 #include "weft/base/durable_file.h"
+#include "weft/base/hashing.h"
 #include "weft/base/json.h"
 #include "weft/base/nearest.h"
 #include "weft/base/version.h"
-#include "weft/pipeline/hashing.h"
 #include "weft/pipeline/input_files.h"
 #include "weft/pipeline/rule.h"
 #include "weft/pipeline/stages.h"

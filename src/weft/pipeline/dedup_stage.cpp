@@ -1,9 +1,9 @@
 #include <algorithm>
 
 #include "weft/base/durable_file.h"
+#include "weft/base/hashing.h"
 #include "weft/base/mapped_file.h"
 #include "weft/pipeline/duplicates.h"
-#include "weft/pipeline/hashing.h"
 #include "weft/pipeline/minhash.h"
 #include "weft/pipeline/open_shards.h"
 #include "weft/pipeline/shard.h"

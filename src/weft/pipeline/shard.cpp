@@ -4,8 +4,8 @@
 
 #include "weft/base/durable_file.h"
 #include "weft/base/error.h"
+#include "weft/base/hashing.h"
 #include "weft/pipeline/codec.h"
-#include "weft/pipeline/hashing.h"
 #include "weft/pipeline/input.h"
 
 namespace weft {

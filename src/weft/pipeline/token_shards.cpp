@@ -6,11 +6,11 @@
 
 #include "weft/base/durable_file.h"
 #include "weft/base/error.h"
+#include "weft/base/hashing.h"
 #include "weft/base/mapped_file.h"
 #include "weft/base/tasks.h"
 #include "weft/data/id_view.h"
 #include "weft/data/token_writer.h"
-#include "weft/pipeline/hashing.h"
 
 namespace weft {
 namespace {

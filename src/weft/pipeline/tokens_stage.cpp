@@ -3,10 +3,10 @@
 
 #include "weft/base/durable_file.h"
 #include "weft/base/error.h"
+#include "weft/base/hashing.h"
 #include "weft/base/json.h"
 #include "weft/base/rng.h"
 #include "weft/pipeline/document_encoder.h"
-#include "weft/pipeline/hashing.h"
 #include "weft/pipeline/open_shards.h"
 #include "weft/pipeline/shard.h"
 #include "weft/pipeline/stages.h"
