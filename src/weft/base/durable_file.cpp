@@ -11,6 +11,7 @@
 #include <cstring>
 #include <utility>
 
+#include "weft/base/descriptor.h"
 #include "weft/base/error.h"
 #include "weft/base/is_there.h"
 
@@ -64,14 +65,12 @@ fs::path parent_of(const fs::path& path) { return path.has_parent_path() ? path.
 
 // fsync of a file or folder by name.
 void sync_path(const fs::path& path, int flags) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags);
+  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags));
   if (fd < 0 && errno == EACCES && (flags & O_DIRECTORY) != 0) return;  // it may not be read; what is in it is synced
   if (fd < 0) fail_with(path, "cannot be synced", errno);
-  const int error = ::fsync(fd) == 0 ? 0 : errno;
-  ::close(fd);
+  if (::fsync(fd) == 0) return;
   // Some network file systems cannot sync a folder, and need not.
-  if (error != 0 && !((flags & O_DIRECTORY) != 0 && (error == EINVAL || error == ENOTSUP)))
-    fail_with(path, "cannot be synced", error);
+  if ((flags & O_DIRECTORY) == 0 || (errno != EINVAL && errno != ENOTSUP)) fail_with(path, "cannot be synced", errno);
 }
 
 void sync_all_in(const fs::path& folder) {
@@ -101,10 +100,8 @@ void drop_from_memory(const fs::path& folder) {
   for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     std::error_code ignored;
     if (!at->is_regular_file(ignored)) continue;
-    const int fd = ::open(at->path().c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) continue;
-    ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-    ::close(fd);
+    const Descriptor fd(::open(at->path().c_str(), O_RDONLY | O_CLOEXEC));
+    if (fd >= 0) ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
   }
 }
 
