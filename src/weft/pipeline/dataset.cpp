@@ -286,11 +286,9 @@ bool run_pipeline(const PipelineConfig& config, const std::string& stage, const 
                   const std::function<void(const StageResult&)>& done) {
   const std::vector<std::string> names = stage_names(config);
   if (!stage.empty() && std::find(names.begin(), names.end(), stage) == names.end()) {
-    std::string all;
-    for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
     const std::string near = nearest_name(stage, names);
-    throw ConfigError(fmt::format("{} is no stage of this pipeline, which has {}{}", in_quotes(stage), all,
-                                  near.empty() ? "" : "; did you mean " + near + "?"));
+    throw ConfigError(fmt::format("{} is no stage of this pipeline, which has {}{}", in_quotes(stage),
+                                  fmt::join(names, ", "), near.empty() ? "" : "; did you mean " + near + "?"));
   }
   const fs::path folder = config.run.dir;
   if (stage.empty() || stage == "read" || given.helps)  // later stages do without the inputs
