@@ -4,7 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/program.h"
-#include "weft/checkpoint/safetensors_writer.h"
+#include "safetensors_files.h"
+#include "token_files.h"
 #include "weft/data/token_source.h"
 
 namespace weft {
@@ -101,13 +102,12 @@ nlohmann::json inspected(const std::filesystem::path& path, std::vector<std::str
 }
 
 void write_ones(const std::filesystem::path& file, const std::string& name, std::vector<int64_t> shape) {
-  const auto ones = [n = shape](const ByteSink& sink) {
-    int64_t count = 1;
-    for (int64_t d : n) count *= d;
-    const std::vector<float> data(size_t(count), 1.0f);
-    sink(std::as_bytes(std::span(data)));
-  };
-  write_safetensors(file, {{.name = name, .dtype = FileDType::f32, .shape = shape, .data = ones}}, {{"made", "here"}});
+  int64_t count = 1;
+  for (int64_t d : shape) count *= d;
+  const std::vector<float> ones(size_t(count), 1.0f);
+  const std::string bytes(reinterpret_cast<const char*>(ones.data()), ones.size() * sizeof(float));
+  testing::write_safetensors(file, {{.name = name, .dtype = FileDType::f32, .shape = shape, .bytes = bytes}},
+                             {{"made", "here"}});
 }
 
 TEST(Inspect, TellsTheTensorsOfASafetensorsFile) {
@@ -132,7 +132,7 @@ TEST(Inspect, ShowsControlCharactersOfNamesInsteadOfSendingThem) {
 TEST(Inspect, CountsTokensDocumentsAndTheRangeOfIds) {
   const TempDir dir;
   const std::vector<int32_t> ids{5, 7, 65535, 2};
-  write_raw_tokens(dir / "raw.bin", ids, "uint16");
+  testing::write_raw_tokens(dir / "raw.bin", ids, "uint16");
   auto json = inspected(dir / "raw.bin");
   EXPECT_EQ(json["tokens"], 4);
   EXPECT_EQ(json["smallest_id"], 2);
@@ -140,7 +140,7 @@ TEST(Inspect, CountsTokensDocumentsAndTheRangeOfIds) {
   EXPECT_EQ(json["first_ids"], ids);
   EXPECT_EQ(inspected(dir / "raw.bin", {"--dtype", "uint32"})["tokens"], 2);
 
-  write_megatron_tokens(dir / "pair", {{1, 2, 3}, {4}}, "int32");
+  testing::write_megatron_tokens(dir / "pair", {{1, 2, 3}, {4}}, "int32");
   for (const char* name : {"pair.bin", "pair.idx", "pair"}) {
     json = inspected(dir / name);
     EXPECT_EQ(json["tokens"], 4);

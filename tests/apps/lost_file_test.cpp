@@ -9,6 +9,7 @@
 
 #include "apps/models.h"
 #include "apps/program.h"
+#include "token_files.h"
 #include "weft/base/mapped_file.h"
 #include "weft/data/token_source.h"
 
@@ -64,7 +65,7 @@ Finished shortened_to(uintmax_t bytes, const std::vector<std::string>& settings)
   const TempDir dir;
   fs::create_directories(dir / "model");
   spill(dir / "model/config.json", testing::kOneLayer);
-  write_raw_tokens(dir / "t.bin", std::vector<int32_t>(200000, 7), "uint16");
+  testing::write_raw_tokens(dir / "t.bin", std::vector<int32_t>(200000, 7), "uint16");
   spill(dir / "r.toml", "[model]\npath = \"" + (dir / "model").string() + "\"\ninit = \"random\"\n[data]\ntrain = [\"" +
                             (dir / "t.bin").string() + "\"]\n");
   std::vector<std::string> args{"train",

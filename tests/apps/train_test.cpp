@@ -10,6 +10,7 @@
 
 #include "apps/models.h"
 #include "apps/program.h"
+#include "token_files.h"
 #include "weft/data/token_source.h"
 
 namespace weft {
@@ -388,7 +389,7 @@ TEST(Train, ATokenBeyondTheVocabularyIsNamedWithFileAndOffset) {
   const Workplace w;
   std::vector<int32_t> ids(200, 3);
   ids[10] = 300;
-  write_raw_tokens(w / "bad.bin", ids, "uint16");
+  testing::write_raw_tokens(w / "bad.bin", ids, "uint16");
   const Finished f = w.train("run", {"data.train=" + (w / "bad.bin").string(), "data.shuffle=false"});
   EXPECT_EQ(f.status, 1);
   EXPECT_SAYS(f.err, "bad.bin: token 10 at byte 20 is 300");

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "data/data_support.h"
+#include "token_files.h"
 #include "weft/base/error.h"
 #include "weft/data/eval_windows.h"
 #include "weft/data/permutation.h"
@@ -24,7 +25,7 @@ constexpr int64_t kSeq = 4;
 std::string counting_file(const TempDir& dir, const std::string& name, int64_t n) {
   std::vector<int32_t> ids(size_t(n), 0);
   std::iota(ids.begin(), ids.end(), 0);
-  write_raw_tokens(dir / name, ids, "uint32");
+  testing::write_raw_tokens(dir / name, ids, "uint32");
   return (dir / name).string();
 }
 DataSpec spec_of(std::vector<std::string> paths) {

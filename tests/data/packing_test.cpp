@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "data/data_support.h"
+#include "token_files.h"
 #include "weft/base/error.h"
 #include "weft/base/rng.h"
 #include "weft/data/data_stream.h"
@@ -69,7 +70,7 @@ PackedSample read(const Source& source, int64_t k, int64_t seq_length) {
 struct Packed {
   Packed(const std::vector<int64_t>& sizes, int64_t seq_length, PackingKind kind = PackingKind::first_fit)
       : documents(documents_of(sizes)), seq_length(seq_length) {
-    write_megatron_tokens(dir / "a", documents, "int32");
+    testing::write_megatron_tokens(dir / "a", documents, "int32");
     source = open_megatron_tokens(dir / "a", 0);
     packing = std::make_unique<Packing>(*source, Packing::Spec{kind, true, seq_length});
   }
@@ -243,7 +244,7 @@ TEST(Packing, TextAndJsonLinesTellDocumentsApart) {
 
 TEST(Packing, RawIdsTellNoDocumentsApartAndAreRefused) {
   TempDir dir;
-  write_raw_tokens(dir / "a.bin", std::vector<int32_t>(40, 1), "uint16");
+  testing::write_raw_tokens(dir / "a.bin", std::vector<int32_t>(40, 1), "uint16");
   const std::vector<std::string> paths{(dir / "a.bin").string()};
   EXPECT_SAYS(error_of([&] { DataStream{spec_of(paths, PackingKind::first_fit, false, 4)}; }),
               "does not say where documents begin, which data.packing = \"first-fit\" needs");
@@ -269,7 +270,7 @@ TEST(Packing, ConcatenatesAndSplitsAsCs336Does) {
             "<|end_of_text|>",
         documents.back(), SpecialText::kParsed);
   }
-  write_megatron_tokens(dir / "a", documents, "int32");
+  testing::write_megatron_tokens(dir / "a", documents, "int32");
   const DataStream stream(spec_of({(dir / "a").string()}, PackingKind::concatenate_and_split, false, 32));
   const auto expected =
       nlohmann::json::parse(testing::slurp(folder / "chat_templates/cs336_tokenized_sft_sample.json"));

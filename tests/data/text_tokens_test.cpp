@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "data/data_support.h"
+#include "token_files.h"
 #include "weft/data/data_stream.h"
 
 namespace weft {
@@ -222,7 +223,7 @@ TEST(Jsonl, ABrokenLineIsNamed) {
 
 TEST(Sources, AreWhatTheirNamesSay) {
   TempDir dir;
-  write_megatron_tokens(dir / "pair", {{7, 8, 9}}, "int32");
+  testing::write_megatron_tokens(dir / "pair", {{7, 8, 9}}, "int32");
   for (const char* name : {"pair", "pair.bin", "pair.idx"})
     EXPECT_EQ(all_of(*open_sources(text_spec(dir / name))[0].tokens), (std::vector<int32_t>{7, 8, 9})) << name;
   spill(dir / "raw.bin", "\x01\x01\x02\x01");
@@ -232,7 +233,7 @@ TEST(Sources, AreWhatTheirNamesSay) {
   spill(dir / "notes.md", "hey");
   EXPECT_EQ(all_of(*open_sources(text_spec(dir / "notes.md"))[0].tokens), as_ids("hey"));
   // A text keeps its name's meaning beside a pair that is called after it.
-  write_megatron_tokens(dir / "notes.md", {{7, 8, 9}}, "int32");
+  testing::write_megatron_tokens(dir / "notes.md", {{7, 8, 9}}, "int32");
   EXPECT_EQ(all_of(*open_sources(text_spec(dir / "notes.md"))[0].tokens), as_ids("hey"));
 }
 
@@ -244,7 +245,7 @@ TEST(Sources, ThatCannotBeAreRefusedWithAdvice) {
   spill(dir / "lone.idx", "");
   EXPECT_SAYS(error_of([&] { open_sources(text_spec(dir / "lone.idx")); }), "its .bin file is missing");
   EXPECT_SAYS(error_of([&] { open_sources(text_spec("")); }), "a path is empty");
-  write_raw_tokens(dir / "a.bin", std::vector<int32_t>{1, 2}, "uint16");
+  testing::write_raw_tokens(dir / "a.bin", std::vector<int32_t>{1, 2}, "uint16");
   EXPECT_SAYS(error_of([&] { DataStream stream(text_spec(dir / "a.bin")); }), "2 tokens give no training sample of 2");
   spill(dir / "t.txt", "abc");
   DataSpec small = text_spec(dir / "t.txt");

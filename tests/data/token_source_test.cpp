@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "data/data_support.h"
+#include "token_files.h"
 #include "weft/data/token_writer.h"
 
 namespace weft {
@@ -43,14 +44,14 @@ std::string index_of(uint8_t dtype, const std::vector<int32_t>& sizes, const std
 TEST(RawTokens, ReadWhatWasWritten) {
   TempDir dir;
   const std::vector<int32_t> ids{0, 1, 65535, 300};
-  write_raw_tokens(dir / "a.bin", ids, "uint16");
+  testing::write_raw_tokens(dir / "a.bin", ids, "uint16");
   EXPECT_EQ(all_of(*open_raw_tokens(dir / "a.bin", "uint16", 0)), ids);
   EXPECT_EQ(slurp(dir / "a.bin").size(), 8u);
 }
 
 TEST(RawTokens, AnIdBeyondTheVocabularyNamesFileOffsetAndId) {
   TempDir dir;
-  write_raw_tokens(dir / "a.bin", std::vector<int32_t>{1, 2, 99, 3}, "uint16");
+  testing::write_raw_tokens(dir / "a.bin", std::vector<int32_t>{1, 2, 99, 3}, "uint16");
   const auto source = open_raw_tokens(dir / "a.bin", "uint16", 50);
   const std::string e = error_of([&] { all_of(*source); });
   EXPECT_SAYS(e, "a.bin: token 2 at byte 4 is 99");
@@ -62,15 +63,17 @@ TEST(RawTokens, AnIdBeyondTheVocabularyNamesFileOffsetAndId) {
 
 TEST(RawTokens, IdsThatDoNotFitAreNotWritten) {
   TempDir dir;
-  const std::string e = error_of([&] { write_raw_tokens(dir / "a.bin", std::vector<int32_t>{1, 70000}, "uint16"); });
+  const std::string e = error_of([&] {
+    testing::write_raw_tokens(dir / "a.bin", std::vector<int32_t>{1, 70000}, "uint16");
+  });
   EXPECT_SAYS(e, "a.bin: id 70000 of token 1 does not fit into 2 bytes");
-  EXPECT_SAYS(error_of([&] { write_raw_tokens(dir / "a.bin", std::vector<int32_t>{-1}, "uint32"); }), "id -1");
+  EXPECT_SAYS(error_of([&] { testing::write_raw_tokens(dir / "a.bin", std::vector<int32_t>{-1}, "uint32"); }), "id -1");
   EXPECT_TRUE(std::filesystem::is_empty(dir.path()));  // nor is a part of them
 }
 
 TEST(RawTokens, AWriterThatIsStoppedLeavesTheOldFile) {
   TempDir dir;
-  write_raw_tokens(dir / "a.bin", std::vector<int32_t>{1, 2}, "uint16");
+  testing::write_raw_tokens(dir / "a.bin", std::vector<int32_t>{1, 2}, "uint16");
   {
     RawTokenWriter other(dir / "a.bin", "uint16");
     other.append(std::vector<int32_t>(3 << 20, 7));
@@ -92,7 +95,7 @@ TEST(RawTokens, EmptyAndTruncatedFilesAreRefused) {
 TEST(MegatronTokens, WrittenByWeftAreReadBack) {
   TempDir dir;
   const std::vector<std::vector<int32_t>> documents{{1, 2, 3}, {}, {4, 70000}};
-  write_megatron_tokens(dir / "m", documents, "int32");
+  testing::write_megatron_tokens(dir / "m", documents, "int32");
   const auto source = open_megatron_tokens(dir / "m", 0);
   EXPECT_EQ(all_of(*source), (std::vector<int32_t>{1, 2, 3, 4, 70000}));
   EXPECT_EQ(source->num_documents(), 3);
@@ -113,7 +116,7 @@ TEST(MegatronTokens, ThoseOfOthersAreReadAndWrittenAgainByteForByte) {
     EXPECT_TRUE(std::equal(first.begin(), first.end(), ids.begin()));
     EXPECT_TRUE(std::equal(last.rbegin(), last.rend(), ids.rbegin()));
 
-    write_megatron_tokens(dir / name, documents_of(*source), e["dtype_code"] == 8 ? "uint16" : "int32");
+    testing::write_megatron_tokens(dir / name, documents_of(*source), e["dtype_code"] == 8 ? "uint16" : "int32");
 
     EXPECT_EQ(slurp(dir / (name + ".bin")), slurp(folder / (name + ".bin"))) << name;
     EXPECT_EQ(slurp(dir / (name + ".idx")), slurp(folder / (name + ".idx"))) << name;
@@ -177,7 +180,7 @@ TEST(MegatronTokens, HugeClaimsAreRefused) {
 // Every byte of the index is changed in turn, and the file cut everywhere: an error or an answer, never a crash.
 TEST(MegatronTokens, ABrokenIndexIsRefusedByName) {
   TempDir dir;
-  write_megatron_tokens(dir / "m", {{1, 2, 3}, {4}}, "uint16");
+  testing::write_megatron_tokens(dir / "m", {{1, 2, 3}, {4}}, "uint16");
   const std::string good = slurp(dir / "m.idx");
   for (size_t at = 0; at < good.size(); ++at) {
     std::string bad = good;
@@ -194,7 +197,7 @@ TEST(MegatronTokens, ABrokenIndexIsRefusedByName) {
 
 TEST(LossMask, OfAnotherLengthIsRefusedWithBoth) {
   TempDir dir;
-  write_raw_tokens(dir / "a.bin", std::vector<int32_t>{1, 2, 3}, "uint16");
+  testing::write_raw_tokens(dir / "a.bin", std::vector<int32_t>{1, 2, 3}, "uint16");
   spill(dir / "mask", std::string("\1\1", 2));
   const auto source = open_raw_tokens(dir / "a.bin", "uint16", 0);
   EXPECT_SAYS(error_of([&] { open_loss_mask(dir / "mask", *source); }), "2 bytes for the 3 tokens");

@@ -4,15 +4,16 @@
 
 #include <map>
 
+#include "safetensors_files.h"
 #include "support.h"
 #include "weft/base/error.h"
-#include "weft/checkpoint/safetensors_writer.h"
 #include "weft/models/hf_config.h"
 
 namespace weft {
 namespace {
 
 using testing::TempDir;
+using testing::TensorToWrite;
 using Json = nlohmann::json;
 
 ModelSpec small(Family family) {
@@ -28,11 +29,11 @@ ModelSpec small(Family family) {
 void write_model(const TempDir& dir, const std::vector<HfTensor>& tensors) {
   std::vector<TensorToWrite> files;
   for (const HfTensor& t : tensors) {
-    std::vector<float> numbers(size_t(t.rows * t.cols()), float(files.size()));
+    const std::vector<float> numbers(size_t(t.rows * t.cols()), float(files.size()));
     files.push_back({t.name, FileDType::f32, t.shape,
-                     [numbers](const ByteSink& sink) { sink(std::as_bytes(std::span(numbers))); }});
+                     std::string(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(float))});
   }
-  write_safetensors_folder(dir.path(), std::move(files));
+  testing::write_safetensors_folder(dir.path(), files);
 }
 
 std::string match_error(const ModelSpec& model, const TempDir& dir) {
@@ -143,9 +144,8 @@ TEST(MatchHfTensors, PassesOverATiedHeadOnlyIfItEqualsTheEmbedding) {
   TempDir dir;
   std::vector<TensorToWrite> files;
   for (const HfTensor& t : tensors)
-    files.push_back({t.name, FileDType::bf16, t.shape,
-                     [n = size_t(2 * t.rows * t.cols())](const ByteSink& sink) { sink(std::vector<std::byte>(n)); }});
-  write_safetensors_folder(dir.path(), files);
+    files.push_back({t.name, FileDType::bf16, t.shape, std::string(size_t(2 * t.rows * t.cols()), '\0')});
+  testing::write_safetensors_folder(dir.path(), files);
   const SafetensorsFolder folder = SafetensorsFolder::open(dir.path());
   const HfMatch match = match_hf_tensors(model, folder);
   ASSERT_EQ(match.notes.size(), 1u);
@@ -164,9 +164,8 @@ TEST(MatchHfTensors, RefusesQuantizedWeights) {
   TempDir dir;
   std::vector<TensorToWrite> files;
   for (const HfTensor& t : hf_tensors(small(Family::llama)))
-    files.push_back({t.name, FileDType::f8_e4m3, t.shape,
-                     [n = size_t(t.rows * t.cols())](const ByteSink& sink) { sink(std::vector<std::byte>(n)); }});
-  write_safetensors_folder(dir.path(), files);
+    files.push_back({t.name, FileDType::f8_e4m3, t.shape, std::string(size_t(t.rows * t.cols()), '\0')});
+  testing::write_safetensors_folder(dir.path(), files);
   EXPECT_TRUE(holds(match_error(small(Family::llama), dir), "model.norm.weight holds F8_E4M3; weft reads F64"));
 }
 

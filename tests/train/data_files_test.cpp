@@ -1,8 +1,8 @@
 // A recipe that names the folder of a dataset: which files that is, with which weights, and what is refused.
 #include "weft/train/data_files.h"
+#include "weft/base/hashing.h"
 
 #include "pipeline/pipeline_support.h"
-#include "weft/pipeline/hashing.h"
 #include "weft/train/run_data.h"
 
 namespace weft {

@@ -1,6 +1,7 @@
 // Training on packed documents.
 #include <span>
 
+#include "token_files.h"
 #include "train/golden.h"
 #include "weft/apps/backends.h"
 #include "weft/base/rng.h"
@@ -51,7 +52,7 @@ std::string write_alone(const testing::TempDir& dir, const Documents& documents,
     mask.resize(ids.size(), 0);
   }
   ids.push_back(0), mask.push_back(0);
-  write_raw_tokens(dir / "alone.bin", ids, "uint16");
+  testing::write_raw_tokens(dir / "alone.bin", ids, "uint16");
   testing::spill(dir / "alone.mask.bin", mask);
   return (dir / "alone.bin").string();
 }
@@ -61,7 +62,7 @@ void expect_as_alone(const std::vector<std::string>& models) {
     testing::TempDir dir;
     constexpr int64_t kSeq = 32;
     const Documents documents = some_documents(12, 20);
-    write_megatron_tokens(dir / "packed", documents, "uint16");
+    testing::write_megatron_tokens(dir / "packed", documents, "uint16");
     const auto source = open_megatron_tokens(dir / "packed", 0);
     const int64_t samples = Packing(*source, {.kind = PackingKind::first_fit, .seq_length = kSeq}).num_samples();
     ASSERT_LT(samples, int64_t(documents.size()));
@@ -122,7 +123,7 @@ class TakingMemory final : public UniformBackend<TakingMemory> {
 // What was planned for whole sequences is not all used, which is no fault of such a device.
 TEST(PackedTraining, DocumentsMayTakeLessOfADevicesMemoryThanWholeSequences) {
   testing::TempDir dir;
-  write_megatron_tokens(dir / "packed", some_documents(60, 9), "uint16");
+  testing::write_megatron_tokens(dir / "packed", some_documents(60, 9), "uint16");
   const auto train = [&](bool late) {
     return train_on(
         "gpt2", (dir / "packed").string(),
@@ -157,7 +158,7 @@ std::vector<std::string> steps_of(const std::vector<std::string>& packing, std::
 // Documents of a micro-batch that is still under way while others are loaded.
 TEST(PackedTraining, SchedulesKeepTheDocumentsOfTheirMicroBatchesApart) {
   testing::TempDir dir;
-  write_megatron_tokens(dir / "packed", some_documents(60, 40), "uint16");
+  testing::write_megatron_tokens(dir / "packed", some_documents(60, 40), "uint16");
   const std::string data = (dir / "packed").string();
   const auto losses = [&](const std::string& setting) {
     std::vector<double> all;
@@ -175,7 +176,7 @@ TEST(PackedTraining, SchedulesKeepTheDocumentsOfTheirMicroBatchesApart) {
 
 TEST(PackedTrainingSlow, AnyLayoutEqualsOneRank) {
   testing::TempDir dir;
-  write_megatron_tokens(dir / "packed", some_documents(60, 40), "uint16");
+  testing::write_megatron_tokens(dir / "packed", some_documents(60, 40), "uint16");
   const std::string data = (dir / "packed").string();
   for (const auto& packing : kPackings) {
     const Outcome one = train_on("llama-gqa", data, steps_of(packing, {}));
@@ -197,7 +198,7 @@ TEST(PackedTrainingSlow, AnyLayoutEqualsOneRank) {
 // The fast kernels beside those in fp64, with dropout: the random numbers of two documents of a sample are others.
 TEST(PackedTrainingSlow, TheCpuKernelsFollowTheReference) {
   testing::TempDir dir;
-  write_megatron_tokens(dir / "packed", some_documents(60, 40), "uint16");
+  testing::write_megatron_tokens(dir / "packed", some_documents(60, 40), "uint16");
   const std::string data = (dir / "packed").string();
   for (const auto& packing : kPackings) {
     const std::vector<std::string> one_step{"model.attention_dropout=0.2", "train.train_iters=1",
@@ -213,7 +214,7 @@ TEST(PackedTrainingSlow, TheCpuKernelsFollowTheReference) {
 
 TEST(PackedTrainingSlow, InvariantNumericsGiveTheSameBitsOnAnyLayout) {
   testing::TempDir dir;
-  write_megatron_tokens(dir / "packed", some_documents(60, 40), "uint16");
+  testing::write_megatron_tokens(dir / "packed", some_documents(60, 40), "uint16");
   const std::string data = (dir / "packed").string();
   for (const auto& packing : kPackings) {
     const auto run = [&](std::vector<std::string> layout) {
@@ -229,7 +230,7 @@ TEST(PackedTrainingSlow, InvariantNumericsGiveTheSameBitsOnAnyLayout) {
 // Stopped after two of its four steps, and gone on with on another layout, a run is the one that was never stopped.
 TEST(PackedTrainingSlow, AResumedRunSeesTheSameData) {
   testing::TempDir dir;
-  write_megatron_tokens(dir / "packed", some_documents(60, 40), "uint16");
+  testing::write_megatron_tokens(dir / "packed", some_documents(60, 40), "uint16");
   const auto folder = std::filesystem::path(testing::kSourceDir) / "tests/golden/llama-gqa";
   for (const auto& packing : kPackings) {
     testing::TempDir runs;

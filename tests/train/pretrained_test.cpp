@@ -1,6 +1,7 @@
 // A real trained model, with outputs of independent implementations.
 #include <cmath>
 
+#include "token_files.h"
 #include "train/golden.h"
 #include "weft/apps/backends.h"
 #include "weft/checkpoint/safetensors.h"
@@ -47,7 +48,7 @@ TEST_P(Pretrained, MeanLossOfTheGoldenBatchIsThatOfTheReference) {
       testing::TempDir dir;
       std::vector<int32_t> text(ids.begin() + row * kSeq, ids.begin() + (row + 1) * kSeq);
       text.push_back(targets[size_t((row + 1) * kSeq - 1)]);
-      write_raw_tokens(dir / "t.bin", text, "uint16");
+      testing::write_raw_tokens(dir / "t.bin", text, "uint16");
       DataSpec spec;
       spec.paths = {(dir / "t.bin").string()};
       spec.vocab_size = evaluator.model().vocab_size;
@@ -83,7 +84,7 @@ TEST_P(PretrainedSlow, FineTuningFollowsTheReference) {
   const nlohmann::json golden = testing::read_json(folder() / "golden.json");
   const SafetensorsFile tokens = SafetensorsFile::open(folder() / "golden_tokens.safetensors");
   testing::TempDir dir;
-  write_raw_tokens(dir / "t.bin", numbers<int32_t>(tokens, "stream"), "uint16");
+  testing::write_raw_tokens(dir / "t.bin", numbers<int32_t>(tokens, "stream"), "uint16");
   for (const char* backend : {"ref", "cpu"}) {
     const bool ref = std::string(backend) == "ref";
     const Recipe recipe =
@@ -153,7 +154,7 @@ TEST(PretrainedTextSlow, PerplexityIsThatOfLlamaCpp) {
     mask[i] = char(i % kChunk >= kChunk / 2 && i % kChunk < kChunk - 1);
   }
   testing::TempDir dir;
-  write_raw_tokens(dir / "t.bin", ids, "uint16");
+  testing::write_raw_tokens(dir / "t.bin", ids, "uint16");
   testing::spill(dir / "mask.bin", mask);
   const Machine m = machine("cpu");
   Evaluator evaluator(folder, {.machine = m, .precision = kF32, .seq_length = kChunk, .micro_batch_size = 4});

@@ -1,8 +1,8 @@
 // The tokenizer of a run on a dataset: what is refused, what is warned of, and what goes along into checkpoints.
 #include "weft/train/run_tokenizer.h"
+#include "weft/base/hashing.h"
 
 #include "pipeline/pipeline_support.h"
-#include "weft/pipeline/hashing.h"
 #include "weft/tokenize/tokenizer.h"
 #include "weft/train/run_data.h"
 

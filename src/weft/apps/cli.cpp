@@ -296,9 +296,7 @@ int run_command(const Command& command) {
 }
 
 std::string version_text(std::string_view missing) {
-  std::string backends;
-  for (const std::string& name : backends_here()) backends += (backends.empty() ? "" : ", ") + name;
-  return fmt::format("{}\nbackends: {}{}", kVersion, backends, missing);
+  return fmt::format("{}\nbackends: {}{}", kVersion, fmt::join(backends_here(), ", "), missing);
 }
 
 }  // namespace

@@ -30,10 +30,9 @@ void refuse_unknown_rule(const Dataset& dataset, const std::string& rule, const 
   for (const auto& stage : dataset.manifest.at("stages"))
     for (const auto& [reason, n] : counts_of_json(stage.at("counts"), where).dropped) reasons.insert(reason);
   if (std::any_of(reasons.begin(), reasons.end(), [&](const std::string& r) { return is_of(r, rule); })) return;
-  std::string known;
-  for (const std::string& reason : reasons) known += (known.empty() ? "" : ", ") + reason;
-  throw ConfigError(fmt::format("--samples: nothing was dropped as {}; there are: {}", in_quotes(rule),
-                                known.empty() ? "none" : known));
+  if (reasons.empty()) reasons.insert("none");
+  throw ConfigError(
+      fmt::format("--samples: nothing was dropped as {}; there are: {}", in_quotes(rule), fmt::join(reasons, ", ")));
 }
 
 void say_sample(const Sample& s) {

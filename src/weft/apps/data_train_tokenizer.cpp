@@ -5,11 +5,11 @@
 #include "weft/apps/commands.h"
 #include "weft/apps/output_file.h"
 #include "weft/base/cores.h"
+#include "weft/base/durable_file.h"
 #include "weft/base/error.h"
 #include "weft/base/json.h"
 #include "weft/base/mapped_file.h"
 #include "weft/base/not_built.h"
-#include "weft/data/token_writer.h"
 #include "weft/pipeline/byte_stream.h"
 #include "weft/pipeline/document_reader.h"
 #include "weft/pipeline/file_texts.h"
@@ -107,9 +107,7 @@ int run_data_train_tokenizer(const TrainTokenizerOptions& o) {
   const int64_t wanted = o.vocab_size - before;
   const LearnedMerges learned =
       learn_merges(counts, wanted, [&](int64_t done) { std::cerr << fmt::format("{} of {} merges\n", done, wanted); });
-  WholeFile file(out);
-  file.write(learned_tokenizer(learned, *rules, o.specials).dump(1) + "\n");
-  file.commit();
+  write_file_durably(out, learned_tokenizer(learned, *rules, o.specials).dump(1) + "\n", kOwnName);
   std::cout << fmt::format("{}: {} merges of {} wanted, from {:.1f} MB\n", out.string(), learned.merges.size(), wanted,
                            double(counts.bytes()) / 1e6);
   for (size_t i = 0; i < o.specials.size(); ++i)

@@ -1,7 +1,7 @@
 #include "weft/apps/output_file.h"
 
+#include "weft/base/durable_file.h"
 #include "weft/base/error.h"
-#include "weft/data/token_writer.h"
 
 namespace weft {
 
@@ -22,7 +22,7 @@ void prepare_output(const fs::path& file, bool again) {
       throw FileError(
           fmt::format("--out {}: the folder {} cannot be made: {}", file.string(), folder.string(), error.message()));
   }
-  const WholeFile probe(file);  // that it can be created; removed again
+  const DurableFile probe(file, kOwnName);  // that it can be created; removed again
 }
 
 }  // namespace weft

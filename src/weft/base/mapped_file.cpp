@@ -10,18 +10,11 @@
 #include <new>
 #include <utility>
 
+#include "weft/base/descriptor.h"
 #include "weft/base/error.h"
 
 namespace weft {
 namespace {
-
-// Closes on every way out: the mapping outlives the descriptor.
-struct Descriptor {
-  int fd;
-  ~Descriptor() {
-    if (fd >= 0) ::close(fd);
-  }
-};
 
 [[noreturn]] void fail(const std::filesystem::path& path, const char* what) {
   throw FileError(fmt::format("{}: {}: {}", path.string(), what, std::strerror(errno)));
@@ -72,13 +65,13 @@ std::string shortened_text(const MappedFileNote& note) {
 
 MappedFile::MappedFile(std::filesystem::path path) : path_(std::move(path)) {
   // Not blocking: opening a named pipe would wait for its writer before fstat could refuse it.
-  const Descriptor file{::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
-  if (file.fd < 0) fail(path_, "cannot be read");
+  const Descriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file < 0) fail(path_, "cannot be read");
   struct stat info;
-  if (::fstat(file.fd, &info) != 0) fail(path_, "cannot be read");
+  if (::fstat(file, &info) != 0) fail(path_, "cannot be read");
   if (!S_ISREG(info.st_mode)) throw FileError(fmt::format("{}: is not a regular file", path_.string()));
   if (info.st_size == 0) return;  // nothing to map, and mmap refuses it
-  void* data = map_with_note(file.fd, note_of(info, path_.string()));
+  void* data = map_with_note(file, note_of(info, path_.string()));
   if (data == MAP_FAILED) fail(path_, "cannot be mapped into memory");
   bytes_ = {static_cast<const std::byte*>(data), size_t(info.st_size)};
 }

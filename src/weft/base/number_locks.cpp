@@ -24,13 +24,11 @@ struct flock range(short type, int64_t first, int64_t count) {
 }  // namespace
 
 NumberLocks::NumberLocks(const std::filesystem::path& file) : file_(file) {
-  fd_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  fd_ = Descriptor(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (fd_ < 0) fail("cannot be opened", errno);
   struct flock all = range(F_WRLCK, 0, kToTheEnd);
   work_ = ::fcntl(fd_, F_OFD_GETLK, &all) == 0;
 }
-
-NumberLocks::~NumberLocks() { ::close(fd_); }
 
 bool NumberLocks::try_lock(int64_t first, int64_t count) {
   if (!work_) return true;

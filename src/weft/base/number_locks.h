@@ -6,6 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "weft/base/descriptor.h"
+
 namespace weft {
 
 // Each number is one byte of a file (fcntl(2), F_OFD_SETLK), which is empty and stays. The locks are this value's: its
@@ -14,9 +16,6 @@ class NumberLocks {
  public:
   // Creates the file where there is none.
   explicit NumberLocks(const std::filesystem::path& file);
-  NumberLocks(const NumberLocks&) = delete;
-  NumberLocks& operator=(const NumberLocks&) = delete;
-  ~NumberLocks();
 
   static constexpr int64_t kToTheEnd = 0;  // a count: all numbers from `first` on
   // False where another has one of them. Does not wait.
@@ -31,7 +30,7 @@ class NumberLocks {
   [[noreturn]] void fail(const char* what, int reason) const;
 
   std::filesystem::path file_;
-  int fd_ = -1;
+  Descriptor fd_;
   bool work_ = true;
 };
 

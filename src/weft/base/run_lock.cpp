@@ -13,20 +13,13 @@ namespace weft {
 
 RunLock::RunLock(const std::filesystem::path& dir) {
   const std::filesystem::path file = dir / "run.lock";
-  fd_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  fd_ = Descriptor(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (fd_ < 0) throw FileError(fmt::format("{}: cannot be opened: {}", file.string(), std::strerror(errno)));
   if (::flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
-  const int error = errno;
-  ::close(fd_);
-  fd_ = -1;
-  if (error == EWOULDBLOCK)
+  if (errno == EWOULDBLOCK)
     throw ConfigError(
         fmt::format("run.dir = \"{}\" is in use by another weft: wait for it, or choose another", dir.string()));
-  // A file system without locks: two runs in one folder are then not noticed.
-}
-
-RunLock::~RunLock() {
-  if (fd_ >= 0) ::close(fd_);
+  fd_ = Descriptor();  // a file system without locks: two runs in one folder are then not noticed
 }
 
 }  // namespace weft

@@ -1,7 +1,8 @@
 // A lock on the folder of a training run or a dataset: one process works in it at a time.
 #pragma once
 #include <filesystem>
-#include <utility>
+
+#include "weft/base/descriptor.h"
 
 namespace weft {
 
@@ -10,12 +11,9 @@ namespace weft {
 class RunLock {
  public:
   explicit RunLock(const std::filesystem::path& dir);
-  RunLock(RunLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  RunLock& operator=(RunLock&&) = delete;
-  ~RunLock();
 
  private:
-  int fd_ = -1;
+  Descriptor fd_;
 };
 
 }  // namespace weft

@@ -10,6 +10,8 @@
 #include <functional>
 #include <mutex>
 
+#include "weft/base/descriptor.h"
+#include "weft/base/hashing.h"
 #include "weft/base/is_there.h"
 #include "weft/base/json.h"
 #include "weft/base/parallel.h"
@@ -35,9 +37,9 @@ class Reader {
  public:
   // Not blocking: to open a named pipe would be to wait for its writer.
   explicit Reader(fs::path path)
-      : path_(std::move(path)), file_{::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)} {
+      : path_(std::move(path)), file_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     struct stat info = {};
-    if (file_.fd < 0 || ::fstat(file_.fd, &info) != 0) fail();
+    if (file_ < 0 || ::fstat(file_, &info) != 0) fail();
     if (!S_ISREG(info.st_mode)) throw DamageError(fmt::format("{}: is not a regular file", path_.string()));
     size_ = info.st_size;
   }
@@ -45,7 +47,7 @@ class Reader {
 
   void read(int64_t offset, std::span<std::byte> to) const {
     while (!to.empty()) {
-      const ssize_t n = ::pread(file_.fd, to.data(), to.size(), offset);
+      const ssize_t n = ::pread(file_, to.data(), to.size(), offset);
       if (n < 0 && errno == EINTR) continue;
       if (n < 0) fail();
       if (n == 0) throw DamageError(fmt::format("{}: ends at byte {}", path_.string(), offset));
@@ -62,7 +64,7 @@ class Reader {
   // The hash of the file's first `bytes` bytes.
   std::string xxh128(int64_t bytes) const {
     std::vector<std::byte> buffer(size_t(std::min(bytes, kPieceBytes)));
-    Xxh128 hash;
+    Hasher hash;
     for (int64_t at = 0; at < bytes; at += kPieceBytes) {
       const auto piece = std::span(buffer).first(size_t(std::min(kPieceBytes, bytes - at)));
       read(at, piece);
@@ -72,12 +74,6 @@ class Reader {
   }
 
  private:
-  struct Descriptor {
-    int fd;
-    ~Descriptor() {
-      if (fd >= 0) ::close(fd);
-    }
-  };
   [[noreturn]] void fail() const {
     const int error = errno;
     if (error == ENOENT || error == ENOTDIR) throw DamageError(fmt::format("{}: is missing", path_.string()));
@@ -95,11 +91,7 @@ class Reader {
 Manifest read_manifest(const fs::path& checkpoint, std::string* hash = nullptr) {
   const fs::path file = checkpoint / kManifestFile;
   const std::string text = Reader(file).text();
-  if (hash != nullptr) {
-    Xxh128 all;
-    all.add(text);
-    *hash = all.hex();
-  }
+  if (hash != nullptr) *hash = to_hex(hash128(text));
   return parse_manifest(text, file.string());
 }
 

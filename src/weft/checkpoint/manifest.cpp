@@ -1,9 +1,8 @@
 #include "weft/checkpoint/manifest.h"
 
-#include <xxhash.h>
-
 #include <charconv>
 
+#include "weft/base/hashing.h"
 #include "weft/base/json.h"
 #include "weft/base/mapped_file.h"
 
@@ -54,32 +53,12 @@ Manifest::File file_of(const JsonFields& json, const std::string& source) {
 
 }  // namespace
 
-struct Xxh128::State {
-  XXH3_state_t* xxh = XXH3_createState();
-  ~State() { XXH3_freeState(xxh); }
-};
-
-Xxh128::Xxh128() : state_(std::make_shared<State>()) { XXH3_128bits_reset(state_->xxh); }
-
-void Xxh128::add(std::string_view bytes) { XXH3_128bits_update(state_->xxh, bytes.data(), bytes.size()); }
-
-std::string Xxh128::hex() const {
-  const XXH128_hash_t h = XXH3_128bits_digest(state_->xxh);
-  return fmt::format("{:016x}{:016x}", h.high64, h.low64);
-}
-
-std::string xxh128_of(std::string_view bytes) {
-  Xxh128 hash;
-  hash.add(bytes);
-  return hash.hex();
-}
-
 void Manifest::add(const std::string& folder, const SafetensorsLayout& layout, std::span<const uint64_t> sums) {
   size_t next = 0;
   for (const SafetensorsLayout::File& laid_out : layout.files()) {
     File file{.bytes = laid_out.bytes,
               .head_bytes = int64_t(laid_out.head.size()),
-              .head = xxh128_of(laid_out.head),
+              .head = to_hex(hash128(laid_out.head)),
               .tensors = {}};
     for (const TensorInFile& t : laid_out.tensors) file.tensors.push_back({t.name, t.num_bytes(), sums[next++]});
     files[folder + laid_out.name] = std::move(file);
@@ -94,7 +73,7 @@ void Manifest::add_others(const fs::path& checkpoint) {
     if (name == kManifestFile || files.count(name) > 0 || !at->is_regular_file()) continue;
     const MappedFile mapped(at->path());
     const auto bytes = int64_t(mapped.bytes().size());
-    files[name] = {.bytes = bytes, .head_bytes = bytes, .head = xxh128_of(mapped.text()), .tensors = {}};
+    files[name] = {.bytes = bytes, .head_bytes = bytes, .head = to_hex(hash128(mapped.text())), .tensors = {}};
   }
   if (error) throw FileError(fmt::format("{}: cannot be listed: {}", checkpoint.string(), error.message()));
 }
@@ -104,13 +83,13 @@ std::string to_text(const Manifest& manifest) {
   auto& files = json["files"] = nlohmann::ordered_json::object();
   for (const auto& [name, file] : manifest.files) files[name] = to_json(file);
   const std::string rest = json.dump(1).substr(2) + "\n";  // without "{\n"
-  return std::string(kBegin) + xxh128_of(rest) + std::string(kThen) + rest;
+  return std::string(kBegin) + to_hex(hash128(rest)) + std::string(kThen) + rest;
 }
 
 Manifest parse_manifest(std::string_view text, std::string_view source) {
   const size_t head = kBegin.size() + kHashDigits + kThen.size();
   const std::string_view rest = text.substr(std::min(head, text.size()));
-  if (text.substr(0, text.size() - rest.size()) != std::string(kBegin) + xxh128_of(rest) + std::string(kThen))
+  if (text.substr(0, text.size() - rest.size()) != std::string(kBegin) + to_hex(hash128(rest)) + std::string(kThen))
     throw DamageError(fmt::format("{}: is not what was saved: its hash does not fit it", source));
   const nlohmann::json json = parse_json(text, source, {.max_bytes = size_t{1} << 30});
   const JsonFields fields(json, std::string(source));

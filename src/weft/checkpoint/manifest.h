@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,7 +29,7 @@ struct Manifest {
   struct File {
     int64_t bytes = 0;            // of all
     int64_t head_bytes = 0;       // before the tensors; of a file without tensors all
-    std::string head;             // XXH128 of those, as xxhsum -H2 prints it
+    std::string head;             // hash128 of those, as text
     std::vector<Tensor> tensors;  // in the order of their data, which they cover to the end of the file
   };
   int64_t step = 0;
@@ -50,18 +49,5 @@ std::string to_text(const Manifest& manifest);
 // Throws DamageError, beginning with `source`, where the text is not one that to_text has made, to the last byte;
 // FileError where it is of a later format.
 Manifest parse_manifest(std::string_view text, std::string_view source);
-
-// XXH128 of bytes that come one after the other, in 32 hexadecimal digits, as xxhsum -H2 prints it.
-class Xxh128 {
- public:
-  Xxh128();
-  void add(std::string_view bytes);
-  std::string hex() const;
-
- private:
-  struct State;
-  std::shared_ptr<State> state_;
-};
-std::string xxh128_of(std::string_view bytes);
 
 }  // namespace weft

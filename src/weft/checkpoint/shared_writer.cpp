@@ -6,8 +6,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "weft/base/durable_file.h"
 #include "weft/base/error.h"
-#include "weft/checkpoint/durable_file.h"
 #include "weft/checkpoint/word_sum.h"
 
 namespace weft {
@@ -25,26 +25,18 @@ constexpr size_t kBufferBytes = size_t{1} << 18;
 void create_files(const std::filesystem::path& folder, const SafetensorsLayout& layout) {
   for (const SafetensorsLayout::File& file : layout.files()) {
     const std::filesystem::path path = folder / file.name;
-    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    const Descriptor fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
     if (fd < 0) fail_at(path, "be created");
-    const bool good = ::pwrite(fd, file.head.data(), file.head.size(), 0) == ssize_t(file.head.size()) &&
-                      ::ftruncate(fd, file.bytes) == 0;
-    const int error = errno;
-    ::close(fd);
-    errno = error;
-    if (!good) fail_at(path, "be written");
+    if (::pwrite(fd, file.head.data(), file.head.size(), 0) != ssize_t(file.head.size()) ||
+        ::ftruncate(fd, file.bytes) != 0)
+      fail_at(path, "be written");
   }
   if (!layout.index().empty()) write_file_durably(folder / "model.safetensors.index.json", layout.index());
 }
 
 SharedWriter::SharedWriter(const std::filesystem::path& folder, const SafetensorsLayout& layout)
-    : folder_(folder), layout_(layout), fds_(layout.files().size(), -1), sums_(layout.num_tensors(), 0) {
+    : folder_(folder), layout_(layout), fds_(layout.files().size()), sums_(layout.num_tensors(), 0) {
   buffer_.reserve(kBufferBytes);
-}
-
-SharedWriter::~SharedWriter() {
-  for (const int fd : fds_)
-    if (fd >= 0) ::close(fd);
 }
 
 void SharedWriter::fail(size_t file, const char* what) const { fail_at(folder_ / layout_.files()[file].name, what); }
@@ -70,8 +62,8 @@ void SharedWriter::flush() {
 }
 
 void SharedWriter::write_at(size_t file, int64_t offset, std::span<const std::byte> bytes) {
-  int& fd = fds_[file];
-  if (fd < 0) fd = ::open((folder_ / layout_.files()[file].name).c_str(), O_WRONLY | O_CLOEXEC);
+  Descriptor& fd = fds_[file];
+  if (fd < 0) fd = Descriptor(::open((folder_ / layout_.files()[file].name).c_str(), O_WRONLY | O_CLOEXEC));
   if (fd < 0) fail(file, "be opened");
   while (!bytes.empty()) {
     const ssize_t n = ::pwrite(fd, bytes.data(), bytes.size(), offset);

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "weft/base/descriptor.h"
 #include "weft/checkpoint/safetensors_layout.h"
 
 namespace weft {
@@ -20,9 +21,6 @@ class SharedWriter {
  public:
   // The files must have been created.
   SharedWriter(const std::filesystem::path& folder, const SafetensorsLayout& layout);
-  SharedWriter(const SharedWriter&) = delete;
-  SharedWriter& operator=(const SharedWriter&) = delete;
-  ~SharedWriter();
 
   // Bytes [offset, offset + bytes.size()) of a tensor's data: whole words of 4 bytes, each once by one rank. Runs that
   // follow each other are written together.
@@ -39,7 +37,7 @@ class SharedWriter {
 
   const std::filesystem::path folder_;
   const SafetensorsLayout& layout_;
-  std::vector<int> fds_;  // -1: not opened yet
+  std::vector<Descriptor> fds_;  // none: not opened yet
   std::vector<std::byte> buffer_;
   size_t buffered_file_ = 0;
   int64_t buffered_at_ = 0;

@@ -63,9 +63,9 @@ void FabricHub::wait_in_order(Lane& lane, int64_t mark, const CommCall& call) {
 }
 
 // The first stamp of each sets its clock, while nothing is under way.
-void FabricHub::stamp_calls() {
+void FabricHub::stamp_calls(std::function<void()> settled) {
   for (const auto& lane : lanes_) lane->transport->stamp();
-  stamps_calls_ = true;
+  settled_ = std::move(settled);
 }
 
 void FabricHub::settle() {
@@ -79,6 +79,7 @@ void FabricHub::settle() {
     give_up(e.what());
     throw;
   }
+  if (settled_) settled_();
 }
 
 // The device may notice first that a peer stopped; the peer tells why a moment later.

@@ -49,8 +49,8 @@ class FabricHub {
   // As `wait`, but if calls are ordered, only the device waits.
   void wait_in_order(Lane& lane, int64_t mark, const CommCall& call);
   // CommProgress::stamp_calls.
-  void stamp_calls();
-  bool stamps_calls() const { return stamps_calls_; }
+  void stamp_calls(std::function<void()> settled);
+  bool stamps_calls() const { return settled_ != nullptr; }
   // CommProgress::settle.
   void settle();
   // Ends at once all that is under way.
@@ -65,8 +65,8 @@ class FabricHub {
   Patience patience_;
   std::vector<std::shared_ptr<Lane>> lanes_;
   std::function<Stream*()> issue_;  // none: calls are not ordered
-  bool stamps_calls_ = false;
-  std::string failure_;  // empty: none
+  std::function<void()> settled_;   // none: calls are not stamped
+  std::string failure_;             // empty: none
 };
 
 }  // namespace weft

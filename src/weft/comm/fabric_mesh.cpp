@@ -147,7 +147,7 @@ class FabricProgress final : public CommProgress {
   bool is_by_devices() const override { return true; }
   void order_by(std::function<Stream*()> issue) override { hub_->order_by(std::move(issue)); }
   void settle() override { hub_->settle(); }
-  void stamp_calls() override { hub_->stamp_calls(); }
+  void stamp_calls(std::function<void()> settled) override { hub_->stamp_calls(std::move(settled)); }
   void give_up() override { hub_->give_up("this rank has failed"); }
 
  private:

@@ -71,8 +71,9 @@ class CommProgress {
   // Returns when all calls that were waited for have finished here. Call it before waiting for a device: if another
   // rank failed, the device would wait for ever (DeviceQueue::call_before_waits). Throws CommError.
   virtual void settle() {}
-  // Makes devices record when they ran each later call (Work::Pending::take_span).
-  virtual void stamp_calls() {}
+  // Makes devices record when they ran each later call (Work::Pending::take_span). `settled` is called after each
+  // `settle`, when the times of these calls are known.
+  virtual void stamp_calls(std::function<void()> /*settled*/) {}
   // Aborts this rank's communication; the mesh is dead then. A rank that fails calls it before it frees memory that
   // peers or devices still use.
   virtual void give_up() {}

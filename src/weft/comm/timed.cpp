@@ -101,28 +101,6 @@ class Timed final : public Communicator {
   std::shared_ptr<Ledger> ledger_;
 };
 
-// When calls have finished, their times are known.
-class TimedProgress final : public CommProgress {
- public:
-  TimedProgress(std::shared_ptr<CommProgress> inner, std::shared_ptr<Ledger> ledger)
-      : inner_(std::move(inner)), ledger_(std::move(ledger)) {}
-  void poll() override { inner_->poll(); }
-  bool lends() const override { return inner_->lends(); }
-  void lend() override { inner_->lend(); }
-  bool is_by_devices() const override { return true; }
-  void order_by(std::function<Stream*()> issue) override { inner_->order_by(std::move(issue)); }
-  void settle() override {
-    inner_->settle();
-    ledger_->settle();
-  }
-  void stamp_calls() override { inner_->stamp_calls(); }
-  void give_up() override { inner_->give_up(); }
-
- private:
-  std::shared_ptr<CommProgress> inner_;
-  std::shared_ptr<Ledger> ledger_;
-};
-
 }  // namespace
 
 ProcessMesh timed(const ProcessMesh& mesh, CommTimes& times, const TimedOptions& options) {
@@ -131,9 +109,7 @@ ProcessMesh timed(const ProcessMesh& mesh, CommTimes& times, const TimedOptions&
   all.each([&](std::shared_ptr<Communicator>& ranks, const std::string& axis) {
     ranks = std::make_shared<Timed>(ranks, Meter{times[axis], axis, options}, ledger);
   });
-  if (!mesh.progress || !mesh.progress->is_by_devices()) return all;
-  mesh.progress->stamp_calls();
-  all.progress = std::make_shared<TimedProgress>(mesh.progress, ledger);
+  if (mesh.progress) mesh.progress->stamp_calls([ledger] { ledger->settle(); });
   return all;
 }
 

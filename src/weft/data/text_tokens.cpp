@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "weft/base/durable_file.h"
 #include "weft/base/error.h"
 #include "weft/base/json.h"
 #include "weft/base/mapped_file.h"
@@ -201,9 +202,7 @@ fs::path tokenize_once(const TextRequest& r) {
   out.commit();
   stamp["ids"] = hash_of(MappedFile(cache.ids));
   stamp["index"] = hash_of(MappedFile(cache.index));
-  WholeFile stamp_file(cache.stamp);
-  stamp_file.write(stamp.dump(1) + "\n");
-  stamp_file.commit();
+  write_file_durably(cache.stamp, stamp.dump(1) + "\n", kOwnName);
   return cache.ids;
 }
 

@@ -5,7 +5,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
 namespace weft {
 
@@ -43,12 +42,5 @@ class LossMask {
 // Throws FileError where the file has another length than the source has tokens; reading does where a byte is neither
 // 0 nor 1.
 std::unique_ptr<LossMask> open_loss_mask(const std::filesystem::path& file, const TokenSource& source);
-
-// Write what the two functions above read; whole or not at all (token_writer.h, which also writes piece by piece).
-// `dtype` of a pair is uint16 or int32, the two that Megatron's tools use. Throws FileError: also for ids that do not
-// fit.
-void write_raw_tokens(const std::filesystem::path& file, std::span<const int32_t> ids, const std::string& dtype);
-void write_megatron_tokens(const std::filesystem::path& prefix, const std::vector<std::vector<int32_t>>& documents,
-                           const std::string& dtype);
 
 }  // namespace weft

@@ -1,26 +1,16 @@
 #include "weft/data/token_writer.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
 #include <limits>
-#include <utility>
 
 #include "weft/base/error.h"
 #include "weft/data/megatron_index.h"
-#include "weft/data/token_source.h"
 
 namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kBuffer = 1 << 20;
 constexpr size_t kIdsAtOnce = 1 << 16;
 
 IdType megatron_type(const std::string& dtype) {
@@ -30,70 +20,14 @@ IdType megatron_type(const std::string& dtype) {
 }
 
 template <class T>
-void put(WholeFile& out, T value) {
+void put(DurableFile& out, T value) {
   out.write({reinterpret_cast<const char*>(&value), sizeof value});
 }
 
 }  // namespace
 
-WholeFile::WholeFile(fs::path path) : path_(std::move(path)), temporary_(path_.string() + ".tmp-XXXXXX") {
-  fd_ = mkostemp(temporary_.data(), O_CLOEXEC);
-  if (fd_ < 0) fail("cannot be created");
-  constexpr mode_t kReadableByAll = 0644;  // a temporary file is its owner's alone
-  if (fchmod(fd_, kReadableByAll) != 0 && errno != EPERM && errno != ENOSYS) {
-    const int reason = errno;
-    unlink(temporary_.c_str());
-    close(fd_);
-    errno = reason;
-    fail("cannot be made readable");
-  }
-}
-
-WholeFile::~WholeFile() {
-  if (fd_ < 0) return;
-  close(fd_);
-  unlink(temporary_.c_str());
-}
-
-void WholeFile::write(std::string_view bytes) {
-  buffer_ += bytes;
-  if (buffer_.size() >= kBuffer) flush();
-}
-
-void WholeFile::flush() {
-  for (size_t at = 0; at < buffer_.size();) {
-    const ssize_t n = ::write(fd_, buffer_.data() + at, buffer_.size() - at);
-    if (n > 0)
-      at += size_t(n);
-    else if (n == 0 || errno != EINTR)
-      fail("cannot be written");
-  }
-  buffer_.clear();
-}
-
-void WholeFile::commit() {
-  WEFT_CHECK(fd_ >= 0, "{} was committed already", path_.string());
-  flush();
-  if (fsync(fd_) != 0) fail("cannot be synced");
-  if (rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot be renamed");
-  close(std::exchange(fd_, -1));
-  const fs::path folder = path_.has_parent_path() ? path_.parent_path() : fs::path(".");
-  const int names = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (names < 0) return;  // a folder that may not be read cannot be synced; the file itself is
-  fsync(names);
-  close(names);
-}
-
-void WholeFile::fail(const char* what) const {
-  const int reason = errno;
-  const char* advice = reason == ENOSPC || reason == EDQUOT  ? "free space on that disk"
-                       : reason == EACCES || reason == EROFS ? "make the folder writable, or choose another"
-                                                             : "is the folder there and writable?";
-  throw FileError(fmt::format("{}: {}: {}; {}", path_.string(), what, std::strerror(reason), advice));
-}
-
 RawTokenWriter::RawTokenWriter(const fs::path& file, const std::string& dtype)
-    : path_(file), type_(id_type_named(dtype)), file_(file) {}
+    : path_(file), type_(id_type_named(dtype)), file_(file, kOwnName) {}
 
 void RawTokenWriter::append(std::span<const int32_t> ids) {
   const int64_t most = largest_of(type_), each = bytes_of(type_);
@@ -108,12 +42,6 @@ void RawTokenWriter::append(std::span<const int32_t> ids) {
     }
     file_.write(bytes_);
   }
-}
-
-void write_raw_tokens(const fs::path& file, std::span<const int32_t> ids, const std::string& dtype) {
-  RawTokenWriter out(file, dtype);
-  out.append(ids);
-  out.commit();
 }
 
 MegatronWriter::MegatronWriter(const fs::path& prefix, const std::string& dtype)
@@ -135,7 +63,7 @@ void MegatronWriter::end_document() {
 }
 
 void MegatronWriter::commit() {
-  WholeFile out(prefix_.string() + ".idx");
+  DurableFile out(prefix_.string() + ".idx", kOwnName);
   out.write({kMegatronMagic, sizeof kMegatronMagic});
   put(out, kMegatronVersion);
   put(out, type_ == IdType::u16 ? kMegatronUint16 : kMegatronInt32);
@@ -151,13 +79,6 @@ void MegatronWriter::commit() {
   for (int64_t end : ends_) put(out, end);
   out.commit();  // first: a .bin without its index would be taken for raw ids
   ids_.commit();
-}
-
-void write_megatron_tokens(const fs::path& prefix, const std::vector<std::vector<int32_t>>& documents,
-                           const std::string& dtype) {
-  MegatronWriter out(prefix, dtype);
-  for (const auto& document : documents) out.add_document(document);
-  out.commit();
 }
 
 }  // namespace weft

@@ -2,37 +2,14 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "weft/base/durable_file.h"
 #include "weft/data/id_view.h"
 
 namespace weft {
-
-// One file under a temporary name of its own until commit, so that two programs may write the same one. Buffered. All
-// failures are FileErrors that name the path, the reason and what to do.
-class WholeFile {
- public:
-  explicit WholeFile(std::filesystem::path path);
-  WholeFile(const WholeFile&) = delete;
-  WholeFile& operator=(const WholeFile&) = delete;
-  ~WholeFile();  // without commit: removes what was written
-
-  void write(std::string_view bytes);
-  // Syncs, renames, syncs the folder's list of names. Blocks. Once.
-  void commit();
-
- private:
-  void flush();
-  [[noreturn]] void fail(const char* what) const;  // with errno
-
-  std::filesystem::path path_;
-  std::string temporary_, buffer_;
-  int fd_ = -1;
-};
 
 // Raw little-endian ids: what open_raw_tokens reads.
 class RawTokenWriter {
@@ -46,7 +23,7 @@ class RawTokenWriter {
  private:
   std::filesystem::path path_;
   IdType type_;
-  WholeFile file_;
+  DurableFile file_;
   int64_t size_ = 0;
   std::string bytes_;
 };

@@ -3,8 +3,7 @@
 #include <string>
 
 #include "weft/device/memory.h"
-#include "weft/ops/backend.h"
-#include "weft/ops/region_path.h"
+#include "weft/ops/backend_around.h"
 #include "weft/ops/rules.h"
 
 namespace weft {
@@ -15,13 +14,13 @@ std::string find_nonfinite(const Memory& memory, const Tensor& t);
 
 // Judges every op by the rules before it runs (PlacementError, CheckFailure) and, if asked, every value that it wrote.
 // The inner backend is borrowed.
-class Checked final : public UniformBackend<Checked> {
+class Checked final : public UniformAround<Checked> {
  public:
   struct Options {
     bool finite = false;  // throw NumericsError "blocks.3.mlp: swiglu.a [4, 17] is nan" at the first bad value
     const Memory& memory = *host_memory();  // where the operands lie
   };
-  Checked(Backend& inner, Options options) : inner_(inner), options_(options) {}
+  Checked(Backend& inner, Options options) : UniformAround<Checked>(inner), options_(options) {}
 
   template <class Op>
   void apply(const Op& op) {
@@ -31,16 +30,6 @@ class Checked final : public UniformBackend<Checked> {
     inner_.run(op);
     if (options_.finite) wait_check_finite(Op::kName, op.fields());
   }
-  void enter(std::string_view region) override {
-    path_.enter(region);
-    inner_.enter(region);
-  }
-  void leave() override {
-    path_.leave();
-    inner_.leave();
-  }
-  void wait_all() override { inner_.wait_all(); }
-  DeviceQueue* queue() override { return inner_.queue(); }
 
  private:
   template <class Fields>
@@ -53,9 +42,7 @@ class Checked final : public UniformBackend<Checked> {
     }
   }
 
-  Backend& inner_;
   Options options_;
-  RegionPath path_;
 };
 
 }  // namespace weft

@@ -3,16 +3,17 @@
 #pragma once
 #include <functional>
 
-#include "weft/ops/backend.h"
+#include "weft/ops/backend_around.h"
 
 namespace weft {
 
 // The inner backend is borrowed.
-class Polled final : public UniformBackend<Polled> {
+class Polled final : public UniformAround<Polled> {
  public:
   using Call = std::function<void()>;
   // `lend` may be none.
-  Polled(Backend& inner, Call lend, Call poll) : inner_(inner), lend_(std::move(lend)), poll_(std::move(poll)) {}
+  Polled(Backend& inner, Call lend, Call poll)
+      : UniformAround<Polled>(inner), lend_(std::move(lend)), poll_(std::move(poll)) {}
 
   template <class Op>
   void apply(const Op& op) {
@@ -27,10 +28,6 @@ class Polled final : public UniformBackend<Polled> {
     // Polling may take long, so not while the device is idle; but it must take back what was lent.
     if (lends || !is_holding()) poll_();
   }
-  void enter(std::string_view region) override { inner_.enter(region); }
-  void leave() override { inner_.leave(); }
-  void wait_all() override { inner_.wait_all(); }
-  DeviceQueue* queue() override { return inner_.queue(); }
 
  private:
   bool is_holding() {
@@ -44,7 +41,6 @@ class Polled final : public UniformBackend<Polled> {
     } catch (const std::exception&) {}
   }
 
-  Backend& inner_;
   Call lend_, poll_;
 };
 

@@ -58,21 +58,19 @@ class RegionSlices {
 
 }  // namespace
 
-Traced::Traced(Backend& inner, Clock clock, int64_t capacity) : inner_(inner), clock_(std::move(clock)) {
+Traced::Traced(Backend& inner, Clock clock, int64_t capacity) : UniformAround<Traced>(inner), clock_(std::move(clock)) {
   WEFT_CHECK(capacity > 0, "a trace of {} events", capacity);
   ring_.resize(size_t(capacity));
 }
 
 void Traced::enter(std::string_view region) {
-  path_.enter(region);
+  BackendAround::enter(region);
   name_region();
-  inner_.enter(region);
 }
 
 void Traced::leave() {
-  path_.leave();
+  BackendAround::leave();
   name_region();
-  inner_.leave();
 }
 
 void Traced::wait_all() {

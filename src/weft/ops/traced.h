@@ -9,9 +9,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "weft/ops/backend.h"
+#include "weft/ops/backend_around.h"
 #include "weft/ops/cost.h"
-#include "weft/ops/region_path.h"
 
 namespace weft {
 
@@ -27,7 +26,7 @@ struct TraceEvent {
 // and after each op, which nothing waits for (launch time counts as the op's where the device waits for the host). For
 // diagnosis, not for training. Keeps the last `capacity` events in memory that is taken at construction. The inner
 // backend is borrowed.
-class Traced final : public UniformBackend<Traced> {
+class Traced final : public UniformAround<Traced> {
  public:
   using Clock = std::function<int64_t()>;  // nanoseconds; to compare with a device's, of std::chrono::steady_clock
   Traced(Backend& inner, Clock clock, int64_t capacity = int64_t{1} << 16);
@@ -52,7 +51,6 @@ class Traced final : public UniformBackend<Traced> {
   void enter(std::string_view region) override;
   void leave() override;
   void wait_all() override;
-  DeviceQueue* queue() override { return inner_.queue(); }
 
   std::vector<TraceEvent> events() const;  // oldest first; after wait_all of this, not of the inner backend
   int64_t num_recorded() const { return num_recorded_; }
@@ -71,9 +69,7 @@ class Traced final : public UniformBackend<Traced> {
   void record_late(const TraceEvent& event, Stamp start, Stamp end);
   void name_region();
 
-  Backend& inner_;
   Clock clock_;
-  RegionPath path_;
   std::set<std::string, std::less<>> names_;  // of all regions so far
   std::string_view region_;                   // the present one, in names_
   std::vector<TraceEvent> ring_;

@@ -16,22 +16,22 @@ bool counts(const ReplicaGroup& group, Spmd held) { return group.alike(held).ran
 }  // namespace
 
 GradNorm::GradNorm(const ParamStore& store, Arena& arena, int64_t num_positions) : store_(store) {
-  int64_t nodes = 0;
+  int64_t nodes = 0, ranges = 0;
   bool sharded = false;
   for (const ParamStore::GradRange& range : store.grad_ranges()) {
     if (groups_.empty() || groups_.back().ranks != range.group)
-      groups_.push_back({.ranks = range.group, .first_range = ranges_.size(), .first_node = nodes});
-    ranges_.push_back({leaves_of(range.size), counts(*range.group, range.held), range.position});
+      groups_.push_back({.ranks = range.group, .first_range = size_t(ranges), .first_node = nodes});
     const bool shares = range.group->shard().size > 1;
-    const int64_t of_range = shares ? std::max(1, 2 * (tree_root(ranges_.back().leaves).level - 1)) : 1;
+    const int64_t of_range = shares ? std::max(1, 2 * (tree_root(leaves_of(range.size)).level - 1)) : 1;
     ++groups_.back().num_ranges;
+    ++ranges;
     groups_.back().num_nodes += of_range;
     nodes += of_range;
     sharded = sharded || shares;
   }
   squares_ = arena.alloc(DType::f64, {nodes});
   if (sharded) theirs_ = arena.alloc(DType::f64, {nodes});
-  sums_ = arena.alloc(DType::f64, {int64_t(ranges_.size())});
+  sums_ = arena.alloc(DType::f64, {ranges});
   units_ = arena.alloc(DType::f64, {num_positions});
   one_ = arena.alloc(DType::f64, {1});
 }
@@ -44,7 +44,7 @@ double GradNorm::wait_measure(Backend& backend) {
   auto* units = units_.as<double>();
   if (!dry) {
     std::fill_n(units, units_.rows(), 0.0);
-    for (size_t r = 0; r < ranges_.size(); ++r) units[ranges_[r].position] += sums_.as<double>()[r];
+    for (size_t r = 0; r < ranges.size(); ++r) units[ranges[r].position] += sums_.as<double>()[r];
   }
   store_.mesh().pp->all_reduce(units_).wait();  // each is of one stage
   return dry ? 0 : std::sqrt(std::accumulate(units, units + units_.rows(), 0.0));
@@ -56,7 +56,7 @@ void GradNorm::wait_sum(Backend& backend, const Group& group, GradRanges ranges)
   join_shards(group, ranges);
   const Tensor sums = sums_.slice_rows(int64_t(group.first_range), int64_t(group.num_ranges));
   for (size_t r = 0; r < group.num_ranges && sums.data != nullptr; ++r) {  // zero on ranks that add nothing
-    const bool speaks = group.ranks->shard().rank == 0 && ranges_[group.first_range + r].is_mine;
+    const bool speaks = group.ranks->shard().rank == 0 && counts(*group.ranks, ranges[r].held);
     sums.as<double>()[r] = speaks ? squares_.as<double>()[group.first_node + int64_t(r)] : 0;
   }
   group.ranks->wait_sum_over_keepers(sums);
@@ -109,11 +109,11 @@ void GradNorm::join_shards(const Group& group, GradRanges ranges) {
     }
     if (count == 0) continue;
     shards.recv(theirs_.slice_rows(0, count), int(other)).wait();
-    if (squares.data != nullptr) join(group, nodes(me, half, &kept), theirs);
+    if (squares.data != nullptr) join(group, ranges, nodes(me, half, &kept), theirs);
   }
 }
 
-void GradNorm::join(const Group& group, const std::vector<std::vector<TreeNode>>& mine,
+void GradNorm::join(const Group& group, GradRanges ranges, const std::vector<std::vector<TreeNode>>& mine,
                     const std::vector<std::vector<TreeNode>>& theirs) {
   std::vector<double> joined;
   double* const squares = squares_.as<double>() + group.first_node;
@@ -122,7 +122,7 @@ void GradNorm::join(const Group& group, const std::vector<std::vector<TreeNode>>
     std::vector<NodeSum> all;
     for (const TreeNode& node : mine[r]) all.push_back({node, *m++});
     for (const TreeNode& node : theirs[r]) all.push_back({node, *t++});
-    for (const NodeSum& n : tree_join(ranges_[group.first_range + r].leaves, all)) joined.push_back(n.sum);
+    for (const NodeSum& n : tree_join(leaves_of(ranges[r].size), all)) joined.push_back(n.sum);
   }
   std::copy(joined.begin(), joined.end(), squares);
 }

@@ -34,12 +34,7 @@ class GradNorm {
   std::string wait_first_nonfinite_weight(Backend& backend) const;
 
  private:
-  struct Range {
-    int64_t leaves;    // of its tree
-    bool is_mine;      // of the tensor-parallel ranks that hold it alike, this is the first
-    int64_t position;  // of its unit
-  };
-  // Those of a replica group lie one behind the other, and so do their sums.
+  // The ranges of a replica group lie one behind the other, and so do their sums.
   struct Group {
     const ReplicaGroup* ranks;
     size_t first_range = 0, num_ranges = 0;
@@ -51,13 +46,12 @@ class GradNorm {
   void wait_sum(Backend& backend, const Group& group, GradRanges ranges);
   void sum_own(Backend& backend, const Group& group, GradRanges ranges);
   void join_shards(const Group& group, GradRanges ranges);
-  void join(const Group& group, const std::vector<std::vector<TreeNode>>& mine,
+  void join(const Group& group, GradRanges ranges, const std::vector<std::vector<TreeNode>>& mine,
             const std::vector<std::vector<TreeNode>>& theirs);
   template <class Op>
   std::vector<Entry> measure_parts(Backend& backend) const;
 
   const ParamStore& store_;
-  std::vector<Range> ranges_;
   std::vector<Group> groups_;
   Tensor squares_;  // f64 [nodes at most]: of this shard, then of more and more
   Tensor theirs_;   // f64 [nodes at most]: of other shards

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <vector>
 
+#include "weft/base/descriptor.h"
 #include "weft/base/error.h"
 #include "weft/pipeline/codec.h"
 
@@ -22,15 +23,12 @@ class FileBytes final : public ByteStream {
  public:
   FileBytes(const std::filesystem::path& file, ByteWatcher* watcher) : file_(file), watcher_(watcher) {
     // Not blocking: opening a named pipe would wait for its writer before fstat could refuse it.
-    fd_ = open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    fd_ = Descriptor(open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     struct stat info {};
-    if (fd_ < 0 || fstat(fd_, &info) != 0) refuse(std::strerror(errno));
-    if (S_ISDIR(info.st_mode)) refuse("is a folder");
-    if (!S_ISREG(info.st_mode)) refuse("is not a regular file");
+    if (fd_ < 0 || fstat(fd_, &info) != 0) fail(std::strerror(errno));
+    if (S_ISDIR(info.st_mode)) fail("is a folder");
+    if (!S_ISREG(info.st_mode)) fail("is not a regular file");
   }
-  FileBytes(const FileBytes&) = delete;
-  FileBytes& operator=(const FileBytes&) = delete;
-  ~FileBytes() override { close(fd_); }
 
   size_t read(std::span<char> out) override {
     for (;;) {
@@ -45,17 +43,13 @@ class FileBytes final : public ByteStream {
   int64_t bytes_in() const override { return bytes_; }
 
  private:
-  [[noreturn]] void refuse(const char* why) const {
-    if (fd_ >= 0) close(fd_);
-    fail(why);
-  }
   [[noreturn]] void fail(const char* why) const {
     throw FileError(fmt::format("{}: cannot be read: {}", file_.string(), why));
   }
 
   std::filesystem::path file_;
   ByteWatcher* watcher_;
-  int fd_ = -1;
+  Descriptor fd_;
   int64_t bytes_ = 0;
 };
 

@@ -371,13 +371,11 @@ void need_charsets(std::string_view what) {
     if (*one.converter != '\0') names.insert(one.converter);
   const std::vector<std::string> missing = missing_converters({names.begin(), names.end()});
   if (missing.empty()) return;
-  std::string all;
-  for (const std::string& name : missing) all += (all.empty() ? "" : ", ") + name;
   throw ConfigError(
       fmt::format("{}: the C library lacks its converters (iconv) from {}, without which pages would be lost; install "
                   "its gconv modules: package libc6 of Debian and Ubuntu, or libc-gconv-modules-extra where they are "
                   "in one of their own; glibc-gconv-extra of Fedora",
-                  what, all));
+                  what, fmt::join(missing, ", ")));
 }
 
 }  // namespace weft

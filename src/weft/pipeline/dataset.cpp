@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <set>
 
+#include "weft/base/durable_file.h"
+#include "weft/base/hashing.h"
 #include "weft/base/json.h"
 #include "weft/base/nearest.h"
 #include "weft/base/version.h"
-#include "weft/data/token_writer.h"
-#include "weft/pipeline/hashing.h"
 #include "weft/pipeline/input_files.h"
 #include "weft/pipeline/rule.h"
 #include "weft/pipeline/stages.h"
@@ -131,9 +131,7 @@ void write_manifest(const fs::path& folder, const std::vector<StageResult>& stag
   }
   manifest["version"] = to_hex(hash128(manifest.dump()));
   remove_unfinished(folder, "manifest.json");
-  WholeFile out(folder / "manifest.json");
-  out.write(manifest.dump(1) + "\n");
-  out.commit();
+  write_file_durably(folder / "manifest.json", manifest.dump(1) + "\n", kOwnName);
 }
 
 // Checks what other code relies on: lists of objects that have the fields it reads.
@@ -288,11 +286,9 @@ bool run_pipeline(const PipelineConfig& config, const std::string& stage, const 
                   const std::function<void(const StageResult&)>& done) {
   const std::vector<std::string> names = stage_names(config);
   if (!stage.empty() && std::find(names.begin(), names.end(), stage) == names.end()) {
-    std::string all;
-    for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
     const std::string near = nearest_name(stage, names);
-    throw ConfigError(fmt::format("{} is no stage of this pipeline, which has {}{}", in_quotes(stage), all,
-                                  near.empty() ? "" : "; did you mean " + near + "?"));
+    throw ConfigError(fmt::format("{} is no stage of this pipeline, which has {}{}", in_quotes(stage),
+                                  fmt::join(names, ", "), near.empty() ? "" : "; did you mean " + near + "?"));
   }
   const fs::path folder = config.run.dir;
   if (stage.empty() || stage == "read" || given.helps)  // later stages do without the inputs

@@ -3,8 +3,8 @@
 #include <set>
 #include <unordered_map>
 
+#include "weft/base/hashing.h"
 #include "weft/base/json.h"
-#include "weft/pipeline/hashing.h"
 #include "weft/pipeline/input_files.h"
 #include "weft/pipeline/named_file.h"
 #include "weft/pipeline/open_shards.h"

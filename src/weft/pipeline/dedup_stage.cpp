@@ -1,9 +1,9 @@
 #include <algorithm>
 
+#include "weft/base/durable_file.h"
+#include "weft/base/hashing.h"
 #include "weft/base/mapped_file.h"
-#include "weft/data/token_writer.h"
 #include "weft/pipeline/duplicates.h"
-#include "weft/pipeline/hashing.h"
 #include "weft/pipeline/minhash.h"
 #include "weft/pipeline/open_shards.h"
 #include "weft/pipeline/shard.h"
@@ -45,7 +45,7 @@ class KeyPass {
   // Returns the counts of what it read.
   Counts run(int64_t shard, const fs::path& file) const {
     std::vector<KeyRecord> records;
-    WholeFile sets(shingles_.file_of(shard));
+    DurableFile sets(shingles_.file_of(shard), kOwnName);
     uint64_t place = 0;
     Counts counts;
     for_each_in_shard(file, [&](Document&& d) {
@@ -71,7 +71,7 @@ class KeyPass {
       if (!line.empty()) records.push_back(record_of(KeyKind::kLine, hash128(line), number, at));
     });
   }
-  void add_near(const Document& d, std::vector<KeyRecord>& records, WholeFile& sets, uint64_t& place) const {
+  void add_near(const Document& d, std::vector<KeyRecord>& records, DurableFile& sets, uint64_t& place) const {
     const std::vector<uint64_t> shingles = shingle_hashes(plain_word_hashes(*table_, d.text), c_.ngram);
     if (shingles.empty()) return;
     for (const Hash128& key : minhash_.band_keys(shingles))
@@ -165,7 +165,7 @@ class Merge {
 
   void tell(const std::vector<Duplicate>& all) const {
     constexpr const char* kNames[] = {"text", "url", "near"};
-    WholeFile out(work_.parent_path() / "duplicates.jsonl");
+    DurableFile out(work_.parent_path() / "duplicates.jsonl", kOwnName);
     for (const Duplicate& d : all) {
       nlohmann::json line = {{"id", DocumentId::of_number(d.document).text()},
                              {"kept", DocumentId::of_number(d.kept).text()},

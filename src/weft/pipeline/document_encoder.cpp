@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "weft/base/hashing.h"
 #include "weft/chat/built_in_templates.h"
-#include "weft/pipeline/hashing.h"
 #include "weft/pipeline/named_file.h"
 
 namespace weft {

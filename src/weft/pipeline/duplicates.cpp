@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "weft/base/descriptor.h"
 #include "weft/base/error.h"
 #include "weft/pipeline/document.h"
 #include "weft/pipeline/minhash.h"
@@ -54,7 +55,7 @@ std::filesystem::path ShingleFiles::file_of(int64_t shard) const {
 
 std::vector<uint32_t> ShingleFiles::load(uint64_t document, uint64_t place) const {
   const std::filesystem::path file = file_of(DocumentId::of_number(document).shard);
-  const int fd = open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  const Descriptor fd(open(file.c_str(), O_RDONLY | O_CLOEXEC));
   uint32_t size = 0;
   std::vector<uint32_t> set;
   const auto get = [&](void* to, size_t bytes, uint64_t from) {
@@ -65,7 +66,6 @@ std::vector<uint32_t> ShingleFiles::load(uint64_t document, uint64_t place) cons
     set.resize(size);
     good = get(set.data(), size * sizeof(uint32_t), place + sizeof size);
   }
-  if (fd >= 0) close(fd);
   if (!good)
     throw FileError(fmt::format("{}: cannot be read; remove its folder and run the stage again", file.string()));
   return set;

@@ -1,4 +1,4 @@
-#include "weft/pipeline/hashing.h"
+#include "weft/base/hashing.h"
 #include "weft/pipeline/named_file.h"
 #include "weft/pipeline/open_shards.h"
 #include "weft/pipeline/rule.h"

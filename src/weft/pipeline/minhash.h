@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "weft/pipeline/hashing.h"
+#include "weft/base/hashing.h"
 
 namespace weft {
 

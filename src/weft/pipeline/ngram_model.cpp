@@ -6,9 +6,9 @@
 #include <cstring>
 #include <vector>
 
+#include "weft/base/durable_file.h"
 #include "weft/base/error.h"
 #include "weft/base/mapped_file.h"
-#include "weft/data/token_writer.h"
 #include "weft/pipeline/rule.h"
 
 namespace weft {
@@ -186,9 +186,7 @@ void NgramModel::write(const std::filesystem::path& file) const {
     put(bytes, e.first);
     put(bytes, e.second);
   }
-  WholeFile out(file);
-  out.write(bytes);
-  out.commit();
+  write_file_durably(file, bytes, kOwnName);
 }
 
 NgramModel NgramModel::read(const std::filesystem::path& file) {

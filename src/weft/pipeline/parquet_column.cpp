@@ -54,16 +54,12 @@ void decompress_hadoop_lz4(std::string_view packed, std::span<char> out, const s
 }  // namespace
 
 ParquetBytes::ParquetBytes(std::string path, ExpansionLimit limit) : path_(std::move(path)), limit_(limit) {
-  fd_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  fd_ = Descriptor(open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat info {};
-  if (fd_ < 0 || fstat(fd_, &info) != 0) {
-    const char* why = std::strerror(errno);
-    if (fd_ >= 0) close(fd_);
-    throw FileError(fmt::format("{}: cannot be read: {}", path_, why));
-  }
+  if (fd_ < 0 || fstat(fd_, &info) != 0)
+    throw FileError(fmt::format("{}: cannot be read: {}", path_, std::strerror(errno)));
   size_ = info.st_size;
 }
-ParquetBytes::~ParquetBytes() { close(fd_); }
 
 void ParquetBytes::read(int64_t begin, int64_t size, std::string& to) {
   WEFT_CHECK(begin >= 0 && size >= 0 && size <= size_ - begin, "{} bytes at {} of {}", size, begin, size_);

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "weft/base/descriptor.h"
 #include "weft/pipeline/byte_stream.h"
 #include "weft/pipeline/codec.h"
 #include "weft/pipeline/parquet_values.h"
@@ -15,9 +16,6 @@ class ParquetBytes {
  public:
   // Throws FileError where it cannot be opened.
   ParquetBytes(std::string path, ExpansionLimit limit);
-  ParquetBytes(const ParquetBytes&) = delete;
-  ParquetBytes& operator=(const ParquetBytes&) = delete;
-  ~ParquetBytes();
 
   const std::string& path() const { return path_; }
   int64_t size() const { return size_; }
@@ -37,7 +35,7 @@ class ParquetBytes {
 
   std::string path_;
   ExpansionLimit limit_;
-  int fd_ = -1;
+  Descriptor fd_;
   int64_t size_ = 0, in_ = 0, unpacked_ = 0, rows_ = 0;
   std::unique_ptr<Codec> gzip_, zstd_;
 };

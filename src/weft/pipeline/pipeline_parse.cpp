@@ -68,11 +68,9 @@ class Parser {
     if (std::find(known.begin(), known.end(), name) == known.end()) {
       const std::string near = nearest_name(name, known);
       std::set<std::string> all(known.begin(), known.end());
-      std::string list;
-      for (const auto& one : all) list += (list.empty() ? "" : ", ") + one;
-      problems_.push_back(fmt::format("{}: [{}] is no section of a pipeline; {}", place(node.source()),
-                                      shown_name(name),
-                                      near.empty() ? "there are " + list : "did you mean [" + near + "]?"));
+      problems_.push_back(fmt::format(
+          "{}: [{}] is no section of a pipeline; {}", place(node.source()), shown_name(name),
+          near.empty() ? fmt::format("there are {}", fmt::join(all, ", ")) : "did you mean [" + near + "]?"));
       return;
     }
     if (!node.is_table()) {

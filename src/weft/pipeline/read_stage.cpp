@@ -4,13 +4,13 @@
 #include <set>
 #include <utility>
 
+#include "weft/base/hashing.h"
 #include "weft/base/json.h"
 #include "weft/base/not_built.h"
 #include "weft/base/tasks.h"
 #include "weft/pipeline/charset.h"
 #include "weft/pipeline/codec.h"
 #include "weft/pipeline/document_reader.h"
-#include "weft/pipeline/hashing.h"
 #include "weft/pipeline/html_text.h"
 #include "weft/pipeline/input_files.h"
 #include "weft/pipeline/open_shards.h"

@@ -16,8 +16,7 @@ void judge_columns(const SourceFile& file, const SourceConfig& source) {
     return std::count(file.columns.begin(), file.columns.end(), name);
   };
   const auto refuse = [&](const std::string& what, const std::string& name) {
-    std::string all;
-    for (const std::string& column : file.columns) all += (all.empty() ? "" : ", ") + column;
+    const std::string all = fmt::format("{}", fmt::join(file.columns, ", "));
     throw UnreadFile(file.path, fmt::format("the header has {} {}: it is {}", what, in_quotes(name), in_quotes(all)));
   };
   std::vector<AskedKey> asked = asked_keys(source);

@@ -4,9 +4,9 @@
 
 #include "weft/base/ascii.h"
 #include "weft/base/error.h"
+#include "weft/base/hashing.h"
 #include "weft/base/json.h"
 #include "weft/base/mapped_file.h"
-#include "weft/pipeline/hashing.h"
 #include "weft/pipeline/rule.h"
 #include "weft/pipeline/words.h"
 #include "weft/tokenize/unicode.h"

@@ -2,10 +2,10 @@
 
 #include <limits>
 
+#include "weft/base/durable_file.h"
 #include "weft/base/error.h"
-#include "weft/data/token_writer.h"
+#include "weft/base/hashing.h"
 #include "weft/pipeline/codec.h"
-#include "weft/pipeline/hashing.h"
 #include "weft/pipeline/input.h"
 
 namespace weft {
@@ -19,9 +19,7 @@ std::string ShardWriter::commit(const std::filesystem::path& file) const {
   const bool zst = file.extension() == ".zst";
   const std::string bytes = zst ? zstd_compressed(lines_, kLevel) : std::string();
   const std::string_view content = zst ? bytes : lines_;
-  WholeFile out(file);
-  out.write(content);
-  out.commit();
+  write_file_durably(file, content, kOwnName);
   return to_hex(hash128(content));
 }
 

@@ -5,8 +5,8 @@
 #include <memory>
 #include <queue>
 
+#include "weft/base/durable_file.h"
 #include "weft/base/error.h"
-#include "weft/data/token_writer.h"
 
 namespace weft {
 namespace {
@@ -64,7 +64,7 @@ void merge_some(const std::vector<fs::path>& files, const std::function<void(con
 }
 
 void merge_to_file(const std::vector<fs::path>& files, const fs::path& to, const std::function<void(int64_t)>& look) {
-  WholeFile out(to);
+  DurableFile out(to, kOwnName);
   merge_some(
       files, [&](const KeyRecord& r) { out.write(as_bytes(r)); }, look);
   out.commit();
@@ -74,7 +74,7 @@ void merge_to_file(const std::vector<fs::path>& files, const fs::path& to, const
 
 void write_run(const fs::path& file, std::vector<KeyRecord> records) {
   std::sort(records.begin(), records.end());
-  WholeFile out(file);
+  DurableFile out(file, kOwnName);
   for (const KeyRecord& r : records) out.write(as_bytes(r));
   out.commit();
 }
@@ -105,7 +105,7 @@ void RecordSorter::spill() {
 void RecordSorter::finish(const fs::path& file, const std::function<void(int64_t)>& look) {
   if (runs_.empty()) return write_run(file, std::move(records_));
   spill();
-  WholeFile out(file);
+  DurableFile out(file, kOwnName);
   merge_runs(runs_, scratch_, [&](const KeyRecord& r) { out.write(as_bytes(r)); }, {.look = look});
   out.commit();
 }

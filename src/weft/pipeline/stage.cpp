@@ -5,11 +5,11 @@
 #include <chrono>
 #include <set>
 
+#include "weft/base/durable_file.h"
+#include "weft/base/hashing.h"
 #include "weft/base/json.h"
 #include "weft/base/mapped_file.h"
 #include "weft/data/id_view.h"
-#include "weft/data/token_writer.h"
-#include "weft/pipeline/hashing.h"
 #include "weft/pipeline/pipeline_config.h"
 
 namespace weft {
@@ -22,9 +22,7 @@ nlohmann::json to_json(const StageIdentity& id) {
 }
 
 void write_json(const fs::path& file, const nlohmann::json& json) {
-  WholeFile out(file);
-  out.write(json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
-  out.commit();
+  write_file_durably(file, json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n", kOwnName);
 }
 
 // How the existing stage differs from what this run would make.
@@ -128,7 +126,7 @@ std::vector<std::string> added_files(const fs::path& folder, const nlohmann::jso
 }
 
 void remove_unfinished(const fs::path& folder, std::string_view of) {
-  constexpr std::string_view kMark = ".tmp-";  // of WholeFile, with six characters behind
+  constexpr std::string_view kMark = ".tmp-";  // of DurableFile (kOwnName), with six characters behind
   std::vector<fs::path> found;
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();

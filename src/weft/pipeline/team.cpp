@@ -4,8 +4,8 @@
 #include <iterator>
 #include <thread>
 
+#include "weft/base/durable_file.h"
 #include "weft/base/json.h"
-#include "weft/data/token_writer.h"
 #include "weft/pipeline/stage.h"
 
 namespace weft {
@@ -45,9 +45,8 @@ Team::Team(const fs::path& folder, const Spec& spec)
 void Team::note_work() {
   WEFT_CHECK(!helps_, "the work is its leader's");
   if (noted_) return;
-  WholeFile out(folder_ / "run.json");
-  out.write(work_.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
-  out.commit();
+  write_file_durably(folder_ / "run.json", work_.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n",
+                     kOwnName);
   noted_ = true;
 }
 

@@ -4,12 +4,13 @@
 #include <cstring>
 #include <optional>
 
+#include "weft/base/durable_file.h"
 #include "weft/base/error.h"
+#include "weft/base/hashing.h"
 #include "weft/base/mapped_file.h"
 #include "weft/base/tasks.h"
 #include "weft/data/id_view.h"
 #include "weft/data/token_writer.h"
-#include "weft/pipeline/hashing.h"
 
 namespace weft {
 namespace {
@@ -128,9 +129,9 @@ nlohmann::json write(const Plan& plan, const StageContext& context) {
   const TokenShards& shards = *plan.shards;
   const auto path = [&](const char* suffix) { return shards.folder / (plan.prefix + suffix); };
   MegatronWriter pair(shards.folder / plan.prefix, shards.dtype);
-  WholeFile documents(path(".documents"));
-  std::optional<WholeFile> mask;
-  if (shards.masks) mask.emplace(path(".mask"));
+  DurableFile documents(path(".documents"), kOwnName);
+  std::optional<DurableFile> mask;
+  if (shards.masks) mask.emplace(path(".mask"), kOwnName);
   int64_t counted = 0;
   std::vector<int32_t> ids;
   Told told(context.progress);

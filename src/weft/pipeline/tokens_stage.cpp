@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "weft/base/durable_file.h"
 #include "weft/base/error.h"
+#include "weft/base/hashing.h"
 #include "weft/base/json.h"
 #include "weft/base/rng.h"
-#include "weft/data/token_writer.h"
 #include "weft/pipeline/document_encoder.h"
-#include "weft/pipeline/hashing.h"
 #include "weft/pipeline/open_shards.h"
 #include "weft/pipeline/shard.h"
 #include "weft/pipeline/stages.h"
@@ -84,7 +84,7 @@ class Encode {
   }
   // Copies do not stand beside each other: all documents, then all second copies, and so on.
   static void write(const fs::path& file, const std::vector<TokenizedDocument>& documents) {
-    WholeFile out(file);
+    DurableFile out(file, kOwnName);
     std::string bytes;
     bool more = true;
     for (int64_t copy = 0; more; ++copy) {

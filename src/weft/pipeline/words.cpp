@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "weft/base/ascii.h"
-#include "weft/pipeline/hashing.h"
+#include "weft/base/hashing.h"
 #include "weft/tokenize/unicode.h"
 
 namespace weft {

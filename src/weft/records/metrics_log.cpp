@@ -118,16 +118,11 @@ MetricsLog::MetricsLog(const std::filesystem::path& file, int64_t last_step) : f
       return true;
     });
   }
-  fd_ = ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  fd_ = Descriptor(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (fd_ < 0) throw FileError(fmt::format("{}: cannot be opened: {}", file.string(), std::strerror(errno)));
-  if (::ftruncate(fd_, size_) != 0) {
-    const int error = errno;
-    ::close(fd_);
-    throw FileError(fmt::format("{}: cannot be cut to {} bytes: {}", file.string(), size_, std::strerror(error)));
-  }
+  if (::ftruncate(fd_, size_) != 0)
+    throw FileError(fmt::format("{}: cannot be cut to {} bytes: {}", file.string(), size_, std::strerror(errno)));
 }
-
-MetricsLog::~MetricsLog() { ::close(fd_); }
 
 void MetricsLog::append_line(std::string line) {
   line += '\n';

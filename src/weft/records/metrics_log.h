@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "weft/base/descriptor.h"
+
 namespace weft {
 
 struct StepRecord {
@@ -48,9 +50,6 @@ class MetricsLog {
   // beyond `last_step`, and a last line torn by a crash. -1 keeps no record. The cut is one truncation: it happens or
   // not. Damaged lines before it are passed over, counted, and left as they are.
   MetricsLog(const std::filesystem::path& file, int64_t last_step);
-  ~MetricsLog();
-  MetricsLog(const MetricsLog&) = delete;
-  MetricsLog& operator=(const MetricsLog&) = delete;
 
   void append(const StepRecord& record) { append_line(to_json(record)); }
   void append(const EvalRecord& record) { append_line(to_json(record)); }
@@ -63,7 +62,7 @@ class MetricsLog {
   void append_line(std::string line);
 
   std::filesystem::path file_;
-  int fd_ = -1;
+  Descriptor fd_;
   int64_t size_ = 0;  // bytes of whole lines
   int64_t damaged_ = 0, first_damaged_ = 0;
 };

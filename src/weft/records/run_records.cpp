@@ -2,9 +2,9 @@
 
 #include <unistd.h>
 
+#include "weft/base/durable_file.h"
 #include "weft/base/error.h"
 #include "weft/base/host_name.h"
-#include "weft/checkpoint/durable_file.h"
 #include "weft/records/clock.h"
 #include "weft/records/loss_chart.h"
 

@@ -133,19 +133,16 @@ TensorBoardWriter::TensorBoardWriter(const Spec& spec) {
   const int64_t seconds = std::max(int64_t(spec.now_s), latest_file_s(spec.dir) + 1);
   // Ten digits always, so that the order of names is the order of times.
   file_ = spec.dir / fmt::format("{}{:010}.{}", kFilePrefix, seconds, spec.host);
-  fd_ = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
+  fd_ = Descriptor(::open(file_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644));
   if (fd_ < 0) throw FileError(fmt::format("{}: cannot be created: {}", file_.string(), std::strerror(errno)));
   try {
     append_event(version_event(spec.now_s));
     if (spec.last_step >= 0) append_event(restart_event(spec.now_s, spec.last_step + 1));
   } catch (const FileError&) {  // it is tried again: leave no empty file each time
-    ::close(fd_);
     ::unlink(file_.c_str());
     throw;
   }
 }
-
-TensorBoardWriter::~TensorBoardWriter() { ::close(fd_); }
 
 void TensorBoardWriter::append(const StepRecord& r, double now_s) {
   std::vector<Scalar> scalars = {

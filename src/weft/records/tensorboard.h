@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "weft/base/descriptor.h"
 #include "weft/records/metrics_log.h"
 
 namespace weft {
@@ -30,9 +31,6 @@ class TensorBoardWriter {
   // Begins events.out.tfevents.<seconds>.<host>, never an existing file; where files of this second or later are there
   // (a quick restart, a clock set back), <seconds> follows on the latest, because TensorBoard reads files by name.
   explicit TensorBoardWriter(const Spec& spec);
-  ~TensorBoardWriter();
-  TensorBoardWriter(const TensorBoardWriter&) = delete;
-  TensorBoardWriter& operator=(const TensorBoardWriter&) = delete;
 
   void append(const StepRecord& record, double now_s);
   void append(const EvalRecord& record, double now_s);
@@ -42,7 +40,7 @@ class TensorBoardWriter {
   void append_event(std::string_view event);
 
   std::filesystem::path file_;
-  int fd_ = -1;
+  Descriptor fd_;
   int64_t size_ = 0;  // bytes of whole records
 };
 

@@ -36,12 +36,9 @@ std::string chunks_that_fit(ScheduleKind kind) {
 }
 
 ScheduleKind schedule_kind(std::string_view name) {
-  std::string known;
-  for (size_t i = 0; i < std::size(kNames); ++i) {
+  for (size_t i = 0; i < std::size(kNames); ++i)
     if (kNames[i] == name) return ScheduleKind(i);
-    known += fmt::format("{}{}", i == 0 ? "" : ", ", kNames[i]);
-  }
-  throw ConfigError(fmt::format("no pipeline schedule '{}'; there are {}", name, known));
+  throw ConfigError(fmt::format("no pipeline schedule '{}'; there are {}", name, fmt::join(kNames, ", ")));
 }
 
 std::string_view name_of(ScheduleKind kind) { return kNames[size_t(kind)]; }

@@ -55,17 +55,12 @@ std::vector<Schedule> schedules_of(const Pipeline& pipeline, int64_t num_micro_b
 std::string to_string(const Schedule& schedule);
 std::string to_string(const Action& action);
 
-// How many micro-batches are alive at once: what memory planning needs to know.
+// How many micro-batches are alive at once.
 struct Liveness {
   int till_dgrad = 0;        // from forward to (d)backward
   int till_wgrad = 0;        // from forward to wgrad or backward
   int dgrad_till_wgrad = 0;  // from dgrad to wgrad, or during backward
   bool operator==(const Liveness&) const = default;
 };
-// Each chunk's passage of a micro-batch counts as one. Of a single chunk: micro-batches.
-Liveness liveness(const Schedule& schedule);
-// For each chunk by itself, up to the last that occurs. The peaks may be at different times: their sum, which may
-// exceed `liveness`, is what chunks need that share no memory.
-std::vector<Liveness> liveness_of_chunks(const Schedule& schedule);
 
 }  // namespace weft

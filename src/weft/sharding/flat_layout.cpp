@@ -43,13 +43,6 @@ FlatLayout flat_layout(std::vector<const Param*> weights, int64_t num_ranks) {
   return l;
 }
 
-FlatLayout alone(const FlatLayout& layout, const Param& weight) {
-  FlatLayout l = layout;
-  std::erase_if(l.weights, [&](const FlatLayout::Weight& w) { return w.param != &weight; });
-  WEFT_CHECK(l.weights.size() == 1, "{} is not of this layout", weight.spec().name);
-  return l;
-}
-
 std::vector<FlatLayout::Range> FlatLayout::kinds() const {
   std::vector<Range> all;
   for (const Range& r : ranges)
@@ -82,11 +75,64 @@ std::vector<Run> FlatLayout::state_runs(const NumStates& num_states) const {
   return runs;
 }
 
-Run kept(const FlatLayout& layout, const Param& p, int64_t first, size_t piece, const CutRanks& at, RankOf shard) {
-  const Piece there = pieces_of(p.spec(), at)[piece];
-  const int64_t begin = first + there.local_row * there.cols.count;
-  const Run here = overlap({begin, there.rows.count * there.cols.count}, layout.shard(shard));
-  return {here.first - begin, here.count};
+std::vector<int> FlatParams::owners_of(int flat) const {
+  std::vector<int> owners;
+  for (const Param* p : all[size_t(flat)].params)
+    if (p->tied_to_ != nullptr) owners.push_back(p->tied_to_->flat_);
+  return owners;
+}
+
+namespace {
+
+// The same ranges with one weight alone.
+FlatLayout alone(const FlatLayout& layout, const Param& weight) {
+  FlatLayout l = layout;
+  std::erase_if(l.weights, [&](const FlatLayout::Weight& w) { return w.param != &weight; });
+  WEFT_CHECK(l.weights.size() == 1, "{} is not of this layout", weight.spec().name);
+  return l;
+}
+
+}  // namespace
+
+void FlatParams::add_mirrors(int flat) {
+  for (size_t i = 0; i < all[size_t(flat)].params.size(); ++i) {
+    Param* p = all[size_t(flat)].params[i];
+    if (p->tied_to_ == nullptr) continue;
+    const FlatParam& owner = all[size_t(p->tied_to_->flat_)];
+    p->offset_ = p->tied_to_->offset_;
+    p->flat_ = int(all.size());
+    all.push_back(FlatParam{.name = owner.name + " in " + all[size_t(flat)].name,
+                            .params = {p},
+                            .mirrors = p->tied_to_->flat_,
+                            .layout = alone(owner.layout, *p->tied_to_)});
+  }
+}
+
+std::vector<int64_t> FlatParams::buffer_sizes(bool ties_stay) const {
+  std::vector<int64_t> sizes{0};
+  for (const FlatParam& f : all) sizes.push_back(f.size());
+  std::sort(sizes.rbegin(), sizes.rend());
+  int64_t second = 0;
+  const auto both = [&](int a, int b) {
+    second = std::max(second, std::min(all[size_t(a)].size(), all[size_t(b)].size()));
+  };
+  for (const std::vector<int>& flats : together)
+    for (size_t i = 1; i < flats.size(); ++i) both(flats[i - 1], flats[i]);
+  for (int i = 0; i < int(all.size()); ++i)
+    for (const int owner : owners_of(i)) {
+      both(i, owner);
+      if (ties_stay) second = std::max(second, sizes[1]);
+    }
+  std::vector<int64_t> buffers{sizes[0]};
+  if (second > 0) buffers.push_back(second);
+  if (const int64_t next = largest_neighbour(); next > 0) buffers.push_back(next);
+  return buffers;
+}
+
+int64_t FlatParams::largest_neighbour() const {
+  int64_t largest = 0;
+  for (size_t i = 1; i < all.size(); ++i) largest = std::max(largest, std::min(all[i - 1].size(), all[i].size()));
+  return largest;
 }
 
 }  // namespace weft

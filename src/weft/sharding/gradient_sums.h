@@ -3,7 +3,7 @@
 #pragma once
 #include "weft/ops/backend.h"
 #include "weft/sharding/buffer_pool.h"
-#include "weft/sharding/flat_params.h"
+#include "weft/sharding/flat_layout.h"
 #include "weft/sharding/replica_group.h"
 
 namespace weft {

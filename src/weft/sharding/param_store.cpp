@@ -124,46 +124,10 @@ std::vector<Tensor> ParamStore::Set::states_of(int flat, Run run) const {
   return all;
 }
 
-void ParamStore::fetch(int unit) {
-  for_each_flat(unit, [](Set& set, int flat) { set.values.fetch(flat); });
-}
-
-void ParamStore::prefetch(int unit) {
-  for_each_flat(unit, [](Set& set, int flat) { set.values.prefetch(flat); });
-}
-
-void ParamStore::release(int unit) {
-  for_each_flat(unit, [](Set& set, int flat) { set.values.release(flat); });
-}
-
-void ParamStore::open_grads(Backend& backend, int unit, int64_t micro_batch) {
-  for_each_flat(unit, [&](Set& set, int flat) { set.sums.open(backend, flat, micro_batch); });
-}
-
-void ParamStore::flush(Backend& backend, int unit, int64_t micro_batch, bool last) {
-  for_each_flat(unit, [&](Set& set, int flat) { set.sums.flush(backend, flat, micro_batch, last); });
-}
-
-void ParamStore::begin_step() {
-  for_each_set([](Set& set) { set.sums.begin_step(); });
-}
-
-void ParamStore::finish_step(Backend& backend) {
-  for_each_set([&](Set& set) { set.sums.finish_step(backend); });
-}
-
-void ParamStore::pass_over(int unit, int64_t first, int64_t end) {
-  for_each_flat(unit, [&](Set& set, int flat) { set.sums.pass_over(flat, first, end); });
-}
-
 void ParamStore::masters_changed(Backend& backend) {
   for_each_set([&](Set& set) { set.values.round(backend); });
   updated();
   backend.wait_all();
-}
-
-void ParamStore::updated() {
-  for_each_set([](Set& set) { set.values.wait_gathered(); });
 }
 
 std::vector<ParamStore::UpdateRange> ParamStore::update_ranges(int unit) const {
@@ -268,7 +232,11 @@ std::vector<ParamStore::Stored> ParamStore::stored(const Param& p) const {
 
 Run ParamStore::kept(const Param& p, size_t piece, const CutRanks& at, int64_t shard) const {
   const Set& set = set_of(p);
-  return weft::kept(set.flats.all[size_t(p.flat_)].layout, p, p.offset_, piece, at, {set.group.order.shards, shard});
+  const Piece there = pieces_of(p.spec(), at)[piece];
+  const int64_t begin = p.offset_ + there.local_row * there.cols.count;
+  const Run here = overlap({begin, there.rows.count * there.cols.count},
+                           set.flats.all[size_t(p.flat_)].layout.shard({set.group.order.shards, shard}));
+  return {here.first - begin, here.count};
 }
 
 Tensor ParamStore::kept_gradient(const Param& p, size_t piece) const {

@@ -41,26 +41,44 @@ class ParamStore {
 
   // Values of a unit are readable by ops until released as often as fetched. Blocks as Work::wait does where they lie
   // on other ranks.
-  void fetch(int unit);
-  void release(int unit);
+  void fetch(int unit) {
+    for_each_flat(unit, [](Set& set, int flat) { set.values.fetch(flat); });
+  }
+  void release(int unit) {
+    for_each_flat(unit, [](Set& set, int flat) { set.values.release(flat); });
+  }
   // Says which unit is fetched next, so that its values may come while others are in use.
-  void prefetch(int unit);
+  void prefetch(int unit) {
+    for_each_flat(unit, [](Set& set, int flat) { set.values.prefetch(flat); });
+  }
   // Gradients of a unit are writable for this micro-batch until flushed; `last` when it writes no more of them. They
   // are reduced while others are computed.
-  void open_grads(Backend& backend, int unit, int64_t micro_batch);
-  void flush(Backend& backend, int unit, int64_t micro_batch, bool last);
+  void open_grads(Backend& backend, int unit, int64_t micro_batch) {
+    for_each_flat(unit, [&](Set& set, int flat) { set.sums.open(backend, flat, micro_batch); });
+  }
+  void flush(Backend& backend, int unit, int64_t micro_batch, bool last) {
+    for_each_flat(unit, [&](Set& set, int flat) { set.sums.flush(backend, flat, micro_batch, last); });
+  }
   // After the last micro-batch: gradients are the sums over all of them, of all ranks, and over ties, until begin_step
   // or an update, which may use their memory. Blocks as Work::wait does; a device that runs ops later has the sums
   // behind what it was given.
-  void finish_step(Backend& backend);
-  void begin_step();
+  void finish_step(Backend& backend) {
+    for_each_set([&](Set& set) { set.sums.finish_step(backend); });
+  }
+  void begin_step() {
+    for_each_set([](Set& set) { set.sums.begin_step(); });
+  }
   // For a dry run: as if a unit's gradients of micro-batches [first, end), which are like the one before, had been
   // flushed.
-  void pass_over(int unit, int64_t first, int64_t end);
+  void pass_over(int unit, int64_t first, int64_t end) {
+    for_each_flat(unit, [&](Set& set, int flat) { set.sums.pass_over(flat, first, end); });
+  }
   // After the masters have been written (by an update, from outside): rounds them into values, and gives them to the
   // ranks that keep values whole. Blocks.
   void masters_changed(Backend& backend);
-  void updated();  // the same where values are rounded already
+  void updated() {  // the same where values are rounded already
+    for_each_set([](Set& set) { set.values.wait_gathered(); });
+  }
 
   // What this rank keeps of a unit, for an optimizer to update at once; gradients after finish_step.
   struct UpdateRange {

@@ -30,9 +30,7 @@ ReplicaGroup replica_group(const ProcessMesh& mesh, ReplicaSet set, const Gradie
   return g;
 }
 
-RankOf ReplicaGroup::alike(Spmd held) const {
-  return held == Spmd::Shard0 || held == Spmd::Shard1 ? RankOf{} : RankOf{tp->size(), tp->rank()};
-}
+RankOf ReplicaGroup::alike(Spmd held) const { return is_cut(held) ? RankOf{} : RankOf{tp->size(), tp->rank()}; }
 
 void ReplicaGroup::wait_sum_over_keepers(const Tensor& x, Site site) const {
   for (Communicator* keepers : {ranks.shards.get(), tp.get(), ep.get()}) keepers->all_reduce(x, site).wait();

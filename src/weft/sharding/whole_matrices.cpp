@@ -58,13 +58,10 @@ class Round {
     there.tp = at.tp;
     return rank_at(mesh_.sizes, there);
   }
-  bool is_cut(const WholeMatrix& m) const {
-    const Spmd held = m.param->pieces()[m.piece].held;
-    return held == Spmd::Shard0 || held == Spmd::Shard1;
-  }
   // Whether a rank sends what it keeps: one of each set of shards, and of equal tensor-parallel ranks.
   bool contributes(const WholeMatrix& m, Place at, Place owner) const {
-    return at.member / num_shards() == owner.member / num_shards() && (is_cut(m) || at.tp == owner.tp);
+    return at.member / num_shards() == owner.member / num_shards() &&
+           (is_cut(m.param->pieces()[m.piece].held) || at.tp == owner.tp);
   }
 
   void send_part(const WholeMatrix& m, Place owner) {

@@ -18,6 +18,7 @@ enum class Spmd : uint8_t {
 };
 
 constexpr Spmd dual(Spmd s) { return s == Spmd::Replicate ? Spmd::Partial : s == Spmd::Partial ? Spmd::Replicate : s; }
+constexpr bool is_cut(Spmd s) { return s == Spmd::Shard0 || s == Spmd::Shard1; }
 std::string_view name_of(Spmd s);
 
 // Axes of the mesh. Placements speak of two views of the same ranks: dense tensors of dp, cp, tp; expert tensors of

@@ -4,9 +4,9 @@
 #include <limits>
 #include <memory>
 
+#include "weft/base/durable_file.h"
 #include "weft/base/json.h"
 #include "weft/checkpoint/checkpoint_check.h"
-#include "weft/checkpoint/durable_file.h"
 #include "weft/checkpoint/safetensors.h"
 #include "weft/comm/agree.h"
 #include "weft/device/host_parts.h"

@@ -9,11 +9,12 @@
 #include <optional>
 #include <sstream>
 
+#include "weft/base/descriptor.h"
+#include "weft/base/durable_file.h"
 #include "weft/base/error.h"
 #include "weft/base/is_there.h"
 #include "weft/base/mapped_file.h"
 #include "weft/checkpoint/checkpoint_check.h"
-#include "weft/checkpoint/durable_file.h"
 #include "weft/comm/agree.h"
 #include "weft/train/checkpoint_state.h"
 #include "weft/train/run_folder.h"
@@ -51,7 +52,7 @@ void copy_share(const fs::path& from, const fs::path& to, const Communicator& ra
   const MappedFile file(from);
   const auto size = int64_t(file.bytes().size()), n = int64_t(ranks.size()), r = int64_t(ranks.rank());
   const int64_t end = size * (r + 1) / n;
-  const int fd = ::open(to.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  const Descriptor fd(::open(to.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
   bool good = fd >= 0;
   for (int64_t at = size * r / n; good && at < end;) {
     constexpr int64_t kMost = 1 << 30;
@@ -60,10 +61,8 @@ void copy_share(const fs::path& from, const fs::path& to, const Communicator& ra
     at += std::max<ssize_t>(written, 0);
   }
   good = good && ::fsync(fd) == 0;
-  const int error = errno;
-  if (fd >= 0) ::close(fd);
   if (!good)
-    throw FileError(fmt::format("{}: cannot be copied to {}: {}", from.string(), to.string(), std::strerror(error)));
+    throw FileError(fmt::format("{}: cannot be copied to {}: {}", from.string(), to.string(), std::strerror(errno)));
 }
 
 // Gives the files of a checkpoint second names in `to`, and copies small ones. Returns those that are left to be

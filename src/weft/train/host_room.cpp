@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "weft/base/error.h"
+#include "weft/train/room.h"
 
 namespace weft {
 namespace {
@@ -17,18 +18,6 @@ constexpr int64_t kProcess = 24 * kMiB;
 constexpr int64_t kMpiProcess = 16 * kMiB;     // more, where it talks MPI
 constexpr int64_t kThreadRank = 2 * kMiB;      // of a rank that is a thread, but for the first
 constexpr int64_t kMappedBeside = 256 * kMiB;  // mapped by a process and not used: stacks, libraries, threads' heaps
-
-// The bytes of one rank's plan. Where several plans may be the rank's, the least counts.
-int64_t planned_bytes(const LayoutPlan& plan, int rank) {
-  const MeshPlace at = place_of(plan.run.step.mesh, rank);
-  const auto has = [](const std::vector<int>& all, int one) { return std::count(all.begin(), all.end(), one) > 0; };
-  std::optional<int64_t> least;
-  for (const RankClass& c : plan.classes)
-    if (has(c.stages, at.pp) && has(c.tp_ranks, at.tp))
-      least = std::min(least.value_or(c.plan.total_bytes()), c.plan.total_bytes());
-  WEFT_CHECK(least, "no plan for rank {}", rank);
-  return *least;
-}
 
 // Why they do not fit; empty: they do.
 std::string why_no_room(const HostNeed& need, const HostMemory& memory) {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <set>
 
+#include "weft/base/durable_file.h"
 #include "weft/base/error.h"
 #include "weft/base/json.h"
-#include "weft/checkpoint/durable_file.h"
 #include "weft/tokenize/tokenizer.h"
 
 namespace weft {

@@ -8,26 +8,12 @@
 namespace weft {
 namespace {
 
-// What one rank takes on its device, without memory that the host reaches.
-int64_t bytes_on_device(const LayoutPlan& plan, int rank) {
-  const MeshPlace at = place_of(plan.run.step.mesh, rank);
-  const auto has = [](const std::vector<int>& all, int one) { return std::count(all.begin(), all.end(), one) > 0; };
-  std::optional<int64_t> least;
-  for (const RankClass& c : plan.classes) {
-    if (!has(c.stages, at.pp) || !has(c.tp_ranks, at.tp)) continue;
-    const int64_t bytes = c.plan.total_bytes() - c.plan.persistent.records;
-    least = std::min(least.value_or(bytes), bytes);
-  }
-  WEFT_CHECK(least, "no plan for rank {}", rank);
-  return *least;
-}
-
 double gib(int64_t bytes) { return double(bytes) / double(1 << 30); }
 
 void require_room_on(const Machine& device, const std::vector<int>& ranks, const LayoutPlan& plan) {
   if (!device.free_bytes || ranks.empty()) return;
   int64_t bytes = 0;
-  for (const int rank : ranks) bytes += bytes_on_device(plan, rank);
+  for (const int rank : ranks) bytes += planned_bytes(plan, rank, false);
   const int64_t free = device.free_bytes();
   if (bytes <= free) return;
   const bool shared = ranks.size() > 1;
@@ -39,6 +25,19 @@ void require_room_on(const Machine& device, const std::vector<int>& ranks, const
 }
 
 }  // namespace
+
+int64_t planned_bytes(const LayoutPlan& plan, int rank, bool with_host) {
+  const MeshPlace at = place_of(plan.run.step.mesh, rank);
+  const auto has = [](const std::vector<int>& all, int one) { return std::count(all.begin(), all.end(), one) > 0; };
+  std::optional<int64_t> least;
+  for (const RankClass& c : plan.classes) {
+    if (!has(c.stages, at.pp) || !has(c.tp_ranks, at.tp)) continue;
+    const int64_t bytes = c.plan.total_bytes() - (with_host ? 0 : c.plan.persistent.records);
+    least = std::min(least.value_or(bytes), bytes);
+  }
+  WEFT_CHECK(least, "no plan for rank {}", rank);
+  return *least;
+}
 
 void require_room(const Machine& machine, const LayoutPlan& plan) {
   const size_t num_devices = std::max<size_t>(1, machine.devices.size());

@@ -2,8 +2,8 @@
 
 #include <fstream>
 
+#include "weft/base/durable_file.h"
 #include "weft/base/error.h"
-#include "weft/checkpoint/durable_file.h"
 #include "weft/train/checkpoint_state.h"
 #include "weft/train/data_files.h"
 #include "weft/train/run_length.h"

@@ -8,8 +8,8 @@
 #include <limits>
 #include <utility>
 
+#include "weft/base/durable_file.h"
 #include "weft/base/json.h"
-#include "weft/checkpoint/durable_file.h"
 #include "weft/comm/agree.h"
 #include "weft/models/hf_names.h"
 #include "weft/models/hf_weights.h"

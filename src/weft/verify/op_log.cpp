@@ -21,16 +21,6 @@ void OpRecorder::begin(int64_t micro_batch, bool forward) {
   at_.forward = forward;
 }
 
-void OpRecorder::enter(std::string_view region) {
-  path_.enter(region);
-  inner_.enter(region);
-}
-
-void OpRecorder::leave() {
-  path_.leave();
-  inner_.leave();
-}
-
 // A weight's gradient that is read and written again is one operand, that is added to.
 std::vector<Field> OpRecorder::accumulating(std::span<const Field> fields) {
   std::vector<Field> all;
@@ -159,8 +149,6 @@ void OpLog::add(const std::vector<Recorded>& of_a_rank) {
 }
 
 namespace {
-
-bool is_cut(Spmd held) { return held == Spmd::Shard0 || held == Spmd::Shard1; }
 
 int64_t elements_of(const std::vector<OperandSums>& ranks) {
   int64_t all = 0;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "weft/ops/region_path.h"
+#include "weft/ops/backend_around.h"
 #include "weft/sharding/param_store.h"
 
 namespace weft {
@@ -49,9 +49,9 @@ struct OperandPart {
 
 // A backend around a backend that sums what goes in and what comes out of every operation within a region. Waits for
 // each. The inner backend is borrowed, and the memory that the operands lie in.
-class OpRecorder final : public UniformBackend<OpRecorder> {
+class OpRecorder final : public UniformAround<OpRecorder> {
  public:
-  OpRecorder(Backend& inner, const ParamStore& params) : inner_(inner), params_(params) {}
+  OpRecorder(Backend& inner, const ParamStore& params) : UniformAround<OpRecorder>(inner), params_(params) {}
 
   // What follows belongs to this micro-batch's forward or backward.
   void begin(int64_t micro_batch, bool forward);
@@ -74,10 +74,6 @@ class OpRecorder final : public UniformBackend<OpRecorder> {
       record(parts[i], before[i], summands);
     }
   }
-  void enter(std::string_view region) override;
-  void leave() override;
-  void wait_all() override { inner_.wait_all(); }
-  DeviceQueue* queue() override { return inner_.queue(); }
 
   std::vector<Recorded> take() { return std::move(all_); }
 
@@ -106,9 +102,7 @@ class OpRecorder final : public UniformBackend<OpRecorder> {
   OperandSums sums_of(const OperandPart& part) const;
   void record(const OperandPart& part, const OperandSums& before, double summands);
 
-  Backend& inner_;
   const ParamStore& params_;
-  RegionPath path_;
   OperandName at_;
   std::vector<Recorded> all_;
 };

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "weft/ops/region_path.h"
+#include "weft/ops/backend_around.h"
 
 namespace weft {
 namespace {
@@ -17,9 +17,9 @@ constexpr double kOpsBeside = 8;    // of embedding, head and loss, forward and 
 
 int bits_of(const std::string& precision) { return -std::ilogb(unit_roundoff(precision)); }
 
-class Rounded final : public UniformBackend<Rounded> {
+class Rounded final : public UniformAround<Rounded> {
  public:
-  Rounded(Backend& inner, int bits) : inner_(inner), splitter_(std::ldexp(1.0, 53 - bits) + 1) {}
+  Rounded(Backend& inner, int bits) : UniformAround<Rounded>(inner), splitter_(std::ldexp(1.0, 53 - bits) + 1) {}
   template <class Op>
   void apply(const Op& op) {
     inner_.run(op);
@@ -28,15 +28,6 @@ class Rounded final : public UniformBackend<Rounded> {
     for (const Field& f : op.fields())
       if (f.role != Role::in && *f.tensor && f.tensor->dtype == DType::f64) round(*f.tensor);
   }
-  void enter(std::string_view region) override {
-    path_.enter(region);
-    inner_.enter(region);
-  }
-  void leave() override {
-    path_.leave();
-    inner_.leave();
-  }
-  void wait_all() override { inner_.wait_all(); }
 
  private:
   // To the nearest of so many bits.                                            Dekker 1971
@@ -49,9 +40,7 @@ class Rounded final : public UniformBackend<Rounded> {
       }
     }
   }
-  Backend& inner_;
   const double splitter_;
-  RegionPath path_;
 };
 
 }  // namespace

@@ -175,21 +175,21 @@ std::byte* Exchange::staged(int r) const {
 
 // --- messages ---
 
+ChunkStream MessageOperation::stream(int peer, bool receives) const {
+  return ChunkStream({.comm = group_.comm,
+                      .peer = peer,
+                      .tag = tag_of(call.number),
+                      .receives = receives,
+                      .data = bytes_.data(),
+                      .bytes = int64_t(bytes_.size()),
+                      .chunks = MpiGroup::chunks_of_copy()});
+}
+
 SendOperation::SendOperation(MpiGroup& group, int to, const CommCall& call, std::span<std::byte> bytes)
-    : Operation(call), group_(group), bytes_(bytes) {
-  const bool small = bytes.size() <= Letter::kPayload;
-  group.hub.post().send(call.peer, Note::of(NoteKind::send, group.index, call), small ? bytes : std::span<std::byte>());
-  if (small) {
-    open_ = true;
-    return;
-  }
-  stream_ = ChunkStream({.comm = group.comm,
-                         .peer = to,
-                         .tag = tag_of(call.number),
-                         .receives = false,
-                         .data = bytes.data(),
-                         .bytes = int64_t(bytes.size()),
-                         .chunks = MpiGroup::chunks_of_copy()});
+    : MessageOperation(group, call, bytes) {
+  open_ = is_small();
+  group.hub.post().send(call.peer, Note::of(NoteKind::send, group.index, call), open_ ? bytes : std::span<std::byte>());
+  if (!open_) stream_ = stream(to, false);
 }
 
 bool SendOperation::advance(int64_t& events) {
@@ -207,8 +207,8 @@ bool SendOperation::advance(int64_t& events) {
 }
 
 ReceiveOperation::ReceiveOperation(MpiGroup& group, int from, const CommCall& call, std::span<std::byte> bytes)
-    : Operation(call), group_(group), from_(from), bytes_(bytes) {
-  if (bytes.size() > Letter::kPayload) group.hub.post().send(call.peer, Note::of(NoteKind::ready, group.index, call));
+    : MessageOperation(group, call, bytes), from_(from) {
+  if (!is_small()) group.hub.post().send(call.peer, Note::of(NoteKind::ready, group.index, call));
 }
 
 bool ReceiveOperation::advance(int64_t& events) {
@@ -220,17 +220,10 @@ bool ReceiveOperation::advance(int64_t& events) {
       group_.hub.fail(fmt::format("the ranks do not agree: rank {} is in {}, rank {} is in {}", call.peer,
                                   theirs.to_string(), group_.hub.rank(), call.to_string()));
     open_ = true;
-    if (bytes_.size() <= Letter::kPayload) {
+    if (is_small())
       std::memcpy(bytes_.data(), letter->payload, bytes_.size());
-    } else {
-      stream_ = ChunkStream({.comm = group_.comm,
-                             .peer = from_,
-                             .tag = tag_of(call.number),
-                             .receives = true,
-                             .data = bytes_.data(),
-                             .bytes = int64_t(bytes_.size()),
-                             .chunks = MpiGroup::chunks_of_copy()});
-    }
+    else
+      stream_ = stream(from_, true);
     group_.hub.post().recycle(std::move(letter));
   }
   stream_.advance(INT64_MAX, events);

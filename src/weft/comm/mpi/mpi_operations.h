@@ -102,34 +102,37 @@ class Exchange final : public Collective {
   std::vector<const void*> operands_;
 };
 
-// One tensor to a peer: within the note, or after the peer has said that it is ready.
-class SendOperation final : public Operation {
+// One tensor to or from a peer: within the note, or after the receiver has said that it is ready.
+class MessageOperation : public Operation {
  public:
-  SendOperation(MpiGroup& group, int to, const CommCall& call, std::span<std::byte> bytes);
-  bool advance(int64_t& events) override;
   bool under_way() const override { return open_; }
   std::vector<int> missing() const override { return {call.peer}; }
 
- private:
+ protected:
+  MessageOperation(MpiGroup& group, const CommCall& call, std::span<std::byte> bytes)
+      : Operation(call), group_(group), bytes_(bytes) {}
+  bool is_small() const { return bytes_.size() <= Letter::kPayload; }
+  ChunkStream stream(int peer, bool receives) const;
+
   MpiGroup& group_;
   std::span<std::byte> bytes_;
   ChunkStream stream_;
   bool open_ = false;
 };
 
-class ReceiveOperation final : public Operation {
+class SendOperation final : public MessageOperation {
+ public:
+  SendOperation(MpiGroup& group, int to, const CommCall& call, std::span<std::byte> bytes);
+  bool advance(int64_t& events) override;
+};
+
+class ReceiveOperation final : public MessageOperation {
  public:
   ReceiveOperation(MpiGroup& group, int from, const CommCall& call, std::span<std::byte> bytes);
   bool advance(int64_t& events) override;
-  bool under_way() const override { return open_; }
-  std::vector<int> missing() const override { return {call.peer}; }
 
  private:
-  MpiGroup& group_;
   int from_;
-  std::span<std::byte> bytes_;
-  ChunkStream stream_;
-  bool open_ = false;
 };
 
 }  // namespace weft

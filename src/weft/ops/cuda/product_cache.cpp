@@ -1,16 +1,11 @@
 #include "weft/ops/cuda/product_cache.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <utility>
 
+#include "weft/base/durable_file.h"
 #include "weft/base/error.h"
 #include "weft/base/json.h"
 
@@ -51,44 +46,6 @@ std::array<uint64_t, 8> algorithm_of(const JsonFields& fields) {
   }
   return algorithm;
 }
-
-[[noreturn]] void fail(const fs::path& file, const char* what, int error) {
-  throw FileError(fmt::format("{}: {}: {}", file.string(), what, std::strerror(error)));
-}
-
-// A file beside `file` that takes its place when it is whole, or goes away.
-class Replacement {
- public:
-  explicit Replacement(const fs::path& file) : file_(file), name_(file.string() + ".XXXXXX") {
-    fd_ = ::mkostemp(name_.data(), O_CLOEXEC);
-    if (fd_ < 0) fail(file_, "cannot be written", errno);
-    ::fchmod(fd_, 0644);  // a folder may be shared
-  }
-  Replacement(const Replacement&) = delete;
-  Replacement& operator=(const Replacement&) = delete;
-  ~Replacement() {
-    if (fd_ >= 0) ::close(fd_);
-    if (!name_.empty()) ::unlink(name_.c_str());
-  }
-  void write(std::string_view text) const {
-    while (!text.empty()) {
-      const ssize_t n = ::write(fd_, text.data(), text.size());
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) fail(file_, "cannot be written", n == 0 ? ENOSPC : errno);
-      text.remove_prefix(size_t(n));
-    }
-  }
-  void commit() {
-    if (::fsync(fd_) != 0) fail(file_, "cannot be written", errno);
-    if (::rename(name_.c_str(), file_.c_str()) != 0) fail(file_, "cannot be put in place", errno);
-    name_.clear();
-  }
-
- private:
-  fs::path file_;
-  std::string name_;
-  int fd_ = -1;
-};
 
 }  // namespace
 
@@ -187,9 +144,7 @@ std::string ProductCache::text() const {
 
 void ProductCache::write() const {
   fs::create_directories(file_.parent_path());
-  Replacement file(file_);
-  file.write(text());
-  file.commit();
+  write_file_durably(file_, text(), kOwnName);
 }
 
 }  // namespace weft

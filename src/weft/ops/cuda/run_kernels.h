@@ -302,14 +302,14 @@ Losses<T> losses_of(const Op& op, int64_t first) {
           float(op.scale),
           first};
 }
-// f(T{}) of the type that dlogits has.
+// f(T{}) of the type of a tensor that may be absent: then f32.
 template <class F>
-void by_gradient(const Tensor& dlogits, const F& f) {
-  by_float(dlogits ? dlogits.dtype : DType::f32, f);
+void by_float_of(const Tensor& x, const F& f) {
+  by_float(x ? x.dtype : DType::f32, f);
 }
 template <class L>
 void run(L& launcher, const CrossEntropy& op) {
-  by_gradient(op.dlogits, [&](auto t) {
+  by_float_of(op.dlogits, [&](auto t) {
     launcher.launch(op.logits.rows(), CrossEntropyRow<decltype(t)>{losses_of<decltype(t)>(op, 0)});
   });
 }
@@ -320,7 +320,7 @@ void run(L& launcher, const CrossEntropyPart& op) {
 }
 template <class L>
 void run(L& launcher, const CrossEntropyJoin& op) {
-  by_gradient(op.dlogits, [&](auto t) {
+  by_float_of(op.dlogits, [&](auto t) {
     using T = decltype(t);
     launcher.launch(op.logits.rows(), CrossEntropyJoinRow<T>{losses_of<T>(op, op.first), rows<const float>(op.parts),
                                                              op.parts.rows(), op.logits.rows()});
@@ -380,14 +380,9 @@ void run(L& launcher, const SumSquares& op) {
   launcher.launch(1, TreeTotal{parts, leaves, flat<double>(op.out)});
 }
 
-// f(T{}) of the type that rounded weights have.
-template <class F>
-void by_value(const Tensor& value, const F& f) {
-  by_float(value ? value.dtype : DType::f32, f);
-}
 template <class L>
 void run(L& launcher, const AdamW& op) {
-  by_value(op.value, [&](auto t) {
+  by_float_of(op.value, [&](auto t) {
     using T = decltype(t);
     const double c1 = 1 - std::pow(op.beta1, double(op.step)), c2 = 1 - std::pow(op.beta2, double(op.step));
     launcher.launch(
@@ -399,7 +394,7 @@ void run(L& launcher, const AdamW& op) {
 }
 template <class L>
 void run(L& launcher, const Sgd& op) {
-  by_value(op.value, [&](auto t) {
+  by_float_of(op.value, [&](auto t) {
     using T = decltype(t);
     launcher.launch(
         blocks_of(op.w.elements(), SgdStep<T>::kRunOfUpdate),

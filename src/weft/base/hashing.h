@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+struct XXH3_state_s;  // xxhash.h
+
 namespace weft {
 
 struct Hash128 {
@@ -16,21 +18,18 @@ struct Hash128 {
 
 Hash128 hash128(std::string_view bytes);
 uint64_t hash64(std::string_view bytes);
-// 32 hexadecimal digits.
+// 32 hexadecimal digits, as xxhsum -H2 prints them.
 std::string to_hex(Hash128 hash);
 
 // Hashes bytes as they come.
 class Hasher {
  public:
   Hasher();
-  ~Hasher();
-  Hasher(Hasher&&) noexcept;
   void add(std::string_view bytes);
   std::string hex() const;
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<XXH3_state_s, void (*)(XXH3_state_s*)> state_;
 };
 
 // Reads the whole file. Throws FileError.

@@ -1,14 +1,17 @@
-#include "weft/checkpoint/durable_file.h"
+#include "weft/base/durable_file.h"
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
+#include "weft/base/descriptor.h"
 #include "weft/base/error.h"
 #include "weft/base/is_there.h"
 
@@ -16,6 +19,8 @@ namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr size_t kBuffer = 1 << 20;
 
 // What the user can do about this error.
 const char* advice_for(int error) {
@@ -60,13 +65,12 @@ fs::path parent_of(const fs::path& path) { return path.has_parent_path() ? path.
 
 // fsync of a file or folder by name.
 void sync_path(const fs::path& path, int flags) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags);
+  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags));
+  if (fd < 0 && errno == EACCES && (flags & O_DIRECTORY) != 0) return;  // it may not be read; what is in it is synced
   if (fd < 0) fail_with(path, "cannot be synced", errno);
-  const int error = ::fsync(fd) == 0 ? 0 : errno;
-  ::close(fd);
+  if (::fsync(fd) == 0) return;
   // Some network file systems cannot sync a folder, and need not.
-  if (error != 0 && !((flags & O_DIRECTORY) != 0 && (error == EINVAL || error == ENOTSUP)))
-    fail_with(path, "cannot be synced", error);
+  if ((flags & O_DIRECTORY) == 0 || (errno != EINVAL && errno != ENOTSUP)) fail_with(path, "cannot be synced", errno);
 }
 
 void sync_all_in(const fs::path& folder) {
@@ -96,16 +100,22 @@ void drop_from_memory(const fs::path& folder) {
   for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     std::error_code ignored;
     if (!at->is_regular_file(ignored)) continue;
-    const int fd = ::open(at->path().c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) continue;
-    ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-    ::close(fd);
+    const Descriptor fd(::open(at->path().c_str(), O_RDONLY | O_CLOEXEC));
+    if (fd >= 0) ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
   }
 }
 
-DurableFile::DurableFile(fs::path path) : path_(std::move(path)), temporary_(with_suffix(path_, ".tmp")) {
-  fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+DurableFile::DurableFile(fs::path path, TemporaryName name)
+    : path_(std::move(path)), temporary_(with_suffix(path_, name == kOwnName ? ".tmp-XXXXXX" : ".tmp").string()) {
+  fd_ = name == kOwnName ? ::mkostemp(temporary_.data(), O_CLOEXEC)
+                         : ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (fd_ < 0) fail("cannot be written");
+  constexpr mode_t kReadableByAll = 0644;  // a file of its own name is its owner's alone
+  if (name != kOwnName || ::fchmod(fd_, kReadableByAll) == 0 || errno == EPERM || errno == ENOSYS) return;
+  const int error = errno;
+  ::close(fd_);
+  ::unlink(temporary_.c_str());
+  fail_with(path_, "cannot be made readable", error);
 }
 
 DurableFile::~DurableFile() {
@@ -114,22 +124,26 @@ DurableFile::~DurableFile() {
   ::unlink(temporary_.c_str());
 }
 
-void DurableFile::write(std::span<const std::byte> bytes) {
+void DurableFile::write(std::string_view bytes) {
   WEFT_CHECK(fd_ >= 0, "{} is committed", path_.string());
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(fd_, bytes.data(), std::min<size_t>(bytes.size(), 1 << 30));
+  buffer_ += bytes;
+  if (buffer_.size() >= kBuffer) flush();
+}
+
+void DurableFile::flush() {
+  for (size_t at = 0; at < buffer_.size();) {
+    const ssize_t written = ::write(fd_, buffer_.data() + at, std::min<size_t>(buffer_.size() - at, 1 << 30));
     if (written < 0 && errno == EINTR) continue;
     if (written == 0) errno = ENOSPC;  // nothing was said, and nothing was taken
     if (written <= 0) fail("cannot be written");
-    size_ += written;
-    bytes = bytes.subspan(size_t(written));
+    at += size_t(written);
   }
+  buffer_.clear();
 }
-
-void DurableFile::write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
 
 void DurableFile::commit() {
   WEFT_CHECK(fd_ >= 0, "{} is committed already", path_.string());
+  flush();
   if (::fsync(fd_) != 0) fail("cannot be written to disk");
   const int closed = ::close(std::exchange(fd_, -1));
   if (closed != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0) {
@@ -142,8 +156,8 @@ void DurableFile::commit() {
 
 void DurableFile::fail(const char* what) const { fail_with(path_, what, errno); }
 
-void write_file_durably(const fs::path& path, std::string_view content) {
-  DurableFile file(path);
+void write_file_durably(const fs::path& path, std::string_view content, TemporaryName name) {
+  DurableFile file(path, name);
   file.write(content);
   file.commit();
 }

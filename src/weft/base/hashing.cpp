@@ -1,4 +1,4 @@
-#include "weft/pipeline/hashing.h"
+#include "weft/base/hashing.h"
 
 #include <fmt/format.h>
 #include <xxhash.h>
@@ -6,11 +6,6 @@
 #include "weft/base/mapped_file.h"
 
 namespace weft {
-
-struct Hasher::State {
-  XXH3_state_t* xxh = XXH3_createState();
-  ~State() { XXH3_freeState(xxh); }
-};
 
 Hash128 hash128(std::string_view bytes) {
   const XXH128_hash_t h = XXH3_128bits(bytes.data(), bytes.size());
@@ -21,14 +16,14 @@ uint64_t hash64(std::string_view bytes) { return XXH3_64bits(bytes.data(), bytes
 
 std::string to_hex(Hash128 hash) { return fmt::format("{:016x}{:016x}", hash.high, hash.low); }
 
-Hasher::Hasher() : state_(std::make_unique<State>()) { XXH3_128bits_reset(state_->xxh); }
-Hasher::~Hasher() = default;
-Hasher::Hasher(Hasher&&) noexcept = default;
+Hasher::Hasher() : state_(XXH3_createState(), [](XXH3_state_s* state) { XXH3_freeState(state); }) {
+  XXH3_128bits_reset(state_.get());
+}
 
-void Hasher::add(std::string_view bytes) { XXH3_128bits_update(state_->xxh, bytes.data(), bytes.size()); }
+void Hasher::add(std::string_view bytes) { XXH3_128bits_update(state_.get(), bytes.data(), bytes.size()); }
 
 std::string Hasher::hex() const {
-  const XXH128_hash_t h = XXH3_128bits_digest(state_->xxh);
+  const XXH128_hash_t h = XXH3_128bits_digest(state_.get());
   return to_hex({h.high64, h.low64});
 }
 
