@@ -28,25 +28,22 @@ NodePtr ExpressionParser::expression() {
   return value;
 }
 
-NodePtr ExpressionParser::disjunction() {
-  auto left = conjunction();
-  while (is_name("or")) {
-    auto n = node(K::kOr);
-    take();
+template <class Operand>
+NodePtr ExpressionParser::chain(K kind, std::initializer_list<const char*> operators, const Operand& operand) {
+  auto left = operand();
+  while (std::any_of(operators.begin(), operators.end(), [this](const char* s) { return is_sign(s) || is_name(s); })) {
+    auto n = node(kind);
+    n->name = take().text;
     n = with(std::move(n), std::move(left));
-    left = with(std::move(n), conjunction());
+    left = with(std::move(n), operand());
   }
   return left;
 }
+NodePtr ExpressionParser::disjunction() {
+  return chain(K::kOr, {"or"}, [this] { return conjunction(); });
+}
 NodePtr ExpressionParser::conjunction() {
-  auto left = negation();
-  while (is_name("and")) {
-    auto n = node(K::kAnd);
-    take();
-    n = with(std::move(n), std::move(left));
-    left = with(std::move(n), negation());
-  }
-  return left;
+  return chain(K::kAnd, {"and"}, [this] { return negation(); });
 }
 NodePtr ExpressionParser::negation() {
   if (!is_name("not")) return comparison();
@@ -75,19 +72,8 @@ NodePtr ExpressionParser::comparison() {
   return n ? std::move(n) : std::move(first);
 }
 
-template <class Operand>
-NodePtr ExpressionParser::chain(std::initializer_list<const char*> signs, const Operand& operand) {
-  auto left = operand();
-  while (std::any_of(signs.begin(), signs.end(), [this](const char* s) { return is_sign(s); })) {
-    auto n = node(K::kBinary);
-    n->name = take().text;
-    n = with(std::move(n), std::move(left));
-    left = with(std::move(n), operand());
-  }
-  return left;
-}
 NodePtr ExpressionParser::sum() {
-  return chain({"+", "-"}, [this] { return join(); });
+  return chain(K::kBinary, {"+", "-"}, [this] { return join(); });
 }
 NodePtr ExpressionParser::join() {
   auto first = product();
@@ -97,10 +83,10 @@ NodePtr ExpressionParser::join() {
   return n;
 }
 NodePtr ExpressionParser::product() {
-  return chain({"*", "/", "//", "%"}, [this] { return power(); });
+  return chain(K::kBinary, {"*", "/", "//", "%"}, [this] { return power(); });
 }
 NodePtr ExpressionParser::power() {
-  return chain({"**"}, [this] { return unary(true); });
+  return chain(K::kBinary, {"**"}, [this] { return unary(true); });
 }
 
 NodePtr ExpressionParser::unary(bool with_filters) {

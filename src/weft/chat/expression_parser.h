@@ -80,7 +80,7 @@ class ExpressionParser {
   NodePtr one_target();
   bool tuple_ends() const;
   template <class Operand>
-  NodePtr chain(std::initializer_list<const char*> signs, const Operand& operand);
+  NodePtr chain(K kind, std::initializer_list<const char*> operators, const Operand& operand);
 
   const std::vector<Token>& tokens_;
   const std::string& source_;
