@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace weft {
 namespace {
 
@@ -26,6 +28,12 @@ TEST(Loops, OfManyMicroBatchesTheSteadyPartIsOne) {
   const std::vector<Loop> first_of_three = loops_of(one_f_one_b({.stage = 0, .num_stages = 3}, 20));
   ASSERT_EQ(first_of_three.size(), 5u);  // F0 F1, then 18 times F B, then B18 B19
   EXPECT_EQ(first_of_three[2], (Loop{2, 2, 18, 1}));
+  for (int stage = 0; stage < 4; ++stage) {  // 2 x 4 x 2 actions, four micro-batches further each time
+    int64_t most = 0;
+    for (const Loop& loop : loops_of(interleaved_1f1b({.stage = stage, .num_stages = 4}, 2, 400)))
+      most = std::max(most, int64_t(loop.length) * loop.times);
+    EXPECT_GT(most, 1500) << "of 1600, stage " << stage;
+  }
 }
 
 TEST(Loops, AreTheWholeScheduleInItsOrder) {

@@ -5,8 +5,8 @@
 
 #include "weft/apps/backends.h"
 #include "weft/apps/commands.h"
+#include "weft/base/durable_file.h"
 #include "weft/base/error.h"
-#include "weft/checkpoint/durable_file.h"
 #include "weft/plan/layout_plan.h"
 #include "weft/plan/step_data.h"
 #include "weft/schedule/draw.h"

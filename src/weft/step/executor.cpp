@@ -241,7 +241,8 @@ void Executor::execute(const Instruction& i, const Action& action, Pass& p, InFl
 // What ends with an action.
 void Executor::end(const Action& action, InFlight& m) {
   ChunkState& chunk = chunks_[size_t(action.chunk)];
-  if (action.what == Do::backward || action.what == Do::dgrad) chunk.till_dgrad.give(*m.till_dgrad);
+  if (action.what == Do::backward || action.what == Do::dgrad)
+    chunk.till_dgrad.give(*std::exchange(m.till_dgrad, nullptr));
   if (action.what != Do::backward && action.what != Do::wgrad) return;
   chunk.till_wgrad.give(*m.till_wgrad);
   chunk.dgrad_till_wgrad.give(*m.dgrad_till_wgrad);

@@ -64,7 +64,7 @@ class Executor {
     int64_t mark = 0;              // of dgrad_till_wgrad, where dgrad and wgrad of a block follow each other
   };
   struct InFlight {
-    Arena *till_dgrad = nullptr, *till_wgrad = nullptr, *dgrad_till_wgrad = nullptr;
+    Arena *till_dgrad = nullptr, *till_wgrad = nullptr, *dgrad_till_wgrad = nullptr;  // null when given back
     std::shared_ptr<Kept> kept;  // all micro-batches keep the same in a dry run
   };
   struct ChunkState {
@@ -73,7 +73,13 @@ class Executor {
     std::map<int64_t, InFlight> in_flight = {};
     std::vector<std::shared_ptr<Kept>> spare = {};
   };
-  using InFlightNow = std::vector<std::vector<int64_t>>;  // [chunk] micro-batches, ascending
+  // [chunk] micro-batches in flight, ascending, and which arenas each has.
+  struct InFlightKey {
+    int64_t micro_batch;
+    bool till_dgrad, dgrad_till_wgrad;
+    auto operator<=>(const InFlightKey&) const = default;
+  };
+  using InFlightNow = std::vector<std::vector<InFlightKey>>;
 
   Executor(TrainingState& state, const StepSpec& step, const StepMemory* plan, Resources resources);
   bool is_dry() const { return traffic_ != nullptr; }

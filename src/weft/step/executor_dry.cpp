@@ -9,16 +9,16 @@ namespace {
 
 constexpr int64_t kAtTheEnd = 2;  // times of a loop that are always run: the last micro-batch is reduced otherwise
 
-using Sorted = std::vector<int64_t>;
-
-Sorted without(const Sorted& a, const Sorted& b) {
-  Sorted rest;
+template <class T>
+std::vector<T> without(const std::vector<T>& a, const std::vector<T>& b) {
+  std::vector<T> rest;
   std::set_difference(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(rest));
   return rest;
 }
 
-Sorted shifted(Sorted all, int64_t by) {
-  for (int64_t& i : all) i += by;
+template <class T>
+std::vector<T> shifted(std::vector<T> all, int64_t by) {
+  for (T& i : all) i.micro_batch += by;
   return all;
 }
 
@@ -33,8 +33,9 @@ bool same_bytes(const StepMemory& a, StepMemory b) {
 Executor::InFlightNow Executor::in_flight() const {
   InFlightNow now;
   for (const ChunkState& chunk : chunks_) {
-    Sorted& here = now.emplace_back();
-    for (const auto& [micro_batch, m] : chunk.in_flight) here.push_back(micro_batch);
+    auto& here = now.emplace_back();
+    for (const auto& [micro_batch, m] : chunk.in_flight)
+      here.push_back({micro_batch, m.till_dgrad != nullptr, m.dgrad_till_wgrad != nullptr});
   }
   return now;
 }
@@ -69,14 +70,14 @@ bool Executor::pass_over(const Loop& like, const InFlightNow& before) {
     if (begun && ended && after[c] != shifted(before[c], like.shift)) return false;
   }
   for (size_t c = 0; c < chunks_.size(); ++c) {
-    const Sorted begun = without(after[c], before[c]), ended = without(before[c], after[c]);
+    const auto begun = without(after[c], before[c]), ended = without(before[c], after[c]);
     if (!begun.empty() && !ended.empty()) {
       move_in_flight(int(c), like.times * like.shift);
       continue;
     }
     for (int64_t time = 1; time <= like.times; ++time) {
-      for (const int64_t i : begun) add_in_flight(chunks_[c], i, i + time * like.shift);
-      for (const int64_t i : ended) end_in_flight(chunks_[c], i + time * like.shift);
+      for (const InFlightKey& i : begun) add_in_flight(chunks_[c], i.micro_batch, i.micro_batch + time * like.shift);
+      for (const InFlightKey& i : ended) end_in_flight(chunks_[c], i.micro_batch + time * like.shift);
     }
   }
   pass_over_gradients(like);
@@ -107,8 +108,9 @@ void Executor::add_in_flight(ChunkState& chunk, int64_t like, int64_t added) {
 void Executor::end_in_flight(ChunkState& chunk, int64_t micro_batch) {
   const auto found = chunk.in_flight.find(micro_batch);
   WEFT_CHECK(found != chunk.in_flight.end(), "micro-batch {} is not in flight", micro_batch);
-  InFlight& m = found->second;
-  chunk.till_dgrad.give(*m.till_dgrad);
+  const InFlight& m = found->second;
+  if (m.till_dgrad != nullptr) chunk.till_dgrad.give(*m.till_dgrad);
+  if (m.dgrad_till_wgrad != nullptr) chunk.dgrad_till_wgrad.give(*m.dgrad_till_wgrad);
   chunk.till_wgrad.give(*m.till_wgrad);
   chunk.in_flight.erase(found);
 }
@@ -116,14 +118,14 @@ void Executor::end_in_flight(ChunkState& chunk, int64_t micro_batch) {
 // The gradients that would have been reduced.
 void Executor::pass_over_gradients(const Loop& like) {
   if (!step_.order.tree) return;
-  std::map<int, Sorted> reduced;  // [unit] micro-batches of one time
+  std::map<int, std::vector<int64_t>> reduced;  // [unit] micro-batches of one time
   for (size_t i = like.first; i < like.first + like.length; ++i) {
     const Action& a = step_.schedule[i];
     for (const Instruction& in : chunks_[size_t(a.chunk)].instructions.at(a.what))
       if (in.op == Instruction::Op::reduce_gradients) reduced[in.at].push_back(a.micro_batch);
   }
   for (const auto& [unit, once] : reduced) {
-    Sorted all;
+    std::vector<int64_t> all;
     for (int64_t time = 1; time <= like.times; ++time)
       for (const int64_t i : once) all.push_back(i + time * like.shift);
     std::sort(all.begin(), all.end());
