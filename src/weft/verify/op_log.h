@@ -51,7 +51,7 @@ struct OperandPart {
 // each. The inner backend is borrowed, and the memory that the operands lie in.
 class OpRecorder final : public UniformAround<OpRecorder> {
  public:
-  OpRecorder(Backend& inner, const ParamStore& params) : UniformAround<OpRecorder>(inner), params_(params) {}
+  OpRecorder(Backend& inner, const ParamStore& params);
 
   // What follows belongs to this micro-batch's forward or backward.
   void begin(int64_t micro_batch, bool forward);
