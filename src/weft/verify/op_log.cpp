@@ -109,9 +109,10 @@ std::vector<OperandPart> OpRecorder::parts_of(const Op& op, const std::vector<Fi
   return all;
 }
 
-// Here, where parts_of is made for every op.
+// Both here, where parts_of is made for every op.
 OpRecorder::OpRecorder(Backend& inner, const ParamStore& params)
     : UniformAround<OpRecorder>(inner), params_(params) {}
+OpRecorder::~OpRecorder() = default;
 
 OperandSums OpRecorder::sums_of(const OperandPart& part) const {
   OperandSums s{.held = part.tensor.place.tp(), .role = part.field.role, .at = part.tensor.data};

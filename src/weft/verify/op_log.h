@@ -52,6 +52,7 @@ struct OperandPart {
 class OpRecorder final : public UniformAround<OpRecorder> {
  public:
   OpRecorder(Backend& inner, const ParamStore& params);
+  ~OpRecorder() override;
 
   // What follows belongs to this micro-batch's forward or backward.
   void begin(int64_t micro_batch, bool forward);
