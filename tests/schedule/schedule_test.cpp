@@ -4,38 +4,14 @@
 
 #include <algorithm>
 
+#include "schedule/liveness.h"
 #include "weft/base/error.h"
 
 namespace weft {
 namespace {
 
-// Each chunk's passage of a micro-batch counts as one. Of a single chunk: micro-batches.
-Liveness liveness(const Schedule& schedule) {
-  Liveness most;
-  int dgrad = 0, wgrad = 0, between = 0;
-  for (const Action& a : schedule) {
-    if (a.what == Do::forward) ++dgrad, ++wgrad;
-    if (a.what == Do::dgrad || a.what == Do::backward) ++between;
-    most.till_dgrad = std::max(most.till_dgrad, dgrad);
-    most.till_wgrad = std::max(most.till_wgrad, wgrad);
-    most.dgrad_till_wgrad = std::max(most.dgrad_till_wgrad, between);
-    if (a.what == Do::dgrad || a.what == Do::backward) --dgrad;
-    if (a.what == Do::wgrad || a.what == Do::backward) --wgrad, --between;
-  }
-  return most;
-}
-
-// For each chunk by itself, up to the last that occurs: their peaks may be at different times.
-std::vector<Liveness> liveness_of_chunks(const Schedule& schedule) {
-  std::vector<Schedule> chunks;
-  for (const Action& a : schedule) {
-    chunks.resize(std::max(chunks.size(), size_t(a.chunk) + 1));
-    chunks[size_t(a.chunk)].push_back(a);
-  }
-  std::vector<Liveness> all;
-  for (const Schedule& chunk : chunks) all.push_back(liveness(chunk));
-  return all;
-}
+using testing::liveness;
+using testing::liveness_of_chunks;
 
 TEST(Schedule, OneStageAlternatesForwardAndBackward) {
   EXPECT_EQ(to_string(one_f_one_b({}, 3)), "F0 B0 F1 B1 F2 B2");

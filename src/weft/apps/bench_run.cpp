@@ -57,7 +57,7 @@ void BenchRun::step(Backend& on, const Watched* watched) {
       const Model& model = rank.state.model;
       watched->instructions.push_back(
           {.track = "instructions",
-           .name = fmt::format("{} {} {}", action != nullptr ? to_string(*action) : "", name_of(i.op),
+           .name = fmt::format("{} {} {}", action != nullptr ? to_string(*action) : "end", name_of(i.op),
                                object_of(i, model.layers(action != nullptr ? action->chunk : 0), rank.state.params)),
            .start_ns = watched->now_ns()});
     };

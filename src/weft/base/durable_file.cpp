@@ -64,9 +64,9 @@ fs::path with_suffix(fs::path path, const char* suffix) {
 fs::path parent_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
 // fsync of a file or folder by name.
-void sync_path(const fs::path& path, int flags) {
+void sync_path(const fs::path& path, int flags, bool readable = true) {
   const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags));
-  if (fd < 0 && errno == EACCES && (flags & O_DIRECTORY) != 0) return;  // it may not be read; what is in it is synced
+  if (fd < 0 && errno == EACCES && !readable) return;
   if (fd < 0) fail_with(path, "cannot be synced", errno);
   if (::fsync(fd) == 0) return;
   // Some network file systems cannot sync a folder, and need not.
@@ -106,7 +106,9 @@ void drop_from_memory(const fs::path& folder) {
 }
 
 DurableFile::DurableFile(fs::path path, TemporaryName name)
-    : path_(std::move(path)), temporary_(with_suffix(path_, name == kOwnName ? ".tmp-XXXXXX" : ".tmp").string()) {
+    : name_(name),
+      path_(std::move(path)),
+      temporary_(with_suffix(path_, name == kOwnName ? ".tmp-XXXXXX" : ".tmp").string()) {
   fd_ = name == kOwnName ? ::mkostemp(temporary_.data(), O_CLOEXEC)
                          : ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (fd_ < 0) fail("cannot be written");
@@ -151,7 +153,7 @@ void DurableFile::commit() {
     ::unlink(temporary_.c_str());
     fail_with(path_, "cannot be put in place", error);
   }
-  sync_folder(parent_of(path_));
+  sync_path(parent_of(path_), O_DIRECTORY, name_ != kOwnName);  // many write to such a folder, which they may not read
 }
 
 void DurableFile::fail(const char* what) const { fail_with(path_, what, errno); }

@@ -22,13 +22,15 @@ class DurableFile {
   ~DurableFile();
 
   void write(std::string_view bytes);
-  // Syncs the file, renames it to its name, syncs the folder: afterwards it survives a loss of power. Blocks. Once.
+  // Syncs the file, renames it to its name, syncs the folder (with a name of its own: where that may be read):
+  // afterwards it survives a loss of power. Blocks. Once.
   void commit();
 
  private:
   void flush();
   [[noreturn]] void fail(const char* what) const;  // with errno
 
+  TemporaryName name_;
   std::filesystem::path path_;
   std::string temporary_, buffer_;
   int fd_ = -1;

@@ -109,7 +109,10 @@ ProcessMesh timed(const ProcessMesh& mesh, CommTimes& times, const TimedOptions&
   all.each([&](std::shared_ptr<Communicator>& ranks, const std::string& axis) {
     ranks = std::make_shared<Timed>(ranks, Meter{times[axis], axis, options}, ledger);
   });
-  if (mesh.progress) mesh.progress->stamp_calls([ledger] { ledger->settle(); });
+  if (mesh.progress)
+    mesh.progress->stamp_calls([weak = std::weak_ptr(ledger)] {
+      if (const auto calls = weak.lock()) calls->settle();
+    });
   return all;
 }
 

@@ -52,6 +52,12 @@ Arena& Slots::take() {
 
 void Slots::give(Arena& arena) { free_.push_back(&arena); }
 
+int64_t Slots::least_peak() const {
+  int64_t bytes = peak();
+  for (const auto& arena : arenas_) bytes = std::min(bytes, arena->peak());
+  return bytes;
+}
+
 int64_t Slots::peak() const {
   int64_t bytes = 0;
   for (const auto& arena : arenas_) bytes = std::max(bytes, arena->peak());

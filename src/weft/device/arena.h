@@ -70,7 +70,8 @@ class Slots {
   void give(Arena& arena);
   int num_slots() const { return int(arenas_.size()); }
   int most_taken() const { return most_taken_; }
-  int64_t peak() const;  // of the arena that held most
+  int64_t peak() const;        // of the arena that held most
+  int64_t least_peak() const;  // of the one that held least; 0 where there is none
 
  private:
   std::string name_;

@@ -51,13 +51,6 @@ Tensor LmHead::project(Pass& p, Tensor h) const {
   return logits;
 }
 
-void LmHead::loss(Pass& p, Tensor x) const {
-  Scope temporaries(*p.scratch);
-  Tensor nll = p.stat(p.scratch, {p.batch.targets.rows()}, loss_place_);
-  token_losses(p, x, nll);
-  p.be.run(Sum{.x = nll, .out = p.batch.loss});
-}
-
 void LmHead::token_losses(Pass& p, Tensor x, Tensor nll) const {
   Region region(p.be, "head");
   Scope temporaries(*p.scratch);

@@ -21,9 +21,8 @@ class LmHead {
   };
   LmHead(ParamStore& params, const Spec& spec, const LayerPlan& plan);
 
-  // The sum of the weighted losses of all tokens goes to p.batch.loss.   x [t, d]
-  void loss(Pass& p, Tensor x) const;
-  // The same; dx [t, d] receives the gradient of loss_scale * loss, and the weights' gradients theirs.
+  // The sum of the weighted losses of all tokens goes to p.batch.loss; dx [t, d] receives the gradient of loss_scale *
+  // loss, and the weights' gradients theirs.
   void loss_and_backward(Pass& p, Tensor x, Tensor dx) const;
   // logits [t, V] stat.
   void logits(Pass& p, Tensor x, Tensor logits) const;

@@ -23,7 +23,7 @@ struct MicroBatch {
   Tensor stream_positions() const { return positions.slice_rows(stream.first, stream.count); }  // i32 [t]
   Tensor stream_tokens() const { return tokens.slice_rows(stream.first, stream.count); }        // i64 [t]
   Tensor loss;            // f64 [1]  receives the sum of the targets' weighted losses
-  double loss_scale = 1;  // of the gradient: 1 / sum of the global batch's weights
+  double loss_scale = 1;  // of the gradient: 1 / what the step divides by (Objective)
 };
 
 // Each arena is a lifetime.

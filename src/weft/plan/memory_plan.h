@@ -36,7 +36,8 @@ struct MemoryPlan : StepMemory {
 };
 
 // For one rank; `workspace` is that of the backend that will run. Throws ConfigError or PlacementError where the step
-// cannot run. Milliseconds, whatever the size.
+// cannot run. Milliseconds, whatever the size; more where very many
+// micro-batches are alive at once (gpipe).
 MemoryPlan measure(const ModelSpec& model, const StepSpec& step, const Optimizer& optimizer,
                    const WorkspaceModel& workspace);
 

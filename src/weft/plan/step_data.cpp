@@ -4,6 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "weft/ops/backend_around.h"
 #include "weft/ops/cost.h"
 #include "weft/plan/dry_step.h"
 
@@ -13,9 +14,9 @@ namespace {
 using Op = Instruction::Op;
 
 // Writes down what it passes on.
-class OpList final : public UniformBackend<OpList> {
+class OpList final : public UniformAround<OpList> {
  public:
-  explicit OpList(Backend& inner) : inner_(inner) {}
+  explicit OpList(Backend& inner) : UniformAround<OpList>(inner) {}
   template <class O>
   void apply(const O& op) {
     inner_.run(op);
@@ -28,19 +29,9 @@ class OpList final : public UniformBackend<OpList> {
     for (const Field& f : op.fields())
       if (*f.tensor) one.operands.push_back({std::string(f.name), f.role, f.tensor->dtype, f.tensor->shape});
   }
-  void enter(std::string_view region) override {
-    path_.enter(region);
-    inner_.enter(region);
-  }
-  void leave() override {
-    path_.leave();
-    inner_.leave();
-  }
   std::vector<StepOp> take() { return std::exchange(ops_, {}); }
 
  private:
-  Backend& inner_;
-  RegionPath path_;
   std::vector<StepOp> ops_;
 };
 
@@ -149,7 +140,7 @@ nlohmann::json to_json(const StepPart& part) {
 
 StepData step_data_of(const RunPlan& run, const WorkspaceModel& workspace) {
   StepSpec step = run.step;
-  step.evaluates = step.scores_first;
+  step.evaluates = step.scores_first = false;
   DryStep dry(run.model, step, *run.optimizer, workspace);
   return Collector(dry).run();
 }

@@ -107,14 +107,13 @@ void Executor::score_batch(const StepInput& input) {
 
 void Executor::load(MicroBatch& b, const StepInput& input) {
   input.load(b);
-  if (is_dry()) return;
+  if (is_dry() || &input.objective == &kNextToken) return;
   const std::span<const double> losses = step_.scores_first ? losses_[size_t(b.index)] : std::span<const double>();
   const auto weigh = [&](auto* values) {
     std::vector<double> weights(values, values + b.weights.rows());
     input.objective.weigh(losses, weights);
     std::copy(weights.begin(), weights.end(), values);
   };
-  if (&input.objective == &kNextToken) return;
   if (b.weights.dtype == DType::f64)
     weigh(b.weights.as<double>());
   else
@@ -343,11 +342,15 @@ void Executor::check_used() const {
   same("replay", now.replay, plan_.replay);
   same("handover", now.handover, plan_.handover);
   for (size_t c = 0; c < chunks_.size(); ++c) {
-    const StepMemory::Chunk &used = now.chunks[c], &planned = plan_.chunks[c];
-    same("activations till dgrad", used.till_dgrad, planned.till_dgrad);
-    same("activations till wgrad", used.till_wgrad, planned.till_wgrad);
-    same("gradients till wgrad", used.dgrad_till_wgrad, planned.dgrad_till_wgrad);
-    WEFT_CHECK(used.slots == planned.slots, "chunk {}: other numbers of micro-batches alive than planned", c);
+    const StepMemory::Chunk& planned = plan_.chunks[c];
+    const auto all = [&](const char* name, const Slots& slots, int count, int64_t bytes) {
+      same(name, slots.peak(), bytes);
+      same(name, slots.least_peak(), bytes);
+      WEFT_CHECK(slots.most_taken() == count, "{}: {} of {} slots used", name, slots.most_taken(), count);
+    };
+    all("activations till dgrad", chunks_[c].till_dgrad, planned.slots.till_dgrad, planned.till_dgrad);
+    all("activations till wgrad", chunks_[c].till_wgrad, planned.slots.till_wgrad, planned.till_wgrad);
+    all("gradients till wgrad", chunks_[c].dgrad_till_wgrad, planned.slots.dgrad_till_wgrad, planned.dgrad_till_wgrad);
   }
 }
 

@@ -31,7 +31,7 @@ class Executor {
 
   struct StepInput {
     const LoadMicroBatch& load;  // whose weights say which targets count
-    double loss_scale;           // of gradients: 1 / sum of the global batch's weights
+    double loss_scale;           // of gradients: fp16's scale / the objective's divisor
     uint64_t dropout_key;        // of this step
     const Objective& objective = kNextToken;
     // Hear of every instruction, with its action (none: at the end of the step), before it begins, and when it has
@@ -132,7 +132,7 @@ struct ForwardOnly {
   Backend& backend;
   const ProcessMesh& mesh;
   BatchStaging& staging;
-  StageLinks* links = nullptr;  // none: what other chunks send is left out, as by a dry run
+  StageLinks* links = nullptr;  // none: the model is whole here, or only its memory is measured
   Tensor score(const LoadMicroBatch& load, Arena& arena) const;
 
  private:

@@ -67,11 +67,14 @@ bool Executor::pass_over(const Loop& like, const InFlightNow& before) {
   const InFlightNow after = in_flight();
   for (size_t c = 0; c < chunks_.size(); ++c) {
     const bool begun = !without(after[c], before[c]).empty(), ended = !without(before[c], after[c]).empty();
-    if (begun && ended && after[c] != shifted(before[c], like.shift)) return false;
+    const bool acts = std::any_of(step_.schedule.begin() + int64_t(like.first),
+                                  step_.schedule.begin() + int64_t(like.first + like.length),
+                                  [&](const Action& a) { return size_t(a.chunk) == c; });
+    if (acts && begun == ended && after[c] != shifted(before[c], like.shift)) return false;
   }
   for (size_t c = 0; c < chunks_.size(); ++c) {
     const auto begun = without(after[c], before[c]), ended = without(before[c], after[c]);
-    if (!begun.empty() && !ended.empty()) {
+    if (after[c] == shifted(before[c], like.shift)) {
       move_in_flight(int(c), like.times * like.shift);
       continue;
     }

@@ -41,7 +41,7 @@ Instructions scoring_instructions(const std::vector<ModelLayer>& layers);
 
 // "fetch"
 std::string_view name_of(Instruction::Op op);
-// What it is of, by the names of units: "blocks.3"; empty where it is of a whole chunk.
+// The unit or layer that an instruction acts on, by name: "blocks.3"; empty where it acts on a chunk.
 std::string object_of(const Instruction& i, const std::vector<ModelLayer>& layers, const ParamStore& params);
 // "fetch 3, forward 0, release 3"
 std::string to_string(const Instructions& list);

@@ -11,10 +11,11 @@ class Objective {
  public:
   virtual ~Objective() = default;
   // Whether it weighs targets by their losses under the weights as they are: then the step begins with a forward-only
-  // pass over its global batch, which is planned like the rest. The same as its StepSpec says.
+  // pass over its global batch, which is planned like the rest. Must equal StepSpec::scores_first.
   virtual bool scores_first() const { return false; }
   // Of one micro-batch: `weights` [tokens] hold 1 where a target counts, else 0, and receive its weight. `losses`
-  // [tokens]: of the forward-only pass, 0 where a target does not count; none without that pass.
+  // [tokens]: of the forward-only pass, 0 where a target does not count, and on stages without the head; none without
+  // that pass.
   virtual void weigh(std::span<const double> losses, std::span<double> weights) const = 0;
   // What the step divides by, where so many targets of the global batch count.
   virtual double divisor(int64_t counted) const = 0;

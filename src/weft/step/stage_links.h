@@ -31,7 +31,7 @@ class StageLinks {
   Tensor wait_buffer(int chunk);
   // Until all that is under way has been taken, at the end of a step.
   void wait_all_sent();
-  // For a dry run: what a chunk has sent is of micro-batches so much later.
+  // For a dry run: adds this to the micro-batch of all that a chunk has sent.
   void pass_over(int chunk, int64_t micro_batches);
 
  private:

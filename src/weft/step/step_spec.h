@@ -14,8 +14,8 @@ struct StepSpec {
   Pipeline pipeline = {};
   Schedule schedule;       // of this rank's stage
   bool evaluates = false;  // is the loss also measured without training
-  bool scores_first =
-      false;  // does a step begin with a forward-only pass over its batch (Objective); needs `evaluates`
+  // Does a step begin with a forward-only pass over its batch (Objective); needs `evaluates`.
+  bool scores_first = false;
   MeshSizes mesh = {};
   int rank = 0;  // of the mesh
   int64_t micro_batch_tokens() const { return seq_length * micro_batch_size; }
