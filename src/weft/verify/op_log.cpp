@@ -110,8 +110,7 @@ std::vector<OperandPart> OpRecorder::parts_of(const Op& op, const std::vector<Fi
 }
 
 // Both here, where parts_of is made for every op.
-OpRecorder::OpRecorder(Backend& inner, const ParamStore& params)
-    : UniformAround<OpRecorder>(inner), params_(params) {}
+OpRecorder::OpRecorder(Backend& inner, const ParamStore& params) : UniformAround<OpRecorder>(inner), params_(params) {}
 OpRecorder::~OpRecorder() = default;
 
 OperandSums OpRecorder::sums_of(const OperandPart& part) const {
