@@ -16,14 +16,18 @@ uint64_t hash64(std::string_view bytes) { return XXH3_64bits(bytes.data(), bytes
 
 std::string to_hex(Hash128 hash) { return fmt::format("{:016x}{:016x}", hash.high, hash.low); }
 
-Hasher::Hasher() : state_(XXH3_createState(), [](XXH3_state_s* state) { XXH3_freeState(state); }) {
-  XXH3_128bits_reset(state_.get());
-}
+struct Hasher::State {  // the library's type has another name where its header stands for all of it
+  State() { XXH3_128bits_reset(xxh3); }
+  ~State() { XXH3_freeState(xxh3); }
+  XXH3_state_t* const xxh3 = XXH3_createState();
+};
 
-void Hasher::add(std::string_view bytes) { XXH3_128bits_update(state_.get(), bytes.data(), bytes.size()); }
+Hasher::Hasher() : state_(new State, [](State* state) { delete state; }) {}
+
+void Hasher::add(std::string_view bytes) { XXH3_128bits_update(state_->xxh3, bytes.data(), bytes.size()); }
 
 std::string Hasher::hex() const {
-  const XXH128_hash_t h = XXH3_128bits_digest(state_.get());
+  const XXH128_hash_t h = XXH3_128bits_digest(state_->xxh3);
   return to_hex({h.high64, h.low64});
 }
 

@@ -6,8 +6,6 @@
 #include <string>
 #include <string_view>
 
-struct XXH3_state_s;  // xxhash.h
-
 namespace weft {
 
 struct Hash128 {
@@ -29,7 +27,8 @@ class Hasher {
   std::string hex() const;
 
  private:
-  std::unique_ptr<XXH3_state_s, void (*)(XXH3_state_s*)> state_;
+  struct State;
+  std::unique_ptr<State, void (*)(State*)> state_;
 };
 
 // Reads the whole file. Throws FileError.
