@@ -8,10 +8,10 @@
 #include <fstream>
 
 #include "weft/base/error.h"
+#include "weft/base/hashing.h"
 #include "weft/base/json.h"
 #include "weft/pipeline/dataset.h"
 #include "weft/pipeline/dataset_files.h"
-#include "weft/pipeline/hashing.h"
 #include "weft/pipeline/provenance.h"
 
 namespace {
