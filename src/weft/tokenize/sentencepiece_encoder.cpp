@@ -17,7 +17,9 @@ using Kind = SentencePieceSpec::Kind;
 constexpr char32_t kNothing = 0xffffffff, kBlankCode = 0x2581;
 
 // As the library counts: by the first byte.
-size_t character_bytes(std::string_view text) { return std::min(text.size(), bytes_of_character(text[0])); }
+size_t character_bytes(std::string_view text) {
+  return text.empty() ? 0 : std::min(text.size(), bytes_of_character(text[0]));
+}
 char32_t code_of(std::string_view character) {
   return uint8_t(character[0]) < 0x80 ? char32_t(character[0]) : first_character(character).code;
 }
