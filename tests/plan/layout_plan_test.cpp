@@ -287,6 +287,21 @@ TEST(LayoutPlan, TheMemoryOfNormsDoesNotGrowWithTheShards) {
 }
 
 // A tenth of a second each; the bound is there to catch what grows with the number of ranks or micro-batches.
+// GPipe gives all stages the same list of actions.
+TEST(LayoutPlan, StagesWithOtherBlocksAreMeasuredThemselves) {
+  testing::TempDir dir;
+  testing::spill(dir / "config.json", kLlama70B);
+  const std::vector<std::string> overrides{"parallel.pp=5", "parallel.pipeline_schedule=gpipe",
+                                           "parallel.pipeline_layout=[18,18,19,19,6]", "train.global_batch_size=6"};
+  const LayoutPlan plan = plan_of(dir.path(), overrides);
+  EXPECT_EQ(plan.classes.size(), 4u);  // stages 2 and 3 are one
+  for (const RankClass& c : plan.classes)
+    for (const int stage : c.stages)
+      EXPECT_EQ(to_string(plan_run(recipe_of(dir.path(), overrides), WorkspaceModel(), stage).memory),
+                to_string(c.plan))
+          << "stage " << stage;
+}
+
 TEST(LayoutPlan, ABigModelOnManyRanksIsPlannedAtOnce) {
   testing::TempDir dir;
   testing::spill(dir / "config.json", kLlama70B);
@@ -306,6 +321,9 @@ TEST(LayoutPlan, ABigModelOnManyRanksIsPlannedAtOnce) {
   const LayoutPlan all_alive =
       plan_of(dir.path(), {"parallel.pp=1", "parallel.pipeline_schedule=gpipe", "train.global_batch_size=65536"});
   EXPECT_EQ(all_alive.run.memory.chunks[0].slots.till_wgrad, 65536);
+  const LayoutPlan all_alive_cut =
+      plan_of(dir.path(), {"parallel.pp=80", "parallel.pipeline_schedule=gpipe", "train.global_batch_size=65536"});
+  EXPECT_EQ(all_alive_cut.classes.size(), 3u);  // all but the ends are alike
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(20));
 }
 

@@ -100,12 +100,27 @@ void add_places(std::vector<RankClass>& classes, RankClass c) {
   known->num_ranks += c.num_ranks;
 }
 
+// Does a stage do the same list of actions over the same blocks, so that its ranks hold and send the same.
+bool runs_alike(const ModelSpec& model, const StepSpec& a, const StepSpec& b) {
+  if (a.model.parts.size() != 1 || b.model.parts.size() != 1) return false;
+  const ModelPart &x = a.model.parts[0], &y = b.model.parts[0];
+  if (x.embedding || x.head || y.embedding || y.head || x.blocks.count != y.blocks.count) return false;
+  for (int64_t i = 0; i < x.blocks.count; ++i)
+    if (model.layer(x.blocks.first + i) != model.layer(y.blocks.first + i)) return false;
+  return a.schedule == b.schedule;
+}
+
 // The classes of ranks `tp` of all stages.
 std::vector<RankClass> stage_classes(const Recipe& recipe, const RunPlan& run, const std::vector<int>& tp,
                                      const WorkspaceModel& workspace) {
   const MeshSizes& mesh = run.step.mesh;
   const bool whole = recipe.optimizer.name == "muon";
   std::vector<RankClass> classes;
+  struct Measured {
+    StepSpec step;
+    MemoryPlan plan;
+  };
+  std::map<int, Measured> stage_before;  // [place]
   for (int stage = 0; stage < mesh.pp; ++stage) {
     const auto step_at = [&](int place) {
       return step_of(recipe, run.model,
@@ -116,11 +131,15 @@ std::vector<RankClass> stage_classes(const Recipe& recipe, const RunPlan& run, c
       std::set<int> tp_ranks;
       for (const int place : places) tp_ranks.insert(place % mesh.tp);
       const StepSpec step = step_at(places[0]);
+      Measured& last = stage_before[places[0]];
+      if (!runs_alike(run.model, last.step, step))
+        last.plan = measure_memory(run.model, step, *run.optimizer, workspace);
+      last.step = step;
       add_places(of_stage, {.stages = {stage},
                             .tp_ranks = {tp_ranks.begin(), tp_ranks.end()},
                             .rank = step.rank,
                             .num_ranks = int64_t(places.size()) * mesh.cp,
-                            .plan = measure_memory(run.model, step, *run.optimizer, workspace)});
+                            .plan = last.plan});
     }
     for (RankClass& c : of_stage) add_stage(classes, std::move(c), !whole);
   }
