@@ -66,12 +66,13 @@ struct StepOptions {
   Spmd stream = Spmd::Invariant;
   int64_t logits_bytes = LayerPlan().logits_bytes;
   bool scores_first = false;
+  std::vector<ModelSpec> frozen = {};
 };
 
 inline constexpr int64_t kSeq = 7;
 
 inline StepSpec step_spec(const StepOptions& o, Precision precision = kF64) {
-  return {
+  StepSpec step{
       .precision = precision,
       .model = {.layers = {.stream = o.stream, .keep_activations = o.keep_activations, .logits_bytes = o.logits_bytes},
                 .recompute_blocks = o.recompute_blocks,
@@ -82,12 +83,16 @@ inline StepSpec step_spec(const StepOptions& o, Precision precision = kF64) {
       .schedule = schedule_of(pipeline_named(o.schedule, 1), 0, o.num_micro_batches),
       .evaluates = true,
       .scores_first = o.scores_first};
+  for (const ModelSpec& model : o.frozen)
+    step.frozen.push_back({model, {.layers = {.stream = o.stream}, .max_positions = kSeq}});
+  return step;
 }
 
 // One rank, one step, on made-up tokens of which some do not count.
 class TinyRun {
  public:
-  TinyRun(ModelSpec model, const StepOptions& options)
+  static constexpr uint64_t kSeed = 11;  // of its weights; the next are those of the frozen models
+  TinyRun(ModelSpec model, const StepOptions& options, uint64_t seed = kSeed)
       : model_(with_dropout(std::move(model), options.dropout)),
         step_(step_spec(options)),
         optimizer_(make_adamw({.eps = 1e-3})),
@@ -97,7 +102,8 @@ class TinyRun {
         workspace_("workspace", plan_.workspace),
         backend(1),
         executor_(state, step_, plan_, {backend, mesh_}) {
-    init_weights(state.params, 11, 1);
+    init_weights(state.params, seed, 1);
+    for (FrozenModel& other : state.frozen) init_weights(other.params, ++seed_of_frozen_, 1);
   }
 
   double loss_and_gradients(const Objective& objective = kNextToken) {
@@ -124,6 +130,7 @@ class TinyRun {
     return sum / counted();
   }
   const MemoryPlan& plan() const { return plan_; }
+  PersistentArenas::Sizes used() const { return arenas_.peak(); }
   double counted() const {
     double n = 0;
     for (int64_t i = 0; i < step_.order.num_micro_batches * step_.micro_batch_tokens(); ++i) n += counts(i);
@@ -162,6 +169,7 @@ class TinyRun {
   PersistentArenas arenas_;
   std::vector<std::vector<AttentionSpan>> spans_;
   int64_t steps_ = 0;
+  uint64_t seed_of_frozen_ = kSeed;
 
  public:
   TrainingState state;

@@ -9,6 +9,7 @@
 
 #include "support.h"
 #include "weft/comm/local_group.h"
+#include "weft/models/init.h"
 #include "weft/ops/ref/ref_backend.h"
 #include "weft/step/executor.h"
 
@@ -80,27 +81,37 @@ ProcessMesh counting(ProcessMesh mesh, Traffic& traffic) {
 }
 
 // What one rank sends in a step that is really made.
-Traffic traffic_of_step(const Recipe& recipe, const ProcessMesh& mesh) {
+Traffic traffic_of_step(const RunPlan& plan, const ProcessMesh& mesh, const Objective& objective = kNextToken) {
   Traffic traffic;
   const ProcessMesh counted = counting(mesh, traffic);
-  const RunPlan plan = plan_run(recipe, WorkspaceModel(), mesh.world->rank());
   PersistentArenas arenas(plan.memory.persistent);
   TrainingState state(plan.model, plan.step, *plan.optimizer, arenas, counted);
   RefBackend backend(1);
+  init_weights(state.params, 3, 1);
+  state.params.masters_changed(backend);
+  for (FrozenModel& other : state.frozen) {
+    init_weights(other.params, 3, 1);
+    other.params.masters_changed(backend);
+  }
+  traffic = {};
   Executor executor(state, plan.step, plan.memory, {backend, counted});
   const std::vector<AttentionSpan> spans{{.q_row = 0, .q_count = kSeq, .k_row = 0, .k_count = kSeq}};
   const LoadMicroBatch load = [&](MicroBatch& b) {
     for (int64_t i = 0; i < kSeq; ++i) {
       b.ids.as<int32_t>()[i] = b.targets.as<int32_t>()[i] = b.positions.as<int32_t>()[i] = int32_t(i);
-      b.weights.as<double>()[i] = 1;
+      if (b.weights.dtype == DType::f64)
+        b.weights.as<double>()[i] = 1;
+      else
+        b.weights.as<float>()[i] = 1;
       b.tokens.as<int64_t>()[i] = i;
     }
     b.spans = spans;
   };
-  executor.run({.load = load, .loss_scale = 1, .dropout_key = 1});
+  executor.run({.load = load, .loss_scale = 1, .dropout_key = 1, .objective = objective});
   state.norm->wait_measure(backend);
   update_all(backend, *plan.optimizer, state.params, executor.scratch(), {.lr = 0, .grad_scale = 1, .step = 1});
   executor.check_used();
+  EXPECT_EQ(arenas.peak(), plan.memory.persistent);
   return traffic;
 }
 
@@ -109,14 +120,61 @@ void expect_planned(const char* model, const std::vector<std::string>& layout) {
   const Recipe recipe = recipe_of(golden(model), layout);
   std::mutex mutex;
   run_local(mesh_sizes_of(recipe), [&](const ProcessMesh& mesh) {
-    const Traffic sent = traffic_of_step(recipe, mesh);
-    const Traffic planned = plan_run(recipe, WorkspaceModel(), mesh.world->rank()).memory.traffic;
+    const RunPlan plan = plan_run(recipe, WorkspaceModel(), mesh.world->rank());
+    const Traffic sent = traffic_of_step(plan, mesh), planned = plan.memory.traffic;
     const std::lock_guard lock(mutex);
     EXPECT_EQ(planned.counts(), sent.counts())
         << model << " " << layout[0] << " " << layout[1] << " rank " << mesh.world->rank() << "\nplanned\n"
         << to_string(planned) << "sent\n"
         << to_string(sent);
   });
+}
+
+// Scores by the model, and by a frozen one of the same weights.
+class SeesTheSame final : public Objective {
+ public:
+  bool scores_first() const override { return true; }
+  size_t num_frozen() const override { return 1; }
+  void weigh(const Scores& scores, std::span<double>) const override {
+    for (size_t i = 0; i < scores.own.size(); ++i) {
+      loss += scores.own[i];
+      EXPECT_EQ(scores.frozen[0][i], scores.own[i]);
+    }
+  }
+  double divisor(int64_t) const override { return 1; }
+  mutable double loss = 0;
+};
+
+TEST(LayoutPlan, FrozenModelsScoreOnEveryLayoutWithinThePlan) {
+  for (const std::vector<std::string>& layout : std::vector<std::vector<std::string>>{
+           {"parallel.dp=1"},
+           {"parallel.dp=2", "parallel.zero_stage=1"},
+           {"parallel.dp=2", "parallel.zero_stage=3"},
+           {"parallel.tp=2"},
+           {"parallel.tp=2", "parallel.sequence_parallel=false", "train.precision=bf16"},
+           {"parallel.dp=2", "parallel.zero_stage=3", "train.precision=bf16"},
+           {"parallel.pp=2", "parallel.recompute=full"},
+           {"parallel.pp=1", "parallel.pipeline_schedule=interleaved_1f1b",
+            "parallel.virtual_pipeline_parallel_size=2"},
+           {"parallel.pp=2", "parallel.tp=2", "parallel.pipeline_schedule=zbv"}}) {
+    std::vector<std::string> overrides = layout;
+    overrides.push_back("train.global_batch_size=8");
+    const Recipe recipe = recipe_of(golden("llama3-rope-tied"), overrides);
+    std::mutex mutex;
+    double loss = 0;
+    run_local(mesh_sizes_of(recipe), [&](const ProcessMesh& mesh) {
+      RunPlan plan = prepare_run(recipe, mesh.world->rank());
+      plan.step.evaluates = plan.step.scores_first = true;
+      plan.step.frozen = {{plan.model, plan.step.model}};
+      plan.memory = measure(plan.model, plan.step, *plan.optimizer, WorkspaceModel());
+      const SeesTheSame objective;
+      const Traffic sent = traffic_of_step(plan, mesh, objective);
+      const std::lock_guard lock(mutex);
+      EXPECT_EQ(plan.memory.traffic.counts(), sent.counts()) << layout[0] << " rank " << mesh.world->rank();
+      loss += objective.loss;
+    });
+    EXPECT_GT(loss, 0) << layout[0];
+  }
 }
 
 // The plan runs a loop of the schedule a few times, the step all times.

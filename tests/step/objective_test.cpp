@@ -17,10 +17,10 @@ class TheHardOnes final : public Objective {
  public:
   explicit TheHardOnes(double least) : least_(least) {}
   bool scores_first() const override { return true; }
-  void weigh(std::span<const double> losses, std::span<double> weights) const override {
+  void weigh(const Scores& scores, std::span<double> weights) const override {
     for (size_t i = 0; i < weights.size(); ++i) {
-      loss += weights[i] * losses[i];
-      weights[i] *= losses[i] > least_ ? 2 : 0;
+      loss += weights[i] * scores.own[i];
+      weights[i] *= scores.own[i] > least_ ? 2 : 0;
     }
     given.emplace_back(weights.begin(), weights.end());
   }
@@ -36,8 +36,8 @@ class TheHardOnes final : public Objective {
 class Given final : public Objective {
  public:
   explicit Given(Weights weights) : weights_(std::move(weights)) {}
-  void weigh(std::span<const double> losses, std::span<double> weights) const override {
-    EXPECT_TRUE(losses.empty());
+  void weigh(const Scores& scores, std::span<double> weights) const override {
+    EXPECT_TRUE(scores.own.empty() && scores.frozen.empty());
     std::copy(weights_[next_].begin(), weights_[next_].end(), weights.begin());
     ++next_;
   }
@@ -69,9 +69,64 @@ TEST(Objective, MayWeighTargetsByTheirLossesBeforeTheStep) {
   }
 }
 
+// The targets count that the first frozen model finds harder than the second; sums up what each has said.
+class TheFirstOnes final : public Objective {
+ public:
+  size_t num_frozen() const override { return 2; }
+  void weigh(const Scores& scores, std::span<double> weights) const override {
+    EXPECT_TRUE(scores.own.empty());
+    for (size_t i = 0; i < weights.size(); ++i) {
+      for (size_t m = 0; m < 2; ++m) losses[m] += weights[i] * scores.frozen[m][i];
+      weights[i] *= scores.frozen[0][i] > scores.frozen[1][i];
+    }
+    given.emplace_back(weights.begin(), weights.end());
+  }
+  double divisor(int64_t) const override { return 10; }
+  mutable Weights given;
+  mutable double losses[2] = {};
+};
+
+TEST(Objective, MayWeighTargetsByTheLossesOfFrozenModels) {
+  const std::vector<ModelSpec> frozen{testing::tiny_gpt2(), testing::tiny_mixed()};
+  for (const std::string schedule : {"1f1b", "gpipe", "zb_h1"}) {
+    TinyRun run(testing::tiny_llama(), {.schedule = schedule, .dropout = 0.2, .frozen = frozen});
+    const TheFirstOnes first;
+    const double loss = run.loss_and_gradients(first);
+    EXPECT_EQ(run.used(), run.plan().persistent);
+    for (size_t m = 0; m < 2; ++m) {
+      TinyRun alone(frozen[m], {}, TinyRun::kSeed + 1 + m);
+      EXPECT_NEAR(first.losses[m] / run.counted(), alone.evaluate(), 1e-13) << "frozen model " << m;
+    }
+    TinyRun again(testing::tiny_llama(), {.schedule = schedule, .dropout = 0.2});
+    EXPECT_EQ(again.loss_and_gradients(Given(first.given)), loss);
+    EXPECT_EQ(gradients(again), gradients(run));
+    const TheFirstOnes second;
+    run.update();
+    run.loss_and_gradients(second);
+    EXPECT_EQ(second.losses[0], first.losses[0]) << "an update moved a frozen model";
+  }
+}
+
+TEST(Objective, FrozenModelsHaveNeitherGradientsNorStateNorMasters) {
+  const auto planned = [](std::vector<ModelSpec> frozen) {
+    const StepSpec step = testing::step_spec({.frozen = std::move(frozen)}, kBf16);
+    return measure_memory(testing::tiny_llama(), step, *make_adamw({}), WorkspaceModel());
+  };
+  const MemoryPlan alone = planned({}), with = planned({testing::tiny_llama()});
+  EXPECT_EQ(alone.persistent.frozen, 0);
+  EXPECT_EQ(with.persistent.frozen * 3, alone.persistent.params);  // bf16, beside f32 and bf16
+  EXPECT_EQ(with.persistent.params, alone.persistent.params);
+  EXPECT_EQ(with.persistent.grads, alone.persistent.grads);
+  EXPECT_EQ(with.persistent.states, alone.persistent.states);
+  EXPECT_EQ(with.evaluation, alone.evaluation);
+  const MemoryPlan wide = planned({testing::tiny_mixed()});
+  EXPECT_GT(wide.persistent.frozen, with.persistent.frozen);
+}
+
 TEST(Objective, AStepThatWasPlannedForAnotherIsRefused) {
   TinyRun run(testing::tiny_llama(), {});
   EXPECT_THROW(run.loss_and_gradients(TheHardOnes(1)), CheckFailure);
+  EXPECT_THROW(run.loss_and_gradients(TheFirstOnes()), CheckFailure);
 }
 
 TEST(Objective, ItsForwardPassIsInThePlan) {

@@ -12,17 +12,39 @@ namespace {
 constexpr int64_t kGrain = 1 << 14;  // elements a thread takes at once
 
 template <class T>
+T rounded(double x) {
+  if constexpr (std::is_same_v<T, double>)
+    return x;
+  else
+    return T(float(x));
+}
+
+template <class F>
+void for_values(const Tensor& w, const F& f) {
+  switch (w.dtype) {
+    case DType::f64:
+      return f(w.as<double>());
+    case DType::bf16:  // frozen weights, as layers read them
+      return f(w.as<bf16>());
+    case DType::f16:
+      return f(w.as<f16>());
+    default:
+      return f(w.as<float>());
+  }
+}
+
+template <class T>
 void fill(const ParamSpec& spec, uint64_t key, int64_t first, T* w, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     switch (spec.init.kind) {
       case Init::Kind::normal:
-        w[i] = T(spec.init.std * random_normal(key, uint64_t(first + i)));
+        w[i] = rounded<T>(spec.init.std * random_normal(key, uint64_t(first + i)));
         break;
       case Init::Kind::ones:
-        w[i] = T(1);
+        w[i] = rounded<T>(1);
         break;
       case Init::Kind::zeros:
-        w[i] = T(0);
+        w[i] = rounded<T>(0);
         break;
     }
   }
@@ -54,11 +76,8 @@ void init_weights(const ParamStore& params, uint64_t seed, int num_threads) {
         const std::vector<Span> spans = spans_of(rows, block.cols, spec.shape.elements() / spec.shape[0]);
         parallel_for(int64_t(spans.size()), num_threads, 1, [&](int64_t begin, int64_t end) {
           for (int64_t i = begin; i < end; ++i) {
-            const auto [first, at, count] = spans[size_t(i)];
-            if (part.dtype == DType::f64)
-              fill(spec, key, first, part.as<double>() + at, count);
-            else
-              fill(spec, key, first, part.as<float>() + at, count);
+            const Span& span = spans[size_t(i)];
+            for_values(part, [&](auto* values) { fill(spec, key, span.first, values + span.at, span.count); });
           }
         });
       });

@@ -19,7 +19,12 @@ double flops_share(const ModelSpec& model, StepSpec step, const Optimizer& optim
   step.model.other_end = -1;
   step.model.layers = {.keep_activations = step.model.layers.keep_activations};
   step.schedule = schedule_of(step.pipeline, 0, 1);
-  step.evaluates = step.scores_first;
+  step.evaluates = step.begins_with_scores();
+  for (FrozenSpec& f : step.frozen) {
+    f.plan.parts.clear();
+    f.plan.other_end = -1;
+    f.plan.layers = step.model.layers;
+  }
   return DryStep(model, step, optimizer, workspace).run() * share;
 }
 
@@ -44,10 +49,10 @@ void check_positions(const ModelSpec& model, const StepSpec& step) {
 MemoryPlan measure_forward(const ModelSpec& model, const StepSpec& step, const WorkspaceModel& workspace) {
   check_positions(model, step);
   const ProcessMesh mesh = dry_mesh(step.mesh, step.rank);
-  ParamStore params(step.precision, step.order, mesh);
+  ParamStore params(step.precision, step.order, mesh, WeightUse::frozen);
   Transformer transformer(params, model, step.model);
   PersistentArenas persistent;
-  params.allocate_values(persistent.params, persistent.transit);
+  params.allocate_frozen(persistent.params, persistent.transit);
   transformer.allocate_constants(persistent.constants, step.precision);
   const auto spans = whole_sequences(step);
   DryBackend backend(workspace);
@@ -96,8 +101,9 @@ std::vector<MemoryPlan::Row> MemoryPlan::rows() const {
                        {"gradients", "sums over micro-batches", 1, persistent.grads},
                        {"optimizer state", "moments", 1, persistent.states},
                        {"blocks in transit", "weights fetched, gradients to be reduced", 1, persistent.transit},
-                       {"constants", "table of rotations", 1, persistent.constants},
+                       {"constants", "tables of rotations", 1, persistent.constants},
                        {"losses and norms", "", 1, persistent.records}};
+  if (persistent.frozen > 0) all.push_back({"frozen models", "weights as layers read them", 1, persistent.frozen});
   for (size_t c = 0; c < chunks.size(); ++c) {
     const Chunk& k = chunks[c];
     const std::string of = chunks.size() > 1 ? fmt::format(", chunk {}", c) : "";

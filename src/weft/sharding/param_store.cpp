@@ -4,8 +4,8 @@
 
 namespace weft {
 
-ParamStore::ParamStore(Precision precision, GradientOrder order, const ProcessMesh& mesh)
-    : precision_(precision), order_(order), mesh_(mesh) {
+ParamStore::ParamStore(Precision precision, GradientOrder order, const ProcessMesh& mesh, WeightUse use)
+    : precision_(precision), use_(use), order_(order), mesh_(mesh) {
   const ReplicaRanks& dense = mesh.dense;
   const int dp_rank = place_of(mesh.sizes, mesh.world->rank()).dp;
   WEFT_CHECK(mesh.sizes.dp == order.ranks && dp_rank == order.rank, "data-parallel rank {} of {}, planned {} of {}",
@@ -19,7 +19,7 @@ ParamStore::Set& ParamStore::set(ReplicaSet which) {
   std::unique_ptr<Set>& set = sets_[size_t(which)];
   if (set == nullptr) {
     const ReplicaGroup group = replica_group(mesh_, which, order_);
-    set = std::make_unique<Set>(group, weight_format(precision_, group.order), *mesh_.pp);
+    set = std::make_unique<Set>(group, weight_format(precision_, group.order, use_), *mesh_.pp);
     set->flat_of.assign(units_.size(), -1);
   }
   return *set;
@@ -85,7 +85,13 @@ void ParamStore::allocate_values(Arena& params, Arena& transit) {
   for_each_set([&](Set& set) { set.values.allocate(params, transit); });
 }
 
+void ParamStore::allocate_frozen(Arena& params, Arena& transit) {
+  WEFT_CHECK(use_ == WeightUse::frozen, "weights to be trained need gradients");
+  allocate_values(params, transit);
+}
+
 void ParamStore::allocate(const Arenas& arenas, const NumStates& num_states) {
+  WEFT_CHECK(use_ == WeightUse::trained, "frozen weights have no gradients");
   allocate_values(arenas.params, arenas.transit);
   for_each_set([&](Set& set) {
     set.sums.allocate(arenas.grads, arenas.transit);

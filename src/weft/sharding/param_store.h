@@ -16,8 +16,10 @@ namespace weft {
 
 class ParamStore {
  public:
-  // Gradients are summed over the ranks of `mesh`.
-  ParamStore(Precision precision, GradientOrder order, const ProcessMesh& mesh = single_mesh());
+  // Gradients are summed over the ranks of `mesh`. Frozen weights have neither gradients nor state, and are kept as
+  // layers read them: masters_changed, if they have been written, and then fetch and release are all that they need.
+  ParamStore(Precision precision, GradientOrder order, const ProcessMesh& mesh = single_mesh(),
+             WeightUse use = WeightUse::trained);
   ParamStore(const ParamStore&) = delete;
   ParamStore& operator=(const ParamStore&) = delete;
 
@@ -36,8 +38,8 @@ class ParamStore {
   };
   using NumStates = FlatLayout::NumStates;
   void allocate(const Arenas& arenas, const NumStates& num_states);
-  // The same without gradients and state, to run forward only.
-  void allocate_values(Arena& params, Arena& transit);
+  // The same for frozen weights.
+  void allocate_frozen(Arena& params, Arena& transit);
 
   // Values of a unit are readable by ops until released as often as fetched. Blocks as Work::wait does where they lie
   // on other ranks.
@@ -170,9 +172,11 @@ class ParamStore {
       if (set.flat_of[size_t(unit)] >= 0) f(set, set.flat_of[size_t(unit)]);
     });
   }
+  void allocate_values(Arena& params, Arena& transit);
   void add_flat(Set& set, std::string name, int64_t position, std::vector<Param*> params);
 
   Precision precision_;
+  WeightUse use_;
   std::shared_ptr<Memory> memory_ = host_memory();
   GradientOrder order_;
   ProcessMesh mesh_;

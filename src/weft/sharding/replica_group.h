@@ -16,18 +16,21 @@ ReplicaSet replica_set_of(const ParamSpec& weight);
 // Whether it is summed over tp too, for weights and their parts that tp holds so.
 bool is_summed_over_tp(Spmd held);
 
+// What a run does with weights: a step updates them, or only reads them.
+enum class WeightUse : uint8_t { trained, frozen };
+
 // In which dtype each role of a weight is kept or sent. The only place that chooses (weight_format); where it lies is
 // the arena that its role is given.
 struct WeightFormat {
   DType value;     // what layers read
-  DType master;    // what an optimizer updates
+  DType master;    // what an optimizer updates, and files are read into
   DType gradient;  // sums
   DType wire;      // gradients between ranks
   DType state;     // of the optimizer
   bool rounds() const { return value != master; }
   bool narrows() const { return wire != gradient; }
 };
-WeightFormat weight_format(const Precision& precision, const GradientOrder& order);
+WeightFormat weight_format(const Precision& precision, const GradientOrder& order, WeightUse use);
 
 // The ranks that hold the weights of a set, as one of them sees it, and in which order they sum gradients.
 struct ReplicaGroup {

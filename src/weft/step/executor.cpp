@@ -86,32 +86,40 @@ double Executor::run(const StepInput& input) {
 
 // The losses that the objective asks for. In a dry run, one micro-batch sends what each of them does.
 void Executor::score_batch(const StepInput& input) {
-  WEFT_CHECK(is_dry() || step_.scores_first == input.objective.scores_first(),
+  WEFT_CHECK(is_dry() || (step_.scores_first == input.objective.scores_first() &&
+                          step_.frozen.size() == input.objective.num_frozen()),
              "a step that was planned for another objective");
-  if (!step_.scores_first) return;
   const int64_t all = step_.order.num_micro_batches;
-  losses_.assign(size_t(all), {});
-  const Traffic before = is_dry() ? *traffic_ : Traffic();
-  for (int64_t i = 0; i < (is_dry() ? 1 : all); ++i) {
-    const Tensor nll = evaluate([&](MicroBatch& b) {
-      b.index = i;
-      input.load(b);
-    });
-    if (is_dry()) continue;
-    losses_[size_t(i)].resize(size_t(nll.rows()));
-    for_each_value(*evaluation_.memory(), nll,
-                   [&](int64_t token, int64_t, double x) { losses_[size_t(i)][size_t(token)] = x; });
-  }
-  if (is_dry()) traffic_->add(traffic_->since(before), all - 1);
+  const auto losses_of = [&](const Model& model, ParamStore& params) {
+    Losses losses(static_cast<size_t>(all));
+    const Traffic before = is_dry() ? *traffic_ : Traffic();
+    for (int64_t i = 0; i < (is_dry() ? 1 : all); ++i) {
+      const Tensor nll = score(model, params, [&](MicroBatch& b) {
+        b.index = i;
+        input.load(b);
+      });
+      if (is_dry()) continue;
+      losses[size_t(i)].resize(size_t(nll.rows()));
+      for_each_value(*evaluation_.memory(), nll,
+                     [&](int64_t token, int64_t, double x) { losses[size_t(i)][size_t(token)] = x; });
+    }
+    if (is_dry()) traffic_->add(traffic_->since(before), all - 1);
+    return losses;
+  };
+  if (step_.scores_first) own_losses_ = losses_of(model_, state_.params);
+  frozen_losses_.clear();
+  for (FrozenModel& other : state_.frozen) frozen_losses_.push_back(losses_of(other.model, other.params));
 }
 
 void Executor::load(MicroBatch& b, const StepInput& input) {
   input.load(b);
   if (is_dry() || &input.objective == &kNextToken) return;
-  const std::span<const double> losses = step_.scores_first ? losses_[size_t(b.index)] : std::span<const double>();
+  Objective::Scores scores;
+  if (step_.scores_first) scores.own = own_losses_[size_t(b.index)];
+  for (const Losses& losses : frozen_losses_) scores.frozen.emplace_back(losses[size_t(b.index)]);
   const auto weigh = [&](auto* values) {
     std::vector<double> weights(values, values + b.weights.rows());
-    input.objective.weigh(losses, weights);
+    input.objective.weigh(scores, weights);
     std::copy(weights.begin(), weights.end(), values);
   };
   if (b.weights.dtype == DType::f64)
@@ -263,12 +271,16 @@ Pass Executor::pass(const InFlight& m, uint64_t dropout_key) {
 }
 
 Tensor Executor::evaluate(const LoadMicroBatch& load) {
-  WEFT_CHECK(step_.evaluates, "this step was planned without evaluation");
-  const ForwardOnly forward{model_, state_.params, step_, *backend_, mesh_, staging_, &links_};
-  const Tensor nll = forward.score(load, evaluation_);
-  WEFT_CHECK(is_dry() || evaluation_.peak() == plan_.evaluation, "evaluation used {} bytes, planned {}",
+  const Tensor nll = score(model_, state_.params, load);
+  const bool alone = step_.frozen.empty();  // else one of them may need most
+  WEFT_CHECK(is_dry() || !alone || evaluation_.peak() == plan_.evaluation, "evaluation used {} bytes, planned {}",
              evaluation_.peak(), plan_.evaluation);
   return nll;
+}
+
+Tensor Executor::score(const Model& model, ParamStore& params, const LoadMicroBatch& load) {
+  WEFT_CHECK(step_.evaluates, "this step was planned without evaluation");
+  return ForwardOnly{model, params, step_, *backend_, mesh_, staging_, &links_}.score(load, evaluation_);
 }
 
 Tensor ForwardOnly::score(const LoadMicroBatch& load, Arena& arena) const {

@@ -87,6 +87,7 @@ class Executor {
   std::shared_ptr<Kept> make_kept(int chunk) const;
 
   void score_batch(const StepInput& input);
+  Tensor score(const Model& model, ParamStore& params, const LoadMicroBatch& load);
   void load(MicroBatch& b, const StepInput& input);
   void act(const Action& action, const StepInput& input);
   void execute(const Instruction& i, const Action& action, Pass& p, InFlight& m, const StepInput& input);
@@ -119,8 +120,11 @@ class Executor {
   Arena scratch_, replay_, evaluation_, handover_;
   BatchStaging staging_;
   std::vector<ChunkState> chunks_;
-  std::vector<std::vector<double>> losses_;  // [micro-batch][token] of the forward-only pass of a step
-  StageLinks links_;                         // whose messages lie in the chunks' memory
+  // [micro-batch][token], of the forward-only passes of a step: of the model itself, of each frozen one.
+  using Losses = std::vector<std::vector<double>>;
+  Losses own_losses_;
+  std::vector<Losses> frozen_losses_;
+  StageLinks links_;  // whose messages lie in the chunks' memory
 };
 
 // Forward only, of one micro-batch that `load` fills, with everything in `arena` (rewound first): the losses of its

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace weft {
 
@@ -10,13 +11,19 @@ namespace weft {
 class Objective {
  public:
   virtual ~Objective() = default;
-  // Whether it weighs targets by their losses under the weights as they are: then the step begins with a forward-only
-  // pass over its global batch, which is planned like the rest. Must equal StepSpec::scores_first.
+  // Whether it weighs targets by their losses under the weights as they are, and under those of how many frozen models:
+  // then the step begins with forward-only passes over its global batch, which are planned like the rest. Must equal
+  // StepSpec::scores_first and the number of StepSpec::frozen.
   virtual bool scores_first() const { return false; }
-  // Of one micro-batch: `weights` [tokens] hold 1 where a target counts, else 0, and receive its weight. `losses`
-  // [tokens]: of the forward-only pass, 0 where a target does not count, and on stages without the head; none without
-  // that pass.
-  virtual void weigh(std::span<const double> losses, std::span<double> weights) const = 0;
+  virtual size_t num_frozen() const { return 0; }
+  // The losses of one micro-batch's targets, from those passes: [tokens], 0 where a target does not count, and on
+  // stages without the head.
+  struct Scores {
+    std::span<const double> own;                  // none unless scores_first
+    std::vector<std::span<const double>> frozen;  // of each of those models
+  };
+  // `weights` [tokens] hold 1 where a target counts, else 0, and receive its weight.
+  virtual void weigh(const Scores& scores, std::span<double> weights) const = 0;
   // What the step divides by, where so many targets of the global batch count.
   virtual double divisor(int64_t counted) const = 0;
 };
@@ -24,7 +31,7 @@ class Objective {
 // Cross-entropy of the next token: the mean over the targets that count.
 class NextToken final : public Objective {
  public:
-  void weigh(std::span<const double>, std::span<double>) const override {}
+  void weigh(const Scores&, std::span<double>) const override {}
   double divisor(int64_t counted) const override { return counted > 0 ? double(counted) : 1; }
 };
 inline const NextToken kNextToken;

@@ -5,6 +5,12 @@
 
 namespace weft {
 
+// A model that a rank holds beside the one that it trains, cut like that: it scores batches and is never updated.
+struct FrozenSpec {
+  ModelSpec model;
+  TransformerPlan plan;  // of the same stream, in as many parts
+};
+
 struct StepSpec {
   Precision precision;
   TransformerPlan model;
@@ -14,8 +20,11 @@ struct StepSpec {
   Pipeline pipeline = {};
   Schedule schedule;       // of this rank's stage
   bool evaluates = false;  // is the loss also measured without training
-  // Does a step begin with a forward-only pass over its batch (Objective); needs `evaluates`.
+  // Does a step begin with forward-only passes over its batch (Objective): by the model itself, by each of the frozen
+  // ones. Needs `evaluates`.
   bool scores_first = false;
+  std::vector<FrozenSpec> frozen = {};
+  bool begins_with_scores() const { return scores_first || !frozen.empty(); }
   MeshSizes mesh = {};
   int rank = 0;  // of the mesh
   int64_t micro_batch_tokens() const { return seq_length * micro_batch_size; }

@@ -6,12 +6,28 @@ PersistentArenas::PersistentArenas(const Sizes& s, const std::shared_ptr<Memory>
     : params("parameters", s.params, memory),
       grads("gradients", s.grads, memory),
       states("optimizer state", s.states, memory),
+      frozen("frozen weights", s.frozen, memory),
       transit("blocks in transit", s.transit, memory),
       constants("constants", s.constants, memory),
       records("losses and norms", s.records, memory->shared()) {}
 
 PersistentArenas::Sizes PersistentArenas::peak() const {
-  return {params.peak(), grads.peak(), states.peak(), transit.peak(), constants.peak(), records.peak()};
+  return {.params = params.peak(),
+          .grads = grads.peak(),
+          .states = states.peak(),
+          .frozen = frozen.peak(),
+          .transit = transit.peak(),
+          .constants = constants.peak(),
+          .records = records.peak()};
+}
+
+FrozenModel::FrozenModel(const FrozenSpec& spec, const StepSpec& step, PersistentArenas& arenas,
+                         const ProcessMesh& mesh)
+    : params(step.precision, step.order, mesh, WeightUse::frozen), model(params, spec.model, spec.plan) {
+  WEFT_CHECK(spec.plan.layers.stream == step.model.layers.stream && spec.plan.parts.size() == step.model.parts.size(),
+             "a frozen model that is cut otherwise than the one that is trained");
+  params.allocate_frozen(arenas.frozen, arenas.transit);
+  model.allocate_constants(arenas.constants, step.precision);
 }
 
 TrainingState::TrainingState(const ModelSpec& spec, const StepSpec& step, const Optimizer& optimizer,
@@ -20,6 +36,7 @@ TrainingState::TrainingState(const ModelSpec& spec, const StepSpec& step, const 
   params.allocate({arenas.params, arenas.grads, arenas.states, arenas.transit},
                   [&](const ParamSpec& weight) { return int(optimizer.state_names(weight).size()); });
   model.allocate_constants(arenas.constants, step.precision);
+  for (const FrozenSpec& other : step.frozen) frozen.emplace_back(other, step, arenas, mesh);
   norm = std::make_unique<GradNorm>(params, arenas.records, Transformer::num_positions(spec));
   losses = arenas.records.alloc(DType::f64, {step.order.global_micro_batches()});
 }

@@ -1,5 +1,6 @@
 // What a run keeps from step to step: weights, gradients, optimizer state, and the model over them.
 #pragma once
+#include <deque>
 #include <memory>
 
 #include "weft/optim/grad_norm.h"
@@ -11,9 +12,9 @@ namespace weft {
 // Default-made, they count: a dry run. With capacities, they hold.
 struct PersistentArenas {
   struct Sizes {
-    int64_t params = 0, grads = 0, states = 0, transit = 0, constants = 0, records = 0;  // bytes
+    int64_t params = 0, grads = 0, states = 0, frozen = 0, transit = 0, constants = 0, records = 0;  // bytes
     bool operator==(const Sizes&) const = default;
-    int64_t total() const { return params + grads + states + transit + constants + records; }
+    int64_t total() const { return params + grads + states + frozen + transit + constants + records; }
   };
   PersistentArenas() = default;
   explicit PersistentArenas(const Sizes& sizes, const std::shared_ptr<Memory>& memory = host_memory());
@@ -22,9 +23,17 @@ struct PersistentArenas {
   Arena params{"parameters"};  // masters and compute copies
   Arena grads{"gradients"};    // with the extra sums of invariant numerics
   Arena states{"optimizer state"};
+  Arena frozen{"frozen weights"};      // as layers read them
   Arena transit{"blocks in transit"};  // of ZeRO: whole units, fetched or to be reduced
-  Arena constants{"constants"};        // the table of rotations
+  Arena constants{"constants"};        // the tables of rotations
   Arena records{"losses and norms"};   // where the host reaches them
+};
+
+// A model that scores.
+struct FrozenModel {
+  FrozenModel(const FrozenSpec& spec, const StepSpec& step, PersistentArenas& arenas, const ProcessMesh& mesh);
+  ParamStore params;
+  Transformer model;
 };
 
 class TrainingState {
@@ -33,6 +42,7 @@ class TrainingState {
                 const ProcessMesh& mesh = single_mesh());
   ParamStore params;
   Transformer model;
+  std::deque<FrozenModel> frozen;  // as StepSpec names them; their weights are the owner's to write
   std::unique_ptr<GradNorm> norm;
   Tensor losses;  // f64 [micro-batches of a step, of all ranks]: sums over counted tokens
 };

@@ -29,14 +29,14 @@ Evaluator::Evaluator(const std::filesystem::path& folder, const Spec& spec)
       step_(forward_step(config_.spec, spec)),
       plan_(measure_forward(config_.spec, step_, *machine_.workspace_model)),
       arenas_(plan_.persistent, machine_.memory),
-      params_(step_.precision, {}),
+      params_(step_.precision, {}, single_mesh(), WeightUse::frozen),
       model_(params_, config_.spec, step_.model),
       workspace_("workspace", plan_.workspace, machine_.memory),
       scratch_("evaluation", plan_.evaluation, machine_.memory),
       staging_(machine_.memory, step_.micro_batch_tokens()),
       backend_(machine_.make_backend(workspace_)),
       mesh_(single_mesh()) {
-  params_.allocate_values(arenas_.params, arenas_.transit);
+  params_.allocate_frozen(arenas_.params, arenas_.transit);
   model_.allocate_constants(arenas_.constants, step_.precision);
   read_hf_weights(folder, config_.spec, params_);
   params_.masters_changed(*backend_);

@@ -78,11 +78,11 @@ TextGenerator::TextGenerator(const std::filesystem::path& folder, const Spec& sp
       scratch_("scratch", plan_.scratch, machine_.memory),
       workspace_("workspace", plan_.workspace, machine_.memory),
       staging_(machine_.memory, max_prompt_),
-      params_(precision_, {}),
+      params_(precision_, {}, single_mesh(), WeightUse::frozen),
       model_(params_, config_.spec, {.layers = {}, .max_positions = max_tokens_}),
       backend_(machine_.make_backend(workspace_)),
       logits_(size_t(config_.spec.vocab_size)) {
-  params_.allocate_values(values_, values_);
+  params_.allocate_frozen(values_, values_);
   model_.allocate_constants(constants_, precision_);
   caches_ = make_caches(constants_);
   read_hf_weights(folder, config_.spec, params_);
@@ -96,9 +96,9 @@ TextGenerator::Plan TextGenerator::measure() const {
                                   max_tokens_, config_.spec.max_positions));
   }
   Arena values("values"), constants("constants"), scratch("scratch");
-  ParamStore params(precision_, {});
+  ParamStore params(precision_, {}, single_mesh(), WeightUse::frozen);
   Transformer model(params, config_.spec, {.layers = {}, .max_positions = max_tokens_});
-  params.allocate_values(values, values);
+  params.allocate_frozen(values, values);
   model.allocate_constants(constants, precision_);
   auto caches = make_caches(constants);
   DryBackend backend(*machine_.workspace_model);
