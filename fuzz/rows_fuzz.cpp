@@ -10,7 +10,7 @@
 namespace {
 
 std::unique_ptr<weft::RowReader> open(uint8_t format, std::string_view bytes) {
-  weft::Input input(weft::open_memory_stream(bytes, {.max_ratio = 50, .free_bytes = 1 << 16}));
+  weft::Input input(weft::open_memory_reader(bytes, {.max_ratio = 50, .free_bytes = 1 << 16}));
   constexpr int64_t kMostRow = 1 << 12;
   if (format & 8) return weft::read_json(std::move(input), {"text"}, kMostRow);
   if (format % 4 == 1) return weft::read_csv(std::move(input), kMostRow);

@@ -13,8 +13,8 @@
 #include "token_files.h"
 #include "weft/base/error.h"
 #include "weft/base/rng.h"
-#include "weft/data/data_stream.h"
 #include "weft/data/eval_windows.h"
+#include "weft/data/sample_order.h"
 #include "weft/tokenize/tokenizer.h"
 
 namespace weft {
@@ -136,23 +136,23 @@ TEST(Packing, FirstFitLeavesLittleEmpty) {
 
 TEST(Packing, DocumentsKeptApartBeginAtPositionZero) {
   const Packed p({5, 0, 4, 3}, 4, PackingKind::concatenate_and_split);
-  const DataStream stream(spec_of(p.paths(), PackingKind::concatenate_and_split, true, 4));
-  ASSERT_EQ(stream.samples_per_epoch(), 2);
-  EXPECT_EQ(read(stream, 0, 4), (PackedSample{{1, 2, 3, 4}, {2, 3, 4, 5}, {0, 1, 2, 3}, {1, 1, 1, 1}}));
-  EXPECT_EQ(read(stream, 1, 4), (PackedSample{{5, 6, 7, 8}, {6, 7, 8, 9}, {0, 0, 1, 2}, {0, 1, 1, 1}}));
-  EXPECT_EQ(stream.counted_targets(1), 3);
+  const SampleOrder order(spec_of(p.paths(), PackingKind::concatenate_and_split, true, 4));
+  ASSERT_EQ(order.samples_per_epoch(), 2);
+  EXPECT_EQ(read(order, 0, 4), (PackedSample{{1, 2, 3, 4}, {2, 3, 4, 5}, {0, 1, 2, 3}, {1, 1, 1, 1}}));
+  EXPECT_EQ(read(order, 1, 4), (PackedSample{{5, 6, 7, 8}, {6, 7, 8, 9}, {0, 0, 1, 2}, {0, 1, 1, 1}}));
+  EXPECT_EQ(order.counted_targets(1), 3);
 }
 
 TEST(Packing, WhatStaysEmptyCountsForNothing) {
   const Packed p({3, 2}, 8);
   for (const bool apart : {false, true}) {
-    const DataStream stream(spec_of(p.paths(), PackingKind::first_fit, apart, 8));
-    const PackedSample s = read(stream, 0, 8);
+    const SampleOrder order(spec_of(p.paths(), PackingKind::first_fit, apart, 8));
+    const PackedSample s = read(order, 0, 8);
     EXPECT_EQ(s.ids, (std::vector<int32_t>{1, 2, 3, 4, 5, 0, 0, 0}));
     EXPECT_EQ(s.counted, (std::vector<uint8_t>{1, 1, 0, 1, 0, 0, 0, 0}));
     EXPECT_EQ(s.positions,
               apart ? (std::vector<int32_t>{0, 1, 2, 0, 1, 0, 1, 2}) : (std::vector<int32_t>{0, 1, 2, 3, 4, 5, 6, 7}));
-    EXPECT_EQ(stream.counted_targets(0), 3);
+    EXPECT_EQ(order.counted_targets(0), 3);
   }
 }
 
@@ -160,11 +160,11 @@ TEST(Packing, WhatStaysEmptyCountsForNothing) {
 TEST(Packing, AMaskBesideAPairIsUsed) {
   const Packed p({3, 4}, 8);
   testing::spill(p.dir / "a.mask", std::string("\0\1\0\0\0\1\0", 7));
-  const DataStream stream(spec_of(p.paths(), PackingKind::first_fit, true, 8));
-  EXPECT_EQ(read(stream, 0, 8).counted, (std::vector<uint8_t>{0, 1, 0, 0, 0, 1, 0, 0}));
-  EXPECT_EQ(stream.counted_targets(0), 2);
+  const SampleOrder order(spec_of(p.paths(), PackingKind::first_fit, true, 8));
+  EXPECT_EQ(read(order, 0, 8).counted, (std::vector<uint8_t>{0, 1, 0, 0, 0, 1, 0, 0}));
+  EXPECT_EQ(order.counted_targets(0), 2);
   testing::spill(p.dir / "a.mask", "\1");
-  EXPECT_SAYS(error_of([&] { DataStream{spec_of(p.paths(), PackingKind::first_fit, true, 8)}; }),
+  EXPECT_SAYS(error_of([&] { SampleOrder{spec_of(p.paths(), PackingKind::first_fit, true, 8)}; }),
               "1 bytes for the 7 tokens");
 }
 
@@ -193,7 +193,7 @@ TEST(Packing, SeekingEqualsWalkingForEveryPacking) {
     for (const bool apart : {false, true}) {
       DataSpec spec = spec_of(p.paths(), kind, apart, 16);
       spec.shuffle = true, spec.seed = 3, spec.valid_fraction = 0.1;
-      const DataStream one(spec), other(spec);
+      const SampleOrder one(spec), other(spec);
       std::vector<PackedSample> walked;
       const int64_t n = 2 * one.samples_per_epoch() + 3;
       for (int64_t k = 0; k < n; ++k) walked.push_back(read(one, k, 16));
@@ -214,7 +214,7 @@ TEST(Packing, TheFingerprintSaysHowDocumentsArePacked) {
   std::set<std::string> different;
   for (const PackingKind kind : {PackingKind::concatenate_and_split, PackingKind::first_fit})
     for (const bool apart : {false, true})
-      different.insert(DataStream(spec_of(p.paths(), kind, apart, 4)).fingerprint());
+      different.insert(SampleOrder(spec_of(p.paths(), kind, apart, 4)).fingerprint());
   EXPECT_EQ(different.size(), 4u);
 }
 
@@ -222,7 +222,7 @@ TEST(Packing, WhatIsHeldOutIsNotTrained) {
   const Packed p(random_sizes(100, 12, 2), 8);
   DataSpec spec = spec_of(p.paths(), PackingKind::first_fit, true, 8);
   spec.valid_fraction = 0.2;
-  const DataStream train(spec);
+  const SampleOrder train(spec);
   const EvalWindows valid(spec);
   std::set<int32_t> trained;
   for (int64_t k = 0; k < train.samples_per_epoch(); ++k)
@@ -237,18 +237,18 @@ TEST(Packing, TextAndJsonLinesTellDocumentsApart) {
   testing::spill(dir / "a.jsonl", "{\"text\":\"ab\"}\n{\"text\":\"c\"}\n");
   DataSpec spec = spec_of({(dir / "a.jsonl").string()}, PackingKind::first_fit, true, 6);
   spec.vocab_size = 257;
-  const DataStream stream(spec);
-  EXPECT_EQ(read(stream, 0, 6).ids, (std::vector<int32_t>{'a', 'b', 256, 'c', 256, 0}));
-  EXPECT_EQ(read(stream, 0, 6).positions, (std::vector<int32_t>{0, 1, 2, 0, 1, 0}));
+  const SampleOrder order(spec);
+  EXPECT_EQ(read(order, 0, 6).ids, (std::vector<int32_t>{'a', 'b', 256, 'c', 256, 0}));
+  EXPECT_EQ(read(order, 0, 6).positions, (std::vector<int32_t>{0, 1, 2, 0, 1, 0}));
 }
 
 TEST(Packing, RawIdsTellNoDocumentsApartAndAreRefused) {
   TempDir dir;
   testing::write_raw_tokens(dir / "a.bin", std::vector<int32_t>(40, 1), "uint16");
   const std::vector<std::string> paths{(dir / "a.bin").string()};
-  EXPECT_SAYS(error_of([&] { DataStream{spec_of(paths, PackingKind::first_fit, false, 4)}; }),
+  EXPECT_SAYS(error_of([&] { SampleOrder{spec_of(paths, PackingKind::first_fit, false, 4)}; }),
               "does not say where documents begin, which data.packing = \"first-fit\" needs");
-  EXPECT_SAYS(error_of([&] { DataStream{spec_of(paths, PackingKind::concatenate_and_split, true, 4)}; }),
+  EXPECT_SAYS(error_of([&] { SampleOrder{spec_of(paths, PackingKind::concatenate_and_split, true, 4)}; }),
               "data.attn_mask_type = \"block_causal\" needs");
 }
 
@@ -271,12 +271,12 @@ TEST(Packing, ConcatenatesAndSplitsAsCs336Does) {
         documents.back(), SpecialText::kParsed);
   }
   testing::write_megatron_tokens(dir / "a", documents, "int32");
-  const DataStream stream(spec_of({(dir / "a").string()}, PackingKind::concatenate_and_split, false, 32));
+  const SampleOrder order(spec_of({(dir / "a").string()}, PackingKind::concatenate_and_split, false, 32));
   const auto expected =
       nlohmann::json::parse(testing::slurp(folder / "chat_templates/cs336_tokenized_sft_sample.json"));
-  ASSERT_EQ(stream.samples_per_epoch(), int64_t(expected.size()));
+  ASSERT_EQ(order.samples_per_epoch(), int64_t(expected.size()));
   for (size_t k = 0; k < expected.size(); ++k) {
-    const PackedSample s = read(stream, int64_t(k), 32);
+    const PackedSample s = read(order, int64_t(k), 32);
     EXPECT_EQ(s.ids, expected[k]["input_ids"].get<std::vector<int32_t>>()) << k;
     EXPECT_EQ(s.targets, expected[k]["labels"].get<std::vector<int32_t>>()) << k;
   }
@@ -285,7 +285,7 @@ TEST(Packing, ConcatenatesAndSplitsAsCs336Does) {
 TEST(Packing, NoDocumentWithTokensGivesNoSample) {
   const Packed p({0, 0}, 4);
   EXPECT_EQ(p.packing->num_samples(), 0);
-  EXPECT_SAYS(error_of([&] { DataStream{spec_of(p.paths(), PackingKind::first_fit, true, 4)}; }),
+  EXPECT_SAYS(error_of([&] { SampleOrder{spec_of(p.paths(), PackingKind::first_fit, true, 4)}; }),
               "fill 0 samples of 4");
 }
 

@@ -12,7 +12,7 @@
 
 #include "data/data_support.h"
 #include "token_files.h"
-#include "weft/data/data_stream.h"
+#include "weft/data/sample_order.h"
 
 namespace weft {
 namespace {
@@ -246,7 +246,7 @@ TEST(Sources, ThatCannotBeAreRefusedWithAdvice) {
   EXPECT_SAYS(error_of([&] { open_sources(text_spec(dir / "lone.idx")); }), "its .bin file is missing");
   EXPECT_SAYS(error_of([&] { open_sources(text_spec("")); }), "a path is empty");
   testing::write_raw_tokens(dir / "a.bin", std::vector<int32_t>{1, 2}, "uint16");
-  EXPECT_SAYS(error_of([&] { DataStream stream(text_spec(dir / "a.bin")); }), "2 tokens give no training sample of 2");
+  EXPECT_SAYS(error_of([&] { SampleOrder order(text_spec(dir / "a.bin")); }), "2 tokens give no training sample of 2");
   spill(dir / "t.txt", "abc");
   DataSpec small = text_spec(dir / "t.txt");
   small.vocab_size = 256;

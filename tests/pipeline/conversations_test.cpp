@@ -2,7 +2,7 @@
 #include "apps/program.h"
 #include "pipeline/pipeline_support.h"
 #include "weft/chat/conversation.h"
-#include "weft/data/data_stream.h"
+#include "weft/data/sample_order.h"
 #include "weft/data/token_source.h"
 #include "weft/pipeline/provenance.h"
 
@@ -44,7 +44,7 @@ struct Case {
 };
 
 // The texts of those targets of a sample that count, a list for each run of them.
-std::vector<std::string> counted_texts(const DataStream& stream, int64_t sample, int64_t seq_length) {
+std::vector<std::string> counted_texts(const SampleOrder& stream, int64_t sample, int64_t seq_length) {
   const size_t n = size_t(seq_length);
   std::vector<int32_t> ids(n), targets(n), positions(n);
   std::vector<uint8_t> counted(n);
@@ -66,7 +66,7 @@ TEST(Conversations, AreTrainedOnWhereTheAssistantSpeaks) {
   spec.paths = {c.prefix()};
   spec.vocab_size = 257, spec.seq_length = 80;
   spec.packing = PackingKind::first_fit, spec.documents_apart = true;
-  const DataStream stream(spec);
+  const SampleOrder stream(spec);
   ASSERT_EQ(stream.samples_per_epoch(), 1);
   EXPECT_EQ(counted_texts(stream, 0, 80), (std::vector<std::string>{"first</>", "second</>"}));
   EXPECT_EQ(c.tokens()["files"][0]["counted"], stream.counted_targets(0));

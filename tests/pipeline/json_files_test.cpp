@@ -126,7 +126,7 @@ TEST(JsonFiles, ListsOfConversationsAreRows) {
 
 // A file of any size: memory does not grow with it.
 TEST(JsonFiles, AListIsReadAsAStream) {
-  class Endless final : public ByteStream {
+  class Endless final : public ByteReader {
    public:
     size_t read(std::span<char> out) override {
       constexpr std::string_view kRow = " {\"text\": \"a row of the list\"},\n";

@@ -209,7 +209,7 @@ TEST(Readers, ATruncatedArchiveKeepsWhatCameBefore) {
 }
 
 TEST(Readers, AFileThatTheSystemCannotReadDoesNotJustEnd) {
-  Input input(open_file_stream("/proc/self/mem", {}, nullptr));  // nothing is at address 0: EIO
+  Input input(open_file_reader("/proc/self/mem", {}, nullptr));  // nothing is at address 0: EIO
   EXPECT_EQ(testing::error_of([&] { input.peek(1); }), "/proc/self/mem: cannot be read: Input/output error");
 }
 

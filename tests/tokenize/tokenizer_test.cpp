@@ -18,7 +18,7 @@ using testing::TempDir;
 
 std::string decoded(const Tokenizer& tokenizer, const std::vector<int32_t>& ids) {
   std::string text;
-  TextStream stream(tokenizer);
+  IncrementalDecoder stream(tokenizer);
   for (int32_t id : ids) text += stream.next(id);
   return text;
 }
@@ -38,7 +38,7 @@ TEST(ByteTokenizer, GivesBackEveryText) {
 
 TEST(ByteTokenizer, ShowsACharacterWhenItIsComplete) {
   const auto tokenizer = make_byte_tokenizer();
-  TextStream stream(*tokenizer);
+  IncrementalDecoder stream(*tokenizer);
   EXPECT_EQ(stream.next(0xe2), "");
   EXPECT_EQ(stream.next(0x82), "");
   EXPECT_EQ(stream.next(0xac), "\xe2\x82\xac");

@@ -92,21 +92,21 @@ TEST(DataFiles, WeightsOfSourcesAreThoseOfTheirFilesTogether) {
 TEST(DataFiles, SamplesComeFromSourcesByTheirWeights) {
   const TempDir dir;
   make_dataset(dir, "set", {{"a", "weight = 3\n", 3}, {"b", "weight = 1\n", 9}, {"c", "weight = 4\n", 1}});
-  const DataStream stream(data_spec_of(recipe_of({(dir / "set").string()}), 257));
+  const SampleOrder order(data_spec_of(recipe_of({(dir / "set").string()}), 257));
   std::map<char, int64_t> times;
   std::map<std::pair<size_t, int64_t>, int64_t> seen;
   constexpr int64_t kSamples = 8 * 300;
   for (int64_t k = 0; k < kSamples; ++k) {
-    const auto place = stream.place_of(k);
+    const auto place = order.place_of(k);
     ++seen[{place.source, place.sample}];
-    ++times[fs::path(stream.source(place.source).tokens->path()).filename().string()[6]];
+    ++times[fs::path(order.source(place.source).tokens->path()).filename().string()[6]];
   }
   EXPECT_EQ(times, (std::map<char, int64_t>{{'a', 900}, {'b', 300}, {'c', 1200}}));
   // Within a source, every sample of every file as often as any other, to one.
   std::map<char, std::pair<int64_t, int64_t>> range;
-  for (size_t s = 0; s < stream.num_sources(); ++s) {
-    const char source = fs::path(stream.source(s).tokens->path()).filename().string()[6];
-    for (int64_t i = 0; i < stream.source(s).num_samples; ++i) {
+  for (size_t s = 0; s < order.num_sources(); ++s) {
+    const char source = fs::path(order.source(s).tokens->path()).filename().string()[6];
+    for (int64_t i = 0; i < order.source(s).num_samples; ++i) {
       const int64_t n = seen[{s, i}];
       auto& [least, most] = range.emplace(source, std::pair(n, n)).first->second;
       least = std::min(least, n), most = std::max(most, n);
@@ -121,7 +121,7 @@ TEST(DataFiles, ASourceOfWeightZeroMayBeShorterThanASample) {
   const auto open = [&](const std::string& name) {
     Recipe r = recipe_of({(dir / name).string()});
     r.train.seq_length = 150;
-    return DataStream(data_spec_of(r, 257)).num_sources();
+    return SampleOrder(data_spec_of(r, 257)).num_sources();
   };
   make_dataset(dir, "zero", {{"a", "weight = 1\n", 4}, {"b", "weight = 0\n", 1}});
   EXPECT_EQ(open("zero"), 5u);

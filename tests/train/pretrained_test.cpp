@@ -127,7 +127,7 @@ TEST(PretrainedTextSlow, GreedyTextIsThatOfTheReferenceProgram) {
   TextGenerator generator(folder,
                           {.machine = m, .precision = kF32, .max_tokens = 256, .max_prompt = int64_t(next.size())});
   std::string text;
-  TextStream stream(*tokenizer);
+  IncrementalDecoder stream(*tokenizer);
   while (text.size() < expected.size() && generator.fed() < 255) {
     const int32_t token = sample_token(generator.feed(next), {.temperature = 0}, 0);
     text += stream.next(token);

@@ -13,8 +13,8 @@ namespace weft {
 
 SyntheticTokens::SyntheticTokens(Recipe& recipe, int64_t vocab_size) {
   if (recipe.data.train != std::vector<std::string>{"synthetic"}) return;
-  const Recipe::Data stream;
-  if (recipe.data.packing != stream.packing || recipe.data.attn_mask_type != stream.attn_mask_type)
+  const Recipe::Data defaults;
+  if (recipe.data.packing != defaults.packing || recipe.data.attn_mask_type != defaults.attn_mask_type)
     throw ConfigError(
         "data.packing and data.attn_mask_type need documents, which synthetic tokens are not; leave them out, or name "
         "files in data.train");

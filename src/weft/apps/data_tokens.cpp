@@ -8,7 +8,7 @@
 #include "weft/base/error.h"
 #include "weft/base/json.h"
 #include "weft/base/mapped_file.h"
-#include "weft/pipeline/byte_stream.h"
+#include "weft/pipeline/byte_reader.h"
 #include "weft/pipeline/file_texts.h"
 #include "weft/pipeline/unread.h"
 #include "weft/tokenize/tokenizer.h"

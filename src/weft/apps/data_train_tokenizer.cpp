@@ -10,7 +10,7 @@
 #include "weft/base/json.h"
 #include "weft/base/mapped_file.h"
 #include "weft/base/not_built.h"
-#include "weft/pipeline/byte_stream.h"
+#include "weft/pipeline/byte_reader.h"
 #include "weft/pipeline/document_reader.h"
 #include "weft/pipeline/file_texts.h"
 #include "weft/pipeline/input_files.h"

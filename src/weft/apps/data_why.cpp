@@ -29,7 +29,7 @@ Recipe recipe_of(const fs::path& run) {
 
 // Checks that samples lie where they were, and that the file asked about, the only one read, is the run's. Returns the
 // version of its dataset.
-std::string check_unchanged(const fs::path& run, const DataStream& stream, size_t source) {
+std::string check_unchanged(const fs::path& run, const SampleOrder& order, size_t source) {
   const fs::path file = run / "data.json";
   if (!fs::exists(file)) return "";  // of a weft that wrote none
   const nlohmann::json json = read_json_file(file);
@@ -37,10 +37,10 @@ std::string check_unchanged(const fs::path& run, const DataStream& stream, size_
   const auto* train = fields.find("train");
   if (train == nullptr) fields.fail("train", "a list");
   const std::vector<RunSource> then = run_sources_of(*train, file.string());
-  if (then.size() != stream.num_sources() || then[source].contents != stream.source(source).contents())
+  if (then.size() != order.num_sources() || then[source].contents != order.source(source).contents())
     throw FileError(fmt::format("{}: has changed since the run began, so it no longer tells what was trained on",
-                                then.size() == stream.num_sources() ? then[source].path : file.string()));
-  if (fields.has("order") && fields.string("order") != stream.order_fingerprint())
+                                then.size() == order.num_sources() ? then[source].path : file.string()));
+  if (fields.has("order") && fields.string("order") != order.order_fingerprint())
     throw FileError(
         fmt::format("{}: the samples of the training files, or their weights, are not those with which the "
                     "run began, so it no longer tells what was trained on",
@@ -161,10 +161,10 @@ class Why {
     const int64_t vocab_size = read_hf_config(checkpoint ? *checkpoint : fs::path(recipe_.model.path)).spec.vocab_size;
     DataSpec spec = data_spec_of(recipe_, vocab_size);
     spec.fingerprint = false;
-    const DataStream stream(spec);
-    const DataStream::Place at = stream.place_of(number_);
-    const std::string version = check_unchanged(options_.run, stream, at.source);
-    const OpenSource& source = stream.source(at.source);
+    const SampleOrder order(spec);
+    const SampleOrder::Place at = order.place_of(number_);
+    const std::string version = check_unchanged(options_.run, order, at.source);
+    const OpenSource& source = order.source(at.source);
     Report r{{"step", options_.step},
              {"sample", options_.sample},
              {"samples_of_the_step", recipe_.train.global_batch_size},

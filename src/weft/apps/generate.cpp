@@ -70,16 +70,16 @@ int run_generate(const GenerateOptions& o) {
   const Sampling how{.temperature = o.temperature, .top_k = o.top_k, .top_p = o.top_p, .seed = uint64_t(o.seed)};
   if (!o.ids) std::cout << o.prompt << std::flush;
   auto logits = generator.feed(prompt);
-  std::optional<TextStream> stream;
-  if (tokenizer) stream.emplace(*tokenizer);
-  if (stream && !o.prompt.empty()) stream->follow(prompt);
+  std::optional<IncrementalDecoder> decoder;
+  if (tokenizer) decoder.emplace(*tokenizer);
+  if (decoder && !o.prompt.empty()) decoder->follow(prompt);
   for (int64_t i = 0; i < o.max_tokens; ++i) {
     const int32_t token = sample_token(logits, how, uint64_t(i));
     if (tokenizer && token == tokenizer->end_of_document()) break;
     if (o.ids)
       std::cout << (i ? "," : "") << token << std::flush;
     else
-      std::cout << stream->next(token) << std::flush;
+      std::cout << decoder->next(token) << std::flush;
     if (i + 1 < o.max_tokens) logits = generator.feed({&token, 1});
   }
   std::cout << std::endl;

@@ -92,7 +92,7 @@ Length length_of(const Recipe& recipe, int64_t vocab_size) {
   try {
     DataSpec data = data_spec_of(recipe, vocab_size);
     data.fingerprint = data.may_tokenize = false;
-    return {.recipe = with_known_length(recipe, DataStream(data))};
+    return {.recipe = with_known_length(recipe, SampleOrder(data))};
   } catch (const FileError& e) { return {.why_not = e.what()}; }
 }
 

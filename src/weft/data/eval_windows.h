@@ -15,7 +15,7 @@ class EvalWindows {
   explicit EvalWindows(const DataSpec& spec);
 
   int64_t num_windows() const { return ends_.empty() ? 0 : ends_.back(); }
-  // Throws as DataStream::read.
+  // Throws as SampleOrder::read.
   void read(int64_t window, const SampleRows& to) const;
 
  private:

@@ -33,7 +33,7 @@ struct DataSpec {
   bool shuffle = false;
   double valid_fraction = 0;  // the last samples of each source are held out, at least one; in [0, 1)
   enum class Part : uint8_t { train, valid } part = Part::train;  // of what valid_fraction divides
-  bool fingerprint = true;   // false: of a stream whose data nobody compares, which so costs less to open
+  bool fingerprint = true;   // false: where nobody compares the data, which so costs less to open
   bool may_tokenize = true;  // false: a text that is not tokenized yet is a FileError
   // Called while a text is tokenized, with the fraction that is done.
   std::function<void(std::string_view path, double done)> progress = {};

@@ -1,4 +1,4 @@
-// Which tokens of a source make a sample (docs/formats/data_stream.md).
+// Which tokens of a source make a sample (docs/formats/sample_order.md).
 //   S  tokens of a sample (seq_length)
 #pragma once
 #include <cstdint>

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "weft/pipeline/byte_stream.h"
+#include "weft/pipeline/byte_reader.h"
 
 namespace weft {
 

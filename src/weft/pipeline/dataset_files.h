@@ -1,4 +1,4 @@
-// Finds a dataset's token files from its folder (docs/formats/data_stream.md).
+// Finds a dataset's token files from its folder (docs/formats/sample_order.md).
 #pragma once
 #include <filesystem>
 #include <optional>

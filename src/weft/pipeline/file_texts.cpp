@@ -36,7 +36,7 @@ void for_each_document_of(const fs::path& file, const std::string& text_key,
 bool has_row_texts(const fs::path& file) { return has_json_rows(format_of(file)); }
 
 std::string whole_text(const fs::path& file) {
-  const auto stream = open_file_stream(file, {}, nullptr);
+  const auto stream = open_file_reader(file, {}, nullptr);
   std::string whole, piece(1 << 20, '\0');
   try {
     while (const size_t n = stream->read(piece)) whole.append(piece, 0, n);
@@ -78,7 +78,7 @@ DocumentFiles more_document_files() {
                 if (compression_of_file(file) != Compression::kNone) return true;
                 if (!has_row_texts(file)) return false;
                 if (RowTemplate(text_key).key() == nullptr) return true;
-                Input input(open_file_stream(file, {}, nullptr));
+                Input input(open_file_reader(file, {}, nullptr));
                 return !is_json_lines(input, {text_key}, ReadConfig().max_row_mb << 20);
               },
           .for_each = for_each_document_of};

@@ -5,7 +5,7 @@
 
 #include "weft/base/ascii.h"
 #include "weft/base/error.h"
-#include "weft/pipeline/byte_stream.h"
+#include "weft/pipeline/byte_reader.h"
 
 namespace weft {
 namespace {
@@ -35,7 +35,7 @@ std::string without_chunks(std::string_view body) {
 }
 
 std::string decompressed(std::string_view body, size_t max_bytes) {
-  const auto stream = open_memory_stream(body, {});
+  const auto stream = open_memory_reader(body, {});
   std::string whole, piece(1 << 16, '\0');
   while (const size_t n = stream->read(piece)) {
     if (whole.size() + n > max_bytes) throw Error(fmt::format("a page of more than {} bytes", max_bytes));

@@ -5,13 +5,13 @@
 #include <string>
 #include <string_view>
 
-#include "weft/pipeline/byte_stream.h"
+#include "weft/pipeline/byte_reader.h"
 
 namespace weft {
 
 class Input {
  public:
-  explicit Input(std::unique_ptr<ByteStream> stream) : stream_(std::move(stream)) {}
+  explicit Input(std::unique_ptr<ByteReader> stream) : stream_(std::move(stream)) {}
 
   // The next bytes: at least `wanted`, unless the file ends before. Valid until the next call. Throws FileError if the
   // system cannot read the file.
@@ -27,7 +27,7 @@ class Input {
   const std::string& failure() const { return failure_; }
 
  private:
-  std::unique_ptr<ByteStream> stream_;
+  std::unique_ptr<ByteReader> stream_;
   std::string buffer_, failure_;
   size_t at_ = 0;
   int64_t offset_ = 0;

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "weft/base/descriptor.h"
-#include "weft/pipeline/byte_stream.h"
+#include "weft/pipeline/byte_reader.h"
 #include "weft/pipeline/codec.h"
 #include "weft/pipeline/parquet_values.h"
 

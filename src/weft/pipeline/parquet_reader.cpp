@@ -139,7 +139,7 @@ class Assembly {
 class ParquetReader final : public RowReader {
  public:
   ParquetReader(const std::string& path, int64_t max_row_bytes, ExpansionLimit limit)
-      : RowReader(Input(open_memory_stream({}, {})), max_row_bytes), file_(path, limit) {
+      : RowReader(Input(open_memory_reader({}, {})), max_row_bytes), file_(path, limit) {
     try {
       read_footer();
     } catch (const FileError&) { throw; } catch (const NotBuilt&) {

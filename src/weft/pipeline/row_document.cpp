@@ -64,7 +64,7 @@ FileFormat format_of(const SourceConfig& source, const std::string& file) {
 
 std::unique_ptr<RowReader> open_rows(const SourceConfig& source, const SourceFile& file, ByteWatcher* watcher,
                                      const ReadConfig& limits) {
-  Input input(open_file_stream(file.path, {.max_ratio = limits.max_ratio}, watcher));
+  Input input(open_file_reader(file.path, {.max_ratio = limits.max_ratio}, watcher));
   const int64_t most = limits.max_row_mb << 20;
   if (file.format == FileFormat::kParquet) return open_parquet(file, input, most, limits);
   if (const std::string why = why_not_read(input.peek(kKindBytes)); !why.empty()) throw UnreadFile(file.path, why);

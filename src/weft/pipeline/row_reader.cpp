@@ -196,7 +196,7 @@ class WarcReader final : public RowReader {
 
 class NothingReader final : public RowReader {
  public:
-  explicit NothingReader(std::string why) : RowReader(Input(open_memory_stream({}, {})), 0), why_(std::move(why)) {}
+  explicit NothingReader(std::string why) : RowReader(Input(open_memory_reader({}, {})), 0), why_(std::move(why)) {}
 
   bool next(Row& row) override {
     if (std::exchange(done_, true)) return false;

@@ -26,7 +26,7 @@ std::string ShardWriter::commit(const std::filesystem::path& file) const {
 void for_each_line_of(const std::filesystem::path& file,
                       const std::function<void(std::string_view line, int64_t number)>& take) {
   constexpr size_t kNoLimit = std::numeric_limits<size_t>::max() / 2;
-  Input input(open_file_stream(file, {.max_ratio = std::numeric_limits<double>::infinity()}, nullptr));
+  Input input(open_file_reader(file, {.max_ratio = std::numeric_limits<double>::infinity()}, nullptr));
   int64_t number = 0;
   while (!input.peek(1).empty()) {
     const size_t end = input.find("\n", 0, kNoLimit);

@@ -59,13 +59,13 @@ std::vector<int32_t> prompt_ids(const Tokenizer& tokenizer, std::string_view tex
   return ids;
 }
 
-void TextStream::follow(std::span<const int32_t> ids) {
+void IncrementalDecoder::follow(std::span<const int32_t> ids) {
   constexpr size_t kEnough = 8;
   recent_.assign(ids.end() - ptrdiff_t(std::min(ids.size(), kEnough)), ids.end());
   shown_ = recent_.size();
 }
 
-std::string TextStream::next(int32_t id) {
+std::string IncrementalDecoder::next(int32_t id) {
   constexpr size_t kMany = 12;  // a character has at most four tokens
   recent_.push_back(id);
   const std::span<const int32_t> all(recent_);

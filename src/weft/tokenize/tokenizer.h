@@ -44,9 +44,9 @@ class Tokenizer {
 std::vector<int32_t> prompt_ids(const Tokenizer& tokenizer, std::string_view text);
 
 // Text as its tokens come, one after the other; a character appears when it is complete. The tokenizer must outlive it.
-class TextStream {
+class IncrementalDecoder {
  public:
-  explicit TextStream(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+  explicit IncrementalDecoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
   // These come before the text, which is shown from here on.
   void follow(std::span<const int32_t> ids);
   // What the next token adds to the text.

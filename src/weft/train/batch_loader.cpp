@@ -29,16 +29,13 @@ void add_spans(const MicroBatch& b, Run rows, int64_t sample, std::vector<Attent
   }
 }
 
-BatchLoader::BatchLoader(const DataStream& stream, Shape shape)
-    : stream_(stream),
-      shape_(shape),
-      spans_(size_t(shape.order.num_micro_batches)),
-      counted_(size_t(shape.seq_length)) {}
+BatchLoader::BatchLoader(const SampleOrder& order, Shape shape)
+    : order_(order), shape_(shape), spans_(size_t(shape.order.num_micro_batches)), counted_(size_t(shape.seq_length)) {}
 
 int64_t BatchLoader::counted(int64_t step) const {
   int64_t n = 0;
   for (int64_t i = 0; i < shape_.global_batch_size(); ++i)
-    n += stream_.counted_targets(step * shape_.global_batch_size() + i);
+    n += order_.counted_targets(step * shape_.global_batch_size() + i);
   return n;
 }
 
@@ -49,7 +46,7 @@ void BatchLoader::load(int64_t step, MicroBatch& b) {
   const int64_t first = step * shape_.global_batch_size() + shape_.order.global_of(b.index) * shape_.micro_batch_size;
   for (int64_t i = 0; i < shape_.micro_batch_size; ++i) {
     const int64_t sample = first + i, row = i * s;
-    stream_.read(sample, rows_of(b, row, counted_));
+    order_.read(sample, rows_of(b, row, counted_));
     set_weights(b, row, counted_);
     for (int64_t j = 0; j < s; ++j) b.tokens.as<int64_t>()[row + j] = sample * s + j;
     add_spans(b, {row, s}, sample, spans);

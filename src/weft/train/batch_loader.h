@@ -1,8 +1,8 @@
-// From samples of a data stream to the tensors of micro-batches.
+// From samples to the tensors of micro-batches.
 #pragma once
 #include <vector>
 
-#include "weft/data/data_stream.h"
+#include "weft/data/sample_order.h"
 #include "weft/nn/pass.h"
 #include "weft/sharding/param_store.h"
 
@@ -14,7 +14,7 @@ void set_weights(MicroBatch& b, int64_t row, std::span<const uint8_t> counted);
 // Adds the spans of a sample in these rows: one begins wherever a position is 0.
 void add_spans(const MicroBatch& b, Run rows, int64_t sample, std::vector<AttentionSpan>& spans);
 
-// Micro-batch m of a rank's step s holds the global samples from s G + g(m) B on: the order is the stream's alone.
+// Micro-batch m of a rank's step s holds the global samples from s G + g(m) B on: the order is SampleOrder's alone.
 //   G sequences of a global batch   B sequences of a micro-batch   g(m) which of the global batch's micro-batches it is
 class BatchLoader {
  public:
@@ -23,7 +23,7 @@ class BatchLoader {
     GradientOrder order;
     int64_t global_batch_size() const { return micro_batch_size * order.global_micro_batches(); }
   };
-  BatchLoader(const DataStream& stream, Shape shape);
+  BatchLoader(const SampleOrder& order, Shape shape);
 
   // Counted targets of a step's global batch.
   int64_t counted(int64_t step) const;
@@ -31,7 +31,7 @@ class BatchLoader {
   void load(int64_t step, MicroBatch& b);
 
  private:
-  const DataStream& stream_;
+  const SampleOrder& order_;
   Shape shape_;
   std::vector<std::vector<AttentionSpan>> spans_;  // [micro-batch]
   std::vector<uint8_t> counted_;                   // of the sample that is read

@@ -16,7 +16,7 @@ namespace weft {
 struct Progressed {                               // how far a run is
   int64_t step = 0;                               // optimizer steps done
   int64_t samples = 0;                            // global samples consumed: the position in the data
-  std::string data;                               // fingerprint of the data stream
+  std::string data;                               // fingerprint of the order of the samples
   uint64_t seed = 0;                              // of the run
   std::optional<LossScaleState> loss_scale = {};  // of a run in fp16
   std::vector<RunSource> sources = {};            // its training files; none of a checkpoint before there were any

@@ -1,4 +1,4 @@
-// The files that a recipe's data is: folders of datasets stand for their token files (docs/formats/data_stream.md).
+// The files that a recipe's data is: folders of datasets stand for their token files (docs/formats/sample_order.md).
 #pragma once
 #include <cstdint>
 #include <string>

@@ -50,7 +50,7 @@ RunData open_run_data(const Recipe& r, const ModelSpec& model, const TokenizePro
   Datasets datasets;
   require_vocabulary(dataset_tokenizers(spec.paths, datasets), model.vocab_size);
   RunData data;
-  data.train = open_data_stream(spec);
+  data.train = open_sample_order(spec);
   for (size_t i = 0; i < spec.paths.size(); ++i) {
     const auto dataset = datasets.find(spec.paths[i]);
     data.sources.push_back({.path = spec.paths[i],

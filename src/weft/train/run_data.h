@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "weft/data/data_stream.h"
 #include "weft/data/eval_windows.h"
+#include "weft/data/sample_order.h"
 #include "weft/models/model_spec.h"
 #include "weft/recipe/recipe.h"
 
@@ -21,7 +21,7 @@ struct RunSource {
 };
 
 struct RunData {
-  std::unique_ptr<DataStream> train;
+  std::unique_ptr<SampleOrder> train;
   std::unique_ptr<EvalWindows> valid;  // null where nothing is held out
   std::vector<RunSource> sources;      // of train
 };

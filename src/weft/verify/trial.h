@@ -3,7 +3,7 @@
 #include <functional>
 #include <memory>
 
-#include "weft/data/data_stream.h"
+#include "weft/data/sample_order.h"
 #include "weft/train/rank_run.h"
 #include "weft/train/train_on_ranks.h"
 #include "weft/verify/op_log.h"
@@ -13,7 +13,7 @@ namespace weft {
 struct Trial {
   Recipe recipe;
   HfConfig config;  // of the model, which need not be that of the recipe's folder
-  const DataStream& data;
+  const SampleOrder& data;
   int64_t steps = 1;
 };
 

@@ -70,19 +70,20 @@ bool has_token_files(const Recipe& recipe) {
   });
 }
 
-std::unique_ptr<DataStream> open_token_files(const Recipe& recipe, const ModelSpec& model) {
+std::unique_ptr<SampleOrder> open_token_files(const Recipe& recipe, const ModelSpec& model) {
   return open_run_data(recipe, model).train;
 }
 
-std::unique_ptr<DataStream> random_tokens(const Recipe& recipe, const ModelSpec& model, int64_t steps) {
+std::unique_ptr<SampleOrder> random_tokens(const Recipe& recipe, const ModelSpec& model, int64_t steps) {
   const TemporaryFolder folder;
   const fs::path pair = folder / "pair", ids = folder / "tokens.bin", mask = folder / "mask.bin";
   const int64_t n = steps * recipe.train.global_batch_size * recipe.train.seq_length + 1;
   const auto bits = [&](const char* what) {
     return [key = rng_key(uint64_t(recipe.train.seed), what)](int64_t i) { return random_bits(key, uint64_t(i)); };
   };
-  const Recipe::Data stream;
-  const bool documents = recipe.data.packing != stream.packing || recipe.data.attn_mask_type != stream.attn_mask_type;
+  const Recipe::Data defaults;
+  const bool documents =
+      recipe.data.packing != defaults.packing || recipe.data.attn_mask_type != defaults.attn_mask_type;
   if (documents)
     write_documents(pair, recipe, model.vocab_size, n);
   else

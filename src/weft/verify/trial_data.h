@@ -2,7 +2,7 @@
 #pragma once
 #include <memory>
 
-#include "weft/data/data_stream.h"
+#include "weft/data/sample_order.h"
 #include "weft/models/model_spec.h"
 #include "weft/recipe/recipe.h"
 
@@ -11,9 +11,9 @@ namespace weft {
 // Whether the recipe's training data can be read without making anything: token files, not texts.
 bool has_token_files(const Recipe& recipe);
 // Those files, as training reads them. Throws FileError, ConfigError.
-std::unique_ptr<DataStream> open_token_files(const Recipe& recipe, const ModelSpec& model);
+std::unique_ptr<SampleOrder> open_token_files(const Recipe& recipe, const ModelSpec& model);
 // Random tokens for so many steps, with a random mask where the recipe has one: a function of its seed. They are held
 // by the stream alone: no file stays, however the process ends.
-std::unique_ptr<DataStream> random_tokens(const Recipe& recipe, const ModelSpec& model, int64_t steps);
+std::unique_ptr<SampleOrder> random_tokens(const Recipe& recipe, const ModelSpec& model, int64_t steps);
 
 }  // namespace weft

@@ -439,7 +439,7 @@ class Verifier {
   const VerifySetup& setup_;
   Recipe recipe_;  // in its own precision
   HfConfig config_;
-  std::unique_ptr<DataStream> data_;
+  std::unique_ptr<SampleOrder> data_;
   RunRecord record_;  // in fp64, of one rank
   VerifyReport report_;
 };

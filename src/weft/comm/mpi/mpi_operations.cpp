@@ -11,27 +11,27 @@ namespace {
 
 constexpr int kSummands = 1, kSums = 2, kMessages = 3;  // tags; messages have kNumbers of them
 constexpr int64_t kNumbers = 16384;                     // below the least limit of tags that MPI allows
-constexpr int64_t kStaging = int64_t{2} << 20, kLeastChunk = int64_t{1} << 14, kMostChunk = int64_t{1} << 18;
-constexpr int64_t kFarStaging = int64_t{64} << 20, kMostFarChunk = int64_t{1} << 22;
-constexpr int kWindow = 4, kFarWindow = 16;       // of a sum
-constexpr int64_t kLongChunk = int64_t{1} << 22;  // of what is only copied
+constexpr int64_t kStaging = int64_t{2} << 20, kLeastPart = int64_t{1} << 14, kMostPart = int64_t{1} << 18;
+constexpr int64_t kFarStaging = int64_t{64} << 20, kMostFarPart = int64_t{1} << 22;
+constexpr int kWindow = 4, kFarWindow = 16;      // of a sum
+constexpr int64_t kLongPart = int64_t{1} << 22;  // of what is only copied
 constexpr int kLongWindow = 64;
 
 int tag_of(int64_t number) { return kMessages + int(number % kNumbers); }
 
 }  // namespace
 
-MpiGroup::Chunks MpiGroup::chunks_of_sum(int64_t share_bytes) const {
+MpiGroup::Parts MpiGroup::parts_of_sum(int64_t share_bytes) const {
   const int64_t peers = std::max(1, size() - 1);
   const auto whole = [](int64_t bytes, int64_t most) {
-    return std::clamp(int64_t(std::bit_floor(uint64_t(bytes))), kLeastChunk, most);
+    return std::clamp(int64_t(std::bit_floor(uint64_t(bytes))), kLeastPart, most);
   };
-  if (on_one_host) return {.bytes = whole(kStaging / (peers * kWindow), kMostChunk), .window = kWindow};
-  const int window = int(std::clamp(kFarStaging / (peers * kLeastChunk), int64_t{kWindow}, int64_t{kFarWindow}));
-  return {.bytes = whole(std::min(kFarStaging / peers, share_bytes) / window, kMostFarChunk), .window = window};
+  if (on_one_host) return {.bytes = whole(kStaging / (peers * kWindow), kMostPart), .window = kWindow};
+  const int window = int(std::clamp(kFarStaging / (peers * kLeastPart), int64_t{kWindow}, int64_t{kFarWindow}));
+  return {.bytes = whole(std::min(kFarStaging / peers, share_bytes) / window, kMostFarPart), .window = window};
 }
 
-MpiGroup::Chunks MpiGroup::chunks_of_copy() { return {.bytes = kLongChunk, .window = kLongWindow}; }
+MpiGroup::Parts MpiGroup::parts_of_copy() { return {.bytes = kLongPart, .window = kLongWindow}; }
 
 // --- collectives ---
 
@@ -92,7 +92,7 @@ bool SmallCollective::advance(int64_t&) {
 Exchange::Exchange(MpiGroup& group, const CommCall& call, Spec spec)
     : Collective(group, call),
       spec_(std::move(spec)),
-      chunks_(spec_.scatters ? group.chunks_of_sum(spec_.first[1] * size_of(call.dtype)) : MpiGroup::chunks_of_copy()),
+      parts_(spec_.scatters ? group.parts_of_sum(spec_.first[1] * size_of(call.dtype)) : MpiGroup::parts_of_copy()),
       lanes_(group.members.size()),
       operands_(group.members.size()) {
   for (int step = 1; step < group.size(); ++step) tell((group.rank + step) % group.size());
@@ -105,7 +105,7 @@ bool Exchange::advance(int64_t& events) {
     if (!meet_all()) return false;
     recycle();
     open_ = true;
-    const size_t staging = size_t((group_.size() - 1) * chunks_.window * chunks_.bytes);
+    const size_t staging = size_t((group_.size() - 1) * parts_.window * parts_.bytes);
     if (spec_.scatters && group_.staging.size() < staging) group_.staging.resize(staging);
     for (int r = 0; r < group_.size(); ++r)
       if (r != group_.rank) open(r);
@@ -113,50 +113,50 @@ bool Exchange::advance(int64_t& events) {
   bool finished = true;
   for (int step = 1; step < group_.size(); ++step) {
     Lane& lane = lanes_[size_t((group_.rank + step) % group_.size())];
-    // A chunk that has left may be overwritten by its sum; one that is summed may go out.
+    // A part that has left may be overwritten by its sum; one that is summed may go out.
     constexpr int64_t kAll = INT64_MAX;
     lane.summands_out.advance(kAll, events);
-    lane.summands_in.advance(summed_ + chunks_.window, events);
+    lane.summands_in.advance(summed_ + parts_.window, events);
     lane.theirs_in.advance(spec_.scatters ? lane.summands_out.done() : kAll, events);
     lane.own_out.advance(spec_.scatters ? summed_ : kAll, events);
     finished = finished && lane.finished();
   }
-  if (spec_.scatters) sum_chunks();
-  return finished && (!spec_.scatters || summed_ * chunks_.bytes >= share_bytes(group_.rank));
+  if (spec_.scatters) sum_parts();
+  return finished && (!spec_.scatters || summed_ * parts_.bytes >= share_bytes(group_.rank));
 }
 
 void Exchange::open(int r) {
   Lane& lane = lanes_[size_t(r)];
-  const auto stream = [&](bool receives, int tag, std::byte* data, int64_t bytes, bool cycles) {
-    return ChunkStream({.comm = group_.comm,
+  const auto transfer = [&](bool receives, int tag, std::byte* data, int64_t bytes, bool cycles) {
+    return MpiTransfer({.comm = group_.comm,
                         .peer = r,
                         .tag = tag,
                         .receives = receives,
                         .data = data,
                         .bytes = bytes,
-                        .chunks = chunks_,
+                        .parts = parts_,
                         .cycles = cycles});
   };
   if (spec_.scatters) {
-    lane.summands_out = stream(false, kSummands, share(r), share_bytes(r), false);
-    lane.summands_in = stream(true, kSummands, staged(r), share_bytes(group_.rank), true);
+    lane.summands_out = transfer(false, kSummands, share(r), share_bytes(r), false);
+    lane.summands_in = transfer(true, kSummands, staged(r), share_bytes(group_.rank), true);
   }
   if (spec_.gathers) {
-    lane.own_out = stream(false, kSums, spec_.own, share_bytes(group_.rank), false);
-    lane.theirs_in = stream(true, kSums, share(r), share_bytes(r), false);
+    lane.own_out = transfer(false, kSums, spec_.own, share_bytes(group_.rank), false);
+    lane.theirs_in = transfer(true, kSums, share(r), share_bytes(r), false);
   }
 }
 
-void Exchange::sum_chunks() {
+void Exchange::sum_parts() {
   const auto has_come = [&](int r) { return r == group_.rank || lanes_[size_t(r)].summands_in.done() > summed_; };
   const int64_t bytes = share_bytes(group_.rank);
-  for (; summed_ * chunks_.bytes < bytes; ++summed_) {
-    const int64_t first = summed_ * chunks_.bytes;
+  for (; summed_ * parts_.bytes < bytes; ++summed_) {
+    const int64_t first = summed_ * parts_.bytes;
     for (int r = 0; r < group_.size(); ++r) {
       if (!has_come(r)) return;
-      operands_[size_t(r)] = r == group_.rank ? share(r) + first : staged(r) + summed_ % chunks_.window * chunks_.bytes;
+      operands_[size_t(r)] = r == group_.rank ? share(r) + first : staged(r) + summed_ % parts_.window * parts_.bytes;
     }
-    sum_ranks(operands_, call.dtype, std::min(chunks_.bytes, bytes - first) / size_of(call.dtype), spec_.own + first);
+    sum_ranks(operands_, call.dtype, std::min(parts_.bytes, bytes - first) / size_of(call.dtype), spec_.own + first);
   }
 }
 
@@ -170,26 +170,26 @@ int64_t Exchange::share_bytes(int r) const {
 }
 std::byte* Exchange::staged(int r) const {
   const int slot = r < group_.rank ? r : r - 1;
-  return group_.staging.data() + slot * chunks_.window * chunks_.bytes;
+  return group_.staging.data() + slot * parts_.window * parts_.bytes;
 }
 
 // --- messages ---
 
-ChunkStream MessageOperation::stream(int peer, bool receives) const {
-  return ChunkStream({.comm = group_.comm,
+MpiTransfer MessageOperation::transfer(int peer, bool receives) const {
+  return MpiTransfer({.comm = group_.comm,
                       .peer = peer,
                       .tag = tag_of(call.number),
                       .receives = receives,
                       .data = bytes_.data(),
                       .bytes = int64_t(bytes_.size()),
-                      .chunks = MpiGroup::chunks_of_copy()});
+                      .parts = MpiGroup::parts_of_copy()});
 }
 
 SendOperation::SendOperation(MpiGroup& group, int to, const CommCall& call, std::span<std::byte> bytes)
     : MessageOperation(group, call, bytes) {
   open_ = is_small();
   group.hub.post().send(call.peer, Note::of(NoteKind::send, group.index, call), open_ ? bytes : std::span<std::byte>());
-  if (!open_) stream_ = stream(to, false);
+  if (!open_) transfer_ = transfer(to, false);
 }
 
 bool SendOperation::advance(int64_t& events) {
@@ -202,8 +202,8 @@ bool SendOperation::advance(int64_t& events) {
     group_.hub.post().recycle(std::move(ready));
     open_ = true;
   }
-  stream_.advance(INT64_MAX, events);
-  return stream_.finished();
+  transfer_.advance(INT64_MAX, events);
+  return transfer_.finished();
 }
 
 ReceiveOperation::ReceiveOperation(MpiGroup& group, int from, const CommCall& call, std::span<std::byte> bytes)
@@ -223,11 +223,11 @@ bool ReceiveOperation::advance(int64_t& events) {
     if (is_small())
       std::memcpy(bytes_.data(), letter->payload, bytes_.size());
     else
-      stream_ = stream(from_, true);
+      transfer_ = transfer(from_, true);
     group_.hub.post().recycle(std::move(letter));
   }
-  stream_.advance(INT64_MAX, events);
-  return stream_.finished();
+  transfer_.advance(INT64_MAX, events);
+  return transfer_.finished();
 }
 
 }  // namespace weft

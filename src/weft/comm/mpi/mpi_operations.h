@@ -4,14 +4,14 @@
 #include <vector>
 
 #include "weft/comm/mpi/mpi_hub.h"
-#include "weft/comm/mpi/mpi_stream.h"
+#include "weft/comm/mpi/mpi_transfer.h"
 
 namespace weft {
 
 // The ranks of one communicator.
 struct MpiGroup {
   MpiHub& hub;
-  MPI_Comm comm;             // for chunks
+  MPI_Comm comm;             // for parts
   int index;                 // in the hub
   std::vector<int> members;  // world ranks, by rank
   int rank;
@@ -20,13 +20,13 @@ struct MpiGroup {
   int64_t collectives = 0;
   std::vector<int64_t> sent, received;  // messages, by rank
   int size() const { return int(members.size()); }
-  using Chunks = ChunkStream::Chunks;
-  // Chunks of a sum, which are all in staging while they are under way: on one host, as much as the L2 cache holds.
-  // Over a network, a chunk's announcement and its answer queue behind earlier chunks, and the link idles if few are
+  using Parts = MpiTransfer::Parts;
+  // Parts of a sum, which are all in staging while they are under way: on one host, as much as the L2 cache holds.
+  // Over a network, a part's announcement and its answer queue behind earlier parts, and the link idles if few are
   // under way. `share_bytes` is the largest of any rank, so that all ranks agree.
-  Chunks chunks_of_sum(int64_t share_bytes) const;
-  // Chunks of a copy.
-  static Chunks chunks_of_copy();
+  Parts parts_of_sum(int64_t share_bytes) const;
+  // Parts of a copy.
+  static Parts parts_of_copy();
 };
 
 // Begins with a call to every other rank, and meets theirs: where one does not match, every rank learns both.
@@ -65,8 +65,8 @@ class SmallCollective final : public Collective {
 };
 
 // Every rank has a share of the elements, from first[rank] to first[rank + 1]. Scattering, it sends each peer the
-// peer's share and sums what all have sent it, in rank order, chunk by chunk while later chunks are under way.
-// Gathering, it sends each peer its own share, chunks as soon as they are summed. Moves (size - 1) / size of the bytes
+// peer's share and sums what all have sent it, in rank order, part by part while later parts are under way.
+// Gathering, it sends each peer its own share, parts as soon as they are summed. Moves (size - 1) / size of the bytes
 // each way, twice where it does both.
 class Exchange final : public Collective {
  public:
@@ -82,21 +82,21 @@ class Exchange final : public Collective {
 
  private:
   struct Lane {  // to one peer and from it
-    ChunkStream summands_out, summands_in, own_out, theirs_in;
+    MpiTransfer summands_out, summands_in, own_out, theirs_in;
     bool finished() const;
   };
   bool done_with(int rank) const override {
     return open_ ? lanes_[size_t(rank)].finished() : met_[size_t(rank)] != nullptr;
   }
   void open(int rank);
-  void sum_chunks();
+  void sum_parts();
   std::byte* share(int rank) const;
   int64_t share_bytes(int rank) const;
   std::byte* staged(int rank) const;
 
   Spec spec_;
-  MpiGroup::Chunks chunks_;
-  int64_t summed_ = 0;       // chunks
+  MpiGroup::Parts parts_;
+  int64_t summed_ = 0;       // parts
   std::vector<Lane> lanes_;  // by rank
   bool open_ = false;        // every rank is in the collective, so that it will end
   std::vector<const void*> operands_;
@@ -112,11 +112,11 @@ class MessageOperation : public Operation {
   MessageOperation(MpiGroup& group, const CommCall& call, std::span<std::byte> bytes)
       : Operation(call), group_(group), bytes_(bytes) {}
   bool is_small() const { return bytes_.size() <= Letter::kPayload; }
-  ChunkStream stream(int peer, bool receives) const;
+  MpiTransfer transfer(int peer, bool receives) const;
 
   MpiGroup& group_;
   std::span<std::byte> bytes_;
-  ChunkStream stream_;
+  MpiTransfer transfer_;
   bool open_ = false;
 };
 

@@ -1,4 +1,4 @@
-#include "weft/data/data_stream.h"
+#include "weft/data/sample_order.h"
 
 #include <algorithm>
 #include <numeric>
@@ -9,7 +9,7 @@
 
 namespace weft {
 
-DataStream::DataStream(const DataSpec& spec)
+SampleOrder::SampleOrder(const DataSpec& spec)
     : sources_(open_sources(spec)), seq_length_(spec.seq_length), seed_(spec.seed), shuffle_(spec.shuffle) {
   require_samples(sources_, spec);
   const char* part = spec.part == DataSpec::Part::valid ? "valid" : "train";
@@ -45,9 +45,9 @@ DataStream::DataStream(const DataSpec& spec)
   }
 }
 
-int64_t DataStream::samples_per_epoch() const { return ends_.back(); }
+int64_t SampleOrder::samples_per_epoch() const { return ends_.back(); }
 
-DataStream::Walked DataStream::walked_most(double drawn) const {
+SampleOrder::Walked SampleOrder::walked_most(double drawn) const {
   Walked most{.times = -1, .samples = 0, .file = "", .is_all = group_ends_.size() == 1};
   for (size_t g = 0; g < group_ends_.size(); ++g) {
     const int64_t begin = g == 0 ? 0 : group_ends_[g - 1], n = group_ends_[g] - begin;
@@ -62,18 +62,18 @@ DataStream::Walked DataStream::walked_most(double drawn) const {
   return most;
 }
 
-void DataStream::read(int64_t k, const SampleRows& to) const {
+void SampleOrder::read(int64_t k, const SampleRows& to) const {
   check_lengths(to, seq_length_);
   const Place at = place_of(k);
   sources_[at.source].read(at.sample, to);
 }
 
-int64_t DataStream::counted_targets(int64_t k) const {
+int64_t SampleOrder::counted_targets(int64_t k) const {
   const Place at = place_of(k);
   return sources_[at.source].counted_targets(at.sample);
 }
 
-DataStream::Place DataStream::place_of(int64_t k) const {
+SampleOrder::Place SampleOrder::place_of(int64_t k) const {
   WEFT_CHECK(k >= 0, "sample {}", k);
   const auto [group, index] = mixture_ ? (*mixture_)(k) : Mixture::Turn{.source = 0, .index = k};
   const int64_t begin = group == 0 ? 0 : group_ends_[group - 1];
@@ -83,12 +83,12 @@ DataStream::Place DataStream::place_of(int64_t k) const {
 }
 
 // Sample `index` of an endless walk over the n samples of a group, each once per epoch.
-int64_t DataStream::order(size_t group, int64_t index, int64_t n) const {
+int64_t SampleOrder::order(size_t group, int64_t index, int64_t n) const {
   const int64_t epoch = index / n, at = index % n;
   if (!shuffle_) return at;
   return Permutation(rng_key(rng_key(rng_key(seed_, "data order"), uint64_t(group)), uint64_t(epoch)), n)(at);
 }
 
-std::unique_ptr<DataStream> open_data_stream(const DataSpec& spec) { return std::make_unique<DataStream>(spec); }
+std::unique_ptr<SampleOrder> open_sample_order(const DataSpec& spec) { return std::make_unique<SampleOrder>(spec); }
 
 }  // namespace weft

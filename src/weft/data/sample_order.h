@@ -1,5 +1,5 @@
 // The order in which a run sees its data: a pure function of the seed and the global number of a sample
-// (docs/formats/data_stream.md).
+// (docs/formats/sample_order.md).
 //   S  tokens of a sample (seq_length)
 //
 // Global sample k is the same on any layout, and after any restart; nothing is remembered. Without weights, all files
@@ -18,10 +18,10 @@
 namespace weft {
 
 // Immutable; any thread may read.
-class DataStream {
+class SampleOrder {
  public:
   // Throws FileError, ConfigError: also where a source has not one sample.
-  explicit DataStream(const DataSpec& spec);
+  explicit SampleOrder(const DataSpec& spec);
 
   // Global sample >= 0. Throws as OpenSource::read.
   void read(int64_t global_sample, const SampleRows& to) const;
@@ -70,6 +70,6 @@ class DataStream {
   std::vector<std::string> contents_;  // of each source
 };
 
-std::unique_ptr<DataStream> open_data_stream(const DataSpec& spec);
+std::unique_ptr<SampleOrder> open_sample_order(const DataSpec& spec);
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-#include "weft/data/data_stream.h"
+#include "weft/data/sample_order.h"
 
 #include <gtest/gtest.h>
 
@@ -118,16 +118,16 @@ TEST(Mixture, RefusesSharesThatAreNone) {
   EXPECT_THROW(Mixture({1e308, 1e308}), ConfigError);
 }
 
-TEST(DataStream, EverySampleOnceAnEpochAndAnotherOrderInTheNext) {
+TEST(SampleOrder, EverySampleOnceAnEpochAndAnotherOrderInTheNext) {
   TempDir dir;
-  const DataStream stream(spec_of({counting_file(dir, "a.bin", 403), counting_file(dir, "b.bin", 30)}));
-  EXPECT_EQ(stream.samples_per_epoch(), 100 + 7);  // floor((n - 1) / S)
+  const SampleOrder order(spec_of({counting_file(dir, "a.bin", 403), counting_file(dir, "b.bin", 30)}));
+  EXPECT_EQ(order.samples_per_epoch(), 100 + 7);  // floor((n - 1) / S)
   std::vector<std::vector<int32_t>> orders;
   for (int64_t epoch = 0; epoch < 3; ++epoch) {
     std::map<int32_t, int> seen;
     orders.emplace_back();
     for (int64_t i = 0; i < 107; ++i) {
-      const Sample s = read(stream, epoch * 107 + i);
+      const Sample s = read(order, epoch * 107 + i);
       EXPECT_EQ(s.targets[0], s.ids[0] + 1);
       ++seen[s.ids[0]];
       orders.back().push_back(s.ids[0]);
@@ -140,10 +140,10 @@ TEST(DataStream, EverySampleOnceAnEpochAndAnotherOrderInTheNext) {
 }
 
 // Any split over ranks and any restart see the same samples: a sample is a function of its number alone.
-TEST(DataStream, SeekingEqualsWalkingInAnotherProcessOfAnyLayout) {
+TEST(SampleOrder, SeekingEqualsWalkingInAnotherProcessOfAnyLayout) {
   TempDir dir;
   const DataSpec spec = spec_of({counting_file(dir, "a.bin", 4001)});
-  const DataStream one(spec), other(spec);
+  const SampleOrder one(spec), other(spec);
   std::vector<Sample> walked;
   for (int64_t k = 0; k < 48; ++k) walked.push_back(read(one, k));
   for (int64_t dp : {1, 2, 3, 4, 6}) {
@@ -153,25 +153,25 @@ TEST(DataStream, SeekingEqualsWalkingInAnotherProcessOfAnyLayout) {
   }
 }
 
-TEST(DataStream, SequentialFollowsTheFile) {
+TEST(SampleOrder, SequentialFollowsTheFile) {
   TempDir dir;
   DataSpec spec = spec_of({counting_file(dir, "a.bin", 41)});
   spec.shuffle = false;
-  const DataStream stream(spec);
-  EXPECT_EQ(read(stream, 3).ids, (std::vector<int32_t>{12, 13, 14, 15}));
-  EXPECT_EQ(read(stream, 3).targets, (std::vector<int32_t>{13, 14, 15, 16}));
-  EXPECT_EQ(read(stream, 10), read(stream, 0));  // the next epoch
+  const SampleOrder order(spec);
+  EXPECT_EQ(read(order, 3).ids, (std::vector<int32_t>{12, 13, 14, 15}));
+  EXPECT_EQ(read(order, 3).targets, (std::vector<int32_t>{13, 14, 15, 16}));
+  EXPECT_EQ(read(order, 10), read(order, 0));  // the next epoch
 }
 
-TEST(DataStream, WeightsAreKeptExactlyAndEpochsOfEachSourceToo) {
+TEST(SampleOrder, WeightsAreKeptExactlyAndEpochsOfEachSourceToo) {
   TempDir dir;
   DataSpec spec = spec_of({counting_file(dir, "a.bin", 201), counting_file(dir, "b.bin", 4001)});
   spec.weights = {0.25, 0.75};
-  const DataStream stream(spec);
+  const SampleOrder order(spec);
   int64_t of_a = 0;
   std::map<int64_t, int> seen;
   for (int64_t k = 0; k < 4096; ++k) {
-    const auto place = stream.place_of(k);
+    const auto place = order.place_of(k);
     if (place.source != 0) continue;
     ++of_a;
     ++seen[place.sample];
@@ -183,18 +183,18 @@ TEST(DataStream, WeightsAreKeptExactlyAndEpochsOfEachSourceToo) {
 }
 
 // They share its weight by their samples.
-TEST(DataStream, FilesOfOneSourceAreWalkedAsOne) {
+TEST(SampleOrder, FilesOfOneSourceAreWalkedAsOne) {
   TempDir dir;
   const std::string a = counting_file(dir, "a.bin", 201), b = counting_file(dir, "b.bin", 29),
                     c = counting_file(dir, "c.bin", 801);
   DataSpec spec = spec_of({c, a, b});
   spec.weights = {0.75, 0.25};
   spec.files_of_source = {1, 2};
-  const DataStream stream(spec);
+  const SampleOrder order(spec);
   std::vector<int64_t> times(3, 0);
   std::map<std::pair<size_t, int64_t>, int> seen;
   for (int64_t k = 0; k < 57 * 16; ++k) {  // 50 + 7 samples in a and b
-    const auto place = stream.place_of(k);
+    const auto place = order.place_of(k);
     ++times[place.source];
     if (place.source == 0) continue;
     const int epoch = int((times[1] + times[2] - 1) / 57);
@@ -203,70 +203,70 @@ TEST(DataStream, FilesOfOneSourceAreWalkedAsOne) {
   EXPECT_EQ(times, (std::vector<int64_t>{57 * 12, 50 * 4, 7 * 4}));
   DataSpec alone = spec;
   alone.files_of_source = {2, 1};
-  EXPECT_NE(DataStream(alone).fingerprint(), stream.fingerprint());
+  EXPECT_NE(SampleOrder(alone).fingerprint(), order.fingerprint());
   spec.paths = {c, a};
   spec.files_of_source = {1, 1};
-  const std::string each_one = DataStream(spec).fingerprint();
+  const std::string each_one = SampleOrder(spec).fingerprint();
   spec.files_of_source.clear();
-  EXPECT_EQ(DataStream(spec).fingerprint(), each_one);  // files with a weight each, as they always were
+  EXPECT_EQ(SampleOrder(spec).fingerprint(), each_one);  // files with a weight each, as they always were
 }
 
 // The last file that a dataset has of a source may be as short as it likes.
-TEST(DataStream, AFileOfASourceMayHaveNoSampleWhereAnotherHasOne) {
+TEST(SampleOrder, AFileOfASourceMayHaveNoSampleWhereAnotherHasOne) {
   TempDir dir;
   DataSpec spec =
       spec_of({counting_file(dir, "a.bin", 41), counting_file(dir, "b.bin", 2), counting_file(dir, "c.bin", 9)});
-  EXPECT_SAYS(error_of([&] { DataStream{spec}; }), "b.bin: 2 tokens give no training sample");
+  EXPECT_SAYS(error_of([&] { SampleOrder{spec}; }), "b.bin: 2 tokens give no training sample");
   for (const std::vector<double>& weights : {std::vector<double>{}, std::vector<double>{1, 1}}) {
     spec.weights = weights;
     spec.files_of_source = {2, 1};
     for (const double fraction : {0.0, 0.3}) {
       spec.valid_fraction = fraction;
-      const DataStream stream(spec);
+      const SampleOrder order(spec);
       std::set<size_t> files;
-      for (int64_t k = 0; k < 100; ++k) files.insert(stream.place_of(k).source);
+      for (int64_t k = 0; k < 100; ++k) files.insert(order.place_of(k).source);
       EXPECT_EQ(files, (std::set<size_t>{0, 2}));
     }
     EXPECT_EQ(EvalWindows(spec).num_windows(), 3 + 1);
     spec.valid_fraction = 0;
     EXPECT_EQ(EvalWindows(spec).num_windows(), 10 + 1 + 2);
     spec.files_of_source = {1, 2};
-    EXPECT_EQ(DataStream(spec).samples_per_epoch(), 12);
+    EXPECT_EQ(SampleOrder(spec).samples_per_epoch(), 12);
   }
 }
 
-TEST(DataStream, AMaskSaysWhichTargetsCount) {
+TEST(SampleOrder, AMaskSaysWhichTargetsCount) {
   TempDir dir;
   DataSpec spec = spec_of({counting_file(dir, "a.bin", 9)});
   spec.shuffle = false;
   testing::spill(dir / "mask.bin", std::string("\1\0\0\1\0\0\0\1\1", 9));
   spec.loss_mask = (dir / "mask.bin").string();
-  const DataStream stream(spec);
-  EXPECT_EQ(read(stream, 0).counted, (std::vector<uint8_t>{1, 0, 0, 1}));
-  EXPECT_EQ(stream.counted_targets(0), 2);
-  EXPECT_EQ(stream.counted_targets(1), 1);
+  const SampleOrder order(spec);
+  EXPECT_EQ(read(order, 0).counted, (std::vector<uint8_t>{1, 0, 0, 1}));
+  EXPECT_EQ(order.counted_targets(0), 2);
+  EXPECT_EQ(order.counted_targets(1), 1);
 }
 
-TEST(DataStream, WhatIsHeldOutIsNeverATargetOfTraining) {
+TEST(SampleOrder, WhatIsHeldOutIsNeverATargetOfTraining) {
   TempDir dir;
   DataSpec spec = spec_of({counting_file(dir, "a.bin", 403)});
   spec.valid_fraction = 0.1;
-  const DataStream stream(spec);
+  const SampleOrder order(spec);
   const EvalWindows held(spec);
   std::set<int32_t> trained, measured;
-  for (int64_t k = 0; k < stream.samples_per_epoch(); ++k)
-    for (int32_t t : read(stream, k).targets) trained.insert(t);
+  for (int64_t k = 0; k < order.samples_per_epoch(); ++k)
+    for (int32_t t : read(order, k).targets) trained.insert(t);
   for (int64_t w = 0; w < held.num_windows(); ++w) {
     const Sample s = read(held, w);
     for (size_t j = 0; j < kSeq; ++j)
       if (s.counted[j]) measured.insert(s.targets[j]);
   }
-  EXPECT_EQ(stream.samples_per_epoch(), 90);
+  EXPECT_EQ(order.samples_per_epoch(), 90);
   EXPECT_EQ(trained.size() + measured.size(), 402u);  // every token but the first, once
   for (int32_t t : measured) EXPECT_EQ(trained.count(t), 0u);
 }
 
-TEST(DataStream, OfTheHeldOutPartIsTheRest) {
+TEST(SampleOrder, OfTheHeldOutPartIsTheRest) {
   TempDir dir;
   DataSpec spec = spec_of({counting_file(dir, "a.bin", 403), counting_file(dir, "b.bin", 43)});
   for (const std::vector<double>& weights : {std::vector<double>{}, std::vector<double>{1, 1}}) {
@@ -274,9 +274,9 @@ TEST(DataStream, OfTheHeldOutPartIsTheRest) {
     for (double fraction : {0.001, 0.1, 0.5, 0.99}) {
       spec.valid_fraction = fraction;
       spec.part = DataSpec::Part::train;
-      const DataStream train(spec);
+      const SampleOrder train(spec);
       spec.part = DataSpec::Part::valid;
-      const DataStream valid(spec);
+      const SampleOrder valid(spec);
       std::set<std::pair<size_t, int64_t>> of_train, of_valid;
       for (int64_t k = 0; k < 40 * 110; ++k) {
         const auto a = train.place_of(k), b = valid.place_of(k);
@@ -291,13 +291,13 @@ TEST(DataStream, OfTheHeldOutPartIsTheRest) {
   }
 }
 
-TEST(DataStream, SettingsThatCannotBeAreRefused) {
+TEST(SampleOrder, SettingsThatCannotBeAreRefused) {
   TempDir dir;
   const DataSpec good = spec_of({counting_file(dir, "a.bin", 41), counting_file(dir, "b.bin", 41)});
   const auto refused = [&](auto change) {
     DataSpec spec = good;
     change(spec);
-    return error_of([&] { DataStream{spec}; });
+    return error_of([&] { SampleOrder{spec}; });
   };
   EXPECT_SAYS(refused([](DataSpec& s) { s.paths.clear(); }), "no file is named");
   EXPECT_SAYS(refused([](DataSpec& s) { s.seq_length = 0; }), "seq_length is 0");
@@ -341,23 +341,23 @@ TEST(EvalWindows, EveryTokenButTheFirstIsATargetOnce) {
   }
 }
 
-TEST(DataStream, TheFingerprintChangesWithTheDataAndItsOrder) {
+TEST(SampleOrder, TheFingerprintChangesWithTheDataAndItsOrder) {
   TempDir dir;
   DataSpec spec = spec_of({counting_file(dir, "a.bin", 403)});
-  const std::string before = DataStream(spec).fingerprint();
-  EXPECT_EQ(DataStream(spec).fingerprint(), before);
+  const std::string before = SampleOrder(spec).fingerprint();
+  EXPECT_EQ(SampleOrder(spec).fingerprint(), before);
   spec.seed = 8;
-  EXPECT_NE(DataStream(spec).fingerprint(), before);
+  EXPECT_NE(SampleOrder(spec).fingerprint(), before);
   spec.seed = 7;
   std::string bytes = testing::slurp(dir / "a.bin");
   bytes[100] = 77;
   testing::spill(dir / "a.bin", bytes);
-  EXPECT_NE(DataStream(spec).fingerprint(), before);
+  EXPECT_NE(SampleOrder(spec).fingerprint(), before);
   testing::spill(dir / "mask.bin", std::string(403, 1));
   spec.loss_mask = (dir / "mask.bin").string();
-  const std::string masked = DataStream(spec).fingerprint();
+  const std::string masked = SampleOrder(spec).fingerprint();
   testing::spill(dir / "mask.bin", std::string(402, 1) + std::string(1, 0));
-  EXPECT_NE(DataStream(spec).fingerprint(), masked);
+  EXPECT_NE(SampleOrder(spec).fingerprint(), masked);
 }
 
 }  // namespace

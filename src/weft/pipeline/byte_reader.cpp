@@ -1,4 +1,4 @@
-#include "weft/pipeline/byte_stream.h"
+#include "weft/pipeline/byte_reader.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -19,7 +19,7 @@ namespace {
 constexpr size_t kPiece = 1 << 18;
 constexpr size_t kMagicBytes = 10;  // bytes that tell what a member is
 
-class FileBytes final : public ByteStream {
+class FileBytes final : public ByteReader {
  public:
   FileBytes(const std::filesystem::path& file, ByteWatcher* watcher) : file_(file), watcher_(watcher) {
     // Not blocking: opening a named pipe would wait for its writer before fstat could refuse it.
@@ -53,7 +53,7 @@ class FileBytes final : public ByteStream {
   int64_t bytes_ = 0;
 };
 
-class MemoryBytes final : public ByteStream {
+class MemoryBytes final : public ByteReader {
  public:
   explicit MemoryBytes(std::string_view bytes) : bytes_(bytes) {}
   size_t read(std::span<char> out) override {
@@ -86,9 +86,9 @@ std::string_view without_skippable_frames(std::string_view b) {
 }
 
 // Decompresses where the first bytes say so; else hands the bytes on.
-class Decompressed final : public ByteStream {
+class Decompressed final : public ByteReader {
  public:
-  Decompressed(std::unique_ptr<ByteStream> inner, ExpansionLimit limit, std::string source)
+  Decompressed(std::unique_ptr<ByteReader> inner, ExpansionLimit limit, std::string source)
       : inner_(std::move(inner)), limit_(limit), source_(std::move(source)) {}
 
   size_t read(std::span<char> out) override {
@@ -154,7 +154,7 @@ class Decompressed final : public ByteStream {
       throw Error(fmt::format("expands more than {:g}-fold: is it a bomb? (read.max_ratio)", limit_.max_ratio));
   }
 
-  std::unique_ptr<ByteStream> inner_;
+  std::unique_ptr<ByteReader> inner_;
   ExpansionLimit limit_;
   std::string source_;
   std::unique_ptr<Codec> codec_;
@@ -206,12 +206,12 @@ std::filesystem::path without_compression(const std::filesystem::path& file) {
   return compression_named(file) == Compression::kNone ? file : file.parent_path() / file.stem();
 }
 
-std::unique_ptr<ByteStream> open_file_stream(const std::filesystem::path& file, ExpansionLimit limit,
+std::unique_ptr<ByteReader> open_file_reader(const std::filesystem::path& file, ExpansionLimit limit,
                                              ByteWatcher* watcher) {
   return std::make_unique<Decompressed>(std::make_unique<FileBytes>(file, watcher), limit, file.string());
 }
 
-std::unique_ptr<ByteStream> open_memory_stream(std::string_view bytes, ExpansionLimit limit) {
+std::unique_ptr<ByteReader> open_memory_reader(std::string_view bytes, ExpansionLimit limit) {
   return std::make_unique<Decompressed>(std::make_unique<MemoryBytes>(bytes), limit, "a page");
 }
 

@@ -17,9 +17,9 @@ struct ExpansionLimit {
 };
 
 // One reader; for one thread.
-class ByteStream {
+class ByteReader {
  public:
-  virtual ~ByteStream() = default;
+  virtual ~ByteReader() = default;
   // Fills some of `out`, which is not empty; 0: the end. Throws Error that says why it cannot go on: cut short, broken,
   // beyond the limit. What came before is good. Throws FileError where the system cannot read the file: nobody knows
   // where it ends then. Throws NotBuilt where this build of weft cannot decompress it.
@@ -46,9 +46,9 @@ class ByteWatcher {
 };
 
 // Throws FileError where it cannot be opened or is no regular file. `watcher` may be null; else it outlives the stream.
-std::unique_ptr<ByteStream> open_file_stream(const std::filesystem::path& file, ExpansionLimit limit,
+std::unique_ptr<ByteReader> open_file_reader(const std::filesystem::path& file, ExpansionLimit limit,
                                              ByteWatcher* watcher);
 // Reads bytes in memory, which must outlive the stream.
-std::unique_ptr<ByteStream> open_memory_stream(std::string_view bytes, ExpansionLimit limit);
+std::unique_ptr<ByteReader> open_memory_reader(std::string_view bytes, ExpansionLimit limit);
 
 }  // namespace weft
