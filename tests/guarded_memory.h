@@ -3,6 +3,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -14,50 +16,89 @@
 
 namespace weft::testing {
 
-// Guards a device's memory: accessible while any `Opened` lives, so that one rank's op may hide a bad access of another
-// rank's thread, unless they take turns.
+// A device's memory, accessible while any `Opened` lives, so that one rank's op may hide a bad access of another rank's
+// thread, unless they take turns. All of it lies in one range of large pages: each op opens and closes that whole.
 class Guard {
  public:
-  explicit Guard(std::recursive_mutex* turns = nullptr) : turns_(turns) {}
+  explicit Guard(std::recursive_mutex* turns = nullptr) : turns_(turns) {
+    void* all = mmap(nullptr, kMost + kLargePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    WEFT_CHECK(all != MAP_FAILED, "no addresses for guarded memory: error {}", errno);
+    mapped_ = static_cast<std::byte*>(all);
+    begin_ = mapped_ + (kLargePage - reinterpret_cast<uintptr_t>(all) % kLargePage) % kLargePage;
+    madvise(begin_, kMost, MADV_HUGEPAGE);
+    free_[0] = kMost;
+  }
+  Guard(const Guard&) = delete;
+  Guard& operator=(const Guard&) = delete;
+  ~Guard() { munmap(mapped_, kMost + kLargePage); }
   static const std::shared_ptr<Guard>& of_process() {
     static const auto guard = std::make_shared<Guard>();
     return guard;
   }
   std::recursive_mutex* turns() const { return turns_; }
-  void add(void* at, size_t bytes) {
-    const std::lock_guard lock(mutex_);
-    ranges_[at] = bytes;
-    if (open_ == 0) set(at, bytes, PROT_NONE);
+  // Memory that is zero.
+  std::byte* take(size_t bytes) {
+    bytes = std::max<size_t>(1, (bytes + kGrain - 1) / kGrain) * kGrain;
+    std::byte* const at = begin_ + reserve(bytes);
+    open();
+    std::memset(at, 0, bytes);
+    close();
+    return at;
   }
-  void remove(void* at) {
+  void give(std::byte* memory) {
     const std::lock_guard lock(mutex_);
-    munmap(at, ranges_.at(at));
-    ranges_.erase(at);
+    const auto taken = taken_.find(size_t(memory - begin_));
+    WEFT_CHECK(taken != taken_.end(), "memory that was not taken");
+    auto here = free_.insert(*taken).first;
+    taken_.erase(taken);
+    const auto join = [&](auto first, auto second) {  // where they touch
+      if (first->first + first->second != second->first) return first == here ? first : second;
+      first->second += second->second;
+      free_.erase(second);
+      return first;
+    };
+    if (here != free_.begin()) here = join(std::prev(here), here);
+    if (std::next(here) != free_.end()) join(here, std::next(here));
   }
   bool has(const void* at) const {
-    const std::lock_guard lock(mutex_);
-    const auto next = ranges_.upper_bound(const_cast<void*>(at));
-    if (next == ranges_.begin()) return false;
-    const auto& [begin, bytes] = *std::prev(next);
-    return static_cast<const std::byte*>(at) < static_cast<const std::byte*>(begin) + bytes;
+    const auto* byte = static_cast<const std::byte*>(at);
+    return byte >= begin_ && byte < begin_ + kMost;
   }
   void open() { count(1); }
   void close() { count(-1); }
 
  private:
-  static void set(void* at, size_t bytes, int protection) {
-    WEFT_CHECK(mprotect(at, bytes, protection) == 0, "memory cannot be guarded: error {}", errno);
+  static constexpr size_t kMost = size_t{4} << 30, kLargePage = size_t{2} << 20, kGrain = 4096;
+
+  size_t reserve(size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    const auto fits = [&](const auto& range) { return range.second >= bytes; };
+    const auto found = std::find_if(free_.begin(), free_.end(), fits);
+    WEFT_CHECK(found != free_.end(), "no guarded memory for {} bytes", bytes);
+    const auto [first, size] = *found;
+    free_.erase(found);
+    if (size > bytes) free_[first + bytes] = size - bytes;
+    taken_[first] = bytes;
+    if (first + bytes > used_) {  // so far, nobody may reach what lies behind
+      used_ = (first + bytes + kLargePage - 1) / kLargePage * kLargePage;
+      if (open_ > 0) set(0, used_, PROT_READ | PROT_WRITE);
+    }
+    return first;
+  }
+  void set(size_t first, size_t bytes, int protection) {
+    WEFT_CHECK(mprotect(begin_ + first, bytes, protection) == 0, "memory cannot be guarded: error {}", errno);
   }
   void count(int more) {
     const std::lock_guard lock(mutex_);
     const bool was_open = open_ > 0;
     open_ += more;
-    if (was_open == (open_ > 0)) return;
-    for (const auto& [at, bytes] : ranges_) set(at, bytes, open_ > 0 ? PROT_READ | PROT_WRITE : PROT_NONE);
+    if (was_open != (open_ > 0) && used_ > 0) set(0, used_, open_ > 0 ? PROT_READ | PROT_WRITE : PROT_NONE);
   }
   std::recursive_mutex* const turns_;
   mutable std::mutex mutex_;
-  std::map<void*, size_t> ranges_;
+  std::byte *mapped_ = nullptr, *begin_ = nullptr;
+  std::map<size_t, size_t> free_, taken_;  // [first byte]: bytes
+  size_t used_ = 0;                        // bytes from begin_ on, whole large pages
   int open_ = 0;
 };
 
@@ -79,13 +120,8 @@ class Opened {
 class GuardedMemory final : public Memory {
  public:
   explicit GuardedMemory(std::shared_ptr<Guard> guard = Guard::of_process()) : guard_(std::move(guard)) {}
-  std::byte* take(size_t bytes, const std::string& what) override {
-    void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    WEFT_CHECK(p != MAP_FAILED, "no memory for {}", what);
-    guard_->add(p, bytes);
-    return static_cast<std::byte*>(p);
-  }
-  void give(std::byte* memory, size_t) override { guard_->remove(memory); }
+  std::byte* take(size_t bytes, const std::string&) override { return guard_->take(bytes); }
+  void give(std::byte* memory, size_t) override { guard_->give(memory); }
   bool host_reaches() const override { return false; }
   void copy(void* to, const void* from, size_t bytes) const override {
     const Opened opened(*guard_);

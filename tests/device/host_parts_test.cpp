@@ -65,5 +65,23 @@ TEST(HostParts, OfNothingAreNone) {
   write_parts(*guarded, Tensor(nullptr, DType::f32, {0, 4}), never);
 }
 
+TEST(GuardedMemory, IsTouchedWhileItIsOpenAndZeroWhenItIsTaken) {
+  const auto guard = std::make_shared<testing::Guard>();
+  testing::GuardedMemory memory(guard);
+  std::byte *const one = memory.take(5000, "one"), *const two = memory.take(size_t{3} << 20, "two");
+  {
+    const testing::Opened opened(*guard);
+    one[4999] = two[0] = two[(3 << 20) - 1] = std::byte{1};
+  }
+  EXPECT_DEATH(one[0] = std::byte{2}, "");
+  EXPECT_DEATH(two[3 << 19] = std::byte{2}, "");
+  memory.give(one, 5000);
+  memory.give(two, size_t{3} << 20);
+  std::byte* const all = memory.take(size_t{3} << 20, "what both had");
+  EXPECT_EQ(all, one);
+  const testing::Opened opened(*guard);
+  EXPECT_TRUE(std::all_of(all, all + (3 << 20), [](std::byte b) { return b == std::byte{0}; }));
+}
+
 }  // namespace
 }  // namespace weft
