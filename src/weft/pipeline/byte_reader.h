@@ -45,10 +45,10 @@ class ByteWatcher {
   virtual void saw(std::string_view bytes) = 0;
 };
 
-// Throws FileError where it cannot be opened or is no regular file. `watcher` may be null; else it outlives the stream.
+// Throws FileError where it cannot be opened or is no regular file. `watcher` may be null; else it outlives the reader.
 std::unique_ptr<ByteReader> open_file_reader(const std::filesystem::path& file, ExpansionLimit limit,
                                              ByteWatcher* watcher);
-// Reads bytes in memory, which must outlive the stream.
+// Reads bytes in memory, which must outlive the reader.
 std::unique_ptr<ByteReader> open_memory_reader(std::string_view bytes, ExpansionLimit limit);
 
 }  // namespace weft
