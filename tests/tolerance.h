@@ -40,8 +40,11 @@ inline Accuracy accuracy(const HeadNormBackward& op) {
   return {.depth = op.x.elements() / op.w.elements() + op.w.elements(), .roundings = 32};
 }
 inline Accuracy accuracy(const Rope&) { return {}; }
+inline Accuracy accuracy(const LatentKeys&) { return {}; }
+inline Accuracy accuracy(const LatentKeysBackward& op) { return {.depth = op.heads}; }
+inline int64_t widest(const AttentionHeads& h) { return std::max(h.dim, h.value_dim()); }
 inline Accuracy accuracy(const Attention& op) {
-  return {.depth = op.k.rows() + op.heads.dim, .roundings = 64, .narrow = 2};
+  return {.depth = op.k.rows() + widest(op.heads), .roundings = 64, .narrow = 2};
 }
 // A probability exp(score - lse) has the absolute error of both as its relative one: each is rounded a few times at its
 // own size, which lse bounds.
@@ -56,7 +59,8 @@ inline double largest_lse(const Tensor& lse) {
   return most;
 }
 inline Accuracy accuracy(const AttentionBackward& op) {
-  return {.depth = op.k.rows() + op.q.rows() + op.heads.dim, .roundings = 128 + 4 * largest_lse(op.lse), .narrow = 4};
+  return {
+      .depth = op.k.rows() + op.q.rows() + widest(op.heads), .roundings = 128 + 4 * largest_lse(op.lse), .narrow = 4};
 }
 inline Accuracy accuracy(const Swiglu&) { return {.roundings = 16}; }
 inline Accuracy accuracy(const SwigluBackward&) { return {.roundings = 16}; }

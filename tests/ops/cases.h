@@ -26,6 +26,7 @@ inline OpCases op_cases(DType compute) {
     add_head_norms(all, v);
     add_attentions(all, v);
     add_ropes(all, v);
+    add_latent_keys(all, v);
     add_activations(all, v);
     add_dropouts(all, v);
     add_cross_entropies(all, v);

@@ -1,4 +1,4 @@
-// Cases of attention and rotary positions.   h, g query and key heads of width e
+// Cases of attention and rotary positions.   h, g query and key heads of width e, with values of width u
 #pragma once
 #include "ops/trial.h"
 
@@ -14,6 +14,13 @@ struct AttentionCase {
 
 inline AttentionHeads heads_of(int64_t q, int64_t kv, int64_t dim, int64_t window = 0) {
   return {.q = q, .kv = kv, .dim = dim, .first = 0, .total = q, .scale = 1 / std::sqrt(double(dim)), .window = window};
+}
+
+// The same with values and results of another width.
+inline AttentionHeads heads_of(const AttentionHeads& h, int64_t v_dim) {
+  AttentionHeads wide = h;
+  wide.v_dim = v_dim;
+  return wide;
 }
 
 // Documents one after the other in a micro-batch.
@@ -53,6 +60,15 @@ inline std::vector<AttentionCase> attention_cases() {
       {"prefill of wide heads", cached(30, 100), heads_of(1, 1, 128)},
       {"dropout", packed({23, 40}), heads_of(4, 2, 8), 0.25},
       {"dropout in a window", packed({130}), heads_of(2, 2, 16, 33), 0.1},
+      {"narrow values", packed({9, 4}), heads_of(heads_of(2, 1, 6), 4)},
+      {"wide values", packed({11}), heads_of(heads_of(2, 2, 5), 7)},
+      {"narrow values, documents", packed({1, 7, 64, 3, 20}), heads_of(heads_of(4, 2, 24), 16)},
+      {"wide values in a window", packed({40, 70}), heads_of(heads_of(2, 2, 16, 13), 40)},
+      {"latent heads", packed({150}), heads_of(heads_of(2, 2, 192), 128)},
+      {"latent heads in a window", packed({140, 5}), heads_of(heads_of(2, 1, 136, 30), 72)},
+      {"narrow values, dropout", packed({23, 40}), heads_of(heads_of(4, 2, 24), 8), 0.25},
+      {"decoding with narrow values", cached(1, 57), heads_of(heads_of(4, 1, 40), 32)},
+      {"prefill from a latent", cached(25, 70), heads_of(heads_of(4, 1, 576), 512)},
   };
   AttentionHeads later = heads_of(2, 1, 8);
   later.first = 4, later.total = 8, later.scale = 0.7;
@@ -70,15 +86,15 @@ inline std::vector<AttentionCase> attention_cases() {
 inline Attention make_attention(Operands& o, const AttentionCase& c) {
   int64_t tq = 0, tk = 0;
   for (const AttentionSpan& s : c.spans) tq = std::max(tq, s.q_row + s.q_count), tk = std::max(tk, s.k_row + s.k_count);
-  const int64_t q = c.heads.q * c.heads.dim, kv = c.heads.kv * c.heads.dim;
+  const int64_t q = c.heads.q * c.heads.dim, k = c.heads.kv * c.heads.dim, v = c.heads.kv * c.heads.value_dim();
   Attention op{.q = {}, .k = {}, .v = {}, .o = {}, .lse = {}, .spans = o.keep(c.spans), .heads = c.heads};
   if (tq == tk && c.size == 1) {
-    const Tensor qkv = o.act(tq, q + 2 * kv);
-    op.q = qkv.slice_cols(0, q), op.k = qkv.slice_cols(q, kv), op.v = qkv.slice_cols(q + kv, kv);
+    const Tensor qkv = o.act(tq, q + k + v);
+    op.q = qkv.slice_cols(0, q), op.k = qkv.slice_cols(q, k), op.v = qkv.slice_cols(q + k, v);
   } else {
-    op.q = o.act(tq, q, normal(c.size)), op.k = o.act(tk, kv), op.v = o.act(tk, kv);
+    op.q = o.act(tq, q, normal(c.size)), op.k = o.act(tk, k), op.v = o.act(tk, v);
   }
-  op.o = o.act_out(tq, q);
+  op.o = o.act_out(tq, c.heads.q * c.heads.value_dim());
   op.lse = o.stats(tq, c.heads.q);
   op.dropout = {.p = c.dropout, .key = c.dropout > 0 ? uint64_t{0x1234567890abcdef} : 0};
   return op;
@@ -87,14 +103,14 @@ inline Attention make_attention(Operands& o, const AttentionCase& c) {
 inline AttentionBackward make_attention_backward(Operands& o, const AttentionCase& c) {
   const Attention f = make_attention(o, c);
   o.derive(f);
-  const int64_t q = f.q.cols(), kv = f.k.cols();
-  const Tensor dout = o.act(f.q.rows(), q);
+  const int64_t q = f.q.cols(), k = f.k.cols(), v = f.v.cols();
+  const Tensor dout = o.act(f.q.rows(), f.o.cols());
   Tensor dq, dk, dv;
   if (f.q.rows() == f.k.rows()) {
-    const Tensor d = o.act_out(f.q.rows(), q + 2 * kv);
-    dq = d.slice_cols(0, q), dk = d.slice_cols(q, kv), dv = d.slice_cols(q + kv, kv);
+    const Tensor d = o.act_out(f.q.rows(), q + k + v);
+    dq = d.slice_cols(0, q), dk = d.slice_cols(q, k), dv = d.slice_cols(q + k, v);
   } else {
-    dq = o.act_out(f.q.rows(), q), dk = o.act_out(f.k.rows(), kv), dv = o.act_out(f.k.rows(), kv);
+    dq = o.act_out(f.q.rows(), q), dk = o.act_out(f.k.rows(), k), dv = o.act_out(f.k.rows(), v);
   }
   return {.q = f.q,
           .k = f.k,
@@ -118,26 +134,76 @@ inline void add_attentions(OpCases& to, const Variant& v) {
   }
 }
 
+// Heads that turn in part, in halves or in neighbouring pairs.
+struct RopeCase {
+  int64_t t, h, e, turned, first;
+  bool inverse, interleaved;
+};
+inline std::string name_of_case(const RopeCase& c) {
+  return fmt::format("[{} {}x{}]{}{}{}", c.t, c.h, c.e,
+                     c.turned < c.e ? fmt::format(" {} from {}", c.turned, c.first) : "",
+                     c.interleaved ? " interleaved" : "", c.inverse ? " inverse" : "");
+}
+inline Rope make_rope(Operands& o, const RopeCase& c) {
+  const int64_t positions = 31, r = c.turned;
+  std::vector<int32_t> at;
+  for (int64_t i = 0; i < c.t; ++i) at.push_back(int32_t((i * 7 + 2) % positions));
+  const Fill angle = [r](uint64_t, int64_t i) {
+    const int64_t column = i % r % (r / 2);
+    const double a = double(i / r) * std::pow(1e4, -2 * double(column) / double(r));
+    return i % r < r / 2 ? std::cos(a) : std::sin(a);
+  };
+  return {.x = o.act(c.t, c.h * c.e),
+          .positions = o.index(at, tokens(Spmd::Invariant)),
+          .table = o.make(o.stat(), {positions, r}, weights(Spmd::Invariant), angle),
+          .inverse = c.inverse,
+          .dim = c.turned < c.e ? c.e : 0,
+          .first = c.first,
+          .interleaved = c.interleaved};
+}
+
 inline void add_ropes(OpCases& to, const Variant& v) {
   for (const auto& size : std::vector<std::array<int64_t, 3>>{{1, 1, 2}, {5, 3, 6}, {67, 4, 16}, {40, 2, 64}}) {
     const int64_t t = size[0], h = size[1], e = size[2];
     for (bool inverse : {false, true}) {
-      const auto build = [=](Operands& o) {
-        const int64_t positions = 31;
-        std::vector<int32_t> at;
-        for (int64_t i = 0; i < t; ++i) at.push_back(int32_t((i * 7 + 2) % positions));
-        const Fill angle = [e](uint64_t, int64_t i) {
-          const int64_t column = i % e % (e / 2);
-          const double a = double(i / e) * std::pow(1e4, -2 * double(column) / double(e));
-          return i % e < e / 2 ? std::cos(a) : std::sin(a);
-        };
-        return Rope{.x = o.act(t, h * e),
-                    .positions = o.index(at, tokens(Spmd::Invariant)),
-                    .table = o.make(o.stat(), {positions, e}, weights(Spmd::Invariant), angle),
-                    .inverse = inverse};
-      };
-      add_case(to, v, fmt::format("[{} {}x{}]{}", t, h, e, inverse ? " inverse" : ""), build);
+      for (bool interleaved : {false, true}) {
+        RopeCase c{t, h, e, e, 0, inverse, interleaved};
+        add_case(to, v, name_of_case(c), [c](Operands& o) { return make_rope(o, c); });
+        if (e < 6) continue;
+        c.turned = e / 4 * 2, c.first = interleaved ? e - c.turned : 0;
+        add_case(to, v, name_of_case(c), [c](Operands& o) { return make_rope(o, c); });
+      }
     }
+  }
+}
+
+struct LatentKeysCase {
+  int64_t t, heads, own, shared, value;
+};
+inline LatentKeys make_latent_keys(Operands& o, const LatentKeysCase& c) {
+  const Tensor latent = o.act(c.t, c.shared + 5);  // shared lies beside other numbers
+  return {.kv = o.act(c.t, c.heads * (c.own + c.value)),
+          .shared = latent.slice_cols(5, c.shared),
+          .k = o.act_out(c.t, c.heads * (c.own + c.shared)),
+          .v = o.act_out(c.t, c.heads * c.value),
+          .heads = c.heads};
+}
+inline LatentKeysBackward make_latent_keys_backward(Operands& o, const LatentKeysCase& c) {
+  return {.dk = o.act(c.t, c.heads * (c.own + c.shared)),
+          .dv = o.act(c.t, c.heads * c.value),
+          .dkv = o.act_out(c.t, c.heads * (c.own + c.value)),
+          .dshared = o.act_out(c.t, c.shared + 5).slice_cols(5, c.shared),
+          .heads = c.heads};
+}
+inline void add_latent_keys(OpCases& to, const Variant& v) {
+  for (const LatentKeysCase& c : {LatentKeysCase{1, 1, 1, 2, 1},
+                                  {5, 3, 7, 4, 2},
+                                  {67, 4, 12, 8, 10},
+                                  {33, 2, 128, 64, 128},
+                                  {3, 16, 32, 40, 8}}) {
+    const std::string name = fmt::format("[{} {}x({}+{}, {})]", c.t, c.heads, c.own, c.shared, c.value);
+    add_case(to, v, name, [c](Operands& o) { return make_latent_keys(o, c); });
+    add_case(to, v, name, [c](Operands& o) { return make_latent_keys_backward(o, c); });
   }
 }
 

@@ -37,7 +37,7 @@ TEST(DryBackend, CountsThePairsThatAttentionVisits) {
   for (const testing::AttentionCase& c : testing::attention_cases()) {
     testing::Operands o(DType::f32, 0);
     const Attention op = testing::make_attention(o, c);
-    const double forward = 4 * pairs_one_by_one(op) * double(op.heads.q * op.heads.dim);
+    const double forward = 2 * pairs_one_by_one(op) * double(op.q.cols() + op.o.cols());
     EXPECT_EQ(flops_of(op), forward) << c.name;
     EXPECT_EQ(flops_of(testing::make_attention_backward(o, c)), 2 * forward) << c.name;
   }

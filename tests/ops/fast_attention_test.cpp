@@ -272,6 +272,7 @@ TEST(AttentionBatch, EqualSequencesAreOneAndNothingElseIs) {
   EXPECT_FALSE(gpu::shape_of(planned(spans, heads_of(4, 2, 64, 127))));  // half of the scores are not needed
   EXPECT_FALSE(gpu::shape_of(planned(spans, heads_of(4, 2, 136))));
   EXPECT_FALSE(gpu::shape_of(planned(spans, heads_of(4, 2, 20))));
+  EXPECT_FALSE(gpu::shape_of(planned(spans, heads_of(heads, 32))));
   EXPECT_FALSE(gpu::shape_of(planned(spans, heads, DType::f32)));
   Attention op = planned(spans, heads);
   op.dropout.p = 0.1;

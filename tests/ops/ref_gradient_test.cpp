@@ -156,7 +156,24 @@ TEST(RefGradient, OfRopeIsTheInverse) {
     s.run(Rope{.x = dx, .positions = positions, .table = table, .inverse = !inverse});
     const Rope f{.x = x, .positions = positions, .table = table, .inverse = inverse};
     EXPECT_LT(complex_step_error(s.o, f, {{x, dy}}, {{x, dx}}), kRounding);
+    Rope part{
+        .x = x, .positions = positions, .table = table, .inverse = inverse, .dim = 8, .first = 3, .interleaved = true};
+    Rope back = part;
+    back.x = s.copy(dy), back.inverse = !inverse;
+    s.run(back);
+    EXPECT_LT(complex_step_error(s.o, part, {{x, dy}}, {{x, back.x}}), kRounding);
   }
+}
+
+TEST(RefGradient, OfLatentKeys) {
+  Given s;
+  const testing::LatentKeysCase c{.t = 3, .heads = 2, .own = 3, .shared = 2, .value = 4};
+  const LatentKeys f = testing::make_latent_keys(s.o, c);
+  const LatentKeysBackward backward = testing::make_latent_keys_backward(s.o, c);
+  s.run(backward);
+  EXPECT_LT(complex_step_error(s.o, f, {{f.k, backward.dk}, {f.v, backward.dv}},
+                               {{f.kv, backward.dkv}, {f.shared, backward.dshared}}),
+            kRounding);
 }
 
 // Only cases with few queries: each element of q, k and v costs a forward pass.
@@ -174,7 +191,7 @@ void expect_attention_gradients(bool of_many_keys) {
     s.run(f);
     const Tensor dout = s.o.act(f.o.rows(), f.o.cols());
     const Tensor dq = s.o.act_out(f.q.rows(), f.q.cols()), dk = s.o.act_out(f.k.rows(), f.k.cols()),
-                 dv = s.o.act_out(f.k.rows(), f.k.cols());
+                 dv = s.o.act_out(f.v.rows(), f.v.cols());
     s.run(AttentionBackward{.q = f.q,
                             .k = f.k,
                             .v = f.v,

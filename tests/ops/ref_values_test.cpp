@@ -184,7 +184,7 @@ TEST(RefValues, TwoStepsOfSgd) {
 class DenseAttention {
  public:
   explicit DenseAttention(const Attention& op) : op_(op), lse(size_t(op.q.rows() * op.heads.q)) {
-    o.resize(size_t(op.q.elements()));
+    o.resize(size_t(op.o.elements()));
     for (const AttentionSpan& s : op.spans)
       for (int64_t i = 0; i < s.q_count; ++i)
         for (int64_t head = 0; head < op.heads.q; ++head) attend(s, i, head);
@@ -201,7 +201,8 @@ class DenseAttention {
     return random_bits(stream, uint64_t(query) << 32 | uint64_t(key)) < p * 4294967296.0 ? 0 : 1 / (1 - p);
   }
   void attend(const AttentionSpan& s, int64_t i, int64_t head) {
-    const int64_t e = op_.heads.dim, kv = head / (op_.heads.q / op_.heads.kv), query = s.q_position + i;
+    const int64_t e = op_.heads.dim, u = op_.heads.value_dim(), kv = head / (op_.heads.q / op_.heads.kv);
+    const int64_t query = s.q_position + i;
     Values weight(size_t(s.k_count));
     double sum = 0;
     for (int64_t j = 0; j < s.k_count; ++j) {
@@ -213,9 +214,9 @@ class DenseAttention {
     }
     lse[size_t((s.q_row + i) * op_.heads.q + head)] = std::log(sum);
     for (int64_t j = 0; j < s.k_count; ++j)
-      for (int64_t c = 0; c < e; ++c)
-        o[size_t((s.q_row + i) * op_.q.cols() + head * e + c)] +=
-            weight[size_t(j)] / sum * kept(s, head, query, s.k_position + j) * at(op_.v, s.k_row + j, kv * e + c);
+      for (int64_t c = 0; c < u; ++c)
+        o[size_t((s.q_row + i) * op_.o.cols() + head * u + c)] +=
+            weight[size_t(j)] / sum * kept(s, head, query, s.k_position + j) * at(op_.v, s.k_row + j, kv * u + c);
   }
   const Attention op_;
 

@@ -273,6 +273,42 @@ TEST(Rules, KeysAreHeldAsQueriesOrWholeBesideCutOnes) {
   }
 }
 
+TEST(Rules, WhatLatentHeadsShareIsWholeAndItsGradientASum) {
+  for (Spmd heads : kHeld) {
+    for (Spmd shared : kHeld) {
+      const LatentKeys op{.kv = dry({8, 6}, heads),
+                          .shared = dry({8, 1}, shared),
+                          .k = dry({8, 4}, heads),
+                          .v = dry({8, 4}, heads),
+                          .heads = 2};
+      EXPECT_EQ(accepts(op), shared == (heads == Spmd::Shard1 ? Spmd::Replicate : heads));
+      const LatentKeysBackward backward{.dk = op.k, .dv = op.v, .dkv = op.kv, .dshared = op.shared, .heads = 2};
+      EXPECT_EQ(accepts(backward), shared == (heads == Spmd::Shard1 ? Spmd::Partial : heads));
+    }
+  }
+}
+
+TEST(Rules, WhatTurnsLiesWithinAHead) {
+  Rope op{.x = dry({8, 14}), .positions = dry({8}, Spmd::None, DType::i32), .table = dry({9, 4})};
+  op.dim = 7, op.first = 3;
+  EXPECT_EQ(bug(op), "");
+  op.first = 4;
+  EXPECT_TRUE(has(bug(op), {"rope.x", "are in a head"}));
+  op.first = 0, op.dim = 6;
+  EXPECT_TRUE(has(bug(op), {"rope.x", "heads x head width"}));
+}
+
+TEST(Rules, ValuesHaveAWidthOfTheirOwn) {
+  const auto spans = testing::packed({8});
+  Attention op = attention_of(Spmd::None, Spmd::None, spans);
+  op.heads.v_dim = 3;
+  EXPECT_TRUE(has(bug(op), {"attention.v", "key heads x value width"}));
+  op.v = dry({8, 3});
+  EXPECT_TRUE(has(bug(op), {"attention.o", "[8, 6]"}));
+  op.o = dry({8, 6});
+  EXPECT_EQ(bug(op), "");
+}
+
 TEST(Rules, SpansCoverEachQueryOnceAndLetItSeeAKey) {
   using Spans = std::vector<AttentionSpan>;
   const auto complaint = [](const Spans& spans, int64_t window = 0) {
@@ -394,6 +430,9 @@ TEST(Rules, EveryFieldOfEveryOpIsJudged) {
   expect_every_field_judged(testing::make_attention(o, attention));
   expect_every_field_judged(testing::make_attention_backward(o, attention));
   expect_every_field_judged(Rope{.x = o.act(3, 8), .positions = ids, .table = o.stats(9, 4).placed({})});
+  const testing::LatentKeysCase latent{.t = 3, .heads = 2, .own = 3, .shared = 2, .value = 4};
+  expect_every_field_judged(testing::make_latent_keys(o, latent));
+  expect_every_field_judged(testing::make_latent_keys_backward(o, latent));
   expect_every_field_judged(Swiglu{.u = o.act(3, 8), .a = o.act(3, 4)});
   expect_every_field_judged(SwigluBackward{.u = o.act(3, 8), .da = o.act(3, 4), .du = o.act(3, 8)});
   expect_every_field_judged(Gelu{.x = o.act(3, 4), .y = o.act(3, 4)});

@@ -138,6 +138,16 @@ void each_of_layers(Operands& o, const Visit& visit) {
   one("", [&] { return Axpby{.x = o.act(d), .y = o.act(d), .out = o.act(d), .a = 0.5, .b = 0.5}; });
 }
 
+// Keys and values of heads of 128 + 64 columns, whose values have 128.
+template <class Visit>
+void each_of_latents(Operands& o, const Visit& visit) {
+  const int64_t own = kHeads * kHeadWidth, shared = kHeadWidth / 2, k = own + kHeads * shared;
+  const Scope scope(o.arena);
+  const LatentKeys op{.kv = o.act(2 * own), .shared = o.act(shared), .k = o.act(k), .v = o.act(own), .heads = kHeads};
+  visit("", op);
+  visit("", LatentKeysBackward{.dk = op.k, .dv = op.v, .dkv = op.kv, .dshared = op.shared, .heads = kHeads});
+}
+
 template <class Visit>
 void each_of_attention_and_products(Operands& o, const Visit& visit) {
   const int64_t q = kHeads * kHeadWidth, kv = kKeyHeads * kHeadWidth;
@@ -226,6 +236,7 @@ void each_of_losses_and_updates(Operands& o, const Visit& visit) {
 template <class Visit>
 void each_kernel(Operands o, const Visit& visit) {
   each_of_layers(o, visit);
+  each_of_latents(o, visit);
   each_of_attention_and_products(o, visit);
   each_of_losses_and_updates(o, visit);
 }

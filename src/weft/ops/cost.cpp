@@ -33,8 +33,12 @@ double pairs_of(const AttentionHeads& heads, std::span<const AttentionSpan> span
 }  // namespace
 
 double flops_of(const Matmul& op) { return 2.0 * double(op.m()) * double(op.n()) * double(op.k()); }
-double flops_of(const Attention& op) { return 4.0 * pairs_of(op.heads, op.spans) * double(op.heads.dim); }
-double flops_of(const AttentionBackward& op) { return 8.0 * pairs_of(op.heads, op.spans) * double(op.heads.dim); }
+double flops_of(const Attention& op) {
+  return 2.0 * pairs_of(op.heads, op.spans) * double(op.heads.dim + op.heads.value_dim());
+}
+double flops_of(const AttentionBackward& op) {
+  return 4.0 * pairs_of(op.heads, op.spans) * double(op.heads.dim + op.heads.value_dim());
+}
 
 ProductShape shape_of(const Matmul& op) {
   return {.m = op.m(), .n = op.n(), .k = op.k(), .trans_a = op.trans_a, .trans_b = op.trans_b};

@@ -18,8 +18,8 @@ struct OpCost {
   }
 };
 
-// 2 m n k of a product; of attention, 4 per element of a head and pair of a query and a key that it sees forward, 8
-// backward. 0 of all others: they cost bytes.
+// 2 m n k of a product; of attention, for each pair of a query and a key that it sees, 2 per element of a key and of a
+// value forward, 4 backward. 0 of all others: they cost bytes.
 double flops_of(const Matmul& op);
 double flops_of(const Attention& op);
 double flops_of(const AttentionBackward& op);

@@ -1,6 +1,6 @@
 // Every kernel of weft as a value: what it reads, what it writes, and the formula. A Backend runs them.
 //   t  tokens here     d  width of the stream     V  vocabulary     f  inner width of the MLP
-//   h, g  query and key heads here     e  width of a head
+//   h, g  query and key heads here     e  width of a head     u  of a head's values and results: usually e
 //   "compute" tensors are f32, bf16, f16 or f64 (one of them per model); "stat" tensors are f32, or f64 in a f64 model;
 //   gradients of weights and optimizer state are stat tensors too.
 // Outputs never alias inputs unless a comment says so. A tensor that does not exist (`!t`) is an option not taken.
@@ -142,18 +142,46 @@ struct HeadNormBackward {
   bool operator==(const HeadNormBackward&) const = default;
 };
 
-// Rotates, in place, the pair (x[i], x[i + e/2]) of each head of width e by the angle of row positions[.] of `table`.
-// x [t, h e] compute; positions i32 [t]; table [P, e] stat: e/2 cosines, then e/2 sines. `inverse` turns back: the
-// adjoint.
+// Rotates, in place, R numbers of each head of width e, those from `first` on, by the angles of row positions[.] of
+// `table`: pair i is (x[i], x[i + R/2]), or (x[2 i], x[2 i + 1]) where `interleaved`. The rest of a head stays.
+// x [t, h e] compute; positions i32 [t]; table [P, R] stat: R/2 cosines, then R/2 sines. `inverse` is the adjoint.
 struct Rope {
   static constexpr std::string_view kName = "rope";
   Tensor x, positions, table;
   bool inverse = false;
+  int64_t dim = 0;  // e; 0: R
+  int64_t first = 0;
+  bool interleaved = false;
+  int64_t head_dim() const { return dim > 0 ? dim : table.cols(); }
   auto fields() const {
     return std::array{Field{"positions", &positions, Role::in}, Field{"table", &table, Role::in},
                       Field{"x", &x, Role::inout}};
   }
   bool operator==(const Rope&) const = default;
+};
+
+// Keys and values of latent attention: of each head, k = [kv's first columns | shared], v = kv's other columns.
+// kv [t, h (n + u)]; shared [t, r]; k [t, h (n + r)]; v [t, h u] compute.          DeepSeek-V2, 2024, eq. 15-17
+struct LatentKeys {
+  static constexpr std::string_view kName = "latent_keys";
+  Tensor kv, shared, k, v;
+  int64_t heads = 0;
+  auto fields() const {
+    return std::array{Field{"kv", &kv, Role::in}, Field{"shared", &shared, Role::in}, Field{"k", &k, Role::out},
+                      Field{"v", &v, Role::out}};
+  }
+  bool operator==(const LatentKeys&) const = default;
+};
+// The adjoint: dshared is the sum over heads, in their order.
+struct LatentKeysBackward {
+  static constexpr std::string_view kName = "latent_keys_backward";
+  Tensor dk, dv, dkv, dshared;
+  int64_t heads = 0;
+  auto fields() const {
+    return std::array{Field{"dk", &dk, Role::in}, Field{"dv", &dv, Role::in}, Field{"dkv", &dkv, Role::out},
+                      Field{"dshared", &dshared, Role::out}};
+  }
+  bool operator==(const LatentKeysBackward&) const = default;
 };
 
 // Queries that may see keys: runs of consecutive positions of one document.
@@ -172,6 +200,8 @@ struct AttentionHeads {
   int64_t first = 0, total = 0;    // the heads here are [first, first + q) of `total`: keys the random numbers
   double scale = 1;                // of q k^T
   int64_t window = 0;              // query at position p sees keys in (p - window, p]; 0: all up to p
+  int64_t v_dim = 0;               // of values and results; 0: dim
+  int64_t value_dim() const { return v_dim > 0 ? v_dim : dim; }
   bool operator==(const AttentionHeads&) const = default;
 };
 // Zeroed with probability p, else scaled by 1 / (1 - p). Which ones is a function of the key and the global element.
@@ -182,9 +212,9 @@ struct DropoutSpec {
 };
 
 // o = dropout(softmax(scale q k^T)) v, causal by position, for each span and head; lse = log-sum-exp of the scaled
-// scores.   q, o [tq, h e]; k, v [tk, g e] compute; lse [tq, h] stat. Every row of q is in exactly one span; every
-// query sees at least one key. Never holds a tq x tk buffer.   Dao et al. 2022 Dropout: element (query position a, key
-// position b) of head i of a sample uses
+// scores.   q [tq, h e]; k [tk, g e]; v [tk, g u]; o [tq, h u] compute; lse [tq, h] stat. Every row of q is in exactly
+// one span; every query sees at least one key. Never holds a tq x tk buffer.   Dao et al. 2022 Dropout: element (query
+// position a, key position b) of head i of a sample uses
 //   random_bits(rng_key(key, sample * total + first + i), a << 32 | b) < p 2^32  ->  zero.
 struct Attention {
   static constexpr std::string_view kName = "attention";

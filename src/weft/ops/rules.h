@@ -20,6 +20,8 @@ void check(const NormBackward& op);
 void check(const HeadNorm& op);
 void check(const HeadNormBackward& op);
 void check(const Rope& op);
+void check(const LatentKeys& op);
+void check(const LatentKeysBackward& op);
 void check(const Attention& op);
 void check(const AttentionBackward& op);
 void check(const Swiglu& op);

@@ -54,9 +54,26 @@ void check_heads(const Op& op) {
   judge.that(op.q, h.q > 0 && h.dim > 0 && op.q.cols() == h.q * h.dim, "its width is not heads x head width");
   judge.that(op.k, h.kv > 0 && h.q % h.kv == 0 && op.k.cols() == h.kv * h.dim,
              "its width is not key heads x head width, or its heads do not divide those of q");
+  judge.that(op.v, h.v_dim >= 0 && op.v.cols() == h.kv * h.value_dim(), "its width is not key heads x value width");
   judge.that(op.q, h.window >= 0, "a window is not negative");
   judge.that(op.q, op.dropout.p >= 0 && op.dropout.p < 1, "dropout is in [0, 1)");
   judge.that(op.q, op.dropout.p == 0 || (h.first >= 0 && h.first + h.q <= h.total), "its heads are not among `total`");
+}
+
+// The heads of kv and what they share, forward or backward.
+template <class Op>
+void check_latent_keys(const Op& op, const Tensor& kv, const Tensor& shared, const Tensor& k, const Tensor& v) {
+  const Judge judge(op);
+  judge.exist({&kv, &shared, &k, &v});
+  judge.compute(kv);
+  const int64_t t = kv.rows(), h = op.heads, r = shared.cols();
+  judge.that(k, h > 0 && k.cols() % h == 0 && k.cols() / h > r, "its width is not heads x (own and shared columns)");
+  judge.that(v, h > 0 && v.cols() % h == 0 && v.cols() > 0, "its width is not heads x value width");
+  judge.matrix(kv, t, k.cols() - h * r + v.cols(), kv.dtype);
+  judge.matrix(shared, t, r, kv.dtype);
+  judge.matrix(k, t, k.cols(), kv.dtype);
+  judge.matrix(v, t, v.cols(), kv.dtype);
+  judge.held_as(kv.place, {&k, &v}, "as the heads are");
 }
 
 // Queries and keys agree on an axis (other sequences, other heads, or equal work), or cut queries see whole keys, whose
@@ -67,9 +84,9 @@ void check_attention(const Op& op) {
   judge.exist({&op.q, &op.k, &op.v, &op.o});
   judge.compute(op.q);
   judge.matrix(op.k, op.k.rows(), op.k.cols(), op.q.dtype);
-  judge.like(op.q, {&op.o});
-  judge.like(op.k, {&op.v});
+  judge.matrix(op.v, op.k.rows(), op.v.cols(), op.q.dtype);
   check_heads(op);
+  judge.matrix(op.o, op.q.rows(), op.heads.q * op.heads.value_dim(), op.q.dtype);
   judge.matrix(op.lse, op.q.rows(), op.heads.q, stat_of(op.q.dtype));
   check_spans(op);
   judge.not_partial(op.q, "attention of a sum over ranks that is not complete");
@@ -90,12 +107,28 @@ void check_attention(const Op& op) {
 void check(const Rope& op) {
   const Judge judge(op);
   judge.compute(op.x);
-  const int64_t e = op.table.cols();
-  judge.that(op.table, op.table && e > 0 && e % 2 == 0 && op.x.cols() % e == 0,
-             "its width is even and divides the width of x");
-  judge.matrix(op.table, op.table.rows(), e, stat_of(op.x.dtype));
+  const int64_t r = op.table.cols(), e = op.head_dim();
+  judge.that(op.table, op.table && r > 0 && r % 2 == 0, "its width is even");
+  judge.that(op.x, op.first >= 0 && op.first + r <= e && op.x.cols() % e == 0,
+             "its width is heads x head width, and the numbers that turn are in a head");
+  judge.matrix(op.table, op.table.rows(), r, stat_of(op.x.dtype));
   judge.constant(op.table);
   judge.indexes(op.positions, op.x.rows(), DType::i32, op.x.place);
+}
+
+// Linear: however the heads are held. What they share is whole where they are cut, and its gradient a sum.
+void check(const LatentKeys& op) {
+  check_latent_keys(op, op.kv, op.shared, op.k, op.v);
+  Judge(op).held(
+      op.shared, [&](Axis a) { return op.kv.place[a] == Spmd::Shard1 ? Spmd::Replicate : op.kv.place[a]; },
+      "as the heads are, or whole where they are cut");
+}
+
+void check(const LatentKeysBackward& op) {
+  check_latent_keys(op, op.dkv, op.dshared, op.dk, op.dv);
+  Judge(op).held(
+      op.dshared, [&](Axis a) { return op.dkv.place[a] == Spmd::Shard1 ? Spmd::Partial : op.dkv.place[a]; },
+      "as the heads are, or a sum where they are cut");
 }
 
 void check(const Attention& op) { check_attention(op); }
@@ -104,8 +137,10 @@ void check(const AttentionBackward& op) {
   const Judge judge(op);
   check_attention(op);
   judge.exist({&op.dout, &op.dq, &op.dk, &op.dv});
-  judge.like(op.q, {&op.dout, &op.dq});
-  judge.like(op.k, {&op.dk, &op.dv});
+  judge.like(op.q, {&op.dq});
+  judge.like(op.o, {&op.dout});
+  judge.like(op.k, {&op.dk});
+  judge.like(op.v, {&op.dv});
   judge.held_as(op.q.place.dual(), {&op.dout, &op.dq}, "as a gradient of q is");
   judge.held_as(op.k.place.dual(), {&op.dk, &op.dv}, "as a gradient of k is");
 }

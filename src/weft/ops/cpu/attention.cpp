@@ -100,7 +100,7 @@ void run_forward(const Attention& op, int threads, std::byte* workspace) {
     QueryBlock group_blocks[size_t(kGroupBlocks)];
     for (int64_t i = group.begin; i < group.end; ++i)
       group_blocks[i - group.begin] = blocks.at(span, group.kv, group.set, i);
-    forward_blocks(op, {group_blocks, size_t(group.end - group.begin)}, memory + thread * forward_floats(op.heads.dim));
+    forward_blocks(op, {group_blocks, size_t(group.end - group.begin)}, memory + thread * forward_floats(op.heads));
   });
 }
 
@@ -127,11 +127,11 @@ class Backward {
 
  private:
   static int64_t items_bytes(const AttentionBackward& op) { return Items::bytes(std::max(op.q.rows(), op.k.rows())); }
-  static int64_t most_rows(const AttentionBackward& op) { return std::min(chunk_rows(op.heads.dim), op.k.rows()); }
-  static int64_t thread_floats(const AttentionBackward& op) { return backward_floats(op.heads.dim, most_rows(op)); }
+  static int64_t most_rows(const AttentionBackward& op) { return std::min(chunk_rows(op.heads), op.k.rows()); }
+  static int64_t thread_floats(const AttentionBackward& op) { return backward_floats(op.heads, most_rows(op)); }
   // Whether rows of dq may have to wait between chunks in memory of their own: f32 rows wait in dq.
   static bool rows_unfinished(const AttentionBackward& op) {
-    return op.dq.dtype != DType::f32 && op.k.rows() + kStripKeys > chunk_rows(op.heads.dim);
+    return op.dq.dtype != DType::f32 && op.k.rows() + kStripKeys > chunk_rows(op.heads);
   }
   static int64_t unfinished_floats(const AttentionBackward& op) {
     return rows_unfinished(op) ? ceil_div(op.q.elements(), 16) * 16 : 0;
@@ -179,7 +179,7 @@ class Backward {
   void run_by_keys() {
     items_.clear();
     const int64_t tk = op_.k.rows(), few = tk * op_.heads.kv / (kTasksPerThread * threads_) / kStripKeys * kStripKeys;
-    const int64_t rows = std::clamp(few, kStripKeys, chunk_rows(op_.heads.dim));
+    const int64_t rows = std::clamp(few, kStripKeys, chunk_rows(op_.heads));
     for (int64_t i = 0; i < ceil_div(tk, rows); ++i) items_.add(i, i, op_.heads.kv);
     items_.order();
     for_tasks(threads_, items_.tasks(), [&](int64_t task, int thread) {
@@ -197,7 +197,7 @@ class Backward {
   // f(chunk) for the chunks of a span's keys. Tiles of keys, which begin at multiples of their size, lie in one each.
   template <class F>
   void for_chunks(const AttentionSpan& s, int64_t kv, const F& f) const {
-    const int64_t most = chunk_rows(op_.heads.dim);
+    const int64_t most = chunk_rows(op_.heads);
     for (int64_t key = 0, end; key < s.k_count; key = end) {
       end = std::min(s.k_count, key + most - (s.k_position + key) % kStripKeys);
       f(KeyChunk{kv, {s.k_row + key, s.k_row + end}});
@@ -231,7 +231,7 @@ class Backward {
 }  // namespace
 
 int64_t attention_bytes(const Attention& op, int threads) {
-  return Items::bytes(op.q.rows()) + threads * 4 * forward_floats(op.heads.dim);
+  return Items::bytes(op.q.rows()) + threads * 4 * forward_floats(op.heads);
 }
 int64_t attention_bytes(const AttentionBackward& op, int threads) { return Backward::bytes(op, threads); }
 

@@ -22,21 +22,21 @@ constexpr float kLeast = -1e30f;  // the maximum of no scores: finite, so that d
 // The running softmax of a block's rows.
 struct Running {
   float* q;           // [dim, kBlockRows] scaled queries
-  float* o;           // [kBlockRows, padded dim]
+  float* o;           // [kBlockRows, padded value_dim]
   float *most, *sum;  // [kBlockRows] of the scores so far
 };
 struct ForwardMemory {
-  float *k, *v;         // [kStripKeys, padded dim]
+  float *k, *v;         // [kStripKeys, padded dim], [kStripKeys, padded value_dim]
   float *score, *kept;  // [kStripKeys, kBlockRows] scores in units of ln 2, then probabilities; factors of dropout
   float* shrink;        // [kBlockRows] what the last strip scales earlier sums by
   Running running[size_t(kGroupBlocks)];
-  int64_t width;
-  ForwardMemory(int64_t dim, float* memory) : width(padded(dim)) {
+  int64_t k_width, v_width;
+  ForwardMemory(const AttentionHeads& h, float* memory) : k_width(padded(h.dim)), v_width(padded(h.value_dim())) {
     const auto take = [&](int64_t n) { return std::exchange(memory, memory + n); };
-    k = take(kStripKeys * width), v = take(kStripKeys * width);
+    k = take(kStripKeys * k_width), v = take(kStripKeys * v_width);
     score = take(kStripKeys * kBlockRows), kept = take(kStripKeys * kBlockRows), shrink = take(kBlockRows);
     for (Running& r : running)
-      r = {take(dim * kBlockRows), take(kBlockRows * width), take(kBlockRows), take(kBlockRows)};
+      r = {take(h.dim * kBlockRows), take(kBlockRows * v_width), take(kBlockRows), take(kBlockRows)};
   }
 };
 
@@ -75,8 +75,8 @@ void add_strip(const Attention& op, const QueryBlock& block, const Strip& s, con
   multiply<true>({.m = s.keys,
                   .n = end_lane(s) - first,
                   .k = op.heads.dim,
-                  .a = f.k + in_tile * f.width,
-                  .a_stride = f.width,
+                  .a = f.k + in_tile * f.k_width,
+                  .a_stride = f.k_width,
                   .b = r.q + first,
                   .b_stride = kBlockRows,
                   .c = f.score + first,
@@ -91,14 +91,14 @@ void add_strip(const Attention& op, const QueryBlock& block, const Strip& s, con
     });
   }
   multiply<false>({.m = s.end - s.begin,
-                   .n = f.width,
+                   .n = f.v_width,
                    .k = s.keys,
                    .a = f.score + s.begin,
                    .a_stride = kBlockRows,
-                   .b = f.v + in_tile * f.width,
-                   .b_stride = f.width,
-                   .c = r.o + s.begin * f.width,
-                   .c_stride = f.width,
+                   .b = f.v + in_tile * f.v_width,
+                   .b_stride = f.v_width,
+                   .c = r.o + s.begin * f.v_width,
+                   .c_stride = f.v_width,
                    .start = Start::scaled,
                    .factor = f.shrink + s.begin});
 }
@@ -108,19 +108,20 @@ void begin_rows(const Attention& op, const QueryBlock& block, const Running& r) 
   const int64_t e = op.heads.dim;
   copy_transposed(BlockRows<const T>(rows_of<const T>(op.q), block, e), block.rows(), e, float(op.heads.scale) * kLog2E,
                   r.q);
-  std::fill_n(r.o, block.rows() * padded(e), 0.0f);
+  std::fill_n(r.o, block.rows() * padded(op.heads.value_dim()), 0.0f);
   std::fill_n(r.most, kBlockRows, kLeast);
   std::fill_n(r.sum, kBlockRows, 0.0f);
 }
 
 template <class T>
 void write_rows(const Attention& op, const QueryBlock& block, const Running& running) {
-  const BlockRows<T> o(rows_of<T>(op.o), block, op.heads.dim);
+  const int64_t u = op.heads.value_dim();
+  const BlockRows<T> o(rows_of<T>(op.o), block, u);
   const auto lse = rows_of<float>(op.lse);
   for (int64_t r = 0; r < block.rows(); ++r) {
     const float inverse = 1 / running.sum[r];
-    for_each(op.heads.dim, [from = running.o + r * padded(op.heads.dim), to = o[r], inverse](auto t, int64_t j)
-                               HWY_ATTR { store(hn::Mul(load(t, from + j), hn::Set(t, inverse)), t, to + j); });
+    for_each(u, [from = running.o + r * padded(u), to = o[r], inverse](auto t, int64_t j)
+                    HWY_ATTR { store(hn::Mul(load(t, from + j), hn::Set(t, inverse)), t, to + j); });
     lse[block.first_row() + r / block.heads][block.head + r % block.heads] =
         kLn2 * (running.most[r] + std::log2(running.sum[r]));
   }
@@ -133,16 +134,15 @@ Range keys_of(const AttentionHeads& h, std::span<const QueryBlock> blocks) {
 
 template <class T>
 void forward_of(const Attention& op, std::span<const QueryBlock> blocks, float* memory) {
-  const int64_t e = op.heads.dim;
   const AttentionSpan& span = *blocks.front().span;
-  const ForwardMemory f(e, memory);
+  const ForwardMemory f(op.heads, memory);
   for (size_t i = 0; i < blocks.size(); ++i) begin_rows<T>(op, blocks[i], f.running[i]);
   const Range keys = keys_of(op.heads, blocks);
   for (Range tile{keys.begin, keys.begin}; tile.begin < keys.end; tile.begin = tile.end) {
     tile.end = std::min(keys.end, tile_end(span, tile.begin));
     const Range rows{span.k_row + tile.begin, span.k_row + tile.end};
-    copy_keys(rows_of<const T>(op.k), rows, blocks.front().kv, e, f.k);
-    copy_keys(rows_of<const T>(op.v), rows, blocks.front().kv, e, f.v);
+    copy_keys(rows_of<const T>(op.k), rows, blocks.front().kv, op.heads.dim, f.k);
+    copy_keys(rows_of<const T>(op.v), rows, blocks.front().kv, op.heads.value_dim(), f.v);
     for (size_t i = 0; i < blocks.size(); ++i)
       for_strips(op.heads, blocks[i], tile, [&](const Strip& s) {
         add_strip(op, blocks[i], s, BlockDropout(op.dropout, op.heads, blocks[i]), f, f.running[i], s.key - tile.begin);
@@ -162,9 +162,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace weft::cpu {
 HWY_EXPORT(forward_blocks);
-int64_t forward_floats(int64_t dim) {
-  const int64_t running = dim * kBlockRows + kBlockRows * padded(dim) + 2 * kBlockRows;
-  return 2 * kStripKeys * padded(dim) + 2 * kStripKeys * kBlockRows + kBlockRows + kGroupBlocks * running;
+int64_t forward_floats(const AttentionHeads& h) {
+  const int64_t running = h.dim * kBlockRows + kBlockRows * padded(h.value_dim()) + 2 * kBlockRows;
+  return kStripKeys * (padded(h.dim) + padded(h.value_dim())) + 2 * kStripKeys * kBlockRows + kBlockRows +
+         kGroupBlocks * running;
 }
 void forward_blocks(const Attention& op, std::span<const QueryBlock> blocks, float* memory) {
   HWY_DYNAMIC_DISPATCH(forward_blocks)(op, blocks, memory);

@@ -12,7 +12,7 @@ inline int64_t padded(int64_t dim) { return (dim + 15) / 16 * 16; }
 inline constexpr int64_t kGroupBlocks = 4;  // of rows, that read a tile of keys together
 
 // Up to kGroupBlocks blocks of one span and key head.
-int64_t forward_floats(int64_t dim);
+int64_t forward_floats(const AttentionHeads& h);
 void forward_blocks(const Attention& op, std::span<const QueryBlock> blocks, float* memory);
 
 // Rows of k and v, and of their gradients, of one key head. Their copies in a thread's memory stay in its caches while
@@ -22,7 +22,9 @@ struct KeyChunk {
   Range rows;
 };
 // At most so many rows make a chunk: a multiple of kStripKeys.
-inline int64_t chunk_rows(int64_t dim) { return std::max(kStripKeys, (int64_t{1} << 16) / padded(dim) / 64 * 64); }
+inline int64_t chunk_rows(const AttentionHeads& h) {
+  return std::max(kStripKeys, (int64_t{1} << 17) / (padded(h.dim) + padded(h.value_dim())) / 64 * 64);
+}
 
 // The outputs of one visit of a block. Rows of dq that also see other chunks are kept in `unfinished`, f32, until their
 // last key.
@@ -34,7 +36,7 @@ struct BackwardTask {
   const QueryBlock* next = nullptr;  // visited next with this memory, if known
 };
 
-int64_t backward_floats(int64_t dim, int64_t most_rows);
+int64_t backward_floats(const AttentionHeads& h, int64_t most_rows);
 // Called before and after the visits of the blocks that see a chunk.
 void begin_keys(const AttentionBackward& op, const KeyChunk& chunk, float* memory);
 void backward_block(const AttentionBackward& op, const QueryBlock& block, const BackwardTask& task, float* memory);

@@ -6,6 +6,7 @@
 #include "weft/ops/cpu/attention.h"
 #include "weft/ops/cpu/cross_entropy.h"
 #include "weft/ops/cpu/dropout.h"
+#include "weft/ops/cpu/latent_keys.h"
 #include "weft/ops/cpu/norm.h"
 #include "weft/ops/cpu/optimizer.h"
 #include "weft/ops/cpu/pointwise.h"
@@ -113,6 +114,10 @@ void CpuBackend::run(const HeadNormBackward& op) {
 }
 
 void CpuBackend::run(const Rope& op) { by_rows(op, op.x, cpu::rope); }
+
+void CpuBackend::run(const LatentKeys& op) { by_rows(op, op.kv, cpu::latent_keys); }
+
+void CpuBackend::run(const LatentKeysBackward& op) { by_rows(op, op.dkv, cpu::latent_keys_backward); }
 
 void CpuBackend::run(const Attention& op) {
   check_types(op);

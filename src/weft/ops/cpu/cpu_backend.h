@@ -25,6 +25,8 @@ class CpuBackend final : public Backend {
   void run(const HeadNorm&) override;
   void run(const HeadNormBackward&) override;
   void run(const Rope&) override;
+  void run(const LatentKeys&) override;
+  void run(const LatentKeysBackward&) override;
   void run(const Attention&) override;
   void run(const AttentionBackward&) override;
   void run(const Swiglu&) override;

@@ -175,23 +175,33 @@ void head_norm_backward(const HeadNormBackward& op, Range rows, float* part) {
   with_type_of(op.x, [&]<class T>() { head_norm_backward_rows<T>(op, rows, part); });
 }
 
+// Turns v[j] with v[half + j], or v[2 j] with v[2 j + 1].
+template <class T>
+void turn_halves(T* v, int64_t half, const float* angle, float sign) {
+  for_each(half, [=](auto t, int64_t j) HWY_ATTR {
+    const auto c = load(t, angle + j), s = hn::Mul(hn::Set(t, sign), load(t, angle + half + j));
+    const auto a = load(t, v + j), b = load(t, v + half + j);
+    store(hn::NegMulAdd(b, s, hn::Mul(a, c)), t, v + j);
+    store(hn::MulAdd(a, s, hn::Mul(b, c)), t, v + half + j);
+  });
+}
+template <class T>
+void turn_pairs(T* v, int64_t half, const float* angle, float sign) {
+  for (int64_t j = 0; j < half; ++j) {
+    const float c = angle[j], s = sign * angle[half + j], a = float(v[2 * j]), b = float(v[2 * j + 1]);
+    v[2 * j] = T(a * c - b * s);
+    v[2 * j + 1] = T(b * c + a * s);
+  }
+}
 template <class T>
 void rope_rows(const Rope& op, Range rows) {
   const auto x = rows_of<T>(op.x);
   const auto table = rows_of<const float>(op.table);
-  const int64_t e = table.cols, half = e / 2;
   const float sign = op.inverse ? -1.0f : 1.0f;
-  for (int64_t i = rows.begin; i < rows.end; ++i) {
-    const float* angle = table[op.positions.as<int32_t>()[i]];
-    for (T* v = x[i]; v < x[i] + x.cols; v += e) {
-      for_each(half, [=](auto t, int64_t j) HWY_ATTR {
-        const auto c = load(t, angle + j), s = hn::Mul(hn::Set(t, sign), load(t, angle + half + j));
-        const auto a = load(t, v + j), b = load(t, v + half + j);
-        store(hn::NegMulAdd(b, s, hn::Mul(a, c)), t, v + j);
-        store(hn::MulAdd(a, s, hn::Mul(b, c)), t, v + half + j);
-      });
-    }
-  }
+  const auto turn = op.interleaved ? turn_pairs<T> : turn_halves<T>;
+  for (int64_t i = rows.begin; i < rows.end; ++i)
+    for (T* head = x[i]; head < x[i] + x.cols; head += op.head_dim())
+      turn(head + op.first, table.cols / 2, table[op.positions.as<int32_t>()[i]], sign);
 }
 void rope(const Rope& op, Range rows) {
   with_type_of(op.x, [&]<class T>() { rope_rows<T>(op, rows); });

@@ -1,6 +1,6 @@
 // Kernels: attention, forward and backward, row by row: the version for every shape, which fast versions are checked
 // against.
-//   h  query heads here     g  key heads here     e  width of a head
+//   h  query heads here     g  key heads here     e  width of a head     u  of a head's values and results
 // Softmax over keys that come in chunks: Milakov & Gimelshein 2018; backward from the log-sum-exp: Dao et al. 2022.
 #pragma once
 #include "weft/ops/cuda/elements.h"
@@ -9,7 +9,8 @@
 
 namespace weft::gpu {
 
-inline constexpr int64_t kMostHeadDim = (kNumbers - 2 * kThreads) / 2;
+// Sums of one query, or of one key and its value, lie in a block's numbers.
+inline constexpr int64_t kMostHeadDim = kNumbers - kThreads, kMostOfKey = kNumbers - 2 * kThreads;
 
 // Which queries attend to which keys, and dropout of the weights.
 struct Sight {
@@ -60,18 +61,19 @@ struct AttentionRow {
   template <class Block>
   WEFT_GPU void operator()(const Block& block) const {
     const AttentionHeads& heads = sight.heads;
-    const int64_t i = block.index() / heads.q, h = block.index() % heads.q, e = heads.dim;
-    const int64_t kv = h / (heads.q / heads.kv) * e;
+    const int64_t i = block.index() / heads.q, h = block.index() % heads.q, e = heads.dim, u = heads.value_dim();
+    const int64_t g = h / (heads.q / heads.kv);
     const AttentionSpan& s = sight.span_of_query(i);
     const int64_t position = s.q_position + i - s.q_row;
     float *weights = block.numbers(), *sum_v = weights + kThreads;
-    block.each(e, [&](int64_t j) { sum_v[j] = 0; });
+    block.each(u, [&](int64_t j) { sum_v[j] = 0; });
     float most = -INFINITY, total = 0;
     const int64_t end = sight.end_key(s, position);
     for (int64_t first = sight.first_key(s, position); first < end; first += kThreads) {
       const int64_t n = end - first < kThreads ? end - first : kThreads;
-      block.each(
-          n, [&](int64_t c) { weights[c] = float(heads.scale) * dot(q[i] + h * e, k[s.k_row + first + c] + kv, e); });
+      block.each(n, [&](int64_t c) {
+        weights[c] = float(heads.scale) * dot(q[i] + h * e, k[s.k_row + first + c] + g * e, e);
+      });
       const float before = most, here = block.fold(n, -INFINITY, Larger(), [&](int64_t c) { return weights[c]; });
       most = here > most ? here : most;
       const float fades = before > -INFINITY ? expf(before - most) : 0.0f;
@@ -80,13 +82,13 @@ struct AttentionRow {
         const int64_t key = first + c;
         weights[c] = expf(weights[c] - most) * sight.kept(s, h, position, s.k_position + key);
       });
-      block.each(e, [&](int64_t j) {
+      block.each(u, [&](int64_t j) {
         float sum = sum_v[j] * fades;
-        for (int64_t c = 0; c < n; ++c) sum += weights[c] * load(v[s.k_row + first + c] + kv + j);
+        for (int64_t c = 0; c < n; ++c) sum += weights[c] * load(v[s.k_row + first + c] + g * u + j);
         sum_v[j] = sum;
       });
     }
-    block.each(e, [&](int64_t j) { store(o[i] + h * e + j, sum_v[j] / total); });
+    block.each(u, [&](int64_t j) { store(o[i] + h * u + j, sum_v[j] / total); });
     block.each(1, [&](int64_t) { lse[i][h] = most + logf(total); });
   }
 };
@@ -103,11 +105,11 @@ struct AttentionGradient {
     float weight, ds;
   };
   WEFT_GPU Pair pair(const AttentionSpan& s, int64_t q_row, int64_t head, int64_t k_row) const {
-    const int64_t e = sight.heads.dim, kv = head / (sight.heads.q / sight.heads.kv) * e;
-    const float score = float(sight.heads.scale) * dot(q[q_row] + head * e, k[k_row] + kv, e);
+    const int64_t e = sight.heads.dim, u = sight.heads.value_dim(), g = head / (sight.heads.q / sight.heads.kv);
+    const float score = float(sight.heads.scale) * dot(q[q_row] + head * e, k[k_row] + g * e, e);
     const float p = expf(score - lse[q_row][head]);
     const float kept = sight.kept(s, head, s.q_position + q_row - s.q_row, s.k_position + k_row - s.k_row);
-    const float dp = kept * dot(dout[q_row] + head * e, v[k_row] + kv, e);
+    const float dp = kept * dot(dout[q_row] + head * u, v[k_row] + g * u, u);
     return {p * kept, p * (dp - weighted[q_row][head])};
   }
 };
@@ -153,7 +155,7 @@ struct AttentionRowBackward {
   }
 };
 
-// A block for each key row, key head and part of it that fits: sums over spans, heads and queries, in that order.
+// A block for each key row and key head: sums over spans, heads and queries, in that order.
 template <class T>
 struct AttentionKeyBackward {
   AttentionGradient<T> of;
@@ -161,12 +163,12 @@ struct AttentionKeyBackward {
   template <class Block>
   WEFT_GPU void operator()(const Block& block) const {
     const AttentionHeads& heads = of.sight.heads;
-    const int64_t row = block.index() / heads.kv, g = block.index() % heads.kv, e = heads.dim,
+    const int64_t row = block.index() / heads.kv, g = block.index() % heads.kv, e = heads.dim, u = heads.value_dim(),
                   group = heads.q / heads.kv;
     float *ds = block.numbers(), *weight = ds + kThreads;
     // Threads keep their elements of both sums: element j of either is always thread j's.
     float* sums = weight + kThreads;
-    block.each(2 * e, [&](int64_t j) { sums[j] = 0; });
+    block.each(e + u, [&](int64_t j) { sums[j] = 0; });
     for (int64_t at = 0; at < of.sight.num_spans; ++at) {
       const AttentionSpan& s = of.sight.spans[at];
       if (row < s.k_row || row >= s.k_row + s.k_count) continue;
@@ -182,9 +184,9 @@ struct AttentionKeyBackward {
             ds[c] = pair.ds;
             weight[c] = pair.weight;
           });
-          block.each(2 * e, [&](int64_t j) {
+          block.each(e + u, [&](int64_t j) {
             const bool of_key = j < e;
-            const int64_t col = h * e + (of_key ? j : j - e);
+            const int64_t col = of_key ? h * e + j : h * u + j - e;
             const auto& from = of_key ? of.q : of.dout;
             float sum = sums[j];
             for (int64_t c = 0; c < n; ++c) sum += (of_key ? ds[c] : weight[c]) * load(from[s.q_row + first + c] + col);
@@ -193,10 +195,8 @@ struct AttentionKeyBackward {
         }
       }
     }
-    block.each(e, [&](int64_t j) {
-      store(dk[row] + g * e + j, float(heads.scale) * sums[j]);
-      store(dv[row] + g * e + j, sums[e + j]);
-    });
+    block.each(e, [&](int64_t j) { store(dk[row] + g * e + j, float(heads.scale) * sums[j]); });
+    block.each(u, [&](int64_t j) { store(dv[row] + g * u + j, sums[e + j]); });
   }
 };
 

@@ -40,7 +40,7 @@ std::optional<AttentionShape> common_shape(const Op& op) {
   if (size_of(op.q.dtype) != 2 || op.dropout.p > 0 || !is_batch(op.spans)) return {};
   const int64_t length = op.spans.front().q_count, count = int64_t(op.spans.size());
   if (h.window > 0 && 2 * h.window < length) return {};  // weft's own kernels do only what the window shows
-  if (h.dim % kWidths != 0 || h.dim > kMostWidth || h.q % h.kv != 0) return {};
+  if (h.dim % kWidths != 0 || h.dim > kMostWidth || h.value_dim() != h.dim || h.q % h.kv != 0) return {};
   if (op.q.rows() != count * length || op.k.rows() != count * length) return {};
   if (!rows_fit(op.q.dtype, {&op.q, &op.k, &op.v, &op.o})) return {};
   return AttentionShape{.dtype = op.q.dtype,

@@ -15,7 +15,8 @@ struct AttentionLimits {
 
 // The shape if the spans are a batch: sequences of equal length in a row, each attending only to itself, from its first
 // token. Nothing otherwise, and for f32, dropout, windows of less than half the length, lengths that are no multiple of
-// 128, heads whose width is no multiple of 8 or above 128, and rows that are not aligned to 16 bytes.
+// 128, heads whose width is no multiple of 8 or above 128, values of another width, and rows that are not aligned to 16
+// bytes.
 std::optional<AttentionShape> shape_of(const Attention& op, const AttentionLimits& limits = {});
 std::optional<AttentionShape> shape_of(const AttentionBackward& op, const AttentionLimits& limits = {});
 // Whether the tensors themselves begin at a multiple of 16 bytes, which a dry run cannot know.

@@ -2,6 +2,8 @@
 // its registers, with the running maximum and sum of each; nothing of them goes to memory.
 //   FlashAttention-2: Dao 2023. Two kernels go backward, of queries and of keys, so that each sum has one order.
 #pragma once
+#include <type_traits>
+
 #include "weft/ops/cuda/attention.h"
 #include "weft/ops/cuda/tile_block.h"
 
@@ -49,13 +51,17 @@ WEFT_GPU void store_rows(const Warp& warp, const Of& of, int64_t rows, int width
   });
 }
 
-// A block for each tile of queries and each head, the tiles that see most keys first.
-template <class T, int E>
+// The elements between rows of N in shared memory: eight rows lie in different banks.
+WEFT_BOTH constexpr int stride_of(int n) { return n + 8; }
+
+// A block for each tile of queries and each head, the tiles that see most keys first. Heads are up to E wide, their
+// values and results up to V.
+template <class T, int E, int V>
 struct AttentionTile {
-  static constexpr int kKeys = 64, kStride = E + 8, kPieces = E / 8;  // the stride keeps eight rows in different banks
-  static constexpr int kTile = kKeys * kStride;                       // of keys or values
-  static constexpr int64_t kSharedBytes = 4 * kTile * int64_t(sizeof(T));  // two of each
-  static_assert(kTileRows * kStride <= 4 * kTile, "queries go through the same memory");
+  static constexpr int kKeys = 64, kStride = stride_of(E), kValueStride = stride_of(V);
+  static constexpr int kTile = kKeys * kStride, kStage = kTile + kKeys * kValueStride;  // of keys; and their values
+  static constexpr int64_t kSharedBytes = 2 * kStage * int64_t(sizeof(T));
+  static_assert(kTileRows * kStride <= 2 * kStage, "queries go through the same memory");
 
   Rows<const T> q, k, v;
   Rows<T> o;
@@ -67,7 +73,7 @@ struct AttentionTile {
   template <class Warp>
   struct State {
     typename Warp::template Registers<uint32_t, E / 4> q;
-    typename Warp::template Registers<float, E / 2> o;
+    typename Warp::template Registers<float, V / 2> o;
     typename Warp::template Registers<float, 2> most, total;  // of rows g and g + 8; of scores in powers of 2
   };
 
@@ -76,17 +82,18 @@ struct AttentionTile {
     using Warp = typename Block::Warp;
     const AttentionHeads& heads = sight.heads;
     const int64_t tile = num_tiles - 1 - block.index() / heads.q, h = block.index() % heads.q, e = heads.dim;
+    const int64_t u = heads.value_dim(), g = h / (heads.q / heads.kv);
     const int64_t number = tiles.span_of(tile);
     const AttentionSpan& s = sight.spans[number];
     const int64_t first = (tile - tiles.first[number]) * kTileRows;  // query of the span
     const int64_t rows = s.q_count - first < kTileRows ? s.q_count - first : kTileRows;
-    const int64_t position = s.q_position + first, kv = h / (heads.q / heads.kv) * e;
-    const int pieces = int(e / 8);
+    const int64_t position = s.q_position + first;
+    const int pieces = int(e / 8), value_pieces = int(u / 8);
     T* const shared = static_cast<T*>(block.shared());
     typename Block::template PerWarp<State<Warp>> states;
 
-    block.template fetch<kPieces>(shared, kStride, kTileRows, pieces,
-                                  [&](int r) { return r < rows ? q[s.q_row + first + r] + h * e : nullptr; });
+    block.template fetch<E / 8>(shared, kStride, kTileRows, pieces,
+                                [&](int r) { return r < rows ? q[s.q_row + first + r] + h * e : nullptr; });
     block.end_of_batch();
     block.template fetched<0>();
     block.warps([&](const Warp& warp) {
@@ -107,12 +114,13 @@ struct AttentionTile {
 
     const int64_t begin = sight.first_key(s, position) / kKeys * kKeys, end = sight.end_key(s, position + rows - 1);
     const auto fetch = [&](int64_t key, int64_t stage) {
-      T* to = shared + stage * 2 * kTile;
-      const auto row = [&](const Rows<const T>& x, int r) {
-        return key + r < s.k_count ? x[s.k_row + key + r] + kv : nullptr;
+      T* to = shared + stage * kStage;
+      const auto row = [&](const Rows<const T>& x, int64_t column, int r) {
+        return key + r < s.k_count ? x[s.k_row + key + r] + column : nullptr;
       };
-      block.template fetch<kPieces>(to, kStride, kKeys, pieces, [&](int r) { return row(k, r); });
-      block.template fetch<kPieces>(to + kTile, kStride, kKeys, pieces, [&](int r) { return row(v, r); });
+      block.template fetch<E / 8>(to, kStride, kKeys, pieces, [&](int r) { return row(k, g * e, r); });
+      block.template fetch<V / 8>(to + kTile, kValueStride, kKeys, value_pieces,
+                                  [&](int r) { return row(v, g * u, r); });
       block.end_of_batch();
     };
     if (begin < end) fetch(begin, 0);
@@ -124,7 +132,7 @@ struct AttentionTile {
         block.template fetched<0>();
       }
       block.warps([&](const Warp& warp) {
-        step(warp, states[warp], s, h, position + 16 * warp.index(), key, shared + stage * 2 * kTile);
+        step(warp, states[warp], s, h, position + 16 * warp.index(), key, shared + stage * kStage);
       });
     }
     block.warps([&](const Warp& warp) {
@@ -173,7 +181,7 @@ struct AttentionTile {
         state.most[lane][half] = m;
         state.total[lane][half] *= fades;
         WEFT_UNROLL
-        for (int i = 0; i < E / 2; ++i)
+        for (int i = 0; i < V / 2; ++i)
           if (i % 4 / 2 == half) state.o[lane][i] *= fades;
         WEFT_UNROLL
         for (int i = 0; i < kKeys / 2; ++i) {
@@ -188,7 +196,7 @@ struct AttentionTile {
       for (int i = 0; i < kKeys / 2; ++i)
         scores[lane][i] *= sight.kept(s, h, position + row_of(lane, i), s.k_position + key + column_of(lane, i));
     });
-    multiply_columns<T, E, kKeys>(warp, state.o, scores, tile + kTile, kStride);
+    multiply_columns<T, V, kKeys>(warp, state.o, scores, tile + kTile, kValueStride);
   }
 
   template <class Warp>
@@ -201,10 +209,10 @@ struct AttentionTile {
           lse[row + r][h] = (state.most[lane][half] + log2f(state.total[lane][half])) * kLn2;
       }
     });
-    const int64_t e = sight.heads.dim;
-    store_rows<T, E>(
-        warp, [&](int lane, int i) { return state.o[lane][i] / state.total[lane][i % 4 / 2]; }, rows, int(e),
-        [&](int r) { return o[row + r] + h * e; });
+    const int64_t u = sight.heads.value_dim();
+    store_rows<T, V>(
+        warp, [&](int lane, int i) { return state.o[lane][i] / state.total[lane][i % 4 / 2]; }, rows, int(u),
+        [&](int r) { return o[row + r] + h * u; });
   }
 };
 
@@ -229,11 +237,13 @@ struct TileGradient {
 };
 
 // A block for each tile of queries and each head.
-template <class T, int E>
+template <class T, int E, int V>
 struct AttentionTileQueries {
-  static constexpr int kKeys = 32, kStride = E + 8, kPieces = E / 8, kTile = kKeys * kStride;
-  static constexpr int64_t kSharedBytes = 4 * kTile * int64_t(sizeof(T));
-  static_assert(kTileRows * kStride <= 4 * kTile, "queries go through the same memory");
+  static_assert(V <= E, "what is as wide as values goes through the memory of queries");
+  static constexpr int kKeys = 32, kStride = stride_of(E), kValueStride = stride_of(V);
+  static constexpr int kTile = kKeys * kStride, kStage = kTile + kKeys * kValueStride;
+  static constexpr int64_t kSharedBytes =
+      (2 * kStage > kTileRows * kStride ? 2 * kStage : kTileRows * kStride) * int64_t(sizeof(T));
 
   TileGradient<T> of;
   Rows<T> dq;
@@ -241,7 +251,8 @@ struct AttentionTileQueries {
 
   template <class Warp>
   struct State {
-    typename Warp::template Registers<uint32_t, E / 4> q, dout;
+    typename Warp::template Registers<uint32_t, E / 4> q;
+    typename Warp::template Registers<uint32_t, V / 4> dout;
     typename Warp::template Registers<float, E / 2> dq;
     typename Warp::template Registers<float, 2> lse2, weighted;  // of rows g and g + 8
   };
@@ -251,26 +262,28 @@ struct AttentionTileQueries {
     using Warp = typename Block::Warp;
     const AttentionHeads& heads = of.sight.heads;
     const int64_t tile = num_tiles - 1 - block.index() / heads.q, h = block.index() % heads.q, e = heads.dim;
+    const int64_t u = heads.value_dim(), g = h / (heads.q / heads.kv);
     const int64_t number = of.tiles.span_of(tile);
     const AttentionSpan& s = of.sight.spans[number];
     const int64_t first = (tile - of.tiles.first[number]) * kTileRows;
     const int64_t rows = s.q_count - first < kTileRows ? s.q_count - first : kTileRows;
-    const int64_t position = s.q_position + first, kv = h / (heads.q / heads.kv) * e;
-    const int pieces = int(e / 8);
+    const int64_t position = s.q_position + first;
+    const int pieces = int(e / 8), value_pieces = int(u / 8);
     T* const shared = static_cast<T*>(block.shared());
     typename Block::template PerWarp<State<Warp>> states;
 
-    // use(warp, p, piece) for the pieces of this tile's rows.
-    const auto read = [&](const Rows<const T>& x, const auto& use) {
-      block.template fetch<kPieces>(shared, kStride, kTileRows, pieces,
-                                    [&](int r) { return r < rows ? x[s.q_row + first + r] + h * e : nullptr; });
+    // use(warp, lane, i, word) for the words of this tile's rows of x, whose heads are `dim` wide, at most `width`.
+    const auto read = [&](auto width, const Rows<const T>& x, int64_t dim, const auto& use) {
+      constexpr int N = decltype(width)::value;
+      block.template fetch<N / 8>(shared, stride_of(N), kTileRows, int(dim / 8),
+                                  [&](int r) { return r < rows ? x[s.q_row + first + r] + h * dim : nullptr; });
       block.end_of_batch();
       block.template fetched<0>();
       block.warps([&](const Warp& warp) {
         WEFT_UNROLL
-        for (int p = 0; p < E / 16; ++p) {
+        for (int p = 0; p < N / 16; ++p) {
           typename Warp::template Registers<uint32_t, 4> piece;
-          load_piece(warp, piece, shared + 16 * warp.index() * kStride, kStride, p);
+          load_piece(warp, piece, shared + 16 * warp.index() * stride_of(N), stride_of(N), p);
           warp.lanes([&](int lane) {
             WEFT_UNROLL
             for (int w = 0; w < 4; ++w) use(warp, lane, 4 * p + w, piece[lane][w]);
@@ -278,9 +291,12 @@ struct AttentionTileQueries {
         }
       });
     };
-    read(of.q, [&](const Warp& warp, int lane, int i, uint32_t word) { states[warp].q[lane][i] = word; });
-    read(of.dout, [&](const Warp& warp, int lane, int i, uint32_t word) { states[warp].dout[lane][i] = word; });
-    read(of.o, [&](const Warp& warp, int lane, int i, uint32_t word) {
+    using Width = std::integral_constant<int, E>;
+    using ValueWidth = std::integral_constant<int, V>;
+    read(Width(), of.q, e, [&](const Warp& warp, int lane, int i, uint32_t word) { states[warp].q[lane][i] = word; });
+    read(ValueWidth(), of.dout, u,
+         [&](const Warp& warp, int lane, int i, uint32_t word) { states[warp].dout[lane][i] = word; });
+    read(ValueWidth(), of.o, u, [&](const Warp& warp, int lane, int i, uint32_t word) {
       State<Warp>& state = states[warp];
       const uint32_t other = state.dout[lane][i];
       state.weighted[lane][i % 2] += low_of<T>(word) * low_of<T>(other) + high_of<T>(word) * high_of<T>(other);
@@ -301,12 +317,13 @@ struct AttentionTileQueries {
     const int64_t begin = of.sight.first_key(s, position) / kKeys * kKeys;
     const int64_t end = of.sight.end_key(s, position + rows - 1);
     const auto fetch = [&](int64_t key, int64_t stage) {
-      T* to = shared + stage * 2 * kTile;
-      const auto row = [&](const Rows<const T>& x, int r) {
-        return key + r < s.k_count ? x[s.k_row + key + r] + kv : nullptr;
+      T* to = shared + stage * kStage;
+      const auto row = [&](const Rows<const T>& x, int64_t column, int r) {
+        return key + r < s.k_count ? x[s.k_row + key + r] + column : nullptr;
       };
-      block.template fetch<kPieces>(to, kStride, kKeys, pieces, [&](int r) { return row(of.k, r); });
-      block.template fetch<kPieces>(to + kTile, kStride, kKeys, pieces, [&](int r) { return row(of.v, r); });
+      block.template fetch<E / 8>(to, kStride, kKeys, pieces, [&](int r) { return row(of.k, g * e, r); });
+      block.template fetch<V / 8>(to + kTile, kValueStride, kKeys, value_pieces,
+                                  [&](int r) { return row(of.v, g * u, r); });
       block.end_of_batch();
     };
     if (begin < end) fetch(begin, 0);
@@ -318,7 +335,7 @@ struct AttentionTileQueries {
         block.template fetched<0>();
       }
       block.warps([&](const Warp& warp) {
-        step(warp, states[warp], s, h, first + 16 * warp.index(), key, shared + stage * 2 * kTile);
+        step(warp, states[warp], s, h, first + 16 * warp.index(), key, shared + stage * kStage);
       });
     }
     block.warps([&](const Warp& warp) {
@@ -344,7 +361,7 @@ struct AttentionTileQueries {
       };
     };
     multiply_rows<T, kKeys, E>(warp, scores, piece_of(state.q), tile, kStride);
-    multiply_rows<T, kKeys, E>(warp, dp, piece_of(state.dout), tile + kTile, kStride);
+    multiply_rows<T, kKeys, V>(warp, dp, piece_of(state.dout), tile + kTile, kValueStride);
     warp.lanes([&](int lane) {
       WEFT_UNROLL
       for (int half = 0; half < 2; ++half) {
@@ -366,12 +383,13 @@ struct AttentionTileQueries {
 
 // A block for each tile of keys and each key head: sums over its heads and their queries, in that order. No row of keys
 // is in two spans. Scores are transposed here: a row is a key.
-template <class T, int E>
+template <class T, int E, int V>
 struct AttentionTileKeys {
-  static constexpr int kQueries = 32, kStride = E + 8, kPieces = E / 8;
-  static constexpr int kKeyTile = kTileRows * kStride, kTile = kQueries * kStride;
+  static constexpr int kQueries = 32, kStride = stride_of(E), kValueStride = stride_of(V);
+  static constexpr int kKeyTile = kTileRows * kStride, kValueTile = kTileRows * kValueStride;
+  static constexpr int kTile = kQueries * kStride, kStage = kTile + kQueries * kValueStride;  // of q; and of dout
   static constexpr int64_t kNumberBytes = 4 * kQueries * int64_t(sizeof(float));  // two stages of lse and weighted
-  static constexpr int64_t kSharedBytes = (2 * kKeyTile + 4 * kTile) * int64_t(sizeof(T)) + kNumberBytes;
+  static constexpr int64_t kSharedBytes = (kKeyTile + kValueTile + 2 * kStage) * int64_t(sizeof(T)) + kNumberBytes;
 
   TileGradient<T> of;
   Rows<T> dk, dv;
@@ -379,7 +397,8 @@ struct AttentionTileKeys {
 
   template <class Warp>
   struct State {
-    typename Warp::template Registers<float, E / 2> dk, dv;
+    typename Warp::template Registers<float, E / 2> dk;
+    typename Warp::template Registers<float, V / 2> dv;
   };
   struct Stage {
     const T *q, *dout;
@@ -391,21 +410,20 @@ struct AttentionTileKeys {
     using Warp = typename Block::Warp;
     const AttentionHeads& heads = of.sight.heads;
     const int64_t tile = block.index() / heads.kv, g = block.index() % heads.kv, e = heads.dim;
-    const int64_t number = of.tiles.span_of(tile), group = heads.q / heads.kv;
+    const int64_t u = heads.value_dim(), number = of.tiles.span_of(tile), group = heads.q / heads.kv;
     const AttentionSpan& s = of.sight.spans[number];
     const int64_t first = (tile - of.tiles.first[number]) * kTileRows;  // key of the span
     const int64_t rows = s.k_count - first < kTileRows ? s.k_count - first : kTileRows;
-    const int pieces = int(e / 8);
+    const int pieces = int(e / 8), value_pieces = int(u / 8);
     T *const keys = static_cast<T*>(block.shared()), *const values = keys + kKeyTile,
-             *const queries = values + kKeyTile;
-    float* const numbers = reinterpret_cast<float*>(queries + 4 * kTile);
+             *const queries = values + kValueTile;
+    float* const numbers = reinterpret_cast<float*>(queries + 2 * kStage);
     typename Block::template PerWarp<State<Warp>> states;
 
-    for (int which = 0; which < 2; ++which) {
-      const Rows<const T>& x = which == 0 ? of.k : of.v;
-      block.template fetch<kPieces>(keys + which * kKeyTile, kStride, kTileRows, pieces,
-                                    [&](int r) { return r < rows ? x[s.k_row + first + r] + g * e : nullptr; });
-    }
+    block.template fetch<E / 8>(keys, kStride, kTileRows, pieces,
+                                [&](int r) { return r < rows ? of.k[s.k_row + first + r] + g * e : nullptr; });
+    block.template fetch<V / 8>(values, kValueStride, kTileRows, value_pieces,
+                                [&](int r) { return r < rows ? of.v[s.k_row + first + r] + g * u : nullptr; });
     block.end_of_batch();
     // Queries see a key from its position on, while the window reaches.
     const int64_t from = s.k_position + first - s.q_position, last = from + rows - 1;
@@ -415,12 +433,13 @@ struct AttentionTileKeys {
     const int64_t steps = end > begin ? (end - begin + kQueries - 1) / kQueries : 0;
     const auto fetch = [&](int64_t n) {
       const int64_t h = g * group + n / steps, query = begin + n % steps * kQueries, stage = n % 2;
-      T* to = queries + stage * 2 * kTile;
-      const auto row = [&](const Rows<const T>& x, int r) {
-        return query + r < s.q_count ? x[s.q_row + query + r] + h * e : nullptr;
+      T* to = queries + stage * kStage;
+      const auto row = [&](const Rows<const T>& x, int64_t column, int r) {
+        return query + r < s.q_count ? x[s.q_row + query + r] + column : nullptr;
       };
-      block.template fetch<kPieces>(to, kStride, kQueries, pieces, [&](int r) { return row(of.q, r); });
-      block.template fetch<kPieces>(to + kTile, kStride, kQueries, pieces, [&](int r) { return row(of.dout, r); });
+      block.template fetch<E / 8>(to, kStride, kQueries, pieces, [&](int r) { return row(of.q, h * e, r); });
+      block.template fetch<V / 8>(to + kTile, kValueStride, kQueries, value_pieces,
+                                  [&](int r) { return row(of.dout, h * u, r); });
       block.end_of_batch();
       float* lse2 = numbers + stage * 2 * kQueries;
       block.each(kQueries, [&](int r) {
@@ -438,13 +457,13 @@ struct AttentionTileKeys {
       } else {
         block.template fetched<0>();
       }
-      const T* q = queries + n % 2 * 2 * kTile;
+      const T* q = queries + n % 2 * kStage;
       const float* lse2 = numbers + n % 2 * 2 * kQueries;
       const Stage stage{q, q + kTile, lse2, lse2 + kQueries};
       block.warps([&](const Warp& warp) {
         const int64_t mine = 16 * warp.index();
         step(warp, states[warp], s, g * group + n / steps, begin + n % steps * kQueries, first + mine,
-             keys + mine * kStride, values + mine * kStride, stage);
+             keys + mine * kStride, values + mine * kValueStride, stage);
       });
     }
     block.template fetched<0>();  // where no query sees the tile
@@ -454,9 +473,9 @@ struct AttentionTileKeys {
       store_rows<T, E>(
           warp, [&](int lane, int i) { return float(heads.scale) * state.dk[lane][i]; }, rows - mine, int(e),
           [&](int r) { return dk[row + r] + g * e; });
-      store_rows<T, E>(
-          warp, [&](int lane, int i) { return state.dv[lane][i]; }, rows - mine, int(e),
-          [&](int r) { return dv[row + r] + g * e; });
+      store_rows<T, V>(
+          warp, [&](int lane, int i) { return state.dv[lane][i]; }, rows - mine, int(u),
+          [&](int r) { return dv[row + r] + g * u; });
     });
   }
 
@@ -465,11 +484,11 @@ struct AttentionTileKeys {
   WEFT_GPU void step(const Warp& warp, State<Warp>& state, const AttentionSpan& s, int64_t h, int64_t query,
                      int64_t key, const T* keys, const T* values, const Stage& stage) const {
     typename Warp::template Registers<float, kQueries / 2> scores, dp;
-    const auto piece_of = [&](const T* rows) {
-      return [&warp, rows](int p, auto& piece) { load_piece(warp, piece, rows, kStride, p); };
+    const auto piece_of = [&](const T* rows, int stride) {
+      return [&warp, rows, stride](int p, auto& piece) { load_piece(warp, piece, rows, stride, p); };
     };
-    multiply_rows<T, kQueries, E>(warp, scores, piece_of(keys), stage.q, kStride);
-    multiply_rows<T, kQueries, E>(warp, dp, piece_of(values), stage.dout, kStride);
+    multiply_rows<T, kQueries, E>(warp, scores, piece_of(keys, kStride), stage.q, kStride);
+    multiply_rows<T, kQueries, V>(warp, dp, piece_of(values, kValueStride), stage.dout, kValueStride);
     warp.lanes([&](int lane) {
       WEFT_UNROLL
       for (int half = 0; half < 2; ++half) {
@@ -488,9 +507,18 @@ struct AttentionTileKeys {
         }
       }
     });
-    multiply_columns<T, E, kQueries>(warp, state.dv, scores, stage.dout, kStride);
+    multiply_columns<T, V, kQueries>(warp, state.dv, scores, stage.dout, kValueStride);
     multiply_columns<T, E, kQueries>(warp, state.dk, dp, stage.q, kStride);
   }
+};
+
+// The two that go backward, of which one leaves `weighted` for the other.
+template <class T, int E, int V>
+struct AttentionTilesBackward {
+  using Queries = AttentionTileQueries<T, E, V>;
+  using Keys = AttentionTileKeys<T, E, V>;
+  static constexpr int64_t kSharedBytes =
+      Queries::kSharedBytes > Keys::kSharedBytes ? Queries::kSharedBytes : Keys::kSharedBytes;
 };
 
 }  // namespace weft::gpu

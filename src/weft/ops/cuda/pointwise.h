@@ -175,27 +175,31 @@ struct Rotated {
   const int32_t* positions;
   Rows<const float> table;
   bool inverse;
+  int64_t dim, first_turned;
+  bool interleaved;
   template <class Block>
   WEFT_GPU void operator()(const Block& block) const {
     const int64_t i = block.index(), half = table.cols / 2;
     const float* turn = table[positions[i]];
+    const int step = interleaved ? 2 : 1;
+    const int64_t apart = interleaved ? 1 : half;
     struct Pair {
       float a, b;
     };
-    const auto place = [&](int k) { return x[i] + k / int(half) * table.cols + k % int(half); };
+    const auto place = [&](int k) { return x[i] + k / int(half) * dim + first_turned + k % int(half) * step; };
     block.map(
-        x.cols / 2,
+        x.cols / dim * half,
         [&](int64_t k) {
           const T* pair = place(int(k));
           const int j = int(k) % int(half);
           const float c = turn[j], s = inverse ? -turn[half + j] : turn[half + j];
-          const float a = load(pair), b = load(pair + half);
+          const float a = load(pair), b = load(pair + apart);
           return Pair{a * c - b * s, b * c + a * s};
         },
         [&](int64_t k, Pair turned) {
           T* pair = place(int(k));
           store(pair, turned.a);
-          store(pair + half, turned.b);
+          store(pair + apart, turned.b);
         });
   }
 };

@@ -6,11 +6,13 @@
 //   launcher.copied(span)                     a span of the host, readable by kernels till the op's end
 #pragma once
 #include <algorithm>
+#include <type_traits>
 #include <vector>
 
 #include "weft/ops/cuda/attention.h"
 #include "weft/ops/cuda/attention_tiles.h"
 #include "weft/ops/cuda/cross_entropy.h"
+#include "weft/ops/cuda/latent_keys.h"
 #include "weft/ops/cuda/matmul_tiles.h"
 #include "weft/ops/cuda/norm.h"
 #include "weft/ops/cuda/pointwise.h"
@@ -164,20 +166,41 @@ template <class L>
 void run(L& launcher, const Rope& op) {
   by_float(op.x.dtype, [&](auto t) {
     using T = decltype(t);
-    launcher.launch(op.x.rows(),
-                    Rotated<T>{rows<T>(op.x), flat<int32_t>(op.positions), rows<const float>(op.table), op.inverse});
+    launcher.launch(op.x.rows(), Rotated<T>{rows<T>(op.x), flat<int32_t>(op.positions), rows<const float>(op.table),
+                                            op.inverse, op.head_dim(), op.first, op.interleaved});
+  });
+}
+
+template <class L>
+void run(L& launcher, const LatentKeys& op) {
+  by_float(op.kv.dtype, [&](auto t) {
+    using T = decltype(t);
+    const int64_t r = op.shared.cols(), u = op.v.cols() / op.heads, n = op.k.cols() / op.heads - r;
+    each_element(launcher, op.k, t, LatentKey<T>{rows<const T>(op.kv), rows<const T>(op.shared), n, r, u});
+    each_element(launcher, op.v, t, LatentValue<T>{rows<const T>(op.kv), n, u});
+  });
+}
+template <class L>
+void run(L& launcher, const LatentKeysBackward& op) {
+  by_float(op.dkv.dtype, [&](auto t) {
+    using T = decltype(t);
+    const int64_t r = op.dshared.cols(), u = op.dv.cols() / op.heads, n = op.dk.cols() / op.heads - r;
+    each_element(launcher, op.dkv, t, LatentGradient<T>{rows<const T>(op.dk), rows<const T>(op.dv), n, r, u});
+    each_element(launcher, op.dshared, t, SharedGradient<T>{rows<const T>(op.dk), n, r});
   });
 }
 
 template <class L, class Op>
 Sight sight_of(L& launcher, const Op& op) {
-  WEFT_CHECK(op.heads.dim <= kMostHeadDim, "heads of {}", op.heads.dim);
+  WEFT_CHECK(op.heads.dim <= kMostHeadDim && op.heads.value_dim() <= kMostHeadDim, "heads of {}, with values of {}",
+             op.heads.dim, op.heads.value_dim());
   const Kept k = kept(op.dropout);
   return {launcher.copied(op.spans), int64_t(op.spans.size()), op.heads, k.key, k.dropped, k.scale};
 }
 // Whether rows of heads can be copied in pieces of 16 bytes.
 inline bool in_pieces(const AttentionHeads& heads, std::initializer_list<const Tensor*> all) {
-  return heads.dim % 8 == 0 && heads.dim <= 128 && std::all_of(all.begin(), all.end(), [](const Tensor* x) {
+  const int64_t e = heads.dim, u = heads.value_dim();
+  return e % 8 == 0 && u % 8 == 0 && e <= 192 && u <= 128 && std::all_of(all.begin(), all.end(), [](const Tensor* x) {
            return size_of(x->dtype) == 2 && x->row_stride % 8 == 0 && reinterpret_cast<uintptr_t>(x->data) % 16 == 0;
          });
 }
@@ -192,10 +215,19 @@ Tiles tiles_of(L& launcher, std::span<const AttentionSpan> spans, int64_t Attent
   for (const AttentionSpan& s : spans) first.push_back(first.back() + blocks_of(s.*rows, kTileRows));
   return {{launcher.copied(std::span<const int64_t>(first)), int64_t(spans.size())}, first.back()};
 }
-// f.template operator()<E>() with the width that kernels of tiles are made for.
-template <class F>
-void by_width(int64_t dim, const F& f) {
-  dim <= 64 ? f.template operator()<64>() : f.template operator()<128>();
+// f.template operator()<Kernel>() with the narrowest of the kernels of tiles that holds such heads, where a block may
+// have the memory that it takes; returns whether it may.
+template <template <class, int, int> class Kernel, class T, class L, class F>
+bool by_width(L& launcher, const AttentionHeads& heads, const F& f) {
+  const auto with = [&]<class K>(std::type_identity<K>) {
+    if (!launcher.has_shared(K::kSharedBytes)) return false;
+    f.template operator()<K>();
+    return true;
+  };
+  const int64_t widest = std::max(heads.dim, heads.value_dim());
+  if (widest <= 64) return with(std::type_identity<Kernel<T, 64, 64>>());
+  if (widest <= 128) return with(std::type_identity<Kernel<T, 128, 128>>());
+  return with(std::type_identity<Kernel<T, 192, 128>>());
 }
 
 template <class L>
@@ -206,12 +238,12 @@ void run(L& launcher, const Attention& op) {
     using T = decltype(t);
     const Rows<const T> q = rows<const T>(op.q), k = rows<const T>(op.k), v = rows<const T>(op.v);
     if constexpr (sizeof(T) == 2) {
-      if (in_pieces(op.heads, {&op.q, &op.k, &op.v}) && launcher.has_shared(AttentionTile<T, 128>::kSharedBytes))
-        return by_width(op.heads.dim, [&]<int E>() {
-          launcher.launch_tiles(
-              tiles.count * op.heads.q,
-              AttentionTile<T, E>{q, k, v, rows<T>(op.o), rows<float>(op.lse), sight, tiles.list, tiles.count});
-        });
+      if (in_pieces(op.heads, {&op.q, &op.k, &op.v}) &&
+          by_width<AttentionTile, T>(launcher, op.heads, [&]<class Kernel>() {
+            launcher.launch_tiles(tiles.count * op.heads.q,
+                                  Kernel{q, k, v, rows<T>(op.o), rows<float>(op.lse), sight, tiles.list, tiles.count});
+          }))
+        return;
     }
     launcher.launch(op.q.rows() * op.heads.q, AttentionRow<T>{q, k, v, rows<T>(op.o), rows<float>(op.lse), sight});
   });
@@ -238,19 +270,21 @@ void run(L& launcher, const AttentionBackward& op) {
     const Rows<const float> lse = rows<const float>(op.lse);
     if constexpr (sizeof(T) == 2) {
       if (keys_apart(op.spans) && in_pieces(op.heads, {&op.q, &op.k, &op.v, &op.o, &op.dout}) &&
-          launcher.has_shared(AttentionTileKeys<T, 128>::kSharedBytes))
-        return by_width(op.heads.dim, [&]<int E>() {
-          TileGradient<T> of{q, k, v, o, dout, lse, weighted, sight, of_queries.list};
-          launcher.launch_tiles(of_queries.count * op.heads.q,
-                                AttentionTileQueries<T, E>{of, rows<T>(op.dq), of_queries.count});
-          of.tiles = of_keys.list;
-          launcher.launch_tiles(of_keys.count * op.heads.kv,
-                                AttentionTileKeys<T, E>{of, rows<T>(op.dk), rows<T>(op.dv), of_keys.count});
-        });
+          by_width<AttentionTilesBackward, T>(launcher, op.heads, [&]<class Both>() {
+            TileGradient<T> of{q, k, v, o, dout, lse, weighted, sight, of_queries.list};
+            launcher.launch_tiles(of_queries.count * op.heads.q,
+                                  typename Both::Queries{of, rows<T>(op.dq), of_queries.count});
+            of.tiles = of_keys.list;
+            launcher.launch_tiles(of_keys.count * op.heads.kv,
+                                  typename Both::Keys{of, rows<T>(op.dk), rows<T>(op.dv), of_keys.count});
+          }))
+        return;
     }
+    WEFT_CHECK(op.heads.dim + op.heads.value_dim() <= kMostOfKey, "heads of {}, with values of {}", op.heads.dim,
+               op.heads.value_dim());
     const AttentionGradient<T> of{q, k, v, dout, lse, weighted, sight};
     launcher.launch(blocks_of(queries, kThreads),
-                    WeightedOutputs<T>{dout, o, weighted, op.q.rows(), op.heads.q, op.heads.dim});
+                    WeightedOutputs<T>{dout, o, weighted, op.q.rows(), op.heads.q, op.heads.value_dim()});
     launcher.launch(queries, AttentionRowBackward<T>{of, rows<T>(op.dq)});
     launcher.launch(op.k.rows() * op.heads.kv, AttentionKeyBackward<T>{of, rows<T>(op.dk), rows<T>(op.dv)});
   });

@@ -12,16 +12,46 @@ namespace weft::ref {
 template <class T>
 void run(const Rope& op, int) {
   const auto x = rows<T>(op.x), table = rows<T>(op.table);
-  const int64_t width = table.cols, half = width / 2;
+  const int64_t half = table.cols / 2, step = op.interleaved ? 2 : 1, apart = op.interleaved ? 1 : half;
   const double sign = op.inverse ? -1 : 1;
   for (int64_t i = 0; i < x.rows; ++i) {
     const T* angle = table[op.positions.as<int32_t>()[i]];
-    for (T* v = x[i]; v < x[i] + x.cols; v += width) {
+    for (T* head = x[i]; head < x[i] + x.cols; head += op.head_dim()) {
       for (int64_t j = 0; j < half; ++j) {
-        const T c = angle[j], s = sign * angle[half + j], a = v[j], b = v[half + j];
-        v[j] = a * c - b * s;
-        v[half + j] = b * c + a * s;
+        T *pair = head + op.first + step * j, *other = pair + apart;
+        const T c = angle[j], s = sign * angle[half + j], a = *pair, b = *other;
+        *pair = a * c - b * s;
+        *other = b * c + a * s;
       }
+    }
+  }
+}
+
+template <class T>
+void run(const LatentKeys& op, int) {
+  const auto kv = rows<T>(op.kv), shared = rows<T>(op.shared), k = rows<T>(op.k), v = rows<T>(op.v);
+  const int64_t r = shared.cols, u = v.cols / op.heads, n = k.cols / op.heads - r;
+  for (int64_t i = 0; i < kv.rows; ++i) {
+    for (int64_t h = 0; h < op.heads; ++h) {
+      const T* from = kv[i] + h * (n + u);
+      std::copy_n(from, n, k[i] + h * (n + r));
+      std::copy_n(shared[i], r, k[i] + h * (n + r) + n);
+      std::copy_n(from + n, u, v[i] + h * u);
+    }
+  }
+}
+
+template <class T>
+void run(const LatentKeysBackward& op, int) {
+  const auto dk = rows<T>(op.dk), dv = rows<T>(op.dv), dkv = rows<T>(op.dkv), dshared = rows<T>(op.dshared);
+  const int64_t r = dshared.cols, u = dv.cols / op.heads, n = dk.cols / op.heads - r;
+  for (int64_t i = 0; i < dkv.rows; ++i) {
+    std::fill_n(dshared[i], r, T(0));
+    for (int64_t h = 0; h < op.heads; ++h) {
+      const T* key = dk[i] + h * (n + r);
+      std::copy_n(key, n, dkv[i] + h * (n + u));
+      std::copy_n(dv[i] + h * u, u, dkv[i] + h * (n + u) + n);
+      for (int64_t j = 0; j < r; ++j) dshared[i][j] += key[n + j];
     }
   }
 }
@@ -40,7 +70,8 @@ struct Query {
   int64_t position;      // of the query, in its document
   int64_t key_position;  // of the first key
   int64_t q_col, k_col;  // where the head begins
-  uint64_t key;          // of its random numbers
+  int64_t o_col, v_col;
+  uint64_t key;  // of its random numbers
 };
 
 template <class Op>
@@ -48,13 +79,16 @@ Query query_of(const Op& op, const AttentionSpan& s, int64_t i, int64_t head) {
   const AttentionHeads& h = op.heads;
   const int64_t at = s.q_position + i;
   const int64_t oldest = h.window > 0 ? std::max(s.k_position, at - h.window + 1) : s.k_position;
+  const int64_t kv = head / (h.q / h.kv);
   return {.row = s.q_row + i,
           .first = s.k_row + oldest - s.k_position,
           .count = std::min(at, s.k_position + s.k_count - 1) - oldest + 1,
           .position = at,
           .key_position = oldest,
           .q_col = head * h.dim,
-          .k_col = head / (h.q / h.kv) * h.dim,
+          .k_col = kv * h.dim,
+          .o_col = head * h.value_dim(),
+          .v_col = kv * h.value_dim(),
           .key = rng_key(op.dropout.key, uint64_t(s.sample * h.total + h.first + head))};
 }
 
@@ -65,7 +99,7 @@ inline double kept(const Query& at, double p, int64_t j) {
 
 template <class T>
 void attend(const Attention& op, const Query& at) {
-  const int64_t e = op.heads.dim;
+  const int64_t e = op.heads.dim, u = op.heads.value_dim();
   const auto k = rows<T>(op.k), v = rows<T>(op.v);
   const T* q = rows<T>(op.q)[at.row] + at.q_col;
   std::vector<T> score(size_t(at.count));
@@ -77,31 +111,31 @@ void attend(const Attention& op, const Query& at) {
   T sum(0);
   for (T& s : score) sum += s = std::exp(s - most);
   rows<T>(op.lse)[at.row][at.q_col / e] = most + std::log(sum);
-  T* o = rows<T>(op.o)[at.row] + at.q_col;
-  std::fill_n(o, e, T(0));
+  T* o = rows<T>(op.o)[at.row] + at.o_col;
+  std::fill_n(o, u, T(0));
   for (int64_t j = 0; j < at.count; ++j) {
     const T p = score[size_t(j)] / sum * kept(at, op.dropout.p, j);
-    for (int64_t c = 0; c < e; ++c) o[c] += p * v[at.first + j][at.k_col + c];
+    for (int64_t c = 0; c < u; ++c) o[c] += p * v[at.first + j][at.v_col + c];
   }
 }
 
 // Writes the query's dq; adds to the rows of dk and dv that it sees.
 template <class T>
 void attend_backward(const AttentionBackward& op, const Query& at) {
-  const int64_t e = op.heads.dim;
-  const T *q = rows<T>(op.q)[at.row] + at.q_col, *dout = rows<T>(op.dout)[at.row] + at.q_col;
+  const int64_t e = op.heads.dim, u = op.heads.value_dim();
+  const T *q = rows<T>(op.q)[at.row] + at.q_col, *dout = rows<T>(op.dout)[at.row] + at.o_col;
   const T lse = rows<T>(op.lse)[at.row][at.q_col / e];
-  const T delta = dot(rows<T>(op.o)[at.row] + at.q_col, dout, e);
+  const T delta = dot(rows<T>(op.o)[at.row] + at.o_col, dout, u);
   T* dq = rows<T>(op.dq)[at.row] + at.q_col;
   std::fill_n(dq, e, T(0));
   for (int64_t j = 0; j < at.count; ++j) {
-    const T *k = rows<T>(op.k)[at.first + j] + at.k_col, *v = rows<T>(op.v)[at.first + j] + at.k_col;
-    T *dk = rows<T>(op.dk)[at.first + j] + at.k_col, *dv = rows<T>(op.dv)[at.first + j] + at.k_col;
+    const T *k = rows<T>(op.k)[at.first + j] + at.k_col, *v = rows<T>(op.v)[at.first + j] + at.v_col;
+    T *dk = rows<T>(op.dk)[at.first + j] + at.k_col, *dv = rows<T>(op.dv)[at.first + j] + at.v_col;
     const double keep = kept(at, op.dropout.p, j);
     const T p = std::exp(op.heads.scale * dot(q, k, e) - lse);
-    const T ds = p * (keep * dot(dout, v, e) - delta) * op.heads.scale;
+    const T ds = p * (keep * dot(dout, v, u) - delta) * op.heads.scale;
+    for (int64_t c = 0; c < u; ++c) dv[c] += keep * p * dout[c];
     for (int64_t c = 0; c < e; ++c) {
-      dv[c] += keep * p * dout[c];
       dq[c] += ds * k[c];
       dk[c] += ds * q[c];
     }
