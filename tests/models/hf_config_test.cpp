@@ -131,6 +131,48 @@ TEST(HfConfig, QwenFields) {
   EXPECT_REFUSED("8 heads cannot share 32 heads of keys and values", as("qwen2"));
 }
 
+Json deepseek(const Json& more = Json::object()) {
+  return as("deepseek_v3", [&] {
+    Json json = {{"q_lora_rank", 24},          {"kv_lora_rank", 16},    {"qk_nope_head_dim", 12},
+                 {"qk_rope_head_dim", 8},      {"v_head_dim", 10},      {"n_group", 4},
+                 {"first_k_dense_replace", 4}, {"n_routed_experts", 8}, {"topk_method", "noaux_tc"}};
+    json.update(more);
+    return json;
+  }());
+}
+
+TEST(HfConfig, DeepseekFields) {
+  const ModelSpec s = spec(deepseek());
+  ASSERT_TRUE(s.latent);
+  EXPECT_EQ(*s.latent, (LatentSpec{.q_rank = 24, .kv_rank = 16, .nope_dim = 12, .rope_dim = 8, .v_dim = 10}));
+  EXPECT_EQ(s.num_kv_heads, 8);
+  EXPECT_EQ(s.head_dim, 20);
+  EXPECT_EQ(s.result_width(), 80);
+  EXPECT_EQ(s.rope_width(), 8);
+  EXPECT_EQ(s.max_positions, 4096);
+  EXPECT_EQ(attention_weights(s), 64 * 24 + 24 * 160 + 64 * 24 + 16 * 8 * 22 + 80 * 64);
+  EXPECT_EQ(spec(deepseek({{"q_lora_rank", nullptr}})).latent->q_rank, 0);
+  EXPECT_FALSE(spec(deepseek({{"rope_interleave", false}})).latent->interleaved);
+  EXPECT_EQ(error(deepseek({{"head_dim", 8}, {"qk_head_dim", 20}, {"n_routed_experts", nullptr}})), "none");
+  Json without = deepseek();
+  without.erase("q_lora_rank");
+  EXPECT_REFUSED("\"q_lora_rank\": is missing", without);
+  EXPECT_REFUSED("\"qk_rope_head_dim\": 7 is not supported", deepseek({{"qk_rope_head_dim", 7}}));
+  EXPECT_REFUSED("\"qk_head_dim\": 8 is not supported", deepseek({{"qk_head_dim", 8}}));
+  EXPECT_REFUSED("\"head_dim\": 12 is not supported", deepseek({{"head_dim", 12}}));
+  EXPECT_REFUSED("\"num_key_value_heads\": 2 is not supported", deepseek({{"num_key_value_heads", 2}}));
+  EXPECT_REFUSED("\"attention_bias\": true is not supported", deepseek({{"attention_bias", true}}));
+  EXPECT_REFUSED("\"n_routed_experts\": 8 is not supported", deepseek({{"first_k_dense_replace", 3}}));
+}
+
+TEST(HfConfig, ModulesThatPredictFurtherTokensAreToldOfAndNotWritten) {
+  const HfConfig config = parse_hf_config(deepseek({{"num_nextn_predict_layers", 1}}), "config.json");
+  EXPECT_EQ(config.spec.unread_layers, 1);
+  ASSERT_EQ(config.warnings.size(), 1u);
+  EXPECT_TRUE(contains(config.warnings[0], "\"num_nextn_predict_layers\"")) << config.warnings[0];
+  EXPECT_EQ(hf_config_of(config, DType::f32)["num_nextn_predict_layers"], 0);
+}
+
 TEST(HfConfig, WindowsOfMistral) {
   EXPECT_EQ(windows_of(spec(as("mistral"))), std::vector<int64_t>(4, 4096));
   EXPECT_EQ(windows_of(spec(as("mistral", {{"sliding_window", nullptr}}))), std::vector<int64_t>(4, 0));

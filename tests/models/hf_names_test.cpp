@@ -20,6 +20,15 @@ ModelSpec small(Family family) {
   Json json = {{"model_type", model_type_of(family)}, {"vocab_size", 10}, {"hidden_size", 8}, {"num_hidden_layers", 2}};
   if (family == Family::gpt2)
     json.update({{"num_attention_heads", 2}, {"n_positions", 5}});
+  else if (family == Family::deepseek_v2 || family == Family::deepseek_v3)
+    json.update({{"num_attention_heads", 4},
+                 {"intermediate_size", 6},
+                 {"q_lora_rank", family == Family::deepseek_v3 ? Json(5) : Json(nullptr)},
+                 {"kv_lora_rank", 3},
+                 {"qk_nope_head_dim", 2},
+                 {"qk_rope_head_dim", 4},
+                 {"v_head_dim", 7},
+                 {"first_k_dense_replace", 2}});
   else
     json.update({{"num_attention_heads", 4}, {"num_key_value_heads", 2}, {"head_dim", 2}, {"intermediate_size", 6}});
   return parse_hf_config(json, "config.json").spec;
@@ -64,6 +73,37 @@ TEST(HfTensors, EveryRowOfEveryWeightIsThereOnce) {
   }
 }
 
+TEST(HfTensors, OfLatents) {
+  const auto tensors = hf_tensors(small(Family::deepseek_v3));
+  const std::string layer = "model.layers.1.self_attn.";
+  const std::map<std::string, std::pair<std::string, std::vector<int64_t>>> expected = {
+      {"q_a_proj", {"q_down", {5, 8}}},     {"q_a_layernorm", {"q_norm", {5}}},
+      {"q_b_proj", {"q", {24, 5}}},         {"kv_a_proj_with_mqa", {"kv_down", {7, 8}}},
+      {"kv_a_layernorm", {"kv_norm", {3}}}, {"kv_b_proj", {"kv", {36, 3}}},
+      {"o_proj", {"out", {8, 28}}}};
+  for (const auto& [name, what] : expected) {
+    const HfTensor t = named(tensors, layer + name + ".weight");
+    EXPECT_EQ(t.param, "blocks.1.attn." + what.first + ".weight") << name;
+    EXPECT_EQ(t.shape, what.second) << name;
+  }
+  EXPECT_EQ(named(hf_tensors(small(Family::deepseek_v2)), layer + "q_proj.weight").shape,
+            (std::vector<int64_t>{24, 8}));
+}
+
+TEST(MatchHfTensors, PassesOverModulesThatPredictFurtherTokens) {
+  ModelSpec model = small(Family::deepseek_v3);
+  TempDir dir;
+  auto tensors = hf_tensors(model);
+  tensors.push_back({"model.layers.2.eh_proj.weight", {8, 16}, false, "", 0, 8});
+  write_model(dir, tensors);
+  EXPECT_TRUE(holds(match_error(model, dir), "unexpected (1):\n  \"model.layers.2.eh_proj.weight\""));
+  model.unread_layers = 1;
+  const SafetensorsFolder folder = SafetensorsFolder::open(dir.path());
+  const HfMatch match = match_hf_tensors(model, folder);
+  ASSERT_EQ(match.notes.size(), 1u);
+  EXPECT_TRUE(holds(match.notes[0], "1 tensors of modules that predict further tokens"));
+}
+
 TEST(HfTensors, StackQueriesKeysValuesAndGateUp) {
   const auto tensors = hf_tensors(small(Family::llama));
   EXPECT_EQ(named(tensors, "model.layers.1.self_attn.v_proj.weight").first_row, 12);
@@ -84,7 +124,8 @@ TEST(HfTensors, Gpt2MatricesAreTransposedOnDisk) {
 }
 
 TEST(MatchHfTensors, FindsWhatIsWritten) {
-  for (const Family family : {Family::gpt2, Family::llama, Family::qwen2, Family::qwen3}) {
+  for (const Family family :
+       {Family::gpt2, Family::llama, Family::qwen2, Family::qwen3, Family::deepseek_v2, Family::deepseek_v3}) {
     TempDir dir;
     const auto tensors = hf_tensors(small(family));
     write_model(dir, tensors);

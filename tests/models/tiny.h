@@ -54,8 +54,25 @@ inline ModelSpec tiny_mixed() {
               {.window = 3}};
   return m;
 }
+// Heads from latents; every width is another.
+inline ModelSpec tiny_latent() {
+  ModelSpec m = tiny_llama();
+  m.family = Family::deepseek_v3;
+  m.num_kv_heads = m.num_heads;
+  m.latent = LatentSpec{.q_rank = 9, .kv_rank = 7, .nope_dim = 5, .rope_dim = 4, .v_dim = 3, .score_factor = 1.3};
+  m.head_dim = 9;
+  return m;
+}
+inline ModelSpec tiny_latent_lite() {
+  ModelSpec m = tiny_latent();
+  m.family = Family::deepseek_v2;
+  m.latent->q_rank = 0;
+  m.latent->interleaved = false;
+  return m;
+}
 inline std::vector<std::pair<std::string, ModelSpec>> tiny_models() {
-  return {{"llama", tiny_llama()}, {"gpt2", tiny_gpt2()}, {"qwen3", tiny_qwen3()}, {"mixed", tiny_mixed()}};
+  return {{"llama", tiny_llama()}, {"gpt2", tiny_gpt2()},     {"qwen3", tiny_qwen3()},
+          {"mixed", tiny_mixed()}, {"latent", tiny_latent()}, {"latent lite", tiny_latent_lite()}};
 }
 
 struct StepOptions {

@@ -23,7 +23,7 @@ struct Feature {
   std::vector<std::string> values;
 };
 inline const std::vector<Feature> kRuns = {
-    {"model", {"gpt2", "llama-tied", "llama-gqa", "qwen2", "qwen3", "mistral"}},
+    {"model", {"gpt2", "llama-tied", "llama-gqa", "qwen2", "qwen3", "mistral", "deepseek", "deepseek-lite"}},
     {"model.hidden_dropout", {"0", "0.1"}},
     {"optimizer.name", {"adamw", "sgd", "muon"}},
     {"data.mask", {"none", "some"}},
@@ -57,6 +57,11 @@ inline std::string text_of(const Choice& c) {
 inline std::string config_of(const std::string& model) {
   if (model == "gpt2")
     return R"({"model_type": "gpt2", "vocab_size": 37, "n_positions": 12, "n_embd": 24, "n_layer": 4, "n_head": 4})";
+  if (model.starts_with("deepseek"))
+    return fmt::format(R"({{"model_type": "deepseek_v3", "vocab_size": 37, "hidden_size": 24, "intermediate_size": 30,
+      "num_hidden_layers": {}, "num_attention_heads": 12, "q_lora_rank": {}, "kv_lora_rank": 8, "qk_nope_head_dim": 3,
+      "qk_rope_head_dim": 4, "v_head_dim": 5, "first_k_dense_replace": {}, "max_position_embeddings": 64}})",
+                       kBlocks, model == "deepseek" ? "10" : "null", kBlocks);
   const bool window = model == "mistral", bias = model == "qwen2", norm = model == "qwen3";
   const std::string type = window ? "mistral" : bias ? "qwen2" : norm ? "qwen3" : "llama";
   return fmt::format(R"({{"model_type": "{}", "vocab_size": 37, "hidden_size": 24, "intermediate_size": 30,

@@ -37,6 +37,24 @@ TEST_F(LayoutMatrix, TensorParallelRanksWithDropoutEqualOneRank) {
   }
 }
 
+// Latents are made by all ranks alike, or by each of its own tokens; heads are cut.
+TEST_F(LayoutMatrix, LatentsAreMadeOfWhatEachRankHasOfTheStream) {
+  Choice c;
+  for (const auto* features : {&kRuns, &kCuts})
+    for (const Feature& f : *features) c[f.key] = f.values[0];
+  c["model.hidden_dropout"] = "0.1";
+  using Four = std::array<const char*, 4>;
+  for (const auto& [model, tp, sequence_parallel, recompute] :
+       {Four{"deepseek", "4", "true", "none"}, Four{"deepseek", "3", "false", "selective"},
+        Four{"deepseek-lite", "2", "true", "selective"}, Four{"deepseek-lite", "3", "false", "none"}}) {
+    c["model"] = model;
+    c["parallel.tp"] = tp;
+    c["parallel.sequence_parallel"] = sequence_parallel;
+    c["parallel.recompute"] = recompute;
+    EXPECT_TRUE(judge(c));
+  }
+}
+
 // As on a GPU: the host must wait before it looks.
 TEST_F(LayoutMatrix, SomeCombinationsEqualOneRankOnADeviceThatIsLate) {
   std::mt19937 gen(2);

@@ -86,6 +86,12 @@ std::string window_text(const ModelSpec& m) {
   return text;
 }
 
+std::string latent_text(const LatentSpec& l) {
+  const std::string queries = l.q_rank > 0 ? fmt::format(", of queries {}", l.q_rank) : "";
+  return fmt::format("of keys and values {}{}; {} of {} columns of a head rotate, values have {}", l.kv_rank, queries,
+                     l.rope_dim, l.nope_dim + l.rope_dim, l.v_dim);
+}
+
 int64_t parameters_of(const ModelSpec& model) {
   int64_t sum = 0;
   for (const HfTensor& t : hf_tensors(model)) {
@@ -115,6 +121,7 @@ void add_model(Report& report, const HfConfig& config) {
                        {"positions", m.rope ? "rotary, " + rope_text(*m.rope) : "learned"},
                        {"attends_to", window_text(m)},
                        {"tied_head", m.tied_head}});
+  if (m.latent) report["latents"] = latent_text(*m.latent);
   if (!config.warnings.empty()) report["warnings"] = config.warnings;
 }
 

@@ -6,6 +6,7 @@
 #include "weft/base/error.h"
 #include "weft/base/json.h"
 #include "weft/checkpoint/checkpoint_check.h"
+#include "weft/models/hf_deepseek.h"
 #include "weft/models/hf_fields.h"
 #include "weft/models/hf_rope.h"
 
@@ -22,7 +23,9 @@ constexpr FamilyName kFamilies[] = {{Family::gpt2, "gpt2", "GPT2LMHeadModel"},
                                     {Family::llama, "llama", "LlamaForCausalLM"},
                                     {Family::mistral, "mistral", "MistralForCausalLM"},
                                     {Family::qwen2, "qwen2", "Qwen2ForCausalLM"},
-                                    {Family::qwen3, "qwen3", "Qwen3ForCausalLM"}};
+                                    {Family::qwen3, "qwen3", "Qwen3ForCausalLM"},
+                                    {Family::deepseek_v2, "deepseek_v2", "DeepseekV2ForCausalLM"},
+                                    {Family::deepseek_v3, "deepseek_v3", "DeepseekV3ForCausalLM"}};
 
 const FamilyName& name_of_family(Family family) {
   for (const FamilyName& f : kFamilies)
@@ -30,11 +33,7 @@ const FamilyName& name_of_family(Family family) {
   WEFT_CHECK(false, "family {}", int(family));
 }
 
-// Far above any model, far below where products of sizes leave 64 bits.
-constexpr JsonFields::IntRange kSize{.min = 1, .max = int64_t{1} << 31};
-constexpr JsonFields::IntRange kWidth{.min = 1, .max = int64_t{1} << 24};
-constexpr JsonFields::IntRange kLayers{.min = 1, .max = 16384};
-constexpr JsonFields::Range kProbability{.min = 0, .max = 0.999};
+using namespace hf_ranges;
 constexpr double kMaxParameters = 1e15;
 
 Family read_family(HfFields& fields) {
@@ -52,12 +51,11 @@ void check_sizes(const ModelSpec& s, const HfFields& fields, std::string_view he
   if (s.num_heads % s.num_kv_heads != 0)
     throw ConfigError(fmt::format("{}: {} heads cannot share {} heads of keys and values evenly (num_key_value_heads)",
                                   fields.fields().where(heads_key), s.num_heads, s.num_kv_heads));
-  if (s.rope && s.head_dim % 2 != 0)
+  if (s.rope && s.rope_width() % 2 != 0)
     throw ConfigError(fmt::format("{}: heads of {} numbers cannot be rotated in pairs",
                                   fields.fields().where(fields.was_taken("head_dim") ? "head_dim" : heads_key),
-                                  s.head_dim));
-  const double d = double(s.width),
-               per_layer = d * (2.0 * double(s.q_width()) + 2.0 * double(s.kv_width()) + 3.0 * double(s.ffn_width));
+                                  s.rope_width()));
+  const auto d = double(s.width), per_layer = attention_weights(s) + d * 3.0 * double(s.ffn_width);
   if (double(s.num_layers) * per_layer + 2 * d * double(s.vocab_size) + d * double(s.max_positions) > kMaxParameters)
     throw ConfigError(fmt::format("{}: with the other sizes this makes more than {:.0e} parameters",
                                   fields.fields().where(width_key), kMaxParameters));
@@ -162,6 +160,14 @@ ModelSpec read_llama_like(HfFields& f, Family family) {
   return s;
 }
 
+ModelSpec read_spec(HfFields& f, Family family) {
+  if (family == Family::gpt2) return read_gpt2(f);
+  if (family != Family::deepseek_v2 && family != Family::deepseek_v3) return read_llama_like(f, family);
+  ModelSpec s = read_deepseek(f, family);
+  check_sizes(s, f, "num_attention_heads", "hidden_size");
+  return s;
+}
+
 std::string_view torch_name_of(DType dtype) {
   switch (dtype) {
     case DType::f64:
@@ -186,8 +192,11 @@ HfConfig parse_hf_config(Json json, std::string_view source) {
   config.json = std::move(json);
   HfFields fields(JsonFields(config.json, std::string(source)));
   const Family family = read_family(fields);
-  config.spec = family == Family::gpt2 ? read_gpt2(fields) : read_llama_like(fields, family);
+  config.spec = read_spec(fields, family);
   config.warnings = judge_other_fields(fields);
+  if (config.spec.unread_layers > 0)
+    config.warnings.push_back(fields.fields().where("num_nextn_predict_layers") +
+                              ": the modules that predict further tokens are neither trained nor written");
   return config;
 }
 
@@ -219,6 +228,7 @@ Json hf_config_of(const HfConfig& config, DType dtype) {
   Json json = config.json;
   // The name that the file already uses; newer versions of transformers write "dtype".
   json[json.contains("dtype") && !json.contains("torch_dtype") ? "dtype" : "torch_dtype"] = torch_name_of(dtype);
+  if (config.spec.unread_layers > 0) json["num_nextn_predict_layers"] = 0;
   if (const auto names = json.find("architectures"); names == json.end() || !names->is_array() || names->empty())
     json["architectures"] = Json::array({name_of_family(config.spec.family).architecture});
   return json;

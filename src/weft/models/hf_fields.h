@@ -11,6 +11,14 @@
 
 namespace weft {
 
+// Far above any model, far below where products of sizes leave 64 bits.
+namespace hf_ranges {
+inline constexpr JsonFields::IntRange kSize{.min = 1, .max = int64_t{1} << 31};
+inline constexpr JsonFields::IntRange kWidth{.min = 1, .max = int64_t{1} << 24};
+inline constexpr JsonFields::IntRange kLayers{.min = 1, .max = 16384};
+inline constexpr JsonFields::Range kProbability{.min = 0, .max = 0.999};
+}  // namespace hf_ranges
+
 // Getters as JsonFields has them, that remember what was asked for.
 class HfFields {
  public:

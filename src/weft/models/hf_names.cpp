@@ -67,7 +67,8 @@ class Lister {
     for (int64_t i = 0; i < m_.num_layers; ++i) {
       const std::string layer = fmt::format("model.layers.{}.", i), block = fmt::format("blocks.{}.", i);
       add_norm(layer + "input_layernorm", block + "attn_norm");
-      list_attention(layer + "self_attn.", block + "attn.");
+      m_.latent ? list_latent_attention(layer + "self_attn.", block + "attn.", *m_.latent)
+                : list_attention(layer + "self_attn.", block + "attn.");
       add_norm(layer + "post_attention_layernorm", block + "mlp_norm");
       const int64_t d = m_.width, f = m_.ffn_width;
       add_linear(layer + "mlp.gate_proj", {f, d}, m_.mlp_bias, block + "mlp.up");
@@ -88,6 +89,21 @@ class Lister {
     add(name + "k_norm.weight", {m_.head_dim}, param + "k_norm.weight");
   }
 
+  void list_latent_attention(const std::string& name, const std::string& param, const LatentSpec& l) {
+    const int64_t d = m_.width, q = m_.q_width(), kv = m_.num_heads * (l.nope_dim + l.v_dim);
+    if (l.q_rank > 0) {
+      add(name + "q_a_proj.weight", {l.q_rank, d}, param + "q_down.weight");
+      add(name + "q_a_layernorm.weight", {l.q_rank}, param + "q_norm.weight");
+      add(name + "q_b_proj.weight", {q, l.q_rank}, param + "q.weight");
+    } else {
+      add(name + "q_proj.weight", {q, d}, param + "q.weight");
+    }
+    add(name + "kv_a_proj_with_mqa.weight", {l.kv_rank + l.rope_dim, d}, param + "kv_down.weight");
+    add(name + "kv_a_layernorm.weight", {l.kv_rank}, param + "kv_norm.weight");
+    add(name + "kv_b_proj.weight", {kv, l.kv_rank}, param + "kv.weight");
+    add(name + "o_proj.weight", {d, m_.result_width()}, param + "out.weight");
+  }
+
   const ModelSpec& m_;
   std::vector<HfTensor> tensors_;
 };
@@ -104,6 +120,13 @@ bool is_buffer(std::string_view name, Family family) {
   if (family != Family::gpt2) return name.ends_with("rotary_emb.inv_freq");
   name = without_prefix(name, "transformer.");
   return name.starts_with("h.") && (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias"));
+}
+
+// A tensor of the modules behind the model's layers.
+bool is_unread(std::string_view name, const ModelSpec& model) {
+  for (int64_t i = 0; i < model.unread_layers; ++i)
+    if (without_prefix(name, "model.").starts_with(fmt::format("layers.{}.", model.num_layers + i))) return true;
+  return false;
 }
 
 std::string shape_text(std::span<const int64_t> shape) {
@@ -139,6 +162,8 @@ class Matcher {
     for (const SafetensorsFolder::Tensor& t : folder_.tensors())
       if (found_.count(t.entry) == 0) judge_leftover(t);
     const std::string wrong = missing_.text() + misshaped_.text() + unexpected_.text();
+    if (unread_ > 0)
+      match_.notes.push_back(fmt::format("{} tensors of modules that predict further tokens are passed over", unread_));
     if (wrong.empty()) return std::move(match_);
     throw FileError(fmt::format("{}: its tensors are not those that its config.json asks for:{}{}",
                                 folder_.path().string(), wrong, hint()));
@@ -164,6 +189,7 @@ class Matcher {
 
   void judge_leftover(const SafetensorsFolder::Tensor& t) {
     if (is_buffer(t.name(), model_.family)) return;
+    if (is_unread(t.name(), model_)) return void(++unread_);
     if (t.name() == "lm_head.weight" && model_.tied_head) return judge_tied_head(t);
     unexpected_.add(fmt::format("{} {}", in_quotes(t.name()), shape_text(t.entry->shape)));
   }
@@ -193,6 +219,7 @@ class Matcher {
   HfMatch match_;
   std::set<const SafetensorsEntry*> found_;
   bool head_is_missing_ = false;
+  int64_t unread_ = 0;
   Complaint missing_{"missing"}, misshaped_{"of another shape or type"}, unexpected_{"unexpected"};
 };
 

@@ -7,7 +7,7 @@
 
 namespace weft {
 
-enum class Family : uint8_t { gpt2, llama, mistral, qwen2, qwen3 };
+enum class Family : uint8_t { gpt2, llama, mistral, qwen2, qwen3, deepseek_v2, deepseek_v3 };
 enum class NormKind : uint8_t { layer_norm, rms_norm };
 enum class MlpKind : uint8_t { gelu_tanh, gelu_erf, swiglu };
 
@@ -38,6 +38,18 @@ struct LayerSpec {
   bool operator==(const LayerSpec&) const = default;
 };
 
+// Heads made of latents (DeepSeek-V2, 2024, sec. 2.1): widths of what the stream is narrowed to, and of a head's parts.
+struct LatentSpec {
+  int64_t q_rank = 0;  // 0: queries are made of the stream itself
+  int64_t kv_rank = 0;
+  int64_t nope_dim = 0, rope_dim = 0;  // of a query and a key, head_dim together: not rotated, rotated
+  int64_t v_dim = 0;
+  bool interleaved = true;  // rotated are pairs (2 i, 2 i + 1), else (i, i + rope_dim / 2)
+  double norm_eps = 1e-6;   // of the latents
+  double score_factor = 1;  // beside 1 / sqrt(head_dim)
+  bool operator==(const LatentSpec&) const = default;
+};
+
 struct ModelSpec {
   Family family = Family::llama;
   int64_t vocab_size = 0;
@@ -55,10 +67,13 @@ struct ModelSpec {
   bool learned_positions = false;     // a table of positions (gpt2) ...
   std::optional<RopeSpec> rope = {};  // ... or rotation
   bool qkv_bias = false, attention_out_bias = false, mlp_bias = false;
-  bool qk_norm = false;    // RMSNorm of each head of q and k
-  bool tied_head = false;  // the output head is the embedding table
+  bool qk_norm = false;                   // RMSNorm of each head of q and k
+  bool tied_head = false;                 // the output head is the embedding table
+  std::optional<LatentSpec> latent = {};  // instead of num_kv_heads heads of keys and values
   // Of each block, where they are not all as norm, mlp and rope say, without a window.
   std::vector<LayerSpec> layers = {};
+
+  int64_t unread_layers = 0;  // behind the model's, in its folder: modules that weft does not have
 
   double init_std = 0.02;          // of every matrix and table
   double residual_init_scale = 1;  // further factor on the two matrices that write to the stream (gpt2: 1/sqrt(2 L))
@@ -67,6 +82,17 @@ struct ModelSpec {
   LayerSpec layer(int64_t l) const { return layers.empty() ? LayerSpec{norm, mlp, rope} : layers[size_t(l)]; }
   int64_t q_width() const { return num_heads * head_dim; }
   int64_t kv_width() const { return num_kv_heads * head_dim; }
+  int64_t result_width() const { return num_heads * (latent ? latent->v_dim : head_dim); }  // of attention
+  int64_t rope_width() const { return latent ? latent->rope_dim : head_dim; }               // of a head, rotated
 };
+
+// Elements of the matrices of a block's attention; any sizes that fit integers may be multiplied.
+inline double attention_weights(const ModelSpec& m) {
+  const auto d = double(m.width), q = double(m.q_width());
+  if (!m.latent) return d * (2 * q + 2 * double(m.kv_width()));
+  const auto q_rank = double(m.latent->q_rank), kv_rank = double(m.latent->kv_rank);
+  return (q_rank > 0 ? q_rank * (d + q) : d * q) + d * (kv_rank + double(m.latent->rope_dim)) +
+         kv_rank * double(m.num_heads) * double(m.latent->nope_dim + m.latent->v_dim) + double(m.result_width()) * d;
+}
 
 }  // namespace weft

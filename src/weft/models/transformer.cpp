@@ -1,5 +1,7 @@
 #include "weft/models/transformer.h"
 
+#include <cmath>
+
 #include "weft/models/rope_table.h"
 
 namespace weft {
@@ -14,29 +16,52 @@ Mlp::Act act_of(MlpKind kind) {
   return kind == MlpKind::gelu_erf ? Mlp::Act::gelu_erf : Mlp::Act::gelu_tanh;
 }
 
+SelfAttention::Spec attention_spec(const ModelSpec& m, const LayerSpec& layer, const Tensor* rope_table) {
+  return {.width = m.width,
+          .heads = m.num_heads,
+          .kv_heads = m.num_kv_heads,
+          .head_dim = m.head_dim,
+          .window = layer.window,
+          .qkv_bias = m.qkv_bias,
+          .out_bias = m.attention_out_bias,
+          .qk_norm = m.qk_norm,
+          .norm_eps = m.norm_eps,
+          .rope_table = rope_table,
+          .init_std = m.init_std,
+          .out_init_std = m.init_std * m.residual_init_scale,
+          .dropout = m.dropout.hidden,
+          .attention_dropout = m.dropout.attention};
+}
+
+LatentAttention::Spec attention_spec(const ModelSpec& m, const LatentSpec& latent, const Tensor* rope_table) {
+  return {.width = m.width,
+          .heads = m.num_heads,
+          .q_rank = latent.q_rank,
+          .kv_rank = latent.kv_rank,
+          .nope_dim = latent.nope_dim,
+          .rope_dim = latent.rope_dim,
+          .v_dim = latent.v_dim,
+          .interleaved = latent.interleaved,
+          .scale = latent.score_factor / std::sqrt(double(m.head_dim)),
+          .norm_eps = latent.norm_eps,
+          .rope_table = rope_table,
+          .init_std = m.init_std,
+          .out_init_std = m.init_std * m.residual_init_scale,
+          .dropout = m.dropout.hidden,
+          .attention_dropout = m.dropout.attention};
+}
+
 Block::Spec block_spec(const ModelSpec& m, const LayerSpec& layer, const LayerPlan& plan, const Tensor* rope_table) {
-  const double residual_std = m.init_std * m.residual_init_scale;
+  using AnySpec = decltype(Block::Spec::attention);
   return {.norm = norm_spec(m, layer.norm, plan),
-          .attention = {.width = m.width,
-                        .heads = m.num_heads,
-                        .kv_heads = m.num_kv_heads,
-                        .head_dim = m.head_dim,
-                        .window = layer.window,
-                        .qkv_bias = m.qkv_bias,
-                        .out_bias = m.attention_out_bias,
-                        .qk_norm = m.qk_norm,
-                        .norm_eps = m.norm_eps,
-                        .rope_table = rope_table,
-                        .init_std = m.init_std,
-                        .out_init_std = residual_std,
-                        .dropout = m.dropout.hidden,
-                        .attention_dropout = m.dropout.attention},
+          .attention = m.latent ? AnySpec(attention_spec(m, *m.latent, rope_table))
+                                : AnySpec(attention_spec(m, layer, rope_table)),
           .mlp = {.width = m.width,
                   .inner = m.ffn_width,
                   .act = act_of(layer.mlp),
                   .bias = m.mlp_bias,
                   .init_std = m.init_std,
-                  .down_init_std = residual_std,
+                  .down_init_std = m.init_std * m.residual_init_scale,
                   .dropout = m.dropout.hidden}};
 }
 
@@ -166,9 +191,16 @@ void Transformer::declare_head() {
 
 void Transformer::allocate_constants(Arena& constants, Precision precision) {
   for (RopeTable& r : rope_tables_) {
-    r.table = constants.alloc(precision.stat, {plan_.max_positions, spec_.head_dim});
+    r.table = constants.alloc(precision.stat, {plan_.max_positions, spec_.rope_width()});
     fill_rope_table(r.spec, r.table, *constants.memory());
   }
+}
+
+std::vector<KvCache> Transformer::make_caches(Arena& arena, Precision precision, int64_t max_tokens) const {
+  std::vector<KvCache> caches;
+  for (const auto& block : blocks_)
+    caches.push_back(block->attention().make_cache(arena, precision.compute, max_tokens));
+  return caches;
 }
 
 void Transformer::decode(Pass& p, std::vector<KvCache>& caches, Tensor logits) const {

@@ -50,7 +50,9 @@ class Transformer final : public Model {
   // Units of a whole model: the positions that a ParamStore knows them by.
   static int64_t num_positions(const ModelSpec& spec) { return spec.num_layers + 3; }
 
-  // Of a model that is whole here, with values that are not to be fetched.
+  // Decoding is of a model that is whole here, with values that are not to be fetched.
+  // What the blocks keep of a sequence of up to so many tokens.
+  std::vector<KvCache> make_caches(Arena& arena, Precision precision, int64_t max_tokens) const;
   // The tokens of p.batch follow those in the caches (one for each block). logits [1, V] stat: after the last of them.
   void decode(Pass& p, std::vector<KvCache>& caches, Tensor logits) const;
 
@@ -59,7 +61,7 @@ class Transformer final : public Model {
  private:
   struct RopeTable {
     RopeSpec spec;
-    Tensor table;  // [max_positions, head_dim] stat
+    Tensor table;  // [max_positions, rope_width] stat
   };
   const Tensor& rope_table(const RopeSpec& spec);
   void declare_embedding();

@@ -180,6 +180,12 @@ void SelfAttention::wgrad(Pass& p, const Saved& s, Tensor h) const {
   add_gradient(p, *k_norm_, s.dk_norm);
 }
 
+KvCache SelfAttention::make_cache(Arena& arena, DType compute, int64_t max_tokens) const {
+  const Shape shape{max_tokens, keys().rows.count};
+  return {.k = arena.alloc(compute, shape, tokens(Spmd::Shard1)),
+          .v = arena.alloc(compute, shape, tokens(Spmd::Shard1))};
+}
+
 Tensor SelfAttention::decode(Pass& p, KvCache& cache, Tensor h) const {
   Saved s;
   project(p, s, h, p.scratch);

@@ -6,17 +6,12 @@
 #pragma once
 #include <string>
 
+#include "weft/nn/kv_cache.h"
 #include "weft/nn/linear.h"
 #include "weft/nn/row_parallel_linear.h"
 #include "weft/sharding/boundary.h"
 
 namespace weft {
-
-// Keys and values of the tokens that a sequence has so far, for one layer: [max tokens, g e] each. Rows are appended.
-struct KvCache {
-  Tensor k, v;
-  int64_t count = 0;  // tokens held
-};
 
 class SelfAttention {
  public:
@@ -46,6 +41,8 @@ class SelfAttention {
   Tensor forward(Pass& p, Saved& s, Tensor h) const;
   Tensor dgrad(Pass& p, Saved& s, Tensor dy) const;
   void wgrad(Pass& p, const Saved& s, Tensor h) const;
+  // Keys and values, [max tokens, g e] each.
+  KvCache make_cache(Arena& arena, DType compute, int64_t max_tokens) const;
   // Forward of tokens that follow those in the cache, which receives theirs. One sequence; nothing is saved.
   Tensor decode(Pass& p, KvCache& cache, Tensor h) const;
 

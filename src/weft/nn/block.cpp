@@ -1,13 +1,24 @@
 #include "weft/nn/block.h"
 
 namespace weft {
+namespace {
+
+std::unique_ptr<AnyAttention> make_attention(ParamStore& params, const std::string& name, const Block::Spec& spec,
+                                             const LayerPlan& plan) {
+  if (const auto* latent = std::get_if<LatentAttention::Spec>(&spec.attention))
+    return std::make_unique<AttentionOf<LatentAttention>>(params, name, *latent, plan);
+  return std::make_unique<AttentionOf<SelfAttention>>(params, name, std::get<SelfAttention::Spec>(spec.attention),
+                                                      plan);
+}
+
+}  // namespace
 
 Block::Block(ParamStore& params, const std::string& name, const Spec& spec, const LayerPlan& plan)
     : attn_name_(name + ".attn"),
       mlp_name_(name + ".mlp"),
       keep_(plan.keep_activations),
       attn_norm_(params, name + ".attn_norm", spec.norm),
-      attn_(params, name + ".attn", spec.attention, plan),
+      attn_(make_attention(params, name + ".attn", spec, plan)),
       mlp_norm_(params, name + ".mlp_norm", spec.norm),
       mlp_(params, name + ".mlp", spec.mlp, plan) {}
 
@@ -21,7 +32,8 @@ void Block::forward(Pass& p, Saved& s, Tensor x, Tensor y) const {
     Region region(p.be, attn_name_);
     Scope inner(*p.scratch);
     attn_norm_.forward(p, s.attn_norm, x, attn_h);
-    Tensor added = attn_.forward(p, s.attn, attn_h);
+    if (!s.attn) s.attn = attn_->make_saved();
+    Tensor added = attn_->forward(p, *s.attn, attn_h);
     mlp_norm_.forward_add(p, s.mlp_norm, x, added, s.middle, mlp_h);
   }
   {
@@ -45,7 +57,7 @@ void Block::dgrad(Pass& p, Saved& s, Tensor dy, Tensor dx) const {
   {
     Region region(p.be, attn_name_);
     Scope temporaries(*p.scratch);
-    Tensor dh = attn_.dgrad(p, s.attn, dmiddle);
+    Tensor dh = attn_->dgrad(p, *s.attn, dmiddle);
     attn_norm_.dgrad(p, s.attn_norm, dh, dmiddle, dx);
   }
   if (keep_) return;
@@ -64,7 +76,7 @@ void Block::wgrad(Pass& p, Saved& s) const {
   }
   Region region(p.be, attn_name_);
   Scope temporaries(*p.scratch);
-  attn_.wgrad(p, s.attn, s.attn_h);
+  attn_->wgrad(p, *s.attn, s.attn_h);
   attn_norm_.wgrad(p, s.attn_norm);
 }
 
@@ -74,7 +86,7 @@ void Block::decode(Pass& p, KvCache& cache, Tensor x, Tensor y) const {
   Tensor h = p.compute(p.scratch, {x.rows(), x.cols()}, x.place);
   Tensor middle = p.compute(p.scratch, {x.rows(), x.cols()}, x.place);
   attn_norm_.forward(p, s.attn_norm, x, h);
-  mlp_norm_.forward_add(p, s.mlp_norm, x, attn_.decode(p, cache, h), middle, h);
+  mlp_norm_.forward_add(p, s.mlp_norm, x, attn_->decode(p, cache, h), middle, h);
   p.be.run(Add{.x = middle, .y = mlp_.forward(p, s.mlp, h), .out = y});
 }
 

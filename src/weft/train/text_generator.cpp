@@ -84,7 +84,7 @@ TextGenerator::TextGenerator(const std::filesystem::path& folder, const Spec& sp
       logits_(size_t(config_.spec.vocab_size)) {
   params_.allocate_frozen(values_, values_);
   model_.allocate_constants(constants_, precision_);
-  caches_ = make_caches(constants_);
+  caches_ = model_.make_caches(constants_, precision_, max_tokens_);
   read_hf_weights(folder, config_.spec, params_);
   params_.masters_changed(*backend_);
 }
@@ -100,22 +100,13 @@ TextGenerator::Plan TextGenerator::measure() const {
   Transformer model(params, config_.spec, {.layers = {}, .max_positions = max_tokens_});
   params.allocate_frozen(values, values);
   model.allocate_constants(constants, precision_);
-  auto caches = make_caches(constants);
+  auto caches = model.make_caches(constants, precision_, max_tokens_);
   DryBackend backend(*machine_.workspace_model);
   const std::vector<int32_t> ids(size_t(max_prompt_), 0);
   pass(backend, model, caches, scratch, ids, nullptr);
   for (KvCache& c : caches) c.count = max_tokens_ - 1;  // the longest that a token can look back
   pass(backend, model, caches, scratch, std::span(ids).first(1), nullptr);
   return {values.peak(), constants.peak(), scratch.peak(), backend.workspace_bytes()};
-}
-
-std::vector<KvCache> TextGenerator::make_caches(Arena& arena) const {
-  std::vector<KvCache> caches(size_t(config_.spec.num_layers));
-  for (KvCache& c : caches) {
-    c.k = arena.alloc(precision_.compute, {max_tokens_, config_.spec.kv_width()}, tokens(Spmd::Shard1));
-    c.v = arena.alloc(precision_.compute, {max_tokens_, config_.spec.kv_width()}, tokens(Spmd::Shard1));
-  }
-  return caches;
 }
 
 Tensor TextGenerator::pass(Backend& backend, const Transformer& model, std::vector<KvCache>& caches, Arena& scratch,

@@ -61,7 +61,6 @@ class TextGenerator {
   Plan measure() const;
   Tensor pass(Backend& backend, const Transformer& model, std::vector<KvCache>& caches, Arena& scratch,
               std::span<const int32_t> ids, BatchStaging* staging) const;
-  std::vector<KvCache> make_caches(Arena& arena) const;
   std::span<const int32_t> forget();
 
   const HfConfig config_;

@@ -58,7 +58,15 @@ void narrow_heads(ModelSpec& m, int64_t tp) {
   const int64_t group = m.num_heads / m.num_kv_heads;
   if (tp <= m.num_kv_heads) m.num_kv_heads = like(m.num_kv_heads, tp, tp);
   m.num_heads = group * m.num_kv_heads;
-  m.head_dim = row_like(m.head_dim, kHeadDim, kVector, 1);
+  if (!m.latent) {
+    m.head_dim = row_like(m.head_dim, kHeadDim, kVector, 1);
+    return;
+  }
+  LatentSpec& l = *m.latent;
+  for (int64_t* dim : {&l.nope_dim, &l.rope_dim, &l.v_dim}) *dim = row_like(*dim, kHeadDim, kVector, 1);
+  for (int64_t* rank : {&l.q_rank, &l.kv_rank})
+    if (*rank > 0) *rank = row_like(*rank, kWidth / 2, kVector, 1);
+  m.head_dim = l.nope_dim + l.rope_dim;
 }
 
 void narrow_batch(Recipe& r) {

@@ -51,9 +51,11 @@ double unit_roundoff(const std::string& precision) {
 
 RoundingBound::RoundingBound(const Recipe& recipe, const ModelSpec& m) {
   const auto seq = double(recipe.train.seq_length), tokens = seq * double(recipe.train.global_batch_size);
-  const auto width = double(m.width), heads = double(m.num_heads * m.head_dim);
-  // Terms of the sums on a path: norms, products with q/k/v, out, up and down; scores, softmax, values.
-  const double of_block = 4 * width + heads + double(m.ffn_width) + double(m.head_dim) + 2 * seq;
+  const auto width = double(m.width), heads = double(m.result_width());
+  // Terms of the sums on a path: norms, products with q/k/v, out, up and down; scores, softmax, values; those of the
+  // latents and of what is made of them.
+  const double latents = m.latent ? 2 * double(m.latent->q_rank + m.latent->kv_rank) : 0;
+  const double of_block = 4 * width + heads + latents + double(m.ffn_width) + double(m.head_dim) + 2 * seq;
   const double layers = double(m.num_layers);
   const double additions = 2 * layers * of_block + 2 * (width + double(m.vocab_size)) + tokens;
   const double results = (2 * kOpsOfBlock * layers + kOpsBeside) * std::pow(unit_roundoff(recipe.train.precision), 2);

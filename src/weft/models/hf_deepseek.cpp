@@ -1,0 +1,74 @@
+#include "weft/models/hf_deepseek.h"
+
+#include "weft/base/error.h"
+#include "weft/models/hf_rope.h"
+
+namespace weft {
+namespace {
+
+using namespace hf_ranges;
+
+// A rank that is null says that there is no latent: 0. It must be there.
+int64_t read_q_rank(HfFields& f) {
+  if (!f.absent("q_lora_rank") && !f.has("q_lora_rank")) return 0;
+  return f.integer("q_lora_rank", kWidth);
+}
+
+LatentSpec read_latent(HfFields& f) {
+  LatentSpec latent{.q_rank = read_q_rank(f),
+                    .kv_rank = f.integer("kv_lora_rank", kWidth),
+                    .nope_dim = f.integer("qk_nope_head_dim", kWidth),
+                    .rope_dim = f.integer("qk_rope_head_dim", kWidth),
+                    .v_dim = f.integer("v_head_dim", kWidth),
+                    .interleaved = f.flag("rope_interleave", true)};
+  if (latent.rope_dim % 2 != 0) f.refuse("qk_rope_head_dim", "an odd number of columns cannot be rotated in pairs");
+  const int64_t e = latent.nope_dim + latent.rope_dim;
+  if (f.integer("qk_head_dim", kWidth, e) != e)
+    f.refuse("qk_head_dim", fmt::format("qk_nope_head_dim and qk_rope_head_dim make {}", e));
+  if (const int64_t head = f.integer("head_dim", kWidth, e); head != e && head != latent.rope_dim)
+    f.refuse("head_dim", fmt::format("it is qk_rope_head_dim, or {} with qk_nope_head_dim", e));
+  return latent;
+}
+
+// Every layer is dense: what is said of experts means nothing.
+void require_dense(HfFields& f, const ModelSpec& s) {
+  const int64_t first = f.integer("first_k_dense_replace", {.min = 0}, s.family == Family::deepseek_v2 ? 0 : 3);
+  const bool has_experts = f.has("n_routed_experts") && f.integer("n_routed_experts", {.min = 0}) > 0;
+  if (has_experts && first < s.num_layers)
+    f.refuse(
+        "n_routed_experts",
+        fmt::format("layers from first_k_dense_replace = {} on have experts, and weft has only dense ones", first));
+  for (const char* key : {"moe_intermediate_size", "n_shared_experts", "num_experts_per_tok", "n_group", "topk_group",
+                          "scoring_func", "topk_method", "norm_topk_prob", "routed_scaling_factor", "moe_layer_freq",
+                          "aux_loss_alpha", "seq_aux", "router_aux_loss_coef"})
+    f.take(key);
+}
+
+}  // namespace
+
+ModelSpec read_deepseek(HfFields& f, Family family) {
+  ModelSpec s;
+  s.family = family;
+  s.vocab_size = f.integer("vocab_size", kSize);
+  s.width = f.integer("hidden_size", kWidth);
+  s.num_layers = f.integer("num_hidden_layers", kLayers);
+  s.num_heads = s.num_kv_heads = f.integer("num_attention_heads", kWidth);
+  if (f.integer("num_key_value_heads", kWidth, s.num_heads) != s.num_heads)
+    f.refuse("num_key_value_heads", "each head has keys and values of its own, made of the latent");
+  s.latent = read_latent(f);
+  s.head_dim = s.latent->nope_dim + s.latent->rope_dim;
+  s.ffn_width = f.integer("intermediate_size", kSize);
+  s.max_positions = f.integer("max_position_embeddings", kSize, family == Family::deepseek_v2 ? 2048 : 4096);
+  s.norm_eps = f.number("rms_norm_eps", {.max = 1}, 1e-6);
+  if (const std::string act = f.string("hidden_act", "silu"); act != "silu" && act != "swish")
+    f.refuse("hidden_act", "weft does silu");
+  s.rope = read_rope(f);
+  s.tied_head = f.flag("tie_word_embeddings", false);
+  s.init_std = f.number("initializer_range", {.max = 100}, 0.02);
+  s.dropout.attention = f.number("attention_dropout", kProbability, 0);
+  s.unread_layers = f.integer("num_nextn_predict_layers", {.min = 0, .max = kLayers.max}, 0);
+  require_dense(f, s);
+  return s;
+}
+
+}  // namespace weft

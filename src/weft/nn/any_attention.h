@@ -1,0 +1,52 @@
+// Erases which kind of attention a block has.   t tokens of this rank's stream, d its width
+#pragma once
+#include <memory>
+#include <utility>
+
+#include "weft/nn/kv_cache.h"
+#include "weft/nn/pass.h"
+
+namespace weft {
+
+// h, dy and results [t, d]. h must live till wgrad, dy too.
+class AnyAttention {
+ public:
+  struct Saved {
+    virtual ~Saved() = default;
+  };
+  virtual ~AnyAttention() = default;
+  virtual std::unique_ptr<Saved> make_saved() const = 0;
+  // Results lie in scratch, placed like the stream.
+  virtual Tensor forward(Pass& p, Saved& s, Tensor h) const = 0;
+  virtual Tensor dgrad(Pass& p, Saved& s, Tensor dy) const = 0;
+  virtual void wgrad(Pass& p, const Saved& s, Tensor h) const = 0;
+  virtual KvCache make_cache(Arena& arena, DType compute, int64_t max_tokens) const = 0;
+  // Forward of tokens that follow those in the cache, which receives theirs. One sequence; nothing is saved.
+  virtual Tensor decode(Pass& p, KvCache& cache, Tensor h) const = 0;
+};
+
+template <class A>
+class AttentionOf final : public AnyAttention {
+ public:
+  template <class... Args>
+  explicit AttentionOf(Args&&... args) : attention_(std::forward<Args>(args)...) {}
+  std::unique_ptr<Saved> make_saved() const override { return std::make_unique<Holder>(); }
+  Tensor forward(Pass& p, Saved& s, Tensor h) const override { return attention_.forward(p, in(s), h); }
+  Tensor dgrad(Pass& p, Saved& s, Tensor dy) const override { return attention_.dgrad(p, in(s), dy); }
+  void wgrad(Pass& p, const Saved& s, Tensor h) const override {
+    attention_.wgrad(p, static_cast<const Holder&>(s).saved, h);
+  }
+  KvCache make_cache(Arena& arena, DType compute, int64_t max_tokens) const override {
+    return attention_.make_cache(arena, compute, max_tokens);
+  }
+  Tensor decode(Pass& p, KvCache& cache, Tensor h) const override { return attention_.decode(p, cache, h); }
+
+ private:
+  struct Holder final : Saved {
+    typename A::Saved saved;
+  };
+  static typename A::Saved& in(Saved& s) { return static_cast<Holder&>(s).saved; }
+  A attention_;
+};
+
+}  // namespace weft

@@ -1,0 +1,246 @@
+#include "weft/nn/latent_attention.h"
+
+#include <array>
+
+namespace weft {
+namespace {
+
+Latent::Spec latent_spec(const LatentAttention::Spec& s, int64_t rank, int64_t rotated) {
+  return {.width = s.width,
+          .rank = rank,
+          .rotated = rotated,
+          .interleaved = s.interleaved,
+          .norm_eps = s.norm_eps,
+          .rope_table = s.rope_table,
+          .init_std = s.init_std};
+}
+
+// From a latent, or the stream, to heads of `dim` columns.
+Linear::Spec up_spec(const LatentAttention::Spec& s, int64_t in, int64_t dim) {
+  return {.in = in,
+          .out = s.heads * dim,
+          .place = weights(Spmd::Shard0),
+          .parts = {{.size = s.heads * dim, .grain = dim}},
+          .init_std = s.init_std};
+}
+
+std::optional<Latent> made_if(bool exists, ParamStore& params, const std::string& name, const Latent::Spec& spec,
+                              const LayerPlan& plan) {
+  if (!exists) return {};
+  return Latent(params, name, spec, plan);
+}
+
+}  // namespace
+
+LatentAttention::LatentAttention(ParamStore& params, const std::string& name, const Spec& spec, const LayerPlan& plan)
+    : spec_(spec),
+      keep_(plan.keep_activations),
+      q_latent_(made_if(spec.q_rank > 0, params, name + ".q", latent_spec(spec, spec.q_rank, 0), plan)),
+      kv_latent_(params, name + ".kv", latent_spec(spec, spec.kv_rank, spec.rope_dim), plan),
+      enter_(Axis::tp, plan.stream, Spmd::Replicate),
+      q_(params, name + ".q", up_spec(spec, spec.q_rank > 0 ? spec.q_rank : spec.width, head_dim())),
+      kv_(params, name + ".kv", up_spec(spec, spec.kv_rank, spec.nope_dim + spec.v_dim)),
+      out_(params, name + ".out",
+           {.in = spec.heads * spec.v_dim,
+            .out = spec.width,
+            .grain = spec.v_dim,
+            .bias = false,
+            .init_std = spec.out_init_std,
+            .dropout_name = name,
+            .dropout = spec.dropout},
+           plan),
+      attention_dropout_(name + ".core", spec.attention_dropout) {}
+
+AttentionHeads LatentAttention::heads() const {
+  const int64_t here = q_.out() / head_dim();
+  return {.q = here,
+          .kv = here,
+          .dim = head_dim(),
+          .first = q_.weight().pieces()[0].rows.first / head_dim(),
+          .total = spec_.heads,
+          .scale = spec_.scale,
+          .v_dim = spec_.v_dim};
+}
+
+Tensor LatentAttention::forward(Pass& p, Saved& s, Tensor h) const {
+  Arena* kept = keep_ ? p.till_dgrad : p.scratch;
+  const Tensor from = q_latent_ ? q_latent_->forward(p, s.q_latent, h) : h;
+  const Tensor latent = kv_latent_.forward(p, s.kv_latent, h);
+  s.q = queries(p, from, q_latent_ ? kept : p.till_dgrad);
+  const auto [k, v] = keys(p, latent, kept);
+  s.k = k, s.v = v;
+  Tensor o = p.compute(keep_ ? p.till_wgrad : p.scratch, {s.q.rows(), out_.in()}, s.q.place);
+  s.lse = p.stat(kept, {s.q.rows(), heads().q}, s.q.place);
+  core(p, s, o, s.lse);
+  s.o = keep_ ? o : Tensor{};
+  return out_.forward(p, o);
+}
+
+// Rotated, in `home`, of what this rank's stream has.
+Tensor LatentAttention::queries(Pass& p, Tensor from, Arena* home) const {
+  Tensor q = p.compute(home, {p.batch.positions.elements(), q_.out()}, tokens(Spmd::Shard1));
+  {
+    Scope temporaries(*p.scratch);
+    q_.forward(p, enter_.forward(p.mesh, from, *p.scratch), q);
+  }
+  rotate(p, q, false);
+  return q;
+}
+
+LatentAttention::Keys LatentAttention::keys(Pass& p, Tensor latent, Arena* home) const {
+  const int64_t rows = p.batch.positions.elements(), here = heads().kv;
+  Tensor k = p.compute(home, {rows, here * head_dim()}, tokens(Spmd::Shard1));
+  Tensor v = p.compute(home, {rows, here * spec_.v_dim}, tokens(Spmd::Shard1));
+  Scope temporaries(*p.scratch);
+  const Tensor x = enter_.forward(p.mesh, latent, *p.scratch);
+  Tensor kv = p.compute(p.scratch, {rows, kv_.out()}, tokens(Spmd::Shard1));
+  kv_.forward(p, x.slice_cols(0, spec_.kv_rank), kv);
+  p.be.run(LatentKeys{.kv = kv, .shared = x.slice_cols(spec_.kv_rank, spec_.rope_dim), .k = k, .v = v, .heads = here});
+  return {k, v};
+}
+
+// In place.
+void LatentAttention::rotate(Pass& p, Tensor q, bool inverse) const {
+  p.be.run(Rope{.x = q,
+                .positions = p.batch.positions,
+                .table = *spec_.rope_table,
+                .inverse = inverse,
+                .dim = head_dim(),
+                .first = spec_.nope_dim,
+                .interleaved = spec_.interleaved});
+}
+
+void LatentAttention::core(Pass& p, const Saved& s, Tensor o, Tensor lse) const {
+  p.be.run(Attention{.q = s.q,
+                     .k = s.k,
+                     .v = s.v,
+                     .o = o,
+                     .lse = lse,
+                     .spans = p.batch.spans,
+                     .heads = heads(),
+                     .dropout = attention_dropout_.spec(p)});
+}
+
+Tensor LatentAttention::dgrad(Pass& p, Saved& s, Tensor dy) const {
+  s.dy = dy;
+  Tensor dout = out_.dgrad(p, dy);
+  if (!keep_) expand_again(p, s);
+  const Keys d = core_backward(p, s, dout);
+  Tensor dh = keys_backward(p, s, d);
+  p.be.run(Add{.x = dh, .y = queries_backward(p, s), .out = dh});
+  return dh;
+}
+
+// Writes s.dq, of rotated queries; returns gradients of keys and values.
+LatentAttention::Keys LatentAttention::core_backward(Pass& p, Saved& s, Tensor dout) const {
+  s.dq = p.compute(p.dgrad_till_wgrad, {s.q.rows(), s.q.cols()}, s.q.place.dual());
+  const Keys d{p.compute(p.scratch, {s.k.rows(), s.k.cols()}, s.k.place.dual()),
+               p.compute(p.scratch, {s.v.rows(), s.v.cols()}, s.v.place.dual())};
+  p.be.run(AttentionBackward{.q = s.q,
+                             .k = s.k,
+                             .v = s.v,
+                             .o = s.o,
+                             .lse = s.lse,
+                             .dout = dout,
+                             .dq = s.dq,
+                             .dk = d.k,
+                             .dv = d.v,
+                             .spans = p.batch.spans,
+                             .heads = heads(),
+                             .dropout = attention_dropout_.spec(p)});
+  return d;
+}
+
+// Of the stream, through keys and values.
+Tensor LatentAttention::keys_backward(Pass& p, Saved& s, const Keys& d) const {
+  s.dkv = p.compute(p.dgrad_till_wgrad, {d.k.rows(), kv_.out()}, d.k.place);
+  Tensor dlatent = p.compute(p.scratch, {d.k.rows(), spec_.kv_rank + spec_.rope_dim}, tokens(Spmd::Partial));
+  p.be.run(LatentKeysBackward{.dk = d.k,
+                              .dv = d.v,
+                              .dkv = s.dkv,
+                              .dshared = dlatent.slice_cols(spec_.kv_rank, spec_.rope_dim),
+                              .heads = heads().kv});
+  kv_.dgrad(p, s.dkv, dlatent.slice_cols(0, spec_.kv_rank));
+  return kv_latent_.dgrad(p, s.kv_latent, enter_.backward(p.mesh, dlatent, *p.scratch));
+}
+
+// Of the stream, through queries.
+Tensor LatentAttention::queries_backward(Pass& p, Saved& s) const {
+  rotate(p, s.dq, true);
+  Tensor dfrom = p.compute(p.scratch, {s.dq.rows(), q_.in()}, tokens(Spmd::Partial));
+  q_.dgrad(p, s.dq, dfrom);
+  dfrom = enter_.backward(p.mesh, dfrom, *p.scratch);
+  return q_latent_ ? q_latent_->dgrad(p, s.q_latent, dfrom) : dfrom;
+}
+
+// What forward made of the latents and did not keep. Queries that are made of the stream are kept.
+void LatentAttention::expand_again(Pass& p, Saved& s) const {
+  if (q_latent_) s.q = queries(p, q_latent_->again(p, s.q_latent), p.scratch);
+  const auto [k, v] = keys(p, kv_latent_.again(p, s.kv_latent), p.scratch);
+  s.k = k, s.v = v;
+  s.o = p.compute(p.dgrad_till_wgrad, {s.q.rows(), out_.in()}, s.q.place);
+  s.lse = p.stat(p.scratch, {s.q.rows(), heads().q}, s.q.place);
+  core(p, s, s.o, s.lse);
+}
+
+void LatentAttention::wgrad(Pass& p, const Saved& s, Tensor h) const {
+  out_.wgrad(p, s.o, s.dy);
+  q_.wgrad(p, enter_.forward(p.mesh, q_latent_ ? s.q_latent.y : h, *p.scratch), s.dq);
+  kv_.wgrad(p, enter_.forward(p.mesh, s.kv_latent.y, *p.scratch).slice_cols(0, spec_.kv_rank), s.dkv);
+  if (q_latent_) q_latent_->wgrad(p, s.q_latent, h);
+  kv_latent_.wgrad(p, s.kv_latent, h);
+}
+
+KvCache LatentAttention::make_cache(Arena& arena, DType compute, int64_t max_tokens) const {
+  return {.k = arena.alloc(compute, {max_tokens, spec_.kv_rank + spec_.rope_dim}, tokens(Spmd::Replicate)), .v = {}};
+}
+
+// The first tokens attend to keys and values of the heads, as in training; later ones to the latents.
+Tensor LatentAttention::decode(Pass& p, KvCache& cache, Tensor h) const {
+  Saved s;
+  const int64_t n = h.rows();
+  const Tensor from = q_latent_ ? q_latent_->forward(p, s.q_latent, h) : h;
+  const Tensor latent = kv_latent_.forward(p, s.kv_latent, h);
+  s.q = queries(p, from, p.scratch);
+  p.be.run(Copy{.from = enter_.forward(p.mesh, latent, *p.scratch), .to = cache.k.slice_rows(cache.count, n)});
+  cache.count += n;
+  if (cache.count > n) return out_.forward(p, attend_to_latents(p, cache, s.q));
+  const auto [k, v] = keys(p, latent, p.scratch);
+  const std::array span{AttentionSpan{.q_count = n, .k_count = n}};
+  Tensor o = p.compute(p.scratch, {n, out_.in()}, s.q.place);
+  Tensor lse = p.stat(p.scratch, {n, heads().q}, s.q.place);
+  p.be.run(Attention{.q = s.q, .k = k, .v = v, .o = o, .lse = lse, .spans = span, .heads = heads()});
+  return out_.forward(p, o);
+}
+
+// Attention of the last tokens to all in the cache, with a head's part of the up-projection W = [K; V] moved from keys
+// and values to queries and results: q (K x) = (K^T q) x, and sum p (V x) = V (sum p x).
+Tensor LatentAttention::attend_to_latents(Pass& p, const KvCache& cache, Tensor q) const {
+  const int64_t n = q.rows(), c = spec_.kv_rank, r = spec_.rope_dim;
+  const AttentionHeads own = heads();
+  AttentionHeads latent = own;
+  latent.kv = 1, latent.dim = c + r, latent.v_dim = c;
+  Tensor lq = p.compute(p.scratch, {n, own.q * (c + r)}, q.place), lo = p.compute(p.scratch, {n, own.q * c}, q.place);
+  Tensor o = p.compute(p.scratch, {n, out_.in()}, q.place), lse = p.stat(p.scratch, {n, own.q}, q.place);
+  // Of one head, each rank has another.
+  const auto columns = [](const Tensor& x, int64_t first, int64_t count) {
+    return x.slice_cols(first, count).placed(tokens(Spmd::Replicate));
+  };
+  const auto rows = [&](int64_t first, int64_t count) {
+    return kv_.weight().value.slice_rows(first, count).placed(weights(Spmd::Replicate));
+  };
+  const int64_t e = own.dim, nope = spec_.nope_dim, u = spec_.v_dim;
+  for (int64_t i = 0; i < own.q; ++i) {
+    p.be.run(Matmul{.a = columns(q, i * e, nope), .b = rows(i * (nope + u), nope), .out = columns(lq, i * (c + r), c)});
+    p.be.run(Copy{.from = q.slice_cols(i * e + nope, r), .to = lq.slice_cols(i * (c + r) + c, r)});
+  }
+  const std::array span{AttentionSpan{.q_count = n, .k_count = cache.count, .q_position = cache.count - n}};
+  const Tensor k = cache.k.slice_rows(0, cache.count);
+  p.be.run(Attention{.q = lq, .k = k, .v = k.slice_cols(0, c), .o = lo, .lse = lse, .spans = span, .heads = latent});
+  for (int64_t i = 0; i < own.q; ++i)
+    p.be.run(Matmul{
+        .a = columns(lo, i * c, c), .b = rows(i * (nope + u) + nope, u), .out = columns(o, i * u, u), .trans_b = true});
+  return o;
+}
+
+}  // namespace weft
