@@ -1,6 +1,7 @@
 #include "weft/nn/latent_attention.h"
 
 #include <array>
+#include <tuple>
 
 namespace weft {
 namespace {
@@ -49,7 +50,7 @@ LatentAttention::LatentAttention(ParamStore& params, const std::string& name, co
             .dropout_name = name,
             .dropout = spec.dropout},
            plan),
-      attention_dropout_(name + ".core", spec.attention_dropout) {}
+      core_(name + ".core", heads(), spec.attention_dropout) {}
 
 AttentionHeads LatentAttention::heads() const {
   const int64_t here = q_.out() / head_dim();
@@ -67,11 +68,10 @@ Tensor LatentAttention::forward(Pass& p, Saved& s, Tensor h) const {
   const Tensor from = q_latent_ ? q_latent_->forward(p, s.q_latent, h) : h;
   const Tensor latent = kv_latent_.forward(p, s.kv_latent, h);
   s.q = queries(p, from, q_latent_ ? kept : p.till_dgrad);
-  const auto [k, v] = keys(p, latent, kept);
-  s.k = k, s.v = v;
+  std::tie(s.k, s.v) = keys(p, latent, kept);
   Tensor o = p.compute(keep_ ? p.till_wgrad : p.scratch, {s.q.rows(), out_.in()}, s.q.place);
-  s.lse = p.stat(kept, {s.q.rows(), heads().q}, s.q.place);
-  core(p, s, o, s.lse);
+  s.lse = p.stat(kept, {s.q.rows(), core_.heads().q}, s.q.place);
+  core_.forward(p, {s.q, s.k, s.v}, o, s.lse);
   s.o = keep_ ? o : Tensor{};
   return out_.forward(p, o);
 }
@@ -87,8 +87,8 @@ Tensor LatentAttention::queries(Pass& p, Tensor from, Arena* home) const {
   return q;
 }
 
-LatentAttention::Keys LatentAttention::keys(Pass& p, Tensor latent, Arena* home) const {
-  const int64_t rows = p.batch.positions.elements(), here = heads().kv;
+std::pair<Tensor, Tensor> LatentAttention::keys(Pass& p, Tensor latent, Arena* home) const {
+  const int64_t rows = p.batch.positions.elements(), here = core_.heads().kv;
   Tensor k = p.compute(home, {rows, here * head_dim()}, tokens(Spmd::Shard1));
   Tensor v = p.compute(home, {rows, here * spec_.v_dim}, tokens(Spmd::Shard1));
   Scope temporaries(*p.scratch);
@@ -110,56 +110,28 @@ void LatentAttention::rotate(Pass& p, Tensor q, bool inverse) const {
                 .interleaved = spec_.interleaved});
 }
 
-void LatentAttention::core(Pass& p, const Saved& s, Tensor o, Tensor lse) const {
-  p.be.run(Attention{.q = s.q,
-                     .k = s.k,
-                     .v = s.v,
-                     .o = o,
-                     .lse = lse,
-                     .spans = p.batch.spans,
-                     .heads = heads(),
-                     .dropout = attention_dropout_.spec(p)});
-}
-
 Tensor LatentAttention::dgrad(Pass& p, Saved& s, Tensor dy) const {
   s.dy = dy;
   Tensor dout = out_.dgrad(p, dy);
   if (!keep_) expand_again(p, s);
-  const Keys d = core_backward(p, s, dout);
+  s.dq = p.compute(p.dgrad_till_wgrad, {s.q.rows(), s.q.cols()}, s.q.place.dual());
+  const QueryKeyValue d{s.dq, p.compute(p.scratch, {s.k.rows(), s.k.cols()}, s.k.place.dual()),
+                        p.compute(p.scratch, {s.v.rows(), s.v.cols()}, s.v.place.dual())};
+  core_.backward(p, {s.q, s.k, s.v}, {s.o, s.lse}, dout, d);
   Tensor dh = keys_backward(p, s, d);
   p.be.run(Add{.x = dh, .y = queries_backward(p, s), .out = dh});
   return dh;
 }
 
-// Writes s.dq, of rotated queries; returns gradients of keys and values.
-LatentAttention::Keys LatentAttention::core_backward(Pass& p, Saved& s, Tensor dout) const {
-  s.dq = p.compute(p.dgrad_till_wgrad, {s.q.rows(), s.q.cols()}, s.q.place.dual());
-  const Keys d{p.compute(p.scratch, {s.k.rows(), s.k.cols()}, s.k.place.dual()),
-               p.compute(p.scratch, {s.v.rows(), s.v.cols()}, s.v.place.dual())};
-  p.be.run(AttentionBackward{.q = s.q,
-                             .k = s.k,
-                             .v = s.v,
-                             .o = s.o,
-                             .lse = s.lse,
-                             .dout = dout,
-                             .dq = s.dq,
-                             .dk = d.k,
-                             .dv = d.v,
-                             .spans = p.batch.spans,
-                             .heads = heads(),
-                             .dropout = attention_dropout_.spec(p)});
-  return d;
-}
-
 // Of the stream, through keys and values.
-Tensor LatentAttention::keys_backward(Pass& p, Saved& s, const Keys& d) const {
+Tensor LatentAttention::keys_backward(Pass& p, Saved& s, const QueryKeyValue& d) const {
   s.dkv = p.compute(p.dgrad_till_wgrad, {d.k.rows(), kv_.out()}, d.k.place);
   Tensor dlatent = p.compute(p.scratch, {d.k.rows(), spec_.kv_rank + spec_.rope_dim}, tokens(Spmd::Partial));
   p.be.run(LatentKeysBackward{.dk = d.k,
                               .dv = d.v,
                               .dkv = s.dkv,
                               .dshared = dlatent.slice_cols(spec_.kv_rank, spec_.rope_dim),
-                              .heads = heads().kv});
+                              .heads = core_.heads().kv});
   kv_.dgrad(p, s.dkv, dlatent.slice_cols(0, spec_.kv_rank));
   return kv_latent_.dgrad(p, s.kv_latent, enter_.backward(p.mesh, dlatent, *p.scratch));
 }
@@ -176,11 +148,10 @@ Tensor LatentAttention::queries_backward(Pass& p, Saved& s) const {
 // What forward made of the latents and did not keep. Queries that are made of the stream are kept.
 void LatentAttention::expand_again(Pass& p, Saved& s) const {
   if (q_latent_) s.q = queries(p, q_latent_->again(p, s.q_latent), p.scratch);
-  const auto [k, v] = keys(p, kv_latent_.again(p, s.kv_latent), p.scratch);
-  s.k = k, s.v = v;
+  std::tie(s.k, s.v) = keys(p, kv_latent_.again(p, s.kv_latent), p.scratch);
   s.o = p.compute(p.dgrad_till_wgrad, {s.q.rows(), out_.in()}, s.q.place);
-  s.lse = p.stat(p.scratch, {s.q.rows(), heads().q}, s.q.place);
-  core(p, s, s.o, s.lse);
+  s.lse = p.stat(p.scratch, {s.q.rows(), core_.heads().q}, s.q.place);
+  core_.forward(p, {s.q, s.k, s.v}, s.o, s.lse);
 }
 
 void LatentAttention::wgrad(Pass& p, const Saved& s, Tensor h) const {
@@ -208,8 +179,8 @@ Tensor LatentAttention::decode(Pass& p, KvCache& cache, Tensor h) const {
   const auto [k, v] = keys(p, latent, p.scratch);
   const std::array span{AttentionSpan{.q_count = n, .k_count = n}};
   Tensor o = p.compute(p.scratch, {n, out_.in()}, s.q.place);
-  Tensor lse = p.stat(p.scratch, {n, heads().q}, s.q.place);
-  p.be.run(Attention{.q = s.q, .k = k, .v = v, .o = o, .lse = lse, .spans = span, .heads = heads()});
+  Tensor lse = p.stat(p.scratch, {n, core_.heads().q}, s.q.place);
+  p.be.run(Attention{.q = s.q, .k = k, .v = v, .o = o, .lse = lse, .spans = span, .heads = core_.heads()});
   return out_.forward(p, o);
 }
 
@@ -217,7 +188,7 @@ Tensor LatentAttention::decode(Pass& p, KvCache& cache, Tensor h) const {
 // and values to queries and results: q (K x) = (K^T q) x, and sum p (V x) = V (sum p x).
 Tensor LatentAttention::attend_to_latents(Pass& p, const KvCache& cache, Tensor q) const {
   const int64_t n = q.rows(), c = spec_.kv_rank, r = spec_.rope_dim;
-  const AttentionHeads own = heads();
+  const AttentionHeads& own = core_.heads();
   AttentionHeads latent = own;
   latent.kv = 1, latent.dim = c + r, latent.v_dim = c;
   Tensor lq = p.compute(p.scratch, {n, own.q * (c + r)}, q.place), lo = p.compute(p.scratch, {n, own.q * c}, q.place);

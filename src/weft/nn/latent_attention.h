@@ -7,7 +7,9 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <utility>
 
+#include "weft/nn/attention_core.h"
 #include "weft/nn/kv_cache.h"
 #include "weft/nn/latent.h"
 #include "weft/nn/row_parallel_linear.h"
@@ -52,17 +54,12 @@ class LatentAttention {
   Tensor decode(Pass& p, KvCache& cache, Tensor h) const;
 
  private:
-  struct Keys {
-    Tensor k, v;
-  };
   int64_t head_dim() const { return spec_.nope_dim + spec_.rope_dim; }
   AttentionHeads heads() const;
   Tensor queries(Pass& p, Tensor from, Arena* home) const;
-  Keys keys(Pass& p, Tensor latent, Arena* home) const;
+  std::pair<Tensor, Tensor> keys(Pass& p, Tensor latent, Arena* home) const;  // and values
   void rotate(Pass& p, Tensor q, bool inverse) const;
-  void core(Pass& p, const Saved& s, Tensor o, Tensor lse) const;
-  Keys core_backward(Pass& p, Saved& s, Tensor dout) const;
-  Tensor keys_backward(Pass& p, Saved& s, const Keys& d) const;
+  Tensor keys_backward(Pass& p, Saved& s, const QueryKeyValue& d) const;
   Tensor queries_backward(Pass& p, Saved& s) const;
   void expand_again(Pass& p, Saved& s) const;
   Tensor attend_to_latents(Pass& p, const KvCache& cache, Tensor q) const;
@@ -74,7 +71,7 @@ class LatentAttention {
   Boundary enter_;
   Linear q_, kv_;  // [h e, width or rank], [h (n + u), c]
   RowParallelLinear out_;
-  StreamDropout attention_dropout_;
+  AttentionCore core_;
 };
 
 }  // namespace weft
