@@ -61,7 +61,7 @@ std::string message_of(const Finished& f) {
 TEST(VerifyCommand, RefusesWhatTrainRefusesWithTheSameMessage) {
   const TempDir dir;
   for (const auto& wrong : std::vector<std::vector<std::string>>{{"parallel.tp=16"},
-                                                                 {"parallel.cp=2"},
+                                                                 {"parallel.ep=2"},
                                                                  {"parallel.pp=9"},
                                                                  {"parallel.dp=3"},
                                                                  {"model.path=not-there"},

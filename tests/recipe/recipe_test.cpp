@@ -378,16 +378,23 @@ TEST(Recipe, APipelineHasAsManyChunksAsItsScheduleAndLayoutSay) {
 }
 
 TEST(Recipe, WhatThisVersionCannotRunIsRefusedWithTheNearestThatWorks) {
-  for (const char* o : {"parallel.cp = 2", "parallel.ep = 2", "train.precision = \"f64\""}) {
+  for (const char* o : {"parallel.ep = 2", "train.precision = \"f64\""}) {
     std::string given = o;
     given.erase(std::remove(given.begin(), given.end(), ' '), given.end());
     EXPECT_SAYS(error_of(kSmall, {given}), std::string(o) + " cannot run: ");
     EXPECT_SAYS(error_of(kSmall, {given}), "; the nearest that works: ");
   }
-  const std::string both = error_of(kSmall, {"parallel.cp=2", "run.backend=cuda", "train.numerics=invariant"});
-  EXPECT_SAYS(both, "parallel.cp = 2 cannot run");
+  const std::string both = error_of(kSmall, {"parallel.ep=2", "run.backend=cuda", "train.numerics=invariant"});
+  EXPECT_SAYS(both, "parallel.ep = 2 cannot run");
   EXPECT_EQ(error_of(kSmall, {"parallel.dp=2", "parallel.tp=2", "parallel.pp=2", "parallel.zero_stage=3"}), "");
   EXPECT_SAYS(error_of(kSmall, {"parallel.dp=4", "parallel.zero_shard_size=3"}), "a divisor of parallel.dp = 4");
+  EXPECT_SAYS(error_of(kSmall, {"parallel.cp=4", "parallel.zero_stage=1", "parallel.zero_shard_size=3"}),
+              "a divisor of parallel.dp x parallel.cp = 1 x 4");
+  EXPECT_SAYS(error_of(kSmall, {"parallel.cp=3", "train.seq_length=16"}),
+              "expected a multiple of 2 x parallel.cp = 2 x 3");
+  EXPECT_SAYS(error_of(kSmall, {"parallel.cp=3", "train.seq_length=16"}), "train.seq_length = 18");
+  EXPECT_SAYS(error_of(kSmall, {"parallel.cp=2", "train.seq_length=16", "train.numerics=invariant"}),
+              "train.numerics = \"invariant\" cannot run: parallel.cp = 2");
   EXPECT_SAYS(both, "train.numerics = \"invariant\" cannot run: products of a GPU's library");
   EXPECT_SAYS(both, "; the nearest that works: train.numerics = \"fast\"");
   EXPECT_EQ(error_of(kSmall, {"run.backend=cuda"}), "");

@@ -15,11 +15,9 @@ constexpr int64_t kSeq = 6;
 
 // Two samples of two documents each, three tokens long: spans as training has them.
 std::vector<AttentionSpan> spans_of_four_documents() {
-  Arena arena("micro-batch", 1 << 12);
-  MicroBatch b = alloc_micro_batch(arena, 2 * kSeq, DType::f32);
-  for (int32_t i = 0; i < 2 * kSeq; ++i) b.positions.as<int32_t>()[i] = i % 3;
+  const std::vector<int32_t> positions{0, 1, 2, 0, 1, 2};
   std::vector<AttentionSpan> spans;
-  for (int64_t sample = 0; sample < 2; ++sample) add_spans(b, {sample * kSeq, kSeq}, 40 + sample, spans);
+  for (int64_t sample = 0; sample < 2; ++sample) add_spans(sample, positions, 40 + sample, spans);
   return spans;
 }
 
@@ -56,6 +54,31 @@ TEST(BatchLoader, AttentionDropsOtherProbabilitiesInEveryDocument) {
   };
   for (int64_t i = 0; i < 4; ++i)
     for (int64_t j = 0; j < i; ++j) EXPECT_NE(document(i), document(j)) << "documents " << j << " and " << i;
+}
+
+// Rank 1 of 3 has the second and the last but one of six chunks of each sequence, with their numbers in all of it.
+TEST(BatchLoader, ARankHasItsChunksOfEverySequence) {
+  constexpr int64_t kLong = 12;
+  Arena arena("micro-batch", 1 << 12);
+  MicroBatch b = alloc_micro_batch(arena, 2 * kLong / 3, DType::f32);
+  b.sequences = {.seq_length = kLong, .ranks = {.size = 3, .rank = 1}};
+  WholeSample sample(kLong);
+  for (int32_t i = 0; i < kLong; ++i) {
+    sample.ids[size_t(i)] = 100 + i;
+    sample.targets[size_t(i)] = 200 + i;
+    sample.positions[size_t(i)] = i % 5;
+    sample.counted[size_t(i)] = uint8_t(i % 2);
+  }
+  for (int64_t i = 0; i < 2; ++i) EXPECT_EQ(set_sequence(b, i, sample, 1000 * i), 2);
+  const std::vector<int32_t> here{2, 3, 8, 9, 2, 3, 8, 9};
+  for (size_t row = 0; row < here.size(); ++row) {
+    const int32_t at = here[row];
+    EXPECT_EQ(b.ids.as<int32_t>()[row], 100 + at);
+    EXPECT_EQ(b.targets.as<int32_t>()[row], 200 + at);
+    EXPECT_EQ(b.positions.as<int32_t>()[row], at % 5);
+    EXPECT_EQ(b.weights.as<float>()[row], float(at % 2));
+    EXPECT_EQ(b.tokens.as<int64_t>()[row], (row < 4 ? 0 : 1000) + at);
+  }
 }
 
 }  // namespace

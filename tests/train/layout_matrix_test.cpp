@@ -55,6 +55,23 @@ TEST_F(LayoutMatrix, LatentsAreMadeOfWhatEachRankHasOfTheStream) {
   }
 }
 
+// Ranks that share sequences drop what one rank drops; windows end in another rank's tokens.
+TEST_F(LayoutMatrix, ContextParallelRanksWithDropoutEqualOneRank) {
+  Choice c;
+  for (const auto* features : {&kRuns, &kCuts})
+    for (const Feature& f : *features) c[f.key] = f.values[0];
+  c["model.hidden_dropout"] = "0.1";
+  using Three = std::array<const char*, 3>;
+  for (const auto& [model, cp, how] :
+       {Three{"mistral", "2", "all_gather"}, Three{"qwen3", "3", "a2a"}, Three{"gpt2", "2", "a2a"},
+        Three{"qwen2", "3", "all_gather"}, Three{"deepseek", "2", "all_gather"}, Three{"deepseek", "2", "a2a"}}) {
+    c["model"] = model;
+    c["parallel.cp"] = cp;
+    c["parallel.cp_comm_type"] = how;
+    EXPECT_TRUE(judge(c));
+  }
+}
+
 // As on a GPU: the host must wait before it looks.
 TEST_F(LayoutMatrix, SomeCombinationsEqualOneRankOnADeviceThatIsLate) {
   std::mt19937 gen(2);

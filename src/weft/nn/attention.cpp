@@ -36,7 +36,7 @@ SelfAttention::SelfAttention(ParamStore& params, const std::string& name, const 
             .dropout_name = name,
             .dropout = spec.dropout},
            plan),
-      core_(name + ".core", heads(), spec.attention_dropout) {
+      core_(make_attention_core(plan.context, heads(), {name + ".core", spec.attention_dropout})) {
   if (!spec.qk_norm) return;
   const auto norm = [&](const char* which) {
     return &params.add({.name = name + which,
@@ -57,7 +57,7 @@ QueryKeyValue SelfAttention::split(Tensor qkv, Spmd everywhere) const {
 
 // The heads of keys or values that the queries here read.
 Tensor SelfAttention::attended(Tensor k) const {
-  const AttentionHeads& h = core_.heads();
+  const AttentionHeads& h = core_->heads();
   const int64_t first = h.first * spec_.kv_heads / spec_.heads * spec_.head_dim;  // of all
   return k.slice_cols(first - (keys().rows.first - spec_.heads * spec_.head_dim), h.kv * spec_.head_dim);
 }
@@ -77,8 +77,8 @@ Tensor SelfAttention::forward(Pass& p, Saved& s, Tensor h) const {
   project(p, s, h, p.till_dgrad);
   const int64_t t = s.qkv.rows();
   Tensor o = p.compute(keep_ ? p.till_wgrad : p.scratch, {t, out_.in()}, s.qkv.place);
-  Tensor lse = p.stat(keep_ ? p.till_dgrad : p.scratch, {t, core_.heads().q}, s.qkv.place);
-  core_.forward(p, attended(split(s.qkv, Spmd::Replicate)), o, lse);
+  Tensor lse = p.stat(keep_ ? p.till_dgrad : p.scratch, {t, core_->heads().q}, s.qkv.place);
+  core_->forward(p, attended(split(s.qkv, Spmd::Replicate)), o, lse);
   s.o = keep_ ? o : Tensor{};
   s.lse = keep_ ? lse : Tensor{};
   return out_.forward(p, o);
@@ -116,15 +116,15 @@ Tensor SelfAttention::dgrad(Pass& p, Saved& s, Tensor dy) const {
   const QueryKeyValue qkv = split(s.qkv, Spmd::Replicate);
   if (!keep_) {
     s.o = p.compute(p.dgrad_till_wgrad, {s.qkv.rows(), out_.in()}, s.qkv.place);
-    s.lse = p.stat(p.scratch, {s.qkv.rows(), core_.heads().q}, s.qkv.place);
-    core_.forward(p, attended(qkv), s.o, s.lse);
+    s.lse = p.stat(p.scratch, {s.qkv.rows(), core_->heads().q}, s.qkv.place);
+    core_->forward(p, attended(qkv), s.o, s.lse);
   }
   s.dqkv = p.compute(p.dgrad_till_wgrad, {s.qkv.rows(), qkv_.out()}, s.qkv.place);
   const QueryKeyValue d = split(s.dqkv, Spmd::Partial);
   const auto& [dq, dk, dv] = d;
   for (const Tensor& dx : {dk, dv})
     if (attended(dx).cols() < dx.cols()) p.be.run(Zero{.x = dx});  // the key heads of other ranks' queries
-  core_.backward(p, attended(qkv), {s.o, s.lse}, dout, attended(d));
+  core_->backward(p, attended(qkv), {s.o, s.lse}, dout, attended(d));
   for (const Tensor& dx : {dq, dk})
     if (spec_.rope_table)
       p.be.run(Rope{.x = dx, .positions = p.batch.positions, .table = *spec_.rope_table, .inverse = true});
@@ -168,14 +168,14 @@ Tensor SelfAttention::decode(Pass& p, KvCache& cache, Tensor h) const {
   p.be.run(Copy{.from = v, .to = cache.v.slice_rows(cache.count, n)});
   const std::array span{AttentionSpan{.q_row = 0, .q_count = n, .k_row = 0, .k_count = all, .q_position = cache.count}};
   Tensor o = p.compute(p.scratch, {n, out_.in()}, s.qkv.place);
-  Tensor lse = p.stat(p.scratch, {n, core_.heads().q}, s.qkv.place);
+  Tensor lse = p.stat(p.scratch, {n, core_->heads().q}, s.qkv.place);
   p.be.run(Attention{.q = q,
                      .k = cache.k.slice_rows(0, all),
                      .v = cache.v.slice_rows(0, all),
                      .o = o,
                      .lse = lse,
                      .spans = span,
-                     .heads = core_.heads()});
+                     .heads = core_->heads()});
   cache.count = all;
   return out_.forward(p, o);
 }

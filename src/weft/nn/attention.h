@@ -64,7 +64,7 @@ class SelfAttention {
   Linear qkv_;
   RowParallelLinear out_;
   Param *q_norm_ = nullptr, *k_norm_ = nullptr;
-  AttentionCore core_;
+  std::unique_ptr<AttentionCore> core_;
 };
 
 }  // namespace weft

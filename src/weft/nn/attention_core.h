@@ -1,7 +1,7 @@
 // The core of an attention layer: each query's softmax over the keys that it sees. Layers make q, k and v, and use o.
-//   T tokens, whole on tp   h, g query and key heads here   e width of a head   u of its values
+//   T tokens here, whole on tp   h, g query and key heads here   e width of a head   u of its values
 #pragma once
-#include <string>
+#include <memory>
 
 #include "weft/nn/stream_dropout.h"
 
@@ -12,24 +12,29 @@ struct QueryKeyValue {
   Tensor q, k, v;
 };
 
+// Over the documents of whole sequences (MicroBatch::spans), of which the ranks of cp have a part each. Temporaries lie
+// in scratch, as many as the shapes say, whatever the documents are.
 class AttentionCore {
  public:
-  // `name` keys the random numbers of dropout.
-  AttentionCore(const std::string& name, const AttentionHeads& heads, double dropout)
-      : heads_(heads), dropout_(name, dropout) {}
-
+  virtual ~AttentionCore() = default;
   const AttentionHeads& heads() const { return heads_; }
-  // Writes o [T, h u] and lse [T, h] (stat): the op Attention over the spans of the micro-batch.
-  void forward(Pass& p, const QueryKeyValue& in, Tensor o, Tensor lse) const;
-  // Writes `d`, from the operands and results of forward and the gradient of o.
+  // Writes o [T, h u] and lse [T, h] (stat), the log-sum-exp of each query's scaled scores (ops/ops.h, Attention).
+  virtual void forward(Pass& p, const QueryKeyValue& in, Tensor o, Tensor lse) const = 0;
   struct Saved {
     Tensor o, lse;
   };
-  void backward(Pass& p, const QueryKeyValue& in, const Saved& s, Tensor dout, const QueryKeyValue& d) const;
+  // Writes `d`, from the operands and results of forward and the gradient of o.
+  virtual void backward(Pass& p, const QueryKeyValue& in, const Saved& s, Tensor dout,
+                        const QueryKeyValue& d) const = 0;
 
- private:
-  AttentionHeads heads_;
-  StreamDropout dropout_;
+ protected:
+  AttentionCore(const AttentionHeads& heads, const StreamDropout& dropout) : heads_(heads), dropout_(dropout) {}
+  const AttentionHeads heads_;
+  const StreamDropout dropout_;
 };
+
+// `dropout`: of probabilities.
+std::unique_ptr<AttentionCore> make_attention_core(const ContextPlan& plan, const AttentionHeads& heads,
+                                                   const StreamDropout& dropout);
 
 }  // namespace weft

@@ -50,7 +50,7 @@ LatentAttention::LatentAttention(ParamStore& params, const std::string& name, co
             .dropout_name = name,
             .dropout = spec.dropout},
            plan),
-      core_(name + ".core", heads(), spec.attention_dropout) {}
+      core_(make_attention_core(plan.context, heads(), {name + ".core", spec.attention_dropout})) {}
 
 AttentionHeads LatentAttention::heads() const {
   const int64_t here = q_.out() / head_dim();
@@ -70,8 +70,8 @@ Tensor LatentAttention::forward(Pass& p, Saved& s, Tensor h) const {
   s.q = queries(p, from, q_latent_ ? kept : p.till_dgrad);
   std::tie(s.k, s.v) = keys(p, latent, kept);
   Tensor o = p.compute(keep_ ? p.till_wgrad : p.scratch, {s.q.rows(), out_.in()}, s.q.place);
-  s.lse = p.stat(kept, {s.q.rows(), core_.heads().q}, s.q.place);
-  core_.forward(p, {s.q, s.k, s.v}, o, s.lse);
+  s.lse = p.stat(kept, {s.q.rows(), core_->heads().q}, s.q.place);
+  core_->forward(p, {s.q, s.k, s.v}, o, s.lse);
   s.o = keep_ ? o : Tensor{};
   return out_.forward(p, o);
 }
@@ -88,7 +88,7 @@ Tensor LatentAttention::queries(Pass& p, Tensor from, Arena* home) const {
 }
 
 std::pair<Tensor, Tensor> LatentAttention::keys(Pass& p, Tensor latent, Arena* home) const {
-  const int64_t rows = p.batch.positions.elements(), here = core_.heads().kv;
+  const int64_t rows = p.batch.positions.elements(), here = core_->heads().kv;
   Tensor k = p.compute(home, {rows, here * head_dim()}, tokens(Spmd::Shard1));
   Tensor v = p.compute(home, {rows, here * spec_.v_dim}, tokens(Spmd::Shard1));
   Scope temporaries(*p.scratch);
@@ -117,7 +117,7 @@ Tensor LatentAttention::dgrad(Pass& p, Saved& s, Tensor dy) const {
   s.dq = p.compute(p.dgrad_till_wgrad, {s.q.rows(), s.q.cols()}, s.q.place.dual());
   const QueryKeyValue d{s.dq, p.compute(p.scratch, {s.k.rows(), s.k.cols()}, s.k.place.dual()),
                         p.compute(p.scratch, {s.v.rows(), s.v.cols()}, s.v.place.dual())};
-  core_.backward(p, {s.q, s.k, s.v}, {s.o, s.lse}, dout, d);
+  core_->backward(p, {s.q, s.k, s.v}, {s.o, s.lse}, dout, d);
   Tensor dh = keys_backward(p, s, d);
   p.be.run(Add{.x = dh, .y = queries_backward(p, s), .out = dh});
   return dh;
@@ -131,7 +131,7 @@ Tensor LatentAttention::keys_backward(Pass& p, Saved& s, const QueryKeyValue& d)
                               .dv = d.v,
                               .dkv = s.dkv,
                               .dshared = dlatent.slice_cols(spec_.kv_rank, spec_.rope_dim),
-                              .heads = core_.heads().kv});
+                              .heads = core_->heads().kv});
   kv_.dgrad(p, s.dkv, dlatent.slice_cols(0, spec_.kv_rank));
   return kv_latent_.dgrad(p, s.kv_latent, enter_.backward(p.mesh, dlatent, *p.scratch));
 }
@@ -150,8 +150,8 @@ void LatentAttention::expand_again(Pass& p, Saved& s) const {
   if (q_latent_) s.q = queries(p, q_latent_->again(p, s.q_latent), p.scratch);
   std::tie(s.k, s.v) = keys(p, kv_latent_.again(p, s.kv_latent), p.scratch);
   s.o = p.compute(p.dgrad_till_wgrad, {s.q.rows(), out_.in()}, s.q.place);
-  s.lse = p.stat(p.scratch, {s.q.rows(), core_.heads().q}, s.q.place);
-  core_.forward(p, {s.q, s.k, s.v}, s.o, s.lse);
+  s.lse = p.stat(p.scratch, {s.q.rows(), core_->heads().q}, s.q.place);
+  core_->forward(p, {s.q, s.k, s.v}, s.o, s.lse);
 }
 
 void LatentAttention::wgrad(Pass& p, const Saved& s, Tensor h) const {
@@ -179,8 +179,8 @@ Tensor LatentAttention::decode(Pass& p, KvCache& cache, Tensor h) const {
   const auto [k, v] = keys(p, latent, p.scratch);
   const std::array span{AttentionSpan{.q_count = n, .k_count = n}};
   Tensor o = p.compute(p.scratch, {n, out_.in()}, s.q.place);
-  Tensor lse = p.stat(p.scratch, {n, core_.heads().q}, s.q.place);
-  p.be.run(Attention{.q = s.q, .k = k, .v = v, .o = o, .lse = lse, .spans = span, .heads = core_.heads()});
+  Tensor lse = p.stat(p.scratch, {n, core_->heads().q}, s.q.place);
+  p.be.run(Attention{.q = s.q, .k = k, .v = v, .o = o, .lse = lse, .spans = span, .heads = core_->heads()});
   return out_.forward(p, o);
 }
 
@@ -188,7 +188,7 @@ Tensor LatentAttention::decode(Pass& p, KvCache& cache, Tensor h) const {
 // and values to queries and results: q (K x) = (K^T q) x, and sum p (V x) = V (sum p x).
 Tensor LatentAttention::attend_to_latents(Pass& p, const KvCache& cache, Tensor q) const {
   const int64_t n = q.rows(), c = spec_.kv_rank, r = spec_.rope_dim;
-  const AttentionHeads& own = core_.heads();
+  const AttentionHeads& own = core_->heads();
   AttentionHeads latent = own;
   latent.kv = 1, latent.dim = c + r, latent.v_dim = c;
   Tensor lq = p.compute(p.scratch, {n, own.q * (c + r)}, q.place), lo = p.compute(p.scratch, {n, own.q * c}, q.place);

@@ -5,6 +5,7 @@
 // A head's key is its own n columns and r columns that all heads share. Latents are made of whole weights on the
 // stream, as it is cut or not; heads are cut on tp, and what crosses between is the latents, not the stream.
 #pragma once
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -71,7 +72,7 @@ class LatentAttention {
   Boundary enter_;
   Linear q_, kv_;  // [h e, width or rank], [h (n + u), c]
   RowParallelLinear out_;
-  AttentionCore core_;
+  std::unique_ptr<AttentionCore> core_;
 };
 
 }  // namespace weft

@@ -6,19 +6,22 @@
 #include "weft/device/arena.h"
 #include "weft/ops/backend.h"
 #include "weft/sharding/param.h"
+#include "weft/sharding/sequence_cut.h"
 
 namespace weft {
 
 // The tokens of one micro-batch, and what the model must know about them.
-//   T tokens, whole on tp   t those of this rank's stream
+//   T tokens here, whole on tp   t those of this rank's stream
 struct MicroBatch {
-  int64_t index = 0;  // among the micro-batches of its step
-  Tensor ids;         // i32 [T]
-  Tensor targets;     // i32 [T]  the token that follows
-  Tensor weights;     // stat [T]  of the target's loss; 0 where it does not count
-  Tensor positions;   // i32 [T]  in the document
-  Tensor tokens;      // i64 [T]  global number of each token: keys the random numbers of dropout
-  Run stream;         // of [0, T): the rows of the stream here
+  int64_t index = 0;      // among the micro-batches of its step
+  Tensor ids;             // i32 [T]
+  Tensor targets;         // i32 [T]  the token that follows
+  Tensor weights;         // stat [T]  of the target's loss; 0 where it does not count
+  Tensor positions;       // i32 [T]  in the document
+  Tensor tokens;          // i64 [T]  global number of each token: keys the random numbers of dropout
+  Run stream;             // of [0, T): the rows of the stream here
+  SequenceCut sequences;  // of which the T tokens are this rank's
+  // The documents, each in rows of whole sequences as they are before ranks cut them, as queries and as keys.
   std::span<const AttentionSpan> spans;
   Tensor stream_positions() const { return positions.slice_rows(stream.first, stream.count); }  // i32 [t]
   Tensor stream_tokens() const { return tokens.slice_rows(stream.first, stream.count); }        // i64 [t]
@@ -45,12 +48,19 @@ struct Pass {
   Tensor stat(Arena* arena, Shape shape, Placement place) const { return arena->alloc(precision.stat, shape, place); }
 };
 
+// How ranks that share sequences attend to each other's keys.
+struct ContextPlan {
+  enum class Keys : uint8_t { here, gathered, exchanged };
+  Keys keys = Keys::here;
+};
+
 // How layers are placed and what they keep: the plan's values that constructors turn into placements and arenas.
 struct LayerPlan {
   Spmd stream = Spmd::Invariant;  // the residual stream on tp: Invariant, or Shard0 (sequence parallel)
   bool cut_vocabulary = false;    // embedding table and head are cut by rows on tp, else whole
   bool keys_everywhere = false;   // key heads are fewer than the ranks that cut the query heads: each has all of them
-  bool keep_activations = true;   // false: norm outputs, MLP activations and the attention core are computed again
+  ContextPlan context = {};
+  bool keep_activations = true;  // false: norm outputs, MLP activations and the attention core are computed again
   int64_t logits_bytes = int64_t{64} << 20;  // of logits at once: small beside what blocks save
   // How a whole weight applied to the stream is held: ranks do equal work on an Invariant stream, different work on a
   // cut one.

@@ -12,7 +12,8 @@ bool heads_fit(const ModelSpec& m, int64_t tp) {
   return tp <= m.num_kv_heads || (tp % m.num_kv_heads == 0 && m.num_heads % tp == 0);
 }
 
-int64_t tokens_of(const Recipe& r) { return r.train.seq_length * r.train.micro_batch_size; }  // of a micro-batch
+// Of a micro-batch, on each rank.
+int64_t tokens_of(const Recipe& r) { return r.train.seq_length / r.parallel.cp * r.train.micro_batch_size; }
 
 bool tokens_fit(const Recipe& r, int64_t tp) { return !r.parallel.sequence_parallel || tokens_of(r) % tp == 0; }
 
@@ -67,11 +68,17 @@ GradientOrder gradient_order_of(const Recipe& r) {
           .reduces_in_bf16 = r.train.grad_reduce_dtype == "bf16"};
 }
 
+ContextPlan context_plan_of(const Recipe& r) {
+  if (r.parallel.cp == 1) return {};
+  return {.keys = r.parallel.cp_comm_type == "a2a" ? ContextPlan::Keys::exchanged : ContextPlan::Keys::gathered};
+}
+
 LayerPlan layer_plan_of(const Recipe& r, const ModelSpec& model) {
   const bool cut = r.parallel.tp > 1;
   return {.stream = cut && r.parallel.sequence_parallel ? Spmd::Shard0 : Spmd::Invariant,
           .cut_vocabulary = cut,
           .keys_everywhere = r.parallel.tp > model.num_kv_heads,
+          .context = context_plan_of(r),
           .keep_activations = r.parallel.recompute != "selective"};
 }
 
@@ -123,6 +130,22 @@ void check_stages(const Recipe& r, const ModelSpec& m) {
       layout.empty() ? "" : " and parallel.pipeline_layout = []"));
 }
 
+// Heads that are dealt out over cp are whole key heads, with the query heads that read them, on every rank of tp.
+void check_head_exchange(const Recipe& r, const ModelSpec& m) {
+  if (context_plan_of(r).keys != ContextPlan::Keys::exchanged) return;
+  const int64_t cp = r.parallel.cp, tp = r.parallel.tp;
+  const auto fits = [&](int64_t ranks) {
+    bool all = tp <= m.num_kv_heads;
+    for (int64_t rank = 0; rank < tp; ++rank) all = all && share_of(m.num_kv_heads, {tp, rank}).count % ranks == 0;
+    return all;
+  };
+  if (!fits(cp))
+    throw ConfigError(fmt::format(
+        "parallel.cp_comm_type = \"a2a\" cannot run: {} key heads over parallel.tp = {} are no multiple of parallel.cp "
+        "= {} on each rank; the nearest that works: parallel.cp_comm_type = \"all_gather\"",
+        m.num_kv_heads, tp, cp));
+}
+
 // One rank always can.
 int64_t nearest_tp(const Recipe& r, const ModelSpec& m) {
   const int64_t most = kMostRanks / (r.parallel.dp * r.parallel.pp * r.parallel.cp);
@@ -140,9 +163,10 @@ void check_layout(const Recipe& r, const ModelSpec& m) {
                                   fault, nearest_tp(r, m)));
   if (!tokens_fit(r, tp))
     throw ConfigError(fmt::format(
-        "parallel.sequence_parallel = true cannot run: {} tokens of a micro-batch cannot be cut evenly over "
+        "parallel.sequence_parallel = true cannot run: {} tokens of a micro-batch{} cannot be cut evenly over "
         "parallel.tp = {}; the nearest that works: parallel.sequence_parallel = false",
-        tokens_of(r), tp));
+        tokens_of(r), r.parallel.cp > 1 ? fmt::format(" on each of parallel.cp = {}", r.parallel.cp) : "", tp));
+  check_head_exchange(r, m);
 }
 
 }  // namespace weft

@@ -17,6 +17,7 @@ GradientOrder gradient_order_of(const Recipe& recipe);
 BlockLayout block_layout_of(const Recipe& recipe, const ModelSpec& model);
 // What a stage has of the model, chunk by chunk.
 std::vector<ModelPart> parts_of(const Recipe& recipe, const ModelSpec& model, int stage);
+ContextPlan context_plan_of(const Recipe& recipe);
 LayerPlan layer_plan_of(const Recipe& recipe, const ModelSpec& model);
 
 // Throws ConfigError where this model cannot be cut so: each setting by name, with the reason and the nearest that

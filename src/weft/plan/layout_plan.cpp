@@ -42,16 +42,16 @@ auto memory_of(const MemoryPlan& p) {
   return rows;
 }
 
-using Places = std::vector<int>;  // dp x tp, tp innermost
+using Places = std::vector<int>;  // dp x cp x tp, tp innermost
 
 // Groups the places of these tensor-parallel ranks by memory that is the same for certain. Where an optimizer updates
 // whole matrices, they are those that keep as much state, and to which matrices of the same shapes fall.
 std::vector<Places> update_classes(const RunPlan& run, const StepSpec& step, const std::vector<int>& tp, bool whole) {
-  const int num_tp = step.mesh.tp, num_places = step.mesh.dp * num_tp;
+  const int num_tp = step.mesh.tp, members = step.mesh.replicas(ReplicaSet::dense), num_places = members * num_tp;
   if (!whole) {
     Places places;
-    for (int dp = 0; dp < step.mesh.dp; ++dp)
-      for (const int t : tp) places.push_back(dp * num_tp + t);
+    for (int member = 0; member < members; ++member)
+      for (const int t : tp) places.push_back(member * num_tp + t);
     return {places};
   }
   ParamStore store(kF32, step.order, dry_mesh(step.mesh, step.rank));
@@ -61,13 +61,13 @@ std::vector<Places> update_classes(const RunPlan& run, const StepSpec& step, con
   std::map<std::pair<Shapes, std::vector<int64_t>>, Places> alike;
   std::vector<std::vector<int64_t>> states;  // [shard]
   for (int shard = 0; shard < step.order.shards; ++shard)
-    states.push_back(store.state_sizes(num_states, {.dp = shard, .pp = 0, .cp = 0, .tp = 0}));
-  for (int dp = 0; dp < step.mesh.dp; ++dp) {
+    states.push_back(store.state_sizes(num_states, place_of_member(step.mesh, {}, ReplicaSet::dense, shard)));
+  for (int member = 0; member < members; ++member) {
     for (const int t : tp) {
       Shapes shapes;
-      for (const WholeMatrix& m : matrices_of(all, dp * num_tp + t, num_places))
+      for (const WholeMatrix& m : matrices_of(all, member * num_tp + t, num_places))
         shapes.emplace_back(m.rows.count, m.cols.count);
-      alike[{shapes, states[size_t(dp % step.order.shards)]}].push_back(dp * num_tp + t);
+      alike[{shapes, states[size_t(member % step.order.shards)]}].push_back(member * num_tp + t);
     }
   }
   std::vector<Places> classes;
@@ -123,8 +123,9 @@ std::vector<RankClass> stage_classes(const Recipe& recipe, const RunPlan& run, c
   std::map<int, Measured> stage_before;  // [place]
   for (int stage = 0; stage < mesh.pp; ++stage) {
     const auto step_at = [&](int place) {
+      const MeshPlace there{.dp = 0, .pp = stage, .cp = 0, .tp = place % mesh.tp};
       return step_of(recipe, run.model,
-                     rank_at(mesh, {.dp = place / mesh.tp, .pp = stage, .cp = 0, .tp = place % mesh.tp}));
+                     rank_at(mesh, place_of_member(mesh, there, ReplicaSet::dense, place / mesh.tp)));
     };
     std::vector<RankClass> of_stage;
     for (const Places& places : update_classes(run, step_at(tp[0]), tp, whole)) {
@@ -138,7 +139,7 @@ std::vector<RankClass> stage_classes(const Recipe& recipe, const RunPlan& run, c
       add_places(of_stage, {.stages = {stage},
                             .tp_ranks = {tp_ranks.begin(), tp_ranks.end()},
                             .rank = step.rank,
-                            .num_ranks = int64_t(places.size()) * mesh.cp,
+                            .num_ranks = int64_t(places.size()),
                             .plan = last.plan});
     }
     for (RankClass& c : of_stage) add_stage(classes, std::move(c), !whole);

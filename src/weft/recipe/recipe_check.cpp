@@ -118,13 +118,28 @@ void check_reduction(const Recipe::Train& t, Conflicts& c) {
 
 // Other shards would be right for another dp.
 void check_shards(const Recipe::Train& t, const Recipe::Parallel& p, Conflicts& c) {
-  if (p.zero_shard_size == 0 || p.dp % p.zero_shard_size == 0 || ranks_of(p) > kMostRanks || !dp_fits(t, p.dp)) return;
-  const auto fits = [&](int64_t shards) { return p.dp % shards == 0 && (shards > 1 || p.dp == 1); };
+  const int64_t shards_at = p.zero_shard_size;
+  if (shards_at == 0 || ranks_of(p) > kMostRanks || p.dp * p.cp % shards_at == 0 || !dp_fits(t, p.dp)) return;
+  const int64_t ranks = p.dp * p.cp;
+  const auto fits = [&](int64_t shards) { return ranks % shards == 0 && (shards > 1 || ranks == 1); };
   c.add({.key = "parallel.zero_shard_size",
-         .others = {"parallel.dp"},
-         .expected = fmt::format("a divisor of parallel.dp = {}, or 0", p.dp),
+         .others = p.cp > 1 ? std::vector<std::string>{"parallel.dp", "parallel.cp"}
+                            : std::vector<std::string>{"parallel.dp"},
+         .expected = p.cp > 1 ? fmt::format("a divisor of parallel.dp x parallel.cp = {} x {}, or 0", p.dp, p.cp)
+                              : fmt::format("a divisor of parallel.dp = {}, or 0", p.dp),
          .nearest = fmt::format("parallel.zero_shard_size = {}",
-                                p.zero_stage == 0 ? 0 : nearest_where(p.zero_shard_size, p.dp, fits).value_or(0))});
+                                p.zero_stage == 0 ? 0 : nearest_where(shards_at, ranks, fits).value_or(0))});
+}
+
+// Each sequence is cut into two chunks a rank.
+void check_sequences(const Recipe::Train& t, const Recipe::Parallel& p, Conflicts& c) {
+  if (p.cp == 1 || ranks_of(p) > kMostRanks || t.seq_length % (2 * p.cp) == 0) return;
+  const int64_t chunks = 2 * p.cp, below = t.seq_length / chunks * chunks;
+  const bool down = below > 0 && t.seq_length - below <= chunks / 2;
+  c.add({.key = "train.seq_length",
+         .others = {"parallel.cp"},
+         .expected = fmt::format("a multiple of 2 x parallel.cp = 2 x {}", p.cp),
+         .nearest = fmt::format("train.seq_length = {}", down ? below : below + chunks)});
 }
 
 // The names that it has, each once, in their order, and behind them the others.
@@ -256,7 +271,7 @@ void refuse_idle(const Recipe& r, Refusals& refusals) {
   refusals.add_idle(p.zero_stage == 0 && p.zero_shard_size > 0, shards,
                     "parallel.zero_stage = 0 divides nothing among data parallel ranks",
                     "parallel.zero_shard_size = 0");
-  refusals.add_idle(p.zero_stage > 0 && p.zero_shard_size == 1 && p.dp > 1, shards,
+  refusals.add_idle(p.zero_stage > 0 && p.zero_shard_size == 1 && p.dp * p.cp > 1, shards,
                     fmt::format("parallel.zero_stage = {} divides nothing over one rank", p.zero_stage),
                     "parallel.zero_shard_size = 0");
   const std::string& precision = r.train.precision;
@@ -281,6 +296,7 @@ std::vector<Conflict> conflicts(const Recipe& recipe) {
   check_loss_scale(recipe.train, c);
   check_reduction(recipe.train, c);
   check_shards(recipe.train, recipe.parallel, c);
+  check_sequences(recipe.train, recipe.parallel, c);
   check_order(recipe.parallel, c);
   check_data(recipe.data, recipe.train, c);
   check_pipeline(recipe.parallel, c);
@@ -293,11 +309,11 @@ std::vector<Conflict> conflicts(const Recipe& recipe) {
 void check_supported(const Recipe& r) {
   const auto& p = r.parallel;
   Refusals refusals;
-  const std::pair<const char*, int64_t> axes[] = {{"cp", p.cp}, {"ep", p.ep}};
-  for (const auto& [axis, ranks] : axes) {
-    refusals.add(ranks > 1, fmt::format("parallel.{} = {}", axis, ranks),
-                 "this version cuts batches (dp), matrices (tp) and layers (pp)", fmt::format("parallel.{} = 1", axis));
-  }
+  refusals.add(p.ep > 1, fmt::format("parallel.ep = {}", p.ep), "this version has no experts to cut",
+               "parallel.ep = 1");
+  refusals.add(p.cp > 1 && r.train.numerics == "invariant", "train.numerics = \"invariant\"",
+               fmt::format("parallel.cp = {} adds gradients within a micro-batch in an order of its own", p.cp),
+               "train.numerics = \"fast\", or parallel.cp = 1");
   refusals.add(r.run.backend == "cuda" && r.train.numerics == "invariant", "train.numerics = \"invariant\"",
                "products of a GPU's library may add in another order for another micro_batch_size",
                "train.numerics = \"fast\", which repeats bit for bit too, or run.backend = \"cpu\"");

@@ -139,7 +139,12 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
       {"parallel.dp", &p.dp, count(1), "data parallel ranks: each trains on a share of the batch", kMayChange},
       {"parallel.tp", &p.tp, count(1), "tensor parallel ranks", kMayChange},
       {"parallel.pp", &p.pp, count(1), "pipeline stages", kMayChange},
-      {"parallel.cp", &p.cp, count(1), "context parallel ranks", kMayChange},
+      {"parallel.cp", &p.cp, count(1), "context parallel ranks: each has a share of every sequence's tokens",
+       kMayChange},
+      {"parallel.cp_comm_type", &p.cp_comm_type, one_of({"all_gather", "a2a"}),
+       "how context parallel ranks attend to each other's keys: all_gather brings all of them to each rank; a2a gives "
+       "each rank the whole sequences of a share of the heads",
+       kMayChange},
       {"parallel.ep", &p.ep, count(1), "expert parallel ranks", kMayChange},
       {"parallel.order",
        &p.order,

@@ -27,7 +27,8 @@ struct StepSpec {
   bool begins_with_scores() const { return scores_first || !frozen.empty(); }
   MeshSizes mesh = {};
   int rank = 0;  // of the mesh
-  int64_t micro_batch_tokens() const { return seq_length * micro_batch_size; }
+  SequenceCut sequences() const { return {seq_length, {mesh.cp, place_of(mesh, rank).cp}}; }
+  int64_t micro_batch_tokens() const { return sequences().rows() * micro_batch_size; }  // here
   // The tokens of a micro-batch that this rank's stream holds.
   Run stream() const {
     const bool cut = model.layers.stream == Spmd::Shard0;
@@ -36,7 +37,7 @@ struct StepSpec {
 };
 // The tensors of one micro-batch (MicroBatch without spans).
 MicroBatch alloc_micro_batch(Arena& arena, const StepSpec& step);
-// The same for `tokens` that are all of one rank's stream; their weights are of dtype `stat`.
+// The same for `tokens` of one sequence that are all of one rank's stream; their weights are of dtype `stat`.
 MicroBatch alloc_micro_batch(Arena& arena, int64_t tokens, DType stat);
 
 }  // namespace weft

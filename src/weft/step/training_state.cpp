@@ -51,12 +51,14 @@ double wait_sum_losses(const ProcessMesh& mesh, const Tensor& losses) {
 MicroBatch alloc_micro_batch(Arena& arena, const StepSpec& step) {
   MicroBatch b = alloc_micro_batch(arena, step.micro_batch_tokens(), step.precision.stat);
   b.stream = step.stream();
+  b.sequences = step.sequences();
   return b;
 }
 
 MicroBatch alloc_micro_batch(Arena& arena, int64_t tokens, DType stat) {
   MicroBatch b;
   b.stream = {0, tokens};
+  b.sequences = {.seq_length = tokens};
   b.ids = arena.alloc(DType::i32, {tokens});
   b.targets = arena.alloc(DType::i32, {tokens});
   b.weights = arena.alloc(stat, {tokens});

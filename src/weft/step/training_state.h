@@ -47,8 +47,8 @@ class TrainingState {
   Tensor losses;  // f64 [micro-batches of a step, of all ranks]: sums over counted tokens
 };
 
-// The sum of the losses of all micro-batches, of all ranks: each is of one rank and zero on the others. The same on
-// every rank; 0 where they have no memory. Blocks.
+// The sum of the losses of all micro-batches, of all ranks: each is the sum over the ranks of cp that share its
+// sequences, and zero on the others. The same on every rank; 0 where they have no memory. Blocks.
 double wait_sum_losses(const ProcessMesh& mesh, const Tensor& losses);
 
 }  // namespace weft

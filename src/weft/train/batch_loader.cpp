@@ -1,36 +1,51 @@
 #include "weft/train/batch_loader.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace weft {
 
-SampleRows rows_of(MicroBatch& b, int64_t row, std::span<uint8_t> counted) {
-  const size_t n = counted.size();
-  return {.ids = {b.ids.as<int32_t>() + row, n},
-          .targets = {b.targets.as<int32_t>() + row, n},
-          .counted = counted,
-          .positions = {b.positions.as<int32_t>() + row, n}};
+WholeSample::WholeSample(int64_t seq_length)
+    : ids(size_t(seq_length)), targets(ids.size()), positions(ids.size()), counted(ids.size()) {}
+
+namespace {
+
+template <class From, class To>
+void copy_run(const std::vector<From>& from, const Run& run, To* to) {
+  std::copy_n(from.begin() + run.first, run.count, to);
 }
 
-void set_weights(MicroBatch& b, int64_t row, std::span<const uint8_t> counted) {
-  if (b.weights.dtype == DType::f64)
-    std::copy(counted.begin(), counted.end(), b.weights.as<double>() + row);
-  else
-    std::copy(counted.begin(), counted.end(), b.weights.as<float>() + row);
+}  // namespace
+
+int64_t set_sequence(MicroBatch& b, int64_t i, const WholeSample& sample, int64_t first_token) {
+  int64_t row = i * b.sequences.rows(), counted = 0;
+  for (const Run& chunk : b.sequences.chunks()) {
+    copy_run(sample.ids, chunk, b.ids.as<int32_t>() + row);
+    copy_run(sample.targets, chunk, b.targets.as<int32_t>() + row);
+    copy_run(sample.positions, chunk, b.positions.as<int32_t>() + row);
+    if (b.weights.dtype == DType::f64)
+      copy_run(sample.counted, chunk, b.weights.as<double>() + row);
+    else
+      copy_run(sample.counted, chunk, b.weights.as<float>() + row);
+    std::iota(b.tokens.as<int64_t>() + row, b.tokens.as<int64_t>() + row + chunk.count, first_token + chunk.first);
+    counted += std::count(sample.counted.begin() + chunk.first, sample.counted.begin() + chunk.end(), uint8_t(1));
+    row += chunk.count;
+  }
+  return counted;
 }
 
 // A span's positions are those in the sample: dropout's random numbers of two documents of a sample are then others.
-void add_spans(const MicroBatch& b, Run rows, int64_t sample, std::vector<AttentionSpan>& spans) {
-  const int32_t* positions = b.positions.as<int32_t>() + rows.first;
-  for (int64_t begin = 0, end; begin < rows.count; begin = end) {
-    for (end = begin + 1; end < rows.count && positions[end] != 0;) ++end;
-    const int64_t row = rows.first + begin, count = end - begin;
+void add_spans(int64_t i, std::span<const int32_t> positions, int64_t sample, std::vector<AttentionSpan>& spans) {
+  const auto length = int64_t(positions.size());
+  for (int64_t begin = 0, end; begin < length; begin = end) {
+    for (end = begin + 1; end < length && positions[size_t(end)] != 0;) ++end;
+    const int64_t row = i * length + begin, count = end - begin;
     spans.push_back({row, count, row, count, begin, begin, sample});
   }
 }
 
 BatchLoader::BatchLoader(const SampleOrder& order, Shape shape)
-    : order_(order), shape_(shape), spans_(size_t(shape.order.num_micro_batches)), counted_(size_t(shape.seq_length)) {}
+    : order_(order), shape_(shape), spans_(size_t(shape.order.num_micro_batches)), sample_(shape.seq_length) {}
 
 int64_t BatchLoader::counted(int64_t step) const {
   int64_t n = 0;
@@ -40,16 +55,13 @@ int64_t BatchLoader::counted(int64_t step) const {
 }
 
 void BatchLoader::load(int64_t step, MicroBatch& b) {
-  const int64_t s = shape_.seq_length;
   std::vector<AttentionSpan>& spans = spans_[size_t(b.index)];
   spans.clear();
   const int64_t first = step * shape_.global_batch_size() + shape_.order.global_of(b.index) * shape_.micro_batch_size;
   for (int64_t i = 0; i < shape_.micro_batch_size; ++i) {
-    const int64_t sample = first + i, row = i * s;
-    order_.read(sample, rows_of(b, row, counted_));
-    set_weights(b, row, counted_);
-    for (int64_t j = 0; j < s; ++j) b.tokens.as<int64_t>()[row + j] = sample * s + j;
-    add_spans(b, {row, s}, sample, spans);
+    order_.read(first + i, sample_.rows());
+    set_sequence(b, i, sample_, (first + i) * shape_.seq_length);
+    add_spans(i, sample_.positions, first + i, spans);
   }
   b.spans = spans;
 }

@@ -8,11 +8,18 @@
 
 namespace weft {
 
-// The rows of a micro-batch from `row` on, to be filled; what counts of them then becomes weights, 1 or 0.
-SampleRows rows_of(MicroBatch& b, int64_t row, std::span<uint8_t> counted);
-void set_weights(MicroBatch& b, int64_t row, std::span<const uint8_t> counted);
-// Adds the spans of a sample in these rows: one begins wherever a position is 0.
-void add_spans(const MicroBatch& b, Run rows, int64_t sample, std::vector<AttentionSpan>& spans);
+// A whole sequence on the host, on its way to the rows of the ranks that share it.
+struct WholeSample {
+  std::vector<int32_t> ids, targets, positions;  // [S]
+  std::vector<uint8_t> counted;
+  explicit WholeSample(int64_t seq_length);
+  SampleRows rows() { return {.ids = ids, .targets = targets, .counted = counted, .positions = positions}; }
+};
+// Fills the rows that this rank has of sequence i of a micro-batch, weights 1 or 0 with what counts, and token numbers
+// from `first_token` on. Returns how many of its targets count.
+int64_t set_sequence(MicroBatch& b, int64_t i, const WholeSample& sample, int64_t first_token);
+// Adds the documents of sequence i: one begins wherever a position is 0. `sample`: its global number.
+void add_spans(int64_t i, std::span<const int32_t> positions, int64_t sample, std::vector<AttentionSpan>& spans);
 
 // Micro-batch m of a rank's step s holds the global samples from s G + g(m) B on: the order is SampleOrder's alone.
 //   G sequences of a global batch   B sequences of a micro-batch   g(m) which of the global batch's micro-batches it is
@@ -34,7 +41,7 @@ class BatchLoader {
   const SampleOrder& order_;
   Shape shape_;
   std::vector<std::vector<AttentionSpan>> spans_;  // [micro-batch]
-  std::vector<uint8_t> counted_;                   // of the sample that is read
+  WholeSample sample_;                             // that is read
 };
 
 }  // namespace weft

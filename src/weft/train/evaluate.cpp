@@ -20,24 +20,17 @@ struct EvalBatch {
   int64_t& counted;
 
   void load(MicroBatch& b) const {
-    const int64_t s = spec.seq_length;
     spans.clear();
-    std::vector<uint8_t> counts(static_cast<size_t>(s));
+    WholeSample sample(spec.seq_length);
     for (int64_t i = 0; i < spec.micro_batch_size; ++i) {
-      const int64_t row = i * s;
-      const SampleRows rows = rows_of(b, row, counts);
       if (first + i < windows.num_windows()) {
-        windows.read(first + i, rows);
+        windows.read(first + i, sample.rows());
       } else {
-        std::fill(rows.ids.begin(), rows.ids.end(), 0);
-        std::fill(rows.targets.begin(), rows.targets.end(), 0);
-        std::fill(rows.counted.begin(), rows.counted.end(), uint8_t(0));
-        std::iota(rows.positions.begin(), rows.positions.end(), 0);
+        sample = WholeSample(spec.seq_length);
+        std::iota(sample.positions.begin(), sample.positions.end(), 0);
       }
-      std::fill_n(b.tokens.as<int64_t>() + row, s, 0);  // keys dropout, of which there is none here
-      set_weights(b, row, counts);
-      counted += std::count(counts.begin(), counts.end(), uint8_t(1));
-      add_spans(b, {row, s}, 0, spans);
+      counted += set_sequence(b, i, sample, 0);  // token numbers key dropout, of which there is none here
+      add_spans(i, sample.positions, 0, spans);
     }
     b.spans = spans;
   }
@@ -74,7 +67,7 @@ std::optional<EvalRecord> evaluate_loss(const EvalRequest& r, const ScoreMicroBa
     losses[size_t(i)] = loss;
     counted += here;
   }
-  r.ranks.all_reduce({losses.data(), DType::f64, {batches}}).wait();  // each is zero on all ranks but one
+  r.ranks.all_reduce({losses.data(), DType::f64, {batches}}).wait();  // zero on ranks that have nothing of it
   r.stages.all_reduce({losses.data(), DType::f64, {batches}}).wait();
   counted = sum_over(r.ranks, counted);
   const double loss = counted > 0 ? tree_sum(losses) / double(counted) : std::numeric_limits<double>::quiet_NaN();

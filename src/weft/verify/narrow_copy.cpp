@@ -54,9 +54,10 @@ void narrow_layers(Recipe& r, ModelSpec& m) {
   m.num_layers = layers;
 }
 
-void narrow_heads(ModelSpec& m, int64_t tp) {
+void narrow_heads(ModelSpec& m, const Recipe::Parallel& p) {
+  const int64_t ranks = p.tp * (p.cp_comm_type == "a2a" ? p.cp : 1);  // among which heads are dealt out
   const int64_t group = m.num_heads / m.num_kv_heads;
-  if (tp <= m.num_kv_heads) m.num_kv_heads = like(m.num_kv_heads, tp, tp);
+  if (ranks <= m.num_kv_heads) m.num_kv_heads = like(m.num_kv_heads, ranks, ranks);
   m.num_heads = group * m.num_kv_heads;
   if (!m.latent) {
     m.head_dim = row_like(m.head_dim, kHeadDim, kVector, 1);
@@ -72,10 +73,12 @@ void narrow_heads(ModelSpec& m, int64_t tp) {
 void narrow_batch(Recipe& r) {
   Recipe::Train& t = r.train;
   const Recipe::Parallel& p = r.parallel;
-  const int64_t tokens = t.seq_length * t.micro_batch_size, micro_batches = num_micro_batches_of(r);
-  t.seq_length = like(t.seq_length, kSequence, p.tp);
+  const int64_t tokens = t.seq_length / p.cp * t.micro_batch_size, micro_batches = num_micro_batches_of(r);
+  const int64_t chunks = p.cp > 1 ? 2 * p.cp : 1;  // of a sequence
+  t.seq_length = chunks * like(t.seq_length / chunks, (kSequence + chunks - 1) / chunks, p.tp);
   int64_t sequences = std::min(t.micro_batch_size, kSequences);
-  while (sequences < t.micro_batch_size && (t.seq_length * sequences % p.tp == 0) != (tokens % p.tp == 0)) ++sequences;
+  const auto rows = [&] { return t.seq_length / p.cp * sequences; };
+  while (sequences < t.micro_batch_size && (rows() % p.tp == 0) != (tokens % p.tp == 0)) ++sequences;
   t.micro_batch_size = sequences;
   const int64_t m = like(micro_batches, std::max(kMicroBatches, p.pp), p.pp > 1 ? p.pp : 2);
   t.global_batch_size = sequences * m * p.dp;
@@ -90,7 +93,7 @@ NarrowCopy narrow_copy(const Recipe& recipe, const HfConfig& config) {
   const int64_t tp = r.parallel.tp;
   const bool beyond = m.max_positions > r.train.seq_length;
   narrow_layers(r, m);
-  narrow_heads(m, tp);
+  narrow_heads(m, r.parallel);
   narrow_batch(r);
   m.width = row_like(m.width, kWidth, kVector, 1);
   m.ffn_width = row_like(m.ffn_width, std::max(tp, kInnerWidth), tp, tp);

@@ -7,9 +7,20 @@ namespace {
 
 using Parallel = Recipe::Parallel;
 
+void without_zero(Parallel& p) { p.zero_stage = p.zero_shard_size = 0; }
+
+// ZeRO remains over the other axis that it shards over, if there is one.
 void without_dp(Parallel& p) {
+  if (p.dp > 1) p.zero_shard_size = 0;
   p.dp = 1;
-  p.zero_stage = p.zero_shard_size = 0;
+  if (p.cp == 1) without_zero(p);
+}
+
+void without_cp(Parallel& p) {
+  if (p.cp == 1) return;
+  p.cp = 1;
+  p.zero_shard_size = 0;
+  if (p.dp == 1) without_zero(p);
 }
 
 void without_chunks(Parallel& p) {
@@ -28,6 +39,11 @@ void fewer_dp(Parallel& p) {
   p.zero_shard_size = 0;
 }
 
+void fewer_cp(Parallel& p) {
+  p.cp = 2;
+  p.zero_shard_size = 0;
+}
+
 void shorter_pp(Parallel& p) {
   p.pp = 2;
   p.pipeline_layout.clear();
@@ -42,14 +58,16 @@ constexpr Removal kRemovals[] = {
     {"dp", without_dp},
     {"pp", without_pp},
     {"tp", [](Parallel& p) { p.tp = 1; }},
+    {"cp", without_cp},
     {"recomputation", [](Parallel& p) { p.recompute = "none"; }},
-    {"ZeRO", [](Parallel& p) { p.zero_stage = p.zero_shard_size = 0; }},
+    {"ZeRO", without_zero},
     {"sequence parallelism", [](Parallel& p) { p.sequence_parallel = false; }},
     {"the schedule", without_chunks},
     {"the pipeline's layout", [](Parallel& p) { p.pipeline_layout.clear(); }},
     {"zero_shard_size", [](Parallel& p) { p.zero_shard_size = 0; }},
     {"dp beyond 2", [](Parallel& p) { p.dp > 2 ? fewer_dp(p) : void(); }},
     {"pp beyond 2", [](Parallel& p) { p.pp > 2 ? shorter_pp(p) : void(); }},
+    {"cp beyond 2", [](Parallel& p) { p.cp > 2 ? fewer_cp(p) : void(); }},
     {"tp beyond 2", [](Parallel& p) { p.tp > 2 ? void(p.tp = 2) : void(); }},
 };
 
@@ -67,7 +85,8 @@ std::string layout_words(const Recipe& r) {
     if (there) words += (words.empty() ? "" : ", ") + what;
   };
   say(p.dp > 1, fmt::format("dp {}", p.dp));
-  say(p.dp > 1 && p.zero_stage > 0, fmt::format("ZeRO stage {}", p.zero_stage));
+  say(p.cp > 1, fmt::format("cp {} by {}", p.cp, p.cp_comm_type));
+  say(p.dp * p.cp > 1 && p.zero_stage > 0, fmt::format("ZeRO stage {}", p.zero_stage));
   say(p.zero_stage > 0 && p.zero_shard_size > 0, fmt::format("over {}", p.zero_shard_size));
   say(p.tp > 1, fmt::format("tp {}{}", p.tp, p.sequence_parallel ? " with sequence parallelism" : ""));
   say(p.pp > 1, fmt::format("pp {} by {}", p.pp, p.pipeline_schedule));

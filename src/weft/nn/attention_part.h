@@ -1,0 +1,29 @@
+// Which queries of one run of tokens see which keys of another.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "weft/nn/pass.h"
+
+namespace weft {
+
+// One call of Attention: neighbouring rows of q, each in one span, and of k, each in at least one.
+struct AttentionPart {
+  Run q, k;                          // rows of the tensors
+  std::vector<AttentionSpan> spans;  // whose rows are counted from the first of these
+};
+
+// Consecutive tokens of one sequence, which lie in consecutive rows of a tensor.
+struct TokenRows {
+  Run tokens;       // of the micro-batch's whole sequences, one after the other
+  int64_t row = 0;  // of the first
+};
+
+// None where no query sees a key. `documents`: MicroBatch::spans.
+std::optional<AttentionPart> part_of(std::span<const AttentionSpan> documents, const TokenRows& queries,
+                                     const TokenRows& keys, int64_t window);
+
+// The tokens and rows of one rank of cp: two runs for each sequence, in order.
+std::vector<TokenRows> token_rows(const MicroBatch& batch, int64_t rank);
+
+}  // namespace weft
