@@ -54,6 +54,12 @@ inline std::vector<AttentionCase> attention_cases() {
       {"dropout", packed({23, 40}), heads_of(4, 2, 8), 0.25},
       {"dropout in a window", packed({130}), heads_of(2, 2, 16, 33), 0.1},
   };
+  for (const double size : {1.0, 8.0}) {  // small scores, and such that the cap cuts
+    AttentionHeads capped = heads_of(4, 2, 16, size > 1 ? 20 : 0);
+    capped.softcap = 3;
+    cases.push_back({size > 1 ? "capped, in a window" : "capped", packed({1, 40, 70}), capped, 0, size});
+    cases.push_back({size > 1 ? "capped, small, sharp" : "capped, small", packed({11}), capped, 0.2, size});
+  }
   AttentionHeads later = heads_of(2, 1, 8);
   later.first = 4, later.total = 8, later.scale = 0.7;
   cases.push_back({"dropout, heads 4 and 5 of 8", packed({3, 10}), later, 0.5});
@@ -118,25 +124,70 @@ inline void add_attentions(OpCases& to, const Variant& v) {
   }
 }
 
+inline AttentionSink make_attention_sink(Operands& o, int64_t t, int64_t h, int64_t e) {
+  return {.sinks = o.weight({h}, normal(2)), .o = o.act(t, h * e), .lse = o.stats(t, h, normal(2))};
+}
+inline AttentionSinkBackward make_attention_sink_backward(Operands& o, int64_t t, int64_t h, int64_t e,
+                                                          bool accumulate) {
+  const AttentionSink f = make_attention_sink(o, t, h, e);
+  o.derive(f);
+  return {.sinks = f.sinks,
+          .o = f.o,
+          .lse = f.lse,
+          .dout = o.act(t, h * e),
+          .dsinks = o.gradient({h}, accumulate),
+          .accumulate = accumulate};
+}
+inline void add_attention_sinks(OpCases& to, const Variant& v) {
+  for (const auto& size : std::vector<std::array<int64_t, 3>>{{1, 1, 2}, {5, 3, 6}, {67, 4, 16}, {130, 2, 64}}) {
+    const int64_t t = size[0], h = size[1], e = size[2];
+    const std::string name = fmt::format("[{} {}x{}]", t, h, e);
+    add_case(to, v, name, [=](Operands& o) { return make_attention_sink(o, t, h, e); });
+    for (bool accumulate : {false, true})
+      add_case(to, v, name + (accumulate ? " +=" : ""),
+               [=](Operands& o) { return make_attention_sink_backward(o, t, h, e, accumulate); });
+  }
+}
+
+// Heads that turn in part, in halves or in neighbouring pairs.
+struct RopeCase {
+  int64_t t, h, e, turned, first;
+  bool inverse, interleaved;
+};
+inline std::string name_of_case(const RopeCase& c) {
+  return fmt::format("[{} {}x{}]{}{}{}", c.t, c.h, c.e,
+                     c.turned < c.e ? fmt::format(" {} from {}", c.turned, c.first) : "",
+                     c.interleaved ? " interleaved" : "", c.inverse ? " inverse" : "");
+}
+inline Rope make_rope(Operands& o, const RopeCase& c) {
+  const int64_t positions = 31, r = c.turned;
+  std::vector<int32_t> at;
+  for (int64_t i = 0; i < c.t; ++i) at.push_back(int32_t((i * 7 + 2) % positions));
+  const Fill angle = [r](uint64_t, int64_t i) {
+    const int64_t column = i % r % (r / 2);
+    const double a = double(i / r) * std::pow(1e4, -2 * double(column) / double(r));
+    return i % r < r / 2 ? std::cos(a) : std::sin(a);
+  };
+  return {.x = o.act(c.t, c.h * c.e),
+          .positions = o.index(at, tokens(Spmd::Invariant)),
+          .table = o.make(o.stat(), {positions, r}, weights(Spmd::Invariant), angle),
+          .inverse = c.inverse,
+          .dim = c.turned < c.e ? c.e : 0,
+          .first = c.first,
+          .interleaved = c.interleaved};
+}
+
 inline void add_ropes(OpCases& to, const Variant& v) {
   for (const auto& size : std::vector<std::array<int64_t, 3>>{{1, 1, 2}, {5, 3, 6}, {67, 4, 16}, {40, 2, 64}}) {
     const int64_t t = size[0], h = size[1], e = size[2];
     for (bool inverse : {false, true}) {
-      const auto build = [=](Operands& o) {
-        const int64_t positions = 31;
-        std::vector<int32_t> at;
-        for (int64_t i = 0; i < t; ++i) at.push_back(int32_t((i * 7 + 2) % positions));
-        const Fill angle = [e](uint64_t, int64_t i) {
-          const int64_t column = i % e % (e / 2);
-          const double a = double(i / e) * std::pow(1e4, -2 * double(column) / double(e));
-          return i % e < e / 2 ? std::cos(a) : std::sin(a);
-        };
-        return Rope{.x = o.act(t, h * e),
-                    .positions = o.index(at, tokens(Spmd::Invariant)),
-                    .table = o.make(o.stat(), {positions, e}, weights(Spmd::Invariant), angle),
-                    .inverse = inverse};
-      };
-      add_case(to, v, fmt::format("[{} {}x{}]{}", t, h, e, inverse ? " inverse" : ""), build);
+      for (bool interleaved : {false, true}) {
+        RopeCase c{t, h, e, e, 0, inverse, interleaved};
+        add_case(to, v, name_of_case(c), [c](Operands& o) { return make_rope(o, c); });
+        if (e < 6) continue;
+        c.turned = e / 4 * 2, c.first = interleaved ? e - c.turned : 0;
+        add_case(to, v, name_of_case(c), [c](Operands& o) { return make_rope(o, c); });
+      }
     }
   }
 }

@@ -1,10 +1,11 @@
-// One transformer block: x + attention(norm(x)), then x + mlp(norm(x)).   t tokens of this rank's stream, d its width
+// One transformer block: x + attention(norm(x)), then x + mlp(norm(x)); norms stand before each half, or behind, or
+// both.   t tokens of this rank's stream, d its width
 #pragma once
 #include <string>
 
 #include "weft/nn/attention.h"
+#include "weft/nn/half_norm.h"
 #include "weft/nn/mlp.h"
-#include "weft/nn/norm.h"
 
 namespace weft {
 
@@ -14,12 +15,14 @@ class Block {
     StreamNorm::Spec norm;
     SelfAttention::Spec attention;
     Mlp::Spec mlp;
+    bool norm_before = true, norm_behind = false;  // of each half
   };
   struct Saved {
-    StreamNorm::Saved attn_norm, mlp_norm;
+    NormBefore::Saved attn_norm, mlp_norm;
+    NormBehind::Saved attn_added, mlp_added;
     SelfAttention::Saved attn;
     Mlp::Saved mlp;
-    Tensor attn_h, mlp_h;  // [t, d]  normalized inputs   till wgrad; or dgrad .. wgrad where not kept
+    Tensor attn_h, mlp_h;  // [t, d]  inputs of the halves   till wgrad; or dgrad .. wgrad where not kept
     Tensor middle;         // [t, d]  x + attention       till dgrad
   };
   Block(ParamStore& params, const std::string& name, const Spec& spec, const LayerPlan& plan);
@@ -34,10 +37,12 @@ class Block {
  private:
   std::string attn_name_, mlp_name_;  // regions
   bool keep_;
-  StreamNorm attn_norm_;
+  NormBefore attn_norm_;
   SelfAttention attn_;
-  StreamNorm mlp_norm_;
+  NormBehind attn_added_;
+  NormBefore mlp_norm_;
   Mlp mlp_;
+  NormBehind mlp_added_;
 };
 
 }  // namespace weft

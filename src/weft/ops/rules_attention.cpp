@@ -54,7 +54,7 @@ void check_heads(const Op& op) {
   judge.that(op.q, h.q > 0 && h.dim > 0 && op.q.cols() == h.q * h.dim, "its width is not heads x head width");
   judge.that(op.k, h.kv > 0 && h.q % h.kv == 0 && op.k.cols() == h.kv * h.dim,
              "its width is not key heads x head width, or its heads do not divide those of q");
-  judge.that(op.q, h.window >= 0, "a window is not negative");
+  judge.that(op.q, h.window >= 0 && h.softcap >= 0, "a window or a cap is not negative");
   judge.that(op.q, op.dropout.p >= 0 && op.dropout.p < 1, "dropout is in [0, 1)");
   judge.that(op.q, op.dropout.p == 0 || (h.first >= 0 && h.first + h.q <= h.total), "its heads are not among `total`");
 }
@@ -84,16 +84,33 @@ void check_attention(const Op& op) {
   judge.held_as(op.q.place, {&op.o, &op.lse}, "as q is");
 }
 
+// Heads may be cut, with their sinks.
+template <class Op>
+void check_sinks(const Op& op) {
+  const Judge judge(op);
+  judge.exist({&op.sinks, &op.o, &op.lse});
+  judge.compute(op.o);
+  const int64_t h = op.sinks.elements();
+  judge.vector(op.sinks, h, op.o.dtype);
+  judge.that(op.o, h > 0 && op.o.cols() % h == 0, "its width is not heads x head width");
+  judge.matrix(op.lse, op.o.rows(), h, stat_of(op.o.dtype));
+  judge.not_partial(op.o, "attention of a sum over ranks that is not complete");
+  judge.held_as(op.o.place, {&op.lse}, "as o is");
+  judge.held(
+      op.sinks, [&](Axis a) { return columns_beside(op.o.place[a]); }, "beside o");
+}
+
 }  // namespace
 
 // Linear in x, and each head for itself: however x is held.
 void check(const Rope& op) {
   const Judge judge(op);
   judge.compute(op.x);
-  const int64_t e = op.table.cols();
-  judge.that(op.table, op.table && e > 0 && e % 2 == 0 && op.x.cols() % e == 0,
-             "its width is even and divides the width of x");
-  judge.matrix(op.table, op.table.rows(), e, stat_of(op.x.dtype));
+  const int64_t r = op.table.cols(), e = op.head_dim();
+  judge.that(op.table, op.table && r > 0 && r % 2 == 0, "its width is even");
+  judge.that(op.x, op.first >= 0 && op.first + r <= e && op.x.cols() % e == 0,
+             "its width is heads x head width, and the numbers that turn are in a head");
+  judge.matrix(op.table, op.table.rows(), r, stat_of(op.x.dtype));
   judge.constant(op.table);
   judge.indexes(op.positions, op.x.rows(), DType::i32, op.x.place);
 }
@@ -108,6 +125,18 @@ void check(const AttentionBackward& op) {
   judge.like(op.k, {&op.dk, &op.dv});
   judge.held_as(op.q.place.dual(), {&op.dout, &op.dq}, "as a gradient of q is");
   judge.held_as(op.k.place.dual(), {&op.dk, &op.dv}, "as a gradient of k is");
+}
+
+void check(const AttentionSink& op) { check_sinks(op); }
+
+void check(const AttentionSinkBackward& op) {
+  const Judge judge(op);
+  check_sinks(op);
+  judge.exist({&op.dout});
+  judge.like(op.o, {&op.dout});
+  judge.vector(op.dsinks, op.sinks.elements(), stat_of(op.o.dtype));
+  judge.held_as(op.o.place.dual(), {&op.dout}, "as a gradient of o is");
+  judge.held_as(op.sinks.place.dual(), {&op.dsinks}, "as a gradient of sinks is");
 }
 
 }  // namespace weft::rules

@@ -54,11 +54,22 @@ void narrow_layers(Recipe& r, ModelSpec& m) {
   m.num_layers = layers;
 }
 
+// As many numbers of a head turn as there are, an even number.
+void narrow_rope(RopeSpec& rope, int64_t head_dim) {
+  if (rope.width > head_dim) rope.width = std::max<int64_t>(2, head_dim / 4 * 2);
+  const auto pairs = size_t((rope.width > 0 ? rope.width : head_dim) / 2);
+  for (std::vector<double>* factors : {&rope.short_factors, &rope.long_factors})
+    if (factors->size() > pairs) factors->resize(pairs);
+}
+
 void narrow_heads(ModelSpec& m, int64_t tp) {
   const int64_t group = m.num_heads / m.num_kv_heads;
   if (tp <= m.num_kv_heads) m.num_kv_heads = like(m.num_kv_heads, tp, tp);
   m.num_heads = group * m.num_kv_heads;
   m.head_dim = row_like(m.head_dim, kHeadDim, kVector, 1);
+  if (m.rope) narrow_rope(*m.rope, m.head_dim);
+  for (LayerSpec& layer : m.layers)
+    if (layer.rope) narrow_rope(*layer.rope, m.head_dim);
 }
 
 void narrow_batch(Recipe& r) {

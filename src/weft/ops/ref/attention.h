@@ -12,15 +12,16 @@ namespace weft::ref {
 template <class T>
 void run(const Rope& op, int) {
   const auto x = rows<T>(op.x), table = rows<T>(op.table);
-  const int64_t width = table.cols, half = width / 2;
+  const int64_t half = table.cols / 2, step = op.interleaved ? 2 : 1, apart = op.interleaved ? 1 : half;
   const double sign = op.inverse ? -1 : 1;
   for (int64_t i = 0; i < x.rows; ++i) {
     const T* angle = table[op.positions.as<int32_t>()[i]];
-    for (T* v = x[i]; v < x[i] + x.cols; v += width) {
+    for (T* head = x[i]; head < x[i] + x.cols; head += op.head_dim()) {
       for (int64_t j = 0; j < half; ++j) {
-        const T c = angle[j], s = sign * angle[half + j], a = v[j], b = v[half + j];
-        v[j] = a * c - b * s;
-        v[half + j] = b * c + a * s;
+        T *pair = head + op.first + step * j, *other = pair + apart;
+        const T c = angle[j], s = sign * angle[half + j], a = *pair, b = *other;
+        *pair = a * c - b * s;
+        *other = b * c + a * s;
       }
     }
   }
@@ -63,6 +64,18 @@ inline double kept(const Query& at, double p, int64_t j) {
   return kept(p, at.key, uint64_t(at.position) << 32 | uint64_t(at.key_position + j));
 }
 
+// A scaled score as the softmax has it, and what its gradient is multiplied by.
+template <class T>
+struct Score {
+  T value, slope;
+};
+template <class T>
+Score<T> capped(T s, double cap) {
+  if (cap == 0) return {s, T(1)};
+  const T t = std::tanh(s / cap);
+  return {cap * t, 1.0 - t * t};
+}
+
 template <class T>
 void attend(const Attention& op, const Query& at) {
   const int64_t e = op.heads.dim;
@@ -71,7 +84,7 @@ void attend(const Attention& op, const Query& at) {
   std::vector<T> score(size_t(at.count));
   double most = -INFINITY;
   for (int64_t j = 0; j < at.count; ++j) {
-    score[size_t(j)] = op.heads.scale * dot(q, k[at.first + j] + at.k_col, e);
+    score[size_t(j)] = capped<T>(op.heads.scale * dot(q, k[at.first + j] + at.k_col, e), op.heads.softcap).value;
     most = std::max(most, real_part(score[size_t(j)]));
   }
   T sum(0);
@@ -98,8 +111,9 @@ void attend_backward(const AttentionBackward& op, const Query& at) {
     const T *k = rows<T>(op.k)[at.first + j] + at.k_col, *v = rows<T>(op.v)[at.first + j] + at.k_col;
     T *dk = rows<T>(op.dk)[at.first + j] + at.k_col, *dv = rows<T>(op.dv)[at.first + j] + at.k_col;
     const double keep = kept(at, op.dropout.p, j);
-    const T p = std::exp(op.heads.scale * dot(q, k, e) - lse);
-    const T ds = p * (keep * dot(dout, v, e) - delta) * op.heads.scale;
+    const Score<T> score = capped<T>(op.heads.scale * dot(q, k, e), op.heads.softcap);
+    const T p = std::exp(score.value - lse);
+    const T ds = p * (keep * dot(dout, v, e) - delta) * score.slope * op.heads.scale;
     for (int64_t c = 0; c < e; ++c) {
       dv[c] += keep * p * dout[c];
       dq[c] += ds * k[c];
@@ -127,6 +141,32 @@ void run(const AttentionBackward& op, int threads) {
       for (int64_t head = kv * group; head < (kv + 1) * group; ++head)
         for (int64_t i = 0; i < s.q_count; ++i) attend_backward<T>(op, query_of(op, s, i, head));
   });
+}
+
+template <class T>
+void run(const AttentionSink& op, int) {
+  const auto o = rows<T>(op.o), lse = rows<T>(op.lse);
+  const int64_t e = o.cols / lse.cols;
+  for (int64_t i = 0; i < o.rows; ++i) {
+    for (int64_t h = 0; h < lse.cols; ++h) {
+      const T before = lse[i][h], sink = flat<T>(op.sinks)[h];
+      const double most = std::max(real_part(before), real_part(sink));
+      lse[i][h] = most + std::log(std::exp(before - most) + std::exp(sink - most));
+      for (int64_t c = h * e; c < (h + 1) * e; ++c) o[i][c] *= std::exp(before - lse[i][h]);
+    }
+  }
+}
+
+template <class T>
+void run(const AttentionSinkBackward& op, int) {
+  const auto o = rows<T>(op.o), lse = rows<T>(op.lse), dout = rows<T>(op.dout);
+  const int64_t e = o.cols / lse.cols;
+  for (int64_t h = 0; h < lse.cols; ++h) {
+    T sum(0);
+    for (int64_t i = 0; i < o.rows; ++i)
+      sum += std::exp(flat<T>(op.sinks)[h] - lse[i][h]) * dot(o[i] + h * e, dout[i] + h * e, e);
+    flat<T>(op.dsinks)[h] = (op.accumulate ? flat<T>(op.dsinks)[h] : T(0)) - sum;
+  }
 }
 
 }  // namespace weft::ref
