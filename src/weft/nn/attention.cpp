@@ -54,10 +54,10 @@ SelfAttention::SelfAttention(ParamStore& params, const std::string& name, const 
       q_norm_(params, name + ".q_norm.weight", norm_of(spec, false, plan.keys_everywhere)),
       k_norm_(params, name + ".k_norm.weight", norm_of(spec, true, plan.keys_everywhere)),
       sinks_(params, name, sinks_of(spec, plan.keys_everywhere)),
-      attention_dropout_(name + ".core", spec.attention_dropout) {}
+      core_(name + ".core", heads(), spec.attention_dropout) {}
 
 // `everywhere`: how keys and values are held where each rank has all of them.
-SelfAttention::Qkv SelfAttention::split(Tensor qkv, Spmd everywhere) const {
+QueryKeyValue SelfAttention::split(Tensor qkv, Spmd everywhere) const {
   const int64_t q = queries().rows.count, k = keys().rows.count;
   const Placement kv = keys().held == Spmd::Replicate ? qkv.place.on_tp(everywhere) : qkv.place;
   return {qkv.slice_cols(0, q), qkv.slice_cols(q, k).placed(kv), qkv.slice_cols(q + k, k).placed(kv)};
@@ -65,7 +65,7 @@ SelfAttention::Qkv SelfAttention::split(Tensor qkv, Spmd everywhere) const {
 
 // The heads of keys or values that the queries here read.
 Tensor SelfAttention::attended(Tensor k) const {
-  const AttentionHeads h = heads();
+  const AttentionHeads& h = core_.heads();
   const int64_t first = h.first * spec_.kv_heads / spec_.heads * spec_.head_dim;  // of all
   return k.slice_cols(first - (keys().rows.first - spec_.heads * spec_.head_dim), h.kv * spec_.head_dim);
 }
@@ -86,7 +86,7 @@ Tensor SelfAttention::forward(Pass& p, Saved& s, Tensor h) const {
   project(p, s, h, p.till_dgrad);
   const int64_t t = s.qkv.rows();
   Tensor o = p.compute(keep_ ? p.till_wgrad : p.scratch, {t, out_.in()}, s.qkv.place);
-  Tensor lse = p.stat(keep_ ? p.till_dgrad : p.scratch, {t, heads().q}, s.qkv.place);
+  Tensor lse = p.stat(keep_ ? p.till_dgrad : p.scratch, {t, core_.heads().q}, s.qkv.place);
   core(p, s.qkv, o, lse);
   s.o = keep_ ? o : Tensor{};
   s.lse = keep_ ? lse : Tensor{};
@@ -98,7 +98,7 @@ void SelfAttention::project(Pass& p, Saved& s, Tensor h, Arena* home) const {
   Tensor x = enter_.forward(p.mesh, h, *p.scratch);
   s.qkv = p.compute(home, {x.rows(), qkv_.out()}, tokens(Spmd::Shard1));
   qkv_.forward(p, x, s.qkv);
-  const Qkv qkv = split(s.qkv, Spmd::Replicate);
+  const QueryKeyValue qkv = split(s.qkv, Spmd::Replicate);
   if (q_norm_) normalize(p, s, qkv, home);
   rotate(p, qkv.q, false);
   rotate(p, qkv.k, false);
@@ -114,7 +114,7 @@ void SelfAttention::rotate(Pass& p, Tensor x, bool inverse) const {
                   .interleaved = spec_.rope_interleaved});
 }
 
-void SelfAttention::normalize(Pass& p, Saved& s, const Qkv& qkv, Arena* home) const {
+void SelfAttention::normalize(Pass& p, Saved& s, const QueryKeyValue& qkv, Arena* home) const {
   s.raw = p.compute(home, {qkv.q.rows(), qkv.q.cols() + qkv.k.cols()}, s.qkv.place);
   const auto norm = [&](const ProjectionNorm& of, ProjectionNorm::Saved& saved, const Tensor& x, int64_t first) {
     const Tensor raw = s.raw.slice_cols(first, x.cols()).placed(x.place);
@@ -126,15 +126,7 @@ void SelfAttention::normalize(Pass& p, Saved& s, const Qkv& qkv, Arena* home) co
 }
 
 void SelfAttention::core(Pass& p, const Tensor& qkv, Tensor o, Tensor lse) const {
-  const auto [q, k, v] = split(qkv, Spmd::Replicate);
-  p.be.run(Attention{.q = q,
-                     .k = attended(k),
-                     .v = attended(v),
-                     .o = o,
-                     .lse = lse,
-                     .spans = p.batch.spans,
-                     .heads = heads(),
-                     .dropout = attention_dropout_.spec(p)});
+  core_.forward(p, attended(split(qkv, Spmd::Replicate)), o, lse);
   sinks_.forward(p, o, lse);
 }
 
@@ -143,38 +135,21 @@ Tensor SelfAttention::dgrad(Pass& p, Saved& s, Tensor dy) const {
   Tensor dout = out_.dgrad(p, dy);
   if (!keep_) {
     s.o = p.compute(p.dgrad_till_wgrad, {s.qkv.rows(), out_.in()}, s.qkv.place);
-    s.lse = p.stat(p.scratch, {s.qkv.rows(), heads().q}, s.qkv.place);
+    s.lse = p.stat(p.scratch, {s.qkv.rows(), core_.heads().q}, s.qkv.place);
     core(p, s.qkv, s.o, s.lse);
   }
   s.dqkv = p.compute(p.dgrad_till_wgrad, {s.qkv.rows(), qkv_.out()}, s.qkv.place);
+  const QueryKeyValue d = split(s.dqkv, Spmd::Partial);
+  for (const Tensor& dx : {d.k, d.v})
+    if (attended(dx).cols() < dx.cols()) p.be.run(Zero{.x = dx});  // the key heads of other ranks' queries
   sinks_.dgrad(p, s.sinks, s.o, s.lse, dout);
-  core_backward(p, s, dout);
-  const auto [dq, dk, dv] = split(s.dqkv, Spmd::Partial);
-  rotate(p, dq, true);
-  rotate(p, dk, true);
-  if (q_norm_) normalize_backward(p, s, dq, dk);
+  core_.backward(p, attended(split(s.qkv, Spmd::Replicate)), {s.o, s.lse}, dout, attended(d));
+  rotate(p, d.q, true);
+  rotate(p, d.k, true);
+  if (q_norm_) normalize_backward(p, s, d.q, d.k);
   Tensor dx = p.compute(p.scratch, {dout.rows(), qkv_.in()}, tokens(Spmd::Partial));
   qkv_.dgrad(p, s.dqkv, dx);
   return enter_.backward(p.mesh, dx, *p.scratch);
-}
-
-void SelfAttention::core_backward(Pass& p, const Saved& s, Tensor dout) const {
-  const auto [q, k, v] = split(s.qkv, Spmd::Replicate);
-  const auto [dq, dk, dv] = split(s.dqkv, Spmd::Partial);
-  for (const Tensor& dx : {dk, dv})
-    if (attended(dx).cols() < dx.cols()) p.be.run(Zero{.x = dx});  // the key heads of other ranks' queries
-  p.be.run(AttentionBackward{.q = q,
-                             .k = attended(k),
-                             .v = attended(v),
-                             .o = s.o,
-                             .lse = s.lse,
-                             .dout = dout,
-                             .dq = dq,
-                             .dk = attended(dk),
-                             .dv = attended(dv),
-                             .spans = p.batch.spans,
-                             .heads = heads(),
-                             .dropout = attention_dropout_.spec(p)});
 }
 
 // In place.
@@ -202,14 +177,14 @@ Tensor SelfAttention::decode(Pass& p, KvCache& cache, Tensor h) const {
   p.be.run(Copy{.from = v, .to = cache.v.slice_rows(cache.count, n)});
   const std::array span{AttentionSpan{.q_row = 0, .q_count = n, .k_row = 0, .k_count = all, .q_position = cache.count}};
   Tensor o = p.compute(p.scratch, {n, out_.in()}, s.qkv.place);
-  Tensor lse = p.stat(p.scratch, {n, heads().q}, s.qkv.place);
+  Tensor lse = p.stat(p.scratch, {n, core_.heads().q}, s.qkv.place);
   p.be.run(Attention{.q = q,
                      .k = cache.k.slice_rows(0, all),
                      .v = cache.v.slice_rows(0, all),
                      .o = o,
                      .lse = lse,
                      .spans = span,
-                     .heads = heads()});
+                     .heads = core_.heads()});
   sinks_.forward(p, o, lse);
   cache.count = all;
   return out_.forward(p, o);

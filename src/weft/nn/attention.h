@@ -6,6 +6,7 @@
 #pragma once
 #include <string>
 
+#include "weft/nn/attention_core.h"
 #include "weft/nn/attention_sinks.h"
 #include "weft/nn/linear.h"
 #include "weft/nn/projection_norm.h"
@@ -55,19 +56,16 @@ class SelfAttention {
   Tensor decode(Pass& p, KvCache& cache, Tensor h) const;
 
  private:
-  struct Qkv {
-    Tensor q, k, v;
-  };
   const Piece& queries() const { return qkv_.weight().pieces()[0]; }
   const Piece& keys() const { return qkv_.weight().pieces()[1]; }
-  Qkv split(Tensor qkv, Spmd everywhere) const;
+  QueryKeyValue split(Tensor qkv, Spmd everywhere) const;
   Tensor attended(Tensor k) const;
+  QueryKeyValue attended(const QueryKeyValue& all) const { return {all.q, attended(all.k), attended(all.v)}; }
   void project(Pass& p, Saved& s, Tensor h, Arena* home) const;
-  void normalize(Pass& p, Saved& s, const Qkv& qkv, Arena* home) const;
+  void normalize(Pass& p, Saved& s, const QueryKeyValue& qkv, Arena* home) const;
   void normalize_backward(Pass& p, Saved& s, Tensor dq, Tensor dk) const;
   void rotate(Pass& p, Tensor x, bool inverse) const;
   void core(Pass& p, const Tensor& qkv, Tensor o, Tensor lse) const;
-  void core_backward(Pass& p, const Saved& s, Tensor dout) const;
   AttentionHeads heads() const;
 
   Spec spec_;
@@ -77,7 +75,7 @@ class SelfAttention {
   RowParallelLinear out_;
   ProjectionNorm q_norm_, k_norm_;
   AttentionSinks sinks_;
-  StreamDropout attention_dropout_;
+  AttentionCore core_;
 };
 
 }  // namespace weft
