@@ -39,6 +39,7 @@ inline Accuracy accuracy(const HeadNorm& op) { return {.depth = op.w.elements(),
 inline Accuracy accuracy(const HeadNormBackward& op) {
   return {.depth = op.x.elements() / op.w.elements() + op.w.elements(), .roundings = 32};
 }
+inline Accuracy accuracy(const RowDots& op) { return {.depth = op.x.cols(), .roundings = 8}; }
 inline Accuracy accuracy(const Rope&) { return {}; }
 inline Accuracy accuracy(const LatentKeys&) { return {}; }
 inline Accuracy accuracy(const LatentKeysBackward& op) { return {.depth = op.heads}; }
@@ -62,10 +63,16 @@ inline Accuracy accuracy(const AttentionBackward& op) {
   return {
       .depth = op.k.rows() + op.q.rows() + widest(op.heads), .roundings = 128 + 4 * largest_lse(op.lse), .narrow = 4};
 }
-inline Accuracy accuracy(const Swiglu&) { return {.roundings = 16}; }
-inline Accuracy accuracy(const SwigluBackward&) { return {.roundings = 16}; }
+inline Accuracy accuracy(const AttentionSink&) { return {.roundings = 32}; }
+inline Accuracy accuracy(const AttentionSinkBackward& op) {
+  return {.depth = op.o.rows() + op.o.cols() / op.sinks.elements(), .roundings = 32};
+}
+inline Accuracy accuracy(const GatedUnit&) { return {.roundings = 16}; }
+inline Accuracy accuracy(const GatedUnitBackward&) { return {.roundings = 16}; }
 inline Accuracy accuracy(const Gelu&) { return {.roundings = 16}; }
 inline Accuracy accuracy(const GeluBackward&) { return {.roundings = 16}; }
+inline Accuracy accuracy(const SoftCap&) { return {.roundings = 16}; }
+inline Accuracy accuracy(const SoftCapBackward&) { return {.roundings = 16}; }
 inline Accuracy accuracy(const Dropout&) { return {}; }
 inline Accuracy accuracy(const CrossEntropy& op) { return {.depth = op.logits.cols(), .roundings = 64}; }
 inline Accuracy accuracy(const CrossEntropyPart& op) { return {.depth = op.logits.cols(), .roundings = 64}; }

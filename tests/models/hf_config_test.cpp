@@ -61,7 +61,8 @@ TEST(HfConfig, AbsentFieldsHaveTheValuesOfTransformers) {
   EXPECT_EQ(s.rope->scaling, RopeSpec::Scaling::none);
   EXPECT_EQ(s.init_std, 0.02);
   EXPECT_EQ(s.residual_init_scale, 1);
-  EXPECT_FALSE(s.tied_head || s.qkv_bias || s.attention_out_bias || s.mlp_bias || s.qk_norm || s.learned_positions);
+  EXPECT_FALSE(s.tied_head || s.qkv_bias || s.attention_out_bias || s.mlp_bias || s.qk_norm != QkNorm::none ||
+               s.learned_positions);
   EXPECT_EQ(windows_of(s), std::vector<int64_t>(4, 0));
   EXPECT_EQ(s.dropout.attention, 0);
 }
@@ -121,9 +122,9 @@ TEST(HfConfig, Gpt2SizesHaveTwoNamesThatMustAgree) {
 TEST(HfConfig, QwenFields) {
   const ModelSpec two = spec(as("qwen2", {{"num_key_value_heads", 2}}));
   EXPECT_TRUE(two.qkv_bias);
-  EXPECT_FALSE(two.attention_out_bias || two.qk_norm);
+  EXPECT_FALSE(two.attention_out_bias || two.qk_norm != QkNorm::none);
   const ModelSpec three = spec(as("qwen3", {{"num_key_value_heads", 2}}));
-  EXPECT_TRUE(three.qk_norm);
+  EXPECT_EQ(three.qk_norm, QkNorm::heads);
   EXPECT_FALSE(three.qkv_bias);
   EXPECT_EQ(three.head_dim, 128);
   EXPECT_TRUE(spec(as("qwen3", {{"num_key_value_heads", 2}, {"attention_bias", true}})).attention_out_bias);
@@ -227,11 +228,23 @@ TEST(HfConfig, RopeScaling) {
 }
 
 TEST(HfConfig, RefusesRopeThatItDoesNotDo) {
-  for (const char* type : {"yarn", "longrope", "dynamic", "su", "mrope", "ntk"})
+  for (const char* type : {"dynamic", "mrope", "ntk"})
     for (const char* key : {"type", "rope_type"})
       EXPECT_REFUSED(
-          fmt::format("\"rope_scaling.{}\": \"{}\" is not supported: weft does default, linear and llama3", key, type),
+          fmt::format("\"rope_scaling.{}\": \"{}\" is not supported: weft does default, linear, llama3, yarn "
+                      "and longrope",
+                      key, type),
           llama({{"rope_scaling", {{key, type}, {"factor", 2.0}}}}));
+  EXPECT_REFUSED("\"rope_scaling.short_factor\": is missing",
+                 llama({{"rope_scaling", {{"type", "longrope"}, {"factor", 2.0}}}}));
+  EXPECT_REFUSED(
+      "\"rope_scaling.short_factor\": expected 4 positive numbers",
+      llama({{"rope_scaling", {{"type", "su"}, {"short_factor", {1, 2, 0, 4}}, {"long_factor", {1, 2, 3, 4}}}}}));
+  EXPECT_REFUSED(
+      "\"rope_scaling.beta_fast\": 1.0",
+      llama({{"rope_scaling", {{"type", "yarn"}, {"factor", 4.0}, {"beta_fast", 1.0}, {"beta_slow", 2.0}}}}));
+  EXPECT_REFUSED("\"rope_scaling.low_freq_factor\"",
+                 llama({{"rope_scaling", {{"type", "yarn"}, {"factor", 4.0}, {"low_freq_factor", 1.0}}}}));
   EXPECT_REFUSED("\"rope_scaling.factor\": is missing", llama({{"rope_scaling", {{"type", "linear"}}}}));
   EXPECT_REFUSED("\"rope_scaling.factor\": expected", llama({{"rope_scaling", {{"type", "linear"}, {"factor", 0}}}}));
   EXPECT_REFUSED("\"rope_scaling.mscale\": 2",
@@ -311,6 +324,80 @@ TEST(HfConfig, ChecksSizes) {
   EXPECT_REFUSED("expected a JSON object", Json::array());
 }
 
+TEST(HfConfig, YarnAndLongRopeAreReadWithTheirMagnitudes) {
+  const auto rope = [](const Json& scaling, const Json& more = Json::object()) {
+    Json all = {{"rope_scaling", scaling}, {"max_position_embeddings", 64}};
+    all.update(more);
+    return *spec(llama(all)).rope;
+  };
+  const RopeSpec yarn = rope({{"rope_type", "yarn"},
+                              {"factor", 4.0},
+                              {"original_max_position_embeddings", 16},
+                              {"beta_fast", 8.0},
+                              {"truncate", false}});
+  EXPECT_EQ(yarn.scaling, RopeSpec::Scaling::yarn);
+  EXPECT_EQ(yarn.original_positions, 16);
+  EXPECT_EQ(yarn.beta_fast, 8);
+  EXPECT_EQ(yarn.beta_slow, 1);
+  EXPECT_FALSE(yarn.truncate);
+  EXPECT_NEAR(yarn.magnitude, 0.1 * std::log(4) + 1, 1e-15);
+  EXPECT_EQ(rope({{"type", "yarn"}, {"factor", 4.0}}).original_positions, 64);
+  EXPECT_EQ(rope({{"type", "yarn"}, {"factor", 4.0}, {"attention_factor", 1.5}}).magnitude, 1.5);
+  const RopeSpec both = rope({{"type", "yarn"}, {"factor", 4.0}, {"mscale", 2.0}, {"mscale_all_dim", 1.0}});
+  EXPECT_NEAR(both.magnitude, (0.2 * std::log(4) + 1) / (0.1 * std::log(4) + 1), 1e-15);
+  const Json lists = {{"type", "longrope"}, {"short_factor", {1, 2, 3, 4}}, {"long_factor", {5, 6, 7, 8}}};
+  const RopeSpec longrope = rope(lists, {{"original_max_position_embeddings", 16}});
+  EXPECT_EQ(longrope.long_factors, (std::vector<double>{5, 6, 7, 8}));
+  EXPECT_NEAR(longrope.magnitude, std::sqrt(1 + std::log(4) / std::log(16)), 1e-15);
+  EXPECT_EQ(rope(lists, {{"original_max_position_embeddings", 64}}).magnitude, 1);
+}
+
+TEST(HfConfig, GemmaFields) {
+  const ModelSpec two = spec(as("gemma2", {{"query_pre_attn_scalar", 16}, {"sliding_window", 7}}));
+  EXPECT_EQ(two.num_kv_heads, 4);
+  EXPECT_EQ(two.head_dim, 256);
+  EXPECT_EQ(two.attention_scale, 0.25);
+  EXPECT_EQ(two.embedding_scale, 8);
+  EXPECT_EQ(two.attention_softcap, 50);
+  EXPECT_EQ(two.logit_softcap, 30);
+  EXPECT_EQ(two.norm_offset, 1);
+  EXPECT_TRUE(two.tied_head && two.layers[0].norm_before && two.layers[0].norm_behind);
+  EXPECT_EQ(two.layers[0].mlp, MlpKind::geglu_tanh);
+  EXPECT_EQ(windows_of(two), (std::vector<int64_t>{7, 0, 7, 0}));
+  EXPECT_EQ(spec(as("gemma2", {{"attn_logit_softcapping", nullptr}})).attention_softcap, 0);
+  const ModelSpec three = spec(as("gemma3_text", {{"sliding_window_pattern", 3}, {"rope_local_base_freq", 5000}}));
+  EXPECT_EQ(three.qk_norm, QkNorm::heads);
+  EXPECT_EQ(three.attention_softcap + three.logit_softcap, 0);
+  EXPECT_EQ(windows_of(three), (std::vector<int64_t>{4096, 4096, 0, 4096}));
+  EXPECT_EQ(three.layers[0].rope->theta, 5000);
+  EXPECT_EQ(three.layers[2].rope->theta, 1e6);
+  const Json apart = {{"full_attention", {{"rope_type", "linear"}, {"factor", 8.0}, {"rope_theta", 2e6}}},
+                      {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 9000.0}}}};
+  const ModelSpec newer = spec(as("gemma3_text", {{"rope_parameters", apart}, {"sliding_window_pattern", 2}}));
+  EXPECT_EQ(newer.layers[0].rope->theta, 9000);
+  EXPECT_EQ(newer.layers[1].rope->theta, 2e6);
+  EXPECT_EQ(newer.layers[1].rope->factor, 8);
+  EXPECT_REFUSED("\"hidden_activation\": \"silu\"", as("gemma2", {{"hidden_activation", "silu"}}));
+  EXPECT_REFUSED("\"use_bidirectional_attention\"", as("gemma3_text", {{"use_bidirectional_attention", true}}));
+  EXPECT_REFUSED("\"final_logit_softcapping\": 30", llama({{"final_logit_softcapping", 30}}));
+}
+
+TEST(HfConfig, Phi3AndOlmo2Fields) {
+  const ModelSpec phi = spec(as("phi3", {{"partial_rotary_factor", 0.5}, {"sliding_window", 9}, {"resid_pdrop", 0.1}}));
+  EXPECT_EQ(phi.num_kv_heads, 8);
+  EXPECT_EQ(phi.rope->width, 4);
+  EXPECT_EQ(windows_of(phi), std::vector<int64_t>(4, 9));
+  EXPECT_EQ(phi.dropout.hidden, 0.1);
+  EXPECT_EQ(phi.norm_eps, 1e-5);
+  EXPECT_EQ(windows_of(spec(as("phi3"))), std::vector<int64_t>(4, 0));
+  EXPECT_REFUSED("\"embd_pdrop\": 0.1", as("phi3", {{"embd_pdrop", 0.1}}));
+  EXPECT_REFUSED("\"partial_rotary_factor\": 0.4", as("phi3", {{"partial_rotary_factor", 0.4}}));
+  const ModelSpec olmo = spec(as("olmo2", {{"attention_bias", true}}));
+  EXPECT_EQ(olmo.qk_norm, QkNorm::all);
+  EXPECT_TRUE(olmo.qkv_bias && olmo.attention_out_bias && olmo.layers[0].norm_behind);
+  EXPECT_FALSE(olmo.layers[0].norm_before || olmo.tied_head);
+}
+
 TEST(HfConfig, WritesTheConfigThatItRead) {
   const Json json = llama({{"torch_dtype", "float16"}, {"note", "mine"}});
   const Json back = hf_config_of(parse_hf_config(json, "config.json"), DType::bf16);
@@ -336,8 +423,8 @@ TEST(HfConfig, ConformanceConfigsAreJudgedRightly) {
                                                        {"mixtral-8x7b", "\"model_type\": \"mixtral\""},
                                                        {"olmo-1b", "\"model_type\": \"olmo\""},
                                                        {"phi-2", "\"model_type\": \"phi\""},
-                                                       {"phi-3-medium-longrope", "\"model_type\": \"phi3\""},
-                                                       {"phi-3-mini", "\"model_type\": \"phi3\""},
+                                                       {"phi-3-medium-longrope", ""},
+                                                       {"phi-3-mini", ""},
                                                        {"qwen3-235b-fp8", "\"model_type\": \"qwen2_moe\""},
                                                        {"qwen3-30b-a3b", "\"model_type\": \"qwen3_moe\""},
                                                        {"qwen3-8b", ""}};

@@ -39,7 +39,8 @@ inline ModelSpec tiny_gpt2() {
 inline ModelSpec tiny_qwen3() {
   ModelSpec m = tiny_llama();
   m.family = Family::qwen3;
-  m.qk_norm = m.qkv_bias = true;  // biases as in qwen2: all options at once
+  m.qk_norm = QkNorm::heads;
+  m.qkv_bias = true;  // biases as in qwen2: all options at once
   m.tied_head = true;
   m.layers = {{.rope = m.rope}, {.rope = m.rope, .window = 3}};
   return m;
@@ -70,9 +71,38 @@ inline ModelSpec tiny_latent_lite() {
   m.latent->interleaved = false;
   return m;
 }
+// Norms before and behind the halves, caps, a scaled embedding, two kinds of rotation.
+inline ModelSpec tiny_gemma() {
+  ModelSpec m = tiny_llama();
+  m.family = Family::gemma2;
+  m.qk_norm = QkNorm::heads;
+  m.norm_offset = 1;
+  m.embedding_scale = 4;
+  m.attention_scale = 0.6;
+  m.attention_softcap = 1.5;
+  m.logit_softcap = 2;
+  m.tied_head = true;
+  const LayerSpec layer{.mlp = MlpKind::geglu_tanh, .rope = m.rope, .norm_behind = true};
+  m.layers = {layer, layer};
+  m.layers[0].window = 3;
+  m.layers[1].rope = RopeSpec{.theta = 100, .scaling = RopeSpec::Scaling::linear, .factor = 8};
+  return m;
+}
+// Norms behind the halves alone, and of all heads of q and of k at once; heads that turn in part; sinks.
+inline ModelSpec tiny_olmo2() {
+  ModelSpec m = tiny_llama();
+  m.family = Family::olmo2;
+  m.qk_norm = QkNorm::all;
+  m.attention_sinks = true;
+  const LayerSpec layer{.rope = RopeSpec{.width = 4, .magnitude = 1.1}, .norm_before = false, .norm_behind = true};
+  m.layers = {layer, layer};
+  m.layers[1].rope->interleaved = true;
+  return m;
+}
 inline std::vector<std::pair<std::string, ModelSpec>> tiny_models() {
-  return {{"llama", tiny_llama()}, {"gpt2", tiny_gpt2()},     {"qwen3", tiny_qwen3()},
-          {"mixed", tiny_mixed()}, {"latent", tiny_latent()}, {"latent lite", tiny_latent_lite()}};
+  return {
+      {"llama", tiny_llama()}, {"gpt2", tiny_gpt2()},   {"qwen3", tiny_qwen3()},   {"mixed", tiny_mixed()},
+      {"gemma", tiny_gemma()}, {"olmo2", tiny_olmo2()}, {"latent", tiny_latent()}, {"latent lite", tiny_latent_lite()}};
 }
 
 struct StepOptions {

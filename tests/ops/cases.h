@@ -24,10 +24,13 @@ inline OpCases op_cases(DType compute) {
     add_tables(all, v);
     add_norms(all, v);
     add_head_norms(all, v);
+    add_cut_norms(all, v);
     add_attentions(all, v);
+    add_attention_sinks(all, v);
     add_ropes(all, v);
     add_latent_keys(all, v);
     add_activations(all, v);
+    add_soft_caps(all, v);
     add_dropouts(all, v);
     add_cross_entropies(all, v);
     add_cut_cross_entropies(all, v);
@@ -63,9 +66,9 @@ inline OpCases timed_cases(DType compute) {
   const AttentionCase attention{"4 sequences", packed({512, 512, 512, 512}), heads_of(8, 4, 64)};
   add_case(all, v, attention.name, [attention](Operands& o) { return make_attention(o, attention); });
   add_case(all, v, attention.name, [attention](Operands& o) { return make_attention_backward(o, attention); });
-  add_case(all, v, "of the MLP", [=](Operands& o) { return Swiglu{.u = o.act(t, 2 * f), .a = o.act_out(t, f)}; });
+  add_case(all, v, "of the MLP", [=](Operands& o) { return GatedUnit{.u = o.act(t, 2 * f), .a = o.act_out(t, f)}; });
   add_case(all, v, "of the MLP", [=](Operands& o) {
-    return SwigluBackward{.u = o.act(t, 2 * f), .da = o.act(t, f), .du = o.act_out(t, 2 * f)};
+    return GatedUnitBackward{.u = o.act(t, 2 * f), .da = o.act(t, f), .du = o.act_out(t, 2 * f)};
   });
   add_case(all, v, "of the MLP", [=](Operands& o) { return Gelu{.x = o.act(t, f), .y = o.act_out(t, f)}; });
   add_case(all, v, "of the MLP",

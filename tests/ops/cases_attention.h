@@ -70,6 +70,12 @@ inline std::vector<AttentionCase> attention_cases() {
       {"decoding with narrow values", cached(1, 57), heads_of(heads_of(4, 1, 40), 32)},
       {"prefill from a latent", cached(25, 70), heads_of(heads_of(4, 1, 576), 512)},
   };
+  for (const double size : {1.0, 8.0}) {  // small scores, and such that the cap cuts
+    AttentionHeads capped = heads_of(4, 2, 16, size > 1 ? 20 : 0);
+    capped.softcap = 3;
+    cases.push_back({size > 1 ? "capped, in a window" : "capped", packed({1, 40, 70}), capped, 0, size});
+    cases.push_back({size > 1 ? "capped, small, sharp" : "capped, small", packed({11}), capped, 0.2, size});
+  }
   AttentionHeads later = heads_of(2, 1, 8);
   later.first = 4, later.total = 8, later.scale = 0.7;
   cases.push_back({"dropout, heads 4 and 5 of 8", packed({3, 10}), later, 0.5});
@@ -131,6 +137,31 @@ inline void add_attentions(OpCases& to, const Variant& v) {
     add_case(to, v, c.name, [c](Operands& o) { return make_attention(o, c); });
     if (c.spans[0].q_position == 0 || c.spans.size() > 1)  // no gradient flows to a cache
       add_case(to, v, c.name, [c](Operands& o) { return make_attention_backward(o, c); });
+  }
+}
+
+inline AttentionSink make_attention_sink(Operands& o, int64_t t, int64_t h, int64_t e) {
+  return {.sinks = o.weight({h}, normal(2)), .o = o.act(t, h * e), .lse = o.stats(t, h, normal(2))};
+}
+inline AttentionSinkBackward make_attention_sink_backward(Operands& o, int64_t t, int64_t h, int64_t e,
+                                                          bool accumulate) {
+  const AttentionSink f = make_attention_sink(o, t, h, e);
+  o.derive(f);
+  return {.sinks = f.sinks,
+          .o = f.o,
+          .lse = f.lse,
+          .dout = o.act(t, h * e),
+          .dsinks = o.gradient({h}, accumulate),
+          .accumulate = accumulate};
+}
+inline void add_attention_sinks(OpCases& to, const Variant& v) {
+  for (const auto& size : std::vector<std::array<int64_t, 3>>{{1, 1, 2}, {5, 3, 6}, {67, 4, 16}, {130, 2, 64}}) {
+    const int64_t t = size[0], h = size[1], e = size[2];
+    const std::string name = fmt::format("[{} {}x{}]", t, h, e);
+    add_case(to, v, name, [=](Operands& o) { return make_attention_sink(o, t, h, e); });
+    for (bool accumulate : {false, true})
+      add_case(to, v, name + (accumulate ? " +=" : ""),
+               [=](Operands& o) { return make_attention_sink_backward(o, t, h, e, accumulate); });
   }
 }
 

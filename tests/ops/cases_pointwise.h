@@ -14,12 +14,16 @@ inline void add_activations(OpCases& to, const Variant& v) {
     const int64_t t = size[0], f = size[1];
     const std::string name = fmt::format("[{} {}]", t, f);
     const Fill wide = normal(3);  // both tails
-    add_case(to, v, name, [=](Operands& o) { return Swiglu{.u = o.act(t, 2 * f, wide), .a = o.act_out(t, f)}; });
-    for (bool in_place : {false, true}) {
-      add_case(to, v, name + (in_place ? " in place" : ""), [=](Operands& o) {
-        const Tensor u = o.act(t, 2 * f, wide);
-        return SwigluBackward{.u = u, .da = o.act(t, f), .du = in_place ? u : o.act_out(t, 2 * f)};
-      });
+    for (GateKind kind : {GateKind::silu, GateKind::gelu_tanh}) {
+      const std::string of = name + (kind == GateKind::silu ? " silu" : " gelu");
+      add_case(to, v, of,
+               [=](Operands& o) { return GatedUnit{.u = o.act(t, 2 * f, wide), .a = o.act_out(t, f), .kind = kind}; });
+      for (bool in_place : {false, true}) {
+        add_case(to, v, of + (in_place ? " in place" : ""), [=](Operands& o) {
+          const Tensor u = o.act(t, 2 * f, wide);
+          return GatedUnitBackward{.u = u, .da = o.act(t, f), .du = in_place ? u : o.act_out(t, 2 * f), .kind = kind};
+        });
+      }
     }
     for (bool exact : {false, true}) {
       const std::string kind = name + (exact ? " erf" : " tanh");
@@ -36,6 +40,25 @@ inline void add_activations(OpCases& to, const Variant& v) {
                               .exact = exact};
         });
       }
+    }
+  }
+}
+
+// Logits far above the cap and far below, gradients where they are.
+inline void add_soft_caps(OpCases& to, const Variant& v) {
+  for (const auto& size : pointwise_sizes()) {
+    const int64_t t = size[0], n = size[1];
+    const std::string name = fmt::format("[{} {}]", t, n);
+    for (bool in_place : {false, true}) {
+      const std::string where = name + (in_place ? " in place" : "");
+      add_case(to, v, where, [=](Operands& o) {
+        const Tensor x = o.stats(t, n, normal(6));
+        return SoftCap{.x = x, .y = in_place ? x : o.stats(t, n), .cap = 5};
+      });
+      add_case(to, v, where, [=](Operands& o) {
+        const Tensor dy = o.act(t, n), y = o.stats(t, n, uniform(-4.9, 4.9));
+        return SoftCapBackward{.y = y, .dy = dy, .dx = in_place ? dy : o.act_out(t, n), .cap = 5};
+      });
     }
   }
 }

@@ -32,7 +32,7 @@ class Faulty final : public UniformBackend<Faulty> {
   int regions = 0, regions_at_run = -1, waits = 0;
 };
 
-Swiglu swiglu(Operands& o) { return {.u = o.act(3, 8), .a = o.act(3, 4)}; }
+GatedUnit gated_unit(Operands& o) { return {.u = o.act(3, 8), .a = o.act(3, 4)}; }
 
 template <class Op>
 std::string complaint(Backend& backend, const Op& op) {
@@ -45,11 +45,11 @@ TEST(Checked, NamesRegionOpFieldAndElementOfTheFirstBadValue) {
     Faulty faulty;
     faulty.field = "a", faulty.row = 2, faulty.col = 1;
     Checked checked(faulty, {.finite = true});
-    const Swiglu op = swiglu(o);
+    const GatedUnit op = gated_unit(o);
     Region outer(checked, "blocks.3"), inner(checked, "mlp");
-    EXPECT_EQ(complaint(checked, op), "blocks.3/mlp: swiglu.a [2, 1] is inf");
+    EXPECT_EQ(complaint(checked, op), "blocks.3/mlp: gated_unit.a [2, 1] is inf");
     faulty.row = 1, faulty.col = 3, faulty.value = std::nan("");
-    EXPECT_EQ(complaint(checked, op), "blocks.3/mlp: swiglu.a [1, 3] is nan");
+    EXPECT_EQ(complaint(checked, op), "blocks.3/mlp: gated_unit.a [1, 3] is nan");
     EXPECT_EQ(faulty.regions_at_run, 2);
     EXPECT_GT(faulty.waits, 0);
   }
@@ -60,7 +60,7 @@ TEST(Checked, LooksAtOutputsAlone) {
   Faulty faulty;
   faulty.field = "u";
   Checked checked(faulty, {.finite = true});
-  EXPECT_EQ(complaint(checked, swiglu(o)), "");
+  EXPECT_EQ(complaint(checked, gated_unit(o)), "");
   faulty.field = "x";  // read and written
   const Tensor positions = o.index(std::vector<int32_t>{0, 1, 2}, {});
   const Rope rope{.x = o.act(3, 8), .positions = positions, .table = o.stats(9, 4, testing::normal()).placed({})};
@@ -72,7 +72,7 @@ TEST(Checked, LooksAtValuesOnlyIfAsked) {
   Faulty faulty;
   faulty.field = "a";
   Checked checked(faulty, {});
-  EXPECT_EQ(complaint(checked, swiglu(o)), "");
+  EXPECT_EQ(complaint(checked, gated_unit(o)), "");
   EXPECT_EQ(faulty.waits, 0);
 }
 
@@ -80,7 +80,7 @@ TEST(Checked, RunsNothingThatTheRulesRefuse) {
   Operands o(DType::f32, 0);
   Faulty faulty;
   Checked checked(faulty, {});
-  Swiglu op = swiglu(o);
+  GatedUnit op = gated_unit(o);
   op.u.place = tokens(Spmd::Partial);
   Region region(checked, "blocks.1.mlp");
   EXPECT_THROW(checked.run(op), PlacementError);

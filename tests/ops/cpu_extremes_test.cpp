@@ -42,13 +42,13 @@ Values gelu_slope(Values x, bool exact) {
 Values swiglu(const Values& gate) {
   Values u = gate, a(gate.size());
   u.insert(u.end(), gate.size(), 1.0f);
-  run(Swiglu{.u = row(u), .a = row(a)});
+  run(GatedUnit{.u = row(u), .a = row(a)});
   return a;
 }
 Values swiglu_slope(const Values& gate) {
   Values u = gate, da(gate.size(), 1), du(2 * gate.size());
   u.insert(u.end(), gate.size(), 1.0f);
-  run(SwigluBackward{.u = row(u), .da = row(da), .du = row(du)});
+  run(GatedUnitBackward{.u = row(u), .da = row(da), .du = row(du)});
   du.resize(gate.size());
   return du;
 }

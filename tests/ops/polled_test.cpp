@@ -39,7 +39,7 @@ struct Case {
   std::string told;
   Telling inner{told};
   testing::Operands operands{DType::f32, 0};
-  Swiglu op{.u = operands.act(3, 8), .a = operands.act(3, 4)};
+  GatedUnit op{.u = operands.act(3, 8), .a = operands.act(3, 4)};
   Polled::Call lend = [this] { told += "lend "; };
   Polled::Call poll = [this] { told += "poll "; };
 };

@@ -91,8 +91,12 @@ TEST(RefGradient, OfNormsWithAndWithoutResidual) {
         const std::string at = place;
         if (at == "carry" && !residual) continue;
         Given s;
-        const Norm f =
-            testing::make_norm(s.o, {.t = 3, .d = 5, .layer_norm = layer_norm, .bias = layer_norm, .delta = residual});
+        const Norm f = testing::make_norm(s.o, {.t = 3,
+                                                .d = 5,
+                                                .layer_norm = layer_norm,
+                                                .bias = layer_norm,
+                                                .delta = residual,
+                                                .offset = residual ? 1.0 : 0.0});
         s.run(f);
         const Tensor dy = s.o.act(3, 5), carry = residual ? s.o.act(3, 5) : Tensor{};
         const Tensor dy_in = s.copy(dy), carry_in = residual ? s.copy(carry) : Tensor{};
@@ -106,7 +110,8 @@ TEST(RefGradient, OfNormsWithAndWithoutResidual) {
                            .carry = carry_in,
                            .dx = dx,
                            .dw = dw,
-                           .db = db});
+                           .db = db,
+                           .offset = f.offset});
         std::vector<Paired> outputs{{f.y, dy}}, inputs{{f.x, dx}, {f.w, dw}};
         if (residual) outputs.push_back({f.sum, carry}), inputs.push_back({f.delta, dx});
         if (layer_norm) inputs.push_back({f.b, db});
@@ -138,13 +143,80 @@ TEST(RefGradient, OfNormsAddsToWhatIsThere) {
 TEST(RefGradient, OfHeadNorm) {
   for (bool in_place : {false, true}) {
     Given s;
-    const HeadNorm f = testing::make_head_norm(s.o, {.t = 3, .h = 2, .e = 4});
+    const double offset = in_place ? 1 : 0;
+    const HeadNorm f = testing::make_head_norm(s.o, {.t = 3, .h = 2, .e = 4, .offset = offset});
     s.run(f);
     const Tensor dy = s.o.act(3, 8), dy_in = s.copy(dy), dx = in_place ? dy_in : s.o.act_out(3, 8);
     const Tensor dw = s.o.gradient({4}, false);
-    s.run(HeadNormBackward{.x = f.x, .w = f.w, .rstd = f.rstd, .dy = dy_in, .dx = dx, .dw = dw});
+    s.run(HeadNormBackward{.x = f.x, .w = f.w, .rstd = f.rstd, .dy = dy_in, .dx = dx, .dw = dw, .offset = offset});
     EXPECT_LT(complex_step_error(s.o, f, {{f.y, dy}}, {{f.x, dx}, {f.w, dw}}), kRounding);
   }
+}
+
+// Two ranks with half of each row: what they compute of their halves, given the sums of both, is the norm of the whole
+// and its gradient.
+TEST(RefGradient, NormsOfCutRowsAreThoseOfTheWhole) {
+  Given s;
+  constexpr int64_t t = 3, d = 8;
+  const HeadNorm whole = testing::make_head_norm(s.o, {.t = t, .h = 1, .e = d});
+  s.run(whole);
+  const Tensor dy = s.o.act(t, d), dx = s.o.act_out(t, d), dw = s.o.gradient({d}, false);
+  s.run(HeadNormBackward{.x = whole.x, .w = whole.w, .rstd = whole.rstd, .dy = dy, .dx = dx, .dw = dw});
+  const auto sum_of_halves = [&](const Tensor& x, const Tensor& y, const Tensor& w) {
+    std::array<Tensor, 2> parts;
+    for (int64_t half : {0, 1}) {
+      parts[size_t(half)] = s.o.stats(t, 1);
+      s.run(RowDots{.x = x.slice_cols(half * d / 2, d / 2),
+                    .y = y.slice_cols(half * d / 2, d / 2),
+                    .w = w ? w.slice_rows(half * d / 2, d / 2) : Tensor{},
+                    .out = parts[size_t(half)]});
+    }
+    s.run(Add{.x = parts[0], .y = parts[1], .out = parts[0]});
+    return parts[0];
+  };
+  const Tensor squares = sum_of_halves(whole.x, whole.x, {}), dots = sum_of_halves(whole.x, dy, whole.w);
+  for (int64_t half : {0, 1}) {
+    const int64_t first = half * d / 2;
+    const auto part = [&](const Tensor& m) { return m.slice_cols(first, d / 2); };
+    const Tensor w = whole.w.slice_rows(first, d / 2), rstd = s.o.stats(t, 1), y = s.o.act_out(t, d / 2);
+    const Tensor dx_here = s.o.act_out(t, d / 2), dw_here = s.o.gradient({d / 2}, false);
+    s.run(HeadNorm{.x = part(whole.x), .w = w, .y = y, .rstd = rstd, .eps = whole.eps, .squares = squares, .total = d});
+    s.run(HeadNormBackward{.x = part(whole.x),
+                           .w = w,
+                           .rstd = rstd,
+                           .dy = part(dy),
+                           .dx = dx_here,
+                           .dw = dw_here,
+                           .dots = dots,
+                           .total = d});
+    for (int64_t j = 0; j < d / 2; ++j) {
+      EXPECT_NEAR(dw_here.as<double>()[j], dw.as<double>()[first + j], 1e-14);
+      for (int64_t i = 0; i < t; ++i) {
+        const auto at = [&](const Tensor& m, int64_t col) { return m.as<double>()[i * m.row_stride + col]; };
+        EXPECT_NEAR(at(y, j), at(whole.y, first + j), 1e-14);
+        EXPECT_NEAR(at(dx_here, j), at(dx, first + j), 1e-14);
+      }
+    }
+  }
+}
+
+TEST(RefGradient, OfAttentionSinks) {
+  Given s;
+  const AttentionSink f = testing::make_attention_sink(s.o, 3, 2, 4);
+  const AttentionSink after{.sinks = f.sinks, .o = s.copy(f.o), .lse = s.copy(f.lse)};
+  s.run(after);
+  const Tensor dout = s.o.act(3, 8), dsinks = s.o.gradient({2}, false);
+  s.run(AttentionSinkBackward{.sinks = f.sinks, .o = after.o, .lse = after.lse, .dout = dout, .dsinks = dsinks});
+  EXPECT_LT(complex_step_error(s.o, f, {{f.o, dout}}, {{f.sinks, dsinks}}), kRounding);
+}
+
+TEST(RefGradient, OfSoftCap) {
+  Given s;
+  const Tensor x = s.o.stats(3, 5, testing::normal(3)), dy = s.o.act(3, 5), dx = s.o.act_out(3, 5);
+  const SoftCap f{.x = x, .y = s.o.stats(3, 5), .cap = 2};
+  s.run(f);
+  s.run(SoftCapBackward{.y = f.y, .dy = dy, .dx = dx, .cap = 2});
+  EXPECT_LT(complex_step_error(s.o, f, {{f.y, dy}}, {{x, dx}}), kRounding);
 }
 
 TEST(RefGradient, OfRopeIsTheInverse) {
@@ -210,12 +282,13 @@ void expect_attention_gradients(bool of_many_keys) {
 TEST(RefGradient, OfAttention) { expect_attention_gradients(false); }
 TEST(RefGradientSlow, OfAttentionToACache) { expect_attention_gradients(true); }
 
-TEST(RefGradient, OfSwiglu) {
-  for (bool in_place : {false, true}) {
+TEST(RefGradient, OfGatedUnits) {
+  for (GateKind kind : {GateKind::silu, GateKind::gelu_tanh}) {
+    const bool in_place = kind == GateKind::silu;
     Given s;
     const Tensor u = s.o.act(3, 8), u_in = s.copy(u), da = s.o.act(3, 4), du = in_place ? u_in : s.o.act_out(3, 8);
-    s.run(SwigluBackward{.u = u_in, .da = da, .du = du});
-    const Swiglu f{.u = u, .a = s.o.act_out(3, 4)};
+    s.run(GatedUnitBackward{.u = u_in, .da = da, .du = du, .kind = kind});
+    const GatedUnit f{.u = u, .a = s.o.act_out(3, 4), .kind = kind};
     EXPECT_LT(complex_step_error(s.o, f, {{f.a, da}}, {{u, du}}), kRounding);
   }
 }

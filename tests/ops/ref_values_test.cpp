@@ -80,10 +80,24 @@ TEST(RefValues, RopeTurnsHalvesOfAHead) {
   expect_near(x, {0.6, -1.2, 0.8, 1.6});
 }
 
+TEST(RefValues, RopeTurnsNeighboursWithinAPartOfAHead) {
+  Values x{7, 1, 2, 0, 2, 9}, table{1, 1, 0, 0, 0.6, 0.8, 0.8, 0.6};
+  std::vector<int32_t> positions{1};
+  run(Rope{.x = tensor(x, {1, 6}),
+           .positions = indices(positions),
+           .table = tensor(table, {2, 4}),
+           .dim = 6,
+           .first = 1,
+           .interleaved = true});
+  expect_near(x, {7, 0.6 - 1.6, 0.8 + 1.2, -1.2, 1.6, 9});
+}
+
 TEST(RefValues, Activations) {
   Values u{1, -2, 3, 5}, a(2), x{1, -2}, y(2);
-  run(Swiglu{.u = tensor(u, {1, 4}), .a = tensor(a, {1, 2})});
+  run(GatedUnit{.u = tensor(u, {1, 4}), .a = tensor(a, {1, 2})});
   expect_near(a, {3 * 0.7310585786300049, -10 * 0.11920292202211755});
+  run(GatedUnit{.u = tensor(u, {1, 4}), .a = tensor(a, {1, 2}), .kind = GateKind::gelu_tanh});
+  expect_near(a, {3 * 0.8411919906082768, 5 * -0.04540230591222494});
   run(Gelu{.x = tensor(x), .y = tensor(y), .exact = true});
   expect_near(y, {0.8413447460685429, -0.04550026389635842});
   run(Gelu{.x = tensor(x), .y = tensor(y), .exact = false});
@@ -209,7 +223,9 @@ class DenseAttention {
       double score = 0;
       for (int64_t c = 0; c < e; ++c)
         score += at(op_.q, s.q_row + i, head * e + c) * at(op_.k, s.k_row + j, kv * e + c);
-      weight[size_t(j)] = masked(query, s.k_position + j) ? 0 : std::exp(score * op_.heads.scale);
+      score *= op_.heads.scale;
+      if (const double cap = op_.heads.softcap; cap > 0) score = cap * std::tanh(score / cap);
+      weight[size_t(j)] = masked(query, s.k_position + j) ? 0 : std::exp(score);
       sum += weight[size_t(j)];
     }
     lse[size_t((s.q_row + i) * op_.heads.q + head)] = std::log(sum);

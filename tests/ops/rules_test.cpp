@@ -329,7 +329,7 @@ TEST(Rules, SpansCoverEachQueryOnceAndLetItSeeAKey) {
 
 TEST(Rules, NonlinearFunctionsRefuseSumsThatAreNotComplete) {
   const Tensor u = dry({8, 4}, Spmd::Partial), a = dry({8, 2}, Spmd::Partial);
-  EXPECT_TRUE(has(refusal(Swiglu{.u = u, .a = a}), {"swiglu.u is held Partial", "nonlinear"}));
+  EXPECT_TRUE(has(refusal(GatedUnit{.u = u, .a = a}), {"gated_unit.u is held Partial", "nonlinear"}));
   EXPECT_FALSE(accepts(Gelu{.x = u, .y = u}));
   EXPECT_FALSE(accepts(SumSquares{.x = u, .out = dry({1}, Spmd::None, DType::f64)}));
   EXPECT_TRUE(accepts(Add{.x = u, .y = u, .out = u}));  // linear
@@ -426,6 +426,9 @@ TEST(Rules, EveryFieldOfEveryOpIsJudged) {
   expect_every_field_judged(testing::make_norm_backward(o, norm));
   expect_every_field_judged(testing::make_head_norm(o, {.t = 3, .h = 2, .e = 4}));
   expect_every_field_judged(testing::make_head_norm_backward(o, {.t = 3, .h = 2, .e = 4}));
+  expect_every_field_judged(testing::make_cut_norm(o, {.t = 3, .h = 1, .e = 4}));
+  expect_every_field_judged(testing::make_cut_norm_backward(o, {.t = 3, .h = 1, .e = 4}));
+  expect_every_field_judged(RowDots{.x = o.act(3, 4), .y = o.act(3, 4), .w = o.weight({4}), .out = o.stats(3, 1)});
   const testing::AttentionCase attention{"", testing::packed({3, 2}), testing::heads_of(2, 1, 4)};
   expect_every_field_judged(testing::make_attention(o, attention));
   expect_every_field_judged(testing::make_attention_backward(o, attention));
@@ -433,8 +436,12 @@ TEST(Rules, EveryFieldOfEveryOpIsJudged) {
   const testing::LatentKeysCase latent{.t = 3, .heads = 2, .own = 3, .shared = 2, .value = 4};
   expect_every_field_judged(testing::make_latent_keys(o, latent));
   expect_every_field_judged(testing::make_latent_keys_backward(o, latent));
-  expect_every_field_judged(Swiglu{.u = o.act(3, 8), .a = o.act(3, 4)});
-  expect_every_field_judged(SwigluBackward{.u = o.act(3, 8), .da = o.act(3, 4), .du = o.act(3, 8)});
+  expect_every_field_judged(testing::make_attention_sink(o, 3, 2, 4));
+  expect_every_field_judged(testing::make_attention_sink_backward(o, 3, 2, 4, false));
+  expect_every_field_judged(SoftCap{.x = o.stats(3, 4), .y = o.stats(3, 4)});
+  expect_every_field_judged(SoftCapBackward{.y = o.stats(3, 4), .dy = o.act(3, 4), .dx = o.act(3, 4)});
+  expect_every_field_judged(GatedUnit{.u = o.act(3, 8), .a = o.act(3, 4)});
+  expect_every_field_judged(GatedUnitBackward{.u = o.act(3, 8), .da = o.act(3, 4), .du = o.act(3, 8)});
   expect_every_field_judged(Gelu{.x = o.act(3, 4), .y = o.act(3, 4)});
   expect_every_field_judged(GeluBackward{.x = o.act(3, 4), .dy = o.act(3, 4), .dx = o.act(3, 4)});
   const Tensor numbers = o.index(std::vector<int64_t>{1, 2, 3}, {});

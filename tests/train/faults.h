@@ -115,8 +115,11 @@ inline DecorateBackend with(const WrongOp& wrong) {
   };
 }
 inline DecorateBackend wrong_swiglu(const std::string& region, DType dtype) {
-  return with(
-      {.region = region, .op = "swiglu", .field = "a", .dtype = dtype, .factor = dtype == DType::f64 ? 1 + 1e-6 : 1.1});
+  return with({.region = region,
+               .op = "gated_unit",
+               .field = "a",
+               .dtype = dtype,
+               .factor = dtype == DType::f64 ? 1 + 1e-6 : 1.1});
 }
 
 }  // namespace weft::testing

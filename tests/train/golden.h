@@ -20,6 +20,7 @@ inline const std::vector<std::string> kGoldenCases = {
 struct GoldenTolerance {
   double loss, grad_norm, tensor_norm;  // relative
   double weights = 1e-4;                // of sums of final weights; 0: not compared
+  double term = 2e-6;                   // absolute, of losses beside cross-entropy
 };
 
 // f32: the bounds that the traces' own distance from fp64 allows (tests/golden/README.md). bf16 has eight bits:
@@ -99,20 +100,43 @@ inline void expect_golden_weights(const std::filesystem::path& checkpoint, const
   }
 }
 
+// The losses beside cross-entropy of one step, and each expert's load in each layer: a line of metrics.jsonl beside the
+// trace's. A dense model has none of them.
+inline void expect_golden_terms(const nlohmann::json& line, const nlohmann::json& step, const std::string& name,
+                                const GoldenTolerance& tolerance) {
+  for (const char* term : {"aux_loss", "z_loss", "mtp_loss"}) {
+    const double expected = step.value(term, 0.0);
+    EXPECT_NEAR(line.value(term, 0.0), expected, tolerance.term) << name << " " << term << " step " << step["step"];
+  }
+  if (!step.contains("expert_load")) return;
+  EXPECT_EQ(line.value("expert_load", nlohmann::json()), step["expert_load"]) << name << " step " << step["step"];
+}
+
+inline std::vector<nlohmann::json> step_lines(const std::filesystem::path& metrics) {
+  std::vector<nlohmann::json> lines;
+  std::istringstream in(slurp(metrics));
+  for (std::string line; std::getline(in, line);)
+    if (const auto json = nlohmann::json::parse(line); json.contains("grad_norm")) lines.push_back(json);
+  return lines;
+}
+
 // Runs the case and compares every step, every tensor's first gradient and every final weight's sums.
-inline void expect_golden(const std::string& name, const Machine& machine, const std::vector<std::string>& overrides,
-                          const GoldenTolerance& tolerance) {
-  const std::filesystem::path folder = std::filesystem::path(testing::kSourceDir) / "tests/golden" / name;
+inline void expect_golden_run(const std::filesystem::path& folder, const Machine& machine,
+                              const std::vector<std::string>& overrides, const GoldenTolerance& tolerance) {
+  const std::string name = folder.filename().string();
   TempDir run;
   train(golden_recipe(folder, run / "run", overrides), machine);
   const nlohmann::json trace = read_json(folder / "trace.json");
   const Metrics metrics = read_metrics(run / "run/metrics.jsonl");
+  const std::vector<nlohmann::json> lines_of_steps = step_lines(run / "run/metrics.jsonl");
   ASSERT_EQ(metrics.steps.size(), trace["steps"].size()) << name;
+  ASSERT_EQ(lines_of_steps.size(), metrics.steps.size()) << name;
   for (size_t i = 0; i < metrics.steps.size(); ++i) {
     const double loss = trace["steps"][i]["loss"], norm = trace["steps"][i]["grad_norm"];
     EXPECT_NEAR(metrics.steps[i].loss, loss, tolerance.loss * loss) << name << " step " << i + 1;
     EXPECT_NEAR(metrics.steps[i].grad_norm, norm, tolerance.grad_norm * norm) << name << " step " << i + 1;
     EXPECT_NEAR(metrics.steps[i].lr, trace["steps"][i]["lr"].get<double>(), 1e-12) << name;
+    expect_golden_terms(lines_of_steps[i], trace["steps"][i], name, tolerance);
   }
   std::istringstream lines(slurp(run / "run/grad_norms.jsonl"));
   std::string first;
@@ -124,6 +148,12 @@ inline void expect_golden(const std::string& name, const Machine& machine, const
         << name << " " << tensor;
   }
   expect_golden_weights(run / fmt::format("run/checkpoints/step-{}", metrics.steps.size()), trace, name, tolerance);
+}
+
+// A case of tests/golden.
+inline void expect_golden(const std::string& name, const Machine& machine, const std::vector<std::string>& overrides,
+                          const GoldenTolerance& tolerance) {
+  expect_golden_run(std::filesystem::path(testing::kSourceDir) / "tests/golden" / name, machine, overrides, tolerance);
 }
 
 }  // namespace weft::testing

@@ -23,7 +23,9 @@ struct Feature {
   std::vector<std::string> values;
 };
 inline const std::vector<Feature> kRuns = {
-    {"model", {"gpt2", "llama-tied", "llama-gqa", "qwen2", "qwen3", "mistral", "deepseek", "deepseek-lite"}},
+    {"model",
+     {"gpt2", "llama-tied", "llama-gqa", "qwen2", "qwen3", "mistral", "phi3", "olmo2", "gemma2", "gemma3", "deepseek",
+      "deepseek-lite"}},
     {"model.hidden_dropout", {"0", "0.1"}},
     {"optimizer.name", {"adamw", "sgd", "muon"}},
     {"data.mask", {"none", "some"}},
@@ -56,6 +58,18 @@ inline std::string text_of(const Choice& c) {
   return text;
 }
 
+// What families have that others have not.
+inline std::string extras_of(const std::string& model) {
+  if (model == "mistral") return R"(, "sliding_window": 5)";
+  if (model == "phi3")
+    return R"(, "partial_rotary_factor": 0.5, "original_max_position_embeddings": 8,
+    "rope_scaling": {"type": "longrope", "short_factor": [1], "long_factor": [3]})";
+  if (model == "gemma2") return R"(, "sliding_window": 5, "attn_logit_softcapping": 0.5, "final_logit_softcapping": 1)";
+  if (model == "gemma3")
+    return R"(, "sliding_window": 5, "sliding_window_pattern": 2, "rope_scaling": {"rope_type": "linear", "factor": 8})";
+  return "";
+}
+
 inline std::string config_of(const std::string& model) {
   if (model == "gpt2")
     return R"({"model_type": "gpt2", "vocab_size": 37, "n_positions": 12, "n_embd": 24, "n_layer": 4, "n_head": 4})";
@@ -64,13 +78,12 @@ inline std::string config_of(const std::string& model) {
       "num_hidden_layers": {}, "num_attention_heads": 12, "q_lora_rank": {}, "kv_lora_rank": 8, "qk_nope_head_dim": 3,
       "qk_rope_head_dim": 4, "v_head_dim": 5, "first_k_dense_replace": {}, "max_position_embeddings": 64}})",
                        kBlocks, model == "deepseek" ? "10" : "null", kBlocks);
-  const bool window = model == "mistral", bias = model == "qwen2", norm = model == "qwen3";
-  const std::string type = window ? "mistral" : bias ? "qwen2" : norm ? "qwen3" : "llama";
+  const bool bias = model == "qwen2", tied = model == "llama-tied" || model.starts_with("gemma");
+  const std::string type = model.starts_with("llama") ? "llama" : model == "gemma3" ? "gemma3_text" : model;
   return fmt::format(R"({{"model_type": "{}", "vocab_size": 37, "hidden_size": 24, "intermediate_size": 30,
     "num_hidden_layers": {}, "num_attention_heads": 12, "num_key_value_heads": {}, "head_dim": 4,
     "max_position_embeddings": 64, "rms_norm_eps": 1e-6, "tie_word_embeddings": {}{}}})",
-                     type, kBlocks, bias ? 2 : 3, model == "llama-tied" ? "true" : "false",
-                     window ? R"(, "sliding_window": 5)" : "");
+                     type, kBlocks, bias ? 2 : 3, tied ? "true" : "false", extras_of(model));
 }
 
 // A layout of `stages` virtual stages, with only the embedding on the first or only the head on the last.

@@ -82,30 +82,6 @@ TEST(Layouts, GradientsThatTravelInBf16ChangeARunByTheirRounding) {
   }
 }
 
-TEST(LayoutsSlow, GoldenCasesUnderManyLayouts) {
-  const std::vector<std::vector<std::string>> layouts{
-      {"parallel.dp=2"},
-      {"parallel.dp=4", "parallel.zero_stage=1"},
-      {"parallel.dp=2", "parallel.zero_stage=2", "parallel.recompute=full"},
-      {"parallel.dp=4", "parallel.zero_stage=3", "parallel.zero_shard_size=2"},
-      {"parallel.tp=2"},
-      {"parallel.tp=4", "parallel.sequence_parallel=false"},
-      {"parallel.pp=2"},
-      {"parallel.pp=4", "parallel.pipeline_schedule=zb_h1"},
-      {"parallel.pp=2", "parallel.pipeline_schedule=zbv", "parallel.tp=2", "parallel.recompute=selective"},
-      {"parallel.dp=2", "parallel.tp=2", "parallel.pp=2", "parallel.zero_stage=2", "parallel.pipeline_schedule=gpipe"}};
-  for (const std::string& name : testing::kGoldenCases) {
-    for (std::vector<std::string> overrides : layouts) {
-      Recipe recipe;
-      recipe.run.threads = 1;
-      SCOPED_TRACE(fmt::format("{} {}", name, fmt::join(overrides, " ")));
-      for (const char* more : {"train.micro_batch_size=2", "run.threads=1"}) overrides.push_back(more);
-      testing::expect_golden(name, machine_for(recipe), overrides,
-                             {.loss = 1e-6, .grad_norm = 2e-5, .tensor_norm = 1e-4});
-    }
-  }
-}
-
 // Held-out data is scored through all stages, by as many ranks as there are batches for, and by others in vain.
 TEST(LayoutsSlow, EvaluationIsTheSameOnAnyLayout) {
   const auto folder = std::filesystem::path(testing::kSourceDir) / "tests/golden/llama-gqa";

@@ -114,7 +114,7 @@ void expect_wrong_swiglu_named(const std::string& layout) {
   const VerifyReport report = report_on(recipe, run_on_threads, testing::wrong_swiglu("blocks.3.mlp", DType::f64));
   ASSERT_FALSE(report.equal()) << layout;
   EXPECT_EQ(report.finding->precision, "fp64");
-  EXPECT_SAYS(report.finding->operation, "operand `a` of swiglu in blocks.3.mlp, forward");
+  EXPECT_SAYS(report.finding->operation, "operand `a` of gated_unit in blocks.3.mlp, forward");
   EXPECT_SAYS(report.finding->operation, "what it read was equal");
 }
 
@@ -148,20 +148,25 @@ TEST(VerifySlow, NamesTheOperationThatIsWrongWhereThereAreMoreRanksThanKeyHeads)
                "`out` of matmul in blocks.1.attn, forward of micro-batch 0, with blocks.1.attn.out.weight:");
   expect_named({.region = "blocks.1.attn", .op = "rope", .field = "x", .which = 1},
                "`x` of rope in blocks.1.attn, forward");
-  expect_named({.region = "blocks.2.mlp", .op = "swiglu", .field = "a"}, "`a` of swiglu in blocks.2.mlp, forward");
+  expect_named({.region = "blocks.2.mlp", .op = "gated_unit", .field = "a"},
+               "`a` of gated_unit in blocks.2.mlp, forward");
 }
 
 // One rank that is as wrong as a layout makes neither right.
 TEST(Verify, SaysWhereOneRankItselfIsWrongInTheRecipesPrecision) {
   const Recipe recipe = recipe_for("llama-gqa", {"parallel.dp=2"});
-  const testing::WrongOp wrong{
-      .region = "blocks.1.mlp", .op = "swiglu", .field = "a", .dtype = DType::f32, .factor = 1.4, .on_one_rank = true};
+  const testing::WrongOp wrong{.region = "blocks.1.mlp",
+                               .op = "gated_unit",
+                               .field = "a",
+                               .dtype = DType::f32,
+                               .factor = 1.4,
+                               .on_one_rank = true};
   const VerifyReport report = report_on(recipe, run_on_threads, testing::with(wrong), 1);
   ASSERT_FALSE(report.equal());
   EXPECT_TRUE(report.finding->on_one_rank);
   EXPECT_EQ(report.finding->precision, "f32");
   EXPECT_SAYS(report.finding->what, "on one rank");
-  EXPECT_SAYS(report.finding->operation, "operand `a` of swiglu in blocks.1.mlp, forward");
+  EXPECT_SAYS(report.finding->operation, "operand `a` of gated_unit in blocks.1.mlp, forward");
 }
 
 TEST(Verify, SeesAnUpdateThatIsWrongOnALayout) {
@@ -225,7 +230,7 @@ TEST(Verify, SeesWhatIsWrongInTheRecipesPrecisionAlone) {
   ASSERT_FALSE(report.equal());
   ASSERT_EQ(report.passes.size(), 2u);
   EXPECT_EQ(report.finding->precision, "f32");
-  EXPECT_SAYS(report.finding->operation, "of swiglu in blocks.1.mlp, forward");
+  EXPECT_SAYS(report.finding->operation, "of gated_unit in blocks.1.mlp, forward");
 }
 
 TEST(Verify, HoldsInvariantNumericsToTheBits) {

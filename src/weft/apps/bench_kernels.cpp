@@ -124,8 +124,15 @@ void each_of_layers(Operands& o, const Visit& visit) {
     return Rope{o.act(d), o.index<int32_t>(t, kLongestSequence),
                 o.make(o.precision.stat, {kLongestSequence, kHeadWidth}, {})};
   });
-  one("", [&] { return Swiglu{o.act(2 * d), o.act(d)}; });
-  one("", [&] { return SwigluBackward{o.act(2 * d), o.act(d), o.act(2 * d)}; });
+  one("", [&] { return RowDots{.x = o.act(d), .y = o.act(d), .w = o.weight({d}), .out = o.stat({t, 1})}; });
+  one("", [&] { return AttentionSink{o.weight({kHeads}), o.act(d), o.stat({t, kHeads})}; });
+  one("", [&] {
+    return AttentionSinkBackward{o.weight({kHeads}), o.act(d), o.stat({t, kHeads}), o.act(d), o.gradient({kHeads})};
+  });
+  one("silu", [&] { return GatedUnit{o.act(2 * d), o.act(d)}; });
+  one("silu", [&] { return GatedUnitBackward{o.act(2 * d), o.act(d), o.act(2 * d)}; });
+  one("", [&] { return SoftCap{o.stat({t, d}), o.stat({t, d}), 30}; });
+  one("", [&] { return SoftCapBackward{o.stat({t, d}), o.act(d), o.act(d), 30}; });
   one("tanh", [&] { return Gelu{o.act(d), o.act(d)}; });
   one("tanh", [&] { return GeluBackward{o.act(d), o.act(d), o.act(d)}; });
   one("", [&] {

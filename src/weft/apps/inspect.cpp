@@ -68,9 +68,10 @@ Report of_safetensors(const fs::path& path) {
 // --- models ---
 
 std::string rope_text(const RopeSpec& rope) {
-  constexpr const char* kScalings[] = {"", ", linear", ", llama3"};
+  constexpr const char* kScalings[] = {"", ", linear", ", llama3", ", yarn", ", longrope"};
   const std::string text = fmt::format("theta {}{}", rope.theta, kScalings[size_t(rope.scaling)]);
-  return rope.scaling == RopeSpec::Scaling::none ? text : fmt::format("{} x {}", text, rope.factor);
+  const bool has_factor = rope.scaling != RopeSpec::Scaling::none && rope.scaling != RopeSpec::Scaling::longrope;
+  return has_factor ? fmt::format("{} x {}", text, rope.factor) : text;
 }
 
 // "all before", "4096", or how many layers have which.
@@ -105,7 +106,7 @@ int64_t parameters_of(const ModelSpec& model) {
 void add_model(Report& report, const HfConfig& config) {
   const ModelSpec& m = config.spec;
   constexpr const char* kNorms[] = {"LayerNorm", "RMSNorm"};
-  constexpr const char* kMlps[] = {"GELU (tanh)", "GELU (erf)", "SwiGLU"};
+  constexpr const char* kMlps[] = {"GELU (tanh)", "GELU (erf)", "SwiGLU", "GeGLU (tanh)"};
   report.update(Report{{"family", model_type_of(m.family)},
                        {"parameters", parameters_of(m)},
                        {"vocab_size", m.vocab_size},

@@ -24,8 +24,39 @@ constexpr FamilyName kFamilies[] = {{Family::gpt2, "gpt2", "GPT2LMHeadModel"},
                                     {Family::mistral, "mistral", "MistralForCausalLM"},
                                     {Family::qwen2, "qwen2", "Qwen2ForCausalLM"},
                                     {Family::qwen3, "qwen3", "Qwen3ForCausalLM"},
+                                    {Family::phi3, "phi3", "Phi3ForCausalLM"},
+                                    {Family::olmo2, "olmo2", "Olmo2ForCausalLM"},
+                                    {Family::gemma2, "gemma2", "Gemma2ForCausalLM"},
+                                    {Family::gemma3, "gemma3_text", "Gemma3ForCausalLM"},
                                     {Family::deepseek_v2, "deepseek_v2", "DeepseekV2ForCausalLM"},
                                     {Family::deepseek_v3, "deepseek_v3", "DeepseekV3ForCausalLM"}};
+
+// What transformers takes where a field is absent. 0: as many heads of keys as of queries; heads that divide the width.
+struct Usual {
+  int64_t kv_heads, head_dim, max_positions;
+  double norm_eps, rope_theta;
+  bool tied;
+};
+Usual usual_of(Family family) {
+  switch (family) {
+    case Family::mistral:
+      return {8, 0, 131072, 1e-6, 1e4, false};
+    case Family::qwen2:
+      return {32, 0, 32768, 1e-6, 1e4, false};
+    case Family::qwen3:
+      return {32, 128, 32768, 1e-6, 1e4, false};
+    case Family::phi3:
+      return {0, 0, 4096, 1e-5, 1e4, false};
+    case Family::olmo2:
+      return {0, 0, 2048, 1e-5, 1e4, false};
+    case Family::gemma2:
+      return {4, 256, 8192, 1e-6, 1e4, true};
+    case Family::gemma3:
+      return {4, 256, 131072, 1e-6, 1e6, true};
+    default:
+      return {0, 0, 2048, 1e-6, 1e4, false};
+  }
+}
 
 const FamilyName& name_of_family(Family family) {
   for (const FamilyName& f : kFamilies)
@@ -51,7 +82,7 @@ void check_sizes(const ModelSpec& s, const HfFields& fields, std::string_view he
   if (s.num_heads % s.num_kv_heads != 0)
     throw ConfigError(fmt::format("{}: {} heads cannot share {} heads of keys and values evenly (num_key_value_heads)",
                                   fields.fields().where(heads_key), s.num_heads, s.num_kv_heads));
-  if (s.rope && s.rope_width() % 2 != 0)
+  if (s.rope && s.rope->width == 0 && s.rope_width() % 2 != 0)
     throw ConfigError(fmt::format("{}: heads of {} numbers cannot be rotated in pairs",
                                   fields.fields().where(fields.was_taken("head_dim") ? "head_dim" : heads_key),
                                   s.rope_width()));
@@ -108,17 +139,17 @@ ModelSpec read_gpt2(HfFields& f) {
   return s;
 }
 
-// What transformers takes where the field is absent; null stands for as many as query heads in all of them.
+// null stands for as many as query heads.
 int64_t read_kv_heads(HfFields& f, Family family, int64_t num_heads) {
-  const bool absent = f.absent("num_key_value_heads");
-  const int64_t usual = family == Family::llama ? num_heads : family == Family::mistral ? 8 : 32;
-  return f.integer("num_key_value_heads", kWidth, absent ? usual : num_heads);
+  const int64_t usual = usual_of(family).kv_heads;
+  const bool as_queries = !f.absent("num_key_value_heads") || usual == 0;
+  return f.integer("num_key_value_heads", kWidth, as_queries ? num_heads : usual);
 }
 
 int64_t read_head_dim(HfFields& f, Family family, const ModelSpec& s) {
   if (f.has("head_dim")) return f.integer("head_dim", kWidth);
-  return family == Family::qwen3 && f.absent("head_dim") ? 128
-                                                         : divided(f, "num_attention_heads", s.width, s.num_heads);
+  const int64_t usual = usual_of(family).head_dim;
+  return usual > 0 && f.absent("head_dim") ? usual : divided(f, "num_attention_heads", s.width, s.num_heads);
 }
 
 void read_biases(HfFields& f, ModelSpec& s) {
@@ -126,14 +157,69 @@ void read_biases(HfFields& f, ModelSpec& s) {
     s.qkv_bias = true;  // whatever the two say: its layers have no other form
     f.take("attention_bias");
     f.take("qkv_bias");
-  } else if (s.family != Family::mistral) {
+  } else if (s.family != Family::mistral && s.family != Family::phi3) {
     s.qkv_bias = s.attention_out_bias = f.flag("attention_bias", false);
   }
   if (s.family == Family::llama) s.mlp_bias = f.flag("mlp_bias", false);
 }
 
+void read_silu(HfFields& f) {
+  if (const std::string act = f.string("hidden_act", "silu"); act != "silu" && act != "swish")
+    f.refuse("hidden_act", "weft does silu");
+}
+
+// Rotations, windows and norms of every block.
+void read_layers(HfFields& f, ModelSpec& s, const LayerSpec& like, const RopePair& rope) {
+  for (const int64_t window : read_windows(f, s.family, s.num_layers)) {
+    LayerSpec& layer = s.layers.emplace_back(like);
+    layer.rope = window > 0 ? rope.sliding : rope.full;
+    layer.window = window;
+  }
+  s.rope = rope.full;
+}
+
+RopeSizes rope_sizes(const ModelSpec& s) {
+  return {.head_dim = s.head_dim,
+          .max_positions = s.max_positions,
+          .usual_theta = usual_of(s.family).rope_theta,
+          .partial = s.family == Family::phi3};
+}
+
+void read_phi3(HfFields& f, ModelSpec& s) {
+  s.dropout.hidden = f.number("resid_pdrop", kProbability, 0);
+  if (f.number("embd_pdrop", kProbability, 0) != 0) f.refuse("embd_pdrop", "weft does not drop embeddings of phi3");
+  f.take("original_max_position_embeddings");  // of longrope
+}
+
+void read_olmo2(ModelSpec& s, LayerSpec& layer) {
+  layer.norm_before = false, layer.norm_behind = true;
+  s.qk_norm = QkNorm::all;
+}
+
+void read_cap(HfFields& f, std::string_view key, double usual, double& cap) {
+  cap = f.number(key, {.min = 1e-6}, f.absent(key) ? usual : 0);
+}
+
+// 0 stands for no cap.
+void read_gemma(HfFields& f, ModelSpec& s, LayerSpec& layer) {
+  const std::string act = f.string("hidden_activation", "gelu_pytorch_tanh");
+  if (act != "gelu_pytorch_tanh") f.refuse("hidden_activation", "weft does gelu_pytorch_tanh");
+  if (f.has("hidden_act") && f.string("hidden_act") != act) f.refuse("hidden_act", "hidden_activation says otherwise");
+  if (f.flag("use_bidirectional_attention", false)) f.refuse("use_bidirectional_attention", "weft attends causally");
+  layer.norm_behind = true;
+  s.mlp = layer.mlp = MlpKind::geglu_tanh;
+  s.norm_offset = 1;
+  s.embedding_scale = std::sqrt(double(s.width));
+  s.attention_scale = 1 / std::sqrt(f.number("query_pre_attn_scalar", {.min = 1e-6}, 256));
+  const bool two = s.family == Family::gemma2;
+  read_cap(f, "attn_logit_softcapping", two ? 50 : 0, s.attention_softcap);
+  read_cap(f, "final_logit_softcapping", two ? 30 : 0, s.logit_softcap);
+  if (!two) s.qk_norm = QkNorm::heads;
+}
+
 // Llama and those built like it.
 ModelSpec read_llama_like(HfFields& f, Family family) {
+  const Usual usual = usual_of(family);
   ModelSpec s;
   s.family = family;
   s.vocab_size = f.integer("vocab_size", kSize);
@@ -143,19 +229,24 @@ ModelSpec read_llama_like(HfFields& f, Family family) {
   s.num_kv_heads = read_kv_heads(f, family, s.num_heads);
   s.head_dim = read_head_dim(f, family, s);
   s.ffn_width = f.integer("intermediate_size", kSize);
-  const int64_t usual_positions = family == Family::llama ? 2048 : family == Family::mistral ? 131072 : 32768;
-  s.max_positions = f.integer("max_position_embeddings", kSize, usual_positions);
-  s.norm_eps = f.number("rms_norm_eps", {.max = 1}, 1e-6);
-  if (const std::string act = f.string("hidden_act", "silu"); act != "silu" && act != "swish")
-    f.refuse("hidden_act", "weft does silu");
-  s.rope = read_rope(f);
+  s.max_positions = f.integer("max_position_embeddings", kSize, usual.max_positions);
+  s.norm_eps = f.number("rms_norm_eps", {.max = 1}, usual.norm_eps);
   read_biases(f, s);
-  s.qk_norm = family == Family::qwen3;
-  s.tied_head = f.flag("tie_word_embeddings", false);
-  for (const int64_t window : read_windows(f, family, s.num_layers))
-    s.layers.push_back({.norm = s.norm, .mlp = s.mlp, .rope = s.rope, .window = window});
+  s.tied_head = f.flag("tie_word_embeddings", usual.tied);
   s.init_std = f.number("initializer_range", {.max = 100}, 0.02);
   s.dropout.attention = f.number("attention_dropout", kProbability, 0);
+  LayerSpec layer;
+  const bool gemma = family == Family::gemma2 || family == Family::gemma3;
+  gemma ? read_gemma(f, s, layer) : read_silu(f);
+  if (family == Family::phi3) read_phi3(f, s);
+  if (family == Family::olmo2) read_olmo2(s, layer);
+  if (family == Family::qwen3) s.qk_norm = QkNorm::heads;
+  if (family == Family::gemma3) {
+    read_layers(f, s, layer, read_rope_pair(f, rope_sizes(s)));
+  } else {
+    const RopeSpec rope = read_rope(f, rope_sizes(s));
+    read_layers(f, s, layer, {rope, rope});
+  }
   check_sizes(s, f, "num_attention_heads", "hidden_size");
   return s;
 }

@@ -62,7 +62,8 @@ ModelSpec read_deepseek(HfFields& f, Family family) {
   s.norm_eps = f.number("rms_norm_eps", {.max = 1}, 1e-6);
   if (const std::string act = f.string("hidden_act", "silu"); act != "silu" && act != "swish")
     f.refuse("hidden_act", "weft does silu");
-  s.rope = read_rope(f);
+  s.rope = read_rope(f, {.head_dim = s.latent->rope_dim, .max_positions = s.max_positions});
+  s.latent->score_factor = s.rope->score_magnitude * s.rope->score_magnitude;
   s.tied_head = f.flag("tie_word_embeddings", false);
   s.init_std = f.number("initializer_range", {.max = 100}, 0.02);
   s.dropout.attention = f.number("attention_dropout", kProbability, 0);

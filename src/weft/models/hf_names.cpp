@@ -12,10 +12,36 @@
 namespace weft {
 namespace {
 
+// How the norms of a block are called on disk; "" where a family has none there. Where `fused`, matrices that take the
+// same input are one matrix on disk too.
+struct BlockNames {
+  std::string_view attn_norm = "input_layernorm", attn_added = "", mlp_norm = "post_attention_layernorm",
+                   mlp_added = "";
+  bool fused = false;
+};
+BlockNames block_names(Family family) {
+  switch (family) {
+    case Family::gemma2:
+    case Family::gemma3:
+      return {.attn_added = "post_attention_layernorm",
+              .mlp_norm = "pre_feedforward_layernorm",
+              .mlp_added = "post_feedforward_layernorm"};
+    case Family::olmo2:
+      return {.attn_norm = "",
+              .attn_added = "post_attention_layernorm",
+              .mlp_norm = "",
+              .mlp_added = "post_feedforward_layernorm"};
+    case Family::phi3:
+      return {.fused = true};
+    default:
+      return {};
+  }
+}
+
 // Writes down the tensors of one model.
 class Lister {
  public:
-  explicit Lister(const ModelSpec& model) : m_(model) {}
+  explicit Lister(const ModelSpec& model) : m_(model), names_(block_names(model.family)) {}
 
   std::vector<HfTensor> list() {
     m_.family == Family::gpt2 ? list_gpt2() : list_llama_like();
@@ -66,27 +92,46 @@ class Lister {
     add("model.embed_tokens.weight", {m_.vocab_size, m_.width}, "embed.tokens");
     for (int64_t i = 0; i < m_.num_layers; ++i) {
       const std::string layer = fmt::format("model.layers.{}.", i), block = fmt::format("blocks.{}.", i);
-      add_norm(layer + "input_layernorm", block + "attn_norm");
+      add_block_norm(layer, names_.attn_norm, block + "attn_norm");
       m_.latent ? list_latent_attention(layer + "self_attn.", block + "attn.", *m_.latent)
                 : list_attention(layer + "self_attn.", block + "attn.");
-      add_norm(layer + "post_attention_layernorm", block + "mlp_norm");
-      const int64_t d = m_.width, f = m_.ffn_width;
-      add_linear(layer + "mlp.gate_proj", {f, d}, m_.mlp_bias, block + "mlp.up");
-      add_linear(layer + "mlp.up_proj", {f, d}, m_.mlp_bias, block + "mlp.up", f);
-      add_linear(layer + "mlp.down_proj", {d, f}, m_.mlp_bias, block + "mlp.down");
+      add_block_norm(layer, names_.attn_added, block + "attn_added_norm");
+      add_block_norm(layer, names_.mlp_norm, block + "mlp_norm");
+      list_mlp(layer + "mlp.", block + "mlp.");
+      add_block_norm(layer, names_.mlp_added, block + "mlp_added_norm");
     }
     add_norm("model.norm", "final_norm");
   }
 
+  void add_block_norm(const std::string& layer, std::string_view name, const std::string& param) {
+    if (!name.empty()) add_norm(layer + std::string(name), param);
+  }
+
   void list_attention(const std::string& name, const std::string& param) {
     const int64_t d = m_.width, q = m_.q_width(), kv = m_.kv_width();
-    add_linear(name + "q_proj", {q, d}, m_.qkv_bias, param + "qkv");
-    add_linear(name + "k_proj", {kv, d}, m_.qkv_bias, param + "qkv", q);
-    add_linear(name + "v_proj", {kv, d}, m_.qkv_bias, param + "qkv", q + kv);
+    if (names_.fused) {
+      add_linear(name + "qkv_proj", {q + 2 * kv, d}, m_.qkv_bias, param + "qkv");
+    } else {
+      add_linear(name + "q_proj", {q, d}, m_.qkv_bias, param + "qkv");
+      add_linear(name + "k_proj", {kv, d}, m_.qkv_bias, param + "qkv", q);
+      add_linear(name + "v_proj", {kv, d}, m_.qkv_bias, param + "qkv", q + kv);
+    }
     add_linear(name + "o_proj", {d, q}, m_.attention_out_bias, param + "out");
-    if (!m_.qk_norm) return;
-    add(name + "q_norm.weight", {m_.head_dim}, param + "q_norm.weight");
-    add(name + "k_norm.weight", {m_.head_dim}, param + "k_norm.weight");
+    if (m_.qk_norm == QkNorm::none) return;
+    const bool all = m_.qk_norm == QkNorm::all;
+    add(name + "q_norm.weight", {all ? q : m_.head_dim}, param + "q_norm.weight");
+    add(name + "k_norm.weight", {all ? kv : m_.head_dim}, param + "k_norm.weight");
+  }
+
+  void list_mlp(const std::string& name, const std::string& param) {
+    const int64_t d = m_.width, f = m_.ffn_width;
+    if (names_.fused) {
+      add_linear(name + "gate_up_proj", {2 * f, d}, m_.mlp_bias, param + "up");
+    } else {
+      add_linear(name + "gate_proj", {f, d}, m_.mlp_bias, param + "up");
+      add_linear(name + "up_proj", {f, d}, m_.mlp_bias, param + "up", f);
+    }
+    add_linear(name + "down_proj", {d, f}, m_.mlp_bias, param + "down");
   }
 
   void list_latent_attention(const std::string& name, const std::string& param, const LatentSpec& l) {
@@ -105,6 +150,7 @@ class Lister {
   }
 
   const ModelSpec& m_;
+  BlockNames names_;
   std::vector<HfTensor> tensors_;
 };
 

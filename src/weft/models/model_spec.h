@@ -7,19 +7,44 @@
 
 namespace weft {
 
-enum class Family : uint8_t { gpt2, llama, mistral, qwen2, qwen3, deepseek_v2, deepseek_v3 };
+enum class Family : uint8_t {
+  gpt2,
+  llama,
+  mistral,
+  qwen2,
+  qwen3,
+  phi3,
+  olmo2,
+  gemma2,
+  gemma3,
+  deepseek_v2,
+  deepseek_v3
+};
 enum class NormKind : uint8_t { layer_norm, rms_norm };
-enum class MlpKind : uint8_t { gelu_tanh, gelu_erf, swiglu };
+enum class MlpKind : uint8_t { gelu_tanh, gelu_erf, swiglu, geglu_tanh };
+constexpr bool is_gated(MlpKind kind) { return kind == MlpKind::swiglu || kind == MlpKind::geglu_tanh; }
+enum class QkNorm : uint8_t { none, heads, all };  // RMS norm of each head of q and k, or of all heads at once
 
-// Rotary positions: pair (i, i + head_dim / 2) of a head turns by position * frequency[i].     Su et al. 2021
+// Rotary positions: the first R numbers of a head turn in pairs (i, i + R / 2), or (2 i, 2 i + 1), pair i by
+// position * frequency[i].     Su et al. 2021
 struct RopeSpec {
-  enum class Scaling : uint8_t { none, linear, llama3 };
+  enum class Scaling : uint8_t { none, linear, llama3, yarn, longrope };
   double theta = 10000;
+  int64_t width = 0;           // R; 0: the whole head
+  bool interleaved = false;    // neighbours are pairs
+  double magnitude = 1;        // cosines and sines are times this
+  double score_magnitude = 1;  // and scores of latent attention times the square of this (yarn)
   Scaling scaling = Scaling::none;
-  double factor = 1;            // linear, llama3
-  double low_freq_factor = 1;   // llama3: wavelengths above original / low are slowed by `factor` ...
-  double high_freq_factor = 4;  // ... those below original / high are kept, those between are blended
-  int64_t original_positions = 0;
+  double factor = 1;               // linear, llama3, yarn
+  double low_freq_factor = 1;      // llama3: wavelengths above original / low are slowed by `factor` ...
+  double high_freq_factor = 4;     // ... those below original / high are kept, those between are blended
+  int64_t original_positions = 0;  // llama3, yarn, longrope
+  // yarn: pairs that turn more than beta_fast times over the original length are kept, those that turn less than
+  // beta_slow times are slowed by `factor`, those between are blended.             Peng et al. 2023
+  double beta_fast = 32, beta_slow = 1;
+  bool truncate = true;  // to whole pairs, where the blend begins and ends
+  // longrope: what pair i is slowed by in sequences up to the original length, and in longer ones.   Ding et al. 2024
+  std::vector<double> short_factors = {}, long_factors = {};
   bool operator==(const RopeSpec&) const = default;
 };
 
@@ -35,6 +60,8 @@ struct LayerSpec {
   MlpKind mlp = MlpKind::swiglu;
   std::optional<RopeSpec> rope = {};  // rotation of queries and keys
   int64_t window = 0;                 // keys a query sees, itself included; 0: all before it
+  bool norm_before = true;            // of each half's input ...
+  bool norm_behind = false;           // ... and of what it adds to the stream
   bool operator==(const LayerSpec&) const = default;
 };
 
@@ -63,11 +90,17 @@ struct ModelSpec {
 
   NormKind norm = NormKind::rms_norm;
   double norm_eps = 1e-5;
+  double norm_offset = 0;  // norms scale by this + w (gemma: 1)
   MlpKind mlp = MlpKind::swiglu;
   bool learned_positions = false;     // a table of positions (gpt2) ...
   std::optional<RopeSpec> rope = {};  // ... or rotation
   bool qkv_bias = false, attention_out_bias = false, mlp_bias = false;
-  bool qk_norm = false;                   // RMSNorm of each head of q and k
+  QkNorm qk_norm = QkNorm::none;
+  double attention_scale = 0;             // of q k^T; 0: 1 / sqrt(head_dim)
+  double attention_softcap = 0;           // scores s become cap tanh(s / cap); 0: they stay
+  bool attention_sinks = false;           // a logit of its own for each head
+  double embedding_scale = 1;             // of the rows of the embedding table
+  double logit_softcap = 0;               // as attention_softcap
   bool tied_head = false;                 // the output head is the embedding table
   std::optional<LatentSpec> latent = {};  // instead of num_kv_heads heads of keys and values
   // Of each block, where they are not all as norm, mlp and rope say, without a window.

@@ -8,10 +8,12 @@
 
 namespace weft {
 
-// Radians that pair i of a head turns by from one position to the next; head_dim / 2 of them.
-std::vector<double> rope_frequencies(const RopeSpec& spec, int64_t head_dim);
+// Radians that pair i turns by from one position to the next, of `width` numbers that turn, in sequences of up to
+// `positions`; width / 2 of them.
+std::vector<double> rope_frequencies(const RopeSpec& spec, int64_t width, int64_t positions);
 
-// table [positions, head_dim], f32 or f64, in `memory`: cosines, then sines, of position * frequency.
+// table [positions, width], f32 or f64, in `memory`: magnitude times the cosines, then the sines, of position *
+// frequency.
 void fill_rope_table(const RopeSpec& spec, const Tensor& table, const Memory& memory);
 
 }  // namespace weft

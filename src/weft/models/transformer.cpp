@@ -8,12 +8,22 @@ namespace weft {
 namespace {
 
 StreamNorm::Spec norm_spec(const ModelSpec& m, NormKind kind, const LayerPlan& plan) {
-  return {.width = m.width, .layer_norm = kind == NormKind::layer_norm, .eps = m.norm_eps, .whole = plan.whole()};
+  return {.width = m.width,
+          .layer_norm = kind == NormKind::layer_norm,
+          .eps = m.norm_eps,
+          .whole = plan.whole(),
+          .offset = m.norm_offset};
 }
 
 Mlp::Act act_of(MlpKind kind) {
   if (kind == MlpKind::swiglu) return Mlp::Act::swiglu;
+  if (kind == MlpKind::geglu_tanh) return Mlp::Act::geglu_tanh;
   return kind == MlpKind::gelu_erf ? Mlp::Act::gelu_erf : Mlp::Act::gelu_tanh;
+}
+
+ProjectionNorm::Over norm_over(QkNorm kind) {
+  if (kind == QkNorm::none) return ProjectionNorm::Over::none;
+  return kind == QkNorm::heads ? ProjectionNorm::Over::heads : ProjectionNorm::Over::all;
 }
 
 SelfAttention::Spec attention_spec(const ModelSpec& m, const LayerSpec& layer, const Tensor* rope_table) {
@@ -24,9 +34,14 @@ SelfAttention::Spec attention_spec(const ModelSpec& m, const LayerSpec& layer, c
           .window = layer.window,
           .qkv_bias = m.qkv_bias,
           .out_bias = m.attention_out_bias,
-          .qk_norm = m.qk_norm,
+          .qk_norm = norm_over(m.qk_norm),
           .norm_eps = m.norm_eps,
+          .norm_offset = m.norm_offset,
+          .scale = m.attention_scale > 0 ? m.attention_scale : 1 / std::sqrt(double(m.head_dim)),
+          .softcap = m.attention_softcap,
+          .sinks = m.attention_sinks,
           .rope_table = rope_table,
+          .rope_interleaved = layer.rope && layer.rope->interleaved,
           .init_std = m.init_std,
           .out_init_std = m.init_std * m.residual_init_scale,
           .dropout = m.dropout.hidden,
@@ -62,7 +77,9 @@ Block::Spec block_spec(const ModelSpec& m, const LayerSpec& layer, const LayerPl
                   .bias = m.mlp_bias,
                   .init_std = m.init_std,
                   .down_init_std = m.init_std * m.residual_init_scale,
-                  .dropout = m.dropout.hidden}};
+                  .dropout = m.dropout.hidden},
+          .norm_before = layer.norm_before,
+          .norm_behind = layer.norm_behind};
 }
 
 Embedding::Spec embedding_spec(const ModelSpec& m, const TransformerPlan& plan) {
@@ -71,6 +88,7 @@ Embedding::Spec embedding_spec(const ModelSpec& m, const TransformerPlan& plan) 
           .positions = m.learned_positions ? m.max_positions : 0,
           .init_std = m.init_std,
           .dropout = m.dropout.embedding,
+          .scale = m.embedding_scale,
           .twin = m.tied_head ? plan.other_end : -1};
 }
 
@@ -182,7 +200,8 @@ void Transformer::declare_head() {
                                    LmHead::Spec{.norm = norm_spec(spec_, spec_.norm, plan_.layers),
                                                 .vocab_size = spec_.vocab_size,
                                                 .table = table,
-                                                .init_std = spec_.init_std},
+                                                .init_std = spec_.init_std,
+                                                .softcap = spec_.logit_softcap},
                                    plan_.layers);
   units.push_back(params_.close_unit("head", 2 + spec_.num_layers));
   params_.used_together(units);
@@ -191,7 +210,8 @@ void Transformer::declare_head() {
 
 void Transformer::allocate_constants(Arena& constants, Precision precision) {
   for (RopeTable& r : rope_tables_) {
-    r.table = constants.alloc(precision.stat, {plan_.max_positions, spec_.rope_width()});
+    const int64_t width = r.spec.width > 0 ? r.spec.width : spec_.rope_width();
+    r.table = constants.alloc(precision.stat, {plan_.max_positions, width});
     fill_rope_table(r.spec, r.table, *constants.memory());
   }
 }

@@ -61,7 +61,7 @@ class Transformer final : public Model {
  private:
   struct RopeTable {
     RopeSpec spec;
-    Tensor table;  // [max_positions, rope_width] stat
+    Tensor table;  // [max_positions, numbers of a head that turn] stat
   };
   const Tensor& rope_table(const RopeSpec& spec);
   void declare_embedding();

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 namespace weft {
 namespace {
@@ -12,6 +11,22 @@ std::vector<Part> qkv_parts(const SelfAttention::Spec& s, bool keys_everywhere) 
   const int64_t e = s.head_dim, group = keys_everywhere ? e : s.heads / s.kv_heads * e;
   const Part kv{.size = s.kv_heads * e, .grain = e, .everywhere = keys_everywhere};
   return {{.size = s.heads * e, .grain = group}, kv, kv};
+}
+
+ProjectionNorm::Spec norm_of(const SelfAttention::Spec& s, bool of_keys, bool keys_everywhere) {
+  return {.over = s.qk_norm,
+          .heads = of_keys ? s.kv_heads : s.heads,
+          .head_dim = s.head_dim,
+          .part = qkv_parts(s, keys_everywhere)[of_keys ? 1 : 0],
+          .eps = s.norm_eps,
+          .offset = s.norm_offset};
+}
+
+AttentionSinks::Spec sinks_of(const SelfAttention::Spec& s, bool keys_everywhere) {
+  return {.exist = s.sinks,
+          .heads = s.heads,
+          .part = {.size = s.heads, .grain = keys_everywhere ? 1 : s.heads / s.kv_heads},
+          .init_std = s.init_std};
 }
 
 }  // namespace
@@ -36,17 +51,10 @@ SelfAttention::SelfAttention(ParamStore& params, const std::string& name, const 
             .dropout_name = name,
             .dropout = spec.dropout},
            plan),
-      core_(make_attention_core(plan.context, heads(), {name + ".core", spec.attention_dropout})) {
-  if (!spec.qk_norm) return;
-  const auto norm = [&](const char* which) {
-    return &params.add({.name = name + which,
-                        .shape = {spec.head_dim},
-                        .place = weights(Spmd::Replicate),
-                        .init = {Init::Kind::ones}});
-  };
-  q_norm_ = norm(".q_norm.weight");
-  k_norm_ = norm(".k_norm.weight");
-}
+      q_norm_(params, name + ".q_norm.weight", norm_of(spec, false, plan.keys_everywhere)),
+      k_norm_(params, name + ".k_norm.weight", norm_of(spec, true, plan.keys_everywhere)),
+      sinks_(params, name, sinks_of(spec, plan.keys_everywhere)),
+      core_(make_attention_core(plan.context, heads(), {name + ".core", spec.attention_dropout})) {}
 
 // `everywhere`: how keys and values are held where each rank has all of them.
 QueryKeyValue SelfAttention::split(Tensor qkv, Spmd everywhere) const {
@@ -69,8 +77,9 @@ AttentionHeads SelfAttention::heads() const {
           .dim = spec_.head_dim,
           .first = queries().rows.first / spec_.head_dim,
           .total = spec_.heads,
-          .scale = 1 / std::sqrt(double(spec_.head_dim)),
-          .window = spec_.window};
+          .scale = spec_.scale,
+          .window = spec_.window,
+          .softcap = spec_.softcap};
 }
 
 Tensor SelfAttention::forward(Pass& p, Saved& s, Tensor h) const {
@@ -78,7 +87,7 @@ Tensor SelfAttention::forward(Pass& p, Saved& s, Tensor h) const {
   const int64_t t = s.qkv.rows();
   Tensor o = p.compute(keep_ ? p.till_wgrad : p.scratch, {t, out_.in()}, s.qkv.place);
   Tensor lse = p.stat(keep_ ? p.till_dgrad : p.scratch, {t, core_->heads().q}, s.qkv.place);
-  core_->forward(p, attended(split(s.qkv, Spmd::Replicate)), o, lse);
+  core(p, s.qkv, o, lse);
   s.o = keep_ ? o : Tensor{};
   s.lse = keep_ ? lse : Tensor{};
   return out_.forward(p, o);
@@ -91,66 +100,72 @@ void SelfAttention::project(Pass& p, Saved& s, Tensor h, Arena* home) const {
   qkv_.forward(p, x, s.qkv);
   const QueryKeyValue qkv = split(s.qkv, Spmd::Replicate);
   if (q_norm_) normalize(p, s, qkv, home);
-  if (!spec_.rope_table) return;
-  for (const Tensor& x : {qkv.q, qkv.k})
-    p.be.run(Rope{.x = x, .positions = p.batch.positions, .table = *spec_.rope_table});
+  rotate(p, qkv.q, false);
+  rotate(p, qkv.k, false);
+}
+
+void SelfAttention::rotate(Pass& p, Tensor x, bool inverse) const {
+  if (spec_.rope_table)
+    p.be.run(Rope{.x = x,
+                  .positions = p.batch.positions,
+                  .table = *spec_.rope_table,
+                  .inverse = inverse,
+                  .dim = spec_.head_dim,
+                  .interleaved = spec_.rope_interleaved});
 }
 
 void SelfAttention::normalize(Pass& p, Saved& s, const QueryKeyValue& qkv, Arena* home) const {
-  const int64_t t = qkv.q.rows(), e = spec_.head_dim;
-  s.raw = p.compute(home, {t, qkv.q.cols() + qkv.k.cols()}, s.qkv.place);
-  s.q_rstd = p.stat(home, {t, qkv.q.cols() / e}, qkv.q.place);
-  s.k_rstd = p.stat(home, {t, qkv.k.cols() / e}, qkv.k.place);
-  const auto norm = [&](const Tensor& x, int64_t first, const Param& w, const Tensor& rstd) {
+  s.raw = p.compute(home, {qkv.q.rows(), qkv.q.cols() + qkv.k.cols()}, s.qkv.place);
+  const auto norm = [&](const ProjectionNorm& of, ProjectionNorm::Saved& saved, const Tensor& x, int64_t first) {
     const Tensor raw = s.raw.slice_cols(first, x.cols()).placed(x.place);
     p.be.run(Copy{.from = x, .to = raw});
-    p.be.run(HeadNorm{.x = raw, .w = w.value, .y = x, .rstd = rstd, .eps = spec_.norm_eps});
+    of.forward(p, saved, raw, x, home);
   };
-  norm(qkv.q, 0, *q_norm_, s.q_rstd);
-  norm(qkv.k, qkv.q.cols(), *k_norm_, s.k_rstd);
+  norm(q_norm_, s.q_norm, qkv.q, 0);
+  norm(k_norm_, s.k_norm, qkv.k, qkv.q.cols());
+}
+
+void SelfAttention::core(Pass& p, const Tensor& qkv, Tensor o, Tensor lse) const {
+  core_->forward(p, attended(split(qkv, Spmd::Replicate)), o, lse);
+  sinks_.forward(p, o, lse);
 }
 
 Tensor SelfAttention::dgrad(Pass& p, Saved& s, Tensor dy) const {
   s.dy = dy;
   Tensor dout = out_.dgrad(p, dy);
-  const QueryKeyValue qkv = split(s.qkv, Spmd::Replicate);
   if (!keep_) {
     s.o = p.compute(p.dgrad_till_wgrad, {s.qkv.rows(), out_.in()}, s.qkv.place);
     s.lse = p.stat(p.scratch, {s.qkv.rows(), core_->heads().q}, s.qkv.place);
-    core_->forward(p, attended(qkv), s.o, s.lse);
+    core(p, s.qkv, s.o, s.lse);
   }
   s.dqkv = p.compute(p.dgrad_till_wgrad, {s.qkv.rows(), qkv_.out()}, s.qkv.place);
   const QueryKeyValue d = split(s.dqkv, Spmd::Partial);
-  const auto& [dq, dk, dv] = d;
-  for (const Tensor& dx : {dk, dv})
+  for (const Tensor& dx : {d.k, d.v})
     if (attended(dx).cols() < dx.cols()) p.be.run(Zero{.x = dx});  // the key heads of other ranks' queries
-  core_->backward(p, attended(qkv), {s.o, s.lse}, dout, attended(d));
-  for (const Tensor& dx : {dq, dk})
-    if (spec_.rope_table)
-      p.be.run(Rope{.x = dx, .positions = p.batch.positions, .table = *spec_.rope_table, .inverse = true});
-  if (q_norm_) {
-    s.dq_norm = normalize_backward(p, *q_norm_, s.raw.slice_cols(0, dq.cols()), s.q_rstd, dq);
-    s.dk_norm =
-        normalize_backward(p, *k_norm_, s.raw.slice_cols(dq.cols(), dk.cols()).placed(qkv.k.place), s.k_rstd, dk);
-  }
+  sinks_.dgrad(p, s.sinks, s.o, s.lse, dout);
+  core_->backward(p, attended(split(s.qkv, Spmd::Replicate)), {s.o, s.lse}, dout, attended(d));
+  rotate(p, d.q, true);
+  rotate(p, d.k, true);
+  if (q_norm_) normalize_backward(p, s, d.q, d.k);
   Tensor dx = p.compute(p.scratch, {dout.rows(), qkv_.in()}, tokens(Spmd::Partial));
   qkv_.dgrad(p, s.dqkv, dx);
   return enter_.backward(p.mesh, dx, *p.scratch);
 }
 
-// dx in place; returns the gradient of w.
-Tensor SelfAttention::normalize_backward(Pass& p, const Param& w, Tensor x, Tensor rstd, Tensor dx) const {
-  Tensor dw = p.stat(p.dgrad_till_wgrad, w.shape(), w.spec().place.dual());
-  p.be.run(HeadNormBackward{.x = x, .w = w.value, .rstd = rstd, .dy = dx, .dx = dx, .dw = dw});
-  return dw;
+// In place.
+void SelfAttention::normalize_backward(Pass& p, Saved& s, Tensor dq, Tensor dk) const {
+  const Placement k_place = split(s.qkv, Spmd::Replicate).k.place;
+  q_norm_.dgrad(p, s.q_norm, s.raw.slice_cols(0, dq.cols()), dq);
+  k_norm_.dgrad(p, s.k_norm, s.raw.slice_cols(dq.cols(), dk.cols()).placed(k_place), dk);
 }
 
 void SelfAttention::wgrad(Pass& p, const Saved& s, Tensor h) const {
   out_.wgrad(p, s.o, s.dy);
   qkv_.wgrad(p, enter_.forward(p.mesh, h, *p.scratch), s.dqkv);
+  sinks_.wgrad(p, s.sinks);
   if (!q_norm_) return;
-  add_gradient(p, *q_norm_, s.dq_norm);
-  add_gradient(p, *k_norm_, s.dk_norm);
+  q_norm_.wgrad(p, s.q_norm);
+  k_norm_.wgrad(p, s.k_norm);
 }
 
 KvCache SelfAttention::make_cache(Arena& arena, DType compute, int64_t max_tokens) const {
@@ -176,6 +191,7 @@ Tensor SelfAttention::decode(Pass& p, KvCache& cache, Tensor h) const {
                      .lse = lse,
                      .spans = span,
                      .heads = core_->heads()});
+  sinks_.forward(p, o, lse);
   cache.count = all;
   return out_.forward(p, o);
 }

@@ -7,8 +7,10 @@
 #include <string>
 
 #include "weft/nn/attention_core.h"
+#include "weft/nn/attention_sinks.h"
 #include "weft/nn/kv_cache.h"
 #include "weft/nn/linear.h"
+#include "weft/nn/projection_norm.h"
 #include "weft/nn/row_parallel_linear.h"
 #include "weft/sharding/boundary.h"
 
@@ -20,21 +22,24 @@ class SelfAttention {
     int64_t width, heads, kv_heads, head_dim;
     int64_t window;  // keys a query sees, itself included; 0: all before it
     bool qkv_bias, out_bias;
-    bool qk_norm;  // RMS norm of each head of q and k
-    double norm_eps;
-    const Tensor* rope_table;  // [P, e] of the model; null: no rotation. Read when layers run
+    ProjectionNorm::Over qk_norm;  // of q and of k
+    double norm_eps, norm_offset;
+    double scale, softcap;     // of scores (AttentionHeads)
+    bool sinks;                // a logit of its own for each head
+    const Tensor* rope_table;  // [P, R] of the model: R numbers of a head turn; null: none. Read when layers run
+    bool rope_interleaved;     // in neighbouring pairs
     double init_std, out_init_std;
     double dropout, attention_dropout;
   };
   struct Saved {
-    Tensor raw;               // [T, (h+g) e] q and k before their norm, if they have one   till dgrad
-    Tensor q_rstd, k_rstd;    // [T, h], [T, g]                                             till dgrad
-    Tensor qkv;               // [T, W]      as attention reads them                        till dgrad
-    Tensor lse;               // [T, h]      till dgrad; empty where the core is computed again
-    Tensor o;                 // [T, h e]    till wgrad; or dgrad .. wgrad where computed again
-    Tensor dy;                // [t, d]      till wgrad (owned by the block)
-    Tensor dqkv;              // [T, W]      dgrad .. wgrad
-    Tensor dq_norm, dk_norm;  // [e]  stat   dgrad .. wgrad
+    Tensor raw;  // [T, (h+g) e] q and k before their norm, if they have one   till dgrad
+    ProjectionNorm::Saved q_norm, k_norm;
+    AttentionSinks::Saved sinks;
+    Tensor qkv;   // [T, W]      as attention reads them                        till dgrad
+    Tensor lse;   // [T, h]      till dgrad; empty where the core is computed again
+    Tensor o;     // [T, h e]    till wgrad; or dgrad .. wgrad where computed again
+    Tensor dy;    // [t, d]      till wgrad (owned by the block)
+    Tensor dqkv;  // [T, W]      dgrad .. wgrad
   };
   SelfAttention(ParamStore& params, const std::string& name, const Spec& spec, const LayerPlan& plan);
 
@@ -55,7 +60,9 @@ class SelfAttention {
   QueryKeyValue attended(const QueryKeyValue& all) const { return {all.q, attended(all.k), attended(all.v)}; }
   void project(Pass& p, Saved& s, Tensor h, Arena* home) const;
   void normalize(Pass& p, Saved& s, const QueryKeyValue& qkv, Arena* home) const;
-  Tensor normalize_backward(Pass& p, const Param& w, Tensor x, Tensor rstd, Tensor dx) const;
+  void normalize_backward(Pass& p, Saved& s, Tensor dq, Tensor dk) const;
+  void rotate(Pass& p, Tensor x, bool inverse) const;
+  void core(Pass& p, const Tensor& qkv, Tensor o, Tensor lse) const;
   AttentionHeads heads() const;
 
   Spec spec_;
@@ -63,7 +70,8 @@ class SelfAttention {
   Boundary enter_;
   Linear qkv_;
   RowParallelLinear out_;
-  Param *q_norm_ = nullptr, *k_norm_ = nullptr;
+  ProjectionNorm q_norm_, k_norm_;
+  AttentionSinks sinks_;
   std::unique_ptr<AttentionCore> core_;
 };
 

@@ -17,10 +17,12 @@ Block::Block(ParamStore& params, const std::string& name, const Spec& spec, cons
     : attn_name_(name + ".attn"),
       mlp_name_(name + ".mlp"),
       keep_(plan.keep_activations),
-      attn_norm_(params, name + ".attn_norm", spec.norm),
+      attn_norm_(params, name + ".attn_norm", spec.norm, spec.norm_before),
       attn_(make_attention(params, name + ".attn", spec, plan)),
-      mlp_norm_(params, name + ".mlp_norm", spec.norm),
-      mlp_(params, name + ".mlp", spec.mlp, plan) {}
+      attn_added_(params, name + ".attn_added_norm", spec.norm, spec.norm_behind),
+      mlp_norm_(params, name + ".mlp_norm", spec.norm, spec.norm_before),
+      mlp_(params, name + ".mlp", spec.mlp, plan),
+      mlp_added_(params, name + ".mlp_added_norm", spec.norm, spec.norm_behind) {}
 
 void Block::forward(Pass& p, Saved& s, Tensor x, Tensor y) const {
   Arena* kept = keep_ ? p.till_wgrad : p.scratch;
@@ -33,13 +35,13 @@ void Block::forward(Pass& p, Saved& s, Tensor x, Tensor y) const {
     Scope inner(*p.scratch);
     attn_norm_.forward(p, s.attn_norm, x, attn_h);
     if (!s.attn) s.attn = attn_->make_saved();
-    Tensor added = attn_->forward(p, *s.attn, attn_h);
+    Tensor added = attn_added_.forward(p, s.attn_added, attn_->forward(p, *s.attn, attn_h));
     mlp_norm_.forward_add(p, s.mlp_norm, x, added, s.middle, mlp_h);
   }
   {
     Region region(p.be, mlp_name_);
     Scope inner(*p.scratch);
-    Tensor added = mlp_.forward(p, s.mlp, mlp_h);
+    Tensor added = mlp_added_.forward(p, s.mlp_added, mlp_.forward(p, s.mlp, mlp_h));
     p.be.run(Add{.x = s.middle, .y = added, .out = y});
   }
   s.attn_h = keep_ ? attn_h : Tensor{};
@@ -51,13 +53,13 @@ void Block::dgrad(Pass& p, Saved& s, Tensor dy, Tensor dx) const {
   {
     Region region(p.be, mlp_name_);
     Scope temporaries(*p.scratch);
-    Tensor dh = mlp_.dgrad(p, s.mlp, dy);
+    Tensor dh = mlp_.dgrad(p, s.mlp, mlp_added_.dgrad(p, s.mlp_added, dy));
     mlp_norm_.dgrad(p, s.mlp_norm, dh, dy, dmiddle);
   }
   {
     Region region(p.be, attn_name_);
     Scope temporaries(*p.scratch);
-    Tensor dh = attn_->dgrad(p, *s.attn, dmiddle);
+    Tensor dh = attn_->dgrad(p, *s.attn, attn_added_.dgrad(p, s.attn_added, dmiddle));
     attn_norm_.dgrad(p, s.attn_norm, dh, dmiddle, dx);
   }
   if (keep_) return;
@@ -71,11 +73,13 @@ void Block::wgrad(Pass& p, Saved& s) const {
   {
     Region region(p.be, mlp_name_);
     Scope temporaries(*p.scratch);
+    mlp_added_.wgrad(p, s.mlp_added);
     mlp_.wgrad(p, s.mlp, s.mlp_h);
     mlp_norm_.wgrad(p, s.mlp_norm);
   }
   Region region(p.be, attn_name_);
   Scope temporaries(*p.scratch);
+  attn_added_.wgrad(p, s.attn_added);
   attn_->wgrad(p, *s.attn, s.attn_h);
   attn_norm_.wgrad(p, s.attn_norm);
 }
@@ -86,8 +90,10 @@ void Block::decode(Pass& p, KvCache& cache, Tensor x, Tensor y) const {
   Tensor h = p.compute(p.scratch, {x.rows(), x.cols()}, x.place);
   Tensor middle = p.compute(p.scratch, {x.rows(), x.cols()}, x.place);
   attn_norm_.forward(p, s.attn_norm, x, h);
-  mlp_norm_.forward_add(p, s.mlp_norm, x, attn_->decode(p, cache, h), middle, h);
-  p.be.run(Add{.x = middle, .y = mlp_.forward(p, s.mlp, h), .out = y});
+  Tensor added = attn_added_.forward(p, s.attn_added, attn_->decode(p, cache, h));
+  mlp_norm_.forward_add(p, s.mlp_norm, x, added, middle, h);
+  added = mlp_added_.forward(p, s.mlp_added, mlp_.forward(p, s.mlp, h));
+  p.be.run(Add{.x = middle, .y = added, .out = y});
 }
 
 }  // namespace weft

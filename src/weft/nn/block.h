@@ -1,4 +1,5 @@
-// One transformer block: x + attention(norm(x)), then x + mlp(norm(x)).   t tokens of this rank's stream, d its width
+// One transformer block: x + attention(norm(x)), then x + mlp(norm(x)); norms stand before each half, or behind, or
+// both.   t tokens of this rank's stream, d its width
 #pragma once
 #include <memory>
 #include <string>
@@ -6,9 +7,9 @@
 
 #include "weft/nn/any_attention.h"
 #include "weft/nn/attention.h"
+#include "weft/nn/half_norm.h"
 #include "weft/nn/latent_attention.h"
 #include "weft/nn/mlp.h"
-#include "weft/nn/norm.h"
 
 namespace weft {
 
@@ -18,12 +19,14 @@ class Block {
     StreamNorm::Spec norm;
     std::variant<SelfAttention::Spec, LatentAttention::Spec> attention;
     Mlp::Spec mlp;
+    bool norm_before = true, norm_behind = false;  // of each half
   };
   struct Saved {
-    StreamNorm::Saved attn_norm, mlp_norm;
+    NormBefore::Saved attn_norm, mlp_norm;
+    NormBehind::Saved attn_added, mlp_added;
     std::unique_ptr<AnyAttention::Saved> attn;  // made by the first forward
     Mlp::Saved mlp;
-    Tensor attn_h, mlp_h;  // [t, d]  normalized inputs   till wgrad; or dgrad .. wgrad where not kept
+    Tensor attn_h, mlp_h;  // [t, d]  inputs of the halves   till wgrad; or dgrad .. wgrad where not kept
     Tensor middle;         // [t, d]  x + attention       till dgrad
   };
   Block(ParamStore& params, const std::string& name, const Spec& spec, const LayerPlan& plan);
@@ -39,10 +42,12 @@ class Block {
  private:
   std::string attn_name_, mlp_name_;  // regions
   bool keep_;
-  StreamNorm attn_norm_;
+  NormBefore attn_norm_;
   std::unique_ptr<AnyAttention> attn_;
-  StreamNorm mlp_norm_;
+  NormBehind attn_added_;
+  NormBefore mlp_norm_;
   Mlp mlp_;
+  NormBehind mlp_added_;
 };
 
 }  // namespace weft

@@ -13,6 +13,7 @@ ParamSpec Embedding::table_spec(const Spec& spec, const LayerPlan& plan) {
 Embedding::Embedding(ParamStore& params, const Spec& spec, const LayerPlan& plan)
     : tokens_(&params.add(table_spec(spec, plan))),
       leave_(Axis::tp, plan.cut_vocabulary ? Spmd::Partial : plan.stream, plan.stream),
+      scale_(spec.scale),
       dropout_("embed", spec.dropout) {
   units_.push_back(params.close_unit("embed", 0));
   if (spec.positions == 0) return;
@@ -29,6 +30,7 @@ void Embedding::forward(Pass& p, Tensor x) const {
   Tensor rows = leave_.operand_for(p.mesh, x, *p.scratch);
   p.be.run(Embed{.ids = p.batch.ids, .table = tokens_->value, .out = rows, .first = tokens_->pieces()[0].rows.first});
   leave_.forward_into(p.mesh, rows, x);
+  scale_.forward(p, x);
   if (positions_)
     p.be.run(Embed{.ids = p.batch.stream_positions(), .table = positions_->value, .out = x, .accumulate = true});
   dropout_.forward(p, x);
@@ -43,6 +45,7 @@ void Embedding::wgrad(Pass& p, Tensor dx) const {
     p.be.run(EmbedBackward{.ids = ids, .dy = rows, .dtable = table.grad, .first = table.pieces()[0].rows.first});
   };
   if (positions_) add_rows(*positions_, p.batch.stream_positions(), dy);
+  dy = scale_.backward(p, dy, *p.scratch);
   add_rows(*tokens_, p.batch.ids, leave_.backward(p.mesh, dy, *p.scratch));
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 #include "weft/nn/pass.h"
 #include "weft/nn/stream_dropout.h"
+#include "weft/nn/stream_scale.h"
 #include "weft/sharding/boundary.h"
 #include "weft/sharding/param_store.h"
 
@@ -15,7 +16,8 @@ class Embedding {
     int64_t vocab_size, width;
     int64_t positions;  // rows of the position table; 0: none
     double init_std, dropout;
-    int twin = -1;  // pipeline rank of a head that shares the table of tokens; -1: there is none elsewhere
+    double scale = 1;  // of the rows of tokens
+    int twin = -1;     // pipeline rank of a head that shares the table of tokens; -1: there is none elsewhere
   };
   // Closes a unit for each table.
   Embedding(ParamStore& params, const Spec& spec, const LayerPlan& plan);
@@ -33,6 +35,7 @@ class Embedding {
   Param* tokens_;
   Param* positions_ = nullptr;
   Boundary leave_;
+  StreamScale scale_;
   StreamDropout dropout_;
 };
 

@@ -21,6 +21,7 @@ LmHead::LmHead(ParamStore& params, const Spec& spec, const LayerPlan& plan)
                                    .shape = {spec.vocab_size, spec.norm.width},
                                    .place = weights(plan.table()),
                                    .init = {Init::Kind::normal, spec.init_std}})),
+      cap_(spec.softcap),
       loss_(*w_),
       enter_(Axis::tp, plan.stream, plan.cut_vocabulary ? Spmd::Replicate : plan.stream),
       loss_place_(loss_place(plan)),
@@ -48,6 +49,7 @@ Tensor LmHead::alloc_logits(Pass& p, DType dtype, int64_t rows, Placement h) con
 Tensor LmHead::project(Pass& p, Tensor h) const {
   Tensor logits = alloc_logits(p, p.precision.stat, h.rows(), h.place);
   p.be.run(Matmul{.a = h, .b = w_->value, .out = logits, .trans_b = true});
+  cap_.forward(p, logits);
   return logits;
 }
 
@@ -79,14 +81,15 @@ void LmHead::loss_and_backward(Pass& p, Tensor x, Tensor dx) const {
   for (const Chunk& c : chunks_of(p, h.rows(), kRowsBackward)) {
     Scope chunk(*p.scratch);
     Tensor hc = h.slice_rows(c.first, c.rows), logits = project(p, hc);
-    Tensor dlogits =
-        p.precision.compute == p.precision.stat ? logits : alloc_logits(p, p.precision.compute, c.rows, h.place);
+    const bool in_place = p.precision.compute == p.precision.stat && !cap_.keeps_logits();
+    Tensor dlogits = in_place ? logits : alloc_logits(p, p.precision.compute, c.rows, h.place);
     loss_.run(p, {.logits = logits,
                   .targets = p.batch.targets.slice_rows(c.first, c.rows),
                   .weights = p.batch.weights.slice_rows(c.first, c.rows),
                   .nll = nll.slice_rows(c.first, c.rows),
                   .dlogits = dlogits,
                   .scale = p.batch.loss_scale});
+    cap_.backward(p, logits, dlogits);
     p.be.run(Matmul{.a = dlogits, .b = w_->value, .out = dh.slice_rows(c.first, c.rows)});
     p.be.run(Matmul{.a = dlogits, .b = hc, .out = w_->grad, .trans_a = true, .accumulate = w_->accumulates()});
   }
@@ -101,6 +104,7 @@ void LmHead::logits(Pass& p, Tensor x, Tensor logits) const {
   Tensor h = p.compute(p.scratch, {x.rows(), x.cols()}, x.place);
   norm_.forward(p, saved, x, h);
   p.be.run(Matmul{.a = h, .b = w_->value, .out = logits, .trans_b = true});
+  cap_.forward(p, logits);
 }
 
 }  // namespace weft

@@ -2,6 +2,7 @@
 //   t tokens of this rank's stream   T the same, whole on tp   c tokens of a chunk   d width
 //   V vocabulary, v the part of it here
 #pragma once
+#include "weft/nn/logit_cap.h"
 #include "weft/nn/norm.h"
 #include "weft/nn/vocabulary_loss.h"
 #include "weft/sharding/boundary.h"
@@ -18,6 +19,7 @@ class LmHead {
     int64_t vocab_size;
     Param* table;  // the embedding's, or null for a head of its own
     double init_std;
+    double softcap = 0;  // on logits; 0: none
   };
   LmHead(ParamStore& params, const Spec& spec, const LayerPlan& plan);
 
@@ -42,6 +44,7 @@ class LmHead {
   Tensor alloc_logits(Pass& p, DType dtype, int64_t rows, Placement h) const;
   StreamNorm norm_;
   Param* w_;  // [v, d]
+  LogitCap cap_;
   VocabularyLoss loss_;
   Boundary enter_;
   Placement loss_place_;

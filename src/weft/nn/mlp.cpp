@@ -3,8 +3,11 @@
 namespace weft {
 namespace {
 
+bool is_gated(Mlp::Act act) { return act == Mlp::Act::swiglu || act == Mlp::Act::geglu_tanh; }
+GateKind gate_of(Mlp::Act act) { return act == Mlp::Act::swiglu ? GateKind::silu : GateKind::gelu_tanh; }
+
 std::vector<Part> up_parts(const Mlp::Spec& spec) {
-  if (spec.act == Mlp::Act::swiglu) return {{spec.inner}, {spec.inner}};
+  if (is_gated(spec.act)) return {{spec.inner}, {spec.inner}};
   return {{spec.inner}};
 }
 
@@ -61,15 +64,15 @@ void Mlp::wgrad(Pass& p, const Saved& s, Tensor h) const {
 }
 
 void Mlp::activate(Pass& p, Tensor u, Tensor a) const {
-  if (act_ == Act::swiglu)
-    p.be.run(Swiglu{.u = u, .a = a});
+  if (is_gated(act_))
+    p.be.run(GatedUnit{.u = u, .a = a, .kind = gate_of(act_)});
   else
     p.be.run(Gelu{.x = u, .y = a, .exact = act_ == Act::gelu_erf});
 }
 
 void Mlp::activate_backward(Pass& p, Tensor u, Tensor da, Tensor du) const {
-  if (act_ == Act::swiglu)
-    p.be.run(SwigluBackward{.u = u, .da = da, .du = du});
+  if (is_gated(act_))
+    p.be.run(GatedUnitBackward{.u = u, .da = da, .du = du, .kind = gate_of(act_)});
   else
     p.be.run(GeluBackward{.x = u, .dy = da, .dx = du, .exact = act_ == Act::gelu_erf});
 }

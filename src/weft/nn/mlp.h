@@ -9,10 +9,10 @@
 
 namespace weft {
 
-// y = down(act(up(h))). act: swiglu on [gate | up], or GELU.
+// y = down(act(up(h))). act: a gated unit on [gate | up], or GELU.
 class Mlp {
  public:
-  enum class Act : uint8_t { swiglu, gelu_tanh, gelu_erf };
+  enum class Act : uint8_t { swiglu, geglu_tanh, gelu_tanh, gelu_erf };
   struct Spec {
     int64_t width, inner;
     Act act;

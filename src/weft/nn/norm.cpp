@@ -3,9 +3,12 @@
 namespace weft {
 
 StreamNorm::StreamNorm(ParamStore& params, const std::string& name, const Spec& spec)
-    : w_(&params.add(
-          {.name = name + ".weight", .shape = {spec.width}, .place = weights(spec.whole), .init = {Init::Kind::ones}})),
-      eps_(spec.eps) {
+    : w_(&params.add({.name = name + ".weight",
+                      .shape = {spec.width},
+                      .place = weights(spec.whole),
+                      .init = {spec.offset == 0 ? Init::Kind::ones : Init::Kind::zeros}})),
+      eps_(spec.eps),
+      offset_(spec.offset) {
   if (spec.layer_norm) b_ = &params.add({.name = name + ".bias", .shape = {spec.width}, .place = weights(spec.whole)});
 }
 
@@ -21,11 +24,18 @@ void StreamNorm::forward_add(Pass& p, Saved& s, Tensor x, Tensor delta, Tensor s
                 .y = y,
                 .mean = s.mean,
                 .rstd = s.rstd,
-                .eps = eps_});
+                .eps = eps_,
+                .offset = offset_});
 }
 
 void StreamNorm::again(Pass& p, const Saved& s, Tensor y) const {
-  p.be.run(NormApply{.x = s.x, .w = w_->value, .b = b_ ? b_->value : Tensor{}, .mean = s.mean, .rstd = s.rstd, .y = y});
+  p.be.run(NormApply{.x = s.x,
+                     .w = w_->value,
+                     .b = b_ ? b_->value : Tensor{},
+                     .mean = s.mean,
+                     .rstd = s.rstd,
+                     .y = y,
+                     .offset = offset_});
 }
 
 void StreamNorm::dgrad(Pass& p, Saved& s, Tensor dy, Tensor carry, Tensor dx) const {
@@ -39,7 +49,8 @@ void StreamNorm::dgrad(Pass& p, Saved& s, Tensor dy, Tensor carry, Tensor dx) co
                         .carry = carry,
                         .dx = dx,
                         .dw = s.dw,
-                        .db = s.db});
+                        .db = s.db,
+                        .offset = offset_});
 }
 
 void StreamNorm::wgrad(Pass& p, const Saved& s) const {

@@ -17,6 +17,7 @@ class StreamNorm {
     bool layer_norm;  // else RMS norm
     double eps;
     Spmd whole;
+    double offset = 0;  // of w: rows are scaled by offset + w, and w begins at 0 where there is one
   };
   struct Saved {
     Tensor x;       // [t, d]  what was normalized                till dgrad (owned by the caller)
@@ -37,7 +38,7 @@ class StreamNorm {
  private:
   Param* w_;
   Param* b_ = nullptr;
-  double eps_;
+  double eps_, offset_;
 };
 
 }  // namespace weft

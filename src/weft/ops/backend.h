@@ -30,9 +30,10 @@ struct OpList {
   using Any = std::variant<Ops...>;
 };
 using AllOps = OpList<Matmul, BiasGrad, Embed, EmbedBackward, Norm, NormApply, NormBackward, HeadNorm, HeadNormBackward,
-                      Rope, LatentKeys, LatentKeysBackward, Attention, AttentionBackward, Swiglu, SwigluBackward, Gelu,
-                      GeluBackward, Dropout, CrossEntropy, CrossEntropyPart, CrossEntropyJoin, Add, Axpby, AddRow, Copy,
-                      Zero, Sum, SumSquares, CountNonfinite, AdamW, Sgd>;
+                      RowDots, Rope, LatentKeys, LatentKeysBackward, Attention, AttentionBackward, AttentionSink,
+                      AttentionSinkBackward, GatedUnit, GatedUnitBackward, Gelu, GeluBackward, SoftCap, SoftCapBackward,
+                      Dropout, CrossEntropy, CrossEntropyPart, CrossEntropyJoin, Add, Axpby, AddRow, Copy, Zero, Sum,
+                      SumSquares, CountNonfinite, AdamW, Sgd>;
 
 // The ops that a backend has issued and its device has not run. Belongs to the backend's rank; not thread-safe.
 class DeviceQueue {
@@ -90,6 +91,7 @@ class WorkspaceModel {
   virtual int64_t bytes(const HeadNormBackward&) const { return 0; }
   virtual int64_t bytes(const Attention&) const { return 0; }
   virtual int64_t bytes(const AttentionBackward&) const { return 0; }
+  virtual int64_t bytes(const AttentionSinkBackward&) const { return 0; }
   virtual int64_t bytes(const CrossEntropy&) const { return 0; }
   virtual int64_t bytes(const Sum&) const { return 0; }
   virtual int64_t bytes(const SumSquares&) const { return 0; }

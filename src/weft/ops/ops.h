@@ -75,7 +75,7 @@ struct EmbedBackward {
   bool operator==(const EmbedBackward&) const = default;
 };
 
-// s = x + delta (s = x where delta is none); y = (s - mean) rstd w + b, over each row.
+// s = x + delta (s = x where delta is none); y = (s - mean) rstd (offset + w) + b, over each row.
 // Layer norm (Ba et al. 2016) where `mean` exists: mean(s), rstd = 1 / sqrt(var(s) + eps).
 // RMS norm (Zhang & Sennrich 2019, eq. 4) where it does not: mean = 0, rstd = 1 / sqrt(mean(s^2) + eps).
 // x, delta, sum, y [t, d] and w, b [d] compute; mean, rstd [t] stat. `sum` receives s and exists iff delta does; it may
@@ -83,7 +83,7 @@ struct EmbedBackward {
 struct Norm {
   static constexpr std::string_view kName = "norm";
   Tensor x, delta = {}, sum = {}, w, b = {}, y, mean = {}, rstd;
-  double eps = 0;
+  double eps = 0, offset = 0;
   auto fields() const {
     return std::array{Field{"x", &x, Role::in},        Field{"delta", &delta, Role::in}, Field{"w", &w, Role::in},
                       Field{"b", &b, Role::in},        Field{"sum", &sum, Role::out},    Field{"y", &y, Role::out},
@@ -96,6 +96,7 @@ struct Norm {
 struct NormApply {
   static constexpr std::string_view kName = "norm_apply";
   Tensor x, w, b = {}, mean = {}, rstd, y;
+  double offset = 0;  // of w
   auto fields() const {
     return std::array{Field{"x", &x, Role::in},       Field{"w", &w, Role::in},       Field{"b", &b, Role::in},
                       Field{"mean", &mean, Role::in}, Field{"rstd", &rstd, Role::in}, Field{"y", &y, Role::out}};
@@ -109,6 +110,7 @@ struct NormBackward {
   static constexpr std::string_view kName = "norm_backward";
   Tensor x, w, mean = {}, rstd, dy, carry = {}, dx, dw, db = {};
   bool accumulate = false;  // dw, db
+  double offset = 0;        // of w
   auto fields() const {
     const Role sum = accumulate ? Role::inout : Role::out;
     return std::array{Field{"x", &x, Role::in},       Field{"w", &w, Role::in},   Field{"mean", &mean, Role::in},
@@ -119,27 +121,50 @@ struct NormBackward {
 };
 
 // RMS norm of each head: x, y [t, h e]; w [e]; rstd [t, h] stat. y may be x only where no backward follows.
+// Of rows that are cut over ranks (h = 1), `squares` [t, 1] stat gives the sum of x^2 over all `total` numbers of a
+// row.
 struct HeadNorm {
   static constexpr std::string_view kName = "head_norm";
   Tensor x, w, y, rstd;
-  double eps = 0;
+  double eps = 0, offset = 0;
+  Tensor squares = {};
+  int64_t total = 0;
   auto fields() const {
-    return std::array{Field{"x", &x, Role::in}, Field{"w", &w, Role::in}, Field{"y", &y, Role::out},
-                      Field{"rstd", &rstd, Role::out}};
+    return std::array{Field{"x", &x, Role::in}, Field{"w", &w, Role::in}, Field{"squares", &squares, Role::in},
+                      Field{"y", &y, Role::out}, Field{"rstd", &rstd, Role::out}};
   }
   bool operator==(const HeadNorm&) const = default;
 };
-// dx may be dy. dw [e] stat. Rows are summed in fixed chunks.
+// dx may be dy. dw [e] stat. Rows are summed in fixed chunks. Of cut rows, `dots` [t, 1] stat gives the sum of
+// (offset + w) x dy over all `total` numbers of a row.
 struct HeadNormBackward {
   static constexpr std::string_view kName = "head_norm_backward";
   Tensor x, w, rstd, dy, dx, dw;
   bool accumulate = false;  // dw
+  double offset = 0;
+  Tensor dots = {};
+  int64_t total = 0;
   auto fields() const {
-    return std::array{Field{"x", &x, Role::in},       Field{"w", &w, Role::in},
-                      Field{"rstd", &rstd, Role::in}, Field{"dy", &dy, Role::in},
-                      Field{"dx", &dx, Role::out},    Field{"dw", &dw, accumulate ? Role::inout : Role::out}};
+    return std::array{Field{"x", &x, Role::in},
+                      Field{"w", &w, Role::in},
+                      Field{"rstd", &rstd, Role::in},
+                      Field{"dy", &dy, Role::in},
+                      Field{"dots", &dots, Role::in},
+                      Field{"dx", &dx, Role::out},
+                      Field{"dw", &dw, accumulate ? Role::inout : Role::out}};
   }
   bool operator==(const HeadNormBackward&) const = default;
+};
+// out[i] = sum over the columns here of w[j] x[i][j] y[i][j], w = 1 where it is none.   x, y [t, n], w [n] compute;
+// out [t, 1] stat. Ranks that have other columns add theirs.
+struct RowDots {
+  static constexpr std::string_view kName = "row_dots";
+  Tensor x, y, w = {}, out;
+  auto fields() const {
+    return std::array{Field{"x", &x, Role::in}, Field{"y", &y, Role::in}, Field{"w", &w, Role::in},
+                      Field{"out", &out, Role::out}};
+  }
+  bool operator==(const RowDots&) const = default;
 };
 
 // Rotates, in place, R numbers of each head of width e, those from `first` on, by the angles of row positions[.] of
@@ -202,6 +227,7 @@ struct AttentionHeads {
   int64_t window = 0;              // query at position p sees keys in (p - window, p]; 0: all up to p
   int64_t v_dim = 0;               // of values and results; 0: dim
   int64_t value_dim() const { return v_dim > 0 ? v_dim : dim; }
+  double softcap = 0;  // scaled scores s become softcap tanh(s / softcap); 0: they stay
   bool operator==(const AttentionHeads&) const = default;
 };
 // Zeroed with probability p, else scaled by 1 / (1 - p). Which ones is a function of the key and the global element.
@@ -243,20 +269,45 @@ struct AttentionBackward {
   bool operator==(const AttentionBackward&) const = default;
 };
 
-// a = silu(gate) up.   u [t, 2 f]: gate | up; a [t, f].          Shazeer 2020
-struct Swiglu {
-  static constexpr std::string_view kName = "swiglu";
-  Tensor u, a;
-  auto fields() const { return std::array{Field{"u", &u, Role::in}, Field{"a", &a, Role::out}}; }
-  bool operator==(const Swiglu&) const = default;
+// One more logit for each head, with no value, in the softmax of an Attention: lse' = log(exp(lse) + exp(sink)),
+// o' = o exp(lse - lse'). AttentionBackward then takes o' and lse'.   sinks [h], o [t, h e] compute; lse [t, h] stat
+struct AttentionSink {
+  static constexpr std::string_view kName = "attention_sink";
+  Tensor sinks, o, lse;
+  auto fields() const {
+    return std::array{Field{"sinks", &sinks, Role::in}, Field{"o", &o, Role::inout}, Field{"lse", &lse, Role::inout}};
+  }
+  bool operator==(const AttentionSink&) const = default;
 };
-struct SwigluBackward {  // du may be u
-  static constexpr std::string_view kName = "swiglu_backward";
+// dsinks[h] (+)= - sum over rows of exp(sink - lse') (dout . o').   dsinks [h] stat. Rows are summed in fixed chunks.
+struct AttentionSinkBackward {
+  static constexpr std::string_view kName = "attention_sink_backward";
+  Tensor sinks, o, lse, dout, dsinks;
+  bool accumulate = false;
+  auto fields() const {
+    return std::array{Field{"sinks", &sinks, Role::in}, Field{"o", &o, Role::in}, Field{"lse", &lse, Role::in},
+                      Field{"dout", &dout, Role::in}, Field{"dsinks", &dsinks, accumulate ? Role::inout : Role::out}};
+  }
+  bool operator==(const AttentionSinkBackward&) const = default;
+};
+
+// a = f(gate) up, f(x) = x sigmoid(x) (silu) or GELU by tanh.   u [t, 2 f]: gate | up; a [t, f].          Shazeer 2020
+enum class GateKind : uint8_t { silu, gelu_tanh };
+struct GatedUnit {
+  static constexpr std::string_view kName = "gated_unit";
+  Tensor u, a;
+  GateKind kind = GateKind::silu;
+  auto fields() const { return std::array{Field{"u", &u, Role::in}, Field{"a", &a, Role::out}}; }
+  bool operator==(const GatedUnit&) const = default;
+};
+struct GatedUnitBackward {  // du may be u
+  static constexpr std::string_view kName = "gated_unit_backward";
   Tensor u, da, du;
+  GateKind kind = GateKind::silu;
   auto fields() const {
     return std::array{Field{"u", &u, Role::in}, Field{"da", &da, Role::in}, Field{"du", &du, Role::out}};
   }
-  bool operator==(const SwigluBackward&) const = default;
+  bool operator==(const GatedUnitBackward&) const = default;
 };
 
 // GELU: x Phi(x) exactly (erf), or its tanh approximation.       Hendrycks & Gimpel 2016
@@ -275,6 +326,25 @@ struct GeluBackward {  // dx may be x or dy
     return std::array{Field{"x", &x, Role::in}, Field{"dy", &dy, Role::in}, Field{"dx", &dx, Role::out}};
   }
   bool operator==(const GeluBackward&) const = default;
+};
+
+// y = cap tanh(x / cap). y may be x.   x, y [t, n] stat
+struct SoftCap {
+  static constexpr std::string_view kName = "soft_cap";
+  Tensor x, y;
+  double cap = 1;
+  auto fields() const { return std::array{Field{"x", &x, Role::in}, Field{"y", &y, Role::out}}; }
+  bool operator==(const SoftCap&) const = default;
+};
+// dx = dy (1 - (y / cap)^2), from the result y. dx may be dy.   y [t, n] stat; dy, dx [t, n] compute
+struct SoftCapBackward {
+  static constexpr std::string_view kName = "soft_cap_backward";
+  Tensor y, dy, dx;
+  double cap = 1;
+  auto fields() const {
+    return std::array{Field{"y", &y, Role::in}, Field{"dy", &dy, Role::in}, Field{"dx", &dx, Role::out}};
+  }
+  bool operator==(const SoftCapBackward&) const = default;
 };
 
 // y = x with elements zeroed or scaled; its own adjoint. y may be x.   x, y [t, n] compute; tokens i64 [t], the global

@@ -55,7 +55,7 @@ void check_heads(const Op& op) {
   judge.that(op.k, h.kv > 0 && h.q % h.kv == 0 && op.k.cols() == h.kv * h.dim,
              "its width is not key heads x head width, or its heads do not divide those of q");
   judge.that(op.v, h.v_dim >= 0 && op.v.cols() == h.kv * h.value_dim(), "its width is not key heads x value width");
-  judge.that(op.q, h.window >= 0, "a window is not negative");
+  judge.that(op.q, h.window >= 0 && h.softcap >= 0, "a window or a cap is not negative");
   judge.that(op.q, op.dropout.p >= 0 && op.dropout.p < 1, "dropout is in [0, 1)");
   judge.that(op.q, op.dropout.p == 0 || (h.first >= 0 && h.first + h.q <= h.total), "its heads are not among `total`");
 }
@@ -101,6 +101,22 @@ void check_attention(const Op& op) {
   judge.held_as(op.q.place, {&op.o, &op.lse}, "as q is");
 }
 
+// Heads may be cut, with their sinks.
+template <class Op>
+void check_sinks(const Op& op) {
+  const Judge judge(op);
+  judge.exist({&op.sinks, &op.o, &op.lse});
+  judge.compute(op.o);
+  const int64_t h = op.sinks.elements();
+  judge.vector(op.sinks, h, op.o.dtype);
+  judge.that(op.o, h > 0 && op.o.cols() % h == 0, "its width is not heads x head width");
+  judge.matrix(op.lse, op.o.rows(), h, stat_of(op.o.dtype));
+  judge.not_partial(op.o, "attention of a sum over ranks that is not complete");
+  judge.held_as(op.o.place, {&op.lse}, "as o is");
+  judge.held(
+      op.sinks, [&](Axis a) { return columns_beside(op.o.place[a]); }, "beside o");
+}
+
 }  // namespace
 
 // Linear in x, and each head for itself: however x is held.
@@ -143,6 +159,18 @@ void check(const AttentionBackward& op) {
   judge.like(op.v, {&op.dv});
   judge.held_as(op.q.place.dual(), {&op.dout, &op.dq}, "as a gradient of q is");
   judge.held_as(op.k.place.dual(), {&op.dk, &op.dv}, "as a gradient of k is");
+}
+
+void check(const AttentionSink& op) { check_sinks(op); }
+
+void check(const AttentionSinkBackward& op) {
+  const Judge judge(op);
+  check_sinks(op);
+  judge.exist({&op.dout});
+  judge.like(op.o, {&op.dout});
+  judge.vector(op.dsinks, op.sinks.elements(), stat_of(op.o.dtype));
+  judge.held_as(op.o.place.dual(), {&op.dout}, "as a gradient of o is");
+  judge.held_as(op.sinks.place.dual(), {&op.dsinks}, "as a gradient of sinks is");
 }
 
 }  // namespace weft::rules

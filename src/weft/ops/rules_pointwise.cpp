@@ -43,7 +43,7 @@ void check_update(const Op& op, std::initializer_list<const Tensor*> states) {
 
 }  // namespace
 
-void check(const Swiglu& op) {
+void check(const GatedUnit& op) {
   const Judge judge(op);
   judge.exist({&op.u, &op.a});
   judge.compute(op.a);
@@ -52,7 +52,7 @@ void check(const Swiglu& op) {
   judge.held_as(op.u.place, {&op.a}, "as u is");
 }
 
-void check(const SwigluBackward& op) {
+void check(const GatedUnitBackward& op) {
   const Judge judge(op);
   judge.exist({&op.u, &op.da, &op.du});
   judge.compute(op.da);
@@ -76,6 +76,28 @@ void check(const GeluBackward& op) {
   judge.compute(op.x);
   judge.like(op.x, {&op.dy, &op.dx});
   check_pointwise_backward(op, op.x, op.dy, op.dx);
+}
+
+void check(const SoftCap& op) {
+  const Judge judge(op);
+  judge.exist({&op.x, &op.y});
+  judge.that(op.x, op.x.dtype == DType::f32 || op.x.dtype == DType::f64, "should be f32 or f64");
+  judge.like(op.x, {&op.y});
+  judge.that(op.x, op.cap > 0, "a cap is positive");
+  judge.not_partial(op.x, kNonlinear);
+  judge.held_as(op.x.place, {&op.y}, "as x is");
+}
+
+// Gradients of logits are held as the logits are (CrossEntropy).
+void check(const SoftCapBackward& op) {
+  const Judge judge(op);
+  judge.exist({&op.y, &op.dy, &op.dx});
+  judge.compute(op.dy);
+  judge.matrix(op.y, op.dy.rows(), op.dy.cols(), stat_of(op.dy.dtype));
+  judge.like(op.dy, {&op.dx});
+  judge.that(op.y, op.cap > 0, "a cap is positive");
+  judge.not_partial(op.y, kNonlinear);
+  judge.held_as(op.y.place, {&op.dy, &op.dx}, "as y is");
 }
 
 void check(const Dropout& op) {

@@ -87,8 +87,9 @@ BlockLayout block_layout_of(const Recipe& r, const ModelSpec& m) {
   if (!r.parallel.pipeline_layout.empty()) return r.parallel.pipeline_layout;
   BlockCosts costs{.blocks = {}, .head = double(m.vocab_size) * double(m.width)};
   for (int64_t l = 0; l < m.num_layers; ++l) {
-    const auto [norm, mlp, rope, window] = m.layer(l);
-    const double matrices = double((mlp == MlpKind::swiglu ? 3 : 2) * m.width * m.ffn_width) + attention_weights(m);
+    const LayerSpec layer = m.layer(l);
+    const int64_t window = layer.window, inner = (is_gated(layer.mlp) ? 3 : 2) * m.ffn_width;
+    const double matrices = double(m.width * inner) + attention_weights(m);
     const double keys = window > 0 ? double(std::min(window, r.train.seq_length)) : double(r.train.seq_length) / 2;
     costs.blocks.push_back(matrices + keys * double(m.q_width() + m.result_width()));
   }

@@ -54,20 +54,31 @@ void narrow_layers(Recipe& r, ModelSpec& m) {
   m.num_layers = layers;
 }
 
+// As many numbers of a head turn as there are, an even number.
+void narrow_rope(RopeSpec& rope, int64_t head_dim) {
+  if (rope.width > head_dim) rope.width = std::max<int64_t>(2, head_dim / 4 * 2);
+  const auto pairs = size_t((rope.width > 0 ? rope.width : head_dim) / 2);
+  for (std::vector<double>* factors : {&rope.short_factors, &rope.long_factors})
+    if (factors->size() > pairs) factors->resize(pairs);
+}
+
+void narrow_latent(LatentSpec& l, int64_t& head_dim) {
+  for (int64_t* dim : {&l.nope_dim, &l.rope_dim, &l.v_dim}) *dim = row_like(*dim, kHeadDim, kVector, 1);
+  for (int64_t* rank : {&l.q_rank, &l.kv_rank})
+    if (*rank > 0) *rank = row_like(*rank, kWidth / 2, kVector, 1);
+  head_dim = l.nope_dim + l.rope_dim;
+}
+
 void narrow_heads(ModelSpec& m, const Recipe::Parallel& p) {
   const int64_t ranks = p.tp * (p.cp_comm_type == "a2a" ? p.cp : 1);  // among which heads are dealt out
   const int64_t group = m.num_heads / m.num_kv_heads;
   if (ranks <= m.num_kv_heads) m.num_kv_heads = like(m.num_kv_heads, ranks, ranks);
   m.num_heads = group * m.num_kv_heads;
-  if (!m.latent) {
-    m.head_dim = row_like(m.head_dim, kHeadDim, kVector, 1);
-    return;
-  }
-  LatentSpec& l = *m.latent;
-  for (int64_t* dim : {&l.nope_dim, &l.rope_dim, &l.v_dim}) *dim = row_like(*dim, kHeadDim, kVector, 1);
-  for (int64_t* rank : {&l.q_rank, &l.kv_rank})
-    if (*rank > 0) *rank = row_like(*rank, kWidth / 2, kVector, 1);
-  m.head_dim = l.nope_dim + l.rope_dim;
+  m.head_dim = row_like(m.head_dim, kHeadDim, kVector, 1);
+  if (m.latent) narrow_latent(*m.latent, m.head_dim);
+  if (m.rope) narrow_rope(*m.rope, m.rope_width());
+  for (LayerSpec& layer : m.layers)
+    if (layer.rope) narrow_rope(*layer.rope, m.rope_width());
 }
 
 void narrow_batch(Recipe& r) {

@@ -106,22 +106,31 @@ class NextRows {
 void differentiate(const AttentionBackward& op, const QueryBlock& block, const Strip& s, const BlockDropout& dropout,
                    const BackwardMemory& f) {
   const Lanes d;
-  for_lanes(s, [&](Lanes, int64_t at) HWY_ATTR {
-    const auto x = hn::Sub(hn::LoadU(d, f.p + at), hn::LoadU(d, f.lse + at % kBlockRows));
-    hn::StoreU(exp2_of_negative(hn::Mul(x, hn::Set(d, kLog2E))), d, f.p + at);
-  });
-  if (s.partly) for_hidden(block, op.heads, s, [&](int64_t at, int64_t n) { std::fill_n(f.p + at, n, 0.0f); });
-  const auto scale = hn::Set(d, float(op.heads.scale));
+  const float cap = float(op.heads.softcap);
+  const auto scale = hn::Set(d, float(op.heads.scale)), inverse_cap = hn::Set(d, cap > 0 ? 1 / cap : 0);
   if (dropout) dropout.factors(s, f.kept);
   for_lanes(s, [&](Lanes, int64_t at) HWY_ATTR {
-    const auto delta = hn::LoadU(d, f.delta + at % kBlockRows), p = hn::LoadU(d, f.p + at);
-    auto dp = hn::LoadU(d, f.ds + at);
-    if (dropout) {
-      const auto kept = hn::LoadU(d, f.kept + at);
-      dp = hn::Mul(dp, kept);
-      hn::StoreU(hn::Mul(p, kept), d, f.p + at);
+    auto score = hn::LoadU(d, f.p + at), slope = scale, dp = hn::LoadU(d, f.ds + at);
+    if (cap > 0) {
+      const auto t = tanh(d, hn::Mul(score, inverse_cap));
+      score = hn::Mul(hn::Set(d, cap), t);
+      slope = hn::Mul(scale, hn::NegMulAdd(t, t, hn::Set(d, 1.0f)));
     }
-    hn::StoreU(hn::Mul(hn::Mul(p, scale), hn::Sub(dp, delta)), d, f.ds + at);
+    const auto delta = hn::LoadU(d, f.delta + at % kBlockRows), lse = hn::LoadU(d, f.lse + at % kBlockRows);
+    const auto p = exp2_of_negative(hn::Mul(hn::Sub(score, lse), hn::Set(d, kLog2E)));
+    auto kept = p;
+    if (dropout) {
+      const auto factor = hn::LoadU(d, f.kept + at);
+      dp = hn::Mul(dp, factor);
+      kept = hn::Mul(p, factor);
+    }
+    hn::StoreU(kept, d, f.p + at);
+    hn::StoreU(hn::Mul(hn::Mul(p, slope), hn::Sub(dp, delta)), d, f.ds + at);
+  });
+  if (!s.partly) return;
+  for_hidden(block, op.heads, s, [&](int64_t at, int64_t n) {
+    std::fill_n(f.p + at, n, 0.0f);
+    std::fill_n(f.ds + at, n, 0.0f);
   });
 }
 

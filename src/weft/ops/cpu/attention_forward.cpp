@@ -81,6 +81,7 @@ void add_strip(const Attention& op, const QueryBlock& block, const Strip& s, con
                   .b_stride = kBlockRows,
                   .c = f.score + first,
                   .c_stride = kBlockRows});
+  if (op.heads.softcap > 0) cap_scores(s, float(op.heads.softcap) * kLog2E, f.score);
   if (s.partly)
     for_hidden(block, op.heads, s, [&](int64_t at, int64_t count) { std::fill_n(f.score + at, count, -INFINITY); });
   softmax_strip(f, r, s);

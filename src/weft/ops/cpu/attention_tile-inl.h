@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "weft/ops/cpu/attention_kernels.h"
-#include "weft/ops/cpu/simd-inl.h"
+#include "weft/ops/cpu/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace weft::cpu {
@@ -152,6 +152,14 @@ HWY_INLINE void for_hidden(const QueryBlock& b, const AttentionHeads& h, const S
 }
 
 inline constexpr float kLog2E = 1.44269504088896341f;  // scores are kept in units of ln 2
+
+// Scores become cap tanh(score / cap), all in one unit.
+HWY_INLINE void cap_scores(const Strip& s, float cap, float* score) {
+  for_lanes(s, [=](Lanes d, int64_t at) HWY_ATTR {
+    const auto part = hn::Mul(hn::LoadU(d, score + at), hn::Set(d, 1 / cap));
+    hn::StoreU(hn::Mul(hn::Set(d, cap), tanh(d, part)), d, score + at);
+  });
+}
 
 // The rows of a block in a tensor of heads.
 template <class T>

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "weft/ops/cpu/attention.h"
+#include "weft/ops/cpu/attention_sink.h"
 #include "weft/ops/cpu/cross_entropy.h"
 #include "weft/ops/cpu/dropout.h"
 #include "weft/ops/cpu/latent_keys.h"
@@ -113,6 +114,8 @@ void CpuBackend::run(const HeadNormBackward& op) {
   cpu::sum_parts({parts, chunks.count(), e, op.dw.as<float>(), op.accumulate}, {0, e});
 }
 
+void CpuBackend::run(const RowDots& op) { by_rows(op, op.x, cpu::row_dots); }
+
 void CpuBackend::run(const Rope& op) { by_rows(op, op.x, cpu::rope); }
 
 void CpuBackend::run(const LatentKeys& op) { by_rows(op, op.kv, cpu::latent_keys); }
@@ -131,13 +134,30 @@ void CpuBackend::run(const AttentionBackward& op) {
   cpu::attention_backward(op, threads_, temporary<std::byte>(op));
 }
 
-void CpuBackend::run(const Swiglu& op) { by_elements(op, op.a, cpu::swiglu); }
+void CpuBackend::run(const AttentionSink& op) { by_rows(op, op.o, cpu::attention_sink); }
 
-void CpuBackend::run(const SwigluBackward& op) { by_elements(op, op.da, cpu::swiglu_backward); }
+void CpuBackend::run(const AttentionSinkBackward& op) {
+  check_types(op);
+  Scope scope(workspace_);
+  float* parts = temporary<float>(op);
+  const int64_t h = op.sinks.elements();
+  const Chunks chunks{op.o.rows()};
+  for_tasks(threads_, chunks.count(),
+            [&](int64_t i, int) { cpu::attention_sink_backward(op, chunks[i], parts + i * h); });
+  cpu::sum_parts({parts, chunks.count(), h, op.dsinks.as<float>(), op.accumulate}, {0, h});
+}
+
+void CpuBackend::run(const GatedUnit& op) { by_elements(op, op.a, cpu::gated_unit); }
+
+void CpuBackend::run(const GatedUnitBackward& op) { by_elements(op, op.da, cpu::gated_unit_backward); }
 
 void CpuBackend::run(const Gelu& op) { by_elements(op, op.y, cpu::gelu); }
 
 void CpuBackend::run(const GeluBackward& op) { by_elements(op, op.dx, cpu::gelu_backward); }
+
+void CpuBackend::run(const SoftCap& op) { by_elements(op, op.x, cpu::soft_cap); }
+
+void CpuBackend::run(const SoftCapBackward& op) { by_elements(op, op.dx, cpu::soft_cap_backward); }
 
 void CpuBackend::run(const Dropout& op) { by_rows(op, op.x, cpu::dropout); }
 

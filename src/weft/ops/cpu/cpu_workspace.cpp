@@ -27,6 +27,9 @@ int64_t CpuWorkspace::bytes(const NormBackward& op) const {
 int64_t CpuWorkspace::bytes(const HeadNormBackward& op) const { return chunk_sums(op.x.rows(), op.w.elements()); }
 int64_t CpuWorkspace::bytes(const Attention& op) const { return rounded(cpu::attention_bytes(op, threads_)); }
 int64_t CpuWorkspace::bytes(const AttentionBackward& op) const { return rounded(cpu::attention_bytes(op, threads_)); }
+int64_t CpuWorkspace::bytes(const AttentionSinkBackward& op) const {
+  return chunk_sums(op.o.rows(), op.sinks.elements());
+}
 int64_t CpuWorkspace::bytes(const Sum& op) const { return partial_sums(op.x); }
 int64_t CpuWorkspace::bytes(const SumSquares& op) const { return partial_sums(op.x); }
 int64_t CpuWorkspace::bytes(const CountNonfinite& op) const { return partial_sums(op.x); }

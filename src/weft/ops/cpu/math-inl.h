@@ -81,6 +81,20 @@ HWY_INLINE Sigmoid<D> sigmoid(D d, V x) {
   return {s, hn::Mul(at_most(d, 1e38f, e), s)};
 }
 
+// tanh(x), relative too: near 0 by the polynomial of Cephes' tanhf, else 1 - 2 / (e^(2 |x|) + 1) with the sign of x.
+template <class D, class V>
+HWY_INLINE V tanh(D d, V x) {
+  const auto one = hn::Set(d, 1.0f), size = hn::Abs(x), square = hn::Mul(x, x);
+  auto p = hn::MulAdd(hn::Set(d, -5.70498872745e-3f), square, hn::Set(d, 2.06390887954e-2f));
+  p = hn::MulAdd(p, square, hn::Set(d, -5.37397155531e-2f));
+  p = hn::MulAdd(p, square, hn::Set(d, 1.33314422036e-1f));
+  p = hn::MulAdd(p, square, hn::Set(d, -3.33332819422e-1f));
+  const auto near = hn::MulAdd(hn::Mul(p, square), x, x);
+  const auto e = exp(d, at_most(d, 40, hn::Add(size, size)));
+  const auto far = hn::Sub(one, hn::Div(hn::Set(d, 2.0f), hn::Add(e, one)));
+  return hn::IfThenElse(hn::Lt(size, hn::Set(d, 0.625f)), near, hn::CopySign(far, x));
+}
+
 // The normal distribution Phi(x) and its density phi(x).
 // With t = |x| / sqrt(2) and q = (t - 2) / (t + 2): (1 + 2 t) e^(t^2) erfc(t) is a polynomial in q, here the Chebyshev
 // fit of degree 9 on 0 <= t <= 10 (relative error 3e-8). The form is Shepherd & Laframboise's (1981).

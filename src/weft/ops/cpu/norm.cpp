@@ -16,12 +16,30 @@ namespace weft::cpu {
 namespace HWY_NAMESPACE {
 namespace {
 
-// y = (x - mean) rstd w + b
+// What a row is scaled by, offset + w, and b.
 template <class T>
-void scale_row(int64_t d, const T* x, const T* w, const T* b, float mean, float rstd, T* y) {
+struct Weights {
+  const T *w, *b;
+  float offset;
+  template <class D>
+  HWY_INLINE hn::Vec<D> at(D d, int64_t j) const {
+    return hn::Add(hn::Set(d, offset), load(d, w + j));
+  }
+};
+template <class T, class Op>
+Weights<T> weights_of(const Op& op) {
+  if constexpr (requires { op.b; })
+    return {flat<T>(op.w), flat<T>(op.b), float(op.offset)};
+  else
+    return {flat<T>(op.w), nullptr, float(op.offset)};
+}
+
+// y = (x - mean) rstd (offset + w) + b
+template <class T>
+void scale_row(int64_t d, const T* x, const Weights<T>& w, float mean, float rstd, T* y) {
   for_each(d, [=](auto t, int64_t j) HWY_ATTR {
     const auto xhat = hn::Mul(hn::Sub(load(t, x + j), hn::Set(t, mean)), hn::Set(t, rstd));
-    const auto scaled = b ? hn::MulAdd(xhat, load(t, w + j), load(t, b + j)) : hn::Mul(xhat, load(t, w + j));
+    const auto scaled = w.b ? hn::MulAdd(xhat, w.at(t, j), load(t, w.b + j)) : hn::Mul(xhat, w.at(t, j));
     store(scaled, t, y + j);
   });
 }
@@ -53,7 +71,7 @@ void norm_rows(const Norm& op, Range rows) {
       means[i] = mean;
     }
     rstd[i] = rstd_of(x.cols, s, mean, op.eps);
-    scale_row<T>(x.cols, s, flat<T>(op.w), flat<T>(op.b), mean, rstd[i], y[i]);
+    scale_row<T>(x.cols, s, weights_of<T>(op), mean, rstd[i], y[i]);
   }
 }
 void norm(const Norm& op, Range rows) {
@@ -66,7 +84,7 @@ void norm_apply_rows(const NormApply& op, Range rows) {
   const auto y = rows_of<T>(op.y);
   const float *mean = flat<float>(op.mean), *rstd = flat<float>(op.rstd);
   for (int64_t i = rows.begin; i < rows.end; ++i)
-    scale_row<T>(x.cols, x[i], flat<T>(op.w), flat<T>(op.b), mean ? mean[i] : 0, rstd[i], y[i]);
+    scale_row<T>(x.cols, x[i], weights_of<T>(op), mean ? mean[i] : 0, rstd[i], y[i]);
 }
 void norm_apply(const NormApply& op, Range rows) {
   with_type_of(op.x, [&]<class T>() { norm_apply_rows<T>(op, rows); });
@@ -76,30 +94,33 @@ void norm_apply(const NormApply& op, Range rows) {
 template <class T>
 struct RowBackward {
   int64_t d;
-  const T *x, *w, *dy, *carry;
+  const T* x;
+  Weights<T> w;
+  const T *dy, *carry;
   T* dx;
   float mean, rstd;
   bool centered;
-  float *dw, *db;  // added to
+  float *dw, *db;                  // added to
+  const float* gx_mean = nullptr;  // given, where the row goes on elsewhere
 };
-// With xhat = (x - mean) rstd and g = w dy:  dx = carry + rstd (g - mean(g) - xhat mean(g xhat)).
+// With xhat = (x - mean) rstd and g = (offset + w) dy:  dx = carry + rstd (g - mean(g) - xhat mean(g xhat)).
 template <class T>
 void row_backward(const RowBackward<T>& r) {
   float g_sum = 0;
   if (r.centered)
-    g_sum = sum_of(r.d, [&](auto t, int64_t j) HWY_ATTR { return hn::Mul(load(t, r.w + j), load(t, r.dy + j)); });
+    g_sum = sum_of(r.d, [&](auto t, int64_t j) HWY_ATTR { return hn::Mul(r.w.at(t, j), load(t, r.dy + j)); });
   const float gx_sum = sum_of(r.d, [&](auto t, int64_t j) HWY_ATTR {
     const auto xhat = hn::Mul(hn::Sub(load(t, r.x + j), hn::Set(t, r.mean)), hn::Set(t, r.rstd));
     const auto dy = load(t, r.dy + j), product = hn::Mul(dy, xhat);
     store(hn::Add(load(t, r.dw + j), product), t, r.dw + j);
     if (r.db) store(hn::Add(load(t, r.db + j), dy), t, r.db + j);
-    return hn::Mul(load(t, r.w + j), product);
+    return hn::Mul(r.w.at(t, j), product);
   });
-  const float g_mean = g_sum / float(r.d), gx_mean = gx_sum / float(r.d);
+  const float g_mean = g_sum / float(r.d), gx_mean = r.gx_mean ? *r.gx_mean : gx_sum / float(r.d);
   for_each(r.d, [&](auto t, int64_t j) HWY_ATTR {
     const auto rstd = hn::Set(t, r.rstd);
     const auto xhat = hn::Mul(hn::Sub(load(t, r.x + j), hn::Set(t, r.mean)), rstd);
-    const auto g = hn::MulSub(load(t, r.w + j), load(t, r.dy + j), hn::Set(t, g_mean));
+    const auto g = hn::MulSub(r.w.at(t, j), load(t, r.dy + j), hn::Set(t, g_mean));
     const auto inner = hn::NegMulAdd(xhat, hn::Set(t, gx_mean), g);
     store(r.carry ? hn::MulAdd(rstd, inner, load(t, r.carry + j)) : hn::Mul(rstd, inner), t, r.dx + j);
   });
@@ -115,7 +136,7 @@ void norm_backward_rows(const NormBackward& op, Range rows, float* part) {
   for (int64_t i = rows.begin; i < rows.end; ++i) {
     row_backward<T>({.d = d,
                      .x = x[i],
-                     .w = flat<T>(op.w),
+                     .w = weights_of<T>(op),
                      .dy = dy[i],
                      .carry = carry ? carry[i] : nullptr,
                      .dx = dx[i],
@@ -135,12 +156,13 @@ void head_norm_rows(const HeadNorm& op, Range rows) {
   const auto x = rows_of<const T>(op.x);
   const auto y = rows_of<T>(op.y);
   const auto rstd = rows_of<float>(op.rstd);
-  const T* w = flat<T>(op.w);
+  const auto squares = rows_of<const float>(op.squares);
   const int64_t e = op.w.elements();
   for (int64_t i = rows.begin; i < rows.end; ++i) {
     for (int64_t h = 0; h < rstd.cols; ++h) {
-      rstd[i][h] = rstd_of(e, x[i] + h * e, 0, op.eps);
-      scale_row<T>(e, x[i] + h * e, w, nullptr, 0, rstd[i][h], y[i] + h * e);
+      rstd[i][h] = squares ? float(1 / std::sqrt(double(squares[i][0]) / double(op.total) + op.eps))
+                           : rstd_of(e, x[i] + h * e, 0, op.eps);
+      scale_row<T>(e, x[i] + h * e, weights_of<T>(op), 0, rstd[i][h], y[i] + h * e);
     }
   }
 }
@@ -152,14 +174,15 @@ template <class T>
 void head_norm_backward_rows(const HeadNormBackward& op, Range rows, float* part) {
   const auto x = rows_of<const T>(op.x), dy = rows_of<const T>(op.dy);
   const auto dx = rows_of<T>(op.dx);
-  const auto rstd = rows_of<const float>(op.rstd);
+  const auto rstd = rows_of<const float>(op.rstd), dots = rows_of<const float>(op.dots);
   const int64_t e = op.w.elements();
   std::fill_n(part, e, 0.0f);
   for (int64_t i = rows.begin; i < rows.end; ++i) {
     for (int64_t h = 0; h < rstd.cols; ++h) {
+      const float gx_mean = dots ? rstd[i][h] * dots[i][0] / float(op.total) : 0;
       row_backward<T>({.d = e,
                        .x = x[i] + h * e,
-                       .w = flat<T>(op.w),
+                       .w = weights_of<T>(op),
                        .dy = dy[i] + h * e,
                        .carry = nullptr,
                        .dx = dx[i] + h * e,
@@ -167,12 +190,46 @@ void head_norm_backward_rows(const HeadNormBackward& op, Range rows, float* part
                        .rstd = rstd[i][h],
                        .centered = false,
                        .dw = part,
-                       .db = nullptr});
+                       .db = nullptr,
+                       .gx_mean = dots ? &gx_mean : nullptr});
     }
   }
 }
 void head_norm_backward(const HeadNormBackward& op, Range rows, float* part) {
   with_type_of(op.x, [&]<class T>() { head_norm_backward_rows<T>(op, rows, part); });
+}
+
+// Turns v[j] with v[half + j], or v[2 j] with v[2 j + 1].
+template <class T>
+void turn_halves(T* v, int64_t half, const float* angle, float sign) {
+  for_each(half, [=](auto t, int64_t j) HWY_ATTR {
+    const auto c = load(t, angle + j), s = hn::Mul(hn::Set(t, sign), load(t, angle + half + j));
+    const auto a = load(t, v + j), b = load(t, v + half + j);
+    store(hn::NegMulAdd(b, s, hn::Mul(a, c)), t, v + j);
+    store(hn::MulAdd(a, s, hn::Mul(b, c)), t, v + half + j);
+  });
+}
+template <class T>
+void turn_pairs(T* v, int64_t half, const float* angle, float sign) {
+  for (int64_t j = 0; j < half; ++j) {
+    const float c = angle[j], s = sign * angle[half + j], a = float(v[2 * j]), b = float(v[2 * j + 1]);
+    v[2 * j] = T(a * c - b * s);
+    v[2 * j + 1] = T(b * c + a * s);
+  }
+}
+template <class T>
+void row_dots_rows(const RowDots& op, Range rows) {
+  const auto x = rows_of<const T>(op.x), y = rows_of<const T>(op.y);
+  const auto out = rows_of<float>(op.out);
+  const T* w = flat<T>(op.w);
+  for (int64_t i = rows.begin; i < rows.end; ++i)
+    out[i][0] = sum_of(x.cols, [a = x[i], b = y[i], w](auto t, int64_t j) HWY_ATTR {
+      const auto product = hn::Mul(load(t, a + j), load(t, b + j));
+      return w ? hn::Mul(load(t, w + j), product) : product;
+    });
+}
+void row_dots(const RowDots& op, Range rows) {
+  with_type_of(op.x, [&]<class T>() { row_dots_rows<T>(op, rows); });
 }
 
 // Turns v[j] with v[half + j], or v[2 j] with v[2 j + 1].
@@ -219,6 +276,7 @@ HWY_EXPORT(norm_apply);
 HWY_EXPORT(norm_backward);
 HWY_EXPORT(head_norm);
 HWY_EXPORT(head_norm_backward);
+HWY_EXPORT(row_dots);
 HWY_EXPORT(rope);
 void norm(const Norm& op, Range rows) { HWY_DYNAMIC_DISPATCH(norm)(op, rows); }
 void norm_apply(const NormApply& op, Range rows) { HWY_DYNAMIC_DISPATCH(norm_apply)(op, rows); }
@@ -229,6 +287,7 @@ void head_norm(const HeadNorm& op, Range rows) { HWY_DYNAMIC_DISPATCH(head_norm)
 void head_norm_backward(const HeadNormBackward& op, Range rows, float* part) {
   HWY_DYNAMIC_DISPATCH(head_norm_backward)(op, rows, part);
 }
+void row_dots(const RowDots& op, Range rows) { HWY_DYNAMIC_DISPATCH(row_dots)(op, rows); }
 void rope(const Rope& op, Range rows) { HWY_DYNAMIC_DISPATCH(rope)(op, rows); }
 }  // namespace weft::cpu
 #endif

@@ -11,6 +11,7 @@ void norm_backward(const NormBackward& op, Range rows, float* part);
 void head_norm(const HeadNorm& op, Range rows);
 // Writes dx of these rows and, into `part`, their sum for dw [e].
 void head_norm_backward(const HeadNormBackward& op, Range rows, float* part);
+void row_dots(const RowDots& op, Range rows);
 void rope(const Rope& op, Range rows);
 
 }  // namespace weft::cpu

@@ -17,42 +17,6 @@ namespace weft::cpu {
 namespace HWY_NAMESPACE {
 namespace {
 
-template <class T>
-void swiglu_of(const Swiglu& op, Range elements) {
-  const auto u = rows_of<const T>(op.u);
-  const auto a = rows_of<T>(op.a);
-  for_pieces(elements, a.cols, [&](int64_t i, int64_t first, int64_t n) {
-    const T *gate = u[i] + first, *up = gate + a.cols;
-    for_each(n, [=, to = a[i] + first](auto t, int64_t j) HWY_ATTR {
-      const auto g = load(t, gate + j);
-      store(hn::Mul(hn::Mul(g, sigmoid(t, g).s), load(t, up + j)), t, to + j);
-    });
-  });
-}
-void swiglu(const Swiglu& op, Range elements) {
-  with_type_of(op.u, [&]<class T>() { swiglu_of<T>(op, elements); });
-}
-
-template <class T>
-void swiglu_backward_of(const SwigluBackward& op, Range elements) {
-  const auto u = rows_of<const T>(op.u), da = rows_of<const T>(op.da);
-  const auto du = rows_of<T>(op.du);
-  for_pieces(elements, da.cols, [&](int64_t i, int64_t first, int64_t n) {
-    const T *gate = u[i] + first, *up = gate + da.cols, *grad = da[i] + first;
-    T *dgate = du[i] + first, *dup = dgate + da.cols;
-    for_each(n, [=](auto t, int64_t j) HWY_ATTR {
-      const auto g = load(t, gate + j), d = load(t, grad + j), times_up = hn::Mul(d, load(t, up + j));
-      const auto s = sigmoid(t, g);
-      const auto slope = hn::MulAdd(g, s.one_minus_s, hn::Set(t, 1.0f));
-      store(hn::Mul(d, hn::Mul(g, s.s)), t, dup + j);
-      store(hn::Mul(times_up, hn::Mul(s.s, slope)), t, dgate + j);
-    });
-  });
-}
-void swiglu_backward(const SwigluBackward& op, Range elements) {
-  with_type_of(op.u, [&]<class T>() { swiglu_backward_of<T>(op, elements); });
-}
-
 // (1 + tanh(z)) / 2 = sigmoid(2 z),  z = sqrt(2 / pi) (x + 0.044715 x^3)
 constexpr float kTwiceRoot = 1.59576912161f;  // 2 sqrt(2 / pi)
 template <class D, class V>
@@ -103,6 +67,80 @@ void gelu_backward_of(const GeluBackward& op, Range elements) {
 }
 void gelu_backward(const GeluBackward& op, Range elements) {
   with_type_of(op.x, [&]<class T>() { gelu_backward_of<T>(op, elements); });
+}
+
+// A gate's function f(x) and slope.
+template <class D, class V = hn::Vec<D>>
+struct Gate {
+  V value, slope;
+};
+template <class D, class V>
+HWY_INLINE Gate<D> gate_of(D d, V x, GateKind kind) {
+  if (kind == GateKind::gelu_tanh) return {hn::Mul(x, gelu_sigmoid(d, x).s), gelu_slope(d, x, false)};
+  const auto s = sigmoid(d, x);
+  return {hn::Mul(x, s.s), hn::Mul(s.s, hn::MulAdd(x, s.one_minus_s, hn::Set(d, 1.0f)))};
+}
+
+template <class T>
+void gated_unit_of(const GatedUnit& op, Range elements) {
+  const auto u = rows_of<const T>(op.u);
+  const auto a = rows_of<T>(op.a);
+  for_pieces(elements, a.cols, [&](int64_t i, int64_t first, int64_t n) {
+    const T *gate = u[i] + first, *up = gate + a.cols;
+    for_each(n, [=, kind = op.kind, to = a[i] + first](auto t, int64_t j) HWY_ATTR {
+      store(hn::Mul(gate_of(t, load(t, gate + j), kind).value, load(t, up + j)), t, to + j);
+    });
+  });
+}
+void gated_unit(const GatedUnit& op, Range elements) {
+  with_type_of(op.u, [&]<class T>() { gated_unit_of<T>(op, elements); });
+}
+
+template <class T>
+void gated_unit_backward_of(const GatedUnitBackward& op, Range elements) {
+  const auto u = rows_of<const T>(op.u), da = rows_of<const T>(op.da);
+  const auto du = rows_of<T>(op.du);
+  for_pieces(elements, da.cols, [&](int64_t i, int64_t first, int64_t n) {
+    const T *gate = u[i] + first, *up = gate + da.cols, *grad = da[i] + first;
+    T *dgate = du[i] + first, *dup = dgate + da.cols;
+    for_each(n, [=, kind = op.kind](auto t, int64_t j) HWY_ATTR {
+      const auto d = load(t, grad + j), times_up = hn::Mul(d, load(t, up + j));
+      const auto g = gate_of(t, load(t, gate + j), kind);
+      store(hn::Mul(d, g.value), t, dup + j);
+      store(hn::Mul(times_up, g.slope), t, dgate + j);
+    });
+  });
+}
+void gated_unit_backward(const GatedUnitBackward& op, Range elements) {
+  with_type_of(op.u, [&]<class T>() { gated_unit_backward_of<T>(op, elements); });
+}
+
+void soft_cap(const SoftCap& op, Range elements) {
+  const auto x = rows_of<const float>(op.x);
+  const auto y = rows_of<float>(op.y);
+  for_pieces(elements, piece_cols(op.x, op.y), [&](int64_t i, int64_t first, int64_t n) {
+    for_each(n, [cap = float(op.cap), from = x[i] + first, to = y[i] + first](auto t, int64_t j) HWY_ATTR {
+      store(hn::Mul(hn::Set(t, cap), tanh(t, hn::Div(load(t, from + j), hn::Set(t, cap)))), t, to + j);
+    });
+  });
+}
+
+template <class T>
+void soft_cap_backward_of(const SoftCapBackward& op, Range elements) {
+  const auto y = rows_of<const float>(op.y);
+  const auto dy = rows_of<const T>(op.dy);
+  const auto dx = rows_of<T>(op.dx);
+  for_pieces(elements, piece_cols(op.y, op.dy, op.dx), [&](int64_t i, int64_t first, int64_t n) {
+    const float* at = y[i] + first;
+    const T* grad = dy[i] + first;
+    for_each(n, [=, cap = float(op.cap), to = dx[i] + first](auto t, int64_t j) HWY_ATTR {
+      const auto part = hn::Div(load(t, at + j), hn::Set(t, cap));
+      store(hn::Mul(load(t, grad + j), hn::NegMulAdd(part, part, hn::Set(t, 1.0f))), t, to + j);
+    });
+  });
+}
+void soft_cap_backward(const SoftCapBackward& op, Range elements) {
+  with_type_of(op.dy, [&]<class T>() { soft_cap_backward_of<T>(op, elements); });
 }
 
 template <class T>
@@ -211,20 +249,28 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace weft::cpu {
-HWY_EXPORT(swiglu);
-HWY_EXPORT(swiglu_backward);
 HWY_EXPORT(gelu);
 HWY_EXPORT(gelu_backward);
+HWY_EXPORT(gated_unit);
+HWY_EXPORT(gated_unit_backward);
+HWY_EXPORT(soft_cap);
+HWY_EXPORT(soft_cap_backward);
 HWY_EXPORT(add);
 HWY_EXPORT(axpby);
 HWY_EXPORT(add_row);
 HWY_EXPORT(copy);
 HWY_EXPORT(embed);
 HWY_EXPORT(embed_backward);
-void swiglu(const Swiglu& op, Range elements) { HWY_DYNAMIC_DISPATCH(swiglu)(op, elements); }
-void swiglu_backward(const SwigluBackward& op, Range elements) { HWY_DYNAMIC_DISPATCH(swiglu_backward)(op, elements); }
 void gelu(const Gelu& op, Range elements) { HWY_DYNAMIC_DISPATCH(gelu)(op, elements); }
 void gelu_backward(const GeluBackward& op, Range elements) { HWY_DYNAMIC_DISPATCH(gelu_backward)(op, elements); }
+void gated_unit(const GatedUnit& op, Range elements) { HWY_DYNAMIC_DISPATCH(gated_unit)(op, elements); }
+void gated_unit_backward(const GatedUnitBackward& op, Range elements) {
+  HWY_DYNAMIC_DISPATCH(gated_unit_backward)(op, elements);
+}
+void soft_cap(const SoftCap& op, Range elements) { HWY_DYNAMIC_DISPATCH(soft_cap)(op, elements); }
+void soft_cap_backward(const SoftCapBackward& op, Range elements) {
+  HWY_DYNAMIC_DISPATCH(soft_cap_backward)(op, elements);
+}
 void add(const Add& op, Range elements) { HWY_DYNAMIC_DISPATCH(add)(op, elements); }
 void axpby(const Axpby& op, Range elements) { HWY_DYNAMIC_DISPATCH(axpby)(op, elements); }
 void add_row(const AddRow& op, Range rows) { HWY_DYNAMIC_DISPATCH(add_row)(op, rows); }

@@ -4,8 +4,10 @@
 
 namespace weft::cpu {
 
-void swiglu(const Swiglu& op, Range elements);                   // of a
-void swiglu_backward(const SwigluBackward& op, Range elements);  // of da
+void gated_unit(const GatedUnit& op, Range elements);                   // of a
+void gated_unit_backward(const GatedUnitBackward& op, Range elements);  // of da
+void soft_cap(const SoftCap& op, Range elements);
+void soft_cap_backward(const SoftCapBackward& op, Range elements);
 void gelu(const Gelu& op, Range elements);
 void gelu_backward(const GeluBackward& op, Range elements);
 void add(const Add& op, Range elements);

@@ -44,6 +44,17 @@ struct Sight {
   }
 };
 
+// A score as the softmax has it, from the product q k, and what its gradient is multiplied by.
+WEFT_GPU inline float score_of(const AttentionHeads& heads, float product) {
+  const float score = float(heads.scale) * product, cap = float(heads.softcap);
+  return cap > 0 ? cap * tanhf(score / cap) : score;
+}
+WEFT_GPU inline float slope_of(const AttentionHeads& heads, float product) {
+  if (heads.softcap == 0) return 1;
+  const float t = tanhf(float(heads.scale) * product / float(heads.softcap));
+  return 1.0f - t * t;
+}
+
 template <class T>
 WEFT_GPU float dot(const T* a, const T* b, int64_t n) {
   float sum = 0;
@@ -71,9 +82,8 @@ struct AttentionRow {
     const int64_t end = sight.end_key(s, position);
     for (int64_t first = sight.first_key(s, position); first < end; first += kThreads) {
       const int64_t n = end - first < kThreads ? end - first : kThreads;
-      block.each(n, [&](int64_t c) {
-        weights[c] = float(heads.scale) * dot(q[i] + h * e, k[s.k_row + first + c] + g * e, e);
-      });
+      block.each(
+          n, [&](int64_t c) { weights[c] = score_of(heads, dot(q[i] + h * e, k[s.k_row + first + c] + g * e, e)); });
       const float before = most, here = block.fold(n, -INFINITY, Larger(), [&](int64_t c) { return weights[c]; });
       most = here > most ? here : most;
       const float fades = before > -INFINITY ? expf(before - most) : 0.0f;
@@ -106,11 +116,11 @@ struct AttentionGradient {
   };
   WEFT_GPU Pair pair(const AttentionSpan& s, int64_t q_row, int64_t head, int64_t k_row) const {
     const int64_t e = sight.heads.dim, u = sight.heads.value_dim(), g = head / (sight.heads.q / sight.heads.kv);
-    const float score = float(sight.heads.scale) * dot(q[q_row] + head * e, k[k_row] + g * e, e);
-    const float p = expf(score - lse[q_row][head]);
+    const float product = dot(q[q_row] + head * e, k[k_row] + g * e, e);
+    const float p = expf(score_of(sight.heads, product) - lse[q_row][head]);
     const float kept = sight.kept(s, head, s.q_position + q_row - s.q_row, s.k_position + k_row - s.k_row);
     const float dp = kept * dot(dout[q_row] + head * u, v[k_row] + g * u, u);
-    return {p * kept, p * (dp - weighted[q_row][head])};
+    return {p * kept, p * (dp - weighted[q_row][head]) * slope_of(sight.heads, product)};
   }
 };
 

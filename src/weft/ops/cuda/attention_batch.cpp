@@ -37,7 +37,7 @@ bool aligned(std::initializer_list<const Tensor*> all) {
 template <class Op>
 std::optional<AttentionShape> common_shape(const Op& op) {
   const AttentionHeads& h = op.heads;
-  if (size_of(op.q.dtype) != 2 || op.dropout.p > 0 || !is_batch(op.spans)) return {};
+  if (size_of(op.q.dtype) != 2 || op.dropout.p > 0 || h.softcap > 0 || !is_batch(op.spans)) return {};
   const int64_t length = op.spans.front().q_count, count = int64_t(op.spans.size());
   if (h.window > 0 && 2 * h.window < length) return {};  // weft's own kernels do only what the window shows
   if (h.dim % kWidths != 0 || h.dim > kMostWidth || h.value_dim() != h.dim || h.q % h.kv != 0) return {};

@@ -12,6 +12,11 @@ namespace weft::gpu {
 inline constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 inline constexpr int kTileRows = 16 * kWarps;  // of queries, or of keys in the backward kernel of keys
 
+// A score as the softmax has it, in powers of 2.
+WEFT_GPU inline float score2_of(const AttentionHeads& heads, float product) {
+  return heads.softcap > 0 ? score_of(heads, product) * kLog2E : product * (float(heads.scale) * kLog2E);
+}
+
 // Tiles of kTileRows rows of each span: those of span s have the numbers [first[s], first[s + 1]).
 struct TileList {
   const int64_t* first;
@@ -156,7 +161,6 @@ struct AttentionTile {
           });
         },
         tile, kStride);
-    const float scale = float(sight.heads.scale) * kLog2E;
     typename Warp::template Registers<float, 2> most = state.most;
     warp.lanes([&](int lane) {
       WEFT_UNROLL
@@ -166,7 +170,7 @@ struct AttentionTile {
         WEFT_UNROLL
         for (int i = 0; i < kKeys / 2; ++i) {
           if (i % 4 / 2 != half) continue;
-          const float score = seen.have(column_of(lane, i)) ? scores[lane][i] * scale : -INFINITY;
+          const float score = seen.have(column_of(lane, i)) ? score2_of(sight.heads, scores[lane][i]) : -INFINITY;
           scores[lane][i] = score;
           most[lane][half] = score > most[lane][half] ? score : most[lane][half];
         }
@@ -230,9 +234,9 @@ struct TileGradient {
   // For one query and key: the weight after dropout, and the gradient of the scaled score.
   WEFT_GPU Pair pair(const AttentionSpan& s, int64_t h, int64_t query, int64_t key, bool seen, float score, float dp,
                      float lse2, float weighted_output) const {
-    const float p = seen ? exp2f(score * (float(sight.heads.scale) * kLog2E) - lse2) : 0.0f;
+    const float p = seen ? exp2f(score2_of(sight.heads, score) - lse2) : 0.0f;
     const float kept = sight.kept(s, h, s.q_position + query, s.k_position + key);
-    return {p * kept, p * (dp * kept - weighted_output)};
+    return {p * kept, p * (dp * kept - weighted_output) * slope_of(sight.heads, score)};
   }
 };
 

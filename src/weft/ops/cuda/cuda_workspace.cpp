@@ -52,6 +52,7 @@ int64_t CudaWorkspace::bytes(const NormBackward& op) const { return count(op); }
 int64_t CudaWorkspace::bytes(const HeadNormBackward& op) const { return count(op); }
 int64_t CudaWorkspace::bytes(const Attention& op) const { return count(op, library_bytes(op, cudnn_)); }
 int64_t CudaWorkspace::bytes(const AttentionBackward& op) const { return count(op, library_bytes(op, cudnn_)); }
+int64_t CudaWorkspace::bytes(const AttentionSinkBackward& op) const { return count(op); }
 int64_t CudaWorkspace::bytes(const Sum& op) const { return count(op); }
 int64_t CudaWorkspace::bytes(const SumSquares& op) const { return count(op); }
 int64_t CudaWorkspace::bytes(const CountNonfinite& op) const { return count(op); }

@@ -48,40 +48,6 @@ struct Copied {
 
 WEFT_GPU inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
-template <class T>
-struct SwigluOf {
-  Rows<const T> u;
-  int64_t f;
-  WEFT_GPU float operator()(int64_t i, int64_t j) const {
-    const float gate = load(u[i] + j);
-    return gate * sigmoid(gate) * load(u[i] + f + j);
-  }
-};
-// A block for each run of a row of da.
-template <class T>
-struct SwigluSlopes {
-  Rows<const T> u, da;
-  Rows<T> du;
-  template <class Block>
-  WEFT_GPU void operator()(const Block& block) const {
-    const int64_t f = da.cols, runs = (f + kRun - 1) / kRun, i = block.index() / runs;
-    const int64_t first = block.index() % runs * kRun, n = f - first < kRun ? f - first : kRun;
-    struct Slopes {
-      float gate, up;
-    };
-    const auto slopes = [&](int64_t j) {
-      const float gate = load(u[i] + j), up = load(u[i] + f + j), d = load(da[i] + j), s = sigmoid(gate);
-      return Slopes{d * up * s * (1.0f + gate * (1.0f - s)), d * gate * s};
-    };
-    block.map(
-        n, [&](int64_t k) { return slopes(first + k); },
-        [&](int64_t k, Slopes d) {
-          store(du[i] + first + k, d.gate);
-          store(du[i] + f + first + k, d.up);
-        });
-  }
-};
-
 constexpr float kTanhCubic = 0.044715f, kTanhScale = 0.7978845608028654f;  // sqrt(2 / pi)
 constexpr float kInverseSqrt2 = 0.7071067811865476f, kInverseSqrt2Pi = 0.3989422804014327f;
 
@@ -107,6 +73,64 @@ struct GeluSlope {
   Rows<const T> x, dy;
   bool exact;
   WEFT_GPU float operator()(int64_t i, int64_t j) const { return load(dy[i] + j) * gelu_slope(load(x[i] + j), exact); }
+};
+
+// The function of a gate, and its slope.
+WEFT_GPU inline float gate_of(float x, GateKind kind) {
+  return kind == GateKind::silu ? x * sigmoid(x) : gelu(x, false);
+}
+WEFT_GPU inline float gate_slope(float x, GateKind kind) {
+  if (kind == GateKind::gelu_tanh) return gelu_slope(x, false);
+  const float s = sigmoid(x);
+  return s * (1.0f + x * (1.0f - s));
+}
+template <class T>
+struct GatedOf {
+  Rows<const T> u;
+  int64_t f;
+  GateKind kind;
+  WEFT_GPU float operator()(int64_t i, int64_t j) const { return gate_of(load(u[i] + j), kind) * load(u[i] + f + j); }
+};
+// A block for each run of a row of da.
+template <class T>
+struct GatedSlopes {
+  Rows<const T> u, da;
+  Rows<T> du;
+  GateKind kind;
+  template <class Block>
+  WEFT_GPU void operator()(const Block& block) const {
+    const int64_t f = da.cols, runs = (f + kRun - 1) / kRun, i = block.index() / runs;
+    const int64_t first = block.index() % runs * kRun, n = f - first < kRun ? f - first : kRun;
+    struct Slopes {
+      float gate, up;
+    };
+    const auto slopes = [&](int64_t j) {
+      const float gate = load(u[i] + j), up = load(u[i] + f + j), d = load(da[i] + j);
+      return Slopes{d * up * gate_slope(gate, kind), d * gate_of(gate, kind)};
+    };
+    block.map(
+        n, [&](int64_t k) { return slopes(first + k); },
+        [&](int64_t k, Slopes d) {
+          store(du[i] + first + k, d.gate);
+          store(du[i] + f + first + k, d.up);
+        });
+  }
+};
+
+struct Capped {
+  Rows<const float> x;
+  float cap;
+  WEFT_GPU float operator()(int64_t i, int64_t j) const { return cap * tanhf(x[i][j] / cap); }
+};
+template <class T>
+struct CapSlope {
+  Rows<const float> y;
+  Rows<const T> dy;
+  float cap;
+  WEFT_GPU float operator()(int64_t i, int64_t j) const {
+    const float part = y[i][j] / cap;
+    return load(dy[i] + j) * (1.0f - part * part);
+  }
 };
 
 // What a dropped element is multiplied by, or a kept one.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "weft/ops/cuda/attention.h"
+#include "weft/ops/cuda/attention_sink.h"
 #include "weft/ops/cuda/attention_tiles.h"
 #include "weft/ops/cuda/cross_entropy.h"
 #include "weft/ops/cuda/latent_keys.h"
@@ -86,21 +87,26 @@ inline RowNumbers numbers(const Tensor& x, int64_t heads = 1) {
   return {rows<float>(x), heads};
 }
 
+template <class T, class Op>
+Weights<T> norm_weights(const Op& op) {
+  return {flat<T>(op.w), float(op.offset)};
+}
+
 template <class L>
 void run(L& launcher, const Norm& op) {
   by_float(op.x.dtype, [&](auto t) {
     using T = decltype(t);
     launcher.launch(op.x.rows(),
                     NormRow<T>{whole_rows<T>(op.x), whole_rows<T>(op.delta), whole_rows<T>(op.sum), whole_rows<T>(op.y),
-                               flat<T>(op.w), flat<T>(op.b), numbers(op.mean), numbers(op.rstd), float(op.eps)});
+                               norm_weights<T>(op), flat<T>(op.b), numbers(op.mean), numbers(op.rstd), float(op.eps)});
   });
 }
 template <class L>
 void run(L& launcher, const NormApply& op) {
   by_float(op.x.dtype, [&](auto t) {
     using T = decltype(t);
-    launcher.launch(op.x.rows(), NormRowAgain<T>{whole_rows<T>(op.x), whole_rows<T>(op.y), flat<T>(op.w), flat<T>(op.b),
-                                                 numbers(op.mean), numbers(op.rstd)});
+    launcher.launch(op.x.rows(), NormRowAgain<T>{whole_rows<T>(op.x), whole_rows<T>(op.y), norm_weights<T>(op),
+                                                 flat<T>(op.b), numbers(op.mean), numbers(op.rstd)});
   });
 }
 // For rows [num_rows, width], or for heads.
@@ -121,7 +127,7 @@ void run(L& launcher, const NormBackward& op) {
     using T = decltype(t);
     norm_backward<L, T>(launcher,
                         {whole_rows<T>(op.x), whole_rows<T>(op.dy), whole_rows<T>(op.carry), whole_rows<T>(op.dx),
-                         flat<T>(op.w), numbers(op.mean), numbers(op.rstd), op.x.rows(), 0, nullptr, nullptr},
+                         norm_weights<T>(op), numbers(op.mean), numbers(op.rstd), op.x.rows(), 0, nullptr, nullptr},
                         flat<float>(op.dw), flat<float>(op.db), op.accumulate);
   });
 }
@@ -134,11 +140,12 @@ void run(L& launcher, const HeadNorm& op) {
                                                     {},
                                                     {},
                                                     head_rows<T>(op.y, e),
-                                                    flat<T>(op.w),
+                                                    norm_weights<T>(op),
                                                     nullptr,
                                                     {},
                                                     numbers(op.rstd, heads),
-                                                    float(op.eps)});
+                                                    float(op.eps),
+                                                    {rows<const float>(op.squares), float(op.total)}});
   });
 }
 template <class L>
@@ -151,14 +158,24 @@ void run(L& launcher, const HeadNormBackward& op) {
                          head_rows<T>(op.dy, e),
                          {},
                          head_rows<T>(op.dx, e),
-                         flat<T>(op.w),
+                         norm_weights<T>(op),
                          {},
                          numbers(op.rstd, heads),
                          op.x.rows() * heads,
                          0,
                          nullptr,
-                         nullptr},
+                         nullptr,
+                         {rows<const float>(op.dots), float(op.total)}},
                         flat<float>(op.dw), nullptr, op.accumulate);
+  });
+}
+
+template <class L>
+void run(L& launcher, const RowDots& op) {
+  by_float(op.x.dtype, [&](auto t) {
+    using T = decltype(t);
+    launcher.launch(op.x.rows(),
+                    RowDotsOf<T>{rows<const T>(op.x), rows<const T>(op.y), flat<T>(op.w), rows<float>(op.out)});
   });
 }
 
@@ -291,17 +308,36 @@ void run(L& launcher, const AttentionBackward& op) {
 }
 
 template <class L>
-void run(L& launcher, const Swiglu& op) {
-  by_float(op.a.dtype, [&](auto t) {
-    each_element(launcher, op.a, t, SwigluOf<decltype(t)>{rows<const decltype(t)>(op.u), op.a.cols()});
+void run(L& launcher, const AttentionSink& op) {
+  by_float(op.o.dtype, [&](auto t) {
+    using T = decltype(t);
+    launcher.launch(op.o.rows(), SinkRow<T>{flat<T>(op.sinks), rows<T>(op.o), rows<float>(op.lse)});
   });
 }
 template <class L>
-void run(L& launcher, const SwigluBackward& op) {
+void run(L& launcher, const AttentionSinkBackward& op) {
+  by_float(op.o.dtype, [&](auto t) {
+    using T = decltype(t);
+    const int64_t each = rows_of_chunk(op.o.rows()), chunks = blocks_of(op.o.rows(), each), h = op.sinks.elements();
+    float* parts = launcher.template memory<float>(chunks * h);
+    launcher.launch(chunks, SinkSlopes<T>{flat<T>(op.sinks), rows<const T>(op.o), rows<const T>(op.dout),
+                                          rows<const float>(op.lse), op.o.rows(), each, parts});
+    launcher.launch(blocks_of(h, kLanes), ColumnSums{parts, chunks, h, flat<float>(op.dsinks), op.accumulate});
+  });
+}
+
+template <class L>
+void run(L& launcher, const GatedUnit& op) {
+  by_float(op.a.dtype, [&](auto t) {
+    each_element(launcher, op.a, t, GatedOf<decltype(t)>{rows<const decltype(t)>(op.u), op.a.cols(), op.kind});
+  });
+}
+template <class L>
+void run(L& launcher, const GatedUnitBackward& op) {
   by_float(op.da.dtype, [&](auto t) {
     using T = decltype(t);
     launcher.launch(op.da.rows() * blocks_of(op.da.cols(), kRun),
-                    SwigluSlopes<T>{rows<const T>(op.u), rows<const T>(op.da), rows<T>(op.du)});
+                    GatedSlopes<T>{rows<const T>(op.u), rows<const T>(op.da), rows<T>(op.du), op.kind});
   });
 }
 template <class L>
@@ -315,6 +351,17 @@ void run(L& launcher, const GeluBackward& op) {
   by_float(op.dx.dtype, [&](auto t) {
     using T = decltype(t);
     each_element(launcher, op.dx, t, GeluSlope<T>{rows<const T>(op.x), rows<const T>(op.dy), op.exact});
+  });
+}
+template <class L>
+void run(L& launcher, const SoftCap& op) {
+  each_element(launcher, op.y, float{}, Capped{rows<const float>(op.x), float(op.cap)});
+}
+template <class L>
+void run(L& launcher, const SoftCapBackward& op) {
+  by_float(op.dx.dtype, [&](auto t) {
+    using T = decltype(t);
+    each_element(launcher, op.dx, t, CapSlope<T>{rows<const float>(op.y), rows<const T>(op.dy), float(op.cap)});
   });
 }
 template <class L>

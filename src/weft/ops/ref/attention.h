@@ -97,6 +97,18 @@ inline double kept(const Query& at, double p, int64_t j) {
   return kept(p, at.key, uint64_t(at.position) << 32 | uint64_t(at.key_position + j));
 }
 
+// A scaled score as the softmax has it, and what its gradient is multiplied by.
+template <class T>
+struct Score {
+  T value, slope;
+};
+template <class T>
+Score<T> capped(T s, double cap) {
+  if (cap == 0) return {s, T(1)};
+  const T t = std::tanh(s / cap);
+  return {cap * t, 1.0 - t * t};
+}
+
 template <class T>
 void attend(const Attention& op, const Query& at) {
   const int64_t e = op.heads.dim, u = op.heads.value_dim();
@@ -105,7 +117,7 @@ void attend(const Attention& op, const Query& at) {
   std::vector<T> score(size_t(at.count));
   double most = -INFINITY;
   for (int64_t j = 0; j < at.count; ++j) {
-    score[size_t(j)] = op.heads.scale * dot(q, k[at.first + j] + at.k_col, e);
+    score[size_t(j)] = capped<T>(op.heads.scale * dot(q, k[at.first + j] + at.k_col, e), op.heads.softcap).value;
     most = std::max(most, real_part(score[size_t(j)]));
   }
   T sum(0);
@@ -132,8 +144,9 @@ void attend_backward(const AttentionBackward& op, const Query& at) {
     const T *k = rows<T>(op.k)[at.first + j] + at.k_col, *v = rows<T>(op.v)[at.first + j] + at.v_col;
     T *dk = rows<T>(op.dk)[at.first + j] + at.k_col, *dv = rows<T>(op.dv)[at.first + j] + at.v_col;
     const double keep = kept(at, op.dropout.p, j);
-    const T p = std::exp(op.heads.scale * dot(q, k, e) - lse);
-    const T ds = p * (keep * dot(dout, v, u) - delta) * op.heads.scale;
+    const Score<T> score = capped<T>(op.heads.scale * dot(q, k, e), op.heads.softcap);
+    const T p = std::exp(score.value - lse);
+    const T ds = p * (keep * dot(dout, v, u) - delta) * score.slope * op.heads.scale;
     for (int64_t c = 0; c < u; ++c) dv[c] += keep * p * dout[c];
     for (int64_t c = 0; c < e; ++c) {
       dq[c] += ds * k[c];
@@ -161,6 +174,32 @@ void run(const AttentionBackward& op, int threads) {
       for (int64_t head = kv * group; head < (kv + 1) * group; ++head)
         for (int64_t i = 0; i < s.q_count; ++i) attend_backward<T>(op, query_of(op, s, i, head));
   });
+}
+
+template <class T>
+void run(const AttentionSink& op, int) {
+  const auto o = rows<T>(op.o), lse = rows<T>(op.lse);
+  const int64_t e = o.cols / lse.cols;
+  for (int64_t i = 0; i < o.rows; ++i) {
+    for (int64_t h = 0; h < lse.cols; ++h) {
+      const T before = lse[i][h], sink = flat<T>(op.sinks)[h];
+      const double most = std::max(real_part(before), real_part(sink));
+      lse[i][h] = most + std::log(std::exp(before - most) + std::exp(sink - most));
+      for (int64_t c = h * e; c < (h + 1) * e; ++c) o[i][c] *= std::exp(before - lse[i][h]);
+    }
+  }
+}
+
+template <class T>
+void run(const AttentionSinkBackward& op, int) {
+  const auto o = rows<T>(op.o), lse = rows<T>(op.lse), dout = rows<T>(op.dout);
+  const int64_t e = o.cols / lse.cols;
+  for (int64_t h = 0; h < lse.cols; ++h) {
+    T sum(0);
+    for (int64_t i = 0; i < o.rows; ++i)
+      sum += std::exp(flat<T>(op.sinks)[h] - lse[i][h]) * dot(o[i] + h * e, dout[i] + h * e, e);
+    flat<T>(op.dsinks)[h] = (op.accumulate ? flat<T>(op.dsinks)[h] : T(0)) - sum;
+  }
 }
 
 }  // namespace weft::ref

@@ -24,31 +24,38 @@ Normalized<T> normalized(const T* x, int64_t width, bool centered, double eps) {
   return {x, width, mean, 1.0 / std::sqrt(squares / double(width) + eps)};
 }
 
-// y = xhat w + b
+// y = xhat (offset + w) + b
 template <class T>
-void scale_row(const Normalized<T>& n, const T* w, const T* b, T* y) {
-  for (int64_t j = 0; j < n.width; ++j) y[j] = n.xhat(j) * w[j] + (b ? b[j] : T(0));
+struct Weights {
+  const T *w, *b;
+  double offset;
+  T at(int64_t j) const { return offset + w[j]; }
+};
+template <class T>
+void scale_row(const Normalized<T>& n, const Weights<T>& w, T* y) {
+  for (int64_t j = 0; j < n.width; ++j) y[j] = n.xhat(j) * w.at(j) + (w.b ? w.b[j] : T(0));
 }
 
-// With g = w dy:  dx = carry + rstd (g - mean(g) - xhat mean(g xhat)), without mean(g) where x was not centered.
-// Adds to dw and db. dx may be dy or carry.
+// With g = (offset + w) dy:  dx = carry + rstd (g - mean(g) - xhat mean(g xhat)), without mean(g) where x was not
+// centered. mean(g xhat) is of the row, or as given. Adds to dw and db. dx may be dy or carry.
 template <class T>
 struct RowGradient {
   const T *dy, *carry;
   T *dx, *dw, *db;
+  const T* gx_mean = nullptr;
 };
 template <class T>
-void scale_row_backward(const Normalized<T>& n, const T* w, bool centered, const RowGradient<T>& d) {
+void scale_row_backward(const Normalized<T>& n, const Weights<T>& w, bool centered, const RowGradient<T>& d) {
   T g_sum(0), gx_sum(0);
   for (int64_t j = 0; j < n.width; ++j) {
-    if (centered) g_sum += w[j] * d.dy[j];
-    gx_sum += w[j] * d.dy[j] * n.xhat(j);
+    if (centered) g_sum += w.at(j) * d.dy[j];
+    gx_sum += w.at(j) * d.dy[j] * n.xhat(j);
     d.dw[j] += d.dy[j] * n.xhat(j);
     if (d.db) d.db[j] += d.dy[j];
   }
-  const double width = double(n.width);
+  const T g_mean = g_sum / double(n.width), gx_mean = d.gx_mean ? *d.gx_mean : gx_sum / double(n.width);
   for (int64_t j = 0; j < n.width; ++j) {
-    const T inner = w[j] * d.dy[j] - g_sum / width - n.xhat(j) * gx_sum / width;
+    const T inner = w.at(j) * d.dy[j] - g_mean - n.xhat(j) * gx_mean;
     d.dx[j] = (d.carry ? d.carry[j] : T(0)) + n.rstd * inner;
   }
 }
@@ -61,7 +68,7 @@ void run(const Norm& op, int) {
     const auto n = normalized<T>(delta ? sum[i] : x[i], x.cols, bool(op.mean), op.eps);
     if (op.mean) flat<T>(op.mean)[i] = n.mean;
     flat<T>(op.rstd)[i] = n.rstd;
-    scale_row(n, flat<T>(op.w), flat<T>(op.b), y[i]);
+    scale_row(n, {flat<T>(op.w), flat<T>(op.b), op.offset}, y[i]);
   }
 }
 
@@ -73,7 +80,7 @@ Normalized<T> row_of(const Tensor& x, const Tensor& mean, const Tensor& rstd, in
 template <class T>
 void run(const NormApply& op, int) {
   for (int64_t i = 0; i < op.x.rows(); ++i)
-    scale_row(row_of<T>(op.x, op.mean, op.rstd, i), flat<T>(op.w), flat<T>(op.b), rows<T>(op.y)[i]);
+    scale_row(row_of<T>(op.x, op.mean, op.rstd, i), {flat<T>(op.w), flat<T>(op.b), op.offset}, rows<T>(op.y)[i]);
 }
 
 template <class T>
@@ -83,7 +90,7 @@ void run(const NormBackward& op, int) {
   if (!op.accumulate && db) std::fill_n(db, op.x.cols(), T(0));
   const auto carry = rows<T>(op.carry);
   for (int64_t i = 0; i < op.x.rows(); ++i) {
-    scale_row_backward<T>(row_of<T>(op.x, op.mean, op.rstd, i), flat<T>(op.w), bool(op.mean),
+    scale_row_backward<T>(row_of<T>(op.x, op.mean, op.rstd, i), {flat<T>(op.w), nullptr, op.offset}, bool(op.mean),
                           {rows<T>(op.dy)[i], carry ? carry[i] : nullptr, rows<T>(op.dx)[i], dw, db});
   }
 }
@@ -94,9 +101,10 @@ void run(const HeadNorm& op, int) {
   const int64_t e = op.w.elements();
   for (int64_t i = 0; i < x.rows; ++i) {
     for (int64_t h = 0; h < rstd.cols; ++h) {
-      const auto n = normalized<T>(x[i] + h * e, e, false, op.eps);
+      auto n = normalized<T>(x[i] + h * e, e, false, op.eps);
+      if (op.squares) n.rstd = 1.0 / std::sqrt(rows<T>(op.squares)[i][0] / double(op.total) + op.eps);
       rstd[i][h] = n.rstd;
-      scale_row<T>(n, flat<T>(op.w), nullptr, y[i] + h * e);
+      scale_row<T>(n, {flat<T>(op.w), nullptr, op.offset}, y[i] + h * e);
     }
   }
 }
@@ -110,8 +118,21 @@ void run(const HeadNormBackward& op, int) {
   for (int64_t i = 0; i < x.rows; ++i) {
     for (int64_t at = 0; at < x.cols; at += e) {
       const Normalized<T> n{x[i] + at, e, T(0), rstd[i][at / e]};
-      scale_row_backward<T>(n, flat<T>(op.w), false, {dy[i] + at, nullptr, dx[i] + at, dw, nullptr});
+      const T gx_mean = op.dots ? n.rstd * rows<T>(op.dots)[i][0] / double(op.total) : T(0);
+      scale_row_backward<T>(n, {flat<T>(op.w), nullptr, op.offset}, false,
+                            {dy[i] + at, nullptr, dx[i] + at, dw, nullptr, op.dots ? &gx_mean : nullptr});
     }
+  }
+}
+
+template <class T>
+void run(const RowDots& op, int) {
+  const auto x = rows<T>(op.x), y = rows<T>(op.y), out = rows<T>(op.out);
+  const T* w = flat<T>(op.w);
+  for (int64_t i = 0; i < x.rows; ++i) {
+    T sum(0);
+    for (int64_t j = 0; j < x.cols; ++j) sum += (w ? w[j] : T(1)) * x[i][j] * y[i][j];
+    out[i][0] = sum;
   }
 }
 

@@ -14,26 +14,6 @@ T sigmoid(T x) {
   return 1.0 / (1.0 + std::exp(-x));
 }
 
-template <class T>
-void run(const Swiglu& op, int) {
-  const auto u = rows<T>(op.u);
-  const int64_t f = op.a.cols();
-  each<T>(op.a, [&](int64_t i, int64_t j) { return u[i][j] * sigmoid(u[i][j]) * u[i][f + j]; });
-}
-
-template <class T>
-void run(const SwigluBackward& op, int) {
-  const auto u = rows<T>(op.u), da = rows<T>(op.da), du = rows<T>(op.du);
-  const int64_t f = da.cols;
-  for (int64_t i = 0; i < da.rows; ++i) {
-    for (int64_t j = 0; j < f; ++j) {
-      const T gate = u[i][j], up = u[i][f + j], s = sigmoid(gate);
-      du[i][j] = da[i][j] * up * s * (1.0 + gate * (1.0 - s));
-      du[i][f + j] = da[i][j] * gate * s;
-    }
-  }
-}
-
 // erf near the real axis, to first order: exact for a complex step.
 inline double erf_of(double x) { return std::erf(x); }
 inline std::complex<double> erf_of(std::complex<double> x) {
@@ -69,6 +49,49 @@ template <class T>
 void run(const GeluBackward& op, int) {
   const auto x = rows<T>(op.x), dy = rows<T>(op.dy);
   each<T>(op.dx, [&](int64_t i, int64_t j) { return dy[i][j] * gelu_slope(x[i][j], op.exact); });
+}
+
+// The function of a gate, and its slope.
+template <class T>
+T gate_of(T x, GateKind kind) {
+  return kind == GateKind::silu ? x * sigmoid(x) : gelu(x, false);
+}
+template <class T>
+T gate_slope(T x, GateKind kind) {
+  const T s = sigmoid(x);
+  return kind == GateKind::silu ? s * (1.0 + x * (1.0 - s)) : gelu_slope(x, false);
+}
+
+template <class T>
+void run(const GatedUnit& op, int) {
+  const auto u = rows<T>(op.u);
+  const int64_t f = op.a.cols();
+  each<T>(op.a, [&](int64_t i, int64_t j) { return gate_of(u[i][j], op.kind) * u[i][f + j]; });
+}
+
+template <class T>
+void run(const GatedUnitBackward& op, int) {
+  const auto u = rows<T>(op.u), da = rows<T>(op.da), du = rows<T>(op.du);
+  const int64_t f = da.cols;
+  for (int64_t i = 0; i < da.rows; ++i) {
+    for (int64_t j = 0; j < f; ++j) {
+      const T gate = u[i][j], up = u[i][f + j];
+      du[i][j] = da[i][j] * up * gate_slope(gate, op.kind);
+      du[i][f + j] = da[i][j] * gate_of(gate, op.kind);
+    }
+  }
+}
+
+template <class T>
+void run(const SoftCap& op, int) {
+  const auto x = rows<T>(op.x);
+  each<T>(op.y, [&](int64_t i, int64_t j) { return op.cap * std::tanh(x[i][j] / op.cap); });
+}
+
+template <class T>
+void run(const SoftCapBackward& op, int) {
+  const auto y = rows<T>(op.y), dy = rows<T>(op.dy);
+  each<T>(op.dx, [&](int64_t i, int64_t j) { return dy[i][j] * (1.0 - y[i][j] / op.cap * (y[i][j] / op.cap)); });
 }
 
 template <class T>

@@ -1,0 +1,126 @@
+// Every case of the folders of golden cases, by its kind: another folder of such cases is tested as it is.
+#pragma once
+#include <cstdlib>
+#include <set>
+
+#include "train/golden.h"
+#include "weft/models/hf_config.h"
+
+namespace weft::testing {
+
+struct GoldenCase {
+  std::string name;
+  std::filesystem::path folder;
+  nlohmann::json train, trace;  // null where the folder has none
+};
+
+// The folders of the path in the environment variable WEFT_GOLDEN; without it tests/golden, and those beside the
+// checkout where they are. A case that two folders have under one name is taken once.
+inline std::vector<std::filesystem::path> golden_folders() {
+  std::vector<std::filesystem::path> folders;
+  if (const char* path = std::getenv("WEFT_GOLDEN")) {
+    std::istringstream parts(path);
+    for (std::string part; std::getline(parts, part, ':');)
+      if (!part.empty()) folders.emplace_back(part);
+    return folders;
+  }
+  folders.push_back(std::filesystem::path(kSourceDir) / "tests/golden");
+  for (const char* name : {"golden", "golden2"})
+    if (!shared_dir().empty() && std::filesystem::exists(shared_dir() / name)) folders.push_back(shared_dir() / name);
+  return folders;
+}
+
+inline std::vector<GoldenCase> golden_cases() {
+  std::map<std::string, GoldenCase> cases;
+  for (const std::filesystem::path& folder : golden_folders()) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      if (!entry.is_directory()) continue;
+      const auto json = [&](const char* file) {
+        return std::filesystem::exists(entry.path() / file) ? read_json(entry.path() / file) : nlohmann::json();
+      };
+      const std::string name = entry.path().filename().string();
+      cases.emplace(name, GoldenCase{name, entry.path(), json("train.json"), json("trace.json")});
+    }
+  }
+  std::vector<GoldenCase> all;
+  for (auto& [name, found] : cases) all.push_back(std::move(found));
+  return all;
+}
+
+inline bool has_experts(const GoldenCase& c) {
+  const nlohmann::json config = read_json(c.folder / "config.json");
+  for (const char* key : {"num_local_experts", "num_experts", "n_routed_experts"})
+    if (config.contains(key)) return true;
+  return false;
+}
+
+// What weft has not built yet that the case is about; "" if it can be run. Anything else that keeps it from running is
+// a fault.
+inline std::string not_built_yet(const GoldenCase& c) {
+  if (c.train.is_null()) return "no run";
+  const std::string kind = c.train.value("kind", "pretrain");
+  if (kind != "pretrain") return "kind " + kind;
+  if (c.train.contains("optimizer")) return "optimizer " + c.train["optimizer"].get<std::string>();
+  try {
+    read_hf_config(c.folder);
+  } catch (const ConfigError& e) {
+    const std::string type = read_json(c.folder / "config.json").value("model_type", "");
+    if (std::string(e.what()).find("\"model_type\"") != std::string::npos) return "model_type " + type;
+    throw;
+  }
+  return "";
+}
+
+// Settings of the losses beside cross-entropy, by the recipe's keys.
+inline std::vector<std::string> loss_settings(const GoldenCase& c) {
+  std::vector<std::string> settings;
+  const auto set = [&](const char* key, const std::string& setting) {
+    if (c.train.contains(key)) settings.push_back(fmt::format("{}={}", setting, c.train[key].get<double>()));
+  };
+  if (!has_experts(c)) return settings;
+  set("aux_loss_coef", c.train.value("balance", "") == "global" ? "moe.global_aux_loss_coef" : "moe.aux_loss_coef");
+  set("z_loss_coef", "moe.z_loss_coef");
+  set("bias_update_rate", "moe.bias_update_rate");
+  set("mtp_loss_coef", "train.mtp_loss_coef");
+  return settings;
+}
+
+// A case may only ask for what this runner knows.
+inline void expect_known_keys(const GoldenCase& c) {
+  const std::set<std::string> known{"kind",    "seq_len",      "global_batch_size", "steps",
+                                    "lr",      "min_lr",       "warmup_steps",      "betas",
+                                    "eps",     "weight_decay", "clip_grad",         "aux_loss_coef",
+                                    "balance", "z_loss_coef",  "bias_update_rate",  "mtp_loss_coef"};
+  for (const auto& [key, value] : c.train.items()) EXPECT_EQ(known.count(key), 1u) << c.name << " asks for " << key;
+  if (has_experts(c)) return;
+  for (const char* key : {"aux_loss_coef", "z_loss_coef", "bias_update_rate", "mtp_loss_coef"})
+    EXPECT_EQ(c.train.value(key, 0.0), 0.0) << c.name << ": " << key << " of a model without experts";
+}
+
+// In f32: what the cases' tables allow (README.md of their folders), or ten times the trace's own distance from fp64
+// where that is more. Traces of the first set do not say theirs.
+inline GoldenTolerance f32_tolerance(const GoldenCase& c) {
+  const auto deviation = c.trace.find("f64_deviation");
+  if (deviation == c.trace.end()) {
+    if (c.train.value("aux_loss_coef", 0.0) == 0) return kGoldenF32;
+    return {.loss = 5e-5, .grad_norm = 1e-3, .tensor_norm = 1e-3, .term = 5e-5};
+  }
+  const auto larger = [&](const char* key, double least) { return std::max(least, 10 * deviation->value(key, 0.0)); };
+  GoldenTolerance t{.loss = larger("loss", 2e-6),
+                    .grad_norm = larger("grad_norm", 2e-5),
+                    .tensor_norm = larger("grad_norm_by_tensor", 1e-4),
+                    .weights = larger("final_abs_sum", 1e-4)};
+  for (const char* term : {"aux_loss", "z_loss", "mtp_loss"})
+    t.term = std::max(t.term, 10 * deviation->value(std::string(term) + "_absolute", 0.0));
+  return t;
+}
+
+inline void expect_golden(const GoldenCase& c, const Machine& machine, std::vector<std::string> overrides,
+                          const GoldenTolerance& tolerance) {
+  expect_known_keys(c);
+  const std::vector<std::string> losses = loss_settings(c);
+  overrides.insert(overrides.begin(), losses.begin(), losses.end());
+  expect_golden_run(c.folder, machine, overrides, tolerance);
+}
+
+}  // namespace weft::testing
