@@ -55,6 +55,7 @@ ModelSpec read_deepseek(HfFields& f, Family family) {
   s.num_heads = s.num_kv_heads = f.integer("num_attention_heads", kWidth);
   if (f.integer("num_key_value_heads", kWidth, s.num_heads) != s.num_heads)
     f.refuse("num_key_value_heads", "each head has keys and values of its own, made of the latent");
+  require_dense(f, s);
   s.latent = read_latent(f);
   s.head_dim = s.latent->nope_dim + s.latent->rope_dim;
   s.ffn_width = f.integer("intermediate_size", kSize);
@@ -68,7 +69,6 @@ ModelSpec read_deepseek(HfFields& f, Family family) {
   s.init_std = f.number("initializer_range", {.max = 100}, 0.02);
   s.dropout.attention = f.number("attention_dropout", kProbability, 0);
   s.unread_layers = f.integer("num_nextn_predict_layers", {.min = 0, .max = kLayers.max}, 0);
-  require_dense(f, s);
   return s;
 }
 
