@@ -398,3 +398,5 @@ struct Sgd {
 };
 
 }  // namespace weft
+
+#include "weft/ops/expert_ops.h"
