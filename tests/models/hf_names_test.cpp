@@ -50,17 +50,24 @@ HfTensor named(const std::vector<HfTensor>& tensors, const std::string& name) {
 }
 
 TEST(HfTensors, EveryRowOfEveryWeightIsThereOnce) {
-  for (const Family family : {Family::gpt2, Family::llama, Family::mistral, Family::qwen2, Family::qwen3}) {
+  for (const Family family : {Family::gpt2, Family::llama, Family::mistral, Family::qwen2, Family::qwen3,
+                              Family::mixtral, Family::qwen2_moe, Family::qwen3_moe}) {
     std::map<std::string, int64_t> next_row;
     for (const HfTensor& t : hf_tensors(small(family))) {
       EXPECT_EQ(t.first_row, next_row[t.param]) << t.name;
       next_row[t.param] = t.first_row + t.rows;
     }
     EXPECT_EQ(next_row.count("head.weight"), family == Family::gpt2 ? 0u : 1u);
-    EXPECT_EQ(next_row.count("blocks.1.attn.q_norm.weight"), family == Family::qwen3 ? 1u : 0u);
-    EXPECT_EQ(next_row.count("blocks.1.attn.qkv.bias"), family == Family::gpt2 || family == Family::qwen2 ? 1u : 0u);
+    EXPECT_EQ(next_row.count("blocks.1.attn.q_norm.weight"),
+              family == Family::qwen3 || family == Family::qwen3_moe ? 1u : 0u);
+    EXPECT_EQ(next_row.count("blocks.1.attn.qkv.bias"),
+              family == Family::gpt2 || family == Family::qwen2 || family == Family::qwen2_moe ? 1u : 0u);
     EXPECT_EQ(next_row["blocks.0.attn.qkv.weight"], family == Family::gpt2 ? 24 : 16);
-    EXPECT_EQ(next_row["blocks.0.mlp.up.weight"], family == Family::gpt2 ? 32 : 12);
+    const int64_t experts = family == Family::mixtral ? 8 : family == Family::qwen2_moe ? 60 : 128;
+    if (next_row.contains("blocks.1.mlp.router.weight"))
+      EXPECT_EQ(next_row["blocks.1.mlp.experts.down.weight"], 8 * experts);
+    else
+      EXPECT_EQ(next_row["blocks.0.mlp.up.weight"], family == Family::gpt2 ? 32 : 12);
   }
 }
 

@@ -17,15 +17,25 @@ namespace weft::testing {
 inline const std::vector<std::string> kGoldenCases = {
     "gpt2", "llama-gqa", "llama3-rope-tied", "qwen2-bias", "qwen3-qknorm", "mistral-window", "llama-sft-mask"};
 
+// With experts. What their README says of each: routing that is near a tie in qwen3-moe-aux, terms to ten times their
+// own distance from fp64.
+inline const std::vector<std::string> kExpertCases = {"mixtral", "qwen3-moe-aux", "qwen2-moe", "moe-zloss-global"};
+
 struct GoldenTolerance {
   double loss, grad_norm, tensor_norm;  // relative
   double weights = 1e-4;                // of sums of final weights; 0: not compared
+  double terms = 0;                     // absolute, of losses beside the loss; 0: not compared
 };
 
 // f32: the bounds that the traces' own distance from fp64 allows (tests/golden/README.md). bf16 has eight bits:
 // activations and weights are each rounded to 2^-9, so a loss of a few nats moves by about 1e-3. fp16 has three bits
 // more: measured at most 8e-5 of a loss, 3e-3 of a norm.
 inline constexpr GoldenTolerance kGoldenF32{.loss = 1e-6, .grad_norm = 2e-5, .tensor_norm = 1e-4};
+inline constexpr GoldenTolerance kGoldenExperts{.loss = 2e-6, .grad_norm = 2e-5, .tensor_norm = 1e-4, .terms = 3e-5};
+inline constexpr GoldenTolerance kGoldenNearTies{.loss = 5e-5, .grad_norm = 1e-3, .tensor_norm = 1e-3, .weights = 1e-3};
+inline GoldenTolerance expert_tolerance(const std::string& name) {
+  return name == "qwen3-moe-aux" ? kGoldenNearTies : kGoldenExperts;
+}
 inline constexpr GoldenTolerance kGoldenBf16{.loss = 2e-3, .grad_norm = 6e-2, .tensor_norm = 6e-2, .weights = 0};
 inline constexpr GoldenTolerance kGoldenF16{.loss = 2.5e-4, .grad_norm = 8e-3, .tensor_norm = 8e-3, .weights = 0};
 
@@ -50,6 +60,11 @@ inline Recipe golden_recipe(const std::filesystem::path& folder, const std::file
                                fmt::format("optimizer.clip_grad={}", t["clip_grad"].get<double>()),
                                "train.log_grad_norms=true",
                                "run.dir=" + run.string()};
+  const std::string balance =
+      t.value("balance", "sequence") == "global" ? "moe.global_aux_loss_coef" : "moe.aux_loss_coef";
+  for (const auto& [key, name] :
+       {std::pair<std::string, std::string>("aux_loss_coef", balance), {"z_loss_coef", "moe.z_loss_coef"}})
+    if (const double coef = t.value(key, 0.0); coef != 0) all.push_back(fmt::format("{}={}", name, coef));
   if (std::filesystem::exists(folder / "mask.bin")) all.push_back("data.loss_mask=" + (folder / "mask.bin").string());
   all.insert(all.end(), overrides.begin(), overrides.end());
   return parse_recipe("", "golden", all);
@@ -99,6 +114,19 @@ inline void expect_golden_weights(const std::filesystem::path& checkpoint, const
   }
 }
 
+// The losses of routers, and whom they chose.
+inline void expect_golden_terms(const nlohmann::json& want, const StepRecord& got, const std::string& name,
+                                const GoldenTolerance& tolerance) {
+  if (tolerance.terms == 0) return;
+  const std::pair<const char*, double> terms[] = {{"aux_loss", got.aux_loss}, {"z_loss", got.z_loss}};
+  for (const auto& [term, value] : terms) {
+    if (want.contains(term)) { EXPECT_NEAR(value, want[term].get<double>(), tolerance.terms) << name << " " << term; }
+  }
+  if (!want.contains("expert_load")) return;
+  EXPECT_EQ(got.expert_load, want["expert_load"].get<std::vector<std::vector<int64_t>>>())
+      << name << " step " << got.step;
+}
+
 // Runs the case and compares every step, every tensor's first gradient and every final weight's sums.
 inline void expect_golden(const std::string& name, const Machine& machine, const std::vector<std::string>& overrides,
                           const GoldenTolerance& tolerance) {
@@ -112,6 +140,7 @@ inline void expect_golden(const std::string& name, const Machine& machine, const
     const double loss = trace["steps"][i]["loss"], norm = trace["steps"][i]["grad_norm"];
     EXPECT_NEAR(metrics.steps[i].loss, loss, tolerance.loss * loss) << name << " step " << i + 1;
     EXPECT_NEAR(metrics.steps[i].grad_norm, norm, tolerance.grad_norm * norm) << name << " step " << i + 1;
+    expect_golden_terms(trace["steps"][i], metrics.steps[i], name, tolerance);
     EXPECT_NEAR(metrics.steps[i].lr, trace["steps"][i]["lr"].get<double>(), 1e-12) << name;
   }
   std::istringstream lines(slurp(run / "run/grad_norms.jsonl"));

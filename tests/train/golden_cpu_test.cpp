@@ -17,6 +17,11 @@ TEST(GoldenCpu, EveryDenseCaseInF32) {
     testing::expect_golden(name, cpu("fast", 2), {"train.micro_batch_size=8"}, testing::kGoldenF32);
 }
 
+TEST(GoldenCpu, EveryCaseWithExpertsInF32) {
+  for (const std::string& name : testing::kExpertCases)
+    testing::expect_golden(name, cpu("fast", 2), {"train.micro_batch_size=2"}, testing::expert_tolerance(name));
+}
+
 // The host looks at nothing that is a device's own, and writes over nothing before the device is done with it.
 TEST(GoldenCpuSlow, EveryDenseCaseOnADeviceThatIsLateAndApart) {
   for (const std::string& name : testing::kGoldenCases)
@@ -33,6 +38,29 @@ TEST(GoldenCpuSlow, EveryDenseCaseInInvariantNumericsRecomputedAndAccumulated) {
         name, cpu("fast", 3),
         {"train.micro_batch_size=2", "parallel.recompute=selective", "parallel.pipeline_schedule=zb_h1"},
         testing::kGoldenF32);
+  }
+}
+
+TEST(GoldenCpuSlow, EveryCaseWithExpertsRecomputedAndOnLayouts) {
+  for (const std::string& name : testing::kExpertCases) {
+    for (const std::vector<std::string>& layout : std::vector<std::vector<std::string>>{
+             {"train.numerics=invariant", "train.micro_batch_size=1", "parallel.recompute=full"},
+             {"train.micro_batch_size=2", "parallel.recompute=selective", "parallel.pipeline_schedule=zb_h1"},
+             {"train.micro_batch_size=1", "parallel.dp=2", "parallel.zero_stage=1"},
+             {"train.micro_batch_size=1", "parallel.dp=2", "parallel.zero_stage=2", "parallel.recompute=full"},
+             {"train.micro_batch_size=1", "parallel.dp=4", "parallel.zero_stage=3"},
+             {"train.micro_batch_size=2", "parallel.tp=2"},
+             {"train.micro_batch_size=2", "parallel.tp=2", "parallel.sequence_parallel=false"},
+             {"train.micro_batch_size=2", "parallel.tp=2", "parallel.dp=2", "parallel.zero_stage=2"},
+             {"train.micro_batch_size=1", "parallel.pp=2"},
+             {"train.micro_batch_size=1", "parallel.pp=2", "parallel.pipeline_schedule=zb_h1"},
+             {"train.micro_batch_size=1", "parallel.pp=2", "parallel.tp=2", "parallel.recompute=selective"},
+             {"train.micro_batch_size=1", "parallel.pp=2", "parallel.dp=2", "parallel.zero_stage=3"},
+             {"train.micro_batch_size=1", "parallel.pp=2", "parallel.dp=2", "parallel.tp=2",
+              "parallel.zero_stage=1"}}) {
+      const std::string numerics = layout[0] == "train.numerics=invariant" ? "invariant" : "fast";
+      testing::expect_golden(name, cpu(numerics, 1), layout, testing::expert_tolerance(name));
+    }
   }
 }
 

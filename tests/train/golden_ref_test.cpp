@@ -25,5 +25,11 @@ TEST(GoldenRefSlow, EveryDenseCaseInFp64) {
   }
 }
 
+TEST(GoldenRefSlow, EveryCaseWithExpertsInFp64) {
+  for (const std::string& name : testing::kExpertCases)
+    testing::expect_golden(name, ref_machine(), {"run.backend=ref", "train.micro_batch_size=4"},
+                           testing::expert_tolerance(name));
+}
+
 }  // namespace
 }  // namespace weft

@@ -6,6 +6,7 @@
 #include "weft/base/error.h"
 #include "weft/base/json.h"
 #include "weft/checkpoint/checkpoint_check.h"
+#include "weft/models/hf_experts.h"
 #include "weft/models/hf_fields.h"
 #include "weft/models/hf_rope.h"
 
@@ -22,7 +23,10 @@ constexpr FamilyName kFamilies[] = {{Family::gpt2, "gpt2", "GPT2LMHeadModel"},
                                     {Family::llama, "llama", "LlamaForCausalLM"},
                                     {Family::mistral, "mistral", "MistralForCausalLM"},
                                     {Family::qwen2, "qwen2", "Qwen2ForCausalLM"},
-                                    {Family::qwen3, "qwen3", "Qwen3ForCausalLM"}};
+                                    {Family::qwen3, "qwen3", "Qwen3ForCausalLM"},
+                                    {Family::mixtral, "mixtral", "MixtralForCausalLM"},
+                                    {Family::qwen2_moe, "qwen2_moe", "Qwen2MoeForCausalLM"},
+                                    {Family::qwen3_moe, "qwen3_moe", "Qwen3MoeForCausalLM"}};
 
 const FamilyName& name_of_family(Family family) {
   for (const FamilyName& f : kFamilies)
@@ -57,7 +61,9 @@ void check_sizes(const ModelSpec& s, const HfFields& fields, std::string_view he
                                   fields.fields().where(fields.was_taken("head_dim") ? "head_dim" : heads_key),
                                   s.head_dim));
   const double d = double(s.width),
-               per_layer = d * (2.0 * double(s.q_width()) + 2.0 * double(s.kv_width()) + 3.0 * double(s.ffn_width));
+               experts = double(s.experts.count) * double(s.experts.width) + double(s.experts.shared_width),
+               per_layer = d * (2.0 * double(s.q_width()) + 2.0 * double(s.kv_width()) + 3.0 * double(s.ffn_width) +
+                                3.0 * experts);
   if (double(s.num_layers) * per_layer + 2 * d * double(s.vocab_size) + d * double(s.max_positions) > kMaxParameters)
     throw ConfigError(fmt::format("{}: with the other sizes this makes more than {:.0e} parameters",
                                   fields.fields().where(width_key), kMaxParameters));
@@ -113,7 +119,9 @@ ModelSpec read_gpt2(HfFields& f) {
 // What transformers takes where the field is absent; null stands for as many as query heads in all of them.
 int64_t read_kv_heads(HfFields& f, Family family, int64_t num_heads) {
   const bool absent = f.absent("num_key_value_heads");
-  const int64_t usual = family == Family::llama ? num_heads : family == Family::mistral ? 8 : 32;
+  const bool eight = family == Family::mistral || family == Family::mixtral;
+  const int64_t of_qwen = family == Family::qwen2_moe ? 16 : family == Family::qwen3_moe ? 4 : 32;
+  const int64_t usual = family == Family::llama ? num_heads : eight ? 8 : of_qwen;
   return f.integer("num_key_value_heads", kWidth, absent ? usual : num_heads);
 }
 
@@ -124,11 +132,14 @@ int64_t read_head_dim(HfFields& f, Family family, const ModelSpec& s) {
 }
 
 void read_biases(HfFields& f, ModelSpec& s) {
-  if (s.family == Family::qwen2) {
+  if (s.family == Family::qwen2_moe) {
+    s.qkv_bias = f.flag("qkv_bias", true);
+    f.take("attention_bias");  // its layers do not ask for it
+  } else if (s.family == Family::qwen2) {
     s.qkv_bias = true;  // whatever the two say: its layers have no other form
     f.take("attention_bias");
     f.take("qkv_bias");
-  } else if (s.family != Family::mistral) {
+  } else if (s.family != Family::mistral && s.family != Family::mixtral) {
     s.qkv_bias = s.attention_out_bias = f.flag("attention_bias", false);
   }
   if (s.family == Family::llama) s.mlp_bias = f.flag("mlp_bias", false);
@@ -145,17 +156,19 @@ ModelSpec read_llama_like(HfFields& f, Family family) {
   s.num_kv_heads = read_kv_heads(f, family, s.num_heads);
   s.head_dim = read_head_dim(f, family, s);
   s.ffn_width = f.integer("intermediate_size", kSize);
-  const int64_t usual_positions = family == Family::llama ? 2048 : family == Family::mistral ? 131072 : 32768;
+  const bool long_ones = family == Family::mistral || family == Family::mixtral;
+  const int64_t usual_positions = family == Family::llama ? 2048 : long_ones ? 131072 : 32768;
   s.max_positions = f.integer("max_position_embeddings", kSize, usual_positions);
   s.norm_eps = f.number("rms_norm_eps", {.max = 1}, 1e-6);
   if (const std::string act = f.string("hidden_act", "silu"); act != "silu" && act != "swish")
     f.refuse("hidden_act", "weft does silu");
   s.rope = read_rope(f);
   read_biases(f, s);
-  s.qk_norm = family == Family::qwen3;
+  s.qk_norm = family == Family::qwen3 || family == Family::qwen3_moe;
   s.tied_head = f.flag("tie_word_embeddings", false);
   for (const int64_t window : read_windows(f, family, s.num_layers))
     s.layers.push_back({.norm = s.norm, .mlp = s.mlp, .rope = s.rope, .window = window});
+  read_experts(f, s);
   s.init_std = f.number("initializer_range", {.max = 100}, 0.02);
   s.dropout.attention = f.number("attention_dropout", kProbability, 0);
   check_sizes(s, f, "num_attention_heads", "hidden_size");

@@ -64,6 +64,8 @@ int64_t read_width(HfFields& fields) {
   return fields.has("sliding_window") ? fields.integer("sliding_window", IntRange{}) : 0;
 }
 
+int64_t read_width_or_none(HfFields& fields) { return fields.has("sliding_window") ? read_width(fields) : 0; }
+
 std::vector<int64_t> qwen_windows(HfFields& fields, int64_t num_layers) {
   const bool use = fields.flag("use_sliding_window", false);
   const int64_t width = use ? read_width(fields) : 0;
@@ -106,7 +108,9 @@ RopeSpec read_rope(HfFields& fields) {
 }
 
 std::vector<int64_t> read_windows(HfFields& fields, Family family, int64_t num_layers) {
-  if (family == Family::qwen2 || family == Family::qwen3) return qwen_windows(fields, num_layers);
+  if (family == Family::qwen2 || family == Family::qwen3 || family == Family::qwen2_moe || family == Family::qwen3_moe)
+    return qwen_windows(fields, num_layers);
+  if (family == Family::mixtral) return equal_windows(fields, read_width_or_none(fields), num_layers);
   if (family != Family::mistral) {
     if (!fields.flag("use_sliding_window", true)) {  // then the others say nothing
       fields.take("sliding_window");

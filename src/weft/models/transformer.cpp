@@ -14,30 +14,52 @@ Mlp::Act act_of(MlpKind kind) {
   return kind == MlpKind::gelu_erf ? Mlp::Act::gelu_erf : Mlp::Act::gelu_tanh;
 }
 
-Block::Spec block_spec(const ModelSpec& m, const LayerSpec& layer, const LayerPlan& plan, const Tensor* rope_table) {
-  const double residual_std = m.init_std * m.residual_init_scale;
-  return {.norm = norm_spec(m, layer.norm, plan),
-          .attention = {.width = m.width,
-                        .heads = m.num_heads,
-                        .kv_heads = m.num_kv_heads,
-                        .head_dim = m.head_dim,
-                        .window = layer.window,
-                        .qkv_bias = m.qkv_bias,
-                        .out_bias = m.attention_out_bias,
-                        .qk_norm = m.qk_norm,
-                        .norm_eps = m.norm_eps,
-                        .rope_table = rope_table,
-                        .init_std = m.init_std,
-                        .out_init_std = residual_std,
-                        .dropout = m.dropout.hidden,
-                        .attention_dropout = m.dropout.attention},
-          .mlp = {.width = m.width,
-                  .inner = m.ffn_width,
-                  .act = act_of(layer.mlp),
-                  .bias = m.mlp_bias,
-                  .init_std = m.init_std,
-                  .down_init_std = residual_std,
-                  .dropout = m.dropout.hidden}};
+Mlp::Spec mlp_spec(const ModelSpec& m, MlpKind kind, int64_t inner) {
+  return {.width = m.width,
+          .inner = inner,
+          .act = act_of(kind),
+          .bias = m.mlp_bias,
+          .init_std = m.init_std,
+          .down_init_std = m.init_std * m.residual_init_scale,
+          .dropout = m.dropout.hidden};
+}
+
+Experts::Spec experts_spec(const ModelSpec& m, int64_t layer, RouterRecords* records) {
+  const ExpertsSpec& e = m.experts;
+  const auto shared =
+      e.shared_width > 0 ? std::optional(mlp_spec(m, m.layer(layer).mlp, e.shared_width)) : std::nullopt;
+  return {.width = m.width,
+          .count = e.count,
+          .chosen = e.chosen,
+          .inner = e.width,
+          .routing = e.routing,
+          .shared = shared,
+          .shared_gate = e.shared_gate,
+          .init_std = m.init_std,
+          .down_init_std = m.init_std * m.residual_init_scale,
+          .dropout = m.dropout.hidden,
+          .aux_loss_coef = e.aux_loss_coef,
+          .global_aux_loss_coef = e.global_aux_loss_coef,
+          .z_loss_coef = e.z_loss_coef,
+          .records = records,
+          .layer = layer};
+}
+
+SelfAttention::Spec attention_spec(const ModelSpec& m, const LayerSpec& layer, const Tensor* rope_table) {
+  return {.width = m.width,
+          .heads = m.num_heads,
+          .kv_heads = m.num_kv_heads,
+          .head_dim = m.head_dim,
+          .window = layer.window,
+          .qkv_bias = m.qkv_bias,
+          .out_bias = m.attention_out_bias,
+          .qk_norm = m.qk_norm,
+          .norm_eps = m.norm_eps,
+          .rope_table = rope_table,
+          .init_std = m.init_std,
+          .out_init_std = m.init_std * m.residual_init_scale,
+          .dropout = m.dropout.hidden,
+          .attention_dropout = m.dropout.attention};
 }
 
 Embedding::Spec embedding_spec(const ModelSpec& m, const TransformerPlan& plan) {
@@ -95,6 +117,7 @@ std::vector<ParamSpec> all_params(const ModelSpec& model) {
 
 Transformer::Transformer(ParamStore& params, const ModelSpec& spec, const TransformerPlan& plan)
     : spec_(spec), plan_(plan), params_(params) {
+  if (spec.has_experts()) routers_.emplace(spec.num_layers, spec.experts.count, plan.layers.stream);
   if (plan_.parts.empty()) plan_.parts = {{.blocks = {0, spec.num_layers}}};
   for (const ModelPart& part : plan_.parts) {
     chunks_.emplace_back();
@@ -131,8 +154,11 @@ void Transformer::declare_blocks(const ModelPart& part) {
     const std::string name = fmt::format("blocks.{}", l);
     const LayerSpec layer = spec_.layer(l);
     const Tensor* table = layer.rope ? &rope_table(*layer.rope) : nullptr;
-    const Block& block = *blocks_.emplace_back(
-        std::make_unique<Block>(params_, name, block_spec(spec_, layer, plan_.layers, table), plan_.layers));
+    Block::Spec spec{.norm = norm_spec(spec_, layer.norm, plan_.layers),
+                     .attention = attention_spec(spec_, layer, table),
+                     .mlp = mlp_spec(spec_, layer.mlp, spec_.ffn_width)};
+    if (layer.experts) spec.mlp = experts_spec(spec_, l, routers());
+    const Block& block = *blocks_.emplace_back(std::make_unique<Block>(params_, name, spec, plan_.layers));
     const int unit = params_.close_unit(name, 2 + l);
     if (plan_.recompute_blocks)
       add(LayerKind::block, own<LayerOf<Recompute<Block>>>(recomputed_.emplace_back(block)), {unit});
@@ -169,6 +195,10 @@ void Transformer::allocate_constants(Arena& constants, Precision precision) {
     r.table = constants.alloc(precision.stat, {plan_.max_positions, spec_.head_dim});
     fill_rope_table(r.spec, r.table, *constants.memory());
   }
+}
+
+void Transformer::allocate_records(Arena& records, Precision precision) {
+  if (routers_) routers_->allocate(records, precision.stat);
 }
 
 void Transformer::decode(Pass& p, std::vector<KvCache>& caches, Tensor logits) const {

@@ -1,9 +1,10 @@
-// One transformer block: x + attention(norm(x)), then x + mlp(norm(x)).   t tokens of this rank's stream, d its width
+// One transformer block: x + attention(norm(x)), then x + mlp(norm(x)), or experts in place of the mlp.
+//   t tokens of this rank's stream, d its width
 #pragma once
 #include <string>
 
 #include "weft/nn/attention.h"
-#include "weft/nn/mlp.h"
+#include "weft/nn/feed_forward.h"
 #include "weft/nn/norm.h"
 
 namespace weft {
@@ -13,12 +14,12 @@ class Block {
   struct Spec {
     StreamNorm::Spec norm;
     SelfAttention::Spec attention;
-    Mlp::Spec mlp;
+    FeedForward::Spec mlp;
   };
   struct Saved {
     StreamNorm::Saved attn_norm, mlp_norm;
     SelfAttention::Saved attn;
-    Mlp::Saved mlp;
+    FeedForward::Saved mlp;
     Tensor attn_h, mlp_h;  // [t, d]  normalized inputs   till wgrad; or dgrad .. wgrad where not kept
     Tensor middle;         // [t, d]  x + attention       till dgrad
   };
@@ -37,7 +38,7 @@ class Block {
   StreamNorm attn_norm_;
   SelfAttention attn_;
   StreamNorm mlp_norm_;
-  Mlp mlp_;
+  FeedForward mlp_;
 };
 
 }  // namespace weft

@@ -23,6 +23,9 @@ std::string cut_fault(const ModelSpec& m, int64_t tp) {
         "{} query heads and {} key heads cannot be cut over so many ranks (at most the key heads, or a multiple of "
         "them that divides the query heads)",
         m.num_heads, m.num_kv_heads);
+  for (const int64_t inner : {m.experts.width, m.experts.shared_width})
+    if (m.has_experts() && inner > 0 && tp > inner)
+      return fmt::format("experts of an inner width of {} cannot be cut over so many ranks", inner);
   if (tp > m.ffn_width) return fmt::format("an inner width of {} cannot be cut over so many ranks", m.ffn_width);
   if (tp > m.vocab_size) return fmt::format("a vocabulary of {} cannot be cut over so many ranks", m.vocab_size);
   return "";
@@ -80,10 +83,14 @@ BlockLayout block_layout_of(const Recipe& r, const ModelSpec& m) {
   if (!r.parallel.pipeline_layout.empty()) return r.parallel.pipeline_layout;
   BlockCosts costs{.blocks = {}, .head = double(m.vocab_size) * double(m.width)};
   for (int64_t l = 0; l < m.num_layers; ++l) {
-    const auto [norm, mlp, rope, window] = m.layer(l);
-    const int64_t matrices =
-        (mlp == MlpKind::swiglu ? 3 : 2) * m.width * m.ffn_width + m.width * (2 * m.q_width() + 2 * m.kv_width());
-    const double keys = window > 0 ? double(std::min(window, r.train.seq_length)) : double(r.train.seq_length) / 2;
+    const LayerSpec layer = m.layer(l);
+    const ExpertsSpec& e = m.experts;
+    const int64_t inner = layer.experts ? e.chosen * e.width + e.shared_width : m.ffn_width;
+    const int64_t router = layer.experts ? m.width * e.count : 0;
+    const int64_t matrices = (layer.mlp == MlpKind::swiglu ? 3 : 2) * m.width * inner + router +
+                             m.width * (2 * m.q_width() + 2 * m.kv_width());
+    const double keys =
+        layer.window > 0 ? double(std::min(layer.window, r.train.seq_length)) : double(r.train.seq_length) / 2;
     costs.blocks.push_back(double(matrices) + 2 * keys * double(m.q_width()));
   }
   return balanced_layout(costs, pipeline_of(r).num_virtual_stages());
