@@ -87,6 +87,17 @@ inline Accuracy accuracy(const SumSquares& op) { return {.depth = op.x.elements(
 inline Accuracy accuracy(const CountNonfinite&) { return {}; }
 inline Accuracy accuracy(const AdamW&) { return {.roundings = 16}; }
 inline Accuracy accuracy(const Sgd&) { return {.roundings = 8}; }
+inline Accuracy accuracy(const Route& op) { return {.depth = op.logits.cols(), .roundings = 64}; }
+inline Accuracy accuracy(const RouteBackward& op) { return {.depth = op.logits.cols(), .roundings = 128}; }
+inline Accuracy accuracy(const RouterSums& op) { return {.depth = op.logits.elements(), .roundings = 64}; }
+inline Accuracy accuracy(const ExpertLoad& op) { return {.depth = op.ids.elements()}; }
+inline Accuracy accuracy(const GroupRows&) { return {}; }
+inline Accuracy accuracy(const GatherRows&) { return {}; }
+inline Accuracy accuracy(const SumRows& op) { return {.depth = op.places.cols()}; }
+inline Accuracy accuracy(const ScaleRows&) { return {.roundings = 8}; }
+inline Accuracy accuracy(const ScaleRowsBackward& op) { return {.depth = op.x.cols(), .roundings = 16}; }
+inline Accuracy accuracy(const GroupedMatmul& op) { return {.depth = op.x.cols() + 1}; }
+inline Accuracy accuracy(const GroupedWeightGrad& op) { return {.depth = op.x.rows() + 1}; }
 
 inline double tolerance(DType stored, DType compute, const Accuracy& a) {
   const DType summed_in = compute == DType::f64 ? DType::f64 : DType::f32;

@@ -111,6 +111,29 @@ TEST(HfConfig, Gpt2Fields) {
   EXPECT_EQ(other.max_positions, 77);
 }
 
+TEST(HfConfig, ExpertsOfMixtralAndQwen) {
+  ModelSpec s = spec(llama({{"model_type", "mixtral"}, {"num_local_experts", 6}, {"router_aux_loss_coef", 0.02}}));
+  EXPECT_EQ(s.experts.count, 6);
+  EXPECT_EQ(s.experts.chosen, 2);
+  EXPECT_EQ(s.experts.width, s.ffn_width);
+  EXPECT_TRUE(s.experts.routing.normalise && s.layer(0).experts && s.layer(3).experts);
+  EXPECT_EQ(s.experts.aux_loss_coef, 0) << "transformers adds the loss only with output_router_logits";
+  s = spec(llama({{"model_type", "mixtral"}, {"router_aux_loss_coef", 0.02}, {"output_router_logits", true}}));
+  EXPECT_EQ(s.experts.aux_loss_coef, 0.02);
+  s = spec(llama(
+      {{"model_type", "qwen2_moe"}, {"num_key_value_heads", 4}, {"decoder_sparse_step", 2}, {"mlp_only_layers", {1}}}));
+  EXPECT_EQ(s.experts.shared_width, 5632);
+  EXPECT_TRUE(s.experts.shared_gate && s.qkv_bias && !s.experts.routing.normalise);
+  EXPECT_FALSE(s.layer(0).experts || s.layer(1).experts || s.layer(2).experts);
+  EXPECT_TRUE(s.layer(3).experts);
+  s = spec(llama({{"model_type", "qwen3_moe"}, {"norm_topk_prob", true}}));
+  EXPECT_EQ(s.experts.count, 128);
+  EXPECT_EQ(s.experts.shared_width, 0);
+  EXPECT_TRUE(s.qk_norm && s.experts.routing.normalise && s.layer(0).experts);
+  EXPECT_REFUSED("\"num_experts_per_tok\": of 4 experts a token cannot have 5",
+                 llama({{"model_type", "mixtral"}, {"num_local_experts", 4}, {"num_experts_per_tok", 5}}));
+}
+
 TEST(HfConfig, Gpt2SizesHaveTwoNamesThatMustAgree) {
   Json json = gpt2({{"hidden_size", 64}, {"num_hidden_layers", 8}, {"num_attention_heads", 4}});
   EXPECT_EQ(spec(json).width, 64);
@@ -420,13 +443,13 @@ TEST(HfConfig, ConformanceConfigsAreJudgedRightly) {
                                                        {"llama-3-70b", ""},
                                                        {"llama-3-8b", ""},
                                                        {"mistral-7b-v2", ""},
-                                                       {"mixtral-8x7b", "\"model_type\": \"mixtral\""},
+                                                       {"mixtral-8x7b", ""},
                                                        {"olmo-1b", "\"model_type\": \"olmo\""},
                                                        {"phi-2", "\"model_type\": \"phi\""},
                                                        {"phi-3-medium-longrope", ""},
                                                        {"phi-3-mini", ""},
-                                                       {"qwen3-235b-fp8", "\"model_type\": \"qwen2_moe\""},
-                                                       {"qwen3-30b-a3b", "\"model_type\": \"qwen3_moe\""},
+                                                       {"qwen3-235b-fp8", "\"quantization_config\""},
+                                                       {"qwen3-30b-a3b", ""},
                                                        {"qwen3-8b", ""}};
   for (const auto& [name, reason] : expected) {
     try {

@@ -60,8 +60,9 @@ HfTensor named(const std::vector<HfTensor>& tensors, const std::string& name) {
 }
 
 TEST(HfTensors, EveryRowOfEveryWeightIsThereOnce) {
-  for (const Family family : {Family::gpt2, Family::llama, Family::mistral, Family::qwen2, Family::qwen3, Family::phi3,
-                              Family::olmo2, Family::gemma2, Family::gemma3}) {
+  for (const Family family :
+       {Family::gpt2, Family::llama, Family::mistral, Family::qwen2, Family::qwen3, Family::mixtral, Family::qwen2_moe,
+        Family::qwen3_moe, Family::phi3, Family::olmo2, Family::gemma2, Family::gemma3}) {
     const bool gemma = family == Family::gemma2 || family == Family::gemma3;
     std::map<std::string, int64_t> next_row;
     for (const HfTensor& t : hf_tensors(small(family))) {
@@ -69,13 +70,19 @@ TEST(HfTensors, EveryRowOfEveryWeightIsThereOnce) {
       next_row[t.param] = t.first_row + t.rows;
     }
     EXPECT_EQ(next_row.count("head.weight"), family == Family::gpt2 || gemma ? 0u : 1u);
-    const bool normed = family == Family::qwen3 || family == Family::gemma3 || family == Family::olmo2;
+    const bool normed =
+        family == Family::qwen3 || family == Family::qwen3_moe || family == Family::gemma3 || family == Family::olmo2;
     EXPECT_EQ(next_row.count("blocks.1.attn.q_norm.weight"), normed ? 1u : 0u);
     for (const ParamSpec& p : all_params(small(family))) EXPECT_EQ(next_row[p.name], p.shape[0]) << p.name;
     EXPECT_EQ(next_row.size(), all_params(small(family)).size()) << model_type_of(family);
-    EXPECT_EQ(next_row.count("blocks.1.attn.qkv.bias"), family == Family::gpt2 || family == Family::qwen2 ? 1u : 0u);
+    EXPECT_EQ(next_row.count("blocks.1.attn.qkv.bias"),
+              family == Family::gpt2 || family == Family::qwen2 || family == Family::qwen2_moe ? 1u : 0u);
     EXPECT_EQ(next_row["blocks.0.attn.qkv.weight"], family == Family::gpt2 ? 24 : 16);
-    EXPECT_EQ(next_row["blocks.0.mlp.up.weight"], family == Family::gpt2 ? 32 : 12);
+    const int64_t experts = family == Family::mixtral ? 8 : family == Family::qwen2_moe ? 60 : 128;
+    if (next_row.contains("blocks.1.mlp.router.weight"))
+      EXPECT_EQ(next_row["blocks.1.mlp.experts.down.weight"], 8 * experts);
+    else
+      EXPECT_EQ(next_row["blocks.0.mlp.up.weight"], family == Family::gpt2 ? 32 : 12);
   }
 }
 

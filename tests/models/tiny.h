@@ -99,10 +99,26 @@ inline ModelSpec tiny_olmo2() {
   m.layers[1].rope->interleaved = true;
   return m;
 }
+// Blocks with experts, beside a shared one that has a gate, and without. Losses of routers are not in what a run says.
+inline ModelSpec tiny_experts() {
+  ModelSpec m = tiny_llama();
+  m.family = Family::qwen2_moe;
+  m.num_layers = 3;
+  m.experts = {.count = 5,
+               .chosen = 2,
+               .width = 6,
+               .shared_width = 8,
+               .shared_gate = true,
+               .routing = {.normalise = true, .scale = 1.5}};
+  m.layers = {{.rope = m.rope, .experts = true}, {.rope = m.rope}, {.rope = m.rope, .experts = true}};
+  return m;
+}
 inline std::vector<std::pair<std::string, ModelSpec>> tiny_models() {
-  return {
-      {"llama", tiny_llama()}, {"gpt2", tiny_gpt2()},   {"qwen3", tiny_qwen3()},   {"mixed", tiny_mixed()},
-      {"gemma", tiny_gemma()}, {"olmo2", tiny_olmo2()}, {"latent", tiny_latent()}, {"latent lite", tiny_latent_lite()}};
+  return {{"llama", tiny_llama()},    {"gpt2", tiny_gpt2()},
+          {"qwen3", tiny_qwen3()},    {"mixed", tiny_mixed()},
+          {"gemma", tiny_gemma()},    {"olmo2", tiny_olmo2()},
+          {"latent", tiny_latent()},  {"latent lite", tiny_latent_lite()},
+          {"experts", tiny_experts()}};
 }
 
 struct StepOptions {

@@ -7,6 +7,7 @@
 // Placements are those of one rank with an Invariant stream: rules::check passes every case.
 #pragma once
 #include "ops/cases_attention.h"
+#include "ops/cases_experts.h"
 #include "ops/cases_matrix.h"
 #include "ops/cases_norm.h"
 #include "ops/cases_pointwise.h"
@@ -35,9 +36,12 @@ inline OpCases op_cases(DType compute) {
     add_cross_entropies(all, v);
     add_cut_cross_entropies(all, v);
     add_sums_and_copies(all, v);
+    add_expert_rows(all, v);
+    add_grouped_products(all, v);
     if (gap > 0) continue;
     add_reductions(all, v);
     add_updates(all, v);
+    add_routers(all, v);
   }
   return all;
 }

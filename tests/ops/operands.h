@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "weft/base/rng.h"
@@ -121,6 +122,15 @@ class Operands {
     std::memcpy(data, values.data(), values.size() * sizeof(T));
     return {data, dtype_of<T>, Shape(int64_t(values.size())), place};
   }
+  // Indices that an op writes; their twin holds i32 too.
+  Tensor index_out(Shape shape) {
+    Tensor t(add_buffer(DType::i32, shape.elements()), DType::i32, shape);
+    Buffer& b = buffers_.back();
+    b.exact.resize(size_t(std::max<int64_t>(1, shape.elements())));
+    std::memset(b.data(), 0xa5, b.bytes.size());
+    std::memset(b.exact.data(), 0x5a, b.exact.size() * sizeof(double));
+    return t;
+  }
   std::span<const AttentionSpan> keep(std::vector<AttentionSpan> spans) {
     return spans_.emplace_back(std::move(spans));
   }
@@ -134,13 +144,22 @@ class Operands {
   Tensor gradient(Shape s, bool accumulate) {
     return make(stat(), s, kWeights.dual(), accumulate ? normal() : unwritten());
   }
+  // The same of matrices that are read as one run of memory.
+  Tensor make_together(Shape s, const Fill& f) {
+    return together([&] { return weight(s, f); });
+  }
+  Tensor gradient_together(Shape s, bool accumulate) {
+    return together([&] { return gradient(s, accumulate); });
+  }
   Tensor scalar() { return make(DType::f64, {1}, kTokens, unwritten()); }
 
   // The same view of the twin; of indices, the view itself.
   Tensor exact(Tensor t) {
-    if (!is_float(t.dtype)) return t;
     const Place at = locate(t);
-    t.data = buffers_[at.buffer].exact.data() + at.element;
+    std::vector<double>& twin = buffers_[at.buffer].exact;
+    if (t.dtype == DType::i32 && !twin.empty()) t.data = reinterpret_cast<int32_t*>(twin.data()) + at.element;
+    if (!is_float(t.dtype)) return t;
+    t.data = twin.data() + at.element;
     t.dtype = DType::f64;
     return t;
   }
@@ -230,6 +249,14 @@ class Operands {
     std::vector<double> exact, exact_before;
     void* data() { return bytes.data(); }
   };
+
+  template <class F>
+  Tensor together(const F& make) {
+    const int64_t gap = std::exchange(gap_, 0);
+    const Tensor t = make();
+    gap_ = gap;
+    return t;
+  }
 
   void* add_buffer(DType dtype, int64_t elements) {
     Buffer& b = buffers_.emplace_back();

@@ -83,8 +83,15 @@ class TrialOf final : public Trial {
     std::string what;
   };
   static bool writes(const Field& f) { return f.role != Role::in && *f.tensor; }
+  static void compare_indices(const Field& f, const Tensor& exact, Worst& worst) {
+    for (int64_t i = 0; i < exact.elements(); ++i) {
+      const int32_t got = f.tensor->as<int32_t>()[i], want = exact.as<int32_t>()[i];
+      if (got != want) worst = {INFINITY, fmt::format("{}[{}] = {}, exactly {}", f.name, i, got, want)};
+    }
+  }
   void compare(const Field& f, const Tensor& exact, Worst& worst) const {
     const Tensor& t = *f.tensor;
+    if (t.dtype == DType::i32) return compare_indices(f, exact, worst);
     const double* x = exact.as<double>();
     double squares = 0;
     for (int64_t i = 0; i < t.rows(); ++i)

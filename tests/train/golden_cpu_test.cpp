@@ -106,8 +106,10 @@ TEST(GoldenCpuSlow, EveryDenseCaseInInvariantNumericsRecomputedAndAccumulated) {
   }
 }
 
+// Of dense models: a router that rounds chooses other experts.
 TEST(GoldenCpuSlow, Bf16FollowsTheF32Run) {
   for_built_cases([](const GoldenCase& c) {
+    if (testing::has_experts(c)) return;
     for (const char* layout : {"parallel.dp=1", "parallel.tp=2"})
       testing::expect_golden(c, cpu("fast", 2), {"train.precision=bf16", "train.micro_batch_size=4", layout},
                              testing::kGoldenBf16);
@@ -116,6 +118,7 @@ TEST(GoldenCpuSlow, Bf16FollowsTheF32Run) {
 
 TEST(GoldenCpuSlow, Fp16FollowsTheF32Run) {
   for_built_cases([](const GoldenCase& c) {
+    if (testing::has_experts(c)) return;
     testing::expect_golden(c, cpu("fast", 2), {"train.precision=fp16", "train.micro_batch_size=4"},
                            testing::kGoldenF16);
   });

@@ -25,7 +25,7 @@ struct Feature {
 inline const std::vector<Feature> kRuns = {
     {"model",
      {"gpt2", "llama-tied", "llama-gqa", "qwen2", "qwen3", "mistral", "phi3", "olmo2", "gemma2", "gemma3", "deepseek",
-      "deepseek-lite"}},
+      "deepseek-lite", "mixtral", "qwen2-moe", "qwen3-moe"}},
     {"model.hidden_dropout", {"0", "0.1"}},
     {"optimizer.name", {"adamw", "sgd", "muon"}},
     {"data.mask", {"none", "some"}},
@@ -70,6 +70,19 @@ inline std::string extras_of(const std::string& model) {
   return "";
 }
 
+// Experts: Mixtral's with every block, and losses of sequences; Qwen2-MoE's beside a shared one in every other block;
+// Qwen3-MoE's with losses of the whole batch.
+inline std::string config_of_experts(const std::string& model) {
+  if (model == "mixtral")
+    return R"(, "num_local_experts": 4, "output_router_logits": true, "router_aux_loss_coef": 0.5)";
+  if (model == "qwen2-moe")
+    return R"(, "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "decoder_sparse_step": 2,
+      "shared_expert_intermediate_size": 12)";
+  if (model == "qwen3-moe")
+    return R"(, "num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 8, "norm_topk_prob": true)";
+  return "";
+}
+
 inline std::string config_of(const std::string& model) {
   if (model == "gpt2")
     return R"({"model_type": "gpt2", "vocab_size": 37, "n_positions": 12, "n_embd": 24, "n_layer": 4, "n_head": 4})";
@@ -79,11 +92,12 @@ inline std::string config_of(const std::string& model) {
       "qk_rope_head_dim": 4, "v_head_dim": 5, "first_k_dense_replace": {}, "max_position_embeddings": 64}})",
                        kBlocks, model == "deepseek" ? "10" : "null", kBlocks);
   const bool bias = model == "qwen2", tied = model == "llama-tied" || model.starts_with("gemma");
-  const std::string type = model.starts_with("llama") ? "llama" : model == "gemma3" ? "gemma3_text" : model;
+  std::string type = model.starts_with("llama") ? "llama" : model == "gemma3" ? "gemma3_text" : model;
+  std::replace(type.begin(), type.end(), '-', '_');
   return fmt::format(R"({{"model_type": "{}", "vocab_size": 37, "hidden_size": 24, "intermediate_size": 30,
     "num_hidden_layers": {}, "num_attention_heads": 12, "num_key_value_heads": {}, "head_dim": 4,
-    "max_position_embeddings": 64, "rms_norm_eps": 1e-6, "tie_word_embeddings": {}{}}})",
-                     type, kBlocks, bias ? 2 : 3, tied ? "true" : "false", extras_of(model));
+    "max_position_embeddings": 64, "rms_norm_eps": 1e-6, "tie_word_embeddings": {}{}{}}})",
+                     type, kBlocks, bias ? 2 : 3, tied ? "true" : "false", extras_of(model), config_of_experts(model));
 }
 
 // A layout of `stages` virtual stages, with only the embedding on the first or only the head on the last.
@@ -125,6 +139,7 @@ class LayoutMatrix : public ::testing::Test {
                                  "optimizer.clip_grad=0.5",
                                  "run.threads=1",
                                  "run.dir=" + run.string()};
+    if (c.at("model") == "qwen3-moe") all.insert(all.end(), {"moe.global_aux_loss_coef=0.3", "moe.z_loss_coef=0.01"});
     if (c.at("data.mask") == "some") all.push_back("data.loss_mask=" + (dir_ / "mask.bin").string());
     if (c.at("model.hidden_dropout") != "0") all.push_back("model.attention_dropout=0.2");
     for (const auto& [key, value] : c)
@@ -189,6 +204,8 @@ class LayoutMatrix : public ::testing::Test {
     const Outcome &one = reference_of(c), many = outcome_of(c);
     for (size_t i = 0; i < one.steps.size(); ++i) {
       EXPECT_NEAR(one.steps[i].loss, many.steps[i].loss, kTolerance * one.steps[i].loss) << text_of(c);
+      EXPECT_NEAR(one.steps[i].aux_loss, many.steps[i].aux_loss, kTolerance * one.steps[i].aux_loss) << text_of(c);
+      EXPECT_EQ(one.steps[i].expert_load, many.steps[i].expert_load) << text_of(c);
       EXPECT_NEAR(one.steps[i].grad_norm, many.steps[i].grad_norm, kTolerance * one.steps[i].grad_norm) << text_of(c);
     }
     for (const auto& [name, values] : one.weights) {

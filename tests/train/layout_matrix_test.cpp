@@ -56,6 +56,24 @@ TEST_F(LayoutMatrix, LatentsAreMadeOfWhatEachRankHasOfTheStream) {
   }
 }
 
+// Each rank has a share of the inner width of every expert, and with a cut stream routes tokens of its own.
+TEST_F(LayoutMatrix, ExpertsOnTensorParallelRanksEqualOneRank) {
+  Choice c;
+  for (const auto* features : {&kRuns, &kCuts})
+    for (const Feature& f : *features) c[f.key] = f.values[0];
+  c["train.micro_batch_size"] = "2";
+  using Four = std::array<const char*, 4>;
+  for (const auto& [model, tp, sequence_parallel, recompute] :
+       {Four{"mixtral", "3", "true", "full"}, Four{"qwen2-moe", "2", "false", "selective"},
+        Four{"qwen3-moe", "2", "true", "none"}}) {
+    c["model"] = model;
+    c["parallel.tp"] = tp;
+    c["parallel.sequence_parallel"] = sequence_parallel;
+    c["parallel.recompute"] = recompute;
+    EXPECT_TRUE(judge(c));
+  }
+}
+
 // Ranks that share sequences drop what one rank drops; windows end in another rank's tokens.
 TEST_F(LayoutMatrix, ContextParallelRanksWithDropoutEqualOneRank) {
   Choice c;

@@ -7,6 +7,7 @@
 #include "weft/base/json.h"
 #include "weft/checkpoint/checkpoint_check.h"
 #include "weft/models/hf_deepseek.h"
+#include "weft/models/hf_experts.h"
 #include "weft/models/hf_fields.h"
 #include "weft/models/hf_rope.h"
 
@@ -26,6 +27,9 @@ constexpr FamilyName kFamilies[] = {{Family::gpt2, "gpt2", "GPT2LMHeadModel"},
                                     {Family::qwen3, "qwen3", "Qwen3ForCausalLM"},
                                     {Family::phi3, "phi3", "Phi3ForCausalLM"},
                                     {Family::olmo2, "olmo2", "Olmo2ForCausalLM"},
+                                    {Family::mixtral, "mixtral", "MixtralForCausalLM"},
+                                    {Family::qwen2_moe, "qwen2_moe", "Qwen2MoeForCausalLM"},
+                                    {Family::qwen3_moe, "qwen3_moe", "Qwen3MoeForCausalLM"},
                                     {Family::gemma2, "gemma2", "Gemma2ForCausalLM"},
                                     {Family::gemma3, "gemma3_text", "Gemma3ForCausalLM"},
                                     {Family::deepseek_v2, "deepseek_v2", "DeepseekV2ForCausalLM"},
@@ -39,12 +43,17 @@ struct Usual {
 };
 Usual usual_of(Family family) {
   switch (family) {
+    case Family::mixtral:
     case Family::mistral:
       return {8, 0, 131072, 1e-6, 1e4, false};
     case Family::qwen2:
       return {32, 0, 32768, 1e-6, 1e4, false};
     case Family::qwen3:
       return {32, 128, 32768, 1e-6, 1e4, false};
+    case Family::qwen2_moe:
+      return {16, 0, 32768, 1e-6, 1e4, false};
+    case Family::qwen3_moe:
+      return {4, 0, 32768, 1e-6, 1e4, false};
     case Family::phi3:
       return {0, 0, 4096, 1e-5, 1e4, false};
     case Family::olmo2:
@@ -86,7 +95,9 @@ void check_sizes(const ModelSpec& s, const HfFields& fields, std::string_view he
     throw ConfigError(fmt::format("{}: heads of {} numbers cannot be rotated in pairs",
                                   fields.fields().where(fields.was_taken("head_dim") ? "head_dim" : heads_key),
                                   s.rope_width()));
-  const auto d = double(s.width), per_layer = attention_weights(s) + d * 3.0 * double(s.ffn_width);
+  const double d = double(s.width),
+               experts = double(s.experts.count) * double(s.experts.width) + double(s.experts.shared_width),
+               per_layer = attention_weights(s) + d * 3.0 * (double(s.ffn_width) + experts);
   if (double(s.num_layers) * per_layer + 2 * d * double(s.vocab_size) + d * double(s.max_positions) > kMaxParameters)
     throw ConfigError(fmt::format("{}: with the other sizes this makes more than {:.0e} parameters",
                                   fields.fields().where(width_key), kMaxParameters));
@@ -153,11 +164,14 @@ int64_t read_head_dim(HfFields& f, Family family, const ModelSpec& s) {
 }
 
 void read_biases(HfFields& f, ModelSpec& s) {
-  if (s.family == Family::qwen2) {
+  if (s.family == Family::qwen2_moe) {
+    s.qkv_bias = f.flag("qkv_bias", true);
+    f.take("attention_bias");  // its layers do not ask for it
+  } else if (s.family == Family::qwen2) {
     s.qkv_bias = true;  // whatever the two say: its layers have no other form
     f.take("attention_bias");
     f.take("qkv_bias");
-  } else if (s.family != Family::mistral && s.family != Family::phi3) {
+  } else if (s.family != Family::mistral && s.family != Family::mixtral && s.family != Family::phi3) {
     s.qkv_bias = s.attention_out_bias = f.flag("attention_bias", false);
   }
   if (s.family == Family::llama) s.mlp_bias = f.flag("mlp_bias", false);
@@ -240,13 +254,14 @@ ModelSpec read_llama_like(HfFields& f, Family family) {
   gemma ? read_gemma(f, s, layer) : read_silu(f);
   if (family == Family::phi3) read_phi3(f, s);
   if (family == Family::olmo2) read_olmo2(s, layer);
-  if (family == Family::qwen3) s.qk_norm = QkNorm::heads;
+  if (family == Family::qwen3 || family == Family::qwen3_moe) s.qk_norm = QkNorm::heads;
   if (family == Family::gemma3) {
     read_layers(f, s, layer, read_rope_pair(f, rope_sizes(s)));
   } else {
     const RopeSpec rope = read_rope(f, rope_sizes(s));
     read_layers(f, s, layer, {rope, rope});
   }
+  read_experts(f, s);
   check_sizes(s, f, "num_attention_heads", "hidden_size");
   return s;
 }

@@ -88,6 +88,30 @@ class Lister {
     if (bias) add(name + ".bias", {out}, param + ".bias", first_row);
   }
 
+  void list_mlp(const std::string& name, int64_t f, const std::string& param) {
+    const int64_t d = m_.width;
+    add_linear(name + "gate_proj", {f, d}, m_.mlp_bias, param + "up");
+    add_linear(name + "up_proj", {f, d}, m_.mlp_bias, param + "up", f);
+    add_linear(name + "down_proj", {d, f}, m_.mlp_bias, param + "down");
+  }
+
+  // A weight has the matrices of all experts, one behind the other.
+  void list_experts(const std::string& layer, const std::string& param) {
+    const bool mixtral = m_.family == Family::mixtral;
+    const std::string of = layer + (mixtral ? "block_sparse_moe." : "mlp.");
+    const int64_t d = m_.width, f = m_.experts.width;
+    add(of + "gate.weight", {m_.experts.count, d}, param + "router.weight");
+    for (int64_t e = 0; e < m_.experts.count; ++e) {
+      const std::string expert = of + fmt::format("experts.{}.", e);
+      add(expert + (mixtral ? "w1" : "gate_proj") + ".weight", {f, d}, param + "experts.up.weight", 2 * f * e);
+      add(expert + (mixtral ? "w3" : "up_proj") + ".weight", {f, d}, param + "experts.up.weight", 2 * f * e + f);
+      add(expert + (mixtral ? "w2" : "down_proj") + ".weight", {d, f}, param + "experts.down.weight", d * e);
+    }
+    if (m_.experts.shared_width == 0) return;
+    list_mlp(of + "shared_expert.", m_.experts.shared_width, param + "shared.");
+    if (m_.experts.shared_gate) add(of + "shared_expert_gate.weight", {1, d}, param + "shared_gate.weight");
+  }
+
   void list_llama_like() {
     add("model.embed_tokens.weight", {m_.vocab_size, m_.width}, "embed.tokens");
     for (int64_t i = 0; i < m_.num_layers; ++i) {
@@ -97,7 +121,8 @@ class Lister {
                 : list_attention(layer + "self_attn.", block + "attn.");
       add_block_norm(layer, names_.attn_added, block + "attn_added_norm");
       add_block_norm(layer, names_.mlp_norm, block + "mlp_norm");
-      list_mlp(layer + "mlp.", block + "mlp.");
+      m_.layer(i).experts ? list_experts(layer, block + "mlp.")
+                          : list_mlp(layer + "mlp.", m_.ffn_width, block + "mlp.");
       add_block_norm(layer, names_.mlp_added, block + "mlp_added_norm");
     }
     add_norm("model.norm", "final_norm");

@@ -120,6 +120,8 @@ int64_t read_width(HfFields& fields) {
   return fields.has("sliding_window") ? fields.integer("sliding_window", IntRange{}) : 0;
 }
 
+int64_t read_width_or_none(HfFields& fields) { return fields.has("sliding_window") ? read_width(fields) : 0; }
+
 std::vector<int64_t> qwen_windows(HfFields& fields, int64_t num_layers) {
   const bool use = fields.flag("use_sliding_window", false);
   const int64_t width = use ? read_width(fields) : 0;
@@ -210,13 +212,16 @@ std::vector<int64_t> read_windows(HfFields& fields, Family family, int64_t num_l
   switch (family) {
     case Family::qwen2:
     case Family::qwen3:
+    case Family::qwen2_moe:
+    case Family::qwen3_moe:
       return qwen_windows(fields, num_layers);
     case Family::gemma2:
       return alternating_windows(fields, 2, num_layers);
     case Family::gemma3:
       return alternating_windows(fields, read_pattern(fields), num_layers);
+    case Family::mixtral:
     case Family::phi3:
-      return equal_windows(fields, fields.has("sliding_window") ? read_width(fields) : 0, num_layers);
+      return equal_windows(fields, read_width_or_none(fields), num_layers);
     case Family::mistral:
       break;
     default:

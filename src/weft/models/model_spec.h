@@ -1,9 +1,12 @@
 // What a decoder-only transformer is, as plain values: everything the layers need, nothing about where it came from.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "weft/ops/ops.h"
 
 namespace weft {
 
@@ -13,6 +16,9 @@ enum class Family : uint8_t {
   mistral,
   qwen2,
   qwen3,
+  mixtral,
+  qwen2_moe,
+  qwen3_moe,
   phi3,
   olmo2,
   gemma2,
@@ -54,6 +60,18 @@ struct Dropouts {        // probabilities of being zeroed while training
   double attention = 0;  // on attention probabilities
 };
 
+// A mixture of experts, each an MLP of the model's kind.
+struct ExpertsSpec {
+  int64_t count = 0, chosen = 0;  // of a layer, and of them of a token
+  int64_t width = 0;              // inner, of one
+  int64_t shared_width = 0;       // of an MLP that all tokens go through beside them; 0: none
+  bool shared_gate = false;       // what that adds is multiplied by the sigmoid of a number of each token
+  Routing routing = {};
+  // Factors of losses that are added: balance of each sequence, of the global batch, and the size of router logits.
+  double aux_loss_coef = 0, global_aux_loss_coef = 0, z_loss_coef = 0;
+  bool operator==(const ExpertsSpec&) const = default;
+};
+
 // What a block is, where the blocks of a model may differ.
 struct LayerSpec {
   NormKind norm = NormKind::rms_norm;
@@ -62,6 +80,7 @@ struct LayerSpec {
   int64_t window = 0;                 // keys a query sees, itself included; 0: all before it
   bool norm_before = true;            // of each half's input ...
   bool norm_behind = false;           // ... and of what it adds to the stream
+  bool experts = false;               // ModelSpec::experts in place of the MLP
   bool operator==(const LayerSpec&) const = default;
 };
 
@@ -103,7 +122,8 @@ struct ModelSpec {
   double logit_softcap = 0;               // as attention_softcap
   bool tied_head = false;                 // the output head is the embedding table
   std::optional<LatentSpec> latent = {};  // instead of num_kv_heads heads of keys and values
-  // Of each block, where they are not all as norm, mlp and rope say, without a window.
+  ExpertsSpec experts = {};               // of the blocks that have them
+  // Of each block, where they are not all as norm, mlp and rope say, without a window or experts.
   std::vector<LayerSpec> layers = {};
 
   int64_t unread_layers = 0;  // behind the model's, in its folder: modules that weft does not have
@@ -113,6 +133,9 @@ struct ModelSpec {
   Dropouts dropout = {};
 
   LayerSpec layer(int64_t l) const { return layers.empty() ? LayerSpec{norm, mlp, rope} : layers[size_t(l)]; }
+  bool has_experts() const {
+    return std::any_of(layers.begin(), layers.end(), [](const LayerSpec& l) { return l.experts; });
+  }
   int64_t q_width() const { return num_heads * head_dim; }
   int64_t kv_width() const { return num_kv_heads * head_dim; }
   int64_t result_width() const { return num_heads * (latent ? latent->v_dim : head_dim); }  // of attention

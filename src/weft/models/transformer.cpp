@@ -26,6 +26,37 @@ ProjectionNorm::Over norm_over(QkNorm kind) {
   return kind == QkNorm::heads ? ProjectionNorm::Over::heads : ProjectionNorm::Over::all;
 }
 
+Mlp::Spec mlp_spec(const ModelSpec& m, MlpKind kind, int64_t inner) {
+  return {.width = m.width,
+          .inner = inner,
+          .act = act_of(kind),
+          .bias = m.mlp_bias,
+          .init_std = m.init_std,
+          .down_init_std = m.init_std * m.residual_init_scale,
+          .dropout = m.dropout.hidden};
+}
+
+Experts::Spec experts_spec(const ModelSpec& m, int64_t layer, RouterRecords* records) {
+  const ExpertsSpec& e = m.experts;
+  const auto shared =
+      e.shared_width > 0 ? std::optional(mlp_spec(m, m.layer(layer).mlp, e.shared_width)) : std::nullopt;
+  return {.width = m.width,
+          .count = e.count,
+          .chosen = e.chosen,
+          .inner = e.width,
+          .routing = e.routing,
+          .shared = shared,
+          .shared_gate = e.shared_gate,
+          .init_std = m.init_std,
+          .down_init_std = m.init_std * m.residual_init_scale,
+          .dropout = m.dropout.hidden,
+          .aux_loss_coef = e.aux_loss_coef,
+          .global_aux_loss_coef = e.global_aux_loss_coef,
+          .z_loss_coef = e.z_loss_coef,
+          .records = records,
+          .layer = layer};
+}
+
 SelfAttention::Spec attention_spec(const ModelSpec& m, const LayerSpec& layer, const Tensor* rope_table) {
   return {.width = m.width,
           .heads = m.num_heads,
@@ -64,22 +95,6 @@ LatentAttention::Spec attention_spec(const ModelSpec& m, const LatentSpec& laten
           .out_init_std = m.init_std * m.residual_init_scale,
           .dropout = m.dropout.hidden,
           .attention_dropout = m.dropout.attention};
-}
-
-Block::Spec block_spec(const ModelSpec& m, const LayerSpec& layer, const LayerPlan& plan, const Tensor* rope_table) {
-  using AnySpec = decltype(Block::Spec::attention);
-  return {.norm = norm_spec(m, layer.norm, plan),
-          .attention = m.latent ? AnySpec(attention_spec(m, *m.latent, rope_table))
-                                : AnySpec(attention_spec(m, layer, rope_table)),
-          .mlp = {.width = m.width,
-                  .inner = m.ffn_width,
-                  .act = act_of(layer.mlp),
-                  .bias = m.mlp_bias,
-                  .init_std = m.init_std,
-                  .down_init_std = m.init_std * m.residual_init_scale,
-                  .dropout = m.dropout.hidden},
-          .norm_before = layer.norm_before,
-          .norm_behind = layer.norm_behind};
 }
 
 Embedding::Spec embedding_spec(const ModelSpec& m, const TransformerPlan& plan) {
@@ -138,6 +153,7 @@ std::vector<ParamSpec> all_params(const ModelSpec& model) {
 
 Transformer::Transformer(ParamStore& params, const ModelSpec& spec, const TransformerPlan& plan)
     : spec_(spec), plan_(plan), params_(params) {
+  if (spec.has_experts()) routers_.emplace(spec.num_layers, spec.experts.count, plan.layers.stream);
   if (plan_.parts.empty()) plan_.parts = {{.blocks = {0, spec.num_layers}}};
   for (const ModelPart& part : plan_.parts) {
     chunks_.emplace_back();
@@ -174,8 +190,15 @@ void Transformer::declare_blocks(const ModelPart& part) {
     const std::string name = fmt::format("blocks.{}", l);
     const LayerSpec layer = spec_.layer(l);
     const Tensor* table = layer.rope ? &rope_table(*layer.rope) : nullptr;
-    const Block& block = *blocks_.emplace_back(
-        std::make_unique<Block>(params_, name, block_spec(spec_, layer, plan_.layers, table), plan_.layers));
+    using AnyAttentionSpec = decltype(Block::Spec::attention);
+    Block::Spec spec{.norm = norm_spec(spec_, layer.norm, plan_.layers),
+                     .attention = spec_.latent ? AnyAttentionSpec(attention_spec(spec_, *spec_.latent, table))
+                                               : AnyAttentionSpec(attention_spec(spec_, layer, table)),
+                     .mlp = mlp_spec(spec_, layer.mlp, spec_.ffn_width),
+                     .norm_before = layer.norm_before,
+                     .norm_behind = layer.norm_behind};
+    if (layer.experts) spec.mlp = experts_spec(spec_, l, routers());
+    const Block& block = *blocks_.emplace_back(std::make_unique<Block>(params_, name, spec, plan_.layers));
     const int unit = params_.close_unit(name, 2 + l);
     if (plan_.recompute_blocks)
       add(LayerKind::block, own<LayerOf<Recompute<Block>>>(recomputed_.emplace_back(block)), {unit});
@@ -221,6 +244,10 @@ std::vector<KvCache> Transformer::make_caches(Arena& arena, Precision precision,
   for (const auto& block : blocks_)
     caches.push_back(block->attention().make_cache(arena, precision.compute, max_tokens));
   return caches;
+}
+
+void Transformer::allocate_records(Arena& records, Precision precision) {
+  if (routers_) routers_->allocate(records, precision.stat);
 }
 
 void Transformer::decode(Pass& p, std::vector<KvCache>& caches, Tensor logits) const {

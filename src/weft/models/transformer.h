@@ -3,6 +3,7 @@
 #pragma once
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "weft/models/model.h"
@@ -47,6 +48,10 @@ class Transformer final : public Model {
   void token_losses(Pass& p, Tensor x, Tensor nll) const override { head_->token_losses(p, x, nll); }
   Placement loss_place() const override { return LmHead::loss_place(plan_.layers); }
 
+  // What its routers do in a step; none where it has no experts. Before any backward pass.
+  void allocate_records(Arena& records, Precision precision);
+  RouterRecords* routers() { return routers_ ? &*routers_ : nullptr; }
+
   // Units of a whole model: the positions that a ParamStore knows them by.
   static int64_t num_positions(const ModelSpec& spec) { return spec.num_layers + 3; }
 
@@ -76,6 +81,7 @@ class Transformer final : public Model {
   ModelSpec spec_;
   TransformerPlan plan_;
   ParamStore& params_;
+  std::optional<RouterRecords> routers_;
   std::deque<RopeTable> rope_tables_;  // one for all blocks with the same rotations
   std::vector<std::vector<ModelLayer>> chunks_;
   std::vector<std::unique_ptr<AnyLayer>> layers_;  // of all chunks

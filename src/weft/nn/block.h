@@ -1,5 +1,5 @@
-// One transformer block: x + attention(norm(x)), then x + mlp(norm(x)); norms stand before each half, or behind, or
-// both.   t tokens of this rank's stream, d its width
+// One transformer block: x + attention(norm(x)), then x + mlp(norm(x)), or experts in place of the mlp; norms stand
+// before each half, or behind, or both.   t tokens of this rank's stream, d its width
 #pragma once
 #include <memory>
 #include <string>
@@ -7,9 +7,9 @@
 
 #include "weft/nn/any_attention.h"
 #include "weft/nn/attention.h"
+#include "weft/nn/feed_forward.h"
 #include "weft/nn/half_norm.h"
 #include "weft/nn/latent_attention.h"
-#include "weft/nn/mlp.h"
 
 namespace weft {
 
@@ -18,14 +18,14 @@ class Block {
   struct Spec {
     StreamNorm::Spec norm;
     std::variant<SelfAttention::Spec, LatentAttention::Spec> attention;
-    Mlp::Spec mlp;
+    FeedForward::Spec mlp;
     bool norm_before = true, norm_behind = false;  // of each half
   };
   struct Saved {
     NormBefore::Saved attn_norm, mlp_norm;
     NormBehind::Saved attn_added, mlp_added;
     std::unique_ptr<AnyAttention::Saved> attn;  // made by the first forward
-    Mlp::Saved mlp;
+    FeedForward::Saved mlp;
     Tensor attn_h, mlp_h;  // [t, d]  inputs of the halves   till wgrad; or dgrad .. wgrad where not kept
     Tensor middle;         // [t, d]  x + attention       till dgrad
   };
@@ -46,7 +46,7 @@ class Block {
   std::unique_ptr<AnyAttention> attn_;
   NormBehind attn_added_;
   NormBefore mlp_norm_;
-  Mlp mlp_;
+  FeedForward mlp_;
   NormBehind mlp_added_;
 };
 

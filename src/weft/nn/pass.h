@@ -27,6 +27,10 @@ struct MicroBatch {
   Tensor stream_tokens() const { return tokens.slice_rows(stream.first, stream.count); }        // i64 [t]
   Tensor loss;            // f64 [1]  receives the sum of the targets' weighted losses
   double loss_scale = 1;  // of the gradient: 1 / what the step divides by (Objective)
+  // Of what routers see, which counts every token:
+  int64_t sample_tokens = 0;    // of a sample; those of one lie together
+  double token_scale = 1;       // of the gradient of a mean over all tokens of the global batch: 1 / their number
+  bool counts_experts = false;  // whether routers count their tokens for losses over the whole batch (RouterRecords)
 };
 
 // Each arena is a lifetime.

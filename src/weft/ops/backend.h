@@ -33,7 +33,8 @@ using AllOps = OpList<Matmul, BiasGrad, Embed, EmbedBackward, Norm, NormApply, N
                       RowDots, Rope, LatentKeys, LatentKeysBackward, Attention, AttentionBackward, AttentionSink,
                       AttentionSinkBackward, GatedUnit, GatedUnitBackward, Gelu, GeluBackward, SoftCap, SoftCapBackward,
                       Dropout, CrossEntropy, CrossEntropyPart, CrossEntropyJoin, Add, Axpby, AddRow, Copy, Zero, Sum,
-                      SumSquares, CountNonfinite, AdamW, Sgd>;
+                      SumSquares, CountNonfinite, AdamW, Sgd, Route, RouteBackward, RouterSums, ExpertLoad, GroupRows,
+                      GatherRows, SumRows, ScaleRows, ScaleRowsBackward, GroupedMatmul, GroupedWeightGrad>;
 
 // The ops that a backend has issued and its device has not run. Belongs to the backend's rank; not thread-safe.
 class DeviceQueue {
@@ -96,6 +97,9 @@ class WorkspaceModel {
   virtual int64_t bytes(const Sum&) const { return 0; }
   virtual int64_t bytes(const SumSquares&) const { return 0; }
   virtual int64_t bytes(const CountNonfinite&) const { return 0; }
+  virtual int64_t bytes(const RouterSums&) const { return 0; }
+  virtual int64_t bytes(const GroupedMatmul&) const { return 0; }
+  virtual int64_t bytes(const GroupedWeightGrad&) const { return 0; }
   template <class Op>
   int64_t of(const Op& op) const {  // every op; those not listed above need none
     if constexpr (requires { bytes(op); })

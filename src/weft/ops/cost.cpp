@@ -39,6 +39,12 @@ double flops_of(const Attention& op) {
 double flops_of(const AttentionBackward& op) {
   return 4.0 * pairs_of(op.heads, op.spans) * double(op.heads.dim + op.heads.value_dim());
 }
+double flops_of(const GroupedMatmul& op) {
+  return 2.0 * double(op.x.rows()) * double(op.rows_of_group()) * double(op.w.cols());
+}
+double flops_of(const GroupedWeightGrad& op) {
+  return 2.0 * double(op.x.rows()) * double(op.rows_of_group()) * double(op.dw.cols());
+}
 
 ProductShape shape_of(const Matmul& op) {
   return {.m = op.m(), .n = op.n(), .k = op.k(), .trans_a = op.trans_a, .trans_b = op.trans_b};

@@ -23,6 +23,8 @@ struct OpCost {
 double flops_of(const Matmul& op);
 double flops_of(const Attention& op);
 double flops_of(const AttentionBackward& op);
+double flops_of(const GroupedMatmul& op);  // of every row, whether an expert has it or not
+double flops_of(const GroupedWeightGrad& op);
 template <class Op>
 double flops_of(const Op&) {
   return 0;

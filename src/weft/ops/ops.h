@@ -498,3 +498,5 @@ struct Sgd {
 };
 
 }  // namespace weft
+
+#include "weft/ops/expert_ops.h"

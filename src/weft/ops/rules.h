@@ -47,5 +47,16 @@ void check(const SumSquares& op);
 void check(const CountNonfinite& op);
 void check(const AdamW& op);
 void check(const Sgd& op);
+void check(const Route& op);
+void check(const RouteBackward& op);
+void check(const RouterSums& op);
+void check(const ExpertLoad& op);
+void check(const GroupRows& op);
+void check(const GatherRows& op);
+void check(const SumRows& op);
+void check(const ScaleRows& op);
+void check(const ScaleRowsBackward& op);
+void check(const GroupedMatmul& op);
+void check(const GroupedWeightGrad& op);
 
 }  // namespace weft::rules

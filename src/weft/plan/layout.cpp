@@ -24,6 +24,9 @@ std::string cut_fault(const ModelSpec& m, int64_t tp) {
         "{} query heads and {} key heads cannot be cut over so many ranks (at most the key heads, or a multiple of "
         "them that divides the query heads)",
         m.num_heads, m.num_kv_heads);
+  for (const int64_t inner : {m.experts.width, m.experts.shared_width})
+    if (m.has_experts() && inner > 0 && tp > inner)
+      return fmt::format("experts of an inner width of {} cannot be cut over so many ranks", inner);
   if (tp > m.ffn_width) return fmt::format("an inner width of {} cannot be cut over so many ranks", m.ffn_width);
   if (tp > m.vocab_size) return fmt::format("a vocabulary of {} cannot be cut over so many ranks", m.vocab_size);
   return "";
@@ -88,9 +91,12 @@ BlockLayout block_layout_of(const Recipe& r, const ModelSpec& m) {
   BlockCosts costs{.blocks = {}, .head = double(m.vocab_size) * double(m.width)};
   for (int64_t l = 0; l < m.num_layers; ++l) {
     const LayerSpec layer = m.layer(l);
-    const int64_t window = layer.window, inner = (is_gated(layer.mlp) ? 3 : 2) * m.ffn_width;
-    const double matrices = double(m.width * inner) + attention_weights(m);
-    const double keys = window > 0 ? double(std::min(window, r.train.seq_length)) : double(r.train.seq_length) / 2;
+    const ExpertsSpec& e = m.experts;
+    const int64_t inner = layer.experts ? e.chosen * e.width + e.shared_width : m.ffn_width;
+    const int64_t router = layer.experts ? m.width * e.count : 0;
+    const double matrices = double((is_gated(layer.mlp) ? 3 : 2) * m.width * inner + router) + attention_weights(m);
+    const double keys =
+        layer.window > 0 ? double(std::min(layer.window, r.train.seq_length)) : double(r.train.seq_length) / 2;
     costs.blocks.push_back(matrices + keys * double(m.q_width() + m.result_width()));
   }
   return balanced_layout(costs, pipeline_of(r).num_virtual_stages());
@@ -158,6 +164,11 @@ int64_t nearest_tp(const Recipe& r, const ModelSpec& m) {
 
 void check_layout(const Recipe& r, const ModelSpec& m) {
   check_stages(r, m);
+  if (r.parallel.cp > 1 && m.has_experts())
+    throw ConfigError(fmt::format(
+        "parallel.cp = {} cannot run: experts balance whole sequences, which context-parallel ranks have parts of; the "
+        "nearest that works: parallel.cp = 1",
+        r.parallel.cp));
   const int64_t tp = r.parallel.tp;
   if (const std::string fault = cut_fault(m, tp); !fault.empty())
     throw ConfigError(fmt::format("parallel.tp = {} cannot run: {}; the nearest that works: parallel.tp = {}", tp,

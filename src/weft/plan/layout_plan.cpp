@@ -56,7 +56,8 @@ std::vector<Places> update_classes(const RunPlan& run, const StepSpec& step, con
   }
   ParamStore store(kF32, step.order, dry_mesh(step.mesh, step.rank));
   const Transformer declared(store, run.model, step.model);
-  const std::vector<WholeMatrix> all = whole_matrices(store, *store.groups()[0]);
+  std::vector<std::vector<WholeMatrix>> groups;
+  for (const ReplicaGroup* group : store.groups()) groups.push_back(whole_matrices(store, *group));
   const auto num_states = [&](const ParamSpec& w) { return int(run.optimizer->state_names(w).size()); };
   std::map<std::pair<Shapes, std::vector<int64_t>>, Places> alike;
   std::vector<std::vector<int64_t>> states;  // [shard]
@@ -65,8 +66,9 @@ std::vector<Places> update_classes(const RunPlan& run, const StepSpec& step, con
   for (int member = 0; member < members; ++member) {
     for (const int t : tp) {
       Shapes shapes;
-      for (const WholeMatrix& m : matrices_of(all, member * num_tp + t, num_places))
-        shapes.emplace_back(m.rows.count, m.cols.count);
+      for (const std::vector<WholeMatrix>& all : groups)
+        for (const WholeMatrix& m : matrices_of(all, member * num_tp + t, num_places))
+          shapes.emplace_back(m.rows.count, m.cols.count);
       alike[{shapes, states[size_t(member % step.order.shards)]}].push_back(member * num_tp + t);
     }
   }

@@ -55,6 +55,18 @@ void override_dropout(const Recipe& r, Dropouts& d) {
   d.attention = r.model.attention_dropout.value_or(d.attention);
 }
 
+void override_losses(const Recipe& r, ModelSpec& model) {
+  ExpertsSpec& e = model.experts;
+  const auto set = [&](const char* key, const std::optional<double>& given, double& coef) {
+    if (given && *given > 0 && !model.has_experts())
+      throw ConfigError(fmt::format("moe.{} = {} has no effect: the model has no experts", key, *given));
+    coef = given.value_or(coef);
+  };
+  set("aux_loss_coef", r.moe.aux_loss_coef, e.aux_loss_coef);
+  set("global_aux_loss_coef", r.moe.global_aux_loss_coef, e.global_aux_loss_coef);
+  set("z_loss_coef", r.moe.z_loss_coef, e.z_loss_coef);
+}
+
 }  // namespace
 
 RunPlan plan_run(const Recipe& recipe, const WorkspaceModel& workspace, int rank) {
@@ -82,6 +94,7 @@ RunPlan prepare_run(const Recipe& recipe, HfConfig config, int rank) {
   plan.config = std::move(config);
   plan.model = plan.config.spec;
   override_dropout(recipe, plan.model.dropout);
+  override_losses(recipe, plan.model);
   check_layout(recipe, plan.model);
   plan.step = step_of(recipe, plan.model, rank);
   plan.optimizer = optimizer_of(recipe);
@@ -96,6 +109,7 @@ StepSpec step_of(const Recipe& r, const ModelSpec& model, int rank) {
   const MeshPlace at = place_of(mesh, rank);
   GradientOrder order = gradient_order_of(r);
   order.rank = at.dp;
+  const bool counts_experts = model.has_experts() && model.experts.global_aux_loss_coef > 0;
   const int first = 0, last = place_of(pipeline, pipeline.num_virtual_stages() - 1).stage;
   return {.precision = precision_of(r),
           .model = {.layers = layer_plan_of(r, model),
@@ -110,7 +124,8 @@ StepSpec step_of(const Recipe& r, const ModelSpec& model, int rank) {
           .order = order,
           .pipeline = pipeline,
           .schedule = schedule_of(pipeline, at.pp, order.num_micro_batches),
-          .evaluates = !r.data.valid.empty() || r.data.valid_fraction > 0,
+          .evaluates = !r.data.valid.empty() || r.data.valid_fraction > 0 || counts_experts,
+          .counts_experts = counts_experts,
           .mesh = mesh,
           .rank = rank};
 }

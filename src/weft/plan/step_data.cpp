@@ -140,7 +140,7 @@ nlohmann::json to_json(const StepPart& part) {
 
 StepData step_data_of(const RunPlan& run, const WorkspaceModel& workspace) {
   StepSpec step = run.step;
-  step.evaluates = step.scores_first = false;
+  step.evaluates = step.scores_first = step.counts_experts = false;
   step.frozen.clear();
   DryStep dry(run.model, step, *run.optimizer, workspace);
   return Collector(dry).run();

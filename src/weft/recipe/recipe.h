@@ -50,6 +50,10 @@ struct Recipe {
     std::string muon_scale = "match_rms_adamw";
     bool operator==(const Optimizer&) const = default;
   } optimizer;
+  struct Moe {
+    std::optional<double> aux_loss_coef = {}, global_aux_loss_coef = {}, z_loss_coef = {};
+    bool operator==(const Moe&) const = default;
+  } moe;
   struct Parallel {
     int64_t dp = 1, tp = 1, pp = 1, cp = 1, ep = 1, zero_stage = 0, zero_shard_size = 0;
     std::string cp_comm_type = "all_gather";

@@ -136,6 +136,17 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
       {"optimizer.clip_grad", &o.clip_grad, at_least(0),
        "gradients are scaled down where their global norm is above this; 0: never"},
 
+      {"moe.aux_loss_coef", &r.moe.aux_loss_coef, at_least(0),
+       "experts: factor of the loss that pulls the load of each sequence towards balance; not set: as config.json "
+       "says, "
+       "else 0"},
+      {"moe.global_aux_loss_coef", &r.moe.global_aux_loss_coef, at_least(0),
+       "the same of the load of the global batch, which a forward pass over it finds first: a third more computing; "
+       "not "
+       "set: 0"},
+      {"moe.z_loss_coef", &r.moe.z_loss_coef, at_least(0),
+       "experts: factor of the mean square of the log-sum-exp of router logits; not set: 0"},
+
       {"parallel.dp", &p.dp, count(1), "data parallel ranks: each trains on a share of the batch", kMayChange},
       {"parallel.tp", &p.tp, count(1), "tensor parallel ranks", kMayChange},
       {"parallel.pp", &p.pp, count(1), "pipeline stages", kMayChange},

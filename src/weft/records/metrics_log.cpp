@@ -58,6 +58,7 @@ StepRecord step_record(const Json& json) {
   return {.step = json["step"].get<int64_t>(),
           .loss = number_at(json, "loss"),
           .aux_loss = number_at(json, "aux_loss"),
+          .z_loss = number_at(json, "z_loss"),
           .grad_norm = number_at(json, "grad_norm"),
           .lr = number_at(json, "lr"),
           .tokens_per_s = number_at(json, "tokens_per_s"),
@@ -65,7 +66,9 @@ StepRecord step_record(const Json& json) {
           .mfu = number_at(json, "mfu"),
           .memory_bytes = json.value("memory_bytes", int64_t(0)),
           .loss_scale = number_at(json, "loss_scale"),
-          .skipped_steps = json.value("skipped_steps", int64_t(0))};
+          .skipped_steps = json.value("skipped_steps", int64_t(0)),
+          .expert_load = json.value("expert_load", std::vector<std::vector<int64_t>>()),
+          .router_entropy = json.value("router_entropy", std::vector<double>())};
 }
 
 EvalRecord eval_record(const Json& json) {
@@ -101,6 +104,8 @@ std::string to_json(const StepRecord& r) {
             {"mfu", r.mfu},
             {"memory_bytes", r.memory_bytes}};
   if (r.loss_scale > 0) json["loss_scale"] = r.loss_scale, json["skipped_steps"] = r.skipped_steps;
+  if (!r.expert_load.empty())
+    json["z_loss"] = r.z_loss, json["expert_load"] = r.expert_load, json["router_entropy"] = r.router_entropy;
   return json.dump();
 }
 

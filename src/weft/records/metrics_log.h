@@ -14,7 +14,8 @@ namespace weft {
 struct StepRecord {
   int64_t step = 0;
   double loss = 0;          // nats per counted target token; NaN where none counted
-  double aux_loss = 0;      // of the experts' router, as added to the loss; 0 for dense models
+  double aux_loss = 0;      // balance of the experts' load, without its factor, and no part of loss; 0 for dense models
+  double z_loss = 0;        // size of router logits, likewise
   double grad_norm = 0;     // before clipping
   double lr = 0;            // of this step
   double tokens_per_s = 0;  // of all ranks together
@@ -23,6 +24,9 @@ struct StepRecord {
   int64_t memory_bytes = 0;   // peak of the busiest rank
   double loss_scale = 0;      // of this step; 0 where there is none: it and skipped_steps are then not written
   int64_t skipped_steps = 0;  // of the run so far, for gradients that overflowed
+  // By layers with experts, if there are any: tokens that each expert had; mean entropy of router scores, nats.
+  std::vector<std::vector<int64_t>> expert_load = {};
+  std::vector<double> router_entropy = {};
 
   bool operator==(const StepRecord&) const = default;
 };

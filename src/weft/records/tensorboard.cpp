@@ -155,6 +155,7 @@ void TensorBoardWriter::append(const StepRecord& r, double now_s) {
       {"memory/bytes", double(r.memory_bytes)},
   };
   if (r.aux_loss != 0) scalars.push_back({"train/aux_loss", r.aux_loss});
+  if (r.z_loss != 0) scalars.push_back({"train/z_loss", r.z_loss});
   if (r.loss_scale > 0) scalars.push_back({"train/loss_scale", r.loss_scale});
   append_event(scalars_event(now_s, r.step, scalars));
 }

@@ -16,6 +16,7 @@ namespace weft {
 class Boundary {
  public:
   Boundary(Axis axis, Spmd from, Spmd to);
+  Spmd from() const { return from_; }
 
   // x [n, d], placed `from` on the axis. The result is x itself (all-reduced in place where the table says so), or lies
   // in `out`. Blocks until it is there.

@@ -67,6 +67,8 @@ std::shared_ptr<Executor::Kept> Executor::make_kept(int chunk) const {
 
 double Executor::run(const StepInput& input) {
   state_.params.begin_step();
+  if (RouterRecords* routers = state_.model.routers()) routers->begin_step();
+  if (step_.counts_experts) count_experts(input);
   score_batch(input);
   const Tensor& losses = state_.losses;
   if (is_dry()) {
@@ -80,8 +82,34 @@ double Executor::run(const StepInput& input) {
   links_.wait_all_sent();
   backend_->wait_all();
   const double loss = wait_sum_losses(mesh_, losses);
+  if (RouterRecords* routers = state_.model.routers()) routers->wait_sum(mesh_);
   if (input.ends) input.ends();
   return loss;
+}
+
+// How many tokens of the whole batch each expert has: with the weights and the dropout of the passes that follow.
+void Executor::count_experts(const StepInput& input) {
+  const int64_t all = step_.order.num_micro_batches;
+  const Traffic before = is_dry() ? *traffic_ : Traffic();
+  const ForwardOnly pass{.model = model_,
+                         .params = state_.params,
+                         .step = step_,
+                         .backend = *backend_,
+                         .mesh = mesh_,
+                         .staging = staging_,
+                         .links = &links_,
+                         .dropout_key = input.dropout_key,
+                         .counts_experts = true};
+  for (int64_t i = 0; i < (is_dry() ? 1 : all); ++i) {
+    const LoadMicroBatch load = [&](MicroBatch& b) {
+      b.index = i;
+      input.load(b);
+    };
+    pass.score(load, evaluation_);
+  }
+  if (is_dry()) traffic_->add(traffic_->since(before), all - 1);
+  const ExpertsSpec& e = state_.model.spec().experts;
+  state_.model.routers()->wait_sum_whole(mesh_, double(e.count) / double(e.chosen * step_.global_tokens()));
 }
 
 // The losses that the objective asks for. In a dry run, one micro-batch sends what each of them does.
@@ -166,6 +194,7 @@ Executor::InFlight& Executor::begin(const Action& action, const StepInput& input
   MicroBatch& b = m.kept->batch;
   b = alloc_micro_batch(*m.till_wgrad, step_);
   b.loss_scale = input.loss_scale;
+  b.token_scale = input.scale / double(step_.global_tokens());
   b.index = action.micro_batch;
   b.loss = state_.losses.slice_rows(step_.order.global_of(b.index), 1);
   return m;
@@ -287,7 +316,8 @@ Tensor ForwardOnly::score(const LoadMicroBatch& load, Arena& arena) const {
   arena.rewind();
   MicroBatch batch = alloc_micro_batch(arena, step);
   staging.load(load, batch, backend);
-  Pass p{backend, mesh, step.precision, batch, &arena, &arena, &arena, &arena, &arena};
+  batch.counts_experts = counts_experts;
+  Pass p{backend, mesh, step.precision, batch, &arena, &arena, &arena, &arena, &arena, dropout_key};
   const Tensor nll = p.stat(&arena, {batch.ids.rows()}, model.loss_place());
   backend.run(Zero{.x = nll});
   for (int c = 0; c < model.num_chunks(); ++c) {

@@ -33,6 +33,7 @@ class Executor {
     const LoadMicroBatch& load;  // whose weights say which targets count
     double loss_scale;           // of gradients: fp16's scale / the objective's divisor
     uint64_t dropout_key;        // of this step
+    double scale = 1;            // fp16's alone: of the gradients of routers' own losses
     const Objective& objective = kNextToken;
     // Hear of every instruction, with its action (none: at the end of the step), before it begins, and when it has
     // ended.
@@ -87,6 +88,7 @@ class Executor {
   std::shared_ptr<Kept> make_kept(int chunk) const;
 
   void score_batch(const StepInput& input);
+  void count_experts(const StepInput& input);
   Tensor score(const Model& model, ParamStore& params, const LoadMicroBatch& load);
   void load(MicroBatch& b, const StepInput& input);
   void act(const Action& action, const StepInput& input);
@@ -137,6 +139,8 @@ struct ForwardOnly {
   const ProcessMesh& mesh;
   BatchStaging& staging;
   StageLinks* links = nullptr;  // none: the model is whole here, or only its memory is measured
+  uint64_t dropout_key = 0;
+  bool counts_experts = false;  // MicroBatch's
   Tensor score(const LoadMicroBatch& load, Arena& arena) const;
 
  private:

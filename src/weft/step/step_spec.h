@@ -24,11 +24,14 @@ struct StepSpec {
   // ones. Needs `evaluates`.
   bool scores_first = false;
   std::vector<FrozenSpec> frozen = {};
-  bool begins_with_scores() const { return scores_first || !frozen.empty(); }
+  // Or by the model, whose routers count their tokens: for a loss over the whole batch.
+  bool counts_experts = false;
+  bool begins_with_scores() const { return scores_first || counts_experts || !frozen.empty(); }
   MeshSizes mesh = {};
   int rank = 0;  // of the mesh
   SequenceCut sequences() const { return {seq_length, {mesh.cp, place_of(mesh, rank).cp}}; }
   int64_t micro_batch_tokens() const { return sequences().rows() * micro_batch_size; }  // here
+  int64_t global_tokens() const { return micro_batch_tokens() * order.global_micro_batches(); }
   // The tokens of a micro-batch that this rank's stream holds.
   Run stream() const {
     const bool cut = model.layers.stream == Spmd::Shard0;

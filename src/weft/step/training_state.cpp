@@ -39,6 +39,7 @@ TrainingState::TrainingState(const ModelSpec& spec, const StepSpec& step, const 
   for (const FrozenSpec& other : step.frozen) frozen.emplace_back(other, step, arenas, mesh);
   norm = std::make_unique<GradNorm>(params, arenas.records, Transformer::num_positions(spec));
   losses = arenas.records.alloc(DType::f64, {step.order.global_micro_batches()});
+  model.allocate_records(arenas.records, step.precision);
 }
 
 double wait_sum_losses(const ProcessMesh& mesh, const Tensor& losses) {
@@ -52,6 +53,7 @@ MicroBatch alloc_micro_batch(Arena& arena, const StepSpec& step) {
   MicroBatch b = alloc_micro_batch(arena, step.micro_batch_tokens(), step.precision.stat);
   b.stream = step.stream();
   b.sequences = step.sequences();
+  b.sample_tokens = step.seq_length;
   return b;
 }
 
@@ -59,6 +61,7 @@ MicroBatch alloc_micro_batch(Arena& arena, int64_t tokens, DType stat) {
   MicroBatch b;
   b.stream = {0, tokens};
   b.sequences = {.seq_length = tokens};
+  b.sample_tokens = tokens;
   b.ids = arena.alloc(DType::i32, {tokens});
   b.targets = arena.alloc(DType::i32, {tokens});
   b.weights = arena.alloc(stat, {tokens});

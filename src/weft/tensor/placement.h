@@ -67,5 +67,9 @@ constexpr Placement weights(Spmd tp) { return {Spmd::Replicate, Spmd::Replicate,
 constexpr Placement expert_weights(Spmd tp) {
   return Placement{}.with(Axis::edp, Spmd::Replicate).with(Axis::ep, Spmd::Shard0).with(Axis::tp, tp);
 }
+// Rows that experts work on: each rank of edp and of ep has others.
+constexpr Placement expert_rows(Spmd tp) {
+  return Placement{}.with(Axis::edp, Spmd::Shard0).with(Axis::ep, Spmd::Shard0).with(Axis::tp, tp);
+}
 
 }  // namespace weft

@@ -148,6 +148,8 @@ StepRecord Trainer::step_once() {
   const double tokens = double(recipe_.train.global_batch_size * recipe_.train.seq_length);
   return {.step = step_,
           .loss = result.targets > 0 ? result.loss : std::numeric_limits<double>::quiet_NaN(),
+          .aux_loss = result.routers.aux_loss,
+          .z_loss = result.routers.z_loss,
           .grad_norm = result.grad_norm,
           .lr = result.lr,
           .tokens_per_s = tokens / took,
@@ -155,7 +157,9 @@ StepRecord Trainer::step_once() {
           .mfu = matmul_rate_.mfu(rank_.plan.memory.arithmetic.model_flops, took),
           .memory_bytes = rank_.peak_bytes(),
           .loss_scale = loss_scale_.kind == LossScale::Kind::none ? 0 : result.loss_scale,
-          .skipped_steps = loss_scale_.state.skipped_steps};
+          .skipped_steps = loss_scale_.state.skipped_steps,
+          .expert_load = result.routers.load,
+          .router_entropy = result.routers.entropy};
 }
 
 void Trainer::note_oddities(const TrainingStep::Result& r) {

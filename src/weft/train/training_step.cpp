@@ -15,6 +15,8 @@ TrainingStep::Result TrainingStep::run(int64_t step, int64_t batch, const Watch&
                 .lr = lr_schedule_of(recipe_).at(updates),
                 .loss_scale = scale,
                 .outcome = Outcome::updated};
+  if (const RouterRecords* routers = rank_.state.model.routers())
+    result.routers = routers->report(rank_.plan.step.global_tokens(), rank_.plan.step.counts_experts);
   const bool finite = std::isfinite(loss) && std::isfinite(result.grad_norm);  // the same on every rank, as both are
   if (!finite) result.outcome = loss_scale_.may_skip() ? Outcome::skipped : Outcome::stuck;
   if (result.outcome == Outcome::stuck) return result;
@@ -34,6 +36,7 @@ double TrainingStep::run_batch(int64_t batch, const Watch& watch) const {
                                {.load = load,
                                 .loss_scale = loss_scale_.state.scale / divisor,
                                 .dropout_key = dropout_key,
+                                .scale = loss_scale_.state.scale,
                                 .objective = objective_,
                                 .begins = watch.begins}) /
          divisor;

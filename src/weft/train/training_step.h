@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 
+#include "weft/nn/router_records.h"
 #include "weft/optim/loss_scale.h"
 #include "weft/recipe/recipe.h"
 #include "weft/train/batch_loader.h"
@@ -38,6 +39,7 @@ class TrainingStep {
     double lr;
     double loss_scale;  // that the gradients have
     Outcome outcome;
+    RouterReport routers = {};  // of a model with experts
   };
   struct Watch {
     Backend* backend = nullptr;  // of forward and backward: a decorator of the rank's

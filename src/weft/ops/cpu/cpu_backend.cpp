@@ -7,6 +7,7 @@
 #include "weft/ops/cpu/attention_sink.h"
 #include "weft/ops/cpu/cross_entropy.h"
 #include "weft/ops/cpu/dropout.h"
+#include "weft/ops/cpu/experts.h"
 #include "weft/ops/cpu/latent_keys.h"
 #include "weft/ops/cpu/norm.h"
 #include "weft/ops/cpu/optimizer.h"
@@ -39,7 +40,11 @@ void check_types(const Op& op) {
 }  // namespace
 
 CpuBackend::CpuBackend(CpuSpec spec, Arena& workspace)
-    : threads_(spec.threads), model_(spec), matmul_(spec.threads, spec.numerics), workspace_(workspace) {}
+    : threads_(spec.threads),
+      model_(spec),
+      matmul_(spec.threads, spec.numerics),
+      grouped_(spec.threads),
+      workspace_(workspace) {}
 
 // The op's whole workspace, until the caller's Scope ends.
 template <class T, class Op>
@@ -215,5 +220,36 @@ void CpuBackend::reduce(const Op& op, const F& part, const G& add) {
 void CpuBackend::run(const AdamW& op) { by_elements(op, op.w, cpu::adamw); }
 
 void CpuBackend::run(const Sgd& op) { by_elements(op, op.w, cpu::sgd); }
+
+void CpuBackend::run(const Route& op) { by_rows(op, op.logits, cpu::route); }
+void CpuBackend::run(const RouteBackward& op) { by_rows(op, op.logits, cpu::route_backward); }
+
+void CpuBackend::run(const RouterSums& op) {
+  Scope scope(workspace_);
+  double *parts = temporary<double>(op), *sums = op.sums.as<double>();
+  const int64_t n = op.sums.elements();
+  const Chunks chunks{op.logits.rows()};
+  for_tasks(threads_, chunks.count(), [&](int64_t i, int) { cpu::router_sums(op, chunks[i], parts + i * n); });
+  for (int64_t i = 0; i < chunks.count(); ++i)
+    for (int64_t j = 0; j < n; ++j) sums[j] += parts[i * n + j];
+}
+
+void CpuBackend::run(const ExpertLoad& op) { cpu::expert_load(op); }
+void CpuBackend::run(const GroupRows& op) { cpu::group_rows(op); }
+void CpuBackend::run(const GatherRows& op) { by_rows(op, op.out, cpu::gather_rows); }
+void CpuBackend::run(const SumRows& op) { by_rows(op, op.out, cpu::sum_rows); }
+void CpuBackend::run(const ScaleRows& op) { by_rows(op, op.x, cpu::scale_rows); }
+void CpuBackend::run(const ScaleRowsBackward& op) { by_rows(op, op.x, cpu::scale_rows_backward); }
+
+void CpuBackend::run(const GroupedMatmul& op) {
+  check_types(op);
+  Scope scope(workspace_);
+  grouped_.run(op, temporary<std::byte>(op));
+}
+void CpuBackend::run(const GroupedWeightGrad& op) {
+  check_types(op);
+  Scope scope(workspace_);
+  grouped_.run(op, temporary<std::byte>(op));
+}
 
 }  // namespace weft

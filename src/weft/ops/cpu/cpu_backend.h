@@ -52,6 +52,17 @@ class CpuBackend final : public Backend {
   void run(const CountNonfinite&) override;
   void run(const AdamW&) override;
   void run(const Sgd&) override;
+  void run(const Route&) override;
+  void run(const RouteBackward&) override;
+  void run(const RouterSums&) override;
+  void run(const ExpertLoad&) override;
+  void run(const GroupRows&) override;
+  void run(const GatherRows&) override;
+  void run(const SumRows&) override;
+  void run(const ScaleRows&) override;
+  void run(const ScaleRowsBackward&) override;
+  void run(const GroupedMatmul&) override;
+  void run(const GroupedWeightGrad&) override;
 
  private:
   template <class T, class Op>
@@ -68,6 +79,7 @@ class CpuBackend final : public Backend {
   int threads_;
   CpuWorkspace model_;
   CpuMatmul matmul_;
+  CpuGroupedMatmul grouped_;
   Arena& workspace_;
 };
 

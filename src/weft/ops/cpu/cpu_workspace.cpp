@@ -33,5 +33,10 @@ int64_t CpuWorkspace::bytes(const AttentionSinkBackward& op) const {
 int64_t CpuWorkspace::bytes(const Sum& op) const { return partial_sums(op.x); }
 int64_t CpuWorkspace::bytes(const SumSquares& op) const { return partial_sums(op.x); }
 int64_t CpuWorkspace::bytes(const CountNonfinite& op) const { return partial_sums(op.x); }
+int64_t CpuWorkspace::bytes(const RouterSums& op) const {
+  return rounded(cpu::Chunks{op.logits.rows()}.count() * op.sums.bytes());
+}
+int64_t CpuWorkspace::bytes(const GroupedMatmul& op) const { return rounded(grouped_.workspace_bytes(op)); }
+int64_t CpuWorkspace::bytes(const GroupedWeightGrad& op) const { return rounded(grouped_.workspace_bytes(op)); }
 
 }  // namespace weft

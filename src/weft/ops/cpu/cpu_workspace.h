@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "weft/ops/backend.h"
+#include "weft/ops/cpu/grouped_matmul.h"
 #include "weft/ops/cpu/matmul.h"
 #include "weft/ops/cpu/reduce.h"
 #include "weft/ops/numerics.h"
@@ -18,7 +19,8 @@ struct CpuSpec {
 // Thread-safe: ranks that are threads plan by the same one.
 class CpuWorkspace final : public WorkspaceModel {
  public:
-  explicit CpuWorkspace(CpuSpec spec) : threads_(spec.threads), matmul_(spec.threads, spec.numerics) {}
+  explicit CpuWorkspace(CpuSpec spec)
+      : threads_(spec.threads), matmul_(spec.threads, spec.numerics), grouped_(spec.threads) {}
   int64_t bytes(const Matmul& op) const override;
   int64_t bytes(const BiasGrad& op) const override;
   int64_t bytes(const NormBackward& op) const override;
@@ -29,12 +31,16 @@ class CpuWorkspace final : public WorkspaceModel {
   int64_t bytes(const Sum& op) const override;
   int64_t bytes(const SumSquares& op) const override;
   int64_t bytes(const CountNonfinite& op) const override;
+  int64_t bytes(const RouterSums& op) const override;
+  int64_t bytes(const GroupedMatmul& op) const override;
+  int64_t bytes(const GroupedWeightGrad& op) const override;
   using WorkspaceModel::bytes;
 
  private:
   int threads_;
   mutable std::mutex mutex_;  // of matmul_, which keeps a primitive for each shape it was asked about
   CpuMatmul matmul_;
+  CpuGroupedMatmul grouped_;
 };
 
 }  // namespace weft

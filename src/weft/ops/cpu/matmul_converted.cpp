@@ -38,6 +38,10 @@ int64_t ConvertedMatmul::workspace_bytes(const Matmul& op) const {
   return layout.bytes + f32_.workspace_bytes(layout.f32);
 }
 
+int64_t ConvertedMatmul::most_workspace_bytes(const Matmul& op) const {
+  return Layout(op, nullptr).bytes + f32_.most_workspace_bytes();
+}
+
 void ConvertedMatmul::run(const Matmul& op, std::byte* workspace) const {
   const Layout layout(op, workspace);
   const Matmul& f32 = layout.f32;

@@ -12,6 +12,7 @@ class ConvertedMatmul {
  public:
   explicit ConvertedMatmul(int threads) : threads_(threads), f32_(threads, Numerics::invariant) {}
   int64_t workspace_bytes(const Matmul& op) const;
+  int64_t most_workspace_bytes(const Matmul& op) const;  // of any op whose operands are no larger
   void run(const Matmul& op, std::byte* workspace) const;
 
  private:

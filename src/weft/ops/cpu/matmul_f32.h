@@ -23,6 +23,7 @@ class F32Matmul {
  public:
   F32Matmul(int threads, Numerics numerics);
   int64_t workspace_bytes(const Matmul& op) const;
+  int64_t most_workspace_bytes() const;  // of any op
   void run(const Matmul& op, std::byte* workspace) const;
 
  private:

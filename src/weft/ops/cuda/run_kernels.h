@@ -14,20 +14,14 @@
 #include "weft/ops/cuda/attention_tiles.h"
 #include "weft/ops/cuda/cross_entropy.h"
 #include "weft/ops/cuda/latent_keys.h"
+#include "weft/ops/cuda/launch.h"
 #include "weft/ops/cuda/matmul_tiles.h"
 #include "weft/ops/cuda/norm.h"
 #include "weft/ops/cuda/pointwise.h"
+#include "weft/ops/cuda/run_experts.h"
 #include "weft/ops/cuda/update.h"
 
 namespace weft::gpu {
-
-inline int64_t blocks_of(int64_t n, int64_t each) { return (n + each - 1) / each; }
-
-template <class L, class T, class F>
-void each_element(L& launcher, const Tensor& out, T, const F& f) {
-  const EachElement<T, F> kernel{rows<T>(out), f};
-  launcher.launch((is_vector(out) ? 1 : out.rows()) * kernel.runs_of_row(), kernel);
-}
 
 template <class L>
 void run(L& launcher, const Matmul& op) {

@@ -1,0 +1,211 @@
+#include "weft/nn/experts.h"
+
+namespace weft {
+namespace {
+
+Linear::Spec to_few(int64_t in, int64_t out, const Experts::Spec& spec, const LayerPlan& plan) {
+  return {.in = in, .out = out, .place = weights(plan.whole()), .init_std = spec.init_std};
+}
+
+}  // namespace
+
+Experts::Experts(ParamStore& params, const std::string& name, const Spec& spec, const LayerPlan& plan)
+    : spec_(spec),
+      keep_(plan.keep_activations),
+      router_(params, name + ".router", to_few(spec.width, spec.count, spec, plan)),
+      enter_(Axis::tp, plan.stream, Spmd::Replicate),
+      leave_(Axis::tp, Spmd::Partial, plan.stream),
+      up_(params, name + ".experts.up",
+          {.experts = spec.count,
+           .in = spec.width,
+           .out = {spec.inner, spec.inner},
+           .held = Spmd::Shard0,
+           .init_std = spec.init_std}),
+      down_(params, name + ".experts.down",
+            {.experts = spec.count,
+             .in = spec.inner,
+             .out = {spec.width},
+             .held = Spmd::Shard1,
+             .init_std = spec.down_init_std}),
+      dropout_(name, spec.dropout) {
+  if (spec.shared) shared_.emplace(params, name + ".shared", *spec.shared, plan);
+  if (spec.shared && spec.shared_gate) gate_.emplace(params, name + ".shared_gate", to_few(spec.width, 1, spec, plan));
+}
+
+Tensor Experts::forward(Pass& p, Saved& s, Tensor h) const {
+  route(p, s, h);
+  Tensor rows = rows_of(p, s, enter_.forward(p.mesh, h, *p.scratch));
+  s.u = p.compute(p.till_dgrad, {rows.rows(), up_.out()}, expert_rows(Spmd::Shard1));
+  up_.forward(p, rows, s.offsets, s.u);
+  s.a = p.compute(keep_ ? p.till_wgrad : p.scratch, {rows.rows(), down_.in()}, s.u.place);
+  p.be.run(GatedUnit{.u = s.u, .a = s.a});
+  Tensor z = rows.placed(expert_rows(Spmd::Partial));  // over rows that are not needed any more
+  down_.forward(p, weighted(p, s), s.offsets, z);
+  if (!keep_) s.a = {};
+  Tensor y = leave_.forward(p.mesh, tokens_of(p, s, z), *p.scratch);
+  dropout_.forward(p, y);
+  add_shared(p, s, h, y);
+  return y;
+}
+
+Tensor Experts::dgrad(Pass& p, Saved& s, Tensor dy) const {
+  s.dy = dy;
+  Tensor dz = rows_of(p, s, leave_backward(p, s));
+  Tensor da = p.compute(p.scratch, {dz.rows(), down_.in()}, s.u.place.dual());
+  down_.dgrad(p, dz, s.offsets, da);
+  if (!keep_) {
+    s.a = p.compute(p.dgrad_till_wgrad, {dz.rows(), down_.in()}, s.u.place);
+    p.be.run(GatedUnit{.u = s.u, .a = s.a});
+  }
+  Tensor drow_weights = p.stat(p.scratch, {dz.rows()}, s.weights.place.dual());
+  p.be.run(ScaleRowsBackward{.x = s.a, .scale = s.weights, .dy = da, .dx = da, .dscale = drow_weights});
+  s.du = p.compute(p.dgrad_till_wgrad, {dz.rows(), s.u.cols()}, s.u.place.dual());
+  p.be.run(GatedUnitBackward{.u = s.u, .da = da, .du = s.du});
+  Tensor drows = dz.placed(expert_rows(Spmd::Partial));  // likewise
+  up_.dgrad(p, s.du, s.offsets, drows);
+  Tensor dh = enter_.backward(p.mesh, tokens_of(p, s, drows), *p.scratch);
+  Tensor of_router = route_backward(p, s, weights_backward(p, s, drow_weights));
+  p.be.run(Add{.x = dh, .y = of_router, .out = dh});
+  add_shared_gradient(p, s, dy, dh);
+  return dh;
+}
+
+void Experts::wgrad(Pass& p, const Saved& s, Tensor h) const {
+  if (gate_) gate_->wgrad(p, h, s.dgate);
+  if (shared_) {
+    Scope temporaries(*p.scratch);
+    shared_->wgrad(p, s.shared, h);
+  }
+  router_.wgrad(p, h, s.dlogits);
+  {
+    Scope temporaries(*p.scratch);
+    down_.wgrad(p, weighted(p, s), rows_of(p, s, leave_backward(p, s)), s.offsets);
+  }
+  up_.wgrad(p, rows_of(p, s, enter_.forward(p.mesh, h, *p.scratch)), s.du, s.offsets);
+}
+
+// Chooses, in f32, and says which rows are whose.
+void Experts::route(Pass& p, Saved& s, Tensor h) const {
+  s.logits = p.stat(p.till_dgrad, {h.rows(), spec_.count}, h.place);
+  router_.forward(p, h, s.logits);
+  s.ids = p.till_dgrad->alloc(DType::i32, {h.rows(), spec_.chosen}, h.place);
+  Tensor weights = p.stat(p.scratch, {h.rows(), spec_.chosen}, h.place);
+  p.be.run(Route{.logits = s.logits, .ids = s.ids, .weights = weights, .routing = spec_.routing});
+  s.whole_ids = enter_.forward(p.mesh, s.ids, *p.till_dgrad);
+  if (p.batch.counts_experts)
+    p.be.run(ExpertLoad{.ids = s.whole_ids,
+                        .load = spec_.records->whole(spec_.layer),
+                        .sample_tokens = s.whole_ids.rows(),
+                        .accumulate = true});
+  group(p, s, enter_.forward(p.mesh, weights, *p.scratch));
+}
+
+void Experts::group(Pass& p, Saved& s, Tensor weights) const {
+  const int64_t pairs = weights.elements();
+  s.order = p.till_wgrad->alloc(DType::i32, {pairs});
+  s.places = p.till_wgrad->alloc(DType::i32, {weights.rows(), spec_.chosen});
+  s.offsets = p.till_wgrad->alloc(DType::i32, {spec_.count + 1});
+  p.be.run(GroupRows{.ids = s.whole_ids, .order = s.order, .places = s.places, .offsets = s.offsets});
+  Tensor sorted = p.stat(p.till_wgrad, {pairs}, weights.place);
+  p.be.run(GatherRows{.x = weights.reshape({pairs}), .order = s.order, .out = sorted});
+  s.weights = sorted.placed(expert_rows(weights.place.tp()));
+}
+
+// x [T, d] as rows [n, d] of the experts; in scratch.
+Tensor Experts::rows_of(Pass& p, const Saved& s, Tensor x) const {
+  Tensor rows = p.compute(p.scratch, {s.order.elements(), x.cols()}, x.place);
+  p.be.run(GatherRows{.x = x, .order = s.order, .out = rows, .per = spec_.chosen});
+  return rows.placed(expert_rows(x.place.tp()));
+}
+
+// The adjoint: the sum of each token's rows.
+Tensor Experts::tokens_of(Pass& p, const Saved& s, Tensor rows) const {
+  Tensor y = p.compute(p.scratch, {s.places.rows(), rows.cols()}, tokens(rows.place.tp()));
+  p.be.run(SumRows{.x = rows.placed(y.place), .places = s.places, .out = y});
+  return y;
+}
+
+// Activations times the weights of their experts; in scratch.
+Tensor Experts::weighted(Pass& p, const Saved& s) const {
+  Tensor y = p.compute(p.scratch, {s.a.rows(), s.a.cols()}, s.a.place);
+  p.be.run(ScaleRows{.x = s.a, .scale = s.weights, .y = y});
+  return y;
+}
+
+Tensor Experts::leave_backward(Pass& p, const Saved& s) const {
+  return leave_.backward(p.mesh, dropout_.backward(p, s.dy, *p.scratch), *p.scratch);
+}
+
+// The gradient of the weights that the router gave, [t, k].
+Tensor Experts::weights_backward(Pass& p, const Saved& s, Tensor drow_weights) const {
+  const Tensor rows = drow_weights.placed(tokens(drow_weights.place.tp()));
+  Tensor dweights = p.stat(p.scratch, {s.places.elements()}, rows.place);
+  p.be.run(GatherRows{.x = rows, .order = s.places.reshape({s.places.elements()}), .out = dweights});
+  return enter_.backward(p.mesh, dweights.reshape({s.places.rows(), s.places.cols()}), *p.scratch);
+}
+
+// Of what the router made of its input, [t, d]; in scratch. Records what it did.
+Tensor Experts::route_backward(Pass& p, Saved& s, Tensor dweights) const {
+  const int64_t sample = p.batch.sample_tokens, samples = s.whole_ids.rows() / sample;
+  Tensor load = p.stat(p.scratch, {samples, spec_.count}, Placement());
+  p.be.run(ExpertLoad{.ids = s.whole_ids,
+                      .load = load,
+                      .scale = double(spec_.count) / double(spec_.chosen * sample),
+                      .sample_tokens = sample});
+  const int64_t first = p.batch.stream.first;
+  p.be.run(RouterSums{.logits = s.logits,
+                      .ids = s.ids,
+                      .load = load,
+                      .sums = spec_.records->sums(spec_.layer),
+                      .sigmoid = spec_.routing.sigmoid,
+                      .first = first,
+                      .sample_tokens = sample});
+  s.dlogits = p.compute(p.dgrad_till_wgrad, {s.logits.rows(), spec_.count}, s.logits.place.dual());
+  const double scale = p.batch.token_scale;
+  p.be.run(RouteBackward{.logits = s.logits,
+                         .ids = s.ids,
+                         .dweights = dweights,
+                         .load = load,
+                         .whole = spec_.records->whole(spec_.layer),
+                         .dlogits = s.dlogits,
+                         .routing = spec_.routing,
+                         .balance = {.load_scale = scale * spec_.aux_loss_coef,
+                                     .whole_scale = scale * spec_.global_aux_loss_coef,
+                                     .z_scale = scale * spec_.z_loss_coef,
+                                     .first = first,
+                                     .sample_tokens = sample}});
+  Tensor dh = p.compute(p.scratch, {s.dlogits.rows(), spec_.width}, s.dlogits.place);
+  router_.dgrad(p, s.dlogits, dh);
+  return dh;
+}
+
+void Experts::add_shared(Pass& p, Saved& s, Tensor h, Tensor y) const {
+  if (!shared_) return;
+  Tensor z = shared_->forward(p, s.shared, h);
+  if (gate_) {
+    s.gate = p.stat(p.till_dgrad, {h.rows(), 1}, h.place);
+    gate_->forward(p, h, s.gate);
+    s.shared_y = p.compute(p.till_dgrad, {z.rows(), z.cols()}, z.place);
+    p.be.run(Copy{.from = z, .to = s.shared_y});
+    p.be.run(ScaleRows{.x = s.shared_y, .scale = s.gate, .y = z, .sigmoid = true});
+  }
+  p.be.run(Add{.x = y, .y = z, .out = y});
+}
+
+void Experts::add_shared_gradient(Pass& p, Saved& s, Tensor dy, Tensor dh) const {
+  if (!shared_) return;
+  Tensor dz = dy;
+  if (gate_) {
+    dz = p.compute(p.dgrad_till_wgrad, {dy.rows(), dy.cols()}, dy.place);
+    Tensor dgate = p.stat(p.scratch, {dy.rows(), 1}, dy.place);
+    p.be.run(ScaleRowsBackward{.x = s.shared_y, .scale = s.gate, .dy = dy, .dx = dz, .dscale = dgate, .sigmoid = true});
+    s.dgate = p.compute(p.dgrad_till_wgrad, {dy.rows(), 1}, dy.place);
+    p.be.run(Copy{.from = dgate, .to = s.dgate});
+    Tensor of_gate = p.compute(p.scratch, {dy.rows(), dy.cols()}, dy.place);
+    gate_->dgrad(p, s.dgate, of_gate);
+    p.be.run(Add{.x = dh, .y = of_gate, .out = dh});
+  }
+  p.be.run(Add{.x = dh, .y = shared_->dgrad(p, s.shared, dz), .out = dh});
+}
+
+}  // namespace weft

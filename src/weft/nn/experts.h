@@ -1,0 +1,77 @@
+// A mixture of experts in place of a block's MLP.
+//   t tokens of this rank's stream   T the same, whole on tp   d width of the stream   E experts, k of a token
+//   n = T k rows: pairs of a token and one of its experts, sorted by expert   f inner width of an expert (here)
+#pragma once
+#include <optional>
+#include <string>
+
+#include "weft/nn/grouped_linear.h"
+#include "weft/nn/mlp.h"
+#include "weft/nn/router_records.h"
+
+namespace weft {
+
+// y = sum over a token's k experts of weight x down(swiglu(up(h))), and what an MLP that all tokens go through adds,
+// if there is one, perhaps times sigmoid(gate h).       Shazeer et al. 2017; shared experts: Dai et al. 2024
+//
+// A weight multiplies the activation between up and down, so that what experts return is not kept: the gradient of the
+// weight is <d(weight a), a>. The router sees the tokens of the stream, as norms do: its weights are whole.
+class Experts {
+ public:
+  struct Spec {
+    int64_t width, count, chosen, inner;
+    Routing routing;
+    std::optional<Mlp::Spec> shared;
+    bool shared_gate;
+    double init_std, down_init_std;
+    double dropout;
+    double aux_loss_coef, global_aux_loss_coef, z_loss_coef;  // Balance
+    RouterRecords* records;                                   // the model's
+    int64_t layer;                                            // whose rows of them are
+  };
+  struct Saved {
+    Tensor logits;          // stat [t, E]              till dgrad
+    Tensor ids;             // i32 [t, k]               till dgrad
+    Tensor whole_ids;       // i32 [T, k]               till dgrad
+    Tensor order, places;   // i32 [n], [T, k]          till wgrad
+    Tensor offsets;         // i32 [E + 1]              till wgrad
+    Tensor weights;         // stat [n]                 till wgrad
+    Tensor u;               // [n, 2f]                  till dgrad
+    Tensor a;               // [n, f]                   till wgrad; or dgrad .. wgrad where not kept
+    Tensor dy;              // [t, d]                   till wgrad (owned by the block)
+    Tensor du;              // [n, 2f]                  dgrad .. wgrad
+    Tensor dlogits;         // [t, E]                   dgrad .. wgrad
+    Mlp::Saved shared;      // of the shared one
+    Tensor shared_y, gate;  // [t, d], stat [t, 1]      till dgrad, where it has a gate
+    Tensor dgate;           // [t, 1]                   dgrad .. wgrad
+  };
+  Experts(ParamStore& params, const std::string& name, const Spec& spec, const LayerPlan& plan);
+
+  // As Mlp has them.
+  Tensor forward(Pass& p, Saved& s, Tensor h) const;
+  Tensor dgrad(Pass& p, Saved& s, Tensor dy) const;
+  void wgrad(Pass& p, const Saved& s, Tensor h) const;
+
+ private:
+  void route(Pass& p, Saved& s, Tensor h) const;
+  void group(Pass& p, Saved& s, Tensor weights) const;
+  Tensor rows_of(Pass& p, const Saved& s, Tensor x) const;
+  Tensor tokens_of(Pass& p, const Saved& s, Tensor rows) const;
+  Tensor weighted(Pass& p, const Saved& s) const;
+  Tensor weights_backward(Pass& p, const Saved& s, Tensor drow_weights) const;
+  Tensor route_backward(Pass& p, Saved& s, Tensor dweights) const;
+  Tensor leave_backward(Pass& p, const Saved& s) const;
+  void add_shared(Pass& p, Saved& s, Tensor h, Tensor y) const;
+  void add_shared_gradient(Pass& p, Saved& s, Tensor dy, Tensor dh) const;
+
+  Spec spec_;
+  bool keep_;
+  Linear router_;
+  Boundary enter_, leave_;
+  GroupedLinear up_, down_;
+  StreamDropout dropout_;
+  std::optional<Mlp> shared_;
+  std::optional<Linear> gate_;
+};
+
+}  // namespace weft

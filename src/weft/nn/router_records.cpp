@@ -1,0 +1,62 @@
+#include "weft/nn/router_records.h"
+
+#include <algorithm>
+
+namespace weft {
+namespace {
+
+template <class F>
+void for_values(const Tensor& x, const F& f) {
+  if (x.data == nullptr) return;
+  if (x.dtype == DType::f64)
+    std::for_each_n(x.as<double>(), x.elements(), f);
+  else
+    std::for_each_n(x.as<float>(), x.elements(), f);
+}
+
+}  // namespace
+
+RouterRecords::RouterRecords(int64_t layers, int64_t experts, Spmd stream)
+    : layers_(layers),
+      experts_(experts),
+      join_(Axis::tp, stream == Spmd::Shard0 ? Spmd::Partial : Spmd::Invariant, Spmd::Invariant) {}
+
+void RouterRecords::allocate(Arena& records, DType stat) {
+  const Placement each = Placement().on_tp(join_.from());
+  sums_ = records.alloc(DType::f64, {layers_, RouterSums::size(experts_)}, each);
+  whole_ = records.alloc(stat, {layers_, experts_});
+}
+
+void RouterRecords::begin_step() {
+  for (const Tensor& t : {sums_, whole_}) for_values(t, [](auto& x) { x = 0; });
+}
+
+void RouterRecords::wait_sum_whole(const ProcessMesh& mesh, double factor) {
+  mesh.dense.all->all_reduce(whole_).wait();
+  for_values(whole_, [&](auto& x) { x = std::remove_reference_t<decltype(x)>(double(x) * factor); });
+}
+
+void RouterRecords::wait_sum(const ProcessMesh& mesh) {
+  Arena nowhere("router records");
+  join_.forward(mesh, sums_, nowhere);
+  mesh.dense.all->all_reduce(sums_).wait();
+  mesh.pp->all_reduce(sums_).wait();
+}
+
+RouterReport RouterRecords::report(int64_t tokens, bool of_whole_batch) const {
+  RouterReport r;
+  const double t = double(tokens), e = double(experts_);
+  for (int64_t l = 0; l < layers_; ++l) {
+    const double *of = sums(l).as<double>(), *counts = of + RouterSums::kScalars, *shares = counts + experts_;
+    double pairs = 0, whole = 0;
+    for (int64_t i = 0; i < experts_; ++i) pairs += counts[i], whole += counts[i] * shares[i];
+    if (pairs == 0) continue;
+    r.aux_loss += of_whole_batch ? e / pairs * whole / t : of[0] / t;
+    r.z_loss += of[1] / t;
+    r.entropy.push_back(of[2] / t);
+    r.load.emplace_back(counts, counts + experts_);
+  }
+  return r;
+}
+
+}  // namespace weft

@@ -1,0 +1,48 @@
+// What the routers of a model do in a step: for metrics, and for losses over the whole global batch.
+//   E experts of a layer   L layers of the model, those without experts too
+#pragma once
+#include <vector>
+
+#include "weft/ops/ops.h"
+#include "weft/sharding/boundary.h"
+
+namespace weft {
+
+// Of a step, by its layers with experts; of losses without their factors.
+struct RouterReport {
+  double aux_loss = 0;                     // balance, of sequences or of the whole batch; sum over layers
+  double z_loss = 0;                       // sum over layers of the mean square of the log-sum-exp of router logits
+  std::vector<std::vector<int64_t>> load;  // [layer][expert] pairs of a token and that expert
+  std::vector<double> entropy;             // [layer] nats, mean over tokens, of the shares of their scores
+  bool operator==(const RouterReport&) const = default;
+};
+
+// Where the host reaches it. The layers add to their own rows; those of other stages are zero till they are summed.
+class RouterRecords {
+ public:
+  // stream: how the ranks of tp hold the tokens that a router sees.
+  RouterRecords(int64_t layers, int64_t experts, Spmd stream);
+  void allocate(Arena& records, DType stat);
+
+  Tensor sums(int64_t layer) const { return sums_.slice_rows(layer, 1); }    // f64 [1, RouterSums::size(E)]
+  Tensor whole(int64_t layer) const { return whole_.slice_rows(layer, 1); }  // stat [1, E]
+  int64_t layers() const { return sums_.rows(); }
+  int64_t experts() const { return experts_; }
+
+  // Host. Zeroes all of it.
+  void begin_step();
+  // What was counted of the whole batch becomes factor x its sum over ranks. Blocks.
+  void wait_sum_whole(const ProcessMesh& mesh, double factor);
+  // Sums become those of all ranks, the same on each. Blocks.
+  void wait_sum(const ProcessMesh& mesh);
+  // What they say, after that, of so many tokens of the global batch. Layers without experts have no tokens.
+  RouterReport report(int64_t tokens, bool of_whole_batch) const;
+
+ private:
+  int64_t layers_, experts_;
+  Boundary join_;
+  Tensor sums_;   // f64 [L, RouterSums::size(E)]
+  Tensor whole_;  // stat [L, E]  of the whole global batch, before its gradients: tokens, then their factor
+};
+
+}  // namespace weft
