@@ -11,7 +11,6 @@
 #include "token_files.h"
 #include "weft/base/error.h"
 #include "weft/data/eval_windows.h"
-#include "weft/data/permutation.h"
 
 namespace weft {
 namespace {

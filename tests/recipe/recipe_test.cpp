@@ -137,8 +137,8 @@ TEST(Recipe, NothingBehindTheEqualsSignIsNoText) {
 }
 
 TEST(Recipe, TheReferenceBackendComputesInFp64) {
-  EXPECT_EQ(with({"run.backend=ref"}).train.precision, "f64");
-  EXPECT_EQ(with({"run.backend=ref", "train.precision=bf16"}).train.precision, "f64");
+  EXPECT_EQ(with({"run.backend=ref"}).train.precision, PrecisionChoice::f64);
+  EXPECT_EQ(with({"run.backend=ref", "train.precision=bf16"}).train.precision, PrecisionChoice::f64);
   EXPECT_EQ(error_of(kSmall, {"run.backend=ref"}), "");
 }
 

@@ -1,4 +1,4 @@
-#include "weft/apps/bench_kernels.h"
+#include "weft/apps/bench_scaling.h"
 
 #include <algorithm>
 #include <array>

@@ -10,7 +10,7 @@
 #include "weft/base/mapped_file.h"
 #include "weft/pipeline/byte_reader.h"
 #include "weft/pipeline/file_texts.h"
-#include "weft/pipeline/unread.h"
+#include "weft/pipeline/row_reader.h"
 #include "weft/tokenize/tokenizer.h"
 #include "weft/tokenize/unicode.h"
 

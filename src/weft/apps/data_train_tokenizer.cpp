@@ -3,7 +3,7 @@
 #include <iostream>
 
 #include "weft/apps/commands.h"
-#include "weft/apps/output_file.h"
+#include "weft/apps/data_lines.h"
 #include "weft/base/cores.h"
 #include "weft/base/durable_file.h"
 #include "weft/base/error.h"
@@ -14,7 +14,7 @@
 #include "weft/pipeline/document_reader.h"
 #include "weft/pipeline/file_texts.h"
 #include "weft/pipeline/input_files.h"
-#include "weft/pipeline/unread.h"
+#include "weft/pipeline/row_reader.h"
 #include "weft/tokenize/train_bpe.h"
 
 namespace weft {

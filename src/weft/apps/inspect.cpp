@@ -19,7 +19,6 @@
 #include "weft/models/hf_names.h"
 #include "weft/recipe/recipe.h"
 #include "weft/records/metrics_log.h"
-#include "weft/train/best_checkpoints.h"
 #include "weft/train/checkpoint_folders.h"
 #include "weft/train/checkpoint_state.h"
 
@@ -209,8 +208,9 @@ std::string state_of(const fs::path& checkpoint) {
 
 Report of_run(const fs::path& folder) {
   const Recipe recipe = parse_recipe_file((folder / "recipe.toml").string(), {});
-  Report report{{"kind", "run folder"},      {"path", folder.string()},   {"model", recipe.model.path},
-                {"init", recipe.model.init}, {"data", recipe.data.train}, {"train_iters", recipe.train.train_iters}};
+  Report report{{"kind", "run folder"},       {"path", folder.string()},
+                {"model", recipe.model.path}, {"init", name_of(recipe.model.init)},
+                {"data", recipe.data.train},  {"train_iters", recipe.train.train_iters}};
   Report checkpoints = Report::array();
   for (const auto& c : checkpoint_folders(folder)) {
     checkpoints.push_back(

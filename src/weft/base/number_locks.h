@@ -34,4 +34,15 @@ class NumberLocks {
   bool work_ = true;
 };
 
+// A lock on the folder of a training run or a dataset: one process works in it at a time.
+// This process owns the folder while the lock lives. Throws ConfigError if another process has it. The file run.lock
+// stays.
+class RunLock {
+ public:
+  explicit RunLock(const std::filesystem::path& dir);
+
+ private:
+  Descriptor fd_;
+};
+
 }  // namespace weft

@@ -3,7 +3,6 @@
 
 #include "weft/chat/arguments.h"
 #include "weft/chat/builtins.h"
-#include "weft/chat/deeper.h"
 #include "weft/chat/operators.h"
 #include "weft/chat/renderer.h"
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "weft/base/tasks.h"
-#include "weft/pipeline/shard.h"
+#include "weft/pipeline/document.h"
 
 namespace weft {
 

@@ -1,12 +1,14 @@
 // pipeline.toml as one typed value (docs/formats/pipeline.md).
 #pragma once
-#include <cstdint>
 #include <nlohmann/json.hpp>
+
+#include <cstdint>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "weft/base/error.h"
 #include "weft/recipe/recipe_keys.h"
 
 namespace weft {
@@ -127,5 +129,18 @@ nlohmann::json parameters_of(const PipelineConfig& config, const std::vector<std
 
 // The parameters of a stage that was made before some keys of `mine` existed: these have their defaults there.
 nlohmann::json with_defaults(nlohmann::json made, const nlohmann::json& mine);
+
+// Files that keys of a pipeline name.
+
+// What read() gives. An Error of it becomes a ConfigError that begins with the key, unless it names the key itself.
+template <class Read>
+auto read_named(const std::string& key, const Read& read) {
+  try {
+    return read();
+  } catch (const Error& e) {
+    const std::string what = e.what();
+    throw ConfigError(what.find(key) == std::string::npos ? fmt::format("{}: {}", key, what) : what);
+  }
+}
 
 }  // namespace weft

@@ -142,14 +142,4 @@ std::vector<std::string> unusable_files(const PipelineConfig& config) {
   return found;
 }
 
-void refuse(const std::vector<std::string>& problems) {
-  constexpr size_t kMost = 20;
-  if (problems.empty()) return;
-  if (problems.size() == 1) throw ConfigError(problems[0]);
-  std::string text = fmt::format("{} problems in the pipeline:", problems.size());
-  for (size_t i = 0; i < std::min(problems.size(), kMost); ++i) text += "\n  " + problems[i];
-  if (problems.size() > kMost) text += fmt::format("\n  and {} more", problems.size() - kMost);
-  throw ConfigError(text);
-}
-
 }  // namespace weft

@@ -17,7 +17,4 @@ std::vector<std::string> keys_without_effect(const SourceConfig& source, const s
 // with its key, at most one per stage. Reads the files as the stages will, which may take a while.
 std::vector<std::string> unusable_files(const PipelineConfig& config);
 
-// Throws ConfigError that lists the problems, if there are any.
-void refuse(const std::vector<std::string>& problems);
-
 }  // namespace weft

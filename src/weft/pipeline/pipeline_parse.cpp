@@ -133,13 +133,6 @@ class Parser {
                                     key.allowed.example));
   }
 
-  static std::string shown_name(const std::string& name) {
-    const bool tame = name.size() <= 60 && std::all_of(name.begin(), name.end(), [](unsigned char c) {
-                        return std::isalnum(c) || c == '_' || c == '-' || c == '.';
-                      });
-    return tame ? name : in_quotes(name);
-  }
-
   PipelineConfig& config_;
   const std::string& file_;
   std::vector<std::string> problems_;
@@ -165,7 +158,7 @@ PipelineConfig parse_pipeline(const std::string& text, const std::string& file) 
   parser.parse(parse_sections(text, file));
   parser.judge_conversations();
   parser.judge_values();
-  refuse(parser.problems());
+  refuse(parser.problems(), "pipeline");
   return config;
 }
 

@@ -11,7 +11,7 @@
 #include "weft/base/mapped_file.h"
 #include "weft/chat/conversation.h"
 #include "weft/data/id_view.h"
-#include "weft/pipeline/shard.h"
+#include "weft/pipeline/document.h"
 
 namespace weft {
 namespace {

@@ -31,9 +31,9 @@ std::string cut_fault(const ModelSpec& m, int64_t tp) {
 }  // namespace
 
 Precision precision_of(const Recipe& r) {
-  if (r.train.precision == "bf16") return kBf16;
-  if (r.train.precision == "fp16") return kF16;
-  return r.train.precision == "f64" ? kF64 : kF32;
+  if (r.train.precision == PrecisionChoice::bf16) return kBf16;
+  if (r.train.precision == PrecisionChoice::fp16) return kF16;
+  return r.train.precision == PrecisionChoice::f64 ? kF64 : kF32;
 }
 
 MeshSizes mesh_sizes_of(const Recipe& r) {
@@ -50,7 +50,7 @@ MeshSizes mesh_sizes_of(const Recipe& r) {
 
 Pipeline pipeline_of(const Recipe& r) {
   const auto& p = r.parallel;
-  return pipeline_named(p.pipeline_schedule, int(p.pp), int(p.virtual_pipeline_parallel_size));
+  return make_pipeline(p.pipeline_schedule, int(p.pp), int(p.virtual_pipeline_parallel_size));
 }
 
 int64_t num_micro_batches_of(const Recipe& r) {
@@ -60,11 +60,11 @@ int64_t num_micro_batches_of(const Recipe& r) {
 GradientOrder gradient_order_of(const Recipe& r) {
   const MeshSizes mesh = mesh_sizes_of(r);
   return {.num_micro_batches = num_micro_batches_of(r),
-          .tree = r.train.numerics == "invariant",
+          .tree = r.train.numerics == NumericsChoice::invariant,
           .ranks = mesh.dp,
           .zero_stage = mesh.shards > 1 ? int(r.parallel.zero_stage) : 0,
           .shards = mesh.shards,
-          .reduces_in_bf16 = r.train.grad_reduce_dtype == "bf16"};
+          .reduces_in_bf16 = r.train.grad_reduce_dtype == ReduceDtype::bf16};
 }
 
 LayerPlan layer_plan_of(const Recipe& r, const ModelSpec& model) {
@@ -72,7 +72,7 @@ LayerPlan layer_plan_of(const Recipe& r, const ModelSpec& model) {
   return {.stream = cut && r.parallel.sequence_parallel ? Spmd::Shard0 : Spmd::Invariant,
           .cut_vocabulary = cut,
           .keys_everywhere = r.parallel.tp > model.num_kv_heads,
-          .keep_activations = r.parallel.recompute != "selective"};
+          .keep_activations = r.parallel.recompute != RecomputeKind::selective};
 }
 
 // Multiply-adds of a token forward. The embedding only looks up.

@@ -36,6 +36,8 @@ toml::table parse_toml(const std::string& text, const std::string& source);
 // Stores the value in the key's field if that is allowed; an only value stands for a list of one, "" for an empty list.
 bool read_value(const RecipeKey& key, const toml::node& value);
 
+// A name from outside for messages: in quotes if it is strange.
+std::string shown_name(const std::string& name);
 // A value for messages: one line, cut where it is long.
 std::string shown(const toml::node& value);
 

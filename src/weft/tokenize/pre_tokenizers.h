@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "weft/base/json.h"
+#include "weft/tokenize/component.h"
 #include "weft/tokenize/pattern.h"
 #include "weft/tokenize/splitter.h"
 
@@ -60,5 +61,15 @@ struct PreTokenizers {
 // Throws FileError for what weft does not know, by name.
 PreTokenizers read_pre_tokenizers(const nlohmann::json& pre_tokenizer, const std::string& source,
                                   std::shared_ptr<const CharacterTable> table);
+
+// '▁' for spaces, as SentencePiece has it.
+struct Metaspace {
+  enum class Prefix { kAlways, kFirst, kNever };
+  std::string mark;  // that stands for a space
+  Prefix prefix;     // which pieces get one in front
+  bool split;        // before each mark
+};
+// `c` is a pre-tokenizer or a decoder.
+Metaspace read_metaspace(const Component& c);
 
 }  // namespace weft

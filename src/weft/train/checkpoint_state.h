@@ -8,7 +8,7 @@
 #include "weft/models/hf_config.h"
 #include "weft/optim/loss_scale.h"
 #include "weft/step/training_state.h"
-#include "weft/train/best_checkpoints.h"
+#include "weft/train/checkpoint_folders.h"
 #include "weft/train/run_data.h"
 
 namespace weft {

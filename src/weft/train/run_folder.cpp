@@ -59,8 +59,7 @@ void refuse_foreign(const Recipe& recipe) {
     refuse_another_recipe(
         recipe, file,
         fmt::format("run.dir = \"{}\" holds a run of another recipe; choose another run.dir (to go on "
-                    "from that run's weights: model.path=<its newest checkpoint> "
-                    "model.init=pretrained)",
+                    "from that run's weights: model.path=<its newest checkpoint> model.init=pretrained)",
                     recipe.run.dir));
     if (const auto newest = newest_checkpoint(dir)) require_steps_left(recipe, steps_of(*newest), *newest);
   } else if (fs::exists(dir, error) && !(has_recipe && is_ours(file)) && !is_as_good_as_empty(dir)) {

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <string>
 
-#include "weft/base/run_lock.h"
+#include "weft/base/number_locks.h"
 #include "weft/recipe/recipe.h"
 
 namespace weft {

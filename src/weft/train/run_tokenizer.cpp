@@ -163,8 +163,7 @@ class Judge {
     for (const DatasetTokenizer& t : datasets_)
       if (!here.empty() && t.fingerprint != here)
         result_.warnings.push_back(fmt::format(
-            "{}, and data.tokenizer is another: {}; text is read with the latter, also by weft eval and weft "
-            "generate",
+            "{}, and data.tokenizer is another: {}; text is read with the latter, also by weft eval and weft generate",
             made(t), named(name, here)));
   }
 

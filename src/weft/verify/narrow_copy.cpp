@@ -88,7 +88,7 @@ NarrowCopy narrow_copy(const Recipe& recipe, const HfConfig& config) {
   m.ffn_width = row_like(m.ffn_width, std::max(tp, kInnerWidth), tp, tp);
   m.vocab_size = like(m.vocab_size, std::max(tp, kVocabulary), tp);
   if (m.learned_positions) m.max_positions = r.train.seq_length + (beyond ? 1 : 0);
-  r.model.init = "random";
+  r.model.init = InitChoice::random;
   return copy;
 }
 
