@@ -10,7 +10,6 @@
 #include "data/data_support.h"
 #include "token_files.h"
 #include "weft/base/error.h"
-#include "weft/data/eval_windows.h"
 
 namespace weft {
 namespace {

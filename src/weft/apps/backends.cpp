@@ -8,8 +8,8 @@
 #include "weft/apps/cpu_machine.h"
 #include "weft/apps/cuda_machine.h"
 #include "weft/apps/launch.h"
-#include "weft/base/cores.h"
 #include "weft/base/error.h"
+#include "weft/base/threads.h"
 #include "weft/ops/ref/ref_backend.h"
 #include "weft/plan/run_plan.h"
 

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstring>
 #include <iostream>
-#include <span>
 #include <vector>
 
 #include "weft/apps/backends.h"

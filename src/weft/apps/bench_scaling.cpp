@@ -9,14 +9,13 @@
 #include "weft/apps/launch.h"
 #include "weft/apps/launcher.h"
 #include "weft/apps/ranks.h"
-#include "weft/base/cores.h"
 #include "weft/base/error.h"
+#include "weft/base/threads.h"
 #include "weft/comm/timed.h"
 #include "weft/ops/traced.h"
 #include "weft/plan/layout_plan.h"
 #include "weft/records/clock.h"
 #include "weft/train/room.h"
-#include "weft/train/train_on_ranks.h"
 
 namespace weft {
 namespace {

@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <iostream>
-#include <map>
 
 #include "weft/apps/backends.h"
 #include "weft/apps/cli_command.h"

@@ -6,7 +6,6 @@
 #include <condition_variable>
 #include <filesystem>
 #include <iostream>
-#include <map>
 #include <set>
 #include <thread>
 
@@ -15,13 +14,13 @@
 #include "weft/apps/failure.h"
 #include "weft/apps/stage_text.h"
 #include "weft/apps/stop_signal.h"
-#include "weft/base/cores.h"
 #include "weft/base/error.h"
+#include "weft/base/threads.h"
 #include "weft/pipeline/dataset.h"
 #include "weft/pipeline/document_reader.h"
 #include "weft/pipeline/input_files.h"
 #include "weft/pipeline/ngram_model.h"
-#include "weft/pipeline/pipeline_judge.h"
+#include "weft/pipeline/pipeline_config.h"
 #include "weft/records/progress.h"
 
 namespace weft {

@@ -7,9 +7,9 @@
 
 #include "weft/apps/commands.h"
 #include "weft/apps/report.h"
-#include "weft/base/cores.h"
 #include "weft/base/error.h"
 #include "weft/base/json.h"
+#include "weft/base/threads.h"
 #include "weft/checkpoint/checkpoint_check.h"
 #include "weft/checkpoint/disk_space.h"
 #include "weft/checkpoint/safetensors.h"

@@ -1,4 +1,3 @@
-#include <filesystem>
 #include <iostream>
 #include <optional>
 
@@ -10,7 +9,6 @@
 #include "weft/apps/stop_signal.h"
 #include "weft/base/error.h"
 #include "weft/plan/layout_plan.h"
-#include "weft/train/chosen_checkpoint.h"
 #include "weft/train/room.h"
 #include "weft/train/run_data.h"
 #include "weft/train/run_folder.h"

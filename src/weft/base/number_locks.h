@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
-#include <utility>
 
 #include "weft/base/descriptor.h"
 

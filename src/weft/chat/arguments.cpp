@@ -1,7 +1,6 @@
 #include "weft/chat/arguments.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "weft/base/ascii.h"
 

@@ -1,5 +1,4 @@
 // Expressions, and the functions that every template has.
-#include <algorithm>
 
 #include "weft/chat/arguments.h"
 #include "weft/chat/builtins.h"

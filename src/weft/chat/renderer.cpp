@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "weft/chat/builtins.h"
-#include "weft/chat/operators.h"
 
 namespace weft::chat {
 namespace {

@@ -85,9 +85,9 @@ struct FabricLanes {
 // the host cannot reach, or all lie elsewhere. Empty ones go by the host.
 //
 // A call is ordered if the mesh is (CommProgress::order_by). Otherwise it begins on the device at once, and its caller
-// must first have waited for what it reads (comm/after.h). The host's communicator of the axis compares the ranks'
-// calls meanwhile: it finds disagreement, deadlock and lost ranks as it does for its own calls, and the device then
-// aborts. Axes with the same ranks are called in the same order on all of them.
+// must first have waited for what it reads (comm/through_host.h). The host's communicator of the axis compares the
+// ranks' calls meanwhile: it finds disagreement, deadlock and lost ranks as it does for its own calls, and the device
+// then aborts. Axes with the same ranks are called in the same order on all of them.
 class FabricCommunicator final : public Communicator {
  public:
   FabricCommunicator(std::shared_ptr<FabricHub> hub, std::shared_ptr<Communicator> host, FabricLanes lanes)

@@ -2,7 +2,6 @@
 //   S  tokens of a sample (seq_length)
 #pragma once
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "weft/data/token_source.h"

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <vector>
 
 #include "weft/base/descriptor.h"
 #include "weft/base/error.h"

@@ -1,7 +1,6 @@
 #include "weft/pipeline/charset_labels.h"
 
 #include <algorithm>
-#include <cctype>
 #include <set>
 
 #include "weft/base/ascii.h"

@@ -1,7 +1,5 @@
 #include "weft/pipeline/open_shards.h"
 
-#include <vector>
-
 #include "weft/base/tasks.h"
 #include "weft/pipeline/document.h"
 

@@ -5,7 +5,6 @@
 #include <bit>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 
 #include "weft/base/utf8.h"
 #include "weft/pipeline/json_row.h"

@@ -1,7 +1,6 @@
 // How each kind of personal data is found (pii.h lists them). A finder gives the first at `from` or later, and looks at
 // a bounded part of the text around each place, so that all of them are linear.
 #pragma once
-#include <algorithm>
 #include <string_view>
 
 #include "weft/base/ascii.h"

@@ -7,7 +7,6 @@
 #include "weft/base/mapped_file.h"
 #include "weft/base/nearest.h"
 #include "weft/pipeline/pipeline_config.h"
-#include "weft/pipeline/pipeline_judge.h"
 #include "weft/recipe/recipe_read.h"
 
 namespace weft {

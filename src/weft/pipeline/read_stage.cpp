@@ -15,7 +15,7 @@
 #include "weft/pipeline/html_text.h"
 #include "weft/pipeline/input_files.h"
 #include "weft/pipeline/open_shards.h"
-#include "weft/pipeline/pipeline_judge.h"
+#include "weft/pipeline/pipeline_config.h"
 #include "weft/pipeline/row_reader.h"
 #include "weft/pipeline/stages.h"
 

@@ -4,7 +4,6 @@
 #include <charconv>
 #include <utility>
 
-#include "weft/base/error.h"
 #include "weft/pipeline/warc_page.h"
 
 namespace weft {

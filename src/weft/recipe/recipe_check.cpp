@@ -1,6 +1,5 @@
 // Checks a recipe as a whole: values that contradict each other, and settings that this version cannot run.
 #include <algorithm>
-#include <cctype>
 #include <utility>
 
 #include "weft/base/ascii.h"

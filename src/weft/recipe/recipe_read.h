@@ -10,7 +10,6 @@ namespace weft {
 #undef NDEBUG
 #undef TOML_ASSERT
 #define TOML_ASSERT(condition) ((condition) ? void() : ::weft::fail_toml(#condition))
-#include <cstdint>
 #include <string>
 
 // Up to version 3.3 the library declares accented letters unreachable in its white space test. They do reach it: before

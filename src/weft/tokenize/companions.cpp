@@ -4,7 +4,6 @@
 #include <charconv>
 
 #include "weft/base/error.h"
-#include "weft/base/json.h"
 
 namespace weft {
 namespace {

@@ -10,9 +10,7 @@
 
 namespace weft {
 
-// Tokens and their ids, both ways.
-
-// Ids may have gaps. Immutable once built; any thread may then use it.
+// Tokens and their ids, both ways. Ids may have gaps. Immutable once built; any thread may then use it.
 class Vocabulary {
  public:
   static constexpr size_t kMaxTokens = 1 << 24;

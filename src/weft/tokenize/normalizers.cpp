@@ -1,6 +1,5 @@
 #include "weft/tokenize/normalizers.h"
 
-#include <algorithm>
 #include <array>
 
 #include "weft/tokenize/bpe.h"

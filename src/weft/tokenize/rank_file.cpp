@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdint>
 
 #include "weft/base/ascii.h"
 #include "weft/base/error.h"

@@ -1,13 +1,10 @@
 // Hugging Face's tokenizer.json.
 #pragma once
-#include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "weft/base/json.h"
 #include "weft/tokenize/companions.h"
-#include "weft/tokenize/model.h"
 #include "weft/tokenize/pipeline.h"
 
 namespace weft {

@@ -2,7 +2,6 @@
 // regularization"
 #pragma once
 #include <array>
-#include <limits>
 
 #include "weft/tokenize/model.h"
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <set>
-#include <vector>
 
 #include "weft/base/durable_file.h"
 #include "weft/base/error.h"

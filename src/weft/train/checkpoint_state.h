@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "weft/models/hf_config.h"
 #include "weft/optim/loss_scale.h"
 #include "weft/step/training_state.h"
 #include "weft/train/checkpoint_folders.h"

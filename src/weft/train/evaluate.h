@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "weft/data/eval_windows.h"
+#include "weft/data/sample_order.h"
 #include "weft/models/hf_config.h"
 #include "weft/plan/memory_plan.h"
 #include "weft/records/metrics_log.h"

@@ -1,10 +1,8 @@
 #include "weft/train/room.h"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <numeric>
-#include <optional>
 
 #include "weft/base/error.h"
 #include "weft/checkpoint/disk_space.h"

@@ -8,7 +8,6 @@
 #include "weft/chat/conversation.h"
 #include "weft/data/token_source.h"
 #include "weft/tokenize/tokenizer.h"
-#include "weft/train/checkpoint_companions.h"
 #include "weft/train/checkpoint_state.h"
 #include "weft/train/data_files.h"
 

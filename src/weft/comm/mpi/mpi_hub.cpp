@@ -13,8 +13,7 @@
 #include <span>
 #include <thread>
 
-#include "weft/base/cores.h"
-#include "weft/comm/mpi/mpi_post.h"
+#include "weft/base/threads.h"
 
 namespace weft {
 

@@ -1,8 +1,7 @@
-#include "weft/pipeline/pipeline_judge.h"
+#include "weft/pipeline/pipeline_config.h"
 
 #include <algorithm>
 
-#include "weft/base/error.h"
 #include "weft/base/json.h"
 #include "weft/pipeline/codec.h"
 #include "weft/pipeline/document_encoder.h"
