@@ -36,7 +36,7 @@ SelfAttention::SelfAttention(ParamStore& params, const std::string& name, const 
             .dropout_name = name,
             .dropout = spec.dropout},
            plan),
-      attention_dropout_(name + ".core", spec.attention_dropout) {
+      core_(name + ".core", heads(), spec.attention_dropout) {
   if (!spec.qk_norm) return;
   const auto norm = [&](const char* which) {
     return &params.add({.name = name + which,
@@ -49,7 +49,7 @@ SelfAttention::SelfAttention(ParamStore& params, const std::string& name, const 
 }
 
 // `everywhere`: how keys and values are held where each rank has all of them.
-SelfAttention::Qkv SelfAttention::split(Tensor qkv, Spmd everywhere) const {
+QueryKeyValue SelfAttention::split(Tensor qkv, Spmd everywhere) const {
   const int64_t q = queries().rows.count, k = keys().rows.count;
   const Placement kv = keys().held == Spmd::Replicate ? qkv.place.on_tp(everywhere) : qkv.place;
   return {qkv.slice_cols(0, q), qkv.slice_cols(q, k).placed(kv), qkv.slice_cols(q + k, k).placed(kv)};
@@ -57,7 +57,7 @@ SelfAttention::Qkv SelfAttention::split(Tensor qkv, Spmd everywhere) const {
 
 // The heads of keys or values that the queries here read.
 Tensor SelfAttention::attended(Tensor k) const {
-  const AttentionHeads h = heads();
+  const AttentionHeads& h = core_.heads();
   const int64_t first = h.first * spec_.kv_heads / spec_.heads * spec_.head_dim;  // of all
   return k.slice_cols(first - (keys().rows.first - spec_.heads * spec_.head_dim), h.kv * spec_.head_dim);
 }
@@ -77,8 +77,8 @@ Tensor SelfAttention::forward(Pass& p, Saved& s, Tensor h) const {
   project(p, s, h, p.till_dgrad);
   const int64_t t = s.qkv.rows();
   Tensor o = p.compute(keep_ ? p.till_wgrad : p.scratch, {t, out_.in()}, s.qkv.place);
-  Tensor lse = p.stat(keep_ ? p.till_dgrad : p.scratch, {t, heads().q}, s.qkv.place);
-  core(p, s.qkv, o, lse);
+  Tensor lse = p.stat(keep_ ? p.till_dgrad : p.scratch, {t, core_.heads().q}, s.qkv.place);
+  core_.forward(p, attended(split(s.qkv, Spmd::Replicate)), o, lse);
   s.o = keep_ ? o : Tensor{};
   s.lse = keep_ ? lse : Tensor{};
   return out_.forward(p, o);
@@ -89,14 +89,14 @@ void SelfAttention::project(Pass& p, Saved& s, Tensor h, Arena* home) const {
   Tensor x = enter_.forward(p.mesh, h, *p.scratch);
   s.qkv = p.compute(home, {x.rows(), qkv_.out()}, tokens(Spmd::Shard1));
   qkv_.forward(p, x, s.qkv);
-  const Qkv qkv = split(s.qkv, Spmd::Replicate);
+  const QueryKeyValue qkv = split(s.qkv, Spmd::Replicate);
   if (q_norm_) normalize(p, s, qkv, home);
   if (!spec_.rope_table) return;
   for (const Tensor& x : {qkv.q, qkv.k})
     p.be.run(Rope{.x = x, .positions = p.batch.positions, .table = *spec_.rope_table});
 }
 
-void SelfAttention::normalize(Pass& p, Saved& s, const Qkv& qkv, Arena* home) const {
+void SelfAttention::normalize(Pass& p, Saved& s, const QueryKeyValue& qkv, Arena* home) const {
   const int64_t t = qkv.q.rows(), e = spec_.head_dim;
   s.raw = p.compute(home, {t, qkv.q.cols() + qkv.k.cols()}, s.qkv.place);
   s.q_rstd = p.stat(home, {t, qkv.q.cols() / e}, qkv.q.place);
@@ -110,59 +110,32 @@ void SelfAttention::normalize(Pass& p, Saved& s, const Qkv& qkv, Arena* home) co
   norm(qkv.k, qkv.q.cols(), *k_norm_, s.k_rstd);
 }
 
-void SelfAttention::core(Pass& p, const Tensor& qkv, Tensor o, Tensor lse) const {
-  const auto [q, k, v] = split(qkv, Spmd::Replicate);
-  p.be.run(Attention{.q = q,
-                     .k = attended(k),
-                     .v = attended(v),
-                     .o = o,
-                     .lse = lse,
-                     .spans = p.batch.spans,
-                     .heads = heads(),
-                     .dropout = attention_dropout_.spec(p)});
-}
-
 Tensor SelfAttention::dgrad(Pass& p, Saved& s, Tensor dy) const {
   s.dy = dy;
   Tensor dout = out_.dgrad(p, dy);
+  const QueryKeyValue qkv = split(s.qkv, Spmd::Replicate);
   if (!keep_) {
     s.o = p.compute(p.dgrad_till_wgrad, {s.qkv.rows(), out_.in()}, s.qkv.place);
-    s.lse = p.stat(p.scratch, {s.qkv.rows(), heads().q}, s.qkv.place);
-    core(p, s.qkv, s.o, s.lse);
+    s.lse = p.stat(p.scratch, {s.qkv.rows(), core_.heads().q}, s.qkv.place);
+    core_.forward(p, attended(qkv), s.o, s.lse);
   }
   s.dqkv = p.compute(p.dgrad_till_wgrad, {s.qkv.rows(), qkv_.out()}, s.qkv.place);
-  core_backward(p, s, dout);
-  const auto [dq, dk, dv] = split(s.dqkv, Spmd::Partial);
+  const QueryKeyValue d = split(s.dqkv, Spmd::Partial);
+  const auto& [dq, dk, dv] = d;
+  for (const Tensor& dx : {dk, dv})
+    if (attended(dx).cols() < dx.cols()) p.be.run(Zero{.x = dx});  // the key heads of other ranks' queries
+  core_.backward(p, attended(qkv), {s.o, s.lse}, dout, attended(d));
   for (const Tensor& dx : {dq, dk})
     if (spec_.rope_table)
       p.be.run(Rope{.x = dx, .positions = p.batch.positions, .table = *spec_.rope_table, .inverse = true});
   if (q_norm_) {
-    const Placement k_place = split(s.qkv, Spmd::Replicate).k.place;
     s.dq_norm = normalize_backward(p, *q_norm_, s.raw.slice_cols(0, dq.cols()), s.q_rstd, dq);
-    s.dk_norm = normalize_backward(p, *k_norm_, s.raw.slice_cols(dq.cols(), dk.cols()).placed(k_place), s.k_rstd, dk);
+    s.dk_norm =
+        normalize_backward(p, *k_norm_, s.raw.slice_cols(dq.cols(), dk.cols()).placed(qkv.k.place), s.k_rstd, dk);
   }
   Tensor dx = p.compute(p.scratch, {dout.rows(), qkv_.in()}, tokens(Spmd::Partial));
   qkv_.dgrad(p, s.dqkv, dx);
   return enter_.backward(p.mesh, dx, *p.scratch);
-}
-
-void SelfAttention::core_backward(Pass& p, const Saved& s, Tensor dout) const {
-  const auto [q, k, v] = split(s.qkv, Spmd::Replicate);
-  const auto [dq, dk, dv] = split(s.dqkv, Spmd::Partial);
-  for (const Tensor& dx : {dk, dv})
-    if (attended(dx).cols() < dx.cols()) p.be.run(Zero{.x = dx});  // the key heads of other ranks' queries
-  p.be.run(AttentionBackward{.q = q,
-                             .k = attended(k),
-                             .v = attended(v),
-                             .o = s.o,
-                             .lse = s.lse,
-                             .dout = dout,
-                             .dq = dq,
-                             .dk = attended(dk),
-                             .dv = attended(dv),
-                             .spans = p.batch.spans,
-                             .heads = heads(),
-                             .dropout = attention_dropout_.spec(p)});
 }
 
 // dx in place; returns the gradient of w.
@@ -189,14 +162,14 @@ Tensor SelfAttention::decode(Pass& p, KvCache& cache, Tensor h) const {
   p.be.run(Copy{.from = v, .to = cache.v.slice_rows(cache.count, n)});
   const std::array span{AttentionSpan{.q_row = 0, .q_count = n, .k_row = 0, .k_count = all, .q_position = cache.count}};
   Tensor o = p.compute(p.scratch, {n, out_.in()}, s.qkv.place);
-  Tensor lse = p.stat(p.scratch, {n, heads().q}, s.qkv.place);
+  Tensor lse = p.stat(p.scratch, {n, core_.heads().q}, s.qkv.place);
   p.be.run(Attention{.q = q,
                      .k = cache.k.slice_rows(0, all),
                      .v = cache.v.slice_rows(0, all),
                      .o = o,
                      .lse = lse,
                      .spans = span,
-                     .heads = heads()});
+                     .heads = core_.heads()});
   cache.count = all;
   return out_.forward(p, o);
 }

@@ -6,6 +6,7 @@
 #pragma once
 #include <string>
 
+#include "weft/nn/attention_core.h"
 #include "weft/nn/linear.h"
 #include "weft/nn/row_parallel_linear.h"
 #include "weft/sharding/boundary.h"
@@ -50,18 +51,14 @@ class SelfAttention {
   Tensor decode(Pass& p, KvCache& cache, Tensor h) const;
 
  private:
-  struct Qkv {
-    Tensor q, k, v;
-  };
   const Piece& queries() const { return qkv_.weight().pieces()[0]; }
   const Piece& keys() const { return qkv_.weight().pieces()[1]; }
-  Qkv split(Tensor qkv, Spmd everywhere) const;
+  QueryKeyValue split(Tensor qkv, Spmd everywhere) const;
   Tensor attended(Tensor k) const;
+  QueryKeyValue attended(const QueryKeyValue& all) const { return {all.q, attended(all.k), attended(all.v)}; }
   void project(Pass& p, Saved& s, Tensor h, Arena* home) const;
-  void normalize(Pass& p, Saved& s, const Qkv& qkv, Arena* home) const;
+  void normalize(Pass& p, Saved& s, const QueryKeyValue& qkv, Arena* home) const;
   Tensor normalize_backward(Pass& p, const Param& w, Tensor x, Tensor rstd, Tensor dx) const;
-  void core(Pass& p, const Tensor& qkv, Tensor o, Tensor lse) const;
-  void core_backward(Pass& p, const Saved& s, Tensor dout) const;
   AttentionHeads heads() const;
 
   Spec spec_;
@@ -70,7 +67,7 @@ class SelfAttention {
   Linear qkv_;
   RowParallelLinear out_;
   Param *q_norm_ = nullptr, *k_norm_ = nullptr;
-  StreamDropout attention_dropout_;
+  AttentionCore core_;
 };
 
 }  // namespace weft
