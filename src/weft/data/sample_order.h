@@ -18,12 +18,10 @@
 
 namespace weft {
 
-// All of some text, once, in windows: for measuring a loss exactly.
-
-// Consecutive windows of seq_length over each source (over its held-out samples where valid_fraction is given), or the
-// samples of its packing. Every token but the first of a source (or, where documents are packed or kept apart, of a
-// document) is a target once; what is not full is filled up with targets that do not count. Immutable; any thread may
-// read.
+// All of some text, once, in windows, for measuring a loss exactly. Consecutive windows of seq_length over each source
+// (over its held-out samples where valid_fraction is given), or the samples of its packing. Every token but the first
+// of a source (or, where documents are packed or kept apart, of a document) is a target once; what is not full is
+// filled up with targets that do not count. Immutable; any thread may read.
 class EvalWindows {
  public:
   // Weights, seed and shuffling of `spec` do not matter here. Throws FileError, ConfigError: also where a source has

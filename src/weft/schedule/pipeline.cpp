@@ -44,8 +44,6 @@ ScheduleKind schedule_kind(std::string_view name) {
 
 std::string_view name_of(ScheduleKind kind) { return kScheduleNames[size_t(kind)]; }
 
-std::vector<std::string_view> schedule_names() { return {std::begin(kScheduleNames), std::end(kScheduleNames)}; }
-
 int virtual_stage(const Pipeline& pipeline, PipelinePlace place) {
   WEFT_CHECK(
       place.stage >= 0 && place.stage < pipeline.num_stages && place.chunk >= 0 && place.chunk < pipeline.num_chunks,

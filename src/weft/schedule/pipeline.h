@@ -35,8 +35,6 @@ std::string chunks_that_fit(ScheduleKind kind);
 ScheduleKind schedule_kind(std::string_view name);
 // "gpipe", "1f1b", ...
 std::string_view name_of(ScheduleKind kind);
-// All of them, in the order of ScheduleKind.
-std::vector<std::string_view> schedule_names();
 
 // A virtual stage's rank, and which of the rank's chunks it is.
 struct PipelinePlace {

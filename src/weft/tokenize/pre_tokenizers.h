@@ -15,8 +15,7 @@
 
 namespace weft {
 
-// Splits a piece at matches, and treats the matches as asked.
-
+// What is done with the matches at which a piece is split.
 enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
 // Throws FileError. `fallback`: where the field is absent.
 SplitBehavior read_behavior(const Component& c, std::optional<SplitBehavior> fallback = {});

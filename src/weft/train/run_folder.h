@@ -9,8 +9,7 @@
 
 namespace weft {
 
-// A run that goes on from a checkpoint of another run, or from an older one of its own, in a folder of its own.
-
+// For a run that goes on from a checkpoint of another run, or from an older one of its own, in a folder of its own.
 // Throws ConfigError or FileError where `checkpoint` is none, is of a run whose recipe differs in more than a resumed
 // run's may, is beyond the recipe's last step, or is damaged (it is read, all of it); and where the recipe's run folder
 // has a run already. Changes nothing. Collective: the ranks share the reading, so that none waits for another for as
