@@ -6,9 +6,8 @@
 #include <vector>
 
 #include "weft/base/error.h"
-#include "weft/tokenize/gpt2_files.h"
 #include "weft/tokenize/tokenizer_json.h"
-#include "weft/tokenize/word_piece_files.h"
+#include "weft/tokenize/vocabulary_files.h"
 
 namespace {
 

@@ -21,7 +21,7 @@ TEST(Layouts, ACommaInBracketsDoesNotEndASetting) {
 TEST(Layouts, TooManyRanksToBeThreadsAreRefusedByName) {
   const auto refusal = [](const std::string& ranks, int world) -> std::string {
     Recipe recipe;
-    recipe.run.ranks = ranks;
+    recipe.run.ranks = choice_named<RanksKind>(ranks).value();
     return testing::error_of<ConfigError>([&] { check_launch(recipe, world, {}); });
   };
   EXPECT_EQ(refusal("local", 4096), "");

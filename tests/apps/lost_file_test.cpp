@@ -1,5 +1,5 @@
 // A file that is shortened while weft reads it ends the command with a message, not by a signal.
-#include "weft/apps/lost_file.h"
+#include "weft/apps/failure.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>

@@ -10,8 +10,8 @@
 #include "comm/joined.h"
 #include "comm/same_collectives.h"
 #include "support.h"
-#include "weft/comm/after.h"
 #include "weft/comm/local_group.h"
+#include "weft/comm/through_host.h"
 #include "weft/comm/timed.h"
 
 namespace weft {

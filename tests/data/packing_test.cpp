@@ -13,7 +13,6 @@
 #include "token_files.h"
 #include "weft/base/error.h"
 #include "weft/base/rng.h"
-#include "weft/data/eval_windows.h"
 #include "weft/data/sample_order.h"
 #include "weft/tokenize/tokenizer.h"
 

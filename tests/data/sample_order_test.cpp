@@ -10,8 +10,6 @@
 #include "data/data_support.h"
 #include "token_files.h"
 #include "weft/base/error.h"
-#include "weft/data/eval_windows.h"
-#include "weft/data/permutation.h"
 
 namespace weft {
 namespace {

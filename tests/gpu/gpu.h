@@ -25,9 +25,9 @@ inline Machine gpu_machine_for(const Recipe& recipe) {
 // For one GPU, whatever the layout.
 inline Machine gpu_machine(const std::string& numerics = "fast") {
   Recipe recipe;
-  recipe.run.backend = gpu_backend();
+  recipe.run.backend = choice_named<BackendKind>(gpu_backend()).value();
   recipe.run.threads = 2;
-  recipe.train.numerics = numerics;
+  recipe.train.numerics = choice_named<NumericsChoice>(numerics).value();
   return gpu_machine_for(recipe);
 }
 

@@ -13,7 +13,7 @@ constexpr int kRanks = 4;
 
 Machine machine_of_ranks() {
   Recipe recipe;
-  recipe.run.backend = testing::gpu_backend();
+  recipe.run.backend = choice_named<BackendKind>(testing::gpu_backend()).value();
   recipe.run.threads = 1;
   recipe.parallel.dp = kRanks;
   return testing::gpu_machine_for(recipe);

@@ -155,7 +155,7 @@ TEST(SeveralGpus, ThreadsWithAGpuEachHaveTheBitsOfOnesThatShareOne) {
 TEST(SeveralGpus, AThreadMayUseThemInTurns) {
   WEFT_NEEDS_CUDA();
   Recipe two;
-  two.run.backend = "cuda";
+  two.run.backend = BackendKind::cuda;
   two.parallel.dp = 2;
   const Machine machine = testing::gpu_machine_for(two);
   if (machine.devices.size() < 2) GTEST_SKIP() << "needs two GPUs that are alike: " << machine.description;

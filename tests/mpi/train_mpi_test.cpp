@@ -188,7 +188,7 @@ Environment given(const std::vector<std::pair<std::string, std::string>>& variab
 
 std::string refusal(const std::vector<std::pair<std::string, std::string>>& variables) {
   Recipe recipe;
-  recipe.run.ranks = "mpi";
+  recipe.run.ranks = RanksKind::mpi;
   return testing::error_of<ConfigError>([&] { check_launch(recipe, 4, launched_as(given(variables))); });
 }
 

@@ -3,7 +3,6 @@
 
 #include "pipeline/pipeline_support.h"
 #include "weft/pipeline/duplicates.h"
-#include "weft/pipeline/minhash.h"
 #include "weft/pipeline/sorted_runs.h"
 #include "weft/pipeline/words.h"
 

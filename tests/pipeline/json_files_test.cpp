@@ -3,7 +3,7 @@
 
 #include "apps/program.h"
 #include "pipeline/pipeline_support.h"
-#include "weft/pipeline/json_scan.h"
+#include "weft/pipeline/json_row.h"
 #include "weft/pipeline/row_reader.h"
 
 namespace weft {

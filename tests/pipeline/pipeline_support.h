@@ -7,7 +7,7 @@
 #include "support.h"
 #include "weft/base/json.h"
 #include "weft/pipeline/dataset.h"
-#include "weft/pipeline/shard.h"
+#include "weft/pipeline/document.h"
 
 namespace weft::testing {
 

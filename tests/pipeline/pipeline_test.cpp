@@ -8,7 +8,7 @@
 #include "apps/program.h"
 #include "pipeline/dirty_case.h"
 #include "weft/base/json.h"
-#include "weft/base/run_lock.h"
+#include "weft/base/number_locks.h"
 #include "weft/data/token_source.h"
 #include "weft/tokenize/tokenizer.h"
 

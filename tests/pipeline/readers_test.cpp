@@ -6,9 +6,9 @@
 #include "apps/program.h"
 #include "pipeline/pipeline_support.h"
 #include "weft/base/json.h"
+#include "weft/pipeline/byte_reader.h"
 #include "weft/pipeline/document_reader.h"
 #include "weft/pipeline/html_text.h"
-#include "weft/pipeline/input.h"
 
 namespace weft {
 namespace {

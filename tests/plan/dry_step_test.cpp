@@ -35,7 +35,7 @@ std::vector<Liveness> planned(const Pipeline& pipeline, int stage, int64_t micro
 }
 
 TEST(DryStep, KeepsAsManyMicroBatchesAliveAsItsSchedule) {
-  for (const std::string_view name : schedule_names()) {
+  for (const std::string_view name : kScheduleNames) {
     for (const int stages : {1, 3, 8, 9, 16}) {
       const Pipeline pipeline = pipeline_named(name, stages, name == "interleaved_1f1b" ? 2 : 0);
       for (const int64_t m : {5, 12, 40, 203}) {

@@ -106,7 +106,7 @@ class RandomLayoutsSlow : public ::testing::Test {
       equal += planned.total_bytes() == mine.total_bytes() && planned.persistent == mine.persistent;
     }
     EXPECT_EQ(equal, 1) << "rank " << rank << " of " << found << " classes\n" << to_string(mine);
-    EXPECT_TRUE(found == 1 || recipe.optimizer.name == "muon") << "rank " << rank;
+    EXPECT_TRUE(found == 1 || recipe.optimizer.name == OptimizerKind::muon) << "rank " << rank;
   }
 
   // Empty where it plans.

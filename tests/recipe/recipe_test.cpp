@@ -29,6 +29,9 @@ struct OtherValue {
       if (choice != now) return "\"" + choice + "\"";
     return "\"other \\\"\\\\\\u0001\\u007F\\t\xc3\xa9\"";
   }
+  std::string operator()(const ChoiceField& now) const {
+    return "\"" + std::string(now.names[now.get() == 0 ? 1 : 0]) + "\"";
+  }
   std::string operator()(int64_t now) const { return std::to_string(now == 2 ? 3 : 2); }
   std::string operator()(double now) const {
     return now == 0.000123456789012345678 ? "0.5" : "0.000123456789012345678";
@@ -44,7 +47,15 @@ struct OtherValue {
 TEST(Recipe, EveryKeyIsReadIntoItsOwnFieldAndPrintedBack) {
   Recipe fallback;
   for (const RecipeKey& key : recipe_keys(fallback)) {
-    const std::string value = std::visit([&](const auto* field) { return OtherValue{key.allowed}(*field); }, key.field);
+    const OtherValue other{key.allowed};
+    const std::string value = std::visit(
+        [&](const auto& field) {
+          if constexpr (std::is_pointer_v<std::decay_t<decltype(field)>>)
+            return other(*field);
+          else
+            return other(field);
+        },
+        key.field);
     std::vector<std::string> given = {key.name + "=" + value};
     if (key.name == "data.weights") given.push_back("data.train=[\"a\", \"b\"]");
     if (key.name == "train.initial_loss_scale") given.push_back("train.min_loss_scale=1e-5");
@@ -137,8 +148,8 @@ TEST(Recipe, NothingBehindTheEqualsSignIsNoText) {
 }
 
 TEST(Recipe, TheReferenceBackendComputesInFp64) {
-  EXPECT_EQ(with({"run.backend=ref"}).train.precision, "f64");
-  EXPECT_EQ(with({"run.backend=ref", "train.precision=bf16"}).train.precision, "f64");
+  EXPECT_EQ(with({"run.backend=ref"}).train.precision, PrecisionChoice::f64);
+  EXPECT_EQ(with({"run.backend=ref", "train.precision=bf16"}).train.precision, PrecisionChoice::f64);
   EXPECT_EQ(error_of(kSmall, {"run.backend=ref"}), "");
 }
 

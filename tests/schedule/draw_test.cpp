@@ -60,7 +60,7 @@ TEST(Draw, AStepOfOneRankHasNoBubble) {
 }
 
 TEST(Draw, AnSvgHasALabelledBoxForEveryActionInTheColourOfItsKindAndChunk) {
-  for (const std::string_view name : schedule_names()) {
+  for (const std::string_view name : kScheduleNames) {
     const Drawn drawn{pipeline_named(name, 3), 120};
     const std::string svg = drawn.svg();
     const size_t passes = size_t(drawn.pipeline.num_virtual_stages()) * 120;

@@ -37,7 +37,7 @@ TEST(Loops, OfManyMicroBatchesTheSteadyPartIsOne) {
 }
 
 TEST(Loops, AreTheWholeScheduleInItsOrder) {
-  for (const std::string_view name : schedule_names()) {
+  for (const std::string_view name : kScheduleNames) {
     for (const int stages : {1, 2, 3, 5}) {
       if (name == "zbv" && stages == 1) continue;
       const int chunks = name == "interleaved_1f1b" ? 3 : 0;
@@ -49,7 +49,7 @@ TEST(Loops, AreTheWholeScheduleInItsOrder) {
 }
 
 TEST(Loops, AreNoMoreWhereThereAreMoreMicroBatches) {
-  for (const std::string_view name : schedule_names()) {
+  for (const std::string_view name : kScheduleNames) {
     const Pipeline pipeline = pipeline_named(name, 4, name == "interleaved_1f1b" ? 2 : 0);
     const auto few = schedules_of(pipeline, 200), many = schedules_of(pipeline, 2000);
     for (size_t stage = 0; stage < few.size(); ++stage)

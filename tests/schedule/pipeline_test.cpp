@@ -30,7 +30,7 @@ TEST(Pipeline, InterleavedChunksGoRoundAndZbvComesBackAsAV) {
 }
 
 TEST(Pipeline, EveryVirtualStageHasOnePlace) {
-  for (const std::string_view name : schedule_names()) {
+  for (const std::string_view name : kScheduleNames) {
     for (int stages = 1; stages <= 8; ++stages) {
       const Pipeline pipeline = pipeline_named(name, stages);
       std::set<std::pair<int, int>> places;
@@ -47,7 +47,7 @@ TEST(Pipeline, EveryVirtualStageHasOnePlace) {
 TEST(Pipeline, ChunksThatAreNotSaidAreWhatTheScheduleNeeds) {
   for (const std::string_view name : {"gpipe", "1f1b", "zb_h1"}) EXPECT_EQ(pipeline_named(name, 2).num_chunks, 1);
   for (const std::string_view name : {"interleaved_1f1b", "zbv"}) EXPECT_EQ(pipeline_named(name, 2).num_chunks, 2);
-  for (const std::string_view name : schedule_names()) EXPECT_EQ(name_of(pipeline_named(name, 2).kind), name);
+  for (const std::string_view name : kScheduleNames) EXPECT_EQ(name_of(pipeline_named(name, 2).kind), name);
 }
 
 TEST(Pipeline, AWrongNumberOfChunksIsRefusedWithWhatFits) {

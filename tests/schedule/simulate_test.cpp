@@ -17,7 +17,7 @@ using Each = std::function<void(const Pipeline&, int64_t m)>;
 
 // Every schedule on 1 to 8 ranks, with the chunks that fit, for 1 to 17 micro-batches.
 void for_each_case(const Each& each) {
-  for (const std::string_view name : schedule_names()) {
+  for (const std::string_view name : kScheduleNames) {
     for (int chunks = 1; chunks <= 4; ++chunks) {
       if (name == "interleaved_1f1b" ? chunks < 2 : chunks != (name == "zbv" ? 2 : 1)) continue;
       for (int stages = 1; stages <= 8; ++stages) {

@@ -20,7 +20,7 @@ class Apart : public ::testing::Test {
  protected:
   static Machine here() {
     Recipe recipe;
-    recipe.run.backend = "cpu";
+    recipe.run.backend = BackendKind::cpu;
     recipe.run.threads = 1;
     return machine_for(recipe);
   }

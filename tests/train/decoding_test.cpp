@@ -12,7 +12,7 @@ namespace {
 std::vector<double> logits_after(const std::string& model, const std::vector<int32_t>& ids,
                                  const std::vector<size_t>& pieces) {
   Recipe recipe;
-  recipe.run.backend = "ref";
+  recipe.run.backend = BackendKind::ref;
   const Machine machine = machine_for(recipe);
   const auto all = int64_t(ids.size());
   TextGenerator generator(std::filesystem::path(testing::kSourceDir) / "tests/golden" / model,
@@ -45,7 +45,7 @@ TEST(Decoding, TokenByTokenIsTheWholeTextAtOnce) {
 // A context that is longer than what was asked for forgets nothing.
 TEST(Decoding, MoreTokensThanWereAskedForAreRefused) {
   Recipe recipe;
-  recipe.run.backend = "ref";
+  recipe.run.backend = BackendKind::ref;
   const Machine machine = machine_for(recipe);
   TextGenerator generator(std::filesystem::path(testing::kSourceDir) / "tests/golden/llama-gqa",
                           {.machine = machine, .precision = kF64, .max_tokens = 4, .max_prompt = 3, .context = 10});

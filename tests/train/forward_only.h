@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "weft/train/evaluator.h"
+#include "weft/train/evaluate.h"
 #include "weft/train/text_generator.h"
 
 namespace weft::testing {

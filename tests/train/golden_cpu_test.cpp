@@ -7,7 +7,7 @@ namespace {
 
 Machine cpu(const std::string& numerics, int64_t threads) {
   Recipe recipe;
-  recipe.train.numerics = numerics;
+  recipe.train.numerics = choice_named<NumericsChoice>(numerics).value();
   recipe.run.threads = threads;
   return machine_for(recipe);
 }

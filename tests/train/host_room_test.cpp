@@ -1,5 +1,5 @@
 // A plan that does not fit into the host's memory is refused with numbers, and with what would fit.
-#include "weft/train/host_room.h"
+#include "weft/train/room.h"
 
 #include <gtest/gtest.h>
 
@@ -79,7 +79,7 @@ TEST(HostRoom, SeveralSettingsTogetherAreTriedAndWhereNoneFitsTheLeastIsSaid) {
             std::string::npos)
       << none;
   Recipe least = c.recipe;
-  least.parallel.recompute = "full";
+  least.parallel.recompute = RecomputeKind::full;
   least.train.micro_batch_size = 1;
   least.parallel.zero_stage = 3;
   Case small(2);

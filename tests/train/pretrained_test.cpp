@@ -6,7 +6,7 @@
 #include "weft/apps/backends.h"
 #include "weft/checkpoint/safetensors.h"
 #include "weft/tokenize/tokenizer.h"
-#include "weft/train/evaluator.h"
+#include "weft/train/evaluate.h"
 #include "weft/train/text_generator.h"
 
 namespace weft {
@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 Machine machine(const std::string& backend) {
   Recipe recipe;
-  recipe.run.backend = backend;
+  recipe.run.backend = choice_named<BackendKind>(backend).value();
   return machine_for(recipe);
 }
 template <class T>

@@ -279,7 +279,7 @@ TEST(VerifySlow, OperationsOfALayoutAreEqualToThoseOfOneRank) {
                             name == "llama-gqa" ? "parallel.tp=8" : "parallel.tp=2",  // more than key heads
                             "parallel.pipeline_schedule=zb_h1", fmt::format("parallel.recompute={}", recompute)});
       Recipe one = one_rank_of(many);
-      one.parallel.recompute = recompute;
+      one.parallel.recompute = choice_named<RecomputeKind>(recompute).value();
       const HfConfig config = read_hf_config(many.model.path);
       const auto data = random_tokens(many, config.spec, 1);
       OpLog of_one, of_many;
@@ -315,7 +315,7 @@ TEST(NarrowCopy, KeepsEveryLayoutThatTheModelCanHaveAndItsRemainders) {
     Recipe r = recipe_for("llama-gqa", {});
     const auto pick = [&](std::initializer_list<int64_t> all) { return *(all.begin() + gen() % all.size()); };
     r.parallel.dp = pick({1, 2, 3}), r.parallel.tp = pick({1, 2, 3, 4, 8, 16}), r.parallel.pp = pick({1, 2, 4});
-    r.parallel.pipeline_schedule = gen() % 2 ? "1f1b" : "interleaved_1f1b";
+    r.parallel.pipeline_schedule = gen() % 2 ? ScheduleKind::one_f_one_b : ScheduleKind::interleaved_1f1b;
     r.parallel.sequence_parallel = gen() % 2;
     r.train.seq_length = pick({1023, 2048, 4096}), r.train.micro_batch_size = pick({1, 2, 4, 6});
     r.train.global_batch_size = r.train.micro_batch_size * r.parallel.dp * pick({1, 2, 5, 8, 64});

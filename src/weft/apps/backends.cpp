@@ -8,8 +8,8 @@
 #include "weft/apps/cpu_machine.h"
 #include "weft/apps/cuda_machine.h"
 #include "weft/apps/launch.h"
-#include "weft/base/cores.h"
 #include "weft/base/error.h"
+#include "weft/base/threads.h"
 #include "weft/ops/ref/ref_backend.h"
 #include "weft/plan/run_plan.h"
 
@@ -27,7 +27,7 @@ Machine ref_machine(int threads) {
 }
 
 // Whether results repeat bit for bit.
-bool repeats(const Recipe& recipe) { return recipe.train.numerics != "nondeterministic"; }
+bool repeats(const Recipe& recipe) { return recipe.train.numerics != NumericsChoice::nondeterministic; }
 
 // Rank among the processes that the launcher started on this host: each takes a GPU of its own if there are enough.
 int rank_on_this_host() {
@@ -38,13 +38,13 @@ int rank_on_this_host() {
 
 // "auto" is a GPU where one is there and can run the recipe.
 void settle_backend(Recipe& recipe, bool speaks) {
-  if (recipe.run.backend != "auto") return;
+  if (recipe.run.backend != BackendKind::automatic) return;
   std::string missing = why_no_cuda();
-  recipe.run.backend = "cuda";
+  recipe.run.backend = BackendKind::cuda;
   try {
     if (missing.empty()) check_supported(recipe);
   } catch (const ConfigError& e) { missing = e.what(); }
-  if (!missing.empty()) recipe.run.backend = "cpu";
+  if (!missing.empty()) recipe.run.backend = BackendKind::cpu;
   if (speaks)
     std::cerr << fmt::format("note: run.backend = \"auto\" takes {}\n",
                              missing.empty() ? "cuda" : "cpu, as a GPU cannot be used: " + missing);
@@ -63,12 +63,13 @@ std::vector<std::string> backends_here() {
 Machine machine_for(const Recipe& recipe, int ranks_here) {
   const int sharing = ranks_here > 0 ? ranks_here : mesh_sizes_of(recipe).world();
   const int threads = recipe.run.threads > 0 ? int(recipe.run.threads) : std::max(1, usable_cores() / sharing);
-  if (recipe.run.backend == "ref") return ref_machine(threads);
-  if (recipe.run.backend == "cpu") need_cpu(find_cuda_module().empty() ? "ref" : "cuda");
-  if (recipe.run.backend == "cpu")
-    return cpu_machine(threads, recipe.train.numerics == "invariant" ? Numerics::invariant : Numerics::fast);
-  if (recipe.run.backend == "cuda") {
-    const bool processes = recipe.run.ranks == "mpi" && launched_as(environment).world > 1;
+  if (recipe.run.backend == BackendKind::ref) return ref_machine(threads);
+  if (recipe.run.backend == BackendKind::cpu) need_cpu(find_cuda_module().empty() ? "ref" : "cuda");
+  if (recipe.run.backend == BackendKind::cpu)
+    return cpu_machine(threads,
+                       recipe.train.numerics == NumericsChoice::invariant ? Numerics::invariant : Numerics::fast);
+  if (recipe.run.backend == BackendKind::cuda) {
+    const bool processes = recipe.run.ranks == RanksKind::mpi && launched_as(environment).world > 1;
     return cuda_machine(rank_on_this_host(), threads,
                         {.are_processes = processes,
                          .timeout_s = 60 * double(recipe.run.distributed_timeout_minutes),
@@ -81,14 +82,14 @@ Machine machine_for(const Recipe& recipe, int ranks_here) {
 
 Machine machine_for(const ModelOptions& options) {
   Recipe recipe;
-  recipe.run.backend = options.backend;
+  recipe.run.backend = choice_named<BackendKind>(options.backend).value();
   recipe.run.threads = options.threads;
   settle_backend(recipe, true);
   return machine_for(recipe);
 }
 
 Machine machine_to_plan_for(const Recipe& recipe) {
-  return recipe.run.backend == "cuda" ? cuda_machine_to_plan(repeats(recipe)) : machine_for(recipe);
+  return recipe.run.backend == BackendKind::cuda ? cuda_machine_to_plan(repeats(recipe)) : machine_for(recipe);
 }
 
 Recipe read_recipe(const std::string& path, const std::vector<std::string>& overrides, bool speaks) {

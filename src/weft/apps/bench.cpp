@@ -5,7 +5,6 @@
 #include <map>
 
 #include "weft/apps/backends.h"
-#include "weft/apps/bench_kernels.h"
 #include "weft/apps/bench_run.h"
 #include "weft/apps/bench_scaling.h"
 #include "weft/apps/commands.h"

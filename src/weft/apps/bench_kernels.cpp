@@ -1,10 +1,9 @@
-#include "weft/apps/bench_kernels.h"
+#include "weft/apps/bench_scaling.h"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <iostream>
-#include <span>
 #include <vector>
 
 #include "weft/apps/backends.h"

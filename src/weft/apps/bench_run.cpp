@@ -27,7 +27,7 @@ SyntheticTokens::SyntheticTokens(Recipe& recipe, int64_t vocab_size) {
   }
   if (!out) throw FileError(fmt::format("{}: cannot be written", path_.string()));
   recipe.data.train = {path_.string()};
-  recipe.data.dtype = "uint32";
+  recipe.data.dtype = IdDtype::uint32;
 }
 
 SyntheticTokens::~SyntheticTokens() {

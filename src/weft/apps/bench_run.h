@@ -1,7 +1,6 @@
 // A training step without a run around it: what benchmarks time.
 #pragma once
 #include <filesystem>
-#include <memory>
 
 #include "weft/ops/traced.h"
 #include "weft/train/batch_loader.h"

@@ -9,14 +9,13 @@
 #include "weft/apps/launch.h"
 #include "weft/apps/launcher.h"
 #include "weft/apps/ranks.h"
-#include "weft/base/cores.h"
 #include "weft/base/error.h"
+#include "weft/base/threads.h"
 #include "weft/comm/timed.h"
 #include "weft/ops/traced.h"
 #include "weft/plan/layout_plan.h"
 #include "weft/records/clock.h"
 #include "weft/train/room.h"
-#include "weft/train/train_on_ranks.h"
 
 namespace weft {
 namespace {
@@ -62,7 +61,7 @@ std::vector<Layout> layouts_of(const BenchOptions& o) {
              "pp=" + n + ",pipeline_schedule=zb_h1"};
   }
   std::vector<Layout> all;
-  if (base.run.ranks == "local") {
+  if (base.run.ranks == RanksKind::local) {
     all.push_back({"one rank", base});
     all[0].recipe.parallel = {};
     all[0].recipe.parallel.recompute = base.parallel.recompute;
@@ -70,14 +69,14 @@ std::vector<Layout> layouts_of(const BenchOptions& o) {
   for (const std::string& name : names) {
     std::vector<std::string> overrides = o.overrides;
     for (const std::string& one : layout_overrides(name)) overrides.push_back(one);
-    overrides.push_back("run.backend=" + base.run.backend);  // of "auto", what it took
+    overrides.push_back(fmt::format("run.backend={}", base.run.backend));  // of "auto", what it took
     all.push_back({name, parse_recipe_file(o.recipe, overrides)});
   }
   for (const Layout& l : all) {
     check_supported(l.recipe);
     check_launch(l.recipe, mesh_sizes_of(l.recipe).world(), {});
     const int ranks = mesh_sizes_of(l.recipe).world(), others = mesh_sizes_of(all.back().recipe).world();
-    if (base.run.ranks != "local" && ranks != others)
+    if (base.run.ranks != RanksKind::local && ranks != others)
       throw ConfigError(
           fmt::format("run.ranks = \"{}\": layout {} has {} ranks, and {} has {}; one run times layouts of "
                       "one number of processes",
@@ -280,7 +279,7 @@ int bench_scaling(const BenchOptions& o) {
     let_the_first_rank_speak(launched.rank);
     return kExitUsage;
   }
-  if (last.run.ranks != "mpi") return bench_layouts(o, std::move(layouts), {});
+  if (last.run.ranks != RanksKind::mpi) return bench_layouts(o, std::move(layouts), {});
   check_mpi_is_built_in();
   if (launched.by.empty())
     return run_ranks_by_mpirun({.ranks = world,

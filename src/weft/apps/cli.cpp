@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <iostream>
-#include <map>
 
 #include "weft/apps/backends.h"
 #include "weft/apps/cli_command.h"
@@ -12,7 +11,6 @@
 #include "weft/apps/completion.h"
 #include "weft/apps/failure.h"
 #include "weft/apps/launch.h"
-#include "weft/apps/lost_file.h"
 #include "weft/base/error.h"
 #include "weft/base/nearest.h"
 #include "weft/base/version.h"
@@ -29,16 +27,11 @@ void model_options(CLI::App& app, ModelOptions& o) {
   app.add_option("--tokenizer", o.tokenizer,
                  "auto (that of its training, else of the folder, else byte), byte, or a tokenizer's file or folder")
       ->capture_default_str();
-  app.add_option("--backend", o.backend,
-                 "Kernels: fast ones, those of a GPU, or the reference in fp64; auto: a GPU where there is one")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"auto", "cpu", "cuda", "ref"}));
-  app.add_option("--precision", o.precision, "Of backends cpu and cuda")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"f32", "bf16", "fp16"}));
-  app.add_option("--threads", o.threads, "0: all cores")
-      ->capture_default_str()
-      ->check(CLI::Range(int64_t{0}, int64_t{4096}));
+  add_choice(app, "--backend", o.backend,
+             "Kernels: fast ones, those of a GPU, or the reference in fp64; auto: a GPU where there is one",
+             {"auto", "cpu", "cuda", "ref"});
+  add_choice(app, "--precision", o.precision, "Of backends cpu and cuda", {"f32", "bf16", "fp16"});
+  add_number(app, "--threads", o.threads, "0: all cores", 0, 4096);
 }
 
 // CLI::Range takes NaN for a number within it.
@@ -84,9 +77,7 @@ Command add_verify(CLI::App& weft) {
   auto o = std::make_shared<VerifyOptions>();
   CLI::App* app = weft.add_subcommand("verify", "Check that a recipe's layout gives the run of one rank");
   recipe_arguments(*app, o->recipe, o->overrides);
-  app->add_option("--steps", o->steps, "Steps to train and compare")
-      ->capture_default_str()
-      ->check(CLI::Range(int64_t{1}, int64_t{1000}));
+  add_number(*app, "--steps", o->steps, "Steps to train and compare", 1, 1000);
   app->add_flag("--whole", o->whole, "Train the recipe's own model, however long it takes, not a narrow copy");
   app->add_flag("--json", o->json, "Print JSON");
   app->footer(
@@ -101,9 +92,7 @@ Command add_generate(CLI::App& weft) {
   app->add_option("model", o->model, "Model folder, checkpoint, or run folder")->required()->type_name("FOLDER");
   app->add_option("--prompt", o->prompt, "Text to continue")->type_name("TEXT");
   app->add_option("--prompt-ids", o->prompt_ids, "Or: token ids, as 1,403,407")->type_name("IDS");
-  app->add_option("--max-tokens", o->max_tokens, "Tokens to add")
-      ->capture_default_str()
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
+  add_number(*app, "--max-tokens", o->max_tokens, "Tokens to add", 1, int64_t{1} << 30);
   app->add_option("--temperature", o->temperature, "0 takes the likeliest token")
       ->capture_default_str()
       ->check(number_in(0, 1e6));
@@ -113,9 +102,8 @@ Command add_generate(CLI::App& weft) {
   app->add_option("--top-p", o->top_p, "Choose among the likeliest that hold this probability")
       ->capture_default_str()
       ->check(number_in(0, 1));
-  app->add_option("--context", o->context, "Tokens that the model sees at once; 0: as many as it was trained on")
-      ->capture_default_str()
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 30));
+  add_number(*app, "--context", o->context, "Tokens that the model sees at once; 0: as many as it was trained on", 0,
+             int64_t{1} << 30);
   app->add_option("--seed", o->seed, "Of the choices")->capture_default_str()->check(CLI::NonNegativeNumber);
   model_options(*app, *o);
   app->add_flag("--ids", o->ids, "Print token ids instead of text");
@@ -130,16 +118,11 @@ Command add_eval(CLI::App& weft) {
   app->add_option("data", o->data, "Text, JSONL or token files; a dataset's folder: what it holds out")
       ->required()
       ->type_name("FILES");
-  app->add_option("--seq-length", o->seq_length, "Tokens of a window; 0: those of its training, else the model's")
-      ->capture_default_str()
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 24));
-  app->add_option("--micro-batch-size", o->micro_batch_size, "Windows at once")
-      ->capture_default_str()
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 16));
+  add_number(*app, "--seq-length", o->seq_length, "Tokens of a window; 0: those of its training, else the model's", 0,
+             int64_t{1} << 24);
+  add_number(*app, "--micro-batch-size", o->micro_batch_size, "Windows at once", 1, int64_t{1} << 16);
   app->add_option("--max-batches", o->max_batches, "0: all")->capture_default_str()->check(CLI::NonNegativeNumber);
-  app->add_option("--dtype", o->dtype, "Of raw id files")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"uint16", "uint32"}));
+  add_choice(*app, "--dtype", o->dtype, "Of raw id files", {"uint16", "uint32"});
   app->add_option("--loss-mask", o->loss_mask, "uint8 file, one per token: 1 where the target at that position counts")
       ->type_name("FILE");
   app->add_option("--text-key", o->text_key, "Key of the text in JSONL; else that of its training, or text");
@@ -154,9 +137,7 @@ Command add_inspect(CLI::App& weft) {
   CLI::App* app =
       weft.add_subcommand("inspect", "Say what is in a model folder, checkpoint, safetensors or token file");
   app->add_option("path", o->path, "File or folder")->required()->type_name("PATH");
-  app->add_option("--dtype", o->dtype, "Of raw id files")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"uint16", "uint32"}));
+  add_choice(*app, "--dtype", o->dtype, "Of raw id files", {"uint16", "uint32"});
   app->add_flag("--json", o->json, "Print JSON");
   return {app, [o] { return run_inspect(*o); }};
 }
@@ -169,9 +150,7 @@ Command add_bench(CLI::App& weft) {
       ->required()
       ->check(CLI::IsMember({"step", "scaling", "kernels"}));
   recipe_arguments(*app, o->recipe, o->overrides);
-  app->add_option("--iters", o->iters, "Repetitions; the best counts")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1000));
+  add_number(*app, "--iters", o->iters, "Repetitions; the best counts", 1, 1000);
   app->add_option("--layouts", o->layouts, "Of scaling: settings of [parallel], as dp=2,zero_stage=3 tp=2")
       ->type_name("LAYOUT");
   app->add_option("--trace", o->trace, "Write a step (of scaling: one of the last layout) as a Chrome trace")

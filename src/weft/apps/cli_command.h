@@ -22,6 +22,18 @@ struct Command {
   }
 };
 
+// An option whose help shows its default: one of a few values; a number from `low` to `high`.
+template <class T>
+CLI::Option* add_choice(CLI::App& app, const std::string& name, T& value, const std::string& help,
+                        const std::vector<std::string>& choices) {
+  return app.add_option(name, value, help)->capture_default_str()->check(CLI::IsMember(choices));
+}
+template <class T>
+CLI::Option* add_number(CLI::App& app, const std::string& name, T& value, const std::string& help, int64_t low,
+                        int64_t high) {
+  return app.add_option(name, value, help)->capture_default_str()->check(CLI::Range(low, high));
+}
+
 // `weft data ...`
 std::vector<Command> add_data(CLI::App& weft);
 

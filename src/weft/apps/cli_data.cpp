@@ -30,9 +30,7 @@ Command add_encode(CLI::App& data) {
                   "Encode not the bytes of --file, but this key of each row of it: of JSON and Parquet files")
       ->type_name("NAME");
   app->add_flag("--count", o->count, "Print counts only");
-  app->add_option("--threads", o->threads, "Of --file; 0: all cores")
-      ->capture_default_str()
-      ->check(CLI::Range(0, 4096));
+  add_number(*app, "--threads", o->threads, "Of --file; 0: all cores", 0, 4096);
   app->footer("Example:\n  echo '\"Hello, world\"' | weft data encode --tokenizer model/tokenizer.json");
   return {app, [o] { return run_data_encode(*o); }, kGroup};
 }
@@ -83,18 +81,16 @@ Command add_train_tokenizer(CLI::App& data) {
       ->required()
       ->type_name("PATH");
   app->add_flag("--again", o->again, "Replace the tokenizer that is there");
-  app->add_option("--vocab-size", o->vocab_size, "Tokens, with the 256 bytes and the special ones")
-      ->capture_default_str()
-      ->check(CLI::Range(int64_t{256}, int64_t{1} << 24));
+  add_number(*app, "--vocab-size", o->vocab_size, "Tokens, with the 256 bytes and the special ones", 256,
+             int64_t{1} << 24);
   app->add_option("--special", o->specials,
                   "A special token; repeat it for more: they are the first ids, and documents are split at them")
       ->allow_extra_args(false)  // what follows is a file
       ->type_name("TOKEN");
-  app->add_option("--pattern", o->pattern, "How text is split into pieces")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"r50k", "cl100k", "o200k", "llama3", "qwen2"}));
+  add_choice(*app, "--pattern", o->pattern, "How text is split into pieces",
+             {"r50k", "cl100k", "o200k", "llama3", "qwen2"});
   app->add_option("--text-key", o->text_key, "Key of the text in JSONL, its column in CSV")->capture_default_str();
-  app->add_option("--threads", o->threads, "0: all cores")->capture_default_str()->check(CLI::Range(0, 4096));
+  add_number(*app, "--threads", o->threads, "0: all cores", 0, 4096);
   app->footer(
       "Example:\n  weft data train-tokenizer books.jsonl --vocab-size 32768 --special '<|endoftext|>' --out "
       "tokenizer.json");
@@ -157,9 +153,7 @@ Command add_why(CLI::App& data) {
   app->add_option("--step", o->step, "The step, as metrics.jsonl counts them")
       ->required()
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
-  app->add_option("--sample", o->sample, "Which sample of the step's batch, from 0")
-      ->capture_default_str()
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 31));
+  add_number(*app, "--sample", o->sample, "Which sample of the step's batch, from 0", 0, int64_t{1} << 31);
   app->add_flag("--json", o->json, "One JSON object, for programs");
   app->footer("Example:\n  weft data why runs/first --step 1000 --sample 3");
   return {app, [o] { return run_data_why(*o); }, kGroup};
@@ -171,7 +165,7 @@ Command add_train_ngram(CLI::App& data) {
   app->add_option("files", o->files, "Text, JSONL, WARC, also compressed")->required()->type_name("FILES");
   app->add_option("--out", o->out, "The model to write")->required()->type_name("FILE");
   app->add_flag("--again", o->again, "Replace the model that is there");
-  app->add_option("--order", o->order, "Bytes of the longest sequence")->capture_default_str()->check(CLI::Range(1, 7));
+  add_number(*app, "--order", o->order, "Bytes of the longest sequence", 1, 7);
   app->add_option("--text-key", o->text_key, "Key of the text in JSONL")->capture_default_str();
   app->footer("Example:\n  weft data train-ngram good.jsonl.gz --out good.ngram");
   return {app, [o] { return run_data_train_ngram(*o); }, kGroup};

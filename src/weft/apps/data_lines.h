@@ -1,5 +1,6 @@
 // Standard input line by line, and lists of ids as text, for `weft data ...`.
 #pragma once
+#include <filesystem>
 #include <functional>
 #include <span>
 #include <string>
@@ -16,5 +17,11 @@ std::string as_list(std::span<const T> numbers) {
   for (const T& n : numbers) text += (text.size() > 1 ? "," : "") + std::to_string(n);
   return text + "]";
 }
+
+// Where a command will write a file, judged before the work that it is the result of.
+
+// Makes the folder of `file` where there is none. Throws ConfigError where there is such a file and not `again`, or
+// where a folder is in its place; FileError where it could not be written. Leaves nothing there.
+void prepare_output(const std::filesystem::path& file, bool again);
 
 }  // namespace weft

@@ -6,22 +6,21 @@
 #include <condition_variable>
 #include <filesystem>
 #include <iostream>
-#include <map>
 #include <set>
 #include <thread>
 
 #include "weft/apps/commands.h"
+#include "weft/apps/data_lines.h"
 #include "weft/apps/failure.h"
-#include "weft/apps/output_file.h"
 #include "weft/apps/stage_text.h"
 #include "weft/apps/stop_signal.h"
-#include "weft/base/cores.h"
 #include "weft/base/error.h"
+#include "weft/base/threads.h"
 #include "weft/pipeline/dataset.h"
 #include "weft/pipeline/document_reader.h"
 #include "weft/pipeline/input_files.h"
 #include "weft/pipeline/ngram_model.h"
-#include "weft/pipeline/pipeline_judge.h"
+#include "weft/pipeline/pipeline_config.h"
 #include "weft/records/progress.h"
 
 namespace weft {
@@ -81,7 +80,7 @@ void say_recipe(const nlohmann::json& tokens, const std::filesystem::path& folde
 
 int run_data_run(const DataRunOptions& o) {
   const PipelineConfig config = parse_pipeline_file(o.pipeline);
-  refuse(unusable_files(config));  // before the work that they would come after
+  refuse(unusable_files(config), "pipeline");  // before the work that they would come after
   listen_to_signals("\nstopping after the shards that are being worked on; Ctrl-C again stops at once\n");
   StageProgress progress;
   const StageContext context{.threads = config.run.threads > 0 ? int(config.run.threads) : usable_cores(),

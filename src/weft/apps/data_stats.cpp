@@ -4,7 +4,6 @@
 #include <set>
 
 #include "weft/apps/commands.h"
-#include "weft/apps/failure.h"
 #include "weft/apps/stage_text.h"
 #include "weft/base/error.h"
 #include "weft/base/json.h"

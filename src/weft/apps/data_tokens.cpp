@@ -4,13 +4,13 @@
 
 #include "weft/apps/commands.h"
 #include "weft/apps/data_lines.h"
-#include "weft/base/cores.h"
 #include "weft/base/error.h"
 #include "weft/base/json.h"
 #include "weft/base/mapped_file.h"
+#include "weft/base/threads.h"
 #include "weft/pipeline/byte_reader.h"
 #include "weft/pipeline/file_texts.h"
-#include "weft/pipeline/unread.h"
+#include "weft/pipeline/row_reader.h"
 #include "weft/tokenize/tokenizer.h"
 #include "weft/tokenize/unicode.h"
 

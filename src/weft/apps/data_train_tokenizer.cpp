@@ -3,18 +3,18 @@
 #include <iostream>
 
 #include "weft/apps/commands.h"
-#include "weft/apps/output_file.h"
-#include "weft/base/cores.h"
+#include "weft/apps/data_lines.h"
 #include "weft/base/durable_file.h"
 #include "weft/base/error.h"
 #include "weft/base/json.h"
 #include "weft/base/mapped_file.h"
 #include "weft/base/not_built.h"
+#include "weft/base/threads.h"
 #include "weft/pipeline/byte_reader.h"
 #include "weft/pipeline/document_reader.h"
 #include "weft/pipeline/file_texts.h"
 #include "weft/pipeline/input_files.h"
-#include "weft/pipeline/unread.h"
+#include "weft/pipeline/row_reader.h"
 #include "weft/tokenize/train_bpe.h"
 
 namespace weft {

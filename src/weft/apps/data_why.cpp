@@ -1,6 +1,5 @@
 // weft data why: what is behind a trained sample.
 #include <algorithm>
-#include <charconv>
 #include <iostream>
 
 #include "weft/apps/commands.h"
@@ -135,11 +134,7 @@ int64_t last_step_of(const fs::path& run) {
   if (fs::exists(run / "metrics.jsonl"))
     for (const StepRecord& record : read_metrics(run / "metrics.jsonl").steps) last = std::max(last, record.step);
   const auto checkpoint = newest_checkpoint(run);
-  const std::string name = checkpoint ? checkpoint->filename().string() : "";
-  constexpr std::string_view kStep = "step-";
-  int64_t step = 0;
-  if (name.starts_with(kStep)) std::from_chars(name.data() + kStep.size(), name.data() + name.size(), step);
-  return std::max(last, step);
+  return checkpoint ? std::max(last, step_of(*checkpoint)) : last;
 }
 
 class Why {

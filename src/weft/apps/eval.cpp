@@ -8,7 +8,7 @@
 #include "weft/models/hf_weights.h"
 #include "weft/pipeline/file_texts.h"
 #include "weft/train/data_files.h"
-#include "weft/train/evaluator.h"
+#include "weft/train/evaluate.h"
 #include "weft/train/run_tokenizer.h"
 #include "weft/train/text_generator.h"
 

@@ -13,4 +13,9 @@ int say_error(const std::string& command, const std::string& message, int status
 // The same of the exception that is being handled, with its exit status.
 int say_failure(const std::string& command);
 
+// From now on a bus error (a mapped file was shortened, or its disk fails) ends the process with a message that names
+// the file, as `command`'s error, and with the status of a failure. As rank `rank` of several processes it lets the
+// first rank speak. Other bus errors end it as before.
+void report_lost_files(const std::string& command, int rank);
+
 }  // namespace weft

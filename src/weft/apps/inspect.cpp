@@ -7,9 +7,9 @@
 
 #include "weft/apps/commands.h"
 #include "weft/apps/report.h"
-#include "weft/base/cores.h"
 #include "weft/base/error.h"
 #include "weft/base/json.h"
+#include "weft/base/threads.h"
 #include "weft/checkpoint/checkpoint_check.h"
 #include "weft/checkpoint/disk_space.h"
 #include "weft/checkpoint/safetensors.h"
@@ -19,7 +19,6 @@
 #include "weft/models/hf_names.h"
 #include "weft/recipe/recipe.h"
 #include "weft/records/metrics_log.h"
-#include "weft/train/best_checkpoints.h"
 #include "weft/train/checkpoint_folders.h"
 #include "weft/train/checkpoint_state.h"
 
@@ -217,8 +216,9 @@ std::string state_of(const fs::path& checkpoint) {
 
 Report of_run(const fs::path& folder) {
   const Recipe recipe = parse_recipe_file((folder / "recipe.toml").string(), {});
-  Report report{{"kind", "run folder"},      {"path", folder.string()},   {"model", recipe.model.path},
-                {"init", recipe.model.init}, {"data", recipe.data.train}, {"train_iters", recipe.train.train_iters}};
+  Report report{{"kind", "run folder"},       {"path", folder.string()},
+                {"model", recipe.model.path}, {"init", name_of(recipe.model.init)},
+                {"data", recipe.data.train},  {"train_iters", recipe.train.train_iters}};
   Report checkpoints = Report::array();
   for (const auto& c : checkpoint_folders(folder)) {
     checkpoints.push_back(

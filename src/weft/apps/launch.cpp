@@ -42,7 +42,7 @@ Launched launched_as(const Environment& env) {
 }
 
 void check_launch(const Recipe& recipe, int layout_ranks, const Launched& l) {
-  if (recipe.run.ranks != "mpi") {
+  if (recipe.run.ranks != RanksKind::mpi) {
     if (l.world > 1)
       throw ConfigError(
           fmt::format("{} has started {} processes, each of which would train the whole recipe, because "

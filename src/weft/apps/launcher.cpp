@@ -138,10 +138,8 @@ class StartOfRanks {
     if (any_rank_ || looks_ < job_.start_timeout_s) return "";
     return fmt::format(
         "mpirun has not started a rank in {:.3g} minutes (run.start_timeout_minutes), and was ended; what it says "
-        "above, "
-        "if anything, tells why: often it is short of files (ulimit -n), processes (ulimit -u) or room in its folder "
-        "for "
-        "temporary files (TMPDIR), or a host does not answer",
+        "above, if anything, tells why: often it is short of files (ulimit -n), processes (ulimit -u) or room in its "
+        "folder for temporary files (TMPDIR), or a host does not answer",
         job_.start_timeout_s / 60);
   }
 

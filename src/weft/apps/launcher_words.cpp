@@ -1,7 +1,6 @@
 #include "weft/apps/launcher_words.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
 namespace weft {

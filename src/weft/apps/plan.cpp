@@ -31,7 +31,7 @@ ShownSchedule show_schedule(const Recipe& recipe) {
   const auto& p = recipe.parallel;
   const int64_t m = num_micro_batches_of(recipe);
   const int64_t most = kMostPasses / std::max(m, 2 * p.pp);  // schedules are made for 2 pp micro-batches at least
-  const Pipeline one = pipeline_named(p.pipeline_schedule, 1, int(p.virtual_pipeline_parallel_size));
+  const Pipeline one = make_pipeline(p.pipeline_schedule, 1, int(p.virtual_pipeline_parallel_size));
   if (p.pp > most / one.num_chunks) {
     throw ConfigError(
         fmt::format("{} stages of {} chunks with {} micro-batches are too many to show", p.pp, one.num_chunks, m));

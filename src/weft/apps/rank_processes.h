@@ -3,7 +3,6 @@
 #pragma once
 #include <sys/types.h>
 
-#include <functional>
 #include <map>
 #include <string>
 #include <vector>

@@ -91,8 +91,7 @@ RankProcess join_mpi(int world, const Recipe::Run& run, const std::string& comma
 void check_mpi_is_built_in() {
   throw ConfigError(
       "run.ranks = \"mpi\" cannot run: this weft was built where there was no MPI (package libopenmpi-dev); the "
-      "nearest "
-      "that works: run.ranks = \"local\"");
+      "nearest that works: run.ranks = \"local\"");
 }
 RankProcess join_mpi(int, const Recipe::Run&, const std::string&) {
   check_mpi_is_built_in();

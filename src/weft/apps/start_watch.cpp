@@ -70,8 +70,7 @@ void StartWatch::run() {
     else if (looks >= spec_.timeout_s)
       why = fmt::format(
           "{} in {:.3g} minutes ({}): {}; look at the others: does their host answer, and by the network that MPI "
-          "takes "
-          "(mpirun --mca btl_tcp_if_include)?",
+          "takes (mpirun --mca btl_tcp_if_include)?",
           spec_.what, spec_.timeout_s / 60, spec_.key, here_text(ranks));
     if (why.empty()) continue;
     if (!is_lowest_that_runs(spec_.rank, ranks) && ended_within(kLetOthersSpeak_s)) return;

@@ -1,4 +1,3 @@
-#include <filesystem>
 #include <iostream>
 #include <optional>
 
@@ -10,9 +9,6 @@
 #include "weft/apps/stop_signal.h"
 #include "weft/base/error.h"
 #include "weft/plan/layout_plan.h"
-#include "weft/train/checkpoint_room.h"
-#include "weft/train/chosen_checkpoint.h"
-#include "weft/train/host_room.h"
 #include "weft/train/room.h"
 #include "weft/train/run_data.h"
 #include "weft/train/run_folder.h"
@@ -34,8 +30,8 @@ std::string layout_text(const Recipe& r) {
   for (const auto& [axis, size] : sizes)
     if (size > 1) axes += fmt::format("{}{} {}", axes.empty() ? "" : ", ", axis, size);
   if (r.parallel.dp > 1 && r.parallel.zero_stage > 0) axes += fmt::format(", ZeRO stage {}", r.parallel.zero_stage);
-  return fmt::format("{} ranks as {}: {}", world, r.run.ranks == "mpi" ? "processes (MPI)" : "threads of this process",
-                     axes);
+  return fmt::format("{} ranks as {}: {}", world,
+                     r.run.ranks == RanksKind::mpi ? "processes (MPI)" : "threads of this process", axes);
 }
 
 std::string header(const Recipe& r, const Machine& machine, const RunPlan& plan) {
@@ -58,7 +54,7 @@ void say_notes(const Recipe& recipe, const RunPlan& plan) {
                              recipe.train.seq_length, plan.model.max_positions);
   // Allowed, as a recipe is tried with fewer ranks.
   const auto& p = recipe.parallel;
-  if (recipe.train.numerics == "invariant" && p.tp > 1)
+  if (recipe.train.numerics == NumericsChoice::invariant && p.tp > 1)
     std::cerr << fmt::format(
         "note: train.numerics = \"invariant\" with parallel.tp = {0}: the same bits for any dp, pp, schedule, ZeRO "
         "stage, "
@@ -147,7 +143,7 @@ int start_ranks(const Recipe& recipe, const Launched& launched, const TrainOptio
                .command = this_command(),
                .launched = launched,
                .start_timeout_s = 60 * recipe.run.start_timeout_minutes};
-  if (!launched.allocated && recipe.run.backend != "cuda") {  // all are on this host, and so is their memory
+  if (!launched.allocated && recipe.run.backend != BackendKind::cuda) {  // all are on this host, and so is their memory
     const RanksOnHost here = all_on_this_host(layout, true);
     if (!options.force) require_host_room(recipe, layout, *machine.workspace_model, here, memory_of_this_host());
     job.about_kill = [need = need_on_host(layout, here), kills = kills_for_memory()] {
@@ -162,8 +158,7 @@ int train_launched(const TrainOptions& options, const Launched& launched) {
   if (recipe.data.train == std::vector<std::string>{"synthetic"})
     throw ConfigError(
         "data.train = [\"synthetic\"] is random tokens that `weft bench` makes, and `weft plan` takes for any; name "
-        "text "
-        "or token files to train on");
+        "text or token files to train on");
   check_supported(recipe);
   const int world = mesh_sizes_of(recipe).world();
   try {
@@ -174,7 +169,7 @@ int train_launched(const TrainOptions& options, const Launched& launched) {
     return kExitUsage;
   }
   require_run_data(recipe);
-  if (recipe.run.ranks != "mpi") return train(recipe, {}, options);
+  if (recipe.run.ranks != RanksKind::mpi) return train(recipe, {}, options);
   check_mpi_is_built_in();
   if (!launched.by.empty()) {
     if (launched.rank != 0) be_silent_about_signals();

@@ -15,7 +15,7 @@ int run_verify(const VerifyOptions& options) {
     throw ConfigError(fmt::format("weft verify runs all ranks in one process; start it without {}", launched.by));
   const Recipe recipe = read_recipe(options.recipe, options.overrides);
   check_supported(recipe);
-  if (recipe.run.ranks != "local")
+  if (recipe.run.ranks != RanksKind::local)
     throw ConfigError(
         fmt::format("run.ranks = \"{}\" cannot run: weft verify runs all ranks as threads of one process; "
                     "the nearest that works: run.ranks = \"local\", which gives the same bits",

@@ -1,7 +1,6 @@
 #include "weft/base/json.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 #include <vector>
 

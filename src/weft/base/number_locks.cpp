@@ -1,6 +1,7 @@
 #include "weft/base/number_locks.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -54,6 +55,17 @@ std::optional<int64_t> NumberLocks::locked_by_another(int64_t first, int64_t cou
 void NumberLocks::fail(const char* what, int reason) const {
   throw FileError(
       fmt::format("{}: {}: {}; is its file system there and writable?", file_.string(), what, std::strerror(reason)));
+}
+
+RunLock::RunLock(const std::filesystem::path& dir) {
+  const std::filesystem::path file = dir / "run.lock";
+  fd_ = Descriptor(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (fd_ < 0) throw FileError(fmt::format("{}: cannot be opened: {}", file.string(), std::strerror(errno)));
+  if (::flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
+  if (errno == EWOULDBLOCK)
+    throw ConfigError(
+        fmt::format("run.dir = \"{}\" is in use by another weft: wait for it, or choose another", dir.string()));
+  fd_ = Descriptor();  // a file system without locks: two runs in one folder are then not noticed
 }
 
 }  // namespace weft

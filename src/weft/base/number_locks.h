@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
-#include <utility>
 
 #include "weft/base/descriptor.h"
 
@@ -32,6 +31,17 @@ class NumberLocks {
   std::filesystem::path file_;
   Descriptor fd_;
   bool work_ = true;
+};
+
+// A lock on the folder of a training run or a dataset: one process works in it at a time.
+// This process owns the folder while the lock lives. Throws ConfigError if another process has it. The file run.lock
+// stays.
+class RunLock {
+ public:
+  explicit RunLock(const std::filesystem::path& dir);
+
+ private:
+  Descriptor fd_;
 };
 
 }  // namespace weft

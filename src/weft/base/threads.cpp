@@ -1,5 +1,8 @@
 #include "weft/base/threads.h"
 
+#include <sched.h>
+
+#include <algorithm>
 #include <system_error>
 
 #include "weft/base/error.h"
@@ -20,6 +23,12 @@ void Threads::start(std::function<void()> body) {
 void Threads::wait_all() {
   for (auto& t : threads_) t.join();
   threads_.clear();
+}
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
 }
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// Threads that are always joined, even if one of them cannot be started.
+// Threads that are always joined, even if one of them cannot be started; and the cores of this host.
 #pragma once
 #include <functional>
 #include <thread>
@@ -22,5 +22,8 @@ class Threads {
  private:
   std::vector<std::thread> threads_;
 };
+
+// The cores that this process may use: at least one.
+int usable_cores();
 
 }  // namespace weft

@@ -1,23 +1,10 @@
 #include "weft/chat/arguments.h"
 
 #include <algorithm>
-#include <vector>
+
+#include "weft/base/ascii.h"
 
 namespace weft::chat {
-namespace {
-
-std::vector<std::string_view> words_of(std::string_view text) {
-  std::vector<std::string_view> words;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find(' '), text.size());
-    words.push_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return words;
-}
-
-}  // namespace
-
 Given::Given(std::string_view what, std::string_view parameters, const Arguments& arguments)
     : what_(what), all_(&arguments) {
   if (parameters == "*") {

@@ -1,6 +1,7 @@
 // Binds the arguments of a filter, test, method or function to its parameters.
 #pragma once
 #include <array>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -29,5 +30,17 @@ class Given {
   std::array<const Value*, 6> at_{};
   const Arguments* all_;
 };
+
+// The filters: in three files, by what they work on.
+
+struct Filter {
+  const char* name;
+  const char* parameters;  // as Given takes them
+  Value (*apply)(Budget& budget, const Value& value, const Given& given);
+};
+
+std::span<const Filter> text_filters();
+std::span<const Filter> list_filters();
+std::span<const Filter> value_filters();
 
 }  // namespace weft::chat

@@ -4,7 +4,6 @@
 #include <ctime>
 #include <filesystem>
 #include <map>
-#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -23,7 +22,7 @@ struct Conversation {
 };
 // A list of messages, or an object with `messages_key` ("a.b": "b" in "a") and what else a Conversation has
 // ("chat_template_kwargs" are its variables; other keys are left alone; tools may be a text). ShareGPT's messages,
-// {"from": "human", "value": ...}, get roles and contents (share_gpt.h).
+// {"from": "human", "value": ...}, get roles and contents (read_conversation.cpp).
 // Throws FileError, beginning with `source`, also for parts of a content that should be texts and are none, and for
 // weights of messages that are neither 0 nor 1.
 Conversation read_conversation(std::string_view json, std::string_view source,

@@ -1,9 +1,7 @@
 // Expressions, and the functions that every template has.
-#include <algorithm>
 
 #include "weft/chat/arguments.h"
 #include "weft/chat/builtins.h"
-#include "weft/chat/deeper.h"
 #include "weft/chat/operators.h"
 #include "weft/chat/renderer.h"
 

@@ -4,7 +4,6 @@
 
 #include "weft/chat/arguments.h"
 #include "weft/chat/builtins.h"
-#include "weft/chat/operators.h"
 #include "weft/chat/strings.h"
 #include "weft/tokenize/unicode.h"
 

@@ -157,7 +157,8 @@ class Parser : public ExpressionParser {
     n->kind = K::kMacro;
     n->name = need(Kind::kName, "a macro's name");
     need_sign("(");
-    return function(std::move(n), "endmacro");
+    parameters(*n);
+    return function_body(std::move(n), "endmacro");
   }
   // The body is a macro, `caller`, that the call in parts[0] is given.
   NodePtr call_block(NodePtr n) {
@@ -171,10 +172,6 @@ class Parser : public ExpressionParser {
     f = function_body(std::move(f), "endcall");
     n->body.push_back(std::move(f));
     return n;
-  }
-  NodePtr function(NodePtr n, std::string_view end) {
-    parameters(*n);
-    return function_body(std::move(n), end);
   }
   void parameters(Node& n) {
     while (!take_sign(")")) {

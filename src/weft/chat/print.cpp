@@ -194,7 +194,7 @@ class JsonPrinter {
 class ValueBuilder : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit ValueBuilder(std::string_view source) : source_(source) {}
-  Value take() { return std::move(open_.front().items.front()); }
+  Value take() { return std::move(open_.front().front()); }
 
   bool null() override { return put(nullptr); }
   bool boolean(bool v) override { return put(v); }
@@ -221,11 +221,8 @@ class ValueBuilder : public nlohmann::json_sax<nlohmann::json> {
   }
 
  private:
-  struct Level {
-    Items items;
-  };
   bool put(Value v) {
-    open_.back().items.push_back(std::move(v));
+    open_.back().push_back(std::move(v));
     return true;
   }
   bool open() {
@@ -233,13 +230,13 @@ class ValueBuilder : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   Items close() {
-    Items items = std::move(open_.back().items);
+    Items items = std::move(open_.back());
     open_.pop_back();
     return items;
   }
 
   std::string_view source_;
-  std::vector<Level> open_{1};
+  std::vector<Items> open_{1};  // objects and lists that are not closed yet
 };
 
 }  // namespace

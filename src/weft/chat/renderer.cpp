@@ -4,8 +4,6 @@
 #include <algorithm>
 
 #include "weft/chat/builtins.h"
-#include "weft/chat/deeper.h"
-#include "weft/chat/operators.h"
 
 namespace weft::chat {
 namespace {
@@ -44,7 +42,7 @@ Renderer::Flow Renderer::statement(const Node& n, const ScopePtr& scope, Renderi
       append(n.name, out);
       return Flow::kOn;
     case K::kPrint:
-      print(n, scope, out);
+      out.text += to_text(budget_, value(*n.parts[0], scope));
       return Flow::kOn;
     case K::kIf:
       return block(truth(value(*n.parts[0], scope)) ? n.body : n.other, scope, out);
@@ -90,10 +88,6 @@ void Renderer::append(const std::string& text, Rendering& out) {
   budget_.make(text.size());
   out.text += text;
 }
-void Renderer::print(const Node& n, const ScopePtr& scope, Rendering& out) {
-  out.text += to_text(budget_, value(*n.parts[0], scope));
-}
-
 Renderer::Flow Renderer::generation(const Node& n, const ScopePtr& scope, Rendering& out) {
   const size_t begin = out.text.size();
   const Flow flow = block(n.body, inner(scope), out);

@@ -35,7 +35,6 @@ class Renderer {
   // Text as it comes, and which of it stands in {% generation %}.
   Flow block(const Body& body, const ScopePtr& scope, Rendering& out);
   Flow statement(const Node& n, const ScopePtr& scope, Rendering& out);
-  void print(const Node& n, const ScopePtr& scope, Rendering& out);
   void append(const std::string& text, Rendering& out);
   Flow generation(const Node& n, const ScopePtr& scope, Rendering& out);
   // The text of a block that is not printed where it stands.
@@ -63,7 +62,19 @@ class Renderer {
   Value make_namespace(const Arguments& a);
   void add_globals();
 
-  class Deeper;
+  // Macros in loops in macros, and their expressions: one level deeper while it lives. Throws Error if that is too
+  // deep.
+  struct Deeper {
+    explicit Deeper(int& depth) : depth_(depth) {
+      if (depth_ + 1 > kDeepestRendering) fail("nested too deep: do macros call each other without end?");
+      ++depth_;
+    }
+    ~Deeper() { --depth_; }
+    Deeper(const Deeper&) = delete;
+    Deeper& operator=(const Deeper&) = delete;
+    static constexpr int kDeepestRendering = 1000;
+    int& depth_;
+  };
 
   Budget budget_;
   ScopePtr globals_ = std::make_shared<Scope>();

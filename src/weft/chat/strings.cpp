@@ -57,23 +57,13 @@ bool ends_line(char32_t c) {
 }
 
 bool is(Is what, char32_t c) {
-  switch (what) {
-    case Is::kSpace:
-      return is_blank(c);
-    case Is::kLetter:
-      return is_letter(c);
-    case Is::kDigit:
-      return is_number(c);
-    case Is::kAlphanumeric:
-      return is_letter(c) || is_number(c);
-    case Is::kUpper:
-      return !is_lower_case(c);
-    case Is::kLower:
-      return !is_upper_case(c);
-    case Is::kAscii:
-      return c < 0x80;
-  }
-  return false;
+  if (what == Is::kSpace) return is_blank(c);
+  if (what == Is::kLetter) return is_letter(c);
+  if (what == Is::kDigit) return is_number(c);
+  if (what == Is::kAlphanumeric) return is_letter(c) || is_number(c);
+  if (what == Is::kUpper) return !is_lower_case(c);
+  if (what == Is::kLower) return !is_upper_case(c);
+  return c < 0x80;
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
 // What stands behind `is`.
-#include <algorithm>
 
 #include "weft/chat/arguments.h"
 #include "weft/chat/builtins.h"

@@ -1,8 +1,8 @@
 // Filters that make text.
 #include <algorithm>
 
+#include "weft/chat/arguments.h"
 #include "weft/chat/builtins.h"
-#include "weft/chat/filters.h"
 #include "weft/chat/operators.h"
 #include "weft/chat/strings.h"
 

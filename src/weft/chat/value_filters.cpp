@@ -3,8 +3,8 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "weft/chat/arguments.h"
 #include "weft/chat/builtins.h"
-#include "weft/chat/filters.h"
 #include "weft/chat/operators.h"
 #include "weft/chat/strings.h"
 #include "weft/tokenize/unicode.h"

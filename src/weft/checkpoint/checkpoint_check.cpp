@@ -28,8 +28,7 @@ constexpr const char* kStateFile = "weft/state.json";
 constexpr const char* kOptimizerFile = "weft/optimizer.safetensors";
 constexpr const char* kWhatToDo =
     "; the checkpoint is damaged: take another one. Or was it changed on purpose? Then copy the folder without weft/, "
-    "and "
-    "name the copy as a model";
+    "and name the copy as a model";
 constexpr int64_t kPieceBytes = 1 << 20, kMostText = 1 << 30;
 
 // A file that is read where the reader says, in whole pieces.

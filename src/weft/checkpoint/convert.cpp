@@ -31,32 +31,17 @@ double convert<double, float>(float x) {
   return double(x);
 }
 
-// Calls f.operator()<T>() with the type that `t` names.
-template <class F>
-void with_type(FileDType t, F f) {
+// Calls f.operator()<T>() with the type that `t`, of a file or of a tensor, names.
+template <class Type, class F>
+void with_type(Type t, F f) {
   switch (t) {
-    case FileDType::f64:
+    case Type::f64:
       return f.template operator()<double>();
-    case FileDType::f32:
+    case Type::f32:
       return f.template operator()<float>();
-    case FileDType::bf16:
+    case Type::bf16:
       return f.template operator()<bf16>();
-    case FileDType::f16:
-      return f.template operator()<f16>();
-    default:
-      WEFT_CHECK(false, "no conversion for {}", name_of(t));
-  }
-}
-template <class F>
-void with_type(DType t, F f) {
-  switch (t) {
-    case DType::f64:
-      return f.template operator()<double>();
-    case DType::f32:
-      return f.template operator()<float>();
-    case DType::bf16:
-      return f.template operator()<bf16>();
-    case DType::f16:
+    case Type::f16:
       return f.template operator()<f16>();
     default:
       WEFT_CHECK(false, "no conversion for {}", name_of(t));

@@ -1,13 +1,193 @@
 #include "weft/comm/fabric_communicator.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
-#include "weft/comm/chunked.h"
+#include "weft/base/threads.h"
 #include "weft/comm/rank_sum.h"
 
 namespace weft {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr int64_t kSpins = 2000;        // looks before the core is offered to others
+constexpr int64_t kLooksPerCheck = 64;  // at the transport's health and at other ranks
+constexpr double kSleepAfter_s = 5e-3;
+constexpr auto kSleep = std::chrono::microseconds(50);
+constexpr size_t kMostOrdered = 64;  // calls of a lane that its device may not have passed
+
+double since_s(Clock::time_point then) { return std::chrono::duration<double>(Clock::now() - then).count(); }
+
+}  // namespace
+
+std::shared_ptr<Lane> FabricHub::connect(const Fabric::End& end) {
+  lanes_.push_back(std::make_shared<Lane>(Lane{.transport = fabric_->connect(end)}));
+  return lanes_.back();
+}
+
+void FabricHub::wait(Transport& transport, int64_t mark, const CommCall& call) {
+  const Clock::time_point began = Clock::now();
+  for (int64_t looks = 1; !transport.stream().passed(mark); ++looks) {
+    if (looks % kLooksPerCheck != 0 && looks > 1) continue;
+    check_alive();
+    if (const std::string why = transport.failure(); !why.empty())
+      fail_unless_told(fmt::format("{} has failed in {}: {}", fabric_->description(), call.to_string(), why));
+    if (poll_) poll_();
+    if (looks < kSpins) continue;
+    const double still_s = since_s(began);
+    if (still_s > patience_.timeout_s)
+      fail(
+          fmt::format("{}: {} is not over after {:.0f} s, though {}; is a GPU or the link to it broken (nvidia-smi, "
+                      "dmesg)?",
+                      fabric_->description(), call.to_string(), still_s,
+                      std::string_view(call.op) == "send" ? "the host of the other rank still answers"
+                                                          : "its ranks have begun it"));
+    if (still_s < kSleepAfter_s)
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(kSleep);
+  }
+}
+
+void FabricHub::let_wait_for_device(Lane& lane) {
+  if (!orders()) return;
+  Stream& device = *issue_();
+  lane.transport->stream().wait_for(device, device.mark());
+}
+
+void FabricHub::wait_in_order(Lane& lane, int64_t mark, const CommCall& call) {
+  if (!orders()) return wait(*lane.transport, mark, call);
+  issue_()->wait_for(lane.transport->stream(), mark);
+  while (!lane.ordered.empty() && lane.transport->stream().passed(lane.ordered.front().mark)) lane.ordered.pop_front();
+  lane.ordered.push_back({mark, call});
+  if (lane.ordered.size() > kMostOrdered) settle();  // what a device is given waits for room where it has too much
+}
+
+// The first stamp of each sets its clock, while nothing is under way.
+void FabricHub::stamp_calls(std::function<void()> settled) {
+  for (const auto& lane : lanes_) lane->transport->stamp();
+  settled_ = std::move(settled);
+}
+
+void FabricHub::settle() {
+  check_alive();
+  try {
+    for (const auto& lane : lanes_) {
+      for (; !lane->ordered.empty(); lane->ordered.pop_front())
+        wait(*lane->transport, lane->ordered.front().mark, lane->ordered.front().call);
+    }
+  } catch (const std::exception& e) {  // also of the host's
+    give_up(e.what());
+    throw;
+  }
+  if (settled_) settled_();
+}
+
+// The device may notice first that a peer stopped; the peer tells why a moment later.
+void FabricHub::fail_unless_told(const std::string& why) {
+  const Clock::time_point began = Clock::now();
+  for (; poll_ && since_s(began) < patience_.told_s; std::this_thread::sleep_for(kSleep)) poll_();
+  fail(why);
+}
+
+void FabricHub::fail(const std::string& why) {
+  give_up(why);
+  throw CommError(failure_);
+}
+
+void FabricHub::give_up(const std::string& why) noexcept {
+  if (!failure_.empty()) return;
+  failure_ = why;
+  Threads all;  // the end of one may wait for the device, which may wait for another
+  std::vector<Transport*> without_thread;
+  for (const auto& lane : lanes_) {
+    try {
+      all.start([&lane = *lane] { lane.transport->abort(); });
+    } catch (const Error&) { without_thread.push_back(lane->transport.get()); }
+  }
+  for (Transport* transport : without_thread) transport->abort();
+}
+
+namespace {
+
+// --- collectives on a transport ---
+// They only queue work on it, the same on every rank; tensors are as for Communicator, with at least one element. Sums
+// go in chunks that fit into staging: every rank sends every other one its share of the chunk, and adds in rank order,
+// whatever moves the bytes.
+
+struct RankPlace {
+  int size, rank;
+};
+
+constexpr int64_t kLine = 64;                 // elements: pieces begin at whole cache lines, as tensors do
+constexpr int64_t kSmall = int64_t{1} << 15;  // bytes that go whole to every rank: one exchange, not two
+
+std::byte* at(const Tensor& x, int64_t element) { return static_cast<std::byte*>(x.data) + element * size_of(x.dtype); }
+
+// Elements of a piece: the staging holds one piece of each other rank.
+int64_t most_of_piece(const Transport& transport, const RankPlace& me, DType dtype) {
+  const auto others = std::max(1, me.size - 1);
+  const int64_t most = int64_t(transport.staging().size()) / others / size_of(dtype) / kLine * kLine;
+  WEFT_CHECK(most > 0, "{} bytes of staging for {} ranks", transport.staging().size(), me.size);
+  return most;
+}
+
+// Where the piece for rank r lies: pieces of consecutive ranks are `apart` bytes apart; 0 if all get the same.
+struct Parts {
+  std::byte* first;
+  int64_t apart;
+  void* out;  // may be the own one
+  std::byte* operator()(int r) const { return first + r * apart; }
+};
+
+// Sends n elements at part(r) to every other rank r, and adds the own ones at part(rank) and what came from the others.
+void scatter_piece(Transport& transport, const RankPlace& me, const Parts& part, DType dtype, int64_t n) {
+  const int64_t bytes = n * size_of(dtype), room = (n + kLine - 1) / kLine * kLine * size_of(dtype);
+  std::vector<Transport::Piece> sent, received;
+  std::vector<const void*> operands;
+  std::byte* slot = transport.staging().data();
+  for (int r = 0; r < me.size; ++r) {
+    if (r == me.rank) {
+      operands.push_back(part(r));
+      continue;
+    }
+    sent.push_back({part(r), bytes, r});
+    received.push_back({slot, bytes, r});
+    operands.push_back(slot);
+    slot += room;
+  }
+  transport.exchange(sent, received);
+  transport.sum(operands, dtype, n, part.out);
+}
+
+// Each rank sends (size - 1) / size of `full`.
+void reduce_scatter_on(Transport& transport, const RankPlace& me, const Tensor& full, const Tensor& shard) {
+  const int64_t most = most_of_piece(transport, me, full.dtype);
+  for (int64_t done = 0; done < shard.elements(); done += most)
+    scatter_piece(transport, me, Parts{.first = at(full, done), .apart = shard.bytes(), .out = at(shard, done)},
+                  full.dtype, std::min(most, shard.elements() - done));
+}
+
+// For each chunk, a reduce-scatter in place and an all-gather; a small tensor goes to every rank whole.
+void all_reduce_on(Transport& transport, const RankPlace& me, const Tensor& x) {
+  const int64_t most = most_of_piece(transport, me, x.dtype), elements = x.elements();
+  int64_t done = 0;
+  const auto share = [&] { return std::min(most, (elements - done) / me.size / kLine * kLine); };
+  for (int64_t n = share(); n > 0 && x.bytes() > kSmall; n = share()) {
+    const int64_t bytes = n * size_of(x.dtype);
+    std::byte* mine = at(x, done) + me.rank * bytes;
+    scatter_piece(transport, me, Parts{.first = at(x, done), .apart = bytes, .out = mine}, x.dtype, n);
+    transport.all_gather(mine, at(x, done), bytes);
+    done += n * me.size;
+  }
+  for (; done < elements; done += most)
+    scatter_piece(transport, me, Parts{.first = at(x, done), .apart = 0, .out = at(x, done)}, x.dtype,
+                  std::min(most, elements - done));
+}
+
+// --- calls ---
 
 // A description of a call, for the other ranks. Sent as raw memory.
 struct Card {
@@ -126,7 +306,8 @@ Work FabricCommunicator::all_gather(Tensor shard, Tensor full, Site site) {
   if (!goes_by_group(shard, full)) return host_->all_gather(shard, full, site);
   WEFT_CHECK(full.elements() == shard.elements() * size() && full.dtype == shard.dtype && full.contiguous(),
              "all-gather of {} into {}", shard.to_string(), full.to_string());
-  return begin(*lanes_.group, call("all-gather", shard, site), [&](Transport& t) { all_gather_on(t, shard, full); });
+  return begin(*lanes_.group, call("all-gather", shard, site),
+               [&](Transport& t) { t.all_gather(shard.data, full.data, shard.bytes()); });
 }
 
 Work FabricCommunicator::reduce_scatter(Tensor full, Tensor shard, Site site) {

@@ -1,7 +1,5 @@
 #include "weft/comm/fabric_mesh.h"
 
-#include <algorithm>
-#include <cstring>
 #include <map>
 #include <vector>
 

@@ -89,14 +89,43 @@ class ThroughHost final : public Communicator {
   const Mover& mover_;
 };
 
+class After final : public Communicator {
+ public:
+  After(std::shared_ptr<Communicator> inner, const std::function<void()>& finish)
+      : inner_(std::move(inner)), finish_(finish) {}
+  int size() const override { return inner_->size(); }
+  int rank() const override { return inner_->rank(); }
+  Work all_reduce(Tensor x, Site site) override { return behind(size() > 1, x).all_reduce(x, site); }
+  Work all_gather(Tensor shard, Tensor full, Site site) override {
+    return behind(size() > 1 || shard.data != full.data, shard).all_gather(shard, full, site);
+  }
+  Work reduce_scatter(Tensor full, Tensor shard, Site site) override {
+    return behind(size() > 1 || shard.data != full.data, shard).reduce_scatter(full, shard, site);
+  }
+  Work send(Tensor x, int to, Site site) override { return behind(true, x, to).send(x, to, site); }
+  Work recv(Tensor x, int from, Site site) override { return behind(true, x, from).recv(x, from, site); }
+
+ private:
+  Communicator& behind(bool moves, const Tensor& x, int peer = -1) {
+    if (moves && !inner_->is_ordered(x, peer)) finish_();
+    return *inner_;
+  }
+  std::shared_ptr<Communicator> inner_;
+  const std::function<void()>& finish_;
+};
+
+template <class Wrapped, class What>
+ProcessMesh each_as(ProcessMesh mesh, const What& what) {
+  mesh.each([&](std::shared_ptr<Communicator>& ranks, const std::string&) {
+    ranks = std::make_shared<Wrapped>(ranks, what);
+  });
+  return mesh;
+}
+
 }  // namespace
 
-ProcessMesh through_host(const ProcessMesh& mesh, const Mover& mover) {
-  ProcessMesh all = mesh;
-  all.each([&](std::shared_ptr<Communicator>& ranks, const std::string&) {
-    ranks = std::make_shared<ThroughHost>(ranks, mover);
-  });
-  return all;
-}
+ProcessMesh through_host(const ProcessMesh& mesh, const Mover& mover) { return each_as<ThroughHost>(mesh, mover); }
+
+ProcessMesh after(const ProcessMesh& mesh, const std::function<void()>& finish) { return each_as<After>(mesh, finish); }
 
 }  // namespace weft

@@ -21,23 +21,24 @@ T element(const MappedFile& file, int64_t i) {
   return value;
 }
 
-// For a message: any id of any type, as it is.
-std::string id_text(const MappedFile& file, IdType type, int64_t i) {
+// Calls f.operator()<T>() with the type that `type` names.
+template <class F>
+auto with_type(IdType type, const F& f) {
   switch (type) {
     case IdType::u8:
-      return std::to_string(element<uint8_t>(file, i));
+      return f.template operator()<uint8_t>();
     case IdType::i8:
-      return std::to_string(element<int8_t>(file, i));
+      return f.template operator()<int8_t>();
     case IdType::i16:
-      return std::to_string(element<int16_t>(file, i));
+      return f.template operator()<int16_t>();
     case IdType::i32:
-      return std::to_string(element<int32_t>(file, i));
+      return f.template operator()<int32_t>();
     case IdType::i64:
-      return std::to_string(element<int64_t>(file, i));
+      return f.template operator()<int64_t>();
     case IdType::u16:
-      return std::to_string(element<uint16_t>(file, i));
+      return f.template operator()<uint16_t>();
     case IdType::u32:
-      return std::to_string(element<uint32_t>(file, i));
+      return f.template operator()<uint32_t>();
   }
   WEFT_CHECK(false, "id type {}", int(type));
 }
@@ -83,31 +84,16 @@ void IdView::copy(int64_t first, std::span<int32_t> ids) const {
 void IdView::read(int64_t first, std::span<int32_t> ids) const {
   WEFT_CHECK(first >= 0 && first <= size && int64_t(ids.size()) <= size - first, "{} tokens from {} on, of {}",
              ids.size(), first, size);
-  switch (type) {
-    case IdType::u8:
-      return copy<uint8_t>(first, ids);
-    case IdType::i8:
-      return copy<int8_t>(first, ids);
-    case IdType::i16:
-      return copy<int16_t>(first, ids);
-    case IdType::i32:
-      return copy<int32_t>(first, ids);
-    case IdType::i64:
-      return copy<int64_t>(first, ids);
-    case IdType::u16:
-      return copy<uint16_t>(first, ids);
-    case IdType::u32:
-      return copy<uint32_t>(first, ids);
-  }
+  with_type(type, [&]<class T>() { copy<T>(first, ids); });
 }
 
 void IdView::fail(int64_t token) const {
-  const std::string where = fmt::format("{}: token {} at byte {} is {}", file->path().string(), token,
-                                        token * bytes_of(type), id_text(*file, type, token));
+  const std::string where =
+      fmt::format("{}: token {} at byte {} is {}", file->path().string(), token, token * bytes_of(type),
+                  with_type(type, [&]<class T>() { return std::to_string(element<T>(*file, token)); }));
   if (vocab_size == 0) throw FileError(fmt::format("{}, which is no token id; is data.dtype wrong?", where));
   throw FileError(fmt::format(
-      "{}, but the model's vocabulary has {} ids (0 to {}); is the file of another tokenizer, or data.dtype "
-      "wrong?",
+      "{}, but the model's vocabulary has {} ids (0 to {}); is the file of another tokenizer, or data.dtype wrong?",
       where, vocab_size, vocab_size - 1));
 }
 

@@ -6,8 +6,8 @@
 #include <numeric>
 #include <utility>
 
-#include "weft/base/cores.h"
 #include "weft/base/error.h"
+#include "weft/base/threads.h"
 #include "weft/tokenize/tokenizer.h"
 
 namespace weft {

@@ -37,12 +37,6 @@ class Rooms {
 
 }  // namespace
 
-PackingKind packing_named(const std::string& name) {
-  if (name == "concatenate-and-split") return PackingKind::concatenate_and_split;
-  if (name == "first-fit") return PackingKind::first_fit;
-  throw ConfigError(fmt::format("packing is \"{}\"; concatenate-and-split or first-fit", name));
-}
-
 Packing::Packing(const TokenSource& source, const Spec& spec)
     : source_(source),
       first_fit_(spec.kind == PackingKind::first_fit),

@@ -2,7 +2,6 @@
 //   S  tokens of a sample (seq_length)
 #pragma once
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "weft/data/token_source.h"
@@ -13,8 +12,6 @@ namespace weft {
 // first_fit: a document goes whole into the first sample that has room for it; of longer ones every S tokens are a
 // sample, and the rest is packed. What stays empty is filled up.
 enum class PackingKind : uint8_t { concatenate_and_split, first_fit };
-// "concatenate-and-split", "first-fit". Throws ConfigError.
-PackingKind packing_named(const std::string& name);
 
 // Immutable; any thread may read.
 class Packing {

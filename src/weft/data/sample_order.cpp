@@ -1,13 +1,120 @@
 #include "weft/data/sample_order.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <numeric>
 
 #include "weft/base/error.h"
 #include "weft/base/rng.h"
-#include "weft/data/permutation.h"
 
 namespace weft {
+
+EvalWindows::EvalWindows(const DataSpec& given) : seq_length_(given.seq_length) {
+  DataSpec spec = given;
+  spec.part = DataSpec::Part::valid;
+  sources_ = open_sources(spec);
+  int64_t windows = 0;
+  for (const size_t end : ends_of_sources(spec)) {
+    const size_t first = ends_.size();
+    const int64_t before = windows;
+    for (size_t s = first; s < end; ++s) {
+      const bool nothing_is_held_out = spec.valid_fraction > 0 && sources_[s].num_samples == 0;
+      const int64_t here = sources_[s].packing->num_windows() - sources_[s].first_sample;
+      ends_.push_back(windows += nothing_is_held_out ? 0 : std::max<int64_t>(0, here));
+    }
+    if (windows == before)
+      throw FileError(fmt::format("{}: {} tokens give nothing to measure in windows of {}{}", spec.paths[first],
+                                  sources_[first].tokens->size(), seq_length_,
+                                  spec.valid_fraction > 0 ? " beside what is trained on" : ""));
+  }
+}
+
+void EvalWindows::read(int64_t window, const SampleRows& to) const {
+  WEFT_CHECK(window >= 0 && window < num_windows(), "window {} of {}", window, num_windows());
+  check_lengths(to, seq_length_);
+  const size_t i = size_t(std::upper_bound(ends_.begin(), ends_.end(), window) - ends_.begin());
+  sources_[i].read(sources_[i].first_sample + window - (i == 0 ? 0 : ends_[i - 1]), to);
+}
+
+std::unique_ptr<EvalWindows> open_eval_windows(const DataSpec& spec) { return std::make_unique<EvalWindows>(spec); }
+
+namespace {
+
+constexpr uint64_t kWhole = uint64_t(1) << 63;
+
+// floor(k * share), exact: how many of the first k samples go left.
+int64_t left_of(int64_t k, uint64_t share) { return int64_t((static_cast<unsigned __int128>(k) * share) >> 63); }
+
+double sum(const std::vector<double>& weights, size_t first, size_t last) {
+  return std::accumulate(weights.begin() + std::ptrdiff_t(first), weights.begin() + std::ptrdiff_t(last), 0.0);
+}
+
+}  // namespace
+
+Mixture::Mixture(const std::vector<double>& weights) {
+  for (double w : weights)
+    if (!std::isfinite(w) || w < 0) throw ConfigError(fmt::format("data.weights: {} is no share", w));
+  const double all = sum(weights, 0, weights.size());
+  if (!std::isfinite(all) || all <= 0)
+    throw ConfigError(fmt::format("data.weights add up to {}: none of the sources would be read", all));
+  nodes_.reserve(2 * weights.size() - 1);
+  split(weights, 0, weights.size());
+}
+
+// Appends the tree over sources [first, last).
+size_t Mixture::split(const std::vector<double>& weights, size_t first, size_t last) {
+  const size_t node = nodes_.size(), middle = first + (last - first + 1) / 2;
+  nodes_.push_back({first, last, middle, 0});
+  if (last - first == 1) return node;
+  const double left = sum(weights, first, middle), right = sum(weights, middle, last);
+  // A source of weight 0 is never read; where both halves are 0, this node is not reached.
+  const double share = left + right > 0 ? left / (left + right) : 0;
+  nodes_[node].left = right == 0 ? kWhole : uint64_t(std::ldexp(share, 63));
+  split(weights, first, middle);
+  split(weights, middle, last);
+  return node;
+}
+
+Mixture::Turn Mixture::operator()(int64_t sample) const {
+  int64_t k = sample;
+  size_t at = 0;
+  while (nodes_[at].last - nodes_[at].first > 1) {
+    const Node& n = nodes_[at];
+    const int64_t before = left_of(k, n.left);
+    const bool goes_left = left_of(k + 1, n.left) > before;
+    k = goes_left ? before : k - before;
+    at += goes_left ? 1 : 2 * (n.middle - n.first);
+  }
+  return {nodes_[at].first, k};
+}
+
+namespace {
+
+constexpr int kRounds = 6;
+
+}  // namespace
+
+Permutation::Permutation(uint64_t key, int64_t n)
+    : key_(key), n_(n), half_bits_(std::max(1, (int(std::bit_width(uint64_t(n - 1))) + 1) / 2)) {
+  WEFT_CHECK(n > 0, "a permutation of {}", n);
+}
+
+int64_t Permutation::operator()(int64_t i) const {
+  WEFT_CHECK(i >= 0 && i < n_, "{} of {}", i, n_);
+  const uint64_t mask = (uint64_t(1) << half_bits_) - 1;
+  uint64_t x = uint64_t(i);
+  do {
+    uint64_t left = x >> half_bits_, right = x & mask;
+    for (int round = 0; round < kRounds; ++round) {
+      const uint64_t mixed = left ^ (rng_key(rng_key(key_, uint64_t(round)), right) & mask);
+      left = right;
+      right = mixed;
+    }
+    x = left << half_bits_ | right;
+  } while (x >= uint64_t(n_));
+  return int64_t(x);
+}
 
 SampleOrder::SampleOrder(const DataSpec& spec)
     : sources_(open_sources(spec)), seq_length_(spec.seq_length), seed_(spec.seed), shuffle_(spec.shuffle) {

@@ -3,7 +3,6 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include <algorithm>
 #include <limits>
 #include <vector>
 

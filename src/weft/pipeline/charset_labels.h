@@ -1,7 +1,6 @@
 // The character sets of the web and the names that pages have for them.
 #pragma once
 #include <span>
-#include <string>
 #include <string_view>
 
 namespace weft {

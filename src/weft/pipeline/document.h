@@ -1,7 +1,10 @@
 // A document on its way through the pipeline, and its line in a shard (docs/formats/pipeline.md).
 #pragma once
-#include <cstdint>
 #include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -41,5 +44,24 @@ struct Document {
 std::string to_line(const Document& document);
 // The reverse. Throws FileError, beginning with `where`.
 Document document_of_line(std::string_view line, const std::string& where);
+
+// Collects the lines of a shard, a file of documents between stages, and writes it whole or not at all.
+class ShardWriter {
+ public:
+  void add(const Document& document) { lines_ += to_line(document); }
+  void add_line(std::string_view json) { (lines_ += json) += '\n'; }
+  bool empty() const { return lines_.empty(); }
+  // Compressed where the name ends with .zst. Returns the file's hash. Throws FileError.
+  std::string commit(const std::filesystem::path& file) const;
+
+ private:
+  std::string lines_;
+};
+
+// Each document of a shard, in order. Throws FileError that names the line.
+void for_each_in_shard(const std::filesystem::path& file, const std::function<void(Document&&)>& take);
+// Each line of such a file.
+void for_each_line_of(const std::filesystem::path& file,
+                      const std::function<void(std::string_view line, int64_t number)>& take);
 
 }  // namespace weft

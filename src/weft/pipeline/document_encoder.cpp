@@ -4,7 +4,6 @@
 
 #include "weft/base/hashing.h"
 #include "weft/chat/built_in_templates.h"
-#include "weft/pipeline/named_file.h"
 
 namespace weft {
 namespace {

@@ -7,8 +7,8 @@
 #include "weft/base/not_built.h"
 #include "weft/data/jsonl.h"
 #include "weft/pipeline/document_reader.h"
+#include "weft/pipeline/row_reader.h"
 #include "weft/pipeline/row_template.h"
-#include "weft/pipeline/unread.h"
 
 namespace weft {
 namespace {

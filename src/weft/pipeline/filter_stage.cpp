@@ -1,6 +1,6 @@
 #include "weft/base/hashing.h"
-#include "weft/pipeline/named_file.h"
 #include "weft/pipeline/open_shards.h"
+#include "weft/pipeline/pipeline_config.h"
 #include "weft/pipeline/rule.h"
 #include "weft/pipeline/stages.h"
 

@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <climits>
-#include <cstring>
 #include <initializer_list>
 #include <vector>
 
+#include "weft/base/ascii.h"
 #include "weft/base/error.h"
 #include "weft/tokenize/unicode.h"
 
@@ -120,15 +120,6 @@ class Text {
 // Some pages put all of their text into a <body class="sidebar">.
 bool may_be_skipped(std::string_view tag) { return !is_one_of(tag, {"html", "body", "main", "article"}); }
 
-bool has_boilerplate_word(std::string_view words) {
-  for (size_t at = 0; at < words.size();) {
-    const size_t end = std::min(words.find(' ', at), words.size());
-    if (is_boilerplate_name(words.substr(at, end - at))) return true;
-    at = end + 1;
-  }
-  return false;
-}
-
 constexpr size_t kDeepest = 2000;
 
 struct Page {
@@ -146,8 +137,10 @@ void on_start(void* user, const xmlChar* name, const xmlChar** attributes) {
   for (const xmlChar** a = attributes; a != nullptr && *a != nullptr && !skipped; a += 2) {
     const std::string_view key = view(a[0]);
     if (key == "hidden" && may_be_skipped(tag)) skipped = true;
-    if (a[1] != nullptr && is_one_of(key, {"class", "id", "role"}) && may_be_skipped(tag))
-      skipped = has_boilerplate_word(view(a[1]));
+    if (a[1] != nullptr && is_one_of(key, {"class", "id", "role"}) && may_be_skipped(tag)) {
+      const auto words = words_of(view(a[1]));
+      skipped = std::any_of(words.begin(), words.end(), is_boilerplate_name);
+    }
   }
   page.text.open(tag, skipped);
   if (page.text.depth() > kDeepest) {

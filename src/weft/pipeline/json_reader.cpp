@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "weft/pipeline/json_scan.h"
+#include "weft/pipeline/json_row.h"
 #include "weft/pipeline/row_reader.h"
 
 namespace weft {

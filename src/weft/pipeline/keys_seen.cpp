@@ -1,7 +1,5 @@
 #include "weft/pipeline/keys_seen.h"
 
-#include <algorithm>
-
 #include "weft/base/error.h"
 #include "weft/base/json.h"
 #include "weft/base/json_path.h"

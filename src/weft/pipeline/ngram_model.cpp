@@ -4,7 +4,6 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <vector>
 
 #include "weft/base/durable_file.h"
 #include "weft/base/error.h"

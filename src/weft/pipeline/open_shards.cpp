@@ -1,9 +1,7 @@
 #include "weft/pipeline/open_shards.h"
 
-#include <vector>
-
 #include "weft/base/tasks.h"
-#include "weft/pipeline/shard.h"
+#include "weft/pipeline/document.h"
 
 namespace weft {
 

@@ -1,15 +1,13 @@
-#include "weft/pipeline/parquet_json.h"
+#include "weft/pipeline/parquet_values.h"
 
 #include <fmt/format.h>
 
 #include <bit>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 
 #include "weft/base/utf8.h"
 #include "weft/pipeline/json_row.h"
-#include "weft/pipeline/parquet_values.h"
 
 namespace weft {
 namespace {
@@ -113,54 +111,32 @@ void append_bytes(std::string& json, const ParquetLeaf& leaf, std::string_view v
 }
 
 void append_plain(std::string& json, const ParquetLeaf& leaf, std::string_view value) {
-  switch (leaf.type) {
-    case ParquetType::kBoolean:
-      return void(json += value[0] != 0 ? "true" : "false");
-    case ParquetType::kFloat:
-      return append_float(json, std::bit_cast<float>(uint32_t(little_endian(value))));
-    case ParquetType::kDouble:
-      return append_float(json, std::bit_cast<double>(little_endian(value)));
-    case ParquetType::kBytes:
-    case ParquetType::kFixed:
-      return append_bytes(json, leaf, value);
-    default:
-      json += std::to_string(signed_of(leaf, value));
-  }
+  using Type = ParquetType;
+  if (leaf.type == Type::kBoolean) return void(json += value[0] != 0 ? "true" : "false");
+  if (leaf.type == Type::kFloat) return append_float(json, std::bit_cast<float>(uint32_t(little_endian(value))));
+  if (leaf.type == Type::kDouble) return append_float(json, std::bit_cast<double>(little_endian(value)));
+  if (leaf.type == Type::kBytes || leaf.type == Type::kFixed) return append_bytes(json, leaf, value);
+  json += std::to_string(signed_of(leaf, value));
 }
 
 }  // namespace
 
 void append_parquet_value(std::string& json, const ParquetLeaf& leaf, std::string_view value) {
-  switch (leaf.form) {
-    case ParquetForm::kNone:
-      return void(json += "null");
-    case ParquetForm::kUnsigned:
-      return void(json += std::to_string(little_endian(value)));
-    case ParquetForm::kDecimal:
-      return append_decimal(json, leaf, value);
-    case ParquetForm::kFloat16:
-      return append_float(json, half(uint16_t(little_endian(value))));
-    case ParquetForm::kUuid:
-      return append_uuid(json, value);
-    case ParquetForm::kTimestamp:
-      if (leaf.type == ParquetType::kInt96) return append_int96(json, value);
-      return append_timestamp(json, signed_of(leaf, value), leaf.per_second, leaf.utc);
-    case ParquetForm::kDate: {
-      std::string date;
-      if (!append_date(date, signed_of(leaf, value))) return append_plain(json, leaf, value);
-      return void(json += '"' + date + '"');
-    }
-    case ParquetForm::kTime: {
-      const int64_t ticks = signed_of(leaf, value);
-      if (ticks < 0 || ticks >= 86400 * leaf.per_second) return append_plain(json, leaf, value);
-      json += '"';
-      append_time(json, ticks, leaf.per_second);
-      json += '"';
-      return;
-    }
-    default:
-      return append_plain(json, leaf, value);
-  }
+  using Form = ParquetForm;
+  if (leaf.form == Form::kNone) return void(json += "null");
+  if (leaf.form == Form::kUnsigned) return void(json += std::to_string(little_endian(value)));
+  if (leaf.form == Form::kDecimal) return append_decimal(json, leaf, value);
+  if (leaf.form == Form::kFloat16) return append_float(json, half(uint16_t(little_endian(value))));
+  if (leaf.form == Form::kUuid) return append_uuid(json, value);
+  if (leaf.form == Form::kTimestamp && leaf.type == ParquetType::kInt96) return append_int96(json, value);
+  if (leaf.form == Form::kTimestamp) return append_timestamp(json, signed_of(leaf, value), leaf.per_second, leaf.utc);
+  std::string text;
+  const int64_t ticks = leaf.form == Form::kDate || leaf.form == Form::kTime ? signed_of(leaf, value) : -1;
+  const bool in_a_day = ticks >= 0 && ticks < 86400 * leaf.per_second;
+  if (leaf.form == Form::kTime && in_a_day) append_time(text, ticks, leaf.per_second);
+  if (leaf.form == Form::kDate) append_date(text, ticks);
+  if (text.empty()) return append_plain(json, leaf, value);  // also of a date or time that there is not
+  json += '"' + text + '"';
 }
 
 }  // namespace weft

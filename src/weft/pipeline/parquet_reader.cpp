@@ -7,9 +7,8 @@
 #include "weft/base/not_built.h"
 #include "weft/pipeline/json_row.h"
 #include "weft/pipeline/parquet_column.h"
-#include "weft/pipeline/parquet_json.h"
+#include "weft/pipeline/parquet_values.h"
 #include "weft/pipeline/row_reader.h"
-#include "weft/pipeline/unread.h"
 
 namespace weft {
 namespace {

@@ -1,6 +1,7 @@
 #include "weft/pipeline/parquet_schema.h"
 
 #include <array>
+#include <iterator>
 #include <optional>
 #include <set>
 
@@ -30,49 +31,24 @@ int64_t bounded(int64_t value, int64_t least, int64_t most, const char* what) {
   return value;
 }
 
-// The older of the two ways to say what a value means.
+// What a value means, by its number in the older of the two ways to say so: UTF8, MAP, MAP_KEY_VALUE, LIST, ENUM, ...
+using Form = ParquetForm;
+constexpr Form kConverted[] = {Form::kText,      Form::kPlain,    Form::kPlain,    Form::kPlain,    Form::kText,
+                               Form::kDecimal,   Form::kDate,     Form::kTime,     Form::kTime,     Form::kTimestamp,
+                               Form::kTimestamp, Form::kUnsigned, Form::kUnsigned, Form::kUnsigned, Form::kUnsigned,
+                               Form::kPlain,     Form::kPlain,    Form::kPlain,    Form::kPlain,    Form::kText,
+                               Form::kNone,      Form::kNone};
+// By the field of the union that is the newer way: STRING, MAP, LIST, ENUM, ... from 1 on.
+constexpr Form kLogical[] = {Form::kPlain, Form::kText, Form::kPlain,     Form::kPlain,  Form::kText,  Form::kDecimal,
+                             Form::kDate,  Form::kTime, Form::kTimestamp, Form::kPlain,  Form::kPlain, Form::kNone,
+                             Form::kText,  Form::kNone, Form::kUuid,      Form::kFloat16};
+
 void read_converted_type(int64_t converted, Element& e) {
-  constexpr int64_t kMilli = 1000, kMicro = 1000000;
-  switch (converted) {
-    case 0:
-    case 4:
-    case 19:
-      e.form = ParquetForm::kText;
-      break;  // UTF8, ENUM, JSON
-    case 1:
-    case 2:
-      e.group = Group::kMap;
-      break;
-    case 3:
-      e.group = Group::kList;
-      break;
-    case 5:
-      e.form = ParquetForm::kDecimal;
-      break;
-    case 6:
-      e.form = ParquetForm::kDate;
-      break;
-    case 7:
-    case 8:
-      e.form = ParquetForm::kTime, e.per_second = converted == 7 ? kMilli : kMicro;
-      break;
-    case 9:
-    case 10:
-      e.form = ParquetForm::kTimestamp, e.per_second = converted == 9 ? kMilli : kMicro, e.utc = true;
-      break;
-    case 11:
-    case 12:
-    case 13:
-    case 14:
-      e.form = ParquetForm::kUnsigned;
-      break;
-    case 20:
-    case 21:
-      e.form = ParquetForm::kNone;
-      break;  // BSON, INTERVAL
-    default:
-      break;  // signed integers
-  }
+  if (converted < 0 || converted >= int64_t(std::size(kConverted))) return;
+  e.form = kConverted[converted];
+  if (converted >= 1 && converted <= 3) e.group = converted == 3 ? Group::kList : Group::kMap;
+  if (e.form == Form::kTime || e.form == Form::kTimestamp) e.per_second = converted % 2 == 1 ? 1000 : 1000000;
+  e.utc = e.form == Form::kTimestamp;
 }
 
 // The unit and zone of a time.
@@ -89,44 +65,18 @@ void read_time(ThriftReader& in, Element& e) {
   });
 }
 
-// The newer way: the fields of a union.
 void read_logical_type(ThriftReader& in, Element& e) {
   in.for_each_field([&](int id) {
-    switch (id) {
-      case 1:
-      case 4:
-      case 12:
-        return e.form = ParquetForm::kText, false;  // STRING, ENUM, JSON
-      case 2:
-        return e.group = Group::kMap, false;
-      case 3:
-        return e.group = Group::kList, false;
-      case 5:
-        e.form = ParquetForm::kDecimal;
-        in.for_each_field([&](int field) { return field == 1 ? e.scale = in.integer(), true : false; });
-        return true;
-      case 6:
-        return e.form = ParquetForm::kDate, false;
-      case 7:
-        return e.form = ParquetForm::kTime, read_time(in, e), true;
-      case 8:
-        return e.form = ParquetForm::kTimestamp, read_time(in, e), true;
-      case 10:
-        in.for_each_field([&](int field) {
-          if (field == 2 && !in.flag()) e.form = ParquetForm::kUnsigned;
-          return field == 2;
-        });
-        return true;
-      case 11:
-      case 13:
-        return e.form = ParquetForm::kNone, false;  // of nulls alone; BSON
-      case 14:
-        return e.form = ParquetForm::kUuid, false;
-      case 15:
-        return e.form = ParquetForm::kFloat16, false;
-      default:
-        return false;
-    }
+    if (id > 0 && id < int(std::size(kLogical)) && kLogical[id] != Form::kPlain) e.form = kLogical[id];
+    if (id == 2 || id == 3) e.group = id == 2 ? Group::kMap : Group::kList;
+    if (id == 7 || id == 8) return read_time(in, e), true;
+    if (id != 5 && id != 10) return false;
+    in.for_each_field([&](int field) {
+      if (id == 5 && field == 1) return e.scale = in.integer(), true;
+      if (id == 10 && field == 2 && !in.flag()) e.form = Form::kUnsigned;
+      return id == 10 && field == 2;
+    });
+    return true;
   });
 }
 
@@ -136,31 +86,20 @@ Element read_element(ThriftReader& in) {
   bool logical = false;
   Element said;
   in.for_each_field([&](int id) {
-    switch (id) {
-      case 1:
-        return e.type = in.integer(), true;
-      case 2:
-        return e.length = in.integer(), true;
-      case 3:
-        return e.repetition = Repetition(bounded(in.integer(), 0, 2, "a repetition")), true;
-      case 4:
-        return e.name = in.binary(), true;
-      case 5:
-        return e.children = in.integer(), true;
-      case 6:
-        return converted = in.integer(), true;
-      case 7:
-        return e.scale = in.integer(), true;
-      case 10:
-        return logical = true, read_logical_type(in, said), true;
-      default:
-        return false;
-    }
+    if (id == 1) return e.type = in.integer(), true;
+    if (id == 2) return e.length = in.integer(), true;
+    if (id == 3) return e.repetition = Repetition(bounded(in.integer(), 0, 2, "a repetition")), true;
+    if (id == 4) return e.name = in.binary(), true;
+    if (id == 5) return e.children = in.integer(), true;
+    if (id == 6) return converted = in.integer(), true;
+    if (id == 7) return e.scale = in.integer(), true;
+    if (id == 10) return logical = true, read_logical_type(in, said), true;
+    return false;
   });
   if (converted) read_converted_type(*converted, e);
   if (!logical) return e;
-  if (said.form != ParquetForm::kPlain) e.form = said.form, e.per_second = said.per_second, e.utc = said.utc;
-  if (said.form == ParquetForm::kDecimal) e.scale = said.scale;
+  if (said.form != Form::kPlain) e.form = said.form, e.per_second = said.per_second, e.utc = said.utc;
+  if (said.form == Form::kDecimal) e.scale = said.scale;
   if (said.group != Group::kPlain) e.group = said.group;
   return e;
 }
@@ -294,20 +233,19 @@ class Tree {
     out_.leaves.push_back(leaf);
   }
   // Ignores an annotation that does not fit the type.
-  static ParquetForm form_of(const Element& e, const ParquetLeaf& leaf) {
+  static Form form_of(const Element& e, const ParquetLeaf& leaf) {
     const ParquetType t = leaf.type;
     const bool integer = t == ParquetType::kInt32 || t == ParquetType::kInt64;
     const bool bytes = t == ParquetType::kBytes || t == ParquetType::kFixed;
-    if (t == ParquetType::kInt96) return ParquetForm::kTimestamp;
-    if (e.form == ParquetForm::kNone) return e.form;
-    const bool fits = (e.form == ParquetForm::kText && bytes) || (e.form == ParquetForm::kUnsigned && integer) ||
-                      (e.form == ParquetForm::kDecimal && (integer || (bytes && leaf.width <= 16))) ||
-                      (e.form == ParquetForm::kDate && t == ParquetType::kInt32) ||
-                      (e.form == ParquetForm::kTime && integer) ||
-                      (e.form == ParquetForm::kTimestamp && t == ParquetType::kInt64) ||
-                      (e.form == ParquetForm::kFloat16 && bytes && leaf.width == 2) ||
-                      (e.form == ParquetForm::kUuid && bytes && leaf.width == 16);
-    return fits ? e.form : ParquetForm::kPlain;
+    if (t == ParquetType::kInt96) return Form::kTimestamp;
+    if (e.form == Form::kNone) return e.form;
+    const bool fits = (e.form == Form::kText && bytes) || (e.form == Form::kUnsigned && integer) ||
+                      (e.form == Form::kDecimal && (integer || (bytes && leaf.width <= 16))) ||
+                      (e.form == Form::kDate && t == ParquetType::kInt32) || (e.form == Form::kTime && integer) ||
+                      (e.form == Form::kTimestamp && t == ParquetType::kInt64) ||
+                      (e.form == Form::kFloat16 && bytes && leaf.width == 2) ||
+                      (e.form == Form::kUuid && bytes && leaf.width == 16);
+    return fits ? e.form : Form::kPlain;
   }
 
   const std::vector<Element>& elements_;
@@ -324,23 +262,13 @@ struct Chunk {
 
 void read_chunk_metadata(ThriftReader& in, Chunk& c) {
   in.for_each_field([&](int id) {
-    switch (id) {
-      case 1:
-        return c.type = in.integer(), true;
-      case 3:
-        in.for_each_element([&] { (c.path += c.path.empty() ? "" : ".") += in.binary(); });
-        return true;
-      case 4:
-        return c.codec = in.integer(), true;
-      case 5:
-        return c.entries = in.integer(), true;
-      case 9:
-        return c.data = in.integer(), true;
-      case 11:
-        return c.dictionary = in.integer(), true;
-      default:
-        return false;
-    }
+    if (id == 1) return c.type = in.integer(), true;
+    if (id == 3) return in.for_each_element([&] { (c.path += c.path.empty() ? "" : ".") += in.binary(); }), true;
+    if (id == 4) return c.codec = in.integer(), true;
+    if (id == 5) return c.entries = in.integer(), true;
+    if (id == 9) return c.data = in.integer(), true;
+    if (id == 11) return c.dictionary = in.integer(), true;
+    return false;
   });
 }
 

@@ -10,18 +10,7 @@ namespace weft {
 
 enum class ParquetType : uint8_t { kBoolean, kInt32, kInt64, kInt96, kFloat, kDouble, kBytes, kFixed };
 // What a value means, where its type does not say it all.
-enum class ParquetForm : uint8_t {
-  kPlain,
-  kText,
-  kUnsigned,
-  kDecimal,
-  kDate,
-  kTime,
-  kTimestamp,
-  kFloat16,
-  kUuid,
-  kNone
-};
+enum class ParquetForm { kPlain, kText, kUnsigned, kDecimal, kDate, kTime, kTimestamp, kFloat16, kUuid, kNone };
 
 // A column: the values of a leaf of the schema.
 struct ParquetLeaf {

@@ -76,4 +76,9 @@ class ParquetValues {
 std::unique_ptr<ParquetValues> make_parquet_values(int64_t encoding, std::string_view bytes, const ParquetLeaf& leaf,
                                                    const ParquetDictionary* dictionary);
 
+// Appends one value as JSON writes it, whose bytes are as the column gives them. Text that is not UTF-8 stays as it is,
+// which makes the row broken, as in JSON lines; bytes that are no text by their type and not UTF-8, and numbers that
+// JSON has not, become null.
+void append_parquet_value(std::string& json, const ParquetLeaf& leaf, std::string_view value);
+
 }  // namespace weft

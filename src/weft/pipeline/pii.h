@@ -20,18 +20,15 @@ struct PiiKind {
 
 // All kinds, in the order in which they are looked for: a longer one before what may be a part of it.
 //   private_keys          PRIVATE_KEY             blocks from -----BEGIN ... PRIVATE KEY----- to their END
-//   api_keys              API_KEY                 of providers whose keys begin with a name (AKIA, ghp_, sk-, xoxb-,
-//   ...),
-//                                                 and JSON Web Tokens
+//   api_keys              API_KEY                 of providers whose keys begin with a name (AKIA, sk-, ...);
+//                                                 JSON Web Tokens
 //   emails                EMAIL_ADDRESS
 //   ipv6                  IP_ADDRESS              of three groups or more, with a digit in it, of one host
 //   ips                   IP_ADDRESS              IPv4, of one host: not private, loopback or reserved; no version
-//   ibans                 IBAN                    as long as the country has them, with a right check sum, in fours or
-//   in
-//                                                 one (ISO 13616, ISO 7064 MOD 97-10)
+//   ibans                 IBAN                    as long as the country has them, with a right check sum, in fours
+//                                                 or in one (ISO 13616, ISO 7064 MOD 97-10)
 //   cards                 CARD_NUMBER             an issuer's prefix, length and groups, and a right check digit
-//   (ISO/IEC
-//                                                 7812-1); no list of numbers
+//                                                 (ISO/IEC 7812-1); no list of numbers
 //   international_phones  PHONE_NUMBER            "+", a country's code, 8 to 15 digits in all (ITU-T E.164)
 //   phones                PHONE_NUMBER            ten digits as in North America, as 283-182-3829
 //   ssns                  SOCIAL_SECURITY_NUMBER  of the United States, as 123-45-6789

@@ -1,7 +1,6 @@
 // How each kind of personal data is found (pii.h lists them). A finder gives the first at `from` or later, and looks at
 // a bounded part of the text around each place, so that all of them are linear.
 #pragma once
-#include <algorithm>
 #include <string_view>
 
 #include "weft/base/ascii.h"
@@ -25,11 +24,10 @@ Found find_private_key(std::string_view text, size_t from);
 
 // --- what they share ---
 
-inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
+inline bool is_digit(char c) { return is_ascii_digit(c); }
 inline bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
-inline bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
-inline bool is_letter(char c) { return is_upper(c) || is_lower(c); }
-inline bool is_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
+inline bool is_letter(char c) { return is_ascii_letter(c); }
+inline bool is_hex(char c) { return hex_digit(c) >= 0; }
 // An ASCII letter or digit, or a byte of another letter: text beside it is a part of something longer.
 inline bool is_word(char c) { return is_letter(c) || is_digit(c) || c == '_' || !is_ascii(c); }
 inline char at_or_nul(std::string_view text, size_t at) { return at < text.size() ? text[at] : '\0'; }

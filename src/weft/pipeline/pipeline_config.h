@@ -1,12 +1,15 @@
 // pipeline.toml as one typed value (docs/formats/pipeline.md).
 #pragma once
-#include <cstdint>
 #include <nlohmann/json.hpp>
+
+#include <cstdint>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "weft/base/error.h"
+#include "weft/pipeline/row_document.h"
 #include "weft/recipe/recipe_keys.h"
 
 namespace weft {
@@ -127,5 +130,26 @@ nlohmann::json parameters_of(const PipelineConfig& config, const std::vector<std
 
 // The parameters of a stage that was made before some keys of `mine` existed: these have their defaults there.
 nlohmann::json with_defaults(nlohmann::json made, const nlohmann::json& mine);
+
+// What read() gives. An Error of it becomes a ConfigError that begins with the key, unless it names the key itself.
+template <class Read>
+auto read_named(const std::string& key, const Read& read) {
+  try {
+    return read();
+  } catch (const Error& e) {
+    const std::string what = e.what();
+    throw ConfigError(what.find(key) == std::string::npos ? fmt::format("{}: {}", key, what) : what);
+  }
+}
+
+// --- checks across the values of a pipeline: contradictions, files that cannot be used ---
+
+// A sentence each, about sections that are in the file.
+std::vector<std::string> contradictions(const PipelineConfig& config);
+// The given keys that do nothing for a source whose files have these formats.
+std::vector<std::string> keys_without_effect(const SourceConfig& source, const std::set<FileFormat>& formats);
+// Problems with files that keys name (sources excepted) and with parts that this build of weft leaves out; each begins
+// with its key, at most one per stage. Reads the files as the stages will, which may take a while.
+std::vector<std::string> unusable_files(const PipelineConfig& config);
 
 }  // namespace weft

@@ -6,7 +6,10 @@ namespace weft {
 namespace {
 
 Allowed count(int64_t min, double max = kMostCount) { return {.min = double(min), .max = max}; }
-Allowed share() { return {.min = 0, .max = 1}; }
+Allowed anything() { return {}; }
+Allowed up_to(double max) { return {.min = 0, .max = max}; }
+Allowed share() { return up_to(1); }
+Allowed below_one() { return {.min = 0, .max = 1, .below_max = true}; }
 Allowed at_least(double min) { return {.min = min}; }
 Allowed one_of(std::vector<std::string> choices) { return {.choices = std::move(choices)}; }
 Allowed needed(std::string example) { return {.example = std::move(example)}; }
@@ -31,7 +34,7 @@ void add_simple_rules(PipelineConfig& c, std::vector<RecipeKey>& keys) {
   auto& r = c.gopher_repetition;
   keys.insert(
       keys.end(),
-      {{"language.keep", &c.language.keep, {}, "codes of languages, as \"en\""},
+      {{"language.keep", &c.language.keep, anything(), "codes of languages, as \"en\""},
        {"language.min_share", &c.language.min_share, share(), "of the text that must be in one of them"},
        {"length.min_characters", &c.length.min_characters, count(0), "fewer are dropped"},
        {"length.max_characters", &c.length.max_characters, count(0), "more are dropped; 0: no limit"},
@@ -67,37 +70,40 @@ void add_other_rules(PipelineConfig& c, std::vector<RecipeKey>& keys) {
       keys.end(),
       {{"c4.min_sentences", &c.c4.min_sentences, count(0), "of the lines that are kept"},
        {"c4.min_words_per_line", &c.c4.min_words_per_line, count(0), "shorter lines are taken out"},
-       {"c4.lines_end_in_punctuation", &c.c4.lines_end_in_punctuation, {}, "other lines are taken out"},
-       {"c4.drop_javascript_lines", &c.c4.drop_javascript_lines, {}, "lines with that word are taken out"},
-       {"c4.drop_policy_lines", &c.c4.drop_policy_lines, {}, "lines about cookies and terms of use are taken out"},
-       {"c4.drop_lorem_ipsum", &c.c4.drop_lorem_ipsum, {}, "documents with these words are dropped"},
-       {"c4.drop_curly_brackets", &c.c4.drop_curly_brackets, {}, "documents with { are dropped"},
+       {"c4.lines_end_in_punctuation", &c.c4.lines_end_in_punctuation, anything(), "other lines are taken out"},
+       {"c4.drop_javascript_lines", &c.c4.drop_javascript_lines, anything(), "lines with that word are taken out"},
+       {"c4.drop_policy_lines", &c.c4.drop_policy_lines, anything(),
+        "lines about cookies and terms of use are taken out"},
+       {"c4.drop_lorem_ipsum", &c.c4.drop_lorem_ipsum, anything(), "documents with these words are dropped"},
+       {"c4.drop_curly_brackets", &c.c4.drop_curly_brackets, anything(), "documents with { are dropped"},
        {"bad_words.file", &c.bad_words.file, needed("file = \"bad_words.txt\""), "a word or phrase a line"},
        {"bad_words.max_hits", &c.bad_words.max_hits, count(0), "documents with more are dropped"},
        {"perplexity.model", &c.perplexity.model, needed("model = \"books.ngram\""), "made by weft data train-ngram"},
        {"perplexity.min", &c.perplexity.min, at_least(0), "documents below are dropped: boilerplate"},
        {"perplexity.max", &c.perplexity.max, at_least(0), "documents above are dropped; 0: no limit"},
-       {"pii.emails", &c.pii.emails, {}, "become |||EMAIL_ADDRESS|||"},
-       {"pii.phones", &c.pii.phones, {}, "numbers of ten digits, as in North America, become |||PHONE_NUMBER|||"},
-       {"pii.international_phones", &c.pii.international_phones, {}, "+ and a country's code, likewise"},
-       {"pii.ips", &c.pii.ips, {}, "IPv4 addresses of one host become |||IP_ADDRESS|||"},
-       {"pii.ipv6", &c.pii.ipv6, {}, "IPv6 addresses, likewise"},
-       {"pii.ibans", &c.pii.ibans, {}, "bank accounts with a right check sum become |||IBAN|||"},
-       {"pii.cards", &c.pii.cards, {}, "card numbers with a right check digit become |||CARD_NUMBER|||"},
-       {"pii.ssns", &c.pii.ssns, {}, "US social security numbers become |||SOCIAL_SECURITY_NUMBER|||"},
-       {"pii.api_keys", &c.pii.api_keys, {}, "keys of well-known providers and web tokens become |||API_KEY|||"},
-       {"pii.private_keys", &c.pii.private_keys, {}, "blocks of private keys become |||PRIVATE_KEY|||"},
-       {"pii.mask", &c.pii.mask, {}, "what is put in their place; {} stands for the kind"}});
+       {"pii.emails", &c.pii.emails, anything(), "become |||EMAIL_ADDRESS|||"},
+       {"pii.phones", &c.pii.phones, anything(),
+        "numbers of ten digits, as in North America, become |||PHONE_NUMBER|||"},
+       {"pii.international_phones", &c.pii.international_phones, anything(), "+ and a country's code, likewise"},
+       {"pii.ips", &c.pii.ips, anything(), "IPv4 addresses of one host become |||IP_ADDRESS|||"},
+       {"pii.ipv6", &c.pii.ipv6, anything(), "IPv6 addresses, likewise"},
+       {"pii.ibans", &c.pii.ibans, anything(), "bank accounts with a right check sum become |||IBAN|||"},
+       {"pii.cards", &c.pii.cards, anything(), "card numbers with a right check digit become |||CARD_NUMBER|||"},
+       {"pii.ssns", &c.pii.ssns, anything(), "US social security numbers become |||SOCIAL_SECURITY_NUMBER|||"},
+       {"pii.api_keys", &c.pii.api_keys, anything(),
+        "keys of well-known providers and web tokens become |||API_KEY|||"},
+       {"pii.private_keys", &c.pii.private_keys, anything(), "blocks of private keys become |||PRIVATE_KEY|||"},
+       {"pii.mask", &c.pii.mask, anything(), "what is put in their place; {} stands for the kind"}});
 }
 
 void add_later_stages(PipelineConfig& c, std::vector<RecipeKey>& keys) {
   keys.insert(
       keys.end(),
-      {{"dedup.documents", &c.dedup.documents, {}, "equal texts: the first is kept"},
-       {"dedup.urls", &c.dedup.urls, {}, "URLs of the same page: the first is kept"},
+      {{"dedup.documents", &c.dedup.documents, anything(), "equal texts: the first is kept"},
+       {"dedup.urls", &c.dedup.urls, anything(), "URLs of the same page: the first is kept"},
        {"dedup.lines", &c.dedup.lines, one_of({"off", "keep_first", "keep_none"}),
         "equal lines, of two documents or of one: all but the first, or all, are taken out"},
-       {"dedup.near", &c.dedup.near, {}, "similar texts, by MinHash: the first is kept"},
+       {"dedup.near", &c.dedup.near, anything(), "similar texts, by MinHash: the first is kept"},
        {"dedup.ngram", &c.dedup.ngram, count(1, 100), "words of a shingle"},
        {"dedup.bands", &c.dedup.bands, count(1, 1000), "texts that agree in all rows of a band are compared"},
        {"dedup.rows", &c.dedup.rows, count(1, 1000), "hashes of a band"},
@@ -108,20 +114,13 @@ void add_later_stages(PipelineConfig& c, std::vector<RecipeKey>& keys) {
        {"decontaminate.min_words", &c.decontaminate.min_words, count(1, 100),
         "evaluation texts shorter than a sequence are looked for whole, if they have so many words"},
        {"decontaminate.max_hits", &c.decontaminate.max_hits, count(0), "documents that share more of them are dropped"},
-       {"tokens.tokenizer", &c.tokens.tokenizer, {}, "byte, or a tokenizer's file or folder"},
-       {"tokens.chat_template",
-        &c.tokens.chat_template,
-        {},
+       {"tokens.tokenizer", &c.tokens.tokenizer, anything(), "byte, or a tokenizer's file or folder"},
+       {"tokens.chat_template", &c.tokens.chat_template, anything(),
         "of conversations: a template's file, or one by name: chatml, llama-3, mistral, gemma, zephyr, alpaca; empty: "
-        "that "
-        "of the tokenizer's folder"},
-       {"tokens.template_date",
-        &c.tokens.template_date,
-        {},
+        "that of the tokenizer's folder"},
+       {"tokens.template_date", &c.tokens.template_date, anything(),
         "what chat templates take for today, so that the result does not depend on the day"},
-       {"tokens.valid_fraction",
-        &c.tokens.valid_fraction,
-        {.min = 0, .max = 1, .below_max = true},
+       {"tokens.valid_fraction", &c.tokens.valid_fraction, below_one(),
         "of the documents, chosen by the hash of their texts, is held out"},
        {"tokens.shard_mtokens", &c.tokens.shard_mtokens, count(1, 1 << 20), "millions of tokens in a token file"}});
 }
@@ -155,22 +154,22 @@ std::vector<RecipeKey> source_keys(SourceConfig& s) {
       {"source.files", &s.files, needed("files = [\"books/*.jsonl.zst\"]"), "files, folders and patterns"},
       {"source.format", &s.format, one_of({"auto", "text", "jsonl", "parquet", "csv", "warc", "html"}),
        "auto: by the names"},
-      {"source.separator", &s.separator, {}, "stands between the documents of a text; empty: a file is a document"},
-      {"source.text_key", &s.text_key, {}, "JSONL's key or CSV's column of the text; or \"{question}\\n{answer}\""},
-      {"source.messages_key", &s.messages_key, {}, "JSONL's key of a conversation's messages; empty: rows are texts"},
-      {"source.prompt_key",
-       &s.prompt_key,
-       {},
+      {"source.separator", &s.separator, anything(),
+       "stands between the documents of a text; empty: a file is a document"},
+      {"source.text_key", &s.text_key, anything(),
+       "JSONL's key or CSV's column of the text; or \"{question}\\n{answer}\""},
+      {"source.messages_key", &s.messages_key, anything(),
+       "JSONL's key of a conversation's messages; empty: rows are texts"},
+      {"source.prompt_key", &s.prompt_key, anything(),
        "key or column of what the user says, in a conversation of two messages; or \"{instruction}\\n\\n{input?}\""},
-      {"source.completion_key", &s.completion_key, {}, "of what the assistant answers: that alone is trained on"},
-      {"source.url_key", &s.url_key, {}, "JSONL's key or CSV's column of the URL, where there is one"},
-      {"source.meta_keys", &s.meta_keys, {}, "JSONL's keys or CSV's columns that go along"},
+      {"source.completion_key", &s.completion_key, anything(),
+       "of what the assistant answers: that alone is trained on"},
+      {"source.url_key", &s.url_key, anything(), "JSONL's key or CSV's column of the URL, where there is one"},
+      {"source.meta_keys", &s.meta_keys, anything(), "JSONL's keys or CSV's columns that go along"},
       {"source.invalid_text", &s.invalid_text, one_of({"aside", "repair"}),
        "text that is not UTF-8, or has NUL bytes: the row is put aside, or they become U+FFFD"},
-      {"source.copies", &s.copies, {.min = 0, .max = 1000}, "of each document; 2.5: half of them a third time"},
-      {"source.weight",
-       &s.weight,
-       {.min = 0, .max = 1e9},
+      {"source.copies", &s.copies, up_to(1000), "of each document; 2.5: half of them a third time"},
+      {"source.weight", &s.weight, up_to(1e9),
        "share of the source in the training samples, of the sum of all; of all sources, or of none"}};
 }
 

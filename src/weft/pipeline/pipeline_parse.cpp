@@ -7,7 +7,6 @@
 #include "weft/base/mapped_file.h"
 #include "weft/base/nearest.h"
 #include "weft/pipeline/pipeline_config.h"
-#include "weft/pipeline/pipeline_judge.h"
 #include "weft/recipe/recipe_read.h"
 
 namespace weft {
@@ -133,13 +132,6 @@ class Parser {
                                     key.allowed.example));
   }
 
-  static std::string shown_name(const std::string& name) {
-    const bool tame = name.size() <= 60 && std::all_of(name.begin(), name.end(), [](unsigned char c) {
-                        return std::isalnum(c) || c == '_' || c == '-' || c == '.';
-                      });
-    return tame ? name : in_quotes(name);
-  }
-
   PipelineConfig& config_;
   const std::string& file_;
   std::vector<std::string> problems_;
@@ -165,7 +157,7 @@ PipelineConfig parse_pipeline(const std::string& text, const std::string& file) 
   parser.parse(parse_sections(text, file));
   parser.judge_conversations();
   parser.judge_values();
-  refuse(parser.problems());
+  refuse(parser.problems(), "pipeline");
   return config;
 }
 

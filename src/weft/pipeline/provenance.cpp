@@ -2,16 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
-#include <set>
 
 #include "weft/base/error.h"
 #include "weft/base/hashing.h"
-#include "weft/base/json.h"
 #include "weft/base/mapped_file.h"
 #include "weft/chat/conversation.h"
 #include "weft/data/id_view.h"
-#include "weft/pipeline/shard.h"
 
 namespace weft {
 namespace {

@@ -10,14 +10,14 @@
 #include "weft/base/tasks.h"
 #include "weft/pipeline/charset.h"
 #include "weft/pipeline/codec.h"
+#include "weft/pipeline/document.h"
 #include "weft/pipeline/document_reader.h"
 #include "weft/pipeline/html_text.h"
 #include "weft/pipeline/input_files.h"
 #include "weft/pipeline/open_shards.h"
-#include "weft/pipeline/pipeline_judge.h"
-#include "weft/pipeline/shard.h"
+#include "weft/pipeline/pipeline_config.h"
+#include "weft/pipeline/row_reader.h"
 #include "weft/pipeline/stages.h"
-#include "weft/pipeline/unread.h"
 
 namespace weft {
 namespace {
@@ -140,11 +140,6 @@ class Batches {
   nlohmann::json inputs_ = nlohmann::json::array();
 };
 
-std::string shown_bytes(const std::string& bytes) {
-  constexpr size_t kMost = 1000;
-  return bytes.substr(0, kMost);
-}
-
 // One batch to its shard.
 class BatchWork {
  public:
@@ -188,12 +183,13 @@ class BatchWork {
     }
   }
   void put_aside(const BatchRow& one, const std::string& why) {
+    constexpr size_t kMostShown = 1000;  // bytes
     const nlohmann::json line = {{"file", one.file->path},
                                  {"row", one.row.number},
                                  {"begin", one.row.begin},
                                  {"end", one.row.end},
                                  {"why", why},
-                                 {"bytes", shown_bytes(one.row.bytes)}};
+                                 {"bytes", one.row.bytes.substr(0, kMostShown)}};
     broken_.add_line(line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
     ++report_.broken;
     ++report_.counts.dropped["broken"];

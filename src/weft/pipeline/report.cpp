@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "weft/base/error.h"
 #include "weft/base/json.h"
 #include "weft/base/utf8.h"
 

@@ -6,7 +6,6 @@
 #include "weft/base/json.h"
 #include "weft/data/jsonl.h"
 #include "weft/pipeline/keys_seen.h"
-#include "weft/pipeline/unread.h"
 
 namespace weft {
 namespace {

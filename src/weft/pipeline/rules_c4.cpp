@@ -4,7 +4,6 @@
 
 #include "weft/base/ascii.h"
 #include "weft/base/error.h"
-#include "weft/base/hashing.h"
 #include "weft/base/json.h"
 #include "weft/base/mapped_file.h"
 #include "weft/pipeline/rule.h"

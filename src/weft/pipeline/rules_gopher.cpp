@@ -1,7 +1,6 @@
 // The rules of MassiveText.                                  Rae et al. 2021, "Scaling Language Models: ... Gopher", A1
 #include <algorithm>
 #include <array>
-#include <cctype>
 
 #include "weft/base/ascii.h"
 #include "weft/base/error.h"

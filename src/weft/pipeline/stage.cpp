@@ -7,7 +7,6 @@
 
 #include "weft/base/durable_file.h"
 #include "weft/base/hashing.h"
-#include "weft/base/json.h"
 #include "weft/base/mapped_file.h"
 #include "weft/data/id_view.h"
 #include "weft/pipeline/pipeline_config.h"

@@ -3,7 +3,6 @@
 #pragma once
 #include <atomic>
 #include <filesystem>
-#include <functional>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>

@@ -17,7 +17,6 @@
 
 #include "weft/base/error.h"
 #include "weft/base/number_locks.h"
-#include "weft/base/run_lock.h"
 
 namespace weft {
 

@@ -6,9 +6,9 @@
 #include "weft/base/hashing.h"
 #include "weft/base/json.h"
 #include "weft/base/rng.h"
+#include "weft/pipeline/document.h"
 #include "weft/pipeline/document_encoder.h"
 #include "weft/pipeline/open_shards.h"
-#include "weft/pipeline/shard.h"
 #include "weft/pipeline/stages.h"
 #include "weft/pipeline/token_shards.h"
 

@@ -8,15 +8,8 @@
 namespace weft {
 namespace {
 
-int hex_value(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  const char l = lower_ascii(c);
-  return l >= 'a' && l <= 'f' ? l - 'a' + 10 : -1;
-}
-
 bool is_unreserved(char c) {
-  return (lower_ascii(c) >= 'a' && lower_ascii(c) <= 'z') || (c >= '0' && c <= '9') ||
-         std::string_view("-._~").find(c) != std::string_view::npos;
+  return is_ascii_letter(c) || is_ascii_digit(c) || std::string_view("-._~").find(c) != std::string_view::npos;
 }
 
 // %41 becomes A, %c3 becomes %C3.
@@ -24,8 +17,8 @@ std::string with_plain_escapes(std::string_view text) {
   constexpr const char* kDigits = "0123456789ABCDEF";
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
-    const int high = text[i] == '%' && i + 2 < text.size() ? hex_value(text[i + 1]) : -1;
-    const int low = high >= 0 ? hex_value(text[i + 2]) : -1;
+    const int high = text[i] == '%' && i + 2 < text.size() ? hex_digit(text[i + 1]) : -1;
+    const int low = high >= 0 ? hex_digit(text[i + 2]) : -1;
     if (low < 0) {
       out += text[i];
       continue;
@@ -87,13 +80,12 @@ std::string normal_url(std::string_view url) {
 bool is_url(std::string_view url) {
   const size_t colon = url.find("://");
   if (colon == std::string_view::npos || colon == 0) return false;
-  const auto is_letter = [](char c) { return lower_ascii(c) >= 'a' && lower_ascii(c) <= 'z'; };
-  const auto is_of_scheme = [&](char c) {
-    return is_letter(c) || (c >= '0' && c <= '9') || std::string_view("+-.").find(c) != std::string_view::npos;
+  const auto is_of_scheme = [](char c) {
+    return is_ascii_letter(c) || is_ascii_digit(c) || std::string_view("+-.").find(c) != std::string_view::npos;
   };
   const std::string_view scheme = url.substr(0, colon), rest = url.substr(colon + 3);
   const std::string_view authority = rest.substr(0, rest.find_first_of("/?#"));
-  return is_letter(scheme[0]) && std::all_of(scheme.begin(), scheme.end(), is_of_scheme) &&
+  return is_ascii_letter(scheme[0]) && std::all_of(scheme.begin(), scheme.end(), is_of_scheme) &&
          !host_of(authority).empty() && authority.find_first_of(" \t\r\n") == std::string_view::npos;
 }
 

@@ -4,7 +4,6 @@
 
 #include "weft/base/ascii.h"
 #include "weft/base/hashing.h"
-#include "weft/tokenize/unicode.h"
 
 namespace weft {
 namespace {

@@ -1,7 +1,6 @@
 // A text as words and lines, as rules count them.
 #pragma once
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <vector>
 

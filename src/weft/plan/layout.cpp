@@ -35,9 +35,9 @@ std::string cut_fault(const ModelSpec& m, int64_t tp) {
 }  // namespace
 
 Precision precision_of(const Recipe& r) {
-  if (r.train.precision == "bf16") return kBf16;
-  if (r.train.precision == "fp16") return kF16;
-  return r.train.precision == "f64" ? kF64 : kF32;
+  if (r.train.precision == PrecisionChoice::bf16) return kBf16;
+  if (r.train.precision == PrecisionChoice::fp16) return kF16;
+  return r.train.precision == PrecisionChoice::f64 ? kF64 : kF32;
 }
 
 MeshSizes mesh_sizes_of(const Recipe& r) {
@@ -54,7 +54,7 @@ MeshSizes mesh_sizes_of(const Recipe& r) {
 
 Pipeline pipeline_of(const Recipe& r) {
   const auto& p = r.parallel;
-  return pipeline_named(p.pipeline_schedule, int(p.pp), int(p.virtual_pipeline_parallel_size));
+  return make_pipeline(p.pipeline_schedule, int(p.pp), int(p.virtual_pipeline_parallel_size));
 }
 
 int64_t num_micro_batches_of(const Recipe& r) {
@@ -64,16 +64,17 @@ int64_t num_micro_batches_of(const Recipe& r) {
 GradientOrder gradient_order_of(const Recipe& r) {
   const MeshSizes mesh = mesh_sizes_of(r);
   return {.num_micro_batches = num_micro_batches_of(r),
-          .tree = r.train.numerics == "invariant",
+          .tree = r.train.numerics == NumericsChoice::invariant,
           .ranks = mesh.dp,
           .zero_stage = mesh.shards > 1 ? int(r.parallel.zero_stage) : 0,
           .shards = mesh.shards,
-          .reduces_in_bf16 = r.train.grad_reduce_dtype == "bf16"};
+          .reduces_in_bf16 = r.train.grad_reduce_dtype == ReduceDtype::bf16};
 }
 
 ContextPlan context_plan_of(const Recipe& r) {
   if (r.parallel.cp == 1) return {};
-  return {.keys = r.parallel.cp_comm_type == "a2a" ? ContextPlan::Keys::exchanged : ContextPlan::Keys::gathered};
+  return {.keys =
+              r.parallel.cp_comm_type == CpCommType::a2a ? ContextPlan::Keys::exchanged : ContextPlan::Keys::gathered};
 }
 
 LayerPlan layer_plan_of(const Recipe& r, const ModelSpec& model) {
@@ -82,7 +83,7 @@ LayerPlan layer_plan_of(const Recipe& r, const ModelSpec& model) {
           .cut_vocabulary = cut,
           .keys_everywhere = r.parallel.tp > model.num_kv_heads,
           .context = context_plan_of(r),
-          .keep_activations = r.parallel.recompute != "selective"};
+          .keep_activations = r.parallel.recompute != RecomputeKind::selective};
 }
 
 // Multiply-adds of a token forward. The embedding only looks up.

@@ -116,7 +116,7 @@ bool runs_alike(const ModelSpec& model, const StepSpec& a, const StepSpec& b) {
 std::vector<RankClass> stage_classes(const Recipe& recipe, const RunPlan& run, const std::vector<int>& tp,
                                      const WorkspaceModel& workspace) {
   const MeshSizes& mesh = run.step.mesh;
-  const bool whole = recipe.optimizer.name == "muon";
+  const bool whole = recipe.optimizer.name == OptimizerKind::muon;
   std::vector<RankClass> classes;
   struct Measured {
     StepSpec step;

@@ -1,7 +1,5 @@
 #include "weft/plan/memory_plan.h"
 
-#include <algorithm>
-
 #include "weft/plan/dry_step.h"
 
 namespace weft {

@@ -9,29 +9,23 @@ namespace {
 
 std::unique_ptr<Optimizer> optimizer_of(const Recipe& r) {
   const auto& o = r.optimizer;
-  if (o.name == "sgd") return make_sgd({.momentum = o.momentum, .weight_decay = o.weight_decay});
+  if (o.name == OptimizerKind::sgd) return make_sgd({.momentum = o.momentum, .weight_decay = o.weight_decay});
   const AdamWSpec adamw{
       .beta1 = o.adam_beta1, .beta2 = o.adam_beta2, .eps = o.adam_eps, .weight_decay = o.weight_decay};
-  if (o.name == "adamw") return make_adamw(adamw);
-  return make_muon({.momentum = o.muon_momentum,
-                    .nesterov = o.muon_nesterov,
-                    .ns_steps = o.muon_ns_steps,
-                    .scale = o.muon_scale == "original" ? MuonSpec::Scale::original : MuonSpec::Scale::match_rms_adamw,
-                    .others = adamw});
-}
-
-LrSchedule::Style style_of(const std::string& name) {
-  if (name == "linear") return LrSchedule::Style::linear;
-  if (name == "cosine") return LrSchedule::Style::cosine;
-  if (name == "wsd") return LrSchedule::Style::wsd;
-  return LrSchedule::Style::constant;
+  if (o.name == OptimizerKind::adamw) return make_adamw(adamw);
+  return make_muon(
+      {.momentum = o.muon_momentum,
+       .nesterov = o.muon_nesterov,
+       .ns_steps = o.muon_ns_steps,
+       .scale = o.muon_scale == MuonScale::original ? MuonSpec::Scale::original : MuonSpec::Scale::match_rms_adamw,
+       .others = adamw});
 }
 
 }  // namespace
 
 LrSchedule lr_schedule_of(const Recipe& r) {
   const auto& o = r.optimizer;
-  return {.style = style_of(o.lr_decay_style),
+  return {.style = o.lr_decay_style,
           .lr = o.lr,
           .min_lr = o.min_lr,
           .warmup_steps = o.lr_warmup_iters,
@@ -43,7 +37,7 @@ namespace {
 
 LossScale loss_scale_of(const Recipe& r) {
   const auto& t = r.train;
-  if (t.precision != "fp16") return {};
+  if (t.precision != PrecisionChoice::fp16) return {};
   if (t.loss_scale > 0) return LossScale::fixed_at(t.loss_scale);
   return LossScale::dynamic_from({.initial = t.initial_loss_scale, .min = t.min_loss_scale}, t.loss_scale_window,
                                  t.hysteresis);
@@ -113,7 +107,7 @@ StepSpec step_of(const Recipe& r, const ModelSpec& model, int rank) {
   const int first = 0, last = place_of(pipeline, pipeline.num_virtual_stages() - 1).stage;
   return {.precision = precision_of(r),
           .model = {.layers = layer_plan_of(r, model),
-                    .recompute_blocks = r.parallel.recompute == "full",
+                    .recompute_blocks = r.parallel.recompute == RecomputeKind::full,
                     .max_positions = r.train.seq_length,
                     .parts = parts_of(r, model, at.pp),
                     .other_end = first == last    ? -1

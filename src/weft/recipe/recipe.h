@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "weft/recipe/choices.h"
+
 namespace weft {
 
 inline constexpr int64_t kMostRanks = 1 << 20;  // of a layout
@@ -13,7 +15,7 @@ inline constexpr int64_t kMostRanks = 1 << 20;  // of a layout
 struct Recipe {
   struct Model {
     std::string path = {};
-    std::string init = "pretrained";
+    InitChoice init = InitChoice::pretrained;
     std::optional<double> embedding_dropout = {}, hidden_dropout = {}, attention_dropout = {};
     bool operator==(const Model&) const = default;
   } model;
@@ -21,8 +23,10 @@ struct Recipe {
     std::vector<std::string> train = {}, valid = {};
     std::vector<double> weights = {};
     double valid_fraction = 0;
-    std::string dtype = "uint16", loss_mask = {}, text_key = "text", tokenizer = "auto";
-    std::string packing = "concatenate-and-split", attn_mask_type = "causal";
+    IdDtype dtype = IdDtype::uint16;
+    std::string loss_mask = {}, text_key = "text", tokenizer = "auto";
+    PackingKind packing = PackingKind::concatenate_and_split;
+    AttentionMask attn_mask_type = AttentionMask::causal;
     bool shuffle = true;
     bool operator==(const Data&) const = default;
   } data;
@@ -30,7 +34,9 @@ struct Recipe {
     int64_t seq_length = 1024, global_batch_size = 64, micro_batch_size = 4;
     int64_t train_iters = 1000;  // 0: as epochs says, which is above 0 then
     double epochs = 0;           // 0: as train_iters says
-    std::string precision = "f32", grad_reduce_dtype = "f32", numerics = "fast";
+    PrecisionChoice precision = PrecisionChoice::f32;
+    ReduceDtype grad_reduce_dtype = ReduceDtype::f32;
+    NumericsChoice numerics = NumericsChoice::fast;
     double loss_scale = 0, initial_loss_scale = 65536, min_loss_scale = 1;
     int64_t loss_scale_window = 1000, hysteresis = 2;
     int64_t seed = 1234;
@@ -39,15 +45,15 @@ struct Recipe {
     bool operator==(const Train&) const = default;
   } train;
   struct Optimizer {
-    std::string name = "adamw";
+    OptimizerKind name = OptimizerKind::adamw;
     double lr = 3e-4, min_lr = 0;
-    std::string lr_decay_style = "cosine";
+    LrSchedule::Style lr_decay_style = LrSchedule::Style::cosine;
     int64_t lr_warmup_iters = 0, lr_decay_iters = 0, lr_wsd_decay_iters = 0;
     double weight_decay = 0.1, adam_beta1 = 0.9, adam_beta2 = 0.95, adam_eps = 1e-8, momentum = 0.9, clip_grad = 1;
     double muon_momentum = 0.95;
     bool muon_nesterov = true;
     int64_t muon_ns_steps = 5;
-    std::string muon_scale = "match_rms_adamw";
+    MuonScale muon_scale = MuonScale::match_rms_adamw;
     bool operator==(const Optimizer&) const = default;
   } optimizer;
   struct Moe {
@@ -56,10 +62,11 @@ struct Recipe {
   } moe;
   struct Parallel {
     int64_t dp = 1, tp = 1, pp = 1, cp = 1, ep = 1, zero_stage = 0, zero_shard_size = 0;
-    std::string cp_comm_type = "all_gather";
+    CpCommType cp_comm_type = CpCommType::all_gather;
     std::string order = "tp-cp-ep-dp-pp";
     bool sequence_parallel = true;
-    std::string pipeline_schedule = "1f1b", recompute = "none";
+    ScheduleKind pipeline_schedule = ScheduleKind::one_f_one_b;
+    RecomputeKind recompute = RecomputeKind::none;
     int64_t virtual_pipeline_parallel_size = 0;
     std::vector<int64_t> pipeline_layout = {};
     bool operator==(const Parallel&) const = default;
@@ -69,7 +76,9 @@ struct Recipe {
     bool operator==(const Checkpoint&) const = default;
   } checkpoint;
   struct Run {
-    std::string dir = "runs/first", backend = "cpu", ranks = "local";
+    std::string dir = "runs/first";
+    BackendKind backend = BackendKind::cpu;
+    RanksKind ranks = RanksKind::local;
     int64_t threads = 0;
     double distributed_timeout_minutes = 10, start_timeout_minutes = 2;
     bool operator==(const Run&) const = default;

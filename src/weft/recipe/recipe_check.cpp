@@ -1,6 +1,5 @@
 // Checks a recipe as a whole: values that contradict each other, and settings that this version cannot run.
 #include <algorithm>
-#include <cctype>
 #include <utility>
 
 #include "weft/base/ascii.h"
@@ -110,7 +109,7 @@ void check_loss_scale(const Recipe::Train& t, Conflicts& c) {
 }
 
 void check_reduction(const Recipe::Train& t, Conflicts& c) {
-  c.unless(t.grad_reduce_dtype == "f32" || t.numerics != "invariant",
+  c.unless(t.grad_reduce_dtype == ReduceDtype::f32 || t.numerics != NumericsChoice::invariant,
            {.key = "train.grad_reduce_dtype",
             .others = {"train.numerics"},
             .expected = "\"f32\" with train.numerics = \"invariant\", whose sums do not depend on the ranks"});
@@ -184,14 +183,14 @@ void check_data(const Recipe::Data& d, const Recipe::Train& t, Conflicts& c) {
 }
 
 void check_pipeline(const Recipe::Parallel& p, Conflicts& c) {
-  const ScheduleKind kind = schedule_kind(p.pipeline_schedule);
+  const ScheduleKind kind = p.pipeline_schedule;
   const int64_t given = p.virtual_pipeline_parallel_size;
   const bool fits = given == 0 || chunks_fit(kind, given);
   c.unless(fits, {.key = "parallel.virtual_pipeline_parallel_size",
                   .others = {"parallel.pipeline_schedule"},
                   .expected = fmt::format("{} for schedule \"{}\", or 0", chunks_that_fit(kind), p.pipeline_schedule)});
   if (!fits || p.pipeline_layout.empty()) return;
-  const int64_t chunks = given == 0 ? pipeline_named(p.pipeline_schedule, 1).num_chunks : given;
+  const int64_t chunks = given == 0 ? make_pipeline(kind, 1).num_chunks : given;
   c.unless(int64_t(p.pipeline_layout.size()) == p.pp * chunks,
            {.key = "parallel.pipeline_layout",
             .others = {"parallel.pp", "parallel.virtual_pipeline_parallel_size", "parallel.pipeline_schedule"},
@@ -234,7 +233,7 @@ void check_learning_rate(const Recipe::Optimizer& o, int64_t train_iters, Confli
   c.unless(o.lr_warmup_iters <= end, {.key = "optimizer.lr_warmup_iters",
                                       .others = {end_key},
                                       .expected = fmt::format("at most {} = {}", end_key, end)});
-  c.unless(o.lr_decay_style != "wsd" ||
+  c.unless(o.lr_decay_style != LrSchedule::Style::wsd ||
                (o.lr_wsd_decay_iters > 0 && o.lr_wsd_decay_iters <= end - std::min(end, o.lr_warmup_iters)),
            {.key = "optimizer.lr_wsd_decay_iters",
             .others = {"optimizer.lr_decay_style", "optimizer.lr_warmup_iters", end_key},
@@ -274,12 +273,12 @@ void refuse_idle(const Recipe& r, Refusals& refusals) {
   refusals.add_idle(p.zero_stage > 0 && p.zero_shard_size == 1 && p.dp * p.cp > 1, shards,
                     fmt::format("parallel.zero_stage = {} divides nothing over one rank", p.zero_stage),
                     "parallel.zero_shard_size = 0");
-  const std::string& precision = r.train.precision;
-  refusals.add_idle(r.train.loss_scale > 0 && (precision == "f32" || precision == "bf16"),
+  const PrecisionChoice precision = r.train.precision;
+  refusals.add_idle(r.train.loss_scale > 0 && (precision == PrecisionChoice::f32 || precision == PrecisionChoice::bf16),
                     fmt::format("train.loss_scale = {}", r.train.loss_scale),
                     fmt::format("train.precision = \"{}\" does not scale the loss", precision), "train.loss_scale = 0");
   const auto& o = r.optimizer;
-  refusals.add_idle(o.lr_decay_style != "wsd" && o.lr_wsd_decay_iters > 0,
+  refusals.add_idle(o.lr_decay_style != LrSchedule::Style::wsd && o.lr_wsd_decay_iters > 0,
                     fmt::format("optimizer.lr_wsd_decay_iters = {}", o.lr_wsd_decay_iters),
                     fmt::format("optimizer.lr_decay_style = \"{}\" has no fall of its own", o.lr_decay_style),
                     "optimizer.lr_wsd_decay_iters = 0");
@@ -311,19 +310,23 @@ void check_supported(const Recipe& r) {
   Refusals refusals;
   refusals.add(p.ep > 1, fmt::format("parallel.ep = {}", p.ep), "this version has no experts to cut",
                "parallel.ep = 1");
-  refusals.add(p.cp > 1 && r.train.numerics == "invariant", "train.numerics = \"invariant\"",
+  refusals.add(p.cp > 1 && r.train.numerics == NumericsChoice::invariant, "train.numerics = \"invariant\"",
                fmt::format("parallel.cp = {} adds gradients within a micro-batch in an order of its own", p.cp),
                "train.numerics = \"fast\", or parallel.cp = 1");
-  refusals.add(r.run.backend == "cuda" && r.train.numerics == "invariant", "train.numerics = \"invariant\"",
+  refusals.add(r.run.backend == BackendKind::cuda && r.train.numerics == NumericsChoice::invariant,
+               "train.numerics = \"invariant\"",
                "products of a GPU's library may add in another order for another micro_batch_size",
                "train.numerics = \"fast\", which repeats bit for bit too, or run.backend = \"cpu\"");
-  refusals.add(r.train.numerics == "nondeterministic" && (r.run.backend == "cpu" || r.run.backend == "ref"),
+  refusals.add(r.train.numerics == NumericsChoice::nondeterministic &&
+                   (r.run.backend == BackendKind::cpu || r.run.backend == BackendKind::ref),
                "train.numerics = \"nondeterministic\"", "the kernels of cores repeat to the bit and have no faster way",
                "train.numerics = \"fast\", or run.backend = \"cuda\"");
-  refusals.add(r.train.grad_reduce_dtype == "bf16" && r.run.backend == "ref", "train.grad_reduce_dtype = \"bf16\"",
-               "backend ref computes, and adds gradients, in f64", "train.grad_reduce_dtype = \"f32\"");
-  refusals.add(r.train.precision == "f64" && r.run.backend != "ref", "train.precision = \"f64\"",
-               "only the reference backend computes in it", "run.backend = \"ref\", or train.precision = \"f32\"");
+  refusals.add(r.train.grad_reduce_dtype == ReduceDtype::bf16 && r.run.backend == BackendKind::ref,
+               "train.grad_reduce_dtype = \"bf16\"", "backend ref computes, and adds gradients, in f64",
+               "train.grad_reduce_dtype = \"f32\"");
+  refusals.add(r.train.precision == PrecisionChoice::f64 && r.run.backend != BackendKind::ref,
+               "train.precision = \"f64\"", "only the reference backend computes in it",
+               "run.backend = \"ref\", or train.precision = \"f32\"");
   refuse_idle(r, refusals);
   refusals.throw_any();
 }

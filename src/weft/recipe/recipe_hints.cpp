@@ -93,8 +93,7 @@ struct ValueAlias {
 };
 constexpr ValueAlias kValues[] = {
     {"optimizer.name", "adam", "adamw",
-     "with optimizer.weight_decay = 0 it is Adam; Adam's own decay, which goes through "
-     "its moments, is not done"},
+     "with optimizer.weight_decay = 0 it is Adam; Adam's own decay, which goes through its moments, is not done"},
     {"optimizer.name",
      "adamw_torch adamw_torch_fused adamw_hf adamw_fused adamw_8bit adamw_bnb_8bit paged_adamw_8bit paged_adamw_32bit "
      "fused_adam adamw_apex_fused",
@@ -126,15 +125,6 @@ std::string without_separators(std::string_view name) {
   std::string text = lower_ascii(std::string(name));
   std::replace(text.begin(), text.end(), '-', '_');
   return text;
-}
-
-bool has_word(std::string_view words, std::string_view word) {
-  if (word.empty() || word.find(' ') != word.npos) return false;
-  for (size_t at = 0; (at = words.find(word, at)) != words.npos; at += word.size()) {
-    const size_t end = at + word.size();
-    if ((at == 0 || words[at - 1] == ' ') && (end == words.size() || words[end] == ' ')) return true;
-  }
-  return false;
 }
 
 const ValueAlias* value_alias(const std::string& key, const std::string& value) {

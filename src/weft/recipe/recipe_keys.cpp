@@ -7,7 +7,7 @@ Allowed count(int64_t min, double max = kMostCount) { return {.min = double(min)
 Allowed fraction() { return {.min = 0, .max = 1, .below_max = true}; }
 Allowed at_least(double min) { return {.min = min}; }
 Allowed above(double min) { return {.min = min, .above_min = true}; }
-Allowed one_of(std::vector<std::string> choices) { return {.choices = std::move(choices)}; }
+Allowed anything() { return {}; }
 Allowed needed(std::string example) { return {.example = std::move(example)}; }
 
 constexpr bool kMayChange = true;
@@ -24,7 +24,7 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
   return {
       {"model.path", &m.path, needed("path = \"hf-folder\""),
        "Hugging Face folder: config.json, weights in safetensors, tokenizer files, which go along into checkpoints"},
-      {"model.init", &m.init, one_of({"pretrained", "random"}),
+      {"model.init", choice(m.init), anything(),
        "weights of that folder, or random ones by the family's rule from train.seed, which need config.json only"},
       {"model.embedding_dropout", &m.embedding_dropout, fraction(),
        "probability that a number is zeroed after the embeddings; not set: as config.json says, else 0"},
@@ -34,35 +34,30 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
       {"data.train", &d.train, needed("train = [\"corpus.txt\"]"),
        "raw token files (.bin), Megatron pairs (.bin beside .idx), rows of JSON or Parquet (.jsonl, .json, .ndjson, "
        ".parquet) or text (any other name), both also compressed; text is tokenized once, and the ids are kept beside "
-       "it; or the folder of a dataset (weft data run), for "
-       "its training files with the weights of its sources"},
+       "it; or the folder of a dataset (weft data run), for its training files with the weights of its sources"},
       {"data.weights", &d.weights, at_least(0),
        "share of each entry of data.train in the samples; empty: all their samples once an epoch, or the weights of "
        "the sources of the only entry, a dataset"},
-      {"data.valid", &d.valid, {}, "files held out for evaluation, of the same kinds; of a dataset its held-out files"},
+      {"data.valid", &d.valid, anything(),
+       "files held out for evaluation, of the same kinds; of a dataset its held-out files"},
       {"data.valid_fraction", &d.valid_fraction, fraction(),
        "instead: the last samples of each training file are held out, this share of them"},
-      {"data.dtype", &d.dtype, one_of({"uint16", "uint32"}), "ids of raw token files; Megatron's say their own"},
-      {"data.loss_mask",
-       &d.loss_mask,
-       {},
+      {"data.dtype", choice(d.dtype), anything(), "ids of raw token files; Megatron's say their own"},
+      {"data.loss_mask", &d.loss_mask, anything(),
        "file with a byte for each token of the only training file: 1 where the target at that position counts in the "
        "loss, else 0; empty: a Megatron pair's PREFIX.mask if there is one, else all count"},
-      {"data.packing", &d.packing, one_of({"concatenate-and-split", "first-fit"}),
+      {"data.packing", choice(d.packing), anything(),
        "how documents become samples: one after the other, cut each train.seq_length; or each whole into the first "
        "sample that has room for it, longer ones in pieces, and what stays empty is filled up and counts for nothing"},
-      {"data.attn_mask_type", &d.attn_mask_type, one_of({"causal", "block_causal"}),
+      {"data.attn_mask_type", choice(d.attn_mask_type), anything(),
        "what a token sees: all before it in the sample; or those of its document alone, with positions that begin anew "
        "in each document"},
-      {"data.tokenizer",
-       &d.tokenizer,
-       {},
+      {"data.tokenizer", &d.tokenizer, anything(),
        "for text and JSONL: auto (what the model's folder holds, else that of the data's dataset, else byte), "
        "byte (one id a byte, 256 ends a document), or a tokenizer's file or folder (docs/formats/tokenizers.md)"},
-      {"data.text_key", &d.text_key, {}, "JSON and Parquet: the key of a document's text, or a template (pipeline.md)"},
-      {"data.shuffle",
-       &d.shuffle,
-       {},
+      {"data.text_key", &d.text_key, anything(),
+       "JSON and Parquet: the key of a document's text, or a template (pipeline.md)"},
+      {"data.shuffle", &d.shuffle, anything(),
        "a new order of samples each epoch, from train.seed; else the order of the files"},
 
       {"train.seq_length", &t.seq_length, count(1), "tokens of a sample"},
@@ -74,11 +69,10 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
       {"train.epochs", &t.epochs, at_least(0),
        "instead: how often the run sees each sample, 1.5 is one and a half times; becomes train.train_iters as soon as "
        "the data is known; 0: train.train_iters says it"},
-      {"train.precision", &t.precision, one_of({"f32", "bf16", "fp16", "f64"}),
+      {"train.precision", choice(t.precision), anything(),
        "of compute; bf16 and fp16 keep f32 masters and sum gradients in f32, fp16 scales the loss; backend ref "
-       "computes "
-       "in f64, whatever stands here"},
-      {"train.grad_reduce_dtype", &t.grad_reduce_dtype, one_of({"f32", "bf16"}),
+       "computes in f64, whatever stands here"},
+      {"train.grad_reduce_dtype", choice(t.grad_reduce_dtype), anything(),
        "in which gradients travel between data parallel ranks: bf16 halves the bytes; it is added in f32 and rounded "
        "once, over all ranks that zero_shard_size names (all of dp without it)",
        kMayChange},
@@ -92,7 +86,7 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "steps in a row without overflow after which the dynamic loss scale doubles"},
       {"train.hysteresis", &t.hysteresis, count(1),
        "overflows since the dynamic loss scale last doubled at which it halves, as it does at each one after"},
-      {"train.numerics", &t.numerics, one_of({"fast", "invariant", "nondeterministic"}),
+      {"train.numerics", choice(t.numerics), anything(),
        "fast: repeats to the bit on the same layout; invariant: the same bits for any dp, schedule, recomputation "
        "and number of threads, at the same micro_batch_size; nondeterministic, on GPUs: fast, but backward of "
        "attention may be a faster one of cuDNN's whose last bits differ each time"},
@@ -103,18 +97,15 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        kMayChange},
       {"train.log_interval", &t.log_interval, count(1),
        "steps between progress lines where standard error is no terminal; metrics.jsonl has every step", kMayChange},
-      {"train.log_grad_norms",
-       &t.log_grad_norms,
-       {},
-       "write the gradient norm of every tensor of every step to grad_norms.jsonl",
-       kMayChange},
+      {"train.log_grad_norms", &t.log_grad_norms, anything(),
+       "write the gradient norm of every tensor of every step to grad_norms.jsonl", kMayChange},
 
-      {"optimizer.name", &o.name, one_of({"adamw", "sgd", "muon"}),
+      {"optimizer.name", choice(o.name), anything(),
        "AdamW (Loshchilov & Hutter 2019); SGD with momentum; or Muon (Jordan et al. 2024), which orthogonalizes the "
        "updates of the matrices of blocks, and is AdamW for embeddings, head, norms and biases"},
       {"optimizer.lr", &o.lr, at_least(0), "learning rate at its peak"},
       {"optimizer.min_lr", &o.min_lr, at_least(0), "learning rate at the end of decay, at most lr"},
-      {"optimizer.lr_decay_style", &o.lr_decay_style, one_of({"constant", "linear", "cosine", "wsd"}),
+      {"optimizer.lr_decay_style", choice(o.lr_decay_style), anything(),
        "the way from lr to min_lr, after warm-up; wsd stays at lr and falls linearly at the end"},
       {"optimizer.lr_warmup_iters", &o.lr_warmup_iters, count(0),
        "steps of linear warm-up; the first has lr / lr_warmup_iters"},
@@ -128,9 +119,9 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
       {"optimizer.adam_eps", &o.adam_eps, at_least(1e-30), "adamw, muon: added to the root of the second moment"},
       {"optimizer.momentum", &o.momentum, fraction(), "sgd: decay of the sum of gradients"},
       {"optimizer.muon_momentum", &o.muon_momentum, fraction(), "muon: decay of the sum of gradients"},
-      {"optimizer.muon_nesterov", &o.muon_nesterov, {}, "muon: the gradient is added once more to its sum"},
+      {"optimizer.muon_nesterov", &o.muon_nesterov, anything(), "muon: the gradient is added once more to its sum"},
       {"optimizer.muon_ns_steps", &o.muon_ns_steps, count(1, 100), "muon: steps of the Newton-Schulz iteration"},
-      {"optimizer.muon_scale", &o.muon_scale, one_of({"match_rms_adamw", "original"}),
+      {"optimizer.muon_scale", choice(o.muon_scale), anything(),
        "muon: what orthogonal updates are multiplied with: 0.2 sqrt(max(rows, cols)) (Liu et al. 2025), as large as "
        "adamw's; or sqrt(max(1, rows / cols))"},
       {"optimizer.clip_grad", &o.clip_grad, at_least(0),
@@ -152,14 +143,12 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
       {"parallel.pp", &p.pp, count(1), "pipeline stages", kMayChange},
       {"parallel.cp", &p.cp, count(1), "context parallel ranks: each has a share of every sequence's tokens",
        kMayChange},
-      {"parallel.cp_comm_type", &p.cp_comm_type, one_of({"all_gather", "a2a"}),
+      {"parallel.cp_comm_type", choice(p.cp_comm_type), anything(),
        "how context parallel ranks attend to each other's keys: all_gather brings all of them to each rank; a2a gives "
        "each rank the whole sequences of a share of the heads",
        kMayChange},
       {"parallel.ep", &p.ep, count(1), "expert parallel ranks", kMayChange},
-      {"parallel.order",
-       &p.order,
-       {},
+      {"parallel.order", &p.order, anything(),
        "in which order ranks are numbered: tp, cp, ep, dp, pp, each once, ranks next to each other first; ep cuts the "
        "ranks of dp x cp and has none of its own; no result depends on it",
        kMayChange},
@@ -168,23 +157,18 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
       {"parallel.zero_shard_size", &p.zero_shard_size, count(0),
        "data parallel ranks that share one set of shards (hybrid sharding); others hold copies; 0: all of them",
        kMayChange},
-      {"parallel.sequence_parallel",
-       &p.sequence_parallel,
-       {},
-       "tensor parallel ranks divide the stream by tokens",
-       kMayChange},
-      {"parallel.pipeline_schedule", &p.pipeline_schedule,
-       one_of({"gpipe", "1f1b", "interleaved_1f1b", "zb_h1", "zbv"}),
+      {"parallel.sequence_parallel", &p.sequence_parallel, anything(),
+       "tensor parallel ranks divide the stream by tokens", kMayChange},
+      {"parallel.pipeline_schedule", choice(p.pipeline_schedule), anything(),
        "order of forward, dgrad and wgrad of the micro-batches; weft plan --schedule prints it", kMayChange},
       {"parallel.virtual_pipeline_parallel_size", &p.virtual_pipeline_parallel_size, count(0, 1 << 16),
        "chunks of the model on each pipeline stage; 0: as the schedule needs, 2 for interleaved_1f1b and zbv, else 1",
        kMayChange},
       {"parallel.pipeline_layout", &p.pipeline_layout, count(0),
        "blocks of each virtual stage, in the order of forward, as [3, 4, 4, 3]; the embedding goes with the first, the "
-       "head "
-       "with the last; empty: the most even",
+       "head with the last; empty: the most even",
        kMayChange},
-      {"parallel.recompute", &p.recompute, one_of({"none", "selective", "full"}),
+      {"parallel.recompute", choice(p.recompute), anything(),
        "what is computed again in backward instead of kept; selective: norms, activations, attention core; full: whole "
        "blocks",
        kMayChange},
@@ -196,13 +180,11 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "checkpoints to keep beside them: of the steps with the least held-out loss, which are saved for it; 0: none",
        kMayChange},
 
-      {"run.dir", &r.run.dir, {}, "the run folder: records and checkpoints", kMayChange},
-      {"run.backend", &r.run.backend, one_of({"auto", "cpu", "cuda", "ref"}),
+      {"run.dir", &r.run.dir, anything(), "the run folder: records and checkpoints", kMayChange},
+      {"run.backend", choice(r.run.backend), anything(),
        "kernels: vectorised ones, those of a GPU, or the plain fp64 ones that all others are tested against; auto: "
-       "cuda "
-       "where there is a GPU that can run the recipe, else cpu"},
-      {"run.ranks", &r.run.ranks, one_of({"local", "mpi"}), "ranks are threads of one process, or MPI processes",
-       kMayChange},
+       "cuda where there is a GPU that can run the recipe, else cpu"},
+      {"run.ranks", choice(r.run.ranks), anything(), "ranks are threads of one process, or MPI processes", kMayChange},
       {"run.threads", &r.run.threads, count(0, 4096), "of each rank; 0: the cores are shared", kMayChange},
       {"run.distributed_timeout_minutes", &r.run.distributed_timeout_minutes, above(0),
        "ranks as processes: how long one waits for another from which nothing comes, before it names it and the run "

@@ -1,7 +1,9 @@
 // The one list of the recipe's keys: where each value lies, what it may be, what it means. Parsing, printing, checks,
 // messages, completion and documents are all made from it.
 #pragma once
+#include <functional>
 #include <limits>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -10,8 +12,18 @@
 
 namespace weft {
 
+// A choice of a recipe (choices.h): its names, and the value as the place of one of them.
+struct ChoiceField {
+  std::span<const std::string_view> names;
+  std::function<size_t()> get;
+  std::function<void(size_t)> set;
+};
+template <Choice E>
+ChoiceField choice(E& field) {
+  return {kNamesOf<E>, [&field] { return size_t(field); }, [&field](size_t place) { field = E(place); }};
+}
 using RecipeField = std::variant<std::string*, int64_t*, double*, bool*, std::vector<std::string>*,
-                                 std::vector<double>*, std::optional<double>*, std::vector<int64_t>*>;
+                                 std::vector<double>*, std::optional<double>*, std::vector<int64_t>*, ChoiceField>;
 
 inline constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 inline constexpr double kMostCount = std::numeric_limits<int32_t>::max();  // products of two counts are int64_t
@@ -20,7 +32,7 @@ inline constexpr double kMostCount = std::numeric_limits<int32_t>::max();  // pr
 struct Allowed {
   double min = -kNoLimit, max = kNoLimit;     // of numbers, which are never infinite
   bool above_min = false, below_max = false;  // min itself is not allowed; nor max
-  std::vector<std::string> choices = {};      // of text: the only ones
+  std::vector<std::string> choices = {};      // of text that is no choice: the only ones
   std::string example = {};                   // not empty: the key must be given, for instance so
 };
 
@@ -31,6 +43,8 @@ struct RecipeKey {
   std::string help;
   bool may_change = false;  // when a run is resumed, for what is trained does not depend on it
 
+  // The only values, where these are names.
+  std::vector<std::string> choices() const;
   std::string section() const { return name.substr(0, name.find('.')); }
   std::string last() const { return name.substr(name.find('.') + 1); }
 };
@@ -38,6 +52,8 @@ struct RecipeKey {
 // The keys of `recipe`, in the order of the file. Fields point into it.
 std::vector<RecipeKey> recipe_keys(Recipe& recipe);
 
+// "text", "whole number", "list of texts".
+std::string_view type_of(const RecipeKey& key);
 // What its value must be: "a whole number of at least 1", "a list of texts", "one of \"fast\", \"invariant\"".
 std::string expectation(const RecipeKey& key);
 // Its value as TOML; empty where it has none.
@@ -53,5 +69,9 @@ struct Conflict {
   std::string nearest = {};         // settings that work, "parallel.dp = 2"; empty: not said
 };
 std::vector<Conflict> conflicts(const Recipe& recipe);
+
+// Throws ConfigError that lists the problems of a `what`, at most kMostProblems of them; returns where there are none.
+inline constexpr size_t kMostProblems = 20;
+void refuse(const std::vector<std::string>& problems, const char* what);
 
 }  // namespace weft

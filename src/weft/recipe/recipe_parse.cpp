@@ -14,21 +14,12 @@ namespace weft {
 namespace {
 
 constexpr size_t kMaxBytes = 1 << 20;  // of a recipe
-constexpr size_t kMaxProblems = 20;    // that are told
 
 // Where a value stands: in the file, or (behind all of that) on the command line.
 struct Place {
   std::string text;
   uint32_t line = std::numeric_limits<uint32_t>::max(), column = 0;
 };
-
-// A name from outside, for messages.
-std::string plain(const std::string& name) {
-  const bool tame = name.size() <= 60 && std::all_of(name.begin(), name.end(), [](unsigned char c) {
-                      return std::isalnum(c) || c == '_' || c == '-' || c == '.';
-                    });
-  return tame ? name : in_quotes(name);
-}
 
 // "[a.txt, b.txt]"
 bool is_bare_list(const std::string& value) { return value.starts_with('[') && value.ends_with(']'); }
@@ -118,11 +109,9 @@ class Parser {
     std::stable_sort(problems_.begin(), problems_.end(), [](const Problem& a, const Problem& b) {
       return std::pair(a.place.line, a.place.column) < std::pair(b.place.line, b.place.column);
     });
-    if (problems_.size() == 1) throw ConfigError(problems_[0].text);
-    std::string text = fmt::format("{} problems in the recipe:", problems_.size());
-    for (size_t i = 0; i < std::min(problems_.size(), kMaxProblems); ++i) text += "\n  " + problems_[i].text;
-    if (problems_.size() > kMaxProblems) text += fmt::format("\n  and {} more", problems_.size() - kMaxProblems);
-    throw ConfigError(text);
+    std::vector<std::string> texts;
+    for (const Problem& one : problems_) texts.push_back(one.text);
+    refuse(texts, "recipe");
   }
 
  private:
@@ -146,8 +135,8 @@ class Parser {
 
   // As TOML; as plain text where it is none, or where only text is wanted (run.dir=2024 is a folder).
   static toml::table override_value(const std::string& value, const RecipeKey* key) {
-    const bool text = key != nullptr && (std::holds_alternative<std::string*>(key->field) ||
-                                         std::holds_alternative<std::vector<std::string>*>(key->field));
+    const bool text =
+        key != nullptr && (type_of(*key) == "text" || std::holds_alternative<std::vector<std::string>*>(key->field));
     try {
       toml::table parsed = parse_toml("v = " + value, "command line");
       const toml::node* v = parsed.get("v");
@@ -165,8 +154,8 @@ class Parser {
     bad_.insert(key.name);
     std::string expected = expectation(key);
     if (key.allowed.max == kMostCount) expected += fmt::format(" and at most {}", int64_t(kMostCount));
-    if (value.is_string() && !key.allowed.choices.empty()) {
-      const std::string given = *value.value<std::string>(), near = nearest_name(given, key.allowed.choices);
+    if (const auto choices = key.choices(); value.is_string() && !choices.empty()) {
+      const std::string given = *value.value<std::string>(), near = nearest_name(given, choices);
       if (const std::string hint = hint_of_value(key.name, given); !hint.empty())
         expected += "; " + hint;
       else if (!near.empty())
@@ -185,8 +174,8 @@ class Parser {
   }
 
   void refuse_name(const std::string& name, const toml::node& value, const Place& where) {
-    const std::string problem = fmt::format("no recipe key {} (= {})", plain(name), shown(value));
-    if (problems_.size() >= kMaxProblems) return add(where, problem);  // hardly told, and there may be very many
+    const std::string problem = fmt::format("no recipe key {} (= {})", shown_name(name), shown(value));
+    if (problems_.size() >= kMostProblems) return add(where, problem);  // hardly told, and there may be very many
     if (const std::string hint = hint_of_key(name); !hint.empty() && !value.is_table())
       return add(where, problem + "; " + hint);
     std::string meant;
@@ -218,7 +207,8 @@ Recipe parse_recipe(const std::string& text, const std::string& source, const st
   parser.table(parse_toml(text, source));
   for (const std::string& o : overrides) parser.override_with(o);
   if (recipe.train.epochs > 0 && !parser.is_given("train.train_iters")) recipe.train.train_iters = 0;
-  if (recipe.run.backend == "ref") recipe.train.precision = "f64";  // it computes in nothing else
+  if (recipe.run.backend == BackendKind::ref)
+    recipe.train.precision = PrecisionChoice::f64;  // it computes in nothing else
   parser.check(recipe);
   parser.throw_problems();
   return recipe;

@@ -6,12 +6,6 @@
 namespace weft {
 namespace {
 
-std::string type_of(const RecipeKey& key) {
-  constexpr const char* kTypes[] = {"text",          "whole number",    "number", "true or false",
-                                    "list of texts", "list of numbers", "number", "list of whole numbers"};
-  return kTypes[key.field.index()];
-}
-
 std::string or_not_set(const std::string& value) { return value.empty() ? "not set" : value; }
 
 // Calls `row` for every key, and `section` before the first of each section.
@@ -81,10 +75,10 @@ std::vector<KeyHelp> recipe_help() {
   std::vector<KeyHelp> all;
   for (const RecipeKey& key : recipe_keys(fallbacks))
     all.push_back({.key = key.name,
-                   .type = type_of(key),
+                   .type = std::string(type_of(key)),
                    .fallback = value_of(key),
                    .help = key.help,
-                   .choices = key.allowed.choices,
+                   .choices = key.choices(),
                    .expected = expectation(key),
                    .needed = !key.allowed.example.empty(),
                    .may_change = key.may_change});

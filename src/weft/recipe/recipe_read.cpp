@@ -70,6 +70,13 @@ bool read(const Allowed& a, std::string& field, const toml::node& value) {
   field = *v;
   return true;
 }
+bool read(const ChoiceField& field, const toml::node& value) {
+  const auto v = value.is_string() ? value.value<std::string>() : std::nullopt;
+  const auto at = v ? std::find(field.names.begin(), field.names.end(), *v) : field.names.end();
+  if (at == field.names.end()) return false;
+  field.set(size_t(at - field.names.begin()));
+  return true;
+}
 bool read(const Allowed& a, int64_t& field, const toml::node& value) {
   const auto v = value.is_integer() ? value.value<int64_t>() : std::nullopt;
   if (!v || !in_range(a, double(*v))) return false;
@@ -131,7 +138,14 @@ toml::table parse_toml(const std::string& text, const std::string& source) {
 }
 
 bool read_value(const RecipeKey& key, const toml::node& value) {
-  return std::visit([&](auto* field) { return read(key.allowed, *field, value); }, key.field);
+  return std::visit(
+      [&](const auto& field) {
+        if constexpr (std::is_pointer_v<std::decay_t<decltype(field)>>)
+          return read(key.allowed, *field, value);
+        else
+          return read(field, value);
+      },
+      key.field);
 }
 
 namespace {
@@ -177,6 +191,13 @@ void write(std::ostream& out, const toml::node& value) {
 }
 
 }  // namespace
+
+std::string shown_name(const std::string& name) {
+  const bool tame = name.size() <= 60 && std::all_of(name.begin(), name.end(), [](unsigned char c) {
+                      return std::isalnum(c) || c == '_' || c == '-' || c == '.';
+                    });
+  return tame ? name : in_quotes(name);
+}
 
 std::string shown(const toml::node& value) {
   std::ostringstream out;

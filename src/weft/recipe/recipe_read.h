@@ -10,7 +10,6 @@ namespace weft {
 #undef NDEBUG
 #undef TOML_ASSERT
 #define TOML_ASSERT(condition) ((condition) ? void() : ::weft::fail_toml(#condition))
-#include <cstdint>
 #include <string>
 
 // Up to version 3.3 the library declares accented letters unreachable in its white space test. They do reach it: before
@@ -36,6 +35,8 @@ toml::table parse_toml(const std::string& text, const std::string& source);
 // Stores the value in the key's field if that is allowed; an only value stands for a list of one, "" for an empty list.
 bool read_value(const RecipeKey& key, const toml::node& value);
 
+// A name from outside for messages: in quotes if it is strange.
+std::string shown_name(const std::string& name);
 // A value for messages: one line, cut where it is long.
 std::string shown(const toml::node& value);
 

@@ -20,6 +20,7 @@ std::string print(const std::string& s) {
   }
   return text + "\"";
 }
+std::string print(const ChoiceField& c) { return print(std::string(c.names[c.get()])); }
 std::string print(int64_t v) { return std::to_string(v); }
 std::string print(double v) {
   std::string text = fmt::format("{}", v);  // the shortest that reads back the same
@@ -47,30 +48,39 @@ bool has_words(const std::string& text, const std::string& words) {
 
 }  // namespace
 
+std::vector<std::string> RecipeKey::choices() const {
+  const auto* choice = std::get_if<ChoiceField>(&field);
+  if (choice == nullptr) return allowed.choices;
+  return {choice->names.begin(), choice->names.end()};
+}
+
+std::string_view type_of(const RecipeKey& key) {
+  constexpr const char* kTypes[] = {"text",          "whole number",          "number",
+                                    "true or false", "list of texts",         "list of numbers",
+                                    "number",        "list of whole numbers", "text"};
+  return kTypes[key.field.index()];
+}
+
 std::string value_of(const RecipeKey& key) {
-  return std::visit([](const auto* field) { return print(*field); }, key.field);
+  if (const auto* choice = std::get_if<ChoiceField>(&key.field)) return print(*choice);
+  return std::visit(
+      [](const auto& field) -> std::string {
+        if constexpr (std::is_pointer_v<std::decay_t<decltype(field)>>) return print(*field);
+        return "";
+      },
+      key.field);
 }
 
 std::string expectation(const RecipeKey& key) {
   const Allowed& a = key.allowed;
   std::string choices;
-  for (const auto& c : a.choices) choices += (choices.empty() ? "one of " : ", ") + print(c);
-  switch (key.field.index()) {
-    case 0:
-      return choices.empty() ? "text in quotes" : choices;
-    case 1:
-      return "a whole number" + range(a);
-    case 3:
-      return "true or false";
-    case 4:
-      return "a list of texts in quotes";
-    case 5:
-      return "a list of numbers, each" + range(a);
-    case 7:
-      return "a list of whole numbers, each" + range(a);
-    default:
-      return "a number" + range(a);
-  }
+  for (const auto& c : key.choices()) choices += (choices.empty() ? "one of " : ", ") + print(c);
+  const std::string_view type = type_of(key);
+  if (!choices.empty()) return choices;
+  if (type == "text") return "text in quotes";
+  if (type == "list of texts") return "a list of texts in quotes";
+  if (type == "true or false") return "true or false";
+  return fmt::format("a {}{}{}", type, type.starts_with("list") ? ", each" : "", range(a));
 }
 
 std::vector<std::string> keys_like(const std::string& name, const std::vector<RecipeKey>& keys) {
@@ -98,6 +108,15 @@ std::vector<std::string> keys_like(const std::string& name, const std::vector<Re
     if (as_near && names.size() < kMost) names.push_back(c.name);
   }
   return names;
+}
+
+void refuse(const std::vector<std::string>& problems, const char* what) {
+  if (problems.empty()) return;
+  if (problems.size() == 1) throw ConfigError(problems[0]);
+  std::string text = fmt::format("{} problems in the {}:", problems.size(), what);
+  for (size_t i = 0; i < std::min(problems.size(), kMostProblems); ++i) text += "\n  " + problems[i];
+  if (problems.size() > kMostProblems) text += fmt::format("\n  and {} more", problems.size() - kMostProblems);
+  throw ConfigError(text);
 }
 
 }  // namespace weft

@@ -32,24 +32,12 @@ text { fill: #aab2bd } .ground { fill: #14171c } .title { fill: #e8ebef }
 )";
 
 std::string escaped(std::string_view text) {
+  constexpr std::string_view kSigns = "<>&\"";
+  constexpr const char* kNames[] = {"&lt;", "&gt;", "&amp;", "&quot;"};
   std::string out;
   for (const char c : text) {
-    switch (c) {
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '&':
-        out += "&amp;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += uint8_t(c) < 0x20 ? ' ' : c;
-    }
+    const size_t sign = kSigns.find(c);
+    out += sign != kSigns.npos ? kNames[sign] : std::string(1, uint8_t(c) < 0x20 ? ' ' : c);
   }
   return out;
 }

@@ -7,8 +7,6 @@
 namespace weft {
 namespace {
 
-constexpr std::string_view kNames[] = {"gpipe", "1f1b", "interleaved_1f1b", "zb_h1", "zbv"};  // as ScheduleKind
-
 int chunks_needed(ScheduleKind kind) {
   return kind == ScheduleKind::interleaved_1f1b || kind == ScheduleKind::zbv ? 2 : 1;
 }
@@ -16,11 +14,14 @@ int chunks_needed(ScheduleKind kind) {
 }  // namespace
 
 Pipeline pipeline_named(std::string_view name, int num_stages, int num_chunks) {
+  return make_pipeline(schedule_kind(name), num_stages, num_chunks);
+}
+
+Pipeline make_pipeline(ScheduleKind kind, int num_stages, int num_chunks) {
   WEFT_CHECK(num_stages >= 1 && num_chunks >= 0, "{} stages with {} chunks", num_stages, num_chunks);
-  const ScheduleKind kind = schedule_kind(name);
   if (num_chunks == 0) num_chunks = chunks_needed(kind);
   if (!chunks_fit(kind, num_chunks)) {
-    throw ConfigError(fmt::format("schedule {} has {} of the model's chunks on each rank, not {}", name,
+    throw ConfigError(fmt::format("schedule {} has {} of the model's chunks on each rank, not {}", name_of(kind),
                                   chunks_that_fit(kind), num_chunks));
   }
   return {.kind = kind, .num_stages = num_stages, .num_chunks = num_chunks};
@@ -36,14 +37,12 @@ std::string chunks_that_fit(ScheduleKind kind) {
 }
 
 ScheduleKind schedule_kind(std::string_view name) {
-  for (size_t i = 0; i < std::size(kNames); ++i)
-    if (kNames[i] == name) return ScheduleKind(i);
-  throw ConfigError(fmt::format("no pipeline schedule '{}'; there are {}", name, fmt::join(kNames, ", ")));
+  for (size_t i = 0; i < std::size(kScheduleNames); ++i)
+    if (kScheduleNames[i] == name) return ScheduleKind(i);
+  throw ConfigError(fmt::format("no pipeline schedule '{}'; there are {}", name, fmt::join(kScheduleNames, ", ")));
 }
 
-std::string_view name_of(ScheduleKind kind) { return kNames[size_t(kind)]; }
-
-std::vector<std::string_view> schedule_names() { return {std::begin(kNames), std::end(kNames)}; }
+std::string_view name_of(ScheduleKind kind) { return kScheduleNames[size_t(kind)]; }
 
 int virtual_stage(const Pipeline& pipeline, PipelinePlace place) {
   WEFT_CHECK(

@@ -3,6 +3,7 @@
 // The model's blocks are cut into virtual stages, 0 .. num_virtual_stages() - 1 in the order of forward. A rank of the
 // pipeline (its stage) holds num_chunks of them, numbered in the order in which forward comes by.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -11,6 +12,8 @@
 namespace weft {
 
 enum class ScheduleKind { gpipe, one_f_one_b, interleaved_1f1b, zb_h1, zbv };
+// Their names in recipes, in that order.
+inline constexpr std::array<std::string_view, 5> kScheduleNames{"gpipe", "1f1b", "interleaved_1f1b", "zb_h1", "zbv"};
 
 struct Pipeline {
   ScheduleKind kind = ScheduleKind::one_f_one_b;
@@ -19,9 +22,11 @@ struct Pipeline {
   bool operator==(const Pipeline&) const = default;
 };
 
-// By the schedule's name in recipes. `num_chunks` is Megatron's virtual_pipeline_parallel_size; 0: what the schedule
+// `num_chunks` is Megatron's virtual_pipeline_parallel_size; 0: what the schedule
 // needs. It must be 1 (gpipe, 1f1b, zb_h1), 2 (zbv), or at least 2 (interleaved_1f1b). Throws a ConfigError that says
-// what fits, or, for an unknown name, lists the schedules.
+// what fits.
+Pipeline make_pipeline(ScheduleKind kind, int num_stages, int num_chunks = 0);
+// The same by the schedule's name in recipes, as schedule_kind takes it.
 Pipeline pipeline_named(std::string_view name, int num_stages, int num_chunks = 0);
 // Whether a schedule can have so many chunks of the model on each rank, and the text of what it can have: "at least 2".
 bool chunks_fit(ScheduleKind kind, int64_t num_chunks);
@@ -30,8 +35,6 @@ std::string chunks_that_fit(ScheduleKind kind);
 ScheduleKind schedule_kind(std::string_view name);
 // "gpipe", "1f1b", ...
 std::string_view name_of(ScheduleKind kind);
-// All of them, in the order of ScheduleKind.
-std::vector<std::string_view> schedule_names();
 
 // A virtual stage's rank, and which of the rank's chunks it is.
 struct PipelinePlace {

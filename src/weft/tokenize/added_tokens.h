@@ -7,8 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "weft/tokenize/pattern.h"
-
 namespace weft {
 
 // A word that was added to the vocabulary is found in every text. A mark is found only where special tokens are asked

@@ -1,7 +1,6 @@
 // Byte-pair encoding of pieces: over bytes, or over characters with their bytes as the way out.
 #pragma once
 #include <array>
-#include <optional>
 
 #include "weft/tokenize/merges.h"
 #include "weft/tokenize/model.h"

@@ -14,28 +14,13 @@ constexpr char32_t kCodes = 0x110000;
 
 uint8_t category_bits(utf8proc_propval_t category) {
   using T = CharacterTable;
-  switch (category) {
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LT:
-      return T::kLetter | T::kUpperLike;
-    case UTF8PROC_CATEGORY_LL:
-      return T::kLetter | T::kLowerLike;
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
-      return T::kLetter | T::kUpperLike | T::kLowerLike;
-    case UTF8PROC_CATEGORY_MN:
-    case UTF8PROC_CATEGORY_MC:
-    case UTF8PROC_CATEGORY_ME:
-      return T::kUpperLike | T::kLowerLike;
-    case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_NO:
-      return T::kNumber;
-    default:
-      return 0;
-  }
+  if (category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LT) return T::kLetter | T::kUpperLike;
+  if (category == UTF8PROC_CATEGORY_LL) return T::kLetter | T::kLowerLike;
+  if (category == UTF8PROC_CATEGORY_LM || category == UTF8PROC_CATEGORY_LO)
+    return T::kLetter | T::kUpperLike | T::kLowerLike;
+  if (category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME) return T::kUpperLike | T::kLowerLike;
+  return category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO ? T::kNumber : 0;
 }
-
 utf8proc_category_t category(char32_t code) { return utf8proc_category(utf8proc_int32_t(code)); }
 
 bool is_surrogate(char32_t code) { return code >= 0xd800 && code < 0xe000; }

@@ -4,7 +4,6 @@
 #include <charconv>
 
 #include "weft/base/error.h"
-#include "weft/base/json.h"
 
 namespace weft {
 namespace {
@@ -29,13 +28,7 @@ void read_config(const fs::path& file, Companions& c) {
   const JsonFields decoder = f.object("added_tokens_decoder");
   for (const auto& [id, value] : decoder.json().items()) {
     const JsonFields t(value, file.string(), fmt::format("added_tokens_decoder.{}.", id));
-    AddedToken token{.id = -1,
-                     .content = t.string("content"),
-                     .special = t.flag("special", false),
-                     .normalized = t.flag("normalized", false),
-                     .single_word = t.flag("single_word", false),
-                     .left_strip = t.flag("lstrip", false),
-                     .right_strip = t.flag("rstrip", false)};
+    AddedToken token = added_token_of(t, -1, false);
     const auto [end, error] = std::from_chars(id.data(), id.data() + id.size(), token.id);
     if (error != std::errc() || end != id.data() + id.size() || token.id < 0 || token.id > 1 << 24)
       throw FileError(fmt::format("{}: {} is no id", decoder.where(id), in_quotes(id)));
@@ -75,6 +68,16 @@ void read_added(const fs::path& file, const std::vector<std::string>& specials, 
 }
 
 }  // namespace
+
+AddedToken added_token_of(const JsonFields& token, int32_t id, bool normalized) {
+  return {.id = id,
+          .content = token.string("content"),
+          .special = token.flag("special", false),
+          .normalized = token.flag("normalized", normalized),
+          .single_word = token.flag("single_word", false),
+          .left_strip = token.flag("lstrip", false),
+          .right_strip = token.flag("rstrip", false)};
+}
 
 bool Companions::lists(std::string_view content) const {
   return std::any_of(added.begin(), added.end(), [&](const AddedToken& t) { return t.content == content; });

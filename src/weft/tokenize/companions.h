@@ -24,6 +24,8 @@ struct Companions {
 // Throws FileError where a file is there but cannot be understood.
 Companions read_companions(const std::filesystem::path& folder);
 
+// An added token as these files and tokenizer.json write it; `normalized` where it does not say. Throws FileError.
+AddedToken added_token_of(const JsonFields& token, int32_t id, bool normalized);
 // "added_tokens" of a tokenizer.json.
 nlohmann::json as_json(const std::vector<AddedToken>& added);
 

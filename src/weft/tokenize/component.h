@@ -39,5 +39,7 @@ struct PatternText {
   bool is_regex;
 };
 PatternText read_pattern(const Component& c);
+// Every `what` of the text, if that is not empty, becomes `by`.
+std::string with_replaced(std::string_view text, std::string_view what, std::string_view by);
 
 }  // namespace weft

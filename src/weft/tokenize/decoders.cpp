@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "weft/base/ascii.h"
 #include "weft/base/utf8.h"
 #include "weft/tokenize/byte_alphabet.h"
 #include "weft/tokenize/component.h"
-#include "weft/tokenize/metaspace.h"
+#include "weft/tokenize/pre_tokenizers.h"
 #include "weft/tokenize/unicode.h"
 
 namespace weft {
@@ -17,20 +18,13 @@ using Tokens = std::vector<std::string>;
 constexpr const char* kKnownDecoders =
     "ByteLevel, ByteFallback, Metaspace, WordPiece, BPEDecoder, Replace, Strip, Fuse, CTC, Sequence";
 
-std::string replaced(std::string text, std::string_view what, std::string_view by) {
-  if (what.empty()) return text;
-  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size())
-    text.replace(at, what.size(), by);
-  return text;
-}
-
 // What stands alone in tokens, as it is written.
 std::string tidy(std::string text) {
   constexpr std::pair<const char*, const char*> kRules[] = {
       {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},    {" n't", "n't"},
       {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
   };
-  for (const auto& [what, by] : kRules) text = replaced(std::move(text), what, by);
+  for (const auto& [what, by] : kRules) text = with_replaced(text, what, by);
   return text;
 }
 
@@ -43,13 +37,7 @@ Tokens byte_level(const Tokens& tokens, const ByteAlphabet& alphabet) {
 // "<0xE2>": its byte; else -1.
 int byte_of(const std::string& token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return -1;
-  const auto digit = [](char c) {
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                                  : -1;
-  };
-  const int high = digit(token[3]), low = digit(token[4]);
+  const int high = hex_digit(token[3]), low = hex_digit(token[4]);
   return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
@@ -80,7 +68,7 @@ Decoder metaspace(const Metaspace& m) {
   return [m](Tokens tokens) {
     for (size_t i = 0; i < tokens.size(); ++i) {
       const bool drops = i == 0 && m.prefix != Metaspace::Prefix::kNever;
-      tokens[i] = replaced(std::move(tokens[i]), m.mark, drops ? "" : " ");
+      tokens[i] = with_replaced(tokens[i], m.mark, drops ? "" : " ");
     }
     return tokens;
   };
@@ -97,13 +85,13 @@ Decoder word_piece(const JsonFields& f) {
   };
 }
 
-Decoder replace(const Component& c) {
+Decoder replacement(const Component& c) {
   const PatternText what = read_pattern(c);
   if (what.is_regex)
     throw FileError(
         fmt::format("{}: a decoder that replaces a Regex: weft does not know it; it knows a String", c.source));
   return [what = what.text, by = c.fields().string("content")](Tokens tokens) {
-    for (auto& t : tokens) t = replaced(std::move(t), what, by);
+    for (auto& t : tokens) t = with_replaced(t, what, by);
     return tokens;
   };
 }
@@ -128,8 +116,8 @@ Decoder ctc(const JsonFields& f) {
     tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
     Tokens out;
     for (auto& t : tokens) {
-      std::string text = replaced(std::move(t), pad, "");
-      if (tidies) text = replaced(tidy(std::move(text)), space, " ");
+      std::string text = with_replaced(t, pad, "");
+      if (tidies) text = with_replaced(tidy(std::move(text)), space, " ");
       if (!text.empty()) out.push_back(std::move(text));
     }
     return out;
@@ -139,7 +127,7 @@ Decoder ctc(const JsonFields& f) {
 Decoder suffix(std::string mark) {
   return [mark](Tokens tokens) {
     for (size_t i = 0; i < tokens.size(); ++i)
-      tokens[i] = replaced(std::move(tokens[i]), mark, i + 1 == tokens.size() ? "" : " ");
+      tokens[i] = with_replaced(tokens[i], mark, i + 1 == tokens.size() ? "" : " ");
     return tokens;
   };
 }
@@ -152,7 +140,7 @@ Decoder one(const Component& c) {
   if (type == "Metaspace") return metaspace(read_metaspace(c));
   if (type == "WordPiece") return word_piece(f);
   if (type == "BPEDecoder") return suffix(f.string("suffix", "</w>"));
-  if (type == "Replace") return replace(c);
+  if (type == "Replace") return replacement(c);
   if (type == "Strip") return strip(f);
   if (type == "Fuse") return [](Tokens tokens) { return Tokens{fmt::format("{}", fmt::join(tokens, ""))}; };
   if (type == "CTC") return ctc(f);

@@ -1,12 +1,11 @@
 #include "weft/tokenize/normalizers.h"
 
-#include <algorithm>
 #include <array>
 
-#include "weft/tokenize/base64.h"
 #include "weft/tokenize/bpe.h"
 #include "weft/tokenize/byte_alphabet.h"
 #include "weft/tokenize/component.h"
+#include "weft/tokenize/rank_file.h"
 
 namespace weft {
 namespace {
@@ -123,23 +122,10 @@ std::string strip(std::string text, bool left, bool right) {
   return std::string(rest);
 }
 
-std::string replace_text(std::string_view text, std::string_view what, std::string_view by) {
-  std::string out;
-  for (size_t at; (at = text.find(what)) != std::string_view::npos; text.remove_prefix(at + what.size())) {
-    out += text.substr(0, at);
-    out += by;
-  }
-  out += text;
-  return out;
-}
-
 Normalizer replace(const Component& c) {
   const PatternText what = read_pattern(c);
   const std::string by = c.fields().string("content");
-  if (!what.is_regex)
-    return [what, by](std::string text, PatternSpace&) {
-      return what.text.empty() ? text : replace_text(text, what.text, by);
-    };
+  if (!what.is_regex) return [what, by](std::string text, PatternSpace&) { return with_replaced(text, what.text, by); };
   const auto pattern = std::make_shared<Pattern>(what.text, c.source);
   return [pattern, by](std::string text, PatternSpace& space) {
     std::string out;
@@ -197,6 +183,13 @@ PatternText read_pattern(const Component& c) {
   const JsonFields pattern = c.fields().object("pattern");
   const bool is_regex = pattern.has("Regex");
   return {pattern.string(is_regex ? "Regex" : "String"), is_regex};
+}
+
+std::string with_replaced(std::string_view text, std::string_view what, std::string_view by) {
+  std::string out;
+  for (size_t at; !what.empty() && (at = text.find(what)) != text.npos; text.remove_prefix(at + what.size()))
+    (out += text.substr(0, at)) += by;
+  return out += text;
 }
 
 std::vector<Normalizer> read_normalizers(const nlohmann::json& normalizer, const std::string& source,

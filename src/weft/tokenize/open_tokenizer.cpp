@@ -6,11 +6,10 @@
 #include "weft/base/error.h"
 #include "weft/base/is_there.h"
 #include "weft/base/mapped_file.h"
-#include "weft/tokenize/gpt2_files.h"
 #include "weft/tokenize/rank_file.h"
 #include "weft/tokenize/sentencepiece_spec.h"
 #include "weft/tokenize/tokenizer_json.h"
-#include "weft/tokenize/word_piece_files.h"
+#include "weft/tokenize/vocabulary_files.h"
 
 namespace weft {
 namespace {

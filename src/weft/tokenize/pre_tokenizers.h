@@ -9,10 +9,26 @@
 #include <vector>
 
 #include "weft/base/json.h"
+#include "weft/tokenize/component.h"
 #include "weft/tokenize/pattern.h"
 #include "weft/tokenize/splitter.h"
 
 namespace weft {
+
+// What is done with the matches at which a piece is split.
+enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
+// Throws FileError. `fallback`: where the field is absent.
+SplitBehavior read_behavior(const Component& c, std::optional<SplitBehavior> fallback = {});
+
+// Lists the matches in a text, in order; none is empty.
+using Matcher = std::function<void(std::string_view text, PatternSpace& space, std::vector<Span>& matches)>;
+Matcher match_pattern(Pattern pattern);
+Matcher match_text(std::string what);
+Matcher match_splitter(Splitter splitter);
+Matcher match_characters(bool (*is_match)(char32_t));  // each alone
+
+// `invert`: what does not match is the match.
+PreTokenizer split_at(Matcher matcher, SplitBehavior behavior, bool invert = false);
 
 struct TextPiece {
   std::string_view text;  // not empty
@@ -60,5 +76,15 @@ struct PreTokenizers {
 // Throws FileError for what weft does not know, by name.
 PreTokenizers read_pre_tokenizers(const nlohmann::json& pre_tokenizer, const std::string& source,
                                   std::shared_ptr<const CharacterTable> table);
+
+// '▁' for spaces, as SentencePiece has it.
+struct Metaspace {
+  enum class Prefix { kAlways, kFirst, kNever };
+  std::string mark;  // that stands for a space
+  Prefix prefix;     // which pieces get one in front
+  bool split;        // before each mark
+};
+// `c` is a pre-tokenizer or a decoder.
+Metaspace read_metaspace(const Component& c);
 
 }  // namespace weft

@@ -6,12 +6,54 @@
 #include "weft/base/ascii.h"
 #include "weft/base/error.h"
 #include "weft/base/json.h"
-#include "weft/tokenize/base64.h"
+#include "weft/base/utf8.h"
 #include "weft/tokenize/bpe.h"
 #include "weft/tokenize/pipeline.h"
-#include "weft/tokenize/text_lines.h"
 
 namespace weft {
+namespace {
+
+int digit_of(char c) {
+  if (c >= 'A' && c <= 'Z') return c - 'A';
+  if (c >= 'a' && c <= 'z') return c - 'a' + 26;
+  if (c >= '0' && c <= '9') return c - '0' + 52;
+  return c == '+' ? 62 : c == '/' ? 63 : -1;
+}
+
+}  // namespace
+
+std::string from_base64(std::string_view text, const std::string& source) {
+  const std::string_view whole = text;
+  while (text.ends_with('=') && whole.size() - text.size() < 2) text.remove_suffix(1);
+  std::string bytes;
+  uint32_t bits = 0;
+  int count = 0;
+  for (char c : text) {
+    const int digit = digit_of(c);
+    if (digit < 0 || whole.size() % 4 != 0)
+      throw FileError(fmt::format("{}: {} is not base64", source, in_quotes(whole)));
+    bits = bits << 6 | uint32_t(digit);
+    count += 6;
+    if (count < 8) continue;
+    count -= 8;
+    bytes += char(bits >> count & 0xff);
+  }
+  return bytes;
+}
+
+void for_each_text_line(std::string_view text, const std::string& source,
+                        const std::function<void(std::string_view line, int64_t number)>& take) {
+  for (int64_t number = 1; !text.empty(); ++number) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (utf8_error(line) != std::string_view::npos)
+      throw FileError(fmt::format("{}: line {}: not UTF-8 text", source, number));
+    take(line, number);
+  }
+}
+
 namespace {
 
 constexpr size_t kLongestToken = 1024;  // bytes; of the known files, 128

@@ -19,22 +19,15 @@ class Fields {
     number = tag >> 3;
     value = 0;
     bytes = {};
-    switch (tag & 7) {
-      case 0:
-        value = take_varint();
-        break;
-      case 1:
-        bytes = take(8);
-        break;
-      case 2:
-        bytes = take(take_varint());
-        break;
-      case 5:
-        bytes = take(4);
-        break;
-      default:
-        broken = true;
-    }
+    const uint64_t type = tag & 7;
+    if (type == 0)
+      value = take_varint();
+    else if (type == 2)
+      bytes = take(take_varint());
+    else if (type == 1 || type == 5)
+      bytes = take(type == 1 ? 8 : 4);
+    else
+      broken = true;
     return !broken;
   }
 

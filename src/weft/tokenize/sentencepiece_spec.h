@@ -1,6 +1,5 @@
 // Reads a SentencePiece model file.
 #pragma once
-#include <cstdint>
 #include <string_view>
 #include <vector>
 

@@ -1,7 +1,5 @@
 #include "weft/tokenize/splitter.h"
 
-#include <array>
-
 #include "weft/base/ascii.h"
 
 namespace weft {

@@ -1,6 +1,7 @@
 // Hugging Face's tokenizer.json.
 #pragma once
 #include <memory>
+#include <string>
 
 #include "weft/base/json.h"
 #include "weft/tokenize/companions.h"

@@ -4,7 +4,6 @@
 #include <mutex>
 #include <queue>
 
-#include "weft/base/error.h"
 #include "weft/base/parallel.h"
 #include "weft/tokenize/byte_alphabet.h"
 

@@ -31,4 +31,28 @@ class Unigram final : public TokenModel {
   ByteTrie tokens_;
 };
 
+// Words as their longest beginnings, one after the other (WordPiece), or whole (WordLevel).
+
+// A word of which any part has no token is the unknown token.                          Wu et al. 2016; Devlin et al.
+// 2019
+class WordPiece final : public TokenModel {
+ public:
+  struct Spec {
+    Vocabulary vocabulary;
+    int32_t unknown = -1;
+    std::string later_prefix = "##";  // of a word's parts but the first
+    int64_t max_characters = 100;     // longer words are unknown
+    bool whole = false;               // WordLevel: a word is a token or unknown
+  };
+  explicit WordPiece(Spec spec) : spec_(std::move(spec)) {}
+
+  const Vocabulary& vocabulary() const override { return spec_.vocabulary; }
+  void encode(std::string_view piece, std::vector<int32_t>& ids, EncodeSpace& space) const override;
+
+ private:
+  void find_parts(std::string_view word, std::vector<int32_t>& ids) const;
+
+  Spec spec_;
+};
+
 }  // namespace weft

@@ -4,6 +4,7 @@
 //   step-N.tmp       a save that is going on or was cut off      step-N.removing   a removal that was
 //   step-N.damaged   a checkpoint that was found damaged when a run went on from an older one
 #pragma once
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "weft/checkpoint/checkpoint_check.h"
+#include "weft/recipe/recipe.h"
 
 namespace weft {
 
@@ -54,5 +56,21 @@ void prune_checkpoints(const std::filesystem::path& run, const KeptCheckpoints& 
 // on all; where none is whole, before anything is removed for room.
 std::vector<std::string> make_room(const std::filesystem::path& run, const KeptCheckpoints& kept, int64_t bytes,
                                    Communicator& ranks, int num_threads);
+
+// Which checkpoints of a run have the least held-out loss.
+
+struct HeldOut {
+  double loss = 0;     // nats per counted target, finite
+  int64_t tokens = 0;  // counted targets
+};
+struct ScoredCheckpoint {
+  std::filesystem::path path;
+  HeldOut held_out;
+};
+// The at most `most` checkpoints of RUN/checkpoints with the least held-out loss, as they say it themselves: best
+// first, the older first where two are equal. What cannot be read, and what does not say its loss, is left out.
+std::vector<ScoredCheckpoint> best_checkpoints(const std::filesystem::path& run, int64_t most);
+// Which of its checkpoints a run of this recipe keeps: the newest, and of those that are there now the best.
+KeptCheckpoints kept_checkpoints(const Recipe& recipe);
 
 }  // namespace weft

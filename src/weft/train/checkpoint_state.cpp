@@ -13,7 +13,6 @@
 #include "weft/models/hf_weights.h"
 #include "weft/sharding/rows_to_save.h"
 #include "weft/train/checkpoint_companions.h"
-#include "weft/train/checkpoint_folders.h"
 
 namespace weft {
 namespace {

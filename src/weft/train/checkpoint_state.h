@@ -5,10 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "weft/models/hf_config.h"
 #include "weft/optim/loss_scale.h"
 #include "weft/step/training_state.h"
-#include "weft/train/best_checkpoints.h"
+#include "weft/train/checkpoint_folders.h"
 #include "weft/train/run_data.h"
 
 namespace weft {

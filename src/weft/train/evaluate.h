@@ -1,10 +1,15 @@
 // The loss of held-out text.
 #pragma once
+#include <filesystem>
 #include <optional>
 
-#include "weft/data/eval_windows.h"
+#include "weft/data/sample_order.h"
+#include "weft/models/hf_config.h"
+#include "weft/plan/memory_plan.h"
 #include "weft/records/metrics_log.h"
+#include "weft/step/batch_staging.h"
 #include "weft/step/executor.h"
+#include "weft/train/machine.h"
 
 namespace weft {
 
@@ -24,5 +29,35 @@ struct EvalRequest {
 // Mean loss over the counted targets, the same on every rank and for any number of them; none where it was
 // stopped. Blocks.
 std::optional<EvalRecord> evaluate_loss(const EvalRequest& request, const ScoreMicroBatch& score);
+
+// A model that only measures: weights, and the memory to score windows of text.
+class Evaluator {
+ public:
+  struct Spec {
+    const Machine& machine;
+    Precision precision;
+    int64_t seq_length = 0;  // 0: the longest the model was made for, at most 1024
+    int64_t micro_batch_size = 1;
+  };
+  // Loads the weights of `folder`, which model_folder_of has checked. Throws FileError, ConfigError.
+  Evaluator(const std::filesystem::path& folder, const Spec& spec);
+  // Mean loss over the counted targets of the first `max_batches` micro-batches of windows (0: of all). Blocks.
+  EvalRecord evaluate(const EvalWindows& windows, int64_t max_batches);
+  int64_t seq_length() const { return step_.seq_length; }
+  const ModelSpec& model() const { return config_.spec; }
+
+ private:
+  const HfConfig config_;
+  const Machine machine_;
+  const StepSpec step_;
+  const MemoryPlan plan_;
+  PersistentArenas arenas_;
+  ParamStore params_;
+  Transformer model_;
+  Arena workspace_, scratch_;
+  BatchStaging staging_;
+  std::unique_ptr<Backend> backend_;
+  ProcessMesh mesh_;
+};
 
 }  // namespace weft

@@ -3,7 +3,7 @@
 #include <exception>
 
 #include "weft/base/error.h"
-#include "weft/comm/after.h"
+#include "weft/comm/through_host.h"
 #include "weft/ops/polled.h"
 
 namespace weft {

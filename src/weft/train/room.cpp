@@ -1,9 +1,13 @@
 #include "weft/train/room.h"
 
 #include <algorithm>
-#include <optional>
+#include <filesystem>
+#include <numeric>
 
 #include "weft/base/error.h"
+#include "weft/checkpoint/disk_space.h"
+#include "weft/train/checkpoint_folders.h"
+#include "weft/train/checkpoint_state.h"
 
 namespace weft {
 namespace {
@@ -44,6 +48,194 @@ void require_room(const Machine& machine, const LayoutPlan& plan) {
   std::vector<std::vector<int>> ranks(num_devices);
   for (int rank = 0; rank < plan.run.step.mesh.world(); ++rank) ranks[size_t(rank) % num_devices].push_back(rank);
   for (size_t d = 0; d < num_devices; ++d) require_room_on(machine.of_rank(int(d)), ranks[d], plan);
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+int64_t bytes_of(const std::vector<fs::path>& folders) {
+  int64_t bytes = 0;
+  for (const fs::path& folder : folders) bytes += bytes_below(folder);
+  return bytes;
+}
+
+// How many of the steps that are left are multiples of `every`, or the last. Of a run by epochs it is not known yet how
+// many steps there are: then it is as if there were some.
+int64_t times_left(const Recipe& recipe, int64_t step, int64_t every) {
+  const int64_t last = recipe.train.train_iters;
+  if (last == 0) return every == 0 ? 1 : 2;
+  if (step >= last) return 0;
+  if (every == 0) return 1;
+  return last / every - step / every + (last % every != 0);
+}
+
+// How many checkpoints beside those that stay the run comes to have at once.
+struct Wanted {
+  int64_t count;
+  std::string name;
+};
+Wanted wanted_of(const Recipe& recipe, int64_t step, int64_t num_staying) {
+  const int64_t saves = times_left(recipe, step, recipe.checkpoint.save_interval);
+  const int64_t best = recipe.checkpoint.keep_best;
+  if (recipe.checkpoint.keep_latest == 0 && recipe.train.train_iters > 0)
+    return {saves, fmt::format("the {} that are to be kept", saves)};
+  if (best > 1) {  // the best, of which the newest may be one, while the next is written
+    const int64_t most =
+        recipe.train.train_iters == 0 ? best + 1 : saves + times_left(recipe, step, recipe.train.eval_interval);
+    const int64_t count = std::clamp<int64_t>(best + 1 - num_staying, 1, most);
+    return {count, fmt::format("{} (checkpoint.keep_best = {}, and the one that is being saved)", count, best)};
+  }
+  return {std::min<int64_t>(saves, num_staying > 0 ? 1 : 2), "two"};
+}
+
+}  // namespace
+
+std::string judge_checkpoint_room(const Recipe& recipe, const RunPlan& plan) {
+  const fs::path run = recipe.run.dir;
+  const int64_t keep = recipe.checkpoint.keep_latest;
+  const std::vector<fs::path> all = checkpoint_folders(run);
+  const int64_t step = all.empty() ? 0 : step_of(all.back());
+  const std::optional<int64_t> free = free_bytes_at(run), largest = largest_file_bytes();
+  if (times_left(recipe, step, 0) == 0) return "";
+  const CheckpointBytes one = checkpoint_bytes(plan.model, *plan.optimizer, plan.step.precision.stat);
+  const auto say = [&](const std::string& what, const char* then) {
+    const std::string text = fmt::format("{}: {}", run.string(), what);
+    if (all.empty()) throw FileError(fmt::format("{}; nothing of this run could be saved", text));
+    return fmt::format("{}; {}", text, then);
+  };
+  if (largest && one.largest_file > *largest)
+    return say(fmt::format("a checkpoint has a file of {} bytes, this process may write files of {}: raise ulimit -f",
+                           one.largest_file, *largest),
+               "until then no save will succeed");
+  if (!free) return "";
+  // What a save may remove: everything that is no checkpoint, and checkpoints other than the newest and the best.
+  const std::vector<fs::path> may_go =
+      keep > 0 ? surplus_of(all, {.latest = 1, .best = kept_checkpoints(recipe).best}) : std::vector<fs::path>();
+  const int64_t room = *free + bytes_below(run / "checkpoints") - bytes_of(all) + bytes_of(may_go);
+  if (one.total > room)
+    return say(fmt::format("a checkpoint has {} bytes, and {} are free there: free {} more, or choose another run.dir",
+                           one.total, room, one.total - room),
+               "until then no save will succeed");
+  const Wanted wanted = wanted_of(recipe, step, int64_t(all.size() - may_go.size()));
+  if (one.total * wanted.count <= room) return "";
+  return fmt::format(
+      "{}: a checkpoint has {} bytes, and {} are free there: {} do not fit, so that saves will fail; free {} more, or "
+      "choose another run.dir{}",
+      run.string(), one.total, room, wanted.name, one.total * wanted.count - room,
+      keep == 0 ? ", or a checkpoint.keep_latest" : " (an older one is removed only when its successor is whole)");
+}
+
+namespace {
+
+constexpr int64_t kMiB = 1 << 20;
+// Beside the plans: 2 to 6 MiB were measured of a process with a small model, and what grows with it is a tokenizer's
+// tables and buffers of files and messages.
+constexpr int64_t kProcess = 24 * kMiB;
+constexpr int64_t kMpiProcess = 16 * kMiB;     // more, where it talks MPI
+constexpr int64_t kThreadRank = 2 * kMiB;      // of a rank that is a thread, but for the first
+constexpr int64_t kMappedBeside = 256 * kMiB;  // mapped by a process and not used: stacks, libraries, threads' heaps
+
+// Why they do not fit; empty: they do.
+std::string why_no_room(const HostNeed& need, const HostMemory& memory) {
+  if (memory.all && need.total() > memory.all->bytes) return memory.all->what;
+  if (memory.each && need.largest + kMappedBeside > memory.each->bytes) return memory.each->what;
+  return "";
+}
+
+// Settings of a recipe that change its memory and not, but for rounding, what it learns.
+struct Candidate {
+  std::vector<std::string> settings;
+  Recipe recipe;
+  int weight = 0;  // how far from the given one
+};
+
+std::vector<Candidate> candidates(const Recipe& given) {
+  const auto kept = size_t(given.parallel.recompute);  // the later of these take less memory
+  const bool begun = std::filesystem::exists(std::filesystem::path(given.run.dir) / "recipe.toml");
+  std::vector<Candidate> all;
+  for (size_t recompute = kept; recompute < kNamesOf<RecomputeKind>.size(); ++recompute) {
+    for (int64_t batch = given.train.micro_batch_size, halvings = 0; batch >= 1; batch /= 2, ++halvings) {
+      for (int64_t zero = given.parallel.zero_stage; zero <= (given.parallel.dp > 1 ? 3 : given.parallel.zero_stage);
+           ++zero) {
+        Candidate c{.settings = {}, .recipe = given};
+        c.recipe.parallel.recompute = RecomputeKind(recompute);
+        c.recipe.train.micro_batch_size = batch;
+        c.recipe.parallel.zero_stage = zero;
+        if (recompute > kept) c.settings.push_back(fmt::format("parallel.recompute={}", RecomputeKind(recompute)));
+        if (halvings > 0) c.settings.push_back(fmt::format("train.micro_batch_size={}", batch));
+        if (zero > given.parallel.zero_stage) c.settings.push_back(fmt::format("parallel.zero_stage={}", zero));
+        c.weight = int(100 * c.settings.size() + (recompute - kept) + size_t(halvings) +
+                       size_t(zero - given.parallel.zero_stage));
+        if (!c.settings.empty()) all.push_back(std::move(c));
+      }
+      if (begun) break;  // micro_batch_size may not change any more
+    }
+  }
+  std::stable_sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) { return a.weight < b.weight; });
+  return all;
+}
+
+std::string advice(const Recipe& recipe, const WorkspaceModel& workspace, const RanksOnHost& here,
+                   const HostMemory& memory) {
+  std::optional<int64_t> least;
+  std::string least_settings;
+  for (const Candidate& c : candidates(recipe)) {
+    std::optional<HostNeed> need;
+    try {
+      need = need_on_host(plan_layout(c.recipe, workspace), here);
+    } catch (const Error&) {  // these do not go together
+      continue;
+    }
+    const std::string settings = fmt::format("{}", fmt::join(c.settings, " "));
+    if (why_no_room(*need, memory).empty())
+      return fmt::format("the nearest that fits: {} ({})", settings, gib_text(need->total()));
+    if (!least || need->total() < *least) {
+      least = need->total();
+      least_settings = settings;
+    }
+  }
+  if (!least) return "a smaller model, fewer ranks here or more memory is needed";
+  return fmt::format(
+      "no recomputation, micro-batch size or ZeRO stage makes it fit: the least is {} ({}); a smaller "
+      "model, shorter sequences, fewer ranks here or more memory is needed",
+      gib_text(*least), least_settings);
+}
+
+}  // namespace
+
+HostMemory memory_of_this_host() { return {memory_left_here(), memory_left_to_a_process()}; }
+
+RanksOnHost all_on_this_host(const LayoutPlan& plan, bool are_processes) {
+  RanksOnHost here{.ranks = std::vector<int>(size_t(plan.run.step.mesh.world())), .are_processes = are_processes};
+  std::iota(here.ranks.begin(), here.ranks.end(), 0);
+  return here;
+}
+
+HostNeed need_on_host(const LayoutPlan& plan, const RanksOnHost& here) {
+  HostNeed need;
+  const auto num_ranks = int64_t(here.ranks.size());
+  for (const int rank : here.ranks) {
+    const int64_t bytes = planned_bytes(plan, rank);
+    need.planned += bytes;
+    need.largest = std::max(need.largest, bytes);
+  }
+  if (!here.are_processes) need.largest = need.planned;
+  need.beside = here.are_processes ? num_ranks * (kProcess + kMpiProcess) : kProcess + (num_ranks - 1) * kThreadRank;
+  return need;
+}
+
+void require_host_room(const Recipe& recipe, const LayoutPlan& plan, const WorkspaceModel& workspace,
+                       const RanksOnHost& here, const HostMemory& memory) {
+  const HostNeed need = need_on_host(plan, here);
+  const std::string why = why_no_room(need, memory);
+  if (why.empty()) return;
+  const size_t ranks = here.ranks.size();
+  throw ConfigError(fmt::format(
+      "no memory for the plan: {} take{} {} on this host (planned {}, and about {} beside it), but {}; {}; "
+      "`weft plan` shows what takes it, --force starts all the same",
+      ranks == 1 ? "its rank" : fmt::format("its {} ranks", ranks), ranks == 1 ? "s" : "", gib_text(need.total()),
+      gib_text(need.planned), gib_text(need.beside), why, advice(recipe, workspace, here, memory)));
 }
 
 }  // namespace weft

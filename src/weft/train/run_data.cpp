@@ -15,10 +15,10 @@ DataSpec data_spec_of(const Recipe& r, int64_t vocab_size) {
   spec.paths = std::move(files.paths);
   spec.weights = std::move(files.weights);
   spec.files_of_source = std::move(files.files_of_source);
-  spec.dtype = r.data.dtype;
+  spec.dtype = name_of(r.data.dtype);
   spec.loss_mask = r.data.loss_mask;
-  spec.packing = packing_named(r.data.packing);
-  spec.documents_apart = r.data.attn_mask_type == "block_causal";
+  spec.packing = r.data.packing;
+  spec.documents_apart = r.data.attn_mask_type == AttentionMask::block_causal;
   spec.text_key = r.data.text_key;
   spec.more = more_document_files();
   spec.tokenizer = text_tokenizer_of(r);

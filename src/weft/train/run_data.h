@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "weft/data/eval_windows.h"
 #include "weft/data/sample_order.h"
 #include "weft/models/model_spec.h"
 #include "weft/recipe/recipe.h"

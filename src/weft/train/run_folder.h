@@ -3,10 +3,23 @@
 #include <filesystem>
 #include <string>
 
-#include "weft/base/run_lock.h"
+#include "weft/base/number_locks.h"
+#include "weft/comm/communicator.h"
 #include "weft/recipe/recipe.h"
 
 namespace weft {
+
+// For a run that goes on from a checkpoint of another run, or from an older one of its own, in a folder of its own.
+// Throws ConfigError or FileError where `checkpoint` is none, is of a run whose recipe differs in more than a resumed
+// run's may, is beyond the recipe's last step, or is damaged (it is read, all of it); and where the recipe's run folder
+// has a run already. Changes nothing. Collective: the ranks share the reading, so that none waits for another for as
+// long as a large checkpoint takes.
+void judge_chosen(const Recipe& recipe, const std::filesystem::path& checkpoint, Communicator& ranks, int num_threads);
+
+// Makes the checkpoint RUN/checkpoints/step-N of the recipe's run, from which it then goes on as from one of its own.
+// Weights are not copied where the file system can give them a second name, else by all ranks, each a part. Collective,
+// when the run's folder is the first rank's own. Throws the same FileError on all.
+void take_chosen(const Recipe& recipe, const std::filesystem::path& checkpoint, Communicator& ranks);
 
 // Makes run.dir the folder of this recipe: creates it with recipe.toml, or, where that is there already, checks that it
 // is the same run (only settings that do not change the result may differ) and updates it. Throws ConfigError that

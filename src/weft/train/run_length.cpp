@@ -13,7 +13,7 @@ constexpr double kMany = 10;  // epochs: far more than the few that are nearly a
 
 // The step at which the learning rate has come to its end; 0: not known, or there is none.
 int64_t decay_end(const Recipe& r) {
-  if (r.optimizer.lr_decay_style == "constant") return 0;
+  if (r.optimizer.lr_decay_style == LrSchedule::Style::constant) return 0;
   return r.optimizer.lr_decay_iters > 0 ? r.optimizer.lr_decay_iters : r.train.train_iters;
 }
 bool decays_to_the_end(const Recipe& r) {
@@ -60,8 +60,7 @@ std::string length_note(const Recipe& there, const Recipe& here, int64_t updates
   if (decay_end(there) == decay_end(here)) return steps + "; the learning rate goes on as it would have";
   return fmt::format(
       "{}; the learning rate now comes to its end at step {}, not {}: it is {:.4g} in the next step, and would have "
-      "been "
-      "{:.4g} (optimizer.lr_decay_iters={} keeps that)",
+      "been {:.4g} (optimizer.lr_decay_iters={} keeps that)",
       steps, now.decay_steps, before.decay_steps, now.at(updates), before.at(updates), before.decay_steps);
 }
 

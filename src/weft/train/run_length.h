@@ -2,7 +2,6 @@
 #pragma once
 #include <filesystem>
 #include <string>
-#include <vector>
 
 #include "weft/data/sample_order.h"
 #include "weft/recipe/recipe.h"

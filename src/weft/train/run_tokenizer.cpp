@@ -8,7 +8,6 @@
 #include "weft/chat/conversation.h"
 #include "weft/data/token_source.h"
 #include "weft/tokenize/tokenizer.h"
-#include "weft/train/checkpoint_companions.h"
 #include "weft/train/checkpoint_state.h"
 #include "weft/train/data_files.h"
 
@@ -163,8 +162,7 @@ class Judge {
     for (const DatasetTokenizer& t : datasets_)
       if (!here.empty() && t.fingerprint != here)
         result_.warnings.push_back(fmt::format(
-            "{}, and data.tokenizer is another: {}; text is read with the latter, also by weft eval and weft "
-            "generate",
+            "{}, and data.tokenizer is another: {}; text is read with the latter, also by weft eval and weft generate",
             made(t), named(name, here)));
   }
 

@@ -8,7 +8,7 @@
 
 #include "weft/pipeline/provenance.h"
 #include "weft/recipe/recipe.h"
-#include "weft/train/kept_tokenizer.h"
+#include "weft/train/checkpoint_companions.h"
 
 namespace weft {
 

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "weft/base/cores.h"
 #include "weft/base/rng.h"
+#include "weft/base/threads.h"
 #include "weft/device/tensor_values.h"
 #include "weft/models/hf_weights.h"
 #include "weft/ops/dry/dry_backend.h"

@@ -8,7 +8,6 @@
 
 #include "weft/models/hf_config.h"
 #include "weft/step/batch_staging.h"
-#include "weft/step/training_state.h"
 #include "weft/train/machine.h"
 
 namespace weft {

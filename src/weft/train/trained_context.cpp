@@ -9,7 +9,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_random(const Recipe& r) { return r.model.init == "random"; }
+bool is_random(const Recipe& r) { return r.model.init == InitChoice::random; }
 
 }  // namespace
 

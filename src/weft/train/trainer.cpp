@@ -16,9 +16,8 @@
 #include "weft/models/init.h"
 #include "weft/ops/checked.h"
 #include "weft/records/clock.h"
-#include "weft/train/best_checkpoints.h"
 #include "weft/train/checkpoint_folders.h"
-#include "weft/train/checkpoint_room.h"
+#include "weft/train/room.h"
 #include "weft/train/run_folder.h"
 #include "weft/train/run_length.h"
 #include "weft/train/run_tokenizer.h"
@@ -196,7 +195,7 @@ void Trainer::start_weights() {
       evaluated_step_ = step_;
       held_out_ = at.held_out;
     }
-  } else if (recipe_.model.init == "pretrained") {
+  } else if (recipe_.model.init == InitChoice::pretrained) {
     for (std::string& note :
          load_hf_weights(recipe_.model.path, rank_.plan.model, rank_.state.params, machine_.threads))
       notes_.push_back(std::move(note));

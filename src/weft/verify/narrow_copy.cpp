@@ -70,7 +70,7 @@ void narrow_latent(LatentSpec& l, int64_t& head_dim) {
 }
 
 void narrow_heads(ModelSpec& m, const Recipe::Parallel& p) {
-  const int64_t ranks = p.tp * (p.cp_comm_type == "a2a" ? p.cp : 1);  // among which heads are dealt out
+  const int64_t ranks = p.tp * (p.cp_comm_type == CpCommType::a2a ? p.cp : 1);  // among which heads are dealt out
   const int64_t group = m.num_heads / m.num_kv_heads;
   if (ranks <= m.num_kv_heads) m.num_kv_heads = like(m.num_kv_heads, ranks, ranks);
   m.num_heads = group * m.num_kv_heads;
@@ -110,7 +110,7 @@ NarrowCopy narrow_copy(const Recipe& recipe, const HfConfig& config) {
   m.ffn_width = row_like(m.ffn_width, std::max(tp, kInnerWidth), tp, tp);
   m.vocab_size = like(m.vocab_size, std::max(tp, kVocabulary), tp);
   if (m.learned_positions) m.max_positions = r.train.seq_length + (beyond ? 1 : 0);
-  r.model.init = "random";
+  r.model.init = InitChoice::random;
   return copy;
 }
 

@@ -24,7 +24,7 @@ void without_cp(Parallel& p) {
 }
 
 void without_chunks(Parallel& p) {
-  p.pipeline_schedule = "1f1b";
+  p.pipeline_schedule = ScheduleKind::one_f_one_b;
   p.virtual_pipeline_parallel_size = 0;
   p.pipeline_layout.clear();
 }
@@ -59,7 +59,7 @@ constexpr Removal kRemovals[] = {
     {"pp", without_pp},
     {"tp", [](Parallel& p) { p.tp = 1; }},
     {"cp", without_cp},
-    {"recomputation", [](Parallel& p) { p.recompute = "none"; }},
+    {"recomputation", [](Parallel& p) { p.recompute = RecomputeKind::none; }},
     {"ZeRO", without_zero},
     {"sequence parallelism", [](Parallel& p) { p.sequence_parallel = false; }},
     {"the schedule", without_chunks},
@@ -90,9 +90,9 @@ std::string layout_words(const Recipe& r) {
   say(p.zero_stage > 0 && p.zero_shard_size > 0, fmt::format("over {}", p.zero_shard_size));
   say(p.tp > 1, fmt::format("tp {}{}", p.tp, p.sequence_parallel ? " with sequence parallelism" : ""));
   say(p.pp > 1, fmt::format("pp {} by {}", p.pp, p.pipeline_schedule));
-  say(p.pp == 1 && p.pipeline_schedule != "1f1b", "schedule " + p.pipeline_schedule);
+  say(p.pp == 1 && p.pipeline_schedule != ScheduleKind::one_f_one_b, fmt::format("schedule {}", p.pipeline_schedule));
   if (words.empty()) words = "one rank";
-  say(p.recompute != "none", fmt::format("recompute {}", p.recompute));
+  say(p.recompute != RecomputeKind::none, fmt::format("recompute {}", p.recompute));
   return words;
 }
 

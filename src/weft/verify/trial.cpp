@@ -19,7 +19,7 @@ class TrialRank {
         loss_scale_(rank_.plan.loss_scale),
         step_run_({trial.recipe, rank_, batches_, loss_scale_}) {
     const auto seed = uint64_t(trial.recipe.train.seed);
-    if (trial.recipe.model.init == "pretrained")
+    if (trial.recipe.model.init == InitChoice::pretrained)
       load_hf_weights(trial.recipe.model.path, rank_.plan.model, rank_.state.params, machine.threads);
     else
       init_weights(rank_.state.params, seed, machine.threads);

@@ -1,7 +1,6 @@
 // A few steps of a recipe's training, for inspection: no run folder, no records, no checkpoints.
 #pragma once
 #include <functional>
-#include <memory>
 
 #include "weft/data/sample_order.h"
 #include "weft/train/rank_run.h"

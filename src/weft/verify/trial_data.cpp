@@ -94,7 +94,7 @@ std::unique_ptr<SampleOrder> random_tokens(const Recipe& recipe, const ModelSpec
   r.data.train = {documents ? pair.string() : ids.string()};
   r.data.packing = recipe.data.packing;
   r.data.attn_mask_type = recipe.data.attn_mask_type;
-  r.data.dtype = "uint32";
+  r.data.dtype = IdDtype::uint32;
   if (!recipe.data.loss_mask.empty()) {
     write_numbers<uint8_t>(mask, n, [random = bits("verify mask")](int64_t i) { return random(i) % 3 != 0; });
     r.data.loss_mask = mask.string();

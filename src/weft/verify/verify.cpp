@@ -8,7 +8,6 @@
 #include "weft/records/progress.h"
 #include "weft/verify/expected_update.h"
 #include "weft/verify/narrow_copy.h"
-#include "weft/verify/rounding.h"
 #include "weft/verify/trial_data.h"
 
 namespace weft {
@@ -32,17 +31,18 @@ Recipe trial_recipe(Recipe r, int64_t steps) {
   r.train.epochs = 0;
   r.checkpoint.keep_best = 0;
   r.train.log_grad_norms = false;
-  r.train.grad_reduce_dtype = "f32";  // one rank has no gradients to send
-  r.optimizer.lr_decay_style = "constant";
+  r.train.grad_reduce_dtype = ReduceDtype::f32;  // one rank has no gradients to send
+  r.optimizer.lr_decay_style = LrSchedule::Style::constant;
   r.optimizer.lr_warmup_iters = r.optimizer.lr_decay_iters = r.optimizer.lr_wsd_decay_iters = 0;
   r.optimizer.adam_eps = std::max(r.optimizer.adam_eps, kLeastAdamEps);
   return r;
 }
 
 Recipe in_fp64(Recipe r) {
-  r.run.backend = "ref";
-  r.train.precision = "f64";
-  if (r.train.numerics == "nondeterministic") r.train.numerics = "fast";  // which the reference is
+  r.run.backend = BackendKind::ref;
+  r.train.precision = PrecisionChoice::f64;
+  if (r.train.numerics == NumericsChoice::nondeterministic)
+    r.train.numerics = NumericsChoice::fast;  // which the reference is
   return r;
 }
 
@@ -136,8 +136,9 @@ class Verifier {
       require_finite(std::isfinite(step.loss) && std::isfinite(step.grad_norm), "fp64");
     judge_updates(one.recipe);
     if (report_.equal()) judge_fp64();
-    if (report_.equal() && recipe_.run.backend != "ref") judge_own_precision();
-    if (report_.equal() && recipe_.train.numerics == "invariant" && recipe_.parallel.tp == 1) judge_bits();
+    if (report_.equal() && recipe_.run.backend != BackendKind::ref) judge_own_precision();
+    if (report_.equal() && recipe_.train.numerics == NumericsChoice::invariant && recipe_.parallel.tp == 1)
+      judge_bits();
     return std::move(report_);
   }
 
@@ -245,19 +246,20 @@ class Verifier {
     const Distances distances = timed(fmt::format("{} on {}, one rank", one.train.precision, one.run.backend),
                                       [&] { return distances_of(one, setup_.steps, record_); });
     for (const Distances::Step& step : distances.steps())
-      require_finite(std::isfinite(step.loss) && std::isfinite(step.grad_norm), one.train.precision);
+      require_finite(std::isfinite(step.loss) && std::isfinite(step.grad_norm),
+                     std::string(name_of(one.train.precision)));
     const double least = rounding_bound(recipe_, config_.spec);
     const RoundingBound rounding(recipe_, config_.spec);
     const OneRank one_rank = allow_one_rank(distances, rounding);
     const MeasuredBound bound(distances, {least, unit_roundoff(recipe_.train.precision)}, rounding);
-    const Judgement by{.precision = recipe_.train.precision,
+    const Judgement by{.precision = std::string(name_of(recipe_.train.precision)),
                        .record = record_,
                        .recipe = recipe_,
                        .allowed =
                            [&](int64_t step, Quantity q, const std::string& tensor) {
                              return std::max(bound(step, q, tensor), one_rank.ill(step, q, tensor));
                            },
-                       .op_tolerance = recipe_.train.precision == "f32" ? 16 * least : 0.05};
+                       .op_tolerance = recipe_.train.precision == PrecisionChoice::f32 ? 16 * least : 0.05};
     judge(by, &one_rank);
   }
 
@@ -297,7 +299,7 @@ class Verifier {
     const RunRecord record = timed("invariant numerics, one rank", [&] {
       return record_run({one, config_, *data_, setup_.steps}, setup_.machine_for(one), hooks());
     });
-    const Judgement by{.precision = recipe_.train.precision + " to the bit",
+    const Judgement by{.precision = fmt::format("{} to the bit", recipe_.train.precision),
                        .record = record,
                        .recipe = recipe_,
                        .allowed = [](int64_t, Quantity, const std::string&) { return 0.0; },
@@ -308,7 +310,7 @@ class Verifier {
   void judge(const Judgement& by, const OneRank* one_rank) {
     const Distances layout = timed(fmt::format("{} on {}, {}", by.precision, by.recipe.run.backend, report_.layout),
                                    [&] { return distances_of(by.recipe, setup_.steps, by.record); });
-    VerifyReport::Pass pass{by.precision, by.recipe.run.backend, {}, {}};
+    VerifyReport::Pass pass{by.precision, std::string(name_of(by.recipe.run.backend)), {}, {}};
     if (one_rank) pass.ill_conditioned = one_rank->ill_conditioned;
     for (const Quantity q : kQuantities) pass.rows.push_back(row_of(q, layout, by, one_rank));
     report_.passes.push_back(std::move(pass));
@@ -419,8 +421,7 @@ class Verifier {
     const std::string where = to_string(d.name);
     if (!d.read) return fmt::format("{}: {}; what it read was equal, where it can be compared", where, sums);
     return fmt::format(
-        "what brought {} there between ranks (a collective, the fetch of a weight): {}, and nothing "
-        "before it differs",
+        "what brought {} there between ranks (a collective, the fetch of a weight): {}, and nothing before it differs",
         where, sums);
   }
 

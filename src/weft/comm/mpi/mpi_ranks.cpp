@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "weft/comm/mpi/mpi_beside.h"
 #include "weft/comm/mpi/mpi_communicator.h"
 
 namespace weft {

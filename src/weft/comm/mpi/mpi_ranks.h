@@ -1,6 +1,5 @@
 // Ranks as processes that an MPI launcher has started.
 #pragma once
-#include <functional>
 #include <memory>
 #include <string>
 

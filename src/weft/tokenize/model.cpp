@@ -1,4 +1,4 @@
-#include "weft/tokenize/vocabulary.h"
+#include "weft/tokenize/model.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

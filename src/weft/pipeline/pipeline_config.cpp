@@ -1,8 +1,7 @@
-#include "weft/pipeline/pipeline_judge.h"
+#include "weft/pipeline/pipeline_config.h"
 
 #include <algorithm>
 
-#include "weft/base/error.h"
 #include "weft/base/json.h"
 #include "weft/pipeline/codec.h"
 #include "weft/pipeline/document_encoder.h"
@@ -140,16 +139,6 @@ std::vector<std::string> unusable_files(const PipelineConfig& config) {
   if (config.has("decontaminate")) judge([&] { decontaminate_identity(config, {}); });
   if (config.has("tokens")) judge([&] { DocumentEncoder(config.tokens, config.has_conversations()); });
   return found;
-}
-
-void refuse(const std::vector<std::string>& problems) {
-  constexpr size_t kMost = 20;
-  if (problems.empty()) return;
-  if (problems.size() == 1) throw ConfigError(problems[0]);
-  std::string text = fmt::format("{} problems in the pipeline:", problems.size());
-  for (size_t i = 0; i < std::min(problems.size(), kMost); ++i) text += "\n  " + problems[i];
-  if (problems.size() > kMost) text += fmt::format("\n  and {} more", problems.size() - kMost);
-  throw ConfigError(text);
 }
 
 }  // namespace weft

@@ -1,0 +1,86 @@
+// What a recipe chooses from, by value; and the names of each choice in recipes.
+#pragma once
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "weft/data/packing.h"
+#include "weft/optim/lr_schedule.h"
+#include "weft/schedule/pipeline.h"
+
+namespace weft {
+
+using std::string_view_literals::operator""sv;
+
+// Each with its names, in the order of its values.
+enum class InitChoice : uint8_t { pretrained, random };
+constexpr auto names_of(InitChoice) { return std::array{"pretrained"sv, "random"sv}; }
+
+enum class IdDtype : uint8_t { uint16, uint32 };
+constexpr auto names_of(IdDtype) { return std::array{"uint16"sv, "uint32"sv}; }
+
+enum class AttentionMask : uint8_t { causal, block_causal };
+constexpr auto names_of(AttentionMask) { return std::array{"causal"sv, "block_causal"sv}; }
+
+enum class PrecisionChoice : uint8_t { f32, bf16, fp16, f64 };
+constexpr auto names_of(PrecisionChoice) { return std::array{"f32"sv, "bf16"sv, "fp16"sv, "f64"sv}; }
+
+enum class ReduceDtype : uint8_t { f32, bf16 };
+constexpr auto names_of(ReduceDtype) { return std::array{"f32"sv, "bf16"sv}; }
+
+enum class NumericsChoice : uint8_t { fast, invariant, nondeterministic };
+constexpr auto names_of(NumericsChoice) { return std::array{"fast"sv, "invariant"sv, "nondeterministic"sv}; }
+
+enum class OptimizerKind : uint8_t { adamw, sgd, muon };
+constexpr auto names_of(OptimizerKind) { return std::array{"adamw"sv, "sgd"sv, "muon"sv}; }
+
+enum class MuonScale : uint8_t { match_rms_adamw, original };
+constexpr auto names_of(MuonScale) { return std::array{"match_rms_adamw"sv, "original"sv}; }
+
+enum class CpCommType : uint8_t { all_gather, a2a };
+constexpr auto names_of(CpCommType) { return std::array{"all_gather"sv, "a2a"sv}; }
+
+enum class RecomputeKind : uint8_t { none, selective, full };
+constexpr auto names_of(RecomputeKind) { return std::array{"none"sv, "selective"sv, "full"sv}; }
+
+enum class BackendKind : uint8_t { automatic, cpu, cuda, ref };
+constexpr auto names_of(BackendKind) { return std::array{"auto"sv, "cpu"sv, "cuda"sv, "ref"sv}; }
+
+enum class RanksKind : uint8_t { local, mpi };
+constexpr auto names_of(RanksKind) { return std::array{"local"sv, "mpi"sv}; }
+
+constexpr auto names_of(PackingKind) { return std::array{"concatenate-and-split"sv, "first-fit"sv}; }
+constexpr auto names_of(LrSchedule::Style) { return std::array{"constant"sv, "linear"sv, "cosine"sv, "wsd"sv}; }
+constexpr auto names_of(ScheduleKind) { return kScheduleNames; }
+
+template <class E>
+concept Choice = requires(E choice) {
+  names_of(choice);
+};
+template <Choice E>
+inline constexpr auto kNamesOf = names_of(E{});
+
+template <Choice E>
+constexpr std::string_view name_of(E choice) {
+  return kNamesOf<E>[size_t(choice)];
+}
+// None: no value has this name.
+template <Choice E>
+constexpr std::optional<E> choice_named(std::string_view name) {
+  const auto at = std::find(kNamesOf<E>.begin(), kNamesOf<E>.end(), name);
+  return at == kNamesOf<E>.end() ? std::nullopt : std::optional(E(at - kNamesOf<E>.begin()));
+}
+
+}  // namespace weft
+
+// A choice in a message is its name.
+template <weft::Choice E>
+struct fmt::formatter<E> : fmt::formatter<std::string_view> {
+  auto format(E choice, fmt::format_context& context) const {
+    return fmt::formatter<std::string_view>::format(weft::kNamesOf<E>[size_t(choice)], context);
+  }
+};
