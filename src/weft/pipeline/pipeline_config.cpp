@@ -5,6 +5,7 @@
 #include "weft/base/json.h"
 #include "weft/pipeline/codec.h"
 #include "weft/pipeline/document_encoder.h"
+#include "weft/pipeline/row_document.h"
 #include "weft/pipeline/row_template.h"
 #include "weft/pipeline/rule.h"
 #include "weft/pipeline/stages.h"

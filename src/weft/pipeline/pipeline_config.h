@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "weft/base/error.h"
-#include "weft/pipeline/row_document.h"
 #include "weft/recipe/recipe_keys.h"
 
 namespace weft {
@@ -141,6 +140,8 @@ auto read_named(const std::string& key, const Read& read) {
     throw ConfigError(what.find(key) == std::string::npos ? fmt::format("{}: {}", key, what) : what);
   }
 }
+
+enum class FileFormat;
 
 // --- checks across the values of a pipeline: contradictions, files that cannot be used ---
 

@@ -16,6 +16,7 @@
 #include "weft/pipeline/input_files.h"
 #include "weft/pipeline/open_shards.h"
 #include "weft/pipeline/pipeline_config.h"
+#include "weft/pipeline/row_document.h"
 #include "weft/pipeline/row_reader.h"
 #include "weft/pipeline/stages.h"
 

@@ -1,5 +1,6 @@
 #include "weft/tokenize/pre_tokenizers.h"
 
+#include <algorithm>
 #include <array>
 
 #include "weft/tokenize/bpe.h"

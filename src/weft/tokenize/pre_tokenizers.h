@@ -15,21 +15,6 @@
 
 namespace weft {
 
-// What is done with the matches at which a piece is split.
-enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
-// Throws FileError. `fallback`: where the field is absent.
-SplitBehavior read_behavior(const Component& c, std::optional<SplitBehavior> fallback = {});
-
-// Lists the matches in a text, in order; none is empty.
-using Matcher = std::function<void(std::string_view text, PatternSpace& space, std::vector<Span>& matches)>;
-Matcher match_pattern(Pattern pattern);
-Matcher match_text(std::string what);
-Matcher match_splitter(Splitter splitter);
-Matcher match_characters(bool (*is_match)(char32_t));  // each alone
-
-// `invert`: what does not match is the match.
-PreTokenizer split_at(Matcher matcher, SplitBehavior behavior, bool invert = false);
-
 struct TextPiece {
   std::string_view text;  // not empty
   bool first;             // the document begins with it
@@ -63,6 +48,21 @@ class Pieces {
 // One step: replaces the list by a finer or changed one. Immutable; any thread may call it. Throws Error where a
 // regular expression gives up.
 using PreTokenizer = std::function<void(Pieces&)>;
+
+// What is done with the matches at which a piece is split.
+enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
+// Throws FileError. `fallback`: where the field is absent.
+SplitBehavior read_behavior(const Component& c, std::optional<SplitBehavior> fallback = {});
+
+// Lists the matches in a text, in order; none is empty.
+using Matcher = std::function<void(std::string_view text, PatternSpace& space, std::vector<Span>& matches)>;
+Matcher match_pattern(Pattern pattern);
+Matcher match_text(std::string what);
+Matcher match_splitter(Splitter splitter);
+Matcher match_characters(bool (*is_match)(char32_t));  // each alone
+
+// `invert`: what does not match is the match.
+PreTokenizer split_at(Matcher matcher, SplitBehavior behavior, bool invert = false);
 
 // The "pre_tokenizer" of a tokenizer.json.
 struct PreTokenizers {
