@@ -57,7 +57,7 @@ inline bool has_experts(const GoldenCase& c) {
 // What weft has not built yet that the case is about; "" if it can be run. Anything else that keeps it from running is
 // a fault.
 inline std::string not_built_yet(const GoldenCase& c) {
-  if (c.train.is_null()) return "no run";
+  if (c.train.is_null()) return "a case without a run";
   const std::string kind = c.train.value("kind", "pretrain");
   if (kind != "pretrain") return "kind " + kind;
   if (c.train.contains("optimizer")) return "optimizer " + c.train["optimizer"].get<std::string>();

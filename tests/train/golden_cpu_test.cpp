@@ -38,8 +38,8 @@ TEST(GoldenCpu, CasesThatAreNotBuiltYet) {
   std::string skipped;
   for (const GoldenCase& c : testing::golden_cases())
     if (const std::string what = testing::not_built_yet(c); !what.empty())
-      skipped += fmt::format("\n  {}: weft does not have {}", c.name, what);
-  if (!skipped.empty()) GTEST_SKIP() << "not run:" << skipped;
+      skipped += fmt::format("\n  {}: {}", c.name, what);
+  if (!skipped.empty()) GTEST_SKIP() << "weft has not built what these are about:" << skipped;
 }
 
 // What a rank more or a schedule more may change: the order of sums.

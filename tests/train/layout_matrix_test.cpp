@@ -30,7 +30,7 @@ TEST_F(LayoutMatrix, TensorParallelRanksWithDropoutEqualOneRank) {
   using Three = std::array<const char*, 3>;
   for (const auto& [model, tp, sequence_parallel] :
        {Three{"qwen2", "4", "true"}, Three{"llama-gqa", "3", "false"}, Three{"gpt2", "2", "true"},
-        Three{"olmo2", "3", "true"}, Three{"olmo2", "4", "false"}, Three{"gemma2", "4", "true"}}) {
+        Three{"olmo2", "3", "true"}, Three{"olmo2", "6", "false"}, Three{"gemma2", "6", "true"}}) {
     c["model"] = model;
     c["parallel.tp"] = tp;
     c["parallel.sequence_parallel"] = sequence_parallel;

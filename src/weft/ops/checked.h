@@ -17,7 +17,7 @@ std::string find_nonfinite(const Memory& memory, const Tensor& t);
 class Checked final : public UniformAround<Checked> {
  public:
   struct Options {
-    bool finite = false;  // throw NumericsError "blocks.3.mlp: swiglu.a [4, 17] is nan" at the first bad value
+    bool finite = false;  // throw NumericsError "blocks.3.mlp: gated_unit.a [4, 17] is nan" at the first bad value
     const Memory& memory = *host_memory();  // where the operands lie
   };
   Checked(Backend& inner, Options options) : UniformAround<Checked>(inner), options_(options) {}
