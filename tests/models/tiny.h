@@ -103,6 +103,7 @@ inline ModelSpec tiny_olmo2() {
 inline ModelSpec tiny_experts() {
   ModelSpec m = tiny_llama();
   m.family = Family::qwen2_moe;
+  m.vocab_size = 201;  // a head that needs more than a block does
   m.num_layers = 3;
   m.experts = {.count = 5,
                .chosen = 2,
