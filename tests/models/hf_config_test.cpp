@@ -187,6 +187,7 @@ TEST(HfConfig, DeepseekFields) {
   EXPECT_REFUSED("\"num_key_value_heads\": 2 is not supported", deepseek({{"num_key_value_heads", 2}}));
   EXPECT_REFUSED("\"attention_bias\": true is not supported", deepseek({{"attention_bias", true}}));
   EXPECT_REFUSED("\"n_routed_experts\": 8 is not supported", deepseek({{"first_k_dense_replace", 3}}));
+  EXPECT_EQ(error(deepseek({{"first_k_dense_replace", 3}, {"n_routed_experts", nullptr}})), "none");
 }
 
 TEST(HfConfig, ModulesThatPredictFurtherTokensAreToldOfAndNotWritten) {
@@ -436,7 +437,7 @@ TEST(HfConfig, WritesTheConfigThatItRead) {
 TEST(HfConfig, ConformanceConfigsAreJudgedRightly) {
   WEFT_NEEDS_SHARED();
   const auto dir = testing::shared_dir() / "data/conformance/hf_configs";
-  const std::map<std::string, std::string> expected = {{"deepseek-v3", "\"n_routed_experts\": 256"},
+  const std::map<std::string, std::string> expected = {{"deepseek-v3", "\"n_routed_experts\": its absence"},
                                                        {"gemma-2b", "\"model_type\": \"gemma\""},
                                                        {"llama-2-70b", ""},
                                                        {"llama-2-7b", ""},

@@ -59,7 +59,7 @@ inline ModelSpec tiny_mixed() {
 inline ModelSpec tiny_latent() {
   ModelSpec m = tiny_llama();
   m.family = Family::deepseek_v3;
-  m.num_kv_heads = m.num_heads;
+  m.num_heads = m.num_kv_heads = 3;
   m.latent = LatentSpec{.q_rank = 9, .kv_rank = 7, .nope_dim = 5, .rope_dim = 4, .v_dim = 3, .score_factor = 1.3};
   m.head_dim = 9;
   return m;

@@ -33,7 +33,9 @@ LatentSpec read_latent(HfFields& f) {
 // Every layer is dense: what is said of experts means nothing.
 void require_dense(HfFields& f, const ModelSpec& s) {
   const int64_t first = f.integer("first_k_dense_replace", {.min = 0}, s.family == Family::deepseek_v2 ? 0 : 3);
-  const bool has_experts = f.has("n_routed_experts") && f.integer("n_routed_experts", {.min = 0}) > 0;
+  // Absent, there are as many as in the published model; null, there are none.
+  const bool has_experts =
+      f.absent("n_routed_experts") || (f.has("n_routed_experts") && f.integer("n_routed_experts", {.min = 0}) > 0);
   if (has_experts && first < s.num_layers)
     f.refuse(
         "n_routed_experts",

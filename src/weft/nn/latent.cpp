@@ -32,14 +32,12 @@ Tensor Latent::again(Pass& p, Saved& s) const {
   return s.y;
 }
 
-Tensor Latent::dgrad(Pass& p, Saved& s, Tensor dy) const {
+void Latent::dgrad(Pass& p, Saved& s, Tensor dy, Tensor dh) const {
   s.draw = p.compute(p.dgrad_till_wgrad, {dy.rows(), dy.cols()}, dy.place);
   if (spec_.rotated > 0) p.be.run(Copy{.from = beside(dy), .to = beside(s.draw)});
   rotate(p, beside(s.draw), true);
   norm_.dgrad(p, s.norm, of_rank(dy), {}, of_rank(s.draw));
-  Tensor dh = p.compute(p.scratch, {dy.rows(), down_.in()}, dy.place);
   down_.dgrad(p, s.draw, dh);
-  return dh;
 }
 
 void Latent::wgrad(Pass& p, const Saved& s, Tensor h) const {

@@ -33,8 +33,7 @@ class Latent {
   Tensor forward(Pass& p, Saved& s, Tensor h) const;
   // In dgrad, before it is needed: y as it was.
   Tensor again(Pass& p, Saved& s) const;
-  // In scratch.
-  Tensor dgrad(Pass& p, Saved& s, Tensor dy) const;
+  void dgrad(Pass& p, Saved& s, Tensor dy, Tensor dh) const;
   void wgrad(Pass& p, const Saved& s, Tensor h) const;
 
  private:

@@ -112,19 +112,23 @@ void LatentAttention::rotate(Pass& p, Tensor q, bool inverse) const {
 
 Tensor LatentAttention::dgrad(Pass& p, Saved& s, Tensor dy) const {
   s.dy = dy;
-  Tensor dout = out_.dgrad(p, dy);
-  if (!keep_) expand_again(p, s);
-  s.dq = p.compute(p.dgrad_till_wgrad, {s.q.rows(), s.q.cols()}, s.q.place.dual());
-  const QueryKeyValue d{s.dq, p.compute(p.scratch, {s.k.rows(), s.k.cols()}, s.k.place.dual()),
-                        p.compute(p.scratch, {s.v.rows(), s.v.cols()}, s.v.place.dual())};
-  core_->backward(p, {s.q, s.k, s.v}, {s.o, s.lse}, dout, d);
-  Tensor dh = keys_backward(p, s, d);
-  p.be.run(Add{.x = dh, .y = queries_backward(p, s), .out = dh});
+  Tensor dh = p.compute(p.scratch, {dy.rows(), dy.cols()}, dy.place);
+  s.dq = p.compute(p.dgrad_till_wgrad, {p.batch.positions.elements(), q_.out()}, tokens(Spmd::Shard1));
+  {
+    Scope temporaries(*p.scratch);
+    Tensor dout = out_.dgrad(p, dy);
+    if (!keep_) expand_again(p, s);
+    const QueryKeyValue d{s.dq, p.compute(p.scratch, {s.k.rows(), s.k.cols()}, s.k.place.dual()),
+                          p.compute(p.scratch, {s.v.rows(), s.v.cols()}, s.v.place.dual())};
+    core_->backward(p, {s.q, s.k, s.v}, {s.o, s.lse}, dout, d);
+    keys_backward(p, s, d, dh);
+  }
+  add_queries_backward(p, s, dh);
   return dh;
 }
 
-// Of the stream, through keys and values.
-Tensor LatentAttention::keys_backward(Pass& p, Saved& s, const QueryKeyValue& d) const {
+// Writes the gradient of the stream that comes through keys and values.
+void LatentAttention::keys_backward(Pass& p, Saved& s, const QueryKeyValue& d, Tensor dh) const {
   s.dkv = p.compute(p.dgrad_till_wgrad, {d.k.rows(), kv_.out()}, d.k.place);
   Tensor dlatent = p.compute(p.scratch, {d.k.rows(), spec_.kv_rank + spec_.rope_dim}, tokens(Spmd::Partial));
   p.be.run(LatentKeysBackward{.dk = d.k,
@@ -133,16 +137,22 @@ Tensor LatentAttention::keys_backward(Pass& p, Saved& s, const QueryKeyValue& d)
                               .dshared = dlatent.slice_cols(spec_.kv_rank, spec_.rope_dim),
                               .heads = core_->heads().kv});
   kv_.dgrad(p, s.dkv, dlatent.slice_cols(0, spec_.kv_rank));
-  return kv_latent_.dgrad(p, s.kv_latent, enter_.backward(p.mesh, dlatent, *p.scratch));
+  kv_latent_.dgrad(p, s.kv_latent, enter_.backward(p.mesh, dlatent, *p.scratch), dh);
 }
 
-// Of the stream, through queries.
-Tensor LatentAttention::queries_backward(Pass& p, Saved& s) const {
+// Adds what comes through queries.
+void LatentAttention::add_queries_backward(Pass& p, Saved& s, Tensor dh) const {
+  Scope temporaries(*p.scratch);
   rotate(p, s.dq, true);
   Tensor dfrom = p.compute(p.scratch, {s.dq.rows(), q_.in()}, tokens(Spmd::Partial));
   q_.dgrad(p, s.dq, dfrom);
   dfrom = enter_.backward(p.mesh, dfrom, *p.scratch);
-  return q_latent_ ? q_latent_->dgrad(p, s.q_latent, dfrom) : dfrom;
+  if (q_latent_) {
+    Tensor through = p.compute(p.scratch, {dh.rows(), dh.cols()}, dh.place);
+    q_latent_->dgrad(p, s.q_latent, dfrom, through);
+    dfrom = through;
+  }
+  p.be.run(Add{.x = dh, .y = dfrom, .out = dh});
 }
 
 // What forward made of the latents and did not keep. Queries that are made of the stream are kept.

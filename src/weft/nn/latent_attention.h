@@ -60,8 +60,8 @@ class LatentAttention {
   Tensor queries(Pass& p, Tensor from, Arena* home) const;
   std::pair<Tensor, Tensor> keys(Pass& p, Tensor latent, Arena* home) const;  // and values
   void rotate(Pass& p, Tensor q, bool inverse) const;
-  Tensor keys_backward(Pass& p, Saved& s, const QueryKeyValue& d) const;
-  Tensor queries_backward(Pass& p, Saved& s) const;
+  void keys_backward(Pass& p, Saved& s, const QueryKeyValue& d, Tensor dh) const;
+  void add_queries_backward(Pass& p, Saved& s, Tensor dh) const;
   void expand_again(Pass& p, Saved& s) const;
   Tensor attend_to_latents(Pass& p, const KvCache& cache, Tensor q) const;
 
