@@ -63,6 +63,7 @@ inline Accuracy accuracy(const AttentionBackward& op) {
   return {
       .depth = op.k.rows() + op.q.rows() + widest(op.heads), .roundings = 128 + 4 * largest_lse(op.lse), .narrow = 4};
 }
+inline Accuracy accuracy(const AttentionMerge& op) { return {.roundings = 16 + 4 * largest_lse(op.lse)}; }
 inline Accuracy accuracy(const AttentionSink&) { return {.roundings = 32}; }
 inline Accuracy accuracy(const AttentionSinkBackward& op) {
   return {.depth = op.o.rows() + op.o.cols() / op.sinks.elements(), .roundings = 32};

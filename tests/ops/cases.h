@@ -27,6 +27,7 @@ inline OpCases op_cases(DType compute) {
     add_head_norms(all, v);
     add_cut_norms(all, v);
     add_attentions(all, v);
+    add_attention_merges(all, v);
     add_attention_sinks(all, v);
     add_ropes(all, v);
     add_latent_keys(all, v);

@@ -432,6 +432,7 @@ TEST(Rules, EveryFieldOfEveryOpIsJudged) {
   const testing::AttentionCase attention{"", testing::packed({3, 2}), testing::heads_of(2, 1, 4)};
   expect_every_field_judged(testing::make_attention(o, attention));
   expect_every_field_judged(testing::make_attention_backward(o, attention));
+  expect_every_field_judged(testing::make_attention_merge(o, 5, 2, 4));
   expect_every_field_judged(Rope{.x = o.act(3, 8), .positions = ids, .table = o.stats(9, 4).placed({})});
   const testing::LatentKeysCase latent{.t = 3, .heads = 2, .own = 3, .shared = 2, .value = 4};
   expect_every_field_judged(testing::make_latent_keys(o, latent));

@@ -83,7 +83,9 @@ TEST_F(LayoutMatrix, ContextParallelRanksWithDropoutEqualOneRank) {
   using Three = std::array<const char*, 3>;
   for (const auto& [model, cp, how] :
        {Three{"mistral", "2", "all_gather"}, Three{"qwen3", "3", "a2a"}, Three{"gpt2", "2", "a2a"},
-        Three{"qwen2", "3", "all_gather"}, Three{"deepseek", "2", "all_gather"}, Three{"deepseek", "2", "a2a"}}) {
+        Three{"mistral", "3", "p2p"}, Three{"gpt2", "2", "p2p"}, Three{"qwen2", "3", "all_gather"},
+        Three{"deepseek", "2", "all_gather"}, Three{"deepseek", "2", "a2a"}, Three{"deepseek", "2", "p2p"},
+        Three{"gemma2", "2", "p2p"}}) {
     c["model"] = model;
     c["parallel.cp"] = cp;
     c["parallel.cp_comm_type"] = how;

@@ -29,12 +29,13 @@ struct OpList {
   using Interface = BackendOf<Ops...>;
   using Any = std::variant<Ops...>;
 };
-using AllOps = OpList<Matmul, BiasGrad, Embed, EmbedBackward, Norm, NormApply, NormBackward, HeadNorm, HeadNormBackward,
-                      RowDots, Rope, LatentKeys, LatentKeysBackward, Attention, AttentionBackward, AttentionSink,
-                      AttentionSinkBackward, GatedUnit, GatedUnitBackward, Gelu, GeluBackward, SoftCap, SoftCapBackward,
-                      Dropout, CrossEntropy, CrossEntropyPart, CrossEntropyJoin, Add, Axpby, AddRow, Copy, Zero, Sum,
-                      SumSquares, CountNonfinite, AdamW, Sgd, Route, RouteBackward, RouterSums, ExpertLoad, GroupRows,
-                      GatherRows, SumRows, ScaleRows, ScaleRowsBackward, GroupedMatmul, GroupedWeightGrad>;
+using AllOps =
+    OpList<Matmul, BiasGrad, Embed, EmbedBackward, Norm, NormApply, NormBackward, HeadNorm, HeadNormBackward, RowDots,
+           Rope, LatentKeys, LatentKeysBackward, Attention, AttentionBackward, AttentionMerge, AttentionSink,
+           AttentionSinkBackward, GatedUnit, GatedUnitBackward, Gelu, GeluBackward, SoftCap, SoftCapBackward, Dropout,
+           CrossEntropy, CrossEntropyPart, CrossEntropyJoin, Add, Axpby, AddRow, Copy, Zero, Sum, SumSquares,
+           CountNonfinite, AdamW, Sgd, Route, RouteBackward, RouterSums, ExpertLoad, GroupRows, GatherRows, SumRows,
+           ScaleRows, ScaleRowsBackward, GroupedMatmul, GroupedWeightGrad>;
 
 // The ops that a backend has issued and its device has not run. Belongs to the backend's rank; not thread-safe.
 class DeviceQueue {

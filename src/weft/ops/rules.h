@@ -25,6 +25,7 @@ void check(const LatentKeys& op);
 void check(const LatentKeysBackward& op);
 void check(const Attention& op);
 void check(const AttentionBackward& op);
+void check(const AttentionMerge& op);
 void check(const AttentionSink& op);
 void check(const AttentionSinkBackward& op);
 void check(const GatedUnit& op);

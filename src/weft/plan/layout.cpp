@@ -73,8 +73,9 @@ GradientOrder gradient_order_of(const Recipe& r) {
 
 ContextPlan context_plan_of(const Recipe& r) {
   if (r.parallel.cp == 1) return {};
-  return {.keys =
-              r.parallel.cp_comm_type == CpCommType::a2a ? ContextPlan::Keys::exchanged : ContextPlan::Keys::gathered};
+  using Keys = ContextPlan::Keys;
+  const CpCommType how = r.parallel.cp_comm_type;
+  return {.keys = how == CpCommType::a2a ? Keys::exchanged : how == CpCommType::p2p ? Keys::ring : Keys::gathered};
 }
 
 LayerPlan layer_plan_of(const Recipe& r, const ModelSpec& model) {

@@ -144,8 +144,8 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
       {"parallel.cp", &p.cp, count(1), "context parallel ranks: each has a share of every sequence's tokens",
        kMayChange},
       {"parallel.cp_comm_type", choice(p.cp_comm_type), anything(),
-       "how context parallel ranks attend to each other's keys: all_gather brings all of them to each rank; a2a gives "
-       "each rank the whole sequences of a share of the heads",
+       "how context parallel ranks attend to each other's keys: p2p passes them around while attention computes; "
+       "all_gather brings all of them to each rank; a2a gives each rank the whole sequences of a share of the heads",
        kMayChange},
       {"parallel.ep", &p.ep, count(1), "expert parallel ranks", kMayChange},
       {"parallel.order", &p.order, anything(),

@@ -139,6 +139,8 @@ void CpuBackend::run(const AttentionBackward& op) {
   cpu::attention_backward(op, threads_, temporary<std::byte>(op));
 }
 
+void CpuBackend::run(const AttentionMerge& op) { by_rows(op, op.o, cpu::attention_merge); }
+
 void CpuBackend::run(const AttentionSink& op) { by_rows(op, op.o, cpu::attention_sink); }
 
 void CpuBackend::run(const AttentionSinkBackward& op) {

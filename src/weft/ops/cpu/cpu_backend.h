@@ -30,6 +30,7 @@ class CpuBackend final : public Backend {
   void run(const LatentKeysBackward&) override;
   void run(const Attention&) override;
   void run(const AttentionBackward&) override;
+  void run(const AttentionMerge&) override;
   void run(const AttentionSink&) override;
   void run(const AttentionSinkBackward&) override;
   void run(const GatedUnit&) override;
