@@ -58,6 +58,7 @@ inline double largest_lse(const Tensor& lse) {
 inline Accuracy accuracy(const AttentionBackward& op) {
   return {.depth = op.k.rows() + op.q.rows() + op.heads.dim, .roundings = 128 + 4 * largest_lse(op.lse), .narrow = 4};
 }
+inline Accuracy accuracy(const AttentionMerge& op) { return {.roundings = 16 + 4 * largest_lse(op.lse)}; }
 inline Accuracy accuracy(const Swiglu&) { return {.roundings = 16}; }
 inline Accuracy accuracy(const SwigluBackward&) { return {.roundings = 16}; }
 inline Accuracy accuracy(const Gelu&) { return {.roundings = 16}; }

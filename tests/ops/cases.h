@@ -25,6 +25,7 @@ inline OpCases op_cases(DType compute) {
     add_norms(all, v);
     add_head_norms(all, v);
     add_attentions(all, v);
+    add_attention_merges(all, v);
     add_ropes(all, v);
     add_activations(all, v);
     add_dropouts(all, v);

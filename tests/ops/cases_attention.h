@@ -110,11 +110,26 @@ inline AttentionBackward make_attention_backward(Operands& o, const AttentionCas
           .dropout = f.dropout};
 }
 
+inline AttentionMerge make_attention_merge(Operands& o, int64_t t, int64_t heads, int64_t dim) {
+  return {.o = o.act(t, heads * dim),
+          .lse = o.stats(t, heads, normal(5)),
+          .sum = o.stats(t, heads * dim, normal(1)),
+          .sum_lse = o.stats(t, heads, normal(5))};
+}
+
 inline void add_attentions(OpCases& to, const Variant& v) {
   for (const AttentionCase& c : attention_cases()) {
     add_case(to, v, c.name, [c](Operands& o) { return make_attention(o, c); });
     if (c.spans[0].q_position == 0 || c.spans.size() > 1)  // no gradient flows to a cache
       add_case(to, v, c.name, [c](Operands& o) { return make_attention_backward(o, c); });
+  }
+}
+
+inline void add_attention_merges(OpCases& to, const Variant& v) {
+  for (const auto& size : std::vector<std::array<int64_t, 3>>{{1, 1, 1}, {5, 3, 8}, {67, 4, 20}, {200, 2, 64}}) {
+    const auto [t, h, e] = size;
+    add_case(to, v, fmt::format("[{} {}x{}]", t, h, e),
+             [t = t, h = h, e = e](Operands& o) { return make_attention_merge(o, t, h, e); });
   }
 }
 

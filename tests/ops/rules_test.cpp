@@ -393,6 +393,7 @@ TEST(Rules, EveryFieldOfEveryOpIsJudged) {
   const testing::AttentionCase attention{"", testing::packed({3, 2}), testing::heads_of(2, 1, 4)};
   expect_every_field_judged(testing::make_attention(o, attention));
   expect_every_field_judged(testing::make_attention_backward(o, attention));
+  expect_every_field_judged(testing::make_attention_merge(o, 5, 2, 4));
   expect_every_field_judged(Rope{.x = o.act(3, 8), .positions = ids, .table = o.stats(9, 4).placed({})});
   expect_every_field_judged(Swiglu{.u = o.act(3, 8), .a = o.act(3, 4)});
   expect_every_field_judged(SwigluBackward{.u = o.act(3, 8), .da = o.act(3, 4), .du = o.act(3, 8)});

@@ -56,8 +56,8 @@ TEST(BatchLoader, AttentionDropsOtherProbabilitiesInEveryDocument) {
     for (int64_t j = 0; j < i; ++j) EXPECT_NE(document(i), document(j)) << "documents " << j << " and " << i;
 }
 
-// Rank 1 of 3 has the second and the last but one of six chunks of each sequence, with their numbers in all of it.
-TEST(BatchLoader, ARankHasItsChunksOfEverySequence) {
+// Rank 1 of 3 has the second and the last but one of six runs of each sequence, with their numbers in all of it.
+TEST(BatchLoader, ARankHasItsRunsOfEverySequence) {
   constexpr int64_t kLong = 12;
   Arena arena("micro-batch", 1 << 12);
   MicroBatch b = alloc_micro_batch(arena, 2 * kLong / 3, DType::f32);

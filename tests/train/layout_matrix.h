@@ -33,7 +33,7 @@ inline const std::vector<Feature> kRuns = {
 inline const std::vector<Feature> kCuts = {
     {"parallel.dp", {"1", "2", "3", "4", "6"}},
     {"parallel.cp", {"1", "2", "3"}},
-    {"parallel.cp_comm_type", {"all_gather", "a2a"}},
+    {"parallel.cp_comm_type", {"p2p", "all_gather", "a2a"}},
     {"parallel.tp", {"1", "2", "3", "4"}},
     {"parallel.sequence_parallel", {"true", "false"}},
     {"parallel.zero_stage", {"0", "1", "2", "3"}},

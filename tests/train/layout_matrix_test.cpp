@@ -44,8 +44,9 @@ TEST_F(LayoutMatrix, ContextParallelRanksWithDropoutEqualOneRank) {
     for (const Feature& f : *features) c[f.key] = f.values[0];
   c["model.hidden_dropout"] = "0.1";
   using Three = std::array<const char*, 3>;
-  for (const auto& [model, cp, how] : {Three{"mistral", "2", "all_gather"}, Three{"qwen3", "3", "a2a"},
-                                       Three{"gpt2", "2", "a2a"}, Three{"qwen2", "3", "all_gather"}}) {
+  for (const auto& [model, cp, how] :
+       {Three{"mistral", "2", "all_gather"}, Three{"qwen3", "3", "a2a"}, Three{"gpt2", "2", "a2a"},
+        Three{"mistral", "3", "p2p"}, Three{"gpt2", "2", "p2p"}, Three{"qwen2", "3", "all_gather"}}) {
     c["model"] = model;
     c["parallel.cp"] = cp;
     c["parallel.cp_comm_type"] = how;

@@ -2,6 +2,7 @@
 
 #include "weft/nn/exchanged_attention.h"
 #include "weft/nn/gathered_attention.h"
+#include "weft/nn/ring_attention.h"
 
 namespace weft {
 namespace {
@@ -46,6 +47,8 @@ std::unique_ptr<AttentionCore> make_attention_core(const ContextPlan& plan, cons
       return std::make_unique<GatheredAttention>(heads, dropout);
     case ContextPlan::Keys::exchanged:
       return std::make_unique<ExchangedAttention>(heads, dropout);
+    case ContextPlan::Keys::ring:
+      return std::make_unique<RingAttention>(heads, dropout);
     case ContextPlan::Keys::here:
       break;
   }

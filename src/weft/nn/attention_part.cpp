@@ -51,9 +51,9 @@ std::vector<TokenRows> token_rows(const MicroBatch& batch, int64_t rank) {
   std::vector<TokenRows> all;
   int64_t row = 0;
   for (int64_t sequence = 0; row < batch.ids.rows(); ++sequence)
-    for (const Run& chunk : cut.chunks_of(rank)) {
-      all.push_back({{sequence * cut.seq_length + chunk.first, chunk.count}, row});
-      row += chunk.count;
+    for (const Run& run : cut.runs_of(rank)) {
+      all.push_back({{sequence * cut.seq_length + run.first, run.count}, row});
+      row += run.count;
     }
   return all;
 }

@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "weft/nn/pass.h"
+#include "weft/nn/attention_core.h"
 
 namespace weft {
 
@@ -22,6 +22,16 @@ struct TokenRows {
 // None where no query sees a key. `documents`: MicroBatch::spans.
 std::optional<AttentionPart> part_of(std::span<const AttentionSpan> documents, const TokenRows& queries,
                                      const TokenRows& keys, int64_t window);
+
+// Keys beside values, as they are moved.
+struct KeysValues {
+  Tensor both, k, v;
+  KeysValues(const Tensor& both, const QueryKeyValue& like)
+      : both(both), k(both.slice_cols(0, like.k.cols())), v(both.slice_cols(like.k.cols(), like.v.cols())) {}
+};
+
+inline WholeSequences::At sequences_of(const Pass& p) { return {p.be, p.mesh, p.batch.sequences, *p.scratch}; }
+inline Tensor rows_of(const Tensor& x, const Run& run) { return x.slice_rows(run.first, run.count); }
 
 // The tokens and rows of one rank of cp: two runs for each sequence, in order.
 std::vector<TokenRows> token_rows(const MicroBatch& batch, int64_t rank);

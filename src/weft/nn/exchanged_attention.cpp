@@ -2,10 +2,10 @@
 
 #include <array>
 
+#include "weft/nn/attention_part.h"
+
 namespace weft {
 namespace {
-
-WholeSequences::At at(const Pass& p) { return {p.be, p.mesh, p.batch.sequences, *p.scratch}; }
 
 // The parts of an exchanged tensor, side by side, as wide as n-ths of these.
 std::vector<Tensor> shares(const Tensor& both, std::span<const Tensor> like, int64_t n) {
@@ -33,7 +33,7 @@ void ExchangedAttention::forward(Pass& p, const QueryKeyValue& in, Tensor o, Ten
   Scope temporaries(*p.scratch);
   const int64_t n = p.batch.sequences.ranks.size;
   const std::array parts{in.q, in.k, in.v};
-  const std::vector<Tensor> all = shares(heads_over_.to_heads(at(p), parts), parts, n);
+  const std::vector<Tensor> all = shares(heads_over_.to_heads(sequences_of(p), parts), parts, n);
   const Tensor whole_o = p.compute(p.scratch, {all[0].rows(), o.cols() / n}, all[0].place);
   const Tensor whole_lse = p.stat(p.scratch, {all[0].rows(), lse.cols() / n}, all[0].place);
   p.be.run(Attention{.q = all[0],
@@ -44,8 +44,8 @@ void ExchangedAttention::forward(Pass& p, const QueryKeyValue& in, Tensor o, Ten
                      .spans = p.batch.spans,
                      .heads = share_of_heads(p),
                      .dropout = dropout_.spec(p)});
-  heads_over_.to_rows(at(p), whole_o, std::array{o});
-  heads_over_.to_rows(at(p), whole_lse, std::array{lse});
+  heads_over_.to_rows(sequences_of(p), whole_o, std::array{o});
+  heads_over_.to_rows(sequences_of(p), whole_lse, std::array{lse});
 }
 
 void ExchangedAttention::backward(Pass& p, const QueryKeyValue& in, const Saved& s, Tensor dout,
@@ -53,8 +53,8 @@ void ExchangedAttention::backward(Pass& p, const QueryKeyValue& in, const Saved&
   Scope temporaries(*p.scratch);
   const int64_t n = p.batch.sequences.ranks.size;
   const std::array parts{in.q, in.k, in.v, s.o, dout};
-  const std::vector<Tensor> all = shares(heads_over_.to_heads(at(p), parts), parts, n);
-  const Tensor lse = heads_over_.to_heads(at(p), std::array{s.lse});
+  const std::vector<Tensor> all = shares(heads_over_.to_heads(sequences_of(p), parts), parts, n);
+  const Tensor lse = heads_over_.to_heads(sequences_of(p), std::array{s.lse});
   const std::array gradients{d.q, d.k, d.v};
   const int64_t cols = (d.q.cols() + d.k.cols() + d.v.cols()) / n;
   const Tensor sum = p.compute(p.scratch, {all[0].rows(), cols}, all[0].place.dual());
@@ -71,7 +71,7 @@ void ExchangedAttention::backward(Pass& p, const QueryKeyValue& in, const Saved&
                              .spans = p.batch.spans,
                              .heads = share_of_heads(p),
                              .dropout = dropout_.spec(p)});
-  heads_over_.to_rows(at(p), sum, gradients);
+  heads_over_.to_rows(sequences_of(p), sum, gradients);
 }
 
 }  // namespace weft

@@ -5,18 +5,9 @@
 namespace weft {
 namespace {
 
-WholeSequences::At at(const Pass& p) { return {p.be, p.mesh, p.batch.sequences, *p.scratch}; }
-
-// Keys beside values, of whole sequences.   [n T, g e] each
-struct KeysValues {
-  Tensor k, v;
-  KeysValues(const Tensor& both, const QueryKeyValue& like)
-      : k(both.slice_cols(0, like.k.cols())), v(both.slice_cols(like.k.cols(), like.v.cols())) {}
-};
-
-// f(part) for each chunk of each sequence here, over the keys of the sequence.
+// f(part) for each run of each sequence here, over the keys of the sequence.
 template <class F>
-void for_parts(const Pass& p, int64_t window, const F& f) {
+void for_whole_parts(const Pass& p, int64_t window, const F& f) {
   const SequenceCut& cut = p.batch.sequences;
   for (const TokenRows& queries : token_rows(p.batch, cut.ranks.rank)) {
     const int64_t first = queries.tokens.first / cut.seq_length * cut.seq_length;
@@ -28,41 +19,40 @@ void for_parts(const Pass& p, int64_t window, const F& f) {
 
 void GatheredAttention::forward(Pass& p, const QueryKeyValue& in, Tensor o, Tensor lse) const {
   Scope temporaries(*p.scratch);
-  const KeysValues all(sequences_.gather(at(p), std::array{in.k, in.v}), in);
-  for_parts(p, heads_.window, [&](const AttentionPart& part) {
-    p.be.run(Attention{.q = in.q.slice_rows(part.q.first, part.q.count),
-                       .k = all.k.slice_rows(part.k.first, part.k.count),
-                       .v = all.v.slice_rows(part.k.first, part.k.count),
-                       .o = o.slice_rows(part.q.first, part.q.count),
-                       .lse = lse.slice_rows(part.q.first, part.q.count),
+  const KeysValues all(sequences_.gather(sequences_of(p), std::array{in.k, in.v}), in);
+  for_whole_parts(p, heads_.window, [&](const AttentionPart& part) {
+    p.be.run(Attention{.q = rows_of(in.q, part.q),
+                       .k = rows_of(all.k, part.k),
+                       .v = rows_of(all.v, part.k),
+                       .o = rows_of(o, part.q),
+                       .lse = rows_of(lse, part.q),
                        .spans = part.spans,
                        .heads = heads_,
                        .dropout = dropout_.spec(p)});
   });
 }
 
-// The first chunk of a sequence writes the gradients of the keys that it sees, which the last one's are added to.
+// Queries of both runs of a sequence see its first keys, so that gradients of keys are added.
 void GatheredAttention::backward(Pass& p, const QueryKeyValue& in, const Saved& s, Tensor dout,
                                  const QueryKeyValue& d) const {
   Scope temporaries(*p.scratch);
-  const Tensor both = sequences_.gather(at(p), std::array{in.k, in.v});
+  const Tensor both = sequences_.gather(sequences_of(p), std::array{in.k, in.v});
   const KeysValues all(both, in);
   const Tensor sum = p.compute(p.scratch, both.shape, both.place.dual());
   p.be.run(Zero{.x = sum});
-  const auto rows = [](const Tensor& x, const Run& run) { return x.slice_rows(run.first, run.count); };
   {
     Scope of_a_part(*p.scratch);
     const Tensor one = p.compute(p.scratch, {p.batch.sequences.seq_length, both.cols()}, sum.place);
-    for_parts(p, heads_.window, [&](const AttentionPart& part) {
-      const Tensor here = one.slice_rows(0, part.k.count), there = rows(sum, part.k);
+    for_whole_parts(p, heads_.window, [&](const AttentionPart& part) {
+      const Tensor here = one.slice_rows(0, part.k.count), there = rows_of(sum, part.k);
       const KeysValues dkv(here, in);
-      p.be.run(AttentionBackward{.q = rows(in.q, part.q),
-                                 .k = rows(all.k, part.k),
-                                 .v = rows(all.v, part.k),
-                                 .o = rows(s.o, part.q),
-                                 .lse = rows(s.lse, part.q),
-                                 .dout = rows(dout, part.q),
-                                 .dq = rows(d.q, part.q),
+      p.be.run(AttentionBackward{.q = rows_of(in.q, part.q),
+                                 .k = rows_of(all.k, part.k),
+                                 .v = rows_of(all.v, part.k),
+                                 .o = rows_of(s.o, part.q),
+                                 .lse = rows_of(s.lse, part.q),
+                                 .dout = rows_of(dout, part.q),
+                                 .dq = rows_of(d.q, part.q),
                                  .dk = dkv.k,
                                  .dv = dkv.v,
                                  .spans = part.spans,
@@ -71,7 +61,7 @@ void GatheredAttention::backward(Pass& p, const QueryKeyValue& in, const Saved& 
       p.be.run(Add{.x = there, .y = here, .out = there});
     });
   }
-  sequences_.scatter_sums(at(p), sum, std::array{d.k, d.v});
+  sequences_.scatter_sums(sequences_of(p), sum, std::array{d.k, d.v});
 }
 
 }  // namespace weft

@@ -50,7 +50,7 @@ struct Pass {
 
 // How ranks that share sequences attend to each other's keys.
 struct ContextPlan {
-  enum class Keys : uint8_t { here, gathered, exchanged };
+  enum class Keys : uint8_t { here, gathered, exchanged, ring };
   Keys keys = Keys::here;
 };
 

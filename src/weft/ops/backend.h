@@ -30,9 +30,9 @@ struct OpList {
   using Any = std::variant<Ops...>;
 };
 using AllOps = OpList<Matmul, BiasGrad, Embed, EmbedBackward, Norm, NormApply, NormBackward, HeadNorm, HeadNormBackward,
-                      Rope, Attention, AttentionBackward, Swiglu, SwigluBackward, Gelu, GeluBackward, Dropout,
-                      CrossEntropy, CrossEntropyPart, CrossEntropyJoin, Add, Axpby, AddRow, Copy, Zero, Sum, SumSquares,
-                      CountNonfinite, AdamW, Sgd>;
+                      Rope, Attention, AttentionBackward, AttentionMerge, Swiglu, SwigluBackward, Gelu, GeluBackward,
+                      Dropout, CrossEntropy, CrossEntropyPart, CrossEntropyJoin, Add, Axpby, AddRow, Copy, Zero, Sum,
+                      SumSquares, CountNonfinite, AdamW, Sgd>;
 
 // The ops that a backend has issued and its device has not run. Belongs to the backend's rank; not thread-safe.
 class DeviceQueue {

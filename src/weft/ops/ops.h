@@ -213,6 +213,20 @@ struct AttentionBackward {
   bool operator==(const AttentionBackward&) const = default;
 };
 
+// Attention over some keys, `sum` with `sum_lse`, becomes that over these and others, whose attention is `o` with
+// `lse`:
+//   l = log(exp(sum_lse) + exp(lse));  sum = exp(sum_lse - l) sum + exp(lse - l) o;  sum_lse = l
+// for each row and head.   o [t, h e] compute; sum [t, h e], lse, sum_lse [t, h] stat.
+struct AttentionMerge {
+  static constexpr std::string_view kName = "attention_merge";
+  Tensor o, lse, sum, sum_lse;
+  auto fields() const {
+    return std::array{Field{"o", &o, Role::in}, Field{"lse", &lse, Role::in}, Field{"sum", &sum, Role::inout},
+                      Field{"sum_lse", &sum_lse, Role::inout}};
+  }
+  bool operator==(const AttentionMerge&) const = default;
+};
+
 // a = silu(gate) up.   u [t, 2 f]: gate | up; a [t, f].          Shazeer 2020
 struct Swiglu {
   static constexpr std::string_view kName = "swiglu";

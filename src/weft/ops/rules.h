@@ -22,6 +22,7 @@ void check(const HeadNormBackward& op);
 void check(const Rope& op);
 void check(const Attention& op);
 void check(const AttentionBackward& op);
+void check(const AttentionMerge& op);
 void check(const Swiglu& op);
 void check(const SwigluBackward& op);
 void check(const Gelu& op);

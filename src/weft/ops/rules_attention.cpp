@@ -110,4 +110,16 @@ void check(const AttentionBackward& op) {
   judge.held_as(op.k.place.dual(), {&op.dk, &op.dv}, "as a gradient of k is");
 }
 
+void check(const AttentionMerge& op) {
+  const Judge judge(op);
+  judge.exist({&op.o, &op.lse, &op.sum, &op.sum_lse});
+  judge.compute(op.o);
+  const int64_t rows = op.o.rows(), heads = op.lse.cols();
+  judge.that(op.lse, heads > 0 && op.o.cols() % heads == 0, "its heads do not divide the width of o");
+  judge.matrix(op.sum, rows, op.o.cols(), stat_of(op.o.dtype));
+  for (const Tensor* lse : {&op.lse, &op.sum_lse}) judge.matrix(*lse, rows, heads, stat_of(op.o.dtype));
+  judge.not_partial(op.o, "a merge of a sum over ranks that is not complete");
+  judge.held_as(op.o.place, {&op.lse, &op.sum, &op.sum_lse}, "as o is");
+}
+
 }  // namespace weft::rules

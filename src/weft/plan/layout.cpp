@@ -70,7 +70,9 @@ GradientOrder gradient_order_of(const Recipe& r) {
 
 ContextPlan context_plan_of(const Recipe& r) {
   if (r.parallel.cp == 1) return {};
-  return {.keys = r.parallel.cp_comm_type == "a2a" ? ContextPlan::Keys::exchanged : ContextPlan::Keys::gathered};
+  using Keys = ContextPlan::Keys;
+  const std::string& how = r.parallel.cp_comm_type;
+  return {.keys = how == "a2a" ? Keys::exchanged : how == "p2p" ? Keys::ring : Keys::gathered};
 }
 
 LayerPlan layer_plan_of(const Recipe& r, const ModelSpec& model) {

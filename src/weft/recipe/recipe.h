@@ -52,7 +52,7 @@ struct Recipe {
   } optimizer;
   struct Parallel {
     int64_t dp = 1, tp = 1, pp = 1, cp = 1, ep = 1, zero_stage = 0, zero_shard_size = 0;
-    std::string cp_comm_type = "all_gather";
+    std::string cp_comm_type = "p2p";
     std::string order = "tp-cp-ep-dp-pp";
     bool sequence_parallel = true;
     std::string pipeline_schedule = "1f1b", recompute = "none";

@@ -131,15 +131,15 @@ void check_shards(const Recipe::Train& t, const Recipe::Parallel& p, Conflicts& 
                                 p.zero_stage == 0 ? 0 : nearest_where(shards_at, ranks, fits).value_or(0))});
 }
 
-// Each sequence is cut into two chunks a rank.
+// Each sequence is cut into two runs a rank.
 void check_sequences(const Recipe::Train& t, const Recipe::Parallel& p, Conflicts& c) {
   if (p.cp == 1 || ranks_of(p) > kMostRanks || t.seq_length % (2 * p.cp) == 0) return;
-  const int64_t chunks = 2 * p.cp, below = t.seq_length / chunks * chunks;
-  const bool down = below > 0 && t.seq_length - below <= chunks / 2;
+  const int64_t runs = 2 * p.cp, below = t.seq_length / runs * runs;
+  const bool down = below > 0 && t.seq_length - below <= runs / 2;
   c.add({.key = "train.seq_length",
          .others = {"parallel.cp"},
          .expected = fmt::format("a multiple of 2 x parallel.cp = 2 x {}", p.cp),
-         .nearest = fmt::format("train.seq_length = {}", down ? below : below + chunks)});
+         .nearest = fmt::format("train.seq_length = {}", down ? below : below + runs)});
 }
 
 // The names that it has, each once, in their order, and behind them the others.

@@ -141,9 +141,9 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
       {"parallel.pp", &p.pp, count(1), "pipeline stages", kMayChange},
       {"parallel.cp", &p.cp, count(1), "context parallel ranks: each has a share of every sequence's tokens",
        kMayChange},
-      {"parallel.cp_comm_type", &p.cp_comm_type, one_of({"all_gather", "a2a"}),
-       "how context parallel ranks attend to each other's keys: all_gather brings all of them to each rank; a2a gives "
-       "each rank the whole sequences of a share of the heads",
+      {"parallel.cp_comm_type", &p.cp_comm_type, one_of({"p2p", "all_gather", "a2a"}),
+       "how context parallel ranks attend to each other's keys: p2p passes them around while attention computes; "
+       "all_gather brings all of them to each rank; a2a gives each rank the whole sequences of a share of the heads",
        kMayChange},
       {"parallel.ep", &p.ep, count(1), "expert parallel ranks", kMayChange},
       {"parallel.order",

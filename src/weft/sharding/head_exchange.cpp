@@ -1,7 +1,7 @@
 #include "weft/sharding/head_exchange.h"
 
 #include "weft/comm/all_to_all.h"
-#include "weft/sharding/sequence_chunks.h"
+#include "weft/sharding/sequence_runs.h"
 
 namespace weft {
 namespace {
@@ -48,16 +48,15 @@ Tensor HeadExchange::to_heads(const At& at, std::span<const Tensor> parts) const
              [&](const Tensor& part, const Tensor& to) { at.be.run(Copy{.from = part, .to = to}); });
   const Tensor by_rank = at.scratch.alloc(one.dtype, shape, whole.place);
   exchange(at, sent, by_rank);
-  for_chunks(at.cut, by_rank, whole,
-             [&](const Tensor& from, const Tensor& to) { at.be.run(Copy{.from = from, .to = to}); });
+  for_runs(at.cut, by_rank, whole,
+           [&](const Tensor& from, const Tensor& to) { at.be.run(Copy{.from = from, .to = to}); });
   return whole;
 }
 
 void HeadExchange::to_rows(const At& at, Tensor x, std::span<const Tensor> parts) const {
   Scope temporaries(at.scratch);
   const Tensor by_rank = at.scratch.alloc(x.dtype, x.shape, x.place);
-  for_chunks(at.cut, by_rank, x,
-             [&](const Tensor& to, const Tensor& from) { at.be.run(Copy{.from = from, .to = to}); });
+  for_runs(at.cut, by_rank, x, [&](const Tensor& to, const Tensor& from) { at.be.run(Copy{.from = from, .to = to}); });
   const Tensor received = at.scratch.alloc(x.dtype, x.shape, parts[0].place);
   exchange(at, by_rank, received);
   for_shares(at.cut, parts, received,

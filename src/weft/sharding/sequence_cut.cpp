@@ -1,6 +1,6 @@
 #include "weft/sharding/sequence_cut.h"
 
-#include "weft/sharding/sequence_chunks.h"
+#include "weft/sharding/sequence_runs.h"
 
 namespace weft {
 namespace {
@@ -28,16 +28,15 @@ Tensor WholeSequences::gather(const At& at, std::span<const Tensor> parts) const
   Tensor packed = at.scratch.alloc(one.dtype, here, one.place);
   for_parts(parts, packed, [&](const Tensor& part, const Tensor& to) { at.be.run(Copy{.from = part, .to = to}); });
   const Tensor by_rank = join_.forward(at.mesh, packed, at.scratch);
-  for_chunks(at.cut, by_rank, whole,
-             [&](const Tensor& from, const Tensor& to) { at.be.run(Copy{.from = from, .to = to}); });
+  for_runs(at.cut, by_rank, whole,
+           [&](const Tensor& from, const Tensor& to) { at.be.run(Copy{.from = from, .to = to}); });
   return whole;
 }
 
 void WholeSequences::scatter_sums(const At& at, Tensor x, std::span<const Tensor> parts) const {
   Scope temporaries(at.scratch);
   Tensor by_rank = at.scratch.alloc(x.dtype, x.shape, x.place);
-  for_chunks(at.cut, by_rank, x,
-             [&](const Tensor& to, const Tensor& from) { at.be.run(Copy{.from = from, .to = to}); });
+  for_runs(at.cut, by_rank, x, [&](const Tensor& to, const Tensor& from) { at.be.run(Copy{.from = from, .to = to}); });
   const Tensor packed = join_.backward(at.mesh, by_rank, at.scratch);
   for_parts(parts, packed, [&](const Tensor& part, const Tensor& from) { at.be.run(Copy{.from = from, .to = part}); });
 }

@@ -13,7 +13,7 @@
 
 namespace weft {
 
-// Every sequence is cut into 2 n chunks. Rank r has chunks r and 2 n - 1 - r, one behind the other, so that causal
+// Every sequence is cut into 2 n runs. Rank r has runs r and 2 n - 1 - r, one behind the other, so that causal
 // attention gives all ranks as much to do. One rank has all of it in its order.
 struct SequenceCut {
   int64_t seq_length = 0;  // S: a multiple of 2 n, or n is 1
@@ -21,11 +21,11 @@ struct SequenceCut {
 
   int64_t rows() const { return seq_length / ranks.size; }  // of a sequence, on each rank
   // The tokens of a sequence that a rank has, in the order of its rows.
-  std::array<Run, 2> chunks_of(int64_t rank) const {
+  std::array<Run, 2> runs_of(int64_t rank) const {
     return {share_of(seq_length, {2 * ranks.size, rank}),
             share_of(seq_length, {2 * ranks.size, 2 * ranks.size - 1 - rank})};
   }
-  std::array<Run, 2> chunks() const { return chunks_of(ranks.rank); }
+  std::array<Run, 2> runs() const { return runs_of(ranks.rank); }
 };
 
 // The rows of whole sequences, brought together from the ranks that share them, and the adjoint.

@@ -19,17 +19,17 @@ void copy_run(const std::vector<From>& from, const Run& run, To* to) {
 
 int64_t set_sequence(MicroBatch& b, int64_t i, const WholeSample& sample, int64_t first_token) {
   int64_t row = i * b.sequences.rows(), counted = 0;
-  for (const Run& chunk : b.sequences.chunks()) {
-    copy_run(sample.ids, chunk, b.ids.as<int32_t>() + row);
-    copy_run(sample.targets, chunk, b.targets.as<int32_t>() + row);
-    copy_run(sample.positions, chunk, b.positions.as<int32_t>() + row);
+  for (const Run& run : b.sequences.runs()) {
+    copy_run(sample.ids, run, b.ids.as<int32_t>() + row);
+    copy_run(sample.targets, run, b.targets.as<int32_t>() + row);
+    copy_run(sample.positions, run, b.positions.as<int32_t>() + row);
     if (b.weights.dtype == DType::f64)
-      copy_run(sample.counted, chunk, b.weights.as<double>() + row);
+      copy_run(sample.counted, run, b.weights.as<double>() + row);
     else
-      copy_run(sample.counted, chunk, b.weights.as<float>() + row);
-    std::iota(b.tokens.as<int64_t>() + row, b.tokens.as<int64_t>() + row + chunk.count, first_token + chunk.first);
-    counted += std::count(sample.counted.begin() + chunk.first, sample.counted.begin() + chunk.end(), uint8_t(1));
-    row += chunk.count;
+      copy_run(sample.counted, run, b.weights.as<float>() + row);
+    std::iota(b.tokens.as<int64_t>() + row, b.tokens.as<int64_t>() + row + run.count, first_token + run.first);
+    counted += std::count(sample.counted.begin() + run.first, sample.counted.begin() + run.end(), uint8_t(1));
+    row += run.count;
   }
   return counted;
 }

@@ -66,8 +66,8 @@ void narrow_batch(Recipe& r) {
   Recipe::Train& t = r.train;
   const Recipe::Parallel& p = r.parallel;
   const int64_t tokens = t.seq_length / p.cp * t.micro_batch_size, micro_batches = num_micro_batches_of(r);
-  const int64_t chunks = p.cp > 1 ? 2 * p.cp : 1;  // of a sequence
-  t.seq_length = chunks * like(t.seq_length / chunks, (kSequence + chunks - 1) / chunks, p.tp);
+  const int64_t runs = p.cp > 1 ? 2 * p.cp : 1;  // of a sequence
+  t.seq_length = runs * like(t.seq_length / runs, (kSequence + runs - 1) / runs, p.tp);
   int64_t sequences = std::min(t.micro_batch_size, kSequences);
   const auto rows = [&] { return t.seq_length / p.cp * sequences; };
   while (sequences < t.micro_batch_size && (rows() % p.tp == 0) != (tokens % p.tp == 0)) ++sequences;

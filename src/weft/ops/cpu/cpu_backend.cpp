@@ -126,6 +126,8 @@ void CpuBackend::run(const AttentionBackward& op) {
   cpu::attention_backward(op, threads_, temporary<std::byte>(op));
 }
 
+void CpuBackend::run(const AttentionMerge& op) { by_rows(op, op.o, cpu::attention_merge); }
+
 void CpuBackend::run(const Swiglu& op) { by_elements(op, op.a, cpu::swiglu); }
 
 void CpuBackend::run(const SwigluBackward& op) { by_elements(op, op.da, cpu::swiglu_backward); }

@@ -27,6 +27,7 @@ class CpuBackend final : public Backend {
   void run(const Rope&) override;
   void run(const Attention&) override;
   void run(const AttentionBackward&) override;
+  void run(const AttentionMerge&) override;
   void run(const Swiglu&) override;
   void run(const SwigluBackward&) override;
   void run(const Gelu&) override;

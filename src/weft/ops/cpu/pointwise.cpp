@@ -118,6 +118,28 @@ void add_row(const AddRow& op, Range rows) {
 }
 
 template <class T>
+void attention_merge_of(const AttentionMerge& op, Range rows) {
+  const auto o = rows_of<const T>(op.o);
+  const auto lse = rows_of<const float>(op.lse);
+  const auto sum = rows_of<float>(op.sum), sum_lse = rows_of<float>(op.sum_lse);
+  const int64_t e = o.cols / lse.cols;
+  for (int64_t i = rows.begin; i < rows.end; ++i) {
+    for (int64_t h = 0; h < lse.cols; ++h) {
+      const float before = sum_lse[i][h], other = lse[i][h], most = std::max(before, other);
+      const float all = most + std::log(std::exp(before - most) + std::exp(other - most));
+      const float keep = std::exp(before - all), add = std::exp(other - all);
+      for_each(e, [=, from = o[i] + h * e, to = sum[i] + h * e](auto t, int64_t j) HWY_ATTR {
+        store(hn::MulAdd(hn::Set(t, keep), load(t, to + j), hn::Mul(hn::Set(t, add), load(t, from + j))), t, to + j);
+      });
+      sum_lse[i][h] = all;
+    }
+  }
+}
+void attention_merge(const AttentionMerge& op, Range rows) {
+  with_type_of(op.o, [&]<class T>() { attention_merge_of<T>(op, rows); });
+}
+
+template <class T>
 void add_of(const Add& op, Range elements) {
   const auto x = rows_of<const T>(op.x), y = rows_of<const T>(op.y);
   const auto out = rows_of<T>(op.out);
@@ -218,6 +240,7 @@ HWY_EXPORT(gelu_backward);
 HWY_EXPORT(add);
 HWY_EXPORT(axpby);
 HWY_EXPORT(add_row);
+HWY_EXPORT(attention_merge);
 HWY_EXPORT(copy);
 HWY_EXPORT(embed);
 HWY_EXPORT(embed_backward);
@@ -228,6 +251,7 @@ void gelu_backward(const GeluBackward& op, Range elements) { HWY_DYNAMIC_DISPATC
 void add(const Add& op, Range elements) { HWY_DYNAMIC_DISPATCH(add)(op, elements); }
 void axpby(const Axpby& op, Range elements) { HWY_DYNAMIC_DISPATCH(axpby)(op, elements); }
 void add_row(const AddRow& op, Range rows) { HWY_DYNAMIC_DISPATCH(add_row)(op, rows); }
+void attention_merge(const AttentionMerge& op, Range rows) { HWY_DYNAMIC_DISPATCH(attention_merge)(op, rows); }
 void copy(const Copy& op, Range elements) { HWY_DYNAMIC_DISPATCH(copy)(op, elements); }
 void embed(const Embed& op, Range rows) { HWY_DYNAMIC_DISPATCH(embed)(op, rows); }
 void embed_backward(const EmbedBackward& op, Range columns) { HWY_DYNAMIC_DISPATCH(embed_backward)(op, columns); }

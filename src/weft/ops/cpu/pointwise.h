@@ -11,6 +11,7 @@ void gelu_backward(const GeluBackward& op, Range elements);
 void add(const Add& op, Range elements);
 void axpby(const Axpby& op, Range elements);
 void add_row(const AddRow& op, Range rows);
+void attention_merge(const AttentionMerge& op, Range rows);
 void copy(const Copy& op, Range elements);
 void embed(const Embed& op, Range rows);
 void embed_backward(const EmbedBackward& op, Range columns);

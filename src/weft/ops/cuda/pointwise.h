@@ -46,6 +46,26 @@ struct Copied {
   WEFT_GPU float operator()(int64_t i, int64_t j) const { return load(from[i] + j); }
 };
 
+// Of two sets of keys: how much each counts beside both, from the log-sum-exp of their scores.
+WEFT_GPU inline float log_add_exp(float a, float b) {
+  const float most = a > b ? a : b;
+  return most + logf(expf(a - most) + expf(b - most));
+}
+template <class T>
+struct AttentionMerged {
+  Rows<const T> o;
+  Rows<const float> lse, sum, sum_lse;
+  int64_t dim;
+  WEFT_GPU float operator()(int64_t i, int64_t j) const {
+    const float before = sum_lse[i][j / dim], other = lse[i][j / dim], all = log_add_exp(before, other);
+    return expf(before - all) * sum[i][j] + expf(other - all) * load(o[i] + j);
+  }
+};
+struct LogAddExp {
+  Rows<const float> a, b;
+  WEFT_GPU float operator()(int64_t i, int64_t j) const { return log_add_exp(a[i][j], b[i][j]); }
+};
+
 WEFT_GPU inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
 template <class T>

@@ -257,6 +257,18 @@ void run(L& launcher, const AttentionBackward& op) {
 }
 
 template <class L>
+void run(L& launcher, const AttentionMerge& op) {
+  const Rows<const float> lse = rows<const float>(op.lse), sum_lse = rows<const float>(op.sum_lse);
+  by_float(op.o.dtype, [&](auto t) {
+    using T = decltype(t);
+    each_element(
+        launcher, op.sum, float{},
+        AttentionMerged<T>{rows<const T>(op.o), lse, rows<const float>(op.sum), sum_lse, op.o.cols() / op.lse.cols()});
+  });
+  each_element(launcher, op.sum_lse, float{}, LogAddExp{sum_lse, lse});
+}
+
+template <class L>
 void run(L& launcher, const Swiglu& op) {
   by_float(op.a.dtype, [&](auto t) {
     each_element(launcher, op.a, t, SwigluOf<decltype(t)>{rows<const decltype(t)>(op.u), op.a.cols()});

@@ -129,4 +129,19 @@ void run(const AttentionBackward& op, int threads) {
   });
 }
 
+template <class T>
+void run(const AttentionMerge& op, int) {
+  const auto o = rows<T>(op.o), lse = rows<T>(op.lse), sum = rows<T>(op.sum), sum_lse = rows<T>(op.sum_lse);
+  const int64_t e = op.o.cols() / op.lse.cols();
+  for (int64_t i = 0; i < o.rows; ++i)
+    for (int64_t h = 0; h < lse.cols; ++h) {
+      const T before = sum_lse[i][h], other = lse[i][h];
+      const T most = real_part(before) > real_part(other) ? before : other;
+      const T all = most + std::log(std::exp(before - most) + std::exp(other - most));
+      const T keep = std::exp(before - all), add = std::exp(other - all);
+      for (int64_t j = h * e; j < (h + 1) * e; ++j) sum[i][j] = keep * sum[i][j] + add * o[i][j];
+      sum_lse[i][h] = all;
+    }
+}
+
 }  // namespace weft::ref

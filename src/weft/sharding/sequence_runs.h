@@ -11,15 +11,15 @@ inline int64_t columns_of(std::span<const Tensor> parts) {
                          [](int64_t n, const Tensor& x) { return n + x.cols(); });
 }
 
-// f(rows of the ranks' tensors one after the other, the same rows of whole sequences), chunk by chunk.
+// f(rows of the ranks' tensors one after the other, the same rows of whole sequences), run by run.
 template <class F>
-void for_chunks(const SequenceCut& cut, const Tensor& by_rank, const Tensor& whole, const F& f) {
+void for_runs(const SequenceCut& cut, const Tensor& by_rank, const Tensor& whole, const F& f) {
   int64_t row = 0;
   for (int64_t rank = 0; rank < cut.ranks.size; ++rank)
     for (int64_t first = 0; first < whole.rows(); first += cut.seq_length)
-      for (const Run& chunk : cut.chunks_of(rank)) {
-        f(by_rank.slice_rows(row, chunk.count), whole.slice_rows(first + chunk.first, chunk.count));
-        row += chunk.count;
+      for (const Run& run : cut.runs_of(rank)) {
+        f(by_rank.slice_rows(row, run.count), whole.slice_rows(first + run.first, run.count));
+        row += run.count;
       }
 }
 
