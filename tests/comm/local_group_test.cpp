@@ -1,4 +1,5 @@
 #include "weft/comm/local_group.h"
+#include "weft/comm/all_to_all.h"
 
 #include <gtest/gtest.h>
 
@@ -219,6 +220,28 @@ TEST(ProcessMesh, ExpertsAreCutOverTheDataRanksInAnyOrder) {
     for (const auto& [name, count] : members)
       if (name.starts_with("ep")) { EXPECT_EQ(count, 6) << text << " " << name; }
   }
+}
+
+// Rank i has i + 2 j numbers for rank j, which are none for two of them.
+TEST(LocalGroup, AnAllToAllGivesEachRankWhatTheOthersHaveForIt) {
+  constexpr int kRanks = 3;
+  run_local(kRanks, [](Communicator& ranks) {
+    const auto count = [](int from, int to) { return int64_t(from + 2 * to); };
+    const int me = ranks.rank();
+    std::vector<std::vector<double>> out, in;
+    std::vector<Tensor> sent, received;
+    for (int r = 0; r < kRanks; ++r) {
+      out.emplace_back(size_t(count(me, r)), 10.0 * me + r);
+      in.emplace_back(size_t(count(r, me)), -1.0);
+    }
+    for (int r = 0; r < kRanks; ++r) {
+      sent.push_back({out[size_t(r)].data(), DType::f64, {count(me, r)}});
+      received.push_back({in[size_t(r)].data(), DType::f64, {count(r, me)}});
+    }
+    wait_all_to_all(ranks, sent, received);
+    for (int r = 0; r < kRanks; ++r)
+      for (const double x : in[size_t(r)]) EXPECT_EQ(x, r == me ? -1.0 : 10.0 * r + me) << r << " to " << me;
+  });
 }
 
 TEST(ProcessMesh, ADryMeshCountsTheBytesThatLeaveTheRankInARing) {

@@ -38,6 +38,20 @@ TEST(MpiTrain, StartedPlainlyItStartsItsRanksAndEqualsThreadsToTheBit) {
   expect_processes_equal_threads("train.numerics=fast");
 }
 
+// Keys that go around, and an exchange of heads.
+TEST(MpiTrain, RanksThatShareSequencesEqualThreadsToTheBit) {
+  WEFT_NEEDS_MPIRUN();
+  for (const char* how : {"p2p", "a2a"}) {
+    const TempDir dir;
+    const std::vector<std::string> layout{"parallel.dp=1", "parallel.cp=2",
+                                          std::string("parallel.cp_comm_type=") + how};
+    const Finished mpi = testing::weft(with(train_words(dir, "mpi", "mpi"), layout));
+    ASSERT_EQ(mpi.status, 0) << mpi.err;
+    ASSERT_EQ(testing::weft(with(train_words(dir, "local", "local"), layout)).status, 0);
+    expect_same_run(dir / "mpi", dir / "local");
+  }
+}
+
 TEST(MpiTrainSlow, InvariantNumericsAndMuonEqualThreadsToTheBit) {
   WEFT_NEEDS_MPIRUN();
   for (const char* setting : {"train.numerics=invariant", "optimizer.name=muon"})

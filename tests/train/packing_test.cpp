@@ -93,6 +93,35 @@ TEST(PackedTraining, EqualsTrainingOnEachDocumentByItself) { expect_as_alone({"g
 // Rotary positions, and a sliding window.
 TEST(PackedTrainingSlow, EqualsTrainingOnEachDocumentByItself) { expect_as_alone({"llama-gqa", "mistral-window"}); }
 
+// Documents that begin and end within the runs of ranks, and reach over several; a window that does.
+TEST(PackedTraining, EqualsOneRankWhereRanksShareSequences) {
+  const testing::TempDir dir;
+  testing::write_megatron_tokens(dir / "packed", some_documents(12, 20), "uint16");
+  const auto on = [&](const std::vector<std::string>& layout) {
+    std::vector<std::string> all{"train.seq_length=32",
+                                 "train.train_iters=1",
+                                 "optimizer.lr_warmup_iters=0",
+                                 "train.micro_batch_size=2",
+                                 "train.global_batch_size=4",
+                                 "data.packing=first-fit",
+                                 "data.attn_mask_type=block_causal"};
+    all.insert(all.end(), layout.begin(), layout.end());
+    return train_on("mistral-window", (dir / "packed").string(), all);
+  };
+  const Outcome one = on({});
+  for (const char* how : {"p2p", "all_gather", "a2a"}) {
+    for (const char* cp : {"2", "4"}) {
+      const Outcome many = on({std::string("parallel.cp=") + cp, std::string("parallel.cp_comm_type=") + how});
+      EXPECT_NEAR(many.metrics.steps[0].loss, one.metrics.steps[0].loss, 1e-12) << how << " " << cp;
+      const auto norms = nlohmann::json::parse(many.norms)["grad_norm"];
+      const auto expected = nlohmann::json::parse(one.norms)["grad_norm"];
+      for (const auto& [tensor, norm] : expected.items())
+        EXPECT_NEAR(norms[tensor].get<double>(), norm.get<double>(), 1e-10 * (1 + norm.get<double>()))
+            << how << " " << cp << " " << tensor;
+    }
+  }
+}
+
 // Whole sequences take memory beside their operands, other documents none: as attention by a library does, which has
 // the one and not the other.
 class SequencesNeedMemory final : public WorkspaceModel {

@@ -59,6 +59,8 @@ TEST(VerifySlow, FindsLayoutsEqualInEachPrecision) {
                                               {"parallel.tp=4", "parallel.sequence_parallel=false"},
                                               {"parallel.pp=4", "parallel.pipeline_schedule=zb_h1"},
                                               {"parallel.tp=2", "parallel.recompute=selective"},
+                                              {"parallel.cp=2", "parallel.dp=2", "parallel.zero_stage=2"},
+                                              {"parallel.cp=2", "parallel.cp_comm_type=a2a"},
                                               {"parallel.pp=2", "parallel.pipeline_schedule=zbv", "parallel.dp=2"},
                                               {"parallel.dp=2", "train.numerics=invariant", "parallel.zero_stage=2"}};
   for (const char* precision : {"f32", "bf16", "fp16"}) {
