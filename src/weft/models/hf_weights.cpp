@@ -17,7 +17,7 @@ FileDType file_dtype(DType t) {
 
 // What a rank keeps of one tensor of the folder: a block of the tensor's rows [first_row, first_row + rows) of a
 // weight.
-struct Block {
+struct StoredBlock {
   BlockStart at;  // in those rows
   Tensor master;
 };
@@ -30,8 +30,8 @@ class Stores {
   }
   // To load, all that this rank keeps of the tensor; to save, its share of that. Those of a weight that this rank has
   // nothing of are none.
-  std::vector<Block> blocks_of(const HfTensor& tensor) const {
-    std::vector<Block> blocks;
+  std::vector<StoredBlock> blocks_of(const HfTensor& tensor) const {
+    std::vector<StoredBlock> blocks;
     const auto found = names_.find(tensor.param);
     if (found == names_.end()) return blocks;
     for (const ParamStore::Stored& s : params_.stored(*found->second)) {
@@ -75,7 +75,7 @@ class Rectangle {
   int64_t done_ = 0;
 };
 
-void write_block(SharedWriter& writer, const HfTensor& t, const Block& block) {
+void write_block(SharedWriter& writer, const HfTensor& t, const StoredBlock& block) {
   const FileDType dtype = file_dtype(block.master.dtype);
   const int64_t size = bits_of(dtype) / 8, rows = block.master.rows(), cols = block.master.cols();
   const int64_t width = t.transposed ? t.rows : t.cols();
@@ -105,7 +105,7 @@ std::vector<std::string> read_hf_weights(const std::filesystem::path& folder, co
   const HfMatch match = match_hf_tensors(model, files);
   const Stores stores(params, Stores::Use::load);
   for (const FoundHfTensor& found : match.tensors) {
-    for (const Block& block : stores.blocks_of(found.tensor)) {
+    for (const StoredBlock& block : stores.blocks_of(found.tensor)) {
       write_parts(params.memory(), block.master, [&](const Tensor& to, int64_t first_row) {
         read_hf_rows(
             found, files, {block.at.row + first_row, block.at.col},
@@ -126,7 +126,7 @@ SafetensorsLayout hf_layout(const ModelSpec& model, DType dtype) {
 void write_hf_weights(SharedWriter& writer, const ModelSpec& model, const ParamStore& params) {
   const Stores stores(params, Stores::Use::save);
   for (const HfTensor& t : hf_tensors(model))
-    for (const Block& block : stores.blocks_of(t))
+    for (const StoredBlock& block : stores.blocks_of(t))
       read_parts(params.memory(), block.master, [&](const Tensor& part, int64_t first_row) {
         write_block(writer, t, {{block.at.row + first_row, block.at.col}, part});
       });

@@ -232,24 +232,6 @@ void row_dots(const RowDots& op, Range rows) {
   with_type_of(op.x, [&]<class T>() { row_dots_rows<T>(op, rows); });
 }
 
-// Turns v[j] with v[half + j], or v[2 j] with v[2 j + 1].
-template <class T>
-void turn_halves(T* v, int64_t half, const float* angle, float sign) {
-  for_each(half, [=](auto t, int64_t j) HWY_ATTR {
-    const auto c = load(t, angle + j), s = hn::Mul(hn::Set(t, sign), load(t, angle + half + j));
-    const auto a = load(t, v + j), b = load(t, v + half + j);
-    store(hn::NegMulAdd(b, s, hn::Mul(a, c)), t, v + j);
-    store(hn::MulAdd(a, s, hn::Mul(b, c)), t, v + half + j);
-  });
-}
-template <class T>
-void turn_pairs(T* v, int64_t half, const float* angle, float sign) {
-  for (int64_t j = 0; j < half; ++j) {
-    const float c = angle[j], s = sign * angle[half + j], a = float(v[2 * j]), b = float(v[2 * j + 1]);
-    v[2 * j] = T(a * c - b * s);
-    v[2 * j + 1] = T(b * c + a * s);
-  }
-}
 template <class T>
 void rope_rows(const Rope& op, Range rows) {
   const auto x = rows_of<T>(op.x);
