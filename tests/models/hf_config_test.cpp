@@ -129,7 +129,7 @@ TEST(HfConfig, ExpertsOfMixtralAndQwen) {
   s = spec(llama({{"model_type", "qwen3_moe"}, {"norm_topk_prob", true}}));
   EXPECT_EQ(s.experts.count, 128);
   EXPECT_EQ(s.experts.shared_width, 0);
-  EXPECT_TRUE(s.qk_norm && s.experts.routing.normalise && s.layer(0).experts);
+  EXPECT_TRUE(s.qk_norm == QkNorm::heads && s.experts.routing.normalise && s.layer(0).experts);
   EXPECT_REFUSED("\"num_experts_per_tok\": of 4 experts a token cannot have 5",
                  llama({{"model_type", "mixtral"}, {"num_local_experts", 4}, {"num_experts_per_tok", 5}}));
 }
@@ -176,6 +176,14 @@ TEST(HfConfig, DeepseekFields) {
   EXPECT_EQ(s.max_positions, 4096);
   EXPECT_EQ(attention_weights(s), 64 * 24 + 24 * 160 + 64 * 24 + 16 * 8 * 22 + 80 * 64);
   EXPECT_EQ(spec(deepseek({{"q_lora_rank", nullptr}})).latent->q_rank, 0);
+  const Json yarn = {{"type", "yarn"},
+                     {"factor", 40.0},
+                     {"mscale", 0.5},
+                     {"mscale_all_dim", 0.5},
+                     {"original_max_position_embeddings", 64}};
+  const ModelSpec slowed = spec(deepseek({{"rope_scaling", yarn}}));
+  EXPECT_NEAR(slowed.latent->score_factor, std::pow(0.05 * std::log(40) + 1, 2), 1e-12);
+  EXPECT_NEAR(slowed.rope->magnitude, 1, 1e-12);
   EXPECT_FALSE(spec(deepseek({{"rope_interleave", false}})).latent->interleaved);
   EXPECT_EQ(error(deepseek({{"head_dim", 8}, {"qk_head_dim", 20}, {"n_routed_experts", nullptr}})), "none");
   Json without = deepseek();

@@ -21,6 +21,7 @@ struct Sight {
   double dropped;    // p 2^32
   float kept_scale;  // 1 / (1 - p)
 
+  WEFT_GPU int64_t value_dim() const { return heads.v_dim > 0 ? heads.v_dim : heads.dim; }
   WEFT_GPU const AttentionSpan& span_of_query(int64_t row) const {
     int64_t s = 0;
     while (s + 1 < num_spans && !(row >= spans[s].q_row && row < spans[s].q_row + spans[s].q_count)) ++s;
@@ -72,7 +73,7 @@ struct AttentionRow {
   template <class Block>
   WEFT_GPU void operator()(const Block& block) const {
     const AttentionHeads& heads = sight.heads;
-    const int64_t i = block.index() / heads.q, h = block.index() % heads.q, e = heads.dim, u = heads.value_dim();
+    const int64_t i = block.index() / heads.q, h = block.index() % heads.q, e = heads.dim, u = sight.value_dim();
     const int64_t g = h / (heads.q / heads.kv);
     const AttentionSpan& s = sight.span_of_query(i);
     const int64_t position = s.q_position + i - s.q_row;
@@ -115,7 +116,7 @@ struct AttentionGradient {
     float weight, ds;
   };
   WEFT_GPU Pair pair(const AttentionSpan& s, int64_t q_row, int64_t head, int64_t k_row) const {
-    const int64_t e = sight.heads.dim, u = sight.heads.value_dim(), g = head / (sight.heads.q / sight.heads.kv);
+    const int64_t e = sight.heads.dim, u = sight.value_dim(), g = head / (sight.heads.q / sight.heads.kv);
     const float product = dot(q[q_row] + head * e, k[k_row] + g * e, e);
     const float p = expf(score_of(sight.heads, product) - lse[q_row][head]);
     const float kept = sight.kept(s, head, s.q_position + q_row - s.q_row, s.k_position + k_row - s.k_row);
@@ -173,7 +174,7 @@ struct AttentionKeyBackward {
   template <class Block>
   WEFT_GPU void operator()(const Block& block) const {
     const AttentionHeads& heads = of.sight.heads;
-    const int64_t row = block.index() / heads.kv, g = block.index() % heads.kv, e = heads.dim, u = heads.value_dim(),
+    const int64_t row = block.index() / heads.kv, g = block.index() % heads.kv, e = heads.dim, u = of.sight.value_dim(),
                   group = heads.q / heads.kv;
     float *ds = block.numbers(), *weight = ds + kThreads;
     // Threads keep their elements of both sums: element j of either is always thread j's.

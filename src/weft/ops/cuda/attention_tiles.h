@@ -87,7 +87,7 @@ struct AttentionTile {
     using Warp = typename Block::Warp;
     const AttentionHeads& heads = sight.heads;
     const int64_t tile = num_tiles - 1 - block.index() / heads.q, h = block.index() % heads.q, e = heads.dim;
-    const int64_t u = heads.value_dim(), g = h / (heads.q / heads.kv);
+    const int64_t u = sight.value_dim(), g = h / (heads.q / heads.kv);
     const int64_t number = tiles.span_of(tile);
     const AttentionSpan& s = sight.spans[number];
     const int64_t first = (tile - tiles.first[number]) * kTileRows;  // query of the span
@@ -213,7 +213,7 @@ struct AttentionTile {
           lse[row + r][h] = (state.most[lane][half] + log2f(state.total[lane][half])) * kLn2;
       }
     });
-    const int64_t u = sight.heads.value_dim();
+    const int64_t u = sight.value_dim();
     store_rows<T, V>(
         warp, [&](int lane, int i) { return state.o[lane][i] / state.total[lane][i % 4 / 2]; }, rows, int(u),
         [&](int r) { return o[row + r] + h * u; });
@@ -266,7 +266,7 @@ struct AttentionTileQueries {
     using Warp = typename Block::Warp;
     const AttentionHeads& heads = of.sight.heads;
     const int64_t tile = num_tiles - 1 - block.index() / heads.q, h = block.index() % heads.q, e = heads.dim;
-    const int64_t u = heads.value_dim(), g = h / (heads.q / heads.kv);
+    const int64_t u = of.sight.value_dim(), g = h / (heads.q / heads.kv);
     const int64_t number = of.tiles.span_of(tile);
     const AttentionSpan& s = of.sight.spans[number];
     const int64_t first = (tile - of.tiles.first[number]) * kTileRows;
@@ -414,7 +414,7 @@ struct AttentionTileKeys {
     using Warp = typename Block::Warp;
     const AttentionHeads& heads = of.sight.heads;
     const int64_t tile = block.index() / heads.kv, g = block.index() % heads.kv, e = heads.dim;
-    const int64_t u = heads.value_dim(), number = of.tiles.span_of(tile), group = heads.q / heads.kv;
+    const int64_t u = of.sight.value_dim(), number = of.tiles.span_of(tile), group = heads.q / heads.kv;
     const AttentionSpan& s = of.sight.spans[number];
     const int64_t first = (tile - of.tiles.first[number]) * kTileRows;  // key of the span
     const int64_t rows = s.k_count - first < kTileRows ? s.k_count - first : kTileRows;
