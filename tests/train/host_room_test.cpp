@@ -24,7 +24,7 @@ class Case {
                    R"({"model_type": "llama", "vocab_size": 1000, "hidden_size": 256, "num_hidden_layers": 8,
   "num_attention_heads": 4, "num_key_value_heads": 4, "intermediate_size": 1024, "max_position_embeddings": 1024,
   "rms_norm_eps": 1e-5, "tie_word_embeddings": false})");
-    recipe.model = {.path = (dir_ / "model").string(), .init = "random"};
+    recipe.model = {.path = (dir_ / "model").string(), .init = InitChoice::random};
     recipe.train.seq_length = 512;
     recipe.train.global_batch_size = 16;
     recipe.train.micro_batch_size = 8;

@@ -392,7 +392,7 @@ TEST(Verify, TrainsANarrowCopyOfALargeModel) {
   Recipe recipe =
       recipe_for("llama-gqa", {"parallel.tp=7", "parallel.tp=4", "parallel.pp=2", "parallel.dp=2",
                                "parallel.zero_stage=1", "train.seq_length=4096", "train.global_batch_size=64"});
-  recipe.model = {.path = dir.path().string(), .init = "pretrained"};
+  recipe.model = {.path = dir.path().string(), .init = InitChoice::pretrained};
   recipe.data.train = {"not-there.txt"};
   const VerifyReport report = report_on(recipe);
   EXPECT_TRUE(report.equal()) << first_of(report);
