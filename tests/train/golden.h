@@ -27,9 +27,10 @@ struct GoldenTolerance {
 // activations and weights are each rounded to 2^-9, so a loss of a few nats moves by about 1e-3. fp16 has three bits
 // more: measured at most 8e-5 of a loss, 3e-3 of a norm.
 inline constexpr GoldenTolerance kGoldenF32{.loss = 1e-6, .grad_norm = 2e-5, .tensor_norm = 1e-4};
-// qwen3-moe-aux: its router's choices are nearly ties.
+// qwen3-moe-aux: its router's choices are nearly ties. One that falls the other way moves aux_loss by up to
+// E / (k S B) = 8 / (2 x 64 x 8) of a difference of mean probabilities, which is at most 0.1.
 inline constexpr GoldenTolerance kGoldenNearTies{
-    .loss = 5e-5, .grad_norm = 1e-3, .tensor_norm = 1e-3, .weights = 1e-3, .term = 5e-5};
+    .loss = 5e-5, .grad_norm = 1e-3, .tensor_norm = 1e-3, .weights = 1e-3, .term = 8e-4};
 inline constexpr GoldenTolerance kGoldenBf16{.loss = 2e-3, .grad_norm = 6e-2, .tensor_norm = 6e-2, .weights = 0};
 inline constexpr GoldenTolerance kGoldenF16{.loss = 2.5e-4, .grad_norm = 8e-3, .tensor_norm = 8e-3, .weights = 0};
 
@@ -104,10 +105,11 @@ inline void expect_golden_weights(const std::filesystem::path& checkpoint, const
 }
 
 // The losses beside cross-entropy of one step, and each expert's load in each layer: a line of metrics.jsonl beside the
-// trace's. A dense model has none of them.
+// trace's, as far as that has them. A dense model has none of them.
 inline void expect_golden_terms(const nlohmann::json& line, const nlohmann::json& step, const std::string& name,
                                 const GoldenTolerance& tolerance) {
   for (const char* term : {"aux_loss", "z_loss", "mtp_loss"}) {
+    if (!step.contains(term) && line.contains("expert_load")) continue;
     const double expected = step.value(term, 0.0);
     EXPECT_NEAR(line.value(term, 0.0), expected, tolerance.term) << name << " " << term << " step " << step["step"];
   }

@@ -124,6 +124,7 @@ void each_of_layers(Operands& o, const Visit& visit) {
                 o.make(o.precision.stat, {kLongestSequence, kHeadWidth}, {})};
   });
   one("", [&] { return RowDots{.x = o.act(d), .y = o.act(d), .w = o.weight({d}), .out = o.stat({t, 1})}; });
+  one("", [&] { return AttentionMerge{o.act(d), o.stat({t, kHeads}), o.stat({t, d}), o.stat({t, kHeads})}; });
   one("", [&] { return AttentionSink{o.weight({kHeads}), o.act(d), o.stat({t, kHeads})}; });
   one("", [&] {
     return AttentionSinkBackward{o.weight({kHeads}), o.act(d), o.stat({t, kHeads}), o.act(d), o.gradient({kHeads})};

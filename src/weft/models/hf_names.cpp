@@ -88,13 +88,6 @@ class Lister {
     if (bias) add(name + ".bias", {out}, param + ".bias", first_row);
   }
 
-  void list_mlp(const std::string& name, int64_t f, const std::string& param) {
-    const int64_t d = m_.width;
-    add_linear(name + "gate_proj", {f, d}, m_.mlp_bias, param + "up");
-    add_linear(name + "up_proj", {f, d}, m_.mlp_bias, param + "up", f);
-    add_linear(name + "down_proj", {d, f}, m_.mlp_bias, param + "down");
-  }
-
   // A weight has the matrices of all experts, one behind the other.
   void list_experts(const std::string& layer, const std::string& param) {
     const bool mixtral = m_.family == Family::mixtral;
@@ -148,8 +141,8 @@ class Lister {
     add(name + "k_norm.weight", {all ? kv : m_.head_dim}, param + "k_norm.weight");
   }
 
-  void list_mlp(const std::string& name, const std::string& param) {
-    const int64_t d = m_.width, f = m_.ffn_width;
+  void list_mlp(const std::string& name, int64_t f, const std::string& param) {
+    const int64_t d = m_.width;
     if (names_.fused) {
       add_linear(name + "gate_up_proj", {2 * f, d}, m_.mlp_bias, param + "up");
     } else {
