@@ -20,6 +20,7 @@ namespace {
 constexpr int64_t kWidth = 4096;                                    // d
 constexpr int64_t kHeads = 32, kKeyHeads = 8, kHeadWidth = 128;     // h, g, e
 constexpr int64_t kLargestVocabulary = 32768, kTokensOfALogit = 8;  // V; logits are of one token in so many
+constexpr int64_t kExperts = 8, kChosen = 2;
 constexpr int64_t kLongestSequence = 2048;
 constexpr int kIssuedAtOnce = 10;  // to a device that runs them later, so that no wait lies between two
 
@@ -50,6 +51,24 @@ struct Operands {
     fill(x, [&](const Tensor& part, int64_t first) {
       for (int64_t i = 0; i < part.rows(); ++i)
         part.as<T>()[i] = T(random_bits(rng_key(1, "index"), uint64_t(first + i)) % uint32_t(below));
+    });
+    return x;
+  }
+  // For each token the numbers of kChosen experts, or rows of theirs.
+  Tensor chosen(int64_t below) {
+    const Tensor x = arena.alloc(DType::i32, {t, kChosen}, kTokens);
+    fill(x, [&](const Tensor& part, int64_t first) {
+      for (int64_t i = 0; i < part.elements(); ++i)
+        part.as<int32_t>()[i] =
+            int32_t(random_bits(rng_key(1, "chosen"), uint64_t(first * kChosen + i)) % uint32_t(below));
+    });
+    return x;
+  }
+  // Every expert has as many rows.
+  Tensor offsets() {
+    const Tensor x = arena.alloc(DType::i32, {kExperts + 1}, kTokens);
+    fill(x, [&](const Tensor& part, int64_t first) {
+      for (int64_t i = 0; i < part.rows(); ++i) part.as<int32_t>()[i] = int32_t((first + i) * t * kChosen / kExperts);
     });
     return x;
   }
@@ -155,6 +174,46 @@ void each_of_latents(Operands& o, const Visit& visit) {
   visit("", LatentKeysBackward{.dk = op.k, .dv = op.v, .dkv = op.kv, .dshared = op.shared, .heads = kHeads});
 }
 
+// Of 8 experts, each token has two, which are a quarter as wide as the stream.
+template <class Visit>
+void each_of_experts(Operands& o, const Visit& visit) {
+  const int64_t d = kWidth, f = d / 4, t = o.t, n = t * kChosen, e = kExperts;
+  const auto one = [&](const char* variant, const auto& make) {
+    const Scope scope(o.arena);
+    visit(variant, make());
+  };
+  const auto rows = [&](int64_t width) { return o.make(o.precision.compute, {n, width}, Operands::kTokens); };
+  const auto load = [&] { return o.stat({1, e}); };
+  one("softmax", [&] { return Route{.logits = o.stat({t, e}), .ids = o.chosen(e), .weights = o.stat({t, kChosen})}; });
+  one("softmax", [&] {
+    return RouteBackward{.logits = o.stat({t, e}),
+                         .ids = o.chosen(e),
+                         .dweights = o.stat({t, kChosen}),
+                         .load = load(),
+                         .dlogits = o.act(e),
+                         .balance = {.load_scale = 1, .sample_tokens = t}};
+  });
+  one("", [&] {
+    return RouterSums{.logits = o.stat({t, e}),
+                      .ids = o.chosen(e),
+                      .load = load(),
+                      .sums = o.make(DType::f64, {RouterSums::size(e)}, Operands::kTokens),
+                      .sample_tokens = t};
+  });
+  one("", [&] { return ExpertLoad{.ids = o.chosen(e), .load = load(), .sample_tokens = t}; });
+  one("", [&] { return GroupRows{o.chosen(e), o.index<int32_t>(n, n), o.chosen(n), o.offsets()}; });
+  one("", [&] { return GatherRows{.x = o.act(d), .order = o.index<int32_t>(n, n), .out = rows(d), .per = kChosen}; });
+  one("", [&] { return SumRows{.x = rows(d), .places = o.chosen(n), .out = o.act(d)}; });
+  one("", [&] { return ScaleRows{.x = rows(d), .scale = o.stat({n}), .y = rows(d)}; });
+  one("", [&] { return ScaleRowsBackward{rows(d), o.stat({n}), rows(d), rows(d), o.stat({n})}; });
+  one("", [&] {
+    return GroupedMatmul{.x = rows(d), .w = o.weight({e * f, d}), .offsets = o.offsets(), .out = rows(f)};
+  });
+  one("", [&] {
+    return GroupedWeightGrad{.dy = rows(f), .x = rows(d), .offsets = o.offsets(), .dw = o.gradient({e * f, d})};
+  });
+}
+
 template <class Visit>
 void each_of_attention_and_products(Operands& o, const Visit& visit) {
   const int64_t q = kHeads * kHeadWidth, kv = kKeyHeads * kHeadWidth;
@@ -244,6 +303,7 @@ template <class Visit>
 void each_kernel(Operands o, const Visit& visit) {
   each_of_layers(o, visit);
   each_of_latents(o, visit);
+  each_of_experts(o, visit);
   each_of_attention_and_products(o, visit);
   each_of_losses_and_updates(o, visit);
 }
