@@ -404,6 +404,15 @@ TEST(Recipe, WhatThisVersionCannotRunIsRefusedWithTheNearestThatWorks) {
   EXPECT_SAYS(error_of(kSmall, {"parallel.cp=3", "train.seq_length=16"}),
               "expected a multiple of 2 x parallel.cp = 2 x 3");
   EXPECT_SAYS(error_of(kSmall, {"parallel.cp=3", "train.seq_length=16"}), "train.seq_length = 18");
+  const auto by_groups = [&](const std::string& cp, const std::string& size, const std::string& how = "a2a+p2p") {
+    return error_of(kSmall, {"train.seq_length=48", "parallel.cp=" + cp, "parallel.cp_comm_type=" + how,
+                             "parallel.cp_a2a_size=" + size});
+  };
+  EXPECT_EQ(by_groups("6", "3"), "");
+  EXPECT_SAYS(by_groups("6", "4"), "a divisor of parallel.cp = 6 between 1 and that");
+  EXPECT_SAYS(by_groups("6", "0"), "parallel.cp_a2a_size = 2");
+  EXPECT_SAYS(by_groups("3", "3"), "parallel.cp_comm_type = \"p2p\" and parallel.cp_a2a_size = 0");
+  EXPECT_SAYS(by_groups("6", "3", "a2a"), "0 unless parallel.cp_comm_type = \"a2a+p2p\"");
   EXPECT_SAYS(error_of(kSmall, {"parallel.cp=2", "train.seq_length=16", "train.numerics=invariant"}),
               "train.numerics = \"invariant\" cannot run: parallel.cp = 2");
   EXPECT_SAYS(both, "train.numerics = \"invariant\" cannot run: products of a GPU's library");

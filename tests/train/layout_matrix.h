@@ -34,8 +34,8 @@ inline const std::vector<Feature> kRuns = {
 };
 inline const std::vector<Feature> kCuts = {
     {"parallel.dp", {"1", "2", "3", "4", "6"}},
-    {"parallel.cp", {"1", "2", "3"}},
-    {"parallel.cp_comm_type", {"p2p", "all_gather", "a2a"}},
+    {"parallel.cp", {"1", "2", "3", "6"}},
+    {"parallel.cp_comm_type", {"p2p", "all_gather", "a2a", "a2a+p2p"}},
     {"parallel.tp", {"1", "2", "3", "4"}},
     {"parallel.sequence_parallel", {"true", "false"}},
     {"parallel.zero_stage", {"0", "1", "2", "3"}},
@@ -142,6 +142,9 @@ class LayoutMatrix : public ::testing::Test {
     if (c.at("model") == "qwen3-moe") all.insert(all.end(), {"moe.global_aux_loss_coef=0.3", "moe.z_loss_coef=0.01"});
     if (c.at("data.mask") == "some") all.push_back("data.loss_mask=" + (dir_ / "mask.bin").string());
     if (c.at("model.hidden_dropout") != "0") all.push_back("model.attention_dropout=0.2");
+    if (c.count("parallel.cp") && c.at("parallel.cp") == "6" && c.at("parallel.cp_comm_type") == "a2a+p2p")
+      all.push_back(
+          fmt::format("parallel.cp_a2a_size={}", c.at("model") == "gpt2" || c.at("model") == "qwen2" ? 2 : 3));
     for (const auto& [key, value] : c)
       if (key.find('.') != std::string::npos && key != "data.mask" && key != "parallel.pipeline_layout")
         all.push_back(key + "=" + value);
@@ -205,7 +208,11 @@ class LayoutMatrix : public ::testing::Test {
     for (size_t i = 0; i < one.steps.size(); ++i) {
       EXPECT_NEAR(one.steps[i].loss, many.steps[i].loss, kTolerance * one.steps[i].loss) << text_of(c);
       EXPECT_NEAR(one.steps[i].aux_loss, many.steps[i].aux_loss, kTolerance * one.steps[i].aux_loss) << text_of(c);
+      EXPECT_NEAR(one.steps[i].z_loss, many.steps[i].z_loss, kTolerance * one.steps[i].z_loss) << text_of(c);
       EXPECT_EQ(one.steps[i].expert_load, many.steps[i].expert_load) << text_of(c);
+      ASSERT_EQ(one.steps[i].router_entropy.size(), many.steps[i].router_entropy.size()) << text_of(c);
+      for (size_t l = 0; l < one.steps[i].router_entropy.size(); ++l)
+        EXPECT_NEAR(one.steps[i].router_entropy[l], many.steps[i].router_entropy[l], kTolerance) << text_of(c);
       EXPECT_NEAR(one.steps[i].grad_norm, many.steps[i].grad_norm, kTolerance * one.steps[i].grad_norm) << text_of(c);
     }
     for (const auto& [name, values] : one.weights) {

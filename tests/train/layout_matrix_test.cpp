@@ -85,7 +85,7 @@ TEST_F(LayoutMatrix, ContextParallelRanksWithDropoutEqualOneRank) {
        {Three{"mistral", "2", "all_gather"}, Three{"qwen3", "3", "a2a"}, Three{"gpt2", "2", "a2a"},
         Three{"mistral", "3", "p2p"}, Three{"gpt2", "2", "p2p"}, Three{"qwen2", "3", "all_gather"},
         Three{"deepseek", "2", "all_gather"}, Three{"deepseek", "2", "a2a"}, Three{"deepseek", "2", "p2p"},
-        Three{"gemma2", "2", "p2p"}}) {
+        Three{"gemma2", "2", "p2p"}, Three{"gpt2", "6", "a2a+p2p"}, Three{"deepseek", "6", "a2a+p2p"}}) {
     c["model"] = model;
     c["parallel.cp"] = cp;
     c["parallel.cp_comm_type"] = how;

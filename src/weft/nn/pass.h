@@ -52,10 +52,12 @@ struct Pass {
   Tensor stat(Arena* arena, Shape shape, Placement place) const { return arena->alloc(precision.stat, shape, place); }
 };
 
-// How ranks that share sequences attend to each other's keys.
+// How ranks that share sequences attend to each other's keys. First, groups of `head_ranks` neighbours exchange their
+// rows for heads; then the groups, each as if it were one rank, do as `keys` says.
 struct ContextPlan {
-  enum class Keys : uint8_t { here, gathered, exchanged, ring };
+  enum class Keys : uint8_t { here, gathered, ring };
   Keys keys = Keys::here;
+  int64_t head_ranks = 1;  // all of cp (nothing is left to do), or with `ring` a divisor
 };
 
 // How layers are placed and what they keep: the plan's values that constructors turn into placements and arenas.

@@ -72,10 +72,20 @@ GradientOrder gradient_order_of(const Recipe& r) {
 }
 
 ContextPlan context_plan_of(const Recipe& r) {
-  if (r.parallel.cp == 1) return {};
   using Keys = ContextPlan::Keys;
-  const CpCommType how = r.parallel.cp_comm_type;
-  return {.keys = how == CpCommType::a2a ? Keys::exchanged : how == CpCommType::p2p ? Keys::ring : Keys::gathered};
+  const auto& p = r.parallel;
+  if (p.cp == 1) return {};
+  switch (p.cp_comm_type) {
+    case CpCommType::p2p:
+      return {.keys = Keys::ring};
+    case CpCommType::all_gather:
+      return {.keys = Keys::gathered};
+    case CpCommType::a2a:
+      return {.head_ranks = p.cp};
+    case CpCommType::a2a_p2p:
+      break;
+  }
+  return {.keys = Keys::ring, .head_ranks = p.cp_a2a_size};
 }
 
 LayerPlan layer_plan_of(const Recipe& r, const ModelSpec& model) {
@@ -139,20 +149,19 @@ void check_stages(const Recipe& r, const ModelSpec& m) {
       layout.empty() ? "" : " and parallel.pipeline_layout = []"));
 }
 
-// Heads that are dealt out over cp are whole key heads, with the query heads that read them, on every rank of tp.
+// Heads that are dealt out over ranks of cp are whole key heads, with the query heads that read them, on every rank of
+// tp.
 void check_head_exchange(const Recipe& r, const ModelSpec& m) {
-  if (context_plan_of(r).keys != ContextPlan::Keys::exchanged) return;
-  const int64_t cp = r.parallel.cp, tp = r.parallel.tp;
-  const auto fits = [&](int64_t ranks) {
-    bool all = tp <= m.num_kv_heads;
-    for (int64_t rank = 0; rank < tp; ++rank) all = all && share_of(m.num_kv_heads, {tp, rank}).count % ranks == 0;
-    return all;
-  };
-  if (!fits(cp))
-    throw ConfigError(fmt::format(
-        "parallel.cp_comm_type = \"a2a\" cannot run: {} key heads over parallel.tp = {} are no multiple of parallel.cp "
-        "= {} on each rank; the nearest that works: parallel.cp_comm_type = \"all_gather\"",
-        m.num_kv_heads, tp, cp));
+  const int64_t ranks = context_plan_of(r).head_ranks, tp = r.parallel.tp;
+  bool fits = tp <= m.num_kv_heads || ranks == 1;
+  for (int64_t rank = 0; rank < tp; ++rank) fits = fits && share_of(m.num_kv_heads, {tp, rank}).count % ranks == 0;
+  if (fits) return;
+  const bool all = ranks == r.parallel.cp;
+  throw ConfigError(fmt::format(
+      "parallel.cp_comm_type = \"{}\" cannot run: {} key heads over parallel.tp = {} are no multiple of parallel.{} = "
+      "{} on each rank; the nearest that works: parallel.cp_comm_type = {}",
+      r.parallel.cp_comm_type, m.num_kv_heads, tp, all ? "cp" : "cp_a2a_size", ranks,
+      all ? "\"all_gather\"" : "\"p2p\" and parallel.cp_a2a_size = 0"));
 }
 
 // One rank always can.

@@ -141,6 +141,25 @@ void check_sequences(const Recipe::Train& t, const Recipe::Parallel& p, Conflict
          .nearest = fmt::format("train.seq_length = {}", down ? below : below + runs)});
 }
 
+// Groups of neighbours are neither one rank nor all.
+void check_head_groups(const Recipe::Parallel& p, Conflicts& c) {
+  if (ranks_of(p) > kMostRanks || (p.cp == 1 && p.cp_a2a_size == 0)) return;
+  if (p.cp_comm_type != CpCommType::a2a_p2p) {
+    c.unless(p.cp_a2a_size == 0, {.key = "parallel.cp_a2a_size",
+                                  .others = {"parallel.cp_comm_type"},
+                                  .expected = "0 unless parallel.cp_comm_type = \"a2a+p2p\"",
+                                  .nearest = "parallel.cp_a2a_size = 0"});
+    return;
+  }
+  const auto fits = [&](int64_t size) { return size > 1 && size < p.cp && p.cp % size == 0; };
+  const auto nearest = nearest_where(std::max<int64_t>(p.cp_a2a_size, 2), p.cp, fits);
+  c.unless(fits(p.cp_a2a_size), {.key = "parallel.cp_a2a_size",
+                                 .others = {"parallel.cp_comm_type", "parallel.cp"},
+                                 .expected = fmt::format("a divisor of parallel.cp = {} between 1 and that", p.cp),
+                                 .nearest = nearest ? fmt::format("parallel.cp_a2a_size = {}", *nearest)
+                                                    : "parallel.cp_comm_type = \"p2p\" and parallel.cp_a2a_size = 0"});
+}
+
 // The names that it has, each once, in their order, and behind them the others.
 std::string nearest_order(std::string order) {
   order = lower_ascii(order);
@@ -296,6 +315,7 @@ std::vector<Conflict> conflicts(const Recipe& recipe) {
   check_reduction(recipe.train, c);
   check_shards(recipe.train, recipe.parallel, c);
   check_sequences(recipe.train, recipe.parallel, c);
+  check_head_groups(recipe.parallel, c);
   check_order(recipe.parallel, c);
   check_data(recipe.data, recipe.train, c);
   check_pipeline(recipe.parallel, c);

@@ -145,7 +145,12 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        kMayChange},
       {"parallel.cp_comm_type", choice(p.cp_comm_type), anything(),
        "how context parallel ranks attend to each other's keys: p2p passes them around while attention computes; "
-       "all_gather brings all of them to each rank; a2a gives each rank the whole sequences of a share of the heads",
+       "all_gather brings all of them to each rank; a2a gives each rank the whole sequences of a share of the heads; "
+       "a2a+p2p does so among parallel.cp_a2a_size neighbours (of one host), whose groups pass keys around",
+       kMayChange},
+      {"parallel.cp_a2a_size", &p.cp_a2a_size, count(0),
+       "with cp_comm_type = \"a2a+p2p\": neighbouring context parallel ranks that share the heads, a divisor of "
+       "parallel.cp; else 0",
        kMayChange},
       {"parallel.ep", &p.ep, count(1), "expert parallel ranks", kMayChange},
       {"parallel.order", &p.order, anything(),

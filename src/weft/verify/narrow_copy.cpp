@@ -70,7 +70,8 @@ void narrow_latent(LatentSpec& l, int64_t& head_dim) {
 }
 
 void narrow_heads(ModelSpec& m, const Recipe::Parallel& p) {
-  const int64_t ranks = p.tp * (p.cp_comm_type == CpCommType::a2a ? p.cp : 1);  // among which heads are dealt out
+  const bool one = p.cp_comm_type == CpCommType::a2a, groups = p.cp_comm_type == CpCommType::a2a_p2p;
+  const int64_t ranks = p.tp * (one ? p.cp : groups ? p.cp_a2a_size : 1);  // among which heads are dealt out
   const int64_t group = m.num_heads / m.num_kv_heads;
   if (ranks <= m.num_kv_heads) m.num_kv_heads = like(m.num_kv_heads, ranks, ranks);
   m.num_heads = group * m.num_kv_heads;
