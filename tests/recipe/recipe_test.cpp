@@ -63,7 +63,7 @@ TEST(Recipe, EveryKeyIsReadIntoItsOwnFieldAndPrintedBack) {
     if (key.name == "train.eval_interval") given.push_back("data.valid=v");
     if (key.name == "train.epochs") given.push_back("train.train_iters=0");
     if (key.name == "checkpoint.keep_best") given.insert(given.end(), {"data.valid=v", "train.eval_interval=2"});
-    if (key.name == "parallel.zero_shard_size") given.push_back("parallel.dp=2");
+    if (key.name == "parallel.zero_shard_size" || key.name == "parallel.ep") given.push_back("parallel.dp=2");
     if (key.name == "parallel.virtual_pipeline_parallel_size") given.push_back("parallel.pipeline_schedule=zbv");
     if (key.name == "parallel.order") given = {"parallel.order=pp-dp-ep-cp-tp"};
     if (key.name == "run.backend") given = {"run.backend=cuda"};

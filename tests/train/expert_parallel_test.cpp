@@ -1,5 +1,6 @@
 // Experts on ranks of their own, in whole runs: room for their rows, what is too much, checkpoints across layouts.
 #include "train/golden.h"
+#include "train/late_backend.h"
 #include "weft/apps/backends.h"
 #include "weft/sharding/dispatch.h"
 
@@ -23,7 +24,7 @@ class ExpertParallel : public ::testing::Test {
                  "run.threads=1"};
     all.insert(all.end(), settings.begin(), settings.end());
     const Recipe recipe = testing::golden_recipe(fs::path(testing::kSourceDir) / "tests/golden/mixtral", dir, all);
-    testing::train(recipe, machine_for(recipe));
+    testing::train(recipe, device_(machine_for(recipe)));
     return dir;
   }
   static std::vector<StepRecord> steps_of(const fs::path& run) { return read_metrics(run / "metrics.jsonl").steps; }
@@ -39,6 +40,7 @@ class ExpertParallel : public ::testing::Test {
 
   testing::TempDir dir_;
   int runs_ = 0;
+  std::function<Machine(Machine)> device_ = [](Machine machine) { return machine; };
 };
 
 TEST_F(ExpertParallel, RoomThatIsEnoughGivesTheBitsOfRoomForAll) {
@@ -72,6 +74,18 @@ TEST_F(ExpertParallel, DropsAreCountedAndRepeatToTheBit) {
       EXPECT_EQ(pairs, 2 * 16 * 8) << "the load counts what routers chose";
       EXPECT_LT(step.dropped[l], pairs / 2);
     }
+  }
+}
+
+// Where the host must wait before it looks, and copy what it looks at.
+TEST_F(ExpertParallel, RowsGoTheSameWayOnDevices) {
+  const Settings layout{"parallel.dp=2", "parallel.ep=2", "moe.capacity_factor=1", "moe.overflow=drop"};
+  const fs::path cores = train(layout);
+  for (const auto& device : {testing::late, testing::apart}) {
+    device_ = device;
+    const fs::path there = train(layout);
+    EXPECT_TRUE(weights_of(there) == weights_of(cores));
+    EXPECT_EQ(dropped_in(there), dropped_in(cores));
   }
 }
 

@@ -60,7 +60,7 @@ const std::vector<std::vector<std::string>> kGoldenLayouts{
     {"parallel.dp=2", "parallel.tp=2", "parallel.pp=2", "parallel.zero_stage=2"},
     {"parallel.ep=2", "parallel.dp=2"},
     {"parallel.ep=2", "parallel.cp=2", "parallel.tp=2", "parallel.recompute=full"},
-    {"parallel.ep=2", "parallel.dp=4", "parallel.zero_stage=3", "moe.capacity_factor=1.9"},
+    {"parallel.ep=2", "parallel.dp=4", "parallel.zero_stage=3"},
     {"parallel.ep=4", "parallel.dp=4", "parallel.zero_stage=1", "parallel.recompute=selective"},
     {"parallel.ep=4", "parallel.dp=2", "parallel.cp=2", "parallel.pp=2", "parallel.pipeline_schedule=zb_h1"},
     {"train.numerics=invariant", "parallel.dp=2", "parallel.pp=2"},
