@@ -35,6 +35,7 @@ inline const std::vector<Feature> kRuns = {
 inline const std::vector<Feature> kCuts = {
     {"parallel.dp", {"1", "2", "3", "4", "6"}},
     {"parallel.cp", {"1", "2", "3", "6"}},
+    {"parallel.ep", {"1", "2", "3", "4"}},
     {"parallel.cp_comm_type", {"p2p", "all_gather", "a2a", "a2a+p2p"}},
     {"parallel.tp", {"1", "2", "3", "4"}},
     {"parallel.sequence_parallel", {"true", "false"}},
@@ -76,7 +77,7 @@ inline std::string config_of_experts(const std::string& model) {
   if (model == "mixtral")
     return R"(, "num_local_experts": 4, "output_router_logits": true, "router_aux_loss_coef": 0.5)";
   if (model == "qwen2-moe")
-    return R"(, "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "decoder_sparse_step": 2,
+    return R"(, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "decoder_sparse_step": 2,
       "shared_expert_intermediate_size": 12)";
   if (model == "qwen3-moe")
     return R"(, "num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 8, "norm_topk_prob": true)";

@@ -76,6 +76,26 @@ TEST(VerifySlow, FindsLayoutsEqualInEachPrecision) {
   }
 }
 
+// Room for rows is no part of it: what is dropped depends on the layout.
+TEST(Verify, FindsExpertsOnRanksOfTheirOwnEqual) {
+  for (const std::vector<std::string>& layout :
+       {std::vector<std::string>{"parallel.dp=2", "parallel.ep=2", "moe.capacity_factor=1", "moe.overflow=drop"},
+        {"parallel.cp=2", "parallel.ep=2", "moe.aux_loss_coef=0.1"}}) {
+    const VerifyReport report = report_on(recipe_for("mixtral", layout), run_on_threads, {}, 1);
+    EXPECT_TRUE(report.equal()) << report.layout << ": " << first_of(report);
+  }
+}
+
+TEST(Verify, NamesTheExpertsWhoseGradientIsSummedTwice) {
+  const auto experts_of = [](ProcessMesh& mesh) -> std::shared_ptr<Communicator>& { return mesh.experts.replicas; };
+  const VerifyReport report =
+      report_on(recipe_for("mixtral", {"parallel.dp=4", "parallel.ep=2"}),
+                ranks_with({.among = experts_of, .file = "gradient_sums", .doubled = true}), {}, 1);
+  ASSERT_FALSE(report.equal());
+  EXPECT_EQ(report.finding->tensor, "blocks.3.mlp.experts.down.weight");
+  EXPECT_SAYS(report.finding->operation, "the sum of this gradient over ranks");
+}
+
 TEST(Verify, NamesTheGradientWhoseSumOverTpIsLeftOut) {
   const Recipe recipe = recipe_for("llama-gqa", {"parallel.dp=2", "parallel.tp=2"});
   const VerifyReport report = report_on(recipe, ranks_with({testing::tp_of, "gradient_sums"}));

@@ -94,6 +94,7 @@ LayerPlan layer_plan_of(const Recipe& r, const ModelSpec& model) {
           .cut_vocabulary = cut,
           .keys_everywhere = r.parallel.tp > model.num_kv_heads,
           .context = context_plan_of(r),
+          .capacity = {.factor = r.moe.capacity_factor.value_or(0), .drops = r.moe.overflow == ExpertOverflow::drop},
           .keep_activations = r.parallel.recompute != RecomputeKind::selective};
 }
 
@@ -164,6 +165,21 @@ void check_head_exchange(const Recipe& r, const ModelSpec& m) {
       all ? "\"all_gather\"" : "\"p2p\" and parallel.cp_a2a_size = 0"));
 }
 
+// Every rank of ep has as many experts.
+void check_experts(const Recipe& r, const ModelSpec& m) {
+  const int64_t ep = r.parallel.ep, data_ranks = r.parallel.dp * r.parallel.cp;
+  if (ep == 1) return;
+  const auto fits = [&](int64_t ranks) {
+    return ranks == 1 || (m.has_experts() && m.experts.count % ranks == 0 && data_ranks % ranks == 0);
+  };
+  if (fits(ep)) return;
+  const std::string fault =
+      m.has_experts() ? fmt::format("{} experts cannot be dealt out evenly over so many ranks", m.experts.count)
+                      : "the model has no experts";
+  throw ConfigError(fmt::format("parallel.ep = {} cannot run: {}; the nearest that works: parallel.ep = {}", ep, fault,
+                                nearest_where(ep, data_ranks, fits).value_or(1)));
+}
+
 // One rank always can.
 int64_t nearest_tp(const Recipe& r, const ModelSpec& m) {
   const int64_t most = kMostRanks / (r.parallel.dp * r.parallel.pp * r.parallel.cp);
@@ -175,11 +191,7 @@ int64_t nearest_tp(const Recipe& r, const ModelSpec& m) {
 
 void check_layout(const Recipe& r, const ModelSpec& m) {
   check_stages(r, m);
-  if (r.parallel.cp > 1 && m.has_experts())
-    throw ConfigError(fmt::format(
-        "parallel.cp = {} cannot run: experts balance whole sequences, which context-parallel ranks have parts of; the "
-        "nearest that works: parallel.cp = 1",
-        r.parallel.cp));
+  check_experts(r, m);
   const int64_t tp = r.parallel.tp;
   if (const std::string fault = cut_fault(m, tp); !fault.empty())
     throw ConfigError(fmt::format("parallel.tp = {} cannot run: {}; the nearest that works: parallel.tp = {}", tp,

@@ -58,6 +58,8 @@ struct Recipe {
   } optimizer;
   struct Moe {
     std::optional<double> aux_loss_coef = {}, global_aux_loss_coef = {}, z_loss_coef = {};
+    std::optional<double> capacity_factor = {};
+    ExpertOverflow overflow = ExpertOverflow::error;
     bool operator==(const Moe&) const = default;
   } moe;
   struct Parallel {

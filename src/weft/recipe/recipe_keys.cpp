@@ -137,6 +137,13 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "set: 0"},
       {"moe.z_loss_coef", &r.moe.z_loss_coef, at_least(0),
        "experts: factor of the mean square of the log-sum-exp of router logits; not set: 0"},
+      {"moe.capacity_factor", &r.moe.capacity_factor, at_least(1),
+       "with parallel.ep: rows of experts that a rank has room for in a micro-batch, x those that it has where all "
+       "ranks have as many (tokens x experts of each), rounded up; not set: all that can come",
+       kMayChange},
+      {"moe.overflow", choice(r.moe.overflow), anything(),
+       "what more rows than that are: an error, or dropped: of the experts of a rank with too many, those with most "
+       "lose their last tokens"},
 
       {"parallel.dp", &p.dp, count(1), "data parallel ranks: each trains on a share of the batch", kMayChange},
       {"parallel.tp", &p.tp, count(1), "tensor parallel ranks", kMayChange},
@@ -152,7 +159,10 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "with cp_comm_type = \"a2a+p2p\": neighbouring context parallel ranks that share the heads, a divisor of "
        "parallel.cp; else 0",
        kMayChange},
-      {"parallel.ep", &p.ep, count(1), "expert parallel ranks", kMayChange},
+      {"parallel.ep", &p.ep, count(1),
+       "expert parallel ranks, among those of dp x cp: each has a share of every layer's experts, to which tokens are "
+       "sent",
+       kMayChange},
       {"parallel.order", &p.order, anything(),
        "in which order ranks are numbered: tp, cp, ep, dp, pp, each once, ranks next to each other first; ep cuts the "
        "ranks of dp x cp and has none of its own; no result depends on it",
