@@ -28,6 +28,11 @@ Experts::Experts(ParamStore& params, const std::string& name, const Spec& spec, 
              .held = Spmd::Shard1,
              .init_std = spec.down_init_std}),
       dropout_(name, spec.dropout) {
+  if (spec.correction) {
+    correction_ = &params.add(
+        {.name = name + ".router.correction", .shape = {spec.count}, .place = weights(plan.whole()), .learns = false});
+    spec.records->corrects(spec.layer, *correction_);
+  }
   if (spec.shared) shared_.emplace(params, name + ".shared", *spec.shared, plan);
   if (spec.shared && spec.shared_gate) gate_.emplace(params, name + ".shared_gate", to_few(spec.width, 1, spec, plan));
 }
@@ -90,7 +95,8 @@ void Experts::route(Pass& p, Saved& s, Tensor h) const {
   router_.forward(p, h, s.logits);
   s.ids = p.till_dgrad->alloc(DType::i32, {h.rows(), spec_.chosen}, h.place);
   Tensor weights = p.stat(p.scratch, {h.rows(), spec_.chosen}, h.place);
-  p.be.run(Route{.logits = s.logits, .ids = s.ids, .weights = weights, .routing = spec_.routing});
+  const Tensor correction = correction_ ? correction_->value : Tensor{};
+  p.be.run(Route{.logits = s.logits, .bias = correction, .ids = s.ids, .weights = weights, .routing = spec_.routing});
   s.whole_ids = enter_.forward(p.mesh, s.ids, *p.till_dgrad);
   if (p.batch.counts_experts)
     p.be.run(ExpertLoad{.ids = s.whole_ids,
@@ -144,14 +150,26 @@ Tensor Experts::weights_backward(Pass& p, const Saved& s, Tensor drow_weights) c
   return enter_.backward(p.mesh, dweights.reshape({s.places.rows(), s.places.cols()}), *p.scratch);
 }
 
+// The shares of each sample's tokens that experts have in the balance of that sample, times the number of experts:
+// [samples, E]; in scratch.
+Tensor Experts::balance_load(Pass& p, const Saved& s) const {
+  const int64_t sample = p.batch.sample_tokens;
+  Tensor load = p.stat(p.scratch, {s.whole_ids.rows() / sample, spec_.count}, Placement());
+  Tensor ids = s.whole_ids;
+  if (correction_) {
+    Tensor plain = p.scratch->alloc(DType::i32, {s.ids.rows(), s.ids.cols()}, s.ids.place);
+    p.be.run(Route{.logits = s.logits, .ids = plain, .routing = {.sigmoid = spec_.routing.sigmoid}});
+    ids = enter_.forward(p.mesh, plain, *p.scratch);
+  }
+  p.be.run(ExpertLoad{
+      .ids = ids, .load = load, .scale = double(spec_.count) / double(spec_.chosen * sample), .sample_tokens = sample});
+  return load;
+}
+
 // Of what the router made of its input, [t, d]; in scratch. Records what it did.
 Tensor Experts::route_backward(Pass& p, Saved& s, Tensor dweights) const {
-  const int64_t sample = p.batch.sample_tokens, samples = s.whole_ids.rows() / sample;
-  Tensor load = p.stat(p.scratch, {samples, spec_.count}, Placement());
-  p.be.run(ExpertLoad{.ids = s.whole_ids,
-                      .load = load,
-                      .scale = double(spec_.count) / double(spec_.chosen * sample),
-                      .sample_tokens = sample});
+  const int64_t sample = p.batch.sample_tokens;
+  const Tensor load = balance_load(p, s);
   const int64_t first = p.batch.stream.first;
   p.be.run(RouterSums{.logits = s.logits,
                       .ids = s.ids,

@@ -16,11 +16,14 @@ namespace weft {
 //
 // A weight multiplies the activation between up and down, so that what experts return is not kept: the gradient of the
 // weight is <d(weight a), a>. The router sees the tokens of the stream, as norms do: its weights are whole.
+// A correction is added to the scores by which experts are chosen, not to those by which they are weighed. It has no
+// gradient; and balance is then judged by what would be chosen without it and without groups (DeepSeek-V3, eq. 18).
 class Experts {
  public:
   struct Spec {
     int64_t width, count, chosen, inner;
     Routing routing;
+    bool correction;  // a bias in the choice, which the records move
     std::optional<Mlp::Spec> shared;
     bool shared_gate;
     double init_std, down_init_std;
@@ -59,6 +62,7 @@ class Experts {
   Tensor tokens_of(Pass& p, const Saved& s, Tensor rows) const;
   Tensor weighted(Pass& p, const Saved& s) const;
   Tensor weights_backward(Pass& p, const Saved& s, Tensor drow_weights) const;
+  Tensor balance_load(Pass& p, const Saved& s) const;
   Tensor route_backward(Pass& p, Saved& s, Tensor dweights) const;
   Tensor leave_backward(Pass& p, const Saved& s) const;
   void add_shared(Pass& p, Saved& s, Tensor h, Tensor y) const;
@@ -67,6 +71,7 @@ class Experts {
   Spec spec_;
   bool keep_;
   Linear router_;
+  Param* correction_ = nullptr;  // [E]
   Boundary enter_, leave_;
   GroupedLinear up_, down_;
   StreamDropout dropout_;

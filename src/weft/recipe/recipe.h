@@ -58,6 +58,7 @@ struct Recipe {
   } optimizer;
   struct Moe {
     std::optional<double> aux_loss_coef = {}, global_aux_loss_coef = {}, z_loss_coef = {};
+    double bias_update_rate = 0;
     bool operator==(const Moe&) const = default;
   } moe;
   struct Parallel {
