@@ -197,8 +197,56 @@ TEST(HfConfig, DeepseekFields) {
   EXPECT_REFUSED("\"head_dim\": 12 is not supported", deepseek({{"head_dim", 12}}));
   EXPECT_REFUSED("\"num_key_value_heads\": 2 is not supported", deepseek({{"num_key_value_heads", 2}}));
   EXPECT_REFUSED("\"attention_bias\": true is not supported", deepseek({{"attention_bias", true}}));
-  EXPECT_REFUSED("\"n_routed_experts\": 8 is not supported", deepseek({{"first_k_dense_replace", 3}}));
-  EXPECT_EQ(error(deepseek({{"first_k_dense_replace", 3}, {"n_routed_experts", nullptr}})), "none");
+  EXPECT_FALSE(s.has_experts());
+  EXPECT_FALSE(spec(deepseek({{"first_k_dense_replace", 1}, {"n_routed_experts", nullptr}})).has_experts());
+}
+
+TEST(HfConfig, ExpertsOfDeepseekV3) {
+  const ModelSpec s = spec(deepseek({{"first_k_dense_replace", 1},
+                                     {"moe_layer_freq", 2},
+                                     {"moe_intermediate_size", 6},
+                                     {"topk_group", 2},
+                                     {"num_experts_per_tok", 3},
+                                     {"n_shared_experts", 2},
+                                     {"aux_loss_alpha", 0.001}}));
+  EXPECT_FALSE(s.layer(0).experts || s.layer(1).experts || s.layer(3).experts);
+  EXPECT_TRUE(s.layer(2).experts && s.layer(2).rope && s.experts.correction && !s.experts.shared_gate);
+  EXPECT_EQ(s.experts.routing,
+            (Routing{.sigmoid = true, .normalise = true, .scale = 2.5, .groups = 4, .top_groups = 2, .by_two = true}));
+  EXPECT_EQ(s.experts.width, 6);
+  EXPECT_EQ(s.experts.shared_width, 12);
+  EXPECT_EQ(s.experts.aux_loss_coef, 0.001);
+  const auto with = [](const Json& more) {
+    Json json = {{"first_k_dense_replace", 1}, {"topk_group", 2}, {"num_experts_per_tok", 3}};
+    json.update(more);
+    return deepseek(json);
+  };
+  EXPECT_EQ(spec(with({{"aux_loss_alpha", 0.1}, {"seq_aux", false}})).experts.global_aux_loss_coef, 0.1);
+  EXPECT_EQ(spec(with({{"aux_loss_alpha", 0.1}, {"seq_aux", false}})).experts.aux_loss_coef, 0);
+  EXPECT_REFUSED("\"scoring_func\": \"softmax\" is not supported", with({{"scoring_func", "softmax"}}));
+  EXPECT_REFUSED("\"topk_method\": \"greedy\" is not supported", with({{"topk_method", "greedy"}}));
+  EXPECT_REFUSED("\"n_group\": 3 is not supported", with({{"n_group", 3}}));
+  EXPECT_REFUSED("\"topk_group\": 5 is not supported", with({{"topk_group", 5}}));
+  EXPECT_REFUSED("\"num_experts_per_tok\": 5 is not supported", with({{"num_experts_per_tok", 5}}));
+}
+
+TEST(HfConfig, ExpertsOfDeepseekV2) {
+  const auto with = [](const Json& more) {
+    Json json = deepseek({{"model_type", "deepseek_v2"}, {"topk_method", "greedy"}, {"first_k_dense_replace", 1}});
+    json.update({{"num_experts_per_tok", 3}, {"n_shared_experts", nullptr}, {"routed_scaling_factor", 16}});
+    json.update(more);
+    return json;
+  };
+  const ExpertsSpec e = spec(with(Json::object())).experts;
+  EXPECT_EQ(e.routing, (Routing{.scale = 16})) << "greedy knows no groups";
+  EXPECT_EQ(e.width, 1407);
+  EXPECT_EQ(e.shared_width, 0);
+  EXPECT_FALSE(e.correction);
+  EXPECT_EQ(spec(with({{"norm_topk_prob", true}})).experts.routing, (Routing{.normalise = true}));
+  EXPECT_EQ(spec(with({{"topk_method", "group_limited_greedy"}, {"topk_group", 2}})).experts.routing,
+            (Routing{.scale = 16, .groups = 4, .top_groups = 2}));
+  EXPECT_REFUSED("\"topk_method\": \"noaux_tc\" is not supported", with({{"topk_method", "noaux_tc"}}));
+  EXPECT_REFUSED("\"topk_group\": is missing", with({{"topk_method", "group_limited_greedy"}}));
 }
 
 TEST(HfConfig, ModulesThatPredictFurtherTokensAreToldOfAndNotWritten) {
@@ -454,7 +502,7 @@ TEST(HfConfig, WritesTheConfigThatItRead) {
 TEST(HfConfig, ConformanceConfigsAreJudgedRightly) {
   WEFT_NEEDS_SHARED();
   const auto dir = testing::shared_dir() / "data/conformance/hf_configs";
-  const std::map<std::string, std::string> expected = {{"deepseek-v3", "\"n_routed_experts\": its absence"},
+  const std::map<std::string, std::string> expected = {{"deepseek-v3", "\"num_routed_experts\": 256"},
                                                        {"gemma-2b", "\"model_type\": \"gemma\""},
                                                        {"llama-2-70b", ""},
                                                        {"llama-2-7b", ""},

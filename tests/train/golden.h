@@ -104,6 +104,26 @@ inline void expect_golden_weights(const std::filesystem::path& checkpoint, const
   }
 }
 
+// The biases by which routers choose, number by number: those of as many equal steps from the same ones.
+inline void expect_golden_biases(const std::filesystem::path& checkpoint, const nlohmann::json& trace,
+                                 const std::string& name) {
+  if (!trace.contains("final_bias")) return;
+  const SafetensorsFile file = SafetensorsFile::open(checkpoint / "model.safetensors");
+  for (const auto& [tensor, values] : trace["final_bias"].items()) {
+    const SafetensorsEntry* entry = file.find(tensor);
+    ASSERT_NE(entry, nullptr) << name << " " << tensor;
+    const auto bytes = file.bytes(*entry);
+    const auto expect = [&](auto zero) {
+      ASSERT_EQ(bytes.size(), values.size() * sizeof zero) << name << " " << tensor;
+      for (size_t e = 0; e < values.size(); ++e) {
+        std::memcpy(&zero, bytes.data() + e * sizeof zero, sizeof zero);
+        EXPECT_NEAR(double(zero), values[e].get<double>(), 1e-6) << name << " " << tensor << " " << e;
+      }
+    };
+    entry->dtype == FileDType::f64 ? expect(0.0) : expect(0.0f);
+  }
+}
+
 // The losses beside cross-entropy of one step, and each expert's load in each layer: a line of metrics.jsonl beside the
 // trace's, as far as that has them. A dense model has none of them.
 inline void expect_golden_terms(const nlohmann::json& line, const nlohmann::json& step, const std::string& name,
@@ -153,6 +173,7 @@ inline void expect_golden_run(const std::filesystem::path& folder, const Machine
         << name << " " << tensor;
   }
   expect_golden_weights(run / fmt::format("run/checkpoints/step-{}", metrics.steps.size()), trace, name, tolerance);
+  expect_golden_biases(run / fmt::format("run/checkpoints/step-{}", metrics.steps.size()), trace, name);
 }
 
 // A case of tests/golden.

@@ -25,7 +25,7 @@ struct Feature {
 inline const std::vector<Feature> kRuns = {
     {"model",
      {"gpt2", "llama-tied", "llama-gqa", "qwen2", "qwen3", "mistral", "phi3", "olmo2", "gemma2", "gemma3", "deepseek",
-      "deepseek-lite", "mixtral", "qwen2-moe", "qwen3-moe"}},
+      "deepseek-lite", "mixtral", "qwen2-moe", "qwen3-moe", "deepseek-v2-moe", "deepseek-v3-moe"}},
     {"model.hidden_dropout", {"0", "0.1"}},
     {"optimizer.name", {"adamw", "sgd", "muon"}},
     {"data.mask", {"none", "some"}},
@@ -72,7 +72,7 @@ inline std::string extras_of(const std::string& model) {
 }
 
 // Experts: Mixtral's with every block, and losses of sequences; Qwen2-MoE's beside a shared one in every other block;
-// Qwen3-MoE's with losses of the whole batch.
+// Qwen3-MoE's with losses of the whole batch; DeepSeek's behind a dense block, beside shared ones, in groups.
 inline std::string config_of_experts(const std::string& model) {
   if (model == "mixtral")
     return R"(, "num_local_experts": 4, "output_router_logits": true, "router_aux_loss_coef": 0.5)";
@@ -81,6 +81,13 @@ inline std::string config_of_experts(const std::string& model) {
       "shared_expert_intermediate_size": 12)";
   if (model == "qwen3-moe")
     return R"(, "num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 8, "norm_topk_prob": true)";
+  if (model == "deepseek-v2-moe")
+    return R"(, "n_routed_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "n_shared_experts": 2,
+      "topk_method": "group_limited_greedy", "n_group": 3, "topk_group": 2, "routed_scaling_factor": 2,
+      "aux_loss_alpha": 0.3, "seq_aux": true)";
+  if (model == "deepseek-v3-moe")
+    return R"(, "n_routed_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 8, "n_shared_experts": 1,
+      "n_group": 4, "topk_group": 2, "aux_loss_alpha": 0.3)";
   return "";
 }
 
@@ -88,10 +95,12 @@ inline std::string config_of(const std::string& model) {
   if (model == "gpt2")
     return R"({"model_type": "gpt2", "vocab_size": 37, "n_positions": 12, "n_embd": 24, "n_layer": 4, "n_head": 4})";
   if (model.starts_with("deepseek"))
-    return fmt::format(R"({{"model_type": "deepseek_v3", "vocab_size": 37, "hidden_size": 24, "intermediate_size": 30,
+    return fmt::format(R"({{"model_type": "{}", "vocab_size": 37, "hidden_size": 24, "intermediate_size": 30,
       "num_hidden_layers": {}, "num_attention_heads": 12, "q_lora_rank": {}, "kv_lora_rank": 8, "qk_nope_head_dim": 3,
-      "qk_rope_head_dim": 4, "v_head_dim": 5, "first_k_dense_replace": {}, "max_position_embeddings": 64}})",
-                       kBlocks, model == "deepseek" ? "10" : "null", kBlocks);
+      "qk_rope_head_dim": 4, "v_head_dim": 5, "first_k_dense_replace": {}, "max_position_embeddings": 64{}}})",
+                       model == "deepseek-v2-moe" ? "deepseek_v2" : "deepseek_v3", kBlocks,
+                       model == "deepseek" ? "10" : "null", model.ends_with("-moe") ? 1 : kBlocks,
+                       config_of_experts(model));
   const bool bias = model == "qwen2", tied = model == "llama-tied" || model.starts_with("gemma");
   std::string type = model.starts_with("llama") ? "llama" : model == "gemma3" ? "gemma3_text" : model;
   std::replace(type.begin(), type.end(), '-', '_');
@@ -141,6 +150,7 @@ class LayoutMatrix : public ::testing::Test {
                                  "run.threads=1",
                                  "run.dir=" + run.string()};
     if (c.at("model") == "qwen3-moe") all.insert(all.end(), {"moe.global_aux_loss_coef=0.3", "moe.z_loss_coef=0.01"});
+    if (c.at("model") == "deepseek-v3-moe") all.push_back("moe.bias_update_rate=0.02");
     if (c.at("data.mask") == "some") all.push_back("data.loss_mask=" + (dir_ / "mask.bin").string());
     if (c.at("model.hidden_dropout") != "0") all.push_back("model.attention_dropout=0.2");
     if (c.count("parallel.cp") && c.at("parallel.cp") == "6" && c.at("parallel.cp_comm_type") == "a2a+p2p")

@@ -65,7 +65,8 @@ TEST_F(LayoutMatrix, ExpertsOnTensorParallelRanksEqualOneRank) {
   using Four = std::array<const char*, 4>;
   for (const auto& [model, tp, sequence_parallel, recompute] :
        {Four{"mixtral", "3", "true", "full"}, Four{"qwen2-moe", "2", "false", "selective"},
-        Four{"qwen3-moe", "2", "true", "none"}}) {
+        Four{"qwen3-moe", "2", "true", "none"}, Four{"deepseek-v2-moe", "2", "true", "selective"},
+        Four{"deepseek-v3-moe", "3", "true", "full"}, Four{"deepseek-v3-moe", "2", "false", "none"}}) {
     c["model"] = model;
     c["parallel.tp"] = tp;
     c["parallel.sequence_parallel"] = sequence_parallel;

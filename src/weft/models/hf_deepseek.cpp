@@ -1,6 +1,7 @@
 #include "weft/models/hf_deepseek.h"
 
 #include "weft/base/error.h"
+#include "weft/models/hf_experts.h"
 #include "weft/models/hf_rope.h"
 
 namespace weft {
@@ -30,22 +31,6 @@ LatentSpec read_latent(HfFields& f) {
   return latent;
 }
 
-// Every layer is dense: what is said of experts means nothing.
-void require_dense(HfFields& f, const ModelSpec& s) {
-  const int64_t first = f.integer("first_k_dense_replace", {.min = 0}, s.family == Family::deepseek_v2 ? 0 : 3);
-  // Absent, there are as many as in the published model; null, there are none.
-  const bool has_experts =
-      f.absent("n_routed_experts") || (f.has("n_routed_experts") && f.integer("n_routed_experts", {.min = 0}) > 0);
-  if (has_experts && first < s.num_layers)
-    f.refuse(
-        "n_routed_experts",
-        fmt::format("layers from first_k_dense_replace = {} on have experts, and weft has only dense ones", first));
-  for (const char* key : {"moe_intermediate_size", "n_shared_experts", "num_experts_per_tok", "n_group", "topk_group",
-                          "scoring_func", "topk_method", "norm_topk_prob", "routed_scaling_factor", "moe_layer_freq",
-                          "aux_loss_alpha", "seq_aux", "router_aux_loss_coef"})
-    f.take(key);
-}
-
 }  // namespace
 
 ModelSpec read_deepseek(HfFields& f, Family family) {
@@ -57,7 +42,6 @@ ModelSpec read_deepseek(HfFields& f, Family family) {
   s.num_heads = s.num_kv_heads = f.integer("num_attention_heads", kWidth);
   if (f.integer("num_key_value_heads", kWidth, s.num_heads) != s.num_heads)
     f.refuse("num_key_value_heads", "each head has keys and values of its own, made of the latent");
-  require_dense(f, s);
   s.latent = read_latent(f);
   s.head_dim = s.latent->nope_dim + s.latent->rope_dim;
   s.ffn_width = f.integer("intermediate_size", kSize);
@@ -71,6 +55,7 @@ ModelSpec read_deepseek(HfFields& f, Family family) {
   s.init_std = f.number("initializer_range", {.max = 100}, 0.02);
   s.dropout.attention = f.number("attention_dropout", kProbability, 0);
   s.unread_layers = f.integer("num_nextn_predict_layers", {.min = 0, .max = kLayers.max}, 0);
+  read_experts(f, s);
   return s;
 }
 

@@ -8,7 +8,7 @@ namespace {
 constexpr JsonFields::IntRange kExpertCount{.min = 1, .max = kMostExperts};
 constexpr JsonFields::IntRange kInner{.min = 1, .max = int64_t{1} << 24};
 
-void read_chosen(HfFields& f, ExpertsSpec& e, int64_t usual) {
+void read_chosen(HfFields& f, ExpertsSpec& e, std::optional<int64_t> usual) {
   e.chosen = f.integer("num_experts_per_tok", kExpertCount, usual);
   if (e.chosen > e.count)
     throw ConfigError(fmt::format("{}: of {} experts a token cannot have {}", f.fields().where("num_experts_per_tok"),
@@ -56,9 +56,94 @@ void read_sparse_blocks(HfFields& f, ModelSpec& m) {
   }
 }
 
+// Keys that say nothing where no layer has experts.
+constexpr const char* kDeepseekKeys[] = {"moe_intermediate_size",
+                                         "n_shared_experts",
+                                         "num_experts_per_tok",
+                                         "n_group",
+                                         "topk_group",
+                                         "scoring_func",
+                                         "topk_method",
+                                         "norm_topk_prob",
+                                         "routed_scaling_factor",
+                                         "moe_layer_freq",
+                                         "aux_loss_alpha",
+                                         "seq_aux"};
+
+void require(HfFields& f, const char* key, std::string_view value) {
+  if (f.string(key, std::string(value)) != value) f.refuse(key, fmt::format("weft does {}", value));
+}
+
+// DeepSeek-V2, 2024, sec. 2.2: a token's experts are of the groups with the best experts. DeepSeek-V3: sec. 2.1.2.
+void read_deepseek_groups(HfFields& f, ExpertsSpec& e, bool third) {
+  const bool grouped = third || f.string("topk_method", "greedy") == "group_limited_greedy";
+  if (third)
+    require(f, "topk_method", "noaux_tc");
+  else if (!grouped && f.string("topk_method", "greedy") != "greedy")
+    f.refuse("topk_method", "weft does greedy and group_limited_greedy");
+  for (const char* key : {"n_group", "topk_group"}) f.take(key);
+  if (!grouped) return;
+  Routing& r = e.routing;
+  constexpr JsonFields::IntRange kGroups{.min = 1, .max = kMostExpertGroups};
+  const auto groups = [&](const char* key, int64_t usual) {
+    return third ? f.integer(key, kGroups, usual) : f.integer(key, kGroups);
+  };
+  r.groups = groups("n_group", 8), r.top_groups = groups("topk_group", 4), r.by_two = third;
+  if (e.count % r.groups != 0) f.refuse("n_group", fmt::format("{} experts are not so many equal groups", e.count));
+  if (r.top_groups > r.groups) f.refuse("topk_group", fmt::format("there are {} groups", r.groups));
+  if (const int64_t open = e.count / r.groups * r.top_groups; e.chosen > open)
+    f.refuse("num_experts_per_tok", fmt::format("topk_group groups have {} experts", open));
+}
+
+void read_deepseek_routing(HfFields& f, ExpertsSpec& e, bool third) {
+  Routing& r = e.routing;
+  require(f, "scoring_func", third ? "sigmoid" : "softmax");
+  r.sigmoid = third;
+  r.normalise = f.flag("norm_topk_prob", third);
+  r.scale = f.number("routed_scaling_factor", {.min = 1e-6}, third ? 2.5 : 1);
+  // As published: V2's weights are divided by their sum or scaled, and one alone is never divided.
+  if (!third && e.chosen == 1) r.normalise = false;
+  if (!third && r.normalise) r.scale = 1;
+  e.correction = third;
+  read_deepseek_groups(f, e, third);
+}
+
+void read_deepseek_losses(HfFields& f, ExpertsSpec& e) {
+  const double coef = f.number("aux_loss_alpha", {}, 0);
+  (f.flag("seq_aux", true) ? e.aux_loss_coef : e.global_aux_loss_coef) = coef;
+}
+
+// Absent, there are as many as in the model that transformers takes for the usual one; null, there are none.
+void read_deepseek_experts(HfFields& f, ModelSpec& m) {
+  const bool third = m.family == Family::deepseek_v3;
+  const int64_t first = f.integer("first_k_dense_replace", {.min = 0}, third ? 3 : 0);
+  ExpertsSpec& e = m.experts;
+  const JsonFields::IntRange any_count{.min = 0, .max = kMostExperts};
+  if (f.absent("n_routed_experts") || f.has("n_routed_experts"))
+    e.count = f.integer("n_routed_experts", any_count, third ? 256 : 64);
+  if (e.count == 0 || first >= m.num_layers) {
+    for (const char* key : kDeepseekKeys) f.take(key);
+    e = {};
+    return;
+  }
+  read_chosen(f, e, third ? std::optional<int64_t>(8) : std::nullopt);
+  e.width = f.integer("moe_intermediate_size", kInner, third ? 2048 : 1407);
+  if (f.absent("n_shared_experts") || f.has("n_shared_experts"))
+    e.shared_width = e.width * f.integer("n_shared_experts", any_count, third ? 1 : 2);
+  read_deepseek_routing(f, e, third);
+  read_deepseek_losses(f, e);
+  const int64_t every = f.integer("moe_layer_freq", {}, 1);
+  for (int64_t l = 0; l < m.num_layers; ++l) {
+    LayerSpec& layer = m.layers.emplace_back(LayerSpec{m.norm, m.mlp, m.rope});
+    layer.experts = l >= first && l % every == 0;
+  }
+}
+
 }  // namespace
 
 void read_experts(HfFields& fields, ModelSpec& model) {
+  if (model.family == Family::deepseek_v2 || model.family == Family::deepseek_v3)
+    return read_deepseek_experts(fields, model);
   const bool mixtral = model.family == Family::mixtral;
   if (!mixtral && model.family != Family::qwen2_moe && model.family != Family::qwen3_moe) return;
   mixtral ? read_mixtral(fields, model) : read_qwen(fields, model);

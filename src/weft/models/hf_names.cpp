@@ -94,6 +94,8 @@ class Lister {
     const std::string of = layer + (mixtral ? "block_sparse_moe." : "mlp.");
     const int64_t d = m_.width, f = m_.experts.width;
     add(of + "gate.weight", {m_.experts.count, d}, param + "router.weight");
+    if (m_.experts.correction)
+      add(of + "gate.e_score_correction_bias", {m_.experts.count}, param + "router.correction");
     for (int64_t e = 0; e < m_.experts.count; ++e) {
       const std::string expert = of + fmt::format("experts.{}.", e);
       add(expert + (mixtral ? "w1" : "gate_proj") + ".weight", {f, d}, param + "experts.up.weight", 2 * f * e);
@@ -101,7 +103,7 @@ class Lister {
       add(expert + (mixtral ? "w2" : "down_proj") + ".weight", {d, f}, param + "experts.down.weight", d * e);
     }
     if (m_.experts.shared_width == 0) return;
-    list_mlp(of + "shared_expert.", m_.experts.shared_width, param + "shared.");
+    list_mlp(of + (m_.latent ? "shared_experts." : "shared_expert."), m_.experts.shared_width, param + "shared.");
     if (m_.experts.shared_gate) add(of + "shared_expert_gate.weight", {1, d}, param + "shared_gate.weight");
   }
 

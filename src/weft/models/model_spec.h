@@ -67,6 +67,8 @@ struct ExpertsSpec {
   int64_t shared_width = 0;       // of an MLP that all tokens go through beside them; 0: none
   bool shared_gate = false;       // what that adds is multiplied by the sigmoid of a number of each token
   Routing routing = {};
+  // The choice is by scores plus a bias of each expert, which the loads of steps move towards balance (DeepSeek-V3).
+  bool correction = false;
   // Factors of losses that are added: balance of each sequence, of the global batch, and the size of router logits.
   double aux_loss_coef = 0, global_aux_loss_coef = 0, z_loss_coef = 0;
   bool operator==(const ExpertsSpec&) const = default;

@@ -45,6 +45,7 @@ Experts::Spec experts_spec(const ModelSpec& m, int64_t layer, RouterRecords* rec
           .chosen = e.chosen,
           .inner = e.width,
           .routing = e.routing,
+          .correction = e.correction,
           .shared = shared,
           .shared_gate = e.shared_gate,
           .init_std = m.init_std,

@@ -34,6 +34,11 @@ Experts::Experts(ParamStore& params, const std::string& name, const Spec& spec, 
              .held = Spmd::Shard1,
              .init_std = spec.down_init_std}),
       dropout_(name, spec.dropout) {
+  if (spec.correction) {
+    correction_ = &params.add(
+        {.name = name + ".router.correction", .shape = {spec.count}, .place = weights(plan.whole()), .learns = false});
+    spec.records->corrects(spec.layer, *correction_);
+  }
   if (spec.shared) shared_.emplace(params, name + ".shared", *spec.shared, plan);
   if (spec.shared && spec.shared_gate) gate_.emplace(params, name + ".shared_gate", to_few(spec.width, 1, spec, plan));
 }
@@ -96,7 +101,8 @@ void Experts::route(Pass& p, Saved& s, Tensor h) const {
   router_.forward(p, h, s.logits);
   s.ids = p.till_dgrad->alloc(DType::i32, {h.rows(), spec_.chosen}, h.place);
   Tensor weights = p.stat(p.scratch, {h.rows(), spec_.chosen}, h.place);
-  p.be.run(Route{.logits = s.logits, .ids = s.ids, .weights = weights, .routing = spec_.routing});
+  const Tensor correction = correction_ ? correction_->value : Tensor{};
+  p.be.run(Route{.logits = s.logits, .bias = correction, .ids = s.ids, .weights = weights, .routing = spec_.routing});
   s.whole_ids = enter_.forward(p.mesh, s.ids, *p.till_dgrad);
   if (p.batch.counts_experts)
     p.be.run(ExpertLoad{.ids = s.whole_ids,
@@ -134,12 +140,20 @@ Tensor Experts::weights_backward(Pass& p, const Saved& s, Tensor drow_weights) c
   return enter_.backward(p.mesh, dweights.reshape({s.whole_ids.rows(), spec_.chosen}), *p.scratch);
 }
 
+// The choices that the balance of samples counts, whole on tp: those without the correction.
+Tensor Experts::balance_ids(Pass& p, const Saved& s) const {
+  if (!correction_) return s.whole_ids;
+  Tensor plain = p.scratch->alloc(DType::i32, {s.ids.rows(), s.ids.cols()}, s.ids.place);
+  p.be.run(Route{.logits = s.logits, .ids = plain, .routing = {.sigmoid = spec_.routing.sigmoid}});
+  return enter_.forward(p.mesh, plain, *p.scratch);
+}
+
 // How many tokens of each sample chose each expert, times what makes it 1 on average, [samples, E]; in scratch. Ranks
 // that share samples add up theirs.
 Tensor Experts::load_of_samples(Pass& p, const Saved& s, int64_t sample) const {
   const int64_t all = sample * p.batch.sequences.ranks.size;
   Tensor load = p.stat(p.scratch, {s.whole_ids.rows() / sample, spec_.count}, summand_of_sequences());
-  p.be.run(ExpertLoad{.ids = s.whole_ids,
+  p.be.run(ExpertLoad{.ids = balance_ids(p, s),
                       .load = load,
                       .scale = double(spec_.count) / double(spec_.chosen * all),
                       .sample_tokens = sample});

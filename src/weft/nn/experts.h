@@ -18,11 +18,14 @@ namespace weft {
 //
 // A weight multiplies the activation between up and down, so that what experts return is not kept: the gradient of the
 // weight is <d(weight a), a>. The router sees the tokens of the stream, as norms do: its weights are whole.
+// A correction is added to the scores by which experts are chosen, not to those by which they are weighed. It has no
+// gradient; and balance is then judged by what would be chosen without it and without groups (DeepSeek-V3, eq. 18).
 class Experts {
  public:
   struct Spec {
     int64_t width, count, chosen, inner;
     Routing routing;
+    bool correction;  // a bias in the choice, which the records move
     std::optional<Mlp::Spec> shared;
     bool shared_gate;
     double init_std, down_init_std;
@@ -59,6 +62,7 @@ class Experts {
   Tensor alloc_rows(const Pass& p, Arena* arena, const Saved& s, int64_t cols, Placement place) const;
   Tensor weighted(Pass& p, const Saved& s) const;
   Tensor weights_backward(Pass& p, const Saved& s, Tensor drow_weights) const;
+  Tensor balance_ids(Pass& p, const Saved& s) const;
   Tensor route_backward(Pass& p, Saved& s, Tensor dweights) const;
   Tensor load_of_samples(Pass& p, const Saved& s, int64_t sample) const;
   Tensor leave_backward(Pass& p, const Saved& s) const;
@@ -68,6 +72,7 @@ class Experts {
   Spec spec_;
   bool keep_;
   Linear router_;
+  Param* correction_ = nullptr;  // [E]
   Boundary enter_, leave_, whole_samples_;
   Dispatch dispatch_;
   GroupedLinear up_, down_;

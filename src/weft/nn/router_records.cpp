@@ -1,6 +1,10 @@
 #include "weft/nn/router_records.h"
 
 #include <algorithm>
+#include <numeric>
+
+#include "weft/device/host_parts.h"
+#include "weft/device/tensor_values.h"
 
 namespace weft {
 namespace {
@@ -51,6 +55,24 @@ void RouterRecords::wait_sum(const ProcessMesh& mesh) {
   const Tensor dropped(dropped_.data(), DType::f64, {layers_});
   mesh.dense.all->all_reduce(dropped).wait();
   mesh.pp->all_reduce(dropped).wait();
+}
+
+void RouterRecords::wait_correct(const ParamStore& params, double rate) const {
+  for (const Bias& bias : biases_) {
+    const double* load = sums(bias.layer).as<double>() + RouterSums::kScalars;
+    const double mean = std::accumulate(load, load + experts_, 0.0) / double(experts_);
+    for (const ParamStore::Stored& block : params.stored(*bias.of)) {
+      std::vector<double> values;
+      for_each_value(params.memory(), block.master, [&](int64_t, int64_t, double x) { values.push_back(x); });
+      write_parts(params.memory(), block.master, [&](const Tensor& part, int64_t first) {
+        for_values(part, [&, e = first](auto& x) mutable {
+          using T = std::remove_reference_t<decltype(x)>;
+          const double of_e = load[block.rows.first + e];
+          x = T(values[size_t(e++)]) + T(rate) * T((of_e < mean) - (of_e > mean));
+        });
+      });
+    }
+  }
 }
 
 RouterReport RouterRecords::report(int64_t tokens, bool of_whole_batch) const {

@@ -1,10 +1,12 @@
-// What the routers of a model do in a step: for metrics, and for losses over the whole global batch.
+// What the routers of a model do in a step: for metrics, for losses over the whole global batch, and for the biases by
+// which some of them choose.
 //   E experts of a layer   L layers of the model, those without experts too
 #pragma once
 #include <vector>
 
 #include "weft/ops/ops.h"
 #include "weft/sharding/boundary.h"
+#include "weft/sharding/param_store.h"
 
 namespace weft {
 
@@ -38,11 +40,20 @@ class RouterRecords {
   void wait_sum_whole(const ProcessMesh& mesh, double factor);
   // Sums become those of all ranks, the same on each. Blocks.
   void wait_sum(const ProcessMesh& mesh);
-  // What they say, after that, of so many tokens of the global batch. Layers without experts have no tokens.
+  // After that: moves the biases that layers have given, b_e += rate sign(mean load - load of e), in their dtype. The
+  // same on every rank that has the layer. Blocks.     Wang et al. 2024, "Auxiliary-loss-free load balancing"
+  void wait_correct(const ParamStore& params, double rate) const;
+  void corrects(int64_t layer, const Param& bias) { biases_.push_back({layer, &bias}); }
+  // What they say, after wait_sum, of so many tokens of the global batch. Layers without experts have no tokens.
   RouterReport report(int64_t tokens, bool of_whole_batch) const;
 
  private:
+  struct Bias {
+    int64_t layer;
+    const Param* of;  // [E]
+  };
   int64_t layers_, experts_;
+  std::vector<Bias> biases_;
   Boundary join_;
   Tensor sums_;                  // f64 [L, RouterSums::size(E)]
   std::vector<double> dropped_;  // [L], or none

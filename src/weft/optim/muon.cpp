@@ -11,10 +11,6 @@ namespace {
 class MuonOptimizer final : public Optimizer {
  public:
   explicit MuonOptimizer(const MuonSpec& spec) : spec_(spec) {}
-  std::vector<std::string> state_names(const ParamSpec& weight) const override {
-    if (weight.linear) return {"momentum_buffer"};
-    return {"exp_avg", "exp_avg_sq"};
-  }
 
   // Between the two passes over what is kept here, the gradient's memory holds the update, elementwise and whole.
   void update(Backend& backend, ParamStore& store, Arena& scratch, const StepSize& size) const override {
@@ -36,6 +32,10 @@ class MuonOptimizer final : public Optimizer {
   }
 
  private:
+  std::vector<std::string> states_of(const ParamSpec& weight) const override {
+    if (weight.linear) return {"momentum_buffer"};
+    return {"exp_avg", "exp_avg_sq"};
+  }
   void add_to_momentum(Backend& backend, const ParamStore::UpdateRange& s, const StepSize& size) const {
     const Tensor &buf = s.states[0], &g = s.grad;
     backend.run(Axpby{.x = buf, .y = g, .out = buf, .a = spec_.momentum, .b = size.grad_scale});

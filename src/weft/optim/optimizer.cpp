@@ -20,9 +20,9 @@ class ElementwiseOptimizer : public Optimizer {
 class AdamWOptimizer final : public ElementwiseOptimizer {
  public:
   explicit AdamWOptimizer(const AdamWSpec& spec) : spec_(spec) {}
-  std::vector<std::string> state_names(const ParamSpec&) const override { return {"exp_avg", "exp_avg_sq"}; }
 
  private:
+  std::vector<std::string> states_of(const ParamSpec&) const override { return {"exp_avg", "exp_avg_sq"}; }
   void update(Backend& backend, const ParamStore::UpdateRange& s, const StepSize& size) const override {
     update_adamw(backend, spec_, s, size);
   }
@@ -32,9 +32,9 @@ class AdamWOptimizer final : public ElementwiseOptimizer {
 class SgdOptimizer final : public ElementwiseOptimizer {
  public:
   explicit SgdOptimizer(const SgdSpec& spec) : spec_(spec) {}
-  std::vector<std::string> state_names(const ParamSpec&) const override { return {"momentum_buffer"}; }
 
  private:
+  std::vector<std::string> states_of(const ParamSpec&) const override { return {"momentum_buffer"}; }
   void update(Backend& backend, const ParamStore::UpdateRange& s, const StepSize& size) const override {
     backend.run(Sgd{.w = s.master,
                     .grad = s.grad,

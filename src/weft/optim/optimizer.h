@@ -18,10 +18,15 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
   // The names of a weight's tensors of state, in order.
-  virtual std::vector<std::string> state_names(const ParamSpec& weight) const = 0;
+  std::vector<std::string> state_names(const ParamSpec& weight) const {
+    return weight.learns ? states_of(weight) : std::vector<std::string>();
+  }
   // Masters, states and rounded values of what this rank keeps, after finish_step; the memory of gradients may be used.
   // Temporaries come from `scratch` and are given back. All ranks of the store's mesh call it; it may block.
   virtual void update(Backend& backend, ParamStore& store, Arena& scratch, const StepSize& size) const = 0;
+
+ private:
+  virtual std::vector<std::string> states_of(const ParamSpec& weight) const = 0;  // of one that learns
 };
 
 // Weight decay is of matrices and tables alone (ParamSpec::decays).

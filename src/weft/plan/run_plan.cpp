@@ -61,6 +61,9 @@ void override_losses(const Recipe& r, ModelSpec& model) {
   set("z_loss_coef", r.moe.z_loss_coef, e.z_loss_coef);
   double used = 0;  // by LayerPlan
   set("capacity_factor", r.moe.capacity_factor, used);
+  if (r.moe.bias_update_rate > 0 && !e.correction)
+    throw ConfigError(fmt::format("moe.bias_update_rate = {} has no effect: the model's routers have no such bias",
+                                  r.moe.bias_update_rate));
 }
 
 }  // namespace

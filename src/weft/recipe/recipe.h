@@ -60,6 +60,7 @@ struct Recipe {
     std::optional<double> aux_loss_coef = {}, global_aux_loss_coef = {}, z_loss_coef = {};
     std::optional<double> capacity_factor = {};
     ExpertOverflow overflow = ExpertOverflow::error;
+    double bias_update_rate = 0;
     bool operator==(const Moe&) const = default;
   } moe;
   struct Parallel {

@@ -144,6 +144,9 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
       {"moe.overflow", choice(r.moe.overflow), anything(),
        "what more rows than that are: an error, or dropped: of the experts of a rank with too many, those with most "
        "lose their last tokens"},
+      {"moe.bias_update_rate", &r.moe.bias_update_rate, at_least(0),
+       "deepseek_v3: what a step adds to the bias by which an expert is chosen if it had fewer tokens of the global "
+       "batch than the mean, and takes from it if it had more"},
 
       {"parallel.dp", &p.dp, count(1), "data parallel ranks: each trains on a share of the batch", kMayChange},
       {"parallel.tp", &p.tp, count(1), "tensor parallel ranks", kMayChange},

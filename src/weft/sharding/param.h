@@ -44,6 +44,9 @@ struct ParamSpec {
   // A matrix that a block multiplies activations with: not a table of tokens or positions, not the head. Such matrices
   // are what an optimizer of matrices (Muon) updates.
   bool linear = false;
+  // Whether an optimizer updates it by its gradient. A weight that does not learn has neither gradient nor optimizer
+  // state, and lies whole on every rank, in the dtype of statistics (a router's correction).
+  bool learns = true;
   bool decays() const { return shape.rank() >= 2; }  // weight decay: matrices and tables only
 };
 

@@ -12,21 +12,25 @@ ParamStore::ParamStore(Precision precision, GradientOrder order, const ProcessMe
              dp_rank, mesh.sizes.dp, order.rank, order.ranks);
   WEFT_CHECK(dense.shards->size() == order.shards && (order.shards > 1) == (order.zero_stage > 0),
              "{} shards of a mesh for ZeRO stage {} over {}", dense.shards->size(), order.zero_stage, order.shards);
-  set(ReplicaSet::dense);
+  set(size_t(ReplicaSet::dense));
 }
 
-ParamStore::Set& ParamStore::set(ReplicaSet which) {
-  std::unique_ptr<Set>& set = sets_[size_t(which)];
+ParamStore::Set& ParamStore::set(size_t which) {
+  std::unique_ptr<Set>& set = sets_[which];
   if (set == nullptr) {
-    const ReplicaGroup group = replica_group(mesh_, which, order_);
-    set = std::make_unique<Set>(group, weight_format(precision_, group.order, use_), *mesh_.pp);
+    const bool learns = which != kNotLearning;
+    const ReplicaGroup group =
+        learns ? replica_group(mesh_, ReplicaSet(which), order_) : group_without_shards(mesh_, order_);
+    const Precision precision = learns ? precision_ : Precision{precision_.stat, precision_.stat};
+    set = std::make_unique<Set>(group, weight_format(precision, group.order, use_), *mesh_.pp);
+    set->learns = learns;
     set->flat_of.assign(units_.size(), -1);
   }
   return *set;
 }
 
 Param& ParamStore::add(ParamSpec spec) {
-  const CutRanks here = set(replica_set_of(spec)).group.cut();
+  const CutRanks here = set(index_of_set(spec)).group.cut();
   pending_.push_back(all_.emplace_back(std::make_unique<Param>(std::move(spec), here)).get());
   return *pending_.back();
 }
@@ -46,7 +50,7 @@ int ParamStore::close_unit(std::string name, int64_t position) {
     std::vector<Param*> these;
     std::copy_if(unit.params.begin(), unit.params.end(), std::back_inserter(these),
                  [&](const Param* p) { return &set_of(*p) == &set; });
-    if (these.empty() && set.group.set != ReplicaSet::dense)
+    if (these.empty() && &set != sets_[size_t(ReplicaSet::dense)].get())
       set.flat_of.push_back(-1);
     else
       add_flat(set, unit.name, position, std::move(these));
@@ -94,6 +98,7 @@ void ParamStore::allocate(const Arenas& arenas, const NumStates& num_states) {
   WEFT_CHECK(use_ == WeightUse::trained, "frozen weights have no gradients");
   allocate_values(arenas.params, arenas.transit);
   for_each_set([&](Set& set) {
+    if (!set.learns) return;
     set.sums.allocate(arenas.grads, arenas.transit);
     set.states.resize(set.flats.all.size());
     for (size_t i = 0; i < set.states.size(); ++i) {
@@ -110,6 +115,7 @@ void ParamStore::allocate(const Arenas& arenas, const NumStates& num_states) {
 std::vector<int64_t> ParamStore::state_sizes(const NumStates& num_states, const MeshPlace& place) const {
   std::vector<int64_t> sizes;
   for_each_set([&](const Set& set) {
+    if (!set.learns) return;
     const int64_t shards = set.group.order.shards, shard = member_at(mesh_.sizes, place, set.group.set) % shards;
     for (const FlatParam& flat : set.flats.all) {
       if (!flat.has_values()) continue;
@@ -138,7 +144,7 @@ void ParamStore::masters_changed(Backend& backend) {
 
 std::vector<ParamStore::UpdateRange> ParamStore::update_ranges(int unit) const {
   std::vector<UpdateRange> all;
-  for_each_flat(unit, [&](const Set& set, int flat) {
+  for_each_learning(unit, [&](const Set& set, int flat) {
     const FlatLayout& layout = set.flats.all[size_t(flat)].layout;
     const Run shard = layout.shard(set.group.shard());
     for (const FlatLayout::Range& kind : layout.kinds()) {
@@ -175,7 +181,7 @@ std::vector<ParamStore::GradRange> ParamStore::grad_ranges() const {
     all.push_back(std::move(range));
   };
   for_each_set([&](const Set& set) {
-    for (int i = 0; i < int(set.flats.all.size()); ++i) {
+    for (int i = 0; set.learns && i < int(set.flats.all.size()); ++i) {
       const FlatParam& flat = set.flats.all[size_t(i)];
       if (!flat.has_values() || flat.is_copy()) continue;
       for (const FlatLayout::Range& r : flat.layout.ranges) {  // what begins within a leaf is a range of its own
@@ -255,7 +261,9 @@ Tensor ParamStore::kept_gradient(const Param& p, size_t piece) const {
 
 std::vector<const ReplicaGroup*> ParamStore::groups() const {
   std::vector<const ReplicaGroup*> all;
-  for_each_set([&](const Set& set) { all.push_back(&set.group); });
+  for_each_set([&](const Set& set) {
+    if (set.learns) all.push_back(&set.group);
+  });
   return all;
 }
 

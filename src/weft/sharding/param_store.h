@@ -56,10 +56,10 @@ class ParamStore {
   // Gradients of a unit are writable for this micro-batch until flushed; `last` when it writes no more of them. They
   // are reduced while others are computed.
   void open_grads(Backend& backend, int unit, int64_t micro_batch) {
-    for_each_flat(unit, [&](Set& set, int flat) { set.sums.open(backend, flat, micro_batch); });
+    for_each_learning(unit, [&](Set& set, int flat) { set.sums.open(backend, flat, micro_batch); });
   }
   void flush(Backend& backend, int unit, int64_t micro_batch, bool last) {
-    for_each_flat(unit, [&](Set& set, int flat) { set.sums.flush(backend, flat, micro_batch, last); });
+    for_each_learning(unit, [&](Set& set, int flat) { set.sums.flush(backend, flat, micro_batch, last); });
   }
   // After the last micro-batch: gradients are the sums over all of them, of all ranks, and over ties, until begin_step
   // or an update, which may use their memory. Blocks as Work::wait does; a device that runs ops later has the sums
@@ -73,7 +73,7 @@ class ParamStore {
   // For a dry run: as if a unit's gradients of micro-batches [first, end), which are like the one before, had been
   // flushed.
   void pass_over(int unit, int64_t first, int64_t end) {
-    for_each_flat(unit, [&](Set& set, int flat) { set.sums.pass_over(flat, first, end); });
+    for_each_learning(unit, [&](Set& set, int flat) { set.sums.pass_over(flat, first, end); });
   }
   // After the masters have been written (by an update, from outside): rounds them into values, and gives them to the
   // ranks that keep values whole. Blocks.
@@ -107,7 +107,7 @@ class ParamStore {
     Run rows, cols;
     int piece;                   // that it is of
     Tensor master;               // [rows, cols]
-    Tensor grad;                 // after finish_step; none where gradients are not allocated
+    Tensor grad;                 // after finish_step; none where gradients are not allocated or it does not learn
     std::vector<Tensor> states;  // likewise
   };
   std::vector<Stored> stored(const Param& p) const;
@@ -120,7 +120,7 @@ class ParamStore {
   // different numbers of states. Needs no memory.
   std::vector<int64_t> state_sizes(const NumStates& num_states, const MeshPlace& place) const;
 
-  // The groups that sum weights here, the dense one first; and the one that sums this weight.
+  // The groups that sum weights here, the dense one first; and the one that this weight is of.
   std::vector<const ReplicaGroup*> groups() const;
   const ReplicaGroup& group_of(const Param& p) const { return set_of(p).group; }
 
@@ -140,11 +140,12 @@ class ParamStore {
     Run run;      // of the flat tensors: what is kept here
     Tensor flat;
   };
-  // The weights of a replica set, and all that is done with them.
+  // The weights of a replica set that learn, or all that do not, and all that is done with them.
   struct Set {
     Set(const ReplicaGroup& of, const WeightFormat& how, Communicator& pipeline)
         : group(of), format(how), values(flats, group, how), sums(flats, group, how, pipeline) {}
     std::vector<Tensor> states_of(int flat, Run run) const;
+    bool learns = true;
     Run shard_of(const Param& p) const { return flats.all[size_t(p.flat_)].layout.shard(group.shard()); }
     ReplicaGroup group;
     WeightFormat format;
@@ -158,8 +159,10 @@ class ParamStore {
     std::string name;
     std::vector<Param*> params;  // ties included
   };
-  Set& set(ReplicaSet which);
-  Set& set_of(const Param& p) const { return *sets_[size_t(replica_set_of(p.spec()))]; }
+  static constexpr size_t kNotLearning = std::size(kReplicaSets);  // of sets_, behind those of replica sets
+  static size_t index_of_set(const ParamSpec& p) { return p.learns ? size_t(replica_set_of(p)) : kNotLearning; }
+  Set& set(size_t which);
+  Set& set_of(const Param& p) const { return *sets_[index_of_set(p.spec())]; }
   template <class F>
   void for_each_set(const F& f) const {
     for (const auto& set : sets_)
@@ -170,6 +173,12 @@ class ParamStore {
   void for_each_flat(int unit, const F& f) const {
     for_each_set([&](Set& set) {
       if (set.flat_of[size_t(unit)] >= 0) f(set, set.flat_of[size_t(unit)]);
+    });
+  }
+  template <class F>
+  void for_each_learning(int unit, const F& f) const {
+    for_each_flat(unit, [&](Set& set, int flat) {
+      if (set.learns) f(set, flat);
     });
   }
   void allocate_values(Arena& params, Arena& transit);
@@ -183,7 +192,7 @@ class ParamStore {
   std::vector<std::unique_ptr<Param>> all_;
   std::vector<Param*> pending_;  // of the open unit
   std::vector<Unit> units_;
-  std::array<std::unique_ptr<Set>, std::size(kReplicaSets)> sets_;
+  std::array<std::unique_ptr<Set>, kNotLearning + 1> sets_;
 };
 
 }  // namespace weft

@@ -30,6 +30,15 @@ ReplicaGroup replica_group(const ProcessMesh& mesh, ReplicaSet set, const Gradie
   return g;
 }
 
+ReplicaGroup group_without_shards(const ProcessMesh& mesh, const GradientOrder& order) {
+  ReplicaGroup g = replica_group(mesh, ReplicaSet::dense, order);
+  g.ranks.replicas = g.ranks.all;
+  g.ranks.shards = single_mesh().axes[size_t(Axis::dp)];
+  g.order.ranks = g.order.shards = 1;
+  g.order.rank = g.order.zero_stage = 0;
+  return g;
+}
+
 RankOf ReplicaGroup::alike(Spmd held) const { return is_cut(held) ? RankOf{} : RankOf{tp->size(), tp->rank()}; }
 
 void ReplicaGroup::wait_sum_over_keepers(const Tensor& x, Site site) const {

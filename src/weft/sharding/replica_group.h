@@ -50,5 +50,7 @@ struct ReplicaGroup {
 };
 // `order` is the run's, whose ranks are those of dp; the group has its own ranks and shards in it.
 ReplicaGroup replica_group(const ProcessMesh& mesh, ReplicaSet set, const GradientOrder& order);
+// The ranks that hold dense weights alike, each as a replica of all of them: ZeRO cuts nothing.
+ReplicaGroup group_without_shards(const ProcessMesh& mesh, const GradientOrder& order);
 
 }  // namespace weft

@@ -29,9 +29,10 @@ struct Kept {
   }
 };
 
-// Gradients before the update; then optimizer state and weights.
+// Gradients before the update, of weights that learn; then optimizer state and weights.
 std::vector<Kept> kept_tensors(const TrialMoment& now, const Param& p) {
   const std::string& name = p.spec().name;
+  if (!now.updated && !p.spec().learns) return {};
   if (!now.updated) return {{.quantity = Quantity::gradients, .name = name, .scale = 1 / now.loss_scale}};
   std::vector<Kept> all;
   const std::vector<std::string> states = now.optimizer.state_names(p.spec());
