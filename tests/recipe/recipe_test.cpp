@@ -66,6 +66,8 @@ TEST(Recipe, EveryKeyIsReadIntoItsOwnFieldAndPrintedBack) {
     if (key.name == "parallel.zero_shard_size" || key.name == "parallel.ep") given.push_back("parallel.dp=2");
     if (key.name == "parallel.virtual_pipeline_parallel_size") given.push_back("parallel.pipeline_schedule=zbv");
     if (key.name == "parallel.order") given = {"parallel.order=pp-dp-ep-cp-tp"};
+    if (key.name == "parallel.cp_a2a_size")
+      given = {"parallel.cp_a2a_size=2", "parallel.cp_comm_type=a2a+p2p", "parallel.cp=4"};
     if (key.name == "run.backend") given = {"run.backend=cuda"};
     Recipe r = with(given), small = with({});
     EXPECT_EQ(parse_recipe(to_toml(r), "again.toml", {}), r) << given[0];
