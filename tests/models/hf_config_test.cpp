@@ -121,8 +121,12 @@ TEST(HfConfig, ExpertsOfMixtralAndQwen) {
   EXPECT_EQ(s.experts.width, s.ffn_width);
   EXPECT_TRUE(s.experts.routing.normalise && s.layer(0).experts && s.layer(3).experts);
   EXPECT_EQ(s.experts.aux_loss_coef, 0) << "transformers adds the loss only with output_router_logits";
-  s = spec(llama({{"model_type", "mixtral"}, {"router_aux_loss_coef", 0.02}, {"output_router_logits", true}}));
-  EXPECT_EQ(s.experts.aux_loss_coef, 0.02);
+  const HfConfig balanced = parse_hf_config(
+      llama({{"model_type", "mixtral"}, {"router_aux_loss_coef", 0.02}, {"output_router_logits", true}}),
+      "config.json");
+  EXPECT_EQ(balanced.spec.experts.aux_loss_coef, 0.02);
+  ASSERT_EQ(balanced.warnings.size(), 1u);
+  EXPECT_TRUE(contains(balanced.warnings[0], "weft balances each sequence in each layer")) << balanced.warnings[0];
   s = spec(llama(
       {{"model_type", "qwen2_moe"}, {"num_key_value_heads", 4}, {"decoder_sparse_step", 2}, {"mlp_only_layers", {1}}}));
   EXPECT_EQ(s.experts.shared_width, 5632);

@@ -58,6 +58,10 @@ const std::vector<std::vector<std::string>> kGoldenLayouts{
     {"parallel.pp=2", "parallel.pipeline_schedule=interleaved_1f1b", "parallel.virtual_pipeline_parallel_size=2"},
     {"parallel.pp=4", "parallel.pipeline_schedule=zb_h1"},
     {"parallel.dp=2", "parallel.tp=2", "parallel.pp=2", "parallel.zero_stage=2"},
+    {"parallel.cp=2"},
+    {"parallel.cp=2", "parallel.cp_comm_type=a2a", "parallel.tp=2", "parallel.zero_stage=2"},
+    {"parallel.cp=2", "parallel.cp_comm_type=all_gather", "parallel.dp=2", "parallel.recompute=selective"},
+    {"parallel.cp=4", "parallel.cp_comm_type=a2a+p2p", "parallel.cp_a2a_size=2", "parallel.zero_stage=1"},
     {"parallel.ep=2", "parallel.dp=2"},
     {"parallel.ep=2", "parallel.cp=2", "parallel.tp=2", "parallel.recompute=full"},
     {"parallel.ep=2", "parallel.dp=4", "parallel.zero_stage=3"},
@@ -93,22 +97,23 @@ TEST(GoldenCpuSlow, EveryCaseOnManyLayouts) {
 }
 
 // The host looks at nothing that is a device's own, and writes over nothing before the device is done with it.
-TEST(GoldenCpuSlow, EveryDenseCaseOnADeviceThatIsLateAndApart) {
-  for (const std::string& name : testing::kGoldenCases)
-    testing::expect_golden(name, testing::apart(cpu("fast", 2)),
-                           {"train.micro_batch_size=2", "parallel.recompute=selective"}, testing::kGoldenF32);
+TEST(GoldenCpuSlow, EveryCaseOnADeviceThatIsLateAndApart) {
+  for_built_cases([](const GoldenCase& c) {
+    testing::expect_golden(c, testing::apart(cpu("fast", 2)),
+                           {"train.micro_batch_size=2", "parallel.recompute=selective"}, testing::f32_tolerance(c));
+  });
 }
 
-TEST(GoldenCpuSlow, EveryDenseCaseInInvariantNumericsRecomputedAndAccumulated) {
-  for (const std::string& name : testing::kGoldenCases) {
-    testing::expect_golden(name, cpu("invariant", 1),
+TEST(GoldenCpuSlow, EveryCaseInInvariantNumericsRecomputedAndAccumulated) {
+  for_built_cases([](const GoldenCase& c) {
+    testing::expect_golden(c, cpu("invariant", 1),
                            {"train.numerics=invariant", "train.micro_batch_size=1", "parallel.recompute=full"},
-                           testing::kGoldenF32);
+                           testing::f32_tolerance(c));
     testing::expect_golden(
-        name, cpu("fast", 3),
+        c, cpu("fast", 3),
         {"train.micro_batch_size=2", "parallel.recompute=selective", "parallel.pipeline_schedule=zb_h1"},
-        testing::kGoldenF32);
-  }
+        testing::f32_tolerance(c));
+  });
 }
 
 // Of dense models: a router that rounds chooses other experts.

@@ -304,6 +304,10 @@ HfConfig parse_hf_config(Json json, std::string_view source) {
   if (config.spec.unread_layers > 0)
     config.warnings.push_back(fields.fields().where("num_nextn_predict_layers") +
                               ": the modules that predict further tokens are neither trained nor written");
+  if (config.spec.experts.aux_loss_coef > 0 && fields.has("router_aux_loss_coef"))
+    config.warnings.push_back(fields.fields().where("router_aux_loss_coef") +
+                              ": weft balances each sequence in each layer and adds layers up, where transformers has "
+                              "one loss of all of them; moe.aux_loss_coef may set another factor");
   return config;
 }
 
