@@ -83,6 +83,7 @@ inline Accuracy accuracy(const Axpby&) { return {}; }
 inline Accuracy accuracy(const AddRow&) { return {}; }
 inline Accuracy accuracy(const Copy&) { return {}; }
 inline Accuracy accuracy(const Zero&) { return {}; }
+inline Accuracy accuracy(const Ones&) { return {}; }
 inline Accuracy accuracy(const Sum& op) { return {.depth = op.x.elements()}; }
 inline Accuracy accuracy(const SumSquares& op) { return {.depth = op.x.elements()}; }
 inline Accuracy accuracy(const CountNonfinite&) { return {}; }

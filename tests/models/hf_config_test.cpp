@@ -162,6 +162,30 @@ TEST(HfConfig, QwenFields) {
   EXPECT_REFUSED("8 heads cannot share 32 heads of keys and values", as("qwen2"));
 }
 
+TEST(HfConfig, GptOss) {
+  const Json yarn = {
+      {"rope_type", "yarn"}, {"factor", 32.0}, {"truncate", false}, {"original_max_position_embeddings", 4096}};
+  const auto with = [&](const Json& more) {
+    Json json = as("gpt_oss", {{"rope_scaling", yarn}, {"num_local_experts", 6}, {"experts_per_token", 2}});
+    json.update(more);
+    return json;
+  };
+  const ModelSpec s = spec(with(Json::object()));
+  EXPECT_TRUE(s.attention_sinks && s.qkv_bias && s.attention_out_bias && s.layer(3).experts);
+  EXPECT_EQ(s.head_dim, 64);
+  EXPECT_EQ(windows_of(s), (std::vector<int64_t>{128, 0, 128, 0}));
+  EXPECT_EQ(s.experts.routing, (Routing{.normalise = true}));
+  EXPECT_TRUE(s.experts.bias && s.experts.clamp == 7 && s.experts.chosen == 2);
+  EXPECT_FALSE(s.rope->truncate);
+  EXPECT_EQ(s.rope->theta, 150000);
+  EXPECT_REFUSED("\"experts_per_token\": 2 is not supported", with({{"num_experts_per_tok", 3}}));
+  EXPECT_REFUSED("\"quantization_config\"", with({{"quantization_config", {{"quant_method", "mxfp4"}}}}));
+  EXPECT_REFUSED("dequantize=True", with({{"quantization_config", {{"quant_method", "mxfp4"}}}}));
+  Json without = with(Json::object());
+  without.erase("rope_scaling");
+  EXPECT_REFUSED("\"rope_scaling\": its absence is not supported", without);
+}
+
 Json deepseek(const Json& more = Json::object()) {
   return as("deepseek_v3", [&] {
     Json json = {{"q_lora_rank", 24},          {"kv_lora_rank", 16},    {"qk_nope_head_dim", 12},

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <numeric>
 
 #include "safetensors_files.h"
 #include "support.h"
@@ -32,6 +33,8 @@ ModelSpec small(Family family) {
                  {"first_k_dense_replace", 2}});
   else
     json.update({{"num_attention_heads", 4}, {"num_key_value_heads", 2}, {"head_dim", 2}, {"intermediate_size", 6}});
+  if (family == Family::gpt_oss)
+    json.update({{"rope_scaling", nullptr}, {"num_local_experts", 3}, {"num_experts_per_tok", 2}});
   return parse_hf_config(json, "config.json").spec;
 }
 
@@ -62,7 +65,7 @@ HfTensor named(const std::vector<HfTensor>& tensors, const std::string& name) {
 TEST(HfTensors, EveryRowOfEveryWeightIsThereOnce) {
   for (const Family family :
        {Family::gpt2, Family::llama, Family::mistral, Family::qwen2, Family::qwen3, Family::mixtral, Family::qwen2_moe,
-        Family::qwen3_moe, Family::phi3, Family::olmo2, Family::gemma2, Family::gemma3}) {
+        Family::qwen3_moe, Family::gpt_oss, Family::phi3, Family::olmo2, Family::gemma2, Family::gemma3}) {
     const bool gemma = family == Family::gemma2 || family == Family::gemma3;
     std::map<std::string, int64_t> next_row;
     for (const HfTensor& t : hf_tensors(small(family))) {
@@ -75,8 +78,10 @@ TEST(HfTensors, EveryRowOfEveryWeightIsThereOnce) {
     EXPECT_EQ(next_row.count("blocks.1.attn.q_norm.weight"), normed ? 1u : 0u);
     for (const ParamSpec& p : all_params(small(family))) EXPECT_EQ(next_row[p.name], p.shape[0]) << p.name;
     EXPECT_EQ(next_row.size(), all_params(small(family)).size()) << model_type_of(family);
-    EXPECT_EQ(next_row.count("blocks.1.attn.qkv.bias"),
-              family == Family::gpt2 || family == Family::qwen2 || family == Family::qwen2_moe ? 1u : 0u);
+    EXPECT_EQ(next_row.count("blocks.1.attn.qkv.bias"), family == Family::gpt2 || family == Family::qwen2 ||
+                                                                family == Family::qwen2_moe || family == Family::gpt_oss
+                                                            ? 1u
+                                                            : 0u);
     EXPECT_EQ(next_row["blocks.0.attn.qkv.weight"], family == Family::gpt2 ? 24 : 16);
     const int64_t experts = family == Family::mixtral ? 8 : family == Family::qwen2_moe ? 60 : 128;
     if (next_row.contains("blocks.1.mlp.router.weight"))
@@ -152,6 +157,43 @@ TEST(MatchHfTensors, FindsWhatIsWritten) {
       EXPECT_EQ(numbers, std::vector<float>(numbers.size(), float(i))) << t.name;
     }
   }
+}
+
+// A tensor of gpt-oss's has all experts, each turned: number i of the tensor is i.
+TEST(MatchHfTensors, ExpertsAreSlicesOfOneTensor) {
+  TempDir dir;
+  const ModelSpec model = small(Family::gpt_oss);
+  std::vector<TensorToWrite> files;
+  for (const HfTensor& t : hf_tensors(model)) {
+    if (t.slice > 0) continue;
+    std::vector<float> numbers(size_t(t.rows * t.cols() * t.slices));
+    std::iota(numbers.begin(), numbers.end(), 0.0f);
+    files.push_back({t.name, FileDType::f32, t.shape,
+                     std::string(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(float))});
+  }
+  testing::write_safetensors_folder(dir.path(), files);
+  const SafetensorsFolder folder = SafetensorsFolder::open(dir.path());
+  const HfMatch match = match_hf_tensors(model, folder);
+  int found = 0;
+  for (const FoundHfTensor& f : match.tensors) {
+    if (f.tensor.name != "model.layers.1.mlp.experts.down_proj") continue;
+    EXPECT_EQ(f.tensor.first_row, 8 * found) << "[3, 6, 8] on disk";
+    float number = 0;
+    read_hf_rows(f, folder, {5, 4}, {&number, DType::f32, 1, 1, 1});
+    EXPECT_EQ(number, float(48 * found + 8 * 4 + 5)) << "row 5 of the weight is column 5 on disk";
+    ++found;
+  }
+  EXPECT_EQ(found, 3);
+}
+
+TEST(MatchHfTensors, WeightsInMxfp4AreRefusedWithWhatToDo) {
+  TempDir dir;
+  const ModelSpec model = small(Family::gpt_oss);
+  auto tensors = hf_tensors(model);
+  std::erase_if(tensors, [](const HfTensor& t) { return t.slices > 1; });
+  tensors.push_back({"model.layers.0.mlp.experts.gate_up_proj_blocks", {1}, false, "", 0, 1});
+  write_model(dir, tensors);
+  EXPECT_TRUE(holds(match_error(model, dir), "Mxfp4Config(dequantize=True)")) << match_error(model, dir);
 }
 
 TEST(MatchHfTensors, AcceptsNamesWithoutTheirFirstPartAndOldBuffers) {

@@ -14,14 +14,19 @@ inline void add_activations(OpCases& to, const Variant& v) {
     const int64_t t = size[0], f = size[1];
     const std::string name = fmt::format("[{} {}]", t, f);
     const Fill wide = normal(3);  // both tails
-    for (GateKind kind : {GateKind::silu, GateKind::gelu_tanh}) {
-      const std::string of = name + (kind == GateKind::silu ? " silu" : " gelu");
-      add_case(to, v, of,
-               [=](Operands& o) { return GatedUnit{.u = o.act(t, 2 * f, wide), .a = o.act_out(t, f), .kind = kind}; });
+    for (GateKind kind : {GateKind::silu, GateKind::gelu_tanh, GateKind::clamped}) {
+      const std::string of = name + (kind == GateKind::silu      ? " silu"
+                                     : kind == GateKind::clamped ? " clamped"
+                                                                 : " gelu");
+      const double limit = kind == GateKind::clamped ? 2.5 : 0;
+      add_case(to, v, of, [=](Operands& o) {
+        return GatedUnit{.u = o.act(t, 2 * f, wide), .a = o.act_out(t, f), .kind = kind, .limit = limit};
+      });
       for (bool in_place : {false, true}) {
         add_case(to, v, of + (in_place ? " in place" : ""), [=](Operands& o) {
           const Tensor u = o.act(t, 2 * f, wide);
-          return GatedUnitBackward{.u = u, .da = o.act(t, f), .du = in_place ? u : o.act_out(t, 2 * f), .kind = kind};
+          return GatedUnitBackward{
+              .u = u, .da = o.act(t, f), .du = in_place ? u : o.act_out(t, 2 * f), .kind = kind, .limit = limit};
         });
       }
     }
@@ -204,6 +209,7 @@ inline void add_sums_and_copies(OpCases& to, const Variant& v) {
              [=](Operands& o) { return Copy{.from = o.act(t, n), .to = o.stats(t, n)}; });
     add_case(to, v, name, [=](Operands& o) { return Zero{.x = o.act_out(t, n)}; });
     add_case(to, v, name + " stat", [=](Operands& o) { return Zero{.x = o.stats(t, n)}; });
+    add_case(to, v, name, [=](Operands& o) { return Ones{.x = o.act_out(t, n)}; });
   }
 }
 

@@ -134,5 +134,34 @@ TEST(Router, ChoosesTheFirstOfEqualExperts) {
   EXPECT_EQ(r.weights.as<double>()[0], 0.25);
 }
 
+Tensor numbers(GivenExperts& s, const std::vector<double>& values) {
+  const Tensor t = s.o.stats(1, int64_t(values.size()));
+  std::copy(values.begin(), values.end(), t.as<double>());
+  return t;
+}
+
+TEST(Router, ChoosesByTheBiasAndWeighsWithoutIt) {
+  GivenExperts s;
+  const Route r{.logits = numbers(s, {0, 0, 3}),
+                .bias = numbers(s, {0, 2, 0}).reshape({3}),
+                .ids = s.o.index_out(Shape(1, 1)),
+                .weights = s.o.stats(1, 1),
+                .routing = {.sigmoid = true, .scale = 3}};
+  s.ref.run(r);
+  EXPECT_EQ(r.ids.as<int32_t>()[0], 1);
+  EXPECT_EQ(r.weights.as<double>()[0], 1.5);
+}
+
+TEST(Router, GroupsAreAsGoodAsTheirBestOrTheirTwoBest) {
+  for (const bool by_two : {false, true}) {
+    GivenExperts s;
+    const Route r{.logits = numbers(s, {3, -3, 1, 1}),
+                  .ids = s.o.index_out(Shape(1, 1)),
+                  .routing = {.sigmoid = true, .groups = 2, .top_groups = 1, .by_two = by_two}};
+    s.ref.run(r);
+    EXPECT_EQ(r.ids.as<int32_t>()[0], by_two ? 2 : 0);
+  }
+}
+
 }  // namespace
 }  // namespace weft

@@ -285,12 +285,13 @@ TEST(RefGradient, OfAttention) { expect_attention_gradients(false); }
 TEST(RefGradientSlow, OfAttentionToACache) { expect_attention_gradients(true); }
 
 TEST(RefGradient, OfGatedUnits) {
-  for (GateKind kind : {GateKind::silu, GateKind::gelu_tanh}) {
-    const bool in_place = kind == GateKind::silu;
+  for (GateKind kind : {GateKind::silu, GateKind::gelu_tanh, GateKind::clamped}) {
+    const bool in_place = kind != GateKind::gelu_tanh;
+    const double limit = kind == GateKind::clamped ? 0.5 : 0;  // most numbers are beyond
     Given s;
     const Tensor u = s.o.act(3, 8), u_in = s.copy(u), da = s.o.act(3, 4), du = in_place ? u_in : s.o.act_out(3, 8);
-    s.run(GatedUnitBackward{.u = u_in, .da = da, .du = du, .kind = kind});
-    const GatedUnit f{.u = u, .a = s.o.act_out(3, 4), .kind = kind};
+    s.run(GatedUnitBackward{.u = u_in, .da = da, .du = du, .kind = kind, .limit = limit});
+    const GatedUnit f{.u = u, .a = s.o.act_out(3, 4), .kind = kind, .limit = limit};
     EXPECT_LT(complex_step_error(s.o, f, {{f.a, da}}, {{u, du}}), kRounding);
   }
 }

@@ -98,6 +98,8 @@ TEST(RefValues, Activations) {
   expect_near(a, {3 * 0.7310585786300049, -10 * 0.11920292202211755});
   run(GatedUnit{.u = tensor(u, {1, 4}), .a = tensor(a, {1, 2}), .kind = GateKind::gelu_tanh});
   expect_near(a, {3 * 0.8411919906082768, 5 * -0.04540230591222494});
+  run(GatedUnit{.u = tensor(u, {1, 4}), .a = tensor(a, {1, 2}), .kind = GateKind::clamped, .limit = 2});
+  expect_near(a, {-0.8457957659328212, 5.806975869432625});  // of 1 and -2; of 3 and 5, both clamped
   run(Gelu{.x = tensor(x), .y = tensor(y), .exact = true});
   expect_near(y, {0.8413447460685429, -0.04550026389635842});
   run(Gelu{.x = tensor(x), .y = tensor(y), .exact = false});

@@ -457,6 +457,7 @@ TEST(Rules, EveryFieldOfEveryOpIsJudged) {
   expect_every_field_judged(AddRow{.b = o.weight({4}), .y = o.act(3, 4)});
   expect_every_field_judged(Copy{.from = o.act(3, 4), .to = o.act(3, 4)});
   expect_every_field_judged(Zero{.x = o.act(3, 4)});
+  expect_every_field_judged(Ones{.x = o.act(3, 4)});
   Operands mixed(DType::bf16, 0);
   expect_every_field_judged(testing::make_adamw(mixed, {3, 2, 0.1, 1}));
   expect_every_field_judged(testing::make_sgd(mixed, {3, 2, 0.1, 1}));

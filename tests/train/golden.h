@@ -21,14 +21,18 @@ struct GoldenTolerance {
   double loss, grad_norm, tensor_norm;  // relative
   double weights = 1e-4;                // of sums of final weights; 0: not compared
   double term = 2e-6;                   // absolute, of losses beside cross-entropy
+  int64_t first_tie = 1;                // steps before this one are held to kGoldenF32
 };
 
 // f32: the bounds that the traces' own distance from fp64 allows (tests/golden/README.md). bf16 has eight bits:
 // activations and weights are each rounded to 2^-9, so a loss of a few nats moves by about 1e-3. fp16 has three bits
 // more: measured at most 8e-5 of a loss, 3e-3 of a norm.
 inline constexpr GoldenTolerance kGoldenF32{.loss = 1e-6, .grad_norm = 2e-5, .tensor_norm = 1e-4};
-// qwen3-moe-aux: its router's choices are nearly ties. One that falls the other way moves aux_loss by up to
-// E / (k S B) = 8 / (2 x 64 x 8) of a difference of mean probabilities, which is at most 0.1.
+// qwen3-moe-aux: its router's choices are nearly ties. In step 10 the trace, which is f32, has one that fp64 has not:
+// its aux_loss jumps by 7.4e-5, that is E / (k S B) = 8 / (2 x 64 x 8) times 0.0095, a difference of two mean
+// probabilities; it is the trace's, for f32 and fp64 here have the same load of every expert in all 20 steps. From then
+// on the trace is of another run: at most 7.4e-4 in aux_loss, 5.4e-6 in loss and 1.3e-4 in grad_norm from fp64, the
+// last two as README.md has them.
 inline constexpr GoldenTolerance kGoldenNearTies{
     .loss = 5e-5, .grad_norm = 1e-3, .tensor_norm = 1e-3, .weights = 1e-3, .term = 8e-4};
 inline constexpr GoldenTolerance kGoldenBf16{.loss = 2e-3, .grad_norm = 6e-2, .tensor_norm = 6e-2, .weights = 0};
@@ -129,7 +133,7 @@ inline void expect_golden_biases(const std::filesystem::path& checkpoint, const 
 inline void expect_golden_terms(const nlohmann::json& line, const nlohmann::json& step, const std::string& name,
                                 const GoldenTolerance& tolerance) {
   for (const char* term : {"aux_loss", "z_loss", "mtp_loss"}) {
-    if (!step.contains(term) && line.contains("expert_load")) continue;
+    if (step.value(term, 0.0) == 0 && line.contains("expert_load")) continue;  // not counted there: it is above 0
     const double expected = step.value(term, 0.0);
     EXPECT_NEAR(line.value(term, 0.0), expected, tolerance.term) << name << " " << term << " step " << step["step"];
   }
@@ -145,6 +149,10 @@ inline std::vector<nlohmann::json> step_lines(const std::filesystem::path& metri
   return lines;
 }
 
+inline const GoldenTolerance& of_step(const GoldenTolerance& tolerance, int64_t step) {
+  return step < tolerance.first_tie ? kGoldenF32 : tolerance;
+}
+
 // Runs the case and compares every step, every tensor's first gradient and every final weight's sums.
 inline void expect_golden_run(const std::filesystem::path& folder, const Machine& machine,
                               const std::vector<std::string>& overrides, const GoldenTolerance& tolerance) {
@@ -158,10 +166,11 @@ inline void expect_golden_run(const std::filesystem::path& folder, const Machine
   ASSERT_EQ(lines_of_steps.size(), metrics.steps.size()) << name;
   for (size_t i = 0; i < metrics.steps.size(); ++i) {
     const double loss = trace["steps"][i]["loss"], norm = trace["steps"][i]["grad_norm"];
-    EXPECT_NEAR(metrics.steps[i].loss, loss, tolerance.loss * loss) << name << " step " << i + 1;
-    EXPECT_NEAR(metrics.steps[i].grad_norm, norm, tolerance.grad_norm * norm) << name << " step " << i + 1;
+    const GoldenTolerance& t = of_step(tolerance, int64_t(i) + 1);
+    EXPECT_NEAR(metrics.steps[i].loss, loss, t.loss * loss) << name << " step " << i + 1;
+    EXPECT_NEAR(metrics.steps[i].grad_norm, norm, t.grad_norm * norm) << name << " step " << i + 1;
     EXPECT_NEAR(metrics.steps[i].lr, trace["steps"][i]["lr"].get<double>(), 1e-12) << name;
-    expect_golden_terms(lines_of_steps[i], trace["steps"][i], name, tolerance);
+    expect_golden_terms(lines_of_steps[i], trace["steps"][i], name, t);
   }
   std::istringstream lines(slurp(run / "run/grad_norms.jsonl"));
   std::string first;
@@ -169,7 +178,7 @@ inline void expect_golden_run(const std::filesystem::path& folder, const Machine
   const nlohmann::json norms = nlohmann::json::parse(first)["grad_norm"];
   for (const auto& [tensor, norm] : trace["grad_norm_by_tensor"].items()) {
     ASSERT_TRUE(norms.contains(tensor)) << name << " " << tensor;
-    EXPECT_NEAR(norms[tensor].get<double>(), norm.get<double>(), tolerance.tensor_norm * norm.get<double>())
+    EXPECT_NEAR(norms[tensor].get<double>(), norm.get<double>(), of_step(tolerance, 1).tensor_norm * norm.get<double>())
         << name << " " << tensor;
   }
   expect_golden_weights(run / fmt::format("run/checkpoints/step-{}", metrics.steps.size()), trace, name, tolerance);

@@ -25,7 +25,7 @@ struct Feature {
 inline const std::vector<Feature> kRuns = {
     {"model",
      {"gpt2", "llama-tied", "llama-gqa", "qwen2", "qwen3", "mistral", "phi3", "olmo2", "gemma2", "gemma3", "deepseek",
-      "deepseek-lite", "mixtral", "qwen2-moe", "qwen3-moe", "deepseek-v2-moe", "deepseek-v3-moe"}},
+      "deepseek-lite", "mixtral", "qwen2-moe", "qwen3-moe", "deepseek-v2-moe", "deepseek-v3-moe", "gpt-oss"}},
     {"model.hidden_dropout", {"0", "0.1"}},
     {"optimizer.name", {"adamw", "sgd", "muon"}},
     {"data.mask", {"none", "some"}},
@@ -72,7 +72,8 @@ inline std::string extras_of(const std::string& model) {
 }
 
 // Experts: Mixtral's with every block, and losses of sequences; Qwen2-MoE's beside a shared one in every other block;
-// Qwen3-MoE's with losses of the whole batch; DeepSeek's behind a dense block, beside shared ones, in groups.
+// Qwen3-MoE's with losses of the whole batch; DeepSeek's behind a dense block, beside shared ones, in groups; gpt-oss's
+// with biases and clamped units, of which many are beyond the limit.
 inline std::string config_of_experts(const std::string& model) {
   if (model == "mixtral")
     return R"(, "num_local_experts": 4, "output_router_logits": true, "router_aux_loss_coef": 0.5)";
@@ -81,6 +82,9 @@ inline std::string config_of_experts(const std::string& model) {
       "shared_expert_intermediate_size": 12)";
   if (model == "qwen3-moe")
     return R"(, "num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 8, "norm_topk_prob": true)";
+  if (model == "gpt-oss")
+    return R"(, "num_local_experts": 4, "num_experts_per_tok": 2, "swiglu_limit": 0.05, "rope_scaling": null,
+      "sliding_window": 5)";
   if (model == "deepseek-v2-moe")
     return R"(, "n_routed_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "n_shared_experts": 2,
       "topk_method": "group_limited_greedy", "n_group": 3, "topk_group": 2, "routed_scaling_factor": 2,
@@ -221,8 +225,8 @@ class LayoutMatrix : public ::testing::Test {
       EXPECT_NEAR(one.steps[i].aux_loss, many.steps[i].aux_loss, kTolerance * one.steps[i].aux_loss) << text_of(c);
       EXPECT_NEAR(one.steps[i].z_loss, many.steps[i].z_loss, kTolerance * one.steps[i].z_loss) << text_of(c);
       EXPECT_EQ(one.steps[i].expert_load, many.steps[i].expert_load) << text_of(c);
-      ASSERT_EQ(one.steps[i].router_entropy.size(), many.steps[i].router_entropy.size()) << text_of(c);
-      for (size_t l = 0; l < one.steps[i].router_entropy.size(); ++l)
+      EXPECT_EQ(one.steps[i].router_entropy.size(), many.steps[i].router_entropy.size()) << text_of(c);
+      for (size_t l = 0; l < std::min(one.steps[i].router_entropy.size(), many.steps[i].router_entropy.size()); ++l)
         EXPECT_NEAR(one.steps[i].router_entropy[l], many.steps[i].router_entropy[l], kTolerance) << text_of(c);
       EXPECT_NEAR(one.steps[i].grad_norm, many.steps[i].grad_norm, kTolerance * one.steps[i].grad_norm) << text_of(c);
     }

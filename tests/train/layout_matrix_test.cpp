@@ -66,7 +66,8 @@ TEST_F(LayoutMatrix, ExpertsOnTensorParallelRanksEqualOneRank) {
   for (const auto& [model, tp, sequence_parallel, recompute] :
        {Four{"mixtral", "3", "true", "full"}, Four{"qwen2-moe", "2", "false", "selective"},
         Four{"qwen3-moe", "2", "true", "none"}, Four{"deepseek-v2-moe", "2", "true", "selective"},
-        Four{"deepseek-v3-moe", "3", "true", "full"}, Four{"deepseek-v3-moe", "2", "false", "none"}}) {
+        Four{"deepseek-v3-moe", "3", "true", "full"}, Four{"deepseek-v3-moe", "2", "false", "none"},
+        Four{"gpt-oss", "3", "true", "selective"}, Four{"gpt-oss", "2", "false", "none"}}) {
     c["model"] = model;
     c["parallel.tp"] = tp;
     c["parallel.sequence_parallel"] = sequence_parallel;
@@ -111,6 +112,20 @@ TEST_F(LayoutMatrix, ExpertsOfRanksThatShareSequencesEqualOneRank) {
     c["parallel.ep"] = ep;
     c["parallel.dp"] = dp;
     c["parallel.tp"] = tp;
+    EXPECT_TRUE(judge(c));
+  }
+}
+
+// Each rank has the correction of its layers' routers, and moves it by what all ranks did.
+TEST_F(LayoutMatrix, CorrectionsAreMovedByTheLoadOfTheWholeBatch) {
+  Choice c;
+  for (const auto* features : {&kRuns, &kCuts})
+    for (const Feature& f : *features) c[f.key] = f.values[0];
+  c["model"] = "deepseek-v3-moe";
+  c["parallel.dp"] = "2";
+  c["parallel.pp"] = "2";
+  for (const char* stage : {"0", "3"}) {
+    c["parallel.zero_stage"] = stage;
     EXPECT_TRUE(judge(c));
   }
 }

@@ -86,20 +86,31 @@ TEST(Resume, OfARunThatScalesItsLossGoesOnToTheBit) {
 }
 
 // What one rank has saved, any layout goes on with, and the end is that of the one rank.
-TEST(Resume, OfOneRanksCheckpointIsTheSameOnAnyLayout) {
-  const Settings invariant{"train.numerics=invariant"};
+void expect_goes_on_as(const Settings& one_rank, const std::vector<Settings>& layouts) {
+  const Settings invariant = one_rank + Settings{"train.numerics=invariant"};
   testing::TempDir dir;
   train(dir / "whole", invariant);
-  for (const Settings& layout : {Settings{"parallel.pp=2"},
-                                 {"parallel.pp=2", "parallel.dp=2", "parallel.zero_stage=3"},
-                                 {"parallel.dp=4", "parallel.zero_stage=2", "parallel.zero_shard_size=2"},
-                                 {"parallel.pp=4", "parallel.pipeline_schedule=zb_h1"}}) {
+  for (const Settings& layout : layouts) {
     SCOPED_TRACE(fmt::format("{}", fmt::join(layout, " ")));
     testing::TempDir here;
     go_back(dir / "whole", here / "resumed");
     train(here / "resumed", invariant + layout);
     expect_same_end(dir / "whole", here / "resumed");
   }
+}
+TEST(Resume, OfOneRanksCheckpointIsTheSameOnAnyLayout) {
+  expect_goes_on_as({}, {{"parallel.pp=2"},
+                         {"parallel.pp=2", "parallel.dp=2", "parallel.zero_stage=3"},
+                         {"parallel.dp=4", "parallel.zero_stage=2", "parallel.zero_shard_size=2"},
+                         {"parallel.pp=4", "parallel.pipeline_schedule=zb_h1"}});
+}
+
+// The corrections of routers are part of the model: they move on from where they were.
+TEST(Resume, OfCorrectionsThatLoadsMoveGoesOnToTheBit) {
+  const std::string model = (fs::path(testing::kSourceDir) / "tests/golden/deepseek-v3-bias").string();
+  const Settings moved{"model.path=" + model, "data.train=" + model + "/tokens.bin", "moe.bias_update_rate=0.01"};
+  expect_goes_on(moved + Settings{"train.precision=bf16", "parallel.dp=2", "parallel.zero_stage=3", "parallel.tp=2"});
+  expect_goes_on_as(moved, {{"parallel.pp=2"}, {"parallel.dp=4", "parallel.zero_stage=2"}});
 }
 
 }  // namespace

@@ -275,6 +275,7 @@ void each_of_losses_and_updates(Operands& o, const Visit& visit) {
   });
   one("f32 to compute", [&] { return Copy{o.state(n), o.weight({n})}; });
   one("f32", [&] { return Zero{o.state(n)}; });
+  one("f32", [&] { return Ones{o.state(n)}; });
   one("", [&] { return Sum{o.state(n), o.total()}; });
   one("", [&] { return SumSquares{o.state(n), o.total()}; });
   one("", [&] { return CountNonfinite{o.state(n), o.total()}; });

@@ -94,11 +94,7 @@ std::string latent_text(const LatentSpec& l) {
 
 int64_t parameters_of(const ModelSpec& model) {
   int64_t sum = 0;
-  for (const HfTensor& t : hf_tensors(model)) {
-    int64_t numbers = 1;
-    for (int64_t n : t.shape) numbers *= n;
-    sum += numbers;
-  }
+  for (const HfTensor& t : hf_tensors(model)) sum += t.rows * t.cols();
   return sum;
 }
 

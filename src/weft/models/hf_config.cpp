@@ -30,6 +30,7 @@ constexpr FamilyName kFamilies[] = {{Family::gpt2, "gpt2", "GPT2LMHeadModel"},
                                     {Family::mixtral, "mixtral", "MixtralForCausalLM"},
                                     {Family::qwen2_moe, "qwen2_moe", "Qwen2MoeForCausalLM"},
                                     {Family::qwen3_moe, "qwen3_moe", "Qwen3MoeForCausalLM"},
+                                    {Family::gpt_oss, "gpt_oss", "GptOssForCausalLM"},
                                     {Family::gemma2, "gemma2", "Gemma2ForCausalLM"},
                                     {Family::gemma3, "gemma3_text", "Gemma3ForCausalLM"},
                                     {Family::deepseek_v2, "deepseek_v2", "DeepseekV2ForCausalLM"},
@@ -55,6 +56,8 @@ Usual usual_of(Family family) {
       return {16, 0, 32768, 1e-6, 1e4, false};
     case Family::qwen3_moe:
       return {4, 0, 32768, 1e-6, 1e4, false};
+    case Family::gpt_oss:
+      return {8, 64, 131072, 1e-5, 150000, false};
     case Family::phi3:
       return {0, 0, 4096, 1e-5, 1e4, false};
     case Family::olmo2:
@@ -173,7 +176,7 @@ void read_biases(HfFields& f, ModelSpec& s) {
     f.take("attention_bias");
     f.take("qkv_bias");
   } else if (s.family != Family::mistral && s.family != Family::mixtral && s.family != Family::phi3) {
-    s.qkv_bias = s.attention_out_bias = f.flag("attention_bias", false);
+    s.qkv_bias = s.attention_out_bias = f.flag("attention_bias", s.family == Family::gpt_oss);
   }
   if (s.family == Family::llama) s.mlp_bias = f.flag("mlp_bias", false);
 }
@@ -204,6 +207,15 @@ void read_phi3(HfFields& f, ModelSpec& s) {
   s.dropout.hidden = f.number("resid_pdrop", kProbability, 0);
   if (f.number("embd_pdrop", kProbability, 0) != 0) f.refuse("embd_pdrop", "weft does not drop embeddings of phi3");
   f.take("original_max_position_embeddings");  // of longrope
+}
+
+void read_gpt_oss(HfFields& f, ModelSpec& s) {
+  s.attention_sinks = true;
+  if (f.has("quantization_config"))
+    f.refuse("quantization_config", fmt::format("weft reads no MXFP4 weights: {}", kMxfp4Advice));
+  if (f.absent("rope_scaling") && f.absent("rope_parameters"))
+    f.refuse("rope_scaling", "write down which scaling it is, or null");
+  f.take("initial_context_length");  // of the published model, as original_max_position_embeddings
 }
 
 void read_olmo2(ModelSpec& s, LayerSpec& layer) {
@@ -255,6 +267,7 @@ ModelSpec read_llama_like(HfFields& f, Family family) {
   gemma ? read_gemma(f, s, layer) : read_silu(f);
   if (family == Family::phi3) read_phi3(f, s);
   if (family == Family::olmo2) read_olmo2(s, layer);
+  if (family == Family::gpt_oss) read_gpt_oss(f, s);
   if (family == Family::qwen3 || family == Family::qwen3_moe) s.qk_norm = QkNorm::heads;
   if (family == Family::gemma3) {
     read_layers(f, s, layer, read_rope_pair(f, rope_sizes(s)));

@@ -17,11 +17,10 @@ struct HfConfig {
   std::vector<std::string> warnings;  // one for each field that weft does not know and that looks harmless
 };
 
-// Families: gpt2, llama, mistral, qwen2, qwen3, phi3, olmo2, gemma2, gemma3_text, deepseek_v2, deepseek_v3. Fields
-// that are absent have the values that transformers gives them; sizes must be there, and dropouts of GPT-2 are 0
-// (transformers: 0.1). `source` begins every message. Throws FileError where a field has the wrong type or range or is
-// missing; ConfigError, naming the field and its value, where it asks for something that weft does not do. No config
-// makes it allocate more than a few megabytes.
+// Families: kFamilies. Fields that are absent have the values that transformers gives them; sizes must be there, and
+// dropouts of GPT-2 are 0 (transformers: 0.1). `source` begins every message. Throws FileError where a field has the
+// wrong type or range or is missing; ConfigError, naming the field and its value, where it asks for something that weft
+// does not do. No config makes it allocate more than a few megabytes.
 HfConfig parse_hf_config(nlohmann::json json, std::string_view source);
 // Takes a model's folder, or the config file itself.
 HfConfig read_hf_config(const std::filesystem::path& folder_or_file);

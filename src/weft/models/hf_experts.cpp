@@ -30,6 +30,19 @@ void read_mixtral(HfFields& f, ModelSpec& m) {
   if (f.number("router_jitter_noise", {}, 0) != 0) f.refuse("router_jitter_noise", "weft adds no noise to logits");
 }
 
+// The softmax over the chosen experts alone is that over all of them, divided by its sum.
+void read_gpt_oss_experts(HfFields& f, ModelSpec& m) {
+  ExpertsSpec& e = m.experts;
+  e.count = f.integer("num_local_experts", kExpertCount, 128);
+  const int64_t usual = f.integer("experts_per_token", kExpertCount, 4);
+  read_chosen(f, e, usual);
+  if (f.has("experts_per_token") && e.chosen != usual)
+    f.refuse("experts_per_token", "num_experts_per_tok says something else");
+  e.width = m.ffn_width;
+  e.routing.normalise = e.bias = true;
+  e.clamp = f.number("swiglu_limit", {.min = 1e-6}, 7);
+}
+
 // Qwen2-MoE and Qwen3-MoE.
 void read_qwen(HfFields& f, ModelSpec& m) {
   const bool second = m.family == Family::qwen2_moe;
@@ -145,11 +158,15 @@ void read_experts(HfFields& fields, ModelSpec& model) {
   if (model.family == Family::deepseek_v2 || model.family == Family::deepseek_v3)
     return read_deepseek_experts(fields, model);
   const bool mixtral = model.family == Family::mixtral;
-  if (!mixtral && model.family != Family::qwen2_moe && model.family != Family::qwen3_moe) return;
-  mixtral ? read_mixtral(fields, model) : read_qwen(fields, model);
+  const bool oss = model.family == Family::gpt_oss,
+             qwen = model.family == Family::qwen2_moe || model.family == Family::qwen3_moe;
+  if (!mixtral && !oss && !qwen) return;
+  if (mixtral) read_mixtral(fields, model);
+  if (oss) read_gpt_oss_experts(fields, model);
+  if (qwen) read_qwen(fields, model);
   read_losses(fields, model.experts);
   for (LayerSpec& layer : model.layers) layer.experts = true;
-  if (!mixtral) read_sparse_blocks(fields, model);
+  if (qwen) read_sparse_blocks(fields, model);
 }
 
 }  // namespace weft

@@ -19,6 +19,9 @@ inline constexpr JsonFields::IntRange kLayers{.min = 1, .max = 16384};
 inline constexpr JsonFields::Range kProbability{.min = 0, .max = 0.999};
 }  // namespace hf_ranges
 
+inline constexpr std::string_view kMxfp4Advice =
+    "convert them to bf16 first (transformers: Mxfp4Config(dequantize=True), then save_pretrained)";
+
 // Getters as JsonFields has them, that remember what was asked for.
 class HfFields {
  public:

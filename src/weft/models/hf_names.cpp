@@ -8,6 +8,7 @@
 
 #include "weft/base/error.h"
 #include "weft/base/json.h"
+#include "weft/models/hf_fields.h"
 
 namespace weft {
 namespace {
@@ -90,6 +91,7 @@ class Lister {
 
   // A weight has the matrices of all experts, one behind the other.
   void list_experts(const std::string& layer, const std::string& param) {
+    if (m_.family == Family::gpt_oss) return list_stacked_experts(layer + "mlp.", param);
     const bool mixtral = m_.family == Family::mixtral;
     const std::string of = layer + (mixtral ? "block_sparse_moe." : "mlp.");
     const int64_t d = m_.width, f = m_.experts.width;
@@ -105,6 +107,19 @@ class Lister {
     if (m_.experts.shared_width == 0) return;
     list_mlp(of + (m_.latent ? "shared_experts." : "shared_expert."), m_.experts.shared_width, param + "shared.");
     if (m_.experts.shared_gate) add(of + "shared_expert_gate.weight", {1, d}, param + "shared_gate.weight");
+  }
+
+  // The matrices of all experts are one tensor, turned; their gates and ups take turns, as weft has them too.
+  void list_stacked_experts(const std::string& of, const std::string& param) {
+    const int64_t n = m_.experts.count, d = m_.width, f = m_.experts.width;
+    add_linear(of + "router", {n, d}, true, param + "router");
+    const auto add_stack = [&](const std::string& name, int64_t in, int64_t out, const std::string& weight) {
+      for (int64_t e = 0; e < n; ++e)
+        tensors_.push_back({name, {n, in, out}, true, weight + ".weight", out * e, out, e, n});
+      tensors_.push_back({name + "_bias", {n, out}, false, weight + ".bias", 0, n * out});
+    };
+    add_stack(of + "experts.gate_up_proj", d, 2 * f, param + "experts.up");
+    add_stack(of + "experts.down_proj", f, d, param + "experts.down");
   }
 
   void list_llama_like() {
@@ -137,6 +152,7 @@ class Lister {
       add_linear(name + "v_proj", {kv, d}, m_.qkv_bias, param + "qkv", q + kv);
     }
     add_linear(name + "o_proj", {d, q}, m_.attention_out_bias, param + "out");
+    if (m_.attention_sinks) add(name + "sinks", {m_.num_heads}, param + "sinks");
     if (m_.qk_norm == QkNorm::none) return;
     const bool all = m_.qk_norm == QkNorm::all;
     add(name + "q_norm.weight", {all ? q : m_.head_dim}, param + "q_norm.weight");
@@ -237,6 +253,7 @@ class Matcher {
 
  private:
   void find(HfTensor tensor) {
+    if (tensor.slice > 0) return find_next_slice(std::move(tensor));
     const SafetensorsFolder::Tensor* source = folder_.find(tensor.name);
     if (source == nullptr) source = folder_.find(without_prefix(tensor.name, prefix_of(model_.family)));
     if (source == nullptr) {
@@ -253,10 +270,17 @@ class Matcher {
     match_.tensors.push_back({std::move(tensor), *source});
   }
 
+  // The tensor itself has been judged.
+  void find_next_slice(HfTensor tensor) {
+    if (!match_.tensors.empty() && match_.tensors.back().tensor.name == tensor.name)
+      match_.tensors.push_back({std::move(tensor), match_.tensors.back().source});
+  }
+
   void judge_leftover(const SafetensorsFolder::Tensor& t) {
     if (is_buffer(t.name(), model_.family)) return;
     if (is_unread(t.name(), model_)) return void(++unread_);
     if (t.name() == "lm_head.weight" && model_.tied_head) return judge_tied_head(t);
+    has_blocks_ = has_blocks_ || t.name().ends_with("_proj_blocks");
     unexpected_.add(fmt::format("{} {}", in_quotes(t.name()), shape_text(t.entry->shape)));
   }
 
@@ -276,6 +300,7 @@ class Matcher {
   }
 
   std::string hint() const {
+    if (has_blocks_) return fmt::format("\nthese are weights in MXFP4, which weft does not read: {}", kMxfp4Advice);
     return head_is_missing_ ? "\nif the head is the embedding table, set tie_word_embeddings to true in config.json"
                             : "";
   }
@@ -284,7 +309,7 @@ class Matcher {
   const SafetensorsFolder& folder_;
   HfMatch match_;
   std::set<const SafetensorsEntry*> found_;
-  bool head_is_missing_ = false;
+  bool head_is_missing_ = false, has_blocks_ = false;
   int64_t unread_ = 0;
   Complaint missing_{"missing"}, misshaped_{"of another shape or type"}, unexpected_{"unexpected"};
 };
@@ -293,7 +318,7 @@ class Matcher {
 
 int64_t HfTensor::cols() const {
   const int64_t elements = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
-  return elements / rows;
+  return elements / slices / rows;
 }
 
 std::vector<HfTensor> hf_tensors(const ModelSpec& model) { return Lister(model).list(); }
@@ -303,8 +328,12 @@ HfMatch match_hf_tensors(const ModelSpec& model, const SafetensorsFolder& folder
 }
 
 void read_hf_rows(const FoundHfTensor& found, const SafetensorsFolder& folder, BlockStart start, const MatrixOut& to) {
-  const FileMatrix matrix = folder.matrix(found.source);
-  if (found.tensor.transposed)
+  const HfTensor& t = found.tensor;
+  FileMatrix matrix = folder.matrix(found.source);
+  const size_t bytes = matrix.bytes.size() / size_t(t.slices);
+  matrix = {matrix.bytes.subspan(size_t(t.slice) * bytes, bytes), matrix.dtype, t.transposed ? t.cols() : t.rows,
+            t.transposed ? t.rows : t.cols()};
+  if (t.transposed)
     read_transposed(matrix, {start.col, start.row}, to);
   else
     read_matrix(matrix, start, to);

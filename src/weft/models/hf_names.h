@@ -11,13 +11,15 @@
 namespace weft {
 
 // One tensor on disk: rows [first_row, first_row + rows) of the weight `param`, which is row-major [out, in] (a bias or
-// the weight of a norm is [out, 1]). Together they cover every weight of the model once.
+// the weight of a norm is [out, 1]). Together they cover every weight of the model once. A tensor that stacks the
+// matrices of experts is as many of these, one for each slice of its first dimension.
 struct HfTensor {
   std::string name;
   std::vector<int64_t> shape;
   bool transposed = false;  // on disk the matrix is [in, out] (GPT-2)
   std::string param;
   int64_t first_row = 0, rows = 0;
+  int64_t slice = 0, slices = 1;  // which of how many
 
   int64_t cols() const;  // of the weight
 };

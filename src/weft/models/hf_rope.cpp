@@ -115,8 +115,8 @@ std::optional<std::vector<bool>> read_sliding_layers(HfFields& fields, int64_t n
 }
 
 // The stated width of the window; 4096 where nothing is said, 0 for null.
-int64_t read_width(HfFields& fields) {
-  if (fields.absent("sliding_window")) return 4096;
+int64_t read_width(HfFields& fields, int64_t usual = 4096) {
+  if (fields.absent("sliding_window")) return usual;
   return fields.has("sliding_window") ? fields.integer("sliding_window", IntRange{}) : 0;
 }
 
@@ -141,9 +141,8 @@ std::vector<int64_t> qwen_windows(HfFields& fields, bool with_experts, int64_t n
   return windows;
 }
 
-// gemma: every layer but each `pattern`-th has a window, unless "layer_types" say which.
-std::vector<int64_t> alternating_windows(HfFields& fields, int64_t pattern, int64_t num_layers) {
-  const int64_t width = read_width(fields);
+// gemma and gpt-oss: every layer but each `pattern`-th has a window, unless "layer_types" say which.
+std::vector<int64_t> alternating_windows(HfFields& fields, int64_t width, int64_t pattern, int64_t num_layers) {
   const auto sliding = read_sliding_layers(fields, num_layers);
   std::vector<int64_t> windows;
   for (int64_t i = 0; i < num_layers; ++i) {
@@ -220,9 +219,11 @@ std::vector<int64_t> read_windows(HfFields& fields, Family family, int64_t num_l
     case Family::qwen3_moe:
       return qwen_windows(fields, true, num_layers);
     case Family::gemma2:
-      return alternating_windows(fields, 2, num_layers);
+      return alternating_windows(fields, read_width(fields), 2, num_layers);
     case Family::gemma3:
-      return alternating_windows(fields, read_pattern(fields), num_layers);
+      return alternating_windows(fields, read_width(fields), read_pattern(fields), num_layers);
+    case Family::gpt_oss:
+      return alternating_windows(fields, read_width(fields, 128), 2, num_layers);
     case Family::mixtral:
     case Family::phi3:
       return equal_windows(fields, read_width_or_none(fields), num_layers);

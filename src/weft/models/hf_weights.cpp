@@ -79,7 +79,9 @@ void write_block(SharedWriter& writer, const HfTensor& t, const StoredBlock& blo
   const FileDType dtype = file_dtype(block.master.dtype);
   const int64_t size = bits_of(dtype) / 8, rows = block.master.rows(), cols = block.master.cols();
   const int64_t width = t.transposed ? t.rows : t.cols();
-  const int64_t first = t.transposed ? block.at.col * width + block.at.row : block.at.row * width + block.at.col;
+  const int64_t before = t.slice * t.rows * t.cols();
+  const int64_t first =
+      before + (t.transposed ? block.at.col * width + block.at.row : block.at.row * width + block.at.col);
   Rectangle to(writer, {t.name, first * size, (t.transposed ? rows : cols) * size, width * size});
   stream_matrix({.data = block.master.data,
                  .dtype = block.master.dtype,
@@ -119,7 +121,8 @@ std::vector<std::string> read_hf_weights(const std::filesystem::path& folder, co
 
 SafetensorsLayout hf_layout(const ModelSpec& model, DType dtype) {
   std::vector<TensorInFile> tensors;
-  for (const HfTensor& t : hf_tensors(model)) tensors.push_back({t.name, file_dtype(dtype), t.shape});
+  for (const HfTensor& t : hf_tensors(model))
+    if (t.slice == 0) tensors.push_back({t.name, file_dtype(dtype), t.shape});
   return SafetensorsLayout::of_model(std::move(tensors));
 }
 

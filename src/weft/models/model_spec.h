@@ -19,6 +19,7 @@ enum class Family : uint8_t {
   mixtral,
   qwen2_moe,
   qwen3_moe,
+  gpt_oss,
   phi3,
   olmo2,
   gemma2,
@@ -64,6 +65,8 @@ struct Dropouts {        // probabilities of being zeroed while training
 struct ExpertsSpec {
   int64_t count = 0, chosen = 0;  // of a layer, and of them of a token
   int64_t width = 0;              // inner, of one
+  double clamp = 0;               // of clamped units (GateKind::clamped), which they have then; 0: SwiGLU
+  bool bias = false;              // of the router, and of each expert's matrices
   int64_t shared_width = 0;       // of an MLP that all tokens go through beside them; 0: none
   bool shared_gate = false;       // what that adds is multiplied by the sigmoid of a number of each token
   Routing routing = {};

@@ -46,6 +46,8 @@ Experts::Spec experts_spec(const ModelSpec& m, int64_t layer, RouterRecords* rec
           .inner = e.width,
           .routing = e.routing,
           .correction = e.correction,
+          .clamp = e.clamp,
+          .bias = e.bias,
           .shared = shared,
           .shared_gate = e.shared_gate,
           .init_std = m.init_std,

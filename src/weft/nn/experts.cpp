@@ -11,28 +11,44 @@ Linear::Spec to_few(int64_t in, int64_t out, const Experts::Spec& spec, const La
 
 Dispatch::At at(const Pass& p) { return {p.be, p.mesh, *p.scratch}; }
 
+Linear::Spec router_spec(const Experts::Spec& spec, const LayerPlan& plan) {
+  Linear::Spec router = to_few(spec.width, spec.count, spec, plan);
+  router.bias = spec.bias;
+  return router;
+}
+
+// Gates and ups that take turns stay together.
+GroupedLinear::Spec up_spec(const Experts::Spec& spec) {
+  return {.experts = spec.count,
+          .in = spec.width,
+          .out = spec.clamp > 0 ? std::vector{2 * spec.inner} : std::vector{spec.inner, spec.inner},
+          .held = Spmd::Shard0,
+          .init_std = spec.init_std,
+          .grain = spec.clamp > 0 ? 2 : 1};
+}
+
+GateKind gate_of(const Experts::Spec& spec) { return spec.clamp > 0 ? GateKind::clamped : GateKind::silu; }
+
 }  // namespace
 
 Experts::Experts(ParamStore& params, const std::string& name, const Spec& spec, const LayerPlan& plan)
     : spec_(spec),
       keep_(plan.keep_activations),
-      router_(params, name + ".router", to_few(spec.width, spec.count, spec, plan)),
+      router_(params, name + ".router", router_spec(spec, plan)),
       enter_(Axis::tp, plan.stream, Spmd::Replicate),
       leave_(Axis::tp, Spmd::Partial, plan.stream),
       whole_samples_(sum_over_sequences()),
       dispatch_({.name = name, .experts = spec.count, .chosen = spec.chosen, .capacity = plan.capacity}),
-      up_(params, name + ".experts.up",
-          {.experts = spec.count,
-           .in = spec.width,
-           .out = {spec.inner, spec.inner},
-           .held = Spmd::Shard0,
-           .init_std = spec.init_std}),
+      up_(params, name + ".experts.up", up_spec(spec)),
+      up_bias_(params, name + ".experts.up",
+               {.experts = spec.count, .width = 2 * spec.inner, .grain = 2, .exists = spec.bias}),
       down_(params, name + ".experts.down",
             {.experts = spec.count,
              .in = spec.inner,
              .out = {spec.width},
              .held = Spmd::Shard1,
              .init_std = spec.down_init_std}),
+      down_bias_(params, name + ".experts.down", {.experts = spec.count, .width = spec.width, .exists = spec.bias}),
       dropout_(name, spec.dropout) {
   if (spec.correction) {
     correction_ = &params.add(
@@ -48,10 +64,12 @@ Tensor Experts::forward(Pass& p, Saved& s, Tensor h) const {
   Tensor rows = rows_of(p, s, enter_.forward(p.mesh, h, *p.scratch));
   s.u = alloc_rows(p, p.till_dgrad, s, up_.out(), expert_rows(Spmd::Shard1));
   up_.forward(p, rows, s.routes.offsets, s.u);
+  up_bias_.forward(p, ones(p, s), s.routes, s.u);
   s.a = alloc_rows(p, keep_ ? p.till_wgrad : p.scratch, s, down_.in(), s.u.place);
-  p.be.run(GatedUnit{.u = s.u, .a = s.a});
+  activate(p, s, s.a);
   Tensor z = rows.placed(expert_rows(Spmd::Partial));  // over rows that are not needed any more
   down_.forward(p, weighted(p, s), s.routes.offsets, z);
+  down_bias_.forward(p, row_weights(p, s), s.routes, z);
   if (!keep_) s.a = {};
   Tensor y = leave_.forward(p.mesh, dispatch_.to_tokens(at(p), s.routes, z), *p.scratch);
   dropout_.forward(p, y);
@@ -66,12 +84,13 @@ Tensor Experts::dgrad(Pass& p, Saved& s, Tensor dy) const {
   down_.dgrad(p, dz, s.routes.offsets, da);
   if (!keep_) {
     s.a = alloc_rows(p, p.dgrad_till_wgrad, s, down_.in(), s.u.place);
-    p.be.run(GatedUnit{.u = s.u, .a = s.a});
+    activate(p, s, s.a);
   }
   Tensor drow_weights = p.stat(p.scratch, {s.routes.capacity}, s.weights.place.dual()).slice_rows(0, s.routes.rows);
   p.be.run(ScaleRowsBackward{.x = s.a, .scale = s.weights, .dy = da, .dx = da, .dscale = drow_weights});
+  down_bias_.dgrad(p, dz, s.routes, drow_weights);
   s.du = alloc_rows(p, p.dgrad_till_wgrad, s, s.u.cols(), s.u.place.dual());
-  p.be.run(GatedUnitBackward{.u = s.u, .da = da, .du = s.du});
+  p.be.run(GatedUnitBackward{.u = s.u, .da = da, .du = s.du, .kind = gate_of(spec_), .limit = spec_.clamp});
   Tensor drows = dz.placed(expert_rows(Spmd::Partial));  // likewise
   up_.dgrad(p, s.du, s.routes.offsets, drows);
   Tensor dh = enter_.backward(p.mesh, dispatch_.to_tokens(at(p), s.routes, drows), *p.scratch);
@@ -90,8 +109,11 @@ void Experts::wgrad(Pass& p, const Saved& s, Tensor h) const {
   router_.wgrad(p, h, s.dlogits);
   {
     Scope temporaries(*p.scratch);
-    down_.wgrad(p, weighted(p, s), rows_of(p, s, leave_backward(p, s)), s.routes.offsets);
+    const Tensor dz = rows_of(p, s, leave_backward(p, s));
+    down_.wgrad(p, weighted(p, s), dz, s.routes.offsets);
+    down_bias_.wgrad(p, row_weights(p, s), dz, s.routes);
   }
+  up_bias_.wgrad(p, ones(p, s), s.du, s.routes);
   up_.wgrad(p, rows_of(p, s, enter_.forward(p.mesh, h, *p.scratch)), s.du, s.routes.offsets);
 }
 
@@ -128,6 +150,24 @@ Tensor Experts::weighted(Pass& p, const Saved& s) const {
   Tensor y = alloc_rows(p, p.scratch, s, s.a.cols(), s.a.place);
   p.be.run(ScaleRows{.x = s.a, .scale = s.weights, .y = y});
   return y;
+}
+
+void Experts::activate(Pass& p, const Saved& s, Tensor a) const {
+  p.be.run(GatedUnit{.u = s.u, .a = a, .kind = gate_of(spec_), .limit = spec_.clamp});
+}
+
+// What biases are multiplied with, [n, 1]; none where there are no biases.
+Tensor Experts::ones(Pass& p, const Saved& s) const {
+  if (!spec_.bias) return {};
+  Tensor column = alloc_rows(p, p.scratch, s, 1, s.weights.place);
+  p.be.run(Ones{.x = column});
+  return column;
+}
+Tensor Experts::row_weights(Pass& p, const Saved& s) const {
+  if (!spec_.bias) return {};
+  Tensor column = alloc_rows(p, p.scratch, s, 1, s.weights.place);
+  p.be.run(Copy{.from = s.weights.reshape({s.weights.elements(), 1}), .to = column});
+  return column;
 }
 
 Tensor Experts::leave_backward(Pass& p, const Saved& s) const {

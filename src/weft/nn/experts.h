@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "weft/nn/grouped_bias.h"
 #include "weft/nn/grouped_linear.h"
 #include "weft/nn/mlp.h"
 #include "weft/nn/router_records.h"
@@ -26,6 +27,8 @@ class Experts {
     int64_t width, count, chosen, inner;
     Routing routing;
     bool correction;  // a bias in the choice, which the records move
+    double clamp;     // of clamped units, whose gates and ups take turns; 0: swiglu
+    bool bias;        // of the router, and of every expert
     std::optional<Mlp::Spec> shared;
     bool shared_gate;
     double init_std, down_init_std;
@@ -61,6 +64,9 @@ class Experts {
   Tensor rows_of(Pass& p, const Saved& s, Tensor x) const;
   Tensor alloc_rows(const Pass& p, Arena* arena, const Saved& s, int64_t cols, Placement place) const;
   Tensor weighted(Pass& p, const Saved& s) const;
+  void activate(Pass& p, const Saved& s, Tensor a) const;
+  Tensor ones(Pass& p, const Saved& s) const;
+  Tensor row_weights(Pass& p, const Saved& s) const;
   Tensor weights_backward(Pass& p, const Saved& s, Tensor drow_weights) const;
   Tensor balance_ids(Pass& p, const Saved& s) const;
   Tensor route_backward(Pass& p, Saved& s, Tensor dweights) const;
@@ -75,7 +81,10 @@ class Experts {
   Param* correction_ = nullptr;  // [E]
   Boundary enter_, leave_, whole_samples_;
   Dispatch dispatch_;
-  GroupedLinear up_, down_;
+  GroupedLinear up_;
+  GroupedBias up_bias_;
+  GroupedLinear down_;
+  GroupedBias down_bias_;
   StreamDropout dropout_;
   std::optional<Mlp> shared_;
   std::optional<Linear> gate_;

@@ -14,7 +14,7 @@ ParamSpec weight_spec(const std::string& name, const GroupedLinear::Spec& spec) 
               .init = {Init::Kind::normal, spec.init_std},
               .linear = true};
   for (int64_t e = 0; e < spec.experts; ++e)
-    for (const int64_t rows : spec.out) w.parts.push_back({.size = rows});
+    for (const int64_t rows : spec.out) w.parts.push_back({.size = rows, .grain = spec.grain});
   return w;
 }
 

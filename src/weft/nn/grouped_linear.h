@@ -17,6 +17,7 @@ class GroupedLinear {
     std::vector<int64_t> out;  // rows of an expert: stacked matrices, each cut on its own
     Spmd held;                 // Shard0: each of them by rows; Shard1: all by columns
     double init_std;
+    int64_t grain = 1;  // rows of a matrix that are not cut apart
   };
   GroupedLinear(ParamStore& params, const std::string& name, const Spec& spec);
   int64_t in() const { return w_->shape()[1]; }

@@ -306,11 +306,15 @@ struct AttentionSinkBackward {
 };
 
 // a = f(gate) up, f(x) = x sigmoid(x) (silu) or GELU by tanh.   u [t, 2 f]: gate | up; a [t, f].          Shazeer 2020
-enum class GateKind : uint8_t { silu, gelu_tanh };
+// clamped: a = f(min(gate, limit)) (1 + max(-limit, min(up, limit))), f(x) = x sigmoid(1.702 x); gates and ups take
+// turns in u.     gpt-oss, 2025
+enum class GateKind : uint8_t { silu, gelu_tanh, clamped };
+inline constexpr double kClampedSlope = 1.702;
 struct GatedUnit {
   static constexpr std::string_view kName = "gated_unit";
   Tensor u, a;
   GateKind kind = GateKind::silu;
+  double limit = 0;  // of clamped
   auto fields() const { return std::array{Field{"u", &u, Role::in}, Field{"a", &a, Role::out}}; }
   bool operator==(const GatedUnit&) const = default;
 };
@@ -318,6 +322,7 @@ struct GatedUnitBackward {  // du may be u
   static constexpr std::string_view kName = "gated_unit_backward";
   Tensor u, da, du;
   GateKind kind = GateKind::silu;
+  double limit = 0;
   auto fields() const {
     return std::array{Field{"u", &u, Role::in}, Field{"da", &da, Role::in}, Field{"du", &du, Role::out}};
   }
@@ -457,6 +462,12 @@ struct Zero {
   Tensor x;
   auto fields() const { return std::array{Field{"x", &x, Role::out}}; }
   bool operator==(const Zero&) const = default;
+};
+struct Ones {
+  static constexpr std::string_view kName = "ones";
+  Tensor x;
+  auto fields() const { return std::array{Field{"x", &x, Role::out}}; }
+  bool operator==(const Ones&) const = default;
 };
 
 // Reductions of a whole contiguous tensor to one f64, over fixed chunks in a fixed order: the same bits for any number

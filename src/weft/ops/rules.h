@@ -43,6 +43,7 @@ void check(const Axpby& op);
 void check(const AddRow& op);
 void check(const Copy& op);
 void check(const Zero& op);
+void check(const Ones& op);
 void check(const Sum& op);
 void check(const SumSquares& op);
 void check(const CountNonfinite& op);

@@ -47,6 +47,7 @@ void check(const GatedUnit& op) {
   const Judge judge(op);
   judge.exist({&op.u, &op.a});
   judge.compute(op.a);
+  judge.that(op.u, (op.kind == GateKind::clamped) == (op.limit > 0), "a limit is of clamped units, which have one");
   judge.matrix(op.u, op.a.rows(), 2 * op.a.cols(), op.a.dtype);
   judge.not_partial(op.u, kNonlinear);
   judge.held_as(op.u.place, {&op.a}, "as u is");
@@ -56,6 +57,7 @@ void check(const GatedUnitBackward& op) {
   const Judge judge(op);
   judge.exist({&op.u, &op.da, &op.du});
   judge.compute(op.da);
+  judge.that(op.u, (op.kind == GateKind::clamped) == (op.limit > 0), "a limit is of clamped units, which have one");
   judge.matrix(op.u, op.da.rows(), 2 * op.da.cols(), op.da.dtype);
   judge.like(op.u, {&op.du});
   check_pointwise_backward(op, op.u, op.da, op.du);
@@ -213,6 +215,8 @@ void check(const Copy& op) {
 }
 
 void check(const Zero& op) { Judge(op).compute(op.x); }
+
+void check(const Ones& op) { Judge(op).compute(op.x); }
 
 void check(const Sum& op) {
   check_reduction(op);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <fstream>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "weft/base/durable_file.h"
@@ -298,8 +299,10 @@ void Trainer::log_grad_norms(const TrainingStep::Result& step) {
   }
   rank_.mesh.pp->all_reduce({squares.data(), DType::f64, {int64_t(squares.size())}}).wait();
   if (!leads()) return;
+  std::map<std::string, double> of_tensor;  // of all its slices
+  for (size_t i = 0; i < tensors.size(); ++i) of_tensor[tensors[i].name] += squares[i];
   nlohmann::json norms;
-  for (size_t i = 0; i < tensors.size(); ++i) norms[tensors[i].name] = std::sqrt(squares[i]) / step.loss_scale;
+  for (const auto& [name, sum] : of_tensor) norms[name] = std::sqrt(sum) / step.loss_scale;
   records_->attempt("grad_norms.jsonl", [&] {
     std::ofstream out(std::filesystem::path(recipe_.run.dir) / "grad_norms.jsonl", std::ios::app);
     out << nlohmann::json{{"step", step_ + 1}, {"grad_norm", norms}}.dump() << std::endl;

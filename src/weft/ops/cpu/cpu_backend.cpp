@@ -189,6 +189,16 @@ void CpuBackend::run(const Zero& op) {
   });
 }
 
+void CpuBackend::run(const Ones& op) {
+  cpu::with_type_of(op.x, [&]<class T>() {
+    const auto x = cpu::rows_of<T>(op.x);
+    for_ranges(threads_, op.x.elements(), kGrain, [&](Range elements) {
+      cpu::for_pieces(elements, cpu::piece_cols(op.x),
+                      [&](int64_t i, int64_t first, int64_t n) { std::fill_n(x[i] + first, n, T(1.0f)); });
+    });
+  });
+}
+
 namespace {
 double add_up(double* parts, int64_t n) { return std::accumulate(parts, parts + n, 0.0); }
 }  // namespace

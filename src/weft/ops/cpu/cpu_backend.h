@@ -48,6 +48,7 @@ class CpuBackend final : public Backend {
   void run(const AddRow&) override;
   void run(const Copy&) override;
   void run(const Zero&) override;
+  void run(const Ones&) override;
   void run(const Sum&) override;
   void run(const SumSquares&) override;
   void run(const CountNonfinite&) override;

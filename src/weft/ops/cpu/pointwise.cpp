@@ -81,8 +81,73 @@ HWY_INLINE Gate<D> gate_of(D d, V x, GateKind kind) {
   return {hn::Mul(x, s.s), hn::Mul(s.s, hn::MulAdd(x, s.one_minus_s, hn::Set(d, 1.0f)))};
 }
 
+// The factors of a clamped unit, and their slopes by gate and up. What is not a number stays so.
+template <class D, class V = hn::Vec<D>>
+struct Clamped {
+  V f, up, f_slope, up_slope;
+};
+template <class D, class V>
+HWY_INLINE Clamped<D> clamped(D d, V gate, V up, float limit) {
+  const auto most = hn::Set(d, limit), least = hn::Set(d, -limit), one = hn::Set(d, 1.0f), zero = hn::Zero(d);
+  const auto above = hn::Gt(gate, most), outside = hn::Gt(hn::Abs(up), most);
+  const auto g = hn::IfThenElse(above, most, gate);
+  const auto u = hn::IfThenElse(outside, hn::IfThenElse(hn::Gt(up, zero), most, least), up);
+  const auto s = sigmoid(d, hn::Mul(hn::Set(d, float(kClampedSlope)), g));
+  const auto slope = hn::Mul(s.s, hn::MulAdd(hn::Mul(hn::Set(d, float(kClampedSlope)), g), s.one_minus_s, one));
+  return {hn::Mul(g, s.s), hn::Add(u, one), hn::IfThenElse(above, zero, slope), hn::IfThenElse(outside, zero, one)};
+}
+
+// Gates and ups that take turns, so many at a time.
+constexpr int64_t kPairs = 64;
+struct Pairs {
+  float gate[kPairs], up[kPairs];
+};
+template <class T>
+void take_apart(const T* u, int64_t n, Pairs& to) {
+  for (int64_t k = 0; k < n; ++k) to.gate[k] = float(u[2 * k]), to.up[k] = float(u[2 * k + 1]);
+}
+
+template <class T>
+void clamped_unit_of(const GatedUnit& op, Range elements) {
+  const auto u = rows_of<const T>(op.u);
+  const auto a = rows_of<T>(op.a);
+  for_pieces(elements, a.cols, [&](int64_t i, int64_t first, int64_t n) {
+    Pairs pairs;
+    for (int64_t at = first; at < first + n; at += kPairs) {
+      const int64_t count = std::min(kPairs, first + n - at);
+      take_apart(u[i] + 2 * at, count, pairs);
+      for_each(count, [&, to = a[i] + at](auto t, int64_t k) HWY_ATTR {
+        const auto c = clamped(t, hn::LoadU(t, pairs.gate + k), hn::LoadU(t, pairs.up + k), float(op.limit));
+        store(hn::Mul(c.f, c.up), t, to + k);
+      });
+    }
+  });
+}
+
+template <class T>
+void clamped_unit_backward_of(const GatedUnitBackward& op, Range elements) {
+  const auto u = rows_of<const T>(op.u), da = rows_of<const T>(op.da);
+  const auto du = rows_of<T>(op.du);
+  for_pieces(elements, da.cols, [&](int64_t i, int64_t first, int64_t n) {
+    Pairs pairs;
+    for (int64_t at = first; at < first + n; at += kPairs) {
+      const int64_t count = std::min(kPairs, first + n - at);
+      take_apart(u[i] + 2 * at, count, pairs);
+      for_each(count, [&, grad = da[i] + at](auto t, int64_t k) HWY_ATTR {
+        const auto d = load(t, grad + k);
+        const auto c = clamped(t, hn::LoadU(t, pairs.gate + k), hn::LoadU(t, pairs.up + k), float(op.limit));
+        hn::StoreU(hn::Mul(hn::Mul(d, c.up), c.f_slope), t, pairs.gate + k);
+        hn::StoreU(hn::Mul(hn::Mul(d, c.f), c.up_slope), t, pairs.up + k);
+      });
+      T* to = du[i] + 2 * at;
+      for (int64_t k = 0; k < count; ++k) to[2 * k] = T(pairs.gate[k]), to[2 * k + 1] = T(pairs.up[k]);
+    }
+  });
+}
+
 template <class T>
 void gated_unit_of(const GatedUnit& op, Range elements) {
+  if (op.kind == GateKind::clamped) return clamped_unit_of<T>(op, elements);
   const auto u = rows_of<const T>(op.u);
   const auto a = rows_of<T>(op.a);
   for_pieces(elements, a.cols, [&](int64_t i, int64_t first, int64_t n) {
@@ -98,6 +163,7 @@ void gated_unit(const GatedUnit& op, Range elements) {
 
 template <class T>
 void gated_unit_backward_of(const GatedUnitBackward& op, Range elements) {
+  if (op.kind == GateKind::clamped) return clamped_unit_backward_of<T>(op, elements);
   const auto u = rows_of<const T>(op.u), da = rows_of<const T>(op.da);
   const auto du = rows_of<T>(op.du);
   for_pieces(elements, da.cols, [&](int64_t i, int64_t first, int64_t n) {

@@ -104,6 +104,54 @@ WEFT_GPU inline float gate_slope(float x, GateKind kind) {
   const float s = sigmoid(x);
   return s * (1.0f + x * (1.0f - s));
 }
+// A clamped unit: its two factors, and their slopes by gate and up.
+struct Clamped {
+  float f, up, f_slope, up_slope;
+};
+WEFT_GPU inline Clamped clamped(float gate, float up, float limit) {
+  const bool above = gate > limit, outside = fabsf(up) > limit;
+  const float g = above ? limit : gate, u = outside ? (up > 0 ? limit : -limit) : up;
+  const float s = sigmoid(float(kClampedSlope) * g);
+  return {g * s, u + 1, above ? 0 : s * (1 + float(kClampedSlope) * g * (1 - s)), outside ? 0.0f : 1.0f};
+}
+template <class T>
+struct ClampedOf {
+  Rows<const T> u;
+  float limit;
+  WEFT_GPU float operator()(int64_t i, int64_t j) const {
+    const Clamped c = clamped(load(u[i] + 2 * j), load(u[i] + 2 * j + 1), limit);
+    return c.f * c.up;
+  }
+};
+// A block for each run of a row of da.
+template <class T>
+struct ClampedSlopes {
+  Rows<const T> u, da;
+  Rows<T> du;
+  float limit;
+  template <class Block>
+  WEFT_GPU void operator()(const Block& block) const {
+    const int64_t f = da.cols, runs = (f + kRun - 1) / kRun, i = block.index() / runs;
+    const int64_t first = block.index() % runs * kRun, n = f - first < kRun ? f - first : kRun;
+    struct Slopes {
+      float gate, up;
+    };
+    const auto slopes = [&](int64_t j) {
+      const Clamped c = clamped(load(u[i] + 2 * j), load(u[i] + 2 * j + 1), limit);
+      const float d = load(da[i] + j);
+      return Slopes{d * c.up * c.f_slope, d * c.f * c.up_slope};
+    };
+    block.map(
+        n, [&](int64_t k) { return slopes(first + k); },
+        [&](int64_t k, Slopes d) {
+          store(du[i] + 2 * (first + k), d.gate);
+          store(du[i] + 2 * (first + k) + 1, d.up);
+        });
+  }
+};
+struct One {
+  WEFT_GPU float operator()(int64_t, int64_t) const { return 1; }
+};
 template <class T>
 struct GatedOf {
   Rows<const T> u;

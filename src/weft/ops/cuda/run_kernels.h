@@ -334,6 +334,9 @@ void run(L& launcher, const AttentionSinkBackward& op) {
 template <class L>
 void run(L& launcher, const GatedUnit& op) {
   by_float(op.a.dtype, [&](auto t) {
+    using T = decltype(t);
+    if (op.kind == GateKind::clamped)
+      return each_element(launcher, op.a, t, ClampedOf<T>{rows<const T>(op.u), float(op.limit)});
     each_element(launcher, op.a, t, GatedOf<decltype(t)>{rows<const decltype(t)>(op.u), op.a.cols(), op.kind});
   });
 }
@@ -341,6 +344,10 @@ template <class L>
 void run(L& launcher, const GatedUnitBackward& op) {
   by_float(op.da.dtype, [&](auto t) {
     using T = decltype(t);
+    if (op.kind == GateKind::clamped)
+      return launcher.launch(
+          op.da.rows() * blocks_of(op.da.cols(), kRun),
+          ClampedSlopes<T>{rows<const T>(op.u), rows<const T>(op.da), rows<T>(op.du), float(op.limit)});
     launcher.launch(op.da.rows() * blocks_of(op.da.cols(), kRun),
                     GatedSlopes<T>{rows<const T>(op.u), rows<const T>(op.da), rows<T>(op.du), op.kind});
   });
@@ -440,6 +447,10 @@ void run(L& launcher, const Copy& op) {
       each_element(launcher, op.to, to, Copied<decltype(from)>{rows<const decltype(from)>(op.from)});
     });
   });
+}
+template <class L>
+void run(L& launcher, const Ones& op) {
+  by_float(op.x.dtype, [&](auto t) { each_element(launcher, op.x, t, One()); });
 }
 
 template <class L, class T, class F>

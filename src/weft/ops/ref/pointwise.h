@@ -62,10 +62,29 @@ T gate_slope(T x, GateKind kind) {
   return kind == GateKind::silu ? s * (1.0 + x * (1.0 - s)) : gelu_slope(x, false);
 }
 
+// A clamped unit: its two factors, and their slopes by gate and up.
+template <class T>
+struct Clamped {
+  T f, up, f_slope, up_slope;
+  Clamped(T gate, T raw_up, double limit) : up(raw_up + 1.0), up_slope(1) {
+    f_slope = T(1);
+    if (real_part(gate) > limit) gate = T(limit), f_slope = T(0);
+    if (std::abs(real_part(raw_up)) > limit) up = T(real_part(raw_up) > 0 ? 1 + limit : 1 - limit), up_slope = T(0);
+    const T s = sigmoid(kClampedSlope * gate);
+    f = gate * s;
+    f_slope *= s * (1.0 + kClampedSlope * gate * (1.0 - s));
+  }
+};
+
 template <class T>
 void run(const GatedUnit& op, int) {
   const auto u = rows<T>(op.u);
   const int64_t f = op.a.cols();
+  if (op.kind == GateKind::clamped)
+    return each<T>(op.a, [&](int64_t i, int64_t j) {
+      const Clamped<T> c(u[i][2 * j], u[i][2 * j + 1], op.limit);
+      return c.f * c.up;
+    });
   each<T>(op.a, [&](int64_t i, int64_t j) { return gate_of(u[i][j], op.kind) * u[i][f + j]; });
 }
 
@@ -74,7 +93,12 @@ void run(const GatedUnitBackward& op, int) {
   const auto u = rows<T>(op.u), da = rows<T>(op.da), du = rows<T>(op.du);
   const int64_t f = da.cols;
   for (int64_t i = 0; i < da.rows; ++i) {
-    for (int64_t j = 0; j < f; ++j) {
+    for (int64_t j = 0; j < f && op.kind == GateKind::clamped; ++j) {
+      const Clamped<T> c(u[i][2 * j], u[i][2 * j + 1], op.limit);
+      du[i][2 * j] = da[i][j] * c.up * c.f_slope;
+      du[i][2 * j + 1] = da[i][j] * c.f * c.up_slope;
+    }
+    for (int64_t j = 0; j < f && op.kind != GateKind::clamped; ++j) {
       const T gate = u[i][j], up = u[i][f + j];
       du[i][j] = da[i][j] * up * gate_slope(gate, op.kind);
       du[i][f + j] = da[i][j] * gate_of(gate, op.kind);
@@ -191,6 +215,11 @@ void run(const Copy& op, int) {
 template <class T>
 void run(const Zero& op, int) {
   each<T>(op.x, [](int64_t, int64_t) { return T(0); });
+}
+
+template <class T>
+void run(const Ones& op, int) {
+  each<T>(op.x, [](int64_t, int64_t) { return T(1); });
 }
 
 }  // namespace weft::ref
