@@ -36,7 +36,8 @@ int rank_on_this_host() {
   return 0;
 }
 
-// "auto" is a GPU where one is there and can run the recipe.
+}  // namespace
+
 void settle_backend(Recipe& recipe, bool speaks) {
   if (recipe.run.backend != BackendKind::automatic) return;
   std::string missing = why_no_cuda();
@@ -49,8 +50,6 @@ void settle_backend(Recipe& recipe, bool speaks) {
     std::cerr << fmt::format("note: run.backend = \"auto\" takes {}\n",
                              missing.empty() ? "cuda" : "cpu, as a GPU cannot be used: " + missing);
 }
-
-}  // namespace
 
 std::vector<std::string> backends_here() {
   std::vector<std::string> names;

@@ -15,15 +15,18 @@ namespace weft {
 // is.
 std::vector<std::string> backends_here();
 
+// run.backend = "auto" becomes what this machine has, a GPU where one is there and can run the recipe; a note on the
+// terminal says so if this process `speaks`.
+void settle_backend(Recipe& recipe, bool speaks);
+
 // The machine that `run.backend`, `run.threads` and `train.numerics` of a recipe ask for. threads 0: the cores that
 // this process may use, shared by `ranks_here` ranks (0: all of the layout, as threads of this process, which share its
 // GPUs too). Throws ConfigError for a backend that is not there.
 Machine machine_for(const Recipe& recipe, int ranks_here = 0);
-Machine machine_for(const ModelOptions& options);
+Machine machine_for(const ModelOptions& options);  // of one rank
 // A machine for planning only: no GPU need be there.
 Machine machine_to_plan_for(const Recipe& recipe);
-// The file's recipe, as parse_recipe_file; run.backend = "auto" becomes what this machine has, which a note on the
-// terminal says if this process `speaks`.
+// The file's recipe, as parse_recipe_file, with a settled backend.
 Recipe read_recipe(const std::string& path, const std::vector<std::string>& overrides, bool speaks = true);
 // The recipe that a checkpoint was trained by; none where the folder is not of weft.
 std::optional<Recipe> recipe_of_checkpoint(const std::filesystem::path& folder);

@@ -10,6 +10,7 @@
 #include "weft/apps/commands.h"
 #include "weft/apps/completion.h"
 #include "weft/apps/failure.h"
+#include "weft/apps/forward_ranks.h"
 #include "weft/apps/launch.h"
 #include "weft/base/error.h"
 #include "weft/base/nearest.h"
@@ -31,7 +32,13 @@ void model_options(CLI::App& app, ModelOptions& o) {
              "Kernels: fast ones, those of a GPU, or the reference in fp64; auto: a GPU where there is one",
              {"auto", "cpu", "cuda", "ref"});
   add_choice(app, "--precision", o.precision, "Of backends cpu and cuda", {"f32", "bf16", "fp16"});
-  add_number(app, "--threads", o.threads, "0: all cores", 0, 4096);
+  add_number(app, "--threads", o.threads, "Of each rank; 0: all cores, shared by the ranks", 0, 4096);
+}
+
+// Moves the words that are settings of the layout from the others, which they stand among.
+void take_settings(std::vector<std::string>& words, std::vector<std::string>& settings) {
+  std::copy_if(words.begin(), words.end(), std::back_inserter(settings), is_layout_setting);
+  words.erase(std::remove_if(words.begin(), words.end(), is_layout_setting), words.end());
 }
 
 // CLI::Range takes NaN for a number within it.
@@ -115,7 +122,9 @@ Command add_eval(CLI::App& weft) {
   auto o = std::make_shared<EvalOptions>();
   CLI::App* app = weft.add_subcommand("eval", "Measure loss and perplexity on text or token files");
   app->add_option("model", o->model, "Model folder, checkpoint, or run folder")->required()->type_name("FOLDER");
-  app->add_option("data", o->data, "Text, JSONL or token files; a dataset's folder: what it holds out")
+  app->add_option("data", o->data,
+                  "Text, JSONL or token files; a dataset's folder: what it holds out; and settings of the layout, as "
+                  "parallel.tp=2")
       ->required()
       ->type_name("FILES");
   add_number(*app, "--seq-length", o->seq_length, "Tokens of a window; 0: those of its training, else the model's", 0,
@@ -128,8 +137,13 @@ Command add_eval(CLI::App& weft) {
   app->add_option("--text-key", o->text_key, "Key of the text in JSONL; else that of its training, or text");
   model_options(*app, *o);
   app->add_flag("--json", o->json, "Print JSON");
-  app->footer("Example:\n  weft eval runs/first held-out.txt");
-  return {app, [o] { return run_eval(*o); }};
+  app->footer(
+      "Examples:\n  weft eval runs/first held-out.txt\n"
+      "  weft eval runs/first held-out.txt parallel.dp=2 parallel.tp=2");
+  return {app, [o] {
+            take_settings(o->data, o->settings);
+            return run_eval(*o);
+          }};
 }
 
 Command add_inspect(CLI::App& weft) {

@@ -39,7 +39,8 @@ int run_verify(const VerifyOptions& options);
 struct ModelOptions {
   std::string model;  // a model's folder, a checkpoint, or a run's folder (its newest checkpoint)
   std::string tokenizer = "auto", backend = "cpu", precision = "f32";
-  int64_t threads = 0;
+  int64_t threads = 0;                // of each rank
+  std::vector<std::string> settings;  // of the layout: "parallel.tp=2"
 };
 
 struct GenerateOptions : ModelOptions {

@@ -34,7 +34,7 @@ Executor::Executor(TrainingState& state, const StepSpec& step, const StepMemory*
       evaluation_(arena_of("evaluation", plan, &StepMemory::evaluation, resources.memory)),
       handover_(arena_of("handover", plan, &StepMemory::handover, resources.memory)),
       staging_(resources.memory, step.micro_batch_tokens(), resources.mesh.poller()),
-      links_(model_, step, resources.mesh, handover_) {
+      links_(model_, step, resources.mesh, &handover_) {
   make_chunks(plan, resources.memory);
 }
 

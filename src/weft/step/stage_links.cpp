@@ -10,14 +10,15 @@ constexpr int kGradientsUnderWay = 2;
 
 }  // namespace
 
-StageLinks::StageLinks(const Model& model, const StepSpec& step, const ProcessMesh& mesh, Arena& handover)
+StageLinks::StageLinks(const Model& model, const StepSpec& step, const ProcessMesh& mesh, Arena* handover)
     : pipeline_(step.pipeline), mesh_(mesh), gradients_(size_t(model.num_chunks())), turn_(gradients_.size()) {
+  if (handover == nullptr) return;
   MicroBatch batch;
   batch.stream = step.stream();
   for (int c = 0; c < model.num_chunks(); ++c)
     for (int i = 0; i < kGradientsUnderWay && !model.has_embedding(c); ++i)
       gradients_[size_t(c)].push_back(
-          handover.alloc(step.precision.compute, model.stream_shape(batch), model.stream_place()));
+          handover->alloc(step.precision.compute, model.stream_shape(batch), model.stream_place()));
 }
 
 // Where the chunk lies that follows on this way.

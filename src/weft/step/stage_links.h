@@ -11,8 +11,8 @@ namespace weft {
 // other side has taken them: two of each chunk but that with the embedding.
 class StageLinks {
  public:
-  // Takes the buffers from `handover`; `mesh` must outlive this.
-  StageLinks(const Model& model, const StepSpec& step, const ProcessMesh& mesh, Arena& handover);
+  // Takes the buffers from `handover`; none: nothing goes backward. `mesh` must outlive this.
+  StageLinks(const Model& model, const StepSpec& step, const ProcessMesh& mesh, Arena* handover);
 
   enum class Way { forward, backward };
   struct Passage {  // of a micro-batch through a chunk

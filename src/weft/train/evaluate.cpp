@@ -6,7 +6,6 @@
 #include <numeric>
 
 #include "weft/device/tensor_values.h"
-#include "weft/models/hf_weights.h"
 #include "weft/train/batch_loader.h"
 
 namespace weft {
@@ -75,20 +74,18 @@ std::optional<EvalRecord> evaluate_loss(const EvalRequest& r, const ScoreMicroBa
   return EvalRecord{.step = r.step, .loss = loss, .perplexity = std::exp(loss), .tokens = counted};
 }
 
+int64_t default_window(const ModelSpec& model) {
+  constexpr int64_t kMost = 1024;
+  return model.max_positions > 0 ? std::min(model.max_positions, kMost) : kMost;
+}
+
 namespace {
 
-constexpr int64_t kDefaultWindow = 1024;
-
-StepSpec forward_step(const ModelSpec& model, const Evaluator::Spec& spec) {
-  const int64_t most = model.max_positions > 0 ? model.max_positions : kDefaultWindow;
-  const int64_t seq = spec.seq_length > 0 ? spec.seq_length : std::min(most, kDefaultWindow);
-  return {.precision = spec.precision,
-          .model = {.layers = {}, .max_positions = seq},
-          .seq_length = seq,
-          .micro_batch_size = spec.micro_batch_size,
-          .order = {},
-          .schedule = {},
-          .evaluates = true};
+StepSpec step_of(const ModelSpec& model, const Evaluator::Spec& spec) {
+  const int64_t seq = spec.seq_length > 0 ? spec.seq_length : default_window(model);
+  return forward_step(spec.layout, model,
+                      {.precision = spec.precision, .seq_length = seq, .size = spec.micro_batch_size},
+                      spec.mesh.world->rank());
 }
 
 }  // namespace
@@ -96,31 +93,21 @@ StepSpec forward_step(const ModelSpec& model, const Evaluator::Spec& spec) {
 Evaluator::Evaluator(const std::filesystem::path& folder, const Spec& spec)
     : config_(read_hf_config(folder)),
       machine_(spec.machine),
-      step_(forward_step(config_.spec, spec)),
+      step_(step_of(config_.spec, spec)),
       plan_(measure_forward(config_.spec, step_, *machine_.workspace_model)),
-      arenas_(plan_.persistent, machine_.memory),
-      params_(step_.precision, {}, single_mesh(), WeightUse::frozen),
-      model_(params_, config_.spec, step_.model),
-      workspace_("workspace", plan_.workspace, machine_.memory),
+      rank_({folder, config_.spec}, step_, plan_, machine_, spec.mesh),
       scratch_("evaluation", plan_.evaluation, machine_.memory),
-      staging_(machine_.memory, step_.micro_batch_tokens()),
-      backend_(machine_.make_backend(workspace_)),
-      mesh_(single_mesh()) {
-  params_.allocate_frozen(arenas_.params, arenas_.transit);
-  model_.allocate_constants(arenas_.constants, step_.precision);
-  read_hf_weights(folder, config_.spec, params_);
-  params_.masters_changed(*backend_);
-}
+      staging_(machine_.memory, step_.micro_batch_tokens(), rank_.mesh.poller()) {}
 
 EvalRecord Evaluator::evaluate(const EvalWindows& windows, int64_t max_batches) {
-  const ForwardOnly forward{model_, params_, step_, *backend_, mesh_, staging_};
+  const ForwardOnly forward{rank_.model, rank_.params, step_, rank_.backend, rank_.mesh, staging_, &rank_.links};
   return *evaluate_loss({.windows = windows,
                          .step_spec = step_,
                          .memory = *machine_.memory,
                          .step = 0,
                          .max_batches = max_batches,
-                         .ranks = *mesh_.dense.all,
-                         .stages = *mesh_.pp},
+                         .ranks = *rank_.mesh.dense.all,
+                         .stages = *rank_.mesh.pp},
                         [&](const LoadMicroBatch& load) { return forward.score(load, scratch_); });
 }
 

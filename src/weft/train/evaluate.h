@@ -9,7 +9,7 @@
 #include "weft/records/metrics_log.h"
 #include "weft/step/batch_staging.h"
 #include "weft/step/executor.h"
-#include "weft/train/machine.h"
+#include "weft/train/forward_rank.h"
 
 namespace weft {
 
@@ -30,18 +30,21 @@ struct EvalRequest {
 // stopped. Blocks.
 std::optional<EvalRecord> evaluate_loss(const EvalRequest& request, const ScoreMicroBatch& score);
 
-// A model that only measures: weights, and the memory to score windows of text.
+// A model that only measures: weights, and the memory to score windows of text. One rank of a layout.
 class Evaluator {
  public:
   struct Spec {
-    const Machine& machine;
+    const Machine& machine;  // of this rank
     Precision precision;
-    int64_t seq_length = 0;  // 0: the longest the model was made for, at most 1024
+    int64_t seq_length = 0;  // 0: default_window
     int64_t micro_batch_size = 1;
+    Recipe::Parallel layout = {};
+    ProcessMesh mesh = single_mesh();  // of the layout's sizes
   };
   // Loads the weights of `folder`, which model_folder_of has checked. Throws FileError, ConfigError.
   Evaluator(const std::filesystem::path& folder, const Spec& spec);
-  // Mean loss over the counted targets of the first `max_batches` micro-batches of windows (0: of all). Blocks.
+  // Mean loss over the counted targets of the first `max_batches` micro-batches of windows (0: of all), the same on
+  // every rank. Collective. Blocks.
   EvalRecord evaluate(const EvalWindows& windows, int64_t max_batches);
   int64_t seq_length() const { return step_.seq_length; }
   const ModelSpec& model() const { return config_.spec; }
@@ -51,13 +54,12 @@ class Evaluator {
   const Machine machine_;
   const StepSpec step_;
   const MemoryPlan plan_;
-  PersistentArenas arenas_;
-  ParamStore params_;
-  Transformer model_;
-  Arena workspace_, scratch_;
+  ForwardRank rank_;
+  Arena scratch_;
   BatchStaging staging_;
-  std::unique_ptr<Backend> backend_;
-  ProcessMesh mesh_;
 };
+
+// The longest that the model was made for, at most 1024.
+int64_t default_window(const ModelSpec& model);
 
 }  // namespace weft

@@ -1,0 +1,47 @@
+#include "weft/train/forward_rank.h"
+
+#include "weft/models/hf_weights.h"
+#include "weft/plan/run_plan.h"
+
+namespace weft {
+namespace {
+
+// A batch of one micro-batch on each rank.
+Recipe recipe_of(const Recipe::Parallel& layout, const ForwardShape& shape) {
+  Recipe r;
+  r.parallel = layout;
+  r.train.seq_length = shape.seq_length;
+  r.train.micro_batch_size = shape.size;
+  r.train.global_batch_size = shape.size * layout.dp;
+  return r;
+}
+
+}  // namespace
+
+StepSpec forward_step(const Recipe::Parallel& layout, const ModelSpec& model, const ForwardShape& shape, int rank) {
+  StepSpec step = step_of(recipe_of(layout, shape), model, rank);
+  step.precision = shape.precision;
+  step.schedule = {};
+  step.evaluates = true;
+  step.counts_experts = false;
+  return step;
+}
+
+void check_forward_layout(const Recipe::Parallel& layout, const ModelSpec& model, const ForwardShape& shape) {
+  check_layout(recipe_of(layout, shape), model);
+}
+
+ForwardRank::ForwardRank(const Source& source, const StepSpec& step, const MemoryPlan& plan, const Machine& machine,
+                         const ProcessMesh& of_mesh)
+    : RankBackend(machine, of_mesh, plan.workspace),
+      arenas(plan.persistent, machine.memory),
+      params(step.precision, step.order, mesh, WeightUse::frozen),
+      model(params, source.model, step.model),
+      links(model, step, mesh, nullptr) {
+  params.allocate_frozen(arenas.params, arenas.transit);
+  model.allocate_constants(arenas.constants, step.precision);
+  read_hf_weights(source.folder, source.model, params);
+  params.masters_changed(backend);
+}
+
+}  // namespace weft
