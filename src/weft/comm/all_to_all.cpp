@@ -1,11 +1,10 @@
 #include "weft/comm/all_to_all.h"
 
-#include <vector>
-
 namespace weft {
 
 // Partners at the same distance at the same time: no rank is everyone's first.
-void wait_all_to_all(Communicator& ranks, std::span<const Tensor> sent, std::span<const Tensor> received, Site site) {
+std::vector<Work> begin_all_to_all(Communicator& ranks, std::span<const Tensor> sent, std::span<const Tensor> received,
+                                   Site site) {
   const int n = ranks.size(), me = ranks.rank();
   WEFT_CHECK(int(sent.size()) == n && int(received.size()) == n, "an all-to-all of {} and {} tensors among {} ranks",
              sent.size(), received.size(), n);
@@ -18,7 +17,11 @@ void wait_all_to_all(Communicator& ranks, std::span<const Tensor> sent, std::spa
     const int to = (me + distance) % n;
     if (sent[size_t(to)].elements() > 0) works.push_back(ranks.send(sent[size_t(to)], to, site));
   }
-  for (Work& work : works) work.wait();
+  return works;
+}
+
+void wait_all_to_all(Communicator& ranks, std::span<const Tensor> sent, std::span<const Tensor> received, Site site) {
+  for (Work& work : begin_all_to_all(ranks, sent, received, site)) work.wait();
 }
 
 }  // namespace weft

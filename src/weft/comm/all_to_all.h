@@ -1,6 +1,7 @@
 // Each rank of an axis has something for each other.
 #pragma once
 #include <span>
+#include <vector>
 
 #include "weft/comm/communicator.h"
 
@@ -12,5 +13,8 @@ namespace weft {
 // Throws CommError.
 void wait_all_to_all(Communicator& ranks, std::span<const Tensor> sent, std::span<const Tensor> received,
                      Site site = Site::current());
+// The same, begun: it has happened when all of these have been waited for.
+[[nodiscard]] std::vector<Work> begin_all_to_all(Communicator& ranks, std::span<const Tensor> sent,
+                                                 std::span<const Tensor> received, Site site = Site::current());
 
 }  // namespace weft

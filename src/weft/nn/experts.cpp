@@ -1,5 +1,7 @@
 #include "weft/nn/experts.h"
 
+#include <utility>
+
 #include "weft/sharding/sequence_sums.h"
 
 namespace weft {
@@ -61,7 +63,9 @@ Experts::Experts(ParamStore& params, const std::string& name, const Spec& spec, 
 
 Tensor Experts::forward(Pass& p, Saved& s, Tensor h) const {
   route(p, s, h);
-  Tensor rows = rows_of(p, s, enter_.forward(p.mesh, h, *p.scratch));
+  Dispatch::OnTheWay way = begin_rows_of(p, s, enter_.forward(p.mesh, h, *p.scratch));
+  const Tensor shared = shared_forward(p, s, h);  // while rows are on their way
+  Tensor rows = dispatch_.wait_at_experts(at(p), s.routes, std::move(way));
   s.u = alloc_rows(p, p.till_dgrad, s, up_.out(), expert_rows(Spmd::Shard1));
   up_.forward(p, rows, s.routes.offsets, s.u);
   up_bias_.forward(p, ones(p, s), s.routes, s.u);
@@ -73,13 +77,15 @@ Tensor Experts::forward(Pass& p, Saved& s, Tensor h) const {
   if (!keep_) s.a = {};
   Tensor y = leave_.forward(p.mesh, dispatch_.to_tokens(at(p), s.routes, z), *p.scratch);
   dropout_.forward(p, y);
-  add_shared(p, s, h, y);
+  if (shared) p.be.run(Add{.x = y, .y = shared, .out = y});
   return y;
 }
 
 Tensor Experts::dgrad(Pass& p, Saved& s, Tensor dy) const {
   s.dy = dy;
-  Tensor dz = rows_of(p, s, leave_backward(p, s));
+  Dispatch::OnTheWay way = begin_rows_of(p, s, leave_backward(p, s));
+  const SharedGradient shared = shared_dgrad(p, s, dy);
+  Tensor dz = dispatch_.wait_at_experts(at(p), s.routes, std::move(way));
   Tensor da = alloc_rows(p, p.scratch, s, down_.in(), s.u.place.dual());
   down_.dgrad(p, dz, s.routes.offsets, da);
   if (!keep_) {
@@ -95,8 +101,8 @@ Tensor Experts::dgrad(Pass& p, Saved& s, Tensor dy) const {
   up_.dgrad(p, s.du, s.routes.offsets, drows);
   Tensor dh = enter_.backward(p.mesh, dispatch_.to_tokens(at(p), s.routes, drows), *p.scratch);
   Tensor of_router = route_backward(p, s, weights_backward(p, s, drow_weights));
-  p.be.run(Add{.x = dh, .y = of_router, .out = dh});
-  add_shared_gradient(p, s, dy, dh);
+  for (const Tensor& more : {of_router, shared.of_gate, shared.of_mlp})
+    if (more) p.be.run(Add{.x = dh, .y = more, .out = dh});
   return dh;
 }
 
@@ -134,6 +140,10 @@ void Experts::route(Pass& p, Saved& s, Tensor h) const {
   s.routes = dispatch_.route(at(p), s.whole_ids, *p.till_wgrad);
   const Tensor whole = enter_.forward(p.mesh, weights, *p.scratch);
   s.weights = dispatch_.to_experts(at(p), s.routes, whole.reshape({whole.elements()}), 1, *p.till_wgrad);
+}
+
+Dispatch::OnTheWay Experts::begin_rows_of(Pass& p, const Saved& s, Tensor x) const {
+  return dispatch_.begin_to_experts(at(p), s.routes, x, spec_.chosen, *p.scratch);
 }
 
 // x [T, d] as rows [n, d] of the experts; in scratch.
@@ -232,33 +242,30 @@ Tensor Experts::route_backward(Pass& p, Saved& s, Tensor dweights) const {
   return dh;
 }
 
-void Experts::add_shared(Pass& p, Saved& s, Tensor h, Tensor y) const {
-  if (!shared_) return;
+// What the MLP that all tokens go through makes of them, [t, d]; in scratch. None where there is none.
+Tensor Experts::shared_forward(Pass& p, Saved& s, Tensor h) const {
+  if (!shared_) return {};
   Tensor z = shared_->forward(p, s.shared, h);
-  if (gate_) {
-    s.gate = p.stat(p.till_dgrad, {h.rows(), 1}, h.place);
-    gate_->forward(p, h, s.gate);
-    s.shared_y = p.compute(p.till_dgrad, {z.rows(), z.cols()}, z.place);
-    p.be.run(Copy{.from = z, .to = s.shared_y});
-    p.be.run(ScaleRows{.x = s.shared_y, .scale = s.gate, .y = z, .sigmoid = true});
-  }
-  p.be.run(Add{.x = y, .y = z, .out = y});
+  if (!gate_) return z;
+  s.gate = p.stat(p.till_dgrad, {h.rows(), 1}, h.place);
+  gate_->forward(p, h, s.gate);
+  s.shared_y = p.compute(p.till_dgrad, {z.rows(), z.cols()}, z.place);
+  p.be.run(Copy{.from = z, .to = s.shared_y});
+  p.be.run(ScaleRows{.x = s.shared_y, .scale = s.gate, .y = z, .sigmoid = true});
+  return z;
 }
 
-void Experts::add_shared_gradient(Pass& p, Saved& s, Tensor dy, Tensor dh) const {
-  if (!shared_) return;
-  Tensor dz = dy;
-  if (gate_) {
-    dz = p.compute(p.dgrad_till_wgrad, {dy.rows(), dy.cols()}, dy.place);
-    Tensor dgate = p.stat(p.scratch, {dy.rows(), 1}, dy.place);
-    p.be.run(ScaleRowsBackward{.x = s.shared_y, .scale = s.gate, .dy = dy, .dx = dz, .dscale = dgate, .sigmoid = true});
-    s.dgate = p.compute(p.dgrad_till_wgrad, {dy.rows(), 1}, dy.place);
-    p.be.run(Copy{.from = dgate, .to = s.dgate});
-    Tensor of_gate = p.compute(p.scratch, {dy.rows(), dy.cols()}, dy.place);
-    gate_->dgrad(p, s.dgate, of_gate);
-    p.be.run(Add{.x = dh, .y = of_gate, .out = dh});
-  }
-  p.be.run(Add{.x = dh, .y = shared_->dgrad(p, s.shared, dz), .out = dh});
+Experts::SharedGradient Experts::shared_dgrad(Pass& p, Saved& s, Tensor dy) const {
+  if (!shared_) return {};
+  if (!gate_) return {.of_gate = {}, .of_mlp = shared_->dgrad(p, s.shared, dy)};
+  Tensor dz = p.compute(p.dgrad_till_wgrad, {dy.rows(), dy.cols()}, dy.place);
+  Tensor dgate = p.stat(p.scratch, {dy.rows(), 1}, dy.place);
+  p.be.run(ScaleRowsBackward{.x = s.shared_y, .scale = s.gate, .dy = dy, .dx = dz, .dscale = dgate, .sigmoid = true});
+  s.dgate = p.compute(p.dgrad_till_wgrad, {dy.rows(), 1}, dy.place);
+  p.be.run(Copy{.from = dgate, .to = s.dgate});
+  Tensor of_gate = p.compute(p.scratch, {dy.rows(), dy.cols()}, dy.place);
+  gate_->dgrad(p, s.dgate, of_gate);
+  return {.of_gate = of_gate, .of_mlp = shared_->dgrad(p, s.shared, dz)};
 }
 
 }  // namespace weft

@@ -61,6 +61,7 @@ class Experts {
 
  private:
   void route(Pass& p, Saved& s, Tensor h) const;
+  Dispatch::OnTheWay begin_rows_of(Pass& p, const Saved& s, Tensor x) const;
   Tensor rows_of(Pass& p, const Saved& s, Tensor x) const;
   Tensor alloc_rows(const Pass& p, Arena* arena, const Saved& s, int64_t cols, Placement place) const;
   Tensor weighted(Pass& p, const Saved& s) const;
@@ -72,8 +73,11 @@ class Experts {
   Tensor route_backward(Pass& p, Saved& s, Tensor dweights) const;
   Tensor load_of_samples(Pass& p, const Saved& s, int64_t sample) const;
   Tensor leave_backward(Pass& p, const Saved& s) const;
-  void add_shared(Pass& p, Saved& s, Tensor h, Tensor y) const;
-  void add_shared_gradient(Pass& p, Saved& s, Tensor dy, Tensor dh) const;
+  Tensor shared_forward(Pass& p, Saved& s, Tensor h) const;
+  struct SharedGradient {
+    Tensor of_gate, of_mlp;  // [t, d], where there are such
+  };
+  SharedGradient shared_dgrad(Pass& p, Saved& s, Tensor dy) const;
 
   Spec spec_;
   bool keep_;

@@ -41,13 +41,13 @@ std::vector<Tensor> pieces_of(const Tensor& x, std::span<const int64_t> rows) {
 }
 
 // The first `leaving[j]` rows of x go to the first rank, and so on; y receives so from each.
-void exchange(const Dispatch::At& at, const Tensor& x, std::span<const int64_t> leaving, const Tensor& y,
-              std::span<const int64_t> coming) {
+std::vector<Work> begin_exchange(const Dispatch::At& at, const Tensor& x, std::span<const int64_t> leaving,
+                                 const Tensor& y, std::span<const int64_t> coming) {
   Communicator& ranks = at.mesh[Axis::ep];
   const std::vector<Tensor> out = pieces_of(x, leaving), in = pieces_of(y, coming);
   const auto me = size_t(ranks.rank());
   if (out[me].elements() > 0) at.be.run(Copy{.from = out[me], .to = in[me]});
-  wait_all_to_all(ranks, out, in);
+  return begin_all_to_all(ranks, out, in);
 }
 
 // What a dry run takes for counts: all experts have as many.
@@ -163,20 +163,31 @@ Tensor Dispatch::alloc_rows(Arena& arena, DType dtype, const Routes& routes, int
   return arena.alloc(dtype, {routes.capacity, cols}, place).slice_rows(0, routes.rows);
 }
 
-Tensor Dispatch::to_experts(const At& at, const Routes& r, Tensor x, int64_t per, Arena& out) const {
-  const Tensor rows = buffer(out, x, r.rows, r.capacity);
-  const Placement there = expert_rows(x.place.tp());
+Dispatch::OnTheWay Dispatch::begin(const At& at, const Routes& r, Tensor x, int64_t per, Tensor rows) const {
   if (r.sent.empty()) {
     at.be.run(GatherRows{.x = x, .order = r.order, .out = rows, .per = per});
-    return rows.placed(there);
+    return {.rows = rows, .coming = {}, .works = {}};
   }
-  Scope temporaries(at.scratch);
   const Tensor leaving = buffer(at.scratch, x, r.order.rows(), r.places.elements());
   at.be.run(GatherRows{.x = x, .order = r.order, .out = leaving, .per = per});
   const Tensor coming = buffer(at.scratch, x, r.rows, r.capacity);
-  exchange(at, leaving, r.sent, coming, r.received);
-  at.be.run(GatherRows{.x = coming, .order = r.arrived, .out = rows});
-  return rows.placed(there);
+  return {.rows = rows, .coming = coming, .works = begin_exchange(at, leaving, r.sent, coming, r.received)};
+}
+
+Dispatch::OnTheWay Dispatch::begin_to_experts(const At& at, const Routes& r, Tensor x, int64_t per, Arena& out) const {
+  return begin(at, r, x, per, buffer(out, x, r.rows, r.capacity));
+}
+
+Tensor Dispatch::wait_at_experts(const At& at, const Routes& r, OnTheWay way) const {
+  for (Work& work : way.works) work.wait();
+  if (way.coming) at.be.run(GatherRows{.x = way.coming, .order = r.arrived, .out = way.rows});
+  return way.rows.placed(expert_rows(way.rows.place.tp()));
+}
+
+Tensor Dispatch::to_experts(const At& at, const Routes& r, Tensor x, int64_t per, Arena& out) const {
+  const Tensor rows = buffer(out, x, r.rows, r.capacity);
+  Scope temporaries(at.scratch);
+  return wait_at_experts(at, r, begin(at, r, x, per, rows));
 }
 
 // Rows by expert, in the order that they left their ranks in.
@@ -187,7 +198,7 @@ Tensor Dispatch::home(const At& at, const Routes& r, Tensor rows) const {
   Scope temporaries(at.scratch);
   const Tensor came = buffer(at.scratch, x, r.rows, r.capacity);
   at.be.run(GatherRows{.x = x, .order = r.back, .out = came});
-  exchange(at, came, r.received, left, r.sent);
+  for (Work& work : begin_exchange(at, came, r.received, left, r.sent)) work.wait();
   return left;
 }
 

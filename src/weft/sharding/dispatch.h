@@ -59,6 +59,13 @@ class Dispatch {
   // x [per T k / k, w]: rows of tokens (per = k) or of pairs (per = 1), or a number of each; as rows of experts, in
   // `out`. Blocks.
   Tensor to_experts(const At& at, const Routes& routes, Tensor x, int64_t per, Arena& out) const;
+  // The same in two steps, between which other things are done. What is in scratch stays there in between.
+  struct OnTheWay {
+    Tensor rows, coming;  // where they come to lie; as they arrive, none among one rank
+    std::vector<Work> works;
+  };
+  OnTheWay begin_to_experts(const At& at, const Routes& routes, Tensor x, int64_t per, Arena& out) const;
+  Tensor wait_at_experts(const At& at, const Routes& routes, OnTheWay way) const;
   // The adjoint for tokens: the sum of each token's rows, [T, w]; for pairs: [T k], 0 where dropped. In scratch.
   // Blocks.
   Tensor to_tokens(const At& at, const Routes& routes, Tensor rows) const;
@@ -67,6 +74,7 @@ class Dispatch {
  private:
   ExpertCounts wait_counts(const At& at, Tensor offsets) const;
   void check_capacity(const ExpertCounts& counts, int64_t tokens, int64_t capacity) const;
+  OnTheWay begin(const At& at, const Routes& routes, Tensor x, int64_t per, Tensor rows) const;
   Tensor home(const At& at, const Routes& routes, Tensor rows) const;
   Spec spec_;
 };
