@@ -1,6 +1,7 @@
 // Attention by cuDNN on a GPU: equal to the reference, repeatable bits, and no warning on stderr from weft's own check
 // of the library.
 #include "gpu/gpu.h"
+#include "ops/cases_attention.h"
 #include "ops/machine_cases.h"
 
 namespace weft {

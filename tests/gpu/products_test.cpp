@@ -1,5 +1,6 @@
 // Matrix products while faster ways are searched, proven and taken, and after they are read from a file.
 #include "gpu/gpu.h"
+#include "ops/cases_matrix.h"
 #include "ops/machine_cases.h"
 #include "support.h"
 

@@ -67,7 +67,7 @@ void for_rows(const SequenceCut& cut, const F& f) {
 }
 
 // Returns the scratch that it took.
-int64_t run_rank(const CoreCase& c, Keys keys, const ProcessMesh& mesh, CoreResults& results) {
+int64_t run_rank(const CoreCase& c, const ContextPlan& plan, const ProcessMesh& mesh, CoreResults& results) {
   Arena arena("test", 1 << 20), scratch("scratch", 1 << 20);
   RefBackend backend(1);
   const SequenceCut cut{kSeq, {mesh.sizes.cp, place_of(mesh.sizes, mesh.world->rank()).cp}};
@@ -91,7 +91,7 @@ int64_t run_rank(const CoreCase& c, Keys keys, const ProcessMesh& mesh, CoreResu
   const auto split = [&](const Tensor& x) {
     return QueryKeyValue{x.slice_cols(0, q), x.slice_cols(q, kv), x.slice_cols(q + kv, kv)};
   };
-  const auto core = make_attention_core({.keys = keys}, c.heads(), {"core", c.dropout});
+  const auto core = make_attention_core(plan, c.heads(), {"core", c.dropout});
   core->forward(p, split(qkv), o, lse);
   core->backward(p, split(qkv), {o, lse}, dout, split(d));
   const auto [dq, dk, dv] = split(d);
@@ -111,6 +111,22 @@ void expect_equal_values(const std::vector<double>& a, const std::vector<double>
   EXPECT_LE(apart, 1e-12) << what;
 }
 
+struct OfRanks {
+  int cp;
+  ContextPlan plan;
+};
+std::vector<OfRanks> plans() {
+  std::vector<OfRanks> all;
+  for (const int cp : {2, 3, 4}) {
+    all.push_back({cp, {.keys = Keys::gathered}});
+    all.push_back({cp, {.keys = Keys::ring}});
+    all.push_back({cp, {.head_ranks = cp}});
+  }
+  all.push_back({4, {.keys = Keys::ring, .head_ranks = 2}});
+  all.push_back({6, {.keys = Keys::ring, .head_ranks = 2}});
+  return all;
+}
+
 TEST(ContextAttention, EqualsThatOfOneRank) {
   const CoreCase cases[] = {{.documents = {24}},
                             {.documents = {24}, .kv = 2, .window = 5},
@@ -119,17 +135,16 @@ TEST(ContextAttention, EqualsThatOfOneRank) {
                             {.documents = {5, 19}, .kv = 2, .window = 9, .dropout = 0.3}};
   for (const CoreCase& c : cases) {
     CoreResults one(c);
-    run_local(MeshSizes{}, [&](const ProcessMesh& mesh) { run_rank(c, Keys::here, mesh, one); });
-    for (const Keys keys : {Keys::gathered, Keys::exchanged, Keys::ring}) {
-      for (const int cp : {2, 3, 4}) {
-        if (keys == Keys::exchanged && c.kv % cp != 0) continue;
+    run_local(MeshSizes{}, [&](const ProcessMesh& mesh) { run_rank(c, {}, mesh, one); });
+    for (const auto& [cp, plan] : plans()) {
+      if (c.kv % plan.head_ranks == 0) {
         CoreResults many(c);
         std::vector<int64_t> scratch(static_cast<size_t>(cp));
-        run_local(MeshSizes{.cp = cp}, [&](const ProcessMesh& mesh) {
-          scratch[size_t(mesh.world->rank())] = run_rank(c, keys, mesh, many);
+        run_local(MeshSizes{.cp = cp}, [&, plan = plan](const ProcessMesh& mesh) {
+          scratch[size_t(mesh.world->rank())] = run_rank(c, plan, mesh, many);
         });
-        const std::string which =
-            fmt::format("keys {} cp {} window {} of {} documents", int(keys), cp, c.window, c.documents.size());
+        const std::string which = fmt::format("keys {} heads over {} cp {} window {} of {} documents", int(plan.keys),
+                                              plan.head_ranks, cp, c.window, c.documents.size());
         expect_equal_values(many.o, one.o, "o, " + which);
         expect_equal_values(many.lse, one.lse, "lse, " + which);
         expect_equal_values(many.dq, one.dq, "dq, " + which);

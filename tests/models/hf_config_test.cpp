@@ -65,6 +65,9 @@ TEST(HfConfig, AbsentFieldsHaveTheValuesOfTransformers) {
                s.learned_positions);
   EXPECT_EQ(windows_of(s), std::vector<int64_t>(4, 0));
   EXPECT_EQ(s.dropout.attention, 0);
+  const ModelSpec mixtral = spec(as("mixtral", {}));
+  EXPECT_EQ(mixtral.norm_eps, 1e-5);
+  EXPECT_EQ(mixtral.rope->theta, 1e6);
 }
 
 TEST(HfConfig, LlamaFields) {
@@ -308,6 +311,12 @@ TEST(HfConfig, WindowsOfQwen) {
                               {"layer_types", Json(std::vector<std::string>(4, "chunked_attention"))}}));
   EXPECT_REFUSED("one name for each of the 4 layers",
                  as("qwen3", {{"num_key_value_heads", 2}, {"layer_types", {"full_attention"}}}));
+  for (const char* family : {"qwen2_moe", "qwen3_moe"}) {
+    Json moe = {{"num_key_value_heads", 2}, {"use_sliding_window", true}, {"sliding_window", 8}};
+    EXPECT_REFUSED("say by layer_types which layers", as(family, moe));
+    moe["layer_types"] = types;
+    EXPECT_EQ(windows_of(spec(as(family, moe))), (std::vector<int64_t>{0, 8, 0, 8}));
+  }
   EXPECT_REFUSED("all layers of this kind", llama({{"layer_types", types}}));
   EXPECT_EQ(error(llama({{"layer_types", Json(std::vector<std::string>(4, "full_attention"))}})), "none");
 }

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "ops/cases.h"
+#include "ops/cases_pointwise.h"
 #include "support.h"
 
 namespace weft {

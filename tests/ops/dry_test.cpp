@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "ops/cases.h"
+#include "ops/cases_attention.h"
 
 namespace weft {
 namespace {

@@ -1,7 +1,7 @@
 // The backward ops of experts are the derivatives of the forward ones: by each element of each input, to rounding.
 #include <gtest/gtest.h>
 
-#include "ops/cases.h"
+#include "ops/cases_experts.h"
 #include "ops/complex_step.h"
 
 namespace weft {

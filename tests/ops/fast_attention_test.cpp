@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "ops/cases.h"
+#include "ops/cases_attention.h"
 #include "ops/graph_interpreter.h"
 #include "ops/host_kernels.h"
 

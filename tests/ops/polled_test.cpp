@@ -4,7 +4,7 @@
 
 #include <stdexcept>
 
-#include "ops/cases.h"
+#include "ops/operands.h"
 #include "support.h"
 
 namespace weft {

@@ -1,7 +1,9 @@
 // Every backward op is the derivative of its forward op: by each element of each input, to rounding.
 #include <gtest/gtest.h>
 
-#include "ops/cases.h"
+#include "ops/cases_attention.h"
+#include "ops/cases_norm.h"
+#include "ops/cases_pointwise.h"
 #include "ops/complex_step.h"
 
 namespace weft {

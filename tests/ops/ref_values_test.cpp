@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "ops/cases.h"
+#include "ops/cases_attention.h"
 
 namespace weft {
 namespace {

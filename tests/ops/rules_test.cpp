@@ -7,7 +7,11 @@
 #include <memory>
 #include <optional>
 
-#include "ops/cases.h"
+#include "ops/cases_attention.h"
+#include "ops/cases_matrix.h"
+#include "ops/cases_norm.h"
+#include "ops/cases_pointwise.h"
+#include "ops/cases_update.h"
 #include "support.h"
 
 namespace weft {

@@ -7,7 +7,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "ops/cases.h"
+#include "ops/operands.h"
 #include "support.h"
 
 namespace weft {

@@ -252,10 +252,17 @@ TEST(LayoutPlan, TheClassesHoldWhatEveryRankOfTheLayoutHolds) {
       {"parallel.dp=40", "parallel.zero_stage=1", "optimizer.name=muon"},  // more ranks than matrices
       {"parallel.dp=3", "parallel.pp=2", "parallel.tp=2", "optimizer.name=muon"},
       {"parallel.dp=3", "parallel.pp=2", "parallel.zero_stage=3", "train.numerics=invariant"}};
+  const std::vector<std::string> of_experts[] = {
+      {"parallel.dp=6", "parallel.ep=3", "optimizer.name=muon"},
+      {"parallel.dp=6", "parallel.ep=2", "optimizer.name=muon", "parallel.zero_stage=2", "parallel.tp=2"},
+      {"parallel.dp=4", "parallel.ep=2", "parallel.zero_stage=3", "parallel.cp=2", "moe.capacity_factor=1.5"}};
   bool some_differ = false;
-  for (std::vector<std::string> layout : layouts) {
+  std::vector<std::pair<const char*, std::vector<std::string>>> all;
+  for (const auto& layout : layouts) all.emplace_back("llama-gqa", layout);
+  for (const auto& layout : of_experts) all.emplace_back("moe-zloss-global", layout);
+  for (auto& [model, layout] : all) {
     layout.push_back("train.global_batch_size=120");
-    const Recipe recipe = recipe_of(golden("llama-gqa"), layout);
+    const Recipe recipe = recipe_of(golden(model), layout);
     std::map<std::string, int64_t> planned, held;
     for (const RankClass& c : plan_layout(recipe, WorkspaceModel()).classes) planned[rows_of(c.plan)] += c.num_ranks;
     const int world = mesh_sizes_of(recipe).world();
@@ -267,6 +274,47 @@ TEST(LayoutPlan, TheClassesHoldWhatEveryRankOfTheLayoutHolds) {
       plan_of(golden("llama-gqa"), {"parallel.dp=40", "optimizer.name=muon", "train.global_batch_size=40"});
   EXPECT_SAYS(to_string(some.classes[0], some.run.step.mesh), " of 40 ranks, as rank ");
   EXPECT_TRUE(some_differ) << "no case in which ranks of one stage differ";
+}
+
+// Each rank sends the rows of its tokens, all ranks having as many, to the experts of the others and back, and of each
+// expert how many there are.
+TEST(LayoutPlan, RowsOfExpertsAreTrafficOfTheirRanks) {
+  const LayoutPlan plan = plan_of(golden("mixtral"), {"parallel.dp=2", "parallel.ep=2", "train.global_batch_size=2"});
+  const Traffic::Counts& sent = plan.run.memory.traffic.counts();
+  const ModelSpec& m = plan.run.model;
+  const int64_t layers = m.num_layers, rows = kSeq * m.experts.chosen / 2, number = sizeof(double);
+  const Traffic::Count counts = sent.at({"ep", Traffic::Kind::all_gather}),
+                       moved = sent.at({"ep", Traffic::Kind::send});
+  EXPECT_EQ(counts, (Traffic::Count{layers, layers * (m.experts.count + 1) * 4}));
+  EXPECT_EQ(moved.calls, layers * 8);  // x, weights, results; their gradients; x and gradients of results for weights
+  EXPECT_EQ(moved.bytes, layers * rows * number * (6 * m.width + 2));
+  EXPECT_SAYS(to_string(plan.run.memory.traffic), "\nep ");
+}
+
+TEST(LayoutPlan, RoomForRowsOfExpertsIsPlannedAsTheCapacityFactorSays) {
+  const auto bytes = [](const std::string& factor) {
+    return plan_of(golden("mixtral"),
+                   {"parallel.dp=4", "parallel.ep=4", "train.global_batch_size=4", "train.seq_length=64", factor})
+        .run.memory.total_bytes();
+  };
+  EXPECT_LT(bytes("moe.capacity_factor=1"), bytes("moe.capacity_factor=1.5"));
+  EXPECT_LT(bytes("moe.capacity_factor=1.5"), bytes("train.seed=1"));
+  EXPECT_EQ(bytes("moe.capacity_factor=100"), bytes("train.seed=1"));
+}
+
+TEST(LayoutPlan, ExpertsThatCannotBeDealtOutAreRefusedWithTheNearestThatCan) {
+  const auto why = [](const char* model, std::vector<std::string> layout) {
+    layout.push_back("train.global_batch_size=12");
+    return testing::error_of<ConfigError>([&] { plan_of(golden(model), layout); });
+  };
+  EXPECT_SAYS(why("llama-gqa", {"parallel.dp=2", "parallel.ep=2"}),
+              "parallel.ep = 2 cannot run: the model has no experts; the nearest that works: parallel.ep = 1");
+  EXPECT_SAYS(why("llama-gqa", {"moe.capacity_factor=2"}), "moe.capacity_factor = 2 has no effect");
+  EXPECT_SAYS(why("mixtral", {"parallel.dp=12", "parallel.ep=12"}),
+              "parallel.ep = 12 cannot run: 4 experts cannot be dealt out evenly over so many ranks; the nearest that "
+              "works: parallel.ep = 4");
+  EXPECT_SAYS(why("mixtral", {"parallel.dp=6", "parallel.ep=3"}), "the nearest that works: parallel.ep = 2");
+  EXPECT_EQ(why("mixtral", {"parallel.dp=12", "parallel.ep=4"}), "");
 }
 
 // `sizes`: query heads, key heads, inner width, vocabulary.

@@ -36,7 +36,7 @@ class RandomLayoutsSlow : public ::testing::Test {
   std::string config() {
     const int64_t kv = one_of<int64_t>({1, 2, 3, 4, 8, 16}), heads = kv * number(1, 8), head = 2 * number(1, 64);
     const int64_t layers = number(1, 40), ffn = number(1, 30000), vocab = number(2, 150000);
-    const std::string family = one_of<std::string>({"gpt2", "llama", "mistral", "qwen2", "qwen3"});
+    const std::string family = one_of<std::string>({"gpt2", "llama", "mistral", "qwen2", "qwen3", "mixtral"});
     if (family == "gpt2")
       return fmt::format(R"({{"model_type": "gpt2", "vocab_size": {}, "n_positions": 4096, "n_embd": {},
         "n_layer": {}, "n_head": {}, "n_inner": {}}})",
@@ -45,7 +45,11 @@ class RandomLayoutsSlow : public ::testing::Test {
       "num_hidden_layers": {}, "num_attention_heads": {}, "num_key_value_heads": {}, "head_dim": {},
       "max_position_embeddings": 4096, "rms_norm_eps": 1e-6, "tie_word_embeddings": {}{}}})",
                        family, vocab, family == "qwen2" ? heads * head : number(1, 9000), ffn, layers, heads, kv, head,
-                       one_of({"true", "false"}), family == "mistral" ? R"(, "sliding_window": 500)" : "");
+                       one_of({"true", "false"}),
+                       family == "mistral"   ? R"(, "sliding_window": 500)"
+                       : family == "mixtral" ? fmt::format(R"(, "num_local_experts": {}, "num_experts_per_tok": {})",
+                                                           one_of<int64_t>({8, 12, 60}), one_of<int64_t>({1, 2, 6}))
+                                             : "");
   }
 
   // Half of all sizes are powers of two, as in practice.
@@ -77,6 +81,7 @@ class RandomLayoutsSlow : public ::testing::Test {
     std::vector<std::string> overrides{"model.path=" + dir_.path().string(), "model.init=random", "data.train=none"};
     for (const auto& [key, value] : all) overrides.push_back(std::string(key) + "=" + value);
     if (number(0, 1)) overrides.push_back("data.valid_fraction=0.1");
+    if (number(0, 2) == 0) overrides.push_back(fmt::format("parallel.ep={}", number(1, 12)));
     if (number(0, 2) == 0) overrides.push_back(fmt::format("parallel.virtual_pipeline_parallel_size={}", number(1, 4)));
     if (number(0, 2) == 0) overrides.push_back("parallel.pipeline_layout=" + pipeline_layout(pp));
     return overrides;

@@ -40,7 +40,7 @@ struct OtherValue {
   std::string operator()(const std::vector<std::string>&) const { return "[\"a\", \"b c\"]"; }
   std::string operator()(const std::vector<double>&) const { return "[0.25, 3]"; }
   std::string operator()(const std::vector<int64_t>&) const { return "[2]"; }
-  std::string operator()(const std::optional<double>&) const { return "1e-9"; }
+  std::string operator()(const std::optional<double>&) const { return allowed.min > 0 ? "1.5" : "1e-9"; }
 };
 
 // Every key with a value that is not its default, each alone: fields cannot be mixed up without being seen.
@@ -63,9 +63,11 @@ TEST(Recipe, EveryKeyIsReadIntoItsOwnFieldAndPrintedBack) {
     if (key.name == "train.eval_interval") given.push_back("data.valid=v");
     if (key.name == "train.epochs") given.push_back("train.train_iters=0");
     if (key.name == "checkpoint.keep_best") given.insert(given.end(), {"data.valid=v", "train.eval_interval=2"});
-    if (key.name == "parallel.zero_shard_size") given.push_back("parallel.dp=2");
+    if (key.name == "parallel.zero_shard_size" || key.name == "parallel.ep") given.push_back("parallel.dp=2");
     if (key.name == "parallel.virtual_pipeline_parallel_size") given.push_back("parallel.pipeline_schedule=zbv");
     if (key.name == "parallel.order") given = {"parallel.order=pp-dp-ep-cp-tp"};
+    if (key.name == "parallel.cp_a2a_size")
+      given = {"parallel.cp_a2a_size=2", "parallel.cp_comm_type=a2a+p2p", "parallel.cp=4"};
     if (key.name == "run.backend") given = {"run.backend=cuda"};
     Recipe r = with(given), small = with({});
     EXPECT_EQ(parse_recipe(to_toml(r), "again.toml", {}), r) << given[0];
@@ -389,14 +391,18 @@ TEST(Recipe, APipelineHasAsManyChunksAsItsScheduleAndLayoutSay) {
 }
 
 TEST(Recipe, WhatThisVersionCannotRunIsRefusedWithTheNearestThatWorks) {
-  for (const char* o : {"parallel.ep = 2", "train.precision = \"f64\""}) {
-    std::string given = o;
-    given.erase(std::remove(given.begin(), given.end(), ' '), given.end());
-    EXPECT_SAYS(error_of(kSmall, {given}), std::string(o) + " cannot run: ");
-    EXPECT_SAYS(error_of(kSmall, {given}), "; the nearest that works: ");
-  }
-  const std::string both = error_of(kSmall, {"parallel.ep=2", "run.backend=cuda", "train.numerics=invariant"});
-  EXPECT_SAYS(both, "parallel.ep = 2 cannot run");
+  EXPECT_SAYS(error_of(kSmall, {"train.precision=f64"}), "train.precision = \"f64\" cannot run: ");
+  EXPECT_SAYS(error_of(kSmall, {"train.precision=f64"}), "; the nearest that works: ");
+  const std::string both =
+      error_of(kSmall, {"parallel.ep=2", "parallel.dp=2", "run.backend=cuda", "train.numerics=invariant"});
+  EXPECT_SAYS(both, "train.numerics = \"invariant\" cannot run: parallel.ep = 2");
+  EXPECT_SAYS(error_of(kSmall, {"parallel.ep=4", "parallel.dp=6"}),
+              "expected a divisor of parallel.dp x parallel.cp = 6 x 1");
+  EXPECT_SAYS(error_of(kSmall, {"parallel.ep=4", "parallel.dp=6"}), "parallel.ep = 3");
+  EXPECT_EQ(error_of(kSmall, {"parallel.ep=6", "parallel.dp=2", "parallel.cp=3", "train.seq_length=12"}), "");
+  EXPECT_SAYS(error_of(kSmall, {"moe.capacity_factor=0.9"}), "at least 1");
+  EXPECT_SAYS(error_of(kSmall, {"moe.overflow=drop"}), "moe.overflow = \"drop\" has no effect");
+  EXPECT_EQ(error_of(kSmall, {"moe.overflow=drop", "moe.capacity_factor=1.25"}), "");
   EXPECT_EQ(error_of(kSmall, {"parallel.dp=2", "parallel.tp=2", "parallel.pp=2", "parallel.zero_stage=3"}), "");
   EXPECT_SAYS(error_of(kSmall, {"parallel.dp=4", "parallel.zero_shard_size=3"}), "a divisor of parallel.dp = 4");
   EXPECT_SAYS(error_of(kSmall, {"parallel.cp=4", "parallel.zero_stage=1", "parallel.zero_shard_size=3"}),
@@ -404,6 +410,15 @@ TEST(Recipe, WhatThisVersionCannotRunIsRefusedWithTheNearestThatWorks) {
   EXPECT_SAYS(error_of(kSmall, {"parallel.cp=3", "train.seq_length=16"}),
               "expected a multiple of 2 x parallel.cp = 2 x 3");
   EXPECT_SAYS(error_of(kSmall, {"parallel.cp=3", "train.seq_length=16"}), "train.seq_length = 18");
+  const auto by_groups = [&](const std::string& cp, const std::string& size, const std::string& how = "a2a+p2p") {
+    return error_of(kSmall, {"train.seq_length=48", "parallel.cp=" + cp, "parallel.cp_comm_type=" + how,
+                             "parallel.cp_a2a_size=" + size});
+  };
+  EXPECT_EQ(by_groups("6", "3"), "");
+  EXPECT_SAYS(by_groups("6", "4"), "a divisor of parallel.cp = 6 between 1 and that");
+  EXPECT_SAYS(by_groups("6", "0"), "parallel.cp_a2a_size = 2");
+  EXPECT_SAYS(by_groups("3", "3"), "parallel.cp_comm_type = \"p2p\" and parallel.cp_a2a_size = 0");
+  EXPECT_SAYS(by_groups("6", "3", "a2a"), "0 unless parallel.cp_comm_type = \"a2a+p2p\"");
   EXPECT_SAYS(error_of(kSmall, {"parallel.cp=2", "train.seq_length=16", "train.numerics=invariant"}),
               "train.numerics = \"invariant\" cannot run: parallel.cp = 2");
   EXPECT_SAYS(both, "train.numerics = \"invariant\" cannot run: products of a GPU's library");

@@ -43,7 +43,7 @@ TEST(GoldenCpu, CasesThatAreNotBuiltYet) {
 }
 
 // What a rank more or a schedule more may change: the order of sums.
-const std::vector<std::vector<std::string>> kLayouts{
+const std::vector<std::vector<std::string>> kGoldenLayouts{
     {"parallel.dp=2"},
     {"parallel.dp=4", "parallel.zero_stage=1"},
     {"parallel.dp=2", "parallel.zero_stage=2", "parallel.recompute=full"},
@@ -58,6 +58,11 @@ const std::vector<std::vector<std::string>> kLayouts{
     {"parallel.pp=2", "parallel.pipeline_schedule=interleaved_1f1b", "parallel.virtual_pipeline_parallel_size=2"},
     {"parallel.pp=4", "parallel.pipeline_schedule=zb_h1"},
     {"parallel.dp=2", "parallel.tp=2", "parallel.pp=2", "parallel.zero_stage=2"},
+    {"parallel.ep=2", "parallel.dp=2"},
+    {"parallel.ep=2", "parallel.cp=2", "parallel.tp=2", "parallel.recompute=full"},
+    {"parallel.ep=2", "parallel.dp=4", "parallel.zero_stage=3"},
+    {"parallel.ep=4", "parallel.dp=4", "parallel.zero_stage=1", "parallel.recompute=selective"},
+    {"parallel.ep=4", "parallel.dp=2", "parallel.cp=2", "parallel.pp=2", "parallel.pipeline_schedule=zb_h1"},
     {"train.numerics=invariant", "parallel.dp=2", "parallel.pp=2"},
     {"train.numerics=invariant", "parallel.dp=4", "parallel.zero_stage=3", "parallel.recompute=selective"}};
 
@@ -75,7 +80,7 @@ bool can_run(const GoldenCase& c, const std::vector<std::string>& overrides) {
 TEST(GoldenCpuSlow, EveryCaseOnManyLayouts) {
   for_built_cases([](const GoldenCase& c) {
     int judged = 0;
-    for (std::vector<std::string> overrides : kLayouts) {
+    for (std::vector<std::string> overrides : kGoldenLayouts) {
       SCOPED_TRACE(fmt::format("{}", fmt::join(overrides, " ")));
       const bool invariant = overrides[0] == "train.numerics=invariant";
       for (const char* more : {"train.micro_batch_size=1", "run.threads=1"}) overrides.push_back(more);

@@ -34,8 +34,9 @@ inline const std::vector<Feature> kRuns = {
 };
 inline const std::vector<Feature> kCuts = {
     {"parallel.dp", {"1", "2", "3", "4", "6"}},
-    {"parallel.cp", {"1", "2", "3"}},
-    {"parallel.cp_comm_type", {"p2p", "all_gather", "a2a"}},
+    {"parallel.cp", {"1", "2", "3", "6"}},
+    {"parallel.ep", {"1", "2", "3", "4"}},
+    {"parallel.cp_comm_type", {"p2p", "all_gather", "a2a", "a2a+p2p"}},
     {"parallel.tp", {"1", "2", "3", "4"}},
     {"parallel.sequence_parallel", {"true", "false"}},
     {"parallel.zero_stage", {"0", "1", "2", "3"}},
@@ -77,7 +78,7 @@ inline std::string config_of_experts(const std::string& model) {
   if (model == "mixtral")
     return R"(, "num_local_experts": 4, "output_router_logits": true, "router_aux_loss_coef": 0.5)";
   if (model == "qwen2-moe")
-    return R"(, "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "decoder_sparse_step": 2,
+    return R"(, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "decoder_sparse_step": 2,
       "shared_expert_intermediate_size": 12)";
   if (model == "qwen3-moe")
     return R"(, "num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 8, "norm_topk_prob": true)";
@@ -156,6 +157,9 @@ class LayoutMatrix : public ::testing::Test {
     if (c.at("model") == "deepseek-v3-moe") all.push_back("moe.bias_update_rate=0.02");
     if (c.at("data.mask") == "some") all.push_back("data.loss_mask=" + (dir_ / "mask.bin").string());
     if (c.at("model.hidden_dropout") != "0") all.push_back("model.attention_dropout=0.2");
+    if (c.count("parallel.cp") && c.at("parallel.cp") == "6" && c.at("parallel.cp_comm_type") == "a2a+p2p")
+      all.push_back(
+          fmt::format("parallel.cp_a2a_size={}", c.at("model") == "gpt2" || c.at("model") == "qwen2" ? 2 : 3));
     for (const auto& [key, value] : c)
       if (key.find('.') != std::string::npos && key != "data.mask" && key != "parallel.pipeline_layout")
         all.push_back(key + "=" + value);
@@ -219,7 +223,12 @@ class LayoutMatrix : public ::testing::Test {
     for (size_t i = 0; i < one.steps.size(); ++i) {
       EXPECT_NEAR(one.steps[i].loss, many.steps[i].loss, kTolerance * one.steps[i].loss) << text_of(c);
       EXPECT_NEAR(one.steps[i].aux_loss, many.steps[i].aux_loss, kTolerance * one.steps[i].aux_loss) << text_of(c);
+      EXPECT_NEAR(one.steps[i].z_loss, many.steps[i].z_loss, kTolerance * one.steps[i].z_loss) << text_of(c);
       EXPECT_EQ(one.steps[i].expert_load, many.steps[i].expert_load) << text_of(c);
+      const std::vector<double>&here = one.steps[i].router_entropy, &there = many.steps[i].router_entropy;
+      EXPECT_EQ(here.size(), there.size()) << text_of(c);
+      for (size_t l = 0; l < std::min(here.size(), there.size()); ++l)
+        EXPECT_NEAR(here[l], there[l], kTolerance) << text_of(c);
       EXPECT_NEAR(one.steps[i].grad_norm, many.steps[i].grad_norm, kTolerance * one.steps[i].grad_norm) << text_of(c);
     }
     for (const auto& [name, values] : one.weights) {

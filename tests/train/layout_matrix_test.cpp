@@ -90,6 +90,48 @@ TEST_F(LayoutMatrix, CorrectionsAreMovedByTheLoadOfTheWholeBatch) {
   }
 }
 
+// Ranks of dp and cp have experts of their own, to which the others' tokens go and come back; with more data ranks
+// than that, gradients of experts are summed over those that have the same.
+TEST_F(LayoutMatrix, ExpertsOnRanksOfTheirOwnEqualOneRank) {
+  Choice c;
+  for (const auto* features : {&kRuns, &kCuts})
+    for (const Feature& f : *features) c[f.key] = f.values[0];
+  c["model.hidden_dropout"] = "0.1";
+  using Six = std::array<const char*, 6>;
+  for (const auto& [model, ep, dp, tp, zero_stage, recompute] :
+       {Six{"mixtral", "2", "2", "1", "0", "none"}, Six{"mixtral", "4", "4", "2", "1", "selective"},
+        Six{"qwen2-moe", "6", "6", "1", "0", "full"}, Six{"qwen3-moe", "2", "4", "1", "3", "none"},
+        Six{"qwen3-moe", "3", "6", "1", "2", "selective"}, Six{"deepseek-v3-moe", "2", "2", "1", "0", "full"},
+        Six{"gpt-oss", "2", "2", "2", "0", "none"}, Six{"gpt-oss", "4", "4", "1", "3", "selective"}}) {
+    c["model"] = model;
+    c["parallel.ep"] = ep;
+    c["parallel.dp"] = dp;
+    c["parallel.tp"] = tp;
+    c["parallel.zero_stage"] = zero_stage;
+    c["parallel.recompute"] = recompute;
+    EXPECT_TRUE(judge(c));
+  }
+}
+
+// Ranks of cp have parts of each sequence, whose load is that of all of them.
+TEST_F(LayoutMatrix, ExpertsOfRanksThatShareSequencesEqualOneRank) {
+  Choice c;
+  for (const auto* features : {&kRuns, &kCuts})
+    for (const Feature& f : *features) c[f.key] = f.values[0];
+  c["train.micro_batch_size"] = "2";
+  using Four = std::array<const char*, 4>;
+  for (const auto& [model, ep, dp, tp] :
+       {Four{"mixtral", "1", "1", "1"}, Four{"mixtral", "4", "2", "2"}, Four{"qwen2-moe", "1", "2", "1"},
+        Four{"qwen3-moe", "2", "1", "1"}, Four{"deepseek-v3-moe", "2", "1", "2"}, Four{"gpt-oss", "2", "1", "1"}}) {
+    c["model"] = model;
+    c["parallel.cp"] = "2";
+    c["parallel.ep"] = ep;
+    c["parallel.dp"] = dp;
+    c["parallel.tp"] = tp;
+    EXPECT_TRUE(judge(c));
+  }
+}
+
 // Ranks that share sequences drop what one rank drops; windows end in another rank's tokens.
 TEST_F(LayoutMatrix, ContextParallelRanksWithDropoutEqualOneRank) {
   Choice c;
@@ -101,7 +143,7 @@ TEST_F(LayoutMatrix, ContextParallelRanksWithDropoutEqualOneRank) {
        {Three{"mistral", "2", "all_gather"}, Three{"qwen3", "3", "a2a"}, Three{"gpt2", "2", "a2a"},
         Three{"mistral", "3", "p2p"}, Three{"gpt2", "2", "p2p"}, Three{"qwen2", "3", "all_gather"},
         Three{"deepseek", "2", "all_gather"}, Three{"deepseek", "2", "a2a"}, Three{"deepseek", "2", "p2p"},
-        Three{"gemma2", "2", "p2p"}}) {
+        Three{"gemma2", "2", "p2p"}, Three{"gpt2", "6", "a2a+p2p"}, Three{"deepseek", "6", "a2a+p2p"}}) {
     c["model"] = model;
     c["parallel.cp"] = cp;
     c["parallel.cp_comm_type"] = how;

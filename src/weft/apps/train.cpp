@@ -26,10 +26,12 @@ std::string layout_text(const Recipe& r) {
   const int world = mesh_sizes_of(r).world();
   if (world == 1) return "one rank";
   std::string axes;
-  const std::pair<const char*, int64_t> sizes[] = {{"dp", r.parallel.dp}, {"tp", r.parallel.tp}, {"pp", r.parallel.pp}};
+  const auto& p = r.parallel;
+  const std::pair<const char*, int64_t> sizes[] = {
+      {"dp", p.dp}, {"cp", p.cp}, {"tp", p.tp}, {"pp", p.pp}, {"ep", p.ep}};
   for (const auto& [axis, size] : sizes)
     if (size > 1) axes += fmt::format("{}{} {}", axes.empty() ? "" : ", ", axis, size);
-  if (r.parallel.dp > 1 && r.parallel.zero_stage > 0) axes += fmt::format(", ZeRO stage {}", r.parallel.zero_stage);
+  if (p.dp * p.cp > 1 && p.zero_stage > 0) axes += fmt::format(", ZeRO stage {}", p.zero_stage);
   return fmt::format("{} ranks as {}: {}", world,
                      r.run.ranks == RanksKind::mpi ? "processes (MPI)" : "threads of this process", axes);
 }
@@ -62,7 +64,7 @@ void say_notes(const Recipe& recipe, const RunPlan& plan) {
         "and "
         "so has other last bits\n",
         p.tp);
-  if (p.zero_stage > 0 && p.dp == 1)
+  if (p.zero_stage > 0 && p.dp * p.cp == 1)
     std::cerr << fmt::format("note: parallel.zero_stage = {} divides nothing at parallel.dp = 1\n", p.zero_stage);
   if (p.pipeline_schedule != Recipe().parallel.pipeline_schedule && p.pp == 1)
     std::cerr << fmt::format("note: parallel.pipeline_schedule = \"{}\" orders nothing at parallel.pp = 1\n",

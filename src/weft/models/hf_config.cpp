@@ -45,6 +45,7 @@ struct Usual {
 Usual usual_of(Family family) {
   switch (family) {
     case Family::mixtral:
+      return {8, 0, 131072, 1e-5, 1e6, false};
     case Family::mistral:
       return {8, 0, 131072, 1e-6, 1e4, false};
     case Family::qwen2:

@@ -122,8 +122,11 @@ int64_t read_width(HfFields& fields, int64_t usual = 4096) {
 
 int64_t read_width_or_none(HfFields& fields) { return fields.has("sliding_window") ? read_width(fields) : 0; }
 
-std::vector<int64_t> qwen_windows(HfFields& fields, int64_t num_layers) {
+// Which layers of its families with experts have one, transformers has said in several ways.
+std::vector<int64_t> qwen_windows(HfFields& fields, bool with_experts, int64_t num_layers) {
   const bool use = fields.flag("use_sliding_window", false);
+  if (use && with_experts && !fields.has("layer_types"))
+    fields.refuse("use_sliding_window", "say by layer_types which layers have sliding_attention");
   const int64_t width = use ? read_width(fields) : 0;
   fields.take("sliding_window");
   const int64_t first = fields.integer("max_window_layers", {.min = 0}, 28);
@@ -211,9 +214,10 @@ std::vector<int64_t> read_windows(HfFields& fields, Family family, int64_t num_l
   switch (family) {
     case Family::qwen2:
     case Family::qwen3:
+      return qwen_windows(fields, false, num_layers);
     case Family::qwen2_moe:
     case Family::qwen3_moe:
-      return qwen_windows(fields, num_layers);
+      return qwen_windows(fields, true, num_layers);
     case Family::gemma2:
       return alternating_windows(fields, read_width(fields), 2, num_layers);
     case Family::gemma3:

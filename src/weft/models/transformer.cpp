@@ -156,7 +156,8 @@ std::vector<ParamSpec> all_params(const ModelSpec& model) {
 
 Transformer::Transformer(ParamStore& params, const ModelSpec& spec, const TransformerPlan& plan)
     : spec_(spec), plan_(plan), params_(params) {
-  if (spec.has_experts()) routers_.emplace(spec.num_layers, spec.experts.count, plan.layers.stream);
+  if (spec.has_experts())
+    routers_.emplace(spec.num_layers, spec.experts.count, plan.layers.stream, plan.layers.capacity.drops);
   if (plan_.parts.empty()) plan_.parts = {{.blocks = {0, spec.num_layers}}};
   for (const ModelPart& part : plan_.parts) {
     chunks_.emplace_back();

@@ -28,6 +28,10 @@ class AttentionCore {
                         const QueryKeyValue& d) const = 0;
 
  protected:
+  // Of the rows of these tensors, as `spans` number them: the op, and its adjoint.
+  void attend(Pass& p, const QueryKeyValue& in, Tensor o, Tensor lse, std::span<const AttentionSpan> spans) const;
+  void attend_backward(Pass& p, const QueryKeyValue& in, const Saved& s, Tensor dout, const QueryKeyValue& d,
+                       std::span<const AttentionSpan> spans) const;
   AttentionCore(const AttentionHeads& heads, const StreamDropout& dropout) : heads_(heads), dropout_(dropout) {}
   const AttentionHeads heads_;
   const StreamDropout dropout_;
@@ -36,5 +40,9 @@ class AttentionCore {
 // `dropout`: of probabilities.
 std::unique_ptr<AttentionCore> make_attention_core(const ContextPlan& plan, const AttentionHeads& heads,
                                                    const StreamDropout& dropout);
+// For groups of so many neighbours that have exchanged their rows for heads, these of them here. Groups of one may
+// gather.
+std::unique_ptr<AttentionCore> make_group_core(ContextPlan::Keys keys, int64_t group, const AttentionHeads& heads,
+                                               const StreamDropout& dropout);
 
 }  // namespace weft

@@ -46,11 +46,20 @@ std::optional<AttentionPart> part_of(std::span<const AttentionSpan> documents, c
   return part;
 }
 
-std::vector<TokenRows> token_rows(const MicroBatch& batch, int64_t rank) {
-  const SequenceCut& cut = batch.sequences;
+void add_wide(Pass& p, const Tensor& x, const Tensor& sum, const Tensor& wide) {
+  Tensor term = x;
+  if (x.dtype != sum.dtype) {
+    term = wide.slice_rows(0, x.rows());
+    p.be.run(Copy{.from = x, .to = term});
+  }
+  p.be.run(Add{.x = sum, .y = term, .out = sum});
+}
+
+std::vector<TokenRows> token_rows(const MicroBatch& batch, const SequenceCut& cut, int64_t rank) {
+  const int64_t sequences = batch.ids.rows() / batch.sequences.rows();
   std::vector<TokenRows> all;
   int64_t row = 0;
-  for (int64_t sequence = 0; row < batch.ids.rows(); ++sequence)
+  for (int64_t sequence = 0; sequence < sequences; ++sequence)
     for (const Run& run : cut.runs_of(rank)) {
       all.push_back({{sequence * cut.seq_length + run.first, run.count}, row});
       row += run.count;

@@ -32,8 +32,14 @@ struct KeysValues {
 
 inline WholeSequences::At sequences_of(const Pass& p) { return {p.be, p.mesh, p.batch.sequences, *p.scratch}; }
 inline Tensor rows_of(const Tensor& x, const Run& run) { return x.slice_rows(run.first, run.count); }
+inline AttentionCore::Saved of_part(const AttentionCore::Saved& s, const AttentionPart& part) {
+  return {rows_of(s.o, part.q), rows_of(s.lse, part.q)};
+}
 
-// The tokens and rows of one rank of cp: two runs for each sequence, in order.
-std::vector<TokenRows> token_rows(const MicroBatch& batch, int64_t rank);
+// sum += x, where sums are wider than x or not. `wide`: memory for x as wide as sums.
+void add_wide(Pass& p, const Tensor& x, const Tensor& sum, const Tensor& wide);
+
+// The tokens and rows of one of the ranks that share the batch's sequences so: two runs for each sequence, in order.
+std::vector<TokenRows> token_rows(const MicroBatch& batch, const SequenceCut& cut, int64_t rank);
 
 }  // namespace weft

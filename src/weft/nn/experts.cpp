@@ -1,5 +1,7 @@
 #include "weft/nn/experts.h"
 
+#include "weft/sharding/sequence_sums.h"
+
 namespace weft {
 namespace {
 
@@ -24,6 +26,7 @@ GroupedLinear::Spec up_spec(const Experts::Spec& spec) {
 }
 
 GateKind gate_of(const Experts::Spec& spec) { return spec.clamp > 0 ? GateKind::clamped : GateKind::silu; }
+Dispatch::At at(const Pass& p) { return {p.be, p.mesh, *p.scratch}; }
 
 }  // namespace
 
@@ -33,6 +36,8 @@ Experts::Experts(ParamStore& params, const std::string& name, const Spec& spec, 
       router_(params, name + ".router", router_spec(spec, plan)),
       enter_(Axis::tp, plan.stream, Spmd::Replicate),
       leave_(Axis::tp, Spmd::Partial, plan.stream),
+      whole_samples_(sum_over_sequences()),
+      dispatch_({.name = name, .experts = spec.count, .chosen = spec.chosen, .capacity = plan.capacity}),
       up_(params, name + ".experts.up", up_spec(spec)),
       up_bias_(params, name + ".experts.up",
                {.experts = spec.count, .width = 2 * spec.inner, .grain = 2, .exists = spec.bias}),
@@ -56,16 +61,16 @@ Experts::Experts(ParamStore& params, const std::string& name, const Spec& spec, 
 Tensor Experts::forward(Pass& p, Saved& s, Tensor h) const {
   route(p, s, h);
   Tensor rows = rows_of(p, s, enter_.forward(p.mesh, h, *p.scratch));
-  s.u = p.compute(p.till_dgrad, {rows.rows(), up_.out()}, expert_rows(Spmd::Shard1));
-  up_.forward(p, rows, s.offsets, s.u);
-  up_bias_.forward(p, ones(p, s), s.offsets, s.u);
-  s.a = p.compute(keep_ ? p.till_wgrad : p.scratch, {rows.rows(), down_.in()}, s.u.place);
+  s.u = alloc_rows(p, p.till_dgrad, s, up_.out(), expert_rows(Spmd::Shard1));
+  up_.forward(p, rows, s.routes.offsets, s.u);
+  up_bias_.forward(p, s.routes, ones(p, s), s.u);
+  s.a = alloc_rows(p, keep_ ? p.till_wgrad : p.scratch, s, down_.in(), s.u.place);
   activate(p, s, s.a);
   Tensor z = rows.placed(expert_rows(Spmd::Partial));  // over rows that are not needed any more
-  down_.forward(p, weighted(p, s), s.offsets, z);
-  down_bias_.forward(p, row_weights(p, s), s.offsets, z);
+  down_.forward(p, weighted(p, s), s.routes.offsets, z);
+  down_bias_.forward(p, s.routes, row_weights(p, s), z);
   if (!keep_) s.a = {};
-  Tensor y = leave_.forward(p.mesh, tokens_of(p, s, z), *p.scratch);
+  Tensor y = leave_.forward(p.mesh, dispatch_.to_tokens(at(p), s.routes, z), *p.scratch);
   dropout_.forward(p, y);
   add_shared(p, s, h, y);
   return y;
@@ -74,20 +79,20 @@ Tensor Experts::forward(Pass& p, Saved& s, Tensor h) const {
 Tensor Experts::dgrad(Pass& p, Saved& s, Tensor dy) const {
   s.dy = dy;
   Tensor dz = rows_of(p, s, leave_backward(p, s));
-  Tensor da = p.compute(p.scratch, {dz.rows(), down_.in()}, s.u.place.dual());
-  down_.dgrad(p, dz, s.offsets, da);
+  Tensor da = alloc_rows(p, p.scratch, s, down_.in(), s.u.place.dual());
+  down_.dgrad(p, dz, s.routes.offsets, da);
   if (!keep_) {
-    s.a = p.compute(p.dgrad_till_wgrad, {dz.rows(), down_.in()}, s.u.place);
+    s.a = alloc_rows(p, p.dgrad_till_wgrad, s, down_.in(), s.u.place);
     activate(p, s, s.a);
   }
-  Tensor drow_weights = p.stat(p.scratch, {dz.rows()}, s.weights.place.dual());
+  Tensor drow_weights = p.stat(p.scratch, {s.routes.capacity}, s.weights.place.dual()).slice_rows(0, s.routes.rows);
   p.be.run(ScaleRowsBackward{.x = s.a, .scale = s.weights, .dy = da, .dx = da, .dscale = drow_weights});
-  down_bias_.dgrad(p, dz, s.offsets, drow_weights);
-  s.du = p.compute(p.dgrad_till_wgrad, {dz.rows(), s.u.cols()}, s.u.place.dual());
+  down_bias_.dgrad(p, s.routes, dz, drow_weights);
+  s.du = alloc_rows(p, p.dgrad_till_wgrad, s, s.u.cols(), s.u.place.dual());
   p.be.run(GatedUnitBackward{.u = s.u, .da = da, .du = s.du, .kind = gate_of(spec_), .limit = spec_.clamp});
   Tensor drows = dz.placed(expert_rows(Spmd::Partial));  // likewise
-  up_.dgrad(p, s.du, s.offsets, drows);
-  Tensor dh = enter_.backward(p.mesh, tokens_of(p, s, drows), *p.scratch);
+  up_.dgrad(p, s.du, s.routes.offsets, drows);
+  Tensor dh = enter_.backward(p.mesh, dispatch_.to_tokens(at(p), s.routes, drows), *p.scratch);
   Tensor of_router = route_backward(p, s, weights_backward(p, s, drow_weights));
   p.be.run(Add{.x = dh, .y = of_router, .out = dh});
   add_shared_gradient(p, s, dy, dh);
@@ -104,14 +109,14 @@ void Experts::wgrad(Pass& p, const Saved& s, Tensor h) const {
   {
     Scope temporaries(*p.scratch);
     const Tensor dz = rows_of(p, s, leave_backward(p, s));
-    down_.wgrad(p, weighted(p, s), dz, s.offsets);
-    down_bias_.wgrad(p, row_weights(p, s), dz, s.offsets);
+    down_.wgrad(p, weighted(p, s), dz, s.routes.offsets);
+    down_bias_.wgrad(p, s.routes, row_weights(p, s), dz);
   }
-  up_bias_.wgrad(p, ones(p, s), s.du, s.offsets);
-  up_.wgrad(p, rows_of(p, s, enter_.forward(p.mesh, h, *p.scratch)), s.du, s.offsets);
+  up_bias_.wgrad(p, s.routes, ones(p, s), s.du);
+  up_.wgrad(p, rows_of(p, s, enter_.forward(p.mesh, h, *p.scratch)), s.du, s.routes.offsets);
 }
 
-// Chooses, in f32, and says which rows are whose.
+// Chooses, in f32, and says which rows are whose. The weights go where the rows go.
 void Experts::route(Pass& p, Saved& s, Tensor h) const {
   s.logits = p.stat(p.till_dgrad, {h.rows(), spec_.count}, h.place);
   router_.forward(p, h, s.logits);
@@ -125,37 +130,23 @@ void Experts::route(Pass& p, Saved& s, Tensor h) const {
                         .load = spec_.records->whole(spec_.layer),
                         .sample_tokens = s.whole_ids.rows(),
                         .accumulate = true});
-  group(p, s, enter_.forward(p.mesh, weights, *p.scratch));
-}
-
-void Experts::group(Pass& p, Saved& s, Tensor weights) const {
-  const int64_t pairs = weights.elements();
-  s.order = p.till_wgrad->alloc(DType::i32, {pairs});
-  s.places = p.till_wgrad->alloc(DType::i32, {weights.rows(), spec_.chosen});
-  s.offsets = p.till_wgrad->alloc(DType::i32, {spec_.count + 1});
-  p.be.run(GroupRows{.ids = s.whole_ids, .order = s.order, .places = s.places, .offsets = s.offsets});
-  Tensor sorted = p.stat(p.till_wgrad, {pairs}, weights.place);
-  p.be.run(GatherRows{.x = weights.reshape({pairs}), .order = s.order, .out = sorted});
-  s.weights = sorted.placed(expert_rows(weights.place.tp()));
+  s.routes = dispatch_.route(at(p), s.whole_ids, *p.till_wgrad);
+  const Tensor whole = enter_.forward(p.mesh, weights, *p.scratch);
+  s.weights = dispatch_.to_experts(at(p), s.routes, whole.reshape({whole.elements()}), 1, *p.till_wgrad);
 }
 
 // x [T, d] as rows [n, d] of the experts; in scratch.
 Tensor Experts::rows_of(Pass& p, const Saved& s, Tensor x) const {
-  Tensor rows = p.compute(p.scratch, {s.order.elements(), x.cols()}, x.place);
-  p.be.run(GatherRows{.x = x, .order = s.order, .out = rows, .per = spec_.chosen});
-  return rows.placed(expert_rows(x.place.tp()));
+  return dispatch_.to_experts(at(p), s.routes, x, spec_.chosen, *p.scratch);
 }
 
-// The adjoint: the sum of each token's rows.
-Tensor Experts::tokens_of(Pass& p, const Saved& s, Tensor rows) const {
-  Tensor y = p.compute(p.scratch, {s.places.rows(), rows.cols()}, tokens(rows.place.tp()));
-  p.be.run(SumRows{.x = rows.placed(y.place), .places = s.places, .out = y});
-  return y;
+Tensor Experts::alloc_rows(const Pass& p, Arena* arena, const Saved& s, int64_t cols, Placement place) const {
+  return Dispatch::alloc_rows(*arena, p.precision.compute, s.routes, cols, place);
 }
 
 // Activations times the weights of their experts; in scratch.
 Tensor Experts::weighted(Pass& p, const Saved& s) const {
-  Tensor y = p.compute(p.scratch, {s.a.rows(), s.a.cols()}, s.a.place);
+  Tensor y = alloc_rows(p, p.scratch, s, s.a.cols(), s.a.place);
   p.be.run(ScaleRows{.x = s.a, .scale = s.weights, .y = y});
   return y;
 }
@@ -167,13 +158,13 @@ void Experts::activate(Pass& p, const Saved& s, Tensor a) const {
 // What biases are multiplied with, [n, 1]; none where there are no biases.
 Tensor Experts::ones(Pass& p, const Saved& s) const {
   if (!spec_.bias) return {};
-  Tensor column = p.compute(p.scratch, {s.weights.elements(), 1}, s.weights.place);
+  Tensor column = alloc_rows(p, p.scratch, s, 1, s.weights.place);
   p.be.run(Ones{.x = column});
   return column;
 }
 Tensor Experts::row_weights(Pass& p, const Saved& s) const {
   if (!spec_.bias) return {};
-  Tensor column = p.compute(p.scratch, {s.weights.elements(), 1}, s.weights.place);
+  Tensor column = alloc_rows(p, p.scratch, s, 1, s.weights.place);
   p.be.run(Copy{.from = s.weights.reshape({s.weights.elements(), 1}), .to = column});
   return column;
 }
@@ -184,32 +175,35 @@ Tensor Experts::leave_backward(Pass& p, const Saved& s) const {
 
 // The gradient of the weights that the router gave, [t, k].
 Tensor Experts::weights_backward(Pass& p, const Saved& s, Tensor drow_weights) const {
-  const Tensor rows = drow_weights.placed(tokens(drow_weights.place.tp()));
-  Tensor dweights = p.stat(p.scratch, {s.places.elements()}, rows.place);
-  p.be.run(GatherRows{.x = rows, .order = s.places.reshape({s.places.elements()}), .out = dweights});
-  return enter_.backward(p.mesh, dweights.reshape({s.places.rows(), s.places.cols()}), *p.scratch);
+  const Tensor dweights = dispatch_.to_pairs(at(p), s.routes, drow_weights);
+  return enter_.backward(p.mesh, dweights.reshape({s.whole_ids.rows(), spec_.chosen}), *p.scratch);
 }
 
-// The shares of each sample's tokens that experts have in the balance of that sample, times the number of experts:
-// [samples, E]; in scratch.
-Tensor Experts::balance_load(Pass& p, const Saved& s) const {
-  const int64_t sample = p.batch.sample_tokens;
-  Tensor load = p.stat(p.scratch, {s.whole_ids.rows() / sample, spec_.count}, Placement());
-  Tensor ids = s.whole_ids;
-  if (correction_) {
-    Tensor plain = p.scratch->alloc(DType::i32, {s.ids.rows(), s.ids.cols()}, s.ids.place);
-    p.be.run(Route{.logits = s.logits, .ids = plain, .routing = {.sigmoid = spec_.routing.sigmoid}});
-    ids = enter_.forward(p.mesh, plain, *p.scratch);
-  }
-  p.be.run(ExpertLoad{
-      .ids = ids, .load = load, .scale = double(spec_.count) / double(spec_.chosen * sample), .sample_tokens = sample});
-  return load;
+// The choices that the balance of samples counts, whole on tp: those without the correction.
+Tensor Experts::balance_ids(Pass& p, const Saved& s) const {
+  if (!correction_) return s.whole_ids;
+  Tensor plain = p.scratch->alloc(DType::i32, {s.ids.rows(), s.ids.cols()}, s.ids.place);
+  p.be.run(Route{.logits = s.logits, .ids = plain, .routing = {.sigmoid = spec_.routing.sigmoid}});
+  return enter_.forward(p.mesh, plain, *p.scratch);
+}
+
+// How many tokens of each sample chose each expert, times what makes it 1 on average, [samples, E]; in scratch. Ranks
+// that share samples add up theirs.
+Tensor Experts::load_of_samples(Pass& p, const Saved& s, int64_t sample) const {
+  const int64_t all = sample * p.batch.sequences.ranks.size;
+  Tensor load = p.stat(p.scratch, {s.whole_ids.rows() / sample, spec_.count}, summand_of_sequences());
+  p.be.run(ExpertLoad{.ids = balance_ids(p, s),
+                      .load = load,
+                      .scale = double(spec_.count) / double(spec_.chosen * all),
+                      .sample_tokens = sample});
+  return whole_samples_.forward(p.mesh, load, *p.scratch);
 }
 
 // Of what the router made of its input, [t, d]; in scratch. Records what it did.
 Tensor Experts::route_backward(Pass& p, Saved& s, Tensor dweights) const {
   const int64_t sample = p.batch.sample_tokens;
-  const Tensor load = balance_load(p, s);
+  const Tensor load = load_of_samples(p, s, sample);
+  spec_.records->add_dropped(spec_.layer, s.routes.dropped);
   const int64_t first = p.batch.stream.first;
   p.be.run(RouterSums{.logits = s.logits,
                       .ids = s.ids,

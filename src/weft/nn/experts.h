@@ -1,6 +1,7 @@
 // A mixture of experts in place of a block's MLP.
 //   t tokens of this rank's stream   T the same, whole on tp   d width of the stream   E experts, k of a token
-//   n = T k rows: pairs of a token and one of its experts, sorted by expert   f inner width of an expert (here)
+//   n rows: the pairs of a token and one of its experts that are worked on here, sorted by expert; all T k where no
+//   other ranks have experts   f inner width of an expert (here)
 #pragma once
 #include <optional>
 #include <string>
@@ -9,6 +10,7 @@
 #include "weft/nn/grouped_linear.h"
 #include "weft/nn/mlp.h"
 #include "weft/nn/router_records.h"
+#include "weft/sharding/dispatch.h"
 
 namespace weft {
 
@@ -36,20 +38,19 @@ class Experts {
     int64_t layer;                                            // whose rows of them are
   };
   struct Saved {
-    Tensor logits;          // stat [t, E]              till dgrad
-    Tensor ids;             // i32 [t, k]               till dgrad
-    Tensor whole_ids;       // i32 [T, k]               till dgrad
-    Tensor order, places;   // i32 [n], [T, k]          till wgrad
-    Tensor offsets;         // i32 [E + 1]              till wgrad
-    Tensor weights;         // stat [n]                 till wgrad
-    Tensor u;               // [n, 2f]                  till dgrad
-    Tensor a;               // [n, f]                   till wgrad; or dgrad .. wgrad where not kept
-    Tensor dy;              // [t, d]                   till wgrad (owned by the block)
-    Tensor du;              // [n, 2f]                  dgrad .. wgrad
-    Tensor dlogits;         // [t, E]                   dgrad .. wgrad
-    Mlp::Saved shared;      // of the shared one
-    Tensor shared_y, gate;  // [t, d], stat [t, 1]      till dgrad, where it has a gate
-    Tensor dgate;           // [t, 1]                   dgrad .. wgrad
+    Tensor logits;            // stat [t, E]              till dgrad
+    Tensor ids;               // i32 [t, k]               till dgrad
+    Tensor whole_ids;         // i32 [T, k]               till dgrad
+    Dispatch::Routes routes;  //                          till wgrad
+    Tensor weights;           // stat [n]                 till wgrad
+    Tensor u;                 // [n, 2f]                  till dgrad
+    Tensor a;                 // [n, f]                   till wgrad; or dgrad .. wgrad where not kept
+    Tensor dy;                // [t, d]                   till wgrad (owned by the block)
+    Tensor du;                // [n, 2f]                  dgrad .. wgrad
+    Tensor dlogits;           // [t, E]                   dgrad .. wgrad
+    Mlp::Saved shared;        // of the shared one
+    Tensor shared_y, gate;    // [t, d], stat [t, 1]      till dgrad, where it has a gate
+    Tensor dgate;             // [t, 1]                   dgrad .. wgrad
   };
   Experts(ParamStore& params, const std::string& name, const Spec& spec, const LayerPlan& plan);
 
@@ -60,16 +61,16 @@ class Experts {
 
  private:
   void route(Pass& p, Saved& s, Tensor h) const;
-  void group(Pass& p, Saved& s, Tensor weights) const;
   Tensor rows_of(Pass& p, const Saved& s, Tensor x) const;
-  Tensor tokens_of(Pass& p, const Saved& s, Tensor rows) const;
+  Tensor alloc_rows(const Pass& p, Arena* arena, const Saved& s, int64_t cols, Placement place) const;
   Tensor weighted(Pass& p, const Saved& s) const;
   void activate(Pass& p, const Saved& s, Tensor a) const;
   Tensor ones(Pass& p, const Saved& s) const;
   Tensor row_weights(Pass& p, const Saved& s) const;
   Tensor weights_backward(Pass& p, const Saved& s, Tensor drow_weights) const;
-  Tensor balance_load(Pass& p, const Saved& s) const;
+  Tensor balance_ids(Pass& p, const Saved& s) const;
   Tensor route_backward(Pass& p, Saved& s, Tensor dweights) const;
+  Tensor load_of_samples(Pass& p, const Saved& s, int64_t sample) const;
   Tensor leave_backward(Pass& p, const Saved& s) const;
   void add_shared(Pass& p, Saved& s, Tensor h, Tensor y) const;
   void add_shared_gradient(Pass& p, Saved& s, Tensor dy, Tensor dh) const;
@@ -78,7 +79,8 @@ class Experts {
   bool keep_;
   Linear router_;
   Param* correction_ = nullptr;  // [E]
-  Boundary enter_, leave_;
+  Boundary enter_, leave_, whole_samples_;
+  Dispatch dispatch_;
   GroupedLinear up_;
   GroupedBias up_bias_;
   GroupedLinear down_;

@@ -26,30 +26,30 @@ Tensor GroupedBias::columns_of(const Tensor& y) const {
   return y.slice_cols(y.cols() == width_ ? 0 : first_, width_).placed(expert_rows(Spmd::Shard1));
 }
 
-void GroupedBias::forward(Pass& p, Tensor scale, Tensor offsets, Tensor y) const {
+void GroupedBias::forward(Pass& p, const Dispatch::Routes& routes, Tensor scale, Tensor y) const {
   if (!b_) return;
   const Tensor mine = columns_of(y);
-  Tensor added = p.compute(p.scratch, {mine.rows(), mine.cols()}, mine.place);
-  p.be.run(GroupedMatmul{.x = scale, .w = as_column(b_->value), .offsets = offsets, .out = added});
+  Tensor added = Dispatch::alloc_rows(*p.scratch, p.precision.compute, routes, mine.cols(), mine.place);
+  p.be.run(GroupedMatmul{.x = scale, .w = as_column(b_->value), .offsets = routes.offsets, .out = added});
   p.be.run(Add{.x = mine, .y = added, .out = mine});
 }
 
-void GroupedBias::dgrad(Pass& p, Tensor dy, Tensor offsets, Tensor dscale) const {
+void GroupedBias::dgrad(Pass& p, const Dispatch::Routes& routes, Tensor dy, Tensor dscale) const {
   if (!b_) return;
-  Tensor dot = p.compute(p.scratch, {dy.rows(), 1}, expert_rows(Spmd::Partial));
-  p.be.run(
-      GroupedMatmul{.x = columns_of(dy), .w = as_column(b_->value), .offsets = offsets, .out = dot, .turned = true});
-  Tensor more = p.stat(p.scratch, {dy.rows(), 1}, dscale.place);
+  Tensor dot = Dispatch::alloc_rows(*p.scratch, p.precision.compute, routes, 1, expert_rows(Spmd::Partial));
+  p.be.run(GroupedMatmul{
+      .x = columns_of(dy), .w = as_column(b_->value), .offsets = routes.offsets, .out = dot, .turned = true});
+  Tensor more = Dispatch::alloc_rows(*p.scratch, p.precision.stat, routes, 1, dscale.place);
   p.be.run(Copy{.from = dot, .to = more});
   const Tensor sum = as_column(dscale);
   p.be.run(Add{.x = sum, .y = more, .out = sum});
 }
 
-void GroupedBias::wgrad(Pass& p, Tensor scale, Tensor dy, Tensor offsets) const {
+void GroupedBias::wgrad(Pass& p, const Dispatch::Routes& routes, Tensor scale, Tensor dy) const {
   if (!b_) return;
   p.be.run(GroupedWeightGrad{.dy = columns_of(dy),
                              .x = scale,
-                             .offsets = offsets,
+                             .offsets = routes.offsets,
                              .dw = as_column(b_->grad),
                              .accumulate = b_->accumulates()});
 }

@@ -3,13 +3,14 @@
 #include <string>
 
 #include "weft/nn/pass.h"
+#include "weft/sharding/dispatch.h"
 #include "weft/sharding/param_store.h"
 
 namespace weft {
 
 // y[r] += scale[r] b, with the b of the expert that row r is of.
 //   y, dy [n, w], cut by columns or not: then each rank adds to its own, for the sum over ranks   scale [n, 1] compute
-//   b [experts w], one behind the other   offsets as GroupedLinear's
+//   b [experts w], one behind the other
 class GroupedBias {
  public:
   struct Spec {
@@ -18,9 +19,9 @@ class GroupedBias {
     bool exists;
   };
   GroupedBias(ParamStore& params, const std::string& name, const Spec& spec);
-  void forward(Pass& p, Tensor scale, Tensor offsets, Tensor y) const;
-  void dgrad(Pass& p, Tensor dy, Tensor offsets, Tensor dscale) const;  // adds to dscale, [n] stat
-  void wgrad(Pass& p, Tensor scale, Tensor dy, Tensor offsets) const;   // adds to b.grad
+  void forward(Pass& p, const Dispatch::Routes& routes, Tensor scale, Tensor y) const;
+  void dgrad(Pass& p, const Dispatch::Routes& routes, Tensor dy, Tensor dscale) const;  // adds to dscale, [n] stat
+  void wgrad(Pass& p, const Dispatch::Routes& routes, Tensor scale, Tensor dy) const;   // adds to b.grad
 
  private:
   Tensor columns_of(const Tensor& y) const;

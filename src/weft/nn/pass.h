@@ -5,6 +5,7 @@
 #include "weft/comm/process_mesh.h"
 #include "weft/device/arena.h"
 #include "weft/ops/backend.h"
+#include "weft/sharding/expert_counts.h"
 #include "weft/sharding/param.h"
 #include "weft/sharding/sequence_cut.h"
 
@@ -28,7 +29,7 @@ struct MicroBatch {
   Tensor loss;            // f64 [1]  receives the sum of the targets' weighted losses
   double loss_scale = 1;  // of the gradient: 1 / what the step divides by (Objective)
   // Of what routers see, which counts every token:
-  int64_t sample_tokens = 0;    // of a sample; those of one lie together
+  int64_t sample_tokens = 0;    // of a sample, here; those of one lie together
   double token_scale = 1;       // of the gradient of a mean over all tokens of the global batch: 1 / their number
   bool counts_experts = false;  // whether routers count their tokens for losses over the whole batch (RouterRecords)
 };
@@ -52,10 +53,12 @@ struct Pass {
   Tensor stat(Arena* arena, Shape shape, Placement place) const { return arena->alloc(precision.stat, shape, place); }
 };
 
-// How ranks that share sequences attend to each other's keys.
+// How ranks that share sequences attend to each other's keys. First, groups of `head_ranks` neighbours exchange their
+// rows for heads; then the groups, each as if it were one rank, do as `keys` says.
 struct ContextPlan {
-  enum class Keys : uint8_t { here, gathered, exchanged, ring };
+  enum class Keys : uint8_t { here, gathered, ring };
   Keys keys = Keys::here;
+  int64_t head_ranks = 1;  // all of cp (nothing is left to do), or with `ring` a divisor
 };
 
 // How layers are placed and what they keep: the plan's values that constructors turn into placements and arenas.
@@ -64,6 +67,7 @@ struct LayerPlan {
   bool cut_vocabulary = false;    // embedding table and head are cut by rows on tp, else whole
   bool keys_everywhere = false;   // key heads are fewer than the ranks that cut the query heads: each has all of them
   ContextPlan context = {};
+  ExpertCapacity capacity = {};  // of ranks with experts that others have not
   bool keep_activations = true;  // false: norm outputs, MLP activations and the attention core are computed again
   int64_t logits_bytes = int64_t{64} << 20;  // of logits at once: small beside what blocks save
   // How a whole weight applied to the stream is held: ranks do equal work on an Invariant stream, different work on a

@@ -17,26 +17,17 @@ struct Travelling {
   }
 };
 
-// sum += x, where sums are wider than x or not. `wide`: memory for x as wide as sums.
-void add_wide(Pass& p, const Tensor& x, const Tensor& sum, const Tensor& wide) {
-  Tensor term = x;
-  if (x.dtype != sum.dtype) {
-    term = wide.slice_rows(0, x.rows());
-    p.be.run(Copy{.from = x, .to = term});
-  }
-  p.be.run(Add{.x = sum, .y = term, .out = sum});
-}
-
 }  // namespace
 
 // f(part, whether it is the first that its queries see) for what the queries here see of the keys that began at a rank.
 void RingAttention::for_parts(const Pass& p, int64_t origin, const VisitPart& f) const {
-  const SequenceCut& cut = p.batch.sequences;
-  const std::vector<TokenRows> queries = token_rows(p.batch, cut.ranks.rank), keys = token_rows(p.batch, origin);
+  const SequenceCut groups = cut(p);
+  const int64_t here = groups.ranks.rank;
+  const std::vector<TokenRows> queries = token_rows(p.batch, groups, here), keys = token_rows(p.batch, groups, origin);
   for (const bool first : {true, false}) {
     for (size_t i = 0; i < queries.size(); ++i) {
       for (const size_t j : {i / 2 * 2, i / 2 * 2 + 1}) {  // the two runs of the same sequence
-        if (first != (origin == cut.ranks.rank && i == j)) continue;
+        if (first != (origin == here && i == j)) continue;
         if (const auto part = part_of(p.batch.spans, queries[i], keys[j], heads_.window)) f(*part, first);
       }
     }
@@ -45,28 +36,22 @@ void RingAttention::for_parts(const Pass& p, int64_t origin, const VisitPart& f)
 
 void RingAttention::forward(Pass& p, const QueryKeyValue& in, Tensor o, Tensor lse) const {
   Scope temporaries(*p.scratch);
-  const SequenceRing ring(p.mesh, p.batch.sequences);
+  const SequenceRing ring(p.mesh, p.batch.sequences, group_);
   Travelling kv(p, in.k.dtype, in);
   p.be.run(Copy{.from = in.k, .to = kv.now.k});
   p.be.run(Copy{.from = in.v, .to = kv.now.v});
   const bool widens = o.dtype != lse.dtype;
   const Tensor sum = widens ? p.stat(p.scratch, o.shape, o.place) : o;
   const Tensor other = p.compute(p.scratch, o.shape, o.place), other_lse = p.stat(p.scratch, lse.shape, lse.place);
-  const int64_t turns = p.batch.sequences.ranks.size;
+  const int64_t turns = cut(p).ranks.size;
   for (int64_t turn = 0; turn < turns; ++turn) {
     SequenceRing::Turn coming;
     if (turn + 1 < turns) coming = ring.begin(kv.now.both, kv.next.both);
     for_parts(p, ring.origin(turn), [&](const AttentionPart& part, bool first) {
       const Run here = first ? part.q : Run{0, part.q.count};
       const Tensor part_o = rows_of(first ? o : other, here), part_lse = rows_of(first ? lse : other_lse, here);
-      p.be.run(Attention{.q = rows_of(in.q, part.q),
-                         .k = rows_of(kv.now.k, part.k),
-                         .v = rows_of(kv.now.v, part.k),
-                         .o = part_o,
-                         .lse = part_lse,
-                         .spans = part.spans,
-                         .heads = heads_,
-                         .dropout = dropout_.spec(p)});
+      attend(p, {rows_of(in.q, part.q), rows_of(kv.now.k, part.k), rows_of(kv.now.v, part.k)}, part_o, part_lse,
+             part.spans);
       if (!first)
         p.be.run(
             AttentionMerge{.o = part_o, .lse = part_lse, .sum = rows_of(sum, part.q), .sum_lse = rows_of(lse, part.q)});
@@ -84,7 +69,7 @@ void RingAttention::forward(Pass& p, const QueryKeyValue& in, Tensor o, Tensor l
 void RingAttention::backward(Pass& p, const QueryKeyValue& in, const Saved& s, Tensor dout,
                              const QueryKeyValue& d) const {
   Scope temporaries(*p.scratch);
-  const SequenceRing ring(p.mesh, p.batch.sequences);
+  const SequenceRing ring(p.mesh, p.batch.sequences, group_);
   Travelling kv(p, in.k.dtype, in), mine(p, s.lse.dtype, d);
   const KeysValues came(Travelling::make(p, s.lse.dtype, d), d), part_kv(Travelling::make(p, d.k.dtype, d), d);
   const Tensor part_q = p.compute(p.scratch, {d.q.rows(), d.q.cols()}, d.q.place);
@@ -95,7 +80,7 @@ void RingAttention::backward(Pass& p, const QueryKeyValue& in, const Saved& s, T
   p.be.run(Copy{.from = in.k, .to = kv.now.k});
   p.be.run(Copy{.from = in.v, .to = kv.now.v});
   p.be.run(Zero{.x = sum_q});
-  const int64_t turns = p.batch.sequences.ranks.size;
+  const int64_t turns = cut(p).ranks.size;
   SequenceRing::Turn gradients;
   for (int64_t turn = 0; turn < turns; ++turn) {
     SequenceRing::Turn coming;
@@ -103,18 +88,9 @@ void RingAttention::backward(Pass& p, const QueryKeyValue& in, const Saved& s, T
     p.be.run(Zero{.x = mine.now.both});
     for_parts(p, ring.origin(turn), [&](const AttentionPart& part, bool) {
       const Run q{0, part.q.count}, k{0, part.k.count};
-      p.be.run(AttentionBackward{.q = rows_of(in.q, part.q),
-                                 .k = rows_of(kv.now.k, part.k),
-                                 .v = rows_of(kv.now.v, part.k),
-                                 .o = rows_of(s.o, part.q),
-                                 .lse = rows_of(s.lse, part.q),
-                                 .dout = rows_of(dout, part.q),
-                                 .dq = rows_of(part_q, q),
-                                 .dk = rows_of(part_kv.k, k),
-                                 .dv = rows_of(part_kv.v, k),
-                                 .spans = part.spans,
-                                 .heads = heads_,
-                                 .dropout = dropout_.spec(p)});
+      attend_backward(p, {rows_of(in.q, part.q), rows_of(kv.now.k, part.k), rows_of(kv.now.v, part.k)},
+                      of_part(s, part), rows_of(dout, part.q),
+                      {rows_of(part_q, q), rows_of(part_kv.k, k), rows_of(part_kv.v, k)}, part.spans);
       add_wide(p, rows_of(part_q, q), rows_of(sum_q, part.q), wide_q);
       add_wide(p, rows_of(part_kv.both, k), rows_of(mine.now.both, part.k), wide_kv);
     });

@@ -20,10 +20,11 @@ void for_values(const Tensor& x, const F& f) {
 
 }  // namespace
 
-RouterRecords::RouterRecords(int64_t layers, int64_t experts, Spmd stream)
+RouterRecords::RouterRecords(int64_t layers, int64_t experts, Spmd stream, bool drops)
     : layers_(layers),
       experts_(experts),
-      join_(Axis::tp, stream == Spmd::Shard0 ? Spmd::Partial : Spmd::Invariant, Spmd::Invariant) {}
+      join_(Axis::tp, stream == Spmd::Shard0 ? Spmd::Partial : Spmd::Invariant, Spmd::Invariant),
+      dropped_(drops ? size_t(layers) : 0) {}
 
 void RouterRecords::allocate(Arena& records, DType stat) {
   const Placement each = Placement().on_tp(join_.from());
@@ -33,6 +34,11 @@ void RouterRecords::allocate(Arena& records, DType stat) {
 
 void RouterRecords::begin_step() {
   for (const Tensor& t : {sums_, whole_}) for_values(t, [](auto& x) { x = 0; });
+  std::fill(dropped_.begin(), dropped_.end(), 0.0);
+}
+
+void RouterRecords::add_dropped(int64_t layer, int64_t pairs) {
+  if (!dropped_.empty()) dropped_[size_t(layer)] += double(pairs);
 }
 
 void RouterRecords::wait_sum_whole(const ProcessMesh& mesh, double factor) {
@@ -45,6 +51,10 @@ void RouterRecords::wait_sum(const ProcessMesh& mesh) {
   join_.forward(mesh, sums_, nowhere);
   mesh.dense.all->all_reduce(sums_).wait();
   mesh.pp->all_reduce(sums_).wait();
+  if (dropped_.empty()) return;
+  const Tensor dropped(dropped_.data(), DType::f64, {layers_});
+  mesh.dense.all->all_reduce(dropped).wait();
+  mesh.pp->all_reduce(dropped).wait();
 }
 
 void RouterRecords::wait_correct(const ParamStore& params, double rate) const {
@@ -77,6 +87,7 @@ RouterReport RouterRecords::report(int64_t tokens, bool of_whole_batch) const {
     r.z_loss += of[1] / t;
     r.entropy.push_back(of[2] / t);
     r.load.emplace_back(counts, counts + experts_);
+    if (!dropped_.empty()) r.dropped.push_back(int64_t(dropped_[size_t(l)]));
   }
   return r;
 }

@@ -16,18 +16,21 @@ struct RouterReport {
   double z_loss = 0;                       // sum over layers of the mean square of the log-sum-exp of router logits
   std::vector<std::vector<int64_t>> load;  // [layer][expert] pairs of a token and that expert
   std::vector<double> entropy;             // [layer] nats, mean over tokens, of the shares of their scores
+  std::vector<int64_t> dropped;            // [layer] pairs; none where pairs cannot be dropped
   bool operator==(const RouterReport&) const = default;
 };
 
 // Where the host reaches it. The layers add to their own rows; those of other stages are zero till they are summed.
 class RouterRecords {
  public:
-  // stream: how the ranks of tp hold the tokens that a router sees.
-  RouterRecords(int64_t layers, int64_t experts, Spmd stream);
+  // stream: how the ranks of tp hold the tokens that a router sees. drops: pairs may be dropped.
+  RouterRecords(int64_t layers, int64_t experts, Spmd stream, bool drops);
   void allocate(Arena& records, DType stat);
 
   Tensor sums(int64_t layer) const { return sums_.slice_rows(layer, 1); }    // f64 [1, RouterSums::size(E)]
   Tensor whole(int64_t layer) const { return whole_.slice_rows(layer, 1); }  // stat [1, E]
+  // Host. Adds pairs of a layer that were dropped, of tokens of this rank, whole on tp.
+  void add_dropped(int64_t layer, int64_t pairs);
   int64_t layers() const { return sums_.rows(); }
   int64_t experts() const { return experts_; }
 
@@ -52,7 +55,8 @@ class RouterRecords {
   int64_t layers_, experts_;
   std::vector<Bias> biases_;
   Boundary join_;
-  Tensor sums_;   // f64 [L, RouterSums::size(E)]
+  Tensor sums_;                  // f64 [L, RouterSums::size(E)]
+  std::vector<double> dropped_;  // [L], or none
   Tensor whole_;  // stat [L, E]  of the whole global batch, before its gradients: tokens, then their factor
 };
 

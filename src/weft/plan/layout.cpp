@@ -72,10 +72,20 @@ GradientOrder gradient_order_of(const Recipe& r) {
 }
 
 ContextPlan context_plan_of(const Recipe& r) {
-  if (r.parallel.cp == 1) return {};
   using Keys = ContextPlan::Keys;
-  const CpCommType how = r.parallel.cp_comm_type;
-  return {.keys = how == CpCommType::a2a ? Keys::exchanged : how == CpCommType::p2p ? Keys::ring : Keys::gathered};
+  const auto& p = r.parallel;
+  if (p.cp == 1) return {};
+  switch (p.cp_comm_type) {
+    case CpCommType::p2p:
+      return {.keys = Keys::ring};
+    case CpCommType::all_gather:
+      return {.keys = Keys::gathered};
+    case CpCommType::a2a:
+      return {.head_ranks = p.cp};
+    case CpCommType::a2a_p2p:
+      break;
+  }
+  return {.keys = Keys::ring, .head_ranks = p.cp_a2a_size};
 }
 
 LayerPlan layer_plan_of(const Recipe& r, const ModelSpec& model) {
@@ -84,6 +94,7 @@ LayerPlan layer_plan_of(const Recipe& r, const ModelSpec& model) {
           .cut_vocabulary = cut,
           .keys_everywhere = r.parallel.tp > model.num_kv_heads,
           .context = context_plan_of(r),
+          .capacity = {.factor = r.moe.capacity_factor.value_or(0), .drops = r.moe.overflow == ExpertOverflow::drop},
           .keep_activations = r.parallel.recompute != RecomputeKind::selective};
 }
 
@@ -139,20 +150,34 @@ void check_stages(const Recipe& r, const ModelSpec& m) {
       layout.empty() ? "" : " and parallel.pipeline_layout = []"));
 }
 
-// Heads that are dealt out over cp are whole key heads, with the query heads that read them, on every rank of tp.
+// Heads that are dealt out over ranks of cp are whole key heads, with the query heads that read them, on every rank of
+// tp.
 void check_head_exchange(const Recipe& r, const ModelSpec& m) {
-  if (context_plan_of(r).keys != ContextPlan::Keys::exchanged) return;
-  const int64_t cp = r.parallel.cp, tp = r.parallel.tp;
+  const int64_t ranks = context_plan_of(r).head_ranks, tp = r.parallel.tp;
+  bool fits = tp <= m.num_kv_heads || ranks == 1;
+  for (int64_t rank = 0; rank < tp; ++rank) fits = fits && share_of(m.num_kv_heads, {tp, rank}).count % ranks == 0;
+  if (fits) return;
+  const bool all = ranks == r.parallel.cp;
+  throw ConfigError(fmt::format(
+      "parallel.cp_comm_type = \"{}\" cannot run: {} key heads over parallel.tp = {} are no multiple of parallel.{} = "
+      "{} on each rank; the nearest that works: parallel.cp_comm_type = {}",
+      r.parallel.cp_comm_type, m.num_kv_heads, tp, all ? "cp" : "cp_a2a_size", ranks,
+      all ? "\"all_gather\"" : "\"p2p\" and parallel.cp_a2a_size = 0"));
+}
+
+// Every rank of ep has as many experts.
+void check_experts(const Recipe& r, const ModelSpec& m) {
+  const int64_t ep = r.parallel.ep, data_ranks = r.parallel.dp * r.parallel.cp;
+  if (ep == 1) return;
   const auto fits = [&](int64_t ranks) {
-    bool all = tp <= m.num_kv_heads;
-    for (int64_t rank = 0; rank < tp; ++rank) all = all && share_of(m.num_kv_heads, {tp, rank}).count % ranks == 0;
-    return all;
+    return ranks == 1 || (m.has_experts() && m.experts.count % ranks == 0 && data_ranks % ranks == 0);
   };
-  if (!fits(cp))
-    throw ConfigError(fmt::format(
-        "parallel.cp_comm_type = \"a2a\" cannot run: {} key heads over parallel.tp = {} are no multiple of parallel.cp "
-        "= {} on each rank; the nearest that works: parallel.cp_comm_type = \"all_gather\"",
-        m.num_kv_heads, tp, cp));
+  if (fits(ep)) return;
+  const std::string fault =
+      m.has_experts() ? fmt::format("{} experts cannot be dealt out evenly over so many ranks", m.experts.count)
+                      : "the model has no experts";
+  throw ConfigError(fmt::format("parallel.ep = {} cannot run: {}; the nearest that works: parallel.ep = {}", ep, fault,
+                                nearest_where(ep, data_ranks, fits).value_or(1)));
 }
 
 // One rank always can.
@@ -166,11 +191,7 @@ int64_t nearest_tp(const Recipe& r, const ModelSpec& m) {
 
 void check_layout(const Recipe& r, const ModelSpec& m) {
   check_stages(r, m);
-  if (r.parallel.cp > 1 && m.has_experts())
-    throw ConfigError(fmt::format(
-        "parallel.cp = {} cannot run: experts balance whole sequences, which context-parallel ranks have parts of; the "
-        "nearest that works: parallel.cp = 1",
-        r.parallel.cp));
+  check_experts(r, m);
   const int64_t tp = r.parallel.tp;
   if (const std::string fault = cut_fault(m, tp); !fault.empty())
     throw ConfigError(fmt::format("parallel.tp = {} cannot run: {}; the nearest that works: parallel.tp = {}", tp,

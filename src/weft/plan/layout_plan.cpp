@@ -47,7 +47,7 @@ using Places = std::vector<int>;  // dp x cp x tp, tp innermost
 // Groups the places of these tensor-parallel ranks by memory that is the same for certain. Where an optimizer updates
 // whole matrices, they are those that keep as much state, and to which matrices of the same shapes fall.
 std::vector<Places> update_classes(const RunPlan& run, const StepSpec& step, const std::vector<int>& tp, bool whole) {
-  const int num_tp = step.mesh.tp, members = step.mesh.replicas(ReplicaSet::dense), num_places = members * num_tp;
+  const int num_tp = step.mesh.tp, members = step.mesh.replicas(ReplicaSet::dense);
   if (!whole) {
     Places places;
     for (int member = 0; member < members; ++member)
@@ -60,16 +60,23 @@ std::vector<Places> update_classes(const RunPlan& run, const StepSpec& step, con
   for (const ReplicaGroup* group : store.groups()) groups.push_back(whole_matrices(store, *group));
   const auto num_states = [&](const ParamSpec& w) { return int(run.optimizer->state_names(w).size()); };
   std::map<std::pair<Shapes, std::vector<int64_t>>, Places> alike;
-  std::vector<std::vector<int64_t>> states;  // [shard]
-  for (int shard = 0; shard < step.order.shards; ++shard)
-    states.push_back(store.state_sizes(num_states, place_of_member(step.mesh, {}, ReplicaSet::dense, shard)));
+  std::map<std::vector<int>, std::vector<int64_t>> states;  // by the shard of each set
   for (int member = 0; member < members; ++member) {
+    const MeshPlace at = place_of_member(step.mesh, {}, ReplicaSet::dense, member);
+    std::vector<int> shards;
+    for (const ReplicaSet set : kReplicaSets)
+      shards.push_back(member_at(step.mesh, at, set) % step.mesh.shards_of(set));
+    const auto [state, is_new] = states.try_emplace(shards);
+    if (is_new) state->second = store.state_sizes(num_states, at);
     for (const int t : tp) {
       Shapes shapes;
-      for (const std::vector<WholeMatrix>& all : groups)
-        for (const WholeMatrix& m : matrices_of(all, member * num_tp + t, num_places))
+      for (size_t g = 0; g < groups.size(); ++g) {
+        const ReplicaSet set = store.groups()[g]->set;
+        const int owner = member_at(step.mesh, at, set) * num_tp + t, owners = step.mesh.replicas(set) * num_tp;
+        for (const WholeMatrix& m : matrices_of(groups[g], owner, owners))
           shapes.emplace_back(m.rows.count, m.cols.count);
-      alike[{shapes, states[size_t(member % step.order.shards)]}].push_back(member * num_tp + t);
+      }
+      alike[{shapes, state->second}].push_back(member * num_tp + t);
     }
   }
   std::vector<Places> classes;

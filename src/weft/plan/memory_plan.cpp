@@ -26,10 +26,13 @@ double flops_share(const ModelSpec& model, StepSpec step, const Optimizer& optim
   return DryStep(model, step, optimizer, workspace).run() * share;
 }
 
-bool recomputes(const StepSpec& step) { return !step.model.layers.keep_activations || step.model.recompute_blocks; }
+bool computes_twice(const StepSpec& step) {
+  return !step.model.layers.keep_activations || step.model.recompute_blocks || step.counts_experts;
+}
 
-// The same step with nothing computed again.
-StepSpec without_recompute(StepSpec step) {
+// The same step with nothing computed twice: no recomputation, no pass before it that counts what routers choose.
+StepSpec computed_once(StepSpec step) {
+  step.counts_experts = false;
   step.model.layers.keep_activations = true;
   step.model.recompute_blocks = false;
   return step;
@@ -76,8 +79,8 @@ Arithmetic measure_arithmetic(const ModelSpec& model, const StepSpec& step, cons
                               const WorkspaceModel& workspace) {
   Arithmetic a;
   for (const ParamSpec& p : all_params(model)) a.num_params += p.shape.elements();
-  a.model_flops = flops_share(model, without_recompute(step), optimizer, workspace);
-  a.hardware_flops = recomputes(step) ? flops_share(model, step, optimizer, workspace) : a.model_flops;
+  a.model_flops = flops_share(model, computed_once(step), optimizer, workspace);
+  a.hardware_flops = computes_twice(step) ? flops_share(model, step, optimizer, workspace) : a.model_flops;
   return a;
 }
 

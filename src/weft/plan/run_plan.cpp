@@ -59,6 +59,8 @@ void override_losses(const Recipe& r, ModelSpec& model) {
   set("aux_loss_coef", r.moe.aux_loss_coef, e.aux_loss_coef);
   set("global_aux_loss_coef", r.moe.global_aux_loss_coef, e.global_aux_loss_coef);
   set("z_loss_coef", r.moe.z_loss_coef, e.z_loss_coef);
+  double used = 0;  // by LayerPlan
+  set("capacity_factor", r.moe.capacity_factor, used);
   if (r.moe.bias_update_rate > 0 && !e.correction)
     throw ConfigError(fmt::format("moe.bias_update_rate = {} has no effect: the model's routers have no such bias",
                                   r.moe.bias_update_rate));

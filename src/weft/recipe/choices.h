@@ -41,8 +41,11 @@ constexpr auto names_of(OptimizerKind) { return std::array{"adamw"sv, "sgd"sv, "
 enum class MuonScale : uint8_t { match_rms_adamw, original };
 constexpr auto names_of(MuonScale) { return std::array{"match_rms_adamw"sv, "original"sv}; }
 
-enum class CpCommType : uint8_t { p2p, all_gather, a2a };
-constexpr auto names_of(CpCommType) { return std::array{"p2p"sv, "all_gather"sv, "a2a"sv}; }
+enum class CpCommType : uint8_t { p2p, all_gather, a2a, a2a_p2p };
+constexpr auto names_of(CpCommType) { return std::array{"p2p"sv, "all_gather"sv, "a2a"sv, "a2a+p2p"sv}; }
+
+enum class ExpertOverflow : uint8_t { error, drop };
+constexpr auto names_of(ExpertOverflow) { return std::array{"error"sv, "drop"sv}; }
 
 enum class RecomputeKind : uint8_t { none, selective, full };
 constexpr auto names_of(RecomputeKind) { return std::array{"none"sv, "selective"sv, "full"sv}; }

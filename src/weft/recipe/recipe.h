@@ -58,12 +58,15 @@ struct Recipe {
   } optimizer;
   struct Moe {
     std::optional<double> aux_loss_coef = {}, global_aux_loss_coef = {}, z_loss_coef = {};
+    std::optional<double> capacity_factor = {};
+    ExpertOverflow overflow = ExpertOverflow::error;
     double bias_update_rate = 0;
     bool operator==(const Moe&) const = default;
   } moe;
   struct Parallel {
     int64_t dp = 1, tp = 1, pp = 1, cp = 1, ep = 1, zero_stage = 0, zero_shard_size = 0;
     CpCommType cp_comm_type = CpCommType::p2p;
+    int64_t cp_a2a_size = 0;
     std::string order = "tp-cp-ep-dp-pp";
     bool sequence_parallel = true;
     ScheduleKind pipeline_schedule = ScheduleKind::one_f_one_b;

@@ -130,6 +130,17 @@ void check_shards(const Recipe::Train& t, const Recipe::Parallel& p, Conflicts& 
                                 p.zero_stage == 0 ? 0 : nearest_where(shards_at, ranks, fits).value_or(0))});
 }
 
+// Experts are dealt out over data ranks, of which ep has none of its own.
+void check_experts(const Recipe::Parallel& p, Conflicts& c) {
+  if (ranks_of(p) > kMostRanks || p.dp * p.cp % p.ep == 0) return;
+  const int64_t ranks = p.dp * p.cp;
+  c.add({.key = "parallel.ep",
+         .others = {"parallel.dp", "parallel.cp"},
+         .expected = fmt::format("a divisor of parallel.dp x parallel.cp = {} x {}", p.dp, p.cp),
+         .nearest = fmt::format("parallel.ep = {}",
+                                nearest_where(p.ep, ranks, [&](int64_t ep) { return ranks % ep == 0; }).value_or(1))});
+}
+
 // Each sequence is cut into two runs a rank.
 void check_sequences(const Recipe::Train& t, const Recipe::Parallel& p, Conflicts& c) {
   if (p.cp == 1 || ranks_of(p) > kMostRanks || t.seq_length % (2 * p.cp) == 0) return;
@@ -139,6 +150,25 @@ void check_sequences(const Recipe::Train& t, const Recipe::Parallel& p, Conflict
          .others = {"parallel.cp"},
          .expected = fmt::format("a multiple of 2 x parallel.cp = 2 x {}", p.cp),
          .nearest = fmt::format("train.seq_length = {}", down ? below : below + runs)});
+}
+
+// Groups of neighbours are neither one rank nor all.
+void check_head_groups(const Recipe::Parallel& p, Conflicts& c) {
+  if (ranks_of(p) > kMostRanks || (p.cp == 1 && p.cp_a2a_size == 0)) return;
+  if (p.cp_comm_type != CpCommType::a2a_p2p) {
+    c.unless(p.cp_a2a_size == 0, {.key = "parallel.cp_a2a_size",
+                                  .others = {"parallel.cp_comm_type"},
+                                  .expected = "0 unless parallel.cp_comm_type = \"a2a+p2p\"",
+                                  .nearest = "parallel.cp_a2a_size = 0"});
+    return;
+  }
+  const auto fits = [&](int64_t size) { return size > 1 && size < p.cp && p.cp % size == 0; };
+  const auto nearest = nearest_where(std::max<int64_t>(p.cp_a2a_size, 2), p.cp, fits);
+  c.unless(fits(p.cp_a2a_size), {.key = "parallel.cp_a2a_size",
+                                 .others = {"parallel.cp_comm_type", "parallel.cp"},
+                                 .expected = fmt::format("a divisor of parallel.cp = {} between 1 and that", p.cp),
+                                 .nearest = nearest ? fmt::format("parallel.cp_a2a_size = {}", *nearest)
+                                                    : "parallel.cp_comm_type = \"p2p\" and parallel.cp_a2a_size = 0"});
 }
 
 // The names that it has, each once, in their order, and behind them the others.
@@ -277,6 +307,8 @@ void refuse_idle(const Recipe& r, Refusals& refusals) {
   refusals.add_idle(r.train.loss_scale > 0 && (precision == PrecisionChoice::f32 || precision == PrecisionChoice::bf16),
                     fmt::format("train.loss_scale = {}", r.train.loss_scale),
                     fmt::format("train.precision = \"{}\" does not scale the loss", precision), "train.loss_scale = 0");
+  refusals.add_idle(r.moe.overflow == ExpertOverflow::drop && !r.moe.capacity_factor, "moe.overflow = \"drop\"",
+                    "without moe.capacity_factor there is room for all rows", "moe.overflow = \"error\"");
   const auto& o = r.optimizer;
   refusals.add_idle(o.lr_decay_style != LrSchedule::Style::wsd && o.lr_wsd_decay_iters > 0,
                     fmt::format("optimizer.lr_wsd_decay_iters = {}", o.lr_wsd_decay_iters),
@@ -295,7 +327,9 @@ std::vector<Conflict> conflicts(const Recipe& recipe) {
   check_loss_scale(recipe.train, c);
   check_reduction(recipe.train, c);
   check_shards(recipe.train, recipe.parallel, c);
+  check_experts(recipe.parallel, c);
   check_sequences(recipe.train, recipe.parallel, c);
+  check_head_groups(recipe.parallel, c);
   check_order(recipe.parallel, c);
   check_data(recipe.data, recipe.train, c);
   check_pipeline(recipe.parallel, c);
@@ -308,8 +342,9 @@ std::vector<Conflict> conflicts(const Recipe& recipe) {
 void check_supported(const Recipe& r) {
   const auto& p = r.parallel;
   Refusals refusals;
-  refusals.add(p.ep > 1, fmt::format("parallel.ep = {}", p.ep), "this version has no experts to cut",
-               "parallel.ep = 1");
+  refusals.add(p.ep > 1 && r.train.numerics == NumericsChoice::invariant, "train.numerics = \"invariant\"",
+               fmt::format("parallel.ep = {} adds the gradients of an expert over the tokens of several ranks", p.ep),
+               "train.numerics = \"fast\"");
   refusals.add(p.cp > 1 && r.train.numerics == NumericsChoice::invariant, "train.numerics = \"invariant\"",
                fmt::format("parallel.cp = {} adds gradients within a micro-batch in an order of its own", p.cp),
                "train.numerics = \"fast\", or parallel.cp = 1");

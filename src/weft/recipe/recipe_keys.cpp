@@ -137,6 +137,13 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "set: 0"},
       {"moe.z_loss_coef", &r.moe.z_loss_coef, at_least(0),
        "experts: factor of the mean square of the log-sum-exp of router logits; not set: 0"},
+      {"moe.capacity_factor", &r.moe.capacity_factor, at_least(1),
+       "with parallel.ep: rows of experts that a rank has room for in a micro-batch, x those that it has where all "
+       "ranks have as many (tokens x experts of each), rounded up; not set: all that can come",
+       kMayChange},
+      {"moe.overflow", choice(r.moe.overflow), anything(),
+       "what more rows than that are: an error, or dropped: of the experts of a rank with too many, those with most "
+       "lose their last tokens"},
       {"moe.bias_update_rate", &r.moe.bias_update_rate, at_least(0),
        "deepseek_v3: what a step adds to the bias by which an expert is chosen if it had fewer tokens of the global "
        "batch than the mean, and takes from it if it had more"},
@@ -148,9 +155,17 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        kMayChange},
       {"parallel.cp_comm_type", choice(p.cp_comm_type), anything(),
        "how context parallel ranks attend to each other's keys: p2p passes them around while attention computes; "
-       "all_gather brings all of them to each rank; a2a gives each rank the whole sequences of a share of the heads",
+       "all_gather brings all of them to each rank; a2a gives each rank the whole sequences of a share of the heads; "
+       "a2a+p2p does so among parallel.cp_a2a_size neighbours (of one host), whose groups pass keys around",
        kMayChange},
-      {"parallel.ep", &p.ep, count(1), "expert parallel ranks", kMayChange},
+      {"parallel.cp_a2a_size", &p.cp_a2a_size, count(0),
+       "with cp_comm_type = \"a2a+p2p\": neighbouring context parallel ranks that share the heads, a divisor of "
+       "parallel.cp; else 0",
+       kMayChange},
+      {"parallel.ep", &p.ep, count(1),
+       "expert parallel ranks, among those of dp x cp: each has a share of every layer's experts, to which tokens are "
+       "sent",
+       kMayChange},
       {"parallel.order", &p.order, anything(),
        "in which order ranks are numbered: tp, cp, ep, dp, pp, each once, ranks next to each other first; ep cuts the "
        "ranks of dp x cp and has none of its own; no result depends on it",

@@ -67,7 +67,8 @@ StepRecord step_record(const Json& json) {
           .loss_scale = number_at(json, "loss_scale"),
           .skipped_steps = json.value("skipped_steps", int64_t(0)),
           .expert_load = json.value("expert_load", std::vector<std::vector<int64_t>>()),
-          .router_entropy = json.value("router_entropy", std::vector<double>())};
+          .router_entropy = json.value("router_entropy", std::vector<double>()),
+          .dropped = json.value("dropped", std::vector<int64_t>())};
 }
 
 EvalRecord eval_record(const Json& json) {
@@ -105,6 +106,7 @@ std::string to_json(const StepRecord& r) {
   if (r.loss_scale > 0) json["loss_scale"] = r.loss_scale, json["skipped_steps"] = r.skipped_steps;
   if (!r.expert_load.empty())
     json["z_loss"] = r.z_loss, json["expert_load"] = r.expert_load, json["router_entropy"] = r.router_entropy;
+  if (!r.dropped.empty()) json["dropped"] = r.dropped;
   return json.dump();
 }
 

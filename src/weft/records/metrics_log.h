@@ -27,6 +27,7 @@ struct StepRecord {
   // By layers with experts, if there are any: tokens that each expert had; mean entropy of router scores, nats.
   std::vector<std::vector<int64_t>> expert_load = {};
   std::vector<double> router_entropy = {};
+  std::vector<int64_t> dropped = {};  // likewise: pairs of a token and an expert; none where they cannot be dropped
 
   bool operator==(const StepRecord&) const = default;
 };

@@ -26,6 +26,11 @@ struct SequenceCut {
             share_of(seq_length, {2 * ranks.size, 2 * ranks.size - 1 - rank})};
   }
   std::array<Run, 2> runs() const { return runs_of(ranks.rank); }
+
+  // With neighbours taken together in groups of `size`: the groups share the sequences as if each were one rank, and a
+  // group's ranks share its rows as if these were whole sequences.
+  SequenceCut of_groups(int64_t size) const { return {seq_length, {ranks.size / size, ranks.rank / size}}; }
+  SequenceCut within_group(int64_t size) const { return {rows() * size, {size, ranks.rank % size}}; }
 };
 
 // The rows of whole sequences, brought together from the ranks that share them, and the adjoint.

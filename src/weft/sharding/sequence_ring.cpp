@@ -2,14 +2,18 @@
 
 namespace weft {
 
-SequenceRing::SequenceRing(const ProcessMesh& mesh, const SequenceCut& cut) : cp_(mesh[Axis::cp]), ranks_(cut.ranks) {}
+SequenceRing::SequenceRing(const ProcessMesh& mesh, const SequenceCut& cut, int64_t group)
+    : cp_(mesh[Axis::cp]),
+      ranks_(cut.of_groups(group).ranks),
+      group_(group),
+      place_(cut.within_group(group).ranks.rank) {}
 
 SequenceRing::Turn SequenceRing::begin(const Tensor& sent, const Tensor& received, Site site) const {
-  const auto n = int(ranks_.size), me = int(ranks_.rank);
+  const int64_t n = ranks_.size, me = ranks_.rank;
   if (n == 1) return {};
   Turn turn;
-  turn.received = cp_.recv(received, (me - 1 + n) % n, site);
-  turn.sent = cp_.send(sent, (me + 1) % n, site);
+  turn.received = cp_.recv(received, at((me - 1 + n) % n), site);
+  turn.sent = cp_.send(sent, at((me + 1) % n), site);
   return turn;
 }
 

@@ -31,7 +31,7 @@ struct StepSpec {
   int rank = 0;  // of the mesh
   SequenceCut sequences() const { return {seq_length, {mesh.cp, place_of(mesh, rank).cp}}; }
   int64_t micro_batch_tokens() const { return sequences().rows() * micro_batch_size; }  // here
-  int64_t global_tokens() const { return micro_batch_tokens() * order.global_micro_batches(); }
+  int64_t global_tokens() const { return seq_length * micro_batch_size * order.global_micro_batches(); }
   // The tokens of a micro-batch that this rank's stream holds.
   Run stream() const {
     const bool cut = model.layers.stream == Spmd::Shard0;

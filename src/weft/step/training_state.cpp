@@ -53,7 +53,7 @@ MicroBatch alloc_micro_batch(Arena& arena, const StepSpec& step) {
   MicroBatch b = alloc_micro_batch(arena, step.micro_batch_tokens(), step.precision.stat);
   b.stream = step.stream();
   b.sequences = step.sequences();
-  b.sample_tokens = step.seq_length;
+  b.sample_tokens = step.sequences().rows();
   return b;
 }
 

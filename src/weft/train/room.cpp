@@ -156,8 +156,8 @@ std::vector<Candidate> candidates(const Recipe& given) {
   std::vector<Candidate> all;
   for (size_t recompute = kept; recompute < kNamesOf<RecomputeKind>.size(); ++recompute) {
     for (int64_t batch = given.train.micro_batch_size, halvings = 0; batch >= 1; batch /= 2, ++halvings) {
-      for (int64_t zero = given.parallel.zero_stage; zero <= (given.parallel.dp > 1 ? 3 : given.parallel.zero_stage);
-           ++zero) {
+      const bool shards = given.parallel.dp * given.parallel.cp > 1;
+      for (int64_t zero = given.parallel.zero_stage; zero <= (shards ? 3 : given.parallel.zero_stage); ++zero) {
         Candidate c{.settings = {}, .recipe = given};
         c.recipe.parallel.recompute = RecomputeKind(recompute);
         c.recipe.train.micro_batch_size = batch;

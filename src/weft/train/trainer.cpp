@@ -159,7 +159,8 @@ StepRecord Trainer::step_once() {
           .loss_scale = loss_scale_.kind == LossScale::Kind::none ? 0 : result.loss_scale,
           .skipped_steps = loss_scale_.state.skipped_steps,
           .expert_load = result.routers.load,
-          .router_entropy = result.routers.entropy};
+          .router_entropy = result.routers.entropy,
+          .dropped = result.routers.dropped};
 }
 
 void Trainer::note_oddities(const TrainingStep::Result& r) {

@@ -10,8 +10,9 @@ namespace weft {
 namespace {
 
 constexpr int64_t kLayers = 2, kHeadDim = 8, kWidth = 32, kInnerWidth = 64, kVocabulary = 96, kSequence = 16,
-                  kSequences = 2, kMicroBatches = 2,
-                  kVector = 8;  // elements: kernels take rows of multiples of it otherwise than others
+                  kSequences = 2, kMicroBatches = 2, kExpertWidth = 16,
+                  kExperts = 4,  // on each rank
+    kVector = 8;                 // elements: kernels take rows of multiples of it otherwise than others
 
 // The smallest number of at least `least` with n's remainder modulo m; n itself where it is smaller.
 int64_t like(int64_t n, int64_t least, int64_t m) {
@@ -70,7 +71,8 @@ void narrow_latent(LatentSpec& l, int64_t& head_dim) {
 }
 
 void narrow_heads(ModelSpec& m, const Recipe::Parallel& p) {
-  const int64_t ranks = p.tp * (p.cp_comm_type == CpCommType::a2a ? p.cp : 1);  // among which heads are dealt out
+  const bool one = p.cp_comm_type == CpCommType::a2a, groups = p.cp_comm_type == CpCommType::a2a_p2p;
+  const int64_t ranks = p.tp * (one ? p.cp : groups ? p.cp_a2a_size : 1);  // among which heads are dealt out
   const int64_t group = m.num_heads / m.num_kv_heads;
   if (ranks <= m.num_kv_heads) m.num_kv_heads = like(m.num_kv_heads, ranks, ranks);
   m.num_heads = group * m.num_kv_heads;
@@ -79,6 +81,12 @@ void narrow_heads(ModelSpec& m, const Recipe::Parallel& p) {
   if (m.rope) narrow_rope(*m.rope, m.rope_width());
   for (LayerSpec& layer : m.layers)
     if (layer.rope) narrow_rope(*layer.rope, m.rope_width());
+}
+
+void narrow_experts(ExpertsSpec& e, const Recipe::Parallel& p) {
+  for (int64_t* width : {&e.width, &e.shared_width})
+    if (*width > 0) *width = row_like(*width, std::max(p.tp, kExpertWidth), p.tp, p.tp);
+  if (e.routing.groups == 1) e.count = like(e.count, std::max(e.chosen, kExperts * p.ep), p.ep);
 }
 
 void narrow_batch(Recipe& r) {
@@ -105,6 +113,7 @@ NarrowCopy narrow_copy(const Recipe& recipe, const HfConfig& config) {
   const bool beyond = m.max_positions > r.train.seq_length;
   narrow_layers(r, m);
   narrow_heads(m, r.parallel);
+  if (m.has_experts()) narrow_experts(m.experts, r.parallel);
   narrow_batch(r);
   m.width = row_like(m.width, kWidth, kVector, 1);
   m.ffn_width = row_like(m.ffn_width, std::max(tp, kInnerWidth), tp, tp);

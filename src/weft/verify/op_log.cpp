@@ -114,7 +114,10 @@ OpRecorder::OpRecorder(Backend& inner, const ParamStore& params) : UniformAround
 OpRecorder::~OpRecorder() = default;
 
 OperandSums OpRecorder::sums_of(const OperandPart& part) const {
-  OperandSums s{.held = part.tensor.place.tp(), .role = part.field.role, .at = part.tensor.data};
+  // Rows of experts on ranks of their own are of several ranks' micro-batches.
+  const bool of_others = part.tensor.place.experts_are_cut() && params_.mesh().sizes.ep > 1;
+  OperandSums s{
+      .held = of_others ? Spmd::None : part.tensor.place.tp(), .role = part.field.role, .at = part.tensor.data};
   if (!holds_numbers(part.tensor)) return s;
   s.elements = part.tensor.elements();
   for_each_value(params_.memory(), part.tensor, [&](int64_t, int64_t, double x) {

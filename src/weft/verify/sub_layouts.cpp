@@ -2,10 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <numeric>
+
 namespace weft {
 namespace {
 
 using Parallel = Recipe::Parallel;
+
+// What is left of dp x cp has fewer ranks among which experts are dealt out.
+void fit_experts(Parallel& p) { p.ep = std::gcd(p.ep, p.dp * p.cp); }
 
 void without_zero(Parallel& p) { p.zero_stage = p.zero_shard_size = 0; }
 
@@ -13,12 +18,20 @@ void without_zero(Parallel& p) { p.zero_stage = p.zero_shard_size = 0; }
 void without_dp(Parallel& p) {
   if (p.dp > 1) p.zero_shard_size = 0;
   p.dp = 1;
+  fit_experts(p);
   if (p.cp == 1) without_zero(p);
+}
+
+void without_head_groups(Parallel& p) {
+  if (p.cp_a2a_size > 0) p.cp_comm_type = CpCommType::p2p;
+  p.cp_a2a_size = 0;
 }
 
 void without_cp(Parallel& p) {
   if (p.cp == 1) return;
+  without_head_groups(p);
   p.cp = 1;
+  fit_experts(p);
   p.zero_shard_size = 0;
   if (p.dp == 1) without_zero(p);
 }
@@ -36,11 +49,14 @@ void without_pp(Parallel& p) {
 
 void fewer_dp(Parallel& p) {
   p.dp = 2;
+  fit_experts(p);
   p.zero_shard_size = 0;
 }
 
 void fewer_cp(Parallel& p) {
+  without_head_groups(p);
   p.cp = 2;
+  fit_experts(p);
   p.zero_shard_size = 0;
 }
 
@@ -59,6 +75,7 @@ constexpr Removal kRemovals[] = {
     {"pp", without_pp},
     {"tp", [](Parallel& p) { p.tp = 1; }},
     {"cp", without_cp},
+    {"ep", [](Parallel& p) { p.ep = 1; }},
     {"recomputation", [](Parallel& p) { p.recompute = RecomputeKind::none; }},
     {"ZeRO", without_zero},
     {"sequence parallelism", [](Parallel& p) { p.sequence_parallel = false; }},
@@ -67,7 +84,9 @@ constexpr Removal kRemovals[] = {
     {"zero_shard_size", [](Parallel& p) { p.zero_shard_size = 0; }},
     {"dp beyond 2", [](Parallel& p) { p.dp > 2 ? fewer_dp(p) : void(); }},
     {"pp beyond 2", [](Parallel& p) { p.pp > 2 ? shorter_pp(p) : void(); }},
+    {"groups of cp that exchange heads", without_head_groups},
     {"cp beyond 2", [](Parallel& p) { p.cp > 2 ? fewer_cp(p) : void(); }},
+    {"ep beyond 2", [](Parallel& p) { p.ep > 2 && p.ep % 2 == 0 ? void(p.ep = 2) : void(); }},
     {"tp beyond 2", [](Parallel& p) { p.tp > 2 ? void(p.tp = 2) : void(); }},
 };
 
@@ -85,7 +104,9 @@ std::string layout_words(const Recipe& r) {
     if (there) words += (words.empty() ? "" : ", ") + what;
   };
   say(p.dp > 1, fmt::format("dp {}", p.dp));
-  say(p.cp > 1, fmt::format("cp {} by {}", p.cp, p.cp_comm_type));
+  say(p.cp > 1, fmt::format("cp {} by {}{}", p.cp, p.cp_comm_type,
+                            p.cp_a2a_size > 0 ? fmt::format(" of {}", p.cp_a2a_size) : ""));
+  say(p.ep > 1, fmt::format("ep {}", p.ep));
   say(p.dp * p.cp > 1 && p.zero_stage > 0, fmt::format("ZeRO stage {}", p.zero_stage));
   say(p.zero_stage > 0 && p.zero_shard_size > 0, fmt::format("over {}", p.zero_shard_size));
   say(p.tp > 1, fmt::format("tp {}{}", p.tp, p.sequence_parallel ? " with sequence parallelism" : ""));

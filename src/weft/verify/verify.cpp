@@ -32,6 +32,8 @@ Recipe trial_recipe(Recipe r, int64_t steps) {
   r.checkpoint.keep_best = 0;
   r.train.log_grad_norms = false;
   r.train.grad_reduce_dtype = ReduceDtype::f32;  // one rank has no gradients to send
+  r.moe.capacity_factor.reset();                 // what is dropped depends on the layout
+  r.moe.overflow = ExpertOverflow::error;
   r.optimizer.lr_decay_style = LrSchedule::Style::constant;
   r.optimizer.lr_warmup_iters = r.optimizer.lr_decay_iters = r.optimizer.lr_wsd_decay_iters = 0;
   r.optimizer.adam_eps = std::max(r.optimizer.adam_eps, kLeastAdamEps);

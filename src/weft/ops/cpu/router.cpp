@@ -151,9 +151,13 @@ void router_sums(const RouterSums& op, Range tokens, double* part) {
 void expert_load(const ExpertLoad& op) {
   const auto load = rows_of<float>(op.load);
   const int32_t* ids = op.ids.as<int32_t>();
-  for (int64_t q = 0; q < load.rows && !op.accumulate; ++q) std::fill_n(load[q], load.cols, 0.0f);
-  const int64_t pairs = op.sample_tokens * op.ids.cols();
-  for (int64_t i = 0; i < op.ids.elements(); ++i) load[i / pairs][ids[i]] += float(op.scale);
+  const int64_t pairs = op.sample_tokens * op.ids.cols(), all = op.ids.elements();
+  for (int64_t q = 0; q < load.rows; ++q) {
+    int64_t counts[kMostExperts] = {};  // a sum of so many floats would be rounded as often
+    for (int64_t i = q * pairs; i < std::min((q + 1) * pairs, all); ++i) ++counts[ids[i]];
+    for (int64_t e = 0; e < load.cols; ++e)
+      load[q][e] = (op.accumulate ? load[q][e] : 0.0f) + float(op.scale * double(counts[e]));
+  }
 }
 
 void group_rows(const GroupRows& op) {

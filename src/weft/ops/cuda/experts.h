@@ -182,10 +182,9 @@ struct SampleLoad {
     const int64_t q = block.index(), begin = q * sample_tokens * k;
     const int64_t end = (q + 1) * sample_tokens < tokens ? begin + sample_tokens * k : tokens * k;
     block.each(load.cols, [&](int64_t e) {
-      float sum = accumulate ? load[q][e] : 0.0f;
-      for (int64_t i = begin; i < end; ++i)
-        if (ids[i] == e) sum += scale;
-      load[q][e] = sum;
+      int32_t count = 0;
+      for (int64_t i = begin; i < end; ++i) count += ids[i] == e ? 1 : 0;
+      load[q][e] = (accumulate ? load[q][e] : 0.0f) + scale * float(count);
     });
   }
 };

@@ -1,0 +1,208 @@
+#include "weft/sharding/dispatch.h"
+
+#include <cmath>
+#include <span>
+
+#include "weft/comm/all_to_all.h"
+#include "weft/device/host_parts.h"
+
+namespace weft {
+namespace {
+
+using Numbers = std::vector<int32_t>;
+
+Numbers read(const Memory& memory, const Tensor& x) {
+  Numbers all;
+  read_parts(memory, x, [&](const Tensor& part, int64_t) {
+    all.insert(all.end(), part.as<int32_t>(), part.as<int32_t>() + part.elements());
+  });
+  return all;
+}
+void write(const Memory& memory, const Tensor& x, const Numbers& all) {
+  write_parts(memory, x, [&](const Tensor& part, int64_t first_row) {
+    std::copy_n(all.begin() + first_row * x.cols(), part.elements(), part.as<int32_t>());
+  });
+}
+
+// So many rows like those of x, of a buffer for `capacity` of them.
+Tensor buffer(Arena& arena, const Tensor& x, int64_t rows, int64_t capacity) {
+  const Shape shape = x.shape.rank() == 1 ? Shape(capacity) : Shape(capacity, x.cols());
+  return arena.alloc(x.dtype, shape, x.place).slice_rows(0, rows);
+}
+
+std::vector<Tensor> pieces_of(const Tensor& x, std::span<const int64_t> rows) {
+  std::vector<Tensor> pieces;
+  int64_t first = 0;
+  for (const int64_t count : rows) {
+    pieces.push_back(x.slice_rows(first, count));
+    first += count;
+  }
+  return pieces;
+}
+
+// The first `leaving[j]` rows of x go to the first rank, and so on; y receives so from each.
+void exchange(const Dispatch::At& at, const Tensor& x, std::span<const int64_t> leaving, const Tensor& y,
+              std::span<const int64_t> coming) {
+  Communicator& ranks = at.mesh[Axis::ep];
+  const std::vector<Tensor> out = pieces_of(x, leaving), in = pieces_of(y, coming);
+  const auto me = size_t(ranks.rank());
+  if (out[me].elements() > 0) at.be.run(Copy{.from = out[me], .to = in[me]});
+  wait_all_to_all(ranks, out, in);
+}
+
+// What a dry run takes for counts: all experts have as many.
+ExpertCounts balanced(int64_t ranks, int64_t experts, int64_t pairs) {
+  ExpertCounts counts(ranks, experts);
+  for (int64_t r = 0; r < ranks; ++r)
+    for (int64_t e = 0; e < experts; ++e) counts.of(r, e) = share_of(pairs, {experts, e}).count;
+  return counts;
+}
+
+// The last pairs of each expert that are not taken have no row.
+void drop(const Memory& memory, const ExpertCounts& all, const ExpertCounts& taken, int64_t me, Dispatch::Routes& r) {
+  Numbers order = read(memory, r.order), places = read(memory, r.places);
+  int64_t from = 0, to = 0;
+  for (int64_t e = 0; from < r.order.rows(); ++e) {
+    for (int64_t i = 0; i < all.of(me, e); ++i) {
+      const int32_t pair = order[size_t(from++)];
+      const bool goes = i < taken.of(me, e);
+      places[size_t(pair)] = goes ? int32_t(to) : -1;
+      if (goes) order[size_t(to++)] = pair;
+    }
+  }
+  write(memory, r.order, order);
+  write(memory, r.places, places);
+  r.order = r.order.slice_rows(0, to);
+  r.dropped = from - to;
+}
+
+// Rows come by rank, and of each rank by expert.
+void write_arrivals(const Memory& memory, const ExpertCounts& taken, int64_t me, const Dispatch::Routes& r) {
+  const Run here = taken.experts_of(me);
+  Numbers offsets{0};
+  for (int64_t e = here.first; e < here.end(); ++e) {
+    int64_t rows = 0;
+    for (int64_t from = 0; from < taken.ranks(); ++from) rows += taken.of(from, e);
+    offsets.push_back(int32_t(offsets.back() + rows));
+  }
+  write(memory, r.offsets, offsets);
+  Numbers next = offsets, arrived(static_cast<size_t>(r.rows)), back(static_cast<size_t>(r.rows));
+  int32_t at = 0;
+  for (int64_t from = 0; from < taken.ranks(); ++from)
+    for (int64_t g = 0; g < here.count; ++g)
+      for (int64_t i = 0; i < taken.of(from, here.first + g); ++i, ++at) {
+        const int32_t row = next[size_t(g)]++;
+        arrived[size_t(row)] = at;
+        back[size_t(at)] = row;
+      }
+  write(memory, r.arrived, arrived);
+  write(memory, r.back, back);
+}
+
+}  // namespace
+
+Dispatch::Routes Dispatch::route(const At& at, Tensor ids, Arena& kept) const {
+  Communicator& ranks = at.mesh[Axis::ep];
+  const int64_t pairs = ids.elements(), n = ranks.size(), me = ranks.rank();
+  Routes r;
+  r.order = kept.alloc(DType::i32, {pairs});
+  r.places = kept.alloc(DType::i32, {ids.rows(), ids.cols()});
+  r.offsets = kept.alloc(DType::i32, {spec_.experts + 1});
+  r.rows = r.capacity = pairs;
+  at.be.run(GroupRows{.ids = ids, .order = r.order, .places = r.places, .offsets = r.offsets});
+  if (n == 1) return r;
+  const bool is_dry = ids.data == nullptr;
+  const ExpertCounts found = wait_counts(at, r.offsets);
+  const ExpertCounts counts = is_dry ? balanced(n, spec_.experts, pairs) : found;
+  r.capacity = spec_.capacity.rows(ids.rows(), spec_.chosen, spec_.experts, n);
+  if (!spec_.capacity.drops && !is_dry) check_capacity(counts, ids.rows(), r.capacity);
+  const ExpertCounts taken = counts.within(r.capacity);
+  for (int64_t j = 0; j < n; ++j) {
+    r.sent.push_back(taken.sent(me, j));
+    r.received.push_back(taken.sent(j, me));
+  }
+  r.rows = is_dry ? r.capacity : taken.received(me);
+  r.offsets = kept.alloc(DType::i32, {spec_.experts / n + 1});
+  r.arrived = kept.alloc(DType::i32, {r.capacity}).slice_rows(0, r.rows);
+  r.back = kept.alloc(DType::i32, {r.capacity}).slice_rows(0, r.rows);
+  if (is_dry) return r;
+  if (taken.sent(me) < pairs) drop(*kept.memory(), counts, taken, me, r);
+  write_arrivals(*kept.memory(), taken, me, r);
+  return r;
+}
+
+// The host looks at them: it is behind all ops then, and may write what they no longer read.
+ExpertCounts Dispatch::wait_counts(const At& at, Tensor offsets) const {
+  Communicator& ranks = at.mesh[Axis::ep];
+  const int64_t n = ranks.size(), size = spec_.experts + 1;
+  Scope temporaries(at.scratch);
+  const Tensor all = at.scratch.alloc(DType::i32, {n, size});
+  ranks.all_gather(offsets.reshape({1, size}), all).wait();
+  at.be.wait_all();
+  ExpertCounts counts(n, spec_.experts);
+  if (all.data == nullptr) return counts;
+  const Numbers begins = read(*at.scratch.memory(), all);
+  for (int64_t r = 0; r < n; ++r)
+    for (int64_t e = 0; e < spec_.experts; ++e)
+      counts.of(r, e) = begins[size_t(r * size + e + 1)] - begins[size_t(r * size + e)];
+  return counts;
+}
+
+void Dispatch::check_capacity(const ExpertCounts& counts, int64_t tokens, int64_t capacity) const {
+  const int64_t rank = counts.fullest(), rows = counts.received(rank);
+  if (rows <= capacity) return;
+  const double enough = std::ceil(100 * double(rows) / double(tokens * spec_.chosen)) / 100;
+  throw CapacityError(fmt::format(
+      "{}: the experts of expert-parallel rank {} of {} would receive {} rows, which has room for {} by "
+      "moe.capacity_factor = {}; set it to {:.2f} or more, leave it out (then there is room for all that can come), or "
+      "set moe.overflow = \"drop\"",
+      spec_.name, rank, counts.ranks(), rows, capacity, spec_.capacity.factor, enough));
+}
+
+Tensor Dispatch::alloc_rows(Arena& arena, DType dtype, const Routes& routes, int64_t cols, Placement place) {
+  return arena.alloc(dtype, {routes.capacity, cols}, place).slice_rows(0, routes.rows);
+}
+
+Tensor Dispatch::to_experts(const At& at, const Routes& r, Tensor x, int64_t per, Arena& out) const {
+  const Tensor rows = buffer(out, x, r.rows, r.capacity);
+  const Placement there = expert_rows(x.place.tp());
+  if (r.sent.empty()) {
+    at.be.run(GatherRows{.x = x, .order = r.order, .out = rows, .per = per});
+    return rows.placed(there);
+  }
+  Scope temporaries(at.scratch);
+  const Tensor leaving = buffer(at.scratch, x, r.order.rows(), r.places.elements());
+  at.be.run(GatherRows{.x = x, .order = r.order, .out = leaving, .per = per});
+  const Tensor coming = buffer(at.scratch, x, r.rows, r.capacity);
+  exchange(at, leaving, r.sent, coming, r.received);
+  at.be.run(GatherRows{.x = coming, .order = r.arrived, .out = rows});
+  return rows.placed(there);
+}
+
+// Rows by expert, in the order that they left their ranks in.
+Tensor Dispatch::home(const At& at, const Routes& r, Tensor rows) const {
+  const Tensor x = rows.placed(tokens(rows.place.tp()));
+  if (r.sent.empty()) return x;
+  const Tensor left = buffer(at.scratch, x, r.order.rows(), r.places.elements());
+  Scope temporaries(at.scratch);
+  const Tensor came = buffer(at.scratch, x, r.rows, r.capacity);
+  at.be.run(GatherRows{.x = x, .order = r.back, .out = came});
+  exchange(at, came, r.received, left, r.sent);
+  return left;
+}
+
+Tensor Dispatch::to_tokens(const At& at, const Routes& r, Tensor rows) const {
+  const Tensor y = at.scratch.alloc(rows.dtype, {r.places.rows(), rows.cols()}, tokens(rows.place.tp()));
+  Scope temporaries(at.scratch);
+  at.be.run(SumRows{.x = home(at, r, rows), .places = r.places, .out = y});
+  return y;
+}
+
+Tensor Dispatch::to_pairs(const At& at, const Routes& r, Tensor rows) const {
+  const Tensor y = at.scratch.alloc(rows.dtype, {r.places.elements()}, tokens(rows.place.tp()));
+  Scope temporaries(at.scratch);
+  at.be.run(GatherRows{.x = home(at, r, rows), .order = r.places.reshape({r.places.elements()}), .out = y});
+  return y;
+}
+
+}  // namespace weft
