@@ -225,9 +225,10 @@ class LayoutMatrix : public ::testing::Test {
       EXPECT_NEAR(one.steps[i].aux_loss, many.steps[i].aux_loss, kTolerance * one.steps[i].aux_loss) << text_of(c);
       EXPECT_NEAR(one.steps[i].z_loss, many.steps[i].z_loss, kTolerance * one.steps[i].z_loss) << text_of(c);
       EXPECT_EQ(one.steps[i].expert_load, many.steps[i].expert_load) << text_of(c);
-      EXPECT_EQ(one.steps[i].router_entropy.size(), many.steps[i].router_entropy.size()) << text_of(c);
-      for (size_t l = 0; l < std::min(one.steps[i].router_entropy.size(), many.steps[i].router_entropy.size()); ++l)
-        EXPECT_NEAR(one.steps[i].router_entropy[l], many.steps[i].router_entropy[l], kTolerance) << text_of(c);
+      const std::vector<double>&here = one.steps[i].router_entropy, &there = many.steps[i].router_entropy;
+      EXPECT_EQ(here.size(), there.size()) << text_of(c);
+      for (size_t l = 0; l < std::min(here.size(), there.size()); ++l)
+        EXPECT_NEAR(here[l], there[l], kTolerance) << text_of(c);
       EXPECT_NEAR(one.steps[i].grad_norm, many.steps[i].grad_norm, kTolerance * one.steps[i].grad_norm) << text_of(c);
     }
     for (const auto& [name, values] : one.weights) {

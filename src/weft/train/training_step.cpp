@@ -46,9 +46,9 @@ void TrainingStep::update(int64_t updates, const Result& result) const {
   const double scale = clip_scale(result.grad_norm, recipe_.optimizer.clip_grad) / result.loss_scale;
   update_all(rank_.backend, *rank_.plan.optimizer, rank_.state.params, rank_.executor.scratch(),
              {.lr = result.lr, .grad_scale = scale, .step = updates + 1});
-  rank_.check_used();
   if (const RouterRecords* routers = rank_.state.model.routers())
     routers->wait_correct(rank_.state.params, recipe_.moe.bias_update_rate);
+  rank_.check_used();
   loss_scale_.count_good();
 }
 
