@@ -53,6 +53,7 @@ class Generation {
     check_layout();
     machine_ = machine_for(recipe_, int(process.here.size()));
     require_memory(process);
+    say_window();
   }
 
   void run(const RankProcess& process) {
@@ -78,7 +79,6 @@ class Generation {
     for (const Tokens& prompt : prompts_)
       if (prompt.empty()) throw ConfigError("the prompt is empty: give --prompt or --prompt-ids");
     context_ = o_.context > 0 ? o_.context : context_of(folder_, config_);
-    say_window();
   }
 
   void say_window() const {
