@@ -59,12 +59,17 @@ class Layer {
   // The same tokens, so many at a time.
   Values decode(const Values& h, const std::vector<int64_t>& pieces) {
     Arena memory("cache", 1 << 16);
-    KvCache cache = attention_.make_cache(memory, DType::f64, kTokens);
+    const KvCache cache = attention_.make_cache(memory, DType::f64, kTokens);
     Values all;
+    std::vector<CachedRun> runs{{}};  // the text in one
     for (int64_t n : pieces) {
-      const auto begin = h.begin() + cache.count * kWidth;
-      const Values y = run({begin, begin + n * kWidth}, cache.count,
-                           [&](Pass& p, Tensor x) { return attention_.decode(p, cache, x); });
+      const int64_t first = runs[0].count;
+      runs[0].count += n;
+      CacheUse use{.writes = {{{0, n}, first}}, .queries = {}, .ends = {}};
+      for (int64_t i = first; i < first + n && first > 0; ++i) use.queries.push_back({i, 0, {&runs}});
+      const auto begin = h.begin() + first * kWidth;
+      const Values y = run({begin, begin + n * kWidth}, first,
+                           [&](Pass& p, Tensor x) { return attention_.decode(p, cache, use, x); });
       all.insert(all.end(), y.begin(), y.end());
     }
     return all;

@@ -16,7 +16,7 @@ std::vector<double> logits_after(const std::string& model, const std::vector<int
   const Machine machine = machine_for(recipe);
   const auto all = int64_t(ids.size());
   TextGenerator generator(std::filesystem::path(testing::kSourceDir) / "tests/golden" / model,
-                          {.machine = machine, .precision = kF64, .max_tokens = all, .max_prompt = all});
+                          {.machine = machine, .precision = kF64, .texts = {{.prompt = all, .all = all}}});
   std::span<const double> last;
   size_t fed = 0;
   for (const size_t n : pieces) {
@@ -48,7 +48,7 @@ TEST(Decoding, MoreTokensThanWereAskedForAreRefused) {
   recipe.run.backend = BackendKind::ref;
   const Machine machine = machine_for(recipe);
   TextGenerator generator(std::filesystem::path(testing::kSourceDir) / "tests/golden/llama-gqa",
-                          {.machine = machine, .precision = kF64, .max_tokens = 4, .max_prompt = 3, .context = 10});
+                          {.machine = machine, .precision = kF64, .texts = {{.prompt = 3, .all = 4}}, .context = 10});
   generator.feed(std::vector<int32_t>{1, 2, 3});
   generator.feed(std::vector<int32_t>{4});
   EXPECT_NE(testing::error_of([&] { generator.feed(std::vector<int32_t>{5}); }).find("1 tokens after 4"),

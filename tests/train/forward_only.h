@@ -20,7 +20,7 @@ inline ForwardResults forward_results(const std::filesystem::path& model, const 
   text.paths = {tokens.string()};
   text.seq_length = 16;
   text.vocab_size = evaluator.model().vocab_size;
-  TextGenerator generator(model, {.machine = machine, .precision = kF32, .max_tokens = 8, .max_prompt = 3});
+  TextGenerator generator(model, {.machine = machine, .precision = kF32, .texts = {{.prompt = 3, .all = 8}}});
   const std::vector<int32_t> prompt{1, 2, 3}, next{4};
   generator.feed(prompt);
   const auto last = generator.feed(next);

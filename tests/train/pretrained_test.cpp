@@ -67,7 +67,7 @@ TEST_P(Pretrained, LogitsAreThoseOfTheReference) {
   const auto ids = numbers<int32_t>(golden, "tokens");
   const auto logits = numbers<float>(golden, "logits");
   const Machine m = machine("ref");
-  TextGenerator generator(folder(), {.machine = m, .precision = kF64, .max_tokens = 128, .max_prompt = 5});
+  TextGenerator generator(folder(), {.machine = m, .precision = kF64, .texts = {{.prompt = 5, .all = 128}}});
   size_t fed = 0;
   for (size_t n : {5, 1, 1, 4, 1}) {  // a prompt, then tokens that look back into the cache
     const auto got = generator.feed(std::span(ids).subspan(fed, n));
@@ -125,7 +125,7 @@ TEST(PretrainedTextSlow, GreedyTextIsThatOfTheReferenceProgram) {
   const Machine m = machine("cpu");
   std::vector<int32_t> next = prompt_ids(*tokenizer, "");
   TextGenerator generator(folder,
-                          {.machine = m, .precision = kF32, .max_tokens = 256, .max_prompt = int64_t(next.size())});
+                          {.machine = m, .precision = kF32, .texts = {{.prompt = int64_t(next.size()), .all = 256}}});
   std::string text;
   IncrementalDecoder stream(*tokenizer);
   while (text.size() < expected.size() && generator.fed() < 255) {

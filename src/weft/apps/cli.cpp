@@ -97,8 +97,13 @@ Command add_generate(CLI::App& weft) {
   auto o = std::make_shared<GenerateOptions>();
   CLI::App* app = weft.add_subcommand("generate", "Continue a text");
   app->add_option("model", o->model, "Model folder, checkpoint, or run folder")->required()->type_name("FOLDER");
-  app->add_option("--prompt", o->prompt, "Text to continue")->type_name("TEXT");
-  app->add_option("--prompt-ids", o->prompt_ids, "Or: token ids, as 1,403,407")->type_name("IDS");
+  app->add_option("settings", o->settings, "Settings of the layout, as parallel.tp=2")->type_name("KEY=VALUE");
+  app->add_option("--prompt", o->prompt, "Text to continue; again for each further one")
+      ->type_name("TEXT")
+      ->allow_extra_args(false);
+  app->add_option("--prompt-ids", o->prompt_ids, "Or: token ids, as 1,403,407")
+      ->type_name("IDS")
+      ->allow_extra_args(false);
   add_number(*app, "--max-tokens", o->max_tokens, "Tokens to add", 1, int64_t{1} << 30);
   app->add_option("--temperature", o->temperature, "0 takes the likeliest token")
       ->capture_default_str()
@@ -114,7 +119,10 @@ Command add_generate(CLI::App& weft) {
   app->add_option("--seed", o->seed, "Of the choices")->capture_default_str()->check(CLI::NonNegativeNumber);
   model_options(*app, *o);
   app->add_flag("--ids", o->ids, "Print token ids instead of text");
-  app->footer("Example:\n  weft generate runs/first --prompt \"In the beginning\" --temperature 0.8 --top-k 40");
+  app->add_flag("--rate", o->rate, "Tell how many tokens a second were read, and written");
+  app->footer(
+      "Examples:\n  weft generate runs/first --prompt \"In the beginning\" --temperature 0.8 --top-k 40\n"
+      "  weft generate runs/first parallel.tp=2 --prompt \"In the\" --prompt \"And the\" --temperature 0");
   return {app, [o] { return run_generate(*o); }};
 }
 

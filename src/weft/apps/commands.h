@@ -44,12 +44,13 @@ struct ModelOptions {
 };
 
 struct GenerateOptions : ModelOptions {
-  std::string prompt, prompt_ids;
+  std::vector<std::string> prompt, prompt_ids;
   int64_t max_tokens = 200;
   double temperature = 1, top_p = 1;
   int64_t top_k = 0, seed = 1234;
   int64_t context = 0;  // tokens that the model sees at once; 0: as many as it was trained on
   bool ids = false;     // print ids, not text
+  bool rate = false;    // tell how fast the prompts and then the tokens went
 };
 int run_generate(const GenerateOptions& options);
 

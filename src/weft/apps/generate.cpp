@@ -4,10 +4,13 @@
 
 #include "weft/apps/backends.h"
 #include "weft/apps/commands.h"
+#include "weft/apps/forward_ranks.h"
+#include "weft/apps/report.h"
 #include "weft/base/error.h"
+#include "weft/base/memory_limits.h"
 #include "weft/tokenize/tokenizer.h"
+#include "weft/train/generate_texts.h"
 #include "weft/train/run_tokenizer.h"
-#include "weft/train/text_generator.h"
 #include "weft/train/trained_context.h"
 
 namespace weft {
@@ -27,63 +30,194 @@ std::vector<int32_t> parse_ids(const std::string& text) {
   return ids;
 }
 
-void say_window(const GenerateOptions& o, int64_t prompt_tokens, int64_t context) {
-  if (prompt_tokens + o.max_tokens <= context + 1) return;  // the last token is not fed
-  std::cerr << fmt::format(
-      "note: {} {} tokens at once: from token {} on (the prompt has {}) it sees only the last {} to {}\n",
-      o.context > 0 ? "--context lets the model see" : "the model was trained on", context, context + 2, prompt_tokens,
-      least_seen(context), context);
-}
-
 // How many tokens of the prompt are the mark that a text begins with.
-int64_t beginning_of(const std::vector<int32_t>& prompt, const Tokenizer* tokenizer) {
+int64_t beginning_of(const Tokens& prompt, const Tokenizer* tokenizer) {
   if (tokenizer == nullptr) return 0;
   const std::vector<int32_t> mark = tokenizer->beginning();
   const bool begins = mark.size() <= prompt.size() && std::equal(mark.begin(), mark.end(), prompt.begin());
   return begins ? int64_t(mark.size()) : 0;
 }
 
+const ForwardCommand kGenerate{.name = "generate",
+                               .keys = {"parallel.dp", "parallel.tp", "parallel.pp", "parallel.pipeline_layout",
+                                        "parallel.cp", "parallel.cp_comm_type", "parallel.order", "run.ranks"}};
+
+// One command's work, before there are ranks.
+class Generation {
+ public:
+  Generation(const GenerateOptions& o, const Recipe& recipe, const RankProcess& process)
+      : o_(o), recipe_(recipe), leads_(process.leads()), folder_(model_folder_of(o.model, teller())) {
+    recipe_.parallel.sequence_parallel = false;  // a pass may be of one token
+    config_ = read_hf_config(folder_);
+    open_tokens();
+    check_layout();
+    machine_ = machine_for(recipe_, int(process.here.size()));
+    require_memory(process);
+    say_window();
+  }
+
+  void run(const RankProcess& process) {
+    process.run(mesh_sizes_of(recipe_), *machine_.mover, [&](const ProcessMesh& mesh) { run_rank(mesh); });
+  }
+
+ private:
+  std::function<void(const std::string&)> teller() const {
+    return [leads = leads_](const std::string& line) {
+      if (leads) std::cerr << line << "\n";
+    };
+  }
+
+  void open_tokens() {
+    const bool by_ids = o_.ids && !o_.prompt_ids.empty();
+    const ModelTokenizer named =
+        by_ids ? ModelTokenizer() : tokenizer_of_model(folder_, recipe_of_checkpoint(folder_), o_.tokenizer);
+    if (!named.note.empty()) teller()("note: " + named.note);
+    if (!by_ids) tokenizer_ = open_tokenizer(named.name, folder_, config_.spec.vocab_size);
+    for (const std::string& ids : o_.prompt_ids) prompts_.push_back(parse_ids(ids));
+    for (const std::string& text : o_.prompt) prompts_.push_back(prompt_ids(*tokenizer_, text));
+    if (prompts_.empty()) prompts_.push_back(tokenizer_ ? prompt_ids(*tokenizer_, "") : Tokens());
+    for (const Tokens& prompt : prompts_)
+      if (prompt.empty()) throw ConfigError("the prompt is empty: give --prompt or --prompt-ids");
+    context_ = o_.context > 0 ? o_.context : context_of(folder_, config_);
+  }
+
+  void say_window() const {
+    const auto longest = std::max_element(prompts_.begin(), prompts_.end(),
+                                          [](const Tokens& a, const Tokens& b) { return a.size() < b.size(); });
+    const auto tokens = int64_t(longest->size());
+    if (tokens + o_.max_tokens <= context_ + 1) return;  // the last token is not fed
+    teller()(
+        fmt::format("note: {} {} tokens at once: from token {} on (the prompt has {}) it sees only the last {} to {}",
+                    o_.context > 0 ? "--context lets the model see" : "the model was trained on", context_,
+                    context_ + 2, tokens, least_seen(context_), context_));
+  }
+
+  void check_layout() const {
+    const int64_t dp = recipe_.parallel.dp, cp = recipe_.parallel.cp;
+    if (dp > int64_t(prompts_.size()))
+      throw ConfigError(fmt::format(
+          "parallel.dp = {} cannot run: {} prompt{} can be dealt out to at most as many ranks; the nearest that works: "
+          "parallel.dp = {}",
+          dp, prompts_.size(), prompts_.size() == 1 ? "" : "s", prompts_.size()));
+    check_forward_layout(recipe_.parallel, config_.spec,
+                         {.precision = precision_of(o_), .seq_length = 2 * cp, .size = 1});
+  }
+
+  TextGenerator::Spec spec_of(const Machine& machine, const ProcessMesh& mesh) const {
+    TextGenerator::Spec spec{.machine = machine,
+                             .precision = precision_of(o_),
+                             .texts = {},
+                             .context = context_,
+                             .layout = recipe_.parallel,
+                             .mesh = mesh};
+    const Run here = prompts_of(int64_t(prompts_.size()), {mesh.sizes.dp, place_of(mesh.sizes, mesh.world->rank()).dp});
+    for (int64_t i = here.first; i < here.end(); ++i) {
+      const Tokens& prompt = prompts_[size_t(i)];
+      const auto tokens = int64_t(prompt.size());
+      spec.texts.push_back(
+          {.prompt = tokens, .all = tokens + o_.max_tokens, .keep_first = beginning_of(prompt, tokenizer_.get())});
+    }
+    return spec;
+  }
+
+  // Of all ranks on this host, before any has memory. Those of a GPU find out for themselves.
+  void require_memory(const RankProcess& process) const {
+    if (!machine_.device.empty() || (!process.here.empty() && process.rank != process.here.front())) return;
+    const MeshSizes sizes = mesh_sizes_of(recipe_);
+    int64_t needed = 0, cache = 0, pages = 0;
+    for (int rank = 0; rank < sizes.world(); ++rank) {
+      if (!process.here.empty() && std::count(process.here.begin(), process.here.end(), rank) == 0) continue;
+      const auto needs = TextGenerator::measure(config_.spec, spec_of(machine_, dry_mesh(sizes, rank)));
+      needed += needs.total(), cache += needs.cache_bytes, pages += needs.pages;
+    }
+    const auto left = memory_left_here();
+    if (left && needed > left->bytes)
+      throw ConfigError(fmt::format(
+          "no memory to generate: the ranks here take {} ({} of it {} pages of {} tokens of keys and values), but {}; "
+          "fewer --max-tokens, a smaller --context or fewer prompts take less",
+          format_bytes(double(needed)), format_bytes(double(cache)), pages, KvPages::kRows, left->what));
+  }
+
+  void run_rank(const ProcessMesh& mesh) const {
+    const bool speaks = mesh.world->rank() == 0, streams = speaks && prompts_.size() == 1;
+    TextGenerator generator(folder_, spec_of(machine_.of_rank(mesh.world->rank()), mesh));
+    const Sampling how{.temperature = o_.temperature, .top_k = o_.top_k, .top_p = o_.top_p, .seed = uint64_t(o_.seed)};
+    Printer now(*this, 0);
+    if (streams) now.begin();
+    GenerateRequest request{.prompts = prompts_, .how = how, .max_tokens = o_.max_tokens};
+    if (tokenizer_) request.end_of_text = tokenizer_->end_of_document();
+    if (streams) request.said = [&](int64_t, int32_t token) { now.say(token); };
+    GenerateRequest::Times times;
+    request.times = &times;
+    const std::vector<Tokens> texts = generate_texts(generator, request);
+    if (streams) now.end();
+    if (speaks && o_.rate) say_rates(texts, times);
+    if (streams) return;
+    for (size_t i = 0; speaks && i < texts.size(); ++i) {
+      Printer text(*this, i);
+      text.begin();
+      for (const int32_t token : texts[i]) text.say(token);
+      text.end();
+    }
+  }
+
+  // Of all texts; the first token of each is read from its prompt.
+  void say_rates(const std::vector<Tokens>& texts, const GenerateRequest::Times& times) const {
+    double read = 0, written = 0;
+    for (const Tokens& prompt : prompts_) read += double(prompt.size());
+    for (const Tokens& text : texts) written += double(text.empty() ? 0 : text.size() - 1);
+    std::cerr << fmt::format("read {} tokens at {:.1f}/s, wrote {} at {:.1f}/s\n", read, read / times.prompts_s,
+                             written, written > 0 ? written / times.tokens_s : 0);
+  }
+
+  // A prompt and what comes behind it.
+  class Printer {
+   public:
+    Printer(const Generation& g, size_t prompt) : g_(g), prompt_(prompt) {
+      if (g.tokenizer_) decoder_.emplace(*g.tokenizer_);
+    }
+    void begin() {
+      const std::string text = prompt_ < g_.o_.prompt.size() ? g_.o_.prompt[prompt_] : "";
+      if (!g_.o_.ids) std::cout << text << std::flush;
+      if (decoder_ && !text.empty()) decoder_->follow(g_.prompts_[prompt_]);
+    }
+    void say(int32_t token) {
+      if (g_.o_.ids)
+        std::cout << (any_ ? "," : "") << token << std::flush;
+      else
+        std::cout << decoder_->next(token) << std::flush;
+      any_ = true;
+    }
+    void end() { std::cout << std::endl; }
+
+   private:
+    const Generation& g_;
+    const size_t prompt_;
+    std::optional<IncrementalDecoder> decoder_;
+    bool any_ = false;
+  };
+
+  const GenerateOptions& o_;
+  Recipe recipe_;
+  const bool leads_;
+  const std::filesystem::path folder_;
+  HfConfig config_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::vector<Tokens> prompts_;
+  int64_t context_ = 0;
+  Machine machine_;
+};
+
 }  // namespace
 
 int run_generate(const GenerateOptions& o) {
   if (!o.prompt.empty() && !o.prompt_ids.empty())
     throw ConfigError("--prompt and --prompt-ids are both given: use one");
-  const auto folder = model_folder_of(o.model, [](const std::string& line) { std::cerr << line << "\n"; });
-  const Machine machine = machine_for(o);
-  const std::optional<Recipe> trained = recipe_of_checkpoint(folder);
-  const bool by_ids = o.ids && !o.prompt_ids.empty();
-  const ModelTokenizer named = by_ids ? ModelTokenizer() : tokenizer_of_model(folder, trained, o.tokenizer);
-  if (!named.note.empty()) std::cerr << "note: " << named.note << "\n";
-  const auto tokenizer = by_ids ? nullptr : open_tokenizer(named.name, folder, read_hf_config(folder).spec.vocab_size);
-  std::vector<int32_t> prompt = parse_ids(o.prompt_ids);
-  if (prompt.empty()) prompt = prompt_ids(*tokenizer, o.prompt);
-  if (prompt.empty()) throw ConfigError("the prompt is empty: give --prompt or --prompt-ids");
-  const int64_t prompt_tokens = int64_t(prompt.size());
-  const int64_t context = o.context > 0 ? o.context : context_of(folder, read_hf_config(folder));
-  say_window(o, prompt_tokens, context);
-  TextGenerator generator(folder, {.machine = machine,
-                                   .precision = precision_of(o),
-                                   .max_tokens = prompt_tokens + o.max_tokens,
-                                   .max_prompt = prompt_tokens,
-                                   .context = context,
-                                   .keep_first = beginning_of(prompt, tokenizer.get())});
-  const Sampling how{.temperature = o.temperature, .top_k = o.top_k, .top_p = o.top_p, .seed = uint64_t(o.seed)};
-  if (!o.ids) std::cout << o.prompt << std::flush;
-  auto logits = generator.feed(prompt);
-  std::optional<IncrementalDecoder> decoder;
-  if (tokenizer) decoder.emplace(*tokenizer);
-  if (decoder && !o.prompt.empty()) decoder->follow(prompt);
-  for (int64_t i = 0; i < o.max_tokens; ++i) {
-    const int32_t token = sample_token(logits, how, uint64_t(i));
-    if (tokenizer && token == tokenizer->end_of_document()) break;
-    if (o.ids)
-      std::cout << (i ? "," : "") << token << std::flush;
-    else
-      std::cout << decoder->next(token) << std::flush;
-    if (i + 1 < o.max_tokens) logits = generator.feed({&token, 1});
-  }
-  std::cout << std::endl;
-  return kExitOk;
+  const Recipe recipe = forward_recipe(kGenerate, o, o.settings);
+  return run_forward_ranks(recipe, "generate", [&](const RankProcess& process) {
+    Generation(o, recipe, process).run(process);
+    return kExitOk;
+  });
 }
 
 }  // namespace weft

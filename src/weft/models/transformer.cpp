@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "weft/models/rope_table.h"
+#include "weft/sharding/text_ranks.h"
 
 namespace weft {
 namespace {
@@ -243,10 +244,9 @@ void Transformer::allocate_constants(Arena& constants, Precision precision) {
   }
 }
 
-std::vector<KvCache> Transformer::make_caches(Arena& arena, Precision precision, int64_t max_tokens) const {
+std::vector<KvCache> Transformer::make_caches(Arena& arena, Precision precision, int64_t rows) const {
   std::vector<KvCache> caches;
-  for (const auto& block : blocks_)
-    caches.push_back(block->attention().make_cache(arena, precision.compute, max_tokens));
+  for (const auto& block : blocks_) caches.push_back(block->attention().make_cache(arena, precision.compute, rows));
   return caches;
 }
 
@@ -254,15 +254,25 @@ void Transformer::allocate_records(Arena& records, Precision precision) {
   if (routers_) routers_->allocate(records, precision.stat);
 }
 
-void Transformer::decode(Pass& p, std::vector<KvCache>& caches, Tensor logits) const {
-  Scope temporaries(*p.scratch);
-  Tensor x = stream(p, p.scratch), y = stream(p, p.scratch);
-  embedding_->forward(p, x);
+Tensor Transformer::decode(Pass& p, const std::vector<KvCache>& caches, const CacheUse& use,
+                           const Block::Streams& streams) const {
+  auto [x, y] = streams;
+  if (embedding_) embedding_->forward(p, x);
   for (size_t l = 0; l < blocks_.size(); ++l) {
-    blocks_[l]->decode(p, caches[l], x, y);
+    blocks_[l]->decode(p, caches[l], use, {x, y});
     std::swap(x, y);
   }
-  head_->logits(p, x.slice_rows(x.rows() - 1, 1), logits);
+  return x;
+}
+
+// The last tokens lie on one rank of cp each: with zeros on the others, their sum is all of them on each.
+void Transformer::logits(Pass& p, const CacheUse& use, Tensor x, Tensor logits) const {
+  Scope temporaries(*p.scratch);
+  const Tensor ends = p.compute(p.scratch, {int64_t(use.ends.size()), x.cols()}, x.place);
+  p.be.run(Zero{.x = ends});
+  for (size_t i = 0; i < use.ends.size(); ++i)
+    if (use.ends[i] >= 0) p.be.run(Copy{.from = x.slice_rows(use.ends[i], 1), .to = ends.slice_rows(int64_t(i), 1)});
+  head_->logits(p, rows_of_any_keeper(p.mesh, ends, *p.scratch), logits);
 }
 
 }  // namespace weft

@@ -55,11 +55,14 @@ class Transformer final : public Model {
   // Units of a whole model: the positions that a ParamStore knows them by.
   static int64_t num_positions(const ModelSpec& spec) { return spec.num_layers + 3; }
 
-  // Decoding is of a model that is whole here, with values that are not to be fetched.
-  // What the blocks keep of a sequence of up to so many tokens.
-  std::vector<KvCache> make_caches(Arena& arena, Precision precision, int64_t max_tokens) const;
-  // The tokens of p.batch follow those in the caches (one for each block). logits [1, V] stat: after the last of them.
-  void decode(Pass& p, std::vector<KvCache>& caches, Tensor logits) const;
+  // Text that goes on, by what is here of the model, as one part, with values that are not to be fetched.
+  // What the blocks here keep, so many rows each.
+  std::vector<KvCache> make_caches(Arena& arena, Precision precision, int64_t rows) const;
+  // The tokens of p.batch, by the blocks here: where the embedding is, of their ids; else of the stream in x. Returns
+  // the one of the streams x and y [t, d] that holds the result.
+  Tensor decode(Pass& p, const std::vector<KvCache>& caches, const CacheUse& use, const Block::Streams& streams) const;
+  // Where the head is: logits [texts, V] stat, whole on tp and cp, after the last token of each text. Of the stream x.
+  void logits(Pass& p, const CacheUse& use, Tensor x, Tensor logits) const;
 
   const ModelSpec& spec() const { return spec_; }
 

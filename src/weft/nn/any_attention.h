@@ -20,9 +20,9 @@ class AnyAttention {
   virtual Tensor forward(Pass& p, Saved& s, Tensor h) const = 0;
   virtual Tensor dgrad(Pass& p, Saved& s, Tensor dy) const = 0;
   virtual void wgrad(Pass& p, const Saved& s, Tensor h) const = 0;
-  virtual KvCache make_cache(Arena& arena, DType compute, int64_t max_tokens) const = 0;
-  // Forward of tokens that follow those in the cache, which receives theirs. One sequence; nothing is saved.
-  virtual Tensor decode(Pass& p, KvCache& cache, Tensor h) const = 0;
+  virtual KvCache make_cache(Arena& arena, DType compute, int64_t rows) const = 0;
+  // Forward, for text to go on: keys and values go to the cache. Nothing is saved.
+  virtual Tensor decode(Pass& p, const KvCache& cache, const CacheUse& use, Tensor h) const = 0;
 };
 
 template <class A>
@@ -36,10 +36,12 @@ class AttentionOf final : public AnyAttention {
   void wgrad(Pass& p, const Saved& s, Tensor h) const override {
     attention_.wgrad(p, static_cast<const Holder&>(s).saved, h);
   }
-  KvCache make_cache(Arena& arena, DType compute, int64_t max_tokens) const override {
-    return attention_.make_cache(arena, compute, max_tokens);
+  KvCache make_cache(Arena& arena, DType compute, int64_t rows) const override {
+    return attention_.make_cache(arena, compute, rows);
   }
-  Tensor decode(Pass& p, KvCache& cache, Tensor h) const override { return attention_.decode(p, cache, h); }
+  Tensor decode(Pass& p, const KvCache& cache, const CacheUse& use, Tensor h) const override {
+    return attention_.decode(p, cache, use, h);
+  }
 
  private:
   struct Holder final : Saved {

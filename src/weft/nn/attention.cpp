@@ -1,7 +1,6 @@
 #include "weft/nn/attention.h"
 
 #include <algorithm>
-#include <array>
 
 namespace weft {
 namespace {
@@ -168,31 +167,26 @@ void SelfAttention::wgrad(Pass& p, const Saved& s, Tensor h) const {
   k_norm_.wgrad(p, s.k_norm);
 }
 
-KvCache SelfAttention::make_cache(Arena& arena, DType compute, int64_t max_tokens) const {
-  const Shape shape{max_tokens, keys().rows.count};
-  return {.k = arena.alloc(compute, shape, tokens(Spmd::Shard1)),
-          .v = arena.alloc(compute, shape, tokens(Spmd::Shard1))};
+KvCache SelfAttention::make_cache(Arena& arena, DType compute, int64_t rows) const {
+  const AttentionHeads& h = core_->heads();
+  const auto make = [&] { return arena.alloc(compute, {rows, h.kv * h.dim}, tokens(Spmd::Shard1)); };
+  return {.k = make(), .v = make()};
 }
 
-Tensor SelfAttention::decode(Pass& p, KvCache& cache, Tensor h) const {
+// Texts that begin are seen as in training; tokens that follow look back into the cache.
+Tensor SelfAttention::decode(Pass& p, const KvCache& cache, const CacheUse& use, Tensor h) const {
   Saved s;
   project(p, s, h, p.scratch);
-  const auto [q, k, v] = split(s.qkv, Spmd::Replicate);
-  const int64_t n = h.rows(), all = cache.count + n;
-  p.be.run(Copy{.from = k, .to = cache.k.slice_rows(cache.count, n)});
-  p.be.run(Copy{.from = v, .to = cache.v.slice_rows(cache.count, n)});
-  const std::array span{AttentionSpan{.q_row = 0, .q_count = n, .k_row = 0, .k_count = all, .q_position = cache.count}};
-  Tensor o = p.compute(p.scratch, {n, out_.in()}, s.qkv.place);
-  Tensor lse = p.stat(p.scratch, {n, core_->heads().q}, s.qkv.place);
-  p.be.run(Attention{.q = q,
-                     .k = cache.k.slice_rows(0, all),
-                     .v = cache.v.slice_rows(0, all),
-                     .o = o,
-                     .lse = lse,
-                     .spans = span,
-                     .heads = core_->heads()});
+  const QueryKeyValue in = attended(split(s.qkv, Spmd::Replicate));
+  use.write(p, in.k.placed(cache.k.place), cache.k);
+  use.write(p, in.v.placed(cache.v.place), cache.v);
+  Tensor o = p.compute(p.scratch, {s.qkv.rows(), out_.in()}, s.qkv.place);
+  Tensor lse = p.stat(p.scratch, {s.qkv.rows(), core_->heads().q}, s.qkv.place);
+  if (use.queries.empty())
+    core_->forward(p, in, o, lse);
+  else
+    cached_.forward(p, use, core_->heads(), {in.q, cache.k, cache.v}, {o, lse});
   sinks_.forward(p, o, lse);
-  cache.count = all;
   return out_.forward(p, o);
 }
 

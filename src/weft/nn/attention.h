@@ -8,7 +8,7 @@
 
 #include "weft/nn/attention_core.h"
 #include "weft/nn/attention_sinks.h"
-#include "weft/nn/kv_cache.h"
+#include "weft/nn/cached_attention.h"
 #include "weft/nn/linear.h"
 #include "weft/nn/projection_norm.h"
 #include "weft/nn/row_parallel_linear.h"
@@ -47,10 +47,10 @@ class SelfAttention {
   Tensor forward(Pass& p, Saved& s, Tensor h) const;
   Tensor dgrad(Pass& p, Saved& s, Tensor dy) const;
   void wgrad(Pass& p, const Saved& s, Tensor h) const;
-  // Keys and values, [max tokens, g e] each.
-  KvCache make_cache(Arena& arena, DType compute, int64_t max_tokens) const;
-  // Forward of tokens that follow those in the cache, which receives theirs. One sequence; nothing is saved.
-  Tensor decode(Pass& p, KvCache& cache, Tensor h) const;
+  // Keys and values that the queries here read, [rows, g e] each.
+  KvCache make_cache(Arena& arena, DType compute, int64_t rows) const;
+  // Forward, for text to go on: keys and values go to the cache. Nothing is saved.
+  Tensor decode(Pass& p, const KvCache& cache, const CacheUse& use, Tensor h) const;
 
  private:
   const Piece& queries() const { return qkv_.weight().pieces()[0]; }
@@ -73,6 +73,7 @@ class SelfAttention {
   ProjectionNorm q_norm_, k_norm_;
   AttentionSinks sinks_;
   std::unique_ptr<AttentionCore> core_;
+  CachedAttention cached_;
 };
 
 }  // namespace weft

@@ -84,13 +84,14 @@ void Block::wgrad(Pass& p, Saved& s) const {
   attn_norm_.wgrad(p, s.attn_norm);
 }
 
-void Block::decode(Pass& p, KvCache& cache, Tensor x, Tensor y) const {
+void Block::decode(Pass& p, const KvCache& cache, const CacheUse& use, const Streams& between) const {
+  const auto& [x, y] = between;
   Scope temporaries(*p.scratch);
   Saved s;
   Tensor h = p.compute(p.scratch, {x.rows(), x.cols()}, x.place);
   Tensor middle = p.compute(p.scratch, {x.rows(), x.cols()}, x.place);
   attn_norm_.forward(p, s.attn_norm, x, h);
-  Tensor added = attn_added_.forward(p, s.attn_added, attn_->decode(p, cache, h));
+  Tensor added = attn_added_.forward(p, s.attn_added, attn_->decode(p, cache, use, h));
   mlp_norm_.forward_add(p, s.mlp_norm, x, added, middle, h);
   added = mlp_added_.forward(p, s.mlp_added, mlp_.forward(p, s.mlp, h));
   p.be.run(Add{.x = middle, .y = added, .out = y});

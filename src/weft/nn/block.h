@@ -37,7 +37,11 @@ class Block {
   void dgrad(Pass& p, Saved& s, Tensor dy, Tensor dx) const;
   void wgrad(Pass& p, Saved& s) const;
   const AnyAttention& attention() const { return *attn_; }
-  void decode(Pass& p, KvCache& cache, Tensor x, Tensor y) const;
+  // Writes y; keys and values go to the cache.
+  struct Streams {
+    Tensor x, y;
+  };
+  void decode(Pass& p, const KvCache& cache, const CacheUse& use, const Streams& between) const;
 
  private:
   std::string attn_name_, mlp_name_;  // regions

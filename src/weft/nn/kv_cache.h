@@ -1,13 +1,48 @@
-// What decoding keeps of the tokens that a sequence has so far.
+// What decoding keeps of the tokens that its texts have so far.
 #pragma once
-#include "weft/tensor/tensor.h"
+#include <vector>
+
+#include "weft/nn/pass.h"
 
 namespace weft {
 
-// Of one layer, which says what the columns are: [max tokens, .] each. Rows are appended.
+// Of one layer, which says what the columns are: [rows of all pages, .] each.
 struct KvCache {
   Tensor k, v;
-  int64_t count = 0;  // tokens held
+};
+
+// Consecutive tokens of a text in consecutive rows of the caches.
+struct CachedRun {
+  int64_t position = 0, count = 0, row = 0;
+  int64_t end() const { return position + count; }
+};
+
+// What a pass does with the caches of all layers. The ranks of cp keep different tokens of each text.
+struct CacheUse {
+  // Rows of the pass whose keys are kept here, and where.
+  struct Write {
+    Run from;
+    int64_t to;
+  };
+  std::vector<Write> writes;
+
+  // A token that looks back: a row of the pass, which every rank of cp has.
+  struct Query {
+    int64_t position;
+    int keeper;                                       // the rank of cp that keeps its own key
+    std::vector<const std::vector<CachedRun>*> runs;  // [rank of cp] what they keep of its text, this token included
+  };
+  // One for each row; none where the texts begin with this pass, whose tokens then see each other (MicroBatch::spans).
+  std::vector<Query> queries;
+  int rank = 0;  // of cp, here
+
+  // For each text, the row of its last token; -1 where another rank of cp speaks for it.
+  std::vector<int64_t> ends;
+
+  void write(Pass& p, const Tensor& rows, const Tensor& cache) const {
+    for (const Write& w : writes)
+      p.be.run(Copy{.from = rows.slice_rows(w.from.first, w.from.count), .to = cache.slice_rows(w.to, w.from.count)});
+  }
 };
 
 }  // namespace weft

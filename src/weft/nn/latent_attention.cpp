@@ -1,6 +1,5 @@
 #include "weft/nn/latent_attention.h"
 
-#include <array>
 #include <tuple>
 
 namespace weft {
@@ -172,31 +171,28 @@ void LatentAttention::wgrad(Pass& p, const Saved& s, Tensor h) const {
   kv_latent_.wgrad(p, s.kv_latent, h);
 }
 
-KvCache LatentAttention::make_cache(Arena& arena, DType compute, int64_t max_tokens) const {
-  return {.k = arena.alloc(compute, {max_tokens, spec_.kv_rank + spec_.rope_dim}, tokens(Spmd::Replicate)), .v = {}};
+KvCache LatentAttention::make_cache(Arena& arena, DType compute, int64_t rows) const {
+  return {.k = arena.alloc(compute, {rows, spec_.kv_rank + spec_.rope_dim}, tokens(Spmd::Replicate)), .v = {}};
 }
 
-// The first tokens attend to keys and values of the heads, as in training; later ones to the latents.
-Tensor LatentAttention::decode(Pass& p, KvCache& cache, Tensor h) const {
+// Texts that begin attend to keys and values of the heads, as in training; later tokens to the latents.
+Tensor LatentAttention::decode(Pass& p, const KvCache& cache, const CacheUse& use, Tensor h) const {
   Saved s;
-  const int64_t n = h.rows();
   const Tensor from = q_latent_ ? q_latent_->forward(p, s.q_latent, h) : h;
   const Tensor latent = kv_latent_.forward(p, s.kv_latent, h);
   s.q = queries(p, from, p.scratch);
-  p.be.run(Copy{.from = enter_.forward(p.mesh, latent, *p.scratch), .to = cache.k.slice_rows(cache.count, n)});
-  cache.count += n;
-  if (cache.count > n) return out_.forward(p, attend_to_latents(p, cache, s.q));
+  use.write(p, enter_.forward(p.mesh, latent, *p.scratch), cache.k);
+  if (!use.queries.empty()) return out_.forward(p, attend_to_latents(p, cache, use, s.q));
   const auto [k, v] = keys(p, latent, p.scratch);
-  const std::array span{AttentionSpan{.q_count = n, .k_count = n}};
-  Tensor o = p.compute(p.scratch, {n, out_.in()}, s.q.place);
-  Tensor lse = p.stat(p.scratch, {n, core_->heads().q}, s.q.place);
-  p.be.run(Attention{.q = s.q, .k = k, .v = v, .o = o, .lse = lse, .spans = span, .heads = core_->heads()});
+  Tensor o = p.compute(p.scratch, {s.q.rows(), out_.in()}, s.q.place);
+  Tensor lse = p.stat(p.scratch, {s.q.rows(), core_->heads().q}, s.q.place);
+  core_->forward(p, {s.q, k, v}, o, lse);
   return out_.forward(p, o);
 }
 
-// Attention of the last tokens to all in the cache, with a head's part of the up-projection W = [K; V] moved from keys
+// Attention of single tokens to the cache, with a head's part of the up-projection W = [K; V] moved from keys
 // and values to queries and results: q (K x) = (K^T q) x, and sum p (V x) = V (sum p x).
-Tensor LatentAttention::attend_to_latents(Pass& p, const KvCache& cache, Tensor q) const {
+Tensor LatentAttention::attend_to_latents(Pass& p, const KvCache& cache, const CacheUse& use, Tensor q) const {
   const int64_t n = q.rows(), c = spec_.kv_rank, r = spec_.rope_dim;
   const AttentionHeads& own = core_->heads();
   AttentionHeads latent = own;
@@ -215,9 +211,7 @@ Tensor LatentAttention::attend_to_latents(Pass& p, const KvCache& cache, Tensor 
     p.be.run(Matmul{.a = columns(q, i * e, nope), .b = rows(i * (nope + u), nope), .out = columns(lq, i * (c + r), c)});
     p.be.run(Copy{.from = q.slice_cols(i * e + nope, r), .to = lq.slice_cols(i * (c + r) + c, r)});
   }
-  const std::array span{AttentionSpan{.q_count = n, .k_count = cache.count, .q_position = cache.count - n}};
-  const Tensor k = cache.k.slice_rows(0, cache.count);
-  p.be.run(Attention{.q = lq, .k = k, .v = k.slice_cols(0, c), .o = lo, .lse = lse, .spans = span, .heads = latent});
+  cached_.forward(p, use, latent, {lq, cache.k, cache.k.slice_cols(0, c)}, {lo, lse});
   for (int64_t i = 0; i < own.q; ++i)
     p.be.run(Matmul{
         .a = columns(lo, i * c, c), .b = rows(i * (nope + u) + nope, u), .out = columns(o, i * u, u), .trans_b = true});

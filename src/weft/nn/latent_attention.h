@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "weft/nn/attention_core.h"
-#include "weft/nn/kv_cache.h"
+#include "weft/nn/cached_attention.h"
 #include "weft/nn/latent.h"
 #include "weft/nn/row_parallel_linear.h"
 #include "weft/sharding/boundary.h"
@@ -49,10 +49,10 @@ class LatentAttention {
   Tensor forward(Pass& p, Saved& s, Tensor h) const;
   Tensor dgrad(Pass& p, Saved& s, Tensor dy) const;
   void wgrad(Pass& p, const Saved& s, Tensor h) const;
-  // Of a sequence, latents are cached, not the heads' keys and values: k [max tokens, c + r], no v.
-  KvCache make_cache(Arena& arena, DType compute, int64_t max_tokens) const;
-  // Forward of tokens that follow those in the cache, which receives theirs. One sequence; nothing is saved.
-  Tensor decode(Pass& p, KvCache& cache, Tensor h) const;
+  // Latents are cached, not the heads' keys and values: k [rows, c + r], no v.
+  KvCache make_cache(Arena& arena, DType compute, int64_t rows) const;
+  // Forward, for text to go on: latents go to the cache. Nothing is saved.
+  Tensor decode(Pass& p, const KvCache& cache, const CacheUse& use, Tensor h) const;
 
  private:
   int64_t head_dim() const { return spec_.nope_dim + spec_.rope_dim; }
@@ -63,7 +63,7 @@ class LatentAttention {
   void keys_backward(Pass& p, Saved& s, const QueryKeyValue& d, Tensor dh) const;
   void add_queries_backward(Pass& p, Saved& s, Tensor dh) const;
   void expand_again(Pass& p, Saved& s) const;
-  Tensor attend_to_latents(Pass& p, const KvCache& cache, Tensor q) const;
+  Tensor attend_to_latents(Pass& p, const KvCache& cache, const CacheUse& use, Tensor q) const;
 
   Spec spec_;
   bool keep_;
@@ -73,6 +73,7 @@ class LatentAttention {
   Linear q_, kv_;  // [h e, width or rank], [h (n + u), c]
   RowParallelLinear out_;
   std::unique_ptr<AttentionCore> core_;
+  CachedAttention cached_;
 };
 
 }  // namespace weft

@@ -24,6 +24,8 @@ LmHead::LmHead(ParamStore& params, const Spec& spec, const LayerPlan& plan)
       cap_(spec.softcap),
       loss_(*w_),
       enter_(Axis::tp, plan.stream, plan.cut_vocabulary ? Spmd::Replicate : plan.stream),
+      join_(Axis::tp, plan.cut_vocabulary ? Spmd::Partial : plan.stream,
+            plan.cut_vocabulary ? Spmd::Invariant : plan.stream),
       loss_place_(loss_place(plan)),
       logits_bytes_(plan.logits_bytes) {}
 
@@ -98,13 +100,21 @@ void LmHead::loss_and_backward(Pass& p, Tensor x, Tensor dx) const {
   p.be.run(Sum{.x = nll, .out = p.batch.loss});
 }
 
+// Each rank writes the columns of its classes beside zeros: their sum is all of them.
 void LmHead::logits(Pass& p, Tensor x, Tensor logits) const {
   Scope temporaries(*p.scratch);
   StreamNorm::Saved saved;
-  Tensor h = p.compute(p.scratch, {x.rows(), x.cols()}, x.place);
-  norm_.forward(p, saved, x, h);
-  p.be.run(Matmul{.a = h, .b = w_->value, .out = logits, .trans_b = true});
-  cap_.forward(p, logits);
+  Tensor normed = p.compute(p.scratch, {x.rows(), x.cols()}, x.place);
+  norm_.forward(p, saved, x, normed);
+  const Tensor h = enter_.forward(p.mesh, normed, *p.scratch);
+  const Tensor parts = logits.placed(h.place.on_tp(join_.from()));
+  const Run classes = w_->pieces()[0].rows;
+  const Tensor here =
+      parts.slice_cols(classes.first, classes.count).placed(loss_.is_cut() ? h.place.on_tp(Spmd::Shard1) : h.place);
+  p.be.run(Zero{.x = parts});
+  p.be.run(Matmul{.a = h, .b = w_->value, .out = here, .trans_b = true});
+  cap_.forward(p, here);
+  join_.forward(p.mesh, parts, *p.scratch);
 }
 
 }  // namespace weft

@@ -26,7 +26,7 @@ class LmHead {
   // The sum of the weighted losses of all tokens goes to p.batch.loss; dx [t, d] receives the gradient of loss_scale *
   // loss, and the weights' gradients theirs.
   void loss_and_backward(Pass& p, Tensor x, Tensor dx) const;
-  // logits [t, V] stat.
+  // logits [n, V] stat, whole on tp, of an x [n, d] placed like the stream. Blocks while ranks exchange.
   void logits(Pass& p, Tensor x, Tensor logits) const;
   // Weighted losses of single tokens: nll [T] stat.
   void token_losses(Pass& p, Tensor x, Tensor nll) const;
@@ -46,7 +46,7 @@ class LmHead {
   Param* w_;  // [v, d]
   LogitCap cap_;
   VocabularyLoss loss_;
-  Boundary enter_;
+  Boundary enter_, join_;
   Placement loss_place_;
   int64_t logits_bytes_;
 };

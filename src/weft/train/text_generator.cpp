@@ -1,10 +1,8 @@
 #include "weft/train/text_generator.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
-#include "weft/base/rng.h"
 #include "weft/base/threads.h"
 #include "weft/device/tensor_values.h"
 #include "weft/models/hf_weights.h"
@@ -31,128 +29,274 @@ std::filesystem::path model_folder_of(const std::filesystem::path& path,
   throw FileError(fmt::format("{}: neither a model's folder (config.json) nor a run with checkpoints", path.string()));
 }
 
-int32_t sample_token(std::span<const double> logits, const Sampling& how, uint64_t index) {
-  for (const double x : logits)
-    if (std::isnan(x)) throw NumericsError("the model's logits are not numbers: are its weights finite?");
-  std::vector<int32_t> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
-  const auto likelier = [&](int32_t a, int32_t b) {
-    return logits[size_t(a)] != logits[size_t(b)] ? logits[size_t(a)] > logits[size_t(b)] : a < b;
-  };
-  if (how.temperature == 0) return *std::min_element(order.begin(), order.end(), likelier);
-  const size_t k = how.top_k > 0 ? std::min(size_t(how.top_k), order.size()) : order.size();
-  std::partial_sort(order.begin(), order.begin() + std::ptrdiff_t(k), order.end(), likelier);
-  order.resize(k);
-  std::vector<double> weight(k);
-  const double most = logits[size_t(order[0])];
-  for (size_t i = 0; i < k; ++i) weight[i] = std::exp((logits[size_t(order[i])] - most) / how.temperature);
-  const double all = std::accumulate(weight.begin(), weight.end(), 0.0);
-  double held = 0;
-  size_t kept = 0;
-  while (kept < k && (kept == 0 || held < how.top_p * all)) held += weight[kept++];
-  double left = random_uniform(rng_key(how.seed, "sampling"), index) * held;
-  for (size_t i = 0; i < kept; ++i) {
-    left -= weight[i];
-    if (left < 0) return order[i];
-  }
-  return order[kept - 1];
-}
-
 // Forgetting a quarter at a time costs three tokens fed again for one that is new.
 int64_t least_seen(int64_t context) { return std::max<int64_t>(1, context - std::max<int64_t>(1, context / 4)); }
 
-TextGenerator::TextGenerator(const std::filesystem::path& folder, const Spec& spec)
-    : config_(read_hf_config(folder)),
-      machine_(spec.machine),
-      precision_(spec.precision),
-      context_(spec.context),
-      keep_first_(spec.keep_first < least_seen(spec.context) ? spec.keep_first : 0),
-      max_tokens_(context_ > 0 ? std::min(spec.max_tokens, context_) : spec.max_tokens),
-      max_prompt_(context_ == 0                ? spec.max_prompt
-                  : spec.max_tokens > context_ ? std::max(least_seen(context_), std::min(spec.max_prompt, context_))
-                                               : spec.max_prompt),
-      mesh_(single_mesh()),
-      plan_(measure()),
-      values_("parameters", plan_.params, machine_.memory),
-      constants_("constants and cache", plan_.constants, machine_.memory),
-      scratch_("scratch", plan_.scratch, machine_.memory),
-      workspace_("workspace", plan_.workspace, machine_.memory),
-      staging_(machine_.memory, max_prompt_),
-      params_(precision_, {}, single_mesh(), WeightUse::frozen),
-      model_(params_, config_.spec, {.layers = {}, .max_positions = max_tokens_}),
-      backend_(machine_.make_backend(workspace_)),
-      logits_(size_t(config_.spec.vocab_size)) {
-  params_.allocate_frozen(values_, values_);
-  model_.allocate_constants(constants_, precision_);
-  caches_ = model_.make_caches(constants_, precision_, max_tokens_);
-  read_hf_weights(folder, config_.spec, params_);
-  params_.masters_changed(*backend_);
+namespace {
+
+using Spec = TextGenerator::Spec;
+using Text = TextGenerator::Text;
+
+// What may become of a text within a context (0: none).
+bool forgets(const Text& t, int64_t context) { return context > 0 && t.all >= context; }
+int64_t most_cached(const Text& t, int64_t context) { return forgets(t, context) ? context : t.all; }
+int64_t begins_with(const Text& t, int64_t context) {
+  return forgets(t, context) && t.prompt > context ? least_seen(context) : t.prompt;
 }
 
-// The same passes, dry: the longest prompt at once, then one token.
-TextGenerator::Plan TextGenerator::measure() const {
-  if (config_.spec.learned_positions && max_tokens_ > config_.spec.max_positions) {
-    throw ConfigError(fmt::format("{} tokens at once: the model has a table of {} positions; ask for fewer",
-                                  max_tokens_, config_.spec.max_positions));
+int64_t most_seen(const Spec& spec) {
+  int64_t most = 0;
+  for (const Text& t : spec.texts) most = std::max(most, most_cached(t, spec.context));
+  return most;
+}
+
+// Tokens of a pass that texts begin with: all prompts at once, or a text that has forgotten.
+int64_t most_at_once(const Spec& spec) {
+  int64_t prompts = 0, again = 0;
+  for (const Text& t : spec.texts) {
+    prompts += begins_with(t, spec.context);
+    if (forgets(t, spec.context)) again = std::max(again, least_seen(spec.context));
   }
-  Arena values("values"), constants("constants"), scratch("scratch");
-  ParamStore params(precision_, {}, single_mesh(), WeightUse::frozen);
-  Transformer model(params, config_.spec, {.layers = {}, .max_positions = max_tokens_});
-  params.allocate_frozen(values, values);
-  model.allocate_constants(constants, precision_);
-  auto caches = model.make_caches(constants, precision_, max_tokens_);
-  DryBackend backend(*machine_.workspace_model);
-  const std::vector<int32_t> ids(size_t(max_prompt_), 0);
-  pass(backend, model, caches, scratch, ids, nullptr);
-  for (KvCache& c : caches) c.count = max_tokens_ - 1;  // the longest that a token can look back
-  pass(backend, model, caches, scratch, std::span(ids).first(1), nullptr);
-  return {values.peak(), constants.peak(), scratch.peak(), backend.workspace_bytes()};
+  return std::max(prompts, again);
 }
 
-Tensor TextGenerator::pass(Backend& backend, const Transformer& model, std::vector<KvCache>& caches, Arena& scratch,
-                           std::span<const int32_t> ids, BatchStaging* staging) const {
+StepSpec step_of(const ModelSpec& model, const Spec& spec) {
+  const int64_t seen = CacheBooks::filled(most_seen(spec), spec.layout.cp);
+  return forward_step(spec.layout, model, {.precision = spec.precision, .seq_length = seen, .size = 1},
+                      spec.mesh.world->rank());
+}
+
+RankOf cp_of(const StepSpec& step) { return step.sequences().ranks; }
+
+// What texts begin with, without their tokens.
+struct Prompts {
+  std::vector<int32_t> ids;
+  std::vector<CacheBooks::Beginning> all;
+  explicit Prompts(const Spec& spec) : ids(size_t(most_at_once(spec)), 0) {
+    for (size_t i = 0; i < spec.texts.size(); ++i) {
+      const Text& t = spec.texts[i];
+      all.push_back(
+          {int64_t(i), std::span(ids).first(size_t(begins_with(t, spec.context))), most_cached(t, spec.context)});
+    }
+  }
+};
+
+// A token of n texts each, which looks back at something that every rank keeps: whoever does in truth.
+DecodingRows any_step(size_t n, const std::vector<CachedRun>& seen, RankOf cp) {
+  DecodingRows rows;
+  rows.sequences.seq_length = int64_t(n);
+  rows.ids.assign(n, 0);
+  rows.positions.assign(n, 0);
+  rows.use.ends.assign(n, 0);
+  rows.use.rank = int(cp.rank);
+  rows.use.queries.assign(n, {.position = seen[0].end() - 1,
+                              .keeper = 0,
+                              .runs = std::vector<const std::vector<CachedRun>*>(size_t(cp.size), &seen)});
+  return rows;
+}
+
+// Of a text that has forgotten its beginning: it begins again, alone, and grows by the rest, page by page. At most.
+int64_t kept_again(int64_t context, int64_t ranks) {
+  const int64_t least = least_seen(context), rest = KvPages::pages_for(context - least) + ranks;
+  return std::min(context, CacheBooks::filled(least, ranks) / ranks + (rest + ranks - 1) / ranks * KvPages::kRows);
+}
+
+// On each rank of cp, the most that one of them needs.
+int64_t pages_needed(const Spec& spec, RankOf cp) {
+  int64_t enough = 0, most = 0;
+  for (const Text& t : spec.texts) enough += KvPages::pages_for(most_cached(t, spec.context));
+  CacheBooks books(cp, enough, int64_t(spec.texts.size()));
+  const Prompts prompts(spec);
+  books.begin(prompts.all);
+  for (const CacheBooks::Beginning& t : prompts.all) books.pass_over(t.text, int64_t(t.ids.size()), t.expected);
+  for (int64_t rank = 0; rank < cp.size; ++rank) {
+    int64_t pages = 0;
+    for (const CacheBooks::Beginning& t : prompts.all) {
+      const int64_t again = forgets(spec.texts[size_t(t.text)], spec.context) ? kept_again(spec.context, cp.size) : 0;
+      pages += KvPages::pages_for(std::max(books.kept(t.text, rank), again));
+    }
+    most = std::max(most, pages);
+  }
+  return most;
+}
+
+// What a pass runs on.
+struct On {
+  Backend& backend;
+  const ProcessMesh& mesh;
+  const StepSpec& step;
+  const Transformer& model;
+  const std::vector<KvCache>& caches;
+  StageLinks* links = nullptr;  // none: only its memory is measured
+  BatchStaging* staging = nullptr;
+};
+
+// The logits after each text, in the last stage; else none. With everything in `scratch`.
+Tensor pass(const On& on, Arena& scratch, const DecodingRows& rows) {
+  constexpr StageLinks::Passage kHere{0, 0};
   scratch.rewind();
-  MicroBatch batch = alloc_micro_batch(scratch, int64_t(ids.size()), precision_.stat);
-  const int64_t first = caches[0].count;
+  MicroBatch batch = alloc_micro_batch(scratch, int64_t(rows.ids.size()), on.step.precision.stat);
+  batch.sequences = rows.sequences;
+  batch.spans = rows.spans;
   const LoadMicroBatch load = [&](MicroBatch& b) {
-    std::copy(ids.begin(), ids.end(), b.ids.as<int32_t>());
-    std::iota(b.positions.as<int32_t>(), b.positions.as<int32_t>() + ids.size(), int32_t(first));
+    std::copy(rows.ids.begin(), rows.ids.end(), b.ids.as<int32_t>());
+    std::copy(rows.positions.begin(), rows.positions.end(), b.positions.as<int32_t>());
   };
-  if (staging != nullptr) staging->load(load, batch, backend);
-  Pass p{backend, mesh_, precision_, batch, &scratch, &scratch, &scratch, &scratch, &scratch};
-  Tensor logits = p.stat(&scratch, {1, config_.spec.vocab_size}, tokens(Spmd::Invariant));
-  model.decode(p, caches, logits);
-  backend.wait_all();
+  if (on.staging) on.staging->load(load, batch, on.backend);
+  Pass p{on.backend, on.mesh, on.step.precision, batch, &scratch, &scratch, &scratch, &scratch, &scratch};
+  const Block::Streams streams{on.model.stream(p, &scratch), on.model.stream(p, &scratch)};
+  if (on.links && !on.model.has_embedding(0)) on.links->receive(on.backend, kHere, StageLinks::Way::forward, streams.x);
+  const Tensor out = on.model.decode(p, on.caches, rows.use, streams);
+  Tensor logits;
+  if (on.model.has_head(0)) {
+    logits = p.stat(&scratch, {int64_t(rows.use.ends.size()), on.model.spec().vocab_size}, tokens(Spmd::Invariant));
+    on.model.logits(p, rows.use, out, logits);
+  } else if (on.links) {
+    on.links->send(kHere, StageLinks::Way::forward, out);
+    on.links->wait_sent(kHere);
+  }
+  on.backend.wait_all();
   return logits;
 }
 
-std::span<const double> TextGenerator::feed(std::span<const int32_t> ids) {
-  const auto n = int64_t(ids.size());
-  const bool forgets = context_ > 0 && context_ <= max_tokens_;
-  WEFT_CHECK(n > 0 && (forgets || (n <= max_prompt_ && fed_ + n <= max_tokens_)), "{} tokens after {}", n, fed_);
-  for (int32_t id : ids) {
-    if (id < 0 || id >= config_.spec.vocab_size) {
-      throw ConfigError(fmt::format("token {} is not in the model's vocabulary of {}", id, config_.spec.vocab_size));
-    }
+}  // namespace
+
+// The same passes, dry: all prompts, a text that begins again, a token of one text or more.
+TextGenerator::Needs TextGenerator::measure(const ModelSpec& model, const Spec& spec) {
+  WEFT_CHECK(!spec.texts.empty(), "no texts");
+  if (model.learned_positions && most_seen(spec) > model.max_positions)
+    throw ConfigError(fmt::format("{} tokens at once: the model has a table of {} positions; ask for fewer",
+                                  most_seen(spec), model.max_positions));
+  const StepSpec step = step_of(model, spec);
+  const ProcessMesh mesh = dry_mesh(step.mesh, step.rank);
+  PersistentArenas persistent;
+  Arena cache("cache"), scratch("scratch");
+  ParamStore params(step.precision, step.order, mesh, WeightUse::frozen);
+  Transformer transformer(params, model, step.model);
+  params.allocate_frozen(persistent.params, persistent.transit);
+  transformer.allocate_constants(persistent.constants, step.precision);
+  Needs needs{.plan = {}, .pages = pages_needed(spec, cp_of(step))};
+  const auto caches = transformer.make_caches(cache, step.precision, needs.pages * KvPages::kRows);
+  DryBackend backend(*spec.machine.workspace_model);
+  const On on{backend, mesh, step, transformer, caches};
+  CacheBooks together(cp_of(step), needs.pages, int64_t(spec.texts.size()));
+  pass(on, scratch, together.begin(Prompts(spec).all));
+  if (std::any_of(spec.texts.begin(), spec.texts.end(), [&](const Text& t) { return forgets(t, spec.context); })) {
+    const std::vector<int32_t> ids(size_t(least_seen(spec.context)), 0);
+    CacheBooks alone(cp_of(step), needs.pages, 1);
+    pass(on, scratch, alone.begin(std::vector<CacheBooks::Beginning>{{0, ids, int64_t(ids.size())}}));
   }
-  fed_ += n;
-  if (forgets) {
-    seen_.insert(seen_.end(), ids.begin(), ids.end());
-    ids = std::span(seen_).last(size_t(n));
-    if (int64_t(seen_.size()) > context_) ids = forget();
+  const std::vector<CachedRun> seen{{0, std::min(most_seen(spec), needs.pages * KvPages::kRows), 0}};
+  for (size_t n = 1; n <= spec.texts.size(); ++n) pass(on, scratch, any_step(n, seen, cp_of(step)));
+  needs.plan.persistent = persistent.peak();
+  needs.plan.evaluation = scratch.peak();
+  needs.plan.workspace = backend.workspace_bytes();
+  needs.cache_bytes = cache.peak();
+  return needs;
+}
+
+TextGenerator::TextGenerator(const std::filesystem::path& folder, const Spec& spec)
+    : config_(read_hf_config(folder)),
+      spec_(spec),
+      machine_(spec.machine),
+      step_(step_of(config_.spec, spec)),
+      needs_(measure(config_.spec, spec)),
+      rank_({folder, config_.spec}, step_, needs_.plan, machine_, spec.mesh),
+      cache_memory_("cache of keys and values", needs_.cache_bytes, machine_.memory),
+      scratch_("scratch", needs_.plan.evaluation, machine_.memory),
+      staging_(machine_.memory, most_at_once(spec), rank_.mesh.poller()),
+      caches_(rank_.model.make_caches(cache_memory_, step_.precision, needs_.pages * KvPages::kRows)),
+      books_(cp_of(step_), needs_.pages, int64_t(spec.texts.size())),
+      texts_(spec.texts.size()),
+      last_(spec.texts.size()) {}
+
+std::span<const double> TextGenerator::feed(std::span<const More> more) {
+  std::vector<int64_t> waiting;
+  for (const auto& [text, ids] : more) {
+    State& t = texts_[size_t(text)];
+    const Text& spec = spec_.texts[size_t(text)];
+    const auto n = int64_t(ids.size());
+    WEFT_CHECK(n > 0 && (forgets(spec, spec_.context) || t.fed + n <= spec.all), "{} tokens after {}", n, t.fed);
+    for (const int32_t id : ids)
+      if (id < 0 || id >= config_.spec.vocab_size)
+        throw ConfigError(fmt::format("token {} is not in the model's vocabulary of {}", id, config_.spec.vocab_size));
+    t.fed += n;
+    t.seen.insert(t.seen.end(), ids.begin(), ids.end());
+    if (forgets(spec, spec_.context) && int64_t(t.seen.size()) > spec_.context) forget_oldest(text);
+    waiting.push_back(text);
   }
-  const Tensor logits = pass(*backend_, model_, caches_, scratch_, ids, &staging_);
-  for_each_value(*machine_.memory, logits, [&](int64_t, int64_t i, double x) { logits_[size_t(i)] = x; });
+  while (!waiting.empty()) {
+    feed_some(waiting);
+    std::erase_if(waiting, [&](int64_t text) {
+      return texts_[size_t(text)].cached == int64_t(texts_[size_t(text)].seen.size());
+    });
+  }
+  logits_.clear();
+  for (const More& m : more) {
+    const std::vector<double>& last = last_[size_t(m.text)];
+    logits_.insert(logits_.end(), last.begin(), last.end());
+  }
   return logits_;
+}
+
+// One pass: of texts that begin, all at once; of one that begins again; or of the next token of each. These are the
+// passes that are planned: with fewer rows, a product may need a larger workspace.
+void TextGenerator::feed_some(const std::vector<int64_t>& waiting) {
+  std::vector<int64_t> beginning, again, next;
+  for (const int64_t text : waiting) {
+    const State& t = texts_[size_t(text)];
+    (t.cached > 0 ? next : t.began ? again : beginning).push_back(text);
+  }
+  if (!beginning.empty()) return begin(beginning);
+  again.empty() ? step(next) : begin({again[0]});
 }
 
 // The tokens that are still seen, as a text that begins with them: keys and values of others are in what was kept of
 // them, so all are fed again.
-std::span<const int32_t> TextGenerator::forget() {
-  const auto first = seen_.begin() + std::ptrdiff_t(keep_first_);
-  seen_.erase(first, seen_.end() - std::ptrdiff_t(least_seen(context_) - keep_first_));
-  for (KvCache& c : caches_) c.count = 0;
-  return seen_;
+void TextGenerator::forget_oldest(int64_t text) {
+  State& t = texts_[size_t(text)];
+  const int64_t least = least_seen(spec_.context), given = spec_.texts[size_t(text)].keep_first;
+  const int64_t first = given < least ? given : 0;
+  t.seen.erase(t.seen.begin() + first, t.seen.end() - (least - first));
+  t.cached = 0;
+  books_.forget(text);
+}
+
+void TextGenerator::end(int64_t text) {
+  books_.forget(text);
+  texts_[size_t(text)].cached = 0;
+}
+
+void TextGenerator::begin(const std::vector<int64_t>& texts) {
+  std::vector<CacheBooks::Beginning> beginning;
+  for (const int64_t text : texts) {
+    State& t = texts_[size_t(text)];
+    beginning.push_back({text, t.seen, most_cached(spec_.texts[size_t(text)], spec_.context)});
+    t.cached = int64_t(t.seen.size());
+    t.began = true;
+  }
+  const DecodingRows rows = books_.begin(beginning);
+  keep_logits(texts,
+              pass({rank_.backend, rank_.mesh, step_, rank_.model, caches_, &rank_.links, &staging_}, scratch_, rows));
+}
+
+void TextGenerator::step(const std::vector<int64_t>& texts) {
+  std::vector<CacheBooks::Next> next;
+  for (const int64_t text : texts) {
+    State& t = texts_[size_t(text)];
+    next.push_back({text, t.cached, t.seen[size_t(t.cached)]});
+    ++t.cached;
+  }
+  const DecodingRows rows = books_.next(next);
+  keep_logits(texts,
+              pass({rank_.backend, rank_.mesh, step_, rank_.model, caches_, &rank_.links, &staging_}, scratch_, rows));
+}
+
+void TextGenerator::keep_logits(const std::vector<int64_t>& texts, const Tensor& logits) {
+  if (!logits) return;
+  for (const int64_t text : texts) last_[size_t(text)].resize(size_t(config_.spec.vocab_size));
+  for_each_value(*machine_.memory, logits,
+                 [&](int64_t row, int64_t i, double x) { last_[size_t(texts[size_t(row)])][size_t(i)] = x; });
 }
 
 }  // namespace weft

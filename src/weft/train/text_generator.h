@@ -1,4 +1,4 @@
-// Continues a sequence of tokens: forward passes with a cache of keys and values.
+// Continues texts: forward passes with a cache of keys and values, on one rank of a layout.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -8,7 +8,9 @@
 
 #include "weft/models/hf_config.h"
 #include "weft/step/batch_staging.h"
-#include "weft/train/machine.h"
+#include "weft/train/cache_books.h"
+#include "weft/train/forward_rank.h"
+#include "weft/train/sampling.h"
 
 namespace weft {
 
@@ -18,65 +20,80 @@ namespace weft {
 std::filesystem::path model_folder_of(const std::filesystem::path& path,
                                       const std::function<void(const std::string&)>& say);
 
-struct Sampling {
-  double temperature = 1;  // 0: the likeliest token
-  int64_t top_k = 0;       // among the k likeliest; 0: all
-  double top_p = 1;        // among the likeliest that together hold this probability
-  uint64_t seed = 0;
-};
-
-// What such a window holds at least.
+// What a window of `context` tokens holds at least.
 int64_t least_seen(int64_t context);
-
-// The token chosen from logits [V]; `index` numbers the choices of a sequence.
-int32_t sample_token(std::span<const double> logits, const Sampling& how, uint64_t index);
 
 class TextGenerator {
  public:
-  struct Spec {
-    const Machine& machine;
-    Precision precision;
-    int64_t max_tokens;  // of prompt and continuation together
-    int64_t max_prompt;  // tokens fed at once
-    // Tokens that the model sees at once; 0: all. Beyond, it goes on in a window: it forgets the oldest tokens but the
-    // first `keep_first` (the mark that a text begins with), and sees the last ones as a text of its own, three
-    // quarters of `context` at first, then more with each token up to `context`.
-    int64_t context = 0, keep_first = 0;
+  struct Text {
+    int64_t prompt;  // tokens fed first, at once
+    int64_t all;     // with those that follow
+    // Where the model sees `context` tokens at once, the first so many are never forgotten: the mark that a text begins
+    // with.
+    int64_t keep_first = 0;
   };
-  // Loads the weights of `folder`, which model_folder_of has checked. Throws ConfigError where its positions do not
-  // reach.
+  struct Spec {
+    const Machine& machine;  // of this rank
+    Precision precision;
+    std::vector<Text> texts;  // at least one
+    // Tokens that the model sees at once; 0: all. Beyond, a text goes on in a window: it forgets the oldest tokens but
+    // the first `keep_first`, and sees the last ones as a text of its own, three quarters of `context` at first, then
+    // more with each token up to `context`.
+    int64_t context = 0;
+    Recipe::Parallel layout = {};
+    ProcessMesh mesh = single_mesh();  // of the layout's sizes; ranks of dp have texts of their own
+  };
+  // What this rank takes, in bytes. Throws ConfigError where the model's positions do not reach.
+  struct Needs {
+    MemoryPlan plan;                     // `evaluation`: the temporaries of a pass
+    int64_t pages = 0, cache_bytes = 0;  // of all layers here
+    int64_t total() const { return plan.total_bytes() + cache_bytes; }
+  };
+  static Needs measure(const ModelSpec& model, const Spec& spec);  // `mesh` may be a dry one
+  // Loads the weights of `folder`, which model_folder_of has checked. Throws ConfigError, FileError.
   TextGenerator(const std::filesystem::path& folder, const Spec& spec);
 
-  // Feeds tokens that follow all those fed so far, of which there may be any number where `max_tokens` is at least the
-  // context; returns the logits [V] after the last. Blocks.
-  std::span<const double> feed(std::span<const int32_t> ids);
-  int64_t fed() const { return fed_; }
+  // Tokens that follow all those of a text so far; of a text that begins, at most its `prompt`.
+  struct More {
+    int64_t text;
+    std::span<const int32_t> ids;
+  };
+  // Feeds texts, of which there may be any number of tokens where `all` is at least the context. In the last stage of a
+  // pipeline, returns the logits [V] after the last token of each, one behind the other, until the next call; else
+  // nothing. Every rank that shares the texts calls it with the same. Blocks.
+  std::span<const double> feed(std::span<const More> more);
+  std::span<const double> feed(std::span<const int32_t> ids) { return feed(std::vector<More>{{0, ids}}); }
+  // The text has ended: others may have its pages.
+  void end(int64_t text);
+  int64_t fed(int64_t text = 0) const { return texts_[size_t(text)].fed; }
   const ModelSpec& model() const { return config_.spec; }
+  const ProcessMesh& mesh() const { return rank_.mesh; }
 
  private:
-  struct Plan {
-    int64_t params, constants, scratch, workspace;
+  struct State {
+    std::vector<int32_t> seen;  // what the caches are of, and then those that are to be fed
+    int64_t cached = 0;         // of them
+    int64_t fed = 0;
+    bool began = false;  // once at least
   };
-  Plan measure() const;
-  Tensor pass(Backend& backend, const Transformer& model, std::vector<KvCache>& caches, Arena& scratch,
-              std::span<const int32_t> ids, BatchStaging* staging) const;
-  std::span<const int32_t> forget();
+  void forget_oldest(int64_t text);
+  void feed_some(const std::vector<int64_t>& waiting);
+  void begin(const std::vector<int64_t>& texts);
+  void step(const std::vector<int64_t>& texts);
+  void keep_logits(const std::vector<int64_t>& texts, const Tensor& logits);
 
   const HfConfig config_;
+  const Spec spec_;
   const Machine machine_;
-  const Precision precision_;
-  const int64_t context_, keep_first_;
-  const int64_t max_tokens_, max_prompt_;  // in the cache; fed at once
-  ProcessMesh mesh_;
-  const Plan plan_;
-  Arena values_, constants_, scratch_, workspace_;
+  const StepSpec step_;
+  const Needs needs_;
+  ForwardRank rank_;
+  Arena cache_memory_, scratch_;
   BatchStaging staging_;
-  ParamStore params_;
-  Transformer model_;
-  std::unique_ptr<Backend> backend_;
   std::vector<KvCache> caches_;
-  std::vector<int32_t> seen_;  // what the cache is of, where it can forget
-  int64_t fed_ = 0;
+  CacheBooks books_;
+  std::vector<State> texts_;
+  std::vector<std::vector<double>> last_;  // [text] logits
   std::vector<double> logits_;
 };
 

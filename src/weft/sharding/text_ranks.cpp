@@ -1,0 +1,28 @@
+#include "weft/sharding/text_ranks.h"
+
+#include "weft/sharding/boundary.h"
+
+namespace weft {
+
+RankOf rank_of_texts(const ProcessMesh& mesh) { return {mesh[Axis::dp].size(), mesh[Axis::dp].rank()}; }
+
+Communicator& ranks_of_other_texts(const ProcessMesh& mesh) { return mesh[Axis::dp]; }
+
+bool speaks_for_texts(const ProcessMesh& mesh) {
+  return mesh.pp->rank() == mesh.pp->size() - 1 && mesh[Axis::tp].rank() == 0 && mesh[Axis::cp].rank() == 0;
+}
+
+void wait_sum_over_sharers(const ProcessMesh& mesh, const Tensor& x) {
+  for (Communicator* ranks : {&mesh[Axis::tp], &mesh[Axis::cp], mesh.pp.get()}) ranks->all_reduce(x).wait();
+}
+
+Tensor rows_of_all_keepers(const ProcessMesh& mesh, const Tensor& x, Arena& out) {
+  return Boundary(Axis::cp, Spmd::Shard0, Spmd::Replicate).forward(mesh, x, out);
+}
+
+Tensor rows_of_any_keeper(const ProcessMesh& mesh, const Tensor& x, Arena& scratch) {
+  const Tensor parts = x.placed(x.place.with(Axis::cp, Spmd::Partial));
+  return Boundary(Axis::cp, Spmd::Partial, Spmd::Invariant).forward(mesh, parts, scratch).placed(x.place);
+}
+
+}  // namespace weft

@@ -1,0 +1,25 @@
+// Which ranks go on with the same texts, and how they bring together what they have of them. Ranks of dp have texts of
+// their own; those of tp, cp and pp share them.
+#pragma once
+#include "weft/comm/process_mesh.h"
+#include "weft/device/arena.h"
+#include "weft/sharding/param.h"
+
+namespace weft {
+
+// Of all texts, which are dealt out; and those that have the others.
+RankOf rank_of_texts(const ProcessMesh& mesh);
+Communicator& ranks_of_other_texts(const ProcessMesh& mesh);
+
+// One of the ranks that share texts, in the last stage of the pipeline.
+bool speaks_for_texts(const ProcessMesh& mesh);
+// The sum over all ranks that share texts, in place. Blocks.
+void wait_sum_over_sharers(const ProcessMesh& mesh, const Tensor& x);
+
+// Of rows that every rank of cp has, while each keeps other keys of their texts. Both block.
+// x [n, d] of each rank, one behind the other in the order of ranks [cp n, d]: x itself, or in `out`.
+Tensor rows_of_all_keepers(const ProcessMesh& mesh, const Tensor& x, Arena& out);
+// x [n, d] of which one rank has each row, and the others zeros: whole on all of them, in place.
+Tensor rows_of_any_keeper(const ProcessMesh& mesh, const Tensor& x, Arena& scratch);
+
+}  // namespace weft

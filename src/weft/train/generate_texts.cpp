@@ -1,0 +1,73 @@
+#include "weft/train/generate_texts.h"
+
+#include "weft/records/clock.h"
+#include "weft/sharding/text_ranks.h"
+
+namespace weft {
+namespace {
+
+// Choices of different texts are numbered so far apart.
+constexpr uint64_t kChoicesOfText = uint64_t{1} << 32;
+
+// The texts of all ranks of dp: the others have zeros where this one has tokens.
+std::vector<Tokens> of_all_ranks(Communicator& dp, int64_t first, const std::vector<Tokens>& mine, size_t num_prompts,
+                                 int64_t max_tokens) {
+  const auto width = size_t(max_tokens) + 1;  // with their number
+  std::vector<double> table(num_prompts * width, 0.0);
+  for (size_t i = 0; i < mine.size(); ++i) {
+    double* row = table.data() + (size_t(first) + i) * width;
+    *row++ = double(mine[i].size());
+    for (const int32_t token : mine[i]) *row++ = token;
+  }
+  dp.all_reduce({table.data(), DType::f64, {int64_t(num_prompts), int64_t(width)}}).wait();
+  std::vector<Tokens> all;
+  for (size_t i = 0; i < num_prompts; ++i) {
+    const double* row = table.data() + i * width;
+    all.emplace_back(row + 1, row + 1 + size_t(*row));
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<Tokens> generate_texts(TextGenerator& generator, const GenerateRequest& r) {
+  const auto& mesh = generator.mesh();
+  const Run here = prompts_of(int64_t(r.prompts.size()), rank_of_texts(mesh));
+  const auto vocabulary = size_t(generator.model().vocab_size);
+  std::vector<Tokens> texts(size_t(here.count), Tokens{});
+  std::vector<int64_t> open;
+  std::vector<TextGenerator::More> more;
+  for (int64_t i = 0; i < here.count; ++i) {
+    open.push_back(i);
+    more.push_back({i, r.prompts[size_t(here.first + i)]});
+  }
+  const double began = now_s();
+  double chose_first = began;
+  for (int64_t done = 0; done < r.max_tokens && !open.empty(); ++done) {
+    const std::span<const double> logits = generator.feed(more);
+    const std::vector<int32_t> chosen = choose_once(mesh, open.size(), [&](size_t i) {
+      return sample_token(logits.subspan(i * vocabulary, vocabulary), r.how,
+                          uint64_t(here.first + open[i]) * kChoicesOfText + uint64_t(done));
+    });
+    if (done == 0) chose_first = now_s();
+    std::vector<int64_t> going_on;
+    more.clear();
+    for (size_t i = 0; i < open.size(); ++i) {
+      const int64_t text = open[i];
+      if (chosen[i] == r.end_of_text) {
+        generator.end(text);
+        continue;
+      }
+      Tokens& tokens = texts[size_t(text)];
+      tokens.push_back(chosen[i]);
+      if (r.said) r.said(here.first + text, chosen[i]);
+      going_on.push_back(text);
+    }
+    open = std::move(going_on);
+    for (const int64_t text : open) more.push_back({text, std::span(texts[size_t(text)]).last(1)});
+  }
+  if (r.times) *r.times = {chose_first - began, now_s() - chose_first};
+  return of_all_ranks(ranks_of_other_texts(mesh), here.first, texts, r.prompts.size(), r.max_tokens);
+}
+
+}  // namespace weft

@@ -1,0 +1,93 @@
+// `weft eval` and `weft generate` on several ranks.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "apps/program.h"
+
+namespace weft {
+namespace {
+
+using testing::Finished;
+using testing::weft;
+using RankWords = std::vector<std::string>;
+
+std::string golden_file(const std::string& path) {
+  return (std::filesystem::path(testing::kSourceDir) / "tests/golden" / path).string();
+}
+RankWords words_and(RankWords words, const RankWords& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+RankWords eval_words(const RankWords& settings) {
+  return words_and({"eval", golden_file("llama-gqa"), golden_file("llama-gqa/tokens.bin"), "--backend", "ref",
+                    "--seq-length", "24", "--max-batches", "2", "--json"},
+                   settings);
+}
+RankWords generate_words(const RankWords& settings) {
+  return words_and({"generate", golden_file("llama-gqa"), "--ids", "--prompt-ids", "1,2,3,4,5", "--prompt-ids", "9",
+                    "--backend", "ref", "--temperature", "0", "--max-tokens", "6"},
+                   settings);
+}
+
+TEST(ForwardRanks, SayWhatOneRankSaysAndOnce) {
+  const double loss = nlohmann::json::parse(weft(eval_words({})).out)["loss"];
+  const Finished text = weft(generate_words({}));
+  ASSERT_EQ(text.status, 0) << text.err;
+  EXPECT_EQ(std::count(text.out.begin(), text.out.end(), '\n'), 2);
+  EXPECT_EQ(std::count(text.out.begin(), text.out.end(), ','), 10);
+  for (const RankWords& layout : {RankWords{"parallel.tp=2"}, RankWords{"parallel.dp=2", "parallel.pp=2"},
+                                  RankWords{"parallel.cp=2", "parallel.tp=2"}}) {
+    const Finished measured = weft(eval_words(layout));
+    ASSERT_EQ(measured.status, 0) << measured.err;
+    EXPECT_NEAR(double(nlohmann::json::parse(measured.out)["loss"]), loss, 1e-11 * loss) << layout[0];
+    const Finished continued = weft(generate_words(layout));
+    EXPECT_EQ(continued.status, 0) << continued.err;
+    EXPECT_EQ(continued.out, text.out) << layout[0];
+  }
+}
+
+// By name, with the nearest that works, whatever the backend is: no device is looked for.
+TEST(ForwardRanks, WhatCannotRunIsRefusedByName) {
+  const std::vector<std::tuple<RankWords, RankWords, std::string>> cases = {
+      {eval_words({}),
+       {"parallel.tp=3", "parallel.sequence_parallel=false", "parallel.pp=9"},
+       "parallel.pp = 9 cannot run"},
+      {eval_words({}),
+       {"parallel.cp=5"},
+       "parallel.cp = 5 cannot run: windows of 24 tokens are no multiple of 2 x 5; the "
+       "nearest that works: --seq-length 20"},
+      {eval_words({}), {"parallel.tp=7"}, "parallel.tp = 7 cannot run: 8 query heads and "},
+      {eval_words({}),
+       {"parallel.recompute=full"},
+       "parallel.recompute=full has no effect: `weft eval` takes parallel.dp"},
+      {eval_words({}), {"parallel.tp=two"}, "parallel.tp = \"two\": expected a whole number"},
+      {generate_words({}),
+       {"parallel.dp=3"},
+       "2 prompts can be dealt out to at most as many ranks; the nearest that works: "
+       "parallel.dp = 2"},
+      {generate_words({}), {"parallel.tp=7"}, "parallel.tp = 7 cannot run: 8 query heads and "},
+      {generate_words({}), {"parallel.zero_stage=3"}, "parallel.zero_stage=3 has no effect: `weft generate` takes"},
+      {generate_words({}), {"parallel.pipeline_schedule=zbv"}, "parallel.pipeline_schedule=zbv has no effect"},
+      {generate_words({}), {"train.seed=3"}, "train.seed=3 has no effect"},
+  };
+  for (const auto& [words, settings, says] : cases) {
+    const Finished f = weft(words_and(words, settings));
+    EXPECT_NE(f.status, 0) << says;
+    EXPECT_SAYS(f.err, says);
+    EXPECT_EQ(f.out, "");
+  }
+}
+
+TEST(ForwardRanks, TextThatDoesNotFitIsRefusedWithItsBytes) {
+  const Finished f = weft({"generate", golden_file("llama-gqa"), "--ids", "--prompt-ids", "1", "--max-tokens",
+                           "100000000", "--context", "200000000"});
+  EXPECT_NE(f.status, 0);
+  EXPECT_SAYS(f.err, "no memory to generate: the ranks here take ");
+  EXPECT_SAYS(f.err, " pages of 64 tokens of keys and values), but ");
+}
+
+}  // namespace
+}  // namespace weft
