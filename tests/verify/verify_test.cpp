@@ -86,6 +86,13 @@ TEST(Verify, FindsExpertsOnRanksOfTheirOwnEqual) {
   }
 }
 
+// Their corrections have no gradient and no optimizer's state; the weights of a step have them.
+TEST(Verify, FindsRoutersWithCorrectionsEqual) {
+  const VerifyReport report =
+      report_on(recipe_for("deepseek-v3-bias", {"parallel.dp=2", "parallel.tp=2", "moe.bias_update_rate=0.01"}));
+  EXPECT_TRUE(report.equal()) << first_of(report);
+}
+
 TEST(Verify, NamesTheExpertsWhoseGradientIsSummedTwice) {
   const auto experts_of = [](ProcessMesh& mesh) -> std::shared_ptr<Communicator>& { return mesh.experts.replicas; };
   const VerifyReport report =

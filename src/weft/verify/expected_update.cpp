@@ -171,6 +171,10 @@ Distances update_distances(const RunRecord& record, const Recipe& recipe) {
     for (const std::string& name : record.order) {
       const Values& before = last != nullptr ? last->weights.at(name).values : record.first_weights.at(name).values;
       const RunRecord::Kind& kind = record.kinds.at(name);
+      if (!kind.learns) {  // no optimizer updates it
+        far.weights[name] = 0;
+        continue;
+      }
       const Tensors t{now.gradients.at(name).values, &before, &now, last, name, kind.decays, clip, int64_t(s) + 1};
       far.gradients[name] = 0;
       if (o.name == OptimizerKind::sgd)

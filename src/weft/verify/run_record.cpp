@@ -159,7 +159,8 @@ RunRecord record_run(const Trial& trial, const Machine& machine, const TrialHook
       const std::string& name = p->spec().name;
       if (now.step == 0 && !now.updated) {
         record.order.push_back(name);
-        record.kinds[name] = {p->spec().decays(), p->spec().linear};
+        if (p->spec().learns) record.gradient_order.push_back(name);
+        record.kinds[name] = {p->spec().decays(), p->spec().linear, p->spec().learns};
         record.first_weights[name] = whole_of(now, *p, {.quantity = Quantity::weights, .name = name});
       }
       for (const Kept& kept : kept_tensors(now, *p)) {

@@ -30,13 +30,15 @@ struct RunRecord {
     std::map<std::string, WholeTensor> states;              // by "exp_avg of head.weight"
   };
   struct Kind {
-    bool decays, linear;  // as its ParamSpec says
+    bool decays, linear, learns;  // as its ParamSpec says
   };
   std::vector<Step> steps;
-  std::map<std::string, WholeTensor> first_weights;  // before the first step
-  std::map<std::string, Kind> kinds;                 // of the weights
-  std::vector<std::string> order, state_order;       // names, as the model has them
-  const std::vector<std::string>& names(Quantity q) const { return q == Quantity::states ? state_order : order; }
+  std::map<std::string, WholeTensor> first_weights;             // before the first step
+  std::map<std::string, Kind> kinds;                            // of the weights
+  std::vector<std::string> order, gradient_order, state_order;  // names, as the model has them
+  const std::vector<std::string>& names(Quantity q) const {
+    return q == Quantity::states ? state_order : q == Quantity::gradients ? gradient_order : order;
+  }
 };
 
 // Records a trial on one rank.
