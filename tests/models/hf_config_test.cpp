@@ -65,7 +65,7 @@ TEST(HfConfig, AbsentFieldsHaveTheValuesOfTransformers) {
                s.learned_positions);
   EXPECT_EQ(windows_of(s), std::vector<int64_t>(4, 0));
   EXPECT_EQ(s.dropout.attention, 0);
-  const ModelSpec mixtral = spec(as("mixtral", {}));
+  const ModelSpec mixtral = spec(as("mixtral"));
   EXPECT_EQ(mixtral.norm_eps, 1e-5);
   EXPECT_EQ(mixtral.rope->theta, 1e6);
 }
@@ -260,7 +260,8 @@ TEST(HfConfig, ExpertsOfDeepseekV3) {
 
 TEST(HfConfig, ExpertsOfDeepseekV2) {
   const auto with = [](const Json& more) {
-    Json json = deepseek({{"model_type", "deepseek_v2"}, {"topk_method", "greedy"}, {"first_k_dense_replace", 1}});
+    Json json = deepseek({{"topk_method", "greedy"}, {"first_k_dense_replace", 1}});
+    json["model_type"] = "deepseek_v2";
     json.update({{"num_experts_per_tok", 3}, {"n_shared_experts", nullptr}, {"routed_scaling_factor", 16}});
     json.update(more);
     return json;

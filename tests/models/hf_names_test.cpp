@@ -83,7 +83,8 @@ TEST(HfTensors, EveryRowOfEveryWeightIsThereOnce) {
                                                             ? 1u
                                                             : 0u);
     EXPECT_EQ(next_row["blocks.0.attn.qkv.weight"], family == Family::gpt2 ? 24 : 16);
-    const int64_t experts = family == Family::mixtral ? 8 : family == Family::qwen2_moe ? 60 : 128;
+    const std::map<Family, int64_t> counts = {{Family::mixtral, 8}, {Family::qwen2_moe, 60}, {Family::qwen3_moe, 128}};
+    const int64_t experts = family == Family::gpt_oss ? 3 : counts.contains(family) ? counts.at(family) : 0;
     if (next_row.contains("blocks.1.mlp.router.weight"))
       EXPECT_EQ(next_row["blocks.1.mlp.experts.down.weight"], 8 * experts);
     else
