@@ -37,8 +37,8 @@ void GroupedBias::forward(Pass& p, Tensor scale, const Dispatch::Routes& routes,
 void GroupedBias::dgrad(Pass& p, Tensor dy, const Dispatch::Routes& routes, Tensor dscale) const {
   if (!b_) return;
   Tensor dot = Dispatch::alloc_rows(*p.scratch, p.precision.compute, routes, 1, expert_rows(Spmd::Partial));
-  p.be.run(
-      GroupedMatmul{.x = columns_of(dy), .w = as_column(b_->value), .offsets = routes.offsets, .out = dot, .turned = true});
+  p.be.run(GroupedMatmul{
+      .x = columns_of(dy), .w = as_column(b_->value), .offsets = routes.offsets, .out = dot, .turned = true});
   Tensor more = Dispatch::alloc_rows(*p.scratch, p.precision.stat, routes, 1, dscale.place);
   p.be.run(Copy{.from = dot, .to = more});
   const Tensor sum = as_column(dscale);
