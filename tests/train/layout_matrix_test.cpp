@@ -87,7 +87,8 @@ TEST_F(LayoutMatrix, ExpertsOnRanksOfTheirOwnEqualOneRank) {
   for (const auto& [model, ep, dp, tp, zero_stage, recompute] :
        {Six{"mixtral", "2", "2", "1", "0", "none"}, Six{"mixtral", "4", "4", "2", "1", "selective"},
         Six{"qwen2-moe", "6", "6", "1", "0", "full"}, Six{"qwen3-moe", "2", "4", "1", "3", "none"},
-        Six{"qwen3-moe", "3", "6", "1", "2", "selective"}}) {
+        Six{"qwen3-moe", "3", "6", "1", "2", "selective"}, Six{"deepseek-v3-moe", "2", "2", "1", "0", "full"},
+        Six{"gpt-oss", "2", "2", "2", "0", "none"}, Six{"gpt-oss", "4", "4", "1", "3", "selective"}}) {
     c["model"] = model;
     c["parallel.ep"] = ep;
     c["parallel.dp"] = dp;
@@ -105,8 +106,9 @@ TEST_F(LayoutMatrix, ExpertsOfRanksThatShareSequencesEqualOneRank) {
     for (const Feature& f : *features) c[f.key] = f.values[0];
   c["train.micro_batch_size"] = "2";
   using Four = std::array<const char*, 4>;
-  for (const auto& [model, ep, dp, tp] : {Four{"mixtral", "1", "1", "1"}, Four{"mixtral", "4", "2", "2"},
-                                          Four{"qwen2-moe", "1", "2", "1"}, Four{"qwen3-moe", "2", "1", "1"}}) {
+  for (const auto& [model, ep, dp, tp] :
+       {Four{"mixtral", "1", "1", "1"}, Four{"mixtral", "4", "2", "2"}, Four{"qwen2-moe", "1", "2", "1"},
+        Four{"qwen3-moe", "2", "1", "1"}, Four{"deepseek-v3-moe", "2", "1", "2"}, Four{"gpt-oss", "2", "1", "1"}}) {
     c["model"] = model;
     c["parallel.cp"] = "2";
     c["parallel.ep"] = ep;

@@ -216,7 +216,11 @@ void check(const Copy& op) {
 
 void check(const Zero& op) { Judge(op).compute(op.x); }
 
-void check(const Ones& op) { Judge(op).compute(op.x); }
+void check(const Ones& op) {
+  const Judge judge(op);
+  judge.compute(op.x);
+  judge.not_partial(op.x, "ones of all ranks add up to more");
+}
 
 void check(const Sum& op) {
   check_reduction(op);
