@@ -14,27 +14,33 @@ Machine cpu(const std::string& numerics, int64_t threads) {
 
 using testing::GoldenCase;
 
-// f(case) for every case of the folders that weft can run; there is at least one.
-template <class F>
-void for_built_cases(const F& f) {
-  int run = 0;
-  for (const GoldenCase& c : testing::golden_cases()) {
-    SCOPED_TRACE(c.name);
-    if (!testing::not_built_yet(c).empty()) continue;
-    f(c);
-    ++run;
+// Each test takes its share of the cases, so that several run side by side.
+constexpr size_t kShares = 4;
+class GoldenCpu : public ::testing::TestWithParam<size_t> {
+ protected:
+  // f(case) for every case of the share that weft can run.
+  template <class F>
+  void for_built_cases(const F& f) {
+    const std::vector<GoldenCase> all = testing::golden_cases();
+    EXPECT_GE(all.size(), kShares);
+    for (size_t i = GetParam(); i < all.size(); i += kShares) {
+      SCOPED_TRACE(all[i].name);
+      if (testing::not_built_yet(all[i]).empty()) f(all[i]);
+    }
   }
-  EXPECT_GT(run, 0);
-}
+};
+class GoldenCpuSlow : public GoldenCpu {};
+INSTANTIATE_TEST_SUITE_P(Share, GoldenCpu, ::testing::Range(size_t{0}, kShares));
+INSTANTIATE_TEST_SUITE_P(Share, GoldenCpuSlow, ::testing::Range(size_t{0}, kShares));
 
-TEST(GoldenCpu, EveryCaseInF32) {
+TEST_P(GoldenCpu, EveryCaseInF32) {
   for_built_cases([](const GoldenCase& c) {
     testing::expect_golden(c, cpu("fast", 2), {"train.micro_batch_size=4"}, testing::f32_tolerance(c));
   });
 }
 
 // Names what the folders hold that weft cannot run.
-TEST(GoldenCpu, CasesThatAreNotBuiltYet) {
+TEST(GoldenCases, ThatAreNotBuiltYet) {
   std::string skipped;
   for (const GoldenCase& c : testing::golden_cases())
     if (const std::string what = testing::not_built_yet(c); !what.empty())
@@ -81,7 +87,7 @@ bool can_run(const GoldenCase& c, const std::vector<std::string>& overrides) {
   } catch (const ConfigError&) { return false; }
 }
 
-TEST(GoldenCpuSlow, EveryCaseOnManyLayouts) {
+TEST_P(GoldenCpuSlow, EveryCaseOnManyLayouts) {
   for_built_cases([](const GoldenCase& c) {
     int judged = 0;
     for (std::vector<std::string> overrides : kGoldenLayouts) {
@@ -97,14 +103,14 @@ TEST(GoldenCpuSlow, EveryCaseOnManyLayouts) {
 }
 
 // The host looks at nothing that is a device's own, and writes over nothing before the device is done with it.
-TEST(GoldenCpuSlow, EveryCaseOnADeviceThatIsLateAndApart) {
+TEST_P(GoldenCpuSlow, EveryCaseOnADeviceThatIsLateAndApart) {
   for_built_cases([](const GoldenCase& c) {
     testing::expect_golden(c, testing::apart(cpu("fast", 2)),
                            {"train.micro_batch_size=2", "parallel.recompute=selective"}, testing::f32_tolerance(c));
   });
 }
 
-TEST(GoldenCpuSlow, EveryCaseInInvariantNumericsRecomputedAndAccumulated) {
+TEST_P(GoldenCpuSlow, EveryCaseInInvariantNumericsRecomputedAndAccumulated) {
   for_built_cases([](const GoldenCase& c) {
     testing::expect_golden(c, cpu("invariant", 1),
                            {"train.numerics=invariant", "train.micro_batch_size=1", "parallel.recompute=full"},
@@ -117,7 +123,7 @@ TEST(GoldenCpuSlow, EveryCaseInInvariantNumericsRecomputedAndAccumulated) {
 }
 
 // Of dense models: a router that rounds chooses other experts.
-TEST(GoldenCpuSlow, Bf16FollowsTheF32Run) {
+TEST_P(GoldenCpuSlow, Bf16FollowsTheF32Run) {
   for_built_cases([](const GoldenCase& c) {
     if (testing::has_experts(c)) return;
     for (const char* layout : {"parallel.dp=1", "parallel.tp=2"})
@@ -126,7 +132,7 @@ TEST(GoldenCpuSlow, Bf16FollowsTheF32Run) {
   });
 }
 
-TEST(GoldenCpuSlow, Fp16FollowsTheF32Run) {
+TEST_P(GoldenCpuSlow, Fp16FollowsTheF32Run) {
   for_built_cases([](const GoldenCase& c) {
     if (testing::has_experts(c)) return;
     testing::expect_golden(c, cpu("fast", 2), {"train.precision=fp16", "train.micro_batch_size=4"},
@@ -135,7 +141,7 @@ TEST(GoldenCpuSlow, Fp16FollowsTheF32Run) {
 }
 
 // One recipe, all the ways to compute it: the weights of the end are the same file.
-TEST(GoldenCpuSlow, InvariantNumericsGiveTheSameBitsForAnyThreadsScheduleAndRecomputation) {
+TEST(GoldenBitsSlow, InvariantNumericsGiveTheSameBitsForAnyThreadsScheduleAndRecomputation) {
   const auto folder = std::filesystem::path(testing::kSourceDir) / "tests/golden/qwen3-qknorm";
   std::string first;
   int64_t threads = 0;

@@ -12,13 +12,13 @@ namespace {
 
 using Documents = std::vector<std::vector<int32_t>>;
 
-struct Outcome {
+struct PackedOutcome {
   Metrics metrics;
   std::string norms, weights;  // of the first step's gradients; of the last checkpoint
 };
 
 // The model of a golden case, on other data.
-Outcome train_on(
+PackedOutcome train_on(
     const std::string& name, const std::string& data, std::vector<std::string> overrides,
     const std::function<Machine(Machine)>& changed = [](Machine same) { return same; }) {
   const auto folder = std::filesystem::path(testing::kSourceDir) / "tests/golden" / name;
@@ -73,10 +73,10 @@ void expect_as_alone(const std::vector<std::string>& models) {
       more.insert(more.begin(), base.begin(), base.end());
       return more;
     };
-    const Outcome one = train_on(name, alone,
+    const PackedOutcome one = train_on(name, alone,
                                  with({fmt::format("train.global_batch_size={}", documents.size()),
                                        "data.loss_mask=" + (dir / "alone.mask.bin").string()}));
-    const Outcome packed = train_on(name, (dir / "packed").string(),
+    const PackedOutcome packed = train_on(name, (dir / "packed").string(),
                                     with({fmt::format("train.global_batch_size={}", samples), "data.packing=first-fit",
                                           "data.attn_mask_type=block_causal"}));
     ASSERT_EQ(packed.metrics.steps.size(), 1u);
@@ -108,11 +108,11 @@ TEST(PackedTraining, EqualsOneRankWhereRanksShareSequences) {
     all.insert(all.end(), layout.begin(), layout.end());
     return train_on("mistral-window", (dir / "packed").string(), all);
   };
-  const Outcome one = on({});
+  const PackedOutcome one = on({});
   for (const char* how : {"p2p", "all_gather", "a2a", "a2a+p2p"}) {
     for (const char* cp : {"2", "4"}) {
       if (std::string(how) == "a2a+p2p" && std::string(cp) == "2") continue;
-      const Outcome many = on({std::string("parallel.cp=") + cp, std::string("parallel.cp_comm_type=") + how,
+      const PackedOutcome many = on({std::string("parallel.cp=") + cp, std::string("parallel.cp_comm_type=") + how,
                                std::string("parallel.cp_a2a_size=") + (std::string(how) == "a2a+p2p" ? "2" : "0")});
       EXPECT_NEAR(many.metrics.steps[0].loss, one.metrics.steps[0].loss, 1e-12) << how << " " << cp;
       const auto norms = nlohmann::json::parse(many.norms)["grad_norm"];
@@ -210,7 +210,7 @@ TEST(PackedTrainingSlow, AnyLayoutEqualsOneRank) {
   testing::write_megatron_tokens(dir / "packed", some_documents(60, 40), "uint16");
   const std::string data = (dir / "packed").string();
   for (const auto& packing : kPackings) {
-    const Outcome one = train_on("llama-gqa", data, steps_of(packing, {}));
+    const PackedOutcome one = train_on("llama-gqa", data, steps_of(packing, {}));
     for (const std::vector<std::string>& layout : std::vector<std::vector<std::string>>{
              {"parallel.dp=4", "parallel.zero_stage=3"},
              {"parallel.tp=2"},
@@ -218,7 +218,7 @@ TEST(PackedTrainingSlow, AnyLayoutEqualsOneRank) {
              {"parallel.pp=2", "parallel.pipeline_schedule=zb_h1"},
              {"parallel.recompute=full"},
              {"parallel.dp=2", "parallel.tp=2", "parallel.pp=2", "parallel.recompute=selective"}}) {
-      const Outcome many = train_on("llama-gqa", data, steps_of(packing, layout));
+      const PackedOutcome many = train_on("llama-gqa", data, steps_of(packing, layout));
       ASSERT_EQ(many.metrics.steps.size(), one.metrics.steps.size());
       for (size_t i = 0; i < one.metrics.steps.size(); ++i)
         EXPECT_NEAR(many.metrics.steps[i].loss, one.metrics.steps[i].loss, 1e-11) << layout[0] << " " << packing[0];
@@ -234,10 +234,10 @@ TEST(PackedTrainingSlow, TheCpuKernelsFollowTheReference) {
   for (const auto& packing : kPackings) {
     const std::vector<std::string> one_step{"model.attention_dropout=0.2", "train.train_iters=1",
                                             "optimizer.lr_warmup_iters=0"};
-    const Outcome ref = train_on("llama-gqa", data, steps_of(packing, one_step));
+    const PackedOutcome ref = train_on("llama-gqa", data, steps_of(packing, one_step));
     std::vector<std::string> on_cpu = one_step;
     on_cpu.insert(on_cpu.end(), {"run.backend=cpu", "run.threads=2"});
-    const Outcome cpu = train_on("llama-gqa", data, steps_of(packing, on_cpu));
+    const PackedOutcome cpu = train_on("llama-gqa", data, steps_of(packing, on_cpu));
     EXPECT_NEAR(cpu.metrics.steps[0].loss, ref.metrics.steps[0].loss, 1e-6 * ref.metrics.steps[0].loss);
     EXPECT_NEAR(cpu.metrics.steps[0].grad_norm, ref.metrics.steps[0].grad_norm, 2e-5 * ref.metrics.steps[0].grad_norm);
   }
