@@ -74,11 +74,11 @@ void expect_as_alone(const std::vector<std::string>& models) {
       return more;
     };
     const PackedOutcome one = train_on(name, alone,
-                                 with({fmt::format("train.global_batch_size={}", documents.size()),
-                                       "data.loss_mask=" + (dir / "alone.mask.bin").string()}));
+                                       with({fmt::format("train.global_batch_size={}", documents.size()),
+                                             "data.loss_mask=" + (dir / "alone.mask.bin").string()}));
     const PackedOutcome packed = train_on(name, (dir / "packed").string(),
-                                    with({fmt::format("train.global_batch_size={}", samples), "data.packing=first-fit",
-                                          "data.attn_mask_type=block_causal"}));
+                                          with({fmt::format("train.global_batch_size={}", samples),
+                                                "data.packing=first-fit", "data.attn_mask_type=block_causal"}));
     ASSERT_EQ(packed.metrics.steps.size(), 1u);
     EXPECT_NEAR(packed.metrics.steps[0].loss, one.metrics.steps[0].loss, 1e-12) << name;
     const auto norms = nlohmann::json::parse(packed.norms)["grad_norm"];
@@ -112,8 +112,9 @@ TEST(PackedTraining, EqualsOneRankWhereRanksShareSequences) {
   for (const char* how : {"p2p", "all_gather", "a2a", "a2a+p2p"}) {
     for (const char* cp : {"2", "4"}) {
       if (std::string(how) == "a2a+p2p" && std::string(cp) == "2") continue;
-      const PackedOutcome many = on({std::string("parallel.cp=") + cp, std::string("parallel.cp_comm_type=") + how,
-                               std::string("parallel.cp_a2a_size=") + (std::string(how) == "a2a+p2p" ? "2" : "0")});
+      const PackedOutcome many =
+          on({std::string("parallel.cp=") + cp, std::string("parallel.cp_comm_type=") + how,
+              std::string("parallel.cp_a2a_size=") + (std::string(how) == "a2a+p2p" ? "2" : "0")});
       EXPECT_NEAR(many.metrics.steps[0].loss, one.metrics.steps[0].loss, 1e-12) << how << " " << cp;
       const auto norms = nlohmann::json::parse(many.norms)["grad_norm"];
       const auto expected = nlohmann::json::parse(one.norms)["grad_norm"];
