@@ -95,7 +95,7 @@ TEST_P(GoldenCpuSlow, EveryCaseOnManyLayouts) {
       const bool invariant = overrides[0] == "train.numerics=invariant";
       for (const char* more : {"train.micro_batch_size=1", "run.threads=1"}) overrides.push_back(more);
       if (!can_run(c, overrides)) continue;
-      testing::expect_golden(c, cpu(invariant ? "invariant" : "fast", 1), overrides, testing::f32_tolerance(c));
+      testing::expect_golden(c, cpu(invariant ? "invariant" : "fast", 1), overrides, testing::tolerance_of_layouts(c));
       ++judged;
     }
     EXPECT_GE(judged, 12);
@@ -106,7 +106,8 @@ TEST_P(GoldenCpuSlow, EveryCaseOnManyLayouts) {
 TEST_P(GoldenCpuSlow, EveryCaseOnADeviceThatIsLateAndApart) {
   for_built_cases([](const GoldenCase& c) {
     testing::expect_golden(c, testing::apart(cpu("fast", 2)),
-                           {"train.micro_batch_size=2", "parallel.recompute=selective"}, testing::f32_tolerance(c));
+                           {"train.micro_batch_size=2", "parallel.recompute=selective"},
+                           testing::tolerance_of_layouts(c));
   });
 }
 
@@ -114,11 +115,11 @@ TEST_P(GoldenCpuSlow, EveryCaseInInvariantNumericsRecomputedAndAccumulated) {
   for_built_cases([](const GoldenCase& c) {
     testing::expect_golden(c, cpu("invariant", 1),
                            {"train.numerics=invariant", "train.micro_batch_size=1", "parallel.recompute=full"},
-                           testing::f32_tolerance(c));
+                           testing::tolerance_of_layouts(c));
     testing::expect_golden(
         c, cpu("fast", 3),
         {"train.micro_batch_size=2", "parallel.recompute=selective", "parallel.pipeline_schedule=zb_h1"},
-        testing::f32_tolerance(c));
+        testing::tolerance_of_layouts(c));
   });
 }
 
