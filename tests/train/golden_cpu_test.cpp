@@ -103,12 +103,18 @@ TEST_P(GoldenCpuSlow, EveryCaseOnManyLayouts) {
 }
 
 // The host looks at nothing that is a device's own, and writes over nothing before the device is done with it.
-TEST_P(GoldenCpuSlow, EveryCaseOnADeviceThatIsLateAndApart) {
-  for_built_cases([](const GoldenCase& c) {
+// Not every case, as waiting takes long: dense ones, and experts with all that the host looks at.
+TEST(GoldenApartSlow, DenseCasesAndExpertsOnADeviceThatIsLateAndApart) {
+  std::set<std::string> names(testing::kGoldenCases.begin(), testing::kGoldenCases.end());
+  names.insert({"deepseek-v3-bias", "gpt-oss"});
+  for (const GoldenCase& c : testing::golden_cases()) {
+    if (names.erase(c.name) == 0) continue;
+    SCOPED_TRACE(c.name);
     testing::expect_golden(c, testing::apart(cpu("fast", 2)),
-                           {"train.micro_batch_size=2", "parallel.recompute=selective"},
+                           {"train.micro_batch_size=4", "parallel.recompute=selective"},
                            testing::tolerance_of_layouts(c));
-  });
+  }
+  EXPECT_TRUE(names.empty() || std::getenv("WEFT_GOLDEN") != nullptr) << "not all of them are there";
 }
 
 TEST_P(GoldenCpuSlow, EveryCaseInInvariantNumericsRecomputedAndAccumulated) {
