@@ -117,7 +117,7 @@ inline void expect_golden_biases(const std::filesystem::path& checkpoint, const 
     const SafetensorsEntry* entry = file.find(tensor);
     ASSERT_NE(entry, nullptr) << name << " " << tensor;
     const auto bytes = file.bytes(*entry);
-    const auto expect = [&](auto zero) {
+    const auto expect = [&, &tensor = tensor, &values = values](auto zero) {
       ASSERT_EQ(bytes.size(), values.size() * sizeof zero) << name << " " << tensor;
       for (size_t e = 0; e < values.size(); ++e) {
         std::memcpy(&zero, bytes.data() + e * sizeof zero, sizeof zero);
