@@ -153,7 +153,7 @@ void Dispatch::check_capacity(const ExpertCounts& counts, int64_t tokens, int64_
   if (rows <= capacity) return;
   const double enough = std::ceil(100 * double(rows) / double(tokens * spec_.chosen)) / 100;
   throw CapacityError(fmt::format(
-      "{}: the experts of expert-parallel rank {} of {} would receive {} rows, which has room for {} by "
+      "{}: the experts of expert-parallel rank {} of {} would receive {} rows and have room for {} by "
       "moe.capacity_factor = {}; set it to {:.2f} or more, leave it out (then there is room for all that can come), or "
       "set moe.overflow = \"drop\"",
       spec_.name, rank, counts.ranks(), rows, capacity, spec_.capacity.factor, enough));
