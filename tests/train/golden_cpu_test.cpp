@@ -22,11 +22,15 @@ class GoldenCpu : public ::testing::TestWithParam<size_t> {
   template <class F>
   void for_built_cases(const F& f) {
     const std::vector<GoldenCase> all = testing::golden_cases();
-    EXPECT_GE(all.size(), kShares);
+    EXPECT_FALSE(all.empty());
+    int run = 0;
     for (size_t i = GetParam(); i < all.size(); i += kShares) {
       SCOPED_TRACE(all[i].name);
-      if (testing::not_built_yet(all[i]).empty()) f(all[i]);
+      if (!testing::not_built_yet(all[i]).empty()) continue;
+      f(all[i]);
+      ++run;
     }
+    if (run == 0) GTEST_SKIP() << "the folders have no case for this share that weft can run";
   }
 };
 class GoldenCpuSlow : public GoldenCpu {};

@@ -11,8 +11,8 @@
 
 namespace weft {
 
-// `run` of each op. A chain, not a base for each op: with one table of virtual functions, a backend compiles five times
-// as fast.
+// `run` of each op. A chain, not a base for each op: a backend then has one table of virtual functions, and compiles in
+// a fraction of the time.
 template <class Op, class... Rest>
 class BackendOf : public BackendOf<Rest...> {
  public:
@@ -113,7 +113,7 @@ class WorkspaceModel {
 };
 
 namespace detail {
-// Each link hides the other ops' `run`: naming them in every link takes a minute to compile.
+// Each link hides the other ops' `run`, which UniformBackend names once: naming them in every link is slow to compile.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Woverloaded-virtual"
 template <class Self, class Base, class... Ops>
