@@ -15,14 +15,8 @@ using testing::Operands;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Spoils one element of an op's output.
-class Faulty final : public UniformBackend<Faulty> {
+class Faulty final : public UniformBackend<> {
  public:
-  template <class Op>
-  void apply(const Op& op) {
-    regions_at_run = regions;
-    for (const Field& f : op.fields())
-      if (f.name == field) testing::store(f.tensor->data, f.tensor->dtype, row * f.tensor->row_stride + col, value);
-  }
   void enter(std::string_view) override { ++regions; }
   void leave() override { --regions; }
   void wait_all() override { ++waits; }
@@ -30,6 +24,13 @@ class Faulty final : public UniformBackend<Faulty> {
   int64_t row = 0, col = 0;
   double value = kInfinity;
   int regions = 0, regions_at_run = -1, waits = 0;
+
+ private:
+  void apply(const AnyOp& op) override {
+    regions_at_run = regions;
+    for (const Field& f : op.fields())
+      if (f.name == field) testing::store(f.tensor->data, f.tensor->dtype, row * f.tensor->row_stride + col, value);
+  }
 };
 
 GatedUnit gated_unit(Operands& o) { return {.u = o.act(3, 8), .a = o.act(3, 4)}; }

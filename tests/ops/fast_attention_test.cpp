@@ -53,7 +53,7 @@ class GraphLibrary final : public AttentionLibrary {
 };
 
 // The GPU's kernels, and attention as a GPU's backend computes it.
-class HostBackend final : public UniformBackend<HostBackend> {
+class HostBackend final : public TypedBackend<HostBackend> {
  public:
   HostBackend(Manner& manner, const gpu::AttentionLimits& limits)
       : limits_(limits),

@@ -40,7 +40,7 @@ class HostLauncher {
   std::deque<std::vector<std::byte>> memory_;
 };
 
-class HostKernels final : public UniformBackend<HostKernels> {
+class HostKernels final : public TypedBackend<HostKernels> {
  public:
   explicit HostKernels(gpu::HostOrder order = {}) : launcher_(order) {}
   template <class Op>

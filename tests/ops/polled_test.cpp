@@ -11,15 +11,9 @@ namespace weft {
 namespace {
 
 // Says when it runs, and may fail.
-class Telling final : public UniformBackend<Telling>, private DeviceQueue {
+class Telling final : public UniformBackend<>, private DeviceQueue {
  public:
   explicit Telling(std::string& told) : told_(told) {}
-  template <class Op>
-  void apply(const Op&) {
-    told_ += "op ";
-    holds = holds_next;
-    if (fails) throw std::runtime_error("the op");
-  }
   void enter(std::string_view) override {}
   void leave() override {}
   void wait_all() override {}
@@ -27,6 +21,11 @@ class Telling final : public UniformBackend<Telling>, private DeviceQueue {
   bool fails = false, holds = false, holds_next = false;
 
  private:
+  void apply(const AnyOp&) override {
+    told_ += "op ";
+    holds = holds_next;
+    if (fails) throw std::runtime_error("the op");
+  }
   bool is_holding() const override { return holds; }
   Stream* issue_all() override { return nullptr; }
   void call_before_waits(std::function<void()>) override {}

@@ -151,9 +151,8 @@ std::pair<int64_t, int64_t> memory_of(const Dispatch& dispatch, const Dispatch::
   return {kept.peak(), at.scratch.peak()};
 }
 
-struct NoBackend final : UniformBackend<NoBackend> {
-  template <class Op>
-  void apply(const Op&) {}
+struct NoBackend final : UniformBackend<> {
+  void apply(const AnyOp&) override {}
 };
 
 TEST(Dispatch, ADryRunTakesTheMemoryOfEveryRun) {

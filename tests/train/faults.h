@@ -4,8 +4,7 @@
 #include <string>
 
 #include "weft/comm/process_mesh.h"
-#include "weft/ops/backend.h"
-#include "weft/ops/region_path.h"
+#include "weft/ops/backend_around.h"
 #include "weft/verify/trial.h"
 
 namespace weft::testing {
@@ -68,31 +67,23 @@ struct WrongOp {
   Spmd held = Spmd::None;    // on tp, that the field must be held so; None: any
 };
 
-class WrongBackend final : public UniformBackend<WrongBackend> {
+class WrongBackend final : public UniformAround {
  public:
-  WrongBackend(Backend& inner, WrongOp wrong) : inner_(inner), wrong_(std::move(wrong)) {}
-  template <class Op>
-  void apply(const Op& op) {
-    inner_.run(op);
-    if (path_.text() != wrong_.region || Op::kName != wrong_.op) return;
+  WrongBackend(Backend& inner, WrongOp wrong) : UniformAround(inner), wrong_(std::move(wrong)) {}
+  void enter(std::string_view region) override {
+    UniformAround::enter(region);
+    count_ = 0;
+  }
+
+ private:
+  void apply(const AnyOp& op) override {
+    op.run(inner_);
+    if (path_.text() != wrong_.region || op.name() != wrong_.op) return;
     if (const int which = wrong_.region.empty() ? 0 : count_++; which != wrong_.which) return;
     inner_.wait_all();
     for (const Field& f : op.fields())
       if (f.name == wrong_.field && f.tensor->dtype == wrong_.dtype && is_held(*f.tensor)) disturb(*f.tensor);
   }
-  void enter(std::string_view region) override {
-    path_.enter(region);
-    inner_.enter(region);
-    count_ = 0;
-  }
-  void leave() override {
-    path_.leave();
-    inner_.leave();
-  }
-  void wait_all() override { inner_.wait_all(); }
-  DeviceQueue* queue() override { return inner_.queue(); }
-
- private:
   bool is_held(const Tensor& t) const { return wrong_.held == Spmd::None || t.place.tp() == wrong_.held; }
   // The first row; of a vector, the first element.
   void disturb(const Tensor& y) {
@@ -101,9 +92,7 @@ class WrongBackend final : public UniformBackend<WrongBackend> {
       if (y.dtype == DType::f32) y.as<float>()[i] *= float(wrong_.factor);
     }
   }
-  Backend& inner_;
   const WrongOp wrong_;
-  RegionPath path_;
   int count_ = 0;
 };
 

@@ -15,12 +15,13 @@
 
 #include "comm/thread_stream.h"
 #include "guarded_memory.h"
+#include "weft/ops/kept_op.h"
 #include "weft/ops/replayed.h"
 #include "weft/train/machine.h"
 
 namespace weft::testing {
 
-class LateBackend final : public UniformBackend<LateBackend, RecordingBackend>, private DeviceQueue {
+class LateBackend final : public UniformBackend<RecordingBackend>, private DeviceQueue {
   using Waiting = std::vector<std::function<void()>>;
   struct Kept final : Record {
     explicit Kept(Waiting ops) : ops(std::move(ops)) {}
@@ -36,17 +37,6 @@ class LateBackend final : public UniformBackend<LateBackend, RecordingBackend>, 
         }) {}
   ~LateBackend() override { stream_.end(); }  // what was not waited for does not run
 
-  template <class Op>
-  void apply(const Op& op) {
-    if constexpr (requires { op.spans; })  // those a device copies as it is given the op
-      give([this, op, spans = std::vector(op.spans.begin(), op.spans.end())] {
-        Op now = op;
-        now.spans = spans;
-        inner_->run(now);
-      });
-    else
-      give([this, op] { inner_->run(op); });
-  }
   void wait_all() override {
     ++num_waits_;
     if (before_wait_) before_wait_();
@@ -69,6 +59,9 @@ class LateBackend final : public UniformBackend<LateBackend, RecordingBackend>, 
   }
 
  private:
+  void apply(const AnyOp& op) override {
+    give([this, kept = KeptOp(op)] { kept.run(*inner_); });
+  }
   Stream* issue_all() override { return &stream_; }
   void call_before_waits(std::function<void()> call) override { before_wait_ = std::move(call); }
   Stamp stamp() override {

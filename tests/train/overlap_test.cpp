@@ -7,16 +7,15 @@
 namespace weft {
 namespace {
 
-class Counted final : public UniformBackend<Counted> {
+class Counted final : public UniformBackend<> {
  public:
   Counted(Backend& inner, double& ops) : inner_(inner), ops_(ops) {}
-  template <class Op>
-  void apply(const Op& op) {
-    inner_.run(op);
-    ++ops_;
-  }
 
  private:
+  void apply(const AnyOp& op) override {
+    op.run(inner_);
+    ++ops_;
+  }
   Backend& inner_;
   double& ops_;
 };

@@ -30,6 +30,7 @@ template <class... Ops>
 struct OpList {
   using Interface = BackendOf<Ops...>;
   using Any = std::variant<Ops...>;
+  using AnyRef = std::variant<const Ops*...>;
 };
 using AllOps =
     OpList<Matmul, BiasGrad, Embed, EmbedBackward, Norm, NormApply, NormBackward, HeadNorm, HeadNormBackward, RowDots,
@@ -113,7 +114,7 @@ class WorkspaceModel {
 };
 
 namespace detail {
-// Each link hides the other ops' `run`, which UniformBackend names once: naming them in every link is slow to compile.
+// Each link hides the other ops' `run`, which TypedBackend names once: naming them in every link is slow to compile.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Woverloaded-virtual"
 template <class Self, class Base, class... Ops>
@@ -136,10 +137,10 @@ struct ForwardAll<Self, Base, OpList<Ops...>> {
 };
 }  // namespace detail
 
-// Base of backends that treat all ops alike: class Dry : public UniformBackend<Dry> { template <class Op> void
-// apply(const Op&); };
+// Base of backends with a kernel for each type of op: class Ref : public TypedBackend<Ref> { template <class Op> void
+// apply(const Op&); }; compiled for all of them where it is made. Where the type does not matter: ops/any_op.h.
 template <class Self, class Base = Backend>
-class UniformBackend : public detail::ForwardAll<Self, Base, AllOps>::type {
+class TypedBackend : public detail::ForwardAll<Self, Base, AllOps>::type {
  public:
   using detail::ForwardAll<Self, Base, AllOps>::type::type;
   using Base::run;

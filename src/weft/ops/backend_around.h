@@ -1,6 +1,6 @@
 // What backends around a backend share.
 #pragma once
-#include "weft/ops/backend.h"
+#include "weft/ops/any_op.h"
 #include "weft/ops/region_path.h"
 
 namespace weft {
@@ -26,7 +26,6 @@ class BackendAround : public Backend {
 };
 
 // Base of those that treat all ops alike.
-template <class Self>
-using UniformAround = UniformBackend<Self, BackendAround>;
+using UniformAround = UniformBackend<BackendAround>;
 
 }  // namespace weft

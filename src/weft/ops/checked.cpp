@@ -45,4 +45,21 @@ std::string find_nonfinite(const Memory& memory, const Tensor& t) {
   return found;
 }
 
+void Checked::apply(const AnyOp& op) {
+  try {
+    op.check();
+  } catch (const PlacementError& e) { throw PlacementError(path_.prefix() + e.what()); }
+  op.run(inner_);
+  if (options_.finite) wait_check_finite(op);
+}
+
+void Checked::wait_check_finite(const AnyOp& op) {
+  inner_.wait_all();
+  for (const Field& f : op.fields()) {
+    if (f.role == Role::in || !*f.tensor) continue;
+    const std::string bad = find_nonfinite(options_.memory, *f.tensor);
+    if (!bad.empty()) throw NumericsError(fmt::format("{}{}.{} {}", path_.prefix(), op.name(), f.name, bad));
+  }
+}
+
 }  // namespace weft

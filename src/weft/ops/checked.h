@@ -4,7 +4,6 @@
 
 #include "weft/device/memory.h"
 #include "weft/ops/backend_around.h"
-#include "weft/ops/rules.h"
 
 namespace weft {
 
@@ -14,33 +13,17 @@ std::string find_nonfinite(const Memory& memory, const Tensor& t);
 
 // Judges every op by the rules before it runs (PlacementError, CheckFailure) and, if asked, every value that it wrote.
 // The inner backend is borrowed.
-class Checked final : public UniformAround<Checked> {
+class Checked final : public UniformAround {
  public:
   struct Options {
     bool finite = false;  // throw NumericsError "blocks.3.mlp: gated_unit.a [4, 17] is nan" at the first bad value
     const Memory& memory = *host_memory();  // where the operands lie
   };
-  Checked(Backend& inner, Options options) : UniformAround<Checked>(inner), options_(options) {}
-
-  template <class Op>
-  void apply(const Op& op) {
-    try {
-      rules::check(op);
-    } catch (const PlacementError& e) { throw PlacementError(path_.prefix() + e.what()); }
-    inner_.run(op);
-    if (options_.finite) wait_check_finite(Op::kName, op.fields());
-  }
+  Checked(Backend& inner, Options options) : UniformAround(inner), options_(options) {}
 
  private:
-  template <class Fields>
-  void wait_check_finite(std::string_view op, const Fields& fields) {
-    inner_.wait_all();
-    for (const Field& f : fields) {
-      if (f.role == Role::in || !*f.tensor) continue;
-      const std::string bad = find_nonfinite(options_.memory, *f.tensor);
-      if (!bad.empty()) throw NumericsError(fmt::format("{}{}.{} {}", path_.prefix(), op, f.name, bad));
-    }
-  }
+  void apply(const AnyOp& op) override;
+  void wait_check_finite(const AnyOp& op);
 
   Options options_;
 };

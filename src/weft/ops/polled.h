@@ -8,38 +8,16 @@
 namespace weft {
 
 // The inner backend is borrowed.
-class Polled final : public UniformAround<Polled> {
+class Polled final : public UniformAround {
  public:
   using Call = std::function<void()>;
   // `lend` may be none.
-  Polled(Backend& inner, Call lend, Call poll)
-      : UniformAround<Polled>(inner), lend_(std::move(lend)), poll_(std::move(poll)) {}
-
-  template <class Op>
-  void apply(const Op& op) {
-    const bool lends = lend_ && !is_holding();
-    if (lends) lend_();
-    try {
-      inner_.run(op);
-    } catch (...) {
-      end_failed();
-      throw;
-    }
-    // Polling may take long, so not while the device is idle; but it must take back what was lent.
-    if (lends || !is_holding()) poll_();
-  }
+  Polled(Backend& inner, Call lend, Call poll);
 
  private:
-  bool is_holding() {
-    const DeviceQueue* const queue = inner_.queue();
-    return queue != nullptr && queue->is_holding();
-  }
-  // Rethrow the op's error; drop the poll's.
-  void end_failed() const {
-    try {
-      poll_();
-    } catch (const std::exception&) {}
-  }
+  void apply(const AnyOp& op) override;
+  bool is_holding();
+  void end_failed() const;
 
   Call lend_, poll_;
 };

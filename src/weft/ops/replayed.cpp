@@ -5,6 +5,33 @@ namespace weft {
 Replayed::Replayed(std::unique_ptr<RecordingBackend> inner, Warn warn)
     : inner_(std::move(inner)), warn_(std::move(warn)) {}
 
+void Replayed::apply(const AnyOp& op) {
+  if (holds(op)) return;
+  op.run(*inner_);
+  if (learns()) remember(KeptOp(op), place_of(op));
+  count_given();
+}
+
+bool Replayed::holds(const AnyOp& op) {
+  if (!may_hold_) return false;
+  if (num_held_ == 0) begin_to_hold(place_of(op));
+  const Known* const any = matching_.empty() ? nullptr : matching_.front();
+  std::erase_if(matching_, [&](const Known* known) { return !known->ops[num_held_].is(op); });
+  if (matching_.empty()) {
+    give_held(any);
+    return false;
+  }
+  ++num_held_;
+  for (Known* known : matching_) {
+    if (known->ops.size() != num_held_) continue;
+    inner_->replay(*known->record);
+    ++num_replays_;
+    begin_chunk();
+    break;
+  }
+  return true;
+}
+
 void Replayed::wait_all() {
   give_all();
   inner_->wait_all();
@@ -52,7 +79,7 @@ void Replayed::give_held(const Known* known) {
   const size_t count = std::exchange(num_held_, 0);
   for (size_t i = 0; i < count; ++i) {
     known->ops[i].run(*inner_);
-    if (learns()) remember(known->ops[i], known->ops[i].visit([](const auto& op) { return place_of(op); }));
+    if (learns()) remember(known->ops[i], known->ops[i].place());
     count_given();
   }
 }
@@ -95,7 +122,7 @@ void Replayed::record(Seen& seen) {
     Known& known = *records_.back();
     num_seen_ops_ -= known.ops.size();
     seen.times = 0;
-    by_first_.emplace(known.ops.front().visit([](const auto& op) { return place_of(op); }), &known);
+    by_first_.emplace(known.ops.front().place(), &known);
     may_hold_ = true;
   } else if (recorded.why_none.empty()) {
     ++seen.failures;

@@ -33,20 +33,13 @@ class RecordingBackend : public Backend {
 // recorded; from then on its ops are held as they come, and replayed when the last has come. If another op comes, or
 // one of these calls, the held ops run one by one: results never depend on this. Ops that differ each time (dropout,
 // optimizers) are never recorded. If the device cannot record, `warn` is called once, and all ops run as they come.
-class Replayed final : public UniformBackend<Replayed>, private DeviceQueue {
+class Replayed final : public UniformBackend<>, private DeviceQueue {
  public:
   static constexpr size_t kLeastOps = 8, kMostOps = 128;  // of a chunk; a device is idle while the first is held
   static constexpr size_t kMostRecords = 128, kMostSeenOps = size_t{1} << 15;
   using Warn = std::function<void(const std::string&)>;
   Replayed(std::unique_ptr<RecordingBackend> inner, Warn warn);
 
-  template <class Op>
-  void apply(const Op& op) {
-    if (holds(op)) return;
-    inner_->run(op);
-    if (learns()) remember(KeptOp(op), place_of(op));
-    count_given();
-  }
   void enter(std::string_view region) override { inner_->enter(region); }
   void leave() override { inner_->leave(); }
   void wait_all() override;
@@ -75,26 +68,8 @@ class Replayed final : public UniformBackend<Replayed>, private DeviceQueue {
   };
   static constexpr int kMostFailures = 16;  // of a chunk that cannot be recorded yet
 
-  template <class Op>
-  bool holds(const Op& op) {
-    if (!may_hold_) return false;
-    if (num_held_ == 0) begin_to_hold(place_of(op));
-    const Known* const any = matching_.empty() ? nullptr : matching_.front();
-    std::erase_if(matching_, [&](const Known* known) { return !known->ops[num_held_].is(op); });
-    if (matching_.empty()) {
-      give_held(any);
-      return false;
-    }
-    ++num_held_;
-    for (Known* known : matching_) {
-      if (known->ops.size() != num_held_) continue;
-      inner_->replay(*known->record);
-      ++num_replays_;
-      begin_chunk();
-      break;
-    }
-    return true;
-  }
+  void apply(const AnyOp& op) override;
+  bool holds(const AnyOp& op);
   void give_all();
   void begin_chunk();
   void begin_to_hold(size_t place);

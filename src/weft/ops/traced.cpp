@@ -58,9 +58,27 @@ class RegionSlices {
 
 }  // namespace
 
-Traced::Traced(Backend& inner, Clock clock, int64_t capacity) : UniformAround<Traced>(inner), clock_(std::move(clock)) {
+Traced::Traced(Backend& inner, Clock clock, int64_t capacity) : UniformAround(inner), clock_(std::move(clock)) {
   WEFT_CHECK(capacity > 0, "a trace of {} events", capacity);
   ring_.resize(size_t(capacity));
+}
+
+void Traced::apply(const AnyOp& op) {
+  TraceEvent event = {.region = region_, .op = op.name(), .cost = op.cost()};
+  const Matmul* const product = op.as<Matmul>();
+  if (product != nullptr) event.product = shape_of(*product);
+  DeviceQueue* const queue = inner_.queue();
+  if (queue == nullptr) {
+    event.start_ns = wait_for_clock();
+    op.run(inner_);
+    event.end_ns = wait_for_clock();
+    record(event);
+  } else {
+    const Stamp start = queue->stamp();
+    op.run(inner_);
+    record_late(event, start, queue->stamp());
+  }
+  if (product != nullptr) products_.push_back(*product);
 }
 
 void Traced::enter(std::string_view region) {

@@ -6,11 +6,9 @@
 #include <functional>
 #include <set>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "weft/ops/backend_around.h"
-#include "weft/ops/cost.h"
 
 namespace weft {
 
@@ -26,28 +24,11 @@ struct TraceEvent {
 // and after each op, which nothing waits for (launch time counts as the op's where the device waits for the host). For
 // diagnosis, not for training. Keeps the last `capacity` events in memory that is taken at construction. The inner
 // backend is borrowed.
-class Traced final : public UniformAround<Traced> {
+class Traced final : public UniformAround {
  public:
   using Clock = std::function<int64_t()>;  // nanoseconds; to compare with a device's, of std::chrono::steady_clock
   Traced(Backend& inner, Clock clock, int64_t capacity = int64_t{1} << 16);
 
-  template <class Op>
-  void apply(const Op& op) {
-    TraceEvent event = {.region = region_, .op = Op::kName, .cost = cost_of(op)};
-    if constexpr (std::is_same_v<Op, Matmul>) event.product = shape_of(op);
-    DeviceQueue* const queue = inner_.queue();
-    if (queue == nullptr) {
-      event.start_ns = wait_for_clock();
-      inner_.run(op);
-      event.end_ns = wait_for_clock();
-      record(event);
-    } else {
-      const Stamp start = queue->stamp();
-      inner_.run(op);
-      record_late(event, start, queue->stamp());
-    }
-    if constexpr (std::is_same_v<Op, Matmul>) products_.push_back(op);
-  }
   void enter(std::string_view region) override;
   void leave() override;
   void wait_all() override;
@@ -64,6 +45,7 @@ class Traced final : public UniformAround<Traced> {
     size_t slot;
     Stamp start, end;
   };
+  void apply(const AnyOp& op) override;
   int64_t wait_for_clock();
   void record(const TraceEvent& event) { ring_[size_t(num_recorded_++) % ring_.size()] = event; }
   void record_late(const TraceEvent& event, Stamp start, Stamp end);

@@ -14,24 +14,23 @@ namespace {
 using Op = Instruction::Op;
 
 // Writes down what it passes on.
-class OpList final : public UniformAround<OpList> {
+class OpList final : public UniformAround {
  public:
-  explicit OpList(Backend& inner) : UniformAround<OpList>(inner) {}
-  template <class O>
-  void apply(const O& op) {
-    inner_.run(op);
-    const OpCost cost = cost_of(op);
+  explicit OpList(Backend& inner) : UniformAround(inner) {}
+  std::vector<StepOp> take() { return std::exchange(ops_, {}); }
+
+ private:
+  void apply(const AnyOp& op) override {
+    op.run(inner_);
+    const OpCost cost = op.cost();
     StepOp& one = ops_.emplace_back(StepOp{.region = path_.text(),
-                                           .name = std::string(O::kName),
+                                           .name = std::string(op.name()),
                                            .operands = {},
                                            .flops = cost.flops,
                                            .bytes = double(cost.bytes_read + cost.bytes_written)});
     for (const Field& f : op.fields())
       if (*f.tensor) one.operands.push_back({std::string(f.name), f.role, f.tensor->dtype, f.tensor->shape});
   }
-  std::vector<StepOp> take() { return std::exchange(ops_, {}); }
-
- private:
   std::vector<StepOp> ops_;
 };
 

@@ -3,10 +3,21 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <tuple>
 
 #include "weft/device/tensor_values.h"
 
 namespace weft {
+namespace {
+
+std::string form_of(const AnyOp& op) {
+  return op.visit([](const auto& o) -> std::string {
+    if constexpr (requires { o.trans_a; }) return o.trans_a ? "a^T b" : o.trans_b ? "a b^T" : "a b";
+    return "";
+  });
+}
+
+}  // namespace
 
 std::string to_string(const OperandName& n) {
   return fmt::format("operand `{}` of {} in {}, {} of micro-batch {}{}", n.field, n.op, n.region,
@@ -19,6 +30,24 @@ std::string to_string(const OperandName& n) {
 void OpRecorder::begin(int64_t micro_batch, bool forward) {
   at_.micro_batch = micro_batch;
   at_.forward = forward;
+}
+
+void OpRecorder::apply(const AnyOp& op) {
+  inner_.wait_all();
+  at_.op = op.name();
+  at_.form = form_of(op);
+  const std::vector<OperandPart> parts = parts_of(op, accumulating(op.fields()));
+  std::vector<OperandSums> before;
+  for (const OperandPart& p : parts) before.push_back(p.field.role == Role::out ? OperandSums{} : sums_of(p));
+  op.run(inner_);
+  inner_.wait_all();
+  for (size_t i = 0; i < parts.size(); ++i) {
+    double summands = 0;
+    if (op.as<BiasGrad>() != nullptr)
+      for (size_t j = 0; j < parts.size() && parts[i].field.role != Role::in; ++j)
+        if (parts[j].part == parts[i].part && parts[j].field.role == Role::in) summands = before[j].abs_sum;
+    record(parts[i], before[i], summands);
+  }
 }
 
 // A weight's gradient that is read and written again is one operand, that is added to.
@@ -77,20 +106,20 @@ std::vector<OpRecorder::PartRows> OpRecorder::find_weight(std::span<const Field>
 }
 
 // Where the weight's rows are stacked matrices: which rows or columns of the operands go with them.
-template <class Op>
-std::vector<OperandPart> OpRecorder::parts_of(const Op& op, const std::vector<Field>& fields) {
+std::vector<OperandPart> OpRecorder::parts_of(const AnyOp& op, const std::vector<Field>& fields) {
   const Tensor* weight = nullptr;
   const std::vector<PartRows> parts = find_weight(fields, weight);
   enum class Along : uint8_t { none, rows, columns };
   const auto along = [&](const Tensor* t) {
     if (parts.empty()) return Along::none;
-    if constexpr (std::is_same_v<Op, BiasGrad>) return t == &op.dy ? Along::columns : Along::rows;
-    if constexpr (std::is_same_v<Op, Matmul>) {
-      if (weight == &op.b && op.trans_b)  // forward
-        return t == &op.out ? Along::columns : t == &op.a ? Along::none : Along::rows;
-      if (weight == &op.b) return t == &op.a ? Along::columns : t == &op.b ? Along::rows : Along::none;  // dgrad
-      if (weight == &op.out && op.trans_a)                                                               // wgrad
-        return t == &op.a ? Along::columns : t == &op.out ? Along::rows : Along::none;
+    if (const auto* sum = op.as<BiasGrad>()) return t == &sum->dy ? Along::columns : Along::rows;
+    if (const auto* product = op.as<Matmul>()) {
+      const auto& [a, b, out] = std::tie(product->a, product->b, product->out);
+      if (weight == &b && product->trans_b)  // forward
+        return t == &out ? Along::columns : t == &a ? Along::none : Along::rows;
+      if (weight == &b) return t == &a ? Along::columns : t == &b ? Along::rows : Along::none;  // dgrad
+      if (weight == &out && product->trans_a)                                                   // wgrad
+        return t == &a ? Along::columns : t == &out ? Along::rows : Along::none;
     }
     return Along::none;
   };
@@ -108,10 +137,6 @@ std::vector<OperandPart> OpRecorder::parts_of(const Op& op, const std::vector<Fi
   }
   return all;
 }
-
-// Both here, where parts_of is made for every op.
-OpRecorder::OpRecorder(Backend& inner, const ParamStore& params) : UniformAround<OpRecorder>(inner), params_(params) {}
-OpRecorder::~OpRecorder() = default;
 
 OperandSums OpRecorder::sums_of(const OperandPart& part) const {
   // Rows of experts on ranks of their own are of several ranks' micro-batches.

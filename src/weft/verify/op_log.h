@@ -49,47 +49,22 @@ struct OperandPart {
 
 // A backend around a backend that sums what goes in and what comes out of every operation within a region. Waits for
 // each. The inner backend is borrowed, and the memory that the operands lie in.
-class OpRecorder final : public UniformAround<OpRecorder> {
+class OpRecorder final : public UniformAround {
  public:
-  OpRecorder(Backend& inner, const ParamStore& params);
-  ~OpRecorder() override;
+  OpRecorder(Backend& inner, const ParamStore& params) : UniformAround(inner), params_(params) {}
 
   // What follows belongs to this micro-batch's forward or backward.
   void begin(int64_t micro_batch, bool forward);
-  template <class Op>
-  void apply(const Op& op) {
-    const auto all = op.fields();
-    inner_.wait_all();
-    at_.op = Op::kName;
-    at_.form = form_of(op);
-    std::vector<OperandPart> parts = parts_of(op, accumulating(all));
-    std::vector<OperandSums> before;
-    for (const OperandPart& p : parts) before.push_back(p.field.role == Role::out ? OperandSums{} : sums_of(p));
-    inner_.run(op);
-    inner_.wait_all();
-    for (size_t i = 0; i < parts.size(); ++i) {
-      double summands = 0;
-      if constexpr (std::is_same_v<Op, BiasGrad>)
-        for (size_t j = 0; j < parts.size() && parts[i].field.role != Role::in; ++j)
-          if (parts[j].part == parts[i].part && parts[j].field.role == Role::in) summands = before[j].abs_sum;
-      record(parts[i], before[i], summands);
-    }
-  }
-
   std::vector<Recorded> take() { return std::move(all_); }
 
  private:
+  void apply(const AnyOp& op) override;
   // The rows of one part among those of a weight that an operation uses, counted from the first of these.
   struct PartRows {
     int part;
     Run rows;
   };
   static std::vector<Field> accumulating(std::span<const Field> fields);
-  template <class Op>
-  static std::string form_of(const Op& op) {
-    if constexpr (requires { op.trans_a; }) return op.trans_a ? "a^T b" : op.trans_b ? "a b^T" : "a b";
-    return "";
-  }
   struct Found {
     const Param* param = nullptr;
     bool gradient = false;
@@ -98,8 +73,7 @@ class OpRecorder final : public UniformAround<OpRecorder> {
   Found weight_of(const Tensor& t) const;
   // Sets at_.weight; of the operation's weight, or of its gradient.
   std::vector<PartRows> find_weight(std::span<const Field> fields, const Tensor*& weight);
-  template <class Op>
-  std::vector<OperandPart> parts_of(const Op& op, const std::vector<Field>& fields);
+  std::vector<OperandPart> parts_of(const AnyOp& op, const std::vector<Field>& fields);
   OperandSums sums_of(const OperandPart& part) const;
   void record(const OperandPart& part, const OperandSums& before, double summands);
 

@@ -14,7 +14,7 @@
 
 namespace weft {
 
-class CudaBackend final : public UniformBackend<CudaBackend, RecordingBackend>, private DeviceQueue {
+class CudaBackend final : public TypedBackend<CudaBackend, RecordingBackend>, private DeviceQueue {
  public:
   // Uses cuDNN for attention if it is wanted and there. `products`: the known ways to multiply matrices.
   CudaBackend(int device, Arena& workspace, std::shared_ptr<ProductCache> products, CudnnUse cudnn = CudnnUse::none);

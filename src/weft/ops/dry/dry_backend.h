@@ -1,28 +1,15 @@
 // A backend that computes nothing: it judges every op by the rules, and counts.
 #pragma once
-#include <algorithm>
-
-#include "weft/ops/backend.h"
-#include "weft/ops/cost.h"
+#include "weft/ops/any_op.h"
 #include "weft/ops/region_path.h"
-#include "weft/ops/rules.h"
 
 namespace weft {
 
 // Touches no data: tensors may have none. Throws PlacementError or CheckFailure for an op that no backend could run.
-class DryBackend final : public UniformBackend<DryBackend> {
+class DryBackend final : public UniformBackend<> {
  public:
   // The model says what temporary memory the real backend will want; it is borrowed.
-  explicit DryBackend(const WorkspaceModel& workspace) : workspace_(workspace) {}
-
-  template <class Op>
-  void apply(const Op& op) {
-    try {
-      rules::check(op);
-    } catch (const PlacementError& e) { throw PlacementError(path_.prefix() + e.what()); }
-    flops_ += flops_of(op);
-    workspace_bytes_ = std::max(workspace_bytes_, workspace_.of(op));
-  }
+  explicit DryBackend(const WorkspaceModel& workspace);
   void enter(std::string_view region) override { path_.enter(region); }
   void leave() override { path_.leave(); }
 
@@ -30,6 +17,7 @@ class DryBackend final : public UniformBackend<DryBackend> {
   int64_t workspace_bytes() const { return workspace_bytes_; }  // the largest that an op needs
 
  private:
+  void apply(const AnyOp& op) override;
   const WorkspaceModel& workspace_;
   RegionPath path_;
   double flops_ = 0;

@@ -5,7 +5,7 @@
 namespace weft {
 namespace {
 
-class RefKernels final : public UniformBackend<RefKernels> {
+class RefKernels final : public TypedBackend<RefKernels> {
  public:
   explicit RefKernels(int threads) : threads_(threads) {}
 
