@@ -1,6 +1,7 @@
 #include "weft/sharding/flat_layout.h"
 
 #include <algorithm>
+#include <numeric>
 #include <tuple>
 
 namespace weft {
@@ -109,22 +110,31 @@ void FlatParams::add_mirrors(int flat) {
 }
 
 std::vector<int64_t> FlatParams::buffer_sizes(bool ties_stay) const {
-  std::vector<int64_t> sizes{0};
-  for (const FlatParam& f : all) sizes.push_back(f.size());
-  std::sort(sizes.rbegin(), sizes.rend());
-  int64_t second = 0;
-  const auto both = [&](int a, int b) {
-    second = std::max(second, std::min(all[size_t(a)].size(), all[size_t(b)].size()));
+  const auto largest_first = [&](const std::vector<int>& flats) {
+    std::vector<int64_t> sizes;
+    for (const int flat : flats) sizes.push_back(all[size_t(flat)].size());
+    std::sort(sizes.rbegin(), sizes.rend());
+    return sizes;
   };
-  for (const std::vector<int>& flats : together)
-    for (size_t i = 1; i < flats.size(); ++i) both(flats[i - 1], flats[i]);
-  for (int i = 0; i < int(all.size()); ++i)
-    for (const int owner : owners_of(i)) {
-      both(i, owner);
-      if (ties_stay) second = std::max(second, sizes[1]);
-    }
-  std::vector<int64_t> buffers{sizes[0]};
-  if (second > 0) buffers.push_back(second);
+  std::vector<int64_t> buffers(1);
+  bool has_ties = false;
+  const auto in_use = [&](std::vector<int> flats) {
+    for (size_t i = 0, given = flats.size(); i < given; ++i)
+      for (const int owner : owners_of(flats[i])) {
+        if (std::find(flats.begin(), flats.end(), owner) != flats.end()) continue;
+        flats.push_back(owner);
+        has_ties = true;
+      }
+    const std::vector<int64_t> sizes = largest_first(flats);
+    buffers.resize(std::max(buffers.size(), sizes.size()));
+    for (size_t i = 0; i < sizes.size(); ++i) buffers[i] = std::max(buffers[i], sizes[i]);
+  };
+  std::vector<int> each(all.size());
+  std::iota(each.begin(), each.end(), 0);
+  for (const int flat : each) in_use({flat});
+  for (const std::vector<int>& flats : together) in_use(flats);
+  if (ties_stay && has_ties) buffers[1] = largest_first(each)[1];
+  while (buffers.size() > 1 && buffers.back() == 0) buffers.pop_back();
   if (const int64_t next = largest_neighbour(); next > 0) buffers.push_back(next);
   return buffers;
 }

@@ -69,8 +69,8 @@ struct FlatParams {
   std::vector<int> owners_of(int flat) const;
   // Second gradients of tied weights lie as the first, in mirrors. Adds those of `flat`.
   void add_mirrors(int flat);
-  // Elements of the buffers for those that are in use at once: one, or two of which one holds the smaller; and one for
-  // that which is on its way meanwhile. `ties_stay`: the owner of a tied weight beside any other.
+  // Elements of the buffers for those that are in use at once, the largest first; and of one for that which is on its
+  // way meanwhile. `ties_stay`: the owner of a tied weight beside any other.
   std::vector<int64_t> buffer_sizes(bool ties_stay) const;
   // Holds at least one of any two that follow each other.
   int64_t largest_neighbour() const;
