@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -165,6 +166,34 @@ TEST(Packing, AMaskBesideAPairIsUsed) {
   testing::spill(p.dir / "a.mask", "\1");
   EXPECT_SAYS(error_of([&] { SampleOrder{spec_of(p.paths(), PackingKind::first_fit, true, 8)}; }),
               "1 bytes for the 7 tokens");
+}
+
+std::vector<uint8_t> further_of(const SampleOrder& order, int64_t k, int64_t seq_length) {
+  const auto n = size_t(seq_length);
+  std::vector<int32_t> ids(n), targets(n), positions(n);
+  std::vector<uint8_t> counted(n), further(n, 7);
+  order.read(k, {ids, targets, counted, positions, further});
+  EXPECT_EQ(order.counted(k).further, std::count(further.begin(), further.end(), uint8_t(1)));
+  return further;
+}
+
+TEST(Packing, TokensAfterTargetsCountWithinADocumentAndASample) {
+  using Rows = std::vector<uint8_t>;
+  const Packed p({4, 2, 1}, 8);
+  for (const bool apart : {false, true}) {
+    const SampleOrder order(spec_of(p.paths(), PackingKind::first_fit, apart, 8));
+    EXPECT_EQ(further_of(order, 0, 8), (Rows{1, 1, 0, 0, 0, 0, 0, 0}));
+  }
+  const Packed q({9, 9}, 4);
+  const SampleOrder apart(spec_of(q.paths(), PackingKind::concatenate_and_split, true, 4)),
+      together(spec_of(q.paths(), PackingKind::concatenate_and_split, false, 4));
+  for (const int64_t k : {0, 1, 2, 3}) EXPECT_EQ(further_of(together, k, 4), (Rows{1, 1, 1, 0})) << k;
+  EXPECT_EQ(further_of(apart, 2, 4), (Rows{0, 1, 1, 0}));
+  EXPECT_EQ(further_of(apart, 3, 4), (Rows{1, 1, 1, 0}));
+  testing::spill(q.dir / "a.mask", std::string("\1\1\0\1\1\1\1\1\1", 9) + std::string(9, '\1'));
+  const SampleOrder masked(spec_of(q.paths(), PackingKind::concatenate_and_split, true, 4));
+  EXPECT_EQ(further_of(masked, 0, 4), (Rows{1, 0, 1, 0}));
+  EXPECT_EQ(further_of(masked, 2, 4), (Rows{0, 1, 1, 0}));
 }
 
 TEST(Packing, EveryTokenButTheFirstOfADocumentIsATargetOnce) {

@@ -286,6 +286,29 @@ TEST(HfConfig, ModulesThatPredictFurtherTokensAreToldOfAndNotWritten) {
   EXPECT_EQ(hf_config_of(config, DType::f32)["num_nextn_predict_layers"], 0);
 }
 
+TEST(HfConfig, AModuleThatPredictsFurtherTokensIsTrainedWhereItsLossHasAFactor) {
+  const auto given = [](const nlohmann::json& more) { return parse_hf_config(deepseek(more), "config.json"); };
+  HfConfig config = given({{"num_nextn_predict_layers", 1}});
+  train_mtp(config, 0);
+  EXPECT_FALSE(config.spec.has_mtp());
+  EXPECT_EQ(config.warnings.size(), 1u);
+  train_mtp(config, 0.3);
+  EXPECT_TRUE(config.spec.has_mtp());
+  EXPECT_EQ(config.spec.unread_layers, 0);
+  EXPECT_TRUE(config.warnings.empty());
+  EXPECT_EQ(hf_config_of(config, DType::f32)["num_nextn_predict_layers"], 1);
+  for (const int64_t modules : {0, 2}) {
+    HfConfig other = given({{"num_nextn_predict_layers", modules}});
+    EXPECT_THROW(train_mtp(other, 0.3), ConfigError) << modules;
+  }
+  const nlohmann::json experts{{"num_nextn_predict_layers", 1}, {"n_routed_experts", 8}, {"n_group", 4}};
+  for (const int64_t dense : {0, 1, 4, 5}) {
+    nlohmann::json json = experts;
+    json["first_k_dense_replace"] = dense;
+    EXPECT_EQ(given(json).spec.mtp_block.experts, dense <= 4) << dense;
+  }
+}
+
 TEST(HfConfig, WindowsOfMistral) {
   EXPECT_EQ(windows_of(spec(as("mistral"))), std::vector<int64_t>(4, 4096));
   EXPECT_EQ(windows_of(spec(as("mistral", {{"sliding_window", nullptr}}))), std::vector<int64_t>(4, 0));

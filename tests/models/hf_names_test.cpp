@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "safetensors_files.h"
 #include "support.h"
@@ -38,11 +40,13 @@ ModelSpec small(Family family) {
   return parse_hf_config(json, "config.json").spec;
 }
 
-// Writes tensors of F32 whose every number is its tensor's position in the list.
-void write_model(const TempDir& dir, const std::vector<HfTensor>& tensors) {
+// Writes tensors of F32 whose every number is its tensor's position in the list, or of the tensor that it is like.
+void write_model(const TempDir& dir, const std::vector<HfTensor>& tensors, const std::map<size_t, size_t>& like = {}) {
   std::vector<TensorToWrite> files;
   for (const HfTensor& t : tensors) {
-    const std::vector<float> numbers(size_t(t.rows * t.cols()), float(files.size()));
+    const auto same = like.find(files.size());
+    const std::vector<float> numbers(size_t(t.rows * t.cols()),
+                                     float(same != like.end() ? same->second : files.size()));
     files.push_back({t.name, FileDType::f32, t.shape,
                      std::string(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(float))});
   }
@@ -121,6 +125,49 @@ TEST(MatchHfTensors, PassesOverModulesThatPredictFurtherTokens) {
   const HfMatch match = match_hf_tensors(model, folder);
   ASSERT_EQ(match.notes.size(), 1u);
   EXPECT_TRUE(holds(match.notes[0], "1 tensors of modules that predict further tokens"));
+}
+
+TEST(MatchHfTensors, AModuleMayRepeatTheTablesThatItShares) {
+  ModelSpec model = small(Family::deepseek_v3);
+  const auto plain = hf_tensors(model);
+  model.mtp_block = model.layer(1);
+  model.mtp_loss_coef = 0.3;
+  auto tensors = hf_tensors(model);
+  EXPECT_EQ(named(tensors, "model.layers.2.eh_proj.weight").shape, (std::vector<int64_t>{8, 16}));
+  EXPECT_EQ(named(tensors, "model.layers.2.self_attn.kv_b_proj.weight").param, "blocks.2.attn.kv.weight");
+  for (const char* name : {"enorm", "hnorm", "shared_head.norm"})
+    EXPECT_EQ(named(tensors, fmt::format("model.layers.2.{}.weight", name)).shape, std::vector<int64_t>{8}) << name;
+  std::set<std::string> params;
+  for (const HfTensor& t : tensors) params.insert(t.param);
+  for (const ParamSpec& p : all_params(model)) EXPECT_EQ(params.count(p.name), 1u) << p.name;
+  EXPECT_EQ(params.size(), all_params(model).size());
+  {
+    TempDir dir;
+    write_model(dir, plain);
+    EXPECT_TRUE(holds(match_error(model, dir), "\n  model.layers.2.eh_proj.weight [8, 16]"));
+  }
+  const auto position = [&](const char* name) {
+    return size_t(std::find_if(tensors.begin(), tensors.end(), [&](const HfTensor& t) { return t.name == name; }) -
+                  tensors.begin());
+  };
+  for (const bool equal : {true, false}) {
+    auto with_copies = tensors;
+    for (const auto& [copy, own] : {std::pair{"model.layers.2.embed_tokens.weight", "model.embed_tokens.weight"},
+                                    std::pair{"model.layers.2.shared_head.head.weight", "lm_head.weight"}})
+      with_copies.push_back({copy, named(tensors, own).shape, false, "", 0, named(tensors, own).rows});
+    TempDir dir;
+    std::map<size_t, size_t> like;
+    if (equal)
+      like = {{tensors.size(), position("model.embed_tokens.weight")},
+              {tensors.size() + 1, position("lm_head.weight")}};
+    write_model(dir, with_copies, like);
+    if (!equal) {
+      EXPECT_TRUE(holds(match_error(model, dir), "model.layers.2.embed_tokens.weight, which differs from"));
+      continue;
+    }
+    const SafetensorsFolder folder = SafetensorsFolder::open(dir.path());
+    EXPECT_EQ(match_hf_tensors(model, folder).notes.size(), 2u);
+  }
 }
 
 TEST(HfTensors, StackQueriesKeysValuesAndGateUp) {

@@ -13,7 +13,7 @@ constexpr int64_t kExperts = 4, kLayer = 1;
 struct OneRouter {
   ParamStore store{kBf16, {}};
   Arena params{"params", 1 << 16}, grads{"grads", 1 << 16}, states{"states", 1 << 16}, held{"records", 1 << 12};
-  RouterRecords records{2, kExperts, Spmd::Invariant, false};
+  RouterRecords records{{2, 0}, kExperts, Spmd::Invariant, false};
   Param *weight, *correction;
 
   explicit OneRouter(const Optimizer& optimizer) {

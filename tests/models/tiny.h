@@ -114,6 +114,27 @@ inline ModelSpec tiny_experts() {
   m.layers = {{.rope = m.rope, .experts = true}, {.rope = m.rope}, {.rope = m.rope, .experts = true}};
   return m;
 }
+// Modules that predict a token more: of latents, with experts, beside a head of its own; where one table is all.
+inline ModelSpec tiny_mtp() {
+  ModelSpec m = tiny_latent();
+  m.experts = {.count = 5, .chosen = 2, .width = 6, .shared_width = 8, .routing = {.normalise = true}};
+  m.layers = {{.rope = m.rope}, {.rope = m.rope, .experts = true}};
+  m.mtp_block = m.layers[1];
+  m.mtp_loss_coef = 0.7;
+  return m;
+}
+inline ModelSpec tiny_mtp_tied() {
+  ModelSpec m = tiny_llama();
+  m.tied_head = true;
+  m.embedding_scale = 4;
+  m.logit_softcap = 2;
+  m.mtp_block = {.rope = m.rope, .window = 3};
+  m.mtp_loss_coef = 0.7;
+  return m;
+}
+inline std::vector<std::pair<std::string, ModelSpec>> tiny_models_that_look_further() {
+  return {{"mtp", tiny_mtp()}, {"mtp tied", tiny_mtp_tied()}};
+}
 inline std::vector<std::pair<std::string, ModelSpec>> tiny_models() {
   return {{"llama", tiny_llama()},    {"gpt2", tiny_gpt2()},
           {"qwen3", tiny_qwen3()},    {"mixed", tiny_mixed()},
@@ -129,7 +150,7 @@ struct StepOptions {
   double dropout = 0;
   Spmd stream = Spmd::Invariant;
   int64_t logits_bytes = LayerPlan().logits_bytes;
-  bool scores_first = false;
+  bool scores_first = false, predicts_further = false;
   std::vector<ModelSpec> frozen = {};
 };
 
@@ -146,7 +167,8 @@ inline StepSpec step_spec(const StepOptions& o, Precision precision = kF64) {
       .order = {.num_micro_batches = o.num_micro_batches, .tree = o.tree},
       .schedule = schedule_of(pipeline_named(o.schedule, 1), 0, o.num_micro_batches),
       .evaluates = true,
-      .scores_first = o.scores_first};
+      .scores_first = o.scores_first,
+      .predicts_further = o.predicts_further};
   for (const ModelSpec& model : o.frozen)
     step.frozen.push_back({model, {.layers = {.stream = o.stream}, .max_positions = kSeq}});
   return step;
@@ -158,7 +180,7 @@ class TinyRun {
   static constexpr uint64_t kSeed = 11;  // of its weights; the next are those of the frozen models
   TinyRun(ModelSpec model, const StepOptions& options, uint64_t seed = kSeed)
       : model_(with_dropout(std::move(model), options.dropout)),
-        step_(step_spec(options)),
+        step_(step_spec(with_further(options, model_.has_mtp()))),
         optimizer_(make_adamw({.eps = 1e-3})),
         plan_(measure(model_, step_, *optimizer_, no_workspace_)),
         arenas_(plan_.persistent),
@@ -172,14 +194,22 @@ class TinyRun {
 
   double loss_and_gradients(const Objective& objective = kNextToken) {
     const double divisor = objective.divisor(int64_t(counted()));
-    const double loss =
-        executor_.run({.load = load_, .loss_scale = 1 / divisor, .dropout_key = 99, .objective = objective}) / divisor;
+    const double loss = executor_.run({.load = load_,
+                                       .loss_scale = 1 / divisor,
+                                       .dropout_key = 99,
+                                       .mtp_scale = 1 / counted_further(),
+                                       .objective = objective}) /
+                        divisor;
     executor_.check_used();
     return loss;
   }
   void update() {
     update_all(backend, *optimizer_, state.params, executor_.scratch(),
                {.lr = 1e-2, .grad_scale = clip_scale(state.norm->wait_measure(backend), 1), .step = ++steps_});
+  }
+  // Of the last: what gradients are of, the losses of multi-token prediction included.
+  double whole_loss(double loss) const {
+    return loss + model_.mtp_loss_coef * executor_.mtp_loss() / counted_further();
   }
   // The mean loss without gradients.
   double evaluate() {
@@ -201,12 +231,23 @@ class TinyRun {
     return n;
   }
 
+  double counted_further() const {
+    double n = 0;
+    for (int64_t i = 0; i < step_.order.num_micro_batches * step_.micro_batch_tokens(); ++i) n += counts_further(i);
+    return n;
+  }
+
  private:
+  static StepOptions with_further(StepOptions o, bool further) {
+    o.predicts_further = further;
+    return o;
+  }
   static ModelSpec with_dropout(ModelSpec m, double p) {
     m.dropout = {p, p, p};
     return m;
   }
   static bool counts(int64_t token) { return token % 5 != 1; }
+  static bool counts_further(int64_t token) { return token % kSeq != kSeq - 1 && counts(token + 1); }
   int32_t id(int64_t token) const { return int32_t((token * 7919 + token * token * 31) % model_.vocab_size); }
   void fill(MicroBatch& b) {
     const int64_t first = b.index * step_.micro_batch_tokens();
@@ -217,6 +258,10 @@ class TinyRun {
       b.ids.as<int32_t>()[i] = id(first + i);
       b.targets.as<int32_t>()[i] = id(first + i + 1);
       b.weights.as<double>()[i] = counts(first + i);
+      if (b.mtp_targets) {
+        b.mtp_targets.as<int32_t>()[i] = id(first + i + 2);
+        b.mtp_weights.as<double>()[i] = counts_further(first + i);
+      }
       b.positions.as<int32_t>()[i] = int32_t(i % kSeq);
       b.tokens.as<int64_t>()[i] = first + i;
       if (i % kSeq == 0)

@@ -38,7 +38,9 @@ void expect_derivative(const std::string& name, const ModelSpec& model, double d
       }
     }
   };
-  const auto loss = [&] { return dropout > 0 ? run.loss_and_gradients() : run.evaluate(); };  // drops the same again
+  const auto loss = [&] {  // drops the same again
+    return dropout > 0 || model.has_mtp() ? run.whole_loss(run.loss_and_gradients()) : run.evaluate();
+  };
   move(0);
   const double h = 3e-7;  // along a direction of length about 60
   move(h);
@@ -51,6 +53,57 @@ void expect_derivative(const std::string& name, const ModelSpec& model, double d
 TEST(Transformer, TheGradientIsTheDerivativeOfTheLoss) {
   for (const auto& [name, model] : tiny_models())
     for (const double dropout : {0.0, 0.3}) expect_derivative(name, model, dropout);
+  for (const auto& [name, model] : testing::tiny_models_that_look_further())
+    for (const double dropout : {0.0, 0.3}) expect_derivative(name, model, dropout);
+}
+
+// Its own loss is what it is without a module; another factor moves the gradients alone.
+TEST(Transformer, AModuleThatLooksFurtherAddsALossOfItsOwn) {
+  for (auto [name, model] : testing::tiny_models_that_look_further()) {
+    TinyRun with(model, {});
+    const double loss = with.loss_and_gradients(), further = with.whole_loss(loss) - loss;
+    EXPECT_GT(further, 0.1) << name;
+    EXPECT_NEAR(with.evaluate(), loss, 1e-13) << name;
+    model.mtp_loss_coef *= 2;
+    TinyRun more(model, {});
+    EXPECT_EQ(more.loss_and_gradients(), loss) << name;
+    EXPECT_NEAR(more.whole_loss(loss) - loss, 2 * further, 1e-13) << name;
+    EXPECT_GT(worst_relative(gradients(more), gradients(with)), 1e-3) << name;
+    model.mtp_loss_coef = 0;
+    TinyRun without(model, {});
+    EXPECT_EQ(without.loss_and_gradients(), loss) << name;
+  }
+}
+
+// Balance and the size of router logits are of the model's own layers.
+TEST(Transformer, AModuleHasNoLossesOfRouters) {
+  ModelSpec model = testing::tiny_mtp();
+  model.layers[1].experts = false;
+  TinyRun plain(model, {});
+  model.experts.aux_loss_coef = model.experts.z_loss_coef = 1;
+  TinyRun with(model, {});
+  EXPECT_EQ(with.loss_and_gradients(), plain.loss_and_gradients());
+  EXPECT_EQ(gradients(with), gradients(plain));
+}
+
+TEST(Transformer, ChunksRecomputationAndSchedulesChangeNothingOfAModuleThatLooksFurther) {
+  for (const auto& [name, model] : testing::tiny_models_that_look_further()) {
+    TinyRun plain(model, {.micro_batch_size = 4, .num_micro_batches = 1});
+    const double loss = plain.loss_and_gradients(), whole = plain.whole_loss(loss);
+    for (const char* schedule : {"1f1b", "zb_h1"}) {
+      for (const bool tree : {false, true}) {
+        TinyRun run(model, {.tree = tree, .schedule = schedule});
+        TinyRun full(model, {.recompute_blocks = true, .tree = tree, .schedule = schedule, .logits_bytes = 1});
+        TinyRun selective(model, {.keep_activations = false, .tree = tree, .schedule = schedule});
+        EXPECT_NEAR(run.whole_loss(run.loss_and_gradients()), whole, 1e-13) << name;
+        EXPECT_NEAR(full.whole_loss(full.loss_and_gradients()), whole, 1e-13) << name;
+        EXPECT_EQ(selective.whole_loss(selective.loss_and_gradients()), run.whole_loss(run.loss_and_gradients()));
+        EXPECT_LT(worst_relative(gradients(run), gradients(plain)), 1e-12) << name << schedule << tree;
+        EXPECT_LT(worst_relative(gradients(full), gradients(plain)), 1e-12) << name << schedule << tree;
+        EXPECT_EQ(gradients(selective), gradients(run)) << name << schedule << tree;
+      }
+    }
+  }
 }
 
 TEST(Transformer, ABlockIsMadeOfItsOwnSpec) {

@@ -60,7 +60,7 @@ TEST(BatchLoader, AttentionDropsOtherProbabilitiesInEveryDocument) {
 TEST(BatchLoader, ARankHasItsRunsOfEverySequence) {
   constexpr int64_t kLong = 12;
   Arena arena("micro-batch", 1 << 12);
-  MicroBatch b = alloc_micro_batch(arena, 2 * kLong / 3, DType::f32);
+  MicroBatch b = alloc_micro_batch(arena, 2 * kLong / 3, DType::f32, true);
   b.sequences = {.seq_length = kLong, .ranks = {.size = 3, .rank = 1}};
   WholeSample sample(kLong);
   for (int32_t i = 0; i < kLong; ++i) {
@@ -68,6 +68,7 @@ TEST(BatchLoader, ARankHasItsRunsOfEverySequence) {
     sample.targets[size_t(i)] = 200 + i;
     sample.positions[size_t(i)] = i % 5;
     sample.counted[size_t(i)] = uint8_t(i % 2);
+    sample.further_counted[size_t(i)] = uint8_t(i % 3 == 0);
   }
   for (int64_t i = 0; i < 2; ++i) EXPECT_EQ(set_sequence(b, i, sample, 1000 * i), 2);
   const std::vector<int32_t> here{2, 3, 8, 9, 2, 3, 8, 9};
@@ -77,6 +78,8 @@ TEST(BatchLoader, ARankHasItsRunsOfEverySequence) {
     EXPECT_EQ(b.targets.as<int32_t>()[row], 200 + at);
     EXPECT_EQ(b.positions.as<int32_t>()[row], at % 5);
     EXPECT_EQ(b.weights.as<float>()[row], float(at % 2));
+    EXPECT_EQ(b.mtp_targets.as<int32_t>()[row], 201 + at);
+    EXPECT_EQ(b.mtp_weights.as<float>()[row], float(at % 3 == 0));
     EXPECT_EQ(b.tokens.as<int64_t>()[row], (row < 4 ? 0 : 1000) + at);
   }
 }

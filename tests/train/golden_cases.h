@@ -60,7 +60,6 @@ inline std::string not_built_yet(const GoldenCase& c) {
   if (c.train.is_null()) return "a case without a run";
   const std::string kind = c.train.value("kind", "pretrain");
   if (kind != "pretrain") return "kind " + kind;
-  if (c.train.value("mtp_loss_coef", 0.0) > 0) return "multi-token prediction";
   if (c.train.contains("optimizer")) return "optimizer " + c.train["optimizer"].get<std::string>();
   try {
     read_hf_config(c.folder);

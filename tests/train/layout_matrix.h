@@ -24,8 +24,26 @@ struct Feature {
 };
 inline const std::vector<Feature> kRuns = {
     {"model",
-     {"gpt2", "llama-tied", "llama-gqa", "qwen2", "qwen3", "mistral", "phi3", "olmo2", "gemma2", "gemma3", "deepseek",
-      "deepseek-lite", "mixtral", "qwen2-moe", "qwen3-moe", "deepseek-v2-moe", "deepseek-v3-moe", "gpt-oss"}},
+     {"gpt2",
+      "llama-tied",
+      "llama-gqa",
+      "qwen2",
+      "qwen3",
+      "mistral",
+      "phi3",
+      "olmo2",
+      "gemma2",
+      "gemma3",
+      "deepseek",
+      "deepseek-lite",
+      "deepseek-mtp",
+      "mixtral",
+      "qwen2-moe",
+      "qwen3-moe",
+      "deepseek-v2-moe",
+      "deepseek-v3-moe",
+      "deepseek-v3-mtp-moe",
+      "gpt-oss"}},
     {"model.hidden_dropout", {"0", "0.1"}},
     {"optimizer.name", {"adamw", "sgd", "muon"}},
     {"data.mask", {"none", "some"}},
@@ -89,11 +107,15 @@ inline std::string config_of_experts(const std::string& model) {
     return R"(, "n_routed_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "n_shared_experts": 2,
       "topk_method": "group_limited_greedy", "n_group": 3, "topk_group": 2, "routed_scaling_factor": 2,
       "aux_loss_alpha": 0.3, "seq_aux": true)";
-  if (model == "deepseek-v3-moe")
+  if (model == "deepseek-v3-moe" || model == "deepseek-v3-mtp-moe")
     return R"(, "n_routed_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 8, "n_shared_experts": 1,
       "n_group": 4, "topk_group": 2, "aux_loss_alpha": 0.3)";
   return "";
 }
+
+// A module that predicts one token more: with experts beside a head of its own, or dense, where all of it shares one
+// table.
+inline bool has_mtp(const std::string& model) { return model.find("-mtp") != std::string::npos; }
 
 inline std::string config_of(const std::string& model) {
   if (model == "gpt2")
@@ -101,10 +123,11 @@ inline std::string config_of(const std::string& model) {
   if (model.starts_with("deepseek"))
     return fmt::format(R"({{"model_type": "{}", "vocab_size": 37, "hidden_size": 24, "intermediate_size": 30,
       "num_hidden_layers": {}, "num_attention_heads": 12, "q_lora_rank": {}, "kv_lora_rank": 8, "qk_nope_head_dim": 3,
-      "qk_rope_head_dim": 4, "v_head_dim": 5, "first_k_dense_replace": {}, "max_position_embeddings": 64{}}})",
+      "qk_rope_head_dim": 4, "v_head_dim": 5, "first_k_dense_replace": {}, "max_position_embeddings": 64,
+      "num_nextn_predict_layers": {}, "tie_word_embeddings": {}{}}})",
                        model == "deepseek-v2-moe" ? "deepseek_v2" : "deepseek_v3", kBlocks,
-                       model == "deepseek" ? "10" : "null", model.ends_with("-moe") ? 1 : kBlocks,
-                       config_of_experts(model));
+                       model == "deepseek" ? "10" : "null", model.ends_with("-moe") ? 1 : kBlocks + 1,
+                       has_mtp(model) ? 1 : 0, model == "deepseek-mtp", config_of_experts(model));
   const bool bias = model == "qwen2", tied = model == "llama-tied" || model.starts_with("gemma");
   std::string type = model.starts_with("llama") ? "llama" : model == "gemma3" ? "gemma3_text" : model;
   std::replace(type.begin(), type.end(), '-', '_');
@@ -154,7 +177,8 @@ class LayoutMatrix : public ::testing::Test {
                                  "run.threads=1",
                                  "run.dir=" + run.string()};
     if (c.at("model") == "qwen3-moe") all.insert(all.end(), {"moe.global_aux_loss_coef=0.3", "moe.z_loss_coef=0.01"});
-    if (c.at("model") == "deepseek-v3-moe") all.push_back("moe.bias_update_rate=0.02");
+    if (c.at("model").starts_with("deepseek-v3-m")) all.push_back("moe.bias_update_rate=0.02");
+    if (has_mtp(c.at("model"))) all.push_back("train.mtp_loss_coef=0.4");
     if (c.at("data.mask") == "some") all.push_back("data.loss_mask=" + (dir_ / "mask.bin").string());
     if (c.at("model.hidden_dropout") != "0") all.push_back("model.attention_dropout=0.2");
     if (c.count("parallel.cp") && c.at("parallel.cp") == "6" && c.at("parallel.cp_comm_type") == "a2a+p2p")
@@ -224,6 +248,7 @@ class LayoutMatrix : public ::testing::Test {
       EXPECT_NEAR(one.steps[i].loss, many.steps[i].loss, kTolerance * one.steps[i].loss) << text_of(c);
       EXPECT_NEAR(one.steps[i].aux_loss, many.steps[i].aux_loss, kTolerance * one.steps[i].aux_loss) << text_of(c);
       EXPECT_NEAR(one.steps[i].z_loss, many.steps[i].z_loss, kTolerance * one.steps[i].z_loss) << text_of(c);
+      EXPECT_NEAR(one.steps[i].mtp_loss, many.steps[i].mtp_loss, kTolerance * one.steps[i].mtp_loss) << text_of(c);
       EXPECT_EQ(one.steps[i].expert_load, many.steps[i].expert_load) << text_of(c);
       const std::vector<double>&here = one.steps[i].router_entropy, &there = many.steps[i].router_entropy;
       EXPECT_EQ(here.size(), there.size()) << text_of(c);

@@ -132,6 +132,33 @@ TEST_F(LayoutMatrix, CorrectionsAreMovedByTheLoadOfTheWholeBatch) {
   }
 }
 
+// The module lies on the last stage and uses the embedding of the first; it looks a token further than a rank of cp
+// has them in a row.
+TEST_F(LayoutMatrix, MultiTokenPredictionEqualsOneRank) {
+  Choice c;
+  for (const auto* features : {&kRuns, &kCuts})
+    for (const Feature& f : *features) c[f.key] = f.values[0];
+  c["data.mask"] = "some";
+  using Six = std::array<const char*, 6>;
+  for (const auto& [model, dp, cp, tp, pp, zero_stage] :
+       {Six{"deepseek-mtp", "1", "1", "1", "2", "0"}, Six{"deepseek-mtp", "2", "1", "2", "1", "3"},
+        Six{"deepseek-mtp", "1", "3", "1", "2", "2"}, Six{"deepseek-v3-mtp-moe", "2", "2", "1", "1", "3"},
+        Six{"deepseek-v3-mtp-moe", "2", "1", "2", "2", "1"}}) {
+    c["model"] = model;
+    c["parallel.dp"] = dp;
+    c["parallel.cp"] = cp;
+    c["parallel.tp"] = tp;
+    c["parallel.pp"] = pp;
+    c["parallel.zero_stage"] = zero_stage;
+    c["parallel.ep"] = model == std::string("deepseek-v3-mtp-moe") ? "2" : "1";
+    c["parallel.recompute"] = zero_stage == std::string("3") ? "selective" : "none";
+    c["train.numerics"] =
+        pp == std::string("2") && cp == std::string("1") && tp == std::string("1") ? "invariant" : "fast";
+    EXPECT_TRUE(judge(c)) << testing::text_of(c);
+    c["model.hidden_dropout"] = c["model.hidden_dropout"] == "0" ? "0.1" : "0";
+  }
+}
+
 // Ranks that share sequences drop what one rank drops; windows end in another rank's tokens.
 TEST_F(LayoutMatrix, ContextParallelRanksWithDropoutEqualOneRank) {
   Choice c;

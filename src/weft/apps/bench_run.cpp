@@ -49,9 +49,13 @@ void BenchRun::warm_up() {
 }
 
 void BenchRun::step(Backend& on, const Watched* watched) {
-  const double counted = double(std::max<int64_t>(1, batches.counted(done)));
+  const OpenSource::Counted counted = batches.counted(done);
+  const auto share = [](int64_t n) { return 1 / double(std::max<int64_t>(1, n)); };
   const LoadMicroBatch load = [&](MicroBatch& b) { batches.load(done, b); };
-  Executor::StepInput input{.load = load, .loss_scale = 1 / counted, .dropout_key = rng_key(1, uint64_t(done))};
+  Executor::StepInput input{.load = load,
+                            .loss_scale = share(counted.targets),
+                            .dropout_key = rng_key(1, uint64_t(done)),
+                            .mtp_scale = share(counted.further)};
   if (watched != nullptr) {
     input.begins = [&](const Action* action, const Instruction& i) {
       const Model& model = rank.state.model;

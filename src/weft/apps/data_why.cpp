@@ -166,7 +166,7 @@ class Why {
              {"number", number_},
              {"file", source.tokens->path()},
              {"tokens", recipe_.train.seq_length},
-             {"counted_targets", source.counted_targets(at.sample)}};
+             {"counted_targets", source.counted(at.sample).targets}};
     const auto dataset = find_dataset(spec.paths[at.source]);
     if (!version.empty() && (!dataset || dataset->version != version))
       throw FileError(

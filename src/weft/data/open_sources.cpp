@@ -112,6 +112,11 @@ void OpenSource::read(int64_t sample, const SampleRows& to) const {
     tokens->read(p.begin + 1, to.targets.subspan(row, follow));
     std::fill_n(to.targets.begin() + std::ptrdiff_t(row + follow), size - follow, 0);
     read_counted(p, to.counted.subspan(row, size));
+    if (!to.further_counted.empty()) {
+      const auto after = to.counted.subspan(row + 1, size - 1);
+      std::copy(after.begin(), after.end(), to.further_counted.begin() + p.row);
+      to.further_counted[row + size - 1] = 0;
+    }
     if (documents_apart) std::iota(&to.positions[row], &to.positions[row] + size, 0);
     filled = row + size;
   }
@@ -119,6 +124,7 @@ void OpenSource::read(int64_t sample, const SampleRows& to) const {
   std::fill(to.ids.begin() + rest, to.ids.end(), 0);
   std::fill(to.targets.begin() + rest, to.targets.end(), 0);
   std::fill(to.counted.begin() + rest, to.counted.end(), uint8_t(0));
+  if (!to.further_counted.empty()) std::fill(to.further_counted.begin() + rest, to.further_counted.end(), uint8_t(0));
   std::iota(to.positions.begin() + (documents_apart ? rest : 0), to.positions.end(), 0);
 }
 
@@ -136,20 +142,26 @@ bool OpenSource::drops_last(const Packing::Segment& segment) const {
 }
 
 // Walked for a whole global batch on each rank and step: without a mask nothing is read.
-int64_t OpenSource::counted_targets(int64_t sample) const {
-  int64_t n = 0;
+OpenSource::Counted OpenSource::counted(int64_t sample) const {
+  Counted n;
   for (const Packing::Segment& p : packing->segments(sample)) {
-    if (!mask) {
-      n += p.size - drops_last(p);
-      continue;
-    }
-    std::array<uint8_t, 4096> piece;
-    for (int64_t at = 0; at < p.size; at += int64_t(piece.size())) {
-      const std::span<uint8_t> here(piece.data(), size_t(std::min<int64_t>(int64_t(piece.size()), p.size - at)));
-      mask->read(p.begin + at, here);
-      if (drops_last(p) && at + int64_t(here.size()) == p.size) here.back() = 0;
-      n += std::count(here.begin(), here.end(), uint8_t(1));
-    }
+    const Packing::Segment first{.begin = p.begin, .size = 1, .ends_document = p.size == 1 && p.ends_document};
+    const int64_t all = counted_in(p);
+    n.targets += all;
+    n.further += all - counted_in(first);
+  }
+  return n;
+}
+
+int64_t OpenSource::counted_in(const Packing::Segment& p) const {
+  if (!mask) return p.size - drops_last(p);
+  int64_t n = 0;
+  std::array<uint8_t, 4096> piece;
+  for (int64_t at = 0; at < p.size; at += int64_t(piece.size())) {
+    const std::span<uint8_t> here(piece.data(), size_t(std::min<int64_t>(int64_t(piece.size()), p.size - at)));
+    mask->read(p.begin + at, here);
+    if (drops_last(p) && at + int64_t(here.size()) == p.size) here.back() = 0;
+    n += std::count(here.begin(), here.end(), uint8_t(1));
   }
   return n;
 }
@@ -169,7 +181,8 @@ std::vector<OpenSource> open_sources(const DataSpec& spec) {
 }
 
 void check_lengths(const SampleRows& r, int64_t seq_length) {
-  for (size_t size : {r.ids.size(), r.targets.size(), r.counted.size(), r.positions.size()})
+  const size_t further = r.further_counted.empty() ? r.ids.size() : r.further_counted.size();
+  for (size_t size : {r.ids.size(), r.targets.size(), r.counted.size(), r.positions.size(), further})
     WEFT_CHECK(int64_t(size) == seq_length, "rows of {} for samples of {}", size, seq_length);
 }
 

@@ -44,6 +44,8 @@ struct SampleRows {
   std::span<int32_t> ids, targets;
   std::span<uint8_t> counted;    // 1 where targets[j] counts in the loss
   std::span<int32_t> positions;  // what a row may see begins with the last 0 at it or before
+  // May be none: 1 where targets[j + 1] counts, and follows targets[j] in its document.
+  std::span<uint8_t> further_counted = {};
 };
 
 // A source with what the recipe says about it, in samples of seq_length. A token that begins a document is no target
@@ -59,12 +61,16 @@ struct OpenSource {
   // Sample (of the packing) >= 0. Throws FileError where an id is not in the vocabulary, or a byte of the mask is
   // neither 0 nor 1.
   void read(int64_t sample, const SampleRows& to) const;
-  // How many targets of that sample count.
-  int64_t counted_targets(int64_t sample) const;
+  // How many targets of that sample count, and how many rows of further_counted.
+  struct Counted {
+    int64_t targets = 0, further = 0;
+  };
+  Counted counted(int64_t sample) const;
   std::string contents() const;  // the fingerprints of tokens and mask
 
  private:
   void read_counted(const Packing::Segment& segment, std::span<uint8_t> counted) const;
+  int64_t counted_in(const Packing::Segment& segment) const;
   bool drops_last(const Packing::Segment& segment) const;
 };
 

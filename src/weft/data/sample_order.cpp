@@ -175,9 +175,9 @@ void SampleOrder::read(int64_t k, const SampleRows& to) const {
   sources_[at.source].read(at.sample, to);
 }
 
-int64_t SampleOrder::counted_targets(int64_t k) const {
+OpenSource::Counted SampleOrder::counted(int64_t k) const {
   const Place at = place_of(k);
-  return sources_[at.source].counted_targets(at.sample);
+  return sources_[at.source].counted(at.sample);
 }
 
 SampleOrder::Place SampleOrder::place_of(int64_t k) const {

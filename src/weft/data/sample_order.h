@@ -89,8 +89,9 @@ class SampleOrder {
 
   // Global sample >= 0. Throws as OpenSource::read.
   void read(int64_t global_sample, const SampleRows& to) const;
-  // How many targets of that sample count.
-  int64_t counted_targets(int64_t global_sample) const;
+  // How many targets of that sample count, and of the tokens after them.
+  OpenSource::Counted counted(int64_t global_sample) const;
+  int64_t counted_targets(int64_t global_sample) const { return counted(global_sample).targets; }
 
   int64_t samples_per_epoch() const;  // of all sources together, each once
   // Changes when samples do: of sources, their contents, masks, weights, packing, seed and lengths. Of a file above 64

@@ -288,6 +288,8 @@ ModelSpec read_spec(HfFields& f, Family family) {
   return s;
 }
 
+constexpr const char* kModules = "num_nextn_predict_layers";
+
 std::string_view torch_name_of(DType dtype) {
   switch (dtype) {
     case DType::f64:
@@ -307,6 +309,19 @@ std::string_view torch_name_of(DType dtype) {
 
 std::string_view model_type_of(Family family) { return name_of_family(family).model_type; }
 
+void train_mtp(HfConfig& config, double loss_coef) {
+  if (loss_coef == 0) return;
+  ModelSpec& spec = config.spec;
+  if (spec.unread_layers != 1)
+    throw ConfigError(fmt::format(
+        "train.mtp_loss_coef = {}: weft trains one module of multi-token prediction, as DeepSeek's models have it "
+        "(num_nextn_predict_layers = 1 in config.json); this model has {}",
+        loss_coef, spec.unread_layers == 0 ? "none" : std::to_string(spec.unread_layers)));
+  spec.mtp_loss_coef = loss_coef;
+  spec.unread_layers = 0;
+  std::erase_if(config.warnings, [](const std::string& w) { return w.find(kModules) != w.npos; });
+}
+
 HfConfig parse_hf_config(Json json, std::string_view source) {
   HfConfig config;
   config.json = std::move(json);
@@ -315,8 +330,9 @@ HfConfig parse_hf_config(Json json, std::string_view source) {
   config.spec = read_spec(fields, family);
   config.warnings = judge_other_fields(fields);
   if (config.spec.unread_layers > 0)
-    config.warnings.push_back(fields.fields().where("num_nextn_predict_layers") +
-                              ": the modules that predict further tokens are neither trained nor written");
+    config.warnings.push_back(fields.fields().where(kModules) +
+                              ": the modules that predict further tokens are neither trained nor written "
+                              "(train.mtp_loss_coef trains one)");
   if (config.spec.experts.aux_loss_coef > 0 && fields.has("router_aux_loss_coef"))
     config.warnings.push_back(fields.fields().where("router_aux_loss_coef") +
                               ": weft balances each sequence in each layer and adds layers up, where transformers has "
@@ -352,7 +368,7 @@ Json hf_config_of(const HfConfig& config, DType dtype) {
   Json json = config.json;
   // The name that the file already uses; newer versions of transformers write "dtype".
   json[json.contains("dtype") && !json.contains("torch_dtype") ? "dtype" : "torch_dtype"] = torch_name_of(dtype);
-  if (config.spec.unread_layers > 0) json["num_nextn_predict_layers"] = 0;
+  if (config.spec.unread_layers > 0) json[kModules] = 0;
   if (const auto names = json.find("architectures"); names == json.end() || !names->is_array() || names->empty())
     json["architectures"] = Json::array({name_of_family(config.spec.family).architecture});
   return json;

@@ -22,6 +22,9 @@ struct HfConfig {
 // wrong type or range or is missing; ConfigError, naming the field and its value, where it asks for something that weft
 // does not do. No config makes it allocate more than a few megabytes.
 HfConfig parse_hf_config(nlohmann::json json, std::string_view source);
+// Makes the module of multi-token prediction a part of the model, with that factor of its loss; 0: it is passed over.
+// Throws ConfigError where there is not one.
+void train_mtp(HfConfig& config, double loss_coef);
 // Takes a model's folder, or the config file itself.
 HfConfig read_hf_config(const std::filesystem::path& folder_or_file);
 

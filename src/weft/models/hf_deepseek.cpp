@@ -55,6 +55,7 @@ ModelSpec read_deepseek(HfFields& f, Family family) {
   s.init_std = f.number("initializer_range", {.max = 100}, 0.02);
   s.dropout.attention = f.number("attention_dropout", kProbability, 0);
   s.unread_layers = f.integer("num_nextn_predict_layers", {.min = 0, .max = kLayers.max}, 0);
+  s.mtp_block = {s.norm, s.mlp, s.rope};
   read_experts(f, s);
   return s;
 }

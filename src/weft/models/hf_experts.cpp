@@ -134,7 +134,8 @@ void read_deepseek_experts(HfFields& f, ModelSpec& m) {
   const JsonFields::IntRange any_count{.min = 0, .max = kMostExperts};
   if (f.absent("n_routed_experts") || f.has("n_routed_experts"))
     e.count = f.integer("n_routed_experts", any_count, third ? 256 : 64);
-  if (e.count == 0 || first >= m.num_layers) {
+  const int64_t last = m.num_layers - (m.unread_layers > 0 ? 0 : 1);  // layer, or the module behind it
+  if (e.count == 0 || first > last) {
     for (const char* key : kDeepseekKeys) f.take(key);
     e = {};
     return;
@@ -146,10 +147,12 @@ void read_deepseek_experts(HfFields& f, ModelSpec& m) {
   read_deepseek_routing(f, e, third);
   read_deepseek_losses(f, e);
   const int64_t every = f.integer("moe_layer_freq", {}, 1);
+  const auto has_experts = [&](int64_t l) { return l >= first && l % every == 0; };
   for (int64_t l = 0; l < m.num_layers; ++l) {
     LayerSpec& layer = m.layers.emplace_back(LayerSpec{m.norm, m.mlp, m.rope});
-    layer.experts = l >= first && l % every == 0;
+    layer.experts = has_experts(l);
   }
+  m.mtp_block.experts = has_experts(m.num_layers);
 }
 
 }  // namespace

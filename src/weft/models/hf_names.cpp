@@ -124,18 +124,28 @@ class Lister {
 
   void list_llama_like() {
     add("model.embed_tokens.weight", {m_.vocab_size, m_.width}, "embed.tokens");
-    for (int64_t i = 0; i < m_.num_layers; ++i) {
-      const std::string layer = fmt::format("model.layers.{}.", i), block = fmt::format("blocks.{}.", i);
-      add_block_norm(layer, names_.attn_norm, block + "attn_norm");
-      m_.latent ? list_latent_attention(layer + "self_attn.", block + "attn.", *m_.latent)
-                : list_attention(layer + "self_attn.", block + "attn.");
-      add_block_norm(layer, names_.attn_added, block + "attn_added_norm");
-      add_block_norm(layer, names_.mlp_norm, block + "mlp_norm");
-      m_.layer(i).experts ? list_experts(layer, block + "mlp.")
-                          : list_mlp(layer + "mlp.", m_.ffn_width, block + "mlp.");
-      add_block_norm(layer, names_.mlp_added, block + "mlp_added_norm");
-    }
+    for (int64_t i = 0; i < m_.num_layers; ++i) list_block(i, m_.layer(i));
     add_norm("model.norm", "final_norm");
+    if (m_.has_mtp()) list_mtp(fmt::format("model.layers.{}.", m_.num_layers));
+  }
+
+  void list_block(int64_t i, const LayerSpec& spec) {
+    const std::string layer = fmt::format("model.layers.{}.", i), block = fmt::format("blocks.{}.", i);
+    add_block_norm(layer, names_.attn_norm, block + "attn_norm");
+    m_.latent ? list_latent_attention(layer + "self_attn.", block + "attn.", *m_.latent)
+              : list_attention(layer + "self_attn.", block + "attn.");
+    add_block_norm(layer, names_.attn_added, block + "attn_added_norm");
+    add_block_norm(layer, names_.mlp_norm, block + "mlp_norm");
+    spec.experts ? list_experts(layer, block + "mlp.") : list_mlp(layer + "mlp.", m_.ffn_width, block + "mlp.");
+    add_block_norm(layer, names_.mlp_added, block + "mlp_added_norm");
+  }
+
+  void list_mtp(const std::string& layer) {
+    add_norm(layer + "enorm", "mtp.token_norm");
+    add_norm(layer + "hnorm", "mtp.state_norm");
+    add(layer + "eh_proj.weight", {m_.width, 2 * m_.width}, "mtp.project.weight");
+    list_block(m_.num_layers, m_.mtp_block);
+    add_norm(layer + "shared_head.norm", "mtp.norm");
   }
 
   void add_block_norm(const std::string& layer, std::string_view name, const std::string& param) {
@@ -204,10 +214,14 @@ bool is_buffer(std::string_view name, Family family) {
   return name.starts_with("h.") && (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias"));
 }
 
+bool is_of_layer(std::string_view name, int64_t layer) {
+  return without_prefix(name, "model.").starts_with(fmt::format("layers.{}.", layer));
+}
+
 // A tensor of the modules behind the model's layers.
 bool is_unread(std::string_view name, const ModelSpec& model) {
   for (int64_t i = 0; i < model.unread_layers; ++i)
-    if (without_prefix(name, "model.").starts_with(fmt::format("layers.{}.", model.num_layers + i))) return true;
+    if (is_of_layer(name, model.num_layers + i)) return true;
   return false;
 }
 
@@ -279,24 +293,37 @@ class Matcher {
   void judge_leftover(const SafetensorsFolder::Tensor& t) {
     if (is_buffer(t.name(), model_.family)) return;
     if (is_unread(t.name(), model_)) return void(++unread_);
-    if (t.name() == "lm_head.weight" && model_.tied_head) return judge_tied_head(t);
+    if (t.name() == "lm_head.weight" && model_.tied_head) return judge_copy(t, "embed.tokens", kTiedHead);
+    if (model_.has_mtp() && is_of_layer(t.name(), model_.num_layers)) {
+      if (t.name().ends_with(".embed_tokens.weight")) return judge_copy(t, "embed.tokens", kSharedTable);
+      if (t.name().ends_with(".shared_head.head.weight"))
+        return judge_copy(t, model_.tied_head ? "embed.tokens" : "head.weight", kSharedTable);
+    }
     has_blocks_ = has_blocks_ || t.name().ends_with("_proj_blocks");
     unexpected_.add(fmt::format("{} {}", in_quotes(t.name()), shape_text(t.entry->shape)));
   }
 
-  // Other programs pass over a head that the config ties, whatever it holds: then training would start from another
-  // model.
-  void judge_tied_head(const SafetensorsFolder::Tensor& head) {
-    if (match_.tensors.empty() || match_.tensors[0].tensor.param != "embed.tokens") return;  // missing: said already
-    const SafetensorsFolder::Tensor& embed = match_.tensors[0].source;
-    const auto a = folder_.bytes(head), b = folder_.bytes(embed);
-    if (head.entry->dtype == embed.entry->dtype && head.entry->shape == embed.entry->shape &&
+  struct CopyWords {
+    std::string_view equal, differs;
+  };
+  static constexpr CopyWords kTiedHead{"it equals the embedding, to which config.json ties it",
+                                       "differs from the embedding to which config.json ties it (set "
+                                       "tie_word_embeddings to false to keep it)"};
+  static constexpr CopyWords kSharedTable{"it equals the model's own, which the module shares",
+                                          "differs from the model's own, which the module shares"};
+
+  // Other programs pass over a copy of a weight, whatever it holds: then training would start from another model.
+  void judge_copy(const SafetensorsFolder::Tensor& copy, std::string_view param, const CopyWords& words) {
+    const auto own = std::find_if(match_.tensors.begin(), match_.tensors.end(),
+                                  [&](const FoundHfTensor& found) { return found.tensor.param == param; });
+    if (own == match_.tensors.end()) return;  // missing: said already
+    const SafetensorsFolder::Tensor& source = own->source;
+    const auto a = folder_.bytes(copy), b = folder_.bytes(source);
+    if (copy.entry->dtype == source.entry->dtype && copy.entry->shape == source.entry->shape &&
         std::equal(a.begin(), a.end(), b.begin(), b.end()))
-      match_.notes.push_back("lm_head.weight is passed over: it equals the embedding, to which config.json ties it");
+      match_.notes.push_back(fmt::format("{} is passed over: {}", copy.name(), words.equal));
     else
-      unexpected_.add(
-          "lm_head.weight, which differs from the embedding to which config.json ties it (set tie_word_embeddings to "
-          "false to keep it)");
+      unexpected_.add(fmt::format("{}, which {}", copy.name(), words.differs));
   }
 
   std::string hint() const {

@@ -131,15 +131,21 @@ struct ModelSpec {
   // Of each block, where they are not all as norm, mlp and rope say, without a window or experts.
   std::vector<LayerSpec> layers = {};
 
-  int64_t unread_layers = 0;  // behind the model's, in its folder: modules that weft does not have
+  // Behind the blocks there may be modules that foretell further tokens (DeepSeek-V3, 2024, sec. 2.2). The first of
+  // them, with such a block, is part of the model where its loss has a factor. Others are in the folder alone.
+  LayerSpec mtp_block = {};
+  double mtp_loss_coef = 0;
+  int64_t unread_layers = 0;
 
   double init_std = 0.02;          // of every matrix and table
   double residual_init_scale = 1;  // further factor on the two matrices that write to the stream (gpt2: 1/sqrt(2 L))
   Dropouts dropout = {};
 
   LayerSpec layer(int64_t l) const { return layers.empty() ? LayerSpec{norm, mlp, rope} : layers[size_t(l)]; }
+  bool has_mtp() const { return mtp_loss_coef > 0; }
   bool has_experts() const {
-    return std::any_of(layers.begin(), layers.end(), [](const LayerSpec& l) { return l.experts; });
+    return (has_mtp() && mtp_block.experts) ||
+           std::any_of(layers.begin(), layers.end(), [](const LayerSpec& l) { return l.experts; });
   }
   int64_t q_width() const { return num_heads * head_dim; }
   int64_t kv_width() const { return num_kv_heads * head_dim; }

@@ -37,10 +37,11 @@ Mlp::Spec mlp_spec(const ModelSpec& m, MlpKind kind, int64_t inner) {
           .dropout = m.dropout.hidden};
 }
 
-Experts::Spec experts_spec(const ModelSpec& m, int64_t layer, RouterRecords* records) {
-  const ExpertsSpec& e = m.experts;
-  const auto shared =
-      e.shared_width > 0 ? std::optional(mlp_spec(m, m.layer(layer).mlp, e.shared_width)) : std::nullopt;
+// Losses beside cross-entropy are of the model's own layers.
+Experts::Spec experts_spec(const ModelSpec& m, int64_t layer, MlpKind mlp, RouterRecords* records) {
+  ExpertsSpec e = m.experts;
+  if (layer >= m.num_layers) e.aux_loss_coef = e.global_aux_loss_coef = e.z_loss_coef = 0;
+  const auto shared = e.shared_width > 0 ? std::optional(mlp_spec(m, mlp, e.shared_width)) : std::nullopt;
   return {.width = m.width,
           .count = e.count,
           .chosen = e.chosen,
@@ -101,6 +102,8 @@ LatentAttention::Spec attention_spec(const ModelSpec& m, const LatentSpec& laten
           .attention_dropout = m.dropout.attention};
 }
 
+std::string block_name(int64_t l) { return fmt::format("blocks.{}", l); }
+
 Embedding::Spec embedding_spec(const ModelSpec& m, const TransformerPlan& plan) {
   return {.vocab_size = m.vocab_size,
           .width = m.width,
@@ -108,7 +111,7 @@ Embedding::Spec embedding_spec(const ModelSpec& m, const TransformerPlan& plan) 
           .init_std = m.init_std,
           .dropout = m.dropout.embedding,
           .scale = m.embedding_scale,
-          .twin = m.tied_head ? plan.other_end : -1};
+          .twin = m.tied_head || m.has_mtp() ? plan.other_end : -1};
 }
 
 // Makes the stream; of its gradient, the tables' come from it.
@@ -158,7 +161,8 @@ std::vector<ParamSpec> all_params(const ModelSpec& model) {
 Transformer::Transformer(ParamStore& params, const ModelSpec& spec, const TransformerPlan& plan)
     : spec_(spec), plan_(plan), params_(params) {
   if (spec.has_experts())
-    routers_.emplace(spec.num_layers, spec.experts.count, plan.layers.stream, plan.layers.capacity.drops);
+    routers_.emplace(RouterRecords::Layers{spec.num_layers, spec.has_mtp() ? 1 : 0}, spec.experts.count,
+                     plan.layers.stream, plan.layers.capacity.drops);
   if (plan_.parts.empty()) plan_.parts = {{.blocks = {0, spec.num_layers}}};
   for (const ModelPart& part : plan_.parts) {
     chunks_.emplace_back();
@@ -192,18 +196,9 @@ void Transformer::declare_embedding() {
 
 void Transformer::declare_blocks(const ModelPart& part) {
   for (int64_t l = part.blocks.first; l < part.blocks.end(); ++l) {
-    const std::string name = fmt::format("blocks.{}", l);
-    const LayerSpec layer = spec_.layer(l);
-    const Tensor* table = layer.rope ? &rope_table(*layer.rope) : nullptr;
-    using AnyAttentionSpec = decltype(Block::Spec::attention);
-    Block::Spec spec{.norm = norm_spec(spec_, layer.norm, plan_.layers),
-                     .attention = spec_.latent ? AnyAttentionSpec(attention_spec(spec_, *spec_.latent, table))
-                                               : AnyAttentionSpec(attention_spec(spec_, layer, table)),
-                     .mlp = mlp_spec(spec_, layer.mlp, spec_.ffn_width),
-                     .norm_before = layer.norm_before,
-                     .norm_behind = layer.norm_behind};
-    if (layer.experts) spec.mlp = experts_spec(spec_, l, routers());
-    const Block& block = *blocks_.emplace_back(std::make_unique<Block>(params_, name, spec, plan_.layers));
+    const std::string name = block_name(l);
+    const Block& block =
+        *blocks_.emplace_back(std::make_unique<Block>(params_, name, block_spec(l, spec_.layer(l)), plan_.layers));
     const int unit = params_.close_unit(name, 2 + l);
     if (plan_.recompute_blocks)
       add(LayerKind::block, own<LayerOf<Recompute<Block>>>(recomputed_.emplace_back(block)), {unit});
@@ -212,26 +207,56 @@ void Transformer::declare_blocks(const ModelPart& part) {
   }
 }
 
-// A head that shares the embedding's table, which may lie on another stage: then it has a copy.
+Block::Spec Transformer::block_spec(int64_t l, const LayerSpec& layer) {
+  const Tensor* table = layer.rope ? &rope_table(*layer.rope) : nullptr;
+  using AnyAttentionSpec = decltype(Block::Spec::attention);
+  Block::Spec spec{.norm = norm_spec(spec_, layer.norm, plan_.layers),
+                   .attention = spec_.latent ? AnyAttentionSpec(attention_spec(spec_, *spec_.latent, table))
+                                             : AnyAttentionSpec(attention_spec(spec_, layer, table)),
+                   .mlp = mlp_spec(spec_, layer.mlp, spec_.ffn_width),
+                   .norm_before = layer.norm_before,
+                   .norm_behind = layer.norm_behind};
+  if (layer.experts) spec.mlp = experts_spec(spec_, l, layer.mlp, routers());
+  return spec;
+}
+
+// The embedding's table, as the open unit uses it. It may lie on another stage: then there is a copy, a unit by itself.
+Param& Transformer::table_in_head(std::vector<int>& units) {
+  if (embedding_ != nullptr) return params_.tie(embedding_->tokens_table());
+  ParamSpec spec = Embedding::table_spec(embedding_spec(spec_, plan_), plan_.layers);
+  spec.copy = true;
+  Param& copy = params_.add(spec);
+  units.push_back(params_.close_unit("embed in head", 0));
+  return copy;
+}
+
 void Transformer::declare_head() {
-  Param* table = nullptr;
   std::vector<int> units;
-  if (spec_.tied_head && embedding_ == nullptr) {
-    ParamSpec copy = Embedding::table_spec(embedding_spec(spec_, plan_), plan_.layers);
-    copy.copy = true;
-    table = &params_.add(copy);
-    units.push_back(params_.close_unit("embed in head", 0));
-  } else if (spec_.tied_head) {
-    table = &params_.tie(embedding_->tokens_table());
-  }
+  const StreamNorm::Spec norm = norm_spec(spec_, spec_.norm, plan_.layers);
+  Param* table = spec_.tied_head ? &table_in_head(units) : nullptr;
   head_ = std::make_unique<LmHead>(params_,
-                                   LmHead::Spec{.norm = norm_spec(spec_, spec_.norm, plan_.layers),
-                                                .vocab_size = spec_.vocab_size,
-                                                .table = table,
-                                                .init_std = spec_.init_std,
-                                                .softcap = spec_.logit_softcap},
+                                   LmHead::Spec{.norm = norm,
+                                                .output = {.vocab_size = spec_.vocab_size,
+                                                           .width = spec_.width,
+                                                           .table = table,
+                                                           .init_std = spec_.init_std,
+                                                           .softcap = spec_.logit_softcap}},
                                    plan_.layers);
   units.push_back(params_.close_unit("head", 2 + spec_.num_layers));
+  if (spec_.has_mtp()) {
+    if (table == nullptr) table = &table_in_head(units);
+    head_->predict_further(params_,
+                           {.name = "mtp",
+                            .block_name = block_name(spec_.num_layers),
+                            .norm = norm,
+                            .block = block_spec(spec_.num_layers, spec_.mtp_block),
+                            .table = table,
+                            .embedding_scale = spec_.embedding_scale,
+                            .init_std = spec_.init_std,
+                            .loss_coef = spec_.mtp_loss_coef},
+                           plan_.layers);
+    units.push_back(params_.close_unit("mtp", 3 + spec_.num_layers));
+  }
   params_.used_together(units);
   add(LayerKind::head, own<HeadLayer>(*head_), units);
 }

@@ -25,7 +25,7 @@ struct TransformerPlan {
   bool recompute_blocks = false;      // keep only the input of each block
   int64_t max_positions = 0;          // longest sequence that will be seen: rows of the table of rotations
   std::vector<ModelPart> parts = {};  // what this rank has of the model, chunk by chunk; none: all of it, as one
-  // The pipeline rank with the other end of the model, where embedding and head share a table and lie on two.
+  // The pipeline rank with the other end of the model, where embedding and head use one table and lie on two.
   int other_end = -1;
 };
 
@@ -46,14 +46,14 @@ class Transformer final : public Model {
   Shape stream_shape(const MicroBatch& batch) const override { return {batch.stream.count, spec_.width}; }
   Placement stream_place() const override { return tokens(plan_.layers.stream); }
   void token_losses(Pass& p, Tensor x, Tensor nll) const override { head_->token_losses(p, x, nll); }
-  Placement loss_place() const override { return LmHead::loss_place(plan_.layers); }
+  Placement loss_place() const override { return VocabularyHead::loss_place(plan_.layers); }
 
   // What its routers do in a step; none where it has no experts. Before any backward pass.
   void allocate_records(Arena& records, Precision precision);
   RouterRecords* routers() { return routers_ ? &*routers_ : nullptr; }
 
   // Units of a whole model: the positions that a ParamStore knows them by.
-  static int64_t num_positions(const ModelSpec& spec) { return spec.num_layers + 3; }
+  static int64_t num_positions(const ModelSpec& spec) { return spec.num_layers + (spec.has_mtp() ? 4 : 3); }
 
   // Text that goes on, by what is here of the model, as one part, with values that are not to be fetched.
   // What the blocks here keep, so many rows each.
@@ -74,7 +74,9 @@ class Transformer final : public Model {
   const Tensor& rope_table(const RopeSpec& spec);
   void declare_embedding();
   void declare_blocks(const ModelPart& part);
+  Block::Spec block_spec(int64_t l, const LayerSpec& layer);
   void declare_head();
+  Param& table_in_head(std::vector<int>& units);
   template <class L, class... Args>
   const L& own(Args&&... args);
   void add(LayerKind kind, const AnyLayer& layer, std::vector<int> units) {

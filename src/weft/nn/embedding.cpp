@@ -11,10 +11,7 @@ ParamSpec Embedding::table_spec(const Spec& spec, const LayerPlan& plan) {
 }
 
 Embedding::Embedding(ParamStore& params, const Spec& spec, const LayerPlan& plan)
-    : tokens_(&params.add(table_spec(spec, plan))),
-      leave_(Axis::tp, plan.cut_vocabulary ? Spmd::Partial : plan.stream, plan.stream),
-      scale_(spec.scale),
-      dropout_("embed", spec.dropout) {
+    : tokens_(params.add(table_spec(spec, plan)), spec.scale, plan), dropout_("embed", spec.dropout) {
   units_.push_back(params.close_unit("embed", 0));
   if (spec.positions == 0) return;
   positions_ = &params.add({.name = "embed.positions",
@@ -26,11 +23,7 @@ Embedding::Embedding(ParamStore& params, const Spec& spec, const LayerPlan& plan
 
 void Embedding::forward(Pass& p, Tensor x) const {
   Region region(p.be, "embed");
-  Scope temporaries(*p.scratch);
-  Tensor rows = leave_.operand_for(p.mesh, x, *p.scratch);
-  p.be.run(Embed{.ids = p.batch.ids, .table = tokens_->value, .out = rows, .first = tokens_->pieces()[0].rows.first});
-  leave_.forward_into(p.mesh, rows, x);
-  scale_.forward(p, x);
+  tokens_.forward(p, p.batch.ids, x);
   if (positions_)
     p.be.run(Embed{.ids = p.batch.stream_positions(), .table = positions_->value, .out = x, .accumulate = true});
   dropout_.forward(p, x);
@@ -39,14 +32,9 @@ void Embedding::forward(Pass& p, Tensor x) const {
 void Embedding::wgrad(Pass& p, Tensor dx) const {
   Region region(p.be, "embed");
   Scope temporaries(*p.scratch);
-  Tensor dy = dropout_.backward(p, dx, *p.scratch);
-  const auto add_rows = [&](Param& table, Tensor ids, Tensor rows) {
-    if (!table.accumulates()) p.be.run(Zero{.x = table.grad});
-    p.be.run(EmbedBackward{.ids = ids, .dy = rows, .dtable = table.grad, .first = table.pieces()[0].rows.first});
-  };
-  if (positions_) add_rows(*positions_, p.batch.stream_positions(), dy);
-  dy = scale_.backward(p, dy, *p.scratch);
-  add_rows(*tokens_, p.batch.ids, leave_.backward(p.mesh, dy, *p.scratch));
+  const Tensor dy = dropout_.backward(p, dx, *p.scratch);
+  if (positions_) add_table_rows(p, *positions_, p.batch.stream_positions(), dy);
+  tokens_.wgrad(p, p.batch.ids, dy);
 }
 
 }  // namespace weft

@@ -3,13 +3,11 @@
 #pragma once
 #include "weft/nn/pass.h"
 #include "weft/nn/stream_dropout.h"
-#include "weft/nn/stream_scale.h"
-#include "weft/sharding/boundary.h"
+#include "weft/nn/table_rows.h"
 #include "weft/sharding/param_store.h"
 
 namespace weft {
 
-// The table of tokens may be cut by rows: a rank then looks up those that it has, and the sum over ranks is the result.
 class Embedding {
  public:
   struct Spec {
@@ -17,7 +15,7 @@ class Embedding {
     int64_t positions;  // rows of the position table; 0: none
     double init_std, dropout;
     double scale = 1;  // of the rows of tokens
-    int twin = -1;     // pipeline rank of a head that shares the table of tokens; -1: there is none elsewhere
+    int twin = -1;     // pipeline rank of a head that uses the table of tokens too; -1: there is none elsewhere
   };
   // Closes a unit for each table.
   Embedding(ParamStore& params, const Spec& spec, const LayerPlan& plan);
@@ -25,17 +23,15 @@ class Embedding {
   // x [t, d].
   void forward(Pass& p, Tensor x) const;
   void wgrad(Pass& p, Tensor dx) const;  // adds to the tables' gradients
-  Param& tokens_table() const { return *tokens_; }
+  Param& tokens_table() const { return tokens_.table(); }
 
-  // The spec of the token table, which a head may share.
+  // The spec of the token table, which a head may use too.
   static ParamSpec table_spec(const Spec& spec, const LayerPlan& plan);
 
  private:
   std::vector<int> units_;
-  Param* tokens_;
+  TableRows tokens_;
   Param* positions_ = nullptr;
-  Boundary leave_;
-  StreamScale scale_;
   StreamDropout dropout_;
 };
 

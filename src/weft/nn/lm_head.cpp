@@ -1,120 +1,45 @@
 #include "weft/nn/lm_head.h"
 
-#include <algorithm>
-
 namespace weft {
-namespace {
-
-// Backward each chunk is added to the table's gradient. With so many rows, the products take longer than reading and
-// writing that: on an H100 from about 600 on, by its rates. No more than the table is wide, so that logits are never
-// larger than that gradient.
-constexpr int64_t kRowsBackward = 1024;
-constexpr int64_t kChunkMultiple = 16;
-constexpr int64_t kRowMultiple = 16;  // elements: rows that begin on a cache line make the head's products faster
-
-}  // namespace
 
 LmHead::LmHead(ParamStore& params, const Spec& spec, const LayerPlan& plan)
-    : norm_(params, "final_norm", spec.norm),
-      w_(spec.table ? spec.table
-                    : &params.add({.name = "head.weight",
-                                   .shape = {spec.vocab_size, spec.norm.width},
-                                   .place = weights(plan.table()),
-                                   .init = {Init::Kind::normal, spec.init_std}})),
-      cap_(spec.softcap),
-      loss_(*w_),
-      enter_(Axis::tp, plan.stream, plan.cut_vocabulary ? Spmd::Replicate : plan.stream),
-      join_(Axis::tp, plan.cut_vocabulary ? Spmd::Partial : plan.stream,
-            plan.cut_vocabulary ? Spmd::Invariant : plan.stream),
-      loss_place_(loss_place(plan)),
-      logits_bytes_(plan.logits_bytes) {}
+    : norm_(params, "final_norm", spec.norm), output_(params, spec.output, plan) {}
 
-// Equal chunks, as few as fit: the same on every rank.
-std::vector<LmHead::Chunk> LmHead::chunks_of(const Pass& p, int64_t tokens, int64_t least) const {
-  const int64_t row_bytes = w_->spec().shape[0] * size_of(p.precision.stat);
-  const int64_t most = std::max({kChunkMultiple, logits_bytes_ / row_bytes, std::min(least, w_->spec().shape[1])});
-  const int64_t count = (tokens + most - 1) / most;
-  const int64_t even = (tokens + count - 1) / std::max<int64_t>(count, 1);
-  const int64_t rows = std::min(tokens, (even + kChunkMultiple - 1) / kChunkMultiple * kChunkMultiple);
-  std::vector<Chunk> chunks;
-  for (int64_t first = 0; first < tokens; first += rows) chunks.push_back({first, std::min(rows, tokens - first)});
-  return chunks;
+void LmHead::predict_further(ParamStore& params, const MultiTokenPrediction::Spec& spec, const LayerPlan& plan) {
+  further_.emplace(params, spec, plan);
 }
 
-// Logits of some rows of an h held so, each beginning on a cache line.
-Tensor LmHead::alloc_logits(Pass& p, DType dtype, int64_t rows, Placement h) const {
-  const int64_t classes = w_->shape()[0], stride = (classes + kRowMultiple - 1) / kRowMultiple * kRowMultiple;
-  const Placement place = loss_.is_cut() ? h.on_tp(Spmd::Shard1) : h;
-  return p.scratch->alloc(dtype, {rows, stride}, place).slice_cols(0, classes);
-}
-
-Tensor LmHead::project(Pass& p, Tensor h) const {
-  Tensor logits = alloc_logits(p, p.precision.stat, h.rows(), h.place);
-  p.be.run(Matmul{.a = h, .b = w_->value, .out = logits, .trans_b = true});
-  cap_.forward(p, logits);
-  return logits;
-}
-
-void LmHead::token_losses(Pass& p, Tensor x, Tensor nll) const {
-  Region region(p.be, "head");
-  Scope temporaries(*p.scratch);
-  StreamNorm::Saved saved;
-  Tensor normed = p.compute(p.scratch, {x.rows(), x.cols()}, x.place);
-  norm_.forward(p, saved, x, normed);
-  const Tensor h = enter_.forward(p.mesh, normed, *p.scratch);
-  for (const Chunk& c : chunks_of(p, h.rows(), kChunkMultiple)) {
-    Scope chunk(*p.scratch);
-    loss_.run(p, {.logits = project(p, h.slice_rows(c.first, c.rows)),
-                  .targets = p.batch.targets.slice_rows(c.first, c.rows),
-                  .weights = p.batch.weights.slice_rows(c.first, c.rows),
-                  .nll = nll.slice_rows(c.first, c.rows)});
-  }
+// In scratch.
+Tensor LmHead::normed(Pass& p, StreamNorm::Saved& s, Tensor x) const {
+  Tensor h = p.compute(p.scratch, {x.rows(), x.cols()}, x.place);
+  norm_.forward(p, s, x, h);
+  return h;
 }
 
 void LmHead::loss_and_backward(Pass& p, Tensor x, Tensor dx) const {
   Region region(p.be, "head");
   Scope temporaries(*p.scratch), gradients(*p.dgrad_till_wgrad);
   StreamNorm::Saved saved;
-  Tensor normed = p.compute(p.scratch, {x.rows(), x.cols()}, x.place);
-  norm_.forward(p, saved, x, normed);
-  const Tensor h = enter_.forward(p.mesh, normed, *p.scratch);
-  Tensor nll = p.stat(p.scratch, {h.rows()}, loss_place_);
-  Tensor dh = p.compute(p.scratch, {h.rows(), h.cols()}, h.place.dual());
-  for (const Chunk& c : chunks_of(p, h.rows(), kRowsBackward)) {
-    Scope chunk(*p.scratch);
-    Tensor hc = h.slice_rows(c.first, c.rows), logits = project(p, hc);
-    const bool in_place = p.precision.compute == p.precision.stat && !cap_.keeps_logits();
-    Tensor dlogits = in_place ? logits : alloc_logits(p, p.precision.compute, c.rows, h.place);
-    loss_.run(p, {.logits = logits,
-                  .targets = p.batch.targets.slice_rows(c.first, c.rows),
-                  .weights = p.batch.weights.slice_rows(c.first, c.rows),
-                  .nll = nll.slice_rows(c.first, c.rows),
-                  .dlogits = dlogits,
-                  .scale = p.batch.loss_scale});
-    cap_.backward(p, logits, dlogits);
-    p.be.run(Matmul{.a = dlogits, .b = w_->value, .out = dh.slice_rows(c.first, c.rows)});
-    p.be.run(Matmul{.a = dlogits, .b = hc, .out = w_->grad, .trans_a = true, .accumulate = w_->accumulates()});
-  }
-  norm_.dgrad(p, saved, enter_.backward(p.mesh, dh, *p.scratch), {}, dx);
+  const Tensor h = normed(p, saved, x);
+  const MicroBatch& b = p.batch;
+  Tensor dh =
+      output_.loss_and_backward(p, h, {.ids = b.targets, .weights = b.weights, .loss = b.loss, .scale = b.loss_scale});
+  if (further_) dh = further_->loss_and_backward(p, h, dh, output_);
+  norm_.dgrad(p, saved, dh, {}, dx);
   norm_.wgrad(p, saved);
-  p.be.run(Sum{.x = nll, .out = p.batch.loss});
 }
 
-// Each rank writes the columns of its classes beside zeros: their sum is all of them.
 void LmHead::logits(Pass& p, Tensor x, Tensor logits) const {
   Scope temporaries(*p.scratch);
   StreamNorm::Saved saved;
-  Tensor normed = p.compute(p.scratch, {x.rows(), x.cols()}, x.place);
-  norm_.forward(p, saved, x, normed);
-  const Tensor h = enter_.forward(p.mesh, normed, *p.scratch);
-  const Tensor parts = logits.placed(h.place.on_tp(join_.from()));
-  const Run classes = w_->pieces()[0].rows;
-  const Tensor here =
-      parts.slice_cols(classes.first, classes.count).placed(loss_.is_cut() ? h.place.on_tp(Spmd::Shard1) : h.place);
-  p.be.run(Zero{.x = parts});
-  p.be.run(Matmul{.a = h, .b = w_->value, .out = here, .trans_b = true});
-  cap_.forward(p, here);
-  join_.forward(p.mesh, parts, *p.scratch);
+  output_.logits(p, normed(p, saved, x), logits);
+}
+
+void LmHead::token_losses(Pass& p, Tensor x, Tensor nll) const {
+  Region region(p.be, "head");
+  Scope temporaries(*p.scratch);
+  StreamNorm::Saved saved;
+  output_.token_losses(p, normed(p, saved, x), nll);
 }
 
 }  // namespace weft

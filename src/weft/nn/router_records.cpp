@@ -20,11 +20,12 @@ void for_values(const Tensor& x, const F& f) {
 
 }  // namespace
 
-RouterRecords::RouterRecords(int64_t layers, int64_t experts, Spmd stream, bool drops)
-    : layers_(layers),
+RouterRecords::RouterRecords(Layers layers, int64_t experts, Spmd stream, bool drops)
+    : layers_(layers.model + layers.modules),
+      reported_(layers.model),
       experts_(experts),
       join_(Axis::tp, stream == Spmd::Shard0 ? Spmd::Partial : Spmd::Invariant, Spmd::Invariant),
-      dropped_(drops ? size_t(layers) : 0) {}
+      dropped_(drops ? size_t(layers_) : 0) {}
 
 void RouterRecords::allocate(Arena& records, DType stat) {
   const Placement each = Placement().on_tp(join_.from());
@@ -78,7 +79,7 @@ void RouterRecords::wait_correct(const ParamStore& params, double rate) const {
 RouterReport RouterRecords::report(int64_t tokens, bool of_whole_batch) const {
   RouterReport r;
   const double t = double(tokens), e = double(experts_);
-  for (int64_t l = 0; l < layers_; ++l) {
+  for (int64_t l = 0; l < reported_; ++l) {
     const double *of = sums(l).as<double>(), *counts = of + RouterSums::kScalars, *shares = counts + experts_;
     double pairs = 0, whole = 0;
     for (int64_t i = 0; i < experts_; ++i) pairs += counts[i], whole += counts[i] * shares[i];

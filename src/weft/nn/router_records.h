@@ -1,6 +1,6 @@
 // What the routers of a model do in a step: for metrics, for losses over the whole global batch, and for the biases by
 // which some of them choose.
-//   E experts of a layer   L layers of the model, those without experts too
+//   E experts of a layer   L layers of the model and its modules, those without experts too
 #pragma once
 #include <vector>
 
@@ -23,8 +23,12 @@ struct RouterReport {
 // Where the host reaches it. The layers add to their own rows; those of other stages are zero till they are summed.
 class RouterRecords {
  public:
+  struct Layers {
+    int64_t model;
+    int64_t modules;  // of multi-token prediction, behind those: no report has them
+  };
   // stream: how the ranks of tp hold the tokens that a router sees. drops: pairs may be dropped.
-  RouterRecords(int64_t layers, int64_t experts, Spmd stream, bool drops);
+  RouterRecords(Layers layers, int64_t experts, Spmd stream, bool drops);
   void allocate(Arena& records, DType stat);
 
   Tensor sums(int64_t layer) const { return sums_.slice_rows(layer, 1); }    // f64 [1, RouterSums::size(E)]
@@ -52,7 +56,7 @@ class RouterRecords {
     int64_t layer;
     const Param* of;  // [E]
   };
-  int64_t layers_, experts_;
+  int64_t layers_, reported_, experts_;
   std::vector<Bias> biases_;
   Boundary join_;
   Tensor sums_;                  // f64 [L, RouterSums::size(E)]

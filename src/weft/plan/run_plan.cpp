@@ -91,6 +91,7 @@ RunPlan prepare_run(const Recipe& recipe, int rank) {
 RunPlan prepare_run(const Recipe& recipe, HfConfig config, int rank) {
   RunPlan plan;
   plan.config = std::move(config);
+  train_mtp(plan.config, recipe.train.mtp_loss_coef);
   plan.model = plan.config.spec;
   override_dropout(recipe, plan.model.dropout);
   override_losses(recipe, plan.model);
@@ -125,6 +126,7 @@ StepSpec step_of(const Recipe& r, const ModelSpec& model, int rank) {
           .schedule = schedule_of(pipeline, at.pp, order.num_micro_batches),
           .evaluates = !r.data.valid.empty() || r.data.valid_fraction > 0 || counts_experts,
           .counts_experts = counts_experts,
+          .predicts_further = model.has_mtp(),
           .mesh = mesh,
           .rank = rank};
 }

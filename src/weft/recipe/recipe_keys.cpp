@@ -76,6 +76,9 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "in which gradients travel between data parallel ranks: bf16 halves the bytes; it is added in f32 and rounded "
        "once, over all ranks that zero_shard_size names (all of dp without it)",
        kMayChange},
+      {"train.mtp_loss_coef", &t.mtp_loss_coef, at_least(0),
+       "factor of the loss of multi-token prediction, for a model whose config.json has a module of it "
+       "(num_nextn_predict_layers); 0: the module is neither trained nor written"},
       {"train.loss_scale", &t.loss_scale, at_least(0),
        "fp16: the loss is multiplied by it before backward, gradients are divided by it before they are used; a step "
        "whose gradients overflow is skipped; 0: dynamic, as the next four keys say"},

@@ -58,6 +58,7 @@ StepRecord step_record(const Json& json) {
           .loss = number_at(json, "loss"),
           .aux_loss = number_at(json, "aux_loss"),
           .z_loss = number_at(json, "z_loss"),
+          .mtp_loss = number_at(json, "mtp_loss"),
           .grad_norm = number_at(json, "grad_norm"),
           .lr = number_at(json, "lr"),
           .tokens_per_s = number_at(json, "tokens_per_s"),
@@ -106,6 +107,7 @@ std::string to_json(const StepRecord& r) {
   if (r.loss_scale > 0) json["loss_scale"] = r.loss_scale, json["skipped_steps"] = r.skipped_steps;
   if (!r.expert_load.empty())
     json["z_loss"] = r.z_loss, json["expert_load"] = r.expert_load, json["router_entropy"] = r.router_entropy;
+  if (r.mtp_loss != 0) json["mtp_loss"] = r.mtp_loss;
   if (!r.dropped.empty()) json["dropped"] = r.dropped;
   return json.dump();
 }

@@ -16,6 +16,7 @@ struct StepRecord {
   double loss = 0;          // nats per counted target token; NaN where none counted
   double aux_loss = 0;      // balance of the experts' load, without its factor, and no part of loss; 0 for dense models
   double z_loss = 0;        // size of router logits, likewise
+  double mtp_loss = 0;      // nats per counted token after a target; 0 without multi-token prediction
   double grad_norm = 0;     // before clipping
   double lr = 0;            // of this step
   double tokens_per_s = 0;  // of all ranks together

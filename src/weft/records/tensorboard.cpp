@@ -156,6 +156,7 @@ void TensorBoardWriter::append(const StepRecord& r, double now_s) {
   };
   if (r.aux_loss != 0) scalars.push_back({"train/aux_loss", r.aux_loss});
   if (r.z_loss != 0) scalars.push_back({"train/z_loss", r.z_loss});
+  if (r.mtp_loss != 0) scalars.push_back({"train/mtp_loss", r.mtp_loss});
   if (r.loss_scale > 0) scalars.push_back({"train/loss_scale", r.loss_scale});
   append_event(scalars_event(now_s, r.step, scalars));
 }

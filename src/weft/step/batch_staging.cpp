@@ -12,7 +12,7 @@ constexpr auto kLong = std::chrono::seconds(10);
 
 int64_t bytes_of(int64_t tokens) {
   Arena counted("micro-batch");
-  alloc_micro_batch(counted, tokens, DType::f64);
+  alloc_micro_batch(counted, tokens, DType::f64, true);
   return counted.peak();
 }
 
@@ -36,17 +36,15 @@ void BatchStaging::load(const LoadMicroBatch& load, MicroBatch& b, Backend& back
   Slot& slot = slots_[next_++ % kOnTheirWay];
   wait_passed(slot, *stream, backend);
   const Scope scope(*slot.arena);
+  const MicroBatch tensors = alloc_micro_batch(*slot.arena, b.ids.rows(), b.weights.dtype, bool(b.mtp_targets));
+  static constexpr Tensor MicroBatch::*kLoaded[] = {
+      &MicroBatch::ids,    &MicroBatch::targets,     &MicroBatch::weights,    &MicroBatch::positions,
+      &MicroBatch::tokens, &MicroBatch::mtp_targets, &MicroBatch::mtp_weights};
   MicroBatch here = b;
-  const MicroBatch tensors = alloc_micro_batch(*slot.arena, b.ids.rows(), b.weights.dtype);
-  here.ids = tensors.ids, here.targets = tensors.targets, here.weights = tensors.weights;
-  here.positions = tensors.positions, here.tokens = tensors.tokens;
+  for (const auto tensor : kLoaded) here.*tensor = tensors.*tensor;
   load(here);
-  const auto send = [&](const Tensor& to, const Tensor& from) { stream->copy(to.data, from.data, to.bytes()); };
-  send(b.ids, here.ids);
-  send(b.targets, here.targets);
-  send(b.weights, here.weights);
-  send(b.positions, here.positions);
-  send(b.tokens, here.tokens);
+  for (const auto tensor : kLoaded)
+    if (b.*tensor) stream->copy((b.*tensor).data, (here.*tensor).data, (b.*tensor).bytes());
   b.spans = here.spans;
   slot.mark = stream->mark();
 }

@@ -70,11 +70,12 @@ double Executor::run(const StepInput& input) {
   if (RouterRecords* routers = state_.model.routers()) routers->begin_step();
   if (step_.counts_experts) count_experts(input);
   score_batch(input);
-  const Tensor& losses = state_.losses;
+  const Tensor &losses = state_.losses, &mtp_losses = state_.mtp_losses;
   if (is_dry()) {
     for (const Loop& loop : loops_of(step_.schedule)) count(loop, input);
   } else {
     std::fill_n(losses.as<double>(), losses.rows(), 0.0);
+    if (mtp_losses) std::fill_n(mtp_losses.as<double>(), mtp_losses.rows(), 0.0);
     for (const Action& action : step_.schedule) act(action, input);
   }
   if (input.begins) input.begins(nullptr, {Instruction::Op::finish_gradients});
@@ -82,6 +83,7 @@ double Executor::run(const StepInput& input) {
   links_.wait_all_sent();
   backend_->wait_all();
   const double loss = wait_sum_losses(mesh_, losses);
+  if (mtp_losses) mtp_loss_ = wait_sum_losses(mesh_, mtp_losses);
   if (RouterRecords* routers = state_.model.routers()) routers->wait_sum(mesh_);
   if (input.ends) input.ends();
   return loss;
@@ -197,6 +199,8 @@ Executor::InFlight& Executor::begin(const Action& action, const StepInput& input
   b.token_scale = input.scale / double(step_.global_tokens());
   b.index = action.micro_batch;
   b.loss = state_.losses.slice_rows(step_.order.global_of(b.index), 1);
+  b.mtp_scale = input.mtp_scale;
+  if (state_.mtp_losses) b.mtp_loss = state_.mtp_losses.slice_rows(step_.order.global_of(b.index), 1);
   return m;
 }
 

@@ -34,6 +34,7 @@ class Executor {
     double loss_scale;           // of gradients: fp16's scale / the objective's divisor
     uint64_t dropout_key;        // of this step
     double scale = 1;            // fp16's alone: of the gradients of routers' own losses
+    double mtp_scale = 0;        // likewise / the number of tokens after targets that count
     const Objective& objective = kNextToken;
     // Hear of every instruction, with its action (none: at the end of the step), before it begins, and when it has
     // ended.
@@ -45,6 +46,8 @@ class Executor {
   double run(const StepInput& input);
   // The same on another backend over the same memory (a decorator of it).
   double run_on(Backend& backend, const StepInput& input);
+  // Of the last run: the sum of the losses of multi-token prediction; 0 without it.
+  double mtp_loss() const { return mtp_loss_; }
   // Forward only, of one micro-batch that `load` fills: the losses of its tokens (stat, [tokens]), until the next call.
   Tensor evaluate(const LoadMicroBatch& load);
 
@@ -126,6 +129,7 @@ class Executor {
   using Losses = std::vector<std::vector<double>>;
   Losses own_losses_;
   std::vector<Losses> frozen_losses_;
+  double mtp_loss_ = 0;
   StageLinks links_;  // whose messages lie in the chunks' memory
 };
 

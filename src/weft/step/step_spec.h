@@ -26,6 +26,7 @@ struct StepSpec {
   std::vector<FrozenSpec> frozen = {};
   // Or by the model, whose routers count their tokens: for a loss over the whole batch.
   bool counts_experts = false;
+  bool predicts_further = false;  // does the model have a module of multi-token prediction
   bool begins_with_scores() const { return scores_first || counts_experts || !frozen.empty(); }
   MeshSizes mesh = {};
   int rank = 0;  // of the mesh
@@ -40,7 +41,8 @@ struct StepSpec {
 };
 // The tensors of one micro-batch (MicroBatch without spans).
 MicroBatch alloc_micro_batch(Arena& arena, const StepSpec& step);
-// The same for `tokens` of one sequence that are all of one rank's stream; their weights are of dtype `stat`.
-MicroBatch alloc_micro_batch(Arena& arena, int64_t tokens, DType stat);
+// The same for `tokens` of one sequence that are all of one rank's stream; their weights are of dtype `stat`. further:
+// with those of multi-token prediction.
+MicroBatch alloc_micro_batch(Arena& arena, int64_t tokens, DType stat, bool further = false);
 
 }  // namespace weft

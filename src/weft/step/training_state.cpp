@@ -39,6 +39,7 @@ TrainingState::TrainingState(const ModelSpec& spec, const StepSpec& step, const 
   for (const FrozenSpec& other : step.frozen) frozen.emplace_back(other, step, arenas, mesh);
   norm = std::make_unique<GradNorm>(params, arenas.records, Transformer::num_positions(spec));
   losses = arenas.records.alloc(DType::f64, {step.order.global_micro_batches()});
+  if (step.predicts_further) mtp_losses = arenas.records.alloc(DType::f64, losses.shape);
   model.allocate_records(arenas.records, step.precision);
 }
 
@@ -50,14 +51,14 @@ double wait_sum_losses(const ProcessMesh& mesh, const Tensor& losses) {
 }
 
 MicroBatch alloc_micro_batch(Arena& arena, const StepSpec& step) {
-  MicroBatch b = alloc_micro_batch(arena, step.micro_batch_tokens(), step.precision.stat);
+  MicroBatch b = alloc_micro_batch(arena, step.micro_batch_tokens(), step.precision.stat, step.predicts_further);
   b.stream = step.stream();
   b.sequences = step.sequences();
   b.sample_tokens = step.sequences().rows();
   return b;
 }
 
-MicroBatch alloc_micro_batch(Arena& arena, int64_t tokens, DType stat) {
+MicroBatch alloc_micro_batch(Arena& arena, int64_t tokens, DType stat, bool further) {
   MicroBatch b;
   b.stream = {0, tokens};
   b.sequences = {.seq_length = tokens};
@@ -67,6 +68,10 @@ MicroBatch alloc_micro_batch(Arena& arena, int64_t tokens, DType stat) {
   b.weights = arena.alloc(stat, {tokens});
   b.positions = arena.alloc(DType::i32, {tokens});
   b.tokens = arena.alloc(DType::i64, {tokens});
+  if (further) {
+    b.mtp_targets = arena.alloc(DType::i32, {tokens});
+    b.mtp_weights = arena.alloc(stat, {tokens});
+  }
   return b;
 }
 

@@ -44,7 +44,8 @@ class TrainingState {
   Transformer model;
   std::deque<FrozenModel> frozen;  // as StepSpec names them; their weights are the owner's to write
   std::unique_ptr<GradNorm> norm;
-  Tensor losses;  // f64 [micro-batches of a step, of all ranks]: sums over counted tokens
+  // f64 [micro-batches of a step, of all ranks]: sums over counted tokens, and of multi-token prediction, if there is.
+  Tensor losses, mtp_losses;
 };
 
 // The sum of the losses of all micro-batches, of all ranks: each is the sum over the ranks of cp that share its

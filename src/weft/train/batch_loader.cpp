@@ -6,13 +6,33 @@
 namespace weft {
 
 WholeSample::WholeSample(int64_t seq_length)
-    : ids(size_t(seq_length)), targets(ids.size()), positions(ids.size()), counted(ids.size()) {}
+    : ids(size_t(seq_length)),
+      targets(ids.size()),
+      positions(ids.size()),
+      counted(ids.size()),
+      further_counted(ids.size()) {}
 
 namespace {
 
 template <class From, class To>
 void copy_run(const std::vector<From>& from, const Run& run, To* to) {
   std::copy_n(from.begin() + run.first, run.count, to);
+}
+
+// Rows from `row` on of a tensor of weights.
+void copy_weights(const std::vector<uint8_t>& from, const Run& run, const Tensor& weights, int64_t row) {
+  if (weights.dtype == DType::f64)
+    copy_run(from, run, weights.as<double>() + row);
+  else
+    copy_run(from, run, weights.as<float>() + row);
+}
+
+// The target of the next row; 0 of the last row, where it does not count.
+void copy_further(const WholeSample& sample, const Run& run, const MicroBatch& b, int64_t row) {
+  for (int64_t at = run.first; at < run.end(); ++at)
+    b.mtp_targets.as<int32_t>()[row + at - run.first] =
+        at + 1 < int64_t(sample.targets.size()) ? sample.targets[size_t(at + 1)] : 0;
+  copy_weights(sample.further_counted, run, b.mtp_weights, row);
 }
 
 }  // namespace
@@ -23,10 +43,8 @@ int64_t set_sequence(MicroBatch& b, int64_t i, const WholeSample& sample, int64_
     copy_run(sample.ids, run, b.ids.as<int32_t>() + row);
     copy_run(sample.targets, run, b.targets.as<int32_t>() + row);
     copy_run(sample.positions, run, b.positions.as<int32_t>() + row);
-    if (b.weights.dtype == DType::f64)
-      copy_run(sample.counted, run, b.weights.as<double>() + row);
-    else
-      copy_run(sample.counted, run, b.weights.as<float>() + row);
+    copy_weights(sample.counted, run, b.weights, row);
+    if (b.mtp_targets) copy_further(sample, run, b, row);
     std::iota(b.tokens.as<int64_t>() + row, b.tokens.as<int64_t>() + row + run.count, first_token + run.first);
     counted += std::count(sample.counted.begin() + run.first, sample.counted.begin() + run.end(), uint8_t(1));
     row += run.count;
@@ -47,10 +65,13 @@ void add_spans(int64_t i, std::span<const int32_t> positions, int64_t sample, st
 BatchLoader::BatchLoader(const SampleOrder& order, Shape shape)
     : order_(order), shape_(shape), spans_(size_t(shape.order.num_micro_batches)), sample_(shape.seq_length) {}
 
-int64_t BatchLoader::counted(int64_t step) const {
-  int64_t n = 0;
-  for (int64_t i = 0; i < shape_.global_batch_size(); ++i)
-    n += order_.counted_targets(step * shape_.global_batch_size() + i);
+OpenSource::Counted BatchLoader::counted(int64_t step) const {
+  OpenSource::Counted n;
+  for (int64_t i = 0; i < shape_.global_batch_size(); ++i) {
+    const OpenSource::Counted here = order_.counted(step * shape_.global_batch_size() + i);
+    n.targets += here.targets;
+    n.further += here.further;
+  }
   return n;
 }
 

@@ -11,12 +11,15 @@ namespace weft {
 // A whole sequence on the host, on its way to the rows of the ranks that share it.
 struct WholeSample {
   std::vector<int32_t> ids, targets, positions;  // [S]
-  std::vector<uint8_t> counted;
+  std::vector<uint8_t> counted, further_counted;
   explicit WholeSample(int64_t seq_length);
-  SampleRows rows() { return {.ids = ids, .targets = targets, .counted = counted, .positions = positions}; }
+  SampleRows rows() {
+    return {
+        .ids = ids, .targets = targets, .counted = counted, .positions = positions, .further_counted = further_counted};
+  }
 };
 // Fills the rows that this rank has of sequence i of a micro-batch, weights 1 or 0 with what counts, and token numbers
-// from `first_token` on. Returns how many of its targets count.
+// from `first_token` on; mtp_targets and mtp_weights where it has them. Returns how many of its targets count.
 int64_t set_sequence(MicroBatch& b, int64_t i, const WholeSample& sample, int64_t first_token);
 // Adds the documents of sequence i: one begins wherever a position is 0. `sample`: its global number.
 void add_spans(int64_t i, std::span<const int32_t> positions, int64_t sample, std::vector<AttentionSpan>& spans);
@@ -32,8 +35,8 @@ class BatchLoader {
   };
   BatchLoader(const SampleOrder& order, Shape shape);
 
-  // Counted targets of a step's global batch.
-  int64_t counted(int64_t step) const;
+  // Counted targets of a step's global batch, and counted tokens after them.
+  OpenSource::Counted counted(int64_t step) const;
   // Fills micro-batch b.index of a step. Its spans stay valid until the next load of that index.
   void load(int64_t step, MicroBatch& b);
 

@@ -150,6 +150,7 @@ StepRecord Trainer::step_once() {
           .loss = result.targets > 0 ? result.loss : std::numeric_limits<double>::quiet_NaN(),
           .aux_loss = result.routers.aux_loss,
           .z_loss = result.routers.z_loss,
+          .mtp_loss = result.mtp_loss,
           .grad_norm = result.grad_norm,
           .lr = result.lr,
           .tokens_per_s = tokens / took,

@@ -1,5 +1,6 @@
 #include "weft/train/training_step.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "weft/base/rng.h"
@@ -8,13 +9,15 @@ namespace weft {
 
 TrainingStep::Result TrainingStep::run(int64_t step, int64_t batch, const Watch& watch) const {
   const int64_t updates = step - loss_scale_.state.skipped_steps;  // the optimizer knows no other steps
-  const double loss = run_batch(batch, watch), scale = loss_scale_.state.scale;
-  Result result{.targets = batches_.counted(batch),
+  const OpenSource::Counted counted = batches_.counted(batch);
+  const double loss = run_batch(batch, counted, watch), scale = loss_scale_.state.scale;
+  Result result{.targets = counted.targets,
                 .loss = loss,
                 .grad_norm = rank_.state.norm->wait_measure(rank_.backend) / scale,
                 .lr = lr_schedule_of(recipe_).at(updates),
                 .loss_scale = scale,
                 .outcome = Outcome::updated};
+  if (counted.further > 0) result.mtp_loss = rank_.executor.mtp_loss() / double(counted.further);
   if (const RouterRecords* routers = rank_.state.model.routers())
     result.routers = routers->report(rank_.plan.step.global_tokens(), rank_.plan.step.counts_experts);
   const bool finite = std::isfinite(loss) && std::isfinite(result.grad_norm);  // the same on every rank, as both are
@@ -29,7 +32,11 @@ TrainingStep::Result TrainingStep::run(int64_t step, int64_t batch, const Watch&
 }
 
 double TrainingStep::run_batch(int64_t batch, const Watch& watch) const {
-  const double divisor = objective_.divisor(batches_.counted(batch));
+  return run_batch(batch, batches_.counted(batch), watch);
+}
+
+double TrainingStep::run_batch(int64_t batch, const OpenSource::Counted& counted, const Watch& watch) const {
+  const double divisor = objective_.divisor(counted.targets);
   const LoadMicroBatch load = [&](MicroBatch& b) { batches_.load(batch, b); };
   const uint64_t dropout_key = rng_key(rng_key(uint64_t(recipe_.train.seed), "dropout"), uint64_t(batch));
   return rank_.executor.run_on(watch.backend != nullptr ? *watch.backend : rank_.backend,
@@ -37,6 +44,7 @@ double TrainingStep::run_batch(int64_t batch, const Watch& watch) const {
                                 .loss_scale = loss_scale_.state.scale / divisor,
                                 .dropout_key = dropout_key,
                                 .scale = loss_scale_.state.scale,
+                                .mtp_scale = loss_scale_.state.scale / double(std::max<int64_t>(1, counted.further)),
                                 .objective = objective_,
                                 .begins = watch.begins}) /
          divisor;

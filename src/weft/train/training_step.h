@@ -40,6 +40,7 @@ class TrainingStep {
     double loss_scale;  // that the gradients have
     Outcome outcome;
     RouterReport routers = {};  // of a model with experts
+    double mtp_loss = 0;        // of a model with multi-token prediction: the mean over tokens after targets
   };
   struct Watch {
     Backend* backend = nullptr;  // of forward and backward: a decorator of the rank's
@@ -53,6 +54,7 @@ class TrainingStep {
   double run_batch(int64_t batch, const Watch& watch) const;
 
  private:
+  double run_batch(int64_t batch, const OpenSource::Counted& counted, const Watch& watch) const;
   void update(int64_t updates, const Result& result) const;
 
   const Recipe& recipe_;

@@ -81,6 +81,7 @@ void narrow_heads(ModelSpec& m, const Recipe::Parallel& p) {
   if (m.rope) narrow_rope(*m.rope, m.rope_width());
   for (LayerSpec& layer : m.layers)
     if (layer.rope) narrow_rope(*layer.rope, m.rope_width());
+  if (m.mtp_block.rope) narrow_rope(*m.mtp_block.rope, m.rope_width());
 }
 
 void narrow_experts(ExpertsSpec& e, const Recipe::Parallel& p) {

@@ -1,0 +1,28 @@
+// The rows of a table of tokens.   T tokens, whole on tp   t those of this rank's stream   d width
+#pragma once
+#include "weft/nn/pass.h"
+#include "weft/nn/stream_scale.h"
+#include "weft/sharding/boundary.h"
+
+namespace weft {
+
+// table.grad[ids[i]] += rows[i].
+void add_table_rows(Pass& p, Param& table, Tensor ids, Tensor rows);
+
+// x = scale * table[ids], x [t, d], ids i32 [T]. The table may be cut by rows: a rank then looks up those that it has,
+// and the sum over ranks is the result.
+class TableRows {
+ public:
+  // `table` must outlive this.
+  TableRows(Param& table, double scale, const LayerPlan& plan);
+  void forward(Pass& p, Tensor ids, Tensor x) const;
+  void wgrad(Pass& p, Tensor ids, Tensor dx) const;  // adds to the table's gradient
+  Param& table() const { return *table_; }
+
+ private:
+  Param* table_;
+  Boundary leave_;
+  StreamScale scale_;
+};
+
+}  // namespace weft
