@@ -15,7 +15,7 @@ using testing::Operands;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Spoils one element of an op's output.
-class Faulty final : public UniformBackend<> {
+class Faulty final : public Backend {
  public:
   void enter(std::string_view) override { ++regions; }
   void leave() override { --regions; }
@@ -25,8 +25,7 @@ class Faulty final : public UniformBackend<> {
   double value = kInfinity;
   int regions = 0, regions_at_run = -1, waits = 0;
 
- private:
-  void apply(const AnyOp& op) override {
+  void run(const AnyOp& op) override {
     regions_at_run = regions;
     for (const Field& f : op.fields())
       if (f.name == field) testing::store(f.tensor->data, f.tensor->dtype, row * f.tensor->row_stride + col, value);

@@ -53,13 +53,18 @@ class GraphLibrary final : public AttentionLibrary {
 };
 
 // The GPU's kernels, and attention as a GPU's backend computes it.
-class HostBackend final : public TypedBackend<HostBackend> {
+class HostBackend final : public Backend {
  public:
   HostBackend(Manner& manner, const gpu::AttentionLimits& limits)
       : limits_(limits),
         attention_(
             std::make_unique<GraphLibrary>(manner), [&manner](const std::string& what) { manner.told.push_back(what); },
             limits) {}
+  void run(const AnyOp& op) override {
+    op.visit([&](const auto& o) { apply(o); });
+  }
+
+ private:
   template <class Op>
   void apply(const Op& op) {
     if constexpr (std::is_same_v<Op, Attention> || std::is_same_v<Op, AttentionBackward>) {
@@ -67,8 +72,6 @@ class HostBackend final : public TypedBackend<HostBackend> {
     }
     own_.apply(op);
   }
-
- private:
   template <class Op>
   bool by_library(const Op& op) {
     const auto shape = gpu::shape_of(op, limits_);

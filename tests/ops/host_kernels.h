@@ -40,9 +40,12 @@ class HostLauncher {
   std::deque<std::vector<std::byte>> memory_;
 };
 
-class HostKernels final : public TypedBackend<HostKernels> {
+class HostKernels final : public Backend {
  public:
   explicit HostKernels(gpu::HostOrder order = {}) : launcher_(order) {}
+  void run(const AnyOp& op) override {
+    op.visit([&](const auto& o) { apply(o); });
+  }
   template <class Op>
   void apply(const Op& op) {
     if constexpr (std::is_same_v<Op, Zero>) {

@@ -11,21 +11,21 @@ namespace weft {
 namespace {
 
 // Says when it runs, and may fail.
-class Telling final : public UniformBackend<>, private DeviceQueue {
+class Telling final : public Backend, private DeviceQueue {
  public:
   explicit Telling(std::string& told) : told_(told) {}
   void enter(std::string_view) override {}
   void leave() override {}
   void wait_all() override {}
-  DeviceQueue* queue() override { return this; }
-  bool fails = false, holds = false, holds_next = false;
-
- private:
-  void apply(const AnyOp&) override {
+  void run(const AnyOp&) override {
     told_ += "op ";
     holds = holds_next;
     if (fails) throw std::runtime_error("the op");
   }
+  DeviceQueue* queue() override { return this; }
+  bool fails = false, holds = false, holds_next = false;
+
+ private:
   bool is_holding() const override { return holds; }
   Stream* issue_all() override { return nullptr; }
   void call_before_waits(std::function<void()>) override {}

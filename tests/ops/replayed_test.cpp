@@ -9,9 +9,15 @@ namespace weft {
 namespace {
 
 // Says what it is given: the number of each op's factor, or "[1 2]" of ops replayed by one call.
-class Telling final : public UniformBackend<RecordingBackend>, private DeviceQueue {
+class Telling final : public RecordingBackend, private DeviceQueue {
  public:
   explicit Telling(std::string& told) : told_(told) {}
+  void run(const AnyOp& op) override {
+    std::string name(op.name());
+    if (const auto* sum = op.as<Axpby>()) name = fmt::format("{}", sum->a);
+    if (op.as<Attention>() != nullptr) name = fmt::format("attention:{}", op.spans().size());
+    (is_recording_ ? kept_ : told_) += name + " ";
+  }
   void wait_all() override { told_ += "| "; }
   DeviceQueue* queue() override { return this; }
   Recorded record(const std::function<void()>& give) override {
@@ -29,12 +35,6 @@ class Telling final : public UniformBackend<RecordingBackend>, private DeviceQue
   int num_recorded = 0;
 
  private:
-  void apply(const AnyOp& op) override {
-    std::string name(op.name());
-    if (const auto* sum = op.as<Axpby>()) name = fmt::format("{}", sum->a);
-    if (op.as<Attention>() != nullptr) name = fmt::format("attention:{}", op.spans().size());
-    (is_recording_ ? kept_ : told_) += name + " ";
-  }
   Stream* issue_all() override {
     told_ += ". ";
     return nullptr;

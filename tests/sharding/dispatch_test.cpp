@@ -151,8 +151,8 @@ std::pair<int64_t, int64_t> memory_of(const Dispatch& dispatch, const Dispatch::
   return {kept.peak(), at.scratch.peak()};
 }
 
-struct NoBackend final : UniformBackend<> {
-  void apply(const AnyOp&) override {}
+struct NoBackend final : Backend {
+  void run(const AnyOp&) override {}
 };
 
 TEST(Dispatch, ADryRunTakesTheMemoryOfEveryRun) {

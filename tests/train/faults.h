@@ -67,23 +67,23 @@ struct WrongOp {
   Spmd held = Spmd::None;    // on tp, that the field must be held so; None: any
 };
 
-class WrongBackend final : public UniformAround {
+class WrongBackend final : public BackendAround {
  public:
-  WrongBackend(Backend& inner, WrongOp wrong) : UniformAround(inner), wrong_(std::move(wrong)) {}
+  WrongBackend(Backend& inner, WrongOp wrong) : BackendAround(inner), wrong_(std::move(wrong)) {}
   void enter(std::string_view region) override {
-    UniformAround::enter(region);
+    BackendAround::enter(region);
     count_ = 0;
   }
-
- private:
-  void apply(const AnyOp& op) override {
-    op.run(inner_);
+  void run(const AnyOp& op) override {
+    inner_.run(op);
     if (path_.text() != wrong_.region || op.name() != wrong_.op) return;
     if (const int which = wrong_.region.empty() ? 0 : count_++; which != wrong_.which) return;
     inner_.wait_all();
     for (const Field& f : op.fields())
       if (f.name == wrong_.field && f.tensor->dtype == wrong_.dtype && is_held(*f.tensor)) disturb(*f.tensor);
   }
+
+ private:
   bool is_held(const Tensor& t) const { return wrong_.held == Spmd::None || t.place.tp() == wrong_.held; }
   // The first row; of a vector, the first element.
   void disturb(const Tensor& y) {

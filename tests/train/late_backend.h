@@ -21,7 +21,7 @@
 
 namespace weft::testing {
 
-class LateBackend final : public UniformBackend<RecordingBackend>, private DeviceQueue {
+class LateBackend final : public RecordingBackend, private DeviceQueue {
   using Waiting = std::vector<std::function<void()>>;
   struct Kept final : Record {
     explicit Kept(Waiting ops) : ops(std::move(ops)) {}
@@ -36,6 +36,9 @@ class LateBackend final : public UniformBackend<RecordingBackend>, private Devic
           ops();
         }) {}
   ~LateBackend() override { stream_.end(); }  // what was not waited for does not run
+  void run(const AnyOp& op) override {
+    give([this, kept = KeptOp(op)] { kept.run(*inner_); });
+  }
 
   void wait_all() override {
     ++num_waits_;
@@ -59,9 +62,6 @@ class LateBackend final : public UniformBackend<RecordingBackend>, private Devic
   }
 
  private:
-  void apply(const AnyOp& op) override {
-    give([this, kept = KeptOp(op)] { kept.run(*inner_); });
-  }
   Stream* issue_all() override { return &stream_; }
   void call_before_waits(std::function<void()> call) override { before_wait_ = std::move(call); }
   Stamp stamp() override {

@@ -7,15 +7,15 @@
 namespace weft {
 namespace {
 
-class Counted final : public UniformBackend<> {
+class Counted final : public Backend {
  public:
   Counted(Backend& inner, double& ops) : inner_(inner), ops_(ops) {}
-
- private:
-  void apply(const AnyOp& op) override {
-    op.run(inner_);
+  void run(const AnyOp& op) override {
+    inner_.run(op);
     ++ops_;
   }
+
+ private:
   Backend& inner_;
   double& ops_;
 };

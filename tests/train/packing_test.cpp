@@ -136,18 +136,18 @@ class SequencesNeedMemory final : public WorkspaceModel {
  private:
   static int64_t bytes_of(std::span<const AttentionSpan> spans) { return spans.size() == 1 ? 4096 : 0; }
 };
-class TakingMemory final : public UniformBackend<> {
+class TakingMemory final : public Backend {
  public:
   TakingMemory(std::unique_ptr<Backend> inner, Arena& workspace) : inner_(std::move(inner)), workspace_(workspace) {}
   void wait_all() override { inner_->wait_all(); }
-
- private:
-  void apply(const AnyOp& op) override {
+  void run(const AnyOp& op) override {
     const Scope scope(workspace_);
     if (const int64_t bytes = op.workspace_bytes(SequencesNeedMemory()); bytes > 0)
       workspace_.alloc(DType::u8, {bytes});
-    op.run(*inner_);
+    inner_->run(op);
   }
+
+ private:
   std::unique_ptr<Backend> inner_;
   Arena& workspace_;
 };

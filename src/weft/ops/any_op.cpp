@@ -1,5 +1,7 @@
 #include "weft/ops/any_op.h"
 
+#include "weft/ops/backend.h"
+#include "weft/ops/cost.h"
 #include "weft/ops/rules.h"
 
 namespace weft {
@@ -20,10 +22,6 @@ std::span<const AttentionSpan> AnyOp::spans() const {
     if constexpr (requires { op.spans; }) return op.spans;
     return {};
   });
-}
-
-void AnyOp::run(Backend& backend) const {
-  visit([&](const auto& op) { backend.run(op); });
 }
 
 OpCost AnyOp::cost() const {

@@ -1,25 +1,41 @@
-// An op of any type, and backends that treat all ops alike.
+// An op of any type.
 #pragma once
+#include <cstdint>
 #include <span>
 #include <string_view>
 #include <variant>
 #include <vector>
 
-#include "weft/ops/backend.h"
-#include "weft/ops/cost.h"
+#include "weft/ops/ops.h"
 
 namespace weft {
+
+struct OpCost;
+class WorkspaceModel;
+
+template <class... Ops>
+struct OpList {
+  using Any = std::variant<Ops...>;
+  using AnyRef = std::variant<const Ops*...>;
+};
+using AllOps =
+    OpList<Matmul, BiasGrad, Embed, EmbedBackward, Norm, NormApply, NormBackward, HeadNorm, HeadNormBackward, RowDots,
+           Rope, LatentKeys, LatentKeysBackward, Attention, AttentionBackward, AttentionMerge, AttentionSink,
+           AttentionSinkBackward, GatedUnit, GatedUnitBackward, Gelu, GeluBackward, SoftCap, SoftCapBackward, Dropout,
+           CrossEntropy, CrossEntropyPart, CrossEntropyJoin, Add, Axpby, AddRow, Copy, Zero, Ones, Sum, SumSquares,
+           CountNonfinite, AdamW, Sgd, Route, RouteBackward, RouterSums, ExpertLoad, GroupRows, GatherRows, SumRows,
+           ScaleRows, ScaleRowsBackward, GroupedMatmul, GroupedWeightGrad>;
 
 // By reference: the op must outlive it. What differs from type to type is compiled once, in any_op.cpp, and not for
 // each backend that asks.
 class AnyOp {
  public:
   template <class Op>
-  AnyOp(const Op& op) : op_(&op) {}  // NOLINT: ops convert
+  requires requires { Op::kName; }
+  AnyOp(const Op& op) : op_(std::in_place_type<const Op*>, &op) {}  // NOLINT: ops convert
   std::string_view name() const;
   std::vector<Field> fields() const;             // its operands
   std::span<const AttentionSpan> spans() const;  // of attention; of others none
-  void run(Backend& backend) const;
   OpCost cost() const;
   double flops() const;
   int64_t workspace_bytes(const WorkspaceModel& model) const;
@@ -39,42 +55,6 @@ class AnyOp {
 
  private:
   AllOps::AnyRef op_;
-};
-
-namespace detail {
-template <class Base, class... Ops>
-class Alike : public Base {
- public:
-  using Base::Base;
-
- protected:
-  virtual void apply(const AnyOp& op) = 0;
-};
-// As EveryOp.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Woverloaded-virtual"
-template <class Base, class Op, class... Rest>
-class Alike<Base, Op, Rest...> : public Alike<Base, Rest...> {
- public:
-  using Alike<Base, Rest...>::Alike;
-  void run(const Op& op) override { this->apply(op); }
-};
-#pragma GCC diagnostic pop
-template <class Base, class List>
-struct AlikeAll;
-template <class Base, class... Ops>
-struct AlikeAll<Base, OpList<Ops...>> {
-  using type = Alike<Base, Ops...>;
-};
-}  // namespace detail
-
-// Base of backends that treat all ops alike:
-//   class Counted : public UniformBackend<> { void apply(const AnyOp& op) override; };
-template <class Base = Backend>
-class UniformBackend : public detail::AlikeAll<Base, AllOps>::type {
- public:
-  using detail::AlikeAll<Base, AllOps>::type::type;
-  using Base::run;
 };
 
 }  // namespace weft

@@ -1,44 +1,14 @@
-// The one interface between layers and machines: every op once. A backend that lacks one does not compile.
+// The one interface between layers and machines.
 #pragma once
 #include <cstdint>
 #include <functional>
 #include <string_view>
-#include <variant>
 
 #include "weft/base/error.h"
 #include "weft/device/stream.h"
-#include "weft/ops/ops.h"
+#include "weft/ops/any_op.h"
 
 namespace weft {
-
-// `run` of each op. A chain, not a base for each op: a backend then has one table of virtual functions, and compiles in
-// a fraction of the time.
-template <class Op, class... Rest>
-class BackendOf : public BackendOf<Rest...> {
- public:
-  using BackendOf<Rest...>::run;
-  virtual void run(const Op&) = 0;
-};
-template <class Op>
-class BackendOf<Op> {
- public:
-  virtual ~BackendOf() = default;
-  virtual void run(const Op&) = 0;
-};
-
-template <class... Ops>
-struct OpList {
-  using Interface = BackendOf<Ops...>;
-  using Any = std::variant<Ops...>;
-  using AnyRef = std::variant<const Ops*...>;
-};
-using AllOps =
-    OpList<Matmul, BiasGrad, Embed, EmbedBackward, Norm, NormApply, NormBackward, HeadNorm, HeadNormBackward, RowDots,
-           Rope, LatentKeys, LatentKeysBackward, Attention, AttentionBackward, AttentionMerge, AttentionSink,
-           AttentionSinkBackward, GatedUnit, GatedUnitBackward, Gelu, GeluBackward, SoftCap, SoftCapBackward, Dropout,
-           CrossEntropy, CrossEntropyPart, CrossEntropyJoin, Add, Axpby, AddRow, Copy, Zero, Ones, Sum, SumSquares,
-           CountNonfinite, AdamW, Sgd, Route, RouteBackward, RouterSums, ExpertLoad, GroupRows, GatherRows, SumRows,
-           ScaleRows, ScaleRowsBackward, GroupedMatmul, GroupedWeightGrad>;
 
 // The ops that a backend has issued and its device has not run. Belongs to the backend's rank; not thread-safe.
 class DeviceQueue {
@@ -61,8 +31,14 @@ class DeviceQueue {
 // Issues ops on the one stream it was made with, in order; a second stream is a second backend. Asynchronous where the
 // device is: tensors must stay alive and unchanged until `wait_all`. Belongs to one rank; not thread-safe.
 // Operands are taken as valid: the dry run has checked shapes, dtypes and placements of every op before (ops/rules.h).
-class Backend : public AllOps::Interface {
+//
+// A backend that treats all ops alike asks the op what it needs to know. One with a kernel for each type of op visits
+// it, and does not compile where it lacks one:
+//   void CpuBackend::run(const AnyOp& op) { op.visit([&](const auto& o) { apply(o); }); }
+class Backend {
  public:
+  virtual ~Backend() = default;
+  virtual void run(const AnyOp& op) = 0;  // run(Matmul{.a = x, .b = w, .out = y})
   // The part of the model whose ops follow ("blocks.3.attn"), for traces and error messages. Regions nest.
   virtual void enter(std::string_view /*region*/) {}
   virtual void leave() {}
@@ -111,39 +87,6 @@ class WorkspaceModel {
     else
       return 0;
   }
-};
-
-namespace detail {
-// Each link hides the other ops' `run`, which TypedBackend names once: naming them in every link is slow to compile.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Woverloaded-virtual"
-template <class Self, class Base, class... Ops>
-class EveryOp : public Base {
- public:
-  using Base::Base;
-};
-template <class Self, class Base, class Op, class... Rest>
-class EveryOp<Self, Base, Op, Rest...> : public EveryOp<Self, Base, Rest...> {
- public:
-  using EveryOp<Self, Base, Rest...>::EveryOp;
-  void run(const Op& op) override { static_cast<Self*>(this)->apply(op); }
-};
-#pragma GCC diagnostic pop
-template <class Self, class Base, class List>
-struct ForwardAll;
-template <class Self, class Base, class... Ops>
-struct ForwardAll<Self, Base, OpList<Ops...>> {
-  using type = EveryOp<Self, Base, Ops...>;
-};
-}  // namespace detail
-
-// Base of backends with a kernel for each type of op: class Ref : public TypedBackend<Ref> { template <class Op> void
-// apply(const Op&); }; compiled for all of them where it is made. Where the type does not matter: ops/any_op.h.
-template <class Self, class Base = Backend>
-class TypedBackend : public detail::ForwardAll<Self, Base, AllOps>::type {
- public:
-  using detail::ForwardAll<Self, Base, AllOps>::type::type;
-  using Base::run;
 };
 
 }  // namespace weft

@@ -1,6 +1,6 @@
 // What backends around a backend share.
 #pragma once
-#include "weft/ops/any_op.h"
+#include "weft/ops/backend.h"
 #include "weft/ops/region_path.h"
 
 namespace weft {
@@ -24,8 +24,5 @@ class BackendAround : public Backend {
   Backend& inner_;
   RegionPath path_;
 };
-
-// Base of those that treat all ops alike.
-using UniformAround = UniformBackend<BackendAround>;
 
 }  // namespace weft

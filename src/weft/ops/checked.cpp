@@ -45,11 +45,11 @@ std::string find_nonfinite(const Memory& memory, const Tensor& t) {
   return found;
 }
 
-void Checked::apply(const AnyOp& op) {
+void Checked::run(const AnyOp& op) {
   try {
     op.check();
   } catch (const PlacementError& e) { throw PlacementError(path_.prefix() + e.what()); }
-  op.run(inner_);
+  inner_.run(op);
   if (options_.finite) wait_check_finite(op);
 }
 

@@ -13,16 +13,16 @@ std::string find_nonfinite(const Memory& memory, const Tensor& t);
 
 // Judges every op by the rules before it runs (PlacementError, CheckFailure) and, if asked, every value that it wrote.
 // The inner backend is borrowed.
-class Checked final : public UniformAround {
+class Checked final : public BackendAround {
  public:
   struct Options {
     bool finite = false;  // throw NumericsError "blocks.3.mlp: gated_unit.a [4, 17] is nan" at the first bad value
     const Memory& memory = *host_memory();  // where the operands lie
   };
-  Checked(Backend& inner, Options options) : UniformAround(inner), options_(options) {}
+  Checked(Backend& inner, Options options) : BackendAround(inner), options_(options) {}
+  void run(const AnyOp& op) override;
 
  private:
-  void apply(const AnyOp& op) override;
   void wait_check_finite(const AnyOp& op);
 
   Options options_;

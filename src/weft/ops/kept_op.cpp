@@ -22,7 +22,7 @@ bool is_by_sample(const AnyOp& op) {
 }  // namespace
 
 KeptOp::KeptOp(const AnyOp& op)
-    : op_(op.visit([](const auto& o) -> AllOps::Any { return without_spans(o); })),
+    : op_(op.visit([]<class Op>(const Op& o) { return AllOps::Any(std::in_place_type<Op>, without_spans(o)); })),
       spans_(op.spans().begin(), op.spans().end()) {
   if (is_by_sample(op)) return;
   for (AttentionSpan& span : spans_) span.sample = 0;

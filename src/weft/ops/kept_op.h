@@ -3,7 +3,7 @@
 #include <variant>
 #include <vector>
 
-#include "weft/ops/any_op.h"
+#include "weft/ops/backend.h"
 
 namespace weft {
 

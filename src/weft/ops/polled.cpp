@@ -3,13 +3,13 @@
 namespace weft {
 
 Polled::Polled(Backend& inner, Call lend, Call poll)
-    : UniformAround(inner), lend_(std::move(lend)), poll_(std::move(poll)) {}
+    : BackendAround(inner), lend_(std::move(lend)), poll_(std::move(poll)) {}
 
-void Polled::apply(const AnyOp& op) {
+void Polled::run(const AnyOp& op) {
   const bool lends = lend_ && !is_holding();
   if (lends) lend_();
   try {
-    op.run(inner_);
+    inner_.run(op);
   } catch (...) {
     end_failed();
     throw;

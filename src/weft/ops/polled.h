@@ -8,14 +8,14 @@
 namespace weft {
 
 // The inner backend is borrowed.
-class Polled final : public UniformAround {
+class Polled final : public BackendAround {
  public:
   using Call = std::function<void()>;
   // `lend` may be none.
   Polled(Backend& inner, Call lend, Call poll);
+  void run(const AnyOp& op) override;
 
  private:
-  void apply(const AnyOp& op) override;
   bool is_holding();
   void end_failed() const;
 

@@ -5,9 +5,9 @@ namespace weft {
 Replayed::Replayed(std::unique_ptr<RecordingBackend> inner, Warn warn)
     : inner_(std::move(inner)), warn_(std::move(warn)) {}
 
-void Replayed::apply(const AnyOp& op) {
+void Replayed::run(const AnyOp& op) {
   if (holds(op)) return;
-  op.run(*inner_);
+  inner_->run(op);
   if (learns()) remember(KeptOp(op), place_of(op));
   count_given();
 }

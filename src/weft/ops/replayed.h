@@ -33,13 +33,14 @@ class RecordingBackend : public Backend {
 // recorded; from then on its ops are held as they come, and replayed when the last has come. If another op comes, or
 // one of these calls, the held ops run one by one: results never depend on this. Ops that differ each time (dropout,
 // optimizers) are never recorded. If the device cannot record, `warn` is called once, and all ops run as they come.
-class Replayed final : public UniformBackend<>, private DeviceQueue {
+class Replayed final : public Backend, private DeviceQueue {
  public:
   static constexpr size_t kLeastOps = 8, kMostOps = 128;  // of a chunk; a device is idle while the first is held
   static constexpr size_t kMostRecords = 128, kMostSeenOps = size_t{1} << 15;
   using Warn = std::function<void(const std::string&)>;
   Replayed(std::unique_ptr<RecordingBackend> inner, Warn warn);
 
+  void run(const AnyOp& op) override;
   void enter(std::string_view region) override { inner_->enter(region); }
   void leave() override { inner_->leave(); }
   void wait_all() override;
@@ -68,7 +69,6 @@ class Replayed final : public UniformBackend<>, private DeviceQueue {
   };
   static constexpr int kMostFailures = 16;  // of a chunk that cannot be recorded yet
 
-  void apply(const AnyOp& op) override;
   bool holds(const AnyOp& op);
   void give_all();
   void begin_chunk();

@@ -58,24 +58,24 @@ class RegionSlices {
 
 }  // namespace
 
-Traced::Traced(Backend& inner, Clock clock, int64_t capacity) : UniformAround(inner), clock_(std::move(clock)) {
+Traced::Traced(Backend& inner, Clock clock, int64_t capacity) : BackendAround(inner), clock_(std::move(clock)) {
   WEFT_CHECK(capacity > 0, "a trace of {} events", capacity);
   ring_.resize(size_t(capacity));
 }
 
-void Traced::apply(const AnyOp& op) {
+void Traced::run(const AnyOp& op) {
   TraceEvent event = {.region = region_, .op = op.name(), .cost = op.cost()};
   const Matmul* const product = op.as<Matmul>();
   if (product != nullptr) event.product = shape_of(*product);
   DeviceQueue* const queue = inner_.queue();
   if (queue == nullptr) {
     event.start_ns = wait_for_clock();
-    op.run(inner_);
+    inner_.run(op);
     event.end_ns = wait_for_clock();
     record(event);
   } else {
     const Stamp start = queue->stamp();
-    op.run(inner_);
+    inner_.run(op);
     record_late(event, start, queue->stamp());
   }
   if (product != nullptr) products_.push_back(*product);

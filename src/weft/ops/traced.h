@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "weft/ops/backend_around.h"
+#include "weft/ops/cost.h"
 
 namespace weft {
 
@@ -24,11 +25,12 @@ struct TraceEvent {
 // and after each op, which nothing waits for (launch time counts as the op's where the device waits for the host). For
 // diagnosis, not for training. Keeps the last `capacity` events in memory that is taken at construction. The inner
 // backend is borrowed.
-class Traced final : public UniformAround {
+class Traced final : public BackendAround {
  public:
   using Clock = std::function<int64_t()>;  // nanoseconds; to compare with a device's, of std::chrono::steady_clock
   Traced(Backend& inner, Clock clock, int64_t capacity = int64_t{1} << 16);
 
+  void run(const AnyOp& op) override;
   void enter(std::string_view region) override;
   void leave() override;
   void wait_all() override;
@@ -45,7 +47,6 @@ class Traced final : public UniformAround {
     size_t slot;
     Stamp start, end;
   };
-  void apply(const AnyOp& op) override;
   int64_t wait_for_clock();
   void record(const TraceEvent& event) { ring_[size_t(num_recorded_++) % ring_.size()] = event; }
   void record_late(const TraceEvent& event, Stamp start, Stamp end);

@@ -14,14 +14,12 @@ namespace {
 using Op = Instruction::Op;
 
 // Writes down what it passes on.
-class OpList final : public UniformAround {
+class OpNotes final : public BackendAround {
  public:
-  explicit OpList(Backend& inner) : UniformAround(inner) {}
+  explicit OpNotes(Backend& inner) : BackendAround(inner) {}
   std::vector<StepOp> take() { return std::exchange(ops_, {}); }
-
- private:
-  void apply(const AnyOp& op) override {
-    op.run(inner_);
+  void run(const AnyOp& op) override {
+    inner_.run(op);
     const OpCost cost = op.cost();
     StepOp& one = ops_.emplace_back(StepOp{.region = path_.text(),
                                            .name = std::string(op.name()),
@@ -31,6 +29,8 @@ class OpList final : public UniformAround {
     for (const Field& f : op.fields())
       if (*f.tensor) one.operands.push_back({std::string(f.name), f.role, f.tensor->dtype, f.tensor->shape});
   }
+
+ private:
   std::vector<StepOp> ops_;
 };
 
@@ -98,7 +98,7 @@ class Collector {
   }
   DryStep& dry_;
   const Model& model_;
-  OpList ops_;
+  OpNotes ops_;
   StepData data_;
   StepAction now_ = {};
   size_t next_ = 0;

@@ -17,18 +17,19 @@ constexpr double kOpsBeside = 8;    // of embedding, head and loss, forward and 
 
 int bits_of(PrecisionChoice precision) { return -std::ilogb(unit_roundoff(precision)); }
 
-class Rounded final : public UniformAround {
+class Rounded final : public BackendAround {
  public:
-  Rounded(Backend& inner, int bits) : UniformAround(inner), splitter_(std::ldexp(1.0, 53 - bits) + 1) {}
+  Rounded(Backend& inner, int bits) : BackendAround(inner), splitter_(std::ldexp(1.0, 53 - bits) + 1) {}
 
- private:
-  void apply(const AnyOp& op) override {
-    op.run(inner_);
+  void run(const AnyOp& op) override {
+    inner_.run(op);
     if (path_.text().empty()) return;  // sums over micro-batches and updates are in f32 in any precision
     inner_.wait_all();
     for (const Field& f : op.fields())
       if (f.role != Role::in && *f.tensor && f.tensor->dtype == DType::f64) round(*f.tensor);
   }
+
+ private:
   // To the nearest of so many bits.                                            Dekker 1971
   void round(const Tensor& t) const {
     for (int64_t i = 0; i < t.rows(); ++i) {

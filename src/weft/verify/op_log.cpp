@@ -32,14 +32,14 @@ void OpRecorder::begin(int64_t micro_batch, bool forward) {
   at_.forward = forward;
 }
 
-void OpRecorder::apply(const AnyOp& op) {
+void OpRecorder::run(const AnyOp& op) {
   inner_.wait_all();
   at_.op = op.name();
   at_.form = form_of(op);
   const std::vector<OperandPart> parts = parts_of(op, accumulating(op.fields()));
   std::vector<OperandSums> before;
   for (const OperandPart& p : parts) before.push_back(p.field.role == Role::out ? OperandSums{} : sums_of(p));
-  op.run(inner_);
+  inner_.run(op);
   inner_.wait_all();
   for (size_t i = 0; i < parts.size(); ++i) {
     double summands = 0;

@@ -49,16 +49,16 @@ struct OperandPart {
 
 // A backend around a backend that sums what goes in and what comes out of every operation within a region. Waits for
 // each. The inner backend is borrowed, and the memory that the operands lie in.
-class OpRecorder final : public UniformAround {
+class OpRecorder final : public BackendAround {
  public:
-  OpRecorder(Backend& inner, const ParamStore& params) : UniformAround(inner), params_(params) {}
+  OpRecorder(Backend& inner, const ParamStore& params) : BackendAround(inner), params_(params) {}
+  void run(const AnyOp& op) override;
 
   // What follows belongs to this micro-batch's forward or backward.
   void begin(int64_t micro_batch, bool forward);
   std::vector<Recorded> take() { return std::move(all_); }
 
  private:
-  void apply(const AnyOp& op) override;
   // The rows of one part among those of a weight that an operation uses, counted from the first of these.
   struct PartRows {
     int part;

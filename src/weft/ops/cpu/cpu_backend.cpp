@@ -52,6 +52,10 @@ T* CpuBackend::temporary(const Op& op) {
   return static_cast<T*>(workspace_.alloc(DType::u8, {model_.of(op)}).data);
 }
 
+void CpuBackend::run(const AnyOp& op) {
+  op.visit([&](const auto& o) { apply(o); });
+}
+
 template <class Op>
 void CpuBackend::by_rows(const Op& op, const Tensor& x, void (*kernel)(const Op&, Range)) {
   check_types(op);
@@ -64,12 +68,12 @@ void CpuBackend::by_elements(const Op& op, const Tensor& x, void (*kernel)(const
   for_ranges(threads_, x.elements(), kGrain, [&](Range elements) { kernel(op, elements); });
 }
 
-void CpuBackend::run(const Matmul& op) {
+void CpuBackend::apply(const Matmul& op) {
   Scope scope(workspace_);
   matmul_.run(op, temporary<std::byte>(op));
 }
 
-void CpuBackend::run(const BiasGrad& op) {
+void CpuBackend::apply(const BiasGrad& op) {
   check_types(op);
   Scope scope(workspace_);
   float* parts = temporary<float>(op);
@@ -80,19 +84,19 @@ void CpuBackend::run(const BiasGrad& op) {
   for_ranges(threads_, n, kColumns, [&](Range columns) { cpu::sum_parts(sum, columns); });
 }
 
-void CpuBackend::run(const Embed& op) { by_rows(op, op.out, cpu::embed); }
+void CpuBackend::apply(const Embed& op) { by_rows(op, op.out, cpu::embed); }
 
 // Every thread adds its columns of all tokens, in their order.
-void CpuBackend::run(const EmbedBackward& op) {
+void CpuBackend::apply(const EmbedBackward& op) {
   check_types(op);
   for_ranges(threads_, op.dy.cols(), kColumns, [&](Range columns) { cpu::embed_backward(op, columns); });
 }
 
-void CpuBackend::run(const Norm& op) { by_rows(op, op.x, cpu::norm); }
+void CpuBackend::apply(const Norm& op) { by_rows(op, op.x, cpu::norm); }
 
-void CpuBackend::run(const NormApply& op) { by_rows(op, op.x, cpu::norm_apply); }
+void CpuBackend::apply(const NormApply& op) { by_rows(op, op.x, cpu::norm_apply); }
 
-void CpuBackend::run(const NormBackward& op) {
+void CpuBackend::apply(const NormBackward& op) {
   check_types(op);
   Scope scope(workspace_);
   float* parts = temporary<float>(op);
@@ -107,9 +111,9 @@ void CpuBackend::run(const NormBackward& op) {
   if (op.db) finish(op.db, parts + d);
 }
 
-void CpuBackend::run(const HeadNorm& op) { by_rows(op, op.x, cpu::head_norm); }
+void CpuBackend::apply(const HeadNorm& op) { by_rows(op, op.x, cpu::head_norm); }
 
-void CpuBackend::run(const HeadNormBackward& op) {
+void CpuBackend::apply(const HeadNormBackward& op) {
   check_types(op);
   Scope scope(workspace_);
   float* parts = temporary<float>(op);
@@ -119,31 +123,31 @@ void CpuBackend::run(const HeadNormBackward& op) {
   cpu::sum_parts({parts, chunks.count(), e, op.dw.as<float>(), op.accumulate}, {0, e});
 }
 
-void CpuBackend::run(const RowDots& op) { by_rows(op, op.x, cpu::row_dots); }
+void CpuBackend::apply(const RowDots& op) { by_rows(op, op.x, cpu::row_dots); }
 
-void CpuBackend::run(const Rope& op) { by_rows(op, op.x, cpu::rope); }
+void CpuBackend::apply(const Rope& op) { by_rows(op, op.x, cpu::rope); }
 
-void CpuBackend::run(const LatentKeys& op) { by_rows(op, op.kv, cpu::latent_keys); }
+void CpuBackend::apply(const LatentKeys& op) { by_rows(op, op.kv, cpu::latent_keys); }
 
-void CpuBackend::run(const LatentKeysBackward& op) { by_rows(op, op.dkv, cpu::latent_keys_backward); }
+void CpuBackend::apply(const LatentKeysBackward& op) { by_rows(op, op.dkv, cpu::latent_keys_backward); }
 
-void CpuBackend::run(const Attention& op) {
+void CpuBackend::apply(const Attention& op) {
   check_types(op);
   Scope scope(workspace_);
   cpu::attention(op, threads_, temporary<std::byte>(op));
 }
 
-void CpuBackend::run(const AttentionBackward& op) {
+void CpuBackend::apply(const AttentionBackward& op) {
   check_types(op);
   Scope scope(workspace_);
   cpu::attention_backward(op, threads_, temporary<std::byte>(op));
 }
 
-void CpuBackend::run(const AttentionMerge& op) { by_rows(op, op.o, cpu::attention_merge); }
+void CpuBackend::apply(const AttentionMerge& op) { by_rows(op, op.o, cpu::attention_merge); }
 
-void CpuBackend::run(const AttentionSink& op) { by_rows(op, op.o, cpu::attention_sink); }
+void CpuBackend::apply(const AttentionSink& op) { by_rows(op, op.o, cpu::attention_sink); }
 
-void CpuBackend::run(const AttentionSinkBackward& op) {
+void CpuBackend::apply(const AttentionSinkBackward& op) {
   check_types(op);
   Scope scope(workspace_);
   float* parts = temporary<float>(op);
@@ -154,33 +158,33 @@ void CpuBackend::run(const AttentionSinkBackward& op) {
   cpu::sum_parts({parts, chunks.count(), h, op.dsinks.as<float>(), op.accumulate}, {0, h});
 }
 
-void CpuBackend::run(const GatedUnit& op) { by_elements(op, op.a, cpu::gated_unit); }
+void CpuBackend::apply(const GatedUnit& op) { by_elements(op, op.a, cpu::gated_unit); }
 
-void CpuBackend::run(const GatedUnitBackward& op) { by_elements(op, op.da, cpu::gated_unit_backward); }
+void CpuBackend::apply(const GatedUnitBackward& op) { by_elements(op, op.da, cpu::gated_unit_backward); }
 
-void CpuBackend::run(const Gelu& op) { by_elements(op, op.y, cpu::gelu); }
+void CpuBackend::apply(const Gelu& op) { by_elements(op, op.y, cpu::gelu); }
 
-void CpuBackend::run(const GeluBackward& op) { by_elements(op, op.dx, cpu::gelu_backward); }
+void CpuBackend::apply(const GeluBackward& op) { by_elements(op, op.dx, cpu::gelu_backward); }
 
-void CpuBackend::run(const SoftCap& op) { by_elements(op, op.x, cpu::soft_cap); }
+void CpuBackend::apply(const SoftCap& op) { by_elements(op, op.x, cpu::soft_cap); }
 
-void CpuBackend::run(const SoftCapBackward& op) { by_elements(op, op.dx, cpu::soft_cap_backward); }
+void CpuBackend::apply(const SoftCapBackward& op) { by_elements(op, op.dx, cpu::soft_cap_backward); }
 
-void CpuBackend::run(const Dropout& op) { by_rows(op, op.x, cpu::dropout); }
+void CpuBackend::apply(const Dropout& op) { by_rows(op, op.x, cpu::dropout); }
 
-void CpuBackend::run(const CrossEntropy& op) { by_rows(op, op.logits, cpu::cross_entropy); }
-void CpuBackend::run(const CrossEntropyPart& op) { by_rows(op, op.logits, cpu::cross_entropy_part); }
-void CpuBackend::run(const CrossEntropyJoin& op) { by_rows(op, op.logits, cpu::cross_entropy_join); }
+void CpuBackend::apply(const CrossEntropy& op) { by_rows(op, op.logits, cpu::cross_entropy); }
+void CpuBackend::apply(const CrossEntropyPart& op) { by_rows(op, op.logits, cpu::cross_entropy_part); }
+void CpuBackend::apply(const CrossEntropyJoin& op) { by_rows(op, op.logits, cpu::cross_entropy_join); }
 
-void CpuBackend::run(const Add& op) { by_elements(op, op.out, cpu::add); }
+void CpuBackend::apply(const Add& op) { by_elements(op, op.out, cpu::add); }
 
-void CpuBackend::run(const Axpby& op) { by_elements(op, op.out, cpu::axpby); }
+void CpuBackend::apply(const Axpby& op) { by_elements(op, op.out, cpu::axpby); }
 
-void CpuBackend::run(const AddRow& op) { by_rows(op, op.y, cpu::add_row); }
+void CpuBackend::apply(const AddRow& op) { by_rows(op, op.y, cpu::add_row); }
 
-void CpuBackend::run(const Copy& op) { by_elements(op, op.to, cpu::copy); }
+void CpuBackend::apply(const Copy& op) { by_elements(op, op.to, cpu::copy); }
 
-void CpuBackend::run(const Zero& op) {
+void CpuBackend::apply(const Zero& op) {
   const int64_t size = size_of(op.x.dtype);
   for_ranges(threads_, op.x.elements(), kGrain, [&](Range elements) {
     cpu::for_pieces(elements, cpu::piece_cols(op.x), [&](int64_t i, int64_t first, int64_t n) {
@@ -189,7 +193,7 @@ void CpuBackend::run(const Zero& op) {
   });
 }
 
-void CpuBackend::run(const Ones& op) {
+void CpuBackend::apply(const Ones& op) {
   cpu::with_type_of(op.x, [&]<class T>() {
     const auto x = cpu::rows_of<T>(op.x);
     for_ranges(threads_, op.x.elements(), kGrain, [&](Range elements) {
@@ -203,17 +207,17 @@ namespace {
 double add_up(double* parts, int64_t n) { return std::accumulate(parts, parts + n, 0.0); }
 }  // namespace
 
-void CpuBackend::run(const Sum& op) {
+void CpuBackend::apply(const Sum& op) {
   reduce(
       op, [](const Tensor& x, Range part) { return cpu::sum(x, part); }, add_up);
 }
 
-void CpuBackend::run(const SumSquares& op) {
+void CpuBackend::apply(const SumSquares& op) {
   reduce(
       op, [](const Tensor& x, Range part) { return cpu::sum_squares(x, part); }, cpu::tree_sum);
 }
 
-void CpuBackend::run(const CountNonfinite& op) {
+void CpuBackend::apply(const CountNonfinite& op) {
   reduce(
       op, [](const Tensor& x, Range part) { return double(cpu::count_nonfinite(x, part)); }, add_up);
 }
@@ -229,14 +233,14 @@ void CpuBackend::reduce(const Op& op, const F& part, const G& add) {
   *op.out.template as<double>() = add(parts, count);
 }
 
-void CpuBackend::run(const AdamW& op) { by_elements(op, op.w, cpu::adamw); }
+void CpuBackend::apply(const AdamW& op) { by_elements(op, op.w, cpu::adamw); }
 
-void CpuBackend::run(const Sgd& op) { by_elements(op, op.w, cpu::sgd); }
+void CpuBackend::apply(const Sgd& op) { by_elements(op, op.w, cpu::sgd); }
 
-void CpuBackend::run(const Route& op) { by_rows(op, op.logits, cpu::route); }
-void CpuBackend::run(const RouteBackward& op) { by_rows(op, op.logits, cpu::route_backward); }
+void CpuBackend::apply(const Route& op) { by_rows(op, op.logits, cpu::route); }
+void CpuBackend::apply(const RouteBackward& op) { by_rows(op, op.logits, cpu::route_backward); }
 
-void CpuBackend::run(const RouterSums& op) {
+void CpuBackend::apply(const RouterSums& op) {
   Scope scope(workspace_);
   double *parts = temporary<double>(op), *sums = op.sums.as<double>();
   const int64_t n = op.sums.elements();
@@ -246,19 +250,19 @@ void CpuBackend::run(const RouterSums& op) {
     for (int64_t j = 0; j < n; ++j) sums[j] += parts[i * n + j];
 }
 
-void CpuBackend::run(const ExpertLoad& op) { cpu::expert_load(op); }
-void CpuBackend::run(const GroupRows& op) { cpu::group_rows(op); }
-void CpuBackend::run(const GatherRows& op) { by_rows(op, op.out, cpu::gather_rows); }
-void CpuBackend::run(const SumRows& op) { by_rows(op, op.out, cpu::sum_rows); }
-void CpuBackend::run(const ScaleRows& op) { by_rows(op, op.x, cpu::scale_rows); }
-void CpuBackend::run(const ScaleRowsBackward& op) { by_rows(op, op.x, cpu::scale_rows_backward); }
+void CpuBackend::apply(const ExpertLoad& op) { cpu::expert_load(op); }
+void CpuBackend::apply(const GroupRows& op) { cpu::group_rows(op); }
+void CpuBackend::apply(const GatherRows& op) { by_rows(op, op.out, cpu::gather_rows); }
+void CpuBackend::apply(const SumRows& op) { by_rows(op, op.out, cpu::sum_rows); }
+void CpuBackend::apply(const ScaleRows& op) { by_rows(op, op.x, cpu::scale_rows); }
+void CpuBackend::apply(const ScaleRowsBackward& op) { by_rows(op, op.x, cpu::scale_rows_backward); }
 
-void CpuBackend::run(const GroupedMatmul& op) {
+void CpuBackend::apply(const GroupedMatmul& op) {
   check_types(op);
   Scope scope(workspace_);
   grouped_.run(op, temporary<std::byte>(op));
 }
-void CpuBackend::run(const GroupedWeightGrad& op) {
+void CpuBackend::apply(const GroupedWeightGrad& op) {
   check_types(op);
   Scope scope(workspace_);
   grouped_.run(op, temporary<std::byte>(op));

@@ -1,6 +1,7 @@
 // The CPU backend: f32, bf16 and f16 on the threads of one rank.
 #pragma once
 #include "weft/device/arena.h"
+#include "weft/ops/backend.h"
 #include "weft/ops/cpu/cpu_workspace.h"
 #include "weft/ops/cpu/rows.h"
 
@@ -15,58 +16,60 @@ namespace weft {
 class CpuBackend final : public Backend {
  public:
   CpuBackend(CpuSpec spec, Arena& workspace);
-  void run(const Matmul&) override;
-  void run(const BiasGrad&) override;
-  void run(const Embed&) override;
-  void run(const EmbedBackward&) override;
-  void run(const Norm&) override;
-  void run(const NormApply&) override;
-  void run(const NormBackward&) override;
-  void run(const HeadNorm&) override;
-  void run(const HeadNormBackward&) override;
-  void run(const RowDots&) override;
-  void run(const Rope&) override;
-  void run(const LatentKeys&) override;
-  void run(const LatentKeysBackward&) override;
-  void run(const Attention&) override;
-  void run(const AttentionBackward&) override;
-  void run(const AttentionMerge&) override;
-  void run(const AttentionSink&) override;
-  void run(const AttentionSinkBackward&) override;
-  void run(const GatedUnit&) override;
-  void run(const GatedUnitBackward&) override;
-  void run(const Gelu&) override;
-  void run(const GeluBackward&) override;
-  void run(const SoftCap&) override;
-  void run(const SoftCapBackward&) override;
-  void run(const Dropout&) override;
-  void run(const CrossEntropy&) override;
-  void run(const CrossEntropyPart&) override;
-  void run(const CrossEntropyJoin&) override;
-  void run(const Add&) override;
-  void run(const Axpby&) override;
-  void run(const AddRow&) override;
-  void run(const Copy&) override;
-  void run(const Zero&) override;
-  void run(const Ones&) override;
-  void run(const Sum&) override;
-  void run(const SumSquares&) override;
-  void run(const CountNonfinite&) override;
-  void run(const AdamW&) override;
-  void run(const Sgd&) override;
-  void run(const Route&) override;
-  void run(const RouteBackward&) override;
-  void run(const RouterSums&) override;
-  void run(const ExpertLoad&) override;
-  void run(const GroupRows&) override;
-  void run(const GatherRows&) override;
-  void run(const SumRows&) override;
-  void run(const ScaleRows&) override;
-  void run(const ScaleRowsBackward&) override;
-  void run(const GroupedMatmul&) override;
-  void run(const GroupedWeightGrad&) override;
+  void run(const AnyOp& op) override;
 
  private:
+  void apply(const Matmul&);
+  void apply(const BiasGrad&);
+  void apply(const Embed&);
+  void apply(const EmbedBackward&);
+  void apply(const Norm&);
+  void apply(const NormApply&);
+  void apply(const NormBackward&);
+  void apply(const HeadNorm&);
+  void apply(const HeadNormBackward&);
+  void apply(const RowDots&);
+  void apply(const Rope&);
+  void apply(const LatentKeys&);
+  void apply(const LatentKeysBackward&);
+  void apply(const Attention&);
+  void apply(const AttentionBackward&);
+  void apply(const AttentionMerge&);
+  void apply(const AttentionSink&);
+  void apply(const AttentionSinkBackward&);
+  void apply(const GatedUnit&);
+  void apply(const GatedUnitBackward&);
+  void apply(const Gelu&);
+  void apply(const GeluBackward&);
+  void apply(const SoftCap&);
+  void apply(const SoftCapBackward&);
+  void apply(const Dropout&);
+  void apply(const CrossEntropy&);
+  void apply(const CrossEntropyPart&);
+  void apply(const CrossEntropyJoin&);
+  void apply(const Add&);
+  void apply(const Axpby&);
+  void apply(const AddRow&);
+  void apply(const Copy&);
+  void apply(const Zero&);
+  void apply(const Ones&);
+  void apply(const Sum&);
+  void apply(const SumSquares&);
+  void apply(const CountNonfinite&);
+  void apply(const AdamW&);
+  void apply(const Sgd&);
+  void apply(const Route&);
+  void apply(const RouteBackward&);
+  void apply(const RouterSums&);
+  void apply(const ExpertLoad&);
+  void apply(const GroupRows&);
+  void apply(const GatherRows&);
+  void apply(const SumRows&);
+  void apply(const ScaleRows&);
+  void apply(const ScaleRowsBackward&);
+  void apply(const GroupedMatmul&);
+  void apply(const GroupedWeightGrad&);
+
   template <class T, class Op>
   T* temporary(const Op& op);
   // Shares the rows, or the elements, of x among the threads.

@@ -60,6 +60,10 @@ void warn(const std::string& what) { std::fputs(("weft: " + what + "\n").c_str()
 
 }  // namespace
 
+void CudaBackend::run(const AnyOp& op) {
+  op.visit([&](const auto& o) { apply(o); });
+}
+
 CudaBackend::CudaBackend(int device, Arena& workspace, std::shared_ptr<ProductCache> products, CudnnUse cudnn)
     : device_(device), cudnn_(cudnn), workspace_(workspace) {
   use_gpu();

@@ -14,12 +14,22 @@
 
 namespace weft {
 
-class CudaBackend final : public TypedBackend<CudaBackend, RecordingBackend>, private DeviceQueue {
+class CudaBackend final : public RecordingBackend, private DeviceQueue {
  public:
   // Uses cuDNN for attention if it is wanted and there. `products`: the known ways to multiply matrices.
   CudaBackend(int device, Arena& workspace, std::shared_ptr<ProductCache> products, CudnnUse cudnn = CudnnUse::none);
   ~CudaBackend() override;
 
+  void run(const AnyOp& op) override;
+  void enter(std::string_view region) override;
+  void leave() override;
+  void wait_all() override;
+  DeviceQueue* queue() override { return this; }
+  // As a CUDA graph.
+  Recorded record(const std::function<void()>& give) override;
+  void replay(Record& record) override;
+
+ private:
   template <class Op>
   void apply(const Op& op) {
     if (!is_recording_) {
@@ -30,15 +40,6 @@ class CudaBackend final : public TypedBackend<CudaBackend, RecordingBackend>, pr
     launch(op);
     num_recorded_ += is_recording_;
   }
-  void enter(std::string_view region) override;
-  void leave() override;
-  void wait_all() override;
-  DeviceQueue* queue() override { return this; }
-  // As a CUDA graph.
-  Recorded record(const std::function<void()>& give) override;
-  void replay(Record& record) override;
-
- private:
   Stream* issue_all() override { return &*marks_; }
   void call_before_waits(std::function<void()> call) override { before_wait_ = std::move(call); }
   Stamp stamp() override;

@@ -6,7 +6,7 @@ namespace weft {
 
 DryBackend::DryBackend(const WorkspaceModel& workspace) : workspace_(workspace) {}
 
-void DryBackend::apply(const AnyOp& op) {
+void DryBackend::run(const AnyOp& op) {
   try {
     op.check();
   } catch (const PlacementError& e) { throw PlacementError(path_.prefix() + e.what()); }
