@@ -21,6 +21,10 @@ const std::vector<std::pair<std::string, ForwardLayout>> kForwardLayouts = {
     {"dp 2, tp 2, pp 2", {.dp = 2, .tp = 2, .pp = 2}},
     {"cp 2, tp 2, pp 2", {.tp = 2, .pp = 2, .cp = 2}},
     {"cp 3", {.cp = 3}},
+    {"dp 2, ep 2", {.dp = 2, .ep = 2}},
+    {"cp 2, ep 2", {.cp = 2, .ep = 2}},
+    {"dp 2, cp 2, ep 4, pp 2", {.dp = 2, .pp = 2, .cp = 2, .ep = 4}},
+    {"dp 2, ep 2, tp 2", {.dp = 2, .tp = 2, .ep = 2}},
 };
 
 fs::path golden_folder(const std::string& name) { return fs::path(testing::kSourceDir) / "tests/golden" / name; }
@@ -124,6 +128,7 @@ struct ForwardTexts {
   int64_t max_tokens;
   int64_t context = 0;
   Sampling how = {.temperature = 0};
+  int32_t end_of_text = -1;
 };
 
 // What one rank of those that hold the same weights was asked for.
@@ -132,10 +137,14 @@ TextGenerator::Spec spec_of(const ForwardTexts& t, const ForwardLayout& layout, 
   TextGenerator::Spec spec{
       .machine = machine, .precision = precision, .texts = {}, .context = t.context, .layout = layout, .mesh = mesh};
   spec.layout.sequence_parallel = false;
-  const Run here = prompts_of(int64_t(t.prompts.size()), {mesh[Axis::dp].size(), mesh[Axis::dp].rank()});
-  for (int64_t i = here.first; i < here.end(); ++i) {
-    const auto n = int64_t(t.prompts[size_t(i)].size());
-    spec.texts.push_back({.prompt = n, .all = n + t.max_tokens, .keep_first = 1});
+  const RankOf dp{mesh.sizes.dp, place_of(mesh.sizes, mesh.world->rank()).dp};
+  for (int64_t rank = 0; rank < dp.size; ++rank) {
+    const Run theirs = prompts_of(int64_t(t.prompts.size()), {dp.size, rank});
+    std::vector<TextGenerator::Text>& texts = rank == dp.rank ? spec.texts : spec.others.emplace_back();
+    for (int64_t i = theirs.first; i < theirs.end(); ++i) {
+      const auto n = int64_t(t.prompts[size_t(i)].size());
+      texts.push_back({.prompt = n, .all = n + t.max_tokens, .keep_first = 1});
+    }
   }
   return spec;
 }
@@ -146,8 +155,8 @@ std::vector<Tokens> continued(const ForwardTexts& t, const ForwardLayout& layout
   std::vector<std::vector<Tokens>> said(size_t(sizes.world()));
   run_on_threads(sizes, *machine.mover, [&](const ProcessMesh& mesh) {
     TextGenerator generator(t.folder, spec_of(t, layout, machine, precision, mesh));
-    said[size_t(mesh.world->rank())] =
-        generate_texts(generator, {.prompts = t.prompts, .how = t.how, .max_tokens = t.max_tokens});
+    said[size_t(mesh.world->rank())] = generate_texts(
+        generator, {.prompts = t.prompts, .how = t.how, .max_tokens = t.max_tokens, .end_of_text = t.end_of_text});
   });
   for (const auto& one : said) EXPECT_EQ(one, said[0]);
   return said[0];
@@ -187,6 +196,24 @@ TEST_F(ForwardLayouts, TextsOfABatchAreThoseOfEachAlone) {
     const ForwardLayout cut{.tp = 2, .cp = 2};
     EXPECT_EQ(continued(t, cut, machine_of(cut, BackendKind::cpu), kF32, sizes_of(cut)), alone) << folder;
   }
+}
+
+// Ranks of dp that share experts pass through the model together, with fewer texts at last, or none; and in one of them
+// a text forgets while others do not.
+TEST_F(ForwardLayouts, RanksThatShareExpertsWaitForEachOthersTexts) {
+  ForwardTexts t{golden_folder("qwen2-moe"), {forward_text(1, 3), forward_text(2, 21), forward_text(5, 9)}, 30, 40};
+  const Machine machine = machine_of({}, BackendKind::cpu);
+  const std::vector<Tokens> unended = continued(t, {}, machine, kF32, {});
+  int judged = 0;
+  for (const Tokens& ends : unended) {
+    t.end_of_text = ends[ends.size() / 2];
+    const std::vector<Tokens> one = continued(t, {}, machine, kF32, {});
+    judged += one[0].size() != one[2].size();
+    for (const ForwardLayout& layout : {ForwardLayout{.dp = 2, .ep = 2}, ForwardLayout{.dp = 3, .ep = 3},
+                                        ForwardLayout{.dp = 2, .pp = 2, .cp = 2, .ep = 2}})
+      EXPECT_EQ(continued(t, layout, machine_of(layout, BackendKind::cpu), kF32, sizes_of(layout)), one);
+  }
+  EXPECT_GE(judged, 2);
 }
 
 // Chosen at random, by one rank for all.

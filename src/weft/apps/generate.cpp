@@ -38,9 +38,10 @@ int64_t beginning_of(const Tokens& prompt, const Tokenizer* tokenizer) {
   return begins ? int64_t(mark.size()) : 0;
 }
 
-const ForwardCommand kGenerate{.name = "generate",
-                               .keys = {"parallel.dp", "parallel.tp", "parallel.pp", "parallel.pipeline_layout",
-                                        "parallel.cp", "parallel.cp_comm_type", "parallel.order", "run.ranks"}};
+const ForwardCommand kGenerate{
+    .name = "generate",
+    .keys = {"parallel.dp", "parallel.tp", "parallel.pp", "parallel.pipeline_layout", "parallel.cp",
+             "parallel.cp_comm_type", "parallel.ep", "parallel.order", "run.ranks"}};
 
 // One command's work, before there are ranks.
 class Generation {
@@ -110,14 +111,23 @@ class Generation {
                              .context = context_,
                              .layout = recipe_.parallel,
                              .mesh = mesh};
-    const Run here = prompts_of(int64_t(prompts_.size()), {mesh.sizes.dp, place_of(mesh.sizes, mesh.world->rank()).dp});
+    const int64_t dp = mesh.sizes.dp, me = place_of(mesh.sizes, mesh.world->rank()).dp;
+    spec.texts = texts_of({dp, me});
+    for (int64_t rank = 0; rank < dp && mesh.sizes.ep > 1; ++rank)
+      if (rank != me) spec.others.push_back(texts_of({dp, rank}));
+    return spec;
+  }
+
+  std::vector<TextGenerator::Text> texts_of(RankOf dp) const {
+    std::vector<TextGenerator::Text> texts;
+    const Run here = prompts_of(int64_t(prompts_.size()), dp);
     for (int64_t i = here.first; i < here.end(); ++i) {
       const Tokens& prompt = prompts_[size_t(i)];
       const auto tokens = int64_t(prompt.size());
-      spec.texts.push_back(
+      texts.push_back(
           {.prompt = tokens, .all = tokens + o_.max_tokens, .keep_first = beginning_of(prompt, tokenizer_.get())});
     }
-    return spec;
+    return texts;
   }
 
   // Of all ranks on this host, before any has memory. Those of a GPU find out for themselves.

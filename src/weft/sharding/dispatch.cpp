@@ -114,8 +114,10 @@ Dispatch::Routes Dispatch::route(const At& at, Tensor ids, Arena& kept) const {
   const bool is_dry = ids.data == nullptr;
   const ExpertCounts found = wait_counts(at, r.offsets);
   const ExpertCounts counts = is_dry ? balanced(n, spec_.experts, pairs) : found;
-  r.capacity = spec_.capacity.rows(ids.rows(), spec_.chosen, spec_.experts, n);
-  if (!spec_.capacity.drops && !is_dry) check_capacity(counts, ids.rows(), r.capacity);
+  // Where ranks go on with texts of their own, some have more tokens than others.
+  const int64_t tokens = is_dry ? ids.rows() : counts.most_sent() / spec_.chosen;
+  r.capacity = spec_.capacity.rows(tokens, spec_.chosen, spec_.experts, n);
+  if (!spec_.capacity.drops && !is_dry) check_capacity(counts, tokens, r.capacity);
   const ExpertCounts taken = counts.within(r.capacity);
   for (int64_t j = 0; j < n; ++j) {
     r.sent.push_back(taken.sent(me, j));

@@ -23,6 +23,12 @@ int64_t ExpertCounts::sent(int64_t from) const {
   return rows;
 }
 
+int64_t ExpertCounts::most_sent() const {
+  int64_t most = 0;
+  for (int64_t from = 0; from < ranks_; ++from) most = std::max(most, sent(from));
+  return most;
+}
+
 int64_t ExpertCounts::received(int64_t to) const {
   int64_t rows = 0;
   for (int64_t from = 0; from < ranks_; ++from) rows += sent(from, to);

@@ -27,6 +27,7 @@ class ExpertCounts {
   Run experts_of(int64_t rank) const { return share_of(experts_, {ranks_, rank}); }
   int64_t sent(int64_t from, int64_t to) const;  // rows
   int64_t sent(int64_t from) const;              // to all ranks
+  int64_t most_sent() const;                     // by any rank
   int64_t received(int64_t to) const;            // rows, from all ranks
   int64_t fullest() const;                       // the rank that receives most; of equal ones the first
 

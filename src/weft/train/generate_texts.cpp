@@ -43,8 +43,9 @@ std::vector<Tokens> generate_texts(TextGenerator& generator, const GenerateReque
   }
   const double began = now_s();
   double chose_first = began;
-  for (int64_t done = 0; done < r.max_tokens && !open.empty(); ++done) {
+  for (int64_t done = 0; done < r.max_tokens && generator.on_any_rank(!open.empty()); ++done) {
     const std::span<const double> logits = generator.feed(more);
+    if (open.empty()) continue;
     const std::vector<int32_t> chosen = choose_once(mesh, open.size(), [&](size_t i) {
       return sample_token(logits.subspan(i * vocabulary, vocabulary), r.how,
                           uint64_t(here.first + open[i]) * kChoicesOfText + uint64_t(done));

@@ -7,6 +7,7 @@
 #include "weft/device/tensor_values.h"
 #include "weft/models/hf_weights.h"
 #include "weft/ops/dry/dry_backend.h"
+#include "weft/sharding/text_ranks.h"
 #include "weft/train/checkpoint_folders.h"
 
 namespace weft {
@@ -36,6 +37,24 @@ namespace {
 
 using Spec = TextGenerator::Spec;
 using Text = TextGenerator::Text;
+
+// Ranks of dp that share experts pass through the model together. One that has no text left feeds a filler, its last
+// text: a token that nobody asks for.
+bool shares_experts(const Spec& spec) { return spec.layout.ep > 1 && spec.layout.dp > 1; }
+Spec with_filler(Spec spec) {
+  if (shares_experts(spec)) spec.texts.push_back({.prompt = 1, .all = 1});
+  return spec;
+}
+// As if a rank of dp had the texts that another one has.
+std::vector<Spec> of_each_rank(const Spec& spec) {
+  std::vector<Spec> all{with_filler(spec)};
+  for (const std::vector<Text>& texts : spec.others) {
+    Spec other = spec;
+    other.texts = texts;
+    all.push_back(with_filler(std::move(other)));
+  }
+  return all;
+}
 
 // What may become of a text within a context (0: none).
 bool forgets(const Text& t, int64_t context) { return context > 0 && t.all >= context; }
@@ -159,14 +178,26 @@ Tensor pass(const On& on, Arena& scratch, const DecodingRows& rows) {
   return logits;
 }
 
+// All passes of a rank with these texts, dry: all prompts, a text that begins again, a token of one text or more.
+void pass_dry(const On& on, Arena& scratch, const Spec& spec, int64_t pages) {
+  const RankOf cp = cp_of(on.step);
+  CacheBooks together(cp, pages, int64_t(spec.texts.size()));
+  pass(on, scratch, together.begin(Prompts(spec).all));
+  if (std::any_of(spec.texts.begin(), spec.texts.end(), [&](const Text& t) { return forgets(t, spec.context); })) {
+    const std::vector<int32_t> ids(size_t(least_seen(spec.context)), 0);
+    CacheBooks alone(cp, pages, 1);
+    pass(on, scratch, alone.begin(std::vector<CacheBooks::Beginning>{{0, ids, int64_t(ids.size())}}));
+  }
+  const std::vector<CachedRun> seen{{0, std::min(most_seen(spec), pages * KvPages::kRows), 0}};
+  for (size_t n = 1; n <= spec.texts.size(); ++n) pass(on, scratch, any_step(n, seen, cp));
+}
+
 }  // namespace
 
-// The same passes, dry: all prompts, a text that begins again, a token of one text or more.
+// Where experts are shared, rows of the rank with most tokens set the size of all buffers of them.
 TextGenerator::Needs TextGenerator::measure(const ModelSpec& model, const Spec& spec) {
   WEFT_CHECK(!spec.texts.empty(), "no texts");
-  if (model.learned_positions && most_seen(spec) > model.max_positions)
-    throw ConfigError(fmt::format("{} tokens at once: the model has a table of {} positions; ask for fewer",
-                                  most_seen(spec), model.max_positions));
+  const std::vector<Spec> ranks = of_each_rank(spec);
   const StepSpec step = step_of(model, spec);
   const ProcessMesh mesh = dry_mesh(step.mesh, step.rank);
   PersistentArenas persistent;
@@ -175,19 +206,18 @@ TextGenerator::Needs TextGenerator::measure(const ModelSpec& model, const Spec& 
   Transformer transformer(params, model, step.model);
   params.allocate_frozen(persistent.params, persistent.transit);
   transformer.allocate_constants(persistent.constants, step.precision);
-  Needs needs{.plan = {}, .pages = pages_needed(spec, cp_of(step))};
-  const auto caches = transformer.make_caches(cache, step.precision, needs.pages * KvPages::kRows);
+  Needs needs{.plan = {}, .pages = pages_needed(ranks[0], cp_of(step))};
+  transformer.make_caches(cache, step.precision, needs.pages * KvPages::kRows);
   DryBackend backend(*spec.machine.workspace_model);
-  const On on{backend, mesh, step, transformer, caches};
-  CacheBooks together(cp_of(step), needs.pages, int64_t(spec.texts.size()));
-  pass(on, scratch, together.begin(Prompts(spec).all));
-  if (std::any_of(spec.texts.begin(), spec.texts.end(), [&](const Text& t) { return forgets(t, spec.context); })) {
-    const std::vector<int32_t> ids(size_t(least_seen(spec.context)), 0);
-    CacheBooks alone(cp_of(step), needs.pages, 1);
-    pass(on, scratch, alone.begin(std::vector<CacheBooks::Beginning>{{0, ids, int64_t(ids.size())}}));
+  for (const Spec& rank : ranks) {
+    if (model.learned_positions && most_seen(rank) > model.max_positions)
+      throw ConfigError(fmt::format("{} tokens at once: the model has a table of {} positions; ask for fewer",
+                                    most_seen(rank), model.max_positions));
+    Arena theirs("cache");
+    const int64_t pages = pages_needed(rank, cp_of(step));
+    const auto caches = transformer.make_caches(theirs, step.precision, pages * KvPages::kRows);
+    pass_dry({backend, mesh, step, transformer, caches}, scratch, rank, pages);
   }
-  const std::vector<CachedRun> seen{{0, std::min(most_seen(spec), needs.pages * KvPages::kRows), 0}};
-  for (size_t n = 1; n <= spec.texts.size(); ++n) pass(on, scratch, any_step(n, seen, cp_of(step)));
   needs.plan.persistent = persistent.peak();
   needs.plan.evaluation = scratch.peak();
   needs.plan.workspace = backend.workspace_bytes();
@@ -197,18 +227,25 @@ TextGenerator::Needs TextGenerator::measure(const ModelSpec& model, const Spec& 
 
 TextGenerator::TextGenerator(const std::filesystem::path& folder, const Spec& spec)
     : config_(read_hf_config(folder)),
-      spec_(spec),
+      spec_(with_filler(spec)),
       machine_(spec.machine),
       step_(step_of(config_.spec, spec)),
       needs_(measure(config_.spec, spec)),
       rank_({folder, config_.spec}, step_, needs_.plan, machine_, spec.mesh),
       cache_memory_("cache of keys and values", needs_.cache_bytes, machine_.memory),
       scratch_("scratch", needs_.plan.evaluation, machine_.memory),
-      staging_(machine_.memory, most_at_once(spec), rank_.mesh.poller()),
+      staging_(machine_.memory, most_at_once(spec_), rank_.mesh.poller()),
       caches_(rank_.model.make_caches(cache_memory_, step_.precision, needs_.pages * KvPages::kRows)),
-      books_(cp_of(step_), needs_.pages, int64_t(spec.texts.size())),
-      texts_(spec.texts.size()),
-      last_(spec.texts.size()) {}
+      books_(cp_of(step_), needs_.pages, int64_t(spec_.texts.size())),
+      texts_(spec_.texts.size()),
+      last_(spec_.texts.size()) {}
+
+bool TextGenerator::on_any_rank(bool here) {
+  if (!shares_experts(spec_)) return here;
+  double ranks = here ? 1 : 0;
+  ranks_of_other_texts(rank_.mesh).all_reduce({&ranks, DType::f64, {1}}).wait();
+  return ranks > 0;
+}
 
 std::span<const double> TextGenerator::feed(std::span<const More> more) {
   std::vector<int64_t> waiting;
@@ -225,8 +262,8 @@ std::span<const double> TextGenerator::feed(std::span<const More> more) {
     if (forgets(spec, spec_.context) && int64_t(t.seen.size()) > spec_.context) forget_oldest(text);
     waiting.push_back(text);
   }
-  while (!waiting.empty()) {
-    feed_some(waiting);
+  while (on_any_rank(!waiting.empty())) {
+    waiting.empty() ? feed_filler() : feed_some(waiting);
     std::erase_if(waiting, [&](int64_t text) {
       return texts_[size_t(text)].cached == int64_t(texts_[size_t(text)].seen.size());
     });
@@ -260,6 +297,13 @@ void TextGenerator::forget_oldest(int64_t text) {
   t.seen.erase(t.seen.begin() + first, t.seen.end() - (least - first));
   t.cached = 0;
   books_.forget(text);
+}
+
+void TextGenerator::feed_filler() {
+  const auto filler = int64_t(texts_.size()) - 1;
+  texts_.back().seen = {0};
+  begin({filler});
+  end(filler);
 }
 
 void TextGenerator::end(int64_t text) {

@@ -41,7 +41,8 @@ class TextGenerator {
     // more with each token up to `context`.
     int64_t context = 0;
     Recipe::Parallel layout = {};
-    ProcessMesh mesh = single_mesh();  // of the layout's sizes; ranks of dp have texts of their own
+    ProcessMesh mesh = single_mesh();            // of the layout's sizes; ranks of dp have texts of their own
+    std::vector<std::vector<Text>> others = {};  // those of the other ranks of dp, where they share experts (ep)
   };
   // What this rank takes, in bytes. Throws ConfigError where the model's positions do not reach.
   struct Needs {
@@ -60,11 +61,14 @@ class TextGenerator {
   };
   // Feeds texts, of which there may be any number of tokens where `all` is at least the context. In the last stage of a
   // pipeline, returns the logits [V] after the last token of each, one behind the other, until the next call; else
-  // nothing. Every rank that shares the texts calls it with the same. Blocks.
+  // nothing. Every rank that shares the texts calls it with the same; where ranks of dp share experts, all of them call
+  // it, with no texts those that have none left. Blocks.
   std::span<const double> feed(std::span<const More> more);
   std::span<const double> feed(std::span<const int32_t> ids) { return feed(std::vector<More>{{0, ids}}); }
   // The text has ended: others may have its pages.
   void end(int64_t text);
+  // Whether it is so on any of the ranks that must pass through the model together: on this one, or those of dp.
+  bool on_any_rank(bool here);
   int64_t fed(int64_t text = 0) const { return texts_[size_t(text)].fed; }
   const ModelSpec& model() const { return config_.spec; }
   const ProcessMesh& mesh() const { return rank_.mesh; }
@@ -77,6 +81,7 @@ class TextGenerator {
     bool began = false;  // once at least
   };
   void forget_oldest(int64_t text);
+  void feed_filler();
   void feed_some(const std::vector<int64_t>& waiting);
   void begin(const std::vector<int64_t>& texts);
   void step(const std::vector<int64_t>& texts);
