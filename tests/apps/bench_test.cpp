@@ -59,6 +59,17 @@ TEST(BenchScaling, RefusesALayoutThatChangesTheRun) {
   EXPECT_SAYS(f.err, "--layouts run.backend=ref: [run] is the same for all layouts; write run.backend=ref before");
 }
 
+// Also where a step only computes, and learns from no other rank how many rows its experts have.
+TEST(BenchScaling, ExpertsMayLieOnOtherRanks) {
+  testing::TempDir dir;
+  const Finished f =
+      weft({"bench", "scaling", std::string(testing::kSourceDir) + "/bench/experts-8x512.toml",
+            "model.path=" + std::string(testing::kSourceDir) + "/tests/golden/mixtral", "train.seq_length=16",
+            "train.micro_batch_size=2", "run.dir=" + (dir / "run").string(), "--iters=1", "--layouts", "dp=2,ep=2"});
+  EXPECT_EQ(f.status, 0) << f.err;
+  EXPECT_SAYS(f.out, "\ndp=2,ep=2 ");
+}
+
 TEST(BenchStep, SyntheticTokensAreNoneToTrainOn) {
   const Finished f = weft({"train", std::string(testing::kSourceDir) + "/bench/llama-8x512.toml"});
   EXPECT_EQ(f.status, 2);

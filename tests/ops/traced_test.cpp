@@ -53,6 +53,22 @@ TEST(Traced, RecordsRegionsOpsTimesAndWork) {
   EXPECT_FALSE(std::isnan(g.product.out.as<double>()[0]));  // it ran
 }
 
+// What the library's products are compared with: those of the experts that have rows.
+TEST(Traced, TakesGroupedProductsForThoseOfTheirGroups) {
+  Given g;
+  const Tensor offsets = g.o.index(std::vector<int32_t>{0, 2, 2, 5}, {});
+  const GroupedMatmul op{.x = g.o.act(6, 4), .w = g.o.act(9, 4), .offsets = offsets, .out = g.o.act_out(6, 3)};
+  const GroupedWeightGrad grad{.dy = g.o.act(6, 3), .x = op.x, .offsets = offsets, .dw = g.o.act_out(9, 4)};
+  Traced traced(g.ref, g.time.clock());
+  traced.run(op);
+  traced.run(grad);
+  std::vector<std::string> shapes;
+  for (const Matmul& product : traced.products()) shapes.push_back(to_string(shape_of(product)));
+  EXPECT_EQ(shapes, (std::vector<std::string>{"2 x 3 x 4 nt", "3 x 3 x 4 nt", "3 x 4 x 2 tn", "3 x 4 x 3 tn"}));
+  EXPECT_EQ(traced.products()[1].a.data, op.x.as<double>() + 8);
+  EXPECT_EQ(traced.products()[3].out.data, grad.dw.as<double>() + 24);
+}
+
 TEST(Traced, KeepsTheLastEventsInMemoryOfItsOwn) {
   Given g;
   Traced traced(g.ref, g.time.clock(), 3);

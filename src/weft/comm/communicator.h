@@ -55,6 +55,8 @@ class Communicator {
   virtual ~Communicator() = default;
   virtual int size() const = 0;
   virtual int rank() const = 0;
+  // Whether there are no other ranks in truth (dry_mesh): nothing is sent, and what they would send is left as it was.
+  virtual bool is_dry() const { return false; }
   // Whether calls on this tensor (messages: with that rank) are ordered on its device: they run after earlier work of
   // the device and before what it is given after the wait, and no host waits. The host sees their results once it has
   // waited for the device.

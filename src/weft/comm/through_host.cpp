@@ -47,6 +47,7 @@ class ThroughHost final : public Communicator {
   ThroughHost(std::shared_ptr<Communicator> inner, const Mover& mover) : inner_(std::move(inner)), mover_(mover) {}
   int size() const override { return inner_->size(); }
   int rank() const override { return inner_->rank(); }
+  bool is_dry() const override { return inner_->is_dry(); }
   Work all_reduce(Tensor x, Site site) override {
     if (stays(x)) return inner_->all_reduce(x, site);
     const auto copy = brought(x);
@@ -95,6 +96,7 @@ class After final : public Communicator {
       : inner_(std::move(inner)), finish_(finish) {}
   int size() const override { return inner_->size(); }
   int rank() const override { return inner_->rank(); }
+  bool is_dry() const override { return inner_->is_dry(); }
   Work all_reduce(Tensor x, Site site) override { return behind(size() > 1, x).all_reduce(x, site); }
   Work all_gather(Tensor shard, Tensor full, Site site) override {
     return behind(size() > 1 || shard.data != full.data, shard).all_gather(shard, full, site);

@@ -60,6 +60,7 @@ class Timed final : public Communicator {
       : inner_(std::move(inner)), meter_(std::move(meter)), ledger_(std::move(ledger)) {}
   int size() const override { return inner_->size(); }
   int rank() const override { return inner_->rank(); }
+  bool is_dry() const override { return inner_->is_dry(); }
   bool is_ordered(const Tensor& x, int peer) const override { return inner_->is_ordered(x, peer); }
   Work all_reduce(Tensor x, Site site) override {
     return collective("all-reduce", x, [&] { return inner_->all_reduce(x, site); });

@@ -4,6 +4,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "weft/ops/grouped_products.h"
+
 namespace weft {
 namespace {
 
@@ -65,8 +67,7 @@ Traced::Traced(Backend& inner, Clock clock, int64_t capacity) : BackendAround(in
 
 void Traced::run(const AnyOp& op) {
   TraceEvent event = {.region = region_, .op = op.name(), .cost = op.cost()};
-  const Matmul* const product = op.as<Matmul>();
-  if (product != nullptr) event.product = shape_of(*product);
+  if (const auto* product = op.as<Matmul>()) event.product = shape_of(*product);
   DeviceQueue* const queue = inner_.queue();
   if (queue == nullptr) {
     event.start_ns = wait_for_clock();
@@ -78,7 +79,22 @@ void Traced::run(const AnyOp& op) {
     inner_.run(op);
     record_late(event, start, queue->stamp());
   }
-  if (product != nullptr) products_.push_back(*product);
+  keep_products(op);
+}
+
+void Traced::keep_products(const AnyOp& op) {
+  if (const auto* product = op.as<Matmul>()) products_.push_back(*product);
+  const auto add = [&](const auto* grouped, int64_t rows) {
+    std::vector<int32_t> equal;
+    const int32_t* offsets = grouped->offsets.template as<int32_t>();
+    if (inner_.queue() != nullptr) {
+      for (int64_t g = 0; g <= grouped->groups(); ++g) equal.push_back(int32_t(rows * g / grouped->groups()));
+      offsets = equal.data();
+    }
+    for (const Matmul& product : products_of(*grouped, offsets)) products_.push_back(product);
+  };
+  if (const auto* grouped = op.as<GroupedMatmul>()) add(grouped, grouped->x.rows());
+  if (const auto* grouped = op.as<GroupedWeightGrad>()) add(grouped, grouped->x.rows());
 }
 
 void Traced::enter(std::string_view region) {

@@ -38,7 +38,9 @@ class Traced final : public BackendAround {
   std::vector<TraceEvent> events() const;  // oldest first; after wait_all of this, not of the inner backend
   int64_t num_recorded() const { return num_recorded_; }
   int64_t num_dropped() const { return std::max<int64_t>(0, num_recorded_ - int64_t(ring_.size())); }
-  const std::vector<Matmul>& products() const { return products_; }  // every matrix product that ran
+  // Every matrix product that ran; of grouped ones, those of each group (where a device has the counts: of equal
+  // groups).
+  const std::vector<Matmul>& products() const { return products_; }
   // Drops all events. A device synchronizes its clock with the host's now if it has to, not within later events.
   void wait_clear();
 
@@ -49,6 +51,7 @@ class Traced final : public BackendAround {
   };
   int64_t wait_for_clock();
   void record(const TraceEvent& event) { ring_[size_t(num_recorded_++) % ring_.size()] = event; }
+  void keep_products(const AnyOp& op);
   void record_late(const TraceEvent& event, Stamp start, Stamp end);
   void name_region();
 

@@ -50,7 +50,7 @@ std::vector<Work> begin_exchange(const Dispatch::At& at, const Tensor& x, std::s
   return begin_all_to_all(ranks, out, in);
 }
 
-// What a dry run takes for counts: all experts have as many.
+// What takes the place of counts where no rank sends any: all experts have as many.
 ExpertCounts balanced(int64_t ranks, int64_t experts, int64_t pairs) {
   ExpertCounts counts(ranks, experts);
   for (int64_t r = 0; r < ranks; ++r)
@@ -111,23 +111,23 @@ Dispatch::Routes Dispatch::route(const At& at, Tensor ids, Arena& kept) const {
   r.rows = r.capacity = pairs;
   at.be.run(GroupRows{.ids = ids, .order = r.order, .places = r.places, .offsets = r.offsets});
   if (n == 1) return r;
-  const bool is_dry = ids.data == nullptr;
+  const bool has_data = ids.data != nullptr;  // alone in a bench that only computes
   const ExpertCounts found = wait_counts(at, r.offsets);
-  const ExpertCounts counts = is_dry ? balanced(n, spec_.experts, pairs) : found;
+  const ExpertCounts counts = ranks.is_dry() ? balanced(n, spec_.experts, pairs) : found;
   // Where ranks go on with texts of their own, some have more tokens than others.
-  const int64_t tokens = is_dry ? ids.rows() : counts.most_sent() / spec_.chosen;
+  const int64_t tokens = counts.most_sent() / spec_.chosen;
   r.capacity = spec_.capacity.rows(tokens, spec_.chosen, spec_.experts, n);
-  if (!spec_.capacity.drops && !is_dry) check_capacity(counts, tokens, r.capacity);
+  if (!spec_.capacity.drops && !ranks.is_dry()) check_capacity(counts, tokens, r.capacity);
   const ExpertCounts taken = counts.within(r.capacity);
   for (int64_t j = 0; j < n; ++j) {
     r.sent.push_back(taken.sent(me, j));
     r.received.push_back(taken.sent(j, me));
   }
-  r.rows = is_dry ? r.capacity : taken.received(me);
+  r.rows = has_data ? taken.received(me) : r.capacity;
   r.offsets = kept.alloc(DType::i32, {spec_.experts / n + 1});
   r.arrived = kept.alloc(DType::i32, {r.capacity}).slice_rows(0, r.rows);
   r.back = kept.alloc(DType::i32, {r.capacity}).slice_rows(0, r.rows);
-  if (is_dry) return r;
+  if (!has_data) return r;
   if (taken.sent(me) < pairs) drop(*kept.memory(), counts, taken, me, r);
   write_arrivals(*kept.memory(), taken, me, r);
   return r;
