@@ -122,6 +122,16 @@ TEST(Overlap, BlocksAreFetchedEarlyBesideALargeVocabulary) {
   EXPECT_GE(s.hidden_behind("shards", "all-gather", kOpsOfABlock), fetches - 3);
 }
 
+// Also the last gradients of keys, on their way home.
+TEST(Overlap, KeysAndTheirGradientsTravelWhileAttentionComputes) {
+  for (const char* cp : {"2", "4"}) {
+    const Seen s = step_of({std::string("parallel.cp=") + cp});
+    const int64_t messages = s.count("cp", "receive");
+    EXPECT_GT(messages, 0) << cp;
+    EXPECT_EQ(s.hidden_behind("cp", "receive", 2), messages) << cp;
+  }
+}
+
 TEST(Overlap, WhatABlockCannotGoOnWithoutIsWaitedForAtOnce) {
   const Seen s = step_of({"parallel.tp=2"});
   EXPECT_GT(s.count("tp", "all-gather"), 0);

@@ -65,7 +65,7 @@ void RingAttention::forward(Pass& p, const QueryKeyValue& in, Tensor o, Tensor l
 }
 
 // Gradients of keys are sent when this rank has added its own; they come one turn later, while it computes those of the
-// next keys.
+// next keys. Of its own keys it leaves a part to the end, when the last of them are on their way home.
 void RingAttention::backward(Pass& p, const QueryKeyValue& in, const Saved& s, Tensor dout,
                              const QueryKeyValue& d) const {
   Scope temporaries(*p.scratch);
@@ -80,19 +80,22 @@ void RingAttention::backward(Pass& p, const QueryKeyValue& in, const Saved& s, T
   p.be.run(Copy{.from = in.k, .to = kv.now.k});
   p.be.run(Copy{.from = in.v, .to = kv.now.v});
   p.be.run(Zero{.x = sum_q});
+  const auto add_part = [&](const AttentionPart& part, const auto& keys) {
+    const Run q{0, part.q.count}, k{0, part.k.count};
+    attend_backward(p, {rows_of(in.q, part.q), rows_of(keys.k, part.k), rows_of(keys.v, part.k)}, of_part(s, part),
+                    rows_of(dout, part.q), {rows_of(part_q, q), rows_of(part_kv.k, k), rows_of(part_kv.v, k)},
+                    part.spans);
+    add_wide(p, rows_of(part_q, q), rows_of(sum_q, part.q), wide_q);
+    add_wide(p, rows_of(part_kv.both, k), rows_of(mine.now.both, part.k), wide_kv);
+  };
   const int64_t turns = cut(p).ranks.size;
   SequenceRing::Turn gradients;
   for (int64_t turn = 0; turn < turns; ++turn) {
     SequenceRing::Turn coming;
     if (turn + 1 < turns) coming = ring.begin(kv.now.both, kv.next.both);
     p.be.run(Zero{.x = mine.now.both});
-    for_parts(p, ring.origin(turn), [&](const AttentionPart& part, bool) {
-      const Run q{0, part.q.count}, k{0, part.k.count};
-      attend_backward(p, {rows_of(in.q, part.q), rows_of(kv.now.k, part.k), rows_of(kv.now.v, part.k)},
-                      of_part(s, part), rows_of(dout, part.q),
-                      {rows_of(part_q, q), rows_of(part_kv.k, k), rows_of(part_kv.v, k)}, part.spans);
-      add_wide(p, rows_of(part_q, q), rows_of(sum_q, part.q), wide_q);
-      add_wide(p, rows_of(part_kv.both, k), rows_of(mine.now.both, part.k), wide_kv);
+    for_parts(p, ring.origin(turn), [&](const AttentionPart& part, bool first) {
+      if (turn > 0 || first) add_part(part, kv.now);
     });
     gradients.wait();
     if (turn > 0) p.be.run(Add{.x = mine.now.both, .y = came.both, .out = mine.now.both});
@@ -101,10 +104,15 @@ void RingAttention::backward(Pass& p, const QueryKeyValue& in, const Saved& s, T
     coming.wait();
     std::swap(kv.now, kv.next);
   }
+  p.be.run(Zero{.x = mine.now.both});
+  for_parts(p, ring.origin(0), [&](const AttentionPart& part, bool first) {
+    if (!first) add_part(part, in);
+  });
   gradients.wait();
-  const KeysValues& all = turns > 1 ? came : mine.next;
-  p.be.run(Copy{.from = all.k, .to = d.k});
-  p.be.run(Copy{.from = all.v, .to = d.v});
+  const KeysValues& home = turns > 1 ? came : mine.next;
+  p.be.run(Add{.x = home.both, .y = mine.now.both, .out = mine.now.both});
+  p.be.run(Copy{.from = mine.now.k, .to = d.k});
+  p.be.run(Copy{.from = mine.now.v, .to = d.v});
   if (widens) p.be.run(Copy{.from = sum_q, .to = d.q});
 }
 
