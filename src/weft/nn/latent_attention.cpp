@@ -197,8 +197,10 @@ Tensor LatentAttention::attend_to_latents(Pass& p, const KvCache& cache, const C
   const AttentionHeads& own = core_->heads();
   AttentionHeads latent = own;
   latent.kv = 1, latent.dim = c + r, latent.v_dim = c;
+  Tensor o = p.compute(p.scratch, {n, out_.in()}, q.place);
+  Scope temporaries(*p.scratch);
   Tensor lq = p.compute(p.scratch, {n, own.q * (c + r)}, q.place), lo = p.compute(p.scratch, {n, own.q * c}, q.place);
-  Tensor o = p.compute(p.scratch, {n, out_.in()}, q.place), lse = p.stat(p.scratch, {n, own.q}, q.place);
+  Tensor lse = p.stat(p.scratch, {n, own.q}, q.place);
   // Of one head, each rank has another.
   const auto columns = [](const Tensor& x, int64_t first, int64_t count) {
     return x.slice_cols(first, count).placed(tokens(Spmd::Replicate));

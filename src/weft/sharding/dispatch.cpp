@@ -111,7 +111,7 @@ Dispatch::Routes Dispatch::route(const At& at, Tensor ids, Arena& kept) const {
   r.rows = r.capacity = pairs;
   at.be.run(GroupRows{.ids = ids, .order = r.order, .places = r.places, .offsets = r.offsets});
   if (n == 1) return r;
-  const bool has_data = ids.data != nullptr;  // alone in a bench that only computes
+  const bool has_data = ids.data != nullptr;  // on a dry mesh: only where a bench only computes
   const ExpertCounts found = wait_counts(at, r.offsets);
   const ExpertCounts counts = ranks.is_dry() ? balanced(n, spec_.experts, pairs) : found;
   // Where ranks go on with texts of their own, some have more tokens than others.
@@ -142,7 +142,7 @@ ExpertCounts Dispatch::wait_counts(const At& at, Tensor offsets) const {
   ranks.all_gather(offsets.reshape({1, size}), all).wait();
   at.be.wait_all();
   ExpertCounts counts(n, spec_.experts);
-  if (all.data == nullptr) return counts;
+  if (ranks.is_dry()) return counts;
   const Numbers begins = read(*at.scratch.memory(), all);
   for (int64_t r = 0; r < n; ++r)
     for (int64_t e = 0; e < spec_.experts; ++e)

@@ -20,8 +20,9 @@ class CapacityError : public Error {
 
 // Sends tokens to the ranks of their experts, by an all-to-all with counts, and what experts made of them back, which
 // is its adjoint. The only change between the two views of the ranks: tokens are cut over dp and cp, rows over edp and
-// ep. Buffers have the planned size, ops work on the rows that there are; a dry run has no counts and all rows. Among
-// one rank nothing moves, and rows are those that its tokens make.
+// ep. Buffers have room for what may come if all ranks had as many tokens as the one with most; ops work on the rows
+// that there are. On a dry mesh all experts are taken to have as many rows; without data, all that there is room for.
+// Among one rank nothing moves, and rows are those that its tokens make.
 //
 // The order of rows is fixed: by expert, then by the rank they come from, then by token.
 class Dispatch {

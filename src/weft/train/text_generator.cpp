@@ -38,21 +38,19 @@ namespace {
 using Spec = TextGenerator::Spec;
 using Text = TextGenerator::Text;
 
-// Ranks of dp that share experts pass through the model together. One that has no text left feeds a filler, its last
-// text: a token that nobody asks for.
+// Ranks of dp that share experts pass through the model together. One that has no text to feed feeds a filler, a token
+// that nobody asks for. In the books it stands behind the texts.
 bool shares_experts(const Spec& spec) { return spec.layout.ep > 1 && spec.layout.dp > 1; }
-Spec with_filler(Spec spec) {
-  if (shares_experts(spec)) spec.texts.push_back({.prompt = 1, .all = 1});
-  return spec;
+int64_t filler_of(const Spec& spec) { return int64_t(spec.texts.size()); }
+DecodingRows begin_filler(CacheBooks& books, const Spec& spec) {
+  const std::vector<int32_t> ids{0};
+  return books.begin(std::vector<CacheBooks::Beginning>{{filler_of(spec), ids, 1}});
 }
 // As if a rank of dp had the texts that another one has.
 std::vector<Spec> of_each_rank(const Spec& spec) {
-  std::vector<Spec> all{with_filler(spec)};
-  for (const std::vector<Text>& texts : spec.others) {
-    Spec other = spec;
-    other.texts = texts;
-    all.push_back(with_filler(std::move(other)));
-  }
+  std::vector<Spec> all{spec};
+  if (shares_experts(spec))
+    for (const std::vector<Text>& texts : spec.others) all.emplace_back(spec).texts = texts;
   return all;
 }
 
@@ -129,7 +127,7 @@ int64_t pages_needed(const Spec& spec, RankOf cp) {
   books.begin(prompts.all);
   for (const CacheBooks::Beginning& t : prompts.all) books.pass_over(t.text, int64_t(t.ids.size()), t.expected);
   for (int64_t rank = 0; rank < cp.size; ++rank) {
-    int64_t pages = 0;
+    int64_t pages = shares_experts(spec) ? 1 : 0;  // the filler's
     for (const CacheBooks::Beginning& t : prompts.all) {
       const int64_t again = forgets(spec.texts[size_t(t.text)], spec.context) ? kept_again(spec.context, cp.size) : 0;
       pages += KvPages::pages_for(std::max(books.kept(t.text, rank), again));
@@ -181,8 +179,9 @@ Tensor pass(const On& on, Arena& scratch, const DecodingRows& rows) {
 // All passes of a rank with these texts, dry: all prompts, a text that begins again, a token of one text or more.
 void pass_dry(const On& on, Arena& scratch, const Spec& spec, int64_t pages) {
   const RankOf cp = cp_of(on.step);
-  CacheBooks together(cp, pages, int64_t(spec.texts.size()));
+  CacheBooks together(cp, pages, int64_t(spec.texts.size()) + 1);
   pass(on, scratch, together.begin(Prompts(spec).all));
+  if (shares_experts(spec)) pass(on, scratch, begin_filler(together, spec));
   if (std::any_of(spec.texts.begin(), spec.texts.end(), [&](const Text& t) { return forgets(t, spec.context); })) {
     const std::vector<int32_t> ids(size_t(least_seen(spec.context)), 0);
     CacheBooks alone(cp, pages, 1);
@@ -197,6 +196,8 @@ void pass_dry(const On& on, Arena& scratch, const Spec& spec, int64_t pages) {
 // Where experts are shared, rows of the rank with most tokens set the size of all buffers of them.
 TextGenerator::Needs TextGenerator::measure(const ModelSpec& model, const Spec& spec) {
   WEFT_CHECK(!spec.texts.empty(), "no texts");
+  WEFT_CHECK(!shares_experts(spec) || int64_t(spec.others.size()) + 1 == spec.layout.dp,
+             "texts of {} other ranks of {}", spec.others.size(), spec.layout.dp);
   const std::vector<Spec> ranks = of_each_rank(spec);
   const StepSpec step = step_of(model, spec);
   const ProcessMesh mesh = dry_mesh(step.mesh, step.rank);
@@ -227,18 +228,18 @@ TextGenerator::Needs TextGenerator::measure(const ModelSpec& model, const Spec& 
 
 TextGenerator::TextGenerator(const std::filesystem::path& folder, const Spec& spec)
     : config_(read_hf_config(folder)),
-      spec_(with_filler(spec)),
+      spec_(spec),
       machine_(spec.machine),
       step_(step_of(config_.spec, spec)),
       needs_(measure(config_.spec, spec)),
       rank_({folder, config_.spec}, step_, needs_.plan, machine_, spec.mesh),
       cache_memory_("cache of keys and values", needs_.cache_bytes, machine_.memory),
       scratch_("scratch", needs_.plan.evaluation, machine_.memory),
-      staging_(machine_.memory, most_at_once(spec_), rank_.mesh.poller()),
+      staging_(machine_.memory, most_at_once(spec), rank_.mesh.poller()),
       caches_(rank_.model.make_caches(cache_memory_, step_.precision, needs_.pages * KvPages::kRows)),
-      books_(cp_of(step_), needs_.pages, int64_t(spec_.texts.size())),
-      texts_(spec_.texts.size()),
-      last_(spec_.texts.size()) {}
+      books_(cp_of(step_), needs_.pages, int64_t(spec.texts.size()) + 1),
+      texts_(spec.texts.size()),
+      last_(spec.texts.size()) {}
 
 bool TextGenerator::on_any_rank(bool here) {
   if (!shares_experts(spec_)) return here;
@@ -300,10 +301,9 @@ void TextGenerator::forget_oldest(int64_t text) {
 }
 
 void TextGenerator::feed_filler() {
-  const auto filler = int64_t(texts_.size()) - 1;
-  texts_.back().seen = {0};
-  begin({filler});
-  end(filler);
+  pass({rank_.backend, rank_.mesh, step_, rank_.model, caches_, &rank_.links, &staging_}, scratch_,
+       begin_filler(books_, spec_));
+  books_.forget(filler_of(spec_));
 }
 
 void TextGenerator::end(int64_t text) {

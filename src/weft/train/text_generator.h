@@ -42,7 +42,7 @@ class TextGenerator {
     int64_t context = 0;
     Recipe::Parallel layout = {};
     ProcessMesh mesh = single_mesh();            // of the layout's sizes; ranks of dp have texts of their own
-    std::vector<std::vector<Text>> others = {};  // those of the other ranks of dp, where they share experts (ep)
+    std::vector<std::vector<Text>> others = {};  // of each other rank of dp, where they share experts (ep)
   };
   // What this rank takes, in bytes. Throws ConfigError where the model's positions do not reach.
   struct Needs {
@@ -67,7 +67,8 @@ class TextGenerator {
   std::span<const double> feed(std::span<const int32_t> ids) { return feed(std::vector<More>{{0, ids}}); }
   // The text has ended: others may have its pages.
   void end(int64_t text);
-  // Whether it is so on any of the ranks that must pass through the model together: on this one, or those of dp.
+  // Whether `here` is true on any rank of dp, where they share experts and so pass through the model together (all of
+  // them call it, and block); else `here`.
   bool on_any_rank(bool here);
   int64_t fed(int64_t text = 0) const { return texts_[size_t(text)].fed; }
   const ModelSpec& model() const { return config_.spec; }
