@@ -52,6 +52,18 @@ TEST(MpiTrain, RanksThatShareSequencesEqualThreadsToTheBit) {
   }
 }
 
+// Rows go to the ranks of their experts, each time another number of them.
+TEST(MpiTrain, RanksThatShareExpertsEqualThreadsToTheBit) {
+  WEFT_NEEDS_MPIRUN();
+  const TempDir dir;
+  const std::vector<std::string> layout{"model.path=" + std::string(testing::kSourceDir) + "/tests/golden/mixtral",
+                                        "model.init=random", "parallel.dp=2", "parallel.ep=2"};
+  const Finished mpi = testing::weft(with(train_words(dir, "mpi", "mpi"), layout));
+  ASSERT_EQ(mpi.status, 0) << mpi.err;
+  ASSERT_EQ(testing::weft(with(train_words(dir, "local", "local"), layout)).status, 0);
+  expect_same_run(dir / "mpi", dir / "local");
+}
+
 TEST(MpiTrainSlow, InvariantNumericsAndMuonEqualThreadsToTheBit) {
   WEFT_NEEDS_MPIRUN();
   for (const char* setting : {"train.numerics=invariant", "optimizer.name=muon"})
