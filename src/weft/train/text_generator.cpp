@@ -198,7 +198,6 @@ TextGenerator::Needs TextGenerator::measure(const ModelSpec& model, const Spec& 
   WEFT_CHECK(!spec.texts.empty(), "no texts");
   WEFT_CHECK(!shares_experts(spec) || int64_t(spec.others.size()) + 1 == spec.layout.dp,
              "texts of {} other ranks of {}", spec.others.size(), spec.layout.dp);
-  const std::vector<Spec> ranks = of_each_rank(spec);
   const StepSpec step = step_of(model, spec);
   const ProcessMesh mesh = dry_mesh(step.mesh, step.rank);
   PersistentArenas persistent;
@@ -207,10 +206,10 @@ TextGenerator::Needs TextGenerator::measure(const ModelSpec& model, const Spec& 
   Transformer transformer(params, model, step.model);
   params.allocate_frozen(persistent.params, persistent.transit);
   transformer.allocate_constants(persistent.constants, step.precision);
-  Needs needs{.plan = {}, .pages = pages_needed(ranks[0], cp_of(step))};
+  Needs needs{.plan = {}, .pages = pages_needed(spec, cp_of(step))};
   transformer.make_caches(cache, step.precision, needs.pages * KvPages::kRows);
   DryBackend backend(*spec.machine.workspace_model);
-  for (const Spec& rank : ranks) {
+  for (const Spec& rank : of_each_rank(spec)) {
     if (model.learned_positions && most_seen(rank) > model.max_positions)
       throw ConfigError(fmt::format("{} tokens at once: the model has a table of {} positions; ask for fewer",
                                     most_seen(rank), model.max_positions));
