@@ -39,7 +39,7 @@ TEST(MpiTrain, StartedPlainlyItStartsItsRanksAndEqualsThreadsToTheBit) {
 }
 
 // Keys that go around, and an exchange of heads.
-TEST(MpiTrain, RanksThatShareSequencesEqualThreadsToTheBit) {
+TEST(MpiTrainSlow, RanksThatShareSequencesEqualThreadsToTheBit) {
   WEFT_NEEDS_MPIRUN();
   for (const char* how : {"p2p", "a2a"}) {
     const TempDir dir;
@@ -53,7 +53,7 @@ TEST(MpiTrain, RanksThatShareSequencesEqualThreadsToTheBit) {
 }
 
 // Rows go to the ranks of their experts, each time another number of them.
-TEST(MpiTrain, RanksThatShareExpertsEqualThreadsToTheBit) {
+TEST(MpiTrainSlow, RanksThatShareExpertsEqualThreadsToTheBit) {
   WEFT_NEEDS_MPIRUN();
   const TempDir dir;
   const std::vector<std::string> layout{"model.path=" + std::string(testing::kSourceDir) + "/tests/golden/mixtral",

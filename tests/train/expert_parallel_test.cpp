@@ -114,7 +114,6 @@ TEST_F(ExpertParallel, ACheckpointGoesOnWithOtherRanksForItsExperts) {
   };
   const std::vector<StepRecord> one = steps_of(train(ref));
   const Settings layouts[] = {{},
-                              {"parallel.dp=2", "parallel.ep=2"},
                               {"parallel.dp=4", "parallel.ep=4", "parallel.zero_stage=1"},
                               {"parallel.dp=4", "parallel.ep=2", "parallel.zero_stage=3", "parallel.tp=2"}};
   // Each goes on with the checkpoint of the one before it, the first with the last one's.
