@@ -65,7 +65,18 @@ TEST(WordSum, AnyBitAndAnyExchangeChangesIt) {
   EXPECT_NE(word_sum(bytes, 4), whole);
 }
 
-// A checkpoint of three tensors in two files, beside a config and a state.
+TEST(WordSum, OfBytesAddsUpFromAnyBytes) {
+  const std::vector<std::byte> bytes = some_bytes(1003), one{std::byte{7}};
+  const uint64_t whole = byte_sum(bytes, 0);
+  for (size_t cut = 0; cut <= bytes.size(); ++cut) {
+    const auto all = std::span<const std::byte>(bytes);
+    ASSERT_EQ(byte_sum(all.first(cut), 0) + byte_sum(all.subspan(cut), int64_t(cut)), whole) << cut;
+  }
+  EXPECT_EQ(byte_sum(one, 5), word_sum(one, 5));
+  EXPECT_NE(byte_sum(bytes, 1), whole);
+}
+
+// A checkpoint of four tensors in two files, beside a config and a state.
 class Saved {
  public:
   explicit Saved(fs::path folder, int64_t step = 20, uint64_t seed = 5) : folder_(std::move(folder)) {
@@ -73,7 +84,10 @@ class Saved {
     Manifest manifest{.step = step, .files = {}};
     add(manifest, "",
         SafetensorsLayout("model.safetensors", {{"a", FileDType::f32, {5}}, {"b", FileDType::f64, {2, 3}}}, {}), seed);
-    add(manifest, "weft/", SafetensorsLayout("optimizer.safetensors", {{"a.m", FileDType::f32, {5}}}, {}), seed + 10);
+    add(manifest, "weft/",
+        SafetensorsLayout("optimizer.safetensors", {{"a.m", FileDType::f32, {5}}, {"a.v.codes", FileDType::u8, {7}}},
+                          {}),
+        seed + 10);
     spill(folder_ / "config.json", "{\"x\": 1}\n");
     spill(folder_ / "weft/state.json", "{\"format\": 2}\n");
     manifest.add_others(folder_);

@@ -42,7 +42,8 @@ class Layer {
                    {}) {
     fill_rope_table({}, table_, *host_memory());
     params_.close_unit("attn", 0);
-    params_.allocate({values_, values_, values_, values_}, [](const ParamSpec&) { return 0; });
+    params_.allocate({values_, values_, values_, values_},
+                     [](const ParamSpec&, int64_t) { return std::vector<StateFormat>(); });
     init_weights(params_, 5, 1);
     for (const Param* p : params_.params())  // norms have weights of their own
       if (p->spec().shape.rank() == 1)

@@ -21,8 +21,7 @@ struct OneRouter {
     correction = &store.add(
         {.name = "router.correction", .shape = {kExperts}, .place = weights(Spmd::Invariant), .learns = false});
     store.close_unit("block", 0);
-    store.allocate({params, grads, states, params},
-                   [&](const ParamSpec& p) { return int(optimizer.state_names(p).size()); });
+    store.allocate({params, grads, states, params}, optimizer.formats());
     records.corrects(kLayer, *correction);
     records.allocate(held, DType::f32);
     records.begin_step();

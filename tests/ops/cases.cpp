@@ -36,6 +36,7 @@ OpCases op_cases(DType compute) {
     if (gap > 0) continue;
     add_reductions(all, v);
     add_updates(all, v);
+    add_codes(all, v);
     add_routers(all, v);
   }
   return all;

@@ -63,6 +63,75 @@ inline Sgd make_sgd(Operands& o, const UpdateCase& c) {
           .grad_scale = c.grad_scale,
           .step = c.step};
 }
+// Moments in 8 bits, of a part of a tensor; codes of all sizes, and a block that has had no gradient yet.
+struct CodesCase {
+  std::string name;
+  int64_t n;
+  CodeBlocks at;
+  int64_t step = 7;
+  double weight_decay = 0.1, grad_scale = 0.37;
+};
+inline Tensor scales(Operands& o, const CodesCase& c, double size) {
+  return updated(o, c.at.num_blocks(c.n), [=, step = c.step](uint64_t key, int64_t i) {
+    return step == 1 || i % 5 == 3 ? 0 : size * (0.5 + random_uniform(key, uint64_t(i)));
+  });
+}
+template <class Op>
+Op with_codes(Operands& o, const CodesCase& c) {
+  Op op{};
+  op.grad = updated(o, c.n, normal(1e-3));
+  op.m = o.codes(c.n, [&](int64_t i) { return c.step == 1 ? kCodes / 2 - 1 : int(i * 37 % kCodes); });
+  op.v = o.codes(c.n, [&](int64_t i) { return c.step == 1 ? 0 : int(i * 101 % kCodes); });
+  op.m_absmax = scales(o, c, 1e-3), op.v_absmax = scales(o, c, 1e-6);
+  op.at = c.at;
+  op.grad_scale = c.grad_scale;
+  return op;
+}
+inline AdamW8Max make_adamw8_max(Operands& o, const CodesCase& c) {
+  AdamW8Max op = with_codes<AdamW8Max>(o, c);
+  op.m_max = updated(o, c.at.num_blocks(c.n), unwritten()), op.v_max = updated(o, c.at.num_blocks(c.n), unwritten());
+  return op;
+}
+inline AdamW8 make_adamw8(Operands& o, const CodesCase& c) {
+  AdamW8 op = with_codes<AdamW8>(o, c);
+  op.m_max = updated(o, c.at.num_blocks(c.n), normal()), op.v_max = updated(o, c.at.num_blocks(c.n), normal());
+  op.w = updated(o, c.n, normal(0.02));
+  op.value = rounded_value(o, c.n);
+  op.lr = 3e-4, op.weight_decay = c.weight_decay, op.step = c.step;
+  o.derive(AdamW8Max{.grad = op.grad,
+                     .m = op.m,
+                     .v = op.v,
+                     .m_absmax = op.m_absmax,
+                     .v_absmax = op.v_absmax,
+                     .m_max = op.m_max,
+                     .v_max = op.v_max,
+                     .at = op.at,
+                     .beta1 = op.beta1,
+                     .beta2 = op.beta2,
+                     .grad_scale = op.grad_scale});
+  return op;
+}
+inline std::vector<CodesCase> codes_cases() {
+  return {{"alone", 1, {}},
+          {"whole", 30011, {.cols = 30011, .stride = 30011}},
+          {"first step", 1000, {.cols = 1000, .stride = 1000}, 1, 0, 1},
+          {"a run", 1500, {.origin = 700, .cols = 100, .stride = 100, .first = 33}, 5000},
+          {"columns", 1400, {.origin = 13, .cols = 7, .stride = 21, .first = 5}},
+          {"wide columns", 3000, {.origin = 900, .cols = 300, .stride = 900, .first = 299}},
+          {"far columns", 40, {.origin = 5000, .cols = 2, .stride = 1000, .first = 1}}};
+}
+inline void add_codes(OpCases& to, const Variant& v) {
+  for (const CodesCase& c : codes_cases()) {
+    add_case(to, v, c.name, [c](Operands& o) { return make_adamw8_max(o, c); });
+    add_case(to, v, c.name, [c](Operands& o) { return make_adamw8(o, c); });
+  }
+  for (const int64_t n : {1, 7, 1000})
+    add_case(to, v, fmt::format("[3, {}]", n), [n](Operands& o) {
+      return MaxRows{.x = o.make(o.stat(), {3, n}, weights(Spmd::Invariant), normal()),
+                     .out = updated(o, n, unwritten())};
+    });
+}
+
 inline void add_updates(OpCases& to, const Variant& v) {
   for (int64_t n : flat_sizes()) {
     for (const UpdateCase& c : {UpdateCase{n, 1, 0.1, 1, 0.9}, UpdateCase{n, 2, 0, 0.37, 0},

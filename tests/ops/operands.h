@@ -131,6 +131,15 @@ class Operands {
     std::memset(b.exact.data(), 0x5a, b.exact.size() * sizeof(double));
     return t;
   }
+  // Codes, which an op may write; their twin holds u8 too.
+  Tensor codes(int64_t n, const std::function<int(int64_t)>& code) {
+    const Tensor t(add_buffer(DType::u8, n), DType::u8, {n}, kWeights);
+    Buffer& b = buffers_.back();
+    b.exact.resize(size_t(std::max<int64_t>(1, (n + 7) / 8)));
+    for (int64_t i = 0; i < n; ++i)
+      t.as<uint8_t>()[i] = reinterpret_cast<uint8_t*>(b.exact.data())[i] = uint8_t(code(i));
+    return t;
+  }
   std::span<const AttentionSpan> keep(std::vector<AttentionSpan> spans) {
     return spans_.emplace_back(std::move(spans));
   }
@@ -158,6 +167,7 @@ class Operands {
     const Place at = locate(t);
     std::vector<double>& twin = buffers_[at.buffer].exact;
     if (t.dtype == DType::i32 && !twin.empty()) t.data = reinterpret_cast<int32_t*>(twin.data()) + at.element;
+    if (t.dtype == DType::u8 && !twin.empty()) t.data = reinterpret_cast<uint8_t*>(twin.data()) + at.element;
     if (!is_float(t.dtype)) return t;
     t.data = twin.data() + at.element;
     t.dtype = DType::f64;

@@ -461,6 +461,10 @@ TEST(Rules, EveryFieldOfEveryOpIsJudged) {
   Operands mixed(DType::bf16, 0);
   expect_every_field_judged(testing::make_adamw(mixed, {3, 2, 0.1, 1}));
   expect_every_field_judged(testing::make_sgd(mixed, {3, 2, 0.1, 1}));
+  const testing::CodesCase codes{"", 300, {.cols = 300, .stride = 300}};
+  expect_every_field_judged(testing::make_adamw8_max(mixed, codes));
+  expect_every_field_judged(testing::make_adamw8(mixed, codes));
+  expect_every_field_judged(MaxRows{.x = o.stats(3, 4), .out = o.stats(4)});
   // The size of what is summed is free.
   EXPECT_NE(bug(Sum{.x = o.act(3, 4).slice_cols(0, 2), .out = o.scalar()}), "");
   EXPECT_NE(bug(SumSquares{.x = numbers, .out = o.scalar()}), "");

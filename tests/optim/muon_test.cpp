@@ -19,8 +19,7 @@ class SmallStore {
         {.name = "w", .shape = {4, 2}, .place = weights(Spmd::Invariant), .parts = {{2}, {2}}, .linear = true});
     b_ = &store_.add({.name = "b", .shape = {2}, .place = weights(Spmd::Invariant)});
     unit_ = store_.close_unit("unit", 0);
-    store_.allocate({params_, grads_, states_, params_},
-                    [&](const ParamSpec& p) { return int(optimizer.state_names(p).size()); });
+    store_.allocate({params_, grads_, states_, params_}, optimizer.formats());
     std::fill_n(at(*w_).master.as<double>(), 8, 1.0);
   }
   void step(const Optimizer& optimizer, const StepSize& size, const std::vector<double>& gradient) {

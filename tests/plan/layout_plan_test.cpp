@@ -251,10 +251,14 @@ TEST(LayoutPlan, TheClassesHoldWhatEveryRankOfTheLayoutHolds) {
       {"parallel.dp=3", "parallel.tp=2", "optimizer.name=muon", "parallel.zero_stage=2"},
       {"parallel.dp=40", "parallel.zero_stage=1", "optimizer.name=muon"},  // more ranks than matrices
       {"parallel.dp=3", "parallel.pp=2", "parallel.tp=2", "optimizer.name=muon"},
+      {"parallel.dp=3", "parallel.tp=2", "optimizer.name=adamw8bit", "parallel.zero_stage=2"},
+      {"parallel.dp=5", "parallel.tp=3", "optimizer.name=adamw8bit", "parallel.zero_stage=1", "parallel.pp=2",
+       "parallel.sequence_parallel=false"},
       {"parallel.dp=3", "parallel.pp=2", "parallel.zero_stage=3", "train.numerics=invariant"}};
   const std::vector<std::string> of_experts[] = {
       {"parallel.dp=6", "parallel.ep=3", "optimizer.name=muon"},
       {"parallel.dp=6", "parallel.ep=2", "optimizer.name=muon", "parallel.zero_stage=2", "parallel.tp=2"},
+      {"parallel.dp=4", "parallel.ep=2", "parallel.zero_stage=3", "optimizer.name=adamw8bit", "parallel.tp=2"},
       {"parallel.dp=4", "parallel.ep=2", "parallel.zero_stage=3", "parallel.cp=2", "moe.capacity_factor=1.5"}};
   bool some_differ = false;
   std::vector<std::pair<const char*, std::vector<std::string>>> all;
@@ -262,6 +266,7 @@ TEST(LayoutPlan, TheClassesHoldWhatEveryRankOfTheLayoutHolds) {
   for (const auto& layout : of_experts) all.emplace_back("moe-zloss-global", layout);
   for (auto& [model, layout] : all) {
     layout.push_back("train.global_batch_size=120");
+    layout.push_back("optimizer.min_8bit_size=600");
     const Recipe recipe = recipe_of(golden(model), layout);
     std::map<std::string, int64_t> planned, held;
     for (const RankClass& c : plan_layout(recipe, WorkspaceModel()).classes) planned[rows_of(c.plan)] += c.num_ranks;

@@ -40,7 +40,8 @@ void for_each_gradient(const Layout& l, bool in_bf16, const F& f) {
       store.add({.name = "w" + std::to_string(u), .shape = {37 + u, 50}, .place = weights(Spmd::Invariant)});
       store.close_unit("unit", u);
     }
-    store.allocate({params, grads, states, transit}, [](const ParamSpec&) { return 0; });
+    store.allocate({params, grads, states, transit},
+                   [](const ParamSpec&, int64_t) { return std::vector<StateFormat>(); });
     store.begin_step();
     for (int64_t m = 0; m < 2; ++m) {
       for (int u = kUnits; u-- > 0;) {

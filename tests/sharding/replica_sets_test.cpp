@@ -83,8 +83,7 @@ class Rank {
     expert("f", Spmd::Replicate, false);
     expert("g", Spmd::Shard1, true);
     store_.close_unit("experts", 2);
-    const auto states = [&](const ParamSpec& w) { return int(optimizer.state_names(w).size()); };
-    store_.allocate({params_, grads_, states_, transit_}, states);
+    store_.allocate({params_, grads_, states_, transit_}, optimizer.formats());
     norm_ = std::make_unique<GradNorm>(store_, records_, kUnits);
   }
 
@@ -92,8 +91,15 @@ class Rank {
     for_each_element([&](const Param& p, int64_t element, const ParamStore::Stored& s, int64_t at) {
       const auto found = from.elements.find({p.spec().name, element});
       s.master.as<double>()[at] = found == from.elements.end() ? initial(p.spec().name, element) : found->second.master;
-      for (size_t k = 0; k < s.states.size(); ++k)
-        s.states[k].as<double>()[at] = found == from.elements.end() ? 0 : found->second.states[k];
+      const bool is_new = found == from.elements.end();
+      for (size_t k = 0; k < s.states.size(); ++k) {
+        if (s.blocks.empty()) {
+          s.states[k].as<double>()[at] = is_new ? 0 : found->second.states[k];
+          continue;
+        }
+        s.states[k].as<uint8_t>()[at] = is_new ? 0 : uint8_t(found->second.states[2 * k]);
+        absmax_of(s.blocks[k], at) = is_new ? 0 : found->second.states[2 * k + 1];
+      }
     });
     store_.masters_changed(backend_);
     expect_values();
@@ -128,12 +134,22 @@ class Rank {
           ++times[key];
           Saved& saved = to.elements[key];
           saved = {s.master.as<double>()[i], {}};
-          for (const Tensor& t : s.states) saved.states.push_back(t.as<double>()[i]);
+          for (size_t k = 0; k < s.states.size(); ++k) {
+            if (s.blocks.empty()) {
+              saved.states.push_back(s.states[k].as<double>()[i]);
+              continue;
+            }
+            saved.states.push_back(s.states[k].as<uint8_t>()[i]);
+            saved.states.push_back(absmax_of(s.blocks[k], i));
+          }
         }
       }
   }
 
  private:
+  static double& absmax_of(const StateBlocks& blocks, int64_t i) {
+    return blocks.absmax.as<double>()[blocks.at.index(i) / kCodeBlock - blocks.at.first_block()];
+  }
   static int unit_of(const Param& p) { return p.spec().name < "c" ? 0 : p.spec().name < "f" ? 1 : 2; }
   static int64_t element_of(const Param& p, const ParamStore::Stored& s, int64_t i) {
     const int64_t width = p.spec().shape.rank() == 1 ? 1 : p.spec().shape[1];
@@ -266,7 +282,9 @@ const std::vector<SetsLayout> kSetsLayouts = {
      .zero_stage = 1}};
 
 TEST(ReplicaSets, WeightsOfCpAndExpertsAreReducedNormedClippedSavedAndResumed) {
-  for (const auto& optimizer : {make_adamw({}), make_muon({})}) {
+  // Of 8-bit moments, "a" (420 elements) and "c" alone, or all but "e".
+  for (const auto& optimizer :
+       {make_adamw({}), make_muon({}), make_adamw8bit({.min_size = 100}), make_adamw8bit({.min_size = 18})}) {
     const Checkpoint one = train({}, *optimizer, {}, 0, 4), half = train({}, *optimizer, {}, 0, 2);
     ASSERT_EQ(one.elements.size(), 14u * 30 + 30 + 9 * 20 + 17 + 3 * 24 * 10);
     EXPECT_GT(one.norms[0], 100) << "nothing is clipped";

@@ -36,7 +36,8 @@ class Numbered {
     add({.name = "c", .shape = {7, kColumns}, .place = weights(Spmd::Invariant), .linear = true});
     add({.name = "d", .shape = {11, kColumns}, .place = weights(Spmd::Shard0)});
     const int unit = store_.close_unit("block", 0);
-    store_.allocate({params_, grads_, states_, params_}, [](const ParamSpec&) { return 0; });
+    store_.allocate({params_, grads_, states_, params_},
+                    [](const ParamSpec&, int64_t) { return std::vector<StateFormat>(); });
     store_.open_grads(backend_, unit, 0);
     for (Param* p : store_.params())
       for (int64_t i = 0; i < p->grad.elements(); ++i) p->grad.as<double>()[i] = 0;

@@ -45,7 +45,7 @@ inline const std::vector<Feature> kRuns = {
       "deepseek-v3-mtp-moe",
       "gpt-oss"}},
     {"model.hidden_dropout", {"0", "0.1"}},
-    {"optimizer.name", {"adamw", "sgd", "muon"}},
+    {"optimizer.name", {"adamw", "adamw8bit", "sgd", "muon"}},
     {"data.mask", {"none", "some"}},
     {"run.backend", {"ref"}},
     {"train.precision", {"f64"}},
@@ -174,6 +174,7 @@ class LayoutMatrix : public ::testing::Test {
                                  "optimizer.lr_warmup_iters=1",
                                  "optimizer.adam_eps=1e-3",  // sees the gradients' absolute size, not their sign alone
                                  "optimizer.clip_grad=0.5",
+                                 "optimizer.min_8bit_size=200",
                                  "run.threads=1",
                                  "run.dir=" + run.string()};
     if (c.at("model") == "qwen3-moe") all.insert(all.end(), {"moe.global_aux_loss_coef=0.3", "moe.z_loss_coef=0.01"});
@@ -209,9 +210,14 @@ class LayoutMatrix : public ::testing::Test {
     for (const char* name : {"model.safetensors", "weft/optimizer.safetensors"}) {
       const SafetensorsFile file = SafetensorsFile::open(last / name);
       for (const SafetensorsEntry& entry : file.tensors()) {
-        if (entry.dtype != FileDType::f64) continue;
         std::vector<double> values(size_t(entry.num_elements()));
-        std::memcpy(values.data(), file.bytes(entry).data(), values.size() * sizeof(double));
+        const auto bytes = file.bytes(entry);
+        if (entry.dtype == FileDType::u8)
+          std::transform(bytes.begin(), bytes.end(), values.begin(), [](std::byte code) { return double(code); });
+        else if (entry.dtype == FileDType::f64)
+          std::memcpy(values.data(), bytes.data(), bytes.size());
+        else
+          continue;
         out.weights[entry.name] = std::move(values);
       }
     }
@@ -315,6 +321,7 @@ class LayoutMatrix : public ::testing::Test {
         c["run.backend"] = backend;
         c["train.precision"] = precision;
         c["train.grad_reduce_dtype"] = reduced;
+        if (c["optimizer.name"] == "adamw8bit") continue;  // another rounding of a moment may be another code
         if (!can_run(c)) continue;
         farthest = std::max(farthest, judge_losses(c, tolerance));
         ++judged;

@@ -160,6 +160,26 @@ TEST_F(LayoutMatrix, MultiTokenPredictionEqualsOneRank) {
 }
 
 // Ranks that share sequences drop what one rank drops; windows end in another rank's tokens.
+// Code blocks are of whole matrices: of each expert, of q apart from k, however ep, tp and ZeRO cut them.
+TEST_F(LayoutMatrix, MomentsIn8BitsHaveTheCodesOfOneRank) {
+  Choice c;
+  for (const auto* features : {&kRuns, &kCuts})
+    for (const Feature& f : *features) c[f.key] = f.values[0];
+  c["optimizer.name"] = "adamw8bit";
+  using Five = std::array<const char*, 5>;
+  for (const auto& [model, dp, tp, ep, zero_stage] :
+       {Five{"mixtral", "2", "2", "2", "2"}, Five{"gpt-oss", "4", "1", "2", "3"},
+        Five{"deepseek-lite", "2", "3", "1", "1"}, Five{"gpt2", "3", "2", "1", "3"},
+        Five{"gemma3", "2", "3", "1", "2"}}) {
+    c["model"] = model;
+    c["parallel.dp"] = dp;
+    c["parallel.tp"] = tp;
+    c["parallel.ep"] = ep;
+    c["parallel.zero_stage"] = zero_stage;
+    EXPECT_TRUE(judge(c)) << testing::text_of(c);
+  }
+}
+
 TEST_F(LayoutMatrix, ContextParallelRanksWithDropoutEqualOneRank) {
   Choice c;
   for (const auto* features : {&kRuns, &kCuts})

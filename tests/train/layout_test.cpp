@@ -342,14 +342,14 @@ TEST(LayoutsSlow, EvaluationIsSharedAmongTheRanks) {
 }
 
 // A checkpoint knows nothing of the layout that wrote it.
-void expect_goes_on_under_another_layout(const std::string& optimizer) {
+void expect_goes_on_under_another_layout(const std::vector<std::string>& optimizer) {
   const auto folder = std::filesystem::path(testing::kSourceDir) / "tests/golden/qwen3-qknorm";
   testing::TempDir dir;
   const auto part = [&](const std::filesystem::path& run, const std::string& dp, bool stopping) {
-    Recipe recipe = testing::golden_recipe(
-        folder, run,
-        {"train.numerics=invariant", "train.micro_batch_size=1", "run.threads=1", "train.train_iters=6",
-         "checkpoint.save_interval=1", "parallel.dp=" + dp, "optimizer.name=" + optimizer});
+    std::vector<std::string> settings{"train.numerics=invariant", "train.micro_batch_size=1",   "run.threads=1",
+                                      "train.train_iters=6",      "checkpoint.save_interval=1", "parallel.dp=" + dp};
+    settings.insert(settings.end(), optimizer.begin(), optimizer.end());
+    Recipe recipe = testing::golden_recipe(folder, run, settings);
     const RunLock lock = claim_run_folder(recipe);
     const Machine machine = testing::unmeasured(machine_for(recipe));
     const std::atomic<bool> stop{stopping};
@@ -372,7 +372,94 @@ void expect_goes_on_under_another_layout(const std::string& optimizer) {
 }
 
 TEST(Layouts, ARunGoesOnUnderAnotherLayoutToTheBit) {
-  for (const char* optimizer : {"adamw", "muon"}) expect_goes_on_under_another_layout(optimizer);
+  for (const std::vector<std::string>& optimizer : {std::vector<std::string>{"optimizer.name=adamw"},
+                                                    {"optimizer.name=muon"},
+                                                    {"optimizer.name=adamw8bit", "optimizer.min_8bit_size=500"}})
+    expect_goes_on_under_another_layout(optimizer);
+}
+
+// The tensors of a checkpoint's optimizer whose names end so, one after the other.
+std::string optimizer_bytes(const std::filesystem::path& checkpoint, const std::string& ending) {
+  const SafetensorsFile file = SafetensorsFile::open(checkpoint / "weft/optimizer.safetensors");
+  std::string all;
+  for (const SafetensorsEntry& e : file.tensors())
+    if (e.name.ends_with(ending)) {
+      const auto bytes = file.bytes(e);
+      all.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    }
+  return all;
+}
+
+// In fp64 each layout has the codes of one rank, all of them: code blocks are of whole matrices (in this model of 2560
+// and 1024 elements in rows of 64, and so on), however tp and ZeRO cut them.
+void expect_codes_of_one_rank(const std::vector<std::vector<std::string>>& layouts) {
+  const auto folder = std::filesystem::path(testing::kSourceDir) / "tests/golden/llama-gqa";
+  testing::TempDir dir;
+  const auto train = [&](const std::string& run, const std::vector<std::string>& layout) {
+    std::vector<std::string> settings{"run.backend=ref",          "run.threads=1",
+                                      "optimizer.name=adamw8bit", "optimizer.min_8bit_size=600",
+                                      "train.train_iters=2",      "optimizer.lr_warmup_iters=0",
+                                      "train.micro_batch_size=1"};
+    settings.insert(settings.end(), layout.begin(), layout.end());
+    const Recipe recipe = testing::golden_recipe(folder, dir / run, settings);
+    testing::train(recipe, machine_for(recipe));
+    return dir / run / "checkpoints/step-2";
+  };
+  const auto one = train("one", {});
+  const std::string codes = optimizer_bytes(one, ".codes"), absmax = optimizer_bytes(one, ".absmax");
+  ASSERT_FALSE(codes.empty());
+  EXPECT_EQ(absmax.size(), codes.size() / 256 * sizeof(double));
+  for (size_t run = 0; run < layouts.size(); ++run) {
+    SCOPED_TRACE(fmt::format("{}", fmt::join(layouts[run], " ")));
+    const auto many = train(fmt::format("many{}", run), layouts[run]);
+    EXPECT_TRUE(optimizer_bytes(many, ".codes") == codes);
+    const std::string there = optimizer_bytes(many, ".absmax");
+    ASSERT_EQ(there.size(), absmax.size());
+    for (size_t at = 0; at < absmax.size(); at += sizeof(double)) {
+      double a = 0, b = 0;
+      std::memcpy(&a, absmax.data() + at, sizeof a);
+      std::memcpy(&b, there.data() + at, sizeof b);
+      ASSERT_NEAR(a, b, 1e-11 * a) << at;
+    }
+  }
+}
+
+// Over three ranks tp cuts heads and widths unevenly, and shards end within rows and blocks.
+TEST(Layouts, CodesOfMomentsIn8BitsAreThoseOfOneRank) {
+  expect_codes_of_one_rank(
+      {{"parallel.tp=3", "parallel.dp=2", "parallel.zero_stage=3", "parallel.sequence_parallel=false"}});
+}
+TEST(LayoutsSlow, CodesOfMomentsIn8BitsAreThoseOfOneRankOnAnyLayout) {
+  expect_codes_of_one_rank({{"parallel.dp=4"},
+                            {"parallel.dp=4", "parallel.zero_stage=1"},
+                            {"parallel.dp=2", "parallel.zero_stage=2"},
+                            {"parallel.dp=4", "parallel.zero_stage=3"},
+                            {"parallel.dp=4", "parallel.zero_stage=2", "parallel.zero_shard_size=2"},
+                            {"parallel.tp=2"},
+                            {"parallel.tp=4", "parallel.sequence_parallel=false"},
+                            {"parallel.tp=3", "parallel.sequence_parallel=false"},
+                            {"parallel.cp=2", "parallel.zero_stage=1"},
+                            {"parallel.pp=2", "parallel.tp=2", "parallel.dp=2", "parallel.zero_stage=2"}});
+}
+
+TEST(Layouts, ACheckpointOfMomentsInFullIsNoneOfMomentsIn8Bits) {
+  const auto folder = std::filesystem::path(testing::kSourceDir) / "tests/golden/llama-gqa";
+  testing::TempDir dir;
+  const auto train = [&](const std::string& run, const std::string& optimizer, const std::string& steps) {
+    const Recipe recipe = testing::golden_recipe(
+        folder, dir / run,
+        {"run.threads=1", "optimizer.name=" + optimizer, "optimizer.min_8bit_size=600", "optimizer.lr_warmup_iters=0",
+         "optimizer.lr_decay_iters=9", "train.train_iters=" + steps});
+    testing::train(recipe, machine_for(recipe));
+  };
+  train("full", "adamw", "1");
+  train("codes", "adamw8bit", "1");
+  std::filesystem::remove_all(dir / "codes/checkpoints/step-1");
+  std::filesystem::copy(dir / "full/checkpoints/step-1", dir / "codes/checkpoints/step-1",
+                        std::filesystem::copy_options::recursive);
+  const std::string error = testing::error_of([&] { train("codes", "adamw8bit", "2"); });
+  EXPECT_NE(error.find(".exp_avg.absmax"), std::string::npos) << error;
+  EXPECT_NE(error.find("made with another optimizer"), std::string::npos) << error;
 }
 
 TEST(Layouts, AMuonCheckpointHoldsMomentumOfMatricesAndMomentsOfTheRest) {

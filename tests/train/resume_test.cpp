@@ -67,6 +67,7 @@ void expect_goes_on(const Settings& settings) {
 TEST(Resume, OfATiedWeightOnTwoStagesGoesOnToTheBit) {
   expect_goes_on({"parallel.pp=2"});
   expect_goes_on({"parallel.pp=2", "parallel.tp=2", "optimizer.name=muon"});
+  expect_goes_on({"parallel.pp=2", "parallel.tp=2", "optimizer.name=adamw8bit", "optimizer.min_8bit_size=500"});
 }
 
 // 16-bit values are nowhere whole: they must be made from the masters that were loaded.

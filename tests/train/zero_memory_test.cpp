@@ -35,6 +35,11 @@ class ZeroMemory : public ::testing::Test {
          fmt::format("parallel.dp={}", kRanks), fmt::format("parallel.zero_stage={}", zero_stage),
          std::string("train.precision=") + precision, "run.threads=1"});
   }
+  static Recipe in_codes(Recipe recipe) {
+    recipe.optimizer.name = OptimizerKind::adamw8bit;
+    recipe.optimizer.min_8bit_size = 1024;
+    return recipe;
+  }
   static Sizes planned(const Recipe& recipe) {
     return plan_run(recipe, *machine_for(recipe).workspace_model).memory.persistent;
   }
@@ -157,6 +162,26 @@ TEST_F(ZeroMemorySlow, WhatIsPlannedIsUsed) {
   for (const Elements& e : kElements)
     for (const int64_t stage : {0, 3})
       expect_same(planned(recipe_of(e.precision, stage)), used(recipe_of(e.precision, stage)).most);
+}
+
+// Of a block four matrices of 1024 elements and three of 2048, of the model two tables of 4096: two bytes an element,
+// and for each of both moments a number for 256 elements, whose tensor takes at least an arena's 64 bytes. Norms, and
+// what fills a unit up to equal shards, are in full.
+TEST_F(ZeroMemory, MomentsIn8BitsTakeTwoBytesAnElementAndEightABlock) {
+  const Recipe recipe = in_codes(recipe_of("bf16", 0));
+  const int64_t of_block = 2 * (4 * 1024 + 3 * 2048) + 7 * 2 * 64, of_table = 2 * 4096 + 2 * 4096 / kCodeBlock * 4;
+  const int64_t norms = kAdam * kSumLeaf * kRanks * (kLayers + 1);
+  EXPECT_EQ(planned(recipe).states, kLayers * of_block + 2 * of_table + norms);
+  EXPECT_EQ(planned(recipe_of("bf16", 0)).states, kLayers * kAdam * 10240 + 2 * kAdam * 4096 + norms);
+}
+TEST_F(ZeroMemorySlow, MomentsIn8BitsUseWhatIsPlanned) {
+  for (const int64_t stage : {0, 1, 3}) {
+    const Recipe recipe = in_codes(recipe_of("f32", stage));
+    int64_t most = 0;  // norms lie in the last shards
+    for (int rank = 0; rank < kRanks; ++rank)
+      most = std::max(most, plan_run(recipe, *machine_for(recipe).workspace_model, rank).memory.persistent.states);
+    EXPECT_EQ(used(recipe).most.states, most);
+  }
 }
 
 }  // namespace

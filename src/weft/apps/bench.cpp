@@ -141,7 +141,8 @@ void print_beside_floor(const Times& best, const TracedStep& traced, double prod
   const Floor& floor = best.floor;
   const auto tokens = double(plan.step.order.global_micro_batches() * plan.step.micro_batch_tokens());
   const double products_s = traced.seconds_of({Matmul::kName, GroupedMatmul::kName, GroupedWeightGrad::kName}),
-               optimizer_s = traced.seconds_of({AdamW::kName, Sgd::kName, Axpby::kName});
+               optimizer_s = traced.seconds_of(
+                   {AdamW::kName, AdamW8Max::kName, AdamW8::kName, MaxRows::kName, Sgd::kName, Axpby::kName});
   std::cout << fmt::format("{:<22} {:>10} {:>10} {:>8}\n", "", "floor ms", "step ms", "ratio")
             << fmt::format("{:<22} {:>10.2f} {:>10.2f} {:>8.3f}   library {:.1f} GFLOP/s\n", "matrix products",
                            floor.products_s * 1e3, products_s * 1e3, products_s / floor.products_s,

@@ -289,6 +289,34 @@ void each_of_losses_and_updates(Operands& o, const Visit& visit) {
                  .lr = 1e-4,
                  .weight_decay = 0.1};
   });
+  const CodeBlocks whole{.cols = n, .stride = n};
+  const auto of_blocks = [&] { return o.state(whole.num_blocks(n)); };
+  const auto codes = [&] { return o.index<uint8_t>(n, kCodes).placed(weights(Spmd::Invariant)); };
+  one("", [&] {
+    return AdamW8Max{.grad = o.state(n),
+                     .m = codes(),
+                     .v = codes(),
+                     .m_absmax = of_blocks(),
+                     .v_absmax = of_blocks(),
+                     .m_max = of_blocks(),
+                     .v_max = of_blocks(),
+                     .at = whole};
+  });
+  one("", [&] {
+    return AdamW8{.w = o.state(n),
+                  .grad = o.state(n),
+                  .m = codes(),
+                  .v = codes(),
+                  .m_absmax = of_blocks(),
+                  .v_absmax = of_blocks(),
+                  .m_max = of_blocks(),
+                  .v_max = of_blocks(),
+                  .value = rounds ? o.weight({n}) : Tensor{},
+                  .at = whole,
+                  .lr = 1e-4,
+                  .weight_decay = 0.1};
+  });
+  one("", [&] { return MaxRows{.x = o.stat({4, n / 4}), .out = o.stat({n / 4})}; });
   one("", [&] {
     return Sgd{.w = o.state(n),
                .grad = o.state(n),

@@ -223,7 +223,8 @@ std::vector<uint64_t> CheckpointCheck::sums_of_share(int share, int num_shares, 
       if (open != place.file) reader.emplace(checkpoint_ / *(open = place.file));
       const std::span<std::byte> bytes = std::span(buffer).first(size_t(piece.bytes));
       reader->read(place.offset + piece.offset, bytes);
-      const uint64_t sum = word_sum(bytes, piece.offset / 4);
+      const uint64_t sum =
+          place.tensor->word_bytes == 1 ? byte_sum(bytes, piece.offset) : word_sum(bytes, piece.offset / 4);
       const std::lock_guard lock(mutex);
       sums[piece.tensor] += sum;
     }

@@ -20,8 +20,10 @@ nlohmann::ordered_json to_json(const Manifest::File& file) {
   if (file.tensors.empty()) return json;
   json["head_bytes"] = file.head_bytes;
   auto& tensors = json["tensors"] = nlohmann::ordered_json::array();
-  for (const Manifest::Tensor& t : file.tensors)
+  for (const Manifest::Tensor& t : file.tensors) {
     tensors.push_back({{"name", t.name}, {"bytes", t.bytes}, {"sum", fmt::format("{:016x}", t.sum)}});
+    if (t.word_bytes != 4) tensors.back()["word_bytes"] = t.word_bytes;
+  }
   return json;
 }
 
@@ -44,7 +46,9 @@ Manifest::File file_of(const JsonFields& json, const std::string& source) {
   int64_t left = file.bytes - file.head_bytes;
   for (const nlohmann::json& entry : json.list("tensors", "a list of tensors")) {
     const JsonFields t(entry, source);
-    file.tensors.push_back({t.string("name"), t.integer("bytes", {.min = 0, .max = left}), sum_in(t)});
+    const int64_t word_bytes = t.has("word_bytes") ? t.integer("word_bytes", {.min = 1, .max = 4}) : 4;
+    if (word_bytes != 1 && word_bytes != 4) t.fail("word_bytes", "1 or 4");
+    file.tensors.push_back({t.string("name"), t.integer("bytes", {.min = 0, .max = left}), sum_in(t), word_bytes});
     left -= file.tensors.back().bytes;
   }
   if (left != 0) json.fail("bytes", "the bytes of its tensors and what is before them");
@@ -60,7 +64,8 @@ void Manifest::add(const std::string& folder, const SafetensorsLayout& layout, s
               .head_bytes = int64_t(laid_out.head.size()),
               .head = to_hex(hash128(laid_out.head)),
               .tensors = {}};
-    for (const TensorInFile& t : laid_out.tensors) file.tensors.push_back({t.name, t.num_bytes(), sums[next++]});
+    for (const TensorInFile& t : laid_out.tensors)
+      file.tensors.push_back({t.name, t.num_bytes(), sums[next++], t.word_bytes()});
     files[folder + laid_out.name] = std::move(file);
   }
   WEFT_CHECK(next == sums.size(), "{} sums of {} tensors", sums.size(), next);

@@ -24,7 +24,8 @@ struct Manifest {
   struct Tensor {
     std::string name;
     int64_t bytes = 0;
-    uint64_t sum = 0;  // word_sum
+    uint64_t sum = 0;        // word_sum, or byte_sum
+    int64_t word_bytes = 4;  // of what is summed up: 1 of codes in 8 bits
   };
   struct File {
     int64_t bytes = 0;            // of all

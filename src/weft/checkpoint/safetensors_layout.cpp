@@ -68,7 +68,8 @@ void SafetensorsLayout::add(std::string file, std::vector<TensorInFile> tensors,
   auto at = int64_t(head.size());
   for (const TensorInFile& t : tensors) {
     WEFT_CHECK(t.name != "__metadata__", "a tensor is named __metadata__");
-    const bool is_new = places_.try_emplace(t.name, Place{files_.size(), at, t.num_bytes(), places_.size()}).second;
+    const Place place{files_.size(), at, t.num_bytes(), places_.size(), t.word_bytes()};
+    const bool is_new = places_.try_emplace(t.name, place).second;
     WEFT_CHECK(is_new, "two tensors are named {}", t.name);
     at += t.num_bytes();
   }

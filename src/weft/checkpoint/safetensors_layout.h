@@ -16,6 +16,8 @@ struct TensorInFile {
   FileDType dtype = FileDType::f32;
   std::vector<int64_t> shape;
   int64_t num_bytes() const;
+  // Of the words by which its bytes are hashed (word_sum.h), and which one rank writes whole.
+  int64_t word_bytes() const { return bits_of(dtype) == 8 ? 1 : 4; }
 };
 
 using SafetensorsMetadata = std::map<std::string, std::string>;
@@ -46,6 +48,7 @@ class SafetensorsLayout {
     int64_t offset;  // bytes from the beginning of the file
     int64_t bytes;
     size_t number;  // of all tensors, in the order of files and of the data in them
+    int64_t word_bytes;
   };
   size_t num_tensors() const { return places_.size(); }
   Place find(std::string_view tensor) const;

@@ -45,9 +45,10 @@ void SharedWriter::write(std::string_view tensor, int64_t offset, std::span<cons
   const SafetensorsLayout::Place place = layout_.find(tensor);
   WEFT_CHECK(offset >= 0 && offset + int64_t(bytes.size()) <= place.bytes, "bytes [{}, {}) of {}, which has {}", offset,
              offset + int64_t(bytes.size()), tensor, place.bytes);
-  WEFT_CHECK(offset % 4 == 0 && (bytes.size() % 4 == 0 || offset + int64_t(bytes.size()) == place.bytes),
+  const int64_t word = place.word_bytes;
+  WEFT_CHECK(offset % word == 0 && (int64_t(bytes.size()) % word == 0 || offset + int64_t(bytes.size()) == place.bytes),
              "bytes [{}, {}) of {} cut a word", offset, offset + int64_t(bytes.size()), tensor);
-  sums_[place.number] += word_sum(bytes, offset / 4);
+  sums_[place.number] += word == 1 ? byte_sum(bytes, offset) : word_sum(bytes, offset / 4);
   const int64_t at = place.offset + offset;
   const bool follows = place.file == buffered_file_ && at == buffered_at_ + int64_t(buffer_.size());
   if (!follows || buffer_.size() + bytes.size() > kBufferBytes) flush();

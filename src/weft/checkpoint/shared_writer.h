@@ -21,8 +21,8 @@ class SharedWriter {
   // The files must have been created.
   SharedWriter(const std::filesystem::path& folder, const SafetensorsLayout& layout);
 
-  // Bytes [offset, offset + bytes.size()) of a tensor's data: whole words of 4 bytes, each once by one rank. Runs that
-  // follow each other are written together.
+  // Bytes [offset, offset + bytes.size()) of a tensor's data: whole words (TensorInFile::word_bytes), each once by one
+  // rank. Runs that follow each other are written together.
   void write(std::string_view tensor, int64_t offset, std::span<const std::byte> bytes);
   // All that was written is on the disk. Blocks.
   void sync();

@@ -55,4 +55,13 @@ uint64_t word_sum(std::span<const std::byte> bytes, int64_t first_word) {
   return sum_words_here(bytes.data(), words, key) + mix(key + words * kStep + last);
 }
 
+uint64_t byte_sum(std::span<const std::byte> bytes, int64_t first_byte) {
+  uint64_t sum = 0, key = uint64_t(first_byte) * kStep;
+  for (const std::byte byte : bytes) {
+    sum += mix(key + uint64_t(byte));
+    key += kStep;
+  }
+  return sum;
+}
+
 }  // namespace weft

@@ -11,5 +11,7 @@ namespace weft {
 // is filled up with zeros. `bytes` begin at byte 4 * first_word of the tensor; parts that end within a word do not add
 // up. A word that changes changes the sum; words that change places do, but for one chance in 2^64.
 uint64_t word_sum(std::span<const std::byte> bytes, int64_t first_word);
+// The same where every byte is a word: of tensors whose pieces may begin and end at any byte.
+uint64_t byte_sum(std::span<const std::byte> bytes, int64_t first_byte);
 
 }  // namespace weft

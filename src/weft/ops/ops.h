@@ -524,4 +524,5 @@ struct Sgd {
 
 }  // namespace weft
 
+#include "weft/ops/blockwise_ops.h"
 #include "weft/ops/expert_ops.h"

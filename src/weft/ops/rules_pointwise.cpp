@@ -41,6 +41,18 @@ void check_update(const Op& op, std::initializer_list<const Tensor*> states) {
   judge.held_as(op.w.place, states, "as w is");
 }
 
+// Codes of moments beside a tensor of as many numbers, and what their blocks have.
+template <class Op>
+void check_codes(const Op& op, const Tensor& like) {
+  const Judge judge(op);
+  const int64_t n = like.elements();
+  judge.that(op.m, op.at.cols > 0 && op.at.cols <= op.at.stride, "its columns are not of a matrix");
+  for (const Tensor* t : {&op.m, &op.v}) judge.vector(*t, n, DType::u8);
+  for (const Tensor* t : {&op.m_absmax, &op.v_absmax, &op.m_max, &op.v_max})
+    judge.vector(*t, op.at.num_blocks(n), like.dtype);
+  judge.held_as(like.place, {&op.m, &op.v, &op.m_absmax, &op.v_absmax, &op.m_max, &op.v_max}, "as the gradient is");
+}
+
 }  // namespace
 
 void check(const GatedUnit& op) {
@@ -236,6 +248,28 @@ void check(const CountNonfinite& op) {
 }
 
 void check(const AdamW& op) { check_update(op, {&op.m, &op.v}); }
+void check(const AdamW8Max& op) {
+  const Judge judge(op);
+  judge.exist({&op.grad});
+  judge.that(op.grad, op.grad.dtype == DType::f32 || op.grad.dtype == DType::f64, "should be f32 or f64");
+  judge.vector(op.grad, op.grad.elements(), op.grad.dtype);
+  judge.not_partial(op.grad, "the gradient is not reduced");
+  check_codes(op, op.grad);
+}
+void check(const AdamW8& op) {
+  check_update(op, {});
+  check_codes(op, op.w);
+}
+void check(const MaxRows& op) {
+  const Judge judge(op);
+  judge.exist({&op.x, &op.out});
+  judge.that(op.x, op.x.dtype == DType::f32 || op.x.dtype == DType::f64, "should be f32 or f64");
+  judge.matrix(op.x, op.x.rows(), op.out.elements(), op.x.dtype);
+  judge.that(op.x, op.x.rows() > 0, "has no rows");
+  judge.vector(op.out, op.out.elements(), op.x.dtype);
+  judge.not_partial(op.x, kNonlinear);
+  judge.held_as(op.x.place, {&op.out}, "as x is");
+}
 void check(const Sgd& op) { check_update(op, {&op.buf}); }
 
 }  // namespace weft::rules

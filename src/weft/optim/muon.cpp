@@ -32,9 +32,9 @@ class MuonOptimizer final : public Optimizer {
   }
 
  private:
-  std::vector<std::string> states_of(const ParamSpec& weight) const override {
-    if (weight.linear) return {"momentum_buffer"};
-    return {"exp_avg", "exp_avg_sq"};
+  std::vector<StateFormat> states_of(const ParamSpec& weight, int64_t) const override {
+    if (weight.linear) return {{.name = "momentum_buffer"}};
+    return {{.name = "exp_avg"}, {.name = "exp_avg_sq"}};
   }
   void add_to_momentum(Backend& backend, const ParamStore::UpdateRange& s, const StepSize& size) const {
     const Tensor &buf = s.states[0], &g = s.grad;

@@ -22,7 +22,9 @@ class AdamWOptimizer final : public ElementwiseOptimizer {
   explicit AdamWOptimizer(const AdamWSpec& spec) : spec_(spec) {}
 
  private:
-  std::vector<std::string> states_of(const ParamSpec&) const override { return {"exp_avg", "exp_avg_sq"}; }
+  std::vector<StateFormat> states_of(const ParamSpec&, int64_t) const override {
+    return {{.name = "exp_avg"}, {.name = "exp_avg_sq"}};
+  }
   void update(Backend& backend, const ParamStore::UpdateRange& s, const StepSize& size) const override {
     update_adamw(backend, spec_, s, size);
   }
@@ -34,7 +36,7 @@ class SgdOptimizer final : public ElementwiseOptimizer {
   explicit SgdOptimizer(const SgdSpec& spec) : spec_(spec) {}
 
  private:
-  std::vector<std::string> states_of(const ParamSpec&) const override { return {"momentum_buffer"}; }
+  std::vector<StateFormat> states_of(const ParamSpec&, int64_t) const override { return {{.name = "momentum_buffer"}}; }
   void update(Backend& backend, const ParamStore::UpdateRange& s, const StepSize& size) const override {
     backend.run(Sgd{.w = s.master,
                     .grad = s.grad,

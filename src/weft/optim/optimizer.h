@@ -17,16 +17,25 @@ struct StepSize {
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  // The names of a weight's tensors of state, in order.
+  // The tensors of state of a weight's part of so many elements, in order: all parts have those of the same names.
+  std::vector<StateFormat> states(const ParamSpec& weight, int64_t elements) const {
+    return weight.learns ? states_of(weight, elements) : std::vector<StateFormat>();
+  }
+  StateFormats formats() const {  // while this lives
+    return [this](const ParamSpec& weight, int64_t elements) { return states(weight, elements); };
+  }
   std::vector<std::string> state_names(const ParamSpec& weight) const {
-    return weight.learns ? states_of(weight) : std::vector<std::string>();
+    std::vector<std::string> names;
+    for (const StateFormat& s : states(weight, 0)) names.push_back(s.name);
+    return names;
   }
   // Masters, states and rounded values of what this rank keeps, after finish_step; the memory of gradients may be used.
   // Temporaries come from `scratch` and are given back. All ranks of the store's mesh call it; it may block.
   virtual void update(Backend& backend, ParamStore& store, Arena& scratch, const StepSize& size) const = 0;
 
  private:
-  virtual std::vector<std::string> states_of(const ParamSpec& weight) const = 0;  // of one that learns
+  virtual std::vector<StateFormat> states_of(const ParamSpec& weight,
+                                             int64_t elements) const = 0;  // of one that learns
 };
 
 // Weight decay is of matrices and tables alone (ParamSpec::decays).
@@ -34,6 +43,16 @@ struct AdamWSpec {
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
 };
 std::unique_ptr<Optimizer> make_adamw(const AdamWSpec& spec);
+// AdamW whose moments are codes in 8 bits between steps (Dettmers et al. 2022, "8-bit optimizers via block-wise
+// quantization", sec. 2; ops/blockwise_ops.h): 2 bytes an element and 8 a code block of 256, in place of 8 an element.
+// Each part of a weight (q, k, v of a fused qkv; every expert) is a tensor of its own, whose code blocks are of the
+// whole of it, row by row, however ranks cut and keep it: so codes depend on no layout. Parts of fewer than `min_size`
+// elements keep moments in full. bitsandbytes differs: it decays after the update, and no negative m becomes 0.
+struct AdamW8Spec {
+  AdamWSpec adamw = {};
+  int64_t min_size = 4096;
+};
+std::unique_ptr<Optimizer> make_adamw8bit(const AdamW8Spec& spec);
 struct SgdSpec {
   double momentum = 0.9, weight_decay = 0;
 };

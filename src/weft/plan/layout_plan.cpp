@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <set>
 #include <tuple>
 
@@ -44,11 +45,53 @@ auto memory_of(const MemoryPlan& p) {
 
 using Places = std::vector<int>;  // dp x cp x tp, tp innermost
 
+// What optimizer state takes on the ranks of a stage: found once for each set of shards and rank of tp and ep.
+class StatesOfStage {
+ public:
+  StatesOfStage(const RunPlan& run, const StepSpec& step) : run_(run), step_(step) {}
+  ParamStore::StateBytes at(MeshPlace place) {
+    place.pp = place_of(step_.mesh, step_.rank).pp;
+    const ProcessMesh mesh = dry_mesh(step_.mesh, rank_at(step_.mesh, place));
+    GradientOrder order = step_.order;
+    order.rank = place.dp;
+    std::vector<int64_t> key;
+    for (const ReplicaSet set : kReplicaSets) {
+      const CutRanks cut = replica_group(mesh, set, order).cut();
+      key.insert(key.end(), {cut.tp.rank, cut.ep.rank});
+    }
+    std::unique_ptr<ParamStore>& store = stores_[key];
+    if (!store) {
+      store = std::make_unique<ParamStore>(step_.precision, order, mesh);
+      const Transformer declared(*store, run_.model, step_.model);
+    }
+    for (const ReplicaSet set : kReplicaSets)
+      key.push_back(member_at(step_.mesh, place, set) % step_.mesh.shards_of(set));
+    const auto [known, is_new] = bytes_.try_emplace(key);
+    if (is_new) known->second = store->state_bytes(run_.optimizer->formats(), place);
+    return known->second;
+  }
+
+ private:
+  const RunPlan& run_;
+  const StepSpec& step_;
+  std::map<std::vector<int64_t>, std::unique_ptr<ParamStore>> stores_;  // [tp, ep]
+  std::map<std::vector<int64_t>, ParamStore::StateBytes> bytes_;        // [tp, ep, the shard of each set]
+};
+
+// What decides over a rank's memory, beside its stage and what it holds of matrices.
+enum class Update : uint8_t { alike, of_whole_matrices, of_codes };
+Update update_of(const Recipe& recipe) {
+  if (recipe.optimizer.name == OptimizerKind::muon) return Update::of_whole_matrices;
+  return recipe.optimizer.name == OptimizerKind::adamw8bit ? Update::of_codes : Update::alike;
+}
+
 // Groups the places of these tensor-parallel ranks by memory that is the same for certain. Where an optimizer updates
-// whole matrices, they are those that keep as much state, and to which matrices of the same shapes fall.
-std::vector<Places> update_classes(const RunPlan& run, const StepSpec& step, const std::vector<int>& tp, bool whole) {
+// whole matrices, they are those that keep as much state, and to which matrices of the same shapes fall; where its
+// state is codes, those that touch as many code blocks.
+std::vector<Places> update_classes(const RunPlan& run, const StepSpec& step, const std::vector<int>& tp,
+                                   Update update) {
   const int num_tp = step.mesh.tp, members = step.mesh.replicas(ReplicaSet::dense);
-  if (!whole) {
+  if (update == Update::alike) {
     Places places;
     for (int member = 0; member < members; ++member)
       for (const int t : tp) places.push_back(member * num_tp + t);
@@ -57,18 +100,14 @@ std::vector<Places> update_classes(const RunPlan& run, const StepSpec& step, con
   ParamStore store(kF32, step.order, dry_mesh(step.mesh, step.rank));
   const Transformer declared(store, run.model, step.model);
   std::vector<std::vector<WholeMatrix>> groups;
-  for (const ReplicaGroup* group : store.groups()) groups.push_back(whole_matrices(store, *group));
-  const auto num_states = [&](const ParamSpec& w) { return int(run.optimizer->state_names(w).size()); };
-  std::map<std::pair<Shapes, std::vector<int64_t>>, Places> alike;
-  std::map<std::vector<int>, std::vector<int64_t>> states;  // by the shard of each set
+  if (update == Update::of_whole_matrices)
+    for (const ReplicaGroup* group : store.groups()) groups.push_back(whole_matrices(store, *group));
+  StatesOfStage states(run, step);
+  std::map<std::pair<Shapes, ParamStore::StateBytes>, Places> alike;
   for (int member = 0; member < members; ++member) {
-    const MeshPlace at = place_of_member(step.mesh, {}, ReplicaSet::dense, member);
-    std::vector<int> shards;
-    for (const ReplicaSet set : kReplicaSets)
-      shards.push_back(member_at(step.mesh, at, set) % step.mesh.shards_of(set));
-    const auto [state, is_new] = states.try_emplace(shards);
-    if (is_new) state->second = store.state_sizes(num_states, at);
+    MeshPlace at = place_of_member(step.mesh, {}, ReplicaSet::dense, member);
     for (const int t : tp) {
+      at.tp = t;
       Shapes shapes;
       for (size_t g = 0; g < groups.size(); ++g) {
         const ReplicaSet set = store.groups()[g]->set;
@@ -76,7 +115,7 @@ std::vector<Places> update_classes(const RunPlan& run, const StepSpec& step, con
         for (const WholeMatrix& m : matrices_of(groups[g], owner, owners))
           shapes.emplace_back(m.rows.count, m.cols.count);
       }
-      alike[{shapes, state->second}].push_back(member * num_tp + t);
+      alike[{shapes, states.at(at)}].push_back(member * num_tp + t);
     }
   }
   std::vector<Places> classes;
@@ -123,7 +162,7 @@ bool runs_alike(const ModelSpec& model, const StepSpec& a, const StepSpec& b) {
 std::vector<RankClass> stage_classes(const Recipe& recipe, const RunPlan& run, const std::vector<int>& tp,
                                      const WorkspaceModel& workspace) {
   const MeshSizes& mesh = run.step.mesh;
-  const bool whole = recipe.optimizer.name == OptimizerKind::muon;
+  const Update update = update_of(recipe);
   std::vector<RankClass> classes;
   struct Measured {
     StepSpec step;
@@ -137,7 +176,7 @@ std::vector<RankClass> stage_classes(const Recipe& recipe, const RunPlan& run, c
                      rank_at(mesh, place_of_member(mesh, there, ReplicaSet::dense, place / mesh.tp)));
     };
     std::vector<RankClass> of_stage;
-    for (const Places& places : update_classes(run, step_at(tp[0]), tp, whole)) {
+    for (const Places& places : update_classes(run, step_at(tp[0]), tp, update)) {
       std::set<int> tp_ranks;
       for (const int place : places) tp_ranks.insert(place % mesh.tp);
       const StepSpec step = step_at(places[0]);
@@ -151,7 +190,7 @@ std::vector<RankClass> stage_classes(const Recipe& recipe, const RunPlan& run, c
                             .num_ranks = int64_t(places.size()),
                             .plan = last.plan});
     }
-    for (RankClass& c : of_stage) add_stage(classes, std::move(c), !whole);
+    for (RankClass& c : of_stage) add_stage(classes, std::move(c), update != Update::of_whole_matrices);
   }
   return classes;
 }

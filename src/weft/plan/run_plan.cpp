@@ -13,6 +13,7 @@ std::unique_ptr<Optimizer> optimizer_of(const Recipe& r) {
   const AdamWSpec adamw{
       .beta1 = o.adam_beta1, .beta2 = o.adam_beta2, .eps = o.adam_eps, .weight_decay = o.weight_decay};
   if (o.name == OptimizerKind::adamw) return make_adamw(adamw);
+  if (o.name == OptimizerKind::adamw8bit) return make_adamw8bit({.adamw = adamw, .min_size = o.min_8bit_size});
   return make_muon(
       {.momentum = o.muon_momentum,
        .nesterov = o.muon_nesterov,

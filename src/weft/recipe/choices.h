@@ -35,8 +35,8 @@ constexpr auto names_of(ReduceDtype) { return std::array{"f32"sv, "bf16"sv}; }
 enum class NumericsChoice : uint8_t { fast, invariant, nondeterministic };
 constexpr auto names_of(NumericsChoice) { return std::array{"fast"sv, "invariant"sv, "nondeterministic"sv}; }
 
-enum class OptimizerKind : uint8_t { adamw, sgd, muon };
-constexpr auto names_of(OptimizerKind) { return std::array{"adamw"sv, "sgd"sv, "muon"sv}; }
+enum class OptimizerKind : uint8_t { adamw, adamw8bit, sgd, muon };
+constexpr auto names_of(OptimizerKind) { return std::array{"adamw"sv, "adamw8bit"sv, "sgd"sv, "muon"sv}; }
 
 enum class MuonScale : uint8_t { match_rms_adamw, original };
 constexpr auto names_of(MuonScale) { return std::array{"match_rms_adamw"sv, "original"sv}; }

@@ -51,6 +51,7 @@ struct Recipe {
     LrSchedule::Style lr_decay_style = LrSchedule::Style::cosine;
     int64_t lr_warmup_iters = 0, lr_decay_iters = 0, lr_wsd_decay_iters = 0;
     double weight_decay = 0.1, adam_beta1 = 0.9, adam_beta2 = 0.95, adam_eps = 1e-8, momentum = 0.9, clip_grad = 1;
+    int64_t min_8bit_size = 4096;
     double muon_momentum = 0.95;
     bool muon_nesterov = true;
     int64_t muon_ns_steps = 5;

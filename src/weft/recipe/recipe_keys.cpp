@@ -104,7 +104,8 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "write the gradient norm of every tensor of every step to grad_norms.jsonl", kMayChange},
 
       {"optimizer.name", choice(o.name), anything(),
-       "AdamW (Loshchilov & Hutter 2019); SGD with momentum; or Muon (Jordan et al. 2024), which orthogonalizes the "
+       "AdamW (Loshchilov & Hutter 2019); adamw8bit, the same with moments in 8 bits (Dettmers et al. 2022), in 2.03 "
+       "bytes a weight in place of 8; SGD with momentum; or Muon (Jordan et al. 2024), which orthogonalizes the "
        "updates of the matrices of blocks, and is AdamW for embeddings, head, norms and biases"},
       {"optimizer.lr", &o.lr, at_least(0), "learning rate at its peak"},
       {"optimizer.min_lr", &o.min_lr, at_least(0), "learning rate at the end of decay, at most lr"},
@@ -116,10 +117,15 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "step at which min_lr is reached, warm-up included; 0: train.train_iters"},
       {"optimizer.lr_wsd_decay_iters", &o.lr_wsd_decay_iters, count(0), "wsd: length of the fall at the end"},
       {"optimizer.weight_decay", &o.weight_decay, at_least(0),
-       "of matrices and tables only, not of biases and norms; adamw, muon: decoupled; sgd: added to the gradient"},
-      {"optimizer.adam_beta1", &o.adam_beta1, fraction(), "adamw, muon: decay of the first moment"},
-      {"optimizer.adam_beta2", &o.adam_beta2, fraction(), "adamw, muon: decay of the second moment"},
-      {"optimizer.adam_eps", &o.adam_eps, at_least(1e-30), "adamw, muon: added to the root of the second moment"},
+       "of matrices and tables only, not of biases and norms; adamw, adamw8bit, muon: decoupled; sgd: added to the "
+       "gradient"},
+      {"optimizer.adam_beta1", &o.adam_beta1, fraction(), "adamw, adamw8bit, muon: decay of the first moment"},
+      {"optimizer.adam_beta2", &o.adam_beta2, fraction(), "adamw, adamw8bit, muon: decay of the second moment"},
+      {"optimizer.adam_eps", &o.adam_eps, at_least(1e-30),
+       "adamw, adamw8bit, muon: added to the root of the second moment"},
+      {"optimizer.min_8bit_size", &o.min_8bit_size, count(0),
+       "adamw8bit: elements from which on a matrix has its moments in 8 bits; smaller ones, as norms and biases, in "
+       "full"},
       {"optimizer.momentum", &o.momentum, fraction(), "sgd: decay of the sum of gradients"},
       {"optimizer.muon_momentum", &o.muon_momentum, fraction(), "muon: decay of the sum of gradients"},
       {"optimizer.muon_nesterov", &o.muon_nesterov, anything(), "muon: the gradient is added once more to its sum"},

@@ -64,15 +64,35 @@ std::vector<Run> FlatLayout::gaps() const {
   return all;
 }
 
-std::vector<Run> FlatLayout::state_runs(const NumStates& num_states) const {
-  std::vector<Run> runs;
-  for (const Range& kind : kinds()) {
-    int most = 0;
-    for (const Weight& w : weights)
-      if (w.first >= kind.run.first && w.first < kind.run.end()) most = std::max(most, num_states(w.param->spec()));
-    while (int(runs.size()) < most) runs.push_back({kind.run.first, 0});
-    for (int k = 0; k < most; ++k) runs[size_t(k)].count = kind.run.end() - runs[size_t(k)].first;
+std::vector<FlatLayout::StateRun> FlatLayout::state_runs(const StateFormats& formats) const {
+  std::vector<StateRun> runs;
+  std::vector<std::optional<size_t>> open;  // [state] the run of numbers that goes on
+  const auto end_at = [&](size_t state, int64_t end) {
+    if (!open[state]) return;
+    Run& run = runs[*open[state]].run;
+    run.count = end - run.first;
+    open[state].reset();
+  };
+  for (const Weight& w : weights) {
+    for (size_t i = 0; i < w.param->pieces().size(); ++i) {
+      const Piece& piece = w.param->pieces()[i];
+      const Run here{w.first + piece.local_row * piece.cols.count, piece.rows.count * piece.cols.count};
+      if (here.count == 0) continue;
+      const std::vector<StateFormat> states = formats(w.param->spec(), elements_of_part(w.param->spec(), piece));
+      open.resize(std::max(open.size(), states.size()));
+      for (size_t k = 0; k < open.size(); ++k) {
+        const bool has_numbers = k < states.size() && !states[k].levels;
+        if (!has_numbers) end_at(k, here.first);
+        if (has_numbers && !open[k]) {
+          open[k] = runs.size();
+          runs.push_back({.index = int(k), .run = {here.first, 0}});
+        }
+        if (k < states.size() && states[k].levels)
+          runs.push_back({.index = int(k), .run = here, .param = w.param, .piece = i, .levels = states[k].levels});
+      }
+    }
   }
+  for (size_t k = 0; k < open.size(); ++k) end_at(k, size);
   return runs;
 }
 

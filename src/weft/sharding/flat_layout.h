@@ -2,12 +2,13 @@
 // neither memory nor communicators.
 #pragma once
 #include <deque>
-#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "weft/ops/ops.h"
 #include "weft/sharding/param.h"
+#include "weft/sharding/state_format.h"
 
 namespace weft {
 
@@ -29,7 +30,13 @@ struct FlatLayout {
     bool decays, linear;
     bool like(const Range& r) const { return decays == r.decays && linear == r.linear; }
   };
-  using NumStates = std::function<int(const ParamSpec&)>;
+  struct StateRun {
+    int index;  // among the states of a part
+    Run run;
+    const Param* param = nullptr;  // of codes, the part that they are of
+    size_t piece = 0;
+    std::optional<Levels> levels = {};
+  };
 
   std::vector<Weight> weights = {};  // in order of `first`
   std::vector<Range> ranges = {};    // of elements that are alike, in order; padding lies between them
@@ -39,8 +46,9 @@ struct FlatLayout {
   std::vector<Range> kinds() const;
   // The runs in which no weight lies.
   std::vector<Run> gaps() const;
-  // For each tensor of optimizer state, the weights that have it: those with more states lie before the others.
-  std::vector<Run> state_runs(const NumStates& num_states) const;
+  // The tensors of optimizer state: of numbers, a run for the weights that follow each other and have it, with the
+  // padding behind them; of codes, one for each part of a weight.
+  std::vector<StateRun> state_runs(const StateFormats& formats) const;
   Run shard(RankOf r) const { return {r.rank * (size / r.size), size / r.size}; }
 };
 

@@ -1,6 +1,7 @@
 #include "weft/sharding/param_store.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace weft {
 
@@ -94,46 +95,107 @@ void ParamStore::allocate_frozen(Arena& params, Arena& transit) {
   allocate_values(params, transit);
 }
 
-void ParamStore::allocate(const Arenas& arenas, const NumStates& num_states) {
+void ParamStore::allocate(const Arenas& arenas, const StateFormats& formats) {
   WEFT_CHECK(use_ == WeightUse::trained, "frozen weights have no gradients");
   allocate_values(arenas.params, arenas.transit);
   for_each_set([&](Set& set) {
     if (!set.learns) return;
     set.sums.allocate(arenas.grads, arenas.transit);
-    set.states.resize(set.flats.all.size());
-    for (size_t i = 0; i < set.states.size(); ++i) {
-      const FlatParam& flat = set.flats.all[i];
-      if (!flat.has_values()) continue;
-      for (const Run& run : flat.layout.state_runs(num_states)) {
-        const Run here = overlap(run, flat.layout.shard(set.group.shard()));
-        set.states[i].push_back({here, arenas.states.alloc(set.format.state, {here.count})});
-      }
-    }
+    set.allocate_states(arenas.states, formats);
   });
 }
 
-std::vector<int64_t> ParamStore::state_sizes(const NumStates& num_states, const MeshPlace& place) const {
-  std::vector<int64_t> sizes;
-  for_each_set([&](const Set& set) {
-    if (!set.learns) return;
-    const int64_t shards = set.group.order.shards, shard = member_at(mesh_.sizes, place, set.group.set) % shards;
-    for (const FlatParam& flat : set.flats.all) {
-      if (!flat.has_values()) continue;
-      for (const Run& run : flat.layout.state_runs(num_states))
-        sizes.push_back(overlap(run, flat.layout.shard({shards, shard})).count);
+namespace {
+
+// The code blocks of what a shard keeps of a part.
+CodeBlocks blocks_kept(const FlatLayout::StateRun& of, Run kept) {
+  return code_blocks(of.param->spec(), of.param->pieces()[of.piece])
+      .from(kept.count == 0 ? 0 : kept.first - of.run.first);
+}
+
+}  // namespace
+
+void ParamStore::Set::allocate_states(Arena& arena, const StateFormats& formats) {
+  states.resize(flats.all.size());
+  shared.resize(flats.all.size());
+  for (size_t i = 0; i < states.size(); ++i) {
+    const FlatParam& flat = flats.all[i];
+    if (!flat.has_values()) continue;
+    for (const FlatLayout::StateRun& of : flat.layout.state_runs(formats)) {
+      const Run here = overlap(of.run, flat.layout.shard(group.shard()));
+      State s{
+          .of = of, .run = here, .flat = arena.alloc(of.levels ? DType::u8 : format.state, {here.count}), .blocks = {}};
+      if (of.levels) {
+        const CodeBlocks at = blocks_kept(of, here);
+        s.blocks = {*of.levels, at, arena.alloc(format.state, {at.num_blocks(here.count)})};
+      }
+      states[i].push_back(std::move(s));
     }
+    shared[i] = shared_blocks_of(flat, states[i]);
+  }
+}
+
+std::vector<SharedBlocks> ParamStore::Set::shared_blocks_of(const FlatParam& flat,
+                                                            const std::vector<State>& all) const {
+  std::vector<SharedBlocks> blocks;
+  const Param* last = nullptr;
+  std::vector<std::vector<Piece>> pieces;  // of it, on each rank of tp
+  for (const State& s : all) {
+    if (!s.is_first_codes()) continue;
+    if (std::exchange(last, s.of.param) != s.of.param) pieces = pieces_over_tp(s.of.param->spec(), group);
+    blocks.push_back(shared_blocks(s.of.param->spec(), pieces, s.of.piece,
+                                   {.group = group, .layout = flat.layout, .offset = s.of.param->offset_}));
+  }
+  return blocks;
+}
+
+ParamStore::StateBytes ParamStore::state_bytes(const StateFormats& formats, const MeshPlace& place) const {
+  StateBytes all;
+  const auto counted = [](int64_t n, DType dtype) {
+    Arena counts("counts");
+    counts.alloc(dtype, {n});
+    return counts.used();
+  };
+  for (int unit = 0; unit < num_units(); ++unit) {
+    int64_t maxima = 0;
+    for_each_learning(unit, [&](const Set& set, int flat) {
+      const FlatLayout& layout = set.flats.all[size_t(flat)].layout;
+      const int64_t shards = set.group.order.shards, shard = member_at(mesh_.sizes, place, set.group.set) % shards;
+      for (const FlatLayout::StateRun& of : layout.state_runs(formats)) {
+        const Run here = overlap(of.run, layout.shard({shards, shard}));
+        all.states += counted(here.count, of.levels ? DType::u8 : set.format.state);
+        if (!of.levels) continue;
+        const int64_t blocks = counted(blocks_kept(of, here).num_blocks(here.count), set.format.state);
+        all.states += blocks;
+        maxima += blocks;
+      }
+    });
+    all.maxima.push_back(maxima);
+  }
+  return all;
+}
+
+std::vector<ParamStore::CodePart> ParamStore::code_parts(int unit) const {
+  std::vector<CodePart> all;
+  for_each_learning(unit, [&](const Set& set, int flat) {
+    if (set.states.empty()) return;
+    size_t next = 0;
+    for (const State& s : set.states[size_t(flat)])
+      if (s.is_first_codes()) all.push_back({&set.group, s.of.param, s.of.piece, set.shared[size_t(flat)][next++]});
   });
-  return sizes;
+  return all;
 }
 
 // The states of the weights in a run of the flat tensors.
-std::vector<Tensor> ParamStore::Set::states_of(int flat, Run run) const {
-  std::vector<Tensor> all;
-  if (states.empty()) return all;
-  for (const State& s : states[size_t(flat)])
-    if (s.run.first <= run.first && run.end() <= s.run.end())
-      all.push_back(s.flat.slice_rows(run.first - s.run.first, run.count));
-  return all;
+void ParamStore::Set::states_of(int flat, Run run, std::vector<Tensor>& tensors,
+                                std::vector<StateBlocks>& blocks) const {
+  if (states.empty()) return;
+  for (const State& s : states[size_t(flat)]) {
+    if (run.first < s.run.first || s.run.end() < run.end()) continue;
+    const Run part{run.first - s.run.first, run.count};
+    tensors.push_back(s.flat.slice_rows(part.first, part.count));
+    if (s.blocks) blocks.push_back(s.blocks->part(part));
+  }
 }
 
 void ParamStore::masters_changed(Backend& backend) {
@@ -147,16 +209,27 @@ std::vector<ParamStore::UpdateRange> ParamStore::update_ranges(int unit) const {
   for_each_learning(unit, [&](const Set& set, int flat) {
     const FlatLayout& layout = set.flats.all[size_t(flat)].layout;
     const Run shard = layout.shard(set.group.shard());
+    const auto add = [&](const FlatLayout::Range& kind, Run here, const State* codes) {
+      if (here.count == 0) return;
+      const auto cut = [&](const Tensor& t) { return t.slice_rows(here.first - shard.first, here.count); };
+      UpdateRange& range =
+          all.emplace_back(UpdateRange{.master = cut(set.values.master(flat)),
+                                       .grad = cut(set.sums.shard(flat)),
+                                       .value = set.format.rounds() ? cut(set.values.kept_value(flat)) : Tensor{},
+                                       .states = {},
+                                       .blocks = {},
+                                       .decays = kind.decays,
+                                       .linear = kind.linear});
+      set.states_of(flat, here, range.states, range.blocks);
+      if (codes != nullptr) range.param = codes->of.param, range.piece = codes->of.piece;
+    };
     for (const FlatLayout::Range& kind : layout.kinds()) {
       const Run here = overlap(kind.run, shard);
-      if (here.count == 0) continue;
-      const auto cut = [&](const Tensor& t) { return t.slice_rows(here.first - shard.first, here.count); };
-      all.push_back({.master = cut(set.values.master(flat)),
-                     .grad = cut(set.sums.shard(flat)),
-                     .value = set.format.rounds() ? cut(set.values.kept_value(flat)) : Tensor{},
-                     .states = set.states_of(flat, here),
-                     .decays = kind.decays,
-                     .linear = kind.linear});
+      if (set.states.empty() || set.states[size_t(flat)].empty()) add(kind, here, nullptr);
+      for (size_t i = 0; !set.states.empty() && i < set.states[size_t(flat)].size(); ++i) {
+        const State& s = set.states[size_t(flat)][i];
+        if (s.of.index == 0) add(kind, overlap(here, s.run), s.blocks ? &s : nullptr);
+      }
     }
   });
   return all;
@@ -233,9 +306,11 @@ std::vector<ParamStore::Stored> ParamStore::stored(const Param& p) const {
                .piece = int(i),
                .master = cut(set.values.master(p.flat_)),
                .grad = {},
-               .states = {}};
+               .states = {},
+               .blocks = {}};
       if (set.sums.exist()) s.grad = cut(set.sums.shard(p.flat_));
-      for (const Tensor& t : set.states_of(p.flat_, run)) s.states.push_back(shaped(t));
+      set.states_of(p.flat_, run, s.states, s.blocks);
+      for (Tensor& t : s.states) t = shaped(t);
       all.push_back(std::move(s));
     });
   }

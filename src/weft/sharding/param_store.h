@@ -11,6 +11,7 @@
 #include "weft/device/arena.h"
 #include "weft/sharding/gradient_sums.h"
 #include "weft/sharding/param_values.h"
+#include "weft/sharding/shared_blocks.h"
 
 namespace weft {
 
@@ -30,14 +31,13 @@ class ParamStore {
   int close_unit(std::string name, int64_t position);
   // Says that layers use these units at the same time.
   void used_together(const std::vector<int>& units);
-  // Lays everything out, once, after construction: f32/f64 masters and compute copies, gradients, and of each weight
-  // `num_states` tensors of optimizer state. Arenas that only count make a dry store.
+  // Lays everything out, once, after construction: f32/f64 masters and compute copies, gradients, and the
+  // optimizer state that each part of a weight has. Arenas that only count make a dry store.
   struct Arenas {
     Arena &params, &grads, &states;
     Arena& transit;  // whole units where shards are kept: fetched values, gradients until they are reduced
   };
-  using NumStates = FlatLayout::NumStates;
-  void allocate(const Arenas& arenas, const NumStates& num_states);
+  void allocate(const Arenas& arenas, const StateFormats& formats);
   // The same for frozen weights.
   void allocate_frozen(Arena& params, Arena& transit);
 
@@ -84,9 +84,12 @@ class ParamStore {
 
   // What this rank keeps of a unit, for an optimizer to update at once; gradients after finish_step.
   struct UpdateRange {
-    Tensor master, grad, value;  // value: none where it is the master
-    std::vector<Tensor> states;
-    bool decays, linear;  // of all its weights
+    Tensor master, grad, value;       // value: none where it is the master
+    std::vector<Tensor> states;       // numbers, or codes of one part of a weight
+    std::vector<StateBlocks> blocks;  // of codes, for each of them; else none
+    bool decays, linear;              // of all its weights
+    const Param* param = nullptr;     // of codes: the weight, and which part
+    size_t piece = 0;
   };
   std::vector<UpdateRange> update_ranges(int unit) const;
   // A run of a unit's weights that tensor-parallel ranks hold alike, and what this rank keeps of its gradient. It
@@ -105,10 +108,11 @@ class ParamStore {
   // What this rank keeps of a weight: blocks of the whole matrix (a vector is one column), rows together.
   struct Stored {
     Run rows, cols;
-    int piece;                   // that it is of
-    Tensor master;               // [rows, cols]
-    Tensor grad;                 // after finish_step; none where gradients are not allocated or it does not learn
-    std::vector<Tensor> states;  // likewise
+    int piece;                        // that it is of
+    Tensor master;                    // [rows, cols]
+    Tensor grad;                      // after finish_step; none where gradients are not allocated or it does not learn
+    std::vector<Tensor> states;       // likewise; numbers, or codes
+    std::vector<StateBlocks> blocks;  // of codes, for each of them; else none
   };
   std::vector<Stored> stored(const Param& p) const;
   // The run of elements of a weight's piece on ranks `at`, row by row, that rank `shard` of the shards keeps.
@@ -116,9 +120,24 @@ class ParamStore {
   // The gradient of what this rank keeps of a piece, after finish_step: [kept]. None where it keeps nothing.
   Tensor kept_gradient(const Param& p, size_t piece) const;
 
-  // How many elements the tensors of optimizer state have on the rank at `place`, each. They differ where weights have
-  // different numbers of states. Needs no memory.
-  std::vector<int64_t> state_sizes(const NumStates& num_states, const MeshPlace& place) const;
+  // What optimizer state takes on the rank at `place` of these ranks' tp and ep: it differs where weights have
+  // different states. Needs no memory.
+  struct StateBytes {
+    int64_t states = 0;                // as an arena counts them
+    std::vector<int64_t> maxima = {};  // of each unit: numbers of its code blocks, a second time
+    auto operator<=>(const StateBytes&) const = default;
+  };
+  StateBytes state_bytes(const StateFormats& formats, const MeshPlace& place) const;
+
+  // The parts of a unit's weights whose state is codes, group by group: the same list on all ranks that hold them (a
+  // replica group's shards x tp), whether they keep any of a part or not.
+  struct CodePart {
+    const ReplicaGroup* group;
+    const Param* param;
+    size_t piece;
+    SharedBlocks shared;
+  };
+  std::vector<CodePart> code_parts(int unit) const;
 
   // The groups that sum weights here, the dense one first; and the one that this weight is of.
   std::vector<const ReplicaGroup*> groups() const;
@@ -136,22 +155,28 @@ class ParamStore {
   const ProcessMesh& mesh() const { return mesh_; }
 
  private:
-  struct State {  // a tensor of optimizer state, of those weights that have so many
-    Run run;      // of the flat tensors: what is kept here
+  struct State {  // a tensor of optimizer state
+    FlatLayout::StateRun of;
+    Run run;  // of the flat tensors: what is kept here
     Tensor flat;
+    std::optional<StateBlocks> blocks;
+    bool is_first_codes() const { return of.index == 0 && blocks.has_value(); }
   };
   // The weights of a replica set that learn, or all that do not, and all that is done with them.
   struct Set {
     Set(const ReplicaGroup& of, const WeightFormat& how, Communicator& pipeline)
         : group(of), format(how), values(flats, group, how), sums(flats, group, how, pipeline) {}
-    std::vector<Tensor> states_of(int flat, Run run) const;
+    void states_of(int flat, Run run, std::vector<Tensor>& tensors, std::vector<StateBlocks>& blocks) const;
+    void allocate_states(Arena& arena, const StateFormats& formats);
+    std::vector<SharedBlocks> shared_blocks_of(const FlatParam& flat, const std::vector<State>& states) const;
     bool learns = true;
     Run shard_of(const Param& p) const { return flats.all[size_t(p.flat_)].layout.shard(group.shard()); }
     ReplicaGroup group;
     WeightFormat format;
     FlatParams flats;
-    std::vector<std::vector<State>> states;  // [flat parameter]
-    std::vector<int> flat_of;                // [unit]; -1: none
+    std::vector<std::vector<State>> states;         // [flat parameter]
+    std::vector<std::vector<SharedBlocks>> shared;  // [flat parameter] of its parts with codes, in order
+    std::vector<int> flat_of;                       // [unit]; -1: none
     ParamValues values;
     GradientSums sums;
   };

@@ -33,8 +33,7 @@ FrozenModel::FrozenModel(const FrozenSpec& spec, const StepSpec& step, Persisten
 TrainingState::TrainingState(const ModelSpec& spec, const StepSpec& step, const Optimizer& optimizer,
                              PersistentArenas& arenas, const ProcessMesh& mesh)
     : params(step.precision, step.order, mesh), model(params, spec, step.model) {
-  params.allocate({arenas.params, arenas.grads, arenas.states, arenas.transit},
-                  [&](const ParamSpec& weight) { return int(optimizer.state_names(weight).size()); });
+  params.allocate({arenas.params, arenas.grads, arenas.states, arenas.transit}, optimizer.formats());
   model.allocate_constants(arenas.constants, step.precision);
   for (const FrozenSpec& other : step.frozen) frozen.emplace_back(other, step, arenas, mesh);
   norm = std::make_unique<GradNorm>(params, arenas.records, Transformer::num_positions(spec));

@@ -81,15 +81,16 @@ using Values = std::vector<double>;
 // Farthest element from what is expected, relative to the tensor's size.
 class Farthest {
  public:
-  explicit Farthest(double size) : size_(size) {}
+  // `free`: so far off is no distance.
+  explicit Farthest(double size, double free = 0) : size_(size), free_(free) {}
   void see(double is, double expected) {
-    const double apart = is == expected ? 0 : std::abs(is - expected) / size_;
+    const double apart = is == expected ? 0 : std::max(0.0, std::abs(is - expected) - free_) / size_;
     most_ = std::isfinite(apart) ? std::max(most_, apart) : INFINITY;
   }
   double most() const { return most_; }
 
  private:
-  double size_, most_ = 0;
+  double size_, free_, most_ = 0;
 };
 
 struct Tensors {
@@ -113,10 +114,12 @@ double norm_of(const RunRecord::Step& step) {
   return std::sqrt(squares);
 }
 
-// Loshchilov & Hutter 2019, algorithm 2.
+// Loshchilov & Hutter 2019, algorithm 2. Moments in 8 bits are the nearest levels afterwards: half of the widest gap
+// between two is no distance.
 void expect_adamw(const Tensors& t, const Recipe::Optimizer& o, Distances::Step& far) {
   const WholeTensor &m = t.state("exp_avg"), &v = t.state("exp_avg_sq"), &w = t.now->weights.at(t.name);
-  Farthest far_m(m.size), far_v(v.size), far_w(w.size);
+  const double half_gap = o.name == OptimizerKind::adamw8bit ? 0.9 / 128 : 0;
+  Farthest far_m(m.size, 1.01 * half_gap * m.size), far_v(v.size, 1.01 * half_gap / 2 * v.size), far_w(w.size);
   for (size_t i = 0; i < t.gradient.size(); ++i) {
     const double g = t.clip * t.gradient[i];
     const double mean = o.adam_beta1 * t.state_before("exp_avg", i) + (1 - o.adam_beta1) * g;

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "weft/device/tensor_values.h"
+#include "weft/sharding/state_values.h"
 
 namespace weft {
 namespace {
@@ -14,14 +14,15 @@ constexpr double kSmallestGradient = 1e-6;  // of the norm of all gradients
 constexpr double kSmallestState = 1e-6;     // of the largest of that name of all weights
 constexpr double kSmallestWeight = 1e-6;
 
-int64_t width_of(const ParamSpec& p) { return p.shape.elements() / p.shape[0]; }
-
 // A tensor like a weight, at a moment: which one ParamStore has of what it keeps, and the factor on its elements.
 struct Kept {
   Quantity quantity;
   std::string name;
   size_t state = 0;  // of optimizer state, which
   double scale = 1;
+  bool are_codes(const ParamStore::Stored& block) const {
+    return quantity == Quantity::states && !block.blocks.empty();
+  }
   const Tensor& of(const ParamStore::Stored& block) const {
     return quantity == Quantity::gradients ? block.grad
            : quantity == Quantity::weights ? block.master
@@ -47,9 +48,13 @@ template <class F>
 void for_each_kept(const TrialMoment& now, const Param& p, const Kept& kept, const F& f) {
   const int64_t width = width_of(p.spec());
   for (const ParamStore::Stored& block : now.params.stored(p)) {
-    for_each_value(now.params.memory(), kept.of(block), [&](int64_t row, int64_t col, double x) {
+    const auto see = [&](int64_t row, int64_t col, double x) {
       f(size_t((block.rows.first + row) * width + block.cols.first + col), x * kept.scale);
-    });
+    };
+    if (kept.are_codes(block))
+      for_each_value(now.params.memory(), kept.of(block), block.blocks[kept.state], see);
+    else
+      for_each_value(now.params.memory(), kept.of(block), see);
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "weft/ops/cpu/attention.h"
 #include "weft/ops/cpu/attention_sink.h"
+#include "weft/ops/cpu/blockwise.h"
 #include "weft/ops/cpu/cross_entropy.h"
 #include "weft/ops/cpu/dropout.h"
 #include "weft/ops/cpu/experts.h"
@@ -26,6 +27,7 @@ using cpu::Range;
 // Least work worth a thread of its own.
 constexpr int64_t kGrain = 1 << 13;  // elements
 constexpr int64_t kColumns = 64;     // of a sum over rows: some cache lines
+constexpr int64_t kBlocks = kGrain / kCodeBlock;
 
 // Before threads start: they could not throw.
 template <class Op>
@@ -234,6 +236,17 @@ void CpuBackend::reduce(const Op& op, const F& part, const G& add) {
 }
 
 void CpuBackend::apply(const AdamW& op) { by_elements(op, op.w, cpu::adamw); }
+
+// A thread has whole blocks, so that none reads what another writes.
+void CpuBackend::apply(const AdamW8Max& op) {
+  check_types(op);
+  for_ranges(threads_, op.m_max.elements(), kBlocks, [&](Range blocks) { cpu::adamw8_max(op, blocks); });
+}
+void CpuBackend::apply(const AdamW8& op) {
+  check_types(op);
+  for_ranges(threads_, op.m_max.elements(), kBlocks, [&](Range blocks) { cpu::adamw8(op, blocks); });
+}
+void CpuBackend::apply(const MaxRows& op) { by_elements(op, op.out, cpu::max_rows); }
 
 void CpuBackend::apply(const Sgd& op) { by_elements(op, op.w, cpu::sgd); }
 

@@ -57,6 +57,9 @@ class CpuBackend final : public Backend {
   void apply(const SumSquares&);
   void apply(const CountNonfinite&);
   void apply(const AdamW&);
+  void apply(const AdamW8Max&);
+  void apply(const AdamW8&);
+  void apply(const MaxRows&);
   void apply(const Sgd&);
   void apply(const Route&);
   void apply(const RouteBackward&);

@@ -12,6 +12,7 @@
 #include "weft/ops/cuda/attention.h"
 #include "weft/ops/cuda/attention_sink.h"
 #include "weft/ops/cuda/attention_tiles.h"
+#include "weft/ops/cuda/blockwise.h"
 #include "weft/ops/cuda/cross_entropy.h"
 #include "weft/ops/cuda/latent_keys.h"
 #include "weft/ops/cuda/launch.h"
@@ -488,6 +489,24 @@ void run(L& launcher, const AdamW& op) {
                      op.w.elements(), float(op.lr), float(op.beta1), float(op.beta2), float(op.eps),
                      float(op.weight_decay), float(op.grad_scale), float(1 / c1), float(1 / c2)});
   });
+}
+template <class L>
+void run(L& launcher, const AdamW8Max& op) {
+  launcher.launch(op.m_max.elements(), MomentMaxima{moment_codes(op)});
+}
+template <class L>
+void run(L& launcher, const AdamW8& op) {
+  by_float_of(op.value, [&](auto t) {
+    using T = decltype(t);
+    const double c1 = 1 - std::pow(op.beta1, double(op.step)), c2 = 1 - std::pow(op.beta2, double(op.step));
+    launcher.launch(op.m_max.elements(),
+                    AdamW8Step<T>{moment_codes(op), flat<float>(op.w), flat<T>(op.value), float(op.lr), float(op.eps),
+                                  float(op.weight_decay), float(1 / c1), float(1 / c2)});
+  });
+}
+template <class L>
+void run(L& launcher, const MaxRows& op) {
+  each_element(launcher, op.out, float{}, LargestOfRows{rows<const float>(op.x), op.x.rows()});
 }
 template <class L>
 void run(L& launcher, const Sgd& op) {
