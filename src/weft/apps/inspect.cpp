@@ -210,11 +210,15 @@ std::string state_of(const fs::path& checkpoint) {
   } catch (const FileError& e) { return fmt::format("damaged: {}", e.what()); }
 }
 
+Report data_of(const Recipe& r) {
+  return r.train.objective == ObjectiveKind::cross_entropy ? Report(r.data.train) : Report(r.data.pairs);
+}
+
 Report of_run(const fs::path& folder) {
   const Recipe recipe = parse_recipe_file((folder / "recipe.toml").string(), {});
   Report report{{"kind", "run folder"},       {"path", folder.string()},
                 {"model", recipe.model.path}, {"init", name_of(recipe.model.init)},
-                {"data", recipe.data.train},  {"train_iters", recipe.train.train_iters}};
+                {"data", data_of(recipe)},    {"train_iters", recipe.train.train_iters}};
   Report checkpoints = Report::array();
   for (const auto& c : checkpoint_folders(folder)) {
     checkpoints.push_back(

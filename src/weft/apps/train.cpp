@@ -41,8 +41,9 @@ std::string header(const Recipe& r, const Machine& machine, const RunPlan& plan)
                        {{"model", fmt::format("{}, {} parameters", r.model.path,
                                               format_count(double(plan.memory.arithmetic.num_params)))},
                         {"machine", machine.description},
-                        {"step", fmt::format("{} sequences of {} tokens, {} at a time, {}", r.train.global_batch_size,
-                                             r.train.seq_length, r.train.micro_batch_size, r.train.precision)},
+                        {"step", fmt::format("{} {} of {} tokens, {} at a time, {}", r.train.global_batch_size,
+                                             sequences_of_sample(r) > 1 ? "pairs" : "sequences", r.train.seq_length,
+                                             r.train.micro_batch_size, r.train.precision)},
                         {"layout", layout_text(r)},
                         {"memory", format_bytes(double(plan.memory.total_bytes())) +
                                        (mesh_sizes_of(r).world() > 1 ? " on the largest rank" : "")},

@@ -15,6 +15,17 @@ std::string conversation_hint(const nlohmann::json& row);
 // Whether this is JSON lines, by its name: .jsonl, .json, .ndjson.
 bool is_jsonl(const std::filesystem::path& file);
 
+// The rows of a file that is JSON lines, one after the other.
+struct JsonlRows {
+  std::string_view text;  // all of the file
+  std::string source;     // its name, for messages
+};
+// Hands over row after row, with `source: line N`, which messages about it begin with, and how many bytes of `text` are
+// done. Lines of white space, and a byte order mark before the first, are skipped. Throws FileError, `source: line
+// N...`, for a line that is no valid JSON (weft/base/json.h).
+void for_each_row(const JsonlRows& rows,
+                  const std::function<void(const nlohmann::json& row, const std::string& where, size_t done)>& take);
+
 struct JsonlRequest {
   std::string_view text;     // all of the file
   std::string source;        // its name, for messages

@@ -271,6 +271,14 @@ void check_learning_rate(const Recipe::Optimizer& o, int64_t train_iters, Confli
                                     o.lr_warmup_iters)});
 }
 
+// Whether a setting of the data or of an objective makes a difference to that one.
+bool heeds(ObjectiveKind objective, const std::string& key) {
+  const bool cross_entropy = objective == ObjectiveKind::cross_entropy;
+  if (key.starts_with("objective.")) return !cross_entropy;
+  if (key == "data.pairs") return objective == ObjectiveKind::dpo;
+  return !key.starts_with("data.") || key == "data.shuffle" || cross_entropy;
+}
+
 class Refusals {
  public:
   void add(bool refused, const std::string& setting, const std::string& reason, const std::string& nearest) {
@@ -292,6 +300,37 @@ class Refusals {
   std::vector<std::string> lines_;
 };
 
+// What the objectives beside cross-entropy have not.
+void refuse_beside_objective(const Recipe& r, Refusals& refusals) {
+  if (r.train.objective == ObjectiveKind::cross_entropy) return;
+  const std::string objective = fmt::format("train.objective = \"{}\"", r.train.objective);
+  refusals.add(r.train.mtp_loss_coef > 0, fmt::format("train.mtp_loss_coef = {}", r.train.mtp_loss_coef),
+               fmt::format("{} has no loss of the token after the next one", objective), "train.mtp_loss_coef = 0");
+}
+
+// What was set beside its default, for an objective that does not heed it.
+void refuse_idle_of_objective(const Recipe& r, Refusals& refusals) {
+  Recipe given = r, fallback;
+  const auto keys = recipe_keys(given), fallbacks = recipe_keys(fallback);
+  const std::string objective = fmt::format("train.objective = \"{}\"", r.train.objective);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const RecipeKey& key = keys[i];
+    const std::string value = value_of(key), usual = value_of(fallbacks[i]);
+    if (value == usual || heeds(r.train.objective, key.name)) continue;
+    const std::string instead = key.section() == "data"
+                                    ? fmt::format("{} reads {}", objective, data_key_of(r.train.objective))
+                                    : objective + " has no such setting";
+    refusals.add_idle(true, fmt::format("{} = {}", key.name, value), instead, fmt::format("{} = {}", key.name, usual));
+  }
+  const auto& o = r.objective;
+  const bool ipo = o.loss_type == PreferenceLoss::ipo, dpo = r.train.objective == ObjectiveKind::dpo;
+  refusals.add_idle(dpo && ipo && o.label_smoothing > 0,
+                    fmt::format("objective.label_smoothing = {}", o.label_smoothing),
+                    "objective.loss_type = \"ipo\" has none", "objective.label_smoothing = 0");
+  refusals.add_idle(dpo && !ipo && o.average_logps, "objective.average_logps = true",
+                    "objective.loss_type = \"sigmoid\" takes sums", "objective.average_logps = false");
+}
+
 // Choices that nothing of the run heeds. What is only the same on one rank is not among them: axes change from run to
 // run.
 void refuse_idle(const Recipe& r, Refusals& refusals) {
@@ -309,6 +348,7 @@ void refuse_idle(const Recipe& r, Refusals& refusals) {
                     fmt::format("train.precision = \"{}\" does not scale the loss", precision), "train.loss_scale = 0");
   refusals.add_idle(r.moe.overflow == ExpertOverflow::drop && !r.moe.capacity_factor, "moe.overflow = \"drop\"",
                     "without moe.capacity_factor there is room for all rows", "moe.overflow = \"error\"");
+  refuse_idle_of_objective(r, refusals);
   const auto& o = r.optimizer;
   refusals.add_idle(o.lr_decay_style != LrSchedule::Style::wsd && o.lr_wsd_decay_iters > 0,
                     fmt::format("optimizer.lr_wsd_decay_iters = {}", o.lr_wsd_decay_iters),
@@ -317,6 +357,12 @@ void refuse_idle(const Recipe& r, Refusals& refusals) {
 }
 
 }  // namespace
+
+std::string_view data_key_of(ObjectiveKind objective) {
+  return objective == ObjectiveKind::dpo ? "data.pairs" : "data.train";
+}
+
+int64_t sequences_of_sample(const Recipe& recipe) { return recipe.train.objective == ObjectiveKind::dpo ? 2 : 1; }
 
 std::string fewer_ranks(const Recipe& recipe, int64_t most) { return fewer_ranks(recipe.train, recipe.parallel, most); }
 
@@ -362,6 +408,7 @@ void check_supported(const Recipe& r) {
   refusals.add(r.train.precision == PrecisionChoice::f64 && r.run.backend != BackendKind::ref,
                "train.precision = \"f64\"", "only the reference backend computes in it",
                "run.backend = \"ref\", or train.precision = \"f32\"");
+  refuse_beside_objective(r, refusals);
   refuse_idle(r, refusals);
   refusals.throw_any();
 }

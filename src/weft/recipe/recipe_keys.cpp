@@ -57,13 +57,19 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "byte (one id a byte, 256 ends a document), or a tokenizer's file or folder (docs/formats/tokenizers.md)"},
       {"data.text_key", &d.text_key, anything(),
        "JSON and Parquet: the key of a document's text, or a template (pipeline.md)"},
+      {"data.pairs", &d.pairs, needed("pairs = \"pairs.jsonl\""),
+       "with train.objective = \"dpo\", in place of data.train: rows of JSON with the token ids of a `prompt`, of the "
+       "`chosen` completion and of the `rejected` one (docs/formats/id_rows.md)"},
       {"data.shuffle", &d.shuffle, anything(),
        "a new order of samples each epoch, from train.seed; else the order of the files"},
 
-      {"train.seq_length", &t.seq_length, count(1), "tokens of a sample"},
-      {"train.global_batch_size", &t.global_batch_size, count(1), "samples of a step"},
+      {"train.objective", choice(t.objective), anything(),
+       "what is minimised: cross-entropy of the next token; or the preference loss of pairs of completions "
+       "(docs/tune/dpo.md)"},
+      {"train.seq_length", &t.seq_length, count(1), "tokens of a sample; of pairs, at most of prompt and completion"},
+      {"train.global_batch_size", &t.global_batch_size, count(1), "samples of a step; pairs, with dpo"},
       {"train.micro_batch_size", &t.micro_batch_size, count(1, 1 << 16),
-       "samples that go through the model at once, on one rank"},
+       "samples that go through the model at once, on one rank; of pairs both sequences"},
       {"train.train_iters", &t.train_iters, count(0),
        "steps of the whole run; a run may be given more of them later, as said below; 0: as train.epochs says"},
       {"train.epochs", &t.epochs, at_least(0),
@@ -102,6 +108,17 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "steps between progress lines where standard error is no terminal; metrics.jsonl has every step", kMayChange},
       {"train.log_grad_norms", &t.log_grad_norms, anything(),
        "write the gradient norm of every tensor of every step to grad_norms.jsonl", kMayChange},
+
+      {"objective.loss_type", choice(r.objective.loss_type), anything(),
+       "dpo: -log sigmoid(beta D) (Rafailov et al. 2023), or (D - 1 / (2 beta))^2 (Azar et al. 2023); D is by how much "
+       "more the chosen completion gained over the reference than the rejected one, in log-probability"},
+      {"objective.beta", &r.objective.beta, above(0), "dpo: how dear it is to move away from the reference"},
+      {"objective.label_smoothing",
+       &r.objective.label_smoothing,
+       {.min = 0, .max = 0.5, .below_max = true},
+       "dpo, sigmoid: the share of pairs that may be the wrong way round"},
+      {"objective.average_logps", &r.objective.average_logps, anything(),
+       "dpo, ipo: what a completion gained is divided by its number of tokens"},
 
       {"optimizer.name", choice(o.name), anything(),
        "AdamW (Loshchilov & Hutter 2019); SGD with momentum; or Muon (Jordan et al. 2024), which orthogonalizes the "

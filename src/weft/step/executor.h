@@ -46,7 +46,9 @@ class Executor {
   double run(const StepInput& input);
   // The same on another backend over the same memory (a decorator of it).
   double run_on(Backend& backend, const StepInput& input);
-  // Of the last run: the sum of the losses of multi-token prediction; 0 without it.
+  // Of the last run: what the objective has summed of each sequence (Objective::Sums).
+  Objective::Sums sums() const { return sums_; }
+  // Likewise the sum of the losses of multi-token prediction; 0 without it.
   double mtp_loss() const { return mtp_loss_; }
   // Forward only, of one micro-batch that `load` fills: the losses of its tokens (stat, [tokens]), until the next call.
   Tensor evaluate(const LoadMicroBatch& load);
@@ -92,6 +94,8 @@ class Executor {
 
   void score_batch(const StepInput& input);
   void count_experts(const StepInput& input);
+  void sum_sequences(const StepInput& input, const std::vector<std::vector<double>>& counted);
+  Objective::Scores scores_of(int64_t micro_batch) const;
   Tensor score(const Model& model, ParamStore& params, const LoadMicroBatch& load);
   void load(MicroBatch& b, const StepInput& input);
   void act(const Action& action, const StepInput& input);
@@ -129,6 +133,7 @@ class Executor {
   using Losses = std::vector<std::vector<double>>;
   Losses own_losses_;
   std::vector<Losses> frozen_losses_;
+  std::vector<double> sums_;  // [sequence of the global batch][num_sums]
   double mtp_loss_ = 0;
   StageLinks links_;  // whose messages lie in the chunks' memory
 };

@@ -62,13 +62,13 @@ void add_spans(int64_t i, std::span<const int32_t> positions, int64_t sample, st
   }
 }
 
-BatchLoader::BatchLoader(const SampleOrder& order, Shape shape)
-    : order_(order), shape_(shape), spans_(size_t(shape.order.num_micro_batches)), sample_(shape.seq_length) {}
+BatchLoader::BatchLoader(const TrainingSamples& samples, Shape shape)
+    : samples_(samples), shape_(shape), spans_(size_t(shape.order.num_micro_batches)), sample_(shape.seq_length) {}
 
 OpenSource::Counted BatchLoader::counted(int64_t step) const {
   OpenSource::Counted n;
   for (int64_t i = 0; i < shape_.global_batch_size(); ++i) {
-    const OpenSource::Counted here = order_.counted(step * shape_.global_batch_size() + i);
+    const OpenSource::Counted here = samples_.counted(step * shape_.global_batch_size() + i);
     n.targets += here.targets;
     n.further += here.further;
   }
@@ -80,7 +80,7 @@ void BatchLoader::load(int64_t step, MicroBatch& b) {
   spans.clear();
   const int64_t first = step * shape_.global_batch_size() + shape_.order.global_of(b.index) * shape_.micro_batch_size;
   for (int64_t i = 0; i < shape_.micro_batch_size; ++i) {
-    order_.read(first + i, sample_.rows());
+    samples_.read(first + i, sample_.rows());
     set_sequence(b, i, sample_, (first + i) * shape_.seq_length);
     add_spans(i, sample_.positions, first + i, spans);
   }

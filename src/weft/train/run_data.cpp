@@ -2,12 +2,33 @@
 
 #include "weft/base/error.h"
 #include "weft/base/json.h"
+#include "weft/data/row_order.h"
 #include "weft/pipeline/file_texts.h"
 #include "weft/pipeline/provenance.h"
 #include "weft/train/data_files.h"
 #include "weft/train/run_tokenizer.h"
 
 namespace weft {
+namespace {
+
+// Of an objective over rows of token ids.
+std::string rows_file_of(const Recipe& r) { return r.data.pairs; }
+
+}  // namespace
+
+RunData open_row_data(const Recipe& r, int64_t vocab_size) {
+  IdRows rows({.file = rows_file_of(r),
+               .completions = {"chosen", "rejected"},
+               .vocab_size = vocab_size,
+               .seq_length = r.train.seq_length});
+  RunData data;
+  data.sources.push_back({.path = rows.file().string(), .contents = rows.fingerprint(), .dataset = "", .version = ""});
+  data.train = std::make_unique<RowOrder>(std::move(rows), RowOrder::Spec{.rows_of_step = r.train.global_batch_size,
+                                                                          .seq_length = r.train.seq_length,
+                                                                          .seed = uint64_t(r.train.seed),
+                                                                          .shuffle = r.data.shuffle});
+  return data;
+}
 
 DataSpec data_spec_of(const Recipe& r, int64_t vocab_size) {
   DataSpec spec;
@@ -33,6 +54,7 @@ DataSpec data_spec_of(const Recipe& r, int64_t vocab_size) {
 }
 
 void require_run_data(const Recipe& r) {
+  if (r.train.objective != ObjectiveKind::cross_entropy) return require_sources({rows_file_of(r)});
   const DataFiles train = training_files_of(r);
   if (!r.data.loss_mask.empty() && train.paths != r.data.train)
     throw ConfigError(fmt::format(
@@ -45,19 +67,21 @@ void require_run_data(const Recipe& r) {
 }
 
 RunData open_run_data(const Recipe& r, const ModelSpec& model, const TokenizeProgress& progress) {
+  if (r.train.objective != ObjectiveKind::cross_entropy) return open_row_data(r, model.vocab_size);
   DataSpec spec = data_spec_of(r, model.vocab_size);
   spec.progress = progress;
   Datasets datasets;
   require_vocabulary(dataset_tokenizers(spec.paths, datasets), model.vocab_size);
   RunData data;
-  data.train = open_sample_order(spec);
+  auto train = open_sample_order(spec);
   for (size_t i = 0; i < spec.paths.size(); ++i) {
     const auto dataset = datasets.find(spec.paths[i]);
     data.sources.push_back({.path = spec.paths[i],
-                            .contents = data.train->contents_of(i),
+                            .contents = train->contents_of(i),
                             .dataset = dataset ? dataset->folder.string() : "",
                             .version = dataset ? dataset->version : ""});
   }
+  data.train = std::move(train);
   if (r.data.valid.empty() && r.data.valid_fraction == 0) return data;
   spec.part = DataSpec::Part::valid;
   if (!r.data.valid.empty()) {

@@ -1,0 +1,66 @@
+#include "weft/data/id_rows.h"
+
+#include <algorithm>
+
+#include "weft/base/error.h"
+#include "weft/base/hashing.h"
+#include "weft/base/json.h"
+#include "weft/base/mapped_file.h"
+#include "weft/data/jsonl.h"
+
+namespace weft {
+namespace {
+
+// Appends the ids of a field of a row.
+void read_ids(const JsonFields& row, const std::string& field, int64_t vocab_size, std::vector<int32_t>& ids) {
+  const nlohmann::json& list = row.list(field, "a list of token ids");
+  if (list.empty()) throw FileError(fmt::format("{}: is empty; it needs at least one token", row.where(field)));
+  for (const nlohmann::json& id : list) {
+    if (!id.is_number_integer())
+      throw FileError(fmt::format("{}: {} is no token id; weft reads ids here, made by the model's tokenizer",
+                                  row.where(field), shown(id)));
+    const bool fits = id.is_number_unsigned() && id.get<uint64_t>() < uint64_t(vocab_size);
+    if (!fits)
+      throw FileError(
+          fmt::format("{}: {} is not in the vocabulary of {} tokens; were the ids made by another model's tokenizer?",
+                      row.where(field), id.dump(), vocab_size));
+    ids.push_back(id.get<int32_t>());
+  }
+}
+
+}  // namespace
+
+IdRows::IdRows(const Spec& spec) : file_(spec.file), parts_(1 + int64_t(spec.completions.size())) {
+  const MappedFile file(spec.file);
+  fingerprint_ = to_hex(hash128(file.text()));
+  for_each_row({.text = file.text(), .source = spec.file.string()},
+               [&](const nlohmann::json& json, const std::string& source, size_t) {
+                 const JsonFields row(json, source);
+                 const size_t begin = ids_.size();
+                 read_ids(row, "prompt", spec.vocab_size, ids_);
+                 const size_t prompt = ids_.size() - begin;
+                 ends_.push_back(int64_t(ids_.size()));
+                 for (const std::string& field : spec.completions) {
+                   const size_t before = ids_.size();
+                   read_ids(row, field, spec.vocab_size, ids_);
+                   ends_.push_back(int64_t(ids_.size()));
+                   const size_t tokens = prompt + ids_.size() - before;
+                   if (int64_t(tokens) > spec.seq_length)
+                     throw FileError(
+                         fmt::format("{}: with its prompt {} tokens, more than train.seq_length = {}; raise that, or "
+                                     "leave the row out",
+                                     row.where(field), tokens, spec.seq_length));
+                 }
+               });
+  file.check_whole();
+  if (ends_.empty()) throw FileError(fmt::format("{}: has no rows", spec.file.string()));
+}
+
+std::span<const int32_t> IdRows::part(int64_t row, int64_t which) const {
+  WEFT_CHECK(row >= 0 && row < size(), "row {} of {}", row, size());
+  const auto at = size_t(row * parts_ + which);
+  const auto begin = size_t(at == 0 ? 0 : ends_[at - 1]), end = size_t(ends_[at]);
+  return std::span(ids_).subspan(begin, end - begin);
+}
+
+}  // namespace weft

@@ -1,0 +1,123 @@
+#include "weft/data/id_rows.h"
+
+#include <fstream>
+#include <set>
+
+#include "data/data_support.h"
+#include "weft/data/row_order.h"
+
+namespace weft {
+namespace {
+
+using testing::error_of;
+using testing::TempDir;
+
+constexpr int64_t kRowVocabulary = 20, kRowTokens = 8;
+
+std::string row_of(const std::string& prompt, const std::string& chosen, const std::string& rejected) {
+  return fmt::format(R"({{"prompt": {}, "chosen": {}, "rejected": {}}})", prompt, chosen, rejected) + "\n";
+}
+const std::string kGood = row_of("[1, 2, 3]", "[4, 5]", "[6]");
+
+class Rows : public ::testing::Test {
+ protected:
+  IdRows open(const std::string& text) {
+    const auto file = dir_ / "pairs.jsonl";
+    std::ofstream(file) << text;
+    return IdRows(
+        {.file = file, .completions = {"chosen", "rejected"}, .vocab_size = kRowVocabulary, .seq_length = kRowTokens});
+  }
+  RowOrder order_of(const std::string& text, int64_t rows_of_step, bool shuffle) {
+    return RowOrder(open(text),
+                    {.rows_of_step = rows_of_step, .seq_length = kRowTokens, .seed = 5, .shuffle = shuffle});
+  }
+  TempDir dir_;
+};
+
+TEST_F(Rows, HaveAPromptAndTwoCompletions) {
+  const IdRows rows = open(kGood + "\n" + row_of("[7]", "[8, 9, 10, 11, 12, 13, 14]", "[19]"));
+  ASSERT_EQ(rows.size(), 2);
+  const auto ids = [](std::span<const int32_t> part) { return std::vector(part.begin(), part.end()); };
+  EXPECT_EQ(ids(rows.prompt(0)), (std::vector<int32_t>{1, 2, 3}));
+  EXPECT_EQ(ids(rows.completion(0, 0)), (std::vector<int32_t>{4, 5}));
+  EXPECT_EQ(ids(rows.completion(0, 1)), (std::vector<int32_t>{6}));
+  EXPECT_EQ(ids(rows.prompt(1)), (std::vector<int32_t>{7}));
+  EXPECT_EQ(rows.completion(1, 0).size(), 7u);
+  EXPECT_EQ(ids(rows.completion(1, 1)), (std::vector<int32_t>{19}));
+}
+
+TEST_F(Rows, BadOnesAreRefusedByFileLineAndField) {
+  const auto refused = [&](const std::string& row, const std::vector<std::string>& parts) {
+    const std::string error = error_of([&] { open(kGood + row); });
+    EXPECT_SAYS(error, "pairs.jsonl: line 2");
+    for (const std::string& part : parts) EXPECT_SAYS(error, part);
+  };
+  refused("{\"prompt\": [1], \"chosen\": [2]}\n", {"\"rejected\"", "missing"});
+  refused("{\"chosen\": [1], \"rejected\": [2]}\n", {"\"prompt\"", "missing"});
+  refused(row_of("[1]", "[]", "[2]"), {"\"chosen\": is empty", "at least one token"});
+  refused(row_of("[]", "[1]", "[2]"), {"\"prompt\": is empty"});
+  refused(row_of("[1]", "[2]", "[3, 20]"), {"\"rejected\": 20 is not in the vocabulary of 20", "another model"});
+  refused(row_of("[1]", "[-1]", "[3]"), {"\"chosen\": -1 is not in the vocabulary"});
+  refused(row_of("[1]", "[18446744073709551615]", "[3]"), {"is not in the vocabulary"});
+  refused(row_of("[1]", "[1.0]", "[3]"), {"1.0 is no token id"});
+  refused(row_of("[1]", "[true]", "[3]"), {"true is no token id"});
+  refused(row_of("\"hello\"", "[1]", "[3]"), {"\"prompt\": expected a list of token ids, got \"hello\""});
+  refused(row_of("[1, 2, 3]", "[1, 2, 3, 4, 5, 6]", "[1]"), {"\"chosen\"", "9 tokens", "train.seq_length = 8"});
+  refused("[1, 2]\n", {});
+  refused("{\"prompt\": [1\n", {});
+  EXPECT_SAYS(error_of([&] { open("\n"); }), "pairs.jsonl: has no rows");
+  EXPECT_SAYS(error_of([&] { open("[" + kGood + "]"); }), "one JSON array");
+  EXPECT_SAYS(error_of([&] { order_of(kGood + kGood, 3, false); }), "pairs.jsonl: 2 rows, fewer than a step takes");
+}
+
+struct ReadRow {
+  std::vector<int32_t> ids = std::vector<int32_t>(kRowTokens, -1), targets = ids, positions = ids;
+  std::vector<uint8_t> counted = std::vector<uint8_t>(kRowTokens, 9), further = counted;
+  ReadRow(const RowOrder& order, int64_t k) {
+    order.read(
+        k, {.ids = ids, .targets = targets, .counted = counted, .positions = positions, .further_counted = further});
+  }
+};
+
+// The first token of a completion is predicted from the last of its prompt.
+TEST_F(Rows, OfTheirTokensThoseOfTheCompletionAreTargets) {
+  const RowOrder order = order_of(kGood + row_of("[7]", "[8, 9, 10, 11, 12, 13, 14]", "[19]"), 2, false);
+  EXPECT_EQ(order.samples_per_epoch(), 2);
+  const ReadRow chosen(order, 0), rejected(order, 1), longest(order, 2);
+  EXPECT_EQ(chosen.ids, (std::vector<int32_t>{1, 2, 3, 4, 5, 0, 0, 0}));
+  EXPECT_EQ(chosen.targets, (std::vector<int32_t>{2, 3, 4, 5, 0, 0, 0, 0}));
+  EXPECT_EQ(chosen.counted, (std::vector<uint8_t>{0, 0, 1, 1, 0, 0, 0, 0}));
+  EXPECT_EQ(chosen.positions, (std::vector<int32_t>{0, 1, 2, 3, 4, 5, 6, 7}));
+  EXPECT_EQ(chosen.further, std::vector<uint8_t>(kRowTokens, 0));
+  EXPECT_EQ(order.counted(0).targets, 2);
+  EXPECT_EQ(rejected.counted, (std::vector<uint8_t>{0, 0, 1, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(order.counted(1).targets, 1);
+  EXPECT_EQ(longest.counted, (std::vector<uint8_t>{1, 1, 1, 1, 1, 1, 1, 0}));
+  EXPECT_EQ(longest.targets, (std::vector<int32_t>{8, 9, 10, 11, 12, 13, 14, 0}));
+}
+
+TEST_F(Rows, AreShuffledWholeEachOnceAnEpoch) {
+  std::string text;
+  for (int i = 0; i < 10; ++i) text += row_of(fmt::format("[{}]", i), "[1, 2]", "[3]");
+  const RowOrder shuffled = order_of(text, 4, true), again = order_of(text, 4, true), plain = order_of(text, 4, false);
+  std::vector<int64_t> epochs[2];
+  for (int64_t k = 0; k < 40; ++k) {
+    EXPECT_EQ(plain.row_of(k), k / 2 % 10);
+    EXPECT_EQ(shuffled.row_of(k), shuffled.row_of(k / 2 * 2)) << "both sequences of a pair";
+    EXPECT_EQ(shuffled.row_of(k), again.row_of(k));
+    EXPECT_EQ(shuffled.counted(k).targets, k % 2 == 0 ? 2 : 1);
+    if (k % 2 == 0) epochs[k / 20].push_back(shuffled.row_of(k));
+  }
+  EXPECT_NE(epochs[0], epochs[1]);
+  for (const auto& epoch : epochs) EXPECT_EQ(std::set<int64_t>(epoch.begin(), epoch.end()).size(), 10u);
+}
+
+TEST_F(Rows, AnotherFileOrOrderHasAnotherFingerprint) {
+  const std::string before = order_of(kGood + kGood, 1, false).fingerprint();
+  EXPECT_EQ(order_of(kGood + kGood, 1, false).fingerprint(), before);
+  EXPECT_NE(order_of(kGood + kGood, 1, true).fingerprint(), before);
+  EXPECT_NE(order_of(kGood + row_of("[1, 2, 3]", "[4, 5]", "[7]"), 1, false).fingerprint(), before);
+}
+
+}  // namespace
+}  // namespace weft
