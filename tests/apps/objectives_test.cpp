@@ -124,5 +124,67 @@ TEST_F(Preferences, BadRowsAreNamedWithFileAndLine) {
   EXPECT_SAYS(none.err, "none.jsonl");
 }
 
+const std::string kGrpo = std::string(testing::kSourceDir) + "/tests/golden/grpo-sequence-kl";
+
+class Rewards : public Preferences {
+ protected:
+  void SetUp() override {
+    testing::spill(
+        dir_ / "r.toml",
+        "[model]\npath = \"" + kGrpo + "\"\n[data]\nrollouts = \"" + kGrpo +
+            "/rollouts.jsonl\"\nshuffle = false\n[train]\nobjective = \"grpo\"\nseq_length = 32\n"
+            "global_batch_size = 8\nmicro_batch_size = 2\ntrain_iters = 12\n[objective]\ngroup_size = 4\n"
+            "inner_updates = 2\nkl_beta = 0.04\nnormalisation = \"sequence\"\nadvantage_std = \"population\"\n"
+            "[optimizer]\nlr = 1e-3\nmin_lr = 1e-4\nlr_warmup_iters = 3\nweight_decay = 0.0\n[run]\nthreads = 1\n");
+  }
+};
+
+TEST_F(Rewards, AreTrainedAsTheIndependentImplementationDoes) {
+  for (const std::string layout : {"parallel.dp=1", "parallel.dp=4", "parallel.cp=2", "parallel.pp=2"}) {
+    const Finished f = run("train", {layout}, layout);
+    ASSERT_EQ(f.status, 0) << f.err;
+    const auto trace = nlohmann::json::parse(testing::slurp(kGrpo + "/trace.json"))["steps"];
+    const auto steps = steps_of(layout);
+    ASSERT_EQ(steps.size(), trace.size());
+    for (size_t i = 0; i < steps.size(); ++i) {
+      for (const auto& [name, value] : trace[i].items()) {
+        ASSERT_TRUE(steps[i].contains(name)) << name;
+        const double expected = value;
+        EXPECT_NEAR(steps[i][name].get<double>(), expected, name == "grad_norm" ? 2e-5 * expected : 2e-6)
+            << layout << " step " << i + 1 << " " << name;
+      }
+    }
+  }
+}
+
+TEST_F(Rewards, ArePlannedAndVerified) {
+  const Finished plan = run("plan", {"train.train_iters=0", "train.epochs=2"});
+  EXPECT_EQ(plan.status, 0) << plan.err;
+  for (const std::vector<std::string>& layout :
+       {std::vector<std::string>{"parallel.dp=2", "parallel.tp=2", "train.precision=bf16"},
+        {"parallel.cp=2", "parallel.pp=2", "objective.normalisation=token"}}) {
+    std::vector<std::string> more = layout;
+    more.push_back("--steps=2");
+    const Finished verify = run("verify", more);
+    EXPECT_EQ(verify.status, 0) << verify.err << verify.out;
+    EXPECT_SAYS(verify.out, "equal: this layout gives the run of one rank");
+  }
+}
+
+TEST_F(Rewards, WhatCannotBeIsRefusedByName) {
+  const auto refused = [&](const std::vector<std::string>& more, const std::string& part) {
+    const Finished f = run("train", more);
+    EXPECT_EQ(f.status, 2) << more[0] << f.err;
+    EXPECT_SAYS(f.err, part);
+  };
+  refused({"train.global_batch_size=6"}, "expected whole groups: a multiple of objective.group_size = 4");
+  refused({"objective.normalisation=constant"}, "objective.max_completion_length = 0 (its default): expected");
+  refused({"objective.max_completion_length=9"}, "objective.max_completion_length = 9 has no effect");
+  refused({"objective.beta=0.2"}, "objective.beta = 0.2 has no effect: train.objective = \"grpo\" has no such setting");
+  refused({"data.pairs=x.jsonl"},
+          "data.pairs = \"x.jsonl\" has no effect: train.objective = \"grpo\" reads data.rollouts");
+  refused({"objective.group_size=1", "objective.advantage_std=sample"}, "at least 2 for the standard deviation");
+}
+
 }  // namespace
 }  // namespace weft

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "data/data_support.h"
+#include "weft/base/error.h"
 #include "weft/data/row_order.h"
 
 namespace weft {
@@ -110,6 +111,69 @@ TEST_F(Rows, AreShuffledWholeEachOnceAnEpoch) {
   }
   EXPECT_NE(epochs[0], epochs[1]);
   for (const auto& epoch : epochs) EXPECT_EQ(std::set<int64_t>(epoch.begin(), epoch.end()).size(), 10u);
+}
+
+std::string rollout_of(int prompt, const std::string& completion, const std::string& reward, const std::string& logps) {
+  return fmt::format(R"({{"prompt": [{}], "completion": {}, "reward": {}, "old_logps": {}}})", prompt, completion,
+                     reward, logps) +
+         "\n";
+}
+
+class Rollouts : public ::testing::Test {
+ protected:
+  RowOrder open(const std::string& text, RowOrder::Spec spec = {.rows_of_step = 2, .rows_of_group = 2}) {
+    const auto file = dir_ / "rollouts.jsonl";
+    std::ofstream(file) << text;
+    spec.seq_length = kRowTokens;
+    return RowOrder(IdRows({.file = file,
+                            .completions = {"completion"},
+                            .number = "reward",
+                            .token_numbers = "old_logps",
+                            .vocab_size = kRowVocabulary,
+                            .seq_length = kRowTokens}),
+                    spec);
+  }
+  TempDir dir_;
+};
+
+TEST_F(Rollouts, HaveARewardAndANumberForEachToken) {
+  const RowOrder order = open(rollout_of(1, "[2, 3]", "-1.5", "[-0.5, -2]") + rollout_of(1, "[4]", "2", "[-1e-3]"));
+  const IdRows& rows = order.id_rows();
+  EXPECT_EQ(rows.number(0), -1.5);
+  EXPECT_EQ(rows.number(1), 2);
+  EXPECT_EQ(std::vector(rows.token_numbers(0).begin(), rows.token_numbers(0).end()), (std::vector<double>{-0.5, -2}));
+  EXPECT_EQ(std::vector(rows.token_numbers(1).begin(), rows.token_numbers(1).end()), (std::vector<double>{-1e-3}));
+}
+
+TEST_F(Rollouts, BadOnesAreRefusedByFileAndLine) {
+  const std::string good = rollout_of(1, "[2]", "1", "[-1]");
+  const auto refusal = [&](const std::string& second) { return error_of([&] { open(good + second); }); };
+  EXPECT_SAYS(refusal(rollout_of(1, "[2, 3]", "1", "[-1]")),
+              "rollouts.jsonl: line 2: \"old_logps\": has 1 numbers for the 2 tokens of \"completion\"");
+  EXPECT_SAYS(refusal(rollout_of(1, "[2]", "\"good\"", "[-1]")), "line 2: \"reward\": expected a number");
+  EXPECT_SAYS(refusal(rollout_of(1, "[2]", "1", "[\"x\"]")), "line 2: \"old_logps\": expected a number, got \"x\"");
+  EXPECT_SAYS(refusal(rollout_of(1, "[2]", "1", "[null]")), "line 2: \"old_logps\": expected a number");
+  EXPECT_SAYS(refusal(rollout_of(2, "[2]", "1", "[-1]")), "line 2: its prompt is not that of line 1");
+  EXPECT_SAYS(refusal(good + good), "3 rows are no whole groups");
+}
+
+// Each batch comes several times in a row; groups stay together.
+TEST_F(Rollouts, AreWalkedBatchByBatchInWholeGroups) {
+  std::string text;
+  for (int i = 0; i < 12; ++i) text += rollout_of(i / 2, "[2]", std::to_string(i), "[-1]");
+  const RowOrder plain = open(text, {.rows_of_step = 4, .steps_of_batch = 3, .rows_of_group = 2});
+  EXPECT_EQ(plain.samples_per_epoch(), 36);
+  for (int64_t k = 0; k < 72; ++k) EXPECT_EQ(plain.row_of(k), (k / 12 * 4 + k % 4) % 12) << k;
+  const RowOrder shuffled =
+      open(text, {.rows_of_step = 4, .steps_of_batch = 3, .rows_of_group = 2, .seed = 3, .shuffle = true});
+  std::set<int64_t> seen;
+  for (int64_t k = 0; k < 36; ++k) {
+    seen.insert(shuffled.row_of(k));
+    EXPECT_EQ(shuffled.row_of(k) % 2, k % 2);
+    EXPECT_EQ(shuffled.row_of(k) / 2, shuffled.row_of(k / 2 * 2) / 2);
+    EXPECT_EQ(shuffled.row_of(k), shuffled.row_of(k / 12 * 12 + k % 4)) << "the same batch";
+  }
+  EXPECT_EQ(seen.size(), 12u);
 }
 
 TEST_F(Rows, AnotherFileOrOrderHasAnotherFingerprint) {

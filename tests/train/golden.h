@@ -61,10 +61,16 @@ inline std::vector<std::string> golden_data(const std::filesystem::path& folder,
   if (kind == "pretrain")
     return {"data.train=" + (folder / "tokens.bin").string(),
             fmt::format("train.seq_length={}", t["seq_len"].get<int64_t>())};
-  std::vector<std::string> all{"train.objective=" + kind, "data.pairs=" + (folder / "pairs.jsonl").string(),
-                               fmt::format("train.seq_length={}", longest_of(folder / "pairs.jsonl"))};
-  for (const char* key : {"loss_type", "beta", "label_smoothing", "average_logps"})
+  const std::string rows = kind == "grpo" ? "rollouts" : "pairs";
+  const std::filesystem::path file = folder / (rows + ".jsonl");
+  std::vector<std::string> all{"train.objective=" + kind, "data." + rows + "=" + file.string(),
+                               fmt::format("train.seq_length={}", longest_of(file))};
+  for (const char* key :
+       {"loss_type", "beta", "label_smoothing", "average_logps", "inner_updates", "group_size", "clip_eps_low",
+        "clip_eps_high", "kl_beta", "normalisation", "advantage_std", "advantage_eps"})
     if (t.contains(key)) all.push_back(fmt::format("objective.{}={}", key, t[key].dump()));
+  if (t.value("normalisation", "") == "constant")  // else it says nothing
+    all.push_back(fmt::format("objective.max_completion_length={}", t["max_completion_length"].get<int64_t>()));
   return all;
 }
 
@@ -171,7 +177,8 @@ inline void expect_golden_terms(const nlohmann::json& line, const nlohmann::json
     EXPECT_NEAR(line.value(term, 0.0), expected, tolerance_of(tolerance, term))
         << name << " " << term << " step " << step["step"];
   }
-  for (const char* term : {"reward_chosen", "reward_rejected", "margin", "accuracy", "logp_chosen", "logp_rejected"}) {
+  for (const char* term : {"reward_chosen", "reward_rejected", "margin", "accuracy", "logp_chosen", "logp_rejected",
+                           "policy_loss", "kl", "ratio_mean", "clip_fraction"}) {
     if (!step.contains(term)) continue;
     if (term == std::string("accuracy") && step["step"] == 1) continue;  // all margins are 0 but for rounding
     ASSERT_TRUE(line.contains(term)) << name << " " << term << " step " << step["step"];
@@ -208,7 +215,8 @@ inline void expect_golden_run(const std::filesystem::path& folder, const Machine
   for (size_t i = 0; i < metrics.steps.size(); ++i) {
     const double loss = trace["steps"][i]["loss"], norm = trace["steps"][i]["grad_norm"];
     const GoldenTolerance& t = of_step(tolerance, int64_t(i) + 1);
-    EXPECT_NEAR(metrics.steps[i].loss, loss, t.loss * (t.loss_is_absolute ? 1 : loss)) << name << " step " << i + 1;
+    EXPECT_NEAR(metrics.steps[i].loss, loss, t.loss * (t.loss_is_absolute ? 1 : std::abs(loss)))
+        << name << " step " << i + 1;
     EXPECT_NEAR(metrics.steps[i].grad_norm, norm, t.grad_norm * norm) << name << " step " << i + 1;
     EXPECT_NEAR(metrics.steps[i].lr, trace["steps"][i]["lr"].get<double>(), 1e-12) << name;
     expect_golden_terms(lines_of_steps[i], trace["steps"][i], name, t);

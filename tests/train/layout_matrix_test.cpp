@@ -160,11 +160,10 @@ TEST_F(LayoutMatrix, MultiTokenPredictionEqualsOneRank) {
 }
 
 // The sequences of a pair are cut over cp, their stages score them, and the reference is cut as the model is.
-TEST_F(LayoutMatrix, PreferencesEqualOneRank) {
+TEST_F(LayoutMatrix, PreferencesAndRewardsEqualOneRank) {
   Choice c;
   for (const auto* features : {&kRuns, &kCuts})
     for (const Feature& f : *features) c[f.key] = f.values[0];
-  c["train.objective"] = "dpo";
   using Eight = std::array<const char*, 8>;
   for (const auto& [model, dp, cp, tp, pp, schedule, zero_stage, recompute] :
        {Eight{"llama-gqa", "2", "1", "1", "1", "1f1b", "3", "none"},
@@ -184,7 +183,10 @@ TEST_F(LayoutMatrix, PreferencesEqualOneRank) {
     c["parallel.ep"] = std::string(model).ends_with("moe") || model == std::string("mixtral") ? "2" : "1";
     c["train.numerics"] = cp == std::string("1") && c["parallel.ep"] == "1" ? "invariant" : "fast";
     c["train.micro_batch_size"] = c["train.micro_batch_size"] == "1" ? "2" : "1";
-    EXPECT_TRUE(judge(c)) << testing::text_of(c);
+    for (const char* objective : {"dpo", "grpo"}) {
+      c["train.objective"] = objective;
+      EXPECT_TRUE(judge(c)) << testing::text_of(c);
+    }
   }
 }
 

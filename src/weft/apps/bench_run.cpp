@@ -41,7 +41,7 @@ BenchRun::BenchRun(const Recipe& recipe, const Machine& machine, RunPlan plan, c
       rank(std::move(plan), machine, mesh),
       data(open_run_data(recipe, rank.plan.model)),
       batches(*data.train, {recipe.train.seq_length, rank.plan.step.micro_batch_size, rank.plan.step.order}),
-      objective(objective_of(recipe)) {
+      objective(objective_of(recipe, *data.train)) {
   init_weights(rank.state.params, 1, machine.threads);
   rank.state.params.masters_changed(rank.backend);
   for (FrozenModel& other : rank.state.frozen) {
@@ -62,7 +62,8 @@ void BenchRun::step(Backend& on, const Watched* watched) {
                             .loss_scale = 1 / objective->divisor(counted.targets),
                             .dropout_key = rng_key(1, uint64_t(done)),
                             .mtp_scale = share(counted.further),
-                            .objective = *objective};
+                            .objective = *objective,
+                            .batch = done};
   if (watched != nullptr) {
     input.begins = [&](const Action* action, const Instruction& i) {
       const Model& model = rank.state.model;

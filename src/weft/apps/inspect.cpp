@@ -211,7 +211,15 @@ std::string state_of(const fs::path& checkpoint) {
 }
 
 Report data_of(const Recipe& r) {
-  return r.train.objective == ObjectiveKind::cross_entropy ? Report(r.data.train) : Report(r.data.pairs);
+  switch (r.train.objective) {
+    case ObjectiveKind::cross_entropy:
+      return r.data.train;
+    case ObjectiveKind::dpo:
+      return r.data.pairs;
+    case ObjectiveKind::grpo:
+      break;
+  }
+  return r.data.rollouts;
 }
 
 Report of_run(const fs::path& folder) {

@@ -63,8 +63,7 @@ bool is_jsonl(const std::filesystem::path& file) {
   return extension == ".jsonl" || extension == ".json" || extension == ".ndjson";
 }
 
-void for_each_row(const JsonlRows& r,
-                  const std::function<void(const nlohmann::json& row, const std::string& where, size_t done)>& take) {
+void for_each_row(const JsonlRows& r, const std::function<void(const JsonlRow&)>& take) {
   refuse_array(r);
   int64_t line = 0;
   for (size_t at = r.text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0; at < r.text.size();) {
@@ -74,13 +73,14 @@ void for_each_row(const JsonlRows& r,
     ++line;
     if (row.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     const std::string source = fmt::format("{}: line {}", r.source, line);
-    take(parse_line(row, source), source, std::min(at, r.text.size()));
+    const nlohmann::json json = parse_line(row, source);
+    take({.json = json, .where = source, .line = line, .done = std::min(at, r.text.size())});
   }
 }
 
 void for_each_document(const JsonlRequest& r, const std::function<void(std::string_view document, size_t done)>& take) {
-  for_each_row({.text = r.text, .source = r.source}, [&](const nlohmann::json& row, const std::string& where,
-                                                         size_t done) { take(document_of(row, where, r.key), done); });
+  for_each_row({.text = r.text, .source = r.source},
+               [&](const JsonlRow& row) { take(document_of(row.json, row.where, r.key), row.done); });
 }
 
 }  // namespace weft

@@ -20,11 +20,15 @@ struct JsonlRows {
   std::string_view text;  // all of the file
   std::string source;     // its name, for messages
 };
-// Hands over row after row, with `source: line N`, which messages about it begin with, and how many bytes of `text` are
-// done. Lines of white space, and a byte order mark before the first, are skipped. Throws FileError, `source: line
-// N...`, for a line that is no valid JSON (weft/base/json.h).
-void for_each_row(const JsonlRows& rows,
-                  const std::function<void(const nlohmann::json& row, const std::string& where, size_t done)>& take);
+struct JsonlRow {
+  const nlohmann::json& json;
+  const std::string& where;  // "source: line N", which messages about it begin with
+  int64_t line;              // from 1
+  size_t done;               // bytes of the text
+};
+// Hands over row after row. Lines of white space, and a byte order mark before the first, are skipped. Throws
+// FileError, `source: line N...`, for a line that is no valid JSON (weft/base/json.h).
+void for_each_row(const JsonlRows& rows, const std::function<void(const JsonlRow&)>& take);
 
 struct JsonlRequest {
   std::string_view text;     // all of the file

@@ -16,7 +16,10 @@ RowOrder::RowOrder(IdRows rows, const Spec& spec) : rows_(std::move(rows)), spec
         fmt::format("{}: {} rows, fewer than a step takes (train.global_batch_size = {}); lower that, or "
                     "add rows",
                     rows_.file().string(), rows_.size(), spec_.rows_of_step));
+  check_groups();
   order_ = fmt::format("rows S={} seed={} shuffle={} 0+{}", spec_.seq_length, spec_.seed, spec_.shuffle, rows_.size());
+  if (spec_.rows_of_group > 1) order_ += fmt::format(" groups={}", spec_.rows_of_group);
+  if (spec_.steps_of_batch > 1) order_ += fmt::format(" times={}", spec_.steps_of_batch);
   fingerprint_ = fmt::format("{} {}", order_, rows_.fingerprint());
 }
 
@@ -46,10 +49,31 @@ TrainingSamples::Walked RowOrder::walked_most(double drawn) const {
 
 int64_t RowOrder::row_of(int64_t global_sample) const {
   WEFT_CHECK(global_sample >= 0, "sample {}", global_sample);
-  const int64_t index = global_sample / rows_.num_completions(), epoch = index / rows_.size(),
-                at = index % rows_.size();
-  if (!spec_.shuffle) return at;
-  return Permutation(rng_key(rng_key(spec_.seed, "data order"), uint64_t(epoch)), rows_.size())(at);
+  const int64_t drawn = global_sample / rows_.num_completions(), step = drawn / spec_.rows_of_step;
+  const int64_t index = step / spec_.steps_of_batch * spec_.rows_of_step + drawn % spec_.rows_of_step;
+  const int64_t group = index / spec_.rows_of_group, groups = rows_.size() / spec_.rows_of_group;
+  const int64_t epoch = group / groups, at = group % groups;
+  const auto shuffled = [&] {
+    return Permutation(rng_key(rng_key(spec_.seed, "data order"), uint64_t(epoch)), groups)(at);
+  };
+  return (spec_.shuffle ? shuffled() : at) * spec_.rows_of_group + index % spec_.rows_of_group;
+}
+
+void RowOrder::check_groups() const {
+  if (rows_.size() % spec_.rows_of_group != 0)
+    throw FileError(
+        fmt::format("{}: {} rows are no whole groups of {} (objective.group_size); a group is missing rows, or "
+                    "its size is another",
+                    rows_.file().string(), rows_.size(), spec_.rows_of_group));
+  for (int64_t row = 0; row < rows_.size(); ++row) {
+    const int64_t first = row / spec_.rows_of_group * spec_.rows_of_group;
+    const auto one = rows_.prompt(first), other = rows_.prompt(row);
+    if (!std::equal(one.begin(), one.end(), other.begin(), other.end()))
+      throw FileError(
+          fmt::format("{}: line {}: its prompt is not that of line {}, though {} rows are a group of one prompt "
+                      "(objective.group_size); rows of a prompt must follow each other",
+                      rows_.file().string(), rows_.line_of(row), rows_.line_of(first), spec_.rows_of_group));
+  }
 }
 
 }  // namespace weft

@@ -5,30 +5,36 @@
 
 namespace weft {
 
-// Every row once an epoch. Sample k is completion k mod c of the row that is number k / c in the order, where rows have
-// c completions: those of a row follow each other. A sample is the prompt with that completion, whose tokens alone
-// count as targets; behind them it is filled up with id 0.
+// Every row once an epoch, so many steps in a row. Sample k is completion k mod c of the row that is number k / c in
+// the order, where rows have c completions: those of a row follow each other. A sample is the prompt with that
+// completion, whose tokens alone count as targets; behind them it is filled up with id 0.
 class RowOrder final : public TrainingSamples {
  public:
   struct Spec {
     int64_t rows_of_step = 0, seq_length = 0;
+    int64_t steps_of_batch = 1;  // steps that take the same rows, one after the other
+    int64_t rows_of_group =
+        1;  // rows next to each other in the file, of one prompt, that stay so; divides rows_of_step
     uint64_t seed = 0;
     bool shuffle = false;  // a new order each epoch; else the order of the file
   };
-  // Throws FileError where a step needs more rows than there are.
+  // Throws FileError where a step needs more rows than there are, or they are no whole groups of one prompt each.
   RowOrder(IdRows rows, const Spec& spec);
 
   void read(int64_t global_sample, const SampleRows& to) const override;
   OpenSource::Counted counted(int64_t global_sample) const override;
-  int64_t samples_per_epoch() const override { return rows_.size(); }
+  const RowOrder* rows() const override { return this; }
+  int64_t samples_per_epoch() const override { return rows_.size() * spec_.steps_of_batch; }
   Walked walked_most(double drawn) const override;
   const std::string& fingerprint() const override { return fingerprint_; }
   const std::string& order_fingerprint() const override { return order_; }
 
   int64_t row_of(int64_t global_sample) const;
-  const IdRows& rows() const { return rows_; }
+  const IdRows& id_rows() const { return rows_; }
 
  private:
+  void check_groups() const;
+
   const IdRows rows_;
   const Spec spec_;
   std::string fingerprint_, order_;

@@ -7,6 +7,8 @@
 
 namespace weft {
 
+class RowOrder;
+
 // Immutable; any thread may read. A sample is one sequence of seq_length targets.
 class TrainingSamples {
  public:
@@ -15,6 +17,9 @@ class TrainingSamples {
   virtual void read(int64_t global_sample, const SampleRows& to) const = 0;
   // How many targets of that sample count, and of the tokens after them.
   virtual OpenSource::Counted counted(int64_t global_sample) const = 0;
+
+  // Those that are rows of token ids, as rows; none: they are not.
+  virtual const RowOrder* rows() const { return nullptr; }
 
   // What train.global_batch_size counts: so many of all files together, each once.
   virtual int64_t samples_per_epoch() const = 0;

@@ -4,6 +4,7 @@
 
 #include "weft/schedule/block_layout.h"
 #include "weft/step/dpo.h"
+#include "weft/step/grpo.h"
 
 namespace weft {
 namespace {
@@ -85,7 +86,7 @@ void set_objective(const Recipe& r, const ModelSpec& model, StepSpec& step) {
   if (r.train.objective == ObjectiveKind::cross_entropy) return;
   step.evaluates = step.scores_first = true;
   step.frozen = {{model, step.model}};
-  step.num_sums = Dpo::kSums;
+  step.num_sums = r.train.objective == ObjectiveKind::dpo ? Dpo::kSums : Grpo::kSums;
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ struct Recipe {
     std::vector<double> weights = {};
     double valid_fraction = 0;
     IdDtype dtype = IdDtype::uint16;
-    std::string loss_mask = {}, text_key = "text", tokenizer = "auto", pairs = {};
+    std::string loss_mask = {}, text_key = "text", tokenizer = "auto", pairs = {}, rollouts = {};
     PackingKind packing = PackingKind::concatenate_and_split;
     AttentionMask attn_mask_type = AttentionMask::causal;
     bool shuffle = true;
@@ -51,6 +51,12 @@ struct Recipe {
     PreferenceLoss loss_type = PreferenceLoss::sigmoid;
     double beta = 0.1, label_smoothing = 0;
     bool average_logps = false;
+    int64_t inner_updates = 1, group_size = 8;
+    double clip_eps_low = 0.2, clip_eps_high = 0.2, kl_beta = 0;
+    LossNormalisation normalisation = LossNormalisation::token;
+    int64_t max_completion_length = 0;  // of normalisation "constant", which needs it
+    AdvantageStd advantage_std = AdvantageStd::sample;
+    double advantage_eps = 1e-4;
     bool operator==(const Objective&) const = default;
   } objective;
   struct Optimizer {

@@ -212,6 +212,25 @@ void check_data(const Recipe::Data& d, const Recipe::Train& t, Conflicts& c) {
             .expected = "0, or data to evaluate: set data.valid or data.valid_fraction"});
 }
 
+void check_objective(const Recipe& r, Conflicts& c) {
+  if (r.train.objective != ObjectiveKind::grpo) return;
+  const auto& o = r.objective;
+  const int64_t batch = r.train.global_batch_size, below = batch / o.group_size * o.group_size;
+  c.unless(batch % o.group_size == 0,
+           {.key = "train.global_batch_size",
+            .others = {"objective.group_size"},
+            .expected = fmt::format("whole groups: a multiple of objective.group_size = {}", o.group_size),
+            .nearest = fmt::format("train.global_batch_size = {}", below > 0 ? below : o.group_size)});
+  c.unless(o.group_size > 1 || o.advantage_std != AdvantageStd::sample,
+           {.key = "objective.group_size",
+            .others = {"objective.advantage_std"},
+            .expected = "at least 2 for the standard deviation of a sample"});
+  c.unless(o.normalisation != LossNormalisation::constant || o.max_completion_length > 0,
+           {.key = "objective.max_completion_length",
+            .others = {"objective.normalisation"},
+            .expected = "a whole number of at least 1 with objective.normalisation = \"constant\""});
+}
+
 void check_pipeline(const Recipe::Parallel& p, Conflicts& c) {
   const ScheduleKind kind = p.pipeline_schedule;
   const int64_t given = p.virtual_pipeline_parallel_size;
@@ -271,11 +290,18 @@ void check_learning_rate(const Recipe::Optimizer& o, int64_t train_iters, Confli
                                     o.lr_warmup_iters)});
 }
 
+constexpr std::string_view kOfDpo[] = {"loss_type", "beta", "label_smoothing", "average_logps"};
+
 // Whether a setting of the data or of an objective makes a difference to that one.
 bool heeds(ObjectiveKind objective, const std::string& key) {
   const bool cross_entropy = objective == ObjectiveKind::cross_entropy;
-  if (key.starts_with("objective.")) return !cross_entropy;
-  if (key == "data.pairs") return objective == ObjectiveKind::dpo;
+  if (key.starts_with("objective.")) {
+    const bool of_dpo =
+        std::find(std::begin(kOfDpo), std::end(kOfDpo), key.substr(key.find('.') + 1)) != std::end(kOfDpo);
+    return !cross_entropy && of_dpo == (objective == ObjectiveKind::dpo);
+  }
+  if (key == data_key_of(objective)) return true;
+  if (key == "data.pairs" || key == "data.rollouts") return false;
   return !key.starts_with("data.") || key == "data.shuffle" || cross_entropy;
 }
 
@@ -329,6 +355,12 @@ void refuse_idle_of_objective(const Recipe& r, Refusals& refusals) {
                     "objective.loss_type = \"ipo\" has none", "objective.label_smoothing = 0");
   refusals.add_idle(dpo && !ipo && o.average_logps, "objective.average_logps = true",
                     "objective.loss_type = \"sigmoid\" takes sums", "objective.average_logps = false");
+  refusals.add_idle(
+      r.train.objective == ObjectiveKind::grpo && o.normalisation != LossNormalisation::constant &&
+          o.max_completion_length > 0,
+      fmt::format("objective.max_completion_length = {}", o.max_completion_length),
+      fmt::format("objective.normalisation = \"{}\" divides by the tokens that there are", o.normalisation),
+      "objective.max_completion_length = 0");
 }
 
 // Choices that nothing of the run heeds. What is only the same on one rank is not among them: axes change from run to
@@ -359,7 +391,15 @@ void refuse_idle(const Recipe& r, Refusals& refusals) {
 }  // namespace
 
 std::string_view data_key_of(ObjectiveKind objective) {
-  return objective == ObjectiveKind::dpo ? "data.pairs" : "data.train";
+  switch (objective) {
+    case ObjectiveKind::cross_entropy:
+      return "data.train";
+    case ObjectiveKind::dpo:
+      return "data.pairs";
+    case ObjectiveKind::grpo:
+      break;
+  }
+  return "data.rollouts";
 }
 
 int64_t sequences_of_sample(const Recipe& recipe) { return recipe.train.objective == ObjectiveKind::dpo ? 2 : 1; }
@@ -368,6 +408,7 @@ std::string fewer_ranks(const Recipe& recipe, int64_t most) { return fewer_ranks
 
 std::vector<Conflict> conflicts(const Recipe& recipe) {
   Conflicts c;
+  check_objective(recipe, c);
   check_ranks(recipe.train, recipe.parallel, c);
   check_batches(recipe.train, recipe.parallel, c);
   check_loss_scale(recipe.train, c);

@@ -36,6 +36,7 @@ class Executor {
     double scale = 1;            // fp16's alone: of the gradients of routers' own losses
     double mtp_scale = 0;        // likewise / the number of tokens after targets that count
     const Objective& objective = kNextToken;
+    int64_t batch = 0;  // which one of the run it is, for the objective
     // Hear of every instruction, with its action (none: at the end of the step), before it begins, and when it has
     // ended.
     std::function<void(const Action*, const Instruction&)> begins = {};
@@ -95,7 +96,7 @@ class Executor {
   void score_batch(const StepInput& input);
   void count_experts(const StepInput& input);
   void sum_sequences(const StepInput& input, const std::vector<std::vector<double>>& counted);
-  Objective::Scores scores_of(int64_t micro_batch) const;
+  Objective::Scores scores_of(int64_t micro_batch, const StepInput& input) const;
   Tensor score(const Model& model, ParamStore& params, const LoadMicroBatch& load);
   void load(MicroBatch& b, const StepInput& input);
   void act(const Action& action, const StepInput& input);

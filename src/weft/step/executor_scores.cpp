@@ -84,16 +84,17 @@ void Executor::sum_sequences(const StepInput& input, const std::vector<std::vect
   for (int c = 0; c < model_.num_chunks(); ++c) has_head = has_head || model_.has_head(c);
   sums_.assign(size_t(is_dry() ? 0 : size), 0);
   for (int64_t i = 0; i < step_.order.num_micro_batches && has_head && !is_dry(); ++i)
-    input.objective.sum(scores_of(i), counted[size_t(i)],
+    input.objective.sum(scores_of(i, input), counted[size_t(i)],
                         std::span(sums_).subspan(size_t(step_.order.global_of(i) * here), size_t(here)));
   const Tensor all{is_dry() ? nullptr : sums_.data(), DType::f64, {size}};
   mesh_.dense.all->all_reduce(all).wait();
   mesh_.pp->all_reduce(all).wait();
 }
 
-Objective::Scores Executor::scores_of(int64_t micro_batch) const {
+Objective::Scores Executor::scores_of(int64_t micro_batch, const StepInput& input) const {
   Objective::Scores scores{.own = {},
                            .frozen = {},
+                           .batch = input.batch,
                            .first_sequence = step_.order.global_of(micro_batch) * step_.micro_batch_size,
                            .sequences = step_.sequences()};
   if (step_.scores_first) scores.own = own_losses_[size_t(micro_batch)];
@@ -105,7 +106,7 @@ void Executor::load(MicroBatch& b, const StepInput& input) {
   input.load(b);
   if (is_dry() || !input.objective.weighs()) return;
   std::vector<double> weights = values_of(b.weights);
-  input.objective.weigh(scores_of(b.index), sums_, weights);
+  input.objective.weigh(scores_of(b.index, input), sums_, weights);
   if (b.weights.dtype == DType::f64)
     std::copy(weights.begin(), weights.end(), b.weights.as<double>());
   else

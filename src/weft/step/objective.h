@@ -27,6 +27,7 @@ class Objective {
   struct Scores {
     std::span<const double> own;                  // none unless scores_first
     std::vector<std::span<const double>> frozen;  // of each of those models
+    int64_t batch = 0;                            // of the run, from 0 (Executor::StepInput)
     int64_t first_sequence = 0;                   // the micro-batch's first, of those of the global batch
     SequenceCut sequences = {};                   // what is here of each of them
   };

@@ -11,22 +11,33 @@
 namespace weft {
 namespace {
 
-// Of an objective over rows of token ids.
-std::string rows_file_of(const Recipe& r) { return r.data.pairs; }
+// Of an objective over rows of token ids: the file, and the fields that it reads.
+IdRows::Spec rows_of(const Recipe& r) {
+  if (r.train.objective == ObjectiveKind::dpo)
+    return {.file = r.data.pairs, .completions = {"chosen", "rejected"}, .seq_length = r.train.seq_length};
+  return {.file = r.data.rollouts,
+          .completions = {"completion"},
+          .number = "reward",
+          .token_numbers = "old_logps",
+          .seq_length = r.train.seq_length};
+}
 
 }  // namespace
 
 RunData open_row_data(const Recipe& r, int64_t vocab_size) {
-  IdRows rows({.file = rows_file_of(r),
-               .completions = {"chosen", "rejected"},
-               .vocab_size = vocab_size,
-               .seq_length = r.train.seq_length});
+  IdRows::Spec spec = rows_of(r);
+  spec.vocab_size = vocab_size;
+  IdRows rows(spec);
+  const bool groups = r.train.objective == ObjectiveKind::grpo;
   RunData data;
   data.sources.push_back({.path = rows.file().string(), .contents = rows.fingerprint(), .dataset = "", .version = ""});
-  data.train = std::make_unique<RowOrder>(std::move(rows), RowOrder::Spec{.rows_of_step = r.train.global_batch_size,
-                                                                          .seq_length = r.train.seq_length,
-                                                                          .seed = uint64_t(r.train.seed),
-                                                                          .shuffle = r.data.shuffle});
+  data.train = std::make_unique<RowOrder>(std::move(rows),
+                                          RowOrder::Spec{.rows_of_step = r.train.global_batch_size,
+                                                         .seq_length = r.train.seq_length,
+                                                         .steps_of_batch = groups ? r.objective.inner_updates : 1,
+                                                         .rows_of_group = groups ? r.objective.group_size : 1,
+                                                         .seed = uint64_t(r.train.seed),
+                                                         .shuffle = r.data.shuffle});
   return data;
 }
 
@@ -54,7 +65,7 @@ DataSpec data_spec_of(const Recipe& r, int64_t vocab_size) {
 }
 
 void require_run_data(const Recipe& r) {
-  if (r.train.objective != ObjectiveKind::cross_entropy) return require_sources({rows_file_of(r)});
+  if (r.train.objective != ObjectiveKind::cross_entropy) return require_sources({rows_of(r).file.string()});
   const DataFiles train = training_files_of(r);
   if (!r.data.loss_mask.empty() && train.paths != r.data.train)
     throw ConfigError(fmt::format(

@@ -36,7 +36,7 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
       batches_(*data_.train, {.seq_length = recipe_.train.seq_length,
                               .micro_batch_size = rank_.plan.step.micro_batch_size,
                               .order = rank_.plan.step.order}),
-      objective_(objective_of(recipe_)),
+      objective_(objective_of(recipe_, *data_.train)),
       loss_scale_(rank_.plan.loss_scale),
       step_run_({recipe_, rank_, batches_, loss_scale_, *objective_}),
       context_(context_of(recipe_, rank_.plan.config)) {

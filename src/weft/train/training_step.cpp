@@ -48,6 +48,7 @@ double TrainingStep::run_batch(int64_t batch, const OpenSource::Counted& counted
                              .scale = loss_scale_.state.scale,
                              .mtp_scale = loss_scale_.state.scale / double(std::max<int64_t>(1, counted.further)),
                              .objective = objective_,
+                             .batch = batch,
                              .begins = watch.begins}) /
       divisor;
   return objective_.loss(weighted, rank_.executor.sums());

@@ -103,6 +103,8 @@ void narrow_batch(Recipe& r) {
   t.micro_batch_size = sequences;
   const int64_t m = like(micro_batches, std::max(kMicroBatches, p.pp), p.pp > 1 ? p.pp : 2);
   t.global_batch_size = sequences * m * p.dp;
+  if (r.train.objective == ObjectiveKind::grpo && t.global_batch_size % r.objective.group_size != 0)
+    r.objective.group_size = t.global_batch_size;
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ class TrialRank {
         batches_(trial.data, {.seq_length = trial.recipe.train.seq_length,
                               .micro_batch_size = rank_.plan.step.micro_batch_size,
                               .order = rank_.plan.step.order}),
-        objective_(objective_of(trial.recipe)),
+        objective_(objective_of(trial.recipe, trial.data)),
         loss_scale_(rank_.plan.loss_scale),
         step_run_({trial.recipe, rank_, batches_, loss_scale_, *objective_}) {
     const auto seed = uint64_t(trial.recipe.train.seed);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -62,20 +63,33 @@ void write_documents(const fs::path& prefix, const Recipe& recipe, int64_t vocab
   out.commit();
 }
 
-// Random prompts, each with two random completions.
+// Random rows of what the objective reads: pairs; or groups of rollouts, sampled by about what a model with random
+// weights is.
 void write_rows(const fs::path& file, const Recipe& recipe, int64_t vocab_size, int64_t rows) {
   std::mt19937_64 gen(rng_key(uint64_t(recipe.train.seed), "verify rows"));
   const auto below = [&](int64_t n) { return int64_t(gen() % uint64_t(std::max<int64_t>(1, n))); };
+  const auto unit = [&] { return double(below(1 << 20)) / double(1 << 20); };
   const auto some = [&](int64_t most) {
     std::vector<int64_t> ids(size_t(1 + below(most)));
     for (int64_t& id : ids) id = below(vocab_size);
     return ids;
   };
+  const bool pairs = recipe.train.objective == ObjectiveKind::dpo;
+  std::vector<int64_t> prompt;
   std::ofstream out(file);
   for (int64_t i = 0; i < rows; ++i) {
-    const std::vector<int64_t> prompt = some(recipe.train.seq_length / 2);
+    if (pairs || i % recipe.objective.group_size == 0) prompt = some(recipe.train.seq_length / 2);
     const int64_t room = recipe.train.seq_length - int64_t(prompt.size());
-    out << nlohmann::json{{"prompt", prompt}, {"chosen", some(room)}, {"rejected", some(room)}}.dump() << "\n";
+    nlohmann::json row{{"prompt", prompt}};
+    if (pairs) {
+      row.update({{"chosen", some(room)}, {"rejected", some(room)}});
+    } else {
+      const std::vector<int64_t> completion = some(room);
+      std::vector<double> old_logps(completion.size());
+      for (double& x : old_logps) x = unit() - 0.5 - std::log(double(vocab_size));
+      row.update({{"completion", completion}, {"reward", unit()}, {"old_logps", old_logps}});
+    }
+    out << row.dump() << "\n";
   }
   if (!out.flush()) throw FileError(fmt::format("{}: cannot be written", file.string()));
 }
@@ -101,7 +115,7 @@ std::unique_ptr<TrainingSamples> random_tokens(const Recipe& recipe, const Model
     const fs::path rows = folder / "rows.jsonl";
     write_rows(rows, recipe, model.vocab_size, steps * recipe.train.global_batch_size);
     Recipe r = recipe;
-    r.data.pairs = rows.string();
+    (r.train.objective == ObjectiveKind::dpo ? r.data.pairs : r.data.rollouts) = rows.string();
     return open_run_data(r, model).train;
   }
   const fs::path pair = folder / "pair", ids = folder / "tokens.bin", mask = folder / "mask.bin";
