@@ -186,5 +186,59 @@ TEST_F(Rewards, WhatCannotBeIsRefusedByName) {
   refused({"objective.group_size=1", "objective.advantage_std=sample"}, "at least 2 for the standard deviation");
 }
 
+const std::string kKto = std::string(testing::kSourceDir) + "/tests/golden/kto";
+
+class Examples : public Preferences {
+ protected:
+  void SetUp() override {
+    testing::spill(dir_ / "r.toml",
+                   "[model]\npath = \"" + kKto + "\"\n[data]\nexamples = \"" + kKto +
+                       "/examples.jsonl\"\nshuffle = false\n[train]\nobjective = \"kto\"\nseq_length = 32\n"
+                       "global_batch_size = 6\nmicro_batch_size = 1\ntrain_iters = 12\n[objective]\nbeta = 0.1\n"
+                       "undesirable_weight = 1.5\n[optimizer]\nlr = 1e-3\nmin_lr = 1e-4\nlr_warmup_iters = 3\n"
+                       "[run]\nthreads = 1\n");
+  }
+};
+
+TEST_F(Examples, AreTrainedAsTheIndependentImplementationDoes) {
+  for (const std::string layout : {"parallel.dp=1", "parallel.dp=3", "parallel.cp=2", "parallel.pp=2"}) {
+    const Finished f = run("train", {layout}, layout);
+    ASSERT_EQ(f.status, 0) << f.err;
+    const auto trace = nlohmann::json::parse(testing::slurp(kKto + "/trace.json"))["steps"];
+    const auto steps = steps_of(layout);
+    ASSERT_EQ(steps.size(), trace.size());
+    for (size_t i = 0; i < steps.size(); ++i) {
+      for (const auto& [name, value] : trace[i].items()) {
+        ASSERT_TRUE(steps[i].contains(name)) << name;
+        const double expected = value, near = name == "grad_norm"        ? 2e-5 * expected
+                                              : name.starts_with("logp") ? 5e-5
+                                              : name.starts_with("kl")   ? 2.4e-5
+                                                                         : 4e-6;
+        EXPECT_NEAR(steps[i][name].get<double>(), expected, near) << layout << " step " << i + 1 << " " << name;
+      }
+    }
+  }
+}
+
+TEST_F(Examples, ArePlannedVerifiedAndRefused) {
+  const Finished plan = run("plan", {});
+  EXPECT_EQ(plan.status, 0) << plan.err;
+  for (const std::vector<std::string>& layout :
+       {std::vector<std::string>{"parallel.dp=2", "parallel.tp=2", "train.precision=bf16"},
+        {"parallel.cp=2", "parallel.pp=2"}}) {
+    std::vector<std::string> more = layout;
+    more.push_back("--steps=2");
+    const Finished verify = run("verify", more);
+    EXPECT_EQ(verify.status, 0) << verify.err << verify.out;
+    EXPECT_SAYS(verify.out, "equal: this layout gives the run of one rank");
+  }
+  const Finished idle = run("train", {"objective.loss_type=ipo"});
+  EXPECT_EQ(idle.status, 2);
+  EXPECT_SAYS(idle.err, "objective.loss_type = \"ipo\" has no effect: train.objective = \"kto\" has no such setting");
+  const Finished shorter = run("train", {"train.seq_length=16"}, "short");
+  EXPECT_NE(shorter.status, 0);
+  EXPECT_SAYS(shorter.err, "examples.jsonl: line ");
+}
+
 }  // namespace
 }  // namespace weft

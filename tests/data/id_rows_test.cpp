@@ -157,6 +157,58 @@ TEST_F(Rollouts, BadOnesAreRefusedByFileAndLine) {
   EXPECT_SAYS(refusal(good + good), "3 rows are no whole groups");
 }
 
+class Examples : public ::testing::Test {
+ protected:
+  RowOrder open(const std::vector<std::string>& rows, int64_t rows_of_step, bool shuffle = false) {
+    const auto file = dir_ / "examples.jsonl";
+    std::ofstream out(file);
+    for (const std::string& row : rows) out << row << "\n";
+    out.close();
+    return RowOrder(IdRows({.file = file,
+                            .completions = {"completion"},
+                            .number = "label",
+                            .number_is_flag = true,
+                            .vocab_size = kRowVocabulary,
+                            .seq_length = kRowTokens}),
+                    {.rows_of_step = rows_of_step, .seq_length = kRowTokens, .mixes = true, .shuffle = shuffle});
+  }
+  static std::string example(const std::string& prompt, const std::string& completion, const std::string& label) {
+    return fmt::format(R"({{"prompt": {}, "completion": {}, "label": {}}})", prompt, completion, label);
+  }
+  TempDir dir_;
+};
+
+TEST_F(Examples, AreReadWithTheCompletionBeforeToo) {
+  const std::vector<std::string> rows{example("[1]", "[11, 12]", "true"), example("[2, 2]", "[13]", "false"),
+                                      example("[3]", "[14]", "true"), example("[4]", "[15, 16, 17]", "false")};
+  const RowOrder order = open(rows, 2);
+  EXPECT_EQ(order.id_rows().number(0), 1);
+  EXPECT_EQ(order.id_rows().number(1), 0);
+  const auto others = [&](int64_t k) {
+    ReadRow row(order, k);
+    order.read_other(k, {.ids = row.ids,
+                         .targets = row.targets,
+                         .counted = row.counted,
+                         .positions = row.positions,
+                         .further_counted = row.further});
+    return row;
+  };
+  EXPECT_EQ(others(0).ids, (std::vector<int32_t>{1, 13, 0, 0, 0, 0, 0, 0})) << "the first takes the step's last";
+  EXPECT_EQ(others(1).ids, (std::vector<int32_t>{2, 2, 11, 12, 0, 0, 0, 0}));
+  EXPECT_EQ(others(1).counted, (std::vector<uint8_t>{0, 1, 1, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(others(2).ids, (std::vector<int32_t>{3, 15, 16, 17, 0, 0, 0, 0}));
+  EXPECT_EQ(others(3).ids, (std::vector<int32_t>{4, 14, 0, 0, 0, 0, 0, 0}));
+}
+
+TEST_F(Examples, ThatCannotBeMixedAreRefusedByLine) {
+  const std::vector<std::string> rows{example("[1, 2, 3, 4, 5]", "[1, 2]", "true"),
+                                      example("[1]", "[2, 3, 4, 5]", "false")};
+  for (const bool shuffle : {false, true})
+    EXPECT_SAYS(error_of([&] { open(rows, 2, shuffle); }),
+                "line 1: its prompt with the completion of line 2 has 9 tokens, more than train.seq_length = 8");
+  EXPECT_SAYS(error_of([&] { open({example("[1]", "[2]", "1")}, 1); }), "line 1: \"label\": expected true or false");
+}
+
 // Each batch comes several times in a row; groups stay together.
 TEST_F(Rollouts, AreWalkedBatchByBatchInWholeGroups) {
   std::string text;

@@ -43,16 +43,17 @@ inline constexpr GoldenTolerance kGoldenF16{.loss = 2.5e-4, .grad_norm = 8e-3, .
 
 inline nlohmann::json read_json(const std::filesystem::path& file) { return nlohmann::json::parse(slurp(file)); }
 
-// The most tokens of a prompt with a completion, so that they can be cut over four ranks of cp.
+// The most tokens of a prompt with any completion, so that they can be cut over four ranks of cp.
 inline int64_t longest_of(const std::filesystem::path& rows) {
-  int64_t longest = 0;
+  size_t prompt = 0, completion = 0;
   std::istringstream in(slurp(rows));
   for (std::string line; std::getline(in, line);) {
     const nlohmann::json row = nlohmann::json::parse(line);
-    for (const char* completion : {"chosen", "rejected", "completion"})
-      if (row.contains(completion)) longest = std::max(longest, int64_t(row["prompt"].size() + row[completion].size()));
+    prompt = std::max(prompt, row["prompt"].size());
+    for (const char* field : {"chosen", "rejected", "completion"})
+      if (row.contains(field)) completion = std::max(completion, row[field].size());
   }
-  return (longest + 7) / 8 * 8;
+  return int64_t(prompt + completion + 7) / 8 * 8;
 }
 
 // What a case reads, and the settings of its objective, which have the names of train.json.
@@ -61,13 +62,13 @@ inline std::vector<std::string> golden_data(const std::filesystem::path& folder,
   if (kind == "pretrain")
     return {"data.train=" + (folder / "tokens.bin").string(),
             fmt::format("train.seq_length={}", t["seq_len"].get<int64_t>())};
-  const std::string rows = kind == "grpo" ? "rollouts" : "pairs";
+  const std::string rows = kind == "grpo" ? "rollouts" : kind == "kto" ? "examples" : "pairs";
   const std::filesystem::path file = folder / (rows + ".jsonl");
   std::vector<std::string> all{"train.objective=" + kind, "data." + rows + "=" + file.string(),
                                fmt::format("train.seq_length={}", longest_of(file))};
-  for (const char* key :
-       {"loss_type", "beta", "label_smoothing", "average_logps", "inner_updates", "group_size", "clip_eps_low",
-        "clip_eps_high", "kl_beta", "normalisation", "advantage_std", "advantage_eps"})
+  for (const char* key : {"loss_type", "beta", "label_smoothing", "average_logps", "inner_updates", "group_size",
+                          "clip_eps_low", "clip_eps_high", "kl_beta", "normalisation", "advantage_std", "advantage_eps",
+                          "desirable_weight", "undesirable_weight"})
     if (t.contains(key)) all.push_back(fmt::format("objective.{}={}", key, t[key].dump()));
   if (t.value("normalisation", "") == "constant")  // else it says nothing
     all.push_back(fmt::format("objective.max_completion_length={}", t["max_completion_length"].get<int64_t>()));
@@ -178,7 +179,7 @@ inline void expect_golden_terms(const nlohmann::json& line, const nlohmann::json
         << name << " " << term << " step " << step["step"];
   }
   for (const char* term : {"reward_chosen", "reward_rejected", "margin", "accuracy", "logp_chosen", "logp_rejected",
-                           "policy_loss", "kl", "ratio_mean", "clip_fraction"}) {
+                           "kl_before_clamp", "policy_loss", "kl", "ratio_mean", "clip_fraction"}) {
     if (!step.contains(term)) continue;
     if (term == std::string("accuracy") && step["step"] == 1) continue;  // all margins are 0 but for rounding
     ASSERT_TRUE(line.contains(term)) << name << " " << term << " step " << step["step"];

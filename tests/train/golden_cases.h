@@ -47,6 +47,13 @@ inline std::vector<GoldenCase> golden_cases() {
   return all;
 }
 
+// The most at once, up to four, that divide a batch.
+inline std::string up_to_four(const GoldenCase& c) {
+  int64_t size = 4;
+  while (c.train["global_batch_size"].get<int64_t>() % size != 0) --size;
+  return fmt::format("train.micro_batch_size={}", size);
+}
+
 inline std::string kind_of(const GoldenCase& c) { return c.train.value("kind", "pretrain"); }
 
 inline bool has_experts(const GoldenCase& c) {
@@ -61,7 +68,7 @@ inline bool has_experts(const GoldenCase& c) {
 inline std::string not_built_yet(const GoldenCase& c) {
   if (c.train.is_null()) return "a case without a run";
   const std::string kind = kind_of(c);
-  if (kind != "pretrain" && kind != "dpo" && kind != "grpo") return "kind " + kind;
+  if (kind != "pretrain" && kind != "dpo" && kind != "grpo" && kind != "kto") return "kind " + kind;
   if (c.train.contains("optimizer")) return "optimizer " + c.train["optimizer"].get<std::string>();
   try {
     read_hf_config(c.folder);
@@ -118,7 +125,9 @@ inline void expect_known_keys(const GoldenCase& c) {
                                     "normalisation",
                                     "advantage_std",
                                     "advantage_eps",
-                                    "max_completion_length"};
+                                    "max_completion_length",
+                                    "desirable_weight",
+                                    "undesirable_weight"};
   for (const auto& [key, value] : c.train.items()) EXPECT_EQ(known.count(key), 1u) << c.name << " asks for " << key;
   if (has_experts(c)) return;
   for (const char* key : {"aux_loss_coef", "z_loss_coef", "bias_update_rate", "mtp_loss_coef"})

@@ -39,7 +39,7 @@ INSTANTIATE_TEST_SUITE_P(Share, GoldenCpuSlow, ::testing::Range(size_t{0}, kShar
 
 TEST_P(GoldenCpu, EveryCaseInF32) {
   for_built_cases([](const GoldenCase& c) {
-    testing::expect_golden(c, cpu("fast", 2), {"train.micro_batch_size=4"}, testing::f32_tolerance(c));
+    testing::expect_golden(c, cpu("fast", 2), {testing::up_to_four(c)}, testing::f32_tolerance(c));
   });
 }
 

@@ -44,7 +44,7 @@ inline const std::vector<Feature> kRuns = {
       "deepseek-v3-moe",
       "deepseek-v3-mtp-moe",
       "gpt-oss"}},
-    {"train.objective", {"cross_entropy", "dpo", "grpo"}},
+    {"train.objective", {"cross_entropy", "dpo", "grpo", "kto"}},
     {"model.hidden_dropout", {"0", "0.1"}},
     {"optimizer.name", {"adamw", "sgd", "muon"}},
     {"data.mask", {"none", "some"}},
@@ -169,6 +169,9 @@ class LayoutMatrix : public ::testing::Test {
     std::ofstream pairs(dir_ / "pairs.jsonl");
     for (int i = 0; i < 12 * (kSteps + 1); ++i)
       pairs << nlohmann::json{{"prompt", ids(5)}, {"chosen", ids(7)}, {"rejected", ids(7)}}.dump() << "\n";
+    std::ofstream examples(dir_ / "examples.jsonl");
+    for (int i = 0; i < 12 * (kSteps + 1); ++i)
+      examples << nlohmann::json{{"prompt", ids(5)}, {"completion", ids(7)}, {"label", i % 3 == 0}}.dump() << "\n";
     std::ofstream rollouts(dir_ / "rollouts.jsonl");
     std::vector<int> prompt;
     for (int i = 0; i < 12 * (kSteps + 1); ++i) {
@@ -187,6 +190,7 @@ class LayoutMatrix : public ::testing::Test {
 
   std::string data_of(const std::string& objective) const {
     if (objective == "dpo") return "data.pairs=" + (dir_ / "pairs.jsonl").string();
+    if (objective == "kto") return "data.examples=" + (dir_ / "examples.jsonl").string();
     if (objective == "grpo") return "data.rollouts=" + (dir_ / "rollouts.jsonl").string();
     return "data.train=" + (dir_ / "tokens.bin").string();
   }
@@ -211,6 +215,7 @@ class LayoutMatrix : public ::testing::Test {
     if (c.at("train.objective") == "grpo")
       all.insert(all.end(), {"objective.group_size=4", "objective.inner_updates=2", "objective.kl_beta=0.3",
                              "objective.normalisation=sequence"});
+    if (c.at("train.objective") == "kto") all.push_back("objective.undesirable_weight=1.5");
     if (c.at("train.objective") == "dpo")
       all.insert(all.end(), {"objective.loss_type=ipo", "objective.average_logps=true", "objective.beta=0.5"});
     if (c.at("data.mask") == "some") all.push_back("data.loss_mask=" + (dir_ / "mask.bin").string());

@@ -183,7 +183,7 @@ TEST_F(LayoutMatrix, PreferencesAndRewardsEqualOneRank) {
     c["parallel.ep"] = std::string(model).ends_with("moe") || model == std::string("mixtral") ? "2" : "1";
     c["train.numerics"] = cp == std::string("1") && c["parallel.ep"] == "1" ? "invariant" : "fast";
     c["train.micro_batch_size"] = c["train.micro_batch_size"] == "1" ? "2" : "1";
-    for (const char* objective : {"dpo", "grpo"}) {
+    for (const char* objective : {"dpo", "grpo", "kto"}) {
       c["train.objective"] = objective;
       EXPECT_TRUE(judge(c)) << testing::text_of(c);
     }

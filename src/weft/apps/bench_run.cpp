@@ -58,12 +58,14 @@ void BenchRun::step(Backend& on, const Watched* watched) {
   const OpenSource::Counted counted = batches.counted(done);
   const auto share = [](int64_t n) { return 1 / double(std::max<int64_t>(1, n)); };
   const LoadMicroBatch load = [&](MicroBatch& b) { batches.load(done, b); };
+  const LoadMicroBatch others = [&](MicroBatch& b) { batches.load_others(done, b); };
   Executor::StepInput input{.load = load,
                             .loss_scale = 1 / objective->divisor(counted.targets),
                             .dropout_key = rng_key(1, uint64_t(done)),
                             .mtp_scale = share(counted.further),
                             .objective = *objective,
-                            .batch = done};
+                            .batch = done,
+                            .others = &others};
   if (watched != nullptr) {
     input.begins = [&](const Action* action, const Instruction& i) {
       const Model& model = rank.state.model;

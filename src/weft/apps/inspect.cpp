@@ -217,9 +217,11 @@ Report data_of(const Recipe& r) {
     case ObjectiveKind::dpo:
       return r.data.pairs;
     case ObjectiveKind::grpo:
+      return r.data.rollouts;
+    case ObjectiveKind::kto:
       break;
   }
-  return r.data.rollouts;
+  return r.data.examples;
 }
 
 Report of_run(const fs::path& folder) {

@@ -43,9 +43,11 @@ const char* name_of_samples(const Recipe& r) {
     case ObjectiveKind::dpo:
       return "pairs";
     case ObjectiveKind::grpo:
+      return "rollouts";
+    case ObjectiveKind::kto:
       break;
   }
-  return "rollouts";
+  return "examples";
 }
 
 std::string header(const Recipe& r, const Machine& machine, const RunPlan& plan) {

@@ -42,7 +42,8 @@ IdRows::IdRows(const Spec& spec) : file_(spec.file), parts_(1 + int64_t(spec.com
     const JsonFields fields(row.json, row.where);
     lines_.push_back(row.line);
     add_tokens(fields, spec);
-    if (!spec.number.empty()) numbers_.push_back(number_of(fields, spec.number));
+    if (!spec.number.empty())
+      numbers_.push_back(spec.number_is_flag ? double(fields.flag(spec.number)) : number_of(fields, spec.number));
     if (!spec.token_numbers.empty()) add_token_numbers(fields, spec);
   });
   file.check_whole();

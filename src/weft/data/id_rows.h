@@ -20,6 +20,7 @@ class IdRows {
     // each token of the only completion. The latter two may be empty: there is none.
     std::vector<std::string> completions;
     std::string number = {}, token_numbers = {};
+    bool number_is_flag = false;  // the number is true (1) or false (0)
     int64_t vocab_size = 0;
     int64_t seq_length = 0;  // the most tokens of a prompt with one of its completions
   };

@@ -17,6 +17,7 @@ RowOrder::RowOrder(IdRows rows, const Spec& spec) : rows_(std::move(rows)), spec
                     "add rows",
                     rows_.file().string(), rows_.size(), spec_.rows_of_step));
   check_groups();
+  if (spec_.mixes) check_mixed();
   order_ = fmt::format("rows S={} seed={} shuffle={} 0+{}", spec_.seq_length, spec_.seed, spec_.shuffle, rows_.size());
   if (spec_.rows_of_group > 1) order_ += fmt::format(" groups={}", spec_.rows_of_group);
   if (spec_.steps_of_batch > 1) order_ += fmt::format(" times={}", spec_.steps_of_batch);
@@ -24,9 +25,19 @@ RowOrder::RowOrder(IdRows rows, const Spec& spec) : rows_(std::move(rows)), spec
 }
 
 void RowOrder::read(int64_t k, const SampleRows& to) const {
-  check_lengths(to, spec_.seq_length);
   const int64_t row = row_of(k);
-  const auto prompt = rows_.prompt(row), completion = rows_.completion(row, k % rows_.num_completions());
+  read(rows_.prompt(row), rows_.completion(row, k % rows_.num_completions()), to);
+}
+
+void RowOrder::read_other(int64_t k, const SampleRows& to) const {
+  WEFT_CHECK(spec_.mixes && rows_.num_completions() == 1, "rows whose completions are not mixed");
+  const int64_t in_step = k % spec_.rows_of_step;
+  const int64_t before = k - in_step + (in_step + spec_.rows_of_step - 1) % spec_.rows_of_step;
+  read(rows_.prompt(row_of(k)), rows_.completion(row_of(before), 0), to);
+}
+
+void RowOrder::read(std::span<const int32_t> prompt, std::span<const int32_t> completion, const SampleRows& to) const {
+  check_lengths(to, spec_.seq_length);
   const auto rest =
       std::copy(completion.begin(), completion.end(), std::copy(prompt.begin(), prompt.end(), to.ids.begin()));
   std::fill(rest, to.ids.end(), 0);
@@ -74,6 +85,30 @@ void RowOrder::check_groups() const {
                       "(objective.group_size); rows of a prompt must follow each other",
                       rows_.file().string(), rows_.line_of(row), rows_.line_of(first), spec_.rows_of_group));
   }
+}
+
+// Those that are read together where that is known, else the longest of all.
+void RowOrder::check_mixed() const {
+  const auto check = [&](int64_t prompt, int64_t completion) {
+    const auto tokens = int64_t(rows_.prompt(prompt).size() + rows_.completion(completion, 0).size());
+    if (tokens > spec_.seq_length)
+      throw FileError(fmt::format(
+          "{}: line {}: its prompt with the completion of line {} has {} tokens, more than "
+          "train.seq_length = {}; the reference point of kto needs such sequences: raise that, or "
+          "leave a row out",
+          rows_.file().string(), rows_.line_of(prompt), rows_.line_of(completion), tokens, spec_.seq_length));
+  };
+  const int64_t n = rows_.size(), of_step = spec_.rows_of_step;
+  if (!spec_.shuffle && n % of_step == 0) {
+    for (int64_t row = 0; row < n; ++row) check(row, row / of_step * of_step + (row % of_step + of_step - 1) % of_step);
+    return;
+  }
+  int64_t prompt = 0, completion = 0;
+  for (int64_t row = 0; row < n; ++row) {
+    if (rows_.prompt(row).size() > rows_.prompt(prompt).size()) prompt = row;
+    if (rows_.completion(row, 0).size() > rows_.completion(completion, 0).size()) completion = row;
+  }
+  check(prompt, completion);
 }
 
 }  // namespace weft

@@ -14,14 +14,18 @@ class RowOrder final : public TrainingSamples {
     int64_t rows_of_step = 0, seq_length = 0;
     int64_t steps_of_batch = 1;  // steps that take the same rows, one after the other
     int64_t rows_of_group =
-        1;  // rows next to each other in the file, of one prompt, that stay so; divides rows_of_step
+        1;               // rows next to each other in the file, of one prompt, that stay so; divides rows_of_step
+    bool mixes = false;  // whether prompts are also read with other completions; of rows with one each
     uint64_t seed = 0;
     bool shuffle = false;  // a new order each epoch; else the order of the file
   };
-  // Throws FileError where a step needs more rows than there are, or they are no whole groups of one prompt each.
+  // Throws FileError where a step needs more rows than there are, they are no whole groups of one prompt each, or a
+  // prompt is too long for another completion.
   RowOrder(IdRows rows, const Spec& spec);
 
   void read(int64_t global_sample, const SampleRows& to) const override;
+  // The prompt with the completion of the sample before it in the same step, the first one's with the last one's.
+  void read_other(int64_t global_sample, const SampleRows& to) const override;
   OpenSource::Counted counted(int64_t global_sample) const override;
   const RowOrder* rows() const override { return this; }
   int64_t samples_per_epoch() const override { return rows_.size() * spec_.steps_of_batch; }
@@ -34,6 +38,8 @@ class RowOrder final : public TrainingSamples {
 
  private:
   void check_groups() const;
+  void check_mixed() const;
+  void read(std::span<const int32_t> prompt, std::span<const int32_t> completion, const SampleRows& to) const;
 
   const IdRows rows_;
   const Spec spec_;

@@ -15,6 +15,9 @@ class TrainingSamples {
   virtual ~TrainingSamples() = default;
   // Global sample >= 0. Throws FileError for what is wrong in its file.
   virtual void read(int64_t global_sample, const SampleRows& to) const = 0;
+  // The sequence that an objective scores beside that sample, of its prompt and another completion. A WEFT_CHECK where
+  // samples have none.
+  virtual void read_other(int64_t global_sample, const SampleRows& to) const;
   // How many targets of that sample count, and of the tokens after them.
   virtual OpenSource::Counted counted(int64_t global_sample) const = 0;
 

@@ -5,6 +5,7 @@
 #include "weft/schedule/block_layout.h"
 #include "weft/step/dpo.h"
 #include "weft/step/grpo.h"
+#include "weft/step/kto.h"
 
 namespace weft {
 namespace {
@@ -86,7 +87,10 @@ void set_objective(const Recipe& r, const ModelSpec& model, StepSpec& step) {
   if (r.train.objective == ObjectiveKind::cross_entropy) return;
   step.evaluates = step.scores_first = true;
   step.frozen = {{model, step.model}};
-  step.num_sums = r.train.objective == ObjectiveKind::dpo ? Dpo::kSums : Grpo::kSums;
+  step.scores_others = r.train.objective == ObjectiveKind::kto;
+  step.num_sums = r.train.objective == ObjectiveKind::dpo    ? Dpo::kSums
+                  : r.train.objective == ObjectiveKind::grpo ? Grpo::kSums
+                                                             : Kto::kSums;
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ struct Recipe {
     std::vector<double> weights = {};
     double valid_fraction = 0;
     IdDtype dtype = IdDtype::uint16;
-    std::string loss_mask = {}, text_key = "text", tokenizer = "auto", pairs = {}, rollouts = {};
+    std::string loss_mask = {}, text_key = "text", tokenizer = "auto", pairs = {}, rollouts = {}, examples = {};
     PackingKind packing = PackingKind::concatenate_and_split;
     AttentionMask attn_mask_type = AttentionMask::causal;
     bool shuffle = true;
@@ -51,6 +51,7 @@ struct Recipe {
     PreferenceLoss loss_type = PreferenceLoss::sigmoid;
     double beta = 0.1, label_smoothing = 0;
     bool average_logps = false;
+    double desirable_weight = 1, undesirable_weight = 1;
     int64_t inner_updates = 1, group_size = 8;
     double clip_eps_low = 0.2, clip_eps_high = 0.2, kl_beta = 0;
     LossNormalisation normalisation = LossNormalisation::token;

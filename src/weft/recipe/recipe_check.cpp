@@ -290,19 +290,31 @@ void check_learning_rate(const Recipe::Optimizer& o, int64_t train_iters, Confli
                                     o.lr_warmup_iters)});
 }
 
-constexpr std::string_view kOfDpo[] = {"loss_type", "beta", "label_smoothing", "average_logps"};
+// The settings of [objective], by those that heed them.
+bool is_of(ObjectiveKind objective, std::string_view setting) {
+  const auto one_of = [&](std::initializer_list<std::string_view> all) {
+    return std::find(all.begin(), all.end(), setting) != all.end();
+  };
+  switch (objective) {
+    case ObjectiveKind::cross_entropy:
+      return false;
+    case ObjectiveKind::dpo:
+      return one_of({"loss_type", "beta", "label_smoothing", "average_logps"});
+    case ObjectiveKind::grpo:
+      return one_of({"inner_updates", "group_size", "clip_eps_low", "clip_eps_high", "kl_beta", "normalisation",
+                     "max_completion_length", "advantage_std", "advantage_eps"});
+    case ObjectiveKind::kto:
+      break;
+  }
+  return one_of({"beta", "desirable_weight", "undesirable_weight"});
+}
 
 // Whether a setting of the data or of an objective makes a difference to that one.
-bool heeds(ObjectiveKind objective, const std::string& key) {
-  const bool cross_entropy = objective == ObjectiveKind::cross_entropy;
-  if (key.starts_with("objective.")) {
-    const bool of_dpo =
-        std::find(std::begin(kOfDpo), std::end(kOfDpo), key.substr(key.find('.') + 1)) != std::end(kOfDpo);
-    return !cross_entropy && of_dpo == (objective == ObjectiveKind::dpo);
-  }
-  if (key == data_key_of(objective)) return true;
-  if (key == "data.pairs" || key == "data.rollouts") return false;
-  return !key.starts_with("data.") || key == "data.shuffle" || cross_entropy;
+bool heeds(ObjectiveKind objective, const RecipeKey& key) {
+  if (key.section() == "objective") return is_of(objective, key.last());
+  if (key.section() != "data" || key.name == "data.shuffle" || key.name == data_key_of(objective)) return true;
+  const bool is_rows = !key.allowed.example.empty();
+  return objective == ObjectiveKind::cross_entropy && !is_rows;
 }
 
 class Refusals {
@@ -342,7 +354,7 @@ void refuse_idle_of_objective(const Recipe& r, Refusals& refusals) {
   for (size_t i = 0; i < keys.size(); ++i) {
     const RecipeKey& key = keys[i];
     const std::string value = value_of(key), usual = value_of(fallbacks[i]);
-    if (value == usual || heeds(r.train.objective, key.name)) continue;
+    if (value == usual || heeds(r.train.objective, key)) continue;
     const std::string instead = key.section() == "data"
                                     ? fmt::format("{} reads {}", objective, data_key_of(r.train.objective))
                                     : objective + " has no such setting";
@@ -397,9 +409,11 @@ std::string_view data_key_of(ObjectiveKind objective) {
     case ObjectiveKind::dpo:
       return "data.pairs";
     case ObjectiveKind::grpo:
+      return "data.rollouts";
+    case ObjectiveKind::kto:
       break;
   }
-  return "data.rollouts";
+  return "data.examples";
 }
 
 int64_t sequences_of_sample(const Recipe& recipe) { return recipe.train.objective == ObjectiveKind::dpo ? 2 : 1; }

@@ -64,16 +64,22 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "with train.objective = \"grpo\": rows with the token ids of a `prompt` and a sampled `completion`, its "
        "`reward` "
        "and the `old_logps` of its tokens (docs/formats/id_rows.md)"},
+      {"data.examples", &d.examples, needed("examples = \"examples.jsonl\""),
+       "with train.objective = \"kto\": rows with the token ids of a `prompt` and a `completion`, and a `label`, true "
+       "where "
+       "that is desirable (docs/formats/id_rows.md)"},
       {"data.shuffle", &d.shuffle, anything(),
        "a new order of samples each epoch, from train.seed; else the order of the files"},
 
       {"train.objective", choice(t.objective), anything(),
        "what is minimised: cross-entropy of the next token; the preference loss of pairs of completions "
-       "(docs/tune/dpo.md); or the policy loss of rollouts with rewards (docs/tune/grpo.md)"},
+       "(docs/tune/dpo.md); the policy loss of rollouts with rewards (docs/tune/grpo.md); or the loss of completions "
+       "that "
+       "were judged one by one (docs/tune/kto.md)"},
       {"train.seq_length", &t.seq_length, count(1),
-       "tokens of a sample; of pairs and rollouts, the most of a prompt with a completion"},
+       "tokens of a sample; of pairs, rollouts and examples, the most of a prompt with a completion"},
       {"train.global_batch_size", &t.global_batch_size, count(1),
-       "samples of a step; with dpo pairs, with grpo rollouts"},
+       "samples of a step; with dpo pairs, with grpo rollouts, with kto examples"},
       {"train.micro_batch_size", &t.micro_batch_size, count(1, 1 << 16),
        "samples that go through the model at once, on one rank; of pairs both sequences"},
       {"train.train_iters", &t.train_iters, count(0),
@@ -118,13 +124,15 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
       {"objective.loss_type", choice(r.objective.loss_type), anything(),
        "dpo: -log sigmoid(beta D) (Rafailov et al. 2023), or (D - 1 / (2 beta))^2 (Azar et al. 2023); D is by how much "
        "more the chosen completion gained over the reference than the rejected one, in log-probability"},
-      {"objective.beta", &r.objective.beta, above(0), "dpo: how dear it is to move away from the reference"},
+      {"objective.beta", &r.objective.beta, above(0), "dpo, kto: how dear it is to move away from the reference"},
       {"objective.label_smoothing",
        &r.objective.label_smoothing,
        {.min = 0, .max = 0.5, .below_max = true},
        "dpo, sigmoid: the share of pairs that may be the wrong way round"},
       {"objective.average_logps", &r.objective.average_logps, anything(),
        "dpo, ipo: what a completion gained is divided by its number of tokens"},
+      {"objective.desirable_weight", &r.objective.desirable_weight, at_least(0), "kto: of desirable examples"},
+      {"objective.undesirable_weight", &r.objective.undesirable_weight, at_least(0), "kto: of the others"},
       {"objective.inner_updates", &r.objective.inner_updates, count(1),
        "grpo: steps that take the same rollouts, one after the other"},
       {"objective.group_size", &r.objective.group_size, count(1),

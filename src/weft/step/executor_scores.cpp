@@ -45,22 +45,32 @@ std::vector<double> values_of(const Tensor& x) {
 
 }  // namespace
 
-// The losses that the objective asks for. In a dry run, one micro-batch sends what each of them does.
 void Executor::score_batch(const StepInput& input) {
+  const Objective& objective = input.objective;
   WEFT_CHECK(
-      is_dry() || (step_.scores_first == input.objective.scores_first() &&
-                   step_.frozen.size() == input.objective.num_frozen() && step_.num_sums == input.objective.num_sums()),
+      is_dry() || (step_.scores_first == objective.scores_first() && step_.frozen.size() == objective.num_frozen() &&
+                   step_.num_sums == objective.num_sums() && step_.scores_others == objective.scores_others()),
       "a step that was planned for another objective");
+  sums_.assign(is_dry() ? 0 : size_t(num_sums_of_batch()), 0);
+  scored_ = score_with(input.load);
+  if (step_.num_sums == 0) return;
+  add_sums(scored_, false, input);
+  if (step_.scores_others) add_sums(score_with(is_dry() ? input.load : *input.others), true, input);
+  wait_sum_sequences();
+}
+
+// The losses that the objective asks for. In a dry run, one micro-batch sends what each of them does.
+Executor::Scored Executor::score_with(const LoadMicroBatch& load) {
   const int64_t all = step_.order.num_micro_batches;
-  std::vector<std::vector<double>> counted(static_cast<size_t>(all));
+  Scored scored{.own = {}, .frozen = {}, .counted = Losses(static_cast<size_t>(all))};
   const auto losses_of = [&](const Model& model, ParamStore& params) {
     Losses losses(static_cast<size_t>(all));
     const Traffic before = is_dry() ? *traffic_ : Traffic();
     for (int64_t i = 0; i < (is_dry() ? 1 : all); ++i) {
       const Tensor nll = score(model, params, [&](MicroBatch& b) {
         b.index = i;
-        input.load(b);
-        if (!is_dry() && step_.num_sums > 0) counted[size_t(i)] = values_of(b.weights);
+        load(b);
+        if (!is_dry() && step_.num_sums > 0) scored.counted[size_t(i)] = values_of(b.weights);
       });
       if (is_dry()) continue;
       losses[size_t(i)].resize(size_t(nll.rows()));
@@ -70,35 +80,43 @@ void Executor::score_batch(const StepInput& input) {
     if (is_dry()) traffic_->add(traffic_->since(before), all - 1);
     return losses;
   };
-  if (step_.scores_first) own_losses_ = losses_of(model_, state_.params);
-  frozen_losses_.clear();
-  for (FrozenModel& other : state_.frozen) frozen_losses_.push_back(losses_of(other.model, other.params));
-  if (step_.num_sums > 0) sum_sequences(input, counted);
+  if (step_.scores_first) scored.own = losses_of(model_, state_.params);
+  for (FrozenModel& other : state_.frozen) scored.frozen.push_back(losses_of(other.model, other.params));
+  return scored;
+}
+
+int64_t Executor::num_sums_of_batch() const {
+  return step_.num_sums * step_.micro_batch_size * step_.order.global_micro_batches();
 }
 
 // Only the stage with the head has losses. Ranks of tp have the same; of dp, other sequences; of cp, other targets.
-void Executor::sum_sequences(const StepInput& input, const std::vector<std::vector<double>>& counted) {
-  const int64_t here = step_.micro_batch_size * step_.num_sums;
-  const int64_t size = here * step_.order.global_micro_batches();
+void Executor::add_sums(const Scored& scored, bool others, const StepInput& input) {
   bool has_head = false;
   for (int c = 0; c < model_.num_chunks(); ++c) has_head = has_head || model_.has_head(c);
-  sums_.assign(size_t(is_dry() ? 0 : size), 0);
-  for (int64_t i = 0; i < step_.order.num_micro_batches && has_head && !is_dry(); ++i)
-    input.objective.sum(scores_of(i, input), counted[size_t(i)],
+  if (is_dry() || !has_head) return;
+  const int64_t here = step_.micro_batch_size * step_.num_sums;
+  for (int64_t i = 0; i < step_.order.num_micro_batches; ++i) {
+    Objective::Scores scores = scores_of(scored, i, input);
+    scores.others = others;
+    input.objective.sum(scores, scored.counted[size_t(i)],
                         std::span(sums_).subspan(size_t(step_.order.global_of(i) * here), size_t(here)));
-  const Tensor all{is_dry() ? nullptr : sums_.data(), DType::f64, {size}};
+  }
+}
+
+void Executor::wait_sum_sequences() {
+  const Tensor all{is_dry() ? nullptr : sums_.data(), DType::f64, {num_sums_of_batch()}};
   mesh_.dense.all->all_reduce(all).wait();
   mesh_.pp->all_reduce(all).wait();
 }
 
-Objective::Scores Executor::scores_of(int64_t micro_batch, const StepInput& input) const {
+Objective::Scores Executor::scores_of(const Scored& scored, int64_t micro_batch, const StepInput& input) const {
   Objective::Scores scores{.own = {},
                            .frozen = {},
                            .batch = input.batch,
                            .first_sequence = step_.order.global_of(micro_batch) * step_.micro_batch_size,
                            .sequences = step_.sequences()};
-  if (step_.scores_first) scores.own = own_losses_[size_t(micro_batch)];
-  for (const Losses& losses : frozen_losses_) scores.frozen.emplace_back(losses[size_t(micro_batch)]);
+  if (step_.scores_first) scores.own = scored.own[size_t(micro_batch)];
+  for (const Losses& losses : scored.frozen) scores.frozen.emplace_back(losses[size_t(micro_batch)]);
   return scores;
 }
 
@@ -106,7 +124,7 @@ void Executor::load(MicroBatch& b, const StepInput& input) {
   input.load(b);
   if (is_dry() || !input.objective.weighs()) return;
   std::vector<double> weights = values_of(b.weights);
-  input.objective.weigh(scores_of(b.index, input), sums_, weights);
+  input.objective.weigh(scores_of(scored_, b.index, input), sums_, weights);
   if (b.weights.dtype == DType::f64)
     std::copy(weights.begin(), weights.end(), b.weights.as<double>());
   else

@@ -20,6 +20,9 @@ class Objective {
   // StepSpec::scores_first and the number of StepSpec::frozen.
   virtual bool scores_first() const { return false; }
   virtual size_t num_frozen() const { return 0; }
+  // Whether these passes are also made over other sequences of the same shape (Executor::StepInput::others), of which
+  // it only sums. Must equal StepSpec::scores_others.
+  virtual bool scores_others() const { return false; }
   // By how many sums over the targets of each sequence of the global batch, too. Must equal StepSpec::num_sums.
   virtual int num_sums() const { return 0; }
   // The losses of one micro-batch's targets, from those passes: [tokens], 0 where a target does not count, and on
@@ -30,9 +33,11 @@ class Objective {
     int64_t batch = 0;                            // of the run, from 0 (Executor::StepInput)
     int64_t first_sequence = 0;                   // the micro-batch's first, of those of the global batch
     SequenceCut sequences = {};                   // what is here of each of them
+    bool others = false;                          // of the other sequences: what `sum` alone is asked for
   };
   // Adds to `sums` [sequences of the micro-batch][num_sums] what the targets here have; they are 0 at first, and each
-  // target is asked for once, whatever the layout. `counted` [tokens] is 1 where a target counts, else 0.
+  // target is asked for once, whatever the layout; then those of the others, which come on top. `counted` [tokens] is 1
+  // where a target counts, else 0.
   virtual void sum(const Scores&, std::span<const double> /*counted*/, std::span<double> /*sums*/) const {}
   // Those of the whole global batch, [sequences][num_sums]: the same on every rank.
   using Sums = std::span<const double>;

@@ -39,8 +39,13 @@ class BatchLoader {
   OpenSource::Counted counted(int64_t step) const;
   // Fills micro-batch b.index of a step. Its spans stay valid until the next load of that index.
   void load(int64_t step, MicroBatch& b);
+  // The same with the samples' other sequences (TrainingSamples::read_other).
+  void load_others(int64_t step, MicroBatch& b);
 
  private:
+  using Read = void (TrainingSamples::*)(int64_t, const SampleRows&) const;
+  void load_by(Read read, int64_t step, MicroBatch& b);
+
   const TrainingSamples& samples_;
   Shape shape_;
   std::vector<std::vector<AttentionSpan>> spans_;  // [micro-batch]

@@ -7,6 +7,7 @@
 #include "weft/models/init.h"
 #include "weft/step/dpo.h"
 #include "weft/step/grpo.h"
+#include "weft/step/kto.h"
 
 namespace weft {
 
@@ -42,13 +43,24 @@ std::unique_ptr<const Objective> grpo_of(const Recipe& r, const RowOrder& order)
   });
 }
 
+std::unique_ptr<const Objective> kto_of(const Recipe& r, const RowOrder& order) {
+  const auto& o = r.objective;
+  return std::make_unique<Kto>(Kto::Spec{.beta = o.beta,
+                                         .desirable_weight = o.desirable_weight,
+                                         .undesirable_weight = o.undesirable_weight,
+                                         .num_examples = r.train.global_batch_size},
+                               [&order, of_batch = r.train.global_batch_size](int64_t batch, int64_t sequence) {
+                                 return order.id_rows().number(order.row_of(batch * of_batch + sequence)) != 0;
+                               });
+}
+
 }  // namespace
 
 std::unique_ptr<const Objective> objective_of(const Recipe& r, const TrainingSamples& samples) {
   if (r.train.objective == ObjectiveKind::cross_entropy) return std::make_unique<NextToken>();
   if (r.train.objective == ObjectiveKind::dpo) return dpo_of(r);
-  WEFT_CHECK(samples.rows() != nullptr, "an objective over rollouts needs rows");
-  return grpo_of(r, *samples.rows());
+  WEFT_CHECK(samples.rows() != nullptr, "an objective over rows needs rows");
+  return r.train.objective == ObjectiveKind::kto ? kto_of(r, *samples.rows()) : grpo_of(r, *samples.rows());
 }
 
 std::vector<double> advantages_of(const IdRows& rows, const Recipe::Objective& o) {

@@ -15,6 +15,12 @@ namespace {
 IdRows::Spec rows_of(const Recipe& r) {
   if (r.train.objective == ObjectiveKind::dpo)
     return {.file = r.data.pairs, .completions = {"chosen", "rejected"}, .seq_length = r.train.seq_length};
+  if (r.train.objective == ObjectiveKind::kto)
+    return {.file = r.data.examples,
+            .completions = {"completion"},
+            .number = "label",
+            .number_is_flag = true,
+            .seq_length = r.train.seq_length};
   return {.file = r.data.rollouts,
           .completions = {"completion"},
           .number = "reward",
@@ -36,6 +42,7 @@ RunData open_row_data(const Recipe& r, int64_t vocab_size) {
                                                          .seq_length = r.train.seq_length,
                                                          .steps_of_batch = groups ? r.objective.inner_updates : 1,
                                                          .rows_of_group = groups ? r.objective.group_size : 1,
+                                                         .mixes = r.train.objective == ObjectiveKind::kto,
                                                          .seed = uint64_t(r.train.seed),
                                                          .shuffle = r.data.shuffle});
   return data;

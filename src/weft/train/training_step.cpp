@@ -39,6 +39,7 @@ double TrainingStep::run_batch(int64_t batch, const Watch& watch) const {
 double TrainingStep::run_batch(int64_t batch, const OpenSource::Counted& counted, const Watch& watch) const {
   const double divisor = objective_.divisor(counted.targets);
   const LoadMicroBatch load = [&](MicroBatch& b) { batches_.load(batch, b); };
+  const LoadMicroBatch others = [&](MicroBatch& b) { batches_.load_others(batch, b); };
   const uint64_t dropout_key = rng_key(rng_key(uint64_t(recipe_.train.seed), "dropout"), uint64_t(batch));
   const double weighted =
       rank_.executor.run_on(watch.backend != nullptr ? *watch.backend : rank_.backend,
@@ -49,6 +50,7 @@ double TrainingStep::run_batch(int64_t batch, const OpenSource::Counted& counted
                              .mtp_scale = loss_scale_.state.scale / double(std::max<int64_t>(1, counted.further)),
                              .objective = objective_,
                              .batch = batch,
+                             .others = &others,
                              .begins = watch.begins}) /
       divisor;
   return objective_.loss(weighted, rank_.executor.sums());

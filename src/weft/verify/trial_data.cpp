@@ -63,8 +63,8 @@ void write_documents(const fs::path& prefix, const Recipe& recipe, int64_t vocab
   out.commit();
 }
 
-// Random rows of what the objective reads: pairs; or groups of rollouts, sampled by about what a model with random
-// weights is.
+// Random rows of what the objective reads: pairs; judged examples, which may be mixed; or groups of rollouts, sampled
+// by about what a model with random weights is.
 void write_rows(const fs::path& file, const Recipe& recipe, int64_t vocab_size, int64_t rows) {
   std::mt19937_64 gen(rng_key(uint64_t(recipe.train.seed), "verify rows"));
   const auto below = [&](int64_t n) { return int64_t(gen() % uint64_t(std::max<int64_t>(1, n))); };
@@ -75,14 +75,17 @@ void write_rows(const fs::path& file, const Recipe& recipe, int64_t vocab_size, 
     return ids;
   };
   const bool pairs = recipe.train.objective == ObjectiveKind::dpo;
+  const bool groups = recipe.train.objective == ObjectiveKind::grpo;
   std::vector<int64_t> prompt;
   std::ofstream out(file);
   for (int64_t i = 0; i < rows; ++i) {
-    if (pairs || i % recipe.objective.group_size == 0) prompt = some(recipe.train.seq_length / 2);
+    if (!groups || i % recipe.objective.group_size == 0) prompt = some(recipe.train.seq_length / 2);
     const int64_t room = recipe.train.seq_length - int64_t(prompt.size());
     nlohmann::json row{{"prompt", prompt}};
     if (pairs) {
       row.update({{"chosen", some(room)}, {"rejected", some(room)}});
+    } else if (recipe.train.objective == ObjectiveKind::kto) {
+      row.update({{"completion", some(recipe.train.seq_length / 2)}, {"label", below(2) == 1}});
     } else {
       const std::vector<int64_t> completion = some(room);
       std::vector<double> old_logps(completion.size());
@@ -115,7 +118,7 @@ std::unique_ptr<TrainingSamples> random_tokens(const Recipe& recipe, const Model
     const fs::path rows = folder / "rows.jsonl";
     write_rows(rows, recipe, model.vocab_size, steps * recipe.train.global_batch_size);
     Recipe r = recipe;
-    (r.train.objective == ObjectiveKind::dpo ? r.data.pairs : r.data.rollouts) = rows.string();
+    r.data.pairs = r.data.rollouts = r.data.examples = rows.string();  // of which its objective reads one
     return open_run_data(r, model).train;
   }
   const fs::path pair = folder / "pair", ids = folder / "tokens.bin", mask = folder / "mask.bin";
