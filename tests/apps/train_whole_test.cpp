@@ -25,9 +25,9 @@ constexpr const char* kTemplate = "{% for m in messages %}{{ m.role }} {{ m.cont
 constexpr const char* kTalk =
     R"({"messages": [{"role": "user", "content": "row of"}, {"role": "assistant", "content": "a file"}]})";
 
-class Place {
+class WholeRun {
  public:
-  Place() {
+  WholeRun() {
     fs::create_directories(dir_ / "model");
     fs::create_directories(dir_ / "words");
     spill(dir_ / "model/config.json", testing::kOneLayer);
@@ -92,7 +92,7 @@ class Place {
 };
 
 TEST(WholeCheckpoint, HoldsTheTokenizerThatItsTextWasReadWith) {
-  const Place p;
+  const WholeRun p;
   spill(p.at("model/tokenizer.json"), std::string(kWords).replace(std::string(kWords).find("row"), 3, "col"));
   const Finished f = p.train("text.txt", {"data.tokenizer=" + p.at("words")});
   ASSERT_EQ(f.status, 0) << f.err;
@@ -108,7 +108,7 @@ TEST(WholeCheckpoint, HoldsTheTokenizerThatItsTextWasReadWith) {
 }
 
 TEST(WholeCheckpoint, OfBytesSaysSoToOtherProgramsToo) {
-  const Place p;
+  const WholeRun p;
   spill(p.at("model/tokenizer.json"), kWords);  // which is not what the text is read with
   const Finished f = p.train("text.txt", {"data.tokenizer=byte"});
   ASSERT_EQ(f.status, 0) << f.err;
@@ -125,7 +125,7 @@ TEST(WholeCheckpoint, OfBytesSaysSoToOtherProgramsToo) {
 }
 
 TEST(WholeCheckpoint, OfARunWhoseTokenizerIsGoneGoesOn) {
-  const Place p;
+  const WholeRun p;
   ASSERT_EQ(p.train("text.txt", {"data.tokenizer=" + p.at("words")}).status, 0);
   fs::remove_all(p.at("run/checkpoints/step-2"));
   fs::rename(p.at("words"), p.at("elsewhere"));
@@ -141,7 +141,7 @@ TEST(WholeCheckpoint, OfARunWhoseTokenizerIsGoneGoesOn) {
 
 TEST(WholeCheckpoint, OfConversationsHasTheTemplateThatTheyWereRenderedWith) {
   for (const std::string tokenizer : {"byte", "words"}) {
-    const Place p;
+    const WholeRun p;
     const std::string path = tokenizer == "byte" ? tokenizer : p.at(tokenizer);
     spill(p.at("t.jinja"), "{% for m in messages %}<{{ m.role }}>{{ m.content }}{{ eos_token }}{% endfor %}");
     std::string rows;
@@ -172,7 +172,7 @@ TEST(WholeCheckpoint, OfConversationsHasTheTemplateThatTheyWereRenderedWith) {
 // --- how far it sees ---
 
 TEST(WholeCheckpoint, KnowsTheLengthOfItsTrainingAndGeneratesInAWindowOfIt) {
-  const Place p;
+  const WholeRun p;
   const std::string gpt2 = R"({"model_type": "gpt2", "vocab_size": 257, "n_positions": 24, "n_embd": 8, "n_layer": 2,
     "n_head": 2})";
   for (const std::string& config : {std::string(testing::kTwoLayers), gpt2}) {

@@ -151,6 +151,7 @@ struct StepOptions {
   Spmd stream = Spmd::Invariant;
   int64_t logits_bytes = LayerPlan().logits_bytes;
   bool scores_first = false, predicts_further = false;
+  int num_sums = 0;
   std::vector<ModelSpec> frozen = {};
 };
 
@@ -168,6 +169,7 @@ inline StepSpec step_spec(const StepOptions& o, Precision precision = kF64) {
       .schedule = schedule_of(pipeline_named(o.schedule, 1), 0, o.num_micro_batches),
       .evaluates = true,
       .scores_first = o.scores_first,
+      .num_sums = o.num_sums,
       .predicts_further = o.predicts_further};
   for (const ModelSpec& model : o.frozen)
     step.frozen.push_back({model, {.layers = {.stream = o.stream}, .max_positions = kSeq}});
@@ -223,6 +225,7 @@ class TinyRun {
     }
     return sum / counted();
   }
+  Objective::Sums sums() const { return executor_.sums(); }
   const MemoryPlan& plan() const { return plan_; }
   PersistentArenas::Sizes used() const { return arenas_.peak(); }
   double counted() const {

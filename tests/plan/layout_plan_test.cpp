@@ -135,7 +135,7 @@ class SeesTheSame final : public Objective {
  public:
   bool scores_first() const override { return true; }
   size_t num_frozen() const override { return 1; }
-  void weigh(const Scores& scores, std::span<double>) const override {
+  void weigh(const Scores& scores, Sums, std::span<double>) const override {
     for (size_t i = 0; i < scores.own.size(); ++i) {
       loss += scores.own[i];
       EXPECT_EQ(scores.frozen[0][i], scores.own[i]);

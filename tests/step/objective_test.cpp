@@ -17,7 +17,7 @@ class TheHardOnes final : public Objective {
  public:
   explicit TheHardOnes(double least) : least_(least) {}
   bool scores_first() const override { return true; }
-  void weigh(const Scores& scores, std::span<double> weights) const override {
+  void weigh(const Scores& scores, Sums, std::span<double> weights) const override {
     for (size_t i = 0; i < weights.size(); ++i) {
       loss += weights[i] * scores.own[i];
       weights[i] *= scores.own[i] > least_ ? 2 : 0;
@@ -36,7 +36,7 @@ class TheHardOnes final : public Objective {
 class Given final : public Objective {
  public:
   explicit Given(Weights weights) : weights_(std::move(weights)) {}
-  void weigh(const Scores& scores, std::span<double> weights) const override {
+  void weigh(const Scores& scores, Sums, std::span<double> weights) const override {
     EXPECT_TRUE(scores.own.empty() && scores.frozen.empty());
     std::copy(weights_[next_].begin(), weights_[next_].end(), weights.begin());
     ++next_;
@@ -73,7 +73,7 @@ TEST(Objective, MayWeighTargetsByTheirLossesBeforeTheStep) {
 class TheFirstOnes final : public Objective {
  public:
   size_t num_frozen() const override { return 2; }
-  void weigh(const Scores& scores, std::span<double> weights) const override {
+  void weigh(const Scores& scores, Sums, std::span<double> weights) const override {
     EXPECT_TRUE(scores.own.empty());
     for (size_t i = 0; i < weights.size(); ++i) {
       for (size_t m = 0; m < 2; ++m) losses[m] += weights[i] * scores.frozen[m][i];

@@ -18,10 +18,13 @@ inline const std::vector<std::string> kGoldenCases = {
     "gpt2", "llama-gqa", "llama3-rope-tied", "qwen2-bias", "qwen3-qknorm", "mistral-window", "llama-sft-mask"};
 
 struct GoldenTolerance {
-  double loss, grad_norm, tensor_norm;  // relative
-  double weights = 1e-4;                // of sums of final weights; 0: not compared
-  double term = 2e-6;                   // absolute, of losses beside cross-entropy
-  int64_t first_tie = 1;                // steps before this one are held to kGoldenF32
+  double loss, grad_norm, tensor_norm;        // relative
+  double weights = 1e-4;                      // of sums of final weights; 0: not compared
+  double term = 2e-6;                         // absolute, of losses beside cross-entropy, rewards and margins
+  double logp = 2e-5;                         // absolute, of sums of log-probabilities
+  bool loss_is_absolute = false;              // the loss may be near 0
+  const nlohmann::json* deviation = nullptr;  // of the trace from fp64; a term may be ten times as far off
+  int64_t first_tie = 1;                      // steps before this one are held to kGoldenF32
 };
 
 // f32: the bounds that the traces' own distance from fp64 allows (tests/golden/README.md). bf16 has eight bits:
@@ -40,13 +43,43 @@ inline constexpr GoldenTolerance kGoldenF16{.loss = 2.5e-4, .grad_norm = 8e-3, .
 
 inline nlohmann::json read_json(const std::filesystem::path& file) { return nlohmann::json::parse(slurp(file)); }
 
+// The most tokens of a prompt with any completion, so that they can be cut over four ranks of cp.
+inline int64_t longest_of(const std::filesystem::path& rows) {
+  size_t prompt = 0, completion = 0;
+  std::istringstream in(slurp(rows));
+  for (std::string line; std::getline(in, line);) {
+    const nlohmann::json row = nlohmann::json::parse(line);
+    prompt = std::max(prompt, row["prompt"].size());
+    for (const char* field : {"chosen", "rejected", "completion"})
+      if (row.contains(field)) completion = std::max(completion, row[field].size());
+  }
+  return int64_t(prompt + completion + 7) / 8 * 8;
+}
+
+// What a case reads, and the settings of its objective, which have the names of train.json.
+inline std::vector<std::string> golden_data(const std::filesystem::path& folder, const nlohmann::json& t) {
+  const std::string kind = t.value("kind", "pretrain");
+  if (kind == "pretrain")
+    return {"data.train=" + (folder / "tokens.bin").string(),
+            fmt::format("train.seq_length={}", t["seq_len"].get<int64_t>())};
+  const std::string rows = kind == "grpo" ? "rollouts" : kind == "kto" ? "examples" : "pairs";
+  const std::filesystem::path file = folder / (rows + ".jsonl");
+  std::vector<std::string> all{"train.objective=" + kind, "data." + rows + "=" + file.string(),
+                               fmt::format("train.seq_length={}", longest_of(file))};
+  for (const char* key : {"loss_type", "beta", "label_smoothing", "average_logps", "inner_updates", "group_size",
+                          "clip_eps_low", "clip_eps_high", "kl_beta", "normalisation", "advantage_std", "advantage_eps",
+                          "desirable_weight", "undesirable_weight"})
+    if (t.contains(key)) all.push_back(fmt::format("objective.{}={}", key, t[key].dump()));
+  if (t.value("normalisation", "") == "constant")  // else it says nothing
+    all.push_back(fmt::format("objective.max_completion_length={}", t["max_completion_length"].get<int64_t>()));
+  return all;
+}
+
 inline Recipe golden_recipe(const std::filesystem::path& folder, const std::filesystem::path& run,
                             const std::vector<std::string>& overrides) {
   const nlohmann::json t = read_json(folder / "train.json");
   std::vector<std::string> all{"model.path=" + folder.string(),
-                               "data.train=" + (folder / "tokens.bin").string(),
                                "data.shuffle=false",
-                               fmt::format("train.seq_length={}", t["seq_len"].get<int64_t>()),
                                fmt::format("train.global_batch_size={}", t["global_batch_size"].get<int64_t>()),
                                fmt::format("train.train_iters={}", t["steps"].get<int64_t>()),
                                fmt::format("optimizer.lr={}", t["lr"].get<double>()),
@@ -59,6 +92,8 @@ inline Recipe golden_recipe(const std::filesystem::path& folder, const std::file
                                fmt::format("optimizer.clip_grad={}", t["clip_grad"].get<double>()),
                                "train.log_grad_norms=true",
                                "run.dir=" + run.string()};
+  const std::vector<std::string> data = golden_data(folder, t);
+  all.insert(all.end(), data.begin(), data.end());
   if (std::filesystem::exists(folder / "mask.bin")) all.push_back("data.loss_mask=" + (folder / "mask.bin").string());
   all.insert(all.end(), overrides.begin(), overrides.end());
   return parse_recipe("", "golden", all);
@@ -128,6 +163,11 @@ inline void expect_golden_biases(const std::filesystem::path& checkpoint, const 
   }
 }
 
+inline double tolerance_of(const GoldenTolerance& t, const std::string& term) {
+  const double least = term.starts_with("logp") ? t.logp : t.term;
+  return t.deviation == nullptr ? least : std::max(least, 10 * t.deviation->value(term + "_absolute", 0.0));
+}
+
 // The losses beside cross-entropy of one step, and each expert's load in each layer: a line of metrics.jsonl beside the
 // trace's, as far as that has them. A dense model has none of them.
 inline void expect_golden_terms(const nlohmann::json& line, const nlohmann::json& step, const std::string& name,
@@ -135,7 +175,16 @@ inline void expect_golden_terms(const nlohmann::json& line, const nlohmann::json
   for (const char* term : {"aux_loss", "z_loss", "mtp_loss"}) {
     if (step.value(term, 0.0) == 0 && line.contains("expert_load")) continue;  // not counted there: it is above 0
     const double expected = step.value(term, 0.0);
-    EXPECT_NEAR(line.value(term, 0.0), expected, tolerance.term) << name << " " << term << " step " << step["step"];
+    EXPECT_NEAR(line.value(term, 0.0), expected, tolerance_of(tolerance, term))
+        << name << " " << term << " step " << step["step"];
+  }
+  for (const char* term : {"reward_chosen", "reward_rejected", "margin", "accuracy", "logp_chosen", "logp_rejected",
+                           "kl_before_clamp", "policy_loss", "kl", "ratio_mean", "clip_fraction"}) {
+    if (!step.contains(term)) continue;
+    if (term == std::string("accuracy") && step["step"] == 1) continue;  // all margins are 0 but for rounding
+    ASSERT_TRUE(line.contains(term)) << name << " " << term << " step " << step["step"];
+    EXPECT_NEAR(line[term].get<double>(), step[term].get<double>(), tolerance_of(tolerance, term))
+        << name << " " << term << " step " << step["step"];
   }
   if (!step.contains("expert_load")) return;
   EXPECT_EQ(line.value("expert_load", nlohmann::json()), step["expert_load"]) << name << " step " << step["step"];
@@ -167,7 +216,8 @@ inline void expect_golden_run(const std::filesystem::path& folder, const Machine
   for (size_t i = 0; i < metrics.steps.size(); ++i) {
     const double loss = trace["steps"][i]["loss"], norm = trace["steps"][i]["grad_norm"];
     const GoldenTolerance& t = of_step(tolerance, int64_t(i) + 1);
-    EXPECT_NEAR(metrics.steps[i].loss, loss, t.loss * loss) << name << " step " << i + 1;
+    EXPECT_NEAR(metrics.steps[i].loss, loss, t.loss * (t.loss_is_absolute ? 1 : std::abs(loss)))
+        << name << " step " << i + 1;
     EXPECT_NEAR(metrics.steps[i].grad_norm, norm, t.grad_norm * norm) << name << " step " << i + 1;
     EXPECT_NEAR(metrics.steps[i].lr, trace["steps"][i]["lr"].get<double>(), 1e-12) << name;
     expect_golden_terms(lines_of_steps[i], trace["steps"][i], name, t);

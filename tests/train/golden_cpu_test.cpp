@@ -39,7 +39,7 @@ INSTANTIATE_TEST_SUITE_P(Share, GoldenCpuSlow, ::testing::Range(size_t{0}, kShar
 
 TEST_P(GoldenCpu, EveryCaseInF32) {
   for_built_cases([](const GoldenCase& c) {
-    testing::expect_golden(c, cpu("fast", 2), {"train.micro_batch_size=4"}, testing::f32_tolerance(c));
+    testing::expect_golden(c, cpu("fast", 2), {testing::up_to_four(c)}, testing::f32_tolerance(c));
   });
 }
 
@@ -133,9 +133,11 @@ TEST_P(GoldenCpuSlow, EveryCaseInInvariantNumericsRecomputedAndAccumulated) {
   });
 }
 
-// Of dense models with moments in full: a router that rounds chooses other experts, a moment that rounds has another
-// code.
-bool rounds_smoothly(const GoldenCase& c) { return !testing::has_experts(c) && !testing::is_in_codes(c); }
+// Of dense models with moments in full that foretell tokens: a router that rounds chooses other experts, a moment that
+// rounds has another code, and the losses of pairs and rollouts are differences of sums.
+bool rounds_smoothly(const GoldenCase& c) {
+  return !testing::has_experts(c) && !testing::is_in_codes(c) && testing::kind_of(c) == "pretrain";
+}
 
 TEST_P(GoldenCpuSlow, Bf16FollowsTheF32Run) {
   for_built_cases([](const GoldenCase& c) {

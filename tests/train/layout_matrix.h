@@ -44,6 +44,7 @@ inline const std::vector<Feature> kRuns = {
       "deepseek-v3-moe",
       "deepseek-v3-mtp-moe",
       "gpt-oss"}},
+    {"train.objective", {"cross_entropy", "dpo", "grpo", "kto"}},
     {"model.hidden_dropout", {"0", "0.1"}},
     {"optimizer.name", {"adamw", "adamw8bit", "sgd", "muon"}},
     {"data.mask", {"none", "some"}},
@@ -160,12 +161,44 @@ class LayoutMatrix : public ::testing::Test {
       tokens.write(reinterpret_cast<const char*>(&id), sizeof id);
       mask.put(char(gen() % 3 != 0));
     }
+    const auto ids = [&](size_t most) {
+      std::vector<int> some(1 + gen() % most);
+      for (int& id : some) id = int(gen() % 37);
+      return some;
+    };
+    std::ofstream pairs(dir_ / "pairs.jsonl");
+    for (int i = 0; i < 12 * (kSteps + 1); ++i)
+      pairs << nlohmann::json{{"prompt", ids(5)}, {"chosen", ids(7)}, {"rejected", ids(7)}}.dump() << "\n";
+    std::ofstream examples(dir_ / "examples.jsonl");
+    for (int i = 0; i < 12 * (kSteps + 1); ++i)
+      examples << nlohmann::json{{"prompt", ids(5)}, {"completion", ids(7)}, {"label", i % 3 == 0}}.dump() << "\n";
+    std::ofstream rollouts(dir_ / "rollouts.jsonl");
+    std::vector<int> prompt;
+    for (int i = 0; i < 12 * (kSteps + 1); ++i) {
+      if (i % 4 == 0) prompt = ids(5);
+      const std::vector<int> completion = ids(7);
+      std::vector<double> old_logps;  // of about a random model of 37 tokens: some ratios are beyond the bounds
+      for (size_t t = 0; t < completion.size(); ++t) old_logps.push_back(-3.6 - 0.05 * (double(gen() % 10) - 5));
+      rollouts << nlohmann::json{{"prompt", prompt},
+                                 {"completion", completion},
+                                 {"reward", gen() % 7},
+                                 {"old_logps", old_logps}}
+                      .dump()
+               << "\n";
+    }
+  }
+
+  std::string data_of(const std::string& objective) const {
+    if (objective == "dpo") return "data.pairs=" + (dir_ / "pairs.jsonl").string();
+    if (objective == "kto") return "data.examples=" + (dir_ / "examples.jsonl").string();
+    if (objective == "grpo") return "data.rollouts=" + (dir_ / "rollouts.jsonl").string();
+    return "data.train=" + (dir_ / "tokens.bin").string();
   }
 
   Recipe recipe_of(const Choice& c, const std::filesystem::path& run) {
     std::vector<std::string> all{"model.path=" + (dir_ / c.at("model")).string(),
                                  "model.init=random",
-                                 "data.train=" + (dir_ / "tokens.bin").string(),
+                                 data_of(c.at("train.objective")),
                                  "train.seq_length=12",
                                  "train.global_batch_size=12",
                                  fmt::format("train.train_iters={}", kSteps),
@@ -180,6 +213,12 @@ class LayoutMatrix : public ::testing::Test {
     if (c.at("model") == "qwen3-moe") all.insert(all.end(), {"moe.global_aux_loss_coef=0.3", "moe.z_loss_coef=0.01"});
     if (c.at("model").starts_with("deepseek-v3-m")) all.push_back("moe.bias_update_rate=0.02");
     if (has_mtp(c.at("model"))) all.push_back("train.mtp_loss_coef=0.4");
+    if (c.at("train.objective") == "grpo")
+      all.insert(all.end(), {"objective.group_size=4", "objective.inner_updates=2", "objective.kl_beta=0.3",
+                             "objective.normalisation=sequence"});
+    if (c.at("train.objective") == "kto") all.push_back("objective.undesirable_weight=1.5");
+    if (c.at("train.objective") == "dpo")
+      all.insert(all.end(), {"objective.loss_type=ipo", "objective.average_logps=true", "objective.beta=0.5"});
     if (c.at("data.mask") == "some") all.push_back("data.loss_mask=" + (dir_ / "mask.bin").string());
     if (c.at("model.hidden_dropout") != "0") all.push_back("model.attention_dropout=0.2");
     if (c.count("parallel.cp") && c.at("parallel.cp") == "6" && c.at("parallel.cp_comm_type") == "a2a+p2p")
@@ -251,10 +290,18 @@ class LayoutMatrix : public ::testing::Test {
     SCOPED_TRACE(text_of(c));
     const Outcome &one = reference_of(c), many = outcome_of(c);
     for (size_t i = 0; i < one.steps.size(); ++i) {
-      EXPECT_NEAR(one.steps[i].loss, many.steps[i].loss, kTolerance * one.steps[i].loss) << text_of(c);
+      const double size = c.at("train.objective") == "grpo" ? 1 : one.steps[i].loss;  // which may be near 0
+      EXPECT_NEAR(one.steps[i].loss, many.steps[i].loss, kTolerance * size) << text_of(c);
       EXPECT_NEAR(one.steps[i].aux_loss, many.steps[i].aux_loss, kTolerance * one.steps[i].aux_loss) << text_of(c);
       EXPECT_NEAR(one.steps[i].z_loss, many.steps[i].z_loss, kTolerance * one.steps[i].z_loss) << text_of(c);
       EXPECT_NEAR(one.steps[i].mtp_loss, many.steps[i].mtp_loss, kTolerance * one.steps[i].mtp_loss) << text_of(c);
+      EXPECT_EQ(one.steps[i].terms.size(), many.steps[i].terms.size());
+      for (size_t t = 0; t < one.steps[i].terms.size(); ++t) {
+        const auto& [term, value] = one.steps[i].terms[t];
+        EXPECT_EQ(many.steps[i].terms[t].first, term);
+        EXPECT_NEAR(many.steps[i].terms[t].second, value, kTolerance * std::max(1.0, std::abs(value)))
+            << term << " " << text_of(c);
+      }
       EXPECT_EQ(one.steps[i].expert_load, many.steps[i].expert_load) << text_of(c);
       const std::vector<double>&here = one.steps[i].router_entropy, &there = many.steps[i].router_entropy;
       EXPECT_EQ(here.size(), there.size()) << text_of(c);
@@ -296,7 +343,11 @@ class LayoutMatrix : public ::testing::Test {
     double farthest = 0;
     EXPECT_EQ(one.steps.size(), many.steps.size());
     for (size_t i = 0; i < one.steps.size(); ++i) {
-      const double apart = std::abs(many.steps[i].loss / one.steps[i].loss - 1);
+      // A preference is made of log-probabilities, which are as much larger than it as they are.
+      double size = std::abs(one.steps[i].loss) + (c.at("train.objective") == "grpo" ? 1 : 0);
+      for (const auto& [term, value] : one.steps[i].terms)
+        if (term.starts_with("logp")) size += std::abs(value);
+      const double apart = std::abs(many.steps[i].loss - one.steps[i].loss) / size;
       EXPECT_LE(apart, tolerance) << "step " << i + 1 << " " << text_of(c);
       farthest = std::max(farthest, apart);
     }

@@ -159,6 +159,37 @@ TEST_F(LayoutMatrix, MultiTokenPredictionEqualsOneRank) {
   }
 }
 
+// The sequences of a pair are cut over cp, their stages score them, and the reference is cut as the model is.
+TEST_F(LayoutMatrix, PreferencesAndRewardsEqualOneRank) {
+  Choice c;
+  for (const auto* features : {&kRuns, &kCuts})
+    for (const Feature& f : *features) c[f.key] = f.values[0];
+  using Eight = std::array<const char*, 8>;
+  for (const auto& [model, dp, cp, tp, pp, schedule, zero_stage, recompute] :
+       {Eight{"llama-gqa", "2", "1", "1", "1", "1f1b", "3", "none"},
+        Eight{"llama-tied", "1", "1", "1", "2", "zbv", "0", "selective"},
+        Eight{"gpt2", "1", "3", "1", "1", "1f1b", "1", "none"}, Eight{"qwen3", "2", "2", "2", "1", "1f1b", "2", "full"},
+        Eight{"mixtral", "2", "1", "1", "2", "zb_h1", "1", "none"},
+        Eight{"deepseek-v3-moe", "2", "2", "1", "1", "1f1b", "0", "selective"},
+        Eight{"gemma2", "3", "1", "2", "2", "interleaved_1f1b", "3", "full"}}) {
+    c["model"] = model;
+    c["parallel.dp"] = dp;
+    c["parallel.cp"] = cp;
+    c["parallel.tp"] = tp;
+    c["parallel.pp"] = pp;
+    c["parallel.pipeline_schedule"] = schedule;
+    c["parallel.zero_stage"] = zero_stage;
+    c["parallel.recompute"] = recompute;
+    c["parallel.ep"] = std::string(model).ends_with("moe") || model == std::string("mixtral") ? "2" : "1";
+    c["train.numerics"] = cp == std::string("1") && c["parallel.ep"] == "1" ? "invariant" : "fast";
+    c["train.micro_batch_size"] = c["train.micro_batch_size"] == "1" ? "2" : "1";
+    for (const char* objective : {"dpo", "grpo", "kto"}) {
+      c["train.objective"] = objective;
+      EXPECT_TRUE(judge(c)) << testing::text_of(c);
+    }
+  }
+}
+
 // Ranks that share sequences drop what one rank drops; windows end in another rank's tokens.
 // Code blocks are of whole matrices: of each expert, of q apart from k, however ep, tp and ZeRO cut them.
 TEST_F(LayoutMatrix, MomentsIn8BitsHaveTheCodesOfOneRank) {

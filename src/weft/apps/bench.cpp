@@ -185,7 +185,8 @@ int bench_step(const BenchOptions& o) {
   Traced traced(run.rank.backend, clock_ns, 2 * first.num_recorded());
   const TracedStep step = trace_step(run, traced);
   std::cout << fmt::format("{}: {} parameters, {} sequences of {} tokens, {}, {}\n", recipe.model.path,
-                           plan.memory.arithmetic.num_params, recipe.train.global_batch_size, recipe.train.seq_length,
+                           plan.memory.arithmetic.num_params,
+                           recipe.train.global_batch_size * sequences_of_sample(recipe), recipe.train.seq_length,
                            recipe.train.precision, machine.description);
   print_beside_floor(best, step, flops_of(first.products()), plan);
   print_mfu(best, plan);

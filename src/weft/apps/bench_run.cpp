@@ -8,6 +8,7 @@
 #include "weft/base/error.h"
 #include "weft/base/rng.h"
 #include "weft/models/init.h"
+#include "weft/train/objectives.h"
 
 namespace weft {
 
@@ -39,9 +40,14 @@ BenchRun::BenchRun(const Recipe& recipe, const Machine& machine, RunPlan plan, c
     : is_late(machine.late),
       rank(std::move(plan), machine, mesh),
       data(open_run_data(recipe, rank.plan.model)),
-      batches(*data.train, {recipe.train.seq_length, recipe.train.micro_batch_size, rank.plan.step.order}) {
+      batches(*data.train, {recipe.train.seq_length, rank.plan.step.micro_batch_size, rank.plan.step.order}),
+      objective(objective_of(recipe, *data.train)) {
   init_weights(rank.state.params, 1, machine.threads);
   rank.state.params.masters_changed(rank.backend);
+  for (FrozenModel& other : rank.state.frozen) {
+    init_weights(other.params, 1, machine.threads);
+    other.params.masters_changed(rank.backend);
+  }
 }
 
 void BenchRun::warm_up() {
@@ -52,10 +58,14 @@ void BenchRun::step(Backend& on, const Watched* watched) {
   const OpenSource::Counted counted = batches.counted(done);
   const auto share = [](int64_t n) { return 1 / double(std::max<int64_t>(1, n)); };
   const LoadMicroBatch load = [&](MicroBatch& b) { batches.load(done, b); };
+  const LoadMicroBatch others = [&](MicroBatch& b) { batches.load_others(done, b); };
   Executor::StepInput input{.load = load,
-                            .loss_scale = share(counted.targets),
+                            .loss_scale = 1 / objective->divisor(counted.targets),
                             .dropout_key = rng_key(1, uint64_t(done)),
-                            .mtp_scale = share(counted.further)};
+                            .mtp_scale = share(counted.further),
+                            .objective = *objective,
+                            .batch = done,
+                            .others = &others};
   if (watched != nullptr) {
     input.begins = [&](const Action* action, const Instruction& i) {
       const Model& model = rank.state.model;

@@ -38,6 +38,7 @@ struct BenchRun {
   RankRun rank;
   RunData data;
   BatchLoader batches;
+  const std::unique_ptr<const Objective> objective;
   int64_t done = 0;
 };
 

@@ -203,7 +203,7 @@ void print(const std::vector<Layout>& layouts) {
     const auto& t = l.recipe.train;
     std::cout << fmt::format("{:<{}} {:>6} {:>8} {:>9.1f} {:>10.0f} {:>9}", l.name, width,
                              mesh_sizes_of(l.recipe).world(), l.recipe.run.threads, l.best_s() * 1e3,
-                             double(t.global_batch_size * t.seq_length) / l.best_s(),
+                             double(t.global_batch_size * sequences_of_sample(l.recipe) * t.seq_length) / l.best_s(),
                              has_one ? fmt::format("{:.3f}", of_one(l)) : "-");
     if (l.communicates())
       std::cout << fmt::format(" {:>11.1f} {:>11.1f} {:>7}  {}", l.comm_s() * 1e3, l.exposed_s() * 1e3, hidden_text(l),

@@ -23,7 +23,13 @@ namespace fs = std::filesystem;
 Recipe recipe_of(const fs::path& run) {
   const fs::path file = run / "recipe.toml";
   if (!fs::exists(file)) throw FileError(fmt::format("{}: no run folder: there is no recipe.toml", run.string()));
-  return parse_recipe_file(file.string(), {});
+  Recipe recipe = parse_recipe_file(file.string(), {});
+  if (recipe.train.objective != ObjectiveKind::cross_entropy)
+    throw ConfigError(
+        fmt::format("{}: is a run with train.objective = \"{}\", whose rows come from no pipeline; its file is "
+                    "named by {}",
+                    run.string(), recipe.train.objective, data_key_of(recipe.train.objective)));
+  return recipe;
 }
 
 // Checks that samples lie where they were, and that the file asked about, the only one read, is the run's. Returns the

@@ -210,11 +210,25 @@ std::string state_of(const fs::path& checkpoint) {
   } catch (const FileError& e) { return fmt::format("damaged: {}", e.what()); }
 }
 
+Report data_of(const Recipe& r) {
+  switch (r.train.objective) {
+    case ObjectiveKind::cross_entropy:
+      return r.data.train;
+    case ObjectiveKind::dpo:
+      return r.data.pairs;
+    case ObjectiveKind::grpo:
+      return r.data.rollouts;
+    case ObjectiveKind::kto:
+      break;
+  }
+  return r.data.examples;
+}
+
 Report of_run(const fs::path& folder) {
   const Recipe recipe = parse_recipe_file((folder / "recipe.toml").string(), {});
   Report report{{"kind", "run folder"},       {"path", folder.string()},
                 {"model", recipe.model.path}, {"init", name_of(recipe.model.init)},
-                {"data", recipe.data.train},  {"train_iters", recipe.train.train_iters}};
+                {"data", data_of(recipe)},    {"train_iters", recipe.train.train_iters}};
   Report checkpoints = Report::array();
   for (const auto& c : checkpoint_folders(folder)) {
     checkpoints.push_back(

@@ -36,17 +36,32 @@ std::string layout_text(const Recipe& r) {
                      r.run.ranks == RanksKind::mpi ? "processes (MPI)" : "threads of this process", axes);
 }
 
+const char* name_of_samples(const Recipe& r) {
+  switch (r.train.objective) {
+    case ObjectiveKind::cross_entropy:
+      return "sequences";
+    case ObjectiveKind::dpo:
+      return "pairs";
+    case ObjectiveKind::grpo:
+      return "rollouts";
+    case ObjectiveKind::kto:
+      break;
+  }
+  return "examples";
+}
+
 std::string header(const Recipe& r, const Machine& machine, const RunPlan& plan) {
-  return format_header("weft train",
-                       {{"model", fmt::format("{}, {} parameters", r.model.path,
-                                              format_count(double(plan.memory.arithmetic.num_params)))},
-                        {"machine", machine.description},
-                        {"step", fmt::format("{} sequences of {} tokens, {} at a time, {}", r.train.global_batch_size,
-                                             r.train.seq_length, r.train.micro_batch_size, r.train.precision)},
-                        {"layout", layout_text(r)},
-                        {"memory", format_bytes(double(plan.memory.total_bytes())) +
-                                       (mesh_sizes_of(r).world() > 1 ? " on the largest rank" : "")},
-                        {"run folder", r.run.dir}});
+  return format_header(
+      "weft train",
+      {{"model",
+        fmt::format("{}, {} parameters", r.model.path, format_count(double(plan.memory.arithmetic.num_params)))},
+       {"machine", machine.description},
+       {"step", fmt::format("{} {} of {} tokens, {} at a time, {}", r.train.global_batch_size, name_of_samples(r),
+                            r.train.seq_length, r.train.micro_batch_size, r.train.precision)},
+       {"layout", layout_text(r)},
+       {"memory",
+        format_bytes(double(plan.memory.total_bytes())) + (mesh_sizes_of(r).world() > 1 ? " on the largest rank" : "")},
+       {"run folder", r.run.dir}});
 }
 
 void say_notes(const Recipe& recipe, const RunPlan& plan) {

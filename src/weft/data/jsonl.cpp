@@ -12,7 +12,7 @@ namespace {
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
 // An array over many lines is JSON, but not JSON lines: say so, instead of what is wrong with its first line.
-void refuse_array(const JsonlRequest& r) {
+void refuse_array(const JsonlRows& r) {
   const size_t first = r.text.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos || r.text[first] != '[') return;
   throw FileError(
@@ -63,7 +63,7 @@ bool is_jsonl(const std::filesystem::path& file) {
   return extension == ".jsonl" || extension == ".json" || extension == ".ndjson";
 }
 
-void for_each_document(const JsonlRequest& r, const std::function<void(std::string_view document, size_t done)>& take) {
+void for_each_row(const JsonlRows& r, const std::function<void(const JsonlRow&)>& take) {
   refuse_array(r);
   int64_t line = 0;
   for (size_t at = r.text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0; at < r.text.size();) {
@@ -74,8 +74,13 @@ void for_each_document(const JsonlRequest& r, const std::function<void(std::stri
     if (row.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     const std::string source = fmt::format("{}: line {}", r.source, line);
     const nlohmann::json json = parse_line(row, source);
-    take(document_of(json, source, r.key), std::min(at, r.text.size()));
+    take({.json = json, .where = source, .line = line, .done = std::min(at, r.text.size())});
   }
+}
+
+void for_each_document(const JsonlRequest& r, const std::function<void(std::string_view document, size_t done)>& take) {
+  for_each_row({.text = r.text, .source = r.source},
+               [&](const JsonlRow& row) { take(document_of(row.json, row.where, r.key), row.done); });
 }
 
 }  // namespace weft

@@ -15,6 +15,21 @@ std::string conversation_hint(const nlohmann::json& row);
 // Whether this is JSON lines, by its name: .jsonl, .json, .ndjson.
 bool is_jsonl(const std::filesystem::path& file);
 
+// The rows of a file that is JSON lines, one after the other.
+struct JsonlRows {
+  std::string_view text;  // all of the file
+  std::string source;     // its name, for messages
+};
+struct JsonlRow {
+  const nlohmann::json& json;
+  const std::string& where;  // "source: line N", which messages about it begin with
+  int64_t line;              // from 1
+  size_t done;               // bytes of the text
+};
+// Hands over row after row. Lines of white space, and a byte order mark before the first, are skipped. Throws
+// FileError, `source: line N...`, for a line that is no valid JSON (weft/base/json.h).
+void for_each_row(const JsonlRows& rows, const std::function<void(const JsonlRow&)>& take);
+
 struct JsonlRequest {
   std::string_view text;     // all of the file
   std::string source;        // its name, for messages

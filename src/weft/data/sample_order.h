@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "weft/data/open_sources.h"
+#include "weft/data/training_samples.h"
 
 namespace weft {
 
@@ -82,36 +82,27 @@ class Permutation {
 };
 
 // Immutable; any thread may read.
-class SampleOrder {
+class SampleOrder final : public TrainingSamples {
  public:
   // Throws FileError, ConfigError: also where a source has not one sample.
   explicit SampleOrder(const DataSpec& spec);
 
   // Global sample >= 0. Throws as OpenSource::read.
-  void read(int64_t global_sample, const SampleRows& to) const;
-  // How many targets of that sample count, and of the tokens after them.
-  OpenSource::Counted counted(int64_t global_sample) const;
+  void read(int64_t global_sample, const SampleRows& to) const override;
+  OpenSource::Counted counted(int64_t global_sample) const override;
   int64_t counted_targets(int64_t global_sample) const { return counted(global_sample).targets; }
 
-  int64_t samples_per_epoch() const;  // of all sources together, each once
-  // Changes when samples do: of sources, their contents, masks, weights, packing, seed and lengths. Of a file above 64
-  // MiB, 64 pieces of a MiB are looked at and the size, so that a start does not read a corpus: a change between them
-  // is missed.
-  const std::string& fingerprint() const { return fingerprint_; }
-  // Covers all that place_of depends on: seed, sizes, samples of each file, weights, but not the files' contents.
-  const std::string& order_fingerprint() const { return order_; }
+  int64_t samples_per_epoch() const override;
+  // Of a file above 64 MiB, 64 pieces of a MiB are looked at and the size, so that a start does not read a corpus: a
+  // change between them is missed.
+  const std::string& fingerprint() const override { return fingerprint_; }
+  // Of seed, sizes, samples of each file, weights.
+  const std::string& order_fingerprint() const override { return order_; }
   // The part of the fingerprint for one source's contents, tokens and mask.
   const std::string& contents_of(size_t source) const { return contents_[source]; }
   size_t num_sources() const { return sources_.size(); }  // files
 
-  // The source whose samples are seen most often among `drawn` samples: how often, how many it has, its first file.
-  struct Walked {
-    double times;
-    int64_t samples;
-    std::string file;
-    bool is_all;  // there is no other
-  };
-  Walked walked_most(double drawn) const;
+  Walked walked_most(double drawn) const override;
 
   struct Place {
     size_t source;  // file

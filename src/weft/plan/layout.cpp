@@ -13,7 +13,9 @@ bool heads_fit(const ModelSpec& m, int64_t tp) {
 }
 
 // Of a micro-batch, on each rank.
-int64_t tokens_of(const Recipe& r) { return r.train.seq_length / r.parallel.cp * r.train.micro_batch_size; }
+int64_t tokens_of(const Recipe& r) {
+  return r.train.seq_length / r.parallel.cp * r.train.micro_batch_size * sequences_of_sample(r);
+}
 
 bool tokens_fit(const Recipe& r, int64_t tp) { return !r.parallel.sequence_parallel || tokens_of(r) % tp == 0; }
 

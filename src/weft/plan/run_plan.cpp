@@ -3,6 +3,9 @@
 #include <filesystem>
 
 #include "weft/schedule/block_layout.h"
+#include "weft/step/dpo.h"
+#include "weft/step/grpo.h"
+#include "weft/step/kto.h"
 
 namespace weft {
 namespace {
@@ -67,6 +70,30 @@ void override_losses(const Recipe& r, ModelSpec& model) {
                                   r.moe.bias_update_rate));
 }
 
+// A preference is by how much the model has moved away from its reference, with all of both.
+void refuse_dropout(const Recipe& r, const Dropouts& d) {
+  if (r.train.objective == ObjectiveKind::cross_entropy) return;
+  const std::pair<const char*, double> all[] = {
+      {"embedding", d.embedding}, {"hidden", d.hidden}, {"attention", d.attention}};
+  for (const auto& [name, p] : all)
+    if (p > 0)
+      throw ConfigError(
+          fmt::format("model.{}_dropout = {} cannot run: train.objective = \"{}\" compares the model with "
+                      "one that drops nothing; the nearest that works: model.{}_dropout = 0",
+                      name, p, r.train.objective, name));
+}
+
+// What the step must be planned for.
+void set_objective(const Recipe& r, const ModelSpec& model, StepSpec& step) {
+  if (r.train.objective == ObjectiveKind::cross_entropy) return;
+  step.evaluates = step.scores_first = true;
+  step.frozen = {{model, step.model}};
+  step.scores_others = r.train.objective == ObjectiveKind::kto;
+  step.num_sums = r.train.objective == ObjectiveKind::dpo    ? Dpo::kSums
+                  : r.train.objective == ObjectiveKind::grpo ? Grpo::kSums
+                                                             : Kto::kSums;
+}
+
 }  // namespace
 
 RunPlan plan_run(const Recipe& recipe, const WorkspaceModel& workspace, int rank) {
@@ -96,6 +123,7 @@ RunPlan prepare_run(const Recipe& recipe, HfConfig config, int rank) {
   plan.model = plan.config.spec;
   override_dropout(recipe, plan.model.dropout);
   override_losses(recipe, plan.model);
+  refuse_dropout(recipe, plan.model.dropout);
   check_layout(recipe, plan.model);
   plan.step = step_of(recipe, plan.model, rank);
   plan.optimizer = optimizer_of(recipe);
@@ -112,24 +140,26 @@ StepSpec step_of(const Recipe& r, const ModelSpec& model, int rank) {
   order.rank = at.dp;
   const bool counts_experts = model.has_experts() && model.experts.global_aux_loss_coef > 0;
   const int first = 0, last = place_of(pipeline, pipeline.num_virtual_stages() - 1).stage;
-  return {.precision = precision_of(r),
-          .model = {.layers = layer_plan_of(r, model),
-                    .recompute_blocks = r.parallel.recompute == RecomputeKind::full,
-                    .max_positions = r.train.seq_length,
-                    .parts = parts_of(r, model, at.pp),
-                    .other_end = first == last    ? -1
-                                 : at.pp == first ? last
-                                                  : first},
-          .seq_length = r.train.seq_length,
-          .micro_batch_size = r.train.micro_batch_size,
-          .order = order,
-          .pipeline = pipeline,
-          .schedule = schedule_of(pipeline, at.pp, order.num_micro_batches),
-          .evaluates = !r.data.valid.empty() || r.data.valid_fraction > 0 || counts_experts,
-          .counts_experts = counts_experts,
-          .predicts_further = model.has_mtp(),
-          .mesh = mesh,
-          .rank = rank};
+  StepSpec step{.precision = precision_of(r),
+                .model = {.layers = layer_plan_of(r, model),
+                          .recompute_blocks = r.parallel.recompute == RecomputeKind::full,
+                          .max_positions = r.train.seq_length,
+                          .parts = parts_of(r, model, at.pp),
+                          .other_end = first == last    ? -1
+                                       : at.pp == first ? last
+                                                        : first},
+                .seq_length = r.train.seq_length,
+                .micro_batch_size = r.train.micro_batch_size * sequences_of_sample(r),
+                .order = order,
+                .pipeline = pipeline,
+                .schedule = schedule_of(pipeline, at.pp, order.num_micro_batches),
+                .evaluates = !r.data.valid.empty() || r.data.valid_fraction > 0 || counts_experts,
+                .counts_experts = counts_experts,
+                .predicts_further = model.has_mtp(),
+                .mesh = mesh,
+                .rank = rank};
+  set_objective(r, model, step);
+  return step;
 }
 
 }  // namespace weft

@@ -41,6 +41,18 @@ constexpr auto names_of(OptimizerKind) { return std::array{"adamw"sv, "adamw8bit
 enum class MuonScale : uint8_t { match_rms_adamw, original };
 constexpr auto names_of(MuonScale) { return std::array{"match_rms_adamw"sv, "original"sv}; }
 
+enum class ObjectiveKind : uint8_t { cross_entropy, dpo, grpo, kto };
+constexpr auto names_of(ObjectiveKind) { return std::array{"cross_entropy"sv, "dpo"sv, "grpo"sv, "kto"sv}; }
+
+enum class PreferenceLoss : uint8_t { sigmoid, ipo };
+constexpr auto names_of(PreferenceLoss) { return std::array{"sigmoid"sv, "ipo"sv}; }
+
+enum class LossNormalisation : uint8_t { token, sequence, constant };
+constexpr auto names_of(LossNormalisation) { return std::array{"token"sv, "sequence"sv, "constant"sv}; }
+
+enum class AdvantageStd : uint8_t { sample, population, none };
+constexpr auto names_of(AdvantageStd) { return std::array{"sample"sv, "population"sv, "none"sv}; }
+
 enum class CpCommType : uint8_t { p2p, all_gather, a2a, a2a_p2p };
 constexpr auto names_of(CpCommType) { return std::array{"p2p"sv, "all_gather"sv, "a2a"sv, "a2a+p2p"sv}; }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "weft/recipe/choices.h"
@@ -24,13 +25,14 @@ struct Recipe {
     std::vector<double> weights = {};
     double valid_fraction = 0;
     IdDtype dtype = IdDtype::uint16;
-    std::string loss_mask = {}, text_key = "text", tokenizer = "auto";
+    std::string loss_mask = {}, text_key = "text", tokenizer = "auto", pairs = {}, rollouts = {}, examples = {};
     PackingKind packing = PackingKind::concatenate_and_split;
     AttentionMask attn_mask_type = AttentionMask::causal;
     bool shuffle = true;
     bool operator==(const Data&) const = default;
   } data;
   struct Train {
+    ObjectiveKind objective = ObjectiveKind::cross_entropy;
     int64_t seq_length = 1024, global_batch_size = 64, micro_batch_size = 4;
     int64_t train_iters = 1000;  // 0: as epochs says, which is above 0 then
     double epochs = 0;           // 0: as train_iters says
@@ -45,6 +47,19 @@ struct Recipe {
     bool log_grad_norms = false;
     bool operator==(const Train&) const = default;
   } train;
+  struct Objective {
+    PreferenceLoss loss_type = PreferenceLoss::sigmoid;
+    double beta = 0.1, label_smoothing = 0;
+    bool average_logps = false;
+    double desirable_weight = 1, undesirable_weight = 1;
+    int64_t inner_updates = 1, group_size = 8;
+    double clip_eps_low = 0.2, clip_eps_high = 0.2, kl_beta = 0;
+    LossNormalisation normalisation = LossNormalisation::token;
+    int64_t max_completion_length = 0;  // of normalisation "constant", which needs it
+    AdvantageStd advantage_std = AdvantageStd::sample;
+    double advantage_eps = 1e-4;
+    bool operator==(const Objective&) const = default;
+  } objective;
   struct Optimizer {
     OptimizerKind name = OptimizerKind::adamw;
     double lr = 3e-4, min_lr = 0;
@@ -105,6 +120,11 @@ std::string to_toml(const Recipe& recipe);
 // Throws ConfigError where this version of weft cannot run the recipe, or chooses something that would have no effect:
 // each such setting by name, with the reason and the nearest that works.
 void check_supported(const Recipe& recipe);
+
+// The key of the data that the objective reads: "data.train", "data.pairs".
+std::string_view data_key_of(ObjectiveKind objective);
+// How many sequences go through the model for one of what train.global_batch_size counts.
+int64_t sequences_of_sample(const Recipe& recipe);
 
 // Settings that leave the layout at most so many ranks: "parallel.dp = 1024".
 std::string fewer_ranks(const Recipe& recipe, int64_t most);

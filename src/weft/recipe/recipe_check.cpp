@@ -212,6 +212,25 @@ void check_data(const Recipe::Data& d, const Recipe::Train& t, Conflicts& c) {
             .expected = "0, or data to evaluate: set data.valid or data.valid_fraction"});
 }
 
+void check_objective(const Recipe& r, Conflicts& c) {
+  if (r.train.objective != ObjectiveKind::grpo) return;
+  const auto& o = r.objective;
+  const int64_t batch = r.train.global_batch_size, below = batch / o.group_size * o.group_size;
+  c.unless(batch % o.group_size == 0,
+           {.key = "train.global_batch_size",
+            .others = {"objective.group_size"},
+            .expected = fmt::format("whole groups: a multiple of objective.group_size = {}", o.group_size),
+            .nearest = fmt::format("train.global_batch_size = {}", below > 0 ? below : o.group_size)});
+  c.unless(o.group_size > 1 || o.advantage_std != AdvantageStd::sample,
+           {.key = "objective.group_size",
+            .others = {"objective.advantage_std"},
+            .expected = "at least 2 for the standard deviation of a sample"});
+  c.unless(o.normalisation != LossNormalisation::constant || o.max_completion_length > 0,
+           {.key = "objective.max_completion_length",
+            .others = {"objective.normalisation"},
+            .expected = "a whole number of at least 1 with objective.normalisation = \"constant\""});
+}
+
 void check_pipeline(const Recipe::Parallel& p, Conflicts& c) {
   const ScheduleKind kind = p.pipeline_schedule;
   const int64_t given = p.virtual_pipeline_parallel_size;
@@ -271,6 +290,33 @@ void check_learning_rate(const Recipe::Optimizer& o, int64_t train_iters, Confli
                                     o.lr_warmup_iters)});
 }
 
+// The settings of [objective], by those that heed them.
+bool is_of(ObjectiveKind objective, std::string_view setting) {
+  const auto one_of = [&](std::initializer_list<std::string_view> all) {
+    return std::find(all.begin(), all.end(), setting) != all.end();
+  };
+  switch (objective) {
+    case ObjectiveKind::cross_entropy:
+      return false;
+    case ObjectiveKind::dpo:
+      return one_of({"loss_type", "beta", "label_smoothing", "average_logps"});
+    case ObjectiveKind::grpo:
+      return one_of({"inner_updates", "group_size", "clip_eps_low", "clip_eps_high", "kl_beta", "normalisation",
+                     "max_completion_length", "advantage_std", "advantage_eps"});
+    case ObjectiveKind::kto:
+      break;
+  }
+  return one_of({"beta", "desirable_weight", "undesirable_weight"});
+}
+
+// Whether a setting of the data or of an objective makes a difference to that one.
+bool heeds(ObjectiveKind objective, const RecipeKey& key) {
+  if (key.section() == "objective") return is_of(objective, key.last());
+  if (key.section() != "data" || key.name == "data.shuffle" || key.name == data_key_of(objective)) return true;
+  const bool is_rows = !key.allowed.example.empty();
+  return objective == ObjectiveKind::cross_entropy && !is_rows;
+}
+
 class Refusals {
  public:
   void add(bool refused, const std::string& setting, const std::string& reason, const std::string& nearest) {
@@ -292,6 +338,43 @@ class Refusals {
   std::vector<std::string> lines_;
 };
 
+// What the objectives beside cross-entropy have not.
+void refuse_beside_objective(const Recipe& r, Refusals& refusals) {
+  if (r.train.objective == ObjectiveKind::cross_entropy) return;
+  const std::string objective = fmt::format("train.objective = \"{}\"", r.train.objective);
+  refusals.add(r.train.mtp_loss_coef > 0, fmt::format("train.mtp_loss_coef = {}", r.train.mtp_loss_coef),
+               fmt::format("{} has no loss of the token after the next one", objective), "train.mtp_loss_coef = 0");
+}
+
+// What was set beside its default, for an objective that does not heed it.
+void refuse_idle_of_objective(const Recipe& r, Refusals& refusals) {
+  Recipe given = r, fallback;
+  const auto keys = recipe_keys(given), fallbacks = recipe_keys(fallback);
+  const std::string objective = fmt::format("train.objective = \"{}\"", r.train.objective);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const RecipeKey& key = keys[i];
+    const std::string value = value_of(key), usual = value_of(fallbacks[i]);
+    if (value == usual || heeds(r.train.objective, key)) continue;
+    const std::string instead = key.section() == "data"
+                                    ? fmt::format("{} reads {}", objective, data_key_of(r.train.objective))
+                                    : objective + " has no such setting";
+    refusals.add_idle(true, fmt::format("{} = {}", key.name, value), instead, fmt::format("{} = {}", key.name, usual));
+  }
+  const auto& o = r.objective;
+  const bool ipo = o.loss_type == PreferenceLoss::ipo, dpo = r.train.objective == ObjectiveKind::dpo;
+  refusals.add_idle(dpo && ipo && o.label_smoothing > 0,
+                    fmt::format("objective.label_smoothing = {}", o.label_smoothing),
+                    "objective.loss_type = \"ipo\" has none", "objective.label_smoothing = 0");
+  refusals.add_idle(dpo && !ipo && o.average_logps, "objective.average_logps = true",
+                    "objective.loss_type = \"sigmoid\" takes sums", "objective.average_logps = false");
+  refusals.add_idle(
+      r.train.objective == ObjectiveKind::grpo && o.normalisation != LossNormalisation::constant &&
+          o.max_completion_length > 0,
+      fmt::format("objective.max_completion_length = {}", o.max_completion_length),
+      fmt::format("objective.normalisation = \"{}\" divides by the tokens that there are", o.normalisation),
+      "objective.max_completion_length = 0");
+}
+
 // Choices that nothing of the run heeds. What is only the same on one rank is not among them: axes change from run to
 // run.
 void refuse_idle(const Recipe& r, Refusals& refusals) {
@@ -309,6 +392,7 @@ void refuse_idle(const Recipe& r, Refusals& refusals) {
                     fmt::format("train.precision = \"{}\" does not scale the loss", precision), "train.loss_scale = 0");
   refusals.add_idle(r.moe.overflow == ExpertOverflow::drop && !r.moe.capacity_factor, "moe.overflow = \"drop\"",
                     "without moe.capacity_factor there is room for all rows", "moe.overflow = \"error\"");
+  refuse_idle_of_objective(r, refusals);
   const auto& o = r.optimizer;
   refusals.add_idle(o.lr_decay_style != LrSchedule::Style::wsd && o.lr_wsd_decay_iters > 0,
                     fmt::format("optimizer.lr_wsd_decay_iters = {}", o.lr_wsd_decay_iters),
@@ -318,10 +402,27 @@ void refuse_idle(const Recipe& r, Refusals& refusals) {
 
 }  // namespace
 
+std::string_view data_key_of(ObjectiveKind objective) {
+  switch (objective) {
+    case ObjectiveKind::cross_entropy:
+      return "data.train";
+    case ObjectiveKind::dpo:
+      return "data.pairs";
+    case ObjectiveKind::grpo:
+      return "data.rollouts";
+    case ObjectiveKind::kto:
+      break;
+  }
+  return "data.examples";
+}
+
+int64_t sequences_of_sample(const Recipe& recipe) { return recipe.train.objective == ObjectiveKind::dpo ? 2 : 1; }
+
 std::string fewer_ranks(const Recipe& recipe, int64_t most) { return fewer_ranks(recipe.train, recipe.parallel, most); }
 
 std::vector<Conflict> conflicts(const Recipe& recipe) {
   Conflicts c;
+  check_objective(recipe, c);
   check_ranks(recipe.train, recipe.parallel, c);
   check_batches(recipe.train, recipe.parallel, c);
   check_loss_scale(recipe.train, c);
@@ -362,6 +463,7 @@ void check_supported(const Recipe& r) {
   refusals.add(r.train.precision == PrecisionChoice::f64 && r.run.backend != BackendKind::ref,
                "train.precision = \"f64\"", "only the reference backend computes in it",
                "run.backend = \"ref\", or train.precision = \"f32\"");
+  refuse_beside_objective(r, refusals);
   refuse_idle(r, refusals);
   refusals.throw_any();
 }

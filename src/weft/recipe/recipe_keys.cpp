@@ -57,13 +57,31 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "byte (one id a byte, 256 ends a document), or a tokenizer's file or folder (docs/formats/tokenizers.md)"},
       {"data.text_key", &d.text_key, anything(),
        "JSON and Parquet: the key of a document's text, or a template (pipeline.md)"},
+      {"data.pairs", &d.pairs, needed("pairs = \"pairs.jsonl\""),
+       "with train.objective = \"dpo\", in place of data.train: rows of JSON with the token ids of a `prompt`, of the "
+       "`chosen` completion and of the `rejected` one (docs/formats/id_rows.md)"},
+      {"data.rollouts", &d.rollouts, needed("rollouts = \"rollouts.jsonl\""),
+       "with train.objective = \"grpo\": rows with the token ids of a `prompt` and a sampled `completion`, its "
+       "`reward` "
+       "and the `old_logps` of its tokens (docs/formats/id_rows.md)"},
+      {"data.examples", &d.examples, needed("examples = \"examples.jsonl\""),
+       "with train.objective = \"kto\": rows with the token ids of a `prompt` and a `completion`, and a `label`, true "
+       "where "
+       "that is desirable (docs/formats/id_rows.md)"},
       {"data.shuffle", &d.shuffle, anything(),
        "a new order of samples each epoch, from train.seed; else the order of the files"},
 
-      {"train.seq_length", &t.seq_length, count(1), "tokens of a sample"},
-      {"train.global_batch_size", &t.global_batch_size, count(1), "samples of a step"},
+      {"train.objective", choice(t.objective), anything(),
+       "what is minimised: cross-entropy of the next token; the preference loss of pairs of completions "
+       "(docs/tune/dpo.md); the policy loss of rollouts with rewards (docs/tune/grpo.md); or the loss of completions "
+       "that "
+       "were judged one by one (docs/tune/kto.md)"},
+      {"train.seq_length", &t.seq_length, count(1),
+       "tokens of a sample; of pairs, rollouts and examples, the most of a prompt with a completion"},
+      {"train.global_batch_size", &t.global_batch_size, count(1),
+       "samples of a step; with dpo pairs, with grpo rollouts, with kto examples"},
       {"train.micro_batch_size", &t.micro_batch_size, count(1, 1 << 16),
-       "samples that go through the model at once, on one rank"},
+       "samples that go through the model at once, on one rank; of pairs both sequences"},
       {"train.train_iters", &t.train_iters, count(0),
        "steps of the whole run; a run may be given more of them later, as said below; 0: as train.epochs says"},
       {"train.epochs", &t.epochs, at_least(0),
@@ -102,6 +120,40 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "steps between progress lines where standard error is no terminal; metrics.jsonl has every step", kMayChange},
       {"train.log_grad_norms", &t.log_grad_norms, anything(),
        "write the gradient norm of every tensor of every step to grad_norms.jsonl", kMayChange},
+
+      {"objective.loss_type", choice(r.objective.loss_type), anything(),
+       "dpo: -log sigmoid(beta D) (Rafailov et al. 2023), or (D - 1 / (2 beta))^2 (Azar et al. 2023); D is by how much "
+       "more the chosen completion gained over the reference than the rejected one, in log-probability"},
+      {"objective.beta", &r.objective.beta, above(0), "dpo, kto: how dear it is to move away from the reference"},
+      {"objective.label_smoothing",
+       &r.objective.label_smoothing,
+       {.min = 0, .max = 0.5, .below_max = true},
+       "dpo, sigmoid: the share of pairs that may be the wrong way round"},
+      {"objective.average_logps", &r.objective.average_logps, anything(),
+       "dpo, ipo: what a completion gained is divided by its number of tokens"},
+      {"objective.desirable_weight", &r.objective.desirable_weight, at_least(0), "kto: of desirable examples"},
+      {"objective.undesirable_weight", &r.objective.undesirable_weight, at_least(0), "kto: of the others"},
+      {"objective.inner_updates", &r.objective.inner_updates, count(1),
+       "grpo: steps that take the same rollouts, one after the other"},
+      {"objective.group_size", &r.objective.group_size, count(1),
+       "grpo: rows next to each other that are completions of one prompt, whose rewards are compared"},
+      {"objective.clip_eps_low",
+       &r.objective.clip_eps_low,
+       {.min = 0, .max = 1},
+       "grpo: a token less likely than 1 - this, of what it was for the sampler, is not made less likely still"},
+      {"objective.clip_eps_high", &r.objective.clip_eps_high, at_least(0),
+       "grpo: one more likely than 1 + this is not made more likely still"},
+      {"objective.kl_beta", &r.objective.kl_beta, at_least(0),
+       "grpo: factor of the divergence from the reference (exp(d) - d - 1, d = ref - logp)"},
+      {"objective.normalisation", choice(r.objective.normalisation), anything(),
+       "grpo: the loss is a mean over the batch's tokens (DAPO); the mean over completions of each one's mean (GRPO); "
+       "or a "
+       "sum divided by completions x max_completion_length (Dr. GRPO)"},
+      {"objective.max_completion_length", &r.objective.max_completion_length, count(0),
+       "grpo, normalisation constant: the most tokens that the sampler could have given"},
+      {"objective.advantage_std", choice(r.objective.advantage_std), anything(),
+       "grpo: a reward beside its group's mean is divided by their standard deviation, of n - 1 or n; or by nothing"},
+      {"objective.advantage_eps", &r.objective.advantage_eps, at_least(0), "grpo: added to that deviation"},
 
       {"optimizer.name", choice(o.name), anything(),
        "AdamW (Loshchilov & Hutter 2019); adamw8bit, the same with moments in 8 bits (Dettmers et al. 2022), in 2.03 "

@@ -33,7 +33,7 @@ struct Allowed {
   double min = -kNoLimit, max = kNoLimit;     // of numbers, which are never infinite
   bool above_min = false, below_max = false;  // min itself is not allowed; nor max
   std::vector<std::string> choices = {};      // of text that is no choice: the only ones
-  std::string example = {};                   // not empty: the key must be given, for instance so
+  std::string example = {};                   // not empty: the key must be given (is_needed), for instance so
 };
 
 struct RecipeKey {
@@ -51,6 +51,9 @@ struct RecipeKey {
 
 // The keys of `recipe`, in the order of the file. Fields point into it.
 std::vector<RecipeKey> recipe_keys(Recipe& recipe);
+
+// Whether a recipe must have it. Of the data, what its objective reads.
+bool is_needed(const RecipeKey& key, const Recipe& recipe);
 
 // "text", "whole number", "list of texts".
 std::string_view type_of(const RecipeKey& key);

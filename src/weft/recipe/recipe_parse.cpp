@@ -88,7 +88,7 @@ class Parser {
   void check(const Recipe& recipe) {
     for (const RecipeKey& key : keys_) {
       const std::string value = value_of(key);
-      if (!key.allowed.example.empty() && (value == "\"\"" || value == "[]") && !bad_.count(key.name))
+      if (is_needed(key, recipe) && (value == "\"\"" || value == "[]") && !bad_.count(key.name))
         add({.text = source_},
             fmt::format("{} is missing: {}; as in [{}] {}", key.name, key.help, key.section(), key.allowed.example));
     }

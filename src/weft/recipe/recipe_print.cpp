@@ -80,7 +80,7 @@ std::vector<KeyHelp> recipe_help() {
                    .help = key.help,
                    .choices = key.choices(),
                    .expected = expectation(key),
-                   .needed = !key.allowed.example.empty(),
+                   .needed = is_needed(key, fallbacks),
                    .may_change = key.may_change});
   return all;
 }

@@ -54,6 +54,10 @@ std::vector<std::string> RecipeKey::choices() const {
   return {choice->names.begin(), choice->names.end()};
 }
 
+bool is_needed(const RecipeKey& key, const Recipe& recipe) {
+  return !key.allowed.example.empty() && (key.section() != "data" || key.name == data_key_of(recipe.train.objective));
+}
+
 std::string_view type_of(const RecipeKey& key) {
   constexpr const char* kTypes[] = {"text",          "whole number",          "number",
                                     "true or false", "list of texts",         "list of numbers",

@@ -3,12 +3,14 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string_view>
 
 #include "weft/base/error.h"
 
@@ -53,6 +55,19 @@ double number_at(const Json& json, const char* key) {
   return value.get<double>();
 }
 
+// Numbers by names that no other field of a step has.
+std::vector<std::pair<std::string, double>> terms_of(const Json& json) {
+  constexpr std::string_view kFields[] = {"step",         "loss",       "aux_loss",     "z_loss",       "mtp_loss",
+                                          "grad_norm",    "lr",         "mfu",          "tokens_per_s", "step_time_s",
+                                          "memory_bytes", "loss_scale", "skipped_steps"};
+  std::vector<std::pair<std::string, double>> terms;
+  for (const auto& [name, value] : json.items()) {
+    const bool is_field = std::find(std::begin(kFields), std::end(kFields), name) != std::end(kFields);
+    if (!is_field && (value.is_number() || value.is_null())) terms.emplace_back(name, number_at(json, name.c_str()));
+  }
+  return terms;
+}
+
 StepRecord step_record(const Json& json) {
   return {.step = json["step"].get<int64_t>(),
           .loss = number_at(json, "loss"),
@@ -69,7 +84,8 @@ StepRecord step_record(const Json& json) {
           .skipped_steps = json.value("skipped_steps", int64_t(0)),
           .expert_load = json.value("expert_load", std::vector<std::vector<int64_t>>()),
           .router_entropy = json.value("router_entropy", std::vector<double>()),
-          .dropped = json.value("dropped", std::vector<int64_t>())};
+          .dropped = json.value("dropped", std::vector<int64_t>()),
+          .terms = terms_of(json)};
 }
 
 EvalRecord eval_record(const Json& json) {
@@ -109,6 +125,7 @@ std::string to_json(const StepRecord& r) {
     json["z_loss"] = r.z_loss, json["expert_load"] = r.expert_load, json["router_entropy"] = r.router_entropy;
   if (r.mtp_loss != 0) json["mtp_loss"] = r.mtp_loss;
   if (!r.dropped.empty()) json["dropped"] = r.dropped;
+  for (const auto& [name, value] : r.terms) json[name] = value;
   return json.dump();
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "weft/base/descriptor.h"
@@ -29,6 +30,8 @@ struct StepRecord {
   std::vector<std::vector<int64_t>> expert_load = {};
   std::vector<double> router_entropy = {};
   std::vector<int64_t> dropped = {};  // likewise: pairs of a token and an expert; none where they cannot be dropped
+  // What the objective says beside the loss, by name: none of cross-entropy.
+  std::vector<std::pair<std::string, double>> terms = {};
 
   bool operator==(const StepRecord&) const = default;
 };

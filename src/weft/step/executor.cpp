@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "weft/device/tensor_values.h"
-
 namespace weft {
 Executor::Executor(TrainingState& state, const StepSpec& step, const StepMemory& plan, Resources resources)
     : Executor(state, step, &plan, std::move(resources)) {}
@@ -87,75 +85,6 @@ double Executor::run(const StepInput& input) {
   if (RouterRecords* routers = state_.model.routers()) routers->wait_sum(mesh_);
   if (input.ends) input.ends();
   return loss;
-}
-
-// How many tokens of the whole batch each expert has: with the weights and the dropout of the passes that follow.
-void Executor::count_experts(const StepInput& input) {
-  const int64_t all = step_.order.num_micro_batches;
-  const Traffic before = is_dry() ? *traffic_ : Traffic();
-  const ForwardOnly pass{.model = model_,
-                         .params = state_.params,
-                         .step = step_,
-                         .backend = *backend_,
-                         .mesh = mesh_,
-                         .staging = staging_,
-                         .links = &links_,
-                         .dropout_key = input.dropout_key,
-                         .counts_experts = true};
-  for (int64_t i = 0; i < (is_dry() ? 1 : all); ++i) {
-    const LoadMicroBatch load = [&](MicroBatch& b) {
-      b.index = i;
-      input.load(b);
-    };
-    pass.score(load, evaluation_);
-  }
-  if (is_dry()) traffic_->add(traffic_->since(before), all - 1);
-  const ExpertsSpec& e = state_.model.spec().experts;
-  state_.model.routers()->wait_sum_whole(mesh_, double(e.count) / double(e.chosen * step_.global_tokens()));
-}
-
-// The losses that the objective asks for. In a dry run, one micro-batch sends what each of them does.
-void Executor::score_batch(const StepInput& input) {
-  WEFT_CHECK(is_dry() || (step_.scores_first == input.objective.scores_first() &&
-                          step_.frozen.size() == input.objective.num_frozen()),
-             "a step that was planned for another objective");
-  const int64_t all = step_.order.num_micro_batches;
-  const auto losses_of = [&](const Model& model, ParamStore& params) {
-    Losses losses(static_cast<size_t>(all));
-    const Traffic before = is_dry() ? *traffic_ : Traffic();
-    for (int64_t i = 0; i < (is_dry() ? 1 : all); ++i) {
-      const Tensor nll = score(model, params, [&](MicroBatch& b) {
-        b.index = i;
-        input.load(b);
-      });
-      if (is_dry()) continue;
-      losses[size_t(i)].resize(size_t(nll.rows()));
-      for_each_value(*evaluation_.memory(), nll,
-                     [&](int64_t token, int64_t, double x) { losses[size_t(i)][size_t(token)] = x; });
-    }
-    if (is_dry()) traffic_->add(traffic_->since(before), all - 1);
-    return losses;
-  };
-  if (step_.scores_first) own_losses_ = losses_of(model_, state_.params);
-  frozen_losses_.clear();
-  for (FrozenModel& other : state_.frozen) frozen_losses_.push_back(losses_of(other.model, other.params));
-}
-
-void Executor::load(MicroBatch& b, const StepInput& input) {
-  input.load(b);
-  if (is_dry() || &input.objective == &kNextToken) return;
-  Objective::Scores scores;
-  if (step_.scores_first) scores.own = own_losses_[size_t(b.index)];
-  for (const Losses& losses : frozen_losses_) scores.frozen.emplace_back(losses[size_t(b.index)]);
-  const auto weigh = [&](auto* values) {
-    std::vector<double> weights(values, values + b.weights.rows());
-    input.objective.weigh(scores, weights);
-    std::copy(weights.begin(), weights.end(), values);
-  };
-  if (b.weights.dtype == DType::f64)
-    weigh(b.weights.as<double>());
-  else
-    weigh(b.weights.as<float>());
 }
 
 double Executor::run_on(Backend& backend, const StepInput& input) {

@@ -36,6 +36,8 @@ class Executor {
     double scale = 1;            // fp16's alone: of the gradients of routers' own losses
     double mtp_scale = 0;        // likewise / the number of tokens after targets that count
     const Objective& objective = kNextToken;
+    int64_t batch = 0;                       // which one of the run it is, for the objective
+    const LoadMicroBatch* others = nullptr;  // where the objective scores other sequences too: these
     // Hear of every instruction, with its action (none: at the end of the step), before it begins, and when it has
     // ended.
     std::function<void(const Action*, const Instruction&)> begins = {};
@@ -46,7 +48,9 @@ class Executor {
   double run(const StepInput& input);
   // The same on another backend over the same memory (a decorator of it).
   double run_on(Backend& backend, const StepInput& input);
-  // Of the last run: the sum of the losses of multi-token prediction; 0 without it.
+  // Of the last run: what the objective has summed of each sequence (Objective::Sums).
+  Objective::Sums sums() const { return sums_; }
+  // Likewise the sum of the losses of multi-token prediction; 0 without it.
   double mtp_loss() const { return mtp_loss_; }
   // Forward only, of one micro-batch that `load` fills: the losses of its tokens (stat, [tokens]), until the next call.
   Tensor evaluate(const LoadMicroBatch& load);
@@ -92,6 +96,18 @@ class Executor {
 
   void score_batch(const StepInput& input);
   void count_experts(const StepInput& input);
+  // [micro-batch][token], of the forward-only passes of a step.
+  using Losses = std::vector<std::vector<double>>;
+  struct Scored {
+    Losses own;                  // by the model itself
+    std::vector<Losses> frozen;  // by each frozen one
+    Losses counted;              // 1 where a target counts, else 0; none where nothing is summed
+  };
+  Scored score_with(const LoadMicroBatch& load);
+  void add_sums(const Scored& scored, bool others, const StepInput& input);
+  void wait_sum_sequences();
+  int64_t num_sums_of_batch() const;
+  Objective::Scores scores_of(const Scored& scored, int64_t micro_batch, const StepInput& input) const;
   Tensor score(const Model& model, ParamStore& params, const LoadMicroBatch& load);
   void load(MicroBatch& b, const StepInput& input);
   void act(const Action& action, const StepInput& input);
@@ -125,10 +141,8 @@ class Executor {
   Arena scratch_, replay_, evaluation_, handover_;
   BatchStaging staging_;
   std::vector<ChunkState> chunks_;
-  // [micro-batch][token], of the forward-only passes of a step: of the model itself, of each frozen one.
-  using Losses = std::vector<std::vector<double>>;
-  Losses own_losses_;
-  std::vector<Losses> frozen_losses_;
+  Scored scored_;             // of the batch
+  std::vector<double> sums_;  // [sequence of the global batch][num_sums]
   double mtp_loss_ = 0;
   StageLinks links_;  // whose messages lie in the chunks' memory
 };

@@ -2,7 +2,11 @@
 #pragma once
 #include <cstdint>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
+
+#include "weft/sharding/sequence_cut.h"
 
 namespace weft {
 
@@ -16,22 +20,46 @@ class Objective {
   // StepSpec::scores_first and the number of StepSpec::frozen.
   virtual bool scores_first() const { return false; }
   virtual size_t num_frozen() const { return 0; }
+  // Whether these passes are also made over other sequences of the same shape (Executor::StepInput::others), of which
+  // it only sums. Must equal StepSpec::scores_others.
+  virtual bool scores_others() const { return false; }
+  // By how many sums over the targets of each sequence of the global batch, too. Must equal StepSpec::num_sums.
+  virtual int num_sums() const { return 0; }
   // The losses of one micro-batch's targets, from those passes: [tokens], 0 where a target does not count, and on
   // stages without the head.
   struct Scores {
     std::span<const double> own;                  // none unless scores_first
     std::vector<std::span<const double>> frozen;  // of each of those models
+    int64_t batch = 0;                            // of the run, from 0 (Executor::StepInput)
+    int64_t first_sequence = 0;                   // the micro-batch's first, of those of the global batch
+    SequenceCut sequences = {};                   // what is here of each of them
+    bool others = false;                          // of the other sequences: what `sum` alone is asked for
   };
+  // Adds to `sums` [sequences of the micro-batch][num_sums] what the targets here have; they are 0 at first, and each
+  // target is asked for once, whatever the layout; then those of the others, which come on top. `counted` [tokens] is 1
+  // where a target counts, else 0.
+  virtual void sum(const Scores&, std::span<const double> /*counted*/, std::span<double> /*sums*/) const {}
+  // Those of the whole global batch, [sequences][num_sums]: the same on every rank.
+  using Sums = std::span<const double>;
+  // Whether it weighs targets at all: if not, each that counts has a weight of 1.
+  virtual bool weighs() const { return true; }
   // `weights` [tokens] hold 1 where a target counts, else 0, and receive its weight.
-  virtual void weigh(const Scores& scores, std::span<double> weights) const = 0;
+  virtual void weigh(const Scores& scores, Sums sums, std::span<double> weights) const = 0;
   // What the step divides by, where so many targets of the global batch count.
   virtual double divisor(int64_t counted) const = 0;
+
+  // The loss, of which the sum of weight x loss, divided (`weighted`), has the gradient; and what else there is to say
+  // of the step, by the names of metrics.jsonl. Before the update; the same on every rank.
+  virtual double loss(double weighted, Sums) const { return weighted; }
+  using Terms = std::vector<std::pair<std::string, double>>;
+  virtual Terms terms(Sums) const { return {}; }
 };
 
 // Cross-entropy of the next token: the mean over the targets that count.
 class NextToken final : public Objective {
  public:
-  void weigh(const Scores&, std::span<double>) const override {}
+  bool weighs() const override { return false; }
+  void weigh(const Scores&, Sums, std::span<double>) const override {}
   double divisor(int64_t counted) const override { return counted > 0 ? double(counted) : 1; }
 };
 inline const NextToken kNextToken;

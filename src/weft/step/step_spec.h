@@ -24,6 +24,8 @@ struct StepSpec {
   // ones. Needs `evaluates`.
   bool scores_first = false;
   std::vector<FrozenSpec> frozen = {};
+  bool scores_others = false;  // are there more passes like these, over other sequences
+  int num_sums = 0;            // of these passes, for each sequence of the global batch, over all ranks
   // Or by the model, whose routers count their tokens: for a loss over the whole batch.
   bool counts_experts = false;
   bool predicts_further = false;  // does the model have a module of multi-token prediction

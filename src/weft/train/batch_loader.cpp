@@ -62,25 +62,29 @@ void add_spans(int64_t i, std::span<const int32_t> positions, int64_t sample, st
   }
 }
 
-BatchLoader::BatchLoader(const SampleOrder& order, Shape shape)
-    : order_(order), shape_(shape), spans_(size_t(shape.order.num_micro_batches)), sample_(shape.seq_length) {}
+BatchLoader::BatchLoader(const TrainingSamples& samples, Shape shape)
+    : samples_(samples), shape_(shape), spans_(size_t(shape.order.num_micro_batches)), sample_(shape.seq_length) {}
 
 OpenSource::Counted BatchLoader::counted(int64_t step) const {
   OpenSource::Counted n;
   for (int64_t i = 0; i < shape_.global_batch_size(); ++i) {
-    const OpenSource::Counted here = order_.counted(step * shape_.global_batch_size() + i);
+    const OpenSource::Counted here = samples_.counted(step * shape_.global_batch_size() + i);
     n.targets += here.targets;
     n.further += here.further;
   }
   return n;
 }
 
-void BatchLoader::load(int64_t step, MicroBatch& b) {
+void BatchLoader::load(int64_t step, MicroBatch& b) { load_by(&TrainingSamples::read, step, b); }
+
+void BatchLoader::load_others(int64_t step, MicroBatch& b) { load_by(&TrainingSamples::read_other, step, b); }
+
+void BatchLoader::load_by(Read read, int64_t step, MicroBatch& b) {
   std::vector<AttentionSpan>& spans = spans_[size_t(b.index)];
   spans.clear();
   const int64_t first = step * shape_.global_batch_size() + shape_.order.global_of(b.index) * shape_.micro_batch_size;
   for (int64_t i = 0; i < shape_.micro_batch_size; ++i) {
-    order_.read(first + i, sample_.rows());
+    (samples_.*read)(first + i, sample_.rows());
     set_sequence(b, i, sample_, (first + i) * shape_.seq_length);
     add_spans(i, sample_.positions, first + i, spans);
   }

@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "weft/data/sample_order.h"
+#include "weft/data/training_samples.h"
 #include "weft/nn/pass.h"
 #include "weft/sharding/param_store.h"
 
@@ -24,7 +24,7 @@ int64_t set_sequence(MicroBatch& b, int64_t i, const WholeSample& sample, int64_
 // Adds the documents of sequence i: one begins wherever a position is 0. `sample`: its global number.
 void add_spans(int64_t i, std::span<const int32_t> positions, int64_t sample, std::vector<AttentionSpan>& spans);
 
-// Micro-batch m of a rank's step s holds the global samples from s G + g(m) B on: the order is SampleOrder's alone.
+// Micro-batch m of a rank's step s holds the global samples from s G + g(m) B on: the order is TrainingSamples' alone.
 //   G sequences of a global batch   B sequences of a micro-batch   g(m) which of the global batch's micro-batches it is
 class BatchLoader {
  public:
@@ -33,15 +33,20 @@ class BatchLoader {
     GradientOrder order;
     int64_t global_batch_size() const { return micro_batch_size * order.global_micro_batches(); }
   };
-  BatchLoader(const SampleOrder& order, Shape shape);
+  BatchLoader(const TrainingSamples& samples, Shape shape);
 
   // Counted targets of a step's global batch, and counted tokens after them.
   OpenSource::Counted counted(int64_t step) const;
   // Fills micro-batch b.index of a step. Its spans stay valid until the next load of that index.
   void load(int64_t step, MicroBatch& b);
+  // The same with the samples' other sequences (TrainingSamples::read_other).
+  void load_others(int64_t step, MicroBatch& b);
 
  private:
-  const SampleOrder& order_;
+  using Read = void (TrainingSamples::*)(int64_t, const SampleRows&) const;
+  void load_by(Read read, int64_t step, MicroBatch& b);
+
+  const TrainingSamples& samples_;
   Shape shape_;
   std::vector<std::vector<AttentionSpan>> spans_;  // [micro-batch]
   WholeSample sample_;                             // that is read

@@ -2,12 +2,51 @@
 
 #include "weft/base/error.h"
 #include "weft/base/json.h"
+#include "weft/data/row_order.h"
 #include "weft/pipeline/file_texts.h"
 #include "weft/pipeline/provenance.h"
 #include "weft/train/data_files.h"
 #include "weft/train/run_tokenizer.h"
 
 namespace weft {
+namespace {
+
+// Of an objective over rows of token ids: the file, and the fields that it reads.
+IdRows::Spec rows_of(const Recipe& r) {
+  if (r.train.objective == ObjectiveKind::dpo)
+    return {.file = r.data.pairs, .completions = {"chosen", "rejected"}, .seq_length = r.train.seq_length};
+  if (r.train.objective == ObjectiveKind::kto)
+    return {.file = r.data.examples,
+            .completions = {"completion"},
+            .number = "label",
+            .number_is_flag = true,
+            .seq_length = r.train.seq_length};
+  return {.file = r.data.rollouts,
+          .completions = {"completion"},
+          .number = "reward",
+          .token_numbers = "old_logps",
+          .seq_length = r.train.seq_length};
+}
+
+}  // namespace
+
+RunData open_row_data(const Recipe& r, int64_t vocab_size) {
+  IdRows::Spec spec = rows_of(r);
+  spec.vocab_size = vocab_size;
+  IdRows rows(spec);
+  const bool groups = r.train.objective == ObjectiveKind::grpo;
+  RunData data;
+  data.sources.push_back({.path = rows.file().string(), .contents = rows.fingerprint(), .dataset = "", .version = ""});
+  data.train = std::make_unique<RowOrder>(std::move(rows),
+                                          RowOrder::Spec{.rows_of_step = r.train.global_batch_size,
+                                                         .seq_length = r.train.seq_length,
+                                                         .steps_of_batch = groups ? r.objective.inner_updates : 1,
+                                                         .rows_of_group = groups ? r.objective.group_size : 1,
+                                                         .mixes = r.train.objective == ObjectiveKind::kto,
+                                                         .seed = uint64_t(r.train.seed),
+                                                         .shuffle = r.data.shuffle});
+  return data;
+}
 
 DataSpec data_spec_of(const Recipe& r, int64_t vocab_size) {
   DataSpec spec;
@@ -33,6 +72,7 @@ DataSpec data_spec_of(const Recipe& r, int64_t vocab_size) {
 }
 
 void require_run_data(const Recipe& r) {
+  if (r.train.objective != ObjectiveKind::cross_entropy) return require_sources({rows_of(r).file.string()});
   const DataFiles train = training_files_of(r);
   if (!r.data.loss_mask.empty() && train.paths != r.data.train)
     throw ConfigError(fmt::format(
@@ -45,19 +85,21 @@ void require_run_data(const Recipe& r) {
 }
 
 RunData open_run_data(const Recipe& r, const ModelSpec& model, const TokenizeProgress& progress) {
+  if (r.train.objective != ObjectiveKind::cross_entropy) return open_row_data(r, model.vocab_size);
   DataSpec spec = data_spec_of(r, model.vocab_size);
   spec.progress = progress;
   Datasets datasets;
   require_vocabulary(dataset_tokenizers(spec.paths, datasets), model.vocab_size);
   RunData data;
-  data.train = open_sample_order(spec);
+  auto train = open_sample_order(spec);
   for (size_t i = 0; i < spec.paths.size(); ++i) {
     const auto dataset = datasets.find(spec.paths[i]);
     data.sources.push_back({.path = spec.paths[i],
-                            .contents = data.train->contents_of(i),
+                            .contents = train->contents_of(i),
                             .dataset = dataset ? dataset->folder.string() : "",
                             .version = dataset ? dataset->version : ""});
   }
+  data.train = std::move(train);
   if (r.data.valid.empty() && r.data.valid_fraction == 0) return data;
   spec.part = DataSpec::Part::valid;
   if (!r.data.valid.empty()) {

@@ -20,7 +20,7 @@ struct RunSource {
 };
 
 struct RunData {
-  std::unique_ptr<SampleOrder> train;
+  std::unique_ptr<TrainingSamples> train;
   std::unique_ptr<EvalWindows> valid;  // null where nothing is held out
   std::vector<RunSource> sources;      // of train
 };
@@ -35,6 +35,9 @@ void require_run_data(const Recipe& recipe);
 // Throws FileError, ConfigError; a token file that is not as its dataset's manifest says is a FileError.
 using TokenizeProgress = std::function<void(std::string_view path, double done)>;
 RunData open_run_data(const Recipe& recipe, const ModelSpec& model, const TokenizeProgress& progress = nullptr);
+
+// The same where the objective reads rows of token ids, which needs no more of the model.
+RunData open_row_data(const Recipe& recipe, int64_t vocab_size);
 
 // {"path", "contents", and of a dataset "dataset", "version"} for each, and back. Throws FileError.
 nlohmann::json to_json(const std::vector<RunSource>& sources);

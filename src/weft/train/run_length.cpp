@@ -22,7 +22,7 @@ bool decays_to_the_end(const Recipe& r) {
 
 }  // namespace
 
-Recipe with_known_length(Recipe recipe, const SampleOrder& train) {
+Recipe with_known_length(Recipe recipe, const TrainingSamples& train) {
   if (recipe.train.epochs == 0) return recipe;
   const double samples = recipe.train.epochs * double(train.samples_per_epoch());
   const double steps = std::max(1.0, std::ceil(samples / double(recipe.train.global_batch_size)));
@@ -33,9 +33,9 @@ Recipe with_known_length(Recipe recipe, const SampleOrder& train) {
   return parse_recipe(to_toml(recipe), source, {});  // judges what the number of steps must fit to
 }
 
-std::string epochs_note(const Recipe& recipe, const SampleOrder& train) {
+std::string epochs_note(const Recipe& recipe, const TrainingSamples& train) {
   const double drawn = double(recipe.train.train_iters) * double(recipe.train.global_batch_size);
-  const SampleOrder::Walked most = train.walked_most(drawn);
+  const TrainingSamples::Walked most = train.walked_most(drawn);
   const std::string what = fmt::format(
       "{} steps of {} samples see {}{} samples {:.3g} times", recipe.train.train_iters, recipe.train.global_batch_size,
       most.is_all ? "its " : fmt::format("those of {}, ", most.file), most.samples, most.times);

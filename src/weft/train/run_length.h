@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <string>
 
-#include "weft/data/sample_order.h"
+#include "weft/data/training_samples.h"
 #include "weft/recipe/recipe.h"
 
 namespace weft {
@@ -11,11 +11,11 @@ namespace weft {
 // The recipe with train.epochs as train.train_iters: so many steps that their samples are at least as many as that many
 // times all training samples (of weighted sources too, which then are not each seen equally often). A recipe in steps
 // stays as it is. Throws ConfigError where other settings do not fit that number, and where it is beyond all bounds.
-Recipe with_known_length(Recipe recipe, const SampleOrder& train);
+Recipe with_known_length(Recipe recipe, const TrainingSamples& train);
 
 // "the run sees its 617 samples 70.1 times", a warning where that is often; of weighted sources the one that it sees
 // most often.
-std::string epochs_note(const Recipe& recipe, const SampleOrder& train);
+std::string epochs_note(const Recipe& recipe, const TrainingSamples& train);
 
 // A run may get more steps than it began with, or fewer, if it has not trained them yet. Copies into `there`, the
 // recipe it began with, what may differ in `here` for that: the number of steps, and the end of the learning rate's

@@ -18,6 +18,7 @@
 #include "weft/ops/checked.h"
 #include "weft/records/clock.h"
 #include "weft/train/checkpoint_folders.h"
+#include "weft/train/objectives.h"
 #include "weft/train/room.h"
 #include "weft/train/run_folder.h"
 #include "weft/train/run_length.h"
@@ -33,10 +34,11 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
       rank_(std::move(plan), machine_, setup.mesh),
       data_(open_data(setup.terminal_fd)),
       batches_(*data_.train, {.seq_length = recipe_.train.seq_length,
-                              .micro_batch_size = recipe_.train.micro_batch_size,
+                              .micro_batch_size = rank_.plan.step.micro_batch_size,
                               .order = rank_.plan.step.order}),
+      objective_(objective_of(recipe_, *data_.train)),
       loss_scale_(rank_.plan.loss_scale),
-      step_run_({recipe_, rank_, batches_, loss_scale_}),
+      step_run_({recipe_, rank_, batches_, loss_scale_, *objective_}),
       context_(context_of(recipe_, rank_.plan.config)) {
   try {
     settle_length();
@@ -145,7 +147,7 @@ StepRecord Trainer::step_once() {
   if (leads()) note_oddities(result);
   ++step_;
   const double took = now_s() - began;
-  const double tokens = double(recipe_.train.global_batch_size * recipe_.train.seq_length);
+  const auto tokens = double(rank_.plan.step.global_tokens());
   return {.step = step_,
           .loss = result.targets > 0 ? result.loss : std::numeric_limits<double>::quiet_NaN(),
           .aux_loss = result.routers.aux_loss,
@@ -161,7 +163,8 @@ StepRecord Trainer::step_once() {
           .skipped_steps = loss_scale_.state.skipped_steps,
           .expert_load = result.routers.load,
           .router_entropy = result.routers.entropy,
-          .dropped = result.routers.dropped};
+          .dropped = result.routers.dropped,
+          .terms = result.terms};
 }
 
 void Trainer::note_oddities(const TrainingStep::Result& r) {
@@ -206,6 +209,7 @@ void Trainer::start_weights() {
     init_weights(rank_.state.params, uint64_t(recipe_.train.seed), machine_.threads);
   }
   rank_.state.params.masters_changed(rank_.backend);
+  start_frozen(recipe_, rank_, machine_.threads);
 }
 
 // Whether metrics.jsonl has the evaluation of this step.

@@ -70,6 +70,7 @@ class Trainer {
   RankRun rank_;
   RunData data_;
   BatchLoader batches_;
+  const std::unique_ptr<const Objective> objective_;
   LossScale loss_scale_;
   const TrainingStep step_run_;
   int64_t context_;  // tokens that the model will have been trained to see at once

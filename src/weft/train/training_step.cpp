@@ -17,6 +17,7 @@ TrainingStep::Result TrainingStep::run(int64_t step, int64_t batch, const Watch&
                 .lr = lr_schedule_of(recipe_).at(updates),
                 .loss_scale = scale,
                 .outcome = Outcome::updated};
+  result.terms = objective_.terms(rank_.executor.sums());
   if (counted.further > 0) result.mtp_loss = rank_.executor.mtp_loss() / double(counted.further);
   if (const RouterRecords* routers = rank_.state.model.routers())
     result.routers = routers->report(rank_.plan.step.global_tokens(), rank_.plan.step.counts_experts);
@@ -38,16 +39,21 @@ double TrainingStep::run_batch(int64_t batch, const Watch& watch) const {
 double TrainingStep::run_batch(int64_t batch, const OpenSource::Counted& counted, const Watch& watch) const {
   const double divisor = objective_.divisor(counted.targets);
   const LoadMicroBatch load = [&](MicroBatch& b) { batches_.load(batch, b); };
+  const LoadMicroBatch others = [&](MicroBatch& b) { batches_.load_others(batch, b); };
   const uint64_t dropout_key = rng_key(rng_key(uint64_t(recipe_.train.seed), "dropout"), uint64_t(batch));
-  return rank_.executor.run_on(watch.backend != nullptr ? *watch.backend : rank_.backend,
-                               {.load = load,
-                                .loss_scale = loss_scale_.state.scale / divisor,
-                                .dropout_key = dropout_key,
-                                .scale = loss_scale_.state.scale,
-                                .mtp_scale = loss_scale_.state.scale / double(std::max<int64_t>(1, counted.further)),
-                                .objective = objective_,
-                                .begins = watch.begins}) /
-         divisor;
+  const double weighted =
+      rank_.executor.run_on(watch.backend != nullptr ? *watch.backend : rank_.backend,
+                            {.load = load,
+                             .loss_scale = loss_scale_.state.scale / divisor,
+                             .dropout_key = dropout_key,
+                             .scale = loss_scale_.state.scale,
+                             .mtp_scale = loss_scale_.state.scale / double(std::max<int64_t>(1, counted.further)),
+                             .objective = objective_,
+                             .batch = batch,
+                             .others = &others,
+                             .begins = watch.begins}) /
+      divisor;
+  return objective_.loss(weighted, rank_.executor.sums());
 }
 
 void TrainingStep::update(int64_t updates, const Result& result) const {

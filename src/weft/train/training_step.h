@@ -40,7 +40,8 @@ class TrainingStep {
     double loss_scale;  // that the gradients have
     Outcome outcome;
     RouterReport routers = {};  // of a model with experts
-    double mtp_loss = 0;        // of a model with multi-token prediction: the mean over tokens after targets
+    Objective::Terms terms = {};
+    double mtp_loss = 0;  // of a model with multi-token prediction: the mean over tokens after targets
   };
   struct Watch {
     Backend* backend = nullptr;  // of forward and backward: a decorator of the rank's

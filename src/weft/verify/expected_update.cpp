@@ -50,7 +50,8 @@ double unit_roundoff(PrecisionChoice precision) {
 }
 
 RoundingBound::RoundingBound(const Recipe& recipe, const ModelSpec& m) {
-  const auto seq = double(recipe.train.seq_length), tokens = seq * double(recipe.train.global_batch_size);
+  const auto seq = double(recipe.train.seq_length),
+             tokens = seq * double(recipe.train.global_batch_size * sequences_of_sample(recipe));
   const auto width = double(m.width), heads = double(m.result_width());
   // Terms of the sums on a path: norms, products with q/k/v, out, up and down; scores, softmax, values; those of the
   // latents and of what is made of them.

@@ -93,15 +93,18 @@ void narrow_experts(ExpertsSpec& e, const Recipe::Parallel& p) {
 void narrow_batch(Recipe& r) {
   Recipe::Train& t = r.train;
   const Recipe::Parallel& p = r.parallel;
-  const int64_t tokens = t.seq_length / p.cp * t.micro_batch_size, micro_batches = num_micro_batches_of(r);
+  const int64_t of_sample = sequences_of_sample(r);
+  const int64_t tokens = t.seq_length / p.cp * t.micro_batch_size * of_sample, micro_batches = num_micro_batches_of(r);
   const int64_t runs = p.cp > 1 ? 2 * p.cp : 1;  // of a sequence
   t.seq_length = runs * like(t.seq_length / runs, (kSequence + runs - 1) / runs, p.tp);
   int64_t sequences = std::min(t.micro_batch_size, kSequences);
-  const auto rows = [&] { return t.seq_length / p.cp * sequences; };
+  const auto rows = [&] { return t.seq_length / p.cp * sequences * of_sample; };
   while (sequences < t.micro_batch_size && (rows() % p.tp == 0) != (tokens % p.tp == 0)) ++sequences;
   t.micro_batch_size = sequences;
   const int64_t m = like(micro_batches, std::max(kMicroBatches, p.pp), p.pp > 1 ? p.pp : 2);
   t.global_batch_size = sequences * m * p.dp;
+  if (r.train.objective == ObjectiveKind::grpo && t.global_batch_size % r.objective.group_size != 0)
+    r.objective.group_size = t.global_batch_size;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "weft/models/hf_weights.h"
 #include "weft/models/init.h"
+#include "weft/train/objectives.h"
 #include "weft/train/training_step.h"
 
 namespace weft {
@@ -14,16 +15,18 @@ class TrialRank {
         rank_(plan_run(trial.recipe, trial.config, *machine.workspace_model, mesh.world->rank()), machine, mesh,
               hooks.decorate),
         batches_(trial.data, {.seq_length = trial.recipe.train.seq_length,
-                              .micro_batch_size = trial.recipe.train.micro_batch_size,
+                              .micro_batch_size = rank_.plan.step.micro_batch_size,
                               .order = rank_.plan.step.order}),
+        objective_(objective_of(trial.recipe, trial.data)),
         loss_scale_(rank_.plan.loss_scale),
-        step_run_({trial.recipe, rank_, batches_, loss_scale_}) {
+        step_run_({trial.recipe, rank_, batches_, loss_scale_, *objective_}) {
     const auto seed = uint64_t(trial.recipe.train.seed);
     if (trial.recipe.model.init == InitChoice::pretrained)
       load_hf_weights(trial.recipe.model.path, rank_.plan.model, rank_.state.params, machine.threads);
     else
       init_weights(rank_.state.params, seed, machine.threads);
     rank_.state.params.masters_changed(rank_.backend);
+    start_frozen(trial.recipe, rank_, machine.threads);
   }
 
   // The step of that batch; again where its gradients overflow, with the loss scale that this leaves.
@@ -71,6 +74,7 @@ class TrialRank {
   const TrialHooks& hooks_;
   RankRun rank_;
   BatchLoader batches_;
+  const std::unique_ptr<const Objective> objective_;
   LossScale loss_scale_;
   const TrainingStep step_run_;
   std::optional<OpRecorder> recorder_;  // of the step whose operations are asked for

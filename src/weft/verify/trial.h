@@ -2,7 +2,7 @@
 #pragma once
 #include <functional>
 
-#include "weft/data/sample_order.h"
+#include "weft/data/training_samples.h"
 #include "weft/train/rank_run.h"
 #include "weft/train/train_on_ranks.h"
 #include "weft/verify/op_log.h"
@@ -12,7 +12,7 @@ namespace weft {
 struct Trial {
   Recipe recipe;
   HfConfig config;  // of the model, which need not be that of the recipe's folder
-  const SampleOrder& data;
+  const TrainingSamples& data;
   int64_t steps = 1;
 };
 

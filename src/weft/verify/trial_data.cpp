@@ -3,8 +3,11 @@
 #include <stdlib.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
 
 #include "weft/base/error.h"
 #include "weft/base/rng.h"
@@ -60,9 +63,44 @@ void write_documents(const fs::path& prefix, const Recipe& recipe, int64_t vocab
   out.commit();
 }
 
+// Random rows of what the objective reads: pairs; judged examples, which may be mixed; or groups of rollouts, sampled
+// by about what a model with random weights is.
+void write_rows(const fs::path& file, const Recipe& recipe, int64_t vocab_size, int64_t rows) {
+  std::mt19937_64 gen(rng_key(uint64_t(recipe.train.seed), "verify rows"));
+  const auto below = [&](int64_t n) { return int64_t(gen() % uint64_t(std::max<int64_t>(1, n))); };
+  const auto unit = [&] { return double(below(1 << 20)) / double(1 << 20); };
+  const auto some = [&](int64_t most) {
+    std::vector<int64_t> ids(size_t(1 + below(most)));
+    for (int64_t& id : ids) id = below(vocab_size);
+    return ids;
+  };
+  const bool pairs = recipe.train.objective == ObjectiveKind::dpo;
+  const bool groups = recipe.train.objective == ObjectiveKind::grpo;
+  std::vector<int64_t> prompt;
+  std::ofstream out(file);
+  for (int64_t i = 0; i < rows; ++i) {
+    if (!groups || i % recipe.objective.group_size == 0) prompt = some(recipe.train.seq_length / 2);
+    const int64_t room = recipe.train.seq_length - int64_t(prompt.size());
+    nlohmann::json row{{"prompt", prompt}};
+    if (pairs) {
+      row.update({{"chosen", some(room)}, {"rejected", some(room)}});
+    } else if (recipe.train.objective == ObjectiveKind::kto) {
+      row.update({{"completion", some(recipe.train.seq_length / 2)}, {"label", below(2) == 1}});
+    } else {
+      const std::vector<int64_t> completion = some(room);
+      std::vector<double> old_logps(completion.size());
+      for (double& x : old_logps) x = unit() - 0.5 - std::log(double(vocab_size));
+      row.update({{"completion", completion}, {"reward", unit()}, {"old_logps", old_logps}});
+    }
+    out << row.dump() << "\n";
+  }
+  if (!out.flush()) throw FileError(fmt::format("{}: cannot be written", file.string()));
+}
+
 }  // namespace
 
 bool has_token_files(const Recipe& recipe) {
+  if (recipe.train.objective != ObjectiveKind::cross_entropy) return true;
   return std::all_of(recipe.data.train.begin(), recipe.data.train.end(), [](const std::string& path) {
     const std::string ending = fs::path(path).extension().string();
     std::error_code ignored;
@@ -70,12 +108,19 @@ bool has_token_files(const Recipe& recipe) {
   });
 }
 
-std::unique_ptr<SampleOrder> open_token_files(const Recipe& recipe, const ModelSpec& model) {
+std::unique_ptr<TrainingSamples> open_token_files(const Recipe& recipe, const ModelSpec& model) {
   return open_run_data(recipe, model).train;
 }
 
-std::unique_ptr<SampleOrder> random_tokens(const Recipe& recipe, const ModelSpec& model, int64_t steps) {
+std::unique_ptr<TrainingSamples> random_tokens(const Recipe& recipe, const ModelSpec& model, int64_t steps) {
   const TemporaryFolder folder;
+  if (recipe.train.objective != ObjectiveKind::cross_entropy) {
+    const fs::path rows = folder / "rows.jsonl";
+    write_rows(rows, recipe, model.vocab_size, steps * recipe.train.global_batch_size);
+    Recipe r = recipe;
+    r.data.pairs = r.data.rollouts = r.data.examples = rows.string();  // of which its objective reads one
+    return open_run_data(r, model).train;
+  }
   const fs::path pair = folder / "pair", ids = folder / "tokens.bin", mask = folder / "mask.bin";
   const int64_t n = steps * recipe.train.global_batch_size * recipe.train.seq_length + 1;
   const auto bits = [&](const char* what) {

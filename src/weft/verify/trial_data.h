@@ -2,18 +2,18 @@
 #pragma once
 #include <memory>
 
-#include "weft/data/sample_order.h"
+#include "weft/data/training_samples.h"
 #include "weft/models/model_spec.h"
 #include "weft/recipe/recipe.h"
 
 namespace weft {
 
-// Whether the recipe's training data can be read without making anything: token files, not texts.
+// Whether the recipe's training data can be read without making anything: token ids, not texts.
 bool has_token_files(const Recipe& recipe);
 // Those files, as training reads them. Throws FileError, ConfigError.
-std::unique_ptr<SampleOrder> open_token_files(const Recipe& recipe, const ModelSpec& model);
-// Random tokens for so many steps, with a random mask where the recipe has one: a function of its seed. They are held
-// by the stream alone: no file stays, however the process ends.
-std::unique_ptr<SampleOrder> random_tokens(const Recipe& recipe, const ModelSpec& model, int64_t steps);
+std::unique_ptr<TrainingSamples> open_token_files(const Recipe& recipe, const ModelSpec& model);
+// Random tokens for so many steps, with a random mask where the recipe has one, or random rows where its objective
+// reads these: a function of its seed. They are held by the stream alone: no file stays, however the process ends.
+std::unique_ptr<TrainingSamples> random_tokens(const Recipe& recipe, const ModelSpec& model, int64_t steps);
 
 }  // namespace weft

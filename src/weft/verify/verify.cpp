@@ -53,13 +53,14 @@ std::string sizes_of(const Recipe& r, const ModelSpec& m) {
       "{} layers of width {}, {} query and {} key heads of {}, inner width {}, vocabulary {}; {} "
       "sequences of {} tokens, {} at a time",
       m.num_layers, m.width, m.num_heads, m.num_kv_heads, m.head_dim, m.ffn_width, m.vocab_size,
-      r.train.global_batch_size, r.train.seq_length, r.train.micro_batch_size);
+      r.train.global_batch_size * sequences_of_sample(r), r.train.seq_length,
+      r.train.micro_batch_size * sequences_of_sample(r));
 }
 
 // What sums in f32 may do to a tensor's farthest element: as the tests' tolerance of single operations, over all of the
 // layers'.
 double rounding_bound(const Recipe& r, const ModelSpec& m) {
-  const double depth = double(r.train.global_batch_size * r.train.seq_length + m.width);
+  const double depth = double(r.train.global_batch_size * sequences_of_sample(r) * r.train.seq_length + m.width);
   return 0x1p-24 * (16 * double(2 + m.num_layers) + 2 * std::sqrt(depth));
 }
 
@@ -460,7 +461,7 @@ class Verifier {
   const VerifySetup& setup_;
   Recipe recipe_;  // in its own precision
   HfConfig config_;
-  std::unique_ptr<SampleOrder> data_;
+  std::unique_ptr<TrainingSamples> data_;
   RunRecord record_;  // in fp64, of one rank
   VerifyReport report_;
 };

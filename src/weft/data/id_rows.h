@@ -1,0 +1,57 @@
+// Rows of token ids, one JSON object a line: what objectives over pairs of completions read
+// (docs/formats/id_rows.md).
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace weft {
+
+class JsonFields;
+
+// Of every row the prompt, its completions and what is known of them, in memory. Immutable; any thread may read.
+class IdRows {
+ public:
+  struct Spec {
+    std::filesystem::path file;
+    // The names of fields: of the completions, "chosen", "rejected"; of a number of each row; of a list of a number for
+    // each token of the only completion. The latter two may be empty: there is none.
+    std::vector<std::string> completions;
+    std::string number = {}, token_numbers = {};
+    bool number_is_flag = false;  // the number is true (1) or false (0)
+    int64_t vocab_size = 0;
+    int64_t seq_length = 0;  // the most tokens of a prompt with one of its completions
+  };
+  // Reads and judges every row. Throws FileError with file, line, field and what to do: a file that cannot be read or
+  // has no rows, a line that is no JSON object, a field that is missing or no list of ids of the vocabulary (or of
+  // numbers, one for each token), an empty prompt or completion, too many tokens.
+  explicit IdRows(const Spec& spec);
+
+  int64_t size() const { return int64_t(ends_.size()) / parts_; }
+  std::span<const int32_t> prompt(int64_t row) const { return part(row, 0); }
+  std::span<const int32_t> completion(int64_t row, int64_t which) const { return part(row, 1 + which); }
+  int64_t num_completions() const { return parts_ - 1; }  // of a row
+  double number(int64_t row) const { return numbers_[size_t(row)]; }
+  std::span<const double> token_numbers(int64_t row) const;
+  int64_t line_of(int64_t row) const { return lines_[size_t(row)]; }  // of the file, from 1
+  const std::filesystem::path& file() const { return file_; }
+  const std::string& fingerprint() const { return fingerprint_; }  // changes when a byte of the file does
+
+ private:
+  void add_tokens(const JsonFields& row, const Spec& spec);
+  void add_token_numbers(const JsonFields& row, const Spec& spec);
+  std::span<const int32_t> part(int64_t row, int64_t which) const;
+
+  std::filesystem::path file_;
+  int64_t parts_;  // of a row: prompt and completions
+  std::string fingerprint_;
+  std::vector<int32_t> ids_;   // of all rows, part by part
+  std::vector<int64_t> ends_;  // [row][part] in ids_
+  std::vector<int64_t> lines_;
+  std::vector<double> numbers_, token_numbers_;
+  std::vector<int64_t> token_ends_;  // [row] in token_numbers_
+};
+
+}  // namespace weft

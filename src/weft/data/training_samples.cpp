@@ -1,0 +1,11 @@
+#include "weft/data/training_samples.h"
+
+#include "weft/base/error.h"
+
+namespace weft {
+
+void TrainingSamples::read_other(int64_t global_sample, const SampleRows&) const {
+  WEFT_CHECK(false, "sample {} has no other sequence", global_sample);
+}
+
+}  // namespace weft

@@ -1,0 +1,134 @@
+// The forward-only passes at the beginning of a step, and the weights that its objective makes of them.
+#include <algorithm>
+
+#include "weft/device/tensor_values.h"
+#include "weft/step/executor.h"
+
+namespace weft {
+
+// How many tokens of the whole batch each expert has: with the weights and the dropout of the passes that follow.
+void Executor::count_experts(const StepInput& input) {
+  const int64_t all = step_.order.num_micro_batches;
+  const Traffic before = is_dry() ? *traffic_ : Traffic();
+  const ForwardOnly pass{.model = model_,
+                         .params = state_.params,
+                         .step = step_,
+                         .backend = *backend_,
+                         .mesh = mesh_,
+                         .staging = staging_,
+                         .links = &links_,
+                         .dropout_key = input.dropout_key,
+                         .counts_experts = true};
+  for (int64_t i = 0; i < (is_dry() ? 1 : all); ++i) {
+    const LoadMicroBatch load = [&](MicroBatch& b) {
+      b.index = i;
+      input.load(b);
+    };
+    pass.score(load, evaluation_);
+  }
+  if (is_dry()) traffic_->add(traffic_->since(before), all - 1);
+  const ExpertsSpec& e = state_.model.spec().experts;
+  state_.model.routers()->wait_sum_whole(mesh_, double(e.count) / double(e.chosen * step_.global_tokens()));
+}
+
+namespace {
+
+// The values of a vector of numbers of dtype `stat`, which the host reaches.
+std::vector<double> values_of(const Tensor& x) {
+  std::vector<double> values(size_t(x.rows()));
+  if (x.dtype == DType::f64)
+    std::copy_n(x.as<double>(), x.rows(), values.begin());
+  else
+    std::copy_n(x.as<float>(), x.rows(), values.begin());
+  return values;
+}
+
+}  // namespace
+
+void Executor::score_batch(const StepInput& input) {
+  const Objective& objective = input.objective;
+  WEFT_CHECK(
+      is_dry() || (step_.scores_first == objective.scores_first() && step_.frozen.size() == objective.num_frozen() &&
+                   step_.num_sums == objective.num_sums() && step_.scores_others == objective.scores_others()),
+      "a step that was planned for another objective");
+  sums_.assign(is_dry() ? 0 : size_t(num_sums_of_batch()), 0);
+  scored_ = score_with(input.load);
+  if (step_.num_sums == 0) return;
+  add_sums(scored_, false, input);
+  if (step_.scores_others) add_sums(score_with(is_dry() ? input.load : *input.others), true, input);
+  wait_sum_sequences();
+}
+
+// The losses that the objective asks for. In a dry run, one micro-batch sends what each of them does.
+Executor::Scored Executor::score_with(const LoadMicroBatch& load) {
+  const int64_t all = step_.order.num_micro_batches;
+  Scored scored{.own = {}, .frozen = {}, .counted = Losses(static_cast<size_t>(all))};
+  const auto losses_of = [&](const Model& model, ParamStore& params) {
+    Losses losses(static_cast<size_t>(all));
+    const Traffic before = is_dry() ? *traffic_ : Traffic();
+    for (int64_t i = 0; i < (is_dry() ? 1 : all); ++i) {
+      const Tensor nll = score(model, params, [&](MicroBatch& b) {
+        b.index = i;
+        load(b);
+        if (!is_dry() && step_.num_sums > 0) scored.counted[size_t(i)] = values_of(b.weights);
+      });
+      if (is_dry()) continue;
+      losses[size_t(i)].resize(size_t(nll.rows()));
+      for_each_value(*evaluation_.memory(), nll,
+                     [&](int64_t token, int64_t, double x) { losses[size_t(i)][size_t(token)] = x; });
+    }
+    if (is_dry()) traffic_->add(traffic_->since(before), all - 1);
+    return losses;
+  };
+  if (step_.scores_first) scored.own = losses_of(model_, state_.params);
+  for (FrozenModel& other : state_.frozen) scored.frozen.push_back(losses_of(other.model, other.params));
+  return scored;
+}
+
+int64_t Executor::num_sums_of_batch() const {
+  return step_.num_sums * step_.micro_batch_size * step_.order.global_micro_batches();
+}
+
+// Only the stage with the head has losses. Ranks of tp have the same; of dp, other sequences; of cp, other targets.
+void Executor::add_sums(const Scored& scored, bool others, const StepInput& input) {
+  bool has_head = false;
+  for (int c = 0; c < model_.num_chunks(); ++c) has_head = has_head || model_.has_head(c);
+  if (is_dry() || !has_head) return;
+  const int64_t here = step_.micro_batch_size * step_.num_sums;
+  for (int64_t i = 0; i < step_.order.num_micro_batches; ++i) {
+    Objective::Scores scores = scores_of(scored, i, input);
+    scores.others = others;
+    input.objective.sum(scores, scored.counted[size_t(i)],
+                        std::span(sums_).subspan(size_t(step_.order.global_of(i) * here), size_t(here)));
+  }
+}
+
+void Executor::wait_sum_sequences() {
+  const Tensor all{is_dry() ? nullptr : sums_.data(), DType::f64, {num_sums_of_batch()}};
+  mesh_.dense.all->all_reduce(all).wait();
+  mesh_.pp->all_reduce(all).wait();
+}
+
+Objective::Scores Executor::scores_of(const Scored& scored, int64_t micro_batch, const StepInput& input) const {
+  Objective::Scores scores{.own = {},
+                           .frozen = {},
+                           .batch = input.batch,
+                           .first_sequence = step_.order.global_of(micro_batch) * step_.micro_batch_size,
+                           .sequences = step_.sequences()};
+  if (step_.scores_first) scores.own = scored.own[size_t(micro_batch)];
+  for (const Losses& losses : scored.frozen) scores.frozen.emplace_back(losses[size_t(micro_batch)]);
+  return scores;
+}
+
+void Executor::load(MicroBatch& b, const StepInput& input) {
+  input.load(b);
+  if (is_dry() || !input.objective.weighs()) return;
+  std::vector<double> weights = values_of(b.weights);
+  input.objective.weigh(scores_of(scored_, b.index, input), sums_, weights);
+  if (b.weights.dtype == DType::f64)
+    std::copy(weights.begin(), weights.end(), b.weights.as<double>());
+  else
+    std::copy(weights.begin(), weights.end(), b.weights.as<float>());
+}
+
+}  // namespace weft

@@ -1,0 +1,90 @@
+#include "weft/train/objectives.h"
+
+#include <cmath>
+
+#include "weft/base/error.h"
+#include "weft/models/hf_weights.h"
+#include "weft/models/init.h"
+#include "weft/step/dpo.h"
+#include "weft/step/grpo.h"
+#include "weft/step/kto.h"
+
+namespace weft {
+
+namespace {
+
+std::unique_ptr<const Objective> dpo_of(const Recipe& r) {
+  const auto& o = r.objective;
+  return std::make_unique<Dpo>(
+      Dpo::Spec{.loss = o.loss_type == PreferenceLoss::ipo ? Dpo::Loss::ipo : Dpo::Loss::sigmoid,
+                .beta = o.beta,
+                .label_smoothing = o.label_smoothing,
+                .average_logps = o.average_logps,
+                .num_pairs = r.train.global_batch_size});
+}
+
+std::unique_ptr<const Objective> grpo_of(const Recipe& r, const RowOrder& order) {
+  const auto& o = r.objective;
+  using Normalisation = Grpo::Normalisation;
+  const Grpo::Spec spec{.clip_eps_low = o.clip_eps_low,
+                        .clip_eps_high = o.clip_eps_high,
+                        .kl_beta = o.kl_beta,
+                        .normalisation = o.normalisation == LossNormalisation::token      ? Normalisation::token
+                                         : o.normalisation == LossNormalisation::sequence ? Normalisation::sequence
+                                                                                          : Normalisation::constant,
+                        .max_completion_length = o.max_completion_length,
+                        .num_sequences = r.train.global_batch_size};
+  return std::make_unique<Grpo>(spec, [&order, advantages = advantages_of(order.id_rows(), o),
+                                       of_batch = r.train.global_batch_size](int64_t batch, int64_t sequence) {
+    const int64_t row = order.row_of(batch * of_batch + sequence);
+    return Grpo::Sampled{.advantage = advantages[size_t(row)],
+                         .old_logps = order.id_rows().token_numbers(row),
+                         .first_target = int64_t(order.id_rows().prompt(row).size()) - 1};
+  });
+}
+
+std::unique_ptr<const Objective> kto_of(const Recipe& r, const RowOrder& order) {
+  const auto& o = r.objective;
+  return std::make_unique<Kto>(Kto::Spec{.beta = o.beta,
+                                         .desirable_weight = o.desirable_weight,
+                                         .undesirable_weight = o.undesirable_weight,
+                                         .num_examples = r.train.global_batch_size},
+                               [&order, of_batch = r.train.global_batch_size](int64_t batch, int64_t sequence) {
+                                 return order.id_rows().number(order.row_of(batch * of_batch + sequence)) != 0;
+                               });
+}
+
+}  // namespace
+
+std::unique_ptr<const Objective> objective_of(const Recipe& r, const TrainingSamples& samples) {
+  if (r.train.objective == ObjectiveKind::cross_entropy) return std::make_unique<NextToken>();
+  if (r.train.objective == ObjectiveKind::dpo) return dpo_of(r);
+  WEFT_CHECK(samples.rows() != nullptr, "an objective over rows needs rows");
+  return r.train.objective == ObjectiveKind::kto ? kto_of(r, *samples.rows()) : grpo_of(r, *samples.rows());
+}
+
+std::vector<double> advantages_of(const IdRows& rows, const Recipe::Objective& o) {
+  std::vector<double> all;
+  const auto n = double(o.group_size);
+  for (int64_t first = 0; first + o.group_size <= rows.size(); first += o.group_size) {
+    double mean = 0, squares = 0;
+    for (int64_t i = 0; i < o.group_size; ++i) mean += rows.number(first + i) / n;
+    for (int64_t i = 0; i < o.group_size; ++i) squares += std::pow(rows.number(first + i) - mean, 2);
+    const double deviation = std::sqrt(squares / (o.advantage_std == AdvantageStd::sample ? n - 1 : n));
+    const double divided_by = o.advantage_std == AdvantageStd::none ? 1 : deviation + o.advantage_eps;
+    for (int64_t i = 0; i < o.group_size; ++i) all.push_back((rows.number(first + i) - mean) / divided_by);
+  }
+  return all;
+}
+
+void start_frozen(const Recipe& recipe, RankRun& rank, int num_threads) {
+  for (FrozenModel& other : rank.state.frozen) {
+    if (recipe.model.init == InitChoice::pretrained)
+      load_hf_weights(recipe.model.path, rank.plan.model, other.params, num_threads);
+    else
+      init_weights(other.params, uint64_t(recipe.train.seed), num_threads);
+    other.params.masters_changed(rank.backend);
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,24 @@
+// The objective of a run, as its recipe names it.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "weft/data/row_order.h"
+#include "weft/recipe/recipe.h"
+#include "weft/step/objective.h"
+#include "weft/train/rank_run.h"
+
+namespace weft {
+
+// `samples` are the run's, and must outlive it.
+std::unique_ptr<const Objective> objective_of(const Recipe& recipe, const TrainingSamples& samples);
+
+// Of each row its reward beside those of its group, consecutive rows: (reward - mean) / (std + eps), or without the
+// division.                                                                     Shao et al. 2024, section 4.1.2
+std::vector<double> advantages_of(const IdRows& rows, const Recipe::Objective& objective);
+
+// Writes the weights of the frozen models: of a reference, those that the run began with, from model.path or by
+// train.seed, also where it goes on from a checkpoint. Throws FileError. Collective.
+void start_frozen(const Recipe& recipe, RankRun& rank, int num_threads);
+
+}  // namespace weft

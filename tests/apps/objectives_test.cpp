@@ -1,0 +1,244 @@
+// Objectives beside cross-entropy, by the commands alone.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "apps/program.h"
+
+namespace weft {
+namespace {
+
+using testing::Finished;
+using testing::TempDir;
+using testing::weft;
+
+const std::string kDpo = std::string(testing::kSourceDir) + "/tests/golden/dpo";
+
+std::string dpo_recipe() {
+  return "[model]\npath = \"" + kDpo + "\"\n[data]\npairs = \"" + kDpo +
+         "/pairs.jsonl\"\nshuffle = false\n[train]\nobjective = \"dpo\"\nseq_length = 32\nglobal_batch_size = 4\n"
+         "micro_batch_size = 2\ntrain_iters = 12\n[objective]\nbeta = 0.1\n[optimizer]\nlr = 1e-3\nmin_lr = 1e-4\n"
+         "lr_warmup_iters = 3\n[run]\nthreads = 1\n";
+}
+
+class Preferences : public ::testing::Test {
+ protected:
+  void SetUp() override { testing::spill(dir_ / "r.toml", dpo_recipe()); }
+  Finished run(const std::string& command, const std::vector<std::string>& more, const std::string& name = "run") {
+    std::vector<std::string> all{command, (dir_ / "r.toml").string(), "run.dir=" + (dir_ / name).string()};
+    all.insert(all.end(), more.begin(), more.end());
+    return weft(all);
+  }
+  std::vector<nlohmann::json> steps_of(const std::string& name) {
+    std::vector<nlohmann::json> lines;
+    std::istringstream in(testing::slurp(dir_ / name / "metrics.jsonl"));
+    for (std::string line; std::getline(in, line);) lines.push_back(nlohmann::json::parse(line));
+    return lines;
+  }
+  TempDir dir_;
+};
+
+TEST_F(Preferences, AreTrainedAsTheIndependentImplementationDoes) {
+  for (const std::string layout : {"parallel.dp=1", "parallel.dp=2", "parallel.cp=2", "parallel.pp=2"}) {
+    const Finished f = run("train", {layout}, layout);
+    ASSERT_EQ(f.status, 0) << f.err;
+    const auto trace = nlohmann::json::parse(testing::slurp(kDpo + "/trace.json"))["steps"];
+    const auto steps = steps_of(layout);
+    ASSERT_EQ(steps.size(), trace.size());
+    for (size_t i = 0; i < steps.size(); ++i) {
+      for (const auto& [name, value] : trace[i].items()) {
+        if (name == "accuracy" && i == 0) continue;  // all margins are 0
+        ASSERT_TRUE(steps[i].contains(name)) << name;
+        const double expected = value, near = name == "grad_norm"        ? 2e-5 * expected
+                                              : name.starts_with("logp") ? 5e-5
+                                                                         : 4e-6;
+        EXPECT_NEAR(steps[i][name].get<double>(), expected, near) << layout << " step " << i + 1 << " " << name;
+      }
+    }
+  }
+}
+
+// A run that goes on reads the reference again, and is the one that was not interrupted.
+TEST_F(Preferences, GoOnFromACheckpointBesideTheSameReference) {
+  ASSERT_EQ(run("train", {}, "whole").status, 0);
+  ASSERT_EQ(run("train", {"train.train_iters=5", "optimizer.lr_decay_iters=12"}, "parts").status, 0);
+  const Finished f = run("train", {"train.train_iters=12", "optimizer.lr_decay_iters=12"}, "parts");
+  ASSERT_EQ(f.status, 0) << f.err;
+  const auto whole = steps_of("whole"), parts = steps_of("parts");
+  ASSERT_EQ(whole.size(), parts.size());
+  for (size_t i = 0; i < whole.size(); ++i)
+    for (const char* name : {"loss", "grad_norm", "margin", "logp_chosen"}) EXPECT_EQ(whole[i][name], parts[i][name]);
+  const std::string weights = "checkpoints/step-12/model.safetensors";
+  EXPECT_TRUE(testing::slurp(dir_ / "whole" / weights) == testing::slurp(dir_ / "parts" / weights));
+}
+
+TEST_F(Preferences, ArePlannedAndVerified) {
+  const Finished plan = run("plan", {"train.train_iters=0", "train.epochs=2"});
+  EXPECT_EQ(plan.status, 0) << plan.err;
+  EXPECT_SAYS(plan.out, "frozen models");
+  for (const std::vector<std::string>& layout :
+       {std::vector<std::string>{"parallel.dp=2", "parallel.tp=2", "train.precision=bf16"},
+        {"parallel.cp=2", "parallel.pp=2", "objective.loss_type=ipo"},
+        {"parallel.dp=2", "train.numerics=invariant"}}) {
+    std::vector<std::string> more = layout;
+    more.push_back("--steps=2");
+    const Finished verify = run("verify", more);
+    EXPECT_EQ(verify.status, 0) << verify.err << verify.out;
+    EXPECT_SAYS(verify.out, "equal: this layout gives the run of one rank");
+  }
+}
+
+TEST_F(Preferences, WhatCannotBeIsRefusedByName) {
+  const auto refused = [&](const std::vector<std::string>& more, const std::vector<std::string>& parts) {
+    const Finished f = run("train", more);
+    EXPECT_EQ(f.status, 2) << more[0] << f.err;
+    for (const std::string& part : parts) EXPECT_SAYS(f.err, part);
+    EXPECT_FALSE(std::filesystem::exists(dir_ / "run")) << more[0];
+  };
+  refused({"data.pairs="}, {"data.pairs is missing"});
+  refused({"model.hidden_dropout=0.1"}, {"model.hidden_dropout = 0.1 cannot run", "model.hidden_dropout = 0"});
+  refused({"data.valid=" + kDpo + "/pairs.jsonl"}, {"data.valid", "has no effect", "reads data.pairs"});
+  refused({"data.packing=first-fit"}, {"data.packing = \"first-fit\" has no effect"});
+  refused({"objective.average_logps=true"}, {"objective.average_logps = true has no effect"});
+  refused({"objective.loss_type=ipo", "objective.label_smoothing=0.1"},
+          {"objective.label_smoothing = 0.1 has no effect"});
+  refused({"objective.beta=0"}, {"objective.beta = 0: expected a number above 0"});
+  refused({"train.mtp_loss_coef=0.1"}, {"train.mtp_loss_coef = 0.1 cannot run"});
+  refused({"train.objective=cross_entropy", "data.train=x.bin"}, {"data.pairs", "has no effect", "reads data.train"});
+}
+
+TEST_F(Preferences, BadRowsAreNamedWithFileAndLine) {
+  const std::string good = R"({"prompt": [1, 2], "chosen": [3], "rejected": [4, 5]})";
+  testing::spill(dir_ / "bad.jsonl", good + "\n" + R"({"prompt": [1, 2], "chosen": [3], "rejected": [128]})" + "\n");
+  testing::spill(dir_ / "few.jsonl", good + "\n");
+  const Finished bad = run("train", {"data.pairs=" + (dir_ / "bad.jsonl").string()}, "bad");
+  EXPECT_NE(bad.status, 0);
+  EXPECT_SAYS(bad.err, "bad.jsonl: line 2: \"rejected\": 128 is not in the vocabulary of 128 tokens");
+  const Finished few = run("train", {"data.pairs=" + (dir_ / "few.jsonl").string()}, "few");
+  EXPECT_NE(few.status, 0);
+  EXPECT_SAYS(few.err, "few.jsonl: 1 rows, fewer than a step takes (train.global_batch_size = 4)");
+  const Finished none = run("train", {"data.pairs=" + (dir_ / "none.jsonl").string()}, "none");
+  EXPECT_NE(none.status, 0);
+  EXPECT_SAYS(none.err, "none.jsonl");
+}
+
+const std::string kGrpo = std::string(testing::kSourceDir) + "/tests/golden/grpo-sequence-kl";
+
+class Rewards : public Preferences {
+ protected:
+  void SetUp() override {
+    testing::spill(
+        dir_ / "r.toml",
+        "[model]\npath = \"" + kGrpo + "\"\n[data]\nrollouts = \"" + kGrpo +
+            "/rollouts.jsonl\"\nshuffle = false\n[train]\nobjective = \"grpo\"\nseq_length = 32\n"
+            "global_batch_size = 8\nmicro_batch_size = 2\ntrain_iters = 12\n[objective]\ngroup_size = 4\n"
+            "inner_updates = 2\nkl_beta = 0.04\nnormalisation = \"sequence\"\nadvantage_std = \"population\"\n"
+            "[optimizer]\nlr = 1e-3\nmin_lr = 1e-4\nlr_warmup_iters = 3\nweight_decay = 0.0\n[run]\nthreads = 1\n");
+  }
+};
+
+TEST_F(Rewards, AreTrainedAsTheIndependentImplementationDoes) {
+  for (const std::string layout : {"parallel.dp=1", "parallel.dp=4", "parallel.cp=2", "parallel.pp=2"}) {
+    const Finished f = run("train", {layout}, layout);
+    ASSERT_EQ(f.status, 0) << f.err;
+    const auto trace = nlohmann::json::parse(testing::slurp(kGrpo + "/trace.json"))["steps"];
+    const auto steps = steps_of(layout);
+    ASSERT_EQ(steps.size(), trace.size());
+    for (size_t i = 0; i < steps.size(); ++i) {
+      for (const auto& [name, value] : trace[i].items()) {
+        ASSERT_TRUE(steps[i].contains(name)) << name;
+        const double expected = value;
+        EXPECT_NEAR(steps[i][name].get<double>(), expected, name == "grad_norm" ? 2e-5 * expected : 2e-6)
+            << layout << " step " << i + 1 << " " << name;
+      }
+    }
+  }
+}
+
+TEST_F(Rewards, ArePlannedAndVerified) {
+  const Finished plan = run("plan", {"train.train_iters=0", "train.epochs=2"});
+  EXPECT_EQ(plan.status, 0) << plan.err;
+  for (const std::vector<std::string>& layout :
+       {std::vector<std::string>{"parallel.dp=2", "parallel.tp=2", "train.precision=bf16"},
+        {"parallel.cp=2", "parallel.pp=2", "objective.normalisation=token"}}) {
+    std::vector<std::string> more = layout;
+    more.push_back("--steps=2");
+    const Finished verify = run("verify", more);
+    EXPECT_EQ(verify.status, 0) << verify.err << verify.out;
+    EXPECT_SAYS(verify.out, "equal: this layout gives the run of one rank");
+  }
+}
+
+TEST_F(Rewards, WhatCannotBeIsRefusedByName) {
+  const auto refused = [&](const std::vector<std::string>& more, const std::string& part) {
+    const Finished f = run("train", more);
+    EXPECT_EQ(f.status, 2) << more[0] << f.err;
+    EXPECT_SAYS(f.err, part);
+  };
+  refused({"train.global_batch_size=6"}, "expected whole groups: a multiple of objective.group_size = 4");
+  refused({"objective.normalisation=constant"}, "objective.max_completion_length = 0 (its default): expected");
+  refused({"objective.max_completion_length=9"}, "objective.max_completion_length = 9 has no effect");
+  refused({"objective.beta=0.2"}, "objective.beta = 0.2 has no effect: train.objective = \"grpo\" has no such setting");
+  refused({"data.pairs=x.jsonl"},
+          "data.pairs = \"x.jsonl\" has no effect: train.objective = \"grpo\" reads data.rollouts");
+  refused({"objective.group_size=1", "objective.advantage_std=sample"}, "at least 2 for the standard deviation");
+}
+
+const std::string kKto = std::string(testing::kSourceDir) + "/tests/golden/kto";
+
+class Examples : public Preferences {
+ protected:
+  void SetUp() override {
+    testing::spill(dir_ / "r.toml",
+                   "[model]\npath = \"" + kKto + "\"\n[data]\nexamples = \"" + kKto +
+                       "/examples.jsonl\"\nshuffle = false\n[train]\nobjective = \"kto\"\nseq_length = 32\n"
+                       "global_batch_size = 6\nmicro_batch_size = 1\ntrain_iters = 12\n[objective]\nbeta = 0.1\n"
+                       "undesirable_weight = 1.5\n[optimizer]\nlr = 1e-3\nmin_lr = 1e-4\nlr_warmup_iters = 3\n"
+                       "[run]\nthreads = 1\n");
+  }
+};
+
+TEST_F(Examples, AreTrainedAsTheIndependentImplementationDoes) {
+  for (const std::string layout : {"parallel.dp=1", "parallel.dp=3", "parallel.cp=2", "parallel.pp=2"}) {
+    const Finished f = run("train", {layout}, layout);
+    ASSERT_EQ(f.status, 0) << f.err;
+    const auto trace = nlohmann::json::parse(testing::slurp(kKto + "/trace.json"))["steps"];
+    const auto steps = steps_of(layout);
+    ASSERT_EQ(steps.size(), trace.size());
+    for (size_t i = 0; i < steps.size(); ++i) {
+      for (const auto& [name, value] : trace[i].items()) {
+        ASSERT_TRUE(steps[i].contains(name)) << name;
+        const double expected = value, near = name == "grad_norm"        ? 2e-5 * expected
+                                              : name.starts_with("logp") ? 5e-5
+                                              : name.starts_with("kl")   ? 2.4e-5
+                                                                         : 4e-6;
+        EXPECT_NEAR(steps[i][name].get<double>(), expected, near) << layout << " step " << i + 1 << " " << name;
+      }
+    }
+  }
+}
+
+TEST_F(Examples, ArePlannedVerifiedAndRefused) {
+  const Finished plan = run("plan", {});
+  EXPECT_EQ(plan.status, 0) << plan.err;
+  for (const std::vector<std::string>& layout :
+       {std::vector<std::string>{"parallel.dp=2", "parallel.tp=2", "train.precision=bf16"},
+        {"parallel.cp=2", "parallel.pp=2"}}) {
+    std::vector<std::string> more = layout;
+    more.push_back("--steps=2");
+    const Finished verify = run("verify", more);
+    EXPECT_EQ(verify.status, 0) << verify.err << verify.out;
+    EXPECT_SAYS(verify.out, "equal: this layout gives the run of one rank");
+  }
+  const Finished idle = run("train", {"objective.loss_type=ipo"});
+  EXPECT_EQ(idle.status, 2);
+  EXPECT_SAYS(idle.err, "objective.loss_type = \"ipo\" has no effect: train.objective = \"kto\" has no such setting");
+  const Finished shorter = run("train", {"train.seq_length=16"}, "short");
+  EXPECT_NE(shorter.status, 0);
+  EXPECT_SAYS(shorter.err, "examples.jsonl: line ");
+}
+
+}  // namespace
+}  // namespace weft
