@@ -36,10 +36,15 @@ std::string layout_text(const Recipe& r) {
                      r.run.ranks == RanksKind::mpi ? "processes (MPI)" : "threads of this process", axes);
 }
 
+std::string model_text(const Recipe& r, const Arithmetic& a) {
+  const std::string model = fmt::format("{}, {} parameters", r.model.path, format_count(double(a.num_params)));
+  if (a.num_trained == a.num_params || r.adapter.kind == AdapterKind::none) return model;
+  return fmt::format("{}, of which {} learn", model, format_count(double(a.num_trained)));
+}
+
 std::string header(const Recipe& r, const Machine& machine, const RunPlan& plan) {
   return format_header("weft train",
-                       {{"model", fmt::format("{}, {} parameters", r.model.path,
-                                              format_count(double(plan.memory.arithmetic.num_params)))},
+                       {{"model", model_text(r, plan.memory.arithmetic)},
                         {"machine", machine.description},
                         {"step", fmt::format("{} sequences of {} tokens, {} at a time, {}", r.train.global_batch_size,
                                              r.train.seq_length, r.train.micro_batch_size, r.train.precision)},

@@ -19,7 +19,7 @@ class Optimizer {
   virtual ~Optimizer() = default;
   // The names of a weight's tensors of state, in order.
   std::vector<std::string> state_names(const ParamSpec& weight) const {
-    return weight.learns ? states_of(weight) : std::vector<std::string>();
+    return weight.learns() ? states_of(weight) : std::vector<std::string>();
   }
   // Masters, states and rounded values of what this rank keeps, after finish_step; the memory of gradients may be used.
   // Temporaries come from `scratch` and are given back. All ranks of the store's mesh call it; it may block.

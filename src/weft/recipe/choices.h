@@ -41,6 +41,9 @@ constexpr auto names_of(OptimizerKind) { return std::array{"adamw"sv, "sgd"sv, "
 enum class MuonScale : uint8_t { match_rms_adamw, original };
 constexpr auto names_of(MuonScale) { return std::array{"match_rms_adamw"sv, "original"sv}; }
 
+enum class AdapterKind : uint8_t { none, lora };
+constexpr auto names_of(AdapterKind) { return std::array{"none"sv, "lora"sv}; }
+
 enum class CpCommType : uint8_t { p2p, all_gather, a2a, a2a_p2p };
 constexpr auto names_of(CpCommType) { return std::array{"p2p"sv, "all_gather"sv, "a2a"sv, "a2a+p2p"sv}; }
 
