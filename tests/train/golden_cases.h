@@ -59,7 +59,7 @@ inline bool has_experts(const GoldenCase& c) {
 inline std::string not_built_yet(const GoldenCase& c) {
   if (c.train.is_null()) return "a case without a run";
   const std::string kind = c.train.value("kind", "pretrain");
-  if (kind != "pretrain") return "kind " + kind;
+  if (kind != "pretrain" && kind != "lora") return "kind " + kind;
   if (c.train.contains("optimizer")) return "optimizer " + c.train["optimizer"].get<std::string>();
   try {
     read_hf_config(c.folder);
@@ -71,12 +71,19 @@ inline std::string not_built_yet(const GoldenCase& c) {
   return "";
 }
 
-// Settings of the losses beside cross-entropy, by the recipe's keys.
-inline std::vector<std::string> loss_settings(const GoldenCase& c) {
+// Settings of the adapter, and of the losses beside cross-entropy, by the recipe's keys.
+inline std::vector<std::string> settings_of(const GoldenCase& c) {
   std::vector<std::string> settings;
   const auto set = [&](const char* key, const std::string& setting) {
     if (c.train.contains(key)) settings.push_back(fmt::format("{}={}", setting, c.train[key].get<double>()));
   };
+  if (c.train.value("kind", "") == "lora") {
+    const nlohmann::json adapter = read_json(c.folder / "adapter/adapter_config.json");
+    settings.insert(settings.end(), {"adapter.kind=lora", "adapter.path=" + (c.folder / "adapter").string(),
+                                     fmt::format("adapter.rank={}", adapter["r"].get<int64_t>()),
+                                     fmt::format("adapter.alpha={}", adapter["lora_alpha"].get<double>()),
+                                     fmt::format("adapter.rslora={}", adapter["use_rslora"].get<bool>())});
+  }
   if (!has_experts(c)) return settings;
   set("aux_loss_coef", c.train.value("balance", "") == "global" ? "moe.global_aux_loss_coef" : "moe.aux_loss_coef");
   set("z_loss_coef", "moe.z_loss_coef");
@@ -129,8 +136,8 @@ inline GoldenTolerance tolerance_of_layouts(const GoldenCase& c) {
 inline void expect_golden(const GoldenCase& c, const Machine& machine, std::vector<std::string> overrides,
                           const GoldenTolerance& tolerance) {
   expect_known_keys(c);
-  const std::vector<std::string> losses = loss_settings(c);
-  overrides.insert(overrides.begin(), losses.begin(), losses.end());
+  const std::vector<std::string> settings = settings_of(c);
+  overrides.insert(overrides.begin(), settings.begin(), settings.end());
   expect_golden_run(c.folder, machine, overrides, tolerance);
 }
 

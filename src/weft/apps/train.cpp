@@ -102,6 +102,11 @@ std::string about_kill(const HostNeed& need, std::optional<int64_t> kills_before
 
 // What the first rank judges, says and writes before the run begins.
 RunLock begin_run(const Recipe& recipe, const Machine& machine, const RunPlan& plan) {
+  if (plan.model.adapter && recipe.model.init == InitChoice::random)
+    throw ConfigError(
+        "model.init = \"random\" cannot run with adapter.kind = \"lora\": checkpoints would be of a base that is "
+        "nowhere; "
+        "the nearest that works: model.init = \"pretrained\"");
   const RunTokenizer tokenizer = judge_tokenizer(recipe, plan.model.vocab_size);
   say_notes(recipe, plan);
   for (const std::string& note : machine.notes) std::cerr << "note: " << note << "\n";

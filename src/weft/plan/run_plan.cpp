@@ -112,6 +112,9 @@ void add_adapter(const Recipe& r, HfConfig& config) {
       throw ConfigError(
           fmt::format("adapter.path = \"{}\" has other modules than adapter.targets: leave those out", a.path));
     adapter.targets = there.targets;
+    if (there.dropout > 0)
+      config.warnings.push_back(fmt::format(
+          "{}/adapter_config.json: \"lora_dropout\": {}: weft trains adapters without dropout", a.path, there.dropout));
   }
   adapt(config, std::move(adapter), "adapter.targets");
 }
