@@ -60,6 +60,8 @@ inline std::string not_built_yet(const GoldenCase& c) {
   if (c.train.is_null()) return "a case without a run";
   const std::string kind = c.train.value("kind", "pretrain");
   if (kind != "pretrain" && kind != "lora") return "kind " + kind;
+  if (std::filesystem::exists(c.folder / "quantised.safetensors")) return "a quantised base";
+  if (kind == "lora" && read_json(c.folder / "adapter/adapter_config.json").value("use_dora", false)) return "DoRA";
   if (c.train.contains("optimizer")) return "optimizer " + c.train["optimizer"].get<std::string>();
   try {
     read_hf_config(c.folder);
