@@ -18,8 +18,10 @@ struct OneRouter {
 
   explicit OneRouter(const Optimizer& optimizer) {
     weight = &store.add({.name = "router.weight", .shape = {kExperts, 3}, .place = weights(Spmd::Invariant)});
-    correction = &store.add(
-        {.name = "router.correction", .shape = {kExperts}, .place = weights(Spmd::Invariant), .learns = false});
+    correction = &store.add({.name = "router.correction",
+                             .shape = {kExperts},
+                             .place = weights(Spmd::Invariant),
+                             .update = Update::its_layer});
     store.close_unit("block", 0);
     store.allocate({params, grads, states, params}, optimizer.formats());
     records.corrects(kLayer, *correction);

@@ -9,6 +9,9 @@
 
 #include "support.h"
 #include "weft/checkpoint/safetensors.h"
+#include "weft/checkpoint/shared_writer.h"
+#include "weft/models/hf_weights.h"
+#include "weft/models/merge_adapter.h"
 #include "weft/train/run_folder.h"
 #include "weft/train/train_on_ranks.h"
 
@@ -115,11 +118,10 @@ inline void train(const Recipe& recipe, const Machine& measured, const RunRanks&
   close(nowhere);
 }
 
-// The weights as they were written: their sums, beside those of the independent run, in units of their mean size.
-inline void expect_golden_weights(const std::filesystem::path& checkpoint, const nlohmann::json& trace,
-                                  const std::string& name, const GoldenTolerance& tolerance) {
-  const SafetensorsFile file = SafetensorsFile::open(checkpoint / "model.safetensors");
-  for (const auto& [tensor, sums] : trace["final"].items()) {
+// Sums of tensors beside those of the independent run, in units of their mean size.
+inline void expect_golden_sums(const SafetensorsFile& file, const nlohmann::json& expected, const std::string& name,
+                               const GoldenTolerance& tolerance) {
+  for (const auto& [tensor, sums] : expected.items()) {
     // Without rotation, the bias of k has a gradient of zero in theory: Adam turns its rounding noise into steps.
     if (tolerance.weights == 0 || tensor.ends_with("c_attn.bias")) continue;
     const SafetensorsEntry* entry = file.find(tensor);
@@ -141,6 +143,22 @@ inline void expect_golden_weights(const std::filesystem::path& checkpoint, const
     EXPECT_NEAR(abs_sum, sums["abs_sum"].get<double>(), bound) << name << " " << tensor;
     EXPECT_NEAR(sum, sums["sum"].get<double>(), bound) << name << " " << tensor;
   }
+}
+
+// The weights as they were written; of an adapter also the model that it makes of its base.
+inline void expect_golden_weights(const std::filesystem::path& checkpoint, const nlohmann::json& trace,
+                                  const std::string& name, const GoldenTolerance& tolerance) {
+  if (!std::filesystem::exists(checkpoint / "adapter_model.safetensors"))
+    return expect_golden_sums(SafetensorsFile::open(checkpoint / "model.safetensors"), trace["final"], name, tolerance);
+  expect_golden_sums(SafetensorsFile::open(checkpoint / "adapter_model.safetensors"), trace["final"], name, tolerance);
+  const HfConfig config = read_hf_config(checkpoint);
+  ModelSpec plain = config.spec;
+  plain.adapter.reset();
+  const TempDir merged;
+  const SafetensorsLayout layout = hf_layout(plain, DType::f32);
+  create_files(merged.path(), layout);
+  write_merged(checkpoint, config, layout, DType::f32, merged.path());
+  expect_golden_sums(SafetensorsFile::open(merged / "model.safetensors"), trace["merged_final"], name, tolerance);
 }
 
 // The biases by which routers choose, number by number: those of as many equal steps from the same ones.

@@ -69,10 +69,12 @@ inline std::string not_built_yet(const GoldenCase& c) {
   if (c.train.is_null()) return "a case without a run";
   const std::string kind = kind_of(c);
   if (kind == "adam8_vectors") return "";  // without a model: golden_cpu_adam8_test.cpp
-  if (kind != "pretrain" && kind != "dpo" && kind != "grpo" && kind != "kto") return "kind " + kind;
+  if (kind != "pretrain" && kind != "dpo" && kind != "grpo" && kind != "kto" && kind != "lora") return "kind " + kind;
   if (const std::string optimizer = c.train.value("optimizer", "adamw");
       optimizer != "adamw" && optimizer != "adamw8bit")
     return "optimizer " + optimizer;
+  if (std::filesystem::exists(c.folder / "quantised.safetensors")) return "a quantised base";
+  if (kind == "lora" && read_json(c.folder / "adapter/adapter_config.json").value("use_dora", false)) return "DoRA";
   try {
     read_hf_config(c.folder);
   } catch (const ConfigError& e) {
@@ -88,7 +90,7 @@ inline bool is_a_run(const GoldenCase& c) {
   return not_built_yet(c).empty() && c.train.value("kind", "pretrain") == "pretrain";
 }
 
-// Settings of the optimizer, and of the losses beside cross-entropy, by the recipe's keys.
+// Settings of the optimizer, the adapter, and of the losses beside cross-entropy, by the recipe's keys.
 inline std::vector<std::string> case_settings(const GoldenCase& c) {
   std::vector<std::string> settings;
   if (c.train.contains("optimizer")) settings.push_back("optimizer.name=" + c.train["optimizer"].get<std::string>());
@@ -97,6 +99,13 @@ inline std::vector<std::string> case_settings(const GoldenCase& c) {
   const auto set = [&](const char* key, const std::string& setting) {
     if (c.train.contains(key)) settings.push_back(fmt::format("{}={}", setting, c.train[key].get<double>()));
   };
+  if (c.train.value("kind", "") == "lora") {
+    const nlohmann::json adapter = read_json(c.folder / "adapter/adapter_config.json");
+    settings.insert(settings.end(), {"adapter.kind=lora", "adapter.path=" + (c.folder / "adapter").string(),
+                                     fmt::format("adapter.rank={}", adapter["r"].get<int64_t>()),
+                                     fmt::format("adapter.alpha={}", adapter["lora_alpha"].get<double>()),
+                                     fmt::format("adapter.rslora={}", adapter["use_rslora"].get<bool>())});
+  }
   if (!has_experts(c)) return settings;
   set("aux_loss_coef", c.train.value("balance", "") == "global" ? "moe.global_aux_loss_coef" : "moe.aux_loss_coef");
   set("z_loss_coef", "moe.z_loss_coef");

@@ -43,7 +43,12 @@ inline const std::vector<Feature> kRuns = {
       "deepseek-v2-moe",
       "deepseek-v3-moe",
       "deepseek-v3-mtp-moe",
-      "gpt-oss"}},
+      "gpt-oss",
+      "gpt2-lora",
+      "llama-gqa-lora",
+      "qwen2-lora",
+      "phi3-lora",
+      "mixtral-lora"}},
     {"train.objective", {"cross_entropy", "dpo", "grpo", "kto"}},
     {"model.hidden_dropout", {"0", "0.1"}},
     {"optimizer.name", {"adamw", "adamw8bit", "sgd", "muon"}},
@@ -147,12 +152,18 @@ inline std::string pipeline_layout_of(const std::string& kind, int stages) {
   return fmt::format("[{}]", fmt::join(blocks, ","));
 }
 
+// A frozen model with adapters, of all matrices where it has no experts.
+inline bool has_adapter(const std::string& model) { return model.ends_with("-lora"); }
+inline std::string base_of(const std::string& model) {
+  return has_adapter(model) ? model.substr(0, model.size() - 5) : model;
+}
+
 class LayoutMatrix : public ::testing::Test {
  protected:
   void SetUp() override {
     for (const std::string& model : kRuns[0].values) {
       std::filesystem::create_directories(dir_ / model);
-      std::ofstream(dir_ / model / "config.json") << config_of(model);
+      std::ofstream(dir_ / model / "config.json") << config_of(base_of(model));
     }
     std::mt19937 gen(7);
     std::ofstream tokens(dir_ / "tokens.bin", std::ios::binary), mask(dir_ / "mask.bin", std::ios::binary);
@@ -212,6 +223,8 @@ class LayoutMatrix : public ::testing::Test {
                                  "run.dir=" + run.string()};
     if (c.at("model") == "qwen3-moe") all.insert(all.end(), {"moe.global_aux_loss_coef=0.3", "moe.z_loss_coef=0.01"});
     if (c.at("model").starts_with("deepseek-v3-m")) all.push_back("moe.bias_update_rate=0.02");
+    if (has_adapter(c.at("model"))) all.insert(all.end(), {"adapter.kind=lora", "adapter.rank=3"});
+    if (c.at("model") == "mixtral-lora") all.push_back(R"(adapter.targets=["q_proj", "v_proj", "o_proj"])");
     if (has_mtp(c.at("model"))) all.push_back("train.mtp_loss_coef=0.4");
     if (c.at("train.objective") == "grpo")
       all.insert(all.end(), {"objective.group_size=4", "objective.inner_updates=2", "objective.kl_beta=0.3",
@@ -246,7 +259,8 @@ class LayoutMatrix : public ::testing::Test {
     Outcome out;
     out.steps = read_metrics(recipe.run.dir + "/metrics.jsonl").steps;
     const auto last = std::filesystem::path(recipe.run.dir) / fmt::format("checkpoints/step-{}", kSteps);
-    for (const char* name : {"model.safetensors", "weft/optimizer.safetensors"}) {
+    const char* weights = has_adapter(c.at("model")) ? "adapter_model.safetensors" : "model.safetensors";
+    for (const char* name : {weights, "weft/optimizer.safetensors"}) {
       const SafetensorsFile file = SafetensorsFile::open(last / name);
       for (const SafetensorsEntry& entry : file.tensors()) {
         std::vector<double> values(size_t(entry.num_elements()));

@@ -38,6 +38,27 @@ TEST_F(LayoutMatrix, TensorParallelRanksWithDropoutEqualOneRank) {
   }
 }
 
+// What an adapter adds is cut as the matrix beside it; the model's own weights are frozen on every rank.
+TEST_F(LayoutMatrix, AdaptersEqualThoseOfOneRank) {
+  Choice c;
+  for (const auto* features : {&kRuns, &kCuts})
+    for (const Feature& f : *features) c[f.key] = f.values[0];
+  using Seven = std::array<const char*, 7>;
+  for (const auto& [model, dp, cp, tp, pp, zero_stage, recompute] :
+       {Seven{"llama-gqa-lora", "2", "1", "3", "1", "1", "none"}, Seven{"qwen2-lora", "1", "1", "4", "1", "0", "full"},
+        Seven{"gpt2-lora", "2", "1", "2", "2", "2", "selective"}, Seven{"phi3-lora", "2", "2", "3", "1", "3", "none"},
+        Seven{"mixtral-lora", "2", "1", "1", "2", "3", "none"}}) {
+    c["model"] = model;
+    c["parallel.dp"] = dp;
+    c["parallel.cp"] = cp;
+    c["parallel.tp"] = tp;
+    c["parallel.pp"] = pp;
+    c["parallel.zero_stage"] = zero_stage;
+    c["parallel.recompute"] = recompute;
+    EXPECT_TRUE(judge(c));
+  }
+}
+
 // Latents are made by all ranks alike, or by each of its own tokens; heads are cut.
 TEST_F(LayoutMatrix, LatentsAreMadeOfWhatEachRankHasOfTheStream) {
   Choice c;

@@ -87,6 +87,14 @@ TEST(Verify, FindsExpertsOnRanksOfTheirOwnEqual) {
 }
 
 // Their corrections have no gradient and no optimizer's state; the weights of a step have them.
+TEST(Verify, FindsAdaptersEqual) {
+  const VerifyReport report =
+      report_on(recipe_for("llama-gqa", {"adapter.kind=lora", "adapter.rslora=true", "parallel.dp=2", "parallel.tp=2",
+                                         "parallel.zero_stage=3"}),
+                run_on_threads, {}, 3);
+  EXPECT_TRUE(report.equal()) << first_of(report);
+}
+
 TEST(Verify, FindsRoutersWithCorrectionsEqual) {
   const VerifyReport report =
       report_on(recipe_for("deepseek-v3-bias", {"parallel.dp=2", "parallel.tp=2", "moe.bias_update_rate=0.01"}));

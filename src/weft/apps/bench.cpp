@@ -126,7 +126,7 @@ Times time_steps(BenchRun& run, const Machine& machine, const std::vector<Matmul
   Times best;
   for (int64_t i = 0; i < iters; ++i) {  // interleaved, so that both see the same machine
     best.step_s = std::min(best.step_s, best_of(1, [&] { run.step(run.rank.backend); }));
-    const Floor now = measure_floor(machine, products, run.rank.plan.memory.arithmetic.num_params, 1);
+    const Floor now = measure_floor(machine, products, run.rank.plan.memory.arithmetic.num_trained, 1);
     best.floor = {std::min(best.floor.products_s, now.products_s), std::min(best.floor.optimizer_s, now.optimizer_s)};
     const double rate = machine.measure_matmul_rate(run.rank.plan.step.precision.compute);
     best.rate = std::max(best.rate, rate);
@@ -149,7 +149,7 @@ void print_beside_floor(const Times& best, const TracedStep& traced, double prod
                            product_flops / floor.products_s / 1e9)
             << fmt::format("{:<22} {:>10.2f} {:>10.2f} {:>8.3f}   {:.1f} GB/s\n", "optimizer", floor.optimizer_s * 1e3,
                            optimizer_s * 1e3, optimizer_s / floor.optimizer_s,
-                           kOptimizerBytes * double(plan.memory.arithmetic.num_params) / floor.optimizer_s / 1e9)
+                           kOptimizerBytes * double(plan.memory.arithmetic.num_trained) / floor.optimizer_s / 1e9)
             << fmt::format("{:<22} {:>10} {:>10.2f}\n", "everything else", "",
                            (step_s - products_s - optimizer_s) * 1e3)
             << fmt::format("{:<22} {:>10.2f} {:>10.2f} {:>8.3f}   {:.0f} tokens/s, {:.1f} GFLOP/s, {}\n", "whole step",

@@ -126,6 +126,15 @@ Command add_generate(CLI::App& weft) {
   return {app, [o] { return run_generate(*o); }};
 }
 
+Command add_merge(CLI::App& weft) {
+  auto o = std::make_shared<MergeOptions>();
+  CLI::App* app = weft.add_subcommand("merge", "Make one model of an adapter and its base");
+  app->add_option("adapter", o->adapter, "Adapter folder, checkpoint, or run folder")->required()->type_name("FOLDER");
+  app->add_option("--out", o->out, "New folder of the model")->required()->type_name("FOLDER");
+  app->footer("Example:\n  weft merge runs/lora --out merged && weft generate merged --prompt \"In the\"");
+  return {app, [o] { return run_merge(*o); }};
+}
+
 Command add_eval(CLI::App& weft) {
   auto o = std::make_shared<EvalOptions>();
   CLI::App* app = weft.add_subcommand("eval", "Measure loss and perplexity on text or token files");
@@ -307,8 +316,8 @@ int run_cli(int argc, char** argv, std::string_view missing) {
   app.set_version_flag("--version", [missing] { return version_text(missing); });
   app.require_subcommand(1);
   app.footer("Begin with ./quickstart. `weft COMMAND --help` says more about each.");
-  std::vector<Command> commands{add_train(app), add_plan(app),    add_verify(app), add_generate(app),
-                                add_eval(app),  add_inspect(app), add_bench(app)};
+  std::vector<Command> commands{add_train(app), add_plan(app),  add_verify(app),  add_generate(app),
+                                add_eval(app),  add_merge(app), add_inspect(app), add_bench(app)};
   for (Command& c : add_data(app)) commands.push_back(std::move(c));
   commands.push_back(add_completion(app));
   const auto named = [&](const Command& c) { return c.first_word() == argv[1]; };

@@ -54,6 +54,12 @@ struct GenerateOptions : ModelOptions {
 };
 int run_generate(const GenerateOptions& options);
 
+struct MergeOptions {
+  std::string adapter;  // an adapter's folder, or a run with one (its newest checkpoint)
+  std::string out;      // a new model's folder
+};
+int run_merge(const MergeOptions& options);
+
 struct EvalOptions : ModelOptions {
   std::string loss_mask, dtype = "uint16", text_key;
   std::vector<std::string> data;

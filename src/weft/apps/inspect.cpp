@@ -143,11 +143,25 @@ Report weights_of(const fs::path& folder, const ModelSpec& model) {
   return report;
 }
 
+// Checks that its tensors are those that its config asks for.
+void add_adapter(Report& report, const fs::path& folder, const HfConfig& config) {
+  const SafetensorsFolder file = SafetensorsFolder::of_file(folder / kAdapterFile);
+  match_adapter_tensors(config.spec, file);
+  int64_t parameters = 0;
+  for (const HfTensor& t : adapter_tensors(config.spec)) parameters += t.rows * t.cols();
+  report["kind"] = "adapter folder";
+  report["adapter"] = {{"base", config.adapter->base},   {"rank", config.adapter->rank},
+                       {"alpha", config.adapter->alpha}, {"modules", config.spec.adapter->targets.size()},
+                       {"parameters", parameters},       {"bytes", size_of(folder / kAdapterFile)}};
+}
+
 Report of_model(const fs::path& folder) {
   const HfConfig config = read_hf_config(folder);
   Report report{{"kind", "model folder"}, {"path", folder.string()}};
   add_model(report, config);
-  if (has_weights(folder))
+  if (config.adapter)
+    add_adapter(report, folder, config);
+  else if (has_weights(folder))
     report["weights"] = weights_of(folder, config.spec);
   else
     report["weights"] = "none: it can be trained with model.init = \"random\"";
@@ -287,7 +301,7 @@ Report of_folder(const fs::path& folder) {
   if (const std::string why = why_no_model(folder); !why.empty()) throw FileError(why);
   if (is_checkpoint(folder)) return of_checkpoint(folder);
   if (fs::exists(folder / "recipe.toml")) return of_run(folder);
-  if (fs::exists(folder / "config.json")) return of_model(folder);
+  if (fs::exists(folder / "config.json") || is_adapter_folder(folder)) return of_model(folder);
   throw FileError(fmt::format(
       "{}: no model folder (config.json), checkpoint (weft/state.json) or run folder (recipe.toml)", folder.string()));
 }

@@ -77,9 +77,10 @@ void print(const LayoutPlan& plan, const Machine& machine) {
     std::cout << summary_of(plan) << fmt::format("\nthe largest: {}\n", to_string(largest, plan.run.step.mesh));
   std::cout << to_string(largest.plan) << (largest.plan.traffic.counts().empty() ? "" : "\n")
             << to_string(largest.plan.traffic)
-            << fmt::format("\n{} parameters; {:.4g} GFLOP a step{} ({:.4g} with what is computed again); {}\n",
-                           a.num_params, a.model_flops / 1e9, world > 1 ? " and rank" : "", a.hardware_flops / 1e9,
-                           machine.description);
+            << fmt::format(
+                   "\n{} parameters{}; {:.4g} GFLOP a step{} ({:.4g} with what is computed again); {}\n", a.num_params,
+                   plan.run.model.adapter ? fmt::format(", of which {} learn", a.num_trained) : "", a.model_flops / 1e9,
+                   world > 1 ? " and rank" : "", a.hardware_flops / 1e9, machine.description);
 }
 
 // With train.epochs as steps, where its data is there and needs no tokenizing first; else why not.
@@ -133,6 +134,7 @@ void add_memory(const Recipe& recipe, bool instructions, nlohmann::json* json) {
   const Arithmetic& a = plan.run.memory.arithmetic;
   *json = json_of(plan.classes[0]);
   json->update({{"num_params", a.num_params},
+                {"num_trained", a.num_trained},
                 {"model_flops_per_step", a.model_flops},
                 {"hardware_flops_per_step", a.hardware_flops},
                 {"world", plan.run.step.mesh.world()}});

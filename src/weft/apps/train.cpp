@@ -36,6 +36,12 @@ std::string layout_text(const Recipe& r) {
                      r.run.ranks == RanksKind::mpi ? "processes (MPI)" : "threads of this process", axes);
 }
 
+std::string model_text(const Recipe& r, const Arithmetic& a) {
+  const std::string model = fmt::format("{}, {} parameters", r.model.path, format_count(double(a.num_params)));
+  if (a.num_trained == a.num_params || r.adapter.kind == AdapterKind::none) return model;
+  return fmt::format("{}, of which {} learn", model, format_count(double(a.num_trained)));
+}
+
 const char* name_of_samples(const Recipe& r) {
   switch (r.train.objective) {
     case ObjectiveKind::cross_entropy:
@@ -53,8 +59,7 @@ const char* name_of_samples(const Recipe& r) {
 std::string header(const Recipe& r, const Machine& machine, const RunPlan& plan) {
   return format_header(
       "weft train",
-      {{"model",
-        fmt::format("{}, {} parameters", r.model.path, format_count(double(plan.memory.arithmetic.num_params)))},
+      {{"model", model_text(r, plan.memory.arithmetic)},
        {"machine", machine.description},
        {"step", fmt::format("{} {} of {} tokens, {} at a time, {}", r.train.global_batch_size, name_of_samples(r),
                             r.train.seq_length, r.train.micro_batch_size, r.train.precision)},
@@ -112,6 +117,11 @@ std::string about_kill(const HostNeed& need, std::optional<int64_t> kills_before
 
 // What the first rank judges, says and writes before the run begins.
 RunLock begin_run(const Recipe& recipe, const Machine& machine, const RunPlan& plan) {
+  if (plan.model.adapter && recipe.model.init == InitChoice::random)
+    throw ConfigError(
+        "model.init = \"random\" cannot run with adapter.kind = \"lora\": checkpoints would be of a base that is "
+        "nowhere; "
+        "the nearest that works: model.init = \"pretrained\"");
   const RunTokenizer tokenizer = judge_tokenizer(recipe, plan.model.vocab_size);
   say_notes(recipe, plan);
   for (const std::string& note : machine.notes) std::cerr << "note: " << note << "\n";

@@ -87,6 +87,13 @@ SafetensorsFolder SafetensorsFolder::open(const fs::path& folder) {
   return result;
 }
 
+SafetensorsFolder SafetensorsFolder::of_file(const fs::path& file) {
+  SafetensorsFolder result(file);
+  result.files_.push_back(SafetensorsFile::open(file));
+  result.collect();
+  return result;
+}
+
 void SafetensorsFolder::open_indexed(const fs::path& index) {
   const WeightMap map = read_index(index);
   std::map<std::string, size_t> file_of;  // name -> position in files_

@@ -340,7 +340,18 @@ HfConfig parse_hf_config(Json json, std::string_view source) {
   return config;
 }
 
+void adapt(HfConfig& config, PeftConfig adapter, std::string_view source) {
+  config.spec.adapter = adapter_of(config.spec, adapter, source);
+  config.adapter = std::move(adapter);
+}
+
 HfConfig read_hf_config(const std::filesystem::path& folder_or_file) {
+  if (is_adapter_folder(folder_or_file)) {
+    PeftConfig adapter = read_peft_config(folder_or_file);
+    HfConfig config = read_hf_config(base_of_adapter(folder_or_file, adapter));
+    adapt(config, std::move(adapter), (folder_or_file / "adapter_config.json").string());
+    return config;
+  }
   std::error_code ignored;
   const bool folder = std::filesystem::is_directory(folder_or_file, ignored);
   const std::filesystem::path file = folder ? folder_or_file / "config.json" : folder_or_file;

@@ -2,19 +2,22 @@
 #pragma once
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "weft/models/model_spec.h"
+#include "weft/models/peft.h"
 #include "weft/tensor/dtype.h"
 
 namespace weft {
 
 struct HfConfig {
   ModelSpec spec;
-  nlohmann::json json;                // as it was read
-  std::vector<std::string> warnings;  // one for each field that weft does not know and that looks harmless
+  nlohmann::json json;                     // as it was read
+  std::vector<std::string> warnings;       // one for each field that weft does not know and that looks harmless
+  std::optional<PeftConfig> adapter = {};  // of which `spec` has the adapter
 };
 
 // Families: kFamilies. Fields that are absent have the values that transformers gives them; sizes must be there, and
@@ -25,7 +28,9 @@ HfConfig parse_hf_config(nlohmann::json json, std::string_view source);
 // Makes the module of multi-token prediction a part of the model, with that factor of its loss; 0: it is passed over.
 // Throws ConfigError where there is not one.
 void train_mtp(HfConfig& config, double loss_coef);
-// Takes a model's folder, or the config file itself.
+// Freezes the model, and gives it an adapter. Throws ConfigError, beginning with `source`, where it cannot have it.
+void adapt(HfConfig& config, PeftConfig adapter, std::string_view source);
+// Takes a model's folder, or the config file itself. Of an adapter's folder: the base model's, with that adapter.
 HfConfig read_hf_config(const std::filesystem::path& folder_or_file);
 
 // Throws ConfigError, beginning with `what`, if the path is a file of weights; the message names the folder to give.

@@ -1,6 +1,7 @@
 #include "weft/models/hf_names.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -253,6 +254,19 @@ class Matcher {
  public:
   Matcher(const ModelSpec& model, const SafetensorsFolder& folder) : model_(model), folder_(folder) {}
 
+  HfMatch match_adapter() {
+    for (HfTensor& tensor : adapter_tensors(model_)) find(std::move(tensor));
+    for (const SafetensorsFolder::Tensor& t : folder_.tensors())
+      if (found_.count(t.entry) == 0)
+        unexpected_.add(fmt::format("{} {}", in_quotes(t.name()), shape_text(t.entry->shape)));
+    const std::string wrong = missing_.text() + misshaped_.text() + unexpected_.text();
+    if (wrong.empty()) return std::move(match_);
+    throw FileError(
+        fmt::format("{}: its tensors are not those of an adapter of this model, as its adapter_config.json "
+                    "asks for it:{}\nis the adapter of another base model?",
+                    folder_.path().string(), wrong));
+  }
+
   HfMatch match() {
     for (HfTensor& tensor : hf_tensors(model_)) find(std::move(tensor));
     for (const SafetensorsFolder::Tensor& t : folder_.tensors())
@@ -349,6 +363,32 @@ int64_t HfTensor::cols() const {
 }
 
 std::vector<HfTensor> hf_tensors(const ModelSpec& model) { return Lister(model).list(); }
+
+std::vector<HfTensor> adapter_tensors(const ModelSpec& model) {
+  std::vector<HfTensor> tensors;
+  const AdapterSpec& adapter = *model.adapter;
+  std::map<std::string, int64_t> columns;  // of each weight
+  for (const HfTensor& t : hf_tensors(model)) columns[t.param] = t.cols();
+  std::map<std::string, Run> last;  // of each weight: how many targets there were, and rows of them
+  for (const AdapterSpec::Target& t : adapter.targets) {
+    Run& before = last[t.weight];
+    const std::string product = t.weight.substr(0, t.weight.rfind('.')), name = "base_model.model." + t.module;
+    const std::string a = ".lora_A.weight", b = ".lora_B.weight";
+    const int64_t rank = adapter.rank;
+    tensors.push_back({name + a, {rank, columns.at(t.weight)}, false, product + a, before.first * rank, rank});
+    tensors.push_back({name + b, {t.rows.count, rank}, false, product + b, before.count, t.rows.count});
+    before = {before.first + 1, before.count + t.rows.count};
+  }
+  return tensors;
+}
+
+std::vector<HfTensor> trained_tensors(const ModelSpec& model) {
+  return model.adapter ? adapter_tensors(model) : hf_tensors(model);
+}
+
+HfMatch match_adapter_tensors(const ModelSpec& model, const SafetensorsFolder& file) {
+  return Matcher(model, file).match_adapter();
+}
 
 HfMatch match_hf_tensors(const ModelSpec& model, const SafetensorsFolder& folder) {
   return Matcher(model, folder).match();

@@ -27,6 +27,11 @@ struct HfTensor {
 // All tensors of the model, in the order of its layers: as weft writes them.
 std::vector<HfTensor> hf_tensors(const ModelSpec& model);
 
+// The same of the model's adapter, which it has: as PEFT names them.
+std::vector<HfTensor> adapter_tensors(const ModelSpec& model);
+// Those of the weights that learn: of the adapter, where there is one.
+std::vector<HfTensor> trained_tensors(const ModelSpec& model);
+
 // A tensor of the model, found in a folder (perhaps under a shorter name, as older files have it).
 struct FoundHfTensor {
   HfTensor tensor;
@@ -43,6 +48,9 @@ struct HfMatch {
 // embedding, if it is equal to it. Throws FileError that names every tensor that is missing, of another shape, of a
 // type without conversion, or that the model does not have. Does not look at numbers, but for that head.
 HfMatch match_hf_tensors(const ModelSpec& model, const SafetensorsFolder& folder);
+
+// Finds every tensor of the model's adapter in the file of one. Throws FileError as above.
+HfMatch match_adapter_tensors(const ModelSpec& model, const SafetensorsFolder& file);
 
 // to[i, j] = row start.row + i, column start.col + j of this tensor's part of the weight (its row 0 is the weight's row
 // first_row); transposes where the file does.

@@ -6,6 +6,7 @@
 #include "weft/checkpoint/checkpoint_check.h"
 #include "weft/device/host_parts.h"
 #include "weft/models/hf_names.h"
+#include "weft/models/peft.h"
 #include "weft/sharding/rows_to_save.h"
 
 namespace weft {
@@ -101,10 +102,9 @@ std::vector<std::string> load_hf_weights(const std::filesystem::path& folder, co
   return notes;
 }
 
-std::vector<std::string> read_hf_weights(const std::filesystem::path& folder, const ModelSpec& model,
-                                         const ParamStore& params) {
-  const SafetensorsFolder files = SafetensorsFolder::open(folder);
-  const HfMatch match = match_hf_tensors(model, files);
+namespace {
+
+void read_matched(const HfMatch& match, const SafetensorsFolder& files, const ParamStore& params) {
   const Stores stores(params, Stores::Use::load);
   for (const FoundHfTensor& found : match.tensors) {
     for (const StoredBlock& block : stores.blocks_of(found.tensor)) {
@@ -116,19 +116,37 @@ std::vector<std::string> read_hf_weights(const std::filesystem::path& folder, co
     }
   }
   files.check_whole();
+}
+
+}  // namespace
+
+std::vector<std::string> read_hf_weights(const std::filesystem::path& folder, const ModelSpec& model,
+                                         const ParamStore& params) {
+  const bool is_adapter = is_adapter_folder(folder);
+  const auto base = is_adapter ? base_of_adapter(folder, read_peft_config(folder)) : folder;
+  const SafetensorsFolder files = SafetensorsFolder::open(base);
+  const HfMatch match = match_hf_tensors(model, files);
+  read_matched(match, files, params);
+  if (is_adapter) read_adapter_weights(folder, model, params);
   return match.notes;
+}
+
+void read_adapter_weights(const std::filesystem::path& folder, const ModelSpec& model, const ParamStore& params) {
+  const SafetensorsFolder file = SafetensorsFolder::of_file(folder / kAdapterFile);
+  read_matched(match_adapter_tensors(model, file), file, params);
 }
 
 SafetensorsLayout hf_layout(const ModelSpec& model, DType dtype) {
   std::vector<TensorInFile> tensors;
-  for (const HfTensor& t : hf_tensors(model))
+  for (const HfTensor& t : trained_tensors(model))
     if (t.slice == 0) tensors.push_back({t.name, file_dtype(dtype), t.shape});
+  if (model.adapter) return SafetensorsLayout(std::string(kAdapterFile), std::move(tensors), model_metadata());
   return SafetensorsLayout::of_model(std::move(tensors));
 }
 
 void write_hf_weights(SharedWriter& writer, const ModelSpec& model, const ParamStore& params) {
   const Stores stores(params, Stores::Use::save);
-  for (const HfTensor& t : hf_tensors(model))
+  for (const HfTensor& t : trained_tensors(model))
     for (const StoredBlock& block : stores.blocks_of(t))
       read_parts(params.memory(), block.master, [&](const Tensor& part, int64_t first_row) {
         write_block(writer, t, {{block.at.row + first_row, block.at.col}, part});

@@ -17,11 +17,15 @@ namespace weft {
 // Collective over the ranks of `params`, which share that.
 std::vector<std::string> load_hf_weights(const std::filesystem::path& folder, const ModelSpec& model,
                                          const ParamStore& params, int num_threads);
-// The same of a folder that has been checked. Not collective.
+// The same of a folder that has been checked. Not collective. Of an adapter's folder, the base model's weights (which
+// adapter_config.json names) and the adapter's; of any other, those of an adapter are left as they are.
 std::vector<std::string> read_hf_weights(const std::filesystem::path& folder, const ModelSpec& model,
                                          const ParamStore& params);
+// The adapter's alone, of its folder.
+void read_adapter_weights(const std::filesystem::path& folder, const ModelSpec& model, const ParamStore& params);
 
-// The files that hold a model's weights, in this dtype, with the names and layouts of its family.
+// The files that hold a model's weights, in this dtype, with the names and layouts of its family; of a model with an
+// adapter, that of the adapter's.
 SafetensorsLayout hf_layout(const ModelSpec& model, DType dtype);
 // Writes what this rank keeps of the masters into files of that layout.
 void write_hf_weights(SharedWriter& writer, const ModelSpec& model, const ParamStore& params);

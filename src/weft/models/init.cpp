@@ -40,6 +40,9 @@ void fill(const ParamSpec& spec, uint64_t key, int64_t first, T* w, int64_t n) {
       case Init::Kind::normal:
         w[i] = rounded<T>(spec.init.std * random_normal(key, uint64_t(first + i)));
         break;
+      case Init::Kind::uniform:
+        w[i] = rounded<T>(spec.init.std * (2 * random_uniform(key, uint64_t(first + i)) - 1));
+        break;
       case Init::Kind::ones:
         w[i] = rounded<T>(1);
         break;
@@ -64,11 +67,11 @@ std::vector<Span> spans_of(Run all_rows, Run cols, int64_t width) {
   return spans;
 }
 
-}  // namespace
-
-void init_weights(const ParamStore& params, uint64_t seed, int num_threads) {
+template <class Chosen>
+void init_where(const ParamStore& params, uint64_t seed, int num_threads, const Chosen& chosen) {
   for (const Param* p : params.params(ParamStore::Copies::with)) {
     const ParamSpec& spec = p->spec();
+    if (!chosen(spec)) continue;
     const uint64_t key = rng_key(seed, spec.name);
     for (const ParamStore::Stored& block : params.stored(*p)) {
       write_parts(params.memory(), block.master, [&](const Tensor& part, int64_t first_row) {
@@ -83,6 +86,16 @@ void init_weights(const ParamStore& params, uint64_t seed, int num_threads) {
       });
     }
   }
+}
+
+}  // namespace
+
+void init_weights(const ParamStore& params, uint64_t seed, int num_threads) {
+  init_where(params, seed, num_threads, [](const ParamSpec&) { return true; });
+}
+
+void init_adapter(const ParamStore& params, uint64_t seed, int num_threads) {
+  init_where(params, seed, num_threads, [](const ParamSpec& spec) { return spec.is_adapter; });
 }
 
 }  // namespace weft

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "weft/ops/ops.h"
+#include "weft/sharding/adapter_spec.h"
 
 namespace weft {
 
@@ -136,6 +137,8 @@ struct ModelSpec {
   LayerSpec mtp_block = {};
   double mtp_loss_coef = 0;
   int64_t unread_layers = 0;
+
+  std::optional<AdapterSpec> adapter = {};  // what learns, where the model itself is frozen
 
   double init_std = 0.02;          // of every matrix and table
   double residual_init_scale = 1;  // further factor on the two matrices that write to the stream (gpt2: 1/sqrt(2 L))

@@ -160,6 +160,7 @@ std::vector<ParamSpec> all_params(const ModelSpec& model) {
 
 Transformer::Transformer(ParamStore& params, const ModelSpec& spec, const TransformerPlan& plan)
     : spec_(spec), plan_(plan), params_(params) {
+  if (spec.adapter) params_.adapt(*spec.adapter);
   if (spec.has_experts())
     routers_.emplace(RouterRecords::Layers{spec.num_layers, spec.has_mtp() ? 1 : 0}, spec.experts.count,
                      plan.layers.stream, plan.layers.capacity.drops);

@@ -53,8 +53,10 @@ Experts::Experts(ParamStore& params, const std::string& name, const Spec& spec, 
       down_bias_(params, name + ".experts.down", {.experts = spec.count, .width = spec.width, .exists = spec.bias}),
       dropout_(name, spec.dropout) {
   if (spec.correction) {
-    correction_ = &params.add(
-        {.name = name + ".router.correction", .shape = {spec.count}, .place = weights(plan.whole()), .learns = false});
+    correction_ = &params.add({.name = name + ".router.correction",
+                               .shape = {spec.count},
+                               .place = weights(plan.whole()),
+                               .update = Update::its_layer});
     spec.records->corrects(spec.layer, *correction_);
   }
   if (spec.shared) shared_.emplace(params, name + ".shared", *spec.shared, plan);

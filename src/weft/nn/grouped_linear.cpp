@@ -36,6 +36,7 @@ void GroupedLinear::dgrad(Pass& p, Tensor dy, Tensor offsets, Tensor dx) const {
 }
 
 void GroupedLinear::wgrad(Pass& p, Tensor x, Tensor dy, Tensor offsets) const {
+  if (!w_->learns()) return;
   p.be.run(GroupedWeightGrad{.dy = dy, .x = x, .offsets = offsets, .dw = w_->grad, .accumulate = w_->accumulates()});
 }
 

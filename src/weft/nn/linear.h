@@ -1,13 +1,15 @@
 // Matrix products with a weight.   t tokens, in / out widths, on whatever part of the weight lives here
 #pragma once
+#include <optional>
 #include <string>
 
+#include "weft/nn/adapter.h"
 #include "weft/nn/pass.h"
 #include "weft/sharding/param_store.h"
 
 namespace weft {
 
-// y = x W^T + b. Three matrix products, nothing else.
+// y = x W^T + b. Three matrix products, nothing else; or, where the store has an adapter of W, what that adds.
 //   x, dx [t, in]   y, dy [t, out]   W [out, in]   b [out] or none
 // Where W is cut by rows, but has parts that are everywhere, those columns of y are Replicate and of dy Partial,
 // whatever the placement y and dy are given with.
@@ -26,7 +28,7 @@ class Linear {
   const Param& weight() const { return *w_; }
   void forward(Pass& p, Tensor x, Tensor y) const;
   void dgrad(Pass& p, Tensor dy, Tensor dx) const;
-  void wgrad(Pass& p, Tensor x, Tensor dy) const;  // adds to W.grad, b.grad
+  void wgrad(Pass& p, Tensor x, Tensor dy) const;  // adds to W.grad, b.grad, or to those of the adapter
 
  private:
   struct Rows {  // of W that are held alike
@@ -38,6 +40,7 @@ class Linear {
   Param* w_;
   Param* b_ = nullptr;
   std::vector<Rows> runs_;
+  std::optional<Adapter> adapter_;
 };
 
 // A bias that follows a sum over ranks: y += b on the stream.

@@ -81,8 +81,9 @@ struct LayerPlan {
   Spmd table() const { return cut_vocabulary ? Spmd::Shard0 : whole(); }
 };
 
-// w.grad (+)= dw, for a gradient that was made before its time.
+// w.grad (+)= dw, for a gradient that was made before its time. Nothing where w has none.
 inline void add_gradient(Pass& p, Param& w, const Tensor& dw) {
+  if (!w.learns()) return;
   if (w.accumulates())
     p.be.run(Add{.x = w.grad, .y = dw, .out = w.grad});
   else

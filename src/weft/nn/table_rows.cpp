@@ -3,6 +3,7 @@
 namespace weft {
 
 void add_table_rows(Pass& p, Param& table, Tensor ids, Tensor rows) {
+  if (!table.learns()) return;
   if (!table.accumulates()) p.be.run(Zero{.x = table.grad});
   p.be.run(EmbedBackward{.ids = ids, .dy = rows, .dtable = table.grad, .first = table.pieces()[0].rows.first});
 }
@@ -19,6 +20,7 @@ void TableRows::forward(Pass& p, Tensor ids, Tensor x) const {
 }
 
 void TableRows::wgrad(Pass& p, Tensor ids, Tensor dx) const {
+  if (!table_->learns()) return;
   Scope temporaries(*p.scratch);
   const Tensor drows = scale_.backward(p, dx, *p.scratch);
   add_table_rows(p, *table_, ids, leave_.backward(p.mesh, drows, *p.scratch));

@@ -6,7 +6,7 @@
 
 namespace weft {
 
-// table.grad[ids[i]] += rows[i].
+// table.grad[ids[i]] += rows[i]. Nothing where the table has no gradient.
 void add_table_rows(Pass& p, Param& table, Tensor ids, Tensor rows);
 
 // x = scale * table[ids], x [t, d], ids i32 [T]. The table may be cut by rows: a rank then looks up those that it has,

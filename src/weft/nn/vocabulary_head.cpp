@@ -83,7 +83,8 @@ Tensor VocabularyHead::loss_and_backward(Pass& p, Tensor states, const Targets& 
                   .scale = targets.scale});
     cap_.backward(p, logits, dlogits);
     p.be.run(Matmul{.a = dlogits, .b = w_->value, .out = dh.slice_rows(c.first, c.rows)});
-    p.be.run(Matmul{.a = dlogits, .b = hc, .out = w_->grad, .trans_a = true, .accumulate = w_->accumulates()});
+    if (w_->learns())
+      p.be.run(Matmul{.a = dlogits, .b = hc, .out = w_->grad, .trans_a = true, .accumulate = w_->accumulates()});
   }
   p.be.run(Sum{.x = nll, .out = targets.loss});
   return enter_.backward(p.mesh, dh, *p.scratch);

@@ -133,7 +133,7 @@ std::vector<GradNorm::Entry> GradNorm::measure_parts(Backend& backend) const {
   std::vector<Entry> entries;
   std::map<const ReplicaGroup*, std::vector<double>> sums;
   for (const Param* p : store_.params()) {
-    if (!p->spec().learns) continue;
+    if (!p->learns()) continue;
     const size_t first = entries.size();
     const ReplicaGroup& group = store_.group_of(*p);
     for (const Piece& piece : p->pieces()) entries.push_back({p, piece.part_rows.first, piece.part_rows.count});

@@ -19,7 +19,7 @@ class Optimizer {
   virtual ~Optimizer() = default;
   // The tensors of state of a weight's part of so many elements, in order: all parts have those of the same names.
   std::vector<StateFormat> states(const ParamSpec& weight, int64_t elements) const {
-    return weight.learns ? states_of(weight, elements) : std::vector<StateFormat>();
+    return weight.learns() ? states_of(weight, elements) : std::vector<StateFormat>();
   }
   StateFormats formats() const {  // while this lives
     return [this](const ParamSpec& weight, int64_t elements) { return states(weight, elements); };

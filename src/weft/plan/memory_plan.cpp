@@ -64,7 +64,10 @@ MemoryPlan measure_forward(const ModelSpec& model, const StepSpec& step, const W
   plan.persistent = persistent.peak();
   plan.evaluation = arena.peak();
   plan.workspace = backend.workspace_bytes();
-  plan.arithmetic = {params.num_elements(), backend.flops(), backend.flops()};
+  plan.arithmetic = {.num_params = params.num_elements(),
+                     .num_trained = 0,
+                     .model_flops = backend.flops(),
+                     .hardware_flops = backend.flops()};
   return plan;
 }
 
@@ -78,7 +81,10 @@ MemoryPlan measure(const ModelSpec& model, const StepSpec& step, const Optimizer
 Arithmetic measure_arithmetic(const ModelSpec& model, const StepSpec& step, const Optimizer& optimizer,
                               const WorkspaceModel& workspace) {
   Arithmetic a;
-  for (const ParamSpec& p : all_params(model)) a.num_params += p.shape.elements();
+  for (const ParamSpec& p : all_params(model)) {
+    a.num_params += p.shape.elements();
+    if (p.learns()) a.num_trained += p.shape.elements();
+  }
   a.model_flops = flops_share(model, computed_once(step), optimizer, workspace);
   a.hardware_flops = computes_twice(step) ? flops_share(model, step, optimizer, workspace) : a.model_flops;
   return a;

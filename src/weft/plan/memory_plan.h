@@ -14,6 +14,7 @@ inline constexpr double kMiB = 1 << 20;
 // What a step of the whole model costs, the same for every rank.
 struct Arithmetic {
   int64_t num_params = 0;     // weights of the whole model
+  int64_t num_trained = 0;    // of them that learn
   double model_flops = 0;     // a rank's share of a step: matrix products and attention, forward and backward, once
   double hardware_flops = 0;  // with what is computed again; without the update
 };

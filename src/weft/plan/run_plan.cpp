@@ -116,10 +116,44 @@ RunPlan prepare_run(const Recipe& recipe, int rank) {
   return prepare_run(recipe, read_hf_config(recipe.model.path), rank);
 }
 
+namespace {
+
+void add_adapter(const Recipe& r, HfConfig& config) {
+  if (config.adapter)
+    throw ConfigError(
+        fmt::format("model.path = \"{}\" is an adapter of {}: name the base model there, and the adapter "
+                    "in adapter.path, or merge the two first (weft merge)",
+                    r.model.path, config.adapter->base));
+  const Recipe::Adapter& a = r.adapter;
+  if (a.kind == AdapterKind::none) return;
+  PeftConfig adapter{.base = r.model.path, .rank = a.rank, .alpha = a.alpha, .rslora = a.rslora, .targets = a.targets};
+  if (!a.path.empty()) {
+    PeftConfig there = read_peft_config(a.path);
+    there.base = adapter.base;
+    if (there.rank != a.rank || there.alpha != a.alpha || there.rslora != a.rslora)
+      throw ConfigError(
+          fmt::format("adapter.path = \"{}\" has another adapter than this recipe: to begin with it, "
+                      "adapter.rank={} adapter.alpha={} adapter.rslora={}",
+                      a.path, there.rank, there.alpha, there.rslora));
+    if (a.targets != Recipe::Adapter().targets &&
+        adapter_of(config.spec, adapter, "adapter.targets") != adapter_of(config.spec, there, a.path))
+      throw ConfigError(
+          fmt::format("adapter.path = \"{}\" has other modules than adapter.targets: leave those out", a.path));
+    adapter.targets = there.targets;
+    if (there.dropout > 0)
+      config.warnings.push_back(fmt::format(
+          "{}/adapter_config.json: \"lora_dropout\": {}: weft trains adapters without dropout", a.path, there.dropout));
+  }
+  adapt(config, std::move(adapter), "adapter.targets");
+}
+
+}  // namespace
+
 RunPlan prepare_run(const Recipe& recipe, HfConfig config, int rank) {
   RunPlan plan;
   plan.config = std::move(config);
   train_mtp(plan.config, recipe.train.mtp_loss_coef);
+  add_adapter(recipe, plan.config);
   plan.model = plan.config.spec;
   override_dropout(recipe, plan.model.dropout);
   override_losses(recipe, plan.model);

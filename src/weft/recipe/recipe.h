@@ -73,6 +73,15 @@ struct Recipe {
     MuonScale muon_scale = MuonScale::match_rms_adamw;
     bool operator==(const Optimizer&) const = default;
   } optimizer;
+  struct Adapter {
+    AdapterKind kind = AdapterKind::none;
+    int64_t rank = 8;
+    double alpha = 16;
+    bool rslora = false;
+    std::vector<std::string> targets = {"all-linear"};
+    std::string path = {};
+    bool operator==(const Adapter&) const = default;
+  } adapter;
   struct Moe {
     std::optional<double> aux_loss_coef = {}, global_aux_loss_coef = {}, z_loss_coef = {};
     std::optional<double> capacity_factor = {};

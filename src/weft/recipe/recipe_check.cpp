@@ -379,6 +379,10 @@ void refuse_idle_of_objective(const Recipe& r, Refusals& refusals) {
 // run.
 void refuse_idle(const Recipe& r, Refusals& refusals) {
   const auto& p = r.parallel;
+  Recipe::Adapter none = r.adapter;
+  none.kind = AdapterKind::none;
+  refusals.add_idle(r.adapter == none && none != Recipe::Adapter(), "[adapter]", "adapter.kind is \"none\"",
+                    "adapter.kind = \"lora\"");
   const std::string shards = fmt::format("parallel.zero_shard_size = {}", p.zero_shard_size);
   refusals.add_idle(p.zero_stage == 0 && p.zero_shard_size > 0, shards,
                     "parallel.zero_stage = 0 divides nothing among data parallel ranks",

@@ -19,6 +19,7 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
   auto& d = r.data;
   auto& t = r.train;
   auto& o = r.optimizer;
+  auto& a = r.adapter;
   auto& p = r.parallel;
   auto& c = r.checkpoint;
   return {
@@ -187,6 +188,19 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "adamw's; or sqrt(max(1, rows / cols))"},
       {"optimizer.clip_grad", &o.clip_grad, at_least(0),
        "gradients are scaled down where their global norm is above this; 0: never"},
+
+      {"adapter.kind", choice(a.kind), anything(),
+       "lora: the model is frozen, and low-rank matrices beside its own learn (Hu et al. 2021); checkpoints are PEFT "
+       "folders; weft merge makes a model of both"},
+      {"adapter.rank", &a.rank, count(1, 1 << 20), "width of an adapter: of the rows of its A, the columns of its B"},
+      {"adapter.alpha", &a.alpha, above(0), "B A is multiplied by alpha / rank"},
+      {"adapter.rslora", &a.rslora, anything(), "or by alpha / sqrt(rank) (Kalajdzievski 2023)"},
+      {"adapter.targets", &a.targets, anything(),
+       "modules that have one, by their last names in Hugging Face's files, as [\"q_proj\", \"v_proj\"], or whole "
+       "names, in "
+       "which * stands for any text; \"all-linear\": every matrix of the blocks"},
+      {"adapter.path", &a.path, anything(),
+       "PEFT folder of an adapter to begin with, which has these settings; empty: B is zero, A random from train.seed"},
 
       {"moe.aux_loss_coef", &r.moe.aux_loss_coef, at_least(0),
        "experts: factor of the loss that pulls the load of each sequence towards balance; not set: as config.json "

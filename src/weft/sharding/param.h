@@ -18,9 +18,16 @@ inline constexpr Precision kF32{DType::f32, DType::f32}, kBf16{DType::bf16, DTyp
     kF64{DType::f64, DType::f64};
 
 struct Init {
-  enum class Kind : uint8_t { normal, ones, zeros };
+  enum class Kind : uint8_t { normal, uniform, ones, zeros };
   Kind kind = Kind::zeros;
-  double std = 0;  // of normal
+  double std = 0;  // of normal; of uniform, the bound on both sides
+};
+
+// Who writes a weight in a step.
+enum class Update : uint8_t {
+  optimizer,  // by its gradient
+  nobody,     // it is frozen: it has neither gradient, optimizer state nor master, and is kept as layers read it
+  its_layer   // by what it counts (a router's correction): without gradient, whole on every rank, in the stat dtype
 };
 
 // A run of a weight's rows (of its columns, where those are cut) that is cut over the ranks on its own.
@@ -44,9 +51,9 @@ struct ParamSpec {
   // A matrix that a block multiplies activations with: not a table of tokens or positions, not the head. Such matrices
   // are what an optimizer of matrices (Muon) updates.
   bool linear = false;
-  // Whether an optimizer updates it by its gradient. A weight that does not learn has neither gradient nor optimizer
-  // state, and lies whole on every rank, in the dtype of statistics (a router's correction).
-  bool learns = true;
+  Update update = Update::optimizer;
+  bool is_adapter = false;  // a matrix of a low-rank adapter (adapter_spec.h): learns where the model's own are frozen
+  bool learns() const { return update == Update::optimizer; }
   bool decays() const { return shape.rank() >= 2; }  // weight decay: matrices and tables only
 };
 
@@ -58,6 +65,7 @@ struct RankOf {
 struct Run {
   int64_t first = 0, count = 0;
   int64_t end() const { return first + count; }
+  bool operator==(const Run&) const = default;
 };
 inline Run share_of(int64_t n, RankOf r) {
   const int64_t first = n * r.rank / r.size;
@@ -93,6 +101,8 @@ class Param {
   Tensor value;  // compute dtype; from fetch to release
   Tensor grad;   // stat dtype; from open_grads to flush
 
+  // Whether it has a gradient at all: layers compute none for others.
+  bool learns() const { return spec_.learns(); }
   // Whether the next gradient is to be added to `grad`; false once after each open of a fresh leaf: the first write
   // overwrites, so nothing is zeroed in vain.
   bool accumulates() { return std::exchange(*written_, char(true)); }

@@ -19,18 +19,25 @@ ParamStore::ParamStore(Precision precision, GradientOrder order, const ProcessMe
 ParamStore::Set& ParamStore::set(size_t which) {
   std::unique_ptr<Set>& set = sets_[which];
   if (set == nullptr) {
-    const bool learns = which != kNotLearning;
+    const bool of_layers = which == kOfLayers, frozen = which >= kFrozen && !of_layers;
     const ReplicaGroup group =
-        learns ? replica_group(mesh_, ReplicaSet(which), order_) : group_without_shards(mesh_, order_);
-    const Precision precision = learns ? precision_ : Precision{precision_.stat, precision_.stat};
-    set = std::make_unique<Set>(group, weight_format(precision, group.order, use_), *mesh_.pp);
-    set->learns = learns;
+        of_layers ? group_without_shards(mesh_, order_) : replica_group(mesh_, ReplicaSet(which % kFrozen), order_);
+    const Precision precision = of_layers ? Precision{precision_.stat, precision_.stat} : precision_;
+    const WeightUse use = frozen ? WeightUse::frozen : use_;
+    set = std::make_unique<Set>(group, weight_format(precision, group.order, use), *mesh_.pp);
+    set->learns = which < kFrozen;
     set->flat_of.assign(units_.size(), -1);
   }
   return *set;
 }
 
+void ParamStore::adapt(AdapterSpec adapter) {
+  WEFT_CHECK(all_.empty(), "weights were added before the adapter was known");
+  adapter_ = std::move(adapter);
+}
+
 Param& ParamStore::add(ParamSpec spec) {
+  if (adapter_ && !spec.is_adapter && spec.learns()) spec.update = Update::nobody;
   const CutRanks here = set(index_of_set(spec)).group.cut();
   pending_.push_back(all_.emplace_back(std::make_unique<Param>(std::move(spec), here)).get());
   return *pending_.back();
@@ -199,8 +206,10 @@ void ParamStore::Set::states_of(int flat, Run run, std::vector<Tensor>& tensors,
 }
 
 void ParamStore::masters_changed(Backend& backend) {
-  for_each_set([&](Set& set) { set.values.round(backend); });
-  updated();
+  for_each_set([&](Set& set) {
+    set.values.round(backend);
+    set.values.wait_gathered();
+  });
   backend.wait_all();
 }
 

@@ -4,11 +4,13 @@
 // values (param_values.h) and gradients (gradient_sums.h) move together. ZeRO cuts them into equal shards.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "weft/comm/process_mesh.h"
 #include "weft/device/arena.h"
+#include "weft/sharding/adapter_spec.h"
 #include "weft/sharding/gradient_sums.h"
 #include "weft/sharding/param_values.h"
 #include "weft/sharding/shared_blocks.h"
@@ -23,6 +25,10 @@ class ParamStore {
              WeightUse use = WeightUse::trained);
   ParamStore(const ParamStore&) = delete;
   ParamStore& operator=(const ParamStore&) = delete;
+
+  // Says, before any weight is added, that the model's own are frozen, and which of them have an adapter.
+  void adapt(AdapterSpec adapter);
+  const std::optional<AdapterSpec>& adapter() const { return adapter_; }
 
   // Construction: weights join the open unit; close_unit ends it and returns its index. References stay valid.
   Param& add(ParamSpec spec);
@@ -78,8 +84,10 @@ class ParamStore {
   // After the masters have been written (by an update, from outside): rounds them into values, and gives them to the
   // ranks that keep values whole. Blocks.
   void masters_changed(Backend& backend);
-  void updated() {  // the same where values are rounded already
-    for_each_set([](Set& set) { set.values.wait_gathered(); });
+  void updated() {  // the same after an update, where values are rounded already
+    for_each_set([](Set& set) {
+      if (set.learns) set.values.wait_gathered();
+    });
   }
 
   // What this rank keeps of a unit, for an optimizer to update at once; gradients after finish_step.
@@ -162,7 +170,8 @@ class ParamStore {
     std::optional<StateBlocks> blocks;
     bool is_first_codes() const { return of.index == 0 && blocks.has_value(); }
   };
-  // The weights of a replica set that learn, or all that do not, and all that is done with them.
+  // The weights of a replica set that learn, or that are frozen; or those that layers write; and all that is done with
+  // them.
   struct Set {
     Set(const ReplicaGroup& of, const WeightFormat& how, Communicator& pipeline)
         : group(of), format(how), values(flats, group, how), sums(flats, group, how, pipeline) {}
@@ -184,8 +193,12 @@ class ParamStore {
     std::string name;
     std::vector<Param*> params;  // ties included
   };
-  static constexpr size_t kNotLearning = std::size(kReplicaSets);  // of sets_, behind those of replica sets
-  static size_t index_of_set(const ParamSpec& p) { return p.learns ? size_t(replica_set_of(p)) : kNotLearning; }
+  // In sets_: the replica sets of weights that learn, those of frozen ones, and the weights that layers write.
+  static constexpr size_t kFrozen = std::size(kReplicaSets), kOfLayers = 2 * kFrozen;
+  static size_t index_of_set(const ParamSpec& p) {
+    if (p.update == Update::its_layer) return kOfLayers;
+    return size_t(replica_set_of(p)) + (p.learns() ? 0 : kFrozen);
+  }
   Set& set(size_t which);
   Set& set_of(const Param& p) const { return *sets_[index_of_set(p.spec())]; }
   template <class F>
@@ -217,7 +230,8 @@ class ParamStore {
   std::vector<std::unique_ptr<Param>> all_;
   std::vector<Param*> pending_;  // of the open unit
   std::vector<Unit> units_;
-  std::array<std::unique_ptr<Set>, kNotLearning + 1> sets_;
+  std::array<std::unique_ptr<Set>, kOfLayers + 1> sets_;
+  std::optional<AdapterSpec> adapter_;
 };
 
 }  // namespace weft

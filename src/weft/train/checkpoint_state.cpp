@@ -235,6 +235,10 @@ Progressed load_progress(const fs::path& file) {
 
 }  // namespace
 
+fs::path config_in_checkpoint(const fs::path& checkpoint) {
+  return is_adapter_folder(checkpoint) ? checkpoint / "weft" / "config.json" : checkpoint / "config.json";
+}
+
 Progressed read_progress(const fs::path& checkpoint) { return load_progress(checkpoint / "weft" / "state.json"); }
 
 std::vector<fs::path> all_checkpoints(const fs::path& run) {
@@ -296,7 +300,10 @@ fs::path save_checkpoint(const fs::path& run, const TrainingState& state, const 
   agree(ranks, [&] {
     if (!leads) return;
     const fs::path here = folder->building();
-    write_file_durably(here / "config.json", source.config.dump(2) + "\n");
+    write_file_durably(source.adapter ? here / "weft" / "config.json" : here / "config.json",
+                       source.config.dump(2) + "\n");
+    if (source.adapter)
+      write_file_durably(here / "adapter_config.json", to_json(*source.adapter, source.model).dump(2) + "\n");
     const std::string tokenizer = copy_companions(source.model_folder, source.tokenizer, here);
     write_file_durably(here / "weft" / "recipe.toml", source.recipe);
     save_progress(here / "weft" / "state.json", source.progressed, source.is_tokenizer_known ? tokenizer : "");

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "weft/models/peft.h"
 #include "weft/optim/loss_scale.h"
 #include "weft/step/training_state.h"
 #include "weft/train/checkpoint_folders.h"
@@ -31,6 +32,7 @@ struct CheckpointSource {
   std::filesystem::path tokenizer;     // a folder whose files go along in their place; empty: none
   bool is_tokenizer_known = true;      // whether those files are of the run's tokenizer
   nlohmann::json config;               // as config.json is to say it
+  std::optional<PeftConfig> adapter;   // then the folder is an adapter's, and config.json lies in weft/
   std::string recipe;                  // resolved, as text
   int num_threads = 1;                 // of each rank, to read it again
 };
@@ -39,6 +41,8 @@ struct CheckpointSource {
 std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& run);
 std::vector<std::filesystem::path> all_checkpoints(const std::filesystem::path& run);  // oldest first
 
+// The model's config.json: of an adapter's folder, that of its base.
+std::filesystem::path config_in_checkpoint(const std::filesystem::path& checkpoint);
 // How far a checkpoint is. Throws FileError.
 Progressed read_progress(const std::filesystem::path& checkpoint);
 

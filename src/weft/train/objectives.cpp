@@ -3,11 +3,10 @@
 #include <cmath>
 
 #include "weft/base/error.h"
-#include "weft/models/hf_weights.h"
-#include "weft/models/init.h"
 #include "weft/step/dpo.h"
 #include "weft/step/grpo.h"
 #include "weft/step/kto.h"
+#include "weft/train/first_weights.h"
 
 namespace weft {
 
@@ -79,10 +78,7 @@ std::vector<double> advantages_of(const IdRows& rows, const Recipe::Objective& o
 
 void start_frozen(const Recipe& recipe, RankRun& rank, int num_threads) {
   for (FrozenModel& other : rank.state.frozen) {
-    if (recipe.model.init == InitChoice::pretrained)
-      load_hf_weights(recipe.model.path, rank.plan.model, other.params, num_threads);
-    else
-      init_weights(other.params, uint64_t(recipe.train.seed), num_threads);
+    begin_weights(recipe, rank.plan.model, other.params, num_threads);
     other.params.masters_changed(rank.backend);
   }
 }

@@ -19,7 +19,8 @@ std::filesystem::path model_folder_of(const std::filesystem::path& path,
   const ProcessMesh alone = single_mesh();
   std::error_code ignored;
   const bool is_run = fs::exists(path / "recipe.toml", ignored) && fs::exists(path / "checkpoints", ignored);
-  if (is_checkpoint(path) || (!is_run && fs::exists(path / "config.json", ignored)) || !why_no_model(path).empty()) {
+  const bool is_model = fs::exists(path / "config.json", ignored) || is_adapter_folder(path);
+  if (is_checkpoint(path) || (!is_run && is_model) || !why_no_model(path).empty()) {
     const std::string note = require_whole(path, CheckpointPart::model, *alone.world, usable_cores());
     if (!note.empty()) say("note: " + note);
     return path;

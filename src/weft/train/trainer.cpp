@@ -13,11 +13,10 @@
 #include "weft/base/json.h"
 #include "weft/comm/agree.h"
 #include "weft/models/hf_names.h"
-#include "weft/models/hf_weights.h"
-#include "weft/models/init.h"
 #include "weft/ops/checked.h"
 #include "weft/records/clock.h"
 #include "weft/train/checkpoint_folders.h"
+#include "weft/train/first_weights.h"
 #include "weft/train/objectives.h"
 #include "weft/train/room.h"
 #include "weft/train/run_folder.h"
@@ -201,12 +200,9 @@ void Trainer::start_weights() {
       evaluated_step_ = step_;
       held_out_ = at.held_out;
     }
-  } else if (recipe_.model.init == InitChoice::pretrained) {
-    for (std::string& note :
-         load_hf_weights(recipe_.model.path, rank_.plan.model, rank_.state.params, machine_.threads))
-      notes_.push_back(std::move(note));
   } else {
-    init_weights(rank_.state.params, uint64_t(recipe_.train.seed), machine_.threads);
+    for (std::string& note : begin_weights(recipe_, rank_.plan.model, rank_.state.params, machine_.threads))
+      notes_.push_back(std::move(note));
   }
   rank_.state.params.masters_changed(rank_.backend);
   start_frozen(recipe_, rank_, machine_.threads);
@@ -245,7 +241,7 @@ void Trainer::require_same_run(const std::filesystem::path& checkpoint, const Pr
   if (at.samples != at.step * recipe_.train.global_batch_size || at.seed != uint64_t(recipe_.train.seed))
     refuse(fmt::format("state.json says {} samples and seed {}, this run has {} and {} at step {}", at.samples, at.seed,
                        at.step * recipe_.train.global_batch_size, recipe_.train.seed, at.step));
-  nlohmann::json then = read_json_file(checkpoint / "config.json");
+  nlohmann::json then = read_json_file(config_in_checkpoint(checkpoint));
   if (at.context == 0) then["max_position_embeddings"] = config_of_checkpoint()["max_position_embeddings"];
   const nlohmann::json now = config_of_checkpoint();
   std::string changed;
@@ -293,7 +289,7 @@ void Trainer::report_nonfinite(double loss, double norm) {
 // One line a step in grad_norms.jsonl; of a step that ran twice (a crash, a resume) the later line counts.
 void Trainer::log_grad_norms(const TrainingStep::Result& step) {
   const std::vector<GradNorm::Entry> entries = rank_.state.norm->wait_measure_parts(rank_.backend);
-  const std::vector<HfTensor> tensors = hf_tensors(rank_.plan.model);
+  const std::vector<HfTensor> tensors = trained_tensors(rank_.plan.model);
   std::vector<double> squares(tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i) {
     const HfTensor& t = tensors[i];
@@ -410,6 +406,7 @@ void Trainer::try_save() {
                                      .tokenizer = kept_tokenizer(recipe_.run.dir),
                                      .is_tokenizer_known = is_tokenizer_kept(recipe_),
                                      .config = config_of_checkpoint(),
+                                     .adapter = rank_.plan.config.adapter,
                                      .recipe = to_toml(recipe_),
                                      .num_threads = machine_.threads});
   saved_step_ = step_;

@@ -124,6 +124,7 @@ NarrowCopy narrow_copy(const Recipe& recipe, const HfConfig& config) {
   m.vocab_size = like(m.vocab_size, std::max(tp, kVocabulary), tp);
   if (m.learned_positions) m.max_positions = r.train.seq_length + (beyond ? 1 : 0);
   r.model.init = InitChoice::random;
+  r.adapter.path.clear();  // whose matrices are of another width
   return copy;
 }
 

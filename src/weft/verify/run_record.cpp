@@ -33,7 +33,7 @@ struct Kept {
 // Gradients before the update, of weights that learn; then optimizer state and weights.
 std::vector<Kept> kept_tensors(const TrialMoment& now, const Param& p) {
   const std::string& name = p.spec().name;
-  if (!now.updated && !p.spec().learns) return {};
+  if (!now.updated && !p.learns()) return {};
   if (!now.updated) return {{.quantity = Quantity::gradients, .name = name, .scale = 1 / now.loss_scale}};
   std::vector<Kept> all;
   const std::vector<std::string> states = now.optimizer.state_names(p.spec());
@@ -164,8 +164,8 @@ RunRecord record_run(const Trial& trial, const Machine& machine, const TrialHook
       const std::string& name = p->spec().name;
       if (now.step == 0 && !now.updated) {
         record.order.push_back(name);
-        if (p->spec().learns) record.gradient_order.push_back(name);
-        record.kinds[name] = {p->spec().decays(), p->spec().linear, p->spec().learns};
+        if (p->learns()) record.gradient_order.push_back(name);
+        record.kinds[name] = {p->spec().decays(), p->spec().linear, p->learns()};
         record.first_weights[name] = whole_of(now, *p, {.quantity = Quantity::weights, .name = name});
       }
       for (const Kept& kept : kept_tensors(now, *p)) {

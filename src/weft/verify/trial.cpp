@@ -1,7 +1,6 @@
 #include "weft/verify/trial.h"
 
-#include "weft/models/hf_weights.h"
-#include "weft/models/init.h"
+#include "weft/train/first_weights.h"
 #include "weft/train/objectives.h"
 #include "weft/train/training_step.h"
 
@@ -20,11 +19,7 @@ class TrialRank {
         objective_(objective_of(trial.recipe, trial.data)),
         loss_scale_(rank_.plan.loss_scale),
         step_run_({trial.recipe, rank_, batches_, loss_scale_, *objective_}) {
-    const auto seed = uint64_t(trial.recipe.train.seed);
-    if (trial.recipe.model.init == InitChoice::pretrained)
-      load_hf_weights(trial.recipe.model.path, rank_.plan.model, rank_.state.params, machine.threads);
-    else
-      init_weights(rank_.state.params, seed, machine.threads);
+    begin_weights(trial.recipe, rank_.plan.model, rank_.state.params, machine.threads);
     rank_.state.params.masters_changed(rank_.backend);
     start_frozen(trial.recipe, rank_, machine.threads);
   }

@@ -1,0 +1,155 @@
+#include "weft/models/peft.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "weft/base/error.h"
+#include "weft/base/is_there.h"
+#include "weft/base/json.h"
+#include "weft/models/hf_names.h"
+#include "weft/models/transformer.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kConfig = "adapter_config.json", kWeight = ".weight";
+
+std::vector<std::string> targets_in(const JsonFields& fields) {
+  const nlohmann::json* value = fields.find("target_modules");
+  if (value != nullptr && *value == kAllLinear) return {std::string(kAllLinear)};
+  std::vector<std::string> targets;
+  if (value != nullptr && value->is_array())
+    for (const nlohmann::json& name : *value) {
+      if (!name.is_string()) fields.fail("target_modules", "a list of names of modules");
+      targets.push_back(name.get<std::string>());
+    }
+  if (targets.empty()) fields.fail("target_modules", "a list of names of modules, or \"all-linear\"");
+  return targets;
+}
+
+// Fields that change what an adapter is, and which weft does not have.
+void refuse_others(const JsonFields& fields) {
+  if (fields.string("peft_type") != "LORA") fields.fail("peft_type", "\"LORA\", the adapters that weft has");
+  if (fields.flag("use_dora", false)) fields.fail("use_dora", "false: weft has no DoRA yet");
+  if (fields.string("bias", "none") != "none")
+    fields.fail("bias", "\"none\": weft keeps the model's biases as they are");
+  for (const char* key : {"modules_to_save", "layers_to_transform", "rank_pattern", "alpha_pattern",
+                          "target_parameters", "layer_replication", "exclude_modules"})
+    if (const nlohmann::json* value = fields.find(key); value != nullptr && !value->empty())
+      fields.fail(key, "nothing: weft has adapters of one rank in all layers");
+}
+
+bool matches(const std::string& module, const std::string& target) {
+  if (target.find('*') != target.npos) return fnmatch(target.c_str(), module.c_str(), 0) == 0;
+  return module == target || (module.ends_with(target) && module[module.size() - target.size() - 1] == '.');
+}
+
+// A matrix of a block that may have an adapter; "" or why it may not.
+std::string why_not(const HfTensor& tensor, const ParamSpec& weight) {
+  if (!weight.linear) return "is no matrix that a block multiplies with";
+  if (weight.place.experts_are_cut()) return "is of experts, which have no adapters yet";
+  if (weight.name.ends_with("router.weight")) return "is of a router, which has no adapter";
+  if (weight.name.ends_with("shared_gate.weight")) return "is a gate, which has no adapter";
+  return tensor.name.ends_with(kWeight) ? "" : "is no matrix";
+}
+
+}  // namespace
+
+bool is_adapter_folder(const fs::path& folder) {
+  return is_there(folder / kConfig) && !is_there(folder / "config.json");
+}
+
+PeftConfig read_peft_config(const fs::path& folder) {
+  const fs::path file = folder / kConfig;
+  const nlohmann::json json = read_json_file(file, {.max_bytes = 4 << 20});
+  const JsonFields fields(json, file.string());
+  refuse_others(fields);
+  return {.base = fields.string("base_model_name_or_path", ""),
+          .rank = fields.integer("r", {.min = 1, .max = 1 << 20}),
+          .alpha = fields.number("lora_alpha", {.min = 1e-30}),
+          .rslora = fields.flag("use_rslora", false),
+          .dropout = fields.number("lora_dropout", {.min = 0, .max = 1}, 0.0),
+          .targets = targets_in(fields)};
+}
+
+fs::path base_of_adapter(const fs::path& folder, const PeftConfig& config) {
+  const fs::path file = folder / kConfig;
+  if (config.base.empty())
+    throw FileError(fmt::format("{}: \"base_model_name_or_path\" names no model: write the folder of the base there",
+                                file.string()));
+  for (const fs::path& base : {fs::path(config.base), folder / config.base})
+    if (is_there(base / "config.json")) return base;
+  throw FileError(
+      fmt::format("{}: \"base_model_name_or_path\": there is no config.json in {}, seen from {}: write the "
+                  "folder of the base there",
+                  file.string(), in_quotes(config.base), fs::current_path().string()));
+}
+
+AdapterSpec adapter_of(const ModelSpec& model, const PeftConfig& config, std::string_view source) {
+  const auto refuse = [&](const std::string& why) { throw ConfigError(fmt::format("{}: {}", source, why)); };
+  if (model.latent) refuse("latent attention has no adapters yet: text that goes on reads its matrices themselves");
+  if (model.has_mtp()) refuse("a module of multi-token prediction cannot be trained beside adapters yet");
+  ModelSpec plain = model;
+  plain.adapter.reset();
+  std::map<std::string, ParamSpec> weights;
+  for (ParamSpec& weight : all_params(plain)) weights.emplace(weight.name, std::move(weight));
+  AdapterSpec adapter{.rank = config.rank,
+                      .scale = config.alpha / (config.rslora ? std::sqrt(double(config.rank)) : double(config.rank))};
+  const bool all = config.targets == std::vector{std::string(kAllLinear)};
+  std::vector<bool> used(config.targets.size());
+  for (const HfTensor& tensor : hf_tensors(plain)) {
+    const ParamSpec& weight = weights.at(tensor.param);
+    if (!tensor.name.ends_with(kWeight) && !weight.linear) continue;
+    const std::string module(tensor.name, 0,
+                             tensor.name.size() - (tensor.name.ends_with(kWeight) ? kWeight.size() : 0));
+    bool wanted = all && weight.linear;
+    for (size_t i = 0; i < config.targets.size() && !all; ++i) {
+      if (!matches(module, config.targets[i])) continue;
+      wanted = used[i] = true;
+    }
+    if (!wanted) continue;
+    if (const std::string why = why_not(tensor, weight); !why.empty())
+      refuse(all ? fmt::format("\"{}\": {} {}; name the modules that shall have adapters", kAllLinear, module, why)
+                 : fmt::format("{} {}", module, why));
+    adapter.targets.push_back({.weight = tensor.param, .rows = {tensor.first_row, tensor.rows}, .module = module});
+  }
+  for (size_t i = 0; i < used.size() && !all; ++i)
+    if (!used[i]) refuse(fmt::format("the model has no module {}", in_quotes(config.targets[i])));
+  return adapter;
+}
+
+nlohmann::json to_json(const PeftConfig& config, const ModelSpec& model) {
+  nlohmann::json modules = nlohmann::json::array();
+  for (const AdapterSpec::Target& target : model.adapter->targets) {
+    nlohmann::json name = target.module.substr(target.module.rfind('.') + 1);
+    if (std::find(modules.begin(), modules.end(), name) == modules.end()) modules.push_back(std::move(name));
+  }
+  const bool by_last_names = std::none_of(config.targets.begin(), config.targets.end(), [](const std::string& target) {
+    return target.find_first_of("*.") != target.npos;
+  });
+  if (!by_last_names) {
+    modules.clear();
+    for (const AdapterSpec::Target& target : model.adapter->targets) modules.push_back(target.module);
+  }
+  return {{"peft_type", "LORA"},
+          {"task_type", "CAUSAL_LM"},
+          {"base_model_name_or_path", config.base},
+          {"r", config.rank},
+          {"lora_alpha", config.alpha},
+          {"lora_dropout", 0.0},
+          {"use_rslora", config.rslora},
+          {"use_dora", false},
+          {"bias", "none"},
+          {"fan_in_fan_out", model.family == Family::gpt2},
+          {"init_lora_weights", true},
+          {"target_modules", std::move(modules)},
+          {"modules_to_save", nullptr},
+          {"inference_mode", true}};
+}
+
+}  // namespace weft

@@ -1,0 +1,41 @@
+// Adapters as PEFT keeps them: a folder with adapter_config.json and adapter_model.safetensors, beside the base model's
+// own folder.      docs/formats/hugging_face.md
+#pragma once
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/models/model_spec.h"
+
+namespace weft {
+
+inline constexpr std::string_view kAdapterFile = "adapter_model.safetensors";
+inline constexpr std::string_view kAllLinear = "all-linear";
+
+struct PeftConfig {
+  std::string base = {};  // base_model_name_or_path: the base model's folder; empty: the file names none
+  int64_t rank = 8;
+  double alpha = 16;
+  bool rslora = false;
+  double dropout = 0;  // lora_dropout: weft has none
+  // Modules by their last names, as "q_proj", or whole names; * stands for any text. kAllLinear: every matrix of
+  // blocks.
+  std::vector<std::string> targets = {std::string(kAllLinear)};
+};
+
+// Whether the folder is an adapter's: it has adapter_config.json and no config.json.
+bool is_adapter_folder(const std::filesystem::path& folder);
+// Throws FileError where the file is damaged or asks for what weft does not do, naming the field.
+PeftConfig read_peft_config(const std::filesystem::path& folder);
+// The base model's folder: as the file says it, seen from the current folder or from the adapter's. Throws FileError.
+std::filesystem::path base_of_adapter(const std::filesystem::path& folder, const PeftConfig& config);
+// adapter_config.json of the adapter of `model`, which has one.
+nlohmann::json to_json(const PeftConfig& config, const ModelSpec& model);
+
+// What of the model has an adapter. Throws ConfigError, beginning with `source`, where a target is nothing that can
+// have one.
+AdapterSpec adapter_of(const ModelSpec& model, const PeftConfig& config, std::string_view source);
+
+}  // namespace weft

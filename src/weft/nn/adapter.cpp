@@ -1,0 +1,143 @@
+#include "weft/nn/adapter.h"
+
+#include <cmath>
+
+namespace weft {
+namespace {
+
+// The parts of a weight's rows that a target has, whole ones.
+std::vector<size_t> parts_of(const Param& weight, const AdapterSpec::Target& target) {
+  std::vector<size_t> parts;
+  int64_t rows = 0;
+  for (size_t i = 0; i < weight.pieces().size(); ++i) {
+    const Run part = weight.pieces()[i].part_rows;
+    if (part.first < target.rows.first || part.end() > target.rows.end()) continue;
+    parts.push_back(i);
+    rows += part.count;
+  }
+  WEFT_CHECK(rows == target.rows.count, "an adapter of rows {} .. {} of {}, which is made of other parts",
+             target.rows.first, target.rows.end(), weight.spec().name);
+  return parts;
+}
+
+}  // namespace
+
+std::optional<Adapter> Adapter::make(ParamStore& params, const std::string& name, const Param& of) {
+  if (!params.adapter()) return {};
+  const AdapterSpec& adapter = *params.adapter();
+  const std::vector<AdapterSpec::Target> targets = adapter.of(of.spec().name);
+  if (targets.empty()) return {};
+  const ParamSpec& w = of.spec();
+  const bool by_columns = w.place.tp() == Spmd::Shard1;
+  const Placement whole = w.place.on_tp(is_cut(w.place.tp()) ? Spmd::Replicate : w.place.tp());
+  std::vector<Part> parts;
+  int64_t rows = 0;
+  for (const AdapterSpec::Target& t : targets) {
+    for (const size_t i : parts_of(of, t))
+      if (!by_columns) parts.push_back(w.parts.empty() ? Part{.size = t.rows.count} : w.parts[i]);
+    rows += t.rows.count;
+  }
+  Param& a = params.add({.name = name + ".lora_A.weight",
+                         .shape = {int64_t(targets.size()) * adapter.rank, w.shape[1]},
+                         .place = by_columns ? w.place : whole,
+                         .parts = by_columns ? w.parts : std::vector<Part>(),
+                         .init = {Init::Kind::uniform, 1 / std::sqrt(double(w.shape[1]))},
+                         .linear = true,
+                         .is_adapter = true});
+  Param& b = params.add({.name = name + ".lora_B.weight",
+                         .shape = {rows, adapter.rank},
+                         .place = by_columns ? whole : w.place,
+                         .parts = parts,
+                         .linear = true,
+                         .is_adapter = true});
+  Adapter made(a, b, adapter.rank, adapter.scale);
+  bool some_are_cut = false;
+  for (const Piece& piece : of.pieces()) some_are_cut = some_are_cut || piece.held == Spmd::Shard0;
+  size_t part = 0;  // of B
+  for (size_t t = 0; t < targets.size(); ++t)
+    for (const size_t i : parts_of(of, targets[t])) {
+      const Piece &in_w = of.pieces()[i], &in_b = b.pieces()[part++];
+      made.rows_.push_back({.first = in_w.local_row,
+                            .count = in_w.rows.count,
+                            .first_b = in_b.local_row,
+                            .target = int64_t(t),
+                            .held = in_b.held,
+                            .everywhere = some_are_cut && in_w.held != Spmd::Shard0});
+    }
+  return made;
+}
+
+// Columns of y; where W is cut, but these rows are not, y is held otherwise than it is said to be (Linear).
+Tensor Adapter::Rows::columns(const Tensor& y, Spmd where_everywhere) const {
+  return y.slice_cols(first, count).placed(everywhere ? y.place.on_tp(where_everywhere) : y.place);
+}
+
+Tensor Adapter::Rows::of(const Tensor& b, Spmd on_tp) const {
+  return b.slice_rows(first_b, count).placed(b.place.on_tp(on_tp));
+}
+
+// scale x A^T, in scratch.
+Tensor Adapter::narrowed(Pass& p, const Tensor& x, int64_t target) const {
+  const Tensor a = a_->value.slice_rows(target * rank_, rank_);
+  const bool is_sum = a_->spec().place.tp() == Spmd::Shard1;
+  Tensor u = p.compute(p.scratch, {x.rows(), rank_}, is_sum ? x.place.on_tp(Spmd::Partial) : x.place);
+  p.be.run(Matmul{.a = x, .b = a, .out = u, .trans_b = true});
+  p.be.run(Axpby{.x = u, .out = u, .a = scale_});
+  return u;
+}
+
+// scale dy B, in scratch.
+Tensor Adapter::narrowed_gradient(Pass& p, const Tensor& dy, int64_t target) const {
+  Tensor v;
+  for (const Rows& rows : rows_) {
+    if (rows.target != target) continue;
+    const Tensor part = rows.columns(dy, Spmd::Partial);
+    const bool begins = !v;
+    if (begins)
+      v = p.compute(p.scratch, {dy.rows(), rank_}, is_cut(rows.held) ? dy.place.on_tp(Spmd::Partial) : part.place);
+    p.be.run(Matmul{.a = part, .b = rows.of(b_->value, rows.held), .out = v, .accumulate = !begins});
+  }
+  p.be.run(Axpby{.x = v, .out = v, .a = scale_});
+  return v;
+}
+
+void Adapter::forward(Pass& p, Tensor x, Tensor y) const {
+  for (int64_t t = 0; t < num_targets(); ++t) {
+    Scope temporaries(*p.scratch);
+    const Tensor u = narrowed(p, x, t);
+    for (const Rows& rows : rows_)
+      if (rows.target == t)
+        p.be.run(Matmul{.a = u,
+                        .b = rows.of(b_->value, rows.held),
+                        .out = rows.columns(y, Spmd::Replicate),
+                        .trans_b = true,
+                        .accumulate = true});
+  }
+}
+
+void Adapter::dgrad(Pass& p, Tensor dy, Tensor dx) const {
+  for (int64_t t = 0; t < num_targets(); ++t) {
+    Scope temporaries(*p.scratch);
+    const Tensor v = narrowed_gradient(p, dy, t);
+    p.be.run(Matmul{.a = v, .b = a_->value.slice_rows(t * rank_, rank_), .out = dx, .accumulate = true});
+  }
+}
+
+void Adapter::wgrad(Pass& p, Tensor x, Tensor dy) const {
+  const bool adds_a = a_->accumulates(), adds_b = b_->accumulates();
+  for (int64_t t = 0; t < num_targets(); ++t) {
+    Scope temporaries(*p.scratch);
+    const Tensor u = narrowed(p, x, t), v = narrowed_gradient(p, dy, t);
+    p.be.run(
+        Matmul{.a = v, .b = x, .out = a_->grad.slice_rows(t * rank_, rank_), .trans_a = true, .accumulate = adds_a});
+    for (const Rows& rows : rows_)
+      if (rows.target == t)
+        p.be.run(Matmul{.a = rows.columns(dy, Spmd::Partial),
+                        .b = u,
+                        .out = rows.of(b_->grad, dual(rows.held)),
+                        .trans_a = true,
+                        .accumulate = adds_b});
+  }
+}
+
+}  // namespace weft

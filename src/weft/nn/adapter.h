@@ -1,0 +1,46 @@
+// What a low-rank adapter adds to a product with a frozen matrix.     Hu et al. 2021, "LoRA"
+//   t tokens   W [out, in] the matrix, or what of it is here   r rank
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "weft/nn/pass.h"
+#include "weft/sharding/param_store.h"
+
+namespace weft {
+
+// y += scale (x A^T) B^T, for each target: rows of W, and columns of y, that share an A.
+//   x, dx [t, in]   y, dy [t, out]   A [r, in]   B [rows of the target, r]
+// All A of W are one weight, one below the other, and all B. Where W is cut by rows, so is B, and A is whole; where W
+// is cut by columns, so is A, and B is whole. So nothing is sent that is not sent without an adapter.
+class Adapter {
+ public:
+  // None where the store has no adapter of this weight. `name`: of the product.
+  static std::optional<Adapter> make(ParamStore& params, const std::string& name, const Param& of);
+  void forward(Pass& p, Tensor x, Tensor y) const;
+  void dgrad(Pass& p, Tensor dy, Tensor dx) const;
+  void wgrad(Pass& p, Tensor x, Tensor dy) const;  // adds to A.grad, B.grad; x A^T is made again
+
+ private:
+  struct Rows {            // of W and B that are held alike and share an A
+    int64_t first, count;  // of W, here
+    int64_t first_b;       // of B, here
+    int64_t target;        // whose A it is
+    Spmd held;             // B on tp
+    bool everywhere;       // though other rows of W are cut
+    Tensor of(const Tensor& b, Spmd on_tp) const;
+    Tensor columns(const Tensor& y, Spmd where_everywhere) const;
+  };
+  Adapter(Param& a, Param& b, int64_t rank, double scale) : a_(&a), b_(&b), rank_(rank), scale_(scale) {}
+  Tensor narrowed(Pass& p, const Tensor& x, int64_t target) const;
+  Tensor narrowed_gradient(Pass& p, const Tensor& dy, int64_t target) const;
+  int64_t num_targets() const { return a_->spec().shape[0] / rank_; }
+
+  Param *a_, *b_;
+  int64_t rank_;
+  double scale_;
+  std::vector<Rows> rows_;  // in order
+};
+
+}  // namespace weft

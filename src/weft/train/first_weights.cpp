@@ -1,0 +1,24 @@
+#include "weft/train/first_weights.h"
+
+#include "weft/models/hf_weights.h"
+#include "weft/models/init.h"
+
+namespace weft {
+
+std::vector<std::string> begin_weights(const Recipe& recipe, const ModelSpec& model, const ParamStore& params,
+                                       int num_threads) {
+  const auto seed = uint64_t(recipe.train.seed);
+  std::vector<std::string> notes;
+  if (recipe.model.init == InitChoice::pretrained)
+    notes = load_hf_weights(recipe.model.path, model, params, num_threads);
+  else
+    init_weights(params, seed, num_threads);
+  if (!model.adapter) return notes;
+  if (recipe.adapter.path.empty())
+    init_adapter(params, seed, num_threads);
+  else
+    read_adapter_weights(recipe.adapter.path, model, params);
+  return notes;
+}
+
+}  // namespace weft

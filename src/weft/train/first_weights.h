@@ -1,0 +1,18 @@
+// The weights that a run begins with.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "weft/models/model_spec.h"
+#include "weft/recipe/recipe.h"
+#include "weft/sharding/param_store.h"
+
+namespace weft {
+
+// Writes the masters that this rank keeps: the pretrained weights of the recipe's model folder, or random ones; and of
+// an adapter the recipe's, or new ones. Returns what was passed over, in words. Throws FileError. Follow with
+// masters_changed. Collective over the ranks of `params`.
+std::vector<std::string> begin_weights(const Recipe& recipe, const ModelSpec& model, const ParamStore& params,
+                                       int num_threads);
+
+}  // namespace weft
