@@ -168,7 +168,7 @@ TEST(Recipe, AnUnknownKeyNamesTheNearest) {
       {"optimizer.warmup", "optimizer.lr_warmup_iters"},
       {"train.seq_len", "train.seq_length"},
       {"parallel.micro_batch", "train.micro_batch_size"},
-      {"data.path", "model.path"},
+      {"models.path", "model.path"},
       {"train.iters", "train.train_iters or train.eval_iters"},
       {"run.backends", "run.backend"},
       {"checkpoints.keep_latest", "checkpoint.keep_latest"},
