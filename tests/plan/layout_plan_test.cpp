@@ -107,7 +107,7 @@ Traffic traffic_of_step(const RunPlan& plan, const ProcessMesh& mesh, const Obje
     }
     b.spans = spans;
   };
-  executor.run({.load = load, .loss_scale = 1, .dropout_key = 1, .objective = objective});
+  executor.run({.load = load, .loss_scale = 1, .dropout_key = 1, .objective = objective, .others = &load});
   state.norm->wait_measure(backend);
   update_all(backend, *plan.optimizer, state.params, executor.scratch(), {.lr = 0, .grad_scale = 1, .step = 1});
   executor.check_used();
@@ -135,7 +135,13 @@ class SeesTheSame final : public Objective {
  public:
   bool scores_first() const override { return true; }
   size_t num_frozen() const override { return 1; }
-  void weigh(const Scores& scores, Sums, std::span<double>) const override {
+  bool scores_others() const override { return true; }
+  int num_sums() const override { return 2; }
+  void sum(const Scores& scores, std::span<const double> counted, std::span<double> sums) const override {
+    for (size_t i = 0; i < counted.size(); ++i) sums[scores.others ? 1 : 0] += counted[i];
+  }
+  void weigh(const Scores& scores, Sums sums, std::span<double>) const override {
+    for (const double counted : sums) EXPECT_EQ(counted, double(kSeq)) << "each target once, on every rank";
     for (size_t i = 0; i < scores.own.size(); ++i) {
       loss += scores.own[i];
       EXPECT_EQ(scores.frozen[0][i], scores.own[i]);
@@ -165,6 +171,8 @@ TEST(LayoutPlan, FrozenModelsScoreOnEveryLayoutWithinThePlan) {
     run_local(mesh_sizes_of(recipe), [&](const ProcessMesh& mesh) {
       RunPlan plan = prepare_run(recipe, mesh.world->rank());
       plan.step.evaluates = plan.step.scores_first = true;
+      plan.step.scores_others = true;
+      plan.step.num_sums = 2;
       plan.step.frozen = {{plan.model, plan.step.model}};
       plan.memory = measure(plan.model, plan.step, *plan.optimizer, WorkspaceModel());
       const SeesTheSame objective;

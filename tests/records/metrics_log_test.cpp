@@ -62,6 +62,14 @@ TEST(MetricsLog, ALineHasTheDocumentedFieldsInOrder) {
             R"({"step":4,"eval":{"loss":1.5,"perplexity":4.5,"tokens":99}})");
 }
 
+TEST(MetricsLog, TermsOfAnObjectiveStandBesideTheLossAndReadBack) {
+  TempDir dir;
+  const StepRecord record{.step = 1, .loss = 0.5, .loss_scale = 2, .terms = {{"margin", -0.25}, {"accuracy", 0.75}}};
+  EXPECT_TRUE(to_json(record).ends_with(R"("skipped_steps":0,"margin":-0.25,"accuracy":0.75})"));
+  MetricsLog(dir / "metrics.jsonl", -1).append(record);
+  EXPECT_EQ(read_metrics(dir / "metrics.jsonl").steps.at(0), record);
+}
+
 TEST(MetricsLog, EveryFiniteNumberReadsBackToTheSameBits) {
   TempDir dir;
   std::vector<StepRecord> written;

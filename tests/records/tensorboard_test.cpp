@@ -192,6 +192,8 @@ TEST(TensorBoard, TheRoutersLossIsShownWhereThereIsOne) {
   TensorBoardWriter writer({.dir = dir.path()});
   writer.append(StepRecord{.step = 1, .loss = 2, .aux_loss = 0.5}, 0);
   EXPECT_EQ(read_events(writer.file()).at(1).scalars.at("train/aux_loss"), 0.5f);
+  writer.append(StepRecord{.step = 2, .loss = 2, .terms = {{"margin", -0.5}}}, 0);
+  EXPECT_EQ(read_events(writer.file()).at(2).scalars.at("train/margin"), -0.5f);
 }
 
 TEST(TensorBoard, AResumedRunShowsNoOverlap) {

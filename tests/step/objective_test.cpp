@@ -142,5 +142,17 @@ TEST(Objective, ItsForwardPassIsInThePlan) {
   EXPECT_GT(sends(true), sends(false) + sends(false) / 5);
 }
 
+// What the model has computed before a step is computed again in it; what a frozen one has is not.
+TEST(Objective, OnlyThePassesOfOthersAreArithmeticOfTheModel) {
+  const auto flops = [](bool scores_first, std::vector<ModelSpec> frozen) {
+    const StepSpec step = testing::step_spec({.scores_first = scores_first, .frozen = std::move(frozen)});
+    return measure_arithmetic(testing::tiny_llama(), step, *make_adamw({}), WorkspaceModel());
+  };
+  const Arithmetic plain = flops(false, {}), scores = flops(true, {}), beside = flops(false, {testing::tiny_llama()});
+  EXPECT_EQ(scores.model_flops, plain.model_flops);
+  EXPECT_GT(scores.hardware_flops, 1.2 * plain.hardware_flops);
+  EXPECT_GT(beside.model_flops, 1.2 * plain.model_flops);
+}
+
 }  // namespace
 }  // namespace weft

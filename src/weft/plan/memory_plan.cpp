@@ -27,12 +27,13 @@ double flops_share(const ModelSpec& model, StepSpec step, const Optimizer& optim
 }
 
 bool computes_twice(const StepSpec& step) {
-  return !step.model.layers.keep_activations || step.model.recompute_blocks || step.counts_experts;
+  return !step.model.layers.keep_activations || step.model.recompute_blocks || step.counts_experts || step.scores_first;
 }
 
-// The same step with nothing computed twice: no recomputation, no pass before it that counts what routers choose.
+// The same step with nothing computed twice: no recomputation, no pass by the model itself before it, for what routers
+// choose or for an objective.
 StepSpec computed_once(StepSpec step) {
-  step.counts_experts = false;
+  step.counts_experts = step.scores_first = false;
   step.model.layers.keep_activations = true;
   step.model.recompute_blocks = false;
   return step;

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <deque>
 #include <span>
 
 #include "weft/base/error.h"
@@ -158,6 +159,8 @@ void TensorBoardWriter::append(const StepRecord& r, double now_s) {
   if (r.z_loss != 0) scalars.push_back({"train/z_loss", r.z_loss});
   if (r.mtp_loss != 0) scalars.push_back({"train/mtp_loss", r.mtp_loss});
   if (r.loss_scale > 0) scalars.push_back({"train/loss_scale", r.loss_scale});
+  std::deque<std::string> tags;
+  for (const auto& [name, value] : r.terms) scalars.push_back({tags.emplace_back("train/" + name), value});
   append_event(scalars_event(now_s, r.step, scalars));
 }
 

@@ -18,7 +18,8 @@ uint32_t crc32c(std::string_view bytes);
 uint32_t masked_crc32c(std::string_view bytes);
 
 // One event file of one run, written by one process. Throws FileError; the file then ends with the record before. Times
-// are seconds since 1970. Tags: train/loss, train/aux_loss (while it is not 0), train/grad_norm, train/lr,
+// are seconds since 1970. Tags: train/loss, train/aux_loss (while it is not 0), train/NAME of each
+// term of an objective, train/grad_norm, train/lr,
 // speed/tokens_per_s, speed/step_time_s, speed/mfu, memory/bytes, eval/loss, eval/perplexity.
 class TensorBoardWriter {
  public:
