@@ -281,6 +281,7 @@ TEST(Recipe, NamesOfOtherProgramsGetAHintAndAreNotTaken) {
            {"model=dir", "expected a section, [model], as in [model] path = \"dir\""},
            {"optimizer.name=Adam", "did you mean \"adamw\"? with optimizer.weight_decay = 0"},
            {"optimizer.name=adamw_torch", "did you mean \"adamw\"?"},
+           {"optimizer.name=paged_adamw_8bit", "did you mean \"adamw8bit\"? matrices of optimizer.min_8bit_size"},
            {"train.precision=bfloat16", "did you mean \"bf16\"?"},
            {"optimizer.lr_decay_style=constant_with_warmup", "did you mean \"constant\"? optimizer.lr_warmup_iters"}})
     EXPECT_SAYS(error_of(kSmall, {given}), says);

@@ -51,7 +51,9 @@ using ApartSlow = Apart;
 
 TEST_F(Apart, TrainsSavesEvaluatesAndResumes) {
   for (const auto& [name, settings] : std::vector<std::pair<std::string, Settings>>{
-           {"llama-gqa", {"optimizer.name=muon", "train.precision=bf16"}}, {"gpt2", {"parallel.recompute=full"}}}) {
+           {"llama-gqa", {"optimizer.name=muon", "train.precision=bf16"}},
+           {"gpt2", {"parallel.recompute=full"}},
+           {"qwen3-qknorm", {"optimizer.name=adamw8bit", "optimizer.min_8bit_size=600"}}}) {
     SCOPED_TRACE(name);
     const fs::path run = dir_ / (name + "-here"), other = dir_ / (name + "-apart");
     const int64_t replays = testing::LateBackend::num_replays;

@@ -95,7 +95,9 @@ const std::vector<std::vector<std::string>> kLayouts{
     {"parallel.pp=2", "parallel.pipeline_schedule=zbv"},
     {"parallel.pp=4"},
     {"parallel.dp=4", "parallel.zero_stage=2", "train.numerics=invariant"},
-    {"parallel.dp=2", "parallel.tp=2", "optimizer.name=muon"}};
+    {"parallel.dp=2", "parallel.tp=2", "optimizer.name=muon"},
+    {"parallel.dp=2", "parallel.tp=2", "parallel.zero_stage=2", "optimizer.name=adamw8bit",
+     "optimizer.min_8bit_size=600"}};
 
 std::vector<std::string> with(std::vector<std::string> layout, const std::vector<std::string>& more) {
   layout.insert(layout.end(), more.begin(), more.end());

@@ -202,6 +202,12 @@ TEST(LayoutsSlow, InvariantNumericsWithMuonGiveTheSameBitsForAnyLayout) {
     expect_same_bits(name, {"optimizer.name=muon"}, kCutsOfRanks);
 }
 
+// And code blocks, of which many ranks keep pieces.
+TEST(LayoutsSlow, InvariantNumericsWithMomentsIn8BitsGiveTheSameBitsForAnyLayout) {
+  for (const char* name : {"llama3-rope-tied", "qwen2-bias"})
+    expect_same_bits(name, {"optimizer.name=adamw8bit", "optimizer.min_8bit_size=500"}, kCutsOfRanks);
+}
+
 // The control of the tests above: sums in the order of the ranks are not the same bits.
 TEST(Layouts, FastNumericsDependOnTheLayout) {
   const std::vector<std::string> base{"train.micro_batch_size=1", "train.train_iters=4", "optimizer.lr_warmup_iters=1"};

@@ -1,6 +1,7 @@
 // A run that was stopped, on any layout: it goes on as the run that was not.
 #include "train/golden.h"
 #include "weft/apps/backends.h"
+#include "weft/train/checkpoint_state.h"
 
 namespace weft {
 namespace {
@@ -68,6 +69,12 @@ TEST(Resume, OfATiedWeightOnTwoStagesGoesOnToTheBit) {
   expect_goes_on({"parallel.pp=2"});
   expect_goes_on({"parallel.pp=2", "parallel.tp=2", "optimizer.name=muon"});
   expect_goes_on({"parallel.pp=2", "parallel.tp=2", "optimizer.name=adamw8bit", "optimizer.min_8bit_size=500"});
+}
+
+TEST(Resume, TensorsOfCodesAreOfTheStateThatTheyStandFor) {
+  EXPECT_EQ(state_of_entry("blocks.0.attn.qkv.weight.exp_avg"), "exp_avg");
+  EXPECT_EQ(state_of_entry("blocks.0.attn.qkv.weight.exp_avg.codes"), "exp_avg");
+  EXPECT_EQ(state_of_entry("blocks.0.attn.qkv.weight.exp_avg_sq.absmax"), "exp_avg_sq");
 }
 
 // 16-bit values are nowhere whole: they must be made from the masters that were loaded.

@@ -66,6 +66,9 @@ TEST_F(SeveralDevicesSlow, LayoutsHaveTheBitsOfThoseOnCores) {
     expect_same({"parallel.dp=2", "parallel.pp=2", "parallel.pipeline_schedule=zbv", "parallel.zero_stage=2"}, 3,
                 reach);
     expect_same({"parallel.dp=2", "parallel.tp=2", "train.micro_batch_size=1", "optimizer.name=muon"}, 2, reach);
+    expect_same({"parallel.dp=2", "parallel.tp=2", "train.micro_batch_size=1", "optimizer.name=adamw8bit",
+                 "optimizer.min_8bit_size=600", "parallel.zero_stage=1"},
+                2, reach);
     expect_same({"parallel.dp=4", "train.numerics=invariant"}, 2, reach);
   }
 }

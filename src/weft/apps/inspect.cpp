@@ -186,8 +186,8 @@ Report progress_of(const fs::path& checkpoint) {
 
 Report optimizer_of(const fs::path& path) {
   const SafetensorsFile file = SafetensorsFile::open(path);
-  std::set<std::string> states;  // what stands behind the last dot of a tensor's name
-  for (const auto& t : file.tensors()) states.insert(t.name.substr(t.name.rfind('.') + 1));
+  std::set<std::string> states;
+  for (const auto& t : file.tensors()) states.insert(state_of_entry(t.name));
   return {{"states", joined(states)},
           {"dtypes", dtypes_of(file.tensors())},
           {"num_tensors", file.tensors().size()},

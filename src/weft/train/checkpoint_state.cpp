@@ -336,6 +336,12 @@ Progressed load_checkpoint(const fs::path& checkpoint, const ModelSpec& model, T
   return progressed;
 }
 
+std::string state_of_entry(std::string_view entry) {
+  for (const std::string_view suffix : {kCodesSuffix, kAbsmaxSuffix})
+    if (entry.ends_with(suffix)) entry.remove_suffix(suffix.size());
+  return std::string(entry.substr(entry.rfind('.') + 1));
+}
+
 CheckpointBytes checkpoint_bytes(const ModelSpec& model, const Optimizer& optimizer, DType dtype) {
   CheckpointBytes bytes;
   for (const SafetensorsLayout& layout : {hf_layout(model, dtype), optimizer_layout(model, optimizer, dtype)})

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "weft/models/peft.h"
@@ -55,6 +56,8 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& run, const Tr
 // (train/checkpoint_folders.h). Throws FileError that names what does not fit.
 Progressed load_checkpoint(const std::filesystem::path& checkpoint, const ModelSpec& model, TrainingState& state,
                            const Optimizer& optimizer);
+// The state that a tensor of optimizer.safetensors is of: "exp_avg" of "head.weight.exp_avg.codes".
+std::string state_of_entry(std::string_view entry);
 // Sizes of the files with weights and optimizer state, which are nearly the whole checkpoint.
 struct CheckpointBytes {
   int64_t total = 0, largest_file = 0;
