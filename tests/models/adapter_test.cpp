@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
+#include <map>
+#include <random>
 
 #include "models/tiny.h"
 #include "support.h"

@@ -48,7 +48,8 @@ inline const std::vector<Feature> kRuns = {
       "llama-gqa-lora",
       "qwen2-lora",
       "phi3-lora",
-      "mixtral-lora"}},
+      "mixtral-lora",
+      "gpt-oss-lora"}},
     {"train.objective", {"cross_entropy", "dpo", "grpo", "kto"}},
     {"model.hidden_dropout", {"0", "0.1"}},
     {"optimizer.name", {"adamw", "adamw8bit", "sgd", "muon"}},
@@ -224,7 +225,8 @@ class LayoutMatrix : public ::testing::Test {
     if (c.at("model") == "qwen3-moe") all.insert(all.end(), {"moe.global_aux_loss_coef=0.3", "moe.z_loss_coef=0.01"});
     if (c.at("model").starts_with("deepseek-v3-m")) all.push_back("moe.bias_update_rate=0.02");
     if (has_adapter(c.at("model"))) all.insert(all.end(), {"adapter.kind=lora", "adapter.rank=3"});
-    if (c.at("model") == "mixtral-lora") all.push_back(R"(adapter.targets=["q_proj", "v_proj", "o_proj"])");
+    if (c.at("model") == "mixtral-lora" || c.at("model") == "gpt-oss-lora")
+      all.push_back(R"(adapter.targets=["q_proj", "v_proj", "o_proj"])");
     if (has_mtp(c.at("model"))) all.push_back("train.mtp_loss_coef=0.4");
     if (c.at("train.objective") == "grpo")
       all.insert(all.end(), {"objective.group_size=4", "objective.inner_updates=2", "objective.kl_beta=0.3",

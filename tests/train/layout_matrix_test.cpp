@@ -47,7 +47,8 @@ TEST_F(LayoutMatrix, AdaptersEqualThoseOfOneRank) {
   for (const auto& [model, dp, cp, tp, pp, zero_stage, recompute] :
        {Seven{"llama-gqa-lora", "2", "1", "3", "1", "1", "none"}, Seven{"qwen2-lora", "1", "1", "4", "1", "0", "full"},
         Seven{"gpt2-lora", "2", "1", "2", "2", "2", "selective"}, Seven{"phi3-lora", "2", "2", "3", "1", "3", "none"},
-        Seven{"mixtral-lora", "2", "1", "1", "2", "3", "none"}}) {
+        Seven{"mixtral-lora", "2", "1", "1", "2", "3", "none"},
+        Seven{"gpt-oss-lora", "1", "1", "2", "1", "0", "none"}}) {
     c["model"] = model;
     c["parallel.dp"] = dp;
     c["parallel.cp"] = cp;

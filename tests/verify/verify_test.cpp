@@ -86,7 +86,6 @@ TEST(Verify, FindsExpertsOnRanksOfTheirOwnEqual) {
   }
 }
 
-// Their corrections have no gradient and no optimizer's state; the weights of a step have them.
 TEST(Verify, FindsAdaptersEqual) {
   const VerifyReport report =
       report_on(recipe_for("llama-gqa", {"adapter.kind=lora", "adapter.rslora=true", "parallel.dp=2", "parallel.tp=2",
@@ -95,6 +94,7 @@ TEST(Verify, FindsAdaptersEqual) {
   EXPECT_TRUE(report.equal()) << first_of(report);
 }
 
+// Their corrections have no gradient and no optimizer's state; the weights of a step have them.
 TEST(Verify, FindsRoutersWithCorrectionsEqual) {
   const VerifyReport report =
       report_on(recipe_for("deepseek-v3-bias", {"parallel.dp=2", "parallel.tp=2", "moe.bias_update_rate=0.01"}));

@@ -35,7 +35,8 @@ int run_merge(const MergeOptions& o) {
   create_files(folder.building(), layout);
   write_merged(adapter, config, layout, dtype, folder.building());
   write_file_durably(folder.building() / "config.json", hf_config_of(config, dtype).dump(2) + "\n");
-  copy_companions(find_tokenizer(adapter).empty() ? base : adapter, {}, folder.building());
+  if (!find_tokenizer(adapter).empty()) copy_companions(adapter, {}, folder.building());
+  copy_companions(base, {}, folder.building());  // what is not there yet
   folder.commit();
   std::cout << fmt::format("{}: {} with the adapter {}, {} of its matrices changed\n", out.string(), base.string(),
                            adapter.string(), config.spec.adapter->targets.size());

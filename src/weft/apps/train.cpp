@@ -117,11 +117,6 @@ std::string about_kill(const HostNeed& need, std::optional<int64_t> kills_before
 
 // What the first rank judges, says and writes before the run begins.
 RunLock begin_run(const Recipe& recipe, const Machine& machine, const RunPlan& plan) {
-  if (plan.model.adapter && recipe.model.init == InitChoice::random)
-    throw ConfigError(
-        "model.init = \"random\" cannot run with adapter.kind = \"lora\": checkpoints would be of a base that is "
-        "nowhere; "
-        "the nearest that works: model.init = \"pretrained\"");
   const RunTokenizer tokenizer = judge_tokenizer(recipe, plan.model.vocab_size);
   say_notes(recipe, plan);
   for (const std::string& note : machine.notes) std::cerr << "note: " << note << "\n";
@@ -182,6 +177,11 @@ int start_ranks(const Recipe& recipe, const Launched& launched, const TrainOptio
 
 int train_launched(const TrainOptions& options, const Launched& launched) {
   const Recipe recipe = read_recipe(options.recipe, options.overrides, launched.rank == 0);
+  if (recipe.adapter.kind != AdapterKind::none && recipe.model.init == InitChoice::random)
+    throw ConfigError(
+        "model.init = \"random\" cannot run with adapter.kind = \"lora\": checkpoints would be of a base that is "
+        "nowhere; "
+        "the nearest that works: model.init = \"pretrained\"");
   if (recipe.data.train == std::vector<std::string>{"synthetic"})
     throw ConfigError(
         "data.train = [\"synthetic\"] is random tokens that `weft bench` makes, and `weft plan` takes for any; name "

@@ -1,7 +1,5 @@
 #include "weft/data/id_rows.h"
 
-#include <limits>
-
 #include "weft/base/error.h"
 #include "weft/base/hashing.h"
 #include "weft/base/json.h"
@@ -28,8 +26,11 @@ void read_ids(const JsonFields& row, const std::string& field, int64_t vocab_siz
   }
 }
 
+// Ratios of probabilities are numbers; a little above 0 is rounding.
+constexpr double kLeastLogp = -600, kMostLogp = 1;
+
 double number_of(const JsonFields& row, const std::string& field) {
-  constexpr double kLargest = std::numeric_limits<double>::max();
+  constexpr double kLargest = 1e15;  // whose squares are numbers too
   return row.number(field, {.min = -kLargest, .max = kLargest});
 }
 
@@ -59,6 +60,10 @@ void IdRows::add_tokens(const JsonFields& row, const Spec& spec) {
     const size_t before = ids_.size();
     read_ids(row, field, spec.vocab_size, ids_);
     ends_.push_back(int64_t(ids_.size()));
+    if (spec.most_tokens > 0 && int64_t(ids_.size() - before) > spec.most_tokens)
+      throw FileError(fmt::format(
+          "{}: has {} tokens, more than objective.max_completion_length = {}; raise that, or leave the row out",
+          row.where(field), ids_.size() - before, spec.most_tokens));
     const size_t tokens = prompt + ids_.size() - before;
     if (int64_t(tokens) > spec.seq_length)
       throw FileError(fmt::format(
@@ -76,7 +81,11 @@ void IdRows::add_token_numbers(const JsonFields& row, const Spec& spec) {
   for (const nlohmann::json& one : list) {
     if (!one.is_number())
       throw FileError(fmt::format("{}: expected a number, got {}", row.where(spec.token_numbers), shown(one)));
-    token_numbers_.push_back(one.get<double>());
+    const auto value = one.get<double>();
+    if (!(value >= kLeastLogp && value <= kMostLogp))
+      throw FileError(fmt::format("{}: {} is no logarithm of a probability (from {} to 0)",
+                                  row.where(spec.token_numbers), shown(one), kLeastLogp));
+    token_numbers_.push_back(value);
   }
   token_ends_.push_back(int64_t(token_numbers_.size()));
 }

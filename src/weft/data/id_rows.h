@@ -22,7 +22,8 @@ class IdRows {
     std::string number = {}, token_numbers = {};
     bool number_is_flag = false;  // the number is true (1) or false (0)
     int64_t vocab_size = 0;
-    int64_t seq_length = 0;  // the most tokens of a prompt with one of its completions
+    int64_t seq_length = 0;   // the most tokens of a prompt with one of its completions
+    int64_t most_tokens = 0;  // of a completion; 0: as many as fit
   };
   // Reads and judges every row. Throws FileError with file, line, field and what to do: a file that cannot be read or
   // has no rows, a line that is no JSON object, a field that is missing or no list of ids of the vocabulary (or of

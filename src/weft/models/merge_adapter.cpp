@@ -1,6 +1,9 @@
 #include "weft/models/merge_adapter.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
 
 #include "weft/base/parallel.h"
 #include "weft/base/threads.h"

@@ -1,14 +1,18 @@
 #include "weft/models/peft.h"
 
+#include <fmt/format.h>
 #include <fnmatch.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <span>
 
 #include "weft/base/error.h"
+#include "weft/base/hashing.h"
 #include "weft/base/is_there.h"
 #include "weft/base/json.h"
+#include "weft/checkpoint/safetensors.h"
 #include "weft/models/hf_names.h"
 #include "weft/models/transformer.h"
 
@@ -38,8 +42,13 @@ void refuse_others(const JsonFields& fields) {
   if (fields.flag("use_dora", false)) fields.fail("use_dora", "false: weft has no DoRA yet");
   if (fields.string("bias", "none") != "none")
     fields.fail("bias", "\"none\": weft keeps the model's biases as they are");
-  for (const char* key : {"modules_to_save", "layers_to_transform", "rank_pattern", "alpha_pattern",
-                          "target_parameters", "layer_replication", "exclude_modules"})
+  if (const nlohmann::json* init = fields.find("init_lora_weights"); init != nullptr && init->is_string())
+    for (const char* kind : {"pissa", "olora", "corda", "loftq"})
+      if (init->get<std::string>().starts_with(kind))
+        fields.fail("init_lora_weights",
+                    "an adapter of the base as it is: this one belongs to a base that was changed");
+  for (const char* key : {"modules_to_save", "alora_invocation_tokens", "layers_to_transform", "rank_pattern",
+                          "alpha_pattern", "target_parameters", "layer_replication", "exclude_modules"})
     if (const nlohmann::json* value = fields.find(key); value != nullptr && !value->empty())
       fields.fail(key, "nothing: weft has adapters of one rank in all layers");
 }
@@ -90,6 +99,36 @@ fs::path base_of_adapter(const fs::path& folder, const PeftConfig& config) {
                   file.string(), in_quotes(config.base), fs::current_path().string()));
 }
 
+std::string fingerprint_of_weights(const fs::path& folder) {
+  constexpr size_t kEnd = 4096;
+  const SafetensorsFolder files = SafetensorsFolder::open(folder);
+  Hasher hash;
+  for (const SafetensorsFolder::Tensor& t : files.tensors()) {
+    hash.add(fmt::format("{} {} {}\n", t.name(), name_of(t.entry->dtype), fmt::join(t.entry->shape, ",")));
+    const auto bytes = files.bytes(t);
+    const auto text = [](std::span<const std::byte> part) {
+      return std::string_view(reinterpret_cast<const char*>(part.data()), part.size());
+    };
+    hash.add(text(bytes.first(std::min(kEnd, bytes.size()))));
+    hash.add(text(bytes.last(std::min(kEnd, bytes.size()))));
+  }
+  files.check_whole();
+  return hash.hex();
+}
+
+void require_base(const fs::path& folder, const fs::path& base) {
+  const fs::path state = folder / "weft" / "state.json";
+  if (!is_there(state)) return;
+  const nlohmann::json json = read_json_file(state);
+  const JsonFields fields(json, state.string());
+  if (!fields.has("base") || fields.string("base").empty()) return;
+  if (fields.string("base") != fingerprint_of_weights(base))
+    throw FileError(
+        fmt::format("{}: was trained beside other weights than those in {}: put the base there that it "
+                    "belongs to",
+                    folder.string(), base.string()));
+}
+
 AdapterSpec adapter_of(const ModelSpec& model, const PeftConfig& config, std::string_view source) {
   const auto refuse = [&](const std::string& why) { throw ConfigError(fmt::format("{}: {}", source, why)); };
   if (model.latent) refuse("latent attention has no adapters yet: text that goes on reads its matrices themselves");
@@ -118,6 +157,7 @@ AdapterSpec adapter_of(const ModelSpec& model, const PeftConfig& config, std::st
                  : fmt::format("{} {}", module, why));
     adapter.targets.push_back({.weight = tensor.param, .rows = {tensor.first_row, tensor.rows}, .module = module});
   }
+  if (config.targets.empty()) refuse("names no module");
   for (size_t i = 0; i < used.size() && !all; ++i)
     if (!used[i]) refuse(fmt::format("the model has no module {}", in_quotes(config.targets[i])));
   return adapter;

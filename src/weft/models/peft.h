@@ -1,6 +1,7 @@
 // Adapters as PEFT keeps them: a folder with adapter_config.json and adapter_model.safetensors, beside the base model's
 // own folder.      docs/formats/hugging_face.md
 #pragma once
+#include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -31,6 +32,11 @@ bool is_adapter_folder(const std::filesystem::path& folder);
 PeftConfig read_peft_config(const std::filesystem::path& folder);
 // The base model's folder: as the file says it, seen from the current folder or from the adapter's. Throws FileError.
 std::filesystem::path base_of_adapter(const std::filesystem::path& folder, const PeftConfig& config);
+// Names the weights of a folder: of the tensors' names, types, shapes and their first and last bytes. Throws FileError.
+std::string fingerprint_of_weights(const std::filesystem::path& folder);
+// Throws FileError where the base of a weft checkpoint's folder has not the weights that it was trained beside; does
+// nothing where nothing says which these were.
+void require_base(const std::filesystem::path& folder, const std::filesystem::path& base);
 // adapter_config.json of the adapter of `model`, which has one.
 nlohmann::json to_json(const PeftConfig& config, const ModelSpec& model);
 

@@ -40,7 +40,7 @@ std::optional<Adapter> Adapter::make(ParamStore& params, const std::string& name
   Param& a = params.add({.name = name + ".lora_A.weight",
                          .shape = {int64_t(targets.size()) * adapter.rank, w.shape[1]},
                          .place = by_columns ? w.place : whole,
-                         .parts = by_columns ? w.parts : std::vector<Part>(),
+                         .parts = by_columns ? w.parts : std::vector<Part>(targets.size(), Part{.size = adapter.rank}),
                          .init = {Init::Kind::uniform, 1 / std::sqrt(double(w.shape[1]))},
                          .linear = true,
                          .is_adapter = true});

@@ -1,6 +1,7 @@
 // What a low-rank adapter adds to a product with a frozen matrix.     Hu et al. 2021, "LoRA"
 //   t tokens   W [out, in] the matrix, or what of it is here   r rank
 #pragma once
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>

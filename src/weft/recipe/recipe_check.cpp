@@ -221,10 +221,13 @@ void check_objective(const Recipe& r, Conflicts& c) {
             .others = {"objective.group_size"},
             .expected = fmt::format("whole groups: a multiple of objective.group_size = {}", o.group_size),
             .nearest = fmt::format("train.global_batch_size = {}", below > 0 ? below : o.group_size)});
-  c.unless(o.group_size > 1 || o.advantage_std != AdvantageStd::sample,
-           {.key = "objective.group_size",
+  c.unless(o.group_size > 1, {.key = "objective.group_size",
+                              .others = {"train.objective"},
+                              .expected = "at least 2: a rollout is judged beside the others of its group"});
+  c.unless(o.advantage_eps > 0 || o.advantage_std == AdvantageStd::none,
+           {.key = "objective.advantage_eps",
             .others = {"objective.advantage_std"},
-            .expected = "at least 2 for the standard deviation of a sample"});
+            .expected = "above 0: rewards of a group may all be equal, and then their deviation is 0"});
   c.unless(o.normalisation != LossNormalisation::constant || o.max_completion_length > 0,
            {.key = "objective.max_completion_length",
             .others = {"objective.normalisation"},
@@ -381,6 +384,11 @@ void refuse_idle(const Recipe& r, Refusals& refusals) {
   const auto& p = r.parallel;
   Recipe::Adapter none = r.adapter;
   none.kind = AdapterKind::none;
+  refusals.add_idle(r.train.objective == ObjectiveKind::grpo && r.objective.advantage_std == AdvantageStd::none &&
+                        r.objective.advantage_eps != Recipe::Objective().advantage_eps,
+                    fmt::format("objective.advantage_eps = {}", r.objective.advantage_eps),
+                    "objective.advantage_std is \"none\": advantages are not divided",
+                    fmt::format("objective.advantage_eps = {}", Recipe::Objective().advantage_eps));
   refusals.add_idle(r.adapter == none && none != Recipe::Adapter(), "[adapter]", "adapter.kind is \"none\"",
                     "adapter.kind = \"lora\"");
   const std::string shards = fmt::format("parallel.zero_shard_size = {}", p.zero_shard_size);

@@ -177,7 +177,8 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
       {"optimizer.adam_eps", &o.adam_eps, at_least(1e-30),
        "adamw, adamw8bit, muon: added to the root of the second moment"},
       {"optimizer.min_8bit_size", &o.min_8bit_size, count(0),
-       "adamw8bit: elements from which on a matrix has its moments in 8 bits; smaller ones, as norms and biases, in "
+       "adamw8bit: elements from which on a tensor has its moments in 8 bits; smaller ones, as most norms and biases, "
+       "in "
        "full"},
       {"optimizer.momentum", &o.momentum, fraction(), "sgd: decay of the sum of gradients"},
       {"optimizer.muon_momentum", &o.muon_momentum, fraction(), "muon: decay of the sum of gradients"},

@@ -1,5 +1,6 @@
 #include "weft/train/first_weights.h"
 
+#include "weft/checkpoint/checkpoint_check.h"
 #include "weft/models/hf_weights.h"
 #include "weft/models/init.h"
 
@@ -14,10 +15,12 @@ std::vector<std::string> begin_weights(const Recipe& recipe, const ModelSpec& mo
   else
     init_weights(params, seed, num_threads);
   if (!model.adapter) return notes;
-  if (recipe.adapter.path.empty())
+  if (recipe.adapter.path.empty()) {
     init_adapter(params, seed, num_threads);
-  else
+  } else {
+    require_whole(recipe.adapter.path, CheckpointPart::model, *params.mesh().world, num_threads);
     read_adapter_weights(recipe.adapter.path, model, params);
+  }
   return notes;
 }
 

@@ -21,11 +21,13 @@ IdRows::Spec rows_of(const Recipe& r) {
             .number = "label",
             .number_is_flag = true,
             .seq_length = r.train.seq_length};
-  return {.file = r.data.rollouts,
-          .completions = {"completion"},
-          .number = "reward",
-          .token_numbers = "old_logps",
-          .seq_length = r.train.seq_length};
+  return {
+      .file = r.data.rollouts,
+      .completions = {"completion"},
+      .number = "reward",
+      .token_numbers = "old_logps",
+      .seq_length = r.train.seq_length,
+      .most_tokens = r.objective.normalisation == LossNormalisation::constant ? r.objective.max_completion_length : 0};
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include "weft/train/run_tokenizer.h"
+#include "weft/models/peft.h"
 
 #include <algorithm>
 #include <map>
@@ -314,6 +315,9 @@ ModelTokenizer tokenizer_of_model(const fs::path& folder, const std::optional<Re
     if (std::all_of(train.begin(), train.end(), is_there) && find_tokenizer(trained->model.path).empty())
       return {.name = "byte", .note = ""};
   }
+  if (is_adapter_folder(folder))
+    if (const fs::path file = find_tokenizer(base_of_adapter(folder, read_peft_config(folder))); !file.empty())
+      return {.name = file.string(), .note = ""};
   return {.name = "byte",
           .note = fmt::format("{}: holds no tokenizer: text is read as bytes, which is a guess; --tokenizer PATH names "
                               "another, --tokenizer byte says that it is right",

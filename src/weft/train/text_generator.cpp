@@ -12,6 +12,21 @@
 
 namespace weft {
 
+namespace {
+
+// An adapter's base is whole, and the one that it was trained beside.
+const std::filesystem::path& with_base(const std::filesystem::path& folder, const ProcessMesh& alone,
+                                       const std::function<void(const std::string&)>& say) {
+  if (!is_adapter_folder(folder)) return folder;
+  const std::filesystem::path base = base_of_adapter(folder, read_peft_config(folder));
+  const std::string note = require_whole(base, CheckpointPart::model, *alone.world, usable_cores());
+  if (!note.empty()) say("note: " + note);
+  require_base(folder, base);
+  return folder;
+}
+
+}  // namespace
+
 std::filesystem::path model_folder_of(const std::filesystem::path& path,
                                       const std::function<void(const std::string&)>& say) {
   namespace fs = std::filesystem;
@@ -23,11 +38,11 @@ std::filesystem::path model_folder_of(const std::filesystem::path& path,
   if (is_checkpoint(path) || (!is_run && is_model) || !why_no_model(path).empty()) {
     const std::string note = require_whole(path, CheckpointPart::model, *alone.world, usable_cores());
     if (!note.empty()) say("note: " + note);
-    return path;
+    return with_base(path, alone, say);
   }
   const FoundCheckpoint found = find_checkpoint(path, CheckpointPart::model, *alone.world, usable_cores());
   for (const std::string& note : found.notes) say(note);
-  if (found.path) return *found.path;
+  if (found.path) return with_base(*found.path, alone, say);
   throw FileError(fmt::format("{}: neither a model's folder (config.json) nor a run with checkpoints", path.string()));
 }
 

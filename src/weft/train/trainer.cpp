@@ -11,6 +11,7 @@
 
 #include "weft/base/durable_file.h"
 #include "weft/base/json.h"
+#include "weft/checkpoint/checkpoint_check.h"
 #include "weft/comm/agree.h"
 #include "weft/models/hf_names.h"
 #include "weft/ops/checked.h"
@@ -179,7 +180,14 @@ void Trainer::note_oddities(const TrainingStep::Result& r) {
 void Trainer::start_weights() {
   const FoundCheckpoint found = find_checkpoint_to_resume(recipe_.run.dir, *rank_.mesh.world, machine_.threads);
   notes_.insert(notes_.end(), found.notes.begin(), found.notes.end());
+  // Weights that the run reads and never writes: of an adapter's base, of a reference.
+  const bool reads_base = rank_.plan.model.adapter.has_value() || !rank_.state.frozen.empty();
+  if (reads_base) base_ = recipe_.model.init == InitChoice::random ? "" : fingerprint_of_weights(recipe_.model.path);
   if (const auto& checkpoint = found.path) {
+    if (reads_base) {
+      require_whole(recipe_.model.path, CheckpointPart::model, *rank_.mesh.world, machine_.threads);
+      require_base(*checkpoint, recipe_.model.path);
+    }
     const Progressed at = load_checkpoint(*checkpoint, rank_.plan.model, rank_.state, *rank_.plan.optimizer);
     require_same_run(*checkpoint, at);
     require_steps_left(recipe_, at.step, *checkpoint);
@@ -401,7 +409,8 @@ void Trainer::try_save() {
                                                     .loss_scale = loss_scale,
                                                     .sources = data_.sources,
                                                     .context = context_,
-                                                    .held_out = evaluated_step_ == step_ ? held_out_ : std::nullopt},
+                                                    .held_out = evaluated_step_ == step_ ? held_out_ : std::nullopt,
+                                                    .base = base_},
                                      .model_folder = recipe_.model.path,
                                      .tokenizer = kept_tokenizer(recipe_.run.dir),
                                      .is_tokenizer_known = is_tokenizer_kept(recipe_),

@@ -107,6 +107,9 @@ void narrow_batch(Recipe& r) {
     r.objective.group_size = t.global_batch_size;
 }
 
+// A target of an adapter by its last name, since the copy has fewer layers.
+std::string in_any_layer(const std::string& target) { return target.substr(target.rfind('.') + 1); }
+
 }  // namespace
 
 NarrowCopy narrow_copy(const Recipe& recipe, const HfConfig& config) {
@@ -125,6 +128,7 @@ NarrowCopy narrow_copy(const Recipe& recipe, const HfConfig& config) {
   if (m.learned_positions) m.max_positions = r.train.seq_length + (beyond ? 1 : 0);
   r.model.init = InitChoice::random;
   r.adapter.path.clear();  // whose matrices are of another width
+  for (std::string& target : r.adapter.targets) target = in_any_layer(target);
   return copy;
 }
 

@@ -177,6 +177,13 @@ class Verifier {
     return result;
   }
 
+  // Each plan of a trial makes the adapter anew, of this recipe.
+  void keep_targets(const PeftConfig& adapter) {
+    recipe_.adapter.targets = adapter.targets;
+    config_.adapter.reset();
+    config_.spec.adapter.reset();
+  }
+
   // The recipe's own, or its narrow copy.
   void choose_model() {
     const Machine machine = setup_.machine_for(recipe_);
@@ -184,6 +191,7 @@ class Verifier {
     recipe_ = trial_recipe(recipe_, setup_.steps);
     config_ = plan.config;
     config_.spec = plan.model;
+    if (plan.config.adapter) keep_targets(*plan.config.adapter);
     const double flops = plan.memory.arithmetic.model_flops * mesh_sizes_of(recipe_).world();
     const double seconds =
         2 * double(setup_.steps) * flops / (kReferenceRate * setup_.machine_for(one_rank_of(recipe_)).threads);

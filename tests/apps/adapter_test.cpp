@@ -1,0 +1,113 @@
+// Adapters, by the commands alone.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "apps/program.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::Finished;
+using testing::TempDir;
+using testing::weft;
+
+const fs::path kCase = fs::path(testing::kSourceDir) / "tests/golden/llama-gqa";
+
+class AdapterRun : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fs::copy(kCase, base_);
+    testing::spill(dir_ / "r.toml", "[model]\npath = \"" + base_.string() + "\"\n[data]\ntrain = [\"" +
+                                        (base_ / "tokens.bin").string() +
+                                        "\"]\nshuffle = false\n[adapter]\nkind = \"lora\"\nrank = 2\n[train]\n"
+                                        "seq_length = 16\nglobal_batch_size = 4\nmicro_batch_size = 2\n"
+                                        "train_iters = 4\n[optimizer]\nlr = 1e-2\nmin_lr = 1e-2\n"
+                                        "[run]\nthreads = 1\n");
+  }
+  Finished train(const std::string& name, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> all{"train", (dir_ / "r.toml").string(), "run.dir=" + (dir_ / name).string()};
+    all.insert(all.end(), more.begin(), more.end());
+    return weft(all);
+  }
+  fs::path checkpoint(const std::string& name, int step) const {
+    return dir_ / name / "checkpoints" / fmt::format("step-{}", step);
+  }
+  static std::string ids_of(const fs::path& model) {
+    const Finished f =
+        weft({"generate", model.string(), "--prompt-ids", "1,2,3", "--max-tokens", "8", "--temperature", "0", "--ids"});
+    EXPECT_EQ(f.status, 0) << f.err;
+    return f.out;
+  }
+  TempDir dir_;
+  const fs::path base_ = dir_ / "base";
+};
+
+TEST_F(AdapterRun, GoesOnToTheBitAndIsAModelWithItsBase) {
+  ASSERT_EQ(train("whole").status, 0);
+  ASSERT_EQ(train("parts", {"train.train_iters=2"}).status, 0);
+  const Finished more = train("parts", {"parallel.dp=2", "parallel.zero_stage=1"});
+  ASSERT_EQ(more.status, 0) << more.err;
+  EXPECT_FALSE(fs::exists(checkpoint("whole", 4) / "model.safetensors"));
+  const auto adapter = [&](const std::string& run) {
+    return testing::slurp(checkpoint(run, 4) / "adapter_model.safetensors");
+  };
+  ASSERT_EQ(train("again").status, 0);
+  EXPECT_TRUE(adapter("whole") == adapter("again"));
+  ASSERT_EQ(train("halves", {"train.train_iters=2"}).status, 0);
+  ASSERT_EQ(train("halves").status, 0);
+  EXPECT_TRUE(adapter("whole") == adapter("halves")) << "a run that went on";
+  const auto config = nlohmann::json::parse(testing::slurp(checkpoint("whole", 4) / "adapter_config.json"));
+  EXPECT_EQ(config["base_model_name_or_path"], base_.string());
+  EXPECT_EQ(config["r"], 2);
+  EXPECT_EQ(config["target_modules"].size(), 7u);
+  const Finished merged = weft({"merge", (dir_ / "whole").string(), "--out", (dir_ / "merged").string()});
+  ASSERT_EQ(merged.status, 0) << merged.err;
+  EXPECT_EQ(ids_of(dir_ / "whole"), ids_of(dir_ / "merged"));
+  EXPECT_NE(ids_of(dir_ / "whole"), ids_of(base_)) << "it learned nothing";
+  EXPECT_EQ(weft({"merge", (dir_ / "whole").string(), "--out", (dir_ / "merged").string()}).status, 2);
+  const Finished inspected = weft({"inspect", checkpoint("whole", 4).string()});
+  EXPECT_EQ(inspected.status, 0) << inspected.err;
+  EXPECT_SAYS(inspected.out, "every byte is what was saved");
+  const Finished eval = weft(
+      {"eval", (dir_ / "whole").string(), (base_ / "tokens.bin").string(), "--seq-length", "16", "--max-batches", "2"});
+  EXPECT_EQ(eval.status, 0) << eval.err;
+}
+
+TEST_F(AdapterRun, AnotherBaseIsRefusedByName) {
+  ASSERT_EQ(train("run", {"train.train_iters=2"}).status, 0);
+  const fs::path weights = base_ / "model.safetensors";
+  std::string bytes = testing::slurp(weights);
+  bytes[bytes.size() - 1] = char(bytes.back() ^ 1);
+  testing::spill(weights, bytes);
+  for (const Finished& f : {train("run"), weft({"generate", (dir_ / "run").string(), "--prompt-ids", "1"})}) {
+    EXPECT_NE(f.status, 0);
+    EXPECT_SAYS(f.err, "was trained beside other weights than those in " + base_.string());
+  }
+  fs::remove_all(base_);
+  const Finished gone = weft({"generate", checkpoint("run", 2).string(), "--prompt-ids", "1"});
+  EXPECT_NE(gone.status, 0);
+  EXPECT_SAYS(gone.err, "\"base_model_name_or_path\"");
+}
+
+TEST_F(AdapterRun, WhatCannotRunIsRefusedBeforeItBegins) {
+  const auto refusal = [&](const std::vector<std::string>& settings) {
+    const Finished f = train("none", settings);
+    EXPECT_EQ(f.status, 2) << f.err;
+    EXPECT_FALSE(fs::exists(dir_ / "none"));
+    return f.err;
+  };
+  EXPECT_SAYS(refusal({"model.init=random"}), "checkpoints would be of a base that is nowhere");
+  EXPECT_SAYS(refusal({"adapter.targets=q_prj"}), "the model has no module \"q_prj\"");
+  EXPECT_SAYS(refusal({"adapter.kind=none"}), "[adapter] has no effect");
+  ASSERT_EQ(train("run", {"train.train_iters=1"}).status, 0);
+  const std::string folder = checkpoint("run", 1).string();
+  EXPECT_SAYS(refusal({"model.path=" + folder}), "name the base model there");
+  EXPECT_SAYS(refusal({"adapter.path=" + folder, "adapter.rank=4"}), "to begin with it, adapter.rank=2");
+  EXPECT_EQ(train("more", {"adapter.path=" + folder, "train.train_iters=1"}).status, 0);
+}
+
+}  // namespace
+}  // namespace weft
