@@ -183,7 +183,10 @@ TEST_F(Rewards, WhatCannotBeIsRefusedByName) {
   refused({"objective.beta=0.2"}, "objective.beta = 0.2 has no effect: train.objective = \"grpo\" has no such setting");
   refused({"data.pairs=x.jsonl"},
           "data.pairs = \"x.jsonl\" has no effect: train.objective = \"grpo\" reads data.rollouts");
-  refused({"objective.group_size=1", "objective.advantage_std=sample"}, "at least 2 for the standard deviation");
+  refused({"objective.group_size=1"}, "at least 2: a rollout is judged beside the others of its group");
+  refused({"objective.advantage_eps=0"}, "above 0: rewards of a group may all be equal");
+  refused({"objective.advantage_std=none", "objective.advantage_eps=1e-3"},
+          "objective.advantage_eps = 0.001 has no effect");
 }
 
 const std::string kKto = std::string(testing::kSourceDir) + "/tests/golden/kto";
