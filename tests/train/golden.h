@@ -62,7 +62,7 @@ inline int64_t longest_of(const std::filesystem::path& rows) {
 // What a case reads, and the settings of its objective, which have the names of train.json.
 inline std::vector<std::string> golden_data(const std::filesystem::path& folder, const nlohmann::json& t) {
   const std::string kind = t.value("kind", "pretrain");
-  if (kind == "pretrain")
+  if (kind == "pretrain" || kind == "lora")
     return {"data.train=" + (folder / "tokens.bin").string(),
             fmt::format("train.seq_length={}", t["seq_len"].get<int64_t>())};
   const std::string rows = kind == "grpo" ? "rollouts" : kind == "kto" ? "examples" : "pairs";
