@@ -43,12 +43,14 @@ TEST_F(LayoutMatrix, AdaptersEqualThoseOfOneRank) {
   Choice c;
   for (const auto* features : {&kRuns, &kCuts})
     for (const Feature& f : *features) c[f.key] = f.values[0];
-  using Seven = std::array<const char*, 7>;
-  for (const auto& [model, dp, cp, tp, pp, zero_stage, recompute] :
-       {Seven{"llama-gqa-lora", "2", "1", "3", "1", "1", "none"}, Seven{"qwen2-lora", "1", "1", "4", "1", "0", "full"},
-        Seven{"gpt2-lora", "2", "1", "2", "2", "2", "selective"}, Seven{"phi3-lora", "2", "2", "3", "1", "3", "none"},
-        Seven{"mixtral-lora", "2", "1", "1", "2", "3", "none"},
-        Seven{"gpt-oss-lora", "1", "1", "2", "1", "0", "none"}}) {
+  using Eight = std::array<const char*, 8>;
+  for (const auto& [model, dp, cp, tp, pp, zero_stage, recompute, schedule] :
+       {Eight{"llama-gqa-lora", "2", "1", "3", "1", "1", "none", "1f1b"},
+        Eight{"qwen2-lora", "1", "1", "4", "1", "0", "full", "1f1b"},
+        Eight{"gpt2-lora", "2", "1", "2", "2", "2", "selective", "1f1b"},
+        Eight{"phi3-lora", "2", "2", "3", "1", "3", "none", "1f1b"},
+        Eight{"mixtral-lora", "2", "1", "1", "2", "3", "none", "zb_h1"},
+        Eight{"gpt-oss-lora", "2", "1", "3", "1", "3", "none", "zb_h1"}}) {
     c["model"] = model;
     c["parallel.dp"] = dp;
     c["parallel.cp"] = cp;
@@ -56,6 +58,7 @@ TEST_F(LayoutMatrix, AdaptersEqualThoseOfOneRank) {
     c["parallel.pp"] = pp;
     c["parallel.zero_stage"] = zero_stage;
     c["parallel.recompute"] = recompute;
+    c["parallel.pipeline_schedule"] = schedule;
     EXPECT_TRUE(judge(c));
   }
 }

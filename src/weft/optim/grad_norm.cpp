@@ -170,6 +170,7 @@ std::string GradNorm::wait_first_nonfinite(Backend& backend) const {
 
 std::string GradNorm::wait_first_nonfinite_weight(Backend& backend) const {
   for (const Param* p : store_.params()) {
+    if (p->spec().update == Update::nobody) continue;  // a frozen one is as it was read
     for (const ParamStore::Stored& block : store_.stored(*p)) {
       backend.run(CountNonfinite{.x = block.master, .out = one_});
       backend.wait_all();

@@ -30,7 +30,8 @@ class GradNorm {
   // "gradient of blocks.3.attn.qkv.weight: 12 of 4096 values are not finite", for the first weight of the model's order
   // that has such; empty when there is none. The same on every rank of a stage. Blocks.
   std::string wait_first_nonfinite(Backend& backend) const;
-  // "blocks.3.mlp.up.weight: 2 of 4096 values" of the first weight with such of which this rank keeps a part. Blocks.
+  // "blocks.3.mlp.up.weight: 2 of 4096 values" of the first weight with such of which this rank keeps a part; frozen
+  // ones are not looked at. Blocks.
   std::string wait_first_nonfinite_weight(Backend& backend) const;
 
  private:

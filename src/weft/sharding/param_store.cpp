@@ -58,7 +58,7 @@ int ParamStore::close_unit(std::string name, int64_t position) {
     std::vector<Param*> these;
     std::copy_if(unit.params.begin(), unit.params.end(), std::back_inserter(these),
                  [&](const Param* p) { return &set_of(*p) == &set; });
-    if (these.empty() && &set != sets_[size_t(ReplicaSet::dense)].get())
+    if (these.empty())
       set.flat_of.push_back(-1);
     else
       add_flat(set, unit.name, position, std::move(these));
