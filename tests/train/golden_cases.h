@@ -86,9 +86,7 @@ inline std::string not_built_yet(const GoldenCase& c) {
 }
 
 // Whether it is the run of a model, that weft can do.
-inline bool is_a_run(const GoldenCase& c) {
-  return not_built_yet(c).empty() && kind_of(c) != "adam8_vectors";
-}
+inline bool is_a_run(const GoldenCase& c) { return not_built_yet(c).empty() && kind_of(c) != "adam8_vectors"; }
 
 // Settings of the optimizer, the adapter, and of the losses beside cross-entropy, by the recipe's keys.
 inline std::vector<std::string> case_settings(const GoldenCase& c) {
