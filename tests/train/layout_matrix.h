@@ -398,6 +398,13 @@ class LayoutMatrix : public ::testing::Test {
     }
   }
 
+  // The first value of each feature: one rank's run of the first model.
+  static Choice first_choice() {
+    Choice c;
+    for (const auto* features : {&kRuns, &kCuts})
+      for (const Feature& f : *features) c[f.key] = f.values[0];
+    return c;
+  }
   Choice random_choice(std::mt19937& gen) {
     Choice c;
     for (const auto* features : {&kRuns, &kCuts})

@@ -23,9 +23,7 @@ TEST_F(LayoutMatrix, SomeCombinationsEqualOneRank) {
 // Ranks drop what one rank drops: each has heads of its own and, with a cut stream, tokens of its own, at positions of
 // their own. With two key heads for four ranks, each attends to one of those that all have.
 TEST_F(LayoutMatrix, TensorParallelRanksWithDropoutEqualOneRank) {
-  Choice c;
-  for (const auto* features : {&kRuns, &kCuts})
-    for (const Feature& f : *features) c[f.key] = f.values[0];
+  Choice c = first_choice();
   c["model.hidden_dropout"] = "0.1";
   using Three = std::array<const char*, 3>;
   for (const auto& [model, tp, sequence_parallel] :
@@ -40,9 +38,7 @@ TEST_F(LayoutMatrix, TensorParallelRanksWithDropoutEqualOneRank) {
 
 // What an adapter adds is cut as the matrix beside it; the model's own weights are frozen on every rank.
 TEST_F(LayoutMatrix, AdaptersEqualThoseOfOneRank) {
-  Choice c;
-  for (const auto* features : {&kRuns, &kCuts})
-    for (const Feature& f : *features) c[f.key] = f.values[0];
+  Choice c = first_choice();
   using Eight = std::array<const char*, 8>;
   for (const auto& [model, dp, cp, tp, pp, zero_stage, recompute, schedule] :
        {Eight{"llama-gqa-lora", "2", "1", "3", "1", "1", "none", "1f1b"},
@@ -65,9 +61,7 @@ TEST_F(LayoutMatrix, AdaptersEqualThoseOfOneRank) {
 
 // Latents are made by all ranks alike, or by each of its own tokens; heads are cut.
 TEST_F(LayoutMatrix, LatentsAreMadeOfWhatEachRankHasOfTheStream) {
-  Choice c;
-  for (const auto* features : {&kRuns, &kCuts})
-    for (const Feature& f : *features) c[f.key] = f.values[0];
+  Choice c = first_choice();
   c["model.hidden_dropout"] = "0.1";
   using Four = std::array<const char*, 4>;
   for (const auto& [model, tp, sequence_parallel, recompute] :
@@ -83,9 +77,7 @@ TEST_F(LayoutMatrix, LatentsAreMadeOfWhatEachRankHasOfTheStream) {
 
 // Each rank has a share of the inner width of every expert, and with a cut stream routes tokens of its own.
 TEST_F(LayoutMatrix, ExpertsOnTensorParallelRanksEqualOneRank) {
-  Choice c;
-  for (const auto* features : {&kRuns, &kCuts})
-    for (const Feature& f : *features) c[f.key] = f.values[0];
+  Choice c = first_choice();
   c["train.micro_batch_size"] = "2";
   using Four = std::array<const char*, 4>;
   for (const auto& [model, tp, sequence_parallel, recompute] :
@@ -104,9 +96,7 @@ TEST_F(LayoutMatrix, ExpertsOnTensorParallelRanksEqualOneRank) {
 // Ranks of dp and cp have experts of their own, to which the others' tokens go and come back; with more data ranks
 // than that, gradients of experts are summed over those that have the same.
 TEST_F(LayoutMatrix, ExpertsOnRanksOfTheirOwnEqualOneRank) {
-  Choice c;
-  for (const auto* features : {&kRuns, &kCuts})
-    for (const Feature& f : *features) c[f.key] = f.values[0];
+  Choice c = first_choice();
   c["model.hidden_dropout"] = "0.1";
   using Six = std::array<const char*, 6>;
   for (const auto& [model, ep, dp, tp, zero_stage, recompute] :
@@ -126,9 +116,7 @@ TEST_F(LayoutMatrix, ExpertsOnRanksOfTheirOwnEqualOneRank) {
 
 // Ranks of cp have parts of each sequence, whose load is that of all of them.
 TEST_F(LayoutMatrix, ExpertsOfRanksThatShareSequencesEqualOneRank) {
-  Choice c;
-  for (const auto* features : {&kRuns, &kCuts})
-    for (const Feature& f : *features) c[f.key] = f.values[0];
+  Choice c = first_choice();
   c["train.micro_batch_size"] = "2";
   using Four = std::array<const char*, 4>;
   for (const auto& [model, ep, dp, tp] :
@@ -145,9 +133,7 @@ TEST_F(LayoutMatrix, ExpertsOfRanksThatShareSequencesEqualOneRank) {
 
 // Each rank has the correction of its layers' routers, and moves it by what all ranks did.
 TEST_F(LayoutMatrix, CorrectionsAreMovedByTheLoadOfTheWholeBatch) {
-  Choice c;
-  for (const auto* features : {&kRuns, &kCuts})
-    for (const Feature& f : *features) c[f.key] = f.values[0];
+  Choice c = first_choice();
   c["model"] = "deepseek-v3-moe";
   c["parallel.dp"] = "2";
   c["parallel.pp"] = "2";
@@ -160,9 +146,7 @@ TEST_F(LayoutMatrix, CorrectionsAreMovedByTheLoadOfTheWholeBatch) {
 // The module lies on the last stage and uses the embedding of the first; it looks a token further than a rank of cp
 // has them in a row.
 TEST_F(LayoutMatrix, MultiTokenPredictionEqualsOneRank) {
-  Choice c;
-  for (const auto* features : {&kRuns, &kCuts})
-    for (const Feature& f : *features) c[f.key] = f.values[0];
+  Choice c = first_choice();
   c["data.mask"] = "some";
   using Six = std::array<const char*, 6>;
   for (const auto& [model, dp, cp, tp, pp, zero_stage] :
@@ -186,9 +170,7 @@ TEST_F(LayoutMatrix, MultiTokenPredictionEqualsOneRank) {
 
 // The sequences of a pair are cut over cp, their stages score them, and the reference is cut as the model is.
 TEST_F(LayoutMatrix, PreferencesAndRewardsEqualOneRank) {
-  Choice c;
-  for (const auto* features : {&kRuns, &kCuts})
-    for (const Feature& f : *features) c[f.key] = f.values[0];
+  Choice c = first_choice();
   using Eight = std::array<const char*, 8>;
   for (const auto& [model, dp, cp, tp, pp, schedule, zero_stage, recompute] :
        {Eight{"llama-gqa", "2", "1", "1", "1", "1f1b", "3", "none"},
@@ -218,9 +200,7 @@ TEST_F(LayoutMatrix, PreferencesAndRewardsEqualOneRank) {
 // Ranks that share sequences drop what one rank drops; windows end in another rank's tokens.
 // Code blocks are of whole matrices: of each expert, of q apart from k, however ep, tp and ZeRO cut them.
 TEST_F(LayoutMatrix, MomentsIn8BitsHaveTheCodesOfOneRank) {
-  Choice c;
-  for (const auto* features : {&kRuns, &kCuts})
-    for (const Feature& f : *features) c[f.key] = f.values[0];
+  Choice c = first_choice();
   c["optimizer.name"] = "adamw8bit";
   using Five = std::array<const char*, 5>;
   for (const auto& [model, dp, tp, ep, zero_stage] :
@@ -237,9 +217,7 @@ TEST_F(LayoutMatrix, MomentsIn8BitsHaveTheCodesOfOneRank) {
 }
 
 TEST_F(LayoutMatrix, ContextParallelRanksWithDropoutEqualOneRank) {
-  Choice c;
-  for (const auto* features : {&kRuns, &kCuts})
-    for (const Feature& f : *features) c[f.key] = f.values[0];
+  Choice c = first_choice();
   c["model.hidden_dropout"] = "0.1";
   using Three = std::array<const char*, 3>;
   for (const auto& [model, cp, how] :

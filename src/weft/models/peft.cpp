@@ -94,8 +94,8 @@ fs::path base_of_adapter(const fs::path& folder, const PeftConfig& config) {
   for (const fs::path& base : {fs::path(config.base), folder / config.base})
     if (is_there(base / "config.json")) return base;
   throw FileError(
-      fmt::format("{}: \"base_model_name_or_path\": there is no config.json in {}, seen from {}: write the "
-                  "folder of the base there",
+      fmt::format("{}: \"base_model_name_or_path\": there is no config.json in {}, seen from {}: put the "
+                  "base there, or a link to it",
                   file.string(), in_quotes(config.base), fs::current_path().string()));
 }
 
