@@ -13,9 +13,8 @@ enum class LayerKind : uint8_t { embedding, block, head };
 
 struct ModelLayer {
   LayerKind kind;
-  const AnyLayer* layer;     // the model's
-  std::vector<int> units;    // of its ParamStore, which the layer reads and writes gradients of
-  bool wgrad_reads = false;  // does its wgrad read weights too: an adapter's narrow products are made again there
+  const AnyLayer* layer;   // the model's
+  std::vector<int> units;  // of its ParamStore, which the layer reads and writes gradients of
 };
 
 class Model {

@@ -80,8 +80,7 @@ class Transformer final : public Model {
   template <class L, class... Args>
   const L& own(Args&&... args);
   void add(LayerKind kind, const AnyLayer& layer, std::vector<int> units) {
-    const bool wgrad_reads = kind == LayerKind::block && spec_.adapter.has_value();
-    chunks_.back().push_back({kind, &layer, std::move(units), wgrad_reads});
+    chunks_.back().push_back({kind, &layer, std::move(units)});
   }
 
   ModelSpec spec_;

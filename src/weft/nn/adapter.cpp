@@ -76,68 +76,41 @@ Tensor Adapter::Rows::of(const Tensor& b, Spmd on_tp) const {
   return b.slice_rows(first_b, count).placed(b.place.on_tp(on_tp));
 }
 
-// scale x A^T, in scratch.
-Tensor Adapter::narrowed(Pass& p, const Tensor& x, int64_t target) const {
-  const Tensor a = a_->value.slice_rows(target * rank_, rank_);
+void Adapter::forward(Pass& p, Saved& s, Tensor x, Tensor y) const {
   const bool is_sum = a_->spec().place.tp() == Spmd::Shard1;
-  Tensor u = p.compute(p.scratch, {x.rows(), rank_}, is_sum ? x.place.on_tp(Spmd::Partial) : x.place);
-  p.be.run(Matmul{.a = x, .b = a, .out = u, .trans_b = true});
-  p.be.run(Axpby{.x = u, .out = u, .a = scale_});
-  return u;
+  s.narrow = p.compute(p.till_wgrad, {x.rows(), a_->shape()[0]}, is_sum ? x.place.on_tp(Spmd::Partial) : x.place);
+  p.be.run(Matmul{.a = x, .b = a_->value, .out = s.narrow, .trans_b = true});
+  p.be.run(Axpby{.x = s.narrow, .out = s.narrow, .a = scale_});
+  for (const Rows& rows : rows_)
+    p.be.run(Matmul{.a = of_target(s.narrow, rows),
+                    .b = rows.of(b_->value, rows.held),
+                    .out = rows.columns(y, Spmd::Replicate),
+                    .trans_b = true,
+                    .accumulate = true});
 }
 
-// scale dy B, in scratch.
-Tensor Adapter::narrowed_gradient(Pass& p, const Tensor& dy, int64_t target) const {
-  Tensor v;
-  for (const Rows& rows : rows_) {
-    if (rows.target != target) continue;
-    const Tensor part = rows.columns(dy, Spmd::Partial);
-    const bool begins = !v;
-    if (begins)
-      v = p.compute(p.scratch, {dy.rows(), rank_}, is_cut(rows.held) ? dy.place.on_tp(Spmd::Partial) : part.place);
-    p.be.run(Matmul{.a = part, .b = rows.of(b_->value, rows.held), .out = v, .accumulate = !begins});
-  }
-  p.be.run(Axpby{.x = v, .out = v, .a = scale_});
-  return v;
+void Adapter::dgrad(Pass& p, Saved& s, Tensor dy, Tensor dx) const {
+  const bool is_sum = b_->spec().place.tp() == Spmd::Shard0;
+  s.dnarrow =
+      p.compute(p.dgrad_till_wgrad, {dy.rows(), a_->shape()[0]}, is_sum ? dy.place.on_tp(Spmd::Partial) : dy.place);
+  for (size_t i = 0; i < rows_.size(); ++i)
+    p.be.run(Matmul{.a = rows_[i].columns(dy, Spmd::Partial),
+                    .b = rows_[i].of(b_->value, rows_[i].held),
+                    .out = of_target(s.dnarrow, rows_[i]),
+                    .accumulate = i > 0 && rows_[i - 1].target == rows_[i].target});
+  p.be.run(Axpby{.x = s.dnarrow, .out = s.dnarrow, .a = scale_});
+  p.be.run(Matmul{.a = s.dnarrow, .b = a_->value, .out = dx, .accumulate = true});
 }
 
-void Adapter::forward(Pass& p, Tensor x, Tensor y) const {
-  for (int64_t t = 0; t < num_targets(); ++t) {
-    Scope temporaries(*p.scratch);
-    const Tensor u = narrowed(p, x, t);
-    for (const Rows& rows : rows_)
-      if (rows.target == t)
-        p.be.run(Matmul{.a = u,
-                        .b = rows.of(b_->value, rows.held),
-                        .out = rows.columns(y, Spmd::Replicate),
-                        .trans_b = true,
-                        .accumulate = true});
-  }
-}
-
-void Adapter::dgrad(Pass& p, Tensor dy, Tensor dx) const {
-  for (int64_t t = 0; t < num_targets(); ++t) {
-    Scope temporaries(*p.scratch);
-    const Tensor v = narrowed_gradient(p, dy, t);
-    p.be.run(Matmul{.a = v, .b = a_->value.slice_rows(t * rank_, rank_), .out = dx, .accumulate = true});
-  }
-}
-
-void Adapter::wgrad(Pass& p, Tensor x, Tensor dy) const {
+void Adapter::wgrad(Pass& p, const Saved& s, Tensor x, Tensor dy) const {
   const bool adds_a = a_->accumulates(), adds_b = b_->accumulates();
-  for (int64_t t = 0; t < num_targets(); ++t) {
-    Scope temporaries(*p.scratch);
-    const Tensor u = narrowed(p, x, t), v = narrowed_gradient(p, dy, t);
-    p.be.run(
-        Matmul{.a = v, .b = x, .out = a_->grad.slice_rows(t * rank_, rank_), .trans_a = true, .accumulate = adds_a});
-    for (const Rows& rows : rows_)
-      if (rows.target == t)
-        p.be.run(Matmul{.a = rows.columns(dy, Spmd::Partial),
-                        .b = u,
-                        .out = rows.of(b_->grad, dual(rows.held)),
-                        .trans_a = true,
-                        .accumulate = adds_b});
-  }
+  p.be.run(Matmul{.a = s.dnarrow, .b = x, .out = a_->grad, .trans_a = true, .accumulate = adds_a});
+  for (const Rows& rows : rows_)
+    p.be.run(Matmul{.a = rows.columns(dy, Spmd::Partial),
+                    .b = of_target(s.narrow, rows),
+                    .out = rows.of(b_->grad, dual(rows.held)),
+                    .trans_a = true,
+                    .accumulate = adds_b});
 }
 
 }  // namespace weft

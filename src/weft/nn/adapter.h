@@ -17,11 +17,18 @@ namespace weft {
 // is cut by columns, so is A, and B is whole. So nothing is sent that is not sent without an adapter.
 class Adapter {
  public:
+  struct Saved {
+    Tensor narrow;   // [t, n r]  scale x A^T of all n targets                        till wgrad
+    Tensor dnarrow;  // [t, n r]  scale dy B, with each target's columns of dy       dgrad .. wgrad
+  };
   // None where the store has no adapter of this weight. `name`: of the product.
   static std::optional<Adapter> make(ParamStore& params, const std::string& name, const Param& of);
-  void forward(Pass& p, Tensor x, Tensor y) const;
-  void dgrad(Pass& p, Tensor dy, Tensor dx) const;
-  void wgrad(Pass& p, Tensor x, Tensor dy) const;  // adds to A.grad, B.grad; x A^T is made again
+  // Adds to y.
+  void forward(Pass& p, Saved& s, Tensor x, Tensor y) const;
+  // Adds to dx.
+  void dgrad(Pass& p, Saved& s, Tensor dy, Tensor dx) const;
+  // Adds to A.grad, B.grad. Reads no weight.
+  void wgrad(Pass& p, const Saved& s, Tensor x, Tensor dy) const;
 
  private:
   struct Rows {            // of W and B that are held alike and share an A
@@ -34,9 +41,9 @@ class Adapter {
     Tensor columns(const Tensor& y, Spmd where_everywhere) const;
   };
   Adapter(Param& a, Param& b, int64_t rank, double scale) : a_(&a), b_(&b), rank_(rank), scale_(scale) {}
-  Tensor narrowed(Pass& p, const Tensor& x, int64_t target) const;
-  Tensor narrowed_gradient(Pass& p, const Tensor& dy, int64_t target) const;
-  int64_t num_targets() const { return a_->spec().shape[0] / rank_; }
+  Tensor of_target(const Tensor& narrow, const Rows& rows) const {
+    return narrow.slice_cols(rows.target * rank_, rank_);
+  }
 
   Param *a_, *b_;
   int64_t rank_;

@@ -89,14 +89,14 @@ Tensor SelfAttention::forward(Pass& p, Saved& s, Tensor h) const {
   core(p, s.qkv, o, lse);
   s.o = keep_ ? o : Tensor{};
   s.lse = keep_ ? lse : Tensor{};
-  return out_.forward(p, o);
+  return out_.forward(p, s.out, o);
 }
 
 // q, k and v of these tokens, normalized and rotated, in s.qkv.
 void SelfAttention::project(Pass& p, Saved& s, Tensor h, Arena* home) const {
   Tensor x = enter_.forward(p.mesh, h, *p.scratch);
   s.qkv = p.compute(home, {x.rows(), qkv_.out()}, tokens(Spmd::Shard1));
-  qkv_.forward(p, x, s.qkv);
+  qkv_.forward(p, s.in, x, s.qkv);
   const QueryKeyValue qkv = split(s.qkv, Spmd::Replicate);
   if (q_norm_) normalize(p, s, qkv, home);
   rotate(p, qkv.q, false);
@@ -131,7 +131,7 @@ void SelfAttention::core(Pass& p, const Tensor& qkv, Tensor o, Tensor lse) const
 
 Tensor SelfAttention::dgrad(Pass& p, Saved& s, Tensor dy) const {
   s.dy = dy;
-  Tensor dout = out_.dgrad(p, dy);
+  Tensor dout = out_.dgrad(p, s.out, dy);
   if (!keep_) {
     s.o = p.compute(p.dgrad_till_wgrad, {s.qkv.rows(), out_.in()}, s.qkv.place);
     s.lse = p.stat(p.scratch, {s.qkv.rows(), core_->heads().q}, s.qkv.place);
@@ -147,7 +147,7 @@ Tensor SelfAttention::dgrad(Pass& p, Saved& s, Tensor dy) const {
   rotate(p, d.k, true);
   if (q_norm_) normalize_backward(p, s, d.q, d.k);
   Tensor dx = p.compute(p.scratch, {dout.rows(), qkv_.in()}, tokens(Spmd::Partial));
-  qkv_.dgrad(p, s.dqkv, dx);
+  qkv_.dgrad(p, s.in, s.dqkv, dx);
   return enter_.backward(p.mesh, dx, *p.scratch);
 }
 
@@ -159,8 +159,8 @@ void SelfAttention::normalize_backward(Pass& p, Saved& s, Tensor dq, Tensor dk) 
 }
 
 void SelfAttention::wgrad(Pass& p, const Saved& s, Tensor h) const {
-  out_.wgrad(p, s.o, s.dy);
-  qkv_.wgrad(p, enter_.forward(p.mesh, h, *p.scratch), s.dqkv);
+  out_.wgrad(p, s.out, s.o, s.dy);
+  qkv_.wgrad(p, s.in, enter_.forward(p.mesh, h, *p.scratch), s.dqkv);
   sinks_.wgrad(p, s.sinks);
   if (!q_norm_) return;
   q_norm_.wgrad(p, s.q_norm);
@@ -187,7 +187,7 @@ Tensor SelfAttention::decode(Pass& p, const KvCache& cache, const CacheUse& use,
   else
     cached_.forward(p, use, core_->heads(), {in.q, cache.k, cache.v}, {o, lse});
   sinks_.forward(p, o, lse);
-  return out_.forward(p, o);
+  return out_.forward(p, s.out, o);
 }
 
 }  // namespace weft

@@ -9,7 +9,7 @@
 #include "weft/nn/attention_core.h"
 #include "weft/nn/attention_sinks.h"
 #include "weft/nn/cached_attention.h"
-#include "weft/nn/linear.h"
+#include "weft/nn/projection.h"
 #include "weft/nn/projection_norm.h"
 #include "weft/nn/row_parallel_linear.h"
 #include "weft/sharding/boundary.h"
@@ -40,6 +40,7 @@ class SelfAttention {
     Tensor o;     // [T, h e]    till wgrad; or dgrad .. wgrad where computed again
     Tensor dy;    // [t, d]      till wgrad (owned by the block)
     Tensor dqkv;  // [T, W]      dgrad .. wgrad
+    Projection::Saved in, out;
   };
   SelfAttention(ParamStore& params, const std::string& name, const Spec& spec, const LayerPlan& plan);
 
@@ -68,7 +69,7 @@ class SelfAttention {
   Spec spec_;
   bool keep_;
   Boundary enter_;
-  Linear qkv_;
+  Projection qkv_;
   RowParallelLinear out_;
   ProjectionNorm q_norm_, k_norm_;
   AttentionSinks sinks_;

@@ -72,7 +72,7 @@ Tensor LatentAttention::forward(Pass& p, Saved& s, Tensor h) const {
   s.lse = p.stat(kept, {s.q.rows(), core_->heads().q}, s.q.place);
   core_->forward(p, {s.q, s.k, s.v}, o, s.lse);
   s.o = keep_ ? o : Tensor{};
-  return out_.forward(p, o);
+  return out_.forward(p, s.out, o);
 }
 
 // Rotated, in `home`, of what this rank's stream has.
@@ -115,7 +115,7 @@ Tensor LatentAttention::dgrad(Pass& p, Saved& s, Tensor dy) const {
   s.dq = p.compute(p.dgrad_till_wgrad, {p.batch.positions.elements(), q_.out()}, tokens(Spmd::Shard1));
   {
     Scope temporaries(*p.scratch);
-    Tensor dout = out_.dgrad(p, dy);
+    Tensor dout = out_.dgrad(p, s.out, dy);
     if (!keep_) expand_again(p, s);
     const QueryKeyValue d{s.dq, p.compute(p.scratch, {s.k.rows(), s.k.cols()}, s.k.place.dual()),
                           p.compute(p.scratch, {s.v.rows(), s.v.cols()}, s.v.place.dual())};
@@ -164,7 +164,7 @@ void LatentAttention::expand_again(Pass& p, Saved& s) const {
 }
 
 void LatentAttention::wgrad(Pass& p, const Saved& s, Tensor h) const {
-  out_.wgrad(p, s.o, s.dy);
+  out_.wgrad(p, s.out, s.o, s.dy);
   q_.wgrad(p, enter_.forward(p.mesh, q_latent_ ? s.q_latent.y : h, *p.scratch), s.dq);
   kv_.wgrad(p, enter_.forward(p.mesh, s.kv_latent.y, *p.scratch).slice_cols(0, spec_.kv_rank), s.dkv);
   if (q_latent_) q_latent_->wgrad(p, s.q_latent, h);
@@ -182,12 +182,12 @@ Tensor LatentAttention::decode(Pass& p, const KvCache& cache, const CacheUse& us
   const Tensor latent = kv_latent_.forward(p, s.kv_latent, h);
   s.q = queries(p, from, p.scratch);
   use.write(p, enter_.forward(p.mesh, latent, *p.scratch), cache.k);
-  if (!use.queries.empty()) return out_.forward(p, attend_to_latents(p, cache, use, s.q));
+  if (!use.queries.empty()) return out_.forward(p, s.out, attend_to_latents(p, cache, use, s.q));
   const auto [k, v] = keys(p, latent, p.scratch);
   Tensor o = p.compute(p.scratch, {s.q.rows(), out_.in()}, s.q.place);
   Tensor lse = p.stat(p.scratch, {s.q.rows(), core_->heads().q}, s.q.place);
   core_->forward(p, {s.q, k, v}, o, lse);
-  return out_.forward(p, o);
+  return out_.forward(p, s.out, o);
 }
 
 // Attention of single tokens to the cache, with a head's part of the up-projection W = [K; V] moved from keys

@@ -42,6 +42,7 @@ class LatentAttention {
     Tensor dy;   // [t, d]          till wgrad (owned by the block)
     Tensor dq;   // [T, h e]        dgrad .. wgrad
     Tensor dkv;  // [T, h (n + u)]  dgrad .. wgrad
+    RowParallelLinear::Saved out;
   };
   LatentAttention(ParamStore& params, const std::string& name, const Spec& spec, const LayerPlan& plan);
 

@@ -17,7 +17,6 @@ Linear::Linear(ParamStore& params, const std::string& name, const Spec& spec)
     else
       runs_.push_back({piece.local_row, piece.rows.count, piece.held});
   }
-  adapter_ = Adapter::make(params, name, *w_);
 }
 
 // These rows of W, of b, or of their gradients.
@@ -37,18 +36,15 @@ void Linear::forward(Pass& p, Tensor x, Tensor y) const {
                     .out = run.columns(y, Spmd::Replicate),
                     .trans_b = true,
                     .bias = b_ ? run.of(b_->value, run.held) : Tensor{}});
-  if (adapter_) adapter_->forward(p, x, y);
 }
 
 void Linear::dgrad(Pass& p, Tensor dy, Tensor dx) const {
   for (const Rows& run : runs_)
     p.be.run(Matmul{
         .a = run.columns(dy, Spmd::Partial), .b = run.of(w_->value, run.held), .out = dx, .accumulate = run.first > 0});
-  if (adapter_) adapter_->dgrad(p, dy, dx);
 }
 
 void Linear::wgrad(Pass& p, Tensor x, Tensor dy) const {
-  if (adapter_) adapter_->wgrad(p, x, dy);
   if (!w_->learns()) return;
   const bool accumulate = w_->accumulates(), accumulate_bias = b_ && b_->accumulates();
   for (const Rows& run : runs_) {

@@ -1,15 +1,13 @@
 // Matrix products with a weight.   t tokens, in / out widths, on whatever part of the weight lives here
 #pragma once
-#include <optional>
 #include <string>
 
-#include "weft/nn/adapter.h"
 #include "weft/nn/pass.h"
 #include "weft/sharding/param_store.h"
 
 namespace weft {
 
-// y = x W^T + b. Three matrix products, nothing else; or, where the store has an adapter of W, what that adds.
+// y = x W^T + b. Three matrix products, nothing else.
 //   x, dx [t, in]   y, dy [t, out]   W [out, in]   b [out] or none
 // Where W is cut by rows, but has parts that are everywhere, those columns of y are Replicate and of dy Partial,
 // whatever the placement y and dy are given with.
@@ -28,7 +26,7 @@ class Linear {
   const Param& weight() const { return *w_; }
   void forward(Pass& p, Tensor x, Tensor y) const;
   void dgrad(Pass& p, Tensor dy, Tensor dx) const;
-  void wgrad(Pass& p, Tensor x, Tensor dy) const;  // adds to W.grad, b.grad, or to those of the adapter
+  void wgrad(Pass& p, Tensor x, Tensor dy) const;  // adds to W.grad, b.grad, where they learn
 
  private:
   struct Rows {  // of W that are held alike
@@ -40,7 +38,6 @@ class Linear {
   Param* w_;
   Param* b_ = nullptr;
   std::vector<Rows> runs_;
-  std::optional<Adapter> adapter_;
 };
 
 // A bias that follows a sum over ranks: y += b on the stream.

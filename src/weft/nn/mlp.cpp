@@ -37,16 +37,16 @@ Mlp::Mlp(ParamStore& params, const std::string& name, const Spec& spec, const La
 Tensor Mlp::forward(Pass& p, Saved& s, Tensor h) const {
   Tensor x = enter_.forward(p.mesh, h, *p.scratch);
   s.u = p.compute(p.till_dgrad, {x.rows(), up_.out()}, tokens(Spmd::Shard1));
-  up_.forward(p, x, s.u);
+  up_.forward(p, s.up, x, s.u);
   Tensor a = p.compute(keep_ ? p.till_wgrad : p.scratch, {x.rows(), down_.in()}, tokens(Spmd::Shard1));
   activate(p, s.u, a);
   s.a = keep_ ? a : Tensor{};
-  return down_.forward(p, a);
+  return down_.forward(p, s.down, a);
 }
 
 Tensor Mlp::dgrad(Pass& p, Saved& s, Tensor dy) const {
   s.dy = dy;
-  Tensor da = down_.dgrad(p, dy);
+  Tensor da = down_.dgrad(p, s.down, dy);
   if (!keep_) {
     s.a = p.compute(p.dgrad_till_wgrad, {s.u.rows(), down_.in()}, s.u.place);
     activate(p, s.u, s.a);
@@ -54,13 +54,13 @@ Tensor Mlp::dgrad(Pass& p, Saved& s, Tensor dy) const {
   s.du = p.compute(p.dgrad_till_wgrad, {s.u.rows(), s.u.cols()}, s.u.place.dual());
   activate_backward(p, s.u, da, s.du);
   Tensor dx = p.compute(p.scratch, {da.rows(), up_.in()}, tokens(Spmd::Partial));
-  up_.dgrad(p, s.du, dx);
+  up_.dgrad(p, s.up, s.du, dx);
   return enter_.backward(p.mesh, dx, *p.scratch);
 }
 
 void Mlp::wgrad(Pass& p, const Saved& s, Tensor h) const {
-  down_.wgrad(p, s.a, s.dy);
-  up_.wgrad(p, enter_.forward(p.mesh, h, *p.scratch), s.du);
+  down_.wgrad(p, s.down, s.a, s.dy);
+  up_.wgrad(p, s.up, enter_.forward(p.mesh, h, *p.scratch), s.du);
 }
 
 void Mlp::activate(Pass& p, Tensor u, Tensor a) const {

@@ -3,7 +3,7 @@
 #pragma once
 #include <string>
 
-#include "weft/nn/linear.h"
+#include "weft/nn/projection.h"
 #include "weft/nn/row_parallel_linear.h"
 #include "weft/sharding/boundary.h"
 
@@ -25,6 +25,7 @@ class Mlp {
     Tensor a;   // [T, f]          till wgrad; or dgrad .. wgrad where activations are not kept
     Tensor dy;  // [t, d]          till wgrad (owned by the block)
     Tensor du;  // [T, 2f or f]    dgrad .. wgrad
+    Projection::Saved up, down;
   };
   Mlp(ParamStore& params, const std::string& name, const Spec& spec, const LayerPlan& plan);
 
@@ -41,7 +42,7 @@ class Mlp {
   Act act_;
   bool keep_;
   Boundary enter_;
-  Linear up_;
+  Projection up_;
   RowParallelLinear down_;
 };
 

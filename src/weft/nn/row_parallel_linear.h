@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "weft/nn/linear.h"
+#include "weft/nn/projection.h"
 #include "weft/nn/stream_dropout.h"
 #include "weft/sharding/boundary.h"
 
@@ -14,6 +14,7 @@ namespace weft {
 //   x, dx [T, in]   y, dy [t, d]   W [d, in], cut by columns   b [d] or none, whole
 class RowParallelLinear {
  public:
+  using Saved = Projection::Saved;
   struct Spec {
     int64_t in, out;
     int64_t grain;  // of its columns: those of a head stay together
@@ -23,15 +24,15 @@ class RowParallelLinear {
     double dropout;
   };
   RowParallelLinear(ParamStore& params, const std::string& name, const Spec& spec, const LayerPlan& plan);
-  int64_t in() const { return linear_.in(); }
+  int64_t in() const { return projection_.in(); }
 
   // Both results lie in scratch: y placed like the stream, dx cut by columns like x.
-  Tensor forward(Pass& p, Tensor x) const;
-  Tensor dgrad(Pass& p, Tensor dy) const;
-  void wgrad(Pass& p, Tensor x, Tensor dy) const;
+  Tensor forward(Pass& p, Saved& s, Tensor x) const;
+  Tensor dgrad(Pass& p, Saved& s, Tensor dy) const;
+  void wgrad(Pass& p, const Saved& s, Tensor x, Tensor dy) const;
 
  private:
-  Linear linear_;
+  Projection projection_;
   RowBias bias_;
   Boundary leave_;
   StreamDropout dropout_;

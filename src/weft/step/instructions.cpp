@@ -42,9 +42,7 @@ struct Writer {
     });
   }
   void wgrad(int i) {
-    if (layer(i).kind == LayerKind::head) return;
-    if (!layer(i).wgrad_reads) return writes_gradients(Op::wgrad, i);
-    fetched(i, -1, [&] { writes_gradients(Op::wgrad, i); });
+    if (layer(i).kind != LayerKind::head) writes_gradients(Op::wgrad, i);
   }
 };
 
