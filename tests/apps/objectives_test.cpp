@@ -74,13 +74,35 @@ TEST_F(Preferences, GoOnFromACheckpointBesideTheSameReference) {
   EXPECT_TRUE(testing::slurp(dir_ / "whole" / weights) == testing::slurp(dir_ / "parts" / weights));
 }
 
+// Without adapter.path it is the model with its adapter switched off, else a copy: here both are the base alone.
+TEST_F(Preferences, TheReferenceOfAnAdapterIsTheBase) {
+  ASSERT_EQ(run("train",
+                {"adapter.kind=lora", "train.train_iters=1", "optimizer.lr=1e-200", "optimizer.min_lr=0",
+                 "optimizer.lr_warmup_iters=0"},
+                "zero")
+                .status,
+            0);
+  const std::string begun = "adapter.path=" + (dir_ / "zero/checkpoints/step-1").string();
+  const Finished off = run("train", {"adapter.kind=lora", "parallel.dp=2", "parallel.zero_stage=3"}, "off");
+  const Finished copy = run("train", {"adapter.kind=lora", "parallel.dp=2", "parallel.zero_stage=3", begun}, "copy");
+  ASSERT_EQ(off.status, 0) << off.err;
+  ASSERT_EQ(copy.status, 0) << copy.err;
+  EXPECT_EQ(off.err.find("frozen models"), std::string::npos);
+  EXPECT_SAYS(copy.err, "frozen models");
+  const auto switched = steps_of("off"), held = steps_of("copy");
+  ASSERT_EQ(switched.size(), held.size());
+  for (size_t i = 0; i < held.size(); ++i)
+    for (const char* name : {"loss", "grad_norm", "margin"}) EXPECT_EQ(switched[i][name], held[i][name]) << i << name;
+  EXPECT_GT(held.back()["margin"].get<double>(), 1e-3);
+}
+
 TEST_F(Preferences, ArePlannedAndVerified) {
   const Finished plan = run("plan", {"train.train_iters=0", "train.epochs=2"});
   EXPECT_EQ(plan.status, 0) << plan.err;
   EXPECT_SAYS(plan.out, "frozen models");
   for (const std::vector<std::string>& layout :
        {std::vector<std::string>{"parallel.dp=2", "parallel.tp=2", "train.precision=bf16"},
-        {"parallel.cp=2", "parallel.pp=2", "objective.loss_type=ipo"},
+        {"parallel.cp=2", "parallel.pp=2", "objective.loss_type=ipo", "adapter.kind=lora"},
         {"parallel.dp=2", "train.numerics=invariant"}}) {
     std::vector<std::string> more = layout;
     more.push_back("--steps=2");

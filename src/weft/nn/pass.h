@@ -51,6 +51,7 @@ struct Pass {
   Arena* dgrad_till_wgrad;  // dgrad .. wgrad
   Arena* replay;  // forward .. dgrad of a layer that is being recomputed; not scratch, whose Scopes end between
   uint64_t dropout_key = 0;  // of the step; 0 outside of training: nothing is dropped
+  bool adapters = true;      // false: as if the model had none
 
   Tensor compute(Arena* arena, Shape shape, Placement place) const {
     return arena->alloc(precision.compute, shape, place);

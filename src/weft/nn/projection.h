@@ -21,7 +21,7 @@ class Projection {
 
   void forward(Pass& p, Saved& s, Tensor x, Tensor y) const {
     linear_.forward(p, x, y);
-    if (adapter_) adapter_->forward(p, s, x, y);
+    if (adapter_ && p.adapters) adapter_->forward(p, s, x, y);
   }
   void dgrad(Pass& p, Saved& s, Tensor dy, Tensor dx) const {
     linear_.dgrad(p, dy, dx);

@@ -87,7 +87,9 @@ void refuse_dropout(const Recipe& r, const Dropouts& d) {
 void set_objective(const Recipe& r, const ModelSpec& model, StepSpec& step) {
   if (r.train.objective == ObjectiveKind::cross_entropy) return;
   step.evaluates = step.scores_first = true;
-  step.frozen = {{model, step.model}};
+  // An adapter that begins as nothing adds nothing to the reference.
+  step.scores_base = model.adapter && r.adapter.path.empty();
+  if (!step.scores_base) step.frozen = {{model, step.model}};
   step.scores_others = r.train.objective == ObjectiveKind::kto;
   step.num_sums = r.train.objective == ObjectiveKind::dpo    ? Dpo::kSums
                   : r.train.objective == ObjectiveKind::grpo ? Grpo::kSums

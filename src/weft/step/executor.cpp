@@ -240,9 +240,17 @@ Tensor Executor::evaluate(const LoadMicroBatch& load) {
   return nll;
 }
 
-Tensor Executor::score(const Model& model, ParamStore& params, const LoadMicroBatch& load) {
+Tensor Executor::score(const Model& model, ParamStore& params, const LoadMicroBatch& load, bool adapters) {
   WEFT_CHECK(step_.evaluates, "this step was planned without evaluation");
-  return ForwardOnly{model, params, step_, *backend_, mesh_, staging_, &links_}.score(load, evaluation_);
+  return ForwardOnly{.model = model,
+                     .params = params,
+                     .step = step_,
+                     .backend = *backend_,
+                     .mesh = mesh_,
+                     .staging = staging_,
+                     .links = &links_,
+                     .adapters = adapters}
+      .score(load, evaluation_);
 }
 
 Tensor ForwardOnly::score(const LoadMicroBatch& load, Arena& arena) const {
@@ -250,7 +258,7 @@ Tensor ForwardOnly::score(const LoadMicroBatch& load, Arena& arena) const {
   MicroBatch batch = alloc_micro_batch(arena, step);
   staging.load(load, batch, backend);
   batch.counts_experts = counts_experts;
-  Pass p{backend, mesh, step.precision, batch, &arena, &arena, &arena, &arena, &arena, dropout_key};
+  Pass p{backend, mesh, step.precision, batch, &arena, &arena, &arena, &arena, &arena, dropout_key, adapters};
   const Tensor nll = p.stat(&arena, {batch.ids.rows()}, model.loss_place());
   backend.run(Zero{.x = nll});
   for (int c = 0; c < model.num_chunks(); ++c) {

@@ -108,7 +108,7 @@ class Executor {
   void wait_sum_sequences();
   int64_t num_sums_of_batch() const;
   Objective::Scores scores_of(const Scored& scored, int64_t micro_batch, const StepInput& input) const;
-  Tensor score(const Model& model, ParamStore& params, const LoadMicroBatch& load);
+  Tensor score(const Model& model, ParamStore& params, const LoadMicroBatch& load, bool adapters = true);
   void load(MicroBatch& b, const StepInput& input);
   void act(const Action& action, const StepInput& input);
   void execute(const Instruction& i, const Action& action, Pass& p, InFlight& m, const StepInput& input);
@@ -159,6 +159,7 @@ struct ForwardOnly {
   StageLinks* links = nullptr;  // none: the model is whole here, or only its memory is measured
   uint64_t dropout_key = 0;
   bool counts_experts = false;  // MicroBatch's
+  bool adapters = true;         // Pass's
   Tensor score(const LoadMicroBatch& load, Arena& arena) const;
 
  private:

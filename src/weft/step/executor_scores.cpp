@@ -48,7 +48,7 @@ std::vector<double> values_of(const Tensor& x) {
 void Executor::score_batch(const StepInput& input) {
   const Objective& objective = input.objective;
   WEFT_CHECK(
-      is_dry() || (step_.scores_first == objective.scores_first() && step_.frozen.size() == objective.num_frozen() &&
+      is_dry() || (step_.scores_first == objective.scores_first() && step_.num_frozen() == objective.num_frozen() &&
                    step_.num_sums == objective.num_sums() && step_.scores_others == objective.scores_others()),
       "a step that was planned for another objective");
   sums_.assign(is_dry() ? 0 : size_t(num_sums_of_batch()), 0);
@@ -63,15 +63,16 @@ void Executor::score_batch(const StepInput& input) {
 Executor::Scored Executor::score_with(const LoadMicroBatch& load) {
   const int64_t all = step_.order.num_micro_batches;
   Scored scored{.own = {}, .frozen = {}, .counted = Losses(static_cast<size_t>(all))};
-  const auto losses_of = [&](const Model& model, ParamStore& params) {
+  const auto losses_of = [&](const Model& model, ParamStore& params, bool adapters = true) {
     Losses losses(static_cast<size_t>(all));
     const Traffic before = is_dry() ? *traffic_ : Traffic();
     for (int64_t i = 0; i < (is_dry() ? 1 : all); ++i) {
-      const Tensor nll = score(model, params, [&](MicroBatch& b) {
+      const LoadMicroBatch one = [&](MicroBatch& b) {
         b.index = i;
         load(b);
         if (!is_dry() && step_.num_sums > 0) scored.counted[size_t(i)] = values_of(b.weights);
-      });
+      };
+      const Tensor nll = score(model, params, one, adapters);
       if (is_dry()) continue;
       losses[size_t(i)].resize(size_t(nll.rows()));
       for_each_value(*evaluation_.memory(), nll,
@@ -81,6 +82,7 @@ Executor::Scored Executor::score_with(const LoadMicroBatch& load) {
     return losses;
   };
   if (step_.scores_first) scored.own = losses_of(model_, state_.params);
+  if (step_.scores_base) scored.frozen.push_back(losses_of(model_, state_.params, false));
   for (FrozenModel& other : state_.frozen) scored.frozen.push_back(losses_of(other.model, other.params));
   return scored;
 }

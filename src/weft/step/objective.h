@@ -17,7 +17,7 @@ class Objective {
   virtual ~Objective() = default;
   // Whether it weighs targets by their losses under the weights as they are, and under those of how many frozen models:
   // then the step begins with forward-only passes over its global batch, which are planned like the rest. Must equal
-  // StepSpec::scores_first and the number of StepSpec::frozen.
+  // StepSpec::scores_first and StepSpec::num_frozen.
   virtual bool scores_first() const { return false; }
   virtual size_t num_frozen() const { return 0; }
   // Whether these passes are also made over other sequences of the same shape (Executor::StepInput::others), of which

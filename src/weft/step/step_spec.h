@@ -24,12 +24,14 @@ struct StepSpec {
   // ones. Needs `evaluates`.
   bool scores_first = false;
   std::vector<FrozenSpec> frozen = {};
+  bool scores_base = false;    // is the first of the frozen ones the model itself without its adapter, not in `frozen`
   bool scores_others = false;  // are there more passes like these, over other sequences
   int num_sums = 0;            // of these passes, for each sequence of the global batch, over all ranks
   // Or by the model, whose routers count their tokens: for a loss over the whole batch.
   bool counts_experts = false;
   bool predicts_further = false;  // does the model have a module of multi-token prediction
-  bool begins_with_scores() const { return scores_first || counts_experts || !frozen.empty(); }
+  size_t num_frozen() const { return frozen.size() + (scores_base ? 1 : 0); }
+  bool begins_with_scores() const { return scores_first || counts_experts || num_frozen() > 0; }
   MeshSizes mesh = {};
   int rank = 0;  // of the mesh
   SequenceCut sequences() const { return {seq_length, {mesh.cp, place_of(mesh, rank).cp}}; }
