@@ -76,6 +76,14 @@ TEST_F(AdapterRun, GoesOnToTheBitAndIsAModelWithItsBase) {
   EXPECT_EQ(eval.status, 0) << eval.err;
 }
 
+TEST_F(AdapterRun, IsNotSavedAsItBegan) {
+  const Finished f = train("still", {"optimizer.lr=0", "optimizer.min_lr=0", "checkpoint.save_interval=2"});
+  EXPECT_EQ(f.status, 89);
+  EXPECT_SAYS(f.err, "after 4 steps the adapter is as it began");
+  EXPECT_FALSE(fs::exists(checkpoint("still", 2)));
+  EXPECT_FALSE(fs::exists(checkpoint("still", 4)));
+}
+
 TEST_F(AdapterRun, AnotherBaseIsRefusedByName) {
   ASSERT_EQ(train("run", {"train.train_iters=2"}).status, 0);
   const fs::path weights = base_ / "model.safetensors";

@@ -18,8 +18,8 @@ namespace {
 using testing::error_of;
 using testing::TinyRun;
 
-ModelSpec with_adapter(ModelSpec model, std::vector<std::string> targets = {"all-linear"}) {
-  model.adapter = adapter_of(model, {.rank = 3, .alpha = 5, .targets = std::move(targets)}, "test");
+ModelSpec with_adapter(ModelSpec model, std::vector<std::string> targets = {"all-linear"}, double dropout = 0) {
+  model.adapter = adapter_of(model, {.rank = 3, .alpha = 5, .dropout = dropout, .targets = std::move(targets)}, "test");
   return model;
 }
 
@@ -32,6 +32,7 @@ std::vector<std::pair<std::string, ModelSpec>> adapted_models() {
       {"some of llama", with_adapter(testing::tiny_llama(), {"k_proj", "v_proj", "up_proj", "*.layers.1.*down_proj"})},
       {"fused", with_adapter(fused)},
       {"gpt2", with_adapter(testing::tiny_gpt2())},
+      {"dropping", with_adapter(testing::tiny_llama(), {"all-linear"}, 0.3)},
       {"qwen3", with_adapter(testing::tiny_qwen3())},
       {"experts", with_adapter(testing::tiny_experts(), {"q_proj", "o_proj"})}};
 }
@@ -65,12 +66,13 @@ TEST(Adapter, ItsGradientIsTheDerivativeOfTheLoss) {
           }
         }
       };
+      const auto loss = [&] { return model.adapter->dropout > 0 ? run.loss_and_gradients() : run.evaluate(); };
       move(0);
       const double h = 1e-6;
       move(h);
-      const double above = run.evaluate();
+      const double above = loss();
       move(-2 * h);
-      const double below = run.evaluate();
+      const double below = loss();
       EXPECT_GT(std::abs(slope), 1e-3) << name;
       EXPECT_NEAR((above - below) / (2 * h), slope, 1e-8 * std::abs(slope) + 1e-9) << name << " " << schedule;
     }

@@ -55,6 +55,7 @@ TEST_F(LayoutMatrix, AdaptersEqualThoseOfOneRank) {
     c["parallel.zero_stage"] = zero_stage;
     c["parallel.recompute"] = recompute;
     c["parallel.pipeline_schedule"] = schedule;
+    c["model.hidden_dropout"] = tp[0] == '1' ? "0" : "0.1";
     EXPECT_TRUE(judge(c));
   }
 }

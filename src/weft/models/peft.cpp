@@ -138,7 +138,8 @@ AdapterSpec adapter_of(const ModelSpec& model, const PeftConfig& config, std::st
   std::map<std::string, ParamSpec> weights;
   for (ParamSpec& weight : all_params(plain)) weights.emplace(weight.name, std::move(weight));
   AdapterSpec adapter{.rank = config.rank,
-                      .scale = config.alpha / (config.rslora ? std::sqrt(double(config.rank)) : double(config.rank))};
+                      .scale = config.alpha / (config.rslora ? std::sqrt(double(config.rank)) : double(config.rank)),
+                      .dropout = config.dropout};
   const bool all = config.targets == std::vector{std::string(kAllLinear)};
   std::vector<bool> used(config.targets.size());
   for (const HfTensor& tensor : hf_tensors(plain)) {
@@ -181,7 +182,7 @@ nlohmann::json to_json(const PeftConfig& config, const ModelSpec& model) {
           {"base_model_name_or_path", config.base},
           {"r", config.rank},
           {"lora_alpha", config.alpha},
-          {"lora_dropout", 0.0},
+          {"lora_dropout", config.dropout},
           {"use_rslora", config.rslora},
           {"use_dora", false},
           {"bias", "none"},

@@ -20,7 +20,7 @@ struct PeftConfig {
   int64_t rank = 8;
   double alpha = 16;
   bool rslora = false;
-  double dropout = 0;  // lora_dropout: weft has none
+  double dropout = 0;  // lora_dropout
   // Modules by their last names, as "q_proj", or whole names; * stands for any text. kAllLinear: every matrix of
   // blocks.
   std::vector<std::string> targets = {std::string(kAllLinear)};

@@ -50,7 +50,8 @@ std::optional<Adapter> Adapter::make(ParamStore& params, const std::string& name
                          .parts = parts,
                          .linear = true,
                          .is_adapter = true});
-  Adapter made(a, b, adapter.rank, adapter.scale);
+  Adapter made(a, b, adapter, StreamDropout(name + ".lora", adapter.dropout));
+  if (by_columns) made.first_column_ = of.pieces()[0].cols.first;
   bool some_are_cut = false;
   for (const Piece& piece : of.pieces()) some_are_cut = some_are_cut || piece.held == Spmd::Shard0;
   size_t part = 0;  // of B
@@ -76,10 +77,30 @@ Tensor Adapter::Rows::of(const Tensor& b, Spmd on_tp) const {
   return b.slice_rows(first_b, count).placed(b.place.on_tp(on_tp));
 }
 
+// x, with elements dropped in y, or as it is where nothing is dropped.
+Tensor Adapter::dropped(Pass& p, const Tensor& x, Tensor y) const {
+  if (!y) return x;
+  p.be.run(Dropout{.x = x,
+                   .y = y,
+                   .tokens = p.batch.tokens,
+                   .dropout = dropout_.spec(p),
+                   .first = first_column_,
+                   .total = a_->spec().shape[1]});
+  return y;
+}
+
+// Room for it in scratch.
+Tensor Adapter::room_for_dropped(Pass& p, const Tensor& x) const {
+  return dropout_.spec(p).p > 0 ? p.compute(p.scratch, {x.rows(), x.cols()}, x.place) : Tensor{};
+}
+
 void Adapter::forward(Pass& p, Saved& s, Tensor x, Tensor y) const {
   const bool is_sum = a_->spec().place.tp() == Spmd::Shard1;
   s.narrow = p.compute(p.till_wgrad, {x.rows(), a_->shape()[0]}, is_sum ? x.place.on_tp(Spmd::Partial) : x.place);
-  p.be.run(Matmul{.a = x, .b = a_->value, .out = s.narrow, .trans_b = true});
+  {
+    Scope temporaries(*p.scratch);
+    p.be.run(Matmul{.a = dropped(p, x, room_for_dropped(p, x)), .b = a_->value, .out = s.narrow, .trans_b = true});
+  }
   p.be.run(Axpby{.x = s.narrow, .out = s.narrow, .a = scale_});
   for (const Rows& rows : rows_)
     p.be.run(Matmul{.a = of_target(s.narrow, rows),
@@ -99,12 +120,19 @@ void Adapter::dgrad(Pass& p, Saved& s, Tensor dy, Tensor dx) const {
                     .out = of_target(s.dnarrow, rows_[i]),
                     .accumulate = i > 0 && rows_[i - 1].target == rows_[i].target});
   p.be.run(Axpby{.x = s.dnarrow, .out = s.dnarrow, .a = scale_});
-  p.be.run(Matmul{.a = s.dnarrow, .b = a_->value, .out = dx, .accumulate = true});
+  Scope temporaries(*p.scratch);
+  const Tensor through = room_for_dropped(p, dx);
+  p.be.run(Matmul{.a = s.dnarrow, .b = a_->value, .out = through ? through : dx, .accumulate = !through});
+  if (through) p.be.run(Add{.x = dx, .y = dropped(p, through, through), .out = dx});
 }
 
 void Adapter::wgrad(Pass& p, const Saved& s, Tensor x, Tensor dy) const {
   const bool adds_a = a_->accumulates(), adds_b = b_->accumulates();
-  p.be.run(Matmul{.a = s.dnarrow, .b = x, .out = a_->grad, .trans_a = true, .accumulate = adds_a});
+  {
+    Scope temporaries(*p.scratch);
+    const Tensor seen = dropped(p, x, room_for_dropped(p, x));
+    p.be.run(Matmul{.a = s.dnarrow, .b = seen, .out = a_->grad, .trans_a = true, .accumulate = adds_a});
+  }
   for (const Rows& rows : rows_)
     p.be.run(Matmul{.a = rows.columns(dy, Spmd::Partial),
                     .b = of_target(s.narrow, rows),

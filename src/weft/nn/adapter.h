@@ -7,18 +7,20 @@
 #include <vector>
 
 #include "weft/nn/pass.h"
+#include "weft/nn/stream_dropout.h"
 #include "weft/sharding/param_store.h"
 
 namespace weft {
 
-// y += scale (x A^T) B^T, for each target: rows of W, and columns of y, that share an A.
+// y += scale (dropout(x) A^T) B^T, for each target: rows of W, and columns of y, that share an A. All targets of W see
+// the same dropout.
 //   x, dx [t, in]   y, dy [t, out]   A [r, in]   B [rows of the target, r]
 // All A of W are one weight, one below the other, and all B. Where W is cut by rows, so is B, and A is whole; where W
 // is cut by columns, so is A, and B is whole. So nothing is sent that is not sent without an adapter.
 class Adapter {
  public:
   struct Saved {
-    Tensor narrow;   // [t, n r]  scale x A^T of all n targets                        till wgrad
+    Tensor narrow;   // [t, n r]  scale dropout(x) A^T of all n targets               till wgrad
     Tensor dnarrow;  // [t, n r]  scale dy B, with each target's columns of dy       dgrad .. wgrad
   };
   // None where the store has no adapter of this weight. `name`: of the product.
@@ -40,7 +42,10 @@ class Adapter {
     Tensor of(const Tensor& b, Spmd on_tp) const;
     Tensor columns(const Tensor& y, Spmd where_everywhere) const;
   };
-  Adapter(Param& a, Param& b, int64_t rank, double scale) : a_(&a), b_(&b), rank_(rank), scale_(scale) {}
+  Adapter(Param& a, Param& b, const AdapterSpec& spec, StreamDropout dropout)
+      : a_(&a), b_(&b), rank_(spec.rank), scale_(spec.scale), dropout_(dropout) {}
+  Tensor dropped(Pass& p, const Tensor& x, Tensor y) const;
+  Tensor room_for_dropped(Pass& p, const Tensor& x) const;
   Tensor of_target(const Tensor& narrow, const Rows& rows) const {
     return narrow.slice_cols(rows.target * rank_, rank_);
   }
@@ -48,7 +53,9 @@ class Adapter {
   Param *a_, *b_;
   int64_t rank_;
   double scale_;
-  std::vector<Rows> rows_;  // in order
+  StreamDropout dropout_;
+  int64_t first_column_ = 0;  // of x, of those of the whole
+  std::vector<Rows> rows_;    // in order
 };
 
 }  // namespace weft

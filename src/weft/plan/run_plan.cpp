@@ -81,6 +81,11 @@ void refuse_dropout(const Recipe& r, const Dropouts& d) {
           fmt::format("model.{}_dropout = {} cannot run: train.objective = \"{}\" compares the model with "
                       "one that drops nothing; the nearest that works: model.{}_dropout = 0",
                       name, p, r.train.objective, name));
+  if (r.adapter.dropout > 0)
+    throw ConfigError(
+        fmt::format("adapter.dropout = {} cannot run: train.objective = \"{}\" compares the model with one that drops "
+                    "nothing; the nearest that works: adapter.dropout = 0",
+                    r.adapter.dropout, r.train.objective));
 }
 
 // What the step must be planned for.
@@ -128,10 +133,16 @@ void add_adapter(const Recipe& r, HfConfig& config) {
                     r.model.path, config.adapter->base));
   const Recipe::Adapter& a = r.adapter;
   if (a.kind == AdapterKind::none) return;
-  PeftConfig adapter{.base = r.model.path, .rank = a.rank, .alpha = a.alpha, .rslora = a.rslora, .targets = a.targets};
+  PeftConfig adapter{.base = r.model.path,
+                     .rank = a.rank,
+                     .alpha = a.alpha,
+                     .rslora = a.rslora,
+                     .dropout = a.dropout,
+                     .targets = a.targets};
   if (!a.path.empty()) {
     PeftConfig there = read_peft_config(a.path);
     there.base = adapter.base;
+    there.dropout = a.dropout;
     if (there.rank != a.rank || there.alpha != a.alpha || there.rslora != a.rslora)
       throw ConfigError(
           fmt::format("adapter.path = \"{}\" has another adapter than this recipe: to begin with it, "
@@ -142,9 +153,6 @@ void add_adapter(const Recipe& r, HfConfig& config) {
       throw ConfigError(
           fmt::format("adapter.path = \"{}\" has other modules than adapter.targets: leave those out", a.path));
     adapter.targets = there.targets;
-    if (there.dropout > 0)
-      config.warnings.push_back(fmt::format(
-          "{}/adapter_config.json: \"lora_dropout\": {}: weft trains adapters without dropout", a.path, there.dropout));
   }
   adapt(config, std::move(adapter), "adapter.targets");
 }

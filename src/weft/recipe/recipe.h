@@ -78,6 +78,7 @@ struct Recipe {
     int64_t rank = 8;
     double alpha = 16;
     bool rslora = false;
+    double dropout = 0;
     std::vector<std::string> targets = {"all-linear"};
     std::string path = {};
     bool operator==(const Adapter&) const = default;

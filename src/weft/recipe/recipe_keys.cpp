@@ -196,6 +196,8 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
       {"adapter.rank", &a.rank, count(1, 1 << 20), "width of an adapter: of the rows of its A, the columns of its B"},
       {"adapter.alpha", &a.alpha, above(0), "B A is multiplied by alpha / rank"},
       {"adapter.rslora", &a.rslora, anything(), "or by alpha / sqrt(rank) (Kalajdzievski 2023)"},
+      {"adapter.dropout", &a.dropout, fraction(),
+       "in training: probability that a number of what A is multiplied with is zeroed"},
       {"adapter.targets", &a.targets, anything(),
        "modules that have one, by their last names in Hugging Face's files, as [\"q_proj\", \"v_proj\"], or whole "
        "names, in "

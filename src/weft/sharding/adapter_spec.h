@@ -18,6 +18,7 @@ struct AdapterSpec {
   };
   int64_t rank = 8;
   double scale = 1;                  // alpha / rank; or alpha / sqrt(rank)    Kalajdzievski 2023, "rsLoRA"
+  double dropout = 0;                // in training, of the x that A is multiplied with
   std::vector<Target> targets = {};  // those of a weight in the order of its rows
   bool operator==(const AdapterSpec&) const = default;
 

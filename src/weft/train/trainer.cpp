@@ -145,6 +145,8 @@ StepRecord Trainer::step_once() {
                                                     }});
   if (result.outcome == TrainingStep::Outcome::stuck) report_nonfinite(result.loss, result.grad_norm);
   if (leads()) note_oddities(result);
+  if (result.outcome == TrainingStep::Outcome::updated && result.lr > 0 && result.grad_norm > 0)
+    adapter_changed_ = true;
   ++step_;
   const double took = now_s() - began;
   const auto tokens = double(rank_.plan.step.global_tokens());
@@ -192,6 +194,7 @@ void Trainer::start_weights() {
     require_same_run(*checkpoint, at);
     require_steps_left(recipe_, at.step, *checkpoint);
     step_ = saved_step_ = at.step;
+    adapter_changed_ = true;
     if (at.loss_scale) loss_scale_.state = *at.loss_scale;
     notes_.push_back(
         step_ < recipe_.train.train_iters
@@ -351,6 +354,14 @@ void Trainer::refuse_bad_weights() {
                     step_, bad));
 }
 
+void Trainer::refuse_unchanged_adapter() const {
+  if (rank_.plan.model.adapter && !adapter_changed_)
+    throw FileError(
+        fmt::format("after {} steps the adapter is as it began: each of them was skipped, or had a gradient or a "
+                    "learning rate of 0; look at the data, optimizer.lr and the notes above",
+                    step_));
+}
+
 // The report of the first rank that keeps a weight that is not finite; the same on every rank.
 std::string Trainer::wait_first_bad_weight() {
   return first_text(*rank_.mesh.world, rank_.state.norm->wait_first_nonfinite_weight(rank_.backend));
@@ -374,6 +385,7 @@ void Trainer::save(bool last) {
   if (saved_step_ == step_ || step_ == 0) return;
   refuse_bad_weights();
   try {
+    refuse_unchanged_adapter();
     try_save();
   } catch (const FileError& e) {
     if (last)

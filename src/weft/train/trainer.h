@@ -58,6 +58,7 @@ class Trainer {
   void evaluate();
   bool evaluation_due() const;
   void refuse_bad_weights();
+  void refuse_unchanged_adapter() const;
   std::string wait_first_bad_weight();
   bool is_among_best() const;
   void save(bool last);
@@ -76,6 +77,7 @@ class Trainer {
   int64_t context_;  // tokens that the model will have been trained to see at once
   int64_t step_ = 0, saved_step_ = -1, evaluated_step_ = -1;
   std::optional<HeldOut> held_out_;  // of evaluated_step_
+  bool adapter_changed_ = false;     // by a step of this run, or of the one that it goes on from
   std::string base_;                 // fingerprint of the weights that it reads and never writes
   MatmulRate matmul_rate_;
   std::vector<std::string> notes_;       // of the start: where it goes on, what was passed over
