@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace weft {
 namespace {
@@ -54,35 +55,53 @@ struct Side {
   Range panel(int64_t i) const { return part_of(length, i, panels, grain); }
 };
 
+// A product of few columns is made as its transpose, op(b)^T op(a)^T, whose tiles are full. Each sum is the same.
+bool is_turned(const Matmul& op, const F32Kernels& kernels) { return op.n() <= kernels.nr / 2 && op.m() >= kernels.nr; }
+int64_t rows_of(const Matmul& op, const F32Kernels& kernels) { return is_turned(op, kernels) ? op.n() : op.m(); }
+int64_t cols_of(const Matmul& op, const F32Kernels& kernels) { return is_turned(op, kernels) ? op.m() : op.n(); }
+
 // In a plan operands have no memory.
 const float* floats_at(const void* data, int64_t offset) {
   return data ? static_cast<const float*>(data) + offset : nullptr;
 }
 
-// One thread's part of a product: the rows and columns of out in [rows) and [cols).
+// One thread's part of a product: the rows and columns of out in [rows) and [cols), of its transpose where it is
+// turned.
 class Part {
  public:
   Part(const Matmul& op, const F32Kernels& kernels, Range rows, Range cols)
-      : kernels_(kernels), k_(op.k()), out_stride_(op.out.row_stride), accumulate_(op.accumulate) {
+      : kernels_(kernels),
+        k_(op.k()),
+        out_stride_(op.out.row_stride),
+        accumulate_(op.accumulate),
+        turned_(is_turned(op, kernels)) {
     k_blocks_ = ceil_div(k_, kMaxKc);
     kc_ = ceil_div(k_, k_blocks_);
+    struct Operand {
+      const void* data;
+      int64_t stride, k_stride;  // Side's
+    };
     const int64_t lda = op.a.row_stride, ldb = op.b.row_stride;
-    a_ = {.data = floats_at(op.a.data, rows.begin * (op.trans_a ? 1 : lda)),
+    Operand a{op.a.data, op.trans_a ? 1 : lda, op.trans_a ? lda : 1};
+    Operand b{op.b.data, op.trans_b ? ldb : 1, op.trans_b ? 1 : ldb};
+    if (turned_) std::swap(a, b);
+    a_ = {.data = floats_at(a.data, rows.begin * a.stride),
           .length = rows.size(),
-          .stride = op.trans_a ? 1 : lda,
-          .k_stride = op.trans_a ? lda : 1,
-          .panel_floats = op.trans_a ? ceil_div(kernels.mr * kc_, 16) * 16 + kSlackFloats : kernels.mr * kPanelStride,
+          .stride = a.stride,
+          .k_stride = a.k_stride,
+          .panel_floats =
+              a.k_stride == 1 ? kernels.mr * kPanelStride : ceil_div(kernels.mr * kc_, 16) * 16 + kSlackFloats,
           .panels = ceil_div(rows.size(), kernels.mr),
           .grain = 1};
-    b_ = {.data = floats_at(op.b.data, cols.begin * (op.trans_b ? ldb : 1)),
+    b_ = {.data = floats_at(b.data, cols.begin * b.stride),
           .length = cols.size(),
-          .stride = op.trans_b ? ldb : 1,
-          .k_stride = op.trans_b ? 1 : ldb,
+          .stride = b.stride,
+          .k_stride = b.k_stride,
           .panel_floats = kernels.nr * kc_,
           .panels = ceil_div(cols.size(), kernels.nr),
           .grain = kernels.nr};
-    out_ = const_cast<float*>(floats_at(op.out.data, rows.begin * out_stride_ + cols.begin));
-    bias_ = op.bias ? floats_at(op.bias.data, cols.begin) : nullptr;
+    out_ = const_cast<float*>(floats_at(op.out.data, offset(rows.begin, cols.begin)));
+    bias_ = op.bias ? floats_at(op.bias.data, turned_ ? rows.begin : cols.begin) : nullptr;
     a_stays_ = a_.length <= b_.length;
     stay_blocks_ = ceil_div(stays().panels, std::max<int64_t>(1, kBlockBytes / (stays().panel_floats * 4)));
   }
@@ -96,6 +115,7 @@ class Part {
   }
 
  private:
+  int64_t offset(int64_t row, int64_t col) const { return turned_ ? col * out_stride_ + row : row * out_stride_ + col; }
   const Side& stays() const { return a_stays_ ? a_ : b_; }
   const Side& streams() const { return a_stays_ ? b_ : a_; }
   // A block: some panels of the staying operand, and a run of k.
@@ -162,13 +182,14 @@ class Part {
     const Range rows = a_.panel(a_panel), cols = b_.panel(b_panel);
     const bool first = k_of(block).begin == 0;
     Tile tile{};
-    tile.c = out_ + rows.begin * out_stride_ + cols.begin;
+    tile.c = out_ + offset(rows.begin, cols.begin);
     tile.c_stride = out_stride_;
     tile.kc = k_of(block).size();
     tile.rows = int(rows.size());
     tile.cols = int(cols.size());
     tile.add_to_c = !first || accumulate_;
-    tile.bias = first && bias_ ? bias_ + cols.begin : nullptr;
+    tile.bias = first && bias_ ? bias_ + (turned_ ? rows.begin : cols.begin) : nullptr;
+    tile.turned = turned_;
     return tile;
   }
 
@@ -177,16 +198,17 @@ class Part {
   float* out_;
   const float* bias_;
   int64_t k_, out_stride_;
-  bool accumulate_, a_stays_;
+  bool accumulate_, turned_, a_stays_;
   int64_t k_blocks_, kc_, stay_blocks_;
 };
 
 // Calls f(part) with thread i's part of the product; a thread may have none.
 template <class F>
 void with_part(const Matmul& op, const F32Kernels& kernels, int threads, int i, const F& f) {
-  const Grid grid = grid_of(op.m(), op.n(), threads, kernels.nr);
-  const Range rows = part_of(op.m(), i % grid.rows, grid.rows);
-  const Range cols = part_of(op.n(), i / grid.rows, grid.cols, kernels.nr);
+  const int64_t m = rows_of(op, kernels), n = cols_of(op, kernels);
+  const Grid grid = grid_of(m, n, threads, kernels.nr);
+  const Range rows = part_of(m, i % grid.rows, grid.rows);
+  const Range cols = part_of(n, i / grid.rows, grid.cols, kernels.nr);
   if (rows.size() > 0 && cols.size() > 0) f(Part(op, kernels, rows, cols));
 }
 

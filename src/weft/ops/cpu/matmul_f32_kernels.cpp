@@ -45,8 +45,13 @@ Prefetch prefetch_of_c(const Tile& t) {
   Prefetch p;
   const uintptr_t first = reinterpret_cast<uintptr_t>(t.c) / 64, last = reinterpret_cast<uintptr_t>(t.c + kNr - 1) / 64;
   p.at = reinterpret_cast<const char*>(t.c);
-  p.lines_per_row = t.c_stride % 16 == 0 ? int64_t(last - first) + 1 : kNr / 16 + 1;
   p.row_bytes = t.c_stride * 4;
+  if (t.turned) {
+    p.lines_per_row = 1;
+    p.lines_left = t.cols;
+    return p;
+  }
+  p.lines_per_row = t.c_stride % 16 == 0 ? int64_t(last - first) + 1 : kNr / 16 + 1;
   p.lines_left = t.rows * p.lines_per_row;
   return p;
 }
@@ -54,7 +59,7 @@ Prefetch prefetch_of_c(const Tile& t) {
 template <int kRows>
 void finish_tile(const Tile& t, const Vector (&lower)[size_t(kRows)], const Vector (&upper)[size_t(kRows)]) {
   const Lanes d;
-  if (t.cols == kNr) {
+  if (t.cols == kNr && !t.turned) {
     for (int i = 0; i < kRows; ++i) {
       float* c = t.c + i * t.c_stride;
       const float* start = t.add_to_c ? c : t.bias;
@@ -69,9 +74,14 @@ void finish_tile(const Tile& t, const Vector (&lower)[size_t(kRows)], const Vect
   for (int i = 0; i < kRows; ++i) {
     hn::Store(lower[i], d, row);
     hn::Store(upper[i], d, row + kLanes);
-    float* c = t.c + i * t.c_stride;
-    const float* start = t.add_to_c ? c : t.bias;
-    for (int j = 0; j < t.cols; ++j) c[j] = start ? start[j] + row[j] : row[j];
+    const int64_t first = t.turned ? i : i * t.c_stride, step = t.turned ? t.c_stride : 1;
+    float* c = t.c + first;
+    if (t.add_to_c)
+      for (int j = 0; j < t.cols; ++j) c[j * step] += row[j];
+    else if (t.bias)
+      for (int j = 0; j < t.cols; ++j) c[j * step] = t.bias[t.turned ? i : j] + row[j];
+    else
+      for (int j = 0; j < t.cols; ++j) c[j * step] = row[j];
   }
 }
 

@@ -18,7 +18,7 @@ struct Prefetch {
 };
 
 // c[i, j] = start[i, j] + sum over p < kc of a[i, p] b[p, j], summed in the order of p;
-// start is c itself, the bias, or zero.
+// start is c itself, the bias, or zero. Element (i, j) of c lies at c[i * c_stride + j], turned at c[j * c_stride + i].
 struct Tile {
   const float* a;  // packed
   const float* b;  // packed
@@ -26,7 +26,8 @@ struct Tile {
   int64_t c_stride, kc;
   int rows, cols;  // 1..mr, 1..nr
   bool add_to_c;
-  const float* bias;  // [cols] or null
+  const float* bias;  // [cols], turned [rows]; or null
+  bool turned;
   Prefetch* prefetch;
   int64_t prefetch_lines;  // of *prefetch, during this tile; at most kc / 4 are
 };
