@@ -127,19 +127,25 @@ TEST_F(TextRows, WithoutATemplateAreOneTextThatEndsAsDocumentsDo) {
               "give one by data.chat_template");
 }
 
-// A token that begins in the prompt is of the completions, and so the prompt is that of both.
-TEST_F(TextRows, TokensOverTheBoundaryAreOfTheCompletion) {
+// Where the tokens of a prompt depend on what follows, those that do are of the completions.
+TEST_F(TextRows, TokensOverTheBoundaryAreOfTheCompletions) {
   spill(dir_ / "tokenizer.json", R"({"pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme":)"
-                                 R"( "never"}, "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2, "ab": 3},)"
-                                 R"( "merges": ["a b"]}})");
+                                 R"( "never"}, "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2, "ab": 3,)"
+                                 R"( "aa": 4}, "merges": ["a b", "a a"]}})");
   recipe_.data.tokenizer = "auto";
   recipe_.data.chat_template = "none";
-  const RunData data = open(R"({"prompt": "ca", "chosen": "bc", "rejected": "c"})");
-  const IdRows& rows = data.train->rows()->id_rows();
-  const auto list = [](std::span<const int32_t> ids) { return std::vector<int32_t>(ids.begin(), ids.end()); };
-  EXPECT_EQ(list(rows.prompt(0)), (std::vector<int32_t>{2}));
-  EXPECT_EQ(list(rows.completion(0, 0)), (std::vector<int32_t>{3, 2}));
-  EXPECT_EQ(list(rows.completion(0, 1)), (std::vector<int32_t>{0, 2}));
+  const auto ids_of = [&](const std::string& row) {
+    const RunData data = open(row);
+    const IdRows& rows = data.train->rows()->id_rows();
+    std::vector<std::vector<int32_t>> all;
+    for (const auto part : {rows.prompt(0), rows.completion(0, 0), rows.completion(0, 1)})
+      all.emplace_back(part.begin(), part.end());
+    return all;
+  };
+  using Ids = std::vector<std::vector<int32_t>>;
+  EXPECT_EQ(ids_of(R"({"prompt": "ca", "chosen": "bc", "rejected": "c"})"), (Ids{{2}, {3, 2}, {0, 2}}));
+  EXPECT_EQ(ids_of(R"({"prompt": "ca", "chosen": "c", "rejected": "bc"})"), (Ids{{2}, {0, 2}, {3, 2}}));
+  EXPECT_EQ(ids_of(R"({"prompt": "caa", "chosen": "b", "rejected": "c"})"), (Ids{{2}, {0, 3}, {4, 2}}));
 }
 
 TEST_F(TextRows, OfJudgedCompletionsHaveALabelUnderEitherName) {
