@@ -64,6 +64,8 @@ TEST_F(Rows, BadOnesAreRefusedByFileLineAndField) {
   refused(row_of("[1]", "[true]", "[3]"), {"true is no token id"});
   refused(row_of("\"hello\"", "[1]", "[3]"), {"\"prompt\": expected a list of token ids, got \"hello\""});
   refused(row_of("[1, 2, 3]", "[1, 2, 3, 4, 5, 6]", "[1]"), {"\"chosen\"", "9 tokens", "train.seq_length = 8"});
+  refused(row_of("[1, 2, 3]", "[1, 2, 3, 4, 5, 6]", "[1, 2, 3, 4, 5, 6, 7]"),
+          {"2 completions of the file are too long", "up to 10"});
   refused("[1, 2]\n", {});
   refused("{\"prompt\": [1\n", {});
   EXPECT_SAYS(error_of([&] { open("\n"); }), "pairs.jsonl: has no rows");

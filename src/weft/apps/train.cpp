@@ -116,11 +116,12 @@ std::string about_kill(const HostNeed& need, std::optional<int64_t> kills_before
 }
 
 // What the first rank judges, says and writes before the run begins.
-RunLock begin_run(const Recipe& recipe, const Machine& machine, const RunPlan& plan) {
-  const RunTokenizer tokenizer = judge_tokenizer(recipe, plan.model.vocab_size);
+RunLock begin_run(const Recipe& recipe, const Machine& machine, const RunPlan& plan, const RunData& rows) {
+  const RunTokenizer tokenizer = judge_tokenizer(recipe, plan.model.vocab_size, rows.row_templates);
   say_notes(recipe, plan);
   for (const std::string& note : machine.notes) std::cerr << "note: " << note << "\n";
   for (const std::string& warning : tokenizer.warnings) std::cerr << "warning: " << warning << "\n";
+  if (!rows.warning.empty()) std::cerr << "warning: " << rows.warning << "\n";
   const std::string warning = judge_checkpoint_room(recipe, plan);
   if (!warning.empty() && recipe.train.epochs == 0)  // else Trainer says it, which knows how many steps there are
     std::cerr << "warning: " << warning << "\n";
@@ -131,7 +132,7 @@ RunLock begin_run(const Recipe& recipe, const Machine& machine, const RunPlan& p
 }
 
 // The ranks of this process, of which the first of all speaks and writes.
-int train(const Recipe& recipe, const RankProcess& process, const TrainOptions& options) {
+int train(const Recipe& recipe, const RankProcess& process, const TrainOptions& options, const RunData& rows) {
   const Machine machine = machine_for(recipe, int(process.here.size()));
   const LayoutPlan layout = plan_layout(recipe, *machine.workspace_model);
   if (process.here.empty()) require_room(machine, layout);
@@ -143,17 +144,17 @@ int train(const Recipe& recipe, const RankProcess& process, const TrainOptions& 
     judge_chosen(recipe, options.from, *mesh.world, machine.of_rank(mesh.world->rank()).threads);
   });
   std::optional<RunLock> lock;
-  if (process.leads()) lock.emplace(begin_run(recipe, machine, layout.run));
+  if (process.leads()) lock.emplace(begin_run(recipe, machine, layout.run, rows));
   on_each_rank([&](const ProcessMesh& mesh) { take_chosen(recipe, options.from, *mesh.world); });
   listen_to_signals(kStopping);
-  const bool finished =
-      train_on_ranks({.recipe = recipe, .machine = machine, .stop = stop_requested(), .run = process.run});
+  const bool finished = train_on_ranks(
+      {.recipe = recipe, .machine = machine, .stop = stop_requested(), .run = process.run, .rows = &rows});
   return finished ? kExitOk : kExitInterrupted;
 }
 
-int train_as_rank(const Recipe& recipe, const TrainOptions& options) {
+int train_as_rank(const Recipe& recipe, const TrainOptions& options, const RunData& rows) {
   const RankProcess process = join_mpi(mesh_sizes_of(recipe).world(), recipe.run, "train");
-  return run_as_rank(process, "train", [&] { return train(recipe, process, options); });
+  return run_as_rank(process, "train", [&] { return train(recipe, process, options, rows); });
 }
 
 // What can be refused is refused before there is a process.
@@ -196,14 +197,17 @@ int train_launched(const TrainOptions& options, const Launched& launched) {
     return kExitUsage;
   }
   require_run_data(recipe);
-  if (recipe.run.ranks != RanksKind::mpi) return train(recipe, {}, options);
+  RunData rows = judge_row_data(recipe);
+  if (recipe.run.ranks != RanksKind::mpi) return train(recipe, {}, options, rows);
   check_mpi_is_built_in();
   if (!launched.by.empty()) {
     if (launched.rank != 0) be_silent_about_signals();
     listen_to_signals(kStopping);  // a SIGUSR1 must not end it
-    return train_as_rank(recipe, options);
+    return train_as_rank(recipe, options, rows);
   }
-  return world == 1 ? train(recipe, {}, options) : start_ranks(recipe, launched, options);
+  if (world == 1) return train(recipe, {}, options, rows);
+  rows = {};  // each process reads its own
+  return start_ranks(recipe, launched, options);
 }
 
 }  // namespace

@@ -209,19 +209,20 @@ std::vector<size_t> ends_of_tokens(const Tokenizer& tokenizer, std::string_view 
 }
 
 // How many tokens the text up to here has.
-size_t tokens_before(const Tokenizer& tokenizer, std::string_view text, size_t end, const std::vector<int32_t>& ids) {
+size_t tokens_before(const Tokenizer& tokenizer, std::string_view text, const std::vector<int32_t>& ids,
+                     SpecialText special) {
   std::vector<int32_t> part;
-  tokenizer.encode(text.substr(0, end), part, SpecialText::kParsed);
+  tokenizer.encode(text, part, special);
   if (part.size() > ids.size() || !std::equal(part.begin(), part.end(), ids.begin()))
     fail(fmt::format("no mask of tokens: this tokenizer joins the texts before and after byte {} of the conversation",
-                     end));
+                     text.size()));
   return part.size();
 }
 
 }  // namespace
 
 std::vector<uint8_t> token_mask(const Tokenizer& tokenizer, std::string_view text, const std::vector<int32_t>& ids,
-                                const std::vector<Span>& spans) {
+                                const std::vector<Span>& spans, SpecialText special) {
   std::vector<uint8_t> mask(ids.size(), 0);
   const std::vector<size_t> ends = ends_of_tokens(tokenizer, text, ids);
   const auto mark = [&mask](size_t from, size_t to) {
@@ -230,7 +231,8 @@ std::vector<uint8_t> token_mask(const Tokenizer& tokenizer, std::string_view tex
   for (const Span& s : spans) {
     if (s.begin == s.end) continue;
     if (ends.empty()) {
-      mark(tokens_before(tokenizer, text, s.begin, ids), tokens_before(tokenizer, text, s.end, ids));
+      mark(tokens_before(tokenizer, text.substr(0, s.begin), ids, special),
+           tokens_before(tokenizer, text.substr(0, s.end), ids, special));
       continue;
     }
     const auto first = std::upper_bound(ends.begin(), ends.end(), s.begin);  // the token with this byte

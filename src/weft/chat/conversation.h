@@ -105,9 +105,9 @@ struct TokenizedConversation {
 TokenizedConversation encode_conversation(const ChatTemplate& chat, const Tokenizer& tokenizer,
                                           const Conversation& conversation, const RenderOptions& options = {});
 
-// One for each id of `text`, 1 where a token has bytes of a span (which are in order). Throws Error where the tokenizer
-// does not tell where tokens begin.
+// One for each id of `text`, 1 where a token has bytes of a span (which are in order). `special` as the ids were made.
+// Throws Error where the tokenizer does not tell where tokens begin.
 std::vector<uint8_t> token_mask(const Tokenizer& tokenizer, std::string_view text, const std::vector<int32_t>& ids,
-                                const std::vector<Span>& spans);
+                                const std::vector<Span>& spans, SpecialText special = SpecialText::kParsed);
 
 }  // namespace weft::chat

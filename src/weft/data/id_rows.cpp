@@ -1,5 +1,7 @@
 #include "weft/data/id_rows.h"
 
+#include <algorithm>
+
 #include "weft/base/error.h"
 #include "weft/base/hashing.h"
 #include "weft/base/json.h"
@@ -34,42 +36,101 @@ double number_of(const JsonFields& row, const std::string& field) {
   return row.number(field, {.min = -kLargest, .max = kLargest});
 }
 
+// A list of what is no message.
+bool is_ids(const JsonFields& row, const std::string& field) {
+  const nlohmann::json* found = row.find(field);
+  return found != nullptr && found->is_array() && (found->empty() || !found->front().is_object());
+}
+bool has_ids(const JsonFields& row, const IdRows::Spec& spec) {
+  return is_ids(row, "prompt") || std::any_of(spec.completions.begin(), spec.completions.end(),
+                                              [&](const std::string& field) { return is_ids(row, field); });
+}
+
+template <class T>
+std::string_view bytes_of(const std::vector<T>& all) {
+  return {reinterpret_cast<const char*>(all.data()), all.size() * sizeof(T)};
+}
+
 }  // namespace
 
 IdRows::IdRows(const Spec& spec) : file_(spec.file), parts_(1 + int64_t(spec.completions.size())) {
   const MappedFile file(spec.file);
   fingerprint_ = to_hex(hash128(file.text()));
-  for_each_row({.text = file.text(), .source = spec.file.string()}, [&](const JsonlRow& row) {
-    const JsonFields fields(row.json, row.where);
-    lines_.push_back(row.line);
-    add_tokens(fields, spec);
-    if (!spec.number.empty())
-      numbers_.push_back(spec.number_is_flag ? double(fields.flag(spec.number)) : number_of(fields, spec.number));
-    if (!spec.token_numbers.empty()) add_token_numbers(fields, spec);
-  });
+  are_lines_ = !spec.files.reads || !spec.files.reads(spec.file);
+  const auto take = [&](const JsonlRow& row) { add(row, spec); };
+  if (are_lines_)
+    for_each_row({.text = file.text(), .source = spec.file.string()}, take);
+  else
+    spec.files.for_each(spec.file, take);
   file.check_whole();
   if (ends_.empty()) throw FileError(fmt::format("{}: has no rows", spec.file.string()));
+  check_lengths(spec);
+  if (are_texts_)
+    fingerprint_ = to_hex(hash128(fingerprint_ + to_hex(hash128(bytes_of(ids_))) + to_hex(hash128(bytes_of(ends_)))));
 }
 
-void IdRows::add_tokens(const JsonFields& row, const Spec& spec) {
-  const size_t begin = ids_.size();
-  read_ids(row, "prompt", spec.vocab_size, ids_);
-  const size_t prompt = ids_.size() - begin;
-  ends_.push_back(int64_t(ids_.size()));
-  for (const std::string& field : spec.completions) {
-    const size_t before = ids_.size();
+void IdRows::add(const JsonlRow& row, const Spec& spec) {
+  const JsonFields fields(row.json, row.where);
+  const bool texts = spec.files.encode && !has_ids(fields, spec);
+  if (lines_.empty()) are_texts_ = texts;
+  lines_.push_back(row.line);
+  if (texts != are_texts_)
+    throw FileError(
+        fmt::format("{}: has {}, but {} has {}; put rows of token ids and rows of texts in files of their "
+                    "own",
+                    row.where, texts ? "texts" : "token ids", place_of(0), are_texts_ ? "texts" : "token ids"));
+  texts ? add_texts(row, spec) : add_ids(fields, spec);
+  const bool other = !spec.other_number.empty() && !fields.has(spec.number) && fields.has(spec.other_number);
+  const std::string& number = other ? spec.other_number : spec.number;
+  if (!number.empty())
+    numbers_.push_back(spec.number_is_flag ? double(fields.flag(number)) : number_of(fields, number));
+  if (!spec.token_numbers.empty()) add_token_numbers(fields, spec);
+}
+
+void IdRows::add_ids(const JsonFields& row, const Spec& spec) {
+  std::vector<std::string> parts{"prompt"};
+  parts.insert(parts.end(), spec.completions.begin(), spec.completions.end());
+  for (const std::string& field : parts) {
     read_ids(row, field, spec.vocab_size, ids_);
     ends_.push_back(int64_t(ids_.size()));
-    if (spec.most_tokens > 0 && int64_t(ids_.size() - before) > spec.most_tokens)
-      throw FileError(fmt::format(
-          "{}: has {} tokens, more than objective.max_completion_length = {}; raise that, or leave the row out",
-          row.where(field), ids_.size() - before, spec.most_tokens));
-    const size_t tokens = prompt + ids_.size() - before;
-    if (int64_t(tokens) > spec.seq_length)
-      throw FileError(fmt::format(
-          "{}: with its prompt {} tokens, more than train.seq_length = {}; raise that, or leave the row out",
-          row.where(field), tokens, spec.seq_length));
   }
+}
+
+void IdRows::add_texts(const JsonlRow& row, const Spec& spec) {
+  const EncodedRow encoded = spec.files.encode(row);
+  WEFT_CHECK(encoded.completions.size() == spec.completions.size(), "{} completions", encoded.completions.size());
+  const auto append = [&](const std::vector<int32_t>& ids) {
+    ids_.insert(ids_.end(), ids.begin(), ids.end());
+    ends_.push_back(int64_t(ids_.size()));
+  };
+  append(encoded.prompt);
+  for (const std::vector<int32_t>& ids : encoded.completions) append(ids);
+}
+
+// Of all rows at once, so that train.seq_length can be chosen.
+void IdRows::check_lengths(const Spec& spec) const {
+  int64_t too_long = 0, longest = 0;
+  std::string first;
+  for (int64_t row = 0; row < size(); ++row)
+    for (int64_t which = 0; which < num_completions(); ++which) {
+      const auto alone = int64_t(completion(row, which).size()), tokens = int64_t(prompt(row).size()) + alone;
+      const auto where = [&] {
+        return fmt::format("{}: {}: {}", file_.string(), place_of(row), in_quotes(spec.completions[size_t(which)]));
+      };
+      if (spec.most_tokens > 0 && alone > spec.most_tokens)
+        throw FileError(fmt::format(
+            "{}: has {} tokens, more than objective.max_completion_length = {}; raise that, or leave the row out",
+            where(), alone, spec.most_tokens));
+      if (tokens <= spec.seq_length) continue;
+      longest = std::max(longest, tokens);
+      if (++too_long == 1)
+        first = fmt::format(
+            "{}: with its prompt {} tokens, more than train.seq_length = {}; raise that, or leave the row out", where(),
+            tokens, spec.seq_length);
+    }
+  if (too_long > 1)
+    first += fmt::format("; {} completions of the file are too long, with up to {} tokens", too_long, longest);
+  if (too_long > 0) throw FileError(first);
 }
 
 void IdRows::add_token_numbers(const JsonFields& row, const Spec& spec) {
@@ -88,6 +149,10 @@ void IdRows::add_token_numbers(const JsonFields& row, const Spec& spec) {
     token_numbers_.push_back(value);
   }
   token_ends_.push_back(int64_t(token_numbers_.size()));
+}
+
+std::string IdRows::place_of(int64_t row) const {
+  return fmt::format("{} {}", are_lines_ ? "line" : "row", lines_[size_t(row)]);
 }
 
 std::span<const double> IdRows::token_numbers(int64_t row) const {

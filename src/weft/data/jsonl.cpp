@@ -74,7 +74,7 @@ void for_each_row(const JsonlRows& r, const std::function<void(const JsonlRow&)>
     if (row.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     const std::string source = fmt::format("{}: line {}", r.source, line);
     const nlohmann::json json = parse_line(row, source);
-    take({.json = json, .where = source, .line = line, .done = std::min(at, r.text.size())});
+    take({.json = json, .text = row, .where = source, .line = line, .done = std::min(at, r.text.size())});
   }
 }
 

@@ -22,6 +22,7 @@ struct JsonlRows {
 };
 struct JsonlRow {
   const nlohmann::json& json;
+  std::string_view text;     // as it is written, with its keys in their order
   const std::string& where;  // "source: line N", which messages about it begin with
   int64_t line;              // from 1
   size_t done;               // bytes of the text

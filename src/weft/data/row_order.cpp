@@ -81,9 +81,9 @@ void RowOrder::check_groups() const {
     const auto one = rows_.prompt(first), other = rows_.prompt(row);
     if (!std::equal(one.begin(), one.end(), other.begin(), other.end()))
       throw FileError(
-          fmt::format("{}: line {}: its prompt is not that of line {}, though {} rows are a group of one prompt "
+          fmt::format("{}: {}: its prompt is not that of {}, though {} rows are a group of one prompt "
                       "(objective.group_size); rows of a prompt must follow each other",
-                      rows_.file().string(), rows_.line_of(row), rows_.line_of(first), spec_.rows_of_group));
+                      rows_.file().string(), rows_.place_of(row), rows_.place_of(first), spec_.rows_of_group));
   }
 }
 
@@ -93,10 +93,10 @@ void RowOrder::check_mixed() const {
     const auto tokens = int64_t(rows_.prompt(prompt).size() + rows_.completion(completion, 0).size());
     if (tokens > spec_.seq_length)
       throw FileError(fmt::format(
-          "{}: line {}: its prompt with the completion of line {} has {} tokens, more than "
+          "{}: {}: its prompt with the completion of {} has {} tokens, more than "
           "train.seq_length = {}; the reference point of kto needs such sequences: raise that, or "
           "leave a row out",
-          rows_.file().string(), rows_.line_of(prompt), rows_.line_of(completion), tokens, spec_.seq_length));
+          rows_.file().string(), rows_.place_of(prompt), rows_.place_of(completion), tokens, spec_.seq_length));
   };
   const int64_t n = rows_.size(), of_step = spec_.rows_of_step;
   if (!spec_.shuffle && n % of_step == 0) {

@@ -10,6 +10,7 @@
 #include "weft/pipeline/charset.h"
 #include "weft/pipeline/html_text.h"
 #include "weft/pipeline/json_row.h"
+#include "weft/pipeline/row_encoder.h"
 #include "weft/pipeline/warc_page.h"
 #include "weft/tokenize/unicode.h"
 
@@ -31,18 +32,11 @@ const Ordered* list_of(const RowTemplate& field, const Ordered& row) {
 // The messages of a prompt or a completion: a text is one, a list is them.
 void add_messages(const RowTemplate& field, const nlohmann::json& row, const Ordered* list, const char* role,
                   Ordered& messages) {
-  if (list == nullptr) {
-    std::string text = field.fill(row);
-    if (const size_t bad = utf8_error(text); bad != std::string::npos)  // of CSV: JSON was judged
-      throw Error(fmt::format("not UTF-8 at byte {} of what the {} says", bad, role));
-    messages.push_back({{"role", role}, {"content", std::move(text)}});
-    return;
-  }
-  const bool counts = role == std::string_view("assistant");
-  for (Ordered message : *list) {
-    if (!counts && message.is_object()) message["weight"] = 0;  // the completion alone is trained on
-    messages.push_back(std::move(message));
-  }
+  if (list != nullptr) return append_messages(*list, role, messages);
+  std::string text = field.fill(row);
+  if (const size_t bad = utf8_error(text); bad != std::string::npos)  // of CSV: JSON was judged
+    throw Error(fmt::format("not UTF-8 at byte {} of what the {} says", bad, role));
+  append_messages(std::move(text), role, messages);
 }
 
 // What its messages say.

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "weft/data/id_rows.h"
 #include "weft/data/text_tokens.h"
 
 namespace weft {
@@ -22,5 +23,7 @@ bool has_row_texts(const std::filesystem::path& file);
 // What tokenize_once() reads with that: Parquet, JSON that is no lines or whose text is a template (row_template.h),
 // and whatever is compressed.
 DocumentFiles more_document_files();
+// The same for rows with a prompt and its completions: Parquet, JSON that is no lines, and what is compressed.
+RowFiles more_row_files();
 
 }  // namespace weft

@@ -25,7 +25,8 @@ struct Recipe {
     std::vector<double> weights = {};
     double valid_fraction = 0;
     IdDtype dtype = IdDtype::uint16;
-    std::string loss_mask = {}, text_key = "text", tokenizer = "auto", pairs = {}, rollouts = {}, examples = {};
+    std::string loss_mask = {}, text_key = "text", tokenizer = "auto", chat_template = {}, pairs = {}, rollouts = {},
+                examples = {};
     PackingKind packing = PackingKind::concatenate_and_split;
     AttentionMask attn_mask_type = AttentionMask::causal;
     bool shuffle = true;

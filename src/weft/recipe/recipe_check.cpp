@@ -312,10 +312,17 @@ bool is_of(ObjectiveKind objective, std::string_view setting) {
   return one_of({"beta", "desirable_weight", "undesirable_weight"});
 }
 
+// Whether it reads rows that may be of texts.
+bool has_text_rows(ObjectiveKind objective) {
+  return objective == ObjectiveKind::dpo || objective == ObjectiveKind::kto;
+}
+
 // Whether a setting of the data or of an objective makes a difference to that one.
 bool heeds(ObjectiveKind objective, const RecipeKey& key) {
   if (key.section() == "objective") return is_of(objective, key.last());
   if (key.section() != "data" || key.name == "data.shuffle" || key.name == data_key_of(objective)) return true;
+  if (key.name == "data.chat_template") return has_text_rows(objective);
+  if (key.name == "data.tokenizer" && has_text_rows(objective)) return true;
   const bool is_rows = !key.allowed.example.empty();
   return objective == ObjectiveKind::cross_entropy && !is_rows;
 }

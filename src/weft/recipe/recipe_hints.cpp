@@ -23,6 +23,7 @@ constexpr KeyAlias kKeys[] = {
     {"validation_file eval_file test_datasets valid_data eval_dataset val_data valid_data_path", "data.valid"},
     {"val_set_size validation_split split eval_fraction test_size", "data.valid_fraction"},
     {"tokenizer_type tokenizer_name tokenizer_path tokenizer_name_or_path tokenizer_config", "data.tokenizer"},
+    {"chat_template_path chat_template_jinja", "data.chat_template"},
     {"sample_packing packing_strategy pack_sequences", "data.packing", "packing = \"first-fit\" packs whole documents"},
     {"text_column text_field dataset_text_field json_keys", "data.text_key"},
     {"block_size context_length context_size context sequence_len sequence_length max_seq_length max_seq_len seq_len "

@@ -54,21 +54,23 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "what a token sees: all before it in the sample; or those of its document alone, with positions that begin anew "
        "in each document"},
       {"data.tokenizer", &d.tokenizer, anything(),
-       "for text and JSONL: auto (what the model's folder holds, else that of the data's dataset, else byte), "
+       "for texts: auto (what the model's folder holds, else that of the data's dataset, else byte), "
        "byte (one id a byte, 256 ends a document), or a tokenizer's file or folder (docs/formats/tokenizers.md)"},
       {"data.text_key", &d.text_key, anything(),
        "JSON and Parquet: the key of a document's text, or a template (pipeline.md)"},
+      {"data.chat_template", &d.chat_template, anything(),
+       "of texts in data.pairs and data.examples: the file of a chat template, or chatml, llama-3, mistral, gemma, "
+       "zephyr or alpaca; none: texts one behind the other; empty: that of the tokenizer's folder, if it has one"},
       {"data.pairs", &d.pairs, needed("pairs = \"pairs.jsonl\""),
-       "with train.objective = \"dpo\", in place of data.train: rows of JSON with the token ids of a `prompt`, of the "
-       "`chosen` completion and of the `rejected` one (docs/formats/id_rows.md)"},
+       "with train.objective = \"dpo\", in place of data.train: rows of JSON or Parquet with a `prompt`, the `chosen` "
+       "completion and the `rejected` one, as texts, messages or token ids (docs/formats/id_rows.md)"},
       {"data.rollouts", &d.rollouts, needed("rollouts = \"rollouts.jsonl\""),
        "with train.objective = \"grpo\": rows with the token ids of a `prompt` and a sampled `completion`, its "
        "`reward` "
        "and the `old_logps` of its tokens (docs/formats/id_rows.md)"},
       {"data.examples", &d.examples, needed("examples = \"examples.jsonl\""),
-       "with train.objective = \"kto\": rows with the token ids of a `prompt` and a `completion`, and a `label`, true "
-       "where "
-       "that is desirable (docs/formats/id_rows.md)"},
+       "with train.objective = \"kto\": rows with a `prompt` and a `completion`, as texts, messages or token ids, and "
+       "a `label`, true where that is desirable (docs/formats/id_rows.md)"},
       {"data.shuffle", &d.shuffle, anything(),
        "a new order of samples each epoch, from train.seed; else the order of the files"},
 

@@ -1,17 +1,21 @@
 #include "weft/train/run_data.h"
 
+#include <algorithm>
+
 #include "weft/base/error.h"
 #include "weft/base/json.h"
 #include "weft/data/row_order.h"
 #include "weft/pipeline/file_texts.h"
 #include "weft/pipeline/provenance.h"
+#include "weft/pipeline/row_encoder.h"
+#include "weft/plan/run_plan.h"
 #include "weft/train/data_files.h"
 #include "weft/train/run_tokenizer.h"
 
 namespace weft {
 namespace {
 
-// Of an objective over rows of token ids: the file, and the fields that it reads.
+// Of an objective over rows: the file, and the fields that it reads.
 IdRows::Spec rows_of(const Recipe& r) {
   if (r.train.objective == ObjectiveKind::dpo)
     return {.file = r.data.pairs, .completions = {"chosen", "rejected"}, .seq_length = r.train.seq_length};
@@ -20,6 +24,7 @@ IdRows::Spec rows_of(const Recipe& r) {
             .completions = {"completion"},
             .number = "label",
             .number_is_flag = true,
+            .other_number = "kto_tag",
             .seq_length = r.train.seq_length};
   return {
       .file = r.data.rollouts,
@@ -30,16 +35,49 @@ IdRows::Spec rows_of(const Recipe& r) {
       .most_tokens = r.objective.normalisation == LossNormalisation::constant ? r.objective.max_completion_length : 0};
 }
 
+RowEncoder row_encoder_of(const Recipe& r, const IdRows::Spec& rows) {
+  const std::string name = text_tokenizer_of(r), of_model = find_tokenizer(r.model.path).string();
+  const std::string path = name != "auto" ? name : of_model.empty() ? "byte" : of_model;
+  return RowEncoder(open_tokenizer(name, r.model.path, rows.vocab_size),
+                    {.tokenizer = path, .chat_template = r.data.chat_template, .completions = rows.completions});
+}
+
+// Rows whose completions are alike teach nothing.
+std::string warning_of(const IdRows& rows) {
+  int64_t alike = 0, first = 0;
+  for (int64_t row = rows.size() - 1; row >= 0 && rows.num_completions() > 1; --row) {
+    const auto a = rows.completion(row, 0), b = rows.completion(row, 1);
+    if (std::equal(a.begin(), a.end(), b.begin(), b.end())) ++alike, first = row;
+  }
+  if (alike == 0) return "";
+  return fmt::format(
+      "{}: in {} of {} rows, the first of them {}, the chosen completion is the rejected one: they teach "
+      "nothing; leave them out",
+      rows.file().string(), alike, rows.size(), rows.place_of(first));
+}
+
 }  // namespace
 
 RunData open_row_data(const Recipe& r, int64_t vocab_size) {
   IdRows::Spec spec = rows_of(r);
   spec.vocab_size = vocab_size;
-  IdRows rows(spec);
+  spec.files = more_row_files();
+  std::optional<RowEncoder> encoder;  // rows of ids need no tokenizer
   const bool groups = r.train.objective == ObjectiveKind::grpo;
+  if (!groups)
+    spec.files.encode = [&](const JsonlRow& row) {
+      if (!encoder) encoder.emplace(row_encoder_of(r, spec));
+      return encoder->encode(row);
+    };
+  IdRows rows(spec);
+  if (!encoder && !r.data.chat_template.empty())
+    throw ConfigError(fmt::format("data.chat_template = {} has no effect: {} has rows of token ids; leave it out",
+                                  in_quotes(r.data.chat_template), spec.file.string()));
   RunData data;
+  if (encoder) data.row_templates = encoder->chat_templates();
+  data.warning = warning_of(rows);
   data.sources.push_back({.path = rows.file().string(), .contents = rows.fingerprint(), .dataset = "", .version = ""});
-  data.train = std::make_unique<RowOrder>(std::move(rows),
+  data.train = std::make_shared<RowOrder>(std::move(rows),
                                           RowOrder::Spec{.rows_of_step = r.train.global_batch_size,
                                                          .seq_length = r.train.seq_length,
                                                          .steps_of_batch = groups ? r.objective.inner_updates : 1,
@@ -48,6 +86,11 @@ RunData open_row_data(const Recipe& r, int64_t vocab_size) {
                                                          .seed = uint64_t(r.train.seed),
                                                          .shuffle = r.data.shuffle});
   return data;
+}
+
+RunData judge_row_data(const Recipe& r) {
+  if (r.train.objective == ObjectiveKind::cross_entropy) return {};
+  return open_row_data(r, prepare_run(r, 0).model.vocab_size);
 }
 
 DataSpec data_spec_of(const Recipe& r, int64_t vocab_size) {

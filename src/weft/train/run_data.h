@@ -1,8 +1,10 @@
 // The data of a run, as its recipe names it.
 #pragma once
 #include <functional>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string_view>
 
 #include "weft/data/sample_order.h"
@@ -20,9 +22,12 @@ struct RunSource {
 };
 
 struct RunData {
-  std::unique_ptr<TrainingSamples> train;
+  std::shared_ptr<const TrainingSamples> train;
   std::unique_ptr<EvalWindows> valid;  // null where nothing is held out
   std::vector<RunSource> sources;      // of train
+  // The chat templates, by name, that rows of texts were rendered with; none: there were no such rows.
+  std::optional<std::map<std::string, std::string>> row_templates = {};
+  std::string warning = {};  // about rows
 };
 
 // What the recipe says of its training data. Throws as training_files_of (data_files.h).
@@ -36,8 +41,10 @@ void require_run_data(const Recipe& recipe);
 using TokenizeProgress = std::function<void(std::string_view path, double done)>;
 RunData open_run_data(const Recipe& recipe, const ModelSpec& model, const TokenizeProgress& progress = nullptr);
 
-// The same where the objective reads rows of token ids, which needs no more of the model.
+// The same where the objective reads rows, which needs no more of the model.
 RunData open_row_data(const Recipe& recipe, int64_t vocab_size);
+// Judges them before anything is made for the run. Without samples where the objective reads no rows.
+RunData judge_row_data(const Recipe& recipe);
 
 // {"path", "contents", and of a dataset "dataset", "version"} for each, and back. Throws FileError.
 nlohmann::json to_json(const std::vector<RunSource>& sources);

@@ -175,9 +175,9 @@ class Judge {
 };
 
 // What text alone is read with: what the model's folder holds goes along by itself.
-RunTokenizer of_texts(const Recipe& recipe) {
+RunTokenizer of_texts(const Recipe& recipe, bool has_text_rows) {
   if (recipe.data.tokenizer != kAuto) return of_named(recipe);
-  if (!has_texts(recipe) || !find_tokenizer(recipe.model.path).empty()) return {};
+  if ((!has_texts(recipe) && !has_text_rows) || !find_tokenizer(recipe.model.path).empty()) return {};
   return {.path = kByte, .fingerprint = make_byte_tokenizer()->fingerprint()};
 }
 
@@ -188,9 +188,8 @@ std::map<std::string, std::string> templates_at(const fs::path& tokenizer) {
   } catch (const Error&) { return {}; }
 }
 
-// The checkpoints of a run on conversations get the templates that these were rendered with, whatever stands beside
-// the tokenizer.
-void add_chat_templates(const Recipe& recipe, const std::vector<DatasetTokenizer>& datasets, RunTokenizer& result) {
+// Of datasets of conversations; none where they are of texts.
+ChatTemplateTexts templates_of(const std::vector<DatasetTokenizer>& datasets, RunTokenizer& result) {
   const DatasetTokenizer* first = nullptr;
   for (const DatasetTokenizer& t : datasets) {
     if (t.chat_templates.empty()) continue;
@@ -200,15 +199,21 @@ void add_chat_templates(const Recipe& recipe, const std::vector<DatasetTokenizer
           "datasets {} and {} were rendered with different chat templates; checkpoints get those of the former",
           first->folder.string(), t.folder.string()));
   }
-  if (first == nullptr) return;
+  return first == nullptr ? ChatTemplateTexts() : first->chat_templates;
+}
+
+// The checkpoints of a run on conversations get the templates that these were rendered with, whatever stands beside
+// the tokenizer.
+void add_chat_templates(const Recipe& recipe, const ChatTemplateTexts& templates, RunTokenizer& result) {
+  if (templates.empty()) return;
   const std::string from = result.path.empty() ? recipe.model.path : result.path;
-  if (from != kByte && templates_at(from) == first->chat_templates) return;
+  if (from != kByte && templates_at(from) == templates) return;
   if (result.path.empty()) {
     if (find_tokenizer(from).empty()) return;  // of the tokenizer that is gone, which is told
     result.path = from;
     result.fingerprint = look_at(from).fingerprint;
   }
-  result.chat_templates = first->chat_templates;
+  result.chat_templates = templates;
 }
 
 // The tokenizer of the recipe's first dataset; none also if it cannot be read any more.
@@ -260,11 +265,13 @@ std::string text_tokenizer_of(const Recipe& recipe) {
   return kept.empty() ? datasets.front().name : kept.string();
 }
 
-RunTokenizer judge_tokenizer(const Recipe& recipe, int64_t vocab_size) {
+RunTokenizer judge_tokenizer(const Recipe& recipe, int64_t vocab_size,
+                             const std::optional<ChatTemplateTexts>& row_templates) {
   const std::vector<DatasetTokenizer> datasets = tokenizers_of(recipe);
   require_vocabulary(datasets, vocab_size);
-  RunTokenizer result = datasets.empty() ? of_texts(recipe) : Judge(recipe, datasets).result();
-  add_chat_templates(recipe, datasets, result);
+  RunTokenizer result =
+      datasets.empty() ? of_texts(recipe, row_templates.has_value()) : Judge(recipe, datasets).result();
+  add_chat_templates(recipe, row_templates ? *row_templates : templates_of(datasets, result), result);
   return result;
 }
 

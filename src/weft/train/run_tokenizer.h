@@ -2,6 +2,7 @@
 // (docs/formats/tokenizers.md).
 #pragma once
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,8 +29,10 @@ std::string text_tokenizer_of(const Recipe& recipe);
 // Reads tokenizers; changes nothing. Throws ConfigError where datasets have more ids than the model; where
 // data.tokenizer is "auto" and datasets were made with another tokenizer than the model's folder holds, or than each
 // other: of a run that has checkpoints that is a warning; where data.tokenizer cannot be read and there are texts that
-// need it.
-RunTokenizer judge_tokenizer(const Recipe& recipe, int64_t vocab_size);
+// need it. `row_templates`: of rows of texts (RunData); checkpoints get them, too.
+using ChatTemplateTexts = std::map<std::string, std::string>;  // by name
+RunTokenizer judge_tokenizer(const Recipe& recipe, int64_t vocab_size,
+                             const std::optional<ChatTemplateTexts>& row_templates = {});
 
 // Whether the checkpoints of the run get the tokenizer that its text is read with: from RUN/tokenizer, or as what the
 // model's folder holds. Not so where data.tokenizer could not be read.

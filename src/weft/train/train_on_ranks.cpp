@@ -19,7 +19,8 @@ bool train_on_ranks(const RanksSetup& setup) {
                      .machine = setup.machine.of_rank(mesh.world->rank()),
                      .mesh = mesh,
                      .stop = setup.stop,
-                     .terminal_fd = setup.terminal_fd});
+                     .terminal_fd = setup.terminal_fd,
+                     .rows = setup.rows});
     finished = trainer.run();
   };
   setup.run(mesh_sizes_of(setup.recipe), *setup.machine.mover, train);

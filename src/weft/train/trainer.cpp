@@ -32,7 +32,7 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
       machine_(setup.machine),
       stop_(setup.stop),
       rank_(std::move(plan), machine_, setup.mesh),
-      data_(open_data(setup.terminal_fd)),
+      data_(open_data(setup)),
       batches_(*data_.train, {.seq_length = recipe_.train.seq_length,
                               .micro_batch_size = rank_.plan.step.micro_batch_size,
                               .order = rank_.plan.step.order}),
@@ -78,14 +78,16 @@ void Trainer::settle_length() {
 }
 
 // The first rank makes the caches of tokenized text, the others find them.
-RunData Trainer::open_data(int terminal_fd) const {
+RunData Trainer::open_data(const Setup& setup) const {
+  if (setup.rows != nullptr && setup.rows->train)
+    return {.train = setup.rows->train, .valid = nullptr, .sources = setup.rows->sources};
   if (!leads()) barrier(*rank_.mesh.world);
   double told = now_s();
   RunData data = open_run_data(recipe_, rank_.plan.model, [&](std::string_view path, double done) {
     constexpr double kEvery = 2;  // seconds
     if (now_s() - told < kEvery) return;
     told = now_s();
-    ::dprintf(terminal_fd, "tokenizing %.*s: %.0f %%\n", int(path.size()), path.data(), 100 * done);
+    ::dprintf(setup.terminal_fd, "tokenizing %.*s: %.0f %%\n", int(path.size()), path.data(), 100 * done);
   });
   if (leads()) barrier(*rank_.mesh.world);
   return data;

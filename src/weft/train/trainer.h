@@ -32,7 +32,8 @@ class Trainer {
     const Machine& machine;  // of this rank
     const ProcessMesh& mesh;
     const std::atomic<bool>& stop;
-    int terminal_fd = 2;  // progress goes there
+    int terminal_fd = 2;            // progress goes there
+    const RunData* rows = nullptr;  // the data that is open already, whose samples it shares; null: it opens its own
   };
   Trainer(RunPlan plan, const Setup& setup);
 
@@ -42,7 +43,7 @@ class Trainer {
 
  private:
   bool leads() const { return rank_.mesh.world->rank() == 0; }
-  RunData open_data(int terminal_fd) const;
+  RunData open_data(const Setup& setup) const;
   bool any_rank(bool mine, Site site = Site::current()) const;
   bool stopped() const;
   void tell_of_rate();

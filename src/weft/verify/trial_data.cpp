@@ -108,17 +108,18 @@ bool has_token_files(const Recipe& recipe) {
   });
 }
 
-std::unique_ptr<TrainingSamples> open_token_files(const Recipe& recipe, const ModelSpec& model) {
+std::shared_ptr<const TrainingSamples> open_token_files(const Recipe& recipe, const ModelSpec& model) {
   return open_run_data(recipe, model).train;
 }
 
-std::unique_ptr<TrainingSamples> random_tokens(const Recipe& recipe, const ModelSpec& model, int64_t steps) {
+std::shared_ptr<const TrainingSamples> random_tokens(const Recipe& recipe, const ModelSpec& model, int64_t steps) {
   const TemporaryFolder folder;
   if (recipe.train.objective != ObjectiveKind::cross_entropy) {
     const fs::path rows = folder / "rows.jsonl";
     write_rows(rows, recipe, model.vocab_size, steps * recipe.train.global_batch_size);
     Recipe r = recipe;
     r.data.pairs = r.data.rollouts = r.data.examples = rows.string();  // of which its objective reads one
+    r.data.chat_template.clear();
     return open_run_data(r, model).train;
   }
   const fs::path pair = folder / "pair", ids = folder / "tokens.bin", mask = folder / "mask.bin";

@@ -11,9 +11,9 @@ namespace weft {
 // Whether the recipe's training data can be read without making anything: token ids, not texts.
 bool has_token_files(const Recipe& recipe);
 // Those files, as training reads them. Throws FileError, ConfigError.
-std::unique_ptr<TrainingSamples> open_token_files(const Recipe& recipe, const ModelSpec& model);
+std::shared_ptr<const TrainingSamples> open_token_files(const Recipe& recipe, const ModelSpec& model);
 // Random tokens for so many steps, with a random mask where the recipe has one, or random rows where its objective
 // reads these: a function of its seed. They are held by the stream alone: no file stays, however the process ends.
-std::unique_ptr<TrainingSamples> random_tokens(const Recipe& recipe, const ModelSpec& model, int64_t steps);
+std::shared_ptr<const TrainingSamples> random_tokens(const Recipe& recipe, const ModelSpec& model, int64_t steps);
 
 }  // namespace weft

@@ -469,7 +469,7 @@ class Verifier {
   const VerifySetup& setup_;
   Recipe recipe_;  // in its own precision
   HfConfig config_;
-  std::unique_ptr<TrainingSamples> data_;
+  std::shared_ptr<const TrainingSamples> data_;
   RunRecord record_;  // in fp64, of one rank
   VerifyReport report_;
 };
