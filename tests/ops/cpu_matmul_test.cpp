@@ -130,7 +130,7 @@ void expect_equals_double_loop(const Case& c, AnyMatmul& matmul) {
 
 // Odd shapes in each orientation, around the sizes of tiles and blocks; the gaps between rows take turns.
 std::vector<Case> shapes() {
-  constexpr std::array<std::array<int64_t, 3>, 14> kShapes{{{1, 1, 1},
+  constexpr std::array<std::array<int64_t, 3>, 17> kShapes{{{1, 1, 1},
                                                             {1, 17, 5},
                                                             {3, 1, 64},
                                                             {2, 33, 1},
@@ -143,7 +143,10 @@ std::vector<Case> shapes() {
                                                             {100, 67, 515},
                                                             {31, 700, 33},
                                                             {20, 35, 1100},
-                                                            {400, 20, 70}}};
+                                                            {400, 20, 70},
+                                                            {67, 8, 515},
+                                                            {33, 16, 40},
+                                                            {129, 3, 800}}};
   constexpr std::array<int64_t, 3> kGaps{0, 3, 16};
   std::vector<Case> cases;
   for (const auto& [m, n, k] : kShapes)
