@@ -34,7 +34,7 @@ TEST(GoldenRefSlow, EveryCaseInFp64) {
     testing::GoldenTolerance t = testing::f32_tolerance(c);
     if (t.loss < testing::kGoldenNearTies.loss)
       t.loss = std::max(std::min(t.loss, 1e-6), own_distance(c)), t.grad_norm = std::min(t.grad_norm, 4e-6),
-      t.tensor_norm = 2e-5;
+      t.tensor_norm = 2e-5, t.term = testing::kGoldenF32.term;
     testing::expect_golden(c, ref_machine(), {"run.backend=ref", testing::up_to_four(c)}, t);
     ++run;
   }

@@ -50,7 +50,7 @@ inline const std::vector<Feature> kRuns = {
       "phi3-lora",
       "mixtral-lora",
       "gpt-oss-lora"}},
-    {"train.objective", {"cross_entropy", "dpo", "grpo", "kto"}},
+    {"train.objective", {"cross_entropy", "dpo", "grpo", "kto", "reward"}},
     {"model.hidden_dropout", {"0", "0.1"}},
     {"optimizer.name", {"adamw", "adamw8bit", "sgd", "muon"}},
     {"data.mask", {"none", "some"}},
@@ -201,7 +201,7 @@ class LayoutMatrix : public ::testing::Test {
   }
 
   std::string data_of(const std::string& objective) const {
-    if (objective == "dpo") return "data.pairs=" + (dir_ / "pairs.jsonl").string();
+    if (objective == "dpo" || objective == "reward") return "data.pairs=" + (dir_ / "pairs.jsonl").string();
     if (objective == "kto") return "data.examples=" + (dir_ / "examples.jsonl").string();
     if (objective == "grpo") return "data.rollouts=" + (dir_ / "rollouts.jsonl").string();
     return "data.train=" + (dir_ / "tokens.bin").string();

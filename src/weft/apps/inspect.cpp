@@ -229,6 +229,7 @@ Report data_of(const Recipe& r) {
     case ObjectiveKind::cross_entropy:
       return r.data.train;
     case ObjectiveKind::dpo:
+    case ObjectiveKind::reward:
       return r.data.pairs;
     case ObjectiveKind::grpo:
       return r.data.rollouts;

@@ -47,6 +47,7 @@ const char* name_of_samples(const Recipe& r) {
     case ObjectiveKind::cross_entropy:
       return "sequences";
     case ObjectiveKind::dpo:
+    case ObjectiveKind::reward:
       return "pairs";
     case ObjectiveKind::grpo:
       return "rollouts";

@@ -300,6 +300,7 @@ bool is_of(ObjectiveKind objective, std::string_view setting) {
   };
   switch (objective) {
     case ObjectiveKind::cross_entropy:
+    case ObjectiveKind::reward:
       return false;
     case ObjectiveKind::dpo:
       return one_of({"loss_type", "beta", "label_smoothing", "average_logps"});
@@ -347,6 +348,10 @@ void refuse_beside_objective(const Recipe& r, Refusals& refusals) {
   const std::string objective = fmt::format("train.objective = \"{}\"", r.train.objective);
   refusals.add(r.train.mtp_loss_coef > 0, fmt::format("train.mtp_loss_coef = {}", r.train.mtp_loss_coef),
                fmt::format("{} has no loss of the token after the next one", objective), "train.mtp_loss_coef = 0");
+  refusals.add(r.train.objective == ObjectiveKind::reward && r.adapter.kind != AdapterKind::none,
+               fmt::format("adapter.kind = \"{}\"", r.adapter.kind),
+               fmt::format("{} trains a score, which is no part of an adapter and would be frozen", objective),
+               "adapter.kind = \"none\"");
 }
 
 // What was set beside its default, for an objective that does not heed it.
@@ -419,6 +424,7 @@ std::string_view data_key_of(ObjectiveKind objective) {
     case ObjectiveKind::cross_entropy:
       return "data.train";
     case ObjectiveKind::dpo:
+    case ObjectiveKind::reward:
       return "data.pairs";
     case ObjectiveKind::grpo:
       return "data.rollouts";
@@ -428,7 +434,9 @@ std::string_view data_key_of(ObjectiveKind objective) {
   return "data.examples";
 }
 
-int64_t sequences_of_sample(const Recipe& recipe) { return recipe.train.objective == ObjectiveKind::dpo ? 2 : 1; }
+int64_t sequences_of_sample(const Recipe& recipe) {
+  return data_key_of(recipe.train.objective) == "data.pairs" ? 2 : 1;
+}
 
 std::string fewer_ranks(const Recipe& recipe, int64_t most) { return fewer_ranks(recipe.train, recipe.parallel, most); }
 

@@ -59,7 +59,8 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
       {"data.text_key", &d.text_key, anything(),
        "JSON and Parquet: the key of a document's text, or a template (pipeline.md)"},
       {"data.pairs", &d.pairs, needed("pairs = \"pairs.jsonl\""),
-       "with train.objective = \"dpo\", in place of data.train: rows of JSON with the token ids of a `prompt`, of the "
+       "with train.objective = \"dpo\" or \"reward\", in place of data.train: rows of JSON with the token ids of a "
+       "`prompt`, of the "
        "`chosen` completion and of the `rejected` one (docs/formats/id_rows.md)"},
       {"data.rollouts", &d.rollouts, needed("rollouts = \"rollouts.jsonl\""),
        "with train.objective = \"grpo\": rows with the token ids of a `prompt` and a sampled `completion`, its "
@@ -74,13 +75,13 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
 
       {"train.objective", choice(t.objective), anything(),
        "what is minimised: cross-entropy of the next token; the preference loss of pairs of completions "
-       "(docs/tune/dpo.md); the policy loss of rollouts with rewards (docs/tune/grpo.md); or the loss of completions "
-       "that "
-       "were judged one by one (docs/tune/kto.md)"},
+       "(docs/tune/dpo.md); the policy loss of rollouts with rewards (docs/tune/grpo.md); the loss of completions that "
+       "were judged one by one (docs/tune/kto.md); or that of a reward model, which scores completions "
+       "(docs/tune/reward.md)"},
       {"train.seq_length", &t.seq_length, count(1),
        "tokens of a sample; of pairs, rollouts and examples, the most of a prompt with a completion"},
       {"train.global_batch_size", &t.global_batch_size, count(1),
-       "samples of a step; with dpo pairs, with grpo rollouts, with kto examples"},
+       "samples of a step; with dpo and reward pairs, with grpo rollouts, with kto examples"},
       {"train.micro_batch_size", &t.micro_batch_size, count(1, 1 << 16),
        "samples that go through the model at once, on one rank; of pairs both sequences"},
       {"train.train_iters", &t.train_iters, count(0),

@@ -10,6 +10,7 @@ std::vector<std::string> begin_weights(const Recipe& recipe, const ModelSpec& mo
                                        int num_threads) {
   const auto seed = uint64_t(recipe.train.seed);
   std::vector<std::string> notes;
+  if (model.begins_score) init_weight(params, "score.weight", seed, num_threads);
   if (recipe.model.init == InitChoice::pretrained)
     notes = load_hf_weights(recipe.model.path, model, params, num_threads);
   else

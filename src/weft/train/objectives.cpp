@@ -6,6 +6,7 @@
 #include "weft/step/dpo.h"
 #include "weft/step/grpo.h"
 #include "weft/step/kto.h"
+#include "weft/step/reward.h"
 #include "weft/train/first_weights.h"
 
 namespace weft {
@@ -58,6 +59,8 @@ std::unique_ptr<const Objective> kto_of(const Recipe& r, const RowOrder& order) 
 std::unique_ptr<const Objective> objective_of(const Recipe& r, const TrainingSamples& samples) {
   if (r.train.objective == ObjectiveKind::cross_entropy) return std::make_unique<NextToken>();
   if (r.train.objective == ObjectiveKind::dpo) return dpo_of(r);
+  if (r.train.objective == ObjectiveKind::reward)
+    return std::make_unique<Reward>(Reward::Spec{.num_pairs = r.train.global_batch_size});
   WEFT_CHECK(samples.rows() != nullptr, "an objective over rows needs rows");
   return r.train.objective == ObjectiveKind::kto ? kto_of(r, *samples.rows()) : grpo_of(r, *samples.rows());
 }

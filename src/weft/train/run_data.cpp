@@ -13,7 +13,7 @@ namespace {
 
 // Of an objective over rows of token ids: the file, and the fields that it reads.
 IdRows::Spec rows_of(const Recipe& r) {
-  if (r.train.objective == ObjectiveKind::dpo)
+  if (data_key_of(r.train.objective) == "data.pairs")
     return {.file = r.data.pairs, .completions = {"chosen", "rejected"}, .seq_length = r.train.seq_length};
   if (r.train.objective == ObjectiveKind::kto)
     return {.file = r.data.examples,
@@ -44,6 +44,7 @@ RunData open_row_data(const Recipe& r, int64_t vocab_size) {
                                                          .seq_length = r.train.seq_length,
                                                          .steps_of_batch = groups ? r.objective.inner_updates : 1,
                                                          .rows_of_group = groups ? r.objective.group_size : 1,
+                                                         .scores_ends = r.train.objective == ObjectiveKind::reward,
                                                          .mixes = r.train.objective == ObjectiveKind::kto,
                                                          .seed = uint64_t(r.train.seed),
                                                          .shuffle = r.data.shuffle});

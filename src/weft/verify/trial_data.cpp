@@ -74,7 +74,7 @@ void write_rows(const fs::path& file, const Recipe& recipe, int64_t vocab_size, 
     for (int64_t& id : ids) id = below(vocab_size);
     return ids;
   };
-  const bool pairs = recipe.train.objective == ObjectiveKind::dpo;
+  const bool pairs = data_key_of(recipe.train.objective) == "data.pairs";
   const bool groups = recipe.train.objective == ObjectiveKind::grpo;
   std::vector<int64_t> prompt;
   std::ofstream out(file);
