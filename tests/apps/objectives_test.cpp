@@ -292,5 +292,44 @@ TEST_F(RewardModels, ArePlannedVerifiedAndRefused) {
   EXPECT_SAYS(text.err, "gives scores and no text; the nearest that works: a model with the architecture LlamaForCaus");
 }
 
+const std::string kPpo = std::string(testing::kSourceDir) + "/tests/golden/ppo";
+
+class Values : public Preferences {
+ protected:
+  void SetUp() override {
+    testing::spill(dir_ / "r.toml",
+                   "[model]\npath = \"" + kPpo + "\"\n[data]\nrollouts = \"" + kPpo +
+                       "/rollouts.jsonl\"\nshuffle = false\n[train]\nobjective = \"ppo\"\nseq_length = 32\n"
+                       "global_batch_size = 6\nmicro_batch_size = 1\ntrain_iters = 2\n[objective]\ngamma = 0.99\n"
+                       "[optimizer]\nlr = 1e-3\nlr_decay_style = \"constant\"\n[run]\nthreads = 1\n");
+  }
+};
+
+// Values begin where a folder has none, are in checkpoints, and other commands pass over them.
+TEST_F(Values, BeginBesideAModelOfText) {
+  const Finished f = run("train", {"model.path=" + std::string(testing::kSourceDir) + "/tests/golden/dpo"});
+  ASSERT_EQ(f.status, 0) << f.err;
+  EXPECT_SAYS(f.err, "v_head.summary is not there: its weight begins as random numbers of a deviation of 0.1");
+  const Finished text =
+      weft({"generate", (dir_ / "run").string(), "--ids", "--prompt-ids", "1,2", "--max-tokens", "2"});
+  EXPECT_EQ(text.status, 0) << text.err;
+}
+
+TEST_F(Values, ArePlannedVerifiedAndRefused) {
+  EXPECT_EQ(run("plan", {}).status, 0);
+  const Finished verify = run("verify", {"parallel.dp=2", "parallel.tp=2", "train.precision=bf16", "--steps=2"});
+  EXPECT_EQ(verify.status, 0) << verify.err << verify.out;
+  EXPECT_SAYS(verify.out, "equal: this layout gives the run of one rank");
+  const auto refused = [&](const std::vector<std::string>& more, const std::string& part) {
+    const Finished f = run("train", more);
+    EXPECT_NE(f.status, 0) << more[0];
+    EXPECT_SAYS(f.err, part);
+  };
+  refused({"objective.group_size=2"}, "objective.group_size = 2 has no effect: train.objective = \"ppo\" has no such");
+  refused({"adapter.kind=lora"}, "adapter.kind = \"lora\" cannot run");
+  refused({"objective.lambda=1.5"}, "objective.lambda = 1.5: expected a number");
+  refused({"data.rollouts=" + kGrpo + "/rollouts.jsonl"}, "rollouts.jsonl: line 1: \"ref_logps\"");
+}
+
 }  // namespace
 }  // namespace weft

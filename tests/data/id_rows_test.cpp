@@ -142,7 +142,7 @@ class Rollouts : public ::testing::Test {
     return RowOrder(IdRows({.file = file,
                             .completions = {"completion"},
                             .number = "reward",
-                            .token_numbers = "old_logps",
+                            .token_numbers = {{"old_logps"}},
                             .vocab_size = kRowVocabulary,
                             .seq_length = kRowTokens}),
                     spec);

@@ -72,14 +72,18 @@ inline std::vector<std::string> golden_data(const std::filesystem::path& folder,
   if (kind == "pretrain" || kind == "lora")
     return {"data.train=" + (folder / "tokens.bin").string(),
             fmt::format("train.seq_length={}", t["seq_len"].get<int64_t>())};
-  const std::string rows = kind == "grpo" ? "rollouts" : kind == "kto" ? "examples" : "pairs";
+  const std::string rows = kind == "grpo" || kind == "ppo" ? "rollouts" : kind == "kto" ? "examples" : "pairs";
   const std::filesystem::path file = folder / (rows + ".jsonl");
   std::vector<std::string> all{"train.objective=" + kind, "data." + rows + "=" + file.string(),
                                fmt::format("train.seq_length={}", longest_of(file))};
-  for (const char* key : {"loss_type", "beta", "label_smoothing", "average_logps", "inner_updates", "group_size",
-                          "clip_eps_low", "clip_eps_high", "kl_beta", "normalisation", "advantage_std", "advantage_eps",
-                          "desirable_weight", "undesirable_weight"})
-    if (t.contains(key)) all.push_back(fmt::format("objective.{}={}", key, t[key].dump()));
+  for (const char* key :
+       {"loss_type", "beta", "label_smoothing", "average_logps", "inner_updates", "group_size", "clip_eps_low",
+        "clip_eps_high", "kl_beta", "normalisation", "advantage_std", "advantage_eps", "desirable_weight",
+        "undesirable_weight", "gamma", "lambda", "value_clip", "value_coef", "kl_coef"})
+    if (t.contains(key) && !(kind == "ppo" && key == std::string("group_size")))
+      all.push_back(fmt::format("objective.{}={}", key, t[key].dump()));
+  for (const char* bound : {"low", "high"})
+    if (t.contains("clip_eps")) all.push_back(fmt::format("objective.clip_eps_{}={}", bound, t["clip_eps"].dump()));
   if (t.value("normalisation", "") == "constant")  // else it says nothing
     all.push_back(fmt::format("objective.max_completion_length={}", t["max_completion_length"].get<int64_t>()));
   return all;
@@ -203,8 +207,9 @@ inline void expect_golden_terms(const nlohmann::json& line, const nlohmann::json
     EXPECT_NEAR(line.value(term, 0.0), expected, tolerance_of(tolerance, term))
         << name << " " << term << " step " << step["step"];
   }
-  for (const char* term : {"reward_chosen", "reward_rejected", "margin", "accuracy", "logp_chosen", "logp_rejected",
-                           "kl_before_clamp", "policy_loss", "kl", "ratio_mean", "clip_fraction"}) {
+  for (const char* term :
+       {"reward_chosen", "reward_rejected", "margin", "accuracy", "logp_chosen", "logp_rejected", "kl_before_clamp",
+        "policy_loss", "kl", "ratio_mean", "clip_fraction", "value_loss", "value_clip_fraction", "approx_kl"}) {
     if (!step.contains(term)) continue;
     if (term == std::string("accuracy") && step["margin"] == 0) continue;  // all margins are 0 but for rounding
     ASSERT_TRUE(line.contains(term)) << name << " " << term << " step " << step["step"];

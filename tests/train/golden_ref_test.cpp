@@ -22,7 +22,9 @@ double own_distance(const testing::GoldenCase& c) {
   const auto deviation = c.trace.find("f64_deviation");
   return deviation == c.trace.end()
              ? 0
-             : 1.05 * deviation->value(testing::kind_of(c) == "grpo" ? "loss_absolute" : "loss", 0.0);
+             : 1.05 *
+                   deviation->value(
+                       testing::kind_of(c) == "grpo" || testing::kind_of(c) == "ppo" ? "loss_absolute" : "loss", 0.0);
 }
 
 // The traces are f32 themselves: 2e-7 in loss and 2e-6 in gradient norm is how far they are from fp64.

@@ -232,6 +232,7 @@ Report data_of(const Recipe& r) {
     case ObjectiveKind::reward:
       return r.data.pairs;
     case ObjectiveKind::grpo:
+    case ObjectiveKind::ppo:
       return r.data.rollouts;
     case ObjectiveKind::kto:
       break;

@@ -50,6 +50,7 @@ const char* name_of_samples(const Recipe& r) {
     case ObjectiveKind::reward:
       return "pairs";
     case ObjectiveKind::grpo:
+    case ObjectiveKind::ppo:
       return "rollouts";
     case ObjectiveKind::kto:
       break;

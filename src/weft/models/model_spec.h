@@ -131,6 +131,7 @@ struct ModelSpec {
   HeadKind head = HeadKind::vocabulary;
   bool begins_score = false;              // the folder that a run begins with has a head over the vocabulary instead
   bool tied_head = false;                 // the output head is the embedding table
+  bool predicts_values = false;           // beside it, a row and a bias give each token a value (PPO)
   std::optional<LatentSpec> latent = {};  // instead of num_kv_heads heads of keys and values
   ExpertsSpec experts = {};               // of the blocks that have them
   // Of each block, where they are not all as norm, mlp and rope say, without a window or experts.

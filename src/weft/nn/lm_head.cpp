@@ -18,6 +18,10 @@ void LmHead::predict_further(ParamStore& params, const MultiTokenPrediction::Spe
   further_.emplace(params, spec, plan);
 }
 
+void LmHead::predict_values(ParamStore& params, const ScoreHead::Spec& spec, const LayerPlan& plan) {
+  value_.emplace(params, spec, plan);
+}
+
 // In scratch.
 Tensor LmHead::normed(Pass& p, StreamNorm::Saved& s, Tensor x) const {
   Tensor h = p.compute(p.scratch, {x.rows(), x.cols()}, x.place);
@@ -33,6 +37,7 @@ void LmHead::loss_and_backward(Pass& p, Tensor x, Tensor dx) const {
   const MicroBatch& b = p.batch;
   const HeadTargets targets{.ids = b.targets, .weights = b.weights, .loss = b.loss, .scale = b.loss_scale};
   Tensor dh = std::visit([&](const auto& head) { return head.loss_and_backward(p, h, targets); }, output_);
+  if (value_) p.be.run(Add{.x = dh, .y = value_->backward(p, h, b.value_weights, b.loss_scale), .out = dh});
   if (further_) dh = further_->loss_and_backward(p, h, dh, vocabulary());
   norm_.dgrad(p, saved, dh, {}, dx);
   norm_.wgrad(p, saved);
@@ -44,12 +49,13 @@ void LmHead::logits(Pass& p, Tensor x, Tensor logits) const {
   vocabulary().logits(p, normed(p, saved, x), logits);
 }
 
-void LmHead::token_losses(Pass& p, Tensor x, Tensor nll) const {
+void LmHead::token_losses(Pass& p, Tensor x, const TokenLosses& to) const {
   Region region(p.be, "head");
   Scope temporaries(*p.scratch);
   StreamNorm::Saved saved;
   const Tensor h = normed(p, saved, x);
-  std::visit([&](const auto& head) { head.token_losses(p, h, nll); }, output_);
+  std::visit([&](const auto& head) { head.token_losses(p, h, to.nll); }, output_);
+  if (value_ && to.values) value_->token_losses(p, h, to.values);
 }
 
 const VocabularyHead& LmHead::vocabulary() const {

@@ -6,6 +6,7 @@
 #include "weft/step/dpo.h"
 #include "weft/step/grpo.h"
 #include "weft/step/kto.h"
+#include "weft/step/ppo.h"
 #include "weft/step/reward.h"
 
 namespace weft {
@@ -94,6 +95,8 @@ int num_sums_of(ObjectiveKind objective) {
       return Grpo::kSums;
     case ObjectiveKind::kto:
       return Kto::kSums;
+    case ObjectiveKind::ppo:
+      return Ppo::kSums;
     case ObjectiveKind::reward:
       break;
   }
@@ -106,7 +109,8 @@ void set_objective(const Recipe& r, const ModelSpec& model, StepSpec& step) {
   step.evaluates = step.scores_first = true;
   step.num_sums = num_sums_of(r.train.objective);
   step.scores_others = r.train.objective == ObjectiveKind::kto;
-  if (r.train.objective != ObjectiveKind::reward) step.frozen = {{model, step.model}};
+  const bool has_reference = r.train.objective != ObjectiveKind::reward && r.train.objective != ObjectiveKind::ppo;
+  if (has_reference) step.frozen = {{model, step.model}};
 }
 
 }  // namespace
@@ -166,6 +170,7 @@ void set_head(const Recipe& r, HfConfig& config) {
   if (r.train.objective == ObjectiveKind::reward) return make_reward_model(config);
   require_vocabulary_head(config.spec, fmt::format("train.objective = \"{}\" cannot run: model.path = \"{}\"",
                                                    r.train.objective, r.model.path));
+  config.spec.predicts_values = r.train.objective == ObjectiveKind::ppo;
 }
 
 }  // namespace
@@ -211,6 +216,7 @@ StepSpec step_of(const Recipe& r, const ModelSpec& model, int rank) {
                 .schedule = schedule_of(pipeline, at.pp, order.num_micro_batches),
                 .evaluates = !r.data.valid.empty() || r.data.valid_fraction > 0 || counts_experts,
                 .counts_experts = counts_experts,
+                .predicts_values = model.predicts_values,
                 .predicts_further = model.has_mtp(),
                 .mesh = mesh,
                 .rank = rank};

@@ -307,6 +307,9 @@ bool is_of(ObjectiveKind objective, std::string_view setting) {
     case ObjectiveKind::grpo:
       return one_of({"inner_updates", "group_size", "clip_eps_low", "clip_eps_high", "kl_beta", "normalisation",
                      "max_completion_length", "advantage_std", "advantage_eps"});
+    case ObjectiveKind::ppo:
+      return one_of(
+          {"inner_updates", "clip_eps_low", "clip_eps_high", "gamma", "lambda", "value_clip", "value_coef", "kl_coef"});
     case ObjectiveKind::kto:
       break;
   }
@@ -348,9 +351,9 @@ void refuse_beside_objective(const Recipe& r, Refusals& refusals) {
   const std::string objective = fmt::format("train.objective = \"{}\"", r.train.objective);
   refusals.add(r.train.mtp_loss_coef > 0, fmt::format("train.mtp_loss_coef = {}", r.train.mtp_loss_coef),
                fmt::format("{} has no loss of the token after the next one", objective), "train.mtp_loss_coef = 0");
-  refusals.add(r.train.objective == ObjectiveKind::reward && r.adapter.kind != AdapterKind::none,
-               fmt::format("adapter.kind = \"{}\"", r.adapter.kind),
-               fmt::format("{} trains a score, which is no part of an adapter and would be frozen", objective),
+  const bool scores = r.train.objective == ObjectiveKind::reward || r.train.objective == ObjectiveKind::ppo;
+  refusals.add(scores && r.adapter.kind != AdapterKind::none, fmt::format("adapter.kind = \"{}\"", r.adapter.kind),
+               fmt::format("{} trains a head that is no part of an adapter and would be frozen", objective),
                "adapter.kind = \"none\"");
 }
 
@@ -427,6 +430,7 @@ std::string_view data_key_of(ObjectiveKind objective) {
     case ObjectiveKind::reward:
       return "data.pairs";
     case ObjectiveKind::grpo:
+    case ObjectiveKind::ppo:
       return "data.rollouts";
     case ObjectiveKind::kto:
       break;

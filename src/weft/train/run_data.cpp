@@ -21,11 +21,17 @@ IdRows::Spec rows_of(const Recipe& r) {
             .number = "label",
             .number_is_flag = true,
             .seq_length = r.train.seq_length};
+  if (r.train.objective == ObjectiveKind::ppo)
+    return {.file = r.data.rollouts,
+            .completions = {"completion"},
+            .number = "reward",
+            .token_numbers = {{"old_logps"}, {"ref_logps"}, {.name = "old_values", .is_logp = false}},
+            .seq_length = r.train.seq_length};
   return {
       .file = r.data.rollouts,
       .completions = {"completion"},
       .number = "reward",
-      .token_numbers = "old_logps",
+      .token_numbers = {{"old_logps"}},
       .seq_length = r.train.seq_length,
       .most_tokens = r.objective.normalisation == LossNormalisation::constant ? r.objective.max_completion_length : 0};
 }
@@ -37,12 +43,13 @@ RunData open_row_data(const Recipe& r, int64_t vocab_size) {
   spec.vocab_size = vocab_size;
   IdRows rows(spec);
   const bool groups = r.train.objective == ObjectiveKind::grpo;
+  const bool again = groups || r.train.objective == ObjectiveKind::ppo;
   RunData data;
   data.sources.push_back({.path = rows.file().string(), .contents = rows.fingerprint(), .dataset = "", .version = ""});
   data.train = std::make_unique<RowOrder>(std::move(rows),
                                           RowOrder::Spec{.rows_of_step = r.train.global_batch_size,
                                                          .seq_length = r.train.seq_length,
-                                                         .steps_of_batch = groups ? r.objective.inner_updates : 1,
+                                                         .steps_of_batch = again ? r.objective.inner_updates : 1,
                                                          .rows_of_group = groups ? r.objective.group_size : 1,
                                                          .scores_ends = r.train.objective == ObjectiveKind::reward,
                                                          .mixes = r.train.objective == ObjectiveKind::kto,
