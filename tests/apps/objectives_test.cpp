@@ -265,5 +265,93 @@ TEST_F(Examples, ArePlannedVerifiedAndRefused) {
   EXPECT_SAYS(shorter.err, "examples.jsonl: line ");
 }
 
+const std::string kReward = std::string(testing::kSourceDir) + "/tests/golden/reward-model";
+
+class RewardModels : public Preferences {
+ protected:
+  void SetUp() override {
+    testing::spill(dir_ / "r.toml",
+                   "[model]\npath = \"" + kReward + "\"\n[data]\npairs = \"" + kReward +
+                       "/pairs.jsonl\"\nshuffle = false\n[train]\nobjective = \"reward\"\nseq_length = 32\n"
+                       "global_batch_size = 4\nmicro_batch_size = 2\ntrain_iters = 3\n[optimizer]\nlr = 1e-3\n"
+                       "lr_decay_style = \"constant\"\n[run]\nthreads = 1\n");
+  }
+};
+
+// What a checkpoint is goes on as a model, and a run from it as one that was not interrupted.
+TEST_F(RewardModels, AreMadeOfModelsOfTextAndGoOn) {
+  const std::string text = "model.path=" + std::string(testing::kSourceDir) + "/tests/golden/dpo";
+  const Finished whole = run("train", {text}, "whole");
+  ASSERT_EQ(whole.status, 0) << whole.err;
+  EXPECT_SAYS(whole.err, "score.weight is not there: it begins as random numbers of a deviation of 0.1");
+  EXPECT_SAYS(whole.err, "lm_head.weight is passed over");
+  ASSERT_EQ(run("train", {text, "train.train_iters=2"}, "parts").status, 0);
+  const Finished rest = run("train", {text}, "parts");
+  ASSERT_EQ(rest.status, 0) << rest.err;
+  const std::string weights = "checkpoints/step-3/model.safetensors";
+  EXPECT_EQ(testing::slurp(dir_ / "parts" / weights), testing::slurp(dir_ / "whole" / weights));
+  const Finished further = run("train", {"model.path=" + (dir_ / "whole/checkpoints/step-3").string()}, "further");
+  EXPECT_EQ(further.status, 0) << further.err;
+  EXPECT_EQ(further.err.find("score.weight"), further.err.npos) << further.err;
+}
+
+TEST_F(RewardModels, ArePlannedVerifiedAndRefused) {
+  EXPECT_EQ(run("plan", {}).status, 0);
+  const Finished verify = run("verify", {"parallel.dp=2", "parallel.tp=2", "train.precision=bf16", "--steps=2"});
+  EXPECT_EQ(verify.status, 0) << verify.err << verify.out;
+  EXPECT_SAYS(verify.out, "equal: this layout gives the run of one rank");
+  const auto refused = [&](const std::vector<std::string>& more, const std::string& part) {
+    const Finished f = run("train", more);
+    EXPECT_EQ(f.status, 2) << more[0] << f.err;
+    EXPECT_SAYS(f.err, part);
+  };
+  refused({"objective.beta=0.2"}, "objective.beta = 0.2 has no effect: train.objective = \"reward\" has no such");
+  refused({"adapter.kind=lora"}, "adapter.kind = \"lora\" cannot run");
+  refused({"train.mtp_loss_coef=0.1"}, "train.mtp_loss_coef = 0.1 cannot run");
+  refused({"train.objective=dpo"}, "is a reward model: its config.json has the architecture LlamaForSequence");
+  const Finished text = weft({"generate", kReward, "--ids", "--prompt-ids", "1,2"});
+  EXPECT_EQ(text.status, 2);
+  EXPECT_SAYS(text.err, "gives scores and no text; the nearest that works: a model with the architecture LlamaForCaus");
+}
+
+const std::string kPpo = std::string(testing::kSourceDir) + "/tests/golden/ppo";
+
+class Values : public Preferences {
+ protected:
+  void SetUp() override {
+    testing::spill(dir_ / "r.toml",
+                   "[model]\npath = \"" + kPpo + "\"\n[data]\nrollouts = \"" + kPpo +
+                       "/rollouts.jsonl\"\nshuffle = false\n[train]\nobjective = \"ppo\"\nseq_length = 32\n"
+                       "global_batch_size = 6\nmicro_batch_size = 1\ntrain_iters = 2\n[objective]\ngamma = 0.99\n"
+                       "[optimizer]\nlr = 1e-3\nlr_decay_style = \"constant\"\n[run]\nthreads = 1\n");
+  }
+};
+
+// Values begin where a folder has none, are in checkpoints, and other commands pass over them.
+TEST_F(Values, BeginBesideAModelOfText) {
+  const Finished f = run("train", {"model.path=" + std::string(testing::kSourceDir) + "/tests/golden/dpo"});
+  ASSERT_EQ(f.status, 0) << f.err;
+  EXPECT_SAYS(f.err, "v_head.summary is not there: its weight begins as random numbers of a deviation of 0.1");
+  const Finished text =
+      weft({"generate", (dir_ / "run").string(), "--ids", "--prompt-ids", "1,2", "--max-tokens", "2"});
+  EXPECT_EQ(text.status, 0) << text.err;
+}
+
+TEST_F(Values, ArePlannedVerifiedAndRefused) {
+  EXPECT_EQ(run("plan", {}).status, 0);
+  const Finished verify = run("verify", {"parallel.dp=2", "parallel.tp=2", "train.precision=bf16", "--steps=2"});
+  EXPECT_EQ(verify.status, 0) << verify.err << verify.out;
+  EXPECT_SAYS(verify.out, "equal: this layout gives the run of one rank");
+  const auto refused = [&](const std::vector<std::string>& more, const std::string& part) {
+    const Finished f = run("train", more);
+    EXPECT_NE(f.status, 0) << more[0];
+    EXPECT_SAYS(f.err, part);
+  };
+  refused({"objective.group_size=2"}, "objective.group_size = 2 has no effect: train.objective = \"ppo\" has no such");
+  refused({"adapter.kind=lora"}, "adapter.kind = \"lora\" cannot run");
+  refused({"objective.lambda=1.5"}, "objective.lambda = 1.5: expected a number");
+  refused({"data.rollouts=" + kGrpo + "/rollouts.jsonl"}, "rollouts.jsonl: line 1: \"ref_logps\"");
+}
+
 }  // namespace
 }  // namespace weft

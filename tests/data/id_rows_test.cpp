@@ -28,9 +28,12 @@ class Rows : public ::testing::Test {
     return IdRows(
         {.file = file, .completions = {"chosen", "rejected"}, .vocab_size = kRowVocabulary, .seq_length = kRowTokens});
   }
-  RowOrder order_of(const std::string& text, int64_t rows_of_step, bool shuffle) {
-    return RowOrder(open(text),
-                    {.rows_of_step = rows_of_step, .seq_length = kRowTokens, .seed = 5, .shuffle = shuffle});
+  RowOrder order_of(const std::string& text, int64_t rows_of_step, bool shuffle, bool scores_ends = false) {
+    return RowOrder(open(text), {.rows_of_step = rows_of_step,
+                                 .seq_length = kRowTokens,
+                                 .scores_ends = scores_ends,
+                                 .seed = 5,
+                                 .shuffle = shuffle});
   }
   TempDir dir_;
 };
@@ -99,6 +102,17 @@ TEST_F(Rows, OfTheirTokensThoseOfTheCompletionAreTargets) {
   EXPECT_EQ(longest.targets, (std::vector<int32_t>{8, 9, 10, 11, 12, 13, 14, 0}));
 }
 
+TEST_F(Rows, ThatAreScoredCountTheirLastTokenAlone) {
+  const RowOrder order = order_of(kGood + row_of("[7]", "[8, 9, 10, 11, 12, 13, 14]", "[19]"), 2, false, true);
+  const std::vector<size_t> last{4, 3, 7, 1};
+  for (size_t k = 0; k < last.size(); ++k) {
+    std::vector<uint8_t> counted(kRowTokens, 0);
+    counted[last[k]] = 1;
+    EXPECT_EQ(ReadRow(order, int64_t(k)).counted, counted) << k;
+    EXPECT_EQ(order.counted(int64_t(k)).targets, 1);
+  }
+}
+
 TEST_F(Rows, AreShuffledWholeEachOnceAnEpoch) {
   std::string text;
   for (int i = 0; i < 10; ++i) text += row_of(fmt::format("[{}]", i), "[1, 2]", "[3]");
@@ -130,7 +144,7 @@ class Rollouts : public ::testing::Test {
     return RowOrder(IdRows({.file = file,
                             .completions = {"completion"},
                             .number = "reward",
-                            .token_numbers = "old_logps",
+                            .token_numbers = {{"old_logps"}},
                             .vocab_size = kRowVocabulary,
                             .seq_length = kRowTokens}),
                     spec);

@@ -304,6 +304,23 @@ TEST(MatchHfTensors, SaysWhatToDoWhereTheHeadIsMissing) {
   EXPECT_TRUE(holds(match_error(small(Family::llama), dir), "set tie_word_embeddings to true"));
 }
 
+TEST(MatchHfTensors, AScoreIsNewWhereARunBeginsIt) {
+  TempDir text, scored;
+  ModelSpec model = small(Family::llama);
+  write_model(text, hf_tensors(model));
+  model.head = HeadKind::score;
+  EXPECT_EQ(named(hf_tensors(model), "score.weight").shape, (std::vector<int64_t>{1, 8}));
+  EXPECT_SAYS(match_error(model, text), "score.weight [1, 8]");
+  write_model(scored, hf_tensors(model));
+  EXPECT_TRUE(match_hf_tensors(model, SafetensorsFolder::open(scored.path())).notes.empty());
+  model.begins_score = true;
+  const HfMatch match = match_hf_tensors(model, SafetensorsFolder::open(text.path()));
+  EXPECT_EQ(match.tensors.size(), hf_tensors(model).size() - 1);
+  ASSERT_EQ(match.notes.size(), 2u);
+  EXPECT_SAYS(match.notes[0], "score.weight is not there: it begins as random numbers");
+  EXPECT_SAYS(match.notes[1], "lm_head.weight is passed over");
+}
+
 TEST(MatchHfTensors, RefusesQuantizedWeights) {
   TempDir dir;
   std::vector<TensorToWrite> files;

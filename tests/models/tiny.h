@@ -150,7 +150,7 @@ struct StepOptions {
   double dropout = 0;
   Spmd stream = Spmd::Invariant;
   int64_t logits_bytes = LayerPlan().logits_bytes;
-  bool scores_first = false, predicts_further = false;
+  bool scores_first = false, predicts_values = false, predicts_further = false;
   int num_sums = 0;
   std::vector<ModelSpec> frozen = {};
 };
@@ -170,6 +170,7 @@ inline StepSpec step_spec(const StepOptions& o, Precision precision = kF64) {
       .evaluates = true,
       .scores_first = o.scores_first,
       .num_sums = o.num_sums,
+      .predicts_values = o.predicts_values,
       .predicts_further = o.predicts_further};
   for (const ModelSpec& model : o.frozen)
     step.frozen.push_back({model, {.layers = {.stream = o.stream}, .max_positions = kSeq}});

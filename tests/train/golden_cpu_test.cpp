@@ -111,12 +111,11 @@ TEST_P(GoldenCpuSlow, EveryCaseOnManyLayouts) {
 // first.
 TEST(GoldenApartSlow, DenseCasesAndExpertsOnADeviceThatIsLateAndApart) {
   std::set<std::string> names(testing::kGoldenCases.begin(), testing::kGoldenCases.end());
-  names.insert({"deepseek-v3-bias", "gpt-oss", "dpo", "grpo-sequence-kl"});
+  names.insert({"deepseek-v3-bias", "gpt-oss", "dpo", "grpo-sequence-kl", "ppo"});
   for (const GoldenCase& c : testing::golden_cases()) {
     if (names.erase(c.name) == 0) continue;
     SCOPED_TRACE(c.name);
-    testing::expect_golden(c, testing::apart(cpu("fast", 2)),
-                           {"train.micro_batch_size=4", "parallel.recompute=selective"},
+    testing::expect_golden(c, testing::apart(cpu("fast", 2)), {testing::up_to_four(c), "parallel.recompute=selective"},
                            testing::tolerance_of_layouts(c));
   }
   EXPECT_TRUE(names.empty() || std::getenv("WEFT_GOLDEN") != nullptr) << "not all of them are there";

@@ -50,7 +50,7 @@ inline const std::vector<Feature> kRuns = {
       "phi3-lora",
       "mixtral-lora",
       "gpt-oss-lora"}},
-    {"train.objective", {"cross_entropy", "dpo", "grpo", "kto"}},
+    {"train.objective", {"cross_entropy", "dpo", "grpo", "kto", "reward", "ppo"}},
     {"model.hidden_dropout", {"0", "0.1"}},
     {"optimizer.name", {"adamw", "adamw8bit", "sgd", "muon"}},
     {"data.mask", {"none", "some"}},
@@ -159,6 +159,11 @@ inline std::string base_of(const std::string& model) {
   return has_adapter(model) ? model.substr(0, model.size() - 5) : model;
 }
 
+// Whether losses may be near 0.
+inline bool is_near_zero(const Choice& c) {
+  return c.at("train.objective") == "grpo" || c.at("train.objective") == "ppo";
+}
+
 class LayoutMatrix : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -189,21 +194,25 @@ class LayoutMatrix : public ::testing::Test {
     for (int i = 0; i < 12 * (kSteps + 1); ++i) {
       if (i % 4 == 0) prompt = ids(5);
       const std::vector<int> completion = ids(7);
+      std::vector<double> old_values;
       std::vector<double> old_logps;  // of about a random model of 37 tokens: some ratios are beyond the bounds
       for (size_t t = 0; t < completion.size(); ++t) old_logps.push_back(-3.6 - 0.05 * (double(gen() % 10) - 5));
+      for (size_t t = 0; t < completion.size(); ++t) old_values.push_back(0.1 * double(t) - 0.05);
       rollouts << nlohmann::json{{"prompt", prompt},
                                  {"completion", completion},
                                  {"reward", gen() % 7},
-                                 {"old_logps", old_logps}}
+                                 {"old_logps", old_logps},
+                                 {"ref_logps", std::vector<double>(old_logps.rbegin(), old_logps.rend())},
+                                 {"old_values", old_values}}
                       .dump()
                << "\n";
     }
   }
 
   std::string data_of(const std::string& objective) const {
-    if (objective == "dpo") return "data.pairs=" + (dir_ / "pairs.jsonl").string();
+    if (objective == "dpo" || objective == "reward") return "data.pairs=" + (dir_ / "pairs.jsonl").string();
     if (objective == "kto") return "data.examples=" + (dir_ / "examples.jsonl").string();
-    if (objective == "grpo") return "data.rollouts=" + (dir_ / "rollouts.jsonl").string();
+    if (objective == "grpo" || objective == "ppo") return "data.rollouts=" + (dir_ / "rollouts.jsonl").string();
     return "data.train=" + (dir_ / "tokens.bin").string();
   }
 
@@ -231,6 +240,7 @@ class LayoutMatrix : public ::testing::Test {
     if (c.at("train.objective") == "grpo")
       all.insert(all.end(), {"objective.group_size=4", "objective.inner_updates=2", "objective.kl_beta=0.3",
                              "objective.normalisation=sequence"});
+    if (c.at("train.objective") == "ppo") all.push_back("objective.inner_updates=2");
     if (c.at("train.objective") == "kto") all.push_back("objective.undesirable_weight=1.5");
     if (c.at("train.objective") == "dpo")
       all.insert(all.end(), {"objective.loss_type=ipo", "objective.average_logps=true", "objective.beta=0.5"});
@@ -307,7 +317,7 @@ class LayoutMatrix : public ::testing::Test {
     SCOPED_TRACE(text_of(c));
     const Outcome &one = reference_of(c), many = outcome_of(c);
     for (size_t i = 0; i < one.steps.size(); ++i) {
-      const double size = c.at("train.objective") == "grpo" ? 1 : one.steps[i].loss;  // which may be near 0
+      const double size = is_near_zero(c) ? 1 : one.steps[i].loss;  // which may be near 0
       EXPECT_NEAR(one.steps[i].loss, many.steps[i].loss, kTolerance * size) << text_of(c);
       EXPECT_NEAR(one.steps[i].aux_loss, many.steps[i].aux_loss, kTolerance * one.steps[i].aux_loss) << text_of(c);
       EXPECT_NEAR(one.steps[i].z_loss, many.steps[i].z_loss, kTolerance * one.steps[i].z_loss) << text_of(c);
@@ -361,7 +371,7 @@ class LayoutMatrix : public ::testing::Test {
     EXPECT_EQ(one.steps.size(), many.steps.size());
     for (size_t i = 0; i < one.steps.size(); ++i) {
       // A preference is made of log-probabilities, which are as much larger than it as they are.
-      double size = std::abs(one.steps[i].loss) + (c.at("train.objective") == "grpo" ? 1 : 0);
+      double size = std::abs(one.steps[i].loss) + (is_near_zero(c) ? 1 : 0);
       for (const auto& [term, value] : one.steps[i].terms)
         if (term.starts_with("logp")) size += std::abs(value);
       const double apart = std::abs(many.steps[i].loss - one.steps[i].loss) / size;

@@ -198,6 +198,32 @@ TEST_F(LayoutMatrix, PreferencesAndRewardsEqualOneRank) {
   }
 }
 
+// Each rank of a cut stream scores its tokens with a whole weight, on the last stage, beside the head or in its place.
+TEST_F(LayoutMatrix, ScoresEqualOneRank) {
+  Choice c = first_choice();
+  using Nine = std::array<const char*, 9>;
+  for (const auto& [model, dp, cp, tp, sequence_parallel, pp, schedule, zero_stage, recompute] :
+       {Nine{"llama-tied", "2", "2", "2", "true", "1", "1f1b", "3", "full"},
+        Nine{"gpt2", "2", "1", "2", "false", "2", "zbv", "1", "selective"},
+        Nine{"gemma2", "1", "3", "1", "true", "2", "zb_h1", "0", "none"}}) {
+    c["model"] = model;
+    c["parallel.dp"] = dp;
+    c["parallel.cp"] = cp;
+    c["parallel.tp"] = tp;
+    c["parallel.sequence_parallel"] = sequence_parallel;
+    c["parallel.pp"] = pp;
+    c["parallel.pipeline_schedule"] = schedule;
+    c["parallel.zero_stage"] = zero_stage;
+    c["parallel.recompute"] = recompute;
+    c["train.numerics"] = model == std::string("gpt2") ? "invariant" : "fast";
+    for (const char* objective : {"reward", "ppo"}) {
+      if (model == std::string(objective == std::string("ppo") ? "gpt2" : "gemma2")) continue;  // to be quick
+      c["train.objective"] = objective;
+      EXPECT_TRUE(judge(c)) << testing::text_of(c);
+    }
+  }
+}
+
 // Ranks that share sequences drop what one rank drops; windows end in another rank's tokens.
 // Code blocks are of whole matrices: of each expert, of q apart from k, however ep, tp and ZeRO cut them.
 TEST_F(LayoutMatrix, MomentsIn8BitsHaveTheCodesOfOneRank) {

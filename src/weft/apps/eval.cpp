@@ -125,6 +125,7 @@ int run_eval(const EvalOptions& o) {
     };
     const auto folder = model_folder_of(o.model, tell);
     const Measured m{folder, recipe_of_checkpoint(folder), read_hf_config(folder).spec};
+    require_vocabulary_head(m.model, folder.string());
     const ForwardShape shape = shape_of(o, m);
     require_equal_runs(shape.seq_length, recipe.parallel.cp);
     check_forward_layout(recipe.parallel, m.model, shape);

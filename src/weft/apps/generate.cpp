@@ -50,6 +50,7 @@ class Generation {
       : o_(o), recipe_(recipe), leads_(process.leads()), folder_(model_folder_of(o.model, teller())) {
     recipe_.parallel.sequence_parallel = false;  // a pass may be of one token
     config_ = read_hf_config(folder_);
+    require_vocabulary_head(config_.spec, folder_.string());
     open_tokens();
     check_layout();
     machine_ = machine_for(recipe_, int(process.here.size()));

@@ -229,8 +229,10 @@ Report data_of(const Recipe& r) {
     case ObjectiveKind::cross_entropy:
       return r.data.train;
     case ObjectiveKind::dpo:
+    case ObjectiveKind::reward:
       return r.data.pairs;
     case ObjectiveKind::grpo:
+    case ObjectiveKind::ppo:
       return r.data.rollouts;
     case ObjectiveKind::kto:
       break;

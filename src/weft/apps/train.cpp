@@ -47,8 +47,10 @@ const char* name_of_samples(const Recipe& r) {
     case ObjectiveKind::cross_entropy:
       return "sequences";
     case ObjectiveKind::dpo:
+    case ObjectiveKind::reward:
       return "pairs";
     case ObjectiveKind::grpo:
+    case ObjectiveKind::ppo:
       return "rollouts";
     case ObjectiveKind::kto:
       break;

@@ -1,6 +1,7 @@
 #include "weft/data/id_rows.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "weft/base/error.h"
 #include "weft/base/hashing.h"
@@ -31,9 +32,10 @@ void read_ids(const JsonFields& row, const std::string& field, int64_t vocab_siz
 // Ratios of probabilities are numbers; a little above 0 is rounding.
 constexpr double kLeastLogp = -600, kMostLogp = 1;
 
+constexpr double kLargestNumber = 1e15;  // whose squares are numbers too
+
 double number_of(const JsonFields& row, const std::string& field) {
-  constexpr double kLargest = 1e15;  // whose squares are numbers too
-  return row.number(field, {.min = -kLargest, .max = kLargest});
+  return row.number(field, {.min = -kLargestNumber, .max = kLargestNumber});
 }
 
 // A list of what is no message.
@@ -53,7 +55,8 @@ std::string_view bytes_of(const std::vector<T>& all) {
 
 }  // namespace
 
-IdRows::IdRows(const Spec& spec) : file_(spec.file), parts_(1 + int64_t(spec.completions.size())) {
+IdRows::IdRows(const Spec& spec)
+    : file_(spec.file), parts_(1 + int64_t(spec.completions.size())), token_numbers_(spec.token_numbers.size()) {
   const MappedFile file(spec.file);
   fingerprint_ = to_hex(hash128(file.text()));
   are_lines_ = !spec.files.reads || !spec.files.reads(spec.file);
@@ -134,30 +137,36 @@ void IdRows::check_lengths(const Spec& spec) const {
 }
 
 void IdRows::add_token_numbers(const JsonFields& row, const Spec& spec) {
-  const nlohmann::json& list = row.list(spec.token_numbers, "a list of numbers");
-  const size_t tokens = completion(size() - 1, 0).size();
-  if (list.size() != tokens)
-    throw FileError(fmt::format("{}: has {} numbers for the {} tokens of {}; it needs one for each",
-                                row.where(spec.token_numbers), list.size(), tokens, in_quotes(spec.completions[0])));
-  for (const nlohmann::json& one : list) {
-    if (!one.is_number())
-      throw FileError(fmt::format("{}: expected a number, got {}", row.where(spec.token_numbers), shown(one)));
-    const auto value = one.get<double>();
-    if (!(value >= kLeastLogp && value <= kMostLogp))
-      throw FileError(fmt::format("{}: {} is no logarithm of a probability (from {} to 0)",
-                                  row.where(spec.token_numbers), shown(one), kLeastLogp));
-    token_numbers_.push_back(value);
-  }
-  token_ends_.push_back(int64_t(token_numbers_.size()));
+  for (size_t i = 0; i < token_numbers_.size(); ++i) add_token_numbers(row, spec, i);
+  token_ends_.push_back(int64_t(token_numbers_[0].size()));
 }
 
 std::string IdRows::place_of(int64_t row) const {
   return fmt::format("{} {}", are_lines_ ? "line" : "row", lines_[size_t(row)]);
 }
 
-std::span<const double> IdRows::token_numbers(int64_t row) const {
+void IdRows::add_token_numbers(const JsonFields& row, const Spec& spec, size_t which) {
+  const auto& [name, is_logp] = spec.token_numbers[which];
+  const nlohmann::json& list = row.list(name, "a list of numbers");
+  const size_t tokens = completion(size() - 1, 0).size();
+  if (list.size() != tokens)
+    throw FileError(fmt::format("{}: has {} numbers for the {} tokens of {}; it needs one for each", row.where(name),
+                                list.size(), tokens, in_quotes(spec.completions[0])));
+  for (const nlohmann::json& one : list) {
+    if (!one.is_number()) throw FileError(fmt::format("{}: expected a number, got {}", row.where(name), shown(one)));
+    const auto value = one.get<double>();
+    if (is_logp && !(value >= kLeastLogp && value <= kMostLogp))
+      throw FileError(fmt::format("{}: {} is no logarithm of a probability (from {} to 0)", row.where(name), shown(one),
+                                  kLeastLogp));
+    if (!(std::abs(value) <= kLargestNumber))
+      throw FileError(fmt::format("{}: {} is beyond {:.0e}", row.where(name), shown(one), kLargestNumber));
+    token_numbers_[which].push_back(value);
+  }
+}
+
+std::span<const double> IdRows::token_numbers(int64_t row, size_t which) const {
   const auto begin = size_t(row == 0 ? 0 : token_ends_[size_t(row - 1)]), end = size_t(token_ends_[size_t(row)]);
-  return std::span(token_numbers_).subspan(begin, end - begin);
+  return std::span(token_numbers_[which]).subspan(begin, end - begin);
 }
 
 std::span<const int32_t> IdRows::part(int64_t row, int64_t which) const {

@@ -33,10 +33,15 @@ class IdRows {
  public:
   struct Spec {
     std::filesystem::path file;
-    // The names of fields: of the completions, "chosen", "rejected"; of a number of each row; of a list of a number for
-    // each token of the only completion. The latter two may be empty: there is none.
+    // The names of fields: of the completions, "chosen", "rejected"; of a number of each row, or empty: there is none;
+    // of lists of a number for each token of the only completion.
     std::vector<std::string> completions;
-    std::string number = {}, token_numbers = {};
+    std::string number = {};
+    struct TokenNumbers {
+      std::string name;
+      bool is_logp = true;  // of a probability
+    };
+    std::vector<TokenNumbers> token_numbers = {};
     bool number_is_flag = false;    // the number is true (1) or false (0)
     std::string other_number = {};  // another name of it, where a row has none of that name
     int64_t vocab_size = 0;
@@ -54,7 +59,7 @@ class IdRows {
   std::span<const int32_t> completion(int64_t row, int64_t which) const { return part(row, 1 + which); }
   int64_t num_completions() const { return parts_ - 1; }  // of a row
   double number(int64_t row) const { return numbers_[size_t(row)]; }
-  std::span<const double> token_numbers(int64_t row) const;
+  std::span<const double> token_numbers(int64_t row, size_t which = 0) const;
   std::string place_of(int64_t row) const;  // in the file: "line 3"
   bool are_texts() const { return are_texts_; }
   const std::filesystem::path& file() const { return file_; }
@@ -67,6 +72,7 @@ class IdRows {
   void add_texts(const JsonlRow& row, const Spec& spec);
   void check_lengths(const Spec& spec) const;
   void add_token_numbers(const JsonFields& row, const Spec& spec);
+  void add_token_numbers(const JsonFields& row, const Spec& spec, size_t which);
   std::span<const int32_t> part(int64_t row, int64_t which) const;
 
   std::filesystem::path file_;
@@ -76,8 +82,9 @@ class IdRows {
   std::vector<int32_t> ids_;   // of all rows, part by part
   std::vector<int64_t> ends_;  // [row][part] in ids_
   std::vector<int64_t> lines_;
-  std::vector<double> numbers_, token_numbers_;
-  std::vector<int64_t> token_ends_;  // [row] in token_numbers_
+  std::vector<double> numbers_;
+  std::vector<std::vector<double>> token_numbers_;  // [list], of all rows
+  std::vector<int64_t> token_ends_;                 // [row] in each
 };
 
 }  // namespace weft

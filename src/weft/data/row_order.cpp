@@ -44,12 +44,17 @@ void RowOrder::read(std::span<const int32_t> prompt, std::span<const int32_t> co
   std::copy(to.ids.begin() + 1, to.ids.end(), to.targets.begin());
   to.targets.back() = 0;
   std::fill(to.counted.begin(), to.counted.end(), uint8_t(0));
-  std::fill_n(to.counted.begin() + std::ptrdiff_t(prompt.size()) - 1, completion.size(), uint8_t(1));
+  const auto end = to.counted.begin() + std::ptrdiff_t(prompt.size() + completion.size());
+  if (spec_.scores_ends)
+    end[-1] = 1;
+  else
+    std::fill(end - std::ptrdiff_t(completion.size()) - 1, end - 1, uint8_t(1));
   std::fill(to.further_counted.begin(), to.further_counted.end(), uint8_t(0));
   std::iota(to.positions.begin(), to.positions.end(), 0);
 }
 
 OpenSource::Counted RowOrder::counted(int64_t k) const {
+  if (spec_.scores_ends) return {.targets = 1, .further = 0};
   return {.targets = int64_t(rows_.completion(row_of(k), k % rows_.num_completions()).size()), .further = 0};
 }
 

@@ -7,15 +7,17 @@ namespace weft {
 
 // Every row once an epoch, so many steps in a row. Sample k is completion k mod c of the row that is number k / c in
 // the order, where rows have c completions: those of a row follow each other. A sample is the prompt with that
-// completion, whose tokens alone count as targets; behind them it is filled up with id 0.
+// completion, whose tokens alone count as targets; behind them it is filled up with id 0. Where sequences are scored
+// instead, the position of the last of these tokens counts, whatever would follow it.
 class RowOrder final : public TrainingSamples {
  public:
   struct Spec {
     int64_t rows_of_step = 0, seq_length = 0;
     int64_t steps_of_batch = 1;  // steps that take the same rows, one after the other
     int64_t rows_of_group =
-        1;               // rows next to each other in the file, of one prompt, that stay so; divides rows_of_step
-    bool mixes = false;  // whether prompts are also read with other completions; of rows with one each
+        1;                     // rows next to each other in the file, of one prompt, that stay so; divides rows_of_step
+    bool scores_ends = false;  // what counts is the last token of each sequence, in place of the completion's tokens
+    bool mixes = false;        // whether prompts are also read with other completions; of rows with one each
     uint64_t seed = 0;
     bool shuffle = false;  // a new order each epoch; else the order of the file
   };

@@ -20,6 +20,7 @@ struct FamilyName {
   Family family;
   std::string_view model_type, architecture;
 };
+constexpr std::string_view kClassifier = "ForSequenceClassification";
 constexpr FamilyName kFamilies[] = {{Family::gpt2, "gpt2", "GPT2LMHeadModel"},
                                     {Family::llama, "llama", "LlamaForCausalLM"},
                                     {Family::mistral, "mistral", "MistralForCausalLM"},
@@ -75,6 +76,38 @@ const FamilyName& name_of_family(Family family) {
   for (const FamilyName& f : kFamilies)
     if (f.family == family) return f;
   WEFT_CHECK(false, "family {}", int(family));
+}
+
+// The architecture whose head is a score, as transformers names it.
+std::string reward_architecture(const FamilyName& name) {
+  if (name.family == Family::gemma3) return "Gemma3TextForSequenceClassification";  // the other name has images
+  std::string stem(name.architecture);
+  for (const std::string_view ending : {"ForCausalLM", "LMHeadModel"})
+    if (stem.ends_with(ending)) stem.resize(stem.size() - ending.size());
+  return stem + std::string(kClassifier);
+}
+
+void set_score(ModelSpec& s) {
+  s.head = HeadKind::score;
+  s.tied_head = false;  // no table is the head
+  s.logit_softcap = 0;
+}
+
+// A model that classifies sequences is one with a score where it has one label.
+void read_head(HfFields& f, ModelSpec& s) {
+  const Json& json = f.fields().json();
+  const auto names = json.find("architectures");
+  if (names == json.end() || !names->is_array() || names->empty() || !(*names)[0].is_string()) return;
+  const auto given = (*names)[0].get<std::string>();
+  if (!given.ends_with(kClassifier)) return;
+  const FamilyName& name = name_of_family(s.family);
+  if (const std::string known = reward_architecture(name); given != known)
+    f.refuse("architectures", fmt::format("of {} weft has {} and {}", name.model_type, name.architecture, known));
+  constexpr std::string_view kOne = "weft has a score of one label: a reward model";
+  if (f.has("num_labels") && f.integer("num_labels", hf_ranges::kSize) != 1) f.refuse("num_labels", kOne);
+  if (f.has("id2label") && f.value("id2label").size() != 1) f.refuse("id2label", kOne);
+  if (!f.has("num_labels") && !f.has("id2label")) f.refuse("id2label", "it stands for two labels; a score has one");
+  set_score(s);
 }
 
 using namespace hf_ranges;
@@ -322,12 +355,32 @@ void train_mtp(HfConfig& config, double loss_coef) {
   std::erase_if(config.warnings, [](const std::string& w) { return w.find(kModules) != w.npos; });
 }
 
+void make_reward_model(HfConfig& config) {
+  ModelSpec& spec = config.spec;
+  if (spec.head == HeadKind::score) return;
+  set_score(spec);
+  spec.begins_score = true;
+  config.json["architectures"] = Json::array({reward_architecture(name_of_family(spec.family))});
+  config.json["num_labels"] = 1;
+  config.json["id2label"] = {{"0", "LABEL_0"}};
+  config.json["label2id"] = {{"LABEL_0", 0}};
+}
+
+void require_vocabulary_head(const ModelSpec& model, std::string_view what) {
+  if (model.head != HeadKind::score) return;
+  throw ConfigError(
+      fmt::format("{} is a reward model: its config.json has the architecture {}, which gives scores and no text; the "
+                  "nearest that works: a model with the architecture {}",
+                  what, reward_architecture(name_of_family(model.family)), name_of_family(model.family).architecture));
+}
+
 HfConfig parse_hf_config(Json json, std::string_view source) {
   HfConfig config;
   config.json = std::move(json);
   HfFields fields(JsonFields(config.json, std::string(source)));
   const Family family = read_family(fields);
   config.spec = read_spec(fields, family);
+  read_head(fields, config.spec);
   config.warnings = judge_other_fields(fields);
   if (config.spec.unread_layers > 0)
     config.warnings.push_back(fields.fields().where(kModules) +

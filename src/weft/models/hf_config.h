@@ -28,6 +28,10 @@ HfConfig parse_hf_config(nlohmann::json json, std::string_view source);
 // Makes the module of multi-token prediction a part of the model, with that factor of its loss; 0: it is passed over.
 // Throws ConfigError where there is not one.
 void train_mtp(HfConfig& config, double loss_coef);
+// Puts a score in place of the head over the vocabulary, in config.json too; nothing where it has one.
+void make_reward_model(HfConfig& config);
+// Throws ConfigError, beginning with `what`, where the model has a score instead.
+void require_vocabulary_head(const ModelSpec& model, std::string_view what);
 // Freezes the model, and gives it an adapter. Throws ConfigError, beginning with `source`, where it cannot have it.
 void adapt(HfConfig& config, PeftConfig adapter, std::string_view source);
 // Takes a model's folder, or the config file itself. Of an adapter's folder: the base model's, with that adapter.

@@ -47,7 +47,11 @@ class Lister {
 
   std::vector<HfTensor> list() {
     m_.family == Family::gpt2 ? list_gpt2() : list_llama_like();
-    if (!m_.tied_head) add("lm_head.weight", {m_.vocab_size, m_.width}, "head.weight");
+    if (m_.head == HeadKind::score)
+      add("score.weight", {1, m_.width}, "score.weight");
+    else if (!m_.tied_head)
+      add("lm_head.weight", {m_.vocab_size, m_.width}, "head.weight");
+    if (m_.predicts_values) add_linear("v_head.summary", {1, m_.width}, true, "value");
     return std::move(tensors_);
   }
 
@@ -284,6 +288,18 @@ class Matcher {
     if (tensor.slice > 0) return find_next_slice(std::move(tensor));
     const SafetensorsFolder::Tensor* source = folder_.find(tensor.name);
     if (source == nullptr) source = folder_.find(without_prefix(tensor.name, prefix_of(model_.family)));
+    if (source == nullptr && tensor.param == "value.bias" && !folder_.find("v_head.summary.weight"))
+      return;  // said of the weight
+    if (source == nullptr && tensor.param == "value.weight" && !folder_.find("v_head.summary.bias"))
+      return match_.notes.push_back(
+          fmt::format("v_head.summary is not there: its weight begins as random numbers of a deviation of {} "
+                      "(initializer_range), from train.seed, its bias as 0",
+                      model_.init_std));
+    if (source == nullptr && tensor.param == "score.weight" && model_.begins_score)
+      return match_.notes.push_back(
+          fmt::format("{} is not there: it begins as random numbers of a deviation of {} (initializer_range), from "
+                      "train.seed",
+                      tensor.name, model_.init_std));
     if (source == nullptr) {
       head_is_missing_ = head_is_missing_ || tensor.param == "head.weight";
       return missing_.add(fmt::format("{} {}", tensor.name, shape_text(tensor.shape)));
@@ -307,6 +323,10 @@ class Matcher {
   void judge_leftover(const SafetensorsFolder::Tensor& t) {
     if (is_buffer(t.name(), model_.family)) return;
     if (is_unread(t.name(), model_)) return void(++unread_);
+    if (t.name().starts_with("v_head.summary.") && !model_.predicts_values)
+      return match_.notes.push_back(t.name() + " is passed over: only train.objective = \"ppo\" has values");
+    if (t.name() == "lm_head.weight" && model_.begins_score)
+      return match_.notes.push_back(t.name() + " is passed over: a reward model has a score in its place");
     if (t.name() == "lm_head.weight" && model_.tied_head) return judge_copy(t, "embed.tokens", kTiedHead);
     if (model_.has_mtp() && is_of_layer(t.name(), model_.num_layers)) {
       if (t.name().ends_with(".embed_tokens.weight")) return judge_copy(t, "embed.tokens", kSharedTable);

@@ -98,4 +98,8 @@ void init_adapter(const ParamStore& params, uint64_t seed, int num_threads) {
   init_where(params, seed, num_threads, [](const ParamSpec& spec) { return spec.is_adapter; });
 }
 
+void init_weight(const ParamStore& params, std::string_view name, uint64_t seed, int num_threads) {
+  init_where(params, seed, num_threads, [&](const ParamSpec& spec) { return spec.name == name; });
+}
+
 }  // namespace weft

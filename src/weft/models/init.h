@@ -1,6 +1,7 @@
 // Random weights.
 #pragma once
 #include <cstdint>
+#include <string_view>
 
 #include "weft/sharding/param_store.h"
 
@@ -11,5 +12,7 @@ namespace weft {
 void init_weights(const ParamStore& params, uint64_t seed, int num_threads);
 // Those of adapters alone.
 void init_adapter(const ParamStore& params, uint64_t seed, int num_threads);
+// The one of this name alone.
+void init_weight(const ParamStore& params, std::string_view name, uint64_t seed, int num_threads);
 
 }  // namespace weft

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "weft/nn/any_layer.h"
+#include "weft/nn/head_targets.h"
 
 namespace weft {
 
@@ -34,9 +35,10 @@ class Model {
   virtual Shape stream_shape(const MicroBatch& batch) const = 0;
   virtual Placement stream_place() const = 0;
 
-  // Without training, in the chunk with the head: the losses of tokens, nll [T] stat, of its input x [t, d].
-  virtual void token_losses(Pass& p, Tensor x, Tensor nll) const = 0;
-  virtual Placement loss_place() const = 0;  // how they are held
+  // Without training, in the chunk with the head: the losses of tokens, of its input x [t, d].
+  virtual void token_losses(Pass& p, Tensor x, const TokenLosses& to) const = 0;
+  virtual Placement loss_place() const = 0;   // how they are held
+  virtual Placement value_place() const = 0;  // and values
 };
 
 }  // namespace weft

@@ -29,6 +29,8 @@ enum class Family : uint8_t {
   deepseek_v3
 };
 enum class NormKind : uint8_t { layer_norm, rms_norm };
+// What the last states become: logits of the next token; or one number, the score of a reward model.
+enum class HeadKind : uint8_t { vocabulary, score };
 enum class MlpKind : uint8_t { gelu_tanh, gelu_erf, swiglu, geglu_tanh };
 constexpr bool is_gated(MlpKind kind) { return kind == MlpKind::swiglu || kind == MlpKind::geglu_tanh; }
 enum class QkNorm : uint8_t { none, heads, all };  // RMS norm of each head of q and k, or of all heads at once
@@ -121,12 +123,15 @@ struct ModelSpec {
   std::optional<RopeSpec> rope = {};  // ... or rotation
   bool qkv_bias = false, attention_out_bias = false, mlp_bias = false;
   QkNorm qk_norm = QkNorm::none;
-  double attention_scale = 0;             // of q k^T; 0: 1 / sqrt(head_dim)
-  double attention_softcap = 0;           // scores s become cap tanh(s / cap); 0: they stay
-  bool attention_sinks = false;           // a logit of its own for each head
-  double embedding_scale = 1;             // of the rows of the embedding table
-  double logit_softcap = 0;               // as attention_softcap
+  double attention_scale = 0;    // of q k^T; 0: 1 / sqrt(head_dim)
+  double attention_softcap = 0;  // scores s become cap tanh(s / cap); 0: they stay
+  bool attention_sinks = false;  // a logit of its own for each head
+  double embedding_scale = 1;    // of the rows of the embedding table
+  double logit_softcap = 0;      // as attention_softcap
+  HeadKind head = HeadKind::vocabulary;
+  bool begins_score = false;              // the folder that a run begins with has a head over the vocabulary instead
   bool tied_head = false;                 // the output head is the embedding table
+  bool predicts_values = false;           // beside it, a row and a bias give each token a value (PPO)
   std::optional<LatentSpec> latent = {};  // instead of num_kv_heads heads of keys and values
   ExpertsSpec experts = {};               // of the blocks that have them
   // Of each block, where they are not all as norm, mlp and rope say, without a window or experts.

@@ -235,14 +235,18 @@ void Transformer::declare_head() {
   std::vector<int> units;
   const StreamNorm::Spec norm = norm_spec(spec_, spec_.norm, plan_.layers);
   Param* table = spec_.tied_head ? &table_in_head(units) : nullptr;
-  head_ = std::make_unique<LmHead>(params_,
-                                   LmHead::Spec{.norm = norm,
-                                                .output = {.vocab_size = spec_.vocab_size,
-                                                           .width = spec_.width,
-                                                           .table = table,
-                                                           .init_std = spec_.init_std,
-                                                           .softcap = spec_.logit_softcap}},
-                                   plan_.layers);
+  LmHead::Spec head{.norm = norm,
+                    .output = VocabularyHead::Spec{.vocab_size = spec_.vocab_size,
+                                                   .width = spec_.width,
+                                                   .table = table,
+                                                   .init_std = spec_.init_std,
+                                                   .softcap = spec_.logit_softcap}};
+  if (spec_.head == HeadKind::score)
+    head.output = ScoreHead::Spec{.name = "score", .width = spec_.width, .init_std = spec_.init_std};
+  head_ = std::make_unique<LmHead>(params_, head, plan_.layers);
+  if (spec_.predicts_values)
+    head_->predict_values(params_, {.name = "value", .width = spec_.width, .init_std = spec_.init_std, .bias = true},
+                          plan_.layers);
   units.push_back(params_.close_unit("head", 2 + spec_.num_layers));
   if (spec_.has_mtp()) {
     if (table == nullptr) table = &table_in_head(units);

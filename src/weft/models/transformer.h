@@ -45,8 +45,12 @@ class Transformer final : public Model {
   const std::vector<ModelLayer>& layers(int chunk) const override { return chunks_[size_t(chunk)]; }
   Shape stream_shape(const MicroBatch& batch) const override { return {batch.stream.count, spec_.width}; }
   Placement stream_place() const override { return tokens(plan_.layers.stream); }
-  void token_losses(Pass& p, Tensor x, Tensor nll) const override { head_->token_losses(p, x, nll); }
-  Placement loss_place() const override { return VocabularyHead::loss_place(plan_.layers); }
+  void token_losses(Pass& p, Tensor x, const TokenLosses& to) const override { head_->token_losses(p, x, to); }
+  Placement loss_place() const override {
+    return spec_.head == HeadKind::score ? ScoreHead::loss_place(plan_.layers)
+                                         : VocabularyHead::loss_place(plan_.layers);
+  }
+  Placement value_place() const override { return ScoreHead::loss_place(plan_.layers); }
 
   // What its routers do in a step; none where it has no experts. Before any backward pass.
   void allocate_records(Arena& records, Precision precision);

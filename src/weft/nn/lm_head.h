@@ -1,10 +1,13 @@
-// From the last stream to the loss: final norm, output head, cross-entropy; and what foretells further tokens.
+// From the last stream to the loss: final norm, and an output head over the vocabulary with cross-entropy, and perhaps
+// what foretells further tokens, or values; or one that scores tokens.
 //   t tokens of this rank's stream   T the same, whole on tp   d width   V vocabulary
 #pragma once
 #include <optional>
+#include <variant>
 
 #include "weft/nn/multi_token_prediction.h"
 #include "weft/nn/norm.h"
+#include "weft/nn/score_head.h"
 #include "weft/nn/vocabulary_head.h"
 
 namespace weft {
@@ -13,25 +16,29 @@ class LmHead {
  public:
   struct Spec {
     StreamNorm::Spec norm;
-    VocabularyHead::Spec output;
+    std::variant<VocabularyHead::Spec, ScoreHead::Spec> output;
   };
   LmHead(ParamStore& params, const Spec& spec, const LayerPlan& plan);
-  // Declares the weights of such a module.
+  // Declares the weights of such a module, beside a head over the vocabulary.
   void predict_further(ParamStore& params, const MultiTokenPrediction::Spec& spec, const LayerPlan& plan);
+  // Likewise those of a value for each token.
+  void predict_values(ParamStore& params, const ScoreHead::Spec& spec, const LayerPlan& plan);
 
   // The sum of the weighted losses of all tokens goes to p.batch.loss; dx [t, d] receives the gradient of loss_scale *
-  // loss, and of what further losses add, and the weights' gradients theirs.
+  // loss, and of what further losses and values add, and the weights' gradients theirs.
   void loss_and_backward(Pass& p, Tensor x, Tensor dx) const;
-  // logits [n, V] stat, whole on tp, of an x [n, d] placed like the stream. Blocks while ranks exchange.
+  // logits [n, V] stat, whole on tp, of an x [n, d] placed like the stream. Blocks while ranks exchange. Only of a head
+  // over the vocabulary.
   void logits(Pass& p, Tensor x, Tensor logits) const;
-  // Weighted losses of single tokens: nll [T] stat.
-  void token_losses(Pass& p, Tensor x, Tensor nll) const;
+  void token_losses(Pass& p, Tensor x, const TokenLosses& to) const;
 
  private:
   Tensor normed(Pass& p, StreamNorm::Saved& s, Tensor x) const;
   StreamNorm norm_;
-  VocabularyHead output_;
+  const VocabularyHead& vocabulary() const;
+  std::variant<VocabularyHead, ScoreHead> output_;
   std::optional<MultiTokenPrediction> further_;
+  std::optional<ScoreHead> value_;
 };
 
 }  // namespace weft

@@ -28,6 +28,7 @@ struct MicroBatch {
   Tensor stream_tokens() const { return tokens.slice_rows(stream.first, stream.count); }        // i64 [t]
   Tensor loss;            // f64 [1]  receives the sum of the targets' weighted losses
   double loss_scale = 1;  // of the gradient: 1 / what the step divides by (Objective)
+  Tensor value_weights;   // stat [T]  of a target's value, whose loss is minus it; none in a model without values
   // Of multi-token prediction; none in a model without it.
   Tensor mtp_targets;    // i32 [T]  the token after the target
   Tensor mtp_weights;    // stat [T]  1 where that counts and is of the same document

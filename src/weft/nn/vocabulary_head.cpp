@@ -66,7 +66,7 @@ void VocabularyHead::token_losses(Pass& p, Tensor states, Tensor nll) const {
   }
 }
 
-Tensor VocabularyHead::loss_and_backward(Pass& p, Tensor states, const Targets& targets) const {
+Tensor VocabularyHead::loss_and_backward(Pass& p, Tensor states, const HeadTargets& targets) const {
   const Tensor h = enter_.forward(p.mesh, states, *p.scratch);
   Tensor nll = p.stat(p.scratch, {h.rows()}, loss_place_);
   Tensor dh = p.compute(p.scratch, {h.rows(), h.cols()}, h.place.dual());

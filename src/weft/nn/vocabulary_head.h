@@ -4,6 +4,7 @@
 #pragma once
 #include <string>
 
+#include "weft/nn/head_targets.h"
 #include "weft/nn/logit_cap.h"
 #include "weft/nn/vocabulary_loss.h"
 #include "weft/sharding/boundary.h"
@@ -23,14 +24,9 @@ class VocabularyHead {
   };
   VocabularyHead(ParamStore& params, const Spec& spec, const LayerPlan& plan);
 
-  struct Targets {
-    Tensor ids, weights;  // i32 [T], stat [T]
-    Tensor loss;          // f64 [1]  receives the sum of the weighted losses
-    double scale;         // of the gradient of that
-  };
   // The gradient of scale * loss, of states h [t, d] placed like the stream: [t, d] in scratch. The weight's gradient
   // receives its part.
-  Tensor loss_and_backward(Pass& p, Tensor h, const Targets& targets) const;
+  Tensor loss_and_backward(Pass& p, Tensor h, const HeadTargets& targets) const;
   // Weighted losses of the single tokens of p.batch: nll [T] stat.
   void token_losses(Pass& p, Tensor h, Tensor nll) const;
   // logits [n, V] stat, whole on tp, of an h [n, d] placed like the stream. Blocks while ranks exchange.

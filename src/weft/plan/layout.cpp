@@ -103,7 +103,7 @@ LayerPlan layer_plan_of(const Recipe& r, const ModelSpec& model) {
 // Multiply-adds of a token forward. The embedding only looks up.
 BlockLayout block_layout_of(const Recipe& r, const ModelSpec& m) {
   if (!r.parallel.pipeline_layout.empty()) return r.parallel.pipeline_layout;
-  BlockCosts costs{.blocks = {}, .head = double(m.vocab_size) * double(m.width)};
+  BlockCosts costs{.blocks = {}, .head = double(m.head == HeadKind::score ? 1 : m.vocab_size) * double(m.width)};
   for (int64_t l = 0; l < m.num_layers; ++l) {
     const LayerSpec layer = m.layer(l);
     const ExpertsSpec& e = m.experts;

@@ -6,6 +6,8 @@
 #include "weft/step/dpo.h"
 #include "weft/step/grpo.h"
 #include "weft/step/kto.h"
+#include "weft/step/ppo.h"
+#include "weft/step/reward.h"
 
 namespace weft {
 namespace {
@@ -70,7 +72,7 @@ void override_losses(const Recipe& r, ModelSpec& model) {
                                   r.moe.bias_update_rate));
 }
 
-// A preference is by how much the model has moved away from its reference, with all of both.
+// What targets weigh comes of passes that drop nothing, by the model and by its reference.
 void refuse_dropout(const Recipe& r, const Dropouts& d) {
   if (r.train.objective == ObjectiveKind::cross_entropy) return;
   const std::pair<const char*, double> all[] = {
@@ -78,8 +80,8 @@ void refuse_dropout(const Recipe& r, const Dropouts& d) {
   for (const auto& [name, p] : all)
     if (p > 0)
       throw ConfigError(
-          fmt::format("model.{}_dropout = {} cannot run: train.objective = \"{}\" compares the model with "
-                      "one that drops nothing; the nearest that works: model.{}_dropout = 0",
+          fmt::format("model.{}_dropout = {} cannot run: train.objective = \"{}\" weighs tokens by "
+                      "passes that drop nothing; the nearest that works: model.{}_dropout = 0",
                       name, p, r.train.objective, name));
   if (r.adapter.dropout > 0)
     throw ConfigError(
@@ -88,17 +90,34 @@ void refuse_dropout(const Recipe& r, const Dropouts& d) {
                     r.adapter.dropout, r.train.objective));
 }
 
+int num_sums_of(ObjectiveKind objective) {
+  switch (objective) {
+    case ObjectiveKind::cross_entropy:
+      return 0;
+    case ObjectiveKind::dpo:
+      return Dpo::kSums;
+    case ObjectiveKind::grpo:
+      return Grpo::kSums;
+    case ObjectiveKind::kto:
+      return Kto::kSums;
+    case ObjectiveKind::ppo:
+      return Ppo::kSums;
+    case ObjectiveKind::reward:
+      break;
+  }
+  return Reward::kSums;
+}
+
 // What the step must be planned for.
 void set_objective(const Recipe& r, const ModelSpec& model, StepSpec& step) {
   if (r.train.objective == ObjectiveKind::cross_entropy) return;
   step.evaluates = step.scores_first = true;
-  // An adapter that begins as nothing adds nothing to the reference.
-  step.scores_base = model.adapter && r.adapter.path.empty();
-  if (!step.scores_base) step.frozen = {{model, step.model}};
+  step.num_sums = num_sums_of(r.train.objective);
   step.scores_others = r.train.objective == ObjectiveKind::kto;
-  step.num_sums = r.train.objective == ObjectiveKind::dpo    ? Dpo::kSums
-                  : r.train.objective == ObjectiveKind::grpo ? Grpo::kSums
-                                                             : Kto::kSums;
+  const bool has_reference = r.train.objective != ObjectiveKind::reward && r.train.objective != ObjectiveKind::ppo;
+  // An adapter that begins as nothing adds nothing to the reference.
+  step.scores_base = has_reference && model.adapter && r.adapter.path.empty();
+  if (has_reference && !step.scores_base) step.frozen = {{model, step.model}};
 }
 
 }  // namespace
@@ -157,11 +176,19 @@ void add_adapter(const Recipe& r, HfConfig& config) {
   adapt(config, std::move(adapter), "adapter.targets");
 }
 
+void set_head(const Recipe& r, HfConfig& config) {
+  if (r.train.objective == ObjectiveKind::reward) return make_reward_model(config);
+  require_vocabulary_head(config.spec, fmt::format("train.objective = \"{}\" cannot run: model.path = \"{}\"",
+                                                   r.train.objective, r.model.path));
+  config.spec.predicts_values = r.train.objective == ObjectiveKind::ppo;
+}
+
 }  // namespace
 
 RunPlan prepare_run(const Recipe& recipe, HfConfig config, int rank) {
   RunPlan plan;
   plan.config = std::move(config);
+  set_head(recipe, plan.config);
   train_mtp(plan.config, recipe.train.mtp_loss_coef);
   add_adapter(recipe, plan.config);
   plan.model = plan.config.spec;
@@ -199,6 +226,7 @@ StepSpec step_of(const Recipe& r, const ModelSpec& model, int rank) {
                 .schedule = schedule_of(pipeline, at.pp, order.num_micro_batches),
                 .evaluates = !r.data.valid.empty() || r.data.valid_fraction > 0 || counts_experts,
                 .counts_experts = counts_experts,
+                .predicts_values = model.predicts_values,
                 .predicts_further = model.has_mtp(),
                 .mesh = mesh,
                 .rank = rank};

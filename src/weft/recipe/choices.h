@@ -41,8 +41,10 @@ constexpr auto names_of(OptimizerKind) { return std::array{"adamw"sv, "adamw8bit
 enum class MuonScale : uint8_t { match_rms_adamw, original };
 constexpr auto names_of(MuonScale) { return std::array{"match_rms_adamw"sv, "original"sv}; }
 
-enum class ObjectiveKind : uint8_t { cross_entropy, dpo, grpo, kto };
-constexpr auto names_of(ObjectiveKind) { return std::array{"cross_entropy"sv, "dpo"sv, "grpo"sv, "kto"sv}; }
+enum class ObjectiveKind : uint8_t { cross_entropy, dpo, grpo, kto, reward, ppo };
+constexpr auto names_of(ObjectiveKind) {
+  return std::array{"cross_entropy"sv, "dpo"sv, "grpo"sv, "kto"sv, "reward"sv, "ppo"sv};
+}
 
 enum class PreferenceLoss : uint8_t { sigmoid, ipo };
 constexpr auto names_of(PreferenceLoss) { return std::array{"sigmoid"sv, "ipo"sv}; }

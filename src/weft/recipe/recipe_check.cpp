@@ -300,12 +300,16 @@ bool is_of(ObjectiveKind objective, std::string_view setting) {
   };
   switch (objective) {
     case ObjectiveKind::cross_entropy:
+    case ObjectiveKind::reward:
       return false;
     case ObjectiveKind::dpo:
       return one_of({"loss_type", "beta", "label_smoothing", "average_logps"});
     case ObjectiveKind::grpo:
       return one_of({"inner_updates", "group_size", "clip_eps_low", "clip_eps_high", "kl_beta", "normalisation",
                      "max_completion_length", "advantage_std", "advantage_eps"});
+    case ObjectiveKind::ppo:
+      return one_of(
+          {"inner_updates", "clip_eps_low", "clip_eps_high", "gamma", "lambda", "value_clip", "value_coef", "kl_coef"});
     case ObjectiveKind::kto:
       break;
   }
@@ -354,6 +358,10 @@ void refuse_beside_objective(const Recipe& r, Refusals& refusals) {
   const std::string objective = fmt::format("train.objective = \"{}\"", r.train.objective);
   refusals.add(r.train.mtp_loss_coef > 0, fmt::format("train.mtp_loss_coef = {}", r.train.mtp_loss_coef),
                fmt::format("{} has no loss of the token after the next one", objective), "train.mtp_loss_coef = 0");
+  const bool scores = r.train.objective == ObjectiveKind::reward || r.train.objective == ObjectiveKind::ppo;
+  refusals.add(scores && r.adapter.kind != AdapterKind::none, fmt::format("adapter.kind = \"{}\"", r.adapter.kind),
+               fmt::format("{} trains a head that is no part of an adapter and would be frozen", objective),
+               "adapter.kind = \"none\"");
 }
 
 // What was set beside its default, for an objective that does not heed it.
@@ -426,8 +434,10 @@ std::string_view data_key_of(ObjectiveKind objective) {
     case ObjectiveKind::cross_entropy:
       return "data.train";
     case ObjectiveKind::dpo:
+    case ObjectiveKind::reward:
       return "data.pairs";
     case ObjectiveKind::grpo:
+    case ObjectiveKind::ppo:
       return "data.rollouts";
     case ObjectiveKind::kto:
       break;
@@ -435,7 +445,9 @@ std::string_view data_key_of(ObjectiveKind objective) {
   return "data.examples";
 }
 
-int64_t sequences_of_sample(const Recipe& recipe) { return recipe.train.objective == ObjectiveKind::dpo ? 2 : 1; }
+int64_t sequences_of_sample(const Recipe& recipe) {
+  return data_key_of(recipe.train.objective) == "data.pairs" ? 2 : 1;
+}
 
 std::string fewer_ranks(const Recipe& recipe, int64_t most) { return fewer_ranks(recipe.train, recipe.parallel, most); }
 

@@ -62,10 +62,12 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "of texts in data.pairs and data.examples: the file of a chat template, or chatml, llama-3, mistral, gemma, "
        "zephyr or alpaca; none: texts one behind the other; empty: that of the tokenizer's folder, if it has one"},
       {"data.pairs", &d.pairs, needed("pairs = \"pairs.jsonl\""),
-       "with train.objective = \"dpo\", in place of data.train: rows of JSON or Parquet with a `prompt`, the `chosen` "
+       "with train.objective = \"dpo\" or \"reward\", in place of data.train: rows of JSON or Parquet with a `prompt`, "
+       "the `chosen` "
        "completion and the `rejected` one, as texts, messages or token ids (docs/formats/id_rows.md)"},
       {"data.rollouts", &d.rollouts, needed("rollouts = \"rollouts.jsonl\""),
-       "with train.objective = \"grpo\": rows with the token ids of a `prompt` and a sampled `completion`, its "
+       "with train.objective = \"grpo\" or \"ppo\": rows with the token ids of a `prompt` and a sampled `completion`, "
+       "its "
        "`reward` "
        "and the `old_logps` of its tokens (docs/formats/id_rows.md)"},
       {"data.examples", &d.examples, needed("examples = \"examples.jsonl\""),
@@ -76,13 +78,14 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
 
       {"train.objective", choice(t.objective), anything(),
        "what is minimised: cross-entropy of the next token; the preference loss of pairs of completions "
-       "(docs/tune/dpo.md); the policy loss of rollouts with rewards (docs/tune/grpo.md); or the loss of completions "
-       "that "
-       "were judged one by one (docs/tune/kto.md)"},
+       "(docs/tune/dpo.md); the policy loss of rollouts with rewards (docs/tune/grpo.md, docs/tune/ppo.md); the loss "
+       "of completions that "
+       "were judged one by one (docs/tune/kto.md); or that of a reward model, which scores completions "
+       "(docs/tune/reward.md)"},
       {"train.seq_length", &t.seq_length, count(1),
        "tokens of a sample; of pairs, rollouts and examples, the most of a prompt with a completion"},
       {"train.global_batch_size", &t.global_batch_size, count(1),
-       "samples of a step; with dpo pairs, with grpo rollouts, with kto examples"},
+       "samples of a step; with dpo and reward pairs, with grpo and ppo rollouts, with kto examples"},
       {"train.micro_batch_size", &t.micro_batch_size, count(1, 1 << 16),
        "samples that go through the model at once, on one rank; of pairs both sequences"},
       {"train.train_iters", &t.train_iters, count(0),
@@ -137,17 +140,30 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
       {"objective.desirable_weight", &r.objective.desirable_weight, at_least(0), "kto: of desirable examples"},
       {"objective.undesirable_weight", &r.objective.undesirable_weight, at_least(0), "kto: of the others"},
       {"objective.inner_updates", &r.objective.inner_updates, count(1),
-       "grpo: steps that take the same rollouts, one after the other"},
+       "grpo, ppo: steps that take the same rollouts, one after the other"},
       {"objective.group_size", &r.objective.group_size, count(1),
        "grpo: rows next to each other that are completions of one prompt, whose rewards are compared"},
       {"objective.clip_eps_low",
        &r.objective.clip_eps_low,
        {.min = 0, .max = 1},
-       "grpo: a token less likely than 1 - this, of what it was for the sampler, is not made less likely still"},
+       "grpo, ppo: a token less likely than 1 - this, of what it was for the sampler, is not made less likely still"},
       {"objective.clip_eps_high", &r.objective.clip_eps_high, at_least(0),
-       "grpo: one more likely than 1 + this is not made more likely still"},
+       "grpo, ppo: one more likely than 1 + this is not made more likely still"},
       {"objective.kl_beta", &r.objective.kl_beta, at_least(0),
        "grpo: factor of the divergence from the reference (exp(d) - d - 1, d = ref - logp)"},
+      {"objective.gamma",
+       &r.objective.gamma,
+       {.min = 0, .max = 1},
+       "ppo: what a reward is worth a token earlier, of what it is worth when it comes"},
+      {"objective.lambda",
+       &r.objective.lambda,
+       {.min = 0, .max = 1},
+       "ppo: of advantages (Schulman et al. 2016): 0 trusts the values, 1 the rewards"},
+      {"objective.value_clip", &r.objective.value_clip, above(0),
+       "ppo: a value learns no further than so far from what it was for the sampler"},
+      {"objective.value_coef", &r.objective.value_coef, at_least(0), "ppo: factor of the loss of values"},
+      {"objective.kl_coef", &r.objective.kl_coef, at_least(0),
+       "ppo: factor of old logp - ref logp, which is taken from each token's reward"},
       {"objective.normalisation", choice(r.objective.normalisation), anything(),
        "grpo: the loss is a mean over the batch's tokens (DAPO); the mean over completions of each one's mean (GRPO); "
        "or a "

@@ -12,7 +12,7 @@ constexpr auto kLong = std::chrono::seconds(10);
 
 int64_t bytes_of(int64_t tokens) {
   Arena counted("micro-batch");
-  alloc_micro_batch(counted, tokens, DType::f64, true);
+  alloc_micro_batch(counted, tokens, DType::f64, true, true);
   return counted.peak();
 }
 
@@ -36,10 +36,11 @@ void BatchStaging::load(const LoadMicroBatch& load, MicroBatch& b, Backend& back
   Slot& slot = slots_[next_++ % kOnTheirWay];
   wait_passed(slot, *stream, backend);
   const Scope scope(*slot.arena);
-  const MicroBatch tensors = alloc_micro_batch(*slot.arena, b.ids.rows(), b.weights.dtype, bool(b.mtp_targets));
+  const MicroBatch tensors =
+      alloc_micro_batch(*slot.arena, b.ids.rows(), b.weights.dtype, bool(b.mtp_targets), bool(b.value_weights));
   static constexpr Tensor MicroBatch::*kLoaded[] = {
-      &MicroBatch::ids,    &MicroBatch::targets,     &MicroBatch::weights,    &MicroBatch::positions,
-      &MicroBatch::tokens, &MicroBatch::mtp_targets, &MicroBatch::mtp_weights};
+      &MicroBatch::ids,    &MicroBatch::targets,     &MicroBatch::weights,     &MicroBatch::positions,
+      &MicroBatch::tokens, &MicroBatch::mtp_targets, &MicroBatch::mtp_weights, &MicroBatch::value_weights};
   MicroBatch here = b;
   for (const auto tensor : kLoaded) here.*tensor = tensors.*tensor;
   load(here);

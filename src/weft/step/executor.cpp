@@ -233,14 +233,14 @@ Pass Executor::pass(const InFlight& m, uint64_t dropout_key) {
 }
 
 Tensor Executor::evaluate(const LoadMicroBatch& load) {
-  const Tensor nll = score(model_, state_.params, load);
+  const Tensor nll = score(model_, state_.params, load).nll;
   const bool alone = step_.frozen.empty();  // else one of them may need most
   WEFT_CHECK(is_dry() || !alone || evaluation_.peak() == plan_.evaluation, "evaluation used {} bytes, planned {}",
              evaluation_.peak(), plan_.evaluation);
   return nll;
 }
 
-Tensor Executor::score(const Model& model, ParamStore& params, const LoadMicroBatch& load, bool adapters) {
+TokenLosses Executor::score(const Model& model, ParamStore& params, const LoadMicroBatch& load, bool adapters) {
   WEFT_CHECK(step_.evaluates, "this step was planned without evaluation");
   return ForwardOnly{.model = model,
                      .params = params,
@@ -253,25 +253,27 @@ Tensor Executor::score(const Model& model, ParamStore& params, const LoadMicroBa
       .score(load, evaluation_);
 }
 
-Tensor ForwardOnly::score(const LoadMicroBatch& load, Arena& arena) const {
+TokenLosses ForwardOnly::score(const LoadMicroBatch& load, Arena& arena) const {
   arena.rewind();
   MicroBatch batch = alloc_micro_batch(arena, step);
   staging.load(load, batch, backend);
   batch.counts_experts = counts_experts;
   Pass p{backend, mesh, step.precision, batch, &arena, &arena, &arena, &arena, &arena, dropout_key, adapters};
-  const Tensor nll = p.stat(&arena, {batch.ids.rows()}, model.loss_place());
-  backend.run(Zero{.x = nll});
+  TokenLosses to{.nll = p.stat(&arena, {batch.ids.rows()}, model.loss_place())};
+  if (step.predicts_values) to.values = p.stat(&arena, {batch.ids.rows()}, model.value_place());
+  for (const Tensor& numbers : {to.nll, to.values})
+    if (numbers) backend.run(Zero{.x = numbers});
   for (int c = 0; c < model.num_chunks(); ++c) {
     const Tensor x = model.stream(p, &arena), y = model.stream(p, &arena);
-    run_chunk(p, c, {x, y}, nll);
+    run_chunk(p, c, {x, y}, to);
   }
   for (int c = 0; c < model.num_chunks() && links != nullptr; ++c) links->wait_sent({c, 0});
   backend.wait_all();
-  return nll;
+  return to;
 }
 
 // Layers read one of the streams and write the other.
-void ForwardOnly::run_chunk(Pass& p, int chunk, std::array<Tensor, 2> streams, Tensor nll) const {
+void ForwardOnly::run_chunk(Pass& p, int chunk, std::array<Tensor, 2> streams, const TokenLosses& to) const {
   using Op = Instruction::Op;
   auto& [x, y] = streams;
   for (const Instruction& i : scoring_instructions(model.layers(chunk))) {
@@ -283,7 +285,7 @@ void ForwardOnly::run_chunk(Pass& p, int chunk, std::array<Tensor, 2> streams, T
     if (i.op != Op::forward) continue;
     const ModelLayer& layer = model.layers(chunk)[size_t(i.at)];
     if (layer.kind == LayerKind::head) {
-      model.token_losses(p, x, nll);
+      model.token_losses(p, x, to);
       continue;
     }
     Scope temporaries(*p.scratch);

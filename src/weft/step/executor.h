@@ -100,6 +100,7 @@ class Executor {
   using Losses = std::vector<std::vector<double>>;
   struct Scored {
     Losses own;                  // by the model itself
+    Losses values;               // its own, where it predicts them
     std::vector<Losses> frozen;  // by each frozen one
     Losses counted;              // 1 where a target counts, else 0; none where nothing is summed
   };
@@ -108,7 +109,7 @@ class Executor {
   void wait_sum_sequences();
   int64_t num_sums_of_batch() const;
   Objective::Scores scores_of(const Scored& scored, int64_t micro_batch, const StepInput& input) const;
-  Tensor score(const Model& model, ParamStore& params, const LoadMicroBatch& load, bool adapters = true);
+  TokenLosses score(const Model& model, ParamStore& params, const LoadMicroBatch& load, bool adapters = true);
   void load(MicroBatch& b, const StepInput& input);
   void act(const Action& action, const StepInput& input);
   void execute(const Instruction& i, const Action& action, Pass& p, InFlight& m, const StepInput& input);
@@ -148,7 +149,7 @@ class Executor {
 };
 
 // Forward only, of one micro-batch that `load` fills, with everything in `arena` (rewound first): the losses of its
-// tokens (stat, [tokens]), which lie there; zero on stages without the head. Blocks.
+// tokens, and values where the step's model predicts them, which lie there; zero on stages without the head. Blocks.
 struct ForwardOnly {
   const Model& model;
   ParamStore& params;
@@ -160,10 +161,10 @@ struct ForwardOnly {
   uint64_t dropout_key = 0;
   bool counts_experts = false;  // MicroBatch's
   bool adapters = true;         // Pass's
-  Tensor score(const LoadMicroBatch& load, Arena& arena) const;
+  TokenLosses score(const LoadMicroBatch& load, Arena& arena) const;
 
  private:
-  void run_chunk(Pass& p, int chunk, std::array<Tensor, 2> streams, Tensor nll) const;
+  void run_chunk(Pass& p, int chunk, std::array<Tensor, 2> streams, const TokenLosses& to) const;
 };
 
 }  // namespace weft

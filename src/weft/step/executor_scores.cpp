@@ -43,13 +43,21 @@ std::vector<double> values_of(const Tensor& x) {
   return values;
 }
 
+void write_values(const std::vector<double>& values, const Tensor& x) {
+  if (x.dtype == DType::f64)
+    std::copy(values.begin(), values.end(), x.as<double>());
+  else
+    std::copy(values.begin(), values.end(), x.as<float>());
+}
+
 }  // namespace
 
 void Executor::score_batch(const StepInput& input) {
   const Objective& objective = input.objective;
   WEFT_CHECK(
       is_dry() || (step_.scores_first == objective.scores_first() && step_.num_frozen() == objective.num_frozen() &&
-                   step_.num_sums == objective.num_sums() && step_.scores_others == objective.scores_others()),
+                   step_.num_sums == objective.num_sums() && step_.scores_others == objective.scores_others() &&
+                   step_.predicts_values == objective.weighs_values()),
       "a step that was planned for another objective");
   sums_.assign(is_dry() ? 0 : size_t(num_sums_of_batch()), 0);
   scored_ = score_with(input.load);
@@ -62,7 +70,13 @@ void Executor::score_batch(const StepInput& input) {
 // The losses that the objective asks for. In a dry run, one micro-batch sends what each of them does.
 Executor::Scored Executor::score_with(const LoadMicroBatch& load) {
   const int64_t all = step_.order.num_micro_batches;
-  Scored scored{.own = {}, .frozen = {}, .counted = Losses(static_cast<size_t>(all))};
+  Scored scored{.own = {}, .values = {}, .frozen = {}, .counted = Losses(static_cast<size_t>(all))};
+  const auto numbers_of = [&](const Tensor& x, double factor) {
+    std::vector<double> numbers(size_t(x.rows()));
+    for_each_value(*evaluation_.memory(), x,
+                   [&](int64_t token, int64_t, double value) { numbers[size_t(token)] = factor * value; });
+    return numbers;
+  };
   const auto losses_of = [&](const Model& model, ParamStore& params, bool adapters = true) {
     Losses losses(static_cast<size_t>(all));
     const Traffic before = is_dry() ? *traffic_ : Traffic();
@@ -72,11 +86,10 @@ Executor::Scored Executor::score_with(const LoadMicroBatch& load) {
         load(b);
         if (!is_dry() && step_.num_sums > 0) scored.counted[size_t(i)] = values_of(b.weights);
       };
-      const Tensor nll = score(model, params, one, adapters);
+      const TokenLosses of = score(model, params, one, adapters);
       if (is_dry()) continue;
-      losses[size_t(i)].resize(size_t(nll.rows()));
-      for_each_value(*evaluation_.memory(), nll,
-                     [&](int64_t token, int64_t, double x) { losses[size_t(i)][size_t(token)] = x; });
+      losses[size_t(i)] = numbers_of(of.nll, 1);
+      if (of.values) scored.values.push_back(numbers_of(of.values, -1));
     }
     if (is_dry()) traffic_->add(traffic_->since(before), all - 1);
     return losses;
@@ -119,18 +132,22 @@ Objective::Scores Executor::scores_of(const Scored& scored, int64_t micro_batch,
                            .sequences = step_.sequences()};
   if (step_.scores_first) scores.own = scored.own[size_t(micro_batch)];
   for (const Losses& losses : scored.frozen) scores.frozen.emplace_back(losses[size_t(micro_batch)]);
+  if (step_.predicts_values) scores.values = scored.values[size_t(micro_batch)];
   return scores;
 }
 
 void Executor::load(MicroBatch& b, const StepInput& input) {
   input.load(b);
   if (is_dry() || !input.objective.weighs()) return;
-  std::vector<double> weights = values_of(b.weights);
-  input.objective.weigh(scores_of(scored_, b.index, input), sums_, weights);
-  if (b.weights.dtype == DType::f64)
-    std::copy(weights.begin(), weights.end(), b.weights.as<double>());
-  else
-    std::copy(weights.begin(), weights.end(), b.weights.as<float>());
+  const Objective::Scores scores = scores_of(scored_, b.index, input);
+  const std::vector<double> counted = values_of(b.weights);
+  std::vector<double> weights = counted;
+  input.objective.weigh(scores, sums_, weights);
+  write_values(weights, b.weights);
+  if (!step_.predicts_values) return;
+  weights = counted;
+  input.objective.weigh_values(scores, weights);
+  write_values(weights, b.value_weights);
 }
 
 }  // namespace weft

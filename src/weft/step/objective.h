@@ -23,6 +23,8 @@ class Objective {
   // Whether these passes are also made over other sequences of the same shape (Executor::StepInput::others), of which
   // it only sums. Must equal StepSpec::scores_others.
   virtual bool scores_others() const { return false; }
+  // Whether it also weighs values, of a model that predicts them. Must equal StepSpec::predicts_values.
+  virtual bool weighs_values() const { return false; }
   // By how many sums over the targets of each sequence of the global batch, too. Must equal StepSpec::num_sums.
   virtual int num_sums() const { return 0; }
   // The losses of one micro-batch's targets, from those passes: [tokens], 0 where a target does not count, and on
@@ -30,6 +32,7 @@ class Objective {
   struct Scores {
     std::span<const double> own;                  // none unless scores_first
     std::vector<std::span<const double>> frozen;  // of each of those models
+    std::span<const double> values = {};          // the model's own, 0 as above; none unless weighs_values
     int64_t batch = 0;                            // of the run, from 0 (Executor::StepInput)
     int64_t first_sequence = 0;                   // the micro-batch's first, of those of the global batch
     SequenceCut sequences = {};                   // what is here of each of them
@@ -45,6 +48,8 @@ class Objective {
   virtual bool weighs() const { return true; }
   // `weights` [tokens] hold 1 where a target counts, else 0, and receive its weight.
   virtual void weigh(const Scores& scores, Sums sums, std::span<double> weights) const = 0;
+  // `weights` [tokens] likewise receive the weight of each target's value, whose loss is minus the value.
+  virtual void weigh_values(const Scores&, std::span<double> /*weights*/) const {}
   // What the step divides by, where so many targets of the global batch count.
   virtual double divisor(int64_t counted) const = 0;
 

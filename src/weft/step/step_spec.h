@@ -29,6 +29,7 @@ struct StepSpec {
   int num_sums = 0;            // of these passes, for each sequence of the global batch, over all ranks
   // Or by the model, whose routers count their tokens: for a loss over the whole batch.
   bool counts_experts = false;
+  bool predicts_values = false;   // does the model predict values, which the objective weighs
   bool predicts_further = false;  // does the model have a module of multi-token prediction
   size_t num_frozen() const { return frozen.size() + (scores_base ? 1 : 0); }
   bool begins_with_scores() const { return scores_first || counts_experts || num_frozen() > 0; }
@@ -46,7 +47,7 @@ struct StepSpec {
 // The tensors of one micro-batch (MicroBatch without spans).
 MicroBatch alloc_micro_batch(Arena& arena, const StepSpec& step);
 // The same for `tokens` of one sequence that are all of one rank's stream; their weights are of dtype `stat`. further:
-// with those of multi-token prediction.
-MicroBatch alloc_micro_batch(Arena& arena, int64_t tokens, DType stat, bool further = false);
+// with those of multi-token prediction; values: with their weights.
+MicroBatch alloc_micro_batch(Arena& arena, int64_t tokens, DType stat, bool further = false, bool values = false);
 
 }  // namespace weft

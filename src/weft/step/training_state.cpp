@@ -50,14 +50,15 @@ double wait_sum_losses(const ProcessMesh& mesh, const Tensor& losses) {
 }
 
 MicroBatch alloc_micro_batch(Arena& arena, const StepSpec& step) {
-  MicroBatch b = alloc_micro_batch(arena, step.micro_batch_tokens(), step.precision.stat, step.predicts_further);
+  MicroBatch b = alloc_micro_batch(arena, step.micro_batch_tokens(), step.precision.stat, step.predicts_further,
+                                   step.predicts_values);
   b.stream = step.stream();
   b.sequences = step.sequences();
   b.sample_tokens = step.sequences().rows();
   return b;
 }
 
-MicroBatch alloc_micro_batch(Arena& arena, int64_t tokens, DType stat, bool further) {
+MicroBatch alloc_micro_batch(Arena& arena, int64_t tokens, DType stat, bool further, bool values) {
   MicroBatch b;
   b.stream = {0, tokens};
   b.sequences = {.seq_length = tokens};
@@ -67,6 +68,7 @@ MicroBatch alloc_micro_batch(Arena& arena, int64_t tokens, DType stat, bool furt
   b.weights = arena.alloc(stat, {tokens});
   b.positions = arena.alloc(DType::i32, {tokens});
   b.tokens = arena.alloc(DType::i64, {tokens});
+  if (values) b.value_weights = arena.alloc(stat, {tokens});
   if (further) {
     b.mtp_targets = arena.alloc(DType::i32, {tokens});
     b.mtp_weights = arena.alloc(stat, {tokens});

@@ -108,7 +108,7 @@ EvalRecord Evaluator::evaluate(const EvalWindows& windows, int64_t max_batches) 
                          .max_batches = max_batches,
                          .ranks = *rank_.mesh.dense.all,
                          .stages = *rank_.mesh.pp},
-                        [&](const LoadMicroBatch& load) { return forward.score(load, scratch_); });
+                        [&](const LoadMicroBatch& load) { return forward.score(load, scratch_).nll; });
 }
 
 }  // namespace weft

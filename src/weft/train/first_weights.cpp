@@ -10,6 +10,9 @@ std::vector<std::string> begin_weights(const Recipe& recipe, const ModelSpec& mo
                                        int num_threads) {
   const auto seed = uint64_t(recipe.train.seed);
   std::vector<std::string> notes;
+  if (model.begins_score) init_weight(params, "score.weight", seed, num_threads);
+  if (model.predicts_values)  // which the folder may not have
+    for (const char* name : {"value.weight", "value.bias"}) init_weight(params, name, seed, num_threads);
   if (recipe.model.init == InitChoice::pretrained)
     notes = load_hf_weights(recipe.model.path, model, params, num_threads);
   else

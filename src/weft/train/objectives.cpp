@@ -6,7 +6,10 @@
 #include "weft/step/dpo.h"
 #include "weft/step/grpo.h"
 #include "weft/step/kto.h"
+#include "weft/step/ppo.h"
+#include "weft/step/reward.h"
 #include "weft/train/first_weights.h"
+#include "weft/train/returns.h"
 
 namespace weft {
 
@@ -53,12 +56,33 @@ std::unique_ptr<const Objective> kto_of(const Recipe& r, const RowOrder& order) 
                                });
 }
 
+std::unique_ptr<const Objective> ppo_of(const Recipe& r, const RowOrder& order) {
+  const auto& o = r.objective;
+  const Ppo::Spec spec{.clip_eps_low = o.clip_eps_low,
+                       .clip_eps_high = o.clip_eps_high,
+                       .value_clip = o.value_clip,
+                       .value_coef = o.value_coef};
+  return std::make_unique<Ppo>(spec, [&order, returns = std::make_shared<BatchReturns>(order, r),
+                                      of_batch = r.train.global_batch_size](int64_t batch, int64_t sequence) {
+    const int64_t row = order.row_of(batch * of_batch + sequence);
+    const BatchReturns::OfSequence of = returns->of(batch, sequence);
+    return Ppo::Sampled{.advantages = of.advantages,
+                        .returns = of.returns,
+                        .old_logps = order.id_rows().token_numbers(row, 0),
+                        .old_values = order.id_rows().token_numbers(row, 2),
+                        .first_target = int64_t(order.id_rows().prompt(row).size()) - 1};
+  });
+}
+
 }  // namespace
 
 std::unique_ptr<const Objective> objective_of(const Recipe& r, const TrainingSamples& samples) {
   if (r.train.objective == ObjectiveKind::cross_entropy) return std::make_unique<NextToken>();
   if (r.train.objective == ObjectiveKind::dpo) return dpo_of(r);
+  if (r.train.objective == ObjectiveKind::reward)
+    return std::make_unique<Reward>(Reward::Spec{.num_pairs = r.train.global_batch_size});
   WEFT_CHECK(samples.rows() != nullptr, "an objective over rows needs rows");
+  if (r.train.objective == ObjectiveKind::ppo) return ppo_of(r, *samples.rows());
   return r.train.objective == ObjectiveKind::kto ? kto_of(r, *samples.rows()) : grpo_of(r, *samples.rows());
 }
 

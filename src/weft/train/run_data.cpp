@@ -17,7 +17,7 @@ namespace {
 
 // Of an objective over rows: the file, and the fields that it reads.
 IdRows::Spec rows_of(const Recipe& r) {
-  if (r.train.objective == ObjectiveKind::dpo)
+  if (data_key_of(r.train.objective) == "data.pairs")
     return {.file = r.data.pairs, .completions = {"chosen", "rejected"}, .seq_length = r.train.seq_length};
   if (r.train.objective == ObjectiveKind::kto)
     return {.file = r.data.examples,
@@ -26,11 +26,17 @@ IdRows::Spec rows_of(const Recipe& r) {
             .number_is_flag = true,
             .other_number = "kto_tag",
             .seq_length = r.train.seq_length};
+  if (r.train.objective == ObjectiveKind::ppo)
+    return {.file = r.data.rollouts,
+            .completions = {"completion"},
+            .number = "reward",
+            .token_numbers = {{"old_logps"}, {"ref_logps"}, {.name = "old_values", .is_logp = false}},
+            .seq_length = r.train.seq_length};
   return {
       .file = r.data.rollouts,
       .completions = {"completion"},
       .number = "reward",
-      .token_numbers = "old_logps",
+      .token_numbers = {{"old_logps"}},
       .seq_length = r.train.seq_length,
       .most_tokens = r.objective.normalisation == LossNormalisation::constant ? r.objective.max_completion_length : 0};
 }
@@ -64,7 +70,8 @@ RunData open_row_data(const Recipe& r, int64_t vocab_size) {
   spec.files = more_row_files();
   std::optional<RowEncoder> encoder;  // rows of ids need no tokenizer
   const bool groups = r.train.objective == ObjectiveKind::grpo;
-  if (!groups)
+  const bool again = groups || r.train.objective == ObjectiveKind::ppo;  // of ids alone: with numbers of each token
+  if (!again)
     spec.files.encode = [&](const JsonlRow& row) {
       if (!encoder) encoder.emplace(row_encoder_of(r, spec));
       return encoder->encode(row);
@@ -80,8 +87,9 @@ RunData open_row_data(const Recipe& r, int64_t vocab_size) {
   data.train = std::make_shared<RowOrder>(std::move(rows),
                                           RowOrder::Spec{.rows_of_step = r.train.global_batch_size,
                                                          .seq_length = r.train.seq_length,
-                                                         .steps_of_batch = groups ? r.objective.inner_updates : 1,
+                                                         .steps_of_batch = again ? r.objective.inner_updates : 1,
                                                          .rows_of_group = groups ? r.objective.group_size : 1,
+                                                         .scores_ends = r.train.objective == ObjectiveKind::reward,
                                                          .mixes = r.train.objective == ObjectiveKind::kto,
                                                          .seed = uint64_t(r.train.seed),
                                                          .shuffle = r.data.shuffle});

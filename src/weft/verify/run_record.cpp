@@ -132,6 +132,17 @@ WholeTensor whole_of(const TrialMoment& now, const Param& p, const Kept& kept) {
   return whole;
 }
 
+// A bias of one number is a sum that may cancel, without others to be small beside: it is judged beside the weight of
+// its layer, which is a sum of the same terms, each times an input.
+void beside_weights(std::map<std::string, WholeTensor>& all) {
+  constexpr std::string_view kBias = ".bias";
+  for (auto& [name, whole] : all) {
+    if (whole.values.size() != 1 || !name.ends_with(kBias)) continue;
+    const auto weight = all.find(name.substr(0, name.size() - kBias.size()) + ".weight");
+    if (weight != all.end()) whole.size = std::max(whole.size, weight->second.size);
+  }
+}
+
 void find_sizes(RunRecord::Step& step) {
   const auto at_least = [](std::map<std::string, WholeTensor>& all, const auto& least) {
     for (auto& [name, whole] : all) whole.size = std::max(whole.largest, least(name));
@@ -142,6 +153,7 @@ void find_sizes(RunRecord::Step& step) {
   at_least(step.gradients, [&](const std::string&) { return kSmallestGradient * step.grad_norm; });
   at_least(step.states, [&](const std::string& name) { return kSmallestState * largest[kind(name)]; });
   at_least(step.weights, [](const std::string&) { return kSmallestWeight; });
+  for (auto* all : {&step.gradients, &step.states}) beside_weights(*all);
 }
 
 }  // namespace

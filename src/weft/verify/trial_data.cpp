@@ -74,7 +74,7 @@ void write_rows(const fs::path& file, const Recipe& recipe, int64_t vocab_size, 
     for (int64_t& id : ids) id = below(vocab_size);
     return ids;
   };
-  const bool pairs = recipe.train.objective == ObjectiveKind::dpo;
+  const bool pairs = data_key_of(recipe.train.objective) == "data.pairs";
   const bool groups = recipe.train.objective == ObjectiveKind::grpo;
   std::vector<int64_t> prompt;
   std::ofstream out(file);
@@ -91,6 +91,11 @@ void write_rows(const fs::path& file, const Recipe& recipe, int64_t vocab_size, 
       std::vector<double> old_logps(completion.size());
       for (double& x : old_logps) x = unit() - 0.5 - std::log(double(vocab_size));
       row.update({{"completion", completion}, {"reward", unit()}, {"old_logps", old_logps}});
+      if (recipe.train.objective == ObjectiveKind::ppo) {
+        std::vector<double> old_values(completion.size());
+        for (double& x : old_values) x = unit() - 0.5;
+        row.update({{"ref_logps", old_logps}, {"old_values", old_values}});
+      }
     }
     out << row.dump() << "\n";
   }
