@@ -36,6 +36,19 @@ TEST_F(LayoutMatrix, TensorParallelRanksWithDropoutEqualOneRank) {
   }
 }
 
+// Its gradients are added, and its norm is counted once.
+TEST_F(LayoutMatrix, ATiedTableOnTwoStagesIsOneWeight) {
+  Choice c = first_choice();
+  c["parallel.pp"] = "2";
+  using Three = std::array<const char*, 3>;
+  for (const auto& [model, dp, zero_stage] : {Three{"gpt2", "1", "0"}, Three{"llama-tied", "2", "2"}}) {
+    c["model"] = model;
+    c["parallel.dp"] = dp;
+    c["parallel.zero_stage"] = zero_stage;
+    EXPECT_TRUE(judge(c));
+  }
+}
+
 // What an adapter adds is cut as the matrix beside it; the model's own weights are frozen on every rank.
 TEST_F(LayoutMatrix, AdaptersEqualThoseOfOneRank) {
   Choice c = first_choice();
