@@ -70,7 +70,7 @@ TEST(MpiTrainSlow, InvariantNumericsAndMuonEqualThreadsToTheBit) {
     expect_processes_equal_threads(setting);
 }
 
-TEST(MpiTrain, UnderMpirunItFindsItsPlace) {
+TEST(MpiTrainSlow, UnderMpirunItFindsItsPlace) {
   WEFT_NEEDS_MPIRUN();
   const TempDir dir;
   const Finished mpi = mpi_job(2, program(train_words(dir, "mpi", "mpi")));
@@ -79,7 +79,7 @@ TEST(MpiTrain, UnderMpirunItFindsItsPlace) {
   expect_same_run(dir / "mpi", dir / "local");
 }
 
-TEST(MpiTrain, ProcessesThatAreNotTheLayoutAreRefusedByName) {
+TEST(MpiTrainSlow, ProcessesThatAreNotTheLayoutAreRefusedByName) {
   WEFT_NEEDS_MPIRUN();
   const TempDir dir;
   const Finished three = mpi_job(3, program(train_words(dir, "run", "mpi")));

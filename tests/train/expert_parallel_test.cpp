@@ -106,7 +106,8 @@ TEST_F(ExpertParallel, MoreRowsThanThereIsRoomForEndTheRunByName) {
   }
 }
 
-TEST_F(ExpertParallel, ACheckpointGoesOnWithOtherRanksForItsExperts) {
+using ExpertParallelSlow = ExpertParallel;
+TEST_F(ExpertParallelSlow, ACheckpointGoesOnWithOtherRanksForItsExperts) {
   const Settings ref{"run.backend=ref"};
   const auto with = [&](Settings more) {
     more.insert(more.end(), ref.begin(), ref.end());
