@@ -191,8 +191,7 @@ TEST_F(LayoutMatrix, PreferencesAndRewardsEqualOneRank) {
         Eight{"llama-tied", "1", "1", "1", "2", "zbv", "0", "selective"},
         Eight{"gpt2", "1", "3", "1", "1", "1f1b", "1", "none"}, Eight{"qwen3", "2", "2", "2", "1", "1f1b", "2", "full"},
         Eight{"mixtral", "2", "1", "1", "2", "zb_h1", "1", "none"},
-        Eight{"deepseek-v3-moe", "2", "2", "1", "1", "1f1b", "0", "selective"},
-        Eight{"gemma2", "3", "1", "2", "2", "interleaved_1f1b", "3", "full"}}) {
+        Eight{"deepseek-v3-moe", "2", "2", "1", "1", "1f1b", "0", "selective"}}) {
     c["model"] = model;
     c["parallel.dp"] = dp;
     c["parallel.cp"] = cp;
@@ -205,9 +204,7 @@ TEST_F(LayoutMatrix, PreferencesAndRewardsEqualOneRank) {
     c["train.numerics"] = cp == std::string("1") && c["parallel.ep"] == "1" ? "invariant" : "fast";
     c["train.micro_batch_size"] = c["train.micro_batch_size"] == "1" ? "2" : "1";
     for (const std::string objective : {"dpo", "grpo", "kto"}) {
-      const bool largest = model == std::string("gemma2");
-      if (objective == (c["train.micro_batch_size"] == "1" ? "kto" : "grpo") || (largest && objective == "dpo"))
-        continue;  // to be quick: the drawn combinations have all
+      if (objective == (c["train.micro_batch_size"] == "1" ? "kto" : "grpo")) continue;  // to be quick
       c["train.objective"] = objective;
       EXPECT_TRUE(judge(c)) << testing::text_of(c);
     }
