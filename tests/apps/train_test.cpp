@@ -306,7 +306,7 @@ TEST(Train, InterruptedTwiceStopsAtOnceWithoutSaving) {
   EXPECT_EQ(records(w / "run").size(), 0u);
 }
 
-TEST(Train, KilledAtAnyMomentItGoesOnToTheSameEnd) {
+TEST(TrainSlow, KilledAtAnyMomentItGoesOnToTheSameEnd) {
   const Workplace w;
   ASSERT_EQ(w.train("whole", kLong).status, 0);
   for (const size_t count : {8u, 11u, 20u, 33u}) {  // before, at and between checkpoints

@@ -49,7 +49,7 @@ class Apart : public ::testing::Test {
 };
 using ApartSlow = Apart;
 
-TEST_F(Apart, TrainsSavesEvaluatesAndResumes) {
+TEST_F(ApartSlow, TrainsSavesEvaluatesAndResumes) {
   for (const auto& [name, settings] : std::vector<std::pair<std::string, Settings>>{
            {"llama-gqa", {"optimizer.name=muon", "train.precision=bf16"}},
            {"gpt2", {"parallel.recompute=full"}},

@@ -96,8 +96,10 @@ double loss_on(const fs::path& folder, const ForwardLayout& layout, const Machin
   return loss;
 }
 
+using ForwardLayoutsSlow = ForwardLayouts;
+
 // Of windows that no two micro-batches hold, so that ranks of dp have one more than others.
-TEST_F(ForwardLayouts, TheLossOfHeldOutTextIsThatOfOneRank) {
+TEST_F(ForwardLayoutsSlow, TheLossOfHeldOutTextIsThatOfOneRank) {
   testing::TempDir dir;
   std::vector<int32_t> ids;
   for (int32_t i = 0; i < 48 * 5 + 1; ++i) ids.push_back((7 * i * i + 3 * i + 1) % 61);

@@ -101,7 +101,7 @@ TEST(Verify, FindsRoutersWithCorrectionsEqual) {
   EXPECT_TRUE(report.equal()) << first_of(report);
 }
 
-TEST(Verify, NamesTheExpertsWhoseGradientIsSummedTwice) {
+TEST(VerifySlow, NamesTheExpertsWhoseGradientIsSummedTwice) {
   const auto experts_of = [](ProcessMesh& mesh) -> std::shared_ptr<Communicator>& { return mesh.experts.replicas; };
   const VerifyReport report =
       report_on(recipe_for("mixtral", {"parallel.dp=4", "parallel.ep=2"}),
