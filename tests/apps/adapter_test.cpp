@@ -90,7 +90,9 @@ TEST_F(AdapterRun, AnotherBaseIsRefusedByName) {
   std::string bytes = testing::slurp(weights);
   bytes[bytes.size() - 1] = char(bytes.back() ^ 1);
   testing::spill(weights, bytes);
-  for (const Finished& f : {train("run"), weft({"generate", (dir_ / "run").string(), "--prompt-ids", "1"})}) {
+  const std::string begun = "adapter.path=" + checkpoint("run", 2).string();
+  for (const Finished& f :
+       {train("run"), train("more", {begun}), weft({"generate", (dir_ / "run").string(), "--prompt-ids", "1"})}) {
     EXPECT_NE(f.status, 0);
     EXPECT_SAYS(f.err, "was trained beside other weights than those in " + base_.string());
   }

@@ -66,7 +66,8 @@ TEST(Adapter, ItsGradientIsTheDerivativeOfTheLoss) {
           }
         }
       };
-      const auto loss = [&] { return model.adapter->dropout > 0 ? run.loss_and_gradients() : run.evaluate(); };
+      const bool drops = model.adapter->dropout > 0;
+      const auto loss = [&] { return drops ? run.loss_and_gradients() : run.evaluate(); };
       move(0);
       const double h = 1e-6;
       move(h);

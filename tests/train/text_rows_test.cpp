@@ -88,6 +88,15 @@ TEST_F(TextRows, OfEveryShapeAreTheSamePair) {
                R"(No."})",
        })
     EXPECT_EQ(only(row), pair) << row;
+  recipe_.train.objective = ObjectiveKind::reward;
+  EXPECT_EQ(only(good_)[1], "yes" + kEnd);
+}
+
+TEST_F(TextRows, BeginWithTheSystemOfTheRow) {
+  for (const char* prompt : {R"("chosen": "\n\nHuman: q\n\nAssistant: a", "rejected": "\n\nHuman: q\n\nAssistant: b")",
+                             R"("prompt": "q", "chosen": "a", "rejected": "b")"})
+    EXPECT_EQ(only(R"({"system": "Be kind.", )" + std::string(prompt) + "}")[0],
+              "<|im_start|>system\nBe kind." + kEnd + kUser + "q" + kEnd + kAssistant);
 }
 
 TEST_F(TextRows, AreCutWhereSupervisedTrainingBeginsToCount) {
@@ -165,6 +174,9 @@ TEST_F(TextRows, OfJudgedCompletionsHaveALabelUnderEitherName) {
   refused(R"({"prompt": "q", "label": true})", {"\"completion\": is missing"});
   refused(R"({"messages": [{"role": "user", "content": "Why?"}], "label": true})",
           {"\"messages\": message 1: is not the assistant's"});
+  EXPECT_SAYS(
+      error_of<FileError>([&] { open(R"({"messages": [{"role": "assistant", "content": "hi"}], "label": true})"); }),
+      "\"messages\": is no whole conversation");
 }
 
 TEST_F(TextRows, OfAnArrayAreThoseOfLinesAndNamedByTheirNumber) {
@@ -200,6 +212,7 @@ TEST_F(TextRows, BadOnesAreRefusedByFileLineAndField) {
   refused(R"({"prompt": "q", "chosen": [{"role": "assistant", "content": "x"}, {"role": "user", "content": "y"},)"
           R"( {"role": "assistant", "content": "z"}], "rejected": "b"})",
           {"\"chosen\": is not one piece"});
+  refused(R"({"system": 5, "prompt": "q", "chosen": "a", "rejected": "b"})", {"\"system\": expected a text, got 5"});
   refused(R"({"prompt": [1, 2], "chosen": [3], "rejected": [4]})",
           {"has token ids, but line 1 has texts", "files of their own"});
   refused(R"({"prompt": "q", "chosen": "a", "rejected": ")" + std::string(400, 'x') + "\"}",

@@ -80,7 +80,7 @@ PeftConfig read_peft_config(const fs::path& folder) {
   refuse_others(fields);
   return {.base = fields.string("base_model_name_or_path", ""),
           .rank = fields.integer("r", {.min = 1, .max = 1 << 20}),
-          .alpha = fields.number("lora_alpha", {.min = 1e-30}),
+          .alpha = fields.number("lora_alpha", {.min = 1e-30, .max = 1e6}),
           .rslora = fields.flag("use_rslora", false),
           .dropout = fields.number("lora_dropout", {.min = 0, .max = 1}, 0.0),
           .targets = targets_in(fields)};

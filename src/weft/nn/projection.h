@@ -8,7 +8,7 @@
 
 namespace weft {
 
-// y = x W^T + b; or, where the store has an adapter of W, what that adds too. Which of them is chosen when it is made.
+// y = x W^T + b; or, where the store has an adapter of W, what that adds too, but in passes that leave it out.
 //   x, dx [t, in]   y, dy [t, out]
 class Projection {
  public:

@@ -78,7 +78,8 @@ class RowParts {
     for (const std::string& name : spec_.completions) s.fields.push_back(field_of(name));
     for (const std::string& field : s.fields) s.completions.push_back(said(field));
     const auto& c = s.completions;
-    if (std::any_of(c.begin(), c.end(), is_conversation))
+    const bool is_last_message = c.size() == 1 && s.fields[0] == prompt_field();
+    if (is_last_message || std::any_of(c.begin(), c.end(), is_conversation))
       cut_conversations(s);
     else if (const std::string field = prompt_field(); !field.empty())
       s.prompt = said(field);
@@ -88,8 +89,18 @@ class RowParts {
       cut_turns(s);
     else
       fail_missing("prompt");
-    add_system(s);
     return s;
+  }
+  // The row's first message, where the prompt has no other.
+  void add_system(Said& s) const {
+    const Ordered* system = given(row_, "system");
+    if (system == nullptr) return;
+    if (!system->is_string()) fail("system", "expected a text, got " + shown(nlohmann::json(*system)));
+    if (stripped(system->get_ref<const std::string&>()).empty()) return;
+    if (s.prompt.is_array() && is_by(s.prompt.front(), {"system"})) return;
+    Ordered messages = Ordered::array({message_of("system", *system)});
+    append_messages(s.prompt, "user", messages);
+    s.prompt = std::move(messages);
   }
   // What belongs to a conversation beside its messages.
   void add_beside(Ordered& conversation) const {
@@ -138,7 +149,9 @@ class RowParts {
     size_t shortest = SIZE_MAX, common = 0;
     for (size_t i = 0; i < s.completions.size(); ++i) {
       if (!is_conversation(s.completions[i]))
-        fail(s.fields[i], "is no whole conversation, but another completion of the row is; write both in one way");
+        fail(s.fields[i],
+             "is no whole conversation, which the system or the user begins; write all completions of the row in one "
+             "way");
       shortest = std::min(shortest, s.completions[i].size());
     }
     const Ordered first = s.completions[0];
@@ -186,14 +199,6 @@ class RowParts {
     try {
       return Ordered::array({message_of("user", RowTemplate(text).fill(line_.json))});
     } catch (const Error& e) { throw FileError(fmt::format("{}: {}", line_.where, e.what())); }
-  }
-  void add_system(Said& s) const {
-    const Ordered* system = given(row_, "system");
-    if (system == nullptr || !system->is_string() || stripped(system->get_ref<const std::string&>()).empty()) return;
-    if (s.prompt.is_array() && is_by(s.prompt.front(), {"system"})) return;
-    Ordered messages = Ordered::array({message_of("system", *system)});
-    append_messages(s.prompt, "user", messages);
-    s.prompt = std::move(messages);
   }
 
   const JsonlRow& line_;
@@ -259,6 +264,7 @@ EncodedRow RowEncoder::encode(const JsonlRow& row) const {
     said.prompt = messages_of_turns(said.prompt.get_ref<const std::string&>());
     for (Ordered& c : said.completions) c = messages_of_turns(std::string(kAssistant) + c.get<std::string>());
   }
+  parts.add_system(said);
   std::vector<Tokens> all;
   for (size_t i = 0; i < said.completions.size(); ++i) {
     const std::string where = fmt::format("{}: {}", row.where, in_quotes(said.fields[i]));

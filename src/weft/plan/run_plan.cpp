@@ -75,19 +75,16 @@ void override_losses(const Recipe& r, ModelSpec& model) {
 // What targets weigh comes of passes that drop nothing, by the model and by its reference.
 void refuse_dropout(const Recipe& r, const Dropouts& d) {
   if (r.train.objective == ObjectiveKind::cross_entropy) return;
-  const std::pair<const char*, double> all[] = {
-      {"embedding", d.embedding}, {"hidden", d.hidden}, {"attention", d.attention}};
-  for (const auto& [name, p] : all)
+  const std::pair<const char*, double> all[] = {{"model.embedding_dropout", d.embedding},
+                                                {"model.hidden_dropout", d.hidden},
+                                                {"model.attention_dropout", d.attention},
+                                                {"adapter.dropout", r.adapter.dropout}};
+  for (const auto& [key, p] : all)
     if (p > 0)
       throw ConfigError(
-          fmt::format("model.{}_dropout = {} cannot run: train.objective = \"{}\" weighs tokens by "
-                      "passes that drop nothing; the nearest that works: model.{}_dropout = 0",
-                      name, p, r.train.objective, name));
-  if (r.adapter.dropout > 0)
-    throw ConfigError(
-        fmt::format("adapter.dropout = {} cannot run: train.objective = \"{}\" compares the model with one that drops "
-                    "nothing; the nearest that works: adapter.dropout = 0",
-                    r.adapter.dropout, r.train.objective));
+          fmt::format("{0} = {1} cannot run: train.objective = \"{2}\" weighs tokens by what the model makes of them "
+                      "without dropout; the nearest that works: {0} = 0",
+                      key, p, r.train.objective));
 }
 
 int num_sums_of(ObjectiveKind objective) {
@@ -160,6 +157,10 @@ void add_adapter(const Recipe& r, HfConfig& config) {
                      .targets = a.targets};
   if (!a.path.empty()) {
     PeftConfig there = read_peft_config(a.path);
+    if (there.dropout != a.dropout)
+      config.warnings.push_back(
+          fmt::format("{} was trained with lora_dropout = {}, and goes on with adapter.dropout = {}", a.path,
+                      there.dropout, a.dropout));
     there.base = adapter.base;
     there.dropout = a.dropout;
     if (there.rank != a.rank || there.alpha != a.alpha || there.rslora != a.rslora)

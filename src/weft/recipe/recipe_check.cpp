@@ -316,9 +316,9 @@ bool is_of(ObjectiveKind objective, std::string_view setting) {
   return one_of({"beta", "desirable_weight", "undesirable_weight"});
 }
 
-// Whether it reads rows that may be of texts.
+// Whether it reads rows that may be of texts: those without numbers for each token.
 bool has_text_rows(ObjectiveKind objective) {
-  return objective == ObjectiveKind::dpo || objective == ObjectiveKind::kto;
+  return objective != ObjectiveKind::cross_entropy && data_key_of(objective) != "data.rollouts";
 }
 
 // Whether a setting of the data or of an objective makes a difference to that one.

@@ -3,6 +3,7 @@
 #include "weft/checkpoint/checkpoint_check.h"
 #include "weft/models/hf_weights.h"
 #include "weft/models/init.h"
+#include "weft/models/peft.h"
 
 namespace weft {
 
@@ -22,6 +23,7 @@ std::vector<std::string> begin_weights(const Recipe& recipe, const ModelSpec& mo
     init_adapter(params, seed, num_threads);
   } else {
     require_whole(recipe.adapter.path, CheckpointPart::model, *params.mesh().world, num_threads);
+    require_base(recipe.adapter.path, recipe.model.path);
     read_adapter_weights(recipe.adapter.path, model, params);
   }
   return notes;

@@ -70,8 +70,8 @@ RunData open_row_data(const Recipe& r, int64_t vocab_size) {
   spec.files = more_row_files();
   std::optional<RowEncoder> encoder;  // rows of ids need no tokenizer
   const bool groups = r.train.objective == ObjectiveKind::grpo;
-  const bool again = groups || r.train.objective == ObjectiveKind::ppo;  // of ids alone: with numbers of each token
-  if (!again)
+  const bool rollouts = data_key_of(r.train.objective) == "data.rollouts";  // of ids alone: with numbers of each token
+  if (!rollouts)
     spec.files.encode = [&](const JsonlRow& row) {
       if (!encoder) encoder.emplace(row_encoder_of(r, spec));
       return encoder->encode(row);
@@ -87,7 +87,7 @@ RunData open_row_data(const Recipe& r, int64_t vocab_size) {
   data.train = std::make_shared<RowOrder>(std::move(rows),
                                           RowOrder::Spec{.rows_of_step = r.train.global_batch_size,
                                                          .seq_length = r.train.seq_length,
-                                                         .steps_of_batch = again ? r.objective.inner_updates : 1,
+                                                         .steps_of_batch = rollouts ? r.objective.inner_updates : 1,
                                                          .rows_of_group = groups ? r.objective.group_size : 1,
                                                          .scores_ends = r.train.objective == ObjectiveKind::reward,
                                                          .mixes = r.train.objective == ObjectiveKind::kto,
