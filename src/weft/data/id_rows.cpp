@@ -38,7 +38,7 @@ double number_of(const JsonFields& row, const std::string& field) {
   return row.number(field, {.min = -kLargestNumber, .max = kLargestNumber});
 }
 
-// A list of what is no message.
+// Is the field a list, and not of messages.
 bool is_ids(const JsonFields& row, const std::string& field) {
   const nlohmann::json* found = row.find(field);
   return found != nullptr && found->is_array() && (found->empty() || !found->front().is_object());
@@ -110,7 +110,7 @@ void IdRows::add_texts(const JsonlRow& row, const Spec& spec) {
   for (const std::vector<int32_t>& ids : encoded.completions) append(ids);
 }
 
-// Of all rows at once, so that train.seq_length can be chosen.
+// Looks at all rows before it throws: the message helps to choose train.seq_length.
 void IdRows::check_lengths(const Spec& spec) const {
   int64_t too_long = 0, longest = 0;
   std::string first;

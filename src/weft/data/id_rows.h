@@ -18,7 +18,7 @@ struct EncodedRow {
   std::vector<std::vector<int32_t>> completions;
 };
 
-// What this folder does not know of rows, supplied by folders above it. Both functions for files may be empty.
+// Readers of other files and texts, which folders above this one supply. Both functions for files may be empty.
 struct RowFiles {
   // Whether a file is no JSON lines, but read by for_each, which hands over its rows in order ("FILE: row 3").
   std::function<bool(const std::filesystem::path& file)> reads = {};

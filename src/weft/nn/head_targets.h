@@ -1,4 +1,4 @@
-// What an output head is given of the tokens of a micro-batch to turn states into a loss, and says of them.
+// What an output head needs to turn the states of a micro-batch's tokens into a loss, and the losses that it gives.
 //   T tokens here, whole on tp
 #pragma once
 #include "weft/tensor/tensor.h"
@@ -11,7 +11,7 @@ struct HeadTargets {
   double scale;         // of the gradient of that
 };
 
-// What it says of single tokens without training.
+// The loss of each token, without training.
 struct TokenLosses {
   Tensor nll;          // stat [T]  weighted losses
   Tensor values = {};  // stat [T]  minus weighted values, of a model that predicts them

@@ -1,5 +1,5 @@
-// From the last stream to the loss: final norm, and an output head over the vocabulary with cross-entropy, and perhaps
-// what foretells further tokens, or values; or one that scores tokens.
+// From the last stream to the loss: the final norm and an output head. That is a head over the vocabulary with
+// cross-entropy, beside which others may predict further tokens or values; or a head that scores tokens.
 //   t tokens of this rank's stream   T the same, whole on tp   d width   V vocabulary
 #pragma once
 #include <optional>

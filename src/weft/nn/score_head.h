@@ -12,7 +12,7 @@
 namespace weft {
 
 // score[i] = w h[i] + b. A token's loss is -score, so that more of the one is less of the other, as with
-// log-probabilities: what is to become of scores, an objective says by the tokens' weights.
+// log-probabilities: an objective's weights say whether scores rise or fall.
 //   h, dh  [t, d]  placed like the stream
 //   w, b   [1, d], [1]  whole: Invariant on an Invariant stream, else Replicate. Their gradients are written with dh.
 // Each rank scores its part of the stream; ranks of tp then exchange the losses, a number for each token.

@@ -144,7 +144,7 @@ class RowParts {
     return list;
   }
 
-  // Of whole conversations the messages that they have in common are the prompt; all but the last one, of equal ones.
+  // The prompt is what whole conversations have in common; if they are equal, all but the last message.
   void cut_conversations(Said& s) const {
     size_t shortest = SIZE_MAX, common = 0;
     for (size_t i = 0; i < s.completions.size(); ++i) {

@@ -72,7 +72,7 @@ void override_losses(const Recipe& r, ModelSpec& model) {
                                   r.moe.bias_update_rate));
 }
 
-// What targets weigh comes of passes that drop nothing, by the model and by its reference.
+// Targets are weighed by forward-only passes of the model and its reference, which drop nothing.
 void refuse_dropout(const Recipe& r, const Dropouts& d) {
   if (r.train.objective == ObjectiveKind::cross_entropy) return;
   const std::pair<const char*, double> all[] = {{"model.embedding_dropout", d.embedding},

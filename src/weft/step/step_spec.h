@@ -24,7 +24,7 @@ struct StepSpec {
   // ones. Needs `evaluates`.
   bool scores_first = false;
   std::vector<FrozenSpec> frozen = {};
-  bool scores_base = false;    // is the first of the frozen ones the model itself without its adapter, not in `frozen`
+  bool scores_base = false;    // is the first frozen model this one without its adapter; `frozen` has the others
   bool scores_others = false;  // are there more passes like these, over other sequences
   int num_sums = 0;            // of these passes, for each sequence of the global batch, over all ranks
   // Or by the model, whose routers count their tokens: for a loss over the whole batch.

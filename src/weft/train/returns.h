@@ -1,4 +1,4 @@
-// What the tokens of sampled completions are worth, from their rewards and the values that were thought of them.
+// Advantages and returns of the tokens of sampled completions, from their rewards and the values that the sampler gave.
 #pragma once
 #include <span>
 #include <vector>
@@ -8,18 +8,18 @@
 
 namespace weft {
 
-// A number for each token of a completion; or of many, one behind the other.
+// A number for each token of one completion, or of many, one behind the other.
 struct Returns {
   std::vector<double> advantages, returns;
 };
 
-// Of a row's completion: a token is rewarded with -kl_coef (old logp - ref logp), the last one with the row's reward
-// too; d_t = reward_t + gamma V_(t+1) - V_t of old values, 0 behind the end; A_t = d_t + gamma lambda A_(t+1), and the
+// A token of the row's completion is rewarded with -kl_coef (old logp - ref logp), the last one with the row's reward
+// too. d_t = reward_t + gamma V_(t+1) - V_t of old values, 0 behind the end; A_t = d_t + gamma lambda A_(t+1), and the
 // return is A_t + V_t.                                                   Schulman et al. 2016, eq. 16; 2017, eq. 11
 Returns returns_of(const IdRows& rows, int64_t row, const Recipe::Objective& objective);
 
 // Those of every batch of a run, with advantages less their mean, divided by sqrt(var + 1e-8), over all tokens of the
-// batch (var of n - 1), whatever of it is here. Borrows `order`.
+// batch (var of n - 1); each rank computes the whole batch. Borrows `order`.
 class BatchReturns {
  public:
   BatchReturns(const RowOrder& order, const Recipe& recipe);

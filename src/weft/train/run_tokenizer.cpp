@@ -188,7 +188,7 @@ std::map<std::string, std::string> templates_at(const fs::path& tokenizer) {
   } catch (const Error&) { return {}; }
 }
 
-// Of datasets of conversations; none where they are of texts.
+// The templates of datasets of conversations; none where the datasets are of texts.
 ChatTemplateTexts templates_of(const std::vector<DatasetTokenizer>& datasets, RunTokenizer& result) {
   const DatasetTokenizer* first = nullptr;
   for (const DatasetTokenizer& t : datasets) {
