@@ -44,8 +44,9 @@ inline constexpr GoldenTolerance kGoldenNearTies{
 // reward-model: the smallest of its 26,000 first gradients, of o_proj.weight[16][22] in layer 0, is 5e-9 once clipped.
 // The rounding of f32, 2e-7 of the gradients' root mean square of 6e-3, is a fifth of that, and Adam's eps is 1e-8: so
 // the first update of this one weight, lr / 3 x g / (g + eps), is 1.4e-5 off, and rewards by as much from step 2 on
-// (1.9e-5 at most on twelve layouts, of which those that round in another order have 3e-6). Step 1 has no part in it,
-// nor has fp64 (GoldenRefSlow).
+// (1.9e-5 at most on twelve layouts, of which those that round in another order have 3e-6). The loss of a pair is
+// -log sigmoid of the difference of two rewards, so it moves by no more than they (1.2e-5, built by clang). Step 1 has
+// no part in it, nor has fp64 (GoldenRefSlow): both are held to README's bounds.
 inline constexpr double kSmallestGradientTerm = 4e-5;
 inline constexpr GoldenTolerance kGoldenBf16{.loss = 2e-3, .grad_norm = 6e-2, .tensor_norm = 6e-2, .weights = 0};
 inline constexpr GoldenTolerance kGoldenF16{.loss = 2.5e-4, .grad_norm = 8e-3, .tensor_norm = 8e-3, .weights = 0};

@@ -183,7 +183,11 @@ inline GoldenTolerance f32_tolerance(const GoldenCase& c) {
                     .tensor_norm = larger("grad_norm_by_tensor", 1e-4),
                     .weights = larger("final_abs_sum", 1e-4)};
   t.deviation = &*deviation;
-  if (c.name == "reward-model") t.term = kSmallestGradientTerm, t.first_tie = 2;
+  if (c.name == "reward-model") {
+    t.term = t.loss = kSmallestGradientTerm;
+    t.loss_is_absolute = true;
+    t.first_tie = 2;
+  }
   if (kind_of(c) == "grpo" || kind_of(c) == "ppo") {  // a loss that may be near 0
     t.loss_is_absolute = true;
     t.loss = larger("loss_absolute", 2e-6);
