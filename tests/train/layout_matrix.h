@@ -347,7 +347,9 @@ class LayoutMatrix : public ::testing::Test {
         largest = std::max(largest, std::abs(values[i]));
         apart = std::max(apart, std::abs(values[i] - found->second[i]));
       }
-      EXPECT_LE(apart, kTolerance * largest) << text_of(c) << ": " << name;
+      // A sum that cancels is 0 on one layout and what rounding left of its summands on another: a reward's pulls on
+      // the final bias, say, of about 1e-2.
+      EXPECT_LE(apart, kTolerance * std::max(largest, 1e-4)) << text_of(c) << ": " << name;
     }
     return true;
   }
