@@ -1,14 +1,8 @@
 #include "weft/step/dpo.h"
 
-#include <cmath>
+#include "weft/step/objective_parts.h"
 
 namespace weft {
-namespace {
-
-double log_sigmoid(double x) { return x < 0 ? x - std::log1p(std::exp(x)) : -std::log1p(std::exp(-x)); }
-double sigmoid(double x) { return std::exp(log_sigmoid(x)); }
-
-}  // namespace
 
 void Dpo::sum(const Scores& scores, std::span<const double> counted, std::span<double> sums) const {
   const auto rows = size_t(scores.sequences.rows());
@@ -22,19 +16,15 @@ void Dpo::sum(const Scores& scores, std::span<const double> counted, std::span<d
 
 // A target of the chosen has the loss -log p, so its weight is the derivative of the loss by the pair's -logp.
 void Dpo::weigh(const Scores& scores, Sums sums, std::span<double> weights) const {
-  const auto rows = size_t(scores.sequences.rows());
-  for (size_t first = 0; first < weights.size(); first += rows) {
-    const int64_t sequence = scores.first_sequence + int64_t(first / rows), side = sequence % 2;
+  weigh_sequences(scores, weights, [&](int64_t sequence) {
     const Pair p = pair(sums, sequence / 2);
-    const double by_logp = slope_of(p.difference()) * p.scale[side] * (side == 0 ? 1 : -1);
-    for (double& w : weights.subspan(first, rows)) w *= -by_logp;
-  }
+    const int64_t side = sequence % 2;
+    return slope_of(p.difference()) * p.scale[side] * (side == 0 ? -1 : 1);
+  });
 }
 
 double Dpo::loss(double, Sums sums) const {
-  double all = 0;
-  for (int64_t i = 0; i < spec_.num_pairs; ++i) all += loss_of(pair(sums, i).difference());
-  return all / double(spec_.num_pairs);
+  return mean_over(spec_.num_pairs, [&](int64_t i) { return loss_of(pair(sums, i).difference()); });
 }
 
 Objective::Terms Dpo::terms(Sums sums) const {

@@ -1,9 +1,8 @@
 #include "weft/step/grpo.h"
 
-#include <algorithm>
 #include <cmath>
 
-#include "weft/base/error.h"
+#include "weft/step/objective_parts.h"
 
 namespace weft {
 namespace {
@@ -20,20 +19,9 @@ double total(Objective::Sums sums, int sum) {
 
 template <class F>
 void Grpo::for_each_token(const Scores& scores, std::span<const double> counted, const F& f) const {
-  const int64_t rows = scores.sequences.rows();
-  for (int64_t first = 0; first < int64_t(counted.size()); first += rows) {
-    const Sampled s = sampled_(scores.batch, scores.first_sequence + first / rows);
-    int64_t row = first;
-    for (const Run& run : scores.sequences.runs()) {
-      for (int64_t at = run.first; at < run.end(); ++at, ++row) {
-        if (counted[size_t(row)] == 0) continue;
-        const int64_t token_of = at - s.first_target;
-        WEFT_CHECK(token_of >= 0 && token_of < int64_t(s.old_logps.size()), "target {} of a completion", token_of);
-        f(size_t(row),
-          token(-scores.own[size_t(row)], -scores.frozen[0][size_t(row)], s.old_logps[size_t(token_of)], s.advantage));
-      }
-    }
-  }
+  for_each_sampled_token(scores, counted, sampled_, [&](size_t row, const Sampled& sampled, size_t i) {
+    f(row, token(-scores.own[row], -scores.frozen[0][row], sampled, i));
+  });
 }
 
 void Grpo::sum(const Scores& scores, std::span<const double> counted, std::span<double> sums) const {
@@ -74,16 +62,15 @@ Objective::Terms Grpo::terms(Sums sums) const {
           {"ratio_mean", total(sums, kRatio) / tokens}};
 }
 
-Grpo::Token Grpo::token(double logp, double ref, double old_logp, double advantage) const {
-  const double ratio = std::exp(logp - old_logp), d = ref - logp;
-  const double within = std::clamp(ratio, 1 - spec_.clip_eps_low, 1 + spec_.clip_eps_high);
-  const bool clipped =
-      advantage < 0 ? ratio < 1 - spec_.clip_eps_low : advantage > 0 && ratio > 1 + spec_.clip_eps_high;
-  return {.policy = -std::min(ratio * advantage, within * advantage),
+Grpo::Token Grpo::token(double logp, double ref, const Sampled& sampled, size_t i) const {
+  const ClippedPolicy policy =
+      clipped_policy(logp - sampled.old_logps[i], sampled.advantage, spec_.clip_eps_low, spec_.clip_eps_high);
+  const double d = ref - logp;
+  return {.policy = policy.loss,
           .kl = std::exp(d) - d - 1,
-          .ratio = ratio,
-          .clipped = clipped,
-          .slope = (clipped ? 0 : -ratio * advantage) + spec_.kl_beta * (1 - std::exp(d))};
+          .ratio = policy.ratio,
+          .clipped = policy.clipped,
+          .slope = policy.slope + spec_.kl_beta * (1 - std::exp(d))};
 }
 
 double Grpo::normalised(Sums sums, int sum) const {

@@ -9,7 +9,7 @@
 
 namespace weft {
 
-// Of a token: -min(ratio A, clip(ratio, 1 - low, 1 + high) A) + kl_beta (exp(d) - d - 1), d = ref - logp.
+// A token's loss: -min(ratio A, clip(ratio, 1 - low, 1 + high) A) + kl_beta (exp(d) - d - 1), d = ref - logp.
 //                                                 Shao et al. 2024, eq. 3 and 4; two bounds: Yu et al. 2025, eq. 10
 class Grpo final : public Objective {
  public:
@@ -54,7 +54,7 @@ class Grpo final : public Objective {
     bool clipped;
     double slope;  // derivative of its loss by logp
   };
-  Token token(double logp, double ref, double old_logp, double advantage) const;
+  Token token(double logp, double ref, const Sampled& sampled, size_t i) const;
   // f(row, token) for every target of the micro-batch that counts.
   template <class F>
   void for_each_token(const Scores& scores, std::span<const double> counted, const F& f) const;

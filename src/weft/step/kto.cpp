@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "weft/step/objective_parts.h"
+
 namespace weft {
 namespace {
 
@@ -29,24 +31,19 @@ void Kto::sum(const Scores& scores, std::span<const double> counted, std::span<d
 
 // A target has the loss -log p, so its weight is the derivative of the loss by the example's -logp.
 void Kto::weigh(const Scores& scores, Sums sums, std::span<double> weights) const {
-  const auto rows = size_t(scores.sequences.rows());
   const double z = reference_point(sums);
-  for (size_t first = 0; first < weights.size(); first += rows) {
-    const int64_t i = scores.first_sequence + int64_t(first / rows);
+  weigh_sequences(scores, weights, [&](int64_t i) {
     const double s = logistic(spec_.beta * (moved(sums, i) - z)), slope = spec_.beta * s * (1 - s);
-    const double weight = desirable(sums, i) ? spec_.desirable_weight * slope : -spec_.undesirable_weight * slope;
-    for (double& w : weights.subspan(first, rows)) w *= weight;
-  }
+    return desirable(sums, i) ? spec_.desirable_weight * slope : -spec_.undesirable_weight * slope;
+  });
 }
 
 double Kto::loss(double, Sums sums) const {
   const double z = reference_point(sums);
-  double all = 0;
-  for (int64_t i = 0; i < spec_.num_examples; ++i) {
+  return mean_over(spec_.num_examples, [&](int64_t i) {
     const double x = spec_.beta * (moved(sums, i) - z);
-    all += desirable(sums, i) ? spec_.desirable_weight * logistic(-x) : spec_.undesirable_weight * logistic(x);
-  }
-  return all / double(spec_.num_examples);
+    return desirable(sums, i) ? spec_.desirable_weight * logistic(-x) : spec_.undesirable_weight * logistic(x);
+  });
 }
 
 Objective::Terms Kto::terms(Sums sums) const {
@@ -71,10 +68,9 @@ bool Kto::desirable(Sums sums, int64_t i) { return sums[size_t(i * kSums + kDesi
 double Kto::moved(Sums sums, int64_t i) { return sums[size_t(i * kSums + kLogp)] - sums[size_t(i * kSums + kRef)]; }
 
 double Kto::mean_of_others(Sums sums) const {
-  double all = 0;
-  for (int64_t i = 0; i < spec_.num_examples; ++i)
-    all += sums[size_t(i * kSums + kOtherLogp)] - sums[size_t(i * kSums + kOtherRef)];
-  return all / double(spec_.num_examples);
+  return mean_over(spec_.num_examples, [&](int64_t i) {
+    return sums[size_t(i * kSums + kOtherLogp)] - sums[size_t(i * kSums + kOtherRef)];
+  });
 }
 
 double Kto::reference_point(Sums sums) const { return std::max(0.0, mean_of_others(sums)); }

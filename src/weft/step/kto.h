@@ -23,7 +23,7 @@ class Kto final : public Objective {
   // Whether the example is desirable, by batch, from 0, and sequence of it.
   using IsDesirable = std::function<bool(int64_t batch, int64_t sequence)>;
 
-  // Of each sequence: logp and ref; logp and ref of the other completion; the completion's tokens if it is desirable.
+  // Each sequence has: logp and ref; logp and ref of the other completion; the completion's tokens if it is desirable.
   static constexpr int kSums = 5;
   Kto(const Spec& spec, IsDesirable is_desirable) : spec_(spec), is_desirable_(std::move(is_desirable)) {}
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "weft/base/error.h"
+#include "weft/step/objective_parts.h"
 
 namespace weft {
 namespace {
@@ -20,20 +20,9 @@ double mean_of(Objective::Sums sums, PpoSum sum) {
 
 template <class F>
 void Ppo::for_each_token(const Scores& scores, std::span<const double> counted, const F& f) const {
-  const int64_t rows = scores.sequences.rows();
-  for (int64_t first = 0; first < int64_t(counted.size()); first += rows) {
-    const Sampled s = sampled_(scores.batch, scores.first_sequence + first / rows);
-    auto row = size_t(first);
-    for (const Run& run : scores.sequences.runs()) {
-      for (int64_t at = run.first; at < run.end(); ++at, ++row) {
-        if (counted[row] == 0) continue;
-        const auto i = size_t(at - s.first_target);
-        WEFT_CHECK(i < s.old_logps.size(), "target {} of a completion", int64_t(i));
-        f(row, token(-scores.own[row], scores.values[row],
-                     {s.advantages[i], s.returns[i], s.old_logps[i], s.old_values[i]}));
-      }
-    }
-  }
+  for_each_sampled_token(scores, counted, sampled_, [&](size_t row, const Sampled& sampled, size_t i) {
+    f(row, token(-scores.own[row], scores.values[row], sampled, i));
+  });
 }
 
 void Ppo::sum(const Scores& scores, std::span<const double> counted, std::span<double> sums) const {
@@ -50,15 +39,18 @@ void Ppo::sum(const Scores& scores, std::span<const double> counted, std::span<d
   });
 }
 
-// The loss of a target is -logp, and that of its value -V.
 void Ppo::weigh(const Scores& scores, Sums, std::span<double> weights) const {
-  const std::vector<double> counted(weights.begin(), weights.end());
-  for_each_token(scores, counted, [&](size_t row, const Token& t) { weights[row] = -t.by_logp; });
+  write(&Token::by_logp, scores, weights);
 }
 
 void Ppo::weigh_values(const Scores& scores, std::span<double> weights) const {
+  write(&Token::by_value, scores, weights);
+}
+
+// The loss of a target is -logp, and that of its value -V.
+void Ppo::write(double Token::*slope, const Scores& scores, std::span<double> weights) const {
   const std::vector<double> counted(weights.begin(), weights.end());
-  for_each_token(scores, counted, [&](size_t row, const Token& t) { weights[row] = -t.by_value; });
+  for_each_token(scores, counted, [&](size_t row, const Token& t) { weights[row] = -(t.*slope); });
 }
 
 double Ppo::loss(double, Sums sums) const {
@@ -72,22 +64,21 @@ Objective::Terms Ppo::terms(Sums sums) const {
 }
 
 // Where the clipped loss of a value is the larger one, V is beyond the bound: then its derivative is 0.
-Ppo::Token Ppo::token(double logp, double value, const Given& given) const {
-  const double a = given.advantage, ratio = std::exp(logp - given.old_logp);
-  const double within = std::clamp(ratio, 1 - spec_.clip_eps_low, 1 + spec_.clip_eps_high);
-  const bool clipped = a < 0 ? ratio < 1 - spec_.clip_eps_low : a > 0 && ratio > 1 + spec_.clip_eps_high;
-  const double moved = value - given.old_value;  // within the bound, the value itself: a sum would round
-  const double near =
-      std::abs(moved) > spec_.value_clip ? given.old_value + std::copysign(spec_.value_clip, moved) : value;
-  const double off = value - given.ret, near_off = near - given.ret;
+Ppo::Token Ppo::token(double logp, double value, const Sampled& sampled, size_t i) const {
+  const double old_logp = sampled.old_logps[i], old_value = sampled.old_values[i], ret = sampled.returns[i];
+  const ClippedPolicy policy =
+      clipped_policy(logp - old_logp, sampled.advantages[i], spec_.clip_eps_low, spec_.clip_eps_high);
+  const double moved = value - old_value;  // within the bound, the value itself: a sum would round
+  const double near = std::abs(moved) > spec_.value_clip ? old_value + std::copysign(spec_.value_clip, moved) : value;
+  const double off = value - ret, near_off = near - ret;
   const bool value_clipped = near_off * near_off > off * off;
-  return {.policy = -std::min(ratio * a, within * a),
+  return {.policy = policy.loss,
           .value = std::max(off * off, near_off * near_off) / 2,
-          .ratio = ratio,
-          .kl = given.old_logp - logp,
-          .clipped = clipped,
+          .ratio = policy.ratio,
+          .kl = old_logp - logp,
+          .clipped = policy.clipped,
           .value_clipped = value_clipped,
-          .by_logp = clipped ? 0 : -ratio * a,
+          .by_logp = policy.slope,
           .by_value = value_clipped ? 0 : spec_.value_coef * off};
 }
 

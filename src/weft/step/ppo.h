@@ -27,7 +27,7 @@ class Ppo final : public Objective {
   // By batch, from 0, and sequence of it.
   using SampledOf = std::function<Sampled(int64_t batch, int64_t sequence)>;
 
-  // Of each sequence: policy loss, value loss, ratio, old logp - logp, tokens clipped by the policy, by the value,
+  // Each sequence has: policy loss, value loss, ratio, old logp - logp, tokens clipped by the policy, by the value,
   // tokens.
   static constexpr int kSums = 7;
   Ppo(const Spec& spec, SampledOf sampled) : spec_(spec), sampled_(std::move(sampled)) {}
@@ -50,13 +50,11 @@ class Ppo final : public Objective {
     bool clipped, value_clipped;
     double by_logp, by_value;  // derivatives of policy + value_coef value
   };
-  struct Given {
-    double advantage, ret, old_logp, old_value;
-  };
-  Token token(double logp, double value, const Given& given) const;
+  Token token(double logp, double value, const Sampled& sampled, size_t i) const;
   // f(row, token) for every target of the micro-batch that counts.
   template <class F>
   void for_each_token(const Scores& scores, std::span<const double> counted, const F& f) const;
+  void write(double Token::*slope, const Scores& scores, std::span<double> weights) const;
 
   const Spec spec_;
   const SampledOf sampled_;
