@@ -1,5 +1,6 @@
 // Small models of every kind, and one training step of them in fp64, for tests.
 #pragma once
+#include <cmath>
 #include <random>
 #include <string>
 #include <vector>
@@ -306,6 +307,33 @@ inline std::vector<double> gradients(const TinyRun& run) {
     all.insert(all.end(), g, g + p->shape().elements());
   }
   return all;
+}
+
+// How fast the loss that the objective reports grows along the gradient, of all weights together, divided by how fast
+// it would if the gradient is its derivative: 1 then. By central differences; NaN where the gradient is 0.
+inline double growth_along_gradient(TinyRun& run, const Objective& objective) {
+  const auto loss = [&] {
+    const double weighted = run.loss_and_gradients(objective);
+    return objective.loss(weighted, run.sums());
+  };
+  loss();
+  const std::vector<double> gradient = gradients(run);
+  double squares = 0;
+  for (const double g : gradient) squares += g * g;
+  const auto moved = [&](double step) {
+    size_t at = 0;
+    for (Param* p : run.state.params.params()) {
+      double* const w = run.state.params.stored(*p)[0].master.as<double>();
+      for (int64_t i = 0; i < p->shape().elements(); ++i) w[i] += step * gradient[at++];
+    }
+    run.state.params.masters_changed(run.backend);
+  };
+  const double h = 1e-5 / std::sqrt(squares);
+  moved(h);
+  const double more = loss();
+  moved(-2 * h);
+  const double less = loss();
+  return (more - less) / (2 * h) / squares;
 }
 
 }  // namespace weft::testing
