@@ -149,6 +149,16 @@ TEST(TrainLength, WhatIsNoCheckpointOfThisRecipeIsRefusedAndNothingIsMade) {
   refused({iters(1), "--from", from}, "is of step 2");
 }
 
+TEST(TrainLength, ARunFromACheckpointThatIsRefusedLateLeavesNothing) {
+  const Place p;
+  ASSERT_EQ(p.train("run", {iters(2)}).status, 0);
+  spill(p.at("text.txt"), slurp(p.at("text.txt")) + "More.\n");
+  const Finished f = p.train("new", {iters(3), "--from", p.checkpoint("run", 2).string()});
+  EXPECT_EQ(f.status, 1);
+  EXPECT_SAYS(f.err, "the training data has changed since this checkpoint was written: " + p.at("text.txt"));
+  EXPECT_FALSE(fs::exists(p.at("new")));
+}
+
 TEST(TrainLength, EpochsBecomeStepsOnceTheDataIsKnown) {
   const Place p;
   const Finished plan = weft({"plan", p.at("r.toml"), "train.epochs=0.5"});

@@ -8,6 +8,7 @@
 #include "weft/apps/ranks.h"
 #include "weft/apps/stop_signal.h"
 #include "weft/base/error.h"
+#include "weft/base/is_there.h"
 #include "weft/plan/layout_plan.h"
 #include "weft/train/room.h"
 #include "weft/train/run_data.h"
@@ -145,13 +146,19 @@ int train(const Recipe& recipe, const RankProcess& process, const TrainOptions& 
   on_each_rank([&](const ProcessMesh& mesh) {
     judge_chosen(recipe, options.from, *mesh.world, machine.of_rank(mesh.world->rank()).threads);
   });
+  const bool drops = process.leads() && !options.from.empty() && !is_there(recipe.run.dir);
   std::optional<RunLock> lock;
-  if (process.leads()) lock.emplace(begin_run(recipe, machine, layout.run, rows));
-  on_each_rank([&](const ProcessMesh& mesh) { take_chosen(recipe, options.from, *mesh.world); });
-  listen_to_signals(kStopping);
-  const bool finished = train_on_ranks(
-      {.recipe = recipe, .machine = machine, .stop = stop_requested(), .run = process.run, .rows = &rows});
-  return finished ? kExitOk : kExitInterrupted;
+  try {
+    if (process.leads()) lock.emplace(begin_run(recipe, machine, layout.run, rows));
+    on_each_rank([&](const ProcessMesh& mesh) { take_chosen(recipe, options.from, *mesh.world); });
+    listen_to_signals(kStopping);
+    const bool finished = train_on_ranks(
+        {.recipe = recipe, .machine = machine, .stop = stop_requested(), .run = process.run, .rows = &rows});
+    return finished ? kExitOk : kExitInterrupted;
+  } catch (...) {
+    if (drops) drop_run_folder(recipe);
+    throw;
+  }
 }
 
 int train_as_rank(const Recipe& recipe, const TrainOptions& options, const RunData& rows) {

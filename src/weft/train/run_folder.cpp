@@ -116,6 +116,12 @@ void take_chosen(const Recipe& recipe, const fs::path& checkpoint, Communicator&
   });
 }
 
+void drop_run_folder(const Recipe& recipe) {
+  const fs::path run = recipe.run.dir;
+  std::error_code ignored;
+  if (!is_there(run / "metrics.jsonl")) fs::remove_all(run, ignored);
+}
+
 namespace {
 
 constexpr std::string_view kMark = "# weft wrote this: the whole recipe of the run in this folder.\n";

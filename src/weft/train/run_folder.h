@@ -21,6 +21,10 @@ void judge_chosen(const Recipe& recipe, const std::filesystem::path& checkpoint,
 // when the run's folder is the first rank's own. Throws the same FileError on all.
 void take_chosen(const Recipe& recipe, const std::filesystem::path& checkpoint, Communicator& ranks);
 
+// For the first rank, of a run whose folder it made and which failed since: removes the folder, unless the run has
+// begun to write its records.
+void drop_run_folder(const Recipe& recipe);
+
 // Makes run.dir the folder of this recipe: creates it with recipe.toml, or, where that is there already, checks that it
 // is the same run (only settings that do not change the result may differ) and updates it. Throws ConfigError that
 // names every difference; nothing is overwritten then.
