@@ -85,6 +85,18 @@ TEST_F(TextPairs, ThatAreWrongAreNamedBeforeThereIsARun) {
   EXPECT_SAYS(idle.err, "data.chat_template = \"chatml\" has no effect: ");
 }
 
+TEST_F(TextPairs, GoOnWithTheirTemplateAlone) {
+  const std::string file = "data.chat_template=" + at("chat.jinja");
+  spill(dir_ / "chat.jinja", "{% for m in messages %}{{ m.role + ': ' + m.content + ' ' }}{% endfor %}");
+  const Finished first = run("train", "texts.jsonl", {file, "train.train_iters=1"});
+  ASSERT_EQ(first.status, 0) << first.err;
+  spill(dir_ / "chat.jinja", "{% for m in messages %}{{ m.role + '> ' + m.content + ' ' }}{% endfor %}");
+  const Finished f = run("train", "texts.jsonl", {file});
+  EXPECT_EQ(f.status, 1);
+  EXPECT_SAYS(f.err,
+              "step-1: the chat template " + at("chat.jinja") + " has changed since this checkpoint was written");
+}
+
 TEST_F(TextPairs, ArePlannedAndVerified) {
   const Finished plan =
       run("plan", "texts.jsonl", {"data.chat_template=chatml", "train.train_iters=0", "train.epochs=2"});

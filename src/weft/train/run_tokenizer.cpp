@@ -181,13 +181,6 @@ RunTokenizer of_texts(const Recipe& recipe, bool has_text_rows) {
   return {.path = kByte, .fingerprint = make_byte_tokenizer()->fingerprint()};
 }
 
-// None where they cannot be read.
-std::map<std::string, std::string> templates_at(const fs::path& tokenizer) {
-  try {
-    return chat::chat_template_texts(tokenizer);
-  } catch (const Error&) { return {}; }
-}
-
 // The templates of datasets of conversations; none where the datasets are of texts.
 ChatTemplateTexts templates_of(const std::vector<DatasetTokenizer>& datasets, RunTokenizer& result) {
   const DatasetTokenizer* first = nullptr;
@@ -273,6 +266,12 @@ RunTokenizer judge_tokenizer(const Recipe& recipe, int64_t vocab_size,
       datasets.empty() ? of_texts(recipe, row_templates.has_value()) : Judge(recipe, datasets).result();
   add_chat_templates(recipe, row_templates ? *row_templates : templates_of(datasets, result), result);
   return result;
+}
+
+ChatTemplateTexts templates_at(const fs::path& tokenizer) {
+  try {
+    return chat::chat_template_texts(tokenizer);
+  } catch (const Error&) { return {}; }
 }
 
 bool is_tokenizer_kept(const Recipe& recipe) {

@@ -34,6 +34,9 @@ using ChatTemplateTexts = std::map<std::string, std::string>;  // by name
 RunTokenizer judge_tokenizer(const Recipe& recipe, int64_t vocab_size,
                              const std::optional<ChatTemplateTexts>& row_templates = {});
 
+// The chat templates beside a tokenizer, or in a checkpoint; none where they cannot be read.
+ChatTemplateTexts templates_at(const std::filesystem::path& tokenizer);
+
 // Whether the checkpoints of the run get the tokenizer that its text is read with: from RUN/tokenizer, or as what the
 // model's folder holds. Not so where data.tokenizer could not be read.
 bool is_tokenizer_kept(const Recipe& recipe);

@@ -80,7 +80,10 @@ void Trainer::settle_length() {
 // The first rank makes the caches of tokenized text, the others find them.
 RunData Trainer::open_data(const Setup& setup) const {
   if (setup.rows != nullptr && setup.rows->train)
-    return {.train = setup.rows->train, .valid = nullptr, .sources = setup.rows->sources};
+    return {.train = setup.rows->train,
+            .valid = nullptr,
+            .sources = setup.rows->sources,
+            .row_templates = setup.rows->row_templates};
   if (!leads()) barrier(*rank_.mesh.world);
   double told = now_s();
   RunData data = open_run_data(recipe_, rank_.plan.model, [&](std::string_view path, double done) {
@@ -240,6 +243,9 @@ void Trainer::require_same_run(const std::filesystem::path& checkpoint, const Pr
   for (size_t i = 0; i < std::min(at.sources.size(), data_.sources.size()); ++i) {
     const RunSource &then = at.sources[i], &now = data_.sources[i];
     if (then.contents == now.contents) continue;
+    if (data_.row_templates && *data_.row_templates != templates_at(checkpoint))
+      refuse(fmt::format("the chat template {} has changed since this checkpoint was written",
+                         recipe_.data.chat_template.empty() ? "of the tokenizer" : recipe_.data.chat_template));
     const auto version = [](const RunSource& s) { return s.dataset.empty() ? "no dataset" : s.version; };
     const bool datasets = !then.version.empty() || !now.version.empty();
     refuse(fmt::format("the training data has changed since this checkpoint was written: {}{}", now.path,
