@@ -60,6 +60,8 @@ TEST_F(Rows, BadOnesAreRefusedByFileLineAndField) {
   refused("{\"chosen\": [1], \"rejected\": [2]}\n", {"\"prompt\"", "missing"});
   refused(row_of("[1]", "[]", "[2]"), {"\"chosen\": is empty", "at least one token"});
   refused(row_of("[]", "[1]", "[2]"), {"\"prompt\": is empty"});
+  refused(row_of("[1]", "[]", "[2]") + kGood + row_of("[]", "[1]", "[2]"),
+          {"\"chosen\": is empty", "; 2 rows of the file are empty in some part"});
   refused(row_of("[1]", "[2]", "[3, 20]"), {"\"rejected\": 20 is not in the vocabulary of 20", "another model"});
   refused(row_of("[1]", "[-1]", "[3]"), {"\"chosen\": -1 is not in the vocabulary"});
   refused(row_of("[1]", "[18446744073709551615]", "[3]"), {"is not in the vocabulary"});

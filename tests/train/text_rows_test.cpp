@@ -202,7 +202,14 @@ TEST_F(TextRows, BadOnesAreRefusedByFileLineAndField) {
   refused(R"({"chosen": "a", "rejected": "b"})", {"\"prompt\": is missing"});
   refused(R"({"prompt": "q", "chosen": 7, "rejected": "b"})", {"\"chosen\": expected a text, a message", "got 7"});
   refused(R"({"prompt": "q", "chosen": {"from": "me", "value": "x"}, "rejected": "b"})",
-          {"\"chosen\": message 2: \"from\" is \"me\"; it may be human"});
+          {"\"chosen\": message 1: \"from\" is \"me\"; it may be human"});
+  refused(R"({"prompt": [{"from": "me", "value": "x"}], "chosen": "a", "rejected": "b"})",
+          {"\"prompt\": message 1: \"from\" is \"me\""});
+  for (const char* field : {"prompt", "chosen", "rejected"}) {
+    nlohmann::json row{{"prompt", "q"}, {"chosen", "a"}, {"rejected", "b"}};
+    row[field] = nlohmann::json::array();
+    refused(row.dump(), {fmt::format("\"{}\": is empty", field)});
+  }
   refused(R"({"prompt": "q", "chosen": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}],)"
           R"( "rejected": [{"role": "user", "content": "z"}, {"role": "assistant", "content": "y"}]})",
           {"\"chosen\": message 1: is not the assistant's", "one prompt"});

@@ -15,7 +15,6 @@ namespace {
 // Appends the ids of a field of a row.
 void read_ids(const JsonFields& row, const std::string& field, int64_t vocab_size, std::vector<int32_t>& ids) {
   const nlohmann::json& list = row.list(field, "a list of token ids");
-  if (list.empty()) throw FileError(fmt::format("{}: is empty; it needs at least one token", row.where(field)));
   for (const nlohmann::json& id : list) {
     if (!id.is_number_integer())
       throw FileError(fmt::format("{}: {} is no token id; weft reads ids here, made by the model's tokenizer",
@@ -38,14 +37,26 @@ double number_of(const JsonFields& row, const std::string& field) {
   return row.number(field, {.min = -kLargestNumber, .max = kLargestNumber});
 }
 
-// Is the field a list, and not of messages.
-bool is_ids(const JsonFields& row, const std::string& field) {
-  const nlohmann::json* found = row.find(field);
-  return found != nullptr && found->is_array() && (found->empty() || !found->front().is_object());
+std::vector<std::string> parts_of(const IdRows::Spec& spec) {
+  std::vector<std::string> parts{"prompt"};
+  parts.insert(parts.end(), spec.completions.begin(), spec.completions.end());
+  return parts;
 }
+
+// Does the row have a list that is not of messages.
 bool has_ids(const JsonFields& row, const IdRows::Spec& spec) {
-  return is_ids(row, "prompt") || std::any_of(spec.completions.begin(), spec.completions.end(),
-                                              [&](const std::string& field) { return is_ids(row, field); });
+  const std::vector<std::string> parts = parts_of(spec);
+  return std::any_of(parts.begin(), parts.end(), [&](const std::string& field) {
+    const nlohmann::json* found = row.find(field);
+    return found != nullptr && found->is_array() && !found->front().is_object();
+  });
+}
+
+// An empty list is neither ids nor messages.
+void refuse_empty(const JsonFields& row, const IdRows::Spec& spec) {
+  for (const std::string& field : parts_of(spec))
+    if (const nlohmann::json* found = row.find(field); found != nullptr && found->is_array() && found->empty())
+      throw EmptyPartError(fmt::format("{}: is empty; it needs at least one token", row.where(field)));
 }
 
 template <class T>
@@ -60,12 +71,22 @@ IdRows::IdRows(const Spec& spec)
   const MappedFile file(spec.file);
   fingerprint_ = to_hex(hash128(file.text()));
   are_lines_ = !spec.files.reads || !spec.files.reads(spec.file);
-  const auto take = [&](const JsonlRow& row) { add(row, spec); };
+  int64_t empty = 0;
+  std::string first_empty;
+  const auto take = [&](const JsonlRow& row) {
+    try {
+      add(row, spec);
+    } catch (const EmptyPartError& e) {
+      if (++empty == 1) first_empty = e.what();
+    }
+  };
   if (are_lines_)
     for_each_row({.text = file.text(), .source = spec.file.string()}, take);
   else
     spec.files.for_each(spec.file, take);
   file.check_whole();
+  if (empty > 1) first_empty += fmt::format("; {} rows of the file are empty in some part", empty);
+  if (empty > 0) throw FileError(first_empty);
   if (ends_.empty()) throw FileError(fmt::format("{}: has no rows", spec.file.string()));
   check_lengths(spec);
   if (are_texts_)
@@ -74,6 +95,7 @@ IdRows::IdRows(const Spec& spec)
 
 void IdRows::add(const JsonlRow& row, const Spec& spec) {
   const JsonFields fields(row.json, row.where);
+  refuse_empty(fields, spec);
   const bool texts = spec.files.encode && !has_ids(fields, spec);
   if (lines_.empty()) are_texts_ = texts;
   lines_.push_back(row.line);
@@ -91,9 +113,7 @@ void IdRows::add(const JsonlRow& row, const Spec& spec) {
 }
 
 void IdRows::add_ids(const JsonFields& row, const Spec& spec) {
-  std::vector<std::string> parts{"prompt"};
-  parts.insert(parts.end(), spec.completions.begin(), spec.completions.end());
-  for (const std::string& field : parts) {
+  for (const std::string& field : parts_of(spec)) {
     read_ids(row, field, spec.vocab_size, ids_);
     ends_.push_back(int64_t(ids_.size()));
   }

@@ -7,10 +7,18 @@
 #include <string>
 #include <vector>
 
+#include "weft/base/error.h"
+
 namespace weft {
 
 class JsonFields;
 struct JsonlRow;
+
+// A row with an empty prompt or completion.
+class EmptyPartError : public FileError {
+ public:
+  using FileError::FileError;
+};
 
 // A row of texts, as token ids.
 struct EncodedRow {
@@ -24,11 +32,12 @@ struct RowFiles {
   std::function<bool(const std::filesystem::path& file)> reads = {};
   std::function<void(const std::filesystem::path& file, const std::function<void(const JsonlRow&)>& take)> for_each =
       {};
-  // The tokens of a row of texts. Throws FileError, beginning with its place. Empty: all rows are of ids.
+  // The tokens of a row of texts. Throws FileError, beginning with its place, EmptyPartError where it is that. Empty:
+  // all rows are of ids.
   std::function<EncodedRow(const JsonlRow& row)> encode = {};
 };
 
-// Of every row the prompt, its completions and what is known of them, in memory. Immutable; any thread may read.
+// The prompts of all rows, their completions and what is known of them, in memory. Immutable; any thread may read.
 class IdRows {
  public:
   struct Spec {
@@ -51,7 +60,8 @@ class IdRows {
   };
   // Reads and judges every row. Throws FileError with file, line, field and what to do: a file that cannot be read or
   // has no rows, a line that is no JSON object, a field that is missing or no list of ids of the vocabulary (or of
-  // numbers, one for each token), an empty prompt or completion, too many tokens, rows of texts among rows of ids.
+  // numbers, one for each token), an empty prompt or completion (with how many rows have such), too many tokens, rows
+  // of texts among rows of ids.
   explicit IdRows(const Spec& spec);
 
   int64_t size() const { return int64_t(ends_.size()) / parts_; }

@@ -112,6 +112,9 @@ class RowParts {
   [[noreturn]] void fail(const std::string& field, const std::string& why) const {
     throw FileError(fmt::format("{}: {}: {}", line_.where, in_quotes(field), why));
   }
+  [[noreturn]] void fail_empty(const std::string& field, const std::string& why) const {
+    throw EmptyPartError(fmt::format("{}: {}: {}", line_.where, in_quotes(field), why));
+  }
   [[noreturn]] void fail_missing(const std::string& field) const {
     fail(field, fmt::format("is missing; a row has a prompt and {}; there are {}",
                             fmt::join(spec_.completions, " and "), key_list(line_.json)));
@@ -138,9 +141,11 @@ class RowParts {
     const bool are_messages =
         list.is_array() && std::all_of(list.begin(), list.end(), [](const Ordered& m) { return m.is_object(); });
     if (list.is_string() ? stripped(list.get_ref<const std::string&>()).empty() : are_messages && list.empty())
-      fail(field, "is empty; write what it says, or leave the row out");
+      fail_empty(field, "is empty; write what it says, or leave the row out");
     if (!list.is_string() && !are_messages)
       fail(field, "expected a text, a message or a list of messages, got " + shown(nlohmann::json(list)));
+    if (are_messages)  // so that a bad one is named by this field, whatever it is rendered with
+      chat::read_conversation(list.dump(), fmt::format("{}: {}", line_.where, in_quotes(field)));
     return list;
   }
 
@@ -188,7 +193,7 @@ class RowParts {
     s.completions = {a.substr(end), b.substr(end)};
     for (size_t i = 0; i < 2; ++i)
       if (stripped(s.completions[i].get_ref<const std::string&>()).empty())
-        fail(s.fields[i], "is empty behind the prompt; write what it says, or leave the row out");
+        fail_empty(s.fields[i], "is empty behind the prompt; write what it says, or leave the row out");
   }
 
   // Alpaca's and Orca's.
@@ -234,7 +239,7 @@ struct RowEncoder::Tokens {
   }
   void check(const std::string& where) const {
     if (end == 0)
-      throw FileError(where + ": is empty: the assistant says nothing that counts; leave the row out, or say it");
+      throw EmptyPartError(where + ": is empty: the assistant says nothing that counts; leave the row out, or say it");
     if (!is_one_piece)
       throw FileError(where +
                       ": is not one piece: other messages stand among those of the assistant; leave the row out, or "
