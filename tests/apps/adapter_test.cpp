@@ -68,6 +68,15 @@ TEST_F(AdapterRun, GoesOnToTheBitAndIsAModelWithItsBase) {
   EXPECT_EQ(ids_of(dir_ / "whole"), ids_of(dir_ / "merged"));
   EXPECT_NE(ids_of(dir_ / "whole"), ids_of(base_)) << "it learned nothing";
   EXPECT_EQ(weft({"merge", (dir_ / "whole").string(), "--out", (dir_ / "merged").string()}).status, 2);
+  fs::create_directories(dir_ / "bad");
+  fs::copy(checkpoint("whole", 4) / "adapter_config.json", dir_ / "bad");
+  std::string endless = adapter("whole");
+  endless.replace(endless.size() - 4, 4, std::string("\0\0\x80\x7f", 4));  // an infinite f32
+  testing::spill(dir_ / "bad/adapter_model.safetensors", endless);
+  const Finished bad = weft({"merge", (dir_ / "bad").string(), "--out", (dir_ / "none").string()});
+  EXPECT_EQ(bad.status, 1);
+  EXPECT_SAYS(bad.err, ".weight has numbers that are not finite");
+  EXPECT_FALSE(fs::exists(dir_ / "none"));
   const Finished inspected = weft({"inspect", checkpoint("whole", 4).string()});
   EXPECT_EQ(inspected.status, 0) << inspected.err;
   EXPECT_SAYS(inspected.out, "every byte is what was saved");

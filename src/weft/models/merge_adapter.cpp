@@ -1,10 +1,12 @@
 #include "weft/models/merge_adapter.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "weft/base/error.h"
 #include "weft/base/parallel.h"
 #include "weft/base/threads.h"
 #include "weft/checkpoint/safetensors.h"
@@ -41,6 +43,14 @@ void add_product(Matrix& w, double scale, const Matrix& b, const Matrix& a) {
   });
 }
 
+void require_finite(const Matrix& w, const std::string& name, const std::filesystem::path& adapter) {
+  if (!std::all_of(w.values.begin(), w.values.end(), [](float x) { return std::isfinite(x); }))
+    throw FileError(
+        fmt::format("{}: with this adapter {} has numbers that are not finite: there is nothing to merge; is its "
+                    "\"lora_alpha\" right?",
+                    adapter.string(), name));
+}
+
 FileDType in_file(DType dtype) { return dtype == DType::bf16 ? FileDType::bf16 : FileDType::f32; }
 
 }  // namespace
@@ -64,10 +74,12 @@ void write_merged(const std::filesystem::path& adapter, const HfConfig& config, 
   for (const FoundHfTensor& found : model.tensors) {
     const HfTensor& t = found.tensor;
     Matrix w = read_whole(found, base);
-    for (size_t i = 0; i < spec.targets.size(); ++i)
-      if (spec.targets[i].module + ".weight" == t.name)
-        add_product(w, spec.scale, read_whole(matrices.tensors[2 * i + 1], file),
-                    read_whole(matrices.tensors[2 * i], file));
+    for (size_t i = 0; i < spec.targets.size(); ++i) {
+      if (spec.targets[i].module + ".weight" != t.name) continue;
+      add_product(w, spec.scale, read_whole(matrices.tensors[2 * i + 1], file),
+                  read_whole(matrices.tensors[2 * i], file));
+      require_finite(w, t.name, adapter);
+    }
     int64_t at = t.slice * w.rows * w.cols * (bits_of(in_file(dtype)) / 8);
     stream_matrix({.data = w.values.data(), .dtype = DType::f32, .rows = w.rows, .cols = w.cols, .row_stride = w.cols},
                   in_file(dtype), t.transposed, [&](std::span<const std::byte> bytes) {

@@ -6,6 +6,7 @@ namespace {
 Allowed count(int64_t min, double max = kMostCount) { return {.min = double(min), .max = max}; }
 Allowed fraction() { return {.min = 0, .max = 1, .below_max = true}; }
 Allowed at_least(double min) { return {.min = min}; }
+Allowed within(double min, double max) { return {.min = min, .max = max}; }
 Allowed above(double min) { return {.min = min, .above_min = true}; }
 Allowed anything() { return {}; }
 Allowed needed(std::string example) { return {.example = std::move(example)}; }
@@ -212,7 +213,7 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "lora: the model is frozen, and low-rank matrices beside its own learn (Hu et al. 2021); checkpoints are PEFT "
        "folders; weft merge makes a model of both"},
       {"adapter.rank", &a.rank, count(1, 1 << 20), "width of an adapter: of the rows of its A, the columns of its B"},
-      {"adapter.alpha", &a.alpha, above(0), "B A is multiplied by alpha / rank"},
+      {"adapter.alpha", &a.alpha, within(1e-30, 1e6), "B A is multiplied by alpha / rank"},
       {"adapter.rslora", &a.rslora, anything(), "or by alpha / sqrt(rank) (Kalajdzievski 2023)"},
       {"adapter.dropout", &a.dropout, fraction(),
        "in training: probability that a number of what A is multiplied with is zeroed"},
