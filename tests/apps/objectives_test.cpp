@@ -307,6 +307,7 @@ TEST_F(RewardModels, ArePlannedVerifiedAndRefused) {
     EXPECT_EQ(f.status, 2) << more[0] << f.err;
     EXPECT_SAYS(f.err, part);
   };
+  EXPECT_SAYS(weft({"inspect", kReward}).out, "a reward model");
   refused({"objective.beta=0.2"}, "objective.beta = 0.2 has no effect: train.objective = \"reward\" has no such");
   refused({"adapter.kind=lora"}, "adapter.kind = \"lora\" cannot run");
   refused({"train.mtp_loss_coef=0.1"}, "train.mtp_loss_coef = 0.1 cannot run");

@@ -117,6 +117,7 @@ void add_model(Report& report, const HfConfig& config) {
                        {"positions", m.rope ? "rotary, " + rope_text(*m.rope) : "learned"},
                        {"attends_to", window_text(m)},
                        {"tied_head", m.tied_head}});
+  if (m.head == HeadKind::score) report["head"] = "a score for each token: a reward model";
   if (m.latent) report["latents"] = latent_text(*m.latent);
   if (!config.warnings.empty()) report["warnings"] = config.warnings;
 }
