@@ -240,6 +240,8 @@ TEST(Recipe, ValuesOutOfRangeAreRefused) {
                         "optimizer.momentum=1.5",
                         "optimizer.weight_decay=-0.1",
                         "optimizer.clip_grad=-1",
+                        "adapter.alpha=0",
+                        "adapter.alpha=1e30",
                         "model.hidden_dropout=1.0",
                         "model.attention_dropout=-0.1",
                         "data.valid_fraction=1.0",
@@ -449,6 +451,19 @@ TEST(Recipe, ASettingWithoutEffectIsRefusedByName) {
     EXPECT_SAYS(error_of(kSmall, given), "; the nearest that works: " + key + " = 0");
     given.push_back(key + "=0");
     EXPECT_EQ(error_of(kSmall, given), "");
+  }
+  const std::pair<const char*, const char*> settings[] = {
+      {"optimizer.min_8bit_size = 100", "adamw8bit"}, {"optimizer.momentum = 0.5", "sgd"},
+      {"optimizer.muon_momentum = 0.5", "muon"},      {"optimizer.muon_nesterov = false", "muon"},
+      {"optimizer.muon_ns_steps = 3", "muon"},        {"optimizer.muon_scale = \"original\"", "muon"}};
+  for (const auto& [setting, owner] : settings) {
+    std::string given = setting;
+    given.erase(std::remove(given.begin(), given.end(), ' '), given.end());
+    for (const std::string name : {"adamw", "adamw8bit", "sgd", "muon"}) {
+      const std::string refused = fmt::format("{} has no effect: optimizer.name = \"{}\" has no such", setting, name);
+      const std::string error = error_of(kSmall, {given, "optimizer.name=" + name});
+      EXPECT_EQ(error.starts_with(refused), name != owner) << given << " beside " << name << ": " << error;
+    }
   }
   EXPECT_EQ(error_of(kSmall, {"parallel.dp=4", "parallel.zero_stage=1", "parallel.zero_shard_size=2"}), "");
   EXPECT_EQ(error_of(kSmall, {"train.precision=fp16", "train.loss_scale=1024", "run.backend=ref"}), "");

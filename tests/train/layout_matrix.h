@@ -164,6 +164,13 @@ inline bool is_near_zero(const Choice& c) {
   return c.at("train.objective") == "grpo" || c.at("train.objective") == "ppo";
 }
 
+// The least number beside which differences of a weight or a moment count. The chosen and the rejected completion of a
+// pair pull equally on the final bias of a reward model: the sum is 0 on one layout and on another what rounding left
+// of its summands, which are about 1e-2.
+inline double least_size(const Choice& c, const std::string& name) {
+  return c.at("train.objective") == "reward" && name.find("ln_f.bias") != name.npos ? 1e-4 : 0;
+}
+
 class LayoutMatrix : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -228,9 +235,9 @@ class LayoutMatrix : public ::testing::Test {
                                  "optimizer.lr_warmup_iters=1",
                                  "optimizer.adam_eps=1e-3",  // sees the gradients' absolute size, not their sign alone
                                  "optimizer.clip_grad=0.5",
-                                 "optimizer.min_8bit_size=200",
                                  "run.threads=1",
                                  "run.dir=" + run.string()};
+    if (c.at("optimizer.name") == "adamw8bit") all.push_back("optimizer.min_8bit_size=200");
     if (c.at("model") == "qwen3-moe") all.insert(all.end(), {"moe.global_aux_loss_coef=0.3", "moe.z_loss_coef=0.01"});
     if (c.at("model").starts_with("deepseek-v3-m")) all.push_back("moe.bias_update_rate=0.02");
     if (has_adapter(c.at("model"))) all.insert(all.end(), {"adapter.kind=lora", "adapter.rank=3"});
@@ -347,9 +354,7 @@ class LayoutMatrix : public ::testing::Test {
         largest = std::max(largest, std::abs(values[i]));
         apart = std::max(apart, std::abs(values[i] - found->second[i]));
       }
-      // A sum that cancels is 0 on one layout and what rounding left of its summands on another: a reward's pulls on
-      // the final bias, say, of about 1e-2.
-      EXPECT_LE(apart, kTolerance * std::max(largest, 1e-4)) << text_of(c) << ": " << name;
+      EXPECT_LE(apart, kTolerance * std::max(largest, least_size(c, name))) << text_of(c) << ": " << name;
     }
     return true;
   }

@@ -331,6 +331,13 @@ bool heeds(ObjectiveKind objective, const RecipeKey& key) {
   return objective == ObjectiveKind::cross_entropy && !is_rows;
 }
 
+// False for a setting that another optimizer alone has.
+bool heeds(OptimizerKind optimizer, const RecipeKey& key) {
+  if (key.name == "optimizer.momentum") return optimizer == OptimizerKind::sgd;
+  if (key.name == "optimizer.min_8bit_size") return optimizer == OptimizerKind::adamw8bit;
+  return !key.name.starts_with("optimizer.muon_") || optimizer == OptimizerKind::muon;
+}
+
 class Refusals {
  public:
   void add(bool refused, const std::string& setting, const std::string& reason, const std::string& nearest) {
@@ -364,18 +371,19 @@ void refuse_beside_objective(const Recipe& r, Refusals& refusals) {
                "adapter.kind = \"none\"");
 }
 
-// What was set beside its default, for an objective that does not heed it.
-void refuse_idle_of_objective(const Recipe& r, Refusals& refusals) {
+// What was set beside its default, for an objective or an optimizer that does not heed it.
+void refuse_unheeded(const Recipe& r, Refusals& refusals) {
   Recipe given = r, fallback;
   const auto keys = recipe_keys(given), fallbacks = recipe_keys(fallback);
-  const std::string objective = fmt::format("train.objective = \"{}\"", r.train.objective);
+  const std::string objective = fmt::format("train.objective = \"{}\"", r.train.objective),
+                    optimizer = fmt::format("optimizer.name = \"{}\"", r.optimizer.name);
   for (size_t i = 0; i < keys.size(); ++i) {
     const RecipeKey& key = keys[i];
     const std::string value = value_of(key), usual = value_of(fallbacks[i]);
-    if (value == usual || heeds(r.train.objective, key)) continue;
+    if (value == usual || (heeds(r.train.objective, key) && heeds(r.optimizer.name, key))) continue;
     const std::string instead = key.section() == "data"
                                     ? fmt::format("{} reads {}", objective, data_key_of(r.train.objective))
-                                    : objective + " has no such setting";
+                                    : (key.section() == "objective" ? objective : optimizer) + " has no such setting";
     refusals.add_idle(true, fmt::format("{} = {}", key.name, value), instead, fmt::format("{} = {}", key.name, usual));
   }
   const auto& o = r.objective;
@@ -419,7 +427,7 @@ void refuse_idle(const Recipe& r, Refusals& refusals) {
                     fmt::format("train.precision = \"{}\" does not scale the loss", precision), "train.loss_scale = 0");
   refusals.add_idle(r.moe.overflow == ExpertOverflow::drop && !r.moe.capacity_factor, "moe.overflow = \"drop\"",
                     "without moe.capacity_factor there is room for all rows", "moe.overflow = \"error\"");
-  refuse_idle_of_objective(r, refusals);
+  refuse_unheeded(r, refusals);
   const auto& o = r.optimizer;
   refusals.add_idle(o.lr_decay_style != LrSchedule::Style::wsd && o.lr_wsd_decay_iters > 0,
                     fmt::format("optimizer.lr_wsd_decay_iters = {}", o.lr_wsd_decay_iters),
