@@ -34,7 +34,7 @@ class AttentionSinks {
   }
   // From o and lse as `forward` left them; the gradients of q, k and v are those of attention with these.
   void dgrad(Pass& p, Saved& s, Tensor o, Tensor lse, Tensor dout) const {
-    if (!sinks_) return;
+    if (!sinks_ || !sinks_->learns()) return;
     s.dsinks = p.stat(p.dgrad_till_wgrad, sinks_->shape(), sinks_->spec().place.dual());
     p.be.run(AttentionSinkBackward{.sinks = sinks_->value, .o = o, .lse = lse, .dout = dout, .dsinks = s.dsinks});
   }
