@@ -69,6 +69,11 @@ void CpuBackend::by_elements(const Op& op, const Tensor& x, void (*kernel)(const
   check_types(op);
   for_ranges(threads_, x.elements(), kGrain, [&](Range elements) { kernel(op, elements); });
 }
+template <class Op>
+void CpuBackend::by_blocks(const Op& op, void (*kernel)(const Op&, Range)) {
+  check_types(op);
+  for_ranges(threads_, op.m_max.elements(), kBlocks, [&](Range blocks) { kernel(op, blocks); });
+}
 
 void CpuBackend::apply(const Matmul& op) {
   Scope scope(workspace_);
@@ -237,15 +242,8 @@ void CpuBackend::reduce(const Op& op, const F& part, const G& add) {
 
 void CpuBackend::apply(const AdamW& op) { by_elements(op, op.w, cpu::adamw); }
 
-// A thread has whole blocks, so that none reads what another writes.
-void CpuBackend::apply(const AdamW8Max& op) {
-  check_types(op);
-  for_ranges(threads_, op.m_max.elements(), kBlocks, [&](Range blocks) { cpu::adamw8_max(op, blocks); });
-}
-void CpuBackend::apply(const AdamW8& op) {
-  check_types(op);
-  for_ranges(threads_, op.m_max.elements(), kBlocks, [&](Range blocks) { cpu::adamw8(op, blocks); });
-}
+void CpuBackend::apply(const AdamW8Max& op) { by_blocks(op, cpu::adamw8_max); }
+void CpuBackend::apply(const AdamW8& op) { by_blocks(op, cpu::adamw8); }
 void CpuBackend::apply(const MaxRows& op) { by_elements(op, op.out, cpu::max_rows); }
 
 void CpuBackend::apply(const Sgd& op) { by_elements(op, op.w, cpu::sgd); }

@@ -80,6 +80,9 @@ class CpuBackend final : public Backend {
   void by_rows(const Op& op, const Tensor& x, void (*kernel)(const Op&, cpu::Range));
   template <class Op>
   void by_elements(const Op& op, const Tensor& x, void (*kernel)(const Op&, cpu::Range));
+  // Shares the code blocks of moments: a thread has whole ones, so that none reads what another writes.
+  template <class Op>
+  void by_blocks(const Op& op, void (*kernel)(const Op&, cpu::Range));
   // The sum, by `add`, of part(x, range) over fixed ranges of the elements.
   template <class Op, class F, class G>
   void reduce(const Op& op, const F& part, const G& add);
