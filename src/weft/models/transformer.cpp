@@ -243,10 +243,9 @@ void Transformer::declare_head() {
                                                    .softcap = spec_.logit_softcap}};
   if (spec_.head == HeadKind::score)
     head.output = ScoreHead::Spec{.name = "score", .width = spec_.width, .init_std = spec_.init_std};
-  head_ = std::make_unique<LmHead>(params_, head, plan_.layers);
   if (spec_.predicts_values)
-    head_->predict_values(params_, {.name = "value", .width = spec_.width, .init_std = spec_.init_std, .bias = true},
-                          plan_.layers);
+    head.value = ScoreHead::Spec{.name = "value", .width = spec_.width, .init_std = spec_.init_std, .bias = true};
+  head_ = std::make_unique<LmHead>(params_, head, plan_.layers);
   units.push_back(params_.close_unit("head", 2 + spec_.num_layers));
   if (spec_.has_mtp()) {
     if (table == nullptr) table = &table_in_head(units);

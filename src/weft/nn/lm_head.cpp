@@ -12,14 +12,12 @@ std::variant<VocabularyHead, ScoreHead> made(ParamStore& params, const decltype(
 }  // namespace
 
 LmHead::LmHead(ParamStore& params, const Spec& spec, const LayerPlan& plan)
-    : norm_(params, "final_norm", spec.norm), output_(made(params, spec.output, plan)) {}
+    : norm_(params, "final_norm", spec.norm), output_(made(params, spec.output, plan)) {
+  if (spec.value) value_.emplace(params, *spec.value, plan);
+}
 
 void LmHead::predict_further(ParamStore& params, const MultiTokenPrediction::Spec& spec, const LayerPlan& plan) {
   further_.emplace(params, spec, plan);
-}
-
-void LmHead::predict_values(ParamStore& params, const ScoreHead::Spec& spec, const LayerPlan& plan) {
-  value_.emplace(params, spec, plan);
 }
 
 // In scratch.

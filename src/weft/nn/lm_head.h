@@ -17,12 +17,11 @@ class LmHead {
   struct Spec {
     StreamNorm::Spec norm;
     std::variant<VocabularyHead::Spec, ScoreHead::Spec> output;
+    std::optional<ScoreHead::Spec> value = {};  // a value for each token, beside a head over the vocabulary
   };
   LmHead(ParamStore& params, const Spec& spec, const LayerPlan& plan);
   // Declares the weights of such a module, beside a head over the vocabulary.
   void predict_further(ParamStore& params, const MultiTokenPrediction::Spec& spec, const LayerPlan& plan);
-  // Likewise those of a value for each token.
-  void predict_values(ParamStore& params, const ScoreHead::Spec& spec, const LayerPlan& plan);
 
   // The sum of the weighted losses of all tokens goes to p.batch.loss; dx [t, d] receives the gradient of loss_scale *
   // loss, and of what further losses and values add, and the weights' gradients theirs.
