@@ -174,7 +174,7 @@ void each_of_latents(Operands& o, const Visit& visit) {
   visit("", LatentKeysBackward{.dk = op.k, .dv = op.v, .dkv = op.kv, .dshared = op.shared, .heads = kHeads});
 }
 
-// Of 8 experts, each token has two, which are a quarter as wide as the stream.
+// Each token has two of 8 experts, which are a quarter as wide as the stream.
 template <class Visit>
 void each_of_experts(Operands& o, const Visit& visit) {
   const int64_t d = kWidth, f = d / 4, t = o.t, n = t * kChosen, e = kExperts;

@@ -50,7 +50,7 @@ class SafetensorsFolder {
   // what is in its files: each tensor in the file named for it, no tensor twice, none unnamed; and it names plain files
   // of the same folder. Throws FileError that names every tensor in question (the first 20 of them).
   static SafetensorsFolder open(const std::filesystem::path& folder);
-  // Of one file, whatever it is called: path() is the file's.
+  // A folder of one file, whatever it is called: path() is the file's.
   static SafetensorsFolder of_file(const std::filesystem::path& file);
 
   const std::vector<Tensor>& tensors() const { return tensors_; }  // by name

@@ -16,7 +16,7 @@ struct TensorInFile {
   FileDType dtype = FileDType::f32;
   std::vector<int64_t> shape;
   int64_t num_bytes() const;
-  // Of the words by which its bytes are hashed (word_sum.h), and which one rank writes whole.
+  // The size of the words by which its bytes are hashed (word_sum.h), and which one rank writes whole.
   int64_t word_bytes() const { return bits_of(dtype) == 8 ? 1 : 4; }
 };
 

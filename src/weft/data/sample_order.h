@@ -93,10 +93,10 @@ class SampleOrder final : public TrainingSamples {
   int64_t counted_targets(int64_t global_sample) const { return counted(global_sample).targets; }
 
   int64_t samples_per_epoch() const override;
-  // Of a file above 64 MiB, 64 pieces of a MiB are looked at and the size, so that a start does not read a corpus: a
+  // It sees the size of a file above 64 MiB and 64 pieces of a MiB of it, so that a start does not read a corpus: a
   // change between them is missed.
   const std::string& fingerprint() const override { return fingerprint_; }
-  // Of seed, sizes, samples of each file, weights.
+  // Changes with the seed, sizes, samples of each file, and weights.
   const std::string& order_fingerprint() const override { return order_; }
   // The part of the fingerprint for one source's contents, tokens and mask.
   const std::string& contents_of(size_t source) const { return contents_[source]; }

@@ -35,7 +35,8 @@ int64_t read_original(HfFields& rope, HfFields& fields, std::optional<int64_t> f
   return rope.integer(key, {.min = 2}, fallback);
 }
 
-// Of cosines and sines, m(1), or m(mscale) / m(mscale_all_dim) where both are given; of scores m(mscale_all_dim).
+// Cosines and sines are multiplied by m(1), or by m(mscale) / m(mscale_all_dim) where both are given; scores by
+// m(mscale_all_dim).
 void read_magnitudes(HfFields& rope, RopeSpec& spec) {
   const auto m = [&](double scale) { return spec.factor > 1 ? 0.1 * scale * std::log(spec.factor) + 1 : 1; };
   const double scale = rope.number("mscale", {.min = 0}, 0), all = rope.number("mscale_all_dim", {.min = 0}, 0);

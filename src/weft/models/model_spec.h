@@ -134,7 +134,7 @@ struct ModelSpec {
   bool predicts_values = false;           // beside it, a row and a bias give each token a value (PPO)
   std::optional<LatentSpec> latent = {};  // instead of num_kv_heads heads of keys and values
   ExpertsSpec experts = {};               // of the blocks that have them
-  // Of each block, where they are not all as norm, mlp and rope say, without a window or experts.
+  // What each block is, where they are not all as norm, mlp and rope say, without a window or experts.
   std::vector<LayerSpec> layers = {};
 
   // Behind the blocks there may be modules that foretell further tokens (DeepSeek-V3, 2024, sec. 2.2). The first of

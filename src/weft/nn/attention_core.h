@@ -28,7 +28,7 @@ class AttentionCore {
                         const QueryKeyValue& d) const = 0;
 
  protected:
-  // Of the rows of these tensors, as `spans` number them: the op, and its adjoint.
+  // The op on the rows of these tensors, as `spans` number them, and its adjoint.
   void attend(Pass& p, const QueryKeyValue& in, Tensor o, Tensor lse, std::span<const AttentionSpan> spans) const;
   void attend_backward(Pass& p, const QueryKeyValue& in, const Saved& s, Tensor dout, const QueryKeyValue& d,
                        std::span<const AttentionSpan> spans) const;

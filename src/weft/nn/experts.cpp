@@ -212,7 +212,7 @@ Tensor Experts::load_of_samples(Pass& p, const Saved& s, int64_t sample) const {
   return whole_samples_.forward(p.mesh, load, *p.scratch);
 }
 
-// Of what the router made of its input, [t, d]; in scratch. Records what it did.
+// The gradient of the router's input, [t, d], in scratch. Records what the router did.
 Tensor Experts::route_backward(Pass& p, Saved& s, Tensor dweights) const {
   const int64_t sample = p.batch.sample_tokens;
   const Tensor load = load_of_samples(p, s, sample);

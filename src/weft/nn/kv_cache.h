@@ -6,7 +6,7 @@
 
 namespace weft {
 
-// Of one layer, which says what the columns are: [rows of all pages, .] each.
+// The cache of one layer, which says what the columns are: [rows of all pages, .] each.
 struct KvCache {
   Tensor k, v;
 };

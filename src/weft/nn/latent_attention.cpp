@@ -201,7 +201,7 @@ Tensor LatentAttention::attend_to_latents(Pass& p, const KvCache& cache, const C
   Scope temporaries(*p.scratch);
   Tensor lq = p.compute(p.scratch, {n, own.q * (c + r)}, q.place), lo = p.compute(p.scratch, {n, own.q * c}, q.place);
   Tensor lse = p.stat(p.scratch, {n, own.q}, q.place);
-  // Of one head, each rank has another.
+  // The columns of one head: other ranks have other heads, so to the ops they are whole.
   const auto columns = [](const Tensor& x, int64_t first, int64_t count) {
     return x.slice_cols(first, count).placed(tokens(Spmd::Replicate));
   };

@@ -29,12 +29,12 @@ struct MicroBatch {
   Tensor loss;            // f64 [1]  receives the sum of the targets' weighted losses
   double loss_scale = 1;  // of the gradient: 1 / what the step divides by (Objective)
   Tensor value_weights;   // stat [T]  of a target's value, whose loss is minus it; none in a model without values
-  // Of multi-token prediction; none in a model without it.
+  // For multi-token prediction; none in a model without it.
   Tensor mtp_targets;    // i32 [T]  the token after the target
   Tensor mtp_weights;    // stat [T]  1 where that counts and is of the same document
   Tensor mtp_loss;       // f64 [1]  receives the sum of their losses
   double mtp_scale = 0;  // of the gradient of that: 1 / their number, without the loss's factor
-  // Of what routers see, which counts every token:
+  // For routers, which see every token, whether it counts or not:
   int64_t sample_tokens = 0;    // of a sample, here; those of one lie together
   double token_scale = 1;       // of the gradient of a mean over all tokens of the global batch: 1 / their number
   bool counts_experts = false;  // whether routers count their tokens for losses over the whole batch (RouterRecords)

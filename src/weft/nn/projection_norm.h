@@ -8,8 +8,8 @@
 
 namespace weft {
 
-// Of each head for itself, with one weight [e] for all; or of all heads of a token at once, with a weight for each of
-// their numbers: then ranks that have other heads exchange one sum a token.
+// Normalizes each head for itself, with one weight [e] for all; or all heads of a token at once, with a weight for each
+// of their numbers: then ranks that have other heads exchange one sum a token.
 class ProjectionNorm {
  public:
   enum class Over : uint8_t { none, heads, all };

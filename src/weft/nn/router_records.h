@@ -10,7 +10,7 @@
 
 namespace weft {
 
-// Of a step, by its layers with experts; of losses without their factors.
+// What routers did in a step, summed or listed over the layers with experts. Losses are without their factors.
 struct RouterReport {
   double aux_loss = 0;                     // balance, of sequences or of the whole batch; sum over layers
   double z_loss = 0;                       // sum over layers of the mean square of the log-sum-exp of router logits

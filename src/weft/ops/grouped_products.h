@@ -6,7 +6,7 @@
 
 namespace weft {
 
-// Of one group, which has the rows [first, first + count).
+// The product of one group, which has the rows [first, first + count).
 inline Matmul product_of(const GroupedMatmul& op, int64_t group, int64_t first, int64_t count) {
   return {.a = op.x.slice_rows(first, count),
           .b = op.w.slice_rows(group * op.rows_of_group(), op.rows_of_group()),
@@ -21,7 +21,7 @@ inline Matmul product_of(const GroupedWeightGrad& op, int64_t group, int64_t fir
           .accumulate = op.accumulate};
 }
 
-// Of each group that has rows. `offsets`: host memory.
+// The products of all groups that have rows. `offsets`: host memory.
 template <class Op>
 std::vector<Matmul> products_of(const Op& op, const int32_t* offsets) {
   std::vector<Matmul> all;

@@ -121,8 +121,7 @@ struct NormBackward {
 };
 
 // RMS norm of each head: x, y [t, h e]; w [e]; rstd [t, h] stat. y may be x only where no backward follows.
-// Of rows that are cut over ranks (h = 1), `squares` [t, 1] stat gives the sum of x^2 over all `total` numbers of a
-// row.
+// Where rows are cut over ranks (h = 1), `squares` [t, 1] stat gives the sum of x^2 over all `total` numbers of a row.
 struct HeadNorm {
   static constexpr std::string_view kName = "head_norm";
   Tensor x, w, y, rstd;

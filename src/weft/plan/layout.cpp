@@ -12,7 +12,7 @@ bool heads_fit(const ModelSpec& m, int64_t tp) {
   return tp <= m.num_kv_heads || (tp % m.num_kv_heads == 0 && m.num_heads % tp == 0);
 }
 
-// Of a micro-batch, on each rank.
+// The tokens that each rank has of a micro-batch.
 int64_t tokens_of(const Recipe& r) {
   return r.train.seq_length / r.parallel.cp * r.train.micro_batch_size * sequences_of_sample(r);
 }

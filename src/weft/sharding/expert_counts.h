@@ -12,7 +12,8 @@ namespace weft {
 struct ExpertCapacity {
   double factor = 0;   // x the rows that it had if all ranks had as many, rounded up; 0: all that can come
   bool drops = false;  // pairs are dropped; else more is an error
-  // Of a layer whose tokens choose `chosen` of its experts, `tokens` on each of `ranks`. Never more than can come.
+  // The rows of a layer whose tokens choose `chosen` of its experts, `tokens` on each of `ranks`. Never more than can
+  // come.
   int64_t rows(int64_t tokens, int64_t chosen, int64_t experts, int64_t ranks) const;
 };
 

@@ -13,8 +13,8 @@ namespace weft {
 // One tensor of state, beside a part of a weight (a matrix of its own: q of a fused qkv, one expert).
 struct StateFormat {
   std::string name;  // "exp_avg"
-  // Of what codes in 8 bits stand for, with a number for each code block of the whole part; none: the state is numbers
-  // of the dtype of statistics. All tensors of state of a part are the one or the other.
+  // What codes in 8 bits stand for, with a number for each code block of the whole part; none: the state is numbers of
+  // the dtype of statistics. All tensors of state of a part are the one or the other.
   std::optional<Levels> levels = {};
   bool operator==(const StateFormat&) const = default;
 };

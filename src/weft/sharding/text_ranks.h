@@ -7,7 +7,7 @@
 
 namespace weft {
 
-// Of all texts, which are dealt out; and those that have the others.
+// The place of this rank among those that all texts are dealt out to; and the ranks that have the other texts.
 RankOf rank_of_texts(const ProcessMesh& mesh);
 Communicator& ranks_of_other_texts(const ProcessMesh& mesh);
 
@@ -16,7 +16,7 @@ bool speaks_for_texts(const ProcessMesh& mesh);
 // The sum over all ranks that share texts, in place. Blocks.
 void wait_sum_over_sharers(const ProcessMesh& mesh, const Tensor& x);
 
-// Of rows that every rank of cp has, while each keeps other keys of their texts. Both block.
+// Both are for rows that every rank of cp has, while each keeps other keys of their texts. Both block.
 // x [n, d] of each rank, one behind the other in the order of ranks [cp n, d]: x itself, or in `out`.
 Tensor rows_of_all_keepers(const ProcessMesh& mesh, const Tensor& x, Arena& out);
 // x [n, d] of which one rank has each row, and the others zeros: whole on all of them, in place.

@@ -48,7 +48,7 @@ class Executor {
   double run(const StepInput& input);
   // The same on another backend over the same memory (a decorator of it).
   double run_on(Backend& backend, const StepInput& input);
-  // Of the last run: what the objective has summed of each sequence (Objective::Sums).
+  // What the objective has summed of each sequence in the last run (Objective::Sums).
   Objective::Sums sums() const { return sums_; }
   // Likewise the sum of the losses of multi-token prediction; 0 without it.
   double mtp_loss() const { return mtp_loss_; }

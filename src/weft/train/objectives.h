@@ -13,7 +13,7 @@ namespace weft {
 // `samples` are the run's, and must outlive it.
 std::unique_ptr<const Objective> objective_of(const Recipe& recipe, const TrainingSamples& samples);
 
-// Of each row its reward beside those of its group, consecutive rows: (reward - mean) / (std + eps), or without the
+// The reward of each row beside those of its group, consecutive rows: (reward - mean) / (std + eps), or without the
 // division.                                                                     Shao et al. 2024, section 4.1.2
 std::vector<double> advantages_of(const IdRows& rows, const Recipe::Objective& objective);
 

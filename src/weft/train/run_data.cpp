@@ -15,7 +15,7 @@
 namespace weft {
 namespace {
 
-// Of an objective over rows: the file, and the fields that it reads.
+// The file of an objective over rows, and the fields that it reads.
 IdRows::Spec rows_of(const Recipe& r) {
   if (data_key_of(r.train.objective) == "data.pairs")
     return {.file = r.data.pairs, .completions = {"chosen", "rejected"}, .seq_length = r.train.seq_length};

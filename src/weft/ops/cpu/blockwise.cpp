@@ -95,7 +95,7 @@ void adamw8_max(const AdamW8Max& op, Range blocks) {
   }
 }
 
-// Of a block of zeros, each is the code of 0.
+// In a block of zeros, every element gets the code of 0.
 HWY_INLINE float divisor_of(float most) { return most > 0 ? most : 1.0f; }
 
 template <class T>

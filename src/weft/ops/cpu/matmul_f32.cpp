@@ -233,7 +233,8 @@ int64_t F32Matmul::workspace_bytes(const Matmul& op) const {
   return threads_ * part_workspace_floats(op, kernels_, threads_) * int64_t(sizeof(float));
 }
 
-// Of each thread a block of the staying operand, at least a panel, and a panel of the other (Part::workspace_floats).
+// Each thread needs room for a block of the staying operand, at least a panel, and for a panel of the other
+// (Part::workspace_floats).
 int64_t F32Matmul::most_workspace_bytes() const {
   const int64_t a_panel = std::max((kernels_.mr * kMaxKc / 16 + 1) * 16 + kSlackFloats, kernels_.mr * kPanelStride);
   const int64_t panel = std::max<int64_t>(a_panel, kernels_.nr * kMaxKc);

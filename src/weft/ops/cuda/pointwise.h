@@ -46,7 +46,7 @@ struct Copied {
   WEFT_GPU float operator()(int64_t i, int64_t j) const { return load(from[i] + j); }
 };
 
-// Of two sets of keys: how much each counts beside both, from the log-sum-exp of their scores.
+// log(e^a + e^b): the log-sum-exp of two sets of keys together, from that of each.
 WEFT_GPU inline float log_add_exp(float a, float b) {
   const float most = a > b ? a : b;
   return most + logf(expf(a - most) + expf(b - most));
