@@ -370,10 +370,24 @@ class LayoutMatrix : public ::testing::Test {
     return judged;
   }
 
+  // How far the losses of one rank in c's precision are from those in f32. A reward's gradient is a difference of pulls
+  // that cancel: updates magnify what rounding does to it, and no layout is nearer to one rank than that is to f32.
+  double magnified_rounding(Choice c) {
+    if (c.at("train.objective") != "reward") return 0;
+    const Outcome& rounded = reference_of(c);
+    c["train.precision"] = c["train.grad_reduce_dtype"] = "f32";
+    const Outcome& exact = reference_of(c);
+    double farthest = 0;
+    for (size_t i = 0; i < exact.steps.size(); ++i)
+      farthest = std::max(farthest, std::abs(rounded.steps[i].loss - exact.steps[i].loss));
+    return farthest;
+  }
+
   // In another precision of the cpu backend: that every loss is near that of one rank. Returns the farthest.
   double judge_losses(const Choice& c, double tolerance) {
     SCOPED_TRACE(text_of(c));
     const Outcome &one = reference_of(c), many = outcome_of(c);
+    const double magnified = magnified_rounding(c);
     double farthest = 0;
     EXPECT_EQ(one.steps.size(), many.steps.size());
     for (size_t i = 0; i < one.steps.size(); ++i) {
@@ -382,7 +396,8 @@ class LayoutMatrix : public ::testing::Test {
       for (const auto& [term, value] : one.steps[i].terms)
         if (term.starts_with("logp")) size += std::abs(value);
       const double apart = std::abs(many.steps[i].loss - one.steps[i].loss) / size;
-      EXPECT_LE(apart, tolerance) << "step " << i + 1 << " " << text_of(c);
+      const double updated = i == 0 ? 0 : 2 * magnified / size;  // both layouts round
+      EXPECT_LE(apart, tolerance + updated) << "step " << i + 1 << " " << text_of(c);
       farthest = std::max(farthest, apart);
     }
     return farthest;
