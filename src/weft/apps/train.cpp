@@ -45,6 +45,7 @@ std::string model_text(const Recipe& r, const Arithmetic& a) {
 const char* name_of_samples(const Recipe& r) {
   switch (r.train.objective) {
     case ObjectiveKind::cross_entropy:
+    case ObjectiveKind::distill:
       return "sequences";
     case ObjectiveKind::dpo:
     case ObjectiveKind::reward:
@@ -199,6 +200,7 @@ int train_launched(const TrainOptions& options, const Launched& launched) {
     return kExitUsage;
   }
   require_run_data(recipe);
+  if (recipe.train.objective == ObjectiveKind::distill) prepare_run(recipe, 0);  // refuses a teacher that does not fit
   RunData rows = judge_row_data(recipe);
   if (recipe.run.ranks != RanksKind::mpi) return train(recipe, {}, options, rows);
   check_mpi_is_built_in();
