@@ -74,6 +74,8 @@ std::string header(const Recipe& r, const Machine& machine, const RunPlan& plan)
 
 void say_notes(const Recipe& recipe, const RunPlan& plan) {
   for (const auto& warning : plan.config.warnings) std::cerr << "note: " << warning << "\n";
+  if (plan.config.teacher)
+    for (const auto& warning : plan.config.teacher->warnings) std::cerr << "note: of the teacher, " << warning << "\n";
   if (plan.model.max_positions > 0 && recipe.train.seq_length > plan.model.max_positions)
     std::cerr << fmt::format("note: train.seq_length = {} is beyond the {} positions that the model was made for\n",
                              recipe.train.seq_length, plan.model.max_positions);
