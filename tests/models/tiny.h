@@ -154,6 +154,8 @@ struct StepOptions {
   bool scores_first = false, predicts_values = false, predicts_further = false;
   int num_sums = 0;
   std::vector<ModelSpec> frozen = {};
+  std::optional<ModelSpec> teacher = {};
+  Distillation distillation = {};
 };
 
 inline constexpr int64_t kSeq = 7;
@@ -175,6 +177,9 @@ inline StepSpec step_spec(const StepOptions& o, Precision precision = kF64) {
       .predicts_further = o.predicts_further};
   for (const ModelSpec& model : o.frozen)
     step.frozen.push_back({model, {.layers = {.stream = o.stream}, .max_positions = kSeq}});
+  if (o.teacher)
+    step.teacher = {.frozen = {*o.teacher, {.layers = {.stream = o.stream}, .max_positions = kSeq}},
+                    .loss = o.distillation};
   return step;
 }
 
@@ -194,6 +199,7 @@ class TinyRun {
         executor_(state, step_, plan_, {backend, mesh_}) {
     init_weights(state.params, seed, 1);
     for (FrozenModel& other : state.frozen) init_weights(other.params, ++seed_of_frozen_, 1);
+    if (state.teacher) init_weights(state.teacher->params, ++seed_of_frozen_, 1);
   }
 
   double loss_and_gradients(const Objective& objective = kNextToken) {
@@ -228,6 +234,9 @@ class TinyRun {
     return sum / counted();
   }
   Objective::Sums sums() const { return executor_.sums(); }
+  // Of the last: means beside a teacher.
+  double divergence() const { return executor_.divergence() / counted(); }
+  double cross_entropy() const { return executor_.cross_entropy() / counted(); }
   const MemoryPlan& plan() const { return plan_; }
   PersistentArenas::Sizes used() const { return arenas_.peak(); }
   double counted() const {

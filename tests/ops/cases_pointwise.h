@@ -163,6 +163,51 @@ inline CrossEntropyJoin make_cross_entropy_join(Operands& o, const PartCase& c, 
   if (gradient) op.dlogits = o.act_out(c.t, c.classes);
   return op;
 }
+// A student's losses likewise; `ranks` may be one.
+inline DistillPart make_distill_part(Operands& o, const PartCase& c, const Distillation& loss) {
+  const CrossEntropyPart part = make_cross_entropy_part(o, c);
+  return {.logits = part.logits,
+          .teacher = o.stats(c.t, c.classes, normal(3)),
+          .targets = part.targets,
+          .parts = o.stats(c.t, DistillPart::kNumbers),
+          .loss = loss,
+          .first = part.first};
+}
+inline DistillJoin make_distill_join(Operands& o, const PartCase& c, const Distillation& loss, bool in_place = false) {
+  const DistillPart part = make_distill_part(o, c, loss);
+  const Fill weights = [](uint64_t, int64_t i) { return i % 4 != 1 ? 0.5 * double(i % 3) - 1 : 0.0; };
+  // The largest logits of a rank are above any here; sums are at least 1.
+  const Fill parts = [](uint64_t key, int64_t i) {
+    const int64_t number = i % DistillPart::kNumbers;
+    const double least = number == 0 || number == 4 ? 12 : number == 2 || number == 6 ? 0 : 1;
+    return least + random_uniform(key, uint64_t(i));
+  };
+  return {.parts = o.stats(c.ranks * c.t, DistillPart::kNumbers, parts),
+          .logits = part.logits,
+          .teacher = part.teacher,
+          .targets = part.targets,
+          .weights = o.stats(c.t, weights),
+          .nll = o.stats(c.t),
+          .divergence = o.stats(c.t),
+          .dlogits = in_place ? part.logits : o.act_out(c.t, c.classes),
+          .loss = loss,
+          .scale = 0.125,
+          .first = part.first};
+}
+inline void add_distillations(OpCases& to, const Variant& v) {
+  for (const PartCase& c :
+       {PartCase{1, 1, 1, "one class"}, {3, 5, 2, "small"}, {9, 67, 3, "odd"}, {33, 1031, 4, "large"}})
+    for (const Distillation& loss : {Distillation{2, 0.5, false}, {0.7, 0.3, true}, {1, 1, true}, {3, 0, false}}) {
+      if (c.t != 9 && (loss.alpha == 0 || loss.alpha == 1)) continue;
+      const std::string name = fmt::format("{} [{} {}], {} at {}, {}", c.name, c.t, c.classes,
+                                           loss.reverse ? "reverse" : "forward", loss.temperature, loss.alpha);
+      add_case(to, v, "part, " + name, [=](Operands& o) { return make_distill_part(o, c, loss); });
+      add_case(to, v, "join, " + name, [=](Operands& o) { return make_distill_join(o, c, loss); });
+      if (!is_narrow(v.compute))
+        add_case(to, v, "join in place, " + name, [=](Operands& o) { return make_distill_join(o, c, loss, true); });
+    }
+}
+
 inline void add_cut_cross_entropies(OpCases& to, const Variant& v) {
   for (const PartCase& c :
        {PartCase{1, 1, 2, "one class a rank"}, {3, 5, 2, "small"}, {9, 67, 3, "odd"}, {33, 1031, 4, "large"}}) {

@@ -364,6 +364,68 @@ TEST(RefGradient, LossesOfCutClassesAreThoseOfAllOfThem) {
   }
 }
 
+// Classes cut over three ranks, each of which has its part: the logits' gradient is the derivative of what both losses
+// come to, by steps through parts and join; and they are those of formulas over all classes.
+TEST(RefGradient, OfDistillationOverCutClassesIsItsLossesDerivative) {
+  const std::array<int64_t, 4> cuts{0, 2, 3, 7};
+  const int64_t t = 5, n = 7;
+  for (const Distillation& loss : {Distillation{2, 0.4, false}, {0.7, 0.8, true}}) {
+    Given s;
+    const DistillJoin whole = testing::make_distill_join(s.o, {t, n, 3, ""}, loss);
+    const Tensor targets = s.o.index(std::vector<int32_t>{6, 0, 2, 3, 1}, tokens(Spmd::Invariant));
+    const Tensor far = s.o.stats(t, n, testing::normal(20)), parts = s.o.stats(3 * t, 7, testing::unwritten());
+    for (const Tensor& teacher : {whole.teacher, far}) {
+      const auto run_ranks = [&](auto& on) {
+        for (size_t r = 0; r < 3; ++r)
+          on.run(DistillPart{.logits = whole.logits.slice_cols(cuts[r], cuts[r + 1] - cuts[r]),
+                             .teacher = teacher.slice_cols(cuts[r], cuts[r + 1] - cuts[r]),
+                             .targets = targets,
+                             .parts = parts.slice_rows(int64_t(r) * t, t),
+                             .loss = loss,
+                             .first = cuts[r]});
+        for (size_t r = 0; r < 3; ++r)
+          on.run(DistillJoin{.parts = parts,
+                             .logits = whole.logits.slice_cols(cuts[r], cuts[r + 1] - cuts[r]),
+                             .teacher = teacher.slice_cols(cuts[r], cuts[r + 1] - cuts[r]),
+                             .targets = targets,
+                             .weights = whole.weights,
+                             .nll = whole.nll,
+                             .divergence = whole.divergence,
+                             .dlogits = whole.dlogits.slice_cols(cuts[r], cuts[r + 1] - cuts[r]),
+                             .loss = loss,
+                             .scale = 0.125,
+                             .first = cuts[r]});
+      };
+      run_ranks(s);
+      const auto at = [](const Tensor& x, int64_t i, int64_t j) { return x.as<double>()[i * x.row_stride + j]; };
+      for (int64_t i = 0; i < t; ++i) {
+        double sum = 0, soft = 0, of_teacher = 0, kl = 0;
+        for (int64_t j = 0; j < n; ++j) {
+          sum += std::exp(at(whole.logits, i, j));
+          soft += std::exp(at(whole.logits, i, j) / loss.temperature);
+          of_teacher += std::exp(at(teacher, i, j) / loss.temperature);
+        }
+        for (int64_t j = 0; j < n; ++j) {
+          const double log_q = at(whole.logits, i, j) / loss.temperature - std::log(soft);
+          const double log_t = at(teacher, i, j) / loss.temperature - std::log(of_teacher);
+          kl += loss.reverse ? std::exp(log_q) * (log_q - log_t) : std::exp(log_t) * (log_t - log_q);
+        }
+        const double w = whole.weights.as<double>()[i];
+        const double ce = std::log(sum) - at(whole.logits, i, targets.as<int32_t>()[i]);
+        EXPECT_NEAR(whole.divergence.as<double>()[i], w * kl, 1e-12 * (1 + std::abs(kl)));
+        EXPECT_NEAR(whole.nll.as<double>()[i], w * ce, 1e-12);
+        for (int64_t j = 0; j < n; ++j) {
+          testing::ComplexOperands z(s.o);
+          z.at(whole.logits, i, j) += std::complex<double>(0, 1e-60);
+          run_ranks(z);
+          const double slope = loss.loss(z.at(whole.divergence, i, 0).imag(), z.at(whole.nll, i, 0).imag()) / 1e-60;
+          EXPECT_NEAR(at(whole.dlogits, i, j), 0.125 * slope, kRounding) << i << " " << j;
+        }
+      }
+    }
+  }
+}
+
 TEST(RefGradient, OfAddRowIsBiasGrad) {
   Given s;
   const Tensor b = s.o.weight({4}), y = s.o.act(3, 4), dy = s.o.act(3, 4), db = s.o.gradient({4}, false);

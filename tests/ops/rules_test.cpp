@@ -377,6 +377,28 @@ TEST(Rules, OfCutClassesEachRankGivesAPartAndHasEveryLoss) {
   EXPECT_THROW(rules::check(join), CheckFailure);
 }
 
+TEST(Rules, ATeacherHasTheStudentsTokensAndClasses) {
+  const Tensor logits = dry({8, 4}, Spmd::Shard1), ids = dry({8}, Spmd::None, DType::i32);
+  DistillPart part{.logits = logits, .teacher = logits, .targets = ids, .parts = dry({8, 7}, Spmd::Shard0)};
+  EXPECT_TRUE(accepts(part));
+  part.teacher = dry({8, 4}, Spmd::Invariant);
+  EXPECT_FALSE(accepts(part));
+  DistillJoin join{.parts = dry({16, 7}, Spmd::Replicate),
+                   .logits = logits,
+                   .teacher = logits,
+                   .targets = ids,
+                   .weights = dry({8}, Spmd::None),
+                   .nll = dry({8}, Spmd::Invariant),
+                   .divergence = dry({8}, Spmd::Invariant),
+                   .dlogits = logits};
+  EXPECT_TRUE(accepts(join));
+  join.divergence.place = tokens(Spmd::Partial);
+  EXPECT_FALSE(accepts(join));
+  join.divergence = join.nll;
+  join.parts = dry({8, 7}, Spmd::Shard0);  // of this rank alone
+  EXPECT_FALSE(accepts(join));
+}
+
 TEST(Rules, UpdatesTakeReducedGradients) {
   AdamW op{.w = dry({8}, Spmd::Shard0),
            .grad = dry({8}, Spmd::Shard0),
@@ -452,6 +474,8 @@ TEST(Rules, EveryFieldOfEveryOpIsJudged) {
   const Tensor numbers = o.index(std::vector<int64_t>{1, 2, 3}, {});
   expect_every_field_judged(Dropout{.x = o.act(3, 4), .y = o.act(3, 4), .tokens = numbers, .dropout = {}, .total = 4});
   expect_every_field_judged(testing::make_cross_entropy(o, {.t = 3, .classes = 4, .name = ""}));
+  expect_every_field_judged(testing::make_distill_part(o, {3, 4, 1, ""}, {}));
+  expect_every_field_judged(testing::make_distill_join(o, {3, 4, 1, ""}, {}));
   expect_every_field_judged(Add{.x = o.act(3, 4), .y = o.act(3, 4), .out = o.act(3, 4)});
   expect_every_field_judged(Axpby{.x = o.act(3, 4), .y = o.act(3, 4), .out = o.act(3, 4)});
   expect_every_field_judged(AddRow{.b = o.weight({4}), .y = o.act(3, 4)});

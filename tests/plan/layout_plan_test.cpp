@@ -11,6 +11,7 @@
 #include "weft/comm/local_group.h"
 #include "weft/models/init.h"
 #include "weft/ops/ref/ref_backend.h"
+#include "weft/step/distill.h"
 #include "weft/step/executor.h"
 
 namespace weft {
@@ -89,10 +90,12 @@ Traffic traffic_of_step(const RunPlan& plan, const ProcessMesh& mesh, const Obje
   RefBackend backend(1);
   init_weights(state.params, 3, 1);
   state.params.masters_changed(backend);
-  for (FrozenModel& other : state.frozen) {
+  const auto begin = [&](FrozenModel& other) {
     init_weights(other.params, 3, 1);
     other.params.masters_changed(backend);
-  }
+  };
+  for (FrozenModel& other : state.frozen) begin(other);
+  if (state.teacher) begin(*state.teacher);
   traffic = {};
   Executor executor(state, plan.step, plan.memory, {backend, counted});
   const std::vector<AttentionSpan> spans{{.q_row = 0, .q_count = kSeq, .k_row = 0, .k_count = kSeq}};
@@ -121,7 +124,9 @@ void expect_planned(const char* model, const std::vector<std::string>& layout) {
   std::mutex mutex;
   run_local(mesh_sizes_of(recipe), [&](const ProcessMesh& mesh) {
     const RunPlan plan = plan_run(recipe, WorkspaceModel(), mesh.world->rank());
-    const Traffic sent = traffic_of_step(plan, mesh), planned = plan.memory.traffic;
+    const Distill distill(plan.step.teacher ? plan.step.teacher->loss : Distillation());
+    const Objective& objective = plan.step.teacher ? static_cast<const Objective&>(distill) : kNextToken;
+    const Traffic sent = traffic_of_step(plan, mesh, objective), planned = plan.memory.traffic;
     const std::lock_guard lock(mutex);
     EXPECT_EQ(planned.counts(), sent.counts())
         << model << " " << layout[0] << " " << layout[1] << " rank " << mesh.world->rank() << "\nplanned\n"
@@ -253,6 +258,22 @@ std::string rows_of(const MemoryPlan& plan) {
   return text;
 }
 
+std::vector<std::string> beside_teacher(std::vector<std::string> layout) {
+  layout.insert(layout.end(),
+                {"train.objective=distill", "objective.teacher=" + (golden("distill-forward") / "teacher").string()});
+  return layout;
+}
+
+TEST(LayoutPlan, ATeachersPassAndItsHeadBesideTheStudentsAreInIt) {
+  const std::string batch = "train.global_batch_size=";
+  expect_planned("distill-forward", beside_teacher({"parallel.dp=2", "parallel.zero_stage=3", batch + "20"}));
+  expect_planned("distill-forward", beside_teacher({"parallel.pp=2", "parallel.tp=2", batch + "20"}));
+  const auto logits = [&](const char* tp) {
+    return plan_of(golden("distill-forward"), beside_teacher({tp, batch + "1"})).run.memory;
+  };
+  EXPECT_GT(logits("parallel.tp=1").scratch, logits("parallel.tp=2").scratch);
+}
+
 TEST(LayoutPlan, TheClassesHoldWhatEveryRankOfTheLayoutHolds) {
   const std::vector<std::string> layouts[] = {
       {"parallel.dp=6", "optimizer.name=muon"},
@@ -271,6 +292,7 @@ TEST(LayoutPlan, TheClassesHoldWhatEveryRankOfTheLayoutHolds) {
   bool some_differ = false;
   std::vector<std::pair<const char*, std::vector<std::string>>> all;
   for (const auto& layout : layouts) all.emplace_back("llama-gqa", layout);
+  all.emplace_back("distill-forward", beside_teacher({"parallel.dp=3", "parallel.pp=2", "parallel.zero_stage=3"}));
   for (const auto& layout : of_experts) all.emplace_back("moe-zloss-global", layout);
   for (auto& [model, layout] : all) {
     layout.push_back("train.global_batch_size=120");

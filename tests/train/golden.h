@@ -73,6 +73,14 @@ inline std::vector<std::string> golden_data(const std::filesystem::path& folder,
   if (kind == "pretrain" || kind == "lora")
     return {"data.train=" + (folder / "tokens.bin").string(),
             fmt::format("train.seq_length={}", t["seq_len"].get<int64_t>())};
+  if (kind == "distill") {
+    std::vector<std::string> all{"train.objective=distill", "data.train=" + (folder / "tokens.bin").string(),
+                                 fmt::format("train.seq_length={}", t["seq_len"].get<int64_t>()),
+                                 "objective.teacher=" + (folder / "teacher").string()};
+    for (const char* key : {"temperature", "alpha", "divergence"})
+      all.push_back(fmt::format("objective.{}={}", key, t[key].dump()));
+    return all;
+  }
   const std::string rows = kind == "grpo" || kind == "ppo" ? "rollouts" : kind == "kto" ? "examples" : "pairs";
   const std::filesystem::path file = folder / (rows + ".jsonl");
   std::vector<std::string> all{"train.objective=" + kind, "data." + rows + "=" + file.string(),
@@ -210,7 +218,7 @@ inline void expect_golden_terms(const nlohmann::json& line, const nlohmann::json
   }
   for (const char* term :
        {"reward_chosen", "reward_rejected", "margin", "accuracy", "logp_chosen", "logp_rejected", "kl_before_clamp",
-        "policy_loss", "kl", "ratio_mean", "clip_fraction", "value_loss", "value_clip_fraction", "approx_kl"}) {
+        "policy_loss", "kl", "ratio_mean", "clip_fraction", "value_loss", "value_clip_fraction", "approx_kl", "ce"}) {
     if (!step.contains(term)) continue;
     if (term == std::string("accuracy") && step["margin"] == 0) continue;  // all margins are 0 but for rounding
     ASSERT_TRUE(line.contains(term)) << name << " " << term << " step " << step["step"];

@@ -69,7 +69,7 @@ inline std::string not_built_yet(const GoldenCase& c) {
   if (c.train.is_null()) return "a case without a run";
   const std::string kind = kind_of(c);
   if (kind == "adam8_vectors") return "";  // without a model: golden_cpu_adam8_test.cpp
-  const std::set<std::string> built{"pretrain", "dpo", "grpo", "kto", "reward_model", "ppo", "lora"};
+  const std::set<std::string> built{"pretrain", "dpo", "grpo", "kto", "reward_model", "ppo", "lora", "distill"};
   if (built.count(kind) == 0) return "kind " + kind;
   if (const std::string optimizer = c.train.value("optimizer", "adamw");
       optimizer != "adamw" && optimizer != "adamw8bit")
@@ -157,6 +157,9 @@ inline void expect_known_keys(const GoldenCase& c) {
                                     "whiten_advantages",
                                     "desirable_weight",
                                     "undesirable_weight",
+                                    "temperature",
+                                    "alpha",
+                                    "divergence",
                                     "optimizer",
                                     "min_8bit_size"};
   for (const auto& [key, value] : c.train.items()) EXPECT_EQ(known.count(key), 1u) << c.name << " asks for " << key;

@@ -111,7 +111,7 @@ TEST_P(GoldenCpuSlow, EveryCaseOnManyLayouts) {
 // first.
 TEST(GoldenApartSlow, DenseCasesAndExpertsOnADeviceThatIsLateAndApart) {
   std::set<std::string> names(testing::kGoldenCases.begin(), testing::kGoldenCases.end());
-  names.insert({"deepseek-v3-bias", "gpt-oss", "dpo", "grpo-sequence-kl", "ppo"});
+  names.insert({"deepseek-v3-bias", "gpt-oss", "dpo", "grpo-sequence-kl", "ppo", "distill-forward"});
   for (const GoldenCase& c : testing::golden_cases()) {
     if (names.erase(c.name) == 0) continue;
     SCOPED_TRACE(c.name);

@@ -50,7 +50,7 @@ inline const std::vector<Feature> kRuns = {
       "phi3-lora",
       "mixtral-lora",
       "gpt-oss-lora"}},
-    {"train.objective", {"cross_entropy", "dpo", "grpo", "kto", "reward", "ppo"}},
+    {"train.objective", {"cross_entropy", "dpo", "grpo", "kto", "reward", "ppo", "distill"}},
     {"model.hidden_dropout", {"0", "0.1"}},
     {"optimizer.name", {"adamw", "adamw8bit", "sgd", "muon"}},
     {"data.mask", {"none", "some"}},
@@ -174,6 +174,7 @@ inline double least_size(const Choice& c, const std::string& name) {
 class LayoutMatrix : public ::testing::Test {
  protected:
   void SetUp() override {
+    std::filesystem::create_directories(dir_ / "of-teacher");
     for (const std::string& model : kRuns[0].values) {
       std::filesystem::create_directories(dir_ / model);
       std::ofstream(dir_ / model / "config.json") << config_of(base_of(model));
@@ -223,6 +224,27 @@ class LayoutMatrix : public ::testing::Test {
     return "data.train=" + (dir_ / "tokens.bin").string();
   }
 
+  static bool is_forward(const Choice& c) { return c.at("model").size() % 2 == 0; }
+
+  // A teacher of another family than the student, wider, with another number of blocks: a run of one step writes it.
+  std::filesystem::path teacher_of(const Choice& c) {
+    const std::string model = is_forward(c) ? "gemma2" : "mixtral";
+    const std::filesystem::path folder = dir_ / ("teacher-" + model);
+    if (std::filesystem::exists(folder)) return folder;
+    nlohmann::json config = nlohmann::json::parse(config_of(model));
+    config.update({{"hidden_size", 36}, {"num_hidden_layers", kBlocks + 1}, {"initializer_range", 0.3}});
+    spill(dir_ / "of-teacher/config.json", config.dump());
+    Choice plain = first_choice();
+    const Recipe recipe = recipe_of(plain, dir_ / "teacher-run");
+    Recipe one = recipe;
+    one.model.path = (dir_ / "of-teacher").string();
+    one.train.train_iters = 1;
+    train(one, machine_for(one));
+    std::filesystem::rename(dir_ / "teacher-run/checkpoints/step-1", folder);
+    std::filesystem::remove_all(dir_ / "teacher-run");
+    return folder;
+  }
+
   Recipe recipe_of(const Choice& c, const std::filesystem::path& run) {
     std::vector<std::string> all{"model.path=" + (dir_ / c.at("model")).string(),
                                  "model.init=random",
@@ -248,6 +270,9 @@ class LayoutMatrix : public ::testing::Test {
       all.insert(all.end(), {"objective.group_size=4", "objective.inner_updates=2", "objective.kl_beta=0.3",
                              "objective.normalisation=sequence"});
     if (c.at("train.objective") == "ppo") all.push_back("objective.inner_updates=2");
+    if (c.at("train.objective") == "distill")
+      all.insert(all.end(), {"objective.teacher=" + teacher_of(c).string(), "objective.temperature=1.5",
+                             std::string("objective.divergence=") + (is_forward(c) ? "forward" : "reverse")});
     if (c.at("train.objective") == "kto") all.push_back("objective.undesirable_weight=1.5");
     if (c.at("train.objective") == "dpo")
       all.insert(all.end(), {"objective.loss_type=ipo", "objective.average_logps=true", "objective.beta=0.5"});

@@ -273,6 +273,20 @@ void each_of_losses_and_updates(Operands& o, const Visit& visit) {
                             .nll = o.stat({rows}),
                             .dlogits = dlogits()};
   });
+  one("of half the classes", [&] {
+    return DistillPart{o.stat({rows, o.vocabulary()}), o.stat({rows, o.vocabulary()}),
+                       o.index<int32_t>(rows, 2 * o.vocabulary()), o.stat({rows, DistillPart::kNumbers})};
+  });
+  one("of half the classes", [&] {
+    return DistillJoin{.parts = o.stat({2 * rows, DistillPart::kNumbers}),
+                       .logits = o.stat({rows, o.vocabulary()}),
+                       .teacher = o.stat({rows, o.vocabulary()}),
+                       .targets = o.index<int32_t>(rows, 2 * o.vocabulary()),
+                       .weights = o.weights_of_1(rows),
+                       .nll = o.stat({rows}),
+                       .divergence = o.stat({rows}),
+                       .dlogits = dlogits()};
+  });
   one("f32 to compute", [&] { return Copy{o.state(n), o.weight({n})}; });
   one("f32", [&] { return Zero{o.state(n)}; });
   one("f32", [&] { return Ones{o.state(n)}; });

@@ -44,10 +44,12 @@ BenchRun::BenchRun(const Recipe& recipe, const Machine& machine, RunPlan plan, c
       objective(objective_of(recipe, *data.train)) {
   init_weights(rank.state.params, 1, machine.threads);
   rank.state.params.masters_changed(rank.backend);
-  for (FrozenModel& other : rank.state.frozen) {
+  const auto begin = [&](FrozenModel& other) {
     init_weights(other.params, 1, machine.threads);
     other.params.masters_changed(rank.backend);
-  }
+  };
+  for (FrozenModel& other : rank.state.frozen) begin(other);
+  if (rank.state.teacher) begin(*rank.state.teacher);
 }
 
 void BenchRun::warm_up() {

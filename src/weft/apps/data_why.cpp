@@ -24,7 +24,7 @@ Recipe recipe_of(const fs::path& run) {
   const fs::path file = run / "recipe.toml";
   if (!fs::exists(file)) throw FileError(fmt::format("{}: no run folder: there is no recipe.toml", run.string()));
   Recipe recipe = parse_recipe_file(file.string(), {});
-  if (recipe.train.objective != ObjectiveKind::cross_entropy)
+  if (!reads_tokens(recipe.train.objective))
     throw ConfigError(
         fmt::format("{}: is a run with train.objective = \"{}\", whose rows come from no pipeline; its file is "
                     "named by {}",

@@ -228,6 +228,7 @@ std::string state_of(const fs::path& checkpoint) {
 Report data_of(const Recipe& r) {
   switch (r.train.objective) {
     case ObjectiveKind::cross_entropy:
+    case ObjectiveKind::distill:
       return r.data.train;
     case ObjectiveKind::dpo:
     case ObjectiveKind::reward:

@@ -91,7 +91,7 @@ struct Length {
 Length length_of(const Recipe& recipe, int64_t vocab_size) {
   if (recipe.train.epochs == 0) return {.recipe = recipe};
   try {
-    if (recipe.train.objective != ObjectiveKind::cross_entropy)
+    if (!reads_tokens(recipe.train.objective))
       return {.recipe = with_known_length(recipe, *open_row_data(recipe, vocab_size).train)};
     DataSpec data = data_spec_of(recipe, vocab_size);
     data.fingerprint = data.may_tokenize = false;

@@ -46,6 +46,7 @@ std::string model_text(const Recipe& r, const Arithmetic& a) {
 const char* name_of_samples(const Recipe& r) {
   switch (r.train.objective) {
     case ObjectiveKind::cross_entropy:
+    case ObjectiveKind::distill:
       return "sequences";
     case ObjectiveKind::dpo:
     case ObjectiveKind::reward:
@@ -74,6 +75,8 @@ std::string header(const Recipe& r, const Machine& machine, const RunPlan& plan)
 
 void say_notes(const Recipe& recipe, const RunPlan& plan) {
   for (const auto& warning : plan.config.warnings) std::cerr << "note: " << warning << "\n";
+  if (plan.config.teacher)
+    for (const auto& warning : plan.config.teacher->warnings) std::cerr << "note: of the teacher, " << warning << "\n";
   if (plan.model.max_positions > 0 && recipe.train.seq_length > plan.model.max_positions)
     std::cerr << fmt::format("note: train.seq_length = {} is beyond the {} positions that the model was made for\n",
                              recipe.train.seq_length, plan.model.max_positions);
@@ -206,6 +209,7 @@ int train_launched(const TrainOptions& options, const Launched& launched) {
     return kExitUsage;
   }
   require_run_data(recipe);
+  if (recipe.train.objective == ObjectiveKind::distill) prepare_run(recipe, 0);  // refuses a teacher that does not fit
   RunData rows = judge_row_data(recipe);
   if (recipe.run.ranks != RanksKind::mpi) return train(recipe, {}, options, rows);
   check_mpi_is_built_in();

@@ -1,6 +1,7 @@
 // A Hugging Face config.json as a ModelSpec. What weft does with each field: docs/formats/hugging_face.md
 #pragma once
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -15,9 +16,10 @@ namespace weft {
 
 struct HfConfig {
   ModelSpec spec;
-  nlohmann::json json;                     // as it was read
-  std::vector<std::string> warnings;       // one for each field that weft does not know and that looks harmless
-  std::optional<PeftConfig> adapter = {};  // of which `spec` has the adapter
+  nlohmann::json json;                           // as it was read
+  std::vector<std::string> warnings;             // one for each field that weft does not know and that looks harmless
+  std::optional<PeftConfig> adapter = {};        // of which `spec` has the adapter
+  std::shared_ptr<const HfConfig> teacher = {};  // of the frozen model that a run has beside it to learn from
 };
 
 // Families: kFamilies. Fields that are absent have the values that transformers gives them; sizes must be there, and

@@ -39,6 +39,8 @@ class Model {
   virtual void token_losses(Pass& p, Tensor x, const TokenLosses& to) const = 0;
   virtual Placement loss_place() const = 0;   // how they are held
   virtual Placement value_place() const = 0;  // and values
+  // Likewise, in their place: what the head's product is given, of a model that teaches another one. to [t, d]
+  virtual void states(Pass& p, Tensor x, Tensor to) const = 0;
 };
 
 }  // namespace weft

@@ -116,18 +116,25 @@ std::string fingerprint_of_weights(const fs::path& folder) {
   return hash.hex();
 }
 
-void require_base(const fs::path& folder, const fs::path& base) {
+namespace {
+
+void require_weights(const fs::path& folder, const char* what, const fs::path& weights) {
   const fs::path state = folder / "weft" / "state.json";
   if (!is_there(state)) return;
   const nlohmann::json json = read_json_file(state);
   const JsonFields fields(json, state.string());
-  if (!fields.has("base") || fields.string("base").empty()) return;
-  if (fields.string("base") != fingerprint_of_weights(base))
+  if (!fields.has(what) || fields.string(what).empty()) return;
+  if (fields.string(what) != fingerprint_of_weights(weights))
     throw FileError(
-        fmt::format("{}: was trained beside other weights than those in {}: put the base there that it "
+        fmt::format("{}: was trained beside other weights than those in {}: put the {} there that it "
                     "belongs to",
-                    folder.string(), base.string()));
+                    folder.string(), weights.string(), what));
 }
+
+}  // namespace
+
+void require_base(const fs::path& folder, const fs::path& base) { require_weights(folder, "base", base); }
+void require_teacher(const fs::path& folder, const fs::path& teacher) { require_weights(folder, "teacher", teacher); }
 
 AdapterSpec adapter_of(const ModelSpec& model, const PeftConfig& config, std::string_view source) {
   const auto refuse = [&](const std::string& why) { throw ConfigError(fmt::format("{}: {}", source, why)); };

@@ -37,6 +37,8 @@ std::string fingerprint_of_weights(const std::filesystem::path& folder);
 // Throws FileError where the base of a weft checkpoint's folder has not the weights that it was trained beside; does
 // nothing where nothing says which these were.
 void require_base(const std::filesystem::path& folder, const std::filesystem::path& base);
+// Likewise of the teacher that a checkpoint's run learns from.
+void require_teacher(const std::filesystem::path& folder, const std::filesystem::path& teacher);
 // adapter_config.json of the adapter of `model`, which has one.
 nlohmann::json to_json(const PeftConfig& config, const ModelSpec& model);
 

@@ -51,6 +51,8 @@ class Transformer final : public Model {
                                          : VocabularyHead::loss_place(plan_.layers);
   }
   Placement value_place() const override { return ScoreHead::loss_place(plan_.layers); }
+  void states(Pass& p, Tensor x, Tensor to) const override { head_->states(p, x, to); }
+  const VocabularyHead& vocabulary() const { return head_->vocabulary(); }  // of the part with the head
 
   // What its routers do in a step; none where it has no experts. Before any backward pass.
   void allocate_records(Arena& records, Precision precision);

@@ -1,14 +1,15 @@
 // What an output head needs to turn the states of a micro-batch's tokens into a loss, and the losses that it gives.
 //   T tokens here, whole on tp
 #pragma once
-#include "weft/tensor/tensor.h"
+#include "weft/nn/pass.h"
 
 namespace weft {
 
 struct HeadTargets {
   Tensor ids, weights;  // i32 [T], stat [T]
   Tensor loss;          // f64 [1]  receives the sum of the weighted losses
-  double scale;         // of the gradient of that
+  double scale;         // of the gradient of that; with a teacher, of what its Distillation makes of both losses
+  const Teaching* teaching = nullptr;  // none: no teacher
 };
 
 // The loss of each token, without training.

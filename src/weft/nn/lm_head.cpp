@@ -33,7 +33,11 @@ void LmHead::loss_and_backward(Pass& p, Tensor x, Tensor dx) const {
   StreamNorm::Saved saved;
   const Tensor h = normed(p, saved, x);
   const MicroBatch& b = p.batch;
-  const HeadTargets targets{.ids = b.targets, .weights = b.weights, .loss = b.loss, .scale = b.loss_scale};
+  const HeadTargets targets{.ids = b.targets,
+                            .weights = b.weights,
+                            .loss = b.loss,
+                            .scale = b.loss_scale,
+                            .teaching = b.teaching ? &*b.teaching : nullptr};
   Tensor dh = std::visit([&](const auto& head) { return head.loss_and_backward(p, h, targets); }, output_);
   if (value_) p.be.run(Add{.x = dh, .y = value_->backward(p, h, b.value_weights, b.loss_scale), .out = dh});
   if (further_) dh = further_->loss_and_backward(p, h, dh, vocabulary());
@@ -54,6 +58,13 @@ void LmHead::token_losses(Pass& p, Tensor x, const TokenLosses& to) const {
   const Tensor h = normed(p, saved, x);
   std::visit([&](const auto& head) { head.token_losses(p, h, to.nll); }, output_);
   if (value_ && to.values) value_->token_losses(p, h, to.values);
+}
+
+void LmHead::states(Pass& p, Tensor x, Tensor to) const {
+  Region region(p.be, "head");
+  Scope temporaries(*p.scratch);
+  StreamNorm::Saved saved;
+  norm_.forward(p, saved, x, to);
 }
 
 const VocabularyHead& LmHead::vocabulary() const {

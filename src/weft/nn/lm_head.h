@@ -30,11 +30,13 @@ class LmHead {
   // over the vocabulary.
   void logits(Pass& p, Tensor x, Tensor logits) const;
   void token_losses(Pass& p, Tensor x, const TokenLosses& to) const;
+  // What the output head is given of an x [t, d], to [t, d].
+  void states(Pass& p, Tensor x, Tensor to) const;
+  const VocabularyHead& vocabulary() const;
 
  private:
   Tensor normed(Pass& p, StreamNorm::Saved& s, Tensor x) const;
   StreamNorm norm_;
-  const VocabularyHead& vocabulary() const;
   std::variant<VocabularyHead, ScoreHead> output_;
   std::optional<MultiTokenPrediction> further_;
   std::optional<ScoreHead> value_;

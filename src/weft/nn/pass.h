@@ -1,5 +1,6 @@
 // What one micro-batch's trip through a model may use. Layers see nothing else: no rank, no axis size, no allocator.
 #pragma once
+#include <optional>
 #include <span>
 
 #include "weft/comm/process_mesh.h"
@@ -10,6 +11,16 @@
 #include "weft/sharding/sequence_cut.h"
 
 namespace weft {
+
+class VocabularyHead;
+
+// What a student learns beside its targets: a frozen model's distribution at each of its tokens.
+struct Teaching {
+  const VocabularyHead* head = nullptr;  // the teacher's, of fetched values
+  Tensor states;                         // compute [t, d']  what its product is given, placed like the stream
+  Distillation loss;
+  Tensor divergence;  // f64 [1]  receives the sum of the weighted divergences
+};
 
 // The tokens of one micro-batch, and what the model must know about them.
 //   T tokens here, whole on tp   t those of this rank's stream
@@ -26,9 +37,10 @@ struct MicroBatch {
   std::span<const AttentionSpan> spans;
   Tensor stream_positions() const { return positions.slice_rows(stream.first, stream.count); }  // i32 [t]
   Tensor stream_tokens() const { return tokens.slice_rows(stream.first, stream.count); }        // i64 [t]
-  Tensor loss;            // f64 [1]  receives the sum of the targets' weighted losses
+  Tensor loss;            // f64 [1]  receives the sum of the targets' weighted losses, their cross-entropies
   double loss_scale = 1;  // of the gradient: 1 / what the step divides by (Objective)
   Tensor value_weights;   // stat [T]  of a target's value, whose loss is minus it; none in a model without values
+  std::optional<Teaching> teaching;  // where the model learns from another one; of the stage with the head
   // For multi-token prediction; none in a model without it.
   Tensor mtp_targets;    // i32 [T]  the token after the target
   Tensor mtp_weights;    // stat [T]  1 where that counts and is of the same document

@@ -54,6 +54,20 @@ Tensor VocabularyHead::project(Pass& p, Tensor h) const {
   return logits;
 }
 
+// Its states, whole on tp, and room for what the tokens' distributions are apart.
+VocabularyHead::Taught VocabularyHead::taught_by(Pass& p, const Teaching* teaching) const {
+  if (teaching == nullptr) return {};
+  const Tensor states = teaching->head->enter_.forward(p.mesh, teaching->states, *p.scratch);
+  return {teaching, states, p.stat(p.scratch, {states.rows()}, loss_place_)};
+}
+
+VocabularyLoss::Lesson VocabularyHead::Taught::lesson(Pass& p, const Chunk& c) const {
+  if (teaching == nullptr) return {};
+  return {.logits = teaching->head->project(p, states.slice_rows(c.first, c.rows)),
+          .divergence = divergence.slice_rows(c.first, c.rows),
+          .loss = teaching->loss};
+}
+
 void VocabularyHead::token_losses(Pass& p, Tensor states, Tensor nll) const {
   Scope temporaries(*p.scratch);
   const Tensor h = enter_.forward(p.mesh, states, *p.scratch);
@@ -70,6 +84,7 @@ Tensor VocabularyHead::loss_and_backward(Pass& p, Tensor states, const HeadTarge
   const Tensor h = enter_.forward(p.mesh, states, *p.scratch);
   Tensor nll = p.stat(p.scratch, {h.rows()}, loss_place_);
   Tensor dh = p.compute(p.scratch, {h.rows(), h.cols()}, h.place.dual());
+  const Taught taught = taught_by(p, targets.teaching);
   for (const Chunk& c : chunks_of(p, h.rows(), kRowsBackward)) {
     Scope chunk(*p.scratch);
     Tensor hc = h.slice_rows(c.first, c.rows), logits = project(p, hc);
@@ -80,13 +95,15 @@ Tensor VocabularyHead::loss_and_backward(Pass& p, Tensor states, const HeadTarge
                   .weights = targets.weights.slice_rows(c.first, c.rows),
                   .nll = nll.slice_rows(c.first, c.rows),
                   .dlogits = dlogits,
-                  .scale = targets.scale});
+                  .scale = targets.scale,
+                  .lesson = taught.lesson(p, c)});
     cap_.backward(p, logits, dlogits);
     p.be.run(Matmul{.a = dlogits, .b = w_->value, .out = dh.slice_rows(c.first, c.rows)});
     if (w_->learns())
       p.be.run(Matmul{.a = dlogits, .b = hc, .out = w_->grad, .trans_a = true, .accumulate = w_->accumulates()});
   }
   p.be.run(Sum{.x = nll, .out = targets.loss});
+  if (targets.teaching != nullptr) p.be.run(Sum{.x = taught.divergence, .out = targets.teaching->divergence});
   return enter_.backward(p.mesh, dh, *p.scratch);
 }
 

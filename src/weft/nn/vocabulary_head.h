@@ -25,7 +25,8 @@ class VocabularyHead {
   VocabularyHead(ParamStore& params, const Spec& spec, const LayerPlan& plan);
 
   // The gradient of scale * loss, of states h [t, d] placed like the stream: [t, d] in scratch. The weight's gradient
-  // receives its part.
+  // receives its part. A teacher's logits are made chunk by chunk beside the student's, of the states that were kept of
+  // it, and take as much memory again: in place of t d' numbers till then, they would be t V.
   Tensor loss_and_backward(Pass& p, Tensor h, const HeadTargets& targets) const;
   // Weighted losses of the single tokens of p.batch: nll [T] stat.
   void token_losses(Pass& p, Tensor h, Tensor nll) const;
@@ -40,6 +41,14 @@ class VocabularyHead {
   struct Chunk {
     int64_t first, rows;
   };
+  // Of a teacher, if there is one.
+  struct Taught {
+    const Teaching* teaching = nullptr;
+    Tensor states = {};      // [T, d']
+    Tensor divergence = {};  // [T] stat
+    VocabularyLoss::Lesson lesson(Pass& p, const Chunk& c) const;
+  };
+  Taught taught_by(Pass& p, const Teaching* teaching) const;
   std::vector<Chunk> chunks_of(const Pass& p, int64_t tokens, int64_t least) const;
   Tensor project(Pass& p, Tensor h) const;
   Tensor alloc_logits(Pass& p, DType dtype, int64_t rows, Placement h) const;

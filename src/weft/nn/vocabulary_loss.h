@@ -8,24 +8,32 @@
 namespace weft {
 
 // Logits are never gathered: of a vocabulary that is cut on tp, ranks exchange three numbers a token (Shoeybi et al.
-// 2019, section 3).
+// 2019, section 3), beside a teacher seven.
 class VocabularyLoss {
  public:
   // Each row of `table` [V, d] scores one class.
   explicit VocabularyLoss(const Param& table) : table_(&table), join_(Axis::tp, Spmd::Shard0, Spmd::Replicate) {}
 
+  // What a teacher makes of the same tokens; no logits: there is none.
+  struct Lesson {
+    Tensor logits = {};      // [c, v] stat
+    Tensor divergence = {};  // [c] stat  written
+    Distillation loss = {};
+  };
   struct Chunk {
     Tensor logits;            // [c, v] stat
     Tensor targets, weights;  // [c]
     Tensor nll;               // [c] stat  written
     Tensor dlogits = {};      // [c, v]    written with the gradient of scale * loss; none: not computed
     double scale = 1;
+    Lesson lesson = {};  // then dlogits are of both losses, as the lesson's says
   };
   // Blocks while ranks exchange.
   void run(Pass& p, const Chunk& chunk) const;
   bool is_cut() const { return table_->spec().place.tp() == Spmd::Shard0; }
 
  private:
+  void learn(Pass& p, const Chunk& chunk) const;
   const Param* table_;
   Boundary join_;
 };

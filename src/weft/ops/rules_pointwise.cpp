@@ -160,26 +160,26 @@ void check_cut_logits(const Op& op) {
       "classes are cut by columns, tokens by rows");
 }
 
-}  // namespace
-
-void check(const CrossEntropyPart& op) {
+template <class Op>
+void check_part(const Op& op, int64_t numbers) {
   const Judge judge(op);
   check_logits(op);
   check_cut_logits(op);
-  judge.matrix(op.parts, op.logits.rows(), 3, op.logits.dtype);
+  judge.matrix(op.parts, op.logits.rows(), numbers, op.logits.dtype);
   judge.held(
       op.parts, [&](Axis a) { return op.logits.place[a] == Spmd::Shard1 ? Spmd::Shard0 : op.logits.place[a]; },
       "a run of rows for each rank that has classes");
 }
 
-void check(const CrossEntropyJoin& op) {
+template <class Op>
+void check_join(const Op& op, int64_t numbers) {
   const Judge judge(op);
   check_logits(op);
   check_losses(op);
   check_cut_logits(op);
   judge.that(op.parts, op.parts && op.parts.rows() > 0 && op.parts.rows() % op.logits.rows() == 0,
-             "should be [ranks tokens, 3]");
-  judge.matrix(op.parts, op.parts.rows(), 3, op.logits.dtype);
+             "should be [ranks tokens, numbers of a part]");
+  judge.matrix(op.parts, op.parts.rows(), numbers, op.logits.dtype);
   judge.held(
       op.parts, [&](Axis a) { return op.logits.place[a] == Spmd::Shard1 ? Spmd::Replicate : op.logits.place[a]; },
       "all ranks' parts");
@@ -187,6 +187,34 @@ void check(const CrossEntropyJoin& op) {
       op.nll, [&](Axis a) { return op.logits.place[a] == Spmd::Shard1 ? Spmd::Invariant : op.logits.place[a]; },
       "every rank has every loss");
   judge.held_as(op.logits.place, {&op.dlogits}, "as logits are");
+}
+
+// Of the same tokens and classes.
+template <class Op>
+void check_teacher(const Op& op) {
+  const Judge judge(op);
+  judge.exist({&op.teacher});
+  judge.like(op.logits, {&op.teacher});
+  judge.held_as(op.logits.place, {&op.teacher}, "as logits are");
+}
+
+}  // namespace
+
+void check(const CrossEntropyPart& op) { check_part(op, 3); }
+void check(const CrossEntropyJoin& op) { check_join(op, 3); }
+
+void check(const DistillPart& op) {
+  check_part(op, DistillPart::kNumbers);
+  check_teacher(op);
+}
+
+void check(const DistillJoin& op) {
+  check_join(op, DistillPart::kNumbers);
+  check_teacher(op);
+  const Judge judge(op);
+  judge.vector(op.divergence, op.logits.rows(), op.logits.dtype);
+  judge.held_as(op.nll.place, {&op.divergence}, "as nll is");
+  judge.that(op.dlogits, bool(op.dlogits), "is what this op is for");
 }
 
 void check(const CrossEntropy& op) {

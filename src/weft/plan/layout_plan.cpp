@@ -14,21 +14,27 @@ namespace {
 
 using Shapes = std::vector<std::pair<int64_t, int64_t>>;
 
-// What tensor-parallel ranks hold of a block and the tables: where that is equal, so is all that follows from it.
-std::vector<std::vector<int>> tp_classes(const RunPlan& run) {
-  ModelSpec small = run.model;  // one of each kind of block
+// What a tensor-parallel rank holds of one of each kind of block, and of the tables.
+void add_shapes(const ModelSpec& model, const LayerPlan& plan, RankOf tp, Shapes& shapes) {
+  ModelSpec small = model;
   small.layers.clear();
-  for (const LayerSpec& layer : run.model.layers)
+  for (const LayerSpec& layer : model.layers)
     if (std::find(small.layers.begin(), small.layers.end(), layer) == small.layers.end()) small.layers.push_back(layer);
   small.num_layers = std::min(small.num_layers, std::max<int64_t>(1, int64_t(small.layers.size())));
   ParamStore store(kF32, {});
-  const Transformer declared(store, small, {.layers = run.step.model.layers});
+  const Transformer declared(store, small, {.layers = plan});
+  for (const Param* p : store.params(ParamStore::Copies::with))
+    for (const Piece& piece : pieces_of(p->spec(), {.tp = tp})) shapes.emplace_back(piece.rows.count, piece.cols.count);
+}
+
+// What tensor-parallel ranks hold of a block and the tables: where that is equal, so is all that follows from it.
+std::vector<std::vector<int>> tp_classes(const RunPlan& run) {
   std::map<Shapes, std::vector<int>> by_shapes;
   for (int r = 0; r < run.step.mesh.tp; ++r) {
     Shapes shapes;
-    for (const Param* p : store.params(ParamStore::Copies::with))
-      for (const Piece& piece : pieces_of(p->spec(), {.tp = {run.step.mesh.tp, r}}))
-        shapes.emplace_back(piece.rows.count, piece.cols.count);
+    add_shapes(run.model, run.step.model.layers, {run.step.mesh.tp, r}, shapes);
+    if (const auto& teacher = run.step.teacher)
+      add_shapes(teacher->frozen.model, teacher->frozen.plan.layers, {run.step.mesh.tp, r}, shapes);
     by_shapes[shapes].push_back(r);
   }
   std::vector<std::vector<int>> classes;
@@ -148,13 +154,20 @@ void add_places(std::vector<RankClass>& classes, RankClass c) {
   known->num_ranks += c.num_ranks;
 }
 
-// Does a stage do the same list of actions over the same blocks, so that its ranks hold and send the same.
-bool runs_alike(const ModelSpec& model, const StepSpec& a, const StepSpec& b) {
-  if (a.model.parts.size() != 1 || b.model.parts.size() != 1) return false;
-  const ModelPart &x = a.model.parts[0], &y = b.model.parts[0];
+// Whether two stages have the same blocks of a model, and nothing else of it.
+bool have_alike(const ModelSpec& model, const TransformerPlan& a, const TransformerPlan& b) {
+  if (a.parts.size() != 1 || b.parts.size() != 1) return false;
+  const ModelPart &x = a.parts[0], &y = b.parts[0];
   if (x.embedding || x.head || y.embedding || y.head || x.blocks.count != y.blocks.count) return false;
   for (int64_t i = 0; i < x.blocks.count; ++i)
     if (model.layer(x.blocks.first + i) != model.layer(y.blocks.first + i)) return false;
+  return true;
+}
+
+// Does a stage do the same list of actions over the same blocks, so that its ranks hold and send the same.
+bool runs_alike(const ModelSpec& model, const StepSpec& a, const StepSpec& b) {
+  if (!have_alike(model, a.model, b.model)) return false;
+  if (a.teacher && !have_alike(a.teacher->frozen.model, a.teacher->frozen.plan, b.teacher->frozen.plan)) return false;
   return a.schedule == b.schedule;
 }
 
@@ -172,8 +185,8 @@ std::vector<RankClass> stage_classes(const Recipe& recipe, const RunPlan& run, c
   for (int stage = 0; stage < mesh.pp; ++stage) {
     const auto step_at = [&](int place) {
       const MeshPlace there{.dp = 0, .pp = stage, .cp = 0, .tp = place % mesh.tp};
-      return step_of(recipe, run.model,
-                     rank_at(mesh, place_of_member(mesh, there, ReplicaSet::dense, place / mesh.tp)));
+      return step_of(recipe, run.model, rank_at(mesh, place_of_member(mesh, there, ReplicaSet::dense, place / mesh.tp)),
+                     run.config.teacher.get());
     };
     std::vector<RankClass> of_stage;
     for (const Places& places : update_classes(run, step_at(tp[0]), tp, update)) {
@@ -210,7 +223,7 @@ LayoutPlan plan_layout(const Recipe& given, const WorkspaceModel& workspace) {
   std::stable_sort(all.classes.begin(), all.classes.end(),
                    [](const RankClass& a, const RankClass& b) { return a.plan.total_bytes() > b.plan.total_bytes(); });
   all.run.memory = all.classes[0].plan;
-  all.run.step = step_of(recipe, all.run.model, all.classes[0].rank);
+  all.run.step = step_of(recipe, all.run.model, all.classes[0].rank, all.run.config.teacher.get());
   return all;
 }
 

@@ -18,11 +18,13 @@ double flops_share(const ModelSpec& model, StepSpec step, const Optimizer& optim
   step.model.layers = {.keep_activations = step.model.layers.keep_activations};
   step.schedule = schedule_of(step.pipeline, 0, 1);
   step.evaluates = step.begins_with_scores();
-  for (FrozenSpec& f : step.frozen) {
+  const auto make_whole = [&](FrozenSpec& f) {
     f.plan.parts.clear();
     f.plan.other_end = -1;
     f.plan.layers = step.model.layers;
-  }
+  };
+  for (FrozenSpec& f : step.frozen) make_whole(f);
+  if (step.teacher) make_whole(step.teacher->frozen);
   return DryStep(model, step, optimizer, workspace).run() * share;
 }
 
@@ -127,6 +129,7 @@ std::vector<MemoryPlan::Row> MemoryPlan::rows() const {
   all.push_back({"scratch", "temporaries of layers, of the update", 1, scratch});
   all.push_back({"workspace", "temporaries of kernels", 1, workspace});
   all.push_back({"evaluation", "loss without training", 1, evaluation});
+  if (taught > 0) all.push_back({"states of the teacher", "what its head is given, till the loss", 1, taught});
   return all;
 }
 

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "weft/plan/teacher.h"
 #include "weft/schedule/block_layout.h"
 #include "weft/step/dpo.h"
 #include "weft/step/grpo.h"
@@ -74,7 +75,7 @@ void override_losses(const Recipe& r, ModelSpec& model) {
 
 // Targets are weighed by forward-only passes of the model and its reference, which drop nothing.
 void refuse_dropout(const Recipe& r, const Dropouts& d) {
-  if (r.train.objective == ObjectiveKind::cross_entropy) return;
+  if (reads_tokens(r.train.objective)) return;
   const std::pair<const char*, double> all[] = {{"model.embedding_dropout", d.embedding},
                                                 {"model.hidden_dropout", d.hidden},
                                                 {"model.attention_dropout", d.attention},
@@ -90,6 +91,7 @@ void refuse_dropout(const Recipe& r, const Dropouts& d) {
 int num_sums_of(ObjectiveKind objective) {
   switch (objective) {
     case ObjectiveKind::cross_entropy:
+    case ObjectiveKind::distill:
       return 0;
     case ObjectiveKind::dpo:
       return Dpo::kSums;
@@ -107,7 +109,7 @@ int num_sums_of(ObjectiveKind objective) {
 
 // What the step must be planned for.
 void set_objective(const Recipe& r, const ModelSpec& model, StepSpec& step) {
-  if (r.train.objective == ObjectiveKind::cross_entropy) return;
+  if (reads_tokens(r.train.objective)) return;
   step.evaluates = step.scores_first = true;
   step.num_sums = num_sums_of(r.train.objective);
   step.scores_others = r.train.objective == ObjectiveKind::kto;
@@ -197,14 +199,18 @@ RunPlan prepare_run(const Recipe& recipe, HfConfig config, int rank) {
   override_losses(recipe, plan.model);
   refuse_dropout(recipe, plan.model.dropout);
   check_layout(recipe, plan.model);
-  plan.step = step_of(recipe, plan.model, rank);
+  if (recipe.train.objective == ObjectiveKind::distill) {
+    if (!plan.config.teacher) plan.config.teacher = read_teacher(recipe);
+    check_teacher(recipe, plan.model, *plan.config.teacher);
+  }
+  plan.step = step_of(recipe, plan.model, rank, plan.config.teacher.get());
   plan.optimizer = optimizer_of(recipe);
   plan.lr = lr_schedule_of(recipe);
   plan.loss_scale = loss_scale_of(recipe);
   return plan;
 }
 
-StepSpec step_of(const Recipe& r, const ModelSpec& model, int rank) {
+StepSpec step_of(const Recipe& r, const ModelSpec& model, int rank, const HfConfig* teacher) {
   const MeshSizes mesh = mesh_sizes_of(r);
   const Pipeline pipeline = pipeline_of(r);
   const MeshPlace at = place_of(mesh, rank);
@@ -232,6 +238,7 @@ StepSpec step_of(const Recipe& r, const ModelSpec& model, int rank) {
                 .mesh = mesh,
                 .rank = rank};
   set_objective(r, model, step);
+  if (teacher != nullptr) step.teacher = teacher_spec_of(r, teacher->spec, step);
   return step;
 }
 

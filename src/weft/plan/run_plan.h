@@ -24,7 +24,8 @@ struct RunPlan {
 // Reads config.json of the recipe's model folder and measures the step. Throws ConfigError, FileError or
 // PlacementError, before any data is touched.
 RunPlan plan_run(const Recipe& recipe, const WorkspaceModel& workspace, int rank = 0);
-// The same for a model that is not (as it is there) in that folder.
+// The same for a model that is not (as it is there) in that folder; so for the teacher, if it has one, else that is
+// read.
 RunPlan plan_run(const Recipe& recipe, HfConfig config, const WorkspaceModel& workspace, int rank = 0);
 
 // The schedule of a recipe whose length is in steps (train.train_iters).
@@ -33,6 +34,6 @@ LrSchedule lr_schedule_of(const Recipe& recipe);
 // All of it but `memory`; and the step of another rank of the same run.
 RunPlan prepare_run(const Recipe& recipe, int rank);
 RunPlan prepare_run(const Recipe& recipe, HfConfig config, int rank);
-StepSpec step_of(const Recipe& recipe, const ModelSpec& model, int rank);
+StepSpec step_of(const Recipe& recipe, const ModelSpec& model, int rank, const HfConfig* teacher = nullptr);
 
 }  // namespace weft

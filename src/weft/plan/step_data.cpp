@@ -142,6 +142,7 @@ StepData step_data_of(const RunPlan& run, const WorkspaceModel& workspace) {
   step.evaluates = step.scores_first = step.counts_experts = false;
   step.frozen.clear();
   step.scores_base = false;
+  step.teacher.reset();
   step.num_sums = 0;
   step.scores_others = false;
   DryStep dry(run.model, step, *run.optimizer, workspace);

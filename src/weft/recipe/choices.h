@@ -41,10 +41,13 @@ constexpr auto names_of(OptimizerKind) { return std::array{"adamw"sv, "adamw8bit
 enum class MuonScale : uint8_t { match_rms_adamw, original };
 constexpr auto names_of(MuonScale) { return std::array{"match_rms_adamw"sv, "original"sv}; }
 
-enum class ObjectiveKind : uint8_t { cross_entropy, dpo, grpo, kto, reward, ppo };
+enum class ObjectiveKind : uint8_t { cross_entropy, dpo, grpo, kto, reward, ppo, distill };
 constexpr auto names_of(ObjectiveKind) {
-  return std::array{"cross_entropy"sv, "dpo"sv, "grpo"sv, "kto"sv, "reward"sv, "ppo"sv};
+  return std::array{"cross_entropy"sv, "dpo"sv, "grpo"sv, "kto"sv, "reward"sv, "ppo"sv, "distill"sv};
 }
+
+enum class DivergenceChoice : uint8_t { forward, reverse };
+constexpr auto names_of(DivergenceChoice) { return std::array{"forward"sv, "reverse"sv}; }
 
 enum class PreferenceLoss : uint8_t { sigmoid, ipo };
 constexpr auto names_of(PreferenceLoss) { return std::array{"sigmoid"sv, "ipo"sv}; }

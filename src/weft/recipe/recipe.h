@@ -60,6 +60,9 @@ struct Recipe {
     int64_t max_completion_length = 0;  // of normalisation "constant", which needs it
     AdvantageStd advantage_std = AdvantageStd::sample;
     double advantage_eps = 1e-4;
+    std::string teacher = {};  // of distill, which needs it
+    double temperature = 2, alpha = 0.5;
+    DivergenceChoice divergence = DivergenceChoice::forward;
     bool operator==(const Objective&) const = default;
   } objective;
   struct Optimizer {
@@ -135,6 +138,8 @@ void check_supported(const Recipe& recipe);
 
 // The key of the data that the objective reads: "data.train", "data.pairs".
 std::string_view data_key_of(ObjectiveKind objective);
+// Whether that is data.train: texts and token files, of which every target may count; else rows.
+bool reads_tokens(ObjectiveKind objective);
 // How many sequences go through the model for one of what train.global_batch_size counts.
 int64_t sequences_of_sample(const Recipe& recipe);
 

@@ -302,6 +302,8 @@ bool is_of(ObjectiveKind objective, std::string_view setting) {
     case ObjectiveKind::cross_entropy:
     case ObjectiveKind::reward:
       return false;
+    case ObjectiveKind::distill:
+      return one_of({"teacher", "temperature", "alpha", "divergence"});
     case ObjectiveKind::dpo:
       return one_of({"loss_type", "beta", "label_smoothing", "average_logps"});
     case ObjectiveKind::grpo:
@@ -318,7 +320,7 @@ bool is_of(ObjectiveKind objective, std::string_view setting) {
 
 // Whether it reads rows that may be of texts: those without numbers for each token.
 bool has_text_rows(ObjectiveKind objective) {
-  return objective != ObjectiveKind::cross_entropy && data_key_of(objective) != "data.rollouts";
+  return !reads_tokens(objective) && data_key_of(objective) != "data.rollouts";
 }
 
 // Whether a setting of the data or of an objective makes a difference to that one.
@@ -328,7 +330,7 @@ bool heeds(ObjectiveKind objective, const RecipeKey& key) {
   if (key.name == "data.chat_template") return has_text_rows(objective);
   if (key.name == "data.tokenizer" && has_text_rows(objective)) return true;
   const bool is_rows = !key.allowed.example.empty();
-  return objective == ObjectiveKind::cross_entropy && !is_rows;
+  return reads_tokens(objective) && !is_rows;
 }
 
 // False for a setting that another optimizer alone has.
@@ -440,6 +442,7 @@ void refuse_idle(const Recipe& r, Refusals& refusals) {
 std::string_view data_key_of(ObjectiveKind objective) {
   switch (objective) {
     case ObjectiveKind::cross_entropy:
+    case ObjectiveKind::distill:
       return "data.train";
     case ObjectiveKind::dpo:
     case ObjectiveKind::reward:
@@ -452,6 +455,8 @@ std::string_view data_key_of(ObjectiveKind objective) {
   }
   return "data.examples";
 }
+
+bool reads_tokens(ObjectiveKind objective) { return data_key_of(objective) == "data.train"; }
 
 int64_t sequences_of_sample(const Recipe& recipe) {
   return data_key_of(recipe.train.objective) == "data.pairs" ? 2 : 1;

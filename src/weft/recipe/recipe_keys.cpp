@@ -81,8 +81,8 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "what is minimised: cross-entropy of the next token; the preference loss of pairs of completions "
        "(docs/tune/dpo.md); the policy loss of rollouts with rewards (docs/tune/grpo.md, docs/tune/ppo.md); the loss "
        "of completions that "
-       "were judged one by one (docs/tune/kto.md); or that of a reward model, which scores completions "
-       "(docs/tune/reward.md)"},
+       "were judged one by one (docs/tune/kto.md); that of a reward model, which scores completions "
+       "(docs/tune/reward.md); or the divergence from a teacher beside it (docs/tune/distill.md)"},
       {"train.seq_length", &t.seq_length, count(1),
        "tokens of a sample; of pairs, rollouts and examples, the most of a prompt with a completion"},
       {"train.global_batch_size", &t.global_batch_size, count(1),
@@ -174,6 +174,17 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
       {"objective.advantage_std", choice(r.objective.advantage_std), anything(),
        "grpo: a reward beside its group's mean is divided by their standard deviation, of n - 1 or n; or by nothing"},
       {"objective.advantage_eps", &r.objective.advantage_eps, at_least(0), "grpo: added to that deviation"},
+      {"objective.teacher", &r.objective.teacher, needed("teacher = \"hf-folder\""),
+       "distill: Hugging Face folder of the model that is learned from, of the same vocabulary as model.path"},
+      {"objective.temperature", &r.objective.temperature, above(0),
+       "distill: what the logits of both are divided by in the divergence: above 1, unlikely tokens weigh more"},
+      {"objective.alpha",
+       &r.objective.alpha,
+       {.min = 0, .max = 1},
+       "distill: the share of the divergence, times temperature^2, in the loss; the rest is cross-entropy's"},
+      {"objective.divergence", choice(r.objective.divergence), anything(),
+       "distill: forward, KL(teacher, student), of all that the teacher holds likely (Hinton et al. 2015); reverse, "
+       "KL(student, teacher), of what the student does (Gu et al. 2024)"},
 
       {"optimizer.name", choice(o.name), anything(),
        "AdamW (Loshchilov & Hutter 2019); adamw8bit, the same with moments in 8 bits (Dettmers et al. 2022), in 2.03 "

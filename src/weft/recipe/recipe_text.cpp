@@ -55,6 +55,7 @@ std::vector<std::string> RecipeKey::choices() const {
 }
 
 bool is_needed(const RecipeKey& key, const Recipe& recipe) {
+  if (key.section() == "objective" && recipe.train.objective != ObjectiveKind::distill) return false;
   return !key.allowed.example.empty() && (key.section() != "data" || key.name == data_key_of(recipe.train.objective));
 }
 

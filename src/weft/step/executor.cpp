@@ -31,9 +31,11 @@ Executor::Executor(TrainingState& state, const StepSpec& step, const StepMemory*
       replay_(arena_of("replay", plan, &StepMemory::replay, resources.memory)),
       evaluation_(arena_of("evaluation", plan, &StepMemory::evaluation, resources.memory)),
       handover_(arena_of("handover", plan, &StepMemory::handover, resources.memory)),
+      taught_(arena_of("states of the teacher", plan, &StepMemory::taught, resources.memory)),
       staging_(resources.memory, step.micro_batch_tokens(), resources.mesh.poller()),
       links_(model_, step, resources.mesh, &handover_) {
   make_chunks(plan, resources.memory);
+  make_room_for_states();
 }
 
 void Executor::make_chunks(const StepMemory* plan, const std::shared_ptr<Memory>& memory) {
@@ -68,23 +70,26 @@ double Executor::run(const StepInput& input) {
   if (RouterRecords* routers = state_.model.routers()) routers->begin_step();
   if (step_.counts_experts) count_experts(input);
   score_batch(input);
-  const Tensor &losses = state_.losses, &mtp_losses = state_.mtp_losses;
+  teach_batch(input);
+  const Tensor &losses = state_.losses, &mtp_losses = state_.mtp_losses, &divergences = state_.divergences;
   if (is_dry()) {
     for (const Loop& loop : loops_of(step_.schedule)) count(loop, input);
   } else {
     std::fill_n(losses.as<double>(), losses.rows(), 0.0);
-    if (mtp_losses) std::fill_n(mtp_losses.as<double>(), mtp_losses.rows(), 0.0);
+    for (const Tensor& more : {mtp_losses, divergences})
+      if (more) std::fill_n(more.as<double>(), more.rows(), 0.0);
     for (const Action& action : step_.schedule) act(action, input);
   }
   if (input.begins) input.begins(nullptr, {Instruction::Op::finish_gradients});
   state_.params.finish_step(*backend_);
   links_.wait_all_sent();
   backend_->wait_all();
-  const double loss = wait_sum_losses(mesh_, losses);
+  cross_entropy_ = wait_sum_losses(mesh_, losses);
+  if (divergences) divergence_ = wait_sum_losses(mesh_, divergences);
   if (mtp_losses) mtp_loss_ = wait_sum_losses(mesh_, mtp_losses);
   if (RouterRecords* routers = state_.model.routers()) routers->wait_sum(mesh_);
   if (input.ends) input.ends();
-  return loss;
+  return step_.teacher ? step_.teacher->loss.loss(divergence_, cross_entropy_) : cross_entropy_;
 }
 
 double Executor::run_on(Backend& backend, const StepInput& input) {
@@ -129,6 +134,7 @@ Executor::InFlight& Executor::begin(const Action& action, const StepInput& input
   b.index = action.micro_batch;
   b.loss = state_.losses.slice_rows(step_.order.global_of(b.index), 1);
   b.mtp_scale = input.mtp_scale;
+  if (!taught_states_.empty()) b.teaching = teaching_of(b.index);
   if (state_.mtp_losses) b.mtp_loss = state_.mtp_losses.slice_rows(step_.order.global_of(b.index), 1);
   return m;
 }
@@ -187,6 +193,7 @@ void Executor::execute(const Instruction& i, const Action& action, Pass& p, InFl
       return layer().layer->forward(p, *k.layers[at], k.stream[at], k.stream[at + 1]);
     case Op::dgrad:
       k.mark = p.dgrad_till_wgrad->used();
+      if (k.batch.teaching && layer().kind == LayerKind::head) return learn(layer(), p, k, at);
       return layer().layer->dgrad(p, *k.layers[at], k.gradient[at + 1], k.gradient[at]);
     case Op::wgrad:
       layer().layer->wgrad(p, *k.layers[at]);
@@ -234,7 +241,7 @@ Pass Executor::pass(const InFlight& m, uint64_t dropout_key) {
 
 Tensor Executor::evaluate(const LoadMicroBatch& load) {
   const Tensor nll = score(model_, state_.params, load).nll;
-  const bool alone = step_.frozen.empty();  // else one of them may need most
+  const bool alone = step_.frozen.empty() && !step_.teacher;  // else one of them may need most
   WEFT_CHECK(is_dry() || !alone || evaluation_.peak() == plan_.evaluation, "evaluation used {} bytes, planned {}",
              evaluation_.peak(), plan_.evaluation);
   return nll;
@@ -285,7 +292,7 @@ void ForwardOnly::run_chunk(Pass& p, int chunk, std::array<Tensor, 2> streams, c
     if (i.op != Op::forward) continue;
     const ModelLayer& layer = model.layers(chunk)[size_t(i.at)];
     if (layer.kind == LayerKind::head) {
-      model.token_losses(p, x, to);
+      states ? model.states(p, x, states) : model.token_losses(p, x, to);
       continue;
     }
     Scope temporaries(*p.scratch);
@@ -299,7 +306,8 @@ StepMemory Executor::used() const {
                .handover = handover_.peak(),
                .replay = replay_.peak(),
                .scratch = scratch_.peak(),
-               .evaluation = evaluation_.peak()};
+               .evaluation = evaluation_.peak(),
+               .taught = taught_.peak()};
   for (const ChunkState& c : chunks_)
     m.chunks.push_back(
         {.slots = {c.till_dgrad.most_taken(), c.till_wgrad.most_taken(), c.dgrad_till_wgrad.most_taken()},
@@ -311,7 +319,7 @@ StepMemory Executor::used() const {
 
 int64_t Executor::peak_bytes() const {
   const StepMemory m = used();
-  int64_t bytes = m.scratch + m.replay + m.evaluation + m.handover;
+  int64_t bytes = m.scratch + m.replay + m.evaluation + m.handover + m.taught;
   for (const StepMemory::Chunk& c : m.chunks)
     bytes += c.slots.till_dgrad * c.till_dgrad + c.slots.till_wgrad * c.till_wgrad +
              c.slots.dgrad_till_wgrad * c.dgrad_till_wgrad;
@@ -326,6 +334,7 @@ void Executor::check_used() const {
   same("scratch", now.scratch, plan_.scratch);
   same("replay", now.replay, plan_.replay);
   same("handover", now.handover, plan_.handover);
+  same("states of the teacher", now.taught, plan_.taught);
   for (size_t c = 0; c < chunks_.size(); ++c) {
     const StepMemory::Chunk& planned = plan_.chunks[c];
     const auto all = [&](const char* name, const Slots& slots, int count, int64_t bytes) {

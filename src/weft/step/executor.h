@@ -52,6 +52,9 @@ class Executor {
   Objective::Sums sums() const { return sums_; }
   // Likewise the sum of the losses of multi-token prediction; 0 without it.
   double mtp_loss() const { return mtp_loss_; }
+  // Likewise the sums of the two losses beside a teacher, of which `run` returns what its Distillation makes.
+  double divergence() const { return divergence_; }
+  double cross_entropy() const { return cross_entropy_; }
   // Forward only, of one micro-batch that `load` fills: the losses of its tokens (stat, [tokens]), until the next call.
   Tensor evaluate(const LoadMicroBatch& load);
 
@@ -94,6 +97,10 @@ class Executor {
   void make_chunks(const StepMemory* plan, const std::shared_ptr<Memory>& memory);
   std::shared_ptr<Kept> make_kept(int chunk) const;
 
+  void make_room_for_states();
+  void teach_batch(const StepInput& input);
+  Teaching teaching_of(int64_t micro_batch) const;
+  void learn(const ModelLayer& head, Pass& p, Kept& k, size_t at);
   void score_batch(const StepInput& input);
   void count_experts(const StepInput& input);
   // [micro-batch][token], of the forward-only passes of a step.
@@ -139,12 +146,13 @@ class Executor {
   Backend* backend_;
   const ProcessMesh& mesh_;
   Traffic* traffic_ = nullptr;
-  Arena scratch_, replay_, evaluation_, handover_;
+  Arena scratch_, replay_, evaluation_, handover_, taught_;
+  std::vector<Tensor> taught_states_;  // [micro-batch] in it, of the stage with the head
   BatchStaging staging_;
   std::vector<ChunkState> chunks_;
   Scored scored_;             // of the batch
   std::vector<double> sums_;  // [sequence of the global batch][num_sums]
-  double mtp_loss_ = 0;
+  double mtp_loss_ = 0, divergence_ = 0, cross_entropy_ = 0;
   StageLinks links_;  // whose messages lie in the chunks' memory
 };
 
@@ -161,6 +169,7 @@ struct ForwardOnly {
   uint64_t dropout_key = 0;
   bool counts_experts = false;  // MicroBatch's
   bool adapters = true;         // Pass's
+  Tensor states = {};           // of a teacher: receives Model::states, and there are no losses
   TokenLosses score(const LoadMicroBatch& load, Arena& arena) const;
 
  private:

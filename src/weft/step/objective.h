@@ -1,11 +1,13 @@
 // What a step minimises: over the targets of its global batch, the sum of weight x loss, divided by a number.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "weft/ops/ops.h"
 #include "weft/sharding/sequence_cut.h"
 
 namespace weft {
@@ -25,6 +27,9 @@ class Objective {
   virtual bool scores_others() const { return false; }
   // Whether it also weighs values, of a model that predicts them. Must equal StepSpec::predicts_values.
   virtual bool weighs_values() const { return false; }
+  // How it is beside a teacher, another model; none where it has none. Must equal StepSpec::teacher's. Losses are then
+  // what this makes of each target's divergence and cross-entropy, weighted alike.
+  virtual std::optional<Distillation> distillation() const { return {}; }
   // By how many sums over the targets of each sequence of the global batch, too. Must equal StepSpec::num_sums.
   virtual int num_sums() const { return 0; }
   // The losses of one micro-batch's targets, from those passes: [tokens], 0 where a target does not count, and on
@@ -58,6 +63,8 @@ class Objective {
   virtual double loss(double weighted, Sums) const { return weighted; }
   using Terms = std::vector<std::pair<std::string, double>>;
   virtual Terms terms(Sums) const { return {}; }
+  // The same beside a teacher, of the sums of both losses, divided.
+  virtual Terms taught_terms(double /*divergence*/, double /*cross_entropy*/) const { return {}; }
 };
 
 // Cross-entropy of the next token: the mean over the targets that count.

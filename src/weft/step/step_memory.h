@@ -20,6 +20,7 @@ struct StepMemory {
   int64_t replay = 0;      // a layer that is computed again
   int64_t scratch = 0;     // temporaries of layers, and then of the update
   int64_t evaluation = 0;  // loss without training; 0 where there is none
+  int64_t taught = 0;      // states of a teacher, of all micro-batches; 0 where there is none
   bool operator==(const StepMemory&) const = default;
 };
 

@@ -11,6 +11,12 @@ struct FrozenSpec {
   TransformerPlan plan;  // of the same stream, in as many parts
 };
 
+// A frozen model whose distribution at each token the trained one learns.
+struct TeacherSpec {
+  FrozenSpec frozen;  // of the same vocabulary
+  Distillation loss;
+};
+
 struct StepSpec {
   Precision precision;
   TransformerPlan model;
@@ -26,13 +32,14 @@ struct StepSpec {
   std::vector<FrozenSpec> frozen = {};
   bool scores_base = false;    // is the first frozen model this one without its adapter; `frozen` has the others
   bool scores_others = false;  // are there more passes like these, over other sequences
-  int num_sums = 0;            // of these passes, for each sequence of the global batch, over all ranks
+  std::optional<TeacherSpec> teacher = {};  // scores no tokens: the loss is beside its distributions
+  int num_sums = 0;                         // of these passes, for each sequence of the global batch, over all ranks
   // Or by the model, whose routers count their tokens: for a loss over the whole batch.
   bool counts_experts = false;
   bool predicts_values = false;   // does the model predict values, which the objective weighs
   bool predicts_further = false;  // does the model have a module of multi-token prediction
   size_t num_frozen() const { return frozen.size() + (scores_base ? 1 : 0); }
-  bool begins_with_scores() const { return scores_first || counts_experts || num_frozen() > 0; }
+  bool begins_with_scores() const { return scores_first || counts_experts || num_frozen() > 0 || teacher; }
   MeshSizes mesh = {};
   int rank = 0;  // of the mesh
   SequenceCut sequences() const { return {seq_length, {mesh.cp, place_of(mesh, rank).cp}}; }

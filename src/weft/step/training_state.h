@@ -2,6 +2,7 @@
 #pragma once
 #include <deque>
 #include <memory>
+#include <optional>
 
 #include "weft/optim/grad_norm.h"
 #include "weft/optim/optimizer.h"
@@ -42,10 +43,13 @@ class TrainingState {
                 const ProcessMesh& mesh = single_mesh());
   ParamStore params;
   Transformer model;
-  std::deque<FrozenModel> frozen;  // as StepSpec names them; their weights are the owner's to write
+  // As StepSpec names them; their weights are the owner's to write.
+  std::deque<FrozenModel> frozen;
+  std::optional<FrozenModel> teacher;
   std::unique_ptr<GradNorm> norm;
   // f64 [micro-batches of a step, of all ranks]: sums over counted tokens, and of multi-token prediction, if there is.
   Tensor losses, mtp_losses;
+  Tensor divergences;  // likewise, from a teacher
 };
 
 // The sum of the losses of all micro-batches, of all ranks: each is the sum over the ranks of cp that share its

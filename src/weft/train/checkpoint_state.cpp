@@ -192,6 +192,7 @@ void save_progress(const fs::path& file, const Progressed& progressed, const std
       {"data", progressed.data}, {"seed", progressed.seed},      {"sources", to_json(progressed.sources)},
       {"tokenizer", tokenizer},  {"context", progressed.context}};
   if (!progressed.base.empty()) json["base"] = progressed.base;
+  if (!progressed.teacher.empty()) json["teacher"] = progressed.teacher;
   if (const auto& h = progressed.held_out) json["held_out"] = {{"loss", h->loss}, {"tokens", h->tokens}};
   if (const auto& s = progressed.loss_scale)
     json["loss_scale"] = {{"scale", s->scale},
@@ -232,7 +233,8 @@ Progressed load_progress(const fs::path& file) {
               fields.has("sources") ? run_sources_of(*fields.find("sources"), file.string()) : std::vector<RunSource>(),
           .context = fields.has("context") ? fields.integer("context", {.min = 1}) : 0,
           .held_out = held_out_in(fields),
-          .base = fields.has("base") ? fields.string("base") : ""};
+          .base = fields.has("base") ? fields.string("base") : "",
+          .teacher = fields.has("teacher") ? fields.string("teacher") : ""};
 }
 
 }  // namespace

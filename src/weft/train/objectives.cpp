@@ -3,6 +3,11 @@
 #include <cmath>
 
 #include "weft/base/error.h"
+#include "weft/checkpoint/checkpoint_check.h"
+#include "weft/models/hf_weights.h"
+#include "weft/models/init.h"
+#include "weft/plan/teacher.h"
+#include "weft/step/distill.h"
 #include "weft/step/dpo.h"
 #include "weft/step/grpo.h"
 #include "weft/step/kto.h"
@@ -78,6 +83,7 @@ std::unique_ptr<const Objective> ppo_of(const Recipe& r, const RowOrder& order) 
 
 std::unique_ptr<const Objective> objective_of(const Recipe& r, const TrainingSamples& samples) {
   if (r.train.objective == ObjectiveKind::cross_entropy) return std::make_unique<NextToken>();
+  if (r.train.objective == ObjectiveKind::distill) return std::make_unique<Distill>(teacher_loss_of(r));
   if (r.train.objective == ObjectiveKind::dpo) return dpo_of(r);
   if (r.train.objective == ObjectiveKind::reward)
     return std::make_unique<Reward>(Reward::Spec{.num_pairs = r.train.global_batch_size});
@@ -100,11 +106,32 @@ std::vector<double> advantages_of(const IdRows& rows, const Recipe::Objective& o
   return all;
 }
 
-void start_frozen(const Recipe& recipe, RankRun& rank, int num_threads) {
+namespace {
+
+// Of a narrow copy of a teacher there is no folder: its weights are random.
+std::vector<std::string> begin_teacher(const Recipe& recipe, RankRun& rank, int num_threads) {
+  FrozenModel& teacher = *rank.state.teacher;
+  const std::string& path = recipe.objective.teacher;
+  std::vector<std::string> notes;
+  if (path.empty()) {
+    init_weights(teacher.params, uint64_t(recipe.train.seed) + 1, num_threads);
+  } else {
+    require_whole(path, CheckpointPart::model, *rank.mesh.world, num_threads);
+    for (const std::string& note : load_hf_weights(path, teacher.model.spec(), teacher.params, num_threads))
+      notes.push_back("of the teacher, " + note);
+  }
+  teacher.params.masters_changed(rank.backend);
+  return notes;
+}
+
+}  // namespace
+
+std::vector<std::string> start_frozen(const Recipe& recipe, RankRun& rank, int num_threads) {
   for (FrozenModel& other : rank.state.frozen) {
     begin_weights(recipe, rank.plan.model, other.params, num_threads);
     other.params.masters_changed(rank.backend);
   }
+  return rank.state.teacher ? begin_teacher(recipe, rank, num_threads) : std::vector<std::string>();
 }
 
 }  // namespace weft

@@ -18,7 +18,8 @@ std::unique_ptr<const Objective> objective_of(const Recipe& recipe, const Traini
 std::vector<double> advantages_of(const IdRows& rows, const Recipe::Objective& objective);
 
 // Writes the weights of the frozen models: of a reference, those that the run began with, from model.path or by
-// train.seed, also where it goes on from a checkpoint. Throws FileError. Collective.
-void start_frozen(const Recipe& recipe, RankRun& rank, int num_threads);
+// train.seed, also where it goes on from a checkpoint; of a teacher, those of its folder. Returns what was passed over
+// there, in words. Throws FileError. Collective.
+std::vector<std::string> start_frozen(const Recipe& recipe, RankRun& rank, int num_threads);
 
 }  // namespace weft

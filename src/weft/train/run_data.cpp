@@ -97,7 +97,7 @@ RunData open_row_data(const Recipe& r, int64_t vocab_size) {
 }
 
 RunData judge_row_data(const Recipe& r) {
-  if (r.train.objective == ObjectiveKind::cross_entropy) return {};
+  if (reads_tokens(r.train.objective)) return {};
   return open_row_data(r, prepare_run(r, 0).model.vocab_size);
 }
 
@@ -125,7 +125,7 @@ DataSpec data_spec_of(const Recipe& r, int64_t vocab_size) {
 }
 
 void require_run_data(const Recipe& r) {
-  if (r.train.objective != ObjectiveKind::cross_entropy) return require_sources({rows_of(r).file.string()});
+  if (!reads_tokens(r.train.objective)) return require_sources({rows_of(r).file.string()});
   const DataFiles train = training_files_of(r);
   if (!r.data.loss_mask.empty() && train.paths != r.data.train)
     throw ConfigError(fmt::format(
@@ -138,7 +138,7 @@ void require_run_data(const Recipe& r) {
 }
 
 RunData open_run_data(const Recipe& r, const ModelSpec& model, const TokenizeProgress& progress) {
-  if (r.train.objective != ObjectiveKind::cross_entropy) return open_row_data(r, model.vocab_size);
+  if (!reads_tokens(r.train.objective)) return open_row_data(r, model.vocab_size);
   DataSpec spec = data_spec_of(r, model.vocab_size);
   spec.progress = progress;
   Datasets datasets;

@@ -190,7 +190,9 @@ void Trainer::start_weights() {
   // Weights that the run reads and never writes: of an adapter's base, of a reference.
   const bool reads_base = rank_.plan.model.adapter.has_value() || !rank_.state.frozen.empty();
   if (reads_base) base_ = recipe_.model.init == InitChoice::random ? "" : fingerprint_of_weights(recipe_.model.path);
+  if (rank_.state.teacher) teacher_ = fingerprint_of_weights(recipe_.objective.teacher);
   if (const auto& checkpoint = found.path) {
+    if (rank_.state.teacher) require_teacher(*checkpoint, recipe_.objective.teacher);
     if (reads_base) {
       require_whole(recipe_.model.path, CheckpointPart::model, *rank_.mesh.world, machine_.threads);
       require_base(*checkpoint, recipe_.model.path);
@@ -221,7 +223,7 @@ void Trainer::start_weights() {
       notes_.push_back(std::move(note));
   }
   rank_.state.params.masters_changed(rank_.backend);
-  start_frozen(recipe_, rank_, machine_.threads);
+  for (std::string& note : start_frozen(recipe_, rank_, machine_.threads)) notes_.push_back(std::move(note));
 }
 
 // Whether metrics.jsonl has the evaluation of this step.
@@ -430,7 +432,8 @@ void Trainer::try_save() {
                                                     .sources = data_.sources,
                                                     .context = context_,
                                                     .held_out = evaluated_step_ == step_ ? held_out_ : std::nullopt,
-                                                    .base = base_},
+                                                    .base = base_,
+                                                    .teacher = teacher_},
                                      .model_folder = recipe_.model.path,
                                      .tokenizer = kept_tokenizer(recipe_.run.dir),
                                      .is_tokenizer_known = is_tokenizer_kept(recipe_),

@@ -79,7 +79,7 @@ class Trainer {
   int64_t step_ = 0, saved_step_ = -1, evaluated_step_ = -1;
   std::optional<HeldOut> held_out_;  // of evaluated_step_
   bool adapter_changed_ = false;     // by a step of this run, or of the one that it goes on from
-  std::string base_;                 // fingerprint of the weights that it reads and never writes
+  std::string base_, teacher_;       // fingerprints of weights that it reads and never writes
   MatmulRate matmul_rate_;
   std::vector<std::string> notes_;       // of the start: where it goes on, what was passed over
   std::unique_ptr<RunRecords> records_;  // of the rank that leads

@@ -18,6 +18,11 @@ TrainingStep::Result TrainingStep::run(int64_t step, int64_t batch, const Watch&
                 .loss_scale = scale,
                 .outcome = Outcome::updated};
   result.terms = objective_.terms(rank_.executor.sums());
+  if (objective_.distillation()) {
+    const double divisor = objective_.divisor(counted.targets);
+    result.terms =
+        objective_.taught_terms(rank_.executor.divergence() / divisor, rank_.executor.cross_entropy() / divisor);
+  }
   if (counted.further > 0) result.mtp_loss = rank_.executor.mtp_loss() / double(counted.further);
   if (const RouterRecords* routers = rank_.state.model.routers())
     result.routers = routers->report(rank_.plan.step.global_tokens(), rank_.plan.step.counts_experts);

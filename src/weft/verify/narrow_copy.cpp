@@ -112,7 +112,9 @@ std::string in_any_layer(const std::string& target) { return target.substr(targe
 
 }  // namespace
 
-NarrowCopy narrow_copy(const Recipe& recipe, const HfConfig& config) {
+namespace {
+
+NarrowCopy narrow_model(const Recipe& recipe, const HfConfig& config) {
   NarrowCopy copy{recipe, config};
   Recipe& r = copy.recipe;
   ModelSpec& m = copy.config.spec;
@@ -129,6 +131,19 @@ NarrowCopy narrow_copy(const Recipe& recipe, const HfConfig& config) {
   r.model.init = InitChoice::random;
   r.adapter.path.clear();  // whose matrices are of another width
   for (std::string& target : r.adapter.targets) target = in_any_layer(target);
+  return copy;
+}
+
+}  // namespace
+
+// A teacher's blocks are not laid out by the recipe, and its vocabulary becomes the student's, which it was.
+NarrowCopy narrow_copy(const Recipe& recipe, const HfConfig& config) {
+  NarrowCopy copy = narrow_model(recipe, config);
+  if (!config.teacher) return copy;
+  Recipe of_teacher = recipe;
+  of_teacher.parallel.pipeline_layout.clear();
+  copy.config.teacher = std::make_shared<const HfConfig>(narrow_model(of_teacher, *config.teacher).config);
+  copy.recipe.objective.teacher.clear();
   return copy;
 }
 

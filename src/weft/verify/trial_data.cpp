@@ -105,7 +105,7 @@ void write_rows(const fs::path& file, const Recipe& recipe, int64_t vocab_size, 
 }  // namespace
 
 bool has_token_files(const Recipe& recipe) {
-  if (recipe.train.objective != ObjectiveKind::cross_entropy) return true;
+  if (!reads_tokens(recipe.train.objective)) return true;
   return std::all_of(recipe.data.train.begin(), recipe.data.train.end(), [](const std::string& path) {
     const std::string ending = fs::path(path).extension().string();
     std::error_code ignored;
@@ -119,7 +119,7 @@ std::shared_ptr<const TrainingSamples> open_token_files(const Recipe& recipe, co
 
 std::shared_ptr<const TrainingSamples> random_tokens(const Recipe& recipe, const ModelSpec& model, int64_t steps) {
   const TemporaryFolder folder;
-  if (recipe.train.objective != ObjectiveKind::cross_entropy) {
+  if (!reads_tokens(recipe.train.objective)) {
     const fs::path rows = folder / "rows.jsonl";
     write_rows(rows, recipe, model.vocab_size, steps * recipe.train.global_batch_size);
     Recipe r = recipe;

@@ -47,6 +47,8 @@ class CpuBackend final : public Backend {
   void apply(const CrossEntropy&);
   void apply(const CrossEntropyPart&);
   void apply(const CrossEntropyJoin&);
+  void apply(const DistillPart&);
+  void apply(const DistillJoin&);
   void apply(const Add&);
   void apply(const Axpby&);
   void apply(const AddRow&);

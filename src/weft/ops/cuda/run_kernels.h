@@ -14,6 +14,7 @@
 #include "weft/ops/cuda/attention_tiles.h"
 #include "weft/ops/cuda/blockwise.h"
 #include "weft/ops/cuda/cross_entropy.h"
+#include "weft/ops/cuda/distill.h"
 #include "weft/ops/cuda/latent_keys.h"
 #include "weft/ops/cuda/launch.h"
 #include "weft/ops/cuda/matmul_tiles.h"
@@ -418,6 +419,23 @@ void run(L& launcher, const CrossEntropyJoin& op) {
     using T = decltype(t);
     launcher.launch(op.logits.rows(), CrossEntropyJoinRow<T>{losses_of<T>(op, op.first), rows<const float>(op.parts),
                                                              op.parts.rows(), op.logits.rows()});
+  });
+}
+template <class L>
+void run(L& launcher, const DistillPart& op) {
+  launcher.launch(op.logits.rows(),
+                  DistillPartRow{rows<const float>(op.logits), rows<const float>(op.teacher), flat<int32_t>(op.targets),
+                                 rows<float>(op.parts), soft_of(op.loss), op.first});
+}
+template <class L>
+void run(L& launcher, const DistillJoin& op) {
+  by_float(op.dlogits.dtype, [&](auto t) {
+    using T = decltype(t);
+    launcher.launch(op.logits.rows(),
+                    DistillJoinRow<T>{rows<const float>(op.parts), rows<const float>(op.logits),
+                                      rows<const float>(op.teacher), flat<int32_t>(op.targets), flat<float>(op.weights),
+                                      flat<float>(op.nll), flat<float>(op.divergence), rows<T>(op.dlogits),
+                                      soft_of(op.loss), float(op.scale), op.first, op.parts.rows(), op.logits.rows()});
   });
 }
 

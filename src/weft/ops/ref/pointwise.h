@@ -188,6 +188,82 @@ void run(const CrossEntropyJoin& op, int) {
   }
 }
 
+// What the ranks' parts of a token come to. `d`, joined over maxima that are others', is the sum of w d.
+template <class T>
+struct JoinedDistillation {
+  double most = -INFINITY, teacher_most = -INFINITY;
+  T sum = T(0), at_target = T(0), soft = T(0), teacher = T(0), d = T(0);
+  T divergence(bool reverse) const {
+    return reverse ? d / soft - std::log(soft) + std::log(teacher) : d / teacher - std::log(teacher) + std::log(soft);
+  }
+};
+template <class T, class Parts>
+JoinedDistillation<T> join(const Parts& parts, int64_t token, int64_t tokens, const Distillation& loss) {
+  JoinedDistillation<T> all;
+  for (int64_t r = token; r < parts.rows; r += tokens) {
+    all.most = std::max(all.most, real_part(parts[r][0]));
+    all.teacher_most = std::max(all.teacher_most, real_part(parts[r][4]));
+  }
+  for (int64_t r = token; r < parts.rows; r += tokens) {
+    const double by = real_part(parts[r][0]) - all.most, teacher_by = real_part(parts[r][4]) - all.teacher_most;
+    const double soft = std::exp(by / loss.temperature), teacher = std::exp(teacher_by / loss.temperature);
+    all.sum += parts[r][1] * std::exp(by);
+    all.at_target += parts[r][2];
+    all.soft += parts[r][3] * soft;
+    all.teacher += parts[r][5] * teacher;
+    const double apart = (loss.reverse ? by - teacher_by : teacher_by - by) / loss.temperature;
+    all.d += (loss.reverse ? soft : teacher) * (parts[r][6] + (loss.reverse ? parts[r][3] : parts[r][5]) * apart);
+  }
+  return all;
+}
+
+template <class T>
+void run(const DistillPart& op, int) {
+  const auto logits = rows<T>(op.logits), teacher = rows<T>(op.teacher), parts = rows<T>(op.parts);
+  const double temperature = op.loss.temperature;
+  for (int64_t i = 0; i < logits.rows; ++i) {
+    const int64_t at = op.targets.as<int32_t>()[i] - op.first;
+    double m = -INFINITY, n = -INFINITY;
+    for (int64_t j = 0; j < logits.cols; ++j) {
+      m = std::max(m, real_part(logits[i][j]));
+      n = std::max(n, real_part(teacher[i][j]));
+    }
+    T sum(0), soft(0), of_teacher(0), d(0);
+    for (int64_t j = 0; j < logits.cols; ++j) {
+      const T x = (logits[i][j] - m) / temperature, y = (teacher[i][j] - n) / temperature;
+      sum += std::exp(logits[i][j] - m);
+      soft += std::exp(x);
+      of_teacher += std::exp(y);
+      d += op.loss.reverse ? std::exp(x) * (x - y) : std::exp(y) * (y - x);
+    }
+    const T all[] = {T(m), sum, at >= 0 && at < logits.cols ? logits[i][at] : T(0), soft, T(n), of_teacher, d};
+    std::copy(std::begin(all), std::end(all), parts[i]);
+  }
+}
+
+template <class T>
+void run(const DistillJoin& op, int) {
+  const auto logits = rows<T>(op.logits), teacher = rows<T>(op.teacher), dlogits = rows<T>(op.dlogits),
+             parts = rows<T>(op.parts);
+  const double temperature = op.loss.temperature, alpha = op.loss.alpha;
+  for (int64_t i = 0; i < logits.rows; ++i) {
+    const double weight = real_part(flat<T>(op.weights)[i]);
+    const int64_t target = op.targets.as<int32_t>()[i] - op.first;
+    const auto all = join<T>(parts, i, logits.rows, op.loss);
+    const T kl = all.divergence(op.loss.reverse);
+    flat<T>(op.nll)[i] = weight != 0 ? weight * (all.most + std::log(all.sum) - all.at_target) : T(0);
+    flat<T>(op.divergence)[i] = weight != 0 ? weight * kl : T(0);
+    for (int64_t j = 0; j < logits.cols; ++j) {
+      const T p = std::exp(logits[i][j] - all.most) / all.sum;
+      const T log_q = (logits[i][j] - all.most) / temperature - std::log(all.soft);
+      const T log_t = (teacher[i][j] - all.teacher_most) / temperature - std::log(all.teacher);
+      const T pull = op.loss.reverse ? std::exp(log_q) * (log_q - log_t - kl) : std::exp(log_q) - std::exp(log_t);
+      const T slope = alpha * temperature * pull + (1 - alpha) * (p - (j == target ? 1.0 : 0.0));
+      dlogits[i][j] = weight != 0 ? op.scale * weight * slope : T(0);
+    }
+  }
+}
+
 template <class T>
 void run(const Add& op, int) {
   const auto x = rows<T>(op.x), y = rows<T>(op.y);

@@ -1,0 +1,86 @@
+#include "weft/plan/teacher.h"
+
+#include <filesystem>
+
+#include "weft/base/mapped_file.h"
+#include "weft/plan/layout.h"
+#include "weft/tokenize/tokenizer.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string named(const Recipe& r) { return fmt::format("objective.teacher = \"{}\"", r.objective.teacher); }
+
+// The recipe as it is for the teacher, whose blocks are others. A dense one has no experts to deal out over ep.
+Recipe recipe_of_teacher(Recipe r, const ModelSpec& teacher) {
+  r.parallel.pipeline_layout.clear();
+  if (!teacher.has_experts()) r.parallel.ep = 1;
+  return r;
+}
+
+// Ids must mean the same to both. Most often the files are equal, and need not be understood.
+void refuse_other_tokenizer(const Recipe& r) {
+  const fs::path student = find_tokenizer(r.model.path), teacher = find_tokenizer(r.objective.teacher);
+  if (student.empty() || teacher.empty() || MappedFile(student).text() == MappedFile(teacher).text()) return;
+  if (read_tokenizer(student)->fingerprint() == read_tokenizer(teacher)->fingerprint()) return;
+  throw ConfigError(
+      fmt::format("{} cannot run: its tokenizer, {}, is another than the student's, {}: ids do not mean the same to "
+                  "both; the nearest that works: a teacher of the student's family with the same tokenizer",
+                  named(r), teacher.string(), student.string()));
+}
+
+}  // namespace
+
+std::shared_ptr<const HfConfig> read_teacher(const Recipe& r) {
+  const std::string& path = r.objective.teacher;
+  if (!fs::exists(path))
+    throw FileError(fmt::format("{} does not exist, seen from {}", named(r), fs::current_path().string()));
+  require_no_file_of_weights(path, "objective.teacher");
+  HfConfig config = read_hf_config(path);
+  if (config.adapter)
+    throw ConfigError(
+        fmt::format("{} is an adapter of {}: merge the two first (weft merge)", named(r), config.adapter->base));
+  require_vocabulary_head(config.spec, named(r));
+  refuse_other_tokenizer(r);
+  config.spec.dropout = {};
+  ExpertsSpec& e = config.spec.experts;
+  e.aux_loss_coef = e.global_aux_loss_coef = e.z_loss_coef = 0;
+  return std::make_shared<const HfConfig>(std::move(config));
+}
+
+void check_teacher(const Recipe& r, const ModelSpec& student, const HfConfig& config) {
+  const ModelSpec& teacher = config.spec;
+  if (teacher.vocab_size != student.vocab_size)
+    throw ConfigError(
+        fmt::format("{} cannot run: it has a vocabulary of {}, and model.path = \"{}\" one of {}; the nearest that "
+                    "works: a teacher and a student with the same vocab_size in their config.json",
+                    named(r), teacher.vocab_size, r.model.path, student.vocab_size));
+  if (teacher.learned_positions && r.train.seq_length > teacher.max_positions)
+    throw ConfigError(fmt::format("train.seq_length = {}: {} has a table of {} positions; use at most that",
+                                  r.train.seq_length, named(r), teacher.max_positions));
+  try {
+    check_layout(recipe_of_teacher(r, teacher), teacher);
+  } catch (const ConfigError& e) {
+    throw ConfigError(fmt::format("{}, which is cut as the student is: {}", named(r), e.what()));
+  }
+}
+
+Distillation teacher_loss_of(const Recipe& r) {
+  return {.temperature = r.objective.temperature,
+          .alpha = r.objective.alpha,
+          .reverse = r.objective.divergence == DivergenceChoice::reverse};
+}
+
+TeacherSpec teacher_spec_of(const Recipe& r, const ModelSpec& teacher, const StepSpec& student) {
+  TransformerPlan plan = student.model;
+  const Recipe own = recipe_of_teacher(r, teacher);
+  plan.layers = layer_plan_of(own, teacher);
+  plan.layers.logits_bytes = student.model.layers.logits_bytes;
+  plan.recompute_blocks = false;
+  plan.parts = parts_of(own, teacher, place_of(student.mesh, student.rank).pp);
+  return {.frozen = {teacher, plan}, .loss = teacher_loss_of(r)};
+}
+
+}  // namespace weft

@@ -1,0 +1,23 @@
+// The frozen model that a student learns from: its config, whether it fits, and how it lies on the student's ranks.
+#pragma once
+#include <memory>
+
+#include "weft/models/hf_config.h"
+#include "weft/recipe/recipe.h"
+#include "weft/step/step_spec.h"
+
+namespace weft {
+
+// Of objective.teacher, as it is run: without dropout and what else is of training alone. Throws ConfigError where it
+// is no such folder, an adapter or a reward model, or where its tokenizer is not the student's; FileError.
+std::shared_ptr<const HfConfig> read_teacher(const Recipe& recipe);
+
+// Throws ConfigError where the student cannot learn from it: another vocabulary, a layout that cannot cut it, sequences
+// that are too long for it.
+void check_teacher(const Recipe& recipe, const ModelSpec& student, const HfConfig& teacher);
+
+Distillation teacher_loss_of(const Recipe& recipe);
+// Cut as the student is, into as many stages, of blocks of its own.
+TeacherSpec teacher_spec_of(const Recipe& recipe, const ModelSpec& teacher, const StepSpec& student);
+
+}  // namespace weft

@@ -1,0 +1,74 @@
+// A teacher beside the model that is trained: its pass over the batch, and what the student's losses read of it.
+#include "weft/step/executor.h"
+
+namespace weft {
+namespace {
+
+// The teacher's head, which lies on the same stage as the student's.
+const ModelLayer& head_of(const Model& model) {
+  for (int c = 0; c < model.num_chunks(); ++c)
+    if (model.has_head(c)) return model.layers(c).back();
+  WEFT_CHECK(false, "this stage has no head");
+}
+
+bool has_head(const Model& model) {
+  bool found = false;
+  for (int c = 0; c < model.num_chunks(); ++c) found = found || model.has_head(c);
+  return found;
+}
+
+}  // namespace
+
+// The teacher has its pass before the step, so that its chunks and the student's do not alternate in the schedule. Of
+// every micro-batch is kept what its head is given, t d' numbers of the compute type; the product with the head is left
+// to the student's loss, where both have logits of one chunk of tokens at a time.
+void Executor::make_room_for_states() {
+  if (!state_.teacher || !has_head(model_)) return;
+  const Transformer& teacher = state_.teacher->model;
+  MicroBatch batch;
+  batch.stream = step_.stream();
+  for (int64_t i = 0; i < step_.order.num_micro_batches; ++i)
+    taught_states_.push_back(
+        taught_.alloc(step_.precision.compute, teacher.stream_shape(batch), teacher.stream_place()));
+}
+
+// In a dry run, one micro-batch sends what each of them does.
+void Executor::teach_batch(const StepInput& input) {
+  if (!state_.teacher) return;
+  const int64_t all = step_.order.num_micro_batches;
+  const Traffic before = is_dry() ? *traffic_ : Traffic();
+  for (int64_t i = 0; i < (is_dry() ? 1 : all); ++i) {
+    const ForwardOnly pass{.model = state_.teacher->model,
+                           .params = state_.teacher->params,
+                           .step = step_,
+                           .backend = *backend_,
+                           .mesh = mesh_,
+                           .staging = staging_,
+                           .links = &links_,
+                           .states = taught_states_.empty() ? Tensor() : taught_states_[size_t(i)]};
+    pass.score(
+        [&](MicroBatch& b) {
+          b.index = i;
+          input.load(b);
+        },
+        evaluation_);
+  }
+  if (is_dry()) traffic_->add(traffic_->since(before), all - 1);
+}
+
+Teaching Executor::teaching_of(int64_t micro_batch) const {
+  return {.head = &state_.teacher->model.vocabulary(),
+          .states = taught_states_[size_t(micro_batch)],
+          .loss = step_.teacher->loss,
+          .divergence = state_.divergences.slice_rows(step_.order.global_of(micro_batch), 1)};
+}
+
+// The dgrad of the student's head, for which the teacher's is fetched too.
+void Executor::learn(const ModelLayer& head, Pass& p, Kept& k, size_t at) {
+  const std::vector<int>& units = head_of(state_.teacher->model).units;
+  for (const int unit : units) state_.teacher->params.fetch(unit);
+  head.layer->dgrad(p, *k.layers[at], k.gradient[at + 1], k.gradient[at]);
+  for (const int unit : units) state_.teacher->params.release(unit);
+}
+
+}  // namespace weft

@@ -1,0 +1,129 @@
+// A student beside its teacher, by the commands alone.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "apps/program.h"
+
+namespace weft {
+namespace {
+
+using testing::Finished;
+using testing::TempDir;
+using testing::weft;
+
+namespace fs = std::filesystem;
+
+const std::string kCase = std::string(testing::kSourceDir) + "/tests/golden/distill-forward";
+
+class Students : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    testing::spill(dir_ / "r.toml",
+                   "[model]\npath = \"" + kCase + "\"\n[data]\ntrain = [\"" + kCase +
+                       "/tokens.bin\"]\nshuffle = false\n[train]\nobjective = \"distill\"\nseq_length = 40\n"
+                       "global_batch_size = 4\nmicro_batch_size = 2\ntrain_iters = 4\n[objective]\nteacher = \"" +
+                       kCase + "/teacher\"\n[optimizer]\nlr = 1e-3\n[run]\nthreads = 1\n");
+  }
+  Finished run(const std::string& command, const std::vector<std::string>& more, const std::string& name = "run") {
+    std::vector<std::string> all{command, (dir_ / "r.toml").string(), "run.dir=" + (dir_ / name).string()};
+    all.insert(all.end(), more.begin(), more.end());
+    return weft(all);
+  }
+  // A teacher's folder, which a test changes.
+  fs::path a_teacher(const std::string& name) {
+    fs::copy(kCase + "/teacher", dir_ / name, fs::copy_options::recursive);
+    return dir_ / name;
+  }
+  static void set(const fs::path& json_file, const nlohmann::json& fields) {
+    nlohmann::json json = nlohmann::json::parse(testing::slurp(json_file));
+    json.update(fields);
+    testing::spill(json_file, json.dump());
+  }
+  std::vector<nlohmann::json> steps_of(const std::string& name) {
+    std::vector<nlohmann::json> lines;
+    std::istringstream in(testing::slurp(dir_ / name / "metrics.jsonl"));
+    for (std::string line; std::getline(in, line);) lines.push_back(nlohmann::json::parse(line));
+    return lines;
+  }
+  TempDir dir_;
+};
+
+// It reads the teacher again, and knows another one.
+TEST_F(Students, GoOnFromACheckpointBesideTheSameTeacher) {
+  const std::string teacher = "objective.teacher=" + a_teacher("teacher").string();
+  ASSERT_EQ(run("train", {teacher}, "whole").status, 0);
+  ASSERT_EQ(run("train", {teacher, "train.train_iters=2", "optimizer.lr_decay_iters=4"}, "parts").status, 0);
+  const Finished f = run("train", {teacher, "train.train_iters=4", "optimizer.lr_decay_iters=4"}, "parts");
+  ASSERT_EQ(f.status, 0) << f.err;
+  const auto whole = steps_of("whole"), parts = steps_of("parts");
+  ASSERT_EQ(whole.size(), parts.size());
+  for (size_t i = 0; i < whole.size(); ++i)
+    for (const char* name : {"loss", "grad_norm", "kl", "ce"}) EXPECT_EQ(whole[i][name], parts[i][name]) << i << name;
+  fs::copy(kCase + "/model.safetensors", dir_ / "teacher/model.safetensors", fs::copy_options::overwrite_existing);
+  const Finished other = run("train", {teacher, "train.train_iters=6", "optimizer.lr_decay_iters=4"}, "parts");
+  EXPECT_NE(other.status, 0);
+  EXPECT_SAYS(other.err, "was trained beside other weights");
+  EXPECT_SAYS(other.err, "put the teacher there");
+}
+
+TEST_F(Students, LossIsOfItsTermsWhereSomeTargetsDoNotCount) {
+  std::string mask(fs::file_size(kCase + "/tokens.bin") / 2, '\1');
+  for (size_t i = 0; i < mask.size(); i += 3) mask[i] = 0;
+  testing::spill(dir_ / "mask.bin", mask);
+  const Finished f = run("train", {"data.loss_mask=" + (dir_ / "mask.bin").string(), "train.train_iters=1",
+                                   "objective.temperature=3", "objective.alpha=0.3"});
+  ASSERT_EQ(f.status, 0) << f.err;
+  const nlohmann::json step = steps_of("run")[0];
+  EXPECT_NEAR(step["loss"].get<double>(), 0.3 * 9 * step["kl"].get<double>() + 0.7 * step["ce"].get<double>(), 1e-12);
+}
+
+TEST_F(Students, ArePlannedAndVerified) {
+  const Finished plan = run("plan", {});
+  EXPECT_EQ(plan.status, 0) << plan.err;
+  for (const char* row : {"frozen models", "states of the teacher"}) EXPECT_SAYS(plan.out, row);
+  const Finished verify = run("verify", {"parallel.tp=2", "parallel.dp=2", "train.precision=bf16", "--steps=2"});
+  EXPECT_EQ(verify.status, 0) << verify.err << verify.out;
+  EXPECT_SAYS(verify.out, "equal: this layout gives the run of one rank");
+}
+
+TEST_F(Students, WhatCannotBeIsRefusedByName) {
+  const auto refused = [&](const std::vector<std::string>& more, const std::vector<std::string>& parts) {
+    const Finished f = run("train", more);
+    EXPECT_EQ(f.status, 2) << more[0] << f.err;
+    for (const std::string& part : parts) EXPECT_SAYS(f.err, part);
+    EXPECT_FALSE(fs::exists(dir_ / "run")) << more[0];
+  };
+  refused({"objective.teacher="}, {"objective.teacher is missing", "teacher = \"hf-folder\""});
+  refused({"objective.temperature=0"}, {"objective.temperature = 0: expected a number above 0"});
+  refused({"objective.alpha=1.5"}, {"objective.alpha = 1.5: expected a number"});
+  refused({"objective.beta=0.2"}, {"objective.beta = 0.2 has no effect"});
+  refused({"train.objective=cross_entropy"}, {"objective.teacher", "has no effect"});
+  refused({"train.mtp_loss_coef=0.1"}, {"train.mtp_loss_coef = 0.1 cannot run"});
+  refused({"data.pairs=x.jsonl"}, {"data.pairs = \"x.jsonl\" has no effect", "reads data.train"});
+  const Finished nowhere = run("train", {"objective.teacher=nowhere"});
+  EXPECT_NE(nowhere.status, 0);
+  EXPECT_SAYS(nowhere.err, "objective.teacher = \"nowhere\" does not exist");
+  const fs::path wide = a_teacher("wide"), heads = a_teacher("heads"), scores = a_teacher("scores"),
+                 told = a_teacher("told");
+  set(wide / "config.json", {{"vocab_size", 160}});
+  refused({"objective.teacher=" + wide.string()}, {"has a vocabulary of 160", "one of 128"});
+  set(heads / "config.json", {{"num_attention_heads", 3}, {"num_key_value_heads", 3}});
+  refused({"objective.teacher=" + heads.string(), "parallel.tp=4"}, {"which is cut as the student is", "parallel.tp"});
+  set(scores / "config.json", {{"architectures", {"LlamaForSequenceClassification"}}, {"num_labels", 1}});
+  refused({"objective.teacher=" + scores.string()}, {"is a reward model"});
+  set(heads / "config.json", {{"num_attention_heads", 4}, {"num_key_value_heads", 2}, {"num_hidden_layers", 1}});
+  refused({"objective.teacher=" + heads.string(), "parallel.pp=2"}, {"which is cut as the student is", "parallel.pp"});
+  const fs::path student = dir_ / "student";
+  fs::copy(kCase, student, fs::copy_options::recursive);
+  testing::spill(told / "tokenizer.json",
+                 R"({"model": {"type": "WordLevel", "vocab": {"a": 0, "b": 1}, "unk_token": "a"}})");
+  testing::spill(student / "tokenizer.json",
+                 R"({"model": {"type": "WordLevel", "vocab": {"b": 0, "a": 1}, "unk_token": "a"}})");
+  refused({"objective.teacher=" + told.string(), "model.path=" + student.string()},
+          {"is another than the student's", "ids do not mean the same to both"});
+}
+
+}  // namespace
+}  // namespace weft
