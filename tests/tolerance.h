@@ -83,6 +83,7 @@ inline Accuracy accuracy(const DistillJoin&) { return {.roundings = 64}; }
 inline Accuracy accuracy(const Add&) { return {}; }
 inline Accuracy accuracy(const Axpby&) { return {}; }
 inline Accuracy accuracy(const AddRow&) { return {}; }
+inline Accuracy accuracy(const ScaleColumns&) { return {.roundings = 8}; }
 inline Accuracy accuracy(const Copy&) { return {}; }
 inline Accuracy accuracy(const Zero&) { return {}; }
 inline Accuracy accuracy(const Ones&) { return {}; }

@@ -54,9 +54,14 @@ inline void add_bias_grads(OpCases& to, const Variant& v) {
   for (const auto& size : std::vector<std::array<int64_t, 2>>{{1, 1}, {3, 17}, {65, 5}, {130, 67}, {517, 96}}) {
     const int64_t t = size[0], n = size[1];
     for (bool accumulate : {false, true})
-      add_case(to, v, fmt::format("[{} {}]{}", t, n, accumulate ? " +=" : ""), [=](Operands& o) {
-        return BiasGrad{.dy = o.act(t, n), .db = o.gradient({n}, accumulate), .accumulate = accumulate};
-      });
+      for (bool factors : {false, true})
+        add_case(to, v, fmt::format("[{} {}]{}{}", t, n, accumulate ? " +=" : "", factors ? " x" : ""),
+                 [=](Operands& o) {
+                   return BiasGrad{.dy = o.act(t, n),
+                                   .db = o.gradient({n}, accumulate),
+                                   .accumulate = accumulate,
+                                   .x = factors ? o.act(t, n) : Tensor{}};
+                 });
   }
 }
 

@@ -93,6 +93,16 @@ inline void add_dropouts(OpCases& to, const Variant& v) {
   }
 }
 
+// `by`: which factors there are, and whether the result lies in x.
+inline ScaleColumns make_scaled_columns(Operands& o, int64_t t, int64_t n, const std::string& by) {
+  const auto has = [&](const char* what) { return by.find(what) != std::string::npos; };
+  ScaleColumns op{.x = o.act(t, n)};
+  if (has("w")) op.w = o.stat_weight({n});
+  if (has("squares")) op.squares = o.stat_weight({n}, uniform(0.1, 4));
+  op.y = has("in place") ? op.x : o.act_out(t, n);
+  return op;
+}
+
 struct LossCase {
   int64_t t, classes;
   std::string name;
@@ -247,6 +257,8 @@ inline void add_sums_and_copies(OpCases& to, const Variant& v) {
       });
     }
     add_case(to, v, name, [=](Operands& o) { return AddRow{.b = o.weight({n}), .y = o.act(t, n)}; });
+    for (const std::string by : {"w", "squares", "w, squares", "w in place"})
+      add_case(to, v, name + " by " + by, [=](Operands& o) { return make_scaled_columns(o, t, n, by); });
     add_case(to, v, name, [=](Operands& o) { return Copy{.from = o.act(t, n), .to = o.act_out(t, n)}; });
     add_case(to, v, name + " stat to compute",
              [=](Operands& o) { return Copy{.from = o.stats(t, n, normal()), .to = o.act_out(t, n)}; });

@@ -150,6 +150,7 @@ class Operands {
   Tensor stats(int64_t t, const Fill& f = unwritten()) { return make(stat(), {t}, kTokens, f); }
   Tensor stats(int64_t t, int64_t n, const Fill& f = unwritten()) { return make(stat(), {t, n}, kTokens, f); }
   Tensor weight(Shape s, const Fill& f = normal()) { return make(compute_, s, kWeights, f); }
+  Tensor stat_weight(Shape s, const Fill& f = normal()) { return make(stat(), s, kWeights, f); }
   Tensor gradient(Shape s, bool accumulate) {
     return make(stat(), s, kWeights.dual(), accumulate ? normal() : unwritten());
   }

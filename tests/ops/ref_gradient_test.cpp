@@ -433,6 +433,15 @@ TEST(RefGradient, OfAddRowIsBiasGrad) {
   EXPECT_LT(complex_step_error(s.o, AddRow{.b = b, .y = y}, {{y, dy}}, {{b, db}, {y, dy}}), kRounding);
 }
 
+TEST(RefGradient, OfScaleColumnsAreItselfAndBiasGrad) {
+  Given s;
+  const Tensor x = s.o.act(3, 4), w = s.o.stat_weight({4}), y = s.o.act_out(3, 4);
+  const Tensor dy = s.o.act(3, 4), dx = s.o.act_out(3, 4), dw = s.o.gradient({4}, false);
+  s.run(ScaleColumns{.x = dy, .w = w, .y = dx});
+  s.run(BiasGrad{.dy = dy, .db = dw, .x = x});
+  EXPECT_LT(complex_step_error(s.o, ScaleColumns{.x = x, .w = w, .y = y}, {{y, dy}}, {{x, dx}, {w, dw}}), kRounding);
+}
+
 // The test itself: a wrong gradient shows.
 TEST(RefGradient, TestsSeeAWrongGradient) {
   Given s;

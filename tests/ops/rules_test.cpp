@@ -443,6 +443,8 @@ TEST(Rules, EveryFieldOfEveryOpIsJudged) {
   Operands o(DType::f32, 0);
   expect_every_field_judged(testing::make_product(o, {.m = 3, .n = 4, .k = 5, .trans_b = true, .bias = true}));
   expect_every_field_judged(BiasGrad{.dy = o.act(3, 4), .db = o.gradient({4}, false)});
+  expect_every_field_judged(BiasGrad{.dy = o.act(3, 4), .db = o.gradient({4}, false), .x = o.act(3, 4)});
+  expect_every_field_judged(testing::make_scaled_columns(o, 3, 4, "w, squares"));
   const Tensor ids = testing::some_ids(o, 3, 5);
   expect_every_field_judged(Embed{.ids = ids, .table = o.weight({5, 4}), .out = o.act(3, 4)});
   expect_every_field_judged(EmbedBackward{.ids = ids, .dy = o.act(3, 4), .dtable = o.gradient({5, 4}, true)});

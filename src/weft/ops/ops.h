@@ -39,13 +39,16 @@ struct Matmul {
   bool operator==(const Matmul&) const = default;
 };
 
-// db[j] (+)= sum over rows of dy[., j].   dy [t, n] compute, db [n] stat. Rows are summed in fixed chunks.
+// db[j] (+)= sum over rows of dy[., j]; or of dy[., j] x[., j] where x exists: then it is the gradient of a factor of
+// the columns of x.   dy, x [t, n] compute, db [n] stat. Rows are summed in fixed chunks.
 struct BiasGrad {
   static constexpr std::string_view kName = "bias_grad";
   Tensor dy, db;
   bool accumulate = false;
+  Tensor x = {};
   auto fields() const {
-    return std::array{Field{"dy", &dy, Role::in}, Field{"db", &db, accumulate ? Role::inout : Role::out}};
+    return std::array{Field{"dy", &dy, Role::in}, Field{"x", &x, Role::in},
+                      Field{"db", &db, accumulate ? Role::inout : Role::out}};
   }
   bool operator==(const BiasGrad&) const = default;
 };
@@ -499,6 +502,17 @@ struct AddRow {
   Tensor b, y;
   auto fields() const { return std::array{Field{"b", &b, Role::in}, Field{"y", &y, Role::inout}}; }
   bool operator==(const AddRow&) const = default;
+};
+// y[i][j] = x[i][j] w[j] / sqrt(squares[j]); w or squares may be none: that factor is then 1. y may be x.
+// x, y [t, n] compute or stat; w, squares [n] stat.
+struct ScaleColumns {
+  static constexpr std::string_view kName = "scale_columns";
+  Tensor x, w = {}, squares = {}, y;
+  auto fields() const {
+    return std::array{Field{"x", &x, Role::in}, Field{"w", &w, Role::in}, Field{"squares", &squares, Role::in},
+                      Field{"y", &y, Role::out}};
+  }
+  bool operator==(const ScaleColumns&) const = default;
 };
 // to = from, rounded to nearest even where `to` is narrower.
 struct Copy {

@@ -43,6 +43,7 @@ void check(const DistillJoin& op);
 void check(const Add& op);
 void check(const Axpby& op);
 void check(const AddRow& op);
+void check(const ScaleColumns& op);
 void check(const Copy& op);
 void check(const Zero& op);
 void check(const Ones& op);

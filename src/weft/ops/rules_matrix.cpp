@@ -102,16 +102,22 @@ void check(const Matmul& op) {
   for (int a = 0; a < kAxes; ++a) check_placement(op, Axis(a));
 }
 
-// A linear map of dy: cut rows make parts of the sum, cut columns stay cut, and whatever is whole or a part stays so.
+// A linear map of dy, and of x: cut rows make parts of the sum, cut columns stay cut, and whatever is whole or a part
+// stays so.
 void check(const BiasGrad& op) {
   const Judge judge(op);
   judge.compute(op.dy);
   judge.vector(op.db, op.dy.cols(), stat_of(op.dy.dtype));
+  judge.like(op.dy, {&op.x});
+  if (op.x)
+    judge.held_where(
+        op.x, [&](Axis a) { return op.x.place[a] == op.dy.place[a] || op.x.place[a] == dual(op.dy.place[a]); },
+        "should be held as dy is, or as what dy is the gradient of");
   judge.held(
       op.db,
       [&](Axis a) {
-        const Spmd dy = op.dy.place[a];
-        return dy == Spmd::Shard0 ? Spmd::Partial : dy == Spmd::Shard1 ? Spmd::Shard0 : dy;
+        const Spmd dy = op.dy.place[a], x = op.x ? op.x.place[a] : dy;
+        return dy == Spmd::Shard0 ? Spmd::Partial : dy == Spmd::Shard1 ? Spmd::Shard0 : x == Spmd::Partial ? x : dy;
       },
       "as the sum over rows of dy is");
 }
@@ -142,6 +148,20 @@ void check(const AddRow& op) {
   judge.not_partial(op.y, "a bias would be added once by every rank");
   judge.held(
       op.b, [&](Axis a) { return columns_beside(op.y.place[a]); }, "beside y");
+}
+
+// Linear in x.
+void check(const ScaleColumns& op) {
+  const Judge judge(op);
+  judge.exist({&op.x, &op.y});
+  judge.compute(op.x);
+  judge.like(op.x, {&op.y});
+  judge.held_as(op.x.place, {&op.y}, "as x is");
+  for (const Tensor* factors : {&op.w, &op.squares}) {
+    if (*factors) judge.vector(*factors, op.x.cols(), stat_of(op.x.dtype));
+    judge.held(
+        *factors, [&](Axis a) { return columns_beside(op.x.place[a]); }, "beside x");
+  }
 }
 
 }  // namespace weft::rules

@@ -127,10 +127,8 @@ std::vector<std::string> begin_teacher(const Recipe& recipe, RankRun& rank, int 
 }  // namespace
 
 std::vector<std::string> start_frozen(const Recipe& recipe, RankRun& rank, int num_threads) {
-  for (FrozenModel& other : rank.state.frozen) {
-    begin_weights(recipe, rank.plan.model, other.params, num_threads);
-    other.params.masters_changed(rank.backend);
-  }
+  for (FrozenModel& other : rank.state.frozen)
+    begin_weights(recipe, rank.plan.model, other.params, rank.backend, num_threads);
   return rank.state.teacher ? begin_teacher(recipe, rank, num_threads) : std::vector<std::string>();
 }
 

@@ -43,9 +43,11 @@ void OpRecorder::run(const AnyOp& op) {
   inner_.wait_all();
   for (size_t i = 0; i < parts.size(); ++i) {
     double summands = 0;
-    if (op.as<BiasGrad>() != nullptr)
+    if (const auto* sum = op.as<BiasGrad>())
       for (size_t j = 0; j < parts.size() && parts[i].field.role != Role::in; ++j)
-        if (parts[j].part == parts[i].part && parts[j].field.role == Role::in) summands = before[j].abs_sum;
+        if (parts[j].part == parts[i].part && parts[j].field.role == Role::in)
+          summands = sum->x ? (summands == 0 ? 1 : summands) * std::sqrt(before[j].squares)  // Cauchy's bound of it
+                            : before[j].abs_sum;
     record(parts[i], before[i], summands);
   }
 }
@@ -112,7 +114,7 @@ std::vector<OperandPart> OpRecorder::parts_of(const AnyOp& op, const std::vector
   enum class Along : uint8_t { none, rows, columns };
   const auto along = [&](const Tensor* t) {
     if (parts.empty()) return Along::none;
-    if (const auto* sum = op.as<BiasGrad>()) return t == &sum->dy ? Along::columns : Along::rows;
+    if (const auto* sum = op.as<BiasGrad>()) return t == &sum->db ? Along::rows : Along::columns;
     if (const auto* product = op.as<Matmul>()) {
       const auto& [a, b, out] = std::tie(product->a, product->b, product->out);
       if (weight == &b && product->trans_b)  // forward

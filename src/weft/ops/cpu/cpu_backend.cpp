@@ -192,6 +192,8 @@ void CpuBackend::apply(const Axpby& op) { by_elements(op, op.out, cpu::axpby); }
 
 void CpuBackend::apply(const AddRow& op) { by_rows(op, op.y, cpu::add_row); }
 
+void CpuBackend::apply(const ScaleColumns& op) { by_rows(op, op.y, cpu::scale_columns); }
+
 void CpuBackend::apply(const Copy& op) { by_elements(op, op.to, cpu::copy); }
 
 void CpuBackend::apply(const Zero& op) {

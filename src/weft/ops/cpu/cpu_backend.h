@@ -52,6 +52,7 @@ class CpuBackend final : public Backend {
   void apply(const Add&);
   void apply(const Axpby&);
   void apply(const AddRow&);
+  void apply(const ScaleColumns&);
   void apply(const Copy&);
   void apply(const Zero&);
   void apply(const Ones&);

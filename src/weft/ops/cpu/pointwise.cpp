@@ -222,6 +222,23 @@ void add_row(const AddRow& op, Range rows) {
 }
 
 template <class T>
+void scale_columns_of(const ScaleColumns& op, Range rows) {
+  const auto x = rows_of<const T>(op.x);
+  const auto y = rows_of<T>(op.y);
+  const float *w = flat<float>(op.w), *squares = flat<float>(op.squares);
+  for (int64_t i = rows.begin; i < rows.end; ++i)
+    for_each(y.cols, [=, from = x[i], to = y[i]](auto t, int64_t j) HWY_ATTR {
+      auto v = load(t, from + j);
+      if (w != nullptr) v = hn::Mul(v, load(t, w + j));
+      if (squares != nullptr) v = hn::Div(v, hn::Sqrt(load(t, squares + j)));
+      store(v, t, to + j);
+    });
+}
+void scale_columns(const ScaleColumns& op, Range rows) {
+  with_type_of(op.y, [&]<class T>() { scale_columns_of<T>(op, rows); });
+}
+
+template <class T>
 void attention_merge_of(const AttentionMerge& op, Range rows) {
   const auto o = rows_of<const T>(op.o);
   const auto lse = rows_of<const float>(op.lse);
@@ -346,6 +363,7 @@ HWY_EXPORT(soft_cap_backward);
 HWY_EXPORT(add);
 HWY_EXPORT(axpby);
 HWY_EXPORT(add_row);
+HWY_EXPORT(scale_columns);
 HWY_EXPORT(attention_merge);
 HWY_EXPORT(copy);
 HWY_EXPORT(embed);
@@ -363,6 +381,7 @@ void soft_cap_backward(const SoftCapBackward& op, Range elements) {
 void add(const Add& op, Range elements) { HWY_DYNAMIC_DISPATCH(add)(op, elements); }
 void axpby(const Axpby& op, Range elements) { HWY_DYNAMIC_DISPATCH(axpby)(op, elements); }
 void add_row(const AddRow& op, Range rows) { HWY_DYNAMIC_DISPATCH(add_row)(op, rows); }
+void scale_columns(const ScaleColumns& op, Range rows) { HWY_DYNAMIC_DISPATCH(scale_columns)(op, rows); }
 void attention_merge(const AttentionMerge& op, Range rows) { HWY_DYNAMIC_DISPATCH(attention_merge)(op, rows); }
 void copy(const Copy& op, Range elements) { HWY_DYNAMIC_DISPATCH(copy)(op, elements); }
 void embed(const Embed& op, Range rows) { HWY_DYNAMIC_DISPATCH(embed)(op, rows); }

@@ -13,6 +13,7 @@ void gelu_backward(const GeluBackward& op, Range elements);
 void add(const Add& op, Range elements);
 void axpby(const Axpby& op, Range elements);
 void add_row(const AddRow& op, Range rows);
+void scale_columns(const ScaleColumns& op, Range rows);
 void attention_merge(const AttentionMerge& op, Range rows);
 void copy(const Copy& op, Range elements);
 void embed(const Embed& op, Range rows);

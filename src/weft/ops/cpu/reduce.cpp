@@ -32,8 +32,18 @@ void bias_grad_rows(const BiasGrad& op, Range rows, float* part) {
     for_each(dy.cols, [part, row = dy[i]](auto t, int64_t j)
                           HWY_ATTR { store(hn::Add(load(t, part + j), load(t, row + j)), t, part + j); });
 }
+template <class T>
+void factor_grad_rows(const BiasGrad& op, Range rows, float* part) {
+  const auto dy = rows_of<const T>(op.dy), x = rows_of<const T>(op.x);
+  std::fill_n(part, dy.cols, 0.0f);
+  for (int64_t i = rows.begin; i < rows.end; ++i)
+    for_each(dy.cols, [part, a = dy[i], b = x[i]](auto t, int64_t j) HWY_ATTR {
+      store(hn::MulAdd(load(t, a + j), load(t, b + j), load(t, part + j)), t, part + j);
+    });
+}
 void bias_grad(const BiasGrad& op, Range rows, float* part) {
-  with_type_of(op.dy, [&]<class T>() { bias_grad_rows<T>(op, rows, part); });
+  with_type_of(op.dy,
+               [&]<class T>() { op.x ? factor_grad_rows<T>(op, rows, part) : bias_grad_rows<T>(op, rows, part); });
 }
 
 void sum_parts(const PartSum& s, Range columns) {

@@ -4,7 +4,7 @@
 
 namespace weft::cpu {
 
-// part[j] = sum over `rows` of dy[., j].
+// part[j] = sum over `rows` of dy[., j], or of dy[., j] x[., j].
 void bias_grad(const BiasGrad& op, Range rows, float* part);
 // out[j] (+)= the sum of `count` parts, `stride` apart, over `columns`.
 struct PartSum {

@@ -180,7 +180,7 @@ struct ColumnSums {
 // parts[chunk][j]: the sum of dy[., j] over a chunk of rows.
 template <class T>
 struct ChunkSums {
-  Rows<const T> dy;
+  Rows<const T> dy, x;
   int64_t num_rows, chunk_rows;
   float* parts;
   template <class Block>
@@ -190,7 +190,7 @@ struct ChunkSums {
     block.each(dy.cols, [&](int64_t j) {
       float sum = 0;
       WEFT_UNROLL_8
-      for (int64_t i = first; i < end; ++i) sum += load(dy[i] + j);
+      for (int64_t i = first; i < end; ++i) sum += x ? load(dy[i] + j) * load(x[i] + j) : load(dy[i] + j);
       parts[block.index() * dy.cols + j] = sum;
     });
   }

@@ -40,6 +40,15 @@ struct RowAdded {
   const T* b;
   WEFT_GPU float operator()(int64_t i, int64_t j) const { return load(y[i] + j) + load(b + j); }
 };
+template <class T>
+struct ColumnScaled {
+  Rows<const T> x;
+  const float *w, *squares;
+  WEFT_GPU float operator()(int64_t i, int64_t j) const {
+    const float y = w != nullptr ? load(x[i] + j) * w[j] : load(x[i] + j);
+    return squares != nullptr ? y / sqrtf(squares[j]) : y;
+  }
+};
 template <class From>
 struct Copied {
   Rows<const From> from;

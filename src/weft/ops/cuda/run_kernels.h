@@ -46,7 +46,7 @@ void run(L& launcher, const BiasGrad& op) {
     using T = decltype(t);
     const int64_t each = rows_of_chunk(op.dy.rows()), chunks = blocks_of(op.dy.rows(), each), cols = op.dy.cols();
     float* parts = launcher.template memory<float>(chunks * cols);
-    launcher.launch(chunks, ChunkSums<T>{rows<const T>(op.dy), op.dy.rows(), each, parts});
+    launcher.launch(chunks, ChunkSums<T>{rows<const T>(op.dy), rows<const T>(op.x), op.dy.rows(), each, parts});
     launcher.launch(blocks_of(cols, kLanes), ColumnSums{parts, chunks, cols, flat<float>(op.db), op.accumulate});
   });
 }
@@ -457,6 +457,13 @@ template <class L>
 void run(L& launcher, const AddRow& op) {
   by_float(op.y.dtype, [&](auto t) {
     each_element(launcher, op.y, t, RowAdded<decltype(t)>{rows<decltype(t)>(op.y), flat<decltype(t)>(op.b)});
+  });
+}
+template <class L>
+void run(L& launcher, const ScaleColumns& op) {
+  by_float(op.y.dtype, [&](auto t) {
+    using T = decltype(t);
+    each_element(launcher, op.y, t, ColumnScaled<T>{rows<const T>(op.x), flat<float>(op.w), flat<float>(op.squares)});
   });
 }
 template <class L>

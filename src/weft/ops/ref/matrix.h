@@ -58,11 +58,11 @@ void run(const Matmul& op, int threads) {
 
 template <class T>
 void run(const BiasGrad& op, int) {
-  const auto dy = rows<T>(op.dy);
+  const auto dy = rows<T>(op.dy), x = rows<T>(op.x);
   T* db = flat<T>(op.db);
   for (int64_t j = 0; j < dy.cols; ++j) {
     T sum(0);
-    for (int64_t i = 0; i < dy.rows; ++i) sum += dy[i][j];
+    for (int64_t i = 0; i < dy.rows; ++i) sum += x ? dy[i][j] * x[i][j] : dy[i][j];
     db[j] = op.accumulate ? db[j] + sum : sum;
   }
 }

@@ -283,6 +283,17 @@ void run(const AddRow& op, int) {
 }
 
 template <class T>
+void run(const ScaleColumns& op, int) {
+  using std::sqrt;
+  const auto x = rows<T>(op.x);
+  const T *w = flat<T>(op.w), *squares = flat<T>(op.squares);
+  each<T>(op.y, [&](int64_t i, int64_t j) {
+    const T y = w ? x[i][j] * w[j] : x[i][j];
+    return squares ? y / sqrt(squares[j]) : y;
+  });
+}
+
+template <class T>
 void run(const Copy& op, int) {
   const auto from = rows<T>(op.from);
   each<T>(op.to, [&](int64_t i, int64_t j) { return from[i][j]; });
