@@ -67,7 +67,7 @@ class Layer {
       const int64_t first = runs[0].count;
       runs[0].count += n;
       CacheUse use{.writes = {{{0, n}, first}}, .queries = {}, .ends = {}};
-      for (int64_t i = first; i < first + n && first > 0; ++i) use.queries.push_back({i, 0, {&runs}});
+      if (first > 0) use.queries.push_back({.rows = {0, n}, .position = first, .keeper = 0, .runs = {&runs}});
       const auto begin = h.begin() + first * kWidth;
       const Values y = run({begin, begin + n * kWidth}, first,
                            [&](Pass& p, Tensor x) { return attention_.decode(p, cache, use, x); });

@@ -228,6 +228,63 @@ TEST_F(ForwardLayouts, TokensThatAreDrawnAreThoseOfOneRank) {
     EXPECT_EQ(continued(t, layout, machine_of(layout, BackendKind::ref), kF64, sizes_of(layout)), one) << name;
 }
 
+// Prompts of several portions, which begin and end within one, in models with windows, sinks, caps, experts and
+// latents.
+const std::vector<std::pair<std::string, ForwardLayout>> kLayoutsOfPortions = {
+    {"pp 2", {.pp = 2}}, {"tp 2, pp 2", {.tp = 2, .pp = 2}}, {"dp 2, pp 2", {.dp = 2, .pp = 2}},
+    {"pp 3", {.pp = 3}}, {"cp 2, pp 2", {.pp = 2, .cp = 2}}, {"dp 2, ep 2, pp 2", {.dp = 2, .pp = 2, .ep = 2}},
+};
+std::vector<fs::path> with_windows_and_sinks(std::vector<fs::path> models) {
+  for (const char* name : {"gpt-oss", "gemma3"}) models.push_back(golden_folder(name));
+  return models;
+}
+std::vector<Tokens> long_prompts() { return {forward_text(1, 150), forward_text(2, 1), forward_text(5, 83)}; }
+
+TEST_F(ForwardLayouts, PromptsThatPassInPortionsGoOnAsThoseOfOneRank) {
+  for (const fs::path& folder : with_windows_and_sinks(models())) {
+    const ForwardTexts t{folder, long_prompts(), 6};
+    const std::vector<Tokens> one = continued(t, {}, machine_of({}, BackendKind::cpu), kF32, {});
+    int judged = 0;
+    for (const auto& [name, layout] : kLayoutsOfPortions) {
+      if (!can_run(folder, layout)) continue;
+      EXPECT_EQ(continued(t, layout, machine_of(layout, BackendKind::cpu), kF32, sizes_of(layout)), one)
+          << folder << " " << name;
+      ++judged;
+    }
+    EXPECT_GE(judged, 3) << folder;
+  }
+}
+
+// Ranks of cp cut prompts whole; so does one stage.
+TEST_F(ForwardLayouts, PassesTakeTheMemoryThatIsPlanned) {
+  for (const fs::path& folder : {golden_folder("llama-gqa"), golden_folder("mistral-window"), latent()}) {
+    const ForwardTexts t{folder, long_prompts(), 2};
+    for (const auto& [layout, at_once] : {std::pair{ForwardLayout{}, 234},
+                                          {ForwardLayout{.tp = 2}, 234},
+                                          {ForwardLayout{.pp = 2}, 64},
+                                          {ForwardLayout{.tp = 2, .pp = 2}, 64},
+                                          {ForwardLayout{.pp = 2, .cp = 2}, 234}}) {
+      const Machine machine = machine_of(layout, BackendKind::cpu);
+      run_on_threads(sizes_of(layout), *machine.mover, [&](const ProcessMesh& mesh) {
+        TextGenerator generator(t.folder, spec_of(t, layout, machine, kF32, mesh));
+        generate_texts(generator, {.prompts = t.prompts, .how = t.how, .max_tokens = t.max_tokens});
+        EXPECT_EQ(generator.temporaries_taken(), generator.needs().plan.evaluation) << folder;
+        EXPECT_EQ(generator.needs().tokens_at_once, at_once) << folder;
+      });
+    }
+  }
+}
+
+// A text whose window is full begins again with what it still sees, in portions too, while its pages lie apart.
+TEST_F(ForwardLayouts, TextsThatForgetBeginAgainInPortions) {
+  for (const fs::path& folder : {golden_folder("mistral-window"), latent()}) {
+    ForwardTexts t{folder, {forward_text(1, 100), forward_text(2, 21), forward_text(5, 160)}, 50, 120};
+    const std::vector<Tokens> one = continued(t, {}, machine_of({}, BackendKind::cpu), kF32, {});
+    for (const ForwardLayout& layout : {ForwardLayout{.pp = 2}, ForwardLayout{.dp = 3, .pp = 2}})
+      EXPECT_EQ(continued(t, layout, machine_of(layout, BackendKind::cpu), kF32, sizes_of(layout)), one) << folder;
+  }
+}
+
 // The logits after each of `more` tokens that follow the prompts, on ranks that have them.
 std::vector<double> logits_on(const ForwardTexts& t, const ForwardLayout& layout, const Machine& machine,
                               const MeshSizes& sizes, const Tokens& more) {
@@ -253,6 +310,16 @@ std::vector<double> logits_on(const ForwardTexts& t, const ForwardLayout& layout
   return logits;
 }
 
+void expect_alike(const std::vector<double>& many, const std::vector<double>& one, const std::string& what) {
+  ASSERT_EQ(many.size(), one.size()) << what;
+  double apart = 0, largest = 0;
+  for (size_t i = 0; i < one.size(); ++i) {
+    apart = std::max(apart, std::abs(one[i] - many[i]));
+    largest = std::max(largest, std::abs(one[i]));
+  }
+  EXPECT_LE(apart, 1e-11 * largest) << what;
+}
+
 // In fp64, over caches that ranks of cp share page by page, a window that is shorter than a page, and latents.
 TEST_F(ForwardLayouts, LogitsBehindACacheAreThoseOfOneRank) {
   for (const fs::path& folder : models()) {
@@ -262,13 +329,20 @@ TEST_F(ForwardLayouts, LogitsBehindACacheAreThoseOfOneRank) {
     for (const auto& [name, layout] : kForwardLayouts) {
       if (!can_run(folder, layout) || layout.dp > 1) continue;
       const auto many = logits_on(t, layout, machine_of(layout, BackendKind::ref), sizes_of(layout), more);
-      ASSERT_EQ(many.size(), one.size()) << folder << " " << name;
-      double apart = 0, largest = 0;
-      for (size_t i = 0; i < one.size(); ++i) {
-        apart = std::max(apart, std::abs(one[i] - many[i]));
-        largest = std::max(largest, std::abs(one[i]));
-      }
-      EXPECT_LE(apart, 1e-11 * largest) << folder << " " << name;
+      expect_alike(many, one, folder.string() + " " + name);
+    }
+  }
+}
+
+TEST_F(ForwardLayouts, LogitsBehindPromptsThatPassInPortionsAreThoseOfOneRank) {
+  for (const fs::path& folder : with_windows_and_sinks(models())) {
+    const ForwardTexts t{folder, long_prompts(), 3};
+    const Tokens more = forward_text(11, 2);
+    const auto one = logits_on(t, {}, machine_of({}, BackendKind::ref), {}, more);
+    for (const auto& [name, layout] : kLayoutsOfPortions) {
+      if (!can_run(folder, layout) || layout.dp > 1) continue;
+      const auto many = logits_on(t, layout, machine_of(layout, BackendKind::ref), sizes_of(layout), more);
+      expect_alike(many, one, folder.string() + " " + name);
     }
   }
 }

@@ -1,5 +1,5 @@
-// Attention of single tokens to the keys and values that caches hold.
-//   n rows: a token each   R rows of the caches here   h, g query and key heads here   e width of a head   u of values
+// Attention of tokens that look back to the keys and values that caches hold.
+//   n rows: tokens   R rows of the caches here   h, g query and key heads here   e width of a head   u of values
 #pragma once
 #include "weft/nn/attention_core.h"
 #include "weft/nn/kv_cache.h"

@@ -26,17 +26,21 @@ struct CacheUse {
   };
   std::vector<Write> writes;
 
-  // A token that looks back: a row of the pass, which every rank of cp has.
+  // Consecutive tokens of a text that look back, in consecutive rows of the pass. Where cp has several ranks, one
+  // token, whose row each of them has.
   struct Query {
-    int64_t position;
-    int keeper;                                       // the rank of cp that keeps its own key
-    std::vector<const std::vector<CachedRun>*> runs;  // [rank of cp] what they keep of its text, this token included
+    Run rows;
+    int64_t position;                                 // of the first
+    int keeper;                                       // the rank of cp that keeps their own keys
+    std::vector<const std::vector<CachedRun>*> runs;  // [rank of cp] what they keep of the text, these tokens included
   };
-  // One for each row; none where the texts begin with this pass, whose tokens then see each other (MicroBatch::spans).
+  // Of all rows, in their order; none where whole texts begin with this pass: their tokens then see each other
+  // (MicroBatch::spans).
   std::vector<Query> queries;
   int rank = 0;  // of cp, here
 
-  // For each text, the row of its last token; -1 where another rank of cp speaks for it.
+  // For each text that this pass feeds to its end, the row of its last token; -1 where another rank of cp speaks for
+  // it.
   std::vector<int64_t> ends;
 
   void write(Pass& p, const Tensor& rows, const Tensor& cache) const {

@@ -36,9 +36,8 @@ DecodingRows CacheBooks::begin(std::span<const Beginning> texts) {
       .ids = {}, .positions = {}, .sequences = {int64_t(whole.ids.size()), cp_}, .spans = whole.spans, .use = {}};
   rows.use.rank = int(cp_.rank);
   rows.use.ends.assign(texts.size(), -1);
+  for (const Beginning& t : texts) expect(t.text, t.expected);
   for (int64_t rank = 0; rank < cp_.size; ++rank) {
-    for (size_t i = 0; i < texts.size(); ++i)
-      ranks_[size_t(rank)].expect(texts[i].text, (texts[i].expected + cp_.size - 1) / cp_.size);
     int64_t row = 0;  // of the run's first token, there
     for (const Run& run : rows.sequences.runs_of(rank)) {
       for (size_t i = 0; i < texts.size(); ++i) {
@@ -62,24 +61,31 @@ DecodingRows CacheBooks::begin(std::span<const Beginning> texts) {
   return rows;
 }
 
-DecodingRows CacheBooks::next(std::span<const Next> tokens) {
+void CacheBooks::expect(int64_t text, int64_t tokens) {
+  for (KvPages& rank : ranks_) rank.expect(text, (tokens + cp_.size - 1) / cp_.size);
+}
+
+DecodingRows CacheBooks::next(std::span<const Next> texts) {
   DecodingRows rows;
-  const auto n = int64_t(tokens.size());
-  rows.sequences = {.seq_length = n};
   rows.use.rank = int(cp_.rank);
-  for (int64_t i = 0; i < n; ++i) {
-    const auto& [text, position, id] = tokens[size_t(i)];
-    const int keeper = keeper_of(position);
-    const bool here = keeper == cp_.rank;
-    const CachedRun kept = ranks_[size_t(keeper)].append(text, position, 1)[0];
-    rows.ids.push_back(id);
-    rows.positions.push_back(int32_t(position));
-    if (here) rows.use.writes.push_back({{i, 1}, kept.row});
-    rows.use.ends.push_back(here ? i : -1);
-    CacheUse::Query query{.position = position, .keeper = keeper, .runs = {}};
-    for (const KvPages& rank : ranks_) query.runs.push_back(&rank.runs(text));
+  for (const Next& t : texts) {
+    const Run here{int64_t(rows.ids.size()), int64_t(t.ids.size())};
+    WEFT_CHECK(here.count == 1 || cp_.size == 1, "{} tokens of a text on {} ranks of cp", here.count, cp_.size);
+    const int keeper = keeper_of(t.position);
+    const bool keeps = keeper == cp_.rank;
+    int64_t from = here.first;
+    for (const CachedRun& kept : ranks_[size_t(keeper)].append(t.text, t.position, here.count)) {
+      if (keeps) rows.use.writes.push_back({{from, kept.count}, kept.row});
+      from += kept.count;
+    }
+    rows.ids.insert(rows.ids.end(), t.ids.begin(), t.ids.end());
+    for (int64_t i = 0; i < here.count; ++i) rows.positions.push_back(int32_t(t.position + i));
+    if (t.ends) rows.use.ends.push_back(keeps ? here.end() - 1 : -1);
+    CacheUse::Query query{.rows = here, .position = t.position, .keeper = keeper, .runs = {}};
+    for (const KvPages& rank : ranks_) query.runs.push_back(&rank.runs(t.text));
     rows.use.queries.push_back(std::move(query));
   }
+  rows.sequences = {.seq_length = int64_t(rows.ids.size())};
   return rows;
 }
 

@@ -30,12 +30,15 @@ class CacheBooks {
   };
   // All in one pass: the texts, one behind the other, are cut like one sequence, which is filled up to equal runs.
   DecodingRows begin(std::span<const Beginning> texts);
+  // Asks that so many tokens of a text that begins may lie behind each other.
+  void expect(int64_t text, int64_t tokens);
   struct Next {
-    int64_t text, position;
-    int32_t id;
+    int64_t text, position;        // of the first token
+    std::span<const int32_t> ids;  // on one rank of cp any number; on several one, which is then whole on every rank
+    bool ends = true;              // whether somebody asks what comes behind them
   };
-  // One more token of each, whole on every rank. What the rows refer to stays valid until the next call.
-  DecodingRows next(std::span<const Next> tokens);
+  // The tokens that follow, of some texts. What the rows refer to stays valid until the next call.
+  DecodingRows next(std::span<const Next> texts);
   // For a dry run: as if the tokens [first, end) of a text had followed, one by one.
   void pass_over(int64_t text, int64_t first, int64_t end);
   void forget(int64_t text);

@@ -93,6 +93,37 @@ int64_t most_at_once(const Spec& spec) {
   return std::max(prompts, again);
 }
 
+// Through a pipeline, texts begin in portions: a stage computes one while the stage behind it computes the one before.
+// With four portions for each stage, a stage waits for less than a fifth of the time, (pp - 1) / (5 pp - 1). Shorter
+// portions than kLeastPortion lose more in products of few rows than that gains. Ranks of cp cut whole prompts.
+constexpr int64_t kPortionsOfStage = 4, kLeastPortion = 64;
+int64_t tokens_of_portion(const Spec& spec) {
+  const int64_t all = most_at_once(spec), portions = kPortionsOfStage * spec.layout.pp;
+  if (spec.layout.pp == 1 || spec.layout.cp > 1) return all;
+  return std::min(all, std::max(kLeastPortion, (all + portions - 1) / portions));
+}
+bool begins_in_portions(const Spec& spec) { return tokens_of_portion(spec) < most_at_once(spec); }
+
+// A text that begins, of which the first `done` tokens have passed.
+struct Unread {
+  int64_t text;
+  std::span<const int32_t> ids;
+  int64_t done = 0;
+  int64_t left() const { return int64_t(ids.size()) - done; }
+};
+// The next portion of such texts, one behind the other: at most so many tokens.
+std::vector<CacheBooks::Next> take_portion(std::vector<Unread>& texts, int64_t tokens) {
+  std::vector<CacheBooks::Next> portion;
+  for (Unread& t : texts) {
+    const int64_t n = std::min(tokens, t.left());
+    if (n == 0) continue;
+    portion.push_back(
+        {.text = t.text, .position = t.done, .ids = t.ids.subspan(size_t(t.done), size_t(n)), .ends = n == t.left()});
+    t.done += n, tokens -= n;
+  }
+  return portion;
+}
+
 StepSpec step_of(const ModelSpec& model, const Spec& spec) {
   const int64_t seen = CacheBooks::filled(most_seen(spec), spec.layout.cp);
   return forward_step(spec.layout, model, {.precision = spec.precision, .seq_length = seen, .size = 1},
@@ -122,9 +153,11 @@ DecodingRows any_step(size_t n, const std::vector<CachedRun>& seen, RankOf cp) {
   rows.positions.assign(n, 0);
   rows.use.ends.assign(n, 0);
   rows.use.rank = int(cp.rank);
-  rows.use.queries.assign(n, {.position = seen[0].end() - 1,
-                              .keeper = 0,
-                              .runs = std::vector<const std::vector<CachedRun>*>(size_t(cp.size), &seen)});
+  for (size_t i = 0; i < n; ++i)
+    rows.use.queries.push_back({.rows = {int64_t(i), 1},
+                                .position = seen[0].end() - 1,
+                                .keeper = 0,
+                                .runs = std::vector<const std::vector<CachedRun>*>(size_t(cp.size), &seen)});
   return rows;
 }
 
@@ -164,7 +197,7 @@ struct On {
   BatchStaging* staging = nullptr;
 };
 
-// The logits after each text, in the last stage; else none. With everything in `scratch`.
+// The logits after each text that ends, in the last stage; else none. With everything in `scratch`.
 Tensor pass(const On& on, Arena& scratch, const DecodingRows& rows) {
   constexpr StageLinks::Passage kHere{0, 0};
   scratch.rewind();
@@ -181,10 +214,10 @@ Tensor pass(const On& on, Arena& scratch, const DecodingRows& rows) {
   if (on.links && !on.model.has_embedding(0)) on.links->receive(on.backend, kHere, StageLinks::Way::forward, streams.x);
   const Tensor out = on.model.decode(p, on.caches, rows.use, streams);
   Tensor logits;
-  if (on.model.has_head(0)) {
+  if (on.model.has_head(0) && !rows.use.ends.empty()) {
     logits = p.stat(&scratch, {int64_t(rows.use.ends.size()), on.model.spec().vocab_size}, tokens(Spmd::Invariant));
     on.model.logits(p, rows.use, out, logits);
-  } else if (on.links) {
+  } else if (on.links && !on.model.has_head(0)) {
     on.links->send(kHere, StageLinks::Way::forward, out);
     on.links->wait_sent(kHere);
   }
@@ -192,16 +225,29 @@ Tensor pass(const On& on, Arena& scratch, const DecodingRows& rows) {
   return logits;
 }
 
+// Passes of texts that begin together, dry.
+void begin_dry(const On& on, Arena& scratch, const Spec& spec, CacheBooks& books,
+               const std::vector<CacheBooks::Beginning>& texts) {
+  if (!begins_in_portions(spec)) {
+    pass(on, scratch, books.begin(texts));
+    return;
+  }
+  std::vector<Unread> unread;
+  for (const CacheBooks::Beginning& t : texts) unread.push_back({t.text, t.ids});
+  while (std::any_of(unread.begin(), unread.end(), [](const Unread& t) { return t.left() > 0; }))
+    pass(on, scratch, books.next(take_portion(unread, tokens_of_portion(spec))));
+}
+
 // All passes of a rank with these texts, dry: all prompts, a text that begins again, a token of one text or more.
 void pass_dry(const On& on, Arena& scratch, const Spec& spec, int64_t pages) {
   const RankOf cp = cp_of(on.step);
   CacheBooks together(cp, pages, int64_t(spec.texts.size()) + 1);
-  pass(on, scratch, together.begin(Prompts(spec).all));
+  begin_dry(on, scratch, spec, together, Prompts(spec).all);
   if (shares_experts(spec)) pass(on, scratch, begin_filler(together, spec));
   if (std::any_of(spec.texts.begin(), spec.texts.end(), [&](const Text& t) { return forgets(t, spec.context); })) {
     const std::vector<int32_t> ids(size_t(least_seen(spec.context)), 0);
     CacheBooks alone(cp, pages, 1);
-    pass(on, scratch, alone.begin(std::vector<CacheBooks::Beginning>{{0, ids, int64_t(ids.size())}}));
+    begin_dry(on, scratch, spec, alone, {{0, ids, int64_t(ids.size())}});
   }
   const std::vector<CachedRun> seen{{0, std::min(most_seen(spec), pages * KvPages::kRows), 0}};
   for (size_t n = 1; n <= spec.texts.size(); ++n) pass(on, scratch, any_step(n, seen, cp));
@@ -222,7 +268,10 @@ TextGenerator::Needs TextGenerator::measure(const ModelSpec& model, const Spec& 
   Transformer transformer(params, model, step.model);
   params.allocate_frozen(persistent.params, persistent.transit);
   transformer.allocate_constants(persistent.constants, step.precision);
-  Needs needs{.plan = {}, .pages = pages_needed(spec, cp_of(step))};
+  Needs needs{.plan = {},
+              .pages = pages_needed(spec, cp_of(step)),
+              .cache_bytes = 0,
+              .tokens_at_once = tokens_of_portion(spec)};
   transformer.make_caches(cache, step.precision, needs.pages * KvPages::kRows);
   DryBackend backend(*spec.machine.workspace_model);
   for (const Spec& rank : of_each_rank(spec)) {
@@ -267,6 +316,7 @@ std::span<const double> TextGenerator::feed(std::span<const More> more) {
   std::vector<int64_t> waiting;
   for (const auto& [text, ids] : more) {
     State& t = texts_[size_t(text)];
+    const bool begins = t.seen.empty();
     const Text& spec = spec_.texts[size_t(text)];
     const auto n = int64_t(ids.size());
     WEFT_CHECK(n > 0 && (forgets(spec, spec_.context) || t.fed + n <= spec.all), "{} tokens after {}", n, t.fed);
@@ -275,6 +325,7 @@ std::span<const double> TextGenerator::feed(std::span<const More> more) {
         throw ConfigError(fmt::format("token {} is not in the model's vocabulary of {}", id, config_.spec.vocab_size));
     t.fed += n;
     t.seen.insert(t.seen.end(), ids.begin(), ids.end());
+    if (begins) t.begins_with = n;
     if (forgets(spec, spec_.context) && int64_t(t.seen.size()) > spec_.context) forget_oldest(text);
     waiting.push_back(text);
   }
@@ -292,13 +343,13 @@ std::span<const double> TextGenerator::feed(std::span<const More> more) {
   return logits_;
 }
 
-// One pass: of texts that begin, all at once; of one that begins again; or of the next token of each. These are the
-// passes that are planned: with fewer rows, a product may need a larger workspace.
+// One pass: of texts that begin, all at once or a portion of them; of one that begins again; or of the next token of
+// each. These are the passes that are planned: with fewer rows, a product may need a larger workspace.
 void TextGenerator::feed_some(const std::vector<int64_t>& waiting) {
   std::vector<int64_t> beginning, again, next;
   for (const int64_t text : waiting) {
     const State& t = texts_[size_t(text)];
-    (t.cached > 0 ? next : t.began ? again : beginning).push_back(text);
+    (t.cached >= t.begins_with ? next : t.began ? again : beginning).push_back(text);
   }
   if (!beginning.empty()) return begin(beginning);
   again.empty() ? step(next) : begin({again[0]});
@@ -312,12 +363,12 @@ void TextGenerator::forget_oldest(int64_t text) {
   const int64_t first = given < least ? given : 0;
   t.seen.erase(t.seen.begin() + first, t.seen.end() - (least - first));
   t.cached = 0;
+  t.begins_with = least;
   books_.forget(text);
 }
 
 void TextGenerator::feed_filler() {
-  pass({rank_.backend, rank_.mesh, step_, rank_.model, caches_, &rank_.links, &staging_}, scratch_,
-       begin_filler(books_, spec_));
+  pass_of(begin_filler(books_, spec_));
   books_.forget(filler_of(spec_));
 }
 
@@ -327,28 +378,45 @@ void TextGenerator::end(int64_t text) {
 }
 
 void TextGenerator::begin(const std::vector<int64_t>& texts) {
+  if (begins_in_portions(spec_)) return begin_portion(texts);
   std::vector<CacheBooks::Beginning> beginning;
   for (const int64_t text : texts) {
     State& t = texts_[size_t(text)];
     beginning.push_back({text, t.seen, most_cached(spec_.texts[size_t(text)], spec_.context)});
-    t.cached = int64_t(t.seen.size());
+    t.cached = t.begins_with;
     t.began = true;
   }
-  const DecodingRows rows = books_.begin(beginning);
-  keep_logits(texts,
-              pass({rank_.backend, rank_.mesh, step_, rank_.model, caches_, &rank_.links, &staging_}, scratch_, rows));
+  keep_logits(texts, pass_of(books_.begin(beginning)));
+}
+
+void TextGenerator::begin_portion(const std::vector<int64_t>& texts) {
+  std::vector<Unread> unread;
+  for (const int64_t text : texts) unread.push_back({text, texts_[size_t(text)].seen, texts_[size_t(text)].cached});
+  const std::vector<CacheBooks::Next> portion = take_portion(unread, tokens_of_portion(spec_));
+  std::vector<int64_t> ended;
+  for (const CacheBooks::Next& part : portion) {
+    State& t = texts_[size_t(part.text)];
+    if (t.cached == 0) books_.expect(part.text, most_cached(spec_.texts[size_t(part.text)], spec_.context));
+    t.cached += int64_t(part.ids.size());
+    if (!part.ends) continue;
+    t.began = true;
+    ended.push_back(part.text);
+  }
+  keep_logits(ended, pass_of(books_.next(portion)));
 }
 
 void TextGenerator::step(const std::vector<int64_t>& texts) {
   std::vector<CacheBooks::Next> next;
   for (const int64_t text : texts) {
     State& t = texts_[size_t(text)];
-    next.push_back({text, t.cached, t.seen[size_t(t.cached)]});
+    next.push_back({text, t.cached, std::span(t.seen).subspan(size_t(t.cached), 1)});
     ++t.cached;
   }
-  const DecodingRows rows = books_.next(next);
-  keep_logits(texts,
-              pass({rank_.backend, rank_.mesh, step_, rank_.model, caches_, &rank_.links, &staging_}, scratch_, rows));
+  keep_logits(texts, pass_of(books_.next(next)));
+}
+
+Tensor TextGenerator::pass_of(const DecodingRows& rows) {
+  return pass({rank_.backend, rank_.mesh, step_, rank_.model, caches_, &rank_.links, &staging_}, scratch_, rows);
 }
 
 void TextGenerator::keep_logits(const std::vector<int64_t>& texts, const Tensor& logits) {

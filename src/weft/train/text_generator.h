@@ -48,6 +48,7 @@ class TextGenerator {
   struct Needs {
     MemoryPlan plan;                     // `evaluation`: the temporaries of a pass
     int64_t pages = 0, cache_bytes = 0;  // of all layers here
+    int64_t tokens_at_once = 0;          // that pass together where texts begin, at most
     int64_t total() const { return plan.total_bytes() + cache_bytes; }
   };
   static Needs measure(const ModelSpec& model, const Spec& spec);  // `mesh` may be a dry one
@@ -72,12 +73,15 @@ class TextGenerator {
   bool on_any_rank(bool here);
   int64_t fed(int64_t text = 0) const { return texts_[size_t(text)].fed; }
   const ModelSpec& model() const { return config_.spec; }
+  const Needs& needs() const { return needs_; }
+  int64_t temporaries_taken() const { return scratch_.peak(); }  // bytes of needs().plan.evaluation, at most
   const ProcessMesh& mesh() const { return rank_.mesh; }
 
  private:
   struct State {
     std::vector<int32_t> seen;  // what the caches are of, and then those that are to be fed
     int64_t cached = 0;         // of them
+    int64_t begins_with = 0;    // of them: these pass together or in portions, those that follow one by one
     int64_t fed = 0;
     bool began = false;  // once at least
   };
@@ -85,7 +89,9 @@ class TextGenerator {
   void feed_filler();
   void feed_some(const std::vector<int64_t>& waiting);
   void begin(const std::vector<int64_t>& texts);
+  void begin_portion(const std::vector<int64_t>& texts);
   void step(const std::vector<int64_t>& texts);
+  Tensor pass_of(const DecodingRows& rows);
   void keep_logits(const std::vector<int64_t>& texts, const Tensor& logits);
 
   const HfConfig config_;
