@@ -48,8 +48,8 @@ struct StepData {
   StepPart end;                     // behind the last action: sums that are missing, norm, update
 };
 
-// The data of the rank whose step it is, without the forward-only passes of an objective and what a teacher adds. Throws
-// what planning throws.
+// The data of the rank whose step it is, without the forward-only passes of an objective and what a teacher adds.
+// Throws what planning throws.
 StepData step_data_of(const RunPlan& run, const WorkspaceModel& workspace);
 
 // What each instruction needs: the layers' order, values that were fetched, tensors that were received.
