@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "apps/program.h"
 
@@ -72,6 +74,9 @@ TEST(ForwardRanks, WhatCannotRunIsRefusedByName) {
       {generate_words({}), {"parallel.zero_stage=3"}, "parallel.zero_stage=3 has no effect: `weft generate` takes"},
       {generate_words({}), {"parallel.pipeline_schedule=zbv"}, "parallel.pipeline_schedule=zbv has no effect"},
       {generate_words({}), {"train.seed=3"}, "train.seed=3 has no effect"},
+      {generate_words({}), {"--prompt-tokens", "5", "--plan"}, "of --prompt, --prompt-ids and --prompt-tokens two are"},
+      {{"generate", golden_file("llama-gqa"), "--prompt-tokens", "5"}, {}, "has no effect without --plan"},
+      {{"generate", golden_file("llama-gqa"), "--plan", "--prompt-tokens", "2x0"}, {}, "--prompt-tokens 2x0: expected"},
   };
   for (const auto& [words, settings, says] : cases) {
     const Finished f = weft(words_and(words, settings));
@@ -87,6 +92,41 @@ TEST(ForwardRanks, TextThatDoesNotFitIsRefusedWithItsBytes) {
   EXPECT_NE(f.status, 0);
   EXPECT_SAYS(f.err, "no memory to generate: the ranks here take ");
   EXPECT_SAYS(f.err, " pages of 64 tokens of keys and values), but ");
+  EXPECT_SAYS(f.err, "keys and values  temporaries  workspace  MiB in all");
+}
+
+// Lines of a plan, as words.
+std::vector<RankWords> plan_of_generation(const RankWords& settings) {
+  const Finished f = weft(words_and({"generate", golden_file("llama-gqa"), "--plan", "--context", "2000"}, settings));
+  EXPECT_EQ(f.status, 0) << f.err;
+  std::vector<RankWords> lines;
+  std::istringstream text(f.out);
+  for (std::string line; std::getline(text, line);) {
+    std::istringstream words(line);
+    lines.emplace_back(std::istream_iterator<std::string>(words), std::istream_iterator<std::string>());
+  }
+  return lines;
+}
+
+// Keys and values of 4 layers with 4 key heads of 8 columns in f32, of 2 x 1,024 tokens: 2 MiB.
+TEST(ForwardRanks, APlanSaysWhatEachRankNeedsForKeysAndValues) {
+  const RankWords texts{"--prompt-tokens", "2x1000", "--max-tokens", "24"};
+  const std::vector<RankWords> one = plan_of_generation(texts);
+  ASSERT_EQ(one.size(), 3u);
+  EXPECT_EQ(one[0], (RankWords{"2", "texts,", "of", "up", "to", "1024", "tokens", "at", "once"}));
+  ASSERT_EQ(one[2].size(), 10u);
+  EXPECT_EQ(one[2][2], "2000");  // tokens at once
+  EXPECT_EQ(one[2][3], "32");    // pages
+  EXPECT_EQ(one[2][6], "2.00");
+  const std::vector<RankWords> two = plan_of_generation(words_and(texts, {"parallel.pp=2"}));
+  ASSERT_EQ(two.size(), 5u);
+  for (const size_t line : {2, 3}) {
+    EXPECT_EQ(two[line][2], "250");
+    EXPECT_EQ(two[line][6], "1.00");
+    EXPECT_LT(std::stod(two[line][7]), std::stod(one[2][7])) << "a portion of a prompt takes less than the whole";
+  }
+  EXPECT_EQ(two[4][0], "2");
+  EXPECT_EQ(plan_of_generation({"--prompt-ids", "1,2,3", "--ids", "--max-tokens", "100"})[2][3], "2");
 }
 
 }  // namespace

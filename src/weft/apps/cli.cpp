@@ -120,9 +120,15 @@ Command add_generate(CLI::App& weft) {
   model_options(*app, *o);
   app->add_flag("--ids", o->ids, "Print token ids instead of text");
   app->add_flag("--rate", o->rate, "Tell how many tokens a second were read, and written");
+  app->add_flag("--plan", o->plan, "Only say what memory the same command would need on each rank");
+  app->add_option("--prompt-tokens", o->prompt_tokens,
+                  "Of --plan, in place of a prompt: its length, as 2048; or 4x2048 for four; again for others")
+      ->type_name("TOKENS")
+      ->allow_extra_args(false);
   app->footer(
       "Examples:\n  weft generate runs/first --prompt \"In the beginning\" --temperature 0.8 --top-k 40\n"
-      "  weft generate runs/first parallel.tp=2 --prompt \"In the\" --prompt \"And the\" --temperature 0");
+      "  weft generate runs/first parallel.tp=2 --prompt \"In the\" --prompt \"And the\" --temperature 0\n"
+      "  weft generate runs/first parallel.pp=2 --plan --prompt-tokens 8x2048 --max-tokens 512");
   return {app, [o] { return run_generate(*o); }};
 }
 

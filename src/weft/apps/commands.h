@@ -48,9 +48,11 @@ struct GenerateOptions : ModelOptions {
   int64_t max_tokens = 200;
   double temperature = 1, top_p = 1;
   int64_t top_k = 0, seed = 1234;
-  int64_t context = 0;  // tokens that the model sees at once; 0: as many as it was trained on
-  bool ids = false;     // print ids, not text
-  bool rate = false;    // tell how fast the prompts and then the tokens went
+  int64_t context = 0;                     // tokens that the model sees at once; 0: as many as it was trained on
+  bool ids = false;                        // print ids, not text
+  bool rate = false;                       // tell how fast the prompts and then the tokens went
+  bool plan = false;                       // only say what memory it would need
+  std::vector<std::string> prompt_tokens;  // of a plan, in place of prompts: "4x2048"
 };
 int run_generate(const GenerateOptions& options);
 

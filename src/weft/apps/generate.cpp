@@ -5,6 +5,7 @@
 #include "weft/apps/backends.h"
 #include "weft/apps/commands.h"
 #include "weft/apps/forward_ranks.h"
+#include "weft/apps/generation_plan.h"
 #include "weft/apps/report.h"
 #include "weft/base/error.h"
 #include "weft/base/memory_limits.h"
@@ -53,9 +54,18 @@ class Generation {
     require_vocabulary_head(config_.spec, folder_.string());
     open_tokens();
     check_layout();
-    machine_ = machine_for(recipe_, int(process.here.size()));
-    require_memory(process);
+    machine_ = o.plan ? machine_to_plan_for(recipe_) : machine_for(recipe_, int(process.here.size()));
+    if (!o.plan) require_memory(process);
     say_window();
+  }
+
+  void say_plan() const {
+    const GenerationPlan plan = plan_of({});
+    std::cout << fmt::format("{} text{}, of up to {} tokens at once\n{}", prompts_.size(),
+                             prompts_.size() == 1 ? "" : "s", most_tokens(), plan.to_string());
+    const auto left = memory_left_here();
+    if (machine_.device.empty() && left && plan.total_bytes() > left->bytes)
+      std::cout << fmt::format("more than there is here: {}\n", left->what);
   }
 
   void run(const RankProcess& process) {
@@ -70,12 +80,13 @@ class Generation {
   }
 
   void open_tokens() {
-    const bool by_ids = o_.ids && !o_.prompt_ids.empty();
+    const bool by_ids = (o_.ids && !o_.prompt_ids.empty()) || !o_.prompt_tokens.empty();
     const ModelTokenizer named =
         by_ids ? ModelTokenizer() : tokenizer_of_model(folder_, recipe_of_checkpoint(folder_), o_.tokenizer);
     if (!named.note.empty()) teller()("note: " + named.note);
     if (!by_ids) tokenizer_ = open_tokenizer(named.name, folder_, config_.spec.vocab_size);
     for (const std::string& ids : o_.prompt_ids) prompts_.push_back(parse_ids(ids));
+    for (const int64_t tokens : parse_prompt_tokens(o_.prompt_tokens)) prompts_.emplace_back(size_t(tokens), 0);
     for (const std::string& text : o_.prompt) prompts_.push_back(prompt_ids(*tokenizer_, text));
     if (prompts_.empty()) prompts_.push_back(tokenizer_ ? prompt_ids(*tokenizer_, "") : Tokens());
     for (const Tokens& prompt : prompts_)
@@ -83,10 +94,15 @@ class Generation {
     context_ = o_.context > 0 ? o_.context : context_of(folder_, config_);
   }
 
-  void say_window() const {
+  int64_t longest_prompt() const {
     const auto longest = std::max_element(prompts_.begin(), prompts_.end(),
                                           [](const Tokens& a, const Tokens& b) { return a.size() < b.size(); });
-    const auto tokens = int64_t(longest->size());
+    return int64_t(longest->size());
+  }
+  int64_t most_tokens() const { return std::min(context_, longest_prompt() + o_.max_tokens); }
+
+  void say_window() const {
+    const int64_t tokens = longest_prompt();
     if (tokens + o_.max_tokens <= context_ + 1) return;  // the last token is not fed
     teller()(
         fmt::format("note: {} {} tokens at once: from token {} on (the prompt has {}) it sees only the last {} to {}",
@@ -131,22 +147,27 @@ class Generation {
     return texts;
   }
 
+  // Of these ranks; none: of all.
+  GenerationPlan plan_of(const std::vector<int>& ranks) const {
+    const MeshSizes sizes = mesh_sizes_of(recipe_);
+    GenerationPlan plan;
+    for (int rank = 0; rank < sizes.world(); ++rank)
+      if (ranks.empty() || std::count(ranks.begin(), ranks.end(), rank) > 0)
+        plan.add(rank, TextGenerator::measure(config_.spec, spec_of(machine_, dry_mesh(sizes, rank))));
+    return plan;
+  }
+
   // Of all ranks on this host, before any has memory. Those of a GPU find out for themselves.
   void require_memory(const RankProcess& process) const {
     if (!machine_.device.empty() || (!process.here.empty() && process.rank != process.here.front())) return;
-    const MeshSizes sizes = mesh_sizes_of(recipe_);
-    int64_t needed = 0, cache = 0, pages = 0;
-    for (int rank = 0; rank < sizes.world(); ++rank) {
-      if (!process.here.empty() && std::count(process.here.begin(), process.here.end(), rank) == 0) continue;
-      const auto needs = TextGenerator::measure(config_.spec, spec_of(machine_, dry_mesh(sizes, rank)));
-      needed += needs.total(), cache += needs.cache_bytes, pages += needs.pages;
-    }
+    const GenerationPlan plan = plan_of(process.here);
     const auto left = memory_left_here();
-    if (left && needed > left->bytes)
-      throw ConfigError(fmt::format(
-          "no memory to generate: the ranks here take {} ({} of it {} pages of {} tokens of keys and values), but {}; "
-          "fewer --max-tokens, a smaller --context or fewer prompts take less",
-          format_bytes(double(needed)), format_bytes(double(cache)), pages, KvPages::kRows, left->what));
+    if (!left || plan.total_bytes() <= left->bytes) return;
+    throw ConfigError(
+        fmt::format("no memory to generate: the ranks here take {} ({} of it {} pages of {} tokens of keys and "
+                    "values), but {}; fewer --max-tokens, a smaller --context or fewer prompts take less\n{}",
+                    format_bytes(double(plan.total_bytes())), format_bytes(double(plan.cache_bytes())), plan.pages(),
+                    KvPages::kRows, left->what, plan.to_string()));
   }
 
   void run_rank(const ProcessMesh& mesh) const {
@@ -222,9 +243,15 @@ class Generation {
 }  // namespace
 
 int run_generate(const GenerateOptions& o) {
-  if (!o.prompt.empty() && !o.prompt_ids.empty())
-    throw ConfigError("--prompt and --prompt-ids are both given: use one");
+  if (!o.prompt.empty() + !o.prompt_ids.empty() + !o.prompt_tokens.empty() > 1)
+    throw ConfigError("of --prompt, --prompt-ids and --prompt-tokens two are given: use one");
+  if (!o.prompt_tokens.empty() && !o.plan)
+    throw ConfigError("--prompt-tokens has no effect without --plan: give --prompt or --prompt-ids");
   const Recipe recipe = forward_recipe(kGenerate, o, o.settings);
+  if (o.plan) {
+    Generation(o, recipe, {}).say_plan();
+    return kExitOk;
+  }
   return run_forward_ranks(recipe, "generate", [&](const RankProcess& process) {
     Generation(o, recipe, process).run(process);
     return kExitOk;

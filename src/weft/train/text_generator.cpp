@@ -124,9 +124,21 @@ std::vector<CacheBooks::Next> take_portion(std::vector<Unread>& texts, int64_t t
   return portion;
 }
 
+// Blocks are dealt out to stages as if there were no head: of a prompt it sees one token. What texts there are does not
+// count, for ranks of dp have others in the same stages.
+Recipe::Parallel with_stages(const ModelSpec& model, const Spec& spec) {
+  Recipe recipe;
+  recipe.parallel = spec.layout;
+  recipe.train.seq_length = spec.context > 0 ? spec.context : std::max<int64_t>(1, model.max_positions);
+  ModelSpec headless = model;
+  headless.vocab_size = 0;
+  if (spec.layout.pp > 1) recipe.parallel.pipeline_layout = block_layout_of(recipe, headless);
+  return recipe.parallel;
+}
+
 StepSpec step_of(const ModelSpec& model, const Spec& spec) {
   const int64_t seen = CacheBooks::filled(most_seen(spec), spec.layout.cp);
-  return forward_step(spec.layout, model, {.precision = spec.precision, .seq_length = seen, .size = 1},
+  return forward_step(with_stages(model, spec), model, {.precision = spec.precision, .seq_length = seen, .size = 1},
                       spec.mesh.world->rank());
 }
 
