@@ -76,6 +76,30 @@ TEST_F(AdapterRun, GoesOnToTheBitAndIsAModelWithItsBase) {
   EXPECT_EQ(eval.status, 0) << eval.err;
 }
 
+// Folders of one kind say so where the other is asked for.
+TEST_F(AdapterRun, MagnitudesGoOnToTheBitAndAreMerged) {
+  const std::string dora = "adapter.kind=dora";
+  ASSERT_EQ(train("whole", {dora}).status, 0);
+  ASSERT_EQ(train("halves", {dora, "train.train_iters=2"}).status, 0);
+  ASSERT_EQ(train("halves", {dora}).status, 0);
+  const fs::path one = checkpoint("whole", 4);
+  EXPECT_TRUE(testing::slurp(one / "adapter_model.safetensors") ==
+              testing::slurp(checkpoint("halves", 4) / "adapter_model.safetensors"));
+  const Finished merged = weft({"merge", (dir_ / "whole").string(), "--out", (dir_ / "merged").string()});
+  ASSERT_EQ(merged.status, 0) << merged.err;
+  EXPECT_EQ(ids_of(dir_ / "whole"), ids_of(dir_ / "merged"));
+  auto config = nlohmann::json::parse(testing::slurp(one / "adapter_config.json"));
+  EXPECT_EQ(config["use_dora"], true);
+  EXPECT_SAYS(train("lora", {"adapter.path=" + one.string()}).err, "adapter.kind=dora");
+  const Finished dropping = train("dropping", {dora, "adapter.dropout=0.1"});
+  EXPECT_EQ(dropping.status, 2);
+  EXPECT_SAYS(dropping.err, "adapter.dropout = 0.1 cannot run");
+  config["use_dora"] = false;
+  testing::spill(one / "adapter_config.json", config.dump());
+  EXPECT_SAYS(weft({"inspect", one.string()}).err, "lora_magnitude_vector");
+  EXPECT_SAYS(train("dora", {dora, "adapter.path=" + one.string()}).err, "adapter.kind=lora");
+}
+
 TEST_F(AdapterRun, IsNotSavedAsItBegan) {
   const Finished f = train("still", {"optimizer.lr=0", "optimizer.min_lr=0", "checkpoint.save_interval=2"});
   EXPECT_EQ(f.status, 89);

@@ -11,6 +11,8 @@
 #include "support.h"
 #include "weft/base/error.h"
 #include "weft/models/peft.h"
+#include "weft/nn/projection.h"
+#include "weft/optim/optimizer.h"
 
 namespace weft {
 namespace {
@@ -20,6 +22,10 @@ using testing::TinyRun;
 
 ModelSpec with_adapter(ModelSpec model, std::vector<std::string> targets = {"all-linear"}, double dropout = 0) {
   model.adapter = adapter_of(model, {.rank = 3, .alpha = 5, .dropout = dropout, .targets = std::move(targets)}, "test");
+  return model;
+}
+ModelSpec with_magnitudes(ModelSpec model) {
+  model.adapter->magnitudes = true;
   return model;
 }
 
@@ -34,18 +40,73 @@ std::vector<std::pair<std::string, ModelSpec>> adapted_models() {
       {"gpt2", with_adapter(testing::tiny_gpt2())},
       {"dropping", with_adapter(testing::tiny_llama(), {"all-linear"}, 0.3)},
       {"qwen3", with_adapter(testing::tiny_qwen3())},
-      {"experts", with_adapter(testing::tiny_experts(), {"q_proj", "o_proj"})}};
+      {"experts", with_adapter(testing::tiny_experts(), {"q_proj", "o_proj"})},
+      {"dora", with_magnitudes(with_adapter(testing::tiny_qwen3()))},
+      {"dora of some",
+       with_magnitudes(with_adapter(testing::tiny_llama(), {"k_proj", "up_proj", "*.layers.1.*down_proj"}))},
+      {"dora fused", with_magnitudes(with_adapter(fused))},
+      {"dora of gpt2", with_magnitudes(with_adapter(testing::tiny_gpt2()))}};
 }
 
-// B is zero at first, which would hide half of what is to be seen.
+// A target's matrices, as they are now. Rows of its own, of all that its product has.
+struct Target {
+  const double *a, *b;
+  double *w, *m;  // m: none without magnitudes
+  int64_t rows, in, rank;
+  double scale;
+
+  double merged(int64_t i, int64_t j) const {
+    double sum = w[i * in + j];
+    for (int64_t k = 0; k < rank; ++k) sum += scale * b[i * rank + k] * a[k * in + j];
+    return sum;
+  }
+  double length(int64_t i) const {
+    double squares = 0;
+    for (int64_t j = 0; j < in; ++j) squares += merged(i, j) * merged(i, j);
+    return std::sqrt(squares);
+  }
+};
+std::vector<Target> targets_of(TinyRun& run, const ModelSpec& model) {
+  std::map<std::string, const Param*> weights;
+  for (const Param* p : run.state.params.params()) weights[p->spec().name] = p;
+  const auto numbers = [&](const std::string& name) {
+    const auto found = weights.find(name);
+    return found == weights.end() ? nullptr : run.state.params.stored(*found->second)[0].master.as<double>();
+  };
+  std::vector<Target> all;
+  std::map<std::string, int64_t> a_rows, b_rows;  // of each weight, so far
+  for (const AdapterSpec::Target& t : model.adapter->targets) {
+    const std::string product = t.weight.substr(0, t.weight.rfind('.'));
+    const int64_t in = weights.at(t.weight)->spec().shape[1], r = model.adapter->rank;
+    double* const m = numbers(product + ".lora_magnitude_vector");
+    all.push_back({.a = numbers(product + ".lora_A.weight") + a_rows[product] * in,
+                   .b = numbers(product + ".lora_B.weight") + b_rows[product] * r,
+                   .w = numbers(t.weight) + t.rows.first * in,
+                   .m = m == nullptr ? m : m + b_rows[product],
+                   .rows = t.rows.count,
+                   .in = in,
+                   .rank = r,
+                   .scale = model.adapter->scale});
+    a_rows[product] += r;
+    b_rows[product] += t.rows.count;
+  }
+  return all;
+}
+
+// B is zero at first, which would hide half of what is to be seen; and magnitudes are the lengths of the base's rows.
 void draw_adapter(TinyRun& run) {
   std::mt19937 gen(5);
   std::normal_distribution<double> n;
-  for (const Param* p : run.state.params.params())
-    for (int64_t i = 0; p->spec().is_adapter && i < p->spec().shape.elements(); ++i)
-      run.state.params.stored(*p)[0].master.as<double>()[i] = 0.3 * n(gen);
+  for (const Param* p : run.state.params.params()) {
+    if (!p->spec().is_adapter) continue;
+    auto* const numbers = run.state.params.stored(*p)[0].master.as<double>();
+    for (int64_t i = 0; i < p->spec().shape.elements(); ++i)
+      numbers[i] = 0.3 * n(gen) + (p->spec().in_stat ? numbers[i] : 0);
+  }
 }
 
+// The lengths by which magnitudes are divided are constants to gradients, so they are kept here: the magnitudes move
+// with them.
 TEST(Adapter, ItsGradientIsTheDerivativeOfTheLoss) {
   for (const auto& [name, model] : adapted_models()) {
     for (const char* schedule : {"1f1b", "zb_h1"}) {
@@ -53,6 +114,13 @@ TEST(Adapter, ItsGradientIsTheDerivativeOfTheLoss) {
       draw_adapter(run);
       run.loss_and_gradients();
       double slope = 0;
+      const std::vector<Target> targets = targets_of(run, model);
+      const auto with_lengths = [&](const auto& f) {  // f(m, |V|) for every row
+        for (const Target& t : targets)
+          for (int64_t i = 0; t.m != nullptr && i < t.rows; ++i) f(t.m[i], t.length(i));
+      };
+      std::vector<double> lengths;
+      with_lengths([&](double&, double length) { lengths.push_back(length); });
       const auto move = [&](double h) {
         std::mt19937 gen(3);
         std::normal_distribution<double> n;
@@ -67,7 +135,14 @@ TEST(Adapter, ItsGradientIsTheDerivativeOfTheLoss) {
         }
       };
       const bool drops = model.adapter->dropout > 0;
-      const auto loss = [&] { return drops ? run.loss_and_gradients() : run.evaluate(); };
+      const auto loss = [&] {
+        size_t i = 0;
+        with_lengths([&](double& m, double length) { m *= length / lengths[i++]; });
+        const double value = drops ? run.loss_and_gradients() : run.evaluate();
+        i = 0;
+        with_lengths([&](double& m, double length) { m *= lengths[i++] / length; });
+        return value;
+      };
       move(0);
       const double h = 1e-6;
       move(h);
@@ -80,7 +155,7 @@ TEST(Adapter, ItsGradientIsTheDerivativeOfTheLoss) {
   }
 }
 
-// As files name the matrices, row by row: W + scale B A.
+// As files name the matrices, row by row: W + scale B A, or that with the lengths of the magnitudes.
 TEST(Adapter, ItsModelIsTheOneWithItsProductsAdded) {
   for (const auto& [name, model] : adapted_models()) {
     TinyRun with(model, {});
@@ -88,37 +163,30 @@ TEST(Adapter, ItsModelIsTheOneWithItsProductsAdded) {
     ModelSpec plain = model;
     plain.adapter.reset();
     TinyRun merged(plain, {});
-    std::map<std::string, const double*> weights;
-    for (const Param* p : with.state.params.params())
-      weights[p->spec().name] = with.state.params.stored(*p)[0].master.as<double>();
+    std::map<std::string, const Param*> weights;
+    for (const Param* p : merged.state.params.params()) weights[p->spec().name] = p;
     const double before = merged.evaluate();
-    std::map<std::string, int64_t> a_rows, b_rows;  // of each weight, so far
-    for (const AdapterSpec::Target& t : model.adapter->targets) {
-      const std::string product = t.weight.substr(0, t.weight.rfind('.'));
-      const double *a = weights.at(product + ".lora_A.weight"), *b = weights.at(product + ".lora_B.weight");
-      for (const Param* p : merged.state.params.params()) {
-        if (p->spec().name != t.weight) continue;
-        const int64_t in = p->spec().shape[1], r = model.adapter->rank;
-        double* w = merged.state.params.stored(*p)[0].master.as<double>() + t.rows.first * in;
-        for (int64_t i = 0; i < t.rows.count; ++i)
-          for (int64_t j = 0; j < in; ++j)
-            for (int64_t k = 0; k < r; ++k)
-              w[i * in + j] +=
-                  model.adapter->scale * b[(b_rows[product] + i) * r + k] * a[(a_rows[product] + k) * in + j];
-      }
-      a_rows[product] += model.adapter->rank;
-      b_rows[product] += t.rows.count;
+    const std::vector<Target> targets = targets_of(with, model);
+    for (size_t n = 0; n < targets.size(); ++n) {
+      const Target& t = targets[n];
+      const AdapterSpec::Target& where = model.adapter->targets[n];
+      auto* const w = merged.state.params.stored(*weights.at(where.weight))[0].master.as<double>();
+      for (int64_t i = 0; i < t.rows; ++i)
+        for (int64_t j = 0; j < t.in; ++j)
+          w[(where.rows.first + i) * t.in + j] = t.merged(i, j) * (t.m == nullptr ? 1 : t.m[i] / t.length(i));
     }
     EXPECT_NEAR(with.evaluate(), merged.evaluate(), 1e-12) << name;
     EXPECT_GT(std::abs(merged.evaluate() - before), 1e-3) << name;
   }
 }
 
+// But for the rounding of a bias that is added later.
 TEST(Adapter, BeginsAsTheModelItself) {
   for (const auto& [name, model] : adapted_models()) {
     ModelSpec plain = model;
     plain.adapter.reset();
-    EXPECT_EQ(TinyRun(model, {}).evaluate(), TinyRun(plain, {}).evaluate()) << name;
+    const double adapted = TinyRun(model, {}).evaluate(), alone = TinyRun(plain, {}).evaluate();
+    EXPECT_NEAR(adapted, alone, name == "dora of gpt2" ? 1e-14 : 0) << name;
   }
 }
 
@@ -141,7 +209,7 @@ TEST(Adapter, OnlyItsMatricesMoveAndHaveMemory) {
     EXPECT_EQ(masters(false), frozen) << name;
     const std::vector<double> moved = masters(true);
     for (size_t i = 0; i < moved.size(); ++i) EXPECT_NE(moved[i], learning[i]) << name << " " << i;
-    const auto bytes = int64_t(learning.size() * sizeof(double)), padding = int64_t{256} * 8 * 8 * model.num_layers;
+    const auto bytes = int64_t(learning.size() * sizeof(double)), padding = int64_t{256} * 8 * 12 * model.num_layers;
     EXPECT_LE(run.used().grads, bytes + padding) << name;
     EXPECT_LE(run.used().states, 2 * (bytes + padding)) << name;
   }
@@ -179,6 +247,20 @@ TEST(Adapter, TargetsAreNamedAsInFiles) {
   EXPECT_SAYS(refusal(testing::tiny_latent(), "o_proj"), "latent attention has no adapters yet");
 }
 
+TEST(Adapter, MagnitudesAreReadInF32WhateverLayersComputeIn) {
+  ParamStore store{kBf16, {}};
+  store.adapt({.rank = 2, .magnitudes = true, .targets = {{"p.weight", {0, 4}, "p"}}});
+  const Projection projection(store, "p", {.in = 3, .out = 4, .place = weights(Spmd::Invariant)});
+  store.close_unit("block", 0);
+  Arena params("params", 1 << 16), grads("grads", 1 << 16), states("states", 1 << 16);
+  store.allocate({params, grads, states, params}, make_adamw({})->formats());
+  for (const Param* p : store.params()) {
+    const bool is_magnitude = p->spec().shape.rank() == 1;
+    EXPECT_EQ(p->value.dtype, is_magnitude ? DType::f32 : DType::bf16) << p->spec().name;
+    EXPECT_EQ(p->value.data == store.stored(*p)[0].master.data, is_magnitude || !p->learns()) << p->spec().name;
+  }
+}
+
 // What a file of PEFT's says that weft does not do is refused by its name.
 TEST(Adapter, ConfigsOfOtherAdaptersAreRefused) {
   testing::TempDir dir;
@@ -197,7 +279,10 @@ TEST(Adapter, ConfigsOfOtherAdaptersAreRefused) {
   const PeftConfig read = read_peft_config(dir.path());
   EXPECT_EQ(read.rank, 4);
   EXPECT_EQ(read.base, "base");
-  EXPECT_SAYS(with("use_dora", true), "\"use_dora\"");
+  EXPECT_FALSE(read.dora);
+  EXPECT_EQ(with("use_dora", true), "");
+  EXPECT_TRUE(read_peft_config(dir.path()).dora);
+  EXPECT_SAYS(with("use_dora", 1), "\"use_dora\"");
   EXPECT_SAYS(with("peft_type", "IA3"), "\"peft_type\"");
   EXPECT_SAYS(with("bias", "all"), "\"bias\"");
   EXPECT_SAYS(with("modules_to_save", {"lm_head"}), "\"modules_to_save\"");

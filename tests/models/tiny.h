@@ -192,6 +192,7 @@ class TinyRun {
         backend(1),
         executor_(state, step_, plan_, {backend, mesh_}) {
     init_weights(state.params, seed, 1);
+    init_magnitudes(state.params, backend);
     for (FrozenModel& other : state.frozen) init_weights(other.params, ++seed_of_frozen_, 1);
   }
 

@@ -75,7 +75,6 @@ inline std::string not_built_yet(const GoldenCase& c) {
       optimizer != "adamw" && optimizer != "adamw8bit")
     return "optimizer " + optimizer;
   if (std::filesystem::exists(c.folder / "quantised.safetensors")) return "a quantised base";
-  if (kind == "lora" && read_json(c.folder / "adapter/adapter_config.json").value("use_dora", false)) return "DoRA";
   try {
     read_hf_config(c.folder);
   } catch (const ConfigError& e) {
@@ -100,7 +99,8 @@ inline std::vector<std::string> case_settings(const GoldenCase& c) {
   };
   if (c.train.value("kind", "") == "lora") {
     const nlohmann::json adapter = read_json(c.folder / "adapter/adapter_config.json");
-    settings.insert(settings.end(), {"adapter.kind=lora", "adapter.path=" + (c.folder / "adapter").string(),
+    settings.insert(settings.end(), {adapter.value("use_dora", false) ? "adapter.kind=dora" : "adapter.kind=lora",
+                                     "adapter.path=" + (c.folder / "adapter").string(),
                                      fmt::format("adapter.rank={}", adapter["r"].get<int64_t>()),
                                      fmt::format("adapter.alpha={}", adapter["lora_alpha"].get<double>()),
                                      fmt::format("adapter.rslora={}", adapter["use_rslora"].get<bool>())});

@@ -49,7 +49,11 @@ inline const std::vector<Feature> kRuns = {
       "qwen2-lora",
       "phi3-lora",
       "mixtral-lora",
-      "gpt-oss-lora"}},
+      "gpt-oss-lora",
+      "gpt2-dora",
+      "llama-gqa-dora",
+      "qwen2-dora",
+      "phi3-dora"}},
     {"train.objective", {"cross_entropy", "dpo", "grpo", "kto", "reward", "ppo"}},
     {"model.hidden_dropout", {"0", "0.1"}},
     {"optimizer.name", {"adamw", "adamw8bit", "sgd", "muon"}},
@@ -154,7 +158,8 @@ inline std::string pipeline_layout_of(const std::string& kind, int stages) {
 }
 
 // A frozen model with adapters, of all matrices where it has no experts.
-inline bool has_adapter(const std::string& model) { return model.ends_with("-lora"); }
+inline bool has_magnitudes(const std::string& model) { return model.ends_with("-dora"); }
+inline bool has_adapter(const std::string& model) { return model.ends_with("-lora") || has_magnitudes(model); }
 inline std::string base_of(const std::string& model) {
   return has_adapter(model) ? model.substr(0, model.size() - 5) : model;
 }
@@ -233,7 +238,8 @@ class LayoutMatrix : public ::testing::Test {
                                  "run.dir=" + run.string()};
     if (c.at("model") == "qwen3-moe") all.insert(all.end(), {"moe.global_aux_loss_coef=0.3", "moe.z_loss_coef=0.01"});
     if (c.at("model").starts_with("deepseek-v3-m")) all.push_back("moe.bias_update_rate=0.02");
-    if (has_adapter(c.at("model"))) all.insert(all.end(), {"adapter.kind=lora", "adapter.rank=3"});
+    if (has_adapter(c.at("model")))
+      all.insert(all.end(), {"adapter.kind=" + c.at("model").substr(c.at("model").size() - 4), "adapter.rank=3"});
     if (c.at("model") == "mixtral-lora" || c.at("model") == "gpt-oss-lora")
       all.push_back(R"(adapter.targets=["q_proj", "v_proj", "o_proj"])");
     if (has_mtp(c.at("model"))) all.push_back("train.mtp_loss_coef=0.4");
@@ -246,7 +252,8 @@ class LayoutMatrix : public ::testing::Test {
       all.insert(all.end(), {"objective.loss_type=ipo", "objective.average_logps=true", "objective.beta=0.5"});
     if (c.at("data.mask") == "some") all.push_back("data.loss_mask=" + (dir_ / "mask.bin").string());
     if (c.at("model.hidden_dropout") != "0") all.push_back("model.attention_dropout=0.2");
-    if (c.at("model.hidden_dropout") != "0" && has_adapter(c.at("model"))) all.push_back("adapter.dropout=0.2");
+    if (c.at("model.hidden_dropout") != "0" && has_adapter(c.at("model")) && !has_magnitudes(c.at("model")))
+      all.push_back("adapter.dropout=0.2");
     if (c.count("parallel.cp") && c.at("parallel.cp") == "6" && c.at("parallel.cp_comm_type") == "a2a+p2p")
       all.push_back(
           fmt::format("parallel.cp_a2a_size={}", c.at("model") == "gpt2" || c.at("model") == "qwen2" ? 2 : 3));

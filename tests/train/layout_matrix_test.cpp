@@ -59,7 +59,10 @@ TEST_F(LayoutMatrix, AdaptersEqualThoseOfOneRank) {
         Eight{"gpt2-lora", "2", "1", "2", "2", "2", "selective", "1f1b"},
         Eight{"phi3-lora", "2", "2", "3", "1", "3", "none", "1f1b"},
         Eight{"mixtral-lora", "2", "1", "1", "2", "3", "none", "zb_h1"},
-        Eight{"gpt-oss-lora", "2", "1", "3", "1", "3", "none", "zb_h1"}}) {
+        Eight{"gpt-oss-lora", "2", "1", "3", "1", "3", "none", "zb_h1"},
+        Eight{"qwen2-dora", "1", "1", "4", "1", "0", "full", "1f1b"},
+        Eight{"gpt2-dora", "2", "1", "2", "2", "1", "selective", "zb_h1"},
+        Eight{"phi3-dora", "2", "2", "3", "1", "3", "none", "1f1b"}}) {
     c["model"] = model;
     c["parallel.dp"] = dp;
     c["parallel.cp"] = cp;

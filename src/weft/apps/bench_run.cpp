@@ -42,12 +42,14 @@ BenchRun::BenchRun(const Recipe& recipe, const Machine& machine, RunPlan plan, c
       data(open_run_data(recipe, rank.plan.model)),
       batches(*data.train, {recipe.train.seq_length, rank.plan.step.micro_batch_size, rank.plan.step.order}),
       objective(objective_of(recipe, *data.train)) {
-  init_weights(rank.state.params, 1, machine.threads);
-  rank.state.params.masters_changed(rank.backend);
-  for (FrozenModel& other : rank.state.frozen) {
-    init_weights(other.params, 1, machine.threads);
-    other.params.masters_changed(rank.backend);
-  }
+  const auto begin = [&](ParamStore& params) {
+    init_weights(params, 1, machine.threads);
+    params.masters_changed(rank.backend);
+    init_magnitudes(params, rank.backend);
+    params.masters_changed(rank.backend);
+  };
+  begin(rank.state.params);
+  for (FrozenModel& other : rank.state.frozen) begin(other.params);
 }
 
 void BenchRun::warm_up() {

@@ -150,9 +150,13 @@ void add_adapter(Report& report, const fs::path& folder, const HfConfig& config)
   int64_t parameters = 0;
   for (const HfTensor& t : adapter_tensors(config.spec)) parameters += t.rows * t.cols();
   report["kind"] = "adapter folder";
-  report["adapter"] = {{"base", config.adapter->base},   {"rank", config.adapter->rank},
-                       {"alpha", config.adapter->alpha}, {"modules", config.spec.adapter->targets.size()},
-                       {"parameters", parameters},       {"bytes", size_of(folder / kAdapterFile)}};
+  report["adapter"] = {{"base", config.adapter->base},
+                       {"rank", config.adapter->rank},
+                       {"alpha", config.adapter->alpha},
+                       {"dora", config.adapter->dora},
+                       {"modules", config.spec.adapter->targets.size()},
+                       {"parameters", parameters},
+                       {"bytes", size_of(folder / kAdapterFile)}};
 }
 
 Report of_model(const fs::path& folder) {

@@ -182,9 +182,9 @@ int train_launched(const TrainOptions& options, const Launched& launched) {
   const Recipe recipe = read_recipe(options.recipe, options.overrides, launched.rank == 0);
   if (recipe.adapter.kind != AdapterKind::none && recipe.model.init == InitChoice::random)
     throw ConfigError(
-        "model.init = \"random\" cannot run with adapter.kind = \"lora\": checkpoints would be of a base that is "
-        "nowhere; "
-        "the nearest that works: model.init = \"pretrained\"");
+        fmt::format("model.init = \"random\" cannot run with adapter.kind = \"{}\": checkpoints would be of a base "
+                    "that is nowhere; the nearest that works: model.init = \"pretrained\"",
+                    recipe.adapter.kind));
   if (recipe.data.train == std::vector<std::string>{"synthetic"})
     throw ConfigError(
         "data.train = [\"synthetic\"] is random tokens that `weft bench` makes, and `weft plan` takes for any; name "

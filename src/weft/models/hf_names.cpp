@@ -397,6 +397,13 @@ std::vector<HfTensor> adapter_tensors(const ModelSpec& model) {
     const int64_t rank = adapter.rank;
     tensors.push_back({name + a, {rank, columns.at(t.weight)}, false, product + a, before.first * rank, rank});
     tensors.push_back({name + b, {t.rows.count, rank}, false, product + b, before.count, t.rows.count});
+    if (adapter.magnitudes)
+      tensors.push_back({name + ".lora_magnitude_vector",
+                         {t.rows.count},
+                         false,
+                         product + ".lora_magnitude_vector",
+                         before.count,
+                         t.rows.count});
     before = {before.first + 1, before.count + t.rows.count};
   }
   return tensors;

@@ -1,10 +1,14 @@
 #include "weft/models/init.h"
 
 #include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
 
 #include "weft/base/parallel.h"
 #include "weft/base/rng.h"
 #include "weft/device/host_parts.h"
+#include "weft/nn/magnitude.h"
 
 namespace weft {
 namespace {
@@ -88,6 +92,41 @@ void init_where(const ParamStore& params, uint64_t seed, int num_threads, const 
   }
 }
 
+// The square roots of these squares, in the masters of m.
+void write_lengths(const ParamStore& params, const Param& m, const Tensor& squares) {
+  for (const ParamStore::Stored& block : params.stored(m)) {
+    const Piece& piece = m.pieces()[size_t(block.piece)];
+    const int64_t first = piece.local_row + block.rows.first - piece.rows.first;
+    write_parts(params.memory(), block.master, [&](const Tensor& to, int64_t first_row) {
+      read_parts(params.memory(), squares.slice_rows(first + first_row, to.rows()),
+                 [&](const Tensor& from, int64_t at) {
+                   const auto write = [&](const auto* s, auto* lengths) {
+                     for (int64_t i = 0; i < from.rows(); ++i) lengths[at + i] = std::sqrt(s[i]);
+                   };
+                   from.dtype == DType::f64 ? write(from.as<double>(), to.as<double>())
+                                            : write(from.as<float>(), to.as<float>());
+                 });
+    });
+  }
+}
+
+void init_magnitude(const ParamStore& params, Backend& backend, const std::map<std::string, Param*>& weights,
+                    Param& m) {
+  const std::string product = m.spec().name.substr(0, m.spec().name.size() - Magnitude::kSuffix.size());
+  const Param& w = *weights.at(product + ".weight");
+  const Adapter adapter(*weights.at(product + ".lora_A.weight"), *weights.at(product + ".lora_B.weight"),
+                        *params.adapter(), product, w);
+  const Precision& precision = params.precision();
+  Arena counts("counts");
+  counts.alloc(precision.stat, {m.shape()});
+  Arena arena("lengths of rows", counts.used(), params.shared_memory());
+  const MicroBatch none{};
+  Pass p{backend, params.mesh(), precision, none, &arena, &arena, &arena, &arena, &arena};
+  const Tensor squares = Magnitude(m, w, adapter).squares_of_base(p, arena);
+  backend.wait_all();
+  write_lengths(params, m, squares);
+}
+
 }  // namespace
 
 void init_weights(const ParamStore& params, uint64_t seed, int num_threads) {
@@ -96,6 +135,18 @@ void init_weights(const ParamStore& params, uint64_t seed, int num_threads) {
 
 void init_adapter(const ParamStore& params, uint64_t seed, int num_threads) {
   init_where(params, seed, num_threads, [](const ParamSpec& spec) { return spec.is_adapter; });
+}
+
+void init_magnitudes(ParamStore& params, Backend& backend) {
+  if (!params.adapter() || !params.adapter()->magnitudes) return;
+  for (int unit = 0; unit < params.num_units(); ++unit) {
+    params.fetch(unit);
+    std::map<std::string, Param*> weights;
+    for (Param* p : params.params_of(unit)) weights[p->spec().name] = p;
+    for (const auto& [name, m] : weights)
+      if (name.ends_with(Magnitude::kSuffix)) init_magnitude(params, backend, weights, *m);
+    params.release(unit);
+  }
 }
 
 void init_weight(const ParamStore& params, std::string_view name, uint64_t seed, int num_threads) {

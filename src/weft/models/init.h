@@ -12,6 +12,10 @@ namespace weft {
 void init_weights(const ParamStore& params, uint64_t seed, int num_threads);
 // Those of adapters alone.
 void init_adapter(const ParamStore& params, uint64_t seed, int num_threads);
+// The magnitudes of a new adapter (nn/magnitude.h), if it has any: the lengths of the base's rows, so that with B = 0
+// it changes nothing. Reads values, which must be those of the masters; follow with masters_changed once more.
+// Collective over the ranks of `params`. Blocks.
+void init_magnitudes(ParamStore& params, Backend& backend);
 // The one of this name alone.
 void init_weight(const ParamStore& params, std::string_view name, uint64_t seed, int num_threads);
 

@@ -1,6 +1,7 @@
 #include "weft/models/merge_adapter.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -17,7 +18,7 @@ namespace {
 
 struct Matrix {
   std::vector<float> values;
-  int64_t rows, cols;
+  int64_t rows = 0, cols = 0;
 };
 
 Matrix read_whole(const FoundHfTensor& found, const SafetensorsFolder& files) {
@@ -27,18 +28,24 @@ Matrix read_whole(const FoundHfTensor& found, const SafetensorsFolder& files) {
   return m;
 }
 
-// w += scale b a
-void add_product(Matrix& w, double scale, const Matrix& b, const Matrix& a) {
-  parallel_for(w.rows, usable_cores(), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i)
-      for (int64_t j = 0; j < w.cols; ++j) {
-        double sum = 0;
-        for (int64_t k = 0; k < a.rows; ++k)
-          sum += double(b.values[size_t(i * b.cols + k)]) * double(a.values[size_t(k * a.cols + j)]);
-        float& to = w.values[size_t(i * w.cols + j)];
-        to = float(double(to) + scale * sum);
-      }
-  });
+struct Matrices {  // of one target
+  Matrix a, b, m;  // m: magnitudes, or of no rows
+};
+
+// Row i of w + scale b a, with a length of m[i] where there are magnitudes.
+void merge_row(Matrix& w, int64_t i, double scale, const Matrices& with) {
+  const Matrix &a = with.a, &b = with.b;
+  std::vector<double> row(size_t(w.cols));
+  double squares = 0;
+  for (int64_t j = 0; j < w.cols; ++j) {
+    double sum = 0;
+    for (int64_t k = 0; k < a.rows; ++k)
+      sum += double(b.values[size_t(i * b.cols + k)]) * double(a.values[size_t(k * a.cols + j)]);
+    row[size_t(j)] = double(w.values[size_t(i * w.cols + j)]) + scale * sum;
+    squares += row[size_t(j)] * row[size_t(j)];
+  }
+  const double factor = with.m.rows > 0 ? double(with.m.values[size_t(i)]) / std::sqrt(squares) : 1;
+  for (int64_t j = 0; j < w.cols; ++j) w.values[size_t(i * w.cols + j)] = float(factor * row[size_t(j)]);
 }
 
 FileDType in_file(DType dtype) { return dtype == DType::bf16 ? FileDType::bf16 : FileDType::f32; }
@@ -60,14 +67,22 @@ void write_merged(const std::filesystem::path& adapter, const HfConfig& config, 
   const SafetensorsFolder file = SafetensorsFolder::of_file(adapter / kAdapterFile);
   const HfMatch model = match_hf_tensors(config.spec, base), matrices = match_adapter_tensors(config.spec, file);
   const AdapterSpec& spec = *config.spec.adapter;
+  const auto matrix = [&](size_t i) { return read_whole(matrices.tensors[i], file); };
+  const auto matrices_of = [&](size_t target) {  // in the order of adapter_tensors
+    const size_t first = target * (spec.magnitudes ? 3 : 2);
+    return Matrices{matrix(first), matrix(first + 1), spec.magnitudes ? matrix(first + 2) : Matrix{}};
+  };
   SharedWriter writer(out, layout);
   for (const FoundHfTensor& found : model.tensors) {
     const HfTensor& t = found.tensor;
     Matrix w = read_whole(found, base);
-    for (size_t i = 0; i < spec.targets.size(); ++i)
-      if (spec.targets[i].module + ".weight" == t.name)
-        add_product(w, spec.scale, read_whole(matrices.tensors[2 * i + 1], file),
-                    read_whole(matrices.tensors[2 * i], file));
+    for (size_t i = 0; i < spec.targets.size(); ++i) {
+      if (spec.targets[i].module + ".weight" != t.name) continue;
+      const Matrices with = matrices_of(i);
+      parallel_for(w.rows, usable_cores(), 1, [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row) merge_row(w, row, spec.scale, with);
+      });
+    }
     int64_t at = t.slice * w.rows * w.cols * (bits_of(in_file(dtype)) / 8);
     stream_matrix({.data = w.values.data(), .dtype = DType::f32, .rows = w.rows, .cols = w.cols, .row_stride = w.cols},
                   in_file(dtype), t.transposed, [&](std::span<const std::byte> bytes) {

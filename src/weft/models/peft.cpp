@@ -39,7 +39,6 @@ std::vector<std::string> targets_in(const JsonFields& fields) {
 // Fields that change what an adapter is, and which weft does not have.
 void refuse_others(const JsonFields& fields) {
   if (fields.string("peft_type") != "LORA") fields.fail("peft_type", "\"LORA\", the adapters that weft has");
-  if (fields.flag("use_dora", false)) fields.fail("use_dora", "false: weft has no DoRA yet");
   if (fields.string("bias", "none") != "none")
     fields.fail("bias", "\"none\": weft keeps the model's biases as they are");
   if (const nlohmann::json* init = fields.find("init_lora_weights"); init != nullptr && init->is_string())
@@ -82,6 +81,7 @@ PeftConfig read_peft_config(const fs::path& folder) {
           .rank = fields.integer("r", {.min = 1, .max = 1 << 20}),
           .alpha = fields.number("lora_alpha", {.min = 1e-30, .max = 1e6}),
           .rslora = fields.flag("use_rslora", false),
+          .dora = fields.flag("use_dora", false),
           .dropout = fields.number("lora_dropout", {.min = 0, .max = 1}, 0.0),
           .targets = targets_in(fields)};
 }
@@ -139,7 +139,8 @@ AdapterSpec adapter_of(const ModelSpec& model, const PeftConfig& config, std::st
   for (ParamSpec& weight : all_params(plain)) weights.emplace(weight.name, std::move(weight));
   AdapterSpec adapter{.rank = config.rank,
                       .scale = config.alpha / (config.rslora ? std::sqrt(double(config.rank)) : double(config.rank)),
-                      .dropout = config.dropout};
+                      .dropout = config.dropout,
+                      .magnitudes = config.dora};
   const bool all = config.targets == std::vector{std::string(kAllLinear)};
   std::vector<bool> used(config.targets.size());
   for (const HfTensor& tensor : hf_tensors(plain)) {
@@ -184,7 +185,7 @@ nlohmann::json to_json(const PeftConfig& config, const ModelSpec& model) {
           {"lora_alpha", config.alpha},
           {"lora_dropout", config.dropout},
           {"use_rslora", config.rslora},
-          {"use_dora", false},
+          {"use_dora", config.dora},
           {"bias", "none"},
           {"fan_in_fan_out", model.family == Family::gpt2},
           {"init_lora_weights", true},

@@ -20,6 +20,7 @@ struct PeftConfig {
   int64_t rank = 8;
   double alpha = 16;
   bool rslora = false;
+  bool dora = false;   // use_dora: magnitudes too
   double dropout = 0;  // lora_dropout
   // Modules by their last names, as "q_proj", or whole names; * stands for any text. kAllLinear: every matrix of
   // blocks.

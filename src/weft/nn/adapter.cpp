@@ -50,22 +50,26 @@ std::optional<Adapter> Adapter::make(ParamStore& params, const std::string& name
                          .parts = parts,
                          .linear = true,
                          .is_adapter = true});
-  Adapter made(a, b, adapter, StreamDropout(name + ".lora", adapter.dropout));
-  if (by_columns) made.first_column_ = of.pieces()[0].cols.first;
+  return Adapter(a, b, adapter, name, of);
+}
+
+Adapter::Adapter(Param& a, Param& b, const AdapterSpec& spec, const std::string& name, const Param& of)
+    : a_(&a), b_(&b), rank_(spec.rank), scale_(spec.scale), dropout_(name + ".lora", spec.dropout) {
+  if (of.spec().place.tp() == Spmd::Shard1) first_column_ = of.pieces()[0].cols.first;
   bool some_are_cut = false;
   for (const Piece& piece : of.pieces()) some_are_cut = some_are_cut || piece.held == Spmd::Shard0;
+  const std::vector<AdapterSpec::Target> targets = spec.of(of.spec().name);
   size_t part = 0;  // of B
   for (size_t t = 0; t < targets.size(); ++t)
     for (const size_t i : parts_of(of, targets[t])) {
       const Piece &in_w = of.pieces()[i], &in_b = b.pieces()[part++];
-      made.rows_.push_back({.first = in_w.local_row,
-                            .count = in_w.rows.count,
-                            .first_b = in_b.local_row,
-                            .target = int64_t(t),
-                            .held = in_b.held,
-                            .everywhere = some_are_cut && in_w.held != Spmd::Shard0});
+      rows_.push_back({.first = in_w.local_row,
+                       .count = in_w.rows.count,
+                       .first_b = in_b.local_row,
+                       .target = int64_t(t),
+                       .held = in_b.held,
+                       .everywhere = some_are_cut && in_w.held != Spmd::Shard0});
     }
-  return made;
 }
 
 // Columns of y; where W is cut, but these rows are not, y is held otherwise than it is said to be (Linear).

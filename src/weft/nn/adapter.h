@@ -23,16 +23,6 @@ class Adapter {
     Tensor narrow;   // [t, n r]  scale dropout(x) A^T of all n targets               till wgrad
     Tensor dnarrow;  // [t, n r]  scale dy B, with each target's columns of dy       dgrad .. wgrad
   };
-  // None where the store has no adapter of this weight. `name`: of the product.
-  static std::optional<Adapter> make(ParamStore& params, const std::string& name, const Param& of);
-  // Adds to y.
-  void forward(Pass& p, Saved& s, Tensor x, Tensor y) const;
-  // Adds to dx.
-  void dgrad(Pass& p, Saved& s, Tensor dy, Tensor dx) const;
-  // Adds to A.grad, B.grad. Reads no weight.
-  void wgrad(Pass& p, const Saved& s, Tensor x, Tensor dy) const;
-
- private:
   struct Rows {            // of W and B that are held alike and share an A
     int64_t first, count;  // of W, here
     int64_t first_b;       // of B, here
@@ -42,8 +32,24 @@ class Adapter {
     Tensor of(const Tensor& b, Spmd on_tp) const;
     Tensor columns(const Tensor& y, Spmd where_everywhere) const;
   };
-  Adapter(Param& a, Param& b, const AdapterSpec& spec, StreamDropout dropout)
-      : a_(&a), b_(&b), rank_(spec.rank), scale_(spec.scale), dropout_(dropout) {}
+  // None where the store has no adapter of this weight. `name`: of the product.
+  static std::optional<Adapter> make(ParamStore& params, const std::string& name, const Param& of);
+  // Of matrices that are there already.
+  Adapter(Param& a, Param& b, const AdapterSpec& spec, const std::string& name, const Param& of);
+  const Param& a() const { return *a_; }
+  const Param& b() const { return *b_; }
+  const std::vector<Rows>& rows() const { return rows_; }  // in order, of targets alone
+  double scale() const { return scale_; }
+  // What A has for a target: rows of it, columns of x A^T.
+  Tensor a_of(const Rows& rows) const { return a_->value.slice_rows(rows.target * rank_, rank_); }
+  // Adds to y.
+  void forward(Pass& p, Saved& s, Tensor x, Tensor y) const;
+  // Adds to dx.
+  void dgrad(Pass& p, Saved& s, Tensor dy, Tensor dx) const;
+  // Adds to A.grad, B.grad. Reads no weight.
+  void wgrad(Pass& p, const Saved& s, Tensor x, Tensor dy) const;
+
+ private:
   Tensor dropped(Pass& p, const Tensor& x, Tensor y) const;
   Tensor room_for_dropped(Pass& p, const Tensor& x) const;
   Tensor of_target(const Tensor& narrow, const Rows& rows) const {

@@ -29,13 +29,18 @@ Tensor Linear::Rows::columns(const Tensor& y, Spmd everywhere) const {
   return y.slice_cols(first, count).placed(cut ? y.place : y.place.on_tp(everywhere));
 }
 
-void Linear::forward(Pass& p, Tensor x, Tensor y) const {
+void Linear::multiply(Pass& p, Tensor x, Tensor y, const Param* bias) const {
   for (const Rows& run : runs_)
     p.be.run(Matmul{.a = x,
                     .b = run.of(w_->value, run.held),
                     .out = run.columns(y, Spmd::Replicate),
                     .trans_b = true,
-                    .bias = b_ ? run.of(b_->value, run.held) : Tensor{}});
+                    .bias = bias ? run.of(bias->value, run.held) : Tensor{}});
+}
+
+void Linear::add_bias(Pass& p, Tensor y) const {
+  for (const Rows& run : runs_)
+    if (b_) p.be.run(AddRow{.b = run.of(b_->value, run.held), .y = run.columns(y, Spmd::Replicate)});
 }
 
 void Linear::dgrad(Pass& p, Tensor dy, Tensor dx) const {

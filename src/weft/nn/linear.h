@@ -24,7 +24,10 @@ class Linear {
   int64_t in() const { return w_->shape()[1]; }
   int64_t out() const { return w_->shape()[0]; }
   const Param& weight() const { return *w_; }
-  void forward(Pass& p, Tensor x, Tensor y) const;
+  void forward(Pass& p, Tensor x, Tensor y) const { multiply(p, x, y, b_); }
+  // Forward in two: y = x W^T; then y += b.
+  void multiply(Pass& p, Tensor x, Tensor y) const { multiply(p, x, y, nullptr); }
+  void add_bias(Pass& p, Tensor y) const;
   void dgrad(Pass& p, Tensor dy, Tensor dx) const;
   void wgrad(Pass& p, Tensor x, Tensor dy) const;  // adds to W.grad, b.grad, where they learn
 
@@ -35,6 +38,7 @@ class Linear {
     Tensor of(const Tensor& w, Spmd on_tp) const;
     Tensor columns(const Tensor& y, Spmd everywhere) const;
   };
+  void multiply(Pass& p, Tensor x, Tensor y, const Param* bias) const;
   Param* w_;
   Param* b_ = nullptr;
   std::vector<Rows> runs_;

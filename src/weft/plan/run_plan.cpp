@@ -74,6 +74,11 @@ void override_losses(const Recipe& r, ModelSpec& model) {
 
 // Targets are weighed by forward-only passes of the model and its reference, which drop nothing.
 void refuse_dropout(const Recipe& r, const Dropouts& d) {
+  if (r.adapter.kind == AdapterKind::dora && r.adapter.dropout > 0)
+    throw ConfigError(
+        fmt::format("adapter.dropout = {} cannot run: with adapter.kind = \"dora\" PEFT multiplies the base with what "
+                    "is dropped too, once more than without; the nearest that works: adapter.dropout = 0",
+                    r.adapter.dropout));
   if (r.train.objective == ObjectiveKind::cross_entropy) return;
   const std::pair<const char*, double> all[] = {{"model.embedding_dropout", d.embedding},
                                                 {"model.hidden_dropout", d.hidden},
@@ -153,6 +158,7 @@ void add_adapter(const Recipe& r, HfConfig& config) {
                      .rank = a.rank,
                      .alpha = a.alpha,
                      .rslora = a.rslora,
+                     .dora = a.kind == AdapterKind::dora,
                      .dropout = a.dropout,
                      .targets = a.targets};
   if (!a.path.empty()) {
@@ -163,11 +169,11 @@ void add_adapter(const Recipe& r, HfConfig& config) {
                       there.dropout, a.dropout));
     there.base = adapter.base;
     there.dropout = a.dropout;
-    if (there.rank != a.rank || there.alpha != a.alpha || there.rslora != a.rslora)
-      throw ConfigError(
-          fmt::format("adapter.path = \"{}\" has another adapter than this recipe: to begin with it, "
-                      "adapter.rank={} adapter.alpha={} adapter.rslora={}",
-                      a.path, there.rank, there.alpha, there.rslora));
+    if (there.rank != a.rank || there.alpha != a.alpha || there.rslora != a.rslora || there.dora != adapter.dora)
+      throw ConfigError(fmt::format(
+          "adapter.path = \"{}\" has another adapter than this recipe: to begin with it, "
+          "adapter.rank={} adapter.alpha={} adapter.rslora={} adapter.kind={}",
+          a.path, there.rank, there.alpha, there.rslora, there.dora ? AdapterKind::dora : AdapterKind::lora));
     if (a.targets != Recipe::Adapter().targets &&
         adapter_of(config.spec, adapter, "adapter.targets") != adapter_of(config.spec, there, a.path))
       throw ConfigError(

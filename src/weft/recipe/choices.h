@@ -55,8 +55,8 @@ constexpr auto names_of(LossNormalisation) { return std::array{"token"sv, "seque
 enum class AdvantageStd : uint8_t { sample, population, none };
 constexpr auto names_of(AdvantageStd) { return std::array{"sample"sv, "population"sv, "none"sv}; }
 
-enum class AdapterKind : uint8_t { none, lora };
-constexpr auto names_of(AdapterKind) { return std::array{"none"sv, "lora"sv}; }
+enum class AdapterKind : uint8_t { none, lora, dora };
+constexpr auto names_of(AdapterKind) { return std::array{"none"sv, "lora"sv, "dora"sv}; }
 
 enum class CpCommType : uint8_t { p2p, all_gather, a2a, a2a_p2p };
 constexpr auto names_of(CpCommType) { return std::array{"p2p"sv, "all_gather"sv, "a2a"sv, "a2a+p2p"sv}; }

@@ -209,8 +209,9 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "gradients are scaled down where their global norm is above this; 0: never"},
 
       {"adapter.kind", choice(a.kind), anything(),
-       "lora: the model is frozen, and low-rank matrices beside its own learn (Hu et al. 2021); checkpoints are PEFT "
-       "folders; weft merge makes a model of both"},
+       "lora: the model is frozen, and low-rank matrices beside its own learn (Hu et al. 2021); dora: the lengths of "
+       "the rows of their sum learn too (Liu et al. 2024); checkpoints are PEFT folders; weft merge makes a model of "
+       "both"},
       {"adapter.rank", &a.rank, count(1, 1 << 20), "width of an adapter: of the rows of its A, the columns of its B"},
       {"adapter.alpha", &a.alpha, above(0), "B A is multiplied by alpha / rank"},
       {"adapter.rslora", &a.rslora, anything(), "or by alpha / sqrt(rank) (Kalajdzievski 2023)"},

@@ -1,4 +1,4 @@
-// Low-rank adapters: matrices that learn beside frozen ones.      Hu et al. 2021, "LoRA"
+// Low-rank adapters: matrices that learn beside frozen ones.      Hu et al. 2021, "LoRA"; Liu et al. 2024, "DoRA"
 #pragma once
 #include <cstdint>
 #include <string>
@@ -8,7 +8,8 @@
 
 namespace weft {
 
-// W x becomes W x + scale B (A x), A [rank, in] and B [out, rank], for each target.
+// W x becomes V x, V = W + scale B A, A [rank, in] and B [out, rank], for each target; with magnitudes m [out], each
+// row i of V is then scaled to a length of m[i].
 struct AdapterSpec {
   struct Target {
     std::string weight;  // the model's matrix: "blocks.0.attn.qkv.weight"
@@ -19,6 +20,7 @@ struct AdapterSpec {
   int64_t rank = 8;
   double scale = 1;                  // alpha / rank; or alpha / sqrt(rank)    Kalajdzievski 2023, "rsLoRA"
   double dropout = 0;                // in training, of the x that A is multiplied with
+  bool magnitudes = false;           // DoRA
   std::vector<Target> targets = {};  // those of a weight in the order of its rows
   bool operator==(const AdapterSpec&) const = default;
 

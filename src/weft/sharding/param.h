@@ -52,7 +52,8 @@ struct ParamSpec {
   // are what an optimizer of matrices (Muon) updates.
   bool linear = false;
   Update update = Update::optimizer;
-  bool is_adapter = false;  // a matrix of a low-rank adapter (adapter_spec.h): learns where the model's own are frozen
+  bool is_adapter = false;  // of a low-rank adapter (adapter_spec.h): learns where the model's own are frozen
+  bool in_stat = false;     // layers read it in the stat dtype too: its updates are lost in the compute dtype
   bool learns() const { return update == Update::optimizer; }
   bool decays() const { return shape.rank() >= 2; }  // weight decay: matrices and tables only
 };
@@ -98,7 +99,7 @@ class Param {
   const Shape& shape() const { return shape_; }             // here
   int64_t most_elements() const { return most_elements_; }  // here or on another rank, where they are not cut evenly
 
-  Tensor value;  // compute dtype; from fetch to release
+  Tensor value;  // compute dtype, or stat (in_stat); from fetch to release
   Tensor grad;   // stat dtype; from open_grads to flush
 
   // Whether it has a gradient at all: layers compute none for others.

@@ -19,13 +19,14 @@ ParamStore::ParamStore(Precision precision, GradientOrder order, const ProcessMe
 ParamStore::Set& ParamStore::set(size_t which) {
   std::unique_ptr<Set>& set = sets_[which];
   if (set == nullptr) {
-    const bool of_layers = which == kOfLayers, frozen = which >= kFrozen && !of_layers;
-    const ReplicaGroup group =
-        of_layers ? group_without_shards(mesh_, order_) : replica_group(mesh_, ReplicaSet(which % kFrozen), order_);
-    const Precision precision = of_layers ? Precision{precision_.stat, precision_.stat} : precision_;
+    const bool of_layers = which == kOfLayers, in_stat = which == kInStat,
+               frozen = which >= kFrozen && which < kOfLayers;
+    const ReplicaSet ranks = of_layers || in_stat ? ReplicaSet::dense : ReplicaSet(which % kFrozen);
+    const ReplicaGroup group = of_layers ? group_without_shards(mesh_, order_) : replica_group(mesh_, ranks, order_);
+    const Precision precision = of_layers || in_stat ? Precision{precision_.stat, precision_.stat} : precision_;
     const WeightUse use = frozen ? WeightUse::frozen : use_;
     set = std::make_unique<Set>(group, weight_format(precision, group.order, use), *mesh_.pp);
-    set->learns = which < kFrozen;
+    set->learns = which < kFrozen || in_stat;
     set->flat_of.assign(units_.size(), -1);
   }
   return *set;

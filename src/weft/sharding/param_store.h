@@ -153,11 +153,13 @@ class ParamStore {
 
   int num_units() const { return int(units_.size()); }
   const std::string& unit_name(int unit) const { return units_[size_t(unit)].name; }
+  const std::vector<Param*>& params_of(int unit) const { return units_[size_t(unit)].params; }  // ties included
   // Weights in the order of the model, without ties: those that this stage speaks for, or also its copies of others.
   enum class Copies { without, with };
   std::vector<Param*> params(Copies copies = Copies::without) const;
   int64_t num_elements() const;                      // of all weights, whole
   const Memory& memory() const { return *memory_; }  // of all it has allocated
+  const std::shared_ptr<Memory>& shared_memory() const { return memory_; }
   const Precision& precision() const { return precision_; }
   const GradientOrder& order() const { return order_; }
   const ProcessMesh& mesh() const { return mesh_; }
@@ -193,10 +195,12 @@ class ParamStore {
     std::string name;
     std::vector<Param*> params;  // ties included
   };
-  // In sets_: the replica sets of weights that learn, those of frozen ones, and the weights that layers write.
-  static constexpr size_t kFrozen = std::size(kReplicaSets), kOfLayers = 2 * kFrozen;
+  // In sets_: the replica sets of weights that learn, those of frozen ones, the weights that layers write, and dense
+  // ones that learn and are read in the stat dtype.
+  static constexpr size_t kFrozen = std::size(kReplicaSets), kOfLayers = 2 * kFrozen, kInStat = kOfLayers + 1;
   static size_t index_of_set(const ParamSpec& p) {
     if (p.update == Update::its_layer) return kOfLayers;
+    if (p.in_stat) return kInStat;
     return size_t(replica_set_of(p)) + (p.learns() ? 0 : kFrozen);
   }
   Set& set(size_t which);
@@ -230,7 +234,7 @@ class ParamStore {
   std::vector<std::unique_ptr<Param>> all_;
   std::vector<Param*> pending_;  // of the open unit
   std::vector<Unit> units_;
-  std::array<std::unique_ptr<Set>, kOfLayers + 1> sets_;
+  std::array<std::unique_ptr<Set>, kInStat + 1> sets_;
   std::optional<AdapterSpec> adapter_;
 };
 

@@ -7,7 +7,9 @@
 
 namespace weft {
 
-std::vector<std::string> begin_weights(const Recipe& recipe, const ModelSpec& model, const ParamStore& params,
+namespace {
+
+std::vector<std::string> write_masters(const Recipe& recipe, const ModelSpec& model, const ParamStore& params,
                                        int num_threads) {
   const auto seed = uint64_t(recipe.train.seed);
   std::vector<std::string> notes;
@@ -26,6 +28,18 @@ std::vector<std::string> begin_weights(const Recipe& recipe, const ModelSpec& mo
     require_base(recipe.adapter.path, recipe.model.path);
     read_adapter_weights(recipe.adapter.path, model, params);
   }
+  return notes;
+}
+
+}  // namespace
+
+std::vector<std::string> begin_weights(const Recipe& recipe, const ModelSpec& model, ParamStore& params,
+                                       Backend& backend, int num_threads) {
+  std::vector<std::string> notes = write_masters(recipe, model, params, num_threads);
+  params.masters_changed(backend);
+  if (!model.adapter || !model.adapter->magnitudes || !recipe.adapter.path.empty()) return notes;
+  init_magnitudes(params, backend);
+  params.masters_changed(backend);
   return notes;
 }
 

@@ -10,9 +10,9 @@
 namespace weft {
 
 // Writes the masters that this rank keeps: the pretrained weights of the recipe's model folder, or random ones; and of
-// an adapter the recipe's, or new ones. Returns what was passed over, in words. Throws FileError. Follow with
-// masters_changed. Collective over the ranks of `params`.
-std::vector<std::string> begin_weights(const Recipe& recipe, const ModelSpec& model, const ParamStore& params,
-                                       int num_threads);
+// an adapter the recipe's, or new ones. Values are then theirs. Returns what was passed over, in words. Throws
+// FileError. Collective over the ranks of `params`. Blocks.
+std::vector<std::string> begin_weights(const Recipe& recipe, const ModelSpec& model, ParamStore& params,
+                                       Backend& backend, int num_threads);
 
 }  // namespace weft

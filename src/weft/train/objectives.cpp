@@ -101,10 +101,8 @@ std::vector<double> advantages_of(const IdRows& rows, const Recipe::Objective& o
 }
 
 void start_frozen(const Recipe& recipe, RankRun& rank, int num_threads) {
-  for (FrozenModel& other : rank.state.frozen) {
-    begin_weights(recipe, rank.plan.model, other.params, num_threads);
-    other.params.masters_changed(rank.backend);
-  }
+  for (FrozenModel& other : rank.state.frozen)
+    begin_weights(recipe, rank.plan.model, other.params, rank.backend, num_threads);
 }
 
 }  // namespace weft

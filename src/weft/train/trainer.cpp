@@ -193,6 +193,7 @@ void Trainer::start_weights() {
       require_base(*checkpoint, recipe_.model.path);
     }
     const Progressed at = load_checkpoint(*checkpoint, rank_.plan.model, rank_.state, *rank_.plan.optimizer);
+    rank_.state.params.masters_changed(rank_.backend);
     require_same_run(*checkpoint, at);
     require_steps_left(recipe_, at.step, *checkpoint);
     step_ = saved_step_ = at.step;
@@ -214,10 +215,10 @@ void Trainer::start_weights() {
       held_out_ = at.held_out;
     }
   } else {
-    for (std::string& note : begin_weights(recipe_, rank_.plan.model, rank_.state.params, machine_.threads))
+    for (std::string& note :
+         begin_weights(recipe_, rank_.plan.model, rank_.state.params, rank_.backend, machine_.threads))
       notes_.push_back(std::move(note));
   }
-  rank_.state.params.masters_changed(rank_.backend);
   start_frozen(recipe_, rank_, machine_.threads);
 }
 

@@ -19,8 +19,7 @@ class TrialRank {
         objective_(objective_of(trial.recipe, trial.data)),
         loss_scale_(rank_.plan.loss_scale),
         step_run_({trial.recipe, rank_, batches_, loss_scale_, *objective_}) {
-    begin_weights(trial.recipe, rank_.plan.model, rank_.state.params, machine.threads);
-    rank_.state.params.masters_changed(rank_.backend);
+    begin_weights(trial.recipe, rank_.plan.model, rank_.state.params, rank_.backend, machine.threads);
     start_frozen(trial.recipe, rank_, machine.threads);
   }
 
