@@ -160,7 +160,7 @@ void each_of_layers(Operands& o, const Visit& visit) {
   });
   one("", [&] { return BiasGrad{o.act(qkv), o.gradient({qkv})}; });
   one("", [&] { return AddRow{o.weight({d}), o.act(d)}; });
-  one("", [&] { return ScaleColumns{.x = o.act(d), .w = o.make(o.precision.stat, {d}, kWeights), .y = o.act(d)}; });
+  one("", [&] { return ScaleColumns{.x = o.act(d), .w = o.make(o.precision.stat, {d}, o.kWeights), .y = o.act(d)}; });
   one("", [&] { return Add{o.act(d), o.act(d), o.act(d)}; });
   one("", [&] { return Axpby{.x = o.act(d), .y = o.act(d), .out = o.act(d), .a = 0.5, .b = 0.5}; });
 }
