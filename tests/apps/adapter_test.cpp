@@ -104,9 +104,12 @@ TEST_F(AdapterRun, MagnitudesGoOnToTheBitAndAreMerged) {
   EXPECT_EQ(dropping.status, 2);
   EXPECT_SAYS(dropping.err, "adapter.dropout = 0.1 cannot run");
   config["use_dora"] = false;
-  testing::spill(one / "adapter_config.json", config.dump());
-  EXPECT_SAYS(weft({"inspect", one.string()}).err, "lora_magnitude_vector");
-  EXPECT_SAYS(train("dora", {dora, "adapter.path=" + one.string()}).err, "adapter.kind=lora");
+  const fs::path changed = dir_ / "changed";  // without weft/, which knows how it was
+  fs::create_directory(changed);
+  fs::copy(one / "adapter_model.safetensors", changed);
+  testing::spill(changed / "adapter_config.json", config.dump());
+  EXPECT_SAYS(weft({"inspect", changed.string()}).err, "lora_magnitude_vector");
+  EXPECT_SAYS(train("dora", {dora, "adapter.path=" + changed.string()}).err, "adapter.kind=lora");
 }
 
 TEST_F(AdapterRun, IsNotSavedAsItBegan) {

@@ -96,7 +96,8 @@ inline void add_dropouts(OpCases& to, const Variant& v) {
 // `by`: which factors there are, and whether the result lies in x.
 inline ScaleColumns make_scaled_columns(Operands& o, int64_t t, int64_t n, const std::string& by) {
   const auto has = [&](const char* what) { return by.find(what) != std::string::npos; };
-  ScaleColumns op{.x = o.act(t, n)};
+  ScaleColumns op{};
+  op.x = o.act(t, n);
   if (has("w")) op.w = o.stat_weight({n});
   if (has("squares")) op.squares = o.stat_weight({n}, uniform(0.1, 4));
   op.y = has("in place") ? op.x : o.act_out(t, n);
@@ -186,10 +187,11 @@ inline DistillPart make_distill_part(Operands& o, const PartCase& c, const Disti
 inline DistillJoin make_distill_join(Operands& o, const PartCase& c, const Distillation& loss, bool in_place = false) {
   const DistillPart part = make_distill_part(o, c, loss);
   const Fill weights = [](uint64_t, int64_t i) { return i % 4 != 1 ? 0.5 * double(i % 3) - 1 : 0.0; };
-  // The largest logits of a rank are above any here; sums are at least 1.
-  const Fill parts = [](uint64_t key, int64_t i) {
+  // The largest logits of a rank are above any here, but not so far that a gradient has no digits in f16; sums are at
+  // least 1.
+  const Fill parts = [largest = c.classes == 1 ? 4.0 : 12.0](uint64_t key, int64_t i) {
     const int64_t number = i % DistillPart::kNumbers;
-    const double least = number == 0 || number == 4 ? 12 : number == 2 || number == 6 ? 0 : 1;
+    const double least = number == 0 || number == 4 ? largest : number == 2 || number == 6 ? 0 : 1;
     return least + random_uniform(key, uint64_t(i));
   };
   return {.parts = o.stats(c.ranks * c.t, DistillPart::kNumbers, parts),
