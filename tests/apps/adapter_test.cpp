@@ -45,7 +45,9 @@ class AdapterRun : public ::testing::Test {
   const fs::path base_ = dir_ / "base";
 };
 
-TEST_F(AdapterRun, GoesOnToTheBitAndIsAModelWithItsBase) {
+using AdapterRunSlow = AdapterRun;
+
+TEST_F(AdapterRunSlow, GoesOnToTheBitAndIsAModelWithItsBase) {
   ASSERT_EQ(train("whole").status, 0);
   ASSERT_EQ(train("parts", {"train.train_iters=2"}).status, 0);
   const Finished more = train("parts", {"parallel.dp=2", "parallel.zero_stage=1"});

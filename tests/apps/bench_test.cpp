@@ -18,7 +18,7 @@ std::vector<std::string> names_of(OpList<Ops...>) {
   return {std::string(Ops::kName)...};
 }
 
-TEST(BenchKernels, TimesEveryOpBesideWhatTheMachineAllows) {
+TEST(BenchKernelsSlow, TimesEveryOpBesideWhatTheMachineAllows) {
   const Finished f = weft({"bench", "kernels", "--tokens=8", "--iters=1", "--threads=1", "--precision=f32"});
   EXPECT_EQ(f.status, 0) << f.err;
   for (const std::string& op : names_of(AllOps())) EXPECT_SAYS(f.out, "\n" + op + " ");
@@ -76,7 +76,7 @@ TEST(BenchStep, SyntheticTokensAreNoneToTrainOn) {
   EXPECT_SAYS(f.err, "data.train = [\"synthetic\"] is random tokens that `weft bench` makes");
 }
 
-TEST(BenchStep, SaysWhatEachOpTookAndDrawsTheStep) {
+TEST(BenchStepSlow, SaysWhatEachOpTookAndDrawsTheStep) {
   const testing::TempDir dir;
   for (const std::string backend : {"ref", "cpu"}) {
     const std::string trace = (dir / backend).string();

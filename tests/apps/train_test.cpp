@@ -275,7 +275,7 @@ TEST(Train, AFolderIsOfOneRunAtATimeAndARecipeOfTheUsersIsNotReplaced) {
 // Long enough to be interrupted.
 const std::vector<std::string> kLong{"train.train_iters=60", "checkpoint.save_interval=5", "checkpoint.keep_latest=2"};
 
-TEST(Train, InterruptedSavesHasStatus130AndGoesOnToTheSameEnd) {
+TEST(TrainSlow, InterruptedSavesHasStatus130AndGoesOnToTheSameEnd) {
   const Workplace w;
   ASSERT_EQ(w.train("whole", kLong).status, 0);
   Process process(w.command("stopped", kLong));

@@ -25,7 +25,7 @@ void run_joined(const MeshSizes& sizes, const std::function<void(const ProcessMe
   run_local(sizes, [&](const ProcessMesh& host) { body(joined(host, wires).mesh); });
 }
 
-TEST(Fabric, CollectivesHaveTheBitsOfTheHosts) {
+TEST(FabricSlow, CollectivesHaveTheBitsOfTheHosts) {
   for (int ranks = 1; ranks <= 5; ++ranks) {
     HostWires wires;
     run_local(MeshSizes{.tp = ranks}, [&](const ProcessMesh& host) {

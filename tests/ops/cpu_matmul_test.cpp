@@ -214,7 +214,7 @@ TEST(CpuMatmulSlow, EqualsADoubleLoopWhereBlocksDoNotFitTheCache) {
             {.m = m, .n = n, .k = 530, .trans_a = trans_a, .trans_b = trans_b, .accumulate = true}, matmul);
 }
 
-TEST(ConvertedMatmul, EqualsADoubleLoop) {
+TEST(ConvertedMatmulSlow, EqualsADoubleLoop) {
   ConvertedMatmul matmul(2);
   for (const Case& c : all_cases())
     if (c.in != DType::f32) expect_equals_double_loop(c, matmul);

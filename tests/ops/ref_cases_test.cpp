@@ -13,7 +13,7 @@ namespace {
 using testing::op_cases;
 using testing::OpCase;
 
-TEST(RefBackend, WritesItsOutputsAndNothingElse) {
+TEST(RefBackendSlow, WritesItsOutputsAndNothingElse) {
   RefBackend inner(1);
   Checked backend(inner, {});
   for (const OpCase& c : op_cases(DType::f64)) {
@@ -25,7 +25,7 @@ TEST(RefBackend, WritesItsOutputsAndNothingElse) {
   }
 }
 
-TEST(RefBackend, GivesTheSameBitsOnAnyNumberOfThreads) {
+TEST(RefBackendSlow, GivesTheSameBitsOnAnyNumberOfThreads) {
   RefBackend one(1), three(3);
   for (const OpCase& c : op_cases(DType::f64)) {
     auto trial = c.make();

@@ -242,7 +242,7 @@ class DenseAttention {
   Values o, lse;
 };
 
-TEST(RefValues, AttentionIsTheSoftmaxOverWhatIsNotMasked) {
+TEST(RefValuesSlow, AttentionIsTheSoftmaxOverWhatIsNotMasked) {
   for (const testing::AttentionCase& c : testing::attention_cases()) {
     testing::Operands operands(DType::f64, 0);
     const Attention op = testing::make_attention(operands, c);

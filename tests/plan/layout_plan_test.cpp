@@ -156,7 +156,7 @@ class SeesTheSame final : public Objective {
   mutable double loss = 0;
 };
 
-TEST(LayoutPlan, FrozenModelsScoreOnEveryLayoutWithinThePlan) {
+TEST(LayoutPlanSlow, FrozenModelsScoreOnEveryLayoutWithinThePlan) {
   for (const std::vector<std::string>& layout : std::vector<std::vector<std::string>>{
            {"parallel.dp=1"},
            {"parallel.dp=2", "parallel.zero_stage=1"},

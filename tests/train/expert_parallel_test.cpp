@@ -77,8 +77,10 @@ TEST_F(ExpertParallel, DropsAreCountedAndRepeatToTheBit) {
   }
 }
 
+using ExpertParallelSlow = ExpertParallel;
+
 // Where the host must wait before it looks, and copy what it looks at.
-TEST_F(ExpertParallel, RowsGoTheSameWayOnDevices) {
+TEST_F(ExpertParallelSlow, RowsGoTheSameWayOnDevices) {
   const Settings layout{"parallel.dp=2", "parallel.ep=2", "moe.capacity_factor=1", "moe.overflow=drop"};
   const fs::path cores = train(layout);
   for (const auto& device : {testing::late, testing::apart}) {
@@ -106,7 +108,6 @@ TEST_F(ExpertParallel, MoreRowsThanThereIsRoomForEndTheRunByName) {
   }
 }
 
-using ExpertParallelSlow = ExpertParallel;
 TEST_F(ExpertParallelSlow, ACheckpointGoesOnWithOtherRanksForItsExperts) {
   const Settings ref{"run.backend=ref"};
   const auto with = [&](Settings more) {

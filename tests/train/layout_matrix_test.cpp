@@ -270,7 +270,7 @@ TEST_F(LayoutMatrix, ScoresEqualOneRank) {
 
 // Ranks that share sequences drop what one rank drops; windows end in another rank's tokens.
 // Code blocks are of whole matrices: of each expert, of q apart from k, however ep, tp and ZeRO cut them.
-TEST_F(LayoutMatrix, MomentsIn8BitsHaveTheCodesOfOneRank) {
+TEST_F(LayoutMatrixSlow, MomentsIn8BitsHaveTheCodesOfOneRank) {
   Choice c = first_choice();
   c["optimizer.name"] = "adamw8bit";
   using Five = std::array<const char*, 5>;

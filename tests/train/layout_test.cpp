@@ -68,7 +68,7 @@ TEST(LayoutsSlow, TheOrderOfTheAxesChangesNothing) {
 }
 
 // Each gradient is rounded to bf16 once on its rank, their sum once.
-TEST(Layouts, GradientsThatTravelInBf16ChangeARunByTheirRounding) {
+TEST(LayoutsSlow, GradientsThatTravelInBf16ChangeARunByTheirRounding) {
   const std::vector<std::string> base{"train.train_iters=3", "optimizer.lr_warmup_iters=1", "train.micro_batch_size=1",
                                       "parallel.dp=2"};
   for (const char* stage : {"0", "1", "2", "3"}) {

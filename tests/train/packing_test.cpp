@@ -94,7 +94,7 @@ TEST(PackedTraining, EqualsTrainingOnEachDocumentByItself) { expect_as_alone({"g
 TEST(PackedTrainingSlow, EqualsTrainingOnEachDocumentByItself) { expect_as_alone({"llama-gqa", "mistral-window"}); }
 
 // Documents that begin and end within the runs of ranks, and reach over several; a window that does.
-TEST(PackedTraining, EqualsOneRankWhereRanksShareSequences) {
+TEST(PackedTrainingSlow, EqualsOneRankWhereRanksShareSequences) {
   const testing::TempDir dir;
   testing::write_megatron_tokens(dir / "packed", some_documents(12, 20), "uint16");
   const auto on = [&](const std::vector<std::string>& layout) {

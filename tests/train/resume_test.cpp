@@ -106,7 +106,7 @@ void expect_goes_on_as(const Settings& one_rank, const std::vector<Settings>& la
     expect_same_end(dir / "whole", here / "resumed");
   }
 }
-TEST(Resume, OfOneRanksCheckpointIsTheSameOnAnyLayout) {
+TEST(ResumeSlow, OfOneRanksCheckpointIsTheSameOnAnyLayout) {
   expect_goes_on_as({}, {{"parallel.pp=2"},
                          {"parallel.pp=2", "parallel.dp=2", "parallel.zero_stage=3"},
                          {"parallel.dp=4", "parallel.zero_stage=2", "parallel.zero_shard_size=2"},
