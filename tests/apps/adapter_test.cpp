@@ -1,4 +1,5 @@
 // Adapters, by the commands alone.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -259,11 +259,13 @@ TEST_F(ForwardLayouts, PromptsThatPassInPortionsGoOnAsThoseOfOneRank) {
 TEST_F(ForwardLayouts, PassesTakeTheMemoryThatIsPlanned) {
   for (const fs::path& folder : {golden_folder("llama-gqa"), golden_folder("mistral-window"), latent()}) {
     const ForwardTexts t{folder, long_prompts(), 2};
-    for (const auto& [layout, at_once] : {std::pair{ForwardLayout{}, 234},
-                                          {ForwardLayout{.tp = 2}, 234},
-                                          {ForwardLayout{.pp = 2}, 64},
-                                          {ForwardLayout{.tp = 2, .pp = 2}, 64},
-                                          {ForwardLayout{.pp = 2, .cp = 2}, 234}}) {
+    for (const auto& of : {std::pair{ForwardLayout{}, 234},
+                           {ForwardLayout{.tp = 2}, 234},
+                           {ForwardLayout{.pp = 2}, 64},
+                           {ForwardLayout{.tp = 2, .pp = 2}, 64},
+                           {ForwardLayout{.pp = 2, .cp = 2}, 234}}) {
+      const ForwardLayout& layout = of.first;
+      const int at_once = of.second;
       const Machine machine = machine_of(layout, BackendKind::cpu);
       run_on_threads(sizes_of(layout), *machine.mover, [&](const ProcessMesh& mesh) {
         TextGenerator generator(t.folder, spec_of(t, layout, machine, kF32, mesh));
