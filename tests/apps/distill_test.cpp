@@ -96,7 +96,7 @@ TEST_F(Students, WhatCannotBeIsRefusedByName) {
     EXPECT_FALSE(fs::exists(dir_ / "run")) << more[0];
   };
   refused({"objective.teacher="}, {"objective.teacher is missing", "teacher = \"hf-folder\""});
-  refused({"objective.temperature=0"}, {"objective.temperature = 0: expected a number above 0"});
+  refused({"objective.temperature=0"}, {"objective.temperature = 0: expected a number from 0.0001 to 10000"});
   refused({"objective.alpha=1.5"}, {"objective.alpha = 1.5: expected a number"});
   refused({"objective.beta=0.2"}, {"objective.beta = 0.2 has no effect"});
   refused({"train.objective=cross_entropy"}, {"objective.teacher", "has no effect"});

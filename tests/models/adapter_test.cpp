@@ -190,6 +190,17 @@ TEST(Adapter, BeginsAsTheModelItself) {
   }
 }
 
+TEST(Adapter, ARowOfZerosHasNoLengthToBeginWith) {
+  TinyRun run(with_magnitudes(with_adapter(testing::tiny_llama())), {});
+  for (const Param* p : run.state.params.params())
+    if (p->spec().name == "blocks.1.mlp.down.weight") {
+      const Tensor w = run.state.params.stored(*p)[0].master;
+      std::fill_n(w.as<double>(), w.elements(), 0.0);
+    }
+  run.state.params.masters_changed(run.backend);
+  EXPECT_SAYS(error_of([&] { init_magnitudes(run.state.params, run.backend); }), "blocks.1.mlp.down");
+}
+
 // Frozen weights have neither gradients nor state, and no product is computed for them.
 TEST(Adapter, OnlyItsMatricesMoveAndHaveMemory) {
   for (const auto& [name, model] : adapted_models()) {

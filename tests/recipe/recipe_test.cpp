@@ -557,6 +557,7 @@ TEST(Recipe, DifferencesLeaveOutWhatMayChangeOnResume) {
   EXPECT_EQ(recipe_differences(a, b), (std::vector<std::string>{"model.hidden_dropout: not set there, 0.5 here",
                                                                 "optimizer.lr: 0.0003 there, 1.0 here"}));
   EXPECT_TRUE(recipe_differences(a, a).empty());
+  EXPECT_TRUE(recipe_differences(with({"optimizer.muon_momentum=0.5"}), a).empty()) << "no other optimizer has it";
   EXPECT_FALSE(recipe_differences(a, with({"train.train_iters=2000"})).empty()) << "the learning rate depends on it";
 }
 

@@ -429,16 +429,31 @@ TEST(NarrowCopy, ShardsAreCutWithinRowsWhereTheModelsAre) {
   }
 }
 
-TEST(Verify, TrainsANarrowCopyOfALargeModel) {
-  const testing::TempDir dir;
+// Of a model that is too large to be trained in fp64.
+Recipe recipe_of_large_model(const testing::TempDir& dir, const std::vector<std::string>& settings) {
   testing::spill(dir / "config.json", R"({"model_type": "qwen2", "vocab_size": 152064, "hidden_size": 3584,
     "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4,
     "max_position_embeddings": 32768, "rms_norm_eps": 1e-6, "use_sliding_window": false})");
-  Recipe recipe =
-      recipe_for("llama-gqa", {"parallel.tp=7", "parallel.tp=4", "parallel.pp=2", "parallel.dp=2",
-                               "parallel.zero_stage=1", "train.seq_length=4096", "train.global_batch_size=64"});
+  Recipe recipe = recipe_for("llama-gqa", settings);
   recipe.model = {.path = dir.path().string(), .init = InitChoice::pretrained};
   recipe.data.train = {"not-there.txt"};
+  return recipe;
+}
+
+TEST(VerifySlow, FindsTheSmallestLayoutOfANarrowCopyToo) {
+  const testing::TempDir dir;
+  const Recipe recipe = recipe_of_large_model(dir, {"parallel.dp=2", "parallel.tp=2"});
+  const VerifyReport report = report_on(recipe, ranks_with({testing::tp_of, "gradient_sums"}));
+  EXPECT_SAYS(report.model, "a narrow copy of ");
+  ASSERT_FALSE(report.equal());
+  EXPECT_EQ(layout_words(report.finding->smallest.recipe), "tp 2 with sequence parallelism");
+}
+
+TEST(Verify, TrainsANarrowCopyOfALargeModel) {
+  const testing::TempDir dir;
+  const Recipe recipe =
+      recipe_of_large_model(dir, {"parallel.tp=7", "parallel.tp=4", "parallel.pp=2", "parallel.dp=2",
+                                  "parallel.zero_stage=1", "train.seq_length=4096", "train.global_batch_size=64"});
   const VerifyReport report = report_on(recipe);
   EXPECT_TRUE(report.equal()) << first_of(report);
   EXPECT_SAYS(report.model, "a narrow copy of ");

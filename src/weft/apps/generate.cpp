@@ -61,8 +61,8 @@ class Generation {
 
   void say_plan() const {
     const GenerationPlan plan = plan_of({});
-    std::cout << fmt::format("{} text{}, of up to {} tokens at once\n{}", prompts_.size(),
-                             prompts_.size() == 1 ? "" : "s", most_tokens(), plan.to_string());
+    std::cout << fmt::format("{} text{} of up to {} tokens\n{}", prompts_.size(), prompts_.size() == 1 ? "" : "s",
+                             most_tokens(), plan.to_string());
     const auto left = memory_left_here();
     if (machine_.device.empty() && left && plan.total_bytes() > left->bytes)
       std::cout << fmt::format("more than there is here: {}\n", left->what);

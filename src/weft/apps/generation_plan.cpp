@@ -21,7 +21,7 @@ bool need_the_same(const Needs& a, const Needs& b) {
   return bytes_of(a) == bytes_of(b) && a.pages == b.pages && a.tokens_at_once == b.tokens_at_once;
 }
 
-constexpr int64_t kMostTokens = int64_t{1} << 30, kMostPrompts = 4096;  // all together: a plan runs their passes dry
+constexpr int64_t kMostTokens = int64_t{1} << 26, kMostPrompts = 512;  // all together: a plan runs their passes dry
 
 // The whole of `text` as a number from 1 on; else 0.
 int64_t number_of(std::string_view text) {
@@ -65,7 +65,7 @@ int64_t GenerationPlan::pages() const {
 
 std::string GenerationPlan::to_string() const {
   std::string text = fmt::format("{:>5}  {:>8}  {:>14}  {:>6}  {:>10}  {:>9}  {:>15}  {:>11}  {:>9}  {:>10}\n", "ranks",
-                                 "first is", "tokens at once", "pages", "weights", "rotations", "keys and values",
+                                 "first is", "portion", "pages", "weights", "rotations", "keys and values",
                                  "temporaries", "workspace", "MiB in all");
   const auto line = [&](int64_t ranks, const std::string& first, const std::string& at_once, int64_t pages,
                         const std::vector<int64_t>& bytes) {
@@ -95,7 +95,7 @@ std::vector<int64_t> parse_prompt_tokens(const std::vector<std::string>& words) 
     if (count == 0 || tokens == 0 || count > left / tokens || int64_t(lengths.size()) + count > kMostPrompts)
       throw ConfigError(fmt::format(
           "--prompt-tokens {}: expected a number of tokens, as 2048, or of prompts of so many, as 4x2048; at most {} "
-          "prompts, and 2^30 tokens",
+          "prompts, and 2^26 tokens",
           word, kMostPrompts));
     left -= count * tokens;
     lengths.insert(lengths.end(), size_t(count), tokens);

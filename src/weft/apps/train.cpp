@@ -159,7 +159,7 @@ int train(const Recipe& recipe, const RankProcess& process, const TrainOptions& 
         {.recipe = recipe, .machine = machine, .stop = stop_requested(), .run = process.run, .rows = &rows});
     return finished ? kExitOk : kExitInterrupted;
   } catch (...) {
-    if (drops) drop_run_folder(recipe);
+    if (drops && lock) drop_run_folder(recipe);  // without its lock it is another process's
     throw;
   }
 }

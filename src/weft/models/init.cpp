@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "weft/base/error.h"
 #include "weft/base/parallel.h"
 #include "weft/base/rng.h"
 #include "weft/device/host_parts.h"
@@ -92,6 +93,13 @@ void init_where(const ParamStore& params, uint64_t seed, int num_threads, const 
   }
 }
 
+[[noreturn]] void refuse_row_of_zeros(const std::string& lengths) {
+  throw ConfigError(
+      fmt::format("adapter.kind = \"dora\" cannot begin: {}: the weight beside it has a row of zeros, which has no "
+                  "direction; the nearest that works: adapter.kind = \"lora\", or other adapter.targets",
+                  lengths));
+}
+
 // The square roots of these squares, in the masters of m.
 void write_lengths(const ParamStore& params, const Param& m, const Tensor& squares) {
   for (const ParamStore::Stored& block : params.stored(m)) {
@@ -101,7 +109,10 @@ void write_lengths(const ParamStore& params, const Param& m, const Tensor& squar
       read_parts(params.memory(), squares.slice_rows(first + first_row, to.rows()),
                  [&](const Tensor& from, int64_t at) {
                    const auto write = [&](const auto* s, auto* lengths) {
-                     for (int64_t i = 0; i < from.rows(); ++i) lengths[at + i] = std::sqrt(s[i]);
+                     for (int64_t i = 0; i < from.rows(); ++i) {
+                       if (s[i] == 0) refuse_row_of_zeros(m.spec().name);
+                       lengths[at + i] = std::sqrt(s[i]);
+                     }
                    };
                    from.dtype == DType::f64 ? write(from.as<double>(), to.as<double>())
                                             : write(from.as<float>(), to.as<float>());

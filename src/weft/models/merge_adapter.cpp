@@ -53,7 +53,7 @@ void require_finite(const Matrix& w, const std::string& name, const std::filesys
   if (!std::all_of(w.values.begin(), w.values.end(), [](float x) { return std::isfinite(x); }))
     throw FileError(
         fmt::format("{}: with this adapter {} has numbers that are not finite: there is nothing to merge; is its "
-                    "\"lora_alpha\" right?",
+                    "\"lora_alpha\" right, and no row of the base zeros?",
                     adapter.string(), name));
 }
 

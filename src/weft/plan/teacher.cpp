@@ -22,7 +22,9 @@ Recipe recipe_of_teacher(Recipe r, const ModelSpec& teacher) {
 
 // Ids must mean the same to both. Most often the files are equal, and need not be understood.
 void refuse_other_tokenizer(const Recipe& r) {
-  const fs::path student = find_tokenizer(r.model.path), teacher = find_tokenizer(r.objective.teacher);
+  const bool is_named = fs::exists(r.data.tokenizer);
+  const fs::path student = find_tokenizer(is_named ? r.data.tokenizer : r.model.path),
+                 teacher = find_tokenizer(r.objective.teacher);
   if (student.empty() || teacher.empty() || MappedFile(student).text() == MappedFile(teacher).text()) return;
   if (read_tokenizer(student)->fingerprint() == read_tokenizer(teacher)->fingerprint()) return;
   throw ConfigError(

@@ -333,13 +333,6 @@ bool heeds(ObjectiveKind objective, const RecipeKey& key) {
   return reads_tokens(objective) && !is_rows;
 }
 
-// False for a setting that another optimizer alone has.
-bool heeds(OptimizerKind optimizer, const RecipeKey& key) {
-  if (key.name == "optimizer.momentum") return optimizer == OptimizerKind::sgd;
-  if (key.name == "optimizer.min_8bit_size") return optimizer == OptimizerKind::adamw8bit;
-  return !key.name.starts_with("optimizer.muon_") || optimizer == OptimizerKind::muon;
-}
-
 class Refusals {
  public:
   void add(bool refused, const std::string& setting, const std::string& reason, const std::string& nearest) {

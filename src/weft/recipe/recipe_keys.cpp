@@ -176,7 +176,7 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
       {"objective.advantage_eps", &r.objective.advantage_eps, at_least(0), "grpo: added to that deviation"},
       {"objective.teacher", &r.objective.teacher, needed("teacher = \"hf-folder\""),
        "distill: Hugging Face folder of the model that is learned from, of the same vocabulary as model.path"},
-      {"objective.temperature", &r.objective.temperature, above(0),
+      {"objective.temperature", &r.objective.temperature, within(1e-4, 1e4),
        "distill: what the logits of both are divided by in the divergence: above 1, unlikely tokens weigh more"},
       {"objective.alpha",
        &r.objective.alpha,

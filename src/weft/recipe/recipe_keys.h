@@ -54,6 +54,8 @@ std::vector<RecipeKey> recipe_keys(Recipe& recipe);
 
 // Whether a recipe must have it. Of the data, what its objective reads.
 bool is_needed(const RecipeKey& key, const Recipe& recipe);
+// False for a setting that another optimizer alone has.
+bool heeds(OptimizerKind optimizer, const RecipeKey& key);
 
 // "text", "whole number", "list of texts".
 std::string_view type_of(const RecipeKey& key);

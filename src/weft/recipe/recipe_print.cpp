@@ -64,7 +64,7 @@ std::vector<std::string> recipe_differences(const Recipe& there, const Recipe& h
   std::vector<std::string> all;
   for (size_t i = 0; i < old_keys.size(); ++i) {
     const std::string x = value_of(old_keys[i]), y = value_of(new_keys[i]);
-    if (x != y && !old_keys[i].may_change)
+    if (x != y && !old_keys[i].may_change && heeds(there.optimizer.name, old_keys[i]))
       all.push_back(fmt::format("{}: {} there, {} here", old_keys[i].name, or_not_set(x), or_not_set(y)));
   }
   return all;

@@ -59,6 +59,12 @@ bool is_needed(const RecipeKey& key, const Recipe& recipe) {
   return !key.allowed.example.empty() && (key.section() != "data" || key.name == data_key_of(recipe.train.objective));
 }
 
+bool heeds(OptimizerKind optimizer, const RecipeKey& key) {
+  if (key.name == "optimizer.momentum") return optimizer == OptimizerKind::sgd;
+  if (key.name == "optimizer.min_8bit_size") return optimizer == OptimizerKind::adamw8bit;
+  return !key.name.starts_with("optimizer.muon_") || optimizer == OptimizerKind::muon;
+}
+
 std::string_view type_of(const RecipeKey& key) {
   constexpr const char* kTypes[] = {"text",          "whole number",          "number",
                                     "true or false", "list of texts",         "list of numbers",

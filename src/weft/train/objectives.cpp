@@ -116,7 +116,6 @@ std::vector<std::string> begin_teacher(const Recipe& recipe, RankRun& rank, int 
   if (path.empty()) {
     init_weights(teacher.params, uint64_t(recipe.train.seed) + 1, num_threads);
   } else {
-    require_whole(path, CheckpointPart::model, *rank.mesh.world, num_threads);
     for (const std::string& note : load_hf_weights(path, teacher.model.spec(), teacher.params, num_threads))
       notes.push_back("of the teacher, " + note);
   }

@@ -119,7 +119,10 @@ void take_chosen(const Recipe& recipe, const fs::path& checkpoint, Communicator&
 void drop_run_folder(const Recipe& recipe) {
   const fs::path run = recipe.run.dir;
   std::error_code ignored;
-  if (!is_there(run / "metrics.jsonl")) fs::remove_all(run, ignored);
+  if (is_there(run / "metrics.jsonl")) return;
+  for (const fs::directory_entry& entry : fs::directory_iterator(run, ignored))
+    if (entry.path().filename() != "tokens") fs::remove_all(entry.path(), ignored);
+  fs::remove(run, ignored);  // unless it has texts that were tokenized
 }
 
 namespace {

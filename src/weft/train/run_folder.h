@@ -21,8 +21,8 @@ void judge_chosen(const Recipe& recipe, const std::filesystem::path& checkpoint,
 // when the run's folder is the first rank's own. Throws the same FileError on all.
 void take_chosen(const Recipe& recipe, const std::filesystem::path& checkpoint, Communicator& ranks);
 
-// For the first rank, of a run whose folder it made and which failed since: removes the folder, unless the run has
-// begun to write its records.
+// For the first rank, of a run whose folder it made and which failed since: removes the folder, but for texts that
+// were tokenized, unless the run has begun to write its records. The rank holds the folder's lock.
 void drop_run_folder(const Recipe& recipe);
 
 // Makes run.dir the folder of this recipe: creates it with recipe.toml, or, where that is there already, checks that it

@@ -94,8 +94,9 @@ int64_t most_at_once(const Spec& spec) {
 }
 
 // Through a pipeline, texts begin in portions: a stage computes one while the stage behind it computes the one before.
-// With four portions for each stage, a stage waits for less than a fifth of the time, (pp - 1) / (5 pp - 1). Shorter
-// portions than kLeastPortion lose more in products of few rows than that gains. Ranks of cp cut whole prompts.
+// With four portions for each stage, a stage waits for less than a fifth of the time, (pp - 1) / (5 pp - 1); short
+// prompts have fewer. Shorter portions than kLeastPortion lose more in products of few rows than they gain. Ranks of cp
+// cut whole prompts.
 constexpr int64_t kPortionsOfStage = 4, kLeastPortion = 64;
 int64_t tokens_of_portion(const Spec& spec) {
   const int64_t all = most_at_once(spec), portions = kPortionsOfStage * spec.layout.pp;

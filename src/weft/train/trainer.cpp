@@ -246,7 +246,8 @@ void Trainer::require_same_run(const std::filesystem::path& checkpoint, const Pr
   for (size_t i = 0; i < std::min(at.sources.size(), data_.sources.size()); ++i) {
     const RunSource &then = at.sources[i], &now = data_.sources[i];
     if (then.contents == now.contents) continue;
-    if (data_.row_templates && *data_.row_templates != templates_at(checkpoint))
+    const ChatTemplateTexts templates = templates_at(checkpoint);
+    if (data_.row_templates && !templates.empty() && *data_.row_templates != templates)
       refuse(fmt::format("the chat template {} has changed since this checkpoint was written",
                          recipe_.data.chat_template.empty() ? "of the tokenizer" : recipe_.data.chat_template));
     const auto version = [](const RunSource& s) { return s.dataset.empty() ? "no dataset" : s.version; };

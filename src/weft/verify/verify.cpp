@@ -225,7 +225,8 @@ class Verifier {
     say(fmt::format("{} parameters are many for fp64 by the reference kernels; --whole insists",
                     format_count(double(plan.memory.arithmetic.num_params))));
     int64_t& least = copy.recipe.optimizer.min_8bit_size;
-    least = std::min(least, kCodeBlock);  // so that the copy's matrices have codes too
+    if (recipe_.optimizer.name == OptimizerKind::adamw8bit)
+      least = std::min(least, kCodeBlock);  // so that the copy's matrices have codes too
     return {copy.recipe, copy.config};
   }
 
@@ -264,6 +265,7 @@ class Verifier {
   void keep_moments_in_full() {
     if (recipe_.optimizer.name != OptimizerKind::adamw8bit) return;
     recipe_.optimizer.name = OptimizerKind::adamw;
+    recipe_.optimizer.min_8bit_size = Recipe().optimizer.min_8bit_size;
     const Recipe one = in_fp64(one_rank_of(recipe_));
     record_ = timed("fp64 with moments in full, one rank", [&] {
       return record_run({one, config_, *data_, setup_.steps}, setup_.machine_for(one), hooks());
@@ -402,7 +404,9 @@ class Verifier {
   void find_out(const Judgement& by, const Difference& first) {
     const auto differs = [&](const Recipe& less) -> std::optional<bool> {
       try {
-        check_supported(parse_recipe(to_toml(less), "verify", {}));
+        Recipe named = less;  // a narrow copy of a teacher has no folder
+        if (config_.teacher && named.objective.teacher.empty()) named.objective.teacher = "narrow copy";
+        check_supported(parse_recipe(to_toml(named), "verify", {}));
         return timed("looking for the cause: " + layout_words(less),
                      [&] { return difference_of(by, less, first.step + 1).has_value(); });
       } catch (const ConfigError&) { return {}; } catch (const PlacementError&) {
