@@ -87,6 +87,17 @@ TEST(SentencePiece, ABrokenModelIsRefusedOrRead) {
   EXPECT_FALSE(judge(slurp(tiny / "torchtune_tiktoken_small.model")).empty());  // another kind of the same name
 }
 
+// Found by fuzzing: ids counted what the library does not know.
+TEST(SentencePiece, AFieldOfAnotherTypeIsNoPiece) {
+  TempDir dir;
+  const std::string pieces = std::string("\x0a\x0e\x0a\x05<unk>\x15\0\0\0\0\x18\x02", 16) + "\x0a\x03\x0a\x01" + "a";
+  spill(dir / "m.model", pieces);
+  spill(dir / "more.model", "\x08\x08\x08\x08" + pieces);  // field 1, which pieces are, as a number, twice
+  const auto plain = open_sentencepiece(dir / "m.model"), more = open_sentencepiece(dir / "more.model");
+  EXPECT_EQ(more->vocab_size(), 2);
+  EXPECT_EQ(prompt_ids(*plain, "ab"), prompt_ids(*more, "ab"));
+}
+
 // Every SentencePiece model at hand, its own library, and the tokenizer.
 template <class F>
 void for_each_library(const F& judge) {

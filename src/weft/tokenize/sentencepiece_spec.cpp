@@ -7,6 +7,8 @@
 namespace weft {
 namespace {
 
+enum Wire : uint64_t { kVarint = 0, kEight = 1, kBytes = 2, kFour = 5 };
+
 // One field of a message of protocol buffers after the other.
 class Fields {
  public:
@@ -19,19 +21,22 @@ class Fields {
     number = tag >> 3;
     value = 0;
     bytes = {};
-    const uint64_t type = tag & 7;
-    if (type == 0)
+    wire = tag & 7;
+    if (wire == kVarint)
       value = take_varint();
-    else if (type == 2)
+    else if (wire == kBytes)
       bytes = take(take_varint());
-    else if (type == 1 || type == 5)
-      bytes = take(type == 1 ? 8 : 4);
+    else if (wire == kEight || wire == kFour)
+      bytes = take(wire == kEight ? 8 : 4);
     else
       broken = true;
     return !broken;
   }
 
-  uint64_t number = 0, value = 0;
+  // A number that comes in another way than its field does is an unknown field, as in the library.
+  bool is(uint64_t field, Wire by) const { return number == field && wire == by; }
+
+  uint64_t number = 0, wire = 0, value = 0;
   std::string_view bytes;
   bool broken = false;
 
@@ -62,9 +67,9 @@ bool read_piece(std::string_view message, SentencePieceSpec& spec) {
   Fields f(message);
   SentencePieceSpec::Piece piece;
   while (f.next()) {
-    if (f.number == 1) piece.text = f.bytes;
-    if (f.number == 2 && f.bytes.size() == sizeof piece.score) std::memcpy(&piece.score, f.bytes.data(), 4);
-    if (f.number == 3 && f.value >= 1 && f.value <= 6) piece.kind = SentencePieceSpec::Kind(f.value);
+    if (f.is(1, kBytes)) piece.text = f.bytes;
+    if (f.is(2, kFour)) std::memcpy(&piece.score, f.bytes.data(), 4);
+    if (f.is(3, kVarint) && f.value >= 1 && f.value <= 6) piece.kind = SentencePieceSpec::Kind(f.value);
   }
   spec.pieces.push_back(piece);
   return !f.broken;
@@ -73,9 +78,9 @@ bool read_piece(std::string_view message, SentencePieceSpec& spec) {
 bool read_trainer(std::string_view message, SentencePieceSpec& spec) {
   Fields f(message);
   while (f.next()) {
-    if (f.number == 3) spec.model_type = int(f.value);
-    if (f.number == 24) spec.spaces_are_suffixes = f.value != 0;
-    if (f.number == 35) spec.byte_fallback = f.value != 0;
+    if (f.is(3, kVarint)) spec.model_type = int(f.value);
+    if (f.is(24, kVarint)) spec.spaces_are_suffixes = f.value != 0;
+    if (f.is(35, kVarint)) spec.byte_fallback = f.value != 0;
   }
   return !f.broken;
 }
@@ -83,10 +88,10 @@ bool read_trainer(std::string_view message, SentencePieceSpec& spec) {
 bool read_normalizer(std::string_view message, SentencePieceSpec& spec) {
   Fields f(message);
   while (f.next()) {
-    if (f.number == 2) spec.character_map = f.bytes;
-    if (f.number == 3) spec.adds_dummy_prefix = f.value != 0;
-    if (f.number == 4) spec.removes_extra_spaces = f.value != 0;
-    if (f.number == 5) spec.escapes_spaces = f.value != 0;
+    if (f.is(2, kBytes)) spec.character_map = f.bytes;
+    if (f.is(3, kVarint)) spec.adds_dummy_prefix = f.value != 0;
+    if (f.is(4, kVarint)) spec.removes_extra_spaces = f.value != 0;
+    if (f.is(5, kVarint)) spec.escapes_spaces = f.value != 0;
   }
   return !f.broken;
 }
@@ -98,9 +103,9 @@ SentencePieceSpec read_sentencepiece_spec(std::string_view model) {
   Fields f(model);
   bool good = true;
   while (f.next()) {
-    if (f.number == 1) good = good && read_piece(f.bytes, spec);
-    if (f.number == 2) good = good && read_trainer(f.bytes, spec);
-    if (f.number == 3) good = good && read_normalizer(f.bytes, spec);
+    if (f.is(1, kBytes)) good = good && read_piece(f.bytes, spec);
+    if (f.is(2, kBytes)) good = good && read_trainer(f.bytes, spec);
+    if (f.is(3, kBytes)) good = good && read_normalizer(f.bytes, spec);
   }
   spec.whole = good && !f.broken;
   return spec;
