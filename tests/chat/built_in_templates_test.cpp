@@ -85,6 +85,16 @@ TEST(BuiltInTemplates, UseTheTokenizersOwnSpecialTokens) {
   EXPECT_EQ(named("mistral", dir.path()).render(c, {}), "[INST] Hi [/INST]Yes<end>[INST] So [/INST]");
 }
 
+// What a dataset and its checkpoints keep is the text alone, which stands beside a tokenizer that is as silent.
+TEST(BuiltInTemplates, RenderTheSameFromTheirTextAlone) {
+  const Conversation c = read_conversation(kTalk, "c");
+  for (const char* name : {"chatml", "llama-3", "mistral", "gemma", "zephyr", "alpaca"}) {
+    TempDir kept;
+    spill(kept / "chat_template.jinja", chat_template_texts("byte", {.file = name}).at("default"));
+    EXPECT_EQ(read_chat_template(kept.path()).render(c, {}), named(name).render(c, {})) << name;
+  }
+}
+
 TEST(BuiltInTemplates, AFileOfTheirNameComesFirstAndOtherNamesAreRefused) {
   const auto error = testing::error_of([] { named("chatlm"); });
   EXPECT_EQ(error,

@@ -190,6 +190,17 @@ TEST(RunTokenizer, OfTextsIsKeptWhereTheModelsFolderDoesNotHoldAllOfIt) {
   EXPECT_SAYS(f.refused(f.recipe({"in.jsonl"}, f.at("none.json"))), "cannot be read");
 }
 
+// A start that failed before its first checkpoint may have been of another recipe.
+TEST(RunTokenizer, ACopyWithoutACheckpointIsNoRuns) {
+  const Files f;
+  fs::create_directories(f.at("run"));
+  EXPECT_EQ(keep_tokenizer(judge_tokenizer(f.recipe({"in.jsonl"}, f.at("mine.json")), kWords), f.at("run")),
+            std::nullopt);
+  ASSERT_FALSE(kept_tokenizer(f.at("run")).empty());
+  EXPECT_SAYS(f.refused(f.recipe({"in.jsonl"}, f.at("none.json"))), "cannot be read");
+  EXPECT_EQ(text_tokenizer_of(f.recipe({"in.jsonl"}, f.at("none.json"))), f.at("none.json"));
+}
+
 TEST(RunTokenizer, NamesOfChatTemplatesLeadToNoOtherFolder) {
   const Files f;
   fs::create_directory(f.at("run"));

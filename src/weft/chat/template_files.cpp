@@ -80,9 +80,25 @@ const BuiltInTemplate* built_in_of(const TemplateChoice& choice) {
   return is_there(choice.file) ? nullptr : built_in_template(choice.file.string());
 }
 
+Value special_tokens_of(const fs::path& tokenizer) {
+  return tokenizer == "byte" ? make_dict() : special_tokens(folder_of(tokenizer));
+}
+
+// A built-in template for a tokenizer that names neither token says itself what they are: so it renders the same
+// wherever its text is kept, as in checkpoints.
+std::string text_of(const BuiltInTemplate& built_in, const fs::path& tokenizer) {
+  std::string text(built_in.text);
+  const Value tokens = special_tokens_of(tokenizer);
+  if (tokens.dict().get("bos_token") != nullptr || tokens.dict().get("eos_token") != nullptr) return text;
+  for (const auto& [name, token] : {std::pair{"eos_token", built_in.eos}, {"bos_token", built_in.bos}})
+    if (built_in.text.find(name) != std::string_view::npos)
+      text = fmt::format("{{% set {} = '{}' %}}", name, token) + text;
+  return text;
+}
+
 Sources sources_of(const fs::path& tokenizer, const TemplateChoice& choice) {
   if (const BuiltInTemplate* built_in = built_in_of(choice))
-    return {{"default", {std::string(built_in->text), choice.file.string()}}};
+    return {{"default", {text_of(*built_in, tokenizer), choice.file.string()}}};
   if (!choice.file.empty() && !is_there(choice.file))
     throw FileError(
         fmt::format("{}: there is no such file, and no chat template of this name is built in; there are {}",
@@ -115,13 +131,7 @@ ChatTemplate read_chat_template(const fs::path& tokenizer, const TemplateChoice&
   for (const auto& [name, source] : sources)
     if (name == needed || (choice.name.empty() && name == "tool_use"))
       templates.emplace(name, Template(source.text, source.name));
-  Value tokens = tokenizer == "byte" ? make_dict() : special_tokens(folder_of(tokenizer));
-  const BuiltInTemplate* built_in = built_in_of(choice);
-  if (built_in != nullptr && tokens.dict().get("bos_token") == nullptr && tokens.dict().get("eos_token") == nullptr) {
-    tokens.dict().set("bos_token", built_in->bos);
-    tokens.dict().set("eos_token", built_in->eos);
-  }
-  return ChatTemplate(std::move(templates), std::move(tokens), choice.name);
+  return ChatTemplate(std::move(templates), special_tokens_of(tokenizer), choice.name);
 }
 
 std::map<std::string, std::string> chat_template_texts(const fs::path& tokenizer, const TemplateChoice& choice) {

@@ -76,6 +76,11 @@ bool is_in_folder(const std::string& tokenizer, const fs::path& model) {
                      [&](const TokenizerFile& f) { return same_content(f.from, model / f.name); });
 }
 
+// The tokenizer that a run with checkpoints has kept; empty: none. What a start that failed has left is no run's.
+fs::path copy_of_run(const Recipe& recipe) {
+  return newest_checkpoint(recipe.run.dir) ? kept_tokenizer(recipe.run.dir) : fs::path();
+}
+
 // What a recipe names in data.tokenizer: text is read with it, also by what is made of the checkpoints later.
 RunTokenizer of_named(const Recipe& recipe) {
   const std::string& name = recipe.data.tokenizer;
@@ -83,7 +88,7 @@ RunTokenizer of_named(const Recipe& recipe) {
   if (!here.fingerprint.empty())
     return is_in_folder(name, recipe.model.path) ? RunTokenizer{}
                                                  : RunTokenizer{.path = name, .fingerprint = here.fingerprint};
-  const std::string kept = kept_tokenizer(recipe.run.dir).string();
+  const std::string kept = copy_of_run(recipe).string();
   const std::string why = fmt::format("data.tokenizer = \"{}\" cannot be read: {}", name, here.why_not);
   if (kept.empty() && has_texts(recipe)) throw ConfigError(why);
   if (kept.empty()) return {.warnings = {why + "; weft eval and weft generate will need it"}};
@@ -247,7 +252,7 @@ std::string text_tokenizer_of(const Recipe& recipe) {
   const std::string& name = recipe.data.tokenizer;
   if (name != kAuto) {
     std::error_code ignored;
-    const fs::path copy = kept_tokenizer(recipe.run.dir);
+    const fs::path copy = copy_of_run(recipe);
     return name == kByte || copy.empty() || fs::exists(name, ignored) ? name : copy.string();
   }
   if (!find_tokenizer(recipe.model.path).empty()) return kAuto;
