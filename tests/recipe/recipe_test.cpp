@@ -277,6 +277,12 @@ TEST(Recipe, NamesOfOtherProgramsGetAHintAndAreNotTaken) {
            {"tensor_model_parallel_size=2", "did you mean parallel.tp?"},
            {"train.bf16=true", "did you mean train.precision? it is one of"},
            {"output_dir=x", "did you mean run.dir?"},
+           {"training.steps=5", "did you mean train.train_iters?"},
+           {"checkpoint.folder=x", "did you mean run.dir?"},
+           {"activation_checkpoint.mode=full", "did you mean parallel.recompute?"},
+           {"tokenizer_model=x", "did you mean data.tokenizer?"},
+           {"lora_target_modules=x", "did you mean adapter.targets?"},
+           {"num_layers=4", "did you mean model.path? the config.json"},
            {"optimizer=adam",
             "optimizer = \"adam\": expected a section, [optimizer], as in [optimizer] name = \"adamw\": "
             "with optimizer.weight_decay = 0 it is Adam"},

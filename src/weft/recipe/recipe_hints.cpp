@@ -10,19 +10,22 @@
 namespace weft {
 namespace {
 
-// Names apart by spaces; what they are here; what else is to be known.
+// Names apart by spaces, the last part of a key or all of it; what they are here; what else is to be known.
 struct KeyAlias {
   std::string_view names, key, remark = "";
 };
 constexpr KeyAlias kKeys[] = {
-    {"model_name_or_path base_model model_name pretrained_model_name_or_path hf_model load tokenizer_model "
-     "checkpoint_path",
+    {"model_name_or_path base_model model_name pretrained_model_name_or_path hf_model load "
+     "checkpoint_path hf_assets_path",
      "model.path"},
+    {"num_layers num_hidden_layers hidden_size num_attention_heads ffn_hidden_size flavor", "model.path",
+     "the config.json of the model's folder says its shape"},
     {"datasets dataset dataset_path train_file train_files train_data data_path train_data_path dataset_name",
      "data.train"},
     {"validation_file eval_file test_datasets valid_data eval_dataset val_data valid_data_path", "data.valid"},
     {"val_set_size validation_split split eval_fraction test_size", "data.valid_fraction"},
-    {"tokenizer_type tokenizer_name tokenizer_path tokenizer_name_or_path tokenizer_config", "data.tokenizer"},
+    {"tokenizer_type tokenizer_name tokenizer_path tokenizer_name_or_path tokenizer_config tokenizer_model",
+     "data.tokenizer"},
     {"chat_template_path chat_template_jinja", "data.chat_template"},
     {"sample_packing packing_strategy pack_sequences", "data.packing", "packing = \"first-fit\" packs whole documents"},
     {"text_column text_field dataset_text_field json_keys", "data.text_key"},
@@ -37,7 +40,8 @@ constexpr KeyAlias kKeys[] = {
      "train.global_batch_size",
      "a step of so many samples is cut into micro-batches of train.micro_batch_size by itself"},
     {"num_train_epochs num_epochs n_epochs max_epochs epoch", "train.epochs"},
-    {"max_steps num_steps total_steps training_steps max_iters num_train_steps num_iters n_steps", "train.train_iters"},
+    {"max_steps num_steps total_steps training_steps max_iters num_train_steps num_iters n_steps steps",
+     "train.train_iters"},
     {"train_samples", "train.train_iters", "a step has train.global_batch_size samples"},
     {"bf16 fp16 fp32 tf32 mixed_precision torch_dtype params_dtype amp half fp8", "train.precision",
      "it is one of \"f32\", \"bf16\", \"fp16\""},
@@ -73,20 +77,24 @@ constexpr KeyAlias kKeys[] = {
     {"expert_model_parallel_size expert_parallel_size expert_parallel_degree", "parallel.ep"},
     {"num_layers_per_virtual_pipeline_stage virtual_pipeline_model_parallel_size interleave",
      "parallel.virtual_pipeline_parallel_size"},
-    {"deepspeed fsdp fsdp_config zero zero_optimization sharding_strategy use_distributed_optimizer",
+    {"deepspeed fsdp fsdp_config zero zero_optimization sharding_strategy use_distributed_optimizer "
+     "distributed_optimizer",
      "parallel.zero_stage", "1 shards the optimizer's state, 2 gradients too, 3 weights too"},
-    {"gradient_checkpointing activation_checkpointing activation_checkpoint recompute_granularity "
-     "recompute_activations recompute_method",
+    {"gradient_checkpointing activation_checkpointing activation_checkpoint activation_checkpoint.mode "
+     "recompute_granularity recompute_activations recompute_method",
      "parallel.recompute", "it is one of \"none\", \"selective\", \"full\""},
-    {"save_steps save_every save_freq checkpoint_interval checkpoint_every", "checkpoint.save_interval"},
+    {"save_steps save_every save_freq checkpoint_interval checkpoint.interval checkpoint_every",
+     "checkpoint.save_interval"},
     {"save_total_limit keep_last_n max_checkpoints keep_latest_k", "checkpoint.keep_latest"},
     {"load_best_model_at_end save_top_k keep_best_k metric_for_best_model early_stopping_patience",
      "checkpoint.keep_best"},
     {"resume resume_from_checkpoint resume_from auto_resume_from_checkpoints init_from", "run.dir",
      "the same command again resumes; `weft train --from CHECKPOINT RECIPE run.dir=NEW` resumes from a chosen "
      "checkpoint"},
-    {"output_dir out_dir save save_dir logging_dir checkpoint_dir exp_dir", "run.dir"},
+    {"output_dir out_dir save save_dir logging_dir checkpoint_dir exp_dir dump_folder checkpoint.folder", "run.dir"},
     {"device device_type accelerator", "run.backend"},
+    {"lora_r lora_rank", "adapter.rank"},
+    {"lora_target_modules target_modules lora_targets", "adapter.targets"},
     {"num_threads n_threads omp_num_threads", "run.threads"},
 };
 
@@ -143,9 +151,9 @@ std::string question(std::string_view meant, std::string_view remark) {
 }  // namespace
 
 std::string hint_of_key(const std::string& name) {
-  const std::string last = without_separators(name.substr(name.rfind('.') + 1));
+  const std::string whole = without_separators(name), last = without_separators(name.substr(name.rfind('.') + 1));
   for (const KeyAlias& a : kKeys)
-    if (has_word(a.names, last)) return question(a.key, a.remark);
+    if (has_word(a.names, whole) || has_word(a.names, last)) return question(a.key, a.remark);
   return "";
 }
 
