@@ -229,6 +229,18 @@ TEST(Conversation, OfShareGptHasRolesAndContents) {
   EXPECT_SAYS(error(R"({"messages": []})"), "an object with \"talk\"");
 }
 
+TEST(Conversation, ASystemBesideTheMessagesIsTheFirst) {
+  const ChatTemplate chat = chat_of("{% for m in messages %}{{ m.role }} {{ m.content }}|{% endfor %}");
+  const auto of = [&](const std::string& json) { return chat.render(read_conversation(json, "c"), {}); };
+  const std::string hi = R"("messages": [{"role": "user", "content": "hi"}])";
+  EXPECT_EQ(of(R"({"system": "Be brief.", )" + hi + "}"), "system Be brief.|user hi|");
+  for (const char* none : {"null", R"("")", R"(" \n")"})
+    EXPECT_EQ(of(fmt::format(R"({{"system": {}, {}}})", none, hi)), "user hi|");
+  EXPECT_EQ(of(R"({"system": "no", "messages": [{"from": "system", "value": "a"}, {"from": "human", "value": "b"}]})"),
+            "system a|user b|");
+  EXPECT_SAYS(testing::error_of([&] { of(R"({"system": 3, )" + hi + "}"); }), "\"system\": expected a text");
+}
+
 // As rows of Parquet have it: each row has all columns.
 TEST(Conversation, WhatIsNullBesideItIsNotThere) {
   const auto c = read_conversation(

@@ -110,6 +110,20 @@ TEST(Conversations, OfShareGptAreTheSameAsOthers) {
   EXPECT_NE(broken.find("\\\"who\\\"; it may be human, user, gpt"), std::string::npos) << broken;
 }
 
+// As LLaMA-Factory's files have it; a row that is no text there is broken.
+TEST(Conversations, ASystemBesideTheMessagesIsTheFirstOfThem) {
+  const std::string talk = R"("messages": [{"from": "human", "value": "one?"}, {"from": "gpt", "value": "first"}]})";
+  const Case c(R"({"system": "Be brief.", )" + talk + "\n" + R"({"system": 3, )" + talk + "\n");
+  Harness().run(c.config);
+  const auto read = testing::documents_of(c.dir / "set/read");
+  ASSERT_EQ(read.size(), 1u);
+  EXPECT_EQ(read[0].text, "Be brief.\n\none?\n\nfirst");
+  EXPECT_SAYS(slurp(c.dir / "set/read/broken-00000.jsonl"), "expected a text, got 3");
+  std::string bytes, text = slurp(c.prefix() + ".bin");
+  for (size_t i = 0; i < text.size(); i += 2) bytes += text[i];
+  EXPECT_EQ(bytes, "<system>Be brief.</><user>one?</><assistant>first</>");
+}
+
 TEST(Conversations, ContentsInPartsAreTheirTextsAndOthersAreBroken) {
   const std::string parts =
       R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "one?"}]},

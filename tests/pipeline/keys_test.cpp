@@ -197,6 +197,19 @@ TEST(Pairs, OfListsOfMessagesKeepTheirToolsAndTheOrderOfTheirKeys) {
                                                   completion.substr(1) + ",\"tools\":" + tools + "}");
 }
 
+TEST(Pairs, ASystemsTextIsTheFirstMessageWhereNoTemplateAsksForIt) {
+  const std::string row = "{\"q\": \"a\", \"a\": \"b\", \"system\": \"Be brief.\"}\n";
+  const auto texts = [&](const std::string& rows, const std::string& prompt) {
+    return Read({{"a.jsonl", rows}}, "prompt_key = \"" + prompt + "\"\ncompletion_key = \"a\"\n").texts();
+  };
+  EXPECT_EQ(texts(row, "q"), (Texts{"Be brief.\n\na\n\nb"}));
+  EXPECT_EQ(texts(row, "{system} {q}"), (Texts{"Be brief. a\n\nb"}));
+  EXPECT_EQ(texts("{\"q\": \"a\", \"a\": \"b\", \"system\": 3}\n", "q"), (Texts{"a\n\nb"}));
+  EXPECT_EQ(
+      Read({{"a.csv", "q,a,system\none,two,Be brief.\n"}}, "prompt_key = \"q\"\ncompletion_key = \"a\"\n").texts(),
+      (Texts{"Be brief.\n\none\n\ntwo"}));
+}
+
 TEST(Pairs, OfColumnsThatAreNotUtf8ArePutAside) {
   const Read read({{"a.csv", "q,a\none,1\ncaf\xe9,2\nthree,3\n"}}, "prompt_key = \"q\"\ncompletion_key = \"a\"\n");
   ASSERT_EQ(read.error, "");

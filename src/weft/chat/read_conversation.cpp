@@ -217,6 +217,17 @@ bool is_text_part(const Value& part) {
   return part.is_string() || (get(part, "text") != nullptr && get(part, "text")->is_string());
 }
 
+// {"system": "...", "messages": [...]}: it is the first message, where messages begin with none of the system.
+void add_system(const Value& conversation, Items& messages, std::string_view source) {
+  const Value* system = conversation.is_dict() ? given(conversation, "system") : nullptr;
+  if (system == nullptr) return;
+  if (!system->is_string()) throw FileError(fmt::format("{}: \"system\": expected a text", source));
+  if (system->string().find_first_not_of(" \t\r\n") == std::string::npos) return;
+  const Value* first = messages.empty() ? nullptr : get(messages[0], "role");
+  if (first != nullptr && first->is_string() && (first->string() == "system" || first->string() == "developer")) return;
+  messages.insert(messages.begin(), object({{"role", "system"}, {"content", *system}}));
+}
+
 }  // namespace
 
 Conversation read_conversation(std::string_view json, std::string_view source, std::string_view messages_key) {
@@ -233,6 +244,7 @@ Conversation read_conversation(std::string_view json, std::string_view source, s
   ShareGpt share_gpt;
   for (size_t i = 0; i < messages.size(); ++i)
     messages[i] = message_of(messages[i], fmt::format("{}: message {}", source, i + 1), share_gpt);
+  add_system(v, messages, source);
   c.messages = make_list(std::move(messages));
   const Value* tools = get(v, "tools");
   c.tools =

@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 // ShareGPT's messages; 6: contents in parts; 7: what WARC files note about themselves is no page, HTML
 // files are, and files that are not read are put aside; 8: pages in their character sets, keys of keys, rows that are
 // joined, unreadable files are put aside; JSON lists and Parquet are rows.
-constexpr int kReadVersion = 8;
+constexpr int kReadVersion = 9;
 
 struct BatchRow {
   std::shared_ptr<const SourceFile> file;

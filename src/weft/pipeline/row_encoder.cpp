@@ -51,6 +51,12 @@ bool is_conversation(const Ordered& said) {
   return said.is_array() && is_by(said.front(), {"system", "developer", "user", "human"});
 }
 
+}  // namespace
+
+bool is_of_system(const nlohmann::ordered_json& message) { return is_by(message, {"system", "developer"}); }
+
+namespace {
+
 Ordered message_of(const char* role, std::string text) { return {{"role", role}, {"content", std::move(text)}}; }
 
 // "...\n\nHuman: ...\n\nAssistant: ..." as messages; what stands before the first turn is the system's.
@@ -97,7 +103,7 @@ class RowParts {
     if (system == nullptr) return;
     if (!system->is_string()) fail("system", "expected a text, got " + shown(nlohmann::json(*system)));
     if (stripped(system->get_ref<const std::string&>()).empty()) return;
-    if (s.prompt.is_array() && is_by(s.prompt.front(), {"system"})) return;
+    if (s.prompt.is_array() && is_of_system(s.prompt.front())) return;
     Ordered messages = Ordered::array({message_of("system", *system)});
     append_messages(s.prompt, "user", messages);
     s.prompt = std::move(messages);

@@ -19,6 +19,9 @@ namespace weft {
 // in training unless the role is "assistant".
 void append_messages(const nlohmann::ordered_json& said, const char* role, nlohmann::ordered_json& messages);
 
+// Whether a message, of a role or as ShareGPT has it, is a system's.
+bool is_of_system(const nlohmann::ordered_json& message);
+
 // Immutable; any thread may use it.
 class RowEncoder {
  public:
