@@ -51,6 +51,15 @@ Finished bench_step(std::vector<std::string> more) {
   return weft(args);
 }
 
+TEST(BenchStepSlow, ThatDoesNotFitIsRefusedWithTheNearestThatDoes) {
+  const Finished f =
+      bench_step({"train.seq_length=16384", "train.global_batch_size=65536", "train.micro_batch_size=65536"});
+  EXPECT_EQ(f.status, 2);
+  EXPECT_SAYS(f.err, "no memory for the plan: its rank takes ");
+  EXPECT_SAYS(f.err, "the nearest that fits: train.micro_batch_size=");
+  EXPECT_EQ(f.err.find("--force"), std::string::npos);
+}
+
 // It would be ignored: all layouts run the same.
 TEST(BenchScaling, RefusesALayoutThatChangesTheRun) {
   const Finished f = weft({"bench", "scaling", std::string(testing::kSourceDir) + "/bench/llama-8x512.toml",

@@ -95,6 +95,16 @@ TEST(ForwardRanks, TextThatDoesNotFitIsRefusedWithItsBytes) {
   EXPECT_SAYS(f.err, "keys and values  temporaries  workspace  MiB in all");
 }
 
+TEST(ForwardRanks, WindowsThatDoNotFitAreRefusedWithTheirBytes) {
+  for (const char* tp : {"parallel.tp=1", "parallel.tp=2"}) {
+    const Finished f = weft({"eval", golden_file("llama-gqa"), golden_file("llama-gqa/tokens.bin"), "--seq-length",
+                             "16384", "--micro-batch-size", "65536", tp});
+    EXPECT_EQ(f.status, 2);
+    EXPECT_SAYS(f.err, "no memory to evaluate: the ranks here take ");
+    EXPECT_SAYS(f.err, "a smaller --micro-batch-size");
+  }
+}
+
 // Lines of a plan, as words.
 std::vector<RankWords> plan_of_generation(const RankWords& settings) {
   const Finished f = weft(words_and({"generate", golden_file("llama-gqa"), "--plan", "--context", "2000"}, settings));

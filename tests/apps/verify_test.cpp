@@ -28,6 +28,15 @@ std::vector<std::string> arguments(const std::string& command, const TempDir& di
   return all;
 }
 
+TEST(VerifyCommand, WhatDoesNotFitIsRefusedBeforeItBegins) {
+  const TempDir dir;
+  const Finished f = weft(arguments(
+      "verify", dir,
+      {"--whole", "train.seq_length=16384", "train.global_batch_size=65536", "train.micro_batch_size=65536"}));
+  EXPECT_EQ(f.status, 2);
+  EXPECT_SAYS(f.err, "no memory for the plan: its rank takes ");
+}
+
 TEST(VerifyCommand, PrintsATableAndAVerdictAndLeavesNothing) {
   const TempDir dir;
   const Finished f = weft(arguments("verify", dir, {"parallel.dp=2", "parallel.tp=2", "--steps", "1"}));

@@ -62,8 +62,8 @@ TEST(HostRoom, ARefusalHasTheNumbersAndTheNearestChangeThatReallyFits) {
   Case c;
   const int64_t left = c.need().total() - 20 * kMiB;
   const std::string said = c.refusal(left);
-  for (const std::string& part :
-       {gib_text(c.need().total()), gib_text(c.need().planned), std::string("so much is left"), std::string("--force")})
+  for (const std::string& part : {gib_text(c.need().total()), gib_text(c.need().planned),
+                                  std::string("so much is left"), std::string("`weft plan`")})
     EXPECT_NE(said.find(part), std::string::npos) << part << " in: " << said;
   const std::string begin = "the nearest that fits: train.micro_batch_size=4 (";
   ASSERT_NE(said.find(begin), std::string::npos) << said;

@@ -13,6 +13,7 @@
 #include "weft/ops/traced.h"
 #include "weft/records/clock.h"
 #include "weft/train/matmul_rate.h"
+#include "weft/train/room.h"
 
 namespace weft {
 namespace {
@@ -174,6 +175,7 @@ void print_mfu(const Times& best, const RunPlan& plan) {
 int bench_step(const BenchOptions& o) {
   Recipe recipe = recipe_of_step(o);
   const Machine machine = machine_for(recipe);
+  require_host_room(recipe, machine);
   RunPlan planned = plan_run(recipe, *machine.workspace_model);
   const SyntheticTokens tokens(recipe, planned.model.vocab_size);
   BenchRun run(recipe, machine, std::move(planned), single_mesh());

@@ -113,7 +113,10 @@ Machine machine_of_all(const std::vector<Layout>& layouts, const RankProcess& pr
                                      [&](const Layout& a, const Layout& b) { return ranks(a) < ranks(b); });
   Machine machine = machine_for(most->recipe, int(process.here.size()));
   for (const Layout& l : layouts)
-    if (process.here.empty()) require_room(machine, plan_layout(l.recipe, *machine.workspace_model));
+    if (process.here.empty()) {
+      require_room(machine, plan_layout(l.recipe, *machine.workspace_model));
+      require_host_room(l.recipe, machine);
+    }
   return machine;
 }
 

@@ -6,7 +6,10 @@
 #include "weft/apps/commands.h"
 #include "weft/apps/forward_ranks.h"
 #include "weft/base/error.h"
+#include "weft/base/memory_limits.h"
 #include "weft/pipeline/file_texts.h"
+#include "weft/plan/layout.h"
+#include "weft/plan/memory_plan.h"
 #include "weft/train/data_files.h"
 #include "weft/train/evaluate.h"
 #include "weft/train/run_tokenizer.h"
@@ -115,6 +118,25 @@ const ForwardCommand kEval{
     .keys = {"parallel.dp", "parallel.tp", "parallel.sequence_parallel", "parallel.pp", "parallel.pipeline_layout",
              "parallel.cp", "parallel.cp_comm_type", "parallel.ep", "parallel.order", "run.ranks"}};
 
+// Of all ranks on this host, before any has memory. Those of a GPU find out for themselves.
+void require_memory(const Recipe& recipe, const Measured& m, const ForwardShape& shape, const Machine& machine,
+                    const RankProcess& process) {
+  if (!machine.device.empty() || (!process.here.empty() && process.rank != process.here.front())) return;
+  const auto left = memory_left_here();
+  if (!left) return;
+  std::vector<int> ranks = process.here;
+  for (int rank = 0; process.here.empty() && rank < mesh_sizes_of(recipe).world(); ++rank) ranks.push_back(rank);
+  int64_t bytes = 0;
+  for (const int rank : ranks)
+    bytes += measure_forward(m.model, forward_step(recipe.parallel, m.model, shape, rank), *machine.workspace_model)
+                 .total_bytes();
+  if (bytes > left->bytes)
+    throw ConfigError(
+        fmt::format("no memory to evaluate: the ranks here take {}, but {}; a smaller --micro-batch-size or "
+                    "--seq-length takes less, and so does a rank where parallel.tp or parallel.pp cut the model",
+                    format_bytes(double(bytes)), left->what));
+}
+
 }  // namespace
 
 int run_eval(const EvalOptions& o) {
@@ -131,6 +153,7 @@ int run_eval(const EvalOptions& o) {
     check_forward_layout(recipe.parallel, m.model, shape);
     const DataSpec data = data_of(o, m, shape.seq_length, tell);
     const Machine machine = machine_for(recipe, int(process.here.size()));
+    require_memory(recipe, m, shape, machine, process);
     process.run(mesh_sizes_of(recipe), *machine.mover, [&](const ProcessMesh& mesh) {
       Evaluator evaluator(folder, {.machine = machine.of_rank(mesh.world->rank()),
                                    .precision = shape.precision,

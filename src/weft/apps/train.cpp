@@ -97,6 +97,8 @@ void say_notes(const Recipe& recipe, const RunPlan& plan) {
                              p.pipeline_schedule);
 }
 
+constexpr const char* kForce = ", --force starts all the same";
+
 // If ranks are processes, the first one on each host checks for all ranks there.
 void require_room_on_host(const Recipe& recipe, const Machine& machine, const LayoutPlan& layout,
                           const RankProcess& process) {
@@ -105,7 +107,7 @@ void require_room_on_host(const Recipe& recipe, const Machine& machine, const La
   if (are_processes && process.rank != process.here.front()) return;
   require_host_room(recipe, layout, *machine.workspace_model,
                     are_processes ? RanksOnHost{process.here, true} : all_on_this_host(layout, false),
-                    memory_of_this_host());
+                    memory_of_this_host(), kForce);
 }
 
 // After a SIGKILL: if no person sent it, the kernel did, for lack of memory.
@@ -180,7 +182,8 @@ int start_ranks(const Recipe& recipe, const Launched& launched, const TrainOptio
                .start_timeout_s = 60 * recipe.run.start_timeout_minutes};
   if (!launched.allocated && recipe.run.backend != BackendKind::cuda) {  // all are on this host, and so is their memory
     const RanksOnHost here = all_on_this_host(layout, true);
-    if (!options.force) require_host_room(recipe, layout, *machine.workspace_model, here, memory_of_this_host());
+    if (!options.force)
+      require_host_room(recipe, layout, *machine.workspace_model, here, memory_of_this_host(), kForce);
     job.about_kill = [need = need_on_host(layout, here), kills = kills_for_memory()] {
       return about_kill(need, kills);
     };

@@ -226,16 +226,22 @@ HostNeed need_on_host(const LayoutPlan& plan, const RanksOnHost& here) {
 }
 
 void require_host_room(const Recipe& recipe, const LayoutPlan& plan, const WorkspaceModel& workspace,
-                       const RanksOnHost& here, const HostMemory& memory) {
+                       const RanksOnHost& here, const HostMemory& memory, std::string_view all_the_same) {
   const HostNeed need = need_on_host(plan, here);
   const std::string why = why_no_room(need, memory);
   if (why.empty()) return;
   const size_t ranks = here.ranks.size();
   throw ConfigError(fmt::format(
       "no memory for the plan: {} take{} {} on this host (planned {}, and about {} beside it), but {}; {}; "
-      "`weft plan` shows what takes it, --force starts all the same",
+      "`weft plan` shows what takes it{}",
       ranks == 1 ? "its rank" : fmt::format("its {} ranks", ranks), ranks == 1 ? "s" : "", gib_text(need.total()),
-      gib_text(need.planned), gib_text(need.beside), why, advice(recipe, workspace, here, memory)));
+      gib_text(need.planned), gib_text(need.beside), why, advice(recipe, workspace, here, memory), all_the_same));
+}
+
+void require_host_room(const Recipe& recipe, const Machine& machine) {
+  if (!machine.device.empty()) return;
+  const LayoutPlan plan = plan_layout(recipe, *machine.workspace_model);
+  require_host_room(recipe, plan, *machine.workspace_model, all_on_this_host(plan, false), memory_of_this_host());
 }
 
 }  // namespace weft

@@ -51,8 +51,11 @@ HostNeed need_on_host(const LayoutPlan& plan, const RanksOnHost& here);
 
 // Throws ConfigError if they do not fit, with the numbers and the nearest settings that do, found by planning with more
 // recomputation, smaller micro-batches and higher ZeRO stages: fewest and smallest changes first, then least time. Once
-// the run folder exists, only settings that may still change are tried.
+// the run folder exists, only settings that may still change are tried. `all_the_same`: the end of the message, what a
+// user may do who insists.
 void require_host_room(const Recipe& recipe, const LayoutPlan& plan, const WorkspaceModel& workspace,
-                       const RanksOnHost& here, const HostMemory& memory);
+                       const RanksOnHost& here, const HostMemory& memory, std::string_view all_the_same = "");
+// The same for a recipe whose ranks are threads of this process, unless they are of GPUs.
+void require_host_room(const Recipe& recipe, const Machine& machine);
 
 }  // namespace weft

@@ -6,6 +6,7 @@
 
 #include "weft/records/clock.h"
 #include "weft/records/progress.h"
+#include "weft/train/room.h"
 #include "weft/verify/expected_update.h"
 #include "weft/verify/narrow_copy.h"
 #include "weft/verify/trial_data.h"
@@ -197,6 +198,8 @@ class Verifier {
         2 * double(setup_.steps) * flops / (kReferenceRate * setup_.machine_for(one_rank_of(recipe_)).threads);
     const bool whole = setup_.whole || (plan.memory.arithmetic.num_params <= kMostParams && seconds <= kMostSeconds);
     if (!whole) std::tie(recipe_, config_) = narrow(plan);
+    for (const Recipe& run : {recipe_, in_fp64(one_rank_of(recipe_))})
+      if (whole) require_host_room(run, setup_.machine_for(run));
     const bool own_data = whole && has_token_files(recipe_);
     data_ = own_data ? open_token_files(recipe_, config_.spec) : random_tokens(recipe_, config_.spec, setup_.steps);
     report_.model =
