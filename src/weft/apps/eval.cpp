@@ -118,7 +118,7 @@ const ForwardCommand kEval{
     .keys = {"parallel.dp", "parallel.tp", "parallel.sequence_parallel", "parallel.pp", "parallel.pipeline_layout",
              "parallel.cp", "parallel.cp_comm_type", "parallel.ep", "parallel.order", "run.ranks"}};
 
-// Of all ranks on this host, before any has memory. Those of a GPU find out for themselves.
+// Judges all ranks on this host before any has memory. Those of a GPU find out for themselves.
 void require_memory(const Recipe& recipe, const Measured& m, const ForwardShape& shape, const Machine& machine,
                     const RankProcess& process) {
   if (!machine.device.empty() || (!process.here.empty() && process.rank != process.here.front())) return;
