@@ -94,16 +94,16 @@ TEST(GgufBlocks, Q4_KPacksScalesAndMinimaInSixBits) {
   put_f16(b, 2, 0.5f);
   b[4 + 0] = std::byte(3);  // part 0: scale 3, minimum 2
   b[4 + 4] = std::byte(2);
-  // Part 5: scale 45 = 0b101101, minimum 38 = 0b100110.
+  // Part 5: scale 29 = 0b011101, minimum 38 = 0b100110.
   b[4 + 9] = std::byte(0x6d);
-  b[4 + 1] = std::byte(0x80);
+  b[4 + 1] = std::byte(0x40);
   b[4 + 5] = std::byte(0x80);
   b[16 + 0] = std::byte(0x07);        // part 0, number 0
   b[16 + 64 + 31] = std::byte(0xe0);  // part 5, its last number: the high half of bytes 64 to 95
   const auto x = decoded(GgufType::q4_k, b);
   EXPECT_EQ(x[0], 3 * 7 - 0.5f * 2);
   EXPECT_EQ(x[1], -0.5f * 2);
-  EXPECT_EQ(x[5 * 32 + 31], 45 * 14 - 0.5f * 38);
+  EXPECT_EQ(x[5 * 32 + 31], 29 * 14 - 0.5f * 38);
   EXPECT_EQ(x[5 * 32], -0.5f * 38);
   EXPECT_EQ(x[32], 0) << "part 1 has neither";
 }

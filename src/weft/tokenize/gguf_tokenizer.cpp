@@ -63,7 +63,7 @@ std::string tokenizer_json_of(const Vocab& v, const std::string& source) {
         source, in_quotes(v.pre)));
   Json vocab = Json::object();
   std::vector<AddedToken> added;
-  for (size_t id = 0; id < num_used(v); ++id) {
+  for (size_t id = 0; id < v.tokens.size(); ++id) {
     const bool control = v.kinds[id] == Vocab::kControl;
     if (control || v.kinds[id] == Vocab::kUserDefined)
       added.push_back({.id = int32_t(id), .content = v.tokens[id], .special = control});
