@@ -80,15 +80,16 @@ class SentencePiece final : public Tokenizer {
     if (!why.empty()) throw FileError(fmt::format("{}: no SentencePiece model: {}", source, why));
   }
   // What the model itself says is in its fingerprint already.
-  void surround(const Companions& c, const std::string& source) {
+  void surround(const Companions& c, const std::filesystem::path& file) {
     const auto id_of = [&](const std::string& name, int own) {
       const int id = name.empty() ? own : model_.PieceToId(name);
       return id < 0 || model_.IsUnknown(id) ? own : id;
     };
     const auto one = [&](bool wanted, int32_t id, const char* key) {
       if (wanted && id < 0)
-        throw FileError(fmt::format(
-            "{}: {} is true in tokenizer_config.json beside it, but the model has no such token", source, key));
+        throw FileError(fmt::format("{}: {} is true, but the model {} has no such token",
+                                    (file.parent_path() / "tokenizer_config.json").string(), key,
+                                    file.filename().string()));
       return wanted ? std::vector<int32_t>{id} : std::vector<int32_t>{};
     };
     const int32_t begin = id_of(c.beginning, model_.bos_id());
