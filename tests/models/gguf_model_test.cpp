@@ -292,6 +292,27 @@ TEST(GgufModels, TensorsThatAreMissingAreNamed) {
   EXPECT_SAYS(error_of<ConfigError>([&] { read_hf_config(dir / "m.gguf"); }), "weft reads llama, qwen2");
 }
 
+TEST(GgufModels, KeysThatAreNotLookedAtAreToldOrRefused) {
+  TempDir dir;
+  write_gguf_file(golden("olmo2"), dir / "m.gguf", GgufType::f32);
+  std::string bytes = testing::slurp(dir / "m.gguf");
+  const size_t at = bytes.find("olmo2.attention.value_length");
+  bytes.replace(at, 28, "olmo2.attention.value_lengtj");
+  testing::spill(dir / "m.gguf", bytes);
+  const std::vector<std::string> warnings = read_hf_config(dir / "m.gguf").warnings;
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_SAYS(warnings[0], "\"olmo2.attention.value_lengtj\" is passed over");
+  GgufHead window;
+  window.text("general.architecture", "olmo2");
+  for (const char* key : {"embedding_length", "attention.head_count", "block_count", "feed_forward_length",
+                          "context_length", "attention.sliding_window"})
+    window.u32(fmt::format("olmo2.{}", key), 4);
+  window.f32("olmo2.attention.layer_norm_rms_epsilon", 1e-6);
+  window.tensor("token_embd.weight", {4, 4}, GgufType::f32);
+  testing::spill(dir / "w.gguf", window.bytes() + std::string(64, '\0'));
+  EXPECT_SAYS(error_of<ConfigError>([&] { read_hf_config(dir / "w.gguf"); }), "windows in files of olmo2 are not read");
+}
+
 TEST(GgufModels, StoriesFromElsewhereAreTheFoldersWeights) {
   WEFT_NEEDS_SHARED();
   const fs::path folder = testing::shared_dir() / "data/models/stories260K";

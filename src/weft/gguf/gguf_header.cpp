@@ -275,6 +275,13 @@ const GgufValue& GgufFields::value(std::string_view key) const {
   return at->second;
 }
 
+std::vector<std::string> GgufFields::keys(std::string_view beginning) const {
+  std::vector<std::string> all;
+  for (auto at = metadata_.lower_bound(beginning); at != metadata_.end() && at->first.starts_with(beginning); ++at)
+    all.push_back(at->first);
+  return all;
+}
+
 int64_t GgufFields::integer(std::string_view key, int64_t min, int64_t max) const {
   const auto number = integer_of(value(key));
   if (!number || *number < min || *number > max) fail(key, fmt::format("a whole number from {} to {}", min, max));

@@ -57,6 +57,8 @@ class GgufFields {
   GgufFields(const GgufMetadata& metadata, std::string source) : metadata_(metadata), source_(std::move(source)) {}
 
   bool has(std::string_view key) const { return metadata_.find(key) != metadata_.end(); }
+  // The keys that begin so, sorted.
+  std::vector<std::string> keys(std::string_view beginning) const;
   // Without a fallback the key is required.
   int64_t integer(std::string_view key, int64_t min, int64_t max) const;
   int64_t integer(std::string_view key, int64_t min, int64_t max, int64_t fallback) const;

@@ -22,7 +22,17 @@ class Reader {
  public:
   explicit Reader(const GgufFile& file) : file_(file), f_(file.fields()), arch_(f_.text("general.architecture")) {}
 
-  Json read() {
+  // The configuration; `warnings` gets a line for each key of the model that is not looked at.
+  Json read(std::vector<std::string>& warnings) {
+    Json json = read_model();
+    for (const std::string& k : f_.keys(arch_ + "."))
+      if (!is_known(std::string_view(k).substr(arch_.size() + 1)))
+        warnings.push_back(fmt::format("{} is passed over: weft does not know it", f_.where(k)));
+    return json;
+  }
+
+ private:
+  Json read_model() {
     if (arch_ != "llama" && arch_ != "qwen2" && arch_ != "qwen3" && arch_ != "gpt2" && arch_ != "gemma2" &&
         arch_ != "gemma3" && arch_ != "phi3" && arch_ != "olmo2")
       throw ConfigError(fmt::format(
@@ -43,7 +53,35 @@ class Reader {
     return std::move(json_);
   }
 
- private:
+  static bool is_known(std::string_view name) {
+    return std::find(std::begin(kKnown), std::end(kKnown), name) != std::end(kKnown);
+  }
+  static constexpr std::string_view kKnown[] = {"context_length",
+                                                "embedding_length",
+                                                "block_count",
+                                                "feed_forward_length",
+                                                "vocab_size",
+                                                "expert_count",
+                                                "expert_used_count",
+                                                "attention.head_count",
+                                                "attention.head_count_kv",
+                                                "attention.key_length",
+                                                "attention.value_length",
+                                                "attention.layer_norm_rms_epsilon",
+                                                "attention.layer_norm_epsilon",
+                                                "attention.sliding_window",
+                                                "rope.dimension_count",
+                                                "rope.freq_base",
+                                                "rope.freq_base_swa",
+                                                "rope.scale_linear",
+                                                "rope.scaling.type",
+                                                "rope.scaling.factor",
+                                                "rope.scaling.original_context_length",
+                                                "rope.scaling.attn_factor",
+                                                "rope.scaling.finetuned",
+                                                "attn_logit_softcapping",
+                                                "final_logit_softcapping"};
+
   std::string key(std::string_view name) const { return fmt::format("{}.{}", arch_, name); }
   bool has(std::string_view name) const { return f_.has(key(name)); }
   int64_t integer(std::string_view name, int64_t min = 1) const { return f_.integer(key(name), min, kMost); }
@@ -92,6 +130,12 @@ class Reader {
       json_["mlp_bias"] = has_tensor("blk.0.ffn_gate.bias");
     }
     read_rope();
+    const bool has_windows = arch_ == "gemma2" || arch_ == "gemma3" || arch_ == "phi3";
+    if (!has_windows && has("attention.sliding_window") && integer("attention.sliding_window", 0) > 0)
+      throw ConfigError(
+          fmt::format("{}: windows in files of {} are not read; the nearest that works: the model's "
+                      "Hugging Face folder",
+                      f_.where(key("attention.sliding_window")), arch_));
     if (arch_ == "gemma2" || arch_ == "gemma3") read_gemma();
     if (arch_ == "phi3" && has("attention.sliding_window") && integer("attention.sliding_window", 0) > 0)
       json_["sliding_window"] = integer("attention.sliding_window");
@@ -181,7 +225,10 @@ bool gguf_head_is_table(const GgufFile& file) {
 
 HfConfig read_gguf_config(const std::filesystem::path& path) {
   const GgufFile file(path);
-  return parse_hf_config(Reader(file).read(), path.string());
+  std::vector<std::string> warnings;
+  HfConfig config = parse_hf_config(Reader(file).read(warnings), path.string());
+  config.warnings.insert(config.warnings.end(), warnings.begin(), warnings.end());
+  return config;
 }
 
 }  // namespace weft
