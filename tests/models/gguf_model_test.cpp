@@ -187,6 +187,31 @@ TEST(GgufModels, Phi3KeepsItsFactorsAndFusedMatrices) {
   EXPECT_EQ(largest_difference(*open_weights(dir.path(), before), *open_weights(dir / "m.gguf", after)), 0);
 }
 
+TEST(GgufModels, BlocksOf256AreReadNearWhatWasWritten) {
+  TempDir dir;
+  const ModelSpec model = write_small({{"model_type", "llama"},
+                                       {"vocab_size", 11},
+                                       {"hidden_size", 256},
+                                       {"num_hidden_layers", 2},
+                                       {"num_attention_heads", 1},
+                                       {"head_dim", 2},
+                                       {"intermediate_size", 32},
+                                       {"max_position_embeddings", 64}},
+                                      dir);
+  write_gguf_file(dir.path(), dir / "m.gguf", GgufType::q4_k);
+  const GgufFile file(dir / "m.gguf");
+  const auto type_of = [&](const char* name) { return name_of(find_gguf_type(file.find(name)->type)->type); };
+  EXPECT_EQ(type_of("blk.1.ffn_gate.weight"), "Q4_K");
+  EXPECT_EQ(type_of("blk.1.ffn_down.weight"), "Q5_0");
+  EXPECT_EQ(type_of("blk.1.attn_output.weight"), "F16");
+  EXPECT_EQ(type_of("output.weight"), "Q6_K");
+  const auto before = open_weights(dir.path(), model), after = open_weights(dir / "m.gguf", model);
+  // Numbers from -1 to 1: half a step of Q4_K is 1 / 15, of Q5_0 1 / 32; a whole one at an end.
+  EXPECT_LT(largest_difference(*before, *after), 2.0 / 15);
+  write_gguf_file(dir.path(), dir / "n.gguf", GgufType::q6_k);
+  EXPECT_LT(largest_difference(*before, *open_weights(dir / "n.gguf", model)), 2.0 / 32);
+}
+
 TEST(GgufModels, RowsOfLlamaQueriesAreNeighbouringPairs) {
   const ModelSpec m = read_hf_config(golden("llama-gqa")).spec;
   for (const GgufName& n : gguf_names(m)) {

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 
 #include "weft/apps/backends.h"
@@ -93,12 +94,16 @@ MeasuredLoss loss_of_model(const ExportOptions& o, const fs::path& model, int64_
   return m;
 }
 
-// Both losses by the same ids: those of the model's own tokenizer.
-void judge_loss(const ExportOptions& o, const fs::path& model, const fs::path& file, const std::string& tokenizer) {
+// Writes a draft between two measurements, both by the same ids: those of the model's own tokenizer.
+void write_judged(const ExportOptions& o, const fs::path& model, const std::string& tokenizer,
+                  const std::function<void(const fs::path&)>& write) {
   const std::string same =
       tokenizer == "none" ? tokenizer_of_model(model, recipe_of_checkpoint(model), "auto").name : tokenizer;
   const MeasuredLoss before = loss_of_model(o, model, 0, same);
-  const double after = loss_of_model(o, file, before.window, same).record.loss, rise = after - before.record.loss;
+  const Draft draft(o.gguf);
+  write(draft.file());
+  const double after = loss_of_model(o, draft.file(), before.window, same).record.loss;
+  const double rise = after - before.record.loss;
   std::cout << fmt::format("loss {:.6f} before, {:.6f} after ({:+.6f}); perplexity {:.4f} before, {:.4f} after\n",
                            before.record.loss, after, rise, std::exp(before.record.loss), std::exp(after));
   if (o.max_loss && !(rise <= *o.max_loss))
@@ -106,6 +111,7 @@ void judge_loss(const ExportOptions& o, const fs::path& model, const fs::path& f
         "--type {}: the loss rises by {:.6f}, more than --max-loss {}: nothing was written; take a type of more bits "
         "(Q4_0, Q4_K, Q6_K, Q8_0, F16), or a larger --max-loss",
         o.type, rise, *o.max_loss));
+  draft.keep();
 }
 
 void require_fitting(const ExportOptions& o) {
@@ -136,13 +142,9 @@ int run_export(const ExportOptions& o) {
                         .name = name_of_model(model),
                         .type = type_named(o.type),
                         .threads = o.threads > 0 ? int(o.threads) : usable_cores()};
-  const Draft draft(o.gguf);
-  const bool judged = !o.data.empty();
-  const GgufWritten written = write_file(what, config, vocabulary, judged ? draft.file() : fs::path(o.gguf));
-  if (judged) {
-    judge_loss(o, model, draft.file(), tokenizer);
-    draft.keep();
-  }
+  GgufWritten written;
+  const auto write = [&](const fs::path& to) { written = write_file(what, config, vocabulary, to); };
+  o.data.empty() ? write(o.gguf) : write_judged(o, model, tokenizer, write);
   for (const std::string& note : written.notes) std::cout << "note: " << note << "\n";
   std::cout << fmt::format("{}: {} bytes, {} tensors, {:.2f} bits a number\n", o.gguf, written.bytes,
                            written.num_tensors, 8 * double(written.bytes) / double(written.num_numbers));
