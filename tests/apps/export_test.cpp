@@ -19,8 +19,8 @@ using testing::weft;
 
 fs::path golden(const std::string& name) { return fs::path(testing::kSourceDir) / "tests/golden" / name; }
 
-double loss_of(const fs::path& model, const fs::path& tokens) {
-  const Finished f = weft({"eval", model.string(), tokens.string(), "--seq-length", "16", "--max-batches", "4",
+double loss_of(const fs::path& model, const fs::path& tokens, const std::string& layout = "parallel.tp=1") {
+  const Finished f = weft({"eval", model.string(), tokens.string(), layout, "--seq-length", "16", "--max-batches", "4",
                            "--threads", "1", "--json"});
   EXPECT_EQ(f.status, 0) << f.err;
   return f.status == 0 ? nlohmann::json::parse(f.out)["loss"].get<double>() : 0;
@@ -84,6 +84,12 @@ TEST(Export, AFullDiskLeavesNothing) {
   EXPECT_TRUE(fs::is_empty(dir.path()));
 }
 
+TEST(Export, AFileOfThatNameThatIsNoneIsRefused) {
+  TempDir dir;
+  testing::spill(dir / "m.gguf", "<html>not found</html>");
+  EXPECT_SAYS(weft({"generate", (dir / "m.gguf").string(), "--prompt", "a"}).err, "it does not begin with \"GGUF\"");
+}
+
 TEST(Export, InspectSaysWhatIsInAFile) {
   TempDir dir;
   ASSERT_EQ(export_to(dir / "m.gguf", golden("qwen3-qknorm"), {"--type", "Q8_0", "--tokenizer", "byte"}).status, 0);
@@ -103,6 +109,8 @@ TEST(ExportSlow, EveryFamilyHasItsLoss) {
     ASSERT_EQ(export_to(dir / "m.gguf", model, {"--type", "F32", "--again"}).status, 0) << name;
     const double before = loss_of(model, model / "tokens.bin"), after = loss_of(dir / "m.gguf", model / "tokens.bin");
     EXPECT_NEAR(after, before, std::string(name) == "llama3-rope-tied" ? 1e-6 : 0) << name;
+    EXPECT_NEAR(loss_of(dir / "m.gguf", model / "tokens.bin", "parallel.tp=2"), before, 1e-5)
+        << name << ": ranks read their columns alone";
   }
 }
 

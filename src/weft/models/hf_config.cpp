@@ -422,6 +422,9 @@ void require_no_file_of_weights(const std::filesystem::path& path, std::string_v
     weights = weights || name.ends_with(ending);
   std::error_code ignored;
   if (!weights || !std::filesystem::is_regular_file(path, ignored)) return;
+  if (name.ends_with(".gguf"))
+    throw ConfigError(fmt::format("{} = {} is no GGUF file: it does not begin with \"GGUF\"; fetch it again", what,
+                                  in_quotes(path.string())));
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
   const bool readable = name.find(".safetensors") != name.npos;
   throw ConfigError(
