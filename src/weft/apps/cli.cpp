@@ -96,7 +96,9 @@ Command add_verify(CLI::App& weft) {
 Command add_generate(CLI::App& weft) {
   auto o = std::make_shared<GenerateOptions>();
   CLI::App* app = weft.add_subcommand("generate", "Continue a text");
-  app->add_option("model", o->model, "Model folder, checkpoint, or run folder")->required()->type_name("FOLDER");
+  app->add_option("model", o->model, "Model folder, GGUF file, checkpoint, or run folder")
+      ->required()
+      ->type_name("FOLDER");
   app->add_option("settings", o->settings, "Settings of the layout, as parallel.tp=2")->type_name("KEY=VALUE");
   app->add_option("--prompt", o->prompt, "Text to continue; again for each further one")
       ->type_name("TEXT")
@@ -141,10 +143,34 @@ Command add_merge(CLI::App& weft) {
   return {app, [o] { return run_merge(*o); }};
 }
 
+Command add_export(CLI::App& weft) {
+  auto o = std::make_shared<ExportOptions>();
+  CLI::App* app = weft.add_subcommand("export", "Write a model as one GGUF file, for llama.cpp and programs like it");
+  app->add_option("model", o->model, "Model folder, GGUF file, checkpoint, or run folder")
+      ->required()
+      ->type_name("FOLDER");
+  app->add_option("--gguf", o->gguf, "File to write")->required()->type_name("FILE");
+  add_choice(*app, "--type", o->type, "Of the matrices", {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_K", "Q6_K"});
+  app->add_option("--tokenizer", o->tokenizer, "auto (the model's own), none, byte, or a tokenizer's file or folder")
+      ->capture_default_str();
+  app->add_option("--data", o->data, "Text, JSONL or token files: tell the loss on them before and after")
+      ->type_name("FILES");
+  app->add_option("--max-loss", o->max_loss, "With --data: write no file if the loss rises by more than this (nats)")
+      ->check(number_in(0, 1e6));
+  app->add_flag("--again", o->again, "Replace the file that is there");
+  add_number(*app, "--threads", o->threads, "0: all cores", 0, 4096);
+  app->footer(
+      "Examples:\n  weft export runs/first --gguf first.gguf --type Q8_0\n"
+      "  weft export runs/first --gguf first.gguf --type Q4_K --data held-out.txt --max-loss 0.05");
+  return {app, [o] { return run_export(*o); }};
+}
+
 Command add_eval(CLI::App& weft) {
   auto o = std::make_shared<EvalOptions>();
   CLI::App* app = weft.add_subcommand("eval", "Measure loss and perplexity on text or token files");
-  app->add_option("model", o->model, "Model folder, checkpoint, or run folder")->required()->type_name("FOLDER");
+  app->add_option("model", o->model, "Model folder, GGUF file, checkpoint, or run folder")
+      ->required()
+      ->type_name("FOLDER");
   app->add_option("data", o->data,
                   "Text, JSONL or token files; a dataset's folder: what it holds out; and settings of the layout, as "
                   "parallel.tp=2")
@@ -172,7 +198,7 @@ Command add_eval(CLI::App& weft) {
 Command add_inspect(CLI::App& weft) {
   auto o = std::make_shared<InspectOptions>();
   CLI::App* app =
-      weft.add_subcommand("inspect", "Say what is in a model folder, checkpoint, safetensors or token file");
+      weft.add_subcommand("inspect", "Say what is in a model folder, checkpoint, safetensors, GGUF or token file");
   app->add_option("path", o->path, "File or folder")->required()->type_name("PATH");
   add_choice(*app, "--dtype", o->dtype, "Of raw id files", {"uint16", "uint32"});
   app->add_flag("--json", o->json, "Print JSON");
@@ -322,8 +348,8 @@ int run_cli(int argc, char** argv, std::string_view missing) {
   app.set_version_flag("--version", [missing] { return version_text(missing); });
   app.require_subcommand(1);
   app.footer("Begin with ./quickstart. `weft COMMAND --help` says more about each.");
-  std::vector<Command> commands{add_train(app), add_plan(app),  add_verify(app),  add_generate(app),
-                                add_eval(app),  add_merge(app), add_inspect(app), add_bench(app)};
+  std::vector<Command> commands{add_train(app), add_plan(app),   add_verify(app),  add_generate(app), add_eval(app),
+                                add_merge(app), add_export(app), add_inspect(app), add_bench(app)};
   for (Command& c : add_data(app)) commands.push_back(std::move(c));
   commands.push_back(add_completion(app));
   const auto named = [&](const Command& c) { return c.first_word() == argv[1]; };

@@ -62,6 +62,17 @@ struct MergeOptions {
 };
 int run_merge(const MergeOptions& options);
 
+struct ExportOptions {
+  std::string model;  // as in ModelOptions
+  std::string gguf;   // the file to write
+  std::string type = "F16", tokenizer = "auto";
+  std::vector<std::string> data;   // that loss is measured on, before and after; empty: it is not
+  std::optional<double> max_loss;  // by how many nats a token the loss may rise
+  bool again = false;              // replace the file that is there
+  int64_t threads = 0;
+};
+int run_export(const ExportOptions& options);
+
 struct EvalOptions : ModelOptions {
   std::string loss_mask, dtype = "uint16", text_key;
   std::vector<std::string> data;

@@ -5,6 +5,7 @@
 #include "weft/apps/backends.h"
 #include "weft/apps/commands.h"
 #include "weft/apps/forward_ranks.h"
+#include "weft/apps/measure.h"
 #include "weft/base/error.h"
 #include "weft/base/memory_limits.h"
 #include "weft/pipeline/file_texts.h"
@@ -139,7 +140,7 @@ void require_memory(const Recipe& recipe, const Measured& m, const ForwardShape&
 
 }  // namespace
 
-int run_eval(const EvalOptions& o) {
+int measure(const EvalOptions& o, const TakeMeasured& take) {
   const Recipe recipe = forward_recipe(kEval, o, o.settings);
   return run_forward_ranks(recipe, "eval", [&](const RankProcess& process) {
     const Tell tell = [&](const std::string& line) {
@@ -163,10 +164,14 @@ int run_eval(const EvalOptions& o) {
                                    .mesh = mesh});
       const EvalRecord r = evaluator.evaluate(*open_windows(data, *mesh.world), o.max_batches);
       require_loss(r, folder);
-      if (mesh.world->rank() == 0) say(o, r, shape.seq_length);
+      if (mesh.world->rank() == 0) take(r, shape.seq_length);
     });
     return kExitOk;
   });
+}
+
+int run_eval(const EvalOptions& o) {
+  return measure(o, [&](const EvalRecord& r, int64_t window) { say(o, r, window); });
 }
 
 }  // namespace weft

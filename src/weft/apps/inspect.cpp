@@ -15,8 +15,10 @@
 #include "weft/checkpoint/safetensors.h"
 #include "weft/comm/process_mesh.h"
 #include "weft/data/token_source.h"
+#include "weft/gguf/gguf_file.h"
 #include "weft/models/hf_config.h"
 #include "weft/models/hf_names.h"
+#include "weft/models/weight_source.h"
 #include "weft/recipe/recipe.h"
 #include "weft/records/metrics_log.h"
 #include "weft/train/checkpoint_folders.h"
@@ -173,6 +175,24 @@ Report of_model(const fs::path& folder) {
   return report;
 }
 
+// Checks that its tensors are those that its metadata ask for.
+Report of_gguf(const fs::path& path) {
+  const HfConfig config = read_hf_config(path);
+  Report report{{"kind", "GGUF file"}, {"path", path.string()}};
+  add_model(report, config);
+  open_weights(path, config.spec);
+  const GgufFile file(path);
+  std::map<std::string, int64_t> types;
+  for (const GgufTensor& t : file.tensors())
+    if (const GgufTypeInfo* type = find_gguf_type(t.type)) ++types[std::string(type->name)];
+  std::string text;
+  for (const auto& [name, count] : types) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, name);
+  report["tensors"] = text;
+  report["tokenizer"] = file.fields().text("tokenizer.ggml.model", "none");
+  report["bytes"] = size_of(path);
+  return report;
+}
+
 Report of_config(const fs::path& file) {
   Report report{{"kind", "model config"}, {"path", file.string()}};
   add_model(report, read_hf_config(file));
@@ -315,15 +335,16 @@ Report of_folder(const fs::path& folder) {
 }
 
 Report of_file(const fs::path& file, const std::string& dtype) {
+  if (is_gguf(file)) return of_gguf(file);
   const std::string extension = file.extension().string();
   if (extension == ".safetensors") return of_safetensors(file);
   if (extension == ".json") return of_config(file);
   if (extension == ".bin" || is_megatron(file)) return of_tokens(file, dtype);
   if (extension == ".idx") throw FileError(fmt::format("{}: its .bin file is missing", file.string()));
-  throw FileError(
-      fmt::format("{}: weft inspects .safetensors, token files (.bin, or .bin with .idx) and config.json; `weft plan` "
-                  "reads recipes",
-                  file.string()));
+  throw FileError(fmt::format(
+      "{}: weft inspects .safetensors, GGUF files, token files (.bin, or .bin with .idx) and config.json; `weft plan` "
+      "reads recipes",
+      file.string()));
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include "weft/base/mapped_file.h"
 #include "weft/chat/built_in_templates.h"
 #include "weft/chat/conversation.h"
+#include "weft/gguf/gguf_file.h"
+#include "weft/tokenize/tokenizer.h"
 
 namespace weft::chat {
 namespace {
@@ -17,11 +19,21 @@ struct Source {
 };
 using Sources = std::map<std::string, Source>;
 
+// tokenizer_config.json, and what else is asked for beside a tokenizer; null where it is not there.
+nlohmann::json json_beside(const fs::path& tokenizer, const std::string& name) {
+  if (is_gguf(tokenizer)) {
+    for (const TokenizerFile& file : tokenizer_files(tokenizer))
+      if (file.name == name) return parse_json(file.content, tokenizer.string());
+    return nullptr;
+  }
+  const fs::path file = (fs::is_directory(tokenizer) ? tokenizer : tokenizer.parent_path()) / name;
+  return is_there(file) ? read_json_file(file) : nlohmann::json();
+}
+
 Source of_file(const fs::path& path) { return {std::string(MappedFile(path).text()), path.string()}; }
 
 // "chat_template" of a JSON file: a text, or [{"name": ..., "template": ...}].
-Sources of_config(const fs::path& path) {
-  const nlohmann::json json = read_json_file(path);
+Sources of_config(const nlohmann::json& json, const fs::path& path) {
   const JsonFields f(json, path.string());
   const auto* found = f.find("chat_template");
   if (found == nullptr) return {};
@@ -42,8 +54,8 @@ Sources of_config(const fs::path& path) {
 
 Sources of_folder(const fs::path& folder) {
   Sources sources;
-  if (is_there(folder / "tokenizer_config.json")) sources = of_config(folder / "tokenizer_config.json");
-  if (is_there(folder / "chat_template.json")) sources = of_config(folder / "chat_template.json");
+  for (const char* name : {"tokenizer_config.json", "chat_template.json"})
+    if (is_there(folder / name)) sources = of_config(read_json_file(folder / name), folder / name);
   if (is_there(folder / "chat_template.jinja")) sources["default"] = of_file(folder / "chat_template.jinja");
   const fs::path more = folder / "additional_chat_templates";
   std::error_code ignored;
@@ -52,8 +64,11 @@ Sources of_folder(const fs::path& folder) {
   return sources;
 }
 
-fs::path folder_of(const fs::path& tokenizer) {
-  return fs::is_directory(tokenizer) ? tokenizer : tokenizer.parent_path();
+Sources of_tokenizer(const fs::path& tokenizer) {
+  if (tokenizer == "byte") return {};
+  if (!is_gguf(tokenizer)) return of_folder(fs::is_directory(tokenizer) ? tokenizer : tokenizer.parent_path());
+  const nlohmann::json json = json_beside(tokenizer, "tokenizer_config.json");
+  return json.is_null() ? Sources() : of_config(json, tokenizer);
 }
 
 // "<s>", or {"content": "<s>", ...}
@@ -63,12 +78,13 @@ std::string token_text(const nlohmann::json& v) {
   return object ? v["content"].get<std::string>() : "";
 }
 
-Value special_tokens(const fs::path& folder) {
+Value special_tokens(const fs::path& tokenizer) {
   Value tokens = make_dict();
+  if (tokenizer == "byte") return tokens;
   for (const char* name : {"special_tokens_map.json", "tokenizer_config.json"}) {
-    if (!is_there(folder / name)) continue;
-    const nlohmann::json json = read_json_file(folder / name);
-    const JsonFields f(json, (folder / name).string());
+    const nlohmann::json json = json_beside(tokenizer, name);
+    if (json.is_null()) continue;
+    const JsonFields f(json, name);
     for (const char* key : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"})
       if (const auto* v = f.find(key); v != nullptr && !token_text(*v).empty()) tokens.dict().set(key, token_text(*v));
   }
@@ -80,15 +96,11 @@ const BuiltInTemplate* built_in_of(const TemplateChoice& choice) {
   return is_there(choice.file) ? nullptr : built_in_template(choice.file.string());
 }
 
-Value special_tokens_of(const fs::path& tokenizer) {
-  return tokenizer == "byte" ? make_dict() : special_tokens(folder_of(tokenizer));
-}
-
 // A built-in template for a tokenizer that names neither token says itself what they are: so it renders the same
 // wherever its text is kept, as in checkpoints.
 std::string text_of(const BuiltInTemplate& built_in, const fs::path& tokenizer) {
   std::string text(built_in.text);
-  const Value tokens = special_tokens_of(tokenizer);
+  const Value tokens = special_tokens(tokenizer);
   if (tokens.dict().get("bos_token") != nullptr || tokens.dict().get("eos_token") != nullptr) return text;
   for (const auto& [name, token] : {std::pair{"eos_token", built_in.eos}, {"bos_token", built_in.bos}})
     if (built_in.text.find(name) != std::string_view::npos)
@@ -103,8 +115,8 @@ Sources sources_of(const fs::path& tokenizer, const TemplateChoice& choice) {
     throw FileError(
         fmt::format("{}: there is no such file, and no chat template of this name is built in; there are {}",
                     choice.file.string(), built_in_template_names()));
-  if (choice.file.empty()) return tokenizer == "byte" ? Sources() : of_folder(folder_of(tokenizer));
-  if (choice.file.extension() == ".json") return of_config(choice.file);
+  if (choice.file.empty()) return of_tokenizer(tokenizer);
+  if (choice.file.extension() == ".json") return of_config(read_json_file(choice.file), choice.file);
   return {{"default", of_file(choice.file)}};
 }
 
@@ -131,7 +143,7 @@ ChatTemplate read_chat_template(const fs::path& tokenizer, const TemplateChoice&
   for (const auto& [name, source] : sources)
     if (name == needed || (choice.name.empty() && name == "tool_use"))
       templates.emplace(name, Template(source.text, source.name));
-  return ChatTemplate(std::move(templates), special_tokens_of(tokenizer), choice.name);
+  return ChatTemplate(std::move(templates), special_tokens(tokenizer), choice.name);
 }
 
 std::map<std::string, std::string> chat_template_texts(const fs::path& tokenizer, const TemplateChoice& choice) {

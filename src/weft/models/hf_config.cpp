@@ -6,6 +6,7 @@
 #include "weft/base/error.h"
 #include "weft/base/json.h"
 #include "weft/checkpoint/checkpoint_check.h"
+#include "weft/models/gguf_config.h"
 #include "weft/models/hf_deepseek.h"
 #include "weft/models/hf_experts.h"
 #include "weft/models/hf_fields.h"
@@ -399,6 +400,7 @@ void adapt(HfConfig& config, PeftConfig adapter, std::string_view source) {
 }
 
 HfConfig read_hf_config(const std::filesystem::path& folder_or_file) {
+  if (is_gguf(folder_or_file)) return read_gguf_config(folder_or_file);
   if (is_adapter_folder(folder_or_file)) {
     PeftConfig adapter = read_peft_config(folder_or_file);
     HfConfig config = read_hf_config(base_of_adapter(folder_or_file, adapter));
@@ -413,16 +415,21 @@ HfConfig read_hf_config(const std::filesystem::path& folder_or_file) {
 }
 
 void require_no_file_of_weights(const std::filesystem::path& path, std::string_view what) {
+  if (is_gguf(path)) return;
   const std::string name = path.filename().string();
   bool weights = name.ends_with(".index.json");
   for (const char* ending : {".safetensors", ".bin", ".pt", ".pth", ".gguf"})
     weights = weights || name.ends_with(ending);
   std::error_code ignored;
   if (!weights || !std::filesystem::is_regular_file(path, ignored)) return;
+  if (name.ends_with(".gguf"))
+    throw ConfigError(fmt::format("{} = {} is no GGUF file: it does not begin with \"GGUF\"; fetch it again", what,
+                                  in_quotes(path.string())));
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
   const bool readable = name.find(".safetensors") != name.npos;
   throw ConfigError(
-      fmt::format("{} = {} is a file of weights; a model is a folder with config.json and weights in safetensors: {}",
+      fmt::format("{} = {} is a file of weights; a model is a folder with config.json and weights in safetensors, or a "
+                  "GGUF file: {}",
                   what, in_quotes(path.string()),
                   readable ? fmt::format("name {}", in_quotes(folder.string()))
                            : "convert it to safetensors first, and name the folder"));

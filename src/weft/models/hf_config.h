@@ -36,10 +36,12 @@ void make_reward_model(HfConfig& config);
 void require_vocabulary_head(const ModelSpec& model, std::string_view what);
 // Freezes the model, and gives it an adapter. Throws ConfigError, beginning with `source`, where it cannot have it.
 void adapt(HfConfig& config, PeftConfig adapter, std::string_view source);
-// Takes a model's folder, or the config file itself. Of an adapter's folder: the base model's, with that adapter.
+// Takes a model's folder, the config file itself, or a GGUF file. Of an adapter's folder: the base model's, with that
+// adapter.
 HfConfig read_hf_config(const std::filesystem::path& folder_or_file);
 
-// Throws ConfigError, beginning with `what`, if the path is a file of weights; the message names the folder to give.
+// Throws ConfigError, beginning with `what`, if the path is a file of weights but no GGUF file; the message names the
+// folder to give.
 void require_no_file_of_weights(const std::filesystem::path& path, std::string_view what);
 
 // The config.json to stand beside weights written as `dtype`: the one that was read, telling that type, and an

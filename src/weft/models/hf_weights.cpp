@@ -7,6 +7,7 @@
 #include "weft/device/host_parts.h"
 #include "weft/models/hf_names.h"
 #include "weft/models/peft.h"
+#include "weft/models/weight_source.h"
 #include "weft/sharding/rows_to_save.h"
 
 namespace weft {
@@ -104,18 +105,18 @@ std::vector<std::string> load_hf_weights(const std::filesystem::path& folder, co
 
 namespace {
 
-void read_matched(const HfMatch& match, const SafetensorsFolder& files, const ParamStore& params) {
+void read_all(const WeightSource& source, const ParamStore& params) {
   const Stores stores(params, Stores::Use::load);
-  for (const FoundHfTensor& found : match.tensors) {
-    for (const StoredBlock& block : stores.blocks_of(found.tensor)) {
+  for (size_t i = 0; i < source.tensors().size(); ++i) {
+    for (const StoredBlock& block : stores.blocks_of(source.tensors()[i])) {
       write_parts(params.memory(), block.master, [&](const Tensor& to, int64_t first_row) {
-        read_hf_rows(
-            found, files, {block.at.row + first_row, block.at.col},
+        source.read(
+            i, {block.at.row + first_row, block.at.col},
             {.data = to.data, .dtype = to.dtype, .rows = to.rows(), .cols = to.cols(), .row_stride = to.row_stride});
       });
     }
   }
-  files.check_whole();
+  source.check_whole();
 }
 
 }  // namespace
@@ -124,16 +125,14 @@ std::vector<std::string> read_hf_weights(const std::filesystem::path& folder, co
                                          const ParamStore& params) {
   const bool is_adapter = is_adapter_folder(folder);
   const auto base = is_adapter ? base_of_adapter(folder, read_peft_config(folder)) : folder;
-  const SafetensorsFolder files = SafetensorsFolder::open(base);
-  const HfMatch match = match_hf_tensors(model, files);
-  read_matched(match, files, params);
+  const auto source = open_weights(base, model);
+  read_all(*source, params);
   if (is_adapter) read_adapter_weights(folder, model, params);
-  return match.notes;
+  return source->notes();
 }
 
 void read_adapter_weights(const std::filesystem::path& folder, const ModelSpec& model, const ParamStore& params) {
-  const SafetensorsFolder file = SafetensorsFolder::of_file(folder / kAdapterFile);
-  read_matched(match_adapter_tensors(model, file), file, params);
+  read_all(*open_adapter(folder / kAdapterFile, model), params);
 }
 
 SafetensorsLayout hf_layout(const ModelSpec& model, DType dtype) {

@@ -11,8 +11,10 @@
 #include "weft/base/threads.h"
 #include "weft/checkpoint/safetensors.h"
 #include "weft/checkpoint/shared_writer.h"
+#include "weft/gguf/gguf_file.h"
 #include "weft/models/hf_names.h"
 #include "weft/models/peft.h"
+#include "weft/models/weight_source.h"
 
 namespace weft {
 namespace {
@@ -62,6 +64,7 @@ FileDType in_file(DType dtype) { return dtype == DType::bf16 ? FileDType::bf16 :
 }  // namespace
 
 DType merged_dtype(const std::filesystem::path& base) {
+  if (is_gguf(base)) return DType::f32;
   const SafetensorsFolder files = SafetensorsFolder::open(base);
   const bool all = std::all_of(files.tensors().begin(), files.tensors().end(), [](const auto& tensor) {
     return tensor.entry->dtype == FileDType::bf16 &&
@@ -72,9 +75,9 @@ DType merged_dtype(const std::filesystem::path& base) {
 
 void write_merged(const std::filesystem::path& adapter, const HfConfig& config, const SafetensorsLayout& layout,
                   DType dtype, const std::filesystem::path& out) {
-  const SafetensorsFolder base = SafetensorsFolder::open(base_of_adapter(adapter, *config.adapter));
+  const auto base = open_weights(base_of_adapter(adapter, *config.adapter), config.spec);
   const SafetensorsFolder file = SafetensorsFolder::of_file(adapter / kAdapterFile);
-  const HfMatch model = match_hf_tensors(config.spec, base), matrices = match_adapter_tensors(config.spec, file);
+  const HfMatch matrices = match_adapter_tensors(config.spec, file);
   const AdapterSpec& spec = *config.spec.adapter;
   const auto matrix = [&](size_t i) { return read_whole(matrices.tensors[i], file); };
   const auto matrices_of = [&](size_t target) {  // in the order of adapter_tensors
@@ -82,9 +85,11 @@ void write_merged(const std::filesystem::path& adapter, const HfConfig& config, 
     return Matrices{matrix(first), matrix(first + 1), spec.magnitudes ? matrix(first + 2) : Matrix{}};
   };
   SharedWriter writer(out, layout);
-  for (const FoundHfTensor& found : model.tensors) {
-    const HfTensor& t = found.tensor;
-    Matrix w = read_whole(found, base);
+  for (size_t tensor = 0; tensor < base->tensors().size(); ++tensor) {
+    const HfTensor& t = base->tensors()[tensor];
+    Matrix w{std::vector<float>(size_t(t.rows * t.cols())), t.rows, t.cols()};
+    base->read(tensor, {},
+               {.data = w.values.data(), .dtype = DType::f32, .rows = w.rows, .cols = w.cols, .row_stride = w.cols});
     for (size_t i = 0; i < spec.targets.size(); ++i) {
       if (spec.targets[i].module + ".weight" != t.name) continue;
       const Matrices with = matrices_of(i);
@@ -101,7 +106,7 @@ void write_merged(const std::filesystem::path& adapter, const HfConfig& config, 
                   });
   }
   writer.sync();
-  base.check_whole();
+  base->check_whole();
   file.check_whole();
 }
 

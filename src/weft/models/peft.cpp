@@ -13,6 +13,7 @@
 #include "weft/base/is_there.h"
 #include "weft/base/json.h"
 #include "weft/checkpoint/safetensors.h"
+#include "weft/gguf/gguf_file.h"
 #include "weft/models/hf_names.h"
 #include "weft/models/transformer.h"
 
@@ -92,26 +93,44 @@ fs::path base_of_adapter(const fs::path& folder, const PeftConfig& config) {
     throw FileError(fmt::format("{}: \"base_model_name_or_path\" names no model: write the folder of the base there",
                                 file.string()));
   for (const fs::path& base : {fs::path(config.base), folder / config.base})
-    if (is_there(base / "config.json")) return base;
+    if (is_there(base / "config.json") || is_gguf(base)) return base;
   throw FileError(
       fmt::format("{}: \"base_model_name_or_path\": there is no config.json in {}, seen from {}: put the "
                   "base there, or a link to it",
                   file.string(), in_quotes(config.base), fs::current_path().string()));
 }
 
-std::string fingerprint_of_weights(const fs::path& folder) {
+namespace {
+
+// What a tensor is, and the ends of its bytes.
+void add_tensor(Hasher& hash, const std::string& what, std::span<const std::byte> bytes) {
   constexpr size_t kEnd = 4096;
+  const auto text = [](std::span<const std::byte> part) {
+    return std::string_view(reinterpret_cast<const char*>(part.data()), part.size());
+  };
+  hash.add(what);
+  hash.add(text(bytes.first(std::min(kEnd, bytes.size()))));
+  hash.add(text(bytes.last(std::min(kEnd, bytes.size()))));
+}
+
+std::string fingerprint_of_gguf(const fs::path& path) {
+  const GgufFile file(path);
+  Hasher hash;
+  for (const GgufTensor& t : file.tensors())
+    add_tensor(hash, fmt::format("{} {} {}\n", t.name, t.type, fmt::join(t.shape, ",")), file.bytes(t));
+  file.check_whole();
+  return hash.hex();
+}
+
+}  // namespace
+
+std::string fingerprint_of_weights(const fs::path& folder) {
+  if (is_gguf(folder)) return fingerprint_of_gguf(folder);
   const SafetensorsFolder files = SafetensorsFolder::open(folder);
   Hasher hash;
-  for (const SafetensorsFolder::Tensor& t : files.tensors()) {
-    hash.add(fmt::format("{} {} {}\n", t.name(), name_of(t.entry->dtype), fmt::join(t.entry->shape, ",")));
-    const auto bytes = files.bytes(t);
-    const auto text = [](std::span<const std::byte> part) {
-      return std::string_view(reinterpret_cast<const char*>(part.data()), part.size());
-    };
-    hash.add(text(bytes.first(std::min(kEnd, bytes.size()))));
-    hash.add(text(bytes.last(std::min(kEnd, bytes.size()))));
-  }
+  for (const SafetensorsFolder::Tensor& t : files.tensors())
+    add_tensor(hash, fmt::format("{} {} {}\n", t.name(), name_of(t.entry->dtype), fmt::join(t.entry->shape, ",")),
+               files.bytes(t));
   files.check_whole();
   return hash.hex();
 }

@@ -25,7 +25,9 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
   auto& c = r.checkpoint;
   return {
       {"model.path", &m.path, needed("path = \"hf-folder\""),
-       "Hugging Face folder: config.json, weights in safetensors, tokenizer files, which go along into checkpoints"},
+       "Hugging Face folder: config.json, weights in safetensors, tokenizer files, which go along into checkpoints; or "
+       "a "
+       "GGUF file"},
       {"model.init", choice(m.init), anything(),
        "weights of that folder, or random ones by the family's rule from train.seed, which need config.json only"},
       {"model.embedding_dropout", &m.embedding_dropout, fraction(),

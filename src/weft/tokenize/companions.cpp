@@ -17,9 +17,8 @@ std::string token_of(const JsonFields& f, std::string_view key) {
   return value->is_object() ? f.object(key).string("content", "") : f.string(key);
 }
 
-void read_config(const fs::path& file, Companions& c) {
-  const nlohmann::json config = read_json_file(file);
-  const JsonFields f(config, file.string());
+void read_config(const nlohmann::json& config, const std::string& source, Companions& c) {
+  const JsonFields f(config, source);
   c.beginning = token_of(f, "bos_token");
   c.end = token_of(f, "eos_token");
   if (f.has("add_bos_token")) c.add_beginning = f.flag("add_bos_token", false);
@@ -27,7 +26,7 @@ void read_config(const fs::path& file, Companions& c) {
   if (!f.has("added_tokens_decoder")) return;
   const JsonFields decoder = f.object("added_tokens_decoder");
   for (const auto& [id, value] : decoder.json().items()) {
-    const JsonFields t(value, file.string(), fmt::format("added_tokens_decoder.{}.", id));
+    const JsonFields t(value, source, fmt::format("added_tokens_decoder.{}.", id));
     AddedToken token = added_token_of(t, -1, false);
     const auto [end, error] = std::from_chars(id.data(), id.data() + id.size(), token.id);
     if (error != std::errc() || end != id.data() + id.size() || token.id < 0 || token.id > 1 << 24)
@@ -96,10 +95,17 @@ nlohmann::json as_json(const std::vector<AddedToken>& added) {
   return list;
 }
 
+Companions companions_of(const nlohmann::json& config, const std::string& source) {
+  Companions c;
+  read_config(config, source, c);
+  return c;
+}
+
 Companions read_companions(const fs::path& folder) {
   Companions c;
   std::error_code ignored;
-  if (fs::exists(folder / "tokenizer_config.json", ignored)) read_config(folder / "tokenizer_config.json", c);
+  const fs::path config = folder / "tokenizer_config.json";
+  if (fs::exists(config, ignored)) read_config(read_json_file(config), config.string(), c);
   if (fs::exists(folder / "tokenizer.json", ignored)) return c;
   std::vector<std::string> specials;
   if (fs::exists(folder / "special_tokens_map.json", ignored))

@@ -23,6 +23,8 @@ struct Companions {
 };
 // Throws FileError where a file is there but cannot be understood.
 Companions read_companions(const std::filesystem::path& folder);
+// The same of the content of a tokenizer_config.json; `source` begins messages.
+Companions companions_of(const nlohmann::json& config, const std::string& source);
 
 // An added token as these files and tokenizer.json write it; `normalized` where it does not say. Throws FileError.
 AddedToken added_token_of(const JsonFields& token, int32_t id, bool normalized);

@@ -3,12 +3,16 @@
 
 #include <algorithm>
 
+#include "weft/base/durable_file.h"
 #include "weft/base/error.h"
 #include "weft/base/is_there.h"
 #include "weft/base/mapped_file.h"
+#include "weft/gguf/gguf_file.h"
+#include "weft/tokenize/gguf_vocabulary.h"
 #include "weft/tokenize/rank_file.h"
 #include "weft/tokenize/sentencepiece_spec.h"
 #include "weft/tokenize/tokenizer_json.h"
+#include "weft/tokenize/tokenizer_source.h"
 #include "weft/tokenize/vocabulary_files.h"
 
 namespace weft {
@@ -95,6 +99,34 @@ std::unique_ptr<Tokenizer> read_vocabulary(const fs::path& path) {
   return read_tokenizer_json(whole, {path.string(), hash_of("words", whole.dump()), table_if_known()}, companions);
 }
 
+// The files that stand for the tokenizer in a GGUF file: none where it holds none.
+std::vector<TokenizerFile> files_in_gguf(const fs::path& path) {
+  const GgufFile file(path);
+  return tokenizer_files_of(read_gguf_vocabulary(file.fields()), path.string());
+}
+
+// Of a kind that weft reads; else the model is as one without a tokenizer.
+bool has_vocabulary(const fs::path& gguf) {
+  const GgufFile file(gguf);
+  const std::string model = file.fields().text("tokenizer.ggml.model", "none");
+  return model == "llama" || (model == "gpt2" && gguf_split(file.fields().text("tokenizer.ggml.pre", "")));
+}
+
+Companions companions_in(const std::vector<TokenizerFile>& files, const std::string& source) {
+  return companions_of(parse_json(files[1].content, source), source);
+}
+
+std::unique_ptr<Tokenizer> read_gguf_tokenizer(const fs::path& path) {
+  const std::string source = path.string();
+  const auto files = files_in_gguf(path);
+  if (files.empty())
+    throw FileError(fmt::format("{}: holds no tokenizer (\"tokenizer.ggml.model\"); give one by --tokenizer", source));
+  const std::string& content = files[0].content;
+  if (files[0].name != "tokenizer.json") return make_sentencepiece(content, source, companions_in(files, source));
+  return read_tokenizer_json(parse_json(content, source, kTokenizerJson),
+                             {source, hash_of("json", content), table_if_known()}, companions_in(files, source));
+}
+
 [[noreturn]] void refuse_empty(const fs::path& folder) {
   throw FileError(
       fmt::format("{}: holds no tokenizer that weft reads: tokenizer.json, tokenizer.model, spiece.model, "
@@ -114,6 +146,7 @@ std::string name_in_folder(const fs::path& file, const MappedFile& content) {
 
 fs::path find_tokenizer(const fs::path& folder) {
   if (folder.empty()) return {};
+  if (is_gguf(folder)) return has_vocabulary(folder) ? folder : fs::path();
   for (const char* name : kFiles)
     if (is_there(folder / name)) return folder / name;
   std::vector<fs::path> others;
@@ -126,7 +159,24 @@ fs::path find_tokenizer(const fs::path& folder) {
   return others.size() == 1 ? others[0] : fs::path();
 }
 
+void TokenizerFile::copy_to(const fs::path& folder) const {
+  const fs::path to = folder / name;
+  if (!content.empty()) return write_file_durably(to, content);
+  std::error_code error;
+  fs::create_directories(to.parent_path(), error);
+  fs::copy_file(from, to, error);
+  if (error)
+    throw FileError(fmt::format("{}: cannot be copied to {}: {}", from.string(), to.string(), error.message()));
+}
+
+bool TokenizerFile::equals(const fs::path& file) const {
+  if (!is_there(file)) return false;
+  const MappedFile other(file);
+  return content.empty() ? MappedFile(from).text() == other.text() : other.text() == content;
+}
+
 std::vector<TokenizerFile> tokenizer_files(const fs::path& path) {
+  if (is_gguf(path)) return files_in_gguf(path);
   const bool folder = fs::is_directory(path);
   const fs::path file = folder ? find_tokenizer(path) : path, beside = file.parent_path();
   if (file.empty()) refuse_empty(path);
@@ -166,6 +216,7 @@ std::unique_ptr<Tokenizer> read_tokenizer(const fs::path& path, const TokenizerO
     if (file.empty()) refuse_empty(path);
     return read_tokenizer(file, options);
   }
+  if (is_gguf(path)) return read_gguf_tokenizer(path);
   if (path.filename().string().ends_with("vocab.txt")) return read_vocabulary(path);
   const MappedFile file(path);
   if (is_json(path, file)) return read_json(path, file);
@@ -180,6 +231,59 @@ std::unique_ptr<Tokenizer> read_tokenizer(const fs::path& path, const TokenizerO
                          .fingerprint = hash_of("ranks", file.text()),
                          .table = table_if_known()},
                         read_companions(path.parent_path()));
+}
+
+std::unique_ptr<Tokenizer> open_sentencepiece(const fs::path& file) {
+  return make_sentencepiece(MappedFile(file).text(), file.string(), read_companions(file.parent_path()));
+}
+
+namespace {
+
+// A tokenizer.json that a SentencePiece model beside it was converted to.
+bool was_converted(const fs::path& file, const nlohmann::json& json) {
+  const fs::path model = file.parent_path() / "tokenizer.model";
+  const auto at = json.find("pre_tokenizer");
+  const bool bytes = at != json.end() && at->dump().find("ByteLevel") != std::string::npos;
+  return !bytes && is_there(model) && read_sentencepiece_spec(MappedFile(model).text()).whole;
+}
+
+TokenizerSource sentencepiece_source(const fs::path& file) {
+  return {nullptr, std::string(MappedFile(file).text()), read_companions(file.parent_path())};
+}
+
+TokenizerSource source_in_gguf(const fs::path& path) {
+  const auto files = files_in_gguf(path);
+  if (files.empty()) refuse_empty(path);
+  TokenizerSource source{.companions = companions_in(files, path.string())};
+  if (files[0].name == "tokenizer.json")
+    source.json = parse_json(files[0].content, path.string(), kTokenizerJson);
+  else
+    source.sentencepiece = files[0].content;
+  return source;
+}
+
+}  // namespace
+
+TokenizerSource read_tokenizer_source(const fs::path& path) {
+  if (path == "byte") return {nlohmann::json::parse(byte_tokenizer_json()), "", {}};
+  if (is_gguf(path)) return source_in_gguf(path);
+  const fs::path file = fs::is_directory(path) ? find_tokenizer(path) : path;
+  if (file.empty()) refuse_empty(path);
+  const MappedFile content(file);
+  if (is_json(file, content)) {
+    nlohmann::json json = parse_json(content.text(), file.string(), kTokenizerJson);
+    const Companions companions = read_companions(file.parent_path());
+    if (is_vocabulary(json)) {
+      const MappedFile merges(merges_beside(file));
+      return {as_tokenizer_json(std::move(json), merges.text(), merges.path().string(), companions), "", companions};
+    }
+    if (!was_converted(file, json)) return {std::move(json), "", companions};
+    return sentencepiece_source(file.parent_path() / "tokenizer.model");
+  }
+  if (!is_rank_file(content.text()) && read_sentencepiece_spec(content.text()).whole) return sentencepiece_source(file);
+  throw ConfigError(fmt::format(
+      "{}: is neither a tokenizer.json nor a SentencePiece model; give the model's tokenizer.json by --tokenizer",
+      file.string()));
 }
 
 namespace {

@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "weft/base/error.h"
-#include "weft/base/mapped_file.h"
 #include "weft/base/parallel.h"
 #include "weft/tokenize/added_tokens.h"
 #include "weft/tokenize/companions.h"
@@ -19,17 +18,16 @@ namespace {
 
 class SentencePiece final : public Tokenizer {
  public:
-  explicit SentencePiece(const std::filesystem::path& file) : controls_({}) {
-    const MappedFile mapped(file);
-    load(mapped.text(), file);
-    fingerprint_ = fmt::format("sentencepiece-{:016x}", XXH64(mapped.text().data(), mapped.text().size(), 0));
+  SentencePiece(std::string_view model, const std::string& source, const Companions& companions) : controls_({}) {
+    load(model, source);
+    fingerprint_ = fmt::format("sentencepiece-{:016x}", XXH64(model.data(), model.size(), 0));
     std::vector<AddedToken> controls;
     for (int id = 0; id < model_.GetPieceSize(); ++id)
       if (model_.IsControl(id)) controls.push_back({.id = id, .content = model_.IdToPiece(id), .special = true});
     controls_ = AddedTokenFinder(std::move(controls));
-    surround(read_companions(file.parent_path()), file);
-    const SentencePieceSpec spec = read_sentencepiece_spec(mapped.text());
-    if (SentencePieceEncoder::knows(spec)) encoder_.emplace(spec, file.string() + ": no SentencePiece model");
+    surround(companions, source);
+    const SentencePieceSpec spec = read_sentencepiece_spec(model);
+    if (SentencePieceEncoder::knows(spec)) encoder_.emplace(spec, source + ": no SentencePiece model");
   }
   int64_t vocab_size() const override { return model_.GetPieceSize(); }
   int32_t end_of_document() const override { return end_; }
@@ -71,7 +69,7 @@ class SentencePiece final : public Tokenizer {
   std::string fingerprint() const override { return fingerprint_; }
 
  private:
-  void load(std::string_view bytes, const std::filesystem::path& file) {
+  void load(std::string_view bytes, const std::string& source) {
     std::string why;
     try {
       const auto status = model_.LoadFromSerializedProto({bytes.data(), bytes.size()});
@@ -79,7 +77,7 @@ class SentencePiece final : public Tokenizer {
     } catch (const std::exception& e) {  // of its trie, at pieces with NULs
       why = e.what();
     }
-    if (!why.empty()) throw FileError(fmt::format("{}: no SentencePiece model: {}", file.string(), why));
+    if (!why.empty()) throw FileError(fmt::format("{}: no SentencePiece model: {}", source, why));
   }
   // What the model itself says is in its fingerprint already.
   void surround(const Companions& c, const std::filesystem::path& file) {
@@ -153,8 +151,9 @@ class SentencePiece final : public Tokenizer {
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> open_sentencepiece(const std::filesystem::path& file) {
-  return std::make_unique<SentencePiece>(file);
+std::unique_ptr<Tokenizer> make_sentencepiece(std::string_view model, const std::string& source,
+                                              const Companions& companions) {
+  return std::make_unique<SentencePiece>(model, source, companions);
 }
 
 }  // namespace weft

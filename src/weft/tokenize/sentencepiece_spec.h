@@ -1,5 +1,7 @@
 // Reads a SentencePiece model file.
 #pragma once
+#include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -28,5 +30,11 @@ struct SentencePieceSpec {
 
 // Takes any bytes: `whole` is false if they are broken.
 SentencePieceSpec read_sentencepiece_spec(std::string_view model);
+
+class Tokenizer;
+struct Companions;
+// The tokenizer of a model's bytes; see open_sentencepiece. `source` begins messages.
+std::unique_ptr<Tokenizer> make_sentencepiece(std::string_view model, const std::string& source,
+                                              const Companions& companions);
 
 }  // namespace weft

@@ -74,18 +74,25 @@ struct TokenizerOptions {
   std::string pattern;
 };
 
-// What `path` holds: a model's folder, tokenizer.json, vocab.json or encoder.json (merges beside it), a SentencePiece
-// model, or a file of ranks (tiktoken). JSON is known by what it holds, whatever the file's name.
+// What `path` holds: a model's folder or GGUF file, tokenizer.json, vocab.json or encoder.json (merges beside it), a
+// SentencePiece model, or a file of ranks (tiktoken). JSON is known by what it holds, whatever the file's name.
 // tokenizer_config.json beside it names the special tokens. Throws FileError or ConfigError that says what is not
 // known.
 std::unique_ptr<Tokenizer> read_tokenizer(const std::filesystem::path& path, const TokenizerOptions& options = {});
 
-// The file of a folder that holds its tokenizer, as read_tokenizer finds it; empty: there is none.
+// The file of a folder that holds its tokenizer, as read_tokenizer finds it; of a GGUF file with a tokenizer, that
+// file; empty: there is none. Throws FileError where a GGUF file is broken.
 std::filesystem::path find_tokenizer(const std::filesystem::path& folder);
 // A file, and the name that it needs in a folder for the tokenizer's to be found and to be the same there.
 struct TokenizerFile {
   std::filesystem::path from;
   std::string name;
+  std::string content = {};  // of a file that is made of what a GGUF file holds; empty: `from` is copied
+
+  // Writes it into a folder, where nothing of its name may be. Throws FileError.
+  void copy_to(const std::filesystem::path& folder) const;
+  // Whether `file` holds the same.
+  bool equals(const std::filesystem::path& file) const;
 };
 // All that the tokenizer at `path` is read from, with chat templates beside it ("additional_chat_templates/x.jinja"
 // among them); of a folder also other forms of the tokenizer that it holds, for other programs. Throws FileError where

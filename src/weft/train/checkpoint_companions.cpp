@@ -13,14 +13,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void copy_new(const fs::path& from, const fs::path& to) {
-  std::error_code error;
-  fs::create_directories(to.parent_path(), error);
-  fs::copy_file(from, to, fs::copy_options::skip_existing, error);
-  if (error)
-    throw FileError(fmt::format("{}: cannot be copied to {}: {}", from.string(), to.string(), error.message()));
-}
-
 // All small files of a model's folder that are not weights: also of a tokenizer that weft does not read.
 std::vector<TokenizerFile> companions_of_model(const fs::path& folder) {
   std::vector<TokenizerFile> files;
@@ -48,7 +40,7 @@ std::string copy_companions(const fs::path& model_folder, const fs::path& tokeni
   files.push_back({model_folder / "generation_config.json", "generation_config.json"});
   std::error_code ignored;
   for (const TokenizerFile& file : files)
-    if (fs::exists(file.from, ignored)) copy_new(file.from, to / file.name);
+    if (fs::exists(file.from, ignored) && !fs::exists(to / file.name, ignored)) file.copy_to(to);
   return find_tokenizer(to).filename().string();
 }
 
@@ -94,12 +86,7 @@ bool is_plain(const std::string& name) {
 void copy_files(const RunTokenizer& tokenizer, const fs::path& to) {
   for (const TokenizerFile& file : tokenizer_files(tokenizer.path)) {
     if (!tokenizer.chat_templates.empty() && is_template(file.name)) continue;
-    std::error_code error;
-    fs::create_directories((to / file.name).parent_path(), error);
-    fs::copy_file(file.from, to / file.name, error);
-    if (error)
-      throw FileError(
-          fmt::format("{}: the tokenizer {} cannot be copied there: {}", to.string(), tokenizer.path, error.message()));
+    file.copy_to(to);
   }
 }
 

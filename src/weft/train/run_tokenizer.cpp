@@ -5,7 +5,6 @@
 #include <map>
 
 #include "weft/base/error.h"
-#include "weft/base/mapped_file.h"
 #include "weft/chat/conversation.h"
 #include "weft/data/token_source.h"
 #include "weft/tokenize/tokenizer.h"
@@ -63,17 +62,11 @@ std::string why_lost(const DatasetTokenizer& t) {
   return now.fingerprint.empty() ? now.why_not : fmt::format("{} is now another, {}", t.name, now.fingerprint);
 }
 
-bool same_content(const fs::path& a, const fs::path& b) {
-  std::error_code ignored;
-  return fs::exists(b, ignored) && MappedFile(a).text() == MappedFile(b).text();
-}
-
 // Whether all that a tokenizer is read from, with its chat templates, stands in the model's folder too.
 bool is_in_folder(const std::string& tokenizer, const fs::path& model) {
   if (tokenizer == kByte || find_tokenizer(model).empty()) return false;
   const auto files = tokenizer_files(tokenizer);
-  return std::all_of(files.begin(), files.end(),
-                     [&](const TokenizerFile& f) { return same_content(f.from, model / f.name); });
+  return std::all_of(files.begin(), files.end(), [&](const TokenizerFile& f) { return f.equals(model / f.name); });
 }
 
 // The tokenizer that a run with checkpoints has kept; empty: none. What a start that failed has left is no run's.

@@ -5,6 +5,7 @@
 
 #include "weft/base/threads.h"
 #include "weft/device/tensor_values.h"
+#include "weft/gguf/gguf_file.h"
 #include "weft/models/hf_weights.h"
 #include "weft/ops/dry/dry_backend.h"
 #include "weft/sharding/text_ranks.h"
@@ -30,6 +31,7 @@ const std::filesystem::path& with_base(const std::filesystem::path& folder, cons
 std::filesystem::path model_folder_of(const std::filesystem::path& path,
                                       const std::function<void(const std::string&)>& say) {
   namespace fs = std::filesystem;
+  if (is_gguf(path)) return path;
   require_no_file_of_weights(path, "the model");
   const ProcessMesh alone = single_mesh();
   std::error_code ignored;
@@ -43,7 +45,8 @@ std::filesystem::path model_folder_of(const std::filesystem::path& path,
   const FoundCheckpoint found = find_checkpoint(path, CheckpointPart::model, *alone.world, usable_cores());
   for (const std::string& note : found.notes) say(note);
   if (found.path) return with_base(*found.path, alone, say);
-  throw FileError(fmt::format("{}: neither a model's folder (config.json) nor a run with checkpoints", path.string()));
+  throw FileError(fmt::format("{}: neither a model's folder (config.json), nor a GGUF file, nor a run with checkpoints",
+                              path.string()));
 }
 
 // Forgetting a quarter at a time costs three tokens fed again for one that is new.

@@ -14,7 +14,7 @@
 
 namespace weft {
 
-// The folder of weights that a path means: a model's folder or checkpoint itself, or the newest checkpoint of a run
+// The weights that a path means: a model's folder, GGUF file or checkpoint itself, or the newest checkpoint of a run
 // that is whole. What is used of a checkpoint has been compared with its hashes then, on all cores; `say` gets lines
 // for the user. Throws FileError where there is none, DamageError where a checkpoint that was named is damaged.
 std::filesystem::path model_folder_of(const std::filesystem::path& path,

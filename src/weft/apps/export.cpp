@@ -1,0 +1,154 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <iostream>
+
+#include "weft/apps/backends.h"
+#include "weft/apps/commands.h"
+#include "weft/apps/measure.h"
+#include "weft/base/durable_file.h"
+#include "weft/base/error.h"
+#include "weft/base/is_there.h"
+#include "weft/base/threads.h"
+#include "weft/chat/conversation.h"
+#include "weft/models/gguf_config.h"
+#include "weft/models/gguf_export.h"
+#include "weft/train/run_tokenizer.h"
+#include "weft/train/text_generator.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+GgufType type_named(const std::string& name) {
+  for (const GgufTypeInfo& t : kGgufTypes)
+    if (t.name == name) return t.type;
+  throw ConfigError(fmt::format("--type {}: there are F32, F16, BF16, Q8_0, Q4_0, Q4_K and Q6_K", name));
+}
+
+// The name that a model has by its path: of a checkpoint, that of its run.
+std::string name_of_model(const fs::path& given) {
+  fs::path path = fs::absolute(given).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();
+  if (path.parent_path().filename() == "checkpoints") path = path.parent_path().parent_path();
+  return path.stem().string();
+}
+
+// The tokenizer that goes into the file; "none".
+std::string tokenizer_to_write(const ExportOptions& o, const fs::path& model) {
+  if (o.tokenizer != "auto") return o.tokenizer;
+  const ModelTokenizer own = tokenizer_of_model(model, recipe_of_checkpoint(model), "auto");
+  if (own.note.empty()) return own.name;
+  std::cerr << "note: " << model.string()
+            << ": holds no tokenizer, and the file gets none; --tokenizer PATH adds one\n";
+  return "none";
+}
+
+GgufVocabulary vocabulary_to_write(const std::string& tokenizer, int64_t vocab_size) {
+  if (tokenizer == "none") return {};
+  GgufVocabulary vocabulary = gguf_vocabulary_of(tokenizer, vocab_size);
+  const auto templates = chat::chat_template_texts(tokenizer);
+  if (const auto text = templates.find("default"); text != templates.end()) vocabulary.chat_template = text->second;
+  return vocabulary;
+}
+
+// A file that is looked at before it gets its name; the destructor removes it.
+class Draft {
+ public:
+  explicit Draft(const fs::path& path) : path_(path), draft_(path.string() + ".unchecked") {}
+  Draft(const Draft&) = delete;
+  Draft& operator=(const Draft&) = delete;
+  ~Draft() {
+    std::error_code ignored;
+    fs::remove(draft_, ignored);
+  }
+  const fs::path& file() const { return draft_; }
+  void keep() const {
+    std::error_code error;
+    fs::rename(draft_, path_, error);
+    if (error) throw FileError(fmt::format("{}: cannot be put in place: {}", path_.string(), error.message()));
+    sync_folder(path_.has_parent_path() ? path_.parent_path() : ".");
+  }
+
+ private:
+  const fs::path path_, draft_;
+};
+
+struct MeasuredLoss {
+  EvalRecord record;
+  int64_t window = 0;
+};
+MeasuredLoss loss_of_model(const ExportOptions& o, const fs::path& model, int64_t window,
+                           const std::string& tokenizer) {
+  EvalOptions eval;
+  eval.model = model.string();
+  eval.data = o.data;
+  eval.seq_length = window;
+  eval.threads = o.threads;
+  eval.tokenizer = tokenizer;
+  MeasuredLoss m;
+  measure(eval, [&](const EvalRecord& r, int64_t at) { m = {r, at}; });
+  return m;
+}
+
+// Writes a draft between two measurements, both by the same ids: those of the model's own tokenizer.
+void write_judged(const ExportOptions& o, const fs::path& model, const std::string& tokenizer,
+                  const std::function<void(const fs::path&)>& write) {
+  const std::string same =
+      tokenizer == "none" ? tokenizer_of_model(model, recipe_of_checkpoint(model), "auto").name : tokenizer;
+  const MeasuredLoss before = loss_of_model(o, model, 0, same);
+  const Draft draft(o.gguf);
+  write(draft.file());
+  const double after = loss_of_model(o, draft.file(), before.window, same).record.loss;
+  const double rise = after - before.record.loss;
+  std::cout << fmt::format("loss {:.6f} before, {:.6f} after ({:+.6f}); perplexity {:.4f} before, {:.4f} after\n",
+                           before.record.loss, after, rise, std::exp(before.record.loss), std::exp(after));
+  if (o.max_loss && !(rise <= *o.max_loss))
+    throw ConfigError(fmt::format(
+        "--type {}: the loss rises by {:.6f}, more than --max-loss {}: nothing was written; take a type of more bits "
+        "(Q4_0, Q4_K, Q6_K, Q8_0, F16), or a larger --max-loss",
+        o.type, rise, *o.max_loss));
+  draft.keep();
+}
+
+void require_fitting(const ExportOptions& o) {
+  if (o.max_loss && o.data.empty())
+    throw ConfigError("--max-loss: there is nothing to measure loss on; add --data FILE");
+  if (is_name_taken(o.gguf) && !o.again)
+    throw ConfigError(fmt::format("--gguf {}: is there already; name another file, or add --again", o.gguf));
+}
+
+GgufWritten write_file(const GgufExport& what, const HfConfig& config, const GgufVocabulary& vocabulary,
+                       const fs::path& to) {
+  DurableFile file(to);
+  const GgufWritten written = write_gguf(what, config, vocabulary, [&](std::string_view bytes) { file.write(bytes); });
+  file.commit();
+  return written;
+}
+
+}  // namespace
+
+int run_export(const ExportOptions& o) {
+  require_fitting(o);
+  const fs::path model = model_folder_of(o.model, [](const std::string& line) { std::cerr << line << "\n"; });
+  const HfConfig config = read_hf_config(model);
+  require_gguf(config, model.string());
+  const std::string tokenizer = tokenizer_to_write(o, model);
+  const GgufVocabulary vocabulary = vocabulary_to_write(tokenizer, config.spec.vocab_size);
+  const GgufExport what{.model = model,
+                        .name = name_of_model(model),
+                        .type = type_named(o.type),
+                        .threads = o.threads > 0 ? int(o.threads) : usable_cores()};
+  GgufWritten written;
+  const auto write = [&](const fs::path& to) { written = write_file(what, config, vocabulary, to); };
+  o.data.empty() ? write(o.gguf) : write_judged(o, model, tokenizer, write);
+  for (const std::string& note : written.notes) std::cout << "note: " << note << "\n";
+  std::cout << fmt::format("{}: {} bytes, {} tensors, {:.2f} bits a number\n", o.gguf, written.bytes,
+                           written.num_tensors, 8 * double(written.bytes) / double(written.num_numbers));
+  return kExitOk;
+}
+
+}  // namespace weft

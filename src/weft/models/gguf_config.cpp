@@ -1,0 +1,234 @@
+// From metadata to config.json.
+#include "weft/models/gguf_config.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "weft/base/error.h"
+#include "weft/base/json.h"
+#include "weft/models/gguf_names.h"
+
+namespace weft {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int64_t kMost = int64_t{1} << 31;
+
+// What a number of a text was before it became an f32: 1e-6, not 0.00000099999999747.
+double as_written(double x) { return std::strtod(fmt::format("{}", float(x)).c_str(), nullptr); }
+
+class Reader {
+ public:
+  explicit Reader(const GgufFile& file) : file_(file), f_(file.fields()), arch_(f_.text("general.architecture")) {}
+
+  // The configuration; `warnings` gets a line for each key of the model that is not looked at.
+  Json read(std::vector<std::string>& warnings) {
+    Json json = read_model();
+    for (const std::string& k : f_.keys(arch_ + "."))
+      if (!is_known(std::string_view(k).substr(arch_.size() + 1)))
+        warnings.push_back(fmt::format("{} is passed over: weft does not know it", f_.where(k)));
+    return json;
+  }
+
+ private:
+  Json read_model() {
+    if (arch_ != "llama" && arch_ != "qwen2" && arch_ != "qwen3" && arch_ != "gpt2" && arch_ != "gemma2" &&
+        arch_ != "gemma3" && arch_ != "phi3" && arch_ != "olmo2")
+      throw ConfigError(fmt::format(
+          "{}: {} is not supported: weft reads llama, qwen2, qwen3, gpt2, gemma2, gemma3, phi3 and olmo2; the nearest "
+          "that works: the Hugging Face folder of the model, if its family is one of weft's",
+          f_.where("general.architecture"), in_quotes(arch_)));
+    if (has("expert_count") && integer("expert_count", 0) > 0)
+      throw ConfigError(
+          fmt::format("{}: experts in GGUF files are not read; the nearest that works: the model's Hugging Face folder",
+                      f_.where(key("expert_count"))));
+    json_["torch_dtype"] = "float32";
+    json_["vocab_size"] = rows_of("token_embd.weight");
+    json_["initializer_range"] = 0.02;
+    arch_ == "gpt2" ? read_gpt2() : read_llama_like();
+    for (const auto& [to, from] : {std::pair{"bos_token_id", "tokenizer.ggml.bos_token_id"},
+                                   std::pair{"eos_token_id", "tokenizer.ggml.eos_token_id"}})
+      if (f_.has(from)) json_[to] = f_.integer(from, 0, UINT32_MAX);
+    return std::move(json_);
+  }
+
+  static bool is_known(std::string_view name) {
+    return std::find(std::begin(kKnown), std::end(kKnown), name) != std::end(kKnown);
+  }
+  static constexpr std::string_view kKnown[] = {"context_length",
+                                                "embedding_length",
+                                                "block_count",
+                                                "feed_forward_length",
+                                                "vocab_size",
+                                                "expert_count",
+                                                "expert_used_count",
+                                                "attention.head_count",
+                                                "attention.head_count_kv",
+                                                "attention.key_length",
+                                                "attention.value_length",
+                                                "attention.layer_norm_rms_epsilon",
+                                                "attention.layer_norm_epsilon",
+                                                "attention.sliding_window",
+                                                "rope.dimension_count",
+                                                "rope.freq_base",
+                                                "rope.freq_base_swa",
+                                                "rope.scale_linear",
+                                                "rope.scaling.type",
+                                                "rope.scaling.factor",
+                                                "rope.scaling.original_context_length",
+                                                "rope.scaling.attn_factor",
+                                                "rope.scaling.finetuned",
+                                                "attn_logit_softcapping",
+                                                "final_logit_softcapping"};
+
+  std::string key(std::string_view name) const { return fmt::format("{}.{}", arch_, name); }
+  bool has(std::string_view name) const { return f_.has(key(name)); }
+  int64_t integer(std::string_view name, int64_t min = 1) const { return f_.integer(key(name), min, kMost); }
+  double number(std::string_view name) const { return as_written(f_.number(key(name))); }
+  int64_t rows_of(std::string_view tensor) const {
+    const GgufTensor* t = file_.find(tensor);
+    if (t == nullptr || t->shape.size() != 2)
+      throw FileError(fmt::format("{}: there is no tensor {} with rows and columns: the file holds no whole model",
+                                  file_.path().string(), tensor));
+    return t->shape[0];
+  }
+  bool has_tensor(std::string_view name) const { return file_.find(name) != nullptr; }
+
+  void read_gpt2() {
+    json_["model_type"] = "gpt2";
+    json_["n_embd"] = integer("embedding_length");
+    json_["n_layer"] = integer("block_count");
+    json_["n_head"] = integer("attention.head_count");
+    json_["n_inner"] = integer("feed_forward_length");
+    json_["n_positions"] = rows_of("position_embd.weight");
+    json_["layer_norm_epsilon"] = number("attention.layer_norm_epsilon");
+    json_["activation_function"] = "gelu_new";
+    json_["tie_word_embeddings"] = !has_tensor("output.weight") || gguf_head_is_table(file_);
+  }
+
+  void read_llama_like() {
+    const int64_t width = integer("embedding_length"), heads = integer("attention.head_count");
+    json_["model_type"] = arch_ == "gemma3" ? "gemma3_text" : arch_;
+    json_["hidden_size"] = width;
+    json_["num_hidden_layers"] = integer("block_count");
+    json_["num_attention_heads"] = heads;
+    json_["num_key_value_heads"] = has("attention.head_count_kv") ? integer("attention.head_count_kv") : heads;
+    if (has("attention.key_length"))
+      json_["head_dim"] = integer("attention.key_length");
+    else if (width % heads == 0)
+      json_["head_dim"] = width / heads;
+    if (has("attention.value_length") && integer("attention.value_length") != json_.value("head_dim", int64_t{0}))
+      throw ConfigError(fmt::format("{}: heads of values as wide as those of keys are what weft does",
+                                    f_.where(key("attention.value_length"))));
+    json_["intermediate_size"] = integer("feed_forward_length");
+    json_["max_position_embeddings"] = integer("context_length");
+    json_["rms_norm_eps"] = number("attention.layer_norm_rms_epsilon");
+    json_["tie_word_embeddings"] = !has_tensor("output.weight") || gguf_head_is_table(file_);
+    if (arch_ == "llama") {
+      json_["attention_bias"] = has_tensor("blk.0.attn_q.bias");
+      json_["mlp_bias"] = has_tensor("blk.0.ffn_gate.bias");
+    }
+    read_rope();
+    const bool has_windows = arch_ == "gemma2" || arch_ == "gemma3" || arch_ == "phi3";
+    if (!has_windows && has("attention.sliding_window") && integer("attention.sliding_window", 0) > 0)
+      throw ConfigError(
+          fmt::format("{}: windows in files of {} are not read; the nearest that works: the model's "
+                      "Hugging Face folder",
+                      f_.where(key("attention.sliding_window")), arch_));
+    if (arch_ == "gemma2" || arch_ == "gemma3") read_gemma();
+    if (arch_ == "phi3" && has("attention.sliding_window") && integer("attention.sliding_window", 0) > 0)
+      json_["sliding_window"] = integer("attention.sliding_window");
+  }
+
+  void read_rope() {
+    const int64_t head_dim = json_.value("head_dim", int64_t{0});
+    const int64_t turned = has("rope.dimension_count") ? integer("rope.dimension_count") : head_dim;
+    json_["rope_theta"] = has("rope.freq_base") ? number("rope.freq_base") : 10000.0;
+    if (arch_ == "phi3" && turned != head_dim)
+      json_["partial_rotary_factor"] = double(turned) / double(std::max<int64_t>(1, head_dim));
+    else if (turned != head_dim)
+      f_.fail(key("rope.dimension_count"), fmt::format("{}, the width of a head", head_dim));
+    json_["rope_scaling"] = read_scaling();
+  }
+
+  Json read_scaling() {
+    const std::string type = f_.text(key("rope.scaling.type"), "none");
+    const int64_t original = has("rope.scaling.original_context_length")
+                                 ? integer("rope.scaling.original_context_length")
+                                 : integer("context_length");
+    const double magnitude = has("rope.scaling.attn_factor") ? number("rope.scaling.attn_factor") : 1.0;
+    if (has_tensor("rope_freqs.weight"))
+      return factors("rope_freqs.weight", "rope_freqs.weight", integer("context_length"), 1.0);
+    if (has_tensor("rope_factors_long.weight"))
+      return factors("rope_factors_short.weight", "rope_factors_long.weight", original, magnitude);
+    if (magnitude != 1)
+      f_.fail(key("rope.scaling.attn_factor"), "1, as there are no tensors rope_factors_long and rope_factors_short");
+    const double linear = has("rope.scale_linear") ? number("rope.scale_linear") : 1.0;
+    if (type == "none" && linear == 1) return nullptr;
+    if (type == "none") return {{"rope_type", "linear"}, {"factor", linear}};
+    if (type == "linear") return {{"rope_type", type}, {"factor", number("rope.scaling.factor")}};
+    if (type == "yarn")
+      return {{"rope_type", type},
+              {"factor", number("rope.scaling.factor")},
+              {"original_max_position_embeddings", original}};
+    f_.fail(key("rope.scaling.type"), "none, linear, yarn, or longrope with tensors of its factors");
+  }
+
+  Json factors(std::string_view shorter, std::string_view longer, int64_t original, double magnitude) const {
+    return {{"rope_type", "longrope"},
+            {"short_factor", factors_in(shorter)},
+            {"long_factor", factors_in(longer)},
+            {"original_max_position_embeddings", original},
+            {"attention_factor", magnitude}};
+  }
+  Json factors_in(std::string_view name) const {
+    constexpr int64_t kMostFactors = 1 << 16;
+    const GgufTensor* t = file_.find(name);
+    if (t == nullptr || t->shape.size() != 1 || t->cols() > kMostFactors)
+      throw FileError(fmt::format("{}: tensor {} is missing, or no list of factors", file_.path().string(), name));
+    std::vector<float> values(size_t(t->cols()));
+    file_.read_row(*t, 0, 0, values);
+    Json list = Json::array();
+    for (const float x : values) list.push_back(as_written(x));
+    return list;
+  }
+
+  void read_gemma() {
+    const int64_t head_dim = json_.value("head_dim", int64_t{0}), layers = json_["num_hidden_layers"];
+    const bool by_width = layers == (arch_ == "gemma2" ? 46 : 62);  // as llama.cpp knows the models of 27B
+    const double scalar = by_width ? double(json_["hidden_size"]) / double(json_["num_attention_heads"]) : head_dim;
+    json_["query_pre_attn_scalar"] = scalar;
+    json_["hidden_activation"] = "gelu_pytorch_tanh";
+    json_["sliding_window"] = integer("attention.sliding_window");
+    for (const char* name : {"attn_logit_softcapping", "final_logit_softcapping"})
+      if (has(name)) json_[name] = number(name);  // else the family's usual one, there as here
+    if (arch_ != "gemma3") return;
+    json_["rope_local_base_freq"] = has("rope.freq_base_swa") ? number("rope.freq_base_swa") : 10000.0;
+    json_["sliding_window_pattern"] = 6;
+  }
+
+  const GgufFile& file_;
+  const GgufFields f_;
+  const std::string arch_;
+  Json json_ = Json::object();
+};
+
+}  // namespace
+
+bool gguf_head_is_table(const GgufFile& file) {
+  const GgufTensor *head = file.find("output.weight"), *table = file.find("token_embd.weight");
+  if (head == nullptr || table == nullptr || head->type != table->type || head->shape != table->shape) return false;
+  const auto a = file.bytes(*head), b = file.bytes(*table);
+  return !a.empty() && std::equal(a.begin(), a.end(), b.begin(), b.end());
+}
+
+HfConfig read_gguf_config(const std::filesystem::path& path) {
+  const GgufFile file(path);
+  std::vector<std::string> warnings;
+  HfConfig config = parse_hf_config(Reader(file).read(warnings), path.string());
+  config.warnings.insert(config.warnings.end(), warnings.begin(), warnings.end());
+  return config;
+}
+
+}  // namespace weft

@@ -1,0 +1,201 @@
+#include "weft/models/gguf_export.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
+
+#include "weft/base/error.h"
+#include "weft/base/parallel.h"
+#include "weft/gguf/gguf_blocks.h"
+#include "weft/gguf/gguf_head.h"
+#include "weft/models/gguf_config.h"
+#include "weft/models/gguf_names.h"
+#include "weft/models/weight_source.h"
+
+namespace weft {
+namespace {
+
+// general.file_type of a file whose matrices are mostly of this type.
+int64_t file_type_of(GgufType type) {
+  switch (type) {
+    case GgufType::f32:
+      return 0;
+    case GgufType::f16:
+      return 1;
+    case GgufType::q4_0:
+      return 2;
+    case GgufType::q8_0:
+      return 7;
+    case GgufType::q5_0:
+      return 8;
+    case GgufType::q4_k:
+      return 14;
+    case GgufType::q6_k:
+      return 18;
+    case GgufType::bf16:
+      return 32;
+  }
+  WEFT_CHECK(false, "type {}", uint32_t(type));
+}
+
+// A tensor as it is in the file: a vector is one row.
+struct Row {
+  int64_t count, cols;
+};
+Row rows_of(const std::vector<int64_t>& shape) {
+  return shape.size() == 1 ? Row{1, shape[0]} : Row{shape[0], shape[1]};
+}
+
+class Exporter {
+ public:
+  Exporter(const GgufExport& what, const HfConfig& config)
+      : what_(what),
+        config_(config),
+        source_(open_weights(what.model, config.spec)),
+        names_(gguf_names(config.spec)),
+        factors_(gguf_rope_factors(config.spec)) {}
+
+  GgufWritten write(const GgufVocabulary& vocabulary, const GgufSink& sink) {
+    const std::string head = head_of(vocabulary);
+    written_.bytes = int64_t(head.size());
+    sink(head);
+    for (const GgufFactors& f : factors_) put(std::as_bytes(std::span(f.values)), sink);
+    for (size_t i = 0; i < names_.size(); ++i) write_tensor(i, sink);
+    source_->check_whole();
+    for (const std::string& note : source_->notes()) written_.notes.push_back(note);
+    add_notes_of_types();
+    return std::move(written_);
+  }
+
+ private:
+  std::string head_of(const GgufVocabulary& vocabulary) {
+    GgufHead head;
+    written_.notes = write_gguf_config(config_.spec, head);
+    head.text("general.type", "model");
+    head.text("general.name", what_.name);
+    head.u32("general.file_type", file_type_of(what_.type));
+    head.u32("general.quantization_version", 2);
+    write_gguf_vocabulary(vocabulary, head);
+    for (const GgufFactors& f : factors_) head.tensor(f.name, {int64_t(f.values.size())}, GgufType::f32);
+    for (const GgufName& n : names_) head.tensor(n.name, n.shape, type_of(n));
+    return head.bytes();
+  }
+
+  bool is_head(const GgufName& n) const {
+    return n.name == (config_.spec.tied_head ? "token_embd.weight" : "output.weight");
+  }
+  GgufType type_of(const GgufName& n) const {
+    return n.as_f32 ? GgufType::f32 : gguf_type_of_matrix(what_.type, is_head(n), rows_of(n.shape).cols);
+  }
+
+  void put(std::span<const std::byte> bytes, const GgufSink& sink) {
+    sink({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    const std::string padding = gguf_padding(int64_t(bytes.size()));
+    sink(padding);
+    written_.bytes += int64_t(bytes.size() + padding.size());
+  }
+
+  void write_tensor(size_t index, const GgufSink& sink) {
+    constexpr int64_t kAtOnce = 1 << 20;  // numbers
+    const GgufName& n = names_[index];
+    const Row rows = rows_of(n.shape);
+    const GgufType type = type_of(n);
+    const int64_t step = std::clamp<int64_t>(kAtOnce / rows.cols, 1, rows.count);
+    const int64_t row_bytes = gguf_bytes(type, 1, rows.cols);
+    std::vector<float> numbers(size_t(step * rows.cols));
+    std::vector<std::byte> bytes(size_t(step * row_bytes));
+    for (int64_t first = 0; first < rows.count; first += step) {
+      const int64_t count = std::min(step, rows.count - first);
+      const std::span<float> here = std::span(numbers).first(size_t(count * rows.cols));
+      read_rows(index, first, rows.cols, here);
+      require_storable(n, type, here);
+      parallel_for(count, what_.threads, 1, [&](int64_t begin, int64_t end) {
+        encode_blocks(type, here.subspan(size_t(begin * rows.cols), size_t((end - begin) * rows.cols)),
+                      std::span(bytes).subspan(size_t(begin * row_bytes), size_t((end - begin) * row_bytes)));
+      });
+      sink({reinterpret_cast<const char*>(bytes.data()), size_t(count * row_bytes)});
+    }
+    const std::string padding = gguf_padding(rows.count * row_bytes);
+    sink(padding);
+    written_.bytes += rows.count * row_bytes + int64_t(padding.size());
+    written_.num_numbers += rows.count * rows.cols;
+    ++written_.num_tensors;
+  }
+
+  // Rows of the file from `first` on.
+  void read_rows(size_t index, int64_t first, int64_t cols, std::span<float> to) const {
+    const GgufName& n = names_[index];
+    const auto read = [&](int64_t row, int64_t count, float* out) {
+      const bool vector = n.shape.size() == 1;  // one column here
+      const MatrixOut block{.data = out,
+                            .dtype = DType::f32,
+                            .rows = vector ? cols : count,
+                            .cols = vector ? 1 : cols,
+                            .row_stride = vector ? 1 : cols};
+      source_->read(index, {vector ? 0 : row, 0}, block);
+    };
+    const int64_t count = int64_t(to.size()) / cols;
+    if (n.turned_heads == 0)
+      read(first, count, to.data());
+    else if (n.shape.size() == 1)
+      read_turned_vector(index, to);
+    else
+      for (int64_t i = 0; i < count; ++i) read(folder_row(n, first + i), 1, to.data() + i * cols);
+    if (n.offset != 0)
+      for (float& x : to) x = float(double(x) + n.offset);
+  }
+  void read_turned_vector(size_t index, std::span<float> to) const {
+    for (size_t i = 0; i < to.size(); ++i)
+      source_->read(index, {folder_row(names_[index], int64_t(i)), 0},
+                    {.data = &to[i], .dtype = DType::f32, .rows = 1, .cols = 1, .row_stride = 1});
+  }
+
+  void require_storable(const GgufName& n, GgufType type, std::span<const float> numbers) const {
+    const bool any = type == GgufType::f32 || type == GgufType::bf16;
+    for (const float x : numbers)
+      if (!std::isfinite(x) || (!any && std::abs(x) > kLargestInBlocks))
+        throw FileError(
+            fmt::format("{}: {} holds {}, which {} cannot hold{}", what_.model.string(), n.name, x, name_of(type),
+                        std::isfinite(x) ? ": --type BF16 can" : " (or no use): is the model's training broken?"));
+  }
+
+  void add_notes_of_types() {
+    std::map<std::tuple<std::string_view, std::string_view, int64_t>, int64_t> others;
+    for (const GgufName& n : names_)
+      if (!n.as_f32 && type_of(n) != what_.type)
+        ++others[{name_of(type_of(n)), is_head(n) ? "head" : "", rows_of(n.shape).cols}];
+    for (const auto& [key, count] : others) {
+      const auto& [type, head, cols] = key;
+      written_.notes.push_back(head.empty()
+                                   ? fmt::format("{} matrices are {}: their rows of {} numbers are no whole "
+                                                 "blocks of {} ({})",
+                                                 count, type, cols, name_of(what_.type), info_of(what_.type).block)
+                                   : fmt::format("the head is {}, as llama.cpp has it", type));
+    }
+  }
+
+  const GgufExport& what_;
+  const HfConfig& config_;
+  std::unique_ptr<WeightSource> source_;
+  const std::vector<GgufName> names_;
+  const std::vector<GgufFactors> factors_;
+  GgufWritten written_;
+};
+
+}  // namespace
+
+GgufType gguf_type_of_matrix(GgufType wanted, bool is_head, int64_t cols) {
+  if (!is_quantised(wanted)) return wanted;
+  if (is_head && (wanted == GgufType::q4_0 || wanted == GgufType::q4_k)) wanted = GgufType::q6_k;
+  if (cols % info_of(wanted).block == 0) return wanted;
+  wanted = wanted == GgufType::q4_k ? GgufType::q5_0 : GgufType::q8_0;
+  return cols % info_of(wanted).block == 0 ? wanted : GgufType::f16;
+}
+
+GgufWritten write_gguf(const GgufExport& what, const HfConfig& config, const GgufVocabulary& vocabulary,
+                       const GgufSink& sink) {
+  return Exporter(what, config).write(vocabulary, sink);
+}
+
+}  // namespace weft

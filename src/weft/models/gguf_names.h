@@ -1,0 +1,35 @@
+// The tensors of a GGUF file, and which tensors of a Hugging Face folder they are. docs/formats/gguf.md has the table.
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/models/hf_names.h"
+#include "weft/models/model_spec.h"
+
+namespace weft {
+
+// The value of general.architecture for models of this family; empty: llama.cpp has none that weft writes.
+std::string_view gguf_architecture(Family family);
+// The families that have one, for messages: "llama, mistral, ...".
+std::string gguf_families();
+
+// One tensor of the folder, in GGUF. Matrices are [out, in] there, whatever the folder's are.
+struct GgufName {
+  std::string name;
+  std::vector<int64_t> shape;
+  // Rows of q and k of so many heads, each turned in neighbouring pairs (2 i, 2 i + 1) there, and in pairs
+  // (i, i + half) here; 0: rows stand as they are.
+  int64_t turned_heads = 0;
+  double offset = 0;    // numbers are larger by this there (the 1 of gemma's norms)
+  bool as_f32 = false;  // whatever the file's type: norms, biases, positions
+};
+// Of each of hf_tensors(model), in that order. The family must have an architecture.
+std::vector<GgufName> gguf_names(const ModelSpec& model);
+
+// The row of the GGUF tensor that has this row of the folder's; and the other way round.
+int64_t gguf_row(const GgufName& name, int64_t row);
+int64_t folder_row(const GgufName& name, int64_t row);
+
+}  // namespace weft
