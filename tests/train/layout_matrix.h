@@ -463,6 +463,21 @@ class LayoutMatrix : public ::testing::Test {
     }
   }
 
+  // A model, and what cuts it and its step.
+  struct Cut {
+    const char *model, *dp, *cp, *tp, *sequence_parallel, *pp, *pipeline_schedule, *zero_stage, *recompute;
+  };
+  static void set(Choice& c, const Cut& cut) {
+    c["model"] = cut.model;
+    c["parallel.dp"] = cut.dp;
+    c["parallel.cp"] = cut.cp;
+    c["parallel.tp"] = cut.tp;
+    c["parallel.sequence_parallel"] = cut.sequence_parallel;
+    c["parallel.pp"] = cut.pp;
+    c["parallel.pipeline_schedule"] = cut.pipeline_schedule;
+    c["parallel.zero_stage"] = cut.zero_stage;
+    c["parallel.recompute"] = cut.recompute;
+  }
   // The first value of each feature: one rank's run of the first model.
   static Choice first_choice() {
     Choice c;
