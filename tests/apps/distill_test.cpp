@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "apps/program.h"
 
@@ -10,14 +9,13 @@ namespace weft {
 namespace {
 
 using testing::Finished;
-using testing::TempDir;
 using testing::weft;
 
 namespace fs = std::filesystem;
 
 const std::string kCase = std::string(testing::kSourceDir) + "/tests/golden/distill-forward";
 
-class Students : public ::testing::Test {
+class Students : public testing::RecipeTest {
  protected:
   void SetUp() override {
     testing::spill(dir_ / "r.toml",
@@ -25,11 +23,6 @@ class Students : public ::testing::Test {
                        "/tokens.bin\"]\nshuffle = false\n[train]\nobjective = \"distill\"\nseq_length = 40\n"
                        "global_batch_size = 4\nmicro_batch_size = 2\ntrain_iters = 4\n[objective]\nteacher = \"" +
                        kCase + "/teacher\"\n[optimizer]\nlr = 1e-3\n[run]\nthreads = 1\n");
-  }
-  Finished run(const std::string& command, const std::vector<std::string>& more, const std::string& name = "run") {
-    std::vector<std::string> all{command, (dir_ / "r.toml").string(), "run.dir=" + (dir_ / name).string()};
-    all.insert(all.end(), more.begin(), more.end());
-    return weft(all);
   }
   // A teacher's folder, which a test changes.
   fs::path a_teacher(const std::string& name) {
@@ -41,13 +34,6 @@ class Students : public ::testing::Test {
     json.update(fields);
     testing::spill(json_file, json.dump());
   }
-  std::vector<nlohmann::json> steps_of(const std::string& name) {
-    std::vector<nlohmann::json> lines;
-    std::istringstream in(testing::slurp(dir_ / name / "metrics.jsonl"));
-    for (std::string line; std::getline(in, line);) lines.push_back(nlohmann::json::parse(line));
-    return lines;
-  }
-  TempDir dir_;
 };
 
 // It reads the teacher again, and knows another one.

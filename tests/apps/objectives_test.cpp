@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "apps/program.h"
 
@@ -11,7 +10,6 @@ namespace weft {
 namespace {
 
 using testing::Finished;
-using testing::TempDir;
 using testing::weft;
 
 const std::string kDpo = std::string(testing::kSourceDir) + "/tests/golden/dpo";
@@ -23,21 +21,9 @@ std::string dpo_recipe() {
          "lr_warmup_iters = 3\n[run]\nthreads = 1\n";
 }
 
-class Preferences : public ::testing::Test {
+class Preferences : public testing::RecipeTest {
  protected:
   void SetUp() override { testing::spill(dir_ / "r.toml", dpo_recipe()); }
-  Finished run(const std::string& command, const std::vector<std::string>& more, const std::string& name = "run") {
-    std::vector<std::string> all{command, (dir_ / "r.toml").string(), "run.dir=" + (dir_ / name).string()};
-    all.insert(all.end(), more.begin(), more.end());
-    return weft(all);
-  }
-  std::vector<nlohmann::json> steps_of(const std::string& name) {
-    std::vector<nlohmann::json> lines;
-    std::istringstream in(testing::slurp(dir_ / name / "metrics.jsonl"));
-    for (std::string line; std::getline(in, line);) lines.push_back(nlohmann::json::parse(line));
-    return lines;
-  }
-  TempDir dir_;
 };
 
 TEST_F(Preferences, AreTrainedAsTheIndependentImplementationDoes) {
