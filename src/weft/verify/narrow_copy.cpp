@@ -142,8 +142,9 @@ NarrowCopy narrow_copy(const Recipe& recipe, const HfConfig& config) {
   if (!config.teacher) return copy;
   Recipe of_teacher = recipe;
   of_teacher.parallel.pipeline_layout.clear();
-  copy.config.teacher = std::make_shared<const HfConfig>(narrow_model(of_teacher, *config.teacher).config);
-  copy.recipe.objective.teacher.clear();
+  HfConfig teacher = narrow_model(of_teacher, *config.teacher).config;
+  teacher.has_folder = false;
+  copy.config.teacher = std::make_shared<const HfConfig>(std::move(teacher));
   return copy;
 }
 

@@ -404,9 +404,7 @@ class Verifier {
   void find_out(const Judgement& by, const Difference& first) {
     const auto differs = [&](const Recipe& less) -> std::optional<bool> {
       try {
-        Recipe named = less;  // a narrow copy of a teacher has no folder
-        if (config_.teacher && named.objective.teacher.empty()) named.objective.teacher = "narrow copy";
-        check_supported(parse_recipe(to_toml(named), "verify", {}));
+        check_supported(parse_recipe(to_toml(less), "verify", {}));
         return timed("looking for the cause: " + layout_words(less),
                      [&] { return difference_of(by, less, first.step + 1).has_value(); });
       } catch (const ConfigError&) { return {}; } catch (const PlacementError&) {
