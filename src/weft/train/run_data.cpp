@@ -101,6 +101,8 @@ RunData judge_row_data(const Recipe& r) {
   return open_row_data(r, prepare_run(r, 0).model.vocab_size);
 }
 
+std::filesystem::path token_cache_of(const Recipe& r) { return std::filesystem::path(r.run.dir) / "tokens"; }
+
 DataSpec data_spec_of(const Recipe& r, int64_t vocab_size) {
   DataSpec spec;
   DataFiles files = training_files_of(r);
@@ -115,7 +117,7 @@ DataSpec data_spec_of(const Recipe& r, int64_t vocab_size) {
   spec.more = more_document_files();
   spec.tokenizer = text_tokenizer_of(r);
   spec.model_folder = r.model.path;
-  spec.cache_dir = r.run.dir + "/tokens";
+  spec.cache_dir = token_cache_of(r);
   spec.vocab_size = vocab_size;
   spec.seq_length = r.train.seq_length;
   spec.seed = uint64_t(r.train.seed);

@@ -1,5 +1,6 @@
 // The data of a run, as its recipe names it.
 #pragma once
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -32,6 +33,10 @@ struct RunData {
 
 // What the recipe says of its training data. Throws as training_files_of (data_files.h).
 DataSpec data_spec_of(const Recipe& recipe, int64_t vocab_size);
+
+// The folder in the run's own where ids of its texts are kept that cannot be kept beside the texts: to be made again at
+// any time, at the cost of tokenizing.
+std::filesystem::path token_cache_of(const Recipe& recipe);
 
 // That the files are there which the recipe names, before anything is made for the run. Throws FileError.
 void require_run_data(const Recipe& recipe);
