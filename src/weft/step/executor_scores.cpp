@@ -142,13 +142,10 @@ void Executor::load(MicroBatch& b, const StepInput& input) {
   if (is_dry() || !input.objective.weighs()) return;
   const Objective::Scores scores = scores_of(scored_, b.index, input);
   const std::vector<double> counted = values_of(b.weights);
-  std::vector<double> weights = counted;
-  input.objective.weigh(scores, sums_, weights);
+  std::vector<double> weights = counted, of_values = step_.predicts_values ? counted : std::vector<double>();
+  input.objective.weigh_both(scores, sums_, weights, of_values);
   write_values(weights, b.weights);
-  if (!step_.predicts_values) return;
-  weights = counted;
-  input.objective.weigh_values(scores, weights);
-  write_values(weights, b.value_weights);
+  if (step_.predicts_values) write_values(of_values, b.value_weights);
 }
 
 }  // namespace weft
