@@ -84,6 +84,8 @@ TEST_F(Students, WhatCannotBeIsRefusedByName) {
   refused({"objective.teacher="}, {"objective.teacher is missing", "teacher = \"hf-folder\""});
   refused({"objective.temperature=0"}, {"objective.temperature = 0: expected a number from 0.0001 to 10000"});
   refused({"objective.alpha=1.5"}, {"objective.alpha = 1.5: expected a number"});
+  refused({"objective.alpha=0", "objective.temperature=3"},
+          {"objective.temperature = 3 has no effect: objective.alpha = 0 leaves the divergence out of the loss"});
   refused({"objective.beta=0.2"}, {"objective.beta = 0.2 has no effect"});
   refused({"train.objective=cross_entropy"}, {"objective.teacher", "has no effect"});
   refused({"train.mtp_loss_coef=0.1"}, {"train.mtp_loss_coef = 0.1 cannot run"});

@@ -388,6 +388,11 @@ void refuse_unheeded(const Recipe& r, Refusals& refusals) {
                     "objective.loss_type = \"ipo\" has none", "objective.label_smoothing = 0");
   refusals.add_idle(dpo && !ipo && o.average_logps, "objective.average_logps = true",
                     "objective.loss_type = \"sigmoid\" takes sums", "objective.average_logps = false");
+  const Recipe::Objective usual;
+  refusals.add_idle(r.train.objective == ObjectiveKind::distill && o.alpha == 0 && o.temperature != usual.temperature,
+                    fmt::format("objective.temperature = {}", o.temperature),
+                    "objective.alpha = 0 leaves the divergence out of the loss",
+                    fmt::format("objective.temperature = {}", usual.temperature));
   refusals.add_idle(
       r.train.objective == ObjectiveKind::grpo && o.normalisation != LossNormalisation::constant &&
           o.max_completion_length > 0,

@@ -62,6 +62,7 @@ bool is_needed(const RecipeKey& key, const Recipe& recipe) {
 bool heeds(OptimizerKind optimizer, const RecipeKey& key) {
   if (key.name == "optimizer.momentum") return optimizer == OptimizerKind::sgd;
   if (key.name == "optimizer.min_8bit_size") return optimizer == OptimizerKind::adamw8bit;
+  if (key.name.starts_with("optimizer.adam_")) return optimizer != OptimizerKind::sgd;
   return !key.name.starts_with("optimizer.muon_") || optimizer == OptimizerKind::muon;
 }
 

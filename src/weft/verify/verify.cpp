@@ -36,7 +36,7 @@ Recipe trial_recipe(Recipe r, int64_t steps) {
   r.moe.overflow = ExpertOverflow::error;
   r.optimizer.lr_decay_style = LrSchedule::Style::constant;
   r.optimizer.lr_warmup_iters = r.optimizer.lr_decay_iters = r.optimizer.lr_wsd_decay_iters = 0;
-  r.optimizer.adam_eps = std::max(r.optimizer.adam_eps, kLeastAdamEps);
+  if (r.optimizer.name != OptimizerKind::sgd) r.optimizer.adam_eps = std::max(r.optimizer.adam_eps, kLeastAdamEps);
   return r;
 }
 
