@@ -110,7 +110,27 @@ TEST_F(Students, WhatCannotBeIsRefusedByName) {
   testing::spill(student / "tokenizer.json",
                  R"({"model": {"type": "WordLevel", "vocab": {"b": 0, "a": 1}, "unk_token": "a"}})");
   refused({"objective.teacher=" + told.string(), "model.path=" + student.string()},
-          {"is another than the student's", "ids do not mean the same to both"});
+          {"it has the tokenizer", "the student's is", "ids do not mean the same to both"});
+}
+
+// What the data says its ids are is compared too, wherever it says so.
+TEST_F(Students, ATokenizerOfTheDataIsComparedWithTheTeachers) {
+  const fs::path told = a_teacher("told");
+  const std::string words = R"({"model": {"type": "WordLevel", "vocab": {"a": 0, "b": 1}, "unk_token": "a"}})";
+  testing::spill(told / "tokenizer.json", words);
+  testing::spill(dir_ / "texts.txt", "a b a b");
+  testing::spill(dir_ / "tokenizer.json", words);
+  const std::string teacher = "objective.teacher=" + told.string();
+  const auto refused = [&](const std::vector<std::string>& more, const std::string& part) {
+    const Finished f = run("train", more);
+    EXPECT_EQ(f.status, 2) << f.err;
+    EXPECT_SAYS(f.err, "it has the tokenizer");
+    EXPECT_SAYS(f.err, part);
+  };
+  refused({teacher, "data.tokenizer=byte"}, "data.tokenizer is \"byte\"");
+  refused({teacher, "data.train=" + (dir_ / "texts.txt").string()}, "texts are read as bytes");
+  const Finished same = run("train", {teacher, "data.tokenizer=" + (dir_ / "tokenizer.json").string()});
+  EXPECT_EQ(same.status, 0) << same.err;
 }
 
 }  // namespace

@@ -20,17 +20,16 @@ Recipe recipe_of_teacher(Recipe r, const ModelSpec& teacher) {
   return r;
 }
 
-// Ids must mean the same to both. Most often the files are equal, and need not be understood.
+// data.tokenizer, or else the model's folder, says what ids mean to the student. Most often the files are equal, and
+// need not be understood. Datasets and texts are compared when they are opened (judge_tokenizer).
 void refuse_other_tokenizer(const Recipe& r) {
-  const bool is_named = fs::exists(r.data.tokenizer);
-  const fs::path student = find_tokenizer(is_named ? r.data.tokenizer : r.model.path),
+  if (r.data.tokenizer == "byte")
+    return require_teacher_tokenizer(r, make_byte_tokenizer()->fingerprint(), "data.tokenizer is \"byte\"");
+  const fs::path student = find_tokenizer(fs::exists(r.data.tokenizer) ? r.data.tokenizer : r.model.path),
                  teacher = find_tokenizer(r.objective.teacher);
   if (student.empty() || teacher.empty() || MappedFile(student).text() == MappedFile(teacher).text()) return;
-  if (read_tokenizer(student)->fingerprint() == read_tokenizer(teacher)->fingerprint()) return;
-  throw ConfigError(
-      fmt::format("{} cannot run: its tokenizer, {}, is another than the student's, {}: ids do not mean the same to "
-                  "both; the nearest that works: a teacher of the student's family with the same tokenizer",
-                  named(r), teacher.string(), student.string()));
+  require_teacher_tokenizer(r, read_tokenizer(student)->fingerprint(),
+                            fmt::format("the student's is {}", student.string()));
 }
 
 }  // namespace
@@ -50,6 +49,15 @@ std::shared_ptr<const HfConfig> read_teacher(const Recipe& r) {
   ExpertsSpec& e = config.spec.experts;
   e.aux_loss_coef = e.global_aux_loss_coef = e.z_loss_coef = 0;
   return std::make_shared<const HfConfig>(std::move(config));
+}
+
+void require_teacher_tokenizer(const Recipe& r, const std::string& fingerprint, const std::string& what) {
+  const fs::path teacher = find_tokenizer(r.objective.teacher);
+  if (teacher.empty() || read_tokenizer(teacher)->fingerprint() == fingerprint) return;
+  throw ConfigError(
+      fmt::format("{} cannot run: it has the tokenizer {}, and {}: ids do not mean the same to both; the nearest that "
+                  "works: a teacher of the student's family with the same tokenizer",
+                  named(r), teacher.string(), what));
 }
 
 void check_teacher(const Recipe& r, const ModelSpec& student, const HfConfig& config) {
