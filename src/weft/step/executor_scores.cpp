@@ -55,10 +55,10 @@ void write_values(const std::vector<double>& values, const Tensor& x) {
 void Executor::score_batch(const StepInput& input) {
   const Objective& objective = input.objective;
   WEFT_CHECK(
-      is_dry() || (step_.scores_first == objective.scores_first() && step_.num_frozen() == objective.num_frozen() &&
-                   step_.num_sums == objective.num_sums() && step_.scores_others == objective.scores_others() &&
-                   step_.predicts_values == objective.weighs_values() &&
-                   (step_.teacher ? std::optional(step_.teacher->loss) : std::nullopt) == objective.distillation()),
+      is_dry() ||
+          (step_.scores_first == objective.scores_first() && step_.num_frozen() == objective.num_frozen() &&
+           step_.num_sums == objective.num_sums() && step_.scores_others == objective.scores_others() &&
+           step_.predicts_values == objective.weighs_values() && step_.distillation() == objective.distillation()),
       "a step that was planned for another objective");
   sums_.assign(is_dry() ? 0 : size_t(num_sums_of_batch()), 0);
   scored_ = score_with(input.load);
