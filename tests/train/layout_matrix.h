@@ -10,6 +10,8 @@
 #include "train/golden.h"
 #include "train/late_backend.h"
 #include "weft/apps/backends.h"
+#include "weft/plan/teacher.h"
+#include "weft/train/store_teacher.h"
 
 namespace weft::testing {
 
@@ -55,6 +57,7 @@ inline const std::vector<Feature> kRuns = {
       "qwen2-dora",
       "phi3-dora"}},
     {"train.objective", {"cross_entropy", "dpo", "grpo", "kto", "reward", "ppo", "distill"}},
+    {"teacher", {"in memory", "stored"}},  // of distill
     {"model.hidden_dropout", {"0", "0.1"}},
     {"optimizer.name", {"adamw", "adamw8bit", "sgd", "muon"}},
     {"data.mask", {"none", "some"}},
@@ -250,6 +253,24 @@ class LayoutMatrix : public ::testing::Test {
     return folder;
   }
 
+  // Nine of the teacher's 37 logits at each token, stored by one rank.
+  std::filesystem::path stored_of(const Choice& c) {
+    const std::filesystem::path file = teacher_of(c).string() + ".logits";
+    if (std::filesystem::exists(file)) return file;
+    Choice plain = first_choice();
+    plain["train.objective"] = "distill";
+    Recipe given = recipe_of(plain, dir_ / "none");
+    given.objective.teacher = teacher_of(c).string();
+    const HfConfig teacher = *read_teacher(given);
+    const Recipe recipe = storing_recipe(given, teacher.spec);
+    const Machine machine = machine_for(recipe);
+    run_on_threads(mesh_sizes_of(recipe), *machine.mover, [&](const ProcessMesh& mesh) {
+      store_teacher_logits(
+          {.recipe = recipe, .teacher = teacher, .machine = machine, .mesh = mesh, .file = file, .top = 9});
+    });
+    return file;
+  }
+
   Recipe recipe_of(const Choice& c, const std::filesystem::path& run) {
     std::vector<std::string> all{"model.path=" + (dir_ / c.at("model")).string(),
                                  "model.init=random",
@@ -277,7 +298,9 @@ class LayoutMatrix : public ::testing::Test {
       all.insert(all.end(), {"objective.group_size=4", "objective.inner_updates=2", "objective.kl_beta=0.3",
                              "objective.normalisation=sequence"});
     if (c.at("train.objective") == "ppo") all.push_back("objective.inner_updates=2");
-    if (c.at("train.objective") == "distill")
+    if (c.at("train.objective") == "distill" && c.at("teacher") == "stored")
+      all.insert(all.end(), {"objective.teacher_logits=" + stored_of(c).string(), "objective.temperature=1.5"});
+    else if (c.at("train.objective") == "distill")
       all.insert(all.end(), {"objective.teacher=" + teacher_of(c).string(), "objective.temperature=1.5",
                              std::string("objective.divergence=") + (is_forward(c) ? "forward" : "reverse")});
     if (c.at("train.objective") == "kto") all.push_back("objective.undesirable_weight=1.5");

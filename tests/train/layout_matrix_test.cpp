@@ -233,6 +233,22 @@ TEST_F(LayoutMatrix, StudentsEqualThoseOfOneRank) {
   }
 }
 
+// What is stored comes with each micro-batch, and each rank of cp has that of its tokens.
+TEST_F(LayoutMatrix, StudentsOfStoredLogitsEqualThoseOfOneRank) {
+  Choice c = first_choice();
+  c["train.objective"] = "distill";
+  c["teacher"] = "stored";
+  for (const Cut& cut : {Cut{"llama-tied", "2", "2", "2", "true", "1", "1f1b", "3", "full"},
+                         Cut{"gpt2", "2", "1", "3", "false", "2", "zbv", "1", "selective"}}) {
+    const std::string model = cut.model;
+    set(c, cut);
+    c["train.numerics"] = model == "gpt2" ? "invariant" : "fast";
+    c["train.micro_batch_size"] = model == "gpt2" ? "1" : "2";
+    c["data.mask"] = model == "gpt2" ? "some" : "none";
+    EXPECT_TRUE(judge(c)) << testing::text_of(c);
+  }
+}
+
 // Each rank of a cut stream scores its tokens with a whole weight, on the last stage, beside the head or in its place.
 TEST_F(LayoutMatrix, ScoresEqualOneRank) {
   Choice c = first_choice();

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "weft/base/mapped_file.h"
+#include "weft/data/teacher_logits.h"
 #include "weft/plan/layout.h"
 #include "weft/tokenize/tokenizer.h"
 
@@ -52,6 +53,7 @@ std::shared_ptr<const HfConfig> read_teacher(const Recipe& r) {
 }
 
 void require_teacher_tokenizer(const Recipe& r, const std::string& fingerprint, const std::string& what) {
+  if (r.objective.teacher.empty()) return;  // it was compared when its logits were stored
   const fs::path teacher = find_tokenizer(r.objective.teacher);
   if (teacher.empty() || read_tokenizer(teacher)->fingerprint() == fingerprint) return;
   throw ConfigError(
@@ -75,6 +77,34 @@ void check_teacher(const Recipe& r, const ModelSpec& student, const HfConfig& co
   } catch (const ConfigError& e) {
     throw ConfigError(fmt::format("{}, which is cut as the student is: {}", named(r), e.what()));
   }
+}
+
+int64_t read_stored_top(const Recipe& r, const ModelSpec& student) {
+  const std::string& path = r.objective.teacher_logits;
+  if (!fs::exists(path))
+    throw FileError(
+        fmt::format("objective.teacher_logits = \"{}\" does not exist, seen from {}; `weft teacher-logits` "
+                    "makes it",
+                    path, fs::current_path().string()));
+  const TeacherLogitsSpec spec = TeacherLogits(path).spec();
+  const auto refuse = [&](const std::string& why, const std::string& nearest) {
+    throw ConfigError(fmt::format("objective.teacher_logits = \"{}\" cannot run: {}; the nearest that works: {}", path,
+                                  why, nearest));
+  };
+  const std::string again = "a file made for this recipe: `weft teacher-logits`";
+  if (spec.vocab_size != student.vocab_size)
+    refuse(fmt::format("its teacher has a vocabulary of {}, and model.path = \"{}\" one of {}", spec.vocab_size,
+                       r.model.path, student.vocab_size),
+           "a teacher and a student with the same vocab_size in their config.json");
+  if (spec.seq_length != r.train.seq_length)
+    refuse(fmt::format("it was made with train.seq_length = {}, and the recipe has {}", spec.seq_length,
+                       r.train.seq_length),
+           fmt::format("train.seq_length = {}, or {}", spec.seq_length, again));
+  if (spec.temperature != r.objective.temperature)
+    refuse(fmt::format("it was made with objective.temperature = {}, and the recipe has {}", spec.temperature,
+                       r.objective.temperature),
+           fmt::format("objective.temperature = {}, or {}", spec.temperature, again));
+  return spec.top;
 }
 
 Distillation teacher_loss_of(const Recipe& r) {

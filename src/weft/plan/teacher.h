@@ -17,8 +17,13 @@ std::shared_ptr<const HfConfig> read_teacher(const Recipe& recipe);
 // that are too long for it.
 void check_teacher(const Recipe& recipe, const ModelSpec& student, const HfConfig& teacher);
 
+// How many logits of a token objective.teacher_logits has. Throws FileError; ConfigError where they are of another
+// vocabulary or length of samples than the student's, or of another temperature than the recipe's.
+int64_t read_stored_top(const Recipe& recipe, const ModelSpec& student);
+
 // Throws ConfigError where the teacher's folder holds a tokenizer with another fingerprint than that of `what`, which
-// begins a clause of the message: "texts are read as bytes". Reads the teacher's tokenizer; nothing where it has none.
+// begins a clause of the message: "texts are read as bytes". Reads the teacher's tokenizer; nothing where it has none,
+// or where the recipe names no teacher but its stored logits.
 void require_teacher_tokenizer(const Recipe& recipe, const std::string& fingerprint, const std::string& what);
 
 Distillation teacher_loss_of(const Recipe& recipe);

@@ -303,7 +303,7 @@ bool is_of(ObjectiveKind objective, std::string_view setting) {
     case ObjectiveKind::reward:
       return false;
     case ObjectiveKind::distill:
-      return one_of({"teacher", "temperature", "alpha", "divergence"});
+      return one_of({"teacher", "teacher_logits", "temperature", "alpha", "divergence"});
     case ObjectiveKind::dpo:
       return one_of({"loss_type", "beta", "label_smoothing", "average_logps"});
     case ObjectiveKind::grpo:
@@ -389,6 +389,14 @@ void refuse_unheeded(const Recipe& r, Refusals& refusals) {
   refusals.add_idle(dpo && !ipo && o.average_logps, "objective.average_logps = true",
                     "objective.loss_type = \"sigmoid\" takes sums", "objective.average_logps = false");
   const Recipe::Objective usual;
+  const bool stored = r.train.objective == ObjectiveKind::distill && !o.teacher_logits.empty();
+  refusals.add_idle(stored && !o.teacher.empty(), fmt::format("objective.teacher = \"{}\"", o.teacher),
+                    "objective.teacher_logits says what a teacher made of the data", "objective.teacher = \"\"");
+  refusals.add(
+      stored && o.divergence == DivergenceChoice::reverse, "objective.divergence = \"reverse\"",
+      "objective.teacher_logits has the probabilities of a teacher's likeliest tokens alone, and the student may "
+      "hold others likely",
+      "objective.divergence = \"forward\", or objective.teacher in place of objective.teacher_logits");
   refusals.add_idle(r.train.objective == ObjectiveKind::distill && o.alpha == 0 && o.temperature != usual.temperature,
                     fmt::format("objective.temperature = {}", o.temperature),
                     "objective.alpha = 0 leaves the divergence out of the loss",

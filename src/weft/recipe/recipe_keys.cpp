@@ -176,6 +176,10 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
       {"objective.advantage_eps", &r.objective.advantage_eps, at_least(0), "grpo: added to that deviation"},
       {"objective.teacher", &r.objective.teacher, needed("teacher = \"hf-folder\""),
        "distill: Hugging Face folder of the model that is learned from, of the same vocabulary as model.path"},
+      {"objective.teacher_logits", &r.objective.teacher_logits, anything(),
+       "distill, in place of a teacher in memory: file with its largest logits at each token of data.train, which "
+       "`weft "
+       "teacher-logits` makes once"},
       {"objective.temperature", &r.objective.temperature, within(1e-4, 1e4),
        "distill: what the logits of both are divided by in the divergence: above 1, unlikely tokens weigh more"},
       {"objective.alpha",

@@ -55,7 +55,9 @@ std::vector<std::string> RecipeKey::choices() const {
 }
 
 bool is_needed(const RecipeKey& key, const Recipe& recipe) {
-  if (key.section() == "objective" && recipe.train.objective != ObjectiveKind::distill) return false;
+  if (key.section() == "objective" &&
+      (recipe.train.objective != ObjectiveKind::distill || !recipe.objective.teacher_logits.empty()))
+    return false;
   return !key.allowed.example.empty() && (key.section() != "data" || key.name == data_key_of(recipe.train.objective));
 }
 

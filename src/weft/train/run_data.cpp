@@ -5,6 +5,8 @@
 #include "weft/base/error.h"
 #include "weft/base/json.h"
 #include "weft/data/row_order.h"
+#include "weft/data/taught_samples.h"
+#include "weft/data/teacher_logits.h"
 #include "weft/pipeline/file_texts.h"
 #include "weft/pipeline/provenance.h"
 #include "weft/pipeline/row_encoder.h"
@@ -139,6 +141,28 @@ void require_run_data(const Recipe& r) {
   if (!r.data.loss_mask.empty()) require_sources({r.data.loss_mask});
 }
 
+namespace {
+
+// The samples with what objective.teacher_logits has of them. Whether that fits the model was judged before
+// (read_stored_top).
+std::shared_ptr<const TrainingSamples> with_teacher_logits(const Recipe& r,
+                                                           std::shared_ptr<const SampleOrder> samples) {
+  const auto logits = std::make_shared<const TeacherLogits>(r.objective.teacher_logits);
+  const TeacherLogitsSpec& spec = logits->spec();
+  if (spec.samples != samples->samples_fingerprint() || spec.num_samples != samples->samples_per_epoch())
+    throw ConfigError(fmt::format(
+        "objective.teacher_logits = {} cannot run: it was made of other tokens than data.train has now, {} samples of "
+        "them, in place of {}; the nearest that works: the same files, data.packing and data.valid_fraction, or a file "
+        "made for this recipe: `weft teacher-logits`",
+        in_quotes(r.objective.teacher_logits), spec.num_samples, samples->samples_per_epoch()));
+  const auto read_top = [samples, logits](int64_t sample, const TopRows& to) {
+    logits->read(samples->number_of(sample), to);
+  };
+  return std::make_shared<TaughtSamples>(samples, read_top, fmt::format("{} top={}", spec.teacher, spec.top));
+}
+
+}  // namespace
+
 RunData open_run_data(const Recipe& r, const ModelSpec& model, const TokenizeProgress& progress) {
   if (!reads_tokens(r.train.objective)) return open_row_data(r, model.vocab_size);
   DataSpec spec = data_spec_of(r, model.vocab_size);
@@ -146,7 +170,7 @@ RunData open_run_data(const Recipe& r, const ModelSpec& model, const TokenizePro
   Datasets datasets;
   require_vocabulary(dataset_tokenizers(spec.paths, datasets), model.vocab_size);
   RunData data;
-  auto train = open_sample_order(spec);
+  std::shared_ptr<SampleOrder> train = open_sample_order(spec);
   for (size_t i = 0; i < spec.paths.size(); ++i) {
     const auto dataset = datasets.find(spec.paths[i]);
     data.sources.push_back({.path = spec.paths[i],
@@ -154,7 +178,8 @@ RunData open_run_data(const Recipe& r, const ModelSpec& model, const TokenizePro
                             .dataset = dataset ? dataset->folder.string() : "",
                             .version = dataset ? dataset->version : ""});
   }
-  data.train = std::move(train);
+  data.train = train;
+  if (!r.objective.teacher_logits.empty()) data.train = with_teacher_logits(r, train);
   if (r.data.valid.empty() && r.data.valid_fraction == 0) return data;
   spec.part = DataSpec::Part::valid;
   if (!r.data.valid.empty()) {

@@ -139,6 +139,7 @@ NarrowCopy narrow_model(const Recipe& recipe, const HfConfig& config) {
 // A teacher's blocks are not laid out by the recipe, and its vocabulary becomes the student's, which it was.
 NarrowCopy narrow_copy(const Recipe& recipe, const HfConfig& config) {
   NarrowCopy copy = narrow_model(recipe, config);
+  copy.config.teacher_top = std::min(config.teacher_top, copy.config.spec.vocab_size);
   if (!config.teacher) return copy;
   Recipe of_teacher = recipe;
   of_teacher.parallel.pipeline_layout.clear();

@@ -198,7 +198,7 @@ class Verifier {
     const bool whole = setup_.whole || (plan.memory.arithmetic.num_params <= kMostParams && seconds <= kMostSeconds);
     if (!whole) std::tie(recipe_, config_) = narrow(plan);
     const bool own_data = whole && has_token_files(recipe_);
-    data_ = own_data ? open_token_files(recipe_, config_.spec) : random_tokens(recipe_, config_.spec, setup_.steps);
+    data_ = own_data ? open_token_files(recipe_, config_.spec) : random_tokens(recipe_, config_, setup_.steps);
     report_.model =
         fmt::format("{} ({}), {}", whole ? setup_.recipe.model.path : "a narrow copy of " + setup_.recipe.model.path,
                     sizes_of(recipe_, config_.spec), own_data ? "its own data" : "random tokens");
