@@ -85,10 +85,11 @@ TEST_F(Students, LearnFromStoredLogitsAsBesideTheTeacher) {
   ASSERT_EQ(stored.status, 0) << stored.err;
   EXPECT_SAYS(stored.err, "samples, 0 s left");
   ASSERT_EQ(store({"--out", few, "--top-k", "16", "parallel.dp=2", "parallel.cp=2"}).status, 0);
-  ASSERT_EQ(run("train", {"data.shuffle=true"}, "beside").status, 0);
+  ASSERT_EQ(run("train", {"data.shuffle=true", "train.train_iters=2"}, "beside").status, 0);
   for (const std::string& file : {all, few}) {
-    const Finished f = run("train", {"data.shuffle=true", "objective.teacher=", "objective.teacher_logits=" + file},
-                           "of-" + file.substr(file.rfind('/') + 1));
+    const Finished f = run(
+        "train", {"data.shuffle=true", "train.train_iters=2", "objective.teacher=", "objective.teacher_logits=" + file},
+        "of-" + file.substr(file.rfind('/') + 1));
     ASSERT_EQ(f.status, 0) << f.err;
     EXPECT_EQ(f.err.find("frozen models"), f.err.npos);
   }

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "apps/program.h"
 
@@ -43,6 +44,29 @@ TEST_F(Preferences, AreTrainedAsTheIndependentImplementationDoes) {
         EXPECT_NEAR(steps[i][name].get<double>(), expected, near) << layout << " step " << i + 1 << " " << name;
       }
     }
+  }
+}
+
+// What a step says of its batch before its update, an evaluation says of the same pairs after the step before.
+TEST_F(Preferences, HeldOutPairsAreMeasuredAsABatchIs) {
+  std::istringstream all(testing::slurp(kDpo + "/pairs.jsonl"));
+  std::string first, second, line;
+  for (int row = 0; std::getline(all, line) && row < 8; ++row) (row < 4 ? first : second) += line + "\n";
+  testing::spill(dir_ / "valid.jsonl",
+                 second + second + first.substr(0, first.find('\n') + 1));  // two batches, and one
+  const std::vector<std::string> valid{"data.valid=" + (dir_ / "valid.jsonl").string(), "train.eval_interval=1",
+                                       "train.train_iters=2", "optimizer.lr_decay_iters=12"};
+  for (const std::string layout : {"parallel.dp=2", "parallel.pp=2"}) {
+    std::vector<std::string> more = valid;
+    more.push_back(layout);
+    const Finished f = run("train", more, layout);
+    ASSERT_EQ(f.status, 0) << f.err;
+    const auto lines = steps_of(layout);  // step, evaluation, step, evaluation
+    ASSERT_EQ(lines.size(), 4u);
+    const nlohmann::json eval = lines[1]["eval"], step = lines[2];
+    EXPECT_FALSE(eval.contains("perplexity"));
+    for (const char* name : {"loss", "margin", "accuracy", "reward_chosen", "logp_rejected"})
+      EXPECT_NEAR(eval[name].get<double>(), step[name].get<double>(), 1e-6) << layout << name;
   }
 }
 
@@ -109,7 +133,9 @@ TEST_F(Preferences, WhatCannotBeIsRefusedByName) {
   };
   refused({"data.pairs="}, {"data.pairs is missing"});
   refused({"model.hidden_dropout=0.1"}, {"model.hidden_dropout = 0.1 cannot run", "model.hidden_dropout = 0"});
-  refused({"data.valid=" + kDpo + "/pairs.jsonl"}, {"data.valid", "has no effect", "reads data.pairs"});
+  refused({"data.valid_fraction=0.5"}, {"data.valid_fraction = 0.5 has no effect", "reads data.pairs"});
+  const std::string pairs = "data.valid=" + kDpo + "/pairs.jsonl";
+  refused({pairs, "train.eval_iters=3"}, {"train.eval_iters = 3 has no effect: held-out pairs are all read"});
   refused({"data.packing=first-fit"}, {"data.packing = \"first-fit\" has no effect"});
   refused({"objective.average_logps=true"}, {"objective.average_logps = true has no effect"});
   refused({"objective.loss_type=ipo", "objective.label_smoothing=0.1"},

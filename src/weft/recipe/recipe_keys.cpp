@@ -41,7 +41,8 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "share of each entry of data.train in the samples; empty: all their samples once an epoch, or the weights of "
        "the sources of the only entry, a dataset"},
       {"data.valid", &d.valid, anything(),
-       "files held out for evaluation, of the same kinds; of a dataset its held-out files"},
+       "files held out for evaluation, of the same kinds; of a dataset its held-out files; with data.pairs one such "
+       "file, of which whole batches are read"},
       {"data.valid_fraction", &d.valid_fraction, fraction(),
        "instead: the last samples of each training file are held out, this share of them"},
       {"data.dtype", choice(d.dtype), anything(), "ids of raw token files; Megatron's say their own"},

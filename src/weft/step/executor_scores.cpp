@@ -68,6 +68,13 @@ void Executor::score_batch(const StepInput& input) {
   wait_sum_sequences();
 }
 
+Objective::Sums Executor::measure(const StepInput& input) {
+  WEFT_CHECK(!is_dry() && step_.num_sums > 0 && !step_.scores_others,
+             "an objective that sums nothing of one batch alone");
+  score_batch(input);
+  return sums_;
+}
+
 // The losses that the objective asks for. In a dry run, one micro-batch sends what each of them does.
 Executor::Scored Executor::score_with(const LoadMicroBatch& load) {
   const int64_t all = step_.order.num_micro_batches;

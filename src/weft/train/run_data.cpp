@@ -64,37 +64,50 @@ std::string warning_of(const IdRows& rows) {
       rows.file().string(), alike, rows.size(), rows.place_of(first));
 }
 
+// Opens rows; the encoder is made for the first of them that are texts.
+IdRows open_rows(const Recipe& r, IdRows::Spec spec, std::optional<RowEncoder>& encoder) {
+  spec.files = more_row_files();
+  if (data_key_of(r.train.objective) != "data.rollouts")  // of ids alone: with numbers of each token
+    spec.files.encode = [&](const JsonlRow& row) {
+      if (!encoder) encoder.emplace(row_encoder_of(r, spec));
+      return encoder->encode(row);
+    };
+  return IdRows(spec);
+}
+
+RowOrder::Spec order_of(const Recipe& r) {
+  const bool rollouts = data_key_of(r.train.objective) == "data.rollouts";
+  return {.rows_of_step = r.train.global_batch_size,
+          .seq_length = r.train.seq_length,
+          .steps_of_batch = rollouts ? r.objective.inner_updates : 1,
+          .rows_of_group = r.train.objective == ObjectiveKind::grpo ? r.objective.group_size : 1,
+          .scores_ends = r.train.objective == ObjectiveKind::reward,
+          .mixes = r.train.objective == ObjectiveKind::kto,
+          .seed = uint64_t(r.train.seed),
+          .shuffle = r.data.shuffle};
+}
+
 }  // namespace
 
 RunData open_row_data(const Recipe& r, int64_t vocab_size) {
   IdRows::Spec spec = rows_of(r);
   spec.vocab_size = vocab_size;
-  spec.files = more_row_files();
   std::optional<RowEncoder> encoder;  // rows of ids need no tokenizer
-  const bool groups = r.train.objective == ObjectiveKind::grpo;
-  const bool rollouts = data_key_of(r.train.objective) == "data.rollouts";  // of ids alone: with numbers of each token
-  if (!rollouts)
-    spec.files.encode = [&](const JsonlRow& row) {
-      if (!encoder) encoder.emplace(row_encoder_of(r, spec));
-      return encoder->encode(row);
-    };
-  IdRows rows(spec);
-  if (!encoder && !r.data.chat_template.empty())
-    throw ConfigError(fmt::format("data.chat_template = {} has no effect: {} has rows of token ids; leave it out",
-                                  in_quotes(r.data.chat_template), spec.file.string()));
+  IdRows rows = open_rows(r, spec, encoder);
   RunData data;
-  if (encoder) data.row_templates = encoder->chat_templates();
   data.warning = warning_of(rows);
   data.sources.push_back({.path = rows.file().string(), .contents = rows.fingerprint(), .dataset = "", .version = ""});
-  data.train = std::make_shared<RowOrder>(std::move(rows),
-                                          RowOrder::Spec{.rows_of_step = r.train.global_batch_size,
-                                                         .seq_length = r.train.seq_length,
-                                                         .steps_of_batch = rollouts ? r.objective.inner_updates : 1,
-                                                         .rows_of_group = groups ? r.objective.group_size : 1,
-                                                         .scores_ends = r.train.objective == ObjectiveKind::reward,
-                                                         .mixes = r.train.objective == ObjectiveKind::kto,
-                                                         .seed = uint64_t(r.train.seed),
-                                                         .shuffle = r.data.shuffle});
+  data.train = std::make_shared<RowOrder>(std::move(rows), order_of(r));
+  if (!r.data.valid.empty()) {
+    spec.file = r.data.valid[0];
+    RowOrder::Spec order = order_of(r);
+    order.shuffle = false;
+    data.valid_rows = std::make_shared<RowOrder>(open_rows(r, spec, encoder), order);
+  }
+  if (!encoder && !r.data.chat_template.empty())
+    throw ConfigError(fmt::format("data.chat_template = {} has no effect: {} has rows of token ids; leave it out",
+                                  in_quotes(r.data.chat_template), rows_of(r).file.string()));
+  if (encoder) data.row_templates = encoder->chat_templates();
   return data;
 }
 
@@ -129,7 +142,10 @@ DataSpec data_spec_of(const Recipe& r, int64_t vocab_size) {
 }
 
 void require_run_data(const Recipe& r) {
-  if (!reads_tokens(r.train.objective)) return require_sources({rows_of(r).file.string()});
+  if (!reads_tokens(r.train.objective)) {
+    require_sources({rows_of(r).file.string()});
+    return require_sources(r.data.valid);
+  }
   const DataFiles train = training_files_of(r);
   if (!r.data.loss_mask.empty() && train.paths != r.data.train)
     throw ConfigError(fmt::format(

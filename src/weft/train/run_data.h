@@ -24,8 +24,9 @@ struct RunSource {
 
 struct RunData {
   std::shared_ptr<const TrainingSamples> train;
-  std::unique_ptr<EvalWindows> valid;  // null where nothing is held out
-  std::vector<RunSource> sources;      // of train
+  std::unique_ptr<EvalWindows> valid;                      // null where nothing is held out
+  std::shared_ptr<const TrainingSamples> valid_rows = {};  // likewise, where the objective reads pairs
+  std::vector<RunSource> sources;                          // of train
   // The chat templates, by name, that rows of texts were rendered with; none: there were no such rows.
   std::optional<std::map<std::string, std::string>> row_templates = {};
   std::string warning = {};  // about rows

@@ -37,7 +37,10 @@ std::vector<DatasetTokenizer> tokenizers_of(const Recipe& recipe) {
   Datasets datasets;
   return dataset_tokenizers(files, datasets);
 }
-bool has_texts(const Recipe& recipe) { return any_is_text(recipe.data.train) || any_is_text(recipe.data.valid); }
+// Rows say themselves whether they are texts.
+bool has_texts(const Recipe& recipe) {
+  return reads_tokens(recipe.train.objective) && (any_is_text(recipe.data.train) || any_is_text(recipe.data.valid));
+}
 
 std::string named(const std::string& name, const std::string& fingerprint) {
   return fmt::format("{} ({})", name, fingerprint);

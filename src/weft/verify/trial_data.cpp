@@ -152,6 +152,7 @@ std::shared_ptr<const TrainingSamples> random_samples(const Recipe& recipe, cons
     Recipe r = recipe;
     r.data.pairs = r.data.rollouts = r.data.examples = rows.string();  // of which its objective reads one
     r.data.chat_template.clear();
+    r.data.valid.clear();
     return open_run_data(r, model).train;
   }
   const fs::path pair = folder / "pair", ids = folder / "tokens.bin", mask = folder / "mask.bin";
