@@ -62,7 +62,7 @@ struct DistillJoin {
 //   sum over those k of t log(t / q), + rest log(rest / q_rest),  rest = 1 - sum of t,  q_rest = 1 - sum of q.
 // It is 0 where the student has the teacher's probabilities, and at most the KL of all classes, which it is at k = all.
 // Probabilities of the k alone, scaled to a sum of 1, would teach the student to be surer than its teacher is.
-//                                                                  Anshumann et al. 2025, section 3 ("ghost token")
+//                                                                  Anshumann et al. 2025
 // ids [t, k] i32 of whole rows of classes, ascending, each once; top [t, k] stat their logits; lse [t] stat.
 // First, of the classes here, for each token, with m = max(logits[i]):
 // parts[i] = (m, sum of exp(logits - m), logits[targets[i] - first] or 0 where that class is elsewhere,
