@@ -80,6 +80,8 @@ inline Accuracy accuracy(const CrossEntropyPart& op) { return {.depth = op.logit
 inline Accuracy accuracy(const CrossEntropyJoin&) { return {.roundings = 64}; }
 inline Accuracy accuracy(const DistillPart& op) { return {.depth = op.logits.cols(), .roundings = 64}; }
 inline Accuracy accuracy(const DistillJoin&) { return {.roundings = 64}; }
+inline Accuracy accuracy(const DistillTopPart& op) { return {.depth = op.logits.cols(), .roundings = 64}; }
+inline Accuracy accuracy(const DistillTopJoin&) { return {.roundings = 64}; }
 inline Accuracy accuracy(const Add&) { return {}; }
 inline Accuracy accuracy(const Axpby&) { return {}; }
 inline Accuracy accuracy(const AddRow&) { return {}; }

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "apps/program.h"
 
@@ -10,14 +9,13 @@ namespace weft {
 namespace {
 
 using testing::Finished;
-using testing::TempDir;
 using testing::weft;
 
 namespace fs = std::filesystem;
 
 const std::string kCase = std::string(testing::kSourceDir) + "/tests/golden/distill-forward";
 
-class Students : public ::testing::Test {
+class Students : public testing::RecipeTest {
  protected:
   void SetUp() override {
     testing::spill(dir_ / "r.toml",
@@ -26,10 +24,9 @@ class Students : public ::testing::Test {
                        "global_batch_size = 4\nmicro_batch_size = 2\ntrain_iters = 4\n[objective]\nteacher = \"" +
                        kCase + "/teacher\"\n[optimizer]\nlr = 1e-3\n[run]\nthreads = 1\n");
   }
-  Finished run(const std::string& command, const std::vector<std::string>& more, const std::string& name = "run") {
-    std::vector<std::string> all{command, (dir_ / "r.toml").string(), "run.dir=" + (dir_ / name).string()};
-    all.insert(all.end(), more.begin(), more.end());
-    return weft(all);
+  Finished store(std::vector<std::string> more) {
+    more.insert(more.begin(), {"teacher-logits", (dir_ / "r.toml").string()});
+    return weft(more);
   }
   // A teacher's folder, which a test changes.
   fs::path a_teacher(const std::string& name) {
@@ -41,13 +38,6 @@ class Students : public ::testing::Test {
     json.update(fields);
     testing::spill(json_file, json.dump());
   }
-  std::vector<nlohmann::json> steps_of(const std::string& name) {
-    std::vector<nlohmann::json> lines;
-    std::istringstream in(testing::slurp(dir_ / name / "metrics.jsonl"));
-    for (std::string line; std::getline(in, line);) lines.push_back(nlohmann::json::parse(line));
-    return lines;
-  }
-  TempDir dir_;
 };
 
 // It reads the teacher again, and knows another one.
@@ -88,6 +78,69 @@ TEST_F(Students, ArePlannedAndVerified) {
   EXPECT_SAYS(verify.out, "equal: this layout gives the run of one rank");
 }
 
+// All logits of every token say what the teacher does, in whatever order samples come; few say nearly that.
+TEST_F(Students, LearnFromStoredLogitsAsBesideTheTeacher) {
+  const std::string all = (dir_ / "all").string(), few = (dir_ / "few").string();
+  const Finished stored = store({"--out", all, "--top-k", "128"});
+  ASSERT_EQ(stored.status, 0) << stored.err;
+  EXPECT_SAYS(stored.err, "samples, 0 s left");
+  ASSERT_EQ(store({"--out", few, "--top-k", "16", "parallel.dp=2", "parallel.cp=2"}).status, 0);
+  ASSERT_EQ(run("train", {"data.shuffle=true", "train.train_iters=2"}, "beside").status, 0);
+  for (const std::string& file : {all, few}) {
+    const Finished f = run(
+        "train", {"data.shuffle=true", "train.train_iters=2", "objective.teacher=", "objective.teacher_logits=" + file},
+        "of-" + file.substr(file.rfind('/') + 1));
+    ASSERT_EQ(f.status, 0) << f.err;
+    EXPECT_EQ(f.err.find("frozen models"), f.err.npos);
+  }
+  const auto beside = steps_of("beside"), of_all = steps_of("of-all"), of_few = steps_of("of-few");
+  ASSERT_EQ(beside.size(), of_all.size());
+  for (size_t i = 0; i < beside.size(); ++i) {
+    for (const char* name : {"loss", "grad_norm", "kl", "ce"})
+      EXPECT_NEAR(of_all[i][name].get<double>(), beside[i][name].get<double>(), 2e-5 * beside[i][name].get<double>())
+          << i << name;
+    EXPECT_LT(of_few[i]["kl"].get<double>(), beside[i]["kl"].get<double>());  // that of fewer classes
+    EXPECT_GT(of_few[i]["kl"].get<double>(), 0.2 * beside[i]["kl"].get<double>());
+  }
+}
+
+TEST_F(Students, OfStoredLogitsArePlannedVerifiedAndRefusedByName) {
+  const std::string file = (dir_ / "top").string();
+  ASSERT_EQ(store({"--out", file, "--top-k", "8"}).status, 0);
+  const std::vector<std::string> with{"objective.teacher=", "objective.teacher_logits=" + file};
+  const auto run_with = [&](const std::string& command, std::vector<std::string> more) {
+    more.insert(more.begin(), with.begin(), with.end());
+    return run(command, more);
+  };
+  const Finished plan = run_with("plan", {});
+  EXPECT_EQ(plan.status, 0) << plan.err;
+  EXPECT_EQ(plan.out.find("frozen models"), plan.out.npos);
+  const Finished verify = run_with("verify", {"parallel.tp=2", "parallel.cp=2", "train.precision=bf16", "--steps=2"});
+  EXPECT_EQ(verify.status, 0) << verify.err << verify.out;
+  EXPECT_SAYS(verify.out, "equal: this layout gives the run of one rank");
+  const auto refused = [&](const std::vector<std::string>& more, const std::string& part) {
+    const Finished f = run_with("train", more);
+    EXPECT_NE(f.status, 0) << part;
+    EXPECT_SAYS(f.err, part);
+    EXPECT_FALSE(fs::exists(dir_ / "run/metrics.jsonl")) << part;
+  };
+  refused({"objective.temperature=3"}, "it was made with objective.temperature = 2, and the recipe has 3");
+  refused({"train.seq_length=20"}, "it was made with train.seq_length = 40, and the recipe has 20");
+  refused({"objective.divergence=reverse"}, "objective.divergence = \"reverse\" cannot run");
+  refused({"objective.teacher=" + kCase + "/teacher"}, "objective.teacher_logits says what a teacher made of the data");
+  refused({"objective.teacher_logits=nowhere"}, "objective.teacher_logits = \"nowhere\" does not exist");
+  refused({"train.objective=cross_entropy"}, "objective.teacher_logits");
+  std::string tokens = testing::slurp(kCase + "/tokens.bin");
+  tokens[0] = char(tokens[0] ^ 1);
+  testing::spill(dir_ / "other.bin", tokens);
+  refused({"data.train=" + (dir_ / "other.bin").string()}, "it was made of other tokens than data.train has now");
+  fs::resize_file(file, fs::file_size(file) - 4);
+  refused({}, "it is not whole; make it again");
+  EXPECT_SAYS(store({"--out", file}).err, "is there already; --again replaces it");
+  EXPECT_SAYS(store({"--out", file, "--again", "--top-k", "129"}).err, "--top-k 129: the teacher has 128 tokens");
+  EXPECT_SAYS(store({"--out", file, "--again", "objective.teacher="}).err, "objective.teacher is missing");
+}
+
 TEST_F(Students, WhatCannotBeIsRefusedByName) {
   const auto refused = [&](const std::vector<std::string>& more, const std::vector<std::string>& parts) {
     const Finished f = run("train", more);
@@ -98,6 +151,8 @@ TEST_F(Students, WhatCannotBeIsRefusedByName) {
   refused({"objective.teacher="}, {"objective.teacher is missing", "teacher = \"hf-folder\""});
   refused({"objective.temperature=0"}, {"objective.temperature = 0: expected a number from 0.0001 to 10000"});
   refused({"objective.alpha=1.5"}, {"objective.alpha = 1.5: expected a number"});
+  refused({"objective.alpha=0", "objective.temperature=3"},
+          {"objective.temperature = 3 has no effect: objective.alpha = 0 leaves the divergence out of the loss"});
   refused({"objective.beta=0.2"}, {"objective.beta = 0.2 has no effect"});
   refused({"train.objective=cross_entropy"}, {"objective.teacher", "has no effect"});
   refused({"train.mtp_loss_coef=0.1"}, {"train.mtp_loss_coef = 0.1 cannot run"});
@@ -122,7 +177,27 @@ TEST_F(Students, WhatCannotBeIsRefusedByName) {
   testing::spill(student / "tokenizer.json",
                  R"({"model": {"type": "WordLevel", "vocab": {"b": 0, "a": 1}, "unk_token": "a"}})");
   refused({"objective.teacher=" + told.string(), "model.path=" + student.string()},
-          {"is another than the student's", "ids do not mean the same to both"});
+          {"it has the tokenizer", "the student's is", "ids do not mean the same to both"});
+}
+
+// What the data says its ids are is compared too, wherever it says so.
+TEST_F(Students, ATokenizerOfTheDataIsComparedWithTheTeachers) {
+  const fs::path told = a_teacher("told");
+  const std::string words = R"({"model": {"type": "WordLevel", "vocab": {"a": 0, "b": 1}, "unk_token": "a"}})";
+  testing::spill(told / "tokenizer.json", words);
+  testing::spill(dir_ / "texts.txt", "a b a b");
+  testing::spill(dir_ / "tokenizer.json", words);
+  const std::string teacher = "objective.teacher=" + told.string();
+  const auto refused = [&](const std::vector<std::string>& more, const std::string& part) {
+    const Finished f = run("train", more);
+    EXPECT_EQ(f.status, 2) << f.err;
+    EXPECT_SAYS(f.err, "it has the tokenizer");
+    EXPECT_SAYS(f.err, part);
+  };
+  refused({teacher, "data.tokenizer=byte"}, "data.tokenizer is \"byte\"");
+  refused({teacher, "data.train=" + (dir_ / "texts.txt").string()}, "texts are read as bytes");
+  const Finished same = run("train", {teacher, "data.tokenizer=" + (dir_ / "tokenizer.json").string()});
+  EXPECT_EQ(same.status, 0) << same.err;
 }
 
 }  // namespace

@@ -11,7 +11,6 @@ namespace weft {
 namespace {
 
 using testing::Finished;
-using testing::TempDir;
 using testing::weft;
 
 const std::string kDpo = std::string(testing::kSourceDir) + "/tests/golden/dpo";
@@ -23,21 +22,9 @@ std::string dpo_recipe() {
          "lr_warmup_iters = 3\n[run]\nthreads = 1\n";
 }
 
-class Preferences : public ::testing::Test {
+class Preferences : public testing::RecipeTest {
  protected:
   void SetUp() override { testing::spill(dir_ / "r.toml", dpo_recipe()); }
-  Finished run(const std::string& command, const std::vector<std::string>& more, const std::string& name = "run") {
-    std::vector<std::string> all{command, (dir_ / "r.toml").string(), "run.dir=" + (dir_ / name).string()};
-    all.insert(all.end(), more.begin(), more.end());
-    return weft(all);
-  }
-  std::vector<nlohmann::json> steps_of(const std::string& name) {
-    std::vector<nlohmann::json> lines;
-    std::istringstream in(testing::slurp(dir_ / name / "metrics.jsonl"));
-    for (std::string line; std::getline(in, line);) lines.push_back(nlohmann::json::parse(line));
-    return lines;
-  }
-  TempDir dir_;
 };
 
 TEST_F(Preferences, AreTrainedAsTheIndependentImplementationDoes) {
@@ -57,6 +44,29 @@ TEST_F(Preferences, AreTrainedAsTheIndependentImplementationDoes) {
         EXPECT_NEAR(steps[i][name].get<double>(), expected, near) << layout << " step " << i + 1 << " " << name;
       }
     }
+  }
+}
+
+// What a step says of its batch before its update, an evaluation says of the same pairs after the step before.
+TEST_F(Preferences, HeldOutPairsAreMeasuredAsABatchIs) {
+  std::istringstream all(testing::slurp(kDpo + "/pairs.jsonl"));
+  std::string first, second, line;
+  for (int row = 0; std::getline(all, line) && row < 8; ++row) (row < 4 ? first : second) += line + "\n";
+  testing::spill(dir_ / "valid.jsonl",
+                 second + second + first.substr(0, first.find('\n') + 1));  // two batches, and one
+  const std::vector<std::string> valid{"data.valid=" + (dir_ / "valid.jsonl").string(), "train.eval_interval=1",
+                                       "train.train_iters=2", "optimizer.lr_decay_iters=12"};
+  for (const std::string layout : {"parallel.dp=2", "parallel.pp=2"}) {
+    std::vector<std::string> more = valid;
+    more.push_back(layout);
+    const Finished f = run("train", more, layout);
+    ASSERT_EQ(f.status, 0) << f.err;
+    const auto lines = steps_of(layout);  // step, evaluation, step, evaluation
+    ASSERT_EQ(lines.size(), 4u);
+    const nlohmann::json eval = lines[1]["eval"], step = lines[2];
+    EXPECT_FALSE(eval.contains("perplexity"));
+    for (const char* name : {"loss", "margin", "accuracy", "reward_chosen", "logp_rejected"})
+      EXPECT_NEAR(eval[name].get<double>(), step[name].get<double>(), 1e-6) << layout << name;
   }
 }
 
@@ -123,7 +133,9 @@ TEST_F(Preferences, WhatCannotBeIsRefusedByName) {
   };
   refused({"data.pairs="}, {"data.pairs is missing"});
   refused({"model.hidden_dropout=0.1"}, {"model.hidden_dropout = 0.1 cannot run", "model.hidden_dropout = 0"});
-  refused({"data.valid=" + kDpo + "/pairs.jsonl"}, {"data.valid", "has no effect", "reads data.pairs"});
+  refused({"data.valid_fraction=0.5"}, {"data.valid_fraction = 0.5 has no effect", "reads data.pairs"});
+  const std::string pairs = "data.valid=" + kDpo + "/pairs.jsonl";
+  refused({pairs, "train.eval_iters=3"}, {"train.eval_iters = 3 has no effect: held-out pairs are all read"});
   refused({"data.packing=first-fit"}, {"data.packing = \"first-fit\" has no effect"});
   refused({"objective.average_logps=true"}, {"objective.average_logps = true has no effect"});
   refused({"objective.loss_type=ipo", "objective.label_smoothing=0.1"},

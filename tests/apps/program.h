@@ -1,12 +1,15 @@
 // Runs the program under test as a process.
 #pragma once
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -82,5 +85,23 @@ class Process {
 
 inline Finished run(const Command& command) { return Process(command).wait(); }
 inline Finished weft(std::vector<std::string> args) { return run({.args = std::move(args)}); }
+
+// A test with a recipe in its folder, whose runs lie beside it under names of their own.
+class RecipeTest : public ::testing::Test {
+ protected:
+  Finished run(const std::string& command, const std::vector<std::string>& more, const std::string& name = "run") {
+    std::vector<std::string> all{command, (dir_ / "r.toml").string(), "run.dir=" + (dir_ / name).string()};
+    all.insert(all.end(), more.begin(), more.end());
+    return weft(all);
+  }
+  // The lines of a run's metrics.
+  std::vector<nlohmann::json> steps_of(const std::string& name) {
+    std::vector<nlohmann::json> lines;
+    std::istringstream in(slurp(dir_ / name / "metrics.jsonl"));
+    for (std::string line; std::getline(in, line);) lines.push_back(nlohmann::json::parse(line));
+    return lines;
+  }
+  TempDir dir_;
+};
 
 }  // namespace weft::testing

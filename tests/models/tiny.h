@@ -1,6 +1,7 @@
 // Small models of every kind, and one training step of them in fp64, for tests.
 #pragma once
 #include <cmath>
+#include <functional>
 #include <random>
 #include <string>
 #include <vector>
@@ -156,6 +157,9 @@ struct StepOptions {
   std::vector<ModelSpec> frozen = {};
   std::optional<ModelSpec> teacher = {};
   Distillation distillation = {};
+  // In place of a teacher, so many of its logits at each token, which this fills from the token on.
+  int64_t top = 0;
+  std::function<void(const TopLogits& to, int64_t first_token)> load_top = {};
 };
 
 inline constexpr int64_t kSeq = 7;
@@ -180,6 +184,7 @@ inline StepSpec step_spec(const StepOptions& o, Precision precision = kF64) {
   if (o.teacher)
     step.teacher = {.frozen = {*o.teacher, {.layers = {.stream = o.stream}, .max_positions = kSeq}},
                     .loss = o.distillation};
+  if (o.top > 0) step.stored = {.top = o.top, .loss = o.distillation};
   return step;
 }
 
@@ -190,6 +195,7 @@ class TinyRun {
   TinyRun(ModelSpec model, const StepOptions& options, uint64_t seed = kSeed)
       : model_(with_dropout(std::move(model), options.dropout)),
         step_(step_spec(with_further(options, model_.has_mtp()))),
+        load_top_(options.load_top),
         optimizer_(make_adamw({.eps = 1e-3})),
         plan_(measure(model_, step_, *optimizer_, no_workspace_)),
         arenas_(plan_.persistent),
@@ -283,10 +289,12 @@ class TinyRun {
         spans.push_back({.q_row = i, .q_count = kSeq, .k_row = i, .k_count = kSeq, .sample = (first + i) / kSeq});
     }
     b.spans = spans;
+    if (b.top.ids) load_top_(b.top, first);
   }
 
   const ModelSpec model_;
   const StepSpec step_;
+  const std::function<void(const TopLogits& to, int64_t first_token)> load_top_;
   const WorkspaceModel no_workspace_;
   std::unique_ptr<Optimizer> optimizer_;
   const MemoryPlan plan_;

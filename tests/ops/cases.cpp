@@ -31,6 +31,7 @@ OpCases op_cases(DType compute) {
     add_cross_entropies(all, v);
     add_cut_cross_entropies(all, v);
     add_distillations(all, v);
+    add_top_distillations(all, v);
     add_sums_and_copies(all, v);
     add_expert_rows(all, v);
     add_grouped_products(all, v);

@@ -220,6 +220,76 @@ inline void add_distillations(OpCases& to, const Variant& v) {
     }
 }
 
+// Beside the k largest logits of a teacher, of two ranks' classes at least, with half of the mass for the others.
+struct TopCase {
+  PartCase part;
+  int64_t k;
+  Distillation loss;
+};
+inline DistillTopPart make_distill_top_part(Operands& o, const TopCase& c) {
+  const CrossEntropyPart part = make_cross_entropy_part(o, c.part);
+  const int64_t t = c.part.t, all = std::max<int64_t>(2, c.part.ranks) * c.part.classes;
+  std::vector<int32_t> ids;
+  std::vector<double> lse;
+  for (int64_t i = 0; i < t * c.k; ++i) {
+    const int64_t begin = all * (i % c.k) / c.k, end = all * (i % c.k + 1) / c.k;
+    ids.push_back(int32_t(begin + int64_t(random_bits(7, uint64_t(i)) % uint64_t(end - begin))));
+  }
+  const auto logit = [](int64_t i) { return 6 * random_uniform(9, uint64_t(i)) - 3; };
+  for (int64_t i = 0; i < t; ++i) {
+    double sum = 0;
+    for (int64_t j = 0; j < c.k; ++j) sum += std::exp(logit(i * c.k + j) / c.loss.temperature);
+    lse.push_back(std::log(2 * sum));
+  }
+  return {.logits = part.logits,
+          .ids = o.index(ids, tokens(Spmd::Invariant)).reshape({t, c.k}),
+          .top = o.stats(t, c.k, [=](uint64_t, int64_t i) { return logit(i); }),
+          .lse = o.stats(t, [=](uint64_t, int64_t i) { return lse[size_t(i)]; }),
+          .targets = part.targets,
+          .parts = o.stats(t, DistillTopPart::kNumbers),
+          .loss = c.loss,
+          .first = part.first};
+}
+inline DistillTopJoin make_distill_top_join(Operands& o, const TopCase& c, bool in_place = false) {
+  const DistillTopPart part = make_distill_top_part(o, c);
+  const Fill weights = [](uint64_t, int64_t i) { return i % 4 != 1 ? 0.5 * double(i % 3) - 1 : 0.0; };
+  // As make_distill_join; all ranks' masses together are below 1, and what the others have is below the whole.
+  const Fill parts = [=, largest = c.part.classes == 1 ? 4.0 : 12.0](uint64_t key, int64_t i) {
+    const int64_t number = i % DistillTopPart::kNumbers;
+    const double least = number == 0 ? largest : number == 1 || number == 3 ? 1 : number == 4 ? 0.25 : 0;
+    return least + random_uniform(key, uint64_t(i)) * (number == 4   ? 0.5
+                                                       : number == 5 ? 1.0 / double(c.part.ranks)
+                                                                     : 1);
+  };
+  return {.parts = o.stats(c.part.ranks * c.part.t, DistillTopPart::kNumbers, parts),
+          .logits = part.logits,
+          .ids = part.ids,
+          .top = part.top,
+          .lse = part.lse,
+          .targets = part.targets,
+          .weights = o.stats(c.part.t, weights),
+          .nll = o.stats(c.part.t),
+          .divergence = o.stats(c.part.t),
+          .dlogits = in_place ? part.logits : o.act_out(c.part.t, c.part.classes),
+          .loss = c.loss,
+          .scale = 0.125,
+          .first = part.first};
+}
+inline void add_top_distillations(OpCases& to, const Variant& v) {
+  for (const TopCase& c : {TopCase{{1, 1, 1, "one class"}, 1, {2, 0.5}},
+                           {{3, 5, 2, "small"}, 10, {0.7, 0.3}},
+                           {{9, 67, 3, "odd"}, 1, {1, 1}},
+                           {{9, 67, 3, "odd"}, 20, {3, 0}},
+                           {{33, 1031, 4, "large"}, 64, {2, 0.5}}}) {
+    const std::string name = fmt::format("{} [{} {}], {} at {}, {}", c.part.name, c.part.t, c.part.classes, c.k,
+                                         c.loss.temperature, c.loss.alpha);
+    add_case(to, v, "part, " + name, [=](Operands& o) { return make_distill_top_part(o, c); });
+    add_case(to, v, "join, " + name, [=](Operands& o) { return make_distill_top_join(o, c); });
+    if (!is_narrow(v.compute))
+      add_case(to, v, "join in place, " + name, [=](Operands& o) { return make_distill_top_join(o, c, true); });
+  }
+}
+
 inline void add_cut_cross_entropies(OpCases& to, const Variant& v) {
   for (const PartCase& c :
        {PartCase{1, 1, 2, "one class a rank"}, {3, 5, 2, "small"}, {9, 67, 3, "odd"}, {33, 1031, 4, "large"}}) {

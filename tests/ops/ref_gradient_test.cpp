@@ -1,6 +1,9 @@
 // Every backward op is the derivative of its forward op: by each element of each input, to rounding.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <numeric>
+
 #include "ops/cases_attention.h"
 #include "ops/cases_norm.h"
 #include "ops/cases_pointwise.h"
@@ -421,6 +424,85 @@ TEST(RefGradient, OfDistillationOverCutClassesIsItsLossesDerivative) {
           const double slope = loss.loss(z.at(whole.divergence, i, 0).imag(), z.at(whole.nll, i, 0).imag()) / 1e-60;
           EXPECT_NEAR(at(whole.dlogits, i, j), 0.125 * slope, kRounding) << i << " " << j;
         }
+      }
+    }
+  }
+}
+
+// Likewise beside the largest logits of a teacher alone, and beside all of them, where the others have no mass: of one
+// rank that has none of them, too.
+TEST(RefGradient, OfATeachersLargestLogitsIsItsLossesDerivative) {
+  const std::array<int64_t, 4> cuts{0, 2, 3, 7};
+  const int64_t t = 5, n = 7;
+  const Distillation loss{2, 0.4};
+  const auto at = [](const Tensor& x, int64_t i, int64_t j) { return x.as<double>()[i * x.row_stride + j]; };
+  for (const int64_t k : {1, 3, 7}) {
+    Given s;
+    const DistillJoin whole = testing::make_distill_join(s.o, {t, n, 3, ""}, loss);
+    const auto soft = [&](const Tensor& x, int64_t i, int64_t j) { return std::exp(at(x, i, j) / loss.temperature); };
+    const auto sum = [&](const Tensor& x, int64_t i) {
+      double all = 0;
+      for (int64_t j = 0; j < n; ++j) all += soft(x, i, j);
+      return all;
+    };
+    std::vector<int32_t> ids;
+    for (int64_t i = 0; i < t; ++i) {
+      std::vector<int32_t> row(size_t(n), 0);
+      std::iota(row.begin(), row.end(), 0);
+      std::sort(row.begin(), row.end(),
+                [&](int a, int b) { return at(whole.teacher, i, a) > at(whole.teacher, i, b); });
+      std::sort(row.begin(), row.begin() + k);
+      ids.insert(ids.end(), row.begin(), row.begin() + k);
+    }
+    const Tensor targets = s.o.index(std::vector<int32_t>{6, 0, 2, 3, 1}, tokens(Spmd::Invariant));
+    const Tensor parts = s.o.stats(3 * t, 7, testing::unwritten());
+    const Tensor top_ids = s.o.index(ids, tokens(Spmd::Invariant)).reshape({t, k});
+    const Tensor top = s.o.stats(t, k, [&](uint64_t, int64_t c) { return at(whole.teacher, c / k, ids[size_t(c)]); });
+    const Tensor lse = s.o.stats(t, [&](uint64_t, int64_t i) { return std::log(sum(whole.teacher, i)); });
+    const auto run_ranks = [&](auto& on) {
+      for (size_t r = 0; r < 3; ++r)
+        on.run(DistillTopPart{.logits = whole.logits.slice_cols(cuts[r], cuts[r + 1] - cuts[r]),
+                              .ids = top_ids,
+                              .top = top,
+                              .lse = lse,
+                              .targets = targets,
+                              .parts = parts.slice_rows(int64_t(r) * t, t),
+                              .loss = loss,
+                              .first = cuts[r]});
+      for (size_t r = 0; r < 3; ++r)
+        on.run(DistillTopJoin{.parts = parts,
+                              .logits = whole.logits.slice_cols(cuts[r], cuts[r + 1] - cuts[r]),
+                              .ids = top_ids,
+                              .top = top,
+                              .lse = lse,
+                              .targets = targets,
+                              .weights = whole.weights,
+                              .nll = whole.nll,
+                              .divergence = whole.divergence,
+                              .dlogits = whole.dlogits.slice_cols(cuts[r], cuts[r + 1] - cuts[r]),
+                              .loss = loss,
+                              .scale = 0.125,
+                              .first = cuts[r]});
+    };
+    run_ranks(s);
+    for (int64_t i = 0; i < t; ++i) {
+      double kl = 0, rest = 1, own_rest = 1;
+      for (int64_t c = 0; c < k; ++c) {
+        const int64_t j = ids[size_t(i * k + c)];
+        const double p = soft(whole.teacher, i, j) / sum(whole.teacher, i),
+                     q = soft(whole.logits, i, j) / sum(whole.logits, i);
+        kl += p * std::log(p / q);
+        rest -= p;
+        own_rest -= q;
+      }
+      if (k < n) kl += rest * std::log(rest / own_rest);
+      EXPECT_NEAR(whole.divergence.as<double>()[i], whole.weights.as<double>()[i] * kl, 1e-12 * (1 + kl)) << k;
+      for (int64_t j = 0; j < n; ++j) {
+        testing::ComplexOperands z(s.o);
+        z.at(whole.logits, i, j) += std::complex<double>(0, 1e-60);
+        run_ranks(z);
+        const double slope = loss.loss(z.at(whole.divergence, i, 0).imag(), z.at(whole.nll, i, 0).imag()) / 1e-60;
+        EXPECT_NEAR(at(whole.dlogits, i, j), 0.125 * slope, kRounding) << k << " " << i << " " << j;
       }
     }
   }

@@ -399,6 +399,22 @@ TEST(Rules, ATeacherHasTheStudentsTokensAndClasses) {
   EXPECT_FALSE(accepts(join));
 }
 
+TEST(Rules, ATeachersLargestLogitsAreTheSameOnAllRanksOfItsClasses) {
+  const Tensor logits = dry({8, 4}, Spmd::Shard1);
+  DistillTopPart part{.logits = logits,
+                      .ids = dry({8, 2}, Spmd::None, DType::i32),
+                      .top = dry({8, 2}, Spmd::None),
+                      .lse = dry({8}, Spmd::None),
+                      .targets = dry({8}, Spmd::None, DType::i32),
+                      .parts = dry({8, 7}, Spmd::Shard0)};
+  EXPECT_TRUE(accepts(part));
+  part.top.place = tokens(Spmd::Partial);
+  EXPECT_FALSE(accepts(part));
+  part.top.place = {};
+  part.loss.reverse = true;
+  EXPECT_THROW(rules::check(part), CheckFailure);
+}
+
 TEST(Rules, UpdatesTakeReducedGradients) {
   AdamW op{.w = dry({8}, Spmd::Shard0),
            .grad = dry({8}, Spmd::Shard0),
@@ -478,6 +494,9 @@ TEST(Rules, EveryFieldOfEveryOpIsJudged) {
   expect_every_field_judged(testing::make_cross_entropy(o, {.t = 3, .classes = 4, .name = ""}));
   expect_every_field_judged(testing::make_distill_part(o, {3, 4, 1, ""}, {}));
   expect_every_field_judged(testing::make_distill_join(o, {3, 4, 1, ""}, {}));
+  const testing::TopCase top{{3, 4, 1, ""}, 2, {}};
+  expect_every_field_judged(testing::make_distill_top_part(o, top));
+  expect_every_field_judged(testing::make_distill_top_join(o, top));
   expect_every_field_judged(Add{.x = o.act(3, 4), .y = o.act(3, 4), .out = o.act(3, 4)});
   expect_every_field_judged(Axpby{.x = o.act(3, 4), .y = o.act(3, 4), .out = o.act(3, 4)});
   expect_every_field_judged(AddRow{.b = o.weight({4}), .y = o.act(3, 4)});

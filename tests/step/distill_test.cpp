@@ -78,6 +78,32 @@ TEST(Distill, OfNoShareIsCrossEntropyAndOfItselfNothing) {
   for (const double g : testing::gradients(itself)) EXPECT_NEAR(g, 0, 1e-14);
 }
 
+// Of three logits at each token, made up; the mass of the others is three quarters.
+TEST(Distill, OfStoredLogitsGradientsAreTheDerivativeOfTheLoss) {
+  const Distillation loss{.temperature = 2, .alpha = 0.6};
+  const auto load_top = [&](const TopLogits& to, int64_t first) {
+    for (int64_t i = 0; i < to.lse.rows(); ++i) {
+      double sum = 0;
+      for (int64_t c = 0; c < 3; ++c) {
+        const double logit = std::sin(double(first + i + 7 * c)) + double(c);
+        to.ids.as<int32_t>()[3 * i + c] = int32_t(2 * c + (first + i) % 2);
+        to.logits.as<double>()[3 * i + c] = logit;
+        sum += std::exp(logit / loss.temperature);
+      }
+      to.lse.as<double>()[i] = std::log(4 * sum);
+    }
+  };
+  const Distill distill(loss);
+  TinyRun run(testing::tiny_gemma(),
+              {.micro_batch_size = 2, .logits_bytes = 1, .distillation = loss, .top = 3, .load_top = load_top});
+  const double reported = run.loss_and_gradients(distill);
+  EXPECT_NEAR(reported, loss.loss(run.divergence(), run.cross_entropy()), 1e-14);
+  EXPECT_EQ(run.used(), run.plan().persistent);
+  EXPECT_NEAR(run.cross_entropy(), run.evaluate(), 1e-13);
+  EXPECT_GT(run.divergence(), 0.01);
+  EXPECT_NEAR(testing::growth_along_gradient(run, distill), 1, 1e-6);
+}
+
 TEST(Distill, TermsAreBothLossesWithoutTheirFactors) {
   const Objective::Terms terms = Distill(kLosses[0]).taught_terms(0.25, 3);
   EXPECT_EQ(terms, (Objective::Terms{{"kl", 0.25}, {"ce", 3}}));

@@ -70,19 +70,18 @@ TEST(Ppo, ValuesLearnNoFurtherThanTheirBound) {
   const Objective::Terms terms = c.ppo.terms(c.sums());
   EXPECT_NEAR(terms[1].second, (0.2 * 0.2 + 1.7 * 1.7 + 0.4 * 0.4) / 6, 1e-14);
   EXPECT_NEAR(terms[3].second, 2.0 / 3, 1e-15);
-  std::vector<double> weights = Case::kCounted;
-  c.ppo.weigh_values(c.scores(), weights);
-  EXPECT_EQ(weights[1], 0);
-  EXPECT_EQ(weights[2], 0);
-  EXPECT_NEAR(weights[3], 0.7 * 0.4, 1e-15);
+  std::vector<double> weights = Case::kCounted, of_values = weights;
+  c.ppo.weigh_both(c.scores(), c.sums(), weights, of_values);
+  EXPECT_EQ(of_values[1], 0);
+  EXPECT_EQ(of_values[2], 0);
+  EXPECT_NEAR(of_values[3], 0.7 * 0.4, 1e-15);
 }
 
 TEST(Ppo, WeightsAreTheDerivativesOfTheLoss) {
   Case c;
   std::vector<double> weights = Case::kCounted, of_values = weights;
   const std::vector<double> sums = c.sums();
-  c.ppo.weigh(c.scores(), sums, weights);
-  c.ppo.weigh_values(c.scores(), of_values);
+  c.ppo.weigh_both(c.scores(), sums, weights, of_values);
   for (size_t i = 0; i < 3; ++i) {
     const auto slope = [&](double& x) {
       const double kept = x;

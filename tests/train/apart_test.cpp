@@ -96,7 +96,7 @@ TEST_F(Apart, MeasuresAndContinuesText) {
 
 TEST_F(ApartSlow, TrialsLookAtWeightsGradientsAndOperands) {
   const Recipe recipe = recipe_of("llama-gqa", dir_ / "run", {});
-  const auto data = random_tokens(recipe, read_hf_config(recipe.model.path).spec, 1);
+  const auto data = random_tokens(recipe, read_hf_config(recipe.model.path), 1);
   const Trial trial{recipe, read_hf_config(recipe.model.path), *data, 1};
   OpLog here_ops, apart_ops;
   const RunRecord record = record_run(trial, here(), {.ops = &here_ops});

@@ -60,7 +60,7 @@ TEST(BatchLoader, AttentionDropsOtherProbabilitiesInEveryDocument) {
 TEST(BatchLoader, ARankHasItsRunsOfEverySequence) {
   constexpr int64_t kLong = 12;
   Arena arena("micro-batch", 1 << 12);
-  MicroBatch b = alloc_micro_batch(arena, 2 * kLong / 3, DType::f32, true);
+  MicroBatch b = alloc_micro_batch(arena, 2 * kLong / 3, DType::f32, {.further = true});
   b.sequences = {.seq_length = kLong, .ranks = {.size = 3, .rank = 1}};
   WholeSample sample(kLong);
   for (int32_t i = 0; i < kLong; ++i) {

@@ -10,6 +10,8 @@
 #include "train/golden.h"
 #include "train/late_backend.h"
 #include "weft/apps/backends.h"
+#include "weft/plan/teacher.h"
+#include "weft/train/store_teacher.h"
 
 namespace weft::testing {
 
@@ -55,6 +57,7 @@ inline const std::vector<Feature> kRuns = {
       "qwen2-dora",
       "phi3-dora"}},
     {"train.objective", {"cross_entropy", "dpo", "grpo", "kto", "reward", "ppo", "distill"}},
+    {"teacher", {"in memory", "stored"}},  // of distill
     {"model.hidden_dropout", {"0", "0.1"}},
     {"optimizer.name", {"adamw", "adamw8bit", "sgd", "muon"}},
     {"data.mask", {"none", "some"}},
@@ -250,6 +253,24 @@ class LayoutMatrix : public ::testing::Test {
     return folder;
   }
 
+  // Nine of the teacher's 37 logits at each token, stored by one rank.
+  std::filesystem::path stored_of(const Choice& c) {
+    const std::filesystem::path file = teacher_of(c).string() + ".logits";
+    if (std::filesystem::exists(file)) return file;
+    Choice plain = first_choice();
+    plain["train.objective"] = "distill";
+    Recipe given = recipe_of(plain, dir_ / "none");
+    given.objective.teacher = teacher_of(c).string();
+    const HfConfig teacher = *read_teacher(given);
+    const Recipe recipe = storing_recipe(given, teacher.spec);
+    const Machine machine = machine_for(recipe);
+    run_on_threads(mesh_sizes_of(recipe), *machine.mover, [&](const ProcessMesh& mesh) {
+      store_teacher_logits(
+          {.recipe = recipe, .teacher = teacher, .machine = machine, .mesh = mesh, .file = file, .top = 9});
+    });
+    return file;
+  }
+
   Recipe recipe_of(const Choice& c, const std::filesystem::path& run) {
     std::vector<std::string> all{"model.path=" + (dir_ / c.at("model")).string(),
                                  "model.init=random",
@@ -260,10 +281,11 @@ class LayoutMatrix : public ::testing::Test {
                                  "optimizer.lr=1e-2",
                                  "optimizer.min_lr=1e-2",
                                  "optimizer.lr_warmup_iters=1",
-                                 "optimizer.adam_eps=1e-3",  // sees the gradients' absolute size, not their sign alone
                                  "optimizer.clip_grad=0.5",
                                  "run.threads=1",
                                  "run.dir=" + run.string()};
+    if (c.at("optimizer.name") != "sgd")
+      all.push_back("optimizer.adam_eps=1e-3");  // sees the gradients' absolute size, not their sign alone
     if (c.at("optimizer.name") == "adamw8bit") all.push_back("optimizer.min_8bit_size=200");
     if (c.at("model") == "qwen3-moe") all.insert(all.end(), {"moe.global_aux_loss_coef=0.3", "moe.z_loss_coef=0.01"});
     if (c.at("model").starts_with("deepseek-v3-m")) all.push_back("moe.bias_update_rate=0.02");
@@ -276,7 +298,9 @@ class LayoutMatrix : public ::testing::Test {
       all.insert(all.end(), {"objective.group_size=4", "objective.inner_updates=2", "objective.kl_beta=0.3",
                              "objective.normalisation=sequence"});
     if (c.at("train.objective") == "ppo") all.push_back("objective.inner_updates=2");
-    if (c.at("train.objective") == "distill")
+    if (c.at("train.objective") == "distill" && c.at("teacher") == "stored")
+      all.insert(all.end(), {"objective.teacher_logits=" + stored_of(c).string(), "objective.temperature=1.5"});
+    else if (c.at("train.objective") == "distill")
       all.insert(all.end(), {"objective.teacher=" + teacher_of(c).string(), "objective.temperature=1.5",
                              std::string("objective.divergence=") + (is_forward(c) ? "forward" : "reverse")});
     if (c.at("train.objective") == "kto") all.push_back("objective.undesirable_weight=1.5");
@@ -463,6 +487,21 @@ class LayoutMatrix : public ::testing::Test {
     }
   }
 
+  // A model, and what cuts it and its step.
+  struct Cut {
+    const char *model, *dp, *cp, *tp, *sequence_parallel, *pp, *pipeline_schedule, *zero_stage, *recompute;
+  };
+  static void set(Choice& c, const Cut& cut) {
+    c["model"] = cut.model;
+    c["parallel.dp"] = cut.dp;
+    c["parallel.cp"] = cut.cp;
+    c["parallel.tp"] = cut.tp;
+    c["parallel.sequence_parallel"] = cut.sequence_parallel;
+    c["parallel.pp"] = cut.pp;
+    c["parallel.pipeline_schedule"] = cut.pipeline_schedule;
+    c["parallel.zero_stage"] = cut.zero_stage;
+    c["parallel.recompute"] = cut.recompute;
+  }
   // The first value of each feature: one rank's run of the first model.
   static Choice first_choice() {
     Choice c;

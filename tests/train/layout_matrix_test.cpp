@@ -219,25 +219,32 @@ TEST_F(LayoutMatrix, PreferencesAndRewardsEqualOneRank) {
 TEST_F(LayoutMatrix, StudentsEqualThoseOfOneRank) {
   Choice c = first_choice();
   c["train.objective"] = "distill";
-  using Nine = std::array<const char*, 9>;
-  for (const auto& [model, dp, cp, tp, sequence_parallel, pp, schedule, zero_stage, recompute] :
-       {Nine{"llama-tied", "2", "1", "2", "true", "1", "1f1b", "3", "full"},
-        Nine{"gpt2", "2", "1", "3", "false", "2", "zbv", "1", "selective"},
-        Nine{"mixtral", "2", "2", "1", "true", "2", "zb_h1", "3", "none"},
-        Nine{"llama-gqa-lora", "1", "2", "2", "true", "1", "1f1b", "0", "none"}}) {
-    c["model"] = model;
-    c["parallel.dp"] = dp;
-    c["parallel.cp"] = cp;
-    c["parallel.tp"] = tp;
-    c["parallel.sequence_parallel"] = sequence_parallel;
-    c["parallel.pp"] = pp;
-    c["parallel.pipeline_schedule"] = schedule;
-    c["parallel.zero_stage"] = zero_stage;
-    c["parallel.recompute"] = recompute;
-    c["parallel.ep"] = model == std::string("mixtral") ? "2" : "1";
-    c["train.numerics"] = model == std::string("gpt2") ? "invariant" : "fast";
-    c["data.mask"] = model == std::string("gpt2") ? "some" : "none";
-    c["model.hidden_dropout"] = tp[0] == '1' ? "0" : "0.1";
+  for (const Cut& cut : {Cut{"llama-tied", "2", "1", "2", "true", "1", "1f1b", "3", "full"},
+                         Cut{"gpt2", "2", "1", "3", "false", "2", "zbv", "1", "selective"},
+                         Cut{"mixtral", "2", "2", "1", "true", "2", "zb_h1", "3", "none"},
+                         Cut{"llama-gqa-lora", "1", "2", "2", "true", "1", "1f1b", "0", "none"}}) {
+    const std::string model = cut.model;
+    set(c, cut);
+    c["parallel.ep"] = model == "mixtral" ? "2" : "1";
+    c["train.numerics"] = model == "gpt2" ? "invariant" : "fast";
+    c["data.mask"] = model == "gpt2" ? "some" : "none";
+    c["model.hidden_dropout"] = cut.tp[0] == '1' ? "0" : "0.1";
+    EXPECT_TRUE(judge(c)) << testing::text_of(c);
+  }
+}
+
+// What is stored comes with each micro-batch, and each rank of cp has that of its tokens.
+TEST_F(LayoutMatrix, StudentsOfStoredLogitsEqualThoseOfOneRank) {
+  Choice c = first_choice();
+  c["train.objective"] = "distill";
+  c["teacher"] = "stored";
+  for (const Cut& cut : {Cut{"llama-tied", "2", "2", "2", "true", "1", "1f1b", "3", "full"},
+                         Cut{"gpt2", "2", "1", "3", "false", "2", "zbv", "1", "selective"}}) {
+    const std::string model = cut.model;
+    set(c, cut);
+    c["train.numerics"] = model == "gpt2" ? "invariant" : "fast";
+    c["train.micro_batch_size"] = model == "gpt2" ? "1" : "2";
+    c["data.mask"] = model == "gpt2" ? "some" : "none";
     EXPECT_TRUE(judge(c)) << testing::text_of(c);
   }
 }
@@ -245,30 +252,20 @@ TEST_F(LayoutMatrix, StudentsEqualThoseOfOneRank) {
 // Each rank of a cut stream scores its tokens with a whole weight, on the last stage, beside the head or in its place.
 TEST_F(LayoutMatrix, ScoresEqualOneRank) {
   Choice c = first_choice();
-  using Nine = std::array<const char*, 9>;
-  for (const auto& [model, dp, cp, tp, sequence_parallel, pp, schedule, zero_stage, recompute] :
-       {Nine{"llama-tied", "2", "2", "2", "true", "1", "1f1b", "3", "full"},
-        Nine{"gpt2", "2", "1", "2", "false", "2", "zbv", "1", "selective"},
-        Nine{"gemma2", "1", "3", "1", "true", "2", "zb_h1", "0", "none"}}) {
-    c["model"] = model;
-    c["parallel.dp"] = dp;
-    c["parallel.cp"] = cp;
-    c["parallel.tp"] = tp;
-    c["parallel.sequence_parallel"] = sequence_parallel;
-    c["parallel.pp"] = pp;
-    c["parallel.pipeline_schedule"] = schedule;
-    c["parallel.zero_stage"] = zero_stage;
-    c["parallel.recompute"] = recompute;
-    c["train.numerics"] = model == std::string("gpt2") ? "invariant" : "fast";
-    for (const char* objective : {"reward", "ppo"}) {
-      if (model == std::string(objective == std::string("ppo") ? "gpt2" : "gemma2")) continue;  // to be quick
+  for (const Cut& cut : {Cut{"llama-tied", "2", "2", "2", "true", "1", "1f1b", "3", "full"},
+                         Cut{"gpt2", "2", "1", "2", "false", "2", "zbv", "1", "selective"},
+                         Cut{"gemma2", "1", "3", "1", "true", "2", "zb_h1", "0", "none"}}) {
+    const std::string model = cut.model;
+    set(c, cut);
+    c["train.numerics"] = model == "gpt2" ? "invariant" : "fast";
+    for (const std::string objective : {"reward", "ppo"}) {
+      if (model == (objective == "ppo" ? "gpt2" : "gemma2")) continue;  // to be quick
       c["train.objective"] = objective;
       EXPECT_TRUE(judge(c)) << testing::text_of(c);
     }
   }
 }
 
-// Ranks that share sequences drop what one rank drops; windows end in another rank's tokens.
 // Code blocks are of whole matrices: of each expert, of q apart from k, however ep, tp and ZeRO cut them.
 TEST_F(LayoutMatrixSlow, MomentsIn8BitsHaveTheCodesOfOneRank) {
   Choice c = first_choice();
@@ -287,6 +284,7 @@ TEST_F(LayoutMatrixSlow, MomentsIn8BitsHaveTheCodesOfOneRank) {
   }
 }
 
+// Ranks that share sequences drop what one rank drops; windows end in another rank's tokens.
 TEST_F(LayoutMatrix, ContextParallelRanksWithDropoutEqualOneRank) {
   Choice c = first_choice();
   c["model.hidden_dropout"] = "0.1";

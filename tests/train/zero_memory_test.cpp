@@ -71,7 +71,7 @@ Used used(const Recipe& recipe) {
   const Machine machine = machine_for(recipe);
   run_on_threads(mesh_sizes_of(recipe), *machine.mover, [&](const ProcessMesh& mesh) {
     RankRun rank(plan_run(recipe, *machine.workspace_model, mesh.world->rank()), machine, mesh);
-    const auto data = random_tokens(recipe, rank.plan.model, 1);
+    const auto data = random_tokens(recipe, rank.plan.config, 1);
     BatchLoader batches(*data, {.seq_length = recipe.train.seq_length,
                                 .micro_batch_size = recipe.train.micro_batch_size,
                                 .order = rank.plan.step.order});

@@ -10,6 +10,7 @@
 #include "train/faults.h"
 #include "train/golden.h"
 #include "weft/apps/backends.h"
+#include "weft/data/teacher_logits.h"
 #include "weft/verify/narrow_copy.h"
 #include "weft/verify/trial_data.h"
 
@@ -328,7 +329,7 @@ TEST(VerifySlow, OperationsOfALayoutAreEqualToThoseOfOneRank) {
       Recipe one = one_rank_of(many);
       one.parallel.recompute = choice_named<RecomputeKind>(recompute).value();
       const HfConfig config = read_hf_config(many.model.path);
-      const auto data = random_tokens(many, config.spec, 1);
+      const auto data = random_tokens(many, config, 1);
       OpLog of_one, of_many;
       run_trial({one, config, *data, 1}, machine_for(one), {.ops = &of_one});
       run_trial({many, config, *data, 1}, machine_for(many), {.ops = &of_many});
@@ -415,7 +416,7 @@ TEST(NarrowCopy, ShardsAreCutWithinRowsWhereTheModelsAre) {
       const Recipe recipe =
           recipe_for("gpt2", {"run.backend=ref", layout, "parallel.zero_stage=1", "train.global_batch_size=24"});
       const NarrowCopy copy = narrow_copy(recipe, config);
-      const auto data = random_tokens(copy.recipe, copy.config.spec, 1);
+      const auto data = random_tokens(copy.recipe, copy.config, 1);
       std::atomic<int> cut = 0;
       const auto see = [&](const TrialMoment& now) {
         for (const Param* p : now.params.params()) {
@@ -447,6 +448,28 @@ TEST(VerifySlow, FindsTheSmallestLayoutOfANarrowCopyToo) {
   EXPECT_SAYS(report.model, "a narrow copy of ");
   ASSERT_FALSE(report.equal());
   EXPECT_EQ(layout_words(report.finding->smallest.recipe), "tp 2 with sequence parallelism");
+}
+
+// Of more logits than the copy's vocabulary has tokens.
+TEST(VerifySlow, ANarrowCopyBesideStoredLogitsHasRandomOnes) {
+  const testing::TempDir dir;
+  const std::string file = (dir / "top").string();
+  TeacherLogitsWriter(file,
+                      {.top = 128,
+                       .seq_length = 4096,
+                       .num_samples = 1,
+                       .vocab_size = 152064,
+                       .temperature = 2,
+                       .teacher = "a teacher",
+                       .samples = "some tokens"},
+                      true)
+      .commit();
+  const Recipe recipe =
+      recipe_of_large_model(dir, {"train.objective=distill", "objective.teacher_logits=" + file, "parallel.tp=4",
+                                  "parallel.dp=2", "train.seq_length=4096", "train.global_batch_size=64"});
+  const VerifyReport report = report_on(recipe);
+  EXPECT_TRUE(report.equal()) << first_of(report);
+  EXPECT_SAYS(report.model, "a narrow copy of ");
 }
 
 TEST(Verify, TrainsANarrowCopyOfALargeModel) {

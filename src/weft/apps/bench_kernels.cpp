@@ -64,6 +64,14 @@ struct Operands {
     });
     return x;
   }
+  // For each of n tokens the first k classes.
+  Tensor first_classes(int64_t n, int64_t k) {
+    const Tensor x = arena.alloc(DType::i32, {n, k}, kTokens);
+    fill(x, [&](const Tensor& part, int64_t) {
+      for (int64_t i = 0; i < part.elements(); ++i) part.as<int32_t>()[i] = int32_t(i % k);
+    });
+    return x;
+  }
   // Every expert has as many rows.
   Tensor offsets() {
     const Tensor x = arena.alloc(DType::i32, {kExperts + 1}, kTokens);
@@ -287,6 +295,27 @@ void each_of_losses_and_updates(Operands& o, const Visit& visit) {
                        .nll = o.stat({rows}),
                        .divergence = o.stat({rows}),
                        .dlogits = dlogits()};
+  });
+  const int64_t top = std::min<int64_t>(64, o.vocabulary());
+  one("of half the classes", [&] {
+    return DistillTopPart{.logits = o.stat({rows, o.vocabulary()}),
+                          .ids = o.first_classes(rows, top),
+                          .top = o.stat({rows, top}),
+                          .lse = o.stat({rows}),
+                          .targets = o.index<int32_t>(rows, 2 * o.vocabulary()),
+                          .parts = o.stat({rows, DistillTopPart::kNumbers})};
+  });
+  one("of half the classes", [&] {
+    return DistillTopJoin{.parts = o.stat({2 * rows, DistillTopPart::kNumbers}),
+                          .logits = o.stat({rows, o.vocabulary()}),
+                          .ids = o.first_classes(rows, top),
+                          .top = o.stat({rows, top}),
+                          .lse = o.stat({rows}),
+                          .targets = o.index<int32_t>(rows, 2 * o.vocabulary()),
+                          .weights = o.weights_of_1(rows),
+                          .nll = o.stat({rows}),
+                          .divergence = o.stat({rows}),
+                          .dlogits = dlogits()};
   });
   one("f32 to compute", [&] { return Copy{o.state(n), o.weight({n})}; });
   one("f32", [&] { return Zero{o.state(n)}; });

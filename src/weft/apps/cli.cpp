@@ -165,6 +165,23 @@ Command add_export(CLI::App& weft) {
   return {app, [o] { return run_export(*o); }};
 }
 
+Command add_teacher_logits(CLI::App& weft) {
+  auto o = std::make_shared<TeacherLogitsOptions>();
+  CLI::App* app =
+      weft.add_subcommand("teacher-logits", "Store what a recipe's teacher makes of its data, to distil without it");
+  recipe_arguments(*app, o->recipe, o->overrides);
+  app->get_option("recipe")->required();
+  app->add_option("--out", o->out, "The file, which objective.teacher_logits then names")
+      ->required()
+      ->type_name("FILE");
+  add_number(*app, "--top-k", o->top_k, "Logits of each token: the largest", 1, int64_t{1} << 20);
+  app->add_flag("--again", o->again, "Replace the file that is there");
+  app->footer(
+      "Example:\n  weft teacher-logits examples/distill.toml --out teacher.logits\n"
+      "  weft train examples/distill.toml objective.teacher= objective.teacher_logits=teacher.logits");
+  return {app, [o] { return run_teacher_logits(*o); }};
+}
+
 Command add_eval(CLI::App& weft) {
   auto o = std::make_shared<EvalOptions>();
   CLI::App* app = weft.add_subcommand("eval", "Measure loss and perplexity on text or token files");
@@ -348,8 +365,9 @@ int run_cli(int argc, char** argv, std::string_view missing) {
   app.set_version_flag("--version", [missing] { return version_text(missing); });
   app.require_subcommand(1);
   app.footer("Begin with ./quickstart. `weft COMMAND --help` says more about each.");
-  std::vector<Command> commands{add_train(app), add_plan(app),   add_verify(app),  add_generate(app), add_eval(app),
-                                add_merge(app), add_export(app), add_inspect(app), add_bench(app)};
+  std::vector<Command> commands{add_train(app), add_plan(app),          add_verify(app), add_generate(app),
+                                add_eval(app),  add_merge(app),         add_export(app), add_inspect(app),
+                                add_bench(app), add_teacher_logits(app)};
   for (Command& c : add_data(app)) commands.push_back(std::move(c));
   commands.push_back(add_completion(app));
   const auto named = [&](const Command& c) { return c.first_word() == argv[1]; };

@@ -81,6 +81,15 @@ struct EvalOptions : ModelOptions {
 };
 int run_eval(const EvalOptions& options);
 
+struct TeacherLogitsOptions {
+  std::string recipe;
+  std::vector<std::string> overrides;
+  std::string out;     // the file
+  int64_t top_k = 64;  // logits of each token
+  bool again = false;  // replace the file that is there
+};
+int run_teacher_logits(const TeacherLogitsOptions& options);
+
 struct InspectOptions {
   std::string path, dtype = "uint16";
   bool json = false;

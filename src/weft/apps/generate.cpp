@@ -147,7 +147,7 @@ class Generation {
     return texts;
   }
 
-  // Of these ranks; none: of all.
+  // The plan of these ranks; with none given, of all ranks.
   GenerationPlan plan_of(const std::vector<int>& ranks) const {
     const MeshSizes sizes = mesh_sizes_of(recipe_);
     GenerationPlan plan;
@@ -157,7 +157,8 @@ class Generation {
     return plan;
   }
 
-  // Of all ranks on this host, before any has memory. Those of a GPU find out for themselves.
+  // Refuses what the ranks on this host cannot hold together, before any has memory. Ranks on a GPU find out for
+  // themselves.
   void require_memory(const RankProcess& process) const {
     if (!machine_.device.empty() || (!process.here.empty() && process.rank != process.here.front())) return;
     const GenerationPlan plan = plan_of(process.here);
@@ -193,7 +194,7 @@ class Generation {
     }
   }
 
-  // Of all texts; the first token of each is read from its prompt.
+  // Prints the rates of all texts together. The first token of each comes with its prompt, and counts as read.
   void say_rates(const std::vector<Tokens>& texts, const GenerateRequest::Times& times) const {
     double read = 0, written = 0;
     for (const Tokens& prompt : prompts_) read += double(prompt.size());

@@ -28,7 +28,11 @@ void check_mpi_is_built_in();
 RankProcess join_mpi(int world, const Recipe::Run& run, const std::string& command);
 // Runs `body` as one of the processes, and ends them all where it throws: a failure is said by the first rank for all.
 int run_as_rank(const RankProcess& process, const std::string& command, const std::function<int()>& body);
-// For a failure that all ranks find: the first rank reports it and ends the others.
+// For a failure that all ranks find: gives the first rank two seconds to report it and to end the others, so that a
+// message stands there once and not once a rank. Nothing but the number of messages depends on it. There is nobody to
+// coordinate with: such a failure comes before ranks have found each other, or ends what connects them; the launcher
+// may be one of the user's own, which prints what comes; and whoever exits first makes it end the others, who then
+// could not report what they alone know.
 void let_the_first_rank_speak(int rank);
 
 }  // namespace weft

@@ -125,6 +125,7 @@ SampleOrder::SampleOrder(const DataSpec& spec)
   // Defaults are left out, so that runs from before these settings can be resumed.
   if (spec.packing == PackingKind::first_fit) fingerprint_ += " packing=first-fit";
   if (spec.documents_apart) fingerprint_ += " documents=apart";
+  if (spec.packing == PackingKind::first_fit) packing_ = " packing=first-fit";
   order_ = fingerprint_;
   int64_t all = 0;
   for (const OpenSource& s : sources_) {
@@ -180,11 +181,22 @@ OpenSource::Counted SampleOrder::counted(int64_t k) const {
   return sources_[at.source].counted(at.sample);
 }
 
-SampleOrder::Place SampleOrder::place_of(int64_t k) const {
+int64_t SampleOrder::number_of(int64_t k) const {
   WEFT_CHECK(k >= 0, "sample {}", k);
   const auto [group, index] = mixture_ ? (*mixture_)(k) : Mixture::Turn{.source = 0, .index = k};
   const int64_t begin = group == 0 ? 0 : group_ends_[group - 1];
-  const int64_t at = begin + order(group, index, group_ends_[group] - begin);
+  return begin + order(group, index, group_ends_[group] - begin);
+}
+
+std::string SampleOrder::samples_fingerprint() const {
+  std::string text = fmt::format("S={}", seq_length_);
+  for (const OpenSource& s : sources_)
+    text += fmt::format(" {}+{} {} {}", s.first_sample, s.num_samples, s.documents_apart, s.tokens->fingerprint());
+  return text + packing_;
+}
+
+SampleOrder::Place SampleOrder::place_of(int64_t k) const {
+  const int64_t at = number_of(k);
   const size_t source = size_t(std::upper_bound(ends_.begin(), ends_.end(), at) - ends_.begin());
   return {source, sources_[source].first_sample + at - (source == 0 ? 0 : ends_[source - 1])};
 }

@@ -110,6 +110,10 @@ class SampleOrder final : public TrainingSamples {
   };
   Place place_of(int64_t global_sample) const;  // where a sample lies
   const OpenSource& source(size_t i) const { return sources_[i]; }
+  // Which of the samples of all files it is, in the order of the files, from 0: below samples_per_epoch().
+  int64_t number_of(int64_t global_sample) const;
+  // Names the samples by their number, whatever the order in which they come, and whatever of them counts.
+  std::string samples_fingerprint() const;
 
  private:
   int64_t order(size_t group, int64_t index, int64_t n) const;
@@ -122,7 +126,7 @@ class SampleOrder final : public TrainingSamples {
   std::vector<int64_t> group_ends_;  // of groups 0 .. g: files that are walked as one
   std::optional<Mixture> mixture_;   // of groups, with weights
   std::vector<double> shares_;       // of groups; together 1
-  std::string fingerprint_, order_;
+  std::string fingerprint_, order_, packing_;
   std::vector<std::string> contents_;  // of each source
 };
 

@@ -1,6 +1,7 @@
 // What training reads, sample by sample: a pure function of a sample's global number.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "weft/data/open_sources.h"
@@ -8,6 +9,14 @@
 namespace weft {
 
 class RowOrder;
+
+// A sample's rows of the k largest logits of a teacher at each of its tokens.
+struct TopRows {
+  std::span<int32_t> ids;   // [seq_length k]  ascending in each row
+  std::span<float> logits;  // [seq_length k]
+  std::span<float> lse;     // [seq_length]  log of the sum of exp(logit / temperature) over the vocabulary
+  int64_t top() const { return lse.empty() ? 0 : int64_t(ids.size() / lse.size()); }
+};
 
 // Immutable; any thread may read. A sample is one sequence of seq_length targets.
 class TrainingSamples {
@@ -18,6 +27,8 @@ class TrainingSamples {
   // The sequence that an objective scores beside that sample, of its prompt and another completion. A WEFT_CHECK where
   // samples have none.
   virtual void read_other(int64_t global_sample, const SampleRows& to) const;
+  // What is stored of a teacher's logits at that sample's tokens. A WEFT_CHECK where nothing is.
+  virtual void read_top(int64_t global_sample, const TopRows& to) const;
   // How many targets of that sample count, and of the tokens after them.
   virtual OpenSource::Counted counted(int64_t global_sample) const = 0;
 

@@ -20,6 +20,8 @@ struct HfConfig {
   std::vector<std::string> warnings;             // one for each field that weft does not know and that looks harmless
   std::optional<PeftConfig> adapter = {};        // of which `spec` has the adapter
   std::shared_ptr<const HfConfig> teacher = {};  // of the frozen model that a run has beside it to learn from
+  int64_t teacher_top = 0;                       // or so many of its logits at each token, that are stored
+  bool has_folder = true;  // false: a model that was made up, whose weights are random whatever path a recipe names
 };
 
 // Families: kFamilies. Fields that are absent have the values that transformers gives them; sizes must be there, and

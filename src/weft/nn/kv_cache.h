@@ -34,8 +34,8 @@ struct CacheUse {
     int keeper;                                       // the rank of cp that keeps their own keys
     std::vector<const std::vector<CachedRun>*> runs;  // [rank of cp] what they keep of the text, these tokens included
   };
-  // Of all rows, in their order; none where whole texts begin with this pass: their tokens then see each other
-  // (MicroBatch::spans).
+  // One for each run of rows, in the order of the rows; none where whole texts begin with this pass: their tokens then
+  // see each other (MicroBatch::spans).
   std::vector<Query> queries;
   int rank = 0;  // of cp, here
 

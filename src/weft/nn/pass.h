@@ -14,10 +14,17 @@ namespace weft {
 
 class VocabularyHead;
 
+// What is stored of a teacher's logits at each token: the largest k.
+struct TopLogits {
+  Tensor ids;     // i32 [T, k]  their tokens, ascending, each once
+  Tensor logits;  // stat [T, k]
+  Tensor lse;     // stat [T]  log of the sum of exp(logit / temperature) over the whole vocabulary
+};
+
 // What a student learns beside its targets: a frozen model's distribution at each of its tokens.
 struct Teaching {
-  const VocabularyHead* head = nullptr;  // the teacher's, of fetched values
-  Tensor states;                         // compute [t, d']  what its product is given, placed like the stream
+  const VocabularyHead* head = nullptr;  // the teacher's, of fetched values; none: MicroBatch::top has what is known
+  Tensor states = {};                    // compute [t, d']  what its product is given, placed like the stream
   Distillation loss;
   Tensor divergence;  // f64 [1]  receives the sum of the weighted divergences
 };
@@ -40,6 +47,7 @@ struct MicroBatch {
   Tensor loss;            // f64 [1]  receives the sum of the targets' weighted losses, their cross-entropies
   double loss_scale = 1;  // of the gradient: 1 / what the step divides by (Objective)
   Tensor value_weights;   // stat [T]  of a target's value, whose loss is minus it; none in a model without values
+  TopLogits top;          // of a teacher, where these are stored; of the stage with the head
   std::optional<Teaching> teaching;  // where the model learns from another one; of the stage with the head
   // For multi-token prediction; none in a model without it.
   Tensor mtp_targets;    // i32 [T]  the token after the target

@@ -54,15 +54,22 @@ Tensor VocabularyHead::project(Pass& p, Tensor h) const {
   return logits;
 }
 
-// Its states, whole on tp, and room for what the tokens' distributions are apart.
+// Its states, whole on tp, if it is here, and room for what the tokens' distributions are apart.
 VocabularyHead::Taught VocabularyHead::taught_by(Pass& p, const Teaching* teaching) const {
   if (teaching == nullptr) return {};
-  const Tensor states = teaching->head->enter_.forward(p.mesh, teaching->states, *p.scratch);
-  return {teaching, states, p.stat(p.scratch, {states.rows()}, loss_place_)};
+  Tensor states;
+  if (teaching->head != nullptr) states = teaching->head->enter_.forward(p.mesh, teaching->states, *p.scratch);
+  return {teaching, states, p.stat(p.scratch, {p.batch.targets.rows()}, loss_place_)};
 }
 
 VocabularyLoss::Lesson VocabularyHead::Taught::lesson(Pass& p, const Chunk& c) const {
   if (teaching == nullptr) return {};
+  const TopLogits& top = p.batch.top;
+  if (teaching->head == nullptr)
+    return {.top = {top.ids.slice_rows(c.first, c.rows), top.logits.slice_rows(c.first, c.rows),
+                    top.lse.slice_rows(c.first, c.rows)},
+            .divergence = divergence.slice_rows(c.first, c.rows),
+            .loss = teaching->loss};
   return {.logits = teaching->head->project(p, states.slice_rows(c.first, c.rows)),
           .divergence = divergence.slice_rows(c.first, c.rows),
           .loss = teaching->loss};

@@ -44,7 +44,7 @@ class VocabularyHead {
   // Of a teacher, if there is one.
   struct Taught {
     const Teaching* teaching = nullptr;
-    Tensor states = {};      // [T, d']
+    Tensor states = {};      // [T, d']  none where the teacher is not here
     Tensor divergence = {};  // [T] stat
     VocabularyLoss::Lesson lesson(Pass& p, const Chunk& c) const;
   };

@@ -14,9 +14,10 @@ class VocabularyLoss {
   // Each row of `table` [V, d] scores one class.
   explicit VocabularyLoss(const Param& table) : table_(&table), join_(Axis::tp, Spmd::Shard0, Spmd::Replicate) {}
 
-  // What a teacher makes of the same tokens; no logits: there is none.
+  // What a teacher makes of the same tokens: its logits, or the largest of them; neither: there is none.
   struct Lesson {
     Tensor logits = {};      // [c, v] stat
+    TopLogits top = {};      // [c, k], [c]
     Tensor divergence = {};  // [c] stat  written
     Distillation loss = {};
   };
@@ -34,6 +35,13 @@ class VocabularyLoss {
 
  private:
   void learn(Pass& p, const Chunk& chunk) const;
+  void learn_top(Pass& p, const Chunk& chunk) const;
+  // The number of the first class here; how parts of a loss are held, whose rows are the logits'.
+  int64_t first() const { return is_cut() ? table_->pieces()[0].rows.first : 0; }
+  Placement part_place(const Tensor& logits) const {
+    return is_cut() ? logits.place.on_tp(Spmd::Shard0) : logits.place;
+  }
+  Tensor joined(Pass& p, Tensor part) const { return is_cut() ? join_.forward(p.mesh, part, *p.scratch) : part; }
   const Param* table_;
   Boundary join_;
 };

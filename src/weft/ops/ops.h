@@ -426,57 +426,6 @@ struct CrossEntropyJoin {
   bool operator==(const CrossEntropyJoin&) const = default;
 };
 
-// What a student's loss is beside its teacher: alpha T^2 KL + (1 - alpha) cross-entropy, T the temperature, KL the
-// divergence of softmax(logits / T) and softmax(teacher / T).                                    Hinton et al. 2015
-struct Distillation {
-  double temperature = 1, alpha = 0.5;
-  bool reverse = false;  // KL(student || teacher), else KL(teacher || student)
-  double loss(double divergence, double cross_entropy) const {
-    return alpha * temperature * temperature * divergence + (1 - alpha) * cross_entropy;
-  }
-  bool operator==(const Distillation&) const = default;
-};
-// The loss of a student, like cross-entropy in two ops, whether a rank has all classes or a part of them. First, of the
-// classes here, for each token, with m = max(logits[i]) and n = max(teacher[i]), each taken out before exponentials:
-// parts[i] = (m, sum of exp(logits - m), logits[targets[i] - first] or 0 where that class is elsewhere,
-//             sum of exp((logits - m) / T), n, sum of exp((teacher - n) / T), sum of w d),
-// w the exponential at T of the distribution that is averaged over, the teacher's or, reverse, the student's, and d by
-// how much the exponent of that is above the other's.
-// logits, teacher [t, v] stat, parts [t, 7] stat.
-struct DistillPart {
-  static constexpr std::string_view kName = "distill_part";
-  static constexpr int64_t kNumbers = 7;
-  Tensor logits, teacher, targets, parts;
-  Distillation loss = {};
-  int64_t first = 0;
-  auto fields() const {
-    return std::array{Field{"logits", &logits, Role::in}, Field{"teacher", &teacher, Role::in},
-                      Field{"targets", &targets, Role::in}, Field{"parts", &parts, Role::out}};
-  }
-  bool operator==(const DistillPart&) const = default;
-};
-// Then, from the parts of all ranks, parts [ranks t, 7] rank by rank: nll, the weighted cross-entropy; divergence, the
-// weighted KL; and of the classes here dlogits, scale times the gradient of the weighted loss of both. Where weights[i]
-// is 0 all are 0. nll, divergence [t] stat; dlogits [t, v] compute, may be logits.
-struct DistillJoin {
-  static constexpr std::string_view kName = "distill_join";
-  Tensor parts, logits, teacher, targets, weights, nll, divergence, dlogits;
-  Distillation loss = {};
-  double scale = 1;
-  int64_t first = 0;
-  auto fields() const {
-    return std::array{Field{"parts", &parts, Role::in},
-                      Field{"logits", &logits, Role::in},
-                      Field{"teacher", &teacher, Role::in},
-                      Field{"targets", &targets, Role::in},
-                      Field{"weights", &weights, Role::in},
-                      Field{"nll", &nll, Role::out},
-                      Field{"divergence", &divergence, Role::out},
-                      Field{"dlogits", &dlogits, Role::out}};
-  }
-  bool operator==(const DistillJoin&) const = default;
-};
-
 // out = x + y, same dtype and shape. out may be x or y.
 struct Add {
   static constexpr std::string_view kName = "add";
@@ -589,4 +538,5 @@ struct Sgd {
 }  // namespace weft
 
 #include "weft/ops/blockwise_ops.h"
+#include "weft/ops/distill_ops.h"
 #include "weft/ops/expert_ops.h"

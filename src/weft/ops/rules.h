@@ -40,6 +40,8 @@ void check(const CrossEntropyPart& op);
 void check(const CrossEntropyJoin& op);
 void check(const DistillPart& op);
 void check(const DistillJoin& op);
+void check(const DistillTopPart& op);
+void check(const DistillTopJoin& op);
 void check(const Add& op);
 void check(const Axpby& op);
 void check(const AddRow& op);

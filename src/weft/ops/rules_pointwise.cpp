@@ -198,6 +198,20 @@ void check_teacher(const Op& op) {
   judge.held_as(op.logits.place, {&op.teacher}, "as logits are");
 }
 
+// What is known of the same tokens: every rank that has some of their classes knows it.
+template <class Op>
+void check_top(const Op& op) {
+  const Judge judge(op);
+  const int64_t t = op.logits.rows();
+  judge.exist({&op.ids, &op.top, &op.lse});
+  judge.that(op.top, op.top.cols() > 0, "has no classes");
+  judge.matrix(op.ids, t, op.top.cols(), DType::i32);
+  judge.matrix(op.top, t, op.top.cols(), op.logits.dtype);
+  judge.indexes(op.lse, t, op.logits.dtype, op.logits.place);
+  judge.held_as(op.lse.place, {&op.ids, &op.top}, "as lse is");
+  judge.that(op.top, !op.loss.reverse, "the mass of the other classes does not say how likely one of them is");
+}
+
 }  // namespace
 
 void check(const CrossEntropyPart& op) { check_part(op, 3); }
@@ -211,6 +225,20 @@ void check(const DistillPart& op) {
 void check(const DistillJoin& op) {
   check_join(op, DistillPart::kNumbers);
   check_teacher(op);
+  const Judge judge(op);
+  judge.vector(op.divergence, op.logits.rows(), op.logits.dtype);
+  judge.held_as(op.nll.place, {&op.divergence}, "as nll is");
+  judge.that(op.dlogits, bool(op.dlogits), "is what this op is for");
+}
+
+void check(const DistillTopPart& op) {
+  check_part(op, DistillTopPart::kNumbers);
+  check_top(op);
+}
+
+void check(const DistillTopJoin& op) {
+  check_join(op, DistillTopPart::kNumbers);
+  check_top(op);
   const Judge judge(op);
   judge.vector(op.divergence, op.logits.rows(), op.logits.dtype);
   judge.held_as(op.nll.place, {&op.divergence}, "as nll is");

@@ -192,6 +192,17 @@ void set_head(const Recipe& r, HfConfig& config) {
   config.spec.predicts_values = r.train.objective == ObjectiveKind::ppo;
 }
 
+// The teacher that the recipe names, unless the config has one already: in memory, or what is stored of its logits.
+void add_teacher(const Recipe& r, RunPlan& plan) {
+  HfConfig& config = plan.config;
+  if (!r.objective.teacher_logits.empty()) {
+    if (config.teacher_top == 0) config.teacher_top = read_stored_top(r, plan.model);
+    return;
+  }
+  if (!config.teacher) config.teacher = read_teacher(r);
+  check_teacher(r, plan.model, *config.teacher);
+}
+
 }  // namespace
 
 RunPlan prepare_run(const Recipe& recipe, HfConfig config, int rank) {
@@ -205,11 +216,9 @@ RunPlan prepare_run(const Recipe& recipe, HfConfig config, int rank) {
   override_losses(recipe, plan.model);
   refuse_dropout(recipe, plan.model.dropout);
   check_layout(recipe, plan.model);
-  if (recipe.train.objective == ObjectiveKind::distill) {
-    if (!plan.config.teacher) plan.config.teacher = read_teacher(recipe);
-    check_teacher(recipe, plan.model, *plan.config.teacher);
-  }
+  if (recipe.train.objective == ObjectiveKind::distill) add_teacher(recipe, plan);
   plan.step = step_of(recipe, plan.model, rank, plan.config.teacher.get());
+  if (plan.config.teacher_top > 0) plan.step.stored = {.top = plan.config.teacher_top, .loss = teacher_loss_of(recipe)};
   plan.optimizer = optimizer_of(recipe);
   plan.lr = lr_schedule_of(recipe);
   plan.loss_scale = loss_scale_of(recipe);

@@ -143,6 +143,7 @@ StepData step_data_of(const RunPlan& run, const WorkspaceModel& workspace) {
   step.frozen.clear();
   step.scores_base = false;
   step.teacher.reset();
+  step.stored.reset();
   step.num_sums = 0;
   step.scores_others = false;
   DryStep dry(run.model, step, *run.optimizer, workspace);

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "weft/base/mapped_file.h"
+#include "weft/data/teacher_logits.h"
 #include "weft/plan/layout.h"
 #include "weft/tokenize/tokenizer.h"
 
@@ -20,17 +21,16 @@ Recipe recipe_of_teacher(Recipe r, const ModelSpec& teacher) {
   return r;
 }
 
-// Ids must mean the same to both. Most often the files are equal, and need not be understood.
+// data.tokenizer, or else the model's folder, says what ids mean to the student. Most often the files are equal, and
+// need not be understood. Datasets and texts are compared when they are opened (judge_tokenizer).
 void refuse_other_tokenizer(const Recipe& r) {
-  const bool is_named = fs::exists(r.data.tokenizer);
-  const fs::path student = find_tokenizer(is_named ? r.data.tokenizer : r.model.path),
+  if (r.data.tokenizer == "byte")
+    return require_teacher_tokenizer(r, make_byte_tokenizer()->fingerprint(), "data.tokenizer is \"byte\"");
+  const fs::path student = find_tokenizer(fs::exists(r.data.tokenizer) ? r.data.tokenizer : r.model.path),
                  teacher = find_tokenizer(r.objective.teacher);
   if (student.empty() || teacher.empty() || MappedFile(student).text() == MappedFile(teacher).text()) return;
-  if (read_tokenizer(student)->fingerprint() == read_tokenizer(teacher)->fingerprint()) return;
-  throw ConfigError(
-      fmt::format("{} cannot run: its tokenizer, {}, is another than the student's, {}: ids do not mean the same to "
-                  "both; the nearest that works: a teacher of the student's family with the same tokenizer",
-                  named(r), teacher.string(), student.string()));
+  require_teacher_tokenizer(r, read_tokenizer(student)->fingerprint(),
+                            fmt::format("the student's is {}", student.string()));
 }
 
 }  // namespace
@@ -52,6 +52,16 @@ std::shared_ptr<const HfConfig> read_teacher(const Recipe& r) {
   return std::make_shared<const HfConfig>(std::move(config));
 }
 
+void require_teacher_tokenizer(const Recipe& r, const std::string& fingerprint, const std::string& what) {
+  if (r.objective.teacher.empty()) return;  // it was compared when its logits were stored
+  const fs::path teacher = find_tokenizer(r.objective.teacher);
+  if (teacher.empty() || read_tokenizer(teacher)->fingerprint() == fingerprint) return;
+  throw ConfigError(
+      fmt::format("{} cannot run: it has the tokenizer {}, and {}: ids do not mean the same to both; the nearest that "
+                  "works: a teacher of the student's family with the same tokenizer",
+                  named(r), teacher.string(), what));
+}
+
 void check_teacher(const Recipe& r, const ModelSpec& student, const HfConfig& config) {
   const ModelSpec& teacher = config.spec;
   if (teacher.vocab_size != student.vocab_size)
@@ -67,6 +77,34 @@ void check_teacher(const Recipe& r, const ModelSpec& student, const HfConfig& co
   } catch (const ConfigError& e) {
     throw ConfigError(fmt::format("{}, which is cut as the student is: {}", named(r), e.what()));
   }
+}
+
+int64_t read_stored_top(const Recipe& r, const ModelSpec& student) {
+  const std::string& path = r.objective.teacher_logits;
+  if (!fs::exists(path))
+    throw FileError(
+        fmt::format("objective.teacher_logits = \"{}\" does not exist, seen from {}; `weft teacher-logits` "
+                    "makes it",
+                    path, fs::current_path().string()));
+  const TeacherLogitsSpec spec = TeacherLogits(path).spec();
+  const auto refuse = [&](const std::string& why, const std::string& nearest) {
+    throw ConfigError(fmt::format("objective.teacher_logits = \"{}\" cannot run: {}; the nearest that works: {}", path,
+                                  why, nearest));
+  };
+  const std::string again = "a file made for this recipe: `weft teacher-logits`";
+  if (spec.vocab_size != student.vocab_size)
+    refuse(fmt::format("its teacher has a vocabulary of {}, and model.path = \"{}\" one of {}", spec.vocab_size,
+                       r.model.path, student.vocab_size),
+           "a teacher and a student with the same vocab_size in their config.json");
+  if (spec.seq_length != r.train.seq_length)
+    refuse(fmt::format("it was made with train.seq_length = {}, and the recipe has {}", spec.seq_length,
+                       r.train.seq_length),
+           fmt::format("train.seq_length = {}, or {}", spec.seq_length, again));
+  if (spec.temperature != r.objective.temperature)
+    refuse(fmt::format("it was made with objective.temperature = {}, and the recipe has {}", spec.temperature,
+                       r.objective.temperature),
+           fmt::format("objective.temperature = {}, or {}", spec.temperature, again));
+  return spec.top;
 }
 
 Distillation teacher_loss_of(const Recipe& r) {

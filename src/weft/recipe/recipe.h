@@ -60,7 +60,7 @@ struct Recipe {
     int64_t max_completion_length = 0;  // of normalisation "constant", which needs it
     AdvantageStd advantage_std = AdvantageStd::sample;
     double advantage_eps = 1e-4;
-    std::string teacher = {};  // of distill, which needs it
+    std::string teacher = {}, teacher_logits = {};  // of distill, which needs one of them
     double temperature = 2, alpha = 0.5;
     DivergenceChoice divergence = DivergenceChoice::forward;
     bool operator==(const Objective&) const = default;

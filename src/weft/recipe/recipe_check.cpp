@@ -303,7 +303,7 @@ bool is_of(ObjectiveKind objective, std::string_view setting) {
     case ObjectiveKind::reward:
       return false;
     case ObjectiveKind::distill:
-      return one_of({"teacher", "temperature", "alpha", "divergence"});
+      return one_of({"teacher", "teacher_logits", "temperature", "alpha", "divergence"});
     case ObjectiveKind::dpo:
       return one_of({"loss_type", "beta", "label_smoothing", "average_logps"});
     case ObjectiveKind::grpo:
@@ -328,6 +328,7 @@ bool heeds(ObjectiveKind objective, const RecipeKey& key) {
   if (key.section() == "objective") return is_of(objective, key.last());
   if (key.section() != "data" || key.name == "data.shuffle" || key.name == data_key_of(objective)) return true;
   if (key.name == "data.chat_template") return has_text_rows(objective);
+  if (key.name == "data.valid" && data_key_of(objective) == "data.pairs") return true;
   if (key.name == "data.tokenizer" && has_text_rows(objective)) return true;
   const bool is_rows = !key.allowed.example.empty();
   return reads_tokens(objective) && !is_rows;
@@ -360,6 +361,12 @@ void refuse_beside_objective(const Recipe& r, Refusals& refusals) {
   const std::string objective = fmt::format("train.objective = \"{}\"", r.train.objective);
   refusals.add(r.train.mtp_loss_coef > 0, fmt::format("train.mtp_loss_coef = {}", r.train.mtp_loss_coef),
                fmt::format("{} has no loss of the token after the next one", objective), "train.mtp_loss_coef = 0");
+  const bool pairs = data_key_of(r.train.objective) == "data.pairs";
+  refusals.add(pairs && r.data.valid.size() > 1, fmt::format("data.valid with {} entries", r.data.valid.size()),
+               "held-out pairs are one file, as those of data.pairs are", "one entry");
+  refusals.add_idle(pairs && !r.data.valid.empty() && r.train.eval_iters > 0,
+                    fmt::format("train.eval_iters = {}", r.train.eval_iters), "held-out pairs are all read",
+                    "train.eval_iters = 0");
   const bool scores = r.train.objective == ObjectiveKind::reward || r.train.objective == ObjectiveKind::ppo;
   refusals.add(scores && r.adapter.kind != AdapterKind::none, fmt::format("adapter.kind = \"{}\"", r.adapter.kind),
                fmt::format("{} trains a head that is no part of an adapter and would be frozen", objective),
@@ -388,6 +395,19 @@ void refuse_unheeded(const Recipe& r, Refusals& refusals) {
                     "objective.loss_type = \"ipo\" has none", "objective.label_smoothing = 0");
   refusals.add_idle(dpo && !ipo && o.average_logps, "objective.average_logps = true",
                     "objective.loss_type = \"sigmoid\" takes sums", "objective.average_logps = false");
+  const Recipe::Objective usual;
+  const bool stored = r.train.objective == ObjectiveKind::distill && !o.teacher_logits.empty();
+  refusals.add_idle(stored && !o.teacher.empty(), fmt::format("objective.teacher = \"{}\"", o.teacher),
+                    "objective.teacher_logits says what a teacher made of the data", "objective.teacher = \"\"");
+  refusals.add(
+      stored && o.divergence == DivergenceChoice::reverse, "objective.divergence = \"reverse\"",
+      "objective.teacher_logits has the probabilities of a teacher's likeliest tokens alone, and the student may "
+      "hold others likely",
+      "objective.divergence = \"forward\", or objective.teacher in place of objective.teacher_logits");
+  refusals.add_idle(r.train.objective == ObjectiveKind::distill && o.alpha == 0 && o.temperature != usual.temperature,
+                    fmt::format("objective.temperature = {}", o.temperature),
+                    "objective.alpha = 0 leaves the divergence out of the loss",
+                    fmt::format("objective.temperature = {}", usual.temperature));
   refusals.add_idle(
       r.train.objective == ObjectiveKind::grpo && o.normalisation != LossNormalisation::constant &&
           o.max_completion_length > 0,

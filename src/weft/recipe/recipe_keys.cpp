@@ -43,7 +43,8 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "share of each entry of data.train in the samples; empty: all their samples once an epoch, or the weights of "
        "the sources of the only entry, a dataset"},
       {"data.valid", &d.valid, anything(),
-       "files held out for evaluation, of the same kinds; of a dataset its held-out files"},
+       "files held out for evaluation, of the same kinds; of a dataset its held-out files; with data.pairs one such "
+       "file, of which whole batches are read"},
       {"data.valid_fraction", &d.valid_fraction, fraction(),
        "instead: the last samples of each training file are held out, this share of them"},
       {"data.dtype", choice(d.dtype), anything(), "ids of raw token files; Megatron's say their own"},
@@ -178,6 +179,10 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
       {"objective.advantage_eps", &r.objective.advantage_eps, at_least(0), "grpo: added to that deviation"},
       {"objective.teacher", &r.objective.teacher, needed("teacher = \"hf-folder\""),
        "distill: Hugging Face folder of the model that is learned from, of the same vocabulary as model.path"},
+      {"objective.teacher_logits", &r.objective.teacher_logits, anything(),
+       "distill, in place of a teacher in memory: file with its largest logits at each token of data.train, which "
+       "`weft "
+       "teacher-logits` makes once"},
       {"objective.temperature", &r.objective.temperature, within(1e-4, 1e4),
        "distill: what the logits of both are divided by in the divergence: above 1, unlikely tokens weigh more"},
       {"objective.alpha",

@@ -55,13 +55,16 @@ std::vector<std::string> RecipeKey::choices() const {
 }
 
 bool is_needed(const RecipeKey& key, const Recipe& recipe) {
-  if (key.section() == "objective" && recipe.train.objective != ObjectiveKind::distill) return false;
+  if (key.section() == "objective" &&
+      (recipe.train.objective != ObjectiveKind::distill || !recipe.objective.teacher_logits.empty()))
+    return false;
   return !key.allowed.example.empty() && (key.section() != "data" || key.name == data_key_of(recipe.train.objective));
 }
 
 bool heeds(OptimizerKind optimizer, const RecipeKey& key) {
   if (key.name == "optimizer.momentum") return optimizer == OptimizerKind::sgd;
   if (key.name == "optimizer.min_8bit_size") return optimizer == OptimizerKind::adamw8bit;
+  if (key.name.starts_with("optimizer.adam_")) return optimizer != OptimizerKind::sgd;
   return !key.name.starts_with("optimizer.muon_") || optimizer == OptimizerKind::muon;
 }
 

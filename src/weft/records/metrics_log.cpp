@@ -90,10 +90,14 @@ StepRecord step_record(const Json& json) {
 
 EvalRecord eval_record(const Json& json) {
   const Json& eval = json["eval"];
-  return {.step = json["step"].get<int64_t>(),
-          .loss = number_at(eval, "loss"),
-          .perplexity = number_at(eval, "perplexity"),
-          .tokens = eval.value("tokens", int64_t(0))};
+  EvalRecord record{.step = json["step"].get<int64_t>(),
+                    .loss = number_at(eval, "loss"),
+                    .perplexity = eval.contains("perplexity") ? number_at(eval, "perplexity") : 0,
+                    .tokens = eval.value("tokens", int64_t(0))};
+  for (const auto& [name, value] : eval.items())
+    if (name != "loss" && name != "perplexity" && name != "tokens" && (value.is_number() || value.is_null()))
+      record.terms.emplace_back(name, number_at(eval, name.c_str()));
+  return record;
 }
 
 void parse_record(const std::string& text, Line& line) {
@@ -130,8 +134,11 @@ std::string to_json(const StepRecord& r) {
 }
 
 std::string to_json(const EvalRecord& r) {
-  return Json{{"step", r.step}, {"eval", {{"loss", r.loss}, {"perplexity", r.perplexity}, {"tokens", r.tokens}}}}
-      .dump();
+  Json eval{{"loss", r.loss}};
+  if (r.terms.empty()) eval["perplexity"] = r.perplexity;
+  eval["tokens"] = r.tokens;
+  for (const auto& [name, value] : r.terms) eval[name] = value;
+  return Json{{"step", r.step}, {"eval", eval}}.dump();
 }
 
 MetricsLog::MetricsLog(const std::filesystem::path& file, int64_t last_step) : file_(file) {

@@ -69,8 +69,11 @@ void RunRecords::sync() {
 
 void RunRecords::eval(const EvalRecord& record) {
   append(record);
-  progress_.note(fmt::format("step {}: held-out loss {:.4f}, perplexity {:.3f} over {} tokens", record.step,
-                             record.loss, record.perplexity, record.tokens));
+  std::string more;
+  for (const auto& [name, value] : record.terms) more += fmt::format(", {} {:.4f}", name, value);
+  if (more.empty()) more = fmt::format(", perplexity {:.3f}", record.perplexity);
+  progress_.note(
+      fmt::format("step {}: held-out loss {:.4f}{} over {} tokens", record.step, record.loss, more, record.tokens));
 }
 
 void RunRecords::finish(std::string_view title) {

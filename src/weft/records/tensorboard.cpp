@@ -165,7 +165,10 @@ void TensorBoardWriter::append(const StepRecord& r, double now_s) {
 }
 
 void TensorBoardWriter::append(const EvalRecord& r, double now_s) {
-  const std::array<Scalar, 2> scalars = {{{"eval/loss", r.loss}, {"eval/perplexity", r.perplexity}}};
+  std::vector<Scalar> scalars{{"eval/loss", r.loss}};
+  if (r.terms.empty()) scalars.push_back({"eval/perplexity", r.perplexity});
+  std::deque<std::string> tags;
+  for (const auto& [name, value] : r.terms) scalars.push_back({tags.emplace_back("eval/" + name), value});
   append_event(scalars_event(now_s, r.step, scalars));
 }
 

@@ -10,19 +10,25 @@ namespace {
 constexpr auto kPause = std::chrono::microseconds(50);
 constexpr auto kLong = std::chrono::seconds(10);
 
-int64_t bytes_of(int64_t tokens) {
+int64_t bytes_of(int64_t tokens, int64_t top) {
   Arena counted("micro-batch");
-  alloc_micro_batch(counted, tokens, DType::f64, true, true);
+  alloc_micro_batch(counted, tokens, DType::f64, {.further = true, .values = true, .top = top});
   return counted.peak();
+}
+
+// What is loaded, of which some may not exist.
+std::array<Tensor*, 11> loaded_of(MicroBatch& b) {
+  return {&b.ids,         &b.targets,       &b.weights, &b.positions,  &b.tokens, &b.mtp_targets,
+          &b.mtp_weights, &b.value_weights, &b.top.ids, &b.top.logits, &b.top.lse};
 }
 
 }  // namespace
 
-BatchStaging::BatchStaging(std::shared_ptr<Memory> memory, int64_t tokens, std::function<void()> poll)
+BatchStaging::BatchStaging(std::shared_ptr<Memory> memory, int64_t tokens, std::function<void()> poll, int64_t top)
     : memory_(std::move(memory)), poll_(std::move(poll)) {
   if (memory_->host_reaches()) return;
   for (Slot& slot : slots_)
-    slot.arena = std::make_unique<Arena>("a micro-batch on its way", bytes_of(tokens), memory_->shared());
+    slot.arena = std::make_unique<Arena>("a micro-batch on its way", bytes_of(tokens, top), memory_->shared());
 }
 
 void BatchStaging::load(const LoadMicroBatch& load, MicroBatch& b, Backend& backend) {
@@ -36,16 +42,15 @@ void BatchStaging::load(const LoadMicroBatch& load, MicroBatch& b, Backend& back
   Slot& slot = slots_[next_++ % kOnTheirWay];
   wait_passed(slot, *stream, backend);
   const Scope scope(*slot.arena);
-  const MicroBatch tensors =
-      alloc_micro_batch(*slot.arena, b.ids.rows(), b.weights.dtype, bool(b.mtp_targets), bool(b.value_weights));
-  static constexpr Tensor MicroBatch::*kLoaded[] = {
-      &MicroBatch::ids,    &MicroBatch::targets,     &MicroBatch::weights,     &MicroBatch::positions,
-      &MicroBatch::tokens, &MicroBatch::mtp_targets, &MicroBatch::mtp_weights, &MicroBatch::value_weights};
+  MicroBatch tensors = alloc_micro_batch(
+      *slot.arena, b.ids.rows(), b.weights.dtype,
+      {.further = bool(b.mtp_targets), .values = bool(b.value_weights), .top = b.top.ids ? b.top.ids.cols() : 0});
   MicroBatch here = b;
-  for (const auto tensor : kLoaded) here.*tensor = tensors.*tensor;
+  const auto there = loaded_of(b), staged = loaded_of(here), own = loaded_of(tensors);
+  for (size_t i = 0; i < there.size(); ++i) *staged[i] = *own[i];
   load(here);
-  for (const auto tensor : kLoaded)
-    if (b.*tensor) stream->copy((b.*tensor).data, (here.*tensor).data, (b.*tensor).bytes());
+  for (size_t i = 0; i < there.size(); ++i)
+    if (*there[i]) stream->copy(there[i]->data, staged[i]->data, there[i]->bytes());
   b.spans = here.spans;
   slot.mark = stream->mark();
 }

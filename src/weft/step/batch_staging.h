@@ -17,8 +17,9 @@ using LoadMicroBatch = std::function<void(MicroBatch& b)>;
 // that: pinned memory, of a GPU.
 class BatchStaging {
  public:
-  // `poll` (may be empty) makes progress on the rank's communication while this waits (CommProgress::poll).
-  BatchStaging(std::shared_ptr<Memory> memory, int64_t tokens, std::function<void()> poll = {});
+  // `poll` (may be empty) makes progress on the rank's communication while this waits (CommProgress::poll). Each token
+  // may come with `top` logits of a teacher.
+  BatchStaging(std::shared_ptr<Memory> memory, int64_t tokens, std::function<void()> poll = {}, int64_t top = 0);
   // Lets `load` fill b after the ops that the backend was given. If the host reaches b, it first waits for the backend;
   // if not, the device copies the filled buffer in stream order, and this must stay alive until then.
   void load(const LoadMicroBatch& load, MicroBatch& b, Backend& backend);

@@ -32,7 +32,7 @@ Executor::Executor(TrainingState& state, const StepSpec& step, const StepMemory*
       evaluation_(arena_of("evaluation", plan, &StepMemory::evaluation, resources.memory)),
       handover_(arena_of("handover", plan, &StepMemory::handover, resources.memory)),
       taught_(arena_of("states of the teacher", plan, &StepMemory::taught, resources.memory)),
-      staging_(resources.memory, step.micro_batch_tokens(), resources.mesh.poller()),
+      staging_(resources.memory, step.micro_batch_tokens(), resources.mesh.poller(), step.top_here()),
       links_(model_, step, resources.mesh, &handover_) {
   make_chunks(plan, resources.memory);
   make_room_for_states();
@@ -89,7 +89,8 @@ double Executor::run(const StepInput& input) {
   if (mtp_losses) mtp_loss_ = wait_sum_losses(mesh_, mtp_losses);
   if (RouterRecords* routers = state_.model.routers()) routers->wait_sum(mesh_);
   if (input.ends) input.ends();
-  return step_.teacher ? step_.teacher->loss.loss(divergence_, cross_entropy_) : cross_entropy_;
+  const std::optional<Distillation> loss = step_.distillation();
+  return loss ? loss->loss(divergence_, cross_entropy_) : cross_entropy_;
 }
 
 double Executor::run_on(Backend& backend, const StepInput& input) {
@@ -134,7 +135,7 @@ Executor::InFlight& Executor::begin(const Action& action, const StepInput& input
   b.index = action.micro_batch;
   b.loss = state_.losses.slice_rows(step_.order.global_of(b.index), 1);
   b.mtp_scale = input.mtp_scale;
-  if (!taught_states_.empty()) b.teaching = teaching_of(b.index);
+  if (!taught_states_.empty() || b.top.ids) b.teaching = teaching_of(b.index);
   if (state_.mtp_losses) b.mtp_loss = state_.mtp_losses.slice_rows(step_.order.global_of(b.index), 1);
   return m;
 }

@@ -55,6 +55,8 @@ class Executor {
   // Likewise the sums of the two losses beside a teacher, of which `run` returns what its Distillation makes.
   double divergence() const { return divergence_; }
   double cross_entropy() const { return cross_entropy_; }
+  // The forward-only passes with which a step begins, over any batch, and what the objective sums of it. Blocks.
+  Objective::Sums measure(const StepInput& input);
   // Forward only, of one micro-batch that `load` fills: the losses of its tokens (stat, [tokens]), until the next call.
   Tensor evaluate(const LoadMicroBatch& load);
 

@@ -55,10 +55,10 @@ void write_values(const std::vector<double>& values, const Tensor& x) {
 void Executor::score_batch(const StepInput& input) {
   const Objective& objective = input.objective;
   WEFT_CHECK(
-      is_dry() || (step_.scores_first == objective.scores_first() && step_.num_frozen() == objective.num_frozen() &&
-                   step_.num_sums == objective.num_sums() && step_.scores_others == objective.scores_others() &&
-                   step_.predicts_values == objective.weighs_values() &&
-                   (step_.teacher ? std::optional(step_.teacher->loss) : std::nullopt) == objective.distillation()),
+      is_dry() ||
+          (step_.scores_first == objective.scores_first() && step_.num_frozen() == objective.num_frozen() &&
+           step_.num_sums == objective.num_sums() && step_.scores_others == objective.scores_others() &&
+           step_.predicts_values == objective.weighs_values() && step_.distillation() == objective.distillation()),
       "a step that was planned for another objective");
   sums_.assign(is_dry() ? 0 : size_t(num_sums_of_batch()), 0);
   scored_ = score_with(input.load);
@@ -66,6 +66,13 @@ void Executor::score_batch(const StepInput& input) {
   add_sums(scored_, false, input);
   if (step_.scores_others) add_sums(score_with(is_dry() ? input.load : *input.others), true, input);
   wait_sum_sequences();
+}
+
+Objective::Sums Executor::measure(const StepInput& input) {
+  WEFT_CHECK(!is_dry() && step_.num_sums > 0 && !step_.scores_others,
+             "an objective that sums nothing of one batch alone");
+  score_batch(input);
+  return sums_;
 }
 
 // The losses that the objective asks for. In a dry run, one micro-batch sends what each of them does.
@@ -142,13 +149,10 @@ void Executor::load(MicroBatch& b, const StepInput& input) {
   if (is_dry() || !input.objective.weighs()) return;
   const Objective::Scores scores = scores_of(scored_, b.index, input);
   const std::vector<double> counted = values_of(b.weights);
-  std::vector<double> weights = counted;
-  input.objective.weigh(scores, sums_, weights);
+  std::vector<double> weights = counted, of_values = step_.predicts_values ? counted : std::vector<double>();
+  input.objective.weigh_both(scores, sums_, weights, of_values);
   write_values(weights, b.weights);
-  if (!step_.predicts_values) return;
-  weights = counted;
-  input.objective.weigh_values(scores, weights);
-  write_values(weights, b.value_weights);
+  if (step_.predicts_values) write_values(of_values, b.value_weights);
 }
 
 }  // namespace weft

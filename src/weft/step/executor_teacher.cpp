@@ -57,15 +57,17 @@ void Executor::teach_batch(const StepInput& input) {
 }
 
 Teaching Executor::teaching_of(int64_t micro_batch) const {
-  return {.head = &state_.teacher->model.vocabulary(),
-          .states = taught_states_[size_t(micro_batch)],
-          .loss = step_.teacher->loss,
-          .divergence = state_.divergences.slice_rows(step_.order.global_of(micro_batch), 1)};
+  Teaching teaching{.loss = *step_.distillation(),
+                    .divergence = state_.divergences.slice_rows(step_.order.global_of(micro_batch), 1)};
+  if (!state_.teacher) return teaching;
+  teaching.head = &state_.teacher->model.vocabulary();
+  teaching.states = taught_states_[size_t(micro_batch)];
+  return teaching;
 }
 
-// The dgrad of the student's head, for which the teacher's is fetched too.
+// The dgrad of the student's head, for which the teacher's is fetched too, if it is here.
 void Executor::learn(const ModelLayer& head, Pass& p, Kept& k, size_t at) {
-  const std::vector<int>& units = head_of(state_.teacher->model).units;
+  const std::vector<int> units = state_.teacher ? head_of(state_.teacher->model).units : std::vector<int>();
   for (const int unit : units) state_.teacher->params.fetch(unit);
   head.layer->dgrad(p, *k.layers[at], k.gradient[at + 1], k.gradient[at]);
   for (const int unit : units) state_.teacher->params.release(unit);

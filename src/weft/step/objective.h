@@ -53,8 +53,12 @@ class Objective {
   virtual bool weighs() const { return true; }
   // `weights` [tokens] hold 1 where a target counts, else 0, and receive its weight.
   virtual void weigh(const Scores& scores, Sums sums, std::span<double> weights) const = 0;
-  // `weights` [tokens] likewise receive the weight of each target's value, whose loss is minus the value.
-  virtual void weigh_values(const Scores&, std::span<double> /*weights*/) const {}
+  // What a step calls. `values` [tokens], none unless weighs_values, also hold 1 or 0, and receive the weight of each
+  // target's value, whose loss is minus the value.
+  virtual void weigh_both(const Scores& scores, Sums sums, std::span<double> weights,
+                          std::span<double> /*values*/) const {
+    weigh(scores, sums, weights);
+  }
   // What the step divides by, where so many targets of the global batch count.
   virtual double divisor(int64_t counted) const = 0;
 

@@ -39,18 +39,13 @@ void Ppo::sum(const Scores& scores, std::span<const double> counted, std::span<d
   });
 }
 
-void Ppo::weigh(const Scores& scores, Sums, std::span<double> weights) const {
-  write(&Token::by_logp, scores, weights);
-}
-
-void Ppo::weigh_values(const Scores& scores, std::span<double> weights) const {
-  write(&Token::by_value, scores, weights);
-}
-
 // The loss of a target is -logp, and that of its value -V.
-void Ppo::write(double Token::*slope, const Scores& scores, std::span<double> weights) const {
+void Ppo::weigh_both(const Scores& scores, Sums, std::span<double> weights, std::span<double> values) const {
   const std::vector<double> counted(weights.begin(), weights.end());
-  for_each_token(scores, counted, [&](size_t row, const Token& t) { weights[row] = -(t.*slope); });
+  for_each_token(scores, counted, [&](size_t row, const Token& t) {
+    weights[row] = -t.by_logp;
+    if (!values.empty()) values[row] = -t.by_value;
+  });
 }
 
 double Ppo::loss(double, Sums sums) const {

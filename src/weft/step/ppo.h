@@ -36,8 +36,10 @@ class Ppo final : public Objective {
   bool weighs_values() const override { return true; }
   int num_sums() const override { return kSums; }
   void sum(const Scores& scores, std::span<const double> counted, std::span<double> sums) const override;
-  void weigh(const Scores& scores, Sums sums, std::span<double> weights) const override;
-  void weigh_values(const Scores& scores, std::span<double> weights) const override;
+  void weigh(const Scores& scores, Sums sums, std::span<double> weights) const override {
+    weigh_both(scores, sums, weights, {});
+  }
+  void weigh_both(const Scores& scores, Sums sums, std::span<double> weights, std::span<double> values) const override;
   double divisor(int64_t counted) const override { return double(counted); }
   double loss(double weighted, Sums sums) const override;
   // policy_loss, value_loss, ratio_mean, approx_kl (of old logp - logp), clip_fraction and value_clip_fraction (where
@@ -54,7 +56,6 @@ class Ppo final : public Objective {
   // f(row, token) for every target of the micro-batch that counts.
   template <class F>
   void for_each_token(const Scores& scores, std::span<const double> counted, const F& f) const;
-  void write(double Token::*slope, const Scores& scores, std::span<double> weights) const;
 
   const Spec spec_;
   const SampledOf sampled_;

@@ -1,5 +1,7 @@
 // One rank's training step as plain values: all that memory and time depend on.
 #pragma once
+#include <algorithm>
+
 #include "weft/models/transformer.h"
 #include "weft/schedule/schedule.h"
 
@@ -14,6 +16,12 @@ struct FrozenSpec {
 // A frozen model whose distribution at each token the trained one learns.
 struct TeacherSpec {
   FrozenSpec frozen;  // of the same vocabulary
+  Distillation loss;
+};
+
+// In its place, what was stored of a teacher's logits, and comes with each micro-batch.
+struct StoredTeacher {
+  int64_t top = 0;  // logits of each token, at least 1
   Distillation loss;
 };
 
@@ -32,14 +40,26 @@ struct StepSpec {
   std::vector<FrozenSpec> frozen = {};
   bool scores_base = false;    // is the first frozen model this one without its adapter; `frozen` has the others
   bool scores_others = false;  // are there more passes like these, over other sequences
-  std::optional<TeacherSpec> teacher = {};  // scores no tokens: the loss is beside its distributions
-  int num_sums = 0;                         // of these passes, for each sequence of the global batch, over all ranks
+  std::optional<TeacherSpec> teacher = {};   // scores no tokens: the loss is beside its distributions
+  std::optional<StoredTeacher> stored = {};  // else, instead of that
+  int num_sums = 0;                          // of these passes, for each sequence of the global batch, over all ranks
   // Or by the model, whose routers count their tokens: for a loss over the whole batch.
   bool counts_experts = false;
   bool predicts_values = false;   // does the model predict values, which the objective weighs
   bool predicts_further = false;  // does the model have a module of multi-token prediction
   size_t num_frozen() const { return frozen.size() + (scores_base ? 1 : 0); }
   bool begins_with_scores() const { return scores_first || counts_experts || num_frozen() > 0 || teacher; }
+  // How the loss is beside a teacher; none where there is none.
+  std::optional<Distillation> distillation() const {
+    return teacher ? std::optional(teacher->loss) : stored ? std::optional(stored->loss) : std::nullopt;
+  }
+  // Whether the model's head is on this rank.
+  bool has_head() const {
+    const auto& parts = model.parts;
+    return parts.empty() || std::any_of(parts.begin(), parts.end(), [](const ModelPart& part) { return part.head; });
+  }
+  // Stored logits of each token in this rank's micro-batches.
+  int64_t top_here() const { return stored && has_head() ? stored->top : 0; }
   MeshSizes mesh = {};
   int rank = 0;  // of the mesh
   SequenceCut sequences() const { return {seq_length, {mesh.cp, place_of(mesh, rank).cp}}; }
@@ -51,10 +71,15 @@ struct StepSpec {
     return share_of(micro_batch_tokens(), cut ? RankOf{mesh.tp, place_of(mesh, rank).tp} : RankOf{});
   }
 };
+// What a micro-batch may have: tensors of multi-token prediction, weights of values, so many logits of a teacher at
+// each token.
+struct MicroBatchParts {
+  bool further = false, values = false;
+  int64_t top = 0;
+};
 // The tensors of one micro-batch (MicroBatch without spans).
 MicroBatch alloc_micro_batch(Arena& arena, const StepSpec& step);
-// The same for `tokens` of one sequence that are all of one rank's stream; their weights are of dtype `stat`. further:
-// with those of multi-token prediction; values: with their weights.
-MicroBatch alloc_micro_batch(Arena& arena, int64_t tokens, DType stat, bool further = false, bool values = false);
+// The same for `tokens` of one sequence that are all of one rank's stream; their weights are of dtype `stat`.
+MicroBatch alloc_micro_batch(Arena& arena, int64_t tokens, DType stat, const MicroBatchParts& parts = {});
 
 }  // namespace weft

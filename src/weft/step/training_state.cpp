@@ -40,7 +40,7 @@ TrainingState::TrainingState(const ModelSpec& spec, const StepSpec& step, const 
   norm = std::make_unique<GradNorm>(params, arenas.records, Transformer::num_positions(spec));
   losses = arenas.records.alloc(DType::f64, {step.order.global_micro_batches()});
   if (step.predicts_further) mtp_losses = arenas.records.alloc(DType::f64, losses.shape);
-  if (step.teacher) divergences = arenas.records.alloc(DType::f64, losses.shape);
+  if (step.distillation()) divergences = arenas.records.alloc(DType::f64, losses.shape);
   model.allocate_records(arenas.records, step.precision);
 }
 
@@ -52,15 +52,16 @@ double wait_sum_losses(const ProcessMesh& mesh, const Tensor& losses) {
 }
 
 MicroBatch alloc_micro_batch(Arena& arena, const StepSpec& step) {
-  MicroBatch b = alloc_micro_batch(arena, step.micro_batch_tokens(), step.precision.stat, step.predicts_further,
-                                   step.predicts_values);
+  MicroBatch b =
+      alloc_micro_batch(arena, step.micro_batch_tokens(), step.precision.stat,
+                        {.further = step.predicts_further, .values = step.predicts_values, .top = step.top_here()});
   b.stream = step.stream();
   b.sequences = step.sequences();
   b.sample_tokens = step.sequences().rows();
   return b;
 }
 
-MicroBatch alloc_micro_batch(Arena& arena, int64_t tokens, DType stat, bool further, bool values) {
+MicroBatch alloc_micro_batch(Arena& arena, int64_t tokens, DType stat, const MicroBatchParts& parts) {
   MicroBatch b;
   b.stream = {0, tokens};
   b.sequences = {.seq_length = tokens};
@@ -70,11 +71,15 @@ MicroBatch alloc_micro_batch(Arena& arena, int64_t tokens, DType stat, bool furt
   b.weights = arena.alloc(stat, {tokens});
   b.positions = arena.alloc(DType::i32, {tokens});
   b.tokens = arena.alloc(DType::i64, {tokens});
-  if (values) b.value_weights = arena.alloc(stat, {tokens});
-  if (further) {
+  if (parts.values) b.value_weights = arena.alloc(stat, {tokens});
+  if (parts.further) {
     b.mtp_targets = arena.alloc(DType::i32, {tokens});
     b.mtp_weights = arena.alloc(stat, {tokens});
   }
+  if (parts.top > 0)
+    b.top = {.ids = arena.alloc(DType::i32, {tokens, parts.top}),
+             .logits = arena.alloc(stat, {tokens, parts.top}),
+             .lse = arena.alloc(stat, {tokens})};
   return b;
 }
 

@@ -49,7 +49,7 @@ class TrainingState {
   std::unique_ptr<GradNorm> norm;
   // f64 [micro-batches of a step, of all ranks]: sums over counted tokens, and of multi-token prediction, if there is.
   Tensor losses, mtp_losses;
-  Tensor divergences;  // likewise, from a teacher
+  Tensor divergences;  // likewise, from a teacher, here or stored
 };
 
 // The sum of the losses of all micro-batches, of all ranks: each is the sum over the ranks of cp that share its

@@ -52,6 +52,30 @@ int64_t set_sequence(MicroBatch& b, int64_t i, const WholeSample& sample, int64_
   return counted;
 }
 
+namespace {
+
+// The rows of a run of a [S, width] matrix, to those from `row` on of a tensor of dtype stat.
+void copy_rows(const std::vector<float>& from, const Run& run, int64_t width, const Tensor& to, int64_t row) {
+  const Run elements{run.first * width, run.count * width};
+  if (to.dtype == DType::f64)
+    copy_run(from, elements, to.as<double>() + row * width);
+  else
+    copy_run(from, elements, to.as<float>() + row * width);
+}
+
+}  // namespace
+
+void set_top(MicroBatch& b, int64_t i, const WholeTop& top) {
+  const int64_t k = b.top.ids.cols();
+  int64_t row = i * b.sequences.rows();
+  for (const Run& run : b.sequences.runs()) {
+    copy_run(top.ids, {run.first * k, run.count * k}, b.top.ids.as<int32_t>() + row * k);
+    copy_rows(top.logits, run, k, b.top.logits, row);
+    copy_rows(top.lse, run, 1, b.top.lse, row);
+    row += run.count;
+  }
+}
+
 // A span's positions are those in the sample: dropout's random numbers of two documents of a sample are then others.
 void add_spans(int64_t i, std::span<const int32_t> positions, int64_t sample, std::vector<AttentionSpan>& spans) {
   const auto length = int64_t(positions.size());
@@ -75,14 +99,26 @@ OpenSource::Counted BatchLoader::counted(int64_t step) const {
   return n;
 }
 
-void BatchLoader::load(int64_t step, MicroBatch& b) { load_by(&TrainingSamples::read, step, b); }
+void BatchLoader::load(int64_t step, MicroBatch& b) {
+  load_by(&TrainingSamples::read, step, b);
+  if (!b.top.ids) return;
+  top_.resize(shape_.seq_length, b.top.ids.cols());
+  for (int64_t i = 0; i < shape_.micro_batch_size; ++i) {
+    samples_.read_top(first_of(step, b) + i, top_.rows());
+    set_top(b, i, top_);
+  }
+}
 
 void BatchLoader::load_others(int64_t step, MicroBatch& b) { load_by(&TrainingSamples::read_other, step, b); }
+
+int64_t BatchLoader::first_of(int64_t step, const MicroBatch& b) const {
+  return step * shape_.global_batch_size() + shape_.order.global_of(b.index) * shape_.micro_batch_size;
+}
 
 void BatchLoader::load_by(Read read, int64_t step, MicroBatch& b) {
   std::vector<AttentionSpan>& spans = spans_[size_t(b.index)];
   spans.clear();
-  const int64_t first = step * shape_.global_batch_size() + shape_.order.global_of(b.index) * shape_.micro_batch_size;
+  const int64_t first = first_of(step, b);
   for (int64_t i = 0; i < shape_.micro_batch_size; ++i) {
     (samples_.*read)(first + i, sample_.rows());
     set_sequence(b, i, sample_, (first + i) * shape_.seq_length);

@@ -18,9 +18,22 @@ struct WholeSample {
         .ids = ids, .targets = targets, .counted = counted, .positions = positions, .further_counted = further_counted};
   }
 };
+// Likewise what is stored of a teacher's logits at its tokens.
+struct WholeTop {
+  std::vector<int32_t> ids;        // [S k]
+  std::vector<float> logits, lse;  // [S k], [S]
+  void resize(int64_t seq_length, int64_t top) {
+    ids.resize(size_t(seq_length * top));
+    logits.resize(ids.size());
+    lse.resize(size_t(seq_length));
+  }
+  TopRows rows() { return {.ids = ids, .logits = logits, .lse = lse}; }
+};
 // Fills the rows that this rank has of sequence i of a micro-batch, weights 1 or 0 with what counts, and token numbers
 // from `first_token` on; mtp_targets and mtp_weights where it has them. Returns how many of its targets count.
 int64_t set_sequence(MicroBatch& b, int64_t i, const WholeSample& sample, int64_t first_token);
+// Likewise MicroBatch::top.
+void set_top(MicroBatch& b, int64_t i, const WholeTop& top);
 // Adds the documents of sequence i: one begins wherever a position is 0. `sample`: its global number.
 void add_spans(int64_t i, std::span<const int32_t> positions, int64_t sample, std::vector<AttentionSpan>& spans);
 
@@ -45,11 +58,13 @@ class BatchLoader {
  private:
   using Read = void (TrainingSamples::*)(int64_t, const SampleRows&) const;
   void load_by(Read read, int64_t step, MicroBatch& b);
+  int64_t first_of(int64_t step, const MicroBatch& b) const;  // the global number of its first sample
 
   const TrainingSamples& samples_;
   Shape shape_;
   std::vector<std::vector<AttentionSpan>> spans_;  // [micro-batch]
   WholeSample sample_;                             // that is read
+  WholeTop top_;                                   // and its teacher's logits, where micro-batches have them
 };
 
 }  // namespace weft

@@ -108,16 +108,15 @@ std::vector<double> advantages_of(const IdRows& rows, const Recipe::Objective& o
 
 namespace {
 
-// Of a narrow copy of a teacher there is no folder: its weights are random.
 std::vector<std::string> begin_teacher(const Recipe& recipe, RankRun& rank, int num_threads) {
   FrozenModel& teacher = *rank.state.teacher;
   const std::string& path = recipe.objective.teacher;
   std::vector<std::string> notes;
-  if (path.empty()) {
-    init_weights(teacher.params, uint64_t(recipe.train.seed) + 1, num_threads);
-  } else {
+  if (rank.plan.config.teacher->has_folder) {
     for (const std::string& note : load_hf_weights(path, teacher.model.spec(), teacher.params, num_threads))
       notes.push_back("of the teacher, " + note);
+  } else {
+    init_weights(teacher.params, uint64_t(recipe.train.seed) + 1, num_threads);
   }
   teacher.params.masters_changed(rank.backend);
   return notes;

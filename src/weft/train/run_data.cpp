@@ -5,6 +5,8 @@
 #include "weft/base/error.h"
 #include "weft/base/json.h"
 #include "weft/data/row_order.h"
+#include "weft/data/taught_samples.h"
+#include "weft/data/teacher_logits.h"
 #include "weft/pipeline/file_texts.h"
 #include "weft/pipeline/provenance.h"
 #include "weft/pipeline/row_encoder.h"
@@ -62,37 +64,50 @@ std::string warning_of(const IdRows& rows) {
       rows.file().string(), alike, rows.size(), rows.place_of(first));
 }
 
+// Opens rows; the encoder is made for the first of them that are texts.
+IdRows open_rows(const Recipe& r, IdRows::Spec spec, std::optional<RowEncoder>& encoder) {
+  spec.files = more_row_files();
+  if (data_key_of(r.train.objective) != "data.rollouts")  // of ids alone: with numbers of each token
+    spec.files.encode = [&](const JsonlRow& row) {
+      if (!encoder) encoder.emplace(row_encoder_of(r, spec));
+      return encoder->encode(row);
+    };
+  return IdRows(spec);
+}
+
+RowOrder::Spec order_of(const Recipe& r) {
+  const bool rollouts = data_key_of(r.train.objective) == "data.rollouts";
+  return {.rows_of_step = r.train.global_batch_size,
+          .seq_length = r.train.seq_length,
+          .steps_of_batch = rollouts ? r.objective.inner_updates : 1,
+          .rows_of_group = r.train.objective == ObjectiveKind::grpo ? r.objective.group_size : 1,
+          .scores_ends = r.train.objective == ObjectiveKind::reward,
+          .mixes = r.train.objective == ObjectiveKind::kto,
+          .seed = uint64_t(r.train.seed),
+          .shuffle = r.data.shuffle};
+}
+
 }  // namespace
 
 RunData open_row_data(const Recipe& r, int64_t vocab_size) {
   IdRows::Spec spec = rows_of(r);
   spec.vocab_size = vocab_size;
-  spec.files = more_row_files();
   std::optional<RowEncoder> encoder;  // rows of ids need no tokenizer
-  const bool groups = r.train.objective == ObjectiveKind::grpo;
-  const bool rollouts = data_key_of(r.train.objective) == "data.rollouts";  // of ids alone: with numbers of each token
-  if (!rollouts)
-    spec.files.encode = [&](const JsonlRow& row) {
-      if (!encoder) encoder.emplace(row_encoder_of(r, spec));
-      return encoder->encode(row);
-    };
-  IdRows rows(spec);
-  if (!encoder && !r.data.chat_template.empty())
-    throw ConfigError(fmt::format("data.chat_template = {} has no effect: {} has rows of token ids; leave it out",
-                                  in_quotes(r.data.chat_template), spec.file.string()));
+  IdRows rows = open_rows(r, spec, encoder);
   RunData data;
-  if (encoder) data.row_templates = encoder->chat_templates();
   data.warning = warning_of(rows);
   data.sources.push_back({.path = rows.file().string(), .contents = rows.fingerprint(), .dataset = "", .version = ""});
-  data.train = std::make_shared<RowOrder>(std::move(rows),
-                                          RowOrder::Spec{.rows_of_step = r.train.global_batch_size,
-                                                         .seq_length = r.train.seq_length,
-                                                         .steps_of_batch = rollouts ? r.objective.inner_updates : 1,
-                                                         .rows_of_group = groups ? r.objective.group_size : 1,
-                                                         .scores_ends = r.train.objective == ObjectiveKind::reward,
-                                                         .mixes = r.train.objective == ObjectiveKind::kto,
-                                                         .seed = uint64_t(r.train.seed),
-                                                         .shuffle = r.data.shuffle});
+  data.train = std::make_shared<RowOrder>(std::move(rows), order_of(r));
+  if (!r.data.valid.empty()) {
+    spec.file = r.data.valid[0];
+    RowOrder::Spec order = order_of(r);
+    order.shuffle = false;
+    data.valid_rows = std::make_shared<RowOrder>(open_rows(r, spec, encoder), order);
+  }
+  if (!encoder && !r.data.chat_template.empty())
+    throw ConfigError(fmt::format("data.chat_template = {} has no effect: {} has rows of token ids; leave it out",
+                                  in_quotes(r.data.chat_template), rows_of(r).file.string()));
+  if (encoder) data.row_templates = encoder->chat_templates();
   return data;
 }
 
@@ -100,6 +115,8 @@ RunData judge_row_data(const Recipe& r) {
   if (reads_tokens(r.train.objective)) return {};
   return open_row_data(r, prepare_run(r, 0).model.vocab_size);
 }
+
+std::filesystem::path token_cache_of(const Recipe& r) { return std::filesystem::path(r.run.dir) / "tokens"; }
 
 DataSpec data_spec_of(const Recipe& r, int64_t vocab_size) {
   DataSpec spec;
@@ -115,7 +132,7 @@ DataSpec data_spec_of(const Recipe& r, int64_t vocab_size) {
   spec.more = more_document_files();
   spec.tokenizer = text_tokenizer_of(r);
   spec.model_folder = r.model.path;
-  spec.cache_dir = r.run.dir + "/tokens";
+  spec.cache_dir = token_cache_of(r);
   spec.vocab_size = vocab_size;
   spec.seq_length = r.train.seq_length;
   spec.seed = uint64_t(r.train.seed);
@@ -125,7 +142,10 @@ DataSpec data_spec_of(const Recipe& r, int64_t vocab_size) {
 }
 
 void require_run_data(const Recipe& r) {
-  if (!reads_tokens(r.train.objective)) return require_sources({rows_of(r).file.string()});
+  if (!reads_tokens(r.train.objective)) {
+    require_sources({rows_of(r).file.string()});
+    return require_sources(r.data.valid);
+  }
   const DataFiles train = training_files_of(r);
   if (!r.data.loss_mask.empty() && train.paths != r.data.train)
     throw ConfigError(fmt::format(
@@ -137,6 +157,28 @@ void require_run_data(const Recipe& r) {
   if (!r.data.loss_mask.empty()) require_sources({r.data.loss_mask});
 }
 
+namespace {
+
+// The samples with what objective.teacher_logits has of them. Whether that fits the model was judged before
+// (read_stored_top).
+std::shared_ptr<const TrainingSamples> with_teacher_logits(const Recipe& r,
+                                                           std::shared_ptr<const SampleOrder> samples) {
+  const auto logits = std::make_shared<const TeacherLogits>(r.objective.teacher_logits);
+  const TeacherLogitsSpec& spec = logits->spec();
+  if (spec.samples != samples->samples_fingerprint() || spec.num_samples != samples->samples_per_epoch())
+    throw ConfigError(fmt::format(
+        "objective.teacher_logits = {} cannot run: it was made of other tokens than data.train has now, {} samples of "
+        "them, in place of {}; the nearest that works: the same files, data.packing and data.valid_fraction, or a file "
+        "made for this recipe: `weft teacher-logits`",
+        in_quotes(r.objective.teacher_logits), spec.num_samples, samples->samples_per_epoch()));
+  const auto read_top = [samples, logits](int64_t sample, const TopRows& to) {
+    logits->read(samples->number_of(sample), to);
+  };
+  return std::make_shared<TaughtSamples>(samples, read_top, fmt::format("{} top={}", spec.teacher, spec.top));
+}
+
+}  // namespace
+
 RunData open_run_data(const Recipe& r, const ModelSpec& model, const TokenizeProgress& progress) {
   if (!reads_tokens(r.train.objective)) return open_row_data(r, model.vocab_size);
   DataSpec spec = data_spec_of(r, model.vocab_size);
@@ -144,7 +186,7 @@ RunData open_run_data(const Recipe& r, const ModelSpec& model, const TokenizePro
   Datasets datasets;
   require_vocabulary(dataset_tokenizers(spec.paths, datasets), model.vocab_size);
   RunData data;
-  auto train = open_sample_order(spec);
+  std::shared_ptr<SampleOrder> train = open_sample_order(spec);
   for (size_t i = 0; i < spec.paths.size(); ++i) {
     const auto dataset = datasets.find(spec.paths[i]);
     data.sources.push_back({.path = spec.paths[i],
@@ -152,7 +194,8 @@ RunData open_run_data(const Recipe& r, const ModelSpec& model, const TokenizePro
                             .dataset = dataset ? dataset->folder.string() : "",
                             .version = dataset ? dataset->version : ""});
   }
-  data.train = std::move(train);
+  data.train = train;
+  if (!r.objective.teacher_logits.empty()) data.train = with_teacher_logits(r, train);
   if (r.data.valid.empty() && r.data.valid_fraction == 0) return data;
   spec.part = DataSpec::Part::valid;
   if (!r.data.valid.empty()) {

@@ -1,5 +1,6 @@
 // The data of a run, as its recipe names it.
 #pragma once
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -23,8 +24,9 @@ struct RunSource {
 
 struct RunData {
   std::shared_ptr<const TrainingSamples> train;
-  std::unique_ptr<EvalWindows> valid;  // null where nothing is held out
-  std::vector<RunSource> sources;      // of train
+  std::unique_ptr<EvalWindows> valid;                      // null where nothing is held out
+  std::shared_ptr<const TrainingSamples> valid_rows = {};  // likewise, where the objective reads pairs
+  std::vector<RunSource> sources;                          // of train
   // The chat templates, by name, that rows of texts were rendered with; none: there were no such rows.
   std::optional<std::map<std::string, std::string>> row_templates = {};
   std::string warning = {};  // about rows
@@ -32,6 +34,10 @@ struct RunData {
 
 // What the recipe says of its training data. Throws as training_files_of (data_files.h).
 DataSpec data_spec_of(const Recipe& recipe, int64_t vocab_size);
+
+// The folder in the run's own where ids of its texts are kept that cannot be kept beside the texts: to be made again at
+// any time, at the cost of tokenizing.
+std::filesystem::path token_cache_of(const Recipe& recipe);
 
 // That the files are there which the recipe names, before anything is made for the run. Throws FileError.
 void require_run_data(const Recipe& recipe);

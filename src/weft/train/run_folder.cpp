@@ -19,6 +19,7 @@
 #include "weft/comm/agree.h"
 #include "weft/train/checkpoint_state.h"
 #include "weft/train/data_files.h"
+#include "weft/train/run_data.h"
 #include "weft/train/run_length.h"
 
 namespace weft {
@@ -121,7 +122,7 @@ void drop_run_folder(const Recipe& recipe) {
   std::error_code ignored;
   if (is_there(run / "metrics.jsonl")) return;
   for (const fs::directory_entry& entry : fs::directory_iterator(run, ignored))
-    if (entry.path().filename() != "tokens") fs::remove_all(entry.path(), ignored);
+    if (entry.path() != token_cache_of(recipe)) fs::remove_all(entry.path(), ignored);
   fs::remove(run, ignored);  // unless it has texts that were tokenized
 }
 

@@ -1,5 +1,4 @@
 #include "weft/train/run_tokenizer.h"
-#include "weft/models/peft.h"
 
 #include <algorithm>
 #include <map>
@@ -7,6 +6,8 @@
 #include "weft/base/error.h"
 #include "weft/chat/conversation.h"
 #include "weft/data/token_source.h"
+#include "weft/models/peft.h"
+#include "weft/plan/teacher.h"
 #include "weft/tokenize/tokenizer.h"
 #include "weft/train/checkpoint_state.h"
 #include "weft/train/data_files.h"
@@ -35,7 +36,10 @@ std::vector<DatasetTokenizer> tokenizers_of(const Recipe& recipe) {
   Datasets datasets;
   return dataset_tokenizers(files, datasets);
 }
-bool has_texts(const Recipe& recipe) { return any_is_text(recipe.data.train) || any_is_text(recipe.data.valid); }
+// Rows say themselves whether they are texts.
+bool has_texts(const Recipe& recipe) {
+  return reads_tokens(recipe.train.objective) && (any_is_text(recipe.data.train) || any_is_text(recipe.data.valid));
+}
 
 std::string named(const std::string& name, const std::string& fingerprint) {
   return fmt::format("{} ({})", name, fingerprint);
@@ -172,6 +176,17 @@ class Judge {
   RunTokenizer result_;
 };
 
+// The ids of the data must mean the same to a teacher that has a tokenizer. What data.tokenizer and the model's folder
+// say has been compared before (read_teacher).
+void compare_with_teacher(const Recipe& recipe, const std::vector<DatasetTokenizer>& datasets) {
+  if (recipe.train.objective != ObjectiveKind::distill) return;
+  for (const DatasetTokenizer& t : datasets) require_teacher_tokenizer(recipe, t.fingerprint, made(t));
+  if (datasets.empty() && recipe.data.tokenizer == kAuto && has_texts(recipe) &&
+      find_tokenizer(recipe.model.path).empty())
+    require_teacher_tokenizer(recipe, make_byte_tokenizer()->fingerprint(),
+                              "texts are read as bytes, since model.path holds no tokenizer");
+}
+
 // What text alone is read with: what the model's folder holds goes along by itself.
 RunTokenizer of_texts(const Recipe& recipe, bool has_text_rows) {
   if (recipe.data.tokenizer != kAuto) return of_named(recipe);
@@ -260,6 +275,7 @@ RunTokenizer judge_tokenizer(const Recipe& recipe, int64_t vocab_size,
                              const std::optional<ChatTemplateTexts>& row_templates) {
   const std::vector<DatasetTokenizer> datasets = tokenizers_of(recipe);
   require_vocabulary(datasets, vocab_size);
+  compare_with_teacher(recipe, datasets);
   RunTokenizer result =
       datasets.empty() ? of_texts(recipe, row_templates.has_value()) : Judge(recipe, datasets).result();
   add_chat_templates(recipe, row_templates ? *row_templates : templates_of(datasets, result), result);

@@ -177,7 +177,8 @@ DecodingRows any_step(size_t n, const std::vector<CachedRun>& seen, RankOf cp) {
   return rows;
 }
 
-// Of a text that has forgotten its beginning: it begins again, alone, and grows by the rest, page by page. At most.
+// The most rows that a rank keeps of a text that has forgotten its beginning: the text begins again, alone, and grows
+// by the rest, page by page.
 int64_t kept_again(int64_t context, int64_t ranks) {
   const int64_t least = least_seen(context), rest = KvPages::pages_for(context - least) + ranks;
   return std::min(context, CacheBooks::filled(least, ranks) / ranks + (rest + ranks - 1) / ranks * KvPages::kRows);

@@ -82,6 +82,7 @@ RunData Trainer::open_data(const Setup& setup) const {
   if (setup.rows != nullptr && setup.rows->train)
     return {.train = setup.rows->train,
             .valid = nullptr,
+            .valid_rows = setup.rows->valid_rows,
             .sources = setup.rows->sources,
             .row_templates = setup.rows->row_templates};
   if (!leads()) barrier(*rank_.mesh.world);
@@ -284,7 +285,7 @@ nlohmann::json Trainer::config_of_checkpoint() const {
 }
 
 bool Trainer::evaluation_due() const {
-  return data_.valid != nullptr && step_ > 0 &&
+  return (data_.valid != nullptr || data_.valid_rows != nullptr) && step_ > 0 &&
          (due(recipe_.train.eval_interval) || step_ == recipe_.train.train_iters);
 }
 
@@ -335,17 +336,47 @@ void Trainer::log_grad_norms(const TrainingStep::Result& step) {
   });
 }
 
+// Both: none where it was stopped.
+std::optional<EvalRecord> Trainer::evaluate_text() {
+  return evaluate_loss({.windows = *data_.valid,
+                        .step_spec = rank_.plan.step,
+                        .memory = *machine_.memory,
+                        .step = step_,
+                        .max_batches = recipe_.train.eval_iters,
+                        .ranks = *rank_.mesh.dense.all,
+                        .stages = *rank_.mesh.pp,
+                        .stopped = [this] { return stopped(); }},
+                       [this](const LoadMicroBatch& load) { return rank_.executor.evaluate(load); });
+}
+
+// Batches as large as a step's, of each of which the objective makes means; rows that are no whole batch are left out.
+std::optional<EvalRecord> Trainer::evaluate_rows() {
+  const TrainingSamples& rows = *data_.valid_rows;
+  BatchLoader loader(rows, {.seq_length = recipe_.train.seq_length,
+                            .micro_batch_size = rank_.plan.step.micro_batch_size,
+                            .order = rank_.plan.step.order});
+  const auto objective = objective_of(recipe_, rows);
+  const int64_t batches = rows.samples_per_epoch() / recipe_.train.global_batch_size;
+  EvalRecord record{.step = step_};
+  for (int64_t b = 0; b < batches; ++b) {
+    if (stopped()) return {};
+    const LoadMicroBatch load = [&](MicroBatch& micro_batch) { loader.load(b, micro_batch); };
+    const Objective::Sums sums =
+        rank_.executor.measure({.load = load, .loss_scale = 1, .dropout_key = 0, .objective = *objective, .batch = b});
+    record.loss += objective->loss(0, sums) / double(batches);
+    record.tokens += loader.counted(b).targets;
+    const Objective::Terms terms = objective->terms(sums);
+    record.terms.resize(terms.size());
+    for (size_t i = 0; i < terms.size(); ++i) {
+      record.terms[i].first = terms[i].first;
+      record.terms[i].second += terms[i].second / double(batches);
+    }
+  }
+  return record;
+}
+
 void Trainer::evaluate() {
-  const std::optional<EvalRecord> record =
-      evaluate_loss({.windows = *data_.valid,
-                     .step_spec = rank_.plan.step,
-                     .memory = *machine_.memory,
-                     .step = step_,
-                     .max_batches = recipe_.train.eval_iters,
-                     .ranks = *rank_.mesh.dense.all,
-                     .stages = *rank_.mesh.pp,
-                     .stopped = [this] { return stopped(); }},
-                    [this](const LoadMicroBatch& load) { return rank_.executor.evaluate(load); });
+  const std::optional<EvalRecord> record = data_.valid_rows ? evaluate_rows() : evaluate_text();
   if (!record) return;
   evaluated_step_ = step_;
   held_out_.reset();

@@ -57,6 +57,8 @@ class Trainer {
   [[noreturn]] void report_nonfinite(double loss, double norm);
   void log_grad_norms(const TrainingStep::Result& step);
   void evaluate();
+  std::optional<EvalRecord> evaluate_text();
+  std::optional<EvalRecord> evaluate_rows();
   bool evaluation_due() const;
   void refuse_bad_weights();
   void refuse_unchanged_adapter() const;

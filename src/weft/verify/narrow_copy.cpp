@@ -139,11 +139,13 @@ NarrowCopy narrow_model(const Recipe& recipe, const HfConfig& config) {
 // A teacher's blocks are not laid out by the recipe, and its vocabulary becomes the student's, which it was.
 NarrowCopy narrow_copy(const Recipe& recipe, const HfConfig& config) {
   NarrowCopy copy = narrow_model(recipe, config);
+  copy.config.teacher_top = std::min(config.teacher_top, copy.config.spec.vocab_size);
   if (!config.teacher) return copy;
   Recipe of_teacher = recipe;
   of_teacher.parallel.pipeline_layout.clear();
-  copy.config.teacher = std::make_shared<const HfConfig>(narrow_model(of_teacher, *config.teacher).config);
-  copy.recipe.objective.teacher.clear();
+  HfConfig teacher = narrow_model(of_teacher, *config.teacher).config;
+  teacher.has_folder = false;
+  copy.config.teacher = std::make_shared<const HfConfig>(std::move(teacher));
   return copy;
 }
 

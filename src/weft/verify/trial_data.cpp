@@ -11,6 +11,7 @@
 
 #include "weft/base/error.h"
 #include "weft/base/rng.h"
+#include "weft/data/taught_samples.h"
 #include "weft/data/token_writer.h"
 #include "weft/train/run_data.h"
 
@@ -102,6 +103,30 @@ void write_rows(const fs::path& file, const Recipe& recipe, int64_t vocab_size, 
   if (!out.flush()) throw FileError(fmt::format("{}: cannot be written", file.string()));
 }
 
+// k logits of each token of a sample, of distinct tokens, and a sum over all that leaves as much for the others, where
+// there are others.
+struct RandomTop {
+  uint64_t seed;
+  int64_t vocab_size;
+  double temperature;
+  void operator()(int64_t sample, const TopRows& to) const;
+};
+void RandomTop::operator()(int64_t sample, const TopRows& to) const {
+  const uint64_t key = rng_key(rng_key(seed, "verify teacher"), uint64_t(sample));
+  const auto top = size_t(to.top());
+  for (size_t t = 0; t < to.lse.size(); ++t) {
+    double sum = 0;
+    for (size_t i = 0; i < top; ++i) {
+      const size_t at = t * top + i;
+      const int64_t begin = vocab_size * int64_t(i) / int64_t(top), end = vocab_size * int64_t(i + 1) / int64_t(top);
+      to.ids[at] = int32_t(begin + random_bits(key, uint64_t(at)) % uint32_t(end - begin));
+      to.logits[at] = float(4 * temperature * random_uniform(key, uint64_t(at)));
+      sum += std::exp(to.logits[at] / temperature);
+    }
+    to.lse[t] = float(std::log(int64_t(top) < vocab_size ? 2 * sum : sum));
+  }
+}
+
 }  // namespace
 
 bool has_token_files(const Recipe& recipe) {
@@ -117,7 +142,9 @@ std::shared_ptr<const TrainingSamples> open_token_files(const Recipe& recipe, co
   return open_run_data(recipe, model).train;
 }
 
-std::shared_ptr<const TrainingSamples> random_tokens(const Recipe& recipe, const ModelSpec& model, int64_t steps) {
+namespace {
+
+std::shared_ptr<const TrainingSamples> random_samples(const Recipe& recipe, const ModelSpec& model, int64_t steps) {
   const TemporaryFolder folder;
   if (!reads_tokens(recipe.train.objective)) {
     const fs::path rows = folder / "rows.jsonl";
@@ -125,6 +152,7 @@ std::shared_ptr<const TrainingSamples> random_tokens(const Recipe& recipe, const
     Recipe r = recipe;
     r.data.pairs = r.data.rollouts = r.data.examples = rows.string();  // of which its objective reads one
     r.data.chat_template.clear();
+    r.data.valid.clear();
     return open_run_data(r, model).train;
   }
   const fs::path pair = folder / "pair", ids = folder / "tokens.bin", mask = folder / "mask.bin";
@@ -150,7 +178,17 @@ std::shared_ptr<const TrainingSamples> random_tokens(const Recipe& recipe, const
     write_numbers<uint8_t>(mask, n, [random = bits("verify mask")](int64_t i) { return random(i) % 3 != 0; });
     r.data.loss_mask = mask.string();
   }
+  r.objective.teacher_logits.clear();  // they are of other tokens
   return open_run_data(r, model).train;
+}
+
+}  // namespace
+
+std::shared_ptr<const TrainingSamples> random_tokens(const Recipe& recipe, const HfConfig& model, int64_t steps) {
+  auto samples = random_samples(recipe, model.spec, steps);
+  if (model.teacher_top == 0) return samples;
+  const RandomTop top{uint64_t(recipe.train.seed), model.spec.vocab_size, recipe.objective.temperature};
+  return std::make_shared<TaughtSamples>(std::move(samples), top, "random");
 }
 
 }  // namespace weft

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "weft/data/training_samples.h"
-#include "weft/models/model_spec.h"
+#include "weft/models/hf_config.h"
 #include "weft/recipe/recipe.h"
 
 namespace weft {
@@ -13,7 +13,8 @@ bool has_token_files(const Recipe& recipe);
 // Those files, as training reads them. Throws FileError, ConfigError.
 std::shared_ptr<const TrainingSamples> open_token_files(const Recipe& recipe, const ModelSpec& model);
 // Random tokens for so many steps, with a random mask where the recipe has one, or random rows where its objective
-// reads these: a function of its seed. They are held by the stream alone: no file stays, however the process ends.
-std::shared_ptr<const TrainingSamples> random_tokens(const Recipe& recipe, const ModelSpec& model, int64_t steps);
+// reads these; and where a teacher's logits are stored, random ones: a function of its seed. They are held by the
+// stream alone: no file stays, however the process ends.
+std::shared_ptr<const TrainingSamples> random_tokens(const Recipe& recipe, const HfConfig& model, int64_t steps);
 
 }  // namespace weft

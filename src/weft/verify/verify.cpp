@@ -37,7 +37,7 @@ Recipe trial_recipe(Recipe r, int64_t steps) {
   r.moe.overflow = ExpertOverflow::error;
   r.optimizer.lr_decay_style = LrSchedule::Style::constant;
   r.optimizer.lr_warmup_iters = r.optimizer.lr_decay_iters = r.optimizer.lr_wsd_decay_iters = 0;
-  r.optimizer.adam_eps = std::max(r.optimizer.adam_eps, kLeastAdamEps);
+  if (r.optimizer.name != OptimizerKind::sgd) r.optimizer.adam_eps = std::max(r.optimizer.adam_eps, kLeastAdamEps);
   return r;
 }
 
@@ -201,7 +201,7 @@ class Verifier {
     for (const Recipe& run : {recipe_, in_fp64(one_rank_of(recipe_))})
       if (whole) require_host_room(run, setup_.machine_for(run));
     const bool own_data = whole && has_token_files(recipe_);
-    data_ = own_data ? open_token_files(recipe_, config_.spec) : random_tokens(recipe_, config_.spec, setup_.steps);
+    data_ = own_data ? open_token_files(recipe_, config_.spec) : random_tokens(recipe_, config_, setup_.steps);
     report_.model =
         fmt::format("{} ({}), {}", whole ? setup_.recipe.model.path : "a narrow copy of " + setup_.recipe.model.path,
                     sizes_of(recipe_, config_.spec), own_data ? "its own data" : "random tokens");
@@ -407,9 +407,7 @@ class Verifier {
   void find_out(const Judgement& by, const Difference& first) {
     const auto differs = [&](const Recipe& less) -> std::optional<bool> {
       try {
-        Recipe named = less;  // a narrow copy of a teacher has no folder
-        if (config_.teacher && named.objective.teacher.empty()) named.objective.teacher = "narrow copy";
-        check_supported(parse_recipe(to_toml(named), "verify", {}));
+        check_supported(parse_recipe(to_toml(less), "verify", {}));
         return timed("looking for the cause: " + layout_words(less),
                      [&] { return difference_of(by, less, first.step + 1).has_value(); });
       } catch (const ConfigError&) { return {}; } catch (const PlacementError&) {

@@ -8,6 +8,7 @@
 #include "weft/ops/cpu/blockwise.h"
 #include "weft/ops/cpu/cross_entropy.h"
 #include "weft/ops/cpu/distill.h"
+#include "weft/ops/cpu/distill_top.h"
 #include "weft/ops/cpu/dropout.h"
 #include "weft/ops/cpu/experts.h"
 #include "weft/ops/cpu/latent_keys.h"
@@ -185,6 +186,8 @@ void CpuBackend::apply(const CrossEntropyPart& op) { by_rows(op, op.logits, cpu:
 void CpuBackend::apply(const CrossEntropyJoin& op) { by_rows(op, op.logits, cpu::cross_entropy_join); }
 void CpuBackend::apply(const DistillPart& op) { by_rows(op, op.logits, cpu::distill_part); }
 void CpuBackend::apply(const DistillJoin& op) { by_rows(op, op.logits, cpu::distill_join); }
+void CpuBackend::apply(const DistillTopPart& op) { by_rows(op, op.logits, cpu::distill_top_part); }
+void CpuBackend::apply(const DistillTopJoin& op) { by_rows(op, op.logits, cpu::distill_top_join); }
 
 void CpuBackend::apply(const Add& op) { by_elements(op, op.out, cpu::add); }
 

@@ -49,6 +49,8 @@ class CpuBackend final : public Backend {
   void apply(const CrossEntropyJoin&);
   void apply(const DistillPart&);
   void apply(const DistillJoin&);
+  void apply(const DistillTopPart&);
+  void apply(const DistillTopJoin&);
   void apply(const Add&);
   void apply(const Axpby&);
   void apply(const AddRow&);

@@ -9,27 +9,12 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "weft/ops/cpu/math-inl.h"
+#include "weft/ops/cpu/losses-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace weft::cpu {
 namespace HWY_NAMESPACE {
 namespace {
-
-float largest(const float* x, int64_t n) {
-  const Lanes d;
-  auto m0 = hn::Set(d, -INFINITY), m1 = m0, m2 = m0, m3 = m0;
-  int64_t j = 0;
-  for (; j + 4 * kLanes <= n; j += 4 * kLanes) {
-    m0 = hn::Max(m0, hn::LoadU(d, x + j));
-    m1 = hn::Max(m1, hn::LoadU(d, x + j + kLanes));
-    m2 = hn::Max(m2, hn::LoadU(d, x + j + 2 * kLanes));
-    m3 = hn::Max(m3, hn::LoadU(d, x + j + 3 * kLanes));
-  }
-  float most = hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(m0, m1), hn::Max(m2, m3))));
-  for (; j < n; ++j) most = std::max(most, x[j]);
-  return most;
-}
 
 // e^(x - most) for a row, into `e` where there is room to keep it; returns their sum.
 float exps(const float* x, int64_t n, float most, float* e) {
@@ -115,26 +100,19 @@ template <class T>
 void cross_entropy_join_rows(const CrossEntropyJoin& op, Range rows) {
   const auto logits = rows_of<const float>(op.logits), parts = rows_of<const float>(op.parts);
   const auto dlogits = rows_of<T>(op.dlogits);
-  for (int64_t i = rows.begin; i < rows.end; ++i) {
-    const float weight = op.weights.as<float>()[i];
+  for_each_weighted_row<T>(op, rows, [&](int64_t i, float weight, int64_t target) HWY_ATTR {
     const JoinedParts all = join_parts(parts, i, logits.rows);
     const float scale = float(op.scale) * weight;
-    op.nll.as<float>()[i] = weight != 0 ? weight * (std::log(all.sum) + (all.most - all.at_target)) : 0;
-    if (!dlogits) continue;
+    op.nll.as<float>()[i] = weight * (std::log(all.sum) + (all.most - all.at_target));
+    if (!dlogits) return;
     T* d = dlogits[i];
-    if (weight == 0) {
-      std::fill_n(d, logits.cols, T(0.0f));
-      continue;
-    }
-    const int64_t target = op.targets.as<int32_t>()[i] - op.first;
-    const bool here = target >= 0 && target < logits.cols;
-    const float at_target = here ? logits[i][target] : 0;
+    const float at_target = target >= 0 ? logits[i][target] : 0;  // dlogits may be logits
     for_each(logits.cols, [&, x = logits[i]](auto t, int64_t j) HWY_ATTR {
       const auto v = exp_of_negative(t, hn::Sub(load(t, x + j), hn::Set(t, all.most)));
       store(hn::Mul(v, hn::Set(t, scale / all.sum)), t, d + j);
     });
-    if (here) d[target] = T(scale * (std::exp(at_target - all.most) / all.sum - 1));
-  }
+    if (target >= 0) d[target] = T(scale * (std::exp(at_target - all.most) / all.sum - 1));
+  });
 }
 void cross_entropy_join(const CrossEntropyJoin& op, Range rows) {
   with_type_of(op.dlogits, [&]<class T>() { cross_entropy_join_rows<T>(op, rows); });

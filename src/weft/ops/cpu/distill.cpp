@@ -9,7 +9,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "weft/ops/cpu/math-inl.h"
+#include "weft/ops/cpu/losses-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace weft::cpu {
@@ -45,8 +45,7 @@ void distill_part(const DistillPart& op, Range rows) {
   const int64_t n = logits.cols;
   for (int64_t i = rows.begin; i < rows.end; ++i) {
     const int64_t at = op.targets.as<int32_t>()[i] - op.first;
-    const float most = *std::max_element(logits[i], logits[i] + n);
-    const float of_teacher = *std::max_element(teacher[i], teacher[i] + n);
+    const float most = largest(logits[i], n), of_teacher = largest(teacher[i], n);
     const Exponents soft{logits[i], most, by}, taught{teacher[i], of_teacher, by};
     parts[i][0] = most;
     parts[i][1] = sum_of_exps({logits[i], most, 1}, n);
@@ -121,25 +120,18 @@ template <class T>
 void distill_join_rows(const DistillJoin& op, Range rows) {
   const auto parts = rows_of<const float>(op.parts);
   const auto dlogits = rows_of<T>(op.dlogits);
-  const int64_t n = dlogits.cols;
-  for (int64_t i = rows.begin; i < rows.end; ++i) {
-    const float weight = op.weights.as<float>()[i], scale = float(op.scale) * weight;
-    float &nll = op.nll.as<float>()[i], &divergence = op.divergence.as<float>()[i];
-    if (weight == 0) {
-      nll = divergence = 0;
-      std::fill_n(dlogits[i], n, T(0.0f));
-      continue;
-    }
+  float* divergence = op.divergence.as<float>();
+  std::fill_n(divergence + rows.begin, rows.size(), 0.0f);
+  for_each_weighted_row<T>(op, rows, [&](int64_t i, float weight, int64_t target) HWY_ATTR {
+    const float scale = float(op.scale) * weight;
     const Joined all = join_parts(parts, i, dlogits.rows, op.loss);
-    nll = float(weight * (std::log(all.sum) + (all.most - all.at_target)));
-    divergence = float(weight * all.divergence(op.loss.reverse));
+    op.nll.as<float>()[i] = float(weight * (std::log(all.sum) + (all.most - all.at_target)));
+    divergence[i] = float(weight * all.divergence(op.loss.reverse));
     const Slopes slopes = slopes_of(op, i, all, scale);
-    const int64_t target = op.targets.as<int32_t>()[i] - op.first;
-    const bool here = target >= 0 && target < n;
-    const float at_target = here ? hn::GetLane(slopes(OneLane(), target)) : 0;  // dlogits may be logits
-    for_each(n, [&, d = dlogits[i]](auto t, int64_t j) HWY_ATTR { store(slopes(t, j), t, d + j); });
-    if (here) dlogits[i][target] = T(at_target - scale * float(1 - op.loss.alpha));
-  }
+    const float at_target = target >= 0 ? hn::GetLane(slopes(OneLane(), target)) : 0;  // dlogits may be logits
+    for_each(dlogits.cols, [&, d = dlogits[i]](auto t, int64_t j) HWY_ATTR { store(slopes(t, j), t, d + j); });
+    if (target >= 0) dlogits[i][target] = T(at_target - scale * float(1 - op.loss.alpha));
+  });
 }
 void distill_join(const DistillJoin& op, Range rows) {
   with_type_of(op.dlogits, [&]<class T>() { distill_join_rows<T>(op, rows); });

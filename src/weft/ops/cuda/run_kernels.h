@@ -14,7 +14,7 @@
 #include "weft/ops/cuda/attention_tiles.h"
 #include "weft/ops/cuda/blockwise.h"
 #include "weft/ops/cuda/cross_entropy.h"
-#include "weft/ops/cuda/distill.h"
+#include "weft/ops/cuda/distill_top.h"
 #include "weft/ops/cuda/latent_keys.h"
 #include "weft/ops/cuda/launch.h"
 #include "weft/ops/cuda/matmul_tiles.h"
@@ -436,6 +436,28 @@ void run(L& launcher, const DistillJoin& op) {
                                       rows<const float>(op.teacher), flat<int32_t>(op.targets), flat<float>(op.weights),
                                       flat<float>(op.nll), flat<float>(op.divergence), rows<T>(op.dlogits),
                                       soft_of(op.loss), float(op.scale), op.first, op.parts.rows(), op.logits.rows()});
+  });
+}
+
+template <class Op>
+Top top_of(const Op& op) {
+  return {rows<const int32_t>(op.ids), rows<const float>(op.top), flat<float>(op.lse)};
+}
+template <class L>
+void run(L& launcher, const DistillTopPart& op) {
+  launcher.launch(op.logits.rows(),
+                  DistillTopPartRow{rows<const float>(op.logits), top_of(op), flat<int32_t>(op.targets),
+                                    rows<float>(op.parts), soft_of(op.loss), op.first});
+}
+template <class L>
+void run(L& launcher, const DistillTopJoin& op) {
+  by_float(op.dlogits.dtype, [&](auto t) {
+    using T = decltype(t);
+    launcher.launch(op.logits.rows(),
+                    DistillTopJoinRow<T>{rows<const float>(op.parts), rows<const float>(op.logits), top_of(op),
+                                         flat<int32_t>(op.targets), flat<float>(op.weights), flat<float>(op.nll),
+                                         flat<float>(op.divergence), rows<T>(op.dlogits), soft_of(op.loss),
+                                         float(op.scale), op.first, op.parts.rows(), op.logits.rows()});
   });
 }
 

@@ -3,6 +3,7 @@
 // so kernels compare only real parts.
 #pragma once
 #include "weft/ops/ref/attention.h"
+#include "weft/ops/ref/distill_top.h"
 #include "weft/ops/ref/experts.h"
 #include "weft/ops/ref/matrix.h"
 #include "weft/ops/ref/norm.h"

@@ -1,0 +1,87 @@
+#include <filesystem>
+#include <iostream>
+
+#include "weft/apps/backends.h"
+#include "weft/apps/commands.h"
+#include "weft/base/error.h"
+#include "weft/base/is_there.h"
+#include "weft/plan/run_plan.h"
+#include "weft/records/clock.h"
+#include "weft/records/progress.h"
+#include "weft/train/forward_rank.h"
+#include "weft/train/run_data.h"
+#include "weft/train/run_tokenizer.h"
+#include "weft/train/store_teacher.h"
+#include "weft/train/train_on_ranks.h"
+
+namespace weft {
+namespace {
+
+constexpr double kBetweenLines = 5;  // s
+
+void require_teacher_of_data(const TeacherLogitsOptions& o, const Recipe& r) {
+  if (r.train.objective != ObjectiveKind::distill)
+    throw ConfigError(
+        fmt::format("train.objective = \"{}\" has no teacher; the nearest that works: \"distill\"", r.train.objective));
+  if (r.objective.teacher.empty())
+    throw ConfigError(
+        "objective.teacher is missing: the folder of the model whose logits are to be stored; beside "
+        "objective.teacher_logits in the recipe: objective.teacher=FOLDER objective.teacher_logits=\"\"");
+  if (r.run.ranks == RanksKind::mpi)
+    throw ConfigError(
+        "run.ranks = \"mpi\" cannot run: all ranks write one file on this host; the nearest that works: run.ranks = "
+        "\"local\"");
+  if (is_there(o.out) && !o.again) throw ConfigError(fmt::format("{}: is there already; --again replaces it", o.out));
+}
+
+// A line now and then, for as long as it goes on.
+class StoringProgress {
+ public:
+  void operator()(int64_t done, int64_t all) {
+    const double now = now_s();
+    if (now - said_ < kBetweenLines && done < all) return;
+    said_ = now;
+    std::cerr << fmt::format("{} of {} samples, {} left\n", done, all,
+                             format_duration((now - began_) * double(all - done) / double(done)));
+  }
+
+ private:
+  const double began_ = now_s();
+  double said_ = began_;
+};
+
+}  // namespace
+
+int run_teacher_logits(const TeacherLogitsOptions& o) {
+  const Recipe given = read_recipe(o.recipe, o.overrides);
+  require_teacher_of_data(o, given);
+  check_supported(given);
+  require_run_data(given);
+  const RunPlan student = prepare_run(given, 0);  // refuses a teacher that does not fit
+  const HfConfig& teacher = *student.config.teacher;
+  if (o.top_k > teacher.spec.vocab_size)
+    throw ConfigError(
+        fmt::format("--top-k {}: the teacher has {} tokens; use at most that", o.top_k, teacher.spec.vocab_size));
+  for (const std::string& warning : judge_tokenizer(given, teacher.spec.vocab_size).warnings)
+    std::cerr << "warning: " << warning << "\n";
+  const Recipe recipe = storing_recipe(given, teacher.spec);
+  check_forward_layout(recipe.parallel, teacher.spec,
+                       {.precision = precision_of(recipe),
+                        .seq_length = recipe.train.seq_length,
+                        .size = recipe.train.micro_batch_size});
+  const Machine machine = machine_for(recipe);
+  StoringProgress progress;
+  run_on_threads(mesh_sizes_of(recipe), *machine.mover, [&](const ProcessMesh& mesh) {
+    store_teacher_logits({.recipe = recipe,
+                          .teacher = teacher,
+                          .machine = machine.of_rank(mesh.world->rank()),
+                          .mesh = mesh,
+                          .file = o.out,
+                          .top = o.top_k,
+                          .progress = [&](int64_t done, int64_t all) { progress(done, all); }});
+  });
+  std::cerr << fmt::format("{}: {}\n", o.out, format_bytes(double(std::filesystem::file_size(o.out))));
+  return kExitOk;
+}
+
+}  // namespace weft

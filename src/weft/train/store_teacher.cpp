@@ -1,0 +1,273 @@
+#include "weft/train/store_teacher.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <optional>
+#include <vector>
+
+#include "weft/base/error.h"
+#include "weft/base/parallel.h"
+#include "weft/comm/agree.h"
+#include "weft/data/sample_order.h"
+#include "weft/device/host_parts.h"
+#include "weft/models/peft.h"
+#include "weft/ops/dry/dry_backend.h"
+#include "weft/step/executor.h"
+#include "weft/train/batch_loader.h"
+#include "weft/train/forward_rank.h"
+#include "weft/train/run_data.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kLogitsBytes = int64_t{64} << 20;  // at once
+
+// What the teacher's head is given of a micro-batch, and the logits that it makes of it, some rows at a time.
+class HeadPass {
+ public:
+  HeadPass(const Transformer& model, const StepSpec& step, Backend& backend, const ProcessMesh& mesh, Arena& arena)
+      : model_(model), step_(step), backend_(backend), mesh_(mesh), arena_(arena) {
+    MicroBatch batch;
+    batch.stream = step.stream();
+    states_ = arena.alloc(step.precision.compute, model.stream_shape(batch), model.stream_place());
+  }
+  const Tensor& states() const { return states_; }
+
+  // take(first row, logits [rows, V] stat)
+  template <class F>
+  void each(const F& take) const {
+    const int64_t classes = model_.spec().vocab_size, all = states_.rows();
+    const int64_t rows = std::max<int64_t>(1, kLogitsBytes / (classes * size_of(step_.precision.stat)));
+    const MicroBatch batch;
+    Pass p{backend_, mesh_, step_.precision, batch, &arena_, &arena_, &arena_, &arena_, &arena_};
+    for (int64_t first = 0; first < all; first += rows) {
+      Scope chunk(arena_);
+      const int64_t count = std::min(rows, all - first);
+      const Tensor logits = p.stat(&arena_, {count, classes}, tokens(Spmd::Invariant));
+      model_.vocabulary().logits(p, states_.slice_rows(first, count), logits);
+      backend_.wait_all();
+      take(first, logits);
+    }
+  }
+
+ private:
+  const Transformer& model_;
+  const StepSpec& step_;
+  Backend& backend_;
+  const ProcessMesh& mesh_;
+  Arena& arena_;
+  Tensor states_;
+};
+
+// The bytes of such a pass; `workspace` becomes as large as its kernels need.
+int64_t measure_head(const ModelSpec& model, const StepSpec& step, const WorkspaceModel& of, int64_t& workspace) {
+  if (!step.has_head()) return 0;
+  const ProcessMesh mesh = dry_mesh(step.mesh, step.rank);
+  ParamStore params(step.precision, step.order, mesh, WeightUse::frozen);
+  const Transformer transformer(params, model, step.model);
+  PersistentArenas persistent;
+  params.allocate_frozen(persistent.params, persistent.transit);
+  DryBackend backend(of);
+  Arena arena("logits");
+  HeadPass(transformer, step, backend, mesh, arena).each([](int64_t, const Tensor&) {});
+  workspace = std::max(workspace, backend.workspace_bytes());
+  return arena.peak();
+}
+
+// The largest logits of the rows of a micro-batch, on the host.
+struct FoundTop {
+  int64_t top;
+  double temperature;
+  std::vector<int32_t> ids;
+  std::vector<float> logits, lse;
+  FoundTop(int64_t rows, int64_t k, double t)
+      : top(k), temperature(t), ids(size_t(rows * k)), logits(ids.size()), lse(size_t(rows)) {}
+
+  // Rows [first, first + count) as a file takes them.
+  TopRows rows(int64_t first, int64_t count) {
+    const auto at = size_t(first * top), n = size_t(count * top);
+    return {.ids = std::span(ids).subspan(at, n),
+            .logits = std::span(logits).subspan(at, n),
+            .lse = std::span(lse).subspan(size_t(first), size_t(count))};
+  }
+
+  template <class T>
+  void find(const T* x, int64_t classes, int64_t row) {
+    double most = -INFINITY, sum = 0;
+    for (int64_t j = 0; j < classes; ++j) most = std::max(most, double(x[j]));
+    for (int64_t j = 0; j < classes; ++j) sum += std::exp((double(x[j]) - most) / temperature);
+    lse[size_t(row)] = float(most / temperature + std::log(sum));
+    if (!std::isfinite(sum)) return;  // which is refused by the caller
+    std::vector<int32_t> all(static_cast<size_t>(classes));
+    std::iota(all.begin(), all.end(), 0);
+    const auto before = [&](int32_t a, int32_t b) { return x[a] != x[b] ? x[a] > x[b] : a < b; };
+    std::nth_element(all.begin(), all.begin() + top - 1, all.end(), before);
+    std::sort(all.begin(), all.begin() + top);
+    for (int64_t i = 0; i < top; ++i) {
+      ids[size_t(row * top + i)] = all[size_t(i)];
+      logits[size_t(row * top + i)] = float(x[all[size_t(i)]]);
+    }
+  }
+};
+
+// Samples [first, first + B) of n; beyond the last, that one again.
+struct StoredBatch {
+  const SampleOrder& samples;
+  const StepSpec& step;
+  int64_t first;
+  std::vector<AttentionSpan>& spans;
+  void load(MicroBatch& b) const {
+    spans.clear();
+    WholeSample sample(step.seq_length);
+    for (int64_t i = 0; i < step.micro_batch_size; ++i) {
+      samples.read(std::min(first + i, samples.samples_per_epoch() - 1), sample.rows());
+      set_sequence(b, i, sample, 0);  // token numbers key dropout, of which there is none here
+      add_spans(i, sample.positions, 0, spans);
+    }
+    b.spans = spans;
+  }
+};
+
+// The first rank makes the cache of tokenized texts, the others find it. Samples come in the order of the files.
+std::unique_ptr<SampleOrder> open_samples(const Recipe& r, int64_t vocab_size, Communicator& world) {
+  DataSpec spec = data_spec_of(r, vocab_size);
+  spec.shuffle = false;
+  spec.weights.clear();
+  if (world.rank() != 0) barrier(world);
+  auto samples = open_sample_order(spec);
+  if (world.rank() == 0) barrier(world);
+  return samples;
+}
+
+class Storer {
+ public:
+  explicit Storer(const StoreTeacherRequest& request)
+      : r_(request),
+        model_(request.teacher.spec),
+        step_(forward_step(request.recipe.parallel, model_, shape(), request.mesh.world->rank())),
+        plan_(measure_forward(model_, step_, *request.machine.workspace_model)),
+        head_bytes_(measure_head(model_, step_, *request.machine.workspace_model, plan_.workspace)),
+        rank_({request.recipe.objective.teacher, model_}, step_, plan_, request.machine, request.mesh),
+        evaluation_("evaluation", plan_.evaluation, request.machine.memory),
+        logits_("logits", head_bytes_, request.machine.memory),
+        staging_(request.machine.memory, step_.micro_batch_tokens(), rank_.mesh.poller()) {
+    if (step_.has_head()) head_.emplace(rank_.model, step_, rank_.backend, rank_.mesh, logits_);
+  }
+
+  void run() {
+    Communicator& world = *rank_.mesh.world;
+    const auto samples = open_samples(r_.recipe, model_.vocab_size, world);
+    const TeacherLogitsSpec spec{.top = r_.top,
+                                 .seq_length = step_.seq_length,
+                                 .num_samples = samples->samples_per_epoch(),
+                                 .vocab_size = model_.vocab_size,
+                                 .temperature = r_.recipe.objective.temperature,
+                                 .teacher = fingerprint_of_weights(r_.recipe.objective.teacher),
+                                 .samples = samples->samples_fingerprint()};
+    const bool leads = world.rank() == 0;
+    std::optional<TeacherLogitsWriter> writer;
+    agree(world, [&] {
+      if (leads) writer.emplace(r_.file, spec, true);
+    });
+    agree(world, [&] {
+      if (!leads && writes()) writer.emplace(r_.file, spec, false);
+    });
+    const int64_t size = step_.micro_batch_size, batches = (spec.num_samples + size - 1) / size;
+    for (int64_t round = 0; round < batches; round += step_.order.ranks) {
+      const int64_t batch = round + step_.order.rank;  // beyond the last: that one again, for the others' sake
+      const int64_t first = std::min(batch, batches - 1) * size;
+      FoundTop found = pass({*samples, step_, first, spans_}, spec);
+      if (writes() && batch < batches) write(*writer, found, first, spec.num_samples);
+      if (leads && r_.progress)
+        r_.progress(std::min(spec.num_samples, (round + step_.order.ranks) * size), spec.num_samples);
+    }
+    barrier(world);
+    agree(world, [&] {
+      if (leads) writer->commit();
+    });
+  }
+
+ private:
+  ForwardShape shape() const {
+    const Recipe& r = r_.recipe;
+    return {.precision = weft::precision_of(r), .seq_length = r.train.seq_length, .size = r.train.micro_batch_size};
+  }
+  // One of the ranks that have the same logits.
+  bool writes() const { return head_ && place_of(step_.mesh, step_.rank).tp == 0; }
+
+  FoundTop pass(const StoredBatch& batch, const TeacherLogitsSpec& spec) {
+    FoundTop found(writes() ? step_.micro_batch_tokens() : 0, spec.top, spec.temperature);
+    const ForwardOnly forward{.model = rank_.model,
+                              .params = rank_.params,
+                              .step = step_,
+                              .backend = rank_.backend,
+                              .mesh = rank_.mesh,
+                              .staging = staging_,
+                              .links = &rank_.links,
+                              .states = head_ ? head_->states() : Tensor()};
+    forward.score([&](MicroBatch& b) { batch.load(b); }, evaluation_);
+    if (!head_) return found;
+    head_->each([&](int64_t first, const Tensor& logits) {
+      if (!writes()) return;
+      read_parts(*r_.machine.memory, logits, [&](const Tensor& part, int64_t row) { find(part, first + row, found); });
+    });
+    for (const float lse : found.lse)
+      if (!std::isfinite(lse))
+        throw NumericsError(
+            fmt::format("the logits of objective.teacher = \"{}\" are not finite in samples {} to {}: "
+                        "are its weights finite?",
+                        r_.recipe.objective.teacher, batch.first, batch.first + step_.micro_batch_size - 1));
+    return found;
+  }
+
+  void find(const Tensor& part, int64_t first, FoundTop& found) const {
+    parallel_for(part.rows(), r_.machine.threads, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        if (part.dtype == DType::f64)
+          found.find(part.as<double>() + i * part.row_stride, part.cols(), first + i);
+        else
+          found.find(part.as<float>() + i * part.row_stride, part.cols(), first + i);
+      }
+    });
+  }
+
+  // Ranks of cp write the runs of the sequences that they have.
+  void write(TeacherLogitsWriter& writer, FoundTop& found, int64_t first, int64_t samples) const {
+    for (int64_t i = 0; i < step_.micro_batch_size && first + i < samples; ++i) {
+      int64_t row = i * step_.sequences().rows();
+      for (const Run& run : step_.sequences().runs()) {
+        writer.write(first + i, run.first, found.rows(row, run.count));
+        row += run.count;
+      }
+    }
+  }
+
+  const StoreTeacherRequest& r_;
+  const ModelSpec model_;
+  const StepSpec step_;
+  MemoryPlan plan_;
+  const int64_t head_bytes_;
+  ForwardRank rank_;
+  Arena evaluation_, logits_;
+  BatchStaging staging_;
+  std::optional<HeadPass> head_;
+  std::vector<AttentionSpan> spans_;
+};
+
+}  // namespace
+
+Recipe storing_recipe(const Recipe& recipe, const ModelSpec& teacher) {
+  Recipe r = recipe;
+  const auto& p = recipe.parallel;
+  r.parallel = {.dp = p.dp, .tp = p.tp, .pp = p.pp, .cp = p.cp, .ep = teacher.has_experts() ? p.ep : 1};
+  r.parallel.cp_comm_type = p.cp_comm_type;
+  r.parallel.cp_a2a_size = p.cp_a2a_size;
+  r.parallel.order = p.order;
+  r.parallel.sequence_parallel = false;  // every rank of tp has all rows of what the head is given
+  return r;
+}
+
+void store_teacher_logits(const StoreTeacherRequest& request) { Storer(request).run(); }
+
+}  // namespace weft
