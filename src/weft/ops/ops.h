@@ -590,3 +590,4 @@ struct Sgd {
 
 #include "weft/ops/blockwise_ops.h"
 #include "weft/ops/expert_ops.h"
+#include "weft/ops/weight_codes.h"
