@@ -57,7 +57,7 @@ inline const std::vector<Feature> kRuns = {
       "gpt2-qlora",
       "llama-gqa-qlora",
       "phi3-qlora",
-      "qwen3-qlora"}},
+      "qwen2-qlora"}},
     {"train.objective", {"cross_entropy", "dpo", "grpo", "kto", "reward", "ppo", "distill"}},
     {"model.hidden_dropout", {"0", "0.1"}},
     {"optimizer.name", {"adamw", "adamw8bit", "sgd", "muon"}},
