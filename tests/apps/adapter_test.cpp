@@ -126,7 +126,12 @@ TEST_F(AdapterRun, BesideCodesOtherCommandsUseTheirNumbers) {
     EXPECT_EQ(f.status, 0) << f.err;
     return f.out.substr(0, f.out.find("perplexity"));
   };
-  EXPECT_EQ(loss_of(dir_ / "run"), loss_of(dir_ / "merged"));
+  const std::string loss = loss_of(dir_ / "run");
+  EXPECT_EQ(loss, loss_of(dir_ / "merged"));
+  fs::create_directories(dir_ / "plain");  // without weft/config.json, which says it
+  for (const char* file : {"adapter_config.json", "adapter_model.safetensors"})
+    fs::copy(checkpoint("run", 1) / file, dir_ / "plain");
+  EXPECT_NE(loss, loss_of(dir_ / "plain"));
   EXPECT_FALSE(nlohmann::json::parse(testing::slurp(dir_ / "merged/config.json")).contains("quantization_config"));
 }
 
