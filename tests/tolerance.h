@@ -96,6 +96,7 @@ inline Accuracy accuracy(const AdamW&) { return {.roundings = 16}; }
 inline Accuracy accuracy(const AdamW8Max&) { return {.roundings = 16}; }
 inline Accuracy accuracy(const AdamW8&) { return {.roundings = 16}; }
 inline Accuracy accuracy(const MaxRows&) { return {}; }
+inline Accuracy accuracy(const Dequantise&) { return {.roundings = 8}; }
 inline Accuracy accuracy(const Sgd&) { return {.roundings = 8}; }
 inline Accuracy accuracy(const Route& op) { return {.depth = op.logits.cols(), .roundings = 64}; }
 inline Accuracy accuracy(const RouteBackward& op) { return {.depth = op.logits.cols(), .roundings = 128}; }

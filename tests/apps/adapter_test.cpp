@@ -115,6 +115,46 @@ TEST_F(AdapterRun, MagnitudesGoOnToTheBitAndAreMerged) {
   EXPECT_SAYS(train("dora", {dora, "adapter.path=" + changed.string()}).err, "adapter.kind=lora");
 }
 
+// The base is kept in codes again wherever it is read.
+TEST_F(AdapterRun, BesideCodesOtherCommandsUseTheirNumbers) {
+  ASSERT_EQ(train("run", {"adapter.kind=qlora", "train.train_iters=1"}).status, 0);
+  const Finished merged = weft({"merge", (dir_ / "run").string(), "--out", (dir_ / "merged").string()});
+  ASSERT_EQ(merged.status, 0) << merged.err;
+  const auto loss_of = [&](const fs::path& model) {
+    const Finished f =
+        weft({"eval", model.string(), (base_ / "tokens.bin").string(), "--seq-length", "16", "--max-batches", "1"});
+    EXPECT_EQ(f.status, 0) << f.err;
+    return f.out.substr(0, f.out.find("perplexity"));
+  };
+  const std::string loss = loss_of(dir_ / "run");
+  EXPECT_EQ(loss, loss_of(dir_ / "merged"));
+  fs::create_directories(dir_ / "plain");  // without weft/config.json, which says it
+  for (const char* file : {"adapter_config.json", "adapter_model.safetensors"})
+    fs::copy(checkpoint("run", 1) / file, dir_ / "plain");
+  EXPECT_NE(loss, loss_of(dir_ / "plain"));
+  EXPECT_FALSE(nlohmann::json::parse(testing::slurp(dir_ / "merged/config.json")).contains("quantization_config"));
+}
+
+TEST_F(AdapterRunSlow, BesideCodesItGoesOnToTheBitAndKeepsTheirKind) {
+  const std::string qlora = "adapter.kind=qlora";
+  ASSERT_EQ(train("whole", {qlora}).status, 0);
+  ASSERT_EQ(train("halves", {qlora, "train.train_iters=2"}).status, 0);
+  ASSERT_EQ(train("halves", {qlora, "parallel.zero_stage=3"}).status, 0);
+  const auto adapter = [&](const std::string& run) {
+    return testing::slurp(checkpoint(run, 4) / "adapter_model.safetensors");
+  };
+  EXPECT_TRUE(adapter("whole") == adapter("halves"));
+  const Finished merged = weft({"merge", (dir_ / "whole").string(), "--out", (dir_ / "merged").string()});
+  ASSERT_EQ(merged.status, 0) << merged.err;
+  EXPECT_EQ(ids_of(dir_ / "whole"), ids_of(dir_ / "merged"));
+  EXPECT_SAYS(weft({"inspect", checkpoint("whole", 4).string()}).out, "nf4");
+  const Finished more = train("more", {"adapter.path=" + checkpoint("whole", 4).string(), "train.train_iters=1"});
+  EXPECT_SAYS(more.out + more.err, "was trained beside a base in nf4, and goes on beside one in full");
+  ASSERT_EQ(train("int8", {qlora, "adapter.quant_type=int8"}).status, 0);
+  EXPECT_FALSE(adapter("whole") == adapter("int8"));
+  EXPECT_SAYS(train("whole", {qlora, "adapter.quant_type=int8", "train.train_iters=5"}).err, "adapter.quant_type");
+}
+
 TEST_F(AdapterRun, IsNotSavedAsItBegan) {
   const Finished f = train("still", {"optimizer.lr=0", "optimizer.min_lr=0", "checkpoint.save_interval=2"});
   EXPECT_EQ(f.status, 89);
@@ -151,6 +191,8 @@ TEST_F(AdapterRun, WhatCannotRunIsRefusedBeforeItBegins) {
   EXPECT_SAYS(refusal({"model.init=random"}), "checkpoints would be of a base that is nowhere");
   EXPECT_SAYS(refusal({"adapter.targets=q_prj"}), "the model has no module \"q_prj\"");
   EXPECT_SAYS(refusal({"adapter.kind=none"}), "[adapter] has no effect");
+  EXPECT_SAYS(refusal({"adapter.quant_type=int8"}), "adapter.quant_type = \"int8\" has no effect");
+  EXPECT_SAYS(refusal({"load_in_4bit=true"}), "adapter.kind");
   ASSERT_EQ(train("run", {"train.train_iters=1"}).status, 0);
   const std::string folder = checkpoint("run", 1).string();
   EXPECT_SAYS(refusal({"model.path=" + folder}), "name the base model there");

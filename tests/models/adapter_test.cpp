@@ -13,6 +13,7 @@
 #include "weft/models/peft.h"
 #include "weft/nn/projection.h"
 #include "weft/optim/optimizer.h"
+#include "weft/sharding/quantise.h"
 
 namespace weft {
 namespace {
@@ -48,10 +49,29 @@ std::vector<std::pair<std::string, ModelSpec>> adapted_models() {
       {"dora of gpt2", with_magnitudes(with_adapter(testing::tiny_gpt2()))}};
 }
 
+ModelSpec beside_codes(ModelSpec model, WeightCodes codes) {
+  model.adapter->base_codes = codes;
+  return model;
+}
+// The same of bases that are kept in codes.
+std::vector<std::pair<std::string, ModelSpec>> models_in_codes() {
+  ModelSpec fused = testing::tiny_llama();
+  fused.family = Family::phi3;
+  return {{"nf4", beside_codes(with_adapter(testing::tiny_llama()), WeightCodes::nf4)},
+          {"nf4 of some", beside_codes(with_adapter(testing::tiny_qwen3(), {"k_proj", "up_proj"}), WeightCodes::nf4)},
+          {"nf4 fused", beside_codes(with_adapter(fused), WeightCodes::nf4)},
+          {"int8", beside_codes(with_adapter(testing::tiny_gpt2()), WeightCodes::int8)}};
+}
+std::vector<std::pair<std::string, ModelSpec>> models_of_all_kinds() {
+  std::vector<std::pair<std::string, ModelSpec>> all = adapted_models();
+  for (auto& one : models_in_codes()) all.push_back(std::move(one));
+  return all;
+}
+
 // A target's matrices, as they are now. Rows of its own, of all that its product has.
 struct Target {
   const double *a, *b;
-  double *w, *m;  // m: none without magnitudes
+  double *w, *m;  // w: none in codes; m: none without magnitudes
   int64_t rows, in, rank;
   double scale;
 
@@ -71,17 +91,18 @@ std::vector<Target> targets_of(TinyRun& run, const ModelSpec& model) {
   for (const Param* p : run.state.params.params()) weights[p->spec().name] = p;
   const auto numbers = [&](const std::string& name) {
     const auto found = weights.find(name);
-    return found == weights.end() ? nullptr : run.state.params.stored(*found->second)[0].master.as<double>();
+    if (found == weights.end() || found->second->spec().in_codes()) return static_cast<double*>(nullptr);
+    return run.state.params.stored(*found->second)[0].master.as<double>();
   };
   std::vector<Target> all;
   std::map<std::string, int64_t> a_rows, b_rows;  // of each weight, so far
   for (const AdapterSpec::Target& t : model.adapter->targets) {
     const std::string product = t.weight.substr(0, t.weight.rfind('.'));
     const int64_t in = weights.at(t.weight)->spec().shape[1], r = model.adapter->rank;
-    double* const m = numbers(product + ".lora_magnitude_vector");
+    double *const m = numbers(product + ".lora_magnitude_vector"), *const w = numbers(t.weight);
     all.push_back({.a = numbers(product + ".lora_A.weight") + a_rows[product] * in,
                    .b = numbers(product + ".lora_B.weight") + b_rows[product] * r,
-                   .w = numbers(t.weight) + t.rows.first * in,
+                   .w = w == nullptr ? w : w + t.rows.first * in,
                    .m = m == nullptr ? m : m + b_rows[product],
                    .rows = t.rows.count,
                    .in = in,
@@ -108,7 +129,7 @@ void draw_adapter(TinyRun& run) {
 // The lengths by which magnitudes are divided are constants to gradients, so they are kept here: the magnitudes move
 // with them.
 TEST(Adapter, ItsGradientIsTheDerivativeOfTheLoss) {
-  for (const auto& [name, model] : adapted_models()) {
+  for (const auto& [name, model] : models_of_all_kinds()) {
     for (const char* schedule : {"1f1b", "zb_h1"}) {
       TinyRun run(model, {.keep_activations = schedule[0] == '1', .num_micro_batches = 2, .schedule = schedule});
       draw_adapter(run);
@@ -180,6 +201,49 @@ TEST(Adapter, ItsModelIsTheOneWithItsProductsAdded) {
   }
 }
 
+// Every part of a matrix has codes of its own; adapters, norms, tables and biases have none.
+TEST(Adapter, InCodesTheBaseIsTheNumbersThatTheyStandFor) {
+  for (const auto& [name, model] : models_in_codes()) {
+    TinyRun in_codes(model, {});
+    TinyRun rounded(beside_codes(model, WeightCodes::none), {});
+    draw_adapter(in_codes);
+    draw_adapter(rounded);
+    const double before = rounded.evaluate();
+    for (const Param* p : in_codes.state.params.params())
+      EXPECT_EQ(p->spec().in_codes(), p->spec().linear && !p->learns());
+    for (const Param* p : rounded.state.params.params()) {
+      if (!p->spec().linear || p->learns()) continue;
+      const int64_t cols = p->spec().shape[1];
+      double* const w = rounded.state.params.stored(*p)[0].master.as<double>();
+      for (const Piece& piece : p->pieces()) {
+        double* const part = w + piece.part_rows.first * cols;
+        std::vector<float> numbers(part, part + piece.part_rows.count * cols);
+        round_to_codes(model.adapter->base_codes, p->spec().name, cols, numbers, 1);
+        std::copy(numbers.begin(), numbers.end(), part);
+      }
+    }
+    EXPECT_NEAR(in_codes.evaluate(), rounded.evaluate(), 1e-7) << name;
+    EXPECT_GT(std::abs(rounded.evaluate() - before), 1e-4) << name;
+  }
+}
+
+// NF4 is 4.13 bits an element; a product has the numbers of one part of one matrix at a time.
+TEST(Adapter, InCodesTheBaseTakesBytesForItsCodesAndTemporariesForOneMatrix) {
+  ModelSpec wide = testing::tiny_llama();
+  wide.width = wide.ffn_width = 256;
+  wide.num_heads = wide.num_kv_heads = 16;
+  wide.head_dim = 16;
+  wide.adapter = adapter_of(wide, {.rank = 1}, "test");
+  const TinyRun whole(wide, {}), nf4(beside_codes(wide, WeightCodes::nf4), {}),
+      int8(beside_codes(wide, WeightCodes::int8), {});
+  const int64_t matrices = wide.num_layers * 7 * 256 * 256;
+  const auto less = [&](const TinyRun& run) { return whole.used().params - run.used().params; };
+  EXPECT_NEAR(double(less(nf4)), double(matrices) * (8 - 0.52), 0.02 * double(matrices));
+  EXPECT_NEAR(double(less(int8)), double(matrices) * (8 - 1 - 8.0 / 256), 0.02 * double(matrices));
+  EXPECT_LE(nf4.plan().scratch, whole.plan().scratch + 256 * 256 * 8);
+  EXPECT_EQ(int8.plan().scratch, nf4.plan().scratch);
+}
+
 // But for the rounding of a bias that is added later.
 TEST(Adapter, BeginsAsTheModelItself) {
   for (const auto& [name, model] : adapted_models()) {
@@ -203,12 +267,13 @@ TEST(Adapter, ARowOfZerosHasNoLengthToBeginWith) {
 
 // Frozen weights have neither gradients nor state, and no product is computed for them.
 TEST(Adapter, OnlyItsMatricesMoveAndHaveMemory) {
-  for (const auto& [name, model] : adapted_models()) {
+  for (const auto& [name, model] : models_of_all_kinds()) {
     TinyRun run(model, {});
     draw_adapter(run);
     const auto masters = [&](bool learning) {
       std::vector<double> all;
       for (const Param* p : run.state.params.params()) {
+        if (p->spec().in_codes()) continue;
         const double* values = run.state.params.stored(*p)[0].master.as<double>();
         if (p->learns() == learning) all.insert(all.end(), values, values + p->spec().shape.elements());
       }

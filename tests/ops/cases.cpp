@@ -39,6 +39,7 @@ OpCases op_cases(DType compute) {
     add_reductions(all, v);
     add_updates(all, v);
     add_codes(all, v);
+    add_dequantise(all, v);
     add_routers(all, v);
   }
   return all;

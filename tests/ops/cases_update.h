@@ -132,6 +132,29 @@ inline void add_codes(OpCases& to, const Variant& v) {
     });
 }
 
+// Frozen matrices in codes: whole ones, rows and columns of some, widths that are odd or no multiple of a block.
+inline Dequantise make_dequantise(Operands& o, const CodedRectangle& at) {
+  const auto some = [&](int64_t n, int step) { return o.codes(n, [=](int64_t i) { return int(i * step % kCodes); }); };
+  return {.codes = some(at.num_codes(), 37),
+          .maxima = at.num_maxima() > 0 ? some(at.num_maxima(), 101) : Tensor{},
+          .scales = o.stat_weight({at.num_scales()}, uniform(0.5, 1.5)),
+          .out = o.weight({at.rows, at.cols}, unwritten()),
+          .at = at};
+}
+inline void add_dequantise(OpCases& to, const Variant& v) {
+  struct Case {
+    const char* name;
+    int64_t rows, cols, origin, stride;
+  };
+  for (const Case& c : {Case{"one", 1, 1, 0, 1}, Case{"whole", 30, 48, 0, 48}, Case{"odd", 17, 67, 0, 67},
+                        Case{"rows", 9, 100, 1300, 100}, Case{"columns", 40, 21, 63, 130},
+                        Case{"far columns", 300, 3, 16000, 257}, Case{"large", 130, 520, 0, 520}})
+    for (const WeightCodes as : {WeightCodes::nf4, WeightCodes::int8})
+      add_case(to, v, fmt::format("{} {}", as == WeightCodes::nf4 ? "nf4" : "int8", c.name), [=](Operands& o) {
+        return make_dequantise(o, {.as = as, .rows = c.rows, .cols = c.cols, .origin = c.origin, .stride = c.stride});
+      });
+}
+
 inline void add_updates(OpCases& to, const Variant& v) {
   for (int64_t n : flat_sizes()) {
     for (const UpdateCase& c : {UpdateCase{n, 1, 0.1, 1, 0.9}, UpdateCase{n, 2, 0, 0.37, 0},

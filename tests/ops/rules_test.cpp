@@ -510,6 +510,8 @@ TEST(Rules, EveryFieldOfEveryOpIsJudged) {
   expect_every_field_judged(testing::make_adamw8_max(mixed, codes));
   expect_every_field_judged(testing::make_adamw8(mixed, codes));
   expect_every_field_judged(MaxRows{.x = o.stats(3, 4), .out = o.stats(4)});
+  const CodedRectangle coded{.rows = 3, .cols = 4, .stride = 4};
+  expect_every_field_judged(testing::make_dequantise(o, coded));
   // The size of what is summed is free.
   EXPECT_NE(bug(Sum{.x = o.act(3, 4).slice_cols(0, 2), .out = o.scalar()}), "");
   EXPECT_NE(bug(SumSquares{.x = numbers, .out = o.scalar()}), "");

@@ -74,7 +74,6 @@ inline std::string not_built_yet(const GoldenCase& c) {
   if (const std::string optimizer = c.train.value("optimizer", "adamw");
       optimizer != "adamw" && optimizer != "adamw8bit")
     return "optimizer " + optimizer;
-  if (std::filesystem::exists(c.folder / "quantised.safetensors")) return "a quantised base";
   try {
     read_hf_config(c.folder);
   } catch (const ConfigError& e) {
@@ -99,11 +98,13 @@ inline std::vector<std::string> case_settings(const GoldenCase& c) {
   };
   if (c.train.value("kind", "") == "lora") {
     const nlohmann::json adapter = read_json(c.folder / "adapter/adapter_config.json");
-    settings.insert(settings.end(), {adapter.value("use_dora", false) ? "adapter.kind=dora" : "adapter.kind=lora",
-                                     "adapter.path=" + (c.folder / "adapter").string(),
-                                     fmt::format("adapter.rank={}", adapter["r"].get<int64_t>()),
-                                     fmt::format("adapter.alpha={}", adapter["lora_alpha"].get<double>()),
-                                     fmt::format("adapter.rslora={}", adapter["use_rslora"].get<bool>())});
+    const bool in_codes = std::filesystem::exists(c.folder / "quantised.safetensors");
+    const char* kind = in_codes ? "qlora" : adapter.value("use_dora", false) ? "dora" : "lora";
+    settings.insert(settings.end(),
+                    {std::string("adapter.kind=") + kind, "adapter.path=" + (c.folder / "adapter").string(),
+                     fmt::format("adapter.rank={}", adapter["r"].get<int64_t>()),
+                     fmt::format("adapter.alpha={}", adapter["lora_alpha"].get<double>()),
+                     fmt::format("adapter.rslora={}", adapter["use_rslora"].get<bool>())});
   }
   if (!has_experts(c)) return settings;
   set("aux_loss_coef", c.train.value("balance", "") == "global" ? "moe.global_aux_loss_coef" : "moe.aux_loss_coef");

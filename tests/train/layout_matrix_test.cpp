@@ -76,6 +76,38 @@ TEST_F(LayoutMatrix, AdaptersEqualThoseOfOneRank) {
   }
 }
 
+// Codes are cut where the matrix is, and under ZeRO 3 their bytes, wherever that falls in a block.
+TEST_F(LayoutMatrix, BasesInCodesEqualThoseOfOneRank) {
+  Choice c = first_choice();
+  c["model"] = "llama-gqa-qlora";
+  c["parallel.tp"] = "3";
+  EXPECT_TRUE(judge(c));
+  c["model"] = "gpt2-qlora";
+  c["parallel.tp"] = "1";
+  c["parallel.dp"] = "2";
+  c["parallel.zero_stage"] = "3";
+  EXPECT_TRUE(judge(c));
+}
+TEST_F(LayoutMatrixSlow, BasesInCodesEqualThoseOfOneRankOnMoreLayouts) {
+  Choice c = first_choice();
+  using Eight = std::array<const char*, 8>;
+  for (const auto& [model, dp, cp, tp, pp, zero_stage, recompute, schedule] :
+       {Eight{"llama-gqa-qlora", "2", "1", "3", "1", "1", "none", "1f1b"},
+        Eight{"qwen2-qlora", "1", "1", "4", "1", "0", "full", "1f1b"},
+        Eight{"gpt2-qlora", "2", "1", "2", "2", "2", "selective", "zb_h1"},
+        Eight{"phi3-qlora", "2", "2", "3", "1", "3", "none", "1f1b"}}) {
+    c["model"] = model;
+    c["parallel.dp"] = dp;
+    c["parallel.cp"] = cp;
+    c["parallel.tp"] = tp;
+    c["parallel.pp"] = pp;
+    c["parallel.zero_stage"] = zero_stage;
+    c["parallel.recompute"] = recompute;
+    c["parallel.pipeline_schedule"] = schedule;
+    EXPECT_TRUE(judge(c));
+  }
+}
+
 // Latents are made by all ranks alike, or by each of its own tokens; heads are cut.
 TEST_F(LayoutMatrix, LatentsAreMadeOfWhatEachRankHasOfTheStream) {
   Choice c = first_choice();

@@ -361,6 +361,18 @@ void each_of_losses_and_updates(Operands& o, const Visit& visit) {
                   .weight_decay = 0.1};
   });
   one("", [&] { return MaxRows{.x = o.stat({4, n / 4}), .out = o.stat({n / 4})}; });
+  const auto coded = [&](const char* name, WeightCodes as) {
+    const CodedRectangle at{.as = as, .rows = kWidth, .cols = kWidth, .stride = kWidth};
+    one(name, [&] {
+      return Dequantise{.codes = o.index<uint8_t>(at.num_codes(), kCodes).placed(weights(Spmd::Invariant)),
+                        .maxima = o.index<uint8_t>(at.num_maxima(), kCodes).placed(weights(Spmd::Invariant)),
+                        .scales = o.state(at.num_scales()),
+                        .out = o.weight({kWidth, kWidth}),
+                        .at = at};
+    });
+  };
+  coded("nf4", WeightCodes::nf4);
+  coded("int8", WeightCodes::int8);
   one("", [&] {
     return Sgd{.w = o.state(n),
                .grad = o.state(n),

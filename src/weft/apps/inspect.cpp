@@ -160,6 +160,8 @@ void add_adapter(Report& report, const fs::path& folder, const HfConfig& config)
                        {"modules", config.spec.adapter->targets.size()},
                        {"parameters", parameters},
                        {"bytes", size_of(folder / kAdapterFile)}};
+  if (config.adapter->base_codes != WeightCodes::none)
+    report["adapter"]["quantization_config"] = quantisation_of(config.adapter->base_codes);
 }
 
 Report of_model(const fs::path& folder) {

@@ -8,6 +8,7 @@
 #include "weft/models/hf_names.h"
 #include "weft/models/peft.h"
 #include "weft/models/weight_source.h"
+#include "weft/sharding/quantise.h"
 #include "weft/sharding/rows_to_save.h"
 
 namespace weft {
@@ -30,14 +31,19 @@ class Stores {
     for (const Param* p : params.params(saves_ ? ParamStore::Copies::without : ParamStore::Copies::with))
       names_[p->spec().name] = p;
   }
+  // Null: of other ranks.
+  const Param* weight_of(const HfTensor& tensor) const {
+    const auto found = names_.find(tensor.param);
+    return found == names_.end() ? nullptr : found->second;
+  }
   // To load, all that this rank keeps of the tensor; to save, its share of that. Those of a weight that this rank has
   // nothing of are none.
   std::vector<StoredBlock> blocks_of(const HfTensor& tensor) const {
     std::vector<StoredBlock> blocks;
-    const auto found = names_.find(tensor.param);
-    if (found == names_.end()) return blocks;
-    for (const ParamStore::Stored& s : params_.stored(*found->second)) {
-      const Run share = saves_ ? rows_to_save(params_, *found->second, s) : Run{0, s.rows.count};
+    const Param* weight = weight_of(tensor);
+    if (weight == nullptr) return blocks;
+    for (const ParamStore::Stored& s : params_.stored(*weight)) {
+      const Run share = saves_ ? rows_to_save(params_, *weight, s) : Run{0, s.rows.count};
       const int64_t first = std::max(s.rows.first + share.first, tensor.first_row);
       const int64_t end = std::min(s.rows.first + share.end(), tensor.first_row + tensor.rows);
       if (first >= end) continue;
@@ -98,17 +104,43 @@ void write_block(SharedWriter& writer, const HfTensor& t, const StoredBlock& blo
 std::vector<std::string> load_hf_weights(const std::filesystem::path& folder, const ModelSpec& model,
                                          const ParamStore& params, int num_threads) {
   const std::string note = require_whole(folder, CheckpointPart::model, *params.mesh().world, num_threads);
-  std::vector<std::string> notes = read_hf_weights(folder, model, params);
+  std::vector<std::string> notes = read_hf_weights(folder, model, params, num_threads);
   if (!note.empty()) notes.push_back(note);
   return notes;
 }
 
 namespace {
 
-void read_all(const WeightSource& source, const ParamStore& params) {
+// The parts of a weight that a tensor of the source has, as codes.
+void read_codes(const WeightSource& source, size_t tensor, const ParamStore& params, const Param& weight,
+                int num_threads) {
+  const HfTensor& t = source.tensors()[tensor];
+  for (size_t i = 0; i < weight.pieces().size(); ++i) {
+    const Run part = weight.pieces()[i].part_rows;
+    if (part.first < t.first_row || part.end() > t.first_row + t.rows) continue;
+    const int64_t cols = t.cols(), first = part.first - t.first_row;
+    quantise({.name = t.name,
+              .rows = part.count,
+              .cols = cols,
+              .read =
+                  [&](Run rows, float* to) {
+                    source.read(
+                        tensor, {first + rows.first, 0},
+                        {.data = to, .dtype = DType::f32, .rows = rows.count, .cols = cols, .row_stride = cols});
+                  }},
+             params, weight, i, num_threads);
+  }
+}
+
+void read_all(const WeightSource& source, const ParamStore& params, int num_threads) {
   const Stores stores(params, Stores::Use::load);
   for (size_t i = 0; i < source.tensors().size(); ++i) {
-    for (const StoredBlock& block : stores.blocks_of(source.tensors()[i])) {
+    const HfTensor& t = source.tensors()[i];
+    if (const Param* weight = stores.weight_of(t); weight != nullptr && weight->spec().in_codes()) {
+      read_codes(source, i, params, *weight, num_threads);
+      continue;
+    }
+    for (const StoredBlock& block : stores.blocks_of(t)) {
       write_parts(params.memory(), block.master, [&](const Tensor& to, int64_t first_row) {
         source.read(
             i, {block.at.row + first_row, block.at.col},
@@ -122,17 +154,17 @@ void read_all(const WeightSource& source, const ParamStore& params) {
 }  // namespace
 
 std::vector<std::string> read_hf_weights(const std::filesystem::path& folder, const ModelSpec& model,
-                                         const ParamStore& params) {
+                                         const ParamStore& params, int num_threads) {
   const bool is_adapter = is_adapter_folder(folder);
   const auto base = is_adapter ? base_of_adapter(folder, read_peft_config(folder)) : folder;
   const auto source = open_weights(base, model);
-  read_all(*source, params);
+  read_all(*source, params, num_threads);
   if (is_adapter) read_adapter_weights(folder, model, params);
   return source->notes();
 }
 
 void read_adapter_weights(const std::filesystem::path& folder, const ModelSpec& model, const ParamStore& params) {
-  read_all(*open_adapter(folder / kAdapterFile, model), params);
+  read_all(*open_adapter(folder / kAdapterFile, model), params, 1);
 }
 
 SafetensorsLayout hf_layout(const ModelSpec& model, DType dtype) {

@@ -10,6 +10,7 @@
 #include "weft/base/rng.h"
 #include "weft/device/host_parts.h"
 #include "weft/nn/magnitude.h"
+#include "weft/sharding/quantise.h"
 
 namespace weft {
 namespace {
@@ -72,12 +73,33 @@ std::vector<Span> spans_of(Run all_rows, Run cols, int64_t width) {
   return spans;
 }
 
+void init_codes(const ParamStore& params, const Param& p, uint64_t key, int num_threads) {
+  const int64_t cols = width_of(p.spec());
+  for (size_t i = 0; i < p.pieces().size(); ++i) {
+    const Run part = p.pieces()[i].part_rows;
+    quantise({.name = p.spec().name,
+              .rows = part.count,
+              .cols = cols,
+              .read =
+                  [&](Run rows, float* to) {
+                    parallel_for(rows.count * cols, num_threads, kGrain, [&](int64_t begin, int64_t end) {
+                      fill(p.spec(), key, (part.first + rows.first) * cols + begin, to + begin, end - begin);
+                    });
+                  }},
+             params, p, i, num_threads);
+  }
+}
+
 template <class Chosen>
 void init_where(const ParamStore& params, uint64_t seed, int num_threads, const Chosen& chosen) {
   for (const Param* p : params.params(ParamStore::Copies::with)) {
     const ParamSpec& spec = p->spec();
     if (!chosen(spec)) continue;
     const uint64_t key = rng_key(seed, spec.name);
+    if (spec.in_codes()) {
+      init_codes(params, *p, key, num_threads);
+      continue;
+    }
     for (const ParamStore::Stored& block : params.stored(*p)) {
       write_parts(params.memory(), block.master, [&](const Tensor& part, int64_t first_row) {
         const Run rows{block.rows.first + first_row, part.rows()};

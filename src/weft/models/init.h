@@ -8,7 +8,8 @@
 namespace weft {
 
 // Writes every master weight by its Init rule. Element i of a weight is a function of (seed, its name, i) alone: the
-// same on any layout and any number of threads. Follow with masters_changed.
+// same on any layout and any number of threads. A weight in codes gets those of such numbers. Follow with
+// masters_changed.
 void init_weights(const ParamStore& params, uint64_t seed, int num_threads);
 // Those of adapters alone.
 void init_adapter(const ParamStore& params, uint64_t seed, int num_threads);

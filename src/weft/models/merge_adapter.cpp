@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -14,7 +15,9 @@
 #include "weft/gguf/gguf_file.h"
 #include "weft/models/hf_names.h"
 #include "weft/models/peft.h"
+#include "weft/models/transformer.h"
 #include "weft/models/weight_source.h"
+#include "weft/sharding/quantise.h"
 
 namespace weft {
 namespace {
@@ -59,6 +62,27 @@ void require_finite(const Matrix& w, const std::string& name, const std::filesys
                     adapter.string(), name));
 }
 
+// The parts, runs of rows, of the weights that were kept in codes beside the adapter.
+std::map<std::string, std::vector<Run>> parts_in_codes(const ModelSpec& model) {
+  std::map<std::string, std::vector<Run>> all;
+  for (const ParamSpec& weight : all_params(model)) {
+    if (!weight.in_codes()) continue;
+    for (const Piece& piece : pieces_of(weight, {})) all[weight.name].push_back(piece.part_rows);
+  }
+  return all;
+}
+
+// What the adapter was trained beside: the numbers that the codes of `w` stand for.
+void round_parts(Matrix& w, const HfTensor& t, const AdapterSpec& adapter, const std::vector<Run>& parts) {
+  for (const Run& part : parts) {
+    if (part.first < t.first_row || part.end() > t.first_row + t.rows) continue;
+    round_to_codes(
+        adapter.base_codes, t.name, w.cols,
+        std::span(w.values).subspan(size_t((part.first - t.first_row) * w.cols), size_t(part.count * w.cols)),
+        usable_cores());
+  }
+}
+
 FileDType in_file(DType dtype) { return dtype == DType::bf16 ? FileDType::bf16 : FileDType::f32; }
 
 }  // namespace
@@ -84,12 +108,14 @@ void write_merged(const std::filesystem::path& adapter, const HfConfig& config, 
     const size_t first = target * (spec.magnitudes ? 3 : 2);
     return Matrices{matrix(first), matrix(first + 1), spec.magnitudes ? matrix(first + 2) : Matrix{}};
   };
+  const auto in_codes = parts_in_codes(config.spec);
   SharedWriter writer(out, layout);
   for (size_t tensor = 0; tensor < base->tensors().size(); ++tensor) {
     const HfTensor& t = base->tensors()[tensor];
     Matrix w{std::vector<float>(size_t(t.rows * t.cols())), t.rows, t.cols()};
     base->read(tensor, {},
                {.data = w.values.data(), .dtype = DType::f32, .rows = w.rows, .cols = w.cols, .row_stride = w.cols});
+    if (const auto parts = in_codes.find(t.param); parts != in_codes.end()) round_parts(w, t, spec, parts->second);
     for (size_t i = 0; i < spec.targets.size(); ++i) {
       if (spec.targets[i].module + ".weight" != t.name) continue;
       const Matrices with = matrices_of(i);

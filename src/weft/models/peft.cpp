@@ -53,6 +53,20 @@ void refuse_others(const JsonFields& fields) {
       fields.fail(key, "nothing: weft has adapters of one rank in all layers");
 }
 
+constexpr const char* kQuantisation = "quantization_config";
+
+// What weft/config.json of a checkpoint says.
+WeightCodes base_codes_in(const fs::path& folder) {
+  const fs::path file = folder / "weft" / "config.json";
+  if (!is_there(file)) return WeightCodes::none;
+  const nlohmann::json json = read_json_file(file, {.max_bytes = 4 << 20});
+  const auto found = json.find(kQuantisation);
+  if (found == json.end()) return WeightCodes::none;
+  for (const WeightCodes codes : {WeightCodes::nf4, WeightCodes::int8})
+    if (*found == quantisation_of(codes)) return codes;
+  throw FileError(fmt::format("{}: \"{}\" is none that weft writes: {}", file.string(), kQuantisation, found->dump()));
+}
+
 bool matches(const std::string& module, const std::string& target) {
   if (target.find('*') != target.npos) return fnmatch(target.c_str(), module.c_str(), 0) == 0;
   return module == target || (module.ends_with(target) && module[module.size() - target.size() - 1] == '.');
@@ -84,6 +98,7 @@ PeftConfig read_peft_config(const fs::path& folder) {
           .rslora = fields.flag("use_rslora", false),
           .dora = fields.flag("use_dora", false),
           .dropout = fields.number("lora_dropout", {.min = 0, .max = 1}, 0.0),
+          .base_codes = base_codes_in(folder),
           .targets = targets_in(fields)};
 }
 
@@ -166,7 +181,12 @@ AdapterSpec adapter_of(const ModelSpec& model, const PeftConfig& config, std::st
   AdapterSpec adapter{.rank = config.rank,
                       .scale = config.alpha / (config.rslora ? std::sqrt(double(config.rank)) : double(config.rank)),
                       .dropout = config.dropout,
-                      .magnitudes = config.dora};
+                      .magnitudes = config.dora,
+                      .base_codes = config.base_codes};
+  if (config.base_codes != WeightCodes::none && model.has_experts())
+    refuse(
+        "adapter.kind = \"qlora\" cannot run: experts are not kept in codes yet; the nearest that works: "
+        "adapter.kind = \"lora\"");
   const bool all = config.targets == std::vector{std::string(kAllLinear)};
   std::vector<bool> used(config.targets.size());
   for (const HfTensor& tensor : hf_tensors(plain)) {
@@ -189,6 +209,15 @@ AdapterSpec adapter_of(const ModelSpec& model, const PeftConfig& config, std::st
   for (size_t i = 0; i < used.size() && !all; ++i)
     if (!used[i]) refuse(fmt::format("the model has no module {}", in_quotes(config.targets[i])));
   return adapter;
+}
+
+nlohmann::json quantisation_of(WeightCodes base_codes) {
+  if (base_codes == WeightCodes::none) return nullptr;
+  if (base_codes == WeightCodes::int8) return {{"quant_method", "bitsandbytes"}, {"load_in_8bit", true}};
+  return {{"quant_method", "bitsandbytes"},
+          {"load_in_4bit", true},
+          {"bnb_4bit_quant_type", "nf4"},
+          {"bnb_4bit_use_double_quant", true}};
 }
 
 nlohmann::json to_json(const PeftConfig& config, const ModelSpec& model) {

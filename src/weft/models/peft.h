@@ -22,6 +22,8 @@ struct PeftConfig {
   bool rslora = false;
   bool dora = false;   // use_dora: magnitudes too
   double dropout = 0;  // lora_dropout
+  // How the base is kept beside it, which adapter_config.json has no field for (quantisation_of).
+  WeightCodes base_codes = WeightCodes::none;
   // Modules by their last names, as "q_proj", or whole names; * stands for any text. kAllLinear: every matrix of
   // blocks.
   std::vector<std::string> targets = {std::string(kAllLinear)};
@@ -42,6 +44,9 @@ void require_base(const std::filesystem::path& folder, const std::filesystem::pa
 void require_teacher(const std::filesystem::path& folder, const std::filesystem::path& teacher);
 // adapter_config.json of the adapter of `model`, which has one.
 nlohmann::json to_json(const PeftConfig& config, const ModelSpec& model);
+// "quantization_config" of a config.json, as transformers has it for bitsandbytes: of weft/config.json of a checkpoint
+// whose base is kept in codes, from which read_peft_config knows it. Null where it is not.
+nlohmann::json quantisation_of(WeightCodes base_codes);
 
 // What of the model has an adapter. Throws ConfigError, beginning with `source`, where a target is nothing that can
 // have one.

@@ -11,11 +11,14 @@ Linear::Linear(ParamStore& params, const std::string& name, const Spec& spec)
                       .linear = true})) {
   if (spec.bias)
     b_ = &params.add({.name = name + ".bias", .shape = {spec.out}, .place = spec.place, .parts = spec.parts});
-  for (const Piece& piece : w_->pieces()) {
-    if (!runs_.empty() && runs_.back().held == piece.held)
+  const bool in_codes = w_->spec().in_codes();
+  if (in_codes) coded_ = coded_pieces(w_->spec(), w_->pieces(), params.precision().stat);
+  for (size_t i = 0; i < w_->pieces().size(); ++i) {
+    const Piece& piece = w_->pieces()[i];
+    if (!runs_.empty() && runs_.back().held == piece.held && !in_codes)
       runs_.back().count += piece.rows.count;
     else
-      runs_.push_back({piece.local_row, piece.rows.count, piece.held});
+      runs_.push_back({piece.local_row, piece.rows.count, piece.held, i});
   }
 }
 
@@ -29,13 +32,30 @@ Tensor Linear::Rows::columns(const Tensor& y, Spmd everywhere) const {
   return y.slice_cols(first, count).placed(cut ? y.place : y.place.on_tp(everywhere));
 }
 
+// These rows of W: the numbers of codes in scratch, till the caller's Scope ends.
+Tensor Linear::matrix(Pass& p, const Rows& rows) const {
+  if (coded_.empty()) return rows.of(w_->value, rows.held);
+  const CodedPiece& piece = coded_[rows.piece];
+  const Placement place = w_->spec().place.on_tp(rows.held);
+  const Tensor bytes = w_->value.placed(place);
+  const Tensor numbers = p.compute(p.scratch, {piece.at.rows, piece.at.cols}, place);
+  p.be.run(Dequantise{.codes = piece.codes_in(bytes),
+                      .maxima = piece.maxima_in(bytes),
+                      .scales = piece.scales_in(bytes, p.precision.stat),
+                      .out = numbers,
+                      .at = piece.at});
+  return numbers;
+}
+
 void Linear::multiply(Pass& p, Tensor x, Tensor y, const Param* bias) const {
-  for (const Rows& run : runs_)
+  for (const Rows& run : runs_) {
+    Scope temporaries(*p.scratch);
     p.be.run(Matmul{.a = x,
-                    .b = run.of(w_->value, run.held),
+                    .b = matrix(p, run),
                     .out = run.columns(y, Spmd::Replicate),
                     .trans_b = true,
                     .bias = bias ? run.of(bias->value, run.held) : Tensor{}});
+  }
 }
 
 void Linear::add_bias(Pass& p, Tensor y) const {
@@ -44,9 +64,10 @@ void Linear::add_bias(Pass& p, Tensor y) const {
 }
 
 void Linear::dgrad(Pass& p, Tensor dy, Tensor dx) const {
-  for (const Rows& run : runs_)
-    p.be.run(Matmul{
-        .a = run.columns(dy, Spmd::Partial), .b = run.of(w_->value, run.held), .out = dx, .accumulate = run.first > 0});
+  for (const Rows& run : runs_) {
+    Scope temporaries(*p.scratch);
+    p.be.run(Matmul{.a = run.columns(dy, Spmd::Partial), .b = matrix(p, run), .out = dx, .accumulate = run.first > 0});
+  }
 }
 
 void Linear::wgrad(Pass& p, Tensor x, Tensor dy) const {

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "weft/nn/pass.h"
+#include "weft/sharding/coded_weight.h"
 #include "weft/sharding/param_store.h"
 
 namespace weft {
@@ -10,7 +11,8 @@ namespace weft {
 // y = x W^T + b. Three matrix products, nothing else.
 //   x, dx [t, in]   y, dy [t, out]   W [out, in]   b [out] or none
 // Where W is cut by rows, but has parts that are everywhere, those columns of y are Replicate and of dy Partial,
-// whatever the placement y and dy are given with.
+// whatever the placement y and dy are given with. A frozen W may be kept in codes: each product makes the numbers of
+// one of its parts at a time, in scratch.
 class Linear {
  public:
   struct Spec {
@@ -32,16 +34,19 @@ class Linear {
   void wgrad(Pass& p, Tensor x, Tensor dy) const;  // adds to W.grad, b.grad, where they learn
 
  private:
-  struct Rows {  // of W that are held alike
+  struct Rows {  // of W that are held alike; of a W in codes, of one part
     int64_t first, count;
     Spmd held;
+    size_t piece;  // the first
     Tensor of(const Tensor& w, Spmd on_tp) const;
     Tensor columns(const Tensor& y, Spmd everywhere) const;
   };
   void multiply(Pass& p, Tensor x, Tensor y, const Param* bias) const;
+  Tensor matrix(Pass& p, const Rows& rows) const;
   Param* w_;
   Param* b_ = nullptr;
   std::vector<Rows> runs_;
+  std::vector<CodedPiece> coded_;  // of each piece of a W in codes
 };
 
 // A bias that follows a sum over ranks: y += b on the stream.

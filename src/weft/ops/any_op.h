@@ -24,8 +24,8 @@ using AllOps =
            AttentionSinkBackward, GatedUnit, GatedUnitBackward, Gelu, GeluBackward, SoftCap, SoftCapBackward, Dropout,
            CrossEntropy, CrossEntropyPart, CrossEntropyJoin, DistillPart, DistillJoin, DistillTopPart, DistillTopJoin,
            Add, Axpby, AddRow, ScaleColumns, Copy, Zero, Ones, Sum, SumSquares, CountNonfinite, AdamW, AdamW8Max,
-           AdamW8, MaxRows, Sgd, Route, RouteBackward, RouterSums, ExpertLoad, GroupRows, GatherRows, SumRows,
-           ScaleRows, ScaleRowsBackward, GroupedMatmul, GroupedWeightGrad>;
+           AdamW8, MaxRows, Sgd, Dequantise, Route, RouteBackward, RouterSums, ExpertLoad, GroupRows, GatherRows,
+           SumRows, ScaleRows, ScaleRowsBackward, GroupedMatmul, GroupedWeightGrad>;
 
 // By reference: the op must outlive it. What differs from type to type is compiled once, in any_op.cpp, and not for
 // each backend that asks.

@@ -540,3 +540,4 @@ struct Sgd {
 #include "weft/ops/blockwise_ops.h"
 #include "weft/ops/distill_ops.h"
 #include "weft/ops/expert_ops.h"
+#include "weft/ops/weight_codes.h"

@@ -57,6 +57,7 @@ void check(const AdamW8Max& op);
 void check(const AdamW8& op);
 void check(const MaxRows& op);
 void check(const Sgd& op);
+void check(const Dequantise& op);
 void check(const Route& op);
 void check(const RouteBackward& op);
 void check(const RouterSums& op);

@@ -328,4 +328,17 @@ void check(const MaxRows& op) {
 }
 void check(const Sgd& op) { check_update(op, {&op.buf}); }
 
+void check(const Dequantise& op) {
+  const Judge judge(op);
+  judge.exist({&op.codes, &op.scales, &op.out});
+  judge.compute(op.out);
+  judge.that(op.out, op.at.as != WeightCodes::none && op.at.cols <= op.at.stride, "has no codes, or not of a matrix");
+  judge.matrix(op.out, op.at.rows, op.at.cols, op.out.dtype);
+  judge.vector(op.codes, op.at.num_codes(), DType::u8);
+  judge.vector(op.scales, op.at.num_scales(), stat_of(op.out.dtype));
+  if (op.maxima || op.at.num_maxima() > 0) judge.vector(op.maxima, op.at.num_maxima(), DType::u8);
+  judge.not_partial(op.out, kNonlinear);
+  judge.held_as(op.out.place, {&op.codes, &op.maxima, &op.scales}, "as the matrix is");
+}
+
 }  // namespace weft::rules

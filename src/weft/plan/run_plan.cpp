@@ -148,6 +148,11 @@ RunPlan prepare_run(const Recipe& recipe, int rank) {
 
 namespace {
 
+WeightCodes base_codes_of(const Recipe::Adapter& a) {
+  if (a.kind != AdapterKind::qlora) return WeightCodes::none;
+  return a.quant_type == QuantType::nf4 ? WeightCodes::nf4 : WeightCodes::int8;
+}
+
 void add_adapter(const Recipe& r, HfConfig& config) {
   if (config.adapter)
     throw ConfigError(
@@ -162,6 +167,7 @@ void add_adapter(const Recipe& r, HfConfig& config) {
                      .rslora = a.rslora,
                      .dora = a.kind == AdapterKind::dora,
                      .dropout = a.dropout,
+                     .base_codes = base_codes_of(a),
                      .targets = a.targets};
   if (!a.path.empty()) {
     PeftConfig there = read_peft_config(a.path);
@@ -169,13 +175,23 @@ void add_adapter(const Recipe& r, HfConfig& config) {
       config.warnings.push_back(
           fmt::format("{} was trained with lora_dropout = {}, and goes on with adapter.dropout = {}", a.path,
                       there.dropout, a.dropout));
+    if (there.base_codes != WeightCodes::none && there.base_codes != adapter.base_codes)
+      config.warnings.push_back(fmt::format(
+          "{} was trained beside a base in {}, and goes on beside one in {}: adapter.kind=qlora "
+          "adapter.quant_type={} keeps it so",
+          a.path, name_of(there.base_codes),
+          adapter.base_codes == WeightCodes::none ? "full" : name_of(adapter.base_codes), name_of(there.base_codes)));
     there.base = adapter.base;
     there.dropout = a.dropout;
+    there.base_codes = adapter.base_codes;
     if (there.rank != a.rank || there.alpha != a.alpha || there.rslora != a.rslora || there.dora != adapter.dora)
-      throw ConfigError(fmt::format(
-          "adapter.path = \"{}\" has another adapter than this recipe: to begin with it, "
-          "adapter.rank={} adapter.alpha={} adapter.rslora={} adapter.kind={}",
-          a.path, there.rank, there.alpha, there.rslora, there.dora ? AdapterKind::dora : AdapterKind::lora));
+      throw ConfigError(
+          fmt::format("adapter.path = \"{}\" has another adapter than this recipe: to begin with it, "
+                      "adapter.rank={} adapter.alpha={} adapter.rslora={} adapter.kind={}",
+                      a.path, there.rank, there.alpha, there.rslora,
+                      there.dora                     ? AdapterKind::dora
+                      : a.kind == AdapterKind::qlora ? a.kind
+                                                     : AdapterKind::lora));
     if (a.targets != Recipe::Adapter().targets &&
         adapter_of(config.spec, adapter, "adapter.targets") != adapter_of(config.spec, there, a.path))
       throw ConfigError(

@@ -58,8 +58,11 @@ constexpr auto names_of(LossNormalisation) { return std::array{"token"sv, "seque
 enum class AdvantageStd : uint8_t { sample, population, none };
 constexpr auto names_of(AdvantageStd) { return std::array{"sample"sv, "population"sv, "none"sv}; }
 
-enum class AdapterKind : uint8_t { none, lora, dora };
-constexpr auto names_of(AdapterKind) { return std::array{"none"sv, "lora"sv, "dora"sv}; }
+enum class AdapterKind : uint8_t { none, lora, dora, qlora };
+constexpr auto names_of(AdapterKind) { return std::array{"none"sv, "lora"sv, "dora"sv, "qlora"sv}; }
+
+enum class QuantType : uint8_t { nf4, int8 };
+constexpr auto names_of(QuantType) { return std::array{"nf4"sv, "int8"sv}; }
 
 enum class CpCommType : uint8_t { p2p, all_gather, a2a, a2a_p2p };
 constexpr auto names_of(CpCommType) { return std::array{"p2p"sv, "all_gather"sv, "a2a"sv, "a2a+p2p"sv}; }

@@ -86,6 +86,7 @@ struct Recipe {
     double dropout = 0;
     std::vector<std::string> targets = {"all-linear"};
     std::string path = {};
+    QuantType quant_type = QuantType::nf4;
     bool operator==(const Adapter&) const = default;
   } adapter;
   struct Moe {

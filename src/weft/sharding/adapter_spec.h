@@ -18,10 +18,11 @@ struct AdapterSpec {
     bool operator==(const Target&) const = default;
   };
   int64_t rank = 8;
-  double scale = 1;                  // alpha / rank; or alpha / sqrt(rank)    Kalajdzievski 2023, "rsLoRA"
-  double dropout = 0;                // in training, of the x that A is multiplied with
-  bool magnitudes = false;           // DoRA
-  std::vector<Target> targets = {};  // those of a weight in the order of its rows
+  double scale = 1;                            // alpha / rank; or alpha / sqrt(rank)    Kalajdzievski 2023, "rsLoRA"
+  double dropout = 0;                          // in training, of the x that A is multiplied with
+  bool magnitudes = false;                     // DoRA
+  WeightCodes base_codes = WeightCodes::none;  // how matrices of blocks are kept: in codes it is QLoRA
+  std::vector<Target> targets = {};            // those of a weight in the order of its rows
   bool operator==(const AdapterSpec&) const = default;
 
   std::vector<Target> of(const std::string& weight) const {

@@ -27,6 +27,7 @@ FlatLayout flat_layout(std::vector<const Param*> weights, int64_t num_ranks) {
   for (const Param* p : weights) {
     l.weights.push_back({p, l.size});
     for (const Piece& piece : p->pieces()) {
+      if (p->spec().in_codes()) break;  // nothing updates or sums it
       const FlatLayout::Range range{
           .run = {l.size + piece.local_row * piece.cols.count, piece.rows.count * piece.cols.count},
           .held = piece.held,

@@ -22,7 +22,7 @@ struct FlatLayout {
   struct Weight {
     const Param* param;
     int64_t first;
-    Run run() const { return {first, param->shape().elements()}; }
+    Run run() const { return {first, param->kept_elements()}; }
   };
   struct Range {
     Run run;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "weft/sharding/coded_weight.h"
+
 namespace weft {
 namespace {
 
@@ -54,7 +56,8 @@ std::vector<Piece> pieces_of(const ParamSpec& spec, const CutRanks& at) {
 
 namespace {
 
-int64_t elements_of(const std::vector<Piece>& pieces) {
+int64_t elements_of(const ParamSpec& spec, const std::vector<Piece>& pieces, DType stat) {
+  if (spec.in_codes()) return coded_bytes(spec, pieces, stat);
   int64_t n = 0;
   for (const Piece& piece : pieces) n += piece.rows.count * piece.cols.count;
   return n;
@@ -62,11 +65,13 @@ int64_t elements_of(const std::vector<Piece>& pieces) {
 
 }  // namespace
 
-Param::Param(ParamSpec spec, const CutRanks& at) : spec_(std::move(spec)), pieces_(pieces_of(spec_, at)) {
+Param::Param(ParamSpec spec, const CutRanks& at, DType stat) : spec_(std::move(spec)), pieces_(pieces_of(spec_, at)) {
   for (int64_t e = 0; e < at.ep.size; ++e)
-    for (int64_t t = 0; t < at.tp.size; ++t)
-      most_elements_ =
-          std::max(most_elements_, elements_of(pieces_of(spec_, {.tp = {at.tp.size, t}, .ep = {at.ep.size, e}})));
+    for (int64_t t = 0; t < at.tp.size; ++t) {
+      const CutRanks there{.tp = {at.tp.size, t}, .ep = {at.ep.size, e}};
+      most_elements_ = std::max(most_elements_, elements_of(spec_, pieces_of(spec_, there), stat));
+    }
+  kept_elements_ = elements_of(spec_, pieces_, stat);
   const int64_t rows = pieces_.back().local_row + pieces_.back().rows.count;
   shape_ = spec_.shape.rank() == 1 ? Shape(rows) : Shape(rows, pieces_.back().cols.count);
 }

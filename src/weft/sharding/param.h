@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "weft/tensor/tensor.h"
+#include "weft/ops/ops.h"
 
 namespace weft {
 
@@ -54,7 +54,9 @@ struct ParamSpec {
   Update update = Update::optimizer;
   bool is_adapter = false;  // of a low-rank adapter (adapter_spec.h): learns where the model's own are frozen
   bool in_stat = false;     // layers read it in the stat dtype too: its updates are lost in the compute dtype
+  WeightCodes codes = WeightCodes::none;  // how it is kept, if it is frozen: in codes, or as layers read it
   bool learns() const { return update == Update::optimizer; }
+  bool in_codes() const { return codes != WeightCodes::none; }
   bool decays() const { return shape.rank() >= 2; }  // weight decay: matrices and tables only
 };
 
@@ -93,14 +95,18 @@ std::vector<Piece> pieces_of(const ParamSpec& spec, const CutRanks& at);
 // Owned by a ParamStore, which says when value and grad may be touched.
 class Param {
  public:
-  Param(ParamSpec spec, const CutRanks& at);
+  Param(ParamSpec spec, const CutRanks& at, DType stat);
   const ParamSpec& spec() const { return spec_; }
   const std::vector<Piece>& pieces() const { return pieces_; }
-  const Shape& shape() const { return shape_; }             // here
+  const Shape& shape() const { return shape_; }  // here
+  // Of its flat tensors: its elements, or the bytes of its codes (coded_weight.h).
+  int64_t kept_elements() const { return kept_elements_; }
   int64_t most_elements() const { return most_elements_; }  // here or on another rank, where they are not cut evenly
 
-  Tensor value;  // compute dtype, or stat (in_stat); from fetch to release
-  Tensor grad;   // stat dtype; from open_grads to flush
+  // From fetch to release. Compute dtype, or stat (in_stat), of its shape; or the bytes of its codes, [kept_elements]
+  // u8.
+  Tensor value;
+  Tensor grad;  // stat dtype; from open_grads to flush
 
   // Whether it has a gradient at all: layers compute none for others.
   bool learns() const { return spec_.learns(); }
@@ -116,7 +122,7 @@ class Param {
   ParamSpec spec_;
   std::vector<Piece> pieces_;
   Shape shape_;
-  int64_t most_elements_ = 0;
+  int64_t kept_elements_ = 0, most_elements_ = 0;
   Param* tied_to_ = nullptr;  // owner of the value
   int flat_ = -1;             // its flat parameter, among those of its replica set
   int64_t offset_ = 0;        // elements into that

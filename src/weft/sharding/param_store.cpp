@@ -19,12 +19,12 @@ ParamStore::ParamStore(Precision precision, GradientOrder order, const ProcessMe
 ParamStore::Set& ParamStore::set(size_t which) {
   std::unique_ptr<Set>& set = sets_[which];
   if (set == nullptr) {
-    const bool of_layers = which == kOfLayers, in_stat = which == kInStat,
+    const bool of_layers = which == kOfLayers, in_stat = which == kInStat, in_codes = which == kInCodes,
                frozen = which >= kFrozen && which < kOfLayers;
-    const ReplicaSet ranks = of_layers || in_stat ? ReplicaSet::dense : ReplicaSet(which % kFrozen);
+    const ReplicaSet ranks = which >= kOfLayers ? ReplicaSet::dense : ReplicaSet(which % kFrozen);
     const ReplicaGroup group = of_layers ? group_without_shards(mesh_, order_) : replica_group(mesh_, ranks, order_);
     const Precision precision = of_layers || in_stat ? Precision{precision_.stat, precision_.stat} : precision_;
-    const WeightUse use = frozen ? WeightUse::frozen : use_;
+    const WeightUse use = in_codes ? WeightUse::frozen_in_codes : frozen ? WeightUse::frozen : use_;
     set = std::make_unique<Set>(group, weight_format(precision, group.order, use), *mesh_.pp);
     set->learns = which < kFrozen || in_stat;
     set->flat_of.assign(units_.size(), -1);
@@ -38,9 +38,12 @@ void ParamStore::adapt(AdapterSpec adapter) {
 }
 
 Param& ParamStore::add(ParamSpec spec) {
-  if (adapter_ && !spec.is_adapter && spec.learns()) spec.update = Update::nobody;
+  if (adapter_ && !spec.is_adapter && spec.learns()) {
+    spec.update = Update::nobody;
+    if (spec.linear) spec.codes = adapter_->base_codes;
+  }
   const CutRanks here = set(index_of_set(spec)).group.cut();
-  pending_.push_back(all_.emplace_back(std::make_unique<Param>(std::move(spec), here)).get());
+  pending_.push_back(all_.emplace_back(std::make_unique<Param>(std::move(spec), here, precision_.stat)).get());
   return *pending_.back();
 }
 
@@ -301,6 +304,7 @@ void for_each_rectangle(Run run, int64_t width, const F& f) {
 
 std::vector<ParamStore::Stored> ParamStore::stored(const Param& p) const {
   const Set& set = set_of(p);
+  WEFT_CHECK(!p.spec().in_codes(), "{} is kept in codes", p.spec().name);
   const Run shard = set.shard_of(p);
   std::vector<Stored> all;
   for (size_t i = 0; i < p.pieces().size(); ++i) {
@@ -334,6 +338,15 @@ Run ParamStore::kept(const Param& p, size_t piece, const CutRanks& at, int64_t s
   const Run here = overlap({begin, there.rows.count * there.cols.count},
                            set.flats.all[size_t(p.flat_)].layout.shard({set.group.order.shards, shard}));
   return {here.first - begin, here.count};
+}
+
+ParamStore::StoredCodes ParamStore::stored_codes(const Param& p) const {
+  const Set& set = set_of(p);
+  WEFT_CHECK(p.spec().in_codes(), "{} is not kept in codes", p.spec().name);
+  const Run shard = set.shard_of(p), here = overlap({p.offset_, p.kept_elements()}, shard);
+  if (here.count == 0) return {};
+  return {.run = {here.first - p.offset_, here.count},
+          .bytes = set.values.master(p.flat_).slice_rows(here.first - shard.first, here.count)};
 }
 
 Tensor ParamStore::kept_gradient(const Param& p, size_t piece) const {

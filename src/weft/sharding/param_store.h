@@ -125,6 +125,12 @@ class ParamStore {
   std::vector<Stored> stored(const Param& p) const;
   // The run of elements of a weight's piece on ranks `at`, row by row, that rank `shard` of the shards keeps.
   Run kept(const Param& p, size_t piece, const CutRanks& at, int64_t shard) const;
+  // What this rank keeps of a weight in codes: a run of its bytes (coded_weight.h), and these.
+  struct StoredCodes {
+    Run run;
+    Tensor bytes;  // [run.count] u8
+  };
+  StoredCodes stored_codes(const Param& p) const;
   // The gradient of what this rank keeps of a piece, after finish_step: [kept]. None where it keeps nothing.
   Tensor kept_gradient(const Param& p, size_t piece) const;
 
@@ -196,9 +202,11 @@ class ParamStore {
     std::vector<Param*> params;  // ties included
   };
   // In sets_: the replica sets of weights that learn, those of frozen ones, the weights that layers write, and dense
-  // ones that learn and are read in the stat dtype.
-  static constexpr size_t kFrozen = std::size(kReplicaSets), kOfLayers = 2 * kFrozen, kInStat = kOfLayers + 1;
+  // ones that learn and are read in the stat dtype, or are frozen in codes.
+  static constexpr size_t kFrozen = std::size(kReplicaSets), kOfLayers = 2 * kFrozen, kInStat = kOfLayers + 1,
+                          kInCodes = kInStat + 1;
   static size_t index_of_set(const ParamSpec& p) {
+    if (p.in_codes()) return kInCodes;
     if (p.update == Update::its_layer) return kOfLayers;
     if (p.in_stat) return kInStat;
     return size_t(replica_set_of(p)) + (p.learns() ? 0 : kFrozen);
@@ -234,7 +242,7 @@ class ParamStore {
   std::vector<std::unique_ptr<Param>> all_;
   std::vector<Param*> pending_;  // of the open unit
   std::vector<Unit> units_;
-  std::array<std::unique_ptr<Set>, kInStat + 1> sets_;
+  std::array<std::unique_ptr<Set>, kInCodes + 1> sets_;
   std::optional<AdapterSpec> adapter_;
 };
 

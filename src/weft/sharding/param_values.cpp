@@ -28,10 +28,8 @@ void ParamValues::allocate(Arena& params, Arena& transit) {
 void ParamValues::point(int flat) {
   for (Param* p : of(flat).params) {
     const Param& owner = p->tied_to_ ? *p->tied_to_ : *p;
-    p->value = at(owner.flat_)
-                   .whole.slice_rows(owner.offset_, owner.shape().elements())
-                   .reshape(owner.shape())
-                   .placed(p->spec().place);
+    const Tensor kept = at(owner.flat_).whole.slice_rows(owner.offset_, owner.kept_elements());
+    p->value = (owner.spec().in_codes() ? kept : kept.reshape(owner.shape())).placed(p->spec().place);
   }
 }
 

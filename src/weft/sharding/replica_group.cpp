@@ -13,8 +13,9 @@ ReplicaSet replica_set_of(const ParamSpec& weight) {
 bool is_summed_over_tp(Spmd held) { return held == Spmd::Replicate; }
 
 WeightFormat weight_format(const Precision& precision, const GradientOrder& order, WeightUse use) {
-  return {.value = precision.compute,
-          .master = use == WeightUse::frozen ? precision.compute : precision.stat,
+  const DType value = use == WeightUse::frozen_in_codes ? DType::u8 : precision.compute;
+  return {.value = value,
+          .master = use == WeightUse::trained ? precision.stat : value,
           .gradient = precision.stat,
           .wire = order.reduces_in_bf16 && order.ranks > 1 ? DType::bf16 : precision.stat,
           .state = precision.stat};

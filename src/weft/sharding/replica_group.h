@@ -16,13 +16,13 @@ ReplicaSet replica_set_of(const ParamSpec& weight);
 // Whether it is summed over tp too, for weights and their parts that tp holds so.
 bool is_summed_over_tp(Spmd held);
 
-// What a run does with weights: a step updates them, or only reads them.
-enum class WeightUse : uint8_t { trained, frozen };
+// What a run does with weights: a step updates them, or only reads them: as numbers, or from codes.
+enum class WeightUse : uint8_t { trained, frozen, frozen_in_codes };
 
 // In which dtype each role of a weight is kept or sent. The only place that chooses (weight_format); where it lies is
 // the arena that its role is given.
 struct WeightFormat {
-  DType value;     // what layers read
+  DType value;     // what layers read, or make it of: u8 of weights in codes
   DType master;    // what an optimizer updates, and files are read into
   DType gradient;  // sums
   DType wire;      // gradients between ranks

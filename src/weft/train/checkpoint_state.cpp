@@ -87,6 +87,7 @@ class KeptStates {
     const auto copies = use_ == Use::load ? ParamStore::Copies::with : ParamStore::Copies::without;
     for (const Param* p : params_.params(copies)) {
       const StatesInFile in = states_in_file(p->spec(), optimizer);
+      if (in.names.empty()) continue;
       for (const ParamStore::Stored& block : params_.stored(*p)) {
         const Run share = use_ == Use::load ? Run{0, block.rows.count} : rows_to_save(params_, *p, block);
         for (size_t k = 0; share.count > 0 && k < in.names.size(); ++k)
@@ -329,13 +330,13 @@ fs::path save_checkpoint(const fs::path& run, const TrainingState& state, const 
 }
 
 Progressed load_checkpoint(const fs::path& checkpoint, const ModelSpec& model, TrainingState& state,
-                           const Optimizer& optimizer) {
+                           const Optimizer& optimizer, int num_threads) {
   const Progressed progressed = read_progress(checkpoint);
   if (progressed.step != step_of(checkpoint))
     throw FileError(
         fmt::format("{}: its state.json says step {}; restore it, or remove the folder to go on from an older one",
                     checkpoint.string(), progressed.step));
-  read_hf_weights(checkpoint, model, state.params);
+  read_hf_weights(checkpoint, model, state.params, num_threads);
   load_optimizer(checkpoint / "weft" / "optimizer.safetensors", model, state, optimizer);
   return progressed;
 }

@@ -57,7 +57,7 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& run, const Tr
 // Restores what this rank keeps of weights and optimizer state, bit for bit, of a checkpoint that has been checked
 // (train/checkpoint_folders.h). Throws FileError that names what does not fit.
 Progressed load_checkpoint(const std::filesystem::path& checkpoint, const ModelSpec& model, TrainingState& state,
-                           const Optimizer& optimizer);
+                           const Optimizer& optimizer, int num_threads);
 // The state that a tensor of optimizer.safetensors is of: "exp_avg" of "head.weight.exp_avg.codes".
 std::string state_of_entry(std::string_view entry);
 // Sizes of the files with weights and optimizer state, which are nearly the whole checkpoint.

@@ -40,7 +40,7 @@ ForwardRank::ForwardRank(const Source& source, const StepSpec& step, const Memor
       links(model, step, mesh, nullptr) {
   params.allocate_frozen(arenas.params, arenas.transit);
   model.allocate_constants(arenas.constants, step.precision);
-  read_hf_weights(source.folder, source.model, params);
+  read_hf_weights(source.folder, source.model, params, machine.threads);
   params.masters_changed(backend);
 }
 

@@ -33,6 +33,8 @@ int64_t context_of(const Recipe& recipe, const HfConfig& config) {
 nlohmann::json config_of_checkpoint(const Recipe& recipe, const HfConfig& config, DType dtype) {
   nlohmann::json json = hf_config_of(config, dtype);
   if (is_random(recipe) && !config.spec.learned_positions) json["max_position_embeddings"] = recipe.train.seq_length;
+  if (config.adapter && config.adapter->base_codes != WeightCodes::none)
+    json["quantization_config"] = quantisation_of(config.adapter->base_codes);
   return json;
 }
 

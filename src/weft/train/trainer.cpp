@@ -198,7 +198,8 @@ void Trainer::start_weights() {
       require_whole(recipe_.model.path, CheckpointPart::model, *rank_.mesh.world, machine_.threads);
       require_base(*checkpoint, recipe_.model.path);
     }
-    const Progressed at = load_checkpoint(*checkpoint, rank_.plan.model, rank_.state, *rank_.plan.optimizer);
+    const Progressed at =
+        load_checkpoint(*checkpoint, rank_.plan.model, rank_.state, *rank_.plan.optimizer, machine_.threads);
     rank_.state.params.masters_changed(rank_.backend);
     require_same_run(*checkpoint, at);
     require_steps_left(recipe_, at.step, *checkpoint);

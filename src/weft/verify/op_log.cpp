@@ -72,6 +72,7 @@ OpRecorder::Found OpRecorder::weight_of(const Tensor& t) const {
   Found found;
   size_t best = 0;
   for (const Param* p : params_.params(ParamStore::Copies::with)) {
+    if (p->spec().in_codes()) continue;
     for (const Tensor* whole : {&p->value, &p->grad}) {
       // Unsigned: where t lies before, that is more than any size. Pointers of two allocations have no difference.
       const uintptr_t bytes = reinterpret_cast<uintptr_t>(t.data) - reinterpret_cast<uintptr_t>(whole->data);

@@ -85,6 +85,7 @@ class Comparison {
       farther(here.grad_norm, relative(apart(now.grad_norm, there.grad_norm), there.grad_norm));
     }
     for (const Param* p : now.params.params(ParamStore::Copies::with)) {
+      if (p->spec().in_codes()) continue;
       for (const Kept& kept : kept_tensors(now, *p)) {
         const WholeTensor& whole = tensors_of(there, kept.quantity).at(kept.name);
         const double far = farthest(now, *p, kept, whole);
@@ -174,6 +175,7 @@ RunRecord record_run(const Trial& trial, const Machine& machine, const TrialHook
     step.grad_norm = now.grad_norm;
     for (const Param* p : now.params.params()) {
       const std::string& name = p->spec().name;
+      if (p->spec().in_codes()) continue;  // what products make of it is seen in all that follows
       if (now.step == 0 && !now.updated) {
         record.order.push_back(name);
         if (p->learns()) record.gradient_order.push_back(name);

@@ -7,6 +7,7 @@
 #include "weft/ops/cpu/attention_sink.h"
 #include "weft/ops/cpu/blockwise.h"
 #include "weft/ops/cpu/cross_entropy.h"
+#include "weft/ops/cpu/dequantise.h"
 #include "weft/ops/cpu/distill.h"
 #include "weft/ops/cpu/distill_top.h"
 #include "weft/ops/cpu/dropout.h"
@@ -255,6 +256,8 @@ void CpuBackend::apply(const AdamW8& op) { by_blocks(op, cpu::adamw8); }
 void CpuBackend::apply(const MaxRows& op) { by_elements(op, op.out, cpu::max_rows); }
 
 void CpuBackend::apply(const Sgd& op) { by_elements(op, op.w, cpu::sgd); }
+
+void CpuBackend::apply(const Dequantise& op) { by_rows(op, op.out, cpu::dequantise); }
 
 void CpuBackend::apply(const Route& op) { by_rows(op, op.logits, cpu::route); }
 void CpuBackend::apply(const RouteBackward& op) { by_rows(op, op.logits, cpu::route_backward); }

@@ -66,6 +66,7 @@ class CpuBackend final : public Backend {
   void apply(const AdamW8&);
   void apply(const MaxRows&);
   void apply(const Sgd&);
+  void apply(const Dequantise&);
   void apply(const Route&);
   void apply(const RouteBackward&);
   void apply(const RouterSums&);

@@ -14,6 +14,7 @@
 #include "weft/ops/cuda/attention_tiles.h"
 #include "weft/ops/cuda/blockwise.h"
 #include "weft/ops/cuda/cross_entropy.h"
+#include "weft/ops/cuda/dequantise.h"
 #include "weft/ops/cuda/distill_top.h"
 #include "weft/ops/cuda/latent_keys.h"
 #include "weft/ops/cuda/launch.h"
@@ -554,6 +555,15 @@ void run(L& launcher, const AdamW8& op) {
 template <class L>
 void run(L& launcher, const MaxRows& op) {
   each_element(launcher, op.out, float{}, LargestOfRows{rows<const float>(op.x), op.x.rows()});
+}
+template <class L>
+void run(L& launcher, const Dequantise& op) {
+  by_float(op.out.dtype, [&](auto t) {
+    if (op.at.as == WeightCodes::int8)
+      each_element(launcher, op.out, t, FromInt8{flat<uint8_t>(op.codes), flat<float>(op.scales), op.at.cols});
+    else
+      each_element(launcher, op.out, t, FromNf4(op));
+  });
 }
 template <class L>
 void run(L& launcher, const Sgd& op) {

@@ -114,6 +114,12 @@ void run(const MaxRows& op, int) {
 }
 
 template <class T>
+void run(const Dequantise& op, int) {
+  const auto u8 = [](const Tensor& t) { return t ? t.as<uint8_t>() : nullptr; };
+  each<T>(op.out, CodedNumbers<T>{u8(op.codes), u8(op.maxima), flat<T>(op.scales), op.at});
+}
+
+template <class T>
 void run(const Sgd& op, int) {
   for (int64_t i = 0; i < op.w.elements(); ++i) {
     T &w = flat<T>(op.w)[i], &buf = flat<T>(op.buf)[i];
