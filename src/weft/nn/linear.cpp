@@ -1,5 +1,7 @@
 #include "weft/nn/linear.h"
 
+#include "weft/nn/shared_product.h"
+
 namespace weft {
 
 Linear::Linear(ParamStore& params, const std::string& name, const Spec& spec)
@@ -31,11 +33,11 @@ Tensor Linear::Rows::columns(const Tensor& y, Spmd everywhere) const {
 
 void Linear::multiply(Pass& p, Tensor x, Tensor y, const Param* bias) const {
   for (const Rows& run : runs_)
-    p.be.run(Matmul{.a = x,
-                    .b = run.of(w_->value, run.held),
-                    .out = run.columns(y, Spmd::Replicate),
-                    .trans_b = true,
-                    .bias = bias ? run.of(bias->value, run.held) : Tensor{}});
+    multiply_shared(p, Matmul{.a = x,
+                              .b = run.of(w_->value, run.held),
+                              .out = run.columns(y, Spmd::Replicate),
+                              .trans_b = true,
+                              .bias = bias ? run.of(bias->value, run.held) : Tensor{}});
 }
 
 void Linear::add_bias(Pass& p, Tensor y) const {
