@@ -28,6 +28,10 @@ const std::vector<std::pair<std::string, ForwardLayout>> kForwardLayouts = {
 };
 
 fs::path golden_folder(const std::string& name) { return fs::path(testing::kSourceDir) / "tests/golden" / name; }
+std::vector<fs::path> with_windows_and_sinks(std::vector<fs::path> models) {
+  for (const char* name : {"gpt-oss", "gemma3"}) models.push_back(golden_folder(name));
+  return models;
+}
 
 // The golden folders, and a model with latent attention whose weights are random.
 class ForwardLayouts : public ::testing::Test {
@@ -131,6 +135,7 @@ struct ForwardTexts {
   int64_t context = 0;
   Sampling how = {.temperature = 0};
   int32_t end_of_text = -1;
+  std::optional<int64_t> shares_from = {};
 };
 
 // What one rank of those that hold the same weights was asked for.
@@ -139,6 +144,7 @@ TextGenerator::Spec spec_of(const ForwardTexts& t, const ForwardLayout& layout, 
   TextGenerator::Spec spec{
       .machine = machine, .precision = precision, .texts = {}, .context = t.context, .layout = layout, .mesh = mesh};
   spec.layout.sequence_parallel = false;
+  spec.shares_from = t.shares_from;
   const RankOf dp{mesh.sizes.dp, place_of(mesh.sizes, mesh.world->rank()).dp};
   for (int64_t rank = 0; rank < dp.size; ++rank) {
     const Run theirs = prompts_of(int64_t(t.prompts.size()), {dp.size, rank});
@@ -178,6 +184,21 @@ TEST_F(ForwardLayouts, TheLikeliestTokensAreThoseOfOneRank) {
     for (const Tokens& tokens : one) EXPECT_EQ(tokens.size(), 12u);
     for (const auto& [name, layout] : kForwardLayouts) {
       if (!can_run(folder, layout)) continue;
+      EXPECT_EQ(continued(t, layout, machine_of(layout, BackendKind::cpu), kF32, sizes_of(layout)), one)
+          << folder << " " << name;
+    }
+  }
+}
+
+// Ranks of cp that share products of the next tokens: of all widths that they divide, in models with biases, experts,
+// low-rank projections, tied heads and caps.
+TEST_F(ForwardLayouts, SharedProductsGiveTheTokensOfOneRank) {
+  for (const fs::path& folder : with_windows_and_sinks(models())) {
+    ForwardTexts t{folder, {forward_text(1, 57), forward_text(5, 3)}, 8};
+    const std::vector<Tokens> one = continued(t, {}, machine_of({}, BackendKind::cpu), kF32, {});
+    t.shares_from = 0;
+    for (const auto& [name, layout] : kForwardLayouts) {
+      if (layout.cp == 1 || !can_run(folder, layout)) continue;
       EXPECT_EQ(continued(t, layout, machine_of(layout, BackendKind::cpu), kF32, sizes_of(layout)), one)
           << folder << " " << name;
     }
@@ -234,10 +255,6 @@ const std::vector<std::pair<std::string, ForwardLayout>> kLayoutsOfPortions = {
     {"pp 2", {.pp = 2}}, {"tp 2, pp 2", {.tp = 2, .pp = 2}}, {"dp 2, pp 2", {.dp = 2, .pp = 2}},
     {"pp 3", {.pp = 3}}, {"cp 2, pp 2", {.pp = 2, .cp = 2}}, {"dp 2, ep 2, pp 2", {.dp = 2, .pp = 2, .ep = 2}},
 };
-std::vector<fs::path> with_windows_and_sinks(std::vector<fs::path> models) {
-  for (const char* name : {"gpt-oss", "gemma3"}) models.push_back(golden_folder(name));
-  return models;
-}
 std::vector<Tokens> long_prompts() { return {forward_text(1, 150), forward_text(2, 1), forward_text(5, 83)}; }
 
 TEST_F(ForwardLayouts, PromptsThatPassInPortionsGoOnAsThoseOfOneRank) {
@@ -258,13 +275,14 @@ TEST_F(ForwardLayouts, PromptsThatPassInPortionsGoOnAsThoseOfOneRank) {
 // Ranks of cp cut prompts whole; so does one stage.
 TEST_F(ForwardLayouts, PassesTakeTheMemoryThatIsPlanned) {
   for (const fs::path& folder : {golden_folder("llama-gqa"), golden_folder("mistral-window"), latent()}) {
-    const ForwardTexts t{folder, long_prompts(), 2};
+    ForwardTexts t{folder, long_prompts(), 2};
     for (const auto& of : {std::pair{ForwardLayout{}, 234},
                            {ForwardLayout{.tp = 2}, 234},
                            {ForwardLayout{.pp = 2}, 64},
                            {ForwardLayout{.tp = 2, .pp = 2}, 64},
                            {ForwardLayout{.pp = 2, .cp = 2}, 234}}) {
       const ForwardLayout& layout = of.first;
+      t.shares_from = layout.cp > 1 ? std::optional<int64_t>(0) : std::nullopt;
       const int at_once = of.second;
       const Machine machine = machine_of(layout, BackendKind::cpu);
       run_on_threads(sizes_of(layout), *machine.mover, [&](const ProcessMesh& mesh) {

@@ -1,5 +1,7 @@
 #include "weft/nn/linear.h"
 
+#include "weft/nn/shared_product.h"
+
 namespace weft {
 
 Linear::Linear(ParamStore& params, const std::string& name, const Spec& spec)
@@ -50,11 +52,11 @@ Tensor Linear::matrix(Pass& p, const Rows& rows) const {
 void Linear::multiply(Pass& p, Tensor x, Tensor y, const Param* bias) const {
   for (const Rows& run : runs_) {
     Scope temporaries(*p.scratch);
-    p.be.run(Matmul{.a = x,
-                    .b = matrix(p, run),
-                    .out = run.columns(y, Spmd::Replicate),
-                    .trans_b = true,
-                    .bias = bias ? run.of(bias->value, run.held) : Tensor{}});
+    multiply_shared(p, Matmul{.a = x,
+                              .b = matrix(p, run),
+                              .out = run.columns(y, Spmd::Replicate),
+                              .trans_b = true,
+                              .bias = bias ? run.of(bias->value, run.held) : Tensor{}});
   }
 }
 

@@ -73,6 +73,9 @@ struct Pass {
   Arena* replay;  // forward .. dgrad of a layer that is being recomputed; not scratch, whose Scopes end between
   uint64_t dropout_key = 0;  // of the step; 0 outside of training: nothing is dropped
   bool adapters = true;      // false: as if the model had none
+  // Where every rank of cp has these rows: they share products that spare each of them so many bytes of weights
+  // (nn/shared_product.h).
+  std::optional<int64_t> shares_from = {};
 
   Tensor compute(Arena* arena, Shape shape, Placement place) const {
     return arena->alloc(precision.compute, shape, place);

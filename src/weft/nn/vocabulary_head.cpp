@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "weft/nn/shared_product.h"
+
 namespace weft {
 namespace {
 
@@ -123,7 +125,7 @@ void VocabularyHead::logits(Pass& p, Tensor states, Tensor logits) const {
   const Tensor here =
       parts.slice_cols(classes.first, classes.count).placed(loss_.is_cut() ? h.place.on_tp(Spmd::Shard1) : h.place);
   p.be.run(Zero{.x = parts});
-  p.be.run(Matmul{.a = h, .b = w_->value, .out = here, .trans_b = true});
+  multiply_shared(p, Matmul{.a = h, .b = w_->value, .out = here, .trans_b = true});
   cap_.forward(p, here);
   join_.forward(p.mesh, parts, *p.scratch);
 }

@@ -210,6 +210,7 @@ struct On {
   const StepSpec& step;
   const Transformer& model;
   const std::vector<KvCache>& caches;
+  std::optional<int64_t> shares_from;
   StageLinks* links = nullptr;  // none: only its memory is measured
   BatchStaging* staging = nullptr;
 };
@@ -227,6 +228,7 @@ Tensor pass(const On& on, Arena& scratch, const DecodingRows& rows) {
   };
   if (on.staging) on.staging->load(load, batch, on.backend);
   Pass p{on.backend, on.mesh, on.step.precision, batch, &scratch, &scratch, &scratch, &scratch, &scratch};
+  if (!rows.use.queries.empty()) p.shares_from = on.shares_from;
   const Block::Streams streams{on.model.stream(p, &scratch), on.model.stream(p, &scratch)};
   if (on.links && !on.model.has_embedding(0)) on.links->receive(on.backend, kHere, StageLinks::Way::forward, streams.x);
   const Tensor out = on.model.decode(p, on.caches, rows.use, streams);
@@ -298,7 +300,7 @@ TextGenerator::Needs TextGenerator::measure(const ModelSpec& model, const Spec& 
     Arena theirs("cache");
     const int64_t pages = pages_needed(rank, cp_of(step));
     const auto caches = transformer.make_caches(theirs, step.precision, pages * KvPages::kRows);
-    pass_dry({backend, mesh, step, transformer, caches}, scratch, rank, pages);
+    pass_dry({backend, mesh, step, transformer, caches, spec.shares_from}, scratch, rank, pages);
   }
   needs.plan.persistent = persistent.peak();
   needs.plan.evaluation = scratch.peak();
@@ -433,7 +435,8 @@ void TextGenerator::step(const std::vector<int64_t>& texts) {
 }
 
 Tensor TextGenerator::pass_of(const DecodingRows& rows) {
-  return pass({rank_.backend, rank_.mesh, step_, rank_.model, caches_, &rank_.links, &staging_}, scratch_, rows);
+  const On on{rank_.backend, rank_.mesh, step_, rank_.model, caches_, spec_.shares_from, &rank_.links, &staging_};
+  return pass(on, scratch_, rows);
 }
 
 void TextGenerator::keep_logits(const std::vector<int64_t>& texts, const Tensor& logits) {

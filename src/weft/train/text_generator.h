@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -43,6 +44,9 @@ class TextGenerator {
     Recipe::Parallel layout = {};
     ProcessMesh mesh = single_mesh();            // of the layout's sizes; ranks of dp have texts of their own
     std::vector<std::vector<Text>> others = {};  // of each other rank of dp, where they share experts (ep)
+    // Ranks of cp share the products of a text's next token that spare each of them so many bytes of weights; none:
+    // never. For ranks that exchange columns in less time than they read so much.
+    std::optional<int64_t> shares_from = {};
   };
   // What this rank takes, in bytes. Throws ConfigError where the model's positions do not reach.
   struct Needs {

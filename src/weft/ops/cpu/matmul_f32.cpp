@@ -9,7 +9,7 @@ namespace weft {
 namespace {
 
 constexpr int64_t kBlockBytes = 1 << 20;  // of the staying operand: half an L2 cache of today's servers
-constexpr int64_t kFewRows = 4;           // up to here, packing costs more than it gains
+constexpr int64_t kFewRows = 16;          // up to here, packing costs more than it gains
 constexpr int64_t kSlackFloats = 16;      // packing may write so far beyond a panel
 // While one tile in so many is computed, the next block of the staying operand is prefetched, else the next panel.
 constexpr int64_t kTilesPerBlockPrefetch = 8;

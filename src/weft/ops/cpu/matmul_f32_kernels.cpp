@@ -70,18 +70,19 @@ void finish_tile(const Tile& t, const Vector (&lower)[size_t(kRows)], const Vect
     }
     return;
   }
-  HWY_ALIGN float row[kNr];
+  HWY_ALIGN float sums[kRows * kNr];
   for (int i = 0; i < kRows; ++i) {
-    hn::Store(lower[i], d, row);
-    hn::Store(upper[i], d, row + kLanes);
-    const int64_t first = t.turned ? i : i * t.c_stride, step = t.turned ? t.c_stride : 1;
-    float* c = t.c + first;
-    if (t.add_to_c)
-      for (int j = 0; j < t.cols; ++j) c[j * step] += row[j];
-    else if (t.bias)
-      for (int j = 0; j < t.cols; ++j) c[j * step] = t.bias[t.turned ? i : j] + row[j];
-    else
-      for (int j = 0; j < t.cols; ++j) c[j * step] = row[j];
+    hn::Store(lower[i], d, sums + i * kNr);
+    hn::Store(upper[i], d, sums + i * kNr + kLanes);
+  }
+  // Along the rows of out in both cases: a row of it is some lines of the cache, a column as many as it has elements.
+  const int rows = t.turned ? t.cols : kRows, cols = t.turned ? kRows : t.cols;
+  const int row_step = t.turned ? 1 : kNr, col_step = t.turned ? kNr : 1;
+  for (int i = 0; i < rows; ++i) {
+    const float* sum = sums + i * row_step;
+    float* c = t.c + i * t.c_stride;
+    const float* start = t.add_to_c ? c : t.bias;
+    for (int j = 0; j < cols; ++j) c[j] = start ? start[j] + sum[j * col_step] : sum[j * col_step];
   }
 }
 
@@ -194,43 +195,80 @@ void pack_b(const float* b, int64_t k_stride, int64_t n_stride, int cols, int64_
   }
 }
 
-// sums[r] = a . (row r of b) for kRows rows.
-template <int kRows>
-void dot(const float* a, const float* b, int64_t b_stride, int64_t k, float* sums) {
+// Rows of a and of b that meet at once: their sums, two vectors each, stay in registers.
+constexpr int kRowsTogether = 2;
+#if HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64
+constexpr int kSumVectors = 16;  // of 32 registers
+#else
+constexpr int kSumVectors = 8;  // of 16 registers
+#endif
+constexpr int columns_together(int rows) { return std::min(4, kSumVectors / 2 / rows); }
+
+// c for kRows rows of a from i on and kCols rows of b from j on. The order of a sum is the same for any of both.
+template <int kRows, int kCols>
+void dots(const FewRows& f, int64_t i, int64_t j) {
   const Lanes d;
-  Vector even[size_t(kRows)], odd[size_t(kRows)];
-#pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r) even[r] = odd[r] = hn::Zero(d);
+  const float *a = f.a + i * f.a_stride, *b = f.b + j * f.b_stride;
+  Vector even[size_t(kRows * kCols)], odd[size_t(kRows * kCols)];
+#pragma GCC unroll 16
+  for (int s = 0; s < kRows * kCols; ++s) even[s] = odd[s] = hn::Zero(d);
   int64_t p = 0;
-  for (; p + 2 * kLanes <= k; p += 2 * kLanes) {
-    const Vector a0 = hn::LoadU(d, a + p), a1 = hn::LoadU(d, a + p + kLanes);
+  for (; p + 2 * kLanes <= f.k; p += 2 * kLanes) {
 #pragma GCC unroll 4
-    for (int r = 0; r < kRows; ++r) {
-      even[r] = hn::MulAdd(a0, hn::LoadU(d, b + r * b_stride + p), even[r]);
-      odd[r] = hn::MulAdd(a1, hn::LoadU(d, b + r * b_stride + p + kLanes), odd[r]);
+    for (int c = 0; c < kCols; ++c) {
+      const float* bc = b + c * f.b_stride + p;
+      const Vector b0 = hn::LoadU(d, bc), b1 = hn::LoadU(d, bc + kLanes);
+#pragma GCC unroll 4
+      for (int r = 0; r < kRows; ++r) {
+        const float* ar = a + r * f.a_stride + p;
+        even[r * kCols + c] = hn::MulAdd(hn::LoadU(d, ar), b0, even[r * kCols + c]);
+        odd[r * kCols + c] = hn::MulAdd(hn::LoadU(d, ar + kLanes), b1, odd[r * kCols + c]);
+      }
     }
   }
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
-    sums[r] = hn::GetLane(hn::SumOfLanes(d, hn::Add(even[r], odd[r])));
-    for (int64_t q = p; q < k; ++q) sums[r] += a[q] * b[r * b_stride + q];
+#pragma GCC unroll 4
+    for (int c = 0; c < kCols; ++c) {
+      float sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(even[r * kCols + c], odd[r * kCols + c])));
+      for (int64_t q = p; q < f.k; ++q) sum += a[r * f.a_stride + q] * b[c * f.b_stride + q];
+      float* out = f.c + (i + r) * f.c_stride + j + c;
+      *out = f.add_to_c ? *out + sum : f.bias ? f.bias[j + c] + sum : sum;
+    }
   }
 }
 
+struct Columns {
+  int64_t begin, end;
+};
+// What is left of b's rows behind the last `columns_together` is taken one by one.
+template <int kRows>
+void dots_of_rows(const FewRows& f, int64_t i, Columns columns) {
+  constexpr int kCols = columns_together(kRows);
+  int64_t j = columns.begin;
+  for (; j + kCols <= columns.end; j += kCols) dots<kRows, kCols>(f, i, j);
+  for (; j < columns.end; ++j) dots<kRows, 1>(f, i, j);
+}
+
+// Rows of a beyond the first ones meet columns that are in the L1 cache.
 void few_rows(const FewRows& f) {
-  constexpr int kTogether = 4;
-  float sums[kTogether];
-  for (int64_t j = 0; j < f.cols; j += kTogether) {
-    const int n = int(std::min<int64_t>(kTogether, f.cols - j));
-    for (int64_t i = 0; i < f.rows; ++i) {  // the rows of b stay in the L1 cache
-      const float *a = f.a + i * f.a_stride, *b = f.b + j * f.b_stride;
-      if (n == kTogether)
-        dot<kTogether>(a, b, f.b_stride, f.k, sums);
-      else
-        for (int r = 0; r < n; ++r) dot<1>(a, b + r * f.b_stride, f.b_stride, f.k, sums + r);
-      float* c = f.c + i * f.c_stride + j;
-      const float* start = f.add_to_c ? c : f.bias ? f.bias + j : nullptr;
-      for (int r = 0; r < n; ++r) c[r] = start ? start[r] + sums[r] : sums[r];
+  constexpr int64_t kTogether = 4;
+  for (Columns columns{0, 0}; columns.begin < f.cols; columns.begin = columns.end) {
+    columns.end = std::min(f.cols, columns.begin + kTogether);
+    int64_t i = 0;
+    for (; i + kRowsTogether <= f.rows; i += kRowsTogether) dots_of_rows<kRowsTogether>(f, i, columns);
+    switch (f.rows - i) {
+      case 1:
+        dots_of_rows<1>(f, i, columns);
+        break;
+      case 2:
+        dots_of_rows<2>(f, i, columns);
+        break;
+      case 3:
+        dots_of_rows<3>(f, i, columns);
+        break;
+      default:
+        break;
     }
   }
 }
