@@ -257,19 +257,7 @@ void few_rows(const FewRows& f) {
     columns.end = std::min(f.cols, columns.begin + kTogether);
     int64_t i = 0;
     for (; i + kRowsTogether <= f.rows; i += kRowsTogether) dots_of_rows<kRowsTogether>(f, i, columns);
-    switch (f.rows - i) {
-      case 1:
-        dots_of_rows<1>(f, i, columns);
-        break;
-      case 2:
-        dots_of_rows<2>(f, i, columns);
-        break;
-      case 3:
-        dots_of_rows<3>(f, i, columns);
-        break;
-      default:
-        break;
-    }
+    for (; i < f.rows; ++i) dots_of_rows<1>(f, i, columns);
   }
 }
 
