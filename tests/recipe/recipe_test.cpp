@@ -566,36 +566,11 @@ TEST(Recipe, DifferencesLeaveOutWhatMayChangeOnResume) {
   EXPECT_FALSE(recipe_differences(a, with({"train.train_iters=2000"})).empty()) << "the learning rate depends on it";
 }
 
-TEST(Recipe, EveryKeySaysWhatItIs) {
-  for (const KeyHelp& key : recipe_help()) {
-    EXPECT_FALSE(key.help.empty()) << key.key;
-    EXPECT_FALSE(key.expected.empty()) << key.key;
-  }
-}
-
 TEST(Recipe, TheOrderOfTheAxesIsAPermutationOfTheirNames) {
   EXPECT_EQ(with({"parallel.order=dp-tp-pp-cp-ep"}).parallel.order, "dp-tp-pp-cp-ep");
   for (const char* order : {"", "tp-dp-pp", "tp-cp-ep-dp-dp", "tp-cp-ep-dp-pp-tp", "TP-CP-EP-DP-PP"})
     EXPECT_SAYS(error_of(kSmall, {std::string("parallel.order=") + order}),
                 fmt::format("parallel.order = \"{}\": expected the names tp, cp, ep, dp, pp, each once", order));
-}
-
-TEST(Recipe, TheReferenceFitsItsColumns) {
-  for (int columns : {90, 120}) {
-    std::istringstream text(recipe_reference(columns));
-    int keys = 0;
-    for (std::string line; std::getline(text, line);) {
-      EXPECT_LE(line.size(), size_t(columns)) << line;
-      keys += !line.empty() && line[0] != ' ' && line.find('.') < line.find(' ');
-    }
-    EXPECT_EQ(keys, int(recipe_help().size()));
-  }
-}
-
-// The tables at the end of docs/formats/recipe.md are recipe_markdown(): put there what this test prints.
-TEST(Recipe, TheDocumentHasTheTablesOfTheKeys) {
-  const std::string text = testing::slurp(std::filesystem::path(testing::kSourceDir) / "docs/formats/recipe.md");
-  EXPECT_TRUE(text.ends_with("\n" + recipe_markdown())) << recipe_markdown();
 }
 
 }  // namespace
