@@ -1,11 +1,15 @@
 // How far a backend's results may be from the exact ones: one rule, and one table of what each op sums and rounds.
 //   |got - exact| <= tolerance * (|exact| + rms of the exact tensor)
 //   tolerance = u(stored) + u(summed in) (roundings + 2 sqrt(depth)) + u(compute) narrow
+// and beside it u(compute) narrow / 2 of the size of weighted terms, where the weights may be rounded to the compute
+// type: what a query of two keys gets is a difference of numbers as large as v, however small the rms of all results.
 // u(type) is the unit roundoff. Random terms make a sum of n of them, of size rms sqrt(n), wrong by about u sqrt(n) of
 // that; a plain f32 loop over many equal signs errs by u n and is found out.
 #pragma once
 #include <algorithm>
 #include <cmath>
+#include <string_view>
+#include <type_traits>
 
 #include "weft/ops/ops.h"
 
@@ -109,6 +113,28 @@ inline Accuracy accuracy(const ScaleRows&) { return {.roundings = 8}; }
 inline Accuracy accuracy(const ScaleRowsBackward& op) { return {.depth = op.x.cols(), .roundings = 16}; }
 inline Accuracy accuracy(const GroupedMatmul& op) { return {.depth = op.x.cols() + 1}; }
 inline Accuracy accuracy(const GroupedWeightGrad& op) { return {.depth = op.x.rows() + 1}; }
+
+inline double rms_of(const Tensor& exact) {  // f64
+  const double* x = exact.as<double>();
+  double squares = 0;
+  for (int64_t i = 0; i < exact.rows(); ++i)
+    for (int64_t j = 0; j < exact.cols(); ++j) squares += x[i * exact.row_stride + j] * x[i * exact.row_stride + j];
+  return exact.elements() > 0 ? std::sqrt(squares / double(exact.elements())) : 0;
+}
+
+// The size of the terms of a sum whose weights may be rounded, which the result named `field` of an exact op may be;
+// else 0. Probabilities are up to 1; the gradient of a score is of the size of a product dout v, times the scale.
+template <class Op>
+double weighted_terms(const Op& op, std::string_view field) {
+  if constexpr (std::is_same_v<Op, Attention>) return field == "o" ? rms_of(op.v) : 0;
+  if constexpr (std::is_same_v<Op, AttentionBackward>) {
+    const double score = op.heads.scale * std::sqrt(double(op.heads.value_dim())) * rms_of(op.dout) * rms_of(op.v);
+    if (field == "dq") return score * rms_of(op.k);
+    if (field == "dk") return score * rms_of(op.q);
+    if (field == "dv") return rms_of(op.dout);
+  }
+  return 0;
+}
 
 inline double tolerance(DType stored, DType compute, const Accuracy& a) {
   const DType summed_in = compute == DType::f64 ? DType::f64 : DType::f32;

@@ -104,15 +104,14 @@ class TrialOf final : public Trial {
     if (t.dtype == DType::i32) return compare_indices(f, exact, worst);
     if (t.dtype == DType::u8) return compare_codes(f, exact, worst);
     const double* x = exact.as<double>();
-    double squares = 0;
-    for (int64_t i = 0; i < t.rows(); ++i)
-      for (int64_t j = 0; j < t.cols(); ++j) squares += x[i * exact.row_stride + j] * x[i * exact.row_stride + j];
-    const double rms = t.elements() > 0 ? std::sqrt(squares / double(t.elements())) : 0;
-    const double relative = tolerance(t.dtype, operands_->compute(), accuracy(op_));
+    const double rms = rms_of(exact);
+    const Accuracy a = accuracy(op_);
+    const double relative = tolerance(t.dtype, operands_->compute(), a);
+    const double of_weights = unit_roundoff(operands_->compute()) * a.narrow / 2 * weighted_terms(exact_, f.name);
     for (int64_t i = 0; i < t.rows(); ++i) {
       for (int64_t j = 0; j < t.cols(); ++j) {
         const double got = load(t.data, t.dtype, i * t.row_stride + j), want = x[i * exact.row_stride + j];
-        const double allowed = relative * (std::abs(want) + rms), error = std::abs(got - want);
+        const double allowed = relative * (std::abs(want) + rms) + of_weights, error = std::abs(got - want);
         if (error <= allowed * worst.ratio) continue;  // not of a NaN
         worst.ratio = std::isfinite(error) ? error / std::max(allowed, 1e-300) : INFINITY;
         worst.what = fmt::format("{}[{}, {}] = {}, exactly {}, tolerance {:.2g}", f.name, i, j, got, want, allowed);
