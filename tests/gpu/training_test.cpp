@@ -110,7 +110,7 @@ TEST(RunsOnGpu, MeasureAndContinueTextAsTheReferenceDoes) {
   const testing::ForwardResults got = testing::forward_results(model, tokens, testing::gpu_machine());
   Recipe reference;
   reference.run.backend = BackendKind::ref;  // builds without packages have it too
-  const testing::ForwardResults expected = testing::forward_results(model, tokens, machine_for(reference));
+  const testing::ForwardResults expected = testing::forward_results(model, tokens, machine_for(reference), kF64);
   EXPECT_NEAR(got.loss, expected.loss, 1e-5 * expected.loss);
   ASSERT_EQ(got.logits.size(), expected.logits.size());
   for (size_t v = 0; v < got.logits.size(); ++v) EXPECT_NEAR(got.logits[v], expected.logits[v], 1e-4) << v;

@@ -14,13 +14,13 @@ struct ForwardResults {
 };
 
 inline ForwardResults forward_results(const std::filesystem::path& model, const std::filesystem::path& tokens,
-                                      const Machine& machine) {
-  Evaluator evaluator(model, {.machine = machine, .precision = kF32, .seq_length = 16, .micro_batch_size = 2});
+                                      const Machine& machine, const Precision& precision = kF32) {
+  Evaluator evaluator(model, {.machine = machine, .precision = precision, .seq_length = 16, .micro_batch_size = 2});
   DataSpec text;
   text.paths = {tokens.string()};
   text.seq_length = 16;
   text.vocab_size = evaluator.model().vocab_size;
-  TextGenerator generator(model, {.machine = machine, .precision = kF32, .texts = {{.prompt = 3, .all = 8}}});
+  TextGenerator generator(model, {.machine = machine, .precision = precision, .texts = {{.prompt = 3, .all = 8}}});
   const std::vector<int32_t> prompt{1, 2, 3}, next{4};
   generator.feed(prompt);
   const auto last = generator.feed(next);
