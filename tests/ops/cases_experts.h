@@ -147,7 +147,9 @@ inline void add_grouped_products(OpCases& to, const Variant& v) {
                                       {{0, 3, 3, 8}, 8, 5, 7},
                                       {{0, 0, 17, 20, 20}, 24, 13, 19},
                                       {{0, 2, 33, 70}, 70, 48, 65},
-                                      {{0, 100, 101, 260}, 260, 130, 129}};
+                                      {{0, 100, 101, 260}, 260, 130, 129},
+                                      {{0, 40, 40, 299}, 304, 136, 72},
+                                      {{0, 5, 150}, 150, 264, 200}};
   for (const GroupsCase& c : cases) {
     const std::string name = fmt::format("[{} {} {}] of {}", c.n, c.out, c.in, c.groups());
     for (const bool turned : {false, true})

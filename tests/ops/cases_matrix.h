@@ -47,6 +47,9 @@ inline void add_products(OpCases& to, const Variant& v) {
   cases.push_back({.m = 257, .n = 384, .k = 129, .trans_b = true, .bias = true});
   cases.push_back({.m = 192, .n = 130, .k = 300, .trans_a = true, .accumulate = true});
   cases.push_back({.m = 130, .n = 257, .k = 260});
+  cases.push_back({.m = 9, .n = 24, .k = 1043});  // what a GPU cuts in two
+  cases.push_back({.m = 9, .n = 1043, .k = 24, .trans_b = true, .bias = true});
+  cases.push_back({.m = 9, .n = 1043, .k = 24, .trans_b = true, .stat_out = true});
   for (const ProductCase& c : cases) add_case(to, v, name_of_case(c), [c](Operands& o) { return make_product(o, c); });
 }
 

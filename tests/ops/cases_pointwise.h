@@ -336,6 +336,11 @@ inline void add_sums_and_copies(OpCases& to, const Variant& v) {
              [=](Operands& o) { return Copy{.from = o.stats(t, n, normal()), .to = o.act_out(t, n)}; });
     add_case(to, v, name + " compute to stat",
              [=](Operands& o) { return Copy{.from = o.act(t, n), .to = o.stats(t, n)}; });
+    if (n == 1) {
+      add_case(to, v, name + " of a vector",
+               [=](Operands& o) { return Copy{.from = o.stats(t, normal()), .to = o.act_out(t, 1)}; });
+      add_case(to, v, name + " to a vector", [=](Operands& o) { return Copy{.from = o.act(t, 1), .to = o.stats(t)}; });
+    }
     add_case(to, v, name, [=](Operands& o) { return Zero{.x = o.act_out(t, n)}; });
     add_case(to, v, name + " stat", [=](Operands& o) { return Zero{.x = o.stats(t, n)}; });
     add_case(to, v, name, [=](Operands& o) { return Ones{.x = o.act_out(t, n)}; });

@@ -78,6 +78,7 @@ class WorkspaceModel {
   virtual int64_t bytes(const SumSquares&) const { return 0; }
   virtual int64_t bytes(const CountNonfinite&) const { return 0; }
   virtual int64_t bytes(const RouterSums&) const { return 0; }
+  virtual int64_t bytes(const GroupRows&) const { return 0; }
   virtual int64_t bytes(const GroupedMatmul&) const { return 0; }
   virtual int64_t bytes(const GroupedWeightGrad&) const { return 0; }
   template <class Op>

@@ -41,10 +41,13 @@ class Judge {
     that(t, t.rows() <= 1 || t.row_stride >= t.cols(), "its rows overlap");
     dtype(t, d);
   }
-  // Those that exist are like another.
+  // Those that exist are like another: also in that they are vectors, or that they are matrices.
   void like(const Tensor& first, Tensors others) const {
-    for (const Tensor* t : others)
-      if (*t) matrix(*t, first.rows(), first.cols(), first.dtype);
+    for (const Tensor* t : others) {
+      if (!*t) continue;
+      matrix(*t, first.rows(), first.cols(), first.dtype);
+      if ((t->shape.rank() == 1) != (first.shape.rank() == 1)) that(*t, false, "should be a vector where another is");
+    }
   }
   void vector(const Tensor& t, int64_t n, DType d) const {
     if (!t || t.elements() != n || !t.contiguous()) that(t, false, fmt::format("should be [{}], contiguous", n));

@@ -90,6 +90,7 @@ void check_lookup(const Op& op, const Tensor& table, const Tensor& rows, const T
 void check(const Matmul& op) {
   const Judge judge(op);
   judge.exist({&op.a, &op.b, &op.out});
+  for (const Tensor* t : {&op.a, &op.b, &op.out}) judge.that(*t, t->shape.rank() > 1, "should be a matrix");
   judge.compute(op.a);
   const int64_t m = op.trans_a ? op.a.cols() : op.a.rows(), k = op.trans_a ? op.a.rows() : op.a.cols();
   const int64_t n = op.trans_b ? op.b.rows() : op.b.cols();

@@ -29,7 +29,7 @@ namespace weft::gpu {
 inline constexpr int kLanes = 32;     // threads of a warp
 inline constexpr int kThreads = 256;  // of a block
 inline constexpr int kWarps = kThreads / kLanes;
-inline constexpr int kAtOnce = 8;                // items that a thread of `map` reads before it writes
+inline constexpr int kAtOnce = 8;                // items that a thread of `map` reads before it writes, of 4 bytes
 inline constexpr int kFoldBytes = 8 * kThreads;  // of shared memory: what sums of a block are made in
 inline constexpr int kNumbers = 6 * kThreads;    // floats of shared memory that a kernel has for itself
 
@@ -89,16 +89,17 @@ class HostBlock {
   }
   // to(i, from(i)) for i in [0, n): memory is busiest when many reads are under way, so from is called for several
   // items before to is called for the first of them.
-  template <class From, class To>
+  template <int kHeld = kAtOnce, class From, class To>
   void map(int64_t n, const From& from, const To& to) const {
-    if (!order_.reads_ahead()) return order_.play(n, [&](int64_t i) { to(i, from(i)); });
-    constexpr int64_t kRun = int64_t{kAtOnce} * kThreads;
-    using Held = decltype(from(n));
-    for (int64_t first = 0; first < n; first += kRun) {
-      std::vector<Held> held(size_t(n - first < kRun ? n - first : kRun));
-      order_.play(int64_t(held.size()), [&](int64_t i) { held[size_t(i)] = from(first + i); });
-      order_.play(int64_t(held.size()), [&](int64_t i) { to(first + i, held[size_t(i)]); });
-    }
+    move<int64_t{kHeld} * kThreads>(n, from, to);
+  }
+  // The same for `count` rows of n items each, to(r, i, from(r, i)): a row is one warp's.
+  template <int kHeld = kAtOnce, class From, class To>
+  void map_rows(int64_t count, int64_t n, const From& from, const To& to) const {
+    order_.play(count, [&](int64_t r) {
+      move<int64_t{kHeld} * kLanes>(
+          n, [&](int64_t i) { return from(r, i); }, [&](int64_t i, const auto& held) { to(r, i, held); });
+    });
   }
   // Thread t folds f(t), f(t + kThreads), ...; then neighbours are joined in a tree. `none` is what joins as nothing.
   template <class T, class Join, class F>
@@ -112,8 +113,34 @@ class HostBlock {
       order_.play(half, [&](int64_t t) { parts[t] = join(parts[t], parts[t + half]); });
     return parts[0];
   }
+  // to(r, what f(r, 0) ... f(r, n - 1) are folded to) for r in [0, count). A row is one warp's: lane t folds f(r, t),
+  // f(r, t + kLanes), ...; then lanes are joined in a tree.
+  template <class T, class Join, class F, class To>
+  void fold_rows(int64_t count, int64_t n, T none, const Join& join, const F& f, const To& to) const {
+    order_.play(count, [&](int64_t r) {
+      T parts[kLanes];
+      order_.play(kLanes, [&](int64_t t) {
+        parts[t] = none;
+        for (int64_t i = t; i < n; i += kLanes) parts[t] = join(parts[t], f(r, i));
+      });
+      for (int half = kLanes / 2; half > 0; half /= 2)
+        for (int t = 0; t < half; ++t) parts[t] = join(parts[t], parts[t + half]);
+      to(r, parts[0]);
+    });
+  }
 
  private:
+  template <int64_t kRun, class From, class To>
+  void move(int64_t n, const From& from, const To& to) const {
+    if (!order_.reads_ahead()) return order_.play(n, [&](int64_t i) { to(i, from(i)); });
+    using Held = decltype(from(n));
+    for (int64_t first = 0; first < n; first += kRun) {
+      std::vector<Held> held(size_t(n - first < kRun ? n - first : kRun));
+      order_.play(int64_t(held.size()), [&](int64_t i) { held[size_t(i)] = from(first + i); });
+      order_.play(int64_t(held.size()), [&](int64_t i) { to(first + i, held[size_t(i)]); });
+    }
+  }
+
   int64_t index_;
   HostOrder order_;
   std::unique_ptr<float[]> numbers_;  // as many as there are, so that a sanitizer sees one too many
@@ -144,16 +171,29 @@ class GpuBlock {
     for (int64_t i = threadIdx.x; i < n; i += kThreads) f(i);
     __syncthreads();
   }
-  template <class From, class To>
+  template <int kHeld = kAtOnce, class From, class To>
   __device__ void map(int64_t n, const From& from, const To& to) const {
-    for (int64_t first = threadIdx.x; first < n; first += kAtOnce * kThreads) {
-      decltype(from(first)) held[kAtOnce];
+    move<kHeld, kThreads>(int(threadIdx.x), n, from, to);
+    __syncthreads();
+  }
+  template <int kHeld = kAtOnce, class From, class To>
+  __device__ void map_rows(int64_t count, int64_t n, const From& from, const To& to) const {
+    for (int64_t r = threadIdx.x / kLanes; r < count; r += kWarps)
+      move<kHeld, kLanes>(
+          int(threadIdx.x) % kLanes, n, [&](int64_t i) { return from(r, i); },
+          [&](int64_t i, const auto& held) { to(r, i, held); });
+    __syncthreads();
+  }
+  template <class T, class Join, class F, class To>
+  __device__ void fold_rows(int64_t count, int64_t n, T none, const Join& join, const F& f, const To& to) const {
+    const int lane = int(threadIdx.x) % kLanes;
+    for (int64_t r = threadIdx.x / kLanes; r < count; r += kWarps) {
+      T mine = none;
+      WEFT_UNROLL_4
+      for (int64_t i = lane; i < n; i += kLanes) mine = join(mine, f(r, i));
       WEFT_UNROLL
-      for (int u = 0; u < kAtOnce; ++u)
-        if (first + u * kThreads < n) held[u] = from(first + u * kThreads);
-      WEFT_UNROLL
-      for (int u = 0; u < kAtOnce; ++u)
-        if (first + u * kThreads < n) to(first + u * kThreads, held[u]);
+      for (int half = kLanes / 2; half > 0; half /= 2) mine = join(mine, of_lane_below(mine, half));
+      if (lane == 0) to(r, mine);
     }
     __syncthreads();
   }
@@ -183,6 +223,19 @@ class GpuBlock {
   }
 
  private:
+  template <int kHeld, int kApart, class From, class To>
+  static __device__ void move(int me, int64_t n, const From& from, const To& to) {
+    for (int64_t first = me; first < n; first += kHeld * kApart) {
+      decltype(from(first)) held[kHeld];
+      WEFT_UNROLL
+      for (int u = 0; u < kHeld; ++u)
+        if (first + u * kApart < n) held[u] = from(first + u * kApart);
+      WEFT_UNROLL
+      for (int u = 0; u < kHeld; ++u)
+        if (first + u * kApart < n) to(first + u * kApart, held[u]);
+    }
+  }
+
   void* fold_;
   float* numbers_;
 };

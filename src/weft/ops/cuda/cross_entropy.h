@@ -16,15 +16,22 @@ struct JoinSoftmax {
     return {a.most, a.sum + (b.sum > 0 ? b.sum * expf(b.most - a.most) : 0.0f)};
   }
 };
-template <class Block>
+// In packs of N.
+template <int N, class Block>
 WEFT_GPU MaxAndSum softmax_of(const Block& block, const float* logits, int64_t n) {
-  return block.fold(n, MaxAndSum(), JoinSoftmax(), [&](int64_t j) {
-    return MaxAndSum{logits[j], logits[j] == -INFINITY ? 0.0f : 1.0f};
+  return block.fold((n + N - 1) / N, MaxAndSum(), JoinSoftmax(), [&](int64_t p) {
+    const Pack<N> x = load_some<N>(logits + p * N, n - p * N, -INFINITY);
+    MaxAndSum some;
+    WEFT_UNROLL
+    for (int u = 0; u < N; ++u) some.most = Larger()(some.most, x.v[u]);
+    WEFT_UNROLL
+    for (int u = 0; u < N; ++u) some.sum += x.v[u] == -INFINITY ? 0.0f : expf(x.v[u] - some.most);
+    return some;
   });
 }
 
 // What is written once the log-sum-exp is known.
-template <class T>
+template <class T, int N>
 struct Losses {
   Rows<const float> logits;
   const int32_t* targets;
@@ -39,28 +46,36 @@ struct Losses {
     const int64_t target = targets[i] - first;
     block.each(1, [&](int64_t) { nll[i] = weight != 0 ? weight * (lse - at_target) : 0.0f; });
     if (!dlogits) return;
-    block.map(
-        logits.cols,  // dlogits may be logits
-        [&](int64_t j) {
-          return weight != 0 ? scale * weight * (expf(logits[i][j] - lse) - (j == target ? 1.0f : 0.0f)) : 0.0f;
-        },
-        [&](int64_t j, float slope) { store(dlogits[i] + j, slope); });
+    const int64_t n = logits.cols;
+    block.template map<2>((n + N - 1) / N,  // dlogits may be logits
+                          [&](int64_t p) {
+                            const Pack<N> x = load_some<N>(logits[i] + p * N, n - p * N, 0);
+                            Pack<N> slopes;
+                            WEFT_UNROLL
+                            for (int u = 0; u < N; ++u) {
+                              const float probability = expf(x.v[u] - lse) - (p * N + u == target ? 1.0f : 0.0f);
+                              slopes.v[u] = weight != 0 ? scale * weight * probability : 0.0f;
+                            }
+                            return slopes;
+                          },
+                          [&](int64_t p, const Pack<N>& slopes) { store_some(dlogits[i] + p * N, slopes, n - p * N); });
   }
 };
 
-template <class T>
+template <class T, int N>
 struct CrossEntropyRow {
-  Losses<T> out;
+  Losses<T, N> out;
   template <class Block>
   WEFT_GPU void operator()(const Block& block) const {
     const int64_t i = block.index();
     const float* logits = out.logits[i];
     const float at_target = logits[out.targets[i]];
-    const MaxAndSum s = softmax_of(block, logits, out.logits.cols);
+    const MaxAndSum s = softmax_of<N>(block, logits, out.logits.cols);
     out.write(block, i, s.most + logf(s.sum), at_target);
   }
 };
 
+template <int N>
 struct CrossEntropyPartRow {
   Rows<const float> logits;
   const int32_t* targets;
@@ -69,7 +84,7 @@ struct CrossEntropyPartRow {
   template <class Block>
   WEFT_GPU void operator()(const Block& block) const {
     const int64_t i = block.index(), at = targets[i] - first;
-    const MaxAndSum s = softmax_of(block, logits[i], logits.cols);
+    const MaxAndSum s = softmax_of<N>(block, logits[i], logits.cols);
     block.each(1, [&](int64_t) {
       parts[i][0] = s.most;
       parts[i][1] = s.sum;
@@ -78,9 +93,9 @@ struct CrossEntropyPartRow {
   }
 };
 
-template <class T>
+template <class T, int N>
 struct CrossEntropyJoinRow {
-  Losses<T> out;
+  Losses<T, N> out;
   Rows<const float> parts;
   int64_t num_parts, tokens;  // parts of all ranks, rank by rank
   template <class Block>

@@ -5,6 +5,7 @@
 
 #include "weft/ops/cuda/cuda_backend.cuh"
 #include "weft/ops/cuda/cuda_workspace.h"
+#include "weft/ops/cuda/cut_matmul.h"
 
 namespace weft {
 namespace {
@@ -151,12 +152,30 @@ void CudaBackend::replay(Record& record) {
 }
 
 void CudaBackend::launch(const Matmul& op) {
-  void* memory = workspace_.alloc(DType::u8, {kCublasWorkspace}).data;
+  void* const memory = workspace_.alloc(DType::u8, {kCublasWorkspace}).data;
+  if (cuts_depth(op)) {
+    const Tensor sum = workspace_.alloc(DType::f32, {op.m(), op.n()});
+    multiply(part_of_depth(op, 0, whole_part(op.k()), sum), memory);
+    Matmul rest = part_of_depth(op, whole_part(op.k()), op.k() % kWholeMultiple, sum);
+    rest.accumulate = true;
+    multiply(rest, memory);
+    auto to = launcher();
+    gpu::run(to, Copy{.from = sum, .to = op.out});
+  } else if (cuts_columns(op)) {
+    multiply(part_of_columns(op, 0, whole_part(op.n())), memory);
+    multiply(part_of_columns(op, whole_part(op.n()), op.n() % kWholeMultiple), memory);
+  } else {
+    multiply(op, memory);
+  }
+}
+
+void CudaBackend::multiply(const Matmul& op, void* memory) {
   if (cublas_->run(op, memory, stream_)) return;
   auto to = launcher();
   Matmul plain = op;
   plain.bias = {};
-  if (op.bias && op.bias.dtype == op.out.dtype && cublas_->run(plain, memory, stream_))
+  // 16 bits would be rounded before the bias is added, and after.
+  if (op.bias && op.out.dtype == DType::f32 && cublas_->run(plain, memory, stream_))
     return gpu::run(to, AddRow{.b = op.bias, .y = op.out});
   gpu::run(to, op);
 }

@@ -62,6 +62,7 @@ class CudaBackend final : public RecordingBackend, private DeviceQueue {
     gpu::run(to, op);
   }
   void launch(const Matmul& op);
+  void multiply(const Matmul& op, void* memory);  // of the library
   void launch(const Zero& op);
   void launch(const Attention& op) { launch_attention(op); }
   void launch(const AttentionBackward& op) { launch_attention(op); }

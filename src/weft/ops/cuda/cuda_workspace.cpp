@@ -2,6 +2,7 @@
 
 #include "weft/device/arena.h"
 #include "weft/ops/cuda/attention_batch.h"
+#include "weft/ops/cuda/cut_matmul.h"
 #include "weft/ops/cuda/run_kernels.h"
 
 namespace weft {
@@ -46,7 +47,12 @@ int64_t library_bytes(const Op& op, CudnnUse cudnn) {
 
 gpu::AttentionLimits limits_of(CudnnUse cudnn) { return {.repeats = cudnn != CudnnUse::any}; }
 
-int64_t CudaWorkspace::bytes(const Matmul&) const { return kCublasWorkspace; }
+int64_t CudaWorkspace::bytes(const Matmul& op) const {
+  Counter counter;
+  counter.memory<std::byte>(kCublasWorkspace);
+  if (cuts_depth(op)) counter.memory<float>(op.m() * op.n());
+  return counter.bytes();
+}
 int64_t CudaWorkspace::bytes(const BiasGrad& op) const { return count(op); }
 int64_t CudaWorkspace::bytes(const NormBackward& op) const { return count(op); }
 int64_t CudaWorkspace::bytes(const HeadNormBackward& op) const { return count(op); }
@@ -56,5 +62,6 @@ int64_t CudaWorkspace::bytes(const AttentionSinkBackward& op) const { return cou
 int64_t CudaWorkspace::bytes(const Sum& op) const { return count(op); }
 int64_t CudaWorkspace::bytes(const SumSquares& op) const { return count(op); }
 int64_t CudaWorkspace::bytes(const CountNonfinite& op) const { return count(op); }
+int64_t CudaWorkspace::bytes(const GroupRows& op) const { return count(op); }
 
 }  // namespace weft

@@ -23,6 +23,7 @@ class CudaWorkspace final : public WorkspaceModel {
   int64_t bytes(const Sum& op) const override;
   int64_t bytes(const SumSquares& op) const override;
   int64_t bytes(const CountNonfinite& op) const override;
+  int64_t bytes(const GroupRows& op) const override;
 
  private:
   CudnnUse cudnn_;

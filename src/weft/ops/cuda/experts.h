@@ -181,37 +181,71 @@ struct SampleLoad {
   WEFT_GPU void operator()(const Block& block) const {
     const int64_t q = block.index(), begin = q * sample_tokens * k;
     const int64_t end = (q + 1) * sample_tokens < tokens ? begin + sample_tokens * k : tokens * k;
-    block.each(load.cols, [&](int64_t e) {
-      int32_t count = 0;
-      for (int64_t i = begin; i < end; ++i) count += ids[i] == e ? 1 : 0;
-      load[q][e] = (accumulate ? load[q][e] : 0.0f) + scale * float(count);
-    });
+    block.fold_rows(
+        load.cols, end - begin, 0, AddUp(), [&](int64_t e, int64_t i) { return ids[begin + i] == e ? 1 : 0; },
+        [&](int64_t e, int count) { load[q][e] = (accumulate ? load[q][e] : 0.0f) + scale * float(count); });
   }
 };
 
-// One block: counts, where each expert's rows begin, and the rows.
-struct GroupedPairs {
+// Pairs in chunks, so that many blocks group them; counts[chunk][expert], then where the chunk's rows of the expert
+// begin among all of the expert's.
+inline constexpr int64_t kPairsOfChunk = 4 * kThreads;
+struct PairChunks {
   const int32_t* ids;
-  int32_t *order, *places, *offsets;
-  int64_t pairs, experts;
+  int64_t pairs, experts, chunks;
+  int32_t* counts;
+  // f(pair) for those of a chunk that are an expert's, in their order.
+  template <class F>
+  WEFT_GPU void of_expert(int64_t chunk, int64_t e, const F& f) const {
+    const int64_t begin = chunk * kPairsOfChunk, end = begin + kPairsOfChunk < pairs ? begin + kPairsOfChunk : pairs;
+    for (int64_t i = begin; i < end; ++i)
+      if (ids[i] == e) f(i);
+  }
+};
+struct CountedPairs {
+  PairChunks of;
   template <class Block>
   WEFT_GPU void operator()(const Block& block) const {
-    block.each(experts, [&](int64_t e) {
+    block.each(of.experts, [&](int64_t e) {
       int32_t count = 0;
-      for (int64_t i = 0; i < pairs; ++i) count += ids[i] == e ? 1 : 0;
-      offsets[e + 1] = count;
+      of.of_expert(block.index(), e, [&](int64_t) { ++count; });
+      of.counts[block.index() * of.experts + e] = count;
+    });
+  }
+};
+// One block.
+struct PairOffsets {
+  PairChunks of;
+  int32_t* offsets;
+  template <class Block>
+  WEFT_GPU void operator()(const Block& block) const {
+    block.each(of.experts, [&](int64_t e) {
+      int32_t before = 0;
+      for (int64_t c = 0; c < of.chunks; ++c) {
+        const int32_t count = of.counts[c * of.experts + e];
+        of.counts[c * of.experts + e] = before;
+        before += count;
+      }
+      offsets[e + 1] = before;
     });
     block.each(1, [&](int64_t) {
       offsets[0] = 0;
-      for (int64_t e = 0; e < experts; ++e) offsets[e + 1] += offsets[e];
+      for (int64_t e = 0; e < of.experts; ++e) offsets[e + 1] += offsets[e];
     });
-    block.each(experts, [&](int64_t e) {
-      int32_t row = offsets[e];
-      for (int64_t i = 0; i < pairs; ++i) {
-        if (ids[i] != e) continue;
+  }
+};
+struct GroupedPairs {
+  PairChunks of;
+  const int32_t* offsets;
+  int32_t *order, *places;
+  template <class Block>
+  WEFT_GPU void operator()(const Block& block) const {
+    block.each(of.experts, [&](int64_t e) {
+      int32_t row = offsets[e] + of.counts[block.index() * of.experts + e];
+      of.of_expert(block.index(), e, [&](int64_t i) {
         order[row] = int32_t(i);
         places[i] = row++;
-      }
+      });
     });
   }
 };
@@ -221,17 +255,21 @@ struct GatheredRows {
   Rows<const T> x;
   const int32_t* order;
   int64_t per;
-  WEFT_GPU float operator()(int64_t i, int64_t j) const { return order[i] < 0 ? 0.0f : load(x[order[i] / per] + j); }
+  template <int N>
+  WEFT_GPU Pack<N> at(int64_t i, int64_t j) const {
+    return order[i] < 0 ? Pack<N>{} : load_pack<N>(x[order[i] / int32_t(per)] + j);
+  }
 };
 template <class T>
 struct SummedRows {
   Rows<const T> x;
   const int32_t* places;
   int64_t k;
-  WEFT_GPU float operator()(int64_t i, int64_t j) const {
-    float sum = 0;
+  template <int N>
+  WEFT_GPU Pack<N> at(int64_t i, int64_t j) const {
+    Pack<N> sum = {};
     for (int64_t p = 0; p < k; ++p)
-      if (const int32_t row = places[i * k + p]; row >= 0) sum += load(x[row] + j);
+      if (const int32_t row = places[i * k + p]; row >= 0) sum = each_of(AddUp(), sum, load_pack<N>(x[row] + j));
     return sum;
   }
 };

@@ -11,6 +11,54 @@ namespace weft::gpu {
 // A block has so many elements of a tensor without rows, or one row.
 inline constexpr int64_t kRun = kAtOnce * kThreads;
 
+// Whether f.at<N>(i, j) gives the numbers of N neighbours, of which (i, j) is the first.
+template <class F>
+concept GivesPacks = requires(const F& f) {
+  f.template at<1>(int64_t{}, int64_t{});
+};
+
+// Which packs of a matrix a block has: a run of them, part of a row or several rows.
+struct PackPlaces {
+  static constexpr int kRunOfPacks = 4 * kThreads;
+  static constexpr int kHeld = 2;  // packs that a thread reads before it writes
+  int64_t packs_of_row, total;
+  struct Place {
+    int64_t row, pack;
+  };
+  WEFT_BOTH int64_t blocks() const { return (total + kRunOfPacks - 1) / kRunOfPacks; }
+  // f(k-th place of the block) and so on, for `map`.
+  template <class Block, class From, class To>
+  WEFT_GPU void map(const Block& block, const From& from, const To& to) const {
+    const int64_t first = block.index() * kRunOfPacks, n = total - first < kRunOfPacks ? total - first : kRunOfPacks;
+    const int64_t row = first / packs_of_row;
+    const auto start = unsigned(first % packs_of_row), width = unsigned(packs_of_row);
+    const auto place = [=](int64_t k) {
+      const unsigned at = start + unsigned(k);
+      return Place{row + at / width, at % width};
+    };
+    block.template map<kHeld>(
+        n, [&](int64_t k) { return from(place(k)); }, [&](int64_t k, const auto& held) { to(place(k), held); });
+  }
+};
+inline PackPlaces packs_of(int64_t rows, int64_t packs_of_row) {
+  WEFT_CHECK(packs_of_row < int64_t{1} << 31, "rows of {} packs", packs_of_row);
+  return {packs_of_row, rows * packs_of_row};
+}
+
+template <class T, class F>
+struct EachPack {
+  Rows<T> out;
+  F f;
+  PackPlaces places;
+  template <class Block>
+  WEFT_GPU void operator()(const Block& block) const {
+    using Place = PackPlaces::Place;
+    places.map(
+        block, [&](Place p) { return f.template at<kPack>(p.row, p.pack * kPack); },
+        [&](Place p, const Pack<kPack>& x) { store_pack(out[p.row] + p.pack * kPack, x); });
+  }
+};
+
 // out[i][j] = f(i, j), a block for each run of a row.
 template <class T, class F>
 struct EachElement {
@@ -22,7 +70,13 @@ struct EachElement {
     const int64_t i = block.index() / runs_of_row(), first = block.index() % runs_of_row() * kRun;
     const int64_t n = out.cols - first < kRun ? out.cols - first : kRun;
     block.map(
-        n, [&](int64_t j) { return f(i, first + j); }, [&](int64_t j, float x) { store(out[i] + first + j, x); });
+        n, [&](int64_t j) { return element(i, first + j); }, [&](int64_t j, float x) { store(out[i] + first + j, x); });
+  }
+  WEFT_GPU float element(int64_t i, int64_t j) const {
+    if constexpr (GivesPacks<F>)
+      return f.template at<1>(i, j).v[0];
+    else
+      return f(i, j);
   }
 };
 
@@ -30,15 +84,21 @@ template <class T>
 struct Sums {  // a x + b y
   Rows<const T> x, y;
   float a, b;
-  WEFT_GPU float operator()(int64_t i, int64_t j) const {
-    return y ? a * load(x[i] + j) + b * load(y[i] + j) : a * load(x[i] + j);
+  template <int N>
+  WEFT_GPU Pack<N> at(int64_t i, int64_t j) const {
+    const Pack<N> xs = load_pack<N>(x[i] + j);
+    if (!y) return each_of([&](float u) { return a * u; }, xs);
+    return each_of([&](float u, float v) { return a * u + b * v; }, xs, load_pack<N>(y[i] + j));
   }
 };
-template <class T>
+template <class T, class B>
 struct RowAdded {
   Rows<T> y;
-  const T* b;
-  WEFT_GPU float operator()(int64_t i, int64_t j) const { return load(y[i] + j) + load(b + j); }
+  const B* b;
+  template <int N>
+  WEFT_GPU Pack<N> at(int64_t i, int64_t j) const {
+    return each_of(AddUp(), load_pack<N>(y[i] + j), load_pack<N>(b + j));
+  }
 };
 template <class T>
 struct ColumnScaled {
@@ -52,7 +112,10 @@ struct ColumnScaled {
 template <class From>
 struct Copied {
   Rows<const From> from;
-  WEFT_GPU float operator()(int64_t i, int64_t j) const { return load(from[i] + j); }
+  template <int N>
+  WEFT_GPU Pack<N> at(int64_t i, int64_t j) const {
+    return load_pack<N>(from[i] + j);
+  }
 };
 
 // log(e^a + e^b): the log-sum-exp of two sets of keys together, from that of each.
@@ -95,13 +158,20 @@ template <class T>
 struct GeluOf {
   Rows<const T> x;
   bool exact;
-  WEFT_GPU float operator()(int64_t i, int64_t j) const { return gelu(load(x[i] + j), exact); }
+  template <int N>
+  WEFT_GPU Pack<N> at(int64_t i, int64_t j) const {
+    return each_of([&](float u) { return gelu(u, exact); }, load_pack<N>(x[i] + j));
+  }
 };
 template <class T>
 struct GeluSlope {
   Rows<const T> x, dy;
   bool exact;
-  WEFT_GPU float operator()(int64_t i, int64_t j) const { return load(dy[i] + j) * gelu_slope(load(x[i] + j), exact); }
+  template <int N>
+  WEFT_GPU Pack<N> at(int64_t i, int64_t j) const {
+    return each_of([&](float u, float d) { return d * gelu_slope(u, exact); }, load_pack<N>(x[i] + j),
+                   load_pack<N>(dy[i] + j));
+  }
 };
 
 // The function of a gate, and its slope.
@@ -166,30 +236,39 @@ struct GatedOf {
   Rows<const T> u;
   int64_t f;
   GateKind kind;
-  WEFT_GPU float operator()(int64_t i, int64_t j) const { return gate_of(load(u[i] + j), kind) * load(u[i] + f + j); }
+  template <int N>
+  WEFT_GPU Pack<N> at(int64_t i, int64_t j) const {
+    return each_of([&](float gate, float up) { return gate_of(gate, kind) * up; }, load_pack<N>(u[i] + j),
+                   load_pack<N>(u[i] + f + j));
+  }
 };
-// A block for each run of a row of da.
-template <class T>
+template <class T, int N>
 struct GatedSlopes {
   Rows<const T> u, da;
   Rows<T> du;
   GateKind kind;
+  PackPlaces places;  // of da
   template <class Block>
   WEFT_GPU void operator()(const Block& block) const {
-    const int64_t f = da.cols, runs = (f + kRun - 1) / kRun, i = block.index() / runs;
-    const int64_t first = block.index() % runs * kRun, n = f - first < kRun ? f - first : kRun;
+    using Place = PackPlaces::Place;
+    const int64_t f = da.cols;
     struct Slopes {
-      float gate, up;
+      Pack<N> gate, up;
     };
-    const auto slopes = [&](int64_t j) {
-      const float gate = load(u[i] + j), up = load(u[i] + f + j), d = load(da[i] + j);
-      return Slopes{d * up * gate_slope(gate, kind), d * gate_of(gate, kind)};
-    };
-    block.map(
-        n, [&](int64_t k) { return slopes(first + k); },
-        [&](int64_t k, Slopes d) {
-          store(du[i] + first + k, d.gate);
-          store(du[i] + f + first + k, d.up);
+    places.map(
+        block,
+        [&](Place p) {
+          const int64_t j = p.pack * N;
+          const Pack<N> gate = load_pack<N>(u[p.row] + j), up = load_pack<N>(u[p.row] + f + j);
+          const Pack<N> d = load_pack<N>(da[p.row] + j);
+          const auto of_gate = [&](float g, float v, float slope) { return slope * v * gate_slope(g, kind); };
+          const auto of_up = [&](float g, float slope) { return slope * gate_of(g, kind); };
+          return Slopes{each_of(of_gate, gate, up, d), each_of(of_up, gate, d)};
+        },
+        [&](Place p, const Slopes& d) {
+          const int64_t j = p.pack * N;
+          store_pack(du[p.row] + j, d.gate);
+          store_pack(du[p.row] + f + j, d.up);
         });
   }
 };
@@ -238,10 +317,11 @@ struct Embedded {
   const int32_t* ids;
   Rows<const T> table, before;  // before: what is added to, or none
   int64_t first, count;
-  WEFT_GPU float operator()(int64_t i, int64_t j) const {
+  template <int N>
+  WEFT_GPU Pack<N> at(int64_t i, int64_t j) const {
     const int64_t row = ids[i] - first;
-    const float x = row >= 0 && row < count ? load(table[row] + j) : 0.0f;
-    return before ? x + load(before[i] + j) : x;
+    const Pack<N> x = row >= 0 && row < count ? load_pack<N>(table[row] + j) : Pack<N>{};
+    return before ? each_of(AddUp(), x, load_pack<N>(before[i] + j)) : x;
   }
 };
 // A block for each token: the first of those with the same id adds what all of them have, in their order.
@@ -269,38 +349,44 @@ struct EmbedSlopes {
   }
 };
 
-// A block for each token, of all its heads.
-template <class T>
+// Turns pairs of columns of each head of a token.
+template <class T, int N>
 struct Rotated {
   Rows<T> x;
   const int32_t* positions;
   Rows<const float> table;
   bool inverse;
   int64_t dim, first_turned;
-  bool interleaved;
+  bool interleaved;   // then N is 1
+  PackPlaces places;  // of a row's pairs
   template <class Block>
   WEFT_GPU void operator()(const Block& block) const {
-    const int64_t i = block.index(), half = table.cols / 2;
-    const float* turn = table[positions[i]];
-    const int step = interleaved ? 2 : 1;
+    using Place = PackPlaces::Place;
+    const auto half = unsigned(table.cols / 2), packs_of_head = half / N;
     const int64_t apart = interleaved ? 1 : half;
-    struct Pair {
-      float a, b;
+    struct Pairs {
+      Pack<N> a, b;
     };
-    const auto place = [&](int k) { return x[i] + k / int(half) * dim + first_turned + k % int(half) * step; };
-    block.map(
-        x.cols / dim * half,
-        [&](int64_t k) {
-          const T* pair = place(int(k));
-          const int j = int(k) % int(half);
-          const float c = turn[j], s = inverse ? -turn[half + j] : turn[half + j];
-          const float a = load(pair), b = load(pair + apart);
-          return Pair{a * c - b * s, b * c + a * s};
+    const auto pairs_at = [&](Place p) {
+      const unsigned head = unsigned(p.pack) / packs_of_head, j = unsigned(p.pack) % packs_of_head * N;
+      return x[p.row] + int64_t(head) * dim + first_turned + (interleaved ? 2 * j : j);
+    };
+    places.map(
+        block,
+        [&](Place p) {
+          const T* pairs = pairs_at(p);
+          const float* turn = table[positions[p.row]] + unsigned(p.pack) % packs_of_head * N;
+          const Pack<N> c = load_pack<N>(turn), s = load_pack<N>(turn + half);
+          const Pack<N> a = load_pack<N>(pairs), b = load_pack<N>(pairs + apart);
+          const float way = inverse ? -1.0f : 1.0f;
+          const auto turned_a = [&](float u, float v, float cos, float sin) { return u * cos - v * (way * sin); };
+          const auto turned_b = [&](float u, float v, float cos, float sin) { return v * cos + u * (way * sin); };
+          return Pairs{each_of(turned_a, a, b, c, s), each_of(turned_b, a, b, c, s)};
         },
-        [&](int64_t k, Pair turned) {
-          T* pair = place(int(k));
-          store(pair, turned.a);
-          store(pair + apart, turned.b);
+        [&](Place p, const Pairs& turned) {
+          T* pairs = pairs_at(p);
+          store_pack(pairs, turned.a);
+          store_pack(pairs + apart, turned.b);
         });
   }
 };

@@ -19,9 +19,9 @@
 #include "weft/ops/cuda/latent_keys.h"
 #include "weft/ops/cuda/launch.h"
 #include "weft/ops/cuda/matmul_tiles.h"
-#include "weft/ops/cuda/norm.h"
 #include "weft/ops/cuda/pointwise.h"
 #include "weft/ops/cuda/run_experts.h"
+#include "weft/ops/cuda/run_norms.h"
 #include "weft/ops/cuda/update.h"
 
 namespace weft::gpu {
@@ -42,23 +42,13 @@ void run(L& launcher, const Matmul& op) {
 }
 
 template <class L>
-void run(L& launcher, const BiasGrad& op) {
-  by_float(op.dy.dtype, [&](auto t) {
-    using T = decltype(t);
-    const int64_t each = rows_of_chunk(op.dy.rows()), chunks = blocks_of(op.dy.rows(), each), cols = op.dy.cols();
-    float* parts = launcher.template memory<float>(chunks * cols);
-    launcher.launch(chunks, ChunkSums<T>{rows<const T>(op.dy), rows<const T>(op.x), op.dy.rows(), each, parts});
-    launcher.launch(blocks_of(cols, kLanes), ColumnSums{parts, chunks, cols, flat<float>(op.db), op.accumulate});
-  });
-}
-
-template <class L>
 void run(L& launcher, const Embed& op) {
   by_float(op.out.dtype, [&](auto t) {
     using T = decltype(t);
     const Rows<const T> before = op.accumulate ? rows<const T>(op.out) : Rows<const T>{};
     each_element(launcher, op.out, t,
-                 Embedded<T>{flat<int32_t>(op.ids), rows<const T>(op.table), before, op.first, op.table.rows()});
+                 Embedded<T>{flat<int32_t>(op.ids), rows<const T>(op.table), before, op.first, op.table.rows()},
+                 {&op.table});
   });
 }
 template <class L>
@@ -70,118 +60,23 @@ void run(L& launcher, const EmbedBackward& op) {
   });
 }
 
-template <class T>
-HeadRows<T> whole_rows(const Tensor& x) {
-  return {rows<T>(x), 1, x.cols()};
-}
-template <class T>
-HeadRows<T> head_rows(const Tensor& x, int64_t dim) {
-  return {rows<T>(x), x.cols() / dim, dim};
-}
-inline RowNumbers numbers(const Tensor& x, int64_t heads = 1) {
-  if (!x) return {};
-  if (heads == 1) return {{x.as<float>(), 1, x.shape.rank() == 1 ? 1 : x.row_stride}, 1};
-  return {rows<float>(x), heads};
-}
-
-template <class T, class Op>
-Weights<T> norm_weights(const Op& op) {
-  return {flat<T>(op.w), float(op.offset)};
-}
-
-template <class L>
-void run(L& launcher, const Norm& op) {
-  by_float(op.x.dtype, [&](auto t) {
-    using T = decltype(t);
-    launcher.launch(op.x.rows(),
-                    NormRow<T>{whole_rows<T>(op.x), whole_rows<T>(op.delta), whole_rows<T>(op.sum), whole_rows<T>(op.y),
-                               norm_weights<T>(op), flat<T>(op.b), numbers(op.mean), numbers(op.rstd), float(op.eps)});
-  });
-}
-template <class L>
-void run(L& launcher, const NormApply& op) {
-  by_float(op.x.dtype, [&](auto t) {
-    using T = decltype(t);
-    launcher.launch(op.x.rows(), NormRowAgain<T>{whole_rows<T>(op.x), whole_rows<T>(op.y), norm_weights<T>(op),
-                                                 flat<T>(op.b), numbers(op.mean), numbers(op.rstd)});
-  });
-}
-// For rows [num_rows, width], or for heads.
-template <class L, class T>
-void norm_backward(L& launcher, NormRowsBackward<T> kernel, float* dw, float* db, bool accumulate) {
-  kernel.chunk_rows = rows_of_chunk(kernel.num_rows);
-  const int64_t chunks = blocks_of(kernel.num_rows, kernel.chunk_rows), width = kernel.x.width;
-  kernel.dw_parts = launcher.template memory<float>(chunks * width);
-  if (db != nullptr) kernel.db_parts = launcher.template memory<float>(chunks * width);
-  launcher.launch(chunks, kernel);
-  const int64_t blocks = blocks_of(width, kLanes);
-  launcher.launch(blocks, ColumnSums{kernel.dw_parts, chunks, width, dw, accumulate});
-  if (db != nullptr) launcher.launch(blocks, ColumnSums{kernel.db_parts, chunks, width, db, accumulate});
-}
-template <class L>
-void run(L& launcher, const NormBackward& op) {
-  by_float(op.x.dtype, [&](auto t) {
-    using T = decltype(t);
-    norm_backward<L, T>(launcher,
-                        {whole_rows<T>(op.x), whole_rows<T>(op.dy), whole_rows<T>(op.carry), whole_rows<T>(op.dx),
-                         norm_weights<T>(op), numbers(op.mean), numbers(op.rstd), op.x.rows(), 0, nullptr, nullptr},
-                        flat<float>(op.dw), flat<float>(op.db), op.accumulate);
-  });
-}
-template <class L>
-void run(L& launcher, const HeadNorm& op) {
-  by_float(op.x.dtype, [&](auto t) {
-    using T = decltype(t);
-    const int64_t e = op.w.elements(), heads = op.x.cols() / e;
-    launcher.launch(op.x.rows() * heads, NormRow<T>{head_rows<T>(op.x, e),
-                                                    {},
-                                                    {},
-                                                    head_rows<T>(op.y, e),
-                                                    norm_weights<T>(op),
-                                                    nullptr,
-                                                    {},
-                                                    numbers(op.rstd, heads),
-                                                    float(op.eps),
-                                                    {rows<const float>(op.squares), float(op.total)}});
-  });
-}
-template <class L>
-void run(L& launcher, const HeadNormBackward& op) {
-  by_float(op.x.dtype, [&](auto t) {
-    using T = decltype(t);
-    const int64_t e = op.w.elements(), heads = op.x.cols() / e;
-    norm_backward<L, T>(launcher,
-                        {head_rows<T>(op.x, e),
-                         head_rows<T>(op.dy, e),
-                         {},
-                         head_rows<T>(op.dx, e),
-                         norm_weights<T>(op),
-                         {},
-                         numbers(op.rstd, heads),
-                         op.x.rows() * heads,
-                         0,
-                         nullptr,
-                         nullptr,
-                         {rows<const float>(op.dots), float(op.total)}},
-                        flat<float>(op.dw), nullptr, op.accumulate);
-  });
-}
-
-template <class L>
-void run(L& launcher, const RowDots& op) {
-  by_float(op.x.dtype, [&](auto t) {
-    using T = decltype(t);
-    launcher.launch(op.x.rows(),
-                    RowDotsOf<T>{rows<const T>(op.x), rows<const T>(op.y), flat<T>(op.w), rows<float>(op.out)});
-  });
-}
-
 template <class L>
 void run(L& launcher, const Rope& op) {
   by_float(op.x.dtype, [&](auto t) {
     using T = decltype(t);
-    launcher.launch(op.x.rows(), Rotated<T>{rows<T>(op.x), flat<int32_t>(op.positions), rows<const float>(op.table),
-                                            op.inverse, op.head_dim(), op.first, op.interleaved});
+    const int64_t half = op.table.cols() / 2, heads = op.x.cols() / op.head_dim();
+    const bool packs = !op.interleaved && half % kPack == 0 && op.head_dim() % kPack == 0 && op.first % kPack == 0;
+    by_pack(packs && in_packs({&op.x, &op.table}), [&]<int N>() {
+      const Rotated<T, N> kernel{rows<T>(op.x),
+                                 flat<int32_t>(op.positions),
+                                 rows<const float>(op.table),
+                                 op.inverse,
+                                 op.head_dim(),
+                                 op.first,
+                                 op.interleaved,
+                                 packs_of(op.x.rows(), heads * (half / N))};
+      launcher.launch(kernel.places.blocks(), kernel);
+    });
   });
 }
 
@@ -330,7 +225,7 @@ void run(L& launcher, const AttentionSinkBackward& op) {
     float* parts = launcher.template memory<float>(chunks * h);
     launcher.launch(chunks, SinkSlopes<T>{flat<T>(op.sinks), rows<const T>(op.o), rows<const T>(op.dout),
                                           rows<const float>(op.lse), op.o.rows(), each, parts});
-    launcher.launch(blocks_of(h, kLanes), ColumnSums{parts, chunks, h, flat<float>(op.dsinks), op.accumulate});
+    launcher.launch(blocks_of(h, kLanes), ColumnSums{parts, chunks, h, h, flat<float>(op.dsinks), op.accumulate});
   });
 }
 
@@ -340,7 +235,7 @@ void run(L& launcher, const GatedUnit& op) {
     using T = decltype(t);
     if (op.kind == GateKind::clamped)
       return each_element(launcher, op.a, t, ClampedOf<T>{rows<const T>(op.u), float(op.limit)});
-    each_element(launcher, op.a, t, GatedOf<decltype(t)>{rows<const decltype(t)>(op.u), op.a.cols(), op.kind});
+    each_element(launcher, op.a, t, GatedOf<T>{rows<const T>(op.u), op.a.cols(), op.kind}, {&op.u});
   });
 }
 template <class L>
@@ -351,21 +246,25 @@ void run(L& launcher, const GatedUnitBackward& op) {
       return launcher.launch(
           op.da.rows() * blocks_of(op.da.cols(), kRun),
           ClampedSlopes<T>{rows<const T>(op.u), rows<const T>(op.da), rows<T>(op.du), float(op.limit)});
-    launcher.launch(op.da.rows() * blocks_of(op.da.cols(), kRun),
-                    GatedSlopes<T>{rows<const T>(op.u), rows<const T>(op.da), rows<T>(op.du), op.kind});
+    by_pack(in_packs({&op.u, &op.da, &op.du}), [&]<int N>() {
+      const GatedSlopes<T, N> kernel{rows<const T>(op.u), rows<const T>(op.da), rows<T>(op.du), op.kind,
+                                     packs_of(op.da.rows(), op.da.cols() / N)};
+      launcher.launch(kernel.places.blocks(), kernel);
+    });
   });
 }
 template <class L>
 void run(L& launcher, const Gelu& op) {
   by_float(op.y.dtype, [&](auto t) {
-    each_element(launcher, op.y, t, GeluOf<decltype(t)>{rows<const decltype(t)>(op.x), op.exact});
+    each_element(launcher, op.y, t, GeluOf<decltype(t)>{rows<const decltype(t)>(op.x), op.exact}, {&op.x});
   });
 }
 template <class L>
 void run(L& launcher, const GeluBackward& op) {
   by_float(op.dx.dtype, [&](auto t) {
     using T = decltype(t);
-    each_element(launcher, op.dx, t, GeluSlope<T>{rows<const T>(op.x), rows<const T>(op.dy), op.exact});
+    each_element(launcher, op.dx, t, GeluSlope<T>{rows<const T>(op.x), rows<const T>(op.dy), op.exact},
+                 {&op.x, &op.dy});
   });
 }
 template <class L>
@@ -388,8 +287,8 @@ void run(L& launcher, const Dropout& op) {
   });
 }
 
-template <class T, class Op>
-Losses<T> losses_of(const Op& op, int64_t first) {
+template <class T, int N, class Op>
+Losses<T, N> losses_of(const Op& op, int64_t first) {
   return {rows<const float>(op.logits),
           flat<int32_t>(op.targets),
           flat<float>(op.weights),
@@ -406,20 +305,27 @@ void by_float_of(const Tensor& x, const F& f) {
 template <class L>
 void run(L& launcher, const CrossEntropy& op) {
   by_float_of(op.dlogits, [&](auto t) {
-    launcher.launch(op.logits.rows(), CrossEntropyRow<decltype(t)>{losses_of<decltype(t)>(op, 0)});
+    using T = decltype(t);
+    by_pack(begin_packs({&op.logits, &op.dlogits}),
+            [&]<int N>() { launcher.launch(op.logits.rows(), CrossEntropyRow<T, N>{losses_of<T, N>(op, 0)}); });
   });
 }
 template <class L>
 void run(L& launcher, const CrossEntropyPart& op) {
-  launcher.launch(op.logits.rows(), CrossEntropyPartRow{rows<const float>(op.logits), flat<int32_t>(op.targets),
-                                                        rows<float>(op.parts), op.first});
+  by_pack(begin_packs({&op.logits}), [&]<int N>() {
+    launcher.launch(op.logits.rows(), CrossEntropyPartRow<N>{rows<const float>(op.logits), flat<int32_t>(op.targets),
+                                                             rows<float>(op.parts), op.first});
+  });
 }
 template <class L>
 void run(L& launcher, const CrossEntropyJoin& op) {
   by_float_of(op.dlogits, [&](auto t) {
     using T = decltype(t);
-    launcher.launch(op.logits.rows(), CrossEntropyJoinRow<T>{losses_of<T>(op, op.first), rows<const float>(op.parts),
-                                                             op.parts.rows(), op.logits.rows()});
+    by_pack(begin_packs({&op.logits, &op.dlogits}), [&]<int N>() {
+      launcher.launch(op.logits.rows(),
+                      CrossEntropyJoinRow<T, N>{losses_of<T, N>(op, op.first), rows<const float>(op.parts),
+                                                op.parts.rows(), op.logits.rows()});
+    });
   });
 }
 template <class L>
@@ -466,20 +372,26 @@ template <class L>
 void run(L& launcher, const Add& op) {
   by_float(op.out.dtype, [&](auto t) {
     using T = decltype(t);
-    each_element(launcher, op.out, t, Sums<T>{rows<const T>(op.x), rows<const T>(op.y), 1, 1});
+    each_element(launcher, op.out, t, Sums<T>{rows<const T>(op.x), rows<const T>(op.y), 1, 1}, {&op.x, &op.y});
   });
 }
 template <class L>
 void run(L& launcher, const Axpby& op) {
   by_float(op.out.dtype, [&](auto t) {
     using T = decltype(t);
-    each_element(launcher, op.out, t, Sums<T>{rows<const T>(op.x), rows<const T>(op.y), float(op.a), float(op.b)});
+    each_element(launcher, op.out, t, Sums<T>{rows<const T>(op.x), rows<const T>(op.y), float(op.a), float(op.b)},
+                 {&op.x, &op.y});
   });
 }
+// Here b may have another type than y.
 template <class L>
 void run(L& launcher, const AddRow& op) {
   by_float(op.y.dtype, [&](auto t) {
-    each_element(launcher, op.y, t, RowAdded<decltype(t)>{rows<decltype(t)>(op.y), flat<decltype(t)>(op.b)});
+    by_float(op.b.dtype, [&](auto of_b) {
+      using T = decltype(t);
+      using B = decltype(of_b);
+      each_element(launcher, op.y, t, RowAdded<T, B>{rows<T>(op.y), flat<B>(op.b)}, {&op.y, &op.b});
+    });
   });
 }
 template <class L>
@@ -489,11 +401,14 @@ void run(L& launcher, const ScaleColumns& op) {
     each_element(launcher, op.y, t, ColumnScaled<T>{rows<const T>(op.x), flat<float>(op.w), flat<float>(op.squares)});
   });
 }
+// One of them may be a vector, and the other a matrix of one column.
 template <class L>
 void run(L& launcher, const Copy& op) {
+  if (is_vector(op.from) != is_vector(op.to))
+    return run(launcher, Copy{.from = as_column(op.from), .to = as_column(op.to)});
   by_float(op.to.dtype, [&](auto to) {
     by_float(op.from.dtype, [&](auto from) {
-      each_element(launcher, op.to, to, Copied<decltype(from)>{rows<const decltype(from)>(op.from)});
+      each_element(launcher, op.to, to, Copied<decltype(from)>{rows<const decltype(from)>(op.from)}, {&op.from});
     });
   });
 }
@@ -502,12 +417,20 @@ void run(L& launcher, const Ones& op) {
   by_float(op.x.dtype, [&](auto t) { each_element(launcher, op.x, t, One()); });
 }
 
+// out = the sum of parts, in a tree, which overwrites them.
+template <class L>
+void add_up(L& launcher, double* parts, int64_t n, double* out) {
+  const int64_t runs = std::max<int64_t>(1, blocks_of(n, kTreeRun));
+  double* const totals = runs > 1 ? launcher.template memory<double>(runs) : out;
+  launcher.launch(runs, TreeTotals{parts, n, totals});
+  if (runs > 1) add_up(launcher, totals, runs, out);
+}
 template <class L, class T, class F>
 void reduce(L& launcher, const Tensor& x, const Tensor& out, T, const F& f) {
   const int64_t n = x.elements(), runs = blocks_of(n, kReduceRun);
   double* parts = launcher.template memory<double>(runs);
   launcher.launch(runs, RunSums<T, F>{flat<T>(x), n, parts, f});
-  launcher.launch(1, TreeTotal{parts, runs, flat<double>(out)});
+  add_up(launcher, parts, runs, flat<double>(out));
 }
 template <class L>
 void run(L& launcher, const Sum& op) {
@@ -522,8 +445,10 @@ template <class L>
 void run(L& launcher, const SumSquares& op) {
   const int64_t n = op.x.elements(), leaves = blocks_of(n, kSumLeaf);
   double* parts = launcher.template memory<double>(leaves);
-  launcher.launch(leaves, LeafSquares{flat<float>(op.x), n, parts});
-  launcher.launch(1, TreeTotal{parts, leaves, flat<double>(op.out)});
+  by_pack(begin_packs({&op.x}), [&]<int N>() {
+    launcher.launch(blocks_of(leaves, kLeavesOfBlock), LeafSquares<N>{flat<float>(op.x), n, leaves, parts});
+  });
+  add_up(launcher, parts, leaves, flat<double>(op.out));
 }
 
 template <class L>

@@ -21,8 +21,16 @@ __global__ void __launch_bounds__(kThreads) run_block(const Kernel kernel) {
   kernel(GpuBlock(fold, numbers));
 }
 
+// How many blocks of a kernel of tiles a multiprocessor should have at once, which bounds their registers.
 template <class Kernel>
-__global__ void __launch_bounds__(kThreads, 1) run_tiles(const Kernel kernel) {
+constexpr int least_blocks() {
+  if constexpr (requires { Kernel::kLeastBlocks; })
+    return Kernel::kLeastBlocks;
+  else
+    return 1;
+}
+template <class Kernel>
+__global__ void __launch_bounds__(kThreads, least_blocks<Kernel>()) run_tiles(const Kernel kernel) {
   extern __shared__ __align__(128) std::byte shared[];
   kernel(GpuTileBlock(shared));
 }

@@ -34,29 +34,47 @@ struct IsNotFinite {
   }
 };
 
-// leaves[i] = the sum of squares of kSumLeaf elements.
+// leaves[i] = the sum of squares of kSumLeaf elements. A block has so many leaves, each a warp's.
+inline constexpr int64_t kLeavesOfBlock = 8 * kWarps;
+template <int N>
 struct LeafSquares {
   const float* x;
-  int64_t n;
+  int64_t n, num_leaves;
   double* leaves;
   template <class Block>
   WEFT_GPU void operator()(const Block& block) const {
-    const int64_t first = block.index() * kSumLeaf, count = n - first < kSumLeaf ? n - first : kSumLeaf;
-    const double sum = block.fold(count, 0.0, AddUp(), [&](int64_t i) { return double(x[first + i]) * x[first + i]; });
-    block.each(1, [&](int64_t) { leaves[block.index()] = sum; });
+    const int64_t first = block.index() * kLeavesOfBlock;
+    const int64_t count = num_leaves - first < kLeavesOfBlock ? num_leaves - first : kLeavesOfBlock;
+    block.fold_rows(
+        count, kSumLeaf / N, 0.0, AddUp(),
+        [&](int64_t r, int64_t p) {
+          const int64_t at = (first + r) * kSumLeaf + p * N;
+          double sum = 0;
+          if (at >= n) return sum;
+          const Pack<N> some = load_some<N>(x + at, n - at, 0);
+          WEFT_UNROLL
+          for (int u = 0; u < N; ++u) sum += double(some.v[u]) * some.v[u];
+          return sum;
+        },
+        [&](int64_t r, double sum) { leaves[first + r] = sum; });
   }
 };
-// Neighbours are added, then pairs of neighbours, and so on. One block; overwrites parts.
-struct TreeTotal {
+// Neighbours are added, then pairs of neighbours, and so on, by each block in a run of parts, which it overwrites:
+// totals[block] is the sum of them.
+inline constexpr int64_t kTreeRun = 8 * kThreads;
+static_assert((kTreeRun & (kTreeRun - 1)) == 0, "runs are nodes of the tree");
+struct TreeTotals {
   double* parts;
   int64_t n;
-  double* out;
+  double* totals;
   template <class Block>
   WEFT_GPU void operator()(const Block& block) const {
-    for (int64_t step = 1; step < n; step *= 2)
-      block.each((n - step + 2 * step - 1) / (2 * step),
-                 [&](int64_t i) { parts[2 * step * i] += parts[2 * step * i + step]; });
-    block.each(1, [&](int64_t) { *out = n > 0 ? parts[0] : 0.0; });
+    const int64_t first = block.index() * kTreeRun, count = n - first < kTreeRun ? n - first : kTreeRun;
+    double* const here = parts + first;
+    for (int64_t step = 1; step < count; step *= 2)
+      block.each((count - step + 2 * step - 1) / (2 * step),
+                 [&](int64_t i) { here[2 * step * i] += here[2 * step * i + step]; });
+    block.each(1, [&](int64_t) { totals[block.index()] = count > 0 ? here[0] : 0.0; });
   }
 };
 
