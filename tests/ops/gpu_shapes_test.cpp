@@ -21,12 +21,15 @@ using testing::Variant;
 void expect_equal_to_the_reference(const OpCases& cases) {
   for (const testing::OpCase& c : cases) {
     const auto trial = c.make();
-    testing::HostKernels kernels;
     RefBackend ref(1);
-    trial->run(kernels);
-    trial->run_exact(ref);
-    EXPECT_EQ(trial->difference(), "") << c.name;
-    EXPECT_EQ(trial->trespass(), "") << c.name;
+    for (const auto order : {gpu::HostOrder::Kind::ascending, gpu::HostOrder::Kind::descending}) {
+      testing::HostKernels kernels(order);
+      trial->reset();
+      trial->run(kernels);
+      trial->run_exact(ref);
+      EXPECT_EQ(trial->difference(), "") << c.name;
+      EXPECT_EQ(trial->trespass(), "") << c.name;
+    }
   }
 }
 
