@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "ops/cases.h"
+#include "weft/base/threads.h"
 #include "weft/ops/replayed.h"
 #include "weft/train/machine.h"
 
@@ -22,7 +23,7 @@ struct TrialOn {
 
 inline void expect_equals_reference(const Machine& machine, const OpCase& c) {
   TrialOn on(machine, c);
-  RefBackend ref(1);
+  RefBackend ref(usable_cores());
   on.trial->run(*on.backend);
   on.trial->run_exact(ref);
   EXPECT_EQ(on.trial->difference(), "") << c.name;

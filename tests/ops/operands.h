@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "weft/base/rng.h"
+#include "weft/base/threads.h"
 #include "weft/device/arena.h"
 #include "weft/ops/ops.h"
 #include "weft/ops/ref/ref_backend.h"
@@ -213,7 +214,7 @@ class Operands {
   // Operands that another op computes (statistics of a forward pass): exactly, then rounded to their own type.
   template <class Op>
   void derive(const Op& op) {
-    RefBackend(1).run(exact(op));
+    RefBackend(usable_cores()).run(exact(op));
     for (const Field& f : op.fields()) {
       if (f.role == Role::in || !*f.tensor) continue;
       const Tensor x = exact(*f.tensor);
