@@ -112,6 +112,22 @@ TEST(EndOfTurn, IsFoundInPublishedTemplates) {
   EXPECT_GE(found, 34u) << "one of them takes no such conversation";
 }
 
+TEST(EndOfTurn, IsFoundByTokenizersOfModels) {
+  WEFT_NEEDS_SHARED();
+  const auto folder = testing::shared_dir() / "data/tokenizers";
+  const Value inputs = parse_value(testing::slurp(folder / "chat_templates/jinja_inputs.json"), "jinja_inputs.json");
+  const auto end_in = [&](const std::string& name, const std::filesystem::path& file) {
+    TempDir dir;
+    spill(dir / "chat_template.jinja", inputs.dict().get("templates")->dict().get(name)->string());
+    spill(dir / "tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>"})");
+    return end_of_turn(read_chat_template(dir.path()), *read_tokenizer(folder / file));
+  };
+  const TurnEnd pieces = end_in("ollama/llama2-chat", "llama2/tokenizer.model");
+  EXPECT_EQ(pieces.tokens, std::vector<int32_t>{2});
+  EXPECT_EQ(pieces.blanks, " ");
+  EXPECT_EQ(end_in("ollama/llama3-instruct", "llama3/tokenizer.model").tokens, std::vector<int32_t>{128009});
+}
+
 // The pieces that a reply of these tokens is shown in, one a token; "|" stands where it ends, and for what comes then.
 std::string shown(const Tokenizer& tokenizer, const TurnEnd& end, const std::vector<int32_t>& ids) {
   Reply reply(tokenizer, end, {'x'});
