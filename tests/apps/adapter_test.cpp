@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/program.h"
+#include "weft/train/trained_context.h"
 
 namespace weft {
 namespace {
@@ -113,6 +114,31 @@ TEST_F(AdapterRun, MagnitudesGoOnToTheBitAndAreMerged) {
   testing::spill(changed / "adapter_config.json", config.dump());
   EXPECT_SAYS(weft({"inspect", changed.string()}).err, "lora_magnitude_vector");
   EXPECT_SAYS(train("dora", {dora, "adapter.path=" + changed.string()}).err, "adapter.kind=lora");
+}
+
+int64_t positions_in(const nlohmann::json& config) { return config.at("max_position_embeddings"); }
+
+TEST_F(AdapterRun, AMergedModelHasTheContextThatTheAdapterWasTrainedAt) {
+  auto base = nlohmann::json::parse(testing::slurp(base_ / "config.json"));
+  fs::create_directories(dir_ / "adapter/weft");
+  testing::spill(dir_ / "adapter/weft/state.json", R"({"context": 16})");
+  const auto merged = [&](int64_t positions) {
+    base["max_position_embeddings"] = positions;
+    return positions_in(config_of_merged(dir_ / "adapter", parse_hf_config(base, "base"), DType::f32));
+  };
+  EXPECT_EQ(merged(8), 16);
+  EXPECT_EQ(merged(64), 64) << "its makers promise more";
+  base["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 4.0}};
+  EXPECT_EQ(merged(8), 8) << "it scales the rotations";
+}
+
+TEST_F(AdapterRunSlow, AMergedModelHasTheContextOfTheRun) {
+  auto base = nlohmann::json::parse(testing::slurp(base_ / "config.json"));
+  base["max_position_embeddings"] = 8;
+  testing::spill(base_ / "config.json", base.dump());
+  ASSERT_EQ(train("run", {"train.train_iters=1"}).status, 0);
+  ASSERT_EQ(weft({"merge", (dir_ / "run").string(), "--out", (dir_ / "merged").string()}).status, 0);
+  EXPECT_EQ(positions_in(nlohmann::json::parse(testing::slurp(dir_ / "merged/config.json"))), 16);
 }
 
 // The base is kept in codes again wherever it is read.

@@ -163,8 +163,11 @@ std::vector<Tokens> continued(const ForwardTexts& t, const ForwardLayout& layout
   std::vector<std::vector<Tokens>> said(size_t(sizes.world()));
   run_on_threads(sizes, *machine.mover, [&](const ProcessMesh& mesh) {
     TextGenerator generator(t.folder, spec_of(t, layout, machine, precision, mesh));
-    said[size_t(mesh.world->rank())] = generate_texts(
-        generator, {.prompts = t.prompts, .how = t.how, .max_tokens = t.max_tokens, .end_of_text = t.end_of_text});
+    const auto ends = [&t](int64_t, int32_t token) {
+      return token == t.end_of_text ? TextEnds::before_token : TextEnds::no;
+    };
+    said[size_t(mesh.world->rank())] =
+        generate_texts(generator, {.prompts = t.prompts, .how = t.how, .max_tokens = t.max_tokens, .ends = ends});
   });
   for (const auto& one : said) EXPECT_EQ(one, said[0]);
   return said[0];
@@ -303,6 +306,60 @@ TEST_F(ForwardLayouts, TextsThatForgetBeginAgainInPortions) {
     for (const ForwardLayout& layout : {ForwardLayout{.pp = 2}, ForwardLayout{.dp = 3, .pp = 2}})
       EXPECT_EQ(continued(t, layout, machine_of(layout, BackendKind::cpu), kF32, sizes_of(layout)), one) << folder;
   }
+}
+
+// Conversations as they grow: the third begins with the second; the fourth and the fifth are others.
+std::vector<Tokens> conversations_of(const std::vector<Tokens>& replies) {
+  Tokens first = forward_text(1, 21), second = first;
+  second.insert(second.end(), replies[0].begin(), replies[0].end());
+  for (const int32_t id : forward_text(5, 70)) second.push_back(id);
+  Tokens third = second;
+  third.insert(third.end(), replies[1].begin(), replies[1].end());
+  third.push_back(7);
+  return {first, second, third, forward_text(8, 66), forward_text(3, 90)};
+}
+
+TEST_F(ForwardLayouts, TextsThatComeByTurnsAreThoseOfTheWholeAtOnce) {
+  constexpr int64_t kReply = 6;
+  for (const fs::path& folder : with_windows_and_sinks({golden_folder("llama-gqa"), latent()})) {
+    std::vector<Tokens> replies(5);
+    for (size_t turn = 0; turn < 5; ++turn)
+      replies[turn] = continued({folder, {conversations_of(replies)[turn]}, kReply}, {},
+                                machine_of({}, BackendKind::cpu), kF32, {})[0];
+    for (const ForwardLayout& layout : {ForwardLayout{}, ForwardLayout{.tp = 2, .pp = 2}, ForwardLayout{.cp = 2}}) {
+      if (!can_run(folder, layout)) continue;
+      const Machine machine = machine_of(layout, BackendKind::cpu);
+      run_on_threads(sizes_of(layout), *machine.mover, [&](const ProcessMesh& mesh) {
+        TextGenerator::Spec spec = spec_of({folder, {{1}}, kReply}, layout, machine, kF32, mesh);
+        spec.texts[0].all = 120;
+        spec.by_turns = true;
+        TextGenerator generator(folder, spec);
+        for (size_t turn = 0; turn < 5; ++turn) {
+          const std::vector<Tokens> whole{conversations_of(replies)[turn]};
+          GenerateRequest::Times times;
+          const Tokens reply = generate_texts(
+              generator,
+              {.prompts = whole, .how = {.temperature = 0}, .max_tokens = kReply, .times = &times, .stay = true})[0];
+          EXPECT_EQ(reply, replies[turn]) << folder << " turn " << turn;
+          const int64_t unread[] = {21, 71, 2, 66, 90};  // the last token of a reply was not fed
+          EXPECT_EQ(times.fed, unread[turn]) << folder << " turn " << turn;
+        }
+        EXPECT_EQ(generator.temporaries_taken(), generator.needs().plan.evaluation) << folder;
+      });
+    }
+  }
+}
+
+TEST_F(ForwardLayouts, TextsEndWhereTheGeneratorCanTakeNoMore) {
+  const Machine machine = machine_of({}, BackendKind::cpu);
+  const ProcessMesh alone = single_mesh();
+  TextGenerator::Spec spec = spec_of({golden_folder("llama-gqa"), {{1}}, 1}, {}, machine, kF32, alone);
+  spec.texts[0].all = 24;
+  spec.by_turns = true;
+  TextGenerator generator(golden_folder("llama-gqa"), spec);
+  const std::vector<Tokens> prompt{forward_text(1, 21)};
+  const GenerateRequest request{.prompts = prompt, .how = {.temperature = 0}, .max_tokens = 10, .stay = true};
+  EXPECT_EQ(generate_texts(generator, request)[0].size(), 3u);
 }
 
 // The logits after each of `more` tokens that follow the prompts, on ranks that have them.

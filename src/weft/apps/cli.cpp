@@ -95,7 +95,7 @@ Command add_verify(CLI::App& weft) {
 
 Command add_generate(CLI::App& weft) {
   auto o = std::make_shared<GenerateOptions>();
-  CLI::App* app = weft.add_subcommand("generate", "Continue a text");
+  CLI::App* app = weft.add_subcommand("generate", "Continue a text, or talk with a model");
   app->add_option("model", o->model, "Model folder, GGUF file, checkpoint, or run folder")
       ->required()
       ->type_name("FOLDER");
@@ -106,7 +106,18 @@ Command add_generate(CLI::App& weft) {
   app->add_option("--prompt-ids", o->prompt_ids, "Or: token ids, as 1,403,407")
       ->type_name("IDS")
       ->allow_extra_args(false);
-  add_number(*app, "--max-tokens", o->max_tokens, "Tokens to add", 1, int64_t{1} << 30);
+  app->add_flag(
+      "--chat", o->chat,
+      "Reply to each --prompt as the chat template has it; without any, to standard input line by line, as one "
+      "conversation");
+  app->add_option("--system", o->system, "Of a chat: what the system says first")->type_name("TEXT");
+  app->add_option(
+         "--template", o->chat_template,
+         "Of a chat, in place of the model's own template: a file, or chatml, llama-3, mistral, gemma, zephyr or "
+         "alpaca")
+      ->type_name("FILE|NAME");
+  app->add_option("--max-tokens", o->max_tokens, "Tokens to add, at most; by default 200, in a chat 1024")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
   app->add_option("--temperature", o->temperature, "0 takes the likeliest token")
       ->capture_default_str()
       ->check(number_in(0, 1e6));
@@ -130,7 +141,9 @@ Command add_generate(CLI::App& weft) {
   app->footer(
       "Examples:\n  weft generate runs/first --prompt \"In the beginning\" --temperature 0.8 --top-k 40\n"
       "  weft generate runs/first parallel.tp=2 --prompt \"In the\" --prompt \"And the\" --temperature 0\n"
-      "  weft generate runs/first parallel.pp=2 --plan --prompt-tokens 8x2048 --max-tokens 512");
+      "  weft generate runs/first parallel.pp=2 --plan --prompt-tokens 8x2048 --max-tokens 512\n"
+      "  weft generate runs/sft --chat                             # a message a line; Ctrl-D ends\n"
+      "  weft generate runs/sft --chat --prompt \"Who are you?\" --system \"Be brief.\"");
   return {app, [o] { return run_generate(*o); }};
 }
 

@@ -45,7 +45,9 @@ struct ModelOptions {
 
 struct GenerateOptions : ModelOptions {
   std::vector<std::string> prompt, prompt_ids;
-  int64_t max_tokens = 200;
+  bool chat = false;                  // prompts are messages of a user; none: those of standard input
+  std::string chat_template, system;  // of a chat; empty: the model's own; nothing
+  std::optional<int64_t> max_tokens;  // by default 200, of a reply 1024
   double temperature = 1, top_p = 1;
   int64_t top_k = 0, seed = 1234;
   int64_t context = 0;                     // tokens that the model sees at once; 0: as many as it was trained on

@@ -1,16 +1,20 @@
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <iostream>
 
 #include "weft/apps/backends.h"
+#include "weft/apps/chat_prompts.h"
 #include "weft/apps/commands.h"
+#include "weft/apps/dialogue.h"
 #include "weft/apps/forward_ranks.h"
 #include "weft/apps/generation_plan.h"
 #include "weft/apps/report.h"
 #include "weft/base/error.h"
 #include "weft/base/memory_limits.h"
 #include "weft/tokenize/tokenizer.h"
-#include "weft/train/generate_texts.h"
 #include "weft/train/run_tokenizer.h"
 #include "weft/train/trained_context.h"
 
@@ -62,15 +66,21 @@ class Generation {
 
   void say_plan() const {
     const GenerationPlan plan = plan_of({});
-    std::cout << fmt::format("{} text{} of up to {} tokens\n{}", prompts_.size(), prompts_.size() == 1 ? "" : "s",
-                             most_tokens(), plan.to_string());
+    const size_t texts = is_dialogue() ? 1 : prompts_.size();
+    std::cout << fmt::format("{} text{} of up to {} tokens\n{}", texts, texts == 1 ? "" : "s", most_tokens(),
+                             plan.to_string());
     const auto left = memory_left_here();
     if (machine_.device.empty() && left && plan.total_bytes() > left->bytes)
       std::cout << fmt::format("more than there is here: {}\n", left->what);
   }
 
-  void run(const RankProcess& process) {
-    process.run(mesh_sizes_of(recipe_), *machine_.mover, [&](const ProcessMesh& mesh) { run_rank(mesh); });
+  // Returns the exit status.
+  int run(const RankProcess& process) {
+    std::atomic<bool> all = true;  // messages were answered
+    process.run(mesh_sizes_of(recipe_), *machine_.mover, [&](const ProcessMesh& mesh) {
+      if (!run_rank(mesh)) all = false;
+    });
+    return all ? kExitOk : kExitFailure;
   }
 
  private:
@@ -88,32 +98,59 @@ class Generation {
     if (!by_ids) tokenizer_ = open_tokenizer(named.name, folder_, config_.spec.vocab_size);
     for (const std::string& ids : o_.prompt_ids) prompts_.push_back(parse_ids(ids));
     for (const int64_t tokens : parse_prompt_tokens(o_.prompt_tokens)) prompts_.emplace_back(size_t(tokens), 0);
+    context_ = o_.context > 0 ? o_.context : context_of(folder_, config_);
+    if (o_.chat) return open_chat(named.name);
     for (const std::string& text : o_.prompt) prompts_.push_back(prompt_ids(*tokenizer_, text));
     if (prompts_.empty()) prompts_.push_back(tokenizer_ ? prompt_ids(*tokenizer_, "") : Tokens());
     for (const Tokens& prompt : prompts_)
       if (prompt.empty()) throw ConfigError("the prompt is empty: give --prompt or --prompt-ids");
-    context_ = o_.context > 0 ? o_.context : context_of(folder_, config_);
   }
+
+  void open_chat(const std::string& tokenizer) {
+    chat_.emplace(
+        ChatPrompts::Spec{
+            .model = folder_, .text_of = tokenizer, .chat_template = o_.chat_template, .system = o_.system},
+        config_, *tokenizer_);
+    if (chat_->end().tokens.empty() && chat_->end().mark.empty())
+      teller()(
+          "note: nothing says where a reply ends, neither the chat template nor the model's files: --max-tokens does");
+    for (const std::string& text : o_.prompt) {
+      prompts_.push_back(chat_->ids_of({text}));
+      if (int64_t(prompts_.back().size()) >= context_)
+        throw ConfigError(
+            fmt::format("--prompt {}: has {} tokens as the chat template has it, and {} {} at once; say it "
+                        "in fewer words, or let the model see more by --context",
+                        in_quotes(text), prompts_.back().size(), sees(), context_));
+    }
+  }
+  bool is_dialogue() const { return o_.chat && o_.prompt.empty(); }
+  int64_t max_tokens() const { return o_.max_tokens.value_or(o_.chat ? 1024 : 200); }
+  std::string sees() const { return o_.context > 0 ? "--context lets the model see" : "the model was trained on"; }
 
   int64_t longest_prompt() const {
     const auto longest = std::max_element(prompts_.begin(), prompts_.end(),
                                           [](const Tokens& a, const Tokens& b) { return a.size() < b.size(); });
     return int64_t(longest->size());
   }
-  int64_t most_tokens() const { return std::min(context_, longest_prompt() + o_.max_tokens); }
+  int64_t most_tokens() const { return is_dialogue() ? context_ : std::min(context_, longest_prompt() + max_tokens()); }
 
   void say_window() const {
+    if (o_.chat) return;
     const int64_t tokens = longest_prompt();
-    if (tokens + o_.max_tokens <= context_ + 1) return;  // the last token is not fed
+    if (tokens + max_tokens() <= context_ + 1) return;  // the last token is not fed
     teller()(
         fmt::format("note: {} {} tokens at once: from token {} on (the prompt has {}) it sees only the last {} to {}",
-                    o_.context > 0 ? "--context lets the model see" : "the model was trained on", context_,
-                    context_ + 2, tokens, least_seen(context_), context_));
+                    sees(), context_, context_ + 2, tokens, least_seen(context_), context_));
   }
 
   void check_layout() const {
     const int64_t dp = recipe_.parallel.dp, cp = recipe_.parallel.cp;
-    if (dp > int64_t(prompts_.size()))
+    if (is_dialogue() && dp > 1)
+      throw ConfigError(fmt::format(
+          "parallel.dp = {} cannot run: a conversation is one text, which ranks of dp do not share; the nearest that "
+          "works: parallel.dp = 1",
+          dp));
+    if (!is_dialogue() && dp > int64_t(prompts_.size()))
       throw ConfigError(fmt::format(
           "parallel.dp = {} cannot run: {} prompt{} can be dealt out to at most as many ranks; the nearest that works: "
           "parallel.dp = {}",
@@ -132,10 +169,11 @@ class Generation {
     TextGenerator::Spec spec{.machine = machine,
                              .precision = precision_of(o_),
                              .texts = {},
-                             .context = context_,
+                             .context = o_.chat ? 0 : context_,
                              .layout = recipe_.parallel,
                              .mesh = mesh,
-                             .shares_from = shares_from(machine)};
+                             .shares_from = shares_from(machine),
+                             .by_turns = is_dialogue()};
     const int64_t dp = mesh.sizes.dp, me = place_of(mesh.sizes, mesh.world->rank()).dp;
     spec.texts = texts_of({dp, me});
     for (int64_t rank = 0; rank < dp && mesh.sizes.ep > 1; ++rank)
@@ -145,12 +183,14 @@ class Generation {
 
   std::vector<TextGenerator::Text> texts_of(RankOf dp) const {
     std::vector<TextGenerator::Text> texts;
+    if (is_dialogue()) return {{.prompt = 1, .all = context_}};
     const Run here = prompts_of(int64_t(prompts_.size()), dp);
     for (int64_t i = here.first; i < here.end(); ++i) {
       const Tokens& prompt = prompts_[size_t(i)];
-      const auto tokens = int64_t(prompt.size());
-      texts.push_back(
-          {.prompt = tokens, .all = tokens + o_.max_tokens, .keep_first = beginning_of(prompt, tokenizer_.get())});
+      const int64_t tokens = int64_t(prompt.size()), all = tokens + max_tokens();
+      texts.push_back({.prompt = tokens,
+                       .all = o_.chat ? std::min(all, context_) : all,
+                       .keep_first = beginning_of(prompt, tokenizer_.get())});
     }
     return texts;
   }
@@ -179,14 +219,38 @@ class Generation {
                     KvPages::kRows, left->what, plan.to_string()));
   }
 
-  void run_rank(const ProcessMesh& mesh) const {
-    const bool speaks = mesh.world->rank() == 0, streams = speaks && prompts_.size() == 1;
+  // False: a message of a conversation was left out.
+  bool run_rank(const ProcessMesh& mesh) const {
     TextGenerator generator(folder_, spec_of(machine_.of_rank(mesh.world->rank()), mesh));
-    const Sampling how{.temperature = o_.temperature, .top_k = o_.top_k, .top_p = o_.top_p, .seed = uint64_t(o_.seed)};
+    if (!o_.chat) {
+      continue_texts(generator);
+      return true;
+    }
+    const ReplySpec replies{.prompts = *chat_,
+                            .how = sampling(),
+                            .max_tokens = max_tokens(),
+                            .context = context_,
+                            .sees = sees(),
+                            .tells_rates = o_.rate,
+                            .out = std::cout,
+                            .notes = std::cerr};
+    const bool terminal = isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1;
+    if (is_dialogue()) return Dialogue(generator, replies, {.in = std::cin, .shows_prompt = terminal}).run();
+    reply_to_each(generator, replies, prompts_);
+    return true;
+  }
+  Sampling sampling() const {
+    return {.temperature = o_.temperature, .top_k = o_.top_k, .top_p = o_.top_p, .seed = uint64_t(o_.seed)};
+  }
+
+  void continue_texts(TextGenerator& generator) const {
+    const bool speaks = generator.mesh().world->rank() == 0, streams = speaks && prompts_.size() == 1;
+    const Sampling how = sampling();
     Printer now(*this, 0);
     if (streams) now.begin();
-    GenerateRequest request{.prompts = prompts_, .how = how, .max_tokens = o_.max_tokens};
-    if (tokenizer_) request.end_of_text = tokenizer_->end_of_document();
+    GenerateRequest request{.prompts = prompts_, .how = how, .max_tokens = max_tokens()};
+    const int32_t end = tokenizer_ ? tokenizer_->end_of_document() : -1;
+    request.ends = [end](int64_t, int32_t token) { return token == end ? TextEnds::before_token : TextEnds::no; };
     if (streams) request.said = [&](int64_t, int32_t token) { now.say(token); };
     GenerateRequest::Times times;
     request.times = &times;
@@ -202,13 +266,11 @@ class Generation {
     }
   }
 
-  // Prints the rates of all texts together. The first token of each comes with its prompt, and counts as read.
+  // The rates of all texts together.
   void say_rates(const std::vector<Tokens>& texts, const GenerateRequest::Times& times) const {
-    double read = 0, written = 0;
-    for (const Tokens& prompt : prompts_) read += double(prompt.size());
-    for (const Tokens& text : texts) written += double(text.empty() ? 0 : text.size() - 1);
-    std::cerr << fmt::format("read {} tokens at {:.1f}/s, wrote {} at {:.1f}/s\n", read, read / times.prompts_s,
-                             written, written > 0 ? written / times.tokens_s : 0);
+    int64_t read = 0;
+    for (const Tokens& prompt : prompts_) read += int64_t(prompt.size());
+    std::cerr << rates_text(read, texts, times);
   }
 
   // A prompt and what comes behind it.
@@ -244,11 +306,26 @@ class Generation {
   const std::filesystem::path folder_;
   HfConfig config_;
   std::unique_ptr<Tokenizer> tokenizer_;
-  std::vector<Tokens> prompts_;
+  std::optional<ChatPrompts> chat_;
+  std::vector<Tokens> prompts_;  // of a conversation none: they come line by line
   int64_t context_ = 0;
   bool one_host_ = true;
   Machine machine_;
 };
+
+void check_chat(const GenerateOptions& o) {
+  const auto refuse_without = [&](bool given, const char* option) {
+    if (given && !o.chat) throw ConfigError(fmt::format("{} has no effect without --chat", option));
+  };
+  refuse_without(!o.system.empty(), "--system");
+  refuse_without(!o.chat_template.empty(), "--template");
+  if (!o.chat) return;
+  if (!o.prompt_ids.empty() || !o.prompt_tokens.empty())
+    throw ConfigError(
+        fmt::format("--prompt-{} cannot be a message of --chat: give --prompt, or lines on standard input",
+                    o.prompt_ids.empty() ? "tokens" : "ids"));
+  if (o.ids) throw ConfigError("--ids cannot go with --chat, which prints the text of replies: leave one of them out");
+}
 
 }  // namespace
 
@@ -257,15 +334,18 @@ int run_generate(const GenerateOptions& o) {
     throw ConfigError("of --prompt, --prompt-ids and --prompt-tokens two are given: use one");
   if (!o.prompt_tokens.empty() && !o.plan)
     throw ConfigError("--prompt-tokens has no effect without --plan: give --prompt or --prompt-ids");
+  check_chat(o);
   const Recipe recipe = forward_recipe(kGenerate, o, o.settings);
+  if (o.chat && o.prompt.empty() && recipe.run.ranks == RanksKind::mpi && !o.plan)
+    throw ConfigError(
+        "run.ranks = \"mpi\" cannot run: the launcher of processes passes no standard input on to them; the nearest "
+        "that works: run.ranks = \"local\", or messages by --prompt");
   if (o.plan) {
     Generation(o, recipe, {}).say_plan();
     return kExitOk;
   }
-  return run_forward_ranks(recipe, "generate", [&](const RankProcess& process) {
-    Generation(o, recipe, process).run(process);
-    return kExitOk;
-  });
+  return run_forward_ranks(recipe, "generate",
+                           [&](const RankProcess& process) { return Generation(o, recipe, process).run(process); });
 }
 
 }  // namespace weft

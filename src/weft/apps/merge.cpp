@@ -12,6 +12,7 @@
 #include "weft/tokenize/tokenizer.h"
 #include "weft/train/checkpoint_companions.h"
 #include "weft/train/text_generator.h"
+#include "weft/train/trained_context.h"
 
 namespace weft {
 
@@ -34,7 +35,7 @@ int run_merge(const MergeOptions& o) {
   DurableFolder folder(out);
   create_files(folder.building(), layout);
   write_merged(adapter, config, layout, dtype, folder.building());
-  write_file_durably(folder.building() / "config.json", hf_config_of(config, dtype).dump(2) + "\n");
+  write_file_durably(folder.building() / "config.json", config_of_merged(adapter, config, dtype).dump(2) + "\n");
   if (!find_tokenizer(adapter).empty()) copy_companions(adapter, {}, folder.building());
   copy_companions(base, {}, folder.building());  // what is not there yet
   folder.commit();

@@ -39,8 +39,10 @@ std::vector<Tokens> generate_texts(TextGenerator& generator, const GenerateReque
   std::vector<TextGenerator::More> more;
   for (int64_t i = 0; i < here.count; ++i) {
     open.push_back(i);
-    more.push_back({i, r.prompts[size_t(here.first + i)]});
+    more.push_back({i, generator.unfed(i, r.prompts[size_t(here.first + i)])});
   }
+  int64_t fed = 0;
+  for (const TextGenerator::More& m : more) fed += int64_t(m.ids.size());
   const double began = now_s();
   double chose_first = began;
   for (int64_t done = 0; done < r.max_tokens && generator.on_any_rank(!open.empty()); ++done) {
@@ -48,26 +50,29 @@ std::vector<Tokens> generate_texts(TextGenerator& generator, const GenerateReque
     if (open.empty()) continue;
     const std::vector<int32_t> chosen = choose_once(mesh, open.size(), [&](size_t i) {
       return sample_token(logits.subspan(i * vocabulary, vocabulary), r.how,
-                          uint64_t(here.first + open[i]) * kChoicesOfText + uint64_t(done));
+                          uint64_t(here.first + open[i]) * kChoicesOfText + r.first_choice + uint64_t(done));
     });
     if (done == 0) chose_first = now_s();
     std::vector<int64_t> going_on;
     more.clear();
     for (size_t i = 0; i < open.size(); ++i) {
-      const int64_t text = open[i];
-      if (chosen[i] == r.end_of_text) {
-        generator.end(text);
-        continue;
-      }
+      const int64_t text = open[i], prompt = here.first + text;
+      const TextEnds ends = r.ends ? r.ends(prompt, chosen[i]) : TextEnds::no;
       Tokens& tokens = texts[size_t(text)];
-      tokens.push_back(chosen[i]);
-      if (r.said) r.said(here.first + text, chosen[i]);
-      going_on.push_back(text);
+      if (ends != TextEnds::before_token) {
+        tokens.push_back(chosen[i]);
+        if (r.said) r.said(prompt, chosen[i]);
+      }
+      const auto all = int64_t(r.prompts[size_t(prompt)].size() + tokens.size());
+      if (ends == TextEnds::no && all < generator.most_tokens(text))
+        going_on.push_back(text);
+      else if (!r.stay)
+        generator.end(text);
     }
     open = std::move(going_on);
     for (const int64_t text : open) more.push_back({text, std::span(texts[size_t(text)]).last(1)});
   }
-  if (r.times) *r.times = {chose_first - began, now_s() - chose_first};
+  if (r.times) *r.times = {chose_first - began, now_s() - chose_first, fed};
   return of_all_ranks(ranks_of_other_texts(mesh), here.first, texts, r.prompts.size(), r.max_tokens);
 }
 

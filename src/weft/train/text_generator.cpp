@@ -1,6 +1,7 @@
 #include "weft/train/text_generator.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 
 #include "weft/base/threads.h"
@@ -86,8 +87,16 @@ int64_t most_seen(const Spec& spec) {
   return most;
 }
 
+// The tokens of a text that comes by turns pass in portions whose lengths are powers of two, so that every pass that
+// may come can be planned. Ranks of cp take them one by one (CacheBooks::next).
+constexpr int64_t kLargestPortion = 256;
+int64_t portion_of_turns(int64_t tokens, const Spec& spec) {
+  return int64_t(std::bit_floor(uint64_t(spec.layout.cp > 1 ? 1 : std::min(tokens, kLargestPortion))));
+}
+
 // Tokens of a pass that texts begin with: all prompts at once, or a text that has forgotten.
 int64_t most_at_once(const Spec& spec) {
+  if (spec.by_turns) return portion_of_turns(spec.texts[0].all, spec);
   int64_t prompts = 0, again = 0;
   for (const Text& t : spec.texts) {
     prompts += begins_with(t, spec.context);
@@ -103,7 +112,7 @@ int64_t most_at_once(const Spec& spec) {
 constexpr int64_t kPortionsOfStage = 4, kLeastPortion = 64;
 int64_t tokens_of_portion(const Spec& spec) {
   const int64_t all = most_at_once(spec), portions = kPortionsOfStage * spec.layout.pp;
-  if (spec.layout.pp == 1 || spec.layout.cp > 1) return all;
+  if (spec.layout.pp == 1 || spec.layout.cp > 1 || spec.by_turns) return all;
   return std::min(all, std::max(kLeastPortion, (all + portions - 1) / portions));
 }
 bool begins_in_portions(const Spec& spec) { return tokens_of_portion(spec) < most_at_once(spec); }
@@ -184,8 +193,17 @@ int64_t kept_again(int64_t context, int64_t ranks) {
   return std::min(context, CacheBooks::filled(least, ranks) / ranks + (rest + ranks - 1) / ranks * KvPages::kRows);
 }
 
+int64_t pages_of_turns(int64_t tokens, RankOf cp) {
+  CacheBooks books(cp, KvPages::pages_for(tokens), 1);
+  books.pass_over(0, 0, tokens);
+  int64_t most = 0;
+  for (int64_t rank = 0; rank < cp.size; ++rank) most = std::max(most, KvPages::pages_for(books.kept(0, rank)));
+  return most;
+}
+
 // On each rank of cp, the most that one of them needs.
 int64_t pages_needed(const Spec& spec, RankOf cp) {
+  if (spec.by_turns) return pages_of_turns(spec.texts[0].all, cp);
   int64_t enough = 0, most = 0;
   for (const Text& t : spec.texts) enough += KvPages::pages_for(most_cached(t, spec.context));
   CacheBooks books(cp, enough, int64_t(spec.texts.size()));
@@ -257,8 +275,21 @@ void begin_dry(const On& on, Arena& scratch, const Spec& spec, CacheBooks& books
     pass(on, scratch, books.next(take_portion(unread, tokens_of_portion(spec))));
 }
 
+// All passes of a text that comes by turns, dry: portions of each length, which look back at as much as can be there.
+void pass_turns_dry(const On& on, Arena& scratch, const Spec& spec, int64_t pages) {
+  const int64_t all = spec.texts[0].all;
+  for (int64_t n = most_at_once(spec); n > 1; n /= 2) {
+    CacheBooks books(cp_of(on.step), pages, 1);
+    books.pass_over(0, 0, all - n);
+    const std::vector<int32_t> ids(size_t(n), 0);
+    pass(on, scratch, books.next(std::vector<CacheBooks::Next>{{.text = 0, .position = all - n, .ids = ids}}));
+  }
+  pass(on, scratch, any_step(1, {{0, std::min(all, pages * KvPages::kRows), 0}}, cp_of(on.step)));
+}
+
 // All passes of a rank with these texts, dry: all prompts, a text that begins again, a token of one text or more.
 void pass_dry(const On& on, Arena& scratch, const Spec& spec, int64_t pages) {
+  if (spec.by_turns) return pass_turns_dry(on, scratch, spec, pages);
   const RankOf cp = cp_of(on.step);
   CacheBooks together(cp, pages, int64_t(spec.texts.size()) + 1);
   begin_dry(on, scratch, spec, together, Prompts(spec).all);
@@ -279,6 +310,9 @@ TextGenerator::Needs TextGenerator::measure(const ModelSpec& model, const Spec& 
   WEFT_CHECK(!spec.texts.empty(), "no texts");
   WEFT_CHECK(!shares_experts(spec) || int64_t(spec.others.size()) + 1 == spec.layout.dp,
              "texts of {} other ranks of {}", spec.others.size(), spec.layout.dp);
+  WEFT_CHECK(!spec.by_turns || (spec.texts.size() == 1 && spec.layout.dp == 1 && spec.context == 0),
+             "{} texts by turns on {} ranks of dp, with a window of {}", spec.texts.size(), spec.layout.dp,
+             spec.context);
   const StepSpec step = step_of(model, spec);
   const ProcessMesh mesh = dry_mesh(step.mesh, step.rank);
   PersistentArenas persistent;
@@ -365,6 +399,7 @@ std::span<const double> TextGenerator::feed(std::span<const More> more) {
 // One pass: of texts that begin, all at once or a portion of them; of one that begins again; or of the next token of
 // each. These are the passes that are planned: with fewer rows, a product may need a larger workspace.
 void TextGenerator::feed_some(const std::vector<int64_t>& waiting) {
+  if (spec_.by_turns) return feed_portion();
   std::vector<int64_t> beginning, again, next;
   for (const int64_t text : waiting) {
     const State& t = texts_[size_t(text)];
@@ -372,6 +407,19 @@ void TextGenerator::feed_some(const std::vector<int64_t>& waiting) {
   }
   if (!beginning.empty()) return begin(beginning);
   again.empty() ? step(next) : begin({again[0]});
+}
+
+void TextGenerator::feed_portion() {
+  State& t = texts_[0];
+  const int64_t left = int64_t(t.seen.size()) - t.cached, n = portion_of_turns(left, spec_);
+  if (t.cached == 0) books_.expect(0, spec_.texts[0].all);
+  const CacheBooks::Next portion{.text = 0,
+                                 .position = t.cached,
+                                 .ids = std::span(t.seen).subspan(size_t(t.cached), size_t(n)),
+                                 .ends = n == left};
+  t.cached += n;
+  const Tensor logits = pass_of(books_.next({&portion, 1}));
+  if (portion.ends) keep_logits({0}, logits);
 }
 
 // The tokens that are still seen, as a text that begins with them: keys and values of others are in what was kept of
@@ -389,6 +437,14 @@ void TextGenerator::forget_oldest(int64_t text) {
 void TextGenerator::feed_filler() {
   pass_of(begin_filler(books_, spec_));
   books_.forget(filler_of(spec_));
+}
+
+std::span<const int32_t> TextGenerator::unfed(int64_t text, std::span<const int32_t> ids) {
+  const std::vector<int32_t>& seen = texts_[size_t(text)].seen;
+  if (seen.size() < ids.size() && std::equal(seen.begin(), seen.end(), ids.begin())) return ids.subspan(seen.size());
+  end(text);
+  texts_[size_t(text)] = {};
+  return ids;
 }
 
 void TextGenerator::end(int64_t text) {

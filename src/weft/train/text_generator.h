@@ -47,6 +47,9 @@ class TextGenerator {
     // Ranks of cp share the products of a text's next token that spare each of them so many bytes of weights; none:
     // never. For ranks that exchange columns in less time than they read so much.
     std::optional<int64_t> shares_from = {};
+    // The tokens of the only text come at any time, in any number up to `all`, as those of a conversation do: then it
+    // has no window, and `prompt` means nothing.
+    bool by_turns = false;
   };
   // What this rank takes, in bytes. Throws ConfigError where the model's positions do not reach.
   struct Needs {
@@ -70,8 +73,12 @@ class TextGenerator {
   // it, with no texts those that have none left. Blocks.
   std::span<const double> feed(std::span<const More> more);
   std::span<const double> feed(std::span<const int32_t> ids) { return feed(std::vector<More>{{0, ids}}); }
+  // The tokens at the end of `ids` that the text has not been fed yet: at least the last. A text that was fed anything
+  // else than what comes before them begins again, with all of `ids`.
+  std::span<const int32_t> unfed(int64_t text, std::span<const int32_t> ids);
   // The text has ended: others may have its pages.
   void end(int64_t text);
+  int64_t most_tokens(int64_t text) const { return spec_.texts[size_t(text)].all; }
   // Whether `here` is true on any rank of dp, where they share experts and so pass through the model together (all of
   // them call it, and block); else `here`.
   bool on_any_rank(bool here);
@@ -92,6 +99,7 @@ class TextGenerator {
   void forget_oldest(int64_t text);
   void feed_filler();
   void feed_some(const std::vector<int64_t>& waiting);
+  void feed_portion();
   void begin(const std::vector<int64_t>& texts);
   void begin_portion(const std::vector<int64_t>& texts);
   void step(const std::vector<int64_t>& texts);

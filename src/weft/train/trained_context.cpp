@@ -38,4 +38,13 @@ nlohmann::json config_of_checkpoint(const Recipe& recipe, const HfConfig& config
   return json;
 }
 
+nlohmann::json config_of_merged(const fs::path& folder, const HfConfig& config, DType dtype) {
+  nlohmann::json json = hf_config_of(config, dtype), longer = json;
+  const int64_t context = context_of(folder, config);
+  if (config.spec.learned_positions || context <= config.spec.max_positions) return json;
+  longer["max_position_embeddings"] = context;
+  const ModelSpec model = parse_hf_config(longer, folder.string()).spec;
+  return model.rope == config.spec.rope && model.layers == config.spec.layers ? longer : json;
+}
+
 }  // namespace weft

@@ -18,5 +18,9 @@ int64_t context_of(const Recipe& recipe, const HfConfig& config);
 // that a model may be used at: of a model with rotations that begins at random weights it is the length that it was
 // trained at. (Of GPT-2 n_positions is the size of a table, of a pretrained model a promise of its makers': they stay.)
 nlohmann::json config_of_checkpoint(const Recipe& recipe, const HfConfig& config, DType dtype);
+// The config.json of the adapter in `folder` and its base as one model: with the context that the adapter was trained
+// at in max_position_embeddings, where the base has less. (Not where that is the size of a table or scales rotations.)
+// Throws FileError.
+nlohmann::json config_of_merged(const std::filesystem::path& folder, const HfConfig& config, DType dtype);
 
 }  // namespace weft
