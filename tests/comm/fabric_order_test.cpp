@@ -19,7 +19,7 @@ namespace {
 
 using testing::everything;
 using testing::HostWires;
-using testing::ThreadStream;
+using testing::ThreadQueue;
 using testing::Values;
 
 // A rank whose device begins nothing before somebody waits for it.
@@ -38,7 +38,7 @@ struct OrderedRank {
     device.wait_all();
   }
   ProcessMesh mesh;
-  ThreadStream device{true};  // ends before the mesh, whose streams it may be waiting for
+  ThreadQueue device{true};  // ends before the mesh, whose queues it may be waiting for
 };
 
 void set_stalled(HostWires& wires, bool stalled) {
@@ -234,8 +234,8 @@ TEST(FabricOrder, ARankThatDiesDoesNotLeaveDevicesWaiting) {
   }
 }
 
-// One stream waits for the device, which waits for the other stream, which hangs.
-TEST(FabricOrder, StreamsThatWaitForEachOtherEndTogether) {
+// One queue waits for the device, which waits for the other queue, which hangs.
+TEST(FabricOrder, QueuesThatWaitForEachOtherEndTogether) {
   for (const auto& [first, second] : {std::pair{Axis::tp, Axis::dp}, std::pair{Axis::dp, Axis::tp}}) {
     static std::array<std::array<float, 100>, 4> x, y;
     HostWires wires;

@@ -33,7 +33,7 @@ struct HostWires {
   bool stalled = false;              // nothing passes
   std::string failure;               // what every transport says has failed
   std::chrono::microseconds lag{0};  // of every exchange
-  ThreadStream::Around around = ThreadStream::run_plainly;
+  ThreadQueue::Around around = ThreadQueue::run_plainly;
 };
 
 class HostTransport final : public QueueTransport {

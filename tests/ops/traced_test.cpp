@@ -86,7 +86,7 @@ TEST(Traced, KeepsTheLastEventsInMemoryOfItsOwn) {
 }
 
 // A fake asynchronous device: a product takes 7 ns, other ops 2 ns, with 1 ns between two.
-class TracedDevice final : public Backend, private DeviceQueue {
+class TracedDevice final : public Backend, private IssuedOps {
  public:
   void run(const AnyOp& op) override { now_ += op.as<Matmul>() != nullptr ? 7 : 2; }
   void enter(std::string_view) override {}
@@ -95,12 +95,12 @@ class TracedDevice final : public Backend, private DeviceQueue {
     ++num_waits;
     known_ = times_.size();
   }
-  DeviceQueue* queue() override { return this; }
+  IssuedOps* issued() override { return this; }
   bool all_taken() const { return taken_.size() == times_.size(); }
   int num_waits = 0;
 
  private:
-  Stream* issue_all() override { return nullptr; }
+  DeviceQueue* issue_all() override { return nullptr; }
   void call_before_waits(std::function<void()>) override {}
   Stamp stamp() override {
     times_.push_back(now_++);

@@ -29,7 +29,7 @@ std::shared_ptr<Lane> FabricHub::connect(const Fabric::End& end) {
 
 void FabricHub::wait(Transport& transport, int64_t mark, const CommCall& call) {
   const Clock::time_point began = Clock::now();
-  for (int64_t looks = 1; !transport.stream().passed(mark); ++looks) {
+  for (int64_t looks = 1; !transport.queue().passed(mark); ++looks) {
     if (looks % kLooksPerCheck != 0 && looks > 1) continue;
     check_alive();
     if (const std::string why = transport.failure(); !why.empty())
@@ -53,14 +53,14 @@ void FabricHub::wait(Transport& transport, int64_t mark, const CommCall& call) {
 
 void FabricHub::let_wait_for_device(Lane& lane) {
   if (!orders()) return;
-  Stream& device = *issue_();
-  lane.transport->stream().wait_for(device, device.mark());
+  DeviceQueue& device = *issue_();
+  lane.transport->queue().wait_for(device, device.mark());
 }
 
 void FabricHub::wait_in_order(Lane& lane, int64_t mark, const CommCall& call) {
   if (!orders()) return wait(*lane.transport, mark, call);
-  issue_()->wait_for(lane.transport->stream(), mark);
-  while (!lane.ordered.empty() && lane.transport->stream().passed(lane.ordered.front().mark)) lane.ordered.pop_front();
+  issue_()->wait_for(lane.transport->queue(), mark);
+  while (!lane.ordered.empty() && lane.transport->queue().passed(lane.ordered.front().mark)) lane.ordered.pop_front();
   lane.ordered.push_back({mark, call});
   if (lane.ordered.size() > kMostOrdered) settle();  // what a device is given waits for room where it has too much
 }
@@ -231,7 +231,7 @@ class FabricCommunicator::Begun final : public Work::Pending {
     if (hub_->stamps_calls()) began_ = lane_.transport->stamp();
     give(*lane_.transport);
     if (hub_->stamps_calls()) ended_ = lane_.transport->stamp();
-    mark_ = lane_.transport->stream().mark();
+    mark_ = lane_.transport->queue().mark();
   }
   // A sender goes on without the receiver's card: neither direction between two ranks waits for the other.
   void tell(Communicator& host) {

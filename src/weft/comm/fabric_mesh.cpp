@@ -123,8 +123,7 @@ class Joiner {
     wait_greeted(transport);
   }
   void wait_greeted(Transport& transport) {
-    hub_->wait(transport, transport.stream().mark(),
-               {.op = "greeting", .elements = kGreeting, .site = Site::current()});
+    hub_->wait(transport, transport.queue().mark(), {.op = "greeting", .elements = kGreeting, .site = Site::current()});
   }
 
   std::shared_ptr<FabricHub> hub_;
@@ -143,7 +142,7 @@ class FabricProgress final : public CommProgress {
   bool lends() const override { return host_ && host_->lends(); }
   void lend() override { host_->lend(); }
   bool is_by_devices() const override { return true; }
-  void order_by(std::function<Stream*()> issue) override { hub_->order_by(std::move(issue)); }
+  void order_by(std::function<DeviceQueue*()> issue) override { hub_->order_by(std::move(issue)); }
   void settle() override { hub_->settle(); }
   void stamp_calls(std::function<void()> settled) override { hub_->stamp_calls(std::move(settled)); }
   void give_up() override { hub_->give_up("this rank has failed"); }

@@ -1,4 +1,4 @@
-// From an op to its kernels: run(launcher, op). The launcher is a GPU's stream, or for tests a loop over the blocks:
+// From an op to its kernels: run(launcher, op). The launcher is a GPU's queue, or for tests a loop over the blocks:
 //   launcher.launch(num_blocks, kernel)       calls kernel(block) for each block of the grid, after what was launched
 //   launcher.launch_tiles(num_blocks, kernel) the same, for a kernel of tiles (tile_block.h)
 //   launcher.has_shared(bytes)                whether a block may have so much memory for tiles
