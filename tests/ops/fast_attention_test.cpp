@@ -39,12 +39,12 @@ class GraphLibrary final : public AttentionLibrary {
     if (manner_.peer_fails) throw CommError("rank 1 has failed");
     std::memset(workspace, 0x7f, size_t(manner_.most_workspace));
     AttentionData mine = data;
-    float scale = *static_cast<float*>(data.at(gpu::Slot::scale));
+    float scale = *static_cast<float*>(data.at(gpu::Argument::scale));
     scale *= float(1 + manner_.scale_off_by + manner_.other_each_time * manner_.runs);
-    mine[gpu::Slot::scale] = &scale;
+    mine[gpu::Argument::scale] = &scale;
     const gpu::AttentionGraph graph = gpu::attention_graph(shape);
     testing::GraphInterpreter(graph, mine).run();
-    auto* const lse = static_cast<float*>(data.at(gpu::Slot::lse));
+    auto* const lse = static_cast<float*>(data.at(gpu::Argument::lse));
     if (manner_.lse_off_by != 0) lse[shape.length + 5] += float(manner_.lse_off_by);
   }
 

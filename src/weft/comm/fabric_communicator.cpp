@@ -147,16 +147,16 @@ void scatter_piece(Transport& transport, const RankPlace& me, const Parts& part,
   const int64_t bytes = n * size_of(dtype), room = (n + kLine - 1) / kLine * kLine * size_of(dtype);
   std::vector<Transport::Piece> sent, received;
   std::vector<const void*> operands;
-  std::byte* slot = transport.staging().data();
+  std::byte* place = transport.staging().data();
   for (int r = 0; r < me.size; ++r) {
     if (r == me.rank) {
       operands.push_back(part(r));
       continue;
     }
     sent.push_back({part(r), bytes, r});
-    received.push_back({slot, bytes, r});
-    operands.push_back(slot);
-    slot += room;
+    received.push_back({place, bytes, r});
+    operands.push_back(place);
+    place += room;
   }
   transport.exchange(sent, received);
   transport.sum(operands, dtype, n, part.out);

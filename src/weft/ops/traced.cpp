@@ -110,8 +110,8 @@ void Traced::leave() {
 void Traced::wait_all() {
   inner_.wait_all();
   for (const Late& l : late_) {
-    ring_[l.slot].start_ns = inner_.issued()->take_time_ns(l.start);
-    ring_[l.slot].end_ns = inner_.issued()->take_time_ns(l.end);
+    ring_[l.place].start_ns = inner_.issued()->take_time_ns(l.start);
+    ring_[l.place].end_ns = inner_.issued()->take_time_ns(l.end);
   }
   late_.clear();
 }

@@ -8,8 +8,8 @@
 
 namespace weft {
 
-// The address of each slot: on the GPU, or on the host for the floats scale, lowest and one.
-using AttentionData = std::map<gpu::Slot, void*>;
+// The address of each argument: on the GPU, or on the host for the floats scale, lowest and one.
+using AttentionData = std::map<gpu::Argument, void*>;
 
 // Belongs to one queue; not thread-safe.
 class AttentionLibrary {

@@ -162,16 +162,16 @@ class FastAttention {
     return op;
   }
 
-  // Slots of whole tensors, all of them tokens by heads.
-  static std::map<Slot, Tensor> tensors(const Attention& op) {
-    return {{Slot::q, op.q}, {Slot::k, op.k}, {Slot::v, op.v}, {Slot::o, op.o}};
+  // Arguments that are whole tensors, all of them tokens by heads.
+  static std::map<Argument, Tensor> tensors(const Attention& op) {
+    return {{Argument::q, op.q}, {Argument::k, op.k}, {Argument::v, op.v}, {Argument::o, op.o}};
   }
-  static std::map<Slot, Tensor> tensors(const AttentionBackward& op) {
-    return {{Slot::q, op.q},       {Slot::k, op.k},   {Slot::v, op.v},   {Slot::o, op.o},
-            {Slot::dout, op.dout}, {Slot::dq, op.dq}, {Slot::dk, op.dk}, {Slot::dv, op.dv}};
+  static std::map<Argument, Tensor> tensors(const AttentionBackward& op) {
+    return {{Argument::q, op.q},       {Argument::k, op.k},   {Argument::v, op.v},   {Argument::o, op.o},
+            {Argument::dout, op.dout}, {Argument::dq, op.dq}, {Argument::dk, op.dk}, {Argument::dv, op.dv}};
   }
-  static bool is_of_keys(Slot slot) {
-    return slot == Slot::k || slot == Slot::v || slot == Slot::dk || slot == Slot::dv;
+  static bool is_of_keys(Argument argument) {
+    return argument == Argument::k || argument == Argument::v || argument == Argument::dk || argument == Argument::dv;
   }
 
   template <class Op>
@@ -192,17 +192,17 @@ class FastAttention {
     for (int64_t first = 0; first < whole.sequences; first += piece.sequences) {
       for (int64_t head = 0; head < whole.heads; head += piece.heads) {
         const int64_t numbers = (first * whole.heads + head) * whole.length;
-        AttentionData data{{Slot::scale, &scale}, {Slot::lowest, &lowest}, {Slot::lse, lse + numbers}};
-        if (window > 0) data[Slot::window] = &window;
+        AttentionData data{{Argument::scale, &scale}, {Argument::lowest, &lowest}, {Argument::lse, lse + numbers}};
+        if (window > 0) data[Argument::window] = &window;
         if (whole.backward) {
-          data[Slot::one] = &one;
-          if (!whole.repeats) data[Slot::sums] = task.template at<float>(task.region.sums);
-          data[Slot::weighted] = task.template at<float>(task.region.weighted) + numbers;
+          data[Argument::one] = &one;
+          if (!whole.repeats) data[Argument::sums] = task.template at<float>(task.region.sums);
+          data[Argument::weighted] = task.template at<float>(task.region.weighted) + numbers;
         }
-        for (const auto& [slot, tensor] : all) {
-          const int64_t column = (is_of_keys(slot) ? head / (whole.heads / whole.kv_heads) : head) * whole.dim;
+        for (const auto& [argument, tensor] : all) {
+          const int64_t column = (is_of_keys(argument) ? head / (whole.heads / whole.kv_heads) : head) * whole.dim;
           const int64_t element = first * whole.length * tensor.row_stride + column;
-          data[slot] = static_cast<std::byte*>(tensor.data) + element * size_of(tensor.dtype);
+          data[argument] = static_cast<std::byte*>(tensor.data) + element * size_of(tensor.dtype);
         }
         library_->run(piece, data, task.template at<void>(task.region.shared));
       }
