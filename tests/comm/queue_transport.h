@@ -22,12 +22,12 @@ class QueueTransport : public Transport {
         size_(end.size),
         staging_(size_t(std::min(end.staging_bytes, most_staging))),
         queue_(false, std::move(around)) {}
-  void exchange(std::span<const Piece> sent, std::span<const Piece> received) override {
+  void exchange(std::span<const Message> sent, std::span<const Message> received) override {
     give([this, sent = std::vector(sent.begin(), sent.end()),
           received = std::vector(received.begin(), received.end())] { pass(sent, received); });
   }
   void all_gather(const void* mine, void* all, int64_t bytes) override {
-    std::vector<Piece> sent, received;
+    std::vector<Message> sent, received;
     auto* const to = static_cast<std::byte*>(all);
     for (int r = 0; r < size_; ++r) {
       if (r == me_) continue;
@@ -68,7 +68,7 @@ class QueueTransport : public Transport {
  protected:
   struct Aborted {};
   // On the transport's thread; throws Aborted.
-  virtual void pass(const std::vector<Piece>& sent, const std::vector<Piece>& received) = 0;
+  virtual void pass(const std::vector<Message>& sent, const std::vector<Message>& received) = 0;
   virtual void cut() noexcept = 0;  // ends a `pass` that waits
   // Derived classes call it when they end.
   void finish() {

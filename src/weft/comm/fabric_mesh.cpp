@@ -102,17 +102,17 @@ class Joiner {
   std::shared_ptr<Lane> linked(std::span<const std::byte> name, int rank) {
     auto lane =
         hub_->connect({.name = name, .size = 2, .rank = rank, .staging_bytes = kGreeting, .only_messages = true});
-    const Transport::Piece piece{lane->transport->staging().data(), kGreeting, 1 - rank};
+    const Transport::Message message{lane->transport->staging().data(), kGreeting, 1 - rank};
     if (rank == 0)
-      lane->transport->exchange({&piece, 1}, {});
+      lane->transport->exchange({&message, 1}, {});
     else
-      lane->transport->exchange({}, {&piece, 1});
+      lane->transport->exchange({}, {&message, 1});
     wait_greeted(*lane->transport);
     return lane;
   }
   void greet_group(Transport& transport, int size, int rank) {
     std::byte* const at = transport.staging().data();
-    std::vector<Transport::Piece> sent, received;
+    std::vector<Transport::Message> sent, received;
     for (int r = 0; r < size; ++r) {
       if (r == rank) continue;
       sent.push_back({at, kGreeting, r});

@@ -17,19 +17,19 @@ namespace weft {
 // For its rank's thread; throws CommError.
 class Transport {
  public:
-  struct Piece {
+  struct Message {
     void* data;
     int64_t bytes;  // not 0
     int peer;
   };
   virtual ~Transport() = default;  // waits for what is under way, or where an exception is, aborts
-  // All pieces concurrently; between two ranks in this order.
-  virtual void exchange(std::span<const Piece> sent, std::span<const Piece> received) = 0;
+  // All messages concurrently; between two ranks in this order.
+  virtual void exchange(std::span<const Message> sent, std::span<const Message> received) = 0;
   // `bytes` of every rank, in their order. `mine` may lie in its place.
   virtual void all_gather(const void* mine, void* all, int64_t bytes) = 0;
   // As comm/rank_sum.h has it, bit for bit.
   virtual void sum(std::span<const void* const> from, DType dtype, int64_t n, void* out) = 0;
-  // Its device's, for pieces on their way.
+  // Its device's, for messages on their way.
   virtual std::span<std::byte> staging() const = 0;
 
   // The queue that it runs on.

@@ -57,15 +57,15 @@ NcclTransport::~NcclTransport() {
   cudaFree(staging_.data());
 }
 
-void NcclTransport::exchange(std::span<const Piece> sent, std::span<const Piece> received) {
+void NcclTransport::exchange(std::span<const Message> sent, std::span<const Message> received) {
   use_gpu();
   nccl_.check(nccl_.group_start(), "begin a group of messages");
   ncclResult_t status = ncclSuccess;  // a group is ended whatever happens in it
-  const auto add = [&](const auto& call, const Piece& p) {
-    if (status == ncclSuccess) status = call(p.data, size_t(p.bytes), ncclUint8, p.peer, comm_, queue_);
+  const auto add = [&](const auto& call, const Message& m) {
+    if (status == ncclSuccess) status = call(m.data, size_t(m.bytes), ncclUint8, m.peer, comm_, queue_);
   };
-  for (const Piece& p : sent) add(nccl_.send, p);
-  for (const Piece& p : received) add(nccl_.recv, p);
+  for (const Message& m : sent) add(nccl_.send, m);
+  for (const Message& m : received) add(nccl_.recv, m);
   const ncclResult_t ended = nccl_.group_end();
   nccl_.check(status, "add to a group of messages");
   nccl_.check(ended, "send a group of messages");

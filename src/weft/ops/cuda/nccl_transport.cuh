@@ -20,7 +20,7 @@ class NcclTransport final : public Transport {
   // Once, before all else.
   void connect(const Fabric::End& end);
 
-  void exchange(std::span<const Piece> sent, std::span<const Piece> received) override;
+  void exchange(std::span<const Message> sent, std::span<const Message> received) override;
   void all_gather(const void* mine, void* all, int64_t bytes) override;
   void sum(std::span<const void* const> from, DType dtype, int64_t n, void* out) override;
   std::span<std::byte> staging() const override { return staging_; }
