@@ -258,12 +258,8 @@ TEST(Conversation, SaysWhatIsNone) {
       {R"([{"content": "x"}])", "a \"role\""},
       {R"({"messages": [], "tools": 5})", "\"tools\": expected a list"},
       {"[", "not valid JSON"}};
-  for (const auto& [json, said] : cases) {
-    try {
-      read_conversation(json, "c");
-      ADD_FAILURE() << json;
-    } catch (const FileError& e) { EXPECT_SAYS(std::string(e.what()), said); }
-  }
+  for (const auto& [json, said] : cases)
+    EXPECT_SAYS(testing::error_of<FileError>([json = json] { read_conversation(json, "c"); }), said);
 }
 
 }  // namespace

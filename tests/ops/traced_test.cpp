@@ -200,10 +200,8 @@ TEST(Traced, AChromeTraceHasOpsWithinTheirRegions) {
 
 TEST(Traced, SaysWhereATraceCannotBeWritten) {
   const testing::TempDir dir;
-  try {
-    write_chrome_trace(dir / "absent/trace.json", {});
-    FAIL() << "written";
-  } catch (const FileError& e) { EXPECT_EQ(std::string(e.what()).find((dir / "absent/trace.json").string()), 0u); }
+  const std::filesystem::path file = dir / "absent/trace.json";
+  EXPECT_EQ(testing::error_of<FileError>([&] { write_chrome_trace(file, {}); }).find(file.string()), 0u);
 }
 
 }  // namespace
