@@ -282,7 +282,7 @@ const std::vector<SetsLayout> kSetsLayouts = {
      .zero_stage = 1}};
 
 TEST(ReplicaSets, WeightsOfCpAndExpertsAreReducedNormedClippedSavedAndResumed) {
-  // Of 8-bit moments, "a" (420 elements) and "c" alone, or all but "e".
+  // "a" (420 elements) and "c" alone have 8-bit moments, or all but "e".
   for (const auto& optimizer :
        {make_adamw({}), make_muon({}), make_adamw8bit({.min_size = 100}), make_adamw8bit({.min_size = 18})}) {
     const Checkpoint one = train({}, *optimizer, {}, 0, 4), half = train({}, *optimizer, {}, 0, 2);

@@ -22,7 +22,7 @@ struct CodedPart {
 };
 inline constexpr int64_t kCodedAlignment = 64;
 
-// Of these parts of the weight, in their order. `stat`: the dtype of scales.
+// Where the codes of these parts of the weight lie, in their order. `stat`: the dtype of scales.
 std::vector<CodedPart> coded_parts(const ParamSpec& weight, const std::vector<HeldPart>& parts, DType stat);
 int64_t coded_bytes(const ParamSpec& weight, const std::vector<HeldPart>& parts, DType stat);
 

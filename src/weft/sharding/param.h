@@ -99,7 +99,7 @@ class Param {
   const ParamSpec& spec() const { return spec_; }
   const std::vector<HeldPart>& parts() const { return parts_; }
   const Shape& shape() const { return shape_; }  // here
-  // Of its flat tensors: its elements, or the bytes of its codes (coded_weight.h).
+  // What it has of its flat tensors: its elements, or the bytes of its codes (coded_weight.h).
   int64_t kept_elements() const { return kept_elements_; }
   int64_t most_elements() const { return most_elements_; }  // here or on another rank, where they are not cut evenly
 

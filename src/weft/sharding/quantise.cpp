@@ -116,7 +116,7 @@ class Quantiser {
                                 (bad - values.begin()) % matrix_.cols, *bad));
   }
 
-  // Of the rows that are kept here among these.
+  // Puts the codes of those among these rows that are kept here.
   void put_codes(Run rows, std::span<const float> values) const {
     const int64_t of_row = at_.codes_of_row();
     const Run wanted = overlap(sink_.wanted, part_.codes);
