@@ -20,7 +20,7 @@ namespace {
 
 using Ids = std::vector<int32_t>;
 
-// Of all threads together, so that a machine that does other things too gives the same figures.
+// The seconds of all threads together, so that a machine that does other things too gives the same figures.
 double cpu_seconds_of(const auto& f) {
   const std::clock_t begin = std::clock();
   f();

@@ -95,7 +95,7 @@ endfunction()
 if(CMAKE_CUDA_COMPILER AND NOT WEFT_SANITIZE)
   weft_cuda_places(weft_cuda_places)
   weft_cuda_library(weft_cublaslt cuBLASLt cublasLt.h cublasLt ${CUDAToolkit_VERSION_MAJOR})
-  # Of these two the headers: the libraries are loaded when they are wanted.
+  # These two give headers alone: the libraries are loaded when they are wanted.
   weft_cuda_library(weft_cudnn cuDNN cudnn_graph.h cudnn 9)
   weft_cuda_library(weft_nccl NCCL nccl.h nccl 2)
   foreach(place ${weft_cuda_places})

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <sstream>
 
 #include "apps/program.h"
 #include "weft/recipe/recipe.h"
@@ -18,10 +17,8 @@ using testing::weft;
 
 bool has_shell(const std::string& shell) { return run({.args = {"-c", "exit 0"}, .program = shell}).status == 0; }
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
+std::vector<std::string> sorted_lines_of(const std::string& text) {
+  std::vector<std::string> lines = testing::lines_of(text);
   std::sort(lines.begin(), lines.end());
   return lines;
 }
@@ -42,7 +39,7 @@ std::vector<std::string> bash_offers(const std::vector<std::string>& words, cons
   const Finished f = run({.args = {"--norc", "-c", ask}, .program = "bash"});
   EXPECT_EQ(f.status, 0) << f.err;
   EXPECT_EQ(f.err, "");
-  return lines_of(f.out);
+  return sorted_lines_of(f.out);
 }
 
 using Words = std::vector<std::string>;
@@ -111,7 +108,7 @@ Words fish_offers(const std::string& line) {
            .program = "fish"});
   EXPECT_EQ(f.err, "");
   Words words;
-  for (const auto& one : lines_of(f.out)) words.push_back(one.substr(0, one.find('\t')));
+  for (const auto& one : sorted_lines_of(f.out)) words.push_back(one.substr(0, one.find('\t')));
   return words;
 }
 

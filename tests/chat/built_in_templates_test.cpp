@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "chat/marked.h"
 #include "support.h"
 #include "weft/base/error.h"
 #include "weft/base/json.h"
@@ -25,13 +26,9 @@ constexpr const char* kTalk =
 std::string marked(const std::string& name, const std::string& talk = kTalk) {
   const ChatTemplate chat = named(name);
   const Conversation c = read_conversation(talk, "c");
-  const auto m = chat.render_masked(c, {});
-  const std::string prompted = chat.render(c, {.add_generation_prompt = true});
-  EXPECT_TRUE(prompted.starts_with(m.text));
-  EXPECT_EQ(m.assistant.size(), 1u);
-  const auto [begin, end] = m.assistant.at(0);
-  return m.text.substr(0, begin) + "[" + m.text.substr(begin, end - begin) + "]" + m.text.substr(end) + "|" +
-         prompted.substr(m.text.size());
+  const std::string text = chat.render(c, {}), prompted = chat.render(c, {.add_generation_prompt = true});
+  EXPECT_TRUE(prompted.starts_with(text));
+  return testing::marked(chat, c) + "|" + prompted.substr(text.size());
 }
 
 TEST(BuiltInTemplates, AreThoseThatModelsWerePublishedWith) {

@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include "chat/marked.h"
 #include "support.h"
 #include "weft/base/error.h"
 
 namespace weft::chat {
 namespace {
 
+using testing::chat_of;
 using testing::spill;
 using testing::TempDir;
 
@@ -18,25 +20,11 @@ constexpr const char* kTalk =
     R"([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yes"}, {"role": "user", "content": "é"},
         {"role": "assistant", "content": "No"}])";
 
-ChatTemplate chat_of(const std::string& text) {
-  TempDir dir;
-  spill(dir / "chat_template.jinja", text);
-  spill(dir / "tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>"})");
-  return read_chat_template(dir.path());
-}
 std::string refusal(const std::string& text, const std::string& conversation = kTalk) {
   return testing::error_of<Error>([&] { chat_of(text).render_masked(read_conversation(conversation, "c"), {}); });
 }
-// The text, with what the assistant said in brackets.
 std::string marked(const std::string& text, const std::string& conversation = kTalk) {
-  const auto m = chat_of(text).render_masked(read_conversation(conversation, "c"), {});
-  std::string out;
-  size_t at = 0;
-  for (const Span& s : m.assistant) {
-    out += m.text.substr(at, s.begin - at) + "[" + m.text.substr(s.begin, s.end - s.begin) + "]";
-    at = s.end;
-  }
-  return out + m.text.substr(at);
+  return testing::marked(chat_of(text), read_conversation(conversation, "c"));
 }
 
 TEST(ChatMask, IsWhatAMessageAddsToItsGenerationPrompt) {
@@ -258,12 +246,8 @@ TEST(Conversation, SaysWhatIsNone) {
       {R"([{"content": "x"}])", "a \"role\""},
       {R"({"messages": [], "tools": 5})", "\"tools\": expected a list"},
       {"[", "not valid JSON"}};
-  for (const auto& [json, said] : cases) {
-    try {
-      read_conversation(json, "c");
-      ADD_FAILURE() << json;
-    } catch (const FileError& e) { EXPECT_SAYS(std::string(e.what()), said); }
-  }
+  for (const auto& [json, said] : cases)
+    EXPECT_SAYS(testing::error_of<FileError>([json = json] { read_conversation(json, "c"); }), said);
 }
 
 }  // namespace

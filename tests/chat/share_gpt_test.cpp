@@ -1,6 +1,7 @@
 // Conversations with tools, as ShareGPT's data sets and OpenAI's have them.
 #include <gtest/gtest.h>
 
+#include "chat/marked.h"
 #include "support.h"
 #include "weft/base/error.h"
 #include "weft/chat/conversation.h"
@@ -8,24 +9,9 @@
 namespace weft::chat {
 namespace {
 
-using testing::spill;
-using testing::TempDir;
+using testing::chat_of;
+using testing::marked;
 
-ChatTemplate chat_of(const std::string& text) {
-  TempDir dir;
-  spill(dir / "chat_template.jinja", text);
-  return read_chat_template(dir.path());
-}
-std::string marked(const ChatTemplate& chat, const Conversation& c) {
-  const auto m = chat.render_masked(c, {});
-  std::string out;
-  size_t at = 0;
-  for (const Span& s : m.assistant) {
-    out += m.text.substr(at, s.begin - at) + "[" + m.text.substr(s.begin, s.end - s.begin) + "]";
-    at = s.end;
-  }
-  return out + m.text.substr(at);
-}
 std::string error(const std::string& json) {
   return testing::error_of([&] { read_conversation(json, "c", "conversations"); });
 }

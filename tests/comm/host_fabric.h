@@ -33,7 +33,7 @@ struct HostWires {
   bool stalled = false;              // nothing passes
   std::string failure;               // what every transport says has failed
   std::chrono::microseconds lag{0};  // of every exchange
-  ThreadStream::Around around = ThreadStream::run_plainly;
+  ThreadQueue::Around around = ThreadQueue::run_plainly;
 };
 
 class HostTransport final : public QueueTransport {
@@ -55,33 +55,33 @@ class HostTransport final : public QueueTransport {
     wires_.news.wait(lock, [&] { return aborted() || is_so(); });
     if (aborted()) throw Aborted();
   }
-  // A piece is copied under the lock: none is touched any more once its sender has been aborted.
-  void pass(const std::vector<Piece>& sent, const std::vector<Piece>& received) override {
+  // A message is copied under the lock: none is touched any more once its sender has been aborted.
+  void pass(const std::vector<Message>& sent, const std::vector<Message>& received) override {
     if (wires_.lag.count() > 0) std::this_thread::sleep_for(wires_.lag);
     std::unique_lock lock(wires_.mutex);
     ++wires_.exchanges;
     wait(lock, [&] { return !wires_.stalled; });
     std::deque<HostWires::Message> messages;
-    for (const Piece& p : sent) {
-      messages.push_back({.data = p.data, .bytes = p.bytes});
-      group_.messages[{me_, p.peer}].push_back(&messages.back());
+    for (const Message& m : sent) {
+      messages.push_back({.data = m.data, .bytes = m.bytes});
+      group_.messages[{me_, m.peer}].push_back(&messages.back());
     }
     wires_.news.notify_all();
     try {
-      for (const Piece& p : received) {
-        auto& box = group_.messages[{p.peer, me_}];
+      for (const Message& m : received) {
+        auto& box = group_.messages[{m.peer, me_}];
         wait(lock, [&] { return !box.empty(); });
-        if (box.front()->bytes != p.bytes) wait(lock, [] { return false; });  // as a GPU would
-        std::memcpy(p.data, box.front()->data, size_t(p.bytes));
+        if (box.front()->bytes != m.bytes) wait(lock, [] { return false; });  // as a GPU would
+        std::memcpy(m.data, box.front()->data, size_t(m.bytes));
         box.front()->taken = true;
         box.pop_front();
         wires_.news.notify_all();
       }
       for (const auto& m : messages) wait(lock, [&] { return m.taken; });
     } catch (const Aborted&) {
-      for (const Piece& p : sent)
-        std::erase_if(group_.messages[{me_, p.peer}], [&](const HostWires::Message* m) {
-          return std::any_of(messages.begin(), messages.end(), [&](const auto& own) { return &own == m; });
+      for (const Message& m : sent)
+        std::erase_if(group_.messages[{me_, m.peer}], [&](const HostWires::Message* other) {
+          return std::any_of(messages.begin(), messages.end(), [&](const auto& own) { return &own == other; });
         });
       throw;
     }

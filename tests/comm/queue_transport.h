@@ -1,4 +1,4 @@
-// A transport whose stream is a thread.
+// A transport whose queue is a thread.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -7,7 +7,7 @@
 #include <mutex>
 #include <vector>
 
-#include "comm/thread_stream.h"
+#include "comm/thread_queue.h"
 #include "weft/base/error.h"
 #include "weft/comm/rank_sum.h"
 #include "weft/device/fabric.h"
@@ -17,17 +17,17 @@ namespace weft::testing {
 // Derived classes move bytes.
 class QueueTransport : public Transport {
  public:
-  QueueTransport(const Fabric::End& end, int64_t most_staging, ThreadStream::Around around = ThreadStream::run_plainly)
+  QueueTransport(const Fabric::End& end, int64_t most_staging, ThreadQueue::Around around = ThreadQueue::run_plainly)
       : me_(end.rank),
         size_(end.size),
         staging_(size_t(std::min(end.staging_bytes, most_staging))),
-        stream_(false, std::move(around)) {}
-  void exchange(std::span<const Piece> sent, std::span<const Piece> received) override {
+        queue_(false, std::move(around)) {}
+  void exchange(std::span<const Message> sent, std::span<const Message> received) override {
     give([this, sent = std::vector(sent.begin(), sent.end()),
           received = std::vector(received.begin(), received.end())] { pass(sent, received); });
   }
   void all_gather(const void* mine, void* all, int64_t bytes) override {
-    std::vector<Piece> sent, received;
+    std::vector<Message> sent, received;
     auto* const to = static_cast<std::byte*>(all);
     for (int r = 0; r < size_; ++r) {
       if (r == me_) continue;
@@ -41,10 +41,10 @@ class QueueTransport : public Transport {
     give([from = std::vector(from.begin(), from.end()), dtype, n, out] { sum_ranks(from, dtype, n, out); });
   }
   std::span<std::byte> staging() const override { return {const_cast<std::byte*>(staging_.data()), staging_.size()}; }
-  Stream& stream() override { return stream_; }
+  DeviceQueue& queue() override { return queue_; }
   Stamp stamp() override {
     const auto mine = Stamp(++num_stamps_);
-    stream_.give([this, mine] {
+    queue_.give([this, mine] {
       const auto now = std::chrono::steady_clock::now().time_since_epoch();
       const std::lock_guard lock(times_mutex_);
       times_[mine] = std::chrono::nanoseconds(now).count();
@@ -58,30 +58,30 @@ class QueueTransport : public Transport {
     return taken.mapped();
   }
   std::string failure() override { return ""; }
-  // Work that waits for the device keeps waiting, as in a GPU's stream.
+  // Work that waits for the device keeps waiting, as in a GPU's queue.
   void abort() noexcept override {
     aborted_ = true;
     cut();
-    stream_.wait_all();
+    queue_.wait_all();
   }
 
  protected:
   struct Aborted {};
   // On the transport's thread; throws Aborted.
-  virtual void pass(const std::vector<Piece>& sent, const std::vector<Piece>& received) = 0;
+  virtual void pass(const std::vector<Message>& sent, const std::vector<Message>& received) = 0;
   virtual void cut() noexcept = 0;  // ends a `pass` that waits
   // Derived classes call it when they end.
   void finish() {
     if (std::uncaught_exceptions() > 0) return abort();
-    stream_.wait_all();
-    stream_.end();
+    queue_.wait_all();
+    queue_.end();
   }
   bool aborted() const { return aborted_; }
   const int me_, size_;
 
  private:
   void give(std::function<void()> what) {
-    stream_.give([this, what = std::move(what)] {
+    queue_.give([this, what = std::move(what)] {
       try {
         if (!aborted_) what();
       } catch (const Aborted&) {}
@@ -93,7 +93,7 @@ class QueueTransport : public Transport {
   std::mutex times_mutex_;
   std::map<Stamp, int64_t> times_;  // passed, and not taken
   std::atomic<bool> aborted_ = false;
-  ThreadStream stream_;
+  ThreadQueue queue_;
 };
 
 }  // namespace weft::testing

@@ -22,7 +22,7 @@ TEST(RankSum, AddsSixteenBitsInF32AndRoundsOnce) {
 
 TEST(RankSum, InPlaceIsTheSameSumForEveryRank) {
   for (const size_t ranks : {1, 2, 3, 5}) {
-    constexpr size_t kSize = 2500;  // of several pieces
+    constexpr size_t kSize = 2500;  // of several runs
     std::vector<std::vector<float>> x(ranks, std::vector<float>(kSize));
     std::vector<const void*> from;
     std::vector<void*> places;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "support.h"
+
 namespace weft {
 namespace {
 
@@ -36,10 +38,7 @@ TEST(Arena, BeyondItsPlanIsACheckFailure) {
 }
 
 TEST(Arena, MoreThanTheHostHasIsAnErrorWithAName) {
-  try {
-    Arena a("everything", int64_t{1} << 60);
-    FAIL();
-  } catch (const Error& e) { EXPECT_NE(std::string(e.what()).find("everything"), std::string::npos); }
+  EXPECT_SAYS(testing::error_of<Error>([] { Arena a("everything", int64_t{1} << 60); }), "everything");
 }
 
 TEST(Slots, TakingMoreThanPlannedIsACheckFailure) {

@@ -174,7 +174,7 @@ TEST(GgufBlocks, ErrorsOfBlocksOf32AreWithinTheirSteps) {
     }
 }
 
-// Of a part of 32 numbers within [low, high]: codes of 15 steps, whose scale and minimum are rounded to 63rds of the
+// A part of 32 numbers within [low, high] has codes of 15 steps, whose scale and minimum are rounded to 63rds of the
 // block's largest. The codes' fit has no larger error, squared and summed, than the plain one this bounds.
 TEST(GgufBlocks, ErrorsOfQ4_KAreWithinItsSteps) {
   for (const float shift : {0.0f, 0.7f, -2.0f}) {

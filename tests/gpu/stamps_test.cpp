@@ -33,25 +33,25 @@ class StampsOnGpu : public ::testing::Test {
 
 TEST_F(StampsOnGpu, GrowAndLieBetweenTheHostsTimes) {
   backend_->run(op_);  // cuBLASLt is asked, and its kernel loaded
-  const Stamp first = backend_->queue()->stamp();
+  const Stamp first = backend_->issued()->stamp();
   if (testing::gpu_backend() == "cpu") {  // cores run ops at once
     EXPECT_EQ(first, Stamp::none);
     return;
   }
   ASSERT_NE(first, Stamp::none);
   backend_->wait_all();
-  int64_t last = backend_->queue()->take_time_ns(first);
+  int64_t last = backend_->issued()->take_time_ns(first);
   for (int round = 0; round < 3; ++round) {
     const int64_t began = clock_ns();
-    std::vector<Stamp> stamps{backend_->queue()->stamp()};
+    std::vector<Stamp> stamps{backend_->issued()->stamp()};
     for (int i = 0; i < 50; ++i) {
       backend_->run(op_);
-      stamps.push_back(backend_->queue()->stamp());
+      stamps.push_back(backend_->issued()->stamp());
     }
     backend_->wait_all();
     const int64_t ended = clock_ns();
     for (const Stamp s : stamps) {
-      const int64_t ns = backend_->queue()->take_time_ns(s);
+      const int64_t ns = backend_->issued()->take_time_ns(s);
       EXPECT_GE(ns, last);
       EXPECT_GE(ns, began - kAllowedNs);
       EXPECT_LE(ns, ended + kAllowedNs);

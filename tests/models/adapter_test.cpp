@@ -215,11 +215,11 @@ TEST(Adapter, InCodesTheBaseIsTheNumbersThatTheyStandFor) {
       if (!p->spec().linear || p->learns()) continue;
       const int64_t cols = p->spec().shape[1];
       double* const w = rounded.state.params.stored(*p)[0].master.as<double>();
-      for (const Piece& piece : p->pieces()) {
-        double* const part = w + piece.part_rows.first * cols;
-        std::vector<float> numbers(part, part + piece.part_rows.count * cols);
+      for (const HeldPart& part : p->parts()) {
+        double* const first = w + part.part_rows.first * cols;
+        std::vector<float> numbers(first, first + part.part_rows.count * cols);
         round_to_codes(model.adapter->base_codes, p->spec().name, cols, numbers, 1);
-        std::copy(numbers.begin(), numbers.end(), part);
+        std::copy(numbers.begin(), numbers.end(), first);
       }
     }
     EXPECT_NEAR(in_codes.evaluate(), rounded.evaluate(), 1e-7) << name;

@@ -27,7 +27,7 @@ class CachedRuns {
   explicit CachedRuns(int64_t window)
       : heads_{.q = 4, .kv = 2, .dim = 3, .first = 0, .total = 4, .scale = 0.7, .window = window} {}
 
-  // Of these texts, one behind the other in the rows of a pass: what each token sees through the cache.
+  // The texts lie one behind the other in the rows of a pass; each token sees through the cache what it sees in a row.
   void expect_as_in_a_row(const std::vector<LookingText>& texts) {
     memory_.rewind();
     int64_t n = 0;

@@ -46,7 +46,7 @@ double value_at(int tensor, int64_t row, int64_t column) {
   return double(gen() % 2001) / 1000 - 1;
 }
 
-// Of whole sequences: each rank writes its rows.
+// Results for whole sequences: each rank writes its rows.
 struct CoreResults {
   std::vector<double> o, lse, dq, dk, dv;
   explicit CoreResults(const CoreCase& c)

@@ -224,7 +224,7 @@ class TinyRun {
     update_all(backend, *optimizer_, state.params, executor_.scratch(),
                {.lr = 1e-2, .grad_scale = clip_scale(state.norm->wait_measure(backend), 1), .step = ++steps_});
   }
-  // Of the last: what gradients are of, the losses of multi-token prediction included.
+  // What the gradients of the last pass are derivatives of: `loss` with the losses of multi-token prediction.
   double whole_loss(double loss) const {
     return loss + model_.mtp_loss_coef * executor_.mtp_loss() / counted_further();
   }
@@ -241,7 +241,7 @@ class TinyRun {
     return sum / counted();
   }
   Objective::Sums sums() const { return executor_.sums(); }
-  // Of the last: means beside a teacher.
+  // Means of the last pass beside a teacher.
   double divergence() const { return executor_.divergence() / counted(); }
   double cross_entropy() const { return executor_.cross_entropy() / counted(); }
   const MemoryPlan& plan() const { return plan_; }

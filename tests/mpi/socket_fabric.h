@@ -68,18 +68,18 @@ class SocketTransport final : public QueueTransport {
       bytes -= size_t(moved);
     }
   }
-  void pass(const std::vector<Piece>& sent, const std::vector<Piece>& received) override {
-    std::map<int, std::vector<Piece>> by_peer;
-    for (const Piece& p : sent) by_peer[p.peer].push_back(p);
+  void pass(const std::vector<Message>& sent, const std::vector<Message>& received) override {
+    std::map<int, std::vector<Message>> by_peer;
+    for (const Message& m : sent) by_peer[m.peer].push_back(m);
     std::vector<std::thread> senders;
-    for (const auto& [peer, pieces] : by_peer)
-      senders.emplace_back([this, fd = peers_.at(peer), &pieces = pieces] {
+    for (const auto& [peer, messages] : by_peer)
+      senders.emplace_back([this, fd = peers_.at(peer), &messages = messages] {
         try {
-          for (const Piece& p : pieces) all(send_quietly, fd, p.data, size_t(p.bytes));
+          for (const Message& m : messages) all(send_quietly, fd, m.data, size_t(m.bytes));
         } catch (const Aborted&) {}
       });
     try {
-      for (const Piece& p : received) all(::read, peers_.at(p.peer), p.data, size_t(p.bytes));
+      for (const Message& m : received) all(::read, peers_.at(m.peer), m.data, size_t(m.bytes));
     } catch (const Aborted&) {}
     for (std::thread& t : senders) t.join();
     if (aborted()) throw Aborted();

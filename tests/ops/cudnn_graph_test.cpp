@@ -117,12 +117,12 @@ TEST(CudnnGraphSlow, AnA100AndAnH100HaveWaysThatFit) {
   gpus.push_back(described(library, 900, 132, 232448, "NVIDIA H100 80GB HBM3"));
   for (const CudnnDescriptor& gpu : gpus) {
     for (const gpu::AttentionShape& shape : shapes_and_those_that_need_not_repeat()) {
-      const auto pieces = gpu::pieces_of(shape);
-      ASSERT_TRUE(pieces) << name_of_shape(shape);
-      const CudnnGraph graph(library, gpu::attention_graph(pieces->piece));
+      const auto batches = gpu::batches_of(shape);
+      ASSERT_TRUE(batches) << name_of_shape(shape);
+      const CudnnGraph graph(library, gpu::attention_graph(batches->batch));
       const std::vector<CudnnWay> ways = ways_to_compute(library, graph, &gpu);
       const auto fits = [&](const CudnnWay& way) {
-        return (way.repeats || !shape.repeats) && way.workspace_bytes <= pieces->workspace_bytes;
+        return (way.repeats || !shape.repeats) && way.workspace_bytes <= batches->workspace_bytes;
       };
       ASSERT_FALSE(ways.empty()) << name_of_shape(shape);
       EXPECT_TRUE(fits(ways.front())) << name_of_shape(shape) << ": " << ways.front().workspace_bytes << " bytes";

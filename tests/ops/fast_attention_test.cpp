@@ -1,4 +1,4 @@
-// Attention by a library: which it may have, in which pieces, and what is found out where the library is wrong. The
+// Attention by a library: which it may have, in which batches, and what is found out where the library is wrong. The
 // library of these tests runs the graph that cuDNN is asked for, operation by operation.
 #include "weft/ops/cuda/fast_attention.h"
 
@@ -39,12 +39,12 @@ class GraphLibrary final : public AttentionLibrary {
     if (manner_.peer_fails) throw CommError("rank 1 has failed");
     std::memset(workspace, 0x7f, size_t(manner_.most_workspace));
     AttentionData mine = data;
-    float scale = *static_cast<float*>(data.at(gpu::Slot::scale));
+    float scale = *static_cast<float*>(data.at(gpu::Argument::scale));
     scale *= float(1 + manner_.scale_off_by + manner_.other_each_time * manner_.runs);
-    mine[gpu::Slot::scale] = &scale;
+    mine[gpu::Argument::scale] = &scale;
     const gpu::AttentionGraph graph = gpu::attention_graph(shape);
     testing::GraphInterpreter(graph, mine).run();
-    auto* const lse = static_cast<float*>(data.at(gpu::Slot::lse));
+    auto* const lse = static_cast<float*>(data.at(gpu::Argument::lse));
     if (manner_.lse_off_by != 0) lse[shape.length + 5] += float(manner_.lse_off_by);
   }
 
@@ -75,9 +75,9 @@ class HostBackend final : public Backend {
   template <class Op>
   bool by_library(const Op& op) {
     const auto shape = gpu::shape_of(op, limits_);
-    const auto pieces = shape ? gpu::pieces_of(*shape, limits_) : std::nullopt;
+    const auto batches = shape ? gpu::batches_of(*shape, limits_) : std::nullopt;
     std::vector<std::byte> memory;
-    if (pieces) memory.assign(size_t(gpu::region_of(*pieces, *shape).bytes + gpu::kRegionAlignment), std::byte{0xff});
+    if (batches) memory.assign(size_t(gpu::region_of(*batches, *shape).bytes + gpu::kRegionAlignment), std::byte{0xff});
     return attention_.run(launcher_, op, memory.data(), [&](const Op& same) { own_.apply(same); });
   }
 
@@ -131,10 +131,10 @@ TEST(FastAttentionSlow, TheGraphIsAttention) {
 }
 
 // Sums that blocks add to as they come begin at 0, and other bits each time are no fault.
-TEST(FastAttentionSlow, WhatNeedNotRepeatIsTakenInOnePiece) {
+TEST(FastAttentionSlow, WhatNeedNotRepeatIsOneBatch) {
   for (const AttentionHeads& heads : {heads_of(4, 2, 8), heads_of(2, 2, 16, 90)}) {
     Manner manner{.other_each_time = 1e-5};
-    HostBackend host(manner, {.piece = 1, .repeats = false});
+    HostBackend host(manner, {.batch = 1, .repeats = false});
     const auto trial = backward({.sequences = 3, .heads = heads});
     for (const int runs : {2, 3}) {
       expect_right(*trial, host);
@@ -160,18 +160,18 @@ TEST(FastAttention, OnlyTheFirstOfAShapeIsChecked) {
   EXPECT_EQ(manner.runs, 5);
 }
 
-TEST(FastAttentionSlow, BackwardGoesInPiecesThatFit) {
+TEST(FastAttentionSlow, BackwardGoesInBatchesThatFit) {
   const int64_t of_head = 2 * 128 * 128;  // and more
-  for (const auto& [heads, limit, pieces] :
+  for (const auto& [heads, limit, batches] :
        {std::tuple{heads_of(4, 2, 8), int64_t{1} << 40, 1}, std::tuple{heads_of(2, 2, 16), 5 * of_head, 3},
         std::tuple{heads_of(4, 2, 8), 3 * of_head, 6}, std::tuple{heads_of(4, 4, 8), int64_t{1}, 12}}) {
     const Setting setting{.sequences = 3, .heads = heads};
     Manner manner;
-    HostBackend host(manner, {.piece = limit});
+    HostBackend host(manner, {.batch = limit});
     const auto trial = backward(setting);
     expect_right(*trial, host);
     EXPECT_EQ(manner.told, std::vector<std::string>());
-    EXPECT_EQ(manner.runs, 2 * pieces);
+    EXPECT_EQ(manner.runs, 2 * batches);
     EXPECT_EQ(manner.plans, 1);
   }
 }
@@ -286,27 +286,27 @@ TEST(AttentionBatch, EqualSequencesAreOneAndNothingElseIs) {
   EXPECT_EQ(gpu::library_bytes(op), 0);
 }
 
-TEST(AttentionBatch, PiecesOfTheSizesThatAreTrained) {
-  const auto pieces = [](int64_t sequences, int64_t length, const AttentionHeads& h) {
-    return gpu::pieces_of(
+TEST(AttentionBatch, BatchesOfTheSizesThatAreTrained) {
+  const auto batches = [](int64_t sequences, int64_t length, const AttentionHeads& h) {
+    return gpu::batches_of(
         {.backward = true, .sequences = sequences, .length = length, .heads = h.q, .kv_heads = h.kv, .dim = h.dim});
   };
-  const auto llama_1b = pieces(8, 2048, heads_of(32, 8, 64)), llama_8b = pieces(2, 8192, heads_of(32, 8, 128)),
-             gpt2 = pieces(64, 1024, heads_of(12, 12, 64));
+  const auto llama_1b = batches(8, 2048, heads_of(32, 8, 64)), llama_8b = batches(2, 8192, heads_of(32, 8, 128)),
+             gpt2 = batches(64, 1024, heads_of(12, 12, 64));
   ASSERT_TRUE(llama_1b && llama_8b && gpt2);
-  EXPECT_EQ(llama_1b->piece.sequences, 1);
-  EXPECT_EQ(llama_1b->piece.heads, 16);
-  EXPECT_EQ(llama_1b->piece.kv_heads, 4);
+  EXPECT_EQ(llama_1b->batch.sequences, 1);
+  EXPECT_EQ(llama_1b->batch.heads, 16);
+  EXPECT_EQ(llama_1b->batch.kv_heads, 4);
   EXPECT_EQ(llama_1b->count, 16);
-  EXPECT_EQ(llama_8b->piece.heads, 4);
-  EXPECT_EQ(llama_8b->piece.kv_heads, 1);
+  EXPECT_EQ(llama_8b->batch.heads, 4);
+  EXPECT_EQ(llama_8b->batch.kv_heads, 1);
   EXPECT_EQ(llama_8b->count, 16);
-  EXPECT_EQ(gpt2->piece.sequences, 8);
-  EXPECT_EQ(gpt2->piece.heads, 12);
+  EXPECT_EQ(gpt2->batch.sequences, 8);
+  EXPECT_EQ(gpt2->batch.heads, 12);
   EXPECT_EQ(gpt2->count, 8);
   for (const auto& p : {llama_1b, gpt2}) EXPECT_LE(p->workspace_bytes, (256 << 20) + (1 << 20));
   EXPECT_LE(llama_8b->workspace_bytes, int64_t{1} << 30);
-  EXPECT_FALSE(pieces(1, 32768, heads_of(8, 8, 64)));
+  EXPECT_FALSE(batches(1, 32768, heads_of(8, 8, 64)));
 }
 
 }  // namespace

@@ -134,7 +134,7 @@ struct Fetched {
   const float* from;
   float* to;
   bool waits, each;
-  static constexpr int64_t kSharedBytes = gpu::kPieceBytes;
+  static constexpr int64_t kSharedBytes = gpu::kCopyBytes;
   template <class Block>
   void operator()(const Block& block) const {
     float* shared = static_cast<float*>(block.shared());

@@ -34,16 +34,16 @@ class GraphInterpreter {
     int64_t offset = 0;
     for (size_t d = 0; d < 4; ++d) offset += index[d] / (of[d] / t.dims[d]) * t.strides[d];
     if (t.place == gpu::GraphTensor::Place::between) return between_[tensor].at(size_t(offset));
-    return load(data_.at(gpu::Slot(t.id)), type_of(t.type), offset);
+    return load(data_.at(gpu::Argument(t.id)), type_of(t.type), offset);
   }
   void put(size_t tensor, const Index& index, double x) {
     const gpu::GraphTensor& t = graph_.tensors[tensor];
     int64_t offset = 0;
     for (size_t d = 0; d < 4; ++d) offset += index[d] * t.strides[d];
-    if (t.id == int64_t(gpu::Slot::sums))
-      x += load(data_.at(gpu::Slot(t.id)), type_of(t.type), offset);  // blocks add to it as they come
+    if (t.id == int64_t(gpu::Argument::sums))
+      x += load(data_.at(gpu::Argument(t.id)), type_of(t.type), offset);  // blocks add to it as they come
     if (t.place != gpu::GraphTensor::Place::between)
-      return store(data_.at(gpu::Slot(t.id)), type_of(t.type), offset, x);
+      return store(data_.at(gpu::Argument(t.id)), type_of(t.type), offset, x);
     between_[tensor].at(size_t(offset)) = x;
   }
   const Index& dims(size_t tensor) const { return graph_.tensors[tensor].dims; }

@@ -11,7 +11,7 @@ namespace weft {
 namespace {
 
 // Says when it runs, and may fail.
-class Telling final : public Backend, private DeviceQueue {
+class Telling final : public Backend, private IssuedOps {
  public:
   explicit Telling(std::string& told) : told_(told) {}
   void enter(std::string_view) override {}
@@ -22,12 +22,12 @@ class Telling final : public Backend, private DeviceQueue {
     holds = holds_next;
     if (fails) throw std::runtime_error("the op");
   }
-  DeviceQueue* queue() override { return this; }
+  IssuedOps* issued() override { return this; }
   bool fails = false, holds = false, holds_next = false;
 
  private:
   bool is_holding() const override { return holds; }
-  Stream* issue_all() override { return nullptr; }
+  DeviceQueue* issue_all() override { return nullptr; }
   void call_before_waits(std::function<void()>) override {}
   Stamp stamp() override { return Stamp::none; }
   int64_t take_time_ns(Stamp) override { return 0; }

@@ -212,9 +212,9 @@ class DenseAttention {
     return key > query || (op_.heads.window > 0 && key <= query - op_.heads.window);
   }
   double kept(const AttentionSpan& s, int64_t head, int64_t query, int64_t key) const {
-    const uint64_t stream = rng_key(op_.dropout.key, uint64_t(s.sample * op_.heads.total + op_.heads.first + head));
+    const uint64_t head_key = rng_key(op_.dropout.key, uint64_t(s.sample * op_.heads.total + op_.heads.first + head));
     const double p = op_.dropout.p;
-    return random_bits(stream, uint64_t(query) << 32 | uint64_t(key)) < p * 4294967296.0 ? 0 : 1 / (1 - p);
+    return random_bits(head_key, uint64_t(query) << 32 | uint64_t(key)) < p * 4294967296.0 ? 0 : 1 / (1 - p);
   }
   void attend(const AttentionSpan& s, int64_t i, int64_t head) {
     const int64_t e = op_.heads.dim, u = op_.heads.value_dim(), kv = head / (op_.heads.q / op_.heads.kv);

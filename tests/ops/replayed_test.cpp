@@ -9,7 +9,7 @@ namespace weft {
 namespace {
 
 // Says what it is given: the number of each op's factor, or "[1 2]" of ops replayed by one call.
-class Telling final : public RecordingBackend, private DeviceQueue {
+class Telling final : public RecordingBackend, private IssuedOps {
  public:
   explicit Telling(std::string& told) : told_(told) {}
   void run(const AnyOp& op) override {
@@ -19,7 +19,7 @@ class Telling final : public RecordingBackend, private DeviceQueue {
     (is_recording_ ? kept_ : told_) += name + " ";
   }
   void wait_all() override { told_ += "| "; }
-  DeviceQueue* queue() override { return this; }
+  IssuedOps* issued() override { return this; }
   Recorded record(const std::function<void()>& give) override {
     ++num_recorded;
     if (!why_none.empty() || not_yet) return {nullptr, why_none};
@@ -35,7 +35,7 @@ class Telling final : public RecordingBackend, private DeviceQueue {
   int num_recorded = 0;
 
  private:
-  Stream* issue_all() override {
+  DeviceQueue* issue_all() override {
     told_ += ". ";
     return nullptr;
   }
@@ -118,7 +118,7 @@ TEST_F(ReplayedTest, AStampComesBehindAllOpsBeforeIt) {
     told_.clear();
     for (double a = 1; a <= 8; ++a) {
       backend_.run(Axpby{.x = x_, .out = y_, .a = a});
-      if (a == 3 || a == 4) backend_.queue()->stamp();
+      if (a == 3 || a == 4) backend_.issued()->stamp();
     }
     backend_.wait_all();
     return told_;
@@ -128,16 +128,16 @@ TEST_F(ReplayedTest, AStampComesBehindAllOpsBeforeIt) {
   EXPECT_EQ(device_->num_recorded, 1);
 }
 
-// Others' streams may wait for what was held.
+// Others' queues may wait for what was held.
 TEST_F(ReplayedTest, IssuingEndsAChunkAndHoldsNothingBack) {
   const auto issued = [&](int ops) {
     told_.clear();
     for (double a = 1; a <= 20; ++a) {
       if (a > ops && a < 11) continue;
       backend_.run(Axpby{.x = x_, .out = y_, .a = a});
-      if (a == ops) backend_.queue()->issue_all();
+      if (a == ops) backend_.issued()->issue_all();
     }
-    EXPECT_FALSE(backend_.queue()->is_holding());
+    EXPECT_FALSE(backend_.issued()->is_holding());
     backend_.wait_all();
     return told_;
   };

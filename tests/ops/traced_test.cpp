@@ -86,7 +86,7 @@ TEST(Traced, KeepsTheLastEventsInMemoryOfItsOwn) {
 }
 
 // A fake asynchronous device: a product takes 7 ns, other ops 2 ns, with 1 ns between two.
-class TracedDevice final : public Backend, private DeviceQueue {
+class TracedDevice final : public Backend, private IssuedOps {
  public:
   void run(const AnyOp& op) override { now_ += op.as<Matmul>() != nullptr ? 7 : 2; }
   void enter(std::string_view) override {}
@@ -95,12 +95,12 @@ class TracedDevice final : public Backend, private DeviceQueue {
     ++num_waits;
     known_ = times_.size();
   }
-  DeviceQueue* queue() override { return this; }
+  IssuedOps* issued() override { return this; }
   bool all_taken() const { return taken_.size() == times_.size(); }
   int num_waits = 0;
 
  private:
-  Stream* issue_all() override { return nullptr; }
+  DeviceQueue* issue_all() override { return nullptr; }
   void call_before_waits(std::function<void()>) override {}
   Stamp stamp() override {
     times_.push_back(now_++);
@@ -200,10 +200,8 @@ TEST(Traced, AChromeTraceHasOpsWithinTheirRegions) {
 
 TEST(Traced, SaysWhereATraceCannotBeWritten) {
   const testing::TempDir dir;
-  try {
-    write_chrome_trace(dir / "absent/trace.json", {});
-    FAIL() << "written";
-  } catch (const FileError& e) { EXPECT_EQ(std::string(e.what()).find((dir / "absent/trace.json").string()), 0u); }
+  const std::filesystem::path file = dir / "absent/trace.json";
+  EXPECT_EQ(testing::error_of<FileError>([&] { write_chrome_trace(file, {}); }).find(file.string()), 0u);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "apps/program.h"
 #include "pipeline/dirty_case.h"
+#include "support.h"
 #include "weft/base/json.h"
 #include "weft/base/number_locks.h"
 #include "weft/data/token_source.h"
@@ -117,10 +118,7 @@ TEST(Pipeline, FinishedShardsAreNotDoneAgainAndStagesRunAlone) {
   const auto time = fs::last_write_time(c.dir / "out/filter/00000.jsonl");
   harness.run(config);
   EXPECT_EQ(fs::last_write_time(c.dir / "out/filter/00000.jsonl"), time);
-  try {
-    harness.run(config, "dedupe");
-    FAIL() << "a stage of no name";
-  } catch (const ConfigError& e) { EXPECT_NE(std::string(e.what()).find("did you mean dedup?"), std::string::npos); }
+  EXPECT_SAYS(testing::error_of<ConfigError>([&] { harness.run(config, "dedupe"); }), "did you mean dedup?");
 }
 
 TEST(Pipeline, AStageAloneWantsThoseBeforeItToBelongTogether) {

@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-// Of one stage that has one block in each chunk.
+// The step of one stage that has one block in each chunk.
 StepSpec step_of(const Pipeline& pipeline, int stage, int64_t micro_batches) {
   StepSpec step = testing::step_spec({.num_micro_batches = micro_batches});
   step.evaluates = false;

@@ -19,7 +19,7 @@ RunPlan plan_of(std::vector<std::string> layout) {
 }
 StepData data_of(const std::vector<std::string>& layout) { return step_data_of(plan_of(layout), WorkspaceModel()); }
 
-// Of all actions, each as often as a step has it, and of the end.
+// What all actions send, each as often as a step has it, and the end.
 Traffic traffic_of(const StepData& data) {
   Traffic all;
   const auto add = [&](const StepPart& part, int64_t times) {

@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <sstream>
+
+#include "support.h"
 
 namespace weft {
 namespace {
+
+using testing::lines_of;
 
 const double kNan = std::numeric_limits<double>::quiet_NaN();
 
@@ -28,13 +31,6 @@ size_t count(const std::string& text, const std::string& what) {
 // The characters of a line of UTF-8 (all that the plot draws are one column wide).
 int columns(const std::string& line) {
   return int(std::count_if(line.begin(), line.end(), [](char c) { return (uint8_t(c) & 0xc0) != 0x80; }));
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::istringstream in(text);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
 }
 
 // The x and y of a path's points.

@@ -15,44 +15,42 @@ namespace {
 
 constexpr WeightCodes kBothCodes[] = {WeightCodes::nf4, WeightCodes::int8};
 
-// A piece of a matrix [rows, cols], in codes.
+// A part of a matrix [rows, cols], in codes.
 struct Coded {
-  CodedPiece piece;
+  CodedPart part;
   std::vector<std::byte> bytes;
 
   Coded(WeightCodes as, const std::vector<float>& values, int64_t of_row, weft::Run rows, weft::Run cols) {
     const int64_t num_rows = int64_t(values.size()) / of_row;
     const ParamSpec weight{.name = "w", .shape = {num_rows, of_row}, .place = {}, .codes = as};
-    const std::vector<Piece> pieces{
+    const std::vector<HeldPart> parts{
         {.rows = rows, .cols = cols, .local_row = 0, .held = Spmd::None, .part_rows = {0, num_rows}}};
-    piece = coded_pieces(weight, pieces, DType::f64)[0];
-    bytes.resize(size_t(coded_bytes(weight, pieces, DType::f64)), std::byte{0xee});
+    part = coded_parts(weight, parts, DType::f64)[0];
+    bytes.resize(size_t(coded_bytes(weight, parts, DType::f64)), std::byte{0xee});
     const auto read = [&](weft::Run some, float* to) {
       std::copy_n(values.data() + some.first * of_row, some.count * of_row, to);
     };
     const auto put = [&](int64_t first, std::span<const std::byte> from) {
       std::copy(from.begin(), from.end(), bytes.begin() + first);
     };
-    quantise({.name = "w", .rows = num_rows, .cols = of_row, .read = read}, piece, DType::f64, 2,
+    quantise({.name = "w", .rows = num_rows, .cols = of_row, .read = read}, part, DType::f64, 2,
              {.wanted = {0, int64_t(bytes.size())}, .put = put});
   }
   Tensor all() { return Tensor(bytes.data(), DType::u8, {int64_t(bytes.size())}); }
   uint8_t code(int64_t row, int64_t col) {
-    const CodedRectangle& at = piece.at;
-    const auto byte = [&](int64_t i) {
-      return uint8_t(bytes[size_t(piece.codes.first + row * at.codes_of_row() + i)]);
-    };
+    const CodedRectangle& at = part.at;
+    const auto byte = [&](int64_t i) { return uint8_t(bytes[size_t(part.codes.first + row * at.codes_of_row() + i)]); };
     if (at.as == WeightCodes::int8) return byte(col);
     return col % 2 == 0 ? byte(col / 2) >> 4 : byte(col / 2) & 15;
   }
-  double scale(int64_t i) { return piece.scales_in(all(), DType::f64).as<double>()[i]; }
+  double scale(int64_t i) { return part.scales_in(all(), DType::f64).as<double>()[i]; }
   std::vector<double> numbers() {
-    std::vector<double> out(size_t(piece.at.rows * piece.at.cols));
-    RefBackend(1).run(Dequantise{.codes = piece.codes_in(all()),
-                                 .maxima = piece.maxima_in(all()),
-                                 .scales = piece.scales_in(all(), DType::f64),
-                                 .out = Tensor(out.data(), DType::f64, {piece.at.rows, piece.at.cols}),
-                                 .at = piece.at});
+    std::vector<double> out(size_t(part.at.rows * part.at.cols));
+    RefBackend(1).run(Dequantise{.codes = part.codes_in(all()),
+                                 .maxima = part.maxima_in(all()),
+                                 .scales = part.scales_in(all(), DType::f64),
+                                 .out = Tensor(out.data(), DType::f64, {part.at.rows, part.at.cols}),
+                                 .at = part.at});
     return out;
   }
 };
@@ -104,8 +102,8 @@ TEST(Quantise, AnyCutHasTheNumbersOfTheWhole) {
          {std::pair(weft::Run{0, 17}, weft::Run{0, cols}), std::pair(weft::Run{17, 36}, weft::Run{0, cols}),
           std::pair(weft::Run{0, rows}, weft::Run{0, 113}), std::pair(weft::Run{0, rows}, weft::Run{113, 1}),
           std::pair(weft::Run{0, rows}, weft::Run{114, 227}), std::pair(weft::Run{5, 9}, weft::Run{64, 64})}) {
-      Coded piece(as, values, cols, row, col);
-      const std::vector<double> here = piece.numbers();
+      Coded part(as, values, cols, row, col);
+      const std::vector<double> here = part.numbers();
       for (int64_t i = 0; i < row.count; ++i)
         for (int64_t j = 0; j < col.count; ++j)
           ASSERT_EQ(here[size_t(i * col.count + j)], whole[size_t((row.first + i) * cols + col.first + j)])
@@ -154,8 +152,8 @@ TEST(Quantise, CodesAreThoseOfTheGoldenCase) {
     for (int64_t i = 0; i < rows * cols; ++i)
       ASSERT_EQ(coded.code(i / cols, i % cols), uint8_t(expected[size_t(i)])) << entry.name << " " << i;
     const auto maxima = file.bytes(*file.find(entry.name + ".absmax_codes"));
-    ASSERT_EQ(coded.piece.maxima.count, int64_t(maxima.size()));
-    EXPECT_EQ(std::memcmp(coded.bytes.data() + coded.piece.maxima.first, maxima.data(), maxima.size()), 0);
+    ASSERT_EQ(coded.part.maxima.count, int64_t(maxima.size()));
+    EXPECT_EQ(std::memcmp(coded.bytes.data() + coded.part.maxima.first, maxima.data(), maxima.size()), 0);
     EXPECT_NEAR(coded.scale(0), of(".absmax_offset")[0], 1e-6 * coded.scale(0));
     EXPECT_NEAR(coded.scale(1), of(".absmax_absmax")[0], 1e-6 * coded.scale(1));
     if (file.find(entry.name + ".dequantised") == nullptr) continue;

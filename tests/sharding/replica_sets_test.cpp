@@ -165,10 +165,10 @@ class Rank {
   template <class F>
   static void for_each_here(const Param& p, const F& f) {
     const int64_t width = p.spec().shape.rank() == 1 ? 1 : p.spec().shape[1];
-    for (const Piece& piece : p.pieces())
-      for (int64_t r = 0; r < piece.rows.count; ++r)
-        for (int64_t c = 0; c < piece.cols.count; ++c)
-          f((piece.rows.first + r) * width + piece.cols.first + c, (piece.local_row + r) * piece.cols.count + c);
+    for (const HeldPart& part : p.parts())
+      for (int64_t r = 0; r < part.rows.count; ++r)
+        for (int64_t c = 0; c < part.cols.count; ++c)
+          f((part.rows.first + r) * width + part.cols.first + c, (part.local_row + r) * part.cols.count + c);
   }
 
   // Those who use a weight for different work share a step's tokens. Read from the axes alone.
@@ -282,7 +282,7 @@ const std::vector<SetsLayout> kSetsLayouts = {
      .zero_stage = 1}};
 
 TEST(ReplicaSets, WeightsOfCpAndExpertsAreReducedNormedClippedSavedAndResumed) {
-  // Of 8-bit moments, "a" (420 elements) and "c" alone, or all but "e".
+  // "a" (420 elements) and "c" alone have 8-bit moments, or all but "e".
   for (const auto& optimizer :
        {make_adamw({}), make_muon({}), make_adamw8bit({.min_size = 100}), make_adamw8bit({.min_size = 18})}) {
     const Checkpoint one = train({}, *optimizer, {}, 0, 4), half = train({}, *optimizer, {}, 0, 2);

@@ -91,7 +91,7 @@ TEST(WholeMatrices, AreSeenWholeOnceAndGivenBackToWhoeverKeepsThem) {
       for (const WholeMatrix& m : whole_matrices(n.store(), *n.store().groups()[0]))
         n.for_each(*m.param, [&](double g, int64_t row, int64_t col) {
           if (row < m.rows.first || row >= m.rows.end()) return;
-          EXPECT_EQ(g, turned(m, row, col)) << m.param->spec().name << m.piece;
+          EXPECT_EQ(g, turned(m, row, col)) << m.param->spec().name << m.part;
         });
       for (const Param* p : n.store().params())
         if (!p->spec().linear)

@@ -78,7 +78,7 @@ TEST(Distill, OfNoShareIsCrossEntropyAndOfItselfNothing) {
   for (const double g : testing::gradients(itself)) EXPECT_NEAR(g, 0, 1e-14);
 }
 
-// Of three logits at each token, made up; the mass of the others is three quarters.
+// Three logits at each token, made up; the mass of the others is three quarters.
 TEST(Distill, OfStoredLogitsGradientsAreTheDerivativeOfTheLoss) {
   const Distillation loss{.temperature = 2, .alpha = 0.6};
   const auto load_top = [&](const TopLogits& to, int64_t first) {

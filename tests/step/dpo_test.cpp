@@ -80,7 +80,7 @@ TEST(Dpo, WeightsAreTheDerivativeOfTheLoss) {
   }
 }
 
-// Of a whole step: gradients are those of the loss that is reported, and the frozen model is what it is beside.
+// A whole step, beside a frozen model.
 TEST(Dpo, GradientsAreTheDerivativeOfTheLossThatIsReported) {
   for (const Dpo::Spec& one : kSpecs) {
     Dpo::Spec spec = one;

@@ -20,7 +20,7 @@ struct Rollout {
 
 constexpr Ppo::Spec kSpec{.clip_eps_low = 0.3, .clip_eps_high = 0.2, .value_clip = 0.2, .value_coef = 0.7};
 
-// Of a sequence of five places, of which the second predicts the completion's first token.
+// A sequence of five places, of which the second predicts the completion's first token.
 class Case {
  public:
   Objective::Scores scores() {
@@ -99,7 +99,7 @@ TEST(Ppo, WeightsAreTheDerivativesOfTheLoss) {
   EXPECT_EQ(of_values[4], 0);
 }
 
-// Of a whole step, along the gradient itself, of all weights together.
+// A whole step, along the gradient of all weights together.
 TEST(Ppo, GradientsAreTheDerivativeOfTheLossThatIsReported) {
   Rollout r;
   for (std::vector<double>* numbers : {&r.advantages, &r.returns, &r.old_logps, &r.old_values})

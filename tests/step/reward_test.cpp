@@ -50,7 +50,7 @@ ModelSpec scoring(ModelSpec m) {
   return m;
 }
 
-// Of a whole step, along the gradient itself, of all weights together; with what is recomputed, and what waits.
+// A whole step, along the gradient of all weights together; with recomputation, and with wgrads that wait.
 TEST(Reward, GradientsAreTheDerivativeOfTheLossThatIsReported) {
   const Reward reward({.num_pairs = 4});
   for (const auto& [schedule, stream, recompute] :

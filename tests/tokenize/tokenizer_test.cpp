@@ -18,8 +18,8 @@ using testing::TempDir;
 
 std::string decoded(const Tokenizer& tokenizer, const std::vector<int32_t>& ids) {
   std::string text;
-  IncrementalDecoder stream(tokenizer);
-  for (int32_t id : ids) text += stream.next(id);
+  IncrementalDecoder decoder(tokenizer);
+  for (int32_t id : ids) text += decoder.next(id);
   return text;
 }
 
@@ -38,11 +38,11 @@ TEST(ByteTokenizer, GivesBackEveryText) {
 
 TEST(ByteTokenizer, ShowsACharacterWhenItIsComplete) {
   const auto tokenizer = make_byte_tokenizer();
-  IncrementalDecoder stream(*tokenizer);
-  EXPECT_EQ(stream.next(0xe2), "");
-  EXPECT_EQ(stream.next(0x82), "");
-  EXPECT_EQ(stream.next(0xac), "\xe2\x82\xac");
-  EXPECT_EQ(stream.next(256), "");
+  IncrementalDecoder decoder(*tokenizer);
+  EXPECT_EQ(decoder.next(0xe2), "");
+  EXPECT_EQ(decoder.next(0x82), "");
+  EXPECT_EQ(decoder.next(0xac), "\xe2\x82\xac");
+  EXPECT_EQ(decoder.next(256), "");
 }
 
 TEST(OpenTokenizer, RefusesWhatItCannotUseByName) {

@@ -116,7 +116,7 @@ TEST(FabricRunsSlow, HaveTheBitsOfThoseByTheHost) {
   }
 }
 
-// Ops and calls are put behind each other on streams, and no host waits between.
+// Ops and calls are put behind each other on queues, and no host waits between.
 TEST(FabricRunsSlow, OfDevicesThatRunOpsLaterHaveThemToo) {
   for (const auto& layout : kLayouts) expect_same_files(with(layout, {"run.backend=ref"}), Ops::late);
   if (has_cpu())

@@ -102,7 +102,7 @@ double loss_on(const fs::path& folder, const ForwardLayout& layout, const Machin
 
 using ForwardLayoutsSlow = ForwardLayouts;
 
-// Of windows that no two micro-batches hold, so that ranks of dp have one more than others.
+// The text has more windows than two micro-batches hold, so that some ranks of dp have one more than others.
 TEST_F(ForwardLayoutsSlow, TheLossOfHeldOutTextIsThatOfOneRank) {
   testing::TempDir dir;
   std::vector<int32_t> ids;

@@ -133,8 +133,8 @@ TEST_P(GoldenCpuSlow, EveryCaseInInvariantNumericsRecomputedAndAccumulated) {
   });
 }
 
-// Of dense models with moments in full that foretell tokens: a router that rounds chooses other experts, a moment that
-// rounds has another code, and the losses of pairs and rollouts are differences of sums.
+// Dense models with moments in full that foretell tokens do. Elsewhere a router that rounds chooses other experts, a
+// moment that rounds has another code, and the losses of pairs and rollouts are differences of sums.
 bool rounds_smoothly(const GoldenCase& c) {
   return !testing::has_experts(c) && !testing::is_in_codes(c) && testing::kind_of(c) == "pretrain";
 }

@@ -1,4 +1,4 @@
-// A fake asynchronous device for tests: ops run only at `wait_all`, or when another stream waits for them, and ops that
+// A fake asynchronous device for tests: ops run only at `wait_all`, or when another queue waits for them, and ops that
 // repeat are recorded, as with CUDA graphs. Code that touches a tensor on the host without waiting gets other numbers
 // than with a synchronous backend.
 #pragma once
@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/thread_stream.h"
+#include "comm/thread_queue.h"
 #include "guarded_memory.h"
 #include "weft/ops/kept_op.h"
 #include "weft/ops/replayed.h"
@@ -21,7 +21,7 @@
 
 namespace weft::testing {
 
-class LateBackend final : public RecordingBackend, private DeviceQueue {
+class LateBackend final : public RecordingBackend, private IssuedOps {
   using Waiting = std::vector<std::function<void()>>;
   struct Kept final : Record {
     explicit Kept(Waiting ops) : ops(std::move(ops)) {}
@@ -31,11 +31,11 @@ class LateBackend final : public RecordingBackend, private DeviceQueue {
  public:
   // Its ops may touch the memory of this guard.
   explicit LateBackend(std::unique_ptr<Backend> inner, std::shared_ptr<Guard> guard = Guard::of_process())
-      : inner_(std::move(inner)), stream_(true, [guard = std::move(guard)](const auto& ops) {
+      : inner_(std::move(inner)), queue_(true, [guard = std::move(guard)](const auto& ops) {
           const Opened opened(*guard);
           ops();
         }) {}
-  ~LateBackend() override { stream_.end(); }  // what was not waited for does not run
+  ~LateBackend() override { queue_.end(); }  // what was not waited for does not run
   void run(const AnyOp& op) override {
     give([this, kept = KeptOp(op)] { kept.run(*inner_); });
   }
@@ -43,10 +43,10 @@ class LateBackend final : public RecordingBackend, private DeviceQueue {
   void wait_all() override {
     ++num_waits_;
     if (before_wait_) before_wait_();
-    stream_.wait_all();
+    queue_.wait_all();
     inner_->wait_all();
   }
-  DeviceQueue* queue() override { return this; }
+  IssuedOps* issued() override { return this; }
   int64_t num_waits() const { return num_waits_; }
   size_t num_untaken() const { return times_.size(); }
 
@@ -57,12 +57,12 @@ class LateBackend final : public RecordingBackend, private DeviceQueue {
     return {std::make_unique<Kept>(*std::exchange(kept_, {})), ""};
   }
   void replay(Record& record) override {
-    for (const auto& op : static_cast<Kept&>(record).ops) stream_.give(op);
+    for (const auto& op : static_cast<Kept&>(record).ops) queue_.give(op);
     ++num_replays;
   }
 
  private:
-  Stream* issue_all() override { return &stream_; }
+  DeviceQueue* issue_all() override { return &queue_; }
   void call_before_waits(std::function<void()> call) override { before_wait_ = std::move(call); }
   Stamp stamp() override {
     const auto mine = Stamp(++num_stamps_);
@@ -80,7 +80,7 @@ class LateBackend final : public RecordingBackend, private DeviceQueue {
     if (kept_)
       kept_->push_back(std::move(op));
     else
-      stream_.give(std::move(op));
+      queue_.give(std::move(op));
   }
 
   std::unique_ptr<Backend> inner_;
@@ -88,7 +88,7 @@ class LateBackend final : public RecordingBackend, private DeviceQueue {
   std::map<Stamp, int64_t> times_;  // of stamps that were waited for
   std::function<void()> before_wait_;
   std::optional<Waiting> kept_;  // where it records
-  ThreadStream stream_;
+  ThreadQueue queue_;
 };
 
 inline Machine late_behind(std::shared_ptr<Guard> guard, Machine machine) {

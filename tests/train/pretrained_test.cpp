@@ -127,10 +127,10 @@ TEST(PretrainedTextSlow, GreedyTextIsThatOfTheReferenceProgram) {
   TextGenerator generator(folder,
                           {.machine = m, .precision = kF32, .texts = {{.prompt = int64_t(next.size()), .all = 256}}});
   std::string text;
-  IncrementalDecoder stream(*tokenizer);
+  IncrementalDecoder decoder(*tokenizer);
   while (text.size() < expected.size() && generator.fed() < 255) {
     const int32_t token = sample_token(generator.feed(next), {.temperature = 0}, 0);
-    text += stream.next(token);
+    text += decoder.next(token);
     next = {token};
   }
   EXPECT_EQ(text.substr(0, expected.size()), expected.substr(0, text.size()));

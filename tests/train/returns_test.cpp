@@ -49,7 +49,7 @@ TEST(Returns, AreThoseOfTheFormulas) {
   EXPECT_NEAR(r.returns[0], 0.17 + 0.5, 1e-15);
 }
 
-// Of a batch, which two steps take: three tokens of its two rows together.
+// Two steps take the batch; its two rows have three tokens together.
 TEST(Returns, AdvantagesAreWhitenedOverAllTokensOfTheBatch) {
   const testing::TempDir dir;
   const RowOrder order = order_of(dir);

@@ -16,10 +16,10 @@ namespace {
 
 int64_t clock_ns() { return int64_t(now_s() * 1e9); }
 
-TEST(Stamps, GoThroughEveryDecoratorAsItsStreamDoes) {
+TEST(Stamps, GoThroughEveryDecoratorAsItsQueueDoes) {
   auto made = std::make_unique<testing::LateBackend>(std::make_unique<RefBackend>(1));
   const testing::LateBackend& device = *made;
-  const Stream* const made_stream = made->queue()->issue_all();
+  const DeviceQueue* const made_queue = made->issued()->issue_all();
   Replayed replayed(std::move(made), [](const std::string&) {});
   Polled polled(replayed, nullptr, [] {});
   Checked checked(polled, {});
@@ -27,20 +27,20 @@ TEST(Stamps, GoThroughEveryDecoratorAsItsStreamDoes) {
   OpRecorder recorder(checked, params);
   Traced traced(recorder, clock_ns);
   const int64_t began = clock_ns();
-  const Stamp a = traced.queue()->stamp(), b = traced.queue()->stamp();
+  const Stamp a = traced.issued()->stamp(), b = traced.issued()->stamp();
   ASSERT_NE(a, Stamp::none);
   traced.wait_all();
-  const int64_t b_ns = traced.queue()->take_time_ns(b), a_ns = traced.queue()->take_time_ns(a);
+  const int64_t b_ns = traced.issued()->take_time_ns(b), a_ns = traced.issued()->take_time_ns(a);
   EXPECT_LE(began, a_ns);
   EXPECT_LE(a_ns, b_ns);
   EXPECT_LE(b_ns, clock_ns());
   EXPECT_EQ(device.num_untaken(), 0u);
-  EXPECT_EQ(traced.queue()->issue_all(), made_stream);
+  EXPECT_EQ(traced.issued()->issue_all(), made_queue);
 }
 
 TEST(Stamps, ABackendThatRunsOpsAtOnceHasNone) {
   RefBackend ref(1);
-  EXPECT_EQ(ref.queue(), nullptr);
+  EXPECT_EQ(ref.issued(), nullptr);
 }
 
 // A traced step of a late device waits as often as one that is not.

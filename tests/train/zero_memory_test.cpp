@@ -158,7 +158,7 @@ TEST_F(ZeroMemory, Stage3OnEightRanksKeepsAtMostASeventhOfWhatDataParallelRanksK
   }
 }
 
-// Of a block 0.66 million elements, in bf16 or in 4.13 bits.
+// A block has 0.66 million elements, in bf16 or in 4.13 bits.
 TEST_F(ZeroMemory, Stage3CutsAndGathersFrozenMatricesAsTheirCodes) {
   testing::spill(dir_ / "config.json", R"({"model_type": "llama", "vocab_size": 128, "hidden_size": 256,
       "intermediate_size": 512, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 4,
@@ -187,9 +187,9 @@ TEST_F(ZeroMemorySlow, WhatIsPlannedIsUsed) {
       expect_same(planned(recipe_of(e.precision, stage)), used(recipe_of(e.precision, stage)).most);
 }
 
-// Of a block four matrices of 1024 elements and three of 2048, of the model two tables of 4096: two bytes an element,
-// and for each of both moments a number for 256 elements, whose tensor takes at least an arena's 64 bytes. Norms, and
-// what fills a unit up to equal shards, are in full.
+// A block has four matrices of 1024 elements and three of 2048, the model two tables of 4096. They take two bytes an
+// element, and for each of both moments a number for 256 elements, whose tensor takes at least an arena's 64 bytes.
+// Norms, and what fills a unit up to equal shards, are in full.
 TEST_F(ZeroMemory, MomentsIn8BitsTakeTwoBytesAnElementAndEightABlock) {
   const Recipe recipe = in_codes(recipe_of("bf16", 0));
   const int64_t of_block = 2 * (4 * 1024 + 3 * 2048) + 7 * 2 * 64, of_table = 2 * 4096 + 2 * 4096 / kCodeBlock * 4;

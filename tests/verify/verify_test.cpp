@@ -430,7 +430,7 @@ TEST(NarrowCopy, ShardsAreCutWithinRowsWhereTheModelsAre) {
   }
 }
 
-// Of a model that is too large to be trained in fp64.
+// The model is too large to be trained in fp64.
 Recipe recipe_of_large_model(const testing::TempDir& dir, const std::vector<std::string>& settings) {
   testing::spill(dir / "config.json", R"({"model_type": "qwen2", "vocab_size": 152064, "hidden_size": 3584,
     "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4,
@@ -450,7 +450,7 @@ TEST(VerifySlow, FindsTheSmallestLayoutOfANarrowCopyToo) {
   EXPECT_EQ(layout_words(report.finding->smallest.recipe), "tp 2 with sequence parallelism");
 }
 
-// Of more logits than the copy's vocabulary has tokens.
+// More logits are stored than the copy's vocabulary has tokens.
 TEST(VerifySlow, ANarrowCopyBesideStoredLogitsHasRandomOnes) {
   const testing::TempDir dir;
   const std::string file = (dir / "top").string();

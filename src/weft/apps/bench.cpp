@@ -175,10 +175,10 @@ void print_mfu(const Times& best, const RunPlan& plan) {
 int bench_step(const BenchOptions& o) {
   Recipe recipe = recipe_of_step(o);
   const Machine machine = machine_for(recipe);
-  require_host_room(recipe, machine);
-  RunPlan planned = plan_run(recipe, *machine.workspace_model);
-  const SyntheticTokens tokens(recipe, planned.model.vocab_size);
-  BenchRun run(recipe, machine, std::move(planned), single_mesh());
+  LayoutPlan planned = plan_layout(recipe, *machine.workspace_model);
+  require_host_room(recipe, planned, machine);
+  const SyntheticTokens tokens(recipe, planned.run.model.vocab_size);
+  BenchRun run(recipe, machine, std::move(planned.run), single_mesh());
   const RunPlan& plan = run.rank.plan;
   Traced first(run.rank.backend, clock_ns);
   run.step(first);  // says which products there are, and warms up

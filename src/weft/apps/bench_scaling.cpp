@@ -112,11 +112,12 @@ Machine machine_of_all(const std::vector<Layout>& layouts, const RankProcess& pr
   const auto most = std::max_element(layouts.begin(), layouts.end(),
                                      [&](const Layout& a, const Layout& b) { return ranks(a) < ranks(b); });
   Machine machine = machine_for(most->recipe, int(process.here.size()));
-  for (const Layout& l : layouts)
-    if (process.here.empty()) {
-      require_room(machine, plan_layout(l.recipe, *machine.workspace_model));
-      require_host_room(l.recipe, machine);
-    }
+  if (!process.here.empty()) return machine;
+  for (const Layout& l : layouts) {
+    const LayoutPlan plan = plan_layout(l.recipe, *machine.workspace_model);
+    require_room(machine, plan);
+    require_host_room(l.recipe, plan, machine);
+  }
   return machine;
 }
 
@@ -231,8 +232,7 @@ int bench_layouts(const BenchOptions& o, std::vector<Layout> layouts, const Rank
   const int cores = base.run.threads > 0 ? int(base.run.threads) : usable_cores();
   share_cores(layouts, cores, int(process.here.size()));
   const Machine machine = machine_of_all(layouts, process);
-  const SyntheticTokens tokens(layouts[0].recipe,
-                               plan_run(layouts[0].recipe, *machine.workspace_model).model.vocab_size);
+  const SyntheticTokens tokens(layouts[0].recipe, prepare_run(layouts[0].recipe, 0).model.vocab_size);
   for (Layout& l : layouts) l.recipe.data = layouts[0].recipe.data;
   const auto say = [&](const std::string& text) {
     if (process.leads()) std::cerr << text << "\n";

@@ -7,7 +7,6 @@
 #include "weft/apps/forward_ranks.h"
 #include "weft/apps/measure.h"
 #include "weft/base/error.h"
-#include "weft/base/memory_limits.h"
 #include "weft/pipeline/file_texts.h"
 #include "weft/plan/layout.h"
 #include "weft/plan/memory_plan.h"
@@ -119,25 +118,6 @@ const ForwardCommand kEval{
     .keys = {"parallel.dp", "parallel.tp", "parallel.sequence_parallel", "parallel.pp", "parallel.pipeline_layout",
              "parallel.cp", "parallel.cp_comm_type", "parallel.ep", "parallel.order", "run.ranks"}};
 
-// Judges all ranks on this host before any has memory. Those of a GPU find out for themselves.
-void require_memory(const Recipe& recipe, const Measured& m, const ForwardShape& shape, const Machine& machine,
-                    const RankProcess& process) {
-  if (!machine.device.empty() || (!process.here.empty() && process.rank != process.here.front())) return;
-  const auto left = memory_left_here();
-  if (!left) return;
-  std::vector<int> ranks = process.here;
-  for (int rank = 0; process.here.empty() && rank < mesh_sizes_of(recipe).world(); ++rank) ranks.push_back(rank);
-  int64_t bytes = 0;
-  for (const int rank : ranks)
-    bytes += measure_forward(m.model, forward_step(recipe.parallel, m.model, shape, rank), *machine.workspace_model)
-                 .total_bytes();
-  if (bytes > left->bytes)
-    throw ConfigError(
-        fmt::format("no memory to evaluate: the ranks here take {}, but {}; a smaller --micro-batch-size or "
-                    "--seq-length takes less, and so does a rank where parallel.tp or parallel.pp cut the model",
-                    format_bytes(double(bytes)), left->what));
-}
-
 }  // namespace
 
 int measure(const EvalOptions& o, const TakeMeasured& take) {
@@ -154,7 +134,16 @@ int measure(const EvalOptions& o, const TakeMeasured& take) {
     check_forward_layout(recipe.parallel, m.model, shape);
     const DataSpec data = data_of(o, m, shape.seq_length, tell);
     const Machine machine = machine_for(recipe, int(process.here.size()));
-    require_memory(recipe, m, shape, machine, process);
+    require_memory("to evaluate", recipe, machine, process, [&](const std::vector<int>& ranks) {
+      RanksNeed need{.advice =
+                         "a smaller --micro-batch-size or --seq-length takes less, and so does a rank where "
+                         "parallel.tp or parallel.pp cut the model"};
+      for (const int rank : ranks)
+        need.bytes +=
+            measure_forward(m.model, forward_step(recipe.parallel, m.model, shape, rank), *machine.workspace_model)
+                .total_bytes();
+      return need;
+    });
     process.run(mesh_sizes_of(recipe), *machine.mover, [&](const ProcessMesh& mesh) {
       Evaluator evaluator(folder, {.machine = machine.of_rank(mesh.world->rank()),
                                    .precision = shape.precision,

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <charconv>
+#include <numeric>
 
 #include "weft/apps/backends.h"
 #include "weft/apps/launch.h"
 #include "weft/apps/launcher.h"
 #include "weft/base/error.h"
+#include "weft/base/memory_limits.h"
 #include "weft/plan/layout.h"
+#include "weft/records/progress.h"
 
 namespace weft {
 namespace {
@@ -76,6 +79,22 @@ int run_forward_ranks(const Recipe& recipe, const std::string& command,
                               .command = this_command(),
                               .launched = launched,
                               .start_timeout_s = 60 * recipe.run.start_timeout_minutes});
+}
+
+void require_memory(const std::string& purpose, const Recipe& recipe, const Machine& machine,
+                    const RankProcess& process, const std::function<RanksNeed(const std::vector<int>& ranks)>& needs) {
+  if (!machine.device.empty() || (!process.here.empty() && process.rank != process.here.front())) return;
+  const auto left = memory_left_here();
+  if (!left) return;
+  std::vector<int> ranks = process.here;
+  if (ranks.empty()) {
+    ranks.resize(size_t(mesh_sizes_of(recipe).world()));
+    std::iota(ranks.begin(), ranks.end(), 0);
+  }
+  const RanksNeed need = needs(ranks);
+  if (need.bytes > left->bytes)
+    throw ConfigError(fmt::format("no memory {}: the ranks here take {}{}, but {}; {}", purpose,
+                                  format_bytes(double(need.bytes)), need.of_it, left->what, need.advice));
 }
 
 }  // namespace weft

@@ -60,7 +60,8 @@ class Generation {
     check_layout();
     one_host_ = process.here.empty() || int(process.here.size()) == mesh_sizes_of(recipe_).world();
     machine_ = o.plan ? machine_to_plan_for(recipe_) : machine_for(recipe_, int(process.here.size()));
-    if (!o.plan) require_memory(process);
+    if (!o.plan)
+      require_memory("to generate", recipe_, machine_, process, [&](const auto& ranks) { return need_of(ranks); });
     say_window();
   }
 
@@ -205,18 +206,12 @@ class Generation {
     return plan;
   }
 
-  // Refuses what the ranks on this host cannot hold together, before any has memory. Ranks on a GPU find out for
-  // themselves.
-  void require_memory(const RankProcess& process) const {
-    if (!machine_.device.empty() || (!process.here.empty() && process.rank != process.here.front())) return;
-    const GenerationPlan plan = plan_of(process.here);
-    const auto left = memory_left_here();
-    if (!left || plan.total_bytes() <= left->bytes) return;
-    throw ConfigError(
-        fmt::format("no memory to generate: the ranks here take {} ({} of it {} pages of {} tokens of keys and "
-                    "values), but {}; fewer --max-tokens, a smaller --context or fewer prompts take less\n{}",
-                    format_bytes(double(plan.total_bytes())), format_bytes(double(plan.cache_bytes())), plan.pages(),
-                    KvPages::kRows, left->what, plan.to_string()));
+  RanksNeed need_of(const std::vector<int>& ranks) const {
+    const GenerationPlan plan = plan_of(ranks);
+    return {.bytes = plan.total_bytes(),
+            .of_it = fmt::format(" ({} of it {} pages of {} tokens of keys and values)",
+                                 format_bytes(double(plan.cache_bytes())), plan.pages(), KvPages::kRows),
+            .advice = "fewer --max-tokens, a smaller --context or fewer prompts take less\n" + plan.to_string()};
   }
 
   // False: a message of a conversation was left out.

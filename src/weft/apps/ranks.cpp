@@ -30,8 +30,8 @@ namespace {
 void set_variables_of_libraries() {
   const auto set = [](const char* name, const char* value) { setenv(name, value, 0); };
   // If processes have a GPU each, a kernel of NCCL's waits for its peers on the GPU. Code that is loaded when it is
-  // first called may wait for that kernel to end, while the peer waits for what the code computes; streams that share a
-  // queue of the hardware wait for each other likewise.
+  // first called may wait for that kernel to end, while the peer waits for what the code computes; CUDA streams that
+  // share a queue of the hardware wait for each other likewise.
   set("CUDA_MODULE_LOADING", "EAGER");
   set("CUDA_DEVICE_MAX_CONNECTIONS", "32");
   // Open MPI puts a whole message into a TCP socket's queue, and answers about the other direction behind it: a link

@@ -29,9 +29,9 @@ constexpr const char* kOptimizerFile = "weft/optimizer.safetensors";
 constexpr const char* kWhatToDo =
     "; the checkpoint is damaged: take another one. Or was it changed on purpose? Then copy the folder without weft/, "
     "and name the copy as a model";
-constexpr int64_t kPieceBytes = 1 << 20, kMostText = 1 << 30;
+constexpr int64_t kRunBytes = 1 << 20, kMostText = 1 << 30;
 
-// A file that is read where the reader says, in whole pieces.
+// A file that is read where the reader says, in whole runs.
 class Reader {
  public:
   // Not blocking: to open a named pipe would be to wait for its writer.
@@ -62,12 +62,12 @@ class Reader {
   }
   // The hash of the file's first `bytes` bytes.
   std::string xxh128(int64_t bytes) const {
-    std::vector<std::byte> buffer(size_t(std::min(bytes, kPieceBytes)));
+    std::vector<std::byte> buffer(size_t(std::min(bytes, kRunBytes)));
     Hasher hash;
-    for (int64_t at = 0; at < bytes; at += kPieceBytes) {
-      const auto piece = std::span(buffer).first(size_t(std::min(kPieceBytes, bytes - at)));
-      read(at, piece);
-      hash.add({reinterpret_cast<const char*>(piece.data()), piece.size()});
+    for (int64_t at = 0; at < bytes; at += kRunBytes) {
+      const auto run = std::span(buffer).first(size_t(std::min(kRunBytes, bytes - at)));
+      read(at, run);
+      hash.add({reinterpret_cast<const char*>(run.data()), run.size()});
     }
     return hash.hex();
   }
@@ -193,40 +193,39 @@ std::vector<std::string> CheckpointCheck::strangers() const {
 }
 
 // The tensors stand one after the other; a share is a run of their words.
-std::vector<CheckpointCheck::Piece> CheckpointCheck::pieces_of(int share, int num_shares) const {
-  int64_t units = 0;  // of a piece's size, the last of each tensor smaller
-  const auto units_of = [](const Place& t) { return (t.tensor->bytes + kPieceBytes - 1) / kPieceBytes; };
+std::vector<CheckpointCheck::ByteRun> CheckpointCheck::runs_of(int share, int num_shares) const {
+  int64_t units = 0;  // of a run's size, the last of each tensor smaller
+  const auto units_of = [](const Place& t) { return (t.tensor->bytes + kRunBytes - 1) / kRunBytes; };
   for (const Place& t : tensors_) units += units_of(t);
   const int64_t first = units * share / num_shares, end = units * (share + 1) / num_shares;
-  std::vector<Piece> pieces;
+  std::vector<ByteRun> runs;
   int64_t unit = 0;
   for (size_t i = 0; i < tensors_.size(); ++i) {
     for (int64_t k = 0; k < units_of(tensors_[i]); ++k, ++unit)
       if (unit >= first && unit < end)
-        pieces.push_back(
-            {i, k * kPieceBytes, std::min<int64_t>(kPieceBytes, tensors_[i].tensor->bytes - k * kPieceBytes)});
+        runs.push_back({i, k * kRunBytes, std::min<int64_t>(kRunBytes, tensors_[i].tensor->bytes - k * kRunBytes)});
   }
-  return pieces;
+  return runs;
 }
 
 std::vector<uint64_t> CheckpointCheck::sums_of_share(int share, int num_shares, int num_threads) const {
-  const std::vector<Piece> pieces = pieces_of(share, num_shares);
+  const std::vector<ByteRun> runs = runs_of(share, num_shares);
   std::vector<uint64_t> sums(tensors_.size(), 0);
   std::mutex mutex;
-  parallel_for(int64_t(pieces.size()), num_threads, 1, [&](int64_t begin, int64_t end) {
-    std::vector<std::byte> buffer(static_cast<size_t>(kPieceBytes));
+  parallel_for(int64_t(runs.size()), num_threads, 1, [&](int64_t begin, int64_t end) {
+    std::vector<std::byte> buffer(static_cast<size_t>(kRunBytes));
     std::optional<Reader> reader;
     const std::string* open = nullptr;
     for (int64_t i = begin; i < end; ++i) {
-      const Piece& piece = pieces[size_t(i)];
-      const Place& place = tensors_[piece.tensor];
+      const ByteRun& run = runs[size_t(i)];
+      const Place& place = tensors_[run.tensor];
       if (open != place.file) reader.emplace(checkpoint_ / *(open = place.file));
-      const std::span<std::byte> bytes = std::span(buffer).first(size_t(piece.bytes));
-      reader->read(place.offset + piece.offset, bytes);
+      const std::span<std::byte> bytes = std::span(buffer).first(size_t(run.bytes));
+      reader->read(place.offset + run.offset, bytes);
       const uint64_t sum =
-          place.tensor->word_bytes == 1 ? byte_sum(bytes, piece.offset) : word_sum(bytes, piece.offset / 4);
+          place.tensor->word_bytes == 1 ? byte_sum(bytes, run.offset) : word_sum(bytes, run.offset / 4);
       const std::lock_guard lock(mutex);
-      sums[piece.tensor] += sum;
+      sums[run.tensor] += sum;
     }
   });
   return sums;

@@ -44,13 +44,13 @@ class CheckpointCheck {
     const Manifest::Tensor* tensor;
     int64_t offset;  // of its first byte in the file
   };
-  struct Piece {
+  struct ByteRun {
     size_t tensor;          // of tensors_
     int64_t offset, bytes;  // within it
   };
   void open_without_manifest() const;
   void refuse_other_weights() const;
-  std::vector<Piece> pieces_of(int share, int num_shares) const;
+  std::vector<ByteRun> runs_of(int share, int num_shares) const;
 
   std::filesystem::path checkpoint_;
   CheckpointPart part_;

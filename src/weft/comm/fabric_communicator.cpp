@@ -29,7 +29,7 @@ std::shared_ptr<Lane> FabricHub::connect(const Fabric::End& end) {
 
 void FabricHub::wait(Transport& transport, int64_t mark, const CommCall& call) {
   const Clock::time_point began = Clock::now();
-  for (int64_t looks = 1; !transport.stream().passed(mark); ++looks) {
+  for (int64_t looks = 1; !transport.queue().passed(mark); ++looks) {
     if (looks % kLooksPerCheck != 0 && looks > 1) continue;
     check_alive();
     if (const std::string why = transport.failure(); !why.empty())
@@ -53,14 +53,14 @@ void FabricHub::wait(Transport& transport, int64_t mark, const CommCall& call) {
 
 void FabricHub::let_wait_for_device(Lane& lane) {
   if (!orders()) return;
-  Stream& device = *issue_();
-  lane.transport->stream().wait_for(device, device.mark());
+  DeviceQueue& device = *issue_();
+  lane.transport->queue().wait_for(device, device.mark());
 }
 
 void FabricHub::wait_in_order(Lane& lane, int64_t mark, const CommCall& call) {
   if (!orders()) return wait(*lane.transport, mark, call);
-  issue_()->wait_for(lane.transport->stream(), mark);
-  while (!lane.ordered.empty() && lane.transport->stream().passed(lane.ordered.front().mark)) lane.ordered.pop_front();
+  issue_()->wait_for(lane.transport->queue(), mark);
+  while (!lane.ordered.empty() && lane.transport->queue().passed(lane.ordered.front().mark)) lane.ordered.pop_front();
   lane.ordered.push_back({mark, call});
   if (lane.ordered.size() > kMostOrdered) settle();  // what a device is given waits for room where it has too much
 }
@@ -121,20 +121,20 @@ struct RankPlace {
   int size, rank;
 };
 
-constexpr int64_t kLine = 64;                 // elements: pieces begin at whole cache lines, as tensors do
+constexpr int64_t kLine = 64;                 // elements: parts begin at whole cache lines, as tensors do
 constexpr int64_t kSmall = int64_t{1} << 15;  // bytes that go whole to every rank: one exchange, not two
 
 std::byte* at(const Tensor& x, int64_t element) { return static_cast<std::byte*>(x.data) + element * size_of(x.dtype); }
 
-// Elements of a piece: the staging holds one piece of each other rank.
-int64_t most_of_piece(const Transport& transport, const RankPlace& me, DType dtype) {
+// Elements of a part: the staging holds one part of each other rank.
+int64_t most_of_part(const Transport& transport, const RankPlace& me, DType dtype) {
   const auto others = std::max(1, me.size - 1);
   const int64_t most = int64_t(transport.staging().size()) / others / size_of(dtype) / kLine * kLine;
   WEFT_CHECK(most > 0, "{} bytes of staging for {} ranks", transport.staging().size(), me.size);
   return most;
 }
 
-// Where the piece for rank r lies: pieces of consecutive ranks are `apart` bytes apart; 0 if all get the same.
+// Where the part for rank r lies: parts for consecutive ranks are `apart` bytes apart; 0 if all get the same.
 struct Parts {
   std::byte* first;
   int64_t apart;
@@ -143,20 +143,20 @@ struct Parts {
 };
 
 // Sends n elements at part(r) to every other rank r, and adds the own ones at part(rank) and what came from the others.
-void scatter_piece(Transport& transport, const RankPlace& me, const Parts& part, DType dtype, int64_t n) {
+void scatter_part(Transport& transport, const RankPlace& me, const Parts& part, DType dtype, int64_t n) {
   const int64_t bytes = n * size_of(dtype), room = (n + kLine - 1) / kLine * kLine * size_of(dtype);
-  std::vector<Transport::Piece> sent, received;
+  std::vector<Transport::Message> sent, received;
   std::vector<const void*> operands;
-  std::byte* slot = transport.staging().data();
+  std::byte* place = transport.staging().data();
   for (int r = 0; r < me.size; ++r) {
     if (r == me.rank) {
       operands.push_back(part(r));
       continue;
     }
     sent.push_back({part(r), bytes, r});
-    received.push_back({slot, bytes, r});
-    operands.push_back(slot);
-    slot += room;
+    received.push_back({place, bytes, r});
+    operands.push_back(place);
+    place += room;
   }
   transport.exchange(sent, received);
   transport.sum(operands, dtype, n, part.out);
@@ -164,27 +164,27 @@ void scatter_piece(Transport& transport, const RankPlace& me, const Parts& part,
 
 // Each rank sends (size - 1) / size of `full`.
 void reduce_scatter_on(Transport& transport, const RankPlace& me, const Tensor& full, const Tensor& shard) {
-  const int64_t most = most_of_piece(transport, me, full.dtype);
+  const int64_t most = most_of_part(transport, me, full.dtype);
   for (int64_t done = 0; done < shard.elements(); done += most)
-    scatter_piece(transport, me, Parts{.first = at(full, done), .apart = shard.bytes(), .out = at(shard, done)},
-                  full.dtype, std::min(most, shard.elements() - done));
+    scatter_part(transport, me, Parts{.first = at(full, done), .apart = shard.bytes(), .out = at(shard, done)},
+                 full.dtype, std::min(most, shard.elements() - done));
 }
 
 // For each chunk, a reduce-scatter in place and an all-gather; a small tensor goes to every rank whole.
 void all_reduce_on(Transport& transport, const RankPlace& me, const Tensor& x) {
-  const int64_t most = most_of_piece(transport, me, x.dtype), elements = x.elements();
+  const int64_t most = most_of_part(transport, me, x.dtype), elements = x.elements();
   int64_t done = 0;
   const auto share = [&] { return std::min(most, (elements - done) / me.size / kLine * kLine); };
   for (int64_t n = share(); n > 0 && x.bytes() > kSmall; n = share()) {
     const int64_t bytes = n * size_of(x.dtype);
     std::byte* mine = at(x, done) + me.rank * bytes;
-    scatter_piece(transport, me, Parts{.first = at(x, done), .apart = bytes, .out = mine}, x.dtype, n);
+    scatter_part(transport, me, Parts{.first = at(x, done), .apart = bytes, .out = mine}, x.dtype, n);
     transport.all_gather(mine, at(x, done), bytes);
     done += n * me.size;
   }
   for (; done < elements; done += most)
-    scatter_piece(transport, me, Parts{.first = at(x, done), .apart = 0, .out = at(x, done)}, x.dtype,
-                  std::min(most, elements - done));
+    scatter_part(transport, me, Parts{.first = at(x, done), .apart = 0, .out = at(x, done)}, x.dtype,
+                 std::min(most, elements - done));
 }
 
 // --- calls ---
@@ -231,7 +231,7 @@ class FabricCommunicator::Begun final : public Work::Pending {
     if (hub_->stamps_calls()) began_ = lane_.transport->stamp();
     give(*lane_.transport);
     if (hub_->stamps_calls()) ended_ = lane_.transport->stamp();
-    mark_ = lane_.transport->stream().mark();
+    mark_ = lane_.transport->queue().mark();
   }
   // A sender goes on without the receiver's card: neither direction between two ranks waits for the other.
   void tell(Communicator& host) {
@@ -323,8 +323,8 @@ Work FabricCommunicator::send(Tensor x, int to, Site site) {
   const auto lane = lanes_.to.find(to);
   if (lane == lanes_.to.end() || !is_on_device(x)) return host_->send(x, to, site);
   return begin(*lane->second, call("send", x, site, to), [&](Transport& t) {
-    const Transport::Piece piece{x.data, x.bytes(), 1};
-    t.exchange({&piece, 1}, {});
+    const Transport::Message message{x.data, x.bytes(), 1};
+    t.exchange({&message, 1}, {});
   });
 }
 
@@ -332,8 +332,8 @@ Work FabricCommunicator::recv(Tensor x, int from, Site site) {
   const auto lane = lanes_.from.find(from);
   if (lane == lanes_.from.end() || !is_on_device(x)) return host_->recv(x, from, site);
   return begin(*lane->second, call("receive", x, site, from), [&](Transport& t) {
-    const Transport::Piece piece{x.data, x.bytes(), 0};
-    t.exchange({}, {&piece, 1});
+    const Transport::Message message{x.data, x.bytes(), 0};
+    t.exchange({}, {&message, 1});
   });
 }
 

@@ -46,7 +46,7 @@ class FabricHub {
   // Waits until the transport has passed the mark. The other ranks of the call have begun it, or will.
   void wait(Transport& transport, int64_t mark, const CommCall& call);
   // CommProgress::order_by.
-  void order_by(std::function<Stream*()> issue) { issue_ = std::move(issue); }
+  void order_by(std::function<DeviceQueue*()> issue) { issue_ = std::move(issue); }
   bool orders() const { return issue_ != nullptr; }
   // If calls are ordered, the lane's next work waits for the work that the device was given; if not, the caller has
   // waited.
@@ -69,9 +69,9 @@ class FabricHub {
   std::function<void()> poll_;
   Patience patience_;
   std::vector<std::shared_ptr<Lane>> lanes_;
-  std::function<Stream*()> issue_;  // none: calls are not ordered
-  std::function<void()> settled_;   // none: calls are not stamped
-  std::string failure_;             // empty: none
+  std::function<DeviceQueue*()> issue_;  // none: calls are not ordered
+  std::function<void()> settled_;        // none: calls are not stamped
+  std::string failure_;                  // empty: none
 };
 
 // What a rank has of one axis.

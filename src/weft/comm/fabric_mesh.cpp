@@ -102,17 +102,17 @@ class Joiner {
   std::shared_ptr<Lane> linked(std::span<const std::byte> name, int rank) {
     auto lane =
         hub_->connect({.name = name, .size = 2, .rank = rank, .staging_bytes = kGreeting, .only_messages = true});
-    const Transport::Piece piece{lane->transport->staging().data(), kGreeting, 1 - rank};
+    const Transport::Message message{lane->transport->staging().data(), kGreeting, 1 - rank};
     if (rank == 0)
-      lane->transport->exchange({&piece, 1}, {});
+      lane->transport->exchange({&message, 1}, {});
     else
-      lane->transport->exchange({}, {&piece, 1});
+      lane->transport->exchange({}, {&message, 1});
     wait_greeted(*lane->transport);
     return lane;
   }
   void greet_group(Transport& transport, int size, int rank) {
     std::byte* const at = transport.staging().data();
-    std::vector<Transport::Piece> sent, received;
+    std::vector<Transport::Message> sent, received;
     for (int r = 0; r < size; ++r) {
       if (r == rank) continue;
       sent.push_back({at, kGreeting, r});
@@ -123,8 +123,7 @@ class Joiner {
     wait_greeted(transport);
   }
   void wait_greeted(Transport& transport) {
-    hub_->wait(transport, transport.stream().mark(),
-               {.op = "greeting", .elements = kGreeting, .site = Site::current()});
+    hub_->wait(transport, transport.queue().mark(), {.op = "greeting", .elements = kGreeting, .site = Site::current()});
   }
 
   std::shared_ptr<FabricHub> hub_;
@@ -143,7 +142,7 @@ class FabricProgress final : public CommProgress {
   bool lends() const override { return host_ && host_->lends(); }
   void lend() override { host_->lend(); }
   bool is_by_devices() const override { return true; }
-  void order_by(std::function<Stream*()> issue) override { hub_->order_by(std::move(issue)); }
+  void order_by(std::function<DeviceQueue*()> issue) override { hub_->order_by(std::move(issue)); }
   void settle() override { hub_->settle(); }
   void stamp_calls(std::function<void()> settled) override { hub_->stamp_calls(std::move(settled)); }
   void give_up() override { hub_->give_up("this rank has failed"); }

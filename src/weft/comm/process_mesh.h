@@ -9,7 +9,7 @@
 
 #include "weft/comm/communicator.h"
 #include "weft/comm/traffic.h"
-#include "weft/device/stream.h"
+#include "weft/device/device_queue.h"
 
 namespace weft {
 
@@ -63,13 +63,13 @@ class CommProgress {
   virtual bool lends() const { return false; }
   virtual void lend() {}
 
-  // Whether devices move tensors themselves, in stream order. If not, the functions below do nothing.
+  // Whether devices move tensors themselves, in queue order. If not, the functions below do nothing.
   virtual bool is_by_devices() const { return false; }
-  // Orders later calls (Communicator::is_ordered) with the stream that `issue` returns; `issue` first gives the device
+  // Orders later calls (Communicator::is_ordered) with the queue that `issue` returns; `issue` first gives the device
   // the ops that are held.
-  virtual void order_by(std::function<Stream*()> /*issue*/) {}
+  virtual void order_by(std::function<DeviceQueue*()> /*issue*/) {}
   // Returns when all calls that were waited for have finished here. Call it before waiting for a device: if another
-  // rank failed, the device would wait for ever (DeviceQueue::call_before_waits). Throws CommError.
+  // rank failed, the device would wait for ever (IssuedOps::call_before_waits). Throws CommError.
   virtual void settle() {}
   // Makes devices record when they ran each later call (Work::Pending::take_span). `settled` is called after each
   // `settle`, when the times of these calls are known.

@@ -9,12 +9,12 @@
 namespace weft {
 namespace {
 
-// In pieces that stay in the first-level cache, so that every rank's memory is read once, in long runs. `out` may be
-// one of the operands, but an element of it depends on no other: hence the pragmas.
-constexpr int64_t kPiece = 1024;
+// Elements of a run. A run stays in the first-level cache, so that every rank's memory is read once, in order. `out`
+// may be one of the operands, but an element of it depends on no other: hence the pragmas.
+constexpr int64_t kRun = 1024;
 
 template <class T, class Sum>
-void add_piece(std::span<const void* const> from, int64_t at, int64_t n, T* out) {
+void add_run(std::span<const void* const> from, int64_t at, int64_t n, T* out) {
   const auto operand = [&](size_t rank) { return static_cast<const T*>(from[rank]) + at; };
   const T *first = operand(0), *second = operand(1), *last = operand(from.size() - 1);
   T* to = out + at;
@@ -23,7 +23,7 @@ void add_piece(std::span<const void* const> from, int64_t at, int64_t n, T* out)
     for (int64_t i = 0; i < n; ++i) to[i] = T(Sum(first[i]) + Sum(second[i]));
     return;
   }
-  Sum sum[kPiece];
+  Sum sum[kRun];
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) sum[i] = Sum(first[i]) + Sum(second[i]);
   for (size_t rank = 2; rank + 1 < from.size(); ++rank) {
@@ -41,8 +41,7 @@ void add(std::span<const void* const> from, int64_t n, void* out) {
     if (out != from[0]) std::memcpy(out, from[0], size_t(n) * sizeof(T));
     return;
   }
-  for (int64_t at = 0; at < n; at += kPiece)
-    add_piece<T, Sum>(from, at, std::min(kPiece, n - at), static_cast<T*>(out));
+  for (int64_t at = 0; at < n; at += kRun) add_run<T, Sum>(from, at, std::min(kRun, n - at), static_cast<T*>(out));
 }
 
 }  // namespace
@@ -53,12 +52,12 @@ void check_has_sum(DType t) {
 
 void sum_ranks_in_place(std::span<void* const> ranks, DType dtype, int64_t n) {
   std::vector<const void*> from(ranks.size());
-  for (int64_t at = 0; at < n; at += kPiece) {  // which is then still in the cache, for each to have
-    const int64_t here = std::min(kPiece, n - at);
-    const auto piece = [&](size_t rank) { return static_cast<std::byte*>(ranks[rank]) + at * size_of(dtype); };
-    for (size_t r = 0; r < ranks.size(); ++r) from[r] = piece(r);
-    sum_ranks(from, dtype, here, piece(0));
-    for (size_t r = 1; r < ranks.size(); ++r) std::memcpy(piece(r), piece(0), size_t(here * size_of(dtype)));
+  for (int64_t at = 0; at < n; at += kRun) {  // which is then still in the cache, for each to have
+    const int64_t here = std::min(kRun, n - at);
+    const auto run = [&](size_t rank) { return static_cast<std::byte*>(ranks[rank]) + at * size_of(dtype); };
+    for (size_t r = 0; r < ranks.size(); ++r) from[r] = run(r);
+    sum_ranks(from, dtype, here, run(0));
+    for (size_t r = 1; r < ranks.size(); ++r) std::memcpy(run(r), run(0), size_t(here * size_of(dtype)));
   }
 }
 

@@ -77,14 +77,14 @@ class DeviceMover final : public Mover {
       if (!devices_->reaches(device, other)) out_of_reach.push_back(r);
     }
     if (out_of_reach.empty()) return devices_->sum(device, o.from, o.dtype, o.n, o.out);
-    add_by_pieces(device, o, out_of_reach);
+    add_in_parts(device, o, out_of_reach);
   }
 
-  void add_by_pieces(int device, const Operands& o, const std::vector<size_t>& out_of_reach) const {
+  void add_in_parts(int device, const Operands& o, const std::vector<size_t>& out_of_reach) const {
     Staging& staging = *staging_[size_t(device)];
     const std::lock_guard lock(staging.mutex);
     const int64_t room = staging.arena.capacity() / int64_t(out_of_reach.size()) / kArenaAlignment * kArenaAlignment;
-    const int64_t most = room / size_of(o.dtype);  // elements of a piece
+    const int64_t most = room / size_of(o.dtype);  // elements of a part
     WEFT_CHECK(most > 0, "{} bytes for operands of {} ranks", staging.arena.capacity(), out_of_reach.size());
     for (int64_t first = 0; first < o.n; first += most) {
       const int64_t n = std::min(most, o.n - first), bytes = n * size_of(o.dtype);

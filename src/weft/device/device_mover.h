@@ -28,7 +28,7 @@ class MovingDevices {
 inline constexpr int64_t kMoverStaging = int64_t{32} << 20;  // bytes
 
 // The calling rank's device adds: it reads and writes its peers' memory itself. Operands that it does not reach are
-// copied to it in pieces, and in-place sums copied back, with the same bits. `host` moves what the host reaches.
+// copied to it in parts, and in-place sums copied back, with the same bits. `host` moves what the host reaches.
 std::shared_ptr<const Mover> make_device_mover(std::shared_ptr<const MovingDevices> devices,
                                                std::shared_ptr<const Mover> host,
                                                int64_t staging_bytes = kMoverStaging);

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "weft/device/stream.h"
+#include "weft/device/device_queue.h"
 #include "weft/tensor/dtype.h"
 
 namespace weft {
@@ -17,30 +17,30 @@ namespace weft {
 // For its rank's thread; throws CommError.
 class Transport {
  public:
-  struct Piece {
+  struct Message {
     void* data;
     int64_t bytes;  // not 0
     int peer;
   };
   virtual ~Transport() = default;  // waits for what is under way, or where an exception is, aborts
-  // All pieces concurrently; between two ranks in this order.
-  virtual void exchange(std::span<const Piece> sent, std::span<const Piece> received) = 0;
+  // All messages concurrently; between two ranks in this order.
+  virtual void exchange(std::span<const Message> sent, std::span<const Message> received) = 0;
   // `bytes` of every rank, in their order. `mine` may lie in its place.
   virtual void all_gather(const void* mine, void* all, int64_t bytes) = 0;
   // As comm/rank_sum.h has it, bit for bit.
   virtual void sum(std::span<const void* const> from, DType dtype, int64_t n, void* out) = 0;
-  // Its device's, for pieces on their way.
+  // Its device's, for messages on their way.
   virtual std::span<std::byte> staging() const = 0;
 
-  // The stream that it runs on.
-  virtual Stream& stream() = 0;
-  // The place behind what it was given so far, and, when its stream has passed that, once for each: when it did, in
+  // The queue that it runs on.
+  virtual DeviceQueue& queue() = 0;
+  // The place behind what it was given so far, and, when its queue has passed that, once for each: when it did, in
   // nanoseconds of std::chrono::steady_clock.
   virtual Stamp stamp() = 0;
   virtual int64_t take_time_ns(Stamp stamp) = 0;
   virtual std::string failure() = 0;  // the failure here or at a peer that stopped it; else empty
   // Ends what is under way, and returns once nothing touches a tensor any more; marks then count as passed. Make no
-  // call after it. Its stream may wait for the rank's other transports, so abort all of a rank's at the same time, each
+  // call after it. Its queue may wait for the rank's other transports, so abort all of a rank's at the same time, each
   // in a thread.
   virtual void abort() noexcept = 0;
 };

@@ -104,7 +104,7 @@ constexpr Coder coder_of_numbers() {
           }};
 }
 
-// Of functions that take one block.
+// A coder made of functions that take one block.
 template <GgufType type, void (*decode)(const std::byte*, float*), void (*encode)(const float*, std::byte*)>
 constexpr Coder coder_of_blocks() {
   return {[](const std::byte* from, float* x, int64_t blocks) {

@@ -25,7 +25,7 @@ struct GgufName {
   double offset = 0;    // numbers are larger by this there (the 1 of gemma's norms)
   bool as_f32 = false;  // whatever the file's type: norms, biases, positions
 };
-// Of each of hf_tensors(model), in that order. The family must have an architecture.
+// The names of hf_tensors(model), in that order. The family must have an architecture.
 std::vector<GgufName> gguf_names(const ModelSpec& model);
 
 // The row of the GGUF tensor that has this row of the folder's; and the other way round.

@@ -115,8 +115,8 @@ namespace {
 void read_codes(const WeightSource& source, size_t tensor, const ParamStore& params, const Param& weight,
                 int num_threads) {
   const HfTensor& t = source.tensors()[tensor];
-  for (size_t i = 0; i < weight.pieces().size(); ++i) {
-    const Run part = weight.pieces()[i].part_rows;
+  for (size_t i = 0; i < weight.parts().size(); ++i) {
+    const Run part = weight.parts()[i].part_rows;
     if (part.first < t.first_row || part.end() > t.first_row + t.rows) continue;
     const int64_t cols = t.cols(), first = part.first - t.first_row;
     quantise({.name = t.name,

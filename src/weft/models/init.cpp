@@ -75,8 +75,8 @@ std::vector<Span> spans_of(Run all_rows, Run cols, int64_t width) {
 
 void init_codes(const ParamStore& params, const Param& p, uint64_t key, int num_threads) {
   const int64_t cols = width_of(p.spec());
-  for (size_t i = 0; i < p.pieces().size(); ++i) {
-    const Run part = p.pieces()[i].part_rows;
+  for (size_t i = 0; i < p.parts().size(); ++i) {
+    const Run part = p.parts()[i].part_rows;
     quantise({.name = p.spec().name,
               .rows = part.count,
               .cols = cols,
@@ -125,8 +125,8 @@ void init_where(const ParamStore& params, uint64_t seed, int num_threads, const 
 // The square roots of these squares, in the masters of m.
 void write_lengths(const ParamStore& params, const Param& m, const Tensor& squares) {
   for (const ParamStore::Stored& block : params.stored(m)) {
-    const Piece& piece = m.pieces()[size_t(block.piece)];
-    const int64_t first = piece.local_row + block.rows.first - piece.rows.first;
+    const HeldPart& part = m.parts()[size_t(block.part)];
+    const int64_t first = part.local_row + block.rows.first - part.rows.first;
     write_parts(params.memory(), block.master, [&](const Tensor& to, int64_t first_row) {
       read_parts(params.memory(), squares.slice_rows(first + first_row, to.rows()),
                  [&](const Tensor& from, int64_t at) {

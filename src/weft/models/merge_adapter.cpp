@@ -67,7 +67,7 @@ std::map<std::string, std::vector<Run>> parts_in_codes(const ModelSpec& model) {
   std::map<std::string, std::vector<Run>> all;
   for (const ParamSpec& weight : all_params(model)) {
     if (!weight.in_codes()) continue;
-    for (const Piece& piece : pieces_of(weight, {})) all[weight.name].push_back(piece.part_rows);
+    for (const HeldPart& part : held_parts(weight, {})) all[weight.name].push_back(part.part_rows);
   }
   return all;
 }

@@ -14,7 +14,7 @@
 
 namespace weft {
 
-// A piece of the model that a rank runs at once: a virtual stage of a pipeline.
+// What a rank runs at once: a virtual stage of a pipeline.
 struct ModelPart {
   Run blocks;                          // of the model's
   bool embedding = true, head = true;  // before them, and behind

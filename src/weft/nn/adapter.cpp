@@ -9,8 +9,8 @@ namespace {
 std::vector<size_t> parts_of(const Param& weight, const AdapterSpec::Target& target) {
   std::vector<size_t> parts;
   int64_t rows = 0;
-  for (size_t i = 0; i < weight.pieces().size(); ++i) {
-    const Run part = weight.pieces()[i].part_rows;
+  for (size_t i = 0; i < weight.parts().size(); ++i) {
+    const Run part = weight.parts()[i].part_rows;
     if (part.first < target.rows.first || part.end() > target.rows.end()) continue;
     parts.push_back(i);
     rows += part.count;
@@ -55,14 +55,14 @@ std::optional<Adapter> Adapter::make(ParamStore& params, const std::string& name
 
 Adapter::Adapter(Param& a, Param& b, const AdapterSpec& spec, const std::string& name, const Param& of)
     : a_(&a), b_(&b), rank_(spec.rank), scale_(spec.scale), dropout_(name + ".lora", spec.dropout) {
-  if (of.spec().place.tp() == Spmd::Shard1) first_column_ = of.pieces()[0].cols.first;
+  if (of.spec().place.tp() == Spmd::Shard1) first_column_ = of.parts()[0].cols.first;
   bool some_are_cut = false;
-  for (const Piece& piece : of.pieces()) some_are_cut = some_are_cut || piece.held == Spmd::Shard0;
+  for (const HeldPart& part : of.parts()) some_are_cut = some_are_cut || part.held == Spmd::Shard0;
   const std::vector<AdapterSpec::Target> targets = spec.of(of.spec().name);
-  size_t part = 0;  // of B
+  size_t next = 0;  // part of B
   for (size_t t = 0; t < targets.size(); ++t)
     for (const size_t i : parts_of(of, targets[t])) {
-      const Piece &in_w = of.pieces()[i], &in_b = b.pieces()[part++];
+      const HeldPart &in_w = of.parts()[i], &in_b = b.parts()[next++];
       rows_.push_back({.first = in_w.local_row,
                        .count = in_w.rows.count,
                        .first_b = in_b.local_row,

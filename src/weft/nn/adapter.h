@@ -34,7 +34,7 @@ class Adapter {
   };
   // None where the store has no adapter of this weight. `name`: of the product.
   static std::optional<Adapter> make(ParamStore& params, const std::string& name, const Param& of);
-  // Of matrices that are there already.
+  // Takes matrices that are there already.
   Adapter(Param& a, Param& b, const AdapterSpec& spec, const std::string& name, const Param& of);
   const Param& a() const { return *a_; }
   const Param& b() const { return *b_; }

@@ -54,8 +54,8 @@ class SelfAttention {
   Tensor decode(Pass& p, const KvCache& cache, const CacheUse& use, Tensor h) const;
 
  private:
-  const Piece& queries() const { return qkv_.weight().pieces()[0]; }
-  const Piece& keys() const { return qkv_.weight().pieces()[1]; }
+  const HeldPart& queries() const { return qkv_.weight().parts()[0]; }
+  const HeldPart& keys() const { return qkv_.weight().parts()[1]; }
   QueryKeyValue split(Tensor qkv, Spmd everywhere) const;
   Tensor attended(Tensor k) const;
   QueryKeyValue attended(const QueryKeyValue& all) const { return {all.q, attended(all.k), attended(all.v)}; }

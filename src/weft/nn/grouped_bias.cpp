@@ -16,8 +16,8 @@ GroupedBias::GroupedBias(ParamStore& params, const std::string& name, const Spec
               .place = expert_weights(Spmd::Shard0),
               .parts = std::vector<Part>(size_t(spec.experts), {.size = spec.width, .grain = spec.grain})};
   b_ = &params.add(b);
-  const auto& pieces = b_->pieces();  // those of a rank's experts are alike
-  const auto mine = std::find_if(pieces.begin(), pieces.end(), [](const Piece& p) { return p.rows.count > 0; });
+  const auto& parts = b_->parts();  // those of a rank's experts are alike
+  const auto mine = std::find_if(parts.begin(), parts.end(), [](const HeldPart& p) { return p.rows.count > 0; });
   first_ = mine->rows.first - mine->part_rows.first;
   width_ = mine->rows.count;
 }

@@ -22,8 +22,8 @@ ParamSpec weight_spec(const std::string& name, const GroupedLinear::Spec& spec) 
 
 GroupedLinear::GroupedLinear(ParamStore& params, const std::string& name, const Spec& spec)
     : w_(&params.add(weight_spec(name, spec))) {
-  const auto& pieces = w_->pieces();  // those of a rank's experts are alike
-  const auto first = std::find_if(pieces.begin(), pieces.end(), [](const Piece& p) { return p.rows.count > 0; });
+  const auto& parts = w_->parts();  // those of a rank's experts are alike
+  const auto first = std::find_if(parts.begin(), parts.end(), [](const HeldPart& p) { return p.rows.count > 0; });
   for (size_t i = 0; i < spec.out.size(); ++i) out_ += first[std::ptrdiff_t(i)].rows.count;
 }
 

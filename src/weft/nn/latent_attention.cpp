@@ -56,7 +56,7 @@ AttentionHeads LatentAttention::heads() const {
   return {.q = here,
           .kv = here,
           .dim = head_dim(),
-          .first = q_.weight().pieces()[0].rows.first / head_dim(),
+          .first = q_.weight().parts()[0].rows.first / head_dim(),
           .total = spec_.heads,
           .scale = spec_.scale,
           .v_dim = spec_.v_dim};

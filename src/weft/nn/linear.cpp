@@ -14,13 +14,13 @@ Linear::Linear(ParamStore& params, const std::string& name, const Spec& spec)
   if (spec.bias)
     b_ = &params.add({.name = name + ".bias", .shape = {spec.out}, .place = spec.place, .parts = spec.parts});
   const bool in_codes = w_->spec().in_codes();
-  if (in_codes) coded_ = coded_pieces(w_->spec(), w_->pieces(), params.precision().stat);
-  for (size_t i = 0; i < w_->pieces().size(); ++i) {
-    const Piece& piece = w_->pieces()[i];
-    if (!runs_.empty() && runs_.back().held == piece.held && !in_codes)
-      runs_.back().count += piece.rows.count;
+  if (in_codes) coded_ = coded_parts(w_->spec(), w_->parts(), params.precision().stat);
+  for (size_t i = 0; i < w_->parts().size(); ++i) {
+    const HeldPart& part = w_->parts()[i];
+    if (!runs_.empty() && runs_.back().held == part.held && !in_codes)
+      runs_.back().count += part.rows.count;
     else
-      runs_.push_back({piece.local_row, piece.rows.count, piece.held, i});
+      runs_.push_back({part.local_row, part.rows.count, part.held, i});
   }
 }
 
@@ -37,15 +37,15 @@ Tensor Linear::Rows::columns(const Tensor& y, Spmd everywhere) const {
 // These rows of W: the numbers of codes in scratch, till the caller's Scope ends.
 Tensor Linear::matrix(Pass& p, const Rows& rows) const {
   if (coded_.empty()) return rows.of(w_->value, rows.held);
-  const CodedPiece& piece = coded_[rows.piece];
+  const CodedPart& part = coded_[rows.part];
   const Placement place = w_->spec().place.on_tp(rows.held);
   const Tensor bytes = w_->value.placed(place);
-  const Tensor numbers = p.compute(p.scratch, {piece.at.rows, piece.at.cols}, place);
-  p.be.run(Dequantise{.codes = piece.codes_in(bytes),
-                      .maxima = piece.maxima_in(bytes),
-                      .scales = piece.scales_in(bytes, p.precision.stat),
+  const Tensor numbers = p.compute(p.scratch, {part.at.rows, part.at.cols}, place);
+  p.be.run(Dequantise{.codes = part.codes_in(bytes),
+                      .maxima = part.maxima_in(bytes),
+                      .scales = part.scales_in(bytes, p.precision.stat),
                       .out = numbers,
-                      .at = piece.at});
+                      .at = part.at});
   return numbers;
 }
 

@@ -37,7 +37,7 @@ class Linear {
   struct Rows {  // of W that are held alike; of a W in codes, of one part
     int64_t first, count;
     Spmd held;
-    size_t piece;  // the first
+    size_t part;  // the first
     Tensor of(const Tensor& w, Spmd on_tp) const;
     Tensor columns(const Tensor& y, Spmd everywhere) const;
   };
@@ -46,7 +46,7 @@ class Linear {
   Param* w_;
   Param* b_ = nullptr;
   std::vector<Rows> runs_;
-  std::vector<CodedPiece> coded_;  // of each piece of a W in codes
+  std::vector<CodedPart> coded_;  // of each part of a W in codes
 };
 
 // A bias that follows a sum over ranks: y += b on the stream.

@@ -29,20 +29,20 @@ std::optional<Magnitude> Magnitude::make(ParamStore& params, const std::string& 
 Magnitude::Magnitude(Param& m, const Param& of, const Adapter& adapter)
     : m_(&m), w_(&of), adapter_(adapter), join_(Axis::tp, Spmd::Partial, Spmd::Invariant) {
   const std::vector<Adapter::Rows>& targets = adapter_.rows();
-  const auto is_cut = [](const Piece& piece) { return piece.held == Spmd::Shard0; };
-  const bool some_are_cut = std::any_of(of.pieces().begin(), of.pieces().end(), is_cut);
-  for (const Piece& piece : of.pieces()) {
+  const auto is_cut = [](const HeldPart& part) { return part.held == Spmd::Shard0; };
+  const bool some_are_cut = std::any_of(of.parts().begin(), of.parts().end(), is_cut);
+  for (const HeldPart& part : of.parts()) {
     const auto found = std::find_if(targets.begin(), targets.end(),
-                                    [&](const Adapter::Rows& rows) { return rows.first == piece.local_row; });
+                                    [&](const Adapter::Rows& rows) { return rows.first == part.local_row; });
     if (found != targets.end())
       columns_.push_back({*found, true});
     else
-      columns_.push_back({{.first = piece.local_row,
-                           .count = piece.rows.count,
+      columns_.push_back({{.first = part.local_row,
+                           .count = part.rows.count,
                            .first_b = 0,
                            .target = 0,
-                           .held = piece.held,
-                           .everywhere = some_are_cut && !is_cut(piece)},
+                           .held = part.held,
+                           .everywhere = some_are_cut && !is_cut(part)},
                           false});
   }
 }

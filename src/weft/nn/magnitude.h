@@ -26,7 +26,7 @@ class Magnitude {
   // None where the store's adapters have no magnitudes. `of` is W; `name`: of the product.
   static std::optional<Magnitude> make(ParamStore& params, const std::string& name, const Param& of,
                                        const Adapter& adapter);
-  // Of weights that are there already.
+  // Takes weights that are there already.
   Magnitude(Param& m, const Param& of, const Adapter& adapter);
 
   void forward(Pass& p, Saved& s, Tensor y) const;

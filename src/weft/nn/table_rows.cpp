@@ -5,7 +5,7 @@ namespace weft {
 void add_table_rows(Pass& p, Param& table, Tensor ids, Tensor rows) {
   if (!table.learns()) return;
   if (!table.accumulates()) p.be.run(Zero{.x = table.grad});
-  p.be.run(EmbedBackward{.ids = ids, .dy = rows, .dtable = table.grad, .first = table.pieces()[0].rows.first});
+  p.be.run(EmbedBackward{.ids = ids, .dy = rows, .dtable = table.grad, .first = table.parts()[0].rows.first});
 }
 
 TableRows::TableRows(Param& table, double scale, const LayerPlan& plan)
@@ -14,7 +14,7 @@ TableRows::TableRows(Param& table, double scale, const LayerPlan& plan)
 void TableRows::forward(Pass& p, Tensor ids, Tensor x) const {
   Scope temporaries(*p.scratch);
   Tensor rows = leave_.operand_for(p.mesh, x, *p.scratch);
-  p.be.run(Embed{.ids = ids, .table = table_->value, .out = rows, .first = table_->pieces()[0].rows.first});
+  p.be.run(Embed{.ids = ids, .table = table_->value, .out = rows, .first = table_->parts()[0].rows.first});
   leave_.forward_into(p.mesh, rows, x);
   scale_.forward(p, x);
 }

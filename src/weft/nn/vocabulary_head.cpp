@@ -121,7 +121,7 @@ void VocabularyHead::logits(Pass& p, Tensor states, Tensor logits) const {
   Scope temporaries(*p.scratch);
   const Tensor h = enter_.forward(p.mesh, states, *p.scratch);
   const Tensor parts = logits.placed(h.place.on_tp(join_.from()));
-  const Run classes = w_->pieces()[0].rows;
+  const Run classes = w_->parts()[0].rows;
   const Tensor here =
       parts.slice_cols(classes.first, classes.count).placed(loss_.is_cut() ? h.place.on_tp(Spmd::Shard1) : h.place);
   p.be.run(Zero{.x = parts});

@@ -41,7 +41,7 @@ class VocabularyHead {
   struct Chunk {
     int64_t first, rows;
   };
-  // Of a teacher, if there is one.
+  // What a teacher gives, if there is one.
   struct Taught {
     const Teaching* teaching = nullptr;
     Tensor states = {};      // [T, d']  none where the teacher is not here

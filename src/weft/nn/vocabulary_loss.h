@@ -37,7 +37,7 @@ class VocabularyLoss {
   void learn(Pass& p, const Chunk& chunk) const;
   void learn_top(Pass& p, const Chunk& chunk) const;
   // The number of the first class here; how parts of a loss are held, whose rows are the logits'.
-  int64_t first() const { return is_cut() ? table_->pieces()[0].rows.first : 0; }
+  int64_t first() const { return is_cut() ? table_->parts()[0].rows.first : 0; }
   Placement part_place(const Tensor& logits) const {
     return is_cut() ? logits.place.on_tp(Spmd::Shard0) : logits.place;
   }

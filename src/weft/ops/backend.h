@@ -5,19 +5,19 @@
 #include <string_view>
 
 #include "weft/base/error.h"
-#include "weft/device/stream.h"
+#include "weft/device/device_queue.h"
 #include "weft/ops/any_op.h"
 
 namespace weft {
 
 // The ops that a backend has issued and its device has not run. Belongs to the backend's rank; not thread-safe.
-class DeviceQueue {
+class IssuedOps {
  public:
-  virtual ~DeviceQueue() = default;
+  virtual ~IssuedOps() = default;
   // Whether the last ops are held back before they go to the device (ops/replayed.h).
   virtual bool is_holding() const { return false; }
-  // Issues held ops, and returns the device's stream, to order other streams with it.
-  virtual Stream* issue_all() = 0;
+  // Issues held ops, and returns the device's queue, to order other queues with it.
+  virtual DeviceQueue* issue_all() = 0;
   // From now on, `call` runs before the host waits for the device, also within an op, and now and then: the device may
   // wait for another rank that has failed (CommProgress::settle).
   virtual void call_before_waits(std::function<void()> call) = 0;
@@ -28,7 +28,7 @@ class DeviceQueue {
   virtual int64_t take_time_ns(Stamp stamp) = 0;
 };
 
-// Issues ops on the one stream it was made with, in order; a second stream is a second backend. Asynchronous where the
+// Issues ops on the one queue it was made with, in order; a second queue is a second backend. Asynchronous where the
 // device is: tensors must stay alive and unchanged until `wait_all`. Belongs to one rank; not thread-safe.
 // Operands are taken as valid: the dry run has checked shapes, dtypes and placements of every op before (ops/rules.h).
 //
@@ -44,8 +44,8 @@ class Backend {
   virtual void leave() {}
   // Blocks until everything issued has finished.
   virtual void wait_all() {}
-  // The device's queue, which the backend owns; null if the backend runs its ops at once.
-  virtual DeviceQueue* queue() { return nullptr; }
+  // The ops that it has issued, which the backend owns; null if it runs its ops at once.
+  virtual IssuedOps* issued() { return nullptr; }
 };
 
 // Names the region of a scope.

@@ -18,7 +18,7 @@ class BackendAround : public Backend {
     inner_.leave();
   }
   void wait_all() override { inner_.wait_all(); }
-  DeviceQueue* queue() override { return inner_.queue(); }
+  IssuedOps* issued() override { return inner_.issued(); }
 
  protected:
   Backend& inner_;

@@ -19,8 +19,8 @@ void Polled::run(const AnyOp& op) {
 }
 
 bool Polled::is_holding() {
-  const DeviceQueue* const queue = inner_.queue();
-  return queue != nullptr && queue->is_holding();
+  const IssuedOps* const issued = inner_.issued();
+  return issued != nullptr && issued->is_holding();
 }
 
 // Rethrow the op's error; drop the poll's.

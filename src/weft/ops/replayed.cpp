@@ -41,9 +41,9 @@ void Replayed::wait_all() {
   }
 }
 
-Stream* Replayed::issue_all() {
+DeviceQueue* Replayed::issue_all() {
   give_all();
-  return inner_->queue()->issue_all();
+  return inner_->issued()->issue_all();
 }
 
 void Replayed::give_all() {
@@ -55,7 +55,7 @@ Stamp Replayed::stamp() {
   if (num_held_ > 0) give_held(matching_.front());
   begin_chunk();
   may_hold_ = false;
-  return inner_->queue()->stamp();
+  return inner_->issued()->stamp();
 }
 
 void Replayed::begin_chunk() {

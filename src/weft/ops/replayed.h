@@ -33,7 +33,7 @@ class RecordingBackend : public Backend {
 // recorded; from then on its ops are held as they come, and replayed when the last has come. If another op comes, or
 // one of these calls, the held ops run one by one: results never depend on this. Ops that differ each time (dropout,
 // optimizers) are never recorded. If the device cannot record, `warn` is called once, and all ops run as they come.
-class Replayed final : public Backend, private DeviceQueue {
+class Replayed final : public Backend, private IssuedOps {
  public:
   static constexpr size_t kLeastOps = 8, kMostOps = 128;  // of a chunk; a device is idle while the first is held
   static constexpr size_t kMostRecords = 128, kMostSeenOps = size_t{1} << 15;
@@ -46,17 +46,17 @@ class Replayed final : public Backend, private DeviceQueue {
   void wait_all() override;
   // None if the inner backend has none. `issue_all` ends a chunk. `stamp` runs the held ops one by one first; no chunk
   // with a stamp in it is held or recorded. So tracing a step op by op does not change later steps.
-  DeviceQueue* queue() override { return inner_->queue() != nullptr ? this : nullptr; }
+  IssuedOps* issued() override { return inner_->issued() != nullptr ? this : nullptr; }
 
   int64_t num_records() const { return int64_t(records_.size()); }
   int64_t num_replays() const { return num_replays_; }
 
  private:
   bool is_holding() const override { return num_held_ > 0; }
-  Stream* issue_all() override;
-  void call_before_waits(std::function<void()> call) override { inner_->queue()->call_before_waits(std::move(call)); }
+  DeviceQueue* issue_all() override;
+  void call_before_waits(std::function<void()> call) override { inner_->issued()->call_before_waits(std::move(call)); }
   Stamp stamp() override;
-  int64_t take_time_ns(Stamp stamp) override { return inner_->queue()->take_time_ns(stamp); }
+  int64_t take_time_ns(Stamp stamp) override { return inner_->issued()->take_time_ns(stamp); }
 
   using Ops = std::vector<KeptOp>;
   struct Known {

@@ -189,7 +189,7 @@ void check_join(const Op& op, int64_t numbers) {
   judge.held_as(op.logits.place, {&op.dlogits}, "as logits are");
 }
 
-// Of the same tokens and classes.
+// The teacher's logits have the same tokens and classes.
 template <class Op>
 void check_teacher(const Op& op) {
   const Judge judge(op);

@@ -68,16 +68,16 @@ Traced::Traced(Backend& inner, Clock clock, int64_t capacity) : BackendAround(in
 void Traced::run(const AnyOp& op) {
   TraceEvent event = {.region = region_, .op = op.name(), .cost = op.cost()};
   if (const auto* product = op.as<Matmul>()) event.product = shape_of(*product);
-  DeviceQueue* const queue = inner_.queue();
-  if (queue == nullptr) {
+  IssuedOps* const issued = inner_.issued();
+  if (issued == nullptr) {
     event.start_ns = wait_for_clock();
     inner_.run(op);
     event.end_ns = wait_for_clock();
     record(event);
   } else {
-    const Stamp start = queue->stamp();
+    const Stamp start = issued->stamp();
     inner_.run(op);
-    record_late(event, start, queue->stamp());
+    record_late(event, start, issued->stamp());
   }
   keep_products(op);
 }
@@ -87,7 +87,7 @@ void Traced::keep_products(const AnyOp& op) {
   const auto add = [&](const auto* grouped, int64_t rows) {
     std::vector<int32_t> equal;
     const int32_t* offsets = grouped->offsets.template as<int32_t>();
-    if (inner_.queue() != nullptr) {
+    if (inner_.issued() != nullptr) {
       for (int64_t g = 0; g <= grouped->groups(); ++g) equal.push_back(int32_t(rows * g / grouped->groups()));
       offsets = equal.data();
     }
@@ -110,8 +110,8 @@ void Traced::leave() {
 void Traced::wait_all() {
   inner_.wait_all();
   for (const Late& l : late_) {
-    ring_[l.slot].start_ns = inner_.queue()->take_time_ns(l.start);
-    ring_[l.slot].end_ns = inner_.queue()->take_time_ns(l.end);
+    ring_[l.place].start_ns = inner_.issued()->take_time_ns(l.start);
+    ring_[l.place].end_ns = inner_.issued()->take_time_ns(l.end);
   }
   late_.clear();
 }
@@ -142,10 +142,10 @@ std::vector<TraceEvent> Traced::events() const {
 }
 
 void Traced::wait_clear() {
-  DeviceQueue* const queue = inner_.queue();
-  const Stamp now = queue != nullptr ? queue->stamp() : Stamp::none;
+  IssuedOps* const issued = inner_.issued();
+  const Stamp now = issued != nullptr ? issued->stamp() : Stamp::none;
   wait_all();
-  if (queue != nullptr) queue->take_time_ns(now);
+  if (issued != nullptr) issued->take_time_ns(now);
   num_recorded_ = 0;
   products_.clear();
 }

@@ -46,7 +46,7 @@ class Traced final : public BackendAround {
 
  private:
   struct Late {  // an event whose times the device does not tell yet
-    size_t slot;
+    size_t place;
     Stamp start, end;
   };
   int64_t wait_for_clock();

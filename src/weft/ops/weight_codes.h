@@ -45,8 +45,8 @@ struct CodedRectangle {
   constexpr int64_t codes_of_row() const { return as == WeightCodes::nf4 ? (cols + 1) / 2 : cols; }
   constexpr int64_t num_codes() const { return rows * codes_of_row(); }
 
-  // Of nf4. Codes of block maxima: of whole rows, one for each block from the first to the last; of rows that are cut,
-  // as many for each row as it may touch.
+  // Codes of block maxima, in nf4 alone. Whole rows have one for each block, from the first to the last; rows that are
+  // cut have as many each as a row may touch.
   constexpr int64_t block_of(int64_t row, int64_t col) const { return (origin + row * stride + col) / kNf4Block; }
   constexpr bool has_whole_rows() const { return cols == stride; }
   constexpr int64_t first_maximum(int64_t row) const {
@@ -57,8 +57,8 @@ struct CodedRectangle {
     return has_whole_rows() ? block_of(rows - 1, cols - 1) - block_of(0, 0) + 1 : rows * most_blocks_of_row();
   }
   // The code of row i's maximum for column j is number first_maximum(i) + block_of(i, j) - block_of(i, 0).
-  // Of nf4: the mean of all maxima of the matrix, then the largest distance from it in each block of kCodeBlock maxima.
-  // Of int8: of each row, what an integer is multiplied with.
+  // Scales. nf4 has the mean of all maxima of the matrix, then the largest distance from it in each block of kCodeBlock
+  // maxima; int8 has, for each row, what its integers are multiplied with.
   constexpr int64_t first_group() const { return block_of(0, 0) / kCodeBlock; }
   constexpr int64_t num_scales() const {
     if (rows * cols == 0) return 0;

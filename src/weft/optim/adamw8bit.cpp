@@ -36,7 +36,7 @@ class AdamW8Optimizer final : public Optimizer {
     return {{.name = "exp_avg", .levels = Levels::with_sign}, {.name = "exp_avg_sq", .levels = Levels::without_sign}};
   }
   BlockMaxima find_maxima(Backend& backend, const Range& r, Arena& scratch, const StepSize& size) const {
-    BlockMaxima found{.param = r.param, .piece = r.piece, .first_block = r.blocks[0].at.first_block(), .maxima = {}};
+    BlockMaxima found{.param = r.param, .part = r.part, .first_block = r.blocks[0].at.first_block(), .maxima = {}};
     for (const StateBlocks& b : r.blocks) found.maxima.push_back(scratch.alloc(b.absmax.dtype, b.absmax.shape));
     backend.run(AdamW8Max{.grad = r.grad,
                           .m = r.states[0],

@@ -127,7 +127,7 @@ void GradNorm::join(const Group& group, GradRanges ranges, const std::vector<std
   std::copy(joined.begin(), joined.end(), squares);
 }
 
-// Measures what this rank keeps of each piece of each weight, and adds it over the ranks that keep the rest.
+// Measures what this rank keeps of each part of each weight, and adds it over the ranks that keep the rest.
 template <class Op>
 std::vector<GradNorm::Entry> GradNorm::measure_parts(Backend& backend) const {
   std::vector<Entry> entries;
@@ -136,14 +136,14 @@ std::vector<GradNorm::Entry> GradNorm::measure_parts(Backend& backend) const {
     if (!p->learns()) continue;
     const size_t first = entries.size();
     const ReplicaGroup& group = store_.group_of(*p);
-    for (const Piece& piece : p->pieces()) entries.push_back({p, piece.part_rows.first, piece.part_rows.count});
+    for (const HeldPart& part : p->parts()) entries.push_back({p, part.part_rows.first, part.part_rows.count});
     std::vector<double>& of_group = sums[&group];
     of_group.resize(entries.size());
     for (const ParamStore::Stored& block : store_.stored(*p)) {
-      if (!counts(group, p->pieces()[size_t(block.piece)].held)) continue;
+      if (!counts(group, p->parts()[size_t(block.part)].held)) continue;
       backend.run(Op{.x = block.grad, .out = one_});
       backend.wait_all();
-      of_group[first + size_t(block.piece)] += *one_.as<double>();
+      of_group[first + size_t(block.part)] += *one_.as<double>();
     }
   }
   for (const ReplicaGroup* group : store_.groups()) {

@@ -39,17 +39,6 @@ void add_messages(const RowTemplate& field, const nlohmann::json& row, const Ord
   append_messages(std::move(text), role, messages);
 }
 
-// A row's "system", a text, is the first message where they begin with none of the system.
-template <class Row>
-void add_system(const Row& row, Ordered& messages) {
-  const auto found = row.find("system");
-  if (found == row.end() || found->is_null()) return;
-  if (!found->is_string()) throw Error(fmt::format("\"system\": expected a text, got {}", shown(*found)));
-  const auto text = found->template get<std::string>();
-  if (is_blank(text) || !messages.is_array() || (!messages.empty() && is_of_system(messages.front()))) return;
-  messages.insert(messages.begin(), Ordered{{"role", "system"}, {"content", text}});
-}
-
 // What its messages say.
 void set_conversation(Document& d, std::string json, const chat::Conversation& said) {
   d.conversation = std::move(json);
@@ -154,7 +143,8 @@ void DocumentReader::read_pair(const nlohmann::json& row, const Ordered& written
   add_messages(prompt_, row, prompt, "user", messages);
   add_messages(completion_, row, completion, "assistant", messages);
   const bool asked = std::any_of(asked_.begin(), asked_.end(), [](const AskedKey& k) { return k.key == "system"; });
-  if (!asked && row.contains("system") && row["system"].is_string()) add_system(row, messages);
+  if (!asked && row.contains("system") && row["system"].is_string())
+    add_system(Ordered{{"system", row["system"].get<std::string>()}}, messages);
   conversation["messages"] = std::move(messages);
   // Beside texts, a column called "tools" may be anything.
   const bool has_tools = (prompt != nullptr || completion != nullptr) && written.contains("tools");

@@ -64,31 +64,31 @@ class Perplexity final : public Rule {
 }  // namespace
 
 void NgramModel::Table::reserve(size_t num_entries) {
-  size_t slots = heads_.size();
-  while (slots < 2 * num_entries) slots *= 2;
-  if (slots > heads_.size()) grow(slots);
+  size_t places = heads_.size();
+  while (places < 2 * num_entries) places *= 2;
+  if (places > heads_.size()) grow(places);
 }
 
 NgramModel::Entry& NgramModel::Table::operator[](uint64_t key) {
-  size_t i = slot_of(key);
+  size_t i = place_of(key);
   if (heads_[i].key == key) return entries_[i];
   if (2 * ++size_ > heads_.size()) {
     grow(2 * heads_.size());
-    i = slot_of(key);
+    i = place_of(key);
   }
   heads_[i].key = key;
   return entries_[i] = {};
 }
 
-void NgramModel::Table::grow(size_t slots) {
-  std::vector<Head> heads(slots);
-  std::vector<Entry> entries(slots);
+void NgramModel::Table::grow(size_t places) {
+  std::vector<Head> heads(places);
+  std::vector<Entry> entries(places);
   heads.swap(heads_);
   entries.swap(entries_);
-  shift_ = 64 - std::countr_zero(slots);
+  shift_ = 64 - std::countr_zero(places);
   for (size_t i = 0; i < heads.size(); ++i) {
     if (heads[i].key == Head().key) continue;
-    const size_t to = slot_of(heads[i].key);
+    const size_t to = place_of(heads[i].key);
     heads_[to] = heads[i];
     entries_[to] = entries[i];
   }

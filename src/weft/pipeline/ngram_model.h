@@ -46,11 +46,11 @@ class NgramModel {
     Entry& operator[](uint64_t key);  // until the next one is added
     // Null: it is not there.
     const Head* find(uint64_t key) const {
-      const Head& head = heads_[slot_of(key)];
+      const Head& head = heads_[place_of(key)];
       return head.key == key ? &head : nullptr;
     }
     const Entry& entry_of(const Head& head) const { return entries_[size_t(&head - heads_.data())]; }
-    void prefetch(uint64_t key) const { __builtin_prefetch(&heads_[first_slot(key)]); }
+    void prefetch(uint64_t key) const { __builtin_prefetch(&heads_[first_place(key)]); }
     // Calls take(head, entry) for each.
     template <class Take>
     void for_each(const Take& take) {
@@ -64,13 +64,13 @@ class NgramModel {
     }
 
    private:
-    size_t first_slot(uint64_t key) const { return size_t(key * 0x9e3779b97f4a7c15u >> shift_); }
-    size_t slot_of(uint64_t key) const {
-      size_t i = first_slot(key);
+    size_t first_place(uint64_t key) const { return size_t(key * 0x9e3779b97f4a7c15u >> shift_); }
+    size_t place_of(uint64_t key) const {
+      size_t i = first_place(key);
       while (heads_[i].key != key && heads_[i].key != Head().key) i = (i + 1) & (heads_.size() - 1);
       return i;
     }
-    void grow(size_t slots);
+    void grow(size_t places);
 
     std::vector<Head> heads_;
     std::vector<Entry> entries_;

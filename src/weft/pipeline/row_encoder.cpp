@@ -47,15 +47,10 @@ bool is_by(const Ordered& message, std::initializer_list<std::string_view> names
          std::find(names.begin(), names.end(), who->get_ref<const std::string&>()) != names.end();
 }
 bool is_assistant(const Ordered& message) { return is_by(message, {"assistant", "gpt", "function_call", "tool_call"}); }
+bool is_of_system(const Ordered& message) { return is_by(message, {"system", "developer"}); }
 bool is_conversation(const Ordered& said) {
   return said.is_array() && is_by(said.front(), {"system", "developer", "user", "human"});
 }
-
-}  // namespace
-
-bool is_of_system(const nlohmann::ordered_json& message) { return is_by(message, {"system", "developer"}); }
-
-namespace {
 
 Ordered message_of(const char* role, std::string text) { return {{"role", role}, {"content", std::move(text)}}; }
 
@@ -97,16 +92,11 @@ class RowParts {
       fail_missing("prompt");
     return s;
   }
-  // The row's first message, where the prompt has no other.
-  void add_system(Said& s) const {
-    const Ordered* system = given(row_, "system");
-    if (system == nullptr) return;
-    if (!system->is_string()) fail("system", "expected a text, got " + shown(nlohmann::json(*system)));
-    if (stripped(system->get_ref<const std::string&>()).empty()) return;
-    if (s.prompt.is_array() && is_of_system(s.prompt.front())) return;
-    Ordered messages = Ordered::array({message_of("system", *system)});
-    append_messages(s.prompt, "user", messages);
-    s.prompt = std::move(messages);
+  // The first message, where the prompt has no other.
+  void add_system_to(Said& s) const {
+    try {
+      add_system(row_, s.prompt);
+    } catch (const Error& e) { throw FileError(fmt::format("{}: {}", line_.where, e.what())); }
   }
   // What belongs to a conversation beside its messages.
   void add_beside(Ordered& conversation) const {
@@ -228,6 +218,17 @@ void append_messages(const Ordered& said, const char* role, Ordered& messages) {
   }
 }
 
+void add_system(const Ordered& row, Ordered& messages) {
+  const Ordered* system = given(row, "system");
+  if (system == nullptr) return;
+  if (!system->is_string())
+    throw Error(fmt::format("\"system\": expected a text, got {}", shown(nlohmann::json(*system))));
+  if (stripped(system->get_ref<const std::string&>()).empty()) return;
+  if (messages.is_string()) messages = Ordered::array({message_of("user", messages)});
+  if (!messages.is_array() || (!messages.empty() && is_of_system(messages.front()))) return;
+  messages.insert(messages.begin(), message_of("system", *system));
+}
+
 // The completion is [begin, end); a row that counts nothing has none.
 struct RowEncoder::Tokens {
   std::vector<int32_t> ids;
@@ -275,7 +276,7 @@ EncodedRow RowEncoder::encode(const JsonlRow& row) const {
     said.prompt = messages_of_turns(said.prompt.get_ref<const std::string&>());
     for (Ordered& c : said.completions) c = messages_of_turns(std::string(kAssistant) + c.get<std::string>());
   }
-  parts.add_system(said);
+  parts.add_system_to(said);
   std::vector<Tokens> all;
   for (size_t i = 0; i < said.completions.size(); ++i) {
     const std::string where = fmt::format("{}: {}", row.where, in_quotes(said.fields[i]));

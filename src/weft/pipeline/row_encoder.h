@@ -19,8 +19,9 @@ namespace weft {
 // in training unless the role is "assistant".
 void append_messages(const nlohmann::ordered_json& said, const char* role, nlohmann::ordered_json& messages);
 
-// Whether a message, of a role or as ShareGPT has it, is a system's.
-bool is_of_system(const nlohmann::ordered_json& message);
+// Puts a row's "system", a text, before its messages: a list, or what the user says. Changes nothing where it is
+// missing or blank, or where they begin with a message of the system. Throws Error where it is no text.
+void add_system(const nlohmann::ordered_json& row, nlohmann::ordered_json& messages);
 
 // Immutable; any thread may use it.
 class RowEncoder {

@@ -96,30 +96,30 @@ class HashCounts {
   explicit HashCounts(size_t most) {
     size_t size = 16;
     while (size < 2 * most) size *= 2;
-    slots_.resize(size);
+    entries_.resize(size);
   }
   // How often it was there, with this time.
   int64_t add(uint64_t hash) {
-    const size_t mask = slots_.size() - 1;
+    const size_t mask = entries_.size() - 1;
     for (size_t i = hash & mask;; i = (i + 1) & mask) {
-      Slot& s = slots_[i];
-      if (s.count == 0) s.hash = hash;
-      if (s.hash == hash) return ++s.count;
+      Entry& e = entries_[i];
+      if (e.count == 0) e.hash = hash;
+      if (e.hash == hash) return ++e.count;
     }
   }
   int64_t get(uint64_t hash) const {
-    const size_t mask = slots_.size() - 1;
+    const size_t mask = entries_.size() - 1;
     size_t i = hash & mask;
-    while (slots_[i].count > 0 && slots_[i].hash != hash) i = (i + 1) & mask;
-    return slots_[i].count;
+    while (entries_[i].count > 0 && entries_[i].hash != hash) i = (i + 1) & mask;
+    return entries_[i].count;
   }
 
  private:
-  struct Slot {
+  struct Entry {
     uint64_t hash = 0;
     int64_t count = 0;
   };
-  std::vector<Slot> slots_;
+  std::vector<Entry> entries_;
 };
 
 class Repetition final : public Rule {

@@ -24,7 +24,8 @@ void add_shapes(const ModelSpec& model, const LayerPlan& plan, RankOf tp, Shapes
   ParamStore store(kF32, {});
   const Transformer declared(store, small, {.layers = plan});
   for (const Param* p : store.params(ParamStore::Copies::with))
-    for (const Piece& piece : pieces_of(p->spec(), {.tp = tp})) shapes.emplace_back(piece.rows.count, piece.cols.count);
+    for (const HeldPart& part : held_parts(p->spec(), {.tp = tp}))
+      shapes.emplace_back(part.rows.count, part.cols.count);
 }
 
 // What tensor-parallel ranks hold of a block and the tables: where that is equal, so is all that follows from it.

@@ -9,8 +9,8 @@
 
 namespace weft {
 
-// Of objective.teacher, as it is run: without dropout and what else is of training alone. Throws ConfigError where it
-// is no such folder, an adapter or a reward model, or where its tokenizer is not the student's; FileError.
+// Reads the config of objective.teacher, without dropout and what else serves training alone. Throws ConfigError if it
+// is no model's folder, is an adapter or a reward model, or has another tokenizer than the student; FileError.
 std::shared_ptr<const HfConfig> read_teacher(const Recipe& recipe);
 
 // Throws ConfigError where the student cannot learn from it: another vocabulary, a layout that cannot cut it, sequences

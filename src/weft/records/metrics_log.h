@@ -41,7 +41,7 @@ struct EvalRecord {
   double loss = 0;  // nats per counted target token of the held-out text; NaN where none counted
   double perplexity = 0;
   int64_t tokens = 0;  // counted targets
-  // Of held-out pairs: what their objective says beside its loss, by its own names; then there is no perplexity.
+  // What an objective of pairs says beside its loss, by its own names; then there is no perplexity.
   std::vector<std::pair<std::string, double>> terms = {};
 
   bool operator==(const EvalRecord&) const = default;

@@ -12,11 +12,11 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kRounding = 1e-12;  // costs that differ by less than this share are the same
 
-// All cuts of the first n blocks into k pieces, by dynamic programming over k.
+// All cuts of the first n blocks into k virtual stages, by dynamic programming over k.
 class Cutter {
  public:
-  Cutter(const BlockCosts& costs, int num_pieces, int64_t min_blocks)
-      : costs_(costs), pieces_(num_pieces), min_(min_blocks), blocks_(int64_t(costs.blocks.size())) {
+  Cutter(const BlockCosts& costs, int num_stages, int64_t min_blocks)
+      : costs_(costs), stages_(num_stages), min_(min_blocks), blocks_(int64_t(costs.blocks.size())) {
     sums_.push_back(0);
     for (const double cost : costs.blocks) sums_.push_back(sums_.back() + cost);
   }
@@ -25,20 +25,20 @@ class Cutter {
     double value;
     BlockLayout layout;
   };
-  // The one with the least `join(join(join(0, cost of piece 0), cost of piece 1), ...)`; of those with fewer blocks in
+  // The one with the least `join(join(join(0, cost of stage 0), cost of stage 1), ...)`; of those with fewer blocks in
   // front. `join` rises with both.
   template <class Join>
   Cut least(Join join) const {
     const size_t columns = size_t(blocks_) + 1;
     std::vector<double> values(columns, kInfinity);
     values[0] = 0;
-    std::vector<std::vector<int64_t>> begins;  // of the last piece: [pieces - 1][blocks]
-    for (int k = 0; k < pieces_; ++k) {
+    std::vector<std::vector<int64_t>> begins;  // of the last stage: [stages - 1][blocks]
+    for (int k = 0; k < stages_; ++k) {
       std::vector<double> next(columns, kInfinity);
       begins.emplace_back(columns, -1);
       for (int64_t end = 0; end <= blocks_; ++end) {
         for (int64_t begin = 0; begin + min_ <= end; ++begin) {
-          const double value = join(values[size_t(begin)], piece(k, begin, end));
+          const double value = join(values[size_t(begin)], cost(k, begin, end));
           if (!(value < next[size_t(end)] * (1 - kRounding))) continue;
           next[size_t(end)] = value;
           begins.back()[size_t(end)] = begin;
@@ -50,17 +50,17 @@ class Cutter {
   }
 
  private:
-  double piece(int k, int64_t begin, int64_t end) const {
+  double cost(int k, int64_t begin, int64_t end) const {
     return sums_[size_t(end)] - sums_[size_t(begin)] + (k == 0 ? costs_.embedding : 0) +
-           (k == pieces_ - 1 ? costs_.head : 0);
+           (k == stages_ - 1 ? costs_.head : 0);
   }
 
   BlockLayout trace(const std::vector<std::vector<int64_t>>& begins) const {
-    BlockLayout layout(static_cast<size_t>(pieces_));
+    BlockLayout layout(static_cast<size_t>(stages_));
     int64_t end = blocks_;
     for (size_t k = layout.size(); k-- > 0;) {
       const int64_t begin = begins[k][size_t(end)];
-      WEFT_CHECK(begin >= 0, "no cut of {} blocks into {} pieces", blocks_, pieces_);
+      WEFT_CHECK(begin >= 0, "no cut of {} blocks into {} virtual stages", blocks_, stages_);
       layout[k] = end - begin;
       end = begin;
     }
@@ -68,7 +68,7 @@ class Cutter {
   }
 
   const BlockCosts& costs_;
-  const int pieces_;
+  const int stages_;
   const int64_t min_, blocks_;
   std::vector<double> sums_;  // of the first i blocks
 };

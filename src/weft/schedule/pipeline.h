@@ -1,4 +1,4 @@
-// Which piece of the model lies on which rank of a pipeline. Pure functions.
+// Which blocks of the model lie on which rank of a pipeline. Pure functions.
 //
 // The model's blocks are cut into virtual stages, 0 .. num_virtual_stages() - 1 in the order of forward. A rank of the
 // pipeline (its stage) holds num_chunks of them, numbered in the order in which forward comes by.

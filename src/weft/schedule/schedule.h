@@ -16,7 +16,7 @@ enum class Do : char { forward = 'F', backward = 'B', dgrad = 'D', wgrad = 'W' }
 struct Action {
   Do what;
   int64_t micro_batch;
-  int chunk = 0;  // which of the rank's pieces of the model: schedule/pipeline.h
+  int chunk = 0;  // which of the rank's virtual stages: schedule/pipeline.h
   bool operator==(const Action&) const = default;
 };
 using Schedule = std::vector<Action>;

@@ -11,23 +11,23 @@ Run behind(int64_t end, int64_t bytes) {
 
 }  // namespace
 
-Tensor CodedPiece::scales_in(const Tensor& bytes, DType stat) const {
+Tensor CodedPart::scales_in(const Tensor& bytes, DType stat) const {
   const Tensor run = bytes.slice_rows(scales.first, scales.count);
   return Tensor(run.data, stat, {scales.count / size_of(stat)}, run.place);
 }
 
-std::vector<CodedPiece> coded_pieces(const ParamSpec& weight, const std::vector<Piece>& pieces, DType stat) {
-  std::vector<CodedPiece> all;
+std::vector<CodedPart> coded_parts(const ParamSpec& weight, const std::vector<HeldPart>& parts, DType stat) {
+  std::vector<CodedPart> all;
   int64_t end = 0;
-  for (const Piece& piece : pieces) {
-    CodedPiece& coded = all.emplace_back(CodedPiece{.at = {.as = weight.codes,
-                                                           .rows = piece.rows.count,
-                                                           .cols = piece.cols.count,
-                                                           .origin = code_blocks(weight, piece).origin,
-                                                           .stride = width_of(weight)},
-                                                    .codes = {},
-                                                    .maxima = {},
-                                                    .scales = {}});
+  for (const HeldPart& part : parts) {
+    CodedPart& coded = all.emplace_back(CodedPart{.at = {.as = weight.codes,
+                                                         .rows = part.rows.count,
+                                                         .cols = part.cols.count,
+                                                         .origin = code_blocks(weight, part).origin,
+                                                         .stride = width_of(weight)},
+                                                  .codes = {},
+                                                  .maxima = {},
+                                                  .scales = {}});
     coded.codes = behind(end, coded.at.num_codes());
     coded.maxima = behind(coded.codes.end(), coded.at.num_maxima());
     coded.scales = behind(coded.maxima.end(), coded.at.num_scales() * size_of(stat));
@@ -36,8 +36,8 @@ std::vector<CodedPiece> coded_pieces(const ParamSpec& weight, const std::vector<
   return all;
 }
 
-int64_t coded_bytes(const ParamSpec& weight, const std::vector<Piece>& pieces, DType stat) {
-  const std::vector<CodedPiece> all = coded_pieces(weight, pieces, stat);
+int64_t coded_bytes(const ParamSpec& weight, const std::vector<HeldPart>& parts, DType stat) {
+  const std::vector<CodedPart> all = coded_parts(weight, parts, stat);
   return all.empty() ? 0 : behind(all.back().scales.end(), 0).first;
 }
 

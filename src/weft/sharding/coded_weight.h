@@ -9,7 +9,7 @@ namespace weft {
 
 // What a rank has of one part of a weight, a matrix of its own (q of a fused qkv): three runs of the weight's bytes,
 // each from a multiple of kCodedAlignment on.
-struct CodedPiece {
+struct CodedPart {
   CodedRectangle at;
   Run codes, maxima, scales;  // bytes
 
@@ -22,8 +22,8 @@ struct CodedPiece {
 };
 inline constexpr int64_t kCodedAlignment = 64;
 
-// Of these pieces of the weight, in their order. `stat`: the dtype of scales.
-std::vector<CodedPiece> coded_pieces(const ParamSpec& weight, const std::vector<Piece>& pieces, DType stat);
-int64_t coded_bytes(const ParamSpec& weight, const std::vector<Piece>& pieces, DType stat);
+// Where the codes of these parts of the weight lie, in their order. `stat`: the dtype of scales.
+std::vector<CodedPart> coded_parts(const ParamSpec& weight, const std::vector<HeldPart>& parts, DType stat);
+int64_t coded_bytes(const ParamSpec& weight, const std::vector<HeldPart>& parts, DType stat);
 
 }  // namespace weft

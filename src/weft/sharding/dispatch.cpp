@@ -30,21 +30,21 @@ Tensor buffer(Arena& arena, const Tensor& x, int64_t rows, int64_t capacity) {
   return arena.alloc(x.dtype, shape, x.place).slice_rows(0, rows);
 }
 
-std::vector<Tensor> pieces_of(const Tensor& x, std::span<const int64_t> rows) {
-  std::vector<Tensor> pieces;
+std::vector<Tensor> slices_of(const Tensor& x, std::span<const int64_t> rows) {
+  std::vector<Tensor> slices;
   int64_t first = 0;
   for (const int64_t count : rows) {
-    pieces.push_back(x.slice_rows(first, count));
+    slices.push_back(x.slice_rows(first, count));
     first += count;
   }
-  return pieces;
+  return slices;
 }
 
 // The first `leaving[j]` rows of x go to the first rank, and so on; y receives so from each.
 std::vector<Work> begin_exchange(const Dispatch::At& at, const Tensor& x, std::span<const int64_t> leaving,
                                  const Tensor& y, std::span<const int64_t> coming) {
   Communicator& ranks = at.mesh[Axis::ep];
-  const std::vector<Tensor> out = pieces_of(x, leaving), in = pieces_of(y, coming);
+  const std::vector<Tensor> out = slices_of(x, leaving), in = slices_of(y, coming);
   const auto me = size_t(ranks.rank());
   if (out[me].elements() > 0) at.be.run(Copy{.from = out[me], .to = in[me]});
   return begin_all_to_all(ranks, out, in);

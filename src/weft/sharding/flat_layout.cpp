@@ -26,11 +26,11 @@ FlatLayout flat_layout(std::vector<const Param*> weights, int64_t num_ranks) {
   FlatLayout l;
   for (const Param* p : weights) {
     l.weights.push_back({p, l.size});
-    for (const Piece& piece : p->pieces()) {
+    for (const HeldPart& part : p->parts()) {
       if (p->spec().in_codes()) break;  // nothing updates or sums it
       const FlatLayout::Range range{
-          .run = {l.size + piece.local_row * piece.cols.count, piece.rows.count * piece.cols.count},
-          .held = piece.held,
+          .run = {l.size + part.local_row * part.cols.count, part.rows.count * part.cols.count},
+          .held = part.held,
           .decays = p->spec().decays(),
           .linear = p->spec().linear};
       FlatLayout::Range* last = l.ranges.empty() ? nullptr : &l.ranges.back();
@@ -75,11 +75,11 @@ std::vector<FlatLayout::StateRun> FlatLayout::state_runs(const StateFormats& for
     open[state].reset();
   };
   for (const Weight& w : weights) {
-    for (size_t i = 0; i < w.param->pieces().size(); ++i) {
-      const Piece& piece = w.param->pieces()[i];
-      const Run here{w.first + piece.local_row * piece.cols.count, piece.rows.count * piece.cols.count};
+    for (size_t i = 0; i < w.param->parts().size(); ++i) {
+      const HeldPart& part = w.param->parts()[i];
+      const Run here{w.first + part.local_row * part.cols.count, part.rows.count * part.cols.count};
       if (here.count == 0) continue;
-      const std::vector<StateFormat> states = formats(w.param->spec(), elements_of_part(w.param->spec(), piece));
+      const std::vector<StateFormat> states = formats(w.param->spec(), elements_of_part(w.param->spec(), part));
       open.resize(std::max(open.size(), states.size()));
       for (size_t k = 0; k < open.size(); ++k) {
         const bool has_numbers = k < states.size() && !states[k].levels;
@@ -89,7 +89,7 @@ std::vector<FlatLayout::StateRun> FlatLayout::state_runs(const StateFormats& for
           runs.push_back({.index = int(k), .run = {here.first, 0}});
         }
         if (k < states.size() && states[k].levels)
-          runs.push_back({.index = int(k), .run = here, .param = w.param, .piece = i, .levels = states[k].levels});
+          runs.push_back({.index = int(k), .run = here, .param = w.param, .part = i, .levels = states[k].levels});
       }
     }
   }

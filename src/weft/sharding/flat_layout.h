@@ -34,7 +34,7 @@ struct FlatLayout {
     int index;  // among the states of a part
     Run run;
     const Param* param = nullptr;  // of codes, the part that they are of
-    size_t piece = 0;
+    size_t part = 0;
     std::optional<Levels> levels = {};
   };
 

@@ -8,23 +8,23 @@
 namespace weft {
 namespace {
 
-std::vector<Tensor> pieces_of(const Tensor& x, int64_t ranks) {
+std::vector<Tensor> slices_of(const Tensor& x, int64_t ranks) {
   const int64_t rows = x.rows() / ranks;
-  std::vector<Tensor> pieces;
-  for (int64_t r = 0; r < ranks; ++r) pieces.push_back(x.slice_rows(r * rows, rows));
-  return pieces;
+  std::vector<Tensor> slices;
+  for (int64_t r = 0; r < ranks; ++r) slices.push_back(x.slice_rows(r * rows, rows));
+  return slices;
 }
 
 // What is for rank `first` of cp and those behind it, as what is for each rank of cp.
-std::vector<Tensor> among_all(const Communicator& cp, int64_t first, const std::vector<Tensor>& pieces) {
+std::vector<Tensor> among_all(const Communicator& cp, int64_t first, const std::vector<Tensor>& slices) {
   std::vector<Tensor> all(size_t(cp.size()));
-  std::copy(pieces.begin(), pieces.end(), all.begin() + first);
+  std::copy(slices.begin(), slices.end(), all.begin() + first);
   return all;
 }
 
-// Piece j of `sent`, [n T, w] both, becomes this rank's piece of the group's rank j's `received`.
+// Slice j of `sent`, [n T, w] both, becomes this rank's slice of the group's rank j's `received`.
 void exchange(const HeadExchange::At& at, const RankOf& ranks, const Tensor& sent, const Tensor& received) {
-  const std::vector<Tensor> out = pieces_of(sent, ranks.size), in = pieces_of(received, ranks.size);
+  const std::vector<Tensor> out = slices_of(sent, ranks.size), in = slices_of(received, ranks.size);
   Communicator& cp = at.mesh[Axis::cp];
   const int64_t first = at.cut.ranks.rank - ranks.rank;
   wait_all_to_all(cp, among_all(cp, first, out), among_all(cp, first, in));
@@ -35,12 +35,12 @@ void exchange(const HeadExchange::At& at, const RankOf& ranks, const Tensor& sen
 // f(the columns of a part that are rank r's, their place among its rows of `packed`)
 template <class F>
 void for_shares(int64_t n, std::span<const Tensor> parts, const Tensor& packed, const F& f) {
-  const std::vector<Tensor> pieces = pieces_of(packed, n);
+  const std::vector<Tensor> slices = slices_of(packed, n);
   for (int64_t r = 0; r < n; ++r) {
     int64_t first = 0;
     for (const Tensor& part : parts) {
       const int64_t cols = part.cols() / n;
-      f(part.slice_cols(r * cols, cols), pieces[size_t(r)].slice_cols(first, cols));
+      f(part.slice_cols(r * cols, cols), slices[size_t(r)].slice_cols(first, cols));
       first += cols;
     }
   }

@@ -80,16 +80,16 @@ struct CutRanks {
   RankOf tp = {}, ep = {};  // ep: experts alone are cut over it
 };
 
-// What of one part lives on a rank: a block of the whole matrix (a vector is one column), whose rows lie together.
-struct Piece {
+// What a rank holds of one part: a block of the whole matrix (a vector is one column), whose rows lie together.
+struct HeldPart {
   Run rows, cols;     // of the whole weight
   int64_t local_row;  // its first row on this rank
   Spmd held;          // on tp
   Run part_rows;      // of the whole part
 };
-// The pieces that a rank holds of a weight, one for each part, in order; empty ones of parts that ep gives to others.
+// What a rank holds of each part of a weight, in order; nothing of the parts that ep gives to others.
 // Throws PlacementError where there are fewer parts than ranks of ep, or a part has fewer grains than ranks of tp.
-std::vector<Piece> pieces_of(const ParamSpec& spec, const CutRanks& at);
+std::vector<HeldPart> held_parts(const ParamSpec& spec, const CutRanks& at);
 
 // A weight as a layer sees it. Its gradient is summed over exactly the axes where it is Replicate (replica_group.h).
 // Owned by a ParamStore, which says when value and grad may be touched.
@@ -97,9 +97,9 @@ class Param {
  public:
   Param(ParamSpec spec, const CutRanks& at, DType stat);
   const ParamSpec& spec() const { return spec_; }
-  const std::vector<Piece>& pieces() const { return pieces_; }
+  const std::vector<HeldPart>& parts() const { return parts_; }
   const Shape& shape() const { return shape_; }  // here
-  // Of its flat tensors: its elements, or the bytes of its codes (coded_weight.h).
+  // What it has of its flat tensors: its elements, or the bytes of its codes (coded_weight.h).
   int64_t kept_elements() const { return kept_elements_; }
   int64_t most_elements() const { return most_elements_; }  // here or on another rank, where they are not cut evenly
 
@@ -120,7 +120,7 @@ class Param {
   friend class GradientSums;
   friend struct FlatParams;
   ParamSpec spec_;
-  std::vector<Piece> pieces_;
+  std::vector<HeldPart> parts_;
   Shape shape_;
   int64_t kept_elements_ = 0, most_elements_ = 0;
   Param* tied_to_ = nullptr;  // owner of the value

@@ -120,7 +120,7 @@ namespace {
 
 // The code blocks of what a shard keeps of a part.
 CodeBlocks blocks_kept(const FlatLayout::StateRun& of, Run kept) {
-  return code_blocks(of.param->spec(), of.param->pieces()[of.piece])
+  return code_blocks(of.param->spec(), of.param->parts()[of.part])
       .from(kept.count == 0 ? 0 : kept.first - of.run.first);
 }
 
@@ -150,11 +150,11 @@ std::vector<SharedBlocks> ParamStore::Set::shared_blocks_of(const FlatParam& fla
                                                             const std::vector<State>& all) const {
   std::vector<SharedBlocks> blocks;
   const Param* last = nullptr;
-  std::vector<std::vector<Piece>> pieces;  // of it, on each rank of tp
+  std::vector<std::vector<HeldPart>> parts;  // of it, on each rank of tp
   for (const State& s : all) {
     if (!s.is_first_codes()) continue;
-    if (std::exchange(last, s.of.param) != s.of.param) pieces = pieces_over_tp(s.of.param->spec(), group);
-    blocks.push_back(shared_blocks(s.of.param->spec(), pieces, s.of.piece,
+    if (std::exchange(last, s.of.param) != s.of.param) parts = parts_over_tp(s.of.param->spec(), group);
+    blocks.push_back(shared_blocks(s.of.param->spec(), parts, s.of.part,
                                    {.group = group, .layout = flat.layout, .offset = s.of.param->offset_}));
   }
   return blocks;
@@ -186,13 +186,13 @@ ParamStore::StateBytes ParamStore::state_bytes(const StateFormats& formats, cons
   return all;
 }
 
-std::vector<ParamStore::CodePart> ParamStore::code_parts(int unit) const {
-  std::vector<CodePart> all;
+std::vector<ParamStore::CodedState> ParamStore::coded_states(int unit) const {
+  std::vector<CodedState> all;
   for_each_learning(unit, [&](const Set& set, int flat) {
     if (set.states.empty()) return;
     size_t next = 0;
     for (const State& s : set.states[size_t(flat)])
-      if (s.is_first_codes()) all.push_back({&set.group, s.of.param, s.of.piece, set.shared[size_t(flat)][next++]});
+      if (s.is_first_codes()) all.push_back({&set.group, s.of.param, s.of.part, set.shared[size_t(flat)][next++]});
   });
   return all;
 }
@@ -234,7 +234,7 @@ std::vector<ParamStore::UpdateRange> ParamStore::update_ranges(int unit) const {
                                        .decays = kind.decays,
                                        .linear = kind.linear});
       set.states_of(flat, here, range.states, range.blocks);
-      if (codes != nullptr) range.param = codes->of.param, range.piece = codes->of.piece;
+      if (codes != nullptr) range.param = codes->of.param, range.part = codes->of.part;
     };
     for (const FlatLayout::Range& kind : layout.kinds()) {
       const Run here = overlap(kind.run, shard);
@@ -307,17 +307,17 @@ std::vector<ParamStore::Stored> ParamStore::stored(const Param& p) const {
   WEFT_CHECK(!p.spec().in_codes(), "{} is kept in codes", p.spec().name);
   const Run shard = set.shard_of(p);
   std::vector<Stored> all;
-  for (size_t i = 0; i < p.pieces().size(); ++i) {
-    const Piece& piece = p.pieces()[i];
+  for (size_t i = 0; i < p.parts().size(); ++i) {
+    const HeldPart& part = p.parts()[i];
     const Run here = kept(p, i, set.group.cut(), set.group.shard().rank);
-    const int64_t first = p.offset_ + piece.local_row * piece.cols.count + here.first;  // of the flat tensors
-    for_each_rectangle(here, piece.cols.count, [&](Run rows, Run cols, int64_t at) {
+    const int64_t first = p.offset_ + part.local_row * part.cols.count + here.first;  // of the flat tensors
+    for_each_rectangle(here, part.cols.count, [&](Run rows, Run cols, int64_t at) {
       const Run run{first + at, rows.count * cols.count};
       const auto shaped = [&](const Tensor& t) { return t.reshape({rows.count, cols.count}); };
       const auto cut = [&](const Tensor& t) { return shaped(t.slice_rows(run.first - shard.first, run.count)); };
-      Stored s{.rows = {piece.rows.first + rows.first, rows.count},
-               .cols = {piece.cols.first + cols.first, cols.count},
-               .piece = int(i),
+      Stored s{.rows = {part.rows.first + rows.first, rows.count},
+               .cols = {part.cols.first + cols.first, cols.count},
+               .part = int(i),
                .master = cut(set.values.master(p.flat_)),
                .grad = {},
                .states = {},
@@ -331,9 +331,9 @@ std::vector<ParamStore::Stored> ParamStore::stored(const Param& p) const {
   return all;
 }
 
-Run ParamStore::kept(const Param& p, size_t piece, const CutRanks& at, int64_t shard) const {
+Run ParamStore::kept(const Param& p, size_t part, const CutRanks& at, int64_t shard) const {
   const Set& set = set_of(p);
-  const Piece there = pieces_of(p.spec(), at)[piece];
+  const HeldPart there = held_parts(p.spec(), at)[part];
   const int64_t begin = p.offset_ + there.local_row * there.cols.count;
   const Run here = overlap({begin, there.rows.count * there.cols.count},
                            set.flats.all[size_t(p.flat_)].layout.shard({set.group.order.shards, shard}));
@@ -349,11 +349,11 @@ ParamStore::StoredCodes ParamStore::stored_codes(const Param& p) const {
           .bytes = set.values.master(p.flat_).slice_rows(here.first - shard.first, here.count)};
 }
 
-Tensor ParamStore::kept_gradient(const Param& p, size_t piece) const {
+Tensor ParamStore::kept_gradient(const Param& p, size_t part) const {
   const Set& set = set_of(p);
-  const Run run = kept(p, piece, set.group.cut(), set.group.shard().rank);
+  const Run run = kept(p, part, set.group.cut(), set.group.shard().rank);
   if (run.count == 0) return {};
-  const int64_t first = p.offset_ + p.pieces()[piece].local_row * p.pieces()[piece].cols.count + run.first;
+  const int64_t first = p.offset_ + p.parts()[part].local_row * p.parts()[part].cols.count + run.first;
   return set.sums.shard(p.flat_).slice_rows(first - set.shard_of(p).first, run.count);
 }
 

@@ -97,7 +97,7 @@ class ParamStore {
     std::vector<StateBlocks> blocks;  // of codes, for each of them; else none
     bool decays, linear;              // of all its weights
     const Param* param = nullptr;     // of codes: the weight, and which part
-    size_t piece = 0;
+    size_t part = 0;
   };
   std::vector<UpdateRange> update_ranges(int unit) const;
   // A run of a unit's weights that tensor-parallel ranks hold alike, and what this rank keeps of its gradient. It
@@ -116,23 +116,23 @@ class ParamStore {
   // What this rank keeps of a weight: blocks of the whole matrix (a vector is one column), rows together.
   struct Stored {
     Run rows, cols;
-    int piece;                        // that it is of
+    int part;                         // that it is of
     Tensor master;                    // [rows, cols]
     Tensor grad;                      // after finish_step; none where gradients are not allocated or it does not learn
     std::vector<Tensor> states;       // likewise; numbers, or codes
     std::vector<StateBlocks> blocks;  // of codes, for each of them; else none
   };
   std::vector<Stored> stored(const Param& p) const;
-  // The run of elements of a weight's piece on ranks `at`, row by row, that rank `shard` of the shards keeps.
-  Run kept(const Param& p, size_t piece, const CutRanks& at, int64_t shard) const;
+  // The run of elements of a weight's part on ranks `at`, row by row, that rank `shard` of the shards keeps.
+  Run kept(const Param& p, size_t part, const CutRanks& at, int64_t shard) const;
   // What this rank keeps of a weight in codes: a run of its bytes (coded_weight.h), and these.
   struct StoredCodes {
     Run run;
     Tensor bytes;  // [run.count] u8
   };
   StoredCodes stored_codes(const Param& p) const;
-  // The gradient of what this rank keeps of a piece, after finish_step: [kept]. None where it keeps nothing.
-  Tensor kept_gradient(const Param& p, size_t piece) const;
+  // The gradient of what this rank keeps of a part, after finish_step: [kept]. None where it keeps nothing.
+  Tensor kept_gradient(const Param& p, size_t part) const;
 
   // What optimizer state takes on the rank at `place` of these ranks' tp and ep: it differs where weights have
   // different states. Needs no memory.
@@ -145,13 +145,13 @@ class ParamStore {
 
   // The parts of a unit's weights whose state is codes, group by group: the same list on all ranks that hold them (a
   // replica group's shards x tp), whether they keep any of a part or not.
-  struct CodePart {
+  struct CodedState {
     const ReplicaGroup* group;
     const Param* param;
-    size_t piece;
+    size_t part;
     SharedBlocks shared;
   };
-  std::vector<CodePart> code_parts(int unit) const;
+  std::vector<CodedState> coded_states(int unit) const;
 
   // The groups that sum weights here, the dense one first; and the one that this weight is of.
   std::vector<const ReplicaGroup*> groups() const;

@@ -50,19 +50,19 @@ float largest(std::span<const float> values) {
 std::span<const std::byte> bytes_of(const auto& values) { return std::as_bytes(std::span(values)); }
 
 // Scales are kept in the dtype of statistics.
-void put_scales(const CodedPiece& piece, DType stat, const std::vector<float>& scales, const CodeSink& sink) {
+void put_scales(const CodedPart& part, DType stat, const std::vector<float>& scales, const CodeSink& sink) {
   if (stat == DType::f64)
-    sink.put(piece.scales.first, bytes_of(std::vector<double>(scales.begin(), scales.end())));
+    sink.put(part.scales.first, bytes_of(std::vector<double>(scales.begin(), scales.end())));
   else
-    sink.put(piece.scales.first, bytes_of(scales));
+    sink.put(part.scales.first, bytes_of(scales));
 }
 
 class Quantiser {
  public:
-  Quantiser(const MatrixRows& matrix, const CodedPiece& piece, int num_threads, const CodeSink& sink)
+  Quantiser(const MatrixRows& matrix, const CodedPart& part, int num_threads, const CodeSink& sink)
       : matrix_(matrix),
-        piece_(piece),
-        at_(piece.at),
+        part_(part),
+        at_(part.at),
         rows_here_{at_.origin / std::max<int64_t>(1, at_.stride), at_.rows},
         num_threads_(num_threads),
         sink_(sink) {
@@ -86,7 +86,7 @@ class Quantiser {
     for (float& most : scales_) most /= 127;
     scales_.erase(scales_.begin() + rows_here_.end(), scales_.end());
     scales_.erase(scales_.begin(), scales_.begin() + rows_here_.first);
-    put_scales(piece_, stat, scales_, sink_);
+    put_scales(part_, stat, scales_, sink_);
   }
 
  private:
@@ -116,13 +116,13 @@ class Quantiser {
                                 (bad - values.begin()) % matrix_.cols, *bad));
   }
 
-  // Of the rows that are kept here among these.
+  // Puts the codes of those among these rows that are kept here.
   void put_codes(Run rows, std::span<const float> values) const {
     const int64_t of_row = at_.codes_of_row();
-    const Run wanted = overlap(sink_.wanted, piece_.codes);
+    const Run wanted = overlap(sink_.wanted, part_.codes);
     if (wanted.count == 0) return;
-    const int64_t first_wanted = rows_here_.first + (wanted.first - piece_.codes.first) / of_row,
-                  end_wanted = rows_here_.first + (wanted.end() - piece_.codes.first + of_row - 1) / of_row;
+    const int64_t first_wanted = rows_here_.first + (wanted.first - part_.codes.first) / of_row,
+                  end_wanted = rows_here_.first + (wanted.end() - part_.codes.first + of_row - 1) / of_row;
     const int64_t begin = std::max(rows.first, first_wanted), end = std::min(rows.end(), end_wanted);
     if (begin >= end) return;
     std::vector<uint8_t> codes(size_t((end - begin) * of_row));
@@ -134,7 +134,7 @@ class Quantiser {
         at_.as == WeightCodes::nf4 ? write_nf4(row, from, to) : write_int8(row, from, to);
       }
     });
-    sink_.put(piece_.codes.first + (begin - rows_here_.first) * of_row, bytes_of(codes));
+    sink_.put(part_.codes.first + (begin - rows_here_.first) * of_row, bytes_of(codes));
   }
   void write_nf4(int64_t row, const float* from, uint8_t* to) const {
     const int64_t first = row * at_.stride + at_.origin % at_.stride;
@@ -165,15 +165,15 @@ class Quantiser {
     for (int64_t i = 0; i < at_.rows; ++i)
       for (int64_t block = at_.block_of(i, 0); block <= at_.block_of(i, at_.cols - 1); ++block)
         maxima[size_t(at_.first_maximum(i) + block - at_.block_of(i, 0))] = code(block);
-    sink_.put(piece_.maxima.first, bytes_of(maxima));
+    sink_.put(part_.maxima.first, bytes_of(maxima));
     std::vector<float> scales{mean};
-    const auto of_piece = groups.begin() + at_.first_group();
-    scales.insert(scales.end(), of_piece, of_piece + at_.num_scales() - 1);
-    put_scales(piece_, stat, scales, sink_);
+    const auto of_part = groups.begin() + at_.first_group();
+    scales.insert(scales.end(), of_part, of_part + at_.num_scales() - 1);
+    put_scales(part_, stat, scales, sink_);
   }
 
   const MatrixRows& matrix_;
-  const CodedPiece& piece_;
+  const CodedPart& part_;
   const CodedRectangle& at_;
   Run rows_here_;  // of the matrix
   int num_threads_;
@@ -183,12 +183,12 @@ class Quantiser {
 
 }  // namespace
 
-void quantise(const MatrixRows& matrix, const CodedPiece& piece, DType stat, int num_threads, const CodeSink& sink) {
-  if (piece.at.rows * piece.at.cols == 0) return;
-  Quantiser(matrix, piece, num_threads, sink).run(stat);
+void quantise(const MatrixRows& matrix, const CodedPart& part, DType stat, int num_threads, const CodeSink& sink) {
+  if (part.at.rows * part.at.cols == 0) return;
+  Quantiser(matrix, part, num_threads, sink).run(stat);
 }
 
-void quantise(const MatrixRows& matrix, const ParamStore& params, const Param& weight, size_t piece, int num_threads) {
+void quantise(const MatrixRows& matrix, const ParamStore& params, const Param& weight, size_t part, int num_threads) {
   const ParamStore::StoredCodes kept = params.stored_codes(weight);
   const DType stat = params.precision().stat;
   const auto put = [&](int64_t first, std::span<const std::byte> bytes) {
@@ -199,29 +199,29 @@ void quantise(const MatrixRows& matrix, const ParamStore& params, const Param& w
                   std::memcpy(part.data, bytes.data() + (run.first - first) + at, size_t(part.bytes()));
                 });
   };
-  quantise(matrix, coded_pieces(weight.spec(), weight.pieces(), stat)[piece], stat, num_threads,
+  quantise(matrix, coded_parts(weight.spec(), weight.parts(), stat)[part], stat, num_threads,
            {.wanted = kept.run, .put = put});
 }
 
 void round_to_codes(WeightCodes as, const std::string& name, int64_t cols, std::span<float> values, int num_threads) {
   const int64_t rows = int64_t(values.size()) / cols;
   const ParamSpec weight{.name = name, .shape = {rows, cols}, .place = {}, .codes = as};
-  const std::vector<Piece> whole{
+  const std::vector<HeldPart> whole{
       {.rows = {0, rows}, .cols = {0, cols}, .local_row = 0, .held = {}, .part_rows = {0, rows}}};
-  const CodedPiece piece = coded_pieces(weight, whole, DType::f32)[0];
+  const CodedPart part = coded_parts(weight, whole, DType::f32)[0];
   std::vector<std::byte> bytes(size_t(coded_bytes(weight, whole, DType::f32)));
   quantise(
       {.name = name,
        .rows = rows,
        .cols = cols,
        .read = [&](Run some, float* to) { std::copy_n(values.data() + some.first * cols, some.count * cols, to); }},
-      piece, DType::f32, num_threads,
+      part, DType::f32, num_threads,
       {.wanted = {0, int64_t(bytes.size())}, .put = [&](int64_t first, std::span<const std::byte> from) {
          std::copy(from.begin(), from.end(), bytes.begin() + first);
        }});
   const auto* codes = reinterpret_cast<const uint8_t*>(bytes.data());
-  const CodedNumbers<float> numbers{codes + piece.codes.first, codes + piece.maxima.first,
-                                    reinterpret_cast<const float*>(codes + piece.scales.first), piece.at};
+  const CodedNumbers<float> numbers{codes + part.codes.first, codes + part.maxima.first,
+                                    reinterpret_cast<const float*>(codes + part.scales.first), part.at};
   parallel_for(rows, num_threads, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
       for (int64_t j = 0; j < cols; ++j) values[size_t(i * cols + j)] = numbers(i, j);

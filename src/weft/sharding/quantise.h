@@ -24,12 +24,12 @@ struct CodeSink {
   std::function<void(int64_t first, std::span<const std::byte> bytes)> put;
 };
 
-// Reads the whole matrix once, a few MiB at a time, and gives `sink` the bytes of `piece`, which is a piece of it.
+// Reads the whole matrix once, a few MiB at a time, and gives `sink` the bytes of the rectangle `part`.
 // `stat`: f32 or f64, the dtype of scales; these and the codes are computed in f32. Throws FileError where a number is
 // not finite. Blocks.
-void quantise(const MatrixRows& matrix, const CodedPiece& piece, DType stat, int num_threads, const CodeSink& sink);
-// The same of part `piece` of a weight that `params` keeps in codes, of which it writes what this rank keeps.
-void quantise(const MatrixRows& matrix, const ParamStore& params, const Param& weight, size_t piece, int num_threads);
+void quantise(const MatrixRows& matrix, const CodedPart& part, DType stat, int num_threads, const CodeSink& sink);
+// The same for one part of a weight that `params` keeps in codes: writes what this rank keeps.
+void quantise(const MatrixRows& matrix, const ParamStore& params, const Param& weight, size_t part, int num_threads);
 
 // Replaces the numbers of a whole matrix [rows, cols] by those that its codes stand for.
 void round_to_codes(WeightCodes as, const std::string& name, int64_t cols, std::span<float> values, int num_threads);

@@ -39,22 +39,22 @@ std::vector<Run> of_several(const std::vector<Touched>& all, const Rank& rank) {
 
 }  // namespace
 
-std::vector<std::vector<Piece>> pieces_over_tp(const ParamSpec& weight, const ReplicaGroup& group) {
-  std::vector<std::vector<Piece>> all;
+std::vector<std::vector<HeldPart>> parts_over_tp(const ParamSpec& weight, const ReplicaGroup& group) {
+  std::vector<std::vector<HeldPart>> all;
   CutRanks at = group.cut();
-  for (at.tp.rank = 0; at.tp.rank < at.tp.size; ++at.tp.rank) all.push_back(pieces_of(weight, at));
+  for (at.tp.rank = 0; at.tp.rank < at.tp.size; ++at.tp.rank) all.push_back(held_parts(weight, at));
   return all;
 }
 
-SharedBlocks shared_blocks(const ParamSpec& weight, std::span<const std::vector<Piece>> over_tp, size_t piece,
+SharedBlocks shared_blocks(const ParamSpec& weight, std::span<const std::vector<HeldPart>> over_tp, size_t part,
                            const WhereCut& where) {
   const RankOf tp = where.group.cut().tp;
-  const bool is_alike = !is_cut(over_tp[0][piece].held);
+  const bool is_alike = !is_cut(over_tp[0][part].held);
   const int64_t shards = where.group.shard().size, each = where.layout.size / shards;
   std::vector<Touched> all;
   for (int64_t t = 0; t < tp.size; ++t) {
     if (is_alike && t != tp.rank) continue;
-    const Piece& there = over_tp[size_t(t)][piece];
+    const HeldPart& there = over_tp[size_t(t)][part];
     const Run run{where.offset + there.local_row * there.cols.count, there.rows.count * there.cols.count};
     for (int64_t shard = run.first / each; run.count > 0 && shard * each < run.end(); ++shard) {
       const Run kept = overlap(run, where.layout.shard({shards, shard}));
@@ -78,13 +78,13 @@ int64_t total(const std::vector<Run>& runs) {
 class SharedMaxima {
  public:
   struct OfPart {
-    const ParamStore::CodePart* part;
+    const ParamStore::CodedState* state;
     const std::vector<Run>* blocks;
     int64_t first;  // among all
   };
   SharedMaxima(Backend& backend, Communicator& ranks, int64_t num_states)
       : backend_(backend), ranks_(ranks), num_states_(num_states) {}
-  void add(const ParamStore::CodePart& part, const std::vector<Run>& blocks) {
+  void add(const ParamStore::CodedState& part, const std::vector<Run>& blocks) {
     if (ranks_.size() == 1 || blocks.empty()) return;
     parts_.push_back({&part, &blocks, num_blocks_});
     num_blocks_ += total(blocks);
@@ -99,7 +99,7 @@ class SharedMaxima {
   template <class F>
   void for_each_in(const BlockMaxima& maxima, const F& f) const {
     for (const OfPart& p : parts_) {
-      if (p.part->param != maxima.param || p.part->piece != maxima.piece) continue;
+      if (p.state->param != maxima.param || p.state->part != maxima.part) continue;
       for_each_run(p, {maxima.first_block, maxima.maxima[0].elements()}, [&](Run blocks, int64_t at) {
         for (size_t k = 0; k < maxima.maxima.size(); ++k)
           f(of(int64_t(k), {at, blocks.count}),
@@ -112,7 +112,7 @@ class SharedMaxima {
   void for_each_in(const SharedMaxima& other, const F& f) const {
     for (const OfPart& p : parts_)
       for (const OfPart& q : other.parts_) {
-        if (p.part != q.part) continue;
+        if (p.state != q.state) continue;
         int64_t there = q.first;
         for (const Run& run : *q.blocks) {
           for_each_run(p, run, [&](Run blocks, int64_t at) {
@@ -166,10 +166,10 @@ void wait_join_of_group(Backend& backend, const ParamStore& store, Arena& scratc
 
 void wait_join_maxima(Backend& backend, const ParamStore& store, int unit, int64_t num_states, Arena& scratch,
                       std::span<const BlockMaxima> here) {
-  const std::vector<ParamStore::CodePart> parts = store.code_parts(unit);
+  const std::vector<ParamStore::CodedState> parts = store.coded_states(unit);
   for (const ReplicaGroup* group : store.groups()) {
     SharedMaxima over_shards(backend, *group->ranks.shards, num_states), over_tp(backend, *group->tp, num_states);
-    for (const ParamStore::CodePart& part : parts) {
+    for (const ParamStore::CodedState& part : parts) {
       if (part.group != group) continue;
       over_shards.add(part, part.shared.over_shards);
       over_tp.add(part, part.shared.over_tp);

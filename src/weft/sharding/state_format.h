@@ -24,13 +24,13 @@ using StateFormats = std::function<std::vector<StateFormat>(const ParamSpec& wei
 
 // A part of a weight as it lies in the whole weight, and the code blocks of a run of what a rank holds of it.
 inline int64_t width_of(const ParamSpec& weight) { return weight.shape.elements() / weight.shape[0]; }
-inline int64_t elements_of_part(const ParamSpec& weight, const Piece& piece) {
-  return piece.part_rows.count * width_of(weight);
+inline int64_t elements_of_part(const ParamSpec& weight, const HeldPart& part) {
+  return part.part_rows.count * width_of(weight);
 }
-inline CodeBlocks code_blocks(const ParamSpec& weight, const Piece& piece) {
+inline CodeBlocks code_blocks(const ParamSpec& weight, const HeldPart& part) {
   const int64_t width = width_of(weight);
-  return {.origin = (piece.rows.first - piece.part_rows.first) * width + piece.cols.first,
-          .cols = piece.cols.count,
+  return {.origin = (part.rows.first - part.part_rows.first) * width + part.cols.first,
+          .cols = part.cols.count,
           .stride = width};
 }
 

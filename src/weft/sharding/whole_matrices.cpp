@@ -61,23 +61,23 @@ class Round {
   // Whether a rank sends what it keeps: one of each set of shards, and of equal tensor-parallel ranks.
   bool contributes(const WholeMatrix& m, Place at, Place owner) const {
     return at.member / num_shards() == owner.member / num_shards() &&
-           (is_cut(m.param->pieces()[m.piece].held) || at.tp == owner.tp);
+           (is_cut(m.param->parts()[m.part].held) || at.tp == owner.tp);
   }
 
   void send_part(const WholeMatrix& m, Place owner) {
-    const Tensor part = store_.kept_gradient(*m.param, m.piece);
+    const Tensor part = store_.kept_gradient(*m.param, m.part);
     if (part && contributes(m, place(), owner)) parts_.push_back(mesh_.world->send(part, world_rank(owner)));
   }
   void receive_result(const WholeMatrix& m, Place owner) {
-    const Tensor part = store_.kept_gradient(*m.param, m.piece);
+    const Tensor part = store_.kept_gradient(*m.param, m.part);
     if (part) mesh_.world->recv(part, world_rank(owner)).wait();
   }
 
   // Where of a matrix's blocks, one behind the other, lies what a rank keeps; none where that is nothing. Blocks of
   // rows make the matrix itself.
   Tensor slice_of(const WholeMatrix& m, const Tensor& blocks, Place at) const {
-    const Piece block = pieces_of(m.param->spec(), cut_at(at.tp))[m.piece];
-    const Run run = store_.kept(*m.param, m.piece, cut_at(at.tp), at.member % num_shards());
+    const HeldPart block = held_parts(m.param->spec(), cut_at(at.tp))[m.part];
+    const Run run = store_.kept(*m.param, m.part, cut_at(at.tp), at.member % num_shards());
     if (run.count == 0) return {};
     const int64_t first = by_columns(m.param->spec()) ? (block.cols.first - m.cols.first) * m.rows.count
                                                       : (block.rows.first - m.rows.first) * m.cols.count;
@@ -92,7 +92,7 @@ class Round {
   void for_each_column_block(const WholeMatrix& m, const Tensor& x, const Tensor& blocks, const F& f) const {
     if (!by_columns(m.param->spec()) || num_tp() == 1) return;
     for (int t = 0; t < num_tp(); ++t) {
-      const Run cols = pieces_of(m.param->spec(), cut_at(t))[m.piece].cols;
+      const Run cols = held_parts(m.param->spec(), cut_at(t))[m.part].cols;
       f(x.slice_cols(cols.first, cols.count),
         blocks.slice_rows(cols.first * x.rows(), cols.count * x.rows()).reshape({x.rows(), cols.count}));
     }
@@ -110,7 +110,7 @@ class Round {
       const Tensor to = slice_of(m, blocks, at);
       if (!to || !contributes(m, at, place())) return;
       if (self)
-        backend_.run(Copy{.from = store_.kept_gradient(*m.param, m.piece), .to = to});
+        backend_.run(Copy{.from = store_.kept_gradient(*m.param, m.part), .to = to});
       else
         mesh_.world->recv(to, world_rank(at)).wait();
     });
@@ -129,7 +129,7 @@ class Round {
       const Tensor from = slice_of(m, blocks, at);
       if (!from) return;
       if (self)
-        backend_.run(Copy{.from = from, .to = store_.kept_gradient(*m.param, m.piece)});
+        backend_.run(Copy{.from = from, .to = store_.kept_gradient(*m.param, m.part)});
       else
         results_.push_back(mesh_.world->send(from, world_rank(at)));
     });
@@ -151,9 +151,9 @@ std::vector<WholeMatrix> whole_matrices(const ParamStore& store, const ReplicaGr
   for (const Param* p : store.params()) {
     const ParamSpec& spec = p->spec();
     if (!spec.linear || &store.group_of(*p) != &group) continue;
-    for (size_t i = 0; i < p->pieces().size(); ++i)
-      if (p->pieces()[i].rows.count > 0)  // else ranks of other experts have it
-        all.push_back({.param = p, .piece = i, .rows = p->pieces()[i].part_rows, .cols = {0, spec.shape[1]}});
+    for (size_t i = 0; i < p->parts().size(); ++i)
+      if (p->parts()[i].rows.count > 0)  // else ranks of other experts have it
+        all.push_back({.param = p, .part = i, .rows = p->parts()[i].part_rows, .cols = {0, spec.shape[1]}});
   }
   std::stable_sort(all.begin(), all.end(),
                    [](const WholeMatrix& a, const WholeMatrix& b) { return work_of(a) > work_of(b); });

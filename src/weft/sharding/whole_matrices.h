@@ -10,7 +10,7 @@ namespace weft {
 // A part of a linear weight (q, k, v of a fused qkv apart): a matrix of its own.
 struct WholeMatrix {
   const Param* param;
-  size_t piece;
+  size_t part;
   Run rows, cols;  // of the whole weight
 };
 // Those of this stage that the ranks of a group hold, the most expensive first: the same list on all of these.

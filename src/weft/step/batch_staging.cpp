@@ -36,11 +36,11 @@ void BatchStaging::load(const LoadMicroBatch& load, MicroBatch& b, Backend& back
     backend.wait_all();
     return load(b);
   }
-  DeviceQueue* const queue = backend.queue();
-  WEFT_CHECK(queue != nullptr, "a backend that runs ops at once has memory that the host does not reach");
-  Stream* const stream = queue->issue_all();
+  IssuedOps* const issued = backend.issued();
+  WEFT_CHECK(issued != nullptr, "a backend that runs ops at once has memory that the host does not reach");
+  DeviceQueue* const queue = issued->issue_all();
   Slot& slot = slots_[next_++ % kOnTheirWay];
-  wait_passed(slot, *stream, backend);
+  wait_passed(slot, *queue, backend);
   const Scope scope(*slot.arena);
   MicroBatch tensors = alloc_micro_batch(
       *slot.arena, b.ids.rows(), b.weights.dtype,
@@ -50,15 +50,15 @@ void BatchStaging::load(const LoadMicroBatch& load, MicroBatch& b, Backend& back
   for (size_t i = 0; i < there.size(); ++i) *staged[i] = *own[i];
   load(here);
   for (size_t i = 0; i < there.size(); ++i)
-    if (*there[i]) stream->copy(there[i]->data, staged[i]->data, there[i]->bytes());
+    if (*there[i]) queue->copy(there[i]->data, staged[i]->data, there[i]->bytes());
   b.spans = here.spans;
-  slot.mark = stream->mark();
+  slot.mark = queue->mark();
 }
 
 // Not for all that the device was given: it would have nothing to do for a moment.
-void BatchStaging::wait_passed(const Slot& slot, Stream& stream, Backend& backend) const {
+void BatchStaging::wait_passed(const Slot& slot, DeviceQueue& queue, Backend& backend) const {
   const auto began = std::chrono::steady_clock::now();
-  while (!stream.passed(slot.mark)) {
+  while (!queue.passed(slot.mark)) {
     if (std::chrono::steady_clock::now() - began > kLong) return backend.wait_all();  // which finds out why
     if (poll_) poll_();
     std::this_thread::sleep_for(kPause);

@@ -21,16 +21,16 @@ class BatchStaging {
   // may come with `top` logits of a teacher.
   BatchStaging(std::shared_ptr<Memory> memory, int64_t tokens, std::function<void()> poll = {}, int64_t top = 0);
   // Lets `load` fill b after the ops that the backend was given. If the host reaches b, it first waits for the backend;
-  // if not, the device copies the filled buffer in stream order, and this must stay alive until then.
+  // if not, the device copies the filled buffer in queue order, and this must stay alive until then.
   void load(const LoadMicroBatch& load, MicroBatch& b, Backend& backend);
 
  private:
   static constexpr size_t kOnTheirWay = 4;  // micro-batches that the host may be ahead
   struct Slot {
     std::unique_ptr<Arena> arena;
-    int64_t mark = 0;  // of the backend's stream, behind the last copy from it
+    int64_t mark = 0;  // of the backend's queue, behind the last copy from it
   };
-  void wait_passed(const Slot& slot, Stream& stream, Backend& backend) const;
+  void wait_passed(const Slot& slot, DeviceQueue& queue, Backend& backend) const;
 
   std::shared_ptr<Memory> memory_;
   std::function<void()> poll_;

@@ -125,25 +125,25 @@ class LongMerge {
 }  // namespace
 
 MergeTable::MergeTable(size_t expected) : low_(size_t(kLow * kLow)) {
-  const size_t slots = std::bit_ceil(std::max<size_t>(16, expected + expected / 2));
-  slots_.resize(slots);
-  shift_ = 64 - std::countr_zero(slots);
+  const size_t places = std::bit_ceil(std::max<size_t>(16, expected + expected / 2));
+  entries_.resize(places);
+  shift_ = 64 - std::countr_zero(places);
 }
 
 void MergeTable::add(int32_t left, int32_t right, Merge merge) {
   WEFT_CHECK(left >= 0 && right >= 0 && merge.result >= 0 && merge.rank != kNever,
              "a pair is made of ids, and merges into one at some rank");
-  if ((size_ + 1) * 4 > slots_.size() * 3) {
-    MergeTable larger(slots_.size());
-    for (const Slot& slot : slots_)
-      if (slot.pair != kFree) larger.add(int32_t(slot.pair >> 32), int32_t(slot.pair), slot.merge);
+  if ((size_ + 1) * 4 > entries_.size() * 3) {
+    MergeTable larger(entries_.size());
+    for (const Entry& entry : entries_)
+      if (entry.pair != kFree) larger.add(int32_t(entry.pair >> 32), int32_t(entry.pair), entry.merge);
     *this = std::move(larger);
   }
   const uint64_t pair = pair_of(left, right);
-  size_t i = first_slot(pair);
-  for (; slots_[i].pair != kFree; i = (i + 1) & (slots_.size() - 1))
-    if (slots_[i].pair == pair) return;
-  slots_[i] = {pair, merge};
+  size_t i = first_place(pair);
+  for (; entries_[i].pair != kFree; i = (i + 1) & (entries_.size() - 1))
+    if (entries_[i].pair == pair) return;
+  entries_[i] = {pair, merge};
   ++size_;
   if (left < kLow && right < kLow) low_[size_t(left * kLow + right)] = merge;
 }

@@ -22,23 +22,23 @@ class MergeTable {
   Merge find(int32_t left, int32_t right) const {
     if (left < kLow && right < kLow) return low_[size_t(left * kLow + right)];
     const uint64_t pair = pair_of(left, right);
-    for (size_t i = first_slot(pair); slots_[i].pair != kFree; i = (i + 1) & (slots_.size() - 1))
-      if (slots_[i].pair == pair) return slots_[i].merge;
+    for (size_t i = first_place(pair); entries_[i].pair != kFree; i = (i + 1) & (entries_.size() - 1))
+      if (entries_[i].pair == pair) return entries_[i].merge;
     return {};
   }
   size_t size() const { return size_; }
 
  private:
-  struct Slot {
+  struct Entry {
     uint64_t pair = kFree;
     Merge merge;
   };
   static constexpr uint64_t kFree = UINT64_MAX;
   static constexpr int32_t kLow = 256;  // pairs of such ids, mostly bytes, are looked up the most
   static uint64_t pair_of(int32_t left, int32_t right) { return uint64_t(uint32_t(left)) << 32 | uint32_t(right); }
-  size_t first_slot(uint64_t pair) const { return size_t((pair * 0x9e3779b97f4a7c15u) >> shift_); }
+  size_t first_place(uint64_t pair) const { return size_t((pair * 0x9e3779b97f4a7c15u) >> shift_); }
 
-  std::vector<Slot> slots_;
+  std::vector<Entry> entries_;
   std::vector<Merge> low_;  // [left, right]
   int shift_ = 0;
   size_t size_ = 0;

@@ -36,26 +36,26 @@ void Vocabulary::add(std::string_view token, int64_t id, size_t expected, bool f
 }
 
 void Vocabulary::index(std::string_view token, int32_t id) {
-  if (size_t(num_found_ + 1) * 2 > slots_.size()) {
-    std::vector<int32_t> old(std::max<size_t>(64, slots_.size() * 2), -1);
-    old.swap(slots_);
+  if (size_t(num_found_ + 1) * 2 > table_.size()) {
+    std::vector<int32_t> old(std::max<size_t>(64, table_.size() * 2), -1);
+    old.swap(table_);
     num_found_ = 0;
     for (int32_t known : old)
       if (known >= 0) index(this->token(known), known);
   }
-  size_t slot = hash_of(token) & (slots_.size() - 1);
-  for (; slots_[slot] >= 0; slot = (slot + 1) & (slots_.size() - 1))
-    if (this->token(slots_[slot]) == token)
+  size_t at = hash_of(token) & (table_.size() - 1);
+  for (; table_[at] >= 0; at = (at + 1) & (table_.size() - 1))
+    if (this->token(table_[at]) == token)
       throw FileError(fmt::format("{}: the token {} appears twice, with the ids {} and {}", source_, in_quotes(token),
-                                  slots_[slot], id));
-  slots_[slot] = id;
+                                  table_[at], id));
+  table_[at] = id;
   ++num_found_;
 }
 
 int32_t Vocabulary::find(std::string_view token) const {
-  if (slots_.empty() || token.size() > longest_) return -1;
-  for (size_t slot = hash_of(token) & (slots_.size() - 1); slots_[slot] >= 0; slot = (slot + 1) & (slots_.size() - 1))
-    if (this->token(slots_[slot]) == token) return slots_[slot];
+  if (table_.empty() || token.size() > longest_) return -1;
+  for (size_t at = hash_of(token) & (table_.size() - 1); table_[at] >= 0; at = (at + 1) & (table_.size() - 1))
+    if (this->token(table_[at]) == token) return table_[at];
   return -1;
 }
 

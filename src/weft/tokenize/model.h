@@ -40,7 +40,7 @@ class Vocabulary {
 
   std::string source_, text_;
   std::vector<Place> places_;   // by id
-  std::vector<int32_t> slots_;  // a hash table of ids; -1: free
+  std::vector<int32_t> table_;  // a hash table of ids; -1: free
   int64_t num_tokens_ = 0, num_found_ = 0;
   size_t longest_ = 0;
 };

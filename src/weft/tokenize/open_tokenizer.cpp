@@ -105,7 +105,7 @@ std::vector<TokenizerFile> files_in_gguf(const fs::path& path) {
   return tokenizer_files_of(read_gguf_vocabulary(file.fields()), path.string());
 }
 
-// Of a kind that weft reads; else the model is as one without a tokenizer.
+// Whether it has one of a kind that weft reads; else the model is as one without a tokenizer.
 bool has_vocabulary(const fs::path& gguf) {
   const GgufFile file(gguf);
   const std::string model = file.fields().text("tokenizer.ggml.model", "none");

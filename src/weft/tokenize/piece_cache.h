@@ -41,7 +41,7 @@ class PieceCache {
 
   // Appends the ids, and says whether it knew them.
   bool find(Key key, std::vector<int32_t>& ids) const {
-    const Entry& e = entries_[slot_of(key)];
+    const Entry& e = entries_[place_of(key)];
     if (e.key.low != key.low || e.key.high != key.high) return false;
     ids.push_back(e.ids[0]);
     for (uint32_t i = 1; i < e.num_ids; ++i) ids.push_back(e.ids[i]);
@@ -49,7 +49,7 @@ class PieceCache {
   }
   void keep(Key key, std::span<const int32_t> ids) {
     if (!takes_ids(ids)) return;
-    Entry& e = entries_[slot_of(key)];
+    Entry& e = entries_[place_of(key)];
     e.key = key;
     e.num_ids = uint32_t(ids.size());
     std::copy(ids.begin(), ids.end(), e.ids);
@@ -71,7 +71,7 @@ class PieceCache {
     std::memcpy(&value, p, sizeof value);
     return value;
   }
-  static size_t slot_of(Key key) {
+  static size_t place_of(Key key) {
     uint64_t h = (key.low ^ key.high * 0xff51afd7ed558ccdu) * 0x9e3779b97f4a7c15u;
     h ^= h >> 32;
     return size_t(h * 0xc4ceb9fe1a85ec53u >> (64 - kBits));

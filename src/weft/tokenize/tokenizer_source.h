@@ -14,7 +14,7 @@ struct TokenizerSource {
   Companions companions = {};
 };
 
-// Of "byte", or a path as read_tokenizer takes it; a folder's tokenizer.model is taken rather than a tokenizer.json
+// `path`: "byte", or as read_tokenizer takes it; a folder's tokenizer.model is taken rather than a tokenizer.json
 // that was made of it. Throws FileError, and ConfigError where the tokenizer is of another kind (ranks, vocab.txt).
 TokenizerSource read_tokenizer_source(const std::filesystem::path& path);
 

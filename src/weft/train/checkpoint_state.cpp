@@ -40,7 +40,7 @@ struct StatesInFile {
 StatesInFile states_in_file(const ParamSpec& p, const Optimizer& optimizer) {
   StatesInFile in{.names = optimizer.state_names(p), .parts = {}};
   if (in.names.empty()) return in;
-  for (const Piece& part : pieces_of(p, {})) {
+  for (const HeldPart& part : held_parts(p, {})) {
     const int64_t elements = elements_of_part(p, part);
     const bool are_codes = optimizer.states(p, elements)[0].levels.has_value();
     int64_t& rows = are_codes ? in.rows_of_codes : in.rows_of_numbers;
@@ -91,7 +91,7 @@ class KeptStates {
       for (const ParamStore::Stored& block : params_.stored(*p)) {
         const Run share = use_ == Use::load ? Run{0, block.rows.count} : rows_to_save(params_, *p, block);
         for (size_t k = 0; share.count > 0 && k < in.names.size(); ++k)
-          of_state({.weight = p->spec(), .in = in.parts[size_t(block.piece)], .name = in.names[k], .block = block}, k,
+          of_state({.weight = p->spec(), .in = in.parts[size_t(block.part)], .name = in.names[k], .block = block}, k,
                    share);
       }
     }

@@ -31,16 +31,16 @@ RankBackend::RankBackend(const Machine& machine, const ProcessMesh& of_mesh, int
                            : *device_) {
   WEFT_CHECK(machine.devices.empty(), "the machine of all ranks, not of this one (Machine::of_rank)");
   finish_ = [this] { backend.wait_all(); };
-  if (!mesh.progress || !mesh.progress->is_by_devices() || backend.queue() == nullptr) return;
-  device_->queue()->call_before_waits([progress = mesh.progress] { progress->settle(); });
-  mesh.progress->order_by([this] { return backend.queue()->issue_all(); });
+  if (!mesh.progress || !mesh.progress->is_by_devices() || backend.issued() == nullptr) return;
+  device_->issued()->call_before_waits([progress = mesh.progress] { progress->settle(); });
+  mesh.progress->order_by([this] { return backend.issued()->issue_all(); });
 }
 
 void RankBackend::end() noexcept {
   // If this fails, a device that waits for another would never finish, nor free its memory.
   const auto give_up = [this] {
     if (mesh.progress) mesh.progress->give_up();
-    if (DeviceQueue* const queue = device_->queue()) queue->call_before_waits({});
+    if (IssuedOps* const issued = device_->issued()) issued->call_before_waits({});
   };
   if (std::uncaught_exceptions() > 0) give_up();
   try {

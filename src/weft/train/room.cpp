@@ -238,9 +238,8 @@ void require_host_room(const Recipe& recipe, const LayoutPlan& plan, const Works
       gib_text(need.planned), gib_text(need.beside), why, advice(recipe, workspace, here, memory), all_the_same));
 }
 
-void require_host_room(const Recipe& recipe, const Machine& machine) {
+void require_host_room(const Recipe& recipe, const LayoutPlan& plan, const Machine& machine) {
   if (!machine.device.empty()) return;
-  const LayoutPlan plan = plan_layout(recipe, *machine.workspace_model);
   require_host_room(recipe, plan, *machine.workspace_model, all_on_this_host(plan, false), memory_of_this_host());
 }
 

@@ -55,7 +55,7 @@ HostNeed need_on_host(const LayoutPlan& plan, const RanksOnHost& here);
 // user may do who insists.
 void require_host_room(const Recipe& recipe, const LayoutPlan& plan, const WorkspaceModel& workspace,
                        const RanksOnHost& here, const HostMemory& memory, std::string_view all_the_same = "");
-// The same for a recipe whose ranks are threads of this process, unless they are of GPUs.
-void require_host_room(const Recipe& recipe, const Machine& machine);
+// The same for a layout whose ranks are threads of this process, unless they are of GPUs.
+void require_host_room(const Recipe& recipe, const LayoutPlan& plan, const Machine& machine);
 
 }  // namespace weft

@@ -95,12 +95,12 @@ std::vector<OpRecorder::PartRows> OpRecorder::find_weight(std::span<const Field>
     if (found.param == nullptr) continue;
     weight = f.tensor;
     at_.weight = (found.gradient ? "the gradient of " : "") + found.param->spec().name;
-    const std::vector<Piece>& pieces = found.param->pieces();
+    const std::vector<HeldPart>& held = found.param->parts();
     const int64_t end = found.row + f.tensor->rows();
     std::vector<PartRows> parts;
-    for (size_t i = 0; i < pieces.size() && pieces.size() > 1; ++i) {
-      const int64_t from = std::max(found.row, pieces[i].local_row);
-      const int64_t count = std::min(end, pieces[i].local_row + pieces[i].rows.count) - from;
+    for (size_t i = 0; i < held.size() && held.size() > 1; ++i) {
+      const int64_t from = std::max(found.row, held[i].local_row);
+      const int64_t count = std::min(end, held[i].local_row + held[i].rows.count) - from;
       if (count > 0) parts.push_back({int(i), {from - found.row, count}});
     }
     return parts;

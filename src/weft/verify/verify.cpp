@@ -198,8 +198,8 @@ class Verifier {
         2 * double(setup_.steps) * flops / (kReferenceRate * setup_.machine_for(one_rank_of(recipe_)).threads);
     const bool whole = setup_.whole || (plan.memory.arithmetic.num_params <= kMostParams && seconds <= kMostSeconds);
     if (!whole) std::tie(recipe_, config_) = narrow(plan);
-    for (const Recipe& run : {recipe_, in_fp64(one_rank_of(recipe_))})
-      if (whole) require_host_room(run, setup_.machine_for(run));
+    if (whole)
+      for (const Recipe& run : {recipe_, in_fp64(one_rank_of(recipe_))}) require_room_here(run);
     const bool own_data = whole && has_token_files(recipe_);
     data_ = own_data ? open_token_files(recipe_, config_.spec) : random_tokens(recipe_, config_, setup_.steps);
     report_.model =
@@ -207,6 +207,11 @@ class Verifier {
                     sizes_of(recipe_, config_.spec), own_data ? "its own data" : "random tokens");
     say(report_.model);
     if (whole && seconds > kMostSeconds) say(fmt::format("this may take {}", format_duration(seconds)));
+  }
+
+  void require_room_here(const Recipe& run) const {
+    const Machine machine = setup_.machine_for(run);
+    require_host_room(run, plan_layout(run, *machine.workspace_model), machine);
   }
 
   // Where gradients of the first step are too small to be clipped, at half of their norm.

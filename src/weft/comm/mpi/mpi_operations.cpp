@@ -199,8 +199,8 @@ int64_t Exchange::share_bytes(int r) const {
   return (spec_.first[size_t(r) + 1] - spec_.first[size_t(r)]) * size_of(call.dtype);
 }
 std::byte* Exchange::staged(int r) const {
-  const int slot = r < group_.rank ? r : r - 1;
-  return group_.staging.data() + slot * parts_.window * parts_.bytes;
+  const int place = r < group_.rank ? r : r - 1;
+  return group_.staging.data() + place * parts_.window * parts_.bytes;
 }
 
 // --- messages ---

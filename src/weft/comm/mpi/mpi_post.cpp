@@ -60,20 +60,20 @@ MpiPost::MpiPost(MPI_Comm ranks) : comm_(ranks) {
   num_sent_.resize(size_t(size_));
   num_received_.resize(size_t(size_));
   incoming_.resize(kPosted);
-  for (Incoming& slot : incoming_) expect(slot);
+  for (Incoming& incoming : incoming_) expect(incoming);
 }
 
 // Not closed, as in a process that ends after an error: MPI may still write into letters, which therefore stay.
 MpiPost::~MpiPost() {
-  for (Incoming& slot : incoming_) static_cast<void>(slot.letter.release());
+  for (Incoming& incoming : incoming_) static_cast<void>(incoming.letter.release());
   for (Outgoing& o : outgoing_) static_cast<void>(o.letter.release());
 }
 
 void MpiPost::close() {
-  for (Incoming& slot : incoming_) {
-    MPI_Cancel(&slot.request);
-    MPI_Wait(&slot.request, MPI_STATUS_IGNORE);  // at once: it is cancelled, or filled
-    slot.letter.reset();
+  for (Incoming& incoming : incoming_) {
+    MPI_Cancel(&incoming.request);
+    MPI_Wait(&incoming.request, MPI_STATUS_IGNORE);  // at once: it is cancelled, or filled
+    incoming.letter.reset();
   }
 }
 
@@ -84,10 +84,11 @@ LetterPtr MpiPost::blank() {
   return letter;
 }
 
-void MpiPost::expect(Incoming& slot) {
-  slot.letter = blank();
-  check_mpi(MPI_Irecv(slot.letter.get(), int(sizeof(Letter)), MPI_BYTE, MPI_ANY_SOURCE, kTag, comm_, &slot.request),
-            "receive a note");
+void MpiPost::expect(Incoming& incoming) {
+  incoming.letter = blank();
+  check_mpi(
+      MPI_Irecv(incoming.letter.get(), int(sizeof(Letter)), MPI_BYTE, MPI_ANY_SOURCE, kTag, comm_, &incoming.request),
+      "receive a note");
 }
 
 void MpiPost::send(int to, Note note, std::span<const std::byte> payload) {
@@ -107,13 +108,13 @@ void MpiPost::send(int to, Note note, std::span<const std::byte> payload) {
 bool MpiPost::poll(const std::function<void(int from, LetterPtr letter)>& take) {
   bool any = false;
   for (;;) {
-    Incoming& slot = incoming_[oldest_];
+    Incoming& incoming = incoming_[oldest_];
     int done = 0;
     MPI_Status status;
-    check_mpi(MPI_Test(&slot.request, &done, &status), "receive a note");
+    check_mpi(MPI_Test(&incoming.request, &done, &status), "receive a note");
     if (done == 0) break;
-    LetterPtr letter = std::move(slot.letter);
-    expect(slot);
+    LetterPtr letter = std::move(incoming.letter);
+    expect(incoming);
     oldest_ = (oldest_ + 1) % incoming_.size();
     const int from = status.MPI_SOURCE;
     if (is_counted(letter->note.kind)) received_marks_ += mark(from, rank_, num_received_[size_t(from)]++);

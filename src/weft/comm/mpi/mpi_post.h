@@ -80,7 +80,7 @@ class MpiPost {
     LetterPtr letter;
   };
   LetterPtr blank();
-  void expect(Incoming& slot);
+  void expect(Incoming& incoming);
   static bool is_counted(NoteKind kind) { return kind <= NoteKind::ready; }
 
   MPI_Comm comm_;

@@ -66,7 +66,7 @@ class CudaMemory final : public Memory {
   }
   bool host_reaches() const override { return false; }
   std::shared_ptr<Memory> shared() const override { return shared_; }
-  // By the calling thread's own stream: ranks do not wait for each other.
+  // By the calling thread's own queue: ranks do not wait for each other.
   void copy(void* to, const void* from, size_t bytes) const override {
     if (bytes == 0) return;
     check_cuda(cudaSetDevice(device_), "use the GPU");

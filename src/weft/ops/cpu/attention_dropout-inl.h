@@ -42,7 +42,7 @@ class BlockDropout {
   }
 
  private:
-  // Element (a, b) is word b % 4 of block a << 30 | b / 4 of the stream.
+  // Element (a, b) is word b % 4 of block a << 30 | b / 4 of the sequence.
 #if HWY_TARGET == HWY_SCALAR
   void factors_of_four(const Strip& s, int64_t r, int64_t four, float* to) const {
     const uint64_t key = uint64_t(key_high_[r]) << 32 | key_low_[r];

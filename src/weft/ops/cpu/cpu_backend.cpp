@@ -203,7 +203,7 @@ void CpuBackend::apply(const Copy& op) { by_elements(op, op.to, cpu::copy); }
 void CpuBackend::apply(const Zero& op) {
   const int64_t size = size_of(op.x.dtype);
   for_ranges(threads_, op.x.elements(), kGrain, [&](Range elements) {
-    cpu::for_pieces(elements, cpu::piece_cols(op.x), [&](int64_t i, int64_t first, int64_t n) {
+    cpu::for_runs(elements, cpu::run_cols(op.x), [&](int64_t i, int64_t first, int64_t n) {
       std::memset(static_cast<std::byte*>(op.x.data) + (i * op.x.row_stride + first) * size, 0, size_t(n * size));
     });
   });
@@ -213,8 +213,8 @@ void CpuBackend::apply(const Ones& op) {
   cpu::with_type_of(op.x, [&]<class T>() {
     const auto x = cpu::rows_of<T>(op.x);
     for_ranges(threads_, op.x.elements(), kGrain, [&](Range elements) {
-      cpu::for_pieces(elements, cpu::piece_cols(op.x),
-                      [&](int64_t i, int64_t first, int64_t n) { std::fill_n(x[i] + first, n, T(1.0f)); });
+      cpu::for_runs(elements, cpu::run_cols(op.x),
+                    [&](int64_t i, int64_t first, int64_t n) { std::fill_n(x[i] + first, n, T(1.0f)); });
     });
   });
 }

@@ -82,7 +82,7 @@ void distill_top_part(const DistillTopPart& op, Range rows) {
 struct JoinedTop {
   float most = -INFINITY;
   double sum = 0, at_target = 0, soft = 0, rest = 0, mass = 0, apart = 0;
-  // Of the classes beside the teacher's k: its mass, which rounding may leave where there are none, and the student's.
+  // The teacher's mass on the classes beside its k; rounding may leave some where there are none.
   double taught_rest() const { return rest > 0 ? std::max(0.0, 1 - mass) : 0; }
   double divergence() const {
     const double t = taught_rest(), log_soft = std::log(soft);

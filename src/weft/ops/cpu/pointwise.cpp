@@ -29,8 +29,8 @@ template <class T>
 void gelu_of(const Gelu& op, Range elements) {
   const auto x = rows_of<const T>(op.x);
   const auto y = rows_of<T>(op.y);
-  const int64_t cols = piece_cols(op.x, op.y);
-  for_pieces(elements, cols, [&](int64_t i, int64_t first, int64_t n) {
+  const int64_t cols = run_cols(op.x, op.y);
+  for_runs(elements, cols, [&](int64_t i, int64_t first, int64_t n) {
     const T* from = x[i] + first;
     T* to = y[i] + first;
     for_each(n, [=, exact = op.exact](auto t, int64_t j) HWY_ATTR {
@@ -57,7 +57,7 @@ template <class T>
 void gelu_backward_of(const GeluBackward& op, Range elements) {
   const auto x = rows_of<const T>(op.x), dy = rows_of<const T>(op.dy);
   const auto dx = rows_of<T>(op.dx);
-  for_pieces(elements, piece_cols(op.x, op.dy, op.dx), [&](int64_t i, int64_t first, int64_t n) {
+  for_runs(elements, run_cols(op.x, op.dy, op.dx), [&](int64_t i, int64_t first, int64_t n) {
     const T *from = x[i] + first, *grad = dy[i] + first;
     T* to = dx[i] + first;
     for_each(n, [=, exact = op.exact](auto t, int64_t j) HWY_ATTR {
@@ -111,7 +111,7 @@ template <class T>
 void clamped_unit_of(const GatedUnit& op, Range elements) {
   const auto u = rows_of<const T>(op.u);
   const auto a = rows_of<T>(op.a);
-  for_pieces(elements, a.cols, [&](int64_t i, int64_t first, int64_t n) {
+  for_runs(elements, a.cols, [&](int64_t i, int64_t first, int64_t n) {
     Pairs pairs;
     for (int64_t at = first; at < first + n; at += kPairs) {
       const int64_t count = std::min(kPairs, first + n - at);
@@ -128,7 +128,7 @@ template <class T>
 void clamped_unit_backward_of(const GatedUnitBackward& op, Range elements) {
   const auto u = rows_of<const T>(op.u), da = rows_of<const T>(op.da);
   const auto du = rows_of<T>(op.du);
-  for_pieces(elements, da.cols, [&](int64_t i, int64_t first, int64_t n) {
+  for_runs(elements, da.cols, [&](int64_t i, int64_t first, int64_t n) {
     Pairs pairs;
     for (int64_t at = first; at < first + n; at += kPairs) {
       const int64_t count = std::min(kPairs, first + n - at);
@@ -150,7 +150,7 @@ void gated_unit_of(const GatedUnit& op, Range elements) {
   if (op.kind == GateKind::clamped) return clamped_unit_of<T>(op, elements);
   const auto u = rows_of<const T>(op.u);
   const auto a = rows_of<T>(op.a);
-  for_pieces(elements, a.cols, [&](int64_t i, int64_t first, int64_t n) {
+  for_runs(elements, a.cols, [&](int64_t i, int64_t first, int64_t n) {
     const T *gate = u[i] + first, *up = gate + a.cols;
     for_each(n, [=, kind = op.kind, to = a[i] + first](auto t, int64_t j) HWY_ATTR {
       store(hn::Mul(gate_of(t, load(t, gate + j), kind).value, load(t, up + j)), t, to + j);
@@ -166,7 +166,7 @@ void gated_unit_backward_of(const GatedUnitBackward& op, Range elements) {
   if (op.kind == GateKind::clamped) return clamped_unit_backward_of<T>(op, elements);
   const auto u = rows_of<const T>(op.u), da = rows_of<const T>(op.da);
   const auto du = rows_of<T>(op.du);
-  for_pieces(elements, da.cols, [&](int64_t i, int64_t first, int64_t n) {
+  for_runs(elements, da.cols, [&](int64_t i, int64_t first, int64_t n) {
     const T *gate = u[i] + first, *up = gate + da.cols, *grad = da[i] + first;
     T *dgate = du[i] + first, *dup = dgate + da.cols;
     for_each(n, [=, kind = op.kind](auto t, int64_t j) HWY_ATTR {
@@ -184,7 +184,7 @@ void gated_unit_backward(const GatedUnitBackward& op, Range elements) {
 void soft_cap(const SoftCap& op, Range elements) {
   const auto x = rows_of<const float>(op.x);
   const auto y = rows_of<float>(op.y);
-  for_pieces(elements, piece_cols(op.x, op.y), [&](int64_t i, int64_t first, int64_t n) {
+  for_runs(elements, run_cols(op.x, op.y), [&](int64_t i, int64_t first, int64_t n) {
     for_each(n, [cap = float(op.cap), from = x[i] + first, to = y[i] + first](auto t, int64_t j) HWY_ATTR {
       store(hn::Mul(hn::Set(t, cap), tanh(t, hn::Div(load(t, from + j), hn::Set(t, cap)))), t, to + j);
     });
@@ -196,7 +196,7 @@ void soft_cap_backward_of(const SoftCapBackward& op, Range elements) {
   const auto y = rows_of<const float>(op.y);
   const auto dy = rows_of<const T>(op.dy);
   const auto dx = rows_of<T>(op.dx);
-  for_pieces(elements, piece_cols(op.y, op.dy, op.dx), [&](int64_t i, int64_t first, int64_t n) {
+  for_runs(elements, run_cols(op.y, op.dy, op.dx), [&](int64_t i, int64_t first, int64_t n) {
     const float* at = y[i] + first;
     const T* grad = dy[i] + first;
     for_each(n, [=, cap = float(op.cap), to = dx[i] + first](auto t, int64_t j) HWY_ATTR {
@@ -264,7 +264,7 @@ template <class T>
 void add_of(const Add& op, Range elements) {
   const auto x = rows_of<const T>(op.x), y = rows_of<const T>(op.y);
   const auto out = rows_of<T>(op.out);
-  for_pieces(elements, piece_cols(op.x, op.y, op.out), [&](int64_t i, int64_t first, int64_t n) {
+  for_runs(elements, run_cols(op.x, op.y, op.out), [&](int64_t i, int64_t first, int64_t n) {
     const T *a = x[i] + first, *b = y[i] + first;
     for_each(n, [=, to = out[i] + first](auto t, int64_t j)
                     HWY_ATTR { store(hn::Add(load(t, a + j), load(t, b + j)), t, to + j); });
@@ -279,7 +279,7 @@ void axpby_of(const Axpby& op, Range elements) {
   const auto x = rows_of<const T>(op.x), y = rows_of<const T>(op.y);
   const auto out = rows_of<T>(op.out);
   const float a = float(op.a), b = float(op.b);
-  for_pieces(elements, piece_cols(op.x, op.y, op.out), [&](int64_t i, int64_t first, int64_t n) {
+  for_runs(elements, run_cols(op.x, op.y, op.out), [&](int64_t i, int64_t first, int64_t n) {
     const T *p = x[i] + first, *q = y ? y[i] + first : nullptr;
     for_each(n, [=, to = out[i] + first](auto t, int64_t j) HWY_ATTR {
       const auto ax = hn::Mul(hn::Set(t, a), load(t, p + j));
@@ -295,7 +295,7 @@ template <class From, class To>
 void copy_of(const Copy& op, Range elements) {
   const auto from = rows_of<const From>(op.from);
   const auto to = rows_of<To>(op.to);
-  for_pieces(elements, piece_cols(op.from, op.to), [&](int64_t i, int64_t first, int64_t n) {
+  for_runs(elements, run_cols(op.from, op.to), [&](int64_t i, int64_t first, int64_t n) {
     const From* source = from[i] + first;
     To* target = to[i] + first;
     if constexpr (std::is_same_v<From, To>)

@@ -39,9 +39,9 @@ auto with_type_of(const Tensor& t, const F& f) {
 }
 
 // The elements of matrices of one size as one run where no row of any of them has a gap behind it, else row by row:
-// calls f(row, column, n) for the pieces of the elements `range`, counted by rows.
+// calls f(row, column, n) for the runs of the elements `range`, counted by rows.
 template <class F>
-void for_pieces(Range range, int64_t cols, const F& f) {
+void for_runs(Range range, int64_t cols, const F& f) {
   for (int64_t at = range.begin; at < range.end;) {
     const int64_t column = at % cols, n = std::min(cols - column, range.end - at);
     f(at / cols, column, n);
@@ -49,7 +49,7 @@ void for_pieces(Range range, int64_t cols, const F& f) {
   }
 }
 template <class... Tensors>
-int64_t piece_cols(const Tensor& first, const Tensors&... others) {
+int64_t run_cols(const Tensor& first, const Tensors&... others) {
   const bool whole = first.contiguous() && (... && (!others || others.contiguous()));
   return std::max<int64_t>(1, whole ? first.elements() : first.cols());
 }

@@ -39,8 +39,8 @@ struct Sight {
   // The dropout factor of a key's weight.
   WEFT_GPU float kept(const AttentionSpan& s, int64_t head, int64_t q_position, int64_t k_position) const {
     if (dropped == 0) return 1;
-    const uint64_t stream = rng_key_of(dropout_key, uint64_t(s.sample * heads.total + heads.first + head));
-    const uint64_t bits = random_bits(stream, uint64_t(q_position) << 32 | uint64_t(k_position));
+    const uint64_t head_key = rng_key_of(dropout_key, uint64_t(s.sample * heads.total + heads.first + head));
+    const uint64_t bits = random_bits(head_key, uint64_t(q_position) << 32 | uint64_t(k_position));
     return double(bits) < dropped ? 0.0f : kept_scale;
   }
 };

@@ -90,29 +90,29 @@ bool begin_aligned(const AttentionBackward& op) {
   return aligned({&op.q, &op.k, &op.v, &op.o, &op.dout, &op.dq, &op.dk, &op.dv});
 }
 
-std::optional<AttentionPieces> pieces_of(const AttentionShape& whole, const AttentionLimits& limits) {
-  AttentionPieces pieces{.piece = whole, .count = 1, .workspace_bytes = kSlack};
-  if (!whole.backward) return pieces;
-  AttentionShape& piece = pieces.piece;
+std::optional<AttentionBatches> batches_of(const AttentionShape& whole, const AttentionLimits& limits) {
+  AttentionBatches batches{.batch = whole, .count = 1, .workspace_bytes = kSlack};
+  if (!whole.backward) return batches;
+  AttentionShape& batch = batches.batch;
   const int64_t group = whole.heads / whole.kv_heads, of_head = backward_bytes(whole);
   if (!whole.repeats) {
-    pieces.workspace_bytes += whole.sequences * whole.heads * of_head;
-    return pieces;
+    batches.workspace_bytes += whole.sequences * whole.heads * of_head;
+    return batches;
   }
-  if (group * of_head > limits.least_piece) return {};
-  if (whole.heads * of_head <= limits.piece) {
-    piece.sequences = largest_divisor(whole.sequences, limits.piece / (whole.heads * of_head));
+  if (group * of_head > limits.least_batch) return {};
+  if (whole.heads * of_head <= limits.batch) {
+    batch.sequences = largest_divisor(whole.sequences, limits.batch / (whole.heads * of_head));
   } else {
-    piece.sequences = 1;
-    piece.kv_heads = largest_divisor(whole.kv_heads, limits.piece / (group * of_head));
-    piece.heads = group * piece.kv_heads;
+    batch.sequences = 1;
+    batch.kv_heads = largest_divisor(whole.kv_heads, limits.batch / (group * of_head));
+    batch.heads = group * batch.kv_heads;
   }
-  pieces.count = whole.sequences / piece.sequences * (whole.heads / piece.heads);
-  pieces.workspace_bytes += piece.sequences * piece.heads * of_head;
-  return pieces;
+  batches.count = whole.sequences / batch.sequences * (whole.heads / batch.heads);
+  batches.workspace_bytes += batch.sequences * batch.heads * of_head;
+  return batches;
 }
 
-AttentionRegion region_of(const AttentionPieces& pieces, const AttentionShape& whole) {
+AttentionRegion region_of(const AttentionBatches& batches, const AttentionShape& whole) {
   AttentionRegion region;
   const auto take = [&](int64_t bytes) {
     const int64_t at = region.bytes;
@@ -127,7 +127,7 @@ AttentionRegion region_of(const AttentionPieces& pieces, const AttentionShape& w
   const int64_t results = whole.backward
                               ? tokens * (whole.heads + 2 * whole.kv_heads) * whole.dim * size_of(whole.dtype)
                               : tokens * whole.heads * whole.dim * size_of(whole.dtype) + numbers;
-  region.shared = take(std::max(pieces.workspace_bytes, results + 4 * kRegionAlignment));
+  region.shared = take(std::max(batches.workspace_bytes, results + 4 * kRegionAlignment));
   return region;
 }
 

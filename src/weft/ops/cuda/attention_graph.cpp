@@ -19,45 +19,45 @@ class Builder {
         rows_{s_.sequences, s_.heads, s_.length, 1} {}
 
   AttentionGraph forward() {
-    const size_t q = heads(Slot::q, s_.heads, s_.q_stride), v = heads(Slot::v, s_.kv_heads, s_.v_stride);
-    const size_t k_t = transposed_heads(Slot::k, s_.k_stride);
+    const size_t q = heads(Argument::q, s_.heads, s_.q_stride), v = heads(Argument::v, s_.kv_heads, s_.v_stride);
+    const size_t k_t = transposed_heads(Argument::k, s_.k_stride);
     const size_t scores = causal(scaled(matmul(q, k_t)));
     const size_t most = reduce(GraphOp::largest, scores);
     const size_t weights = pointwise(GraphOp::exp, {pointwise(GraphOp::subtract, {scores, most}, scores_)}, scores_);
     const size_t total = reduce(GraphOp::sum, weights);
-    step(GraphOp::add, {most, pointwise(GraphOp::log, {total}, rows_)}, numbers(Slot::lse));
+    step(GraphOp::add, {most, pointwise(GraphOp::log, {total}, rows_)}, numbers(Argument::lse));
     const size_t softmax = between(scores_, packed(scores_), type_);
     step(GraphOp::divide, {weights, total}, softmax);
-    step(GraphOp::matmul, {softmax, v}, heads(Slot::o, s_.heads, s_.o_stride));
+    step(GraphOp::matmul, {softmax, v}, heads(Argument::o, s_.heads, s_.o_stride));
     return graph_;
   }
 
   AttentionGraph backward() {
-    const size_t q = heads(Slot::q, s_.heads, s_.q_stride), o = heads(Slot::o, s_.heads, s_.o_stride),
-                 dout = heads(Slot::dout, s_.heads, s_.dout_stride);
-    const size_t k_t = transposed_heads(Slot::k, s_.k_stride), v_t = transposed_heads(Slot::v, s_.v_stride);
-    const size_t lse = numbers(Slot::lse), weighted = numbers(Slot::weighted);
+    const size_t q = heads(Argument::q, s_.heads, s_.q_stride), o = heads(Argument::o, s_.heads, s_.o_stride),
+                 dout = heads(Argument::dout, s_.heads, s_.dout_stride);
+    const size_t k_t = transposed_heads(Argument::k, s_.k_stride), v_t = transposed_heads(Argument::v, s_.v_stride);
+    const size_t lse = numbers(Argument::lse), weighted = numbers(Argument::weighted);
 
     const Dims columns{s_.sequences, s_.heads, s_.length, s_.dim};
     const size_t sums = reduce(GraphOp::sum, pointwise(GraphOp::multiply, {dout, o}, columns));
-    step(GraphOp::multiply, {sums, number(Slot::one)}, weighted);
+    step(GraphOp::multiply, {sums, number(Argument::one)}, weighted);
 
     const size_t scores = pointwise(GraphOp::subtract, {scaled(matmul(q, k_t)), lse}, scores_);
     const size_t weights = pointwise(GraphOp::exp, {causal(scores)}, scores_);
-    gradient_of_keys(weights, dout, heads(Slot::dv, s_.kv_heads, s_.dv_stride));
+    gradient_of_keys(weights, dout, heads(Argument::dv, s_.kv_heads, s_.dv_stride));
 
     const size_t from_weighted = pointwise(GraphOp::subtract, {matmul(dout, v_t), weighted}, scores_);
     const size_t dscores = scaled(pointwise(GraphOp::multiply, {from_weighted, weights}, scores_));
-    gradient_of_keys(dscores, q, heads(Slot::dk, s_.kv_heads, s_.dk_stride));
+    gradient_of_keys(dscores, q, heads(Argument::dk, s_.kv_heads, s_.dk_stride));
 
     const GraphTensor keys = graph_.tensors[k_t];
     const size_t k = between(transposed(keys.dims), transposed(keys.strides), GraphType::f32);
     step(GraphOp::transpose, {k_t}, k);
-    const size_t dq = heads(Slot::dq, s_.heads, s_.dq_stride);
+    const size_t dq = heads(Argument::dq, s_.heads, s_.dq_stride);
     if (s_.repeats) {
       step(GraphOp::matmul, {dscores, k}, dq);
     } else {
-      const size_t sums = memory(Slot::sums, columns, packed(columns), GraphType::f32);
+      const size_t sums = memory(Argument::sums, columns, packed(columns), GraphType::f32);
       step(GraphOp::matmul, {dscores, k}, sums);
       step(GraphOp::copy, {sums}, dq);
     }
@@ -72,19 +72,20 @@ class Builder {
   size_t between(const Dims& dims, const Dims& strides, GraphType type) {
     return add({.id = next_++, .dims = dims, .strides = strides, .type = type});
   }
-  size_t memory(Slot slot, const Dims& dims, const Dims& strides, GraphType type) {
-    return add({int64_t(slot), dims, strides, type, GraphTensor::Place::memory});
+  size_t memory(Argument argument, const Dims& dims, const Dims& strides, GraphType type) {
+    return add({int64_t(argument), dims, strides, type, GraphTensor::Place::memory});
   }
   // Rows are tokens, whose columns are heads.
-  size_t heads(Slot slot, int64_t count, int64_t stride) {
-    return memory(slot, {s_.sequences, count, s_.length, s_.dim}, {s_.length * stride, s_.dim, stride, 1}, type_);
+  size_t heads(Argument argument, int64_t count, int64_t stride) {
+    return memory(argument, {s_.sequences, count, s_.length, s_.dim}, {s_.length * stride, s_.dim, stride, 1}, type_);
   }
-  size_t transposed_heads(Slot slot, int64_t stride) {
-    return memory(slot, {s_.sequences, s_.kv_heads, s_.dim, s_.length}, {s_.length * stride, s_.dim, 1, stride}, type_);
+  size_t transposed_heads(Argument argument, int64_t stride) {
+    return memory(argument, {s_.sequences, s_.kv_heads, s_.dim, s_.length}, {s_.length * stride, s_.dim, 1, stride},
+                  type_);
   }
-  size_t numbers(Slot slot) { return memory(slot, rows_, packed(rows_), GraphType::f32); }
-  size_t number(Slot slot) {
-    return add({int64_t(slot), {1, 1, 1, 1}, {1, 1, 1, 1}, GraphType::f32, GraphTensor::Place::number});
+  size_t numbers(Argument argument) { return memory(argument, rows_, packed(rows_), GraphType::f32); }
+  size_t number(Argument argument) {
+    return add({int64_t(argument), {1, 1, 1, 1}, {1, 1, 1, 1}, GraphType::f32, GraphTensor::Place::number});
   }
 
   void step(GraphOp op, std::vector<size_t> in, size_t out) { graph_.steps.push_back({op, std::move(in), out}); }
@@ -100,7 +101,7 @@ class Builder {
   }
   size_t matmul(size_t a, size_t b) { return pointwise(GraphOp::matmul, {a, b}, scores_); }
   size_t scaled(size_t x) {
-    if (scale_ == 0) scale_ = number(Slot::scale);
+    if (scale_ == 0) scale_ = number(Argument::scale);
     return pointwise(GraphOp::multiply, {x, scale_}, scores_);
   }
   // -inf where the key is behind the query, or so far before it that its window does not reach it.
@@ -108,7 +109,7 @@ class Builder {
     const size_t row = pointwise(GraphOp::row_number, {scores}, scores_, GraphType::i32);
     const size_t column = pointwise(GraphOp::column_number, {scores}, scores_, GraphType::i32);
     const size_t seen = pointwise(GraphOp::not_less, {row, column}, scores_, GraphType::boolean);
-    const size_t lowest = number(Slot::lowest);
+    const size_t lowest = number(Argument::lowest);
     const size_t causal = pointwise(GraphOp::choose, {scores, lowest, seen}, scores_);
     return s_.window > 0 ? in_window(causal, lowest) : causal;
   }
@@ -116,7 +117,7 @@ class Builder {
   size_t in_window(size_t scores, size_t lowest) {
     const size_t row = pointwise(GraphOp::row_number, {scores}, scores_);
     const size_t column = pointwise(GraphOp::column_number, {scores}, scores_);
-    const size_t end = pointwise(GraphOp::add, {column, number(Slot::window)}, scores_);
+    const size_t end = pointwise(GraphOp::add, {column, number(Argument::window)}, scores_);
     const size_t seen = pointwise(GraphOp::greater, {end, row}, scores_, GraphType::boolean);
     return pointwise(GraphOp::choose, {scores, lowest, seen}, scores_);
   }

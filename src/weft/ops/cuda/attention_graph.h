@@ -13,7 +13,7 @@ namespace weft::gpu {
 enum class GraphType { f32, f16, bf16, i32, boolean };
 
 // Tensors that a caller passes at each run; intermediate tensors are numbered after these.
-enum class Slot : int64_t {
+enum class Argument : int64_t {
   q = 1,
   k,
   v,
@@ -31,7 +31,7 @@ enum class Slot : int64_t {
   one,
   last = one
 };
-inline constexpr int64_t kFirstBetween = int64_t(Slot::last) + 1;
+inline constexpr int64_t kFirstBetween = int64_t(Argument::last) + 1;
 
 struct GraphTensor {
   enum class Place { memory, between, number };  // of the GPU; nowhere; a number of the host

@@ -8,10 +8,10 @@
 
 namespace weft {
 
-// The address of each slot: on the GPU, or on the host for the floats scale, lowest and one.
-using AttentionData = std::map<gpu::Slot, void*>;
+// The address of each argument: on the GPU, or on the host for the floats scale, lowest and one.
+using AttentionData = std::map<gpu::Argument, void*>;
 
-// Belongs to one stream; not thread-safe.
+// Belongs to one queue; not thread-safe.
 class AttentionLibrary {
  public:
   virtual ~AttentionLibrary() = default;
@@ -26,7 +26,7 @@ class AttentionLibrary {
 bool knows_cudnn();
 // "cuDNN 9.19.0". Throws Error that says what is missing.
 std::string cudnn_name();
-// For `stream` (a cudaStream_t) of the GPU in use. Throws Error that says what is missing.
-std::unique_ptr<AttentionLibrary> open_cudnn_attention(void* stream);
+// For `queue` (a cudaStream_t) of the GPU in use. Throws Error that says what is missing.
+std::unique_ptr<AttentionLibrary> open_cudnn_attention(void* queue);
 
 }  // namespace weft

@@ -93,11 +93,11 @@ struct AttentionTile {
     const int64_t first = (tile - tiles.first[number]) * kTileRows;  // query of the span
     const int64_t rows = s.q_count - first < kTileRows ? s.q_count - first : kTileRows;
     const int64_t position = s.q_position + first;
-    const int pieces = int(e / 8), value_pieces = int(u / 8);
+    const int copies = int(e / 8), value_copies = int(u / 8);
     T* const shared = static_cast<T*>(block.shared());
     typename Block::template PerWarp<State<Warp>> states;
 
-    block.template fetch<E / 8>(shared, kStride, kTileRows, pieces,
+    block.template fetch<E / 8>(shared, kStride, kTileRows, copies,
                                 [&](int r) { return r < rows ? q[s.q_row + first + r] + h * e : nullptr; });
     block.end_of_batch();
     block.template fetched<0>();
@@ -105,11 +105,11 @@ struct AttentionTile {
       State<Warp>& state = states[warp];
       WEFT_UNROLL
       for (int p = 0; p < E / 16; ++p) {
-        typename Warp::template Registers<uint32_t, 4> piece;
-        load_piece(warp, piece, shared + 16 * warp.index() * kStride, kStride, p);
+        typename Warp::template Registers<uint32_t, 4> fragment;
+        load_fragment(warp, fragment, shared + 16 * warp.index() * kStride, kStride, p);
         warp.lanes([&](int lane) {
           WEFT_UNROLL
-          for (int w = 0; w < 4; ++w) state.q[lane][4 * p + w] = piece[lane][w];
+          for (int w = 0; w < 4; ++w) state.q[lane][4 * p + w] = fragment[lane][w];
         });
       }
       warp.lanes([&](int lane) {
@@ -123,8 +123,8 @@ struct AttentionTile {
       const auto row = [&](const Rows<const T>& x, int64_t column, int r) {
         return key + r < s.k_count ? x[s.k_row + key + r] + column : nullptr;
       };
-      block.template fetch<E / 8>(to, kStride, kKeys, pieces, [&](int r) { return row(k, g * e, r); });
-      block.template fetch<V / 8>(to + kTile, kValueStride, kKeys, value_pieces,
+      block.template fetch<E / 8>(to, kStride, kKeys, copies, [&](int r) { return row(k, g * e, r); });
+      block.template fetch<V / 8>(to + kTile, kValueStride, kKeys, value_copies,
                                   [&](int r) { return row(v, g * u, r); });
       block.end_of_batch();
     };
@@ -154,10 +154,10 @@ struct AttentionTile {
     typename Warp::template Registers<float, kKeys / 2> scores;
     multiply_rows<T, kKeys, E>(
         warp, scores,
-        [&](int p, auto& piece) {
+        [&](int p, auto& fragment) {
           warp.lanes([&](int lane) {
             WEFT_UNROLL
-            for (int w = 0; w < 4; ++w) piece[lane][w] = state.q[lane][4 * p + w];
+            for (int w = 0; w < 4; ++w) fragment[lane][w] = state.q[lane][4 * p + w];
           });
         },
         tile, kStride);
@@ -272,7 +272,7 @@ struct AttentionTileQueries {
     const int64_t first = (tile - of.tiles.first[number]) * kTileRows;
     const int64_t rows = s.q_count - first < kTileRows ? s.q_count - first : kTileRows;
     const int64_t position = s.q_position + first;
-    const int pieces = int(e / 8), value_pieces = int(u / 8);
+    const int copies = int(e / 8), value_copies = int(u / 8);
     T* const shared = static_cast<T*>(block.shared());
     typename Block::template PerWarp<State<Warp>> states;
 
@@ -286,11 +286,11 @@ struct AttentionTileQueries {
       block.warps([&](const Warp& warp) {
         WEFT_UNROLL
         for (int p = 0; p < N / 16; ++p) {
-          typename Warp::template Registers<uint32_t, 4> piece;
-          load_piece(warp, piece, shared + 16 * warp.index() * stride_of(N), stride_of(N), p);
+          typename Warp::template Registers<uint32_t, 4> fragment;
+          load_fragment(warp, fragment, shared + 16 * warp.index() * stride_of(N), stride_of(N), p);
           warp.lanes([&](int lane) {
             WEFT_UNROLL
-            for (int w = 0; w < 4; ++w) use(warp, lane, 4 * p + w, piece[lane][w]);
+            for (int w = 0; w < 4; ++w) use(warp, lane, 4 * p + w, fragment[lane][w]);
           });
         }
       });
@@ -325,8 +325,8 @@ struct AttentionTileQueries {
       const auto row = [&](const Rows<const T>& x, int64_t column, int r) {
         return key + r < s.k_count ? x[s.k_row + key + r] + column : nullptr;
       };
-      block.template fetch<E / 8>(to, kStride, kKeys, pieces, [&](int r) { return row(of.k, g * e, r); });
-      block.template fetch<V / 8>(to + kTile, kValueStride, kKeys, value_pieces,
+      block.template fetch<E / 8>(to, kStride, kKeys, copies, [&](int r) { return row(of.k, g * e, r); });
+      block.template fetch<V / 8>(to + kTile, kValueStride, kKeys, value_copies,
                                   [&](int r) { return row(of.v, g * u, r); });
       block.end_of_batch();
     };
@@ -356,16 +356,16 @@ struct AttentionTileQueries {
   WEFT_GPU void step(const Warp& warp, State<Warp>& state, const AttentionSpan& s, int64_t h, int64_t query,
                      int64_t key, const T* tile) const {
     typename Warp::template Registers<float, kKeys / 2> scores, dp;
-    const auto piece_of = [&](const auto& words) {
-      return [&warp, &words](int p, auto& piece) {
+    const auto fragment_of = [&](const auto& words) {
+      return [&warp, &words](int p, auto& fragment) {
         warp.lanes([&](int lane) {
           WEFT_UNROLL
-          for (int w = 0; w < 4; ++w) piece[lane][w] = words[lane][4 * p + w];
+          for (int w = 0; w < 4; ++w) fragment[lane][w] = words[lane][4 * p + w];
         });
       };
     };
-    multiply_rows<T, kKeys, E>(warp, scores, piece_of(state.q), tile, kStride);
-    multiply_rows<T, kKeys, V>(warp, dp, piece_of(state.dout), tile + kTile, kValueStride);
+    multiply_rows<T, kKeys, E>(warp, scores, fragment_of(state.q), tile, kStride);
+    multiply_rows<T, kKeys, V>(warp, dp, fragment_of(state.dout), tile + kTile, kValueStride);
     warp.lanes([&](int lane) {
       WEFT_UNROLL
       for (int half = 0; half < 2; ++half) {
@@ -418,15 +418,15 @@ struct AttentionTileKeys {
     const AttentionSpan& s = of.sight.spans[number];
     const int64_t first = (tile - of.tiles.first[number]) * kTileRows;  // key of the span
     const int64_t rows = s.k_count - first < kTileRows ? s.k_count - first : kTileRows;
-    const int pieces = int(e / 8), value_pieces = int(u / 8);
+    const int copies = int(e / 8), value_copies = int(u / 8);
     T *const keys = static_cast<T*>(block.shared()), *const values = keys + kKeyTile,
              *const queries = values + kValueTile;
     float* const numbers = reinterpret_cast<float*>(queries + 2 * kStage);
     typename Block::template PerWarp<State<Warp>> states;
 
-    block.template fetch<E / 8>(keys, kStride, kTileRows, pieces,
+    block.template fetch<E / 8>(keys, kStride, kTileRows, copies,
                                 [&](int r) { return r < rows ? of.k[s.k_row + first + r] + g * e : nullptr; });
-    block.template fetch<V / 8>(values, kValueStride, kTileRows, value_pieces,
+    block.template fetch<V / 8>(values, kValueStride, kTileRows, value_copies,
                                 [&](int r) { return r < rows ? of.v[s.k_row + first + r] + g * u : nullptr; });
     block.end_of_batch();
     // Queries see a key from its position on, while the window reaches.
@@ -441,8 +441,8 @@ struct AttentionTileKeys {
       const auto row = [&](const Rows<const T>& x, int64_t column, int r) {
         return query + r < s.q_count ? x[s.q_row + query + r] + column : nullptr;
       };
-      block.template fetch<E / 8>(to, kStride, kQueries, pieces, [&](int r) { return row(of.q, h * e, r); });
-      block.template fetch<V / 8>(to + kTile, kValueStride, kQueries, value_pieces,
+      block.template fetch<E / 8>(to, kStride, kQueries, copies, [&](int r) { return row(of.q, h * e, r); });
+      block.template fetch<V / 8>(to + kTile, kValueStride, kQueries, value_copies,
                                   [&](int r) { return row(of.dout, h * u, r); });
       block.end_of_batch();
       float* lse2 = numbers + stage * 2 * kQueries;
@@ -488,11 +488,11 @@ struct AttentionTileKeys {
   WEFT_GPU void step(const Warp& warp, State<Warp>& state, const AttentionSpan& s, int64_t h, int64_t query,
                      int64_t key, const T* keys, const T* values, const Stage& stage) const {
     typename Warp::template Registers<float, kQueries / 2> scores, dp;
-    const auto piece_of = [&](const T* rows, int stride) {
-      return [&warp, rows, stride](int p, auto& piece) { load_piece(warp, piece, rows, stride, p); };
+    const auto fragment_of = [&](const T* rows, int stride) {
+      return [&warp, rows, stride](int p, auto& fragment) { load_fragment(warp, fragment, rows, stride, p); };
     };
-    multiply_rows<T, kQueries, E>(warp, scores, piece_of(keys, kStride), stage.q, kStride);
-    multiply_rows<T, kQueries, V>(warp, dp, piece_of(values, kValueStride), stage.dout, kValueStride);
+    multiply_rows<T, kQueries, E>(warp, scores, fragment_of(keys, kStride), stage.q, kStride);
+    multiply_rows<T, kQueries, V>(warp, dp, fragment_of(values, kValueStride), stage.dout, kValueStride);
     warp.lanes([&](int lane) {
       WEFT_UNROLL
       for (int half = 0; half < 2; ++half) {

@@ -49,9 +49,9 @@ bool can_add_bias(const Matmul& op) {
          (op.out.dtype == DType::f32 || (has_aligned_rows(op.a) && has_aligned_rows(op.b) && has_aligned_rows(op.out)));
 }
 
-bool is_captured(cudaStream_t stream) {
+bool is_captured(cudaStream_t queue) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  check_cuda(cudaStreamIsCapturing(stream, &status), "ask whether the stream is captured");
+  check_cuda(cudaStreamIsCapturing(queue, &status), "ask whether the queue is captured");
   return status != cudaStreamCaptureStatusNone;
 }
 
@@ -109,15 +109,15 @@ CublasMatmul::CublasMatmul(std::shared_ptr<ProductCache> cache, std::function<vo
 }
 CublasMatmul::~CublasMatmul() { cublasLtDestroy(handle_); }
 
-bool CublasMatmul::run(const Matmul& op, void* workspace, cudaStream_t stream) {
+bool CublasMatmul::run(const Matmul& op, void* workspace, cudaStream_t queue) {
   if (op.m() == 0 || op.n() == 0 || op.k() == 0) return false;
   if (op.bias && !can_add_bias(op)) return false;
   Product& product = product_of(op);
   if (!product.choice) return false;
   if (op.bias) product.point_at_bias(op.bias.data);
-  const Call call{op, workspace, stream};
+  const Call call{op, workspace, queue};
   if (product.choice->is_open()) {
-    if (is_captured(stream)) throw gpu::CannotRecord();  // with what may be the slower way
+    if (is_captured(queue)) throw gpu::CannotRecord();  // with what may be the slower way
     if (product.choice->is_due()) learn(product, call);
   }
   check(issue(product, call, product.choice->way(), op.out.data), "multiply matrices");
@@ -196,7 +196,7 @@ void CublasMatmul::learn(Product& product, const Call& call) {
   before_wait_();
   const auto trial = begin_trial(
       {.out = op.out, .anyway = op.accumulate ? op.out : op.bias, .first = first, .ways = alike, .run = run},
-      call.stream);
+      call.queue);
   if (!trial) return product.choice->pass();
   if (const auto found = product.choice->learn(*trial)) cache_->put(product.key, *found);
 }
@@ -208,7 +208,7 @@ cublasStatus_t CublasMatmul::issue(const Product& product, const Call& call, con
   const float one = 1, kept = call.op.accumulate ? 1 : 0;
   return cublasLtMatmul(handle_, product.desc, &one, call.op.b.data, product.a, call.op.a.data, product.b, &kept,
                         call.op.accumulate ? call.op.out.data : out, product.out, out, product.out, &algorithm,
-                        call.workspace, size_t(kCublasWorkspace), call.stream);
+                        call.workspace, size_t(kCublasWorkspace), call.queue);
 }
 
 }  // namespace weft

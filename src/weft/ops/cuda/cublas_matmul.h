@@ -12,7 +12,7 @@ namespace weft {
 
 // Sums in f32, without TF32, by the algorithm that the library chooses, or by a faster one once it is proven to give
 // the same bits (product_search.h): the same shape gives the same bits. The first calls of a shape wait while they try
-// others; during a stream capture, such a call throws gpu::CannotRecord. Belongs to one stream; not thread-safe.
+// others; while a CUDA graph is recorded, such a call throws gpu::CannotRecord. Belongs to one queue; not thread-safe.
 class CublasMatmul {
  public:
   // `cache` has what was found earlier, and gets what is found. `before_wait` is called before it may wait.
@@ -22,14 +22,14 @@ class CublasMatmul {
   ~CublasMatmul();
   // Issues it with kCublasWorkspace bytes at `workspace`. False, and nothing issued, where the library has no way for
   // it. Throws Error.
-  bool run(const Matmul& op, void* workspace, cudaStream_t stream);
+  bool run(const Matmul& op, void* workspace, cudaStream_t queue);
 
  private:
   class Product;
   struct Call {  // of a product, on the data of an op
     const Matmul& op;
     void* workspace;
-    cudaStream_t stream;
+    cudaStream_t queue;
   };
   Product& product_of(const Matmul& op);
   std::vector<ProductWay> ways_of(const Product& product, int most) const;

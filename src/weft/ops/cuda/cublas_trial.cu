@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "weft/ops/cuda/bits_compared.h"
-#include "weft/ops/cuda/stream_launcher.cuh"
+#include "weft/ops/cuda/queue_launcher.cuh"
 
 namespace weft {
 namespace {
@@ -18,31 +18,31 @@ bool good(cudaError_t status) {
   return false;
 }
 
-// Allocates in stream order: unlike cudaFree, it never waits for other work of the GPU, such as a transfer that waits
+// Allocates in queue order: unlike cudaFree, it never waits for other work of the GPU, such as a transfer that waits
 // for a peer.
 class Scratch {
  public:
-  explicit Scratch(cudaStream_t stream) : stream_(stream) {}
+  explicit Scratch(cudaStream_t queue) : queue_(queue) {}
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
   ~Scratch() {
     if (memory_ == nullptr) return;
-    good(cudaFreeAsync(memory_, stream_));
-    good(cudaStreamSynchronize(stream_));  // then the driver has it back
+    good(cudaFreeAsync(memory_, queue_));
+    good(cudaStreamSynchronize(queue_));  // then the driver has it back
   }
   bool take(size_t bytes) {
     size_t free = 0, total = 0;
     if (!good(cudaMemGetInfo(&free, &total)) || free < kReservedFromTrials || free - kReservedFromTrials < bytes)
       return false;
     void* memory = nullptr;
-    if (!good(cudaMallocAsync(&memory, bytes, stream_))) return false;
+    if (!good(cudaMallocAsync(&memory, bytes, queue_))) return false;
     memory_ = static_cast<std::byte*>(memory);
     return true;
   }
   std::byte* at(size_t offset) const { return memory_ + offset; }
 
  private:
-  cudaStream_t stream_;
+  cudaStream_t queue_;
   std::byte* memory_ = nullptr;
 };
 
@@ -62,22 +62,22 @@ class Event {
 };
 
 struct Launcher {
-  cudaStream_t stream;
+  cudaStream_t queue;
   template <class Kernel>
   void launch(int64_t blocks, const Kernel& kernel) const {
-    gpu::run_block<<<unsigned(blocks), gpu::kThreads, 0, stream>>>(kernel);
+    gpu::run_block<<<unsigned(blocks), gpu::kThreads, 0, queue>>>(kernel);
     check_cuda(cudaGetLastError(), "launch a kernel");
   }
   void fetch(void* to, const void* from, int64_t bytes) const {
-    check_cuda(cudaMemcpyAsync(to, from, size_t(bytes), cudaMemcpyDeviceToHost, stream), "copy from the GPU");
-    check_cuda(cudaStreamSynchronize(stream), "run what the GPU was given");
+    check_cuda(cudaMemcpyAsync(to, from, size_t(bytes), cudaMemcpyDeviceToHost, queue), "copy from the GPU");
+    check_cuda(cudaStreamSynchronize(queue), "run what the GPU was given");
   }
 };
 
-class TrialOnStream final : public ProductTrial {
+class TrialOnQueue final : public ProductTrial {
  public:
-  TrialOnStream(CublasTrial trial, cudaStream_t stream)
-      : trial_(std::move(trial)), stream_(stream), scratch_(stream), of_first_(trial_.out), of_other_(trial_.out) {}
+  TrialOnQueue(CublasTrial trial, cudaStream_t queue)
+      : trial_(std::move(trial)), queue_(queue), scratch_(queue), of_first_(trial_.out), of_other_(trial_.out) {}
 
   bool begin() {
     const Tensor& out = trial_.out;
@@ -120,20 +120,20 @@ class TrialOnStream final : public ProductTrial {
   }
   // Elements that it does not write stay non-finite in any type, which shows.
   bool run_whole(const ProductWay& way, const Tensor& to) const {
-    return good(cudaMemsetAsync(to.data, 0xff, bytes_, stream_)) && run(way, to);
+    return good(cudaMemsetAsync(to.data, 0xff, bytes_, queue_)) && run(way, to);
   }
   std::optional<double> seconds_of_run(const ProductWay& way, int times) const {
-    if (!good(cudaEventRecord(begun_.get(), stream_))) return {};
+    if (!good(cudaEventRecord(begun_.get(), queue_))) return {};
     for (int i = 0; i < times; ++i)
       if (!run(way, of_other_)) return {};
     float ms = 0;
-    if (!good(cudaEventRecord(ended_.get(), stream_)) || !good(cudaEventSynchronize(ended_.get())) ||
+    if (!good(cudaEventRecord(ended_.get(), queue_)) || !good(cudaEventSynchronize(ended_.get())) ||
         !good(cudaEventElapsedTime(&ms, begun_.get(), ended_.get())))
       return {};
     return double(ms) * 1e-3 / times;
   }
   std::optional<gpu::BitsReport> compare(const Tensor& other) const {
-    const Launcher launcher{stream_};
+    const Launcher launcher{queue_};
     try {
       return gpu::compare_bits(launcher, of_first_, other, trial_.anyway, reports_);
     } catch (const Error&) {
@@ -143,7 +143,7 @@ class TrialOnStream final : public ProductTrial {
   }
 
   CublasTrial trial_;
-  cudaStream_t stream_;
+  cudaStream_t queue_;
   Scratch scratch_;
   Event begun_, ended_;
   Tensor of_first_, of_other_;
@@ -153,8 +153,8 @@ class TrialOnStream final : public ProductTrial {
 
 }  // namespace
 
-std::unique_ptr<ProductTrial> begin_trial(CublasTrial trial, cudaStream_t stream) {
-  auto begun = std::make_unique<TrialOnStream>(std::move(trial), stream);
+std::unique_ptr<ProductTrial> begin_trial(CublasTrial trial, cudaStream_t queue) {
+  auto begun = std::make_unique<TrialOnQueue>(std::move(trial), queue);
   if (!begun->begin()) return nullptr;
   return begun;
 }

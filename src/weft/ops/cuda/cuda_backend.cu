@@ -10,12 +10,10 @@
 namespace weft {
 namespace {
 
-// Records one stream, and calls of this thread only: other ranks may allocate meanwhile.
+// Records one queue, and calls of this thread only: other ranks may allocate meanwhile.
 class Capture {
  public:
-  Capture(cudaStream_t stream, bool& is_recording) : stream_(stream), is_recording_(is_recording) {
-    is_recording_ = true;
-  }
+  Capture(cudaStream_t queue, bool& is_recording) : queue_(queue), is_recording_(is_recording) { is_recording_ = true; }
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
   ~Capture() {
@@ -24,12 +22,12 @@ class Capture {
   }
   cudaError_t end() {
     is_recording_ = false;
-    return cudaStreamEndCapture(stream_, &graph_);
+    return cudaStreamEndCapture(queue_, &graph_);
   }
   cudaGraph_t graph() const { return graph_; }
 
  private:
-  cudaStream_t stream_;
+  cudaStream_t queue_;
   bool& is_recording_;
   cudaGraph_t graph_ = nullptr;
 };
@@ -43,14 +41,14 @@ class CudaGraph final : public RecordingBackend::Record {
     if (graph_ != nullptr) cudaGraphExecDestroy(graph_);
   }
   // Takes its memory here, where there may be too little.
-  cudaError_t prepare(cudaGraph_t graph, cudaStream_t stream) {
+  cudaError_t prepare(cudaGraph_t graph, cudaStream_t queue) {
     cudaError_t status = cudaGraphInstantiate(&graph_, graph, 0);
-    if (status == cudaSuccess) status = cudaGraphUpload(graph_, stream);
-    if (status == cudaSuccess) status = cudaStreamSynchronize(stream);
+    if (status == cudaSuccess) status = cudaGraphUpload(graph_, queue);
+    if (status == cudaSuccess) status = cudaStreamSynchronize(queue);
     return status;
   }
   int64_t num_ops() const { return num_ops_; }
-  void launch(cudaStream_t stream) { check_cuda(cudaGraphLaunch(graph_, stream), "launch a CUDA graph"); }
+  void launch(cudaStream_t queue) { check_cuda(cudaGraphLaunch(graph_, queue), "launch a CUDA graph"); }
 
  private:
   int64_t num_ops_;
@@ -68,27 +66,27 @@ void CudaBackend::run(const AnyOp& op) {
 CudaBackend::CudaBackend(int device, Arena& workspace, std::shared_ptr<ProductCache> products, CudnnUse cudnn)
     : device_(device), cudnn_(cudnn), workspace_(workspace) {
   use_gpu();
-  aside_stream(device);
+  aside_queue(device);
   check_cuda(cudaDeviceGetAttribute(&shared_bytes_, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
              "ask the GPU for its shared memory");
-  check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream");
-  marks_.emplace(gpu::CudaMarks(device, stream_));
+  check_cuda(cudaStreamCreateWithFlags(&queue_, cudaStreamNonBlocking), "make a queue");
+  marks_.emplace(gpu::CudaMarks(device, queue_));
   const auto before = [this] { before_wait(); };
-  staging_.emplace(stream_, before);
-  kept_.emplace(stream_, before, true);
+  staging_.emplace(queue_, before);
+  kept_.emplace(queue_, before, true);
   cublas_.emplace(std::move(products), before);
   if (cudnn_ == CudnnUse::none) return;
   try {
-    attention_.emplace(open_cudnn_attention(stream_), warn, limits_of(cudnn_));
+    attention_.emplace(open_cudnn_attention(queue_), warn, limits_of(cudnn_));
   } catch (const Error& e) { warn(fmt::format("attention by weft's own kernels: {}", e.what())); }
 }
 
 CudaBackend::~CudaBackend() {
   cudaSetDevice(device_);
-  cudaStreamSynchronize(stream_);
-  attention_.reset();  // which knows the stream
+  cudaStreamSynchronize(queue_);
+  attention_.reset();  // which knows the queue
   marks_.reset();
-  cudaStreamDestroy(stream_);
+  cudaStreamDestroy(queue_);
 }
 
 void CudaBackend::enter(std::string_view region) { nvtxRangePushA(std::string(region).c_str()); }
@@ -97,14 +95,14 @@ void CudaBackend::leave() { nvtxRangePop(); }
 void CudaBackend::wait_all() {
   before_wait();
   use_gpu();
-  check_cuda(cudaStreamSynchronize(stream_), "run what the GPU was given");
-  staging_->stream_has_passed();
-  marks_->stream_has_passed();
-  if (times_) times_->stream_has_passed();
+  check_cuda(cudaStreamSynchronize(queue_), "run what the GPU was given");
+  staging_->queue_has_passed();
+  marks_->queue_has_passed();
+  if (times_) times_->queue_has_passed();
 }
 
 Stamp CudaBackend::stamp() {
-  if (!times_) times_.emplace(gpu::CudaEvents(device_, stream_));
+  if (!times_) times_.emplace(gpu::CudaEvents(device_, queue_));
   if (times_->is_full()) wait_all();
   return times_->stamp();
 }
@@ -122,9 +120,9 @@ RecordingBackend::Recorded CudaBackend::record(const std::function<void()>& give
   };
   const size_t kept_before = kept_->used();
   num_recorded_ = 0;
-  cudaError_t status = cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal);
+  cudaError_t status = cudaStreamBeginCapture(queue_, cudaStreamCaptureModeThreadLocal);
   if (status != cudaSuccess) return none(cudaGetErrorString(status));
-  Capture capture(stream_, is_recording_);
+  Capture capture(queue_, is_recording_);
   std::string why;
   try {
     give();
@@ -137,7 +135,7 @@ RecordingBackend::Recorded CudaBackend::record(const std::function<void()>& give
   status = capture.end();
   if (why.empty() && status == cudaSuccess) {
     auto record = std::make_unique<CudaGraph>(num_recorded_);
-    status = record->prepare(capture.graph(), stream_);
+    status = record->prepare(capture.graph(), queue_);
     if (status == cudaSuccess) return {std::move(record), ""};
   }
   kept_->go_back_to(kept_before);
@@ -148,7 +146,7 @@ void CudaBackend::replay(Record& record) {
   auto& graph = static_cast<CudaGraph&>(record);
   count_ahead(graph.num_ops());
   use_gpu();
-  graph.launch(stream_);
+  graph.launch(queue_);
 }
 
 void CudaBackend::launch(const Matmul& op) {
@@ -170,12 +168,12 @@ void CudaBackend::launch(const Matmul& op) {
 }
 
 void CudaBackend::multiply(const Matmul& op, void* memory) {
-  if (cublas_->run(op, memory, stream_)) return;
+  if (cublas_->run(op, memory, queue_)) return;
   auto to = launcher();
   Matmul plain = op;
   plain.bias = {};
   // 16 bits would be rounded before the bias is added, and after.
-  if (op.bias && op.out.dtype == DType::f32 && cublas_->run(plain, memory, stream_))
+  if (op.bias && op.out.dtype == DType::f32 && cublas_->run(plain, memory, queue_))
     return gpu::run(to, AddRow{.b = op.bias, .y = op.out});
   gpu::run(to, op);
 }
@@ -199,9 +197,9 @@ void CudaBackend::launch_attention(const Op& op) {
 
 void CudaBackend::launch(const Zero& op) {
   const size_t size = size_t(size_of(op.x.dtype));
-  if (op.x.contiguous()) return check_cuda(cudaMemsetAsync(op.x.data, 0, size_t(op.x.bytes()), stream_), "zero memory");
+  if (op.x.contiguous()) return check_cuda(cudaMemsetAsync(op.x.data, 0, size_t(op.x.bytes()), queue_), "zero memory");
   check_cuda(cudaMemset2DAsync(op.x.data, size_t(op.x.row_stride) * size, 0, size_t(op.x.cols()) * size,
-                               size_t(op.x.rows()), stream_),
+                               size_t(op.x.rows()), queue_),
              "zero memory");
 }
 

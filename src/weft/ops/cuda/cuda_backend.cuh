@@ -1,4 +1,4 @@
-// All ops on one stream of a GPU.
+// All ops on one queue of a GPU.
 #pragma once
 #include <optional>
 
@@ -6,15 +6,15 @@
 #include "weft/ops/cuda/cuda_device.h"
 #include "weft/ops/cuda/cuda_events.h"
 #include "weft/ops/cuda/fast_attention.h"
-#include "weft/ops/cuda/marked_stream.h"
+#include "weft/ops/cuda/marked_queue.h"
+#include "weft/ops/cuda/queue_launcher.cuh"
+#include "weft/ops/cuda/queue_times.h"
 #include "weft/ops/cuda/run_kernels.h"
-#include "weft/ops/cuda/stream_launcher.cuh"
-#include "weft/ops/cuda/stream_times.h"
 #include "weft/ops/replayed.h"
 
 namespace weft {
 
-class CudaBackend final : public RecordingBackend, private DeviceQueue {
+class CudaBackend final : public RecordingBackend, private IssuedOps {
  public:
   // Uses cuDNN for attention if it is wanted and there. `products`: the known ways to multiply matrices.
   CudaBackend(int device, Arena& workspace, std::shared_ptr<ProductCache> products, CudnnUse cudnn = CudnnUse::none);
@@ -24,7 +24,7 @@ class CudaBackend final : public RecordingBackend, private DeviceQueue {
   void enter(std::string_view region) override;
   void leave() override;
   void wait_all() override;
-  DeviceQueue* queue() override { return this; }
+  IssuedOps* issued() override { return this; }
   // As a CUDA graph.
   Recorded record(const std::function<void()>& give) override;
   void replay(Record& record) override;
@@ -40,7 +40,7 @@ class CudaBackend final : public RecordingBackend, private DeviceQueue {
     launch(op);
     num_recorded_ += is_recording_;
   }
-  Stream* issue_all() override { return &*marks_; }
+  DeviceQueue* issue_all() override { return &*marks_; }
   void call_before_waits(std::function<void()> call) override { before_wait_ = std::move(call); }
   Stamp stamp() override;
   int64_t take_time_ns(Stamp stamp) override;
@@ -55,7 +55,7 @@ class CudaBackend final : public RecordingBackend, private DeviceQueue {
   }
   // Selects this GPU for the calling thread, which may have used another one.
   void use_gpu() const { check_cuda(cudaSetDevice(device_), "use the GPU"); }
-  gpu::StreamLauncher launcher() { return {stream_, workspace_, is_recording_ ? *kept_ : *staging_, shared_bytes_}; }
+  gpu::QueueLauncher launcher() { return {queue_, workspace_, is_recording_ ? *kept_ : *staging_, shared_bytes_}; }
   template <class Op>
   void launch(const Op& op) {
     auto to = launcher();
@@ -72,7 +72,7 @@ class CudaBackend final : public RecordingBackend, private DeviceQueue {
   int device_, shared_bytes_ = 0;
   CudnnUse cudnn_;
   Arena& workspace_;
-  cudaStream_t stream_ = nullptr;
+  cudaStream_t queue_ = nullptr;
   std::optional<gpu::Staging> staging_;
   std::optional<gpu::Staging> kept_;  // of what has been recorded
   bool is_recording_ = false;
@@ -80,9 +80,9 @@ class CudaBackend final : public RecordingBackend, private DeviceQueue {
   int64_t num_ahead_ = 0;  // ops since before_wait, also within graphs
   int64_t num_recorded_ = 0;
   std::optional<CublasMatmul> cublas_;  // of the device, which is set before
-  std::optional<gpu::FastAttention<gpu::StreamLauncher>> attention_;
-  std::optional<gpu::StreamTimes<gpu::CudaEvents>> times_;  // once asked for
-  std::optional<gpu::MarkedStream<gpu::CudaMarks>> marks_;
+  std::optional<gpu::FastAttention<gpu::QueueLauncher>> attention_;
+  std::optional<gpu::QueueTimes<gpu::CudaEvents>> times_;  // once asked for
+  std::optional<gpu::MarkedQueue<gpu::CudaMarks>> marks_;
 };
 
 }  // namespace weft

@@ -40,7 +40,7 @@ class CudaDevice {
   virtual CudaMover make_mover(std::span<const int> gpus, std::shared_ptr<const Mover> host) const = 0;
   // Between ranks that are processes with a GPU of their own each. Throws Error, which says what is missing.
   virtual std::shared_ptr<Fabric> make_fabric() const = 0;
-  // Ops run on a stream of its own, later than they are given (Backend::wait_all).
+  // Ops run on a queue of its own, later than they are given (Backend::wait_all).
   virtual std::unique_ptr<RecordingBackend> make_backend(Arena& workspace) const = 0;
   virtual double measure_matmul_rate(DType dtype) const = 0;  // flop/s
   virtual double measure_bandwidth() const = 0;               // bytes/s

@@ -1,39 +1,39 @@
-// Events of a stream of a GPU: those that keep the time at which it passed them, and those that others wait for.
+// Events of a queue of a GPU: those that keep the time at which it passed them, and those that others wait for.
 #pragma once
 #include <cuda_runtime_api.h>
 
 #include <chrono>
 #include <cstdint>
 
-#include "weft/device/cuda/aside_stream.h"
+#include "weft/device/cuda/aside_queue.h"
 #include "weft/device/cuda/cuda_check.h"
 
 namespace weft::gpu {
 
 // The common part of both kinds of events.
-class StreamEvents {
+class QueueEvents {
  public:
   using Event = cudaEvent_t;
-  StreamEvents(int device, cudaStream_t stream) : device_(device), stream_(stream) {}
+  QueueEvents(int device, cudaStream_t queue) : device_(device), queue_(queue) {}
   void end(Event event) const { cudaEventDestroy(event); }
   void record(Event event) const {
     use_gpu();
-    check_cuda(cudaEventRecord(event, stream_), "mark a stream");
+    check_cuda(cudaEventRecord(event, queue_), "mark a queue");
   }
 
  protected:
   // Selects this GPU for the calling thread, which may have used another one.
   void use_gpu() const { check_cuda(cudaSetDevice(device_), "use the GPU"); }
-  cudaStream_t stream() const { return stream_; }
+  cudaStream_t queue() const { return queue_; }
 
  private:
   int device_;
-  cudaStream_t stream_;
+  cudaStream_t queue_;
 };
 
-class CudaEvents : public StreamEvents {
+class CudaEvents : public QueueEvents {
  public:
-  CudaEvents(int device, cudaStream_t stream) : StreamEvents(device, stream), aside_(aside_stream(device)) {}
+  CudaEvents(int device, cudaStream_t queue) : QueueEvents(device, queue), aside_(aside_queue(device)) {}
 
   Event make() const {
     Event event = nullptr;
@@ -43,7 +43,7 @@ class CudaEvents : public StreamEvents {
   }
   void record_aside(Event event) const {
     use_gpu();
-    check_cuda(cudaEventRecord(event, aside_), "mark a stream");
+    check_cuda(cudaEventRecord(event, aside_), "mark a queue");
   }
   void wait(Event event) const { check_cuda(cudaEventSynchronize(event), "run what the GPU was given"); }
   double ns_between(Event from, Event to) const {
@@ -60,9 +60,9 @@ class CudaEvents : public StreamEvents {
   cudaStream_t aside_;
 };
 
-class CudaMarks : public StreamEvents {
+class CudaMarks : public QueueEvents {
  public:
-  using StreamEvents::StreamEvents;
+  using QueueEvents::QueueEvents;
 
   Event make() const {
     Event event = nullptr;
@@ -81,11 +81,11 @@ class CudaMarks : public StreamEvents {
   }
   void hold_for(Event event) const {
     use_gpu();
-    check_cuda(cudaStreamWaitEvent(stream(), event, 0), "let a stream wait for another");
+    check_cuda(cudaStreamWaitEvent(queue(), event, 0), "let a queue wait for another");
   }
   void copy(void* to, const void* from, int64_t bytes) const {
     use_gpu();
-    check_cuda(cudaMemcpyAsync(to, from, size_t(bytes), cudaMemcpyDefault, stream()), "copy between GPU and host");
+    check_cuda(cudaMemcpyAsync(to, from, size_t(bytes), cudaMemcpyDefault, queue()), "copy between GPU and host");
   }
 };
 

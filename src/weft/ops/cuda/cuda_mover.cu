@@ -6,8 +6,8 @@
 #include "weft/device/cuda/cuda_memory.h"
 #include "weft/device/device_mover.h"
 #include "weft/ops/cuda/cuda_mover.cuh"
+#include "weft/ops/cuda/queue_launcher.cuh"
 #include "weft/ops/cuda/rank_sum.h"
-#include "weft/ops/cuda/stream_launcher.cuh"
 
 namespace weft {
 namespace {

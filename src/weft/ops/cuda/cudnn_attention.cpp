@@ -6,10 +6,10 @@ namespace {
 
 class CudnnAttention final : public AttentionLibrary {
  public:
-  explicit CudnnAttention(cudaStream_t stream) : cudnn_(CudnnLibrary::open()) {
+  explicit CudnnAttention(cudaStream_t queue) : cudnn_(CudnnLibrary::open()) {
     cudnn_->check(cudnn_->create(&handle_), "begin with cuDNN");
     try {
-      cudnn_->check(cudnn_->set_stream(handle_, stream), "give cuDNN its stream");
+      cudnn_->check(cudnn_->set_stream(handle_, queue), "give cuDNN its queue");
     } catch (...) {
       cudnn_->destroy(handle_);
       throw;
@@ -39,8 +39,8 @@ class CudnnAttention final : public AttentionLibrary {
 
 bool knows_cudnn() { return true; }
 std::string cudnn_name() { return "cuDNN " + CudnnLibrary::open()->version(); }
-std::unique_ptr<AttentionLibrary> open_cudnn_attention(void* stream) {
-  return std::make_unique<CudnnAttention>(static_cast<cudaStream_t>(stream));
+std::unique_ptr<AttentionLibrary> open_cudnn_attention(void* queue) {
+  return std::make_unique<CudnnAttention>(static_cast<cudaStream_t>(queue));
 }
 
 }  // namespace weft

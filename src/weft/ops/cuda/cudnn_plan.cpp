@@ -244,8 +244,8 @@ bool CudnnPlan::take(const CudnnDescriptor& config, cudnnHandle_t handle, int64_
 void CudnnPlan::run(cudnnHandle_t handle, const AttentionData& data, void* workspace) const {
   std::vector<int64_t> numbers;
   std::vector<void*> places;
-  for (const auto& [slot, place] : data) {
-    numbers.push_back(int64_t(slot));
+  for (const auto& [argument, place] : data) {
+    numbers.push_back(int64_t(argument));
     places.push_back(place);
   }
   CudnnDescriptor pack(cudnn_, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, "hand tensors to cuDNN");

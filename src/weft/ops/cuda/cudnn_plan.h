@@ -32,7 +32,7 @@ class CudnnPlan {
  public:
   // Takes the first way that meets these terms. If there is none, throws CudnnError with the reason for each way.
   CudnnPlan(Cudnn cudnn, const gpu::AttentionGraph& graph, cudnnHandle_t handle, const CudnnTerms& terms);
-  // Issues it on the handle's stream. Numbers on the host are read before this returns. Throws CudnnError.
+  // Issues it on the handle's queue. Numbers on the host are read before this returns. Throws CudnnError.
   void run(cudnnHandle_t handle, const AttentionData& data, void* workspace) const;
 
  private:

@@ -1,11 +1,11 @@
-// Reuses events of a GPU's stream once nothing looks at them any more.
+// Reuses events of a GPU's queue once nothing looks at them any more.
 #pragma once
 #include <utility>
 #include <vector>
 
 namespace weft::gpu {
 
-// Events: what the stream has of them, with `using Event`, `make` and `end` (marked_stream.h, stream_times.h). What was
+// Events: what the queue has of them, with `using Event`, `make` and `end` (marked_queue.h, queue_times.h). What was
 // taken is to be given back before the end.
 template <class Events>
 class EventPool {

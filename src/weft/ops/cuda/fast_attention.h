@@ -105,12 +105,12 @@ class FastAttention {
   bool run(L& launcher, const Op& op, std::byte* memory, const Own& own) {
     const auto whole = shape_of(op, limits_);
     if (!whole || !begin_aligned(op)) return false;
-    const auto pieces = pieces_of(*whole, limits_);
-    if (!pieces) return false;
+    const auto batches = batches_of(*whole, limits_);
+    if (!batches) return false;
     Trust& trust = trusts_[*whole];
     if (trust == Trust::refused) return false;
     const auto beyond = int64_t(reinterpret_cast<uintptr_t>(memory) % kRegionAlignment);
-    const Task task{*whole, *pieces, region_of(*pieces, *whole),
+    const Task task{*whole, *batches, region_of(*batches, *whole),
                     memory + (kRegionAlignment - beyond) % kRegionAlignment};
     if (trust == Trust::checked) {
       compute(launcher, op, task);
@@ -118,7 +118,7 @@ class FastAttention {
     }
     launcher.expect_to_wait();
     try {
-      library_->plan(pieces->piece, pieces->workspace_bytes);
+      library_->plan(batches->batch, batches->workspace_bytes);
       trust = check(launcher, op, task, own);
     } catch (const CommError&) {  // of a rank that its device waits for
       throw;
@@ -132,7 +132,7 @@ class FastAttention {
  private:
   struct Task {
     AttentionShape whole;
-    AttentionPieces pieces;
+    AttentionBatches batches;
     AttentionRegion region;
     std::byte* memory;
     template <class T>
@@ -162,21 +162,21 @@ class FastAttention {
     return op;
   }
 
-  // Slots of whole tensors, all of them tokens by heads.
-  static std::map<Slot, Tensor> tensors(const Attention& op) {
-    return {{Slot::q, op.q}, {Slot::k, op.k}, {Slot::v, op.v}, {Slot::o, op.o}};
+  // Arguments that are whole tensors, all of them tokens by heads.
+  static std::map<Argument, Tensor> tensors(const Attention& op) {
+    return {{Argument::q, op.q}, {Argument::k, op.k}, {Argument::v, op.v}, {Argument::o, op.o}};
   }
-  static std::map<Slot, Tensor> tensors(const AttentionBackward& op) {
-    return {{Slot::q, op.q},       {Slot::k, op.k},   {Slot::v, op.v},   {Slot::o, op.o},
-            {Slot::dout, op.dout}, {Slot::dq, op.dq}, {Slot::dk, op.dk}, {Slot::dv, op.dv}};
+  static std::map<Argument, Tensor> tensors(const AttentionBackward& op) {
+    return {{Argument::q, op.q},       {Argument::k, op.k},   {Argument::v, op.v},   {Argument::o, op.o},
+            {Argument::dout, op.dout}, {Argument::dq, op.dq}, {Argument::dk, op.dk}, {Argument::dv, op.dv}};
   }
-  static bool is_of_keys(Slot slot) {
-    return slot == Slot::k || slot == Slot::v || slot == Slot::dk || slot == Slot::dv;
+  static bool is_of_keys(Argument argument) {
+    return argument == Argument::k || argument == Argument::v || argument == Argument::dk || argument == Argument::dv;
   }
 
   template <class Op>
   void compute(L& launcher, const Op& op, const Task& task) {
-    const AttentionShape &whole = task.whole, &piece = task.pieces.piece;
+    const AttentionShape &whole = task.whole, &batch = task.batches.batch;
     float scale = float(op.heads.scale), lowest = -std::numeric_limits<float>::infinity(), one = 1;
     auto window = float(whole.window);
     auto* const lse = task.template at<float>(task.region.lse);
@@ -189,22 +189,22 @@ class FastAttention {
       launcher.launch(zeros.runs_of_row(), zeros);
     }
     const auto all = tensors(op);
-    for (int64_t first = 0; first < whole.sequences; first += piece.sequences) {
-      for (int64_t head = 0; head < whole.heads; head += piece.heads) {
+    for (int64_t first = 0; first < whole.sequences; first += batch.sequences) {
+      for (int64_t head = 0; head < whole.heads; head += batch.heads) {
         const int64_t numbers = (first * whole.heads + head) * whole.length;
-        AttentionData data{{Slot::scale, &scale}, {Slot::lowest, &lowest}, {Slot::lse, lse + numbers}};
-        if (window > 0) data[Slot::window] = &window;
+        AttentionData data{{Argument::scale, &scale}, {Argument::lowest, &lowest}, {Argument::lse, lse + numbers}};
+        if (window > 0) data[Argument::window] = &window;
         if (whole.backward) {
-          data[Slot::one] = &one;
-          if (!whole.repeats) data[Slot::sums] = task.template at<float>(task.region.sums);
-          data[Slot::weighted] = task.template at<float>(task.region.weighted) + numbers;
+          data[Argument::one] = &one;
+          if (!whole.repeats) data[Argument::sums] = task.template at<float>(task.region.sums);
+          data[Argument::weighted] = task.template at<float>(task.region.weighted) + numbers;
         }
-        for (const auto& [slot, tensor] : all) {
-          const int64_t column = (is_of_keys(slot) ? head / (whole.heads / whole.kv_heads) : head) * whole.dim;
+        for (const auto& [argument, tensor] : all) {
+          const int64_t column = (is_of_keys(argument) ? head / (whole.heads / whole.kv_heads) : head) * whole.dim;
           const int64_t element = first * whole.length * tensor.row_stride + column;
-          data[slot] = static_cast<std::byte*>(tensor.data) + element * size_of(tensor.dtype);
+          data[argument] = static_cast<std::byte*>(tensor.data) + element * size_of(tensor.dtype);
         }
-        library_->run(piece, data, task.template at<void>(task.region.shared));
+        library_->run(batch, data, task.template at<void>(task.region.shared));
       }
     }
     if (!whole.backward) launcher.launch(runs, turned);

@@ -5,8 +5,8 @@
 #include <exception>
 
 #include "weft/base/error.h"
+#include "weft/ops/cuda/queue_launcher.cuh"
 #include "weft/ops/cuda/rank_sum.h"
-#include "weft/ops/cuda/stream_launcher.cuh"
 
 namespace weft {
 namespace {
@@ -16,11 +16,11 @@ namespace {
 constexpr int kBlocksOfGroup = 12, kBlocksOfPair = 4;
 
 template <class T>
-void launch_sum(std::span<const void* const> from, int64_t n, void* out, cudaStream_t stream) {
+void launch_sum(std::span<const void* const> from, int64_t n, void* out, cudaStream_t queue) {
   gpu::RankSum<T> kernel = {.from = {}, .num_ranks = int(from.size()), .out = static_cast<T*>(out), .n = n};
   std::transform(from.begin(), from.end(), kernel.from, [](const void* at) { return static_cast<const T*>(at); });
   const int64_t blocks = (n + kernel.kRun - 1) / kernel.kRun;
-  gpu::run_block<<<unsigned(blocks), gpu::kThreads, 0, stream>>>(kernel);
+  gpu::run_block<<<unsigned(blocks), gpu::kThreads, 0, queue>>>(kernel);
   check_cuda(cudaGetLastError(), "launch a kernel");
 }
 
@@ -29,9 +29,9 @@ void launch_sum(std::span<const void* const> from, int64_t n, void* out, cudaStr
 void NcclTransport::connect(const Fabric::End& end) {
   use_gpu();
   int least = 0, greatest = 0;  // so that a sum need not wait for the end of a product
-  check_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest), "ask for the priorities of streams");
-  check_cuda(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest), "make a stream");
-  marks_.emplace(gpu::CudaMarks(ordinal_, stream_));
+  check_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest), "ask for the priorities of queues");
+  check_cuda(cudaStreamCreateWithPriority(&queue_, cudaStreamNonBlocking, greatest), "make a queue");
+  marks_.emplace(gpu::CudaMarks(ordinal_, queue_));
   void* memory = nullptr;
   check_cuda(cudaMalloc(&memory, size_t(end.staging_bytes)), "take memory of the GPU for sums over ranks");
   staging_ = {static_cast<std::byte*>(memory), size_t(end.staging_bytes)};
@@ -48,24 +48,24 @@ NcclTransport::~NcclTransport() {
   cudaSetDevice(ordinal_);
   if (std::uncaught_exceptions() > 0) abort();
   if (comm_ != nullptr) {
-    cudaStreamSynchronize(stream_);
+    cudaStreamSynchronize(queue_);
     nccl_.comm_destroy(comm_);
   }
   marks_.reset();
   times_.reset();
-  if (stream_ != nullptr) cudaStreamDestroy(stream_);
+  if (queue_ != nullptr) cudaStreamDestroy(queue_);
   cudaFree(staging_.data());
 }
 
-void NcclTransport::exchange(std::span<const Piece> sent, std::span<const Piece> received) {
+void NcclTransport::exchange(std::span<const Message> sent, std::span<const Message> received) {
   use_gpu();
   nccl_.check(nccl_.group_start(), "begin a group of messages");
   ncclResult_t status = ncclSuccess;  // a group is ended whatever happens in it
-  const auto add = [&](const auto& call, const Piece& p) {
-    if (status == ncclSuccess) status = call(p.data, size_t(p.bytes), ncclUint8, p.peer, comm_, stream_);
+  const auto add = [&](const auto& call, const Message& m) {
+    if (status == ncclSuccess) status = call(m.data, size_t(m.bytes), ncclUint8, m.peer, comm_, queue_);
   };
-  for (const Piece& p : sent) add(nccl_.send, p);
-  for (const Piece& p : received) add(nccl_.recv, p);
+  for (const Message& m : sent) add(nccl_.send, m);
+  for (const Message& m : received) add(nccl_.recv, m);
   const ncclResult_t ended = nccl_.group_end();
   nccl_.check(status, "add to a group of messages");
   nccl_.check(ended, "send a group of messages");
@@ -73,24 +73,24 @@ void NcclTransport::exchange(std::span<const Piece> sent, std::span<const Piece>
 
 void NcclTransport::all_gather(const void* mine, void* all, int64_t bytes) {
   use_gpu();
-  nccl_.check(nccl_.all_gather(mine, all, size_t(bytes), ncclUint8, comm_, stream_), "gather what GPUs have");
+  nccl_.check(nccl_.all_gather(mine, all, size_t(bytes), ncclUint8, comm_, queue_), "gather what GPUs have");
 }
 
 void NcclTransport::sum(std::span<const void* const> from, DType dtype, int64_t n, void* out) {
   use_gpu();
   WEFT_CHECK(n > 0 && from.size() <= size_t(gpu::kMostRanks), "a sum of {} over {} ranks", n, from.size());
-  if (dtype == DType::f64) return launch_sum<double>(from, n, out, stream_);
-  gpu::by_float(dtype, [&](auto t) { launch_sum<decltype(t)>(from, n, out, stream_); });
+  if (dtype == DType::f64) return launch_sum<double>(from, n, out, queue_);
+  gpu::by_float(dtype, [&](auto t) { launch_sum<decltype(t)>(from, n, out, queue_); });
 }
 
 Stamp NcclTransport::stamp() {
-  if (!times_) times_.emplace(gpu::CudaEvents(ordinal_, stream_));
+  if (!times_) times_.emplace(gpu::CudaEvents(ordinal_, queue_));
   return times_->stamp();
 }
 
 int64_t NcclTransport::take_time_ns(Stamp stamp) {
   WEFT_CHECK(times_, "the time of stamp {}, of none", int64_t(stamp));
-  times_->stream_has_passed(stamp);
+  times_->queue_has_passed(stamp);
   return times_->take_ns(stamp);
 }
 
@@ -108,8 +108,8 @@ void NcclTransport::abort() noexcept {
   cudaSetDevice(ordinal_);
   nccl_.comm_abort(comm_);
   comm_ = nullptr;
-  cudaStreamSynchronize(stream_);
-  marks_->stream_has_passed();
+  cudaStreamSynchronize(queue_);
+  marks_->queue_has_passed();
 }
 
 }  // namespace weft

@@ -1,13 +1,13 @@
-// A group of ranks, one GPU each, whose bytes NCCL moves on a stream of their own.
+// A group of ranks, one GPU each, whose bytes NCCL moves on a queue of their own.
 #pragma once
 #include <optional>
 
 #include "weft/device/cuda/cuda_check.h"
 #include "weft/device/fabric.h"
 #include "weft/ops/cuda/cuda_events.h"
-#include "weft/ops/cuda/marked_stream.h"
+#include "weft/ops/cuda/marked_queue.h"
 #include "weft/ops/cuda/nccl_library.h"
-#include "weft/ops/cuda/stream_times.h"
+#include "weft/ops/cuda/queue_times.h"
 
 namespace weft {
 
@@ -20,11 +20,11 @@ class NcclTransport final : public Transport {
   // Once, before all else.
   void connect(const Fabric::End& end);
 
-  void exchange(std::span<const Piece> sent, std::span<const Piece> received) override;
+  void exchange(std::span<const Message> sent, std::span<const Message> received) override;
   void all_gather(const void* mine, void* all, int64_t bytes) override;
   void sum(std::span<const void* const> from, DType dtype, int64_t n, void* out) override;
   std::span<std::byte> staging() const override { return staging_; }
-  Stream& stream() override { return *marks_; }
+  DeviceQueue& queue() override { return *marks_; }
   Stamp stamp() override;
   int64_t take_time_ns(Stamp stamp) override;
   std::string failure() override;
@@ -35,11 +35,11 @@ class NcclTransport final : public Transport {
 
   const NcclLibrary& nccl_;
   const int ordinal_;
-  cudaStream_t stream_ = nullptr;
+  cudaStream_t queue_ = nullptr;
   ncclComm_t comm_ = nullptr;  // none once it has been aborted
   std::span<std::byte> staging_;
-  std::optional<gpu::MarkedStream<gpu::CudaMarks>> marks_;
-  std::optional<gpu::StreamTimes<gpu::CudaEvents>> times_;  // once asked for
+  std::optional<gpu::MarkedQueue<gpu::CudaMarks>> marks_;
+  std::optional<gpu::QueueTimes<gpu::CudaEvents>> times_;  // once asked for
 };
 
 }  // namespace weft

@@ -4,7 +4,7 @@
 
 namespace weft::gpu {
 
-// Word index % 4 of block index / 4 of stream `key`.
+// Word index % 4 of block index / 4 of sequence `key`.
 WEFT_GPU inline uint32_t random_bits(uint64_t key, uint64_t index) {
   constexpr uint32_t kRound0 = 0xD2511F53u, kRound1 = 0xCD9E8D57u, kWeyl0 = 0x9E3779B9u, kWeyl1 = 0xBB67AE85u;
   const uint64_t counter = index / 4;

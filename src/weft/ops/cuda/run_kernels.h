@@ -1,4 +1,4 @@
-// From an op to its kernels: run(launcher, op). The launcher is a GPU's stream, or for tests a loop over the blocks:
+// From an op to its kernels: run(launcher, op). The launcher is a GPU's queue, or for tests a loop over the blocks:
 //   launcher.launch(num_blocks, kernel)       calls kernel(block) for each block of the grid, after what was launched
 //   launcher.launch_tiles(num_blocks, kernel) the same, for a kernel of tiles (tile_block.h)
 //   launcher.has_shared(bytes)                whether a block may have so much memory for tiles
@@ -106,8 +106,8 @@ Sight sight_of(L& launcher, const Op& op) {
   const Kept k = kept(op.dropout);
   return {launcher.copied(op.spans), int64_t(op.spans.size()), op.heads, k.key, k.dropped, k.scale};
 }
-// Whether rows of heads can be copied in pieces of 16 bytes.
-inline bool in_pieces(const AttentionHeads& heads, std::initializer_list<const Tensor*> all) {
+// Whether rows of heads can be copied 16 bytes at a time.
+inline bool in_copies(const AttentionHeads& heads, std::initializer_list<const Tensor*> all) {
   const int64_t e = heads.dim, u = heads.value_dim();
   return e % 8 == 0 && u % 8 == 0 && e <= 192 && u <= 128 && std::all_of(all.begin(), all.end(), [](const Tensor* x) {
            return size_of(x->dtype) == 2 && x->row_stride % 8 == 0 && reinterpret_cast<uintptr_t>(x->data) % 16 == 0;
@@ -147,7 +147,7 @@ void run(L& launcher, const Attention& op) {
     using T = decltype(t);
     const Rows<const T> q = rows<const T>(op.q), k = rows<const T>(op.k), v = rows<const T>(op.v);
     if constexpr (sizeof(T) == 2) {
-      if (in_pieces(op.heads, {&op.q, &op.k, &op.v}) &&
+      if (in_copies(op.heads, {&op.q, &op.k, &op.v}) &&
           by_width<AttentionTile, T>(launcher, op.heads, [&]<class Kernel>() {
             launcher.launch_tiles(tiles.count * op.heads.q,
                                   Kernel{q, k, v, rows<T>(op.o), rows<float>(op.lse), sight, tiles.list, tiles.count});
@@ -178,7 +178,7 @@ void run(L& launcher, const AttentionBackward& op) {
                         o = rows<const T>(op.o), dout = rows<const T>(op.dout);
     const Rows<const float> lse = rows<const float>(op.lse);
     if constexpr (sizeof(T) == 2) {
-      if (keys_apart(op.spans) && in_pieces(op.heads, {&op.q, &op.k, &op.v, &op.o, &op.dout}) &&
+      if (keys_apart(op.spans) && in_copies(op.heads, {&op.q, &op.k, &op.v, &op.o, &op.dout}) &&
           by_width<AttentionTilesBackward, T>(launcher, op.heads, [&]<class Both>() {
             TileGradient<T> of{q, k, v, o, dout, lse, weighted, sight, of_queries.list};
             launcher.launch_tiles(of_queries.count * op.heads.q,

@@ -9,7 +9,7 @@
 
 namespace weft::gpu {
 
-inline constexpr int kPieceBytes = 16;  // that one thread copies at a time
+inline constexpr int kCopyBytes = 16;  // that one thread copies at a time
 
 class HostTileBlock {
  public:
@@ -26,7 +26,7 @@ class HostTileBlock {
   HostTileBlock(int64_t index, int64_t shared_bytes, HostOrder order = {})
       : index_(index), order_(order), shared_(size_t(shared_bytes), std::byte{0xff}) {}
   int64_t index() const { return index_; }
-  void* shared() const { return shared_.data(); }  // kSharedBytes, aligned to kPieceBytes
+  void* shared() const { return shared_.data(); }  // kSharedBytes, aligned to kCopyBytes
   // f(warp) for each of kWarps; ends when all have done it.
   template <class F>
   void warps(const F& f) const {
@@ -39,20 +39,20 @@ class HostTileBlock {
     order_.play(n, [&](int64_t i) { f(int(i)); });
     unseen_ = true;
   }
-  // Begins to copy `rows` rows of kPieces pieces of 16 bytes to shared memory, `stride` elements apart: from(r), or
-  // zeros where it is null; from piece `some` on, zeros. One batch with all that was begun before the next
+  // Begins to copy `rows` rows of kCopies times 16 bytes to shared memory, `stride` elements apart: from(r), or
+  // zeros where it is null; from the copy `some` on, zeros. One batch with all that was begun before the next
   // `end_of_batch`. Here nothing but bytes of ones is there until it is fetched.
-  template <int kPieces, class T, class From>
+  template <int kCopies, class T, class From>
   void fetch(T* to, int stride, int rows, int some, const From& from) const {
-    constexpr int kEach = kPieceBytes / int(sizeof(T));
-    order_.play(rows * kPieces, [&](int64_t i) {
-      const int r = int(i) / kPieces, p = int(i) % kPieces;
+    constexpr int kEach = kCopyBytes / int(sizeof(T));
+    order_.play(rows * kCopies, [&](int64_t i) {
+      const int r = int(i) / kCopies, p = int(i) % kCopies;
       const T* row = p < some ? from(r) : nullptr;
       Copy copy{batch_, to + r * stride + p * kEach, row == nullptr ? nullptr : row + p * kEach};
-      WEFT_CHECK(reinterpret_cast<uintptr_t>(copy.to) % kPieceBytes == 0 &&
-                     reinterpret_cast<uintptr_t>(copy.from) % kPieceBytes == 0,
-                 "a piece of {} bytes is copied from or to between them", kPieceBytes);
-      std::memset(copy.to, 0xff, kPieceBytes);
+      WEFT_CHECK(reinterpret_cast<uintptr_t>(copy.to) % kCopyBytes == 0 &&
+                     reinterpret_cast<uintptr_t>(copy.from) % kCopyBytes == 0,
+                 "{} bytes are copied from or to a place between multiples of them", kCopyBytes);
+      std::memset(copy.to, 0xff, kCopyBytes);
       under_way_.push_back(copy);
     });
   }
@@ -63,9 +63,9 @@ class HostTileBlock {
     std::erase_if(under_way_, [&](const Copy& copy) {
       if (copy.batch >= batch_ - kBut) return false;
       if (copy.from != nullptr)
-        std::memcpy(copy.to, copy.from, kPieceBytes);
+        std::memcpy(copy.to, copy.from, kCopyBytes);
       else
-        std::memset(copy.to, 0, kPieceBytes);
+        std::memset(copy.to, 0, kCopyBytes);
       return true;
     });
     unseen_ = false;
@@ -109,16 +109,16 @@ class GpuTileBlock {
   __device__ void each(int n, const F& f) const {
     for (int i = int(threadIdx.x); i < n; i += kThreads) f(i);
   }
-  template <int kPieces, class T, class From>
+  template <int kCopies, class T, class From>
   __device__ void fetch(T* to, int stride, int rows, int some, const From& from) const {
-    constexpr int kEach = kPieceBytes / int(sizeof(T));
-    for (int i = int(threadIdx.x); i < rows * kPieces; i += kThreads) {
-      const int r = i / kPieces, p = i % kPieces;
+    constexpr int kEach = kCopyBytes / int(sizeof(T));
+    for (int i = int(threadIdx.x); i < rows * kCopies; i += kThreads) {
+      const int r = i / kCopies, p = i % kCopies;
       const T* row = p < some ? from(r) : nullptr;
       const unsigned at = unsigned(__cvta_generic_to_shared(to + r * stride + p * kEach));
       const void* source = row != nullptr ? row + p * kEach : static_cast<const void*>(from(0));
       asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(source),
-                   "r"(row != nullptr ? kPieceBytes : 0)
+                   "r"(row != nullptr ? kCopyBytes : 0)
                    : "memory");
     }
   }

@@ -1,6 +1,6 @@
-// One warp, as kernels with tensor cores see it: its 32 lanes hold pieces of matrices in their registers. On a GPU it
-// is one; on a CPU it plays the lanes after each other, with the instructions as NVIDIA's PTX ISA defines them ("Matrix
-// multiply-accumulate", mma.m16n8k16 and ldmatrix), so that the places of elements are tested too.
+// One warp, as kernels with tensor cores see it: its 32 lanes hold fragments of matrices in their registers. On a GPU
+// it is one; on a CPU it plays the lanes after each other, with the instructions as NVIDIA's PTX ISA defines them
+// ("Matrix multiply-accumulate", mma.m16n8k16 and ldmatrix), so that the places of elements are tested too.
 //   g = lane / 4   t = lane % 4
 //   A [16, 16]  words 0..3: (g, 2t) (g + 8, 2t) (g, 2t + 8) (g + 8, 2t + 8), each with its right neighbour
 //   B [16, 8]   words 0, 1: (2t, g) (2t + 8, g), each with its lower neighbour
@@ -164,15 +164,15 @@ class GpuWarp {
 };
 #endif
 
-// C [16, N] += A [16, K] B^T: piece(k, to) gives words of A's columns [16 k, 16 k + 16); the rows of B [N, K] lie in
+// C [16, N] += A [16, K] B^T: fragment(k, to) gives words of A's columns [16 k, 16 k + 16); the rows of B [N, K] lie in
 // shared memory, `stride` apart.
-template <class T, int N, int K, class Warp, class Piece>
-WEFT_GPU void multiply_rows(const Warp& warp, typename Warp::template Registers<float, N / 2>& c, const Piece& piece,
-                            const T* b, int stride) {
+template <class T, int N, int K, class Warp, class Fragment>
+WEFT_GPU void multiply_rows(const Warp& warp, typename Warp::template Registers<float, N / 2>& c,
+                            const Fragment& fragment, const T* b, int stride) {
   WEFT_UNROLL
   for (int k = 0; k < K / 16; ++k) {
     typename Warp::template Registers<uint32_t, 4> of_a, of_b;
-    piece(k, of_a);
+    fragment(k, of_a);
     WEFT_UNROLL
     for (int n = 0; n < N / 16; ++n) {
       warp.template load<false>(
@@ -204,10 +204,10 @@ WEFT_GPU void multiply_columns(const Warp& warp, typename Warp::template Registe
   }
 }
 
-// The piece of A's columns [16 k, 16 k + 16) of 16 rows in shared memory.
+// The fragment of A's columns [16 k, 16 k + 16) of 16 rows in shared memory.
 template <class Warp, class T>
-WEFT_GPU void load_piece(const Warp& warp, typename Warp::template Registers<uint32_t, 4>& to, const T* rows,
-                         int stride, int k) {
+WEFT_GPU void load_fragment(const Warp& warp, typename Warp::template Registers<uint32_t, 4>& to, const T* rows,
+                            int stride, int k) {
   warp.template load<false>(to, [&](int lane) { return rows + lane % 16 * stride + 16 * k + lane / 16 * 8; });
 }
 

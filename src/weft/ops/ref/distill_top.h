@@ -19,7 +19,7 @@ template <class T>
 struct JoinedTop {
   double most = -INFINITY;
   T sum = T(0), at_target = T(0), soft = T(0), rest = T(0), mass = T(0), apart = T(0);
-  // Of the classes beside the teacher's k: its mass, which rounding may leave where there are none.
+  // The teacher's mass on the classes beside its k; rounding may leave some where there are none.
   T taught_rest() const { return real_part(rest) > 0 && real_part(mass) < 1 ? 1.0 - mass : T(0); }
   T divergence() const {
     const T t = taught_rest(), of_all = apart + mass * std::log(soft);

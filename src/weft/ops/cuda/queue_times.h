@@ -1,4 +1,4 @@
-// When a stream passed its stamps, by the host's clock.
+// When a queue passed its stamps, by the host's clock.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "weft/base/error.h"
-#include "weft/device/stream.h"
+#include "weft/device/device_queue.h"
 #include "weft/ops/cuda/event_pool.h"
 
 namespace weft::gpu {
@@ -20,32 +20,32 @@ namespace weft::gpu {
 // floats tell 4 seconds to half a microsecond, the resolution of its events, and longer times less exactly. Differences
 // of times with one anchor have no other error.
 //
-// Events is what the stream has of them (CudaEvents; one of a test is in tests/ops/stream_times_test.cpp):
+// Events is what the queue has of them (CudaEvents; one of a test is in tests/ops/queue_times_test.cpp):
 //   using Event                       cheap to copy
 //   Event make(); void end(Event)
-//   void record(Event)                where the stream is, also one that was recorded before
-//   void record_aside(Event)          beside the stream, where the device has nothing else to do
+//   void record(Event)                where the queue is, also one that was recorded before
+//   void record_aside(Event)          beside the queue, where the device has nothing else to do
 //   void wait(Event)
 //   double ns_between(Event, Event)   of two that were passed
 //   int64_t now_ns()                  of the host
-// Belongs to one stream; not thread-safe.
+// Belongs to one queue; not thread-safe.
 template <class Events>
-class StreamTimes {
+class QueueTimes {
  public:
-  explicit StreamTimes(Events events) : events_(std::move(events)), anchor_(events_.take()), tried_(events_.take()) {}
-  StreamTimes(const StreamTimes&) = delete;
-  StreamTimes& operator=(const StreamTimes&) = delete;
-  ~StreamTimes() {
+  explicit QueueTimes(Events events) : events_(std::move(events)), anchor_(events_.take()), tried_(events_.take()) {}
+  QueueTimes(const QueueTimes&) = delete;
+  QueueTimes& operator=(const QueueTimes&) = delete;
+  ~QueueTimes() {
     for (const Mark& m : under_way_) events_.give(m.event);
     events_.give(anchor_);
     events_.give(tried_);
   }
 
-  // Behind what the stream was given so far. Waits for the stream where kMost were made since it was waited for.
+  // Behind what the queue was given so far. Waits for the queue where kMost were made since it was waited for.
   Stamp stamp() {
     if (is_full()) {
       events_->wait(under_way_.back().event);
-      stream_has_passed();
+      queue_has_passed();
     }
     if (under_way_.empty() && (num_stamps_ == 0 || events_->now_ns() - anchor_ns_ > kAnchorLasts)) cast_anchor();
     const auto event = events_.take();
@@ -54,15 +54,15 @@ class StreamTimes {
     return under_way_.back().stamp;
   }
   bool is_full() const { return under_way_.size() == kMost; }
-  // To be called when everything has been waited for that the stream was given, or what came before a stamp.
-  void stream_has_passed(Stamp last = Stamp(std::numeric_limits<int64_t>::max())) {
+  // To be called when everything has been waited for that the queue was given, or what came before a stamp.
+  void queue_has_passed(Stamp last = Stamp(std::numeric_limits<int64_t>::max())) {
     for (; !under_way_.empty() && under_way_.front().stamp <= last; under_way_.pop_front()) {
       const Mark& m = under_way_.front();
       times_[m.stamp] = anchor_ns_ + int64_t(std::llround(events_->ns_between(anchor_, m.event)));
       events_.give(m.event);
     }
   }
-  // The time of a stamp that the stream has passed; then forgets the stamp.
+  // The time of a stamp that the queue has passed; then forgets the stamp.
   int64_t take_ns(Stamp stamp) {
     const auto found = times_.find(stamp);
     WEFT_CHECK(found != times_.end(), "stamp {} was not waited for, or taken before", int64_t(stamp));
@@ -99,7 +99,7 @@ class StreamTimes {
   EventPool<Events> events_;
   Event anchor_, tried_;
   int64_t anchor_ns_ = 0, num_stamps_ = 0;
-  std::deque<Mark> under_way_;                // in the order of the stream
+  std::deque<Mark> under_way_;                // in the order of the queue
   std::unordered_map<Stamp, int64_t> times_;  // that were not taken yet
 };
 

@@ -1,4 +1,4 @@
-// An idle stream of a GPU.
+// An idle queue of a GPU.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -6,6 +6,6 @@ namespace weft {
 
 // One per GPU and process, never destroyed: made at the first call, which must come before kernels wait for other GPUs.
 // Any thread. Throws Error.
-cudaStream_t aside_stream(int device);
+cudaStream_t aside_queue(int device);
 
 }  // namespace weft

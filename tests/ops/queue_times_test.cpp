@@ -1,5 +1,5 @@
-// The times of a stream, of a device whose clock is its own.
-#include "weft/ops/cuda/stream_times.h"
+// The times of a queue, of a device whose clock is its own.
+#include "weft/ops/cuda/queue_times.h"
 
 #include <gtest/gtest.h>
 
@@ -50,9 +50,9 @@ class DeviceEvents {
   Device* d_;
 };
 
-using Times = gpu::StreamTimes<DeviceEvents>;
+using Times = gpu::QueueTimes<DeviceEvents>;
 
-TEST(StreamTimes, TellsWhenTheStreamPassedByTheHostsClock) {
+TEST(QueueTimes, TellsWhenTheQueuePassedByTheHostsClock) {
   Device d;
   {
     Times times{DeviceEvents(d)};
@@ -64,7 +64,7 @@ TEST(StreamTimes, TellsWhenTheStreamPassedByTheHostsClock) {
     const Stamp c = times.stamp();
     EXPECT_THROW(times.take_ns(a), CheckFailure);  // nobody has waited
     d.true_ns += 20e6;
-    times.stream_has_passed();
+    times.queue_has_passed();
     const int64_t c_ns = times.take_ns(c), first_ns = times.take_ns(a);
     EXPECT_NEAR(double(first_ns), a_ns, 3e3 + 1);  // half of the narrowest try
     EXPECT_EQ(times.take_ns(b) - first_ns, 3'000'000);
@@ -75,7 +75,7 @@ TEST(StreamTimes, TellsWhenTheStreamPassedByTheHostsClock) {
 }
 
 // Two clocks of which one gains 20 us a second are the same to some microseconds, for an hour.
-TEST(StreamTimes, SetsItsClockAnewWhereTheStreamIsWaitedFor) {
+TEST(QueueTimes, SetsItsClockAnewWhereTheQueueIsWaitedFor) {
   Device d{.too_fast = 20e-6};
   Times times{DeviceEvents(d)};
   double last_ns = 0;
@@ -86,7 +86,7 @@ TEST(StreamTimes, SetsItsClockAnewWhereTheStreamIsWaitedFor) {
     const Stamp e = times.stamp();
     const double e_ns = d.passes_ns;
     d.true_ns = d.passes_ns + 0.3e9;
-    times.stream_has_passed();
+    times.queue_has_passed();
     const auto got_s = double(times.take_ns(s)), got_e = double(times.take_ns(e));
     ASSERT_NEAR(got_s, s_ns, 40e3) << step;
     ASSERT_NEAR(got_e, e_ns, 60e3) << step;
@@ -96,8 +96,8 @@ TEST(StreamTimes, SetsItsClockAnewWhereTheStreamIsWaitedFor) {
   EXPECT_LT(d.num_events, 8);  // they are used again
 }
 
-// A stream may have much to do, or wait for others.
-TEST(StreamTimes, StampsDoNotWaitForTheStream) {
+// A queue may have much to do, or wait for others.
+TEST(QueueTimes, StampsDoNotWaitForTheQueue) {
   Device d;
   Times times{DeviceEvents(d)};
   d.work(5e9);
@@ -106,32 +106,32 @@ TEST(StreamTimes, StampsDoNotWaitForTheStream) {
   EXPECT_LT(d.true_ns - began_ns, 1e6);
   const double a_ns = d.passes_ns;
   d.true_ns = d.passes_ns + 1e3;
-  times.stream_has_passed();
+  times.queue_has_passed();
   EXPECT_NEAR(double(times.take_ns(a)), a_ns, 3e3 + 500);  // and what a float tells of five seconds
 }
 
-TEST(StreamTimes, TellsWhatWasPassedWhileTheRestIsUnderWay) {
+TEST(QueueTimes, TellsWhatWasPassedWhileTheRestIsUnderWay) {
   Device d;
   Times times{DeviceEvents(d)};
   const Stamp a = times.stamp(), b = times.stamp();
   d.work(3e6);
   const Stamp c = times.stamp();
-  times.stream_has_passed(b);
+  times.queue_has_passed(b);
   EXPECT_GT(times.take_ns(b), times.take_ns(a));
   EXPECT_THROW(times.take_ns(c), CheckFailure);
-  times.stream_has_passed(a);
+  times.queue_has_passed(a);
   EXPECT_THROW(times.take_ns(c), CheckFailure);
-  times.stream_has_passed(c);
+  times.queue_has_passed(c);
   EXPECT_GT(times.take_ns(c), 0);
 }
 
-TEST(StreamTimes, NeverHasMoreEventsThanItMay) {
+TEST(QueueTimes, NeverHasMoreEventsThanItMay) {
   Device d;
   Times times{DeviceEvents(d)};
   std::vector<Stamp> all;
   for (size_t i = 0; i < Times::kMost + 10; ++i) all.push_back(times.stamp());
   EXPECT_EQ(d.num_events, int(Times::kMost) + 2);
-  times.stream_has_passed();
+  times.queue_has_passed();
   int64_t last = 0;
   for (const Stamp s : all) {
     const int64_t ns = times.take_ns(s);

@@ -1,4 +1,4 @@
-// A stream as a GPU's, on a thread.
+// A queue as a GPU's, on a thread.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -10,22 +10,22 @@
 #include <thread>
 #include <utility>
 
-#include "weft/device/stream.h"
+#include "weft/device/device_queue.h"
 
 namespace weft::testing {
 
 // Runs its work in order, on a thread; if `lazy`, only when somebody waits for it.
-class ThreadStream final : public Stream {
+class ThreadQueue final : public DeviceQueue {
  public:
   using Work = std::function<void()>;
-  // Called with each part of the stream's work; runs it.
+  // Called with each part of the queue's work; runs it.
   using Around = std::function<void(const Work&)>;
   static void run_plainly(const Work& work) { work(); }
-  explicit ThreadStream(bool lazy, Around around = run_plainly)
+  explicit ThreadQueue(bool lazy, Around around = run_plainly)
       : lazy_(lazy), around_(std::move(around)), thread_([this] { run(); }) {}
-  ThreadStream(const ThreadStream&) = delete;
-  ThreadStream& operator=(const ThreadStream&) = delete;
-  ~ThreadStream() override { end(); }
+  ThreadQueue(const ThreadQueue&) = delete;
+  ThreadQueue& operator=(const ThreadQueue&) = delete;
+  ~ThreadQueue() override { end(); }
 
   void give(Work what) {
     const std::lock_guard lock(mutex_);
@@ -42,7 +42,7 @@ class ThreadStream final : public Stream {
     want(mark);
     return done_ >= mark || ended_;
   }
-  void wait_for(Stream& other, int64_t mark) override {
+  void wait_for(DeviceQueue& other, int64_t mark) override {
     give([this, &other, mark] {
       while (!other.passed(mark) && !has_ended()) std::this_thread::sleep_for(std::chrono::microseconds(20));
     });

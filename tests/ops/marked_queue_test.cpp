@@ -1,5 +1,5 @@
-// Streams that wait for each other's marks, on a fake device that passes marks when told to.
-#include "weft/ops/cuda/marked_stream.h"
+// Queues that wait for each other's marks, on a fake device that passes marks when told to.
+#include "weft/ops/cuda/marked_queue.h"
 
 #include <gtest/gtest.h>
 
@@ -18,13 +18,13 @@ struct Device {
   int64_t num_recorded = 0;
   std::map<int, int64_t> place = {};               // of each event: how many were recorded till then
   std::set<int64_t> done = {};                     // places
-  std::vector<std::pair<int, int64_t>> held = {};  // (stream, the place that it waits for)
+  std::vector<std::pair<int, int64_t>> held = {};  // (queue, the place that it waits for)
 };
 
 class DeviceEvents {
  public:
   using Event = int;
-  DeviceEvents(Device& d, int stream) : d_(&d), stream_(stream) {}
+  DeviceEvents(Device& d, int queue) : d_(&d), queue_(queue) {}
   Event make() {
     d_->alive.insert(d_->num_events);
     return d_->num_events++;
@@ -33,17 +33,17 @@ class DeviceEvents {
   void record(Event e) { d_->place[e] = ++d_->num_recorded; }
   bool passed(Event e) { return d_->done.contains(d_->place.at(e)); }
   void copy(void* to, const void* from, int64_t bytes) { std::memcpy(to, from, size_t(bytes)); }
-  void hold_for(Event e) { d_->held.emplace_back(stream_, d_->place.at(e)); }
+  void hold_for(Event e) { d_->held.emplace_back(queue_, d_->place.at(e)); }
 
  private:
   Device* d_;
-  int stream_;
+  int queue_;
 };
 
-using Marked = gpu::MarkedStream<DeviceEvents>;
+using Marked = gpu::MarkedQueue<DeviceEvents>;
 using Held = std::vector<std::pair<int, int64_t>>;
 
-TEST(MarkedStream, AnotherWaitsForThePlaceOfAMark) {
+TEST(MarkedQueue, AnotherWaitsForThePlaceOfAMark) {
   Device d;
   {
     Marked a(DeviceEvents(d, 0)), b(DeviceEvents(d, 1));
@@ -65,7 +65,7 @@ TEST(MarkedStream, AnotherWaitsForThePlaceOfAMark) {
 }
 
 // One that is recorded anew is none that somebody could still ask for.
-TEST(MarkedStream, EventsThatWerePassedAreUsedAgain) {
+TEST(MarkedQueue, EventsThatWerePassedAreUsedAgain) {
   Device d;
   Marked a(DeviceEvents(d, 0)), b(DeviceEvents(d, 1));
   for (int64_t i = 1; i <= 100; ++i) {
@@ -79,26 +79,26 @@ TEST(MarkedStream, EventsThatWerePassedAreUsedAgain) {
   EXPECT_FALSE(a.passed(98));
 }
 
-TEST(MarkedStream, AllIsPassedWhenTheStreamHasBeenWaitedFor) {
+TEST(MarkedQueue, AllIsPassedWhenTheQueueHasBeenWaitedFor) {
   Device d;
   Marked a(DeviceEvents(d, 0)), b(DeviceEvents(d, 1));
   const int64_t mark = a.mark();
   EXPECT_FALSE(a.passed(mark));
-  a.stream_has_passed();
+  a.queue_has_passed();
   EXPECT_TRUE(a.passed(mark));
   b.wait_for(a, mark);
   EXPECT_TRUE(d.held.empty());
 }
 
-TEST(MarkedStream, AnothersMarksMustBeItsOwn) {
+TEST(MarkedQueue, AnothersMarksMustBeItsOwn) {
   Device d;
   Marked a(DeviceEvents(d, 0)), b(DeviceEvents(d, 1));
   a.mark();
   EXPECT_THROW(b.wait_for(a, 2), CheckFailure);
-  struct Other final : Stream {
+  struct Other final : DeviceQueue {
     int64_t mark() override { return 0; }
     bool passed(int64_t) override { return false; }
-    void wait_for(Stream&, int64_t) override {}
+    void wait_for(DeviceQueue&, int64_t) override {}
     void copy(void*, const void*, int64_t) override {}
   } other;
   EXPECT_THROW(b.wait_for(other, 1), CheckFailure);
