@@ -64,9 +64,9 @@ WEFT_BOTH constexpr int stride_of(int n) { return n + 8; }
 template <class T, int E, int V>
 struct AttentionTile {
   static constexpr int kKeys = 64, kStride = stride_of(E), kValueStride = stride_of(V);
-  static constexpr int kTile = kKeys * kStride, kStage = kTile + kKeys * kValueStride;  // of keys; and their values
-  static constexpr int64_t kSharedBytes = 2 * kStage * int64_t(sizeof(T));
-  static_assert(kTileRows * kStride <= 2 * kStage, "queries go through the same memory");
+  static constexpr int kTile = kKeys * kStride, kBatch = kTile + kKeys * kValueStride;  // of keys; and their values
+  static constexpr int64_t kSharedBytes = 2 * kBatch * int64_t(sizeof(T));
+  static_assert(kTileRows * kStride <= 2 * kBatch, "queries go through the same memory");
 
   Rows<const T> q, k, v;
   Rows<T> o;
@@ -118,8 +118,8 @@ struct AttentionTile {
     });
 
     const int64_t begin = sight.first_key(s, position) / kKeys * kKeys, end = sight.end_key(s, position + rows - 1);
-    const auto fetch = [&](int64_t key, int64_t stage) {
-      T* to = shared + stage * kStage;
+    const auto fetch = [&](int64_t key, int64_t batch) {
+      T* to = shared + batch * kBatch;
       const auto row = [&](const Rows<const T>& x, int64_t column, int r) {
         return key + r < s.k_count ? x[s.k_row + key + r] + column : nullptr;
       };
@@ -129,15 +129,15 @@ struct AttentionTile {
       block.end_of_batch();
     };
     if (begin < end) fetch(begin, 0);
-    for (int64_t key = begin, stage = 0; key < end; key += kKeys, stage ^= 1) {
+    for (int64_t key = begin, batch = 0; key < end; key += kKeys, batch ^= 1) {
       if (key + kKeys < end) {
-        fetch(key + kKeys, stage ^ 1);
+        fetch(key + kKeys, batch ^ 1);
         block.template fetched<1>();
       } else {
         block.template fetched<0>();
       }
       block.warps([&](const Warp& warp) {
-        step(warp, states[warp], s, h, position + 16 * warp.index(), key, shared + stage * kStage);
+        step(warp, states[warp], s, h, position + 16 * warp.index(), key, shared + batch * kBatch);
       });
     }
     block.warps([&](const Warp& warp) {
@@ -245,9 +245,9 @@ template <class T, int E, int V>
 struct AttentionTileQueries {
   static_assert(V <= E, "what is as wide as values goes through the memory of queries");
   static constexpr int kKeys = 32, kStride = stride_of(E), kValueStride = stride_of(V);
-  static constexpr int kTile = kKeys * kStride, kStage = kTile + kKeys * kValueStride;
+  static constexpr int kTile = kKeys * kStride, kBatch = kTile + kKeys * kValueStride;
   static constexpr int64_t kSharedBytes =
-      (2 * kStage > kTileRows * kStride ? 2 * kStage : kTileRows * kStride) * int64_t(sizeof(T));
+      (2 * kBatch > kTileRows * kStride ? 2 * kBatch : kTileRows * kStride) * int64_t(sizeof(T));
 
   TileGradient<T> of;
   Rows<T> dq;
@@ -320,8 +320,8 @@ struct AttentionTileQueries {
 
     const int64_t begin = of.sight.first_key(s, position) / kKeys * kKeys;
     const int64_t end = of.sight.end_key(s, position + rows - 1);
-    const auto fetch = [&](int64_t key, int64_t stage) {
-      T* to = shared + stage * kStage;
+    const auto fetch = [&](int64_t key, int64_t batch) {
+      T* to = shared + batch * kBatch;
       const auto row = [&](const Rows<const T>& x, int64_t column, int r) {
         return key + r < s.k_count ? x[s.k_row + key + r] + column : nullptr;
       };
@@ -331,15 +331,15 @@ struct AttentionTileQueries {
       block.end_of_batch();
     };
     if (begin < end) fetch(begin, 0);
-    for (int64_t key = begin, stage = 0; key < end; key += kKeys, stage ^= 1) {
+    for (int64_t key = begin, batch = 0; key < end; key += kKeys, batch ^= 1) {
       if (key + kKeys < end) {
-        fetch(key + kKeys, stage ^ 1);
+        fetch(key + kKeys, batch ^ 1);
         block.template fetched<1>();
       } else {
         block.template fetched<0>();
       }
       block.warps([&](const Warp& warp) {
-        step(warp, states[warp], s, h, first + 16 * warp.index(), key, shared + stage * kStage);
+        step(warp, states[warp], s, h, first + 16 * warp.index(), key, shared + batch * kBatch);
       });
     }
     block.warps([&](const Warp& warp) {
@@ -391,9 +391,9 @@ template <class T, int E, int V>
 struct AttentionTileKeys {
   static constexpr int kQueries = 32, kStride = stride_of(E), kValueStride = stride_of(V);
   static constexpr int kKeyTile = kTileRows * kStride, kValueTile = kTileRows * kValueStride;
-  static constexpr int kTile = kQueries * kStride, kStage = kTile + kQueries * kValueStride;  // of q; and of dout
+  static constexpr int kTile = kQueries * kStride, kBatch = kTile + kQueries * kValueStride;  // of q; and of dout
   static constexpr int64_t kNumberBytes = 4 * kQueries * int64_t(sizeof(float));  // two stages of lse and weighted
-  static constexpr int64_t kSharedBytes = (kKeyTile + kValueTile + 2 * kStage) * int64_t(sizeof(T)) + kNumberBytes;
+  static constexpr int64_t kSharedBytes = (kKeyTile + kValueTile + 2 * kBatch) * int64_t(sizeof(T)) + kNumberBytes;
 
   TileGradient<T> of;
   Rows<T> dk, dv;
@@ -404,7 +404,7 @@ struct AttentionTileKeys {
     typename Warp::template Registers<float, E / 2> dk;
     typename Warp::template Registers<float, V / 2> dv;
   };
-  struct Stage {
+  struct Batch {
     const T *q, *dout;
     const float *lse2, *weighted;
   };
@@ -421,7 +421,7 @@ struct AttentionTileKeys {
     const int copies = int(e / 8), value_copies = int(u / 8);
     T *const keys = static_cast<T*>(block.shared()), *const values = keys + kKeyTile,
              *const queries = values + kValueTile;
-    float* const numbers = reinterpret_cast<float*>(queries + 2 * kStage);
+    float* const numbers = reinterpret_cast<float*>(queries + 2 * kBatch);
     typename Block::template PerWarp<State<Warp>> states;
 
     block.template fetch<E / 8>(keys, kStride, kTileRows, copies,
@@ -436,8 +436,8 @@ struct AttentionTileKeys {
     const int64_t end = reach < s.q_count ? reach : s.q_count;
     const int64_t steps = end > begin ? (end - begin + kQueries - 1) / kQueries : 0;
     const auto fetch = [&](int64_t n) {
-      const int64_t h = g * group + n / steps, query = begin + n % steps * kQueries, stage = n % 2;
-      T* to = queries + stage * kStage;
+      const int64_t h = g * group + n / steps, query = begin + n % steps * kQueries, batch = n % 2;
+      T* to = queries + batch * kBatch;
       const auto row = [&](const Rows<const T>& x, int64_t column, int r) {
         return query + r < s.q_count ? x[s.q_row + query + r] + column : nullptr;
       };
@@ -445,7 +445,7 @@ struct AttentionTileKeys {
       block.template fetch<V / 8>(to + kTile, kValueStride, kQueries, value_copies,
                                   [&](int r) { return row(of.dout, h * u, r); });
       block.end_of_batch();
-      float* lse2 = numbers + stage * 2 * kQueries;
+      float* lse2 = numbers + batch * 2 * kQueries;
       block.each(kQueries, [&](int r) {
         const bool is = query + r < s.q_count;
         lse2[r] = is ? of.lse[s.q_row + query + r][h] * kLog2E : INFINITY;
@@ -461,13 +461,13 @@ struct AttentionTileKeys {
       } else {
         block.template fetched<0>();
       }
-      const T* q = queries + n % 2 * kStage;
+      const T* q = queries + n % 2 * kBatch;
       const float* lse2 = numbers + n % 2 * 2 * kQueries;
-      const Stage stage{q, q + kTile, lse2, lse2 + kQueries};
+      const Batch batch{q, q + kTile, lse2, lse2 + kQueries};
       block.warps([&](const Warp& warp) {
         const int64_t mine = 16 * warp.index();
         step(warp, states[warp], s, g * group + n / steps, begin + n % steps * kQueries, first + mine,
-             keys + mine * kStride, values + mine * kValueStride, stage);
+             keys + mine * kStride, values + mine * kValueStride, batch);
       });
     }
     block.template fetched<0>();  // where no query sees the tile
@@ -486,13 +486,13 @@ struct AttentionTileKeys {
  private:
   template <class Warp>
   WEFT_GPU void step(const Warp& warp, State<Warp>& state, const AttentionSpan& s, int64_t h, int64_t query,
-                     int64_t key, const T* keys, const T* values, const Stage& stage) const {
+                     int64_t key, const T* keys, const T* values, const Batch& batch) const {
     typename Warp::template Registers<float, kQueries / 2> scores, dp;
     const auto fragment_of = [&](const T* rows, int stride) {
       return [&warp, rows, stride](int p, auto& fragment) { load_fragment(warp, fragment, rows, stride, p); };
     };
-    multiply_rows<T, kQueries, E>(warp, scores, fragment_of(keys, kStride), stage.q, kStride);
-    multiply_rows<T, kQueries, V>(warp, dp, fragment_of(values, kValueStride), stage.dout, kValueStride);
+    multiply_rows<T, kQueries, E>(warp, scores, fragment_of(keys, kStride), batch.q, kStride);
+    multiply_rows<T, kQueries, V>(warp, dp, fragment_of(values, kValueStride), batch.dout, kValueStride);
     warp.lanes([&](int lane) {
       WEFT_UNROLL
       for (int half = 0; half < 2; ++half) {
@@ -505,14 +505,14 @@ struct AttentionTileKeys {
           if (i % 4 / 2 != half) continue;
           const int column = column_of(lane, i);
           const auto pair = of.pair(s, h, query + column, mine, seen.have(column), scores[lane][i], dp[lane][i],
-                                    stage.lse2[column], stage.weighted[column]);
+                                    batch.lse2[column], batch.weighted[column]);
           scores[lane][i] = pair.weight;
           dp[lane][i] = pair.ds;
         }
       }
     });
-    multiply_columns<T, V, kQueries>(warp, state.dv, scores, stage.dout, kValueStride);
-    multiply_columns<T, E, kQueries>(warp, state.dk, dp, stage.q, kStride);
+    multiply_columns<T, V, kQueries>(warp, state.dv, scores, batch.dout, kValueStride);
+    multiply_columns<T, E, kQueries>(warp, state.dk, dp, batch.q, kStride);
   }
 };
 

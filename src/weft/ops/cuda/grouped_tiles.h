@@ -15,43 +15,42 @@ struct TileProduct {
   template <bool kTurn>
   struct Operand {
     static constexpr int kRows = kTurn ? kDepth : kSide, kCols = kTurn ? kSide : kDepth;
-    static constexpr int kStride = kCols + 8, kStage = kRows * kStride;  // rows that follow lie in different banks
+    static constexpr int kStride = kCols + 8, kBatch = kRows * kStride;  // rows that follow lie in different banks
   };
   using A = Operand<kTurnA>;
   using B = Operand<kTurnB>;
-  static constexpr int kStage = A::kStage + B::kStage;
-  static constexpr int64_t kSharedBytes = 2 * kStage * int64_t(sizeof(T));
+  static constexpr int kBatch = A::kBatch + B::kBatch;
+  static constexpr int64_t kSharedBytes = 2 * kBatch * int64_t(sizeof(T));
   static constexpr int kNumbers = kWarpRows * kWarpCols / kLanes;  // of C, of a lane
 
   template <class Warp>
   using Sums = typename Warp::template Registers<float, kNumbers>;
 
-  // a(r) is row r of A's memory and b(r) of B's, null where there is none, `cols` pieces wide; turned ones are moved on
-  // by rows, others by columns. Ends when all warps have their sums.
+  // Of the kSide rows (turned: columns) of an operand, `count` exist; its rows of memory are `stride` elements apart.
   struct Extent {
-    int64_t rows;    // of the kSide that exist
-    int64_t stride;  // elements from row to row in memory
+    int64_t count, stride;
   };
+  // `sums` must be zeros. Ends when all warps have theirs.
   template <class Block>
   WEFT_GPU static void run(const Block& block, typename Block::template PerWarp<Sums<typename Block::Warp>>& sums,
                            int64_t depth, const T* a, Extent of_a, const T* b, Extent of_b) {
     T* const shared = static_cast<T*>(block.shared());
-    const auto begin = [&](int64_t k, int stage) {
-      T* const to = shared + stage * kStage;
+    const auto begin = [&](int64_t k, int batch) {
+      T* const to = shared + batch * kBatch;
       fetch<kTurnA>(block, to, a, of_a, k, depth);
-      fetch<kTurnB>(block, to + A::kStage, b, of_b, k, depth);
+      fetch<kTurnB>(block, to + A::kBatch, b, of_b, k, depth);
       block.end_of_batch();
     };
     if (depth > 0) begin(0, 0);
-    for (int64_t k = 0, stage = 0; k < depth; k += kDepth, stage ^= 1) {
+    for (int64_t k = 0, batch = 0; k < depth; k += kDepth, batch ^= 1) {
       if (k + kDepth < depth) {
-        begin(k + kDepth, int(stage ^ 1));
+        begin(k + kDepth, int(batch ^ 1));
         block.template fetched<1>();
       } else {
         block.template fetched<0>();
       }
-      const T* const of_stage = shared + stage * kStage;
-      block.warps([&](const auto& warp) { multiply(warp, sums[warp], of_stage, of_stage + A::kStage); });
+      const T* const of_batch = shared + batch * kBatch;
+      block.warps([&](const auto& warp) { multiply(warp, sums[warp], of_batch, of_batch + A::kBatch); });
     }
   }
 
@@ -73,7 +72,7 @@ struct TileProduct {
   WEFT_GPU static void fetch(const Block& block, T* to, const T* from, Extent of, int64_t k, int64_t depth) {
     using O = Operand<kTurn>;
     const int64_t left = depth - k < kDepth ? depth - k : kDepth;
-    const int64_t rows = kTurn ? left : of.rows, cols = kTurn ? of.rows : left;
+    const int64_t rows = kTurn ? left : of.count, cols = kTurn ? of.count : left;
     const T* const first = from + (kTurn ? k * of.stride : k);
     block.template fetch<O::kCols / 8>(to, O::kStride, O::kRows, int(cols / 8),
                                        [&](int r) { return r < rows ? first + r * of.stride : nullptr; });
