@@ -13,7 +13,7 @@ namespace {
 
 // The host's clock is exact. The device's clock has another zero and runs `too_fast`. An event takes 4 us to reach the
 // device, and the host learns 10 us later that it passed; in one try of eight, 2 us later.
-struct Device {
+struct ClockedDevice {
   double true_ns = 5e12, passes_ns = 0, too_fast = 0;
   int num_events = 0, num_waits = 0;
   std::set<int> alive = {};
@@ -23,10 +23,10 @@ struct Device {
   void work(double ns) { passes_ns = std::max(passes_ns, true_ns) + ns; }
 };
 
-class DeviceEvents {
+class ClockedEvents {
  public:
   using Event = int;
-  explicit DeviceEvents(Device& d) : d_(&d) {}
+  explicit ClockedEvents(ClockedDevice& d) : d_(&d) {}
   Event make() {
     d_->alive.insert(d_->num_events);
     d_->passed_at.push_back(0);
@@ -47,15 +47,15 @@ class DeviceEvents {
 
  private:
   double device_ns(Event e) const { return 77e9 + d_->passed_at[size_t(e)] * (1 + d_->too_fast); }
-  Device* d_;
+  ClockedDevice* d_;
 };
 
-using Times = gpu::QueueTimes<DeviceEvents>;
+using Times = gpu::QueueTimes<ClockedEvents>;
 
 TEST(QueueTimes, TellsWhenTheQueuePassedByTheHostsClock) {
-  Device d;
+  ClockedDevice d;
   {
-    Times times{DeviceEvents(d)};
+    Times times{ClockedEvents(d)};
     const Stamp a = times.stamp();
     const double a_ns = d.passes_ns;
     d.work(3e6);
@@ -76,8 +76,8 @@ TEST(QueueTimes, TellsWhenTheQueuePassedByTheHostsClock) {
 
 // Two clocks of which one gains 20 us a second are the same to some microseconds, for an hour.
 TEST(QueueTimes, SetsItsClockAnewWhereTheQueueIsWaitedFor) {
-  Device d{.too_fast = 20e-6};
-  Times times{DeviceEvents(d)};
+  ClockedDevice d{.too_fast = 20e-6};
+  Times times{ClockedEvents(d)};
   double last_ns = 0;
   for (int step = 0; step < 3600; ++step) {
     const Stamp s = times.stamp();
@@ -98,8 +98,8 @@ TEST(QueueTimes, SetsItsClockAnewWhereTheQueueIsWaitedFor) {
 
 // A queue may have much to do, or wait for others.
 TEST(QueueTimes, StampsDoNotWaitForTheQueue) {
-  Device d;
-  Times times{DeviceEvents(d)};
+  ClockedDevice d;
+  Times times{ClockedEvents(d)};
   d.work(5e9);
   const double began_ns = d.true_ns;
   const Stamp a = times.stamp();
@@ -111,8 +111,8 @@ TEST(QueueTimes, StampsDoNotWaitForTheQueue) {
 }
 
 TEST(QueueTimes, TellsWhatWasPassedWhileTheRestIsUnderWay) {
-  Device d;
-  Times times{DeviceEvents(d)};
+  ClockedDevice d;
+  Times times{ClockedEvents(d)};
   const Stamp a = times.stamp(), b = times.stamp();
   d.work(3e6);
   const Stamp c = times.stamp();
@@ -126,8 +126,8 @@ TEST(QueueTimes, TellsWhatWasPassedWhileTheRestIsUnderWay) {
 }
 
 TEST(QueueTimes, NeverHasMoreEventsThanItMay) {
-  Device d;
-  Times times{DeviceEvents(d)};
+  ClockedDevice d;
+  Times times{ClockedEvents(d)};
   std::vector<Stamp> all;
   for (size_t i = 0; i < Times::kMost + 10; ++i) all.push_back(times.stamp());
   EXPECT_EQ(d.num_events, int(Times::kMost) + 2);

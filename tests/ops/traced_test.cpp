@@ -21,7 +21,7 @@ struct FakeClock {
   }
 };
 
-struct Given {
+struct TracedOps {
   testing::Operands o{DType::f64, 0};
   RefBackend ref{1};
   FakeClock time;
@@ -30,7 +30,7 @@ struct Given {
 };
 
 TEST(Traced, RecordsRegionsOpsTimesAndWork) {
-  Given g;
+  TracedOps g;
   Traced traced(g.ref, g.time.clock());
   traced.run(g.add);
   {
@@ -55,7 +55,7 @@ TEST(Traced, RecordsRegionsOpsTimesAndWork) {
 
 // What the library's products are compared with: those of the experts that have rows.
 TEST(Traced, TakesGroupedProductsForThoseOfTheirGroups) {
-  Given g;
+  TracedOps g;
   const Tensor offsets = g.o.index(std::vector<int32_t>{0, 2, 2, 5}, {});
   const GroupedMatmul op{.x = g.o.act(6, 4), .w = g.o.act(9, 4), .offsets = offsets, .out = g.o.act_out(6, 3)};
   const GroupedWeightGrad grad{.dy = g.o.act(6, 3), .x = op.x, .offsets = offsets, .dw = g.o.act_out(9, 4)};
@@ -70,7 +70,7 @@ TEST(Traced, TakesGroupedProductsForThoseOfTheirGroups) {
 }
 
 TEST(Traced, KeepsTheLastEventsInMemoryOfItsOwn) {
-  Given g;
+  TracedOps g;
   Traced traced(g.ref, g.time.clock(), 3);
   for (int i = 0; i < 2; ++i) traced.run(g.add);
   EXPECT_EQ(traced.events().size(), 2u);
@@ -118,7 +118,7 @@ class TracedDevice final : public Backend, private IssuedOps {
 };
 
 TEST(Traced, ALateDeviceTellsItsOwnTimesAndIsNotWaitedFor) {
-  Given g;
+  TracedOps g;
   TracedDevice device;
   Traced traced(device, g.time.clock());
   {
@@ -147,7 +147,7 @@ TEST(Traced, ALateDeviceTellsItsOwnTimesAndIsNotWaitedFor) {
 }
 
 TEST(Traced, KeepsTheLastEventsOfALateDeviceToo) {
-  Given g;
+  TracedOps g;
   TracedDevice device;
   Traced traced(device, g.time.clock(), 3);
   for (int i = 0; i < 8; ++i) traced.run(g.add);
@@ -170,7 +170,7 @@ nlohmann::json slice_named(const nlohmann::json& trace, const std::string& name)
 }
 
 TEST(Traced, AChromeTraceHasOpsWithinTheirRegions) {
-  Given g;
+  TracedOps g;
   Traced traced(g.ref, g.time.clock());
   {
     Region outer(traced, "a \"block\"");
