@@ -79,7 +79,7 @@ inline std::vector<AttentionCase> attention_cases() {
   AttentionHeads later = heads_of(2, 1, 8);
   later.first = 4, later.total = 8, later.scale = 0.7;
   cases.push_back({"dropout, heads 4 and 5 of 8", packed({3, 10}), later, 0.5});
-  // Positions apart: two pieces of a document's queries, of which the first sees fewer of the same keys.
+  // Positions apart: two runs of a document's queries, of which the first sees fewer of the same keys.
   std::vector<AttentionSpan> pieces{
       {.q_row = 0, .q_count = 6, .k_row = 0, .k_count = 12, .q_position = 4, .k_position = 0, .sample = 1},
       {.q_row = 6, .q_count = 5, .k_row = 3, .k_count = 9, .q_position = 9, .k_position = 3, .sample = 1}};

@@ -2,6 +2,11 @@
 // blocks, tiles that end within a group, products cut in two.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
+
 #include "ops/cases_experts.h"
 #include "ops/cases_matrix.h"
 #include "ops/cases_norm.h"
@@ -57,6 +62,34 @@ TEST(GpuShapes, NormsOfManyRowsInPacksAndNot) {
     }
   }
   expect_equal_to_the_reference(cases);
+}
+
+TEST(GpuShapes, ClassesInPacksAndBehindThem) {
+  OpCases cases;
+  for (const auto& [classes, gap] : {std::pair<int64_t, int64_t>{72, 0}, {75, 5}}) {  // rows of 72 and of 80
+    const Variant v{DType::bf16, gap};
+    const testing::LossCase all{9, classes, "packs", 1, 3};
+    const testing::PartCase part{9, classes, 3, "packs"};
+    testing::add_case(cases, v, "", [=](Operands& o) { return testing::make_cross_entropy(o, all); });
+    testing::add_case(cases, v, "", [=](Operands& o) { return testing::make_cross_entropy_part(o, part); });
+    testing::add_case(cases, v, "", [=](Operands& o) { return testing::make_cross_entropy_join(o, part, true); });
+  }
+  expect_equal_to_the_reference(cases);
+}
+
+TEST(GpuShapes, ALossBesideNanIsNan) {
+  constexpr int64_t kClasses = 72;
+  for (int64_t bad = 0; bad < kClasses; ++bad) {
+    std::vector<float> logits(size_t(kClasses), 0.5f), weights{1}, nll{0};
+    std::vector<int32_t> targets{3};
+    logits[size_t(bad)] = std::numeric_limits<float>::quiet_NaN();
+    testing::HostKernels kernels;
+    kernels.run(CrossEntropy{.logits = {logits.data(), DType::f32, {1, kClasses}},
+                             .targets = {targets.data(), DType::i32, {1}},
+                             .weights = {weights.data(), DType::f32, {1}},
+                             .nll = {nll.data(), DType::f32, {1}}});
+    EXPECT_TRUE(std::isnan(nll[0])) << bad;
+  }
 }
 
 TEST(GpuShapes, SquaresOfMoreLeavesThanABlockAdds) {

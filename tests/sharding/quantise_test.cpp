@@ -86,6 +86,10 @@ TEST(Quantise, RoundsARowToItsScale) {
   EXPECT_EQ(coded.scale(1), 0);
   EXPECT_EQ(int8_t(coded.code(2, 0)), -127);
   EXPECT_EQ(coded.code(2, 2), 0);
+  Coded tiny(WeightCodes::int8, {1e-38f, 0, -1e-38f}, 3, {0, 1}, {0, 3});
+  EXPECT_EQ(tiny.code(0, 0), 127);
+  EXPECT_EQ(tiny.code(0, 1), 0);
+  EXPECT_EQ(int8_t(tiny.code(0, 2)), -127);
 }
 
 // Ranks cut rows or columns where they like, odd ones too: blocks are of the whole matrix.

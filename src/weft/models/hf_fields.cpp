@@ -73,6 +73,9 @@ constexpr Neutral kNeutral[] = {{"add_cross_attention", "false"},
                                 {"quantization_config", "null"},
                                 {"compression_config", "null"}};
 
+constexpr std::string_view kQuantisedAdvice =
+    ": name the model in full precision; adapter.kind = \"qlora\" makes the codes of it";
+
 // Parts of names of fields whose values probably change what the model computes.
 constexpr std::string_view kSuspicious[] = {
     "activation",   "act_fn", "hidden_act", "adapter", "alibi",    "attention", "attn",        "audio",  "bias",
@@ -112,7 +115,8 @@ std::vector<std::string> judge_other_fields(const HfFields& fields) {
         std::find_if(std::begin(kNeutral), std::end(kNeutral), [&](const Neutral& n) { return n.key == key; });
     if (neutral != std::end(kNeutral)) {
       if (value != Json::parse(neutral->value))
-        fields.refuse(key, fmt::format("for this kind of model weft only does {}", neutral->value));
+        fields.refuse(key, fmt::format("for this kind of model weft only does {}{}", neutral->value,
+                                       key == "quantization_config" ? kQuantisedAdvice : ""));
       continue;
     }
     // A text that is no suspect is a remark; a number, a switch or a list may be part of the model under any name.

@@ -112,14 +112,14 @@ std::vector<std::string> load_hf_weights(const std::filesystem::path& folder, co
 namespace {
 
 // The parts of a weight that a tensor of the source has, as codes.
-void read_codes(const WeightSource& source, size_t tensor, const ParamStore& params, const Param& weight,
-                int num_threads) {
+void read_codes(const WeightSource& source, size_t tensor, const std::filesystem::path& path, const ParamStore& params,
+                const Param& weight, int num_threads) {
   const HfTensor& t = source.tensors()[tensor];
   for (size_t i = 0; i < weight.parts().size(); ++i) {
     const Run part = weight.parts()[i].part_rows;
     if (part.first < t.first_row || part.end() > t.first_row + t.rows) continue;
     const int64_t cols = t.cols(), first = part.first - t.first_row;
-    quantise({.name = t.name,
+    quantise({.name = fmt::format("{}: {}", path.string(), t.name),
               .rows = part.count,
               .cols = cols,
               .read =
@@ -127,17 +127,20 @@ void read_codes(const WeightSource& source, size_t tensor, const ParamStore& par
                     source.read(
                         tensor, {first + rows.first, 0},
                         {.data = to, .dtype = DType::f32, .rows = rows.count, .cols = cols, .row_stride = cols});
-                  }},
+                  },
+              .first_row = first,
+              .transposed = t.transposed},
              params, weight, i, num_threads);
   }
 }
 
-void read_all(const WeightSource& source, const ParamStore& params, int num_threads) {
+void read_all(const WeightSource& source, const std::filesystem::path& path, const ParamStore& params,
+              int num_threads) {
   const Stores stores(params, Stores::Use::load);
   for (size_t i = 0; i < source.tensors().size(); ++i) {
     const HfTensor& t = source.tensors()[i];
     if (const Param* weight = stores.weight_of(t); weight != nullptr && weight->spec().in_codes()) {
-      read_codes(source, i, params, *weight, num_threads);
+      read_codes(source, i, path, params, *weight, num_threads);
       continue;
     }
     for (const StoredBlock& block : stores.blocks_of(t)) {
@@ -158,13 +161,13 @@ std::vector<std::string> read_hf_weights(const std::filesystem::path& folder, co
   const bool is_adapter = is_adapter_folder(folder);
   const auto base = is_adapter ? base_of_adapter(folder, read_peft_config(folder)) : folder;
   const auto source = open_weights(base, model);
-  read_all(*source, params, num_threads);
+  read_all(*source, base, params, num_threads);
   if (is_adapter) read_adapter_weights(folder, model, params);
   return source->notes();
 }
 
 void read_adapter_weights(const std::filesystem::path& folder, const ModelSpec& model, const ParamStore& params) {
-  read_all(*open_adapter(folder / kAdapterFile, model), params, 1);
+  read_all(*open_adapter(folder / kAdapterFile, model), folder / kAdapterFile, params, 1);
 }
 
 SafetensorsLayout hf_layout(const ModelSpec& model, DType dtype) {

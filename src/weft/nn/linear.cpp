@@ -52,11 +52,15 @@ Tensor Linear::matrix(Pass& p, const Rows& rows) const {
 void Linear::multiply(Pass& p, Tensor x, Tensor y, const Param* bias) const {
   for (const Rows& run : runs_) {
     Scope temporaries(*p.scratch);
-    multiply_shared(p, Matmul{.a = x,
-                              .b = matrix(p, run),
-                              .out = run.columns(y, Spmd::Replicate),
-                              .trans_b = true,
-                              .bias = bias ? run.of(bias->value, run.held) : Tensor{}});
+    const Matmul product{.a = x,
+                         .b = matrix(p, run),
+                         .out = run.columns(y, Spmd::Replicate),
+                         .trans_b = true,
+                         .bias = bias ? run.of(bias->value, run.held) : Tensor{}};
+    if (coded_.empty())
+      multiply_shared(p, product);
+    else
+      p.be.run(product);  // every rank has made the numbers of the whole matrix
   }
 }
 

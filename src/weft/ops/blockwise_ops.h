@@ -66,7 +66,7 @@ struct CodeBlocks {
   bool operator==(const CodeBlocks&) const = default;
 };
 
-// AdamW's moments in 8 bits, a step in two ops, since ranks may hold pieces of one block: between them, m_max and v_max
+// AdamW's moments in 8 bits, a step in two ops, since ranks may hold parts of one block: between them, m_max and v_max
 // become the largest over all ranks that do.
 //   m = m_absmax[block] levels[m code],  v likewise (m with a sign, v without);  g, m, v as AdamW has them
 // AdamW8Max writes the largest |m| and |v| of each block here, of the new m and v, and changes no state.

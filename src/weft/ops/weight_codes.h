@@ -5,8 +5,7 @@
 namespace weft {
 
 // How a frozen matrix is kept.
-//   nf4   4 bits an element: one of 16 levels, times the largest absolute value of its block of 64 consecutive
-//   elements.
+//   nf4   4 bits an element: one of 16 levels, times the largest absolute value of its block of 64 elements.
 //         These maxima are codes too, in blocks of 256 (double quantisation).     Dettmers et al. 2023, "QLoRA"
 //   int8  8 bits an element: an integer of [-127, 127], times a scale of its row.  Dettmers et al. 2022, "LLM.int8()"
 enum class WeightCodes : uint8_t { none, nf4, int8 };

@@ -111,9 +111,11 @@ class Quantiser {
   }
   [[noreturn]] void refuse(int64_t first_row, std::span<const float> values) const {
     const auto bad = std::find_if(values.begin(), values.end(), [](float x) { return !std::isfinite(x); });
-    throw FileError(fmt::format("{}: row {}, column {} is {}, which has no code: repair the weights", matrix_.name,
-                                first_row + (bad - values.begin()) / matrix_.cols,
-                                (bad - values.begin()) % matrix_.cols, *bad));
+    int64_t row = matrix_.first_row + first_row + (bad - values.begin()) / matrix_.cols,
+            col = (bad - values.begin()) % matrix_.cols;
+    if (matrix_.transposed) std::swap(row, col);
+    throw FileError(fmt::format("{}: row {}, column {} is {}, which has no code: repair the weights", matrix_.name, row,
+                                col, *bad));
   }
 
   // Puts the codes of those among these rows that are kept here.
@@ -144,9 +146,9 @@ class Quantiser {
     for (int64_t j = 0; j < at_.cols; j += 2) to[j / 2] = uint8_t(code(j) << 4 | (j + 1 < at_.cols ? code(j + 1) : 0));
   }
   void write_int8(int64_t row, const float* from, uint8_t* to) const {
-    const float most = scales_[size_t(row)], factor = most > 0 ? 127 / most : 0;
+    const float most = scales_[size_t(row)];  // so small, perhaps, that 127 / most is infinite
     for (int64_t j = 0; j < at_.cols; ++j)
-      to[j] = uint8_t(int8_t(std::clamp(std::nearbyint(from[j] * factor), -127.0f, 127.0f)));
+      to[j] = uint8_t(most > 0 ? int8_t(std::nearbyint(from[j] / most * 127)) : int8_t{0});
   }
 
   // The maxima less their mean, as codes in blocks.

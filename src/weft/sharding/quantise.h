@@ -17,6 +17,8 @@ struct MatrixRows {
   std::string name;  // in errors
   int64_t rows, cols;
   std::function<void(Run rows, float* to)> read;  // to [rows.count, cols]
+  int64_t first_row = 0;                          // of the file's tensor, which may lie transposed: in errors
+  bool transposed = false;
 };
 // Takes bytes of a weight, of which it wants those in `wanted`: put(first byte, bytes), which may have others too.
 struct CodeSink {

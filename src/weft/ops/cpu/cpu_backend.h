@@ -12,7 +12,7 @@ namespace weft {
 // for several kinds of CPU, the best for this one is chosen at run time.
 //
 // An op has finished when `run` returns. Nothing is allocated in it but what a Matmul keeps of a new shape; temporaries
-// come from `workspace`, CpuWorkspace(spec).of(op) bytes in one piece, and are given back.
+// come from `workspace`, CpuWorkspace(spec).of(op) bytes in one run, and are given back.
 class CpuBackend final : public Backend {
  public:
   CpuBackend(CpuSpec spec, Arena& workspace);

@@ -10,10 +10,10 @@ struct MaxAndSum {
   float most = -INFINITY, sum = 0;  // of exp(x - most)
 };
 // In one pass over the logits (Milakov & Gimelshein 2018, "Online normalizer calculation for softmax").
-struct JoinSoftmax {
+struct JoinSoftmax {  // a sum of nothing is 0; NaN is none
   WEFT_GPU MaxAndSum operator()(MaxAndSum a, MaxAndSum b) const {
-    if (b.most > a.most) return {b.most, b.sum + (a.sum > 0 ? a.sum * expf(a.most - b.most) : 0.0f)};
-    return {a.most, a.sum + (b.sum > 0 ? b.sum * expf(b.most - a.most) : 0.0f)};
+    if (b.most > a.most) return {b.most, b.sum + (a.sum != 0 ? a.sum * expf(a.most - b.most) : 0.0f)};
+    return {a.most, a.sum + (b.sum != 0 ? b.sum * expf(b.most - a.most) : 0.0f)};
   }
 };
 // In packs of N.
