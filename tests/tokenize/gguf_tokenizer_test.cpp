@@ -146,6 +146,34 @@ TEST(GgufTokenizer, NamesWhatIsBroken) {
               "an id below 3");
 }
 
+// A model with a tokenizer that weft cannot read is no model without one: its text would be read as bytes.
+TEST(GgufTokenizer, OneThatCannotBeReadIsThereAllTheSame) {
+  TempDir dir;
+  const fs::path file = dir / "t.gguf";
+  const auto write = [&](const char* model, const char* pre) {
+    GgufHead head;
+    if (*model != 0) head.text("tokenizer.ggml.model", model);
+    if (*pre != 0) head.text("tokenizer.ggml.pre", pre);
+    head.texts("tokenizer.ggml.tokens", {"a", "b", "ab"});
+    head.texts("tokenizer.ggml.merges", {"a b"});
+    testing::spill(file, head.bytes());
+  };
+  const auto refusal = [&] { return error_of<FileError>([&] { open_tokenizer("auto", file, 300); }); };
+  write("gpt2", "default");
+  EXPECT_EQ(find_tokenizer(file), file);
+  EXPECT_SAYS(refusal(), "does not know how \"default\" splits text");
+  write("gpt2", "");
+  EXPECT_SAYS(refusal(), "does not know how \"default\" splits text");
+  write("bert", "");
+  EXPECT_EQ(find_tokenizer(file), file);
+  EXPECT_SAYS(refusal(), "not \"bert\"");
+  for (const char* none : {"none", "no_vocab", ""}) {
+    write(none, "");
+    EXPECT_EQ(find_tokenizer(file), fs::path()) << none;
+    EXPECT_EQ(open_tokenizer("auto", file, 300)->vocab_size(), 257) << none;
+  }
+}
+
 TEST(GgufTokenizer, ATemplateAndMarksAreInTheFilesOfACheckpoint) {
   TempDir dir;
   GgufVocabulary v = gguf_vocabulary_of(spilled(byte_pairs(), dir), 260);

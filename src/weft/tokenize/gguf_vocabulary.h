@@ -27,6 +27,8 @@ struct GgufVocabulary {
   std::string chat_template = {};  // empty: none
 };
 
+// Whether a file says that it holds a tokenizer, of whatever kind. Throws FileError where the key is no text.
+bool has_gguf_vocabulary(const GgufFields& fields);
 // Throws FileError, by key, where something is missing or does not fit together, or the tokenizer is of another kind.
 GgufVocabulary read_gguf_vocabulary(const GgufFields& fields);
 void write_gguf_vocabulary(const GgufVocabulary& vocabulary, GgufHead& head);
