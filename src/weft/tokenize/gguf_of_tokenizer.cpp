@@ -121,7 +121,16 @@ Vocab of_byte_pairs(const TokenizerSource& t, const std::string& source) {
     refuse_tokenizer(source, "it changes text before it splits it (normalizer), which llama.cpp does not");
   Vocab v{.model = "gpt2"};
   put_merges(v, model);
-  v.pre = v.merges.empty() ? "gpt-2" : gguf_pre_of(*expressions, f.flag("ignore_merges", false));
+  const auto name_if = [&](bool composes) -> std::string {
+    if (v.merges.empty()) return composes ? "" : "gpt-2";  // any split gives the same ids
+    return gguf_pre_of({*expressions, f.flag("ignore_merges", false), composes});
+  };
+  v.pre = name_if(!normalizer.is_null());
+  if (v.pre.empty() && !name_if(false).empty())
+    refuse_tokenizer(source,
+                     fmt::format("it composes characters (normalizer NFC) and splits text as {}: in GGUF only qwen2's "
+                                 "split goes with NFC",
+                                 name_if(false)));
   if (v.pre.empty())
     refuse_tokenizer(source, "llama.cpp has no name that weft knows for how it splits text (pre_tokenizer)");
   put_tokens(v, model, source);

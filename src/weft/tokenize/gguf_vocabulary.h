@@ -51,6 +51,6 @@ struct GgufSplit {
 };
 std::optional<GgufSplit> gguf_split(const std::string& pre);
 // The name for these; empty: llama.cpp has none that weft knows.
-std::string gguf_pre_of(const std::vector<std::string>& expressions, bool whole_first);
+std::string gguf_pre_of(const GgufSplit& split);
 
 }  // namespace weft
