@@ -115,6 +115,20 @@ TEST(GgufTokenizer, RefusesToComposeWhatIsSplitOtherwise) {
   EXPECT_SAYS(refusal(json), "NFC) and splits text as gpt-2");
 }
 
+TEST(GgufTokenizer, TellsWhichAddedTokensLookAtTheirNeighbours) {
+  TempDir dir;
+  nlohmann::json json = byte_pairs();
+  EXPECT_EQ(gguf_vocabulary_of(spilled(json, dir), 260).notes, std::vector<std::string>());
+  json["added_tokens"].push_back({{"id", 260}, {"content", "<mask>"}, {"special", true}, {"lstrip", true}});
+  json["added_tokens"].push_back({{"id", 261}, {"content", "whole"}, {"special", false}, {"single_word", true}});
+  const auto notes = gguf_vocabulary_of(spilled(json, dir), 270).notes;
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_SAYS(notes[0], "the added tokens \"<mask>\", \"whole\" are left out");
+  for (int id = 262; id < 267; ++id)
+    json["added_tokens"].push_back({{"id", id}, {"content", fmt::format("<{}>", id)}, {"rstrip", true}});
+  EXPECT_SAYS(gguf_vocabulary_of(spilled(json, dir), 270).notes.at(0), "\"<264>\" and 2 others");
+}
+
 TEST(GgufTokenizer, OfBytesAlone) {
   TempDir dir;
   const auto after = through_gguf("byte", 257, dir);

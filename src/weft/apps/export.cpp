@@ -145,6 +145,7 @@ int run_export(const ExportOptions& o) {
   GgufWritten written;
   const auto write = [&](const fs::path& to) { written = write_file(what, config, vocabulary, to); };
   o.data.empty() ? write(o.gguf) : write_judged(o, model, tokenizer, write);
+  written.notes.insert(written.notes.end(), vocabulary.notes.begin(), vocabulary.notes.end());
   for (const std::string& note : written.notes) std::cout << "note: " << note << "\n";
   std::cout << fmt::format("{}: {} bytes, {} tensors, {:.2f} bits a number\n", o.gguf, written.bytes,
                            written.num_tensors, 8 * double(written.bytes) / double(written.num_numbers));

@@ -54,6 +54,21 @@ void put_marks(Vocab& v, const Tokenizer& tokenizer, const Companions& c) {
   v.add_end = !after.empty();
 }
 
+// The format has no place for what an added token asks of the text beside it.
+void add_note_of_neighbours(Vocab& v, const std::vector<AddedToken>& added) {
+  constexpr size_t kMostNames = 5;
+  std::vector<std::string> names;
+  for (const AddedToken& a : added)
+    if (a.left_strip || a.right_strip || a.single_word) names.push_back(in_quotes(a.content));
+  if (names.empty()) return;
+  const size_t others = names.size() - std::min(names.size(), kMostNames);
+  names.resize(names.size() - others);
+  v.notes.push_back(
+      fmt::format("lstrip, rstrip and single_word of the added tokens {}{} are left out, as GGUF has no place for "
+                  "them: a text with one of these tokens may get other ids",
+                  fmt::join(names, ", "), others == 0 ? "" : fmt::format(" and {} others", others)));
+}
+
 // --- tokenizer.json ---
 
 const Json& member_of(const Json& json, const char* key) {
@@ -94,12 +109,15 @@ void put_tokens(Vocab& v, const Json& model, const std::string& source) {
 }
 
 void put_added(Vocab& v, const Json& json, const std::string& source) {
+  std::vector<AddedToken> all;
   for (const Json& entry : member_of(json, "added_tokens")) {
     const JsonFields t(entry, source, "added_tokens.");
     const AddedToken token =
         added_token_of(t, int32_t(t.integer("id", {0, int64_t(Vocabulary::kMaxTokens) - 1})), false);
     put_token(v, token.id, token.content, token.is_mark() ? Vocab::kControl : Vocab::kUserDefined);
+    all.push_back(token);
   }
+  add_note_of_neighbours(v, all);
 }
 
 // Pairs of tokens as texts; a blank within a token is written as the format does.
@@ -158,6 +176,7 @@ Vocab of_pieces(const TokenizerSource& t, const std::string& source) {
       put_token(v, a.id, a.content, a.special ? Vocab::kControl : Vocab::kUserDefined);
       v.scores[size_t(a.id)] = kScoreOfAdded;
     }
+  add_note_of_neighbours(v, t.companions.added);
   return v;
 }
 

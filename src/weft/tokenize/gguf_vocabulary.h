@@ -23,8 +23,9 @@ struct GgufVocabulary {
   std::vector<std::string> merges = {};  // of gpt2, "left right"
   int32_t beginning = -1, end = -1;      // ids; -1: none
   bool add_beginning = false, add_end = false;
-  bool add_space_prefix = true;    // of "llama"
-  std::string chat_template = {};  // empty: none
+  bool add_space_prefix = true;         // of "llama"
+  std::string chat_template = {};       // empty: none
+  std::vector<std::string> notes = {};  // what the tokenizer does and a GGUF file cannot say, in words; not written
 };
 
 // Whether a file says that it holds a tokenizer, of whatever kind. Throws FileError where the key is no text.
