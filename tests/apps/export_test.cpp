@@ -65,6 +65,17 @@ TEST(Export, TellsTheLossAndRefusesToLoseMore) {
   EXPECT_EQ(std::distance(fs::directory_iterator(dir.path()), fs::directory_iterator()), 1) << "nothing beside it";
 }
 
+// llama.cpp has no window there: beyond it the file would be measured as a model that nobody has.
+TEST(Export, MeasuresWithinTheContextOfTheFile) {
+  TempDir dir;
+  const fs::path model = golden("mistral-window");
+  testing::spill(dir / "t.bin", testing::slurp(model / "tokens.bin").substr(0, 1100));
+  const Finished f = export_to(dir / "m.gguf", model, {"--type", "F32", "--data", (dir / "t.bin").string()});
+  EXPECT_EQ(f.status, 0) << f.err;
+  EXPECT_SAYS(f.out, "0.000000); perplexity");
+  EXPECT_SAYS(f.out, "the context is 24 tokens");
+}
+
 TEST(Export, RefusesBeforeItWrites) {
   TempDir dir;
   testing::spill(dir / "there.gguf", "mine");

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <functional>
@@ -15,6 +16,7 @@
 #include "weft/chat/conversation.h"
 #include "weft/models/gguf_config.h"
 #include "weft/models/gguf_export.h"
+#include "weft/train/evaluate.h"
 #include "weft/train/run_tokenizer.h"
 #include "weft/train/text_generator.h"
 
@@ -77,35 +79,39 @@ class Draft {
   const fs::path path_, draft_;
 };
 
-struct MeasuredLoss {
-  EvalRecord record;
-  int64_t window = 0;
-};
-MeasuredLoss loss_of_model(const ExportOptions& o, const fs::path& model, int64_t window,
-                           const std::string& tokenizer) {
+// The window of `weft eval`, or the context of the file where that is shorter: beyond it the file is another model.
+int64_t window_to_measure(const fs::path& model, const ModelSpec& spec) {
+  const std::optional<Recipe> trained = recipe_of_checkpoint(model);
+  const int64_t usual = trained ? trained->train.seq_length : 0, context = gguf_context(spec);
+  const int64_t window = usual > 0 ? usual : default_window(spec);
+  return context > 0 ? std::min(window, context) : window;
+}
+
+double loss_of_model(const ExportOptions& o, const fs::path& model, int64_t window, const std::string& tokenizer) {
   EvalOptions eval;
   eval.model = model.string();
   eval.data = o.data;
   eval.seq_length = window;
   eval.threads = o.threads;
   eval.tokenizer = tokenizer;
-  MeasuredLoss m;
-  measure(eval, [&](const EvalRecord& r, int64_t at) { m = {r, at}; });
-  return m;
+  double loss = 0;
+  measure(eval, [&](const EvalRecord& r, int64_t) { loss = r.loss; });
+  return loss;
 }
 
 // Writes a draft between two measurements, both by the same ids: those of the model's own tokenizer.
-void write_judged(const ExportOptions& o, const fs::path& model, const std::string& tokenizer,
+void write_judged(const ExportOptions& o, const fs::path& model, const ModelSpec& spec, const std::string& tokenizer,
                   const std::function<void(const fs::path&)>& write) {
   const std::string same =
       tokenizer == "none" ? tokenizer_of_model(model, recipe_of_checkpoint(model), "auto").name : tokenizer;
-  const MeasuredLoss before = loss_of_model(o, model, 0, same);
+  const int64_t window = window_to_measure(model, spec);
+  const double before = loss_of_model(o, model, window, same);
   const Draft draft(o.gguf);
   write(draft.file());
-  const double after = loss_of_model(o, draft.file(), before.window, same).record.loss;
-  const double rise = after - before.record.loss;
+  const double after = loss_of_model(o, draft.file(), window, same);
+  const double rise = after - before;
   std::cout << fmt::format("loss {:.6f} before, {:.6f} after ({:+.6f}); perplexity {:.4f} before, {:.4f} after\n",
-                           before.record.loss, after, rise, std::exp(before.record.loss), std::exp(after));
+                           before, after, rise, std::exp(before), std::exp(after));
   if (o.max_loss && !(rise <= *o.max_loss))
     throw ConfigError(fmt::format(
         "--type {}: the loss rises by {:.6f}, more than --max-loss {}: nothing was written; take a type of more bits "
@@ -144,7 +150,7 @@ int run_export(const ExportOptions& o) {
                         .threads = o.threads > 0 ? int(o.threads) : usable_cores()};
   GgufWritten written;
   const auto write = [&](const fs::path& to) { written = write_file(what, config, vocabulary, to); };
-  o.data.empty() ? write(o.gguf) : write_judged(o, model, tokenizer, write);
+  o.data.empty() ? write(o.gguf) : write_judged(o, model, config.spec, tokenizer, write);
   written.notes.insert(written.notes.end(), vocabulary.notes.begin(), vocabulary.notes.end());
   for (const std::string& note : written.notes) std::cout << "note: " << note << "\n";
   std::cout << fmt::format("{}: {} bytes, {} tensors, {:.2f} bits a number\n", o.gguf, written.bytes,
