@@ -187,6 +187,30 @@ TEST(GgufModels, Phi3KeepsItsFactorsAndFusedMatrices) {
   EXPECT_EQ(largest_difference(*open_weights(dir.path(), before), *open_weights(dir / "m.gguf", after)), 0);
 }
 
+// llama.cpp does not load olmo2 without output.weight.
+TEST(GgufModels, ATiedOlmo2HasItsTableTwice) {
+  TempDir dir;
+  const ModelSpec before = write_small({{"model_type", "olmo2"},
+                                        {"vocab_size", 11},
+                                        {"hidden_size", 32},
+                                        {"num_hidden_layers", 1},
+                                        {"num_attention_heads", 2},
+                                        {"num_key_value_heads", 2},
+                                        {"intermediate_size", 32},
+                                        {"max_position_embeddings", 16},
+                                        {"tie_word_embeddings", true}},
+                                       dir);
+  for (const GgufType type : {GgufType::f32, GgufType::q4_0}) {
+    write_gguf_file(dir.path(), dir / "m.gguf", type);
+    const GgufFile file(dir / "m.gguf");
+    ASSERT_NE(file.find("output.weight"), nullptr);
+    EXPECT_TRUE(gguf_head_is_table(file)) << name_of(type);
+    EXPECT_TRUE(read_hf_config(dir / "m.gguf").spec.tied_head);
+    const double off = largest_difference(*open_weights(dir.path(), before), *open_weights(dir / "m.gguf", before));
+    EXPECT_LE(off, type == GgufType::f32 ? 0 : 0.2);
+  }
+}
+
 TEST(GgufModels, BlocksOf256AreReadNearWhatWasWritten) {
   TempDir dir;
   const ModelSpec model = write_small({{"model_type", "llama"},
@@ -279,6 +303,7 @@ TEST(GgufModels, WhatLlamaCppDoesNotDoIsRefusedByName) {
   EXPECT_SAYS(refusal_of("mixtral", Json::object()), "the family mixtral cannot be written as GGUF");
   EXPECT_SAYS(refusal_of("mixtral", Json::object()), "the nearest that works");
   EXPECT_SAYS(refusal_of("gemma2", Json::object()), "query_pre_attn_scalar = 12");
+  EXPECT_SAYS(refusal_of("gemma2", {{"tie_word_embeddings", false}}), "tie_word_embeddings = true");
   EXPECT_SAYS(refusal_of("gemma3", {{"query_pre_attn_scalar", 12}}), "each sixth");
   EXPECT_SAYS(refusal_of("gpt2", {{"activation_function", "gelu"}}), "gelu_new");
   EXPECT_SAYS(refusal_of("qwen2-bias", {{"use_sliding_window", true}, {"max_window_layers", 0}, {"sliding_window", 8}}),

@@ -47,13 +47,29 @@ Row rows_of(const std::vector<int64_t>& shape) {
   return shape.size() == 1 ? Row{1, shape[0]} : Row{shape[0], shape[1]};
 }
 
+size_t table_in(const std::vector<GgufName>& names) {
+  const auto at = std::find_if(names.begin(), names.end(), [](const auto& n) { return n.name == "token_embd.weight"; });
+  WEFT_CHECK(at != names.end(), "a model without a table");
+  return size_t(at - names.begin());
+}
+
+// The tensors of the file but those of factors. The first are those of the source, in its order.
+std::vector<GgufName> names_in_file(const ModelSpec& model) {
+  std::vector<GgufName> names = gguf_names(model);
+  if (!gguf_repeats_table(model)) return names;
+  GgufName head = names[table_in(names)];
+  head.name = "output.weight";
+  names.push_back(std::move(head));
+  return names;
+}
+
 class Exporter {
  public:
   Exporter(const GgufExport& what, const HfConfig& config)
       : what_(what),
         config_(config),
         source_(open_weights(what.model, config.spec)),
-        names_(gguf_names(config.spec)),
+        names_(names_in_file(config.spec)),
         factors_(gguf_rope_factors(config.spec)) {}
 
   GgufWritten write(const GgufVocabulary& vocabulary, const GgufSink& sink) {
@@ -83,7 +99,7 @@ class Exporter {
   }
 
   bool is_head(const GgufName& n) const {
-    return n.name == (config_.spec.tied_head ? "token_embd.weight" : "output.weight");
+    return n.name == "output.weight" || (config_.spec.tied_head && n.name == "token_embd.weight");
   }
   GgufType type_of(const GgufName& n) const {
     return n.as_f32 ? GgufType::f32 : gguf_type_of_matrix(what_.type, is_head(n), rows_of(n.shape).cols);
@@ -123,6 +139,9 @@ class Exporter {
     ++written_.num_tensors;
   }
 
+  // The tensor of the source that is this one of the file.
+  size_t in_source(size_t index) const { return index < source_->tensors().size() ? index : table_in(names_); }
+
   // Rows of the file from `first` on.
   void read_rows(size_t index, int64_t first, int64_t cols, std::span<float> to) const {
     const GgufName& n = names_[index];
@@ -133,7 +152,7 @@ class Exporter {
                             .rows = vector ? cols : count,
                             .cols = vector ? 1 : cols,
                             .row_stride = vector ? 1 : cols};
-      source_->read(index, {vector ? 0 : row, 0}, block);
+      source_->read(in_source(index), {vector ? 0 : row, 0}, block);
     };
     const int64_t count = int64_t(to.size()) / cols;
     if (n.turned_heads == 0)

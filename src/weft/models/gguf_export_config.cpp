@@ -63,6 +63,9 @@ class Judge {
 
   void judge_gemma() const {
     const bool two = m_.family == Family::gemma2;
+    if (two && !m_.tied_head)
+      refuse("llama.cpp takes the embedding table for the head of gemma2, whatever the file holds",
+             "a model with tie_word_embeddings = true in its config.json, or the Hugging Face folder as it is");
     const bool by_width = m_.num_layers == (two ? 46 : 62);
     const double scalar = by_width ? double(m_.width) / double(m_.num_heads) : double(m_.head_dim);
     if (!near(m_.attention_scale, 1 / std::sqrt(scalar)))
