@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/program.h"
+#include "weft/gguf/gguf_file.h"
 
 namespace weft {
 namespace {
@@ -84,6 +85,34 @@ TEST(Export, RefusesBeforeItWrites) {
   EXPECT_SAYS(export_to(dir / "m.gguf", golden("mixtral")).err, "the nearest that works");
   EXPECT_SAYS(export_to(dir / "m.gguf", golden("llama-gqa"), {"--max-loss", "1"}).err, "add --data");
   EXPECT_FALSE(fs::exists(dir / "m.gguf"));
+}
+
+// Weights and configuration of a golden case in a folder of this name.
+fs::path copied(const std::string& name, const fs::path& to) {
+  fs::create_directories(to);
+  for (const char* file : {"config.json", "model.safetensors"}) fs::copy_file(golden(name) / file, to / file);
+  return to;
+}
+
+std::string text_in(const fs::path& gguf, const char* key) { return GgufFile(gguf).fields().text(key, ""); }
+
+TEST(Export, AFileIsNamedAsItsModelIs) {
+  TempDir dir;
+  const fs::path model = copied("llama-gqa", dir / "Llama-3.2-1B"), file = dir / "Tiny-1.5.gguf";
+  ASSERT_EQ(export_to(file, model).status, 0);
+  EXPECT_EQ(text_in(file, "general.name"), "Llama-3.2-1B");
+  ASSERT_EQ(export_to(dir / "m.gguf", file).status, 0);
+  EXPECT_EQ(text_in(dir / "m.gguf", "general.name"), "Tiny-1.5");
+}
+
+TEST(Export, TheModelsTemplateGoesWithATokenizerThatHasNone) {
+  TempDir dir;
+  const fs::path model = copied("qwen3-qknorm", dir / "model");
+  testing::spill(model / "chat_template.jinja", "{{ messages }}");
+  ASSERT_EQ(export_to(dir / "m.gguf", model, {"--tokenizer", "byte"}).status, 0);
+  EXPECT_EQ(text_in(dir / "m.gguf", "tokenizer.chat_template"), "{{ messages }}");
+  ASSERT_EQ(export_to(dir / "again.gguf", dir / "m.gguf", {"--tokenizer", "byte"}).status, 0);
+  EXPECT_EQ(text_in(dir / "again.gguf", "tokenizer.chat_template"), "{{ messages }}");
 }
 
 TEST(Export, AFullDiskLeavesNothing) {

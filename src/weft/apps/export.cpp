@@ -14,6 +14,7 @@
 #include "weft/base/is_there.h"
 #include "weft/base/threads.h"
 #include "weft/chat/conversation.h"
+#include "weft/gguf/gguf_file.h"
 #include "weft/models/gguf_config.h"
 #include "weft/models/gguf_export.h"
 #include "weft/train/evaluate.h"
@@ -36,7 +37,8 @@ std::string name_of_model(const fs::path& given) {
   fs::path path = fs::absolute(given).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();
   if (path.parent_path().filename() == "checkpoints") path = path.parent_path().parent_path();
-  return path.stem().string();
+  const std::string name = path.filename().string(), suffix = ".gguf";
+  return is_gguf(path) && name.ends_with(suffix) ? name.substr(0, name.size() - suffix.size()) : name;
 }
 
 // The tokenizer that goes into the file; "none".
@@ -49,11 +51,19 @@ std::string tokenizer_to_write(const ExportOptions& o, const fs::path& model) {
   return "none";
 }
 
-GgufVocabulary vocabulary_to_write(const std::string& tokenizer, int64_t vocab_size) {
+// The chat template beside the tokenizer, else the model's: a tokenizer that is given by name may stand alone.
+std::string chat_template_to_write(const std::string& tokenizer, const fs::path& model) {
+  for (const fs::path& place : {fs::path(tokenizer), model}) {
+    const auto templates = chat::chat_template_texts(place);
+    if (const auto text = templates.find("default"); text != templates.end()) return text->second;
+  }
+  return "";
+}
+
+GgufVocabulary vocabulary_to_write(const std::string& tokenizer, const fs::path& model, int64_t vocab_size) {
   if (tokenizer == "none") return {};
   GgufVocabulary vocabulary = gguf_vocabulary_of(tokenizer, vocab_size);
-  const auto templates = chat::chat_template_texts(tokenizer);
-  if (const auto text = templates.find("default"); text != templates.end()) vocabulary.chat_template = text->second;
+  vocabulary.chat_template = chat_template_to_write(tokenizer, model);
   return vocabulary;
 }
 
@@ -143,7 +153,7 @@ int run_export(const ExportOptions& o) {
   const HfConfig config = read_hf_config(model);
   require_gguf(config, model.string());
   const std::string tokenizer = tokenizer_to_write(o, model);
-  const GgufVocabulary vocabulary = vocabulary_to_write(tokenizer, config.spec.vocab_size);
+  const GgufVocabulary vocabulary = vocabulary_to_write(tokenizer, model, config.spec.vocab_size);
   const GgufExport what{.model = model,
                         .name = name_of_model(model),
                         .type = type_named(o.type),
