@@ -82,6 +82,12 @@ TEST(Export, RefusesBeforeItWrites) {
   testing::spill(dir / "there.gguf", "mine");
   EXPECT_SAYS(export_to(dir / "there.gguf", golden("llama-gqa")).err, "add --again");
   EXPECT_EQ(testing::slurp(dir / "there.gguf"), "mine");
+  EXPECT_SAYS(export_to(dir.path(), golden("llama-gqa"), {"--again"}).err, "is a folder, which is not replaced");
+  EXPECT_SAYS(export_to("/dev/null", golden("llama-gqa"), {"--again"}).err, "is no regular file");
+  testing::spill(dir / "m.gguf.unchecked", "mine too");
+  EXPECT_SAYS(export_to(dir / "m.gguf", golden("llama-gqa"), {"--data", (dir / "there.gguf").string()}).err,
+              "m.gguf.unchecked, and that is there already");
+  EXPECT_EQ(testing::slurp(dir / "m.gguf.unchecked"), "mine too");
   EXPECT_SAYS(export_to(dir / "m.gguf", golden("mixtral")).err, "the nearest that works");
   EXPECT_SAYS(export_to(dir / "m.gguf", golden("llama-gqa"), {"--max-loss", "1"}).err, "add --data");
   EXPECT_FALSE(fs::exists(dir / "m.gguf"));

@@ -8,6 +8,7 @@
 
 #include "weft/apps/backends.h"
 #include "weft/apps/commands.h"
+#include "weft/apps/data_lines.h"
 #include "weft/apps/measure.h"
 #include "weft/base/durable_file.h"
 #include "weft/base/error.h"
@@ -70,13 +71,14 @@ GgufVocabulary vocabulary_to_write(const std::string& tokenizer, const fs::path&
 // A file that is looked at before it gets its name; the destructor removes it.
 class Draft {
  public:
-  explicit Draft(const fs::path& path) : path_(path), draft_(path.string() + ".unchecked") {}
+  explicit Draft(const fs::path& path) : path_(path), draft_(name_of(path)) {}
   Draft(const Draft&) = delete;
   Draft& operator=(const Draft&) = delete;
   ~Draft() {
     std::error_code ignored;
     fs::remove(draft_, ignored);
   }
+  static fs::path name_of(const fs::path& path) { return path.string() + ".unchecked"; }
   const fs::path& file() const { return draft_; }
   void keep() const {
     std::error_code error;
@@ -133,8 +135,13 @@ void write_judged(const ExportOptions& o, const fs::path& model, const ModelSpec
 void require_fitting(const ExportOptions& o) {
   if (o.max_loss && o.data.empty())
     throw ConfigError("--max-loss: there is nothing to measure loss on; add --data FILE");
-  if (is_name_taken(o.gguf) && !o.again)
-    throw ConfigError(fmt::format("--gguf {}: is there already; name another file, or add --again", o.gguf));
+  require_replaceable("--gguf", o.gguf, o.again);
+  const fs::path draft = Draft::name_of(o.gguf);
+  if (!o.data.empty() && is_name_taken(draft))
+    throw ConfigError(
+        fmt::format("--gguf {}: the file is called {} until its loss is known, and that is there already: move it, or "
+                    "name another file",
+                    o.gguf, draft.string()));
 }
 
 GgufWritten write_file(const GgufExport& what, const HfConfig& config, const GgufVocabulary& vocabulary,
