@@ -136,6 +136,20 @@ TEST(Export, AFileOfThatNameThatIsNoneIsRefused) {
   EXPECT_SAYS(weft({"generate", (dir / "m.gguf").string(), "--prompt", "a"}).err, "it does not begin with \"GGUF\"");
 }
 
+TEST(Export, TellsKeysThatAreNotKnown) {
+  TempDir dir;
+  const fs::path file = dir / "m.gguf", tokens = golden("olmo2") / "tokens.bin";
+  ASSERT_EQ(export_to(file, golden("olmo2")).status, 0);
+  std::string bytes = testing::slurp(file);
+  const std::string key = "olmo2.attention.value_length";
+  bytes.replace(bytes.find(key), key.size(), "olmo2.attention.value_lengtj");
+  testing::spill(file, bytes);
+  const std::string note = "note: " + file.string() + ": \"olmo2.attention.value_lengtj\" is passed over";
+  EXPECT_SAYS(weft({"generate", file.string(), "--prompt-ids", "1,2", "--ids", "--max-tokens", "1"}).err, note);
+  EXPECT_SAYS(weft({"eval", file.string(), tokens.string(), "--seq-length", "16", "--max-batches", "1"}).err, note);
+  EXPECT_SAYS(export_to(dir / "again.gguf", file).err, note);
+}
+
 TEST(Export, InspectSaysWhatIsInAFile) {
   TempDir dir;
   ASSERT_EQ(export_to(dir / "m.gguf", golden("qwen3-qknorm"), {"--type", "Q8_0", "--tokenizer", "byte"}).status, 0);

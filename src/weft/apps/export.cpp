@@ -158,6 +158,8 @@ int run_export(const ExportOptions& o) {
   require_fitting(o);
   const fs::path model = model_folder_of(o.model, [](const std::string& line) { std::cerr << line << "\n"; });
   const HfConfig config = read_hf_config(model);
+  if (o.data.empty())  // else told where the loss is measured
+    for (const std::string& warning : config.warnings) std::cerr << "note: " << warning << "\n";
   require_gguf(config, model.string());
   const std::string tokenizer = tokenizer_to_write(o, model);
   const GgufVocabulary vocabulary = vocabulary_to_write(tokenizer, model, config.spec.vocab_size);
