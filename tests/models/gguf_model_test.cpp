@@ -16,6 +16,7 @@
 #include "weft/models/gguf_names.h"
 #include "weft/models/rope_table.h"
 #include "weft/models/weight_source.h"
+#include "weft/tokenize/gguf_vocabulary.h"
 
 namespace weft {
 namespace {
@@ -361,6 +362,25 @@ TEST(GgufModels, KeysThatAreNotLookedAtAreToldOrRefused) {
   window.tensor("token_embd.weight", {4, 4}, GgufType::f32);
   testing::spill(dir / "w.gguf", window.bytes() + std::string(64, '\0'));
   EXPECT_SAYS(error_of<ConfigError>([&] { read_hf_config(dir / "w.gguf"); }), "windows in files of olmo2 are not read");
+}
+
+TEST(GgufModels, AnEndThatThereIsNotIsNoToken) {
+  TempDir dir;
+  const HfConfig config = read_hf_config(golden("llama-gqa"));
+  GgufVocabulary bytes = gguf_vocabulary_of("byte", config.spec.vocab_size);
+  std::string file;
+  write_gguf({.model = golden("llama-gqa"), .name = "m"}, config, bytes,
+             [&](std::string_view piece) { file += piece; });
+  testing::spill(dir / "m.gguf", file);
+  EXPECT_EQ(read_hf_config(dir / "m.gguf").json["eos_token_id"], 256);
+  const std::string key = "tokenizer.ggml.eos_token_id";
+  for (const uint32_t type : {4u, 5u}) {  // u32 2^32 - 1, i32 -1
+    std::string value(reinterpret_cast<const char*>(&type), sizeof type);
+    file.replace(file.find(key) + key.size(), 8, value + std::string(4, '\xff'));
+    testing::spill(dir / "m.gguf", file);
+    EXPECT_FALSE(read_hf_config(dir / "m.gguf").json.contains("eos_token_id")) << type;
+    EXPECT_EQ(read_gguf_vocabulary(GgufFile(dir / "m.gguf").fields()).end, -1) << type;
+  }
 }
 
 TEST(GgufModels, StoriesFromElsewhereAreTheFoldersWeights) {

@@ -290,6 +290,10 @@ int64_t GgufFields::integer(std::string_view key, int64_t min, int64_t max) cons
 int64_t GgufFields::integer(std::string_view key, int64_t min, int64_t max, int64_t fallback) const {
   return has(key) ? integer(key, min, max) : fallback;
 }
+int64_t GgufFields::token_id(std::string_view key) const {
+  const int64_t id = integer(key, -1, UINT32_MAX, -1);
+  return id == UINT32_MAX ? -1 : id;
+}
 double GgufFields::number(std::string_view key) const {
   const auto number = number_of(value(key));
   if (!number) fail(key, "a number");

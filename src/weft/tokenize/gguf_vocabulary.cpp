@@ -26,10 +26,8 @@ std::vector<T> of_each_token(const GgufFields& f, std::string_view key, const st
   return std::vector<T>(values.begin(), values.end());
 }
 
-// Other programs write 2^32 - 1 for no token.
 int32_t read_id(const GgufFields& f, const char* key, size_t tokens) {
-  const int64_t id = f.integer(key, -1, UINT32_MAX, -1);
-  if (id == UINT32_MAX || id < 0) return -1;
+  const int64_t id = f.token_id(key);
   if (id >= int64_t(tokens)) f.fail(key, fmt::format("an id below {}", tokens));
   return int32_t(id);
 }
