@@ -38,6 +38,7 @@ void write_gguf_file(const fs::path& model, const fs::path& to, GgufType type,
                                          [&](std::string_view piece) { bytes += piece; });
   EXPECT_EQ(written.bytes, int64_t(bytes.size()));
   testing::spill(to, bytes);
+  EXPECT_EQ(written.num_tensors, int64_t(GgufFile(to).tensors().size()));
   if (notes != nullptr) *notes = written.notes;
 }
 
@@ -223,13 +224,15 @@ TEST(GgufModels, BlocksOf256AreReadNearWhatWasWritten) {
                                        {"intermediate_size", 32},
                                        {"max_position_embeddings", 64}},
                                       dir);
-  write_gguf_file(dir.path(), dir / "m.gguf", GgufType::q4_k);
+  std::vector<std::string> notes;
+  write_gguf_file(dir.path(), dir / "m.gguf", GgufType::q4_k, &notes);
   const GgufFile file(dir / "m.gguf");
   const auto type_of = [&](const char* name) { return name_of(find_gguf_type(file.find(name)->type)->type); };
   EXPECT_EQ(type_of("blk.1.ffn_gate.weight"), "Q4_K");
   EXPECT_EQ(type_of("blk.1.ffn_down.weight"), "Q5_0");
   EXPECT_EQ(type_of("blk.1.attn_output.weight"), "F16");
   EXPECT_EQ(type_of("output.weight"), "Q6_K");
+  EXPECT_SAYS(fmt::format("{}", fmt::join(notes, "\n")), "the head is Q6_K, as llama.cpp has it");
   const auto before = open_weights(dir.path(), model), after = open_weights(dir / "m.gguf", model);
   // Numbers from -1 to 1: half a step of Q4_K is 1 / 15, of Q5_0 1 / 32; a whole one at an end.
   EXPECT_LT(largest_difference(*before, *after), 2.0 / 15);
@@ -271,13 +274,15 @@ TEST(GgufModels, SaysWhichMatricesAreOfAnotherType) {
   std::vector<std::string> notes;
   write_gguf_file(golden("llama-gqa"), dir / "m.gguf", GgufType::q4_k, &notes);
   const std::string all = fmt::format("{}", fmt::join(notes, "\n"));
-  EXPECT_SAYS(all, "the head is Q8_0");
+  EXPECT_SAYS(all, "the head is Q8_0: rows of 64 numbers are no whole blocks of Q6_K (256)");
   EXPECT_SAYS(all, "rows of 64 numbers are no whole blocks of Q4_K (256)");
-  EXPECT_SAYS(all, "matrices are F16: their rows of 176 numbers");
+  EXPECT_SAYS(all, "matrices are F16: rows of 176 numbers");
   const GgufFile file(dir / "m.gguf");
   EXPECT_EQ(file.find("blk.0.attn_norm.weight")->type, uint32_t(GgufType::f32));
   EXPECT_EQ(file.find("blk.0.attn_q.weight")->type, uint32_t(GgufType::q5_0));
   EXPECT_EQ(file.fields().integer("general.file_type", 0, 99), 14);
+  write_gguf_file(golden("llama-gqa"), dir / "m.gguf", GgufType::q4_0, &notes);
+  EXPECT_SAYS(fmt::format("{}", fmt::join(notes, "\n")), "the head is Q8_0: rows of 64 numbers");
 }
 
 TEST(GgufModels, EveryTypeIsReadNearWhatWasWritten) {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <compare>
 #include <map>
-#include <tuple>
 
 #include "weft/base/error.h"
 #include "weft/base/parallel.h"
@@ -38,6 +38,8 @@ int64_t file_type_of(GgufType type) {
   }
   WEFT_CHECK(false, "type {}", uint32_t(type));
 }
+
+constexpr int64_t kWholeBlocks = 256;  // numbers of a row: whole blocks of every type
 
 // A tensor as it is in the file: a vector is one row.
 struct Row {
@@ -76,7 +78,10 @@ class Exporter {
     const std::string head = head_of(vocabulary);
     written_.bytes = int64_t(head.size());
     sink(head);
-    for (const GgufFactors& f : factors_) put(std::as_bytes(std::span(f.values)), sink);
+    for (const GgufFactors& f : factors_) {
+      put(std::as_bytes(std::span(f.values)), sink);
+      ++written_.num_tensors;
+    }
     for (size_t i = 0; i < names_.size(); ++i) write_tensor(i, sink);
     source_->check_whole();
     for (const std::string& note : source_->notes()) written_.notes.push_back(note);
@@ -180,17 +185,22 @@ class Exporter {
   }
 
   void add_notes_of_types() {
-    std::map<std::tuple<std::string_view, std::string_view, int64_t>, int64_t> others;
+    struct Others {
+      GgufType type;
+      bool head;
+      int64_t cols;
+      auto operator<=>(const Others&) const = default;
+    };
+    std::map<Others, int64_t> counts;
     for (const GgufName& n : names_)
-      if (!n.as_f32 && type_of(n) != what_.type)
-        ++others[{name_of(type_of(n)), is_head(n) ? "head" : "", rows_of(n.shape).cols}];
-    for (const auto& [key, count] : others) {
-      const auto& [type, head, cols] = key;
-      written_.notes.push_back(head.empty()
-                                   ? fmt::format("{} matrices are {}: their rows of {} numbers are no whole "
-                                                 "blocks of {} ({})",
-                                                 count, type, cols, name_of(what_.type), info_of(what_.type).block)
-                                   : fmt::format("the head is {}, as llama.cpp has it", type));
+      if (!n.as_f32 && type_of(n) != what_.type) ++counts[{type_of(n), is_head(n), rows_of(n.shape).cols}];
+    for (const auto& [o, count] : counts) {
+      const GgufType wanted = gguf_type_of_matrix(what_.type, o.head, kWholeBlocks);
+      const std::string what = o.head ? fmt::format("the head is {}", name_of(o.type))
+                                      : fmt::format("{} matrices are {}", count, name_of(o.type));
+      written_.notes.push_back(o.type == wanted ? what + ", as llama.cpp has it"
+                                                : fmt::format("{}: rows of {} numbers are no whole blocks of {} ({})",
+                                                              what, o.cols, name_of(wanted), info_of(wanted).block));
     }
   }
 
