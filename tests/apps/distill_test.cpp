@@ -136,7 +136,8 @@ TEST_F(Students, OfStoredLogitsArePlannedVerifiedAndRefusedByName) {
   refused({"data.train=" + (dir_ / "other.bin").string()}, "it was made of other tokens than data.train has now");
   fs::resize_file(file, fs::file_size(file) - 4);
   refused({}, "it is not whole; make it again");
-  EXPECT_SAYS(store({"--out", file}).err, "is there already; --again replaces it");
+  EXPECT_SAYS(store({"--out", file}).err, "is there already; name another file, or add --again");
+  EXPECT_SAYS(store({"--out", kCase, "--again"}).err, "is a folder, which is not replaced");
   EXPECT_SAYS(store({"--out", file, "--again", "--top-k", "129"}).err, "--top-k 129: the teacher has 128 tokens");
   EXPECT_SAYS(store({"--out", file, "--again", "objective.teacher="}).err, "objective.teacher is missing");
 }

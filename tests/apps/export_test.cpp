@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/program.h"
+#include "weft/gguf/gguf_file.h"
 
 namespace weft {
 namespace {
@@ -65,14 +66,59 @@ TEST(Export, TellsTheLossAndRefusesToLoseMore) {
   EXPECT_EQ(std::distance(fs::directory_iterator(dir.path()), fs::directory_iterator()), 1) << "nothing beside it";
 }
 
+// llama.cpp has no window there: beyond it the file would be measured as a model that nobody has.
+TEST(Export, MeasuresWithinTheContextOfTheFile) {
+  TempDir dir;
+  const fs::path model = golden("mistral-window");
+  testing::spill(dir / "t.bin", testing::slurp(model / "tokens.bin").substr(0, 1100));
+  const Finished f = export_to(dir / "m.gguf", model, {"--type", "F32", "--data", (dir / "t.bin").string()});
+  EXPECT_EQ(f.status, 0) << f.err;
+  EXPECT_SAYS(f.out, "0.000000); perplexity");
+  EXPECT_SAYS(f.out, "the context is 24 tokens");
+}
+
 TEST(Export, RefusesBeforeItWrites) {
   TempDir dir;
   testing::spill(dir / "there.gguf", "mine");
   EXPECT_SAYS(export_to(dir / "there.gguf", golden("llama-gqa")).err, "add --again");
   EXPECT_EQ(testing::slurp(dir / "there.gguf"), "mine");
+  EXPECT_SAYS(export_to(dir.path(), golden("llama-gqa"), {"--again"}).err, "is a folder, which is not replaced");
+  EXPECT_SAYS(export_to("/dev/null", golden("llama-gqa"), {"--again"}).err, "is no regular file");
+  testing::spill(dir / "m.gguf.unchecked", "mine too");
+  EXPECT_SAYS(export_to(dir / "m.gguf", golden("llama-gqa"), {"--data", (dir / "there.gguf").string()}).err,
+              "m.gguf.unchecked, and that is there already");
+  EXPECT_EQ(testing::slurp(dir / "m.gguf.unchecked"), "mine too");
   EXPECT_SAYS(export_to(dir / "m.gguf", golden("mixtral")).err, "the nearest that works");
   EXPECT_SAYS(export_to(dir / "m.gguf", golden("llama-gqa"), {"--max-loss", "1"}).err, "add --data");
   EXPECT_FALSE(fs::exists(dir / "m.gguf"));
+}
+
+// Weights and configuration of a golden case in a folder of this name.
+fs::path copied(const std::string& name, const fs::path& to) {
+  fs::create_directories(to);
+  for (const char* file : {"config.json", "model.safetensors"}) fs::copy_file(golden(name) / file, to / file);
+  return to;
+}
+
+std::string text_in(const fs::path& gguf, const char* key) { return GgufFile(gguf).fields().text(key, ""); }
+
+TEST(Export, AFileIsNamedAsItsModelIs) {
+  TempDir dir;
+  const fs::path model = copied("llama-gqa", dir / "Llama-3.2-1B"), file = dir / "Tiny-1.5.gguf";
+  ASSERT_EQ(export_to(file, model).status, 0);
+  EXPECT_EQ(text_in(file, "general.name"), "Llama-3.2-1B");
+  ASSERT_EQ(export_to(dir / "m.gguf", file).status, 0);
+  EXPECT_EQ(text_in(dir / "m.gguf", "general.name"), "Tiny-1.5");
+}
+
+TEST(Export, TheModelsTemplateGoesWithATokenizerThatHasNone) {
+  TempDir dir;
+  const fs::path model = copied("qwen3-qknorm", dir / "model");
+  testing::spill(model / "chat_template.jinja", "{{ messages }}");
+  ASSERT_EQ(export_to(dir / "m.gguf", model, {"--tokenizer", "byte"}).status, 0);
+  EXPECT_EQ(text_in(dir / "m.gguf", "tokenizer.chat_template"), "{{ messages }}");
+  ASSERT_EQ(export_to(dir / "again.gguf", dir / "m.gguf", {"--tokenizer", "byte"}).status, 0);
+  EXPECT_EQ(text_in(dir / "again.gguf", "tokenizer.chat_template"), "{{ messages }}");
 }
 
 TEST(Export, AFullDiskLeavesNothing) {
@@ -88,6 +134,20 @@ TEST(Export, AFileOfThatNameThatIsNoneIsRefused) {
   TempDir dir;
   testing::spill(dir / "m.gguf", "<html>not found</html>");
   EXPECT_SAYS(weft({"generate", (dir / "m.gguf").string(), "--prompt", "a"}).err, "it does not begin with \"GGUF\"");
+}
+
+TEST(Export, TellsKeysThatAreNotKnown) {
+  TempDir dir;
+  const fs::path file = dir / "m.gguf", tokens = golden("olmo2") / "tokens.bin";
+  ASSERT_EQ(export_to(file, golden("olmo2")).status, 0);
+  std::string bytes = testing::slurp(file);
+  const std::string key = "olmo2.attention.value_length";
+  bytes.replace(bytes.find(key), key.size(), "olmo2.attention.value_lengtj");
+  testing::spill(file, bytes);
+  const std::string note = "note: " + file.string() + ": \"olmo2.attention.value_lengtj\" is passed over";
+  EXPECT_SAYS(weft({"generate", file.string(), "--prompt-ids", "1,2", "--ids", "--max-tokens", "1"}).err, note);
+  EXPECT_SAYS(weft({"eval", file.string(), tokens.string(), "--seq-length", "16", "--max-batches", "1"}).err, note);
+  EXPECT_SAYS(export_to(dir / "again.gguf", file).err, note);
 }
 
 TEST(Export, InspectSaysWhatIsInAFile) {

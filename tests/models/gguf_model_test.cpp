@@ -16,6 +16,7 @@
 #include "weft/models/gguf_names.h"
 #include "weft/models/rope_table.h"
 #include "weft/models/weight_source.h"
+#include "weft/tokenize/gguf_vocabulary.h"
 
 namespace weft {
 namespace {
@@ -37,6 +38,7 @@ void write_gguf_file(const fs::path& model, const fs::path& to, GgufType type,
                                          [&](std::string_view piece) { bytes += piece; });
   EXPECT_EQ(written.bytes, int64_t(bytes.size()));
   testing::spill(to, bytes);
+  EXPECT_EQ(written.num_tensors, int64_t(GgufFile(to).tensors().size()));
   if (notes != nullptr) *notes = written.notes;
 }
 
@@ -187,6 +189,30 @@ TEST(GgufModels, Phi3KeepsItsFactorsAndFusedMatrices) {
   EXPECT_EQ(largest_difference(*open_weights(dir.path(), before), *open_weights(dir / "m.gguf", after)), 0);
 }
 
+// llama.cpp does not load olmo2 without output.weight.
+TEST(GgufModels, ATiedOlmo2HasItsTableTwice) {
+  TempDir dir;
+  const ModelSpec before = write_small({{"model_type", "olmo2"},
+                                        {"vocab_size", 11},
+                                        {"hidden_size", 32},
+                                        {"num_hidden_layers", 1},
+                                        {"num_attention_heads", 2},
+                                        {"num_key_value_heads", 2},
+                                        {"intermediate_size", 32},
+                                        {"max_position_embeddings", 16},
+                                        {"tie_word_embeddings", true}},
+                                       dir);
+  for (const GgufType type : {GgufType::f32, GgufType::q4_0}) {
+    write_gguf_file(dir.path(), dir / "m.gguf", type);
+    const GgufFile file(dir / "m.gguf");
+    ASSERT_NE(file.find("output.weight"), nullptr);
+    EXPECT_TRUE(gguf_head_is_table(file)) << name_of(type);
+    EXPECT_TRUE(read_hf_config(dir / "m.gguf").spec.tied_head);
+    const double off = largest_difference(*open_weights(dir.path(), before), *open_weights(dir / "m.gguf", before));
+    EXPECT_LE(off, type == GgufType::f32 ? 0 : 0.2);
+  }
+}
+
 TEST(GgufModels, BlocksOf256AreReadNearWhatWasWritten) {
   TempDir dir;
   const ModelSpec model = write_small({{"model_type", "llama"},
@@ -198,13 +224,15 @@ TEST(GgufModels, BlocksOf256AreReadNearWhatWasWritten) {
                                        {"intermediate_size", 32},
                                        {"max_position_embeddings", 64}},
                                       dir);
-  write_gguf_file(dir.path(), dir / "m.gguf", GgufType::q4_k);
+  std::vector<std::string> notes;
+  write_gguf_file(dir.path(), dir / "m.gguf", GgufType::q4_k, &notes);
   const GgufFile file(dir / "m.gguf");
   const auto type_of = [&](const char* name) { return name_of(find_gguf_type(file.find(name)->type)->type); };
   EXPECT_EQ(type_of("blk.1.ffn_gate.weight"), "Q4_K");
   EXPECT_EQ(type_of("blk.1.ffn_down.weight"), "Q5_0");
   EXPECT_EQ(type_of("blk.1.attn_output.weight"), "F16");
   EXPECT_EQ(type_of("output.weight"), "Q6_K");
+  EXPECT_SAYS(fmt::format("{}", fmt::join(notes, "\n")), "the head is Q6_K, as llama.cpp has it");
   const auto before = open_weights(dir.path(), model), after = open_weights(dir / "m.gguf", model);
   // Numbers from -1 to 1: half a step of Q4_K is 1 / 15, of Q5_0 1 / 32; a whole one at an end.
   EXPECT_LT(largest_difference(*before, *after), 2.0 / 15);
@@ -246,13 +274,15 @@ TEST(GgufModels, SaysWhichMatricesAreOfAnotherType) {
   std::vector<std::string> notes;
   write_gguf_file(golden("llama-gqa"), dir / "m.gguf", GgufType::q4_k, &notes);
   const std::string all = fmt::format("{}", fmt::join(notes, "\n"));
-  EXPECT_SAYS(all, "the head is Q8_0");
+  EXPECT_SAYS(all, "the head is Q8_0: rows of 64 numbers are no whole blocks of Q6_K (256)");
   EXPECT_SAYS(all, "rows of 64 numbers are no whole blocks of Q4_K (256)");
-  EXPECT_SAYS(all, "matrices are F16: their rows of 176 numbers");
+  EXPECT_SAYS(all, "matrices are F16: rows of 176 numbers");
   const GgufFile file(dir / "m.gguf");
   EXPECT_EQ(file.find("blk.0.attn_norm.weight")->type, uint32_t(GgufType::f32));
   EXPECT_EQ(file.find("blk.0.attn_q.weight")->type, uint32_t(GgufType::q5_0));
   EXPECT_EQ(file.fields().integer("general.file_type", 0, 99), 14);
+  write_gguf_file(golden("llama-gqa"), dir / "m.gguf", GgufType::q4_0, &notes);
+  EXPECT_SAYS(fmt::format("{}", fmt::join(notes, "\n")), "the head is Q8_0: rows of 64 numbers");
 }
 
 TEST(GgufModels, EveryTypeIsReadNearWhatWasWritten) {
@@ -279,6 +309,7 @@ TEST(GgufModels, WhatLlamaCppDoesNotDoIsRefusedByName) {
   EXPECT_SAYS(refusal_of("mixtral", Json::object()), "the family mixtral cannot be written as GGUF");
   EXPECT_SAYS(refusal_of("mixtral", Json::object()), "the nearest that works");
   EXPECT_SAYS(refusal_of("gemma2", Json::object()), "query_pre_attn_scalar = 12");
+  EXPECT_SAYS(refusal_of("gemma2", {{"tie_word_embeddings", false}}), "tie_word_embeddings = true");
   EXPECT_SAYS(refusal_of("gemma3", {{"query_pre_attn_scalar", 12}}), "each sixth");
   EXPECT_SAYS(refusal_of("gpt2", {{"activation_function", "gelu"}}), "gelu_new");
   EXPECT_SAYS(refusal_of("qwen2-bias", {{"use_sliding_window", true}, {"max_window_layers", 0}, {"sliding_window", 8}}),
@@ -336,6 +367,25 @@ TEST(GgufModels, KeysThatAreNotLookedAtAreToldOrRefused) {
   window.tensor("token_embd.weight", {4, 4}, GgufType::f32);
   testing::spill(dir / "w.gguf", window.bytes() + std::string(64, '\0'));
   EXPECT_SAYS(error_of<ConfigError>([&] { read_hf_config(dir / "w.gguf"); }), "windows in files of olmo2 are not read");
+}
+
+TEST(GgufModels, AnEndThatThereIsNotIsNoToken) {
+  TempDir dir;
+  const HfConfig config = read_hf_config(golden("llama-gqa"));
+  GgufVocabulary bytes = gguf_vocabulary_of("byte", config.spec.vocab_size);
+  std::string file;
+  write_gguf({.model = golden("llama-gqa"), .name = "m"}, config, bytes,
+             [&](std::string_view piece) { file += piece; });
+  testing::spill(dir / "m.gguf", file);
+  EXPECT_EQ(read_hf_config(dir / "m.gguf").json["eos_token_id"], 256);
+  const std::string key = "tokenizer.ggml.eos_token_id";
+  for (const uint32_t type : {4u, 5u}) {  // u32 2^32 - 1, i32 -1
+    std::string value(reinterpret_cast<const char*>(&type), sizeof type);
+    file.replace(file.find(key) + key.size(), 8, value + std::string(4, '\xff'));
+    testing::spill(dir / "m.gguf", file);
+    EXPECT_FALSE(read_hf_config(dir / "m.gguf").json.contains("eos_token_id")) << type;
+    EXPECT_EQ(read_gguf_vocabulary(GgufFile(dir / "m.gguf").fields()).end, -1) << type;
+  }
 }
 
 TEST(GgufModels, StoriesFromElsewhereAreTheFoldersWeights) {

@@ -73,10 +73,60 @@ TEST(GgufTokenizer, WritesWhatLlamaCppLooksFor) {
   EXPECT_EQ(v.kinds[258], GgufVocabulary::kNormal);
   EXPECT_EQ(v.merges, (std::vector<std::string>{"a b", "\xc4\xa0 ab"}));
   EXPECT_EQ(v.end, 256);
-  EXPECT_EQ(gguf_pre_of(gguf_split("qwen2")->expressions, false), "qwen2");
-  EXPECT_EQ(gguf_pre_of(gguf_split("llama-bpe")->expressions, true), "llama-bpe");
-  EXPECT_EQ(gguf_pre_of(gguf_split("dbrx")->expressions, false), "dbrx");
-  EXPECT_EQ(gguf_pre_of(gguf_split("deepseek-coder")->expressions, false), "deepseek-coder");
+  EXPECT_EQ(gguf_pre_of(*gguf_split("qwen2")), "qwen2");
+  EXPECT_EQ(gguf_pre_of(*gguf_split("llama-bpe")), "llama-bpe");
+  EXPECT_EQ(gguf_pre_of(*gguf_split("dbrx")), "dbrx");
+  EXPECT_EQ(gguf_pre_of(*gguf_split("deepseek-coder")), "deepseek-coder");
+}
+
+// Byte pairs that are split by an expression, their text composed before or not.
+nlohmann::json split_by(const std::string& expression, bool composes) {
+  nlohmann::json json = byte_pairs();
+  json["pre_tokenizer"] = {
+      {"type", "Sequence"},
+      {"pretokenizers",
+       {{{"type", "Split"}, {"pattern", {{"Regex", expression}}}, {"behavior", "Isolated"}, {"invert", false}},
+        {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}}}};
+  if (composes) json["normalizer"] = {{"type", "NFC"}};
+  return json;
+}
+
+TEST(GgufTokenizer, ComposesCharactersWhereTheTokenizerDoes) {
+  for (const bool composes : {false, true}) {
+    TempDir dir;
+    const fs::path path = spilled(split_by(gguf_split("qwen2")->expressions[0], composes), dir);
+    EXPECT_EQ(gguf_vocabulary_of(path, 260).pre, composes ? "qwen2" : "stablelm2");
+    const auto before = read_tokenizer(path), after = through_gguf(path, 260, dir);
+    expect_same(*before, *after, "ab e\xcc\x81");
+    EXPECT_EQ(ids_of(*after, "e\xcc\x81").size(), composes ? 2u : 3u);
+  }
+}
+
+TEST(GgufTokenizer, RefusesToComposeWhatIsSplitOtherwise) {
+  TempDir dir;
+  const auto refusal = [&](const nlohmann::json& json) {
+    return error_of<ConfigError>([&] { gguf_vocabulary_of(spilled(json, dir), 300); });
+  };
+  EXPECT_SAYS(refusal(split_by(gguf_split("dbrx")->expressions[0], true)), "NFC) and splits text as dbrx");
+  nlohmann::json json = byte_pairs();
+  json["normalizer"] = {{"type", "NFC"}};
+  EXPECT_SAYS(refusal(json), "only qwen2's split goes with NFC");
+  json["model"]["merges"] = nlohmann::json::array();
+  EXPECT_SAYS(refusal(json), "NFC) and splits text as gpt-2");
+}
+
+TEST(GgufTokenizer, TellsWhichAddedTokensLookAtTheirNeighbours) {
+  TempDir dir;
+  nlohmann::json json = byte_pairs();
+  EXPECT_EQ(gguf_vocabulary_of(spilled(json, dir), 260).notes, std::vector<std::string>());
+  json["added_tokens"].push_back({{"id", 260}, {"content", "<mask>"}, {"special", true}, {"lstrip", true}});
+  json["added_tokens"].push_back({{"id", 261}, {"content", "whole"}, {"special", false}, {"single_word", true}});
+  const auto notes = gguf_vocabulary_of(spilled(json, dir), 270).notes;
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_SAYS(notes[0], "the added tokens \"<mask>\", \"whole\" are left out");
+  for (int id = 262; id < 267; ++id)
+    json["added_tokens"].push_back({{"id", id}, {"content", fmt::format("<{}>", id)}, {"rstrip", true}});
+  EXPECT_SAYS(gguf_vocabulary_of(spilled(json, dir), 270).notes.at(0), "\"<264>\" and 2 others");
 }
 
 TEST(GgufTokenizer, OfBytesAlone) {
@@ -144,6 +194,34 @@ TEST(GgufTokenizer, NamesWhatIsBroken) {
                 h.u32("tokenizer.ggml.bos_token_id", 3);
               }),
               "an id below 3");
+}
+
+// A model with a tokenizer that weft cannot read is no model without one: its text would be read as bytes.
+TEST(GgufTokenizer, OneThatCannotBeReadIsThereAllTheSame) {
+  TempDir dir;
+  const fs::path file = dir / "t.gguf";
+  const auto write = [&](const char* model, const char* pre) {
+    GgufHead head;
+    if (*model != 0) head.text("tokenizer.ggml.model", model);
+    if (*pre != 0) head.text("tokenizer.ggml.pre", pre);
+    head.texts("tokenizer.ggml.tokens", {"a", "b", "ab"});
+    head.texts("tokenizer.ggml.merges", {"a b"});
+    testing::spill(file, head.bytes());
+  };
+  const auto refusal = [&] { return error_of<FileError>([&] { open_tokenizer("auto", file, 300); }); };
+  write("gpt2", "default");
+  EXPECT_EQ(find_tokenizer(file), file);
+  EXPECT_SAYS(refusal(), "does not know how \"default\" splits text");
+  write("gpt2", "");
+  EXPECT_SAYS(refusal(), "does not know how \"default\" splits text");
+  write("bert", "");
+  EXPECT_EQ(find_tokenizer(file), file);
+  EXPECT_SAYS(refusal(), "not \"bert\"");
+  for (const char* none : {"none", "no_vocab", ""}) {
+    write(none, "");
+    EXPECT_EQ(find_tokenizer(file), fs::path()) << none;
+    EXPECT_EQ(open_tokenizer("auto", file, 300)->vocab_size(), 257) << none;
+  }
 }
 
 TEST(GgufTokenizer, ATemplateAndMarksAreInTheFilesOfACheckpoint) {

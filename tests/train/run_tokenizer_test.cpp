@@ -3,7 +3,9 @@
 #include "weft/base/hashing.h"
 
 #include "pipeline/pipeline_support.h"
+#include "weft/gguf/gguf_head.h"
 #include "weft/tokenize/tokenizer.h"
+#include "weft/train/checkpoint_companions.h"
 #include "weft/train/run_data.h"
 
 namespace weft {
@@ -250,6 +252,22 @@ TEST(RunTokenizer, OfAModelIsThatOfItsRunOrItsFolderElseAGuessThatIsTold) {
   EXPECT_SAYS(error_of([&] { tokenizer_of_model(model, f.recipe({"set"}), "auto"); }), "--tokenizer");
   f.give_model("other.json");
   EXPECT_EQ(tokenizer_of_model(model, f.recipe({"set"}), "auto").name, (model / "tokenizer.json").string());
+}
+
+TEST(RunTokenizer, ARunOnTokenFilesIsToldThatTheModelsCannotBeRead) {
+  const Files f;
+  GgufHead head;
+  head.text("tokenizer.ggml.model", "bert");
+  spill(f.at("m.gguf"), head.bytes());
+  Recipe r = f.recipe({"some.bin"});
+  r.model.path = f.at("m.gguf");
+  const RunTokenizer t = judge_tokenizer(r, kWords);
+  ASSERT_EQ(t.warnings.size(), 1u);
+  EXPECT_SAYS(t.warnings[0], "not \"bert\"");
+  EXPECT_SAYS(t.warnings[0], "checkpoints will have no tokenizer");
+  fs::create_directories(f.at("checkpoint"));
+  EXPECT_EQ(copy_companions(r.model.path, t.path, f.at("checkpoint")), "");
+  EXPECT_TRUE(fs::is_empty(f.at("checkpoint")));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "weft/base/durable_file.h"
 #include "weft/base/error.h"
+#include "weft/base/is_there.h"
 
 namespace weft {
 
@@ -18,6 +19,16 @@ void for_each_line(const std::function<void(const std::string& line, const std::
 }
 
 namespace fs = std::filesystem;
+
+void require_replaceable(std::string_view option, const fs::path& file, bool again) {
+  if (!is_name_taken(file)) return;
+  std::error_code ignored;
+  if (!fs::is_regular_file(file, ignored))
+    throw ConfigError(fmt::format("{} {}: is {}, which is not replaced; name another file", option, file.string(),
+                                  fs::is_directory(file, ignored) ? "a folder" : "no regular file"));
+  if (!again)
+    throw ConfigError(fmt::format("{} {}: is there already; name another file, or add --again", option, file.string()));
+}
 
 void prepare_output(const fs::path& file, bool again) {
   std::error_code error;

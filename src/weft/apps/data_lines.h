@@ -4,6 +4,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace weft {
 
@@ -19,6 +20,10 @@ std::string as_list(std::span<const T> numbers) {
 }
 
 // Where a command will write a file, judged before the work that it is the result of.
+
+// Throws ConfigError, which names `option`, where what the file would replace is no regular file, or is one and not
+// `again`.
+void require_replaceable(std::string_view option, const std::filesystem::path& file, bool again);
 
 // Makes the folder of `file` where there is none. Throws ConfigError where there is such a file and not `again`, or
 // where a folder is in its place; FileError where it could not be written. Leaves nothing there.

@@ -127,7 +127,9 @@ int measure(const EvalOptions& o, const TakeMeasured& take) {
       if (process.leads()) std::cerr << line << "\n";
     };
     const auto folder = model_folder_of(o.model, tell);
-    const Measured m{folder, recipe_of_checkpoint(folder), read_hf_config(folder).spec};
+    const HfConfig config = read_hf_config(folder);
+    for (const std::string& warning : config.warnings) tell("note: " + warning);
+    const Measured m{folder, recipe_of_checkpoint(folder), config.spec};
     require_vocabulary_head(m.model, folder.string());
     const ForwardShape shape = shape_of(o, m);
     require_equal_runs(shape.seq_length, recipe.parallel.cp);

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <functional>
@@ -7,14 +8,17 @@
 
 #include "weft/apps/backends.h"
 #include "weft/apps/commands.h"
+#include "weft/apps/data_lines.h"
 #include "weft/apps/measure.h"
 #include "weft/base/durable_file.h"
 #include "weft/base/error.h"
 #include "weft/base/is_there.h"
 #include "weft/base/threads.h"
 #include "weft/chat/conversation.h"
+#include "weft/gguf/gguf_file.h"
 #include "weft/models/gguf_config.h"
 #include "weft/models/gguf_export.h"
+#include "weft/train/evaluate.h"
 #include "weft/train/run_tokenizer.h"
 #include "weft/train/text_generator.h"
 
@@ -34,7 +38,8 @@ std::string name_of_model(const fs::path& given) {
   fs::path path = fs::absolute(given).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();
   if (path.parent_path().filename() == "checkpoints") path = path.parent_path().parent_path();
-  return path.stem().string();
+  const std::string name = path.filename().string(), suffix = ".gguf";
+  return is_gguf(path) && name.ends_with(suffix) ? name.substr(0, name.size() - suffix.size()) : name;
 }
 
 // The tokenizer that goes into the file; "none".
@@ -47,24 +52,33 @@ std::string tokenizer_to_write(const ExportOptions& o, const fs::path& model) {
   return "none";
 }
 
-GgufVocabulary vocabulary_to_write(const std::string& tokenizer, int64_t vocab_size) {
+// The chat template beside the tokenizer, else the model's: a tokenizer that is given by name may stand alone.
+std::string chat_template_to_write(const std::string& tokenizer, const fs::path& model) {
+  for (const fs::path& place : {fs::path(tokenizer), model}) {
+    const auto templates = chat::chat_template_texts(place);
+    if (const auto text = templates.find("default"); text != templates.end()) return text->second;
+  }
+  return "";
+}
+
+GgufVocabulary vocabulary_to_write(const std::string& tokenizer, const fs::path& model, int64_t vocab_size) {
   if (tokenizer == "none") return {};
   GgufVocabulary vocabulary = gguf_vocabulary_of(tokenizer, vocab_size);
-  const auto templates = chat::chat_template_texts(tokenizer);
-  if (const auto text = templates.find("default"); text != templates.end()) vocabulary.chat_template = text->second;
+  vocabulary.chat_template = chat_template_to_write(tokenizer, model);
   return vocabulary;
 }
 
 // A file that is looked at before it gets its name; the destructor removes it.
 class Draft {
  public:
-  explicit Draft(const fs::path& path) : path_(path), draft_(path.string() + ".unchecked") {}
+  explicit Draft(const fs::path& path) : path_(path), draft_(name_of(path)) {}
   Draft(const Draft&) = delete;
   Draft& operator=(const Draft&) = delete;
   ~Draft() {
     std::error_code ignored;
     fs::remove(draft_, ignored);
   }
+  static fs::path name_of(const fs::path& path) { return path.string() + ".unchecked"; }
   const fs::path& file() const { return draft_; }
   void keep() const {
     std::error_code error;
@@ -77,35 +91,39 @@ class Draft {
   const fs::path path_, draft_;
 };
 
-struct MeasuredLoss {
-  EvalRecord record;
-  int64_t window = 0;
-};
-MeasuredLoss loss_of_model(const ExportOptions& o, const fs::path& model, int64_t window,
-                           const std::string& tokenizer) {
+// The window of `weft eval`, or the context of the file where that is shorter: beyond it the file is another model.
+int64_t window_to_measure(const fs::path& model, const ModelSpec& spec) {
+  const std::optional<Recipe> trained = recipe_of_checkpoint(model);
+  const int64_t usual = trained ? trained->train.seq_length : 0, context = gguf_context(spec);
+  const int64_t window = usual > 0 ? usual : default_window(spec);
+  return context > 0 ? std::min(window, context) : window;
+}
+
+double loss_of_model(const ExportOptions& o, const fs::path& model, int64_t window, const std::string& tokenizer) {
   EvalOptions eval;
   eval.model = model.string();
   eval.data = o.data;
   eval.seq_length = window;
   eval.threads = o.threads;
   eval.tokenizer = tokenizer;
-  MeasuredLoss m;
-  measure(eval, [&](const EvalRecord& r, int64_t at) { m = {r, at}; });
-  return m;
+  double loss = 0;
+  measure(eval, [&](const EvalRecord& r, int64_t) { loss = r.loss; });
+  return loss;
 }
 
 // Writes a draft between two measurements, both by the same ids: those of the model's own tokenizer.
-void write_judged(const ExportOptions& o, const fs::path& model, const std::string& tokenizer,
+void write_judged(const ExportOptions& o, const fs::path& model, const ModelSpec& spec, const std::string& tokenizer,
                   const std::function<void(const fs::path&)>& write) {
   const std::string same =
       tokenizer == "none" ? tokenizer_of_model(model, recipe_of_checkpoint(model), "auto").name : tokenizer;
-  const MeasuredLoss before = loss_of_model(o, model, 0, same);
+  const int64_t window = window_to_measure(model, spec);
+  const double before = loss_of_model(o, model, window, same);
   const Draft draft(o.gguf);
   write(draft.file());
-  const double after = loss_of_model(o, draft.file(), before.window, same).record.loss;
-  const double rise = after - before.record.loss;
+  const double after = loss_of_model(o, draft.file(), window, same);
+  const double rise = after - before;
   std::cout << fmt::format("loss {:.6f} before, {:.6f} after ({:+.6f}); perplexity {:.4f} before, {:.4f} after\n",
-                           before.record.loss, after, rise, std::exp(before.record.loss), std::exp(after));
+                           before, after, rise, std::exp(before), std::exp(after));
   if (o.max_loss && !(rise <= *o.max_loss))
     throw ConfigError(fmt::format(
         "--type {}: the loss rises by {:.6f}, more than --max-loss {}: nothing was written; take a type of more bits "
@@ -117,8 +135,13 @@ void write_judged(const ExportOptions& o, const fs::path& model, const std::stri
 void require_fitting(const ExportOptions& o) {
   if (o.max_loss && o.data.empty())
     throw ConfigError("--max-loss: there is nothing to measure loss on; add --data FILE");
-  if (is_name_taken(o.gguf) && !o.again)
-    throw ConfigError(fmt::format("--gguf {}: is there already; name another file, or add --again", o.gguf));
+  require_replaceable("--gguf", o.gguf, o.again);
+  const fs::path draft = Draft::name_of(o.gguf);
+  if (!o.data.empty() && is_name_taken(draft))
+    throw ConfigError(
+        fmt::format("--gguf {}: the file is called {} until its loss is known, and that is there already: move it, or "
+                    "name another file",
+                    o.gguf, draft.string()));
 }
 
 GgufWritten write_file(const GgufExport& what, const HfConfig& config, const GgufVocabulary& vocabulary,
@@ -135,16 +158,19 @@ int run_export(const ExportOptions& o) {
   require_fitting(o);
   const fs::path model = model_folder_of(o.model, [](const std::string& line) { std::cerr << line << "\n"; });
   const HfConfig config = read_hf_config(model);
+  if (o.data.empty())  // else told where the loss is measured
+    for (const std::string& warning : config.warnings) std::cerr << "note: " << warning << "\n";
   require_gguf(config, model.string());
   const std::string tokenizer = tokenizer_to_write(o, model);
-  const GgufVocabulary vocabulary = vocabulary_to_write(tokenizer, config.spec.vocab_size);
+  const GgufVocabulary vocabulary = vocabulary_to_write(tokenizer, model, config.spec.vocab_size);
   const GgufExport what{.model = model,
                         .name = name_of_model(model),
                         .type = type_named(o.type),
                         .threads = o.threads > 0 ? int(o.threads) : usable_cores()};
   GgufWritten written;
   const auto write = [&](const fs::path& to) { written = write_file(what, config, vocabulary, to); };
-  o.data.empty() ? write(o.gguf) : write_judged(o, model, tokenizer, write);
+  o.data.empty() ? write(o.gguf) : write_judged(o, model, config.spec, tokenizer, write);
+  written.notes.insert(written.notes.end(), vocabulary.notes.begin(), vocabulary.notes.end());
   for (const std::string& note : written.notes) std::cout << "note: " << note << "\n";
   std::cout << fmt::format("{}: {} bytes, {} tensors, {:.2f} bits a number\n", o.gguf, written.bytes,
                            written.num_tensors, 8 * double(written.bytes) / double(written.num_numbers));

@@ -55,6 +55,7 @@ class Generation {
       : o_(o), recipe_(recipe), leads_(process.leads()), folder_(model_folder_of(o.model, teller())) {
     recipe_.parallel.sequence_parallel = false;  // a pass may be of one token
     config_ = read_hf_config(folder_);
+    for (const std::string& warning : config_.warnings) teller()("note: " + warning);
     require_vocabulary_head(config_.spec, folder_.string());
     open_tokens();
     check_layout();

@@ -3,8 +3,8 @@
 
 #include "weft/apps/backends.h"
 #include "weft/apps/commands.h"
+#include "weft/apps/data_lines.h"
 #include "weft/base/error.h"
-#include "weft/base/is_there.h"
 #include "weft/plan/run_plan.h"
 #include "weft/records/clock.h"
 #include "weft/records/progress.h"
@@ -31,7 +31,7 @@ void require_teacher_of_data(const TeacherLogitsOptions& o, const Recipe& r) {
     throw ConfigError(
         "run.ranks = \"mpi\" cannot run: all ranks write one file on this host; the nearest that works: run.ranks = "
         "\"local\"");
-  if (is_there(o.out) && !o.again) throw ConfigError(fmt::format("{}: is there already; --again replaces it", o.out));
+  require_replaceable("--out", o.out, o.again);
 }
 
 // A line now and then, for as long as it goes on.

@@ -67,8 +67,9 @@ Sources of_folder(const fs::path& folder) {
 Sources of_tokenizer(const fs::path& tokenizer) {
   if (tokenizer == "byte") return {};
   if (!is_gguf(tokenizer)) return of_folder(fs::is_directory(tokenizer) ? tokenizer : tokenizer.parent_path());
-  const nlohmann::json json = json_beside(tokenizer, "tokenizer_config.json");
-  return json.is_null() ? Sources() : of_config(json, tokenizer);
+  const std::string text = GgufFile(tokenizer).fields().text("tokenizer.chat_template", "");
+  if (text.empty()) return {};
+  return {{"default", {text, tokenizer.string() + ": tokenizer.chat_template"}}};
 }
 
 // "<s>", or {"content": "<s>", ...}

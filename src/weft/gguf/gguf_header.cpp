@@ -123,13 +123,14 @@ class Parser {
   void read_key(uint64_t index) {
     std::string key = name(fmt::format("the name of key {}", index));
     GgufValue value = read_value(key, number<uint32_t>(key));
-    if (header_.metadata.count(key)) fail(fmt::format("{} is there twice", in_quotes(key)));
+    if (header_.metadata.count(key)) fail(fmt::format("{} is there twice: convert the model again", in_quotes(key)));
     header_.metadata.emplace(std::move(key), std::move(value));
   }
 
   GgufValue read_value(const std::string& key, uint32_t id) {
     const auto kind = GgufKind(id);
-    if (id > uint32_t(GgufKind::f64)) fail(fmt::format("{} is of type {}, which there is not", in_quotes(key), id));
+    if (id > uint32_t(GgufKind::f64))
+      fail(fmt::format("{} is of type {}, which there is not: the file is broken, fetch it again", in_quotes(key), id));
     if (kind == GgufKind::text) return text(key);
     if (kind == GgufKind::array) return read_array(key);
     const std::string_view bytes = take(uint64_t(bytes_of(kind)), key);
@@ -142,7 +143,8 @@ class Parser {
     const auto kind = GgufKind(id);
     const bool is_text = kind == GgufKind::text;
     if (id > uint32_t(GgufKind::f64) || kind == GgufKind::array)
-      fail(fmt::format("{} is a list of type {}; weft reads lists of numbers and of texts", in_quotes(key), id));
+      fail(fmt::format("{} is a list of type {}; weft reads lists of numbers and of texts: convert the model again",
+                       in_quotes(key), id));
     const uint64_t least = is_text ? 8 : uint64_t(bytes_of(kind));
     if (count > (file_.size() - at_) / least)
       fail(fmt::format("{} has {} values, more than the file has bytes for: it is cut short or broken, fetch it again",
@@ -161,23 +163,28 @@ class Parser {
     t.name = name(fmt::format("the name of tensor {}", index));
     const auto dims = number<uint32_t>(t.name);
     if (dims > kMostDims)
-      fail(fmt::format("tensor {} has {} dims; there may be {}", in_quotes(t.name), dims, kMostDims));
+      fail(fmt::format("tensor {} has {} dims; there may be {}: convert the model again", in_quotes(t.name), dims,
+                       kMostDims));
     int64_t elements = 1;
     for (uint32_t i = 0; i < dims; ++i) {
       const auto size = number<uint64_t>(t.name);
       if (size == 0 || size > uint64_t(INT64_MAX / elements) || elements * int64_t(size) > int64_t{1} << 56)
-        fail(fmt::format("tensor {} has a size of {}, which no tensor has", in_quotes(t.name), size));
+        fail(fmt::format("tensor {} has a size of {}, which no tensor has: the file is broken, fetch it again",
+                         in_quotes(t.name), size));
       elements *= int64_t(size);
       t.shape.insert(t.shape.begin(), int64_t(size));
     }
     t.type = number<uint32_t>(t.name);
     const auto offset = number<uint64_t>(t.name);
-    if (offset > file_.size()) fail(fmt::format("tensor {} begins behind the end of the file", in_quotes(t.name)));
+    if (offset > file_.size())
+      fail(fmt::format("tensor {} begins behind the end of the file: it is cut short or broken, fetch it again",
+                       in_quotes(t.name)));
     t.begin = int64_t(offset);
     if (const GgufTypeInfo* type = find_gguf_type(t.type)) {
       if (t.cols() % type->block != 0)
-        fail(fmt::format("tensor {} has rows of {} numbers, which are no whole blocks of {} ({})", in_quotes(t.name),
-                         t.cols(), type->name, type->block));
+        fail(fmt::format(
+            "tensor {} has rows of {} numbers, which are no whole blocks of {} ({}): convert the model again",
+            in_quotes(t.name), t.cols(), type->name, type->block));
       t.end = t.begin + elements / type->block * type->bytes;
     }
     header_.tensors.push_back(std::move(t));
@@ -192,8 +199,8 @@ class Parser {
     std::vector<const GgufTensor*> sorted;
     for (GgufTensor& t : header_.tensors) {
       if (t.begin % alignment != 0)
-        fail(fmt::format("tensor {} begins at {}, which is no multiple of the alignment, {}", in_quotes(t.name),
-                         t.begin, alignment));
+        fail(fmt::format("tensor {} begins at {}, which is no multiple of the alignment, {}: convert the model again",
+                         in_quotes(t.name), t.begin, alignment));
       t.begin += data;
       if (t.end >= 0) t.end += data;
       if (t.end > int64_t(file_.size()))
@@ -202,7 +209,7 @@ class Parser {
       sorted.push_back(&t);
     }
     const auto complain_of_equal = [&](const GgufTensor& t) {
-      fail(fmt::format("tensor {} is there twice", in_quotes(t.name)));
+      fail(fmt::format("tensor {} is there twice: convert the model again", in_quotes(t.name)));
     };
     std::sort(sorted.begin(), sorted.end(), [](const auto* a, const auto* b) { return a->name < b->name; });
     for (size_t i = 1; i < sorted.size(); ++i)
@@ -210,7 +217,8 @@ class Parser {
     std::sort(sorted.begin(), sorted.end(), [](const auto* a, const auto* b) { return a->begin < b->begin; });
     for (size_t i = 1; i < sorted.size(); ++i)
       if (sorted[i]->begin < std::max(sorted[i - 1]->end, sorted[i - 1]->begin + 1))
-        fail(fmt::format("tensors {} and {} overlap", in_quotes(sorted[i - 1]->name), in_quotes(sorted[i]->name)));
+        fail(fmt::format("tensors {} and {} overlap: the file is broken, fetch it again",
+                         in_quotes(sorted[i - 1]->name), in_quotes(sorted[i]->name)));
   }
 
   std::string_view file_, source_;
@@ -289,6 +297,10 @@ int64_t GgufFields::integer(std::string_view key, int64_t min, int64_t max) cons
 }
 int64_t GgufFields::integer(std::string_view key, int64_t min, int64_t max, int64_t fallback) const {
   return has(key) ? integer(key, min, max) : fallback;
+}
+int64_t GgufFields::token_id(std::string_view key) const {
+  const int64_t id = integer(key, -1, UINT32_MAX, -1);
+  return id == UINT32_MAX ? -1 : id;
 }
 double GgufFields::number(std::string_view key) const {
   const auto number = number_of(value(key));

@@ -62,6 +62,8 @@ class GgufFields {
   // Without a fallback the key is required.
   int64_t integer(std::string_view key, int64_t min, int64_t max) const;
   int64_t integer(std::string_view key, int64_t min, int64_t max, int64_t fallback) const;
+  // The id of a token; -1 where the key is missing or says that there is none (-1, or 2^32 - 1 as llama.cpp has it).
+  int64_t token_id(std::string_view key) const;
   double number(std::string_view key) const;
   double number(std::string_view key, double fallback) const;
   bool flag(std::string_view key, bool fallback) const;

@@ -49,7 +49,7 @@ class Reader {
     arch_ == "gpt2" ? read_gpt2() : read_llama_like();
     for (const auto& [to, from] : {std::pair{"bos_token_id", "tokenizer.ggml.bos_token_id"},
                                    std::pair{"eos_token_id", "tokenizer.ggml.eos_token_id"}})
-      if (f_.has(from)) json_[to] = f_.integer(from, 0, UINT32_MAX);
+      if (const int64_t id = f_.token_id(from); id >= 0) json_[to] = id;
     return std::move(json_);
   }
 

@@ -25,6 +25,9 @@ void require_gguf(const HfConfig& config, std::string_view source);
 // Writes the keys of a model that require_gguf has passed. Returns what a user must know, in words.
 std::vector<std::string> write_gguf_config(const ModelSpec& model, GgufHead& head);
 
+// The most tokens that such a file lets the model see: fewer than the model has where llama.cpp lacks its window.
+int64_t gguf_context(const ModelSpec& model);
+
 // Tensors by which a file says what each pair of a head is slowed by. Passed over where weights are looked for.
 struct GgufFactors {
   std::string_view name;

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <compare>
 #include <map>
-#include <tuple>
 
 #include "weft/base/error.h"
 #include "weft/base/parallel.h"
@@ -39,6 +39,8 @@ int64_t file_type_of(GgufType type) {
   WEFT_CHECK(false, "type {}", uint32_t(type));
 }
 
+constexpr int64_t kWholeBlocks = 256;  // numbers of a row: whole blocks of every type
+
 // A tensor as it is in the file: a vector is one row.
 struct Row {
   int64_t count, cols;
@@ -47,20 +49,39 @@ Row rows_of(const std::vector<int64_t>& shape) {
   return shape.size() == 1 ? Row{1, shape[0]} : Row{shape[0], shape[1]};
 }
 
+size_t table_in(const std::vector<GgufName>& names) {
+  const auto at = std::find_if(names.begin(), names.end(), [](const auto& n) { return n.name == "token_embd.weight"; });
+  WEFT_CHECK(at != names.end(), "a model without a table");
+  return size_t(at - names.begin());
+}
+
+// The tensors of the file but those of factors. The first are those of the source, in its order.
+std::vector<GgufName> names_in_file(const ModelSpec& model) {
+  std::vector<GgufName> names = gguf_names(model);
+  if (!gguf_repeats_table(model)) return names;
+  GgufName head = names[table_in(names)];
+  head.name = "output.weight";
+  names.push_back(std::move(head));
+  return names;
+}
+
 class Exporter {
  public:
   Exporter(const GgufExport& what, const HfConfig& config)
       : what_(what),
         config_(config),
         source_(open_weights(what.model, config.spec)),
-        names_(gguf_names(config.spec)),
+        names_(names_in_file(config.spec)),
         factors_(gguf_rope_factors(config.spec)) {}
 
   GgufWritten write(const GgufVocabulary& vocabulary, const GgufSink& sink) {
     const std::string head = head_of(vocabulary);
     written_.bytes = int64_t(head.size());
     sink(head);
-    for (const GgufFactors& f : factors_) put(std::as_bytes(std::span(f.values)), sink);
+    for (const GgufFactors& f : factors_) {
+      put(std::as_bytes(std::span(f.values)), sink);
+      ++written_.num_tensors;
+    }
     for (size_t i = 0; i < names_.size(); ++i) write_tensor(i, sink);
     source_->check_whole();
     for (const std::string& note : source_->notes()) written_.notes.push_back(note);
@@ -83,7 +104,7 @@ class Exporter {
   }
 
   bool is_head(const GgufName& n) const {
-    return n.name == (config_.spec.tied_head ? "token_embd.weight" : "output.weight");
+    return n.name == "output.weight" || (config_.spec.tied_head && n.name == "token_embd.weight");
   }
   GgufType type_of(const GgufName& n) const {
     return n.as_f32 ? GgufType::f32 : gguf_type_of_matrix(what_.type, is_head(n), rows_of(n.shape).cols);
@@ -123,6 +144,9 @@ class Exporter {
     ++written_.num_tensors;
   }
 
+  // The tensor of the source that is this one of the file.
+  size_t in_source(size_t index) const { return index < source_->tensors().size() ? index : table_in(names_); }
+
   // Rows of the file from `first` on.
   void read_rows(size_t index, int64_t first, int64_t cols, std::span<float> to) const {
     const GgufName& n = names_[index];
@@ -133,7 +157,7 @@ class Exporter {
                             .rows = vector ? cols : count,
                             .cols = vector ? 1 : cols,
                             .row_stride = vector ? 1 : cols};
-      source_->read(index, {vector ? 0 : row, 0}, block);
+      source_->read(in_source(index), {vector ? 0 : row, 0}, block);
     };
     const int64_t count = int64_t(to.size()) / cols;
     if (n.turned_heads == 0)
@@ -161,17 +185,22 @@ class Exporter {
   }
 
   void add_notes_of_types() {
-    std::map<std::tuple<std::string_view, std::string_view, int64_t>, int64_t> others;
+    struct Others {
+      GgufType type;
+      bool head;
+      int64_t cols;
+      auto operator<=>(const Others&) const = default;
+    };
+    std::map<Others, int64_t> counts;
     for (const GgufName& n : names_)
-      if (!n.as_f32 && type_of(n) != what_.type)
-        ++others[{name_of(type_of(n)), is_head(n) ? "head" : "", rows_of(n.shape).cols}];
-    for (const auto& [key, count] : others) {
-      const auto& [type, head, cols] = key;
-      written_.notes.push_back(head.empty()
-                                   ? fmt::format("{} matrices are {}: their rows of {} numbers are no whole "
-                                                 "blocks of {} ({})",
-                                                 count, type, cols, name_of(what_.type), info_of(what_.type).block)
-                                   : fmt::format("the head is {}, as llama.cpp has it", type));
+      if (!n.as_f32 && type_of(n) != what_.type) ++counts[{type_of(n), is_head(n), rows_of(n.shape).cols}];
+    for (const auto& [o, count] : counts) {
+      const GgufType wanted = gguf_type_of_matrix(what_.type, o.head, kWholeBlocks);
+      const std::string what = o.head ? fmt::format("the head is {}", name_of(o.type))
+                                      : fmt::format("{} matrices are {}", count, name_of(o.type));
+      written_.notes.push_back(o.type == wanted ? what + ", as llama.cpp has it"
+                                                : fmt::format("{}: rows of {} numbers are no whole blocks of {} ({})",
+                                                              what, o.cols, name_of(wanted), info_of(wanted).block));
     }
   }
 

@@ -63,6 +63,9 @@ class Judge {
 
   void judge_gemma() const {
     const bool two = m_.family == Family::gemma2;
+    if (two && !m_.tied_head)
+      refuse("llama.cpp takes the embedding table for the head of gemma2, whatever the file holds",
+             "a model with tie_word_embeddings = true in its config.json, or the Hugging Face folder as it is");
     const bool by_width = m_.num_layers == (two ? 46 : 62);
     const double scalar = by_width ? double(m_.width) / double(m_.num_heads) : double(m_.head_dim);
     if (!near(m_.attention_scale, 1 / std::sqrt(scalar)))
@@ -136,16 +139,14 @@ class Writer {
   void f32(std::string_view key, double value) { head_.f32(fmt::format("{}.{}", arch_, key), value); }
   void text(std::string_view key, std::string_view value) { head_.text(fmt::format("{}.{}", arch_, key), value); }
 
-  // llama.cpp lets these see all tokens: within the window that is the same.
   int64_t context() {
-    const int64_t window = widest_window(m_);
-    if ((m_.family != Family::mistral && m_.family != Family::phi3) || window == 0 || window >= m_.max_positions)
-      return m_.max_positions;
-    notes_.push_back(
-        fmt::format("the context is {} tokens, not {}: llama.cpp has no sliding window in {}, and within {} tokens it "
-                    "changes nothing",
-                    window, m_.max_positions, model_type_of(m_.family), window));
-    return window;
+    const int64_t context = gguf_context(m_);
+    if (context != m_.max_positions)
+      notes_.push_back(
+          fmt::format("the context is {} tokens, not {}: llama.cpp has no sliding window in {}, and within {} tokens "
+                      "it changes nothing",
+                      context, m_.max_positions, model_type_of(m_.family), context));
+    return context;
   }
 
   void write_rope(const RopeSpec& r) {
@@ -174,6 +175,13 @@ void require_gguf(const HfConfig& config, std::string_view source) { Judge(confi
 
 std::vector<std::string> write_gguf_config(const ModelSpec& model, GgufHead& head) {
   return Writer(model, head).write();
+}
+
+// llama.cpp lets these families see all tokens: within the window that is the same.
+int64_t gguf_context(const ModelSpec& m) {
+  const int64_t window = widest_window(m);
+  const bool lacks_window = m.family == Family::mistral || m.family == Family::phi3;
+  return lacks_window && window > 0 ? std::min(window, m.max_positions) : m.max_positions;
 }
 
 std::vector<GgufFactors> gguf_rope_factors(const ModelSpec& m) {

@@ -102,6 +102,8 @@ std::vector<GgufName> gguf_names(const ModelSpec& model) {
   return names;
 }
 
+bool gguf_repeats_table(const ModelSpec& model) { return model.tied_head && model.family == Family::olmo2; }
+
 int64_t gguf_row(const GgufName& name, int64_t row) {
   if (name.turned_heads == 0) return row;
   const int64_t size = name.shape[0] / name.turned_heads, half = size / 2, head = row / size, in = row % size;

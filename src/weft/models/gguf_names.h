@@ -28,6 +28,10 @@ struct GgufName {
 // The names of hf_tensors(model), in that order. The family must have an architecture.
 std::vector<GgufName> gguf_names(const ModelSpec& model);
 
+// Whether output.weight is to be the table once more: the head is tied to it, and llama.cpp does not load the
+// architecture without a head.
+bool gguf_repeats_table(const ModelSpec& model);
+
 // The row of the GGUF tensor that has this row of the folder's; and the other way round.
 int64_t gguf_row(const GgufName& name, int64_t row);
 int64_t folder_row(const GgufName& name, int64_t row);

@@ -54,6 +54,21 @@ void put_marks(Vocab& v, const Tokenizer& tokenizer, const Companions& c) {
   v.add_end = !after.empty();
 }
 
+// The format has no place for what an added token asks of the text beside it.
+void add_note_of_neighbours(Vocab& v, const std::vector<AddedToken>& added) {
+  constexpr size_t kMostNames = 5;
+  std::vector<std::string> names;
+  for (const AddedToken& a : added)
+    if (a.left_strip || a.right_strip || a.single_word) names.push_back(in_quotes(a.content));
+  if (names.empty()) return;
+  const size_t others = names.size() - std::min(names.size(), kMostNames);
+  names.resize(names.size() - others);
+  v.notes.push_back(
+      fmt::format("lstrip, rstrip and single_word of the added tokens {}{} are left out, as GGUF has no place for "
+                  "them: a text with one of these tokens may get other ids",
+                  fmt::join(names, ", "), others == 0 ? "" : fmt::format(" and {} others", others)));
+}
+
 // --- tokenizer.json ---
 
 const Json& member_of(const Json& json, const char* key) {
@@ -94,12 +109,15 @@ void put_tokens(Vocab& v, const Json& model, const std::string& source) {
 }
 
 void put_added(Vocab& v, const Json& json, const std::string& source) {
+  std::vector<AddedToken> all;
   for (const Json& entry : member_of(json, "added_tokens")) {
     const JsonFields t(entry, source, "added_tokens.");
     const AddedToken token =
         added_token_of(t, int32_t(t.integer("id", {0, int64_t(Vocabulary::kMaxTokens) - 1})), false);
     put_token(v, token.id, token.content, token.is_mark() ? Vocab::kControl : Vocab::kUserDefined);
+    all.push_back(token);
   }
+  add_note_of_neighbours(v, all);
 }
 
 // Pairs of tokens as texts; a blank within a token is written as the format does.
@@ -121,7 +139,16 @@ Vocab of_byte_pairs(const TokenizerSource& t, const std::string& source) {
     refuse_tokenizer(source, "it changes text before it splits it (normalizer), which llama.cpp does not");
   Vocab v{.model = "gpt2"};
   put_merges(v, model);
-  v.pre = v.merges.empty() ? "gpt-2" : gguf_pre_of(*expressions, f.flag("ignore_merges", false));
+  const auto name_if = [&](bool composes) -> std::string {
+    if (v.merges.empty()) return composes ? "" : "gpt-2";  // any split gives the same ids
+    return gguf_pre_of({*expressions, f.flag("ignore_merges", false), composes});
+  };
+  v.pre = name_if(!normalizer.is_null());
+  if (v.pre.empty() && !name_if(false).empty())
+    refuse_tokenizer(source,
+                     fmt::format("it composes characters (normalizer NFC) and splits text as {}: in GGUF only qwen2's "
+                                 "split goes with NFC",
+                                 name_if(false)));
   if (v.pre.empty())
     refuse_tokenizer(source, "llama.cpp has no name that weft knows for how it splits text (pre_tokenizer)");
   put_tokens(v, model, source);
@@ -149,6 +176,7 @@ Vocab of_pieces(const TokenizerSource& t, const std::string& source) {
       put_token(v, a.id, a.content, a.special ? Vocab::kControl : Vocab::kUserDefined);
       v.scores[size_t(a.id)] = kScoreOfAdded;
     }
+  add_note_of_neighbours(v, t.companions.added);
   return v;
 }
 

@@ -9,6 +9,9 @@ namespace {
 
 using Names = std::vector<std::string_view>;
 
+// Splits as qwen2 does, but its tokenizer.json has no NFC.
+constexpr std::string_view kQwenUncomposed = "stablelm2";
+
 // Splits that are known by heart; the first name is the one that is written.
 struct KnownSplit {
   Names names;
@@ -19,7 +22,7 @@ const std::vector<KnownSplit>& known_splits() {
   static const std::vector<KnownSplit> all{{{"gpt-2", "mpt", "olmo", "jais", "phi-2"}, "r50k", false},
                                            {{"llama-bpe", "llama3", "llama-v3", "falcon3"}, "llama3", true},
                                            {{"dbrx", "smaug-bpe"}, "cl100k", false},
-                                           {{"qwen2", "stablelm2", "deepseek-r1-qwen"}, "qwen2", false},
+                                           {{"qwen2", kQwenUncomposed, "deepseek-r1-qwen"}, "qwen2", false},
                                            {{"gpt-4o", "llama4"}, "o200k", false}};
   return all;
 }
@@ -52,21 +55,22 @@ std::optional<GgufSplit> gguf_split(const std::string& pre) {
     if (is_among(k.names, pre))
       return GgufSplit{{std::string(Splitter::expression_of(*Splitter::rules_named(k.rules)))},
                        k.whole_first,
-                       k.names[0] == "qwen2" && pre != "stablelm2"};
+                       k.names[0] == "qwen2" && pre != kQwenUncomposed};
   for (const ListedSplit& l : listed_splits())
     if (is_among(l.names, pre)) return GgufSplit{l.expressions, false, false};
   return {};
 }
 
-std::string gguf_pre_of(const std::vector<std::string>& expressions, bool whole_first) {
+std::string gguf_pre_of(const GgufSplit& split) {
   for (const ListedSplit& l : listed_splits())
-    if (l.expressions == expressions && !whole_first) return std::string(l.names[0]);
-  if (expressions.size() != 1) return "";
-  const auto rules = Splitter::rules_of(expressions[0]);
-  for (const KnownSplit& k : known_splits())
-    if (rules && same_rules(*rules, *Splitter::rules_named(k.rules)) &&
-        (k.whole_first == whole_first || k.rules == "qwen2"))
-      return std::string(k.names[0]);
+    if (l.expressions == split.expressions && !split.whole_first) return std::string(split.composes ? "" : l.names[0]);
+  if (split.expressions.size() != 1) return "";
+  const auto rules = Splitter::rules_of(split.expressions[0]);
+  for (const KnownSplit& k : known_splits()) {
+    if (!rules || !same_rules(*rules, *Splitter::rules_named(k.rules))) continue;
+    if (k.rules == "qwen2") return std::string(split.composes ? k.names[0] : kQwenUncomposed);
+    if (k.whole_first == split.whole_first) return std::string(split.composes ? "" : k.names[0]);
+  }
   return "";
 }
 

@@ -59,7 +59,8 @@ std::string tokenizer_json_of(const Vocab& v, const std::string& source) {
   if (!split)
     throw FileError(fmt::format(
         "{}: \"tokenizer.ggml.pre\": weft does not know how {} splits text; it knows gpt-2, llama-bpe, dbrx, "
-        "qwen2, gpt-4o, deepseek-coder and smollm; give the model's tokenizer.json by --tokenizer",
+        "qwen2, gpt-4o, deepseek-coder and smollm; give the model's tokenizer.json by --tokenizer, or data.tokenizer "
+        "in a recipe",
         source, in_quotes(v.pre)));
   Json vocab = Json::object();
   std::vector<AddedToken> added;

@@ -26,26 +26,28 @@ std::vector<T> of_each_token(const GgufFields& f, std::string_view key, const st
   return std::vector<T>(values.begin(), values.end());
 }
 
-// Other programs write 2^32 - 1 for no token.
 int32_t read_id(const GgufFields& f, const char* key, size_t tokens) {
-  const int64_t id = f.integer(key, -1, UINT32_MAX, -1);
-  if (id == UINT32_MAX || id < 0) return -1;
+  const int64_t id = f.token_id(key);
   if (id >= int64_t(tokens)) f.fail(key, fmt::format("an id below {}", tokens));
   return int32_t(id);
 }
 
 }  // namespace
 
+bool has_gguf_vocabulary(const GgufFields& f) {
+  const std::string model = f.text("tokenizer.ggml.model", "none");
+  return model != "none" && model != "no_vocab";
+}
+
 GgufVocabulary read_gguf_vocabulary(const GgufFields& f) {
   GgufVocabulary v;
-  v.model = f.text("tokenizer.ggml.model", "none");
-  if (v.model == "none" || v.model == "no_vocab") {
-    v.model.clear();
-    return v;
-  }
+  if (!has_gguf_vocabulary(f)) return v;
+  v.model = f.text("tokenizer.ggml.model");
   if (v.model != "gpt2" && v.model != "llama")
-    throw FileError(fmt::format("{}: weft reads gpt2 and llama, not {}; give another tokenizer by --tokenizer",
-                                f.where("tokenizer.ggml.model"), in_quotes(v.model)));
+    throw FileError(
+        fmt::format("{}: weft reads gpt2 and llama, not {}; give another tokenizer by --tokenizer, or data.tokenizer "
+                    "in a recipe",
+                    f.where("tokenizer.ggml.model"), in_quotes(v.model)));
   v.tokens = read_texts(f, "tokenizer.ggml.tokens");
   const size_t tokens = v.tokens.size();
   if (tokens > Vocabulary::kMaxTokens)

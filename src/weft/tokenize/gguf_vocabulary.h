@@ -23,10 +23,13 @@ struct GgufVocabulary {
   std::vector<std::string> merges = {};  // of gpt2, "left right"
   int32_t beginning = -1, end = -1;      // ids; -1: none
   bool add_beginning = false, add_end = false;
-  bool add_space_prefix = true;    // of "llama"
-  std::string chat_template = {};  // empty: none
+  bool add_space_prefix = true;         // of "llama"
+  std::string chat_template = {};       // empty: none
+  std::vector<std::string> notes = {};  // what the tokenizer does and a GGUF file cannot say, in words; not written
 };
 
+// Whether a file says that it holds a tokenizer, of whatever kind. Throws FileError where the key is no text.
+bool has_gguf_vocabulary(const GgufFields& fields);
 // Throws FileError, by key, where something is missing or does not fit together, or the tokenizer is of another kind.
 GgufVocabulary read_gguf_vocabulary(const GgufFields& fields);
 void write_gguf_vocabulary(const GgufVocabulary& vocabulary, GgufHead& head);
@@ -49,6 +52,6 @@ struct GgufSplit {
 };
 std::optional<GgufSplit> gguf_split(const std::string& pre);
 // The name for these; empty: llama.cpp has none that weft knows.
-std::string gguf_pre_of(const std::vector<std::string>& expressions, bool whole_first);
+std::string gguf_pre_of(const GgufSplit& split);
 
 }  // namespace weft

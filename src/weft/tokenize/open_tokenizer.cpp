@@ -105,11 +105,10 @@ std::vector<TokenizerFile> files_in_gguf(const fs::path& path) {
   return tokenizer_files_of(read_gguf_vocabulary(file.fields()), path.string());
 }
 
-// Whether it has one of a kind that weft reads; else the model is as one without a tokenizer.
+// Also where weft cannot read it: taken for a file without a tokenizer, its text would be read as bytes.
 bool has_vocabulary(const fs::path& gguf) {
   const GgufFile file(gguf);
-  const std::string model = file.fields().text("tokenizer.ggml.model", "none");
-  return model == "llama" || (model == "gpt2" && gguf_split(file.fields().text("tokenizer.ggml.pre", "")));
+  return has_gguf_vocabulary(file.fields());
 }
 
 Companions companions_in(const std::vector<TokenizerFile>& files, const std::string& source) {

@@ -81,7 +81,7 @@ struct TokenizerOptions {
 std::unique_ptr<Tokenizer> read_tokenizer(const std::filesystem::path& path, const TokenizerOptions& options = {});
 
 // The file of a folder that holds its tokenizer, as read_tokenizer finds it; of a GGUF file with a tokenizer, that
-// file; empty: there is none. Throws FileError where a GGUF file is broken.
+// file, even if weft cannot read the tokenizer; empty: there is none. Throws FileError where a GGUF file is broken.
 std::filesystem::path find_tokenizer(const std::filesystem::path& folder);
 // A file, and the name that it needs in a folder for the tokenizer's to be found and to be the same there.
 struct TokenizerFile {

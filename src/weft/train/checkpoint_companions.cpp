@@ -6,6 +6,7 @@
 #include "weft/base/durable_file.h"
 #include "weft/base/error.h"
 #include "weft/base/json.h"
+#include "weft/gguf/gguf_file.h"
 #include "weft/tokenize/tokenizer.h"
 
 namespace weft {
@@ -13,8 +14,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// A run on token files goes on where weft cannot read the tokenizer of its GGUF file: judge_tokenizer has told it.
+std::vector<TokenizerFile> tokenizer_files_in_gguf(const fs::path& file) {
+  try {
+    return tokenizer_files(file);
+  } catch (const Error&) { return {}; }
+}
+
 // All small files of a model's folder that are not weights: also of a tokenizer that weft does not read.
 std::vector<TokenizerFile> companions_of_model(const fs::path& folder) {
+  if (is_gguf(folder)) return tokenizer_files_in_gguf(folder);
   std::vector<TokenizerFile> files;
   if (!find_tokenizer(folder).empty()) files = tokenizer_files(folder);
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "merges.txt",

@@ -6,6 +6,7 @@
 #include "weft/base/error.h"
 #include "weft/chat/conversation.h"
 #include "weft/data/token_source.h"
+#include "weft/gguf/gguf_file.h"
 #include "weft/models/peft.h"
 #include "weft/plan/teacher.h"
 #include "weft/tokenize/tokenizer.h"
@@ -187,10 +188,25 @@ void compare_with_teacher(const Recipe& recipe, const std::vector<DatasetTokeniz
                               "texts are read as bytes, since model.path holds no tokenizer");
 }
 
+// Training on token files needs no tokenizer; its checkpoints get the model's, if weft can read it.
+RunTokenizer of_token_files(const Recipe& recipe) {
+  const fs::path model = recipe.model.path;
+  if (!is_gguf(model) || find_tokenizer(model).empty()) return {};
+  try {
+    tokenizer_files(model);
+    return {};
+  } catch (const Error& e) {
+    return {.warnings = {fmt::format("{}; checkpoints will have no tokenizer: weft eval and weft generate will need "
+                                     "--tokenizer",
+                                     e.what())}};
+  }
+}
+
 // What text alone is read with: what the model's folder holds goes along by itself.
 RunTokenizer of_texts(const Recipe& recipe, bool has_text_rows) {
   if (recipe.data.tokenizer != kAuto) return of_named(recipe);
-  if ((!has_texts(recipe) && !has_text_rows) || !find_tokenizer(recipe.model.path).empty()) return {};
+  if (!has_texts(recipe) && !has_text_rows) return of_token_files(recipe);
+  if (!find_tokenizer(recipe.model.path).empty()) return {};
   return {.path = kByte, .fingerprint = make_byte_tokenizer()->fingerprint()};
 }
 
@@ -216,8 +232,10 @@ void add_chat_templates(const Recipe& recipe, const ChatTemplateTexts& templates
   if (from != kByte && templates_at(from) == templates) return;
   if (result.path.empty()) {
     if (find_tokenizer(from).empty()) return;  // of the tokenizer that is gone, which is told
+    const std::string fingerprint = look_at(from).fingerprint;
+    if (fingerprint.empty() && is_gguf(from)) return;  // no files can be made of it, which is told
     result.path = from;
-    result.fingerprint = look_at(from).fingerprint;
+    result.fingerprint = fingerprint;
   }
   result.chat_templates = templates;
 }
