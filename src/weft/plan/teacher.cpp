@@ -40,6 +40,7 @@ std::shared_ptr<const HfConfig> read_teacher(const Recipe& r) {
   if (!fs::exists(path))
     throw FileError(fmt::format("{} does not exist, seen from {}", named(r), fs::current_path().string()));
   require_no_file_of_weights(path, "objective.teacher");
+  require_no_run_folder(path, "objective.teacher");
   HfConfig config = read_hf_config(path);
   if (config.adapter)
     throw ConfigError(
