@@ -131,6 +131,13 @@ TEST_F(Students, OfStoredLogitsArePlannedVerifiedAndRefusedByName) {
   refused({"objective.teacher=" + kCase + "/teacher"}, "objective.teacher_logits says what a teacher made of the data");
   refused({"objective.teacher_logits=nowhere"}, "objective.teacher_logits = \"nowhere\" does not exist");
   refused({"train.objective=cross_entropy"}, "objective.teacher_logits");
+  const Finished told = testing::weft({"inspect", file, "--json"});
+  ASSERT_EQ(told.status, 0) << told.err;
+  const nlohmann::json report = nlohmann::json::parse(told.out);
+  EXPECT_EQ(report["kind"], "teacher's logits");
+  EXPECT_EQ(report["top"], 8);
+  EXPECT_EQ(report["temperature"], 2);
+  EXPECT_EQ(report["tokens"], 40 * report["samples"].get<int64_t>());
   std::string tokens = testing::slurp(kCase + "/tokens.bin");
   tokens[0] = char(tokens[0] ^ 1);
   testing::spill(dir_ / "other.bin", tokens);
