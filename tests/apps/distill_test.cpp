@@ -125,15 +125,32 @@ TEST_F(Students, OfStoredLogitsArePlannedVerifiedAndRefusedByName) {
     EXPECT_FALSE(fs::exists(dir_ / "run/metrics.jsonl")) << part;
   };
   refused({"objective.temperature=3"}, "it was made with objective.temperature = 2, and the recipe has 3");
+  refused({"objective.alpha=0", "objective.temperature=3"}, "it was made with objective.temperature = 2");
   refused({"train.seq_length=20"}, "it was made with train.seq_length = 40, and the recipe has 20");
   refused({"objective.divergence=reverse"}, "objective.divergence = \"reverse\" cannot run");
   refused({"objective.teacher=" + kCase + "/teacher"}, "objective.teacher_logits says what a teacher made of the data");
   refused({"objective.teacher_logits=nowhere"}, "objective.teacher_logits = \"nowhere\" does not exist");
   refused({"train.objective=cross_entropy"}, "objective.teacher_logits");
+  const Finished told = testing::weft({"inspect", file, "--json"});
+  ASSERT_EQ(told.status, 0) << told.err;
+  const nlohmann::json report = nlohmann::json::parse(told.out);
+  EXPECT_EQ(report["kind"], "teacher's logits");
+  EXPECT_EQ(report["top"], 8);
+  EXPECT_EQ(report["temperature"], 2);
+  EXPECT_EQ(report["tokens"], 40 * report["samples"].get<int64_t>());
   std::string tokens = testing::slurp(kCase + "/tokens.bin");
   tokens[0] = char(tokens[0] ^ 1);
   testing::spill(dir_ / "other.bin", tokens);
   refused({"data.train=" + (dir_ / "other.bin").string()}, "it was made of other tokens than data.train has now");
+  refused({"data.train=" + (dir_ / "other.bin").string()}, "data.packing, data.attn_mask_type and data.valid_fraction");
+  const Finished full =
+      testing::run({.args = {"teacher-logits", (dir_ / "r.toml").string(), "--out", file + "2"}, .largest_file = 5000});
+  EXPECT_SAYS(full.err, "this process may write files of 5000: raise ulimit -f");
+  EXPECT_FALSE(fs::exists(file + "2.tmp"));
+  const Finished large = store(
+      {"--out", file + "2", "train.seq_length=16384", "train.micro_batch_size=65536", "train.global_batch_size=65536"});
+  EXPECT_SAYS(large.err, "no memory to store logits: the ranks here take ");
+  EXPECT_SAYS(large.err, "a smaller train.micro_batch_size takes less");
   fs::resize_file(file, fs::file_size(file) - 4);
   refused({}, "it is not whole; make it again");
   EXPECT_SAYS(store({"--out", file}).err, "is there already; name another file, or add --again");
@@ -154,6 +171,8 @@ TEST_F(Students, WhatCannotBeIsRefusedByName) {
   refused({"objective.alpha=1.5"}, {"objective.alpha = 1.5: expected a number"});
   refused({"objective.alpha=0", "objective.temperature=3"},
           {"objective.temperature = 3 has no effect: objective.alpha = 0 leaves the divergence out of the loss"});
+  refused({"objective.alpha=0", "objective.divergence=reverse"},
+          {"objective.divergence = \"reverse\" has no effect: objective.alpha = 0 leaves"});
   refused({"objective.beta=0.2"}, {"objective.beta = 0.2 has no effect"});
   refused({"train.objective=cross_entropy"}, {"objective.teacher", "has no effect"});
   refused({"train.mtp_loss_coef=0.1"}, {"train.mtp_loss_coef = 0.1 cannot run"});
@@ -161,6 +180,14 @@ TEST_F(Students, WhatCannotBeIsRefusedByName) {
   const Finished nowhere = run("train", {"objective.teacher=nowhere"});
   EXPECT_NE(nowhere.status, 0);
   EXPECT_SAYS(nowhere.err, "objective.teacher = \"nowhere\" does not exist");
+  fs::create_directories(dir_ / "runs/checkpoints/step-9");
+  fs::create_directories(dir_ / "runs/checkpoints/step-10");
+  fs::create_directories(dir_ / "runs/checkpoints/step-11.tmp");
+  testing::spill(dir_ / "runs/recipe.toml", "");
+  refused(
+      {"objective.teacher=" + (dir_ / "runs").string()},
+      {"objective.teacher = \"", "is a run's folder: name one of its checkpoints, as ", "runs/checkpoints/step-10"});
+  refused({"model.path=" + (dir_ / "runs").string()}, {"model.path = \"", "is a run's folder"});
   const fs::path wide = a_teacher("wide"), heads = a_teacher("heads"), scores = a_teacher("scores"),
                  told = a_teacher("told");
   set(wide / "config.json", {{"vocab_size", 160}});

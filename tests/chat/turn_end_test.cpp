@@ -51,7 +51,7 @@ TEST(EndOfTurn, IsTheSpecialTokenBehindTheReplyInEveryBuiltInTemplate) {
   for (const auto& [name, mark] : kEndsOfBuiltIns) {
     const TurnEnd end = end_of_turn(read_chat_template("byte", {.file = name}), *tokenizer);
     EXPECT_EQ(end.tokens, std::vector<int32_t>{id_of(*tokenizer, mark)}) << name;
-    EXPECT_EQ(end.mark, "") << name;
+    EXPECT_EQ(end.text, "") << name;
   }
 }
 
@@ -60,7 +60,7 @@ TEST(EndOfTurn, IsATextWhereTheTokenizerHasNoTokenForIt) {
   for (const auto& [name, mark] : kEndsOfBuiltIns) {
     const TurnEnd end = end_of_turn(read_chat_template("byte", {.file = name}), *bytes);
     EXPECT_TRUE(end.tokens.empty()) << name;
-    EXPECT_EQ(end.mark, mark) << name;
+    EXPECT_EQ(end.text, mark) << name;
     EXPECT_EQ(end.blanks, "") << name;
   }
 }
@@ -71,11 +71,11 @@ TEST(EndOfTurn, MayBeWhatBeginsTheNextMessage) {
       "{% for m in messages %}{{ '<|user|>' if m.role == 'user' else '<|you|>' }}{{ m.content }}{% endfor %}");
   EXPECT_EQ(end_of_turn(specials, *tokenizer).tokens, std::vector<int32_t>{257});
   const ChatTemplate names = template_of("{% for m in messages %}{{ '\\n' + m.role + ': ' + m.content }}{% endfor %}");
-  EXPECT_EQ(end_of_turn(names, *tokenizer).mark, "\nuser:");
+  EXPECT_EQ(end_of_turn(names, *tokenizer).text, "\nuser:");
   const TurnEnd none = end_of_turn(template_of("{{ messages[0].content }}"), *tokenizer);
-  EXPECT_TRUE(none.tokens.empty() && none.mark.empty());
+  EXPECT_TRUE(none.tokens.empty() && none.text.empty());
   const TurnEnd refused = end_of_turn(template_of("{{ raise_exception('no') }}"), *tokenizer);
-  EXPECT_TRUE(refused.tokens.empty() && refused.mark.empty());
+  EXPECT_TRUE(refused.tokens.empty() && refused.text.empty());
 }
 
 // Templates that models and programs were published with.
@@ -102,10 +102,10 @@ TEST(EndOfTurn, IsFoundInPublishedTemplates) {
   for (const auto& [name, text] : inputs.dict().get("templates")->dict().items()) {
     spill(dir / "chat_template.jinja", text.string());
     const TurnEnd end = end_of_turn(read_chat_template(dir.path()), *bytes);
-    found += !end.mark.empty();
+    found += !end.text.empty();
     const auto known = expected.find(name.string());
     if (known == expected.end()) continue;
-    EXPECT_EQ(end.mark, known->second) << name.string();
+    EXPECT_EQ(end.text, known->second) << name.string();
     ++compared;
   }
   EXPECT_EQ(compared, expected.size());
@@ -148,13 +148,13 @@ TEST(Reply, EndsAtATokenWhichIsNoPartOfIt) {
   EXPECT_EQ(shown(*tokenizer, {.tokens = {257}, .blanks = "\n"}, ids_of(*tokenizer, "a\n")), "[a][]\n");
 }
 
-TEST(Reply, EndsAtAMarkOfSeveralTokensWhichAreNotShown) {
+TEST(Reply, EndsAtATextOfSeveralTokensWhichAreNotShown) {
   const auto bytes = make_byte_tokenizer();
-  const TurnEnd end{.mark = "</s>"};
+  const TurnEnd end{.text = "</s>"};
   EXPECT_EQ(shown(*bytes, end, ids_of(*bytes, "ab</s>c")), "[a][b][][][][]|");
   EXPECT_EQ(shown(*bytes, end, ids_of(*bytes, "a<<b")), "[a][][<][<b]") << "what was none is shown";
   EXPECT_EQ(shown(*bytes, end, ids_of(*bytes, "a</")), "[a][][]</") << "no more comes";
-  EXPECT_EQ(shown(*bytes, {.mark = "##", .blanks = " "}, ids_of(*bytes, "a # ##")), "[a][][][ #][][]|")
+  EXPECT_EQ(shown(*bytes, {.text = "##", .blanks = " "}, ids_of(*bytes, "a # ##")), "[a][][][ #][][]|")
       << "the blanks before it are no part";
 }
 

@@ -136,6 +136,16 @@ TEST(GgufTokenizer, OfBytesAlone) {
   EXPECT_EQ(after->end_of_document(), 256);
 }
 
+TEST(GgufTokenizer, SaysOfWhichTokenizerItWasMade) {
+  TempDir dir;
+  const fs::path path = spilled(byte_pairs(), dir);
+  const std::string original = read_tokenizer(path)->fingerprint(), own = through_gguf(path, 264, dir)->fingerprint();
+  EXPECT_NE(own, original);
+  EXPECT_EQ(tokenizer_fingerprints(path), std::vector<std::string>{original});
+  EXPECT_EQ(tokenizer_fingerprints(dir / "t.gguf"), (std::vector<std::string>{own, original}));
+  EXPECT_EQ(gguf_vocabulary_of(dir / "t.gguf", 264).fingerprint, original) << "also when it is exported again";
+}
+
 TEST(GgufTokenizer, RefusesWhatHasNoNameThere) {
   TempDir dir;
   nlohmann::json json = byte_pairs();

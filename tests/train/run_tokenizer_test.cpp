@@ -4,6 +4,8 @@
 
 #include "pipeline/pipeline_support.h"
 #include "weft/gguf/gguf_head.h"
+#include "weft/plan/teacher.h"
+#include "weft/tokenize/gguf_vocabulary.h"
 #include "weft/tokenize/tokenizer.h"
 #include "weft/train/checkpoint_companions.h"
 #include "weft/train/run_data.h"
@@ -121,6 +123,36 @@ TEST(RunTokenizer, AutoIsRefusedWhereTheModelsIsAnother) {
   fs::create_directories(f.at("run/checkpoints/step-1/weft"));
   spill(f.at("run/checkpoints/step-1/weft/state.json"), "{}");
   EXPECT_EQ(judge_tokenizer(f.recipe({"set"}), kWords).warnings.size(), 1u);
+}
+
+TEST(RunTokenizer, AGgufFileGoesWithADatasetOfTheTokenizerThatItWasMadeOf) {
+  const Files f;
+  f.make("set", "byte");
+  f.make("others", f.at("other.json"));
+  const auto write = [&](const std::string& fingerprint) {
+    GgufVocabulary vocabulary = gguf_vocabulary_of("byte", 257);
+    vocabulary.fingerprint = fingerprint;
+    GgufHead head;
+    write_gguf_vocabulary(vocabulary, head);
+    spill(f.at("m.gguf"), head.bytes());
+  };
+  const std::string bytes = make_byte_tokenizer()->fingerprint();
+  Recipe r = f.recipe({"set"});
+  r.model.path = r.objective.teacher = f.at("m.gguf");
+  write(bytes);
+  const RunTokenizer t = judge_tokenizer(r, 257);
+  EXPECT_EQ(t.path, "byte") << "checkpoints get the original";
+  EXPECT_EQ(t.fingerprint, bytes);
+  EXPECT_TRUE(t.warnings.empty());
+  require_teacher_tokenizer(r, {bytes}, "the data");
+  EXPECT_SAYS(error_of([&] { require_teacher_tokenizer(r, {"another"}, "the data"); }),
+              "and the data: ids do not mean");
+
+  r.data.train = {f.at("others")};
+  EXPECT_SAYS(f.refused(r), "the model's folder holds another");
+  r.data.train = {f.at("set")};
+  write("");
+  EXPECT_SAYS(f.refused(r), "the model's folder holds another");
 }
 
 TEST(RunTokenizer, AutoIsRefusedForDatasetsOfTwoTokenizers) {

@@ -227,8 +227,8 @@ Command add_eval(CLI::App& weft) {
 
 Command add_inspect(CLI::App& weft) {
   auto o = std::make_shared<InspectOptions>();
-  CLI::App* app =
-      weft.add_subcommand("inspect", "Say what is in a model folder, checkpoint, safetensors, GGUF or token file");
+  CLI::App* app = weft.add_subcommand(
+      "inspect", "Say what is in a model folder, checkpoint, safetensors, GGUF or token file, or a teacher's logits");
   app->add_option("path", o->path, "File or folder")->required()->type_name("PATH");
   add_choice(*app, "--dtype", o->dtype, "Of raw id files", {"uint16", "uint32"});
   app->add_flag("--json", o->json, "Print JSON");

@@ -113,7 +113,7 @@ class Generation {
         ChatPrompts::Spec{
             .model = folder_, .text_of = tokenizer, .chat_template = o_.chat_template, .system = o_.system},
         config_, *tokenizer_);
-    if (chat_->end().tokens.empty() && chat_->end().mark.empty())
+    if (chat_->end().tokens.empty() && chat_->end().text.empty())
       teller()(
           "note: nothing says where a reply ends, neither the chat template nor the model's files: --max-tokens does");
     for (const std::string& text : o_.prompt) {

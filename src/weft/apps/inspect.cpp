@@ -14,6 +14,7 @@
 #include "weft/checkpoint/disk_space.h"
 #include "weft/checkpoint/safetensors.h"
 #include "weft/comm/process_mesh.h"
+#include "weft/data/teacher_logits.h"
 #include "weft/data/token_source.h"
 #include "weft/gguf/gguf_file.h"
 #include "weft/models/hf_config.h"
@@ -325,6 +326,21 @@ Report of_tokens(const fs::path& path, const std::string& dtype) {
   return report;
 }
 
+Report of_teacher_logits(const fs::path& path) {
+  const TeacherLogits file(path);
+  const TeacherLogitsSpec& s = file.spec();
+  return {{"kind", "teacher's logits"},
+          {"path", path.string()},
+          {"top", s.top},
+          {"tokens", s.num_samples * s.seq_length},
+          {"samples", s.num_samples},
+          {"seq_length", s.seq_length},
+          {"vocab_size", s.vocab_size},
+          {"temperature", s.temperature},
+          {"teacher", s.teacher},
+          {"bytes", size_of(path)}};
+}
+
 // --- what is it? ---
 
 Report of_folder(const fs::path& folder) {
@@ -338,14 +354,15 @@ Report of_folder(const fs::path& folder) {
 
 Report of_file(const fs::path& file, const std::string& dtype) {
   if (is_gguf(file)) return of_gguf(file);
+  if (is_teacher_logits(file)) return of_teacher_logits(file);
   const std::string extension = file.extension().string();
   if (extension == ".safetensors") return of_safetensors(file);
   if (extension == ".json") return of_config(file);
   if (extension == ".bin" || is_megatron(file)) return of_tokens(file, dtype);
   if (extension == ".idx") throw FileError(fmt::format("{}: its .bin file is missing", file.string()));
   throw FileError(fmt::format(
-      "{}: weft inspects .safetensors, GGUF files, token files (.bin, or .bin with .idx) and config.json; `weft plan` "
-      "reads recipes",
+      "{}: weft inspects .safetensors, GGUF files, token files (.bin, or .bin with .idx), a teacher's logits and "
+      "config.json; `weft plan` reads recipes",
       file.string()));
 }
 

@@ -4,6 +4,7 @@
 #include "weft/apps/backends.h"
 #include "weft/apps/commands.h"
 #include "weft/apps/data_lines.h"
+#include "weft/apps/forward_ranks.h"
 #include "weft/base/error.h"
 #include "weft/plan/run_plan.h"
 #include "weft/records/clock.h"
@@ -70,6 +71,14 @@ int run_teacher_logits(const TeacherLogitsOptions& o) {
                         .seq_length = recipe.train.seq_length,
                         .size = recipe.train.micro_batch_size});
   const Machine machine = machine_for(recipe);
+  require_memory("to store logits", recipe, machine, {}, [&](const std::vector<int>& ranks) {
+    RanksNeed need{.advice =
+                       "a smaller train.micro_batch_size takes less, and so does a rank where parallel.tp or "
+                       "parallel.pp cut the teacher"};
+    for (const int rank : ranks)
+      need.bytes += measure_storing(recipe, teacher.spec, o.top_k, *machine.workspace_model, rank);
+    return need;
+  });
   StoringProgress progress;
   run_on_threads(mesh_sizes_of(recipe), *machine.mover, [&](const ProcessMesh& mesh) {
     store_teacher_logits({.recipe = recipe,

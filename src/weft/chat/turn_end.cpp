@@ -50,7 +50,7 @@ int32_t special_at_front(const Tokenizer& tokenizer, const std::string& text) {
 }
 
 // The first line of `text`; of one that begins with "<...>", that.
-std::string first_mark(const std::string& text) {
+std::string first_words(const std::string& text) {
   std::string line = text.substr(0, text.find_first_of("\r\n"));
   if (const size_t close = line.find('>'); line.starts_with('<') && close != line.npos) line.resize(close + 1);
   line.resize(line.find_last_not_of(kBlankBytes) + 1);
@@ -69,9 +69,9 @@ TurnEnd end_of_turn(const ChatTemplate& chat, const Tokenizer& tokenizer, const 
       end.tokens.push_back(token);
       return end;
     }
-    end.mark = first_mark(behind.substr(first));
+    end.text = first_words(behind.substr(first));
     // "User:" may stand within a reply, "\nUser:" hardly.
-    if (asks_again) end.mark = std::exchange(end.blanks, "") + end.mark;
+    if (asks_again) end.text = std::exchange(end.blanks, "") + end.text;
     return end;
   }
   return {};
@@ -89,11 +89,11 @@ Reply::Took Reply::take(int32_t token) {
   }
   const size_t from = certain();
   text_ += decoder_.next(token);
-  const size_t mark = end_.mark.empty() ? text_.npos : text_.find(end_.mark, from);
-  if (mark == text_.npos) return Took::part;
-  text_.resize(mark);
+  const size_t at = end_.text.empty() ? text_.npos : text_.find(end_.text, from);
+  if (at == text_.npos) return Took::part;
+  text_.resize(at);
   end();
-  return Took::end_of_mark;
+  return Took::end_of_text;
 }
 
 void Reply::end() {
@@ -104,10 +104,10 @@ void Reply::end() {
 // How much of the text is neither a beginning of the end nor the blanks before it.
 size_t Reply::certain() const {
   if (ended_) return text_.size();
-  const std::string whole = end_.blanks + end_.mark;
+  const std::string whole = end_.blanks + end_.text;
   for (size_t n = std::min(whole.size(), text_.size() - told_); n > 0; --n) {
     const std::string_view last = std::string_view(text_).substr(text_.size() - n);
-    if (whole.starts_with(last) || end_.mark.starts_with(last)) return text_.size() - n;
+    if (whole.starts_with(last) || end_.text.starts_with(last)) return text_.size() - n;
   }
   return text_.size();
 }

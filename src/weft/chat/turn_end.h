@@ -11,13 +11,13 @@ namespace weft::chat {
 // What ends a turn of the assistant. It is no part of the reply.
 struct TurnEnd {
   std::vector<int32_t> tokens = {};  // any of these
-  std::string mark = {};             // or this text; empty: none
+  std::string text = {};             // or this text, where there is no such token; empty: none
   std::string blanks = {};           // what the template writes between the reply and its end, such as a line feed
 };
 
 // What the template writes behind an assistant's message: the special token that stands there first; or, where the
 // tokenizer takes it for plain text, the first "<...>" or line. Of a template that writes nothing behind the last
-// message, what begins the user's next one. Neither token nor mark: the template has none of these, or takes no such
+// message, what begins the user's next one. Neither token nor text: the template has none of these, or takes no such
 // conversation.
 TurnEnd end_of_turn(const ChatTemplate& chat, const Tokenizer& tokenizer, const RenderOptions& options = {});
 
@@ -27,8 +27,8 @@ class Reply {
   // `prompt`: the ids that come before it.
   Reply(const Tokenizer& tokenizer, const TurnEnd& end, const std::vector<int32_t>& prompt);
   // Takes the next token of a reply that has not ended. A token that ends it is no part of it; of the token that
-  // completes the mark, what stands before the mark is.
-  enum class Took { part, end, end_of_mark };
+  // completes the text, what stands before the text is.
+  enum class Took { part, end, end_of_text };
   Took take(int32_t token);
   // Ends it as the end token does.
   void end();

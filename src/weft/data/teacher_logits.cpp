@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <fstream>
 
 #include "weft/base/durable_file.h"
 #include "weft/base/error.h"
@@ -63,6 +64,15 @@ TeacherLogitsSpec spec_of(std::string_view file, const std::string& path) {
 }
 
 }  // namespace
+
+bool is_teacher_logits(const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored)) return false;
+  std::string head(size_t(TeacherLogitsSpec::kHeaderBytes), '\0');
+  std::ifstream in(path, std::ios::binary);
+  if (!in.read(head.data(), std::streamsize(head.size()))) return false;
+  return head.starts_with('{') && head.find(fmt::format("\"format\":\"{}\"", kFormat)) != head.npos;
+}
 
 TeacherLogits::TeacherLogits(const fs::path& file) : file_(file), spec_(spec_of(file_.text(), file.string())) {}
 

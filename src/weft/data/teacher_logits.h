@@ -25,6 +25,9 @@ struct TeacherLogitsSpec {
   bool operator==(const TeacherLogitsSpec&) const = default;
 };
 
+// Whether `path` is a regular file that begins as these files do, whole or not, whatever its name. No errors.
+bool is_teacher_logits(const std::filesystem::path& path);
+
 // Reads a file where it lies. Immutable; any thread may read.
 class TeacherLogits {
  public:

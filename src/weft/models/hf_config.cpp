@@ -1,5 +1,6 @@
 #include "weft/models/hf_config.h"
 
+#include <charconv>
 #include <cmath>
 #include <utility>
 
@@ -433,6 +434,37 @@ void require_no_file_of_weights(const std::filesystem::path& path, std::string_v
                   what, in_quotes(path.string()),
                   readable ? fmt::format("name {}", in_quotes(folder.string()))
                            : "convert it to safetensors first, and name the folder"));
+}
+
+namespace {
+
+// RUN/checkpoints/step-N with the largest N; empty: there is none.
+std::filesystem::path newest_by_name(const std::filesystem::path& run) {
+  std::filesystem::path newest;
+  int64_t most = -1;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(run / "checkpoints", ignored)) {
+    const std::string name = entry.path().filename().string();
+    int64_t step = -1;
+    if (!name.starts_with("step-")) continue;
+    const auto [end, error] = std::from_chars(name.data() + 5, name.data() + name.size(), step);
+    if (error != std::errc() || end != name.data() + name.size() || step <= most) continue;
+    most = step;
+    newest = entry.path();
+  }
+  return newest;
+}
+
+}  // namespace
+
+void require_no_run_folder(const std::filesystem::path& path, std::string_view what) {
+  std::error_code ignored;
+  const auto has = [&](const char* name) { return std::filesystem::exists(path / name, ignored); };
+  if (!has("recipe.toml") || has("config.json") || has("adapter_config.json")) return;
+  const std::filesystem::path newest = newest_by_name(path);
+  throw ConfigError(fmt::format("{} = {} is a run's folder: {}", what, in_quotes(path.string()),
+                                newest.empty() ? "it has no checkpoint yet; name a model's folder"
+                                               : "name one of its checkpoints, as " + newest.string()));
 }
 
 Json hf_config_of(const HfConfig& config, DType dtype) {

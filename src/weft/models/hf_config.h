@@ -45,6 +45,8 @@ HfConfig read_hf_config(const std::filesystem::path& folder_or_file);
 // Throws ConfigError, beginning with `what`, if the path is a file of weights but no GGUF file; the message names the
 // folder to give.
 void require_no_file_of_weights(const std::filesystem::path& path, std::string_view what);
+// Throws ConfigError, which names the newest checkpoint, where `path` is a run's folder and no model itself.
+void require_no_run_folder(const std::filesystem::path& path, std::string_view what);
 
 // The config.json to stand beside weights written as `dtype`: the one that was read, telling that type, and an
 // architecture where none was named (other programs choose their class by it).

@@ -10,7 +10,7 @@ namespace weft {
 void multiply_shared(Pass& p, const Matmul& product) {
   WEFT_CHECK(product.trans_b && !product.accumulate, "not a product with W^T that overwrites");
   if (!p.shares_from) return p.be.run(product);
-  const Run mine = part_of_keeper(p.mesh, product.n());
+  const Run mine = columns_of_rank(p.mesh, product.n());
   const int64_t spared = (product.n() - mine.count) * product.k() * size_of(product.b.dtype);
   if (spared < std::max<int64_t>(1, *p.shares_from)) return p.be.run(product);
   Scope temporaries(*p.scratch);

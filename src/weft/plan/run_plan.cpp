@@ -143,6 +143,7 @@ RunPlan prepare_run(const Recipe& recipe, int rank) {
     throw FileError(fmt::format("model.path = \"{}\" does not exist, seen from {}", recipe.model.path,
                                 std::filesystem::current_path().string()));
   require_no_file_of_weights(recipe.model.path, "model.path");
+  require_no_run_folder(recipe.model.path, "model.path");
   return prepare_run(recipe, read_hf_config(recipe.model.path), rank);
 }
 

@@ -1,5 +1,6 @@
 #include "weft/plan/teacher.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "weft/base/mapped_file.h"
@@ -25,12 +26,11 @@ Recipe recipe_of_teacher(Recipe r, const ModelSpec& teacher) {
 // need not be understood. Datasets and texts are compared when they are opened (judge_tokenizer).
 void refuse_other_tokenizer(const Recipe& r) {
   if (r.data.tokenizer == "byte")
-    return require_teacher_tokenizer(r, make_byte_tokenizer()->fingerprint(), "data.tokenizer is \"byte\"");
+    return require_teacher_tokenizer(r, {make_byte_tokenizer()->fingerprint()}, "data.tokenizer is \"byte\"");
   const fs::path student = find_tokenizer(fs::exists(r.data.tokenizer) ? r.data.tokenizer : r.model.path),
                  teacher = find_tokenizer(r.objective.teacher);
   if (student.empty() || teacher.empty() || MappedFile(student).text() == MappedFile(teacher).text()) return;
-  require_teacher_tokenizer(r, read_tokenizer(student)->fingerprint(),
-                            fmt::format("the student's is {}", student.string()));
+  require_teacher_tokenizer(r, tokenizer_fingerprints(student), fmt::format("the student's is {}", student.string()));
 }
 
 }  // namespace
@@ -40,6 +40,7 @@ std::shared_ptr<const HfConfig> read_teacher(const Recipe& r) {
   if (!fs::exists(path))
     throw FileError(fmt::format("{} does not exist, seen from {}", named(r), fs::current_path().string()));
   require_no_file_of_weights(path, "objective.teacher");
+  require_no_run_folder(path, "objective.teacher");
   HfConfig config = read_hf_config(path);
   if (config.adapter)
     throw ConfigError(
@@ -52,10 +53,12 @@ std::shared_ptr<const HfConfig> read_teacher(const Recipe& r) {
   return std::make_shared<const HfConfig>(std::move(config));
 }
 
-void require_teacher_tokenizer(const Recipe& r, const std::string& fingerprint, const std::string& what) {
+void require_teacher_tokenizer(const Recipe& r, const std::vector<std::string>& fingerprints, const std::string& what) {
   if (r.objective.teacher.empty()) return;  // it was compared when its logits were stored
   const fs::path teacher = find_tokenizer(r.objective.teacher);
-  if (teacher.empty() || read_tokenizer(teacher)->fingerprint() == fingerprint) return;
+  if (teacher.empty()) return;
+  const std::vector<std::string> own = tokenizer_fingerprints(teacher);
+  if (std::find_first_of(own.begin(), own.end(), fingerprints.begin(), fingerprints.end()) != own.end()) return;
   throw ConfigError(
       fmt::format("{} cannot run: it has the tokenizer {}, and {}: ids do not mean the same to both; the nearest that "
                   "works: a teacher of the student's family with the same tokenizer",

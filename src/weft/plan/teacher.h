@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "weft/models/hf_config.h"
 #include "weft/recipe/recipe.h"
@@ -21,10 +22,11 @@ void check_teacher(const Recipe& recipe, const ModelSpec& student, const HfConfi
 // vocabulary or length of samples than the student's, or of another temperature than the recipe's.
 int64_t read_stored_top(const Recipe& recipe, const ModelSpec& student);
 
-// Throws ConfigError where the teacher's folder holds a tokenizer with another fingerprint than that of `what`, which
+// Throws ConfigError where the teacher's folder holds a tokenizer with none of the `fingerprints` of `what`, which
 // begins a clause of the message: "texts are read as bytes". Reads the teacher's tokenizer; nothing where it has none,
 // or where the recipe names no teacher but its stored logits.
-void require_teacher_tokenizer(const Recipe& recipe, const std::string& fingerprint, const std::string& what);
+void require_teacher_tokenizer(const Recipe& recipe, const std::vector<std::string>& fingerprints,
+                               const std::string& what);
 
 Distillation teacher_loss_of(const Recipe& recipe);
 // Cut as the student is, into as many stages, of blocks of its own.

@@ -404,7 +404,11 @@ void refuse_unheeded(const Recipe& r, Refusals& refusals) {
       "objective.teacher_logits has the probabilities of a teacher's likeliest tokens alone, and the student may "
       "hold others likely",
       "objective.divergence = \"forward\", or objective.teacher in place of objective.teacher_logits");
-  refusals.add_idle(r.train.objective == ObjectiveKind::distill && o.alpha == 0 && o.temperature != usual.temperature,
+  // Stored logits are of one temperature, whatever is made of them.
+  const bool unused = r.train.objective == ObjectiveKind::distill && o.alpha == 0 && !stored;
+  refusals.add_idle(unused && o.divergence == DivergenceChoice::reverse, "objective.divergence = \"reverse\"",
+                    "objective.alpha = 0 leaves the divergence out of the loss", "objective.divergence = \"forward\"");
+  refusals.add_idle(unused && o.temperature != usual.temperature,
                     fmt::format("objective.temperature = {}", o.temperature),
                     "objective.alpha = 0 leaves the divergence out of the loss",
                     fmt::format("objective.temperature = {}", usual.temperature));

@@ -16,7 +16,7 @@ void wait_sum_over_sharers(const ProcessMesh& mesh, const Tensor& x) {
   for (Communicator* ranks : {&mesh[Axis::tp], &mesh[Axis::cp], mesh.pp.get()}) ranks->all_reduce(x).wait();
 }
 
-Run part_of_keeper(const ProcessMesh& mesh, int64_t columns) {
+Run columns_of_rank(const ProcessMesh& mesh, int64_t columns) {
   const int64_t ranks = mesh[Axis::cp].size();
   if (columns % ranks != 0) return {0, columns};
   return {mesh[Axis::cp].rank() * (columns / ranks), columns / ranks};

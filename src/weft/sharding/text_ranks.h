@@ -17,7 +17,7 @@ bool speaks_for_texts(const ProcessMesh& mesh);
 void wait_sum_over_sharers(const ProcessMesh& mesh, const Tensor& x);
 
 // The part of `columns` that this rank makes where all ranks of cp make equal ones; all of them where they cannot.
-Run part_of_keeper(const ProcessMesh& mesh, int64_t columns);
+Run columns_of_rank(const ProcessMesh& mesh, int64_t columns);
 
 // Both are for rows that every rank of cp has, while each keeps other keys of their texts. Both block.
 // x [n, d] of each rank, one behind the other in the order of ranks [cp n, d]: x itself, or in `out`.

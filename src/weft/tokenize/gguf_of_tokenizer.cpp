@@ -187,6 +187,7 @@ GgufVocabulary gguf_vocabulary_of(const std::filesystem::path& path, int64_t voc
   const TokenizerSource t = read_tokenizer_source(path);
   Vocab v = t.sentencepiece.empty() ? of_byte_pairs(t, source) : of_pieces(t, source);
   put_marks(v, *read_tokenizer(path), t.companions);
+  v.fingerprint = tokenizer_fingerprints(path).back();
   if (int64_t(v.tokens.size()) > vocab_size)
     refuse_tokenizer(source, fmt::format("it has {} tokens, the model {}", v.tokens.size(), vocab_size));
   grow(v, size_t(vocab_size));

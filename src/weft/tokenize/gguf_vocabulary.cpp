@@ -68,6 +68,7 @@ GgufVocabulary read_gguf_vocabulary(const GgufFields& f) {
   v.add_beginning = f.flag("tokenizer.ggml.add_bos_token", !pairs || v.pre == "llama-bpe") && v.beginning >= 0;
   v.add_end = f.flag("tokenizer.ggml.add_eos_token", false) && v.end >= 0;
   v.chat_template = f.text("tokenizer.chat_template", "");
+  v.fingerprint = f.text(kGgufFingerprint, "");
   return v;
 }
 
@@ -90,6 +91,7 @@ void write_gguf_vocabulary(const GgufVocabulary& v, GgufHead& head) {
   head.flag("tokenizer.ggml.add_eos_token", v.add_end);
   if (v.model == "llama") head.flag("tokenizer.ggml.add_space_prefix", v.add_space_prefix);
   if (!v.chat_template.empty()) head.text("tokenizer.chat_template", v.chat_template);
+  if (!v.fingerprint.empty()) head.text(kGgufFingerprint, v.fingerprint);
 }
 
 }  // namespace weft

@@ -12,6 +12,9 @@
 
 namespace weft {
 
+// A key of weft's own: the fingerprint of the tokenizer of which the file's vocabulary was made.
+inline constexpr const char* kGgufFingerprint = "weft.tokenizer.fingerprint";
+
 struct GgufVocabulary {
   enum Kind : int32_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
 
@@ -25,6 +28,7 @@ struct GgufVocabulary {
   bool add_beginning = false, add_end = false;
   bool add_space_prefix = true;         // of "llama"
   std::string chat_template = {};       // empty: none
+  std::string fingerprint = {};         // of the tokenizer that it was made of; empty: not known
   std::vector<std::string> notes = {};  // what the tokenizer does and a GGUF file cannot say, in words; not written
 };
 

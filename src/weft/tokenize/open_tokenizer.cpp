@@ -232,6 +232,14 @@ std::unique_ptr<Tokenizer> read_tokenizer(const fs::path& path, const TokenizerO
                         read_companions(path.parent_path()));
 }
 
+std::vector<std::string> tokenizer_fingerprints(const fs::path& path) {
+  std::vector<std::string> all{read_tokenizer(path)->fingerprint()};
+  if (!is_gguf(path)) return all;
+  std::string before = GgufFile(path).fields().text(kGgufFingerprint, "");
+  if (!before.empty()) all.push_back(std::move(before));
+  return all;
+}
+
 std::unique_ptr<Tokenizer> open_sentencepiece(const fs::path& file) {
   return make_sentencepiece(MappedFile(file).text(), file.string(), read_companions(file.parent_path()));
 }

@@ -80,6 +80,10 @@ struct TokenizerOptions {
 // known.
 std::unique_ptr<Tokenizer> read_tokenizer(const std::filesystem::path& path, const TokenizerOptions& options = {});
 
+// The fingerprint of what `path` holds; behind it, where `path` is a GGUF file that says so (weft's own do), that of
+// the tokenizer of which its vocabulary was made: ids mean the same to both. Throws as read_tokenizer does.
+std::vector<std::string> tokenizer_fingerprints(const std::filesystem::path& path);
+
 // The file of a folder that holds its tokenizer, as read_tokenizer finds it; of a GGUF file with a tokenizer, that
 // file, even if weft cannot read the tokenizer; empty: there is none. Throws FileError where a GGUF file is broken.
 std::filesystem::path find_tokenizer(const std::filesystem::path& folder);

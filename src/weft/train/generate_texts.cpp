@@ -1,5 +1,7 @@
 #include "weft/train/generate_texts.h"
 
+#include <algorithm>
+
 #include "weft/records/clock.h"
 #include "weft/sharding/text_ranks.h"
 
@@ -9,22 +11,25 @@ namespace {
 // Choices of different texts are numbered so far apart.
 constexpr uint64_t kChoicesOfText = uint64_t{1} << 32;
 
-// The texts of all ranks of dp: the others have zeros where this one has tokens.
-std::vector<Tokens> of_all_ranks(Communicator& dp, int64_t first, const std::vector<Tokens>& mine, size_t num_prompts,
-                                 int64_t max_tokens) {
-  const auto width = size_t(max_tokens) + 1;  // with their number
-  std::vector<double> table(num_prompts * width, 0.0);
-  for (size_t i = 0; i < mine.size(); ++i) {
-    double* row = table.data() + (size_t(first) + i) * width;
-    *row++ = double(mine[i].size());
-    for (const int32_t token : mine[i]) *row++ = token;
-  }
-  dp.all_reduce({table.data(), DType::f64, {int64_t(num_prompts), int64_t(width)}}).wait();
+void wait_sum(Communicator& ranks, std::vector<double>& numbers) {
+  if (!numbers.empty()) ranks.all_reduce({numbers.data(), DType::f64, {int64_t(numbers.size())}}).wait();
+}
+
+// The texts of all ranks of dp: the others have zeros where this one has tokens. As large as the texts are, however
+// many tokens they might have had.
+std::vector<Tokens> of_all_ranks(Communicator& dp, int64_t first, const std::vector<Tokens>& mine, size_t num_prompts) {
+  std::vector<double> sizes(num_prompts, 0.0);
+  for (size_t i = 0; i < mine.size(); ++i) sizes[size_t(first) + i] = double(mine[i].size());
+  wait_sum(dp, sizes);
+  std::vector<size_t> ends(num_prompts + 1, 0);  // of each text, behind 0
+  for (size_t i = 0; i < num_prompts; ++i) ends[i + 1] = ends[i] + size_t(sizes[i]);
+  std::vector<double> tokens(ends.back(), 0.0);
+  for (size_t i = 0; i < mine.size(); ++i)
+    std::copy(mine[i].begin(), mine[i].end(), tokens.begin() + int64_t(ends[size_t(first) + i]));
+  wait_sum(dp, tokens);
   std::vector<Tokens> all;
-  for (size_t i = 0; i < num_prompts; ++i) {
-    const double* row = table.data() + i * width;
-    all.emplace_back(row + 1, row + 1 + size_t(*row));
-  }
+  for (size_t i = 0; i < num_prompts; ++i)
+    all.emplace_back(tokens.begin() + int64_t(ends[i]), tokens.begin() + int64_t(ends[i + 1]));
   return all;
 }
 
@@ -73,7 +78,7 @@ std::vector<Tokens> generate_texts(TextGenerator& generator, const GenerateReque
     for (const int64_t text : open) more.push_back({text, std::span(texts[size_t(text)]).last(1)});
   }
   if (r.times) *r.times = {chose_first - began, now_s() - chose_first, fed};
-  return of_all_ranks(ranks_of_other_texts(mesh), here.first, texts, r.prompts.size(), r.max_tokens);
+  return of_all_ranks(ranks_of_other_texts(mesh), here.first, texts, r.prompts.size());
 }
 
 }  // namespace weft

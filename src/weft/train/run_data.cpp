@@ -168,8 +168,9 @@ std::shared_ptr<const TrainingSamples> with_teacher_logits(const Recipe& r,
   if (spec.samples != samples->samples_fingerprint() || spec.num_samples != samples->samples_per_epoch())
     throw ConfigError(fmt::format(
         "objective.teacher_logits = {} cannot run: it was made of other tokens than data.train has now, {} samples of "
-        "them, in place of {}; the nearest that works: the same files, data.packing and data.valid_fraction, or a file "
-        "made for this recipe: `weft teacher-logits`",
+        "them, in place of {}, or of documents that attend to others; the nearest that works: the same files, "
+        "data.packing, data.attn_mask_type and data.valid_fraction, or a file made for this recipe: `weft "
+        "teacher-logits`",
         in_quotes(r.objective.teacher_logits), spec.num_samples, samples->samples_per_epoch()));
   const auto read_top = [samples, logits](int64_t sample, const TopRows& to) {
     logits->read(samples->number_of(sample), to);

@@ -53,10 +53,13 @@ std::string made(const DatasetTokenizer& t) {
 struct Found {
   std::string fingerprint;  // empty: nothing that can be read
   std::string why_not;
+  std::string made_of = {};  // the fingerprint of the tokenizer of which it was made, for a GGUF file that says so
+  bool is(const std::string& other) const { return fingerprint == other || (!made_of.empty() && made_of == other); }
 };
 Found look_at(const std::string& path) {
   try {
-    return {.fingerprint = read_tokenizer(path)->fingerprint(), .why_not = ""};
+    const std::vector<std::string> all = tokenizer_fingerprints(path);
+    return {.fingerprint = all.front(), .why_not = "", .made_of = all.size() > 1 ? all.back() : ""};
   } catch (const Error& e) { return {.fingerprint = "", .why_not = e.what()}; }
 }
 
@@ -139,17 +142,29 @@ class Judge {
       result_.warnings.push_back(
           fmt::format("the tokenizer of the model's folder cannot be compared with that of {}: {}",
                       first().folder.string(), model.why_not));
-    else if (model.fingerprint != first().fingerprint)
+    else if (!model.is(first().fingerprint))
       refuse(
           fmt::format("data: {}, and the model's folder holds another: {}; make the dataset with the model's, or "
                       "say which one text is to be read with: data.tokenizer = \"{}\"",
                       made(first()), named(of_model_.string(), model.fingerprint), first().name));
+    else if (model.fingerprint != first().fingerprint)
+      prefer_dataset();
+  }
+
+  // Checkpoints get the tokenizer's own files as long as they can be had: the files that weft makes of a GGUF file's
+  // vocabulary have another fingerprint.
+  void prefer_dataset() {
+    if (has_kept() || why_lost(first()).empty()) take_from_dataset();
+  }
+
+  bool has_kept() const {
+    const fs::path kept = kept_tokenizer(recipe_.run.dir);
+    return !kept.empty() && look_at(kept.string()).fingerprint == first().fingerprint;
   }
 
   void take_from_dataset() {
     if (is_of_bytes(first())) return keep(kByte);
-    const fs::path kept = kept_tokenizer(recipe_.run.dir);
-    if (!kept.empty() && look_at(kept.string()).fingerprint == first().fingerprint) return keep(kept.string());
+    if (has_kept()) return keep(kept_tokenizer(recipe_.run.dir).string());
     const std::string why = why_lost(first());
     if (why.empty()) return keep(first().name);
     const std::string text = fmt::format("{}, which is not there any more: {}", made(first()), why);
@@ -162,12 +177,12 @@ class Judge {
   void explicitly() {
     result_ = of_named(recipe_);
     const std::string& name = recipe_.data.tokenizer;
-    const std::string here = look_at(name).fingerprint;
+    const Found here = look_at(name);
     for (const DatasetTokenizer& t : datasets_)
-      if (!here.empty() && t.fingerprint != here)
+      if (!here.fingerprint.empty() && !here.is(t.fingerprint))
         result_.warnings.push_back(fmt::format(
             "{}, and data.tokenizer is another: {}; text is read with the latter, also by weft eval and weft generate",
-            made(t), named(name, here)));
+            made(t), named(name, here.fingerprint)));
   }
 
   const Recipe& recipe_;
@@ -181,10 +196,10 @@ class Judge {
 // say has been compared before (read_teacher).
 void compare_with_teacher(const Recipe& recipe, const std::vector<DatasetTokenizer>& datasets) {
   if (recipe.train.objective != ObjectiveKind::distill) return;
-  for (const DatasetTokenizer& t : datasets) require_teacher_tokenizer(recipe, t.fingerprint, made(t));
+  for (const DatasetTokenizer& t : datasets) require_teacher_tokenizer(recipe, {t.fingerprint}, made(t));
   if (datasets.empty() && recipe.data.tokenizer == kAuto && has_texts(recipe) &&
       find_tokenizer(recipe.model.path).empty())
-    require_teacher_tokenizer(recipe, make_byte_tokenizer()->fingerprint(),
+    require_teacher_tokenizer(recipe, {make_byte_tokenizer()->fingerprint()},
                               "texts are read as bytes, since model.path holds no tokenizer");
 }
 
@@ -366,10 +381,10 @@ std::vector<std::string> other_tokenizers(const std::vector<DatasetTokenizer>& d
                                           const ModelTokenizer& tokenizer) {
   std::vector<std::string> lines;
   if (datasets.empty() || !tokenizer.note.empty()) return lines;
-  const std::string here = look_at(tokenizer.name).fingerprint;
+  const Found here = look_at(tokenizer.name);
   for (const DatasetTokenizer& t : datasets)
-    if (!here.empty() && t.fingerprint != here)
-      lines.push_back(fmt::format("{}, the model's is another: {}", made(t), named(tokenizer.name, here)));
+    if (!here.fingerprint.empty() && !here.is(t.fingerprint))
+      lines.push_back(fmt::format("{}, the model's is another: {}", made(t), named(tokenizer.name, here.fingerprint)));
   return lines;
 }
 

@@ -8,6 +8,7 @@
 
 #include "weft/base/error.h"
 #include "weft/base/parallel.h"
+#include "weft/checkpoint/disk_space.h"
 #include "weft/comm/agree.h"
 #include "weft/data/sample_order.h"
 #include "weft/device/host_parts.h"
@@ -73,6 +74,26 @@ int64_t measure_head(const ModelSpec& model, const StepSpec& step, const Workspa
   HeadPass(transformer, step, backend, mesh, arena).each([](int64_t, const Tensor&) {});
   workspace = std::max(workspace, backend.workspace_bytes());
   return arena.peak();
+}
+
+ForwardShape storing_shape(const Recipe& r) {
+  return {.precision = weft::precision_of(r), .seq_length = r.train.seq_length, .size = r.train.micro_batch_size};
+}
+
+// One of the ranks that have the same logits.
+bool writes_logits(const StepSpec& step) { return step.has_head() && place_of(step.mesh, step.rank).tp == 0; }
+
+// The file that it replaces goes only when the new one is whole.
+void require_disk_room(const std::filesystem::path& file, int64_t bytes) {
+  const std::optional<int64_t> largest = largest_file_bytes(), free = free_bytes_at(file);
+  if (largest && bytes > *largest)
+    throw FileError(fmt::format("{}: the file will have {} bytes, this process may write files of {}: raise ulimit -f",
+                                file.string(), bytes, *largest));
+  if (free && bytes > *free)
+    throw FileError(
+        fmt::format("{}: the file will have {} bytes, and {} are free there: free {} more, choose another --out, or a "
+                    "smaller --top-k",
+                    file.string(), bytes, *free, bytes - *free));
 }
 
 // The largest logits of the rows of a micro-batch, on the host.
@@ -145,7 +166,7 @@ class Storer {
   explicit Storer(const StoreTeacherRequest& request)
       : r_(request),
         model_(request.teacher.spec),
-        step_(forward_step(request.recipe.parallel, model_, shape(), request.mesh.world->rank())),
+        step_(forward_step(request.recipe.parallel, model_, storing_shape(request.recipe), request.mesh.world->rank())),
         plan_(measure_forward(model_, step_, *request.machine.workspace_model)),
         head_bytes_(measure_head(model_, step_, *request.machine.workspace_model, plan_.workspace)),
         rank_({request.recipe.objective.teacher, model_}, step_, plan_, request.machine, request.mesh),
@@ -168,6 +189,7 @@ class Storer {
     const bool leads = world.rank() == 0;
     std::optional<TeacherLogitsWriter> writer;
     agree(world, [&] {
+      if (leads) require_disk_room(r_.file, spec.sample_begin(spec.num_samples));
       if (leads) writer.emplace(r_.file, spec, true);
     });
     agree(world, [&] {
@@ -189,12 +211,7 @@ class Storer {
   }
 
  private:
-  ForwardShape shape() const {
-    const Recipe& r = r_.recipe;
-    return {.precision = weft::precision_of(r), .seq_length = r.train.seq_length, .size = r.train.micro_batch_size};
-  }
-  // One of the ranks that have the same logits.
-  bool writes() const { return head_ && place_of(step_.mesh, step_.rank).tp == 0; }
+  bool writes() const { return writes_logits(step_); }
 
   FoundTop pass(const StoredBatch& batch, const TeacherLogitsSpec& spec) {
     FoundTop found(writes() ? step_.micro_batch_tokens() : 0, spec.top, spec.temperature);
@@ -266,6 +283,15 @@ Recipe storing_recipe(const Recipe& recipe, const ModelSpec& teacher) {
   r.parallel.order = p.order;
   r.parallel.sequence_parallel = false;  // every rank of tp has all rows of what the head is given
   return r;
+}
+
+int64_t measure_storing(const Recipe& recipe, const ModelSpec& teacher, int64_t top, const WorkspaceModel& workspace,
+                        int rank) {
+  const StepSpec step = forward_step(recipe.parallel, teacher, storing_shape(recipe), rank);
+  MemoryPlan plan = measure_forward(teacher, step, workspace);
+  const int64_t head = measure_head(teacher, step, workspace, plan.workspace);
+  const int64_t found = writes_logits(step) ? step.micro_batch_tokens() * (8 * top + 4) : 0;
+  return plan.total_bytes() + head + found;
 }
 
 void store_teacher_logits(const StoreTeacherRequest& request) { Storer(request).run(); }

@@ -24,9 +24,13 @@ struct StoreTeacherRequest {
 // A recipe with objective.teacher as the teacher alone runs: forward, cut over dp, tp, pp, cp and, with experts, ep.
 Recipe storing_recipe(const Recipe& recipe, const ModelSpec& teacher);
 
+// What a rank of that recipe takes, in bytes. Reads no weights.
+int64_t measure_storing(const Recipe& recipe, const ModelSpec& teacher, int64_t top, const WorkspaceModel& workspace,
+                        int rank);
+
 // Reads every sample of data.train once, in the order of the files, a micro-batch at a time on each data parallel rank,
-// and writes what the teacher makes of it; the file takes its name when it is whole. Throws FileError; NumericsError
-// where a logit is not finite. Collective. Blocks.
+// and writes what the teacher makes of it; the file takes its name when it is whole. Throws FileError,
+// also where it has no room on the disk; NumericsError where a logit is not finite. Collective. Blocks.
 void store_teacher_logits(const StoreTeacherRequest& request);
 
 }  // namespace weft
