@@ -86,7 +86,7 @@ TEST(Export, RefusesBeforeItWrites) {
   EXPECT_SAYS(export_to("/dev/null", golden("llama-gqa"), {"--again"}).err, "is no regular file");
   testing::spill(dir / "m.gguf.unchecked", "mine too");
   EXPECT_SAYS(export_to(dir / "m.gguf", golden("llama-gqa"), {"--data", (dir / "there.gguf").string()}).err,
-              "m.gguf.unchecked, and that is there already");
+              "m.gguf.unchecked until its loss is known, and that is there already");
   EXPECT_EQ(testing::slurp(dir / "m.gguf.unchecked"), "mine too");
   EXPECT_SAYS(export_to(dir / "m.gguf", golden("mixtral")).err, "the nearest that works");
   EXPECT_SAYS(export_to(dir / "m.gguf", golden("llama-gqa"), {"--max-loss", "1"}).err, "add --data");
