@@ -388,6 +388,25 @@ TEST(GgufModels, AnEndThatThereIsNotIsNoToken) {
   }
 }
 
+TEST(GgufModels, TheEndOfATurnEndsATextToo) {
+  TempDir dir;
+  GgufHead head;
+  head.text("general.architecture", "llama");
+  head.u32("llama.attention.head_count", 2);
+  for (const char* key : {"embedding_length", "block_count", "feed_forward_length", "context_length"})
+    head.u32(fmt::format("llama.{}", key), 4);
+  head.f32("llama.attention.layer_norm_rms_epsilon", 1e-6);
+  head.f32("llama.rope.freq_base_swa", 100);  // a base of Gemma 3's windows: nothing to a Llama
+  head.u32("tokenizer.ggml.eos_token_id", 2);
+  head.u32("tokenizer.ggml.eot_token_id", 3);
+  head.tensor("token_embd.weight", {4, 4}, GgufType::f32);
+  testing::spill(dir / "m.gguf", head.bytes() + std::string(64, '\0'));
+  const HfConfig config = read_hf_config(dir / "m.gguf");
+  EXPECT_EQ(config.json["eos_token_id"], (nlohmann::json{2, 3}));
+  ASSERT_EQ(config.warnings.size(), 1u);
+  EXPECT_SAYS(config.warnings[0], "\"llama.rope.freq_base_swa\" is passed over");
+}
+
 TEST(GgufModels, StoriesFromElsewhereAreTheFoldersWeights) {
   WEFT_NEEDS_SHARED();
   const fs::path folder = testing::shared_dir() / "data/models/stories260K";

@@ -47,13 +47,16 @@ class Reader {
     json_["vocab_size"] = rows_of("token_embd.weight");
     json_["initializer_range"] = 0.02;
     arch_ == "gpt2" ? read_gpt2() : read_llama_like();
-    for (const auto& [to, from] : {std::pair{"bos_token_id", "tokenizer.ggml.bos_token_id"},
-                                   std::pair{"eos_token_id", "tokenizer.ggml.eos_token_id"}})
-      if (const int64_t id = f_.token_id(from); id >= 0) json_[to] = id;
+    if (const int64_t id = f_.token_id("tokenizer.ggml.bos_token_id"); id >= 0) json_["bos_token_id"] = id;
+    Json ends = Json::array();  // of a document, then of a turn
+    for (const char* end : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"})
+      if (const int64_t id = f_.token_id(end); id >= 0) ends.push_back(id);
+    if (!ends.empty()) json_["eos_token_id"] = ends.size() == 1 ? ends[0] : ends;
     return std::move(json_);
   }
 
-  static bool is_known(std::string_view name) {
+  bool is_known(std::string_view name) const {
+    if (name == "rope.freq_base_swa") return arch_ == "gemma3";
     return std::find(std::begin(kKnown), std::end(kKnown), name) != std::end(kKnown);
   }
   static constexpr std::string_view kKnown[] = {"context_length",
@@ -72,7 +75,6 @@ class Reader {
                                                 "attention.sliding_window",
                                                 "rope.dimension_count",
                                                 "rope.freq_base",
-                                                "rope.freq_base_swa",
                                                 "rope.scale_linear",
                                                 "rope.scaling.type",
                                                 "rope.scaling.factor",
