@@ -161,11 +161,29 @@ std::unique_ptr<SampleOrder> open_samples(const Recipe& r, int64_t vocab_size, C
   return samples;
 }
 
+// What the file will hold. Throws FileError where the disk has no room for it, on all ranks.
+TeacherLogitsSpec judged_file(const StoreTeacherRequest& r, const SampleOrder& samples) {
+  const TeacherLogitsSpec spec{.top = r.top,
+                               .seq_length = r.recipe.train.seq_length,
+                               .num_samples = samples.samples_per_epoch(),
+                               .vocab_size = r.teacher.spec.vocab_size,
+                               .temperature = r.recipe.objective.temperature,
+                               .teacher = fingerprint_of_weights(r.recipe.objective.teacher),
+                               .samples = samples.samples_fingerprint()};
+  agree(*r.mesh.world, [&] {
+    if (r.mesh.world->rank() == 0) require_disk_room(r.file, spec.sample_begin(spec.num_samples));
+  });
+  return spec;
+}
+
 class Storer {
  public:
+  // The disk is judged before the teacher is loaded.
   explicit Storer(const StoreTeacherRequest& request)
       : r_(request),
         model_(request.teacher.spec),
+        samples_(open_samples(request.recipe, model_.vocab_size, *request.mesh.world)),
+        file_(judged_file(request, *samples_)),
         step_(forward_step(request.recipe.parallel, model_, storing_shape(request.recipe), request.mesh.world->rank())),
         plan_(measure_forward(model_, step_, *request.machine.workspace_model)),
         head_bytes_(measure_head(model_, step_, *request.machine.workspace_model, plan_.workspace)),
@@ -178,31 +196,22 @@ class Storer {
 
   void run() {
     Communicator& world = *rank_.mesh.world;
-    const auto samples = open_samples(r_.recipe, model_.vocab_size, world);
-    const TeacherLogitsSpec spec{.top = r_.top,
-                                 .seq_length = step_.seq_length,
-                                 .num_samples = samples->samples_per_epoch(),
-                                 .vocab_size = model_.vocab_size,
-                                 .temperature = r_.recipe.objective.temperature,
-                                 .teacher = fingerprint_of_weights(r_.recipe.objective.teacher),
-                                 .samples = samples->samples_fingerprint()};
     const bool leads = world.rank() == 0;
     std::optional<TeacherLogitsWriter> writer;
     agree(world, [&] {
-      if (leads) require_disk_room(r_.file, spec.sample_begin(spec.num_samples));
-      if (leads) writer.emplace(r_.file, spec, true);
+      if (leads) writer.emplace(r_.file, file_, true);
     });
     agree(world, [&] {
-      if (!leads && writes()) writer.emplace(r_.file, spec, false);
+      if (!leads && writes()) writer.emplace(r_.file, file_, false);
     });
-    const int64_t size = step_.micro_batch_size, batches = (spec.num_samples + size - 1) / size;
+    const int64_t size = step_.micro_batch_size, batches = (file_.num_samples + size - 1) / size;
     for (int64_t round = 0; round < batches; round += step_.order.ranks) {
       const int64_t batch = round + step_.order.rank;  // beyond the last: that one again, for the others' sake
       const int64_t first = std::min(batch, batches - 1) * size;
-      FoundTop found = pass({*samples, step_, first, spans_}, spec);
-      if (writes() && batch < batches) write(*writer, found, first, spec.num_samples);
+      FoundTop found = pass({*samples_, step_, first, spans_});
+      if (writes() && batch < batches) write(*writer, found, first, file_.num_samples);
       if (leads && r_.progress)
-        r_.progress(std::min(spec.num_samples, (round + step_.order.ranks) * size), spec.num_samples);
+        r_.progress(std::min(file_.num_samples, (round + step_.order.ranks) * size), file_.num_samples);
     }
     barrier(world);
     agree(world, [&] {
@@ -213,8 +222,8 @@ class Storer {
  private:
   bool writes() const { return writes_logits(step_); }
 
-  FoundTop pass(const StoredBatch& batch, const TeacherLogitsSpec& spec) {
-    FoundTop found(writes() ? step_.micro_batch_tokens() : 0, spec.top, spec.temperature);
+  FoundTop pass(const StoredBatch& batch) {
+    FoundTop found(writes() ? step_.micro_batch_tokens() : 0, file_.top, file_.temperature);
     const ForwardOnly forward{.model = rank_.model,
                               .params = rank_.params,
                               .step = step_,
@@ -262,6 +271,8 @@ class Storer {
 
   const StoreTeacherRequest& r_;
   const ModelSpec model_;
+  const std::unique_ptr<SampleOrder> samples_;
+  const TeacherLogitsSpec file_;
   const StepSpec step_;
   MemoryPlan plan_;
   const int64_t head_bytes_;
