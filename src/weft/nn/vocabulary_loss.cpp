@@ -3,8 +3,8 @@
 namespace weft {
 
 void VocabularyLoss::run(Pass& p, const Chunk& c) const {
-  if (c.lesson.logits) return learn(p, c);
-  if (c.lesson.top.ids) return learn_top(p, c);
+  if (c.lesson.logits) return learn_of_all(p, c);
+  if (c.lesson.top.ids) return learn_of_top(p, c);
   if (!is_cut()) {
     p.be.run(CrossEntropy{.logits = c.logits,
                           .targets = c.targets,
@@ -27,53 +27,43 @@ void VocabularyLoss::run(Pass& p, const Chunk& c) const {
                             .first = first()});
 }
 
-void VocabularyLoss::learn(Pass& p, const Chunk& c) const {
+// `part` and `join` say what of the teacher there is; the rest is filled in here.
+template <class Part, class Join>
+void VocabularyLoss::learn(Pass& p, const Chunk& c, Part part, Join join) const {
   Scope temporaries(*p.scratch);
-  const Tensor part = p.stat(p.scratch, {c.logits.rows(), DistillPart::kNumbers}, part_place(c.logits));
-  p.be.run(DistillPart{.logits = c.logits,
-                       .teacher = c.lesson.logits,
-                       .targets = c.targets,
-                       .parts = part,
-                       .loss = c.lesson.loss,
-                       .first = first()});
-  p.be.run(DistillJoin{.parts = joined(p, part),
-                       .logits = c.logits,
-                       .teacher = c.lesson.logits,
-                       .targets = c.targets,
-                       .weights = c.weights,
-                       .nll = c.nll,
-                       .divergence = c.lesson.divergence,
-                       .dlogits = c.dlogits,
-                       .loss = c.lesson.loss,
-                       .scale = c.scale,
-                       .first = first()});
+  part.logits = c.logits;
+  part.targets = c.targets;
+  part.parts = p.stat(p.scratch, {c.logits.rows(), Part::kNumbers}, part_place(c.logits));
+  part.loss = c.lesson.loss;
+  part.first = first();
+  p.be.run(part);
+  join.parts = joined(p, part.parts);
+  join.logits = c.logits;
+  join.targets = c.targets;
+  join.weights = c.weights;
+  join.nll = c.nll;
+  join.divergence = c.lesson.divergence;
+  join.dlogits = c.dlogits;
+  join.loss = c.lesson.loss;
+  join.scale = c.scale;
+  join.first = first();
+  p.be.run(join);
 }
 
-void VocabularyLoss::learn_top(Pass& p, const Chunk& c) const {
-  Scope temporaries(*p.scratch);
-  const TopLogits& top = c.lesson.top;
-  const Tensor part = p.stat(p.scratch, {c.logits.rows(), DistillTopPart::kNumbers}, part_place(c.logits));
-  p.be.run(DistillTopPart{.logits = c.logits,
-                          .ids = top.ids,
-                          .top = top.logits,
-                          .lse = top.lse,
-                          .targets = c.targets,
-                          .parts = part,
-                          .loss = c.lesson.loss,
-                          .first = first()});
-  p.be.run(DistillTopJoin{.parts = joined(p, part),
-                          .logits = c.logits,
-                          .ids = top.ids,
-                          .top = top.logits,
-                          .lse = top.lse,
-                          .targets = c.targets,
-                          .weights = c.weights,
-                          .nll = c.nll,
-                          .divergence = c.lesson.divergence,
-                          .dlogits = c.dlogits,
-                          .loss = c.lesson.loss,
-                          .scale = c.scale,
-                          .first = first()});
+void VocabularyLoss::learn_of_all(Pass& p, const Chunk& c) const {
+  DistillPart part;
+  DistillJoin join;
+  part.teacher = join.teacher = c.lesson.logits;
+  learn(p, c, part, join);
+}
+
+void VocabularyLoss::learn_of_top(Pass& p, const Chunk& c) const {
+  DistillTopPart part;
+  DistillTopJoin join;
+  part.ids = join.ids = c.lesson.top.ids;
+  part.top = join.top = c.lesson.top.logits;
+  part.lse = join.lse = c.lesson.top.lse;
+  learn(p, c, part, join);
 }
 
 }  // namespace weft

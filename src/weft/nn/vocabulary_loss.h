@@ -34,8 +34,10 @@ class VocabularyLoss {
   bool is_cut() const { return table_->spec().place.tp() == Spmd::Shard0; }
 
  private:
-  void learn(Pass& p, const Chunk& chunk) const;
-  void learn_top(Pass& p, const Chunk& chunk) const;
+  template <class Part, class Join>
+  void learn(Pass& p, const Chunk& chunk, Part part, Join join) const;
+  void learn_of_all(Pass& p, const Chunk& chunk) const;
+  void learn_of_top(Pass& p, const Chunk& chunk) const;
   // The number of the first class here; how parts of a loss are held, whose rows are the logits'.
   int64_t first() const { return is_cut() ? table_->parts()[0].rows.first : 0; }
   Placement part_place(const Tensor& logits) const {

@@ -334,38 +334,35 @@ void run(L& launcher, const DistillPart& op) {
                   DistillPartRow{rows<const float>(op.logits), rows<const float>(op.teacher), flat<int32_t>(op.targets),
                                  rows<float>(op.parts), soft_of(op.loss), op.first});
 }
-template <class L>
-void run(L& launcher, const DistillJoin& op) {
+template <class L, class Op, class Teacher>
+void run_distill_join(L& launcher, const Op& op, const Teacher& teacher) {
   by_float(op.dlogits.dtype, [&](auto t) {
     using T = decltype(t);
     launcher.launch(op.logits.rows(),
-                    DistillJoinRow<T>{rows<const float>(op.parts), rows<const float>(op.logits),
-                                      rows<const float>(op.teacher), flat<int32_t>(op.targets), flat<float>(op.weights),
-                                      flat<float>(op.nll), flat<float>(op.divergence), rows<T>(op.dlogits),
-                                      soft_of(op.loss), float(op.scale), op.first, op.parts.rows(), op.logits.rows()});
+                    DistillJoinRow<T, Teacher>{rows<const float>(op.parts), rows<const float>(op.logits), teacher,
+                                               flat<int32_t>(op.targets), flat<float>(op.weights), flat<float>(op.nll),
+                                               flat<float>(op.divergence), rows<T>(op.dlogits), soft_of(op.loss),
+                                               float(op.scale), op.first, op.parts.rows(), op.logits.rows()});
   });
+}
+template <class L>
+void run(L& launcher, const DistillJoin& op) {
+  run_distill_join(launcher, op, WholeTeacher{rows<const float>(op.teacher)});
 }
 
 template <class Op>
 Top top_of(const Op& op) {
-  return {rows<const int32_t>(op.ids), rows<const float>(op.top), flat<float>(op.lse)};
+  return {rows<const int32_t>(op.ids), rows<const float>(op.top), flat<float>(op.lse), op.first};
 }
 template <class L>
 void run(L& launcher, const DistillTopPart& op) {
   launcher.launch(op.logits.rows(),
                   DistillTopPartRow{rows<const float>(op.logits), top_of(op), flat<int32_t>(op.targets),
-                                    rows<float>(op.parts), soft_of(op.loss), op.first});
+                                    rows<float>(op.parts), soft_of(op.loss)});
 }
 template <class L>
 void run(L& launcher, const DistillTopJoin& op) {
-  by_float(op.dlogits.dtype, [&](auto t) {
-    using T = decltype(t);
-    launcher.launch(op.logits.rows(),
-                    DistillTopJoinRow<T>{rows<const float>(op.parts), rows<const float>(op.logits), top_of(op),
-                                         flat<int32_t>(op.targets), flat<float>(op.weights), flat<float>(op.nll),
-                                         flat<float>(op.divergence), rows<T>(op.dlogits), soft_of(op.loss),
-                                         float(op.scale), op.first, op.parts.rows(), op.logits.rows()});
-  });
+  run_distill_join(launcher, op, top_of(op));
 }
 
 template <class L>
