@@ -114,7 +114,7 @@ namespace {
 
 // --- collectives on a transport ---
 // They only queue work on it, the same on every rank; tensors are as for Communicator, with at least one element. Sums
-// go in chunks that fit into staging: every rank sends every other one its share of the chunk, and adds in rank order,
+// go in parts that fit into staging: every rank sends every other one its share of the part, and adds in rank order,
 // whatever moves the bytes.
 
 struct RankPlace {
@@ -170,7 +170,7 @@ void reduce_scatter_on(Transport& transport, const RankPlace& me, const Tensor& 
                  full.dtype, std::min(most, shard.elements() - done));
 }
 
-// For each chunk, a reduce-scatter in place and an all-gather; a small tensor goes to every rank whole.
+// For each part, a reduce-scatter in place and an all-gather; a small tensor goes to every rank whole.
 void all_reduce_on(Transport& transport, const RankPlace& me, const Tensor& x) {
   const int64_t most = most_of_part(transport, me, x.dtype), elements = x.elements();
   int64_t done = 0;
