@@ -158,23 +158,36 @@ Command add_merge(CLI::App& weft) {
 
 Command add_export(CLI::App& weft) {
   auto o = std::make_shared<ExportOptions>();
-  CLI::App* app = weft.add_subcommand("export", "Write a model as one GGUF file, for llama.cpp and programs like it");
+  CLI::App* app = weft.add_subcommand(
+      "export", "Write a model as one GGUF file, for llama.cpp and programs like it,\nor as an adapter of its base");
   app->add_option("model", o->model, "Model folder, GGUF file, checkpoint, or run folder")
       ->required()
       ->type_name("FOLDER");
-  app->add_option("--gguf", o->gguf, "File to write")->required()->type_name("FILE");
-  add_choice(*app, "--type", o->type, "Of the matrices", {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_K", "Q6_K"});
+  CLI::Option* gguf = app->add_option("--gguf", o->gguf, "File to write")->type_name("FILE");
+  add_choice(*app, "--type", o->type, "Of the matrices", {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_K", "Q6_K"})
+      ->needs(gguf);
   app->add_option("--tokenizer", o->tokenizer, "auto (the model's own), none, byte, or a tokenizer's file or folder")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->needs(gguf);
+  CLI::Option* base = app->add_option("--lora-of", o->lora_of, "Write the difference to this base as a LoRA adapter")
+                          ->type_name("FOLDER")
+                          ->excludes(gguf);
+  CLI::Option* out = app->add_option("--out", o->out, "New folder of the adapter")->type_name("FOLDER")->needs(base);
+  base->needs(out);
+  add_number(*app, "--rank", o->rank, "Of the adapter", 1, int64_t{1} << 20)->needs(base);
+  app->add_option("--targets", o->targets, "Modules that get an adapter, as q_proj v_proj; or all-linear")
+      ->capture_default_str()
+      ->needs(base);
   app->add_option("--data", o->data, "Text, JSONL or token files: tell the loss on them before and after")
       ->type_name("FILES");
-  app->add_option("--max-loss", o->max_loss, "With --data: write no file if the loss rises by more than this (nats)")
+  app->add_option("--max-loss", o->max_loss, "With --data: write nothing if the loss rises by more than this (nats)")
       ->check(number_in(0, 1e6));
-  app->add_flag("--again", o->again, "Replace the file that is there");
+  app->add_flag("--again", o->again, "Replace the file that is there")->needs(gguf);
   add_number(*app, "--threads", o->threads, "0: all cores", 0, 4096);
   app->footer(
       "Examples:\n  weft export runs/first --gguf first.gguf --type Q8_0\n"
-      "  weft export runs/first --gguf first.gguf --type Q4_K --data held-out.txt --max-loss 0.05");
+      "  weft export runs/first --gguf first.gguf --type Q4_K --data held-out.txt --max-loss 0.05\n"
+      "  weft export tuned --lora-of base --rank 16 --out adapter");
   return {app, [o] { return run_export(*o); }};
 }
 

@@ -66,14 +66,19 @@ int run_merge(const MergeOptions& options);
 
 struct ExportOptions {
   std::string model;  // as in ModelOptions
-  std::string gguf;   // the file to write
-  std::string type = "F16", tokenizer = "auto";
+  // One of the two: a GGUF file to write; or the base of an adapter that goes into the new folder `out`.
+  std::string gguf, lora_of, out;
+  std::string type = "F16", tokenizer = "auto";  // of a GGUF file
+  int64_t rank = 16;                             // of an adapter, with its targets
+  std::vector<std::string> targets = {"all-linear"};
   std::vector<std::string> data;   // that loss is measured on, before and after; empty: it is not
   std::optional<double> max_loss;  // by how many nats a token the loss may rise
   bool again = false;              // replace the file that is there
   int64_t threads = 0;
 };
 int run_export(const ExportOptions& options);
+// Of lora_of.
+int run_extract(const ExportOptions& options);
 
 struct EvalOptions : ModelOptions {
   std::string loss_mask, dtype = "uint16", text_key;

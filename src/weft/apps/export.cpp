@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <functional>
 #include <iostream>
@@ -9,7 +8,7 @@
 #include "weft/apps/backends.h"
 #include "weft/apps/commands.h"
 #include "weft/apps/data_lines.h"
-#include "weft/apps/measure.h"
+#include "weft/apps/judged_loss.h"
 #include "weft/base/durable_file.h"
 #include "weft/base/error.h"
 #include "weft/base/is_there.h"
@@ -18,7 +17,6 @@
 #include "weft/gguf/gguf_file.h"
 #include "weft/models/gguf_config.h"
 #include "weft/models/gguf_export.h"
-#include "weft/train/evaluate.h"
 #include "weft/train/run_tokenizer.h"
 #include "weft/train/text_generator.h"
 
@@ -91,50 +89,22 @@ class Draft {
   const fs::path path_, draft_;
 };
 
-// The window of `weft eval`, or the context of the file where that is shorter: beyond it the file is another model.
-int64_t window_to_measure(const fs::path& model, const ModelSpec& spec) {
-  const std::optional<Recipe> trained = recipe_of_checkpoint(model);
-  const int64_t usual = trained ? trained->train.seq_length : 0, context = gguf_context(spec);
-  const int64_t window = usual > 0 ? usual : default_window(spec);
-  return context > 0 ? std::min(window, context) : window;
-}
-
-double loss_of_model(const ExportOptions& o, const fs::path& model, int64_t window, const std::string& tokenizer) {
-  EvalOptions eval;
-  eval.model = model.string();
-  eval.data = o.data;
-  eval.seq_length = window;
-  eval.threads = o.threads;
-  eval.tokenizer = tokenizer;
-  double loss = 0;
-  measure(eval, [&](const EvalRecord& r, int64_t) { loss = r.loss; });
-  return loss;
-}
-
 // Writes a draft between two measurements, both by the same ids: those of the model's own tokenizer.
 void write_judged(const ExportOptions& o, const fs::path& model, const ModelSpec& spec, const std::string& tokenizer,
                   const std::function<void(const fs::path&)>& write) {
-  const std::string same =
-      tokenizer == "none" ? tokenizer_of_model(model, recipe_of_checkpoint(model), "auto").name : tokenizer;
-  const int64_t window = window_to_measure(model, spec);
-  const double before = loss_of_model(o, model, window, same);
+  const JudgedLoss loss(o, model, spec, tokenizer);
   const Draft draft(o.gguf);
   write(draft.file());
-  const double after = loss_of_model(o, draft.file(), window, same);
-  const double rise = after - before;
-  std::cout << fmt::format("loss {:.6f} before, {:.6f} after ({:+.6f}); perplexity {:.4f} before, {:.4f} after\n",
-                           before, after, rise, std::exp(before), std::exp(after));
-  if (o.max_loss && !(rise <= *o.max_loss))
-    throw ConfigError(fmt::format(
-        "--type {}: the loss rises by {:.6f}, more than --max-loss {}: nothing was written; take a type of more bits "
-        "(Q4_0, Q4_K, Q6_K, Q8_0, F16), or a larger --max-loss",
-        o.type, rise, *o.max_loss));
+  loss.judge(draft.file(), "--type " + o.type, "take a type of more bits (Q4_0, Q4_K, Q6_K, Q8_0, F16)");
   draft.keep();
 }
 
 void require_fitting(const ExportOptions& o) {
   if (o.max_loss && o.data.empty())
     throw ConfigError("--max-loss: there is nothing to measure loss on; add --data FILE");
+  if (!o.lora_of.empty()) return;
+  if (o.gguf.empty())
+    throw ConfigError("what shall be written? --gguf FILE, or an adapter: --lora-of BASE --out FOLDER");
   require_replaceable("--gguf", o.gguf, o.again);
   const fs::path draft = Draft::name_of(o.gguf);
   if (!o.data.empty() && is_name_taken(draft))
@@ -156,6 +126,7 @@ GgufWritten write_file(const GgufExport& what, const HfConfig& config, const Ggu
 
 int run_export(const ExportOptions& o) {
   require_fitting(o);
+  if (!o.lora_of.empty()) return run_extract(o);
   const fs::path model = model_folder_of(o.model, [](const std::string& line) { std::cerr << line << "\n"; });
   const HfConfig config = read_hf_config(model);
   if (o.data.empty())  // else told where the loss is measured

@@ -5,9 +5,9 @@
 #include "weft/apps/commands.h"
 #include "weft/apps/data_lines.h"
 #include "weft/apps/forward_ranks.h"
+#include "weft/apps/progress_lines.h"
 #include "weft/base/error.h"
 #include "weft/plan/run_plan.h"
-#include "weft/records/clock.h"
 #include "weft/records/progress.h"
 #include "weft/train/forward_rank.h"
 #include "weft/train/run_data.h"
@@ -17,8 +17,6 @@
 
 namespace weft {
 namespace {
-
-constexpr double kBetweenLines = 5;  // s
 
 void require_teacher_of_data(const TeacherLogitsOptions& o, const Recipe& r) {
   if (r.train.objective != ObjectiveKind::distill)
@@ -34,22 +32,6 @@ void require_teacher_of_data(const TeacherLogitsOptions& o, const Recipe& r) {
         "\"local\"");
   require_replaceable("--out", o.out, o.again);
 }
-
-// A line now and then, for as long as it goes on.
-class StoringProgress {
- public:
-  void operator()(int64_t done, int64_t all) {
-    const double now = now_s();
-    if (now - said_ < kBetweenLines && done < all) return;
-    said_ = now;
-    std::cerr << fmt::format("{} of {} samples, {} left\n", done, all,
-                             format_duration((now - began_) * double(all - done) / double(done)));
-  }
-
- private:
-  const double began_ = now_s();
-  double said_ = began_;
-};
 
 }  // namespace
 
@@ -79,7 +61,7 @@ int run_teacher_logits(const TeacherLogitsOptions& o) {
       need.bytes += measure_storing(recipe, teacher.spec, o.top_k, *machine.workspace_model, rank);
     return need;
   });
-  StoringProgress progress;
+  ProgressLines progress("samples");
   run_on_threads(mesh_sizes_of(recipe), *machine.mover, [&](const ProcessMesh& mesh) {
     store_teacher_logits({.recipe = recipe,
                           .teacher = teacher,
