@@ -348,6 +348,7 @@ TEST(Adapter, ConfigsOfOtherAdaptersAreRefused) {
   const auto with = [&](const std::string& key, const nlohmann::json& value) {
     nlohmann::json json = good;
     json[key] = value;
+    if (value.is_null()) json.erase(key);
     std::ofstream(dir / "adapter_config.json") << json;
     return error_of<FileError>([&] { read_peft_config(dir.path()); });
   };
@@ -367,6 +368,7 @@ TEST(Adapter, ConfigsOfOtherAdaptersAreRefused) {
   EXPECT_SAYS(with("lora_alpha", "8"), "\"lora_alpha\"");
   EXPECT_SAYS(with("target_modules", {1}), "\"target_modules\"");
   EXPECT_SAYS(with("target_modules", "q_.*"), "\"target_modules\"");
+  EXPECT_SAYS(with("target_modules", nullptr), "\"target_modules\": expected a list of names of modules");
   EXPECT_EQ(with("base_model_name_or_path", "nowhere"), "");
   EXPECT_SAYS(error_of<FileError>([&] { base_of_adapter(dir.path(), read_peft_config(dir.path())); }),
               "\"base_model_name_or_path\"");

@@ -207,7 +207,9 @@ const nlohmann::json& JsonFields::list(std::string_view key, std::string_view wh
 }
 
 void JsonFields::fail(std::string_view key, std::string_view expected) const {
-  throw FileError(fmt::format("{}: expected {}, got {}", where(key), expected, shown(object_.at(std::string(key)))));
+  const auto found = object_.find(std::string(key));
+  throw FileError(
+      fmt::format("{}: expected {}, got {}", where(key), expected, found == object_.end() ? "nothing" : shown(*found)));
 }
 
 void JsonFields::fail_missing(std::string_view key) const {

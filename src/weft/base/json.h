@@ -67,7 +67,7 @@ class JsonFields {
 
   // `source: "path.key"`, with which a message about this field begins.
   std::string where(std::string_view key) const;
-  // Throws FileError: the field is there, but is not `expected`.
+  // Throws FileError: the field is not `expected`, or not there.
   [[noreturn]] void fail(std::string_view key, std::string_view expected) const;
 
  private:
