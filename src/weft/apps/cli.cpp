@@ -208,30 +208,58 @@ Command add_teacher_logits(CLI::App& weft) {
   return {app, [o] { return run_teacher_logits(*o); }};
 }
 
+// Benchmarks, in place of the loss of text.
+void task_options(CLI::App& app, EvalOptions& o) {
+  CLI::Option* tasks =
+      app.add_option("--tasks", o.tasks, "Benchmarks in place of data: piqa=FILE,arc_easy=FILE; or piqa,arc_easy")
+          ->delimiter(',')
+          ->type_name("NAMES")
+          ->allow_extra_args(false);
+  const auto of_tasks = [&](CLI::Option* option) { return option->needs(tasks); };
+  of_tasks(app.add_option("--tasks-dir", o.tasks_dir, "Folder with piqa.jsonl and so on")->type_name("FOLDER"));
+  of_tasks(add_number(app, "--num-fewshot", o.num_fewshot, "Solved examples before each question", 0, 1000));
+  of_tasks(app.add_option("--fewshot-from", o.fewshot_from, "Files of these, as gsm8k=FILE; else the task's own rows")
+               ->delimiter(',')
+               ->type_name("NAMES")
+               ->allow_extra_args(false));
+  of_tasks(add_number(app, "--limit", o.limit, "Only so many first rows of each file; 0: all", 0, int64_t{1} << 40));
+  of_tasks(add_number(app, "--max-tokens", o.max_tokens, "Of a written answer", 1, int64_t{1} << 24));
+  of_tasks(add_number(app, "--seed", o.seed, "Of the choice of examples", 0, int64_t{1} << 62));
+  of_tasks(app.add_option("--output", o.output, "File for the results as JSON, with each question's scores")
+               ->type_name("FILE"));
+  app.add_option("--compare", o.compare, "In place of a model: two such files, compared by paired tests")
+      ->expected(2)
+      ->type_name("FILE")
+      ->excludes(tasks);
+}
+
 Command add_eval(CLI::App& weft) {
   auto o = std::make_shared<EvalOptions>();
-  CLI::App* app = weft.add_subcommand("eval", "Measure loss and perplexity on text or token files");
-  app->add_option("model", o->model, "Model folder, GGUF file, checkpoint, or run folder")
-      ->required()
-      ->type_name("FOLDER");
+  CLI::App* app = weft.add_subcommand("eval", "Measure loss and perplexity on text, or score benchmarks");
+  app->add_option("model", o->model, "Model folder, GGUF file, checkpoint, or run folder")->type_name("FOLDER");
   app->add_option("data", o->data,
                   "Text, JSONL or token files; a dataset's folder: what it holds out; and settings of the layout, as "
                   "parallel.tp=2")
-      ->required()
       ->type_name("FILES");
   add_number(*app, "--seq-length", o->seq_length, "Tokens of a window; 0: those of its training, else the model's", 0,
              int64_t{1} << 24);
-  add_number(*app, "--micro-batch-size", o->micro_batch_size, "Windows at once", 1, int64_t{1} << 16);
+  add_number(*app, "--micro-batch-size", o->micro_batch_size, "Windows, or answers that are written, at once", 1,
+             int64_t{1} << 16);
   app->add_option("--max-batches", o->max_batches, "0: all")->capture_default_str()->check(CLI::NonNegativeNumber);
   add_choice(*app, "--dtype", o->dtype, "Of raw id files", {"uint16", "uint32"});
   app->add_option("--loss-mask", o->loss_mask, "uint8 file, one per token: 1 where the target at that position counts")
       ->type_name("FILE");
   app->add_option("--text-key", o->text_key, "Key of the text in JSONL; else that of its training, or text");
   model_options(*app, *o);
+  task_options(*app, *o);
+  for (const char* of_data : {"--max-batches", "--dtype", "--loss-mask", "--text-key"})
+    app->get_option("--tasks")->excludes(app->get_option(of_data));
   app->add_flag("--json", o->json, "Print JSON");
   app->footer(
       "Examples:\n  weft eval runs/first held-out.txt\n"
-      "  weft eval runs/first held-out.txt parallel.dp=2 parallel.tp=2");
+      "  weft eval runs/first held-out.txt parallel.dp=2 parallel.tp=2\n"
+      "  weft eval runs/first --tasks piqa=piqa.jsonl,blimp=blimp.tar.gz --output first.json\n"
+      "  weft eval --compare first.json second.json");
   return {app, [o] {
             take_settings(o->data, o->settings);
             return run_eval(*o);

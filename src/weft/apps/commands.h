@@ -85,6 +85,11 @@ struct EvalOptions : ModelOptions {
   std::vector<std::string> data;
   int64_t seq_length = 0, micro_batch_size = 4, max_batches = 0;
   bool json = false;
+  // In place of data: benchmarks, "piqa=FILE" or "piqa"; where files without a name lie, and where examples come from.
+  std::vector<std::string> tasks, fewshot_from;
+  std::string tasks_dir, output;
+  int64_t num_fewshot = 0, limit = 0, max_tokens = 256, seed = 1234;
+  std::vector<std::string> compare;  // or: two results files of such
 };
 int run_eval(const EvalOptions& options);
 

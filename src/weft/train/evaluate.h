@@ -9,6 +9,7 @@
 #include "weft/records/metrics_log.h"
 #include "weft/step/batch_staging.h"
 #include "weft/step/executor.h"
+#include "weft/tasks/scored_text.h"
 #include "weft/train/forward_rank.h"
 
 namespace weft {
@@ -46,6 +47,9 @@ class Evaluator {
   // Mean loss over the counted targets of the first `max_batches` micro-batches of windows (0: of all), the same on
   // every rank. Collective. Blocks.
   EvalRecord evaluate(const EvalWindows& windows, int64_t max_batches);
+  // The log-probability of the scored tokens of each text, of at most seq_length + 1 tokens: the same on every rank.
+  // Texts share windows, and do not see each other. Collective. Blocks. Throws NumericsError where one is not finite.
+  std::vector<double> log_probs(const std::vector<ScoredText>& texts);
   int64_t seq_length() const { return step_.seq_length; }
   const ModelSpec& model() const { return config_.spec; }
 

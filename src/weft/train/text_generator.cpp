@@ -303,6 +303,20 @@ void pass_dry(const On& on, Arena& scratch, const Spec& spec, int64_t pages) {
   for (size_t n = 1; n <= spec.texts.size(); ++n) pass(on, scratch, any_step(n, seen, cp));
 }
 
+// The passes that later batches begin with, dry: with fewer rows, a product may need a larger workspace.
+void begin_later_dry(const On& on, Arena& scratch, const Spec& spec, int64_t pages) {
+  for (const std::vector<int64_t>& batch : spec.later) {
+    Spec these = spec;
+    these.texts.clear();
+    for (const int64_t tokens : batch) these.texts.push_back({.prompt = tokens, .all = tokens});
+    WEFT_CHECK(batch.size() <= spec.texts.size() && most_at_once(these) <= most_at_once(spec) && spec.context == 0,
+               "{} texts in the places of {}, or longer ones, or forgetful ones", batch.size(), spec.texts.size());
+    const Prompts prompts(these);
+    CacheBooks books(cp_of(on.step), pages, int64_t(spec.texts.size()) + 1);
+    begin_dry(on, scratch, spec, books, prompts.all);
+  }
+}
+
 }  // namespace
 
 // Where experts are shared, rows of the rank with most tokens set the size of all buffers of them.
@@ -327,14 +341,17 @@ TextGenerator::Needs TextGenerator::measure(const ModelSpec& model, const Spec& 
               .tokens_at_once = tokens_of_portion(spec)};
   transformer.make_caches(cache, step.precision, needs.pages * KvPages::kRows);
   DryBackend backend(*spec.machine.workspace_model);
-  for (const Spec& rank : of_each_rank(spec)) {
+  const std::vector<Spec> ranks = of_each_rank(spec);
+  for (const Spec& rank : ranks) {
     if (model.learned_positions && most_seen(rank) > model.max_positions)
       throw ConfigError(fmt::format("{} tokens at once: the model has a table of {} positions; ask for fewer",
                                     most_seen(rank), model.max_positions));
     Arena theirs("cache");
     const int64_t pages = pages_needed(rank, cp_of(step));
     const auto caches = transformer.make_caches(theirs, step.precision, pages * KvPages::kRows);
-    pass_dry({backend, mesh, step, transformer, caches, spec.shares_from}, scratch, rank, pages);
+    const On on{backend, mesh, step, transformer, caches, spec.shares_from};
+    pass_dry(on, scratch, rank, pages);
+    if (&rank == &ranks.front()) begin_later_dry(on, scratch, spec, pages);
   }
   needs.plan.persistent = persistent.peak();
   needs.plan.evaluation = scratch.peak();

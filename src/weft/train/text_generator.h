@@ -50,6 +50,9 @@ class TextGenerator {
     // The tokens of the only text come at any time, in any number up to `all`, as those of a conversation do: then it
     // has no window, and `prompt` means nothing.
     bool by_turns = false;
+    // Other texts take the places of these later, batch after batch, none longer than the text in its place: the tokens
+    // of their prompts. What they need is planned, too.
+    std::vector<std::vector<int64_t>> later = {};
   };
   // What this rank takes, in bytes. Throws ConfigError where the model's positions do not reach.
   struct Needs {

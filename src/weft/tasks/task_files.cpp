@@ -1,0 +1,135 @@
+#include "weft/tasks/task_files.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <functional>
+
+#include "weft/base/error.h"
+#include "weft/base/hashing.h"
+#include "weft/base/mapped_file.h"
+#include "weft/data/jsonl.h"
+#include "weft/pipeline/byte_reader.h"
+#include "weft/pipeline/file_texts.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kEndings[] = {"",         ".jsonl",   ".jsonl.gz", ".jsonl.zst", ".json",
+                                    ".json.gz", ".parquet", ".tar.gz",   ".tar"};
+
+fs::path file_in(const fs::path& folder, const std::string& option, const std::string& name) {
+  for (const char* ending : kEndings)
+    if (const fs::path file = folder / (name + ending); fs::exists(file)) return file;
+  throw ConfigError(fmt::format("{} {}: {} has no {}{}; name the file, as {}=FILE", option, name, folder.string(), name,
+                                fmt::join(kEndings, ", " + name), name));
+}
+
+using TakeRow = std::function<void(const JsonlRow&)>;
+
+// A task with the rows of one file; `stem` tells it from the others of its folder or archive.
+struct SetReader {
+  const TaskPlace& place;
+  int64_t limit;
+  std::vector<TaskSet> sets;
+
+  void read(const std::string& stem, const std::string& file, const std::function<void(const TakeRow&)>& for_each) {
+    const std::string& task = place.task.name;
+    TaskSet set{.name = stem.empty() ? task : task + "_" + stem,
+                .group = stem.empty() ? "" : task,
+                .task = place.task,
+                .items = {},
+                .hash = ""};
+    Hasher hasher;
+    for_each([&](const JsonlRow& row) {
+      if (limit > 0 && int64_t(set.items.size()) == limit) return;
+      set.items.push_back(read_item(place.task, {row.json, row.where, row.line}));
+      hasher.add(row.json.dump());
+    });
+    if (set.items.empty())
+      throw FileError(fmt::format("{}: has no rows; a row of {} is {}", file, task, place.task.shapes));
+    set.hash = hasher.hex();
+    sets.push_back(std::move(set));
+  }
+  void read_file(const std::string& stem, const fs::path& file) {
+    read(stem, file.string(), [&](const TakeRow& take) {
+      const RowFiles more = more_row_files();
+      if (more.reads(file)) return more.for_each(file, take);
+      for_each_row({.text = MappedFile(file).text(), .source = file.string()}, take);
+    });
+  }
+};
+
+bool is_tar(const fs::path& file) { return without_compression(file).extension() == ".tar"; }
+
+// POSIX ustar: blocks of 512 bytes, a header (name at 0, octal size at 124, kind at 156, "ustar" at 257) before each
+// file's bytes.
+void read_tar(SetReader& reader, const fs::path& file) {
+  constexpr size_t kBlock = 512;
+  const std::string all = whole_text(file);
+  for (size_t at = 0; at + kBlock <= all.size() && all[at] != '\0';) {
+    const std::string_view header = std::string_view(all).substr(at, kBlock);
+    const std::string name(header.substr(0, 100).substr(0, header.substr(0, 100).find('\0')));
+    uint64_t size = 0;
+    const char* digits = header.data() + 124;
+    const auto number = std::from_chars(digits, digits + 12, size, 8);
+    at += kBlock;
+    if (header.substr(257, 5) != "ustar" || number.ec != std::errc() || size > all.size() - at)
+      throw FileError(
+          fmt::format("{}: is no tar archive, or is cut short; unpack it and name its folder", file.string()));
+    const std::string source = fmt::format("{}: {}", file.string(), name), stem = fs::path(name).stem().string();
+    if ((header[156] == '0' || header[156] == '\0') && is_jsonl(name) && !stem.starts_with("."))
+      reader.read(stem, source, [&](const TakeRow& take) {
+        for_each_row({.text = std::string_view(all).substr(at, size), .source = source}, take);
+      });
+    at += (size + kBlock - 1) / kBlock * kBlock;
+  }
+}
+
+void read_folder(SetReader& reader, const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.is_regular_file() && has_row_texts(without_compression(entry.path()))) files.push_back(entry.path());
+  for (const fs::path& file : files) reader.read_file(without_compression(file).stem().string(), file);
+}
+
+}  // namespace
+
+std::vector<TaskPlace> find_task_files(const TaskWords& tasks, const fs::path& folder) {
+  std::vector<TaskPlace> places;
+  const std::string& option = tasks.option;
+  for (const std::string& word : tasks.words) {
+    const size_t equals = word.find('=');
+    const Task task = find_task(option, word.substr(0, equals));
+    if (equals == word.npos && folder.empty())
+      throw ConfigError(fmt::format("{} {}: name its file, as {}=FILE{}", option, word, word,
+                                    option == "--tasks" ? ", or the folder of all by --tasks-dir" : ""));
+    for (const TaskPlace& other : places)
+      if (other.task.name == task.name) throw ConfigError(fmt::format("{}: {} is named twice", option, task.name));
+    const fs::path path = equals == word.npos ? file_in(folder, option, word) : fs::path(word.substr(equals + 1));
+    if (!fs::exists(path)) throw FileError(fmt::format("{} {}: there is no {}", option, task.name, path.string()));
+    places.push_back({task, path});
+  }
+  return places;
+}
+
+std::vector<TaskSet> read_task_sets(const TaskPlace& place, int64_t limit) {
+  SetReader reader{place, limit, {}};
+  if (fs::is_directory(place.path))
+    read_folder(reader, place.path);
+  else if (is_tar(place.path))
+    read_tar(reader, place.path);
+  else
+    reader.read_file("", place.path);
+  if (reader.sets.empty())
+    throw FileError(fmt::format("{}: holds no JSON or Parquet files with rows of {}: {}", place.path.string(),
+                                place.task.name, place.task.shapes));
+  std::sort(reader.sets.begin(), reader.sets.end(), [](const TaskSet& a, const TaskSet& b) { return a.name < b.name; });
+  return std::move(reader.sets);
+}
+
+}  // namespace weft

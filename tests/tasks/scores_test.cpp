@@ -1,0 +1,265 @@
+// Tasks with a model: the scores of texts, and the whole command.
+#include <cmath>
+
+#include "apps/models.h"
+#include "apps/program.h"
+#include "safetensors_files.h"
+#include "train/golden.h"
+#include "weft/apps/backends.h"
+#include "weft/train/evaluate.h"
+#include "weft/train/generate_texts.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::Finished;
+using testing::spill;
+using testing::TempDir;
+using testing::weft;
+using EvalWords = std::vector<std::string>;
+using EvalJson = nlohmann::json;
+
+fs::path small_model() { return fs::path(testing::kSourceDir) / "tests/golden/llama-gqa"; }
+
+// Of unequal lengths, so that some share a window and some windows are left over for some ranks.
+std::vector<ScoredText> some_texts() {
+  std::vector<ScoredText> texts;
+  for (int32_t i = 0; i < 11; ++i) {
+    ScoredText text{.ids = {}, .scored = 1 + i % 4};
+    for (int32_t t = 0; t < 5 + 3 * i % 17; ++t) text.ids.push_back((31 * i + 7 * t * t) % 512);
+    texts.push_back(text);
+  }
+  texts.push_back({.ids = std::vector<int32_t>(33, 5), .scored = 32});  // all that a window holds
+  texts.push_back({.ids = {1, 2, 3}, .scored = 0});
+  return texts;
+}
+
+Machine machine_of(const Recipe::Parallel& layout) {
+  Recipe recipe;
+  recipe.parallel = layout;
+  recipe.run.threads = 1;
+  return machine_for(recipe);
+}
+
+std::vector<double> scores_on(const Recipe::Parallel& layout, const std::vector<ScoredText>& texts) {
+  Recipe recipe;
+  recipe.parallel = layout;
+  const Machine machine = machine_of(layout);
+  std::vector<double> scores;
+  run_on_threads(mesh_sizes_of(recipe), *machine.mover, [&](const ProcessMesh& mesh) {
+    Evaluator evaluator(small_model(), {.machine = machine,
+                                        .precision = kF32,
+                                        .seq_length = 32,
+                                        .micro_batch_size = 2,
+                                        .layout = layout,
+                                        .mesh = mesh});
+    const std::vector<double> here = evaluator.log_probs(texts);
+    if (mesh.world->rank() == mesh.world->size() - 1) scores = here;
+  });
+  return scores;
+}
+
+double log_prob_of(std::span<const double> logits, int32_t token) {
+  const double most = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const double x : logits) sum += std::exp(x - most);
+  return logits[size_t(token)] - most - std::log(sum);
+}
+
+// Token by token, one text at a time: texts that share a window do not see each other.
+TEST(TaskScores, AreThoseOfEachTextAlone) {
+  const std::vector<ScoredText> texts = some_texts();
+  const std::vector<double> scores = scores_on({}, texts);
+  const Machine machine = machine_of({});
+  TextGenerator generator(small_model(), {.machine = machine, .precision = kF32, .texts = {{.prompt = 1, .all = 40}}});
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const auto n = int64_t(texts[i].ids.size());
+    double expected = 0;
+    for (int64_t t = 0; t + 1 < n; ++t) {
+      const auto next = std::span(texts[i].ids).subspan(size_t(t), 1);
+      const auto logits = generator.feed(t == 0 ? generator.unfed(0, next) : next);
+      if (t + 1 >= n - texts[i].scored) expected += log_prob_of(logits, texts[i].ids[size_t(t + 1)]);
+    }
+    EXPECT_NEAR(scores[i], expected, 1e-4) << i;
+  }
+}
+
+TEST(TaskScores, AreTheSameOnEveryLayout) {
+  const std::vector<ScoredText> texts = some_texts();
+  const std::vector<double> one = scores_on({}, texts);
+  for (const Recipe::Parallel& layout :
+       {Recipe::Parallel{.tp = 2}, Recipe::Parallel{.pp = 2}, Recipe::Parallel{.cp = 2}, Recipe::Parallel{.dp = 2},
+        Recipe::Parallel{.dp = 2, .tp = 2, .pp = 2}}) {
+    const std::vector<double> many = scores_on(layout, texts);
+    ASSERT_EQ(many.size(), one.size());
+    for (size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(many[i], one[i], 1e-4) << i;
+  }
+}
+
+// Two stages take the places' prompts in portions of 400 rows, and these two at once: products of 308 rows need more
+// room.
+TEST(TaskScores, PromptsThatComeLaterArePlannedThoughTheyAreShorter) {
+  Recipe recipe;
+  recipe.parallel = {.pp = 2, .sequence_parallel = false};
+  const Machine machine = machine_of(recipe.parallel);
+  const std::vector<Tokens> prompts(2, Tokens(154, 7));
+  const Sampling likeliest{.temperature = 0};
+  const std::vector<TextGenerator::Text> places(8, {.prompt = 400, .all = 401});
+  run_on_threads(mesh_sizes_of(recipe), *machine.mover, [&](const ProcessMesh& mesh) {
+    TextGenerator generator(small_model(), {.machine = machine,
+                                            .precision = kF32,
+                                            .texts = places,
+                                            .layout = recipe.parallel,
+                                            .mesh = mesh,
+                                            .later = {{154, 154}}});
+    EXPECT_EQ(generate_texts(generator, {.prompts = prompts, .how = likeliest, .max_tokens = 1}).size(), 2u);
+  });
+}
+
+// A folder with a few rows for each kind of task.
+class TaskCommand : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string piqa, lambada, gsm8k;
+    for (int i = 0; i < 5; ++i) {
+      piqa += fmt::format(R"({{"goal": "do {}", "sol1": "a{}", "sol2": "bb", "label": {}}})", i, i * i, i % 2) + "\n";
+      lambada += fmt::format(R"({{"text": "word {} of z{}"}})", i, i) + "\n";
+      gsm8k += fmt::format(R"({{"question": "{} + 1?", "answer": "so #### {}"}})", i, i + 1) + "\n";
+    }
+    spill(dir_ / "piqa.jsonl", piqa);
+    spill(dir_ / "lambada.jsonl", lambada);
+    spill(dir_ / "gsm8k.jsonl", gsm8k);
+  }
+  EvalWords words(const EvalWords& more) const {
+    EvalWords all{"eval", small_model().string(), "--tokenizer",        "byte",  "--threads",
+                  "1",    "--tasks-dir",          dir_.path().string(), "--json"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  EvalJson results(const EvalWords& more) const {
+    const Finished f = weft(words(more));
+    EXPECT_EQ(f.status, 0) << f.err;
+    return EvalJson::parse(f.out);
+  }
+
+  TempDir dir_;
+};
+
+// Equal in all that is counted or written, near in what is a log-probability.
+void expect_same(const EvalJson& a, const EvalJson& b, const std::string& where) {
+  if (a.is_number_float()) {
+    EXPECT_NEAR(a.get<double>(), b.get<double>(), 1e-3 * (1 + std::abs(a.get<double>()))) << where;
+  } else if (a.is_structured()) {
+    ASSERT_EQ(a.size(), b.size()) << where;
+    const auto flat = a.items();
+    for (const auto& [key, value] : flat)
+      expect_same(value, a.is_array() ? b[std::stoul(key)] : b.at(key), where + "/" + key);
+  } else {
+    EXPECT_EQ(a, b) << where;
+  }
+}
+
+TEST_F(TaskCommand, SaysTheSameOnLayouts) {
+  const EvalWords tasks{
+      "--tasks", "piqa,lambada,gsm8k", "--max-tokens", "8", "--num-fewshot", "1", "--micro-batch-size", "2"};
+  const EvalJson one = results(tasks);
+  ASSERT_EQ(one["results"].size(), 3u);
+  EXPECT_EQ(one["results"][0]["samples"].size(), 5u);
+  EXPECT_EQ(one["results"][2]["samples"][1]["gold"], "2");
+  for (const char* layout : {"parallel.tp=2", "parallel.pp=2", "parallel.dp=2"}) {
+    EvalWords words = tasks;
+    words.insert(words.begin(), layout);
+    expect_same(one, results(words), layout);
+  }
+}
+
+// A model of one block that does nothing: behind a blank it writes 7, and behind anything else a blank. Each of the two
+// has a probability of nearly 1 there.
+void write_sevens(const fs::path& folder) {
+  constexpr int64_t kWidth = 8, kVocabulary = 257;
+  fs::create_directories(folder);
+  spill(folder / "config.json", testing::kOneLayer);
+  std::vector<testing::TensorToWrite> tensors;
+  const auto add = [&](const std::string& name, const std::vector<int64_t>& shape, const std::vector<float>& values) {
+    tensors.push_back({name, FileDType::f32, shape,
+                       std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float))});
+  };
+  std::vector<float> embedding(kVocabulary * kWidth, 0.0f), head = embedding;
+  for (int64_t id = 0; id < kVocabulary; ++id) embedding[size_t(id * kWidth + (id == ' ' ? 1 : 0))] = 1;
+  head[' ' * kWidth] = head['7' * kWidth + 1] = 10;
+  add("model.embed_tokens.weight", {kVocabulary, kWidth}, embedding);
+  add("lm_head.weight", {kVocabulary, kWidth}, head);
+  for (const char* norm : {"norm", "layers.0.input_layernorm", "layers.0.post_attention_layernorm"})
+    add(fmt::format("model.{}.weight", norm), {kWidth}, std::vector<float>(kWidth, 1.0f));
+  for (const char* name : {"self_attn.q_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"})
+    add(fmt::format("model.layers.0.{}.weight", name), {kWidth, kWidth}, std::vector<float>(kWidth * kWidth, 0.0f));
+  for (const char* name : {"self_attn.k_proj", "self_attn.v_proj"})
+    add(fmt::format("model.layers.0.{}.weight", name), {kWidth / 2, kWidth}, std::vector<float>(kWidth * kWidth / 2));
+  testing::write_safetensors_folder(folder, tensors);
+}
+
+TEST_F(TaskCommand, WordsAndAnswersAreJudgedByWhatTheModelWrites) {
+  write_sevens(dir_ / "sevens");
+  spill(dir_ / "lambada.jsonl", R"({"text": "a word of 7"}
+{"text": "of z"}
+{"text": "two of them are 77"}
+{"text": "or 7"}
+)");
+  spill(dir_ / "gsm8k.jsonl", R"({"question": "3 + 4?", "answer": "#### 7"}
+{"question": "3 + 5?", "answer": "#### 8"}
+)");
+  const Finished f = weft({"eval", (dir_ / "sevens").string(), "--tokenizer", "byte", "--threads", "1", "--tasks-dir",
+                           dir_.path().string(), "--tasks", "lambada,gsm8k", "--max-tokens", "6", "--json"});
+  ASSERT_EQ(f.status, 0) << f.err;
+  const EvalJson all = EvalJson::parse(f.out)["results"];
+  const std::vector<int> right{1, 0, 0, 1};
+  for (size_t i = 0; i < right.size(); ++i) EXPECT_EQ(all[0]["samples"][i]["acc"], right[i]) << i;
+  const double unlikely = -10 * std::sqrt(8.0);
+  EXPECT_NEAR(all[0]["samples"][0]["log_prob"].get<double>(), 0, 1e-6);
+  EXPECT_NEAR(all[0]["samples"][1]["log_prob"].get<double>(), unlikely, 1e-2);
+  EXPECT_NEAR(all[0]["samples"][2]["log_prob"].get<double>(), unlikely, 1e-2);
+  EXPECT_NEAR(all[0]["metrics"]["perplexity"]["value"].get<double>(), std::exp(-unlikely / 2), 1e4);
+  EXPECT_EQ(all[1]["samples"][0]["written"], " 7 7 7");
+  EXPECT_EQ(all[1]["metrics"]["flexible_extract"]["value"], 0.5);
+  EXPECT_EQ(all[1]["metrics"]["strict_match"]["value"], 0);
+}
+
+TEST_F(TaskCommand, WritesAFileThatIsComparedWithAnother) {
+  const std::string a = (dir_ / "a.json").string(), b = (dir_ / "b.json").string();
+  const Finished table = weft({"eval", small_model().string(), "--tokenizer", "byte", "--tasks",
+                               "piqa=" + (dir_ / "piqa.jsonl").string(), "--output", a});
+  ASSERT_EQ(table.status, 0) << table.err;
+  EXPECT_SAYS(table.out, "task   items  metric");
+  EXPECT_SAYS(table.out, "acc_norm");
+  results({"--tasks", "piqa", "--num-fewshot", "2", "--output", b});
+  const Finished f = weft({"eval", "--compare", a, b});
+  EXPECT_EQ(f.status, 0) << f.err;
+  EXPECT_SAYS(f.out, "B - A");
+  results({"--tasks", "piqa", "--limit", "3", "--output", b});
+  EXPECT_SAYS(weft({"eval", "--compare", a, b}).err, "are of other questions");
+}
+
+TEST_F(TaskCommand, WhatCannotBeScoredIsRefusedByName) {
+  spill(dir_ / "copa.jsonl", R"({"query": "a", "choices": ["b", "c"], "gold": 2})");
+  const std::vector<std::pair<EvalWords, std::string>> cases = {
+      {{"--tasks", "copa"}, "copa.jsonl: line 1: \"gold\": expected the number of the right choice, from 0 to 1"},
+      {{"--tasks", "piqua"}, "did you mean piqa?"},
+      {{"--tasks", "piqa", "--num-fewshot", "5"}, "piqa has only 4 other rows"},
+      {{"--tasks", "piqa", "--fewshot-from", "copa=x"}, "--fewshot-from copa: there is no x"},
+      {{"--tasks", "gsm8k", "--max-tokens", "256"}, "the model sees 256 tokens at once"},
+      {{"--tasks", "piqa", "x.txt"}, "no data is measured beside --tasks"},
+      {{"--tasks", "piqa", "--max-batches", "2"}, "--max-batches"},
+      {{"--tasks", "piqa", "parallel.tp=7"}, "parallel.tp = 7 cannot run"},
+      {{"--limit", "2"}, "--tasks"},
+  };
+  for (const auto& [more, says] : cases) {
+    const Finished f = weft(words(more));
+    EXPECT_NE(f.status, 0) << says;
+    EXPECT_SAYS(f.err, says);
+    EXPECT_EQ(f.out, "");
+  }
+}
+
+}  // namespace
+}  // namespace weft
