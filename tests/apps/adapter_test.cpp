@@ -181,6 +181,23 @@ TEST_F(AdapterRunSlow, BesideCodesItGoesOnToTheBitAndKeepsTheirKind) {
   EXPECT_SAYS(train("whole", {qlora, "adapter.quant_type=int8", "train.train_iters=5"}).err, "adapter.quant_type");
 }
 
+TEST_F(AdapterRunSlow, MagnitudesBesideCodesGoOnOnAnotherLayoutAndAreMerged) {
+  const std::string qdora = "adapter.kind=qdora";
+  ASSERT_EQ(train("whole", {qdora}).status, 0);
+  ASSERT_EQ(train("halves", {qdora, "train.train_iters=2"}).status, 0);
+  ASSERT_EQ(train("halves", {qdora, "parallel.tp=2", "parallel.dp=2", "parallel.zero_stage=3"}).status, 0);
+  const Finished merged = weft({"merge", (dir_ / "whole").string(), "--out", (dir_ / "merged").string()});
+  ASSERT_EQ(merged.status, 0) << merged.err;
+  EXPECT_EQ(ids_of(dir_ / "whole"), ids_of(dir_ / "merged"));
+  EXPECT_EQ(ids_of(dir_ / "whole"), ids_of(dir_ / "halves"));
+  const auto config = nlohmann::json::parse(testing::slurp(checkpoint("whole", 4) / "adapter_config.json"));
+  EXPECT_EQ(config["use_dora"], true);
+  const std::string begun = "adapter.path=" + checkpoint("whole", 4).string();
+  const Finished more = train("more", {"adapter.kind=dora", begun, "train.train_iters=1"});
+  EXPECT_SAYS(more.out + more.err, "adapter.kind=qdora adapter.quant_type=nf4 keeps it so");
+  EXPECT_SAYS(train("none", {"adapter.kind=qlora", begun}).err, "adapter.kind=qdora");
+}
+
 TEST_F(AdapterRun, IsNotSavedAsItBegan) {
   const Finished f = train("still", {"optimizer.lr=0", "optimizer.min_lr=0", "checkpoint.save_interval=2"});
   EXPECT_EQ(f.status, 89);
@@ -219,6 +236,8 @@ TEST_F(AdapterRun, WhatCannotRunIsRefusedBeforeItBegins) {
   EXPECT_SAYS(refusal({"adapter.kind=none"}), "[adapter] has no effect");
   EXPECT_SAYS(refusal({"adapter.quant_type=int8"}), "adapter.quant_type = \"int8\" has no effect");
   EXPECT_SAYS(refusal({"load_in_4bit=true"}), "adapter.kind");
+  EXPECT_SAYS(refusal({"use_dora=true"}), "adapter.kind");
+  EXPECT_SAYS(refusal({"adapter.kind=qdora", "adapter.dropout=0.1"}), "with adapter.kind = \"qdora\" PEFT");
   ASSERT_EQ(train("run", {"train.train_iters=1"}).status, 0);
   const std::string folder = checkpoint("run", 1).string();
   EXPECT_SAYS(refusal({"model.path=" + folder}), "name the base model there");

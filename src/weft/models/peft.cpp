@@ -172,7 +172,6 @@ void require_teacher(const fs::path& folder, const fs::path& teacher) { require_
 
 AdapterSpec adapter_of(const ModelSpec& model, const PeftConfig& config, std::string_view source) {
   const auto refuse = [&](const std::string& why) { throw ConfigError(fmt::format("{}: {}", source, why)); };
-  if (model.latent) refuse("latent attention has no adapters yet: text that goes on reads its matrices themselves");
   if (model.has_mtp()) refuse("a module of multi-token prediction cannot be trained beside adapters yet");
   ModelSpec plain = model;
   plain.adapter.reset();
@@ -185,8 +184,8 @@ AdapterSpec adapter_of(const ModelSpec& model, const PeftConfig& config, std::st
                       .base_codes = config.base_codes};
   if (config.base_codes != WeightCodes::none && model.has_experts())
     refuse(
-        "adapter.kind = \"qlora\" cannot run: experts are not kept in codes yet; the nearest that works: "
-        "adapter.kind = \"lora\"");
+        "a base in codes cannot be this one: experts are not kept in codes yet; the nearest that works: "
+        "adapter.kind = \"lora\" or \"dora\"");
   const bool all = config.targets == std::vector{std::string(kAllLinear)};
   std::vector<bool> used(config.targets.size());
   for (const HfTensor& tensor : hf_tensors(plain)) {
