@@ -53,6 +53,7 @@ inline const std::vector<Feature> kRuns = {
       "mixtral-lora",
       "gpt-oss-lora",
       "deepseek-lora",
+      "llama-ends-lora",
       "gpt2-dora",
       "llama-gqa-dora",
       "qwen2-dora",
@@ -64,7 +65,8 @@ inline const std::vector<Feature> kRuns = {
       "qwen2-qlora",
       "gpt2-qdora",
       "llama-gqa-qdora",
-      "deepseek-qdora"}},
+      "deepseek-qdora",
+      "llama-ends-qlora"}},
     {"train.objective", {"cross_entropy", "dpo", "grpo", "kto", "reward", "ppo", "distill"}},
     {"teacher", {"in memory", "stored"}},  // of distill
     {"model.hidden_dropout", {"0", "0.1"}},
@@ -304,6 +306,8 @@ class LayoutMatrix : public ::testing::Test {
     if (has_adapter(c.at("model")))
       all.insert(all.end(), {"adapter.kind=" + c.at("model").substr(c.at("model").rfind('-') + 1), "adapter.rank=3"});
     if (c.at("model") == "gpt2-qlora" || c.at("model") == "gpt2-qdora") all.push_back("adapter.quant_type=int8");
+    if (c.at("model").find("-ends-") != std::string::npos)
+      all.push_back(R"(adapter.targets=["embed_tokens", "lm_head", "q_proj", "down_proj"])");
     if (c.at("model") == "mixtral-lora" || c.at("model") == "gpt-oss-lora")
       all.push_back(R"(adapter.targets=["q_proj", "v_proj", "o_proj"])");
     if (has_mtp(c.at("model"))) all.push_back("train.mtp_loss_coef=0.4");

@@ -147,6 +147,25 @@ TEST_F(LayoutMatrixSlow, AdaptersOfLatentsEqualThoseOfOneRankOnMoreLayouts) {
   }
 }
 
+// The rows of a table's A are cut as the table is, and the head's B as the head; the other two are whole.
+TEST_F(LayoutMatrix, AdaptersOfTheTableAndTheHeadEqualThoseOfOneRank) {
+  Choice c = first_choice();
+  set(c, {"llama-ends-lora", "1", "1", "3", "true", "2", "1f1b", "0", "none"});
+  c["model.hidden_dropout"] = "0.1";
+  EXPECT_TRUE(judge(c)) << testing::text_of(c);
+}
+TEST_F(LayoutMatrixSlow, AdaptersOfTheTableAndTheHeadEqualThoseOfOneRankOnMoreLayouts) {
+  Choice c = first_choice();
+  for (const Cut& cut : {Cut{"llama-ends-lora", "2", "1", "3", "false", "1", "1f1b", "1", "full"},
+                         Cut{"llama-ends-lora", "2", "2", "2", "true", "1", "zb_h1", "3", "none"},
+                         Cut{"llama-ends-lora", "3", "1", "1", "true", "2", "zbv", "2", "selective"},
+                         Cut{"llama-ends-qlora", "2", "2", "2", "true", "2", "zb_h1", "3", "none"}}) {
+    set(c, cut);
+    c["train.numerics"] = cut.zero_stage[0] == '2' ? "invariant" : "fast";
+    EXPECT_TRUE(judge(c)) << testing::text_of(c);
+  }
+}
+
 // Each rank has a share of the inner width of every expert, and with a cut stream routes tokens of its own.
 TEST_F(LayoutMatrix, ExpertsOnTensorParallelRanksEqualOneRank) {
   Choice c = first_choice();
