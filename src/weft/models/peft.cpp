@@ -89,7 +89,8 @@ std::string why_not(const HfTensor& tensor, const ParamSpec& weight, const Model
     return "is of experts, which have no adapters yet; the nearest that works: the projections of attention";
   if (weight.name.ends_with("router.weight"))
     return "is of a router, which has no adapter; the nearest that works: the projections of attention";
-  if (weight.name.ends_with("shared_gate.weight")) return "is a gate, which has no adapter";
+  if (weight.name.ends_with("shared_gate.weight"))
+    return "is a gate, which has no adapter; the nearest that works: the projections of attention";
   return tensor.name.ends_with(kWeight) ? "" : "is no matrix";
 }
 
