@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/program.h"
+#include "weft/checkpoint/safetensors.h"
 #include "weft/train/trained_context.h"
 
 namespace weft {
@@ -141,9 +142,10 @@ TEST_F(AdapterRunSlow, AMergedModelHasTheContextOfTheRun) {
   EXPECT_EQ(positions_in(nlohmann::json::parse(testing::slurp(dir_ / "merged/config.json"))), 16);
 }
 
-// The base is kept in codes again wherever it is read.
+// The base is kept in codes again wherever it is read, but for the table and the head, which adapters may be on too.
 TEST_F(AdapterRun, BesideCodesOtherCommandsUseTheirNumbers) {
-  ASSERT_EQ(train("run", {"adapter.kind=qlora", "train.train_iters=1"}).status, 0);
+  const std::string targets = R"(adapter.targets=["embed_tokens", "lm_head", "down_proj"])";
+  ASSERT_EQ(train("run", {"adapter.kind=qlora", "train.train_iters=1", targets}).status, 0);
   const Finished merged = weft({"merge", (dir_ / "run").string(), "--out", (dir_ / "merged").string()});
   ASSERT_EQ(merged.status, 0) << merged.err;
   const auto loss_of = [&](const fs::path& model) {
@@ -179,6 +181,51 @@ TEST_F(AdapterRunSlow, BesideCodesItGoesOnToTheBitAndKeepsTheirKind) {
   ASSERT_EQ(train("int8", {qlora, "adapter.quant_type=int8"}).status, 0);
   EXPECT_FALSE(adapter("whole") == adapter("int8"));
   EXPECT_SAYS(train("whole", {qlora, "adapter.quant_type=int8", "train.train_iters=5"}).err, "adapter.quant_type");
+}
+
+TEST_F(AdapterRunSlow, MagnitudesBesideCodesGoOnOnAnotherLayoutAndAreMerged) {
+  const std::string qdora = "adapter.kind=qdora";
+  ASSERT_EQ(train("whole", {qdora}).status, 0);
+  ASSERT_EQ(train("halves", {qdora, "train.train_iters=2"}).status, 0);
+  ASSERT_EQ(train("halves", {qdora, "parallel.tp=2", "parallel.dp=2", "parallel.zero_stage=3"}).status, 0);
+  const Finished merged = weft({"merge", (dir_ / "whole").string(), "--out", (dir_ / "merged").string()});
+  ASSERT_EQ(merged.status, 0) << merged.err;
+  EXPECT_EQ(ids_of(dir_ / "whole"), ids_of(dir_ / "merged"));
+  EXPECT_EQ(ids_of(dir_ / "whole"), ids_of(dir_ / "halves"));
+  const auto config = nlohmann::json::parse(testing::slurp(checkpoint("whole", 4) / "adapter_config.json"));
+  EXPECT_EQ(config["use_dora"], true);
+  const std::string begun = "adapter.path=" + checkpoint("whole", 4).string();
+  const Finished more = train("more", {"adapter.kind=dora", begun, "train.train_iters=1"});
+  EXPECT_SAYS(more.out + more.err, "adapter.kind=qdora adapter.quant_type=nf4 keeps it so");
+  EXPECT_SAYS(train("none", {"adapter.kind=qlora", begun}).err, "adapter.kind=qdora");
+}
+
+// Under PEFT's names; on another layout to the rounding of sums.
+TEST_F(AdapterRunSlow, OfTheTableAndTheHeadItGoesOnAndIsMerged) {
+  const std::string targets = R"(adapter.targets=["embed_tokens", "lm_head", "o_proj"])";
+  ASSERT_EQ(train("whole", {targets}).status, 0);
+  ASSERT_EQ(train("halves", {targets, "train.train_iters=2"}).status, 0);
+  ASSERT_EQ(train("halves", {targets, "parallel.tp=2", "parallel.dp=2", "parallel.zero_stage=3"}).status, 0);
+  const Finished merged = weft({"merge", (dir_ / "whole").string(), "--out", (dir_ / "merged").string()});
+  ASSERT_EQ(merged.status, 0) << merged.err;
+  EXPECT_EQ(ids_of(dir_ / "whole"), ids_of(dir_ / "merged"));
+  EXPECT_EQ(ids_of(dir_ / "whole"), ids_of(dir_ / "halves"));
+  const SafetensorsFile file = SafetensorsFile::open(checkpoint("whole", 4) / "adapter_model.safetensors");
+  const auto base = nlohmann::json::parse(testing::slurp(base_ / "config.json"));
+  const int64_t v = base["vocab_size"], d = base["hidden_size"];
+  const std::string of = "base_model.model.";
+  for (const auto& [name, shape] :
+       std::vector<std::pair<std::string, std::vector<int64_t>>>{{"model.embed_tokens.lora_embedding_A", {2, v}},
+                                                                 {"model.embed_tokens.lora_embedding_B", {d, 2}},
+                                                                 {"lm_head.lora_A.weight", {2, d}},
+                                                                 {"lm_head.lora_B.weight", {v, 2}}}) {
+    const SafetensorsEntry* entry = file.find(of + name);
+    ASSERT_NE(entry, nullptr) << name;
+    EXPECT_EQ(entry->shape, shape) << name;
+  }
+  EXPECT_EQ(train("more", {targets, "adapter.path=" + checkpoint("whole", 4).string(), "train.train_iters=1"}).status,
+            0);
+  EXPECT_SAYS(train("dora", {targets, "adapter.kind=dora"}).err, "lengths are not trained yet");
 }
 
 TEST_F(AdapterRun, IsNotSavedAsItBegan) {
@@ -219,6 +266,8 @@ TEST_F(AdapterRun, WhatCannotRunIsRefusedBeforeItBegins) {
   EXPECT_SAYS(refusal({"adapter.kind=none"}), "[adapter] has no effect");
   EXPECT_SAYS(refusal({"adapter.quant_type=int8"}), "adapter.quant_type = \"int8\" has no effect");
   EXPECT_SAYS(refusal({"load_in_4bit=true"}), "adapter.kind");
+  EXPECT_SAYS(refusal({"use_dora=true"}), "adapter.kind");
+  EXPECT_SAYS(refusal({"adapter.kind=qdora", "adapter.dropout=0.1"}), "with adapter.kind = \"qdora\" PEFT");
   ASSERT_EQ(train("run", {"train.train_iters=1"}).status, 0);
   const std::string folder = checkpoint("run", 1).string();
   EXPECT_SAYS(refusal({"model.path=" + folder}), "name the base model there");

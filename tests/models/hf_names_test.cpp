@@ -11,6 +11,7 @@
 #include "support.h"
 #include "weft/base/error.h"
 #include "weft/models/hf_config.h"
+#include "weft/models/peft.h"
 #include "weft/models/transformer.h"
 
 namespace weft {
@@ -294,6 +295,30 @@ TEST(MatchHfTensors, PassesOverATiedHeadOnlyIfItEqualsTheEmbedding) {
   const HfMatch match = match_hf_tensors(model, folder);
   ASSERT_EQ(match.notes.size(), 1u);
   EXPECT_TRUE(holds(match.notes[0], "lm_head.weight is passed over"));
+}
+
+// PEFT writes a table that has an adapter beside that, as the base has it.
+TEST(MatchHfTensors, PassesOverTheBasesTableInAnAdapter) {
+  ModelSpec model = small(Family::llama);
+  model.adapter = adapter_of(model, {.rank = 2, .targets = {"embed_tokens", "lm_head"}}, "test");
+  const auto error_beside = [&](const std::string& name, int64_t rows) {
+    TempDir dir;
+    std::vector<TensorToWrite> files;
+    for (const HfTensor& t : adapter_tensors(model))
+      files.push_back({t.name, FileDType::f32, t.shape, std::string(size_t(4 * t.rows * t.cols()), '\0')});
+    files.push_back({"base_model.model." + name,
+                     FileDType::f32,
+                     {rows, model.width},
+                     std::string(size_t(4 * rows * model.width), 1)});
+    testing::write_safetensors(dir / "adapter_model.safetensors", files);
+    const SafetensorsFolder file = SafetensorsFolder::of_file(dir / "adapter_model.safetensors");
+    return testing::error_of<FileError>([&] { match_adapter_tensors(model, file); });
+  };
+  const int64_t v = model.vocab_size;
+  EXPECT_EQ(error_beside("model.embed_tokens.base_layer.weight", v), "");
+  EXPECT_EQ(error_beside("lm_head.base_layer.weight", v), "");
+  EXPECT_TRUE(holds(error_beside("lm_head.base_layer.weight", v + 1), "lm_head.base_layer.weight"));
+  EXPECT_TRUE(holds(error_beside("model.norm.base_layer.weight", v), "model.norm.base_layer.weight"));
 }
 
 TEST(MatchHfTensors, SaysWhatToDoWhereTheHeadIsMissing) {

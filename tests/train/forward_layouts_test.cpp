@@ -411,6 +411,37 @@ TEST_F(ForwardLayouts, LogitsBehindACacheAreThoseOfOneRank) {
   }
 }
 
+// Next tokens multiply with rows of the matrix that keys and values are made by, and of its adapter; a prompt does not.
+TEST_F(ForwardLayouts, LogitsOfAdaptedLatentsBehindACacheAreThoseOfThePromptsAtOnce) {
+  testing::TempDir dir;
+  testing::write_raw_tokens(dir / "t.bin", forward_text(3, 40), "uint16");
+  for (const std::string kind : {"lora", "qdora"}) {
+    const Recipe recipe = parse_recipe(
+        "", "test",
+        {"model.path=" + latent().string(), "model.init=pretrained", "data.train=" + (dir / "t.bin").string(),
+         "adapter.kind=" + kind, "adapter.rank=3", "train.seq_length=8", "train.global_batch_size=2",
+         "train.micro_batch_size=1", "train.train_iters=2", "optimizer.lr=0.1", "optimizer.min_lr=0.1",
+         "optimizer.lr_warmup_iters=0", "run.threads=1", "run.dir=" + (dir / kind).string()});
+    testing::train(recipe, machine_for(recipe));
+    const fs::path adapted = dir / kind / "checkpoints/step-2";
+    const Tokens prompt = forward_text(1, 21), more = forward_text(11, 3);
+    const Machine machine = machine_of({}, BackendKind::ref);
+    const auto behind = logits_on({adapted, {prompt}, 4}, {}, machine, {}, more);
+    EXPECT_NE(behind, logits_on({latent(), {prompt}, 4}, {}, machine, {}, more)) << "nothing was learned";
+    std::vector<double> at_once;
+    for (size_t n = 0; n <= more.size(); ++n) {
+      Tokens all = prompt;
+      all.insert(all.end(), more.begin(), more.begin() + int64_t(n));
+      const auto last = logits_on({adapted, {all}, 1}, {}, machine, {}, {});
+      at_once.insert(at_once.end(), last.begin(), last.end());
+    }
+    expect_alike(behind, at_once, kind);
+    const ForwardLayout cut{.tp = 2};
+    expect_alike(logits_on({adapted, {prompt}, 4}, cut, machine_of(cut, BackendKind::ref), sizes_of(cut), more), behind,
+                 kind + " tp 2");
+  }
+}
+
 TEST_F(ForwardLayouts, LogitsBehindPromptsThatPassInPortionsAreThoseOfOneRank) {
   for (const fs::path& folder : with_windows_and_sinks(models())) {
     const ForwardTexts t{folder, long_prompts(), 3};

@@ -52,14 +52,21 @@ inline const std::vector<Feature> kRuns = {
       "phi3-lora",
       "mixtral-lora",
       "gpt-oss-lora",
+      "deepseek-lora",
+      "llama-ends-lora",
       "gpt2-dora",
       "llama-gqa-dora",
       "qwen2-dora",
       "phi3-dora",
+      "deepseek-lite-dora",
       "gpt2-qlora",
       "llama-gqa-qlora",
       "phi3-qlora",
-      "qwen2-qlora"}},
+      "qwen2-qlora",
+      "gpt2-qdora",
+      "llama-gqa-qdora",
+      "deepseek-qdora",
+      "llama-ends-qlora"}},
     {"train.objective", {"cross_entropy", "dpo", "grpo", "kto", "reward", "ppo", "distill"}},
     {"teacher", {"in memory", "stored"}},  // of distill
     {"model.hidden_dropout", {"0", "0.1"}},
@@ -165,8 +172,8 @@ inline std::string pipeline_layout_of(const std::string& kind, int stages) {
 }
 
 // A frozen model with adapters, of all matrices where it has no experts.
-inline bool has_magnitudes(const std::string& model) { return model.ends_with("-dora"); }
-inline bool has_codes(const std::string& model) { return model.ends_with("-qlora"); }
+inline bool has_magnitudes(const std::string& model) { return model.ends_with("-dora") || model.ends_with("-qdora"); }
+inline bool has_codes(const std::string& model) { return model.ends_with("-qlora") || model.ends_with("-qdora"); }
 inline bool has_adapter(const std::string& model) {
   return model.ends_with("-lora") || has_magnitudes(model) || has_codes(model);
 }
@@ -298,7 +305,9 @@ class LayoutMatrix : public ::testing::Test {
     if (c.at("model").starts_with("deepseek-v3-m")) all.push_back("moe.bias_update_rate=0.02");
     if (has_adapter(c.at("model")))
       all.insert(all.end(), {"adapter.kind=" + c.at("model").substr(c.at("model").rfind('-') + 1), "adapter.rank=3"});
-    if (c.at("model") == "gpt2-qlora") all.push_back("adapter.quant_type=int8");
+    if (c.at("model") == "gpt2-qlora" || c.at("model") == "gpt2-qdora") all.push_back("adapter.quant_type=int8");
+    if (c.at("model").find("-ends-") != std::string::npos)
+      all.push_back(R"(adapter.targets=["embed_tokens", "lm_head", "q_proj", "down_proj"])");
     if (c.at("model") == "mixtral-lora" || c.at("model") == "gpt-oss-lora")
       all.push_back(R"(adapter.targets=["q_proj", "v_proj", "o_proj"])");
     if (has_mtp(c.at("model"))) all.push_back("train.mtp_loss_coef=0.4");

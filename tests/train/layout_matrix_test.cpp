@@ -95,7 +95,9 @@ TEST_F(LayoutMatrixSlow, BasesInCodesEqualThoseOfOneRankOnMoreLayouts) {
        {Eight{"llama-gqa-qlora", "2", "1", "3", "1", "1", "none", "1f1b"},
         Eight{"qwen2-qlora", "1", "1", "4", "1", "0", "full", "1f1b"},
         Eight{"gpt2-qlora", "2", "1", "2", "2", "2", "selective", "zb_h1"},
-        Eight{"phi3-qlora", "2", "2", "3", "1", "3", "none", "1f1b"}}) {
+        Eight{"phi3-qlora", "2", "2", "3", "1", "3", "none", "1f1b"},
+        Eight{"llama-gqa-qdora", "2", "1", "3", "2", "3", "full", "1f1b"},
+        Eight{"gpt2-qdora", "2", "2", "2", "1", "1", "selective", "zb_h1"}}) {
     c["model"] = model;
     c["parallel.dp"] = dp;
     c["parallel.cp"] = cp;
@@ -121,6 +123,46 @@ TEST_F(LayoutMatrix, LatentsAreMadeOfWhatEachRankHasOfTheStream) {
     c["parallel.sequence_parallel"] = sequence_parallel;
     c["parallel.recompute"] = recompute;
     EXPECT_TRUE(judge(c));
+  }
+}
+
+// A down-projection is whole on every rank, so its adapter is too, and drops numbers of the stream as each rank has it.
+TEST_F(LayoutMatrix, AdaptersOfLatentsEqualThoseOfOneRank) {
+  Choice c = first_choice();
+  set(c, {"deepseek-lora", "1", "1", "2", "true", "1", "1f1b", "0", "selective"});
+  c["model.hidden_dropout"] = "0.1";
+  EXPECT_TRUE(judge(c)) << testing::text_of(c);
+}
+TEST_F(LayoutMatrixSlow, AdaptersOfLatentsEqualThoseOfOneRankOnMoreLayouts) {
+  Choice c = first_choice();
+  for (const Cut& cut : {Cut{"deepseek-lora", "2", "1", "4", "false", "1", "1f1b", "1", "full"},
+                         Cut{"deepseek-lora", "2", "2", "2", "true", "1", "zb_h1", "3", "none"},
+                         Cut{"deepseek-lite-dora", "1", "1", "3", "true", "2", "1f1b", "0", "selective"},
+                         Cut{"deepseek-lite-dora", "2", "2", "1", "true", "2", "zbv", "2", "full"},
+                         Cut{"deepseek-lite-dora", "2", "1", "2", "true", "1", "zb_h1", "3", "none"},
+                         Cut{"deepseek-qdora", "2", "2", "3", "true", "1", "1f1b", "3", "selective"},
+                         Cut{"deepseek-qdora", "1", "1", "2", "false", "2", "1f1b", "0", "selective"}}) {
+    set(c, cut);
+    EXPECT_TRUE(judge(c)) << testing::text_of(c);
+  }
+}
+
+// The rows of a table's A are cut as the table is, and the head's B as the head; the other two are whole.
+TEST_F(LayoutMatrix, AdaptersOfTheTableAndTheHeadEqualThoseOfOneRank) {
+  Choice c = first_choice();
+  set(c, {"llama-ends-lora", "1", "1", "3", "true", "2", "1f1b", "0", "none"});
+  c["model.hidden_dropout"] = "0.1";
+  EXPECT_TRUE(judge(c)) << testing::text_of(c);
+}
+TEST_F(LayoutMatrixSlow, AdaptersOfTheTableAndTheHeadEqualThoseOfOneRankOnMoreLayouts) {
+  Choice c = first_choice();
+  for (const Cut& cut : {Cut{"llama-ends-lora", "2", "1", "3", "false", "1", "1f1b", "1", "full"},
+                         Cut{"llama-ends-lora", "2", "2", "2", "true", "1", "zb_h1", "3", "none"},
+                         Cut{"llama-ends-lora", "3", "1", "1", "true", "2", "zbv", "2", "selective"},
+                         Cut{"llama-ends-qlora", "2", "2", "2", "true", "2", "zb_h1", "3", "none"}}) {
+    set(c, cut);
+    c["train.numerics"] = cut.zero_stage[0] == '2' ? "invariant" : "fast";
+    EXPECT_TRUE(judge(c)) << testing::text_of(c);
   }
 }
 

@@ -10,6 +10,8 @@
 #include "weft/base/error.h"
 #include "weft/base/json.h"
 #include "weft/models/hf_fields.h"
+#include "weft/nn/embedding.h"
+#include "weft/nn/vocabulary_head.h"
 
 namespace weft {
 namespace {
@@ -261,7 +263,7 @@ class Matcher {
   HfMatch match_adapter() {
     for (HfTensor& tensor : adapter_tensors(model_)) find(std::move(tensor));
     for (const SafetensorsFolder::Tensor& t : folder_.tensors())
-      if (found_.count(t.entry) == 0)
+      if (found_.count(t.entry) == 0 && !is_copy_of_base(t))
         unexpected_.add(fmt::format("{} {}", in_quotes(t.name()), shape_text(t.entry->shape)));
     const std::string wrong = missing_.text() + misshaped_.text() + unexpected_.text();
     if (wrong.empty()) return std::move(match_);
@@ -284,6 +286,16 @@ class Matcher {
   }
 
  private:
+  // PEFT writes an embedding or a head that has an adapter once more beside that. It is frozen: the base's is read.
+  bool is_copy_of_base(const SafetensorsFolder::Tensor& t) const {
+    const auto& targets = model_.adapter->targets;
+    return std::any_of(targets.begin(), targets.end(), [&](const AdapterSpec::Target& target) {
+      const bool at_an_end = target.weight == Embedding::kTable || target.weight == VocabularyHead::kMatrix;
+      return at_an_end && t.name() == "base_model.model." + target.module + ".base_layer.weight" &&
+             t.entry->shape == std::vector{model_.vocab_size, model_.width};
+    });
+  }
+
   void find(HfTensor tensor) {
     if (tensor.slice > 0) return find_next_slice(std::move(tensor));
     const SafetensorsFolder::Tensor* source = folder_.find(tensor.name);
@@ -395,6 +407,12 @@ std::vector<HfTensor> adapter_tensors(const ModelSpec& model) {
     const std::string product = t.weight.substr(0, t.weight.rfind('.')), name = "base_model.model." + t.module;
     const std::string a = ".lora_A.weight", b = ".lora_B.weight";
     const int64_t rank = adapter.rank;
+    if (t.weight == Embedding::kTable) {  // PEFT turns its A, and has no ".weight" behind either
+      tensors.push_back({name + ".lora_embedding_A", {rank, t.rows.count}, true, product + a, 0, t.rows.count});
+      tensors.push_back(
+          {name + ".lora_embedding_B", {columns.at(t.weight), rank}, false, product + b, 0, columns.at(t.weight)});
+      continue;
+    }
     tensors.push_back({name + a, {rank, columns.at(t.weight)}, false, product + a, before.first * rank, rank});
     tensors.push_back({name + b, {t.rows.count, rank}, false, product + b, before.count, t.rows.count});
     if (adapter.magnitudes)

@@ -117,8 +117,9 @@ void init_where(const ParamStore& params, uint64_t seed, int num_threads, const 
 
 [[noreturn]] void refuse_row_of_zeros(const std::string& lengths) {
   throw ConfigError(
-      fmt::format("adapter.kind = \"dora\" cannot begin: {}: the weight beside it has a row of zeros, which has no "
-                  "direction; the nearest that works: adapter.kind = \"lora\", or other adapter.targets",
+      fmt::format("magnitudes cannot begin: {}: the weight beside it has a row of zeros, which has no direction; the "
+                  "nearest that works: adapter.kind = \"lora\" (beside a base in codes \"qlora\"), or other "
+                  "adapter.targets",
                   lengths));
 }
 
@@ -143,6 +144,13 @@ void write_lengths(const ParamStore& params, const Param& m, const Tensor& squar
   }
 }
 
+// What is here of the largest part of a weight.
+int64_t most_elements_of_part(const Param& w) {
+  int64_t most = 0;
+  for (const HeldPart& part : w.parts()) most = std::max(most, part.rows.count * part.cols.count);
+  return most;
+}
+
 void init_magnitude(const ParamStore& params, Backend& backend, const std::map<std::string, Param*>& weights,
                     Param& m) {
   const std::string product = m.spec().name.substr(0, m.spec().name.size() - Magnitude::kSuffix.size());
@@ -152,10 +160,12 @@ void init_magnitude(const ParamStore& params, Backend& backend, const std::map<s
   const Precision& precision = params.precision();
   Arena counts("counts");
   counts.alloc(precision.stat, {m.shape()});
+  const MatrixNumbers numbers(w, precision.stat);
+  if (numbers.in_codes()) counts.alloc(precision.compute, {most_elements_of_part(w)});
   Arena arena("lengths of rows", counts.used(), params.shared_memory());
   const MicroBatch none{};
   Pass p{backend, params.mesh(), precision, none, &arena, &arena, &arena, &arena, &arena};
-  const Tensor squares = Magnitude(m, w, adapter).squares_of_base(p, arena);
+  const Tensor squares = Magnitude(m, numbers, adapter).squares_of_base(p, arena);
   backend.wait_all();
   write_lengths(params, m, squares);
 }

@@ -17,6 +17,7 @@
 #include "weft/models/peft.h"
 #include "weft/models/transformer.h"
 #include "weft/models/weight_source.h"
+#include "weft/nn/embedding.h"
 #include "weft/sharding/quantise.h"
 
 namespace weft {
@@ -32,6 +33,13 @@ Matrix read_whole(const FoundHfTensor& found, const SafetensorsFolder& files) {
   read_hf_rows(found, files, {},
                {.data = m.values.data(), .dtype = DType::f32, .rows = m.rows, .cols = m.cols, .row_stride = m.cols});
   return m;
+}
+
+Matrix turned(const Matrix& m) {
+  Matrix t{std::vector<float>(m.values.size()), m.cols, m.rows};
+  for (int64_t i = 0; i < t.rows; ++i)
+    for (int64_t j = 0; j < t.cols; ++j) t.values[size_t(i * t.cols + j)] = m.values[size_t(j * m.cols + i)];
+  return t;
 }
 
 struct Matrices {  // of one target
@@ -106,6 +114,8 @@ void write_merged(const std::filesystem::path& adapter, const HfConfig& config, 
   const auto matrix = [&](size_t i) { return read_whole(matrices.tensors[i], file); };
   const auto matrices_of = [&](size_t target) {  // in the order of adapter_tensors
     const size_t first = target * (spec.magnitudes ? 3 : 2);
+    if (spec.targets[target].weight == Embedding::kTable)  // a row of the table is B times one of A
+      return Matrices{turned(matrix(first + 1)), matrix(first), {}};
     return Matrices{matrix(first), matrix(first + 1), spec.magnitudes ? matrix(first + 2) : Matrix{}};
   };
   const auto in_codes = parts_in_codes(config.spec);

@@ -16,6 +16,8 @@
 #include "weft/gguf/gguf_file.h"
 #include "weft/models/hf_names.h"
 #include "weft/models/transformer.h"
+#include "weft/nn/embedding.h"
+#include "weft/nn/vocabulary_head.h"
 
 namespace weft {
 namespace {
@@ -72,12 +74,23 @@ bool matches(const std::string& module, const std::string& target) {
   return module == target || (module.ends_with(target) && module[module.size() - target.size() - 1] == '.');
 }
 
-// A matrix of a block that may have an adapter; "" or why it may not.
-std::string why_not(const HfTensor& tensor, const ParamSpec& weight) {
+// Why a weight of the model has no adapter; "" where it may have one.
+std::string why_not(const HfTensor& tensor, const ParamSpec& weight, const ModelSpec& model, bool magnitudes) {
+  const bool is_table = weight.name == Embedding::kTable;
+  if (is_table && model.tied_head)
+    return "is the head's matrix too (tie_word_embeddings), which an adapter of the embedding alone would leave as it "
+           "is; the nearest that works: adapter.targets without it";
+  if (is_table || weight.name == VocabularyHead::kMatrix)
+    return magnitudes ? "is an embedding or a head, whose rows' lengths are not trained yet; the nearest that works: "
+                        "adapter.kind = \"lora\", beside a base in codes \"qlora\""
+                      : "";
   if (!weight.linear) return "is no matrix that a block multiplies with";
-  if (weight.place.experts_are_cut()) return "is of experts, which have no adapters yet";
-  if (weight.name.ends_with("router.weight")) return "is of a router, which has no adapter";
-  if (weight.name.ends_with("shared_gate.weight")) return "is a gate, which has no adapter";
+  if (weight.place.experts_are_cut())
+    return "is of experts, which have no adapters yet; the nearest that works: the projections of attention";
+  if (weight.name.ends_with("router.weight"))
+    return "is of a router, which has no adapter; the nearest that works: the projections of attention";
+  if (weight.name.ends_with("shared_gate.weight"))
+    return "is a gate, which has no adapter; the nearest that works: the projections of attention";
   return tensor.name.ends_with(kWeight) ? "" : "is no matrix";
 }
 
@@ -172,7 +185,6 @@ void require_teacher(const fs::path& folder, const fs::path& teacher) { require_
 
 AdapterSpec adapter_of(const ModelSpec& model, const PeftConfig& config, std::string_view source) {
   const auto refuse = [&](const std::string& why) { throw ConfigError(fmt::format("{}: {}", source, why)); };
-  if (model.latent) refuse("latent attention has no adapters yet: text that goes on reads its matrices themselves");
   if (model.has_mtp()) refuse("a module of multi-token prediction cannot be trained beside adapters yet");
   ModelSpec plain = model;
   plain.adapter.reset();
@@ -185,8 +197,8 @@ AdapterSpec adapter_of(const ModelSpec& model, const PeftConfig& config, std::st
                       .base_codes = config.base_codes};
   if (config.base_codes != WeightCodes::none && model.has_experts())
     refuse(
-        "adapter.kind = \"qlora\" cannot run: experts are not kept in codes yet; the nearest that works: "
-        "adapter.kind = \"lora\"");
+        "a base in codes cannot be this one: experts are not kept in codes yet; the nearest that works: "
+        "adapter.kind = \"lora\" or \"dora\"");
   const bool all = config.targets == std::vector{std::string(kAllLinear)};
   std::vector<bool> used(config.targets.size());
   for (const HfTensor& tensor : hf_tensors(plain)) {
@@ -200,14 +212,18 @@ AdapterSpec adapter_of(const ModelSpec& model, const PeftConfig& config, std::st
       wanted = used[i] = true;
     }
     if (!wanted) continue;
-    if (const std::string why = why_not(tensor, weight); !why.empty())
+    if (const std::string why = why_not(tensor, weight, model, config.dora); !why.empty())
       refuse(all ? fmt::format("\"{}\": {} {}; name the modules that shall have adapters", kAllLinear, module, why)
                  : fmt::format("{} {}", module, why));
     adapter.targets.push_back({.weight = tensor.param, .rows = {tensor.first_row, tensor.rows}, .module = module});
   }
   if (config.targets.empty()) refuse("names no module");
   for (size_t i = 0; i < used.size() && !all; ++i)
-    if (!used[i]) refuse(fmt::format("the model has no module {}", in_quotes(config.targets[i])));
+    if (!used[i])
+      refuse(fmt::format("the model has no module {}{}", in_quotes(config.targets[i]),
+                         config.targets[i] == "lm_head" && model.tied_head
+                             ? ": its head is the embedding's table (tie_word_embeddings)"
+                             : ""));
   return adapter;
 }
 

@@ -118,13 +118,19 @@ Embedding::Spec embedding_spec(const ModelSpec& m, const TransformerPlan& plan) 
 class EmbeddingLayer final : public AnyLayer {
  public:
   explicit EmbeddingLayer(const Embedding& embedding) : embedding_(embedding) {}
-  std::unique_ptr<Saved> make_saved() const override { return std::make_unique<Gradient>(); }
-  void forward(Pass& p, Saved&, Tensor, Tensor y) const override { embedding_.forward(p, y); }
-  void dgrad(Pass&, Saved& s, Tensor dy, Tensor) const override { static_cast<Gradient&>(s).dy = dy; }
-  void wgrad(Pass& p, Saved& s) const override { embedding_.wgrad(p, static_cast<Gradient&>(s).dy); }
+  std::unique_ptr<Saved> make_saved() const override { return std::make_unique<Rows>(); }
+  void forward(Pass& p, Saved& s, Tensor, Tensor y) const override {
+    embedding_.forward(p, static_cast<Rows&>(s).saved, y);
+  }
+  void dgrad(Pass&, Saved& s, Tensor dy, Tensor) const override { static_cast<Rows&>(s).dy = dy; }
+  void wgrad(Pass& p, Saved& s) const override {
+    const auto& rows = static_cast<Rows&>(s);
+    embedding_.wgrad(p, rows.saved, rows.dy);
+  }
 
  private:
-  struct Gradient final : Saved {
+  struct Rows final : Saved {
+    Embedding::Saved saved;
     Tensor dy;  // [t, d]  till wgrad
   };
   const Embedding& embedding_;
@@ -286,7 +292,8 @@ void Transformer::allocate_records(Arena& records, Precision precision) {
 Tensor Transformer::decode(Pass& p, const std::vector<KvCache>& caches, const CacheUse& use,
                            const Block::Streams& streams) const {
   auto [x, y] = streams;
-  if (embedding_) embedding_->forward(p, x);
+  Embedding::Saved rows;
+  if (embedding_) embedding_->forward(p, rows, x);
   for (size_t l = 0; l < blocks_.size(); ++l) {
     blocks_[l]->decode(p, caches[l], use, {x, y});
     std::swap(x, y);

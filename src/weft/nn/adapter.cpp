@@ -86,7 +86,7 @@ Tensor Adapter::dropped(Pass& p, const Tensor& x, Tensor y) const {
   if (!y) return x;
   p.be.run(Dropout{.x = x,
                    .y = y,
-                   .tokens = p.batch.tokens,
+                   .tokens = x.place.tp() == Spmd::Shard0 ? p.batch.stream_tokens() : p.batch.tokens,
                    .dropout = dropout_.spec(p),
                    .first = first_column_,
                    .total = a_->spec().shape[1]});
@@ -106,6 +106,10 @@ void Adapter::forward(Pass& p, Saved& s, Tensor x, Tensor y) const {
     p.be.run(Matmul{.a = dropped(p, x, room_for_dropped(p, x)), .b = a_->value, .out = s.narrow, .trans_b = true});
   }
   p.be.run(Axpby{.x = s.narrow, .out = s.narrow, .a = scale_});
+  again(p, s, y);
+}
+
+void Adapter::again(Pass& p, const Saved& s, Tensor y) const {
   for (const Rows& rows : rows_)
     p.be.run(Matmul{.a = of_target(s.narrow, rows),
                     .b = rows.of(b_->value, rows.held),
@@ -128,6 +132,17 @@ void Adapter::dgrad(Pass& p, Saved& s, Tensor dy, Tensor dx) const {
   const Tensor through = room_for_dropped(p, dx);
   p.be.run(Matmul{.a = s.dnarrow, .b = a_->value, .out = through ? through : dx, .accumulate = !through});
   if (through) p.be.run(Add{.x = dx, .y = dropped(p, through, through), .out = dx});
+}
+
+void Adapter::add_to_matrix(Pass& p, Tensor w) const {
+  Scope temporaries(*p.scratch);
+  const Tensor a = p.compute(p.scratch, a_->shape(), a_->spec().place);
+  p.be.run(Axpby{.x = a_->value, .out = a, .a = scale_});
+  for (const Rows& rows : rows_)
+    p.be.run(Matmul{.a = rows.of(b_->value, rows.held),
+                    .b = a.slice_rows(rows.target * rank_, rank_),
+                    .out = w.slice_rows(rows.first, rows.count).placed(w.place.on_tp(rows.held)),
+                    .accumulate = true});
 }
 
 void Adapter::wgrad(Pass& p, const Saved& s, Tensor x, Tensor dy) const {

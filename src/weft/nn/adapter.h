@@ -44,6 +44,10 @@ class Adapter {
   Tensor a_of(const Rows& rows) const { return a_->value.slice_rows(rows.target * rank_, rank_); }
   // Adds to y.
   void forward(Pass& p, Saved& s, Tensor x, Tensor y) const;
+  // In dgrad: adds to y what forward added.
+  void again(Pass& p, const Saved& s, Tensor y) const;
+  // w [out, in] += scale B A, in the rows of targets; where W is not cut by columns.
+  void add_to_matrix(Pass& p, Tensor w) const;
   // Adds to dx.
   void dgrad(Pass& p, Saved& s, Tensor dy, Tensor dx) const;
   // Adds to A.grad, B.grad. Reads no weight.

@@ -17,18 +17,21 @@ class Embedding {
     double scale = 1;  // of the rows of tokens
     int twin = -1;     // pipeline rank of a head that uses the table of tokens too; -1: there is none elsewhere
   };
+  using Saved = TableRows::Saved;
+  static constexpr std::string_view kTable = "embed.tokens";  // the token table's name
   // Closes a unit for each table.
   Embedding(ParamStore& params, const Spec& spec, const LayerPlan& plan);
   const std::vector<int>& units() const { return units_; }
   // x [t, d].
-  void forward(Pass& p, Tensor x) const;
-  void wgrad(Pass& p, Tensor dx) const;  // adds to the tables' gradients
+  void forward(Pass& p, Saved& s, Tensor x) const;
+  void wgrad(Pass& p, const Saved& s, Tensor dx) const;  // adds to the tables' gradients
   Param& tokens_table() const { return tokens_.table(); }
 
   // The spec of the token table, which a head may use too.
   static ParamSpec table_spec(const Spec& spec, const LayerPlan& plan);
 
  private:
+  static TableRows tokens_of(ParamStore& params, const Spec& spec, const LayerPlan& plan);
   std::vector<int> units_;
   TableRows tokens_;
   Param* positions_ = nullptr;

@@ -15,7 +15,7 @@ Latent::Latent(ParamStore& params, const std::string& name, const Spec& spec, co
 
 Tensor Latent::forward(Pass& p, Saved& s, Tensor h) const {
   s.raw = p.compute(p.till_dgrad, {h.rows(), down_.out()}, h.place);
-  down_.forward(p, h, s.raw);
+  down_.forward(p, s.down, h, s.raw);
   Tensor y = p.compute(keep_ ? p.till_wgrad : p.scratch, {h.rows(), down_.out()}, h.place);
   norm_.forward(p, s.norm, of_rank(s.raw), of_rank(y));
   rotate(p, beside(s.raw), false);
@@ -37,11 +37,11 @@ void Latent::dgrad(Pass& p, Saved& s, Tensor dy, Tensor dh) const {
   if (spec_.rotated > 0) p.be.run(Copy{.from = beside(dy), .to = beside(s.draw)});
   rotate(p, beside(s.draw), true);
   norm_.dgrad(p, s.norm, of_rank(dy), {}, of_rank(s.draw));
-  down_.dgrad(p, s.draw, dh);
+  down_.dgrad(p, s.down, s.draw, dh);
 }
 
 void Latent::wgrad(Pass& p, const Saved& s, Tensor h) const {
-  down_.wgrad(p, h, s.draw);
+  down_.wgrad(p, s.down, h, s.draw);
   norm_.wgrad(p, s.norm);
 }
 

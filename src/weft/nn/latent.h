@@ -3,8 +3,8 @@
 #pragma once
 #include <string>
 
-#include "weft/nn/linear.h"
 #include "weft/nn/norm.h"
+#include "weft/nn/projection.h"
 
 namespace weft {
 
@@ -23,8 +23,9 @@ class Latent {
   struct Saved {
     Tensor raw;              // [t, c + r]  x and rotated k       till dgrad
     StreamNorm::Saved norm;  //
-    Tensor y;                // [t, c + r]  till wgrad; or dgrad .. wgrad where activations are not kept
-    Tensor draw;             // [t, c + r]  dgrad .. wgrad
+    Projection::Saved down;
+    Tensor y;     // [t, c + r]  till wgrad; or dgrad .. wgrad where activations are not kept
+    Tensor draw;  // [t, c + r]  dgrad .. wgrad
   };
   Latent(ParamStore& params, const std::string& name, const Spec& spec, const LayerPlan& plan);
   int64_t rank() const { return spec_.rank; }
@@ -43,7 +44,7 @@ class Latent {
 
   Spec spec_;
   bool keep_;
-  Linear down_;
+  Projection down_;
   StreamNorm norm_;
 };
 

@@ -66,8 +66,8 @@ Tensor LatentAttention::forward(Pass& p, Saved& s, Tensor h) const {
   Arena* kept = keep_ ? p.till_dgrad : p.scratch;
   const Tensor from = q_latent_ ? q_latent_->forward(p, s.q_latent, h) : h;
   const Tensor latent = kv_latent_.forward(p, s.kv_latent, h);
-  s.q = queries(p, from, q_latent_ ? kept : p.till_dgrad);
-  std::tie(s.k, s.v) = keys(p, latent, kept);
+  s.q = queries(p, s, from, q_latent_ ? kept : p.till_dgrad);
+  std::tie(s.k, s.v) = keys(p, s, latent, kept);
   Tensor o = p.compute(keep_ ? p.till_wgrad : p.scratch, {s.q.rows(), out_.in()}, s.q.place);
   s.lse = p.stat(kept, {s.q.rows(), core_->heads().q}, s.q.place);
   core_->forward(p, {s.q, s.k, s.v}, o, s.lse);
@@ -76,24 +76,24 @@ Tensor LatentAttention::forward(Pass& p, Saved& s, Tensor h) const {
 }
 
 // Rotated, in `home`, of what this rank's stream has.
-Tensor LatentAttention::queries(Pass& p, Tensor from, Arena* home) const {
+Tensor LatentAttention::queries(Pass& p, Saved& s, Tensor from, Arena* home, Product product) const {
   Tensor q = p.compute(home, {p.batch.positions.elements(), q_.out()}, tokens(Spmd::Shard1));
   {
     Scope temporaries(*p.scratch);
-    q_.forward(p, enter_.forward(p.mesh, from, *p.scratch), q);
+    (q_.*product)(p, s.q_in, enter_.forward(p.mesh, from, *p.scratch), q);
   }
   rotate(p, q, false);
   return q;
 }
 
-std::pair<Tensor, Tensor> LatentAttention::keys(Pass& p, Tensor latent, Arena* home) const {
+std::pair<Tensor, Tensor> LatentAttention::keys(Pass& p, Saved& s, Tensor latent, Arena* home, Product product) const {
   const int64_t rows = p.batch.positions.elements(), here = core_->heads().kv;
   Tensor k = p.compute(home, {rows, here * head_dim()}, tokens(Spmd::Shard1));
   Tensor v = p.compute(home, {rows, here * spec_.v_dim}, tokens(Spmd::Shard1));
   Scope temporaries(*p.scratch);
   const Tensor x = enter_.forward(p.mesh, latent, *p.scratch);
   Tensor kv = p.compute(p.scratch, {rows, kv_.out()}, tokens(Spmd::Shard1));
-  kv_.forward(p, x.slice_cols(0, spec_.kv_rank), kv);
+  (kv_.*product)(p, s.kv_in, x.slice_cols(0, spec_.kv_rank), kv);
   p.be.run(LatentKeys{.kv = kv, .shared = x.slice_cols(spec_.kv_rank, spec_.rope_dim), .k = k, .v = v, .heads = here});
   return {k, v};
 }
@@ -135,7 +135,7 @@ void LatentAttention::keys_backward(Pass& p, Saved& s, const QueryKeyValue& d, T
                               .dkv = s.dkv,
                               .dshared = dlatent.slice_cols(spec_.kv_rank, spec_.rope_dim),
                               .heads = core_->heads().kv});
-  kv_.dgrad(p, s.dkv, dlatent.slice_cols(0, spec_.kv_rank));
+  kv_.dgrad(p, s.kv_in, s.dkv, dlatent.slice_cols(0, spec_.kv_rank));
   kv_latent_.dgrad(p, s.kv_latent, enter_.backward(p.mesh, dlatent, *p.scratch), dh);
 }
 
@@ -144,7 +144,7 @@ void LatentAttention::add_queries_backward(Pass& p, Saved& s, Tensor dh) const {
   Scope temporaries(*p.scratch);
   rotate(p, s.dq, true);
   Tensor dfrom = p.compute(p.scratch, {s.dq.rows(), q_.in()}, tokens(Spmd::Partial));
-  q_.dgrad(p, s.dq, dfrom);
+  q_.dgrad(p, s.q_in, s.dq, dfrom);
   dfrom = enter_.backward(p.mesh, dfrom, *p.scratch);
   if (q_latent_) {
     Tensor through = p.compute(p.scratch, {dh.rows(), dh.cols()}, dh.place);
@@ -156,8 +156,8 @@ void LatentAttention::add_queries_backward(Pass& p, Saved& s, Tensor dh) const {
 
 // What forward made of the latents and did not keep. Queries that are made of the stream are kept.
 void LatentAttention::expand_again(Pass& p, Saved& s) const {
-  if (q_latent_) s.q = queries(p, q_latent_->again(p, s.q_latent), p.scratch);
-  std::tie(s.k, s.v) = keys(p, kv_latent_.again(p, s.kv_latent), p.scratch);
+  if (q_latent_) s.q = queries(p, s, q_latent_->again(p, s.q_latent), p.scratch, &Projection::again);
+  std::tie(s.k, s.v) = keys(p, s, kv_latent_.again(p, s.kv_latent), p.scratch, &Projection::again);
   s.o = p.compute(p.dgrad_till_wgrad, {s.q.rows(), out_.in()}, s.q.place);
   s.lse = p.stat(p.scratch, {s.q.rows(), core_->heads().q}, s.q.place);
   core_->forward(p, {s.q, s.k, s.v}, s.o, s.lse);
@@ -165,8 +165,8 @@ void LatentAttention::expand_again(Pass& p, Saved& s) const {
 
 void LatentAttention::wgrad(Pass& p, const Saved& s, Tensor h) const {
   out_.wgrad(p, s.out, s.o, s.dy);
-  q_.wgrad(p, enter_.forward(p.mesh, q_latent_ ? s.q_latent.y : h, *p.scratch), s.dq);
-  kv_.wgrad(p, enter_.forward(p.mesh, s.kv_latent.y, *p.scratch).slice_cols(0, spec_.kv_rank), s.dkv);
+  q_.wgrad(p, s.q_in, enter_.forward(p.mesh, q_latent_ ? s.q_latent.y : h, *p.scratch), s.dq);
+  kv_.wgrad(p, s.kv_in, enter_.forward(p.mesh, s.kv_latent.y, *p.scratch).slice_cols(0, spec_.kv_rank), s.dkv);
   if (q_latent_) q_latent_->wgrad(p, s.q_latent, h);
   kv_latent_.wgrad(p, s.kv_latent, h);
 }
@@ -180,10 +180,10 @@ Tensor LatentAttention::decode(Pass& p, const KvCache& cache, const CacheUse& us
   Saved s;
   const Tensor from = q_latent_ ? q_latent_->forward(p, s.q_latent, h) : h;
   const Tensor latent = kv_latent_.forward(p, s.kv_latent, h);
-  s.q = queries(p, from, p.scratch);
+  s.q = queries(p, s, from, p.scratch);
   use.write(p, enter_.forward(p.mesh, latent, *p.scratch), cache.k);
   if (!use.queries.empty()) return out_.forward(p, s.out, attend_to_latents(p, cache, use, s.q));
-  const auto [k, v] = keys(p, latent, p.scratch);
+  const auto [k, v] = keys(p, s, latent, p.scratch);
   Tensor o = p.compute(p.scratch, {s.q.rows(), out_.in()}, s.q.place);
   Tensor lse = p.stat(p.scratch, {s.q.rows(), core_->heads().q}, s.q.place);
   core_->forward(p, {s.q, k, v}, o, lse);
@@ -205,18 +205,28 @@ Tensor LatentAttention::attend_to_latents(Pass& p, const KvCache& cache, const C
   const auto columns = [](const Tensor& x, int64_t first, int64_t count) {
     return x.slice_cols(first, count).placed(tokens(Spmd::Replicate));
   };
+  const Projection::Matrix up = kv_.matrix(p);
   const auto rows = [&](int64_t first, int64_t count) {
-    return kv_.weight().value.slice_rows(first, count).placed(weights(Spmd::Replicate));
+    return up.rows.slice_rows(first, count).placed(weights(Spmd::Replicate));
+  };
+  // x, in place, times what results of rows from `first` on are multiplied with.
+  const auto scale = [&](const Tensor& x, int64_t first) {
+    if (up.factor)
+      p.be.run(
+          ScaleColumns{.x = x, .w = up.factor.slice_rows(first, x.cols()).placed(weights(Spmd::Replicate)), .y = x});
   };
   const int64_t e = own.dim, nope = spec_.nope_dim, u = spec_.v_dim;
   for (int64_t i = 0; i < own.q; ++i) {
+    scale(columns(q, i * e, nope), i * (nope + u));
     p.be.run(Matmul{.a = columns(q, i * e, nope), .b = rows(i * (nope + u), nope), .out = columns(lq, i * (c + r), c)});
     p.be.run(Copy{.from = q.slice_cols(i * e + nope, r), .to = lq.slice_cols(i * (c + r) + c, r)});
   }
   cached_.forward(p, use, latent, {lq, cache.k, cache.k.slice_cols(0, c)}, {lo, lse});
-  for (int64_t i = 0; i < own.q; ++i)
+  for (int64_t i = 0; i < own.q; ++i) {
     p.be.run(Matmul{
         .a = columns(lo, i * c, c), .b = rows(i * (nope + u) + nope, u), .out = columns(o, i * u, u), .trans_b = true});
+    scale(columns(o, i * u, u), i * (nope + u) + nope);
+  }
   return o;
 }
 

@@ -42,7 +42,7 @@ class LatentAttention {
     Tensor dy;   // [t, d]          till wgrad (owned by the block)
     Tensor dq;   // [T, h e]        dgrad .. wgrad
     Tensor dkv;  // [T, h (n + u)]  dgrad .. wgrad
-    RowParallelLinear::Saved out;
+    Projection::Saved q_in, kv_in, out;
   };
   LatentAttention(ParamStore& params, const std::string& name, const Spec& spec, const LayerPlan& plan);
 
@@ -58,8 +58,12 @@ class LatentAttention {
  private:
   int64_t head_dim() const { return spec_.nope_dim + spec_.rope_dim; }
   AttentionHeads heads() const;
-  Tensor queries(Pass& p, Tensor from, Arena* home) const;
-  std::pair<Tensor, Tensor> keys(Pass& p, Tensor latent, Arena* home) const;  // and values
+  // Projection::forward, or again in dgrad.
+  using Product = void (Projection::*)(Pass&, Projection::Saved&, Tensor, Tensor) const;
+  Tensor queries(Pass& p, Saved& s, Tensor from, Arena* home, Product product = &Projection::forward) const;
+  // And values.
+  std::pair<Tensor, Tensor> keys(Pass& p, Saved& s, Tensor latent, Arena* home,
+                                 Product product = &Projection::forward) const;
   void rotate(Pass& p, Tensor q, bool inverse) const;
   void keys_backward(Pass& p, Saved& s, const QueryKeyValue& d, Tensor dh) const;
   void add_queries_backward(Pass& p, Saved& s, Tensor dh) const;
@@ -71,7 +75,7 @@ class LatentAttention {
   std::optional<Latent> q_latent_;
   Latent kv_latent_;
   Boundary enter_;
-  Linear q_, kv_;  // [h e, width or rank], [h (n + u), c]
+  Projection q_, kv_;  // [h e, width or rank], [h (n + u), c]
   RowParallelLinear out_;
   std::unique_ptr<AttentionCore> core_;
   CachedAttention cached_;

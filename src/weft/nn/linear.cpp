@@ -10,14 +10,13 @@ Linear::Linear(ParamStore& params, const std::string& name, const Spec& spec)
                       .place = spec.place,
                       .parts = spec.parts,
                       .init = {Init::Kind::normal, spec.init_std},
-                      .linear = true})) {
+                      .linear = true})),
+      numbers_(*w_, params.precision().stat) {
   if (spec.bias)
     b_ = &params.add({.name = name + ".bias", .shape = {spec.out}, .place = spec.place, .parts = spec.parts});
-  const bool in_codes = w_->spec().in_codes();
-  if (in_codes) coded_ = coded_parts(w_->spec(), w_->parts(), params.precision().stat);
   for (size_t i = 0; i < w_->parts().size(); ++i) {
     const HeldPart& part = w_->parts()[i];
-    if (!runs_.empty() && runs_.back().held == part.held && !in_codes)
+    if (!runs_.empty() && runs_.back().held == part.held && !numbers_.in_codes())
       runs_.back().count += part.rows.count;
     else
       runs_.push_back({part.local_row, part.rows.count, part.held, i});
@@ -36,17 +35,7 @@ Tensor Linear::Rows::columns(const Tensor& y, Spmd everywhere) const {
 
 // These rows of W: the numbers of codes in scratch, till the caller's Scope ends.
 Tensor Linear::matrix(Pass& p, const Rows& rows) const {
-  if (coded_.empty()) return rows.of(w_->value, rows.held);
-  const CodedPart& part = coded_[rows.part];
-  const Placement place = w_->spec().place.on_tp(rows.held);
-  const Tensor bytes = w_->value.placed(place);
-  const Tensor numbers = p.compute(p.scratch, {part.at.rows, part.at.cols}, place);
-  p.be.run(Dequantise{.codes = part.codes_in(bytes),
-                      .maxima = part.maxima_in(bytes),
-                      .scales = part.scales_in(bytes, p.precision.stat),
-                      .out = numbers,
-                      .at = part.at});
-  return numbers;
+  return numbers_.in_codes() ? numbers_.part(p, rows.part) : rows.of(w_->value, rows.held);
 }
 
 void Linear::multiply(Pass& p, Tensor x, Tensor y, const Param* bias) const {
@@ -57,10 +46,10 @@ void Linear::multiply(Pass& p, Tensor x, Tensor y, const Param* bias) const {
                          .out = run.columns(y, Spmd::Replicate),
                          .trans_b = true,
                          .bias = bias ? run.of(bias->value, run.held) : Tensor{}};
-    if (coded_.empty())
-      multiply_shared(p, product);
-    else
+    if (numbers_.in_codes())
       p.be.run(product);  // every rank has made the numbers of the whole matrix
+    else
+      multiply_shared(p, product);
   }
 }
 

@@ -2,8 +2,8 @@
 #pragma once
 #include <string>
 
+#include "weft/nn/matrix_numbers.h"
 #include "weft/nn/pass.h"
-#include "weft/sharding/coded_weight.h"
 #include "weft/sharding/param_store.h"
 
 namespace weft {
@@ -26,6 +26,7 @@ class Linear {
   int64_t in() const { return w_->shape()[1]; }
   int64_t out() const { return w_->shape()[0]; }
   const Param& weight() const { return *w_; }
+  const MatrixNumbers& numbers() const { return numbers_; }
   void forward(Pass& p, Tensor x, Tensor y) const { multiply(p, x, y, b_); }
   // Forward in two: y = x W^T; then y += b.
   void multiply(Pass& p, Tensor x, Tensor y) const { multiply(p, x, y, nullptr); }
@@ -45,8 +46,8 @@ class Linear {
   Tensor matrix(Pass& p, const Rows& rows) const;
   Param* w_;
   Param* b_ = nullptr;
+  MatrixNumbers numbers_;
   std::vector<Rows> runs_;
-  std::vector<CodedPart> coded_;  // of each part of a W in codes
 };
 
 // A bias that follows a sum over ranks: y += b on the stream.

@@ -13,7 +13,7 @@ Tensor as_row(const Tensor& v) {
 
 }  // namespace
 
-std::optional<Magnitude> Magnitude::make(ParamStore& params, const std::string& name, const Param& of,
+std::optional<Magnitude> Magnitude::make(ParamStore& params, const std::string& name, const MatrixNumbers& of,
                                          const Adapter& adapter) {
   if (!params.adapter()->magnitudes) return {};
   const ParamSpec& b = adapter.b().spec();
@@ -26,16 +26,18 @@ std::optional<Magnitude> Magnitude::make(ParamStore& params, const std::string& 
   return Magnitude(m, of, adapter);
 }
 
-Magnitude::Magnitude(Param& m, const Param& of, const Adapter& adapter)
-    : m_(&m), w_(&of), adapter_(adapter), join_(Axis::tp, Spmd::Partial, Spmd::Invariant) {
+Magnitude::Magnitude(Param& m, const MatrixNumbers& of, const Adapter& adapter)
+    : m_(&m), w_(of), adapter_(adapter), join_(Axis::tp, Spmd::Partial, Spmd::Invariant) {
   const std::vector<Adapter::Rows>& targets = adapter_.rows();
   const auto is_cut = [](const HeldPart& part) { return part.held == Spmd::Shard0; };
-  const bool some_are_cut = std::any_of(of.parts().begin(), of.parts().end(), is_cut);
-  for (const HeldPart& part : of.parts()) {
+  const std::vector<HeldPart>& parts = w_.weight().parts();
+  const bool some_are_cut = std::any_of(parts.begin(), parts.end(), is_cut);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const HeldPart& part = parts[i];
     const auto found = std::find_if(targets.begin(), targets.end(),
                                     [&](const Adapter::Rows& rows) { return rows.first == part.local_row; });
     if (found != targets.end())
-      columns_.push_back({*found, true});
+      columns_.push_back({*found, true, i});
     else
       columns_.push_back({{.first = part.local_row,
                            .count = part.rows.count,
@@ -43,7 +45,8 @@ Magnitude::Magnitude(Param& m, const Param& of, const Adapter& adapter)
                            .target = 0,
                            .held = part.held,
                            .everywhere = some_are_cut && !is_cut(part)},
-                          false});
+                          false,
+                          i});
   }
 }
 
@@ -52,6 +55,17 @@ void Magnitude::forward(Pass& p, Saved& s, Tensor y) const {
   s.squares = squares(p, *p.till_dgrad, true);
   s.factor = p.stat(p.till_wgrad, {n}, m_->spec().place);
   p.be.run(ScaleColumns{.x = as_row(m_->value), .squares = s.squares, .y = as_row(s.factor)});
+  again(p, s, y);
+}
+
+Tensor Magnitude::factor(Pass& p) const {
+  const Tensor factor = p.stat(p.scratch, {m_->shape()[0]}, m_->spec().place);
+  Scope temporaries(*p.scratch);
+  p.be.run(ScaleColumns{.x = as_row(m_->value), .squares = squares(p, *p.scratch, true), .y = as_row(factor)});
+  return factor;
+}
+
+void Magnitude::again(Pass& p, const Saved& s, Tensor y) const {
   for (const Columns& c : columns_) {
     const Tensor from = c.at.columns(s.z, Spmd::Replicate), to = c.at.columns(y, Spmd::Replicate);
     if (c.is_target)
@@ -95,14 +109,14 @@ Tensor Magnitude::squares_of_base(Pass& p, Arena& out) const { return squares(p,
 // Every rank computes them alike, or of its columns: as constants, they are held like m.
 Tensor Magnitude::squares(Pass& p, Arena& out, bool with_adapter) const {
   const int64_t n = m_->shape()[0];
-  const bool is_sum = w_->spec().place.tp() == Spmd::Shard1;
+  const bool is_sum = w_.weight().spec().place.tp() == Spmd::Shard1;
   const Placement place = is_sum ? m_->spec().place.on_tp(Spmd::Partial) : m_->spec().place;
   Tensor all = p.stat(&out, {n, 1}, place);
   for (const Columns& c : columns_) {
     if (!c.is_target) continue;
     const Adapter::Rows& rows = c.at;
-    const Placement of_w = is_sum ? w_->spec().place : w_->spec().place.on_tp(rows.held);
-    const Tensor w = w_->value.slice_rows(rows.first, rows.count).placed(of_w);
+    Scope temporaries(*p.scratch);
+    const Tensor w = w_.part(p, c.part);
     const Tensor here = all.slice_rows(rows.first_b, rows.count).placed(is_sum ? place : place.on_tp(rows.held));
     p.be.run(RowDots{.x = w, .y = w, .out = here});
     if (with_adapter) add_adapter(p, w, rows, here);

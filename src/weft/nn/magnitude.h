@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "weft/nn/adapter.h"
+#include "weft/nn/matrix_numbers.h"
 #include "weft/sharding/boundary.h"
 
 namespace weft {
@@ -13,7 +14,7 @@ namespace weft {
 // y[., j] = m[j] / |V[j]| z[., j] for rows j of targets, y = z elsewhere; z = x V^T.
 //   z, y, dy, dz [t, out]   m [n] stat, cut as the rows of B
 // |V[j]| is computed in each forward and is a constant to gradients (section 4.3). Where W is cut by columns, ranks add
-// the squares of theirs: n numbers.
+// the squares of theirs: n numbers. Where W is kept in codes, it is the numbers that these stand for.
 class Magnitude {
  public:
   struct Saved {
@@ -24,12 +25,16 @@ class Magnitude {
   };
   static constexpr std::string_view kSuffix = ".lora_magnitude_vector";  // of m's name, behind the product's
   // None where the store's adapters have no magnitudes. `of` is W; `name`: of the product.
-  static std::optional<Magnitude> make(ParamStore& params, const std::string& name, const Param& of,
+  static std::optional<Magnitude> make(ParamStore& params, const std::string& name, const MatrixNumbers& of,
                                        const Adapter& adapter);
   // Takes weights that are there already.
-  Magnitude(Param& m, const Param& of, const Adapter& adapter);
+  Magnitude(Param& m, const MatrixNumbers& of, const Adapter& adapter);
 
   void forward(Pass& p, Saved& s, Tensor y) const;
+  // In dgrad: forward's y again.
+  void again(Pass& p, const Saved& s, Tensor y) const;
+  // [n] stat, in scratch: m[j] / |V[j]|, as forward has it.
+  Tensor factor(Pass& p) const;
   // Returns dz, in scratch.
   Tensor dgrad(Pass& p, Saved& s, Tensor dy) const;
   // Adds to m.grad; reads no weight. Returns dz again, in scratch.
@@ -42,13 +47,14 @@ class Magnitude {
   struct Columns {     // of y; the rows of W
     Adapter::Rows at;  // first_b: of m too
     bool is_target;
+    size_t part;  // of W
   };
   Tensor squares(Pass& p, Arena& out, bool with_adapter) const;
   void add_adapter(Pass& p, const Tensor& w, const Adapter::Rows& rows, Tensor squares) const;
   Tensor scaled(Pass& p, const Saved& s, Tensor dy) const;
 
   Param* m_;
-  const Param* w_;
+  MatrixNumbers w_;
   Adapter adapter_;
   std::vector<Columns> columns_;  // all, in order
   Boundary join_;

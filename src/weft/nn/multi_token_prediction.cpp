@@ -30,7 +30,8 @@ Tensor MultiTokenPrediction::loss_and_backward(Pass& p, Tensor h, Tensor dh, con
   const auto of_states = [&](const Tensor& x) { return x.slice_cols(d, d); };
   StreamNorm::Saved token_norm, state_norm, norm;
   Block::Saved block;
-  tokens_.forward(here, p.batch.targets, tokens);
+  TableRows::Saved rows;
+  tokens_.forward(here, rows, p.batch.targets, tokens);
   token_norm_.forward(here, token_norm, tokens, of_tokens(both));
   state_norm_.forward(here, state_norm, h, of_states(both));
   project_.forward(here, both, u);
@@ -54,7 +55,7 @@ Tensor MultiTokenPrediction::loss_and_backward(Pass& p, Tensor h, Tensor dh, con
   project_.wgrad(here, both, du);
   state_norm_.wgrad(here, state_norm);
   token_norm_.wgrad(here, token_norm);
-  tokens_.wgrad(here, p.batch.targets, dtokens);
+  tokens_.wgrad(here, rows, p.batch.targets, dtokens);
   return all_dh;
 }
 

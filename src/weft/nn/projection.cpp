@@ -4,11 +4,11 @@ namespace weft {
 
 Projection::Projection(ParamStore& params, const std::string& name, const Linear::Spec& spec)
     : linear_(params, name, spec), adapter_(Adapter::make(params, name, linear_.weight())) {
-  if (adapter_) magnitude_ = Magnitude::make(params, name, linear_.weight(), *adapter_);
+  if (adapter_) magnitude_ = Magnitude::make(params, name, linear_.numbers(), *adapter_);
 }
 
 void Projection::forward(Pass& p, Saved& s, Tensor x, Tensor y) const {
-  if (!adapter_ || !p.adapters) return linear_.forward(p, x, y);
+  if (!is_adapted(p)) return linear_.forward(p, x, y);
   if (!magnitude_) {
     linear_.forward(p, x, y);
     return adapter_->forward(p, s.adapter, x, y);
@@ -18,6 +18,15 @@ void Projection::forward(Pass& p, Saved& s, Tensor x, Tensor y) const {
   adapter_->forward(p, s.adapter, x, z);
   magnitude_->forward(p, s.magnitude, y);
   linear_.add_bias(p, y);
+}
+
+void Projection::again(Pass& p, Saved& s, Tensor x, Tensor y) const {
+  if (magnitude_) {
+    magnitude_->again(p, s.magnitude, y);
+    return linear_.add_bias(p, y);
+  }
+  linear_.forward(p, x, y);
+  if (adapter_) adapter_->again(p, s.adapter, y);
 }
 
 void Projection::dgrad(Pass& p, Saved& s, Tensor dy, Tensor dx) const {
@@ -31,6 +40,18 @@ void Projection::wgrad(Pass& p, const Saved& s, Tensor x, Tensor dy) const {
   Scope temporaries(*p.scratch);
   if (adapter_) adapter_->wgrad(p, s.adapter, x, magnitude_ ? magnitude_->wgrad(p, s.magnitude, dy) : dy);
   linear_.wgrad(p, x, dy);
+}
+
+Projection::Matrix Projection::matrix(Pass& p) const {
+  const Param& w = linear_.weight();
+  WEFT_CHECK(w.parts().size() == 1, "{}: a matrix of {} parts as one", w.spec().name, w.parts().size());
+  if (!is_adapted(p)) return {.rows = linear_.numbers().part(p, 0)};
+  Matrix m{.rows = p.compute(p.scratch, w.shape(), w.spec().place)};
+  if (magnitude_) m.factor = magnitude_->factor(p);
+  Scope temporaries(*p.scratch);
+  p.be.run(Copy{.from = linear_.numbers().part(p, 0), .to = m.rows});
+  adapter_->add_to_matrix(p, m.rows);
+  return m;
 }
 
 }  // namespace weft

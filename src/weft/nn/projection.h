@@ -23,11 +23,22 @@ class Projection {
   const Param& weight() const { return linear_.weight(); }
 
   void forward(Pass& p, Saved& s, Tensor x, Tensor y) const;
+  // In dgrad, where y was not kept: what forward wrote.
+  void again(Pass& p, Saved& s, Tensor x, Tensor y) const;
   void dgrad(Pass& p, Saved& s, Tensor dy, Tensor dx) const;
   // Adds to W.grad, b.grad, or to those of the adapter.
   void wgrad(Pass& p, const Saved& s, Tensor x, Tensor dy) const;
 
+  // What the product multiplies with, for layers that multiply with single rows of it: y[., j] = factor[j] x V[j]^T.
+  struct Matrix {
+    Tensor rows;         // V [out, in]  compute
+    Tensor factor = {};  // [out] stat   none: ones
+  };
+  // Of a weight of one part without bias. Lives till the caller's Scope ends.
+  Matrix matrix(Pass& p) const;
+
  private:
+  bool is_adapted(const Pass& p) const { return adapter_ && p.adapters; }
   Linear linear_;
   std::optional<Adapter> adapter_;
   std::optional<Magnitude> magnitude_;

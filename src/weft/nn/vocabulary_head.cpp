@@ -14,14 +14,37 @@ constexpr int64_t kRowsBackward = 1024;
 constexpr int64_t kChunkMultiple = 16;
 constexpr int64_t kRowMultiple = 16;  // elements: rows that begin on a cache line make the head's products faster
 
+// Some of its tokens: what dropout of a chunk is keyed by.
+MicroBatch tokens_of(const MicroBatch& batch, int64_t first, int64_t rows) {
+  MicroBatch some = batch;
+  some.tokens = batch.tokens.slice_rows(first, rows);
+  return some;
+}
+
+// A pass of a chunk, which ends before its logits do.
+Pass in_scratch(const Pass& p, const MicroBatch& batch) {
+  return {.be = p.be,
+          .mesh = p.mesh,
+          .precision = p.precision,
+          .batch = batch,
+          .scratch = p.scratch,
+          .till_dgrad = p.scratch,
+          .till_wgrad = p.scratch,
+          .dgrad_till_wgrad = p.scratch,
+          .replay = p.scratch,
+          .dropout_key = p.dropout_key,
+          .adapters = p.adapters};
+}
+
 }  // namespace
 
 VocabularyHead::VocabularyHead(ParamStore& params, const Spec& spec, const LayerPlan& plan)
     : w_(spec.table ? spec.table
-                    : &params.add({.name = "head.weight",
+                    : &params.add({.name = std::string(kMatrix),
                                    .shape = {spec.vocab_size, spec.width},
                                    .place = weights(plan.table()),
                                    .init = {Init::Kind::normal, spec.init_std}})),
+      adapter_(spec.table ? std::nullopt : Adapter::make(params, "head", *w_)),
       cap_(spec.softcap),
       loss_(*w_),
       enter_(Axis::tp, plan.stream, plan.cut_vocabulary ? Spmd::Replicate : plan.stream),
@@ -49,9 +72,11 @@ Tensor VocabularyHead::alloc_logits(Pass& p, DType dtype, int64_t rows, Placemen
   return p.scratch->alloc(dtype, {rows, stride}, place).slice_cols(0, classes);
 }
 
-Tensor VocabularyHead::project(Pass& p, Tensor h) const {
+// Before the softcap, what the adapter adds.
+Tensor VocabularyHead::project(Pass& p, Adapter::Saved& s, Tensor h) const {
   Tensor logits = alloc_logits(p, p.precision.stat, h.rows(), h.place);
   p.be.run(Matmul{.a = h, .b = w_->value, .out = logits, .trans_b = true});
+  if (is_adapted(p)) adapter_->forward(p, s, h, logits);
   cap_.forward(p, logits);
   return logits;
 }
@@ -72,7 +97,8 @@ VocabularyLoss::Lesson VocabularyHead::Taught::lesson(Pass& p, const Chunk& c) c
                     top.lse.slice_rows(c.first, c.rows)},
             .divergence = divergence.slice_rows(c.first, c.rows),
             .loss = teaching->loss};
-  return {.logits = teaching->head->project(p, states.slice_rows(c.first, c.rows)),
+  Adapter::Saved none;
+  return {.logits = teaching->head->project(p, none, states.slice_rows(c.first, c.rows)),
           .divergence = divergence.slice_rows(c.first, c.rows),
           .loss = teaching->loss};
 }
@@ -82,7 +108,8 @@ void VocabularyHead::token_losses(Pass& p, Tensor states, Tensor nll) const {
   const Tensor h = enter_.forward(p.mesh, states, *p.scratch);
   for (const Chunk& c : chunks_of(p, h.rows(), kChunkMultiple)) {
     Scope chunk(*p.scratch);
-    loss_.run(p, {.logits = project(p, h.slice_rows(c.first, c.rows)),
+    Adapter::Saved adapter;
+    loss_.run(p, {.logits = project(p, adapter, h.slice_rows(c.first, c.rows)),
                   .targets = p.batch.targets.slice_rows(c.first, c.rows),
                   .weights = p.batch.weights.slice_rows(c.first, c.rows),
                   .nll = nll.slice_rows(c.first, c.rows)});
@@ -96,7 +123,10 @@ Tensor VocabularyHead::loss_and_backward(Pass& p, Tensor states, const HeadTarge
   const Taught taught = taught_by(p, targets.teaching);
   for (const Chunk& c : chunks_of(p, h.rows(), kRowsBackward)) {
     Scope chunk(*p.scratch);
-    Tensor hc = h.slice_rows(c.first, c.rows), logits = project(p, hc);
+    const MicroBatch batch = adapter_ ? tokens_of(p.batch, c.first, c.rows) : p.batch;
+    Pass here = in_scratch(p, batch);
+    Adapter::Saved adapter;
+    Tensor hc = h.slice_rows(c.first, c.rows), logits = project(here, adapter, hc);
     const bool in_place = p.precision.compute == p.precision.stat && !cap_.keeps_logits();
     Tensor dlogits = in_place ? logits : alloc_logits(p, p.precision.compute, c.rows, h.place);
     loss_.run(p, {.logits = logits,
@@ -108,6 +138,10 @@ Tensor VocabularyHead::loss_and_backward(Pass& p, Tensor states, const HeadTarge
                   .lesson = taught.lesson(p, c)});
     cap_.backward(p, logits, dlogits);
     p.be.run(Matmul{.a = dlogits, .b = w_->value, .out = dh.slice_rows(c.first, c.rows)});
+    if (is_adapted(p)) {
+      adapter_->dgrad(here, adapter, dlogits, dh.slice_rows(c.first, c.rows));
+      adapter_->wgrad(here, adapter, hc, dlogits);
+    }
     if (w_->learns())
       p.be.run(Matmul{.a = dlogits, .b = hc, .out = w_->grad, .trans_a = true, .accumulate = w_->accumulates()});
   }
@@ -126,6 +160,8 @@ void VocabularyHead::logits(Pass& p, Tensor states, Tensor logits) const {
       parts.slice_cols(classes.first, classes.count).placed(loss_.is_cut() ? h.place.on_tp(Spmd::Shard1) : h.place);
   p.be.run(Zero{.x = parts});
   multiply_shared(p, Matmul{.a = h, .b = w_->value, .out = here, .trans_b = true});
+  Adapter::Saved adapter;
+  if (is_adapted(p)) adapter_->forward(p, adapter, h, here);
   cap_.forward(p, here);
   join_.forward(p.mesh, parts, *p.scratch);
 }

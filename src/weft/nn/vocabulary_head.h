@@ -4,6 +4,7 @@
 #pragma once
 #include <string>
 
+#include "weft/nn/adapter.h"
 #include "weft/nn/head_targets.h"
 #include "weft/nn/logit_cap.h"
 #include "weft/nn/vocabulary_loss.h"
@@ -13,7 +14,8 @@
 namespace weft {
 
 // Logits exist for one chunk of tokens at a time: loss, gradient of the logits, and their two products are made while
-// they are there. So the weight's gradient is written here and not in a wgrad (docs/decisions/0002).
+// they are there. So the weight's gradient is written here and not in a wgrad (docs/decisions/0002), and so is that of
+// the adapter that a matrix of the head's own may have.
 class VocabularyHead {
  public:
   struct Spec {
@@ -22,6 +24,7 @@ class VocabularyHead {
     double init_std;
     double softcap = 0;  // on logits; 0: none
   };
+  static constexpr std::string_view kMatrix = "head.weight";  // the name of a matrix of its own
   VocabularyHead(ParamStore& params, const Spec& spec, const LayerPlan& plan);
 
   // The gradient of scale * loss, of states h [t, d] placed like the stream: [t, d] in scratch. The weight's gradient
@@ -50,9 +53,11 @@ class VocabularyHead {
   };
   Taught taught_by(Pass& p, const Teaching* teaching) const;
   std::vector<Chunk> chunks_of(const Pass& p, int64_t tokens, int64_t least) const;
-  Tensor project(Pass& p, Tensor h) const;
+  Tensor project(Pass& p, Adapter::Saved& s, Tensor h) const;
+  bool is_adapted(const Pass& p) const { return adapter_ && p.adapters; }
   Tensor alloc_logits(Pass& p, DType dtype, int64_t rows, Placement h) const;
   Param* w_;  // [v, d]
+  std::optional<Adapter> adapter_;
   LogitCap cap_;
   VocabularyLoss loss_;
   Boundary enter_, join_;

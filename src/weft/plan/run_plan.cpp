@@ -75,11 +75,11 @@ void override_losses(const Recipe& r, ModelSpec& model) {
 
 // Targets are weighed by forward-only passes of the model and its reference, which drop nothing.
 void refuse_dropout(const Recipe& r, const Dropouts& d) {
-  if (r.adapter.kind == AdapterKind::dora && r.adapter.dropout > 0)
+  if (has_magnitudes(r.adapter.kind) && r.adapter.dropout > 0)
     throw ConfigError(
-        fmt::format("adapter.dropout = {} cannot run: with adapter.kind = \"dora\" PEFT multiplies the base with what "
+        fmt::format("adapter.dropout = {} cannot run: with adapter.kind = \"{}\" PEFT multiplies the base with what "
                     "is dropped too, once more than without; the nearest that works: adapter.dropout = 0",
-                    r.adapter.dropout));
+                    r.adapter.dropout, r.adapter.kind));
   if (reads_tokens(r.train.objective)) return;
   const std::pair<const char*, double> all[] = {{"model.embedding_dropout", d.embedding},
                                                 {"model.hidden_dropout", d.hidden},
@@ -150,8 +150,13 @@ RunPlan prepare_run(const Recipe& recipe, int rank) {
 namespace {
 
 WeightCodes base_codes_of(const Recipe::Adapter& a) {
-  if (a.kind != AdapterKind::qlora) return WeightCodes::none;
+  if (!is_beside_codes(a.kind)) return WeightCodes::none;
   return a.quant_type == QuantType::nf4 ? WeightCodes::nf4 : WeightCodes::int8;
+}
+
+AdapterKind kind_of(bool magnitudes, bool beside_codes) {
+  if (beside_codes) return magnitudes ? AdapterKind::qdora : AdapterKind::qlora;
+  return magnitudes ? AdapterKind::dora : AdapterKind::lora;
 }
 
 void add_adapter(const Recipe& r, HfConfig& config) {
@@ -166,7 +171,7 @@ void add_adapter(const Recipe& r, HfConfig& config) {
                      .rank = a.rank,
                      .alpha = a.alpha,
                      .rslora = a.rslora,
-                     .dora = a.kind == AdapterKind::dora,
+                     .dora = has_magnitudes(a.kind),
                      .dropout = a.dropout,
                      .base_codes = base_codes_of(a),
                      .targets = a.targets};
@@ -177,11 +182,12 @@ void add_adapter(const Recipe& r, HfConfig& config) {
           fmt::format("{} was trained with lora_dropout = {}, and goes on with adapter.dropout = {}", a.path,
                       there.dropout, a.dropout));
     if (there.base_codes != WeightCodes::none && there.base_codes != adapter.base_codes)
-      config.warnings.push_back(fmt::format(
-          "{} was trained beside a base in {}, and goes on beside one in {}: adapter.kind=qlora "
-          "adapter.quant_type={} keeps it so",
-          a.path, name_of(there.base_codes),
-          adapter.base_codes == WeightCodes::none ? "full" : name_of(adapter.base_codes), name_of(there.base_codes)));
+      config.warnings.push_back(
+          fmt::format("{} was trained beside a base in {}, and goes on beside one in {}: adapter.kind={} "
+                      "adapter.quant_type={} keeps it so",
+                      a.path, name_of(there.base_codes),
+                      adapter.base_codes == WeightCodes::none ? "full" : name_of(adapter.base_codes),
+                      kind_of(there.dora, true), name_of(there.base_codes)));
     there.base = adapter.base;
     there.dropout = a.dropout;
     there.base_codes = adapter.base_codes;
@@ -189,10 +195,7 @@ void add_adapter(const Recipe& r, HfConfig& config) {
       throw ConfigError(
           fmt::format("adapter.path = \"{}\" has another adapter than this recipe: to begin with it, "
                       "adapter.rank={} adapter.alpha={} adapter.rslora={} adapter.kind={}",
-                      a.path, there.rank, there.alpha, there.rslora,
-                      there.dora                     ? AdapterKind::dora
-                      : a.kind == AdapterKind::qlora ? a.kind
-                                                     : AdapterKind::lora));
+                      a.path, there.rank, there.alpha, there.rslora, kind_of(there.dora, is_beside_codes(a.kind))));
     if (a.targets != Recipe::Adapter().targets &&
         adapter_of(config.spec, adapter, "adapter.targets") != adapter_of(config.spec, there, a.path))
       throw ConfigError(

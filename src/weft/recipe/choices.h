@@ -58,8 +58,10 @@ constexpr auto names_of(LossNormalisation) { return std::array{"token"sv, "seque
 enum class AdvantageStd : uint8_t { sample, population, none };
 constexpr auto names_of(AdvantageStd) { return std::array{"sample"sv, "population"sv, "none"sv}; }
 
-enum class AdapterKind : uint8_t { none, lora, dora, qlora };
-constexpr auto names_of(AdapterKind) { return std::array{"none"sv, "lora"sv, "dora"sv, "qlora"sv}; }
+enum class AdapterKind : uint8_t { none, lora, dora, qlora, qdora };
+constexpr auto names_of(AdapterKind) { return std::array{"none"sv, "lora"sv, "dora"sv, "qlora"sv, "qdora"sv}; }
+constexpr bool has_magnitudes(AdapterKind k) { return k == AdapterKind::dora || k == AdapterKind::qdora; }
+constexpr bool is_beside_codes(AdapterKind k) { return k == AdapterKind::qlora || k == AdapterKind::qdora; }
 
 enum class QuantType : uint8_t { nf4, int8 };
 constexpr auto names_of(QuantType) { return std::array{"nf4"sv, "int8"sv}; }

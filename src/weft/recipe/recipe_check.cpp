@@ -433,11 +433,11 @@ void refuse_idle(const Recipe& r, Refusals& refusals) {
                     fmt::format("objective.advantage_eps = {}", Recipe::Objective().advantage_eps));
   refusals.add_idle(r.adapter == none && none != Recipe::Adapter(), "[adapter]", "adapter.kind is \"none\"",
                     "adapter.kind = \"lora\"");
-  refusals.add_idle(r.adapter.kind != AdapterKind::none && r.adapter.kind != AdapterKind::qlora &&
+  refusals.add_idle(r.adapter.kind != AdapterKind::none && !is_beside_codes(r.adapter.kind) &&
                         r.adapter.quant_type != Recipe::Adapter().quant_type,
                     fmt::format("adapter.quant_type = \"{}\"", r.adapter.quant_type),
                     fmt::format("with adapter.kind = \"{}\" the model is kept as it is computed with", r.adapter.kind),
-                    "adapter.kind = \"qlora\"");
+                    has_magnitudes(r.adapter.kind) ? "adapter.kind = \"qdora\"" : "adapter.kind = \"qlora\"");
   const std::string shards = fmt::format("parallel.zero_shard_size = {}", p.zero_shard_size);
   refusals.add_idle(p.zero_stage == 0 && p.zero_shard_size > 0, shards,
                     "parallel.zero_stage = 0 divides nothing among data parallel ranks",

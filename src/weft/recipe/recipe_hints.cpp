@@ -70,6 +70,7 @@ constexpr KeyAlias kKeys[] = {
     {"bnb_4bit_quant_type bnb_quant_type quantization_type quantization_bit", "adapter.quant_type"},
     {"load_in_4bit load_in_8bit quantize_base", "adapter.kind",
      "\"qlora\" keeps the frozen matrices in codes; adapter.quant_type says which"},
+    {"use_dora peft_use_dora lora_use_dora dora", "adapter.kind", "\"dora\", or beside a base in codes \"qdora\""},
     {"data_parallel_size data_parallel dp_size data_parallel_shard_degree data_parallel_replicate_degree",
      "parallel.dp"},
     {"tensor_model_parallel_size tensor_parallel_size tensor_parallel tp_size tensor_parallel_degree", "parallel.tp"},

@@ -230,7 +230,8 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
       {"adapter.kind", choice(a.kind), anything(),
        "lora: the model is frozen, and low-rank matrices beside its own learn (Hu et al. 2021); dora: the lengths of "
        "the rows of their sum learn too (Liu et al. 2024); qlora: lora beside a model whose matrices are kept in codes "
-       "(Dettmers et al. 2023); checkpoints are PEFT folders; weft merge makes a model of both"},
+       "(Dettmers et al. 2023); qdora: dora beside such a model; checkpoints are PEFT folders; weft merge makes a "
+       "model of both"},
       {"adapter.rank", &a.rank, count(1, 1 << 20), "width of an adapter: of the rows of its A, the columns of its B"},
       {"adapter.alpha", &a.alpha, within(1e-30, 1e6), "B A is multiplied by alpha / rank"},
       {"adapter.rslora", &a.rslora, anything(), "or by alpha / sqrt(rank) (Kalajdzievski 2023)"},
@@ -239,11 +240,12 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
       {"adapter.targets", &a.targets, anything(),
        "modules that have one, by their last names in Hugging Face's files, as [\"q_proj\", \"v_proj\"], or whole "
        "names, in "
-       "which * stands for any text; \"all-linear\": every matrix of the blocks"},
+       "which * stands for any text; \"all-linear\": every matrix of the blocks, not the head"},
       {"adapter.path", &a.path, anything(),
        "PEFT folder of an adapter to begin with, which has these settings; empty: B is zero, A random from train.seed"},
       {"adapter.quant_type", choice(a.quant_type), anything(),
-       "qlora: codes of the frozen matrices of blocks: nf4, 4 bits an element and 8 for each 64 (double quantisation); "
+       "qlora and qdora: codes of the frozen matrices of blocks: nf4, 4 bits an element and 8 for each 64 (double "
+       "quantisation); "
        "int8, 8 bits an element and a scale for each row"},
 
       {"moe.aux_loss_coef", &r.moe.aux_loss_coef, at_least(0),
