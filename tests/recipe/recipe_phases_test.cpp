@@ -161,6 +161,10 @@ TEST(RecipePhases, PhasesThatDoNotFitTheRunAreRefused) {
   EXPECT_SAYS(refusal_of("", {"optimizer.lr_scaling=linear"}), "optimizer.lr_scaling = \"linear\" has no effect");
   EXPECT_SAYS(refusal_of("", {"train.rampup_batch_size=[4, 4]"}), "expected three numbers");
   EXPECT_SAYS(refusal_of("", {"train.rampup_batch_size=[4, 3, 50]"}), "expected to reach train.global_batch_size = 8");
+  EXPECT_SAYS(refusal_of("", {"train.rampup_batch_size=[4, 1, 50]", "train.global_batch_size=2000"}), "at most 1024");
+  std::string many;
+  for (int step = 1; step < 300; ++step) many += fmt::format("{}{}\n{}", at, step, lr);
+  EXPECT_SAYS(refusal_of(many, {"train.train_iters=1000"}), "299 [[phase]] tables: expected at most 256");
   EXPECT_SAYS(refusal_of(at + "5\ntrain.rampup_batch_size = [8, 4, 9]\n"), "from_step = 5: train.rampup_batch_size");
 }
 

@@ -101,24 +101,29 @@ TEST(Phases, APhaseIsTheRunThatGoesOnWithItsValues) {
 
 TEST(Phases, APhaseThatChangesNothingChangesNoBit) {
   testing::TempDir dir;
-  // With steps that are skipped, whose number the learning rate knows.
-  const Settings settings{"model.hidden_dropout=0.1",    "data.shuffle=true",    "optimizer.lr_decay_style=cosine",
-                          "optimizer.lr_warmup_iters=3", "train.precision=fp16", "train.initial_loss_scale=16777216",
+  // With steps that are skipped, whose number the learning rate knows, and updates behind them.
+  const Settings settings{"train.train_iters=6",
+                          "model.hidden_dropout=0.1",
+                          "data.shuffle=true",
+                          "optimizer.lr_decay_style=cosine",
+                          "optimizer.lr_warmup_iters=3",
+                          "train.precision=fp16",
+                          "train.initial_loss_scale=524288",
                           "train.hysteresis=1"};
   const Metrics without = train_phases_of(phased_recipe(dir / "without", settings));
   const Metrics with = train_phases_of(phased_recipe(
-      dir / "with", settings, {{1, {{"train.micro_batch_size", "2"}}}, {3, {{"train.global_batch_size", "4"}}}}));
-  ASSERT_EQ(with.steps.size(), 4u);
-  EXPECT_GT(with.steps[3].skipped_steps, 0);
-  for (size_t i = 0; i < 4; ++i) {
+      dir / "with", settings, {{1, {{"train.micro_batch_size", "2"}}}, {5, {{"train.global_batch_size", "4"}}}}));
+  ASSERT_EQ(with.steps.size(), 6u);
+  EXPECT_GT(with.steps[5].skipped_steps, 0);
+  for (size_t i = 0; i < 6; ++i) {
     EXPECT_EQ(without.steps[i].loss, with.steps[i].loss) << i;
     EXPECT_EQ(without.steps[i].lr, with.steps[i].lr) << i;
     EXPECT_EQ(without.steps[i].loss_scale, with.steps[i].loss_scale) << i;
     EXPECT_FALSE(without.steps[i].phase);
-    EXPECT_EQ(with.steps[i].phase, (StepRecord::Phase{i < 1 ? 0 : i < 3 ? 1 : 2, 4, 16}));
+    EXPECT_EQ(with.steps[i].phase, (StepRecord::Phase{i < 1 ? 0 : i < 5 ? 1 : 2, 4, 16}));
   }
-  expect_same_end_of(dir / "without", 4, dir / "with", 4);
-  EXPECT_EQ(file_of(dir / "without", 4, "weft/state.json").find("place"), std::string::npos);
+  expect_same_end_of(dir / "without", 6, dir / "with", 6);
+  EXPECT_EQ(file_of(dir / "without", 6, "weft/state.json").find("place"), std::string::npos);
 }
 
 // A ramp; another length, with a schedule of its own; other shares of the same files; back to the first length.

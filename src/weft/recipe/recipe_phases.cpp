@@ -23,7 +23,8 @@ constexpr std::string_view kPhaseKeys[] = {"data.train",
                                            "optimizer.lr_decay_iters",
                                            "optimizer.lr_wsd_decay_iters",
                                            "optimizer.lr_scaling"};
-constexpr int64_t kMostRampSteps = 4096;
+constexpr int64_t kMostRampSteps = 1024;  // of one ramp
+constexpr size_t kMostPhases = 256;
 
 bool sets(const Recipe::Phase& phase, std::string_view key) {
   return std::any_of(phase.settings.begin(), phase.settings.end(), [&](const auto& s) { return s.first == key; });
@@ -200,6 +201,10 @@ std::vector<PhaseProblem> phase_problems(const Recipe& r) {
     all.push_back({-1, fmt::format("train.rampup_batch_size: train.objective = \"{}\" has one batch size for all of a "
                                    "run; leave it out",
                                    r.train.objective)});
+  if (r.phases.size() > kMostPhases)
+    all.push_back({-1, fmt::format("{} [[phase]] tables: expected at most {}; a batch that grows in many steps is "
+                                   "train.rampup_batch_size",
+                                   r.phases.size(), kMostPhases)});
   int64_t before = 0;
   for (size_t i = 0; i < r.phases.size(); ++i) {
     const Recipe::Phase& phase = r.phases[i];
